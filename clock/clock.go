@@ -1,0 +1,140 @@
+// Package clock says where time comes from.
+//
+// A limiter reads its [Clock] once per check and passes the reading down as an
+// argument; no other package of this module asks the operating system for the
+// time. Readings are nanoseconds since the Unix epoch as the clock counts
+// them, but they are not wall-clock time: [System] reads the wall once, when
+// the process starts, and follows the monotonic clock from there on, so that
+// neither NTP nor an operator can move it.
+package clock
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Clock tells the time that has passed since the Unix epoch. Now must be safe
+// for concurrent use, must not block, and should never go back; limiters
+// survive one that does (they go on with the latest reading they have seen).
+type Clock interface {
+	Now() time.Duration
+}
+
+// base anchors every System clock of the process: reading it with
+// time.Since costs 29 ns where time.Now costs 49 (two cores, Go 1.26).
+var (
+	base     = time.Now()
+	baseUnix = time.Duration(base.UnixNano())
+)
+
+// System is the monotonic clock of the operating system, anchored at the wall
+// clock when the process started. The zero value is ready to use.
+type System struct{}
+
+// Now returns the time since the Unix epoch.
+func (System) Now() time.Duration { return baseUnix + time.Since(base) }
+
+// Coarse is a clock that a ticker refreshes: a reading costs one atomic load
+// (about 1 ns) and is at most one resolution old. Build it with [NewCoarse]
+// and stop it with Stop. It is safe for concurrent use.
+type Coarse struct {
+	now  atomic.Int64
+	stop chan struct{}
+	done chan struct{}
+	once atomic.Bool
+}
+
+// NewCoarse starts a clock that is refreshed every resolution; zero or less
+// means 1 ms. A limiter cannot be more exact than its clock: with a resolution
+// of 1 ms a refused check may learn of leaked units 1 ms late.
+func NewCoarse(resolution time.Duration) *Coarse {
+	if resolution <= 0 {
+		resolution = time.Millisecond
+	}
+	c := &Coarse{stop: make(chan struct{}), done: make(chan struct{})}
+	c.now.Store(int64(System{}.Now()))
+	go c.run(resolution)
+	return c
+}
+
+func (c *Coarse) run(resolution time.Duration) {
+	defer close(c.done)
+	t := time.NewTicker(resolution)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			c.now.Store(int64(System{}.Now()))
+		case <-c.stop:
+			return
+		}
+	}
+}
+
+// Now returns the reading of the last refresh.
+func (c *Coarse) Now() time.Duration { return time.Duration(c.now.Load()) }
+
+// Stop ends the refreshing and its goroutine; the clock then stands still.
+// Further calls do nothing.
+func (c *Coarse) Stop() {
+	if c.once.CompareAndSwap(false, true) {
+		close(c.stop)
+	}
+	<-c.done
+}
+
+// Manual is a clock that moves only when told to. Build it with [NewManual].
+// It is safe for concurrent use.
+type Manual struct {
+	now atomic.Int64
+}
+
+// NewManual returns a clock that stands at start. The zero time stands for
+// the Unix epoch.
+func NewManual(start time.Time) *Manual {
+	m := new(Manual)
+	if !start.IsZero() {
+		m.now.Store(start.UnixNano())
+	}
+	return m
+}
+
+// Now returns the time since the Unix epoch at which the clock stands.
+func (m *Manual) Now() time.Duration { return time.Duration(m.now.Load()) }
+
+// Advance moves the clock by d, backwards when d is negative (as broken
+// clocks do), and returns the new reading.
+func (m *Manual) Advance(d time.Duration) time.Duration {
+	return time.Duration(m.now.Add(int64(d)))
+}
+
+// Set moves the clock to an instant.
+func (m *Manual) Set(t time.Time) { m.now.Store(t.UnixNano()) }
+
+// Skewed is a clock that is off: it shows Of's time plus Offset and gains
+// Drift nanoseconds per second counted from Start. Of must not be nil; the
+// fields must not change while it is used.
+type Skewed struct {
+	Of     Clock
+	Offset time.Duration
+	Start  time.Duration // reading of Of at which the drift begins
+	Drift  time.Duration // gained per second of Of
+}
+
+// Now returns the skewed reading.
+func (s Skewed) Now() time.Duration {
+	now := s.Of.Now()
+	drift := time.Duration(0)
+	if s.Drift != 0 {
+		drift = time.Duration(float64(now-s.Start) / float64(time.Second) * float64(s.Drift))
+	}
+	return now + s.Offset + drift
+}
+
+// Or returns c, or the system's clock if c is nil.
+func Or(c Clock) Clock {
+	if c == nil {
+		return System{}
+	}
+	return c
+}

@@ -1,0 +1,17 @@
+package limit
+
+import "errors"
+
+// Errors that callers may branch on. They arrive wrapped, with the offending
+// value in the text; use [errors.Is].
+var (
+	// ErrInvalidN reports a negative number of units. Nothing was consumed and
+	// nothing was handed back.
+	ErrInvalidN = errors.New("limit: number of units is negative")
+	// ErrNilRule reports a check without a rule.
+	ErrNilRule = errors.New("limit: rule is nil")
+	// ErrUnsupported reports a rule that the limiter asked cannot decide.
+	ErrUnsupported = errors.New("limit: rule is not supported by this limiter")
+	// ErrClosed reports a call on a limiter that has been closed.
+	ErrClosed = errors.New("limit: limiter is closed")
+)

@@ -1,0 +1,182 @@
+package limit
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"time"
+)
+
+// Never is the RetryAfter of a question that no waiting will help: more units
+// than the limit holds, or a rule that the limiter refuses.
+const Never = time.Duration(math.MaxInt64)
+
+// Source says on what knowledge a decision rests.
+type Source uint8
+
+// The sources.
+const (
+	// SourceLocal is a limiter that shares nothing.
+	SourceLocal Source = iota
+	// SourceRemote is Redis itself, asked for this very decision.
+	SourceRemote
+	// SourceUnsynced is a hybrid limiter whose first answer from Redis for the
+	// key is still to come.
+	SourceUnsynced
+	// SourceSynced is a hybrid limiter that knows what Redis knew lately.
+	SourceSynced
+	// SourceDegraded is a hybrid limiter that cannot reach Redis.
+	SourceDegraded
+)
+
+var sourceNames = [...]string{"local", "remote", "unsynced", "synced", "degraded"}
+
+// String returns the source as one lower-case word.
+func (s Source) String() string {
+	if int(s) < len(sourceNames) {
+		return sourceNames[s]
+	}
+	return fmt.Sprintf("source(%d)", uint8(s))
+}
+
+// Result is the answer to one check: the five facts of redis-cell's
+// CL.THROTTLE, for every algorithm, and who decided. The zero Result is a
+// refusal by a limit of 0.
+type Result struct {
+	// Allowed tells whether the units asked for were admitted (all or none).
+	Allowed bool
+	// Limit is the rule's limit or capacity, in units.
+	Limit int64
+	// Remaining is how many units would be admitted right now, after this
+	// decision. It is never negative.
+	Remaining int64
+	// RetryAfter is 0 when allowed; otherwise the shortest wait after which
+	// the same question succeeds if nobody else asks, or [Never].
+	RetryAfter time.Duration
+	// ResetAfter is how long until the key is as if never used, if nobody asks.
+	ResetAfter time.Duration
+	// Source tells on what knowledge the decision rests.
+	Source Source
+}
+
+// Refused is the answer to a question that cannot be asked (a negative n, a
+// rule that is nil or not supported): denied, for ever.
+func Refused(r *Rule) Result {
+	if !r.Valid() {
+		return Result{RetryAfter: Never}
+	}
+	return Result{Limit: r.limit, RetryAfter: Never}
+}
+
+// Weigh returns what n units count as when each counts weight-fold: n·weight,
+// saturating, but never so much that a request which fits the limit could not
+// be admitted by an empty counter.
+func (r *Rule) Weigh(n, weight int64) int64 {
+	if weight == 1 || n <= 0 {
+		return n
+	}
+	if n > r.limit {
+		return n
+	}
+	hi, lo := bits.Mul64(uint64(n), uint64(weight))
+	if hi != 0 || lo > uint64(r.limit) {
+		return r.limit
+	}
+	return int64(lo)
+}
+
+// FunnelResult describes the answer to a question for n units of a funnel
+// whose level after the decision is the given span (the time to run empty).
+// Each unit counts weight-fold; weight is at least 1, usually 1.
+func (r *Rule) FunnelResult(allowed bool, n, weight int64, level Span) Result {
+	res := Result{Allowed: allowed, Limit: r.limit, ResetAfter: level.Ceil()}
+	res.Remaining = r.Whole(r.Sub(r.full, level)) / max(weight, 1)
+	if allowed {
+		return res
+	}
+	if n > r.limit {
+		res.RetryAfter = Never
+		return res
+	}
+	res.RetryAfter = max(r.Sub(r.Add(level, r.Cost(r.Weigh(n, weight))), r.full).Ceil(), 1)
+	return res
+}
+
+// WindowResult describes the answer to a question for n units of a window.
+// counts holds the weighted units of the buckets, the current one first, then
+// backwards in time, Kept()+1 of them; elapsed is the time since the current
+// bucket began. Each unit of n counts weight-fold.
+func (r *Rule) WindowResult(allowed bool, n, weight int64, counts []int64, elapsed time.Duration) Result {
+	res := Result{Allowed: allowed, Limit: r.limit}
+	used, oldest, newest := int64(0), len(counts)-1, -1
+	for i, c := range counts {
+		if c > 0 && newest < 0 {
+			newest = i
+		}
+		if r.alg == AlgorithmSlidingWindow && i == oldest {
+			c = r.fading(c, elapsed)
+		}
+		used = addSat(used, c)
+	}
+	res.Remaining = max(r.limit-used, 0) / max(weight, 1)
+	if newest >= 0 {
+		res.ResetAfter = time.Duration(len(counts)-newest)*r.width - elapsed
+	}
+	switch {
+	case allowed:
+	case n > r.limit:
+		res.RetryAfter = Never
+	default:
+		res.RetryAfter = max(r.windowWait(r.limit-r.Weigh(n, weight), counts, elapsed), 1)
+	}
+	return res
+}
+
+// fading returns what is left of the oldest bucket's c units, rounded up.
+func (r *Rule) fading(c int64, elapsed time.Duration) int64 {
+	hi, lo := bits.Mul64(uint64(c), uint64(r.width-elapsed))
+	q, rem := bits.Div64(hi, lo, uint64(r.width))
+	if rem > 0 {
+		q++
+	}
+	return int64(q)
+}
+
+// windowWait returns how long until at most room units are counted.
+func (r *Rule) windowWait(room int64, counts []int64, elapsed time.Duration) time.Duration {
+	if r.alg != AlgorithmSlidingWindow {
+		if counts[0] <= room {
+			return 0
+		}
+		return r.width - elapsed
+	}
+	// As time passes, the oldest bucket fades away in a straight line, then
+	// the next oldest does. Find the bucket during whose fading the count
+	// falls to room: the newer ones still count in full then.
+	newer := int64(0)
+	for i, c := range counts {
+		if sum := addSat(newer, c); sum > room || i == len(counts)-1 {
+			start := time.Duration(len(counts)-1-i)*r.width - elapsed // when its fading starts
+			left := uint64(max(room-newer, 0))                        // what may be left of it
+			if uint64(c) <= left {
+				return max(start, 0)
+			}
+			// c·(1 − t/width) ≤ left  ⇔  t ≥ width·(c − left)/c
+			hi, lo := bits.Mul64(uint64(r.width), uint64(c)-left)
+			q, rem := bits.Div64(hi, lo, uint64(c))
+			if rem > 0 {
+				q++
+			}
+			return max(start+time.Duration(q), 0)
+		}
+		newer = addSat(newer, c)
+	}
+	return 0
+}
+
+func addSat(a, b int64) int64 {
+	if s := a + b; s >= a {
+		return s
+	}
+	return math.MaxInt64
+}

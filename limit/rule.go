@@ -1,0 +1,263 @@
+package limit
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Algorithm names the way in which a rule counts.
+type Algorithm uint8
+
+// The algorithms. The zero Algorithm is none of them.
+const (
+	// AlgorithmFunnel is a leaky bucket kept as the time at which it will be
+	// empty: the generic cell rate algorithm (GCRA) of ITU-T I.371.
+	AlgorithmFunnel Algorithm = iota + 1
+	// AlgorithmSlidingWindow counts in sub-buckets of a window and weights the
+	// oldest one; with one bucket it is the two-window approximation.
+	AlgorithmSlidingWindow
+	// AlgorithmFixedWindow counts in windows aligned to the clock. Up to twice
+	// the limit may pass around a boundary; that is inherent in it.
+	AlgorithmFixedWindow
+	// AlgorithmSlidingLog remembers each unit: exact, and as large as its limit.
+	AlgorithmSlidingLog
+)
+
+// String returns the name of the algorithm in lower case, with dashes.
+func (a Algorithm) String() string {
+	switch a {
+	case AlgorithmFunnel:
+		return "funnel"
+	case AlgorithmSlidingWindow:
+		return "sliding-window"
+	case AlgorithmFixedWindow:
+		return "fixed-window"
+	case AlgorithmSlidingLog:
+		return "sliding-log"
+	}
+	return fmt.Sprintf("algorithm(%d)", uint8(a))
+}
+
+// Bounds of what a rule may say.
+const (
+	// MaxUnits is the largest limit, capacity or number of leaked units: the
+	// largest integer up to which the doubles of Redis' Lua are exact.
+	MaxUnits = 1 << 53
+	// MinWindow and MaxWindow bound a window.
+	MinWindow = time.Millisecond
+	MaxWindow = 100 * 365 * 24 * time.Hour
+	// MaxDrain bounds the time in which a full funnel runs empty.
+	MaxDrain = MaxWindow
+	// MaxBuckets bounds the sub-buckets of a sliding window.
+	MaxBuckets = 1000
+	// MaxLogLimit bounds the limit of a sliding log, which keeps one record
+	// per unit.
+	MaxLogLimit = 1_000_000
+	// MaxNameBytes bounds the name of a rule.
+	MaxNameBytes = 256
+	// DefaultBuckets is what SlidingWindow uses.
+	DefaultBuckets = 10
+)
+
+// Rule is an immutable limit: a name, an algorithm and its numbers. Build one
+// with [Funnel], [SlidingWindow], [SlidingWindowBuckets], [FixedWindow] or
+// [SlidingLog]; it is safe to share between goroutines and limiters. The zero
+// Rule is not usable: limiters refuse it like a nil one.
+//
+// The name is a namespace: two rules of one name and algorithm count a key
+// together.
+type Rule struct {
+	name    string
+	hash    uint64 // of name and algorithm, the same in every process
+	alg     Algorithm
+	buckets int
+	limit   int64
+	units   int64         // funnel: units leaked per period
+	period  time.Duration // funnel: per; otherwise the window as asked for
+	width   time.Duration // windows: length of one bucket, whole microseconds
+	one     Span          // funnel: cost of one unit
+	full    Span          // funnel: limit · one
+}
+
+// Funnel describes a leaky bucket that holds capacity units and leaks units
+// per period. A full funnel must run empty within [MaxDrain].
+func Funnel(name string, capacity, units int64, per time.Duration) (*Rule, error) {
+	r := &Rule{name: name, alg: AlgorithmFunnel, limit: capacity, units: units, period: per}
+	errs := []error{r.checkName(), r.checkUnits("capacity", capacity, 0), r.checkUnits("units", units, 1)}
+	if per <= 0 || per > MaxWindow {
+		errs = append(errs, r.bad("per", per, "must be above 0 and at most %v", MaxWindow))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	r.one, r.full = r.Cost(1), r.Cost(capacity)
+	if r.full.NS > int64(MaxDrain) {
+		return nil, r.bad("capacity", capacity, "at %d per %v a full funnel would need more than %v to drain", units, per, MaxDrain)
+	}
+	return r.sealed(), nil
+}
+
+// SlidingWindow describes at most limit units in any window, counted in
+// [DefaultBuckets] sub-buckets.
+func SlidingWindow(name string, limit int64, window time.Duration) (*Rule, error) {
+	return SlidingWindowBuckets(name, limit, window, DefaultBuckets)
+}
+
+// SlidingWindowBuckets is [SlidingWindow] with the number of sub-buckets given,
+// 1 to [MaxBuckets]. More buckets follow the true window more closely and cost
+// more memory and bandwidth. One bucket is the current window plus the weighted
+// previous one.
+//
+// The length of a bucket is rounded up to a whole microsecond, so that the
+// window counted may be up to buckets microseconds longer than asked for.
+func SlidingWindowBuckets(name string, limit int64, window time.Duration, buckets int) (*Rule, error) {
+	return windowRule(AlgorithmSlidingWindow, name, limit, window, buckets)
+}
+
+// FixedWindow describes at most limit units in each window of a sequence that
+// is aligned to the Unix epoch of the deciding clock (Redis' when shared).
+// The window is rounded up to a whole microsecond.
+func FixedWindow(name string, limit int64, window time.Duration) (*Rule, error) {
+	return windowRule(AlgorithmFixedWindow, name, limit, window, 1)
+}
+
+// SlidingLog describes at most limit units in any window, exactly: each unit
+// is remembered until it is one window old. The limit is at most [MaxLogLimit].
+// The window is rounded up to a whole microsecond.
+func SlidingLog(name string, limit int64, window time.Duration) (*Rule, error) {
+	return windowRule(AlgorithmSlidingLog, name, limit, window, 1)
+}
+
+func windowRule(alg Algorithm, name string, limit int64, window time.Duration, buckets int) (*Rule, error) {
+	r := &Rule{name: name, alg: alg, limit: limit, period: window, buckets: buckets}
+	errs := []error{r.checkName(), r.checkUnits("limit", limit, 0)}
+	if window < MinWindow || window > MaxWindow {
+		errs = append(errs, r.bad("window", window, "must be %v to %v", MinWindow, MaxWindow))
+	}
+	if buckets < 1 || buckets > MaxBuckets {
+		errs = append(errs, r.bad("buckets", buckets, "must be 1 to %d", MaxBuckets))
+	}
+	if alg == AlgorithmSlidingLog && limit > MaxLogLimit {
+		errs = append(errs, r.bad("limit", limit, "a sliding log keeps one record per unit and holds at most %d; a sliding window has no such bound", MaxLogLimit))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	step := time.Duration(buckets) * time.Microsecond
+	r.width = (window + step - 1) / step * time.Microsecond
+	return r.sealed(), nil
+}
+
+// Must returns rule, or panics if err is not nil. It is meant for
+// package-level variables, where a bad number is a programming error.
+func Must(rule *Rule, err error) *Rule {
+	if err != nil {
+		panic(err)
+	}
+	return rule
+}
+
+func (r *Rule) checkName() error {
+	if r.name == "" {
+		return r.bad("name", `""`, "must not be empty")
+	}
+	if len(r.name) > MaxNameBytes {
+		return r.bad("name", fmt.Sprintf("of %d bytes", len(r.name)), "must be at most %d bytes", MaxNameBytes)
+	}
+	return nil
+}
+
+func (r *Rule) checkUnits(field string, v, least int64) error {
+	if v < least || v > MaxUnits {
+		return r.bad(field, v, "must be %d to %d", least, int64(MaxUnits))
+	}
+	return nil
+}
+
+func (r *Rule) bad(field string, value any, format string, args ...any) error {
+	name := r.name
+	if len(name) > MaxNameBytes {
+		name = name[:32] + "…"
+	}
+	return fmt.Errorf("limit: %s rule %q: %s %v: %s", r.alg, name, field, value, fmt.Sprintf(format, args...))
+}
+
+// sealed fills in what is derived from the name.
+func (r *Rule) sealed() *Rule {
+	// FNV-1a, written out: it must give the same in every process and version,
+	// and the deployment's shards depend on it.
+	h := uint64(14695981039346656037)
+	for _, b := range []byte(r.name) {
+		h = (h ^ uint64(b)) * 1099511628211
+	}
+	r.hash = (h ^ uint64(r.alg)) * 1099511628211
+	return r
+}
+
+// Name returns the name.
+func (r *Rule) Name() string { return r.name }
+
+// Hash returns a number derived from name and algorithm that is the same in
+// every process. Different rules may share it.
+func (r *Rule) Hash() uint64 { return r.hash }
+
+// Algorithm returns the algorithm.
+func (r *Rule) Algorithm() Algorithm { return r.alg }
+
+// Limit returns the limit, or the capacity of a funnel, in units.
+func (r *Rule) Limit() int64 { return r.limit }
+
+// Units returns the units that a funnel leaks per [Rule.Period]; 0 for others.
+func (r *Rule) Units() int64 { return r.units }
+
+// Period returns the period of a funnel's leak, or the window as asked for.
+func (r *Rule) Period() time.Duration { return r.period }
+
+// Buckets returns the sub-buckets of a window, 1 for a fixed window or a log,
+// 0 for a funnel.
+func (r *Rule) Buckets() int { return r.buckets }
+
+// Width returns the length of one bucket of a window (the whole window, of a
+// fixed window or a log), a whole number of microseconds; 0 for a funnel.
+func (r *Rule) Width() time.Duration { return r.width }
+
+// Kept returns how many buckets before the current one still count: Buckets
+// for a sliding window (the oldest of them weighted), 0 for all others.
+func (r *Rule) Kept() int {
+	if r.alg == AlgorithmSlidingWindow {
+		return r.buckets
+	}
+	return 0
+}
+
+// Horizon returns how long a unit may matter: the time in which a full funnel
+// drains, or the window plus one bucket.
+func (r *Rule) Horizon() time.Duration {
+	if r.alg == AlgorithmFunnel {
+		return time.Duration(r.full.ceil())
+	}
+	return r.width * time.Duration(r.Kept()+1)
+}
+
+// Valid reports whether r was built by a constructor of this package. A nil
+// rule is not.
+func (r *Rule) Valid() bool { return r != nil && r.alg != 0 }
+
+// SameShape reports whether r and o count alike: everything but the limit is
+// equal, so that a counter may go from one to the other as it is.
+func (r *Rule) SameShape(o *Rule) bool {
+	return r == o || r.hash == o.hash && r.name == o.name && r.alg == o.alg && r.units == o.units &&
+		r.period == o.period && r.buckets == o.buckets && r.width == o.width
+}
+
+// String describes the rule for people and logs.
+func (r *Rule) String() string {
+	switch {
+	case !r.Valid():
+		return "invalid rule"
+	case r.alg == AlgorithmFunnel:
+		return fmt.Sprintf("%s %q: %d, leaking %d per %v", r.alg, r.name, r.limit, r.units, r.period)
+	}
+	return fmt.Sprintf("%s %q: %d per %v", r.alg, r.name, r.limit, r.period)
+}
