@@ -1,0 +1,99 @@
+package clock
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestSystemNeverGoesBack(t *testing.T) {
+	last := System{}.Now()
+	for range 10_000 {
+		now := System{}.Now()
+		if now < last {
+			t.Fatalf("%v after %v", now, last)
+		}
+		last = now
+	}
+	if d := time.Until(time.Unix(0, int64(last))); d < -time.Minute || d > time.Minute {
+		t.Errorf("the system clock is %v away from the wall", d)
+	}
+}
+
+func TestSystemFollowsTheBubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		before := System{}.Now()
+		time.Sleep(3 * time.Second)
+		if d := (System{}).Now() - before; d != 3*time.Second {
+			t.Errorf("3 s took %v", d)
+		}
+	})
+}
+
+func TestCoarse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := NewCoarse(10 * time.Millisecond)
+		start := c.Now()
+		time.Sleep(5 * time.Millisecond)
+		if c.Now() != start {
+			t.Error("it moved between ticks")
+		}
+		time.Sleep(96 * time.Millisecond)
+		if d := c.Now() - start; d != 100*time.Millisecond {
+			t.Errorf("after 101 ms it shows %v", d)
+		}
+		c.Stop()
+		c.Stop()
+		stopped := c.Now()
+		time.Sleep(time.Second)
+		if c.Now() != stopped {
+			t.Error("it moved after Stop")
+		}
+	})
+}
+
+func TestManual(t *testing.T) {
+	m := NewManual(time.Unix(100, 5))
+	if m.Now() != 100*time.Second+5 {
+		t.Errorf("starts at %v", m.Now())
+	}
+	if m.Advance(time.Second) != 101*time.Second+5 || m.Advance(-2*time.Second) != 99*time.Second+5 {
+		t.Errorf("moved to %v", m.Now())
+	}
+	m.Set(time.Unix(7, 0))
+	if m.Now() != 7*time.Second || NewManual(time.Time{}).Now() != 0 {
+		t.Error("set or zero start is off")
+	}
+}
+
+func TestSkewed(t *testing.T) {
+	m := NewManual(time.Unix(1000, 0))
+	s := Skewed{Of: m, Offset: time.Hour, Start: m.Now(), Drift: time.Millisecond}
+	m.Advance(10 * time.Second)
+	if want := 1010*time.Second + time.Hour + 10*time.Millisecond; s.Now() != want {
+		t.Errorf("shows %v, want %v", s.Now(), want)
+	}
+	if Or(nil) != (System{}) || Or(m) != Clock(m) {
+		t.Error("Or")
+	}
+}
+
+func BenchmarkClocks(b *testing.B) {
+	c := NewCoarse(0)
+	defer c.Stop()
+	b.Run("time.Now", func(b *testing.B) {
+		for b.Loop() {
+			_ = time.Now()
+		}
+	})
+	b.Run("System", func(b *testing.B) {
+		for b.Loop() {
+			_ = System{}.Now()
+		}
+	})
+	b.Run("Coarse", func(b *testing.B) {
+		for b.Loop() {
+			_ = c.Now()
+		}
+	})
+}
