@@ -1,0 +1,65 @@
+package local_test
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/local"
+)
+
+func Example() {
+	replies := limit.Must(limit.SlidingWindow("replies", 5, time.Minute))
+
+	lim, err := local.New(local.Options{})
+	if err != nil {
+		panic(err)
+	}
+	defer lim.Close()
+
+	for i := range 7 {
+		fmt.Println(i+1, lim.Allow("user 42", replies))
+	}
+	// Output:
+	// 1 true
+	// 2 true
+	// 3 true
+	// 4 true
+	// 5 true
+	// 6 false
+	// 7 false
+}
+
+func ExampleLimiter_Take() {
+	// A clock that stands still makes the answer the same each time.
+	noon := clock.NewManual(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	lim, err := local.New(local.Options{Clock: noon})
+	if err != nil {
+		panic(err)
+	}
+	defer lim.Close()
+
+	// Room for 16 replies, one of which is forgotten every two seconds.
+	rule := limit.Must(limit.Funnel("reply", 16, 30, time.Minute))
+	res := lim.Take("user 42", rule, 15)
+	fmt.Println(res.Allowed, res.Remaining, res.ResetAfter)
+	res = lim.Take("user 42", rule, 2)
+	fmt.Println(res.Allowed, res.Remaining, res.RetryAfter)
+	// Output:
+	// true 1 30s
+	// false 1 2s
+}
+
+func ExampleLimiter_Peek() {
+	lim, err := local.New(local.Options{})
+	if err != nil {
+		panic(err)
+	}
+	defer lim.Close()
+
+	rule := limit.Must(limit.FixedWindow("downloads", 3, 24*time.Hour))
+	lim.Allow("user 42", rule)
+	fmt.Println(lim.Peek("user 42", rule).Remaining, "left today")
+	// Output: 2 left today
+}

@@ -1,0 +1,193 @@
+package local
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// Weights that are not plain factors, see [Link.SetMode].
+const (
+	// WeightOpen lets every check pass that the limit could ever admit.
+	WeightOpen = 0
+	// WeightClosed refuses every check that asks for units.
+	WeightClosed = -1
+)
+
+// closedRetry is the RetryAfter of a check refused by WeightClosed: nobody
+// knows when the authority will be back, so callers are asked to look again.
+const closedRetry = time.Second
+
+// Link ties the counters of a [Table] to whoever reconciles them with an
+// authority (package hybrid). Counters read from it how much a unit weighs and
+// how far the authority's clock is ahead, and hand themselves to it when they
+// have something to tell. All of it is lock-free: a check never waits for the
+// reconciler. The zero Link is not usable, see [NewLink].
+type Link struct {
+	mode     atomic.Int64 // packed by packMode
+	fallback atomic.Int64 // mode of quarantined counters
+	offset   atomic.Int64 // authority's clock minus ours, ns
+	lag      atomic.Int64 // how far our clock is behind the one outside, ns
+	nodes    atomic.Int64 // live nodes, at least 1
+	refresh  int64        // ns after which an idle view is fetched anew
+	expired  atomic.Int64
+	normal   stack
+	urgent   stack
+	idle     atomic.Bool
+	closed   atomic.Bool
+	wake     chan struct{}
+}
+
+// NewLink returns a link with weight 1 and one node. A counter that is asked
+// but has nothing to tell is refreshed when its view is older than refresh.
+func NewLink(refresh time.Duration) *Link {
+	l := &Link{refresh: int64(refresh), wake: make(chan struct{}, 1)}
+	l.nodes.Store(1)
+	l.SetMode(1, false)
+	l.SetFallback(1)
+	return l
+}
+
+func packMode(weight int64, degraded bool) int64 {
+	m := weight << 1
+	if degraded {
+		m |= 1
+	}
+	return m
+}
+
+func modeWeight(m int64) int64  { return m >> 1 }
+func modeDegraded(m int64) bool { return m&1 != 0 }
+
+// SetMode sets what a unit counts as from now on (1: as itself; N: as N;
+// [WeightOpen], [WeightClosed]) and whether answers are marked as degraded.
+func (l *Link) SetMode(weight int64, degraded bool) { l.mode.Store(packMode(weight, degraded)) }
+
+// SetFallback sets the weight of counters that alone cannot be reconciled.
+func (l *Link) SetFallback(weight int64) { l.fallback.Store(packMode(weight, true)) }
+
+// SetOffset sets how many nanoseconds the authority's clock is ahead of ours.
+func (l *Link) SetOffset(ns int64) { l.offset.Store(ns) }
+
+// SetLag sets how many nanoseconds the clock of the checks is behind one that
+// keeps going. Only changes matter: they tell that it stood still.
+func (l *Link) SetLag(ns int64) { l.lag.Store(ns) }
+
+// SetNodes sets the number of live nodes; less than 1 means 1.
+func (l *Link) SetNodes(n int64) { l.nodes.Store(max(n, 1)) }
+
+// Expired returns how many units were dropped because they had outlived their
+// window before they could be reported.
+func (l *Link) Expired() int64 { return l.expired.Load() }
+
+// Close tells the counters that nobody will drain them any more.
+func (l *Link) Close() {
+	l.closed.Store(true)
+	l.Drain(func(*Counter, bool) {})
+}
+
+// Wake is signalled when an urgent counter is waiting, or any counter while
+// the reconciler sleeps (see [Link.Sleep]).
+func (l *Link) Wake() <-chan struct{} { return l.wake }
+
+// Sleep announces that the reconciler will wait for Wake, and reports whether
+// it may: false if something has arrived meanwhile.
+func (l *Link) Sleep() bool {
+	l.idle.Store(true)
+	if l.normal.empty() && l.urgent.empty() {
+		return true
+	}
+	l.idle.Store(false)
+	return false
+}
+
+// Drain hands every waiting counter to f, in the order of arrival.
+func (l *Link) Drain(f func(c *Counter, urgent bool)) {
+	l.idle.Store(false)
+	l.urgent.drain(func(c *Counter) *Counter { return c.nextUrgent }, func(c *Counter) { f(c, true) })
+	l.normal.drain(func(c *Counter) *Counter { return c.nextNormal }, func(c *Counter) { f(c, false) })
+}
+
+func (l *Link) signal() {
+	select {
+	case l.wake <- struct{}{}:
+	default: // a signal is waiting already
+	}
+}
+
+// stack is a lock-free list of counters linked through themselves, so that
+// adding one allocates nothing. It is only ever emptied as a whole, which is
+// why the classic ABA problem of such stacks cannot arise.
+type stack struct {
+	head atomic.Pointer[Counter]
+}
+
+func (s *stack) empty() bool { return s.head.Load() == nil }
+
+// push adds c, whose link field is next, and reports whether s was empty.
+func (s *stack) push(c *Counter, next **Counter) bool {
+	for {
+		head := s.head.Load()
+		*next = head
+		if s.head.CompareAndSwap(head, c) {
+			return head == nil
+		}
+	}
+}
+
+// drain empties s. next is read before f, because f may lead to c being
+// pushed again.
+func (s *stack) drain(next func(*Counter) *Counter, f func(*Counter)) {
+	var list []*Counter
+	for c := s.head.Swap(nil); c != nil; c = next(c) {
+		list = append(list, c)
+	}
+	for i := len(list) - 1; i >= 0; i-- {
+		f(list[i])
+	}
+}
+
+// noteLocked hands c to the reconciler if it has something to tell or has to
+// be told something. It reports whether the reconciler should be woken.
+func (c *Counter) noteLocked(now int64) bool {
+	if c.quarantined {
+		return false // the reconciler comes back to it by itself
+	}
+	l := c.link
+	unsynced := c.pendUnits()
+	wake := false
+	first := !c.touched && !c.inFlight
+	near := unsynced > 0 && unsynced >= c.urgentAt && !c.inFlight
+	if l.closed.Load() {
+		return false
+	}
+	// Nothing is urgent while the authority is away.
+	if (first || near) && !c.inUrgent && !modeDegraded(c.mode) {
+		c.touched, c.inUrgent = true, true
+		wake = l.urgent.push(c, &c.nextUrgent)
+	}
+	if !c.inNormal && (unsynced > 0 || now-c.askedAt >= l.refresh) {
+		wake = c.pushNormalLocked() || wake
+	}
+	return wake
+}
+
+func (c *Counter) pushNormalLocked() bool {
+	c.inNormal = true
+	c.link.normal.push(c, &c.nextNormal)
+	return c.link.idle.Load() && c.link.idle.CompareAndSwap(true, false)
+}
+
+// sourceLocked tells on what knowledge a decision of c rests.
+func (c *Counter) sourceLocked() limit.Source {
+	switch {
+	case c.link == nil:
+		return limit.SourceLocal
+	case modeDegraded(c.mode):
+		return limit.SourceDegraded
+	case c.syncedAt == 0:
+		return limit.SourceUnsynced
+	}
+	return limit.SourceSynced
+}

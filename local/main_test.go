@@ -1,0 +1,97 @@
+package local
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// start is where manual clocks begin: far from zero, as real ones do.
+var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func newLimiter(tb testing.TB, o Options) *Limiter {
+	tb.Helper()
+	l, err := New(o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(l.Close)
+	return l
+}
+
+// newTable returns a table on a clock that stands still.
+func newTable(tb testing.TB, o TableOptions) *Table {
+	tb.Helper()
+	if o.Clock == nil {
+		o.Clock = clock.NewManual(start)
+	}
+	t, err := NewTable(o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(t.Close)
+	return t
+}
+
+// names returns n keys.
+func names(prefix string, n int) []string {
+	s := make([]string, n)
+	for i := range s {
+		s[i] = fmt.Sprintf("%s %d", prefix, i)
+	}
+	return s
+}
+
+// slow is a funnel that leaks nothing worth mentioning while a test runs.
+func slow(capacity int64) *limit.Rule {
+	return limit.Must(limit.Funnel("slow", capacity, 1, 24*time.Hour/time.Duration(max(capacity, 1))*10))
+}
+
+// until waits for what other goroutines are about to bring about.
+func until(tb testing.TB, what string, cond func() bool) {
+	tb.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !cond(); runtime.Gosched() {
+		if time.Now().After(deadline) {
+			tb.Fatalf("still waiting for %s after 20 s", what)
+		}
+	}
+}
+
+// settle waits until the cache has decided on everything offered to it and
+// the side table has been relieved of what it took.
+func settle(tb testing.TB, t *Table) {
+	tb.Helper()
+	until(tb, "the table to settle", func() bool {
+		if len(t.fresh) > 0 {
+			return false
+		}
+		t.cache.Wait()
+		idle := t.sweepAll()
+		return len(t.fresh) == 0 && idle
+	})
+}
+
+// sweepAll cleans the whole side table once and reports whether what is left
+// is not in the cache.
+func (t *Table) sweepAll() bool {
+	clean := true
+	for i := range t.side {
+		sh := &t.side[i]
+		sh.mu.Lock()
+		for _, c := range sh.counters {
+			if !t.promoteLocked(sh, c) && t.view.Load().holds(c) {
+				clean = false
+			}
+		}
+		sh.mu.Unlock()
+	}
+	return clean
+}

@@ -1,0 +1,263 @@
+package local
+
+import (
+	"math/big"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// mergeRun plays one random history of several nodes that share a funnel
+// through an authority which merges as the Lua script does, and hands the
+// authority's TAT and the true one to check after every sync.
+func mergeRun(t *testing.T, seed uint64, nodes int, check func(r *limit.Rule, merged, truth *big.Rat, interval int64)) {
+	rng := rand.New(rand.NewPCG(seed, 7))
+	r := funnelRule(t, 1+rng.Int64N(100), 1+rng.Int64N(100), time.Duration(1+rng.Int64N(10))*time.Second)
+	fs, firsts := make([]funnel, nodes), make([]int64, nodes)
+	truth := newRatTAT(r)
+	var redis limit.Span
+	interval, now, start := int64(0), int64(1e9), int64(1e9)
+	exact := func(s limit.Span) *big.Rat {
+		return new(big.Rat).Add(big.NewRat(s.NS, 1), big.NewRat(s.Rem, r.Units()))
+	}
+	_ = start
+	for range 200 {
+		now += rng.Int64N(int64(2*r.Period())/r.Units() + 2)
+		i := rng.IntN(nodes)
+		f := &fs[i]
+		if rng.IntN(4) > 0 {
+			if n := 1 + rng.Int64N(3); f.take(r, now, n, n, 1, true) {
+				if f.pend.units == n {
+					firsts[i] = now
+				}
+				truth.add(now, n)
+			}
+			continue
+		}
+		if f.pend.units == 0 {
+			continue
+		}
+		interval = max(interval, now-firsts[i])
+		f.collect(r)
+		ahead := r.Sub(f.sent.tat, limit.Span{NS: now})
+		redis = r.Add(redis, r.Cost(f.sent.units)).Max(r.Add(limit.Span{NS: now}, ahead))
+		f.settle(r, redis, now, 0, false, 1)
+		// What the others have not told yet is in the truth only.
+		synced := true
+		for j := range fs {
+			synced = synced && fs[j].pend.units == 0
+		}
+		if synced {
+			at := big.NewRat(now, 1)
+			merged, real := exact(redis), truth.tat
+			if merged.Cmp(at) < 0 {
+				merged = at // an empty funnel is empty, however long it has been
+			}
+			if real.Cmp(at) < 0 {
+				real = at
+			}
+			check(r, merged, real, interval)
+		}
+	}
+}
+
+func TestMergeOfOneNodeIsExact(t *testing.T) {
+	checked := 0
+	for seed := range uint64(500) {
+		mergeRun(t, seed, 1, func(r *limit.Rule, merged, truth *big.Rat, _ int64) {
+			checked++
+			if merged.Cmp(truth) != 0 {
+				t.Fatalf("seed %d, %v: merged %v, true %v", seed, r, merged, truth)
+			}
+		})
+	}
+	if checked < 10_000 {
+		t.Fatalf("only %d comparisons", checked)
+	}
+}
+
+func TestMergeNeverUnderCountsAndIsCloseToTheTruth(t *testing.T) {
+	checked := 0
+	for seed := range uint64(3000) {
+		mergeRun(t, seed, 2+int(seed%4), func(r *limit.Rule, merged, truth *big.Rat, interval int64) {
+			checked++
+			if merged.Cmp(truth) < 0 {
+				t.Fatalf("seed %d, %v: merged %v is below the true %v", seed, r, merged, truth)
+			}
+			if d := new(big.Rat).Sub(merged, truth); d.Cmp(big.NewRat(interval, 1)) > 0 {
+				t.Fatalf("seed %d, %v: merged exceeds the true TAT by %v ns, more than an interval of %d", seed, r, d, interval)
+			}
+		})
+	}
+	if checked < 1000 {
+		t.Fatalf("only %d comparisons", checked)
+	}
+}
+
+func newTestLink() *Link { return NewLink(500 * time.Millisecond) }
+
+// TestUnitsSurviveEveryTurn moves units between pending, sent and known in
+// random order and counts them.
+func TestUnitsSurviveEveryTurn(t *testing.T) {
+	for seed := range uint64(300) {
+		rng := rand.New(rand.NewPCG(seed, 9))
+		link := newTestLink()
+		r := windowRule(t, 1000, time.Second, 1+rng.IntN(10))
+		if seed%2 == 0 {
+			r = funnelRule(t, 1000, 1000, time.Second)
+		}
+		c := newCounter("k", r, 0, link, 0)
+		now, admitted, booked, flying := int64(1e12), int64(0), int64(0), int64(-1)
+		redis := &Answer{Rule: r}
+		for range 300 {
+			now += rng.Int64N(int64(20 * time.Millisecond))
+			switch rng.IntN(6) {
+			case 0, 1, 2:
+				n := 1 + rng.Int64N(5)
+				if ok, _, _ := c.allow(now, n, r); ok {
+					admitted += n
+				}
+			case 3:
+				if rep, ok := c.Collect(now, rng.IntN(2) == 0); ok {
+					flying = rep.Units
+				}
+			case 4:
+				if flying >= 0 {
+					_, rep := c.Resend(now, rng.IntN(2) == 0)
+					if rep.Units != flying {
+						t.Fatalf("seed %d: sent %d units, then %d", seed, flying, rep.Units)
+					}
+				}
+			case 5:
+				if flying < 0 {
+					continue
+				}
+				if rng.IntN(3) == 0 {
+					c.Quarantine(now, false)
+				} else {
+					booked += flying
+					redis.At, redis.ServerNow = now, now
+					c.Settle(now, *redis)
+				}
+				flying = -1
+			}
+			if got := booked + c.unsyncedUnits() + link.Expired(); got != admitted {
+				t.Fatalf("seed %d: admitted %d, booked %d, unsynced %d, expired %d", seed, admitted, booked, c.unsyncedUnits(), link.Expired())
+			}
+		}
+	}
+}
+
+func TestFairShareWeighsUnits(t *testing.T) {
+	for _, r := range []*limit.Rule{funnelRule(t, 30, 30, time.Minute), windowRule(t, 30, time.Minute, 10)} {
+		link := newTestLink()
+		c := newCounter("k", r, 0, link, 1e12)
+		for range 3 {
+			c.allow(1e12, 1, r)
+		}
+		link.SetMode(3, true)
+		got := 3
+		for range 100 {
+			if ok, _, src := c.allow(1e12, 1, r); ok {
+				got++
+				if src != limit.SourceDegraded {
+					t.Fatalf("source %v", src)
+				}
+			}
+		}
+		if got != 10 {
+			t.Errorf("%v: a third of the fleet admitted %d of 30, want 10", r, got)
+		}
+		link.SetMode(WeightClosed, true)
+		if res, _ := c.take(1e12, 1, r); res.Allowed || res.RetryAfter <= 0 || res.RetryAfter == limit.Never {
+			t.Errorf("%v: closed: %+v", r, res)
+		}
+		link.SetMode(WeightOpen, true)
+		for range 100 {
+			if ok, _, _ := c.allow(1e12, 1, r); !ok {
+				t.Fatalf("%v: refused though open", r)
+			}
+		}
+		if ok, _, _ := c.allow(1e12, 31, r); ok {
+			t.Errorf("%v: more than the limit in one request was admitted", r)
+		}
+	}
+}
+
+func TestFairShareAdmitsAtLeastOneRequest(t *testing.T) {
+	for _, r := range []*limit.Rule{funnelRule(t, 5, 5, time.Minute), windowRule(t, 5, time.Minute, 10)} {
+		link := newTestLink()
+		link.SetMode(50, true)
+		c := newCounter("k", r, 0, link, 0)
+		if ok, _, _ := c.allow(0, 2, r); !ok {
+			t.Errorf("%v: 50 nodes: the first request was refused", r)
+		}
+		if ok, _, _ := c.allow(0, 1, r); ok {
+			t.Errorf("%v: 50 nodes: a second request was admitted at once", r)
+		}
+	}
+}
+
+func TestLateUnitsStayInTheirBucket(t *testing.T) {
+	r, err := limit.FixedWindow("f", 100, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := newTestLink()
+	start := int64(1000 * time.Second)
+	c := newCounter("k", r, 0, link, start)
+	c.allow(start+int64(900*time.Millisecond), 7, r)
+	rep, ok := c.Collect(start+int64(950*time.Millisecond), false)
+	if !ok || len(rep.Buckets) != 1 || rep.Buckets[0] != (Bucket{1000, 7}) {
+		t.Fatalf("report %+v", rep)
+	}
+	// The window ends while the report is under way.
+	c.allow(start+int64(1100*time.Millisecond), 5, r)
+	if _, rep = c.Resend(start+int64(1100*time.Millisecond), false); rep.Units != 7 || len(rep.Buckets) != 0 {
+		t.Fatalf("resent after its window: %+v", rep)
+	}
+	c.Settle(start+int64(1200*time.Millisecond), Answer{Rule: r, ServerNow: start + int64(1200*time.Millisecond)})
+	if res, _ := c.peek(start+int64(1300*time.Millisecond), 0, r); res.Remaining != 95 {
+		t.Fatalf("old units count in the new window: %+v", res)
+	}
+}
+
+func TestAbsorbKeepsLevelAndUnits(t *testing.T) {
+	for _, r := range []*limit.Rule{funnelRule(t, 10, 10, time.Hour), windowRule(t, 10, time.Hour, 10)} {
+		for _, link := range []*Link{nil, newTestLink()} {
+			now := int64(1e15)
+			old, young := newCounter("k", r, 0, link, now), newCounter("k", r, 0, link, now)
+			old.allow(now, 6, r)
+			young.allow(now, 3, r)
+			young.absorbLocked(old, now)
+			if res, _ := young.peek(now, 0, r); res.Remaining != 1 {
+				t.Errorf("%v, link %v: %d remain of 10 after 6 and 3", r, link != nil, res.Remaining)
+			}
+			if link != nil && young.unsyncedUnits() != 9 {
+				t.Errorf("%v: %d unsynced units, want 9", r, young.unsyncedUnits())
+			}
+			if _, ok, _ := old.allow(now, 1, r); ok {
+				t.Errorf("%v: a dead counter answered", r)
+			}
+		}
+	}
+}
+
+func TestRuleChangeKeepsUsage(t *testing.T) {
+	now := int64(1e15)
+	f := newCounter("k", funnelRule(t, 10, 10, time.Hour), 0, nil, now)
+	f.allow(now, 8, f.rule)
+	if res, _ := f.peek(now, 0, funnelRule(t, 20, 10, time.Minute)); res.Remaining != 12 {
+		t.Errorf("funnel, 8 used, now 20: %d remain", res.Remaining)
+	}
+	if res, _ := f.peek(now, 0, funnelRule(t, 5, 10, time.Minute)); res.Remaining != 0 {
+		t.Errorf("funnel, lowered below its use: %d remain", res.Remaining)
+	}
+	w := newCounter("k", windowRule(t, 10, time.Hour, 10), 0, nil, now)
+	w.allow(now, 8, w.rule)
+	if res, _ := w.peek(now, 0, windowRule(t, 20, 30*time.Minute, 5)); res.Remaining != 12 {
+		t.Errorf("window, 8 used, now 20: %d remain", res.Remaining)
+	}
+}

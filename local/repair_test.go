@@ -1,0 +1,121 @@
+package local
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// An outage that begins while much is unreported must not lock a key for as
+// many drains as there are nodes.
+func TestFairShareDebtIsBounded(t *testing.T) {
+	r := funnelRule(t, 100, 100, time.Second)
+	link := newTestLink()
+	now := int64(1e15)
+	c := newCounter("k", r, 0, link, now)
+	for range 100 {
+		c.allow(now, 1, r)
+	}
+	link.SetMode(50, true)
+	if res, _ := c.take(now, 1, r); res.Allowed || res.RetryAfter > time.Second {
+		t.Errorf("50 nodes, 100 units unreported: %+v, want a retry within a drain", res)
+	}
+	got := 0
+	for range 5000 {
+		now += int64(time.Millisecond)
+		if ok, _, _ := c.allow(now, 1, r); ok {
+			got++
+		}
+	}
+	if got < 5 || got > 11 {
+		t.Errorf("%d admitted in 5 s, a 50th of 100/s and what fits is 5 to 11", got)
+	}
+}
+
+// Units that another shape of the rule has no place for are expired, not lost.
+func TestReshapeCountsWhatItDrops(t *testing.T) {
+	link := newTestLink()
+	now := int64(1e15)
+	c := newCounter("k", windowRule(t, 100, 10*time.Second, 10), 0, link, now)
+	for range 50 {
+		c.allow(now, 1, c.rule)
+	}
+	c.allow(now+int64(5*time.Second), 1, windowRule(t, 100, time.Second, 10))
+	if c.unsyncedUnits() != 1 || link.Expired() != 50 {
+		t.Errorf("%d units pending, %d expired, want 1 and 50", c.unsyncedUnits(), link.Expired())
+	}
+}
+
+// Two shapes of one funnel asked in turn (two versions of a program share a
+// limiter's state) must not round each other up for ever.
+func TestAlternatingShapesDrain(t *testing.T) {
+	a, b := funnelRule(t, 10, 1, time.Second), funnelRule(t, 10, 1, 2*time.Second)
+	now := int64(1e15)
+	c := newCounter("k", a, 0, nil, now)
+	got := 0
+	for i := range 100_000 { // 1,000 s
+		now += int64(10 * time.Millisecond)
+		r := a
+		if i%2 == 1 {
+			r = b
+		}
+		if ok, _, _ := c.allow(now, 1, r); ok {
+			got++
+		}
+	}
+	if got < 500 || got > 1010 {
+		t.Errorf("%d admitted in 1,000 s at 1 and ½ per second", got)
+	}
+}
+
+// A counter that is merged while its units are under way hands over what it
+// has to tell: the answer makes its heir tell the rest.
+func TestMergedWhileInFlight(t *testing.T) {
+	for _, r := range []*limit.Rule{funnelRule(t, 100, 1, time.Second), windowRule(t, 100, time.Hour, 10)} {
+		link := newTestLink()
+		now := int64(1e15)
+		d := newCounter("k", r, 0, link, now)
+		d.take(now, 1, r)
+		link.Drain(func(*Counter, bool) {})
+		if _, ok := d.Collect(now, true); !ok {
+			t.Fatal("nothing to tell")
+		}
+		d.Collect(now, false)
+		c := newCounter("k", r, 0, link, now)
+		c.take(now, 2, r)
+		c.absorbLocked(d, now)
+		link.Drain(func(k *Counter, urgent bool) {
+			if _, ok := k.Collect(now, urgent); ok {
+				t.Error("the heir was sent while its units were under way")
+			}
+		})
+		out := d.Settle(now, Answer{Rule: r, At: now, ServerNow: now})
+		if out.Counter != c || !out.Again {
+			t.Fatalf("%v: settling the dead one says %+v", r, out)
+		}
+		if rep, ok := out.Counter.Collect(now+1, false); !ok || rep.Units != 2 {
+			t.Errorf("%v: the heir tells %+v", r, rep)
+		}
+	}
+}
+
+// In an outage nobody can be told of units. Those that leaked long ago must
+// not keep their counters for ever.
+func TestDrainedFunnelIsNotPinned(t *testing.T) {
+	r := funnelRule(t, 10, 10, time.Second)
+	link := newTestLink()
+	now := int64(1e15)
+	c := newCounter("k", r, 0, link, now)
+	c.allow(now, 5, r)
+	if w := c.worthLocked(now + int64(10*time.Second)); w != worthPinned {
+		t.Errorf("worth %d while the authority may yet be told", w)
+	}
+	link.SetMode(3, true)
+	if w := c.worthLocked(now + int64(time.Second)); w != worthPinned {
+		t.Errorf("worth %d within a drain", w)
+	}
+	if w := c.worthLocked(now + int64(3*time.Second)); w != worthIdle || link.Expired() != 5 {
+		t.Errorf("worth %d, %d units expired, 3 s after half a drain", w, link.Expired())
+	}
+}

@@ -1,0 +1,81 @@
+package local
+
+import (
+	"math"
+	"sort"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// slidingLog remembers when units were admitted. The zero slidingLog is empty.
+// It holds at most one entry per unit of the limit.
+type slidingLog struct {
+	entries []logEntry // ascending by at
+	used    int64
+}
+
+type logEntry struct {
+	at, n int64
+}
+
+// expire forgets the units that are at least one window old: one that is
+// exactly as old as the window counts no longer.
+func (l *slidingLog) expire(r *limit.Rule, now int64) {
+	i := 0
+	for i < len(l.entries) && l.entries[i].at <= now-int64(r.Width()) {
+		l.used -= l.entries[i].n
+		i++
+	}
+	if i > 0 {
+		l.entries = append(l.entries[:0], l.entries[i:]...)
+	}
+}
+
+func (l *slidingLog) take(r *limit.Rule, now, n int64, book bool) bool {
+	l.expire(r, now)
+	if n > r.Limit()-l.used {
+		return false
+	}
+	if book {
+		if last := len(l.entries) - 1; last >= 0 && l.entries[last].at == now {
+			l.entries[last].n += n
+		} else {
+			l.entries = append(l.entries, logEntry{at: now, n: n})
+		}
+		l.used += n
+	}
+	return true
+}
+
+func (l *slidingLog) describe(r *limit.Rule, now, n int64, allowed bool) limit.Result {
+	l.expire(r, now)
+	res := limit.Result{Allowed: allowed, Limit: r.Limit(), Remaining: max(r.Limit()-l.used, 0)}
+	if k := len(l.entries); k > 0 {
+		res.ResetAfter = time.Duration(l.entries[k-1].at + int64(r.Width()) - now)
+	}
+	switch {
+	case allowed:
+	case n > r.Limit():
+		res.RetryAfter = limit.Never
+	default:
+		res.RetryAfter = l.wait(r, now, l.used+n-r.Limit())
+	}
+	return res
+}
+
+// wait returns how long until at least need units have left the window.
+func (l *slidingLog) wait(r *limit.Rule, now, need int64) time.Duration {
+	for _, e := range l.entries {
+		if need -= e.n; need <= 0 {
+			return time.Duration(e.at + int64(r.Width()) - now)
+		}
+	}
+	return math.MaxInt64
+}
+
+func (l *slidingLog) absorb(d *slidingLog) {
+	l.entries = append(l.entries, d.entries...)
+	sort.Slice(l.entries, func(i, j int) bool { return l.entries[i].at < l.entries[j].at })
+	l.used += d.used
+}

@@ -1,0 +1,353 @@
+package local
+
+import (
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// The methods in this file are for the reconciler of a shared limiter, which
+// calls them from one goroutine. A counter goes through three steps: Collect
+// moves what is pending to "sent"; then either Settle (the authority has
+// booked it) or Quarantine (the authority's copy of this key is broken) ends the
+// exchange, and Resend tells the same again as often as needed in between.
+
+// Report is what a counter has to tell the authority.
+type Report struct {
+	Rule    *limit.Rule
+	Units   int64      // sent in all; 0 is a mere question
+	Ahead   limit.Span // funnel: TAT of the units sent, counted from now
+	Buckets []Bucket   // window: the units that still count, by bucket
+	Raise   bool       // the authority may have lost what is in Known…
+	Gen     int64
+	// KnownLevel (funnel, counted from now) and KnownBuckets (window) are
+	// what the authority has told and should still know. Set if Raise is.
+	KnownLevel   limit.Span
+	KnownBuckets []Bucket
+}
+
+// Answer is what the authority says of a key.
+type Answer struct {
+	Rule      *limit.Rule // of the report
+	Raised    bool        // the report carried Raise
+	Gen       int64
+	Level     limit.Span // funnel
+	Buckets   []Bucket   // window
+	Converted bool       // they were of another width before, and may have shifted
+	At        int64      // our time at which the answer was given, ns
+	ServerNow int64      // the authority's time then, ns
+	Offset    int64      // authority's clock minus ours, ns
+	Slack     int64      // uncertainty of At, ns
+}
+
+// Outcome tells the reconciler what an answer has changed.
+type Outcome struct {
+	Counter *Counter // the one that lives: the heir if another was settled
+
+	Lost      bool  // the authority knew less than it should: report again, raising
+	Again     bool  // there is more to tell: put the counter into the normal queue
+	Urgent    bool  // and so much that it belongs into the urgent queue as well
+	Overshoot int64 // units by which the authority's total is above the limit
+}
+
+// Shard returns the shard of the counter, computed by f the first time. Only
+// the reconciler may call it.
+func (c *Counter) Shard(f func(rule *limit.Rule, key string) int) int {
+	if c.shard < 0 {
+		c.mu.Lock()
+		r := c.rule
+		c.mu.Unlock()
+		c.shard = int32(f(r, c.key))
+	}
+	return int(c.shard)
+}
+
+// Collect takes what c has to tell at now; urgent says which of the two
+// queues it was taken from. ok is false if there is nothing to tell.
+func (c *Counter) Collect(now int64, urgent bool) (rep Report, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if urgent {
+		c.inUrgent = false
+	} else {
+		c.inNormal = false
+	}
+	if c.dead || c.inFlight {
+		return rep, false // the heir, or the settling of what is in flight, sees to it
+	}
+	now = max(now, c.last)
+	if c.window != nil {
+		c.window.rebase(c.rule, c.link.offset.Load())
+		c.rollLocked(now)
+	}
+	// A question alone is worth sending when the view is old or unknown; a
+	// counter may be queued twice, and the second time finds it fresh.
+	stale := c.syncedAt == 0 || now-c.askedAt >= c.link.refresh
+	if c.pendUnits() == 0 && !c.raise && !stale {
+		return rep, false
+	}
+	if c.window != nil {
+		c.window.collect()
+	} else {
+		c.funnel.collect(c.rule)
+	}
+	c.inFlight, c.askedAt = true, now
+	return c.reportLocked(now), true
+}
+
+// Resend tells what is in flight once more. The units are the same; what is
+// relative to now is stated anew. raise asks to add what the authority should
+// know already. The counter that answers is returned too: the heir of a dead
+// one.
+func (c *Counter) Resend(now int64, raise bool) (*Counter, Report) {
+	c = c.lockLiving()
+	defer c.mu.Unlock()
+	now = max(now, c.last)
+	if c.window != nil {
+		c.window.rebase(c.rule, c.link.offset.Load())
+		c.rollLocked(now)
+	}
+	c.raise = c.raise || raise
+	return c, c.reportLocked(now)
+}
+
+// lockLiving locks c, or the counter that has taken its place.
+func (c *Counter) lockLiving() *Counter {
+	for {
+		c.mu.Lock()
+		if c.heir == nil {
+			return c
+		}
+		heir := c.heir
+		c.mu.Unlock()
+		c = heir
+	}
+}
+
+func (c *Counter) reportLocked(now int64) Report {
+	rep := Report{Rule: c.rule, Raise: c.raise && c.syncedAt != 0, Gen: c.gen}
+	at := limit.Span{NS: now}
+	if c.window != nil {
+		rep.Units, rep.Buckets = c.window.sentUnits, c.window.list(c.window.sent)
+		if rep.Raise {
+			rep.KnownBuckets = c.window.list(c.window.known)
+		}
+		return rep
+	}
+	rep.Units = c.funnel.sent.units
+	if rep.Units > 0 {
+		rep.Ahead = c.rule.Sub(c.funnel.sent.tat, at)
+	}
+	if rep.Raise {
+		c.followClockLocked(clockStep + (now-c.syncedAt)/clockDrift)
+		rep.KnownLevel = c.rule.Sub(c.funnel.known, at)
+	}
+	return rep
+}
+
+// Settle ends the exchange: what was sent is booked, and a is what the
+// authority says now. What has been admitted since stays pending.
+func (c *Counter) Settle(now int64, a Answer) Outcome {
+	c = c.lockLiving()
+	defer c.mu.Unlock()
+	c.inFlight, c.quarantined = false, false
+	if a.Raised {
+		c.raise = false
+	}
+	// From here on the counter's unsynced units weigh what the link says.
+	c.mode = c.link.mode.Load()
+	w := modeWeight(c.mode)
+	reset := a.Gen > c.gen || a.Converted
+	out := Outcome{Counter: c}
+	switch {
+	case !a.Rule.SameShape(c.rule):
+		// The numbers no longer fit the rule: ask again under the new one.
+		c.keepSentLocked()
+		c.askedAt -= c.link.refresh
+	case c.window != nil:
+		c.window.rebase(c.rule, a.Offset)
+		c.rollLocked(max(now, c.last))
+		lost, expired := c.window.settle(c.rule, a.Buckets, floorDiv(a.ServerNow, int64(c.rule.Width())), reset, w)
+		c.link.expired.Add(expired)
+		// In buckets narrower than the clocks can be compared, units come back
+		// in a neighbouring one.
+		out.Lost = lost && int64(c.rule.Width()) > a.Slack
+	default:
+		slack := a.Slack
+		if c.syncedAt != 0 {
+			slack += (a.At - c.syncedAt) / clockDrift
+			c.followClockLocked(slack)
+		}
+		c.lag = c.link.lag.Load()
+		out.Lost = c.funnel.settle(c.rule, c.rule.Add(limit.Span{NS: a.At}, a.Level), a.At, slack, reset, w)
+		c.funnel.capWeighted(c.rule, max(now, c.last), w)
+	}
+	c.gen = max(c.gen, a.Gen)
+	c.raise = c.raise || out.Lost
+	c.syncedAt = max(a.At, 1)
+	c.touched = true
+	used := c.knownUnitsLocked(max(now, c.last))
+	out.Overshoot = max(used-c.rule.Limit(), 0)
+	// Half of this node's fair part of what is left: when that much has been
+	// admitted unseen, the others should hear of it at once.
+	c.urgentAt = max(1, (c.rule.Limit()-used)/(2*c.link.nodes.Load()))
+	if (c.pendUnits() > 0 || c.raise) && !c.inNormal {
+		c.inNormal, out.Again = true, true
+	}
+	if c.pendUnits() >= c.urgentAt && !c.inUrgent && !modeDegraded(c.mode) {
+		c.inUrgent, out.Urgent = true, true
+	}
+	return out
+}
+
+// followClockLocked moves what a funnel knows if our clock has fallen behind
+// the time that passes outside, by more than slack: it stood still (a clock of
+// a test). Else the units that have leaked meanwhile would look lost, and be
+// put back for everybody. A jump of the authority's clock is not followed: what
+// it would make leak has not leaked.
+func (c *Counter) followClockLocked(slack int64) {
+	if d := c.link.lag.Load() - c.lag; d > slack {
+		c.funnel.known.NS = max(c.funnel.known.NS-d, 0)
+		c.lag += d
+	}
+}
+
+// clockDrift is how slowly, at worst, two clocks part: 1 in 2,000, far more
+// than the 1 in 10,000 that a bad oscillator shows.
+const clockDrift = 2000
+
+// clockStep is by how much, in ns, two readings of one clock may be apart only
+// because they were not taken at once.
+const clockStep = 20_000_000
+
+// knownUnitsLocked returns what the authority has told, in units, rounded down.
+func (c *Counter) knownUnitsLocked(now int64) int64 {
+	if c.window == nil {
+		return c.rule.Whole(c.rule.Sub(c.funnel.known, limit.Span{NS: now}))
+	}
+	used := int64(0)
+	for i, u := range c.window.known {
+		if i == c.rule.Kept() && i > 0 {
+			width := c.rule.Width()
+			u = int64(float64(u) * (1 - float64(c.window.elapsed(c.rule, now))/float64(width)))
+		}
+		used = min(used+u, maxPart)
+	}
+	return used
+}
+
+// Quarantine ends the exchange without an answer for this key alone. Its units
+// are pending again, unless they were booked before the authority's copy
+// broke. Until an answer comes the key is decided at the fallback weight; ask
+// again later, with Requeue. It returns the counter to ask, and whether nobody
+// was going to ask it yet: one that was in several queues may fail twice.
+func (c *Counter) Quarantine(now int64, booked bool) (living *Counter, first bool) {
+	c = c.lockLiving()
+	defer c.mu.Unlock()
+	first = !c.wounded
+	c.inFlight, c.quarantined, c.wounded = false, true, true
+	switch {
+	case booked:
+		c.keepSentLocked()
+	case c.window == nil:
+		c.funnel.giveBack(c.rule)
+	default:
+		c.link.expired.Add(c.window.giveBack())
+	}
+	c.askedAt = max(now, c.last)
+	return c, first
+}
+
+// keepSentLocked counts what was sent as known, without an answer.
+func (c *Counter) keepSentLocked() {
+	w := modeWeight(c.mode)
+	if c.window == nil {
+		c.funnel.settle(c.rule, c.funnel.known, 0, 0, false, w)
+		return
+	}
+	c.window.known = mergeBuckets(c.window.known, c.window.sent, func(a, b int64) int64 { return a + b })
+	c.window.sent, c.window.sentUnits = nil, 0
+	c.window.sum(c.rule, w)
+}
+
+// Requeue marks c as waiting in the normal queue and reports whether it was
+// not there yet, so that the caller must put it there.
+func (c *Counter) Requeue() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wounded = false
+	if c.dead || c.inNormal {
+		return false
+	}
+	c.inNormal = true
+	return true
+}
+
+// Dropped reports whether c is dead, so that the queue it waits in may let go
+// of it. Should it be brought back to life, it will queue anew.
+func (c *Counter) Dropped() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dead {
+		c.inNormal = false
+	}
+	return c.dead
+}
+
+// Refresh makes c ask the authority again even if its view is fresh, and
+// reports whether it is not queued yet, so that the caller must queue it.
+func (c *Counter) Refresh() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dead {
+		return false
+	}
+	c.askedAt -= c.link.refresh
+	if c.inNormal {
+		return false
+	}
+	c.inNormal = true
+	return true
+}
+
+// MarkRaise notes that the authority has lost data, and reports whether c has
+// something to restore and is not queued yet: the caller must queue it.
+func (c *Counter) MarkRaise(now int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now = max(now, c.last)
+	if c.dead || c.syncedAt == 0 {
+		return false
+	}
+	if c.window != nil {
+		c.rollLocked(now)
+		if len(c.window.list(c.window.known)) == 0 && c.gen == 0 {
+			return false
+		}
+	} else if c.funnel.known.NS <= now && c.gen == 0 {
+		return false
+	}
+	c.raise = true
+	if c.inNormal || c.inFlight {
+		return false // in flight: settling finds the mark and asks to queue it
+	}
+	c.inNormal = true
+	return true
+}
+
+// NewCounter returns a counter that no table holds, for those who keep
+// counters themselves, such as a simulator. link may be nil.
+func NewCounter(key string, rule *limit.Rule, link *Link, now int64) *Counter {
+	return newCounter(key, rule, 0, link, now)
+}
+
+// Take asks a counter directly for n ≥ 0 units at now. ok is false if the
+// counter is dead: another one has taken its place.
+func (c *Counter) Take(now, n int64, rule *limit.Rule) (res limit.Result, ok bool) {
+	return c.take(now, n, rule)
+}
+
+// Unsynced returns the admitted units that the authority has not acknowledged.
+func (c *Counter) Unsynced() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.unsyncedUnits()
+}

@@ -1,0 +1,333 @@
+package local
+
+import (
+	"hash/maphash"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/dgraph-io/ristretto/v2"
+
+	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// Table finds or creates the counter of a key. Build it with [NewTable]; the
+// zero Table is not usable. All methods are safe for concurrent use.
+//
+// A check of a key that the cache holds costs one hash, one Get and the
+// counter's own lock, and allocates nothing. A new key costs a lock shared
+// with one in 256 other keys, and three allocations or so.
+//
+// The caller sees to it that rules are valid and n is not negative, and passes
+// readings of the clock that the table was given.
+//
+// Locks are taken in this order: side shard, cache shard (inside ristretto),
+// counter. The cache is never written to (Set, Wait) under one of them.
+type Table struct {
+	clock clock.Clock
+	link  *Link
+	seed  maphash.Seed
+	hash  func(key string, rule *limit.Rule) uint64 // nil but in tests
+
+	// view is what checks read the cache through. Closing takes it away and
+	// then waits until nobody holds it, see Close.
+	view atomic.Pointer[view]
+	// evicting is odd while the cache may have taken a counter out and not
+	// yet given it to onEvict. Written by the cache's goroutine alone.
+	evicting atomic.Uint64
+
+	side [sideShards]sideShard
+	room int // newcomers per side shard
+
+	writeMu sync.RWMutex // held for reading to write to the cache or walk it; Close holds it for writing
+	cache   *ristretto.Cache[uint64, *Counter]
+	fresh   chan *Counter // recently offered to the cache; see keep
+	// replacing is the counter that may take the place of a dead one.
+	replacing atomic.Pointer[Counter]
+
+	closing   atomic.Bool // the cache is being torn down: its callbacks mean nothing
+	closeOnce sync.Once
+	stop      chan struct{} // closed: end keep
+	kept      chan struct{} // closed: keep has ended
+
+	stats tableCounts
+}
+
+// view is a way to read the cache. It exists apart from the table so that the
+// garbage collector can tell when the last reader has let go of it.
+type view struct {
+	cache *ristretto.Cache[uint64, *Counter]
+}
+
+// NewTable returns an empty table. Close it to stop its goroutines.
+func NewTable(o TableOptions) (*Table, error) {
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	o = o.withDefaults()
+	t := &Table{
+		clock: o.Clock, link: o.Link, seed: maphash.MakeSeed(), hash: o.hash,
+		room:  max((o.sideKeys+sideShards-1)/sideShards, 1),
+		fresh: make(chan *Counter, freshBacklog),
+		stop:  make(chan struct{}),
+		kept:  make(chan struct{}),
+	}
+	for i := range t.side {
+		t.side[i].counters = make(map[ident]*Counter)
+	}
+	var err error
+	if t.cache, err = t.newCache(int64(o.MaxKeys)); err != nil {
+		return nil, err
+	}
+	t.view.Store(&view{cache: t.cache})
+	go t.keep()
+	return t, nil
+}
+
+// hashOf returns the cache key of a key under a rule. The seed keeps an
+// attacker from choosing keys that collide.
+func (t *Table) hashOf(key string, rule *limit.Rule) uint64 {
+	if t.hash != nil {
+		return t.hash(key, rule)
+	}
+	return maphash.String(t.seed, key) ^ rule.Hash()
+}
+
+// get returns the counter in the cache's slot h, whoever's it is, or nil. A
+// nil view (a closed table) holds nothing.
+func (v *view) get(h uint64) *Counter {
+	if v == nil {
+		return nil
+	}
+	c, _ := v.cache.Get(h)
+	return c
+}
+
+// holds reports whether the cache holds c. Unlike get it counts as a use of
+// the slot only if there is something in it, so that upkeep does not make
+// every junk key look popular.
+func (v *view) holds(c *Counter) bool {
+	if v == nil {
+		return false
+	}
+	if _, ok := v.cache.GetTTL(c.hash); !ok {
+		return false
+	}
+	return v.get(c.hash) == c
+}
+
+// Allow decides for n units of key at now (nanoseconds), and tells on what
+// knowledge.
+func (t *Table) Allow(key string, rule *limit.Rule, n, now int64) (bool, limit.Source) {
+	h := t.hashOf(key, rule)
+	v := t.view.Load()
+	if c := v.get(h); c != nil && c.matches(key, rule) {
+		if allowed, ok, src := c.allow(now, n, rule); ok {
+			runtime.KeepAlive(v) // until c is unlocked again, see Close
+			return allowed, src
+		}
+	}
+	f := t.find(h, key, rule, now, n > 0)
+	allowed, _, src := f.c.allow(now, n, rule)
+	t.leave(f)
+	runtime.KeepAlive(v)
+	return allowed, f.source(src)
+}
+
+// Take is Allow with the whole answer.
+func (t *Table) Take(key string, rule *limit.Rule, n, now int64) limit.Result {
+	h := t.hashOf(key, rule)
+	v := t.view.Load()
+	if c := v.get(h); c != nil && c.matches(key, rule) {
+		if res, ok := c.take(now, n, rule); ok {
+			runtime.KeepAlive(v)
+			return res
+		}
+	}
+	f := t.find(h, key, rule, now, n > 0)
+	res, _ := f.c.take(now, n, rule)
+	t.leave(f)
+	runtime.KeepAlive(v)
+	res.Source = f.source(res.Source)
+	return res
+}
+
+// Peek tells what Take would answer and consumes nothing. It does not create
+// a counter for a key that has none.
+func (t *Table) Peek(key string, rule *limit.Rule, n, now int64) limit.Result {
+	h := t.hashOf(key, rule)
+	v := t.view.Load()
+	if c := v.get(h); c != nil && c.matches(key, rule) {
+		if res, ok := c.peek(now, n, rule); ok {
+			runtime.KeepAlive(v)
+			return res
+		}
+	}
+	f := t.find(h, key, rule, now, false)
+	res, _ := f.c.peek(now, n, rule)
+	t.leave(f)
+	runtime.KeepAlive(v)
+	res.Source = f.source(res.Source)
+	return res
+}
+
+// found is a counter to decide with while its shard is locked. Counters die
+// only under their shard's lock, so this one is alive until leave.
+type found struct {
+	c        *Counter
+	sh       *sideShard // locked
+	offer    bool       // hand c to the cache on leaving
+	stranger bool       // c was made up to answer a question about an unknown key
+	link     *Link
+}
+
+// leave unlocks what find has locked, and tells the cache of a counter that it
+// should hold.
+func (t *Table) leave(f found) {
+	f.sh.mu.Unlock()
+	if f.offer {
+		t.offer(f.c)
+	}
+}
+
+// source corrects the source of a made-up counter, which has no link.
+func (f *found) source(s limit.Source) limit.Source {
+	switch {
+	case !f.stranger || f.link == nil:
+		return s
+	case modeDegraded(f.link.mode.Load()):
+		return limit.SourceDegraded
+	}
+	return limit.SourceUnsynced
+}
+
+// find returns the counter of a key that the cache did not show, creating it
+// if need be and wanted. The caller must call leave.
+func (t *Table) find(h uint64, key string, rule *limit.Rule, now int64, create bool) found {
+	sh := t.shard(h)
+	id := ident{alg: rule.Algorithm(), name: rule.Name(), key: key}
+	sh.mu.Lock()
+	f := found{sh: sh, link: t.link}
+	if c, aside := t.existingLocked(sh, h, id); c != nil {
+		f.c, f.offer = c, aside && sh.retryLocked()
+		return f
+	}
+	switch full := len(sh.counters) >= t.room; {
+	case full && !t.makeRoomLocked(sh, worthPartial, now, create):
+		f.c = t.overflowLocked(sh, rule, now)
+		if create {
+			t.stats.overflow.Add(1)
+		}
+	case create:
+		f.c, f.offer = t.createLocked(sh, h, key, rule, now), true
+	default:
+		f.c, f.stranger = t.stranger(h, key, rule, now), true
+	}
+	return f
+}
+
+// existingLocked returns the live counter of a key, or nil if there is none,
+// and whether it is in the side table. It may unlock sh for a while.
+//
+// A counter that is neither in the side table nor in the cache may be on its
+// way from here to there: the cache has taken it out, and onEvict is waiting
+// for sh. Creating another one now would hand the key a fresh level. So
+// nobody is created unless no eviction was under way while we looked, or, if
+// one was, nothing has arrived in the shard once it is over.
+func (t *Table) existingLocked(sh *sideShard, h uint64, id ident) (c *Counter, aside bool) {
+	for range limboTries {
+		before, arrivals := t.evicting.Load(), sh.arrivals
+		if c, aside := t.seenLocked(sh, h, id); c != nil {
+			return c, aside
+		}
+		after := t.evicting.Load()
+		if before == after && before%2 == 0 {
+			return nil, false
+		}
+		sh.mu.Unlock()
+		t.awaitEviction(after)
+		sh.mu.Lock()
+		if sh.arrivals == arrivals {
+			return nil, false
+		}
+	}
+	// Others keep coming into this one shard faster than we can look. Should
+	// the key have a counter after all, onEvict will merge the two.
+	t.stats.limbo.Add(1)
+	return t.seenLocked(sh, h, id)
+}
+
+// awaitEviction returns when the eviction numbered seq is over. It is a matter
+// of a microsecond, for which no lock is worth having; the bound covers a
+// cache goroutine that has lost its processor for long.
+func (t *Table) awaitEviction(seq uint64) {
+	if seq%2 == 0 {
+		return
+	}
+	for range limboSpins {
+		if t.evicting.Load() != seq {
+			return
+		}
+		runtime.Gosched()
+	}
+	t.stats.limbo.Add(1)
+}
+
+// seenLocked returns the live counter of a key if the side table or the cache
+// has it, and whether it was the former.
+func (t *Table) seenLocked(sh *sideShard, h uint64, id ident) (c *Counter, aside bool) {
+	if c = sh.counters[id]; c != nil {
+		return c, true
+	}
+	v := t.view.Load()
+	c = v.get(h)
+	runtime.KeepAlive(v) // its reader holds sh, which Close will ask for
+	if c == nil || c.ident() != id || !t.reviveLocked(sh, c) {
+		return nil, false
+	}
+	return c, false
+}
+
+// reviveLocked reports whether c, just found in the cache, is alive, bringing
+// it back to life if it was forgotten: that happens when the side table ran
+// full while the cache had still to take c in. What c remembers of its key is
+// true, so it may as well go on, in the side table for now: the cache may be
+// about to be closed. One with an heir is truly dead.
+func (t *Table) reviveLocked(sh *sideShard, c *Counter) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.dead {
+		return true
+	}
+	if c.heir != nil {
+		return false
+	}
+	c.dead = false
+	c.touched = c.syncedAt != 0 // the reconciler drops dead counters unseen
+	c.quarantined, c.wounded = false, false
+	t.putLocked(sh, c)
+	t.stats.live.Add(1)
+	t.stats.revived.Add(1)
+	return true
+}
+
+// createLocked makes a counter and puts it into the side table.
+func (t *Table) createLocked(sh *sideShard, h uint64, key string, rule *limit.Rule, now int64) *Counter {
+	c := newCounter(key, rule, h, t.link, now)
+	t.putLocked(sh, c)
+	t.stats.live.Add(1)
+	t.stats.created.Add(1)
+	return c
+}
+
+// stranger makes up the counter of a key that has none, for one question. It
+// has no link, so that the reconciler does not hear of it, but weighs units as
+// a new counter would.
+func (t *Table) stranger(h uint64, key string, rule *limit.Rule, now int64) *Counter {
+	c := newCounter(key, rule, h, nil, now)
+	if t.link != nil {
+		c.mode = t.link.mode.Load()
+	}
+	return c
+}

@@ -1,0 +1,315 @@
+package local
+
+import (
+	"math/bits"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// window counts units in buckets of a window. Index 0 is the current bucket,
+// 1 the one before, up to the rule's Kept(); a bucket's ID is its number since
+// the epoch of the authority's clock, which is ours plus off nanoseconds.
+//
+// For a shared window three counts are kept per bucket: known (the authority's
+// total), sent and pend (ours that it has not acknowledged). They add up,
+// across nodes too, so that merging is a sum.
+type window struct {
+	off    int64 // authority's clock minus ours, ns
+	cur    int64 // ID of bucket 0
+	end    int64 // when bucket 0 ends, ns of the authority's clock
+	newer  int64 // weighted sum of all buckets that count in full
+	oldest int64 // weighted units of the bucket that fades away
+
+	pendUnits, sentUnits int64
+
+	known, pend, sent []int64 // known and sent are nil until needed
+	scratch           []int64 // of describe, if there are many buckets
+}
+
+func newWindow(r *limit.Rule, now, off int64) *window {
+	w := &window{off: off, pend: make([]int64, r.Kept()+1)}
+	w.cur = floorDiv(now+off, int64(r.Width()))
+	w.end = (w.cur + 1) * int64(r.Width())
+	return w
+}
+
+func floorDiv(a, b int64) int64 {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return q
+}
+
+// elapsed returns how much of the current bucket has passed at now. It stays
+// within the bucket even if the clocks' offset has been corrected since.
+func (w *window) elapsed(r *limit.Rule, now int64) int64 {
+	width := int64(r.Width())
+	return min(max(now+w.off-(w.end-width), 0), width-1)
+}
+
+// roll moves on to the bucket of now and returns the pending units that have
+// outlived the window on the way.
+func (w *window) roll(r *limit.Rule, now, weight int64) (expired int64) {
+	if now+w.off < w.end {
+		return 0
+	}
+	return w.advance(r, floorDiv(now+w.off, int64(r.Width())), weight)
+}
+
+// advance moves on to the bucket with the given ID, if it is a later one.
+func (w *window) advance(r *limit.Rule, id, weight int64) (expired int64) {
+	k := id - w.cur
+	if k <= 0 {
+		return 0
+	}
+	before := w.pendUnits
+	w.pendUnits -= shift(w.pend, k)
+	shift(w.known, k)
+	shift(w.sent, k) // sentUnits stays: they are on their way, and will be acknowledged
+	w.cur, w.end = id, (id+1)*int64(r.Width())
+	w.sum(r, weight)
+	return before - w.pendUnits
+}
+
+// shift moves every bucket back by k and returns the units that fall out.
+func shift(b []int64, k int64) (gone int64) {
+	n := len(b)
+	if k > int64(n) {
+		k = int64(n)
+	}
+	for _, u := range b[n-int(k):] {
+		gone += u
+	}
+	copy(b[k:], b[:n-int(k)])
+	clear(b[:k])
+	return gone
+}
+
+// at returns what bucket i weighs when an unsynced unit weighs weight.
+func (w *window) at(i int, weight int64) int64 {
+	own := w.pend[i]
+	if w.sent != nil {
+		own += w.sent[i]
+	}
+	own = satMul(own, max(weight, 1))
+	if w.known != nil {
+		own += w.known[i]
+	}
+	return min(own, maxPart)
+}
+
+// sum recomputes the cached totals.
+func (w *window) sum(r *limit.Rule, weight int64) {
+	full := len(w.pend)
+	w.newer, w.oldest = 0, 0
+	if r.Kept() > 0 {
+		full--
+		w.oldest = w.at(full, weight)
+	}
+	for i := range full {
+		w.newer = min(w.newer+w.at(i, weight), maxPart)
+	}
+}
+
+// fits reports whether cost more units stay within the limit. It compares
+// oldest·(1 − elapsed/width) ≤ limit − newer − cost without dividing.
+func (w *window) fits(r *limit.Rule, now, cost int64) bool {
+	room := r.Limit() - w.newer - cost
+	if room < 0 {
+		return false
+	}
+	if w.oldest == 0 {
+		return true
+	}
+	width := uint64(r.Width())
+	h1, l1 := bits.Mul64(uint64(w.oldest), width-uint64(w.elapsed(r, now)))
+	h2, l2 := bits.Mul64(uint64(room), width)
+	return h1 < h2 || h1 == h2 && l1 <= l2
+}
+
+// take admits n units, which weigh cost units in the view, or refuses them.
+// A cost of 0 is the open policy: nothing is refused.
+func (w *window) take(r *limit.Rule, now, n, cost int64, book bool) bool {
+	if cost > 0 && !w.fits(r, now, cost) {
+		return false
+	}
+	if book {
+		w.pend[0] = min(w.pend[0]+n, maxPart)
+		w.pendUnits = min(w.pendUnits+n, maxPart)
+		w.newer = min(w.newer+max(cost, n), maxPart)
+	}
+	return true
+}
+
+func (w *window) describe(r *limit.Rule, now, n, weight int64, allowed bool) limit.Result {
+	var few [limit.DefaultBuckets + 1]int64
+	counts := few[:0]
+	if len(w.pend) > len(few) {
+		if w.scratch == nil {
+			w.scratch = make([]int64, len(w.pend))
+		}
+		counts = w.scratch[:0]
+	}
+	for i := range w.pend {
+		counts = append(counts, w.at(i, weight))
+	}
+	return r.WindowResult(allowed, n, max(weight, 1), counts, time.Duration(w.elapsed(r, now)))
+}
+
+// collect moves what is pending to what is sent.
+func (w *window) collect() {
+	if w.sent == nil {
+		w.sent = make([]int64, len(w.pend))
+	}
+	for i, u := range w.pend {
+		w.sent[i] += u
+	}
+	clear(w.pend)
+	w.sentUnits += w.pendUnits
+	w.pendUnits = 0
+}
+
+// giveBack undoes collect, and returns the units that have expired meanwhile.
+func (w *window) giveBack() (expired int64) {
+	expired = w.sentUnits
+	for i, u := range w.sent {
+		w.pend[i] += u
+		w.pendUnits += u
+		expired -= u
+	}
+	clear(w.sent)
+	w.sentUnits = 0
+	return expired
+}
+
+// rebase expresses the buckets in a corrected reading of the authority's
+// clock. A small correction moves no bucket; a jump (the first reading, or
+// another server with another clock) moves them all.
+func (w *window) rebase(r *limit.Rule, off int64) {
+	width := int64(r.Width())
+	k := floorDiv(off-w.off+width/2, width)
+	w.off = off
+	w.cur += k
+	w.end += k * width
+}
+
+// Bucket is a number of units that were admitted in one bucket of a window.
+// ID counts buckets since the epoch of the authority's clock.
+type Bucket struct {
+	ID, Units int64
+}
+
+// list returns the non-empty buckets of b in ascending order of ID.
+func (w *window) list(b []int64) []Bucket {
+	var out []Bucket
+	for i := len(b) - 1; i >= 0; i-- {
+		if b[i] > 0 {
+			out = append(out, Bucket{ID: w.cur - int64(i), Units: b[i]})
+		}
+	}
+	return out
+}
+
+// settle takes the authority's buckets over; serverCur is its current bucket.
+// As with a funnel, what we knew and had sent is a lower bound of the truth,
+// and an answer below it is a sign of lost data.
+func (w *window) settle(r *limit.Rule, buckets []Bucket, serverCur int64, reset bool, weight int64) (lost bool, expired int64) {
+	expired = w.advance(r, serverCur, weight)
+	floor := w.known
+	if floor == nil {
+		floor = make([]int64, len(w.pend))
+	}
+	if w.sent != nil {
+		for i, u := range w.sent {
+			floor[i] = min(floor[i]+u, maxPart)
+		}
+		clear(w.sent)
+	}
+	w.sentUnits = 0
+	// The authority books what we sent ahead of its clock into its current
+	// bucket; so must the comparison.
+	if ahead := min(w.cur-serverCur, int64(len(floor)-1)); ahead > 0 {
+		for i := range ahead {
+			floor[ahead] = min(floor[ahead]+floor[i], maxPart)
+			floor[i] = 0
+		}
+	}
+	if reset {
+		clear(floor)
+	}
+	told := make([]int64, len(w.pend))
+	for _, b := range buckets {
+		if i := max(w.cur-b.ID, 0); i < int64(len(told)) && b.Units > 0 {
+			told[i] = min(told[i]+b.Units, maxPart)
+		}
+	}
+	for i, u := range told {
+		lost = lost || u < floor[i]
+		told[i] = max(u, floor[i])
+	}
+	w.known = told
+	w.sum(r, weight)
+	return lost, expired
+}
+
+// absorb adds the buckets of d, another counter of the same key.
+func (w *window) absorb(r *limit.Rule, d *window, weight int64) {
+	w.rebase(r, d.off)
+	w.advance(r, d.cur, weight)
+	d.advance(r, w.cur, weight)
+	for i, u := range d.pend {
+		w.pend[i] += u
+	}
+	w.pendUnits += d.pendUnits
+	w.sentUnits += d.sentUnits
+	w.sent = mergeBuckets(w.sent, d.sent, func(a, b int64) int64 { return a + b })
+	w.known = mergeBuckets(w.known, d.known, func(a, b int64) int64 { return max(a, b) })
+	w.sum(r, weight)
+}
+
+func mergeBuckets(a, b []int64, f func(a, b int64) int64) []int64 {
+	if a == nil || b == nil {
+		if a == nil {
+			return b
+		}
+		return a
+	}
+	for i := range a {
+		a[i] = f(a[i], b[i])
+	}
+	return a
+}
+
+// reshape re-expresses the window in the buckets of another rule, each old
+// bucket going where its middle lies.
+func (w *window) reshape(old, rule *limit.Rule, now, weight int64) (expired int64) {
+	before := w.pendUnits
+	is := newWindow(rule, now, w.off)
+	move := func(from []int64) ([]int64, int64) {
+		if from == nil {
+			return nil, 0
+		}
+		to, total := make([]int64, len(is.pend)), int64(0)
+		for i, u := range from {
+			if u == 0 {
+				continue
+			}
+			middle := (w.cur-int64(i))*int64(old.Width()) + int64(old.Width())/2
+			j := max(is.cur-floorDiv(middle, int64(rule.Width())), 0)
+			if j < int64(len(to)) {
+				to[j] += u
+				total += u
+			}
+		}
+		return to, total
+	}
+	is.sentUnits = w.sentUnits
+	is.known, _ = move(w.known)
+	is.sent, _ = move(w.sent)
+	is.pend, is.pendUnits = move(w.pend)
+	*w = *is
+	w.sum(rule, weight)
+	return before - w.pendUnits
+}
