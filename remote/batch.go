@@ -1,0 +1,210 @@
+package remote
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// encode checks a batch and turns it into a call of the script.
+func (s *Store) encode(b *Batch) (*call, error) {
+	if err := s.check(b); err != nil {
+		return nil, err
+	}
+	accept := "0"
+	if b.Accept {
+		accept = "1"
+	}
+	c := &call{script: scriptBatch, keys: make([]string, 1, 1+len(b.Ops)), args: make([]any, 4, 4+12*len(b.Ops))}
+	c.keys[0] = s.srv.keys.SeqKey(b.Shard, b.Node)
+	c.args[0], c.args[1], c.args[2], c.args[3] = b.Seq, b.Prev, accept, ledgerTTL.Milliseconds()
+	for i := range b.Ops {
+		op := &b.Ops[i]
+		c.keys = append(c.keys, op.Key)
+		if op.Rule.Algorithm() == limit.AlgorithmFunnel {
+			c.args = appendFunnel(c.args, op)
+		} else {
+			c.args = appendWindow(c.args, op)
+		}
+	}
+	return c, nil
+}
+
+// appendFunnel appends the record of an operation on a funnel.
+func appendFunnel(args []any, op *Op) []any {
+	fields := 7
+	if op.Raise {
+		fields += 3
+	}
+	units := min(op.Units, limit.MaxUnits)
+	cost, ahead := toWire(op.Rule, op.Rule.Cost(units)), toWire(op.Rule, op.Ahead)
+	args = append(args, "f", fields, units, denominator(op.Rule),
+		cost.us, cost.rem, ahead.us, ahead.rem, horizonMS(op.Rule))
+	if op.Raise {
+		level := toWire(op.Rule, op.Known.Level)
+		args = append(args, op.Known.Gen, level.us, level.rem)
+	}
+	return args
+}
+
+// appendWindow appends the record of an operation on a window.
+func appendWindow(args []any, op *Op) []any {
+	fields := 5
+	if op.Raise {
+		fields += 2
+	}
+	args = append(args, "w", fields, min(op.Units, limit.MaxUnits), widthUS(op.Rule), op.Rule.Kept(),
+		horizonMS(op.Rule), formatBuckets(op.Buckets))
+	if op.Raise {
+		args = append(args, op.Known.Gen, formatBuckets(op.Known.Buckets))
+	}
+	return args
+}
+
+// formatBuckets writes a list as the scripts read it: " id:units id:units".
+func formatBuckets(list []Bucket) string {
+	b := make([]byte, 0, 24*len(list))
+	for _, e := range list {
+		b = append(b, ' ')
+		b = strconv.AppendInt(b, e.ID, 10)
+		b = append(b, ':')
+		b = strconv.AppendInt(b, min(e.Units, limit.MaxUnits), 10)
+	}
+	return string(b)
+}
+
+// check tells what is wrong with a batch. The scripts rely on it.
+func (s *Store) check(b *Batch) error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: %s", ErrInvalidBatch, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case b == nil:
+		return bad("nil")
+	case b.Shard < 0 || b.Shard >= s.srv.keys.Shards():
+		return bad("shard %d of %d", b.Shard, s.srv.keys.Shards())
+	case !validNode(b.Node):
+		return bad("node %.80q", b.Node)
+	case b.Seq < 1 || b.Seq > maxExact || b.Prev < 0 || b.Prev >= b.Seq:
+		return bad("seq %d after %d", b.Seq, b.Prev)
+	case len(b.Ops) > MaxOps:
+		return bad("%d operations, at most %d are allowed", len(b.Ops), MaxOps)
+	}
+	shard := string(s.srv.keys.appendShard(nil, b.Shard))
+	for i := range b.Ops {
+		op := &b.Ops[i]
+		if !strings.HasPrefix(op.Key, shard) {
+			return bad("operation %d: key %.80q is not of shard %d", i, op.Key, b.Shard)
+		}
+		if why := op.check(); why != "" {
+			return bad("operation %d: %s", i, why)
+		}
+	}
+	return nil
+}
+
+// check returns what is wrong with an operation, or "".
+func (op *Op) check() string {
+	switch {
+	case !op.Rule.Valid():
+		return "no rule"
+	case op.Units < 0:
+		return fmt.Sprintf("%d units", op.Units)
+	case op.Raise && (op.Known.Gen < 0 || op.Known.Gen > maxExact):
+		return fmt.Sprintf("generation %d", op.Known.Gen)
+	}
+	switch op.Rule.Algorithm() {
+	case limit.AlgorithmFunnel:
+		if !validSpan(op.Rule, op.Ahead) || op.Raise && !validSpan(op.Rule, op.Known.Level) {
+			return "a span that is negative or in another denominator"
+		}
+		return ""
+	case limit.AlgorithmSlidingWindow, limit.AlgorithmFixedWindow:
+		sum, ok := sumBuckets(op.Buckets)
+		if !ok || sum > op.Units {
+			return fmt.Sprintf("%d units, but %d in valid buckets", op.Units, sum)
+		}
+		if _, ok := sumBuckets(op.Known.Buckets); op.Raise && !ok {
+			return "a known bucket that is not valid"
+		}
+		return ""
+	}
+	return fmt.Sprintf("%v cannot be booked in batches", op.Rule.Algorithm())
+}
+
+func validSpan(rule *limit.Rule, s limit.Span) bool {
+	return s.NS >= 0 && s.Rem >= 0 && s.Rem < rule.Units()
+}
+
+// sumBuckets returns the units of all buckets, saturating, and whether each of
+// them may cross to Lua.
+func sumBuckets(list []Bucket) (sum int64, ok bool) {
+	for _, b := range list {
+		if b.ID < 0 || b.ID > maxExact || b.Units < 0 {
+			return sum, false
+		}
+		if sum += b.Units; sum < 0 {
+			sum = math.MaxInt64
+		}
+	}
+	return sum, true
+}
+
+// validNode tells whether a node's name is fit for a key's name.
+func validNode(node string) bool {
+	for _, c := range []byte(node) {
+		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+		if !letter && c != '-' && c != '_' {
+			return false
+		}
+	}
+	return node != "" && len(node) <= MaxNodeBytes
+}
+
+var verdicts = map[string]Verdict{
+	"a": VerdictApplied, "d": VerdictDuplicate, "l": VerdictLost, "s": VerdictStale,
+}
+
+// decodeBatch reads the reply to a batch of ops.
+func decodeBatch(reply any, ops []Op) (Reply, error) {
+	r := newReader(reply)
+	word := r.text()
+	out := Reply{Verdict: verdicts[word], Now: r.now(), Total: r.number(limit.MaxUnits)}
+	if out.Verdict == 0 {
+		r.fail("unknown verdict %.20q", word)
+	}
+	n := r.number(MaxOps)
+	withStates := out.Verdict == VerdictApplied || out.Verdict == VerdictDuplicate
+	switch {
+	case withStates && n != int64(len(ops)), !withStates && n != 0:
+		r.fail("%d states for %d operations that were %v", n, len(ops), out.Verdict)
+	case withStates && r.err == nil:
+		out.States = make([]State, n)
+		for i := range out.States {
+			out.States[i] = r.state(&ops[i])
+		}
+	}
+	if err := r.end(); err != nil {
+		return Reply{}, err
+	}
+	return out, nil
+}
+
+// state reads the state of one operation's counter.
+func (r *reader) state(op *Op) State {
+	kind := r.text()
+	funnel := op.Rule.Algorithm() == limit.AlgorithmFunnel
+	switch {
+	case kind == "e", kind == "b":
+		return State{Err: &KeyError{Key: op.Key, Reason: bounded(r.text()), Booked: kind == "b"}}
+	case kind == "f" && funnel:
+		return State{Gen: r.number(maxExact), Level: r.span(op.Rule)}
+	case (kind == "w" || kind == "v") && !funnel:
+		return State{Gen: r.number(maxExact), Buckets: r.buckets(op.Rule), Converted: kind == "v"}
+	}
+	r.fail("unknown kind of state %.20q", kind)
+	return State{}
+}

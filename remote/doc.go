@@ -1,0 +1,36 @@
+// Package remote decides in Redis. It holds the Lua scripts, the form in which
+// counters are kept there, and two ways to use them:
+//
+//   - [Limiter] asks Redis for every decision: exact over any number of
+//     processes, at one round trip per check. It answers for all four
+//     algorithms of package limit.
+//   - [Store] books what nodes have already admitted, many keys per call,
+//     exactly once each, and tells what Redis knows. Package hybrid is built on
+//     it.
+//
+// Both count in the same keys: a unit that one of them books is seen by the
+// other.
+//
+// # What is kept in Redis
+//
+// All times are Redis' own, read inside the script; no script and no caller
+// compares clocks. A funnel is one string, its generation and the time at which
+// it will be empty (the theoretical arrival time of the generic cell rate
+// algorithm, ITU-T I.371); a window is one string, its generation and the units
+// per bucket; a log is a sorted set with one member per unit. [Keyspace] names
+// the keys. Whatever is written gets a time to live in the same command, and
+// nothing is kept longer than it can matter.
+//
+// A counter that is found with a value that none of these scripts has written
+// is left alone, and the call fails with a [KeyError].
+//
+// # What is not promised
+//
+// Redis may lose what it has acknowledged (a restart without persistence, a
+// failover to a replica that lagged, eviction). A Limiter does not notice; a
+// Store does, see [VerdictLost]. Set maxmemory-policy to noeviction or
+// volatile-ttl: other policies evict counters that still count.
+//
+// A Redis Ring may be used as a client, but [Store.Beat] counts the nodes on
+// one of its shards only.
+package remote

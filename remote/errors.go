@@ -1,0 +1,178 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// ErrBadReply reports a reply that no script of this package gives: another
+// program answers, or the client garbles replies. It arrives wrapped.
+var ErrBadReply = errors.New("remote: unexpected reply from Redis")
+
+// KeyError reports that one key in Redis cannot be used, because it is of
+// another type or its value is none that this package writes. The key is left
+// as it is; delete it to start over. Other keys are not affected.
+type KeyError struct {
+	Key    string // name in Redis
+	Reason string // "WRONGTYPE", or what is wrong with the value
+	// Booked, in the answer to a batch that is sent again, tells that the
+	// units were booked the first time, before the key broke.
+	Booked bool
+}
+
+// Error describes the key and the reason.
+func (e *KeyError) Error() string { return fmt.Sprintf("remote: key %q: %s", e.Key, e.Reason) }
+
+// Class says what may help against an error.
+type Class uint8
+
+// The classes. The zero Class is no error.
+const (
+	// ClassUnavailable may pass by itself: try again later.
+	ClassUnavailable Class = iota + 1
+	// ClassMisconfigured stays until an operator changes something, such as a
+	// password.
+	ClassMisconfigured
+	// ClassKey concerns one key only.
+	ClassKey
+)
+
+// String returns the class as one lower-case word.
+func (c Class) String() string {
+	switch c {
+	case 0:
+		return "none"
+	case ClassUnavailable:
+		return "unavailable"
+	case ClassMisconfigured:
+		return "misconfigured"
+	case ClassKey:
+		return "key"
+	}
+	return fmt.Sprintf("class(%d)", uint8(c))
+}
+
+// prefixes of Redis' errors, with their class and reason. The first match wins.
+var prefixes = []struct {
+	prefix string
+	class  Class
+	reason string
+}{
+	{"NOAUTH", ClassMisconfigured, "noauth"},
+	// Redis reads no long command from somebody who has not said who it is, and
+	// a script's call is long.
+	{"ERR Protocol error: unauthenticated", ClassMisconfigured, "noauth"},
+	{"WRONGPASS", ClassMisconfigured, "wrongpass"},
+	{"ERR invalid password", ClassMisconfigured, "wrongpass"},
+	{"ERR AUTH", ClassMisconfigured, "wrongpass"}, // a password although none is set
+	{"ERR Client sent AUTH", ClassMisconfigured, "wrongpass"},
+	{"NOPERM", ClassMisconfigured, "noperm"},
+	{"ERR The user executing the script", ClassMisconfigured, "noperm"},
+	{"DENIED", ClassMisconfigured, "denied"},
+	{"CROSSSLOT", ClassMisconfigured, "crossslot"},
+	{"ERR unknown command", ClassMisconfigured, "unsupported"},
+	{"WRONGTYPE", ClassKey, "wrongtype"},
+	{"LOADING", ClassUnavailable, "loading"},
+	{"READONLY", ClassUnavailable, "readonly"},
+	{"OOM", ClassUnavailable, "oom"},
+	{"CLUSTERDOWN", ClassUnavailable, "clusterdown"},
+	{"MASTERDOWN", ClassUnavailable, "masterdown"},
+	{"NOREPLICAS", ClassUnavailable, "noreplicas"},
+	{"BUSY", ClassUnavailable, "busy"},
+	{"TRYAGAIN", ClassUnavailable, "tryagain"},
+	{"MISCONF", ClassUnavailable, "misconf"}, // its disk is full: no writes until then
+	{"NOSCRIPT", ClassUnavailable, "noscript"},
+	{"MOVED", ClassUnavailable, "moved"},
+	{"ASK", ClassUnavailable, "ask"},
+	{"UNBLOCKED", ClassUnavailable, "unblocked"},
+	{"ERR max number of clients", ClassUnavailable, "maxclients"},
+}
+
+// Classify sorts an error of this package, or of go-redis, and names its cause
+// in one short word that does not change between versions, fit for a metric's
+// label: "timeout", "refused", "closed", "oom" … and "error" for all others.
+// No error is class 0 and no word.
+//
+// Redis closes the connection of a client that sends a script without having
+// given the password that is wanted; go-redis may notice only when it uses that
+// connection again. "noauth" may therefore take turns with "closed".
+func Classify(err error) (Class, string) {
+	var key *KeyError
+	switch {
+	case err == nil:
+		return 0, ""
+	case errors.As(err, &key):
+		if key.Reason == "WRONGTYPE" {
+			return ClassKey, "wrongtype"
+		}
+		return ClassKey, "garbage"
+	case errors.Is(err, ErrBadReply):
+		return ClassUnavailable, "protocol"
+	}
+	if class, reason, ok := classifyReply(err); ok {
+		return class, reason
+	}
+	return ClassUnavailable, classifyNetwork(err)
+}
+
+// classifyReply sorts what Redis itself has said.
+func classifyReply(err error) (Class, string, bool) {
+	var reply redis.Error
+	if !asError(err, &reply) {
+		return 0, "", false
+	}
+	text := strings.TrimPrefix(reply.Error(), "-")
+	for _, p := range prefixes {
+		// Errors inside a script arrive as they are from Redis 7 on, and
+		// quoted in another error before that.
+		if strings.HasPrefix(text, p.prefix) || strings.Contains(text, "-"+p.prefix+" ") {
+			return p.class, p.reason, true
+		}
+	}
+	return ClassUnavailable, "error", true
+}
+
+// classifyNetwork sorts what went wrong on the way.
+func classifyNetwork(err error) string {
+	var network net.Error
+	var dns *net.DNSError
+	switch {
+	case errors.Is(err, context.Canceled):
+		return "canceled"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "refused"
+	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
+		return "pool"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "timeout"
+	case errors.As(err, &dns):
+		return "dns"
+	case errors.As(err, &network) && network.Timeout():
+		return "timeout"
+	case errors.Is(err, redis.ErrClosed), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
+		errors.Is(err, io.ErrClosedPipe), errors.Is(err, net.ErrClosed),
+		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return "closed"
+	case strings.HasPrefix(err.Error(), "redis: can't parse"):
+		return "protocol"
+	}
+	return "error"
+}
+
+// asError is errors.As with a nil error allowed.
+func asError(err error, target *redis.Error) bool { return err != nil && errors.As(err, target) }
+
+// wrap puts the package's name in front of what go-redis reports.
+func wrap(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("remote: %w", err)
+}

@@ -1,0 +1,222 @@
+-- Shared pieces. This file is put in front of every script.
+--
+-- Numbers. Lua counts in doubles, exact up to 2^53, and prints large ones with
+-- an exponent: whatever leaves a script as text goes through int(). Times are
+-- microseconds since the epoch; 2^53 of them last until the year 2255.
+--
+-- Errors. What is wrong with one key is raised with bad() and caught by
+-- guard(), so that the answer blames that key alone. Everything else is raised
+-- by redis.call itself and fails the whole script, with Redis' own words.
+
+local MAX = 9007199254740992 -- 2^53: the largest number of units
+local TOP = 9007199254740991 -- 2^53 - 1: the latest time
+local SLACK = 1000 -- ms that a key outlives its meaning
+local FOREVER = 6307200000000 -- ms, 200 years: the longest TTL
+
+local function int(x)
+  return string.format('%.0f', x)
+end
+
+local function bad(why)
+  error('!' .. why, 0)
+end
+
+-- guard calls f and returns its result, or nil and what bad() was told.
+local function guard(f, ...)
+  local ok, r = pcall(f, ...)
+  if ok then
+    return r
+  end
+  if type(r) == 'string' and string.sub(r, 1, 1) == '!' then
+    return nil, string.sub(r, 2)
+  end
+  error(r, 0)
+end
+
+-- clock returns Redis' time in microseconds.
+local function clock()
+  local t = redis.call('TIME')
+  return tonumber(t[1]) * 1000000 + tonumber(t[2])
+end
+
+-- num parses a number that was read from a key. Only the one spelling that
+-- int() produces is accepted: other Luas take a leading 0 for octal.
+local function num(s)
+  if #s > 16 or (s ~= '0' and not string.find(s, '^[1-9]%d*$')) then
+    bad('not a number in canonical form')
+  end
+  if #s == 16 and s > '9007199254740992' then
+    bad('number above 2^53') -- compared as text: the next one is not a double
+  end
+  return tonumber(s)
+end
+
+-- try runs a command that only reads, and blames the key if it is of another
+-- type.
+local function try(command, key)
+  local v = redis.pcall(command, key)
+  if type(v) ~= 'table' then
+    return v
+  end
+  if string.find(tostring(v.err), 'WRONGTYPE', 1, true) then
+    bad('WRONGTYPE')
+  end
+  return redis.call(command, key) -- raises in Redis' own words
+end
+
+-- fetch returns the string at a key, or false.
+local function fetch(key)
+  return try('GET', key)
+end
+
+-- store writes a state that matters until the given time.
+local function store(key, value, untilus, now, gen, horizon)
+  local ttl = math.max(math.ceil((untilus - now) / 1000), 0)
+  if gen > 0 then
+    -- A reset must be remembered for as long as an older view could come back.
+    ttl = math.max(ttl, horizon)
+  end
+  ttl = math.min(ttl + SLACK, FOREVER)
+  redis.call('SET', key, value, 'PX', int(ttl))
+end
+
+-- Funnel ---------------------------------------------------------------------
+-- "f <generation> <D> <us> <rem>": empty at us + rem/D microseconds.
+
+local function add(us, rem, dus, drem, D)
+  us, rem = us + dus, rem + drem
+  if rem >= D then
+    us, rem = us + 1, rem - D
+  end
+  if us > TOP then
+    us, rem = TOP, 0
+  end
+  return us, rem
+end
+
+local function less(aus, arem, bus, brem)
+  return aus < bus or (aus == bus and arem < brem)
+end
+
+local function later(aus, arem, bus, brem)
+  if less(aus, arem, bus, brem) then
+    return bus, brem
+  end
+  return aus, arem
+end
+
+-- level returns how long a funnel still drains.
+local function level(us, rem, now)
+  if us < now then
+    return 0, 0
+  end
+  return us - now, rem
+end
+
+local function read_funnel(key, D)
+  local v = fetch(key)
+  if not v then
+    return { absent = true, gen = 0, us = 0, rem = 0 }
+  end
+  if #v > 128 then
+    bad('not the state of a funnel')
+  end
+  local gen, d, us, rem = string.match(v, '^f (%d+) (%d+) (%d+) (%d+)$')
+  if not gen then
+    bad('not the state of a funnel')
+  end
+  local st = { gen = num(gen), us = num(us), rem = num(rem) }
+  d = num(d)
+  if st.rem >= d or st.us > TOP or st.gen > TOP then
+    bad('state of a funnel out of range')
+  end
+  if d ~= D then
+    -- The rule's rate has changed. Round up: never admit for that.
+    st.rem = math.ceil(st.rem / d * D)
+    if st.rem >= D then
+      st.us, st.rem = math.min(st.us + 1, TOP), 0
+    end
+  end
+  return st
+end
+
+local function write_funnel(key, st, D, now, horizon)
+  local value = string.format('f %.0f %.0f %.0f %.0f', st.gen, D, st.us, st.rem)
+  store(key, value, st.rem > 0 and st.us + 1 or st.us, now, st.gen, horizon)
+end
+
+-- Windows --------------------------------------------------------------------
+-- "w <generation> <width> id:units id:units ...": units per bucket, where id is
+-- the time divided by the width. In here buckets go by age (0 = current): small
+-- numbers, whatever the time and the width.
+
+-- place adds the buckets of a list of " id:units", of the given width, to n.
+local function place(n, list, width, rule, now)
+  local cur = (now - now % rule.width) / rule.width
+  local seen = 0
+  for id, units in string.gmatch(list, ' (%d+):(%d+)') do
+    seen = seen + #id + #units + 2
+    id, units = num(id), num(units)
+    if width ~= rule.width then
+      -- Another width: the middle of the old bucket says where it belongs.
+      local mid = math.min(id * width + (width - width % 2) / 2, now)
+      id = (mid - mid % rule.width) / rule.width
+    end
+    -- A bucket ahead of Redis' time (its clock went back, or a sender's
+    -- estimate of it is ahead) counts as the current one.
+    local age = math.max(cur - id, 0)
+    if age <= rule.kept and units > 0 then
+      n[age] = math.min((n[age] or 0) + units, MAX)
+    end
+  end
+  if seen ~= #list then
+    bad('not a list of buckets')
+  end
+end
+
+local function read_window(key, rule, now)
+  local st = { gen = 0, n = {} }
+  local v = fetch(key)
+  if not v then
+    st.absent = true
+    return st
+  end
+  if #v > 65536 then
+    bad('not the state of a window')
+  end
+  local gen, width, list = string.match(v, '^w (%d+) (%d+)(.*)$')
+  if not gen then
+    bad('not the state of a window')
+  end
+  st.gen, width = num(gen), num(width)
+  st.converted = width ~= rule.width
+  if width < 1 or st.gen > TOP then
+    bad('state of a window out of range')
+  end
+  place(st.n, list, width, rule, now)
+  return st
+end
+
+-- buckets returns the list of a window's buckets, oldest first, and the age of
+-- the newest one (nil if there is none).
+local function buckets(n, rule, now)
+  local cur = (now - now % rule.width) / rule.width
+  local list, newest = {}, nil
+  for age = rule.kept, 0, -1 do
+    if n[age] then
+      list[#list + 1] = string.format(' %.0f:%.0f', cur - age, n[age])
+      newest = age
+    end
+  end
+  return table.concat(list), newest
+end
+
+local function write_window(key, st, rule, now)
+  local list, newest = buckets(st.n, rule, now)
+  local ends = now
+  if newest then
+    ends = now - now % rule.width + (rule.kept + 1 - newest) * rule.width
+  end
+  local value = string.format('w %.0f %.0f', st.gen, rule.width) .. list
+  store(key, value, ends, now, st.gen, rule.horizon)
+end

@@ -1,0 +1,346 @@
+package remote
+
+import (
+	"fmt"
+	"math/big"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// The models: slow, with fractions of any size, and obviously right. Times are
+// µs since the epoch.
+
+type model interface {
+	take(now, n int64) (allowed bool, remaining int64)
+}
+
+// funnelModel keeps the level in units and leaks it.
+type funnelModel struct {
+	capacity, rate *big.Rat // rate in units per µs
+	level          *big.Rat
+	at             int64
+}
+
+func newFunnelModel(capacity, units int64, per time.Duration) *funnelModel {
+	rate := new(big.Rat).SetFrac(big.NewInt(units*1000), big.NewInt(int64(per)))
+	return &funnelModel{capacity: new(big.Rat).SetInt64(capacity), rate: rate, level: new(big.Rat)}
+}
+
+func (m *funnelModel) take(now, n int64) (bool, int64) {
+	leaked := new(big.Rat).Mul(m.rate, new(big.Rat).SetInt64(now-m.at))
+	m.at = now
+	if m.level.Sub(m.level, leaked); m.level.Sign() < 0 {
+		m.level.SetInt64(0)
+	}
+	after := new(big.Rat).Add(m.level, new(big.Rat).SetInt64(n))
+	allowed := after.Cmp(m.capacity) <= 0
+	if allowed {
+		m.level = after
+	}
+	return allowed, floor(new(big.Rat).Sub(m.capacity, m.level))
+}
+
+func floor(r *big.Rat) int64 {
+	if r.Sign() < 0 {
+		return 0
+	}
+	return new(big.Int).Quo(r.Num(), r.Denom()).Int64()
+}
+
+// windowModel keeps every bucket for ever.
+type windowModel struct {
+	limit, width, kept int64
+	units              map[int64]int64
+}
+
+func (m *windowModel) count(now int64) *big.Rat {
+	id, elapsed := now/m.width, now%m.width
+	count := new(big.Rat)
+	for age := range m.kept + 1 {
+		part := new(big.Rat).SetInt64(m.units[id-age])
+		if age > 0 && age == m.kept {
+			part.Mul(part, new(big.Rat).SetFrac64(m.width-elapsed, m.width))
+		}
+		count.Add(count, part)
+	}
+	return count
+}
+
+func (m *windowModel) take(now, n int64) (bool, int64) {
+	after := new(big.Rat).Add(m.count(now), new(big.Rat).SetInt64(n))
+	most := new(big.Rat).SetInt64(m.limit)
+	allowed := after.Cmp(most) <= 0
+	if allowed {
+		m.units[now/m.width] += n
+	}
+	return allowed, floor(most.Sub(most, m.count(now)))
+}
+
+// logModel keeps every unit for ever.
+type logModel struct {
+	limit, width int64
+	at           []int64
+}
+
+func (m *logModel) take(now, n int64) (bool, int64) {
+	count := int64(0)
+	for _, at := range m.at {
+		if at > now-m.width {
+			count++
+		}
+	}
+	allowed := count+n <= m.limit
+	for i := int64(0); allowed && i < n; i++ {
+		m.at = append(m.at, now)
+		count++
+	}
+	return allowed, max(m.limit-count, 0)
+}
+
+// cases are rules with their models, over rates from slow to fast.
+func cases(t *testing.T) map[string]struct {
+	rule  *limit.Rule
+	model model
+	step  time.Duration // longest pause between two questions
+} {
+	type entry = struct {
+		rule  *limit.Rule
+		model model
+		step  time.Duration
+	}
+	out := map[string]entry{}
+	for _, f := range []struct {
+		capacity, units int64
+		per, step       time.Duration
+	}{
+		{7, 7, 3 * time.Second, time.Second},
+		{1, 1, 30 * 24 * time.Hour, 20 * 24 * time.Hour},
+		{1000, 10_000_000, time.Second, 100 * time.Microsecond},
+		{1 << 47, 4_500_000_000_000, 365 * 24 * time.Hour, 30 * 24 * time.Hour},
+		{13, 11, 17 * time.Nanosecond * 1000003, 10 * time.Millisecond},
+	} {
+		rule := funnel(t, f.capacity, f.units, f.per)
+		out[rule.String()] = entry{rule, newFunnelModel(f.capacity, f.units, f.per), f.step}
+	}
+	for _, w := range []struct {
+		limit   int64
+		window  time.Duration
+		buckets int
+		step    time.Duration
+	}{
+		{10, time.Second, 1, 300 * time.Millisecond},
+		{10, 7 * time.Second, 3, time.Second},
+		{100, time.Minute, 60, 5 * time.Second},
+		{1 << 53, 365 * 24 * time.Hour, 7, 20 * 24 * time.Hour},
+		{1<<53 - 1, 100 * 365 * 24 * time.Hour, 1, 200 * 24 * time.Hour},
+		{5, time.Millisecond, 1000, 100 * time.Microsecond},
+	} {
+		rule := sliding(t, w.limit, w.window, w.buckets)
+		m := &windowModel{w.limit, widthUS(rule), int64(rule.Kept()), map[int64]int64{}}
+		out[fmt.Sprintf("%v in %d", rule, w.buckets)] = entry{rule, m, w.step}
+	}
+	x := fixed(t, 10, 7*time.Second)
+	out[x.String()] = entry{x, &windowModel{10, widthUS(x), 0, map[int64]int64{}}, time.Second}
+	l := slidingLog(t, 10, 7*time.Second)
+	out[l.String()] = entry{l, &logModel{limit: 10, width: widthUS(l)}, time.Second}
+	return out
+}
+
+// Every decision and every remainder is that of the model, and whoever is
+// refused succeeds after exactly the wait that was named, and not a
+// microsecond before.
+func TestAgainstModels(t *testing.T) {
+	for name, c := range cases(t) {
+		t.Run(name, func(t *testing.T) {
+			b := onMini(t)
+			l := b.limiter()
+			rng := rand.New(rand.NewPCG(1, uint64(len(name))))
+			most := min(c.rule.Limit(), 1<<53-1) + 1
+			for i := range 200 {
+				b.advance(time.Duration(rng.Int64N(int64(c.step)/1000+1)) * time.Microsecond)
+				n := rng.Int64N(4)
+				if c.rule.Limit() > 1<<50 || rng.IntN(8) == 0 {
+					n = rng.Int64N(most)
+				}
+				got := take(t, l, "k", c.rule, n)
+				allowed, remaining := c.model.take(b.at.UnixMicro(), n)
+				if got.Allowed != allowed || got.Remaining != remaining {
+					t.Fatalf("question %d for %d at %v: %s, the model says %v, %d", i, n, b.at, show(got), allowed, remaining)
+				}
+				if never := n > c.rule.Limit(); never != (got.RetryAfter == limit.Never) {
+					t.Fatalf("question for %d: %s", n, show(got))
+				}
+				// Redis' time as the scripts count it ends in 2255.
+				ends := b.at.Add(min(got.RetryAfter, limit.MaxWindow)).Year() > 2200
+				if !allowed && n <= c.rule.Limit() && !ends && rng.IntN(4) == 0 {
+					b.waitExactly(l, c.rule, c.model, n, got.RetryAfter)
+				}
+			}
+			b.everyKeyExpires()
+		})
+	}
+}
+
+// The products that decide on a window reach 2^106. Two that differ by one
+// there are equal as doubles.
+func TestWindowProductsAreExact(t *testing.T) {
+	b := onMini(t)
+	l := b.limiter()
+	shape := sliding(t, 1, 10*365*24*time.Hour, 1)
+	width := widthUS(shape)
+	w, inverse := big.NewInt(width), (*big.Int)(nil)
+	for inverse == nil {
+		b.advance(time.Microsecond)
+		inverse = new(big.Int).ModInverse(big.NewInt(width-b.now()%width), w)
+	}
+	// oldest · left = room · width + 1
+	left := big.NewInt(width - b.now()%width)
+	oldest := new(big.Int).Add(inverse, new(big.Int).Mul(w, big.NewInt(20)))
+	room := new(big.Int).Quo(new(big.Int).Mul(oldest, left), w).Int64()
+	state := fmt.Sprintf("w 0 %d %d:%v", width, b.now()/width-1, oldest)
+	for extra, want := range map[int64]bool{0: false, 1: true} {
+		rule := sliding(t, room+1+extra, 10*365*24*time.Hour, 1)
+		b.set(l.srv.keys.CounterKey(rule, "k"), state)
+		if got := take(t, l, "k", rule, 1); got.Allowed != want {
+			t.Errorf("room for %d more: %s", extra, show(got))
+		}
+	}
+}
+
+// waitExactly moves time by a wait, less one microsecond, then by the rest.
+func (b *backend) waitExactly(l *Limiter, rule *limit.Rule, m model, n int64, wait time.Duration) {
+	b.t.Helper()
+	if wait < time.Nanosecond {
+		b.t.Fatalf("refused %d, to be asked again in %v", n, wait)
+	}
+	us := int64((wait + time.Microsecond - 1) / time.Microsecond)
+	for i, step := range []int64{us - 1, 1} {
+		b.advance(time.Duration(step) * time.Microsecond)
+		got := take(b.t, l, "k", rule, n)
+		allowed, _ := m.take(b.at.UnixMicro(), n)
+		if last := i == 1; got.Allowed != last || allowed != last {
+			b.t.Fatalf("%d units of %v after a wait of %v, last step %v: %s, the model says %v", n, rule, wait, last, show(got), allowed)
+		}
+	}
+}
+
+// More than the limit can never be had, and costs nothing.
+func TestMoreThanTheLimit(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *backend) {
+		l := b.limiter()
+		for _, rule := range []*limit.Rule{
+			funnel(t, 5, 1, time.Hour), sliding(t, 5, time.Hour, 10), fixed(t, 5, time.Hour), slidingLog(t, 5, time.Hour),
+		} {
+			take(t, l, "k", rule, 2)
+			for _, n := range []int64{6, 1 << 53, 1<<63 - 1} {
+				if got := take(t, l, "k", rule, n); got.Allowed || got.RetryAfter != limit.Never || got.Remaining != 3 {
+					t.Errorf("%v, %d units: %s", rule, n, show(got))
+				}
+			}
+			if got := take(t, l, "k", rule, 3); !got.Allowed || got.Remaining != 0 {
+				t.Errorf("%v, the rest: %s", rule, show(got))
+			}
+			if got := take(t, l, "k", rule, 0); !got.Allowed || got.Remaining != 0 {
+				t.Errorf("%v, a look: %s", rule, show(got))
+			}
+		}
+		none := fixed(t, 0, time.Hour)
+		if got := take(t, l, "none", none, 1); got.Allowed || got.RetryAfter != limit.Never {
+			t.Errorf("a limit of 0: %s", show(got))
+		}
+	})
+}
+
+func TestReset(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *backend) {
+		l := b.limiter()
+		for _, rule := range []*limit.Rule{
+			funnel(t, 5, 1, time.Hour), sliding(t, 5, time.Hour, 10), fixed(t, 5, time.Hour), slidingLog(t, 5, time.Hour),
+		} {
+			for range 2 {
+				take(t, l, "k", rule, 5)
+				if err := l.Reset(ctx, "k", rule); err != nil {
+					t.Fatal(err)
+				}
+				if got := take(t, l, "k", rule, 0); got.Remaining != 5 || got.ResetAfter != 0 {
+					t.Errorf("%v after a reset: %s", rule, show(got))
+				}
+			}
+		}
+		b.everyKeyExpires()
+	})
+}
+
+// Extreme numbers, on the real Redis too: nothing wraps, nothing is refused by
+// it, everything has a TTL.
+func TestExtremeNumbers(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *backend) {
+		s := b.store()
+		l := &Limiter{srv: s.srv}
+		century := limit.MaxWindow
+		for i, rule := range []*limit.Rule{
+			funnel(t, 1<<53, 1<<53, time.Second), funnel(t, 1<<53, 1<<53, century), funnel(t, 1, 1, century),
+			funnel(t, 100, 10_000_000, time.Second), funnel(t, 1, 1, 30*24*time.Hour),
+			sliding(t, 1<<53, century, 1), sliding(t, 1<<53, century, 1000), sliding(t, 1, time.Millisecond, 1000), fixed(t, 1<<53, century),
+		} {
+			key := fmt.Sprintf("k%d", i)
+			if got := take(t, l, key, rule, rule.Limit()); !got.Allowed {
+				t.Errorf("%v, all of it: %s", rule, show(got))
+			}
+			op := Op{Key: s.Keyspace().CounterKey(rule, key), Rule: rule, Units: 1<<63 - 1, Ahead: rule.Cost(1<<63 - 1)}
+			if rule.Algorithm() != limit.AlgorithmFunnel {
+				op.Buckets = []Bucket{{ID: b.now() / widthUS(rule), Units: 1<<63 - 1}}
+			}
+			for seq := int64(1); seq <= 3; seq++ {
+				r := exec(t, s, &Batch{Node: "n" + key, Seq: seq, Prev: seq - 1, Ops: []Op{op}})
+				if st := r.States[0]; r.Total != 1<<53 || st.Err != nil || rule.Algorithm() == limit.AlgorithmFunnel && st.Level.NS <= 0 {
+					t.Errorf("%v, over and over: %+v", rule, r)
+				}
+			}
+			got := take(t, l, key, rule, 1)
+			if rule.Width() != time.Microsecond && (got.Allowed || got.Remaining != 0) {
+				t.Errorf("%v, in debt: %s", rule, show(got))
+			}
+		}
+		b.everyKeyExpires()
+	})
+}
+
+// Many units of a log at one instant are as many members.
+func TestLogInChunks(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *backend) {
+		l, rule := b.limiter(), slidingLog(t, 5000, time.Hour)
+		for _, n := range []int64{2500, 1, 1, 2498} {
+			if got := take(t, l, "k", rule, n); !got.Allowed {
+				t.Fatalf("%d: %s", n, show(got))
+			}
+		}
+		if n := b.rdb.ZCard(ctx, l.srv.keys.CounterKey(rule, "k")).Val(); n != 5000 {
+			t.Errorf("%d members, want 5000", n)
+		}
+		if got := take(t, l, "k", rule, 1); got.Allowed || got.RetryAfter < 59*time.Minute {
+			t.Errorf("one more: %s", show(got))
+		}
+	})
+}
+
+// Take and batches count in the same state.
+func TestTakeSeesBatches(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *backend) {
+		x := newBookings(t, b)
+		l := &Limiter{srv: x.s.srv}
+		for _, rule := range []*limit.Rule{x.funnel, x.window} {
+			take(t, l, "k", rule, 10)
+		}
+		exec(t, x.s, x.batch(1, 0, 20))
+		x.wantUsed(30)
+		for _, rule := range []*limit.Rule{x.funnel, x.window} {
+			if got := take(t, l, "k", rule, 5); got.Remaining != 65 {
+				t.Errorf("%v: %s", rule, show(got))
+			}
+		}
+	})
+}

@@ -1,0 +1,276 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// ErrNotInstalled reports that there is no redis-server in PATH.
+var ErrNotInstalled = errors.New("redistest: redis-server is not in PATH")
+
+const (
+	// startTimeout bounds the wait for a new server's first answer.
+	startTimeout = 10 * time.Second
+	// pollEvery is how often a server that is starting is asked.
+	pollEvery = 5 * time.Millisecond
+	// portTries is how many ports are tried: between finding a free one and
+	// the server's bind somebody else may take it.
+	portTries = 5
+	// maxOutput bounds what is kept of a server's output for error texts.
+	maxOutput = 8 << 10
+)
+
+// Options says how to start a server. The zero value is a plain one.
+type Options struct {
+	// Args are added to the command line, after the defaults, so that they
+	// win: "--maxmemory", "1mb".
+	Args []string
+}
+
+// Server is a redis-server child process on a free loopback port. It holds its
+// data in memory only and dies with its parent (on Linux even when the parent
+// is killed). Build one with [Launch] or [Start]; it is safe for concurrent use.
+type Server struct {
+	port int
+	dir  string
+	args []string
+
+	mu     sync.Mutex // protects what follows
+	proc   *process   // nil while the server is down
+	closed bool
+}
+
+// Start launches a server for the length of a test, with args added to its
+// command line. Without redis-server in PATH the test is skipped; with the
+// environment variable CI=true it fails, so that nothing is skipped unnoticed.
+func Start(tb testing.TB, args ...string) *Server {
+	tb.Helper()
+	s, err := Launch(Options{Args: args})
+	switch {
+	case errors.Is(err, ErrNotInstalled) && os.Getenv("CI") != "true":
+		tb.Skip("needs a real Redis: redis-server is not in PATH")
+	case err != nil:
+		tb.Fatal(err)
+	}
+	tb.Cleanup(s.Close)
+	return s
+}
+
+// Launch starts a server and waits until it answers. The caller must Close it.
+// The error is [ErrNotInstalled] if there is no redis-server.
+func Launch(o Options) (*Server, error) {
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		return nil, ErrNotInstalled
+	}
+	dir, err := os.MkdirTemp("", "redistest-")
+	if err != nil {
+		return nil, fmt.Errorf("redistest: %w", err)
+	}
+	s := &Server{dir: dir, args: append([]string(nil), o.Args...)}
+	for range portTries {
+		if s.port, err = freePort(); err != nil {
+			break
+		}
+		if err = s.Restart(); err == nil {
+			return s, nil
+		}
+		if !strings.Contains(err.Error(), "in use") {
+			break
+		}
+	}
+	s.Close()
+	return nil, err
+}
+
+// freePort returns a loopback port that was free a moment ago.
+func freePort() (int, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("redistest: %w", err)
+	}
+	defer ln.Close()
+	return ln.Addr().(*net.TCPAddr).Port, nil
+}
+
+// Addr returns the server's address, "127.0.0.1:port". It stays the same
+// across restarts.
+func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
+
+// Restart starts the server again on the same port, empty and without its
+// script cache, and waits until it answers. A server that still runs is killed
+// first.
+func (s *Server) Restart() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errors.New("redistest: server is closed")
+	}
+	s.killLocked()
+	p, err := startProcess(append([]string{
+		"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1",
+		"--save", "", "--appendonly", "no", "--dir", s.dir,
+	}, s.args...))
+	if err != nil {
+		return err
+	}
+	s.proc = p
+	if err := p.awaitAnswer(s.Addr()); err != nil {
+		s.killLocked()
+		return err
+	}
+	return nil
+}
+
+// Kill ends the server as a crash would (SIGKILL), whatever state it is in,
+// and waits until it is gone. On a server that is down it does nothing.
+func (s *Server) Kill() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.killLocked()
+}
+
+func (s *Server) killLocked() {
+	if s.proc == nil {
+		return
+	}
+	s.proc.kill()
+	s.proc = nil
+}
+
+// Freeze stops the server in its tracks (SIGSTOP): connections stay open and
+// new ones are accepted by the kernel, but nothing is answered until Thaw.
+func (s *Server) Freeze() error { return s.signal(freeze) }
+
+// Thaw lets a frozen server go on (SIGCONT).
+func (s *Server) Thaw() error { return s.signal(thaw) }
+
+func (s *Server) signal(send func(*os.Process) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.proc == nil {
+		return errors.New("redistest: server is not running")
+	}
+	if err := send(s.proc.cmd.Process); err != nil {
+		return fmt.Errorf("redistest: %w", err)
+	}
+	return nil
+}
+
+// Close kills the server, frozen or not, and removes its directory. Closing
+// twice is allowed.
+func (s *Server) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.killLocked()
+	if !s.closed {
+		s.closed = true
+		_ = os.RemoveAll(s.dir)
+	}
+}
+
+// process is one run of redis-server.
+type process struct {
+	cmd  *exec.Cmd
+	out  output
+	done chan struct{} // closed when the process is gone
+}
+
+func startProcess(args []string) (*process, error) {
+	p := &process{cmd: exec.Command("redis-server", args...), done: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
+	dieWithParent(p.cmd)
+	started := make(chan error)
+	go p.run(started)
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("redistest: %w", err)
+	}
+	return p, nil
+}
+
+// run starts the process and waits for its end on one thread: Linux sends the
+// death signal when the thread that started the child ends, not the process.
+func (p *process) run(started chan<- error) {
+	defer close(p.done)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err := p.cmd.Start()
+	started <- err
+	if err == nil {
+		_ = p.cmd.Wait() // killed: the error is the signal
+	}
+}
+
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill() // it may be gone already
+	<-p.done
+}
+
+// awaitAnswer waits until the server answers PING.
+func (p *process) awaitAnswer(addr string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for !answers(ctx, addr) {
+		select {
+		case <-p.done:
+			return fmt.Errorf("redistest: redis-server ended while starting: %s", p.out.String())
+		case <-ctx.Done():
+			return fmt.Errorf("redistest: redis-server does not answer within %v: %s", startTimeout, p.out.String())
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+// answers tells whether the server at addr serves: it says PONG, or that it
+// wants a password.
+func answers(ctx context.Context, addr string) bool {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	if _, err := conn.Write([]byte("PING\r\n")); err != nil {
+		return false
+	}
+	buf := make([]byte, 64)
+	n, err := conn.Read(buf)
+	reply := string(buf[:n])
+	return err == nil && (strings.HasPrefix(reply, "+PONG") || strings.HasPrefix(reply, "-NOAUTH"))
+}
+
+// output keeps the end of what a process prints.
+type output struct {
+	mu  sync.Mutex
+	buf []byte
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.buf = append(o.buf, p...)
+	if over := len(o.buf) - maxOutput; over > 0 {
+		o.buf = append(o.buf[:0], o.buf[over:]...)
+	}
+	return len(p), nil
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return strings.TrimSpace(string(o.buf))
+}

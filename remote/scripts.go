@@ -1,0 +1,179 @@
+package remote
+
+import (
+	"context"
+	"crypto/sha1"
+	_ "embed" // the scripts
+	"encoding/hex"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed lua/lib.lua
+var libSource string
+
+//go:embed lua/batch.lua
+var batchSource string
+
+//go:embed lua/take_funnel.lua
+var takeFunnelSource string
+
+//go:embed lua/take_window.lua
+var takeWindowSource string
+
+//go:embed lua/take_log.lua
+var takeLogSource string
+
+//go:embed lua/reset.lua
+var resetSource string
+
+//go:embed lua/beat.lua
+var beatSource string
+
+//go:embed lua/seq.lua
+var seqSource string
+
+// The scripts, by the name of their file.
+var (
+	scriptBatch      = newScript(batchSource)
+	scriptTakeFunnel = newScript(takeFunnelSource)
+	scriptTakeWindow = newScript(takeWindowSource)
+	scriptTakeLog    = newScript(takeLogSource)
+	scriptReset      = newScript(resetSource)
+	scriptBeat       = newScript(beatSource)
+	scriptSeq        = newScript(seqSource)
+)
+
+// script is a Lua program and the name under which Redis caches it.
+type script struct{ source, sha string }
+
+func newScript(source string) *script {
+	text := bare(libSource) + bare(source)
+	sum := sha1.Sum([]byte(text))
+	return &script{source: text, sha: hex.EncodeToString(sum[:])}
+}
+
+// bare drops comment lines and indentation, which make up half of a script.
+// No string in the scripts spans lines.
+func bare(source string) string {
+	var b strings.Builder
+	for line := range strings.Lines(source) {
+		line = strings.TrimSpace(line)
+		if line != "" && !strings.HasPrefix(line, "--") {
+			b.WriteString(line)
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
+}
+
+// once is a command that go-redis sends one time only. Its default is to send
+// a command again when the reply is lost or late, so that a script may run four
+// times and a deadline means little. Redirects of a cluster are followed all
+// the same: there the first server has not executed anything.
+type once struct{ *redis.Cmd }
+
+// NoRetry keeps go-redis from sending the command again.
+func (once) NoRetry() bool { return true }
+
+// Clone keeps the promise for the copies that go-redis makes.
+func (c once) Clone() redis.Cmder {
+	return once{Cmd: c.Cmd.Clone().(*redis.Cmd)}
+}
+
+// call is one command to send, and then its outcome.
+type call struct {
+	script *script // nil: args is the whole command
+	keys   []string
+	args   []any
+	val    any
+	err    error
+}
+
+// command builds what is sent: by the script's hash, or with its text.
+func (c *call) command(ctx context.Context, byText bool) once {
+	if c.script == nil {
+		return once{redis.NewCmd(ctx, c.args...)}
+	}
+	args := make([]any, 0, 3+len(c.keys)+len(c.args))
+	if byText {
+		args = append(args, "eval", c.script.source, len(c.keys))
+	} else {
+		args = append(args, "evalsha", c.script.sha, len(c.keys))
+	}
+	for _, k := range c.keys {
+		args = append(args, k)
+	}
+	return once{redis.NewCmd(ctx, append(args, c.args...)...)}
+}
+
+// do sends one call.
+func (s *server) do(ctx context.Context, c *call) {
+	ctx, cancel := s.deadline(ctx)
+	defer cancel()
+	cmd := c.command(ctx, false)
+	err := s.rdb.Process(ctx, cmd)
+	if isNoScript(err) {
+		cmd = c.command(ctx, true)
+		err = s.rdb.Process(ctx, cmd)
+	}
+	c.finish(cmd, err)
+}
+
+// pipeline sends calls together. Those whose script Redis does not have (it was
+// restarted, promoted, or flushed) are sent once more, and only those.
+//
+// They are sent with their text instead of after a SCRIPT LOAD: EVAL reaches
+// the right master of a cluster by the same route, needs no second round trip
+// or permission, works while another master is down, and leaves the script in
+// the cache as well.
+func (s *server) pipeline(ctx context.Context, calls []*call) {
+	ctx, cancel := s.deadline(ctx)
+	defer cancel()
+	s.send(ctx, calls, false)
+	var missing []*call
+	for _, c := range calls {
+		if isNoScript(c.err) {
+			missing = append(missing, c)
+		}
+	}
+	if len(missing) > 0 {
+		s.send(ctx, missing, true)
+	}
+}
+
+func (s *server) send(ctx context.Context, calls []*call, byText bool) {
+	if len(calls) == 0 {
+		return
+	}
+	pipe := s.rdb.Pipeline()
+	cmds := make([]once, len(calls))
+	for i, c := range calls {
+		cmds[i] = c.command(ctx, byText)
+		_ = pipe.Process(ctx, cmds[i]) // queues; cannot fail
+	}
+	_, err := pipe.Exec(ctx)
+	for i, c := range calls {
+		each := cmds[i].Err()
+		if each == nil && cmds[i].Val() == nil {
+			// When a connection cannot be set up because of an answer of
+			// Redis (a wrong password), go-redis tells only Exec.
+			each = err
+		}
+		c.finish(cmds[i], each)
+	}
+}
+
+// finish takes over a command's outcome. A reply that was read completely
+// before the rest of a pipeline was lost is good, although go-redis marks all
+// commands of the pipeline as failed.
+func (c *call) finish(cmd once, err error) {
+	c.val, c.err = cmd.Val(), err
+	var fromRedis redis.Error
+	if c.val != nil && err != nil && !asError(err, &fromRedis) {
+		c.err = nil
+	}
+}
+
+func isNoScript(err error) bool { return redis.HasErrorPrefix(err, "NOSCRIPT") }
