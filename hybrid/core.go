@@ -1,0 +1,315 @@
+package hybrid
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/local"
+	"github.com/hybridlimit/hybridlimit/remote"
+)
+
+// core is the reconciler: it decides what to send and when, and what a reply,
+// an error or the passing of time changes. It is a single-threaded state
+// machine without goroutines, clocks or sources of chance of its own; step is
+// its only entry. The driver (driver.go) gives it a goroutine, timers and
+// Redis; a simulator gives it virtual ones.
+//
+// Exactly once: the units that a shard has sent form a flight under one
+// sequence number. A flight whose fate is unknown is sent again, the same,
+// under the same number, until Redis says that it has booked it; only then is
+// the next one made. Redis keeps the number beside the data and so notices
+// both a flight that it knows and data that it has lost.
+type core struct {
+	cfg   coreConfig
+	rng   *rand.Rand
+	node  string
+	link  *local.Link
+	keys  remote.Keyspace
+	each  func(func(*local.Counter) bool) // visits every live counter
+	stats *counters
+
+	now   int64 // pace: what timers run on, ns
+	local int64 // the counters' time, ns
+
+	state   State
+	nodes   int64
+	floor   int64 // nodes are at least so many, they may not have come back yet,
+	floorTo int64 // until then
+	offset  offsetFilter
+	shards  []shard
+	turn    int // shard to look at first, so that all get their turn
+	pipes   map[uint64]*pipe
+	slots   int // pipelines that may still be started
+	lastID  uint64
+	fails   int   // exchanges that failed in a row
+	backoff int   // probes that failed in a row
+	beatAt  int64 // next heartbeat or probe
+	beat    *beat // the one under way
+	paceAt  int64 // resyncing: no pipeline before
+	reseed  int64 // when to tell Redis anew what it has lost; 0: nothing lost
+	wounded []quarantined
+	flushes []*flush
+	active  bool // counters were waiting when last looked
+
+	out []effect
+}
+
+// coreConfig is what the core needs of [Options], all times in nanoseconds.
+type coreConfig struct {
+	interval, heartbeat        int64
+	linger                     int64
+	minBackoff, maxBackoff     int64
+	retry, quarantine          int64
+	maxBatch, maxPipes         int
+	shardsPerPipe, resyncPipe  int
+	degradeAfter               int
+	fallback                   Fallback
+	resyncPaceMin, resyncRange int64
+}
+
+// shard is the state of one group of keys.
+type shard struct {
+	seq    int64 // number of the latest flight
+	acked  int64 // number of the latest flight that Redis has booked
+	flight *flight
+	pipe   uint64 // pipeline that carries the flight now; 0: none
+	accept bool   // Redis has lost this shard's number: have it take ours
+	lost   bool   // a loss is known and not repaired yet
+	retry  int64  // do not send the flight again before
+
+	normal, urgent, backlog []*local.Counter
+	normalAt, urgentAt      int64 // when the queue is due; 0: it is empty
+	takenNormal             int64 // counters ever taken from normal and backlog
+	takenUrgent             int64
+	reseed                  bool
+	prune                   int // look for dead counters in normal when it is as long
+}
+
+// minPrune is the shortest queue that is searched for dead counters. While
+// Redis is away nobody takes counters out of the queues, but the table goes on
+// forgetting them.
+const minPrune = 64
+
+// flight is a batch on its way: which counters, and what they sent.
+type flight struct {
+	items []item
+	tries int
+}
+
+type item struct {
+	c      *local.Counter
+	rule   *limit.Rule
+	units  int64
+	raised bool
+}
+
+type pipe struct {
+	shards []int
+	sent   int64 // local time
+}
+
+type beat struct {
+	id     uint64
+	sent   int64
+	shards []int
+	acked  []int64 // per shard: acknowledged when the beat was sent
+}
+
+type quarantined struct {
+	c  *local.Counter
+	at int64
+}
+
+// flush is a request to reconcile all that is waiting now.
+type flush struct {
+	id    uint64
+	marks map[int]*flushMark
+}
+
+type flushMark struct {
+	normal, urgent int64 // taken counts that cover the request
+	boarded        bool  // they have been reached
+	seq            int64 // and this flight carries the last of it
+}
+
+// Events.
+type (
+	evTick    struct{} // time has passed, or counters are waiting
+	evReplies struct {
+		id       uint64
+		recv     int64 // local time
+		outcomes []remote.Outcome
+	}
+	evTimeout struct{ id uint64 } // the exchange has overrun its deadline
+	evFreed   struct{}            // an exchange that had timed out has ended
+	evBeat    struct {
+		id   uint64
+		recv int64
+		beat remote.Beat
+		err  error
+	}
+	evFlush struct {
+		id  uint64
+		all bool // refresh every live counter, not only report what is pending
+	}
+	evForget struct{ id uint64 } // nobody waits for that flush any more
+)
+
+type event any
+
+// Effects.
+type (
+	efSend struct {
+		id      uint64
+		batches []*remote.Batch
+	}
+	efBeat struct {
+		id     uint64
+		shards []int
+	}
+	efState   struct{ state State }
+	efFlushed struct {
+		id  uint64
+		err error
+	}
+)
+
+type effect any
+
+func newCore(cfg coreConfig, rng *rand.Rand, node string, link *local.Link, keys remote.Keyspace, shards int,
+	each func(func(*local.Counter) bool), stats *counters) *core {
+	c := &core{
+		cfg: cfg, rng: rng, node: node, link: link, keys: keys, each: each, stats: stats,
+		nodes: 1, shards: make([]shard, shards), pipes: map[uint64]*pipe{}, slots: cfg.maxPipes,
+		state: State{Mode: Resyncing, Reason: "starting", Nodes: 1},
+	}
+	return c
+}
+
+// step handles one event. now is the time that timers run on, localNow the
+// counters' time; both in ns. The effects are valid until the next step.
+func (c *core) step(now, localNow int64, ev event) []effect {
+	c.now, c.local = max(now, c.now), max(localNow, c.local)
+	c.link.SetLag(c.now - c.local)
+	clear(c.out)
+	c.out = c.out[:0]
+	if c.state.Since.IsZero() {
+		c.state.Since = time.Unix(0, c.local)
+	}
+	c.drain()
+	switch ev := ev.(type) {
+	case evTick:
+	case evReplies:
+		c.onReplies(ev)
+	case evTimeout:
+		c.onTimeout(ev.id)
+	case evFreed:
+		c.slots++
+	case evBeat:
+		c.onBeat(ev)
+	case evFlush:
+		c.onFlush(ev)
+	case evForget:
+		c.dropFlush(ev.id)
+	}
+	c.timers()
+	c.checkResynced()
+	c.pump()
+	c.checkFlushes()
+	return c.out
+}
+
+func (c *core) emit(e effect) { c.out = append(c.out, e) }
+
+func (c *core) newID() uint64 {
+	c.lastID++
+	return c.lastID
+}
+
+// jitter returns d times a random factor from lo to hi.
+func (c *core) jitter(d int64, lo, hi float64) int64 {
+	return int64(float64(d) * (lo + (hi-lo)*c.rng.Float64()))
+}
+
+// drain sorts the counters that checks have handed over into their shards.
+func (c *core) drain() {
+	any := false
+	c.link.Drain(func(k *local.Counter, urgent bool) {
+		any = true
+		c.enqueue(k, urgent)
+	})
+	c.active = any
+}
+
+func (c *core) enqueue(k *local.Counter, urgent bool) {
+	s := &c.shards[k.Shard(c.keys.Shard)]
+	if urgent {
+		s.urgent = append(s.urgent, k)
+		if s.urgentAt == 0 {
+			s.urgentAt = c.now + c.cfg.linger
+		}
+		return
+	}
+	if len(s.normal) >= max(s.prune, minPrune) {
+		before := len(s.normal)
+		s.normal = slices.DeleteFunc(s.normal, (*local.Counter).Dropped)
+		s.takenNormal += int64(before - len(s.normal))
+		s.prune = 2 * len(s.normal)
+	}
+	s.normal = append(s.normal, k)
+	if s.normalAt == 0 {
+		// A counter may already have waited a quarter of an interval to be
+		// drained (see wakeAt); together they stay below one interval.
+		s.normalAt = c.now + c.jitter(c.cfg.interval, 0.5, 0.75)
+	}
+}
+
+// timers does what is due by now, other than sending.
+func (c *core) timers() {
+	if c.beat == nil && c.now >= c.beatAt {
+		c.sendBeat()
+	}
+	for len(c.wounded) > 0 && c.now >= c.wounded[0].at {
+		if k := c.wounded[0].c; k.Requeue() {
+			c.enqueue(k, false)
+		}
+		c.wounded = c.wounded[1:]
+	}
+	if c.reseed != 0 && c.now >= c.reseed {
+		c.reseedNow()
+	}
+}
+
+// wakeAt returns when the next step is due if nothing happens, and whether
+// the core may sleep until then or an event (see [local.Link.Sleep]).
+func (c *core) wakeAt() (at int64, sleep bool) {
+	at = c.now + c.cfg.heartbeat
+	sooner := func(t int64) {
+		if t != 0 {
+			at = min(at, t)
+		}
+	}
+	if c.beat == nil {
+		sooner(c.beatAt)
+	}
+	if len(c.wounded) > 0 {
+		sooner(c.wounded[0].at)
+	}
+	sooner(c.reseed)
+	sleep = !c.active
+	free := c.free()
+	for i := range c.shards {
+		s := &c.shards[i]
+		t, queued := c.due(s)
+		sleep = sleep && !queued
+		if s.pipe == 0 && free {
+			sooner(t)
+		}
+	}
+	if !sleep {
+		sooner(c.now + c.cfg.interval/4)
+	}
+	return at, sleep
+}

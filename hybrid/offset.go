@@ -1,0 +1,33 @@
+package hybrid
+
+// offsetFilter estimates how far Redis' clock is ahead of ours from exchanges
+// that Redis has stamped: as in NTP, the stamp was taken somewhere between
+// sending and receiving, and the quickest exchange says most. The estimate
+// ages, because clocks drift apart; an exchange that contradicts it (another
+// server, a clock that was set) replaces it at once.
+type offsetFilter struct {
+	known bool
+	ns    int64 // Redis' clock minus ours
+	err   int64 // bound of the error when taken
+	at    int64 // our time when taken
+}
+
+// offsetDrift is the rate at which an estimate is taken to grow stale: 1 in
+// 2,000, beyond what real oscillators show.
+const offsetDrift = 2000
+
+// sample takes an exchange and reports whether the estimate has changed.
+func (f *offsetFilter) sample(sent, recv, server int64) bool {
+	if recv < sent {
+		return false
+	}
+	lo, hi := server-recv, server-sent // the offset lies between
+	grown := f.err + (recv-f.at)/offsetDrift
+	fresh := offsetFilter{known: true, ns: lo + (hi-lo)/2, err: (hi-lo)/2 + 1000, at: recv}
+	if f.known && fresh.err > grown && f.ns >= lo-grown && f.ns <= hi+grown {
+		return false
+	}
+	changed := !f.known || fresh.ns != f.ns
+	*f = fresh
+	return changed
+}

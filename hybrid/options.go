@@ -1,0 +1,164 @@
+package hybrid
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/local"
+)
+
+// Fallback says what a check does while Redis is unreachable.
+type Fallback uint8
+
+// The policies. FairShare is the default.
+const (
+	// FairShare counts each unit as many times as there were live nodes, so
+	// that all nodes together admit about one limit. A node never goes below
+	// one request per limit period.
+	FairShare Fallback = iota
+	// FullLimit lets each node use the whole limit by itself.
+	FullLimit
+	// FailOpen admits every request that is not larger than the limit.
+	FailOpen
+	// FailClosed refuses every request.
+	FailClosed
+)
+
+var fallbackNames = [...]string{"fair-share", "full-limit", "fail-open", "fail-closed"}
+
+// String returns the policy in lower case, with dashes.
+func (f Fallback) String() string {
+	if int(f) < len(fallbackNames) {
+		return fallbackNames[f]
+	}
+	return fmt.Sprintf("fallback(%d)", uint8(f))
+}
+
+// weight returns what a unit counts as during an outage of n nodes.
+func (f Fallback) weight(n int64) int64 {
+	switch f {
+	case FullLimit:
+		return 1
+	case FailOpen:
+		return local.WeightOpen
+	case FailClosed:
+		return local.WeightClosed
+	}
+	return n
+}
+
+// Options configures a [Limiter]. The zero value is a good start: each field
+// that is zero takes the default named beside it.
+type Options struct {
+	// MaxKeys is about how many keys are held in memory. Default 65,536.
+	MaxKeys int
+	// SyncInterval is how long an admitted unit may stay unknown to Redis when
+	// nothing is urgent. Default 100 ms; 1 ms to 1 min.
+	SyncInterval time.Duration
+	// CommandTimeout bounds every call of Redis. Default 250 ms; 1 ms to 1 min.
+	CommandTimeout time.Duration
+	// Shards is the number of groups that keys are divided into. All processes
+	// that share limits must use the same number. Default 64; at most 1,024.
+	Shards int
+	// KeyPrefix begins every Redis key. All processes that share limits must
+	// use the same. Default "hl"; at most 64 bytes, without braces.
+	KeyPrefix string
+	// Fallback is what checks do while Redis is unreachable. Default FairShare.
+	Fallback Fallback
+	// HeartbeatInterval is how often a node shows that it is alive. It counts
+	// as gone after three missed beats. Default 1 s; 10 ms to 1 min.
+	HeartbeatInterval time.Duration
+	// MinBackoff and MaxBackoff bound the time between probes of a Redis that
+	// does not answer. Defaults 100 ms and 5 s.
+	MinBackoff, MaxBackoff time.Duration
+	// DegradeAfter is how many exchanges must fail in a row before the
+	// fallback applies. Default 2.
+	DegradeAfter int
+	// MaxBatch is how many keys one script call carries at most. Redis serves
+	// nobody else meanwhile: 100 keys take about 0.5 ms. Default 200; at most 1,000.
+	MaxBatch int
+	// Clock is where time comes from. Default: the system's, [clock.System].
+	Clock clock.Clock
+	// Logger gets one line per change of state. Default: silent.
+	Logger *slog.Logger
+	// OnStateChange is called after each change of state, one call at a time,
+	// from a goroutine of its own that holds no lock. It may use the limiter
+	// but not close it. A panic in it is recovered and counted. If it is slow,
+	// intermediate changes may be skipped. Default: none.
+	OnStateChange func(State)
+}
+
+// coalesce is how long an urgent report waits for others.
+const coalesce = time.Millisecond
+
+func (o Options) withDefaults() Options {
+	setDefault(&o.SyncInterval, 100*time.Millisecond)
+	setDefault(&o.CommandTimeout, 250*time.Millisecond)
+	setDefault(&o.Shards, 64)
+	setDefault(&o.KeyPrefix, "hl")
+	setDefault(&o.HeartbeatInterval, time.Second)
+	setDefault(&o.MinBackoff, 100*time.Millisecond)
+	setDefault(&o.MaxBackoff, max(5*time.Second, o.MinBackoff))
+	setDefault(&o.DegradeAfter, 2)
+	setDefault(&o.MaxBatch, 200)
+	o.Clock = clock.Or(o.Clock)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+func setDefault[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}
+
+// validate reports everything that is wrong with o at once.
+func (o Options) validate() error {
+	var errs []error
+	within := func(name string, v, lo, hi time.Duration) {
+		if v < lo || v > hi {
+			errs = append(errs, fmt.Errorf("hybrid: %s %v: must be %v to %v", name, v, lo, hi))
+		}
+	}
+	between := func(name string, v, lo, hi int) {
+		if v < lo || v > hi {
+			errs = append(errs, fmt.Errorf("hybrid: %s %d: must be %d to %d", name, v, lo, hi))
+		}
+	}
+	within("SyncInterval", o.SyncInterval, time.Millisecond, time.Minute)
+	within("CommandTimeout", o.CommandTimeout, time.Millisecond, time.Minute)
+	within("HeartbeatInterval", o.HeartbeatInterval, 10*time.Millisecond, time.Minute)
+	within("MinBackoff", o.MinBackoff, time.Millisecond, time.Hour)
+	within("MaxBackoff", o.MaxBackoff, max(o.MinBackoff, time.Millisecond), time.Hour)
+	between("Shards", o.Shards, 1, 1024)
+	between("DegradeAfter", o.DegradeAfter, 1, 100)
+	between("MaxBatch", o.MaxBatch, 1, 1000)
+	if o.MaxKeys < 0 {
+		errs = append(errs, fmt.Errorf("hybrid: MaxKeys %d: must not be negative", o.MaxKeys))
+	}
+	if o.Fallback > FailClosed {
+		errs = append(errs, fmt.Errorf("hybrid: Fallback %d: unknown", o.Fallback))
+	}
+	if len(o.KeyPrefix) > 64 || strings.ContainsAny(o.KeyPrefix, "{}") {
+		errs = append(errs, fmt.Errorf("hybrid: KeyPrefix %q: must be at most 64 bytes, without braces", o.KeyPrefix))
+	}
+	return errors.Join(errs...)
+}
+
+func (o Options) coreConfig() coreConfig {
+	return coreConfig{
+		interval: int64(o.SyncInterval), heartbeat: int64(o.HeartbeatInterval), linger: int64(coalesce),
+		minBackoff: int64(o.MinBackoff), maxBackoff: int64(o.MaxBackoff),
+		retry: int64(30 * time.Millisecond), quarantine: int64(5 * time.Second),
+		maxBatch: o.MaxBatch, maxPipes: 4, shardsPerPipe: 16, resyncPipe: 4,
+		degradeAfter: o.DegradeAfter, fallback: o.Fallback,
+		resyncPaceMin: int64(5 * time.Millisecond), resyncRange: int64(20 * time.Millisecond),
+	}
+}

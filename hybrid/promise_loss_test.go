@@ -1,0 +1,183 @@
+package hybrid
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/remote"
+)
+
+// TestPromiseOneKeyLost: Redis loses a single key (evicted, or deleted by
+// hand) while the ledger stays: no sequence number tells, only the answer,
+// which is lower than what the nodes know. Their views must not fall, and
+// Redis must be told.
+func TestPromiseOneKeyLost(t *testing.T) {
+	for _, rule := range []*limit.Rule{
+		limit.Must(limit.SlidingWindow("sliding", 500, time.Hour)),
+		limit.Must(limit.Funnel("funnel", 500, 1, time.Hour)),
+	} {
+		s := newSim(t, 3, 3, rule)
+		s.run(2 * time.Second)
+		s.overload(3*time.Second, rule, 100)
+		s.run(2 * time.Second)
+		clear(s.redis.windows)
+		clear(s.redis.funnels)
+		if more := len(s.overload(3*time.Second, rule, 100)); more > 0 {
+			t.Errorf("%v: %d more admitted after Redis had lost the key", rule, more)
+		}
+		s.run(time.Second)
+		fresh := s.addNode("fresh", Options{})
+		s.run(2 * time.Second)
+		fresh.take("hot", rule, 0)
+		s.run(time.Second)
+		if fresh.take("hot", rule, 1).Allowed {
+			t.Errorf("%v: the key was not restored for a new node", rule)
+		}
+	}
+}
+
+// TestPromiseSkewedClocks: the nodes' clocks are an hour off, in both
+// directions; windows are decided by Redis' clock alone.
+func TestPromiseSkewedClocks(t *testing.T) {
+	for _, rule := range []*limit.Rule{
+		limit.Must(limit.SlidingWindow("sliding", 1000, 10*time.Second)),
+		limit.Must(limit.FixedWindow("fixed", 1000, 10*time.Second)),
+	} {
+		s := newSim(t, 5, 3, rule)
+		s.nodes[0].skew, s.nodes[1].skew = 3600_000*ms, -3600_000*ms
+		s.skew = 7 * 3600_000 * ms
+		s.run(2 * time.Second)
+		s.run(time.Duration(int64(10*time.Second) - (s.now+s.skew)%int64(10*time.Second))) // to a boundary of Redis' windows
+		from := s.now
+		list := s.overload(40*time.Second, rule, 100)
+		for w := range 4 {
+			n := 0
+			for _, a := range list {
+				if (a.at-from)/int64(10*time.Second) == int64(w) {
+					n++
+				}
+			}
+			if n < 960 || n > 1041 {
+				t.Errorf("%v: %d admitted in window %d of 1000", rule, n, w)
+			}
+		}
+	}
+}
+
+// TestPromiseUnitsBeforeTheFirstAnswer: what a node admits before it knows
+// Redis' clock is booked in the right window all the same.
+func TestPromiseUnitsBeforeTheFirstAnswer(t *testing.T) {
+	rule := limit.Must(limit.FixedWindow("fixed", 1000, time.Hour))
+	s := newSim(t, 5, 2, rule)
+	s.nodes[0].skew, s.nodes[1].skew = 5*3600_000*ms, -5*3600_000*ms
+	for _, n := range s.nodes {
+		for range 10 {
+			n.take("hot", rule, 1)
+		}
+	}
+	s.run(3 * time.Second)
+	for _, w := range s.redis.windows {
+		if got := w.buckets[s.now/int64(time.Hour)]; got != 20 {
+			t.Errorf("Redis has %d units in its current window, want 20: %v", got, w.buckets)
+		}
+	}
+	s.conserved()
+}
+
+// TestPromiseNodesAreNotForgotten: a Redis that comes back empty does not
+// know the nodes. The first to return must not take itself for the only one.
+func TestPromiseNodesAreNotForgotten(t *testing.T) {
+	rule := limit.Must(limit.SlidingWindow("sliding", 300, 10*time.Second))
+	s := newSim(t, 6, 3, rule)
+	s.run(3 * time.Second)
+	s.down = true
+	s.overload(2*time.Second, rule, 100)
+	s.redis.wipe()
+	s.down = false
+	for range 100 {
+		s.run(50 * time.Millisecond)
+		for _, n := range s.nodes {
+			if n.core.nodes != 3 {
+				t.Fatalf("%s counts %d nodes of 3", n.name, n.core.nodes)
+			}
+		}
+	}
+	// One that really goes is missed in time.
+	s.nodes[2].core.cfg.heartbeat = int64(time.Hour)
+	s.nodes[2].core.beatAt = s.now + int64(time.Hour)
+	s.run(12 * time.Second)
+	if got := s.nodes[0].core.nodes; got != 2 {
+		t.Errorf("%d nodes after one of 3 has gone", got)
+	}
+}
+
+// TestPromiseFunnelAfterIdle: units taken from a funnel that had long run
+// empty count from now, not from when it was last used.
+func TestPromiseFunnelAfterIdle(t *testing.T) {
+	rule := limit.Must(limit.Funnel("funnel", 100, 1, time.Second))
+	s := newSim(t, 8, 2, rule)
+	s.run(2 * time.Second)
+	s.nodes[0].take("hot", rule, 5)
+	s.run(time.Hour)
+	s.nodes[0].take("hot", rule, 60)
+	s.run(time.Second)
+	s.nodes[1].take("hot", rule, 0)
+	s.run(time.Second)
+	if lost := s.nodes[0].stats.rolledBack.Load(); lost != 0 {
+		t.Errorf("%d keys taken for rolled back though nothing was lost", lost)
+	}
+	if res := s.nodes[1].take("hot", rule, 0); res.Remaining < 40 || res.Remaining > 43 {
+		t.Errorf("the other node sees %d remaining of 100, 2 s after 60 were taken", res.Remaining)
+	}
+}
+
+// TestInvalidBatchIsTakenApart: a batch that the codec refuses must neither
+// stop the others nor lose its units.
+func TestInvalidBatchIsTakenApart(t *testing.T) {
+	rule := limit.Must(limit.SlidingWindow("sliding", 1000, time.Hour))
+	s := newSim(t, 8, 1, rule)
+	n := s.nodes[0]
+	s.run(2 * time.Second)
+	n.take("hot", rule, 5)
+	var sent *efSend
+	n.core.step(s.now, n.time(), evTick{})
+	for _, e := range n.core.step(s.now+int64(time.Second), n.time(), evTick{}) {
+		if e, ok := e.(efSend); ok {
+			sent = &e
+		}
+	}
+	if sent == nil {
+		t.Fatal("nothing was sent")
+	}
+	n.core.step(s.now+int64(time.Second), n.time(), evReplies{sent.id, n.time(), []remote.Outcome{{Err: remote.ErrInvalidBatch}}})
+	if n.unsynced() != 5 || n.core.state.Mode != Synced {
+		t.Fatalf("%d units left, %v", n.unsynced(), n.core.state)
+	}
+	s.run(20 * time.Second)
+	if n.unsynced() != 0 || s.redis.applied["node0"] != 5 {
+		t.Errorf("%d units pending, Redis has %d", n.unsynced(), s.redis.applied["node0"])
+	}
+}
+
+// TestPromiseStalledClock: a node whose clock stands still must not take for
+// lost what has leaked meanwhile, and put it back for everybody.
+func TestPromiseStalledClock(t *testing.T) {
+	rule := limit.Must(limit.Funnel("funnel", 10, 1, time.Second))
+	s := newSim(t, 8, 2, rule)
+	s.run(2 * time.Second)
+	a, b := s.nodes[0], s.nodes[1]
+	a.take("hot", rule, 10)
+	a.stopped = a.time()
+	for range 40 {
+		s.run(250 * time.Millisecond)
+		a.take("hot", rule, 0)
+		b.take("hot", rule, 0)
+	}
+	if lost := a.stats.rolledBack.Load(); lost != 0 {
+		t.Errorf("%d keys taken for rolled back", lost)
+	}
+	if res := b.take("hot", rule, 0); res.Remaining < 9 {
+		t.Errorf("%d remain of 10 after a drain", res.Remaining)
+	}
+}

@@ -1,0 +1,72 @@
+package hybrid
+
+import (
+	"fmt"
+	"time"
+)
+
+// Mode is what a limiter's view of the shared state is worth.
+type Mode uint8
+
+// The modes.
+const (
+	// LocalOnly: the limiter was made without a Redis client.
+	LocalOnly Mode = iota
+	// Synced: views are at most about one sync interval old.
+	Synced
+	// Degraded: Redis cannot be reached; the fallback policy decides.
+	Degraded
+	// Resyncing: Redis answers, and is being told what it has missed. A
+	// limiter starts in this mode until Redis has answered once.
+	Resyncing
+	// Closed: the limiter has been closed.
+	Closed
+)
+
+var modeNames = [...]string{"local-only", "synced", "degraded", "resyncing", "closed"}
+
+// String returns the mode in lower case.
+func (m Mode) String() string {
+	if int(m) < len(modeNames) {
+		return modeNames[m]
+	}
+	return fmt.Sprintf("mode(%d)", uint8(m))
+}
+
+// State describes a limiter's connection to the shared state.
+type State struct {
+	Mode Mode
+	// Since is when the mode was entered, by the limiter's clock. It is zero
+	// for a limiter that shares nothing.
+	Since time.Time
+	// Reason says in a word or two why; empty when synced. Err is the error
+	// behind it, if there is one.
+	Reason string
+	Err    error
+	// Nodes is the number of live nodes last heard of, this one included.
+	Nodes int
+}
+
+// String describes the state for people and logs.
+func (s State) String() string {
+	if s.Reason == "" {
+		return fmt.Sprintf("%v, %d nodes", s.Mode, s.Nodes)
+	}
+	return fmt.Sprintf("%v (%s), %d nodes", s.Mode, s.Reason, s.Nodes)
+}
+
+// UnavailableError tells that Redis could not be reached and why.
+type UnavailableError struct {
+	Reason string // one short word, such as "timeout", "refused" or "noauth"
+	Err    error  // as the client reported it; may be nil
+}
+
+func (e *UnavailableError) Error() string {
+	if e.Err == nil {
+		return "hybrid: redis is unavailable: " + e.Reason
+	}
+	return fmt.Sprintf("hybrid: redis is unavailable: %s: %v", e.Reason, e.Err)
+}
+
+// Unwrap returns the client's error.
+func (e *UnavailableError) Unwrap() error { return e.Err }

@@ -1,0 +1,141 @@
+package hybrid
+
+import (
+	"sync/atomic"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// Outcomes counts decisions by what they rest on.
+type Outcomes struct {
+	Unsynced, Synced, Degraded, Local uint64
+}
+
+// Total returns the sum.
+func (o Outcomes) Total() uint64 { return o.Unsynced + o.Synced + o.Degraded + o.Local }
+
+// Stats is a snapshot of what a limiter has done since it was made. Its parts
+// are read one after another, not at one instant.
+type Stats struct {
+	Allowed, Denied Outcomes // decisions
+	Refused         uint64   // checks with a negative n or a rule that cannot be used; all denied
+	AdmittedUnits   int64
+	AckedUnits      int64 // of those: booked by Redis
+	ExpiredUnits    int64 // too old to count by the time Redis could be told
+	PendingUnits    int64 // neither of the two: waiting or in flight
+	OverflowUnits   int64 // admitted to keys that found no room: never shared
+	LiveCounters    int64 // keys in memory
+	Evictions       uint64
+	Overflow        uint64 // decisions shared by keys that found no room
+	Batches         uint64 // script calls, one per shard, resent ones included
+	KeysSynced      uint64 // keys in them
+	ResentBatches   uint64 // sent again because their fate was unknown or data was lost
+	Heartbeats      uint64
+	Failures        uint64 // exchanges with Redis that failed
+	Losses          uint64 // losses of data detected, per shard
+	RolledBackKeys  uint64 // keys of which Redis knew less than before
+	Quarantined     uint64 // times that a key alone could not be reconciled
+	BadReplies      uint64 // replies that made no sense
+	StateChanges    uint64
+	HookPanics      uint64 // panics recovered from OnStateChange or the logger
+	// Overshoot is the most units by which Redis has reported a key above its
+	// limit.
+	Overshoot int64
+}
+
+// counters holds what the reconciler counts. Its fields are read concurrently.
+type counters struct {
+	batches, keysSynced, resent, beats, failures, losses atomic.Uint64
+	rolledBack, quarantined, badReplies, stateChanges    atomic.Uint64
+	hookPanics                                           atomic.Uint64
+	acked, overshoot                                     atomic.Int64
+}
+
+// noteOvershoot keeps the largest; only the reconciler writes it.
+func (c *counters) noteOvershoot(n int64) {
+	if n > c.overshoot.Load() {
+		c.overshoot.Store(n)
+	}
+}
+
+// stripes is the number of cells that decisions are counted in, so that
+// checks of different keys rarely meet on one cache line.
+const stripes = 64
+
+// tally counts decisions. Nearly all are for one unit, and cost one atomic
+// addition.
+type tally struct {
+	cells [stripes]cell
+}
+
+// cell fills whole cache lines: decisions for one unit, then for other numbers.
+type cell struct {
+	one     [2][4]atomic.Uint64 // [allowed][source group]
+	many    [2][4]atomic.Uint64
+	units   [4]atomic.Int64 // admitted by many
+	refused atomic.Uint64
+	_       [24]byte
+}
+
+// groupLocal is the column of decisions that concern nobody else.
+const groupLocal = 3
+
+// group maps the sources to columns.
+func group(s limit.Source) int {
+	switch s {
+	case limit.SourceUnsynced:
+		return 0
+	case limit.SourceSynced:
+		return 1
+	case limit.SourceDegraded:
+		return 2
+	}
+	return groupLocal
+}
+
+func (t *tally) cell(key string) *cell {
+	if key == "" {
+		return &t.cells[0]
+	}
+	return &t.cells[(uint(key[len(key)-1])*31+uint(key[0])*7+uint(len(key)))%stripes]
+}
+
+func (t *tally) count(key string, n int64, allowed bool, s limit.Source) {
+	c, a := t.cell(key), 0
+	if allowed {
+		a = 1
+	}
+	if n == 1 {
+		c.one[a][group(s)].Add(1)
+		return
+	}
+	c.many[a][group(s)].Add(1)
+	if allowed {
+		c.units[group(s)].Add(n)
+	}
+}
+
+func (t *tally) refuse(key string) { t.cell(key).refused.Add(1) }
+
+// sum adds the cells up into s, and returns the admitted units that are to be
+// shared: all but those that keys without room of their own have taken.
+func (t *tally) sum(s *Stats) (shared int64) {
+	var sums [2][4]uint64
+	for i := range t.cells {
+		c := &t.cells[i]
+		for g := range c.units {
+			ones := c.one[1][g].Load()
+			units := int64(ones) + c.units[g].Load()
+			sums[0][g] += c.one[0][g].Load() + c.many[0][g].Load()
+			sums[1][g] += ones + c.many[1][g].Load()
+			s.AdmittedUnits += units
+			if g != groupLocal {
+				shared += units
+			}
+		}
+		s.Refused += c.refused.Load()
+	}
+	s.Denied = Outcomes{sums[0][0], sums[0][1], sums[0][2], sums[0][3]}
+	s.Allowed = Outcomes{sums[1][0], sums[1][1], sums[1][2], sums[1][3]}
+	return shared
+}
