@@ -1,0 +1,72 @@
+//go:build !race
+
+package hybrid_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// The race detector allocates by itself, so these pins are for builds
+// without it.
+
+// free checks that the verbs allocate nothing on a key that is in memory,
+// whatever they answer.
+func free(t *testing.T, l *hybrid.Limiter, rule *limit.Rule) {
+	t.Helper()
+	for name, f := range map[string]func(){
+		"Allow":  func() { l.Allow("k", rule) },
+		"AllowN": func() { l.AllowN("k", rule, 2) },
+		"Take":   func() { l.Take("k", rule, 1) },
+		"Peek":   func() { l.Peek("k", rule) },
+	} {
+		if n := testing.AllocsPerRun(200, f); n != 0 {
+			t.Errorf("%s of %v: %v allocations, %v", name, rule, n, l.State())
+		}
+	}
+}
+
+// allocRules admit all of it, or nearly nothing.
+var allocRules = []*limit.Rule{
+	longWindow, longTen, longFunnel,
+	limit.Must(limit.Funnel("wide", 1_000_000, 1_000_000, time.Hour)),
+	limit.Must(limit.FixedWindow("fixed", 1_000_000, time.Hour)),
+	limit.Must(limit.SlidingWindowBuckets("fine", 1_000_000, time.Hour, 60)),
+}
+
+// In a bubble nothing else runs between two blocking points of the test, so
+// that the allocations counted are those of the checks, as long as the
+// reconciler is not woken: the interval is long, and it has nothing urgent.
+func TestNoAllocations(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		n := w.synced(hybrid.Options{SyncInterval: time.Minute})
+		ask := func() {
+			for _, rule := range allocRules {
+				n.AllowN("k", rule, rule.Limit()/2) // the urgent reports of the small rules
+				time.Sleep(50 * time.Millisecond)
+				n.AllowN("k", rule, rule.Limit()/2-1)
+				time.Sleep(50 * time.Millisecond)
+				n.Allow("k", rule)
+				time.Sleep(time.Second)
+				free(t, n.Limiter, rule)
+			}
+		}
+		wantMode(t, n.Limiter, hybrid.Synced)
+		ask()
+		n.net.down()
+		time.Sleep(10 * time.Second)
+		wantMode(t, n.Limiter, hybrid.Degraded)
+		ask()
+	})
+	l := newLimiter(t, nil, hybrid.Options{})
+	for _, rule := range allocRules {
+		admitted(l, "k", rule, 20)
+		eventually(t, 5*time.Second, "resident", func() bool {
+			return testing.AllocsPerRun(10, func() { l.Allow("k", rule) }) == 0
+		})
+		free(t, l, rule)
+	}
+}

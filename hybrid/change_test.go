@@ -1,0 +1,156 @@
+package hybrid_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// A rule is changed while its counters are in use and in flight: nothing is
+// forgotten, nothing gets stuck, and the new limit applies at once.
+func TestRuleChangesLive(t *testing.T) {
+	shapes := map[string][]*limit.Rule{
+		"sliding": {
+			limit.Must(limit.SlidingWindow("r", 1000, time.Hour)),
+			limit.Must(limit.SlidingWindow("r", 2000, time.Hour)),
+			limit.Must(limit.SlidingWindow("r", 1000, 2*time.Hour)),
+			limit.Must(limit.SlidingWindowBuckets("r", 500, 3*time.Hour, 60)),
+			limit.Must(limit.SlidingWindowBuckets("r", 500, time.Hour, 1)),
+		},
+		"funnel": {
+			limit.Must(limit.Funnel("r", 1000, 7, time.Hour)),
+			limit.Must(limit.Funnel("r", 10, 7, time.Hour)),
+			limit.Must(limit.Funnel("r", 1000, 11, time.Hour)),
+			limit.Must(limit.Funnel("r", 500, 13, 3*time.Hour)),
+		},
+	}
+	for name, rules := range shapes {
+		for seed := range uint64(3) {
+			t.Run(fmt.Sprint(name, seed), func(t *testing.T) {
+				inBubble(t, func(t *testing.T, w *world) {
+					rng := rand.New(rand.NewPCG(seed, 3))
+					nodes := []*node{w.synced(hybrid.Options{}), w.synced(hybrid.Options{})}
+					for range 200 {
+						n := nodes[rng.IntN(2)]
+						n.net.set(func(n *network) { n.drop, n.cut = rng.IntN(8)/7, rng.IntN(8)/7 })
+						n.Allow("k", rules[rng.IntN(len(rules))])
+						time.Sleep(time.Duration(rng.IntN(50)) * time.Millisecond)
+					}
+					time.Sleep(5 * time.Second)
+					for _, n := range nodes {
+						wantMode(t, n.Limiter, hybrid.Synced)
+						conserved(t, n.Limiter, true)
+						if s := n.Stats(); s.BadReplies != 0 || s.Quarantined != 0 || s.ExpiredUnits != 0 {
+							t.Errorf("%+v", s)
+						}
+					}
+					all := nodes[0].Stats().AckedUnits + nodes[1].Stats().AckedUnits
+					for _, n := range nodes {
+						flush(t, n.Limiter)
+					}
+					rule := rules[0]
+					if used := rule.Limit() - nodes[0].Peek("k", rule).Remaining; used < all-1 {
+						t.Errorf("%d units were admitted, %d count under the last rule", all, used)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A rolling deployment: some nodes have the old shape of a rule, some the new
+// one. They count together, and none takes the other's way of dividing time
+// for a loss, which it would repair by counting units again.
+func TestTwoShapesOfOneRule(t *testing.T) {
+	for _, shapes := range [][2]*limit.Rule{
+		{limit.Must(limit.SlidingWindow("r", 100, time.Hour)), limit.Must(limit.SlidingWindow("r", 100, 2*time.Hour))},
+		{limit.Must(limit.SlidingWindowBuckets("r", 100, time.Minute, 1)), limit.Must(limit.SlidingWindowBuckets("r", 100, time.Minute, 60))},
+		{limit.Must(limit.SlidingWindowBuckets("r", 100, time.Minute, 10)), limit.Must(limit.SlidingWindowBuckets("r", 100, time.Minute, 11))},
+		{limit.Must(limit.Funnel("r", 100, 7, time.Hour)), limit.Must(limit.Funnel("r", 100, 7, time.Hour+time.Second))},
+	} {
+		t.Run(fmt.Sprint(shapes[0].Algorithm(), shapes[0].Buckets(), shapes[1].Buckets()), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				nodes := []*node{w.synced(hybrid.Options{}), w.synced(hybrid.Options{})}
+				for range 10 {
+					for i, n := range nodes {
+						n.Allow("k", shapes[i])
+						time.Sleep(300 * time.Millisecond)
+					}
+				}
+				for range 100 {
+					for i, n := range nodes {
+						n.AllowN("k", shapes[i], 101) // asks, and is told
+					}
+					time.Sleep(100 * time.Millisecond)
+				}
+				for i := range nodes {
+					if used := w.used("k", shapes[i]); used < 19 || used > 21 {
+						t.Errorf("shape %d: Redis counts %d units, admitted were 20", i, used)
+					}
+				}
+				for _, n := range nodes {
+					if s := n.Stats(); s.RolledBackKeys > 5 || s.Batches > 400 {
+						t.Errorf("the nodes fight: %+v", s)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Redis' clock jumps (another machine has taken over). What was used stays
+// used for its window, and no longer. A funnel is the exception when the clock
+// goes back: it is kept as an instant of Redis' time, and drains that much
+// later.
+func TestRedisClockJumps(t *testing.T) {
+	for _, jump := range []time.Duration{-time.Hour, -3 * time.Second, 3 * time.Second, time.Hour} {
+		for _, rule := range []*limit.Rule{
+			limit.Must(limit.SlidingWindow("s", 10, 20*time.Second)),
+			limit.Must(limit.Funnel("f", 10, 10, 20*time.Second)),
+		} {
+			if rule.Algorithm() == limit.AlgorithmFunnel && jump < -time.Minute {
+				continue
+			}
+			t.Run(fmt.Sprint(rule.Algorithm(), jump), func(t *testing.T) {
+				inBubble(t, func(t *testing.T, w *world) {
+					a, b := w.synced(hybrid.Options{}), w.synced(hybrid.Options{})
+					b.AllowN("k", rule, 11)
+					wantAdmitted(t, a.Limiter, "k", rule, 20, 10)
+					time.Sleep(100 * time.Millisecond)
+					w.skew(jump)
+					time.Sleep(1900 * time.Millisecond)
+					for _, n := range []*node{a, b} {
+						n.AllowN("k", rule, 11)
+						time.Sleep(600 * time.Millisecond)
+					}
+					leaked := 0
+					if rule.Algorithm() == limit.AlgorithmFunnel {
+						leaked = 3 // of 3.2 s at one per 2 s, and the jump's own part
+						if jump == 3*time.Second {
+							leaked = 4
+						}
+					}
+					got := admitted(a.Limiter, "k", rule, 20)
+					time.Sleep(500 * time.Millisecond)
+					got += admitted(b.Limiter, "k", rule, 20)
+					if got > leaked {
+						t.Errorf("%d admitted 3 s after the limit was reached, at most %d are due", got, leaked)
+					}
+					time.Sleep(25 * time.Second)
+					if got := admitted(a.Limiter, "k", rule, 20); got != 10 {
+						t.Errorf("%d admitted when the window is over, want 10", got)
+					}
+					time.Sleep(time.Second)
+					for _, n := range []*node{a, b} {
+						wantMode(t, n.Limiter, hybrid.Synced)
+						conserved(t, n.Limiter, true)
+					}
+				})
+			})
+		}
+	}
+}

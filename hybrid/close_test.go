@@ -1,0 +1,265 @@
+package hybrid_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// Close reports what is pending, and the others no longer count the node.
+func TestCloseReportsAndLeaves(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		nodes := w.fleet(2, unhurried)
+		a, b := nodes[0], nodes[1]
+		a.Allow("k", hundred)
+		time.Sleep(5 * time.Millisecond)
+		admitted(a.Limiter, "k", hundred, 7)
+		w.wantUsed("k", hundred, 1)
+		if err := a.Close(bg); err != nil {
+			t.Fatal(err)
+		}
+		w.wantUsed("k", hundred, 8)
+		conserved(t, a.Limiter, true)
+		wantMode(t, a.Limiter, hybrid.Closed)
+		time.Sleep(1100 * time.Millisecond)
+		if n := b.State().Nodes; n != 1 {
+			t.Errorf("b still counts %d nodes", n)
+		}
+		keys, err := w.admin.Keys(bg, "hl:1:*node:*").Result()
+		if err != nil || len(keys) != 0 {
+			t.Errorf("ledgers left behind: %q, %v", keys, err)
+		}
+		if err := a.rdb.Ping(bg).Err(); err != nil {
+			t.Errorf("the caller's client does not work any more: %v", err)
+		}
+	})
+}
+
+func TestCloseTwiceAndAfterwards(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		n := w.synced(hybrid.Options{})
+		wantAdmitted(t, n.Limiter, "k", longTen, 4, 4)
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				if err := n.Close(bg); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if err := n.Close(bg); err != nil {
+			t.Error(err)
+		}
+		// Answered from memory: no panic, no fresh limit.
+		wantAdmitted(t, n.Limiter, "k", longTen, 20, 6)
+		wantAdmitted(t, n.Limiter, "new", longTen, 20, 10)
+		if res := n.Take("k", longTen, 1); res.Allowed || res.Source != limit.SourceDegraded {
+			t.Errorf("%+v, want a refusal by a degraded limiter", res)
+		}
+		if err := n.Flush(bg); !errors.Is(err, limit.ErrClosed) {
+			t.Errorf("flush: %v, want ErrClosed", err)
+		}
+		wantMode(t, n.Limiter, hybrid.Closed)
+		conserved(t, n.Limiter, false)
+		n.Peek("k", longTen)
+	})
+}
+
+// While Redis is away Close tries once, says what is lost, and does not hang.
+func TestCloseDuringOutage(t *testing.T) {
+	for name, fault := range map[string]func(*network){
+		"refused": func(n *network) { n.down() },
+		"silent":  func(n *network) { n.set(func(n *network) { n.swallow = true }) },
+	} {
+		for _, known := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, noticed %v", name, known), func(t *testing.T) {
+				inBubble(t, func(t *testing.T, w *world) {
+					n := w.synced(hybrid.Options{})
+					n.Allow("k", longTen)
+					time.Sleep(time.Second)
+					fault(n.net)
+					if known {
+						time.Sleep(5 * time.Second)
+						wantMode(t, n.Limiter, hybrid.Degraded)
+					}
+					wantAdmitted(t, n.Limiter, "k", longTen, 3, 3)
+					begun := time.Now()
+					err := n.Close(bg)
+					if took := time.Since(begun); took > 6*time.Second {
+						t.Errorf("Close took %v", took)
+					}
+					var away *hybrid.UnavailableError
+					if !errors.As(err, &away) || !strings.Contains(err.Error(), "3 admitted units") {
+						t.Errorf("%v: want an UnavailableError and the number of units lost", err)
+					}
+					if s := n.State(); s.Mode != hybrid.Closed || s.Err == nil {
+						t.Errorf("%v, %v", s, s.Err)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestCloseWithDeadline(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		n := w.synced(hybrid.Options{})
+		n.Allow("k", longTen)
+		n.net.set(func(n *network) { n.swallow = true })
+		n.Allow("k", longTen)
+		ctx, cancel := context.WithTimeout(bg, 20*time.Millisecond)
+		defer cancel()
+		begun := time.Now()
+		err := n.Close(ctx)
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "admitted units") {
+			t.Errorf("%v: want the context's error and the number of units lost", err)
+		}
+		if took := time.Since(begun); took > 25*time.Millisecond {
+			t.Errorf("Close outlived its context: %v", took)
+		}
+		time.Sleep(time.Second) // the calls end at their own deadlines
+		wantMode(t, n.Limiter, hybrid.Closed)
+	})
+}
+
+// A context that is over already: Close stops everything all the same, and a
+// step of the reconciler that was still under way does not bring the limiter
+// back to life.
+func TestCloseCanceled(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		for reading := range 8 {
+			var gate gatedClock
+			gate.stopAt(reading + 1) // one of them takes in the first answer of Redis
+			var n *node
+			go func() { n = w.node(hybrid.Options{MaxKeys: 1, Clock: &gate}, nil) }()
+			synctest.Wait()
+			if n == nil { // stopped in New itself
+				gate.release()
+				synctest.Wait()
+			}
+			ctx, cancel := context.WithCancel(bg)
+			cancel()
+			closed := make(chan error, 1)
+			go func() { closed <- n.Close(ctx) }()
+			synctest.Wait()
+			if gate.gate != nil {
+				gate.release()
+			}
+			if err := <-closed; !errors.Is(err, context.Canceled) {
+				t.Errorf("%v, want the context's error", err)
+			}
+			time.Sleep(time.Second)
+			wantMode(t, n.Limiter, hybrid.Closed)
+			if src := n.Take("k", longWindow, 1).Source; src != limit.SourceDegraded {
+				t.Fatalf("a check after Close rests on %v knowledge", src)
+			}
+		}
+	})
+}
+
+// Units of a key that Redis cannot use have not been reported, and Close says
+// so although everything else went well.
+func TestCloseWithQuarantinedKey(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		n := w.synced(hybrid.Options{})
+		if err := w.redis.Set(counterKey(longTen, "bad"), "no counter at all"); err != nil {
+			t.Fatal(err)
+		}
+		admitted(n.Limiter, "bad", longTen, 3)
+		time.Sleep(time.Second)
+		if err := n.Close(bg); err == nil || !strings.Contains(err.Error(), "3 admitted units") {
+			t.Errorf("%v: want the number of units lost", err)
+		}
+	})
+}
+
+func TestCloseDuringFlush(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		n := w.synced(hybrid.Options{})
+		n.Allow("k", longTen)
+		time.Sleep(time.Second)
+		n.net.set(func(n *network) { n.lag = 100 * time.Millisecond })
+		n.Allow("k", longTen)
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				if err := n.Flush(bg); err != nil && !errors.Is(err, limit.ErrClosed) {
+					t.Errorf("flush: %v", err)
+				}
+			})
+		}
+		synctest.Wait()
+		if err := n.Close(bg); err != nil {
+			t.Errorf("close: %v", err)
+		}
+		wg.Wait()
+		w.wantUsed("k", longTen, 2)
+	})
+}
+
+// Checks, flushes and readings while the limiter is being closed: nothing
+// panics or races, and no key gets a second limit.
+func TestCloseWhileInUse(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		for range 5 {
+			n := w.synced(hybrid.Options{})
+			var wg sync.WaitGroup
+			stop := make(chan struct{})
+			got := make([]int, 4)
+			for i := range got {
+				wg.Go(func() {
+					for {
+						select {
+						case <-stop:
+							return
+						default:
+						}
+						if n.Allow("k", longTen) {
+							got[i]++
+						}
+						_, _, _ = n.State(), n.Stats(), n.Peek("other", longFunnel)
+						time.Sleep(time.Microsecond)
+					}
+				})
+			}
+			time.Sleep(time.Millisecond)
+			if err := n.Close(bg); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Millisecond)
+			close(stop)
+			wg.Wait()
+			if sum := got[0] + got[1] + got[2] + got[3]; sum > 10 {
+				t.Errorf("%d of 10 admitted", sum)
+			}
+			w.redis.FlushAll()
+		}
+	})
+}
+
+// New and Close in one breath.
+func TestCloseAtOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		for range 10 {
+			n := w.node(hybrid.Options{}, nil)
+			if err := n.Close(bg); err != nil {
+				t.Error(err)
+			}
+		}
+		gone := new(network)
+		gone.down()
+		n := w.node(hybrid.Options{}, gone)
+		if err := n.Close(bg); err == nil {
+			t.Error("Close reports success although Redis was never reached")
+		}
+	})
+}

@@ -1,0 +1,304 @@
+package hybrid
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	mrand "math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/remote"
+)
+
+// driver runs the core: one goroutine steps it; each call of Redis has a
+// short-lived goroutine of its own, of which there are at most a handful.
+type driver struct {
+	core    *core
+	lim     *Limiter
+	store   *remote.Store
+	node    string
+	timeout time.Duration
+	beatTTL time.Duration
+	shards  []int // all of them
+
+	results  chan result
+	requests chan request
+	stop     chan struct{}
+	stepped  chan struct{} // closed: the stepping goroutine has ended
+	done     errgroup.Group
+	notify   *notifier
+	state    atomic.Pointer[State]
+
+	// Owned by the stepping goroutine.
+	calls   map[uint64]call
+	late    map[uint64]bool // calls that are over their deadline, by id: is it a pipeline
+	waiting map[uint64]chan error
+	lastReq uint64
+}
+
+// call is an exchange under way.
+type call struct {
+	deadline  time.Duration // pace time
+	pipeline  bool
+	stillborn bool // was not started, because an earlier one still hangs
+}
+
+type result struct {
+	id uint64
+	ev event
+}
+
+// request asks the stepping goroutine for a flush, or withdraws one.
+type request struct {
+	all      bool
+	withdraw bool
+	done     chan error // also what tells requests apart; has room for the answer
+}
+
+// pace is the time that timers run on. It is the system's even if checks are
+// decided by another clock: a clock that a test holds still must not stop the
+// heart.
+func pace() time.Duration { return clock.System{}.Now() }
+
+func newDriver(rdb redis.UniversalClient, o Options, l *Limiter) (*driver, error) {
+	store, err := remote.NewStore(rdb, remote.Options{KeyPrefix: o.KeyPrefix, Shards: o.Shards, CommandTimeout: o.CommandTimeout})
+	if err != nil {
+		return nil, fmt.Errorf("hybrid: %w", err)
+	}
+	var seed [32]byte
+	_, _ = rand.Read(seed[:]) // never fails: the runtime would crash first
+	d := &driver{
+		lim: l, store: store, node: hex.EncodeToString(seed[:12]), timeout: o.CommandTimeout, beatTTL: 3 * o.HeartbeatInterval,
+		results: make(chan result, 8), requests: make(chan request), stop: make(chan struct{}), stepped: make(chan struct{}),
+		notify: newNotifier(o.Logger, o.OnStateChange, &l.stats),
+		calls:  map[uint64]call{}, late: map[uint64]bool{}, waiting: map[uint64]chan error{},
+	}
+	d.core = newCore(o.coreConfig(), mrand.New(mrand.NewChaCha8(seed)), d.node, l.link, store.Keyspace(), o.Shards, l.table.Range, &l.stats)
+	for i := range o.Shards {
+		d.shards = append(d.shards, i)
+	}
+	first := d.core.state
+	first.Since = time.Unix(0, l.now())
+	d.state.Store(&first)
+	d.done.Go(d.run)
+	d.done.Go(d.notify.run)
+	return d, nil
+}
+
+// minPause bounds how often the driver wakes by itself.
+const minPause = 200 * time.Microsecond
+
+func (d *driver) run() error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	defer close(d.stepped)
+	defer d.notify.stop()
+	for {
+		var ev event = evTick{}
+		select {
+		case <-timer.C:
+			ev = d.overdue()
+		case <-d.lim.link.Wake():
+		case r := <-d.results:
+			ev = d.ended(r)
+		case q := <-d.requests:
+			ev = d.accept(q)
+		case <-d.stop:
+			return nil
+		}
+		d.step(ev)
+		timer.Reset(d.pause())
+	}
+}
+
+func (d *driver) step(ev event) {
+	for _, e := range d.core.step(int64(pace()), d.lim.now(), ev) {
+		switch e := e.(type) {
+		case efSend:
+			d.send(e)
+		case efBeat:
+			d.beat(e)
+		case efState:
+			d.publish(e.state)
+		case efFlushed:
+			if ch := d.waiting[e.id]; ch != nil {
+				ch <- e.err
+				delete(d.waiting, e.id)
+			}
+		}
+	}
+}
+
+// pause returns how long to wait for an event.
+func (d *driver) pause() time.Duration {
+	at, sleep := d.core.wakeAt()
+	for _, c := range d.calls {
+		at = min(at, int64(c.deadline))
+	}
+	if sleep && !d.lim.link.Sleep() {
+		return minPause
+	}
+	return max(time.Duration(at)-pace(), minPause)
+}
+
+// grace is how much longer than its deadline a call is waited for, so that
+// a client that keeps deadlines reports its error itself.
+const grace = 25 * time.Millisecond
+
+// overdue returns the event of a call that has not kept its deadline, if any.
+func (d *driver) overdue() event {
+	now := pace()
+	for id, c := range d.calls {
+		if now >= c.deadline {
+			delete(d.calls, id)
+			if !c.stillborn {
+				d.late[id] = c.pipeline
+			}
+			return evTimeout{id}
+		}
+	}
+	return evTick{}
+}
+
+// ended returns the event of a call that has come back.
+func (d *driver) ended(r result) event {
+	if pipeline, late := d.late[r.id]; late {
+		delete(d.late, r.id)
+		if pipeline {
+			return evFreed{}
+		}
+		return evTick{}
+	}
+	delete(d.calls, r.id)
+	return r.ev
+}
+
+func (d *driver) start(id uint64, pipeline bool, f func(context.Context) event) {
+	d.calls[id] = call{deadline: pace() + d.timeout + grace, pipeline: pipeline}
+	d.done.Go(func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), d.timeout)
+		defer cancel()
+		ev := f(ctx)
+		select {
+		case d.results <- result{id, ev}:
+		case <-d.stop:
+		}
+		return nil
+	})
+}
+
+func (d *driver) send(e efSend) {
+	d.start(e.id, true, func(ctx context.Context) event {
+		out := d.store.Exec(ctx, e.batches)
+		return evReplies{id: e.id, recv: d.lim.now(), outcomes: out}
+	})
+}
+
+// beat starts a heartbeat, unless an earlier one still hangs: then there is
+// nothing to be learnt from another.
+func (d *driver) beat(e efBeat) {
+	for _, pipeline := range d.late {
+		if !pipeline {
+			d.calls[e.id] = call{deadline: pace(), stillborn: true}
+			return
+		}
+	}
+	d.start(e.id, false, func(ctx context.Context) event {
+		b, err := d.store.Beat(ctx, d.node, d.beatTTL, e.shards)
+		return evBeat{id: e.id, recv: d.lim.now(), beat: b, err: err}
+	})
+}
+
+func (d *driver) publish(s State) {
+	d.state.Store(&s)
+	d.notify.changed(s)
+}
+
+// accept turns a request into an event.
+func (d *driver) accept(q request) event {
+	if q.withdraw {
+		for id, ch := range d.waiting {
+			if ch == q.done {
+				delete(d.waiting, id)
+				return evForget{id}
+			}
+		}
+		return evTick{} // it was answered in the moment in which its sender gave up
+	}
+	d.lastReq++
+	d.waiting[d.lastReq] = q.done
+	return evFlush{id: d.lastReq, all: q.all}
+}
+
+// flush asks for a reconciliation and waits for it.
+func (d *driver) flush(ctx context.Context, all bool) error {
+	q := request{all: all, done: make(chan error, 1)}
+	select {
+	case d.requests <- q:
+	case <-d.stop:
+		return fmt.Errorf("hybrid: flush: %w", limit.ErrClosed)
+	case <-ctx.Done():
+		return fmt.Errorf("hybrid: flush: %w", ctx.Err())
+	}
+	select {
+	case err := <-q.done:
+		return err
+	case <-d.stop:
+		return fmt.Errorf("hybrid: flush: %w", limit.ErrClosed)
+	case <-ctx.Done():
+		q.withdraw = true
+		select {
+		case d.requests <- q:
+		case <-d.stop:
+		}
+		return fmt.Errorf("hybrid: flush: %w", ctx.Err())
+	}
+}
+
+// close reports what is pending, leaves, and stops every goroutine.
+func (d *driver) close(ctx context.Context) error {
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, defaultCloseTimeout)
+		defer cancel()
+	}
+	err := d.flush(ctx, false)
+	close(d.stop)
+	// No step does I/O or calls out, so this is a matter of microseconds. It
+	// is not left to ctx: a last step must not undo what is set below.
+	<-d.stepped
+	stopped := make(chan struct{})
+	go func() {
+		_ = d.done.Wait() // no goroutine of ours returns an error
+		close(stopped)
+	}()
+	select {
+	case <-stopped:
+	case <-ctx.Done():
+		err = errors.Join(err, fmt.Errorf("hybrid: close: a call of redis or of OnStateChange still hangs: %w", ctx.Err()))
+	}
+	if err == nil {
+		// Only now: a heartbeat still under way would enter the node again.
+		err = d.store.Leave(ctx, d.node, d.shards)
+	}
+	d.lim.link.Close()
+	last := State{Mode: Closed, Reason: "closed", Err: err, Since: time.Unix(0, d.lim.now()), Nodes: d.state.Load().Nodes}
+	d.state.Store(&last)
+	d.lim.link.SetMode(d.core.cfg.fallback.weight(int64(last.Nodes)), true)
+	n := d.lim.Stats().PendingUnits
+	switch {
+	case n <= 0:
+		return err
+	case err == nil:
+		return fmt.Errorf("hybrid: close: %d admitted units were not reported to redis: their keys are broken there, or they were admitted while closing", n)
+	}
+	return fmt.Errorf("hybrid: close: %d admitted units were not reported to redis: %w", n, err)
+}

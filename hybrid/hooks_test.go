@@ -1,0 +1,152 @@
+package hybrid_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/hybrid"
+)
+
+func TestOnStateChangeOrder(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		var seen changes
+		var inside atomic.Int32
+		n := w.synced(hybrid.Options{OnStateChange: func(s hybrid.State) {
+			if inside.Add(1) > 1 {
+				t.Error("two calls at a time")
+			}
+			defer inside.Add(-1)
+			seen.add(s)
+			time.Sleep(100 * time.Millisecond)
+		}})
+		n.Allow("k", longTen)
+		var want = []hybrid.Mode{hybrid.Synced}
+		for range 3 {
+			time.Sleep(10 * time.Second)
+			n.net.down()
+			time.Sleep(10 * time.Second)
+			n.net.up()
+			want = append(want, hybrid.Degraded, hybrid.Resyncing, hybrid.Synced)
+		}
+		time.Sleep(10 * time.Second)
+		if got := seen.modes(); !slices.Equal(got, want) {
+			t.Errorf("told of %v, want %v", got, want)
+		}
+		for i, s := range seen.seen {
+			if i > 0 && s.Since.Before(seen.seen[i-1].Since) {
+				t.Errorf("change %d is older than the one before", i)
+			}
+			if (s.Reason == "") != (s.Mode == hybrid.Synced) {
+				t.Errorf("%v has the reason %q", s.Mode, s.Reason)
+			}
+		}
+	})
+}
+
+// A hook may use the limiter.
+func TestHookReenters(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		var l atomic.Pointer[hybrid.Limiter]
+		var called atomic.Int32
+		n := w.node(hybrid.Options{OnStateChange: func(s hybrid.State) {
+			n := l.Load()
+			if n == nil {
+				return
+			}
+			n.Allow("hook", longTen)
+			n.Peek("hook", longTen)
+			_, _ = n.State(), n.Stats()
+			if err := n.Flush(bg); err != nil {
+				var away *hybrid.UnavailableError
+				if !errors.As(err, &away) {
+					t.Errorf("flush from the hook: %v", err)
+				}
+			}
+			called.Add(1)
+		}}, nil)
+		l.Store(n.Limiter)
+		time.Sleep(time.Second)
+		n.net.down()
+		time.Sleep(5 * time.Second)
+		n.net.up()
+		time.Sleep(10 * time.Second)
+		wantMode(t, n.Limiter, hybrid.Synced)
+		if c := called.Load(); c < 3 {
+			t.Errorf("the hook returned %d times", c)
+		}
+	})
+}
+
+func TestHookPanics(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		var calls atomic.Int32
+		n := w.synced(hybrid.Options{OnStateChange: func(hybrid.State) {
+			calls.Add(1)
+			panic("a hook of the user")
+		}})
+		n.Allow("k", longTen)
+		for range 3 {
+			n.net.down()
+			time.Sleep(5 * time.Second)
+			n.net.up()
+			time.Sleep(7 * time.Second)
+			wantMode(t, n.Limiter, hybrid.Synced)
+		}
+		n.Allow("k", longTen)
+		time.Sleep(time.Second)
+		w.wantUsed("k", longTen, 2)
+		if got := n.Stats().HookPanics; got != uint64(calls.Load()) || got != 10 {
+			t.Errorf("%d panics counted of %d, want 10", got, calls.Load())
+		}
+	})
+}
+
+type panicky struct{ logbook }
+
+func (*panicky) Handle(context.Context, slog.Record) error { panic("a handler of the user") }
+
+// A logger that panics must not cost the hook its call.
+func TestLoggerPanics(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		var seen changes
+		n := w.synced(hybrid.Options{Logger: slog.New(new(panicky)), OnStateChange: seen.add})
+		time.Sleep(time.Second)
+		if got := n.Stats().HookPanics; got != 1 {
+			t.Errorf("%d panics counted, want 1", got)
+		}
+		if got := seen.modes(); !slices.Equal(got, []hybrid.Mode{hybrid.Synced}) {
+			t.Errorf("the hook was told of %v, want synced", got)
+		}
+	})
+}
+
+// A hook that hangs holds up neither checks nor reports; only Close, which
+// promises that nothing runs afterwards, waits for it until its context ends.
+func TestHookHangs(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		release := make(chan struct{})
+		n := w.synced(hybrid.Options{OnStateChange: func(hybrid.State) { <-release }})
+		n.Allow("k", longTen)
+		for range 30 { // more changes than are kept for a slow hook
+			n.net.down()
+			time.Sleep(3 * time.Second)
+			n.net.up()
+			time.Sleep(6 * time.Second)
+		}
+		wantMode(t, n.Limiter, hybrid.Synced)
+		n.Allow("k", longTen)
+		time.Sleep(time.Second)
+		w.wantUsed("k", longTen, 2)
+		ctx, cancel := context.WithTimeout(bg, time.Second)
+		defer cancel()
+		if err := n.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v, want the context's error", err)
+		}
+		close(release)
+	})
+}

@@ -1,0 +1,231 @@
+package hybrid
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/local"
+)
+
+// Limiter decides locally and reconciles with Redis. Build it with [New]; all
+// methods are safe for concurrent use. A nil or zero Limiter refuses every
+// check.
+//
+// One Limiter is one node: a process needs only one, for any number of rules
+// and keys.
+type Limiter struct {
+	table  *local.Table
+	clock  clock.Clock
+	system bool // clock is the system's: read it without an interface call
+	link   *local.Link
+	driver *driver // nil: local only
+	tally  tally
+	stats  counters
+	closed atomic.Bool
+}
+
+// New returns a running limiter that shares its limits through rdb, a client
+// of one server, a Sentinel group or a Cluster. It does not wait for Redis: a
+// limiter that is made while Redis is down works, degraded. A nil rdb makes a
+// limiter that shares nothing. The limiter never closes or reconfigures rdb.
+//
+// Bad options are an error that names each of them.
+func New(rdb redis.UniversalClient, o Options) (*Limiter, error) {
+	o = o.withDefaults()
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	l := &Limiter{clock: o.Clock}
+	_, l.system = o.Clock.(clock.System)
+	if rdb != nil {
+		// A key that is asked but admits nothing is refreshed at this pace.
+		l.link = local.NewLink(5 * o.SyncInterval)
+	}
+	var err error
+	l.table, err = local.NewTable(local.TableOptions{MaxKeys: o.MaxKeys, Clock: o.Clock, Link: l.link})
+	if err != nil {
+		return nil, fmt.Errorf("hybrid: %w", err)
+	}
+	if rdb == nil {
+		return l, nil
+	}
+	if l.driver, err = newDriver(rdb, o, l); err != nil {
+		l.table.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *Limiter) now() int64 {
+	if l.system {
+		return int64(clock.System{}.Now())
+	}
+	return int64(l.clock.Now())
+}
+
+// CheckRule reports whether this limiter can decide rule: an error wrapping
+// [limit.ErrNilRule] or [limit.ErrUnsupported] if not. Checks with such a rule
+// are refused and counted in [Stats].Refused.
+func (l *Limiter) CheckRule(rule *limit.Rule) error {
+	switch {
+	case !rule.Valid():
+		return fmt.Errorf("hybrid: %w", limit.ErrNilRule)
+	case rule.Algorithm() == limit.AlgorithmSlidingLog:
+		return fmt.Errorf("hybrid: %w: %v: a sliding log cannot be merged from batches; use a sliding window here, or package remote for an exact log", limit.ErrUnsupported, rule)
+	}
+	return nil
+}
+
+func (l *Limiter) usable(rule *limit.Rule, n int64) bool {
+	return l != nil && l.table != nil && n >= 0 && rule.Valid() && rule.Algorithm() != limit.AlgorithmSlidingLog
+}
+
+func (l *Limiter) refuse(key string) {
+	if l != nil {
+		l.tally.refuse(key)
+	}
+}
+
+// Allow reports whether one unit of key is admitted under rule, and consumes
+// it if so.
+func (l *Limiter) Allow(key string, rule *limit.Rule) bool { return l.AllowN(key, rule, 1) }
+
+// AllowN reports whether n units are admitted, all or none. No units are
+// always admitted; a negative number, or a rule that [Limiter.CheckRule]
+// finds fault with, is refused.
+func (l *Limiter) AllowN(key string, rule *limit.Rule, n int64) bool {
+	if !l.usable(rule, n) {
+		l.refuse(key)
+		return false
+	}
+	ok, src := l.table.Allow(key, rule, n, l.now())
+	l.tally.count(key, n, ok, src)
+	return ok
+}
+
+// Take is [Limiter.AllowN] with the whole answer.
+func (l *Limiter) Take(key string, rule *limit.Rule, n int64) limit.Result {
+	if !l.usable(rule, n) {
+		l.refuse(key)
+		return limit.Refused(rule)
+	}
+	res := l.table.Take(key, rule, n, l.now())
+	l.tally.count(key, n, res.Allowed, res.Source)
+	return res
+}
+
+// Peek tells what Take of one unit would answer, without consuming it or
+// counting as a decision: Allowed says whether there is room, RetryAfter when
+// there will be. A key that is not in memory is described as an unused one.
+func (l *Limiter) Peek(key string, rule *limit.Rule) limit.Result {
+	if !l.usable(rule, 1) {
+		l.refuse(key)
+		return limit.Refused(rule)
+	}
+	return l.table.Peek(key, rule, 1, l.now())
+}
+
+// Flush reconciles every key in memory with Redis now: what is pending is
+// booked, and every view is fetched anew. It waits until that is done or ctx
+// is. While Redis cannot be reached it probes once, whatever the back-off says,
+// and returns an [UnavailableError]: pause before you call again. Without Redis
+// it does nothing.
+func (l *Limiter) Flush(ctx context.Context) error {
+	if l == nil || l.driver == nil {
+		return nil
+	}
+	return l.driver.flush(orBackground(ctx), true)
+}
+
+// State returns the connection's state.
+func (l *Limiter) State() State {
+	if l == nil {
+		return State{Mode: Closed, Nodes: 1}
+	}
+	if l.driver == nil {
+		m := LocalOnly
+		if l.closed.Load() {
+			m = Closed
+		}
+		return State{Mode: m, Nodes: 1}
+	}
+	return *l.driver.state.Load()
+}
+
+// ID returns the name under which this node is known in Redis, random for each
+// start; empty without Redis.
+func (l *Limiter) ID() string {
+	if l == nil || l.driver == nil {
+		return ""
+	}
+	return l.driver.node
+}
+
+// Stats returns what the limiter has done so far.
+func (l *Limiter) Stats() Stats {
+	var s Stats
+	if l == nil || l.table == nil {
+		if l != nil {
+			l.tally.sum(&s)
+		}
+		return s
+	}
+	// What reduces the pending units is read before what adds to them, so that
+	// a snapshot taken in between never shows a negative number.
+	s.AckedUnits = l.stats.acked.Load()
+	if l.link != nil {
+		s.ExpiredUnits = l.link.Expired()
+	}
+	shared := l.tally.sum(&s)
+	if l.link != nil {
+		s.PendingUnits = shared - s.AckedUnits - s.ExpiredUnits
+		s.OverflowUnits = s.AdmittedUnits - shared
+	}
+	ts := l.table.Stats()
+	s.LiveCounters, s.Evictions, s.Overflow = ts.Live, uint64(ts.Evictions), uint64(ts.Overflow)
+	c := &l.stats
+	s.Batches, s.KeysSynced, s.ResentBatches = c.batches.Load(), c.keysSynced.Load(), c.resent.Load()
+	s.Heartbeats, s.Failures, s.Losses = c.beats.Load(), c.failures.Load(), c.losses.Load()
+	s.RolledBackKeys, s.Quarantined = c.rolledBack.Load(), c.quarantined.Load()
+	s.BadReplies, s.StateChanges = c.badReplies.Load(), c.stateChanges.Load()
+	s.HookPanics, s.Overshoot = c.hookPanics.Load(), c.overshoot.Load()
+	return s
+}
+
+// Close reports what is pending, tells the other nodes that this one leaves,
+// and stops every goroutine. If ctx ends first, Redis cannot be reached, or a
+// key there is broken, it stops all the same and returns an error that says
+// how many units Redis has not been told of. A ctx without a deadline gets one
+// of 5 s. Further calls do nothing.
+//
+// Checks after Close are still answered, from memory alone and by the
+// fallback policy.
+func (l *Limiter) Close(ctx context.Context) error {
+	if l == nil || l.table == nil || !l.closed.CompareAndSwap(false, true) {
+		return nil
+	}
+	var err error
+	if l.driver != nil {
+		err = l.driver.close(orBackground(ctx))
+	}
+	l.table.Close()
+	return err
+}
+
+// orBackground lets a nil context pass, in calls that end by themselves.
+func orBackground(ctx context.Context) context.Context {
+	if ctx == nil {
+		return context.Background()
+	}
+	return ctx
+}
+
+// defaultCloseTimeout bounds the last calls of Redis when the caller's
+// context does not.
+const defaultCloseTimeout = 5 * time.Second

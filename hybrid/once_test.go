@@ -1,0 +1,134 @@
+package hybrid_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/hybrid"
+)
+
+// Redis has booked a batch and its answer is lost. The batch is sent again
+// under its number, and counted once: 10, not 20.
+func TestReplyLost(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		n := w.synced(hybrid.Options{})
+		wantAdmitted(t, n.Limiter, "k", longTen, 3, 3)
+		time.Sleep(time.Second)
+		n.net.set(func(n *network) { n.cut = 1 })
+		wantAdmitted(t, n.Limiter, "k", longTen, 20, 7)
+		time.Sleep(time.Second)
+		w.wantTotal("k", longTen, 10)
+		conserved(t, n.Limiter, true)
+		if s := n.Stats(); s.ResentBatches == 0 || s.Failures == 0 {
+			t.Errorf("the fault was not injected: %+v", s)
+		}
+	})
+}
+
+// The batch is lost on its way to Redis.
+func TestRequestLost(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		n := w.synced(hybrid.Options{})
+		wantAdmitted(t, n.Limiter, "k", longTen, 3, 3)
+		time.Sleep(time.Second)
+		n.net.set(func(n *network) { n.drop = 1 })
+		wantAdmitted(t, n.Limiter, "k", longTen, 20, 7)
+		time.Sleep(time.Second)
+		w.wantTotal("k", longTen, 10)
+		conserved(t, n.Limiter, true)
+		if s := n.Stats(); s.ResentBatches == 0 || s.Failures == 0 {
+			t.Errorf("the fault was not injected: %+v", s)
+		}
+	})
+}
+
+// Requests and replies lost at random, the whole time, from two nodes with
+// many keys in several shards: every total is exact in the end.
+func TestLossesAtRandom(t *testing.T) {
+	for seed := range uint64(3) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				rng := rand.New(rand.NewPCG(seed, 1))
+				nodes := []*node{w.synced(hybrid.Options{Shards: 64}), w.synced(hybrid.Options{Shards: 64})}
+				want := map[string]int64{}
+				for range 400 {
+					n := nodes[rng.IntN(2)]
+					n.net.set(func(n *network) {
+						switch rng.IntN(6) {
+						case 0:
+							n.cut = 1 + rng.IntN(3)
+						case 1:
+							n.drop = 1 + rng.IntN(3)
+						}
+					})
+					key := fmt.Sprint("key", rng.IntN(12))
+					units := 1 + rng.Int64N(9)
+					if n.AllowN(key, longWindow, units) {
+						want[key] += units
+					}
+					time.Sleep(time.Duration(rng.IntN(60)) * time.Millisecond)
+				}
+				for _, n := range nodes {
+					n.net.set(func(n *network) { n.cut, n.drop = 0, 0 })
+				}
+				time.Sleep(10 * time.Second)
+				for key, units := range want {
+					w.wantUsed(key, longWindow, units)
+				}
+				for _, n := range nodes {
+					conserved(t, n.Limiter, true)
+					if s := n.Stats(); s.ResentBatches < 20 {
+						t.Errorf("only %d batches were sent again", s.ResentBatches)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A batch that a slow Redis answers after its deadline: it is sent again while
+// the first copy may still be executed.
+func TestLateReplies(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		n := w.synced(hybrid.Options{})
+		var want int64
+		for i := range 200 {
+			lag := time.Duration(i%5) * 100 * time.Millisecond
+			n.net.set(func(n *network) { n.lag = lag })
+			if n.Allow("k", longWindow) {
+				want++
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		n.net.set(func(n *network) { n.lag = 0 })
+		time.Sleep(10 * time.Second)
+		wantMode(t, n.Limiter, hybrid.Synced)
+		w.wantUsed("k", longWindow, want)
+		conserved(t, n.Limiter, true)
+	})
+}
+
+// Several nodes admit more than the limit between two syncs: all of it is
+// booked, and repaid before anybody is admitted again.
+func TestDebtIsBooked(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		nodes := w.fleet(3, hybrid.Options{})
+		for _, n := range nodes { // unsynced: nobody knows of anybody
+			wantAdmitted(t, n.Limiter, "k", longTen, 20, 10)
+		}
+		time.Sleep(time.Second)
+		if total := w.total("k", longTen); total != 30 {
+			t.Errorf("Redis has booked %d units, want all 30", total)
+		}
+		worst := int64(0)
+		for _, n := range nodes {
+			wantAdmitted(t, n.Limiter, "k", longTen, 10, 0)
+			worst = max(worst, n.Stats().Overshoot)
+		}
+		if worst != 20 {
+			t.Errorf("the nodes report an overshoot of %d, want 20", worst)
+		}
+	})
+}

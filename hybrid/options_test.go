@@ -1,0 +1,198 @@
+package hybrid_test
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// Every problem is named at once: nobody likes to mend options one by one.
+func TestOptionsAllProblemsAtOnce(t *testing.T) {
+	bad := hybrid.Options{
+		MaxKeys: -1, SyncInterval: time.Hour, CommandTimeout: -1, Shards: 1025, KeyPrefix: "a{b}",
+		Fallback: 9, HeartbeatInterval: time.Millisecond, MinBackoff: time.Microsecond, MaxBackoff: time.Nanosecond,
+		DegradeAfter: -1, MaxBatch: 1001,
+	}
+	_, err := hybrid.New(nil, bad)
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	for _, field := range []string{"MaxKeys", "SyncInterval", "CommandTimeout", "Shards", "KeyPrefix", "Fallback",
+		"HeartbeatInterval", "MinBackoff", "MaxBackoff", "DegradeAfter", "MaxBatch"} {
+		if !strings.Contains(err.Error(), field) {
+			t.Errorf("%s is not mentioned in:\n%v", field, err)
+		}
+	}
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		if !strings.HasPrefix(line, "hybrid: ") {
+			t.Errorf("not prefixed with the package: %q", line)
+		}
+	}
+}
+
+func TestOptionsEdges(t *testing.T) {
+	for name, c := range map[string]struct {
+		o  hybrid.Options
+		ok bool
+	}{
+		"zero":                    {hybrid.Options{}, true},
+		"smallest":                {hybrid.Options{MaxKeys: 1, SyncInterval: time.Millisecond, CommandTimeout: time.Millisecond, Shards: 1, KeyPrefix: "x", HeartbeatInterval: 10 * time.Millisecond, MinBackoff: time.Millisecond, MaxBackoff: time.Millisecond, DegradeAfter: 1, MaxBatch: 1}, true},
+		"largest":                 {hybrid.Options{SyncInterval: time.Minute, CommandTimeout: time.Minute, Shards: 1024, KeyPrefix: strings.Repeat("x", 64), HeartbeatInterval: time.Minute, MinBackoff: time.Hour, MaxBackoff: time.Hour, DegradeAfter: 100, MaxBatch: 1000, Fallback: hybrid.FailClosed}, true},
+		"slow probes by one knob": {hybrid.Options{MinBackoff: time.Minute}, true},
+		"backoffs crossed":        {hybrid.Options{MinBackoff: time.Second, MaxBackoff: time.Millisecond}, false},
+		"long prefix":             {hybrid.Options{KeyPrefix: strings.Repeat("x", 65)}, false},
+		"negative interval":       {hybrid.Options{SyncInterval: -1}, false},
+		"keys beyond memory":      {hybrid.Options{MaxKeys: math.MaxInt}, false},
+	} {
+		l, err := hybrid.New(nil, c.o)
+		if (err == nil) != c.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+		if l != nil {
+			_ = l.Close(bg)
+		}
+	}
+}
+
+// A nil pointer of a client type is a mistake, and not "without Redis".
+func TestNilClientPointer(t *testing.T) {
+	var rdb *redis.Client
+	if l, err := hybrid.New(rdb, hybrid.Options{}); err == nil {
+		_ = l.Close(bg)
+		t.Error("a nil *redis.Client was accepted")
+	}
+}
+
+// What cannot be asked is refused for ever, counted, and changes nothing.
+func TestQuestionsThatCannotBeAsked(t *testing.T) {
+	l := newLimiter(t, nil, hybrid.Options{})
+	log := limit.Must(limit.SlidingLog("log", 5, time.Minute))
+	if err := l.CheckRule(log); !errors.Is(err, limit.ErrUnsupported) || !strings.Contains(err.Error(), "remote") {
+		t.Errorf("%v: want ErrUnsupported and a way out", err)
+	}
+	for _, r := range []*limit.Rule{nil, new(limit.Rule)} {
+		if err := l.CheckRule(r); !errors.Is(err, limit.ErrNilRule) {
+			t.Errorf("%v: want ErrNilRule", err)
+		}
+	}
+	for _, r := range []*limit.Rule{longTen, longFunnel, limit.Must(limit.FixedWindow("x", 1, time.Second))} {
+		if err := l.CheckRule(r); err != nil {
+			t.Errorf("%v: %v", r, err)
+		}
+	}
+	asked := 0
+	for _, q := range []struct {
+		rule *limit.Rule
+		n    int64
+	}{{log, 1}, {log, 0}, {nil, 1}, {new(limit.Rule), 1}, {longTen, -1}, {longTen, math.MinInt64}} {
+		if l.AllowN("k", q.rule, q.n) {
+			t.Errorf("%v, %d: allowed", q.rule, q.n)
+		}
+		if res := l.Take("k", q.rule, q.n); res.Allowed || res.RetryAfter != limit.Never {
+			t.Errorf("%v, %d: %+v", q.rule, q.n, res)
+		}
+		asked += 2
+	}
+	if res := l.Peek("k", log); res.Allowed {
+		t.Errorf("%+v", res)
+	}
+	s := l.Stats()
+	if s.Refused != uint64(asked+1) || s.Allowed.Total()+s.Denied.Total() != 0 || s.AdmittedUnits != 0 {
+		t.Errorf("%d refused, want %d: %+v", s.Refused, asked+1, s)
+	}
+	wantAdmitted(t, l, "k", longTen, 20, 10) // nothing was handed back either
+
+	var none *hybrid.Limiter
+	if none.Allow("k", longTen) || new(hybrid.Limiter).Allow("k", longTen) {
+		t.Error("a limiter that does not exist allows")
+	}
+}
+
+func TestUnitsAtTheEdge(t *testing.T) {
+	l := newLimiter(t, nil, hybrid.Options{})
+	for _, rule := range []*limit.Rule{longTen, longFunnel} {
+		if res := l.Peek("k", rule); !res.Allowed || res.Remaining != 10 {
+			t.Errorf("peek at an unused key: %+v", res)
+		}
+		if res := l.Take("k", rule, 0); !res.Allowed || res.Remaining != 10 {
+			t.Errorf("0 units: %+v", res)
+		}
+		for _, n := range []int64{11, math.MaxInt64} {
+			if res := l.Take("k", rule, n); res.Allowed || res.RetryAfter != limit.Never || res.Remaining != 10 {
+				t.Errorf("%d units: %+v", n, res)
+			}
+		}
+		if res := l.Take("k", rule, 10); !res.Allowed || res.Remaining != 0 || res.RetryAfter != 0 {
+			t.Errorf("10 units: %+v", res)
+		}
+		if res := l.Take("k", rule, 10); res.Allowed || res.RetryAfter <= 0 || res.RetryAfter > 27*time.Hour {
+			t.Errorf("10 more: %+v", res)
+		}
+		if res := l.Peek("k", rule); res.Allowed || res.Remaining != 0 || res.RetryAfter <= 0 {
+			t.Errorf("peek: %+v", res)
+		}
+	}
+	if zero := limit.Must(limit.SlidingWindow("zero", 0, time.Second)); l.Allow("k", zero) {
+		t.Error("a limit of 0 allows")
+	}
+}
+
+// Waiting as long as RetryAfter says is enough, and a moment less is not.
+func TestRetryAfterIsExact(t *testing.T) {
+	now := clock.NewManual(time.Date(2026, 3, 1, 12, 0, 0, 7, time.UTC))
+	l := newLimiter(t, nil, hybrid.Options{Clock: now})
+	for _, rule := range []*limit.Rule{
+		limit.Must(limit.Funnel("seven", 7, 7, 3*time.Second)),
+		limit.Must(limit.SlidingWindow("sliding", 7, 3*time.Second)),
+		limit.Must(limit.SlidingWindowBuckets("two", 7, 3*time.Second, 1)),
+		limit.Must(limit.FixedWindow("fixed", 7, 3*time.Second)),
+	} {
+		for range 50 {
+			res := l.Take("k", rule, 3)
+			if res.Allowed {
+				continue
+			}
+			now.Advance(res.RetryAfter - 1)
+			if l.Allow("k", rule) && l.AllowN("k", rule, 2) {
+				t.Fatalf("%v: admitted before its time", rule)
+			}
+			now.Advance(res.RetryAfter + 10*time.Second)
+		}
+	}
+	for _, rule := range []*limit.Rule{longTen, longFunnel} {
+		admitted(l, "k", rule, 10)
+		res := l.Take("k", rule, 1)
+		now.Advance(res.RetryAfter)
+		if !l.Allow("k", rule) {
+			t.Errorf("%v: refused after waiting the %v it asked for", rule, res.RetryAfter)
+		}
+	}
+}
+
+func TestStrings(t *testing.T) {
+	for want, got := range map[string]string{
+		"fair-share":                        hybrid.FairShare.String(),
+		"full-limit":                        hybrid.FullLimit.String(),
+		"fail-open":                         hybrid.FailOpen.String(),
+		"fail-closed":                       hybrid.FailClosed.String(),
+		"fallback(7)":                       hybrid.Fallback(7).String(),
+		"local-only":                        hybrid.LocalOnly.String(),
+		"closed":                            hybrid.Closed.String(),
+		"mode(99)":                          hybrid.Mode(99).String(),
+		"synced, 2 nodes":                   hybrid.State{Mode: hybrid.Synced, Nodes: 2}.String(),
+		"degraded (oom), 1 nodes":           hybrid.State{Mode: hybrid.Degraded, Reason: "oom", Nodes: 1}.String(),
+		"hybrid: redis is unavailable: oom": (&hybrid.UnavailableError{Reason: "oom"}).Error(),
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

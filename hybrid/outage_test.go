@@ -1,0 +1,432 @@
+package hybrid_test
+
+import (
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+func TestRefusedAtStart(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		net := new(network)
+		net.down()
+		var log logbook
+		n := w.node(hybrid.Options{Logger: slog.New(&log)}, net)
+		wantAdmitted(t, n.Limiter, "k", longTen, 20, 10) // before anything is known
+		time.Sleep(time.Second)
+		wantMode(t, n.Limiter, hybrid.Degraded)
+		if s := n.State(); s.Reason != "refused" || !errors.Is(s.Err, syscall.ECONNREFUSED) {
+			t.Errorf("state %v, %v: want the reason refused and the error itself", s, s.Err)
+		}
+		if res := n.Take("k", longTen, 1); res.Allowed || res.Source != limit.SourceDegraded {
+			t.Errorf("%+v, want a refusal by a degraded limiter", res)
+		}
+		// Probes back off: the first minute sees a few at the start and then
+		// one in 2.6 s on average (5 s with full jitter).
+		time.Sleep(time.Minute)
+		if got := n.Stats().Heartbeats; got < 12 || got > 60 {
+			t.Errorf("%d probes in the first minute", got)
+		}
+		before := n.Stats().Heartbeats
+		time.Sleep(time.Minute)
+		if got := n.Stats().Heartbeats - before; got < 12 || got > 48 {
+			t.Errorf("%d probes in the second minute, want about 23", got)
+		}
+		net.up()
+		time.Sleep(6 * time.Second) // the longest pause, and a moment
+		wantMode(t, n.Limiter, hybrid.Synced)
+		w.wantTotal("k", longTen, 10)
+		conserved(t, n.Limiter, true)
+		if warn, all := log.count(slog.LevelWarn); warn != 1 || all > 4 {
+			t.Errorf("log:\n%s", log.text())
+		}
+	})
+}
+
+func TestRefusedMidRun(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		var log logbook
+		n := w.synced(hybrid.Options{Logger: slog.New(&log)})
+		wantAdmitted(t, n.Limiter, "k", hundred, 20, 20)
+		time.Sleep(time.Second)
+		w.wantUsed("k", hundred, 20)
+
+		n.net.down()
+		wantAdmitted(t, n.Limiter, "k", hundred, 1, 1)
+		for range 100 { // 10 ms steps: until the second failure, not the first
+			if n.Stats().Failures > 0 {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if f := n.Stats().Failures; f == 1 {
+			wantMode(t, n.Limiter, hybrid.Synced)
+		}
+		time.Sleep(2 * time.Second)
+		wantMode(t, n.Limiter, hybrid.Degraded)
+		// Alone it keeps the whole limit: 21 used.
+		wantAdmitted(t, n.Limiter, "k", hundred, 200, 79)
+		// Ten minutes of outage under load: one line, no growth.
+		for range 600 {
+			time.Sleep(time.Second)
+			n.Allow("k", hundred)
+		}
+		if warn, all := log.count(slog.LevelWarn); warn != 1 || all > 3 {
+			t.Errorf("after 10 min of outage:\n%s", log.text())
+		}
+		n.net.up()
+		time.Sleep(6 * time.Second)
+		wantMode(t, n.Limiter, hybrid.Synced)
+		w.wantTotal("k", hundred, 100)
+		conserved(t, n.Limiter, true)
+		if warn, _ := log.count(slog.LevelWarn); warn != 1 {
+			t.Errorf("log:\n%s", log.text())
+		}
+	})
+}
+
+// The limit may be reached only once failures have come in a row: a single
+// lost connection must not degrade anybody.
+func TestOneFailureDoesNotDegrade(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		var seen changes
+		n := w.synced(hybrid.Options{OnStateChange: seen.add})
+		for range 20 {
+			n.net.set(func(n *network) { n.drop = 1 })
+			n.Allow("k", longWindow)
+			time.Sleep(time.Second)
+		}
+		if s := n.Stats(); s.Failures < 20 {
+			t.Fatalf("%d failures: the fault was not injected", s.Failures)
+		}
+		if got := seen.modes(); !slices.Equal(got, []hybrid.Mode{hybrid.Synced}) {
+			t.Errorf("modes %v, want synced once and for all", got)
+		}
+		w.wantUsed("k", longWindow, 20)
+	})
+}
+
+func TestDialBlackHole(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		net := &network{hang: true}
+		// go-redis lets a dial go on when its caller has given up: without a
+		// DialTimeout each probe of 5 s leaves one behind.
+		rdb := w.client(net, func(o *redis.Options) { o.DialTimeout = 200 * time.Millisecond })
+		n := &node{newLimiter(t, rdb, hybrid.Options{CommandTimeout: 200 * time.Millisecond}), net, rdb}
+		begun := time.Now()
+		err := n.Flush(bg)
+		var away *hybrid.UnavailableError
+		if took := time.Since(begun); !errors.As(err, &away) || away.Reason != "timeout" || took > 300*time.Millisecond {
+			t.Errorf("flush: %v after %v, want a timeout after 200 ms", err, took)
+		}
+		wantMode(t, n.Limiter, hybrid.Degraded)
+		time.Sleep(time.Minute)
+		if got := net.traffic(); got.peak != 1 || got.dials < 12 {
+			t.Errorf("%d dials at a time and %d in all, want 1, and about 23", got.peak, got.dials)
+		}
+		net.up()
+		time.Sleep(6 * time.Second)
+		wantMode(t, n.Limiter, hybrid.Synced)
+	})
+}
+
+// A client that does not keep deadlines must not pile up calls.
+func TestClientIgnoresDeadlines(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		net := new(network)
+		rdb := w.client(net, func(o *redis.Options) {
+			o.ContextTimeoutEnabled = false
+			o.ReadTimeout = 20 * time.Second
+			o.MaxRetries = -1
+		})
+		l := newLimiter(t, rdb, hybrid.Options{})
+		time.Sleep(10 * time.Millisecond)
+		wantMode(t, l, hybrid.Synced)
+		net.set(func(n *network) { n.swallow = true })
+		for i := range 100 {
+			l.Allow(string(rune('a'+i%26)), longWindow)
+			time.Sleep(100 * time.Millisecond)
+		}
+		wantMode(t, l, hybrid.Degraded)
+		if d := net.traffic().dials; d > 6 { // at most four pipelines and a heartbeat hang
+			t.Errorf("%d connections for a hanging Redis", d)
+		}
+		net.up()
+		net.sever() // their replies would not match
+		time.Sleep(30 * time.Second)
+		wantMode(t, l, hybrid.Synced)
+		conserved(t, l, true)
+		if got := l.Stats().AckedUnits; got != 100 {
+			t.Errorf("%d units booked, want 100", got)
+		}
+	})
+}
+
+// A server that reads and never answers: the call ends at its deadline, and
+// its batch is unknown, not failed. Here it has in fact never arrived; the
+// other case is in TestReplyLost.
+func TestReadBlackHole(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		n := w.synced(hybrid.Options{})
+		wantAdmitted(t, n.Limiter, "k", longWindow, 5, 5)
+		time.Sleep(time.Second)
+		n.net.set(func(n *network) { n.swallow = true })
+		wantAdmitted(t, n.Limiter, "k", longWindow, 7, 7)
+		begun := time.Now()
+		if err := n.Flush(bg); err == nil {
+			t.Error("a flush into a black hole succeeded")
+		}
+		if took := time.Since(begun); took > 2*time.Second {
+			t.Errorf("the flush took %v", took)
+		}
+		if s := n.Stats(); s.PendingUnits != 7 || s.AckedUnits != 5 {
+			t.Errorf("acked %d, pending %d, want 5 and 7", s.AckedUnits, s.PendingUnits)
+		}
+		wantAdmitted(t, n.Limiter, "k", longWindow, 3, 3)
+		n.net.up()
+		time.Sleep(6 * time.Second)
+		w.wantUsed("k", longWindow, 15)
+		conserved(t, n.Limiter, true)
+		if n.Stats().ResentBatches == 0 {
+			t.Error("no batch was sent again")
+		}
+	})
+}
+
+// Flapping: up for a second, down for a second. What is admitted is booked
+// all the same, and neither the log nor the probes run wild.
+func TestFlappingLink(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		var log logbook
+		n := w.synced(hybrid.Options{Logger: slog.New(&log)})
+		const cycles = 60
+		for range cycles {
+			n.net.up()
+			admitted(n.Limiter, "k", longWindow, 10)
+			time.Sleep(time.Second)
+			n.net.down()
+			admitted(n.Limiter, "k", longWindow, 10)
+			time.Sleep(time.Second)
+		}
+		n.net.up()
+		time.Sleep(10 * time.Second)
+		wantMode(t, n.Limiter, hybrid.Synced)
+		w.wantUsed("k", longWindow, 20*cycles)
+		conserved(t, n.Limiter, true)
+		if warn, all := log.count(slog.LevelWarn); warn > cycles || all > 3*cycles+1 {
+			t.Errorf("%d warnings, %d lines in %d cycles", warn, all, cycles)
+		}
+		if d := n.net.traffic().dials; d > 30*cycles {
+			t.Errorf("%d dials in %d cycles", d, cycles)
+		}
+	})
+}
+
+// An outage of more than two windows: what was admitted in a window that is
+// over is dropped and counted, and never lands in a newer window.
+func TestOutageLongerThanWindow(t *testing.T) {
+	for _, rule := range []*limit.Rule{
+		limit.Must(limit.SlidingWindow("s", 10, 10*time.Second)),
+		limit.Must(limit.FixedWindow("x", 10, 10*time.Second)),
+	} {
+		t.Run(rule.Algorithm().String(), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				n := w.synced(hybrid.Options{})
+				wantAdmitted(t, n.Limiter, "k", rule, 4, 4)
+				time.Sleep(time.Second)
+				n.net.down()
+				time.Sleep(2 * time.Second)
+				wantMode(t, n.Limiter, hybrid.Degraded)
+				total := 4 + admitted(n.Limiter, "k", rule, 20)
+				if total != 10 {
+					t.Fatalf("%d admitted in the first window, want 10", total)
+				}
+				for range 4 {
+					time.Sleep(12 * time.Second) // any window is over
+					got := admitted(n.Limiter, "k", rule, 20)
+					if got != 10 {
+						t.Fatalf("%d admitted in a later window, want 10", got)
+					}
+					total += got
+				}
+				time.Sleep(12 * time.Second)
+				n.net.up()
+				time.Sleep(6 * time.Second)
+				wantMode(t, n.Limiter, hybrid.Synced)
+				conserved(t, n.Limiter, true)
+				if s := n.Stats(); s.ExpiredUnits != int64(total-4) {
+					t.Errorf("%d units expired, want %d: %+v", s.ExpiredUnits, total-4, s)
+				}
+				w.wantUsed("k", rule, 0)
+				wantAdmitted(t, n.Limiter, "k", rule, 20, 10)
+			})
+		})
+	}
+}
+
+// Outage-time units that still count are booked into the bucket in which they
+// were admitted: they leave the window when they would have left it anyway.
+func TestOutageUnitsKeepTheirTime(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		rule := limit.Must(limit.SlidingWindow("s", 10, 10*time.Second))
+		n := w.synced(hybrid.Options{})
+		n.Allow("other", rule)
+		n.net.down()
+		time.Sleep(2 * time.Second)
+		wantMode(t, n.Limiter, hybrid.Degraded)
+		wantAdmitted(t, n.Limiter, "k", rule, 10, 10)
+		time.Sleep(2 * time.Second)
+		n.net.up()
+		time.Sleep(5500 * time.Millisecond)
+		wantMode(t, n.Limiter, hybrid.Synced)
+		w.wantUsed("k", rule, 10)
+		time.Sleep(3600 * time.Millisecond) // 11.1 s after they were admitted
+		w.wantUsed("k", rule, 0)
+	})
+}
+
+// A window rolls while the report of it is on its way: the units land in the
+// window in which they were admitted.
+func TestWindowRollsInFlight(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		rule := limit.Must(limit.FixedWindow("x", 10, 10*time.Second))
+		n := w.synced(hybrid.Options{CommandTimeout: time.Second})
+		n.Allow("k", rule)
+		time.Sleep(time.Second)
+		// To 20 ms before the next window (the bubble began on a full minute).
+		time.Sleep(time.Until(time.Now().Truncate(10 * time.Second).Add(10*time.Second - 20*time.Millisecond)))
+		n.net.set(func(n *network) { n.lag = 300 * time.Millisecond })
+		wantAdmitted(t, n.Limiter, "k", rule, 9, 9)
+		time.Sleep(2 * time.Second)
+		w.wantUsed("k", rule, 0)
+		conserved(t, n.Limiter, true)
+		wantAdmitted(t, n.Limiter, "k", rule, 20, 10)
+	})
+}
+
+// What Redis says instead of an answer.
+func TestErrorReplies(t *testing.T) {
+	for _, c := range []struct{ text, reason string }{
+		{"LOADING Redis is loading the dataset in memory", "loading"},
+		{"CLUSTERDOWN The cluster is down", "clusterdown"},
+		{"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", "masterdown"},
+		{"READONLY You can't write against a read only replica.", "readonly"},
+		{"OOM command not allowed when used memory > 'maxmemory'.", "oom"},
+		{"NOREPLICAS Not enough good replicas to write.", "noreplicas"},
+		{"BUSY Redis is busy running a script.", "busy"},
+		{"NOAUTH Authentication required.", "noauth"},
+		{"NOPERM this user has no permissions to run the 'evalsha' command", "noperm"},
+		{"ERR something unheard of", "error"},
+	} {
+		t.Run(c.reason, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				var log logbook
+				n := w.synced(hybrid.Options{Logger: slog.New(&log)})
+				wantAdmitted(t, n.Limiter, "k", longTen, 2, 2)
+				time.Sleep(time.Second)
+				w.redis.SetError(c.text)
+				time.Sleep(3 * time.Second)
+				if s := n.State(); s.Mode != hybrid.Degraded || s.Reason != c.reason || s.Err == nil {
+					t.Fatalf("state %v (%v), want degraded: %s", s, s.Err, c.reason)
+				}
+				wantAdmitted(t, n.Limiter, "k", longTen, 20, 8)
+				sent := n.net.traffic().sent
+				time.Sleep(time.Minute)
+				// Probes only, and they have backed off: about 23.
+				if got := n.net.traffic().sent - sent; got > 100 {
+					t.Errorf("%d messages in a minute: a hot loop", got)
+				}
+				if warn, _ := log.count(slog.LevelWarn); warn != 1 || !strings.Contains(log.text(), c.reason) {
+					t.Errorf("log:\n%s", log.text())
+				}
+				w.redis.SetError("")
+				time.Sleep(7 * time.Second)
+				wantMode(t, n.Limiter, hybrid.Synced)
+				w.wantTotal("k", longTen, 10)
+				conserved(t, n.Limiter, true)
+			})
+		})
+	}
+}
+
+// What an operator has to mend degrades at the first refusal, and is not asked
+// for at the pace of what may pass by itself.
+func TestMisconfiguredProbesSlowly(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		pauses := func(text string) (first time.Duration) {
+			n := w.synced(hybrid.Options{})
+			w.redis.SetError(text)
+			for n.State().Mode != hybrid.Degraded {
+				time.Sleep(time.Millisecond)
+			}
+			fails, begun := n.Stats().Failures, time.Now()
+			for n.Stats().Failures == fails {
+				time.Sleep(time.Millisecond)
+			}
+			first = time.Since(begun)
+			w.redis.SetError("")
+			time.Sleep(6 * time.Second)
+			return first
+		}
+		for range 5 {
+			if d := pauses("NOPERM no"); d < 240*time.Millisecond {
+				t.Errorf("probed %v after NOPERM", d)
+			}
+			if d := pauses("LOADING no"); d > 150*time.Millisecond {
+				t.Errorf("probed only %v after LOADING", d)
+			}
+		}
+	})
+}
+
+// A password appears: connections that are open are refused, and new ones too.
+func TestPasswordAppears(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		n := w.synced(hybrid.Options{})
+		n.Allow("k", longTen)
+		time.Sleep(time.Second)
+		w.redis.RequireAuth("secret")
+		n.net.down() // the next connections have to greet
+		n.net.up()
+		time.Sleep(6 * time.Second)
+		if s := n.State(); s.Mode != hybrid.Degraded || s.Reason != "noauth" {
+			t.Fatalf("%v (%v), want degraded: noauth", s, s.Err)
+		}
+		w.redis.RequireAuth("")
+		time.Sleep(7 * time.Second)
+		wantMode(t, n.Limiter, hybrid.Synced)
+	})
+}
+
+// The script cache is emptied behind our back: only what fails is sent again,
+// and counted once.
+func TestNoScript(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		n := w.synced(hybrid.Options{})
+		for range 20 {
+			if err := w.admin.ScriptFlush(bg).Err(); err != nil {
+				t.Fatal(err)
+			}
+			for _, key := range []string{"a", "b", "c", "d", "e"} {
+				n.Allow(key, longWindow)
+			}
+			time.Sleep(150 * time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		for _, key := range []string{"a", "b", "c", "d", "e"} {
+			w.wantUsed(key, longWindow, 20)
+		}
+		if s := n.Stats(); s.Failures != 0 || s.StateChanges != 1 {
+			t.Errorf("a flushed script cache was noticed: %+v", s)
+		}
+	})
+}

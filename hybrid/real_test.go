@@ -1,0 +1,249 @@
+package hybrid_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/remote/redistest"
+)
+
+// The tests in the real_ files run against redis-server processes of their
+// own: what only the real one does (its Lua, its process being killed, frozen
+// or out of memory) is judged there.
+
+// quick is for tests that wait for many exchanges.
+var quick = hybrid.Options{
+	SyncInterval: 5 * time.Millisecond, HeartbeatInterval: 200 * time.Millisecond,
+	MinBackoff: 5 * time.Millisecond, MaxBackoff: 100 * time.Millisecond,
+}
+
+// eventually polls until cond holds, and ends the test if it does not within d.
+func eventually(t testing.TB, d time.Duration, what string, cond func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(d); !cond(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("after %v still not: %s", d, what)
+		}
+	}
+}
+
+func dial(t testing.TB, addr string) *redis.Client {
+	t.Helper()
+	rdb := redis.NewClient(clientOptions(addr))
+	t.Cleanup(func() { rdb.Close() })
+	return rdb
+}
+
+func realNode(t testing.TB, addr string, o hybrid.Options) *hybrid.Limiter {
+	t.Helper()
+	l := newLimiter(t, dial(t, addr), o)
+	eventually(t, 5*time.Second, "synced", func() bool { return l.State().Mode == hybrid.Synced })
+	return l
+}
+
+func realFleet(t testing.TB, addr string, size int, o hybrid.Options) (nodes []*hybrid.Limiter) {
+	t.Helper()
+	for range size {
+		nodes = append(nodes, realNode(t, addr, o))
+	}
+	eventually(t, 10*time.Second, "all nodes know each other", func() bool {
+		for _, l := range nodes {
+			if l.State().Nodes != size {
+				return false
+			}
+		}
+		return true
+	})
+	return nodes
+}
+
+func allModes(nodes []*hybrid.Limiter, m hybrid.Mode) func() bool {
+	return func() bool {
+		for _, l := range nodes {
+			if l.State().Mode != m {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+// ledgerSum adds up the units that all ledgers in Redis have booked.
+func ledgerSum(t testing.TB, rdb redis.UniversalClient) (sum int64) {
+	t.Helper()
+	keys, err := rdb.Keys(bg, "hl:1:*:node:*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range keys {
+		v, err := rdb.Get(bg, k).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		fields := strings.Fields(v) // seq, total, failed
+		n, err := strconv.ParseInt(fields[1], 10, 64)
+		if err != nil {
+			t.Fatalf("%s holds %q", k, v)
+		}
+		sum += n
+	}
+	return sum
+}
+
+// everyKeyExpires checks that nothing in Redis stays for ever.
+func everyKeyExpires(t testing.TB, rdb redis.UniversalClient) {
+	t.Helper()
+	keys, err := rdb.Keys(bg, "*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range keys {
+		if ttl := rdb.PTTL(bg, k).Val(); ttl <= 0 {
+			t.Errorf("%s has the TTL %v", k, ttl)
+		}
+	}
+}
+
+// books counts what was admitted, by key.
+type books struct {
+	mu    sync.Mutex
+	units map[string]int64
+}
+
+func (b *books) take(l *hybrid.Limiter, key string, n int64) {
+	if !l.AllowN(key, longWindow, n) {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.units == nil {
+		b.units = map[string]int64{}
+	}
+	b.units[key] += n
+}
+
+// match waits until Redis counts exactly what was admitted.
+func (b *books) match(t testing.TB, rdb redis.UniversalClient) {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for key, want := range b.units {
+		if got := totalIn(t, rdb, counterKey(longWindow, key)); got != want {
+			t.Errorf("Redis counts %d units of %s, admitted were %d", got, key, want)
+		}
+	}
+}
+
+func (b *books) sum() (n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, u := range b.units {
+		n += u
+	}
+	return n
+}
+
+// The central promise. 200 replies are lost at random after Redis has executed
+// the commands; its totals equal what was admitted, to the unit.
+func TestRealRepliesLostAtRandom(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	const nodes, cuts = 4, 50
+	var all books
+	var wg sync.WaitGroup
+	var limiters []*hybrid.Limiter
+	for i := range nodes {
+		p, err := redistest.NewProxy(srv.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(p.Close)
+		l := realNode(t, p.Addr(), quick)
+		limiters = append(limiters, l)
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(i), 2))
+			for deadline := time.Now().Add(time.Minute); ; {
+				_, lost := p.Lost()
+				if lost >= cuts {
+					return
+				}
+				if time.Now().After(deadline) {
+					t.Errorf("only %d replies were lost in time, want %d", lost, cuts)
+					return
+				}
+				if rng.IntN(3) == 0 {
+					p.CutReplies(1)
+				}
+				for range rng.IntN(5) {
+					all.take(l, fmt.Sprint("key", rng.IntN(10)), 1+rng.Int64N(5))
+				}
+				<-time.After(time.Duration(1+rng.IntN(8)) * time.Millisecond)
+			}
+		})
+	}
+	wg.Wait()
+	resent := uint64(0)
+	for _, l := range limiters {
+		eventually(t, 10*time.Second, "nothing pending", func() bool {
+			return l.State().Mode == hybrid.Synced && l.Stats().PendingUnits == 0
+		})
+		conserved(t, l, true)
+		resent += l.Stats().ResentBatches
+	}
+	admin := dial(t, srv.Addr())
+	all.match(t, admin)
+	if got := ledgerSum(t, admin); got != all.sum() {
+		t.Errorf("the ledgers add up to %d, admitted were %d", got, all.sum())
+	}
+	if resent < nodes*cuts/4 {
+		t.Errorf("only %d batches were sent again: the faults hit something else", resent)
+	}
+	everyKeyExpires(t, admin)
+}
+
+// The same with requests lost on the way there, and both at once.
+func TestRealRequestsLostAtRandom(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p, err := redistest.NewProxy(srv.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	l := realNode(t, p.Addr(), quick)
+	var all books
+	rng := rand.New(rand.NewPCG(5, 2))
+	for deadline := time.Now().Add(time.Minute); ; {
+		requests, replies := p.Lost()
+		if requests >= 30 && replies >= 30 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("only %d requests and %d replies were lost in time", requests, replies)
+		}
+		p.DropRequests(rng.IntN(2))
+		p.CutReplies(rng.IntN(2))
+		all.take(l, fmt.Sprint("key", rng.IntN(10)), 1+rng.Int64N(5))
+		<-time.After(3 * time.Millisecond)
+	}
+	p.DropRequests(0)
+	p.CutReplies(0)
+	eventually(t, 10*time.Second, "nothing pending", func() bool {
+		return l.State().Mode == hybrid.Synced && l.Stats().PendingUnits == 0
+	})
+	admin := dial(t, srv.Addr())
+	all.match(t, admin)
+	if got := ledgerSum(t, admin); got != all.sum() {
+		t.Errorf("the ledgers add up to %d, admitted were %d", got, all.sum())
+	}
+}
