@@ -1,0 +1,292 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+)
+
+// now reads the one clock of the demo, the same that the limiters go by.
+func now() time.Duration { return clock.System{}.Now() }
+
+// What the limiters are set to, and what bounds depend on. All but maxBackoff
+// are the defaults: so that a short run need not wait for its end, Redis is
+// looked for at least twice a second.
+const (
+	interval       = 100 * time.Millisecond // SyncInterval
+	commandTimeout = 250 * time.Millisecond
+	heartbeat      = time.Second
+	maxBackoff     = 500 * time.Millisecond
+)
+
+// settleTimeout bounds every wait for the nodes. It is no promise: on a busy
+// machine things take their time.
+const settleTimeout = time.Minute
+
+// fleet is the nodes and what they share.
+type fleet struct {
+	nodes  []*node
+	prefix string
+	direct *redis.Client // of the demo itself
+}
+
+func newFleet(c config, w *world) (*fleet, error) {
+	f := &fleet{prefix: fmt.Sprintf("hldemo-%016x", rand.Uint64()), direct: newPatientClient(w.addr)}
+	for id := range c.nodes {
+		n := &node{id: id, rdb: newClient(w.addr), wire: &wire{}, rng: rand.New(rand.NewPCG(uint64(id), 1))}
+		n.rdb.AddHook(n.wire)
+		var err error
+		n.lim, err = hybrid.New(n.rdb, hybrid.Options{
+			SyncInterval: interval, CommandTimeout: commandTimeout, HeartbeatInterval: heartbeat, MaxBackoff: maxBackoff,
+			KeyPrefix: f.prefix, OnStateChange: n.changed,
+		})
+		if err != nil {
+			n.rdb.Close()
+			f.close()
+			return nil, err
+		}
+		f.nodes = append(f.nodes, n)
+	}
+	return f, nil
+}
+
+// ready waits until every node knows all others.
+func (f *fleet) ready(ctx context.Context) error {
+	// The nodes themselves would wait for a Redis that is not there.
+	if err := f.direct.Ping(ctx).Err(); err != nil {
+		return fmt.Errorf("there is no Redis: %w", err)
+	}
+	return f.await(ctx, "all nodes to find Redis and each other", func(s hybrid.State) bool {
+		return s.Mode == hybrid.Synced && s.Nodes == len(f.nodes)
+	})
+}
+
+// await waits until every node's state is as wanted.
+func (f *fleet) await(ctx context.Context, what string, want func(hybrid.State) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		i := slices.IndexFunc(f.nodes, func(n *node) bool { return !want(n.lim.State()) })
+		if i < 0 {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			s := f.nodes[i].lim.State()
+			return fmt.Errorf("waiting for %s: node %d is %v: %w", what, i, s, errors.Join(ctx.Err(), s.Err))
+		}
+	}
+}
+
+// acked returns for each node the units that Redis has confirmed to it.
+func (f *fleet) acked() []int64 {
+	units := make([]int64, len(f.nodes))
+	for i, n := range f.nodes {
+		units[i] = n.lim.Stats().AckedUnits
+	}
+	return units
+}
+
+// books is the final account of units.
+type books struct {
+	acked   []int64 // per node: confirmed since Redis last lost its data
+	ledger  []int64 // per node, in another order: what Redis says of the same time
+	before  int64   // confirmed before that
+	expired int64
+	pending int64
+	losses  uint64
+	quota   int64 // admitted of the quota's key
+	counted int64 // what Redis' counter of it says
+	err     error // why the nodes could not settle
+	leak    string
+}
+
+// settle has every node tell Redis the rest, and compares notes. atLoss is
+// what the nodes had had confirmed when Redis lost its data, nil if it did not.
+func (f *fleet) settle(ctx context.Context, atLoss []int64) (*books, error) {
+	b := &books{}
+	b.err = f.flush(ctx)
+	// Redis cannot be asked what it had booked before it lost that: up to
+	// there the nodes' word must do. From there on its ledger must agree. The
+	// snapshot is taken while Redis is dead, so that a batch whose confirmation
+	// was lost with it counts as one of the time after, as in the new ledger.
+	b.acked = f.acked()
+	for i, units := range atLoss {
+		b.acked[i] -= units
+		b.before += units
+	}
+	for i, n := range f.nodes {
+		s := n.lim.Stats()
+		b.expired += s.ExpiredUnits
+		b.pending += s.PendingUnits
+		b.losses += s.Losses
+		if s.AdmittedUnits != s.AckedUnits+s.ExpiredUnits || s.OverflowUnits != 0 {
+			b.leak += fmt.Sprintf("node %d: admitted %d, acked %d, expired %d, not shared %d. ",
+				i, s.AdmittedUnits, s.AckedUnits, s.ExpiredUnits, s.OverflowUnits)
+		}
+	}
+	var err error
+	if b.ledger, err = f.ledgers(ctx); err == nil {
+		b.counted, err = f.counted(ctx)
+	}
+	for _, n := range f.nodes {
+		for _, u := range n.records[len(n.records)-1].admitted {
+			b.quota += u
+		}
+	}
+	return b, err
+}
+
+// flush has every node tell Redis the rest. A flush that finds Redis away says
+// so at once. It is tried again, but not at once: each try has the node look
+// for Redis without regard to its back-off.
+func (f *fleet) flush(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	var g errgroup.Group
+	for _, n := range f.nodes {
+		g.Go(func() error {
+			pause := time.NewTicker(time.Second)
+			defer pause.Stop()
+			for {
+				err := n.lim.Flush(ctx)
+				if _, away := errors.AsType[*hybrid.UnavailableError](err); !away {
+					return err
+				}
+				select {
+				case <-pause.C:
+				case <-ctx.Done():
+					return err
+				}
+			}
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return f.await(ctx, "all nodes to be synced", func(s hybrid.State) bool { return s.Mode == hybrid.Synced })
+}
+
+// ledgers returns for each node the units that Redis has booked by its own
+// account: each node has one record per shard, "<seq> <total> <failed>". They
+// must be read before Close, which deletes them.
+func (f *fleet) ledgers(ctx context.Context) ([]int64, error) {
+	sums := map[string]int64{}
+	for key, err := range f.scan(ctx, ":1:{*}:node:*") {
+		if err != nil {
+			return nil, err
+		}
+		value, err := f.direct.Get(ctx, key).Result()
+		if err != nil {
+			return nil, fmt.Errorf("ledger %s: %w", key, err)
+		}
+		var seq, total int64
+		if _, err := fmt.Sscan(value, &seq, &total); err != nil {
+			return nil, fmt.Errorf("ledger %s holds %q: %w", key, value, err)
+		}
+		sums[key[strings.LastIndexByte(key, ':')+1:]] += total
+	}
+	var units []int64
+	for _, sum := range sums {
+		units = append(units, sum)
+	}
+	return units, nil
+}
+
+// scan yields the keys of this run that match, each once.
+func (f *fleet) scan(ctx context.Context, pattern string) func(func(string, error) bool) {
+	return func(yield func(string, error) bool) {
+		seen := map[string]bool{} // SCAN may name a key twice
+		it := f.direct.Scan(ctx, 0, f.prefix+pattern, 1000).Iterator()
+		for it.Next(ctx) {
+			if key := it.Val(); !seen[key] {
+				seen[key] = true
+				if !yield(key, nil) {
+					return
+				}
+			}
+		}
+		if err := it.Err(); err != nil {
+			yield("", fmt.Errorf("scan: %w", err))
+		}
+	}
+}
+
+// differ compares what nodes and Redis say, node by node. Which ledger is
+// whose is not known: pairing them in order of size is the best match there is.
+func (b *books) differ() (lost, double int64) {
+	nodes := max(len(b.acked), len(b.ledger)) // one that never told anything has no ledger
+	acked, ledger := padded(b.acked, nodes), padded(b.ledger, nodes)
+	for i, booked := range ledger {
+		lost += max(0, acked[i]-booked)
+		double += max(0, booked-acked[i])
+	}
+	return lost, double
+}
+
+// padded returns units in order of size, with as many zeros as n lacks.
+func padded(units []int64, n int) []int64 {
+	out := make([]int64, n)
+	copy(out, units)
+	slices.Sort(out)
+	return out
+}
+
+// close stops the nodes and leaves nothing behind in a Redis that answers.
+func (f *fleet) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, n := range f.nodes {
+		wg.Go(func() {
+			_ = n.lim.Close(ctx) // what it could not tell was judged before
+			n.rdb.Close()
+		})
+	}
+	wg.Wait()
+	for key, err := range f.scan(ctx, ":*") {
+		if err != nil {
+			break // they expire by themselves
+		}
+		f.direct.Unlink(ctx, key)
+	}
+	f.direct.Close()
+}
+
+// counted returns the units that Redis' counter of the quota holds: the counter
+// itself, which the ledgers know nothing of. Its window outlasts the run.
+func (f *fleet) counted(ctx context.Context) (units int64, err error) {
+	for key, err := range f.scan(ctx, ":1:{*}:s:*:quota:k:quota") {
+		if err != nil {
+			return 0, err
+		}
+		value, err := f.direct.Get(ctx, key).Result() // "w <generation> <width> <id>:<units> ..."
+		if err != nil {
+			return 0, fmt.Errorf("counter %s: %w", key, err)
+		}
+		for _, bucket := range strings.Fields(value)[3:] {
+			_, u, _ := strings.Cut(bucket, ":")
+			n, err := strconv.ParseInt(u, 10, 64)
+			if err != nil {
+				return 0, fmt.Errorf("counter %s holds %q: %w", key, value, err)
+			}
+			units += n
+		}
+	}
+	return units, nil
+}

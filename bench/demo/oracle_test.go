@@ -1,0 +1,222 @@
+package main
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/local"
+)
+
+const ms = time.Millisecond
+
+// even returns a record of so many slots, each alike.
+func even(slots int, offered, admitted int64) record {
+	return record{slices.Repeat([]int64{offered}, slots), slices.Repeat([]int64{admitted}, slots)}
+}
+
+// calm returns circumstances that are alike in all slots.
+func calm(slots int, c circumstance) []circumstance { return slices.Repeat([]circumstance{c}, slots) }
+
+// Three nodes, 10 checks a slot each, limit 1000 per second: what is promised
+// by hand, in each circumstance.
+func TestBoundsByHand(t *testing.T) {
+	rule := limit.Must(limit.SlidingWindow("r", 1000, time.Second))
+	records := []record{even(300, 10, 3), even(300, 10, 3), even(300, 10, 3)}
+	// 3 units a slot and node, buckets of 10 slots: if the oldest began e slots
+	// before the window, 3·(10-e)·(e+1)/10 are missed, 9 at worst. Three nodes.
+	const base = 1000 + 3 + 3*9
+	for _, c := range []struct {
+		name string
+		circ circumstance
+		want int64
+	}{
+		{"alone", circumstance{alone: true, age: 120 * ms}, base},
+		// S+δ of 120 ms: 13 slots, 130 checks, twice, of two nodes.
+		{"connected", circumstance{age: 120 * ms}, base + 2*2*130},
+		{"returning", circumstance{returning: true, age: 120 * ms}, base + 2*(2*130+333)},
+		{"blind", circumstance{blind: true, age: 120 * ms}, base + 2*1000}, // asked 1000 each: as good as no limit
+		{"old views", circumstance{age: 5 * time.Second}, base + 2*1000},
+	} {
+		o := newOracle(rule, records, calm(300, c.circ))
+		n, bound := o.judge(250)
+		if n != 900 || bound != c.want {
+			t.Errorf("%s: %d admitted of %d, want 900 of %d", c.name, n, bound, c.want)
+		}
+	}
+}
+
+// A window at the beginning of the run has nothing old enough to fade, and a
+// node alone has nobody to be ignorant of.
+func TestBoundsOfOneNode(t *testing.T) {
+	rule := limit.Must(limit.SlidingWindow("r", 1000, time.Second))
+	o := newOracle(rule, []record{even(300, 10, 10)}, calm(300, circumstance{age: 120 * ms}))
+	if n, bound := o.judge(50); n != 500 || bound != 1001 {
+		t.Errorf("%d admitted of %d, want 500 of 1001", n, bound)
+	}
+}
+
+func TestOracleFindsExcess(t *testing.T) {
+	rule := limit.Must(limit.SlidingWindow("r", 100, 500*ms))
+	honest := []record{even(200, 5, 1), even(200, 5, 1)}
+	circ := calm(200, circumstance{alone: true, age: 105 * ms})
+	if f := newOracle(rule, honest, circ).windows(0, 200); f.broken != 0 || f.admitted != 100 {
+		t.Errorf("honest nodes: %+v", f)
+	}
+	honest[1].admitted[120] += 20
+	f := newOracle(rule, honest, circ).windows(0, 200)
+	if f.broken == 0 || f.worst != 120 || f.worst <= f.allowed {
+		t.Errorf("20 units too many went unnoticed: %+v", f)
+	}
+	if f := newOracle(rule, honest, circ).windows(0, 120); f.broken != 0 {
+		t.Errorf("found before it happened: %+v", f)
+	}
+}
+
+// The bound of one node holds for a real sliding window, however mean the load.
+func TestFadingCoversTheSlidingWindow(t *testing.T) {
+	rule := limit.Must(limit.SlidingWindow("r", 200, time.Second))
+	beyond := 0
+	for seed := range uint64(50) {
+		clk := clock.NewManual(time.Unix(1_700_000_000, int64(seed)*7_000_000))
+		lim, err := local.New(local.Options{Clock: clk})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rng := rand.New(rand.NewPCG(seed, 1))
+		var r record
+		for i := range 1000 {
+			for range rng.IntN(2) * rng.IntN(2) * rng.IntN(200) {
+				r.count(i, lim.Allow("k", rule))
+			}
+			clk.Advance(slot)
+		}
+		lim.Close()
+		f := newOracle(rule, []record{r}, calm(1000, circumstance{age: 105 * ms})).windows(0, 1000)
+		if f.broken != 0 {
+			t.Errorf("seed %d: %+v", seed, f)
+		}
+		if f.admitted > rule.Limit()+1 {
+			beyond++
+		}
+	}
+	if beyond == 0 {
+		t.Error("no load was mean enough to make a window fade too soon")
+	}
+}
+
+func TestSlidingMax(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, window := range []int{1, 2, 7, 100} {
+		values := make([]int64, 60)
+		for i := range values {
+			values[i] = rng.Int64N(20)
+		}
+		got := slidingMax(len(values), window, func(i int) int64 { return values[i] })
+		for i := 1; i <= len(values); i++ {
+			if want := slices.Max(values[max(i-window, 0):i]); got[i] != want {
+				t.Fatalf("window %d, before %d: %d, want %d", window, i, got[i], want)
+			}
+		}
+	}
+}
+
+func TestCircumstances(t *testing.T) {
+	p := past{
+		start: time.Hour,
+		down:  []span{{time.Hour + 100*ms, time.Hour + 200*ms}},
+		nodes: [][]change{{
+			{hybrid.Synced, 0, 1},
+			{hybrid.Degraded, time.Hour + 121*ms, time.Hour + 128*ms},
+			{hybrid.Resyncing, time.Hour + 205*ms, time.Hour + 206*ms},
+			{hybrid.Synced, time.Hour + 221*ms, time.Hour + 222*ms},
+		}},
+		failed: []span{{time.Hour + 500*ms, time.Hour + 510*ms}},
+		slow:   []span{{time.Hour + 2000*ms, time.Hour + 2030*ms}},
+		stalls: []span{{time.Hour + 2300*ms, time.Hour + 2320*ms}},
+	}
+	circ := p.circumstances(400)
+	plain := circumstance{age: 115 * ms} // twice 5 ms of exchange, 5 of stall: what is not recorded
+	for _, c := range []struct {
+		slot int
+		want circumstance
+	}{
+		{9, plain},
+		{10, circumstance{blind: true, age: 115 * ms}},
+		{12, circumstance{blind: true, age: 115 * ms}}, // it notices within this slot
+		{13, circumstance{alone: true, age: 115 * ms}},
+		{19, circumstance{alone: true, age: 115 * ms}},
+		{20, circumstance{returning: true, age: 115 * ms}},
+		{22, circumstance{returning: true, age: 115 * ms}}, // and is back within this one
+		{23, plain},
+		{50, circumstance{blind: true, age: 115 * ms}},
+		{70, circumstance{blind: true, age: 115 * ms}}, // the failed batch may still be on its way
+		{71, plain},
+		{200, circumstance{age: 165 * ms}}, // 2·30 + 5
+		{240, circumstance{age: 180 * ms}}, // 2·30 + 20
+		{300, circumstance{age: 130 * ms}}, // 2·5 + 20
+		{399, plain},
+	} {
+		if got := circ[c.slot]; got != c.want {
+			t.Errorf("slot %d: %+v, want %+v", c.slot, got, c.want)
+		}
+	}
+}
+
+func TestBooksDiffer(t *testing.T) {
+	for _, c := range []struct {
+		acked, ledger []int64
+		lost, double  int64
+	}{
+		{[]int64{3, 1, 2}, []int64{1, 2, 3}, 0, 0},
+		{[]int64{3, 1, 2}, []int64{1, 2, 2}, 1, 0},
+		{[]int64{3, 1, 2}, []int64{5, 1, 2}, 0, 2},
+		{[]int64{10, 20}, []int64{12, 17}, 3, 2}, // one hides behind the other in the sums
+		{[]int64{4, 0}, []int64{4}, 0, 0},
+		{[]int64{4}, []int64{4, 1}, 0, 1}, // a ledger of nobody
+	} {
+		b := books{acked: c.acked, ledger: c.ledger}
+		if lost, double := b.differ(); lost != c.lost || double != c.double {
+			t.Errorf("%v against %v: %d lost, %d twice, want %d, %d", c.acked, c.ledger, lost, double, c.lost, c.double)
+		}
+	}
+}
+
+// A limiter that refuses everything keeps every upper bound. It is found out
+// where it was asked for more than there is, and only there.
+func TestOracleFindsStarvation(t *testing.T) {
+	rule := limit.Must(limit.SlidingWindow("r", 100, 500*ms))
+	circ := calm(200, circumstance{alone: true, age: 105 * ms})
+	starved := []record{even(200, 5, 0), even(200, 5, 0)}
+	if f := newOracle(rule, starved, circ).windows(0, 200); f.starved == 0 || f.least != 0 {
+		t.Errorf("nothing admitted of 10 a slot: %+v", f)
+	}
+	quiet := []record{even(200, 5, 0), even(200, 0, 0)} // one node was not asked at all
+	if f := newOracle(rule, quiet, circ).windows(0, 200); f.starved != 0 {
+		t.Errorf("a node that was not asked: %+v", f)
+	}
+	fed := []record{even(200, 5, 1), even(200, 5, 1)}
+	if f := newOracle(rule, fed, circ).windows(0, 200); f.starved != 0 {
+		t.Errorf("100 admitted of 100: %+v", f)
+	}
+}
+
+// Redis' counter is looked at, not only its ledgers.
+func TestAccountLooksAtTheCounter(t *testing.T) {
+	for _, c := range []struct {
+		counted, before int64
+		ok              bool
+	}{{100, 0, true}, {200, 0, false}, {50, 0, false}, {50, 10, true}, {101, 10, false}} {
+		r := &report{}
+		r.account(&books{quota: 100, counted: c.counted, before: c.before})
+		found := slices.ContainsFunc(r.Broken, func(s string) bool { return strings.Contains(s, "quota") })
+		if found == c.ok {
+			t.Errorf("%+v: %v", c, r.Broken)
+		}
+	}
+}

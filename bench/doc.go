@@ -1,0 +1,11 @@
+// Package bench measures hybridlimit against other limiters, in a module of
+// its own so that their dependencies stay out of the library's. The program in
+// demo shows the main job: several nodes that share limits through Redis, lose
+// it, and come back.
+//
+// Run the benchmarks with
+//
+//	go test -bench . ./bench
+//
+// and compare figures of one run only: machines differ, and so do moments.
+package bench
