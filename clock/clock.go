@@ -16,6 +16,8 @@ import (
 // Clock tells the time that has passed since the Unix epoch. Now must be safe
 // for concurrent use, must not block, and should never go back; limiters
 // survive one that does (they go on with the latest reading they have seen).
+// A reading is never negative: no clock of this package shows a time before
+// 1970, and another's negative readings count as 1970.
 type Clock interface {
 	Now() time.Duration
 }
@@ -100,12 +102,12 @@ func NewManual(start time.Time) *Manual {
 }
 
 // Now returns the time since the Unix epoch at which the clock stands.
-func (m *Manual) Now() time.Duration { return time.Duration(m.now.Load()) }
+func (m *Manual) Now() time.Duration { return time.Duration(max(m.now.Load(), 0)) }
 
 // Advance moves the clock by d, backwards when d is negative (as broken
 // clocks do), and returns the new reading.
 func (m *Manual) Advance(d time.Duration) time.Duration {
-	return time.Duration(m.now.Add(int64(d)))
+	return max(time.Duration(m.now.Add(int64(d))), 0)
 }
 
 // Set moves the clock to an instant.
@@ -128,7 +130,7 @@ func (s Skewed) Now() time.Duration {
 	if s.Drift != 0 {
 		drift = time.Duration(float64(now-s.Start) / float64(time.Second) * float64(s.Drift))
 	}
-	return now + s.Offset + drift
+	return max(now+s.Offset+drift, 0)
 }
 
 // Or returns c, or the system's clock if c is nil.
