@@ -78,6 +78,19 @@ func TestSkewed(t *testing.T) {
 	}
 }
 
+// Limiters count from 1970 on; a clock before that would make a funnel that was
+// never used look full.
+func TestNoClockShowsATimeBefore1970(t *testing.T) {
+	m := NewManual(time.Date(1960, 1, 1, 0, 0, 0, 0, time.UTC))
+	if m.Now() != 0 || m.Advance(time.Second) != 0 {
+		t.Errorf("manual: %v", m.Now())
+	}
+	m.Set(time.Unix(10, 0))
+	if s := (Skewed{Of: m, Offset: -time.Hour}); s.Now() != 0 {
+		t.Errorf("skewed: %v", s.Now())
+	}
+}
+
 func BenchmarkClocks(b *testing.B) {
 	c := NewCoarse(0)
 	defer c.Stop()

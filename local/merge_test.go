@@ -18,11 +18,10 @@ func mergeRun(t *testing.T, seed uint64, nodes int, check func(r *limit.Rule, me
 	fs, firsts := make([]funnel, nodes), make([]int64, nodes)
 	truth := newRatTAT(r)
 	var redis limit.Span
-	interval, now, start := int64(0), int64(1e9), int64(1e9)
+	interval, now := int64(0), int64(1e9)
 	exact := func(s limit.Span) *big.Rat {
 		return new(big.Rat).Add(big.NewRat(s.NS, 1), big.NewRat(s.Rem, r.Units()))
 	}
-	_ = start
 	for range 200 {
 		now += rng.Int64N(int64(2*r.Period())/r.Units() + 2)
 		i := rng.IntN(nodes)

@@ -119,3 +119,17 @@ func TestDrainedFunnelIsNotPinned(t *testing.T) {
 		t.Errorf("worth %d, %d units expired, 3 s after half a drain", w, link.Expired())
 	}
 }
+
+// A foreign clock that shows a time before 1970 counts as 1970: an unused
+// counter is unused, not full.
+func TestClockBefore1970(t *testing.T) {
+	for _, r := range []*limit.Rule{funnelRule(t, 5, 5, time.Minute), windowRule(t, 5, time.Minute, 10)} {
+		now := -int64(10 * 365 * 24 * time.Hour)
+		c := newCounter("k", r, 0, nil, now)
+		for i := range 6 {
+			if ok, _, _ := c.allow(now, 1, r); ok != (i < 5) {
+				t.Errorf("%v: call %d in 1960: %v", r, i, ok)
+			}
+		}
+	}
+}
