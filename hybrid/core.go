@@ -35,20 +35,25 @@ type core struct {
 
 	state   State
 	nodes   int64
-	floor   int64 // nodes are at least so many, they may not have come back yet,
-	floorTo int64 // until then
-	offset  offsetFilter
+	floor   int64        // nodes are at least so many, they may not have come back yet,
+	floorTo int64        // until then
+	offset  offsetFilter // of a shard that has not answered yet
 	shards  []shard
 	turn    int // shard to look at first, so that all get their turn
 	pipes   map[uint64]*pipe
 	slots   int // pipelines that may still be started
 	lastID  uint64
-	fails   int   // exchanges that failed in a row
-	backoff int   // probes that failed in a row
-	beatAt  int64 // next heartbeat or probe
-	beat    *beat // the one under way
-	paceAt  int64 // resyncing: no pipeline before
-	reseed  int64 // when to tell Redis anew what it has lost; 0: nothing lost
+	fails   int    // exchanges in a row of which nothing succeeded
+	backoff int    // probes that failed in a row
+	downAt  int64  // since when a shard is down; 0: none is
+	reason  string // why the latest exchange failed, and its error
+	cause   error
+	news    bool   // they have changed
+	beatAt  int64  // next heartbeat or probe
+	beat    *beat  // the one under way
+	paceAt  int64  // no pipeline of returning shards before
+	paced   uint64 // the one under way; 0: none
+	reseed  int64  // when to tell Redis anew what it has lost; 0: nothing lost
 	wounded []quarantined
 	flushes []*flush
 	active  bool // counters were waiting when last looked
@@ -69,8 +74,22 @@ type coreConfig struct {
 	resyncPaceMin, resyncRange int64
 }
 
+// health is whether the server of a shard can be reached. On a cluster that
+// differs from shard to shard.
+type health uint8
+
+const (
+	healthy health = iota
+	down
+	returning // it answers again, and is being told what it has missed
+)
+
 // shard is the state of one group of keys.
 type shard struct {
+	health health
+	fails  int // exchanges that failed in a row
+	offset offsetFilter
+
 	seq    int64 // number of the latest flight
 	acked  int64 // number of the latest flight that Redis has booked
 	flight *flight
@@ -185,6 +204,9 @@ func newCore(cfg coreConfig, rng *rand.Rand, node string, link *local.Link, keys
 		nodes: 1, shards: make([]shard, shards), pipes: map[uint64]*pipe{}, slots: cfg.maxPipes,
 		state: State{Mode: Resyncing, Reason: "starting", Nodes: 1},
 	}
+	for i := range c.shards {
+		c.shards[i].health = returning
+	}
 	return c
 }
 
@@ -215,7 +237,9 @@ func (c *core) step(now, localNow int64, ev event) []effect {
 		c.dropFlush(ev.id)
 	}
 	c.timers()
-	c.checkResynced()
+	c.assess() // twice, so that nobody misses that Redis has returned
+	c.checkReturned()
+	c.assess()
 	c.pump()
 	c.checkFlushes()
 	return c.out
@@ -299,12 +323,11 @@ func (c *core) wakeAt() (at int64, sleep bool) {
 	}
 	sooner(c.reseed)
 	sleep = !c.active
-	free := c.free()
 	for i := range c.shards {
 		s := &c.shards[i]
 		t, queued := c.due(s)
 		sleep = sleep && !queued
-		if s.pipe == 0 && free {
+		if s.pipe == 0 && c.free(s.lane()) {
 			sooner(t)
 		}
 	}

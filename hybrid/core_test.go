@@ -97,7 +97,7 @@ func newSim(t *testing.T, seed uint64, nodes int, rules ...*limit.Rule) *sim {
 }
 
 func (s *sim) addNode(name string, o Options) *simNode {
-	n := &simNode{s: s, name: name, link: local.NewLink(5 * simInterval), counters: map[string]*local.Counter{}, flushed: map[uint64]error{}}
+	n := &simNode{s: s, name: name, link: local.NewLink(5*simInterval, simShards), counters: map[string]*local.Counter{}, flushed: map[uint64]error{}}
 	o.SyncInterval, o.HeartbeatInterval, o.Shards = simInterval, simHeartbeat, simShards
 	o = o.withDefaults()
 	each := func(f func(*local.Counter) bool) {

@@ -45,7 +45,7 @@ func New(rdb redis.UniversalClient, o Options) (*Limiter, error) {
 	_, l.system = o.Clock.(clock.System)
 	if rdb != nil {
 		// A key that is asked but admits nothing is refreshed at this pace.
-		l.link = local.NewLink(5 * o.SyncInterval)
+		l.link = local.NewLink(5*o.SyncInterval, o.Shards)
 	}
 	var err error
 	l.table, err = local.NewTable(local.TableOptions{MaxKeys: o.MaxKeys, Clock: o.Clock, Link: l.link})

@@ -3,6 +3,7 @@ package hybrid
 import (
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/local"
@@ -14,90 +15,183 @@ var (
 	errMissingReply = errors.New("hybrid: redis answered fewer commands than it was sent")
 )
 
-// The state machine: Synced → Degraded → Resyncing → Synced.
+// The state machine: Synced → Degraded → Resyncing → Synced, once per shard,
+// because the shards of a cluster fail one by one; and once for the limiter,
+// which is as well as the worst of its shards.
 
-// failed takes note of an exchange that did not work.
-func (c *core) failed(err error) {
+// failed takes note of an exchange that did not work for some shards. total
+// says that it worked for none.
+func (c *core) failed(shards []int, err error, total bool) {
 	class, reason := remote.Classify(err)
 	if errors.Is(err, errTimeout) {
 		class, reason = remote.ClassUnavailable, "timeout"
 	}
 	c.stats.failures.Add(1)
-	c.fails++
-	switch {
-	case c.state.Mode == Degraded:
-		c.state.Reason, c.state.Err = reason, err
-		c.emit(efState{c.state})
-		c.scheduleProbe(class)
-	case c.fails >= c.cfg.degradeAfter, c.state.Mode == Resyncing, class == remote.ClassMisconfigured:
-		c.holdNodes(math.MaxInt64)
-		c.enter(Degraded, reason, err)
+	c.reason, c.cause, c.news = reason, err, true
+	hopeless := class == remote.ClassMisconfigured
+	for _, sh := range shards {
+		s := &c.shards[sh]
+		s.fails++
+		s.retry = c.now + c.jitter(c.cfg.retry, 0.5, 1.5)
+		if s.fails >= c.cfg.degradeAfter || s.health == returning || hopeless {
+			c.setHealth(sh, down)
+		}
+	}
+	if total {
+		c.fails++
+	}
+	if total && (c.fails >= c.cfg.degradeAfter || hopeless || c.count(healthy) == 0) {
+		for i := range c.shards {
+			c.setHealth(i, down)
+		}
+	}
+	if c.count(down) > 0 {
 		c.scheduleProbe(class)
 	}
 }
 
+// answered takes note that a shard's server has answered a batch.
+func (c *core) answered(s *shard) { s.fails, c.fails = 0, 0 }
+
+func (c *core) count(h health) (n int) {
+	for i := range c.shards {
+		if c.shards[i].health == h {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *core) setHealth(sh int, h health) {
+	s := &c.shards[sh]
+	if s.health == h {
+		return
+	}
+	s.health = h
+	if h == down && c.downAt == 0 {
+		c.downAt = c.now
+		c.holdNodes(math.MaxInt64)
+	}
+	c.applyMode(sh)
+}
+
 // scheduleProbe plans the next probe: exponential back-off with full jitter,
-// so that nodes which lost Redis together do not come back together. What
-// only an operator can mend is asked for slowly.
+// so that nodes which lost Redis together do not come back together. It waits
+// no longer than the outage has lasted, so that a short one (a fail-over) is
+// not followed by a long pause; and no longer than a heartbeat while some
+// shards are well. What only an operator can mend is asked for slowly.
 func (c *core) scheduleProbe(class remote.Class) {
 	if c.beat != nil {
 		return // one is on its way
 	}
 	limit := c.cfg.maxBackoff
 	if class != remote.ClassMisconfigured {
-		limit = min(c.cfg.maxBackoff, c.cfg.minBackoff<<min(c.backoff, 20))
+		limit = min(limit, c.cfg.minBackoff<<min(c.backoff, 20), max(c.now-c.downAt, c.cfg.minBackoff))
+	}
+	if c.count(down) < len(c.shards) {
+		limit = min(limit, c.cfg.heartbeat)
 	}
 	c.backoff++
 	c.beatAt = c.now + limit/20 + c.jitter(limit, 0, 0.95)
 }
 
-// reached takes note that Redis has answered a probe or a heartbeat.
-func (c *core) reached() {
-	if c.state.Mode != Degraded {
-		return
+// reached takes note of a probe or a heartbeat that was answered, though not
+// by the servers of the failing shards. Shards that it did not ask have never
+// been written to and are taken to be well until they are.
+func (c *core) reached(b *beat, failing []int) {
+	c.fails = 0
+	for _, sh := range b.shards {
+		if !slices.Contains(failing, sh) {
+			c.shards[sh].fails = 0
+		}
 	}
 	for i := range c.shards {
 		s := &c.shards[i]
+		if s.health != down || slices.Contains(failing, i) {
+			continue
+		}
 		s.backlog = append(s.backlog, s.normal...)
-		s.normal, s.normalAt, s.retry = nil, 0, 0
+		s.normal, s.normalAt, s.retry, s.fails = nil, 0, 0, 0
+		c.paceAt = min(c.paceAt, c.now)
+		c.setHealth(i, returning)
 	}
-	c.paceAt = c.now
-	c.holdNodes(c.now + max(beatsToReturn*c.cfg.heartbeat, c.cfg.maxBackoff))
-	c.enter(Resyncing, "redis answers again", nil)
+	if c.downAt != 0 && c.count(down) == 0 {
+		c.downAt = 0
+		c.reason, c.cause = "redis answers again", nil
+		c.holdNodes(c.now + max(beatsToReturn*c.cfg.heartbeat, c.cfg.maxBackoff))
+	}
 }
 
-// checkResynced ends the resynchronisation once the backlog is told.
-func (c *core) checkResynced() {
-	if c.state.Mode != Resyncing || !c.offset.known || c.reseed != 0 {
-		return
-	}
+// checkReturned ends the resynchronisation of the shards that have been told
+// their backlog.
+func (c *core) checkReturned() {
 	for i := range c.shards {
-		if s := &c.shards[i]; s.flight != nil || len(s.backlog) > 0 {
-			return
+		s := &c.shards[i]
+		if s.health == returning && c.clockOf(s).known && s.flight == nil && len(s.backlog) == 0 {
+			c.setHealth(i, healthy)
 		}
 	}
-	c.backoff, c.fails = 0, 0
-	c.enter(Synced, "", nil)
 }
 
-func (c *core) enter(m Mode, reason string, err error) {
-	c.state = State{Mode: m, Reason: reason, Err: err, Since: time.Unix(0, c.local), Nodes: int(c.nodes)}
-	c.stats.stateChanges.Add(1)
-	c.applyMode()
-	c.emit(efState{c.state})
+// assess derives the limiter's state from its shards'.
+func (c *core) assess() {
+	cut, mode := c.count(down), Synced
+	switch {
+	case cut > 0:
+		mode = Degraded
+	case c.count(returning) > 0, c.state.Mode != Synced && c.reseed != 0:
+		mode = Resyncing
+	}
+	s := State{Mode: mode, Since: c.state.Since, Nodes: int(c.nodes), Down: cut}
+	switch {
+	case mode == Degraded:
+		s.Reason, s.Err = c.reason, c.cause
+	case mode == Resyncing && c.state.Mode == Resyncing:
+		s.Reason = c.state.Reason
+	case mode == Resyncing:
+		s.Reason = c.reason
+	}
+	old := c.state
+	if mode == old.Mode && s.Nodes == old.Nodes && cut == old.Down && (mode != Degraded || !c.news) {
+		return
+	}
+	c.news = false
+	if mode != old.Mode {
+		s.Since = time.Unix(0, c.local)
+		c.stats.stateChanges.Add(1)
+		if mode == Synced {
+			c.backoff, c.fails = 0, 0
+		}
+	}
+	c.state = s
+	c.emit(efState{s})
 }
 
-// applyMode tells the counters what a unit weighs. While resyncing after an
-// outage the outage's weight stays: a counter gets its normal one with its
-// answer, or when all are in.
-func (c *core) applyMode() {
+// applyMode tells the counters of a shard what a unit weighs. While a shard
+// returns from an outage the outage's weight stays: a counter gets its normal
+// one with its answer, or when all are in.
+func (c *core) applyMode(sh int) {
 	w := c.cfg.fallback.weight(c.nodes)
-	c.link.SetFallback(w)
-	switch c.state.Mode {
-	case Synced:
-		c.link.SetMode(1, false)
-	case Degraded:
-		c.link.SetMode(w, true)
+	switch c.shards[sh].health {
+	case healthy:
+		c.link.Part(sh).SetMode(1, false)
+	case down:
+		c.link.Part(sh).SetMode(w, true)
+	}
+	// A key of which it is not known yet where it belongs.
+	switch {
+	case c.count(healthy) > 0:
+		c.link.Part(-1).SetMode(1, false)
+	case c.count(down) == len(c.shards):
+		c.link.Part(-1).SetMode(w, true)
+	}
+}
+
+// applyWeight tells the counters that a unit weighs another number now.
+func (c *core) applyWeight() {
+	c.link.SetFallback(c.cfg.fallback.weight(c.nodes))
+	for i := range c.shards {
+		c.applyMode(i)
 	}
 }
 
@@ -152,7 +246,7 @@ func (c *core) checkFlushes() {
 		switch {
 		case c.flushed(f):
 			c.emit(efFlushed{id: f.id})
-		case c.state.Mode == Degraded && c.beat == nil && c.beatAt > c.now:
+		case c.cutOff(f) && c.beat == nil && c.beatAt > c.now:
 			c.emit(efFlushed{id: f.id, err: &UnavailableError{Reason: c.state.Reason, Err: c.state.Err}})
 		default:
 			kept = append(kept, f)
@@ -162,10 +256,9 @@ func (c *core) checkFlushes() {
 	c.flushes = kept
 }
 
+// flushed reports whether all that a request asks for is told, and no shard is
+// still being told what it has missed.
 func (c *core) flushed(f *flush) bool {
-	if c.state.Mode != Synced {
-		return false
-	}
 	for i, m := range f.marks {
 		s := &c.shards[i]
 		if !m.boarded && s.takenNormal >= m.normal && s.takenUrgent >= m.urgent {
@@ -175,5 +268,15 @@ func (c *core) flushed(f *flush) bool {
 			delete(f.marks, i)
 		}
 	}
-	return len(f.marks) == 0
+	return len(f.marks) == 0 && c.state.Mode != Resyncing && c.count(down) < len(c.shards)
+}
+
+// cutOff reports whether only shards that are away keep a request waiting.
+func (c *core) cutOff(f *flush) bool {
+	for i := range f.marks {
+		if c.shards[i].health != down {
+			return false
+		}
+	}
+	return c.count(down) > 0
 }

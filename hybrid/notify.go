@@ -72,7 +72,7 @@ func (n *notifier) tell(s State) {
 			level = slog.LevelWarn
 		}
 		n.log.LogAttrs(context.Background(), level, "rate limiter "+s.Mode.String(),
-			slog.String("reason", s.Reason), slog.Int("nodes", s.Nodes), slog.Any("err", s.Err))
+			slog.String("reason", s.Reason), slog.Int("nodes", s.Nodes), slog.Int("down", s.Down), slog.Any("err", s.Err))
 	})
 	if n.hook != nil {
 		n.guarded(func() { n.hook(s) })

@@ -5,21 +5,44 @@ import (
 	"github.com/hybridlimit/hybridlimit/remote"
 )
 
+// lane is a kind of pipeline. Shards of different lanes never share one.
+type lane uint8
+
+const (
+	express lane = iota
+	// suspect: the latest exchange failed. On a cluster a server that hangs
+	// would hold up the shards of the others in the same pipeline.
+	suspect
+	// gentle: shards that return after an outage are told what they have
+	// missed a few at a time.
+	gentle
+)
+
+func (s *shard) lane() lane {
+	switch {
+	case s.health == returning:
+		return gentle
+	case s.fails > 0:
+		return suspect
+	}
+	return express
+}
+
 // due returns when s has something to send (0: nothing, or not in this
 // state), and whether anything is waiting at all.
 func (c *core) due(s *shard) (at int64, waiting bool) {
 	waiting = s.flight != nil || len(s.normal)+len(s.urgent)+len(s.backlog) > 0
-	if c.state.Mode == Degraded || !c.offset.known || !waiting {
+	if s.health == down || !c.clockOf(s).known || !waiting {
 		return 0, waiting
 	}
-	if s.flight != nil {
-		return max(s.retry, c.paced(), 1), true
-	}
-	if c.state.Mode == Resyncing {
-		if len(s.backlog) == 0 {
+	if s.health == returning {
+		if s.flight == nil && len(s.backlog) == 0 {
 			return 0, true
 		}
-		return max(c.paced(), 1), true
+		return max(s.retry, c.paceAt, 1), true
+	}
+	if s.flight != nil {
+		return max(s.retry, 1), true
 	}
 	if at = s.normalAt; at == 0 || s.urgentAt != 0 && s.urgentAt < at {
 		at = s.urgentAt
@@ -27,42 +50,36 @@ func (c *core) due(s *shard) (at int64, waiting bool) {
 	return at, true
 }
 
-// paced returns when the next pipeline may start while resyncing.
-func (c *core) paced() int64 {
-	if c.state.Mode == Resyncing {
-		return c.paceAt
-	}
-	return 0
-}
-
 // pump starts pipelines for the shards that are due, as long as slots last.
 func (c *core) pump() {
-	for c.free() {
-		width := c.cfg.shardsPerPipe
-		if c.state.Mode == Resyncing {
-			width = c.cfg.resyncPipe
+	for _, l := range [...]lane{express, suspect, gentle} {
+		for c.free(l) {
+			ids := c.pick(l)
+			if len(ids) == 0 {
+				break
+			}
+			c.send(ids, l)
 		}
-		ids := c.pick(width)
-		if len(ids) == 0 {
-			return
-		}
-		c.send(ids)
 	}
 }
 
-// free reports whether a pipeline may be started: one at a time while
-// resyncing, a few otherwise.
-func (c *core) free() bool {
-	return c.slots > 0 && (c.state.Mode != Resyncing || len(c.pipes) == 0)
+// free reports whether a pipeline may be started: of returning shards one at
+// a time, of others a few.
+func (c *core) free(l lane) bool {
+	return c.slots > 0 && (l != gentle || c.paced == 0)
 }
 
-// pick prepares the flights of up to width shards that are due.
-func (c *core) pick(width int) (ids []int) {
-	n := len(c.shards)
+// pick prepares the flights of the shards of a lane that are due, as many as
+// one pipeline may carry.
+func (c *core) pick(l lane) (ids []int) {
+	n, width := len(c.shards), c.cfg.shardsPerPipe
+	if l == gentle {
+		width = c.cfg.resyncPipe
+	}
 	for range n {
 		i := c.turn % n
 		s := &c.shards[i]
-		if at, _ := c.due(s); at != 0 && c.now >= at && s.pipe == 0 {
+		if at, _ := c.due(s); at != 0 && c.now >= at && s.pipe == 0 && s.lane() == l {
 			if s.flight == nil {
 				c.board(s)
 			}
@@ -95,7 +112,7 @@ func (c *core) board(s *shard) {
 		*queue = shorten(*queue, k)
 	}
 	take(&s.backlog, &s.takenNormal, false)
-	if c.state.Mode != Resyncing {
+	if s.health != returning {
 		if s.urgentAt != 0 && c.now >= s.urgentAt {
 			take(&s.urgent, &s.takenUrgent, true)
 		}
@@ -125,9 +142,12 @@ func shorten(q []*local.Counter, k int) []*local.Counter {
 }
 
 // send starts one pipeline with the flights of the given shards.
-func (c *core) send(ids []int) {
+func (c *core) send(ids []int, l lane) {
 	p := &pipe{shards: ids, sent: c.local}
 	id := c.newID()
+	if l == gentle {
+		c.paced = id
+	}
 	batches := make([]*remote.Batch, len(ids))
 	for i, sh := range ids {
 		c.shards[sh].pipe = id

@@ -15,38 +15,43 @@ func (c *core) onReplies(ev evReplies) {
 	if p == nil {
 		return // it timed out before; its flights are on their way again
 	}
-	delete(c.pipes, ev.id)
 	c.slots++
+	var failing []int
 	var failed error
-	good := false
-	for i, sh := range p.shards {
+	for i, sh := range c.unpack(ev.id) {
 		s := &c.shards[sh]
-		s.pipe = 0
 		err := errMissingReply
 		if i < len(ev.outcomes) {
 			err = ev.outcomes[i].Err
 		}
-		if err == nil {
-			good = true
-			c.sample(p.sent, ev.recv, ev.outcomes[i].Reply.Now)
+		switch {
+		case err == nil:
+			c.answered(s)
+			c.sample(sh, p.sent, ev.recv, ev.outcomes[i].Reply.Now)
 			c.onReply(s, ev.outcomes[i].Reply, p.sent, ev.recv)
-			continue
-		}
-		if errors.Is(err, remote.ErrInvalidBatch) {
+		case errors.Is(err, remote.ErrInvalidBatch):
 			c.abandon(s, err)
-			continue
+		default:
+			failing, failed = append(failing, sh), err
 		}
-		failed = err
-		s.retry = c.now + c.jitter(c.cfg.retry, 0.5, 1.5)
-	}
-	if c.state.Mode == Resyncing {
-		c.paceAt = c.now + c.cfg.resyncPaceMin + c.jitter(c.cfg.resyncRange, 0, 1)
 	}
 	if failed != nil {
-		c.failed(failed)
-	} else if good {
-		c.fails = 0
+		c.failed(failing, failed, len(failing) == len(p.shards))
 	}
+}
+
+// unpack ends a pipeline, whatever has become of it, and returns its shards.
+func (c *core) unpack(id uint64) []int {
+	p := c.pipes[id]
+	delete(c.pipes, id)
+	for _, sh := range p.shards {
+		c.shards[sh].pipe = 0
+	}
+	if c.paced == id {
+		c.paced = 0
+		c.paceAt = c.now + c.cfg.resyncPaceMin + c.jitter(c.cfg.resyncRange, 0, 1)
+	}
+	return p.shards
 }
 
 // abandon takes apart a flight that was not sent because it contradicts
@@ -69,17 +74,9 @@ func (c *core) onTimeout(id uint64) {
 		c.onBeat(evBeat{id: id, err: errTimeout})
 		return
 	}
-	p := c.pipes[id]
-	if p == nil {
-		return
+	if c.pipes[id] != nil {
+		c.failed(c.unpack(id), errTimeout, true)
 	}
-	delete(c.pipes, id)
-	for _, sh := range p.shards {
-		s := &c.shards[sh]
-		s.pipe = 0
-		s.retry = c.now + c.jitter(c.cfg.retry, 0.5, 1.5)
-	}
-	c.failed(errTimeout)
 }
 
 // onReply handles what Redis says of one batch.
@@ -112,9 +109,9 @@ const (
 
 // settle ends a flight that Redis has booked.
 func (c *core) settle(s *shard, f *flight, r remote.Reply, sent, recv int64) {
-	server := int64(r.Now)
+	server, offset := int64(r.Now), c.clockOf(s).ns
 	a := local.Answer{
-		At: min(max(server-c.offset.ns, sent), recv), ServerNow: server, Offset: c.offset.ns,
+		At: min(max(server-offset, sent), recv), ServerNow: server, Offset: offset,
 		Slack: max(recv-sent, 0) + int64(time.Millisecond),
 	}
 	s.acked, s.flight, s.accept, s.lost = s.seq, nil, false, false
@@ -193,12 +190,14 @@ func (c *core) reseedNow() {
 	}
 }
 
-// sendBeat starts a heartbeat, which is also the probe of a Redis that was
+// sendBeat starts a heartbeat, which is also the probe of servers that were
 // away, and the check of shards that have nothing to send.
 func (c *core) sendBeat() {
 	b := &beat{id: c.newID(), sent: c.local}
 	for i := range c.shards {
-		if s := &c.shards[i]; s.seq > 0 {
+		// While no clock is known every shard is asked: the server of the
+		// heartbeats may be the one that is away.
+		if s := &c.shards[i]; s.seq > 0 || !c.offset.known && c.fails > 0 {
 			b.shards = append(b.shards, i)
 			b.acked = append(b.acked, s.acked)
 		}
@@ -214,26 +213,48 @@ func (c *core) onBeat(ev evBeat) {
 		return
 	}
 	c.beat = nil
-	if ev.err == nil && len(ev.beat.Seqs) != len(b.shards) {
-		ev.err = errMissingReply
+	if len(ev.beat.Seqs) != len(b.shards) {
+		// Nothing is known of any shard.
+		if ev.beat = (remote.Beat{}); ev.err == nil {
+			ev.err = errMissingReply
+		}
 	}
-	if ev.err != nil {
+	if ev.err == nil || ev.beat.Nodes > 0 {
+		c.sampleAll(b.sent, ev.recv, ev.beat.Now)
+		c.countNodes(int64(ev.beat.Nodes))
+	}
+	failing := c.beatShards(b, ev)
+	switch {
+	case ev.err == nil:
+		c.beatAt = c.now + c.jitter(c.cfg.heartbeat, 0.9, 1)
+	default:
 		c.beatAt = c.now + c.jitter(c.cfg.retry, 0.5, 1.5)
-		c.failed(ev.err)
-		return
+		c.failed(failing, ev.err, ev.beat.Nodes == 0 && len(failing) == len(b.shards))
 	}
-	c.beatAt = c.now + c.jitter(c.cfg.heartbeat, 0.9, 1)
-	c.fails = 0
-	c.sample(b.sent, ev.recv, ev.beat.Now)
-	c.countNodes(int64(ev.beat.Nodes))
+	if ev.err == nil || ev.beat.Nodes > 0 || len(failing) < len(b.shards) {
+		c.reached(b, failing)
+	}
+}
+
+// beatShards takes note of what a heartbeat tells of each shard, and returns
+// those that it did not reach.
+func (c *core) beatShards(b *beat, ev evBeat) (failing []int) {
 	for i, sh := range b.shards {
+		if i >= len(ev.beat.Seqs) || ev.beat.Seqs[i] < 0 {
+			failing = append(failing, sh)
+			continue
+		}
+		s := &c.shards[sh]
+		if i < len(ev.beat.Times) {
+			c.sample(sh, b.sent, ev.recv, ev.beat.Times[i])
+		}
 		// What was acknowledged before the beat left must be there.
-		if s := &c.shards[sh]; ev.beat.Seqs[i] < b.acked[i] && !s.lost && !s.accept {
+		if ev.beat.Seqs[i] < b.acked[i] && !s.lost && !s.accept {
 			c.noteLoss(s)
 			s.accept = s.flight == nil // a flight on its way finds out by itself
 		}
 	}
-	c.reached()
+	return failing
 }
 
 // countNodes takes over the number of live nodes.
@@ -244,10 +265,9 @@ func (c *core) countNodes(n int64) {
 	if n == c.nodes || n < 1 {
 		return
 	}
-	c.nodes, c.state.Nodes = n, int(n)
+	c.nodes = n
 	c.link.SetNodes(n)
-	c.applyMode()
-	c.emit(efState{c.state})
+	c.applyWeight()
 }
 
 // holdNodes keeps the number of nodes from falling for as long as all of them
@@ -262,9 +282,36 @@ func (c *core) holdNodes(until int64) {
 // the nodes are given to come back.
 const beatsToReturn = 4
 
-// sample feeds one exchange to the estimate of Redis' clock.
-func (c *core) sample(sent, recv int64, server time.Duration) {
-	if c.offset.sample(sent, recv, int64(server)) {
-		c.link.SetOffset(c.offset.ns)
+// sample feeds an exchange with the server of a shard to the estimate of that
+// server's clock.
+func (c *core) sample(sh int, sent, recv int64, server time.Duration) {
+	s := &c.shards[sh]
+	if s.offset.sample(sent, recv, int64(server)) {
+		c.link.Part(sh).SetOffset(s.offset.ns)
 	}
+	if !c.offset.known {
+		c.sampleAll(sent, recv, server)
+	}
+}
+
+// sampleAll feeds an exchange to the estimate for the shards that have not
+// answered yet.
+func (c *core) sampleAll(sent, recv int64, server time.Duration) {
+	if !c.offset.sample(sent, recv, int64(server)) {
+		return
+	}
+	c.link.Part(-1).SetOffset(c.offset.ns)
+	for i := range c.shards {
+		if !c.shards[i].offset.known {
+			c.link.Part(i).SetOffset(c.offset.ns)
+		}
+	}
+}
+
+// clockOf returns the best estimate of the clock of a shard's server.
+func (c *core) clockOf(s *shard) *offsetFilter {
+	if s.offset.known {
+		return &s.offset
+	}
+	return &c.offset
 }

@@ -14,7 +14,8 @@ const (
 	LocalOnly Mode = iota
 	// Synced: views are at most about one sync interval old.
 	Synced
-	// Degraded: Redis cannot be reached; the fallback policy decides.
+	// Degraded: Redis, or a part of it, cannot be reached; the fallback policy
+	// decides the keys that live there.
 	Degraded
 	// Resyncing: Redis answers, and is being told what it has missed. A
 	// limiter starts in this mode until Redis has answered once.
@@ -45,12 +46,19 @@ type State struct {
 	Err    error
 	// Nodes is the number of live nodes last heard of, this one included.
 	Nodes int
+	// Down is the number of shards that are cut off: all of [Options].Shards
+	// if Redis is a single server, those of the failed masters on a cluster.
+	// The keys of the others are decided as if synced.
+	Down int
 }
 
 // String describes the state for people and logs.
 func (s State) String() string {
-	if s.Reason == "" {
+	switch {
+	case s.Reason == "":
 		return fmt.Sprintf("%v, %d nodes", s.Mode, s.Nodes)
+	case s.Down > 0:
+		return fmt.Sprintf("%v (%s, %d shards), %d nodes", s.Mode, s.Reason, s.Down, s.Nodes)
 	}
 	return fmt.Sprintf("%v (%s), %d nodes", s.Mode, s.Reason, s.Nodes)
 }

@@ -27,6 +27,7 @@ type Counter struct {
 	shard                  int32    // owned by the reconciler; -1: not yet known
 
 	mu   sync.Mutex // protects all below
+	part *Part      // of the link: what holds for the counter's shard
 	rule *limit.Rule
 	dead bool
 	heir *Counter // takes over what a dead counter still has in flight
@@ -59,9 +60,10 @@ func newCounter(key string, rule *limit.Rule, hash uint64, link *Link, now int64
 	}
 	off := int64(0)
 	if link != nil {
-		off = link.offset.Load()
+		c.part = link.Part(-1)
+		off = c.part.offset.Load()
 		c.urgentAt = max(1, rule.Limit()/(2*link.nodes.Load()))
-		c.mode = link.mode.Load()
+		c.mode = c.part.mode.Load()
 		c.askedAt = now
 	}
 	switch c.alg {
@@ -92,7 +94,7 @@ func (c *Counter) enterLocked(now int64, rule *limit.Rule) int64 {
 		c.adoptLocked(rule, now)
 	}
 	if c.link != nil {
-		m := c.link.mode.Load()
+		m := c.part.mode.Load()
 		if c.quarantined && !modeDegraded(m) {
 			m = c.link.fallback.Load()
 		}
@@ -259,7 +261,7 @@ func (c *Counter) worthLocked(now int64) worth {
 // told of them any more, they would keep the counter from being forgotten.
 func (c *Counter) drainLocked(now int64) {
 	f := &c.funnel
-	if f.pend.units == 0 || c.inFlight || !modeDegraded(c.link.mode.Load()) {
+	if f.pend.units == 0 || c.inFlight || !modeDegraded(c.part.mode.Load()) {
 		return
 	}
 	if f.pend.plus(c.rule, f.known, 1).NS < now-int64(c.rule.Horizon()) {

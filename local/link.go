@@ -25,9 +25,9 @@ const closedRetry = time.Second
 // have something to tell. All of it is lock-free: a check never waits for the
 // reconciler. The zero Link is not usable, see [NewLink].
 type Link struct {
-	mode     atomic.Int64 // packed by packMode
+	parts    []Part       // one per shard of the authority
+	unsorted Part         // for counters whose shard is not known yet
 	fallback atomic.Int64 // mode of quarantined counters
-	offset   atomic.Int64 // authority's clock minus ours, ns
 	lag      atomic.Int64 // how far our clock is behind the one outside, ns
 	nodes    atomic.Int64 // live nodes, at least 1
 	refresh  int64        // ns after which an idle view is fetched anew
@@ -39,10 +39,25 @@ type Link struct {
 	wake     chan struct{}
 }
 
-// NewLink returns a link with weight 1 and one node. A counter that is asked
-// but has nothing to tell is refreshed when its view is older than refresh.
-func NewLink(refresh time.Duration) *Link {
-	l := &Link{refresh: int64(refresh), wake: make(chan struct{}, 1)}
+// Part is what a Link says of one shard of the authority: shards may live on
+// different servers, each with a clock of its own, and fail one by one.
+type Part struct {
+	mode   atomic.Int64 // packed by packMode
+	offset atomic.Int64 // the authority's clock minus ours, ns
+}
+
+// SetMode sets what a unit counts as from now on (1: as itself; N: as N;
+// [WeightOpen], [WeightClosed]) and whether answers are marked as degraded.
+func (p *Part) SetMode(weight int64, degraded bool) { p.mode.Store(packMode(weight, degraded)) }
+
+// SetOffset sets how many nanoseconds the authority's clock is ahead of ours.
+func (p *Part) SetOffset(ns int64) { p.offset.Store(ns) }
+
+// NewLink returns a link to an authority of so many shards, with weight 1 and
+// one node. A counter that is asked but has nothing to tell is refreshed when
+// its view is older than refresh.
+func NewLink(refresh time.Duration, shards int) *Link {
+	l := &Link{refresh: int64(refresh), parts: make([]Part, shards), wake: make(chan struct{}, 1)}
 	l.nodes.Store(1)
 	l.SetMode(1, false)
 	l.SetFallback(1)
@@ -60,15 +75,25 @@ func packMode(weight int64, degraded bool) int64 {
 func modeWeight(m int64) int64  { return m >> 1 }
 func modeDegraded(m int64) bool { return m&1 != 0 }
 
-// SetMode sets what a unit counts as from now on (1: as itself; N: as N;
-// [WeightOpen], [WeightClosed]) and whether answers are marked as degraded.
-func (l *Link) SetMode(weight int64, degraded bool) { l.mode.Store(packMode(weight, degraded)) }
+// Part returns what concerns one shard. Shard -1 stands for the counters whose
+// shard is not known yet: the reconciler tells it when it first sees them.
+func (l *Link) Part(shard int) *Part {
+	if shard < 0 || shard >= len(l.parts) {
+		return &l.unsorted
+	}
+	return &l.parts[shard]
+}
+
+// SetMode is [Part.SetMode] for all shards.
+func (l *Link) SetMode(weight int64, degraded bool) {
+	for i := range l.parts {
+		l.parts[i].SetMode(weight, degraded)
+	}
+	l.unsorted.SetMode(weight, degraded)
+}
 
 // SetFallback sets the weight of counters that alone cannot be reconciled.
 func (l *Link) SetFallback(weight int64) { l.fallback.Store(packMode(weight, true)) }
-
-// SetOffset sets how many nanoseconds the authority's clock is ahead of ours.
-func (l *Link) SetOffset(ns int64) { l.offset.Store(ns) }
 
 // SetLag sets how many nanoseconds the clock of the checks is behind one that
 // keeps going. Only changes matter: they tell that it stood still.

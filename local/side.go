@@ -205,7 +205,7 @@ func (t *Table) overflowLocked(sh *sideShard, rule *limit.Rule, now int64) *Coun
 	}
 	if t.link != nil {
 		c.mu.Lock()
-		c.mode = t.link.mode.Load() // the policy of an outage holds here as well
+		c.mode = t.link.unsorted.mode.Load() // the policy of an outage holds here as well
 		c.mu.Unlock()
 	}
 	return c

@@ -53,9 +53,9 @@ type Outcome struct {
 func (c *Counter) Shard(f func(rule *limit.Rule, key string) int) int {
 	if c.shard < 0 {
 		c.mu.Lock()
-		r := c.rule
+		c.shard = int32(f(c.rule, c.key))
+		c.part = c.link.Part(int(c.shard))
 		c.mu.Unlock()
-		c.shard = int32(f(r, c.key))
 	}
 	return int(c.shard)
 }
@@ -75,7 +75,7 @@ func (c *Counter) Collect(now int64, urgent bool) (rep Report, ok bool) {
 	}
 	now = max(now, c.last)
 	if c.window != nil {
-		c.window.rebase(c.rule, c.link.offset.Load())
+		c.window.rebase(c.rule, c.part.offset.Load())
 		c.rollLocked(now)
 	}
 	// A question alone is worth sending when the view is old or unknown; a
@@ -102,7 +102,7 @@ func (c *Counter) Resend(now int64, raise bool) (*Counter, Report) {
 	defer c.mu.Unlock()
 	now = max(now, c.last)
 	if c.window != nil {
-		c.window.rebase(c.rule, c.link.offset.Load())
+		c.window.rebase(c.rule, c.part.offset.Load())
 		c.rollLocked(now)
 	}
 	c.raise = c.raise || raise
@@ -153,7 +153,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 		c.raise = false
 	}
 	// From here on the counter's unsynced units weigh what the link says.
-	c.mode = c.link.mode.Load()
+	c.mode = c.part.mode.Load()
 	w := modeWeight(c.mode)
 	reset := a.Gen > c.gen || a.Converted
 	out := Outcome{Counter: c}

@@ -196,7 +196,7 @@ func (f *found) source(s limit.Source) limit.Source {
 	switch {
 	case !f.stranger || f.link == nil:
 		return s
-	case modeDegraded(f.link.mode.Load()):
+	case modeDegraded(f.link.unsorted.mode.Load()):
 		return limit.SourceDegraded
 	}
 	return limit.SourceUnsynced
@@ -327,7 +327,7 @@ func (t *Table) createLocked(sh *sideShard, h uint64, key string, rule *limit.Ru
 func (t *Table) stranger(h uint64, key string, rule *limit.Rule, now int64) *Counter {
 	c := newCounter(key, rule, h, nil, now)
 	if t.link != nil {
-		c.mode = t.link.mode.Load()
+		c.mode = t.link.unsorted.mode.Load()
 	}
 	return c
 }

@@ -18,11 +18,15 @@ type Beat struct {
 	// Seqs[i] is the last batch of this node that shards[i] knows; 0 if it
 	// knows none, -1 if it could not be asked.
 	Seqs []int64
+	// Times[i] is the time of the server of shards[i], like Now; 0 if it could
+	// not be asked.
+	Times []time.Duration
 }
 
 // Beat says that a node is alive and counts as such for ttl (at least 1 ms, at
-// most [MaxBeatTTL]) from now, counts all that are, and reads what the given
-// shards know of this node, all in one pipeline.
+// most [MaxBeatTTL]) from now, counts all that are, and asks the given shards
+// what they know of this node and whether they take writes, all in one
+// pipeline.
 //
 // The beat and the shards may live on different servers. When only some of them
 // answered, the error says what failed and the Beat holds what is known: Nodes
@@ -48,7 +52,7 @@ func (s *Store) Beat(ctx context.Context, node string, ttl time.Duration, shards
 }
 
 func decodeBeat(calls []*call) (Beat, error) {
-	b := Beat{Seqs: make([]int64, len(calls)-1)}
+	b := Beat{Seqs: make([]int64, len(calls)-1), Times: make([]time.Duration, len(calls)-1)}
 	r := newReply(calls[0])
 	nodes, now := r.number(maxExact), r.now()
 	first := r.end()
@@ -57,9 +61,9 @@ func decodeBeat(calls []*call) (Beat, error) {
 	}
 	for i, c := range calls[1:] {
 		r := newReply(c)
-		b.Seqs[i] = r.number(maxExact)
+		b.Seqs[i], b.Times[i] = r.number(maxExact), r.now()
 		if err := r.end(); err != nil {
-			b.Seqs[i] = -1
+			b.Seqs[i], b.Times[i] = -1, 0
 			if first == nil {
 				first = err
 			}

@@ -119,6 +119,23 @@ func (s *server) do(ctx context.Context, c *call) {
 		err = s.rdb.Process(ctx, cmd)
 	}
 	c.finish(cmd, err)
+	s.reroute(ctx, c)
+}
+
+// reroute has a cluster's client ask anew which server is in charge of what if
+// a call has failed: after a fail-over it would find out by itself only after
+// up to a minute. It does not wait for the answer.
+func (s *server) reroute(ctx context.Context, calls ...*call) {
+	client, ok := s.rdb.(interface{ ReloadState(context.Context) })
+	if !ok {
+		return
+	}
+	for _, c := range calls {
+		if class, _ := Classify(c.err); class == ClassUnavailable {
+			client.ReloadState(ctx)
+			return
+		}
+	}
 }
 
 // pipeline sends calls together. Those whose script Redis does not have (it was
@@ -141,6 +158,7 @@ func (s *server) pipeline(ctx context.Context, calls []*call) {
 	if len(missing) > 0 {
 		s.send(ctx, missing, true)
 	}
+	s.reroute(ctx, calls...)
 }
 
 func (s *server) send(ctx context.Context, calls []*call, byText bool) {

@@ -1,13 +1,19 @@
 -- Reads the last batch that a node's ledger knows, and keeps the ledger alive.
+-- It also proves that the shard takes writes: whoever asks wants to know
+-- whether a batch would be applied, and one that is out of memory, read-only
+-- or short of replicas still reads.
 --
 -- KEYS[1] the ledger
 -- ARGV    its TTL in ms
--- Reply   the seq, "0" if there is none or it cannot be read
+-- Reply   the seq, "0" if there is none or it cannot be read; Redis' time in us
 
-local seq = string.match(guard(fetch, KEYS[1]) or '', '^(%d+) %d+ [-%d,]+$')
+local now = clock()
+local v = guard(fetch, KEYS[1])
+local seq = string.match(v or '', '^(%d+) %d+ [-%d,]+$')
 local n = seq and guard(num, seq)
-if not n or n > TOP / 2 then
-  return { '0' }
+if v == nil or (v and (not n or n > TOP / 2)) then
+  return { '0', int(now) } -- broken: the next batch overwrites it
 end
-redis.call('PEXPIRE', KEYS[1], ARGV[1])
-return { seq }
+-- An empty ledger means the same as none.
+redis.call('SET', KEYS[1], v or '0 0 -', 'PX', ARGV[1])
+return { seq or '0', int(now) }
