@@ -37,7 +37,7 @@ type core struct {
 	nodes   int64
 	floor   int64        // nodes are at least so many, they may not have come back yet,
 	floorTo int64        // until then
-	offset  offsetFilter // of a shard that has not answered yet
+	offset  offsetFilter // of the server that is sent the heartbeats
 	shards  []shard
 	turn    int // shard to look at first, so that all get their turn
 	pipes   map[uint64]*pipe
@@ -70,6 +70,7 @@ type coreConfig struct {
 	maxBatch, maxPipes         int
 	shardsPerPipe, resyncPipe  int
 	degradeAfter               int
+	oneServer                  bool // all shards are on one, with one clock
 	fallback                   Fallback
 	resyncPaceMin, resyncRange int64
 }
@@ -87,8 +88,9 @@ const (
 // shard is the state of one group of keys.
 type shard struct {
 	health health
-	fails  int // exchanges that failed in a row
-	offset offsetFilter
+	weighs bool // its units count by the fallback policy
+	fails  int  // exchanges that failed in a row
+	offset *offsetFilter
 
 	seq    int64 // number of the latest flight
 	acked  int64 // number of the latest flight that Redis has booked
@@ -205,8 +207,12 @@ func newCore(cfg coreConfig, rng *rand.Rand, node string, link *local.Link, keys
 		state: State{Mode: Resyncing, Reason: "starting", Nodes: 1},
 	}
 	for i := range c.shards {
-		c.shards[i].health = returning
+		c.shards[i].health, c.shards[i].offset = returning, &c.offset
+		if !cfg.oneServer {
+			c.shards[i].offset = new(offsetFilter)
+		}
 	}
+	link.SetFallback(cfg.fallback.weight(c.nodes))
 	return c
 }
 

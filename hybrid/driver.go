@@ -81,7 +81,9 @@ func newDriver(rdb redis.UniversalClient, o Options, l *Limiter) (*driver, error
 		notify: newNotifier(o.Logger, o.OnStateChange, &l.stats),
 		calls:  map[uint64]call{}, late: map[uint64]bool{}, waiting: map[uint64]chan error{},
 	}
-	d.core = newCore(o.coreConfig(), mrand.New(mrand.NewChaCha8(seed)), d.node, l.link, store.Keyspace(), o.Shards, l.table.Range, &l.stats)
+	cfg := o.coreConfig()
+	_, cfg.oneServer = rdb.(*redis.Client)
+	d.core = newCore(cfg, mrand.New(mrand.NewChaCha8(seed)), d.node, l.link, store.Keyspace(), o.Shards, l.table.Range, &l.stats)
 	for i := range o.Shards {
 		d.shards = append(d.shards, i)
 	}

@@ -28,6 +28,7 @@ type Limiter struct {
 	tally  tally
 	stats  counters
 	closed atomic.Bool
+	latest atomic.Int64 // reading of a clock that may be set back
 }
 
 // New returns a running limiter that shares its limits through rdb, a client
@@ -62,11 +63,23 @@ func New(rdb redis.UniversalClient, o Options) (*Limiter, error) {
 	return l, nil
 }
 
+// now reads the clock. One that was set back is taken to stand still until it
+// has caught up: a counter would refuse to go back, and what it then heard from
+// Redis would not fit.
 func (l *Limiter) now() int64 {
 	if l.system {
 		return int64(clock.System{}.Now())
 	}
-	return int64(l.clock.Now())
+	t := int64(l.clock.Now())
+	for {
+		last := l.latest.Load()
+		if t <= last && last != 0 {
+			return last
+		}
+		if l.latest.CompareAndSwap(last, t) {
+			return t
+		}
+	}
 }
 
 // CheckRule reports whether this limiter can decide rule: an error wrapping

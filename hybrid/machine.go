@@ -127,7 +127,7 @@ func (c *core) reached(b *beat, failing []int) {
 func (c *core) checkReturned() {
 	for i := range c.shards {
 		s := &c.shards[i]
-		if s.health == returning && c.clockOf(s).known && s.flight == nil && len(s.backlog) == 0 {
+		if s.health == returning && s.offset.known && s.flight == nil && len(s.backlog) == 0 {
 			c.setHealth(i, healthy)
 		}
 	}
@@ -172,11 +172,12 @@ func (c *core) assess() {
 // one with its answer, or when all are in.
 func (c *core) applyMode(sh int) {
 	w := c.cfg.fallback.weight(c.nodes)
-	switch c.shards[sh].health {
-	case healthy:
-		c.link.Part(sh).SetMode(1, false)
-	case down:
+	s := &c.shards[sh]
+	s.weighs = s.health == down || s.health == returning && s.weighs
+	if s.weighs {
 		c.link.Part(sh).SetMode(w, true)
+	} else {
+		c.link.Part(sh).SetMode(1, false)
 	}
 	// A key of which it is not known yet where it belongs.
 	switch {

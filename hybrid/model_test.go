@@ -17,8 +17,12 @@ type modelRedis struct {
 	ledger  map[ledgerKey]ledgerEntry
 	alive   map[string]int64 // node → when it counts as gone
 	applied map[string]int64 // node → units applied, ever
+	credit  map[creditKey]int64
 	poison  map[string]bool
 }
+
+// creditKey: how many units of a node the data of a key has in it.
+type creditKey struct{ node, key string }
 
 type ledgerKey struct {
 	shard int
@@ -31,13 +35,15 @@ type ledgerEntry struct {
 }
 
 type modelFunnel struct {
-	gen int64
-	tat limit.Span
+	gen  int64
+	tat  limit.Span
+	gone int64 // when the key expires
 }
 
 type modelWindow struct {
 	gen     int64
 	buckets map[int64]int64
+	gone    int64
 }
 
 func newModelRedis() *modelRedis {
@@ -49,7 +55,33 @@ func newModelRedis() *modelRedis {
 // wipe is FLUSHALL, or a restart without data.
 func (m *modelRedis) wipe() {
 	m.funnels, m.windows = map[string]*modelFunnel{}, map[string]*modelWindow{}
-	m.ledger, m.alive = map[ledgerKey]ledgerEntry{}, map[string]int64{}
+	m.ledger, m.alive, m.credit = map[ledgerKey]ledgerEntry{}, map[string]int64{}, map[creditKey]int64{}
+}
+
+// forget is a key that Redis has evicted, or somebody deleted.
+func (m *modelRedis) forget(key string) {
+	delete(m.funnels, key)
+	delete(m.windows, key)
+	maps.DeleteFunc(m.credit, func(k creditKey, _ int64) bool { return k.key == key })
+}
+
+// expire drops the keys that have expired.
+func (m *modelRedis) expire(now int64) {
+	maps.DeleteFunc(m.funnels, func(_ string, f *modelFunnel) bool { return f.gone <= now })
+	maps.DeleteFunc(m.windows, func(_ string, w *modelWindow) bool { return w.gone <= now })
+}
+
+// reset starts a key anew, in a generation that no view has yet.
+func (m *modelRedis) reset(now int64, key string, r *limit.Rule) {
+	if r.Algorithm() == limit.AlgorithmFunnel {
+		f := m.funnelAt(now, key)
+		m.funnels[key] = &modelFunnel{gen: max(now/1000, f.gen+1)}
+		m.funnels[key].expire(now, r)
+		return
+	}
+	w := m.windowAt(now, key)
+	m.windows[key] = &modelWindow{gen: max(now/1000, w.gen+1), buckets: map[int64]int64{}}
+	m.windows[key].expire(now, r)
 }
 
 // snapshot copies the data, to roll back to later.
@@ -60,24 +92,21 @@ func (m *modelRedis) snapshot() *modelRedis {
 		s.funnels[k] = &c
 	}
 	for k, w := range m.windows {
-		s.windows[k] = &modelWindow{w.gen, maps.Clone(w.buckets)}
+		s.windows[k] = &modelWindow{w.gen, maps.Clone(w.buckets), w.gone}
 	}
-	s.ledger, s.alive = maps.Clone(m.ledger), maps.Clone(m.alive)
+	s.ledger, s.alive, s.credit = maps.Clone(m.ledger), maps.Clone(m.alive), maps.Clone(m.credit)
 	return s
 }
 
 func (m *modelRedis) rollback(s *modelRedis) {
-	m.funnels, m.windows, m.ledger, m.alive = s.funnels, s.windows, s.ledger, s.alive
+	m.funnels, m.windows, m.ledger, m.alive, m.credit = s.funnels, s.windows, s.ledger, s.alive, s.credit
 }
 
-func (m *modelRedis) beat(now int64, node string, ttl int64, shards []int) remote.Beat {
+// beat enters a node and returns how many are alive.
+func (m *modelRedis) beat(now int64, node string, ttl int64) int {
 	m.alive[node] = now + ttl
 	maps.DeleteFunc(m.alive, func(_ string, gone int64) bool { return gone <= now })
-	b := remote.Beat{Nodes: len(m.alive), Now: time.Duration(now)}
-	for _, s := range shards {
-		b.Seqs = append(b.Seqs, m.ledger[ledgerKey{s, node}].seq)
-	}
-	return b
+	return len(m.alive)
 }
 
 func (m *modelRedis) exec(now int64, b *remote.Batch) remote.Reply {
@@ -110,6 +139,7 @@ func (m *modelRedis) exec(now int64, b *remote.Batch) remote.Reply {
 		}
 		if rep.Verdict == remote.VerdictApplied {
 			m.applied[b.Node] += op.Units
+			m.credit[creditKey{b.Node, op.Key}] += op.Units
 			e.total += op.Units
 		}
 		rep.States = append(rep.States, m.op(now, op, rep.Verdict == remote.VerdictApplied))
@@ -126,12 +156,53 @@ func (m *modelRedis) op(now int64, op *remote.Op, apply bool) remote.State {
 	return m.window(now, op, apply)
 }
 
-func (m *modelRedis) funnel(now int64, op *remote.Op, apply bool) remote.State {
-	f, at := m.funnels[op.Key], limit.Span{NS: now}
-	if f == nil {
-		f = &modelFunnel{}
-		m.funnels[op.Key] = f
+// expiry returns when a key goes that matters until the given time.
+func expiry(now, until, gen int64, r *limit.Rule) int64 {
+	up := func(d int64) int64 { return (max(d, 0) + ms - 1) / ms }
+	ttl := up(until - now)
+	if gen > 0 {
+		ttl = max(ttl, up(int64(r.Horizon())))
 	}
+	return now + (ttl+1000)*ms
+}
+
+func (f *modelFunnel) expire(now int64, r *limit.Rule) {
+	us := f.tat.NS / 1000 * 1000
+	if f.tat.NS > us || f.tat.Rem > 0 {
+		us += 1000
+	}
+	f.gone = expiry(now, us, f.gen, r)
+}
+
+func (w *modelWindow) expire(now int64, r *limit.Rule) {
+	until, width := now, int64(r.Width())
+	for id, u := range w.buckets {
+		if u > 0 {
+			until = max(until, (id+int64(r.Kept())+1)*width)
+		}
+	}
+	w.gone = expiry(now, until, w.gen, r)
+}
+
+// funnelAt returns a key's funnel, an empty one if there is none any more.
+func (m *modelRedis) funnelAt(now int64, key string) *modelFunnel {
+	f := m.funnels[key]
+	if f == nil || f.gone <= now {
+		return &modelFunnel{}
+	}
+	return f
+}
+
+func (m *modelRedis) windowAt(now int64, key string) *modelWindow {
+	w := m.windows[key]
+	if w == nil || w.gone <= now {
+		return &modelWindow{buckets: map[int64]int64{}}
+	}
+	return w
+}
+
+func (m *modelRedis) funnel(now int64, op *remote.Op, apply bool) remote.State {
+	f, at := m.funnelAt(now, op.Key), limit.Span{NS: now}
 	if apply && op.Raise && f.gen <= op.Known.Gen {
 		known := op.Rule.Add(at, op.Known.Level)
 		if f.gen < op.Known.Gen {
@@ -144,38 +215,56 @@ func (m *modelRedis) funnel(now int64, op *remote.Op, apply bool) remote.State {
 	if apply && op.Units > 0 {
 		f.tat = op.Rule.Add(f.tat, op.Rule.Cost(op.Units)).Max(op.Rule.Add(at, op.Ahead))
 	}
-	return remote.State{Gen: f.gen, Level: op.Rule.Sub(f.tat, at)}
+	st := remote.State{Gen: f.gen, Level: op.Rule.Sub(f.tat, at)}
+	// A key is not made for a funnel that is empty already.
+	empty := st.Gen == 0 && st.Level == (limit.Span{}) && m.funnelAt(now, op.Key) != f
+	if apply && (op.Units > 0 || op.Raise) && !empty {
+		f.expire(now, op.Rule)
+		m.funnels[op.Key] = f
+	}
+	return st
 }
 
 func (m *modelRedis) window(now int64, op *remote.Op, apply bool) remote.State {
-	w := m.windows[op.Key]
-	if w == nil {
-		w = &modelWindow{buckets: map[int64]int64{}}
-		m.windows[op.Key] = w
-	}
+	w := m.windowAt(now, op.Key)
 	cur, kept := now/int64(op.Rule.Width()), int64(op.Rule.Kept())
-	maps.DeleteFunc(w.buckets, func(id, _ int64) bool { return id < cur-kept })
-	if apply && op.Raise && w.gen <= op.Known.Gen {
-		if w.gen < op.Known.Gen {
-			clear(w.buckets)
+	// Buckets ahead of the clock count as the current one.
+	n := map[int64]int64{}
+	place := func(to map[int64]int64, id, units int64) {
+		if id = min(id, cur); id >= cur-kept && units > 0 {
+			to[id] += units
 		}
-		w.gen = op.Known.Gen
+	}
+	for id, u := range w.buckets {
+		place(n, id, u)
+	}
+	gen := w.gen
+	if apply && op.Raise && gen <= op.Known.Gen {
+		if gen < op.Known.Gen {
+			clear(n)
+		}
+		gen = op.Known.Gen
+		known := map[int64]int64{}
 		for _, b := range op.Known.Buckets {
-			if id := min(b.ID, cur); id >= cur-kept {
-				w.buckets[id] = max(w.buckets[id], b.Units)
-			}
+			place(known, b.ID, b.Units)
+		}
+		for id, u := range known {
+			n[id] = max(n[id], u)
 		}
 	}
-	if apply {
+	if apply && op.Units > 0 {
 		for _, b := range op.Buckets {
-			if id := min(b.ID, cur); id >= cur-kept {
-				w.buckets[id] += b.Units
-			}
+			place(n, b.ID, b.Units)
 		}
 	}
-	st := remote.State{Gen: w.gen}
-	for _, id := range slices.Sorted(maps.Keys(w.buckets)) {
-		st.Buckets = append(st.Buckets, remote.Bucket{ID: id, Units: w.buckets[id]})
+	empty := len(n) == 0 && gen == 0 && m.windows[op.Key] != w
+	if apply && (op.Units > 0 || op.Raise) && !empty {
+		m.windows[op.Key] = &modelWindow{gen: gen, buckets: n}
+		m.windows[op.Key].expire(now, op.Rule)
+	}
+	st := remote.State{Gen: gen}
+	for _, id := range slices.Sorted(maps.Keys(n)) {
+		st.Buckets = append(st.Buckets, remote.Bucket{ID: id, Units: n[id]})
 	}
 	return st
 }

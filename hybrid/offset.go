@@ -4,7 +4,8 @@ package hybrid
 // that Redis has stamped: as in NTP, the stamp was taken somewhere between
 // sending and receiving, and the quickest exchange says most. The estimate
 // ages, because clocks drift apart; an exchange that contradicts it (another
-// server, a clock that was set) replaces it at once.
+// server, a clock that was set) replaces it at once, unless it began before
+// the one that the estimate rests on had ended: then it may be about the past.
 type offsetFilter struct {
 	known bool
 	ns    int64 // Redis' clock minus ours
@@ -24,7 +25,8 @@ func (f *offsetFilter) sample(sent, recv, server int64) bool {
 	lo, hi := server-recv, server-sent // the offset lies between
 	grown := f.err + (recv-f.at)/offsetDrift
 	fresh := offsetFilter{known: true, ns: lo + (hi-lo)/2, err: (hi-lo)/2 + 1000, at: recv}
-	if f.known && fresh.err > grown && f.ns >= lo-grown && f.ns <= hi+grown {
+	agrees := f.ns >= lo-grown && f.ns <= hi+grown
+	if f.known && (agrees && fresh.err > grown || !agrees && sent < f.at) {
 		return false
 	}
 	changed := !f.known || fresh.ns != f.ns

@@ -27,7 +27,7 @@ func TestPromiseOneKeyLost(t *testing.T) {
 			t.Errorf("%v: %d more admitted after Redis had lost the key", rule, more)
 		}
 		s.run(time.Second)
-		fresh := s.addNode("fresh", Options{})
+		fresh := s.addNode(Options{})
 		s.run(2 * time.Second)
 		fresh.take("hot", rule, 0)
 		s.run(time.Second)
@@ -82,7 +82,9 @@ func TestPromiseUnitsBeforeTheFirstAnswer(t *testing.T) {
 			t.Errorf("Redis has %d units in its current window, want 20: %v", got, w.buckets)
 		}
 	}
-	s.conserved()
+	for _, n := range s.nodes {
+		s.oracle.conserved(n)
+	}
 }
 
 // TestPromiseNodesAreNotForgotten: a Redis that comes back empty does not

@@ -32,7 +32,7 @@ func (s *shard) lane() lane {
 // state), and whether anything is waiting at all.
 func (c *core) due(s *shard) (at int64, waiting bool) {
 	waiting = s.flight != nil || len(s.normal)+len(s.urgent)+len(s.backlog) > 0
-	if s.health == down || !c.clockOf(s).known || !waiting {
+	if s.health == down || !s.offset.known || !waiting {
 		return 0, waiting
 	}
 	if s.health == returning {

@@ -109,9 +109,9 @@ const (
 
 // settle ends a flight that Redis has booked.
 func (c *core) settle(s *shard, f *flight, r remote.Reply, sent, recv int64) {
-	server, offset := int64(r.Now), c.clockOf(s).ns
+	server, offset := int64(r.Now), s.offset.ns
 	a := local.Answer{
-		At: min(max(server-offset, sent), recv), ServerNow: server, Offset: offset,
+		At: min(max(server-offset, sent), recv), ServerNow: server,
 		Slack: max(recv-sent, 0) + int64(time.Millisecond),
 	}
 	s.acked, s.flight, s.accept, s.lost = s.seq, nil, false, false
@@ -195,9 +195,8 @@ func (c *core) reseedNow() {
 func (c *core) sendBeat() {
 	b := &beat{id: c.newID(), sent: c.local}
 	for i := range c.shards {
-		// While no clock is known every shard is asked: the server of the
-		// heartbeats may be the one that is away.
-		if s := &c.shards[i]; s.seq > 0 || !c.offset.known && c.fails > 0 {
+		// On a cluster a shard is asked before it is ever used: for its clock.
+		if s := &c.shards[i]; s.seq > 0 || s.offset != &c.offset && !s.offset.known {
 			b.shards = append(b.shards, i)
 			b.acked = append(b.acked, s.acked)
 		}
@@ -220,13 +219,17 @@ func (c *core) onBeat(ev evBeat) {
 		}
 	}
 	if ev.err == nil || ev.beat.Nodes > 0 {
-		c.sampleAll(b.sent, ev.recv, ev.beat.Now)
+		c.guess(b.sent, ev.recv, ev.beat.Now)
 		c.countNodes(int64(ev.beat.Nodes))
 	}
 	failing := c.beatShards(b, ev)
 	switch {
 	case ev.err == nil:
 		c.beatAt = c.now + c.jitter(c.cfg.heartbeat, 0.9, 1)
+	case len(failing) == 0 && len(b.shards) > 0:
+		// Only the list of nodes is broken, or its server away: no hurry.
+		c.beatAt = c.now + c.jitter(c.cfg.heartbeat, 0.9, 1)
+		c.failed(nil, ev.err, false)
 	default:
 		c.beatAt = c.now + c.jitter(c.cfg.retry, 0.5, 1.5)
 		c.failed(failing, ev.err, ev.beat.Nodes == 0 && len(failing) == len(b.shards))
@@ -283,35 +286,27 @@ func (c *core) holdNodes(until int64) {
 const beatsToReturn = 4
 
 // sample feeds an exchange with the server of a shard to the estimate of that
-// server's clock.
+// server's clock. Masters of a cluster need not agree on the time.
 func (c *core) sample(sh int, sent, recv int64, server time.Duration) {
-	s := &c.shards[sh]
-	if s.offset.sample(sent, recv, int64(server)) {
-		c.link.Part(sh).SetOffset(s.offset.ns)
-	}
-	if !c.offset.known {
-		c.sampleAll(sent, recv, server)
+	f := c.shards[sh].offset
+	switch {
+	case f == &c.offset:
+		c.guess(sent, recv, server)
+	case f.sample(sent, recv, int64(server)):
+		c.link.Part(sh).SetOffset(f.ns, f.err)
 	}
 }
 
-// sampleAll feeds an exchange to the estimate for the shards that have not
-// answered yet.
-func (c *core) sampleAll(sent, recv int64, server time.Duration) {
+// guess feeds an exchange to the estimate for the shards of a single server,
+// and for counters of which it is not known yet where they belong.
+func (c *core) guess(sent, recv int64, server time.Duration) {
 	if !c.offset.sample(sent, recv, int64(server)) {
 		return
 	}
-	c.link.Part(-1).SetOffset(c.offset.ns)
+	c.link.Part(-1).SetOffset(c.offset.ns, -1)
 	for i := range c.shards {
-		if !c.shards[i].offset.known {
-			c.link.Part(i).SetOffset(c.offset.ns)
+		if c.shards[i].offset == &c.offset {
+			c.link.Part(i).SetOffset(c.offset.ns, c.offset.err)
 		}
 	}
-}
-
-// clockOf returns the best estimate of the clock of a shard's server.
-func (c *core) clockOf(s *shard) *offsetFilter {
-	if s.offset.known {
-		return &s.offset
-	}
-	return &c.offset
 }

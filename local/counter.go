@@ -58,17 +58,17 @@ func newCounter(key string, rule *limit.Rule, hash uint64, link *Link, now int64
 		key: strings.Clone(key), name: rule.Name(), alg: rule.Algorithm(), hash: hash,
 		rule: rule, link: link, last: math.MinInt64, mode: packMode(1, false), shard: -1,
 	}
-	off := int64(0)
+	off, sure := int64(0), true
 	if link != nil {
 		c.part = link.Part(-1)
-		off = c.part.offset.Load()
+		off, sure = c.part.clock()
 		c.urgentAt = max(1, rule.Limit()/(2*link.nodes.Load()))
 		c.mode = c.part.mode.Load()
 		c.askedAt = now
 	}
 	switch c.alg {
 	case limit.AlgorithmSlidingWindow, limit.AlgorithmFixedWindow:
-		c.window = newWindow(rule, now, off)
+		c.window = newWindow(rule, now, off, sure)
 	case limit.AlgorithmSlidingLog:
 		c.log = new(slidingLog)
 	}
@@ -88,6 +88,9 @@ func (c *Counter) enterLocked(now int64, rule *limit.Rule) int64 {
 	now = max(now, c.last, 0)
 	if c.link != nil && now-c.link.refresh >= c.last && now-c.link.refresh >= c.askedAt {
 		c.touched = false // long unused: what is known of it may be long out of date
+	}
+	if c.link != nil && c.window != nil && !c.window.sure {
+		c.rebaseLocked(now) // while the time of the latest check is known
 	}
 	c.last = now
 	if rule != c.rule {
@@ -145,10 +148,29 @@ func (c *Counter) decideLocked(now, n int64, book bool) bool {
 	return c.window.take(r, now, n, cost, book)
 }
 
-// rollLocked moves the window on to now and counts what fell out unreported.
+// rollLocked moves the window on to now, by what is known of the authority's
+// clock, and counts what fell out unreported.
 func (c *Counter) rollLocked(now int64) {
+	if c.link != nil {
+		c.rebaseLocked(now)
+	}
 	if gone := c.window.roll(c.rule, now, modeWeight(c.mode)); gone > 0 && c.link != nil {
 		c.link.expired.Add(gone)
+	}
+}
+
+// rebaseLocked takes over what is known of the authority's clock. The newest
+// bucket of a window that went by a guess is the one of the latest check.
+func (c *Counter) rebaseLocked(now int64) {
+	off, sure := c.part.clock()
+	if !sure || off == c.window.off && c.window.sure {
+		return
+	}
+	if !c.window.sure && c.last != math.MinInt64 {
+		now = min(now, c.last)
+	}
+	if c.window.rebase(c.rule, now, off, c.part.slack.Load()) {
+		c.window.sum(c.rule, modeWeight(c.mode))
 	}
 }
 
@@ -308,7 +330,7 @@ func (c *Counter) absorbLocked(d *Counter, now int64) {
 	default:
 		c.rollLocked(now)
 		d.rollLocked(now)
-		c.window.absorb(c.rule, d.window, w)
+		c.window.absorb(c.rule, d.window, now, w)
 	}
 	if c.link == nil {
 		return

@@ -44,14 +44,23 @@ type Link struct {
 type Part struct {
 	mode   atomic.Int64 // packed by packMode
 	offset atomic.Int64 // the authority's clock minus ours, ns
+	slack  atomic.Int64 // by how much that may be wrong; negative: it is a guess
 }
+
+// clock returns how far the authority's clock is ahead of ours, and whether
+// that was measured.
+func (p *Part) clock() (off int64, sure bool) { return p.offset.Load(), p.slack.Load() >= 0 }
 
 // SetMode sets what a unit counts as from now on (1: as itself; N: as N;
 // [WeightOpen], [WeightClosed]) and whether answers are marked as degraded.
 func (p *Part) SetMode(weight int64, degraded bool) { p.mode.Store(packMode(weight, degraded)) }
 
-// SetOffset sets how many nanoseconds the authority's clock is ahead of ours.
-func (p *Part) SetOffset(ns int64) { p.offset.Store(ns) }
+// SetOffset sets how many nanoseconds the authority's clock is ahead of ours,
+// give or take slack. A negative slack says that it is only a guess.
+func (p *Part) SetOffset(ns, slack int64) {
+	p.offset.Store(ns)
+	p.slack.Store(slack)
+}
 
 // NewLink returns a link to an authority of so many shards, with weight 1 and
 // one node. A counter that is asked but has nothing to tell is refreshed when
@@ -59,6 +68,10 @@ func (p *Part) SetOffset(ns int64) { p.offset.Store(ns) }
 func NewLink(refresh time.Duration, shards int) *Link {
 	l := &Link{refresh: int64(refresh), parts: make([]Part, shards), wake: make(chan struct{}, 1)}
 	l.nodes.Store(1)
+	l.unsorted.slack.Store(-1)
+	for i := range l.parts {
+		l.parts[i].slack.Store(-1)
+	}
 	l.SetMode(1, false)
 	l.SetFallback(1)
 	return l

@@ -34,7 +34,6 @@ type Answer struct {
 	Converted bool       // they were of another width before, and may have shifted
 	At        int64      // our time at which the answer was given, ns
 	ServerNow int64      // the authority's time then, ns
-	Offset    int64      // authority's clock minus ours, ns
 	Slack     int64      // uncertainty of At, ns
 }
 
@@ -55,6 +54,9 @@ func (c *Counter) Shard(f func(rule *limit.Rule, key string) int) int {
 		c.mu.Lock()
 		c.shard = int32(f(c.rule, c.key))
 		c.part = c.link.Part(int(c.shard))
+		if c.window != nil {
+			c.rebaseLocked(c.last)
+		}
 		c.mu.Unlock()
 	}
 	return int(c.shard)
@@ -75,7 +77,6 @@ func (c *Counter) Collect(now int64, urgent bool) (rep Report, ok bool) {
 	}
 	now = max(now, c.last)
 	if c.window != nil {
-		c.window.rebase(c.rule, c.part.offset.Load())
 		c.rollLocked(now)
 	}
 	// A question alone is worth sending when the view is old or unknown; a
@@ -102,7 +103,6 @@ func (c *Counter) Resend(now int64, raise bool) (*Counter, Report) {
 	defer c.mu.Unlock()
 	now = max(now, c.last)
 	if c.window != nil {
-		c.window.rebase(c.rule, c.part.offset.Load())
 		c.rollLocked(now)
 	}
 	c.raise = c.raise || raise
@@ -163,7 +163,6 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 		c.keepSentLocked()
 		c.askedAt -= c.link.refresh
 	case c.window != nil:
-		c.window.rebase(c.rule, a.Offset)
 		c.rollLocked(max(now, c.last))
 		lost, expired := c.window.settle(c.rule, a.Buckets, floorDiv(a.ServerNow, int64(c.rule.Width())), reset, w)
 		c.link.expired.Add(expired)
@@ -343,6 +342,15 @@ func NewCounter(key string, rule *limit.Rule, link *Link, now int64) *Counter {
 // counter is dead: another one has taken its place.
 func (c *Counter) Take(now, n int64, rule *limit.Rule) (res limit.Result, ok bool) {
 	return c.take(now, n, rule)
+}
+
+// Forget marks c dead if no more than a level that does not deny would be lost
+// with it, and reports whether it did: what a table without room does.
+func (c *Counter) Forget(now int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dead = c.dead || c.worthLocked(now) <= worthPartial
+	return c.dead
 }
 
 // Unsynced returns the admitted units that the authority has not acknowledged.

@@ -16,6 +16,7 @@ import (
 // across nodes too, so that merging is a sum.
 type window struct {
 	off    int64 // authority's clock minus ours, ns
+	sure   bool  // off was measured, it is not just a first guess
 	cur    int64 // ID of bucket 0
 	end    int64 // when bucket 0 ends, ns of the authority's clock
 	newer  int64 // weighted sum of all buckets that count in full
@@ -27,8 +28,8 @@ type window struct {
 	scratch           []int64 // of describe, if there are many buckets
 }
 
-func newWindow(r *limit.Rule, now, off int64) *window {
-	w := &window{off: off, pend: make([]int64, r.Kept()+1)}
+func newWindow(r *limit.Rule, now, off int64, sure bool) *window {
+	w := &window{off: off, sure: sure, pend: make([]int64, r.Kept()+1)}
 	w.cur = floorDiv(now+off, int64(r.Width()))
 	w.end = (w.cur + 1) * int64(r.Width())
 	return w
@@ -184,15 +185,56 @@ func (w *window) giveBack() (expired int64) {
 	return expired
 }
 
-// rebase expresses the buckets in a corrected reading of the authority's
-// clock. A small correction moves no bucket; a jump (the first reading, or
-// another server with another clock) moves them all.
-func (w *window) rebase(r *limit.Rule, off int64) {
+// rebase takes over a new reading of how far the authority's clock is ahead.
+//
+// The first one replaces a guess: what was counted until then keeps its age
+// and gets other IDs. After that it is the IDs that are right, because the
+// authority knows the buckets by them, and the ages that were not: our clock
+// stood still or was set, or the authority's was. Time that was missed is made
+// up for by the next roll. If the newest bucket turns out to lie ahead, by more
+// than the slack of such readings, the window goes back, and what lies ahead
+// counts as current, as the authority has it.
+//
+// The newest bucket of a window that goes by a guess must be the one of now.
+// The caller must sum up if rebase says so.
+func (w *window) rebase(r *limit.Rule, now, off, slack int64) (moved bool) {
 	width := int64(r.Width())
-	k := floorDiv(off-w.off+width/2, width)
-	w.off = off
-	w.cur += k
-	w.end += k * width
+	id := floorDiv(now+off, width)
+	first := !w.sure
+	w.off, w.sure = off, true
+	switch begin := w.end - width; {
+	case first:
+		w.cur, w.end = id, (id+1)*width
+		return true
+	case begin-(now+off) > slack:
+		w.retreat(id, width)
+		return true
+	}
+	return false
+}
+
+// retreat goes back to an earlier bucket.
+func (w *window) retreat(id, width int64) {
+	k := w.cur - id
+	unshift(w.pend, k)
+	unshift(w.known, k)
+	unshift(w.sent, k)
+	w.cur, w.end = id, (id+1)*width
+}
+
+// unshift moves every bucket forward by k, and adds up in the first what would
+// lie before it.
+func unshift(b []int64, k int64) {
+	n := int64(len(b))
+	if n == 0 {
+		return
+	}
+	k = min(k, n-1)
+	for i := int64(1); i <= k; i++ {
+		b[0] = min(b[0]+b[i], maxPart)
+	}
+	copy(b[1:], b[k+1:])
+	clear(b[n-k:])
 }
 
 // Bucket is a number of units that were admitted in one bucket of a window.
@@ -255,8 +297,13 @@ func (w *window) settle(r *limit.Rule, buckets []Bucket, serverCur int64, reset 
 }
 
 // absorb adds the buckets of d, another counter of the same key.
-func (w *window) absorb(r *limit.Rule, d *window, weight int64) {
-	w.rebase(r, d.off)
+func (w *window) absorb(r *limit.Rule, d *window, now, weight int64) {
+	switch { // both have been rolled to now
+	case d.sure && !w.sure:
+		w.rebase(r, now, d.off, 0)
+	case w.sure && !d.sure:
+		d.rebase(r, now, w.off, 0)
+	}
 	w.advance(r, d.cur, weight)
 	d.advance(r, w.cur, weight)
 	for i, u := range d.pend {
@@ -286,7 +333,7 @@ func mergeBuckets(a, b []int64, f func(a, b int64) int64) []int64 {
 // bucket going where its middle lies.
 func (w *window) reshape(old, rule *limit.Rule, now, weight int64) (expired int64) {
 	before := w.pendUnits
-	is := newWindow(rule, now, w.off)
+	is := newWindow(rule, now, w.off, w.sure)
 	move := func(from []int64) ([]int64, int64) {
 		if from == nil {
 			return nil, 0

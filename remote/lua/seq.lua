@@ -14,6 +14,10 @@ local n = seq and guard(num, seq)
 if v == nil or (v and (not n or n > TOP / 2)) then
   return { '0', int(now) } -- broken: the next batch overwrites it
 end
--- An empty ledger means the same as none.
-redis.call('SET', KEYS[1], v or '0 0 -', 'PX', ARGV[1])
+if v then
+  redis.call('SET', KEYS[1], v, 'PX', ARGV[1])
+else
+  -- An empty ledger means the same as none, and need not last.
+  redis.call('SET', KEYS[1], '0 0 -', 'PX', '10000')
+end
 return { seq or '0', int(now) }

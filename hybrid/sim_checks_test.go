@@ -1,0 +1,314 @@
+package hybrid
+
+import (
+	"math"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// taken checks an answer and keeps what was admitted.
+func (o *oracle) taken(n *simNode, k oracleKey, units int64, res limit.Result) {
+	nb, bk := o.nodes[n], o.books[k]
+	sh := nb.shares[k]
+	if o.s.now-sh.asked > int64(o.s.opt.SyncInterval) {
+		sh.busy = o.s.now
+	}
+	sh.asked = o.s.now
+	what := "refused "
+	if res.Allowed {
+		what = "admitted "
+	}
+	o.s.note(n.id, what+k.rule.Name()+" "+k.key, units, res.Remaining)
+	o.shape(k, units, res)
+	fallback := n.core.cfg.fallback
+	degraded := res.Source == limit.SourceDegraded
+	weight := int64(1)
+	if degraded {
+		sh.fuzzy = true
+		switch fallback {
+		case FairShare:
+			weight = nb.told
+		case FailOpen:
+			weight = 0
+		case FailClosed:
+			if res.Allowed && units > 0 {
+				o.s.failf("I2: %s admitted %d units of %v %q while it is to admit none", n.name, units, k.rule, k.key)
+			}
+		}
+	}
+	blind := nb.blind[bk.shard] != 0
+	if !blind && weight > 0 {
+		o.notTooMuch(n, k, units, weight, res)
+	}
+	if !res.Allowed && units <= k.rule.Limit() && !degraded {
+		o.notTooLittle(n, k, units, res)
+	}
+	if o.calm != 0 && !degraded && res.Allowed && units > 0 {
+		o.upToDate(n, k)
+		o.fleet(n, k, units)
+	}
+	if !res.Allowed || units == 0 {
+		return
+	}
+	o.order++
+	a := admission{at: o.s.now, order: o.order, n: units, server: bk.server.time(), blind: blind, weight: weight, node: n.id}
+	if k.rule.Algorithm() == limit.AlgorithmFunnel {
+		bk.tat = max(bk.tat, float64(a.at-simStart)) + float64(units)*unit(k.rule)
+	}
+	bk.all = append(bk.all, a)
+	sh.admitted += units
+	if !blind {
+		sh.own = append(sh.own, a)
+	} else {
+		sh.own = append(sh.own, admission{at: a.at, order: a.order, blind: true}) // in which bucket is unknown
+	}
+	o.prune(bk, k.rule)
+}
+
+// prune forgets what no check can ask for any more.
+func (o *oracle) prune(bk *book, r *limit.Rule) {
+	if len(bk.all) < 256 || r.Algorithm() == limit.AlgorithmFunnel {
+		return
+	}
+	old := o.s.now - 3*int64(r.Horizon()) - int64(time.Minute)
+	i := 0
+	for i < len(bk.all) && bk.all[i].at < old {
+		i++
+	}
+	bk.all = bk.all[i:]
+}
+
+// shape checks what holds of every answer (I8, and what the docs say).
+func (o *oracle) shape(k oracleKey, units int64, res limit.Result) {
+	l := k.rule.Limit()
+	switch {
+	case res.Limit != l, res.Remaining < 0, res.Remaining > l, res.RetryAfter < 0, res.ResetAfter < 0,
+		res.Allowed != (res.RetryAfter == 0), units > l && (res.Allowed || res.RetryAfter != limit.Never), units == 0 && !res.Allowed:
+		o.s.failf("%d units of %v %q: an answer that cannot be: %+v", units, k.rule, k.key, res)
+	}
+}
+
+// notTooMuch: no more is admitted, or said to remain, than what the node must
+// know leaves (I1, I2, I4).
+func (o *oracle) notTooMuch(n *simNode, k oracleKey, units, weight int64, res limit.Result) {
+	sh := o.nodes[n].shares[k]
+	left := o.left(n, k, sh, weight)
+	most := res.Remaining
+	if res.Allowed && units > 0 && weight == 1 {
+		most += units
+	}
+	if weight == 1 && most > max(left, 0) {
+		o.s.failf("I1: %s, %v %q: %d units admitted and %d remaining, but from what it must know there were %d\nknown: %+v",
+			n.name, k.rule, k.key, units, res.Remaining, left, sh)
+	}
+	if cost := k.rule.Weigh(units, weight); weight > 1 && res.Allowed && units > 0 && cost > left {
+		o.s.failf("I2: %s admitted %d units of %v %q, each weighing %d; from what it must know there were %d left\nknown: %+v",
+			n.name, units, k.rule, k.key, weight, left, sh)
+	}
+}
+
+// left returns how many units can remain at the most. It errs on the high
+// side: by the slack of the clocks.
+func (o *oracle) left(n *simNode, k oracleKey, sh *share, weight int64) int64 {
+	slack := max(o.slack(), sh.slack) + (o.s.now-sh.toldAt)/5000
+	if k.rule.Algorithm() != limit.AlgorithmFunnel {
+		return k.rule.Limit() - o.windowLow(k, sh, weight, slack)
+	}
+	full := float64(k.rule.Limit()) * unit(k.rule)
+	tat := sh.base
+	for _, a := range sh.own {
+		cost, at := a.n, float64(a.at-simStart)
+		if weight > 1 && a.weight > 1 {
+			cost = k.rule.Weigh(a.n, min(a.weight, weight))
+		}
+		if tat = max(tat, at) + float64(cost)*unit(k.rule); weight > 1 {
+			tat = min(tat, at+full) // or it would not have been admitted
+		}
+	}
+	level := tat - float64(o.s.now-simStart) - float64(slack)
+	if level <= 0 {
+		return k.rule.Limit()
+	}
+	return int64(math.Floor((full-level)/unit(k.rule)*(1+1e-9) + 1e-6))
+}
+
+// windowLow returns how many units the window must hold at the least.
+func (o *oracle) windowLow(k oracleKey, sh *share, weight, slack int64) int64 {
+	w := newTally(k.rule, o.books[k].server.time()+slack)
+	for id, u := range sh.buckets {
+		w.add(id, u)
+	}
+	for _, a := range sh.own {
+		cost := a.n
+		if weight > 1 && a.weight > 1 {
+			cost = k.rule.Weigh(a.n, min(a.weight, weight))
+		}
+		w.add((a.server-slack)/int64(k.rule.Width()), cost)
+	}
+	return w.count(math.Floor)
+}
+
+// windowTally counts a window's units, in floating point, by the definition.
+type windowTally struct {
+	r         *limit.Rule
+	cur       int64
+	left      float64 // of the bucket that fades
+	sum, fade int64
+}
+
+func newTally(r *limit.Rule, now int64) *windowTally {
+	width := max(int64(r.Width()), 1) // 0 for a funnel, which is not asked
+	return &windowTally{r: r, cur: now / width, left: 1 - float64(now%width)/float64(width)}
+}
+
+func (w *windowTally) add(id, units int64) {
+	switch age, kept := max(w.cur-id, 0), int64(w.r.Kept()); {
+	case age == kept && kept > 0:
+		w.fade += units
+	case age <= kept:
+		w.sum += units
+	}
+}
+
+func (w *windowTally) count(round func(float64) float64) int64 {
+	return w.sum + int64(round(float64(w.fade)*w.left))
+}
+
+// notTooLittle: what is refused had no room for it, in truth.
+func (o *oracle) notTooLittle(n *simNode, k oracleKey, units int64, res limit.Result) {
+	bk, sh := o.books[k], o.nodes[n].shares[k]
+	if o.loose || bk.server.lossy || sh.fuzzy || o.s.now < o.nodes[n].stalled || n.core.cfg.fallback == FailClosed && res.Source != limit.SourceSynced {
+		return
+	}
+	slack := o.worst + (o.s.now-sh.toldAt)/5000
+	if k.rule.Algorithm() == limit.AlgorithmFunnel {
+		// What was too late, or by a clock that stood still, once, stays so for
+		// as long as the funnel does not run empty.
+		level := bk.tat - float64(o.s.now-simStart) + float64(2*slack+o.age+o.late)
+		if full := float64(k.rule.Limit()) * unit(k.rule); level+float64(units)*unit(k.rule) <= full*(1-1e-9)-1 {
+			o.s.failf("%s refused %d units of %v %q, though the funnel holds at most %.1f", n.name, units, k.rule, k.key, level/unit(k.rule))
+		}
+		return
+	}
+	if most := o.windowHigh(k, slack); most+units <= k.rule.Limit() {
+		o.s.failf("%s refused %d units of %v %q, though only %d were admitted in all\nknown: %+v", n.name, units, k.rule, k.key, most, sh)
+	}
+}
+
+// windowHigh returns how many units a window can hold at the most.
+func (o *oracle) windowHigh(k oracleKey, slack int64) int64 {
+	bk, width := o.books[k], int64(k.rule.Width())
+	w := newTally(k.rule, bk.server.time()-slack)
+	for i := len(bk.all) - 1; i >= 0; i-- {
+		a := bk.all[i]
+		late := slack
+		if a.blind {
+			late += width + o.age + o.late
+		}
+		w.add((a.server+late)/width, a.n)
+	}
+	return w.count(math.Ceil)
+}
+
+// upToDate checks, while all is well, that what a node must know of a key that
+// it goes on asking for is no older than the promise says, and that what it
+// has admitted is booked in time (I1).
+func (o *oracle) upToDate(n *simNode, k oracleKey) {
+	sh := o.nodes[n].shares[k]
+	if age := o.s.now - max(sh.toldAt, sh.busy, o.calm); age > o.refresh() {
+		o.s.failf("I1: %s admits units of %v %q on a view that is %v old", n.name, k.rule, k.key, time.Duration(age))
+	}
+	for _, a := range sh.own {
+		if o.expired(k, a) {
+			continue // nobody needs to hear of it any more
+		}
+		if age := o.s.now - max(a.at, o.calm); age > o.booked() {
+			o.s.failf("I1: %s keeps units of %v %q from Redis for %v", n.name, k.rule, k.key, time.Duration(age))
+		}
+		break
+	}
+}
+
+// expired reports whether a unit may count no longer: its bucket is too old, or
+// its funnel has run empty.
+func (o *oracle) expired(k oracleKey, a admission) bool {
+	if k.rule.Algorithm() == limit.AlgorithmFunnel {
+		return o.s.now-a.at > int64(k.rule.Horizon())
+	}
+	now, width := o.books[k].server.time()+o.slack(), int64(k.rule.Width())
+	return a.blind || now/width-(a.server-o.slack())/width > int64(k.rule.Kept())
+}
+
+// refresh is the longest that a view in use goes without a new answer: 5
+// intervals if nothing is admitted, and one until the queue is served.
+func (o *oracle) refresh() int64 { return 7*int64(o.s.opt.SyncInterval) + 100*ms }
+
+// booked is the longest that a unit waits for its answer.
+func (o *oracle) booked() int64 { return 2*int64(o.s.opt.SyncInterval) + 100*ms }
+
+// fleet checks, while all is well, the promise itself on the list of all
+// admitted units: those that everybody has had the time to hear of, and the
+// node's own, leave room for what it admits now (I1).
+func (o *oracle) fleet(n *simNode, k oracleKey, units int64) {
+	bk, sh := o.books[k], o.nodes[n].shares[k]
+	from, until := max(o.calm, sh.busy, bk.reset), o.s.now-o.refresh()-o.booked()
+	w := newTally(k.rule, bk.server.time()+o.slack())
+	tat := 0.0
+	for _, a := range bk.all {
+		if a.at < from || a.at > until && a.node != n.id || a.blind {
+			continue
+		}
+		if k.rule.Algorithm() == limit.AlgorithmFunnel {
+			tat = max(tat, float64(a.at-simStart)) + float64(a.n)*unit(k.rule)
+		} else {
+			w.add((a.server-o.slack())/int64(k.rule.Width()), a.n)
+		}
+	}
+	if k.rule.Algorithm() != limit.AlgorithmFunnel {
+		if sum := w.count(math.Floor); sum+units > k.rule.Limit() {
+			o.s.failf("I1: %s admitted %d units of %v %q, though %d that it had to know of were in the window", n.name, units, k.rule, k.key, sum)
+		}
+		return
+	}
+	level := tat - float64(o.s.now-simStart) - float64(o.slack())
+	if full := float64(k.rule.Limit()) * unit(k.rule); level+float64(units)*unit(k.rule) > full*(1+1e-9)+1 {
+		o.s.failf("I1: %s admitted %d units of %v %q, though the funnel held %.1f that it had to know of", n.name, units, k.rule, k.key, level/unit(k.rule))
+	}
+}
+
+// stepped checks what must hold of a node at any time.
+func (o *oracle) stepped(n *simNode) {
+	c := n.core
+	o.conserved(n)
+	if len(c.pipes) > c.cfg.maxPipes || c.slots < 0 || c.slots > c.cfg.maxPipes {
+		o.s.failf("I7: %s has %d pipelines under way, %d slots free", n.name, len(c.pipes), c.slots)
+	}
+	if len(c.wounded) > n.made {
+		o.s.failf("I7: %s wants to ask %d broken keys again, of %d", n.name, len(c.wounded), n.made)
+	}
+	queued := 0
+	for i := range c.shards {
+		s := &c.shards[i]
+		queued += len(s.normal) + len(s.urgent) + len(s.backlog)
+	}
+	if queued > 2*n.made+minPrune*len(c.shards) {
+		o.s.failf("I7: %s has %d counters queued of %d", n.name, queued, n.made)
+	}
+}
+
+// conserved checks I3 from the node's side.
+func (o *oracle) conserved(n *simNode) {
+	acked := n.stats.acked.Load()
+	if got := acked + n.unsynced() + n.link.Expired(); got != n.admitted {
+		o.s.failf("I3: %s admitted %d units, but acked %d + unsynced %d + expired %d", n.name, n.admitted, acked, n.unsynced(), n.link.Expired())
+	}
+	applied, lossy := int64(0), false
+	for _, v := range o.s.servers {
+		applied += v.model.applied[n.name]
+		lossy = lossy || v.lossy
+	}
+	if !lossy && !o.loose && (applied < acked || applied > n.admitted) {
+		o.s.failf("I3: Redis applied %d units of %s, which acked %d and admitted %d", applied, n.name, acked, n.admitted)
+	}
+}

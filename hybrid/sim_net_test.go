@@ -1,0 +1,173 @@
+package hybrid
+
+import (
+	"context"
+	"io"
+	"syscall"
+)
+
+// rates are the probabilities with which messages fare badly, on all wires.
+type rates struct {
+	lossReq, lossRep float64 // lost before, and after, it was executed
+	dup              float64 // delivered once more, later
+	delay            float64 // late by up to delayMax
+	cut              float64 // the connection breaks in the middle of a pipeline
+	delayMax         int64
+}
+
+// wire is what may be wrong between one node and one server.
+type wire struct {
+	refuse  bool // connections are refused
+	dropTo  bool // nothing gets there
+	dropRep bool // nothing comes back
+}
+
+var (
+	errDown   = syscall.ECONNREFUSED
+	errBroken = io.ErrUnexpectedEOF
+	errLate   = context.DeadlineExceeded
+)
+
+// latency draws the one-way time of a message.
+func (s *sim) latency() int64 {
+	d := 100_000 + s.rng.Int64N(400_000)
+	if s.chance(s.delay) {
+		d += s.rng.Int64N(max(s.delayMax, 400*ms))
+	}
+	return d
+}
+
+// part is what one server does of a call.
+type part struct {
+	server *simServer
+	steps  int         // scripts in the pipeline
+	run    func(i int) // executes one of them, and keeps the answer
+	accept func(i int) // the answer has come back
+	fail   func(i int, err error)
+
+	answered []bool
+	done     bool
+}
+
+// call plays one exchange over the bad network: it ends when every part has,
+// or at the deadline. answer makes the event of it, once it reaches the node;
+// late says that the node has given up by then.
+func (n *simNode) call(id uint64, pipeline bool, parts []*part, answer func(late bool) event) {
+	s, open, over := n.s, len(parts), false
+	s.after(simTimeout, func() {
+		if over {
+			return
+		}
+		over = true
+		if s.chance(0.5) {
+			// A client that keeps deadlines reports what it has got.
+			for _, p := range parts {
+				p.missing(errLate)
+			}
+			n.deliver(func() event { return answer(false) })
+			return
+		}
+		n.deliver(func() event { return evTimeout{id} })
+		if pipeline {
+			s.after(s.latency(), func() { n.deliver(func() event { return evFreed{} }) })
+		}
+	})
+	for _, p := range parts {
+		p.answered = make([]bool, p.steps)
+		n.send(p, func() {
+			if p.done {
+				return
+			}
+			p.done = true
+			if open--; open > 0 {
+				return
+			}
+			late := over // then the core must not mind
+			over = true
+			n.deliver(func() event { return answer(late) })
+		})
+	}
+}
+
+// missing fails the steps that have no answer.
+func (p *part) missing(err error) {
+	for i, ok := range p.answered {
+		if !ok {
+			p.fail(i, err)
+		}
+	}
+}
+
+// send brings a part to its server and the answers back, or not.
+func (n *simNode) send(p *part, done func()) {
+	s, v, w := n.s, p.server, &n.wires[p.server.id]
+	broken := func(err error) {
+		s.after(s.latency(), func() {
+			p.missing(err)
+			done()
+		})
+	}
+	epoch := v.epoch
+	switch {
+	case s.down || v.killed || w.refuse:
+		broken(errDown)
+		return
+	case s.chance(s.lossReq) || w.dropTo:
+		return
+	}
+	steps := p.steps
+	if s.chance(s.cut) {
+		steps = s.rng.IntN(p.steps + 1)
+	}
+	s.after(s.latency(), func() {
+		v.arrive(func() {
+			if s.down || v.killed || v.epoch != epoch {
+				broken(errBroken)
+				return
+			}
+			n.execute(p, steps, done, broken)
+		})
+	})
+}
+
+// execute runs the steps of a part that have reached the server.
+func (n *simNode) execute(p *part, steps int, done func(), broken func(error)) {
+	s, v, w := n.s, p.server, &n.wires[p.server.id]
+	for i := range steps {
+		p.run(i)
+	}
+	epoch := v.epoch
+	if s.chance(s.dup) {
+		// A copy that was stuck somewhere: its answers reach nobody.
+		s.after(s.latency()+s.rng.Int64N(3000*ms), func() {
+			v.arrive(func() {
+				if !v.killed && !s.down {
+					v.copies = true
+					for i := range steps {
+						p.run(i)
+					}
+					v.copies = false
+				}
+			})
+		})
+	}
+	if s.chance(s.lossRep) || w.dropRep {
+		return
+	}
+	if steps < p.steps && s.chance(0.5) {
+		broken(errBroken) // not even the answers that were given come back
+		return
+	}
+	s.after(s.latency(), func() {
+		if v.epoch != epoch {
+			broken(errBroken)
+			return
+		}
+		for i := range steps {
+			p.answered[i] = true
+			p.accept(i)
+		}
+		p.missing(errBroken)
+		done()
+	})
+}

@@ -1,0 +1,320 @@
+package hybrid
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/local"
+	"github.com/hybridlimit/hybridlimit/remote"
+)
+
+// simNode is a process: a core and counters under test, with a clock of its
+// own.
+type simNode struct {
+	s        *sim
+	id       int
+	name     string
+	core     *core
+	link     *local.Link
+	stats    counters
+	clock    simClock
+	skew     int64
+	stopped  int64 // where its clock stands still; 0: it runs
+	latest   int64 // the latest time that the clock has shown
+	wires    []wire
+	counters map[oracleKey]*local.Counter
+	order    []*local.Counter
+	keys     []oracleKey // of order
+	wake     int64       // due time of the latest scheduled tick
+	paused   int64       // the process does not run until then
+	asleep   int64       // ns of the past in which its clocks stood still
+	dead     bool
+	admitted int64
+	made     int // counters
+	flushed  map[uint64]error
+	asked    uint64 // flushes asked for
+	modes    []Mode
+}
+
+// addNode starts a node. o gives what is not the same for all.
+func (s *sim) addNode(o Options) *simNode {
+	n := &simNode{
+		s: s, id: s.born, name: fmt.Sprint("node", s.born), link: local.NewLink(5*s.opt.SyncInterval, s.opt.Shards),
+		clock:    simClock{at: s.now, base: s.now},
+		counters: map[oracleKey]*local.Counter{}, flushed: map[uint64]error{}, wires: make([]wire, len(s.servers)),
+	}
+	s.born++
+	opt := s.opt
+	if o.Fallback != 0 {
+		opt.Fallback = o.Fallback
+	}
+	each := func(f func(*local.Counter) bool) {
+		for _, c := range n.order {
+			if !f(c) {
+				return
+			}
+		}
+	}
+	rng := rand.New(rand.NewPCG(s.seed, uint64(n.id)))
+	cfg := opt.coreConfig()
+	cfg.oneServer = s.oneClock
+	n.core = newCore(cfg, rng, n.name, n.link, s.keyspace(), s.opt.Shards, each, &n.stats)
+	s.nodes = append(s.nodes, n)
+	s.oracle.joined(n)
+	s.after(0, func() { n.step(evTick{}) })
+	return n
+}
+
+// time returns the counters' time, which the limiter keeps from going back.
+func (n *simNode) time() int64 {
+	if n.stopped != 0 {
+		return n.stopped
+	}
+	n.latest = max(n.latest, n.clock.read(n.s.now-n.asleep)+n.skew)
+	return n.latest
+}
+
+// pace returns the time that timers run on.
+func (n *simNode) pace() int64 { return n.s.now - n.asleep }
+
+// deliver hands an event to the core as soon as the process runs.
+func (n *simNode) deliver(ev func() event) {
+	if n.dead {
+		return
+	}
+	if n.s.now < n.paused {
+		n.s.after(n.paused-n.s.now, func() { n.deliver(ev) })
+		return
+	}
+	n.step(ev())
+}
+
+func (n *simNode) step(ev event) {
+	if n.dead {
+		return
+	}
+	if n.s.now < n.paused {
+		n.deliver(func() event { return ev })
+		return
+	}
+	effects := slices.Clone(n.core.step(n.pace(), n.time(), ev))
+	for _, e := range effects {
+		switch e := e.(type) {
+		case efSend:
+			n.sendBatches(e)
+		case efBeat:
+			n.sendBeat(e)
+		case efFlushed:
+			n.flushed[e.id] = e.err
+		case efState:
+			n.s.note(n.id, "state "+e.state.Mode.String(), int64(e.state.Nodes), int64(e.state.Down))
+			if k := len(n.modes); k == 0 || n.modes[k-1] != e.state.Mode {
+				n.modes = append(n.modes, e.state.Mode)
+			}
+		}
+	}
+	n.s.oracle.stepped(n)
+	n.schedule()
+}
+
+func (n *simNode) schedule() {
+	at, sleep := n.core.wakeAt()
+	if sleep && !n.link.Sleep() {
+		at = n.pace()
+	}
+	at = max(at, n.pace()+ms/5)
+	n.wake = at
+	n.s.after(at-n.pace(), func() {
+		if n.wake == at {
+			n.step(evTick{})
+		}
+	})
+}
+
+// sendBatches plays a pipeline: its batches by server.
+func (n *simNode) sendBatches(e efSend) {
+	outcomes := make([]remote.Outcome, len(e.batches))
+	tries := make([]*exchange, len(e.batches))
+	byServer := make([][]int, len(n.s.servers))
+	for i, b := range e.batches {
+		n.s.note(n.id, "send", int64(b.Shard), b.Seq)
+		tries[i] = n.s.oracle.sent(n, b)
+		k := n.s.serverOf(b.Shard).id
+		byServer[k] = append(byServer[k], i)
+	}
+	var parts []*part
+	for k, list := range byServer {
+		if len(list) == 0 {
+			continue
+		}
+		v := n.s.servers[k]
+		got := make([]remote.Outcome, len(list))
+		at := make([]int64, len(list))
+		parts = append(parts, &part{
+			server: v, steps: len(list),
+			run: func(i int) {
+				out := v.exec(e.batches[list[i]])
+				if !v.copies {
+					got[i], at[i] = out, n.s.now
+				}
+			},
+			accept: func(i int) { outcomes[list[i]], tries[list[i]].executed = got[i], at[i] },
+			fail:   func(i int, err error) { outcomes[list[i]] = remote.Outcome{Err: err} },
+		})
+	}
+	n.call(e.id, true, parts, func(late bool) event {
+		out := slices.Clone(outcomes)
+		for i, x := range tries {
+			if !late && out[i].Err == nil {
+				n.s.oracle.told(n, x, out[i].Reply)
+			}
+		}
+		n.s.note(n.id, "replies", int64(e.id), int64(len(out)))
+		return evReplies{e.id, n.time(), out}
+	})
+}
+
+// sendBeat plays a heartbeat: the set of nodes on the first server, and the
+// shards where they live.
+func (n *simNode) sendBeat(e efBeat) {
+	s := n.s
+	beat := remote.Beat{Seqs: make([]int64, len(e.shards)), Times: make([]time.Duration, len(e.shards))}
+	var first error
+	fail := func(err error) {
+		if first == nil {
+			first = err
+		}
+	}
+	byServer := make([][]int, len(s.servers))
+	for i, sh := range e.shards {
+		beat.Seqs[i] = -1
+		k := s.serverOf(sh).id
+		byServer[k] = append(byServer[k], i)
+	}
+	nodes := &part{server: s.servers[0], steps: 1}
+	var count int
+	var now time.Duration
+	nodes.run = func(int) {
+		if c, t := s.servers[0].beat(n.name); !s.servers[0].copies {
+			count, now = c, t
+		}
+	}
+	nodes.accept = func(int) { beat.Nodes, beat.Now = count, now }
+	nodes.fail = func(_ int, err error) { fail(err) }
+	parts := []*part{nodes}
+	for k, list := range byServer {
+		if len(list) == 0 {
+			continue
+		}
+		v := s.servers[k]
+		seqs, times := make([]int64, len(list)), make([]time.Duration, len(list))
+		parts = append(parts, &part{
+			server: v, steps: len(list),
+			run: func(i int) {
+				if q, t := v.seq(e.shards[list[i]], n.name); !v.copies {
+					seqs[i], times[i] = q, t
+				}
+			},
+			accept: func(i int) { beat.Seqs[list[i]], beat.Times[list[i]] = seqs[i], times[i] },
+			fail:   func(_ int, err error) { fail(err) },
+		})
+	}
+	begun := s.now
+	n.call(e.id, false, parts, func(late bool) event {
+		if !late {
+			s.oracle.beaten(n, begun, e.shards, beat)
+		}
+		s.note(n.id, "beat", int64(beat.Nodes), int64(len(e.shards)))
+		return evBeat{e.id, n.time(), beat, first}
+	})
+}
+
+// take asks for units on a node and wakes its core as the driver would.
+func (n *simNode) take(key string, rule *limit.Rule, units int64) limit.Result {
+	k := oracleKey{rule, key}
+	c := n.counters[k]
+	if c == nil {
+		c = local.NewCounter(key, rule, n.link, n.time())
+		n.counters[k] = c
+		n.order, n.keys = append(n.order, c), append(n.keys, k)
+		n.made++
+		n.s.oracle.created(n, k)
+	}
+	res, ok := c.Take(n.time(), units, rule)
+	if !ok {
+		n.s.failf("a counter died")
+	}
+	if res.Allowed {
+		n.admitted += units
+	}
+	n.s.oracle.taken(n, k, units, res)
+	select {
+	case <-n.link.Wake():
+		n.s.after(0, func() { n.step(evTick{}) })
+	default:
+	}
+	return res
+}
+
+// forgetIdle drops the counters that a full table could: those that have
+// nothing to tell.
+func (n *simNode) forgetIdle() {
+	order, keys := n.order, n.keys
+	n.order, n.keys = nil, nil
+	for i, c := range order {
+		if c.Forget(n.time()) {
+			delete(n.counters, keys[i])
+			n.s.oracle.dropped(n, keys[i])
+		} else {
+			n.order, n.keys = append(n.order, c), append(n.keys, keys[i])
+		}
+	}
+}
+
+// flush asks the core to reconcile all.
+func (n *simNode) flush() {
+	n.asked++
+	n.step(evFlush{id: n.asked, all: true})
+}
+
+// pause stops the process for a while, as a garbage collection does or, if its
+// clocks stop too, a suspended machine.
+func (n *simNode) pause(d int64, clocks bool) {
+	if n.s.now <= n.paused {
+		return
+	}
+	n.paused = n.s.now + d
+	if clocks {
+		n.s.after(d-1, func() { n.asleep += d - 1 })
+		n.s.oracle.late += d
+		n.s.oracle.jumped(n)
+	}
+}
+
+// jump sets the node's clock by d.
+func (n *simNode) jump(d int64) {
+	n.time()
+	n.clock.set(n.pace(), d, n.clock.ppm, false)
+	n.s.oracle.jumped(n)
+	if d < 0 {
+		n.s.oracle.nodes[n].stalled = n.s.now - d + ms
+		n.s.oracle.late -= d
+	}
+}
+
+// crash ends the process with all it has in memory.
+func (n *simNode) crash() {
+	n.dead = true
+	n.s.nodes = slices.DeleteFunc(n.s.nodes, func(o *simNode) bool { return o == n })
+	n.s.gone = append(n.s.gone, n)
+}
+
+func (n *simNode) unsynced() (sum int64) {
+	for _, c := range n.order {
+		sum += c.Unsynced()
+	}
+	return sum
+}

@@ -1,0 +1,343 @@
+package hybrid
+
+import (
+	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/remote"
+)
+
+// oracle knows what must hold. It never looks at a counter's state: it keeps
+// the list of all admitted units, and of what each node was told over the wire.
+//
+// What a node must know of a key at the least is what it was told last plus
+// what it has admitted since the flight of that answer was made up. From that
+// follow
+//
+//	I1, I4  a node never admits more than the limit leaves, given what it must
+//	        know; whatever it reports as remaining is no more than that;
+//	I1      while all is well, what a node must know is never older than the
+//	        promise says, and what it has admitted is booked in time;
+//	I2      the same with weighted units while it is cut off;
+//	I3      every admitted unit is booked, waiting, or counted as expired; no
+//	        data in Redis has a unit twice;
+//	I5      (at the end) all agree with Redis.
+//
+// And in the other direction, while nothing is lost: a refusal needs units that
+// really were admitted by somebody.
+type oracle struct {
+	s     *sim
+	books map[oracleKey]*book
+	index map[string]oracleKey // by the name in Redis
+	nodes map[*simNode]*nodeBook
+	age   int64 // the oldest unit that was ever booked, when it was
+	worst int64 // the largest slack there was
+	late  int64 // how long nodes' clocks have stood still in all
+	order int64
+	calm  int64 // all is well since then; 0: it is not
+	loose bool  // the test itself meddles: do not check refusals
+}
+
+type oracleKey struct {
+	rule *limit.Rule
+	key  string
+}
+
+// book is the truth about a key.
+type book struct {
+	all    []admission
+	tat    float64 // of a funnel that saw every unit when it was admitted
+	reset  int64   // when it was last reset
+	shard  int
+	server *simServer
+	name   string // in Redis
+}
+
+// admission is one admitted request.
+type admission struct {
+	at, n  int64
+	order  int64 // among admissions and flights
+	server int64 // by the server's clock
+	blind  bool  // the node's idea of that clock was off then
+	weight int64
+	node   int
+}
+
+// nodeBook is what the oracle knows of a node.
+type nodeBook struct {
+	shares  map[oracleKey]*share
+	told    int64   // live nodes, as told last
+	blind   []int64 // per shard: not 0 if no exchange has told its clock that left after this
+	flight  map[int]*exchange
+	jumped  int64 // its clock was last set then
+	stalled int64 // its clock stands still until then
+}
+
+// share is a node's part in a key.
+type share struct {
+	admitted int64
+	refused  int64       // units that Redis could not book, because the key was broken
+	own      []admission // since the flight of the last answer was made up
+	buckets  map[int64]int64
+	gen      int64
+	base     float64 // TAT as told
+	toldAt   int64   // when the last answer was given; 0: never
+	asked    int64   // when the node was asked last
+	busy     int64   // since when it has been asked without a pause
+	slack    int64   // by how much that may be wrong
+	fuzzy    bool    // it may know more than it must: a weight, a clock that stood still
+}
+
+// exchange is a batch under way.
+type exchange struct {
+	b        *remote.Batch
+	made     int64 // the order in which the flight was made up
+	left     int64 // when it was sent this time
+	executed int64
+}
+
+func newOracle(s *sim) *oracle {
+	return &oracle{s: s, books: map[oracleKey]*book{}, index: map[string]oracleKey{}, nodes: map[*simNode]*nodeBook{}}
+}
+
+func (o *oracle) joined(n *simNode) {
+	k := o.s.opt.Shards
+	b := &nodeBook{shares: map[oracleKey]*share{}, told: 1, blind: make([]int64, k), flight: map[int]*exchange{}}
+	for i := range b.blind {
+		b.blind[i] = o.s.now + 1 // nothing has been heard of the server
+	}
+	o.nodes[n] = b
+}
+
+func (o *oracle) created(n *simNode, k oracleKey) {
+	if o.books[k] == nil {
+		ks := o.s.keyspace()
+		shard := ks.Shard(k.rule, k.key)
+		o.books[k] = &book{name: ks.CounterKey(k.rule, k.key), shard: shard, server: o.s.serverOf(shard)}
+		o.index[o.books[k].name] = k
+	}
+	nb := o.nodes[n]
+	admitted := int64(0)
+	if old := nb.shares[k]; old != nil {
+		admitted = old.admitted
+	}
+	nb.shares[k] = &share{admitted: admitted, buckets: map[int64]int64{}}
+}
+
+// dropped: the node has forgotten what it was told.
+func (o *oracle) dropped(n *simNode, k oracleKey) {
+	sh := o.nodes[n].shares[k]
+	*sh = share{admitted: sh.admitted, buckets: map[int64]int64{}}
+}
+
+// slack is how far a node's idea of a server's clock, or of when an answer was
+// given, may be off.
+func (o *oracle) slack() int64 {
+	slack := 5 * ms
+	if o.s.delay > 0 || o.s.plan != nil && o.s.plan.slow {
+		slack = simTimeout + 50*ms
+	}
+	o.worst = max(o.worst, slack)
+	return slack
+}
+
+// sent notes a batch that leaves.
+func (o *oracle) sent(n *simNode, b *remote.Batch) *exchange {
+	nb := o.nodes[n]
+	x := nb.flight[b.Shard]
+	if x == nil || x.b.Seq != b.Seq {
+		o.order++
+		x = &exchange{made: o.order}
+	}
+	x = &exchange{b: b, made: x.made, left: o.s.now}
+	nb.flight[b.Shard] = x
+	for i := range b.Ops {
+		op := &b.Ops[i]
+		what := "  asks for "
+		if op.Raise {
+			what = "  raises "
+		}
+		o.s.note(n.id, what+o.index[op.Key].key, op.Units, int64(i))
+	}
+	return x
+}
+
+// executed notes what a server has done: nothing may be booked twice (I3).
+func (o *oracle) executed(v *simServer, b *remote.Batch, r remote.Reply) {
+	if r.Verdict != remote.VerdictApplied {
+		return
+	}
+	for i := range b.Ops {
+		op := &b.Ops[i]
+		k, known := o.index[op.Key]
+		if !known {
+			o.s.failf("a batch for the key %q, which nobody asked for", op.Key)
+		}
+		n := o.nodeNamed(b.Node)
+		sh := o.nodes[n].shares[k]
+		if r.States[i].Err != nil {
+			sh.refused += op.Units
+		}
+		most := sh.admitted
+		if v.lossy {
+			// The node will send again what was refused. If Redis then forgets that
+			// it has refused, a stray copy can book it before: the safe side.
+			most += sh.refused
+		}
+		if got := v.model.credit[creditKey{b.Node, op.Key}]; got > most && !v.unsafe {
+			o.s.failf("I3: Redis has %d units of %s on %v %q, which has admitted %d", got, b.Node, k.rule, k.key, sh.admitted)
+		}
+		if op.Units > 0 && len(sh.own) > 0 {
+			o.age = max(o.age, o.s.now-sh.own[0].at)
+		}
+	}
+}
+
+func (o *oracle) nodeNamed(name string) *simNode {
+	for n := range o.nodes {
+		if n.name == name {
+			return n
+		}
+	}
+	return nil
+}
+
+// told notes that a node has received the answer to a batch.
+func (o *oracle) told(n *simNode, x *exchange, r remote.Reply) {
+	nb := o.nodes[n]
+	o.sighted(nb, x.b.Shard, x.left)
+	if r.Verdict != remote.VerdictApplied && r.Verdict != remote.VerdictDuplicate {
+		return
+	}
+	for i := range x.b.Ops {
+		if st := r.States[i]; st.Err == nil {
+			k := o.index[x.b.Ops[i].Key]
+			o.toldKey(nb.shares[k], k.rule, st, x, nb.jumped)
+		} else {
+			nb.shares[o.index[x.b.Ops[i].Key]].broken(st.Err, x)
+		}
+	}
+}
+
+// sighted: the node has heard of a server's clock in an exchange that began
+// then. One that took long does not say much.
+func (o *oracle) sighted(nb *nodeBook, shard int, begun int64) {
+	if o.s.now-begun > o.slack() {
+		return
+	}
+	for i := range nb.blind {
+		if (i == shard || o.s.oneClock) && begun >= nb.blind[i] {
+			nb.blind[i] = 0
+		}
+	}
+}
+
+// beaten notes that a node has received the answer to a heartbeat.
+func (o *oracle) beaten(n *simNode, begun int64, shards []int, b remote.Beat) {
+	nb := o.nodes[n]
+	if b.Nodes > 0 {
+		nb.told = int64(b.Nodes)
+		if o.s.oneClock {
+			o.sighted(nb, 0, begun)
+		}
+	}
+	for i, sh := range shards {
+		if b.Seqs[i] >= 0 {
+			o.sighted(nb, sh, begun)
+		}
+	}
+}
+
+// toldKey merges an answer: what was told never falls within a generation (I4).
+func (o *oracle) toldKey(sh *share, r *limit.Rule, st remote.State, x *exchange, jumped int64) {
+	if x.executed < o.s.serverOf(x.b.Shard).jumped || x.left < jumped {
+		sh.forget() // by a clock that is not valid any more
+		return
+	}
+	i := 0
+	for i < len(sh.own) && sh.own[i].order < x.made {
+		i++
+	}
+	old := sh.own[:i]
+	funnel, before := r.Algorithm() == limit.AlgorithmFunnel, 0.0
+	if funnel {
+		before = o.tat(sh, r, old)
+	}
+	sh.own = sh.own[i:]
+	sh.toldAt, sh.slack, sh.fuzzy = x.executed, o.slack(), false
+	base := float64(x.executed-simStart) + float64(st.Level.NS) + float64(st.Level.Rem)/float64(max(r.Units(), 1))
+	if !funnel || st.Level == (limit.Span{}) {
+		base = 0
+	}
+	if st.Gen > sh.gen {
+		sh.gen, before = st.Gen, 0
+		clear(sh.buckets)
+	}
+	sh.base = max(base, before)
+	for _, b := range st.Buckets {
+		sh.buckets[b.ID] = max(sh.buckets[b.ID], b.Units)
+	}
+}
+
+// broken: Redis cannot read the key. What it has booked before that counts as
+// told, though not by Redis.
+func (sh *share) broken(err error, x *exchange) {
+	sh.fuzzy = true
+	for i := range sh.own {
+		if err.(*remote.KeyError).Booked && sh.own[i].order < x.made {
+			sh.own[i].weight = 1
+		}
+	}
+}
+
+// unit is what one unit adds to the time at which a funnel runs empty, ns.
+func unit(r *limit.Rule) float64 { return float64(r.Period()) / float64(r.Units()) }
+
+// tat returns when a funnel runs empty that was told of sh and saw own.
+func (o *oracle) tat(sh *share, r *limit.Rule, own []admission) float64 {
+	tat := sh.base
+	for _, a := range own {
+		tat = max(tat, float64(a.at-simStart)) + float64(a.n)*unit(r)
+	}
+	return tat
+}
+
+// reset: units before it do not count any more.
+func (o *oracle) reset(_ *simServer, k oracleKey) {
+	if b := o.books[k]; b != nil {
+		b.reset = o.s.now
+	}
+}
+
+// jumped: from now on a node's idea of the servers' clocks is wrong, until it
+// hears from them. What it knew cannot be relied upon.
+func (o *oracle) jumped(n *simNode) {
+	nb := o.nodes[n]
+	nb.jumped = o.s.now + 1
+	for i := range nb.blind {
+		nb.blind[i] = o.s.now + 1
+	}
+	for _, sh := range nb.shares {
+		sh.forget()
+	}
+}
+
+// serverJumped: the same for one server's clock and all nodes.
+func (o *oracle) serverJumped(v *simServer) {
+	v.lossy, v.jumped = true, o.s.now
+	for _, nb := range o.nodes {
+		for i := range nb.blind {
+			if o.s.serverOf(i) == v {
+				nb.blind[i] = o.s.now + 1
+			}
+		}
+		for k, sh := range nb.shares {
+			if o.books[k] != nil && o.books[k].server == v {
+				sh.forget()
+			}
+		}
+	}
+}
+
+func (sh *share) forget() {
+	clear(sh.buckets)
+	sh.base, sh.own, sh.fuzzy = 0, nil, true
+}

@@ -1,0 +1,305 @@
+package hybrid
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// simPlan is what a seed draws before the run: the world, and which faults may
+// happen in it, how often. Most seeds see only some kinds of them ("swarm
+// testing"): a world in which everything goes wrong all the time hides more
+// than it shows.
+type simPlan struct {
+	nodes, servers, keys int
+	oneClock             bool
+	opt                  Options
+	rules                []*limit.Rule
+	rates                rates
+	slow                 bool // answers may take up to the time-out
+	kinds                []string
+	rounds               int
+	perSecond            float64
+	skew                 float64 // of keys: 1 all alike, more prefers few
+	log                  []string
+}
+
+func (p *simPlan) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d nodes, %d servers, %d keys, %.0f checks/s, key skew %.1f, %d rounds\n", p.nodes, p.servers, p.keys, p.perSecond, p.skew, p.rounds)
+	o := p.opt
+	fmt.Fprintf(&b, "interval %v, heartbeat %v, shards %d, fallback %v, back-off %v to %v, degrade after %d, batch %d\n",
+		o.SyncInterval, o.HeartbeatInterval, o.Shards, o.Fallback, o.MinBackoff, o.MaxBackoff, o.DegradeAfter, o.MaxBatch)
+	for _, r := range p.rules {
+		fmt.Fprintln(&b, r)
+	}
+	fmt.Fprintf(&b, "rates %+v\nfaults %v\n", p.rates, p.kinds)
+	for _, l := range p.log {
+		fmt.Fprintln(&b, l)
+	}
+	return b.String()
+}
+
+// fault is one thing that may happen between two rounds of load. Its do says
+// what it did, for the record.
+type fault struct {
+	kind string
+	slow bool
+	do   func(s *sim, p *simPlan, rng *rand.Rand)
+}
+
+func drawPlan(rng *rand.Rand) *simPlan {
+	p := &simPlan{servers: 1, keys: 1 + rng.IntN(8), rounds: 4 + rng.IntN(9), perSecond: math.Exp(3 + 3*rng.Float64()), skew: 1 + 2*rng.Float64()}
+	switch x := rng.IntN(20); {
+	case x == 0:
+		p.nodes = 13 + rng.IntN(38)
+	case x < 4:
+		p.nodes = 6 + rng.IntN(7)
+	default:
+		p.nodes = 2 + rng.IntN(4)
+	}
+	if rng.IntN(3) == 0 {
+		p.servers = 2 + rng.IntN(2)
+	}
+	p.oneClock = p.servers == 1 && rng.IntN(4) > 0
+	pick := func(ds ...time.Duration) time.Duration { return ds[rng.IntN(len(ds))] }
+	const mil = time.Millisecond
+	p.opt = Options{
+		SyncInterval:      pick(20*mil, 50*mil, 100*mil, 100*mil, 300*mil),
+		HeartbeatInterval: pick(300*mil, time.Second, time.Second, 2*time.Second),
+		Shards:            1 + rng.IntN(8),
+		Fallback:          []Fallback{FairShare, FairShare, FairShare, FullLimit, FailOpen, FailClosed}[rng.IntN(6)],
+		MinBackoff:        pick(20*mil, 100*mil, 500*mil),
+		MaxBackoff:        pick(500*mil, time.Second, 5*time.Second),
+		DegradeAfter:      1 + rng.IntN(3),
+		MaxBatch:          []int{1, 3, 200}[rng.IntN(3)],
+		CommandTimeout:    time.Duration(simTimeout),
+	}
+	for i := range 1 + rng.IntN(4) {
+		p.rules = append(p.rules, drawRule(rng, i))
+	}
+	rate := func() float64 {
+		if rng.IntN(3) > 0 {
+			return 0
+		}
+		return rng.Float64() * rng.Float64() * 0.5
+	}
+	p.rates = rates{lossReq: rate(), lossRep: rate(), dup: rate(), delay: rate(), cut: rate(), delayMax: 1 + rng.Int64N(2000*ms)}
+	p.slow = p.rates.delay > 0
+	for _, f := range faults {
+		if rng.IntN(3) == 0 {
+			p.kinds = append(p.kinds, f.kind)
+			p.slow = p.slow || f.slow
+		}
+	}
+	return p
+}
+
+// drawRule draws a rule of any kind, with a limit of 1 to 10^9 and a period of
+// milliseconds to days.
+func drawRule(rng *rand.Rand, i int) *limit.Rule {
+	l := int64(math.Exp(rng.Float64() * math.Log(1e9)))
+	period := time.Duration(math.Exp(math.Log(2e5)+rng.Float64()*math.Log(86400e6/2e5))) * time.Microsecond
+	if rng.IntN(2) == 0 { // what a run of seconds can exhaust
+		l = 1 + rng.Int64N(200)
+		period = time.Duration(500+rng.IntN(9500)) * time.Millisecond
+	}
+	switch name := fmt.Sprint("r", i); rng.IntN(5) {
+	case 0, 1:
+		units := max(1, int64(float64(l)*math.Exp(2*rng.Float64()-1)))
+		return limit.Must(limit.Funnel("f"+name, l, units, period))
+	case 2:
+		return limit.Must(limit.FixedWindow("x"+name, l, period))
+	case 3:
+		b := []int{1, 2, 60}[rng.IntN(3)]
+		return limit.Must(limit.SlidingWindowBuckets("b"+name, l, period/time.Duration(1000*b)*time.Duration(1000*b), b))
+	default:
+		return limit.Must(limit.SlidingWindow("s"+name, l, period/10000*10000))
+	}
+}
+
+// faults are all kinds, in a fixed order: the seeds draw from it.
+var faults = []fault{
+	{"outage", false, func(s *sim, p *simPlan, _ *rand.Rand) { s.down = !s.down; p.say("all servers refuse: %v", s.down) }},
+	{"kill", false, func(s *sim, p *simPlan, rng *rand.Rand) {
+		v := s.servers[rng.IntN(len(s.servers))]
+		if v.killed {
+			if rng.IntN(2) == 0 {
+				v.wipe()
+			}
+			v.restart()
+			p.say("server%d is back, %d counters", v.id, len(v.model.funnels)+len(v.model.windows))
+			return
+		}
+		v.kill()
+		p.say("server%d is killed", v.id)
+	}},
+	{"freeze", true, func(s *sim, p *simPlan, rng *rand.Rand) {
+		v, d := s.servers[rng.IntN(len(s.servers))], rng.Int64N(3000*ms)
+		p.say("server%d freezes for %v", v.id, time.Duration(d))
+		v.freeze()
+		s.after(d, v.thaw)
+	}},
+	{"wipe", false, func(s *sim, p *simPlan, rng *rand.Rand) {
+		v := s.servers[rng.IntN(len(s.servers))]
+		p.say("server%d loses everything", v.id)
+		v.wipe()
+	}},
+	{"rollback", false, func(s *sim, p *simPlan, rng *rand.Rand) {
+		v := s.servers[rng.IntN(len(s.servers))]
+		if v.saved == nil || rng.IntN(2) == 0 {
+			v.save()
+			return
+		}
+		p.say("server%d falls back to an older state", v.id)
+		v.rollback()
+	}},
+	{"evict", false, func(s *sim, p *simPlan, rng *rand.Rand) {
+		v, key := s.drawKey(p, rng)
+		p.say("server%d loses %s", v.id, key)
+		v.forget(key)
+	}},
+	{"evict ledger", false, func(s *sim, p *simPlan, rng *rand.Rand) {
+		shard, n := rng.IntN(s.opt.Shards), s.nodes[rng.IntN(len(s.nodes))]
+		p.say("the ledger of %s in shard %d is lost", n.name, shard)
+		s.serverOf(shard).forgetLedger(shard, n.name)
+	}},
+	{"poison", false, func(s *sim, p *simPlan, rng *rand.Rand) {
+		v, key := s.drawKey(p, rng)
+		v.poison(key, !v.model.poison[key])
+		p.say("%s is broken: %v", key, v.model.poison[key])
+	}},
+	{"reset", false, func(s *sim, p *simPlan, rng *rand.Rand) {
+		k := oracleKey{s.rules[rng.IntN(len(s.rules))], fmt.Sprint("key", rng.IntN(s.keys))}
+		p.say("%v %s is reset", k.rule, k.key)
+		s.serverOf(s.keyspace().Shard(k.rule, k.key)).reset(k)
+	}},
+	{"partition", true, func(s *sim, p *simPlan, rng *rand.Rand) {
+		n, v := s.nodes[rng.IntN(len(s.nodes))], rng.IntN(len(s.servers))
+		w := &n.wires[v]
+		if *w != (wire{}) {
+			*w = wire{}
+		} else {
+			*w = []wire{{refuse: true}, {dropTo: true}, {dropRep: true}, {dropTo: true, dropRep: true}}[rng.IntN(4)]
+		}
+		p.say("%s to server%d: %+v", n.name, v, *w)
+	}},
+	{"swizzle", true, swizzle},
+	{"crash", false, func(s *sim, p *simPlan, rng *rand.Rand) {
+		if len(s.nodes) > 1 {
+			n := s.nodes[rng.IntN(len(s.nodes))]
+			n.crash()
+			p.say("%s crashes", n.name)
+		}
+		s.drawClock(s.addNode(Options{}), rng)
+	}},
+	{"pause", true, func(s *sim, p *simPlan, rng *rand.Rand) {
+		n, d, clocks := s.nodes[rng.IntN(len(s.nodes))], rng.Int64N(8000*ms), rng.IntN(2) == 0
+		p.say("%s pauses for %v, its clocks too: %v", n.name, time.Duration(d), clocks)
+		n.pause(d+ms, clocks)
+	}},
+	{"clock jump", true, func(s *sim, p *simPlan, rng *rand.Rand) {
+		n, d := s.nodes[rng.IntN(len(s.nodes))], rng.Int64N(3600_000*ms)
+		if rng.IntN(2) == 0 {
+			d = -d % (2000 * ms)
+		}
+		p.say("the clock of %s jumps by %v", n.name, time.Duration(d))
+		n.jump(d)
+	}},
+	{"redis clock jump", true, func(s *sim, p *simPlan, rng *rand.Rand) {
+		v, d := s.servers[rng.IntN(len(s.servers))], rng.Int64N(20_000*ms)-10_000*ms
+		p.say("the clock of server%d jumps by %v", v.id, time.Duration(d))
+		v.jump(d)
+	}},
+	{"forget", false, func(s *sim, p *simPlan, rng *rand.Rand) {
+		n := s.nodes[rng.IntN(len(s.nodes))]
+		p.say("%s forgets idle keys", n.name)
+		n.forgetIdle()
+	}},
+	{"flush", false, func(s *sim, _ *simPlan, rng *rand.Rand) {
+		n := s.nodes[rng.IntN(len(s.nodes))]
+		s.after(0, n.flush)
+	}},
+	{"script flush", false, func(s *sim, _ *simPlan, rng *rand.Rand) {
+		s.servers[rng.IntN(len(s.servers))].eachLua(func(l *luaRedis) { l.flushScripts() })
+	}},
+	{"idle", false, func(s *sim, p *simPlan, rng *rand.Rand) {
+		d := time.Duration(rng.Int64N(30_000 * ms))
+		p.say("nobody asks for %v", d)
+		s.run(d)
+	}},
+	{"burst", false, func(s *sim, p *simPlan, rng *rand.Rand) {
+		k, n := rng.IntN(s.keys), s.nodes[rng.IntN(len(s.nodes))]
+		rule := s.rules[rng.IntN(len(s.rules))]
+		p.say("a burst on %s", n.name)
+		if s.now < n.paused {
+			return
+		}
+		for range 1 + rng.IntN(300) {
+			n.take(fmt.Sprint("key", k), rule, s.drawUnits(rule))
+		}
+	}},
+}
+
+// swizzle cuts wires one by one and heals them in another order.
+func swizzle(s *sim, p *simPlan, rng *rand.Rand) {
+	p.say("wires are cut one by one, and healed")
+	at := int64(0)
+	for _, i := range rng.Perm(len(s.nodes)) {
+		w := &s.nodes[i].wires[rng.IntN(len(s.servers))]
+		at += rng.Int64N(300 * ms)
+		s.after(at, func() { w.dropTo = !s.healed })
+		s.after(at+rng.Int64N(4000*ms), func() { *w = wire{} })
+	}
+}
+
+func (p *simPlan) say(format string, args ...any) {
+	p.log = append(p.log, "  "+fmt.Sprintf(format, args...))
+}
+
+func (s *sim) drawKey(p *simPlan, rng *rand.Rand) (*simServer, string) {
+	ks, rule, key := s.keyspace(), p.rules[rng.IntN(len(p.rules))], fmt.Sprint("key", rng.IntN(p.keys))
+	return s.serverOf(ks.Shard(rule, key)), ks.CounterKey(rule, key)
+}
+
+// drawClock gives a node a clock that is up to an hour off and drifts.
+func (s *sim) drawClock(n *simNode, rng *rand.Rand) {
+	n.clock.ppm = rng.Int64N(401) - 200
+	n.skew = rng.Int64N(7200_000*ms) - 3600_000*ms
+}
+
+// drawUnits draws how many units a check asks for.
+func (s *sim) drawUnits(r *limit.Rule) int64 {
+	switch x := s.rng.IntN(100); {
+	case x == 0:
+		return 0
+	case x == 1:
+		return r.Limit()
+	case x == 2:
+		return r.Limit() + 1
+	case x == 3:
+		return math.MaxInt64
+	case x < 40 && r.Limit() > 100:
+		return 1 + s.rng.Int64N(r.Limit()/20)
+	}
+	return 1 + s.rng.Int64N(3)
+}
+
+// checks offers the plan's load for a while.
+func (s *sim) checks(d time.Duration, perSecond float64) {
+	end := s.now + int64(d)
+	for s.now < end {
+		s.run(time.Duration(s.rng.ExpFloat64() / perSecond * 1e9))
+		n := s.nodes[s.rng.IntN(len(s.nodes))]
+		if s.now < n.paused {
+			continue
+		}
+		rule := s.rules[s.rng.IntN(len(s.rules))]
+		key := int(float64(s.keys) * math.Pow(s.rng.Float64(), s.plan.skew))
+		n.take(fmt.Sprint("key", key), rule, s.drawUnits(rule))
+	}
+}

@@ -1,0 +1,175 @@
+package hybrid
+
+import (
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/remote"
+)
+
+// simServer is one server of Redis: a single one, or a master of a cluster.
+type simServer struct {
+	s     *sim
+	id    int
+	model *modelRedis
+	lua   *luaRedis // the real scripts, beside the model; nil: only the model
+	clock simClock
+
+	killed  bool
+	frozen  bool
+	waiting []func() // requests that a frozen server has not read yet
+	epoch   int      // how often it was killed: connections do not survive that
+	saved   *modelRedis
+	copies  bool // what runs now is a stray copy of an earlier request
+
+	// What the oracle must know: after a loss Redis may count a unit twice.
+	lossy  bool
+	jumped int64 // when its clock was last set
+	unsafe bool  // and book one twice: it has lost the record of who sent what
+}
+
+// time returns the server's clock, in whole µs as Redis has it.
+func (v *simServer) time() int64 {
+	t := v.clock.read(v.s.now) + v.s.skew
+	return t - t%1000
+}
+
+// arrive lets a request in, at once or when the server goes on.
+func (v *simServer) arrive(do func()) {
+	if v.frozen {
+		v.waiting = append(v.waiting, do)
+		return
+	}
+	do()
+}
+
+func (v *simServer) freeze() { v.frozen = true }
+
+func (v *simServer) thaw() {
+	v.frozen = false
+	for _, do := range v.waiting {
+		v.s.after(v.s.rng.Int64N(ms), do)
+	}
+	v.waiting = nil
+}
+
+// kill ends the server; what it had not read is gone.
+func (v *simServer) kill() {
+	v.killed, v.frozen, v.waiting = true, false, nil
+	v.epoch++
+}
+
+// restart brings a killed server back, with the data it has by then.
+func (v *simServer) restart() { v.killed = false }
+
+// wipe loses everything.
+func (v *simServer) wipe() {
+	v.lossy = true
+	v.model.wipe()
+	clear(v.model.poison)
+	v.eachLua(func(l *luaRedis) { l.wipe() })
+}
+
+// save takes the snapshot that rollback returns to.
+func (v *simServer) save() {
+	v.saved = v.model.snapshot()
+	v.eachLua(func(l *luaRedis) { l.save() })
+}
+
+// rollback is a fail-over to a replica that lagged behind.
+func (v *simServer) rollback() {
+	if v.saved == nil {
+		return
+	}
+	v.lossy = true
+	v.epoch++
+	v.model.rollback(v.saved.snapshot())
+	clear(v.model.poison)
+	v.eachLua(func(l *luaRedis) { l.rollback() })
+}
+
+// forget loses one key.
+func (v *simServer) forget(key string) {
+	v.lossy = true
+	v.model.forget(key)
+	v.eachLua(func(l *luaRedis) { l.forget(key) })
+}
+
+// jump sets the server's clock. What has expired by it is gone, even if it is
+// set back later.
+func (v *simServer) jump(d int64) {
+	if v.lua != nil {
+		d = max(d, -d) // miniredis counts a TTL down, Redis knows when it ends
+	}
+	v.clock.set(v.s.now, d, v.clock.ppm, false)
+	v.model.expire(v.time())
+	v.eachLua(func(l *luaRedis) { l.expire(v.time()) })
+	v.s.oracle.serverJumped(v)
+}
+
+// forgetLedger loses the record of what a node has sent to a shard.
+func (v *simServer) forgetLedger(shard int, node string) {
+	v.lossy, v.unsafe = true, true
+	delete(v.model.ledger, ledgerKey{shard, node})
+	v.eachLua(func(l *luaRedis) { l.forget(v.s.keyspace().SeqKey(shard, node)) })
+}
+
+// poison puts something else in a key's place, or takes it away again.
+func (v *simServer) poison(key string, on bool) {
+	v.forget(key)
+	if on {
+		v.model.poison[key] = true
+	} else {
+		delete(v.model.poison, key)
+	}
+	v.eachLua(func(l *luaRedis) { l.poison(key, on) })
+}
+
+// reset is a Reset of one key by somebody.
+func (v *simServer) reset(key oracleKey) {
+	now := v.time()
+	redisKey := v.s.keyspace().CounterKey(key.rule, key.key)
+	if v.model.poison[redisKey] {
+		return
+	}
+	v.model.reset(now, redisKey, key.rule)
+	v.eachLua(func(l *luaRedis) { l.reset(now, key) })
+	v.s.oracle.reset(v, key)
+}
+
+func (v *simServer) eachLua(f func(*luaRedis)) {
+	if v.lua != nil {
+		f(v.lua)
+	}
+}
+
+// exec executes a batch.
+func (v *simServer) exec(b *remote.Batch) remote.Outcome {
+	now := v.time()
+	out := remote.Outcome{Reply: v.model.exec(now, b)}
+	v.s.note(-1-v.id, "batch "+out.Reply.Verdict.String(), int64(b.Shard), b.Seq)
+	v.s.oracle.executed(v, b, out.Reply)
+	if v.lua != nil {
+		v.lua.compareExec(now, b, out)
+	}
+	return out
+}
+
+// beat enters a node, and counts those that are alive.
+func (v *simServer) beat(node string) (nodes int, now time.Duration) {
+	t := v.time()
+	b := v.model.beat(t, node, 3*int64(v.s.opt.HeartbeatInterval))
+	if v.lua != nil {
+		v.lua.compareBeat(t, node, b)
+	}
+	return b, time.Duration(t)
+}
+
+// seq tells the latest batch that a shard knows of a node.
+func (v *simServer) seq(shard int, node string) (seq int64, now time.Duration) {
+	t := v.time()
+	seq = v.model.ledger[ledgerKey{shard, node}].seq
+	if v.lua != nil {
+		v.lua.compareSeq(t, shard, node, seq)
+	}
+	return seq, time.Duration(t)
+}

@@ -1,0 +1,278 @@
+package hybrid
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+var (
+	simSeed = flag.Uint64("sim.seed", 1, "first seed of the simulator")
+	simRuns = flag.Int("sim.runs", 150, "number of seeds to run, from the first on")
+)
+
+// simRun plays one seed: everything, the rates of the faults included, is drawn
+// from it. First all sorts of things go wrong; then nothing does, and all must
+// come right; then promises are checked that hold only while all is well.
+func simRun(seed uint64, scripts bool) (s *sim, failure string) {
+	defer func() {
+		if r := recover(); r != nil {
+			f, ours := r.(simFailure)
+			if !ours {
+				panic(fmt.Sprintf("seed %d: %v", seed, r))
+			}
+			failure = fmt.Sprintf("%s\nwhen %v had passed\n%v\n%v\nto see it again: go test -run 'TestSim$' ./hybrid -sim.seed=%d -sim.runs=1",
+				f.msg, time.Duration(s.now-simStart), s.plan, &s.log, seed)
+		}
+	}()
+	rng := rand.New(rand.NewPCG(seed, 0xfa117))
+	p := drawPlan(rng)
+	s = emptySim(nil, seed, p.opt, p.servers, p.rules)
+	s.plan, s.keys, s.rates, s.oneClock = p, p.keys, p.rates, p.oneClock
+	for _, v := range s.servers {
+		v.clock.base += rng.Int64N(7200_000*ms) - 3600_000*ms
+		v.clock.ppm = rng.Int64N(401) - 200
+		if scripts {
+			v.lua = newLuaRedis(v)
+			defer v.lua.close()
+		}
+	}
+	for range p.nodes {
+		s.drawClock(s.addNode(Options{}), rng)
+	}
+	for range p.rounds {
+		for _, f := range faults {
+			for _, kind := range p.kinds {
+				if kind == f.kind && rng.IntN(4) == 0 {
+					p.say("%v:", time.Duration(s.now-simStart))
+					f.do(s, p, rng)
+				}
+			}
+		}
+		s.checks(time.Duration(100+rng.IntN(1400))*time.Millisecond, p.perSecond*(0.2+1.6*rng.Float64()))
+	}
+	s.heal()
+	s.settled()
+	s.calm()
+	s.settled()
+	s.agreed()
+	return s, ""
+}
+
+// heal ends all faults.
+func (s *sim) heal() {
+	s.rates, s.down, s.healed = rates{}, false, true
+	for _, v := range s.servers {
+		if v.killed {
+			v.restart()
+		}
+		v.thaw()
+		for _, key := range slices.Sorted(maps.Keys(v.model.poison)) {
+			v.poison(key, false)
+		}
+	}
+	for _, n := range s.nodes {
+		for i := range n.wires {
+			n.wires[i] = wire{}
+		}
+	}
+}
+
+// settled checks liveness (I5): a back-off's longest pause and a little more
+// after the faults have gone, every node is synced and nothing is pending.
+func (s *sim) settled() {
+	s.run(s.settling())
+	for _, n := range s.nodes {
+		if n.core.state.Mode != Synced || n.unsynced() != 0 {
+			s.failf("I5: %s: %v with %d unsynced units after everything has healed", n.name, n.core.state, n.unsynced())
+		}
+		s.oracle.conserved(n)
+		applied, lossy := int64(0), s.oracle.loose
+		for _, v := range s.servers {
+			applied += v.model.applied[n.name]
+			lossy = lossy || v.lossy
+		}
+		if acked := n.stats.acked.Load(); !lossy && applied != acked {
+			s.failf("I3: Redis applied %d units of %s, which were acked %d", applied, n.name, acked)
+		}
+		for id := uint64(1); id <= n.asked; id++ {
+			if _, ok := n.flushed[id]; !ok {
+				s.failf("I5: %s never ended flush %d", n.name, id)
+			}
+		}
+	}
+}
+
+// settling is how long it may take until all is well: processes that pause, the
+// longest pause between probes, a heartbeat, calls that are under way, the
+// backlog, and the keys that were put aside.
+func (s *sim) settling() time.Duration {
+	d := s.opt.MaxBackoff + s.opt.HeartbeatInterval + 3*time.Second
+	for _, n := range s.nodes {
+		d = max(d, time.Duration(n.paused-s.now)+d)
+		if n.stats.quarantined.Load() > 0 {
+			d = max(d, s.opt.MaxBackoff+s.opt.HeartbeatInterval+9*time.Second)
+		}
+	}
+	return d
+}
+
+// calm offers load while all is well, and has the oracle check what is
+// promised then.
+func (s *sim) calm() {
+	if s.plan != nil {
+		s.plan.slow = false
+	}
+	s.oracle.calm = s.now
+	s.checks(4*time.Second, max(s.plan.perSecond, 100))
+	s.oracle.calm = 0
+}
+
+// agreed checks that all views are what Redis has (I5).
+func (s *sim) agreed() {
+	for range 2 { // what one finds missing the first time, the others hear the second
+		for _, n := range s.nodes {
+			n.flush()
+		}
+		s.run(2 * time.Second)
+	}
+	for _, n := range s.nodes {
+		if err, ok := n.flushed[n.asked]; !ok || err != nil {
+			s.failf("I5: %s: flush while all is well: done %v, %v", n.name, ok, err)
+		}
+		for _, k := range n.keys {
+			s.agreedOn(n, k)
+		}
+	}
+}
+
+func (s *sim) agreedOn(n *simNode, k oracleKey) {
+	res := n.take(k.key, k.rule, 0)
+	if res.Source != limit.SourceSynced {
+		s.failf("I5: %s decides %v %q as %v while all is well", n.name, k.rule, k.key, res.Source)
+	}
+	bk := s.oracle.books[k]
+	low, high := bk.server.remaining(bk.name, k.rule, -10*ms), bk.server.remaining(bk.name, k.rule, 10*ms)
+	if res.Remaining < low-1 || res.Remaining > high+1 {
+		s.failf("I5: %s says that %d of %v %q remain; by what Redis has it is %d to %d", n.name, res.Remaining, k.rule, k.key, low, high)
+	}
+}
+
+// remaining returns what is left of a key by the server's data, off from now.
+func (v *simServer) remaining(key string, r *limit.Rule, off int64) int64 {
+	now := v.time()
+	if r.Algorithm() == limit.AlgorithmFunnel {
+		level := max(float64(r.Sub(v.model.funnelAt(now, key).tat, limit.Span{NS: now}).NS)-float64(off), 0)
+		return max(r.Limit()-int64(math.Ceil(level/unit(r))), 0)
+	}
+	w := newTally(r, now+off)
+	for id, u := range v.model.windowAt(now, key).buckets {
+		w.add(id, u)
+	}
+	round := math.Ceil
+	if off > 0 {
+		round = math.Floor
+	}
+	return max(r.Limit()-w.count(round), 0)
+}
+
+// simSeeds plays seeds on all processors and reports those that fail.
+func simSeeds(t *testing.T, scripts bool, seeds ...uint64) {
+	t.Helper()
+	var next, passed atomic.Int64
+	var virtual atomic.Int64
+	var failed sync.Map
+	var wg sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for {
+				i := next.Add(1) - 1
+				if i >= int64(len(seeds)) {
+					return
+				}
+				s, failure := simRun(seeds[i], scripts)
+				if failure != "" {
+					failed.Store(seeds[i], failure)
+					next.Add(1 << 40)
+					return
+				}
+				passed.Add(1)
+				virtual.Add((s.now - simStart) / ms)
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("%d seeds, %v of virtual time", passed.Load(), (time.Duration(virtual.Load()) * time.Millisecond).Round(time.Second))
+	failed.Range(func(seed, failure any) bool {
+		t.Errorf("seed %d: %s", seed, failure)
+		return true
+	})
+}
+
+func seedRange(from uint64, n int) (seeds []uint64) {
+	for i := range uint64(n) {
+		seeds = append(seeds, from+i)
+	}
+	return seeds
+}
+
+// TestSim plays seeds against the model of Redis.
+func TestSim(t *testing.T) { simSeeds(t, false, seedRange(*simSeed, *simRuns)...) }
+
+// TestSimScripts plays seeds with the real scripts beside the model: whatever
+// the one answers, the other must.
+func TestSimScripts(t *testing.T) {
+	simSeeds(t, true, seedRange(*simSeed, max(*simRuns/30, 1))...)
+}
+
+// TestSimKept plays the seeds that once failed.
+func TestSimKept(t *testing.T) {
+	f, err := os.Open("testdata/sim_seeds.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var seeds []uint64
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		text, _, _ := strings.Cut(lines.Text(), "#")
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
+		seed, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seeds = append(seeds, seed)
+	}
+	simSeeds(t, false, seeds...)
+}
+
+// TestSimSameSeedSameTrace: a seed is worth keeping only if it does the same
+// each time.
+func TestSimSameSeedSameTrace(t *testing.T) {
+	for _, seed := range seedRange(*simSeed, min(*simRuns, 20)) {
+		a, failure := simRun(seed, false)
+		b, again := simRun(seed, false)
+		if a.trace != b.trace || failure != again {
+			t.Fatalf("seed %d: traces %x and %x\n%s\n%s", seed, a.trace, b.trace, failure, again)
+		}
+	}
+	a, _ := simRun(*simSeed, false)
+	if b, _ := simRun(*simSeed+1, false); a.trace == b.trace {
+		t.Errorf("seeds %d and the next have the same trace %x", *simSeed, a.trace)
+	}
+}
