@@ -40,7 +40,7 @@ var outside = map[string][]string{
 
 // topLevel is all that may lie in the root directory, besides dot-files.
 var topLevel = []string{
-	"README.md", "LICENSE", "go.mod", "go.sum", "go.work", "go.work.sum", "doc.go", "hybrid_test.go", "house_test.go",
+	"README.md", "LICENSE", "go.mod", "go.sum", "go.work", "go.work.sum", "doc.go", "hybrid_test.go", "house_test.go", "house_faults_test.go",
 	"limit", "clock", "local", "remote", "hybrid", "bench",
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 )
 
+// Fault 35: the system's clock is read monotonically.
 func TestSystemNeverGoesBack(t *testing.T) {
 	last := System{}.Now()
 	for range 10_000 {

@@ -43,6 +43,8 @@ func floods(t *testing.T, l *hybrid.Limiter, pause func(time.Duration)) {
 
 // While Redis is away the reconciler takes nothing out of its queues. What the
 // table forgets must not live on in them.
+//
+// Fault 38: ever new keys while nobody drains the queues.
 func TestMemoryIsBoundedInAnOutage(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.synced(hybrid.Options{MaxKeys: 1000})
@@ -56,6 +58,8 @@ func TestMemoryIsBoundedInAnOutage(t *testing.T) {
 }
 
 // After Close nobody drains the queues at all.
+//
+// Fault 38: ever new keys after Close.
 func TestMemoryIsBoundedAfterClose(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.synced(hybrid.Options{MaxKeys: 1000})
@@ -99,6 +103,8 @@ func TestNilContext(t *testing.T) {
 
 // A ledger with a number that no node reaches is forged, or broken; it is
 // repaired like a lost one, and concerns nobody else.
+//
+// Fault 27: a ledger that is ahead of its node is repaired.
 func TestForgedLedger(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.synced(hybrid.Options{Shards: 1})

@@ -12,6 +12,8 @@ import (
 
 // A rule is changed while its counters are in use and in flight: nothing is
 // forgotten, nothing gets stuck, and the new limit applies at once.
+//
+// Fault 47: limit and window change while units are in flight.
 func TestRuleChangesLive(t *testing.T) {
 	shapes := map[string][]*limit.Rule{
 		"sliding": {
@@ -65,6 +67,8 @@ func TestRuleChangesLive(t *testing.T) {
 // A rolling deployment: some nodes have the old shape of a rule, some the new
 // one. They count together, and none takes the other's way of dividing time
 // for a loss, which it would repair by counting units again.
+//
+// Fault 47: two shapes of a rule count together.
 func TestTwoShapesOfOneRule(t *testing.T) {
 	for _, shapes := range [][2]*limit.Rule{
 		{limit.Must(limit.SlidingWindow("r", 100, time.Hour)), limit.Must(limit.SlidingWindow("r", 100, 2*time.Hour))},
@@ -106,6 +110,8 @@ func TestTwoShapesOfOneRule(t *testing.T) {
 // window ends: what was used stays used until then, and no longer. A funnel is
 // kept as an instant of Redis' time as well; when that goes back it drains that
 // much later, and what the nodes know keeps it from draining early.
+//
+// Fault 34: windows end by Redis' clock, wherever it jumps.
 func TestRedisClockJumps(t *testing.T) {
 	for _, jump := range []time.Duration{-time.Hour, -3 * time.Second, 3 * time.Second, time.Hour} {
 		for _, rule := range []*limit.Rule{

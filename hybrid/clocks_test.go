@@ -10,6 +10,8 @@ import (
 )
 
 // Nodes whose clocks are hours apart and drift agree on one window, Redis'.
+//
+// Fault 34: nodes hours apart agree on one window.
 func TestSkewedClocks(t *testing.T) {
 	for _, rule := range []*limit.Rule{
 		limit.Must(limit.FixedWindow("fixed", 60, 10*time.Second)),
@@ -76,6 +78,8 @@ func TestSkewedClocks(t *testing.T) {
 
 // The clock of the checks stands still, or goes back: reports and heartbeats
 // go on, and no key gets a second limit.
+//
+// Fault 35: no second limit, and the reconciler goes on.
 func TestClockStandsOrGoesBack(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		rule := limit.Must(limit.Funnel("f", 10, 10, 10*time.Second))

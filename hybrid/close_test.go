@@ -15,6 +15,8 @@ import (
 )
 
 // Close reports what is pending, and the others no longer count the node.
+//
+// Fault 32: the last units are booked and the node is gone.
 func TestCloseReportsAndLeaves(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		nodes := w.fleet(2, unhurried)
@@ -43,6 +45,7 @@ func TestCloseReportsAndLeaves(t *testing.T) {
 	})
 }
 
+// Faults 32, 33: closing again does nothing; checks are still answered.
 func TestCloseTwiceAndAfterwards(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.synced(hybrid.Options{})
@@ -75,6 +78,8 @@ func TestCloseTwiceAndAfterwards(t *testing.T) {
 }
 
 // While Redis is away Close tries once, says what is lost, and does not hang.
+//
+// Fault 32: closing tries once and says what is lost.
 func TestCloseDuringOutage(t *testing.T) {
 	for name, fault := range map[string]func(*network){
 		"refused": func(n *network) { n.down() },
@@ -110,6 +115,7 @@ func TestCloseDuringOutage(t *testing.T) {
 	}
 }
 
+// Fault 32: closing ends with its context.
 func TestCloseWithDeadline(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.synced(hybrid.Options{})
@@ -134,6 +140,8 @@ func TestCloseWithDeadline(t *testing.T) {
 // A context that is over already: Close stops everything all the same, and a
 // step of the reconciler that was still under way does not bring the limiter
 // back to life.
+//
+// Fault 32: closing under a context that is over stops everything.
 func TestCloseCanceled(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		for reading := range 8 {
@@ -182,6 +190,7 @@ func TestCloseWithQuarantinedKey(t *testing.T) {
 	})
 }
 
+// Fault 32: closing waits for what is under way.
 func TestCloseDuringFlush(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.synced(hybrid.Options{})
@@ -208,6 +217,8 @@ func TestCloseDuringFlush(t *testing.T) {
 
 // Checks, flushes and readings while the limiter is being closed: nothing
 // panics or races, and no key gets a second limit.
+//
+// Fault 33: checks, readings and closing at once.
 func TestCloseWhileInUse(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		for range 5 {

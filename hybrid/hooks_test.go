@@ -49,6 +49,8 @@ func TestOnStateChangeOrder(t *testing.T) {
 }
 
 // A hook may use the limiter.
+//
+// Fault 62: the hook uses the limiter.
 func TestHookReenters(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		var l atomic.Pointer[hybrid.Limiter]
@@ -82,6 +84,7 @@ func TestHookReenters(t *testing.T) {
 	})
 }
 
+// Fault 61: the hook panics each time, and the limiter lives on.
 func TestHookPanics(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		var calls atomic.Int32
@@ -111,6 +114,8 @@ type panicky struct{ logbook }
 func (*panicky) Handle(context.Context, slog.Record) error { panic("a handler of the user") }
 
 // A logger that panics must not cost the hook its call.
+//
+// Fault 61: the logger panics, and the hook is called all the same.
 func TestLoggerPanics(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		var seen changes
@@ -127,6 +132,8 @@ func TestLoggerPanics(t *testing.T) {
 
 // A hook that hangs holds up neither checks nor reports; only Close, which
 // promises that nothing runs afterwards, waits for it until its context ends.
+//
+// Fault 62: a hook that hangs holds up nobody.
 func TestHookHangs(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		release := make(chan struct{})

@@ -11,6 +11,8 @@ import (
 
 // Redis has booked a batch and its answer is lost. The batch is sent again
 // under its number, and counted once: 10, not 20.
+//
+// Fault 5: booked once although it was sent twice.
 func TestReplyLost(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.synced(hybrid.Options{})
@@ -28,6 +30,8 @@ func TestReplyLost(t *testing.T) {
 }
 
 // The batch is lost on its way to Redis.
+//
+// Fault 6: sent again, booked once.
 func TestRequestLost(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.synced(hybrid.Options{})
@@ -46,6 +50,8 @@ func TestRequestLost(t *testing.T) {
 
 // Requests and replies lost at random, the whole time, from two nodes with
 // many keys in several shards: every total is exact in the end.
+//
+// Faults 5, 6: totals are exact whatever is lost.
 func TestLossesAtRandom(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -90,6 +96,8 @@ func TestLossesAtRandom(t *testing.T) {
 
 // A batch that a slow Redis answers after its deadline: it is sent again while
 // the first copy may still be executed.
+//
+// Faults 8, 10: answers come after their deadline, in the wrong order.
 func TestLateReplies(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.synced(hybrid.Options{})

@@ -72,6 +72,8 @@ func TestNilClientPointer(t *testing.T) {
 }
 
 // What cannot be asked is refused for ever, counted, and changes nothing.
+//
+// Fault 42: refused for ever, counted and without effect.
 func TestQuestionsThatCannotBeAsked(t *testing.T) {
 	l := newLimiter(t, nil, hybrid.Options{})
 	log := limit.Must(limit.SlidingLog("log", 5, time.Minute))
@@ -116,6 +118,7 @@ func TestQuestionsThatCannotBeAsked(t *testing.T) {
 	}
 }
 
+// Faults 41, 43, 44: 0, the limit, one more, and the largest number.
 func TestUnitsAtTheEdge(t *testing.T) {
 	l := newLimiter(t, nil, hybrid.Options{})
 	for _, rule := range []*limit.Rule{longTen, longFunnel} {
@@ -146,6 +149,8 @@ func TestUnitsAtTheEdge(t *testing.T) {
 }
 
 // Waiting as long as RetryAfter says is enough, and a moment less is not.
+//
+// Fault 59: waiting as long as told is enough.
 func TestRetryAfterIsExact(t *testing.T) {
 	now := clock.NewManual(time.Date(2026, 3, 1, 12, 0, 0, 7, time.UTC))
 	l := newLimiter(t, nil, hybrid.Options{Clock: now})

@@ -15,6 +15,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
+// Fault 1: a limiter made without Redis decides by itself and goes on looking for it.
 func TestRefusedAtStart(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		net := new(network)
@@ -52,6 +53,7 @@ func TestRefusedAtStart(t *testing.T) {
 	})
 }
 
+// Faults 2, 65: the fallback begins after the second failure; ten minutes are one warning.
 func TestRefusedMidRun(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		var log logbook
@@ -96,6 +98,8 @@ func TestRefusedMidRun(t *testing.T) {
 
 // The limit may be reached only once failures have come in a row: a single
 // lost connection must not degrade anybody.
+//
+// Faults 2, 6: one lost exchange changes nothing that anybody sees.
 func TestOneFailureDoesNotDegrade(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		var seen changes
@@ -115,6 +119,7 @@ func TestOneFailureDoesNotDegrade(t *testing.T) {
 	})
 }
 
+// Fault 3: a dial that is never answered ends at the deadline, and there is one at a time.
 func TestDialBlackHole(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		net := &network{hang: true}
@@ -140,6 +145,8 @@ func TestDialBlackHole(t *testing.T) {
 }
 
 // A client that does not keep deadlines must not pile up calls.
+//
+// Fault 4: calls that overrun their deadline do not pile up.
 func TestClientIgnoresDeadlines(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		net := new(network)
@@ -174,6 +181,8 @@ func TestClientIgnoresDeadlines(t *testing.T) {
 // A server that reads and never answers: the call ends at its deadline, and
 // its batch is unknown, not failed. Here it has in fact never arrived; the
 // other case is in TestReplyLost.
+//
+// Fault 4: what was sent into silence stays pending, and is sent again.
 func TestReadBlackHole(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.synced(hybrid.Options{})
@@ -204,6 +213,8 @@ func TestReadBlackHole(t *testing.T) {
 
 // Flapping: up for a second, down for a second. What is admitted is booked
 // all the same, and neither the log nor the probes run wild.
+//
+// Fault 11: changes of state, probes and dials stay bounded.
 func TestFlappingLink(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		var log logbook
@@ -233,6 +244,8 @@ func TestFlappingLink(t *testing.T) {
 
 // An outage of more than two windows: what was admitted in a window that is
 // over is dropped and counted, and never lands in a newer window.
+//
+// Fault 13: units of a window that is over are dropped and counted.
 func TestOutageLongerThanWindow(t *testing.T) {
 	for _, rule := range []*limit.Rule{
 		limit.Must(limit.SlidingWindow("s", 10, 10*time.Second)),
@@ -275,6 +288,8 @@ func TestOutageLongerThanWindow(t *testing.T) {
 
 // Outage-time units that still count are booked into the bucket in which they
 // were admitted: they leave the window when they would have left it anyway.
+//
+// Fault 13: units count from when they were admitted.
 func TestOutageUnitsKeepTheirTime(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		rule := limit.Must(limit.SlidingWindow("s", 10, 10*time.Second))
@@ -296,6 +311,8 @@ func TestOutageUnitsKeepTheirTime(t *testing.T) {
 
 // A window rolls while the report of it is on its way: the units land in the
 // window in which they were admitted.
+//
+// Fault 14: units land in the window in which they were admitted.
 func TestWindowRollsInFlight(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		rule := limit.Must(limit.FixedWindow("x", 10, 10*time.Second))
@@ -314,6 +331,8 @@ func TestWindowRollsInFlight(t *testing.T) {
 }
 
 // What Redis says instead of an answer.
+//
+// Faults 20, 22, 23, 24, 25, 26: each word of Redis degrades with its reason, once, without a hot loop.
 func TestErrorReplies(t *testing.T) {
 	for _, c := range []struct{ text, reason string }{
 		{"LOADING Redis is loading the dataset in memory", "loading"},
@@ -360,6 +379,8 @@ func TestErrorReplies(t *testing.T) {
 
 // What an operator has to mend degrades at the first refusal, and is not asked
 // for at the pace of what may pass by itself.
+//
+// Fault 25: what an operator must mend is asked for slowly.
 func TestMisconfiguredProbesSlowly(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		pauses := func(text string) (first time.Duration) {
@@ -389,6 +410,8 @@ func TestMisconfiguredProbesSlowly(t *testing.T) {
 }
 
 // A password appears: connections that are open are refused, and new ones too.
+//
+// Fault 25: a password that is missing is the reason given.
 func TestPasswordAppears(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.synced(hybrid.Options{})
@@ -409,6 +432,8 @@ func TestPasswordAppears(t *testing.T) {
 
 // The script cache is emptied behind our back: only what fails is sent again,
 // and counted once.
+//
+// Fault 21: the cache is emptied and nobody notices.
 func TestNoScript(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.synced(hybrid.Options{})

@@ -19,6 +19,8 @@ import (
 // is killed and comes back empty. Every node notices within a heartbeat, idle
 // or not; Redis is told again what they know; an exhausted key stays so,
 // for a node that joins later too.
+//
+// Faults 21, 28: an exhausted key stays so after FLUSHALL and after a restart.
 func TestRealDataLost(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(*testing.T, *redistest.Server, *redis.Client){
@@ -98,6 +100,8 @@ func TestRealDataLost(t *testing.T) {
 // Redis is stopped in its tracks for 2 s under load. No check waits for it;
 // the limiter degrades and comes back; nothing is counted twice although the
 // frozen server executes what had reached it.
+//
+// Faults 4, 5: a frozen server executes later what has been given up, and nothing counts twice.
 func TestRealFrozen(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -153,6 +157,8 @@ func TestRealFrozen(t *testing.T) {
 }
 
 // The script cache is flushed again and again under load.
+//
+// Fault 21: the same under load on a real server.
 func TestRealScriptFlush(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -214,6 +220,8 @@ func TestRealOutageOfAFleet(t *testing.T) {
 
 // Deployments with different prefixes do not see each other: neither counters
 // nor nodes.
+//
+// Fault 30: deployments with other prefixes neither see nor count each other.
 func TestRealPrefixes(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -238,6 +246,8 @@ func TestRealPrefixes(t *testing.T) {
 }
 
 // A key of another type fails alone, and heals once it is deleted.
+//
+// Fault 27: one key fails alone, stays as it is, and heals.
 func TestRealWrongType(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -269,6 +279,8 @@ func TestRealWrongType(t *testing.T) {
 
 // More keys than one script call may carry, in few shards: they are told in
 // several calls, and all of them are, also when Redis has lost them.
+//
+// Fault 56: more keys than a call may carry go in several.
 func TestRealManyKeys(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -294,6 +306,8 @@ func TestRealManyKeys(t *testing.T) {
 }
 
 // Out of memory: degraded, with the reason; not a storm of retries.
+//
+// Fault 23: degraded with the reason; what was admitted is booked later.
 func TestRealOutOfMemory(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -321,6 +335,8 @@ func TestRealOutOfMemory(t *testing.T) {
 
 // A limiter that asks Redis each time and one that decides by itself count
 // the same counters.
+//
+// Fault 49: long, binary and empty keys are one counter in both limiters.
 func TestRealRemoteAndHybridShareACounter(t *testing.T) {
 	srv := redistest.Start(t)
 	rdb := dial(t, srv.Addr())
@@ -355,6 +371,8 @@ func TestRealRemoteAndHybridShareACounter(t *testing.T) {
 }
 
 // The permission to run scripts is taken away and given back.
+//
+// Fault 25: rights are taken away and given back.
 func TestRealNoPermission(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)

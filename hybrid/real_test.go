@@ -155,6 +155,8 @@ func (b *books) sum() (n int64) {
 
 // The central promise. 200 replies are lost at random after Redis has executed
 // the commands; its totals equal what was admitted, to the unit.
+//
+// Fault 5: totals are exact on a real server, and so is its ledger.
 func TestRealRepliesLostAtRandom(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -212,6 +214,8 @@ func TestRealRepliesLostAtRandom(t *testing.T) {
 }
 
 // The same with requests lost on the way there, and both at once.
+//
+// Faults 5, 6: totals are exact on a real server with both kinds of loss.
 func TestRealRequestsLostAtRandom(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)

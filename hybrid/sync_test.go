@@ -127,6 +127,8 @@ func TestDeniedKeyIsRefreshed(t *testing.T) {
 
 // Idle nodes notice a loss of data within a heartbeat, and tell Redis what
 // they know.
+//
+// Fault 28: a node with nothing to say restores what it knows.
 func TestIdleNodeNoticesFlushAll(t *testing.T) {
 	for _, rule := range []*limit.Rule{longTen, longFunnel} {
 		t.Run(rule.Algorithm().String(), func(t *testing.T) {
@@ -276,6 +278,8 @@ func TestFlushWithdrawnAsItEnds(t *testing.T) {
 
 // A key in Redis that is not ours fails alone, and heals by itself once an
 // operator has removed it.
+//
+// Fault 27: a broken key is tried every 5 s and limited meanwhile.
 func TestQuarantine(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.synced(hybrid.Options{Shards: 1}) // all keys in one batch
@@ -328,6 +332,8 @@ func TestQuarantine(t *testing.T) {
 }
 
 // Garbage in the ledger is a loss like any other.
+//
+// Fault 27: a ledger that is garbage is repaired.
 func TestGarbageLedger(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.synced(hybrid.Options{Shards: 1})

@@ -10,6 +10,7 @@ import (
 	"time"
 )
 
+// Faults 45, 46: a bad number is an error that names it.
 func TestBadNumbersNameFieldValueAndRule(t *testing.T) {
 	year := 365 * 24 * time.Hour
 	for _, c := range []struct {
@@ -50,6 +51,7 @@ func TestBadNumbersNameFieldValueAndRule(t *testing.T) {
 	}
 }
 
+// Faults 45, 46: the largest and smallest that are allowed.
 func TestGoodNumbers(t *testing.T) {
 	for _, f := range []func() (*Rule, error){
 		func() (*Rule, error) { return Funnel("x", 0, 1, time.Second) },
@@ -85,6 +87,7 @@ func TestZeroAndNilRulesAreInvalid(t *testing.T) {
 	}
 }
 
+// Fault 46: a window that is no whole number of µs is rounded up.
 func TestWidthCoversTheWindow(t *testing.T) {
 	for _, w := range []time.Duration{time.Second / 3, time.Millisecond, 7 * time.Second, 1234567891} {
 		for _, b := range []int{1, 3, 10, 1000} {
@@ -125,6 +128,7 @@ func TestCostIsExact(t *testing.T) {
 	}
 }
 
+// Fault 44: times saturate.
 func TestSpanSaturates(t *testing.T) {
 	r := Must(Funnel("x", 5, 1, time.Second))
 	top := Span{NS: math.MaxInt64}
@@ -139,6 +143,7 @@ func TestSpanSaturates(t *testing.T) {
 	}
 }
 
+// Fault 44: weighted units saturate.
 func TestWeigh(t *testing.T) {
 	r := Must(SlidingWindow("x", 10, time.Second))
 	for _, c := range [][3]int64{{1, 3, 3}, {4, 3, 10}, {1, 1 << 60, 10}, {0, 5, 0}, {11, 3, 11}, {3, 1, 3}, {math.MaxInt64, 7, math.MaxInt64}} {
@@ -148,6 +153,7 @@ func TestWeigh(t *testing.T) {
 	}
 }
 
+// Faults 44, 45, 46: any number is rejected or gives sensible results.
 func FuzzRuleNumbers(f *testing.F) {
 	f.Add("x", int64(10), int64(5), int64(time.Second), 10, int64(3))
 	f.Add("", int64(-1), int64(0), int64(0), 0, int64(math.MinInt64))

@@ -83,6 +83,7 @@ func TestFunnelAgainstRealNumbers(t *testing.T) {
 	}
 }
 
+// Fault 44: idle for years, and the largest numbers.
 func TestFunnelExtremes(t *testing.T) {
 	for _, r := range []*limit.Rule{
 		funnelRule(t, 1, 1, 30*24*time.Hour),
@@ -110,6 +111,7 @@ func TestFunnelExtremes(t *testing.T) {
 	}
 }
 
+// Fault 35: an older reading of the clock counts as the newest one.
 func TestTimeNeverRunsBackwards(t *testing.T) {
 	for _, r := range []*limit.Rule{funnelRule(t, 5, 5, time.Second), windowRule(t, 5, time.Second, 10), windowRule(t, 5, time.Second, 1)} {
 		c := newCounter("k", r, 0, nil, 0)
@@ -130,6 +132,8 @@ func TestTimeNeverRunsBackwards(t *testing.T) {
 }
 
 // TestRetryAfterIsEnough waits exactly as long as told, and one ns less.
+//
+// Fault 59: waiting as long as told is enough, 1 ns less is not.
 func TestRetryAfterIsEnough(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	log, _ := limit.SlidingLog("log", 7, time.Second)

@@ -11,6 +11,8 @@ import (
 // FuzzCounter plays any sequence of questions, reports, answers and clock
 // steps on a counter that is shared, and checks that units are conserved, that
 // results make sense and that nothing panics.
+//
+// Fault 44: units are conserved whatever the numbers and the clock.
 func FuzzCounter(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 250, 251, 252, 253, 254, 255}, int64(10), int64(3), int64(time.Second), uint8(0))
 	f.Add([]byte("the quick brown fox jumps over the lazy dog"), int64(limit.MaxUnits), int64(limit.MaxUnits), int64(time.Hour), uint8(1))

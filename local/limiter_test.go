@@ -36,6 +36,8 @@ func everyRule(tb testing.TB, lim int64) []*limit.Rule {
 }
 
 // Questions that cannot be asked: refused for ever, counted, and without effect.
+//
+// Fault 42: a negative number is refused, counted and without effect.
 func TestInvalidQuestions(t *testing.T) {
 	var zero Limiter
 	for name, l := range map[string]*Limiter{"new": newLimiter(t, Options{}), "zero": &zero} {
@@ -76,6 +78,7 @@ func TestInvalidQuestions(t *testing.T) {
 	}
 }
 
+// Faults 41, 43, 44: 0, more than the limit, and the largest number twice.
 func TestSizesOfN(t *testing.T) {
 	l := newLimiter(t, Options{Clock: clock.NewManual(start)})
 	for _, rule := range everyRule(t, 5) {
@@ -100,6 +103,7 @@ func TestSizesOfN(t *testing.T) {
 	}
 }
 
+// Fault 45: a limit of 0 refuses everything, for ever.
 func TestLimitZeroRefusesAll(t *testing.T) {
 	l := newLimiter(t, Options{})
 	for _, rule := range everyRule(t, 0) {
@@ -114,6 +118,8 @@ func TestLimitZeroRefusesAll(t *testing.T) {
 
 // A clock that goes back, as no clock should, hands nothing out twice and
 // refuses nobody for ever.
+//
+// Fault 35: nothing is handed out twice, nobody is refused for ever.
 func TestClockGoingBack(t *testing.T) {
 	for _, rule := range everyRule(t, 5) {
 		c := clock.NewManual(start)
@@ -136,6 +142,8 @@ func TestClockGoingBack(t *testing.T) {
 }
 
 // Keys are bytes: nothing in them means anything, and no two are alike.
+//
+// Fault 49: keys are bytes.
 func TestStrangeKeys(t *testing.T) {
 	l := newLimiter(t, Options{})
 	keys := []string{"", "\x00", "\x00\x00", "a\r\nb", "\xff\xfe", "👾", "{", "}", "}{", "(overflow)", strings.Repeat("x", 1<<20), strings.Repeat("x", 1<<20) + "y"}
@@ -198,6 +206,8 @@ func TestCloseKeepsCounting(t *testing.T) {
 }
 
 // Closing while everybody asks: no panic, no race, and no unit too many.
+//
+// Fault 33: checks from many goroutines while the table closes.
 func TestCloseWhileAsked(t *testing.T) {
 	const keys = 300
 	for range 10 {

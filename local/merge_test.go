@@ -244,6 +244,7 @@ func TestAbsorbKeepsLevelAndUnits(t *testing.T) {
 	}
 }
 
+// Fault 47: a lowered limit leaves 0, a raised one only the difference.
 func TestRuleChangeKeepsUsage(t *testing.T) {
 	now := int64(1e15)
 	f := newCounter("k", funnelRule(t, 10, 10, time.Hour), 0, nil, now)

@@ -49,6 +49,8 @@ func TestReshapeCountsWhatItDrops(t *testing.T) {
 
 // Two shapes of one funnel asked in turn (two versions of a program share a
 // limiter's state) must not round each other up for ever.
+//
+// Fault 47: two shapes in turn do not round each other up.
 func TestAlternatingShapesDrain(t *testing.T) {
 	a, b := funnelRule(t, 10, 1, time.Second), funnelRule(t, 10, 1, 2*time.Second)
 	now := int64(1e15)

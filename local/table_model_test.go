@@ -146,6 +146,8 @@ func (m model) take(key string, rule *limit.Rule, n, now int64) limit.Result {
 
 // While capacity is not exceeded, a table decides like a plain map, evictions
 // from its tiny cache notwithstanding.
+//
+// Fault 37: random questions are answered as by a map that forgets nothing.
 func TestTableDecidesLikeAMap(t *testing.T) {
 	rules := []*limit.Rule{
 		limit.Must(limit.Funnel("a", 5, 7, 3*time.Second)),
@@ -179,6 +181,8 @@ func TestTableDecidesLikeAMap(t *testing.T) {
 }
 
 // Everything at once; the checks at the end are what counts.
+//
+// Faults 37, 39: everything at once, then the table's invariants.
 func TestTableStress(t *testing.T) {
 	rule := limit.Must(limit.Funnel("stress", 3, 1000, time.Second))
 	table := newTable(t, TableOptions{MaxKeys: 100, sideKeys: 512, Clock: clock.System{}})

@@ -80,6 +80,8 @@ func check(tb testing.TB, t *Table) {
 }
 
 // Promise 1: one key has one live counter.
+//
+// Fault 36: exactly the limit, from one goroutine and from sixteen.
 func TestNewKeyAdmitsExactlyItsLimit(t *testing.T) {
 	rules := map[string]*limit.Rule{
 		"funnel": slow(10),
@@ -104,6 +106,8 @@ func TestNewKeyAdmitsExactlyItsLimit(t *testing.T) {
 
 // The same while others fill a small cache with junk, so that counters move
 // between cache and side table all the time.
+//
+// Faults 36, 37: new keys while counters move in and out of the cache.
 func TestNewKeyAdmitsExactlyItsLimitInAFlood(t *testing.T) {
 	const keys = 200
 	rule := slow(10)
@@ -151,6 +155,8 @@ func TestNewKeyAdmitsExactlyItsLimitInAFlood(t *testing.T) {
 
 // With room for everybody in the side table nothing is ever forgotten, and so
 // evictions, however many, must not let a single unit through.
+//
+// Fault 37: evictions let nothing through.
 func TestEvictionsForgetNothing(t *testing.T) {
 	const keys = 2000
 	rule := slow(10)
@@ -185,6 +191,8 @@ func TestEvictionsForgetNothing(t *testing.T) {
 }
 
 // Promise 2: what the reconciler has not reported is not dropped.
+//
+// Fault 37: units that are not reported are never dropped.
 func TestPinnedCountersSurviveAnything(t *testing.T) {
 	const keys = 3000
 	rule := limit.Must(limit.Funnel("pinned", 1_000_000, 1_000_000, time.Millisecond))
@@ -231,6 +239,8 @@ func (t *Table) sweepForTest() {
 }
 
 // Promise 3: a flood frees nobody, and is not remembered.
+//
+// Fault 38: refused before, during and after the flood, in bounded memory.
 func TestFloodDoesNotFreeAnExhaustedKey(t *testing.T) {
 	const maxKeys = 500
 	for _, used := range []string{"hot", "cold"} {
@@ -268,6 +278,8 @@ func TestFloodDoesNotFreeAnExhaustedKey(t *testing.T) {
 }
 
 // The worst junk: each key is exhausted by its first unit, so none may go.
+//
+// Faults 38, 39: junk that may not be forgotten either.
 func TestFloodOfExhaustedKeys(t *testing.T) {
 	const maxKeys = 1000
 	rule, one := slow(10), limit.Must(limit.Funnel("one", 1, 1, 24*time.Hour))
@@ -300,6 +312,8 @@ func heap() int64 {
 
 // Promise 4: newcomers to a table full of counters that must stay are neither
 // unlimited nor refused outright.
+//
+// Fault 39: newcomers to a full table share a limit.
 func TestNewcomersShareWhenFull(t *testing.T) {
 	one, rule := limit.Must(limit.Funnel("one", 1, 1, 24*time.Hour)), slow(10)
 	table := newTable(t, TableOptions{MaxKeys: 256, sideKeys: 256 * 2})
@@ -349,6 +363,7 @@ func TestNewcomersShareWhenFull(t *testing.T) {
 	check(t, table)
 }
 
+// Fault 39: the shared counters are bounded too.
 func TestOverflowCountersAreBounded(t *testing.T) {
 	table := newTable(t, TableOptions{MaxKeys: 1, sideKeys: 1, hash: func(string, *limit.Rule) uint64 { return 7 }})
 	admit(table, "live 1", slow(1), 1, 1)
@@ -387,6 +402,8 @@ func TestOverflowCountersAndLink(t *testing.T) {
 }
 
 // Promise 5: correctness does not depend on a hash.
+//
+// Fault 52: all keys have one hash and still counters of their own.
 func TestCollidingKeysDoNotShare(t *testing.T) {
 	table := newTable(t, TableOptions{MaxKeys: 100, sideKeys: 256 * 1000, hash: func(string, *limit.Rule) uint64 { return 42 }})
 	rule, other := slow(10), limit.Must(limit.FixedWindow("other", 7, time.Hour))

@@ -9,6 +9,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
+// Faults 26, 56: a batch above the bound is not sent.
 func TestInvalidBatches(t *testing.T) {
 	b := onMini(t)
 	x := newBookings(t, b)

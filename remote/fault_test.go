@@ -50,6 +50,7 @@ func (b *backend) do(args ...any) {
 	}
 }
 
+// Fault 23: a batch without memory is applied not at all.
 func TestOutOfMemoryAppliesNothing(t *testing.T) {
 	b := onReal(t)
 	x := newBookings(t, b)
@@ -65,6 +66,7 @@ func TestOutOfMemoryAppliesNothing(t *testing.T) {
 	wantReply(t, exec(t, x.s, x.batch(2, 1, 1)), VerdictApplied, 8)
 }
 
+// Fault 22: a replica and a stale replica write nothing and are told apart.
 func TestReadOnlyAppliesNothing(t *testing.T) {
 	b, master := onReal(t), onReal(t)
 	x := newBookings(t, b)
@@ -81,6 +83,7 @@ func TestReadOnlyAppliesNothing(t *testing.T) {
 	x.wantUsed(0)
 }
 
+// Fault 24: a batch without replicas is applied not at all.
 func TestTooFewReplicasAppliesNothing(t *testing.T) {
 	b := onReal(t)
 	x := newBookings(t, b)
@@ -90,6 +93,7 @@ func TestTooFewReplicasAppliesNothing(t *testing.T) {
 	x.wantUsed(0)
 }
 
+// Fault 25: a missing and a wrong password are told apart.
 func TestPasswords(t *testing.T) {
 	b := onReal(t, "--requirepass", "secret")
 	for _, c := range []struct{ password, reason string }{{"", "noauth"}, {"wrong", "wrongpass"}} {
@@ -117,6 +121,7 @@ func TestPasswords(t *testing.T) {
 	}
 }
 
+// Fault 25: rights on scripts, keys and commands are told apart from outages.
 func TestPermissions(t *testing.T) {
 	b := onReal(t)
 	for name, acl := range map[string][]any{
@@ -192,6 +197,8 @@ func poll(t testing.TB, ok func() bool) {
 // A reply that is lost after Redis has applied the batch, and a request that is
 // lost before: either way the batch counts once, and go-redis has not sent it
 // again by itself.
+//
+// Faults 5, 6: the second copy is recognised; go-redis makes none of its own.
 func TestLostOnTheWire(t *testing.T) {
 	b := onReal(t)
 	p, err := redistest.NewProxy(b.addr)
@@ -238,6 +245,8 @@ func TestLostOnTheWire(t *testing.T) {
 
 // A reply that has been read before the rest of a pipeline is lost is good;
 // go-redis reports all of the pipeline as failed.
+//
+// Fault 9: what was answered before the cut is not asked again.
 func TestReplyBeforeTheCut(t *testing.T) {
 	lost := errors.New("the connection is gone")
 	cmd := once{redis.NewCmd(ctx, "x")}
@@ -281,6 +290,7 @@ func (answerHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	return next
 }
 
+// Fault 42: an error, and nothing is written.
 func TestBadQuestions(t *testing.T) {
 	b := onMini(t)
 	l := b.limiter()
@@ -305,6 +315,8 @@ func TestBadQuestions(t *testing.T) {
 
 // A cluster of two real masters: every shard's keys are in one slot, pipelines
 // go to both, and what has moved is followed.
+//
+// Faults 19, 50: a slot that has moved is followed; every key of a shard is in one slot.
 func TestCluster(t *testing.T) {
 	a, b := clusterNode(t), clusterNode(t)
 	a.do("CLUSTER", "ADDSLOTSRANGE", 0, 8191)

@@ -15,6 +15,7 @@ var extremeKeys = map[string]string{
 	"emoji": "🙂", "colon": "a:b", "256": strings.Repeat("k", 256), "257": strings.Repeat("k", 257), "MiB": strings.Repeat("x", 1<<20),
 }
 
+// Fault 49: stored under a short name of their own, each with a TTL.
 func TestExtremeKeys(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *backend) {
 		l := b.limiter()
@@ -39,6 +40,8 @@ func TestExtremeKeys(t *testing.T) {
 
 // The names and the placement are part of the format: a change of either one
 // would make two versions count apart.
+//
+// Fault 30: the version is part of every name.
 func TestKeysAreFixed(t *testing.T) {
 	k, err := NewKeyspace("", 0)
 	if err != nil {
@@ -107,6 +110,7 @@ func hashTag(key string) string {
 	return key
 }
 
+// Faults 49, 50, 51: other names or keys never share a counter, and the hash tag is the shard's.
 func FuzzCounterKey(f *testing.F) {
 	f.Add("a", "b", "a:b", "c")
 	f.Add("a:k", "b", "a", "k:b")

@@ -152,6 +152,8 @@ func cases(t *testing.T) map[string]struct {
 // Every decision and every remainder is that of the model, and whoever is
 // refused succeeds after exactly the wait that was named, and not a
 // microsecond before.
+//
+// Fault 59: waiting as long as told is enough, 1 µs less is not.
 func TestAgainstModels(t *testing.T) {
 	for name, c := range cases(t) {
 		t.Run(name, func(t *testing.T) {
@@ -186,6 +188,8 @@ func TestAgainstModels(t *testing.T) {
 
 // The products that decide on a window reach 2^106. Two that differ by one
 // there are equal as doubles.
+//
+// Fault 48: products up to 2^106 decide exactly.
 func TestWindowProductsAreExact(t *testing.T) {
 	b := onMini(t)
 	l := b.limiter()
@@ -228,6 +232,8 @@ func (b *backend) waitExactly(l *Limiter, rule *limit.Rule, m model, n int64, wa
 }
 
 // More than the limit can never be had, and costs nothing.
+//
+// Faults 41, 43, 44: more than the limit can never be had and costs nothing.
 func TestMoreThanTheLimit(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *backend) {
 		l := b.limiter()
@@ -276,6 +282,8 @@ func TestReset(t *testing.T) {
 
 // Extreme numbers, on the real Redis too: nothing wraps, nothing is refused by
 // it, everything has a TTL.
+//
+// Faults 44, 46, 48: the largest rules on a real server: nothing wraps, every TTL is sane.
 func TestExtremeNumbers(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *backend) {
 		s := b.store()

@@ -32,6 +32,7 @@ func hostile(data []byte) any {
 	}
 }
 
+// Fault 48: no reply, however wrong, panics or gives a negative number.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte{1, 7, 8, 9}, "1", "2")
 	f.Add([]byte{1, 35, 8, 9, 4, 8, 7, 7, 5, 8, 11}, "a", "b")
@@ -112,6 +113,7 @@ func TestDecodeRejects(t *testing.T) {
 	}
 }
 
+// Faults 46, 48: times cross to Lua and back without growing shorter.
 func FuzzWireSpan(f *testing.F) {
 	f.Add(int64(7), int64(3e9), int64(2))
 	f.Add(int64(limit.MaxUnits), int64(3600e9), int64(12345))

@@ -56,6 +56,7 @@ func TestSeedRow2SlidingLogAtOnce(t *testing.T) {
 	})
 }
 
+// Fault 21: single scripts survive a flush as well.
 func TestSeedRow3ScriptsSurviveFlush(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *backend) {
 		l, rule := b.limiter(), funnel(t, 10, 1, time.Hour)
@@ -172,6 +173,8 @@ func TestSeedRow9TwoWindowsDoNotHalve(t *testing.T) {
 
 // Nodes whose clocks are hours apart agree, for no script sees their clocks:
 // the only time in a state is Redis' own.
+//
+// Fault 34: the only time in a state is Redis' own.
 func TestSeedRow10OneClock(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *backend) {
 		l, rule := b.limiter(), funnel(t, 10, 10, 10*time.Second)

@@ -72,6 +72,7 @@ func (x *bookings) wantUsed(n int64) {
 	}
 }
 
+// Fault 7: the second copy changes nothing and gets the same answer.
 func TestBatchVerdicts(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *backend) {
 		x := newBookings(t, b)
@@ -95,6 +96,7 @@ func TestBatchVerdicts(t *testing.T) {
 	})
 }
 
+// Fault 28: a batch after a loss restores the view, then adds.
 func TestBatchAfterLoss(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *backend) {
 		x := newBookings(t, b)
@@ -135,6 +137,7 @@ func TestBatchAfterRollback(t *testing.T) {
 	})
 }
 
+// Fault 28: any number of nodes may restore.
 func TestRaiseIsIdempotent(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *backend) {
 		x := newBookings(t, b)
@@ -250,6 +253,8 @@ func TestResetOutlivesOlderViews(t *testing.T) {
 
 // A key of another type or with a foreign value fails alone, stays as it is,
 // and is reported again when the reply was lost and the batch is repeated.
+//
+// Faults 27, 48: garbage and numbers above 2^53 in a key are blamed on that key.
 func TestPoisonedKeys(t *testing.T) {
 	poisons := map[string]func(b *backend, key string){
 		"list":     func(b *backend, key string) { b.rdb.LPush(ctx, key, "x") },
@@ -321,6 +326,7 @@ func isKeyError(err error) bool {
 	return errors.As(err, &key) && class == ClassKey
 }
 
+// Fault 27: garbage in a ledger is a loss, not an error.
 func TestPoisonedLedger(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *backend) {
 		x := newBookings(t, b)
@@ -381,6 +387,8 @@ func TestExpiredUnitsStayInTheLedger(t *testing.T) {
 }
 
 // An older and a newer bucket than any that may be, and another width.
+//
+// Faults 14, 34: a bucket that is over takes nothing, one that is ahead counts as now.
 func TestWindowBooking(t *testing.T) {
 	b := onMini(t)
 	x := newBookings(t, b)
@@ -442,6 +450,8 @@ func TestFunnelOfAnotherRate(t *testing.T) {
 
 // After SCRIPT FLUSH, as after a restart, all batches of a pipeline are sent
 // again, and applied once each.
+//
+// Fault 21: every batch of the pipeline is applied once.
 func TestNoScriptInPipeline(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *backend) {
 		s, err := NewStore(b.rdb, Options{Shards: 8, CommandTimeout: 5 * time.Second})
