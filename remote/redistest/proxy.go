@@ -21,7 +21,7 @@ const bufSize = 64 << 10
 // It works in exchanges: the commands that a client has written at once (one
 // command, or a pipeline) and all their replies. An exchange that only sets up
 // a connection (HELLO, AUTH, CLIENT, SELECT, PING, COMMAND, CLUSTER, READONLY)
-// is never the one that CutReplies and DropRequests hit, so that a test means
+// is never the one that CutReplies, DropRequests, Double and Tear hit, so that a test means
 // its own commands whether or not the pool dials first. Subscriptions are not
 // supported.
 type Proxy struct {
@@ -40,6 +40,10 @@ type Proxy struct {
 	drop     int // exchanges that are still to be lost on the way there
 	cutDone  int
 	dropDone int
+	double   int // exchanges that are still to arrive twice
+	doubled  int
+	tears    []int // exchanges still to be torn, by the bytes that arrive
+	torn     int
 }
 
 // NewProxy starts a proxy on a free loopback port in front of target, a
@@ -114,6 +118,38 @@ func (p *Proxy) Lost() (requests, replies int) {
 	return p.dropDone, p.cutDone
 }
 
+// Double lets the next n exchanges arrive twice: Redis executes their commands,
+// then executes them again, and the client gets the second answer.
+func (p *Proxy) Double(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.double = n
+}
+
+// Doubled returns how many exchanges Double has hit.
+func (p *Proxy) Doubled() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.doubled
+}
+
+// Tear breaks the connection in the middle of the next exchanges, one for each
+// number given: Redis sees only so many of their bytes (it executes what is
+// complete) and the client gets no answer. A negative number tears the answer
+// instead: Redis executes everything and the client gets so many bytes of it.
+func (p *Proxy) Tear(after ...int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.tears = after
+}
+
+// Torn returns how many exchanges Tear has hit.
+func (p *Proxy) Torn() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.torn
+}
+
 // Refuse closes all connections, and new ones as soon as they are made, until
 // it is called with false.
 func (p *Proxy) Refuse(on bool) {
@@ -184,27 +220,45 @@ const (
 	swallow
 	dropRequest
 	cutReply
+	deliverTwice
+	tear
 )
 
-// judge decides about an exchange and returns how long it is held back.
-func (p *Proxy) judge(l *link, setup bool) (verdict, time.Duration) {
+// fate is what becomes of one exchange, and when.
+type fate struct {
+	verdict
+	wait  time.Duration // it is held back for so long
+	after int           // tear: see Tear
+}
+
+// judge decides about an exchange.
+func (p *Proxy) judge(l *link, setup bool) fate {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case p.hole:
 		l.holed = true
-		return swallow, 0
+		return fate{verdict: swallow}
 	case setup:
 	case p.drop > 0:
 		p.drop--
 		p.dropDone++
-		return dropRequest, p.delay
+		return fate{dropRequest, p.delay, 0}
 	case p.cut > 0:
 		p.cut--
 		p.cutDone++
-		return cutReply, p.delay
+		return fate{cutReply, p.delay, 0}
+	case p.double > 0:
+		p.double--
+		p.doubled++
+		return fate{deliverTwice, p.delay, 0}
+	case len(p.tears) > 0:
+		after := p.tears[0]
+		p.tears = p.tears[1:]
+		p.torn++
+		return fate{tear, p.delay, after}
 	}
-	return pass, p.delay
+	return fate{pass, p.delay, 0}
 }
 
 // link is one client's connection and the one to Redis behind it.
@@ -252,11 +306,11 @@ func (l *link) exchange(q *queue) {
 		if !ok {
 			return
 		}
-		v, wait := l.proxy.judge(l, cmds.setup)
-		if v == swallow {
+		f := l.proxy.judge(l, cmds.setup)
+		if f.verdict == swallow {
 			continue
 		}
-		if !sleep(l.ctx, wait) || v == dropRequest {
+		if !sleep(l.ctx, f.wait) || f.verdict == dropRequest {
 			return
 		}
 		if server == nil {
@@ -268,16 +322,41 @@ func (l *link) exchange(q *queue) {
 			defer context.AfterFunc(l.ctx, func() { server.Close() })()
 			replies = bufio.NewReaderSize(server, bufSize)
 		}
-		if _, err := server.Write(cmds.raw); err != nil {
+		if f.verdict == tear && f.after >= 0 {
+			deliverPart(server, replies, cmds.raw[:min(f.after, len(cmds.raw))])
 			return
 		}
-		answer, err := readReplies(replies, cmds.count)
-		if err != nil || v == cutReply {
+		answer, err := ask(server, replies, cmds)
+		if err == nil && f.verdict == deliverTwice {
+			answer, err = ask(server, replies, cmds)
+		}
+		if err != nil || f.verdict == cutReply {
 			return
 		}
-		if _, err := l.client.Write(answer); err != nil {
+		if f.verdict == tear {
+			answer = answer[:min(-f.after, len(answer))]
+		}
+		if _, err := l.client.Write(answer); err != nil || f.verdict == tear {
 			return
 		}
+	}
+}
+
+func ask(server net.Conn, replies *bufio.Reader, cmds commands) ([]byte, error) {
+	if _, err := server.Write(cmds.raw); err != nil {
+		return nil, err
+	}
+	return readReplies(replies, cmds.count)
+}
+
+// deliverPart sends an exchange that breaks off, and waits until Redis has
+// executed what is complete of it.
+func deliverPart(server net.Conn, replies *bufio.Reader, raw []byte) {
+	if _, err := server.Write(raw); err != nil {
+		return
+	}
+	if tcp, ok := server.(*net.TCPConn); ok && tcp.CloseWrite() == nil {
+		_, _ = replies.WriteTo(io.Discard) // until Redis closes
 	}
 }
 

@@ -189,6 +189,32 @@ func TestProxyLoses(t *testing.T) {
 	c.want(":3")
 }
 
+func TestProxyDoublesAndTears(t *testing.T) {
+	_, p := wire(t)
+	c := connect(t, p.Addr())
+	p.Double(1)
+	c.send("INCR a", "INCR a")
+	c.want(":3")
+	c.want(":4")
+	one := len("*2\r\n$4\r\nINCR\r\n$1\r\na\r\n")
+	p.Tear(2*one+7, -6) // two of three requests, then one and a half replies
+	c.send("INCR a", "INCR a", "INCR a")
+	c.wantClosed()
+	c = connect(t, p.Addr())
+	c.send("INCR a", "INCR a")
+	c.want(":7")
+	if rest, err := c.line(time.Second); err != io.EOF || rest != ":8" {
+		t.Errorf("%q, %v, want half a reply", rest, err)
+	}
+	c = connect(t, p.Addr())
+	c.send("GET a")
+	c.want("$1")
+	c.want("8")
+	if p.Doubled() != 1 || p.Torn() != 2 {
+		t.Errorf("%d exchanges doubled, %d torn", p.Doubled(), p.Torn())
+	}
+}
+
 func TestProxyRefusesAndSwallows(t *testing.T) {
 	_, p := wire(t)
 	c := connect(t, p.Addr())
