@@ -191,6 +191,7 @@ type network struct {
 	swallow bool // what is written gets no answer
 	drop    int  // batches to be lost on their way to Redis
 	cut     int  // batches whose replies are to be lost
+	tear    int  // of the next batch only so many bytes arrive
 	lag     time.Duration
 	seen    traffic
 	dialing int // now
@@ -201,6 +202,7 @@ type traffic struct {
 	dials int
 	peak  int // most dials at a time
 	sent  int // writes of the client
+	torn  int // of those: broken off
 }
 
 func (n *network) traffic() traffic {
@@ -319,7 +321,8 @@ func (w *wire) forward() {
 		if err != nil {
 			return
 		}
-		switch w.net.judge(b[:k]) {
+		f, part := w.net.judge(b[:k])
+		switch f {
 		case swallowed:
 			continue
 		case dropped:
@@ -328,11 +331,11 @@ func (w *wire) forward() {
 			w.mu.Lock()
 			w.mute = true
 			w.mu.Unlock()
-			if _, err := w.server.Write(b[:k]); err != nil {
+			if _, err := w.server.Write(b[:part]); err != nil {
 				return
 			}
 			// In the bubble time passes only when all is quiet: a moment
-			// later Redis has executed everything.
+			// later Redis has executed everything that is complete.
 			time.Sleep(time.Millisecond)
 			return
 		}
@@ -389,12 +392,13 @@ const (
 	cutOff
 )
 
-// judge decides what becomes of one chunk. Only batches carry names of
+// judge decides what becomes of one chunk, and how much of it arrives. Only batches carry names of
 // counters, whose mark is ":k:"; heartbeats and greetings pass uncounted.
-func (n *network) judge(chunk []byte) fate {
+func (n *network) judge(chunk []byte) (f fate, part int) {
 	n.mu.Lock()
 	n.seen.sent++
-	lag, f, batch := n.lag, passed, bytes.Contains(chunk, []byte(":k:"))
+	part = len(chunk)
+	lag, batch := n.lag, bytes.Contains(chunk, []byte(":k:"))
 	switch {
 	case n.swallow:
 		f = swallowed
@@ -404,10 +408,14 @@ func (n *network) judge(chunk []byte) fate {
 	case batch && n.cut > 0:
 		n.cut--
 		f = cutOff
+	case batch && n.tear > 0:
+		f, part = cutOff, min(n.tear, len(chunk))
+		n.tear = 0
+		n.seen.torn++
 	}
 	n.mu.Unlock()
 	if lag > 0 {
 		time.Sleep(lag)
 	}
-	return f
+	return f, part
 }

@@ -94,6 +94,37 @@ func TestLossesAtRandom(t *testing.T) {
 	}
 }
 
+// The connection breaks in the middle of a pipeline of many scripts: Redis has
+// executed some of them, and which is anybody's guess.
+//
+// Fault 9: what was applied is not applied again, the rest is sent again.
+func TestPipelineTorn(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		rng := rand.New(rand.NewPCG(9, 1))
+		n := w.synced(hybrid.Options{Shards: 64})
+		want := map[string]int64{}
+		for range 40 {
+			for i := range 40 {
+				key := fmt.Sprint("key", i)
+				if n.Allow(key, longWindow) {
+					want[key]++
+				}
+			}
+			n.net.set(func(n *network) { n.tear = 1 + rng.IntN(6000) })
+			flush(t, n.Limiter) // all shards at once, sixteen to a pipeline
+		}
+		time.Sleep(10 * time.Second)
+		wantMode(t, n.Limiter, hybrid.Synced)
+		for key, units := range want {
+			w.wantTotal(key, longWindow, units)
+		}
+		conserved(t, n.Limiter, true)
+		if torn := n.net.traffic().torn; torn < 40 || n.Stats().ResentBatches < uint64(10*torn) {
+			t.Errorf("%d pipelines were torn, %d batches sent again: the fault was not injected", torn, n.Stats().ResentBatches)
+		}
+	})
+}
+
 // A batch that a slow Redis answers after its deadline: it is sent again while
 // the first copy may still be executed.
 //

@@ -39,7 +39,12 @@ func eventually(t testing.TB, d time.Duration, what string, cond func() bool) {
 
 func dial(t testing.TB, addr string) *redis.Client {
 	t.Helper()
-	rdb := redis.NewClient(clientOptions(addr))
+	return client(t, clientOptions(addr))
+}
+
+func client(t testing.TB, o *redis.Options) *redis.Client {
+	t.Helper()
+	rdb := redis.NewClient(o)
 	t.Cleanup(func() { rdb.Close() })
 	return rdb
 }
