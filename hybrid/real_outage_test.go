@@ -305,34 +305,6 @@ func TestRealManyKeys(t *testing.T) {
 	eventually(t, 10*time.Second, "all of them restored", func() bool { return count() == keys })
 }
 
-// Out of memory: degraded, with the reason; not a storm of retries.
-//
-// Fault 23: degraded with the reason; what was admitted is booked later.
-func TestRealOutOfMemory(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	admin := dial(t, srv.Addr())
-	l := realNode(t, srv.Addr(), hybrid.Options{MaxBackoff: 200 * time.Millisecond, HeartbeatInterval: 100 * time.Millisecond})
-	wantAdmitted(t, l, "k", longTen, 4, 4)
-	flush(t, l)
-	if err := admin.ConfigSet(bg, "maxmemory", "1").Err(); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, 5*time.Second, "degraded: oom", func() bool {
-		s := l.State()
-		return s.Mode == hybrid.Degraded && s.Reason == "oom"
-	})
-	wantAdmitted(t, l, "k", longTen, 20, 6)
-	if err := admin.ConfigSet(bg, "maxmemory", "0").Err(); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, 5*time.Second, "synced", func() bool { return l.State().Mode == hybrid.Synced })
-	flush(t, l)
-	if got := totalIn(t, admin, counterKey(longTen, "k")); got != 10 {
-		t.Errorf("Redis counts %d units, want 10", got)
-	}
-}
-
 // A limiter that asks Redis each time and one that decides by itself count
 // the same counters.
 //

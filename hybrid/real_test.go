@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/remote"
 	"github.com/hybridlimit/hybridlimit/remote/redistest"
 )
 
@@ -140,10 +141,20 @@ func (b *books) take(l *hybrid.Limiter, key string, n int64) {
 // match waits until Redis counts exactly what was admitted.
 func (b *books) match(t testing.TB, rdb redis.UniversalClient) {
 	t.Helper()
+	b.matchIn(t, rdb, 0)
+}
+
+// matchIn is match for a number of shards; 0 means the default.
+func (b *books) matchIn(t testing.TB, rdb redis.UniversalClient, shards int) {
+	t.Helper()
+	ks, err := remote.NewKeyspace("", shards)
+	if err != nil {
+		t.Fatal(err)
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for key, want := range b.units {
-		if got := totalIn(t, rdb, counterKey(longWindow, key)); got != want {
+		if got := totalIn(t, rdb, ks.CounterKey(longWindow, key)); got != want {
 			t.Errorf("Redis counts %d units of %s, admitted were %d", got, key, want)
 		}
 	}

@@ -13,9 +13,9 @@ import (
 )
 
 // proxied starts a real server and a proxy in front of it.
-func proxied(t testing.TB) (*redistest.Server, *redistest.Proxy) {
+func proxied(t testing.TB, args ...string) (*redistest.Server, *redistest.Proxy) {
 	t.Helper()
-	srv := redistest.Start(t)
+	srv := redistest.Start(t, args...)
 	p, err := redistest.NewProxy(srv.Addr())
 	if err != nil {
 		t.Fatal(err)
@@ -28,12 +28,18 @@ func proxied(t testing.TB) (*redistest.Server, *redistest.Proxy) {
 // counts exactly what b has recorded.
 func (b *books) settles(t testing.TB, l *hybrid.Limiter, addr string) {
 	t.Helper()
+	b.settlesIn(t, l, addr, 0)
+}
+
+// settlesIn is settles for a number of shards; 0 means the default.
+func (b *books) settlesIn(t testing.TB, l *hybrid.Limiter, addr string, shards int) {
+	t.Helper()
 	eventually(t, 20*time.Second, "synced, nothing pending", func() bool {
 		return l.State().Mode == hybrid.Synced && l.Stats().PendingUnits == 0
 	})
 	conserved(t, l, true)
 	admin := dial(t, addr)
-	b.match(t, admin)
+	b.matchIn(t, admin, shards)
 	if got := ledgerSum(t, admin); got != b.sum() {
 		t.Errorf("the ledgers add up to %d, admitted were %d", got, b.sum())
 	}
