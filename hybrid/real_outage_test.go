@@ -277,34 +277,6 @@ func TestRealWrongType(t *testing.T) {
 	eventually(t, time.Second, "its books balance", func() bool { return l.Stats().PendingUnits == 0 })
 }
 
-// More keys than one script call may carry, in few shards: they are told in
-// several calls, and all of them are, also when Redis has lost them.
-//
-// Fault 56: more keys than a call may carry go in several.
-func TestRealManyKeys(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	const keys = 5000
-	l := realNode(t, srv.Addr(), hybrid.Options{Shards: 4, CommandTimeout: 5 * time.Second, MaxBatch: 200})
-	for i := range keys {
-		l.AllowN(fmt.Sprint("key", i), longWindow, 2)
-	}
-	flush(t, l)
-	s := l.Stats()
-	if s.AckedUnits != 2*keys || s.KeysSynced < keys || s.Batches < keys/200 {
-		t.Errorf("%+v", s)
-	}
-	admin := dial(t, srv.Addr())
-	count := func() (n int) { return len(admin.Keys(bg, "hl:1:*:k:*").Val()) }
-	if n := count(); n != keys {
-		t.Errorf("%d keys in Redis, want %d", n, keys)
-	}
-	if err := admin.FlushAll(bg).Err(); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, 10*time.Second, "all of them restored", func() bool { return count() == keys })
-}
-
 // A limiter that asks Redis each time and one that decides by itself count
 // the same counters.
 //

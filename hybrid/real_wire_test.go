@@ -24,6 +24,15 @@ func proxied(t testing.TB, args ...string) (*redistest.Server, *redistest.Proxy)
 	return srv, p
 }
 
+// settled waits until l is well and nothing is pending.
+func settled(t testing.TB, l *hybrid.Limiter) {
+	t.Helper()
+	eventually(t, 20*time.Second, "synced, nothing pending", func() bool {
+		return l.State().Mode == hybrid.Synced && l.Stats().PendingUnits == 0
+	})
+	conserved(t, l, true)
+}
+
 // settles waits until l is well and nothing is pending, and checks that Redis
 // counts exactly what b has recorded.
 func (b *books) settles(t testing.TB, l *hybrid.Limiter, addr string) {
@@ -34,10 +43,7 @@ func (b *books) settles(t testing.TB, l *hybrid.Limiter, addr string) {
 // settlesIn is settles for a number of shards; 0 means the default.
 func (b *books) settlesIn(t testing.TB, l *hybrid.Limiter, addr string, shards int) {
 	t.Helper()
-	eventually(t, 20*time.Second, "synced, nothing pending", func() bool {
-		return l.State().Mode == hybrid.Synced && l.Stats().PendingUnits == 0
-	})
-	conserved(t, l, true)
+	settled(t, l)
 	admin := dial(t, addr)
 	b.matchIn(t, admin, shards)
 	if got := ledgerSum(t, admin); got != b.sum() {
