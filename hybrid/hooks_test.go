@@ -3,8 +3,11 @@ package hybrid_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -155,5 +158,53 @@ func TestHookHangs(t *testing.T) {
 			t.Errorf("%v, want the context's error", err)
 		}
 		close(release)
+	})
+}
+
+// What a limiter tells about itself does not grow with its keys: whoever turns
+// Stats into metrics gets a fixed number of series, and a log line never holds
+// what a client has sent.
+//
+// Fault 63: Stats are plain numbers; neither states nor log lines name a key.
+func TestMetricsHaveNoKeys(t *testing.T) {
+	var numbers func(reflect.Type)
+	numbers = func(typ reflect.Type) {
+		for i := range typ.NumField() {
+			switch f := typ.Field(i); f.Type.Kind() {
+			case reflect.Int64, reflect.Uint64:
+			case reflect.Struct:
+				numbers(f.Type)
+			default:
+				t.Errorf("%v.%s is a %v", typ, f.Name, f.Type)
+			}
+		}
+	}
+	numbers(reflect.TypeFor[hybrid.Stats]())
+	inBubble(t, func(t *testing.T, w *world) {
+		var log logbook
+		var seen changes
+		n := w.synced(hybrid.Options{Logger: slog.New(&log), OnStateChange: seen.add})
+		if err := w.redis.Set(counterKey(longTen, "secret-0"), "garbage"); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 100 {
+			n.Allow(fmt.Sprint("secret-", i), longTen)
+		}
+		time.Sleep(time.Second)
+		n.net.down()
+		n.Allow("secret-1", longTen)
+		time.Sleep(3 * time.Second)
+		n.net.up()
+		time.Sleep(6 * time.Second)
+		if s := n.Stats(); s.Quarantined == 0 || len(seen.modes()) < 4 {
+			t.Errorf("too little has happened: %+v", s)
+		}
+		text := log.text()
+		for _, s := range seen.seen {
+			text += fmt.Sprint(s, s.Err)
+		}
+		if strings.Contains(text, "secret-") {
+			t.Errorf("a key is named:\n%s", text)
+		}
 	})
 }

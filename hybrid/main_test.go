@@ -91,7 +91,9 @@ func wantMode(t testing.TB, l *hybrid.Limiter, m hybrid.Mode) {
 
 func flush(t testing.TB, l *hybrid.Limiter) {
 	t.Helper()
-	if err := l.Flush(bg); err != nil {
+	ctx, cancel := context.WithTimeout(bg, time.Minute) // a test that hangs tells nothing
+	defer cancel()
+	if err := l.Flush(ctx); err != nil {
 		t.Fatalf("flush: %v (%v)", err, l.State())
 	}
 }

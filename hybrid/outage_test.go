@@ -219,7 +219,8 @@ func TestFlappingLink(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		var log logbook
 		n := w.synced(hybrid.Options{Logger: slog.New(&log)})
-		const cycles = 60
+		const cycles = 300 // ten minutes
+		before := n.Stats()
 		for range cycles {
 			n.net.up()
 			admitted(n.Limiter, "k", longWindow, 10)
@@ -227,6 +228,14 @@ func TestFlappingLink(t *testing.T) {
 			n.net.down()
 			admitted(n.Limiter, "k", longWindow, 10)
 			time.Sleep(time.Second)
+		}
+		s := n.Stats()
+		if got := s.StateChanges - before.StateChanges; got > 3*cycles || got < cycles/10 {
+			t.Errorf("%d changes of state in %d cycles", got, cycles)
+		}
+		// A heartbeat and a few probes: a cycle of 2 s has room for no more.
+		if got := s.Heartbeats - before.Heartbeats; got > 12*cycles {
+			t.Errorf("%d heartbeats and probes in %d cycles", got, cycles)
 		}
 		n.net.up()
 		time.Sleep(10 * time.Second)

@@ -187,6 +187,25 @@ func TestFlush(t *testing.T) {
 	})
 }
 
+// A key that is asked a thousand times is one operation when it is told.
+//
+// Fault 57: units gather in the counter.
+func TestManyUnitsAreOneOperation(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		n := w.synced(unhurried)
+		n.Allow("k", longWindow)
+		time.Sleep(100 * time.Millisecond) // its first touch is told at once
+		before := n.Stats()
+		wantAdmitted(t, n.Limiter, "k", longWindow, 1000, 1000)
+		flush(t, n.Limiter)
+		after := n.Stats()
+		if keys, batches := after.KeysSynced-before.KeysSynced, after.Batches-before.Batches; keys != 1 || batches != 1 {
+			t.Errorf("%d operations in %d batches, want one", keys, batches)
+		}
+		w.wantTotal("k", longWindow, 1001)
+	})
+}
+
 // Many flushes at once, while checks go on: each covers what was admitted
 // before it began.
 func TestFlushConcurrent(t *testing.T) {
