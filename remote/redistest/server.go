@@ -15,8 +15,9 @@ import (
 	"time"
 )
 
-// ErrNotInstalled reports that there is no redis-server in PATH.
-var ErrNotInstalled = errors.New("redistest: redis-server is not in PATH")
+// ErrNotInstalled reports that there is no redis-server in PATH, or that the
+// program asked for is not there.
+var ErrNotInstalled = errors.New("redistest: redis-server is not installed")
 
 const (
 	// startTimeout bounds the wait for a new server's first answer.
@@ -35,15 +36,18 @@ type Options struct {
 	// Args are added to the command line, after the defaults, so that they
 	// win: "--maxmemory", "1mb".
 	Args []string
+	// Binary is the program to start, by name or path. Default "redis-server".
+	Binary string
 }
 
 // Server is a redis-server child process on a free loopback port. It holds its
 // data in memory only and dies with its parent (on Linux even when the parent
 // is killed). Build one with [Launch] or [Start]; it is safe for concurrent use.
 type Server struct {
-	port int
-	dir  string
-	args []string
+	port   int
+	dir    string
+	binary string
+	args   []string
 
 	mu     sync.Mutex // protects what follows
 	proc   *process   // nil while the server is down
@@ -69,14 +73,17 @@ func Start(tb testing.TB, args ...string) *Server {
 // Launch starts a server and waits until it answers. The caller must Close it.
 // The error is [ErrNotInstalled] if there is no redis-server.
 func Launch(o Options) (*Server, error) {
-	if _, err := exec.LookPath("redis-server"); err != nil {
+	if o.Binary == "" {
+		o.Binary = "redis-server"
+	}
+	if _, err := exec.LookPath(o.Binary); err != nil {
 		return nil, ErrNotInstalled
 	}
 	dir, err := os.MkdirTemp("", "redistest-")
 	if err != nil {
 		return nil, fmt.Errorf("redistest: %w", err)
 	}
-	s := &Server{dir: dir, args: append([]string(nil), o.Args...)}
+	s := &Server{dir: dir, binary: o.Binary, args: append([]string(nil), o.Args...)}
 	for range portTries {
 		if s.port, err = freePort(); err != nil {
 			break
@@ -116,7 +123,7 @@ func (s *Server) Restart() error {
 		return errors.New("redistest: server is closed")
 	}
 	s.killLocked()
-	p, err := startProcess(append([]string{
+	p, err := startProcess(s.binary, append([]string{
 		"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1",
 		"--save", "", "--appendonly", "no", "--dir", s.dir,
 	}, s.args...))
@@ -185,8 +192,8 @@ type process struct {
 	done chan struct{} // closed when the process is gone
 }
 
-func startProcess(args []string) (*process, error) {
-	p := &process{cmd: exec.Command("redis-server", args...), done: make(chan struct{})}
+func startProcess(binary string, args []string) (*process, error) {
+	p := &process{cmd: exec.Command(binary, args...), done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
 	dieWithParent(p.cmd)
 	started := make(chan error)
