@@ -223,23 +223,41 @@ func TestLostOnTheWire(t *testing.T) {
 	wantReply(t, exec(t, x.s, batch), VerdictApplied, 6)
 	x.wantUsed(3)
 
-	calls := func() string {
-		info := b.rdb.Info(ctx, "commandstats").Val()
-		_, after, _ := strings.Cut(info, "cmdstat_evalsha:calls=")
-		n, _, _ := strings.Cut(after, ",")
-		return n
-	}
-	before := calls()
+	before, _ := b.scriptCalls()
 	p.CutReplies(1)
 	l := &Limiter{srv: x.s.srv}
 	if _, err := l.Take(ctx, "k", x.funnel, 1); err == nil {
 		t.Fatal("the reply was not lost")
 	}
-	var n, m int
-	fmt.Sscan(before, &n)
-	fmt.Sscan(calls(), &m)
-	if m != n+1 {
-		t.Errorf("one Take executed %d scripts", m-n)
+	if after, _ := b.scriptCalls(); after != before+1 {
+		t.Errorf("one Take executed %d scripts", after-before)
+	}
+}
+
+// scriptCalls returns how often Redis was asked for scripts, by hash and by text.
+func (b *backend) scriptCalls() (evalsha, eval int) {
+	b.t.Helper()
+	for line := range strings.Lines(b.rdb.Info(ctx, "commandstats").Val()) {
+		_, _ = fmt.Sscanf(line, "cmdstat_evalsha:calls=%d", &evalsha)
+		_, _ = fmt.Sscanf(line, "cmdstat_eval:calls=%d", &eval)
+	}
+	return evalsha, eval
+}
+
+// A pipeline of which Redis has one script and not the other.
+//
+// Fault 21: only the calls that failed are sent again.
+func TestOnlyMissingScriptsAreSentAgain(t *testing.T) {
+	b := onReal(t)
+	s := b.store()
+	if err := b.rdb.ScriptLoad(ctx, scriptBeat.source).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Beat(ctx, "n1", time.Second, []int{0, 0, 0}); err != nil || got.Nodes != 1 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	if evalsha, eval := b.scriptCalls(); evalsha != 4 || eval != 3 {
+		t.Errorf("%d calls by hash and %d by text, want 4 and 3", evalsha, eval)
 	}
 }
 
