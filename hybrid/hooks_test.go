@@ -199,11 +199,7 @@ func TestMetricsHaveNoKeys(t *testing.T) {
 		if s := n.Stats(); s.Quarantined == 0 || len(seen.modes()) < 4 {
 			t.Errorf("too little has happened: %+v", s)
 		}
-		text := log.text()
-		for _, s := range seen.seen {
-			text += fmt.Sprint(s, s.Err)
-		}
-		if strings.Contains(text, "secret-") {
+		if text := log.text() + fmt.Sprintf("%+v", seen.seen); strings.Contains(text, "secret-") {
 			t.Errorf("a key is named:\n%s", text)
 		}
 	})
