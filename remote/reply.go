@@ -124,10 +124,10 @@ func (r *reader) buckets(rule *limit.Rule) []Bucket {
 }
 
 // cutEntry takes the first " id:units" from a list. What does not begin with a
-// space yields an entry that does not parse.
+// space yields an empty entry, which does not parse.
 func cutEntry(list string) (entry, rest string) {
 	if list[0] != ' ' {
-		return list, ""
+		return "", ""
 	}
 	list = list[1:]
 	if i := strings.IndexByte(list, ' '); i >= 0 {
