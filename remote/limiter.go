@@ -189,7 +189,7 @@ func (l *Limiter) takeLog(ctx context.Context, key string, rule *limit.Rule, q q
 		book = "1"
 	}
 	r := l.run(ctx, scriptTakeLog, l.srv.keys.CounterKey(rule, key), min(q.n, rule.Limit()+1), rule.Limit(), widthUS(rule), book)
-	allowed := r.flag()
+	allowed := r.flag() && q.n <= rule.Limit()
 	count := r.number(maxExact)
 	wait, reset := r.now(), r.now()
 	if err := r.end(); err != nil {
