@@ -105,6 +105,7 @@ var prefixes = []struct {
 // connection again. "noauth" may therefore take turns with "closed".
 func Classify(err error) (Class, string) {
 	var key *KeyError
+	var panicked *panicError
 	switch {
 	case err == nil:
 		return 0, ""
@@ -115,6 +116,8 @@ func Classify(err error) (Class, string) {
 		return ClassKey, "garbage"
 	case errors.Is(err, ErrBadReply):
 		return ClassUnavailable, "protocol"
+	case errors.As(err, &panicked):
+		return ClassUnavailable, "panic"
 	}
 	if class, reason, ok := classifyReply(err); ok {
 		return class, reason
@@ -168,6 +171,11 @@ func classifyNetwork(err error) string {
 
 // asError is errors.As with a nil error allowed.
 func asError(err error, target *redis.Error) bool { return err != nil && errors.As(err, target) }
+
+// panicError reports that the client panicked.
+type panicError struct{ value any }
+
+func (e *panicError) Error() string { return fmt.Sprintf("the client panicked: %v", e.value) }
 
 // wrap puts the package's name in front of what go-redis reports.
 func wrap(err error) error {

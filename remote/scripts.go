@@ -113,10 +113,10 @@ func (s *server) do(ctx context.Context, c *call) {
 	ctx, cancel := s.deadline(ctx)
 	defer cancel()
 	cmd := c.command(ctx, false)
-	err := s.rdb.Process(ctx, cmd)
+	err := guarded(func() error { return s.rdb.Process(ctx, cmd) })
 	if isNoScript(err) {
 		cmd = c.command(ctx, true)
-		err = s.rdb.Process(ctx, cmd)
+		err = guarded(func() error { return s.rdb.Process(ctx, cmd) })
 	}
 	c.finish(cmd, err)
 	s.reroute(ctx, c)
@@ -171,16 +171,31 @@ func (s *server) send(ctx context.Context, calls []*call, byText bool) {
 		cmds[i] = c.command(ctx, byText)
 		_ = pipe.Process(ctx, cmds[i]) // queues; cannot fail
 	}
-	_, err := pipe.Exec(ctx)
+	err := guarded(func() error {
+		_, err := pipe.Exec(ctx)
+		return err
+	})
 	for i, c := range calls {
 		each := cmds[i].Err()
 		if each == nil && cmds[i].Val() == nil {
 			// When a connection cannot be set up because of an answer of
-			// Redis (a wrong password), go-redis tells only Exec.
+			// Redis (a wrong password), or it panics, only Exec tells.
 			each = err
 		}
 		c.finish(cmds[i], each)
 	}
+}
+
+// guarded calls the client, which may panic: go-redis does at a length near
+// 2^63, and so may hooks that its owner has added. Whoever waits for the answer,
+// a handler of requests or the one goroutine that reconciles, must not die of it.
+func guarded(f func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = &panicError{r}
+		}
+	}()
+	return f()
 }
 
 // finish takes over a command's outcome. A reply that was read completely
