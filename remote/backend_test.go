@@ -16,7 +16,15 @@ import (
 	"github.com/hybridlimit/hybridlimit/remote/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// go-redis reports on stderr what servers here do wrong by design.
+	redis.SetLogger(silence{})
+	goleak.VerifyTestMain(m)
+}
+
+type silence struct{}
+
+func (silence) Printf(context.Context, string, ...any) {}
 
 var ctx = context.Background()
 

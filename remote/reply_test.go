@@ -84,6 +84,11 @@ func checkDecoded(t *testing.T, r Reply, err error, ops []Op) {
 		if s.Gen < 0 || s.Level.NS < 0 || s.Level.Rem < 0 || len(s.Buckets) > 11 {
 			t.Errorf("decoded state %+v", s)
 		}
+		for i, b := range s.Buckets {
+			if b.ID < 0 || b.ID > limit.MaxUnits || b.Units < 0 || b.Units > limit.MaxUnits || i > 0 && s.Buckets[i-1].ID >= b.ID {
+				t.Errorf("decoded buckets %+v", s.Buckets)
+			}
+		}
 	}
 }
 
