@@ -97,15 +97,26 @@ func (f *funnel) giveBack(r *limit.Rule) {
 // settle takes the authority's TAT over. What this node knew, together with
 // what it had sent, is a lower bound of the truth unless the key was reset;
 // an answer below it (by more than slack ns) is a sign of lost data.
-func (f *funnel) settle(r *limit.Rule, tat limit.Span, at, slack int64, reset bool, w int64) (lost bool) {
+//
+// Neither counts beyond most. The authority's time ends somewhere, and a level
+// above that end, be it forged or a debt, would be missed in every answer.
+func (f *funnel) settle(r *limit.Rule, tat, most limit.Span, at, slack int64, reset bool, w int64) (lost bool) {
+	tat = earlier(tat, most)
 	if !reset {
-		floor := f.sent.plus(r, f.known, 1)
+		floor := earlier(f.sent.plus(r, f.known, 1), most)
 		lost = floor.NS > tat.NS+slack && floor.NS > at+slack
 		tat = tat.Max(floor)
 	}
 	f.known, f.sent = tat, part{}
 	f.compose(r, w)
 	return lost
+}
+
+func earlier(a, b limit.Span) limit.Span {
+	if b.Less(a) {
+		return b
+	}
+	return a
 }
 
 // compose recomputes the view, each unsynced unit counting w-fold.

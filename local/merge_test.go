@@ -1,6 +1,7 @@
 package local
 
 import (
+	"math"
 	"math/big"
 	"math/rand/v2"
 	"testing"
@@ -42,7 +43,7 @@ func mergeRun(t *testing.T, seed uint64, nodes int, check func(r *limit.Rule, me
 		f.collect(r)
 		ahead := r.Sub(f.sent.tat, limit.Span{NS: now})
 		redis = r.Add(redis, r.Cost(f.sent.units)).Max(r.Add(limit.Span{NS: now}, ahead))
-		f.settle(r, redis, now, 0, false, 1)
+		f.settle(r, redis, limit.Span{NS: math.MaxInt64}, now, 0, false, 1)
 		// What the others have not told yet is in the truth only.
 		synced := true
 		for j := range fs {

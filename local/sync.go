@@ -1,6 +1,8 @@
 package local
 
 import (
+	"math"
+
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -176,7 +178,8 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 			c.followClockLocked(slack)
 		}
 		c.lag = c.link.lag.Load()
-		out.Lost = c.funnel.settle(c.rule, c.rule.Add(limit.Span{NS: a.At}, a.Level), a.At, slack, reset, w)
+		most := c.rule.Add(limit.Span{NS: a.At}, limit.Span{NS: int64(limit.MaxDrain)})
+		out.Lost = c.funnel.settle(c.rule, c.rule.Add(limit.Span{NS: a.At}, a.Level), most, a.At, slack, reset, w)
 		c.funnel.capWeighted(c.rule, max(now, c.last), w)
 	}
 	c.gen = max(c.gen, a.Gen)
@@ -259,7 +262,7 @@ func (c *Counter) Quarantine(now int64, booked bool) (living *Counter, first boo
 func (c *Counter) keepSentLocked() {
 	w := modeWeight(c.mode)
 	if c.window == nil {
-		c.funnel.settle(c.rule, c.funnel.known, 0, 0, false, w)
+		c.funnel.settle(c.rule, c.funnel.known, limit.Span{NS: math.MaxInt64}, 0, 0, false, w)
 		return
 	}
 	c.window.known = mergeBuckets(c.window.known, c.window.sent, func(a, b int64) int64 { return a + b })
