@@ -91,12 +91,21 @@ func (c *core) onReply(s *shard, r remote.Reply, sent, recv int64) {
 		c.settle(s, f, r, sent, recv)
 	case remote.VerdictLost:
 		c.noteLoss(s)
-		s.accept, s.retry = true, 0 // the batch was not applied: send it again, with all we know
+		// The batch was not applied: send it again, with all we know. If that
+		// is not accepted either, asking at once would not help.
+		s.retry = 0
+		if s.accept {
+			c.stats.badReplies.Add(1)
+			s.retry = c.now + c.jitter(c.cfg.retry, 0.5, 1.5)
+		}
+		s.accept = true
 	default:
 		// Redis claims a later number of ours than we ever gave. Only a broken
 		// or forged record can say so; leave it behind.
 		c.stats.badReplies.Add(1)
-		s.seq = min(s.seq+staleJump, maxSeq)
+		if s.seq < maxSeq/2 { // no record that the script believes is above that
+			s.seq += staleJump
+		}
 		s.accept, s.retry = true, c.now+c.jitter(c.cfg.retry, 0.5, 1.5)
 	}
 }
