@@ -1,0 +1,327 @@
+package hybrid_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// forger answers in the place of Redis, from a hook of go-redis. Honest, it
+// keeps windows and funnels as the scripts do, with no more than the arithmetic
+// of a textbook. Otherwise it says what dice tell it to, in the form of good
+// replies: every number may be anything that the decoder lets pass.
+type forger struct {
+	mu       sync.Mutex
+	honest   bool
+	dice     func() byte
+	ledgers  map[string]int64
+	counters map[string]*kept
+	forged   int // replies
+}
+
+// kept is a counter as Redis would keep it.
+type kept struct {
+	gen   int64
+	units map[int64]int64 // window: units by bucket
+	tat   *big.Int        // funnel: when it is empty, in 1/D µs
+}
+
+func newForger(dice func() byte) *forger {
+	return &forger{dice: dice, ledgers: map[string]int64{}, counters: map[string]*kept{}}
+}
+
+func (f *forger) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (f *forger) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(_ context.Context, cmd redis.Cmder) error { return f.answer(cmd) }
+}
+
+func (f *forger) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(_ context.Context, cmds []redis.Cmder) (first error) {
+		for _, cmd := range cmds {
+			if err := f.answer(cmd); first == nil {
+				first = err
+			}
+		}
+		return first
+	}
+}
+
+// said is an error that Redis sent.
+type said string
+
+func (s said) Error() string { return string(s) }
+func (said) RedisError()     {}
+
+// forgedErrors are what a server may say instead of an answer.
+var forgedErrors = []said{
+	"NOSCRIPT no", "LOADING", "READONLY no", "NOAUTH no", "WRONGTYPE no", "MOVED 1 127.0.0.1:1", "OOM no", "ERR what", "BUSY", "",
+}
+
+func (f *forger) answer(cmd redis.Cmder) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	args := cmd.Args()
+	if name := args[0]; name != "evalsha" && name != "eval" { // of Leave
+		return nil
+	}
+	nkeys := args[2].(int)
+	keys, rest := args[3:3+nkeys], args[3+nkeys:]
+	forge := f.forge
+	if f.honest || f.dice()%4 == 0 {
+		forge = nil
+	}
+	var reply []any
+	switch key := keys[0].(string); {
+	case strings.HasSuffix(key, "{nodes}"):
+		reply = []any{"1", micros()}
+	case len(rest) == 1:
+		reply = []any{fmt.Sprint(f.ledgers[key]), micros()}
+	case forge != nil && f.dice()%2 == 0:
+		reply = f.invent(keys[1:], rest[4:]) // and nothing was applied
+	default:
+		reply = f.apply(key, keys[1:], rest)
+	}
+	if forge != nil {
+		if err := forge(reply); err != nil {
+			cmd.SetErr(err)
+			return err
+		}
+	}
+	cmd.(interface{ SetVal(any) }).SetVal(reply)
+	return nil
+}
+
+func micros() string { return fmt.Sprint(time.Now().UnixMicro()) }
+
+// number returns something that the decoder may let pass.
+func (f *forger) number() string {
+	now := time.Now().UnixMicro()
+	palette := []int64{0, 1, 2, 10, 1000, 1_000_000, 1 << 31, 1 << 52, 1<<53 - 1, 1 << 53, math.MaxInt64, -1,
+		now, now + 1, now - 3_600_000_000, now + 3_600_000_000, now / 100_000, now/100_000 + 7, now / 8_640_000_000}
+	return fmt.Sprint(palette[int(f.dice())%len(palette)])
+}
+
+// forge spoils a reply: another number in one place, or an error instead.
+func (f *forger) forge(reply []any) error {
+	f.forged++
+	switch f.dice() % 8 {
+	case 0:
+		return forgedErrors[int(f.dice())%len(forgedErrors)]
+	case 1, 2, 3:
+		reply[int(f.dice())%len(reply)] = f.number()
+	case 4:
+		reply[0] = string("adls"[f.dice()%4])
+	}
+	return nil
+}
+
+// invent makes up an answer to a batch.
+func (f *forger) invent(keys, records []any) []any {
+	verdict := string("aaddls"[f.dice()%6])
+	out := []any{verdict, f.number(), f.number(), fmt.Sprint(len(keys))}
+	if verdict == "l" || verdict == "s" {
+		out[3] = "0"
+		return out
+	}
+	for range keys {
+		kind, fields := records[0].(string), records[1].(int)
+		records = records[2+fields:]
+		switch d := f.dice(); {
+		case d%8 == 0:
+			out = append(out, string("eb"[d/8%2]), "because")
+		case kind == "f":
+			out = append(out, kind, f.number(), f.number(), fmt.Sprint(d))
+		default:
+			var ids []int64
+			var list strings.Builder
+			for range d % 5 {
+				id, _ := strconv.ParseInt(f.number(), 10, 64)
+				ids = append(ids, id)
+			}
+			slices.Sort(ids)
+			for _, id := range ids {
+				list.WriteString(fmt.Sprintf(" %d:%s", id, f.number()))
+			}
+			out = append(out, string("wwwv"[d/5%4]), f.number(), list.String())
+		}
+	}
+	return out
+}
+
+// apply does what the script of batches does.
+func (f *forger) apply(ledger string, keys, args []any) []any {
+	seq, prev, last := args[0].(int64), args[1].(int64), f.ledgers[ledger]
+	verdict := "l"
+	switch {
+	case last == seq:
+		verdict = "d"
+	case last > seq:
+		verdict = "s"
+	case last == prev, args[2] == "1":
+		verdict = "a"
+	}
+	out := []any{verdict, micros(), "0", "0"}
+	if verdict == "l" || verdict == "s" {
+		return out
+	}
+	f.ledgers[ledger] = seq
+	out[3] = fmt.Sprint(len(keys))
+	for i, r := range split(args[4:]) {
+		k := f.counters[keys[i].(string)]
+		if k == nil {
+			k = &kept{units: map[int64]int64{}, tat: new(big.Int)}
+			f.counters[keys[i].(string)] = k
+		}
+		if r.kind == "f" {
+			out = append(out, k.funnel(r.fields, verdict == "a")...)
+		} else {
+			out = append(out, k.window(r.fields, verdict == "a")...)
+		}
+	}
+	return out
+}
+
+type record struct {
+	kind   string
+	fields []any
+}
+
+func split(args []any) (out []record) {
+	for len(args) > 0 {
+		n := 2 + args[1].(int)
+		out, args = append(out, record{args[0].(string), args[2:n]}), args[n:]
+	}
+	return out
+}
+
+// top is the latest time that Redis counts to, in µs.
+const top = 1<<53 - 1
+
+// instant returns us + rem/D in 1/D µs.
+func instant(us, rem, d int64) *big.Int {
+	x := new(big.Int).Mul(big.NewInt(us), big.NewInt(d))
+	return x.Add(x, big.NewInt(rem))
+}
+
+func later(a, b *big.Int) *big.Int {
+	if a.Cmp(b) < 0 {
+		return b
+	}
+	return a
+}
+
+func (k *kept) funnel(fields []any, apply bool) []any {
+	n := make([]int64, len(fields))
+	for i, v := range fields {
+		switch v := v.(type) {
+		case int64:
+			n[i] = v
+		case int:
+			n[i] = int64(v)
+		}
+	}
+	d, now := n[1], time.Now().UnixMicro()
+	at := instant(now, 0, d)
+	last := instant(top, 0, d)
+	capped := func(x *big.Int) *big.Int {
+		if x.Cmp(last) > 0 {
+			return last
+		}
+		return x
+	}
+	if apply && len(n) > 7 && n[7] >= k.gen {
+		known := capped(new(big.Int).Add(at, instant(n[8], n[9], d)))
+		if n[7] > k.gen {
+			k.gen, k.tat = n[7], known
+		}
+		k.tat = later(k.tat, known)
+	}
+	if apply && n[0] > 0 {
+		k.tat = capped(new(big.Int).Add(k.tat, instant(n[2], n[3], d)))
+		k.tat = later(k.tat, capped(new(big.Int).Add(at, instant(n[4], n[5], d))))
+	}
+	level := new(big.Int).Sub(k.tat, at)
+	if level.Sign() < 0 {
+		level.SetInt64(0)
+	}
+	us, rem := new(big.Int).QuoRem(level, big.NewInt(d), new(big.Int))
+	return []any{"f", fmt.Sprint(k.gen), us.String(), rem.String()}
+}
+
+func (k *kept) window(fields []any, apply bool) []any {
+	width, keep := fields[1].(int64), int64(fields[2].(int))
+	cur := time.Now().UnixMicro() / width
+	each := func(list any, f func(id, units int64)) {
+		for entry := range strings.FieldsSeq(list.(string)) {
+			a, b, _ := strings.Cut(entry, ":")
+			id, _ := strconv.ParseInt(a, 10, 64)
+			units, _ := strconv.ParseInt(b, 10, 64)
+			f(min(id, cur), units)
+		}
+	}
+	if apply && len(fields) > 5 {
+		if gen := fields[5].(int64); gen >= k.gen {
+			if gen > k.gen {
+				k.gen, k.units = gen, map[int64]int64{}
+			}
+			known := map[int64]int64{}
+			each(fields[6], func(id, units int64) { known[id] = min(known[id]+units, 1<<53) })
+			for id, units := range known {
+				k.units[id] = max(k.units[id], units)
+			}
+		}
+	}
+	if apply {
+		each(fields[4], func(id, units int64) { k.units[id] = min(k.units[id]+units, 1<<53) })
+	}
+	var list strings.Builder
+	for id := max(cur-keep, 0); id <= cur; id++ {
+		if k.units[id] > 0 {
+			list.WriteString(fmt.Sprintf(" %d:%d", id, k.units[id]))
+		}
+	}
+	return []any{"w", fmt.Sprint(k.gen), list.String()}
+}
+
+// remaining returns what is left of a key at a moment, as the counter stands.
+func (f *forger) remaining(key string, rule *limit.Rule, at time.Time) int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	k, now := f.counters[counterKey(rule, key)], at.UnixMicro()
+	if k == nil {
+		return rule.Limit()
+	}
+	used := new(big.Rat)
+	if rule.Algorithm() == limit.AlgorithmFunnel {
+		d := 1000 * rule.Units()
+		if level := new(big.Int).Sub(k.tat, instant(now, 0, d)); level.Sign() > 0 {
+			// level/D µs at units per period: level·1000·units / (D·period) units
+			used.SetFrac(level, big.NewInt(int64(rule.Period())))
+		}
+	} else {
+		width, keep := rule.Width().Microseconds(), int64(rule.Kept())
+		for age := range keep + 1 {
+			part := new(big.Rat).SetInt64(k.units[now/width-age])
+			if age > 0 && age == keep {
+				part.Mul(part, big.NewRat(width-now%width, width))
+			}
+			used.Add(used, part)
+		}
+	}
+	left := used.Sub(new(big.Rat).SetInt64(rule.Limit()), used)
+	if left.Sign() < 0 {
+		return 0
+	}
+	return new(big.Int).Quo(left.Num(), left.Denom()).Int64()
+}
