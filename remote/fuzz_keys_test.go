@@ -65,8 +65,10 @@ func nastyKeys() map[string]string {
 	return all
 }
 
-// Faults 49, 50: each nasty key, also as the name of a rule, has a counter of
-// its own in the slot of its shard, and no other key is touched.
+// Each nasty key, also as the name of a rule, has a counter of
+// its own in the slot of its shard.
+//
+// Faults 49, 50: no other key is touched, on a real server either.
 func TestNastyKeys(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *backend) {
 		b.set("bystander", "x")
@@ -106,7 +108,8 @@ func TestNastyKeys(t *testing.T) {
 // Each pair of a rule's name and a key counts by itself, at the one key of Redis
 // that is its own, and nothing else is written.
 //
-// Faults 49, 50, 51. CI runs it 10000 times.
+// Faults 49, 50, 51: different parts, different counters.
+// CI runs it 10000 times.
 func FuzzKeys(f *testing.F) {
 	for _, key := range nastyKeys() {
 		f.Add("a", key[:min(len(key), 600)], "a", key[:min(len(key), 600)]+"x", uint8(len(key)))
