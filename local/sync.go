@@ -84,6 +84,8 @@ func (c *Counter) Collect(now int64, urgent bool) (rep Report, ok bool) {
 	// A question alone is worth sending when the view is old or unknown; a
 	// counter may be queued twice, and the second time finds it fresh.
 	stale := c.syncedAt == 0 || now-c.askedAt >= c.link.refresh
+	// Nobody but the reconciler asks for a key that was put aside.
+	stale = stale || c.quarantined
 	if c.pendUnits() == 0 && !c.raise && !stale {
 		return rep, false
 	}
