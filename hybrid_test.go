@@ -2,6 +2,7 @@ package hybridlimit_test
 
 import (
 	"context"
+	"flag"
 	"io"
 	"net"
 	"strings"
@@ -17,6 +18,13 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/limit"
 	"github.com/hybridlimit/hybridlimit/remote/redistest"
+)
+
+// The simulator's flags (see package hybrid) are taken everywhere, so that they
+// can be given to ./... as well.
+var (
+	_ = flag.Uint64("sim.seed", 1, "see package hybrid")
+	_ = flag.Int("sim.runs", 150, "see package hybrid")
 )
 
 // Acceptance tests of the whole, seen from where a user stands. The rows are

@@ -111,7 +111,7 @@ func (o *oracle) notTooMuch(n *simNode, k oracleKey, units, weight int64, res li
 // left returns how many units can remain at the most. It errs on the high
 // side: by the slack of the clocks.
 func (o *oracle) left(n *simNode, k oracleKey, sh *share, weight int64) int64 {
-	slack := max(o.slack(), sh.slack) + (o.s.now-sh.toldAt)/5000
+	slack := max(o.slack(), sh.slack) + (o.s.now-sh.toldAt)/2000
 	if k.rule.Algorithm() != limit.AlgorithmFunnel {
 		return k.rule.Limit() - o.windowLow(k, sh, weight, slack)
 	}
@@ -181,7 +181,7 @@ func (o *oracle) notTooLittle(n *simNode, k oracleKey, units int64, res limit.Re
 	if o.loose || bk.server.lossy || sh.fuzzy || o.s.now < o.nodes[n].stalled || n.core.cfg.fallback == FailClosed && res.Source != limit.SourceSynced {
 		return
 	}
-	slack := o.worst + (o.s.now-sh.toldAt)/5000
+	slack := o.worst + (o.s.now-sh.toldAt)/2000
 	if k.rule.Algorithm() == limit.AlgorithmFunnel {
 		// What was too late, or by a clock that stood still, once, stays so for
 		// as long as the funnel does not run empty.

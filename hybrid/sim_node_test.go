@@ -31,6 +31,7 @@ type simNode struct {
 	wake     int64       // due time of the latest scheduled tick
 	paused   int64       // the process does not run until then
 	asleep   int64       // ns of the past in which its clocks stood still
+	frozen   int64       // since when they do; 0: they run
 	dead     bool
 	admitted int64
 	made     int // counters
@@ -73,12 +74,17 @@ func (n *simNode) time() int64 {
 	if n.stopped != 0 {
 		return n.stopped
 	}
-	n.latest = max(n.latest, n.clock.read(n.s.now-n.asleep)+n.skew)
+	n.latest = max(n.latest, n.clock.read(n.pace())+n.skew)
 	return n.latest
 }
 
 // pace returns the time that timers run on.
-func (n *simNode) pace() int64 { return n.s.now - n.asleep }
+func (n *simNode) pace() int64 {
+	if n.frozen != 0 {
+		return n.frozen - n.asleep
+	}
+	return n.s.now - n.asleep
+}
 
 // deliver hands an event to the core as soon as the process runs.
 func (n *simNode) deliver(ev func() event) {
@@ -288,7 +294,8 @@ func (n *simNode) pause(d int64, clocks bool) {
 	}
 	n.paused = n.s.now + d
 	if clocks {
-		n.s.after(d-1, func() { n.asleep += d - 1 })
+		n.frozen = n.s.now
+		n.s.after(d-1, func() { n.asleep, n.frozen = n.asleep+d-1, 0 })
 		n.s.oracle.late += d
 		n.s.oracle.jumped(n)
 	}
@@ -298,11 +305,11 @@ func (n *simNode) pause(d int64, clocks bool) {
 func (n *simNode) jump(d int64) {
 	n.time()
 	n.clock.set(n.pace(), d, n.clock.ppm, false)
-	n.s.oracle.jumped(n)
-	if d < 0 {
-		n.s.oracle.nodes[n].stalled = n.s.now - d + ms
+	if d < 0 { // it stands still until it has caught up
 		n.s.oracle.late -= d
+		n.s.oracle.nodes[n].stalled = max(n.s.oracle.nodes[n].stalled, n.s.now) - d + ms
 	}
+	n.s.oracle.jumped(n)
 }
 
 // crash ends the process with all it has in memory.

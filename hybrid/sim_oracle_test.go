@@ -311,9 +311,9 @@ func (o *oracle) reset(_ *simServer, k oracleKey) {
 // hears from them. What it knew cannot be relied upon.
 func (o *oracle) jumped(n *simNode) {
 	nb := o.nodes[n]
-	nb.jumped = o.s.now + 1
+	nb.jumped = max(o.s.now, nb.stalled) + 1
 	for i := range nb.blind {
-		nb.blind[i] = o.s.now + 1
+		nb.blind[i] = nb.jumped
 	}
 	for _, sh := range nb.shares {
 		sh.forget()

@@ -236,7 +236,7 @@ func TestSim(t *testing.T) { simSeeds(t, false, seedRange(*simSeed, *simRuns)...
 // TestSimScripts plays seeds with the real scripts beside the model: whatever
 // the one answers, the other must.
 func TestSimScripts(t *testing.T) {
-	simSeeds(t, true, seedRange(*simSeed, max(*simRuns/30, 1))...)
+	simSeeds(t, true, seedRange(*simSeed, max(*simRuns/100, 3))...)
 }
 
 // TestSimKept plays the seeds that once failed.
