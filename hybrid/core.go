@@ -43,7 +43,7 @@ type core struct {
 	pipes   map[uint64]*pipe
 	slots   int // pipelines that may still be started
 	lastID  uint64
-	fails   int    // exchanges in a row of which nothing succeeded
+	fails   int    // exchanges in a row that speak for all of Redis, and failed
 	backoff int    // probes that failed in a row
 	downAt  int64  // since when a shard is down; 0: none is
 	reason  string // why the latest exchange failed, and its error
@@ -90,7 +90,9 @@ type shard struct {
 	health health
 	weighs bool // its units count by the fallback policy
 	fails  int  // exchanges that failed in a row
-	offset *offsetFilter
+	// An exchange has timed out that may have been for this shard's server.
+	suspect bool
+	offset  *offsetFilter
 
 	seq    int64 // number of the latest flight
 	acked  int64 // number of the latest flight that Redis has booked

@@ -20,7 +20,7 @@ var (
 // which is as well as the worst of its shards.
 
 // failed takes note of an exchange that did not work for some shards. total
-// says that it worked for none.
+// says that none can have worked.
 func (c *core) failed(shards []int, err error, total bool) {
 	class, reason := remote.Classify(err)
 	if errors.Is(err, errTimeout) {
@@ -51,7 +51,7 @@ func (c *core) failed(shards []int, err error, total bool) {
 }
 
 // answered takes note that a shard's server has answered a batch.
-func (c *core) answered(s *shard) { s.fails, c.fails = 0, 0 }
+func (c *core) answered(s *shard) { s.fails, s.suspect, c.fails = 0, false, 0 }
 
 func (c *core) count(h health) (n int) {
 	for i := range c.shards {
@@ -102,7 +102,7 @@ func (c *core) reached(b *beat, failing []int) {
 	c.fails = 0
 	for _, sh := range b.shards {
 		if !slices.Contains(failing, sh) {
-			c.shards[sh].fails = 0
+			c.shards[sh].fails, c.shards[sh].suspect = 0, false
 		}
 	}
 	for i := range c.shards {

@@ -10,9 +10,9 @@ type lane uint8
 
 const (
 	express lane = iota
-	// suspect: the latest exchange failed. On a cluster a server that hangs
+	// doubtful: the latest exchange failed. On a cluster a server that hangs
 	// would hold up the shards of the others in the same pipeline.
-	suspect
+	doubtful
 	// gentle: shards that return after an outage are told what they have
 	// missed a few at a time.
 	gentle
@@ -22,8 +22,8 @@ func (s *shard) lane() lane {
 	switch {
 	case s.health == returning:
 		return gentle
-	case s.fails > 0:
-		return suspect
+	case s.fails > 0, s.suspect:
+		return doubtful
 	}
 	return express
 }
@@ -52,7 +52,7 @@ func (c *core) due(s *shard) (at int64, waiting bool) {
 
 // pump starts pipelines for the shards that are due, as long as slots last.
 func (c *core) pump() {
-	for _, l := range [...]lane{express, suspect, gentle} {
+	for _, l := range [...]lane{express, doubtful, gentle} {
 		for c.free(l) {
 			ids := c.pick(l)
 			if len(ids) == 0 {
@@ -73,8 +73,11 @@ func (c *core) free(l lane) bool {
 // one pipeline may carry.
 func (c *core) pick(l lane) (ids []int) {
 	n, width := len(c.shards), c.cfg.shardsPerPipe
-	if l == gentle {
+	switch {
+	case l == gentle:
 		width = c.cfg.resyncPipe
+	case l == doubtful && !c.cfg.oneServer:
+		width = 1
 	}
 	for range n {
 		i := c.turn % n

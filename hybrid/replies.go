@@ -36,7 +36,7 @@ func (c *core) onReplies(ev evReplies) {
 		}
 	}
 	if failed != nil {
-		c.failed(failing, failed, len(failing) == len(p.shards))
+		c.failed(failing, failed, c.cfg.oneServer && len(failing) == len(p.shards))
 	}
 }
 
@@ -74,9 +74,18 @@ func (c *core) onTimeout(id uint64) {
 		c.onBeat(evBeat{id: id, err: errTimeout})
 		return
 	}
-	if c.pipes[id] != nil {
-		c.failed(c.unpack(id), errTimeout, true)
+	if c.pipes[id] == nil {
+		return
 	}
+	shards := c.unpack(id)
+	for _, sh := range shards {
+		s := &c.shards[sh]
+		s.suspect, s.retry = true, c.now+c.jitter(c.cfg.retry, 0.5, 1.5)
+	}
+	if !c.cfg.oneServer && len(shards) > 1 {
+		shards = nil // it may be the fault of any of them
+	}
+	c.failed(shards, errTimeout, c.cfg.oneServer)
 }
 
 // onReply handles what Redis says of one batch.
@@ -204,8 +213,10 @@ func (c *core) reseedNow() {
 func (c *core) sendBeat() {
 	b := &beat{id: c.newID(), sent: c.local}
 	for i := range c.shards {
-		// On a cluster a shard is asked before it is ever used: for its clock.
-		if s := &c.shards[i]; s.seq > 0 || s.offset != &c.offset && !s.offset.known {
+		// On a cluster a shard is asked before it is ever used, for its clock;
+		// and all are while some are away, to learn which.
+		s := &c.shards[i]
+		if s.seq > 0 || !c.cfg.oneServer && (!s.offset.known || c.downAt != 0 || c.fails > 0) {
 			b.shards = append(b.shards, i)
 			b.acked = append(b.acked, s.acked)
 		}
@@ -241,11 +252,19 @@ func (c *core) onBeat(ev evBeat) {
 		c.failed(nil, ev.err, false)
 	default:
 		c.beatAt = c.now + c.jitter(c.cfg.retry, 0.5, 1.5)
-		c.failed(failing, ev.err, ev.beat.Nodes == 0 && len(failing) == len(b.shards))
+		c.failed(failing, ev.err, c.silent(b, ev, failing))
 	}
 	if ev.err == nil || ev.beat.Nodes > 0 || len(failing) < len(b.shards) {
 		c.reached(b, failing)
 	}
+}
+
+// silent reports whether a heartbeat that has failed speaks for all of Redis.
+func (c *core) silent(b *beat, ev evBeat, failing []int) bool {
+	if ev.beat.Nodes > 0 || len(failing) < len(b.shards) {
+		return false
+	}
+	return c.cfg.oneServer || len(b.shards) == len(c.shards)
 }
 
 // beatShards takes note of what a heartbeat tells of each shard, and returns

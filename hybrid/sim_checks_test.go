@@ -37,6 +37,10 @@ func (o *oracle) taken(n *simNode, k oracleKey, units int64, res limit.Result) {
 			}
 		}
 	}
+	o.health(n)
+	if degraded {
+		o.notWithoutCause(n, bk)
+	}
 	blind := nb.blind[bk.shard] != 0
 	if !blind && weight > 0 {
 		o.notTooMuch(n, k, units, weight, res)
@@ -277,9 +281,30 @@ func (o *oracle) fleet(n *simNode, k oracleKey, units int64) {
 	}
 }
 
+// health notes when a node was last kept from a server.
+func (o *oracle) health(n *simNode) {
+	nb := o.nodes[n]
+	for i, v := range o.s.servers {
+		well := !o.s.down && !v.killed && !v.frozen && o.s.rates.none() && n.wires[i] == (wire{}) && o.s.now > n.paused
+		if !well {
+			nb.ill[i] = o.s.now
+		}
+	}
+}
+
+// notWithoutCause: keys of a server that is well are decided as if all were.
+func (o *oracle) notWithoutCause(n *simNode, bk *book) {
+	ill := o.nodes[n].ill[bk.server.id]
+	if ill != 0 && o.s.now-ill < int64(o.s.settling()) || n.stats.quarantined.Load() > 0 || bk.server.epoch > 0 {
+		return
+	}
+	o.s.failf("%s decides by the fallback about a key of server%d, which was well (ill last at %d)", n.name, bk.server.id, ill)
+}
+
 // stepped checks what must hold of a node at any time.
 func (o *oracle) stepped(n *simNode) {
 	c := n.core
+	o.health(n)
 	o.conserved(n)
 	if len(c.pipes) > c.cfg.maxPipes || c.slots < 0 || c.slots > c.cfg.maxPipes {
 		o.s.failf("I7: %s has %d pipelines under way, %d slots free", n.name, len(c.pipes), c.slots)

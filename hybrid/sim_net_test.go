@@ -15,6 +15,10 @@ type rates struct {
 	delayMax         int64
 }
 
+func (r *rates) none() bool {
+	return r.lossReq+r.lossRep+r.delay+r.cut == 0
+}
+
 // wire is what may be wrong between one node and one server.
 type wire struct {
 	refuse  bool // connections are refused
@@ -59,7 +63,11 @@ func (n *simNode) call(id uint64, pipeline bool, parts []*part, answer func(late
 			return
 		}
 		over = true
-		if s.chance(0.5) {
+		partly := false
+		for _, p := range parts {
+			partly = partly || p.done
+		}
+		if s.chance(0.5) || partly {
 			// A client that keeps deadlines reports what it has got.
 			for _, p := range parts {
 				p.missing(errLate)

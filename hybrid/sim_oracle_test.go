@@ -65,6 +65,7 @@ type admission struct {
 type nodeBook struct {
 	shares  map[oracleKey]*share
 	told    int64   // live nodes, as told last
+	ill     []int64 // per server: when the node was last kept from it
 	blind   []int64 // per shard: not 0 if no exchange has told its clock that left after this
 	flight  map[int]*exchange
 	jumped  int64 // its clock was last set then
@@ -100,7 +101,7 @@ func newOracle(s *sim) *oracle {
 
 func (o *oracle) joined(n *simNode) {
 	k := o.s.opt.Shards
-	b := &nodeBook{shares: map[oracleKey]*share{}, told: 1, blind: make([]int64, k), flight: map[int]*exchange{}}
+	b := &nodeBook{ill: make([]int64, len(o.s.servers)), shares: map[oracleKey]*share{}, told: 1, blind: make([]int64, k), flight: map[int]*exchange{}}
 	for i := range b.blind {
 		b.blind[i] = o.s.now + 1 // nothing has been heard of the server
 	}

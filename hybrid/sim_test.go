@@ -122,12 +122,14 @@ func (s *sim) settled() {
 // backlog, and the keys that were put aside.
 func (s *sim) settling() time.Duration {
 	d := s.opt.MaxBackoff + s.opt.HeartbeatInterval + 3*time.Second
+	paused, broken := int64(0), time.Duration(0)
 	for _, n := range s.nodes {
-		d = max(d, time.Duration(n.paused-s.now)+d)
+		paused = max(paused, n.paused-s.now)
 		if n.stats.quarantined.Load() > 0 {
-			d = max(d, s.opt.MaxBackoff+s.opt.HeartbeatInterval+9*time.Second)
+			broken = 6 * time.Second
 		}
 	}
+	d += time.Duration(paused) + broken
 	return d
 }
 
