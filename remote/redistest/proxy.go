@@ -150,6 +150,13 @@ func (p *Proxy) Torn() int {
 	return p.torn
 }
 
+// Conns returns how many clients are connected.
+func (p *Proxy) Conns() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.conns)
+}
+
 // Refuse closes all connections, and new ones as soon as they are made, until
 // it is called with false.
 func (p *Proxy) Refuse(on bool) {

@@ -156,6 +156,9 @@ func TestProxyPasses(t *testing.T) {
 	for _, want := range []string{"+OK", ":2", "$1", "2"} {
 		c.want(want)
 	}
+	if n := p.Conns(); n != 1 {
+		t.Errorf("%d connections, want 1", n)
+	}
 	big := strings.Repeat("x", 300_000) // beyond every buffer
 	c.send("SET b "+big, "GET b", "GET nothing", "HELLO 3")
 	for _, want := range []string{"+OK", "$300000", big, "$-1", "%7"} {
