@@ -14,12 +14,11 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
-// now reads the one clock of the demo, the same that the limiters go by.
-func now() time.Duration { return clock.System{}.Now() }
+func now() time.Duration { return rig.Now() }
 
 // What the limiters are set to, and what bounds depend on. All but maxBackoff
 // are the defaults: so that a short run need not wait for its end, Redis is
@@ -43,10 +42,10 @@ type fleet struct {
 }
 
 func newFleet(c config, w *world) (*fleet, error) {
-	f := &fleet{prefix: fmt.Sprintf("hldemo-%016x", rand.Uint64()), direct: newPatientClient(w.addr)}
+	f := &fleet{prefix: fmt.Sprintf("hldemo-%016x", rand.Uint64()), direct: rig.NewPatientClient(w.addr)}
 	for id := range c.nodes {
-		n := &node{id: id, rdb: newClient(w.addr), wire: &wire{}, rng: rand.New(rand.NewPCG(uint64(id), 1))}
-		n.rdb.AddHook(n.wire)
+		n := &node{id: id, rdb: rig.NewClient(w.addr), wire: &wire{}, rng: rand.New(rand.NewPCG(uint64(id), 1))}
+		n.rdb.AddHook(rig.Hook(n.wire.note))
 		var err error
 		n.lim, err = hybrid.New(n.rdb, hybrid.Options{
 			SyncInterval: interval, CommandTimeout: commandTimeout, HeartbeatInterval: heartbeat, MaxBackoff: maxBackoff,

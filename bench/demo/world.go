@@ -1,17 +1,13 @@
 package main
 
 import (
-	"context"
-	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
 	"github.com/hybridlimit/hybridlimit/remote/redistest"
 )
 
@@ -125,29 +121,8 @@ func (w *world) close() {
 	}
 }
 
-// clientTimeout bounds each step of go-redis; the limiter's own timeout bounds
-// the whole exchange.
-const clientTimeout = 200 * time.Millisecond
-
-// newClient returns a client with the settings that the README recommends.
-func newClient(addr string) *redis.Client {
-	return redis.NewClient(&redis.Options{
-		Addr: addr, ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1,
-		DialTimeout: clientTimeout, ReadTimeout: clientTimeout, WriteTimeout: clientTimeout, DisableIdentity: true,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
-}
-
-// newPatientClient returns a client for the demo's own questions, which nobody
-// waits for.
-func newPatientClient(addr string) *redis.Client {
-	return redis.NewClient(&redis.Options{
-		Addr: addr, DisableIdentity: true, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
-}
-
-// wire is a go-redis hook that counts commands, and remembers the exchanges
-// that were slow or failed: what a node cannot know for that long.
+// wire counts commands, and remembers the exchanges that were slow or failed:
+// what a node cannot know for that long.
 type wire struct {
 	commands atomic.Int64
 
@@ -163,9 +138,9 @@ type exchange struct {
 // slowFrom is the length from which an exchange is remembered by itself.
 const slowFrom = 5 * time.Millisecond
 
-func (w *wire) note(from time.Duration, commands int, err error) {
-	w.commands.Add(int64(commands))
-	x := exchange{span: span{from, now()}, failed: err != nil && !strings.HasPrefix(err.Error(), "NOSCRIPT")}
+func (w *wire) note(e rig.Exchange) {
+	w.commands.Add(int64(e.Commands))
+	x := exchange{span: span{e.From, e.To}, failed: e.Failed()}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if x.failed || x.length() >= slowFrom {
@@ -188,29 +163,4 @@ func (w *wire) exchanges(down []span) (failed, slow []span) {
 		}
 	}
 	return failed, slow
-}
-
-// DialHook dials.
-func (w *wire) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
-}
-
-// ProcessHook notes a command.
-func (w *wire) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		from := now()
-		err := next(ctx, cmd)
-		w.note(from, 1, err)
-		return err
-	}
-}
-
-// ProcessPipelineHook notes the commands of a pipeline.
-func (w *wire) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		from := now()
-		err := next(ctx, cmds)
-		w.note(from, len(cmds), err)
-		return err
-	}
 }
