@@ -1,0 +1,309 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/remote/redistest"
+)
+
+// kind is what an event is about.
+type kind uint8
+
+const (
+	born     kind = iota // a process
+	died                 // and not in order
+	left                 // in order
+	lost                 // a key, or wholeLoss
+	pardoned             // a process' ledger is deleted
+	crowded              // the set of nodes is deleted
+)
+
+// event is something that the oracle must know of.
+type event struct {
+	slot int
+	kind kind
+	on   int
+}
+
+// run is one soak.
+type run struct {
+	config
+	out     io.Writer
+	prefix  string
+	start   time.Duration
+	traffic *traffic
+	world   *world
+	nodes   []*node
+	books   *books
+	judge   *gatherer
+	gauges  *gauges
+
+	// Of the goroutine that samples, and of the end.
+	census   census
+	worst    finding
+	told     int64  // units admitted, at the last line
+	allowed  uint64 // changes of state
+	final    tally
+	compared int
+
+	calm atomic.Bool // no new faults, steady load
+
+	mu        sync.Mutex // protects what follows
+	faults    []*fault
+	events    []event
+	counts    map[string]int // faults by name
+	explained uint64         // changes of state
+	noise     int            // exchanges that took too long for no reason that we gave
+	breaches  int
+	first     string
+	broken    chan struct{} // closed with the first breach
+}
+
+func newRun(c config, out io.Writer) (*run, error) {
+	r := &run{
+		config: c, out: &voice{out: out}, prefix: fmt.Sprintf("hlsoak-%x", c.seed), start: rig.Now(), traffic: newTraffic(c.nodes), gauges: newGauges(),
+		counts: map[string]int{}, broken: make(chan struct{}),
+	}
+	r.books = newBooks(r.breach)
+	r.judge = newGatherer(r)
+	var err error
+	if r.world, err = newWorld(r.prefix); err != nil {
+		return nil, err
+	}
+	for place := range c.nodes {
+		n := &node{place: place, run: r, rng: rand.New(rand.NewPCG(c.seed, 100+uint64(place))), skipped: make([]int64, len(r.traffic.items)), weather: weather{factor: 1}}
+		if n.proxy, err = redistest.NewProxy(r.world.server.Addr()); err != nil {
+			r.close()
+			return nil, err
+		}
+		r.nodes = append(r.nodes, n)
+		n.mu.Lock()
+		err = n.start()
+		n.mu.Unlock()
+		if err != nil {
+			r.close()
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// voice is a writer that several may use, a line at a time.
+type voice struct {
+	mu  sync.Mutex
+	out io.Writer
+}
+
+// Write writes a line.
+func (v *voice) Write(p []byte) (int, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.out.Write(p)
+}
+
+// slotOf returns the slot of a time, from 1 on.
+func (r *run) slotOf(t time.Duration) int { return int((t-r.start)/slot) + 1 }
+
+// maxBreaches bounds how many are printed.
+const maxBreaches = 20
+
+// breach says what is wrong. The faults end with the first; what else is wrong
+// by then is said too.
+func (r *run) breach(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	text := fmt.Sprintf(format, args...)
+	if r.breaches++; r.breaches == 1 {
+		r.first = text
+		close(r.broken)
+	}
+	if r.breaches <= maxBreaches {
+		fmt.Fprintf(r.out, "%8s  BROKEN: %s\n", (rig.Now() - r.start).Round(time.Second), text)
+	}
+}
+
+func (r *run) happened(e event) {
+	if e.slot == 0 {
+		e.slot = r.slotOf(rig.Now())
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, e)
+}
+
+// untroubled tells whether no fault but one concerned a node since a time, and
+// no exchange failed: this machine may be busy.
+func (r *run) untroubled(place int, since time.Duration, but *fault) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.nodes[place].failed >= since {
+		return false
+	}
+	for _, f := range r.faults {
+		if f != but && f.concerns(place) && (f.cause || f.key != noKey) && f.to >= since {
+			return false
+		}
+	}
+	return true
+}
+
+// accounts returns what the living processes say.
+func (r *run) accounts() (out []account) {
+	for _, n := range r.nodes {
+		n.mu.Lock()
+		out = append(out, n.account())
+		n.mu.Unlock()
+	}
+	return out
+}
+
+// close leaves nothing behind. Nodes that still live end without a word.
+func (r *run) close() {
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, n := range r.nodes {
+		n.mu.Lock()
+		if n.lim != nil {
+			_ = n.lim.Close(gone) // what it could not tell was judged before
+			n.rdb.Close()
+		}
+		n.mu.Unlock()
+		n.proxy.Close()
+	}
+	r.world.close()
+}
+
+// play is the run up to the end of the faults, or to the first breach.
+func (r *run) play(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, r.length)
+	defer cancel()
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		select {
+		case <-r.broken:
+			cancel()
+		case <-ctx.Done():
+		}
+		return nil
+	})
+	r.calm.Store(true)
+	g.Go(func() error { return r.seasons(ctx) })
+	g.Go(func() error {
+		d := dice{rand.New(rand.NewPCG(r.seed, 2))}
+		return r.befall(ctx, d, 500*ms, 5*time.Second, func(d dice) error { return r.serverFault(ctx, d) })
+	})
+	for _, n := range r.nodes {
+		d := dice{rand.New(rand.NewPCG(r.seed, 10+uint64(n.place)))}
+		g.Go(func() error {
+			return r.befall(ctx, d, 500*ms, 6*time.Second, func(d dice) error { return r.nodeFault(ctx, n, d) })
+		})
+	}
+	g.Go(func() error { return r.watch(ctx) })
+	return g.Wait()
+}
+
+// watch samples and prints until ctx ends.
+func (r *run) watch(ctx context.Context) error {
+	sample, line := time.NewTicker(r.sampleEvery()), time.NewTicker(r.every)
+	defer sample.Stop()
+	defer line.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-sample.C:
+			r.sample()
+		case <-line.C:
+			r.sample()
+			r.tell()
+		}
+	}
+}
+
+// sampleEvery is short enough for a trend to show in a short run.
+func (r *run) sampleEvery() time.Duration {
+	return min(max(r.length/60, 2*time.Second), 10*time.Second)
+}
+
+// soak runs it all, and returns whether every promise was kept.
+func soak(ctx context.Context, c config, out io.Writer) (ok bool, err error) {
+	before := runtime.NumGoroutine()
+	r, err := newRun(c, out)
+	if err != nil {
+		return false, err
+	}
+	defer r.close()
+	r.header()
+	if c.started != nil {
+		c.started(r)
+	}
+	loading, stop := context.WithCancel(ctx)
+	defer stop()
+	var load sync.WaitGroup
+	for _, n := range r.nodes {
+		load.Go(func() { n.load(loading) })
+	}
+	judging := make(chan struct{})
+	go func() {
+		defer close(judging)
+		r.judge.follow(loading)
+	}()
+	if err = r.play(ctx); err == nil {
+		err = r.heal(ctx)
+	}
+	stop()
+	load.Wait()
+	var told []stored
+	if err == nil {
+		told, err = r.flush(ctx)
+	}
+	<-judging
+	if err != nil {
+		return false, err
+	}
+	r.settle(told)
+	r.close()
+	r.judgeLeaks(before)
+	r.summary()
+	return r.breaches == 0, nil
+}
+
+// heal is the first part of the end: no more faults, the load goes on. All
+// nodes must be synced before long.
+func (r *run) heal(ctx context.Context) error {
+	r.calm.Store(true)
+	begun := rig.Now()
+	fmt.Fprintf(r.out, "%8s  no more faults\n", (begun - r.start).Round(time.Second))
+	synced := false
+	for rig.Now()-begun < calmLength && pause(ctx, 20*ms) {
+		now := true
+		for _, n := range r.nodes {
+			n.mu.Lock()
+			now = now && n.lim.State().Mode == hybrid.Synced
+			n.mu.Unlock()
+		}
+		if now && !synced {
+			synced = true
+			fmt.Fprintf(r.out, "%8s  all nodes are synced after %v\n", (rig.Now() - r.start).Round(time.Second), (rig.Now() - begun).Round(10*ms))
+		}
+	}
+	if !synced && ctx.Err() == nil {
+		r.breach("not all nodes are synced %v after the last fault", calmLength)
+	}
+	return ctx.Err()
+}
+
+// calmLength is how long the load goes on without faults: the back-off cap and
+// a few seconds, and time for the shorter windows to hold nothing older.
+const calmLength = maxBackoff + 7*time.Second

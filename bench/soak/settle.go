@@ -1,0 +1,278 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"runtime/pprof"
+	"sync"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+)
+
+// sample looks at all that must stay flat or even, without stopping anybody.
+func (r *run) sample() {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	r.gauges.heap.add(float64(m.HeapAlloc))
+	r.gauges.goroutines.add(float64(r.goroutines()))
+	before := r.accounts()
+	r.judgeStuck(before)
+	r.judgeChanges(r.books.sum(before))
+	if !r.world.mu.TryLock() {
+		return // the server cannot be asked now
+	}
+	defer r.world.mu.Unlock()
+	c, err := r.world.census()
+	if err != nil {
+		r.breach("Redis could not be asked although nothing was wrong: %v", err)
+		return
+	}
+	r.gauges.keys.add(float64(c.keys))
+	r.gauges.memory.add(float64(c.bytes))
+	r.census = c
+	if len(c.eternal) > 0 {
+		r.breach("%d keys without a TTL, among them %s", len(c.eternal), c.eternal[0])
+	}
+	before = r.accounts()
+	l, _, err := r.world.ledgers("")
+	if err != nil {
+		r.breach("%v", err)
+		return
+	}
+	r.books.audit(before, l, r.accounts(), false)
+}
+
+// judgeStuck checks that what is pending is new, at nodes with which nothing
+// has been wrong for a while: they report within R.
+func (r *run) judgeStuck(accounts []account) {
+	for i, n := range r.nodes {
+		now := rig.Now()
+		if !r.untroubled(n.place, now-time.Duration(capSlots)*slot-quarantine, nil) || accounts[i].mode != hybrid.Synced {
+			n.stuck = 0
+			continue
+		}
+		n.mu.Lock()
+		fresh := n.recent.since(r.slotOf(now) - inSlots(time.Second))
+		same := n.lim.ID() == accounts[i].id && now-n.born > 2*time.Second
+		n.mu.Unlock()
+		if !same || accounts[i].stats.PendingUnits <= fresh {
+			n.stuck = 0
+			continue
+		}
+		if n.stuck++; n.stuck == 2 {
+			r.breach("node %d: %d units are pending, of which only %d can be new", n.place, accounts[i].stats.PendingUnits, fresh)
+		}
+	}
+}
+
+// judgeChanges checks that states change no more often than the faults explain.
+func (r *run) judgeChanges(t tally) {
+	r.mu.Lock()
+	most := r.explained
+	for _, f := range r.faults {
+		if f.to == forever {
+			most += r.victims(f) * f.changes(rig.Now())
+		}
+	}
+	r.mu.Unlock()
+	for _, n := range r.nodes {
+		most += 2 * uint64(n.processes())
+	}
+	r.allowed = most
+	if t.changes > most {
+		r.breach("%d changes of state, the faults explain %d", t.changes, most)
+	}
+}
+
+// stored is what Redis counts of an item, in buckets from a time on.
+type stored struct {
+	units float64
+	since int64 // Redis' time, ns; 0: in all
+	err   error
+}
+
+// flush has every node tell Redis the rest, and reads what Redis counts.
+func (r *run) flush(ctx context.Context) ([]stored, error) {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, n := range r.nodes {
+		wg.Go(func() {
+			if err := n.flush(ctx); err != nil {
+				r.breach("node %d could not flush although nothing was wrong: %v", n.place, err)
+			}
+		})
+	}
+	wg.Wait()
+	if err := ctx.Err(); err == context.Canceled {
+		return nil, err
+	}
+	told := make([]stored, len(r.traffic.items))
+	for k, it := range r.traffic.items {
+		if p := newSpec(it.rule); !p.endless {
+			width := int64(it.rule.Width())
+			if width == 0 {
+				continue // a funnel leaks while one looks
+			}
+			// The buckets that begin within the last window. A fixed window is one.
+			back := int64(it.rule.Period()) - width
+			told[k].since = (time.Now().UnixNano() - back) / width * width
+		}
+		told[k].units, told[k].err = r.world.stored(it, told[k].since)
+	}
+	return told, nil
+}
+
+// settle compares notes once nothing is pending any more.
+func (r *run) settle(told []stored) {
+	accounts := r.accounts()
+	l, _, err := r.world.ledgers("")
+	if err != nil {
+		r.breach("%v", err)
+	}
+	r.books.audit(accounts, l, accounts, true)
+	for i := range accounts {
+		if n := accounts[i].stats.PendingUnits; n != 0 {
+			r.breach("node %d: %d units still pending at the end", i, n)
+		}
+	}
+	r.compare(told)
+	r.final = r.books.sum(accounts)
+	r.leave()
+}
+
+// compare looks whether Redis counts what was admitted, less what may be lost.
+func (r *run) compare(told []stored) {
+	o := r.judge.oracle
+	for k, it := range r.traffic.items {
+		p, s := &o.rules[k], told[k]
+		if s.err != nil {
+			r.breach("%v", s.err)
+			continue
+		}
+		if p.leak > 0 && !p.endless {
+			continue
+		}
+		least, most := o.between(k, s.since)
+		for _, n := range r.nodes {
+			most += float64(n.skipped[k]) // nobody knows when exactly
+		}
+		if p.leak > 0 {
+			least -= 1 + p.leak*float64(o.now)
+			most++
+		}
+		if s.units < least || s.units > most {
+			r.breach("%v: Redis counts %.1f units at the end, it should be %.0f to %.0f", it.rule, s.units, least, most)
+			continue
+		}
+		r.compared++
+	}
+}
+
+// leave closes every node in order, which must succeed.
+func (r *run) leave() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	for _, n := range r.nodes {
+		begun := rig.Now()
+		if err := n.lim.Close(ctx); err != nil && r.untroubled(n.place, begun, nil) {
+			r.breach("node %d could not end in order although nothing was wrong: %v", n.place, err)
+		}
+	}
+}
+
+// goroutines returns how many there are, those apart that serve connections
+// in the proxies: a pool has more of them at some times than at others.
+func (r *run) goroutines() int {
+	const perConn = 2
+	n := runtime.NumGoroutine()
+	for _, node := range r.nodes {
+		n -= perConn * node.proxy.Conns()
+	}
+	return n
+}
+
+// judgeLeaks checks that every goroutine has ended.
+func (r *run) judgeLeaks(before int) {
+	for range 500 {
+		if runtime.NumGoroutine() <= before {
+			return
+		}
+		pause(context.Background(), 20*ms)
+	}
+	r.breach("%d goroutines before the run, %d after it", before, runtime.NumGoroutine())
+	_ = pprof.Lookup("goroutine").WriteTo(r.out, 1)
+}
+
+// header says what is about to happen.
+func (r *run) header() {
+	fmt.Fprintf(r.out, "%d nodes, seed %d, for %v: each is asked %.0f times a second, for %d keys of %d rules at %g times their limits, and for junk.\n",
+		len(r.nodes), r.seed, r.length, r.traffic.rate(), hotKeys*len(hotRules), len(hotRules), overload)
+	fmt.Fprintln(r.out, "worst: the window that was the fullest, of what it might have held. changes: of state, of as many as the faults explain.")
+	fmt.Fprintln(r.out, "losses: noticed, by node and shard. units: admitted = acked + pending + expired + lost in crashes.")
+	r.columns("time", "admitted", "worst window", "heap", "gor.", "keys", "redis", "no TTL", "changes", "losses", "pending", "units")
+}
+
+func (r *run) columns(cells ...any) {
+	fmt.Fprintf(r.out, "%8v  %8v  %-24v  %9v  %5v  %5v  %9v  %6v  %9v  %6v  %7v  %v\n", cells...)
+}
+
+// tell prints a line.
+func (r *run) tell() {
+	t := r.books.sum(r.accounts())
+	w := r.judge.takeWorst()
+	if w.tops(r.worst) {
+		r.worst = w
+	}
+	r.columns((rig.Now() - r.start).Round(time.Second), t.admitted-r.told, r.describe(w),
+		fmt.Sprintf("%.1f MiB", r.gauges.heap.latest/mib), r.gauges.goroutines.latest, r.gauges.keys.latest,
+		fmt.Sprintf("%.1f MiB", r.gauges.memory.latest/mib), len(r.census.eternal),
+		fmt.Sprintf("%d/%d", t.changes, r.allowed), t.losses, t.pending, t)
+	r.told = t.admitted
+	for _, s := range r.gauges.all() {
+		if s.soars() {
+			r.breach("%v", s)
+		}
+	}
+}
+
+// describe names a window.
+func (r *run) describe(w finding) string {
+	if w.bound == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f/%.0f %s", w.admitted, w.bound, r.traffic.items[w.key].rule.Name())
+}
+
+// String says where all units have gone.
+func (t tally) String() string {
+	return fmt.Sprintf("%d = %d + %d + %d + %d", t.admitted, t.acked, t.pending, t.expired+t.overflow, t.lost)
+}
+
+// summary ends the report.
+func (r *run) summary() {
+	fmt.Fprintf(r.out, "\nfaults:")
+	for _, name := range sortedKeys(r.counts) {
+		fmt.Fprintf(r.out, " %d %s,", r.counts[name], name)
+	}
+	fmt.Fprintf(r.out, " and %d exchanges that this machine was too busy for.\n", r.noise)
+	for _, s := range r.gauges.all() {
+		fmt.Fprintln(r.out, s)
+		if _, _, grown, ok := s.grown(); ok && grown {
+			r.breach("%v", s)
+		}
+	}
+	fmt.Fprintf(r.out, "The fullest window of all: %s. States changed %d times, the faults explain %d. %d losses were noticed.\n",
+		r.describe(r.worst), r.final.changes, r.allowed, r.final.losses)
+	fmt.Fprintf(r.out, "units: %v; %d counters in Redis agree with what was admitted.\n", r.final, r.compared)
+	if r.breaches == 0 {
+		fmt.Fprintln(r.out, "All promises kept.")
+		return
+	}
+	fmt.Fprintf(r.out, "NOT as promised: %d times. The first: %s\nAgain, with the same fortune: go run ./bench/soak -seed %d -nodes %d -for %v\n",
+		r.breaches, r.first, r.seed, len(r.nodes), r.length)
+}
