@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -292,4 +293,15 @@ func TestProxyUnderLoad(t *testing.T) {
 	wg.Wait()
 	p.Close()
 	p.Close()
+}
+
+func portOf(s *Server) string { return strconv.Itoa(s.port) }
+
+func wantGone(t *testing.T, dirs ...string) {
+	t.Helper()
+	for _, d := range dirs {
+		if _, err := os.Stat(d); !os.IsNotExist(err) {
+			t.Errorf("directory left behind: %v", err)
+		}
+	}
 }

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,6 +32,8 @@ const (
 	portTries = 5
 	// maxOutput bounds what is kept of a server's output for error texts.
 	maxOutput = 8 << 10
+	// busOffset is how far above its port a Cluster node listens for others.
+	busOffset = 10_000
 )
 
 // Options says how to start a server. The zero value is a plain one.
@@ -48,6 +53,7 @@ type Server struct {
 	dir    string
 	binary string
 	args   []string
+	config string // file that a Sentinel keeps its state in; else empty
 
 	mu     sync.Mutex // protects what follows
 	proc   *process   // nil while the server is down
@@ -60,32 +66,48 @@ type Server struct {
 func Start(tb testing.TB, args ...string) *Server {
 	tb.Helper()
 	s, err := Launch(Options{Args: args})
+	need(tb, err)
+	tb.Cleanup(s.Close)
+	return s
+}
+
+// need ends a test that cannot have its servers.
+func need(tb testing.TB, err error) {
+	tb.Helper()
 	switch {
 	case errors.Is(err, ErrNotInstalled) && os.Getenv("CI") != "true":
 		tb.Skip("needs a real Redis: redis-server is not in PATH")
 	case err != nil:
 		tb.Fatal(err)
 	}
-	tb.Cleanup(s.Close)
-	return s
 }
 
 // Launch starts a server and waits until it answers. The caller must Close it.
 // The error is [ErrNotInstalled] if there is no redis-server.
-func Launch(o Options) (*Server, error) {
+func Launch(o Options) (*Server, error) { return launch(o, "") }
+
+// launch starts a server, as a Sentinel if there is a configuration for one.
+func launch(o Options, sentinel string) (*Server, error) {
 	if o.Binary == "" {
 		o.Binary = "redis-server"
 	}
 	if _, err := exec.LookPath(o.Binary); err != nil {
 		return nil, ErrNotInstalled
 	}
-	dir, err := os.MkdirTemp("", "redistest-")
+	dir, err := scratch()
 	if err != nil {
 		return nil, fmt.Errorf("redistest: %w", err)
 	}
-	s := &Server{dir: dir, binary: o.Binary, args: append([]string(nil), o.Args...)}
+	s := &Server{dir: dir, binary: o.Binary, args: slices.Clone(o.Args)}
+	if sentinel != "" {
+		s.config = filepath.Join(dir, "sentinel.conf")
+		if err := os.WriteFile(s.config, []byte(sentinel), 0o600); err != nil {
+			s.Close()
+			return nil, fmt.Errorf("redistest: %w", err)
+		}
+	}
 	for range portTries {
-		if s.port, err = freePort(); err != nil {
+		if s.port, err = freePort(slices.Contains(o.Args, "--cluster-enabled")); err != nil {
 			break
 		}
 		if err = s.Restart(); err == nil {
@@ -99,9 +121,27 @@ func Launch(o Options) (*Server, error) {
 	return nil, err
 }
 
-// freePort returns a loopback port that was free a moment ago.
-func freePort() (int, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+// freePort returns a loopback port that was free a moment ago, and for a node
+// of a Cluster also the one on which it talks to the others.
+func freePort(cluster bool) (port int, err error) {
+	for range 100 {
+		if port, err = listenOnce(0); err != nil || !cluster {
+			break
+		}
+		if port+busOffset > math.MaxUint16 {
+			err = errors.New("redistest: no port that leaves room for the cluster bus")
+			continue
+		}
+		if _, err = listenOnce(port + busOffset); err == nil {
+			break
+		}
+	}
+	return port, err
+}
+
+// listenOnce takes a loopback port, any if it is 0, and lets go of it again.
+func listenOnce(port int) (int, error) {
+	ln, err := net.Listen("tcp", net.JoinHostPort(loopback, strconv.Itoa(port)))
 	if err != nil {
 		return 0, fmt.Errorf("redistest: %w", err)
 	}
@@ -109,13 +149,26 @@ func freePort() (int, error) {
 	return ln.Addr().(*net.TCPAddr).Port, nil
 }
 
+// loopback is where all servers listen.
+const loopback = "127.0.0.1"
+
+// scratch makes a directory, in memory if there is such a place. Sentinels and
+// nodes of a Cluster write down what they decide, and serve nobody until the
+// disk has it: up to 0.7 s on a busy machine.
+func scratch() (dir string, err error) {
+	if dir, err = os.MkdirTemp("/dev/shm", "redistest-"); err != nil {
+		dir, err = os.MkdirTemp("", "redistest-")
+	}
+	return dir, err
+}
+
 // Addr returns the server's address, "127.0.0.1:port". It stays the same
 // across restarts.
-func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
+func (s *Server) Addr() string { return net.JoinHostPort(loopback, strconv.Itoa(s.port)) }
 
 // Restart starts the server again on the same port, empty and without its
 // script cache, and waits until it answers. A server that still runs is killed
-// first.
+// first. What a Sentinel or a node of a Cluster knows of the others it keeps.
 func (s *Server) Restart() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,10 +176,7 @@ func (s *Server) Restart() error {
 		return errors.New("redistest: server is closed")
 	}
 	s.killLocked()
-	p, err := startProcess(s.binary, append([]string{
-		"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1",
-		"--save", "", "--appendonly", "no", "--dir", s.dir,
-	}, s.args...))
+	p, err := startProcess(s.binary, s.command())
 	if err != nil {
 		return err
 	}
@@ -136,6 +186,17 @@ func (s *Server) Restart() error {
 		return err
 	}
 	return nil
+}
+
+// command returns the command line.
+func (s *Server) command() (args []string) {
+	if s.config != "" {
+		args = []string{s.config, "--sentinel"}
+	}
+	args = append(args,
+		"--port", strconv.Itoa(s.port), "--bind", loopback,
+		"--save", "", "--appendonly", "no", "--dir", s.dir)
+	return append(args, s.args...)
 }
 
 // Kill ends the server as a crash would (SIGKILL), whatever state it is in,
