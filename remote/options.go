@@ -86,6 +86,7 @@ type server struct {
 	rdb     redis.UniversalClient
 	keys    Keyspace
 	timeout time.Duration
+	texts   texts
 }
 
 func newServer(rdb redis.UniversalClient, o Options) (*server, error) {

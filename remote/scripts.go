@@ -6,6 +6,7 @@ import (
 	_ "embed" // the scripts
 	"encoding/hex"
 	"strings"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -87,17 +88,18 @@ type call struct {
 	script *script // nil: args is the whole command
 	keys   []string
 	args   []any
+	byText bool // send the script itself, not only its hash
 	val    any
 	err    error
 }
 
-// command builds what is sent: by the script's hash, or with its text.
-func (c *call) command(ctx context.Context, byText bool) once {
+// command builds what is sent.
+func (c *call) command(ctx context.Context) once {
 	if c.script == nil {
 		return once{redis.NewCmd(ctx, c.args...)}
 	}
 	args := make([]any, 0, 3+len(c.keys)+len(c.args))
-	if byText {
+	if c.byText {
 		args = append(args, "eval", c.script.source, len(c.keys))
 	} else {
 		args = append(args, "evalsha", c.script.sha, len(c.keys))
@@ -112,10 +114,11 @@ func (c *call) command(ctx context.Context, byText bool) once {
 func (s *server) do(ctx context.Context, c *call) {
 	ctx, cancel := s.deadline(ctx)
 	defer cancel()
-	cmd := c.command(ctx, false)
+	cmd := c.command(ctx)
 	err := guarded(func() error { return s.rdb.Process(ctx, cmd) })
 	if isNoScript(err) {
-		cmd = c.command(ctx, true)
+		c.byText = true
+		cmd = c.command(ctx)
 		err = guarded(func() error { return s.rdb.Process(ctx, cmd) })
 	}
 	c.finish(cmd, err)
@@ -148,27 +151,77 @@ func (s *server) reroute(ctx context.Context, calls ...*call) {
 func (s *server) pipeline(ctx context.Context, calls []*call) {
 	ctx, cancel := s.deadline(ctx)
 	defer cancel()
-	s.send(ctx, calls, false)
+	s.texts.mark(calls)
+	s.send(ctx, calls)
 	var missing []*call
 	for _, c := range calls {
 		if isNoScript(c.err) {
+			c.byText = true
 			missing = append(missing, c)
 		}
 	}
 	if len(missing) > 0 {
-		s.send(ctx, missing, true)
+		s.send(ctx, missing)
 	}
+	s.texts.note(calls)
 	s.reroute(ctx, calls...)
 }
 
-func (s *server) send(ctx context.Context, calls []*call, byText bool) {
+// texts remembers which calls must carry their script because their server
+// lacks it, and could not be told in time. On a cluster a pipeline lasts until
+// every server has answered: while one is silent there is no time for a
+// second round, and the others would never learn a script.
+type texts struct {
+	mu  sync.Mutex
+	due map[textDue]bool // at most one per script and shard
+}
+
+type textDue struct {
+	script *script
+	key    string // the call's first: a shard's, so that they are few
+}
+
+// mark has the calls that must carry their script do so.
+func (t *texts) mark(calls []*call) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.due) == 0 {
+		return
+	}
+	for _, c := range calls {
+		c.byText = c.script != nil && t.due[textDue{c.script, c.keys[0]}]
+	}
+}
+
+// note remembers which of the calls that carried their script got no answer.
+func (t *texts) note(calls []*call) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, c := range calls {
+		if !c.byText {
+			continue
+		}
+		d := textDue{c.script, c.keys[0]}
+		var answer redis.Error
+		if c.err == nil || asError(c.err, &answer) {
+			delete(t.due, d)
+			continue
+		}
+		if t.due == nil {
+			t.due = map[textDue]bool{}
+		}
+		t.due[d] = true
+	}
+}
+
+func (s *server) send(ctx context.Context, calls []*call) {
 	if len(calls) == 0 {
 		return
 	}
 	pipe := s.rdb.Pipeline()
 	cmds := make([]once, len(calls))
 	for i, c := range calls {
-		cmds[i] = c.command(ctx, byText)
+		cmds[i] = c.command(ctx)
 		_ = pipe.Process(ctx, cmds[i]) // queues; cannot fail
 	}
 	err := guarded(func() error {
