@@ -153,7 +153,7 @@ func (d *driver) pause() time.Duration {
 
 // grace is how much longer than its deadline a call is waited for, so that
 // a client that keeps deadlines reports its error itself.
-const grace = 25 * time.Millisecond
+const grace = 100 * time.Millisecond
 
 // overdue returns the event of a call that has not kept its deadline, if any.
 func (d *driver) overdue() event {
