@@ -127,9 +127,12 @@ type books struct {
 }
 
 func (b *books) take(l *hybrid.Limiter, key string, n int64) {
-	if !l.AllowN(key, longWindow, n) {
-		return
+	if l.AllowN(key, longWindow, n) {
+		b.add(key, n)
 	}
+}
+
+func (b *books) add(key string, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.units == nil {
@@ -158,6 +161,15 @@ func (b *books) matchIn(t testing.TB, rdb redis.UniversalClient, shards int) {
 			t.Errorf("Redis counts %d units of %s, admitted were %d", got, key, want)
 		}
 	}
+}
+
+// forget strikes a key out and returns what was admitted of it.
+func (b *books) forget(key string) (n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n = b.units[key]
+	delete(b.units, key)
+	return n
 }
 
 func (b *books) sum() (n int64) {
