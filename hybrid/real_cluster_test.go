@@ -1,0 +1,271 @@
+package hybrid_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/remote"
+	"github.com/hybridlimit/hybridlimit/remote/redistest"
+)
+
+// clusterClients returns clients of a cluster, as the README recommends to make
+// them. They look at the cluster anew once a minute, unless they are asked to.
+func clusterClients(k *redistest.Cluster, n int, timeout time.Duration) (clients []redis.UniversalClient) {
+	for range n {
+		clients = append(clients, redis.NewClusterClient(&redis.ClusterOptions{
+			Addrs: k.Addrs(), ContextTimeoutEnabled: true,
+			DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout,
+			DialerRetries: 1, DisableIdentity: true, MinRetryBackoff: -1, MaxRetryBackoff: -1,
+			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		}))
+	}
+	return clients
+}
+
+// patient is for tests in which a master that lives but is late, because the
+// machine is busy, must not look like one that is dead: a dead one refuses at
+// once. All else is as by default.
+var patient = hybrid.Options{CommandTimeout: 2 * time.Second}
+
+// home returns which of the masters, as they were at the beginning, a key of
+// Redis lives on.
+func home(t testing.TB, k *redistest.Cluster, redisKey string) int {
+	t.Helper()
+	slot, err := k.Slot(redisKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range k.Masters {
+		if slot < (i+1)*16384/len(k.Masters) {
+			return i
+		}
+	}
+	t.Fatalf("%s is in slot %d", redisKey, slot)
+	return 0
+}
+
+// atHome returns the n-th key of a rule that lives on a master.
+func atHome(t testing.TB, k *redistest.Cluster, rule *limit.Rule, master, n int) string {
+	t.Helper()
+	for i := range 1000 {
+		key := fmt.Sprint("home-", i)
+		if home(t, k, counterKey(rule, key)) != master {
+			continue
+		}
+		if n == 0 {
+			return key
+		}
+		n--
+	}
+	t.Fatalf("so few keys live on master %d", master)
+	return ""
+}
+
+func nodesKey() string {
+	ks, err := remote.NewKeyspace("", 0)
+	if err != nil {
+		panic(err)
+	}
+	return ks.NodesKey()
+}
+
+// unaffected has the load watched: a check of a key that does not live on the
+// victim must rest on what Redis says, always. It returns how many did not.
+func (c *crew) unaffected(k *redistest.Cluster, victim int, shared []string) (wrong *atomic.Int64) {
+	c.t.Helper()
+	keys := slices.Clone(shared)
+	for i := range c.nodes {
+		for n := range ownKeys {
+			keys = append(keys, ownKey(i, n))
+		}
+	}
+	spared := map[string]bool{}
+	for _, key := range keys {
+		spared[key] = home(c.t, k, counterKey(longWindow, key)) != victim
+	}
+	wrong = new(atomic.Int64)
+	c.watch = func(key string, res limit.Result) {
+		if spared[key] && res.Source == limit.SourceDegraded && wrong.Add(1) < 10 {
+			c.diary.note("%s: %+v", key, res)
+		}
+	}
+	return wrong
+}
+
+// A master of a cluster is killed under load, the one that keeps the list of
+// nodes. Keys that live on the others do not notice. The client is one that
+// looks for new masters once a minute only; it is asked to look earlier.
+//
+// Fault 18: a master of a cluster dies.
+// Fault 21: the promoted replica has no script in its cache.
+func TestRealClusterMasterKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for a cluster to form and to fail over")
+	}
+	t.Parallel()
+	k := redistest.StartCluster(t)
+	c := newCrew(t, patient, clusterClients(k, 3, time.Second)...)
+	victim := home(t, k, nodesKey())
+	shared := names("shared-", 10)
+	wrong := c.unaffected(k, victim, shared)
+	c.load(shared...)
+	eventually(t, patience, "load", func() bool { return c.all.sum() > 1000 })
+	k.Masters[victim].Kill()
+	c.diary.note("killed")
+	c.degraded()
+	c.recovered(promoted(k.Replicas[victim]))
+	c.halt()
+	c.flush()
+	if n := wrong.Load(); n > 0 {
+		t.Errorf("%d checks of keys on the other masters were decided by the fallback", n)
+	}
+	c.agreeInCluster(k)
+	if n := scripts(t, k.Replicas[victim]); n == 0 {
+		t.Error("the new master has not been told the scripts")
+	}
+}
+
+// A master of a cluster is away for as long as it takes to look closely: its
+// replica cannot take over yet. A key of another master has its whole limit
+// still, and what is admitted of it is booked; a key of the dead one is down
+// to the node's fair share of what was left.
+//
+// Fault 18: what a dead master of a cluster leaves untouched.
+func TestRealClusterShardsApart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for a cluster to form and to fail over")
+	}
+	t.Parallel()
+	k := redistest.StartCluster(t)
+	c := newCrew(t, patient, clusterClients(k, 3, time.Second)...)
+	const victim, other = 0, 1
+	dead, alive, fresh := atHome(t, k, hundred, victim, 0), atHome(t, k, hundred, other, 0), atHome(t, k, hundred, other, 1)
+	for _, key := range []string{dead, alive} {
+		wantAdmitted(t, c.nodes[0], key, hundred, 10, 10)
+	}
+	c.flush()
+	for _, l := range c.nodes {
+		for _, key := range []string{dead, alive} {
+			l.AllowN(key, hundred, 101) // only makes it look the key up
+		}
+	}
+	c.flush()
+	if err := redistest.AwaitReplication(k.Masters[victim], k.Replicas[victim]); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Replicas[victim].Freeze(); err != nil {
+		t.Skip(err)
+	}
+	k.Masters[victim].Kill()
+	c.diary.note("killed")
+	c.nodes[0].Allow(dead, hundred)
+	want := []int{29, 30, 30}   // a third of 90 each, with the one above
+	for i, l := range c.nodes { // the others notice by their heartbeats
+		eventually(t, patience, "cut off", func() bool { return l.Peek(dead, hundred).Source == limit.SourceDegraded })
+		c.partlyDown(i)
+		wantAdmitted(t, l, dead, hundred, 200, want[i])
+	}
+	l := c.nodes[0]
+	wantAdmitted(t, l, alive, hundred, 200, 90)
+	wantAdmitted(t, l, fresh, hundred, 200, 100)
+	admin := dial(t, k.Masters[other].Addr())
+	for _, key := range []string{alive, fresh} {
+		eventually(t, patience, "booked", func() bool { return totalIn(t, admin, counterKey(hundred, key)) == 100 })
+	}
+	second := c.nodes[1]
+	second.AllowN(fresh, hundred, 101) // only makes it look the key up
+	var away *hybrid.UnavailableError
+	if err := second.Flush(bg); !errors.As(err, &away) {
+		t.Errorf("a third of the shards is cut off, and Flush says %v", err)
+	}
+	for _, key := range []string{alive, fresh} {
+		wantAdmitted(t, second, key, hundred, 20, 0)
+		if s := second.Peek(key, hundred).Source; s != limit.SourceSynced {
+			t.Errorf("%s: decided as %v", key, s)
+		}
+	}
+	for i := range c.nodes {
+		c.partlyDown(i) // still: all this was in the outage
+	}
+	if err := k.Replicas[victim].Thaw(); err != nil {
+		t.Fatal(err)
+	}
+	c.recovered(promoted(k.Replicas[victim]))
+	c.flush()
+	c.agreeInCluster(k)
+	if got := totalIn(t, dial(t, k.Replicas[victim].Addr()), counterKey(hundred, dead)); got != 10+3*30 {
+		t.Errorf("Redis counts %d units of the key that was cut off, want 100", got)
+	}
+}
+
+// partlyDown checks that a node says it is cut off from a part of the shards.
+func (c *crew) partlyDown(i int) {
+	c.t.Helper()
+	if s := c.nodes[i].State(); s.Mode != hybrid.Degraded || s.Down == 0 || s.Down > 32 {
+		c.t.Errorf("node %d: %v, %d shards down; want a third of 64 at most, about", i, s, s.Down)
+	}
+}
+
+// A master of a cluster falls silent: its connections stay open, and nobody
+// answers. Every call that asks it as well lasts until its deadline; what the
+// others say counts all the same, also while they are still being told the
+// scripts. On a busy machine some of their answers are late, but not many.
+//
+// Fault 16: SIGSTOP of a master of a cluster, SIGCONT after the fail-over.
+// Fault 18: what a silent master of a cluster leaves untouched.
+func TestRealClusterMasterFrozen(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for a cluster to form and to fail over")
+	}
+	t.Parallel()
+	k := redistest.StartCluster(t)
+	c := newCrew(t, hybrid.Options{}, clusterClients(k, 3, 200*time.Millisecond)...)
+	victim := home(t, k, nodesKey())
+	shared := names("shared-", 10)
+	wrong := c.unaffected(k, victim, shared)
+	c.load(shared...)
+	eventually(t, patience, "load", func() bool { return c.all.sum() > 1000 })
+	if err := k.Masters[victim].Freeze(); err != nil {
+		t.Skip(err)
+	}
+	c.diary.note("frozen")
+	c.degraded()
+	c.recovered(promoted(k.Replicas[victim]))
+	if err := k.Masters[victim].Thaw(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, patience, "demoted", func() bool { return k.Masters[victim].Role() == "slave" })
+	eventually(t, patience, "every node synced", allModes(c.nodes, hybrid.Synced))
+	c.halt()
+	c.flush()
+	if n := wrong.Load(); n > c.all.sum()/5 {
+		t.Errorf("%d checks of keys on the other masters were decided by the fallback", n)
+	}
+	c.agreeInCluster(k)
+}
+
+// agreeInCluster is agree for whoever are the masters now.
+func (c *crew) agreeInCluster(k *redistest.Cluster) {
+	c.t.Helper()
+	var masters []*redis.Client
+	for _, s := range k.Nodes() {
+		if s.Role() == "master" {
+			masters = append(masters, dial(c.t, s.Addr()))
+		}
+	}
+	if len(masters) != len(k.Masters) {
+		c.t.Fatalf("there are %d masters", len(masters))
+	}
+	rdb := clusterClients(k, 1, time.Second)[0]
+	defer rdb.Close()
+	c.agree(rdb, masters...)
+}
