@@ -17,7 +17,7 @@ import (
 
 // scripts returns how many scripts Redis has been asked to run, whether it did
 // or not.
-func scripts(t testing.TB, rdb *redis.Client) (calls int) {
+func scriptCalls(t testing.TB, rdb *redis.Client) (calls int) {
 	t.Helper()
 	info, err := rdb.Info(bg, "commandstats").Result()
 	if err != nil {
@@ -69,7 +69,7 @@ func TestRealRefusesToWrite(t *testing.T) {
 				s := l.State()
 				return s.Mode == hybrid.Degraded && s.Reason == reason
 			})
-			before, failed := scripts(t, admin), l.Stats().Failures
+			before, failed := scriptCalls(t, admin), l.Stats().Failures
 			const checks = 2000
 			for i := range checks {
 				all.take(l, fmt.Sprint("key", i), 1)
@@ -79,7 +79,7 @@ func TestRealRefusesToWrite(t *testing.T) {
 			// A probe is two scripts, one of them for the only shard, and with
 			// these settings there are some ten a second.
 			probes := int(l.Stats().Failures-failed) + 1
-			if got := scripts(t, admin) - before; got > 3*probes || got > checks/10 {
+			if got := scriptCalls(t, admin) - before; got > 3*probes || got > checks/10 {
 				t.Errorf("%d scripts for %d probes, while %d checks were made", got, probes, checks)
 			}
 			if warn, _ := log.count(slog.LevelWarn); warn != 1 || !strings.Contains(log.text(), reason) {

@@ -89,7 +89,7 @@ func drawPlan(rng *rand.Rand) *simPlan {
 		return rng.Float64() * rng.Float64() * 0.5
 	}
 	p.rates = rates{lossReq: rate(), lossRep: rate(), dup: rate(), delay: rate(), cut: rate(), delayMax: 1 + rng.Int64N(2000*ms)}
-	p.slow = p.rates.delay > 0
+	p.slow = p.rates.delay > 0 || p.servers > 1 && !p.rates.none()
 	for _, f := range faults {
 		if rng.IntN(3) == 0 {
 			p.kinds = append(p.kinds, f.kind)
