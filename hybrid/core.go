@@ -43,20 +43,22 @@ type core struct {
 	pipes   map[uint64]*pipe
 	slots   int // pipelines that may still be started
 	lastID  uint64
-	fails   int    // exchanges in a row that speak for all of Redis, and failed
-	backoff int    // probes that failed in a row
-	downAt  int64  // since when a shard is down; 0: none is
-	reason  string // why the latest exchange failed, and its error
-	cause   error
-	news    bool   // they have changed
-	beatAt  int64  // next heartbeat or probe
-	beat    *beat  // the one under way
-	paceAt  int64  // no pipeline of returning shards before
-	paced   uint64 // the one under way; 0: none
-	reseed  int64  // when to tell Redis anew what it has lost; 0: nothing lost
-	wounded []quarantined
-	flushes []*flush
-	active  bool // counters were waiting when last looked
+	fails   int   // exchanges in a row that speak for all of Redis, and failed
+	backoff int   // probes that failed in a row
+	downAt  int64 // since when a shard is down; 0: none is
+	// Since when not all was well: a shard that returns may fail again at once.
+	outageAt int64
+	reason   string // why the latest exchange failed, and its error
+	cause    error
+	news     bool   // they have changed
+	beatAt   int64  // next heartbeat or probe
+	beat     *beat  // the one under way
+	paceAt   int64  // no pipeline of returning shards before
+	paced    uint64 // the one under way; 0: none
+	reseed   int64  // when to tell Redis anew what it has lost; 0: nothing lost
+	wounded  []quarantined
+	flushes  []*flush
+	active   bool // counters were waiting when last looked
 
 	out []effect
 }
@@ -88,6 +90,7 @@ const (
 // shard is the state of one group of keys.
 type shard struct {
 	health health
+	trial  bool // it has only answered a probe since it was down
 	weighs bool // its units count by the fallback policy
 	fails  int  // exchanges that failed in a row
 	// An exchange has timed out that may have been for this shard's server.

@@ -51,7 +51,7 @@ func (c *core) failed(shards []int, err error, total bool) {
 }
 
 // answered takes note that a shard's server has answered a batch.
-func (c *core) answered(s *shard) { s.fails, s.suspect, c.fails = 0, false, 0 }
+func (c *core) answered(s *shard) { s.fails, s.suspect, s.trial, c.fails = 0, false, false, 0 }
 
 func (c *core) count(h health) (n int) {
 	for i := range c.shards {
@@ -72,6 +72,9 @@ func (c *core) setHealth(sh int, h health) {
 		c.downAt = c.now
 		c.holdNodes(math.MaxInt64)
 	}
+	if h == down && c.outageAt == 0 {
+		c.outageAt = c.now
+	}
 	c.applyMode(sh)
 }
 
@@ -86,7 +89,7 @@ func (c *core) scheduleProbe(class remote.Class) {
 	}
 	limit := c.cfg.maxBackoff
 	if class != remote.ClassMisconfigured {
-		limit = min(limit, c.cfg.minBackoff<<min(c.backoff, 20), max(c.now-c.downAt, c.cfg.minBackoff))
+		limit = min(limit, c.cfg.minBackoff<<min(c.backoff, 20), max(c.now-c.outageAt, c.cfg.minBackoff))
 	}
 	if c.count(down) < len(c.shards) {
 		limit = min(limit, c.cfg.heartbeat)
@@ -112,12 +115,12 @@ func (c *core) reached(b *beat, failing []int) {
 		}
 		s.backlog = append(s.backlog, s.normal...)
 		s.normal, s.normalAt, s.retry, s.fails = nil, 0, 0, 0
+		s.trial = true
 		c.paceAt = min(c.paceAt, c.now)
 		c.setHealth(i, returning)
 	}
 	if c.downAt != 0 && c.count(down) == 0 {
 		c.downAt = 0
-		c.reason, c.cause = "redis answers again", nil
 		c.holdNodes(c.now + max(beatsToReturn*c.cfg.heartbeat, c.cfg.maxBackoff))
 	}
 }
@@ -133,9 +136,21 @@ func (c *core) checkReturned() {
 	}
 }
 
+// cutOff reports whether a shard is away, or has only answered a probe since it
+// was, and is now sending the first batch: a server that takes the one may
+// still refuse the other, and nobody wants to be told of each attempt.
+func (s *shard) cutOff() bool {
+	return s.health == down || s.health == returning && s.trial && (s.flight != nil || len(s.backlog) > 0)
+}
+
 // assess derives the limiter's state from its shards'.
 func (c *core) assess() {
-	cut, mode := c.count(down), Synced
+	cut, mode := 0, Synced
+	for i := range c.shards {
+		if c.shards[i].cutOff() {
+			cut++
+		}
+	}
 	switch {
 	case cut > 0:
 		mode = Degraded
@@ -149,7 +164,7 @@ func (c *core) assess() {
 	case mode == Resyncing && c.state.Mode == Resyncing:
 		s.Reason = c.state.Reason
 	case mode == Resyncing:
-		s.Reason = c.reason
+		s.Reason = "redis answers again"
 	}
 	old := c.state
 	if mode == old.Mode && s.Nodes == old.Nodes && cut == old.Down && (mode != Degraded || !c.news) {
@@ -160,7 +175,7 @@ func (c *core) assess() {
 		s.Since = time.Unix(0, c.local)
 		c.stats.stateChanges.Add(1)
 		if mode == Synced {
-			c.backoff, c.fails = 0, 0
+			c.backoff, c.fails, c.outageAt = 0, 0, 0
 		}
 	}
 	c.state = s
@@ -247,7 +262,7 @@ func (c *core) checkFlushes() {
 		switch {
 		case c.flushed(f):
 			c.emit(efFlushed{id: f.id})
-		case c.cutOff(f) && c.beat == nil && c.beatAt > c.now:
+		case c.hopeless(f) && c.beat == nil && c.beatAt > c.now:
 			c.emit(efFlushed{id: f.id, err: &UnavailableError{Reason: c.state.Reason, Err: c.state.Err}})
 		default:
 			kept = append(kept, f)
@@ -272,8 +287,8 @@ func (c *core) flushed(f *flush) bool {
 	return len(f.marks) == 0 && c.state.Mode != Resyncing && c.count(down) < len(c.shards)
 }
 
-// cutOff reports whether only shards that are away keep a request waiting.
-func (c *core) cutOff(f *flush) bool {
+// hopeless reports whether only shards that are away keep a request waiting.
+func (c *core) hopeless(f *flush) bool {
 	for i := range f.marks {
 		if c.shards[i].health != down {
 			return false
