@@ -185,6 +185,11 @@ func (o *oracle) notTooLittle(n *simNode, k oracleKey, units int64, res limit.Re
 	if o.loose || bk.server.lossy || sh.fuzzy || o.s.now < o.nodes[n].stalled || n.core.cfg.fallback == FailClosed && res.Source != limit.SourceSynced {
 		return
 	}
+	for _, a := range sh.own {
+		if a.weight > 1 {
+			return // it goes on counting more than once until Redis has answered
+		}
+	}
 	slack := o.worst + (o.s.now-sh.toldAt)/2000
 	if k.rule.Algorithm() == limit.AlgorithmFunnel {
 		// What was too late, or by a clock that stood still, once, stays so for
