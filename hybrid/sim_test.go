@@ -122,14 +122,14 @@ func (s *sim) settled() {
 // backlog, and the keys that were put aside.
 func (s *sim) settling() time.Duration {
 	d := s.opt.MaxBackoff + s.opt.HeartbeatInterval + 3*time.Second
-	paused, broken := int64(0), time.Duration(0)
+	if s.plan == nil || slices.Contains(s.plan.kinds, "poison") {
+		d += 6 * time.Second
+	}
+	paused := int64(0)
 	for _, n := range s.nodes {
 		paused = max(paused, n.paused-s.now)
-		if n.stats.quarantined.Load() > 0 {
-			broken = 6 * time.Second
-		}
 	}
-	d += time.Duration(paused) + broken
+	d += time.Duration(paused)
 	return d
 }
 
