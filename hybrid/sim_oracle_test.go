@@ -236,6 +236,7 @@ func (o *oracle) beaten(n *simNode, begun int64, shards []int, b remote.Beat) {
 	nb := o.nodes[n]
 	if b.Nodes > 0 {
 		nb.told = int64(b.Nodes)
+		nb.reweigh()
 		if o.s.oneClock {
 			o.sighted(nb, 0, begun)
 		}
@@ -243,6 +244,15 @@ func (o *oracle) beaten(n *simNode, begun int64, shards []int, b remote.Beat) {
 	for i, sh := range shards {
 		if b.Seqs[i] >= 0 {
 			o.sighted(nb, sh, begun)
+		}
+	}
+}
+
+// reweigh: what weighed more before may be weighed by fewer nodes from now on.
+func (nb *nodeBook) reweigh() {
+	for _, sh := range nb.shares {
+		for i := range sh.own {
+			sh.own[i].weight = min(sh.own[i].weight, max(nb.told, 1))
 		}
 	}
 }

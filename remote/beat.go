@@ -80,16 +80,19 @@ func newReply(c *call) *reader {
 	return newReader(c.val)
 }
 
-// Leave takes a node out of the live ones and forgets its ledgers in the given
-// shards. A batch of the node that is still under way would be applied as if it
-// were its first.
+// keepLedgers is how long a node's ledgers outlive it, in ms, so that a stray
+// copy of one of its batches is still known.
+const keepLedgers = 60_000
+
+// Leave takes a node out of the live ones, and lets Redis forget its ledgers in
+// the given shards a minute later.
 func (s *Store) Leave(ctx context.Context, node string, shards []int) error {
 	if err := s.checkNode(node, shards); err != nil {
 		return err
 	}
 	calls := []*call{{args: []any{"zrem", s.srv.keys.NodesKey(), node}}}
 	for _, shard := range shards {
-		calls = append(calls, &call{args: []any{"del", s.srv.keys.SeqKey(shard, node)}})
+		calls = append(calls, &call{args: []any{"pexpire", s.srv.keys.SeqKey(shard, node), keepLedgers}})
 	}
 	s.srv.pipeline(ctx, calls)
 	for _, c := range calls {

@@ -155,7 +155,7 @@ func (s *server) pipeline(ctx context.Context, calls []*call) {
 	s.send(ctx, calls)
 	var missing []*call
 	for _, c := range calls {
-		if isNoScript(c.err) {
+		if isNoScript(c.err) && c.script != nil {
 			c.byText = true
 			missing = append(missing, c)
 		}
