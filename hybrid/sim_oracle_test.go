@@ -350,5 +350,8 @@ func (o *oracle) serverJumped(v *simServer) {
 
 func (sh *share) forget() {
 	clear(sh.buckets)
-	sh.base, sh.own, sh.fuzzy = 0, nil, true
+	sh.base, sh.fuzzy = 0, true
+	for i, a := range sh.own { // what they are worth now is not known, only how old they are
+		sh.own[i] = admission{at: a.at, order: a.order, blind: true}
+	}
 }

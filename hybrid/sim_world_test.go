@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -177,16 +178,16 @@ func (l *simLog) add(e logEntry) {
 }
 
 func (l *simLog) String() string {
-	out := ""
+	var out strings.Builder
 	for i := max(l.n-len(l.ring), 0); i < l.n; i++ {
 		e := l.ring[i%len(l.ring)]
 		who := fmt.Sprint("node", e.who)
 		if e.who < 0 {
 			who = fmt.Sprint("server", -1-e.who)
 		}
-		out += fmt.Sprintf("%14.6f s  %-8s %-22s %d %d\n", float64(e.at-simStart)/1e9, who, e.what, e.a, e.b)
+		out.WriteString(fmt.Sprintf("%14.6f s  %-8s %-22s %d %d\n", float64(e.at-simStart)/1e9, who, e.what, e.a, e.b))
 	}
-	return out
+	return out.String()
 }
 
 // load offers checks for a while, of small numbers of units.
