@@ -73,7 +73,8 @@ type Options struct {
 	// as gone after three missed beats. Default 1 s; 10 ms to 1 min.
 	HeartbeatInterval time.Duration
 	// MinBackoff and MaxBackoff bound the time between probes of a Redis that
-	// does not answer. Defaults 100 ms and 5 s.
+	// does not answer. Defaults 100 ms and 2 s: a node is back at most a pause
+	// and a moment after Redis is.
 	MinBackoff, MaxBackoff time.Duration
 	// DegradeAfter is how many exchanges must fail in a row before the
 	// fallback applies. Default 2.
@@ -102,7 +103,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.KeyPrefix, "hl")
 	setDefault(&o.HeartbeatInterval, time.Second)
 	setDefault(&o.MinBackoff, 100*time.Millisecond)
-	setDefault(&o.MaxBackoff, max(5*time.Second, o.MinBackoff))
+	setDefault(&o.MaxBackoff, max(2*time.Second, o.MinBackoff))
 	setDefault(&o.DegradeAfter, 2)
 	setDefault(&o.MaxBatch, 200)
 	o.Clock = clock.Or(o.Clock)

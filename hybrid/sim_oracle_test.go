@@ -259,10 +259,6 @@ func (nb *nodeBook) reweigh() {
 
 // toldKey merges an answer: what was told never falls within a generation (I4).
 func (o *oracle) toldKey(sh *share, r *limit.Rule, st remote.State, x *exchange, jumped int64) {
-	if x.executed < o.s.serverOf(x.b.Shard).jumped || x.left < jumped {
-		sh.forget() // by a clock that is not valid any more
-		return
-	}
 	i := 0
 	for i < len(sh.own) && sh.own[i].order < x.made {
 		i++
@@ -273,6 +269,10 @@ func (o *oracle) toldKey(sh *share, r *limit.Rule, st remote.State, x *exchange,
 		before = o.tat(sh, r, old)
 	}
 	sh.own = sh.own[i:]
+	if x.executed < o.s.serverOf(x.b.Shard).jumped || x.left < jumped {
+		sh.forget() // by a clock that is not valid any more
+		return
+	}
 	sh.toldAt, sh.slack, sh.fuzzy = x.executed, o.slack(), false
 	base := float64(x.executed-simStart) + float64(st.Level.NS) + float64(st.Level.Rem)/float64(max(r.Units(), 1))
 	if !funnel || st.Level == (limit.Span{}) {
