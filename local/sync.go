@@ -56,7 +56,7 @@ func (c *Counter) Shard(f func(rule *limit.Rule, key string) int) int {
 		c.mu.Lock()
 		c.shard = int32(f(c.rule, c.key))
 		c.part = c.link.Part(int(c.shard))
-		if c.window != nil {
+		if c.window != nil && c.last != math.MinInt64 { // it has been asked
 			c.rebaseLocked(c.last)
 		}
 		c.mu.Unlock()
