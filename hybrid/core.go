@@ -53,6 +53,7 @@ type core struct {
 	news     bool   // they have changed
 	beatAt   int64  // next heartbeat or probe
 	beat     *beat  // the one under way
+	doubt    bool   // the latest one has failed
 	paceAt   int64  // no pipeline of returning shards before
 	paced    uint64 // the one under way; 0: none
 	reseed   int64  // when to tell Redis anew what it has lost; 0: nothing lost

@@ -125,7 +125,7 @@ func TestFairShareOfASmallLimit(t *testing.T) {
 // must not take itself for the only one.
 func TestShareSurvivesASecondOutage(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		nodes := w.fleet(3, hybrid.Options{})
+		nodes := w.fleet(3, hybrid.Options{MaxBackoff: 5 * time.Second}) // they are waited for as long
 		for _, n := range nodes {
 			n.net.down()
 		}

@@ -40,7 +40,7 @@ func (c *core) failed(shards []int, err error, total bool) {
 	if total {
 		c.fails++
 	}
-	if total && (c.fails >= c.cfg.degradeAfter || hopeless || c.count(healthy) == 0) {
+	if total && (c.fails >= c.cfg.degradeAfter || c.count(healthy) == 0) {
 		for i := range c.shards {
 			c.setHealth(i, down)
 		}
@@ -104,8 +104,9 @@ func (c *core) scheduleProbe(class remote.Class) {
 func (c *core) reached(b *beat, failing []int) {
 	c.fails = 0
 	for _, sh := range b.shards {
-		if !slices.Contains(failing, sh) {
-			c.shards[sh].fails, c.shards[sh].suspect = 0, false
+		// A batch that is under way, and has failed before, speaks for itself.
+		if s := &c.shards[sh]; s.flight == nil && !slices.Contains(failing, sh) {
+			s.fails, s.suspect = 0, false
 		}
 	}
 	for i := range c.shards {

@@ -393,7 +393,7 @@ func TestErrorReplies(t *testing.T) {
 func TestMisconfiguredProbesSlowly(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		pauses := func(text string) (first time.Duration) {
-			n := w.synced(hybrid.Options{})
+			n := w.synced(hybrid.Options{MaxBackoff: 5 * time.Second})
 			w.redis.SetError(text)
 			for n.State().Mode != hybrid.Degraded {
 				time.Sleep(time.Millisecond)

@@ -216,7 +216,7 @@ func (c *core) sendBeat() {
 		// On a cluster a shard is asked before it is ever used, for its clock;
 		// and all are while some are away, to learn which.
 		s := &c.shards[i]
-		if s.seq > 0 || !c.cfg.oneServer && (!s.offset.known || c.downAt != 0 || c.fails > 0) {
+		if s.seq > 0 || !c.cfg.oneServer && (!s.offset.known || c.downAt != 0 || c.fails > 0 || c.doubt) {
 			b.shards = append(b.shards, i)
 			b.acked = append(b.acked, s.acked)
 		}
@@ -231,7 +231,7 @@ func (c *core) onBeat(ev evBeat) {
 	if b == nil || b.id != ev.id {
 		return
 	}
-	c.beat = nil
+	c.beat, c.doubt = nil, ev.err != nil
 	if len(ev.beat.Seqs) != len(b.shards) {
 		// Nothing is known of any shard.
 		if ev.beat = (remote.Beat{}); ev.err == nil {

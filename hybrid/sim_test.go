@@ -29,14 +29,18 @@ var (
 // from it. First all sorts of things go wrong; then nothing does, and all must
 // come right; then promises are checked that hold only while all is well.
 func simRun(seed uint64, scripts bool) (s *sim, failure string) {
+	name := "TestSim"
+	if scripts {
+		name = "TestSimScripts"
+	}
 	defer func() {
 		if r := recover(); r != nil {
 			f, ours := r.(simFailure)
 			if !ours {
 				panic(fmt.Sprintf("seed %d: %v", seed, r))
 			}
-			failure = fmt.Sprintf("%s\nwhen %v had passed\n%v\n%v\nto see it again: go test -run 'TestSim$' ./hybrid -sim.seed=%d -sim.runs=1",
-				f.msg, time.Duration(s.now-simStart), s.plan, &s.log, seed)
+			failure = fmt.Sprintf("%s\nwhen %v had passed\n%v\n%v\nto see it again: go test -run '%s$' ./hybrid -sim.seed=%d -sim.runs=1",
+				f.msg, time.Duration(s.now-simStart), s.plan, &s.log, name, seed)
 		}
 	}()
 	rng := rand.New(rand.NewPCG(seed, 0xfa117))
@@ -140,7 +144,8 @@ func (s *sim) calm() {
 		s.plan.slow = false
 	}
 	s.oracle.calm = s.now
-	s.checks(4*time.Second, max(s.plan.perSecond, 100))
+	s.checks(2*time.Second, max(s.plan.perSecond, 100))
+	s.crowd(3 * time.Second)
 	s.oracle.calm = 0
 }
 
@@ -276,5 +281,22 @@ func TestSimSameSeedSameTrace(t *testing.T) {
 	a, _ := simRun(*simSeed, false)
 	if b, _ := simRun(*simSeed+1, false); a.trace == b.trace {
 		t.Errorf("seeds %d and the next have the same trace %x", *simSeed, a.trace)
+	}
+}
+
+// crowd has every node ask for the same key more often than once an interval:
+// only then does the promise say what each of them must have heard of.
+func (s *sim) crowd(d time.Duration) {
+	rule := s.rules[s.rng.IntN(len(s.rules))]
+	key := fmt.Sprint("key", s.rng.IntN(s.keys))
+	pause := s.opt.SyncInterval / 2 / time.Duration(len(s.nodes))
+	units := max(1, rule.Limit()*int64(s.opt.SyncInterval)/int64(2*len(s.nodes))/max(int64(rule.Horizon()), 1))
+	for end := s.now + int64(d); s.now < end; {
+		for _, n := range s.nodes {
+			s.run(pause)
+			if s.now >= n.paused {
+				n.take(key, rule, 1+s.rng.Int64N(2*units))
+			}
+		}
 	}
 }

@@ -140,8 +140,11 @@ func (s *sim) chance(p float64) bool { return p > 0 && s.rng.Float64() < p }
 // arguments are kept as they are: only a failure has them formatted.
 func (s *sim) note(who int, what string, a, b int64) {
 	const prime = 1099511628211
-	for _, v := range [...]uint64{uint64(s.now), uint64(who), uint64(len(what)), uint64(what[0]), uint64(a), uint64(b)} {
+	for _, v := range [...]uint64{uint64(s.now), uint64(who), uint64(a), uint64(b)} {
 		s.trace = (s.trace ^ v) * prime
+	}
+	for _, v := range []byte(what) {
+		s.trace = (s.trace ^ uint64(v)) * prime
 	}
 	s.log.add(logEntry{s.now, who, what, a, b})
 }

@@ -46,8 +46,9 @@ type State struct {
 	Err    error
 	// Nodes is the number of live nodes last heard of, this one included.
 	Nodes int
-	// Down is the number of shards that are cut off: all of [Options].Shards
-	// if Redis is a single server, those of the failed masters on a cluster.
+	// Down is the number of shards that are cut off: soon all of
+	// [Options].Shards if Redis is a single server, those of the failed masters
+	// on a cluster.
 	// The keys of the others are decided as if synced.
 	Down int
 }

@@ -154,3 +154,28 @@ func TestShardBeforeTheFirstCheck(t *testing.T) {
 		t.Errorf("reports %+v, %v", rep, ok)
 	}
 }
+
+// The authority's clock is set back: what lies ahead of it counts as current.
+func TestClockOfTheAuthoritySetBack(t *testing.T) {
+	link := newTestLink()
+	part := link.Part(1)
+	part.SetOffset(0, 0)
+	r := limit.Must(limit.SlidingWindowBuckets("r", 10, 10*time.Second, 10))
+	now := int64(1e18)
+	c := newCounter("k", r, 0, link, now)
+	c.Shard(func(*limit.Rule, string) int { return 1 })
+	for range 3 {
+		c.allow(now, 2, r)
+		now += int64(time.Second)
+	}
+	for _, back := range []time.Duration{2 * time.Second, 5 * time.Second, time.Hour} {
+		part.SetOffset(-int64(back), 0)
+		if res, _ := c.take(now, 0, r); res.Remaining != 4 {
+			t.Errorf("set back by %v: %d remain of 4", back, res.Remaining)
+		}
+	}
+	part.SetOffset(0, 0) // and forward again: an hour later
+	if res, _ := c.take(now, 0, r); res.Remaining != 10 {
+		t.Errorf("set forward by an hour: %d remain of 10", res.Remaining)
+	}
+}

@@ -206,7 +206,7 @@ func (w *window) rebase(r *limit.Rule, now, off, slack int64) (moved bool) {
 	case first:
 		w.cur, w.end = id, (id+1)*width
 		return true
-	case begin-(now+off) > slack:
+	case begin-(now+off) > slack && id < w.cur:
 		w.retreat(id, width)
 		return true
 	}
