@@ -113,6 +113,9 @@ func TestDecodeRejects(t *testing.T) {
 	if _, err := decodeBatch(append(good, "1"), ops); !errors.Is(err, ErrBadReply) {
 		t.Error("a longer reply passed")
 	}
+	if _, err := decodeBatch([]any{"a", "1760000000123456", "5", "0"}, ops); !errors.Is(err, ErrBadReply) {
+		t.Error("a reply without the state passed")
+	}
 	if _, err := decodeBatch([]any{"l", "1", "0", "1", "f", "0", "1", "1"}, ops); !errors.Is(err, ErrBadReply) {
 		t.Error("a loss with states passed")
 	}

@@ -1,0 +1,19 @@
+// Command mutants checks the tests: it puts bugs into the limiter on purpose,
+// one at a time, and fails unless the test that is to catch each of them does.
+//
+//	go run ./bench/mutants                     # all of them, from the root
+//	go run ./bench/mutants -list               # what they break, and what catches which
+//	go run ./bench/mutants -run 'known|dedup'  # some
+//	go run ./bench/mutants -seed 100000        # with other seeds for the simulator
+//
+// The tables in table_*.go are the list. A mutant replaces a piece of text that
+// must occur exactly once in its file: if it no longer does, the mutant is stale
+// and has to be brought up to date with the code, which the tests of this
+// package notice too. No file is changed: the compiler is told to read another
+// text in its place.
+//
+// A mutant counts as caught if the test that it names says "--- FAIL". A mutant
+// that does not compile, panics or runs into a time-out shows nothing. Before
+// all that the tests must pass on the code as it is. The exit code is 1 if a
+// mutant survived, 2 if the check itself could not be done.
+package main

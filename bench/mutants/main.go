@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"regexp"
+	"runtime"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+)
+
+func main() { os.Exit(run(os.Args[1:], table(), os.Stdout, os.Stderr)) }
+
+// Exit codes.
+const (
+	exitSurvived = 1
+	exitFailed   = 2
+)
+
+func run(args []string, all []mutant, stdout, stderr io.Writer) int {
+	fs := flag.NewFlagSet("mutants", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	root := fs.String("root", ".", "root of the module under test")
+	only := fs.String("run", "", "only mutants whose name matches this `regexp`")
+	jobs := fs.Int("jobs", runtime.NumCPU(), "mutants to check at a time")
+	seed := fs.Uint64("seed", 1, "first seed of the simulator")
+	list := fs.Bool("list", false, "say what the mutants break and what catches them, and do nothing")
+	verbose := fs.Bool("v", false, "show what the tests say about each mutant")
+	if err := fs.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return 0
+	} else if err != nil {
+		return exitFailed
+	}
+	name, err := regexp.Compile(*only)
+	if err != nil {
+		fmt.Fprintln(stderr, "mutants:", err)
+		return exitFailed
+	}
+	chosen := slices.DeleteFunc(slices.Clone(all), func(m mutant) bool { return !name.MatchString(m.name) })
+	if *list {
+		printList(stdout, chosen)
+		return 0
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	r := &reporter{w: stdout, verbose: *verbose}
+	l := &lab{root: *root, seed: *seed, jobs: max(*jobs, 1), tell: r.tell}
+	begun := time.Now()
+	if err := l.examine(ctx, chosen); err != nil {
+		fmt.Fprintln(stderr, "mutants:", err)
+		return exitFailed
+	}
+	fmt.Fprintf(stdout, "%d mutants, %d survived, %v\n", len(chosen), r.survived, time.Since(begun).Round(time.Second))
+	if r.survived > 0 {
+		return exitSurvived
+	}
+	return 0
+}
+
+func printList(w io.Writer, list []mutant) {
+	for _, m := range list {
+		fmt.Fprintf(w, "%s\n\t%s\n\t%s, caught by %v\n", m.name, m.breaks, m.file, m.by)
+	}
+}
+
+// reporter prints what has become of each mutant, as soon as it is known.
+type reporter struct {
+	mu       sync.Mutex
+	w        io.Writer
+	verbose  bool
+	survived int
+}
+
+func (r *reporter) tell(f finding) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	verdict := "caught by"
+	if !f.caught {
+		verdict = "SURVIVED"
+		r.survived++
+	}
+	fmt.Fprintf(r.w, "%-34s %s %-36v %5.1f s  %s\n", f.name, verdict, f.by, f.took.Seconds(), f.says)
+	if r.verbose || !f.caught {
+		fmt.Fprintf(r.w, "\t%s\n%s\n", f.breaks, f.output)
+	}
+}

@@ -1,0 +1,18 @@
+package main
+
+import "slices"
+
+// table returns all mutants: which test catches which.
+func table() []mutant {
+	return slices.Concat(onceMutants, viewMutants, syncMutants, outageMutants, scriptMutants)
+}
+
+// sim is the simulator on so many seeds.
+func sim(seeds int) check { return check{"hybrid", "TestSim", seeds} }
+
+// simScripts is the simulator with the real scripts beside the model.
+func simScripts(seeds int) check { return check{"hybrid", "TestSimScripts", 100 * seeds} }
+
+func hybrid(test string) check { return check{"hybrid", test, 0} }
+func local(test string) check  { return check{"local", test, 0} }
+func remote(test string) check { return check{"remote", test, 0} }

@@ -1,0 +1,108 @@
+package main
+
+// onceMutants break that every admitted unit is booked exactly once.
+var onceMutants = []mutant{
+	{
+		name:   "resend-under-a-new-number",
+		breaks: "A batch that is sent again gets another number, and Redis cannot tell that it knows it.",
+		file:   "hybrid/pump.go",
+		old:    `c.stats.resent.Add(1)`,
+		new: `c.stats.resent.Add(1)
+		s.seq++`,
+		by: sim(300),
+	},
+	{
+		name:   "delta-applied-twice",
+		breaks: "What a funnel has sent stays pending, and is sent once more.",
+		file:   "local/funnel.go",
+		old: `f.sent = f.sent.join(r, f.pend)
+	f.pend = part{}`,
+		new: `f.sent = f.sent.join(r, f.pend)`,
+		by:  sim(300),
+	},
+	{
+		name:   "pending-cleared-before-the-ack",
+		breaks: "Units count as acknowledged as soon as they are sent.",
+		file:   "local/sync.go",
+		old: `c.inFlight, c.askedAt = true, now
+	return c.reportLocked(now), true`,
+		new: `c.inFlight, c.askedAt = true, now
+	rep = c.reportLocked(now)
+	if c.window == nil {
+		c.funnel.sent = part{}
+	} else {
+		c.window.sentUnits = 0
+	}
+	return rep, true`,
+		by: sim(300),
+	},
+	{
+		name:   "failed-batch-is-forgotten",
+		breaks: "A batch whose fate is unknown is not sent again.",
+		file:   "hybrid/machine.go",
+		old: `s.fails++
+		s.retry = `,
+		new: `s.fails++
+		s.flight = nil
+		s.retry = `,
+		by: sim(300),
+	},
+	{
+		name:   "expired-counted-as-acked",
+		breaks: "Units that outlived their window in flight are not counted as expired.",
+		file:   "local/sync.go",
+		old: `c.link.expired.Add(expired)
+		// In buckets`,
+		new: `c.link.expired.Add(0 * expired)
+		// In buckets`,
+		by: local("TestSettleCountsWhatItExpires"),
+	},
+	{
+		name:   "refused-units-are-dropped",
+		breaks: "Units of a key that Redis cannot use are gone instead of pending again.",
+		file:   "local/sync.go",
+		old:    `c.funnel.giveBack(c.rule)`,
+		new:    `c.funnel.sent = part{}`,
+		by:     sim(300),
+	},
+	{
+		name:   "forgotten-with-pending-units",
+		breaks: "A counter that has unreported units may be forgotten.",
+		file:   "local/counter.go",
+		old:    `if c.inFlight || c.raise || c.unsyncedUnits() > 0 {`,
+		new:    `if c.inFlight || c.raise {`,
+		by:     sim(300),
+	},
+	{
+		name:   "evicted-with-pending-units",
+		breaks: "The table lets a counter go that the cache has evicted with unreported units.",
+		file:   "local/side.go",
+		old:    `stays := w == worthPinned`,
+		new:    `stays := false`,
+		by:     local("TestPinnedCountersSurviveAnything"),
+	},
+	{
+		name:   "merged-without-its-flight",
+		breaks: "The heir of a counter that is in flight sends the same units again.",
+		file:   "local/counter.go",
+		old:    `c.inFlight = c.inFlight || d.inFlight`,
+		new:    "",
+		by:     local("TestMergedWhileInFlight"),
+	},
+	{
+		name:   "client-sends-again",
+		breaks: "go-redis sends a script again by itself, after its deadline.",
+		file:   "remote/scripts.go",
+		old:    `NoRetry() bool { return true }`,
+		new:    `NoRetry() bool { return false }`,
+		by:     remote("TestLostOnTheWire"),
+	},
+	{
+		name:   "same-name-after-a-restart",
+		breaks: "A process that starts anew goes by the name of another.",
+		file:   "hybrid/driver.go",
+		old:    `node: hex.EncodeToString(seed[:12])`,
+		new:    `node: hex.EncodeToString(make([]byte, 12))`,
+		by:     hybrid("TestLiveNodes"),
+	},
+}

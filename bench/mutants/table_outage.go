@@ -1,0 +1,108 @@
+package main
+
+// outageMutants break what happens while Redis is away, and when it comes back.
+var outageMutants = []mutant{
+	{
+		name:   "weight-1-in-fair-share",
+		breaks: "Cut off, every node admits the whole limit.",
+		file:   "hybrid/options.go",
+		old: `return n
+}
+
+// Options`,
+		new: `return min(n, 1)
+}
+
+// Options`,
+		by: sim(300),
+	},
+	{
+		name:   "weight-lifted-before-the-answer",
+		breaks: "Back from an outage, what was admitted in it weighs 1 before Redis knows it.",
+		file:   "local/counter.go",
+		old:    `if is == 1 && was > 1 && c.unsyncedUnits() > 0 {`,
+		new:    `if is == 1 && was > 1 && c.unsyncedUnits() < 0 {`,
+		by:     local("TestWeightLastsUntilTheAnswer"),
+	},
+	{
+		name:   "weight-applies-late",
+		breaks: "The units of the last interval before an outage weigh 1 in it.",
+		file:   "local/funnel.go",
+		old:    `case was == 1 && is > 1 && units > 0:`,
+		new:    `case was == 1 && is > 1 && units < 0:`,
+		by:     local("TestFairShareWeighsUnits"),
+	},
+	{
+		name:   "nodes-fall-after-an-outage",
+		breaks: "The first node to return takes itself for the only one.",
+		file:   "hybrid/replies.go",
+		old:    `if c.now < c.floorTo {`,
+		new:    `if c.now < 0 {`,
+		by:     hybrid("TestPromiseNodesAreNotForgotten"),
+	},
+	{
+		name:   "never-degraded",
+		breaks: "A node goes on as if synced, however long Redis is away.",
+		file:   "hybrid/machine.go",
+		old:    `c.setHealth(i, down)`,
+		new:    `c.setHealth(i, healthy)`,
+		by:     hybrid("TestPromiseOutage"),
+	},
+	{
+		name:   "never-back",
+		breaks: "A node stays degraded when Redis is back.",
+		file:   "hybrid/machine.go",
+		old:    `c.setHealth(i, returning)`,
+		new:    "",
+		by:     sim(300),
+	},
+	{
+		name:   "one-dead-shard-takes-all-down",
+		breaks: "On a cluster the loss of one master cuts off all shards.",
+		file:   "hybrid/replies.go",
+		old:    `c.failed(failing, failed, c.cfg.oneServer && len(failing) == len(p.shards))`,
+		new:    `c.failed(failing, failed, true)`,
+		by:     sim(300),
+	},
+	{
+		name:   "backlog-is-forgotten",
+		breaks: "What waited during an outage is dropped when it ends.",
+		file:   "hybrid/machine.go",
+		old:    `s.backlog = append(s.backlog, s.normal...)`,
+		new:    "",
+		by:     sim(300),
+	},
+	{
+		name:   "urgent-queue-is-forgotten",
+		breaks: "What waited urgently when Redis went away is dropped.",
+		file:   "hybrid/machine.go",
+		old:    `s.normal, s.normalAt, s.retry, s.fails = nil, 0, 0, 0`,
+		new: `s.normal, s.normalAt, s.retry, s.fails = nil, 0, 0, 0
+		s.urgent, s.urgentAt = nil, 0`,
+		by: hybrid("TestUrgentAfterAnOutage"),
+	},
+	{
+		name:   "probes-without-back-off",
+		breaks: "A Redis that is away is asked at the shortest pause for ever.",
+		file:   "hybrid/machine.go",
+		old:    `c.backoff++`,
+		new:    "",
+		by:     hybrid("TestProbesBackOff"),
+	},
+	{
+		name:   "returning-all-at-once",
+		breaks: "A backlog is told without pauses.",
+		file:   "hybrid/replies.go",
+		old:    `c.paceAt = c.now + c.cfg.resyncPaceMin + c.jitter(c.cfg.resyncRange, 0, 1)`,
+		new:    "",
+		by:     hybrid("TestBacklogIsPaced"),
+	},
+	{
+		name:   "misconfiguration-probed-fast",
+		breaks: "A wrong password is tried as often as a server that is away.",
+		file:   "hybrid/machine.go",
+		old:    `if class != remote.ClassMisconfigured {`,
+		new:    `if class >= 0 {`,
+		by:     hybrid("TestMisconfiguredProbesSlowly"),
+	},
+}

@@ -1,0 +1,166 @@
+package hybrid
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// What the reconciler does that no invariant speaks of: when, how often, and
+// how much at a time.
+
+var reconcileRule = limit.Must(limit.SlidingWindow("sliding", 1000, time.Hour))
+
+// lonely returns a world of one node with so many keys in use, all told.
+func lonely(t *testing.T, o Options, servers, keys int) (*sim, *simNode) {
+	s := emptySim(t, 1, o, servers, []*limit.Rule{reconcileRule})
+	s.oneClock, s.oracle.loose = servers == 1, true
+	s.addNode(Options{})
+	n := s.nodes[0]
+	s.run(2 * time.Second)
+	n.takeAll(keys)
+	s.run(2 * time.Second)
+	if n.core.state.Mode != Synced || n.unsynced() != 0 {
+		t.Fatalf("%v, %d units unsynced", n.core.state, n.unsynced())
+	}
+	return s, n
+}
+
+func (n *simNode) takeAll(keys int) {
+	for i := range keys {
+		n.take(fmt.Sprint("key", i), reconcileRule, 1)
+	}
+}
+
+// untilMode lets time pass until the node is in a mode, and returns how much.
+func (s *sim) untilMode(n *simNode, m Mode) time.Duration {
+	begun := s.now
+	for n.core.state.Mode != m {
+		if s.now-begun > int64(time.Minute) {
+			s.t.Fatalf("%v after a minute, want %v", n.core.state, m)
+		}
+		s.run(time.Millisecond)
+	}
+	return time.Duration(s.now - begun)
+}
+
+// A Redis that stays away is asked less and less often.
+func TestProbesBackOff(t *testing.T) {
+	s, n := lonely(t, Options{MaxBackoff: 2 * time.Second}, 1, 1)
+	s.down = true
+	s.untilMode(n, Degraded)
+	s.run(10 * time.Second)
+	before := n.stats.beats.Load()
+	s.run(time.Minute)
+	// Pauses of 0.1 s to 2 s.
+	if got := n.stats.beats.Load() - before; got < 30 || got > 150 {
+		t.Errorf("%d probes in a minute", got)
+	}
+}
+
+// What has waited for Redis is told a few shards at a time, with pauses.
+func TestBacklogIsPaced(t *testing.T) {
+	const shards = 64
+	s, n := lonely(t, Options{Shards: shards}, 1, 500)
+	s.down = true
+	n.takeAll(500)
+	s.untilMode(n, Degraded)
+	s.run(time.Second)
+	s.down = false
+	s.untilMode(n, Resyncing)
+	cfg := n.core.cfg
+	least := time.Duration(int64(shards/cfg.resyncPipe-1) * cfg.resyncPaceMin)
+	if took := s.untilMode(n, Synced); took < least*3/4 {
+		t.Errorf("a backlog in %d shards was told within %v, want %v", shards, took, least)
+	}
+}
+
+// No batch is longer than it may be.
+func TestBatchesAreBounded(t *testing.T) {
+	s, n := lonely(t, Options{Shards: 1, MaxBatch: 3}, 1, 100)
+	n.takeAll(100)
+	for range 500 {
+		s.run(time.Millisecond)
+		if f := n.core.shards[0].flight; f != nil && len(f.items) > 3 {
+			t.Fatalf("a batch of %d keys", len(f.items))
+		}
+	}
+	if keys, batches := n.stats.keysSynced.Load(), n.stats.batches.Load(); keys < 200 || keys > 3*batches {
+		t.Errorf("%d keys in %d batches", keys, batches)
+	}
+}
+
+// A server of a cluster that hangs must not hold up the shards of the others,
+// so they do not share pipelines with its own.
+func TestShardsOfAHungServerTravelAlone(t *testing.T) {
+	s, n := lonely(t, Options{Shards: 8, DegradeAfter: 100}, 2, 50)
+	s.servers[1].freeze()
+	mixed, sent := 0, 0
+	for i := range 300 {
+		n.takeAll(50)
+		if i%30 == 0 {
+			n.flush() // has all of them due at once
+		}
+		s.run(10 * time.Millisecond)
+		if i < 60 {
+			continue // it has to find out
+		}
+		for _, p := range n.core.pipes {
+			on := [2]int{}
+			for _, sh := range p.shards {
+				on[s.serverOf(sh).id]++
+			}
+			sent++
+			if on[0] > 0 && on[1] > 0 {
+				mixed++
+			}
+		}
+	}
+	if mixed > 0 || sent == 0 {
+		t.Errorf("%d of %d pipelines carried shards of both servers", mixed, sent)
+	}
+}
+
+// A counter that was waiting to be reported at once when Redis went away can be
+// urgent again when it is back.
+func TestUrgentAfterAnOutage(t *testing.T) {
+	s, n := lonely(t, Options{Shards: 1, SyncInterval: 10 * time.Second}, 1, 0)
+	s.down = true
+	n.take("first", reconcileRule, 1)
+	s.run(2 * time.Millisecond) // on its way, and its fate is unknown
+	n.take("second", reconcileRule, 1)
+	s.untilMode(n, Degraded)
+	s.run(time.Second)
+	s.down = false
+	s.untilMode(n, Synced)
+	s.run(20 * time.Second)
+	if n.unsynced() != 0 {
+		t.Fatalf("%d units unsynced", n.unsynced())
+	}
+	for _, key := range []string{"first", "second"} {
+		n.take(key, reconcileRule, 600) // more than its share of what is left
+		s.run(20 * time.Millisecond)
+		if n.unsynced() != 0 {
+			t.Errorf("%q: %d units wait for their turn, though the key is near its limit", key, n.unsynced())
+		}
+	}
+}
+
+// A second loss is noticed like the first.
+func TestLostTwice(t *testing.T) {
+	s, n := lonely(t, Options{Shards: 1}, 1, 5)
+	for i := range uint64(3) {
+		s.redis.wipe()
+		s.run(3 * time.Second)
+		if got := n.stats.losses.Load(); got != i+1 {
+			t.Errorf("%d losses seen of %d", got, i+1)
+		}
+		if got := len(s.redis.windows); got != 5 {
+			t.Errorf("Redis has been told of %d of 5 keys", got)
+		}
+		n.takeAll(5)
+		s.run(time.Second)
+	}
+}
