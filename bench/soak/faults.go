@@ -29,12 +29,12 @@ const (
 
 // changes returns how many changes of state a fault explains: away, back, and
 // synced; and one that is back and away again with each probe that a fault lets
-// through, of which there may be one a second.
+// through, of which there may be one in two seconds.
 func (f *fault) changes(by time.Duration) uint64 {
 	if !f.cause {
 		return 0
 	}
-	return 4 + 2*uint64((by-f.from)/time.Second)
+	return 3 + uint64((by-f.from)/time.Second)
 }
 
 // after is how long a fault may be felt: by connections that it has broken and
@@ -152,7 +152,7 @@ func (r *run) seasons(ctx context.Context) error {
 			return nil
 		}
 		r.calm.Store(true)
-		if !pause(ctx, d.between(12*time.Second, 18*time.Second)) {
+		if !pause(ctx, d.between(14*time.Second, 20*time.Second)) {
 			return nil
 		}
 	}

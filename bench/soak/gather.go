@@ -21,8 +21,9 @@ type gatherer struct {
 	stall  recent // of all: they share a machine
 	events []event
 
-	mu    sync.Mutex // protects what follows
-	worst finding
+	mu       sync.Mutex // protects what follows
+	worst    finding
+	readings []reading
 }
 
 // verdictAfter is how long after a slot it is judged.
@@ -76,13 +77,34 @@ func newGatherer(r *run) *gatherer {
 	return b
 }
 
-// follow judges until ctx ends, and then what is left.
+// follow judges until ctx ends.
 func (b *gatherer) follow(ctx context.Context) {
 	for pause(ctx, 250*ms) {
 		b.advance(b.run.slotOf(rig.Now() - verdictAfter))
 	}
+}
+
+// finish judges what is left once nobody is asked any more.
+func (b *gatherer) finish() {
 	if pause(context.Background(), verdictAfter) {
 		b.advance(b.run.slotOf(rig.Now()))
+	}
+}
+
+// expect has a reading be compared when its time is judged.
+func (b *gatherer) expect(rd reading) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.readings = append(b.readings, rd)
+}
+
+// verify compares the readings whose time has come.
+func (b *gatherer) verify() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for len(b.readings) > 0 && b.readings[0].to < b.oracle.now {
+		b.oracle.verify(b.readings[0])
+		b.readings = b.readings[1:]
 	}
 }
 
@@ -93,6 +115,7 @@ func (b *gatherer) advance(to int) {
 	b.oracle.epoch = time.Now().UnixNano() - int64(rig.Now()-b.run.start) - int64(slot)
 	for b.oracle.now+1 < to {
 		b.oracle.step(b.turn(b.oracle.now + 1))
+		b.verify()
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -64,33 +64,50 @@ func (o *oracle) judgeStarved(k int, p *spec) {
 	if p.endless || o.now%8 != 0 && !p.fixed {
 		return
 	}
-	from, wide := o.now-p.window, 0
+	// Two windows: what was admitted at once also ends at once, and a limiter
+	// that counts in buckets may be a bucket late to notice.
+	from, wide, want := o.now-2*p.window, 0, 2*p.limit
 	if p.fixed {
 		begin, to := o.fixedWindow(p, o.now)
 		if o.now != to {
 			return // look at the end of each window
 		}
-		from, wide = begin, marginSlots // all may have come right at its beginning
+		from, wide, want = begin, marginSlots, p.limit // all may have come right at its beginning
 	}
-	// What an outage has admitted too much is still to be repaid. A funnel may
-	// have been filled by more than its limit.
-	settled := 2*p.window + inSlots(2*time.Second)
-	if h := &o.holes[k]; from <= wide || h.open || o.now-h.end < settled || !o.allCalm(settled) || o.now-o.crowd < settled {
-		return
-	}
-	want := p.limit
 	if p.leak > 0 {
 		want = p.leak * float64(o.now-from)
 	}
-	for j := range o.cols {
-		l := &o.cols[j].keys[k]
-		if o.cols[j].alive && float64(l.offered.at(o.now)-l.offered.at(from)) < 1.5*want/float64(o.fleet) {
-			return
-		}
+	// What an outage has admitted too much is still to be repaid. A funnel may
+	// have been filled by more than its limit.
+	settled := o.now - from + p.window + inSlots(2*time.Second)
+	if h := &o.holes[k]; from <= wide || h.open || o.now-h.end < settled || !o.allCalm(settled) || o.now-o.crowd < settled {
+		return
+	}
+	if !o.crowded(k, from, 1.5*want/float64(o.fleet)) {
+		return
 	}
 	if n := float64(o.total(k, from-wide)); n < want*leastPercent/100 {
 		o.breach("%v: only %.0f units admitted of %.0f although nothing was wrong and more was asked for", p.rule, n, want)
 	}
+}
+
+// crowded tells whether each node was asked for so many units since a slot, and
+// for its share of them in each quarter of that time.
+func (o *oracle) crowded(k, from int, units float64) bool {
+	const quarters = 4
+	for j := range o.cols {
+		if !o.cols[j].alive {
+			continue
+		}
+		l := &o.cols[j].keys[k]
+		for q := range quarters {
+			a, b := from+(o.now-from)*q/quarters, from+(o.now-from)*(q+1)/quarters
+			if float64(l.offered.at(b)-l.offered.at(a)) < units/quarters {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // judgeMode looks at what a node says of itself.

@@ -174,6 +174,7 @@ type oracle struct {
 	crowd  int         // when their number changed, or was lost
 	whole  bool        // all data is lost, and not all has been told anew
 	worst  finding
+	agreed int // counts that Redis was asked for
 	breach func(format string, args ...any)
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -174,7 +175,7 @@ func TestCrash(t *testing.T) {
 		b.run(1, end)
 		b.run(50, turn{})
 		b.must(t, fmt.Sprint("orderly: ", orderly), 0, float64(want+51+1))
-		least, most := b.between(0, 0)
+		least, most := b.between(0, 0, forAll)
 		if least != float64(want+51+1) || most != 252 {
 			t.Errorf("orderly %v: Redis must count %v to %v", orderly, least, most)
 		}
@@ -356,6 +357,24 @@ func TestOracleFindsStarvation(t *testing.T) {
 	}
 }
 
+// Nobody is starved by a limiter that has just admitted all and is not asked
+// any more.
+func TestNoStarvationAfterTheLoad(t *testing.T) {
+	b := newBout(limit.Must(limit.SlidingWindow("w", 200, 4*time.Second)), 1)
+	for i := range 2000 {
+		b.facts[0].offered, b.facts[0].units = []int32{20}, []int32{0}
+		if i%200 < 10 { // all of a window at its beginning
+			b.facts[0].units[0] = 20
+		}
+		b.run(1, turn{})
+	}
+	b.admit(0)
+	b.run(500, turn{})
+	if b.broken("only") {
+		t.Errorf("%q", b.breaches)
+	}
+}
+
 // The bound of one node holds for the real thing under any load, and not for
 // one that admits a tenth more.
 func TestBoundsCoverTheRules(t *testing.T) {
@@ -412,6 +431,46 @@ func playLocal(t *testing.T, judged, decided *limit.Rule, seed uint64) *bout {
 		clk.Advance(slot)
 	}
 	return b
+}
+
+// What Redis counts is compared with what it must and may count: not more than
+// was admitted, nor in a newer window, and what it must have been told.
+func TestVerify(t *testing.T) {
+	window := limit.Must(limit.SlidingWindow("w", 1<<40, 4*time.Second))
+	for i, c := range []struct {
+		name  string
+		rule  *limit.Rule
+		c     count
+		final bool
+		hole  bool // open, or closed just now
+		want  string
+	}{
+		{"all", quota(1 << 40), count{units: 1000}, true, false, ""},
+		{"not yet told", quota(1 << 40), count{units: 5 * (200 - testAge - 2)}, false, false, ""},
+		{"too little", quota(1 << 40), count{units: 5*(200-testAge-2) - 1}, false, false, "must have been told of 940"},
+		{"too little at the end", quota(1 << 40), count{units: 999}, true, false, "told of 1000"},
+		{"too much", quota(1 << 40), count{units: 1001}, false, false, "only 1000"},
+		{"not certain when", quota(1 << 40), count{units: 1001, skipped: 1}, false, false, ""},
+		{"lost", quota(1 << 40), count{units: 5}, false, true, ""},
+		{"lost just now", quota(1 << 40), count{units: 5}, false, true, ""},
+		{"lost, and too much", quota(1 << 40), count{units: 1001}, false, true, "only 1000"},
+		{"broken", quota(1 << 40), count{err: errors.New("oh")}, false, false, "oh"},
+		{"poisoned", quota(1 << 40), count{err: errors.New("oh")}, false, true, ""},
+		{"window", window, count{units: 500, since: int64(101 * slot)}, true, false, ""},
+		{"window, too little", window, count{units: float64(5 * (100 - marginSlots - 1)), since: int64(101 * slot)}, true, false, "told of"},
+		{"window, too much", window, count{units: float64(5 * (100 + marginSlots + 1)), since: int64(101 * slot)}, true, false, "only"},
+	} {
+		b := newBout(c.rule, 2)
+		b.admit(2, 3)
+		b.run(200, turn{})
+		if c.hole {
+			b.holes[0] = []hole{{open: true}, {end: 200}}[i%2]
+		}
+		b.verify(reading{from: 200, to: 200, final: c.final, counts: []count{c.c}})
+		if c.want == "" && len(b.breaches) > 0 || c.want != "" && !b.broken(c.want) {
+			t.Errorf("%s: %q", c.name, b.breaches)
+		}
+	}
 }
 
 // The oracle's memory is bounded, and what it has forgotten excuses nobody.

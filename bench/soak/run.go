@@ -50,12 +50,11 @@ type run struct {
 	gauges  *gauges
 
 	// Of the goroutine that samples, and of the end.
-	census   census
-	worst    finding
-	told     int64  // units admitted, at the last line
-	allowed  uint64 // changes of state
-	final    tally
-	compared int
+	census  census
+	worst   finding
+	told    int64  // units admitted, at the last line
+	allowed uint64 // changes of state
+	final   tally
 
 	calm atomic.Bool // no new faults, steady load
 
@@ -254,25 +253,27 @@ func soak(ctx context.Context, c config, out io.Writer) (ok bool, err error) {
 	for _, n := range r.nodes {
 		load.Go(func() { n.load(loading) })
 	}
-	judging := make(chan struct{})
+	judging, flushed := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(judging)
 		r.judge.follow(loading)
+		<-flushed
+		r.judge.finish()
 	}()
 	if err = r.play(ctx); err == nil {
 		err = r.heal(ctx)
 	}
 	stop()
 	load.Wait()
-	var told []stored
 	if err == nil {
-		told, err = r.flush(ctx)
+		err = r.flush(ctx)
 	}
+	close(flushed)
 	<-judging
 	if err != nil {
 		return false, err
 	}
-	r.settle(told)
+	r.settle()
 	r.close()
 	r.judgeLeaks(before)
 	r.summary()

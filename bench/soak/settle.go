@@ -44,6 +44,7 @@ func (r *run) sample() {
 		return
 	}
 	r.books.audit(before, l, r.accounts(), false)
+	r.judge.expect(r.read(false))
 }
 
 // judgeStuck checks that what is pending is new, at nodes with which nothing
@@ -56,14 +57,14 @@ func (r *run) judgeStuck(accounts []account) {
 			continue
 		}
 		n.mu.Lock()
-		fresh := n.recent.since(r.slotOf(now) - inSlots(time.Second))
+		fresh := n.recent.since(r.slotOf(now) - inSlots(500*ms))
 		same := n.lim.ID() == accounts[i].id && now-n.born > 2*time.Second
 		n.mu.Unlock()
 		if !same || accounts[i].stats.PendingUnits <= fresh {
 			n.stuck = 0
 			continue
 		}
-		if n.stuck++; n.stuck == 2 {
+		if n.stuck++; n.stuck == 3 {
 			r.breach("node %d: %d units are pending, of which only %d can be new", n.place, accounts[i].stats.PendingUnits, fresh)
 		}
 	}
@@ -80,7 +81,8 @@ func (r *run) judgeChanges(t tally) {
 	}
 	r.mu.Unlock()
 	for _, n := range r.nodes {
-		most += 2 * uint64(n.processes())
+		// A start, and exchanges that have just failed because this machine is busy.
+		most += 2*uint64(n.processes()) + 4
 	}
 	r.allowed = most
 	if t.changes > most {
@@ -88,15 +90,8 @@ func (r *run) judgeChanges(t tally) {
 	}
 }
 
-// stored is what Redis counts of an item, in buckets from a time on.
-type stored struct {
-	units float64
-	since int64 // Redis' time, ns; 0: in all
-	err   error
-}
-
 // flush has every node tell Redis the rest, and reads what Redis counts.
-func (r *run) flush(ctx context.Context) ([]stored, error) {
+func (r *run) flush(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	var wg sync.WaitGroup
@@ -109,26 +104,14 @@ func (r *run) flush(ctx context.Context) ([]stored, error) {
 	}
 	wg.Wait()
 	if err := ctx.Err(); err == context.Canceled {
-		return nil, err
+		return err
 	}
-	told := make([]stored, len(r.traffic.items))
-	for k, it := range r.traffic.items {
-		if p := newSpec(it.rule); !p.endless {
-			width := int64(it.rule.Width())
-			if width == 0 {
-				continue // a funnel leaks while one looks
-			}
-			// The buckets that begin within the last window. A fixed window is one.
-			back := int64(it.rule.Period()) - width
-			told[k].since = (time.Now().UnixNano() - back) / width * width
-		}
-		told[k].units, told[k].err = r.world.stored(it, told[k].since)
-	}
-	return told, nil
+	r.judge.expect(r.read(true))
+	return nil
 }
 
 // settle compares notes once nothing is pending any more.
-func (r *run) settle(told []stored) {
+func (r *run) settle() {
 	accounts := r.accounts()
 	l, _, err := r.world.ledgers("")
 	if err != nil {
@@ -140,37 +123,9 @@ func (r *run) settle(told []stored) {
 			r.breach("node %d: %d units still pending at the end", i, n)
 		}
 	}
-	r.compare(told)
 	r.final = r.books.sum(accounts)
+	r.judgeChanges(r.final)
 	r.leave()
-}
-
-// compare looks whether Redis counts what was admitted, less what may be lost.
-func (r *run) compare(told []stored) {
-	o := r.judge.oracle
-	for k, it := range r.traffic.items {
-		p, s := &o.rules[k], told[k]
-		if s.err != nil {
-			r.breach("%v", s.err)
-			continue
-		}
-		if p.leak > 0 && !p.endless {
-			continue
-		}
-		least, most := o.between(k, s.since)
-		for _, n := range r.nodes {
-			most += float64(n.skipped[k]) // nobody knows when exactly
-		}
-		if p.leak > 0 {
-			least -= 1 + p.leak*float64(o.now)
-			most++
-		}
-		if s.units < least || s.units > most {
-			r.breach("%v: Redis counts %.1f units at the end, it should be %.0f to %.0f", it.rule, s.units, least, most)
-			continue
-		}
-		r.compared++
-	}
 }
 
 // leave closes every node in order, which must succeed.
@@ -268,7 +223,7 @@ func (r *run) summary() {
 	}
 	fmt.Fprintf(r.out, "The fullest window of all: %s. States changed %d times, the faults explain %d. %d losses were noticed.\n",
 		r.describe(r.worst), r.final.changes, r.allowed, r.final.losses)
-	fmt.Fprintf(r.out, "units: %v; %d counters in Redis agree with what was admitted.\n", r.final, r.compared)
+	fmt.Fprintf(r.out, "units: %v; Redis was asked %d times for what it counts of a key, and agreed.\n", r.final, r.judge.oracle.agreed)
 	if r.breaches == 0 {
 		fmt.Fprintln(r.out, "All promises kept.")
 		return

@@ -157,24 +157,3 @@ func (o *oracle) admitted(k int) float64 {
 		return float64(o.total(k, max(o.now-p.window, -1)))
 	}
 }
-
-// between returns how many units Redis must at least, and may at most, count of
-// a window or quota: all that was admitted from a time on (Redis', ns; 0: ever),
-// without and with what may be lost.
-func (o *oracle) between(k int, since int64) (least, most float64) {
-	late, early := -1, -1
-	if since > 0 {
-		at := int((since - o.epoch) / int64(slot))
-		late, early = max(at+marginSlots, 0), max(at-marginSlots, 0)
-	}
-	for j := range o.cols {
-		l := &o.cols[j].keys[k]
-		least += float64(l.units.at(o.now) - l.lost.at(o.now) - l.units.at(min(late, o.now)) + l.lost.at(min(late, o.now)))
-		most += float64(l.units.at(o.now) - l.units.at(early))
-	}
-	if since == 0 {
-		least += float64(o.gone[k].units - o.gone[k].lost)
-		most += float64(o.gone[k].units)
-	}
-	return least, most
-}
