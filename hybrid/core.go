@@ -264,6 +264,16 @@ func (c *core) newID() uint64 {
 	return c.lastID
 }
 
+// written returns the shards in which Redis keeps a record of this node.
+func (c *core) written() (shards []int) {
+	for i := range c.shards {
+		if c.shards[i].seq > 0 {
+			shards = append(shards, i)
+		}
+	}
+	return shards
+}
+
 // jitter returns d times a random factor from lo to hi.
 func (c *core) jitter(d int64, lo, hi float64) int64 {
 	return int64(float64(d) * (lo + (hi-lo)*c.rng.Float64()))

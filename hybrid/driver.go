@@ -27,7 +27,6 @@ type driver struct {
 	node    string
 	timeout time.Duration
 	beatTTL time.Duration
-	shards  []int // all of them
 
 	results  chan result
 	requests chan request
@@ -84,9 +83,6 @@ func newDriver(rdb redis.UniversalClient, o Options, l *Limiter) (*driver, error
 	cfg := o.coreConfig()
 	_, cfg.oneServer = rdb.(*redis.Client)
 	d.core = newCore(cfg, mrand.New(mrand.NewChaCha8(seed)), d.node, l.link, store.Keyspace(), o.Shards, l.table.Range, &l.stats)
-	for i := range o.Shards {
-		d.shards = append(d.shards, i)
-	}
 	first := d.core.state
 	first.Since = time.Unix(0, l.now())
 	d.state.Store(&first)
@@ -289,7 +285,7 @@ func (d *driver) close(ctx context.Context) error {
 	}
 	if err == nil {
 		// Only now: a heartbeat still under way would enter the node again.
-		err = d.store.Leave(ctx, d.node, d.shards)
+		err = d.store.Leave(ctx, d.node, d.core.written())
 	}
 	d.lim.link.Close()
 	last := State{Mode: Closed, Reason: "closed", Err: err, Since: time.Unix(0, d.lim.now()), Nodes: d.state.Load().Nodes}
