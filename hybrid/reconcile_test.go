@@ -93,33 +93,38 @@ func TestBatchesAreBounded(t *testing.T) {
 }
 
 // A server of a cluster that hangs must not hold up the shards of the others,
-// so they do not share pipelines with its own.
-func TestShardsOfAHungServerTravelAlone(t *testing.T) {
+// so those that failed, or may have, do not share pipelines with the rest.
+func TestShardsThatFailedTravelAlone(t *testing.T) {
 	s, n := lonely(t, Options{Shards: 8, DegradeAfter: 100}, 2, 50)
 	s.servers[1].freeze()
-	mixed, sent := 0, 0
-	for i := range 300 {
+	both := 0
+	for range 3000 {
 		n.takeAll(50)
-		if i%30 == 0 {
-			n.flush() // has all of them due at once
-		}
-		s.run(10 * time.Millisecond)
-		if i < 60 {
-			continue // it has to find out
-		}
-		for _, p := range n.core.pipes {
-			on := [2]int{}
-			for _, sh := range p.shards {
-				on[s.serverOf(sh).id]++
+		s.run(time.Millisecond)
+		var failed [8]bool
+		waiting := map[bool]int{}
+		for i := range failed {
+			sh := &n.core.shards[i]
+			failed[i] = sh.fails > 0 || sh.suspect
+			if sh.pipe == 0 {
+				waiting[failed[i]]++
 			}
-			sent++
-			if on[0] > 0 && on[1] > 0 {
-				mixed++
+		}
+		if waiting[true] == 0 || waiting[false] == 0 || n.core.slots < 2 {
+			continue
+		}
+		both++
+		n.flush() // has all of them due at once
+		for _, p := range n.core.pipes {
+			for _, sh := range p.shards {
+				if failed[sh] != failed[p.shards[0]] {
+					t.Fatalf("a pipeline with the shards %v, of which %v have failed", p.shards, failed)
+				}
 			}
 		}
 	}
-	if mixed > 0 || sent == 0 {
-		t.Errorf("%d of %d pipelines carried shards of both servers", mixed, sent)
+	if both < 5 {
+		t.Errorf("both kinds were waiting %d times only", both)
 	}
 }
 

@@ -88,7 +88,7 @@ var scriptMutants = []mutant{
 		file:   "remote/lua/lib.lua",
 		old:    `return string.format('%.0f', x)`,
 		new:    `return tostring(x)`,
-		by:     remote("TestStateFormats"),
+		by:     remote("TestConformance"),
 	},
 	{
 		name:   "noscript-in-a-pipeline",

@@ -51,13 +51,13 @@ var syncMutants = []mutant{
 		by:     hybrid("TestLostTwice"),
 	},
 	{
-		name:   "one-stuck-shard-stops-all",
+		name:   "hung-shards-hold-up-others",
 		breaks: "A pipeline mixes shards that failed with others.",
 		file:   "hybrid/pump.go",
 		old: `case s.fails > 0, s.suspect:
 		return doubtful`,
 		new: "",
-		by:  hybrid("TestShardsOfAHungServerTravelAlone"),
+		by:  hybrid("TestShardsThatFailedTravelAlone"),
 	},
 	{
 		name:   "too-many-pipelines",
