@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -51,6 +52,13 @@ func TestPipelineTornAtEveryByte(t *testing.T) {
 		list := batches()
 		p.Tear(-after)
 		seenBack[answered(s.Exec(ctx, list))] = true
+		// A client that has all replies keeps the connection, and may write to it
+		// before it learns that it was broken.
+		for since := time.Now(); p.Conns() > 0; runtime.Gosched() {
+			if time.Since(since) > 10*time.Second {
+				t.Fatal("the proxy kept a connection that it should have broken")
+			}
+		}
 		if n := resend(t, s, list, seq); n != shards {
 			t.Fatalf("%d of %d batches had been applied before their replies were lost", n, shards)
 		}
