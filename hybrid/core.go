@@ -53,6 +53,7 @@ type core struct {
 	news     bool   // they have changed
 	beatAt   int64  // next heartbeat or probe
 	beat     *beat  // the one under way
+	beatTurn int    // shard that the next one asks first
 	doubt    bool   // the latest one has failed
 	paceAt   int64  // no pipeline of returning shards before
 	paced    uint64 // the one under way; 0: none
@@ -135,13 +136,6 @@ type item struct {
 type pipe struct {
 	shards []int
 	sent   int64 // local time
-}
-
-type beat struct {
-	id     uint64
-	sent   int64
-	shards []int
-	acked  []int64 // per shard: acknowledged when the beat was sent
 }
 
 type quarantined struct {

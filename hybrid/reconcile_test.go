@@ -169,3 +169,36 @@ func TestLostTwice(t *testing.T) {
 		s.run(time.Second)
 	}
 }
+
+// However many shards there are, a server that is slow without being away is
+// not asked for more at once than it can answer in time: nodes return to it
+// after an outage, and stay.
+//
+// Fault 10: three nodes, and a server that takes 4 ms for every script.
+func TestSlowServerIsNotAskedForTooMuch(t *testing.T) {
+	s := emptySim(t, 1, Options{Shards: 64, SyncInterval: simInterval}, 1, []*limit.Rule{reconcileRule})
+	s.oneClock, s.oracle.loose = true, true
+	for range 3 {
+		s.addNode(Options{})
+	}
+	s.run(2 * time.Second)
+	for _, n := range s.nodes {
+		n.takeAll(300)
+	}
+	s.run(5 * time.Second)
+	s.servers[0].perCall = 4 * ms
+	s.down = true
+	s.untilMode(s.nodes[0], Degraded)
+	s.down = false
+	for _, n := range s.nodes {
+		n.takeAll(100)
+	}
+	s.run(20 * time.Second)
+	for _, n := range s.nodes {
+		changes := n.stats.stateChanges.Load()
+		s.run(10 * time.Second)
+		if n.core.state.Mode != Synced || n.unsynced() != 0 || n.stats.stateChanges.Load() != changes {
+			t.Errorf("%s: %v, %d units unsynced, %d state changes", n.name, n.core.state, n.unsynced(), n.stats.stateChanges.Load()-changes)
+		}
+	}
+}

@@ -127,7 +127,7 @@ func (n *simNode) send(p *part, done func()) {
 	if s.chance(s.cut) {
 		steps = s.rng.IntN(p.steps + 1)
 	}
-	s.after(s.latency(), func() {
+	s.after(s.latency()+v.queue(steps), func() {
 		v.arrive(func() {
 			if s.down || v.killed || v.epoch != epoch {
 				broken(errBroken)

@@ -62,6 +62,9 @@ func (s *sim) addNode(o Options) *simNode {
 	rng := rand.New(rand.NewPCG(s.seed, uint64(n.id)))
 	cfg := opt.coreConfig()
 	cfg.oneServer = s.oneClock
+	if s.plan != nil {
+		cfg.shardsPerPipe, cfg.resyncPipe = s.plan.perPipe, min(cfg.resyncPipe, s.plan.perPipe)
+	}
 	n.core = newCore(cfg, rng, n.name, n.link, s.keyspace(), s.opt.Shards, each, &n.stats)
 	s.nodes = append(s.nodes, n)
 	s.oracle.joined(n)

@@ -16,6 +16,7 @@ import (
 // than it shows.
 type simPlan struct {
 	nodes, servers, keys int
+	perPipe              int // shards in a pipeline, and in a heartbeat, at the most
 	oneClock             bool
 	opt                  Options
 	rules                []*limit.Rule
@@ -79,6 +80,7 @@ func drawPlan(rng *rand.Rand) *simPlan {
 		MaxBatch:          []int{1, 3, 200}[rng.IntN(3)],
 		CommandTimeout:    time.Duration(simTimeout),
 	}
+	p.perPipe = []int{1, 3, 16}[rng.IntN(3)]
 	for i := range 1 + rng.IntN(4) {
 		p.rules = append(p.rules, drawRule(rng, i))
 	}

@@ -17,6 +17,8 @@ type simServer struct {
 	killed  bool
 	frozen  bool
 	waiting []func() // requests that a frozen server has not read yet
+	perCall int64    // ns that it takes for a script: it does one after the other
+	busyTo  int64    // it has work until then
 	epoch   int      // how often it was killed: connections do not survive that
 	saved   *modelRedis
 	copies  bool // what runs now is a stray copy of an earlier request
@@ -40,6 +42,15 @@ func (v *simServer) arrive(do func()) {
 		return
 	}
 	do()
+}
+
+// queue takes calls on and returns when they will be done.
+func (v *simServer) queue(calls int) (wait int64) {
+	if v.perCall == 0 {
+		return 0
+	}
+	v.busyTo = max(v.busyTo, v.s.now) + int64(calls)*v.perCall
+	return v.busyTo - v.s.now
 }
 
 func (v *simServer) freeze() { v.frozen = true }

@@ -1,0 +1,140 @@
+package hybrid
+
+import (
+	"github.com/hybridlimit/hybridlimit/remote"
+)
+
+// beat is a heartbeat under way. It is also the probe of servers that were
+// away, and the check of shards that have nothing to send.
+type beat struct {
+	id     uint64
+	sent   int64
+	shards []int   // that it asks
+	acked  []int64 // per shard: acknowledged when the beat was sent
+	turns  int64   // all shards are asked in so many beats
+}
+
+func (c *core) sendBeat() {
+	b := &beat{id: c.newID(), sent: c.local}
+	b.shards, b.turns = c.asked()
+	for _, i := range b.shards {
+		b.acked = append(b.acked, c.shards[i].acked)
+	}
+	c.beat = b
+	c.stats.beats.Add(1)
+	c.emit(efBeat{id: b.id, shards: b.shards})
+}
+
+// asked returns the shards that the next heartbeat asks, and in how many turns
+// all are that there is a reason to ask.
+//
+// A single server is asked for a few at a time, in turns: however slow it is, it
+// must be able to answer a heartbeat in time, or no node would ever return to
+// one that is merely slow. When data is lost, all are asked at once.
+func (c *core) asked() (list []int, turns int64) {
+	n, most, wanted, spare := len(c.shards), len(c.shards), 0, -1
+	if c.cfg.oneServer && c.reseed == 0 {
+		most = c.cfg.shardsPerPipe
+		if c.downAt != 0 {
+			most = c.cfg.resyncPipe
+		}
+	}
+	next := c.beatTurn
+	for k := range n {
+		i := (c.beatTurn + k) % n
+		switch {
+		case !c.wanted(&c.shards[i]):
+			if spare < 0 && c.shards[i].seq > 0 {
+				spare = i
+			}
+		case len(list) < most:
+			list, next = append(list, i), i+1
+			wanted++
+		default:
+			wanted++
+		}
+	}
+	if len(list) == 0 && spare >= 0 {
+		// An answer for the list of nodes does not say that a batch would be taken.
+		list, next = []int{spare}, spare+1
+	}
+	c.beatTurn = next % n
+	return list, int64(max(1, (wanted+most-1)/most))
+}
+
+// wanted reports whether there is a reason to ask for a shard.
+func (c *core) wanted(s *shard) bool {
+	switch {
+	case !c.cfg.oneServer && (!s.offset.known || c.downAt != 0 || c.fails > 0 || c.doubt):
+		// On a cluster a shard is asked before it is ever used, for its clock;
+		// and all are while some are away, to learn which.
+		return true
+	case s.seq == 0:
+		return false
+	}
+	// The next batch will tell whether Redis still has what it was told.
+	told := s.flight != nil || len(s.normal)+len(s.urgent) > 0
+	return s.health != healthy || s.fails > 0 || s.suspect || !told
+}
+
+func (c *core) onBeat(ev evBeat) {
+	b := c.beat
+	if b == nil || b.id != ev.id {
+		return
+	}
+	c.beat, c.doubt = nil, ev.err != nil
+	if len(ev.beat.Seqs) != len(b.shards) {
+		// Nothing is known of any shard.
+		if ev.beat = (remote.Beat{}); ev.err == nil {
+			ev.err = errMissingReply
+		}
+	}
+	if ev.err == nil || ev.beat.Nodes > 0 {
+		c.guess(b.sent, ev.recv, ev.beat.Now)
+		c.countNodes(int64(ev.beat.Nodes))
+	}
+	failing := c.beatShards(b, ev)
+	switch {
+	case ev.err == nil:
+		c.beatAt = c.now + c.jitter(c.cfg.heartbeat/b.turns, 0.9, 1)
+	case len(failing) == 0 && len(b.shards) > 0:
+		// Only the list of nodes is broken, or its server away: no hurry.
+		c.beatAt = c.now + c.jitter(c.cfg.heartbeat/b.turns, 0.9, 1)
+		c.failed(nil, ev.err, false)
+	default:
+		c.beatAt = c.now + c.jitter(c.cfg.retry, 0.5, 1.5)
+		c.failed(failing, ev.err, c.silent(b, ev, failing))
+	}
+	if ev.err == nil || ev.beat.Nodes > 0 || len(failing) < len(b.shards) {
+		c.reached(b, failing)
+	}
+}
+
+// silent reports whether a heartbeat that has failed speaks for all of Redis.
+func (c *core) silent(b *beat, ev evBeat, failing []int) bool {
+	if ev.beat.Nodes > 0 || len(failing) < len(b.shards) {
+		return false
+	}
+	return c.cfg.oneServer || len(b.shards) == len(c.shards)
+}
+
+// beatShards takes note of what a heartbeat tells of each shard, and returns
+// those that it did not reach.
+func (c *core) beatShards(b *beat, ev evBeat) (failing []int) {
+	for i, sh := range b.shards {
+		if i >= len(ev.beat.Seqs) || ev.beat.Seqs[i] < 0 {
+			failing = append(failing, sh)
+			continue
+		}
+		s := &c.shards[sh]
+		if i < len(ev.beat.Times) {
+			c.sample(sh, b.sent, ev.recv, ev.beat.Times[i])
+		}
+		// What was acknowledged before the beat left must be there.
+		if ev.beat.Seqs[i] < b.acked[i] && !s.lost && !s.accept {
+			c.noteLoss(s)
+			s.accept = s.flight == nil // a flight on its way finds out by itself
+		}
+	}
+	return failing
+}
