@@ -202,3 +202,57 @@ func TestSlowServerIsNotAskedForTooMuch(t *testing.T) {
 		}
 	}
 }
+
+// A limiter on a cluster that nobody uses notices too that it is gone, and asks
+// for it less and less often.
+func TestIdleLimiterNoticesADeadCluster(t *testing.T) {
+	s := emptySim(t, 1, Options{Shards: 8}, 3, []*limit.Rule{reconcileRule})
+	n := s.addNode(Options{})
+	s.run(5 * time.Second)
+	if n.core.state.Mode != Synced {
+		t.Fatal(n.core.state)
+	}
+	s.down = true
+	if took := s.untilMode(n, Degraded); took > 3*time.Second {
+		t.Errorf("noticed after %v", took)
+	}
+	before := n.stats.beats.Load()
+	s.run(time.Minute)
+	if got := n.stats.beats.Load() - before; n.core.state.Mode != Degraded || got < 30 || got > 150 {
+		t.Errorf("%v after %d heartbeats in a minute", n.core.state, got)
+	}
+}
+
+// Heartbeats that are answered do not make up for batches that are not.
+func TestBatchesThatAreNeverAnswered(t *testing.T) {
+	for _, servers := range []int{1, 2} {
+		s, n := lonely(t, Options{Shards: 8, HeartbeatInterval: 300 * time.Millisecond, SyncInterval: simInterval}, servers, 50)
+		for i := range n.wires {
+			n.wires[i].mute = true
+		}
+		begun, was := s.now, n.stats.stateChanges.Load()
+		for n.core.state.Mode != Degraded && s.now-begun < int64(time.Minute) {
+			n.takeAll(3)
+			s.run(20 * time.Millisecond)
+		}
+		if took := time.Duration(s.now - begun); took > 1200*time.Millisecond {
+			t.Errorf("%d servers: noticed after %v", servers, took)
+		}
+		batches := n.stats.batches.Load()
+		for range 3000 {
+			n.takeAll(3)
+			s.run(20 * time.Millisecond)
+		}
+		changes := n.stats.stateChanges.Load() - was
+		if got := n.stats.batches.Load() - batches; changes > 5 || got > 8*150 {
+			t.Errorf("%d servers: %d state changes, %d batches in a minute", servers, changes, got)
+		}
+		for i := range n.wires {
+			n.wires[i] = wire{}
+		}
+		s.run(5 * time.Second)
+		if n.core.state.Mode != Synced || n.unsynced() != 0 {
+			t.Errorf("%d servers: %v, %d units unsynced, after all had healed", servers, n.core.state, n.unsynced())
+		}
+	}
+}

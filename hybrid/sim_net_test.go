@@ -24,6 +24,7 @@ type wire struct {
 	refuse  bool // connections are refused
 	dropTo  bool // nothing gets there
 	dropRep bool // nothing comes back
+	mute    bool // batches are not answered, heartbeats are
 }
 
 var (
@@ -44,6 +45,7 @@ func (s *sim) latency() int64 {
 // part is what one server does of a call.
 type part struct {
 	server *simServer
+	beat   bool        // of a heartbeat, not of batches
 	steps  int         // scripts in the pipeline
 	run    func(i int) // executes one of them, and keeps the answer
 	accept func(i int) // the answer has come back
@@ -159,7 +161,7 @@ func (n *simNode) execute(p *part, steps int, done func(), broken func(error)) {
 			})
 		})
 	}
-	if s.chance(s.lossRep) || w.dropRep {
+	if s.chance(s.lossRep) || w.dropRep || w.mute && !p.beat {
 		return
 	}
 	if steps < p.steps && s.chance(0.5) {

@@ -203,7 +203,7 @@ func (n *simNode) sendBeat(e efBeat) {
 		k := s.serverOf(sh).id
 		byServer[k] = append(byServer[k], i)
 	}
-	nodes := &part{server: s.servers[0], steps: 1}
+	nodes := &part{server: s.servers[0], beat: true, steps: 1}
 	var count int
 	var now time.Duration
 	nodes.run = func(int) {
@@ -221,7 +221,7 @@ func (n *simNode) sendBeat(e efBeat) {
 		v := s.servers[k]
 		seqs, times := make([]int64, len(list)), make([]time.Duration, len(list))
 		parts = append(parts, &part{
-			server: v, steps: len(list),
+			server: v, beat: true, steps: len(list),
 			run: func(i int) {
 				if q, t := v.seq(e.shards[list[i]], n.name); !v.copies {
 					seqs[i], times[i] = q, t
