@@ -37,7 +37,7 @@ var syncMutants = []mutant{
 	{
 		name:   "loss-unnoticed-by-the-heartbeat",
 		breaks: "A node that has nothing to send does not hear of a loss.",
-		file:   "hybrid/replies.go",
+		file:   "hybrid/beat.go",
 		old:    `if ev.beat.Seqs[i] < b.acked[i] &&`,
 		new:    `if ev.beat.Seqs[i] < 0 &&`,
 		by:     hybrid("TestPromiseLostData"),
