@@ -20,7 +20,8 @@ func (o *oracle) taken(n *simNode, k oracleKey, units int64, res limit.Result) {
 		what = "admitted "
 	}
 	o.s.note(n.id, what+k.rule.Name()+" "+k.key, units, res.Remaining)
-	o.shape(k, units, res)
+	rule := n.rule(k.rule)
+	o.shape(rule, k.key, units, res)
 	fallback := n.core.cfg.fallback
 	degraded := res.Source == limit.SourceDegraded
 	weight := int64(1)
@@ -39,13 +40,13 @@ func (o *oracle) taken(n *simNode, k oracleKey, units int64, res limit.Result) {
 	}
 	o.health(n)
 	if degraded {
-		o.notWithoutCause(n, bk)
+		o.notWithoutCause(n, bk, sh)
 	}
 	blind := nb.blind[bk.shard] != 0
 	if !blind && weight > 0 {
 		o.notTooMuch(n, k, units, weight, res)
 	}
-	if !res.Allowed && units <= k.rule.Limit() && !degraded {
+	if !res.Allowed && units <= rule.Limit() && !degraded {
 		o.notTooLittle(n, k, units, res)
 	}
 	if o.calm != 0 && !degraded && res.Allowed && units > 0 {
@@ -56,7 +57,10 @@ func (o *oracle) taken(n *simNode, k oracleKey, units int64, res limit.Result) {
 		return
 	}
 	o.order++
-	a := admission{at: o.s.now, order: o.order, n: units, server: bk.server.time(), blind: blind, weight: weight, node: n.id}
+	a := admission{
+		at: o.s.now, order: o.order, n: units, server: bk.server.time(), blind: blind, weight: weight,
+		rule: rule, slack: o.slack(), node: n.id,
+	}
 	if k.rule.Algorithm() == limit.AlgorithmFunnel {
 		bk.tat = max(bk.tat, float64(a.at-simStart)) + float64(units)*unit(k.rule)
 	}
@@ -65,7 +69,7 @@ func (o *oracle) taken(n *simNode, k oracleKey, units int64, res limit.Result) {
 	if !blind {
 		sh.own = append(sh.own, a)
 	} else {
-		sh.own = append(sh.own, admission{at: a.at, order: a.order, blind: true}) // in which bucket is unknown
+		sh.own = append(sh.own, admission{at: a.at, order: a.order, rule: rule, blind: true}) // in which bucket is unknown
 	}
 	o.prune(bk, k.rule)
 }
@@ -84,12 +88,12 @@ func (o *oracle) prune(bk *book, r *limit.Rule) {
 }
 
 // shape checks what holds of every answer (I8, and what the docs say).
-func (o *oracle) shape(k oracleKey, units int64, res limit.Result) {
-	l := k.rule.Limit()
+func (o *oracle) shape(r *limit.Rule, key string, units int64, res limit.Result) {
+	l := r.Limit()
 	switch {
 	case res.Limit != l, res.Remaining < 0, res.Remaining > l, res.RetryAfter < 0, res.ResetAfter < 0,
 		res.Allowed != (res.RetryAfter == 0), units > l && (res.Allowed || res.RetryAfter != limit.Never), units == 0 && !res.Allowed:
-		o.s.failf("%d units of %v %q: an answer that cannot be: %+v", units, k.rule, k.key, res)
+		o.s.failf("%d units of %v %q: an answer that cannot be: %+v", units, r, key, res)
 	}
 }
 
@@ -106,7 +110,7 @@ func (o *oracle) notTooMuch(n *simNode, k oracleKey, units, weight int64, res li
 		o.s.failf("I1: %s, %v %q: %d units admitted and %d remaining, but from what it must know there were %d\nknown: %+v",
 			n.name, k.rule, k.key, units, res.Remaining, left, sh)
 	}
-	if cost := k.rule.Weigh(units, weight); weight > 1 && res.Allowed && units > 0 && cost > left {
+	if cost := n.rule(k.rule).Weigh(units, weight); weight > 1 && res.Allowed && units > 0 && cost > left {
 		o.s.failf("I2: %s admitted %d units of %v %q, each weighing %d; from what it must know there were %d left\nknown: %+v",
 			n.name, units, k.rule, k.key, weight, left, sh)
 	}
@@ -115,40 +119,33 @@ func (o *oracle) notTooMuch(n *simNode, k oracleKey, units, weight int64, res li
 // left returns how many units can remain at the most. It errs on the high
 // side: by the slack of the clocks.
 func (o *oracle) left(n *simNode, k oracleKey, sh *share, weight int64) int64 {
-	slack := max(o.slack(), sh.slack) + (o.s.now-sh.toldAt)/2000
-	if k.rule.Algorithm() != limit.AlgorithmFunnel {
-		return k.rule.Limit() - o.windowLow(k, sh, weight, slack)
+	rule, slack := n.rule(k.rule), max(o.slack(), sh.slack)+(o.s.now-sh.toldAt)/2000
+	if rule.Algorithm() != limit.AlgorithmFunnel {
+		return rule.Limit() - o.windowLow(k, sh, rule, weight, slack)
 	}
-	full := float64(k.rule.Limit()) * unit(k.rule)
+	full := float64(rule.Limit()) * unit(rule)
 	tat := sh.base
 	for _, a := range sh.own {
-		cost, at := a.n, float64(a.at-simStart)
-		if weight > 1 && a.weight > 1 {
-			cost = k.rule.Weigh(a.n, min(a.weight, weight))
-		}
-		if tat = max(tat, at) + float64(cost)*unit(k.rule); weight > 1 {
-			tat = min(tat, at+full) // or it would not have been admitted
+		at := float64(a.at - simStart)
+		if tat = max(tat, at) + float64(a.weigh(rule, weight))*unit(rule); weight > 1 {
+			tat = min(tat, at+float64(a.rule.Limit())*unit(rule)) // or it would not have been admitted
 		}
 	}
 	level := tat - float64(o.s.now-simStart) - float64(slack)
 	if level <= 0 {
-		return k.rule.Limit()
+		return rule.Limit()
 	}
-	return int64(math.Floor((full-level)/unit(k.rule)*(1+1e-9) + 1e-6))
+	return int64(math.Floor((full-level)/unit(rule)*(1+1e-9) + 1e-6))
 }
 
 // windowLow returns how many units the window must hold at the least.
-func (o *oracle) windowLow(k oracleKey, sh *share, weight, slack int64) int64 {
-	w := newTally(k.rule, o.books[k].server.time()+slack)
+func (o *oracle) windowLow(k oracleKey, sh *share, rule *limit.Rule, weight, slack int64) int64 {
+	w := newTally(rule, o.books[k].server.time()+slack)
 	for id, u := range sh.buckets {
 		w.add(id, u)
 	}
 	for _, a := range sh.own {
-		cost := a.n
-		if weight > 1 && a.weight > 1 {
-			cost = k.rule.Weigh(a.n, min(a.weight, weight))
-		}
-		w.add((a.server-slack)/int64(k.rule.Width()), cost)
+		w.add((a.server-max(slack, a.slack))/int64(rule.Width()), a.weigh(rule, weight))
 	}
 	return w.count(math.Floor)
 }
@@ -181,8 +178,8 @@ func (w *windowTally) count(round func(float64) float64) int64 {
 
 // notTooLittle: what is refused had no room for it, in truth.
 func (o *oracle) notTooLittle(n *simNode, k oracleKey, units int64, res limit.Result) {
-	bk, sh := o.books[k], o.nodes[n].shares[k]
-	if o.loose || bk.server.lossy || sh.fuzzy || o.s.now < o.nodes[n].stalled || n.core.cfg.fallback == FailClosed && res.Source != limit.SourceSynced {
+	bk, sh, rule := o.books[k], o.nodes[n].shares[k], n.rule(k.rule)
+	if o.loose || !o.repaired(bk, rule) || sh.fuzzy || o.s.now < o.nodes[n].stalled || n.core.cfg.fallback == FailClosed && res.Source != limit.SourceSynced {
 		return
 	}
 	for _, a := range sh.own {
@@ -194,23 +191,27 @@ func (o *oracle) notTooLittle(n *simNode, k oracleKey, units int64, res limit.Re
 	if k.rule.Algorithm() == limit.AlgorithmFunnel {
 		// What was too late, or by a clock that stood still, once, stays so for
 		// as long as the funnel does not run empty.
-		level := bk.tat - float64(o.s.now-simStart) + float64(2*slack+o.age+o.late)
-		if full := float64(k.rule.Limit()) * unit(k.rule); level+float64(units)*unit(k.rule) <= full*(1-1e-9)-1 {
+		level := o.funnelHigh(bk, sh, rule) - float64(o.s.now-simStart) + float64(2*slack+o.age+o.late)
+		if full := float64(rule.Limit()) * unit(rule); level+float64(units)*unit(k.rule) <= full*(1-1e-9)-1 {
 			o.s.failf("%s refused %d units of %v %q, though the funnel holds at most %.1f", n.name, units, k.rule, k.key, level/unit(k.rule))
 		}
 		return
 	}
-	if most := o.windowHigh(k, slack); most+units <= k.rule.Limit() {
+	if most := o.windowHigh(k, sh, slack); most+units <= rule.Limit() {
 		o.s.failf("%s refused %d units of %v %q, though only %d were admitted in all\nknown: %+v", n.name, units, k.rule, k.key, most, sh)
 	}
 }
 
 // windowHigh returns how many units a window can hold at the most.
-func (o *oracle) windowHigh(k oracleKey, slack int64) int64 {
+func (o *oracle) windowHigh(k oracleKey, sh *share, slack int64) int64 {
 	bk, width := o.books[k], int64(k.rule.Width())
 	w := newTally(k.rule, bk.server.time()-slack)
+	since := o.since(bk, sh)
 	for i := len(bk.all) - 1; i >= 0; i-- {
 		a := bk.all[i]
+		if a.at < since {
+			break
+		}
 		late := slack
 		if a.blind {
 			late += width + o.age + o.late
@@ -218,6 +219,46 @@ func (o *oracle) windowHigh(k oracleKey, slack int64) int64 {
 		w.add((a.server+late)/width, a.n)
 	}
 	return w.count(math.Ceil)
+}
+
+// funnelHigh returns when a funnel runs empty at the latest.
+func (o *oracle) funnelHigh(bk *book, sh *share, r *limit.Rule) (tat float64) {
+	since := o.since(bk, sh)
+	if since == 0 {
+		return bk.tat
+	}
+	for _, a := range bk.all {
+		if a.at >= since {
+			tat = max(tat, float64(a.at-simStart)) + float64(a.n)*unit(r)
+		}
+	}
+	return tat
+}
+
+// since returns from when on units count for a node that has been told of the
+// latest reset, if it has: those that were reported late come after it too.
+func (o *oracle) since(bk *book, sh *share) int64 {
+	if bk.gen == 0 || sh.gen < bk.gen || sh.toldAt == 0 {
+		return 0
+	}
+	return bk.reset - o.age - o.worst
+}
+
+// repaired reports whether Redis counts no unit twice: not any more, if it has
+// lost some that the nodes have told it anew.
+func (o *oracle) repaired(bk *book, r *limit.Rule) bool {
+	v := bk.server
+	if !v.lossy {
+		return true
+	}
+	if r.Algorithm() == limit.AlgorithmFunnel || v.jumped != 0 {
+		return false // that lasts for as long as it does not run empty
+	}
+	last := v.lost
+	for _, nb := range o.nodes {
+		last = max(last, nb.ill[v.id])
+	}
+	return o.s.now-last > int64(o.s.settling()+r.Horizon())
 }
 
 // upToDate checks, while all is well, that what a node must know of a key that
@@ -246,7 +287,7 @@ func (o *oracle) expired(k oracleKey, a admission) bool {
 		return o.s.now-a.at > int64(k.rule.Horizon())
 	}
 	now, width := o.books[k].server.time()+o.slack(), int64(k.rule.Width())
-	return a.blind || now/width-(a.server-o.slack())/width > int64(k.rule.Kept())
+	return a.blind || now/width-(a.server-max(o.slack(), a.slack))/width > int64(k.rule.Kept())
 }
 
 // refresh is the longest that a view in use goes without a new answer: 5
@@ -260,7 +301,7 @@ func (o *oracle) booked() int64 { return 2*int64(o.s.opt.SyncInterval) + 100*ms 
 // admitted units: those that everybody has had the time to hear of, and the
 // node's own, leave room for what it admits now (I1).
 func (o *oracle) fleet(n *simNode, k oracleKey, units int64) {
-	bk, sh := o.books[k], o.nodes[n].shares[k]
+	bk, sh, rule := o.books[k], o.nodes[n].shares[k], n.rule(k.rule)
 	from, until := max(o.calm, sh.busy, bk.reset), o.s.now-o.refresh()-o.booked()
 	w := newTally(k.rule, bk.server.time()+o.slack())
 	tat := 0.0
@@ -271,17 +312,17 @@ func (o *oracle) fleet(n *simNode, k oracleKey, units int64) {
 		if k.rule.Algorithm() == limit.AlgorithmFunnel {
 			tat = max(tat, float64(a.at-simStart)) + float64(a.n)*unit(k.rule)
 		} else {
-			w.add((a.server-o.slack())/int64(k.rule.Width()), a.n)
+			w.add((a.server-max(o.slack(), a.slack))/int64(k.rule.Width()), a.n)
 		}
 	}
 	if k.rule.Algorithm() != limit.AlgorithmFunnel {
-		if sum := w.count(math.Floor); sum+units > k.rule.Limit() {
+		if sum := w.count(math.Floor); sum+units > rule.Limit() {
 			o.s.failf("I1: %s admitted %d units of %v %q, though %d that it had to know of were in the window", n.name, units, k.rule, k.key, sum)
 		}
 		return
 	}
 	level := tat - float64(o.s.now-simStart) - float64(o.slack())
-	if full := float64(k.rule.Limit()) * unit(k.rule); level+float64(units)*unit(k.rule) > full*(1+1e-9)+1 {
+	if full := float64(rule.Limit()) * unit(k.rule); level+float64(units)*unit(k.rule) > full*(1+1e-9)+1 {
 		o.s.failf("I1: %s admitted %d units of %v %q, though the funnel held %.1f that it had to know of", n.name, units, k.rule, k.key, level/unit(k.rule))
 	}
 }
@@ -297,10 +338,17 @@ func (o *oracle) health(n *simNode) {
 	}
 }
 
+// struck: a server was not well just now.
+func (o *oracle) struck(v *simServer) {
+	for _, nb := range o.nodes {
+		nb.ill[v.id] = o.s.now
+	}
+}
+
 // notWithoutCause: keys of a server that is well are decided as if all were.
-func (o *oracle) notWithoutCause(n *simNode, bk *book) {
+func (o *oracle) notWithoutCause(n *simNode, bk *book, sh *share) {
 	ill := o.nodes[n].ill[bk.server.id]
-	if ill != 0 && o.s.now-ill < int64(o.s.settling()) || n.stats.quarantined.Load() > 0 || bk.server.epoch > 0 {
+	if ill != 0 && o.s.now-ill < int64(o.s.settling()) || sh.wounded {
 		return
 	}
 	o.s.failf("%s decides by the fallback about a key of server%d, which was well (ill last at %d)", n.name, bk.server.id, ill)

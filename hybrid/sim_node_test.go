@@ -27,11 +27,12 @@ type simNode struct {
 	wires    []wire
 	counters map[oracleKey]*local.Counter
 	order    []*local.Counter
-	keys     []oracleKey // of order
-	wake     int64       // due time of the latest scheduled tick
-	paused   int64       // the process does not run until then
-	asleep   int64       // ns of the past in which its clocks stood still
-	frozen   int64       // since when they do; 0: they run
+	rules    map[*limit.Rule]*limit.Rule // what some have become
+	keys     []oracleKey                 // of order
+	wake     int64                       // due time of the latest scheduled tick
+	paused   int64                       // the process does not run until then
+	asleep   int64                       // ns of the past in which its clocks stood still
+	frozen   int64                       // since when they do; 0: they run
 	dead     bool
 	admitted int64
 	made     int // counters
@@ -45,7 +46,7 @@ func (s *sim) addNode(o Options) *simNode {
 	n := &simNode{
 		s: s, id: s.born, name: fmt.Sprint("node", s.born), link: local.NewLink(5*s.opt.SyncInterval, s.opt.Shards),
 		clock:    simClock{at: s.now, base: s.now},
-		counters: map[oracleKey]*local.Counter{}, flushed: map[uint64]error{}, wires: make([]wire, len(s.servers)),
+		counters: map[oracleKey]*local.Counter{}, rules: map[*limit.Rule]*limit.Rule{}, flushed: map[uint64]error{}, wires: make([]wire, len(s.servers)),
 	}
 	s.born++
 	opt := s.opt
@@ -241,18 +242,26 @@ func (n *simNode) sendBeat(e efBeat) {
 	})
 }
 
+// rule returns what has become of a rule on this node.
+func (n *simNode) rule(r *limit.Rule) *limit.Rule {
+	if to := n.rules[r]; to != nil {
+		return to
+	}
+	return r
+}
+
 // take asks for units on a node and wakes its core as the driver would.
 func (n *simNode) take(key string, rule *limit.Rule, units int64) limit.Result {
 	k := oracleKey{rule, key}
 	c := n.counters[k]
 	if c == nil {
-		c = local.NewCounter(key, rule, n.link, n.time())
+		c = local.NewCounter(key, n.rule(rule), n.link, n.time())
 		n.counters[k] = c
 		n.order, n.keys = append(n.order, c), append(n.keys, k)
 		n.made++
 		n.s.oracle.created(n, k)
 	}
-	res, ok := c.Take(n.time(), units, rule)
+	res, ok := c.Take(n.time(), units, n.rule(rule))
 	if !ok {
 		n.s.failf("a counter died")
 	}
@@ -296,6 +305,7 @@ func (n *simNode) pause(d int64, clocks bool) {
 		return
 	}
 	n.paused = n.s.now + d
+	n.s.oracle.slow = max(n.s.oracle.slow, n.paused)
 	if clocks {
 		n.frozen = n.s.now
 		n.s.after(d-1, func() { n.asleep, n.frozen = n.asleep+d-1, 0 })

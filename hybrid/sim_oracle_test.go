@@ -31,6 +31,7 @@ type oracle struct {
 	age   int64 // the oldest unit that was ever booked, when it was
 	worst int64 // the largest slack there was
 	late  int64 // how long nodes' clocks have stood still in all
+	slow  int64 // exchanges may last since, or until, then
 	order int64
 	calm  int64 // all is well since then; 0: it is not
 	loose bool  // the test itself meddles: do not check refusals
@@ -46,6 +47,7 @@ type book struct {
 	all    []admission
 	tat    float64 // of a funnel that saw every unit when it was admitted
 	reset  int64   // when it was last reset
+	gen    int64   // and in which generation it has been since
 	shard  int
 	server *simServer
 	name   string // in Redis
@@ -58,6 +60,8 @@ type admission struct {
 	server int64 // by the server's clock
 	blind  bool  // the node's idea of that clock was off then
 	weight int64
+	rule   *limit.Rule // that it was admitted by
+	slack  int64       // by how much the node's clocks may have been off then
 	node   int
 }
 
@@ -85,6 +89,7 @@ type share struct {
 	busy     int64   // since when it has been asked without a pause
 	slack    int64   // by how much that may be wrong
 	fuzzy    bool    // it may know more than it must: a weight, a clock that stood still
+	wounded  bool    // Redis cannot read the key, as told last
 }
 
 // exchange is a batch under way.
@@ -93,6 +98,16 @@ type exchange struct {
 	made     int64 // the order in which the flight was made up
 	left     int64 // when it was sent this time
 	executed int64
+}
+
+// weigh returns what the units weigh at the least if each weighs so much: by
+// the rule then, or by what has become of it since.
+func (a *admission) weigh(now *limit.Rule, weight int64) int64 {
+	if weight <= 1 || a.weight <= 1 {
+		return a.n
+	}
+	weight = min(weight, a.weight)
+	return min(a.rule.Weigh(a.n, weight), now.Weigh(a.n, weight))
 }
 
 func newOracle(s *sim) *oracle {
@@ -133,16 +148,36 @@ func (o *oracle) dropped(n *simNode, k oracleKey) {
 // given, may be off.
 func (o *oracle) slack() int64 {
 	slack := 5*ms + (o.s.now-simStart)/4000 // clocks drift by up to 1 in 5,000
-	if o.s.delay > 0 || o.s.plan != nil && o.s.plan.slow {
+	if o.slowly(); o.slow != 0 && o.s.now-o.slow < int64(o.s.settling()) {
 		slack = simTimeout + 50*ms
 	}
 	o.worst = max(o.worst, slack)
 	return slack
 }
 
+// slowly notes whether an exchange that succeeds may last for long now.
+func (o *oracle) slowly() {
+	s, slow := o.s, o.s.delay > 0 || o.s.plan != nil && o.s.plan.slow
+	for _, v := range s.servers {
+		slow = slow || v.frozen
+	}
+	for _, n := range s.nodes {
+		slow = slow || n.paused > s.now
+		for _, w := range n.wires {
+			slow = slow || w != wire{}
+		}
+	}
+	if slow {
+		o.slow = s.now
+	}
+}
+
 // sent notes a batch that leaves.
 func (o *oracle) sent(n *simNode, b *remote.Batch) *exchange {
 	nb := o.nodes[n]
+	if len(b.Ops) > o.s.opt.MaxBatch {
+		o.s.failf("I7: %s sends a batch of %d keys", n.name, len(b.Ops))
+	}
 	x := nb.flight[b.Shard]
 	if x == nil || x.b.Seq != b.Seq {
 		o.order++
@@ -273,7 +308,7 @@ func (o *oracle) toldKey(sh *share, r *limit.Rule, st remote.State, x *exchange,
 		sh.forget() // by a clock that is not valid any more
 		return
 	}
-	sh.toldAt, sh.slack, sh.fuzzy = x.executed, o.slack(), false
+	sh.toldAt, sh.slack, sh.fuzzy, sh.wounded = x.executed, o.slack(), false, false
 	base := float64(x.executed-simStart) + float64(st.Level.NS) + float64(st.Level.Rem)/float64(max(r.Units(), 1))
 	if !funnel || st.Level == (limit.Span{}) {
 		base = 0
@@ -291,7 +326,7 @@ func (o *oracle) toldKey(sh *share, r *limit.Rule, st remote.State, x *exchange,
 // broken: Redis cannot read the key. What it has booked before that counts as
 // told, though not by Redis.
 func (sh *share) broken(err error, x *exchange) {
-	sh.fuzzy = true
+	sh.fuzzy, sh.wounded = true, true
 	for i := range sh.own {
 		if err.(*remote.KeyError).Booked && sh.own[i].order < x.made {
 			sh.own[i].weight = 1
@@ -312,9 +347,9 @@ func (o *oracle) tat(sh *share, r *limit.Rule, own []admission) float64 {
 }
 
 // reset: units before it do not count any more.
-func (o *oracle) reset(_ *simServer, k oracleKey) {
+func (o *oracle) reset(k oracleKey, gen int64) {
 	if b := o.books[k]; b != nil {
-		b.reset = o.s.now
+		b.reset, b.gen = o.s.now, gen
 	}
 }
 
@@ -333,7 +368,8 @@ func (o *oracle) jumped(n *simNode) {
 
 // serverJumped: the same for one server's clock and all nodes.
 func (o *oracle) serverJumped(v *simServer) {
-	v.lossy, v.jumped = true, o.s.now
+	v.lose()
+	v.jumped = o.s.now
 	for _, nb := range o.nodes {
 		for i := range nb.blind {
 			if o.s.serverOf(i) == v {
@@ -352,6 +388,6 @@ func (sh *share) forget() {
 	clear(sh.buckets)
 	sh.base, sh.fuzzy = 0, true
 	for i, a := range sh.own { // what they are worth now is not known, only how old they are
-		sh.own[i] = admission{at: a.at, order: a.order, blind: true}
+		sh.own[i] = admission{at: a.at, order: a.order, rule: a.rule, blind: true}
 	}
 }

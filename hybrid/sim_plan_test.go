@@ -49,7 +49,6 @@ func (p *simPlan) String() string {
 // what it did, for the record.
 type fault struct {
 	kind string
-	slow bool
 	do   func(s *sim, p *simPlan, rng *rand.Rand)
 }
 
@@ -95,7 +94,6 @@ func drawPlan(rng *rand.Rand) *simPlan {
 	for _, f := range faults {
 		if rng.IntN(3) == 0 {
 			p.kinds = append(p.kinds, f.kind)
-			p.slow = p.slow || f.slow
 		}
 	}
 	return p
@@ -124,10 +122,25 @@ func drawRule(rng *rand.Rand, i int) *limit.Rule {
 	}
 }
 
+// drawLimit draws a rule with the numbers of another, but for its limit.
+func drawLimit(rng *rand.Rand, r *limit.Rule) *limit.Rule {
+	l := int64(float64(r.Limit()) * math.Exp(4*rng.Float64()-2))
+	if rng.IntN(10) == 0 {
+		l = 0
+	}
+	switch r.Algorithm() {
+	case limit.AlgorithmFunnel:
+		return limit.Must(limit.Funnel(r.Name(), l, r.Units(), r.Period()))
+	case limit.AlgorithmFixedWindow:
+		return limit.Must(limit.FixedWindow(r.Name(), l, r.Period()))
+	}
+	return limit.Must(limit.SlidingWindowBuckets(r.Name(), l, r.Period(), r.Buckets()))
+}
+
 // faults are all kinds, in a fixed order: the seeds draw from it.
 var faults = []fault{
-	{"outage", false, func(s *sim, p *simPlan, _ *rand.Rand) { s.down = !s.down; p.say("all servers refuse: %v", s.down) }},
-	{"kill", false, func(s *sim, p *simPlan, rng *rand.Rand) {
+	{"outage", func(s *sim, p *simPlan, _ *rand.Rand) { s.down = !s.down; p.say("all servers refuse: %v", s.down) }},
+	{"kill", func(s *sim, p *simPlan, rng *rand.Rand) {
 		v := s.servers[rng.IntN(len(s.servers))]
 		if v.killed {
 			if rng.IntN(2) == 0 {
@@ -140,18 +153,18 @@ var faults = []fault{
 		v.kill()
 		p.say("server%d is killed", v.id)
 	}},
-	{"freeze", true, func(s *sim, p *simPlan, rng *rand.Rand) {
+	{"freeze", func(s *sim, p *simPlan, rng *rand.Rand) {
 		v, d := s.servers[rng.IntN(len(s.servers))], rng.Int64N(3000*ms)
 		p.say("server%d freezes for %v", v.id, time.Duration(d))
 		v.freeze()
 		s.after(d, v.thaw)
 	}},
-	{"wipe", false, func(s *sim, p *simPlan, rng *rand.Rand) {
+	{"wipe", func(s *sim, p *simPlan, rng *rand.Rand) {
 		v := s.servers[rng.IntN(len(s.servers))]
 		p.say("server%d loses everything", v.id)
 		v.wipe()
 	}},
-	{"rollback", false, func(s *sim, p *simPlan, rng *rand.Rand) {
+	{"rollback", func(s *sim, p *simPlan, rng *rand.Rand) {
 		v := s.servers[rng.IntN(len(s.servers))]
 		if v.saved == nil || rng.IntN(2) == 0 {
 			v.save()
@@ -160,27 +173,36 @@ var faults = []fault{
 		p.say("server%d falls back to an older state", v.id)
 		v.rollback()
 	}},
-	{"evict", false, func(s *sim, p *simPlan, rng *rand.Rand) {
+	{"evict", func(s *sim, p *simPlan, rng *rand.Rand) {
 		v, key := s.drawKey(p, rng)
 		p.say("server%d loses %s", v.id, key)
 		v.forget(key)
 	}},
-	{"evict ledger", false, func(s *sim, p *simPlan, rng *rand.Rand) {
+	{"evict ledger", func(s *sim, p *simPlan, rng *rand.Rand) {
 		shard, n := rng.IntN(s.opt.Shards), s.nodes[rng.IntN(len(s.nodes))]
 		p.say("the ledger of %s in shard %d is lost", n.name, shard)
 		s.serverOf(shard).forgetLedger(shard, n.name)
 	}},
-	{"poison", false, func(s *sim, p *simPlan, rng *rand.Rand) {
+	{"poison", func(s *sim, p *simPlan, rng *rand.Rand) {
 		v, key := s.drawKey(p, rng)
 		v.poison(key, !v.model.poison[key])
 		p.say("%s is broken: %v", key, v.model.poison[key])
 	}},
-	{"reset", false, func(s *sim, p *simPlan, rng *rand.Rand) {
+	{"reset", func(s *sim, p *simPlan, rng *rand.Rand) {
 		k := oracleKey{s.rules[rng.IntN(len(s.rules))], fmt.Sprint("key", rng.IntN(s.keys))}
 		p.say("%v %s is reset", k.rule, k.key)
 		s.serverOf(s.keyspace().Shard(k.rule, k.key)).reset(k)
 	}},
-	{"partition", true, func(s *sim, p *simPlan, rng *rand.Rand) {
+	{"other limit", func(s *sim, p *simPlan, rng *rand.Rand) {
+		r := s.rules[rng.IntN(len(s.rules))]
+		to := drawLimit(rng, r)
+		from := rng.IntN(len(s.nodes)) // sometimes all nodes, sometimes some of them
+		p.say("the limit of %v is %d from the node %d of %d on", r, to.Limit(), from, len(s.nodes))
+		for _, n := range s.nodes[from*rng.IntN(2):] {
+			n.rules[r] = to
+		}
+	}},
+	{"partition", func(s *sim, p *simPlan, rng *rand.Rand) {
 		n, v := s.nodes[rng.IntN(len(s.nodes))], rng.IntN(len(s.servers))
 		w := &n.wires[v]
 		if *w != (wire{}) {
@@ -190,8 +212,8 @@ var faults = []fault{
 		}
 		p.say("%s to server%d: %+v", n.name, v, *w)
 	}},
-	{"swizzle", true, swizzle},
-	{"crash", false, func(s *sim, p *simPlan, rng *rand.Rand) {
+	{"swizzle", swizzle},
+	{"crash", func(s *sim, p *simPlan, rng *rand.Rand) {
 		if len(s.nodes) > 1 {
 			n := s.nodes[rng.IntN(len(s.nodes))]
 			n.crash()
@@ -199,12 +221,12 @@ var faults = []fault{
 		}
 		s.drawClock(s.addNode(Options{}), rng)
 	}},
-	{"pause", true, func(s *sim, p *simPlan, rng *rand.Rand) {
+	{"pause", func(s *sim, p *simPlan, rng *rand.Rand) {
 		n, d, clocks := s.nodes[rng.IntN(len(s.nodes))], rng.Int64N(8000*ms), rng.IntN(2) == 0
 		p.say("%s pauses for %v, its clocks too: %v", n.name, time.Duration(d), clocks)
 		n.pause(d+ms, clocks)
 	}},
-	{"clock jump", true, func(s *sim, p *simPlan, rng *rand.Rand) {
+	{"clock jump", func(s *sim, p *simPlan, rng *rand.Rand) {
 		n, d := s.nodes[rng.IntN(len(s.nodes))], rng.Int64N(3600_000*ms)
 		if rng.IntN(2) == 0 {
 			d = -d % (2000 * ms)
@@ -212,29 +234,29 @@ var faults = []fault{
 		p.say("the clock of %s jumps by %v", n.name, time.Duration(d))
 		n.jump(d)
 	}},
-	{"redis clock jump", true, func(s *sim, p *simPlan, rng *rand.Rand) {
+	{"redis clock jump", func(s *sim, p *simPlan, rng *rand.Rand) {
 		v, d := s.servers[rng.IntN(len(s.servers))], rng.Int64N(20_000*ms)-10_000*ms
 		p.say("the clock of server%d jumps by %v", v.id, time.Duration(d))
 		v.jump(d)
 	}},
-	{"forget", false, func(s *sim, p *simPlan, rng *rand.Rand) {
+	{"forget", func(s *sim, p *simPlan, rng *rand.Rand) {
 		n := s.nodes[rng.IntN(len(s.nodes))]
 		p.say("%s forgets idle keys", n.name)
 		n.forgetIdle()
 	}},
-	{"flush", false, func(s *sim, _ *simPlan, rng *rand.Rand) {
+	{"flush", func(s *sim, _ *simPlan, rng *rand.Rand) {
 		n := s.nodes[rng.IntN(len(s.nodes))]
 		s.after(0, n.flush)
 	}},
-	{"script flush", false, func(s *sim, _ *simPlan, rng *rand.Rand) {
+	{"script flush", func(s *sim, _ *simPlan, rng *rand.Rand) {
 		s.servers[rng.IntN(len(s.servers))].eachLua(func(l *luaRedis) { l.flushScripts() })
 	}},
-	{"idle", false, func(s *sim, p *simPlan, rng *rand.Rand) {
+	{"idle", func(s *sim, p *simPlan, rng *rand.Rand) {
 		d := time.Duration(rng.Int64N(30_000 * ms))
 		p.say("nobody asks for %v", d)
 		s.run(d)
 	}},
-	{"burst", false, func(s *sim, p *simPlan, rng *rand.Rand) {
+	{"burst", func(s *sim, p *simPlan, rng *rand.Rand) {
 		k, n := rng.IntN(s.keys), s.nodes[rng.IntN(len(s.nodes))]
 		rule := s.rules[rng.IntN(len(s.rules))]
 		p.say("a burst on %s", n.name)
@@ -255,7 +277,10 @@ func swizzle(s *sim, p *simPlan, rng *rand.Rand) {
 		w := &s.nodes[i].wires[rng.IntN(len(s.servers))]
 		at += rng.Int64N(300 * ms)
 		s.after(at, func() { w.dropTo = !s.healed })
-		s.after(at+rng.Int64N(4000*ms), func() { *w = wire{} })
+		s.after(at+rng.Int64N(4000*ms), func() {
+			*w = wire{}
+			s.oracle.slow = max(s.oracle.slow, s.now)
+		})
 	}
 }
 

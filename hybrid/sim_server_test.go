@@ -25,6 +25,7 @@ type simServer struct {
 
 	// What the oracle must know: after a loss Redis may count a unit twice.
 	lossy  bool
+	lost   int64 // when it last lost something
 	jumped int64 // when its clock was last set
 	unsafe bool  // and book one twice: it has lost the record of who sent what
 }
@@ -53,9 +54,16 @@ func (v *simServer) queue(calls int) (wait int64) {
 	return v.busyTo - v.s.now
 }
 
+// lose notes that data is about to be lost.
+func (v *simServer) lose() { v.lossy, v.lost = true, v.s.now }
+
 func (v *simServer) freeze() { v.frozen = true }
 
 func (v *simServer) thaw() {
+	if v.frozen {
+		v.s.oracle.slow = max(v.s.oracle.slow, v.s.now)
+		v.s.oracle.struck(v)
+	}
 	v.frozen = false
 	for _, do := range v.waiting {
 		v.s.after(v.s.rng.Int64N(ms), do)
@@ -67,14 +75,18 @@ func (v *simServer) thaw() {
 func (v *simServer) kill() {
 	v.killed, v.frozen, v.waiting = true, false, nil
 	v.epoch++
+	v.s.oracle.struck(v)
 }
 
 // restart brings a killed server back, with the data it has by then.
-func (v *simServer) restart() { v.killed = false }
+func (v *simServer) restart() {
+	v.killed = false
+	v.s.oracle.struck(v)
+}
 
 // wipe loses everything.
 func (v *simServer) wipe() {
-	v.lossy = true
+	v.lose()
 	v.model.wipe()
 	clear(v.model.poison)
 	v.eachLua(func(l *luaRedis) { l.wipe() })
@@ -91,8 +103,9 @@ func (v *simServer) rollback() {
 	if v.saved == nil {
 		return
 	}
-	v.lossy = true
+	v.lose()
 	v.epoch++
+	v.s.oracle.struck(v)
 	v.model.rollback(v.saved.snapshot())
 	clear(v.model.poison)
 	v.eachLua(func(l *luaRedis) { l.rollback() })
@@ -100,7 +113,7 @@ func (v *simServer) rollback() {
 
 // forget loses one key.
 func (v *simServer) forget(key string) {
-	v.lossy = true
+	v.lose()
 	v.model.forget(key)
 	v.eachLua(func(l *luaRedis) { l.forget(key) })
 }
@@ -119,7 +132,8 @@ func (v *simServer) jump(d int64) {
 
 // forgetLedger loses the record of what a node has sent to a shard.
 func (v *simServer) forgetLedger(shard int, node string) {
-	v.lossy, v.unsafe = true, true
+	v.lose()
+	v.unsafe = true
 	delete(v.model.ledger, ledgerKey{shard, node})
 	v.eachLua(func(l *luaRedis) { l.forget(v.s.keyspace().SeqKey(shard, node)) })
 }
@@ -144,7 +158,11 @@ func (v *simServer) reset(key oracleKey) {
 	}
 	v.model.reset(now, redisKey, key.rule)
 	v.eachLua(func(l *luaRedis) { l.reset(now, key) })
-	v.s.oracle.reset(v, key)
+	if f, w := v.model.funnels[redisKey], v.model.windows[redisKey]; f != nil {
+		v.s.oracle.reset(key, f.gen)
+	} else if w != nil {
+		v.s.oracle.reset(key, w.gen)
+	}
 }
 
 func (v *simServer) eachLua(f func(*luaRedis)) {

@@ -141,7 +141,7 @@ func (s *sim) settling() time.Duration {
 // promised then.
 func (s *sim) calm() {
 	if s.plan != nil {
-		s.plan.slow = false
+		s.plan.slow = false // it ended with the faults
 	}
 	s.oracle.calm = s.now
 	s.checks(2*time.Second, max(s.plan.perSecond, 100))
@@ -173,7 +173,8 @@ func (s *sim) agreedOn(n *simNode, k oracleKey) {
 		s.failf("I5: %s decides %v %q as %v while all is well", n.name, k.rule, k.key, res.Source)
 	}
 	bk := s.oracle.books[k]
-	low, high := bk.server.remaining(bk.name, k.rule, -10*ms), bk.server.remaining(bk.name, k.rule, 10*ms)
+	rule := n.rule(k.rule)
+	low, high := bk.server.remaining(bk.name, rule, -10*ms), bk.server.remaining(bk.name, rule, 10*ms)
 	if res.Remaining < low-1 || res.Remaining > high+1 {
 		s.failf("I5: %s says that %d of %v %q remain; by what Redis has it is %d to %d", n.name, res.Remaining, k.rule, k.key, low, high)
 	}

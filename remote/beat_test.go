@@ -5,6 +5,9 @@ import (
 	"time"
 )
 
+// A heartbeat counts the nodes that are alive and reads what shards know.
+//
+// Fault 29: every key that it writes expires, and keeps its TTL when it leaves.
 func TestBeatAndLeave(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *backend) {
 		s, err := NewStore(b.rdb, Options{Shards: 4, CommandTimeout: 5 * time.Second})
