@@ -375,6 +375,22 @@ func (o *oracle) stepped(n *simNode) {
 	}
 }
 
+// spared checks that a node has not asked too often during an outage (I7): a
+// few times to notice, then at pauses that grow up to the longest.
+func (o *oracle) spared(n *simNode) {
+	was := o.nodes[n].before
+	if was.at == 0 {
+		return // it has joined since
+	}
+	few := uint64(25)
+	if took := o.s.now - was.at; n.stats.beats.Load()-was.beats > few+n.asked+uint64(4*took/int64(o.s.opt.MaxBackoff)) {
+		o.s.failf("I7: %s has asked %d times in an outage of %v", n.name, n.stats.beats.Load()-was.beats, time.Duration(took))
+	}
+	if sent := n.stats.batches.Load() - was.batches; sent > uint64(len(n.core.shards)*(o.s.opt.DegradeAfter+2)) {
+		o.s.failf("I7: %s has sent %d batches in an outage", n.name, sent)
+	}
+}
+
 // conserved checks I3 from the node's side.
 func (o *oracle) conserved(n *simNode) {
 	acked := n.stats.acked.Load()

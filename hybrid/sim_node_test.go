@@ -39,6 +39,7 @@ type simNode struct {
 	flushed  map[uint64]error
 	asked    uint64 // flushes asked for
 	modes    []Mode
+	told     State // the latest that it has told of itself
 }
 
 // addNode starts a node. o gives what is not the same for all.
@@ -121,6 +122,10 @@ func (n *simNode) step(ev event) {
 			n.flushed[e.id] = e.err
 		case efState:
 			n.s.note(n.id, "state "+e.state.Mode.String(), int64(e.state.Nodes), int64(e.state.Down))
+			if old := n.told; e.state.Mode == old.Mode && e.state.Mode != Degraded && e.state.Nodes == old.Nodes && e.state.Down == old.Down {
+				n.s.failf("I7: %s tells the same state twice: %v", n.name, old)
+			}
+			n.told = e.state
 			if k := len(n.modes); k == 0 || n.modes[k-1] != e.state.Mode {
 				n.modes = append(n.modes, e.state.Mode)
 			}

@@ -72,6 +72,7 @@ type nodeBook struct {
 	ill     []int64 // per server: when the node was last kept from it
 	blind   []int64 // per shard: not 0 if no exchange has told its clock that left after this
 	flight  map[int]*exchange
+	before  calls // that it had made when the outage began
 	jumped  int64 // its clock was last set then
 	stalled int64 // its clock stands still until then
 }
@@ -90,6 +91,12 @@ type share struct {
 	slack    int64   // by how much that may be wrong
 	fuzzy    bool    // it may know more than it must: a weight, a clock that stood still
 	wounded  bool    // Redis cannot read the key, as told last
+}
+
+// calls counts what a node has sent.
+type calls struct {
+	at             int64
+	beats, batches uint64
 }
 
 // exchange is a batch under way.

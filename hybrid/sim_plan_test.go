@@ -139,7 +139,7 @@ func drawLimit(rng *rand.Rand, r *limit.Rule) *limit.Rule {
 
 // faults are all kinds, in a fixed order: the seeds draw from it.
 var faults = []fault{
-	{"outage", func(s *sim, p *simPlan, _ *rand.Rand) { s.down = !s.down; p.say("all servers refuse: %v", s.down) }},
+	{"outage", func(s *sim, p *simPlan, _ *rand.Rand) { s.outage(!s.down); p.say("all servers refuse: %v", s.down) }},
 	{"kill", func(s *sim, p *simPlan, rng *rand.Rand) {
 		v := s.servers[rng.IntN(len(s.servers))]
 		if v.killed {

@@ -79,7 +79,8 @@ func simRun(seed uint64, scripts bool) (s *sim, failure string) {
 
 // heal ends all faults.
 func (s *sim) heal() {
-	s.rates, s.down, s.healed = rates{}, false, true
+	s.outage(false)
+	s.rates, s.healed = rates{}, true
 	for _, v := range s.servers {
 		if v.killed {
 			v.restart()

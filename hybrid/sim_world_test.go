@@ -134,6 +134,17 @@ func (s *sim) run(d time.Duration) {
 	s.now = end
 }
 
+// outage has all servers refuse connections, or accept them again.
+func (s *sim) outage(on bool) {
+	for _, n := range s.nodes {
+		if s.down && !on {
+			s.oracle.spared(n)
+		}
+		s.oracle.nodes[n].before = calls{s.now, n.stats.beats.Load(), n.stats.batches.Load()}
+	}
+	s.down = on
+}
+
 func (s *sim) chance(p float64) bool { return p > 0 && s.rng.Float64() < p }
 
 // note adds an event to the trace and to the record of the latest ones. The
