@@ -179,3 +179,33 @@ func TestClockOfTheAuthoritySetBack(t *testing.T) {
 		t.Errorf("set forward by an hour: %d remain of 10", res.Remaining)
 	}
 }
+
+// An answer from before the authority's clock was set back, that arrives after
+// one from since then, does not take the window to a time that has not come.
+func TestLateAnswerFromBeforeTheClockWasSetBack(t *testing.T) {
+	link := newTestLink()
+	part := link.Part(1)
+	part.SetOffset(0, 0)
+	r := limit.Must(limit.FixedWindow("r", 10, 10*time.Second))
+	now := int64(1e18) + int64(time.Second)
+	c := newCounter("k", r, 0, link, now)
+	c.Shard(func(*limit.Rule, string) int { return 1 })
+	settle := func(server, units int64) {
+		c.Refresh()
+		if _, ok := c.Collect(now, false); !ok {
+			t.Fatal("nothing to ask")
+		}
+		now += int64(time.Millisecond)
+		bucket := Bucket{ID: server / int64(10*time.Second), Units: units}
+		c.Settle(now, Answer{Rule: r, Buckets: []Bucket{bucket}, At: now, ServerNow: server, Slack: 1})
+		now += int64(time.Second)
+	}
+	settle(now, 2)
+	before := now
+	part.SetOffset(-int64(7*time.Second), 0)
+	settle(before, 2)
+	settle(now-int64(7*time.Second), 6)
+	if res, _ := c.take(now, 0, r); res.Remaining > 4 {
+		t.Errorf("%d remain of 10, the authority counts 6", res.Remaining)
+	}
+}

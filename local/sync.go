@@ -167,8 +167,9 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 		c.keepSentLocked()
 		c.askedAt -= c.link.refresh
 	case c.window != nil:
-		c.rollLocked(max(now, c.last))
-		lost, expired := c.window.settle(c.rule, a.Buckets, floorDiv(a.ServerNow, int64(c.rule.Width())), reset, w)
+		now = max(now, c.last)
+		c.rollLocked(now)
+		lost, expired := c.window.settle(c.rule, a.Buckets, c.serverBucketLocked(now, a.ServerNow), reset, w)
 		c.link.expired.Add(expired)
 		// In buckets narrower than the clocks can be compared, units come back
 		// in a neighbouring one.
@@ -200,6 +201,17 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 		c.inUrgent, out.Urgent = true, true
 	}
 	return out
+}
+
+// serverBucketLocked returns the ID of the authority's bucket at the time that
+// an answer bears. One that lies ahead of what the authority's clock shows by
+// now was given before that clock was set back: to go there would leave all
+// that it counts from now on behind.
+func (c *Counter) serverBucketLocked(now, server int64) int64 {
+	if c.window.sure {
+		server = min(server, now+c.window.off+c.part.slack.Load()+clockStep)
+	}
+	return floorDiv(server, int64(c.rule.Width()))
 }
 
 // followClockLocked moves what a funnel knows if our clock has fallen behind
