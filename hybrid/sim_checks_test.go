@@ -183,7 +183,7 @@ func (o *oracle) notTooLittle(n *simNode, k oracleKey, units int64, res limit.Re
 		return
 	}
 	for _, a := range sh.own {
-		if a.weight > 1 {
+		if a.weight > 1 || a.at <= o.nodes[n].unwell {
 			return // it goes on counting more than once until Redis has answered
 		}
 	}
@@ -358,6 +358,9 @@ func (o *oracle) notWithoutCause(n *simNode, bk *book, sh *share) {
 func (o *oracle) stepped(n *simNode) {
 	c := n.core
 	o.health(n)
+	if c.state.Mode != Synced {
+		o.nodes[n].unwell = o.s.now
+	}
 	o.conserved(n)
 	if len(c.pipes) > c.cfg.maxPipes || c.slots < 0 || c.slots > c.cfg.maxPipes {
 		o.s.failf("I7: %s has %d pipelines under way, %d slots free", n.name, len(c.pipes), c.slots)

@@ -72,6 +72,7 @@ type nodeBook struct {
 	ill     []int64 // per server: when the node was last kept from it
 	blind   []int64 // per shard: not 0 if no exchange has told its clock that left after this
 	flight  map[int]*exchange
+	unwell  int64 // it was last not synced then: a unit may have come to weigh more
 	before  calls // that it had made when the outage began
 	jumped  int64 // its clock was last set then
 	stalled int64 // its clock stands still until then
@@ -311,8 +312,8 @@ func (o *oracle) toldKey(sh *share, r *limit.Rule, st remote.State, x *exchange,
 		before = o.tat(sh, r, old)
 	}
 	sh.own = sh.own[i:]
-	if x.executed < o.s.serverOf(x.b.Shard).jumped || x.left < jumped {
-		sh.forget() // by a clock that is not valid any more
+	if v := o.s.serverOf(x.b.Shard); x.executed < v.jumped || v.jumped != 0 && x.left < v.jumped+o.slack() || x.left < jumped {
+		sh.forget() // by a clock that is not valid any more, or that the node does not believe yet
 		return
 	}
 	sh.toldAt, sh.slack, sh.fuzzy, sh.wounded = x.executed, o.slack(), false, false
@@ -380,7 +381,7 @@ func (o *oracle) serverJumped(v *simServer) {
 	for _, nb := range o.nodes {
 		for i := range nb.blind {
 			if o.s.serverOf(i) == v {
-				nb.blind[i] = o.s.now + 1
+				nb.blind[i] = max(nb.blind[i], o.s.now+1) // its own clock may stand still for longer
 			}
 		}
 		for k, sh := range nb.shares {

@@ -160,7 +160,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	c.mode = c.part.mode.Load()
 	w := modeWeight(c.mode)
 	reset := a.Gen > c.gen || a.Converted
-	out := Outcome{Counter: c}
+	out, astray := Outcome{Counter: c}, false
 	switch {
 	case !a.Rule.SameShape(c.rule):
 		// The numbers no longer fit the rule: ask again under the new one.
@@ -169,6 +169,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	case c.window != nil:
 		now = max(now, c.last)
 		c.rollLocked(now)
+		astray = c.window.sure && now+c.window.off-a.ServerNow > a.Slack+c.part.slack.Load()+clockStep
 		lost, expired := c.window.settle(c.rule, a.Buckets, c.serverBucketLocked(now, a.ServerNow), reset, w)
 		c.link.expired.Add(expired)
 		// In buckets narrower than the clocks can be compared, units come back
@@ -188,7 +189,9 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	c.gen = max(c.gen, a.Gen)
 	c.raise = c.raise || out.Lost
 	c.syncedAt = max(a.At, 1)
-	c.touched = true
+	// An answer by a clock that was set back a moment ago may have been
+	// misread: the next check asks again at once.
+	c.touched = !astray
 	used := c.knownUnitsLocked(max(now, c.last))
 	out.Overshoot = max(used-c.rule.Limit(), 0)
 	// Half of this node's fair part of what is left: when that much has been
