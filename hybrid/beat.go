@@ -1,6 +1,8 @@
 package hybrid
 
 import (
+	"time"
+
 	"github.com/hybridlimit/hybridlimit/remote"
 )
 
@@ -8,15 +10,19 @@ import (
 // away, and the check of shards that have nothing to send.
 type beat struct {
 	id     uint64
-	sent   int64
+	at     int64   // pace
+	sent   int64   // local time
 	shards []int   // that it asks
 	acked  []int64 // per shard: acknowledged when the beat was sent
 	turns  int64   // all shards are asked in so many beats
 }
 
 func (c *core) sendBeat() {
-	b := &beat{id: c.newID(), sent: c.local}
+	b := &beat{id: c.newID(), at: c.now, sent: c.local}
 	b.shards, b.turns = c.asked()
+	if c.alarm {
+		c.alarm, c.hurry = false, b.turns
+	}
 	for _, i := range b.shards {
 		b.acked = append(b.acked, c.shards[i].acked)
 	}
@@ -30,11 +36,11 @@ func (c *core) sendBeat() {
 //
 // A single server is asked for a few at a time, in turns: however slow it is, it
 // must be able to answer a heartbeat in time, or no node would ever return to
-// one that is merely slow. When data is lost, all are asked at once.
+// one that is merely slow.
 func (c *core) asked() (list []int, turns int64) {
 	n, most, wanted, spare := len(c.shards), len(c.shards), 0, -1
-	if c.cfg.oneServer && c.reseed == 0 {
-		most = c.cfg.shardsPerPipe
+	if c.cfg.oneServer {
+		most = max(c.cfg.shardsPerPipe, n/maxTurns)
 		if c.downAt != 0 {
 			most = c.cfg.resyncPipe
 		}
@@ -44,7 +50,8 @@ func (c *core) asked() (list []int, turns int64) {
 		i := (c.beatTurn + k) % n
 		switch {
 		case !c.wanted(&c.shards[i]):
-			if spare < 0 && c.shards[i].seq > 0 {
+			// One that was never written only says that it could be.
+			if spare < 0 || c.shards[spare].seq == 0 && c.shards[i].seq > 0 {
 				spare = i
 			}
 		case len(list) < most:
@@ -54,8 +61,9 @@ func (c *core) asked() (list []int, turns int64) {
 			wanted++
 		}
 	}
-	if len(list) == 0 && spare >= 0 {
-		// An answer for the list of nodes does not say that a batch would be taken.
+	if len(list) == 0 && (c.shards[spare].seq > 0 || c.doubt || c.downAt != 0) {
+		// The list of nodes does not say whether a batch would be taken: it may
+		// be fine although none would, or broken although all would.
 		list, next = []int{spare}, spare+1
 	}
 	c.beatTurn = next % n
@@ -69,12 +77,30 @@ func (c *core) wanted(s *shard) bool {
 		// On a cluster a shard is asked before it is ever used, for its clock;
 		// and all are while some are away, to learn which.
 		return true
+	case s.health == down:
+		return true
 	case s.seq == 0:
 		return false
 	}
-	// The next batch will tell whether Redis still has what it was told.
-	told := s.flight != nil || len(s.normal)+len(s.urgent) > 0
-	return s.health != healthy || s.fails > 0 || s.suspect || !told
+	// A batch that leaves before the next heartbeat will tell whether Redis
+	// still has what it was told.
+	at, _ := c.due(s)
+	tells := s.pipe != 0 || at != 0 && at < c.now+c.cfg.heartbeat
+	return s.health != healthy || s.fails > 0 || s.suspect || !tells
+}
+
+// maxTurns is in how many heartbeats a single server is asked for all shards, at
+// the most.
+const maxTurns = 16
+
+// pause returns how long after b the next heartbeat leaves, if all is well.
+func (c *core) pause(b *beat) int64 {
+	if c.hurry--; c.alarm || c.hurry > 0 {
+		return 0
+	}
+	c.hurry = 0
+	d := c.cfg.heartbeat / b.turns
+	return c.jitter(max(d, min(c.cfg.heartbeat, 5*int64(time.Millisecond))), 0.9, 1)
 }
 
 func (c *core) onBeat(ev evBeat) {
@@ -91,15 +117,17 @@ func (c *core) onBeat(ev evBeat) {
 	}
 	if ev.err == nil || ev.beat.Nodes > 0 {
 		c.guess(b.sent, ev.recv, ev.beat.Now)
-		c.countNodes(int64(ev.beat.Nodes))
 	}
 	failing := c.beatShards(b, ev)
+	if ev.err == nil || ev.beat.Nodes > 0 {
+		c.countNodes(int64(ev.beat.Nodes)) // last: a loss keeps them from falling
+	}
 	switch {
 	case ev.err == nil:
-		c.beatAt = c.now + c.jitter(c.cfg.heartbeat/b.turns, 0.9, 1)
+		c.beatAt = max(b.at+c.pause(b), c.now)
 	case len(failing) == 0 && len(b.shards) > 0:
 		// Only the list of nodes is broken, or its server away: no hurry.
-		c.beatAt = c.now + c.jitter(c.cfg.heartbeat/b.turns, 0.9, 1)
+		c.beatAt = max(b.at+c.pause(b), c.now)
 		c.failed(nil, ev.err, false)
 	default:
 		c.beatAt = c.now + c.jitter(c.cfg.retry, 0.5, 1.5)

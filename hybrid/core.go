@@ -37,6 +37,8 @@ type core struct {
 	nodes   int64
 	floor   int64        // nodes are at least so many, they may not have come back yet,
 	floorTo int64        // until then
+	fall    int64        // the most nodes told of since
+	fallAt  int64        // fewer than there were have been told of; 0: they have not
 	offset  offsetFilter // of the server that is sent the heartbeats
 	shards  []shard
 	turn    int // shard to look at first, so that all get their turn
@@ -54,6 +56,8 @@ type core struct {
 	beatAt   int64  // next heartbeat or probe
 	beat     *beat  // the one under way
 	beatTurn int    // shard that the next one asks first
+	alarm    bool   // data was lost: ask all shards, one beat after the other
+	hurry    int64  // so many of those beats are left
 	doubt    bool   // the latest one has failed
 	paceAt   int64  // no pipeline of returning shards before
 	paced    uint64 // the one under way; 0: none
@@ -94,6 +98,7 @@ type shard struct {
 	health health
 	trial  bool // it has only answered a probe since it was down
 	weighs bool // its units count by the fallback policy
+	apart  bool // it is down by itself, and only an answer of its own ends that
 	fails  int  // exchanges that failed in a row
 	// An exchange has timed out that may have been for this shard's server.
 	suspect bool

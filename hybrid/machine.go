@@ -32,6 +32,7 @@ func (c *core) failed(shards []int, err error, total bool) {
 	for _, sh := range shards {
 		s := &c.shards[sh]
 		s.fails++
+		s.apart = !total
 		s.retry = c.now + c.jitter(c.cfg.retry, 0.5, 1.5)
 		if s.fails >= c.cfg.degradeAfter || s.health == returning || hopeless {
 			c.setHealth(sh, down)
@@ -99,8 +100,8 @@ func (c *core) scheduleProbe(class remote.Class) {
 }
 
 // reached takes note of a probe or a heartbeat that was answered, though not
-// by the servers of the failing shards. Shards that it did not ask have never
-// been written to and are taken to be well until they are.
+// by the servers of the failing shards. It speaks for shards that it did not
+// ask too, unless they have failed while others did not.
 func (c *core) reached(b *beat, failing []int) {
 	c.fails = 0
 	for _, sh := range b.shards {
@@ -111,12 +112,12 @@ func (c *core) reached(b *beat, failing []int) {
 	}
 	for i := range c.shards {
 		s := &c.shards[i]
-		if s.health != down || slices.Contains(failing, i) {
+		if s.health != down || slices.Contains(failing, i) || s.apart && !slices.Contains(b.shards, i) {
 			continue
 		}
 		s.backlog = append(s.backlog, s.normal...)
 		s.normal, s.normalAt, s.retry, s.fails = nil, 0, 0, 0
-		s.trial = true
+		s.trial, s.apart = true, false
 		c.paceAt = min(c.paceAt, c.now)
 		c.setHealth(i, returning)
 	}

@@ -188,7 +188,7 @@ func (c *core) noteLoss(s *shard) {
 		// A loss rarely comes alone: let the other shards report theirs, and
 		// look at those that have nothing to send.
 		c.reseed = c.now + c.cfg.linger*10
-		c.beatAt = c.now
+		c.alarm, c.beatAt = true, c.now
 	}
 }
 
@@ -208,12 +208,29 @@ func (c *core) reseedNow() {
 	}
 }
 
-// countNodes takes over the number of live nodes.
+// countNodes takes over the number of live nodes. It falls to the most that has
+// been told for a heartbeat and a half: when Redis has lost the list, every
+// node that lives enters itself again within one, and not everybody notices
+// the loss at once.
 func (c *core) countNodes(n int64) {
 	if c.now < c.floorTo {
 		n = max(n, c.floor)
 	}
-	if n == c.nodes || n < 1 {
+	switch {
+	case n < 1:
+		return
+	case n >= c.nodes:
+		c.fallAt = 0
+	case c.fallAt == 0:
+		c.fall, c.fallAt = n, c.now
+		return
+	case c.now-c.fallAt < c.cfg.heartbeat*3/2:
+		c.fall = max(c.fall, n)
+		return
+	default:
+		n, c.fallAt = max(c.fall, n), 0
+	}
+	if n == c.nodes {
 		return
 	}
 	c.nodes = n

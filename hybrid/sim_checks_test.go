@@ -21,6 +21,7 @@ func (o *oracle) taken(n *simNode, k oracleKey, units int64, res limit.Result) {
 	}
 	o.s.note(n.id, what+k.rule.Name()+" "+k.key, units, res.Remaining)
 	rule := n.rule(k.rule)
+	sh.least = min(sh.least, rule.Limit())
 	o.shape(rule, k.key, units, res)
 	fallback := n.core.cfg.fallback
 	degraded := res.Source == limit.SourceDegraded
@@ -128,7 +129,8 @@ func (o *oracle) left(n *simNode, k oracleKey, sh *share, weight int64) int64 {
 	for _, a := range sh.own {
 		at := float64(a.at - simStart)
 		if tat = max(tat, at) + float64(a.weigh(rule, weight))*unit(rule); weight > 1 {
-			tat = min(tat, at+float64(a.rule.Limit())*unit(rule)) // or it would not have been admitted
+			// What weighed more once never makes a funnel more than full.
+			tat = min(tat, at+float64(sh.least)*unit(rule))
 		}
 	}
 	level := tat - float64(o.s.now-simStart) - float64(slack)

@@ -2,6 +2,7 @@ package hybrid
 
 import (
 	"context"
+	"errors"
 	"io"
 	"syscall"
 )
@@ -31,6 +32,7 @@ var (
 	errDown   = syscall.ECONNREFUSED
 	errBroken = io.ErrUnexpectedEOF
 	errLate   = context.DeadlineExceeded
+	errOfKey  = errors.New("WRONGTYPE Operation against a key holding the wrong kind of value")
 )
 
 // latency draws the one-way time of a message.

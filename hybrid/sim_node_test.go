@@ -176,8 +176,13 @@ func (n *simNode) sendBatches(e efSend) {
 					got[i], at[i] = out, n.s.now
 				}
 			},
-			accept: func(i int) { outcomes[list[i]], tries[list[i]].executed = got[i], at[i] },
-			fail:   func(i int, err error) { outcomes[list[i]] = remote.Outcome{Err: err} },
+			accept: func(i int) {
+				outcomes[list[i]], tries[list[i]].executed = got[i], at[i]
+				if v.broken != nil && v.broken(e.batches[list[i]].Shard) {
+					outcomes[list[i]] = remote.Outcome{Err: errDown}
+				}
+			},
+			fail: func(i int, err error) { outcomes[list[i]] = remote.Outcome{Err: err} },
 		})
 	}
 	n.call(e.id, true, parts, func(late bool) event {
@@ -217,7 +222,13 @@ func (n *simNode) sendBeat(e efBeat) {
 			count, now = c, t
 		}
 	}
-	nodes.accept = func(int) { beat.Nodes, beat.Now = count, now }
+	nodes.accept = func(int) {
+		if s.servers[0].listless {
+			fail(errOfKey)
+			return
+		}
+		beat.Nodes, beat.Now = count, now
+	}
 	nodes.fail = func(_ int, err error) { fail(err) }
 	parts := []*part{nodes}
 	for k, list := range byServer {
@@ -233,8 +244,14 @@ func (n *simNode) sendBeat(e efBeat) {
 					seqs[i], times[i] = q, t
 				}
 			},
-			accept: func(i int) { beat.Seqs[list[i]], beat.Times[list[i]] = seqs[i], times[i] },
-			fail:   func(_ int, err error) { fail(err) },
+			accept: func(i int) {
+				if v.broken != nil && v.broken(e.shards[list[i]]) {
+					fail(errDown)
+					return
+				}
+				beat.Seqs[list[i]], beat.Times[list[i]] = seqs[i], times[i]
+			},
+			fail: func(_ int, err error) { fail(err) },
 		})
 	}
 	begun := s.now

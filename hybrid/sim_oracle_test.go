@@ -82,6 +82,7 @@ type nodeBook struct {
 type share struct {
 	admitted int64
 	refused  int64       // units that Redis could not book, because the key was broken
+	least    int64       // the smallest limit by which the node has decided
 	own      []admission // since the flight of the last answer was made up
 	buckets  map[int64]int64
 	gen      int64
@@ -143,13 +144,13 @@ func (o *oracle) created(n *simNode, k oracleKey) {
 	if old := nb.shares[k]; old != nil {
 		admitted = old.admitted
 	}
-	nb.shares[k] = &share{admitted: admitted, buckets: map[int64]int64{}}
+	nb.shares[k] = &share{admitted: admitted, least: limit.MaxUnits, buckets: map[int64]int64{}}
 }
 
 // dropped: the node has forgotten what it was told.
 func (o *oracle) dropped(n *simNode, k oracleKey) {
 	sh := o.nodes[n].shares[k]
-	*sh = share{admitted: sh.admitted, buckets: map[int64]int64{}}
+	*sh = share{admitted: sh.admitted, least: limit.MaxUnits, buckets: map[int64]int64{}}
 }
 
 // slack is how far a node's idea of a server's clock, or of when an answer was

@@ -19,9 +19,12 @@ type simServer struct {
 	waiting []func() // requests that a frozen server has not read yet
 	perCall int64    // ns that it takes for a script: it does one after the other
 	busyTo  int64    // it has work until then
-	epoch   int      // how often it was killed: connections do not survive that
-	saved   *modelRedis
-	copies  bool // what runs now is a stray copy of an earlier request
+	// What a test breaks: the list of nodes, and shards.
+	listless bool
+	broken   func(shard int) bool
+	epoch    int // how often it was killed: connections do not survive that
+	saved    *modelRedis
+	copies   bool // what runs now is a stray copy of an earlier request
 
 	// What the oracle must know: after a loss Redis may count a unit twice.
 	lossy  bool
@@ -115,6 +118,7 @@ func (v *simServer) rollback() {
 func (v *simServer) forget(key string) {
 	v.lose()
 	v.model.forget(key)
+	delete(v.model.poison, key)
 	v.eachLua(func(l *luaRedis) { l.forget(key) })
 }
 

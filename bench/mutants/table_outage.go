@@ -106,22 +106,6 @@ var outageMutants = []mutant{
 		by:     hybrid("TestMisconfiguredProbesSlowly"),
 	},
 	{
-		name:   "heartbeats-that-ask-for-all",
-		breaks: "A server that is too slow to tell of every shard in time never gets its nodes back.",
-		file:   "hybrid/beat.go",
-		old:    `case len(list) < most:`,
-		new:    `case len(list) <= n:`,
-		by:     hybrid("TestSlowServerIsNotAskedForTooMuch"),
-	},
-	{
-		name:   "dead-cluster-looks-well",
-		breaks: "A limiter that has not written yet takes a cluster that is gone for well.",
-		file:   "hybrid/beat.go",
-		old:    ` || c.fails > 0 || c.doubt):`,
-		new:    `):`,
-		by:     hybrid("TestIdleLimiterNoticesADeadCluster"),
-	},
-	{
 		name:   "heartbeats-excuse-batches",
 		breaks: "A heartbeat that is answered makes up for batches that are not.",
 		file:   "hybrid/machine.go",
