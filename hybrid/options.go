@@ -70,7 +70,8 @@ type Options struct {
 	// Fallback is what checks do while Redis is unreachable. Default FairShare.
 	Fallback Fallback
 	// HeartbeatInterval is how often a node shows that it is alive. It counts
-	// as gone after three missed beats. Default 1 s; 10 ms to 1 min.
+	// as gone after three missed beats, and two later its share is the others'.
+	// Default 1 s; 10 ms to 1 min.
 	HeartbeatInterval time.Duration
 	// MinBackoff and MaxBackoff bound the time between probes of a Redis that
 	// does not answer. Defaults 100 ms and 2 s: a node is back at most a pause
