@@ -31,8 +31,8 @@ func (c *core) failed(shards []int, err error, total bool) {
 	hopeless := class == remote.ClassMisconfigured
 	for _, sh := range shards {
 		s := &c.shards[sh]
-		s.fails++
 		s.apart = !total
+		s.fails++
 		s.retry = c.now + c.jitter(c.cfg.retry, 0.5, 1.5)
 		if s.fails >= c.cfg.degradeAfter || s.health == returning || hopeless {
 			c.setHealth(sh, down)
