@@ -295,15 +295,21 @@ func (o *oracle) windows(from, to int) (f finding) {
 // everything keeps every upper bound.
 const leastPercent = 60
 
-// crowded tells whether in the whole window that ends before a slot every node
-// was asked for half as much again as its share of the limit.
+// crowded tells whether every node was asked for half as much again as its
+// share of the limit, in each quarter of the window that ends before a slot and
+// of the one before that: on a machine that is too busy, requests come in
+// bursts, of which the later find the window full.
 func (o *oracle) crowded(end int) bool {
-	if end < o.window {
-		return false
-	}
-	for _, n := range o.nodes {
-		if (n.offered[end]-n.offered[end-o.window])*int64(len(o.nodes))*2 < o.limit*3 {
+	quarter := max(o.window/4, 1)
+	for at := end; at > end-2*o.window; at -= quarter {
+		if at < quarter {
 			return false
+		}
+		for _, n := range o.nodes {
+			asked := n.offered[at] - n.offered[at-quarter]
+			if asked*int64(len(o.nodes)*o.window)*2 < o.limit*int64(quarter)*3 {
+				return false
+			}
 		}
 	}
 	return true

@@ -196,6 +196,15 @@ func TestOracleFindsStarvation(t *testing.T) {
 	if f := newOracle(rule, starved, circ).windows(0, 200); f.starved == 0 || f.least != 0 {
 		t.Errorf("nothing admitted of 10 a slot: %+v", f)
 	}
+	bursts := []record{even(200, 5, 0), even(200, 5, 0)}
+	for i := range 200 {
+		if i%100 >= 50 {
+			bursts[1].offered[i] = 0
+		}
+	}
+	if f := newOracle(rule, bursts, circ).windows(0, 200); f.starved != 0 {
+		t.Errorf("a node that was asked half of the time: %+v", f)
+	}
 	quiet := []record{even(200, 5, 0), even(200, 0, 0)} // one node was not asked at all
 	if f := newOracle(rule, quiet, circ).windows(0, 200); f.starved != 0 {
 		t.Errorf("a node that was not asked: %+v", f)
