@@ -38,7 +38,7 @@ var outageMutants = []mutant{
 		file:   "hybrid/replies.go",
 		old:    `if c.now < c.floorTo {`,
 		new:    `if c.now < 0 {`,
-		by:     hybrid("TestPromiseNodesAreNotForgotten"),
+		by:     hybrid("TestShareSurvivesASecondOutage"),
 	},
 	{
 		name:   "never-degraded",
