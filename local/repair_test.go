@@ -209,3 +209,43 @@ func TestLateAnswerFromBeforeTheClockWasSetBack(t *testing.T) {
 		t.Errorf("%d remain of 10, the authority counts 6", res.Remaining)
 	}
 }
+
+// A window that has gone back does not know any more in which buckets the
+// authority counts: it neither restores what it knows there, nor takes another
+// distribution for a loss.
+func TestWindowThatWentBackRestoresNothing(t *testing.T) {
+	link := newTestLink()
+	part := link.Part(1)
+	part.SetOffset(0, 0)
+	r := limit.Must(limit.SlidingWindowBuckets("r", 100, 10*time.Second, 10))
+	now := int64(1e18) + int64(100*time.Millisecond)
+	c := newCounter("k", r, 0, link, now)
+	c.Shard(func(*limit.Rule, string) int { return 1 })
+	id := now / int64(time.Second)
+	told := []Bucket{{ID: id - 1, Units: 20}, {ID: id, Units: 30}}
+	answer := func(server int64, buckets []Bucket) Outcome {
+		c.Refresh()
+		if _, ok := c.Collect(now, false); !ok {
+			t.Fatal("nothing to ask")
+		}
+		now += int64(time.Millisecond)
+		return c.Settle(now, Answer{Rule: r, Buckets: buckets, At: now, ServerNow: server, Slack: 1})
+	}
+	answer(now, told)
+	part.SetOffset(-int64(time.Second), 0)
+	if res, _ := c.take(now, 0, r); res.Remaining != 50 {
+		t.Errorf("%d remain of 50", res.Remaining)
+	}
+	c.MarkRaise(now)
+	rep, ok := c.Collect(now, false)
+	if !ok || !rep.Raise || len(rep.KnownBuckets) != 0 {
+		t.Errorf("it tells %+v", rep)
+	}
+	out := c.Settle(now, Answer{Rule: r, Raised: true, Buckets: told, At: now, ServerNow: now - int64(time.Second), Slack: 1})
+	if res, _ := c.take(now, 0, r); out.Lost || res.Remaining != 50 {
+		t.Errorf("lost: %v, %d remain of 50", out.Lost, res.Remaining)
+	}
+	if out = answer(now-int64(time.Second), told[:1]); !out.Lost {
+		t.Error("a loss after that was not noticed")
+	}
+}

@@ -131,7 +131,7 @@ func (c *Counter) reportLocked(now int64) Report {
 	at := limit.Span{NS: now}
 	if c.window != nil {
 		rep.Units, rep.Buckets = c.window.sentUnits, c.window.list(c.window.sent)
-		if rep.Raise {
+		if rep.Raise && !c.window.moved {
 			rep.KnownBuckets = c.window.list(c.window.known)
 		}
 		return rep

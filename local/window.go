@@ -17,6 +17,7 @@ import (
 type window struct {
 	off    int64 // authority's clock minus ours, ns
 	sure   bool  // off was measured, it is not just a first guess
+	moved  bool  // went back: what is known has lost its IDs, until an answer
 	cur    int64 // ID of bucket 0
 	end    int64 // when bucket 0 ends, ns of the authority's clock
 	newer  int64 // weighted sum of all buckets that count in full
@@ -219,7 +220,7 @@ func (w *window) retreat(id, width int64) {
 	unshift(w.pend, k)
 	unshift(w.known, k)
 	unshift(w.sent, k)
-	w.cur, w.end = id, (id+1)*width
+	w.cur, w.end, w.moved = id, (id+1)*width, true
 }
 
 // unshift moves every bucket forward by k, and adds up in the first what would
@@ -278,9 +279,10 @@ func (w *window) settle(r *limit.Rule, buckets []Bucket, serverCur int64, reset 
 			floor[i] = 0
 		}
 	}
-	if reset {
+	if reset || w.moved {
 		clear(floor)
 	}
+	w.moved = false
 	told := make([]int64, len(w.pend))
 	for _, b := range buckets {
 		if i := max(w.cur-b.ID, 0); i < int64(len(told)) && b.Units > 0 {
@@ -311,6 +313,7 @@ func (w *window) absorb(r *limit.Rule, d *window, now, weight int64) {
 	}
 	w.pendUnits += d.pendUnits
 	w.sentUnits += d.sentUnits
+	w.moved = w.moved || d.moved
 	w.sent = mergeBuckets(w.sent, d.sent, func(a, b int64) int64 { return a + b })
 	w.known = mergeBuckets(w.known, d.known, func(a, b int64) int64 { return max(a, b) })
 	w.sum(r, weight)
@@ -352,7 +355,7 @@ func (w *window) reshape(old, rule *limit.Rule, now, weight int64) (expired int6
 		}
 		return to, total
 	}
-	is.sentUnits = w.sentUnits
+	is.sentUnits, is.moved = w.sentUnits, w.moved
 	is.known, _ = move(w.known)
 	is.sent, _ = move(w.sent)
 	is.pend, is.pendUnits = move(w.pend)
