@@ -249,3 +249,33 @@ func TestWindowThatWentBackRestoresNothing(t *testing.T) {
 		t.Error("a loss after that was not noticed")
 	}
 }
+
+// Units that were booked on a key before it broke were admitted after our clock
+// had stood still. What is known from before that moves; they do not.
+func TestBookedUnitsAfterTheClockStoodStill(t *testing.T) {
+	link := newTestLink()
+	r := limit.Must(limit.Funnel("r", 1000, 10, time.Second))
+	now := int64(1e18)
+	c := newCounter("k", r, 0, link, now)
+	c.Shard(func(*limit.Rule, string) int { return 1 })
+	link.Part(1).SetOffset(0, 0)
+	tell := func(level limit.Span, end func()) {
+		c.Refresh()
+		if _, ok := c.Collect(now, false); !ok {
+			t.Fatal("nothing to tell")
+		}
+		if end != nil {
+			end()
+			return
+		}
+		c.Settle(now, Answer{Rule: r, Level: level, At: now, ServerNow: now, Slack: 1})
+	}
+	tell(r.Cost(100), nil)
+	link.SetLag(int64(20 * time.Second)) // all of them have leaked, but not here
+	c.allow(now, 400, r)
+	tell(limit.Span{}, func() { c.Quarantine(now, true) })
+	tell(limit.Span{}, nil) // the key has been made anew
+	if res, _ := c.take(now, 0, r); res.Remaining > 600 || res.Remaining < 590 {
+		t.Errorf("%d remain of 1000, 400 were admitted just now", res.Remaining)
+	}
+}

@@ -279,6 +279,8 @@ func (c *Counter) Quarantine(now int64, booked bool) (living *Counter, first boo
 func (c *Counter) keepSentLocked() {
 	w := modeWeight(c.mode)
 	if c.window == nil {
+		// Before units from after our clock stood still are among those from before.
+		c.followClockLocked(clockStep + max(c.last-c.syncedAt, 0)/clockDrift)
 		c.funnel.settle(c.rule, c.funnel.known, limit.Span{NS: math.MaxInt64}, 0, 0, false, w)
 		return
 	}
