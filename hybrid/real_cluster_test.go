@@ -162,9 +162,7 @@ func TestRealClusterShardsApart(t *testing.T) {
 	if err := redistest.AwaitReplication(k.Masters[victim], k.Replicas[victim]); err != nil {
 		t.Fatal(err)
 	}
-	if err := k.Replicas[victim].Freeze(); err != nil {
-		t.Skip(err)
-	}
+	k.Replicas[victim].FreezeOrSkip(t)
 	k.Masters[victim].Kill()
 	c.diary.note("killed")
 	c.nodes[0].Allow(dead, hundred)
@@ -234,9 +232,7 @@ func TestRealClusterMasterFrozen(t *testing.T) {
 	wrong := c.unaffected(k, victim, shared)
 	c.load(shared...)
 	eventually(t, patience, "load", func() bool { return c.all.sum() > 1000 })
-	if err := k.Masters[victim].Freeze(); err != nil {
-		t.Skip(err)
-	}
+	k.Masters[victim].FreezeOrSkip(t)
 	c.diary.note("frozen")
 	c.degraded()
 	c.recovered(promoted(k.Replicas[victim]))

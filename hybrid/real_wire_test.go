@@ -106,9 +106,7 @@ func TestRealPipelinesTorn(t *testing.T) {
 func TestRealFrozenAtStart(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	if err := srv.Freeze(); err != nil {
-		t.Skip(err)
-	}
+	srv.FreezeOrSkip(t)
 	co := clientOptions(srv.Addr())
 	co.DialTimeout = 200 * time.Millisecond
 	l := newLimiter(t, client(t, co), hybrid.Options{CommandTimeout: 200 * time.Millisecond, MaxBackoff: 300 * time.Millisecond})

@@ -153,9 +153,7 @@ func TestRefusedAndFrozen(t *testing.T) {
 	}
 	rule := funnel(t, 10, 1, time.Hour)
 	take(t, l, "k", rule, 1)
-	if err := s.Freeze(); err != nil {
-		t.Skip(err)
-	}
+	s.FreezeOrSkip(t)
 	start := time.Now()
 	_, err = l.Take(ctx, "k", rule, 1)
 	wantClass(t, err, ClassUnavailable, "timeout")

@@ -87,9 +87,7 @@ func TestReplicaSetDemotes(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "promoted", func() bool { return r.Replica.Role() == "master" })
-	if err := r.Master.Freeze(); err != nil {
-		t.Skip(err)
-	}
+	r.Master.FreezeOrSkip(t)
 	if err := r.Master.Thaw(); err != nil {
 		t.Fatal(err)
 	}

@@ -219,6 +219,19 @@ func (s *Server) killLocked() {
 // new ones are accepted by the kernel, but nothing is answered until Thaw.
 func (s *Server) Freeze() error { return s.signal(freeze) }
 
+// FreezeOrSkip is Freeze for a test, which is skipped on systems that cannot. A
+// server that could have been frozen and was not is a failure: else a test of
+// an outage would pass where the server had died.
+func (s *Server) FreezeOrSkip(tb testing.TB) {
+	tb.Helper()
+	switch err := s.Freeze(); {
+	case errors.Is(err, errors.ErrUnsupported):
+		tb.Skip(err)
+	case err != nil:
+		tb.Fatal(err)
+	}
+}
+
 // Thaw lets a frozen server go on (SIGCONT).
 func (s *Server) Thaw() error { return s.signal(thaw) }
 

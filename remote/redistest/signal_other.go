@@ -4,10 +4,11 @@ package redistest
 
 import (
 	"errors"
+	"fmt"
 	"os"
 )
 
-var errNoSignals = errors.New("this system cannot freeze a process")
+var errNoSignals = fmt.Errorf("%w: this system cannot freeze a process", errors.ErrUnsupported)
 
 func freeze(*os.Process) error { return errNoSignals }
 func thaw(*os.Process) error   { return errNoSignals }
