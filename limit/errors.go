@@ -12,6 +12,11 @@ var (
 	ErrNilRule = errors.New("limit: rule is nil")
 	// ErrUnsupported reports a rule that the limiter asked cannot decide.
 	ErrUnsupported = errors.New("limit: rule is not supported by this limiter")
+	// ErrTooMany reports more units than the limit holds: no waiting helps.
+	ErrTooMany = errors.New("limit: more units than the limit holds")
+	// ErrNoRoom reports a key that could not be remembered, because there are
+	// more keys that must be than the limiter was given room for.
+	ErrNoRoom = errors.New("limit: no room for another key")
 	// ErrClosed reports a call on a limiter that has been closed.
 	ErrClosed = errors.New("limit: limiter is closed")
 )

@@ -45,12 +45,16 @@ func (s Source) String() string {
 type Result struct {
 	// Allowed tells whether the units asked for were admitted (all or none).
 	Allowed bool
+	// WouldRefuse tells that they were let pass only because the rule is a dry
+	// run (see [Rule.DryRun]): nothing was consumed, and RetryAfter is what it
+	// would have been.
+	WouldRefuse bool
 	// Limit is the rule's limit or capacity, in units.
 	Limit int64
 	// Remaining is how many units would be admitted right now, after this
 	// decision. It is never negative.
 	Remaining int64
-	// RetryAfter is 0 when allowed; otherwise the shortest wait after which
+	// RetryAfter is 0 when units were admitted; otherwise the shortest wait after which
 	// the same question succeeds if nobody else asks, or [Never].
 	RetryAfter time.Duration
 	// ResetAfter is how long until the key is as if never used, if nobody asks.
@@ -66,6 +70,15 @@ func Refused(r *Rule) Result {
 		return Result{RetryAfter: Never}
 	}
 	return Result{Limit: r.limit, RetryAfter: Never}
+}
+
+// Judged returns res as it is to be told: a refusal by a dry run lets pass what
+// could be asked.
+func (r *Rule) Judged(res Result) Result {
+	if !res.Allowed && r.IsDryRun() {
+		res.Allowed, res.WouldRefuse = true, true
+	}
+	return res
 }
 
 // Weigh returns what n units count as when each counts weight-fold: n·weight,

@@ -66,12 +66,16 @@ const (
 // Rule is not usable: limiters refuse it like a nil one.
 //
 // The name is a namespace: two rules of one name and algorithm count a key
-// together.
+// together. So a limit can be changed while it is in use, and keys can have
+// different plans, without forgetting what was used: another limit applies to
+// the count as it is, another period or other buckets re-express it, rounded
+// up. A rule of another algorithm has counters of its own.
 type Rule struct {
 	name    string
 	hash    uint64 // of name and algorithm, the same in every process
 	alg     Algorithm
 	buckets int
+	dry     bool
 	limit   int64
 	units   int64         // funnel: units leaked per period
 	period  time.Duration // funnel: per; otherwise the window as asked for
@@ -185,8 +189,7 @@ func (r *Rule) bad(field string, value any, format string, args ...any) error {
 
 // sealed fills in what is derived from the name.
 func (r *Rule) sealed() *Rule {
-	// FNV-1a, written out: it must give the same in every process and version,
-	// and the deployment's shards depend on it.
+	// FNV-1a, written out: it must give the same in every process and version.
 	h := uint64(14695981039346656037)
 	for _, b := range []byte(r.name) {
 		h = (h ^ uint64(b)) * 1099511628211
@@ -194,6 +197,23 @@ func (r *Rule) sealed() *Rule {
 	r.hash = (h ^ uint64(r.alg)) * 1099511628211
 	return r
 }
+
+// DryRun returns a rule that differs from r in one thing: it lets everything
+// pass. What would have been refused consumes nothing and is reported, see
+// [Result.WouldRefuse], so that one can see what a limit would do before it
+// does. Both count in the same counters: to end the dry run is to use r again.
+// Do not hand back (Refund) what would have been refused: it was not consumed.
+func (r *Rule) DryRun() *Rule {
+	if !r.Valid() {
+		return nil
+	}
+	d := *r
+	d.dry = true
+	return &d
+}
+
+// IsDryRun reports whether r comes from [Rule.DryRun].
+func (r *Rule) IsDryRun() bool { return r != nil && r.dry }
 
 // Name returns the name.
 func (r *Rule) Name() string { return r.name }
@@ -253,11 +273,16 @@ func (r *Rule) SameShape(o *Rule) bool {
 
 // String describes the rule for people and logs.
 func (r *Rule) String() string {
-	switch {
-	case !r.Valid():
+	if !r.Valid() {
 		return "invalid rule"
-	case r.alg == AlgorithmFunnel:
-		return fmt.Sprintf("%s %q: %d, leaking %d per %v", r.alg, r.name, r.limit, r.units, r.period)
 	}
-	return fmt.Sprintf("%s %q: %d per %v", r.alg, r.name, r.limit, r.period)
+	text := fmt.Sprintf("%s %q: %d", r.alg, r.name, r.limit)
+	if r.alg == AlgorithmFunnel {
+		text += fmt.Sprintf(", leaking %d", r.units)
+	}
+	text += fmt.Sprintf(" per %v", r.period)
+	if r.dry {
+		text += " (dry run)"
+	}
+	return text
 }

@@ -1,0 +1,63 @@
+package limit
+
+// Check is one question of several that are asked together: may n units of a
+// key be taken under a rule. N is not 1 by itself; 0 consumes nothing. Give
+// several limits of one caller different names: by its name a rule counts.
+type Check struct {
+	Key  string
+	Rule *Rule
+	N    int64
+}
+
+// Verdict is the answer to several checks that were asked together.
+type Verdict struct {
+	// Result is that of one check, the one By names. Allowed holds for all of
+	// them: either every check has consumed its units, or none has.
+	Result
+	// By is the index of the check that decided: of those that refused the one
+	// with the longest RetryAfter, so that waiting for it is enough; else one
+	// that would have, had its rule not been a dry run; else the one with the
+	// fewest units remaining. -1 if there were no checks.
+	By int
+	// Rule is the rule of that check, nil if it has none.
+	Rule *Rule
+}
+
+// NewVerdict returns the verdict on no checks yet: allowed. Limiters build
+// theirs from it with [Verdict.Add].
+func NewVerdict() Verdict { return Verdict{Result: Result{Allowed: true}, By: -1} }
+
+// Add takes the answer to check i into account.
+func (v *Verdict) Add(i int, rule *Rule, res Result) {
+	decides := v.By < 0
+	switch {
+	case decides:
+	case res.Allowed != v.Allowed:
+		decides = v.Allowed
+	case !res.Allowed:
+		decides = res.RetryAfter > v.RetryAfter
+	case res.WouldRefuse != v.WouldRefuse:
+		decides = res.WouldRefuse
+	default:
+		decides = res.Remaining < v.Remaining
+	}
+	if decides {
+		v.Result, v.By, v.Rule = res, i, rule
+	}
+}
+
+// Mistaken returns the index of the first check that cannot be asked together
+// with those before it, because it asks for the same counter under a rule that
+// counts otherwise: each would re-express what the other has counted. Several
+// limits of one key need names of their own. -1 if there is none.
+func Mistaken(checks []Check) int {
+	for i := range checks {
+		for j := range i {
+			a, b := &checks[i], &checks[j]
+			if a.Key == b.Key && a.Rule.hash == b.Rule.hash && a.Rule.name == b.Rule.name && !a.Rule.SameShape(b.Rule) {
+				return i
+			}
+		}
+	}
+	return -1
+}

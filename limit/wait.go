@@ -1,0 +1,37 @@
+package limit
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// WaitError reports units that were not waited for, because that would have
+// taken longer than the caller's context lasts, or for ever. Nothing was
+// consumed. It is a [context.DeadlineExceeded], or an [ErrTooMany] if no waiting
+// helps.
+type WaitError struct {
+	Key  string
+	Rule *Rule
+	N    int64
+	// Need is how long it would have taken, as far as is known; [Never] if no
+	// waiting helps. Left is how long the context would have lasted.
+	Need, Left time.Duration
+}
+
+// Error says what was asked for and how long it would have taken.
+func (e *WaitError) Error() string {
+	what := fmt.Sprintf("limit: %d units of %v, key %.64q", e.N, e.Rule, e.Key)
+	if e.Need == Never {
+		return what + ": more than there will ever be"
+	}
+	return fmt.Sprintf("%s: would take %v, and the deadline is in %v", what, e.Need, e.Left)
+}
+
+// Unwrap returns what kind of error it is.
+func (e *WaitError) Unwrap() error {
+	if e.Need == Never {
+		return ErrTooMany
+	}
+	return context.DeadlineExceeded
+}
