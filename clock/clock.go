@@ -140,3 +140,8 @@ func Or(c Clock) Clock {
 	}
 	return c
 }
+
+// Until returns how long it is, on the clock of the operating system, until the
+// given time: how long a context lasts whose deadline that is. It is negative
+// when the time has passed.
+func Until(t time.Time) time.Duration { return time.Until(t) }

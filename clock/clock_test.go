@@ -111,3 +111,12 @@ func BenchmarkClocks(b *testing.B) {
 		}
 	})
 }
+
+func TestUntil(t *testing.T) {
+	if d := Until(time.Now().Add(time.Hour)); d > time.Hour || d < 59*time.Minute {
+		t.Errorf("an hour from now: %v", d)
+	}
+	if d := Until(time.Now().Add(-time.Hour)); d > -time.Hour {
+		t.Errorf("an hour ago: %v", d)
+	}
+}
