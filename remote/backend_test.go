@@ -28,6 +28,9 @@ func (silence) Printf(context.Context, string, ...any) {}
 
 var ctx = context.Background()
 
+// pace bounds how far a real server's clock goes on between two calls of a test.
+const pace = 10 * time.Second
+
 // epoch is where virtual time begins: a µs count whose digits a careless %s
 // would lose.
 var epoch = time.Unix(1_760_000_000, 123_456_000)
@@ -89,6 +92,13 @@ func (b *backend) advance(d time.Duration) {
 	b.mini.SetTime(b.at)
 }
 
+// pass lets some time pass; on a real server it does so by itself.
+func (b *backend) pass() {
+	if b.mini != nil {
+		b.advance(time.Millisecond)
+	}
+}
+
 func (b *backend) limiter() *Limiter {
 	b.t.Helper()
 	l, err := New(b.rdb, Options{CommandTimeout: 5 * time.Second})
@@ -122,6 +132,15 @@ func (b *backend) set(key, value string) {
 	if err := b.rdb.Set(ctx, key, value, time.Hour).Err(); err != nil {
 		b.t.Fatal(err)
 	}
+}
+
+// spoil puts something else in the place of a counter.
+func (b *backend) spoil(l *Limiter, key string, rule *limit.Rule) {
+	b.t.Helper()
+	name := l.srv.keys.CounterKey(rule, key)
+	b.rdb.Del(ctx, name)
+	b.rdb.SAdd(ctx, name, "x")
+	b.rdb.Expire(ctx, name, time.Hour)
 }
 
 // get returns the string at a key, "" if there is none.

@@ -18,7 +18,7 @@ func (s *Store) encode(b *Batch) (*call, error) {
 	if b.Accept {
 		accept = "1"
 	}
-	c := &call{script: scriptBatch, keys: make([]string, 1, 1+len(b.Ops)), args: make([]any, 4, 4+12*len(b.Ops))}
+	c := &call{script: scriptBatch, keys: make([]string, 1, 1+len(b.Ops)), args: make([]any, 4, 4+14*len(b.Ops))}
 	c.keys[0] = s.srv.keys.SeqKey(b.Shard, b.Node)
 	c.args[0], c.args[1], c.args[2], c.args[3] = b.Seq, b.Prev, accept, ledgerTTL.Milliseconds()
 	for i := range b.Ops {
@@ -35,14 +35,15 @@ func (s *Store) encode(b *Batch) (*call, error) {
 
 // appendFunnel appends the record of an operation on a funnel.
 func appendFunnel(args []any, op *Op) []any {
-	fields := 7
+	fields := 10
 	if op.Raise {
 		fields += 3
 	}
 	units := min(op.Units, limit.MaxUnits)
 	cost, ahead := toWire(op.Rule, op.Rule.Cost(units)), toWire(op.Rule, op.Ahead)
-	args = append(args, "f", fields, units, denominator(op.Rule),
-		cost.us, cost.rem, ahead.us, ahead.rem, horizonMS(op.Rule))
+	back := toWire(op.Rule, op.Back)
+	args = append(args, "f", fields, units, rateText(op.Rule),
+		cost.us, cost.rem, ahead.us, ahead.rem, horizonMS(op.Rule), back.us, back.rem, op.BackGen)
 	if op.Raise {
 		level := toWire(op.Rule, op.Known.Level)
 		args = append(args, op.Known.Gen, level.us, level.rem)
@@ -52,12 +53,12 @@ func appendFunnel(args []any, op *Op) []any {
 
 // appendWindow appends the record of an operation on a window.
 func appendWindow(args []any, op *Op) []any {
-	fields := 5
+	fields := 7
 	if op.Raise {
 		fields += 2
 	}
 	args = append(args, "w", fields, min(op.Units, limit.MaxUnits), widthUS(op.Rule), op.Rule.Kept(),
-		horizonMS(op.Rule), formatBuckets(op.Buckets))
+		horizonMS(op.Rule), formatBuckets(op.Buckets), formatBuckets(op.BackBuckets), op.BackGen)
 	if op.Raise {
 		args = append(args, op.Known.Gen, formatBuckets(op.Known.Buckets))
 	}
@@ -113,12 +114,14 @@ func (op *Op) check() string {
 		return "no rule"
 	case op.Units < 0:
 		return fmt.Sprintf("%d units", op.Units)
+	case op.BackGen < 0 || op.BackGen > maxExact:
+		return fmt.Sprintf("generation %d of what is handed back", op.BackGen)
 	case op.Raise && (op.Known.Gen < 0 || op.Known.Gen > maxExact):
 		return fmt.Sprintf("generation %d", op.Known.Gen)
 	}
 	switch op.Rule.Algorithm() {
 	case limit.AlgorithmFunnel:
-		if !validSpan(op.Rule, op.Ahead) || op.Raise && !validSpan(op.Rule, op.Known.Level) {
+		if !validSpan(op.Rule, op.Ahead) || !validSpan(op.Rule, op.Back) || op.Raise && !validSpan(op.Rule, op.Known.Level) {
 			return "a span that is negative or in another denominator"
 		}
 		return ""
@@ -129,6 +132,9 @@ func (op *Op) check() string {
 		}
 		if _, ok := sumBuckets(op.Known.Buckets); op.Raise && !ok {
 			return "a known bucket that is not valid"
+		}
+		if _, ok := sumBuckets(op.BackBuckets); !ok {
+			return "a bucket of units handed back that is not valid"
 		}
 		return ""
 	}
@@ -200,8 +206,8 @@ func (r *reader) state(op *Op) State {
 	switch {
 	case kind == "e", kind == "b":
 		return State{Err: &KeyError{Key: op.Key, Reason: bounded(r.text()), Booked: kind == "b"}}
-	case kind == "f" && funnel:
-		return State{Gen: r.number(maxExact), Level: r.span(op.Rule)}
+	case (kind == "f" || kind == "g") && funnel:
+		return State{Gen: r.number(maxExact), Level: r.span(op.Rule), Converted: kind == "g"}
 	case (kind == "w" || kind == "v") && !funnel:
 		return State{Gen: r.number(maxExact), Buckets: r.buckets(op.Rule), Converted: kind == "v"}
 	}

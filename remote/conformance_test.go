@@ -22,8 +22,8 @@ const serversEnv = "HYBRIDLIMIT_SERVERS"
 
 // everyScript is what has to agree.
 var everyScript = map[string]*script{
-	"batch": scriptBatch, "take_funnel": scriptTakeFunnel, "take_window": scriptTakeWindow, "take_log": scriptTakeLog,
-	"reset": scriptReset, "beat": scriptBeat, "seq": scriptSeq,
+	"batch": scriptBatch, "take_funnel": scriptTakeFunnel, "take_window": scriptTakeWindow, "take_log": scriptTakeLog, "take_all": scriptTakeAll,
+	"renew": scriptRenew, "refund": scriptRefund, "beat": scriptBeat, "seq": scriptSeq,
 }
 
 // step is one line of the table: a script at a given time, or a plain command.
@@ -151,8 +151,8 @@ func TestConformance(t *testing.T) {
 			t.Errorf("%s.lua was compared %d times only", name, used[s])
 		}
 	}
-	if files, _ := filepath.Glob("lua/*.lua"); len(files) != len(everyScript)+1 {
-		t.Errorf("%d files in lua, %d scripts and lib.lua are compared", len(files), len(everyScript))
+	if files, _ := filepath.Glob("lua/*.lua"); len(files) != len(everyScript)+4 {
+		t.Errorf("%d files in lua, %d scripts and the 4 that they share are compared", len(files), len(everyScript))
 	}
 }
 
@@ -169,7 +169,10 @@ func poisonTable() (steps []step) {
 	at := epoch.UnixMicro()
 	for _, v := range []string{
 		"", "abc", "f", "f 0 1000 5 0", "f 0 1000 99999999999999999999 0", "f 010 1000 1 1", "f 0 0 1 0", "f -1 1000 1 1", "f nan nan nan nan",
+		"f 0 1000/100 1760000009999999 500", "f 0 1000/250.5 1760000009999999 500", "f 3 7000/1000000 1760000009999999 6999", "f 0 1000/ 5 0", "f 0 1000/e 5 0", "f 0 1000/1e999 5 0",
+		"f 0 1000/-1 5 0", "f 0 1000/0 5 0", "f 0 /1 5 0", "f 0 1000/1/1 5 0",
 		"f 0 1000 9007199254740991 999", "f 0 1000 9007199254740992 0", "f 9007199254740991 1000 5 5", "f 0 1000 1 1\x00", " f 0 1000 1 1",
+		"f 5/3 1000/100 1760000009999999 500", "f 3/5 1000/100 1 1", "f 5/ 1000 1 1", "f /5 1000 1 1", "f 5/5/5 1000 1 1", "w 7/7 60000000 29333333:5", "w 7/8 60000000 29333333:5", "w 7/07 60000000 29333333:5",
 		"w 0 60000000", "w 0 60000000 29333333:5", "w 0 60000000 29333333:9007199254740992", "w 0 60000000 29333333:9007199254740993",
 		"w 0 1 1:1", "w 0 0 1:1", "w 0 60000000 1:1 ", "w 0 60000000 29333333:1e3", "w 0 60000000 29333339:7", "w 5 7000 251428571428:3 251428571429:4",
 		"1 2 -", "9007199254740991 1 -", "4503599627370495 7 0,1", "4503599627370496 7 -", "0 0 -", "00 0 -", "2 -1 -", "1 2 3 4",
@@ -202,17 +205,40 @@ func poisonTable() (steps []step) {
 func everyCall(at, n int64) []step {
 	minute := int64(60_000_000)
 	return []step{
-		{script: scriptTakeFunnel, at: at, keys: []string{"f"}, args: []any{1000, n * 5, 999, 5000, 0, 7200000}},
+		{script: scriptTakeFunnel, at: at, keys: []string{"f"}, args: []any{"1000/100", n * 5, 999, 5000, 0, 7200000}},
 		{script: scriptTakeWindow, at: at, keys: []string{"w"}, args: []any{n, 10, minute, 2, 7200000}},
 		{script: scriptTakeWindow, at: at, keys: []string{"x"}, args: []any{n, 10, minute, 0, 7200000}},
 		{script: scriptTakeLog, at: at, keys: []string{"l"}, args: []any{n, 10, 60 * minute, 1}},
-		{script: scriptReset, at: at, keys: []string{"f"}, args: []any{"f", 1000, 0, 7200000}},
-		{script: scriptReset, at: at, keys: []string{"w"}, args: []any{"w", minute, 2, 7200000}},
-		{script: scriptReset, at: at, keys: []string{"l"}, args: []any{"l", minute, 0, 7200000}},
+		{script: scriptRenew, at: at, keys: []string{"f"}, args: []any{"f", "1000/100", 0, 7200000, 0, 0}},
+		{script: scriptRenew, at: at, keys: []string{"w"}, args: []any{"w", minute, 2, 7200000, 0}},
+		{script: scriptRenew, at: at, keys: []string{"l"}, args: []any{"l", minute, 0, 7200000, 0}},
+		{script: scriptRenew, at: at, keys: []string{"f"}, args: []any{"f", "1000/100", 0, 7200000, n * 5, 999}},
+		{script: scriptRenew, at: at, keys: []string{"w"}, args: []any{"w", minute, 2, 7200000, n}},
+		{script: scriptRenew, at: at, keys: []string{"l"}, args: []any{"l", minute, 0, 7200000, n}},
+		{script: scriptRefund, at: at, keys: []string{"f"}, args: []any{"f", "1000/100", 0, 7200000, n * 5, 999}},
+		{script: scriptRefund, at: at, keys: []string{"w"}, args: []any{"w", minute, 2, 7200000, n}},
+		{script: scriptRefund, at: at, keys: []string{"x"}, args: []any{"w", minute, 0, 7200000, n}},
+		{script: scriptRefund, at: at, keys: []string{"l"}, args: []any{"l", minute, 0, 7200000, n}},
+		{script: scriptRefund, at: at, keys: []string{"f"}, args: []any{"f", "1000/100", 0, 7200000, n * 5, 999, at - 3, at + 30*n, 7, 5000, 0}},
+		{script: scriptRefund, at: at, keys: []string{"w"}, args: []any{"w", minute, 2, 7200000, n, 0, at - n*minute/2}},
+		{script: scriptRefund, at: at, keys: []string{"x"}, args: []any{"w", minute, 0, 7200000, n, 0, at - n*minute/2}},
+		{script: scriptRefund, at: at, keys: []string{"l"}, args: []any{"l", minute, 0, 7200000, n, 0, at}},
+		{script: scriptTakeFunnel, at: at, keys: []string{"f"}, args: []any{"1000/250.5", 40, 7, 5000, 0, 7200000, 20, 4, 10, 2, n}},
+		{script: scriptTakeWindow, at: at, keys: []string{"w"}, args: []any{n, 10, minute, 2, 7200000, "1"}},
+		{script: scriptTakeLog, at: at, keys: []string{"l"}, args: []any{n, 10, 60 * minute, 1, "1"}},
+		{script: scriptTakeAll, at: at, keys: []string{"f", "w", "l", "f", "x"}, args: []any{
+			"1", "f", "0", "1000/100", 5000, 0, 7200000, n * 5, 999, n * 4, 0, "w", "1", 10, minute, 2, 7200000, n, n,
+			"l", "0", 10, 60 * minute, n, n, "f", "0", "1000/250.5", 6000, 0, 7200000, n * 5, 999, n, 999, "w", "0", 10, minute, 0, 7200000, n, n,
+		}},
+		{script: scriptTakeAll, at: at, keys: []string{"w", "w", "l", "l", "f", "f"}, args: []any{
+			"1", "w", "0", 10, minute, 2, 7200000, n, 1, "w", "0", 10, minute / 7, 3, 7200000, n, n - 1,
+			"l", "0", 10, 60 * minute, 3, 1, "l", "1", 10, 60 * minute, n, n,
+			"f", "1", "1000/100", 50, 0, 7200000, n * 5, 999, n * 5, 999, "f", "1", "7000/1000000", 6000, 0, 7200000, n * 5, 6999, n, 999,
+		}},
 		{script: scriptBeat, at: at, keys: []string{"nodes"}, args: []any{"n1", 3600000}},
 		{script: scriptSeq, at: at, keys: []string{"ledger"}, args: []any{86400000}},
-		{script: scriptBatch, at: at, keys: []string{"ledger", "f"}, args: []any{2, 1, 0, 86400000, "f", 7, n, 1000, n * 5, 999, 7, 3, 7200000}},
-		{script: scriptBatch, at: at, keys: []string{"ledger", "w"}, args: []any{2, 1, 1, 86400000, "w", 7, n, minute, 2, 7200000, fmt.Sprintf(" %d:%d", at/minute, n), 7, fmt.Sprintf(" %d:3", at/minute-1)}},
+		{script: scriptBatch, at: at, keys: []string{"ledger", "f"}, args: []any{2, 1, 0, 86400000, "f", 10, n, "1000/100", n * 5, 999, 7, 3, 7200000, n, 9, at - 5}},
+		{script: scriptBatch, at: at, keys: []string{"ledger", "w"}, args: []any{2, 1, 1, 86400000, "w", 9, n, minute, 2, 7200000, fmt.Sprintf(" %d:%d", at/minute, n), fmt.Sprintf(" %d:2", at/minute-1), at - 5, 7, fmt.Sprintf(" %d:3", at/minute-1)}},
 	}
 }
 
@@ -238,10 +264,14 @@ func randomTable(t *testing.T, seed uint64) (steps []step) {
 			rule := rules[rng.IntN(len(rules))]
 			op := Op{Key: store.Keyspace().CounterKey(rule, fmt.Sprint("k", rng.IntN(3))), Rule: rule, Units: number(), Raise: rng.IntN(3) == 0}
 			if rule.Algorithm() == limit.AlgorithmFunnel {
+				op.Back = rule.Cost(rng.Int64N(2) * number())
 				op.Ahead, op.Known = rule.Cost(op.Units), State{Gen: rng.Int64N(2) * at, Level: rule.Cost(number())}
 			} else {
 				id := at / widthUS(rule)
 				op.Buckets = []Bucket{{max(id-rng.Int64N(3), 0), op.Units}}
+				if rng.IntN(2) == 0 {
+					op.BackBuckets = []Bucket{{max(id-rng.Int64N(3), 0), number()}}
+				}
 				op.Known = State{Gen: rng.Int64N(2) * at, Buckets: []Bucket{{max(id-rng.Int64N(12), 0), number()}}}
 			}
 			b.Ops = append(b.Ops, op)

@@ -2,8 +2,10 @@
 // counters are kept there, and two ways to use them:
 //
 //   - [Limiter] asks Redis for every decision: exact over any number of
-//     processes, at one round trip per check. It answers for all four
-//     algorithms of package limit.
+//     processes, at one round trip per check, or for several checks together
+//     ([Limiter.TakeAll]). It answers for all four algorithms of package limit.
+//     Who would rather wait than be refused can queue ([Limiter.Wait],
+//     [Limiter.Reserve]): in Redis too, and so behind everybody.
 //   - [Store] books what nodes have already admitted, many keys per call,
 //     exactly once each, and tells what Redis knows. Package hybrid is built on
 //     it.

@@ -131,15 +131,25 @@ func classifyReply(err error) (Class, string, bool) {
 	if !asError(err, &reply) {
 		return 0, "", false
 	}
-	text := strings.TrimPrefix(reply.Error(), "-")
+	class, reason := classifyText(reply.Error())
+	return class, reason, true
+}
+
+// classifyText sorts the words of an error.
+func classifyText(text string) (Class, string) {
+	text = strings.TrimPrefix(text, "-")
 	for _, p := range prefixes {
 		// Errors inside a script arrive as they are from Redis 7 on, and
 		// quoted in another error before that.
 		if strings.HasPrefix(text, p.prefix) || strings.Contains(text, "-"+p.prefix+" ") {
-			return p.class, p.reason, true
+			return p.class, p.reason
 		}
 	}
-	return ClassUnavailable, "error", true
+	// Those that a script has caught and raised again come as a text of its own.
+	if inner, ok := strings.CutPrefix(text, "ERR "); ok {
+		return classifyText(inner)
+	}
+	return ClassUnavailable, "error"
 }
 
 // classifyNetwork sorts what went wrong on the way.

@@ -2,6 +2,7 @@ package remote_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -42,4 +43,111 @@ func ExampleLimiter_Take() {
 	// true 1 0s
 	// true 0 0s
 	// false 0 30s
+}
+
+func ExampleLimiter_TakeAll() {
+	server, err := miniredis.Run() // in place of a real one
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer server.Close()
+	server.SetTime(time.Unix(1_760_000_000, 0))
+
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
+	defer rdb.Close()
+	lim, err := remote.New(rdb, remote.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	// At most 4 in a second, and 5 in a minute; the second call would be one
+	// too many for the minute, and takes nothing from the second either.
+	second := limit.Must(limit.SlidingWindow("second", 4, time.Second))
+	minute := limit.Must(limit.FixedWindow("minute", 5, time.Minute))
+	for range 2 {
+		v, err := lim.TakeAll(context.Background(),
+			limit.Check{Key: "user:17", Rule: second, N: 3},
+			limit.Check{Key: "user:17", Rule: minute, N: 3},
+		)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(v.Allowed, v.Rule.Name(), v.Remaining, v.RetryAfter)
+	}
+	// Output:
+	// true second 1 0s
+	// false minute 2 40s
+}
+
+func ExampleLimiter_Wait() {
+	server, err := miniredis.Run() // in place of a real one
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer server.Close()
+	server.SetTime(time.Unix(1_760_000_000, 0))
+
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
+	defer rdb.Close()
+	lim, err := remote.New(rdb, remote.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	// Mails queue: one leaves every 20 ms, whichever process it is on. The
+	// fourth would have to wait for longer than its sender is willing to.
+	mails := limit.Must(limit.Funnel("mail", 1, 50, time.Second))
+	ctx := context.Background()
+	for range 3 {
+		fmt.Println(lim.Wait(ctx, "relay", mails, 1))
+	}
+	ctx, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	var late *limit.WaitError
+	if err := lim.Wait(ctx, "relay", mails, 1); errors.As(err, &late) {
+		fmt.Println("it would take", late.Need) // its clock stands still here
+	}
+	// Output:
+	// <nil>
+	// <nil>
+	// <nil>
+	// it would take 60ms
+}
+
+func ExampleLimiter_Reserve() {
+	server, err := miniredis.Run() // in place of a real one
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer server.Close()
+	server.SetTime(time.Unix(1_760_000_000, 0))
+
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
+	defer rdb.Close()
+	lim, err := remote.New(rdb, remote.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	jobs := limit.Must(limit.Funnel("job", 1, 1, time.Minute))
+	for range 3 {
+		r, err := lim.Reserve(context.Background(), "batch", jobs, 1)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(r.OK(), r.Delay())
+		if r.Delay() > time.Minute { // too late for this one: let others have it
+			fmt.Println("given up:", r.Cancel(context.Background()))
+		}
+	}
+	// Output:
+	// true 0s
+	// true 1m0s
+	// true 2m0s
+	// given up: <nil>
 }

@@ -281,12 +281,9 @@ func TestReplyBeforeTheCut(t *testing.T) {
 
 // Some Redis answers something else: an error, and no panic.
 func TestUnexpectedReplies(t *testing.T) {
-	b := onMini(t)
-	x := newBookings(t, b)
-	l := &Limiter{srv: x.s.srv}
+	b, rule := onMini(t), funnel(t, 10, 1, time.Hour)
 	for _, answer := range []any{nil, "x", int64(1), []any{}, []any{"a"}, []any{"2", "1", "1"}, []any{"e", int64(3)}, []any{[]any{}}} {
-		b.rdb.AddHook(answerHook{answer})
-		if _, err := l.Take(ctx, "k", x.funnel, 1); !errors.Is(err, ErrBadReply) {
+		if _, err := b.lying(answer).Take(ctx, "k", rule, 1); !errors.Is(err, ErrBadReply) {
 			t.Errorf("%v: %v", answer, err)
 		}
 	}
@@ -385,7 +382,10 @@ func TestCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, key := range extremeKeys {
-		take(t, l, key, rule, 1)
+		v := takeAll(t, l, limit.Check{Key: key, Rule: rule, N: 1}, limit.Check{Key: key, Rule: slidingLog(t, 5, time.Hour), N: 1})
+		if !v.Allowed || v.By != 1 || v.Remaining != 4 {
+			t.Errorf("two rules of one key: %+v", v)
+		}
 	}
 }
 

@@ -120,10 +120,28 @@ func (v victim) ask(t *testing.T, which int) error {
 	case 2:
 		return v.Reset(ctx, "k", rule)
 	}
-	if which < 8 {
+	switch which {
+	case 3, 7:
 		return v.beat(t)
+	case 11:
+		return v.all(t)
 	}
 	return v.exec(t)
+}
+
+func (v victim) all(t *testing.T) error {
+	t.Helper()
+	var checks []limit.Check
+	for _, r := range everyRule {
+		checks = append(checks, limit.Check{Key: "k", Rule: r, N: 3})
+	}
+	verdict, err := v.TakeAll(ctx, checks...)
+	if err == nil {
+		checkTaken(t, verdict.Rule, 3, verdict.Result, nil)
+	} else if verdict.Allowed {
+		t.Fatalf("%+v, although %v", verdict, err)
+	}
+	return err
 }
 
 func (v victim) beat(t *testing.T) error {
@@ -148,7 +166,7 @@ func (v victim) exec(t *testing.T) error {
 	}
 	var batches []*Batch
 	for i := range ops {
-		shard := v.store.Keyspace().Shard(ops[i].Rule, "a")
+		shard := v.store.Keyspace().Shard("a")
 		batches = append(batches, &Batch{Shard: shard, Node: "n", Seq: 1, Ops: ops[i : i+1]})
 	}
 	var all error

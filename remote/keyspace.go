@@ -44,15 +44,12 @@ func NewKeyspace(prefix string, shards int) (Keyspace, error) {
 // Shards returns the number of shards.
 func (k Keyspace) Shards() int { return max(k.shards, 1) }
 
-// Shard returns the shard, from 0 on, of a rule's key.
-func (k Keyspace) Shard(rule *limit.Rule, key string) int {
+// Shard returns the shard, from 0 on, of a key. All rules of a key share it, so
+// that a script can decide on several of them together, see [Limiter.TakeAll].
+func (k Keyspace) Shard(key string) int {
 	// FNV-1a, written out: every process and every version must agree.
 	const prime = 1099511628211
 	h := uint64(14695981039346656037)
-	for v, i := rule.Hash(), 0; i < 8; i++ {
-		h = (h ^ v>>56) * prime
-		v <<= 8
-	}
 	for i := range len(key) {
 		h = (h ^ uint64(key[i])) * prime
 	}
@@ -68,7 +65,7 @@ func (k Keyspace) Shard(rule *limit.Rule, key string) int {
 // of rules, algorithms or keys never share one: the length of the name comes
 // before it, and a key that is stored as a hash is marked as such.
 func (k Keyspace) CounterKey(rule *limit.Rule, key string) string {
-	name, kind, shard := rule.Name(), ":k:", k.Shard(rule, key)
+	name, kind, shard := rule.Name(), ":k:", k.Shard(key)
 	if len(key) > MaxKeyBytes {
 		sum := sha256.Sum256([]byte(key))
 		key, kind = hex.EncodeToString(sum[:]), ":h:"

@@ -49,7 +49,9 @@ func TestKeysAreFixed(t *testing.T) {
 	}
 	rule := funnel(t, 1, 1, time.Second)
 	for _, c := range []struct{ got, want string }{
-		{k.CounterKey(rule, "user:1"), "hl:1:{53}:f:1:f:k:user:1"},
+		{k.CounterKey(rule, "user:1"), "hl:1:{1}:f:1:f:k:user:1"},
+		{k.CounterKey(slidingLog(t, 1, time.Second), "user:1"), "hl:1:{1}:l:1:l:k:user:1"}, // all rules of a key are in one shard
+		{k.CounterKey(rule, ""), "hl:1:{38}:f:1:f:k:"},
 		{k.SeqKey(5, "n1"), "hl:1:{5}:node:n1"},
 		{k.NodesKey(), "hl:1:{nodes}"},
 	} {
@@ -64,11 +66,10 @@ func TestShardsAreEven(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rule := funnel(t, 1, 1, time.Second)
 	counts := make([]int, 64)
 	const n = 64_000
 	for i := range n {
-		counts[k.Shard(rule, "user:"+strconv.Itoa(i))]++
+		counts[k.Shard("user:"+strconv.Itoa(i))]++
 	}
 	for shard, c := range counts {
 		if c < n/64*7/10 || c > n/64*13/10 {
@@ -95,7 +96,7 @@ func TestOptionsReportEverything(t *testing.T) {
 	if _, err := NewKeyspace("a", -1); err == nil {
 		t.Error("-1 shards passed")
 	}
-	if (Keyspace{}).Shard(funnel(t, 1, 1, time.Second), "x") != 0 {
+	if (Keyspace{}).Shard("x") != 0 {
 		t.Error("the zero Keyspace has more than one shard")
 	}
 }
@@ -131,7 +132,7 @@ func FuzzCounterKey(f *testing.F) {
 		if c1 == k.CounterKey(other, key1) {
 			t.Errorf("two algorithms share %q", c1)
 		}
-		if tag := hashTag(c1); tag != hashTag(k.SeqKey(k.Shard(r1, key1), "n")) {
+		if tag := hashTag(c1); tag != hashTag(k.SeqKey(k.Shard(key1), "n")) {
 			t.Errorf("the hash tag of %q is %q", c1, tag)
 		}
 	})

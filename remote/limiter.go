@@ -15,7 +15,8 @@ import (
 // nothing that must be closed, and leaves the client to its owner.
 //
 // It promises no more than one execution per call: when the answer is lost or
-// late, the units may have been taken or not, and the error does not tell.
+// late, the units may have been taken or not, and the error does not tell. A nil
+// context stands for [context.Background].
 type Limiter struct{ srv *server }
 
 // New returns a limiter that uses rdb, a client, a failover client or a cluster
@@ -33,16 +34,16 @@ func New(rdb redis.UniversalClient, o Options) (*Limiter, error) {
 // costs nothing. More units than the limit holds are refused with
 // [limit.Never]; 0 units only look.
 //
+// A rule that is a dry run lets everything pass, see [limit.Result.WouldRefuse];
+// errors stay errors.
+//
 // Errors: [limit.ErrInvalidN] for n < 0 and [limit.ErrNilRule] for a nil or zero
 // rule (nothing was asked of Redis), a [*KeyError] for an unusable key,
 // [ErrBadReply], the context's error, or what go-redis reports; see [Classify].
 // With an error the Result is a refusal and says nothing about the key.
 func (l *Limiter) Take(ctx context.Context, key string, rule *limit.Rule, n int64) (limit.Result, error) {
-	if !rule.Valid() {
-		return refused(rule), fmt.Errorf("remote: %w", limit.ErrNilRule)
-	}
-	if n < 0 {
-		return refused(rule), fmt.Errorf("remote: %w: %d", limit.ErrInvalidN, n)
+	if err := askable(rule, n); err != nil {
+		return refused(rule), err
 	}
 	return l.decide(ctx, key, rule, question{n: n, book: true})
 }
@@ -73,23 +74,37 @@ func (q question) allowed(rule *limit.Rule, booked bool, remaining int64) bool {
 }
 
 func (l *Limiter) decide(ctx context.Context, key string, rule *limit.Rule, q question) (limit.Result, error) {
-	var res limit.Result
-	var err error
-	switch rule.Algorithm() {
-	case limit.AlgorithmFunnel:
-		res, err = l.takeFunnel(ctx, key, rule, q)
-	case limit.AlgorithmSlidingWindow, limit.AlgorithmFixedWindow:
-		res, err = l.takeWindow(ctx, key, rule, q)
-	case limit.AlgorithmSlidingLog:
-		res, err = l.takeLog(ctx, key, rule, q)
-	default:
+	s, args := q.call(rule)
+	if s == nil {
 		return refused(rule), fmt.Errorf("remote: %w: %v", limit.ErrUnsupported, rule)
 	}
-	if err != nil {
-		return limit.Result{Limit: rule.Limit(), Source: limit.SourceRemote}, err
+	r := l.run(ctx, s, l.srv.keys.CounterKey(rule, key), args...)
+	booked := r.flag()
+	tell := r.counter(rule)
+	if err := r.end(); err != nil {
+		return failed(rule), err
 	}
-	res.Source = limit.SourceRemote
-	return res, nil
+	return rule.Judged(tell(q.allowed(rule, booked, tell(true, 0).Remaining), q.n)), nil
+}
+
+// call returns the script that answers, and its arguments; no script if there
+// is none for such a rule.
+func (q question) call(rule *limit.Rule) (*script, []any) {
+	switch rule.Algorithm() {
+	case limit.AlgorithmFunnel:
+		return scriptTakeFunnel, funnelArgs(rule, q.units(rule), rule.Full())
+	case limit.AlgorithmSlidingWindow, limit.AlgorithmFixedWindow:
+		return scriptTakeWindow, []any{q.units(rule), rule.Limit(), widthUS(rule), rule.Kept(), horizonMS(rule)}
+	case limit.AlgorithmSlidingLog:
+		return scriptTakeLog, []any{min(q.n, rule.Limit()+1), rule.Limit(), widthUS(rule), digit(q.book)}
+	}
+	return nil, nil
+}
+
+// funnelArgs asks a funnel for n units, as if its capacity were what is given.
+func funnelArgs(rule *limit.Rule, n int64, capacity limit.Span) []any {
+	cost, full := toWire(rule, rule.Cost(n)), toWire(rule, capacity)
+	return []any{rateText(rule), cost.us, cost.rem, full.us, full.rem, horizonMS(rule)}
 }
 
 // Peek tells what Take of one unit would answer, without taking it or writing
@@ -99,33 +114,6 @@ func (l *Limiter) Peek(ctx context.Context, key string, rule *limit.Rule) (limit
 		return refused(rule), fmt.Errorf("remote: %w", limit.ErrNilRule)
 	}
 	return l.decide(ctx, key, rule, question{n: 1})
-}
-
-// Reset forgets what has been used of key under rule. It raises the key's
-// generation, so that nodes that still hold an older view of it (package
-// hybrid) drop that view instead of restoring it.
-//
-// The errors are those of [Limiter.Take]. An unusable key is not repaired.
-func (l *Limiter) Reset(ctx context.Context, key string, rule *limit.Rule) error {
-	if !rule.Valid() {
-		return fmt.Errorf("remote: %w", limit.ErrNilRule)
-	}
-	kind, size := "w", int64(0)
-	switch rule.Algorithm() {
-	case limit.AlgorithmFunnel:
-		kind, size = "f", denominator(rule)
-	case limit.AlgorithmSlidingWindow, limit.AlgorithmFixedWindow:
-		size = widthUS(rule)
-	case limit.AlgorithmSlidingLog:
-		kind = "l"
-	default:
-		return fmt.Errorf("remote: %w: %v", limit.ErrUnsupported, rule)
-	}
-	r := l.run(ctx, scriptReset, l.srv.keys.CounterKey(rule, key), kind, size, rule.Kept(), horizonMS(rule))
-	if !r.flag() && r.err == nil {
-		r.fail("a reset that was not done")
-	}
-	return r.end()
 }
 
 func refused(rule *limit.Rule) limit.Result {
@@ -147,61 +135,42 @@ func (l *Limiter) run(ctx context.Context, s *script, key string, args ...any) *
 	return r
 }
 
-func (l *Limiter) takeFunnel(ctx context.Context, key string, rule *limit.Rule, q question) (limit.Result, error) {
-	cost, full := toWire(rule, rule.Cost(q.units(rule))), toWire(rule, rule.Full())
-	r := l.run(ctx, scriptTakeFunnel, l.srv.keys.CounterKey(rule, key),
-		denominator(rule), cost.us, cost.rem, full.us, full.rem, horizonMS(rule))
-	booked := r.flag()
-	level := r.span(rule)
-	if err := r.end(); err != nil {
-		return limit.Result{}, err
-	}
-	left := rule.FunnelResult(true, 0, 1, level).Remaining
-	return rule.FunnelResult(q.allowed(rule, booked, left), q.n, 1, level), nil
+// failed is the result beside an error of Redis.
+func failed(rule *limit.Rule) limit.Result {
+	return limit.Result{Limit: rule.Limit(), Source: limit.SourceRemote}
 }
 
-func (l *Limiter) takeWindow(ctx context.Context, key string, rule *limit.Rule, q question) (limit.Result, error) {
-	width := widthUS(rule)
-	r := l.run(ctx, scriptTakeWindow, l.srv.keys.CounterKey(rule, key),
-		q.units(rule), rule.Limit(), width, rule.Kept(), horizonMS(rule))
-	booked := r.flag()
-	current, elapsed := r.number(maxExact), r.number(width-1)
-	counts := make([]int64, rule.Kept()+1)
-	for _, b := range r.buckets(rule) {
-		age := current - b.ID
-		if age < 0 || age >= int64(len(counts)) {
-			r.fail("bucket %d while the current one is %d", b.ID, current)
-			break
-		}
-		counts[age] = b.Units
+// counter returns the next items, what a counter holds, as a function that
+// describes the answer to a question for n units.
+func (r *reader) counter(rule *limit.Rule) func(allowed bool, n int64) limit.Result {
+	var tell func(allowed bool, n int64) limit.Result
+	switch rule.Algorithm() {
+	case limit.AlgorithmFunnel:
+		level := r.span(rule)
+		tell = func(allowed bool, n int64) limit.Result { return rule.FunnelResult(allowed, n, 1, level) }
+	case limit.AlgorithmSlidingLog:
+		count, wait, reset := r.number(maxExact), r.now(), r.now()
+		tell = func(allowed bool, n int64) limit.Result { return logResult(rule, allowed, n, count, wait, reset) }
+	default:
+		counts, past := r.window(rule)
+		tell = func(allowed bool, n int64) limit.Result { return rule.WindowResult(allowed, n, 1, counts, past) }
 	}
-	if err := r.end(); err != nil {
-		return limit.Result{}, err
+	return func(allowed bool, n int64) limit.Result {
+		res := tell(allowed, n)
+		res.Source = limit.SourceRemote
+		return res
 	}
-	past := time.Duration(elapsed) * time.Microsecond
-	left := rule.WindowResult(true, 0, 1, counts, past).Remaining
-	return rule.WindowResult(q.allowed(rule, booked, left), q.n, 1, counts, past), nil
 }
 
-func (l *Limiter) takeLog(ctx context.Context, key string, rule *limit.Rule, q question) (limit.Result, error) {
-	book := "0"
-	if q.book {
-		book = "1"
-	}
-	r := l.run(ctx, scriptTakeLog, l.srv.keys.CounterKey(rule, key), min(q.n, rule.Limit()+1), rule.Limit(), widthUS(rule), book)
-	allowed := r.flag() && q.n <= rule.Limit()
-	count := r.number(maxExact)
-	wait, reset := r.now(), r.now()
-	if err := r.end(); err != nil {
-		return limit.Result{}, err
-	}
+// logResult describes the answer to a question for n units of a sliding log.
+func logResult(rule *limit.Rule, allowed bool, n, count int64, wait, reset time.Duration) limit.Result {
 	res := limit.Result{Allowed: allowed, Limit: rule.Limit(), Remaining: max(rule.Limit()-count, 0), ResetAfter: reset}
 	switch {
 	case allowed:
-	case q.n > rule.Limit():
+	case n > rule.Limit():
 		res.RetryAfter = limit.Never
 	default:
 		res.RetryAfter = max(wait, time.Microsecond)
 	}
-	return res, nil
+	return res
 }

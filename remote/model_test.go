@@ -14,7 +14,20 @@ import (
 // µs since the epoch.
 
 type model interface {
+	setLimit(n int64) // the next questions are asked under another rule of the name
+	fits(now, n int64) bool
+	book(now, n int64)
+	left(now int64) int64
 	take(now, n int64) (allowed bool, remaining int64)
+}
+
+// taken is take of every model.
+func taken(m model, now, n int64) (bool, int64) {
+	allowed := m.fits(now, n)
+	if allowed {
+		m.book(now, n)
+	}
+	return allowed, m.left(now)
 }
 
 // funnelModel keeps the level in units and leaks it.
@@ -29,19 +42,32 @@ func newFunnelModel(capacity, units int64, per time.Duration) *funnelModel {
 	return &funnelModel{capacity: new(big.Rat).SetInt64(capacity), rate: rate, level: new(big.Rat)}
 }
 
-func (m *funnelModel) take(now, n int64) (bool, int64) {
+func (m *funnelModel) setLimit(n int64) { m.capacity.SetInt64(n) }
+
+func (m *funnelModel) leak(now int64) {
 	leaked := new(big.Rat).Mul(m.rate, new(big.Rat).SetInt64(now-m.at))
 	m.at = now
 	if m.level.Sub(m.level, leaked); m.level.Sign() < 0 {
 		m.level.SetInt64(0)
 	}
-	after := new(big.Rat).Add(m.level, new(big.Rat).SetInt64(n))
-	allowed := after.Cmp(m.capacity) <= 0
-	if allowed {
-		m.level = after
-	}
-	return allowed, floor(new(big.Rat).Sub(m.capacity, m.level))
 }
+
+func (m *funnelModel) fits(now, n int64) bool {
+	m.leak(now)
+	return new(big.Rat).Add(m.level, new(big.Rat).SetInt64(n)).Cmp(m.capacity) <= 0
+}
+
+func (m *funnelModel) book(now, n int64) {
+	m.leak(now)
+	m.level.Add(m.level, new(big.Rat).SetInt64(n))
+}
+
+func (m *funnelModel) left(now int64) int64 {
+	m.leak(now)
+	return floor(new(big.Rat).Sub(m.capacity, m.level))
+}
+
+func (m *funnelModel) take(now, n int64) (bool, int64) { return taken(m, now, n) }
 
 func floor(r *big.Rat) int64 {
 	if r.Sign() < 0 {
@@ -69,15 +95,21 @@ func (m *windowModel) count(now int64) *big.Rat {
 	return count
 }
 
-func (m *windowModel) take(now, n int64) (bool, int64) {
+func (m *windowModel) setLimit(n int64) { m.limit = n }
+
+func (m *windowModel) fits(now, n int64) bool {
 	after := new(big.Rat).Add(m.count(now), new(big.Rat).SetInt64(n))
-	most := new(big.Rat).SetInt64(m.limit)
-	allowed := after.Cmp(most) <= 0
-	if allowed {
-		m.units[now/m.width] += n
-	}
-	return allowed, floor(most.Sub(most, m.count(now)))
+	return after.Cmp(new(big.Rat).SetInt64(m.limit)) <= 0
 }
+
+func (m *windowModel) book(now, n int64) { m.units[now/m.width] += n }
+
+func (m *windowModel) left(now int64) int64 {
+	most := new(big.Rat).SetInt64(m.limit)
+	return floor(most.Sub(most, m.count(now)))
+}
+
+func (m *windowModel) take(now, n int64) (bool, int64) { return taken(m, now, n) }
 
 // logModel keeps every unit for ever.
 type logModel struct {
@@ -85,20 +117,28 @@ type logModel struct {
 	at           []int64
 }
 
-func (m *logModel) take(now, n int64) (bool, int64) {
-	count := int64(0)
+func (m *logModel) setLimit(n int64) { m.limit = n }
+
+func (m *logModel) count(now int64) (count int64) {
 	for _, at := range m.at {
 		if at > now-m.width {
 			count++
 		}
 	}
-	allowed := count+n <= m.limit
-	for i := int64(0); allowed && i < n; i++ {
-		m.at = append(m.at, now)
-		count++
-	}
-	return allowed, max(m.limit-count, 0)
+	return count
 }
+
+func (m *logModel) fits(now, n int64) bool { return m.count(now)+n <= m.limit }
+
+func (m *logModel) book(now, n int64) {
+	for range n {
+		m.at = append(m.at, now)
+	}
+}
+
+func (m *logModel) left(now int64) int64 { return max(m.limit-m.count(now), 0) }
+
+func (m *logModel) take(now, n int64) (bool, int64) { return taken(m, now, n) }
 
 // cases are rules with their models, over rates from slow to fast.
 func cases(t *testing.T) map[string]struct {

@@ -119,5 +119,13 @@ func isNilClient(rdb redis.UniversalClient) bool {
 
 // deadline bounds one call.
 func (s *server) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, s.timeout)
+	return context.WithTimeout(given(ctx), s.timeout)
+}
+
+// given takes no context for one that does not end.
+func given(ctx context.Context) context.Context {
+	if ctx == nil {
+		return context.Background()
+	}
+	return ctx
 }

@@ -123,6 +123,29 @@ func (r *reader) buckets(rule *limit.Rule) []Bucket {
 	return out
 }
 
+// window returns the next three items, a window: the units of its buckets, the
+// current one first, and how much of that has passed.
+func (r *reader) window(rule *limit.Rule) (counts []int64, past time.Duration) {
+	current, elapsed := r.number(maxExact), r.number(widthUS(rule)-1)
+	counts = make([]int64, rule.Kept()+1)
+	for _, b := range r.buckets(rule) {
+		age := current - b.ID
+		if age < 0 || age >= int64(len(counts)) {
+			r.fail("bucket %d while the current one is %d", b.ID, current)
+			break
+		}
+		counts[age] = b.Units
+	}
+	return counts, time.Duration(elapsed) * time.Microsecond
+}
+
+// done fails unless the next item says that it was done.
+func (r *reader) done(what string) {
+	if !r.flag() {
+		r.fail("%s that was not done", what)
+	}
+}
+
 // cutEntry takes the first " id:units" from a list. What does not begin with a
 // space yields an empty entry, which does not parse.
 func cutEntry(list string) (entry, rest string) {

@@ -160,6 +160,11 @@ func TestClassifyKnowsWords(t *testing.T) {
 	if class, reason := Classify(reply("ERR what is that")); class != ClassUnavailable || reason != "error" {
 		t.Errorf("unknown: %v %q", class, reason)
 	}
+	for _, again := range []string{"ERR OOM no", "ERR ERR OOM no", "ERR -OOM no"} {
+		if _, reason := Classify(reply(again)); reason != "oom" {
+			t.Errorf("%q, raised again: %q", again, reason)
+		}
+	}
 	nested := reply("ERR Error running script (call to f_1): @user_script:3: @user_script: 3: -OOM command not allowed when used memory > 'maxmemory'.")
 	if _, reason := Classify(nested); reason != "oom" {
 		t.Errorf("quoted OOM: %q", reason)

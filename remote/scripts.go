@@ -17,6 +17,15 @@ var libSource string
 //go:embed lua/batch.lua
 var batchSource string
 
+//go:embed lua/funnel.lua
+var funnelSource string
+
+//go:embed lua/window.lua
+var windowSource string
+
+//go:embed lua/log.lua
+var logSource string
+
 //go:embed lua/take_funnel.lua
 var takeFunnelSource string
 
@@ -26,8 +35,14 @@ var takeWindowSource string
 //go:embed lua/take_log.lua
 var takeLogSource string
 
-//go:embed lua/reset.lua
-var resetSource string
+//go:embed lua/take_all.lua
+var takeAllSource string
+
+//go:embed lua/renew.lua
+var renewSource string
+
+//go:embed lua/refund.lua
+var refundSource string
 
 //go:embed lua/beat.lua
 var beatSource string
@@ -38,10 +53,12 @@ var seqSource string
 // The scripts, by the name of their file.
 var (
 	scriptBatch      = newScript(batchSource)
-	scriptTakeFunnel = newScript(takeFunnelSource)
-	scriptTakeWindow = newScript(takeWindowSource)
-	scriptTakeLog    = newScript(takeLogSource)
-	scriptReset      = newScript(resetSource)
+	scriptTakeFunnel = newScript(funnelSource, takeFunnelSource)
+	scriptTakeWindow = newScript(windowSource, takeWindowSource)
+	scriptTakeLog    = newScript(logSource, takeLogSource)
+	scriptTakeAll    = newScript(funnelSource, windowSource, logSource, takeAllSource)
+	scriptRenew      = newScript(renewSource)
+	scriptRefund     = newScript(refundSource)
 	scriptBeat       = newScript(beatSource)
 	scriptSeq        = newScript(seqSource)
 )
@@ -49,8 +66,10 @@ var (
 // script is a Lua program and the name under which Redis caches it.
 type script struct{ source, sha string }
 
-func newScript(source string) *script {
-	text := bare(libSource) + bare(source)
+// newScript puts a script together: what all share, how the kinds of counters
+// decide that it asks, and what is its own.
+func newScript(parts ...string) *script {
+	text := bare(libSource + strings.Join(parts, ""))
 	sum := sha1.Sum([]byte(text))
 	return &script{source: text, sha: hex.EncodeToString(sum[:])}
 }

@@ -183,7 +183,7 @@ func TestSeedRow10OneClock(t *testing.T) {
 		after := b.now()
 		var gen, d, us, rem int64
 		state := b.get(l.srv.keys.CounterKey(rule, "u"))
-		if _, err := fmt.Sscanf(state, "f %d %d %d %d", &gen, &d, &us, &rem); err != nil {
+		if _, err := fmt.Sscanf(state, "f %d %d/1000000 %d %d", &gen, &d, &us, &rem); err != nil {
 			t.Fatalf("%q: %v", state, err)
 		}
 		if us < before+3_000_000 || us > after+3_000_000 || d != 10_000 || gen != 0 || rem != 0 {

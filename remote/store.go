@@ -62,6 +62,16 @@ type Op struct {
 	// Buckets ahead of Redis' time are booked into the current one, and
 	// buckets that no longer count are dropped.
 	Buckets []Bucket
+	// Back, for a funnel, and BackBuckets, for a window, are what is handed
+	// back, as far as Redis counts so much: the cost of units, and units by
+	// bucket. They
+	// begin a new generation. They come off before Units are booked, being units
+	// of earlier batches.
+	Back        limit.Span
+	BackBuckets []Bucket
+	// BackGen is the generation of the key in which that was done. What a reset
+	// since has cleared is not handed back again.
+	BackGen int64
 	// Raise first raises the counter to Known: after a loss. Doing so twice,
 	// or from several nodes, makes no difference.
 	Raise bool
@@ -143,7 +153,8 @@ var ErrInvalidBatch = errors.New("remote: invalid batch")
 // use, holds nothing that must be closed, and leaves the client to its owner.
 //
 // Batches of one node and shard must not be under way at the same time: the
-// store does not put them in order.
+// store does not put them in order. A nil context stands for
+// [context.Background].
 type Store struct{ srv *server }
 
 // NewStore returns a store that uses rdb. It does not talk to Redis yet. The

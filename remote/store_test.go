@@ -356,9 +356,9 @@ func TestStateFormats(t *testing.T) {
 	exec(t, x.s, batch)
 	// 2 of 7 per 3 s: 857142 + 6/7 µs
 	for key, want := range map[string]string{
-		x.fk:                           fmt.Sprintf("f 0 1000 %d 0", at+3*3600*1e6),
+		x.fk:                           fmt.Sprintf("f 0 1000/3600000000 %d 0", at+3*3600*1e6),
 		x.wk:                           fmt.Sprintf("w 0 1800000000 %d:3", at/1800000000),
-		sk:                             fmt.Sprintf("f 0 7000 %d 6000", at+857142),
+		sk:                             fmt.Sprintf("f 0 7000/428571.4285714286 %d 6000", at+857142),
 		x.s.Keyspace().SeqKey(0, "n1"): "1 8 -",
 	} {
 		if got := b.get(key); got != want {
@@ -434,18 +434,6 @@ func TestWindowOfAnotherWidth(t *testing.T) {
 	if want := []Bucket{{middle, 5}, {current, 7}}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
-}
-
-func TestFunnelOfAnotherRate(t *testing.T) {
-	onBoth(t, func(t *testing.T, b *backend) {
-		l := b.limiter()
-		take(t, l, "k", funnel(t, 1000, 7, time.Hour), 3)
-		res := take(t, l, "k", funnel(t, 1000, 11, time.Hour), 0)
-		want := 3 * time.Hour / 7
-		if res.ResetAfter > want+time.Microsecond || res.ResetAfter < want-10*time.Second {
-			t.Errorf("%s, want a reset after %v", show(res), want)
-		}
-	})
 }
 
 // After SCRIPT FLUSH, as after a restart, all batches of a pipeline are sent

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"math/bits"
+	"strconv"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -26,6 +27,15 @@ func denominator(rule *limit.Rule) int64 {
 		return maxDenominator
 	}
 	return 1000 * rule.Units()
+}
+
+// rateText describes to Lua how a funnel leaks: D, and how many microseconds a
+// unit takes, without an exponent, which not every Lua reads. Equal rates give
+// equal texts.
+func rateText(rule *limit.Rule) string {
+	b := strconv.AppendInt(make([]byte, 0, 48), denominator(rule), 10)
+	b = append(b, '/')
+	return string(strconv.AppendFloat(b, float64(rule.Period())/float64(rule.Units())/1000, 'f', -1, 64))
 }
 
 // toWire converts a span that is not negative. It rounds up where it must.

@@ -4,12 +4,15 @@
 -- KEYS[2..] one counter per operation
 -- ARGV      seq, prev, accept (0 or 1), TTL of the ledger in ms; then per
 --           operation its kind, the number of its fields, and the fields:
---   f  units, D, cost us, cost rem, ahead us, ahead rem, horizon ms
+--   f  units, rate, cost us, cost rem, ahead us, ahead rem, horizon ms, and what
+--      the units handed back had cost: us, rem, and in which generation
 --      and to raise the key first: generation, level us, level rem
---   w  units, width us, kept, horizon ms, buckets
+--   w  units, width us, kept, horizon ms, buckets, and those of the units
+--      handed back, and in which generation
 --      and to raise the key first: generation, buckets
 -- Reply     verdict, Redis' time in us, total, number of states; then per state
 --           "f", generation, level us, level rem
+--           "g", the same, but it has leaked at another rate before
 --           "w", generation, buckets
 --           "v", the same, but the buckets had another width before
 --           "e", reason: this key failed, nothing was booked on it
@@ -69,15 +72,22 @@ kinds.f = function(key, at, fields, apply, out)
   local function arg(i)
     return tonumber(ARGV[at + i])
   end
-  local units, D, horizon = arg(0), arg(1), arg(6)
-  local st = read_funnel(key, D)
-  local raise = fields > 7
+  local units, rate, horizon = arg(0), ARGV[at + 1], arg(6)
+  local D = tonumber((rated(rate)))
+  local st = read_funnel(key, rate, now)
+  local raise = fields > 10
   if apply and raise then
-    local us, rem = add(now, 0, arg(8), arg(9), D)
+    local us, rem = add(now, 0, arg(11), arg(12), D)
     if us == now and rem == 0 then
       us = 0 -- empty, for nobody knows how long
     end
-    raise_funnel(st, arg(7), us, rem)
+    raise_funnel(st, arg(10), us, rem)
+  end
+  -- What is handed back was booked by earlier batches.
+  local back = (arg(7) > 0 or arg(8) > 0) and arg(9) >= st.reset
+  if apply and back then
+    st.us, st.rem = subtract(st.us, st.rem, arg(7), arg(8), D)
+    renew(st, now)
   end
   if apply and units > 0 then
     local us, rem = add(now, 0, arg(4), arg(5), D)
@@ -86,10 +96,12 @@ kinds.f = function(key, at, fields, apply, out)
   end
   local us, rem = level(st.us, st.rem, now)
   local empty = us == 0 and rem == 0 and st.gen == 0 and st.absent
-  if apply and (units > 0 or raise) and not empty then
-    write_funnel(key, st, D, now, horizon)
+  if apply and (units > 0 or raise or back) and not empty then
+    write_funnel(key, st, rate, now, horizon)
+  else
+    remember(key, st.us + 1, now, st.gen, horizon)
   end
-  out[#out + 1] = 'f'
+  out[#out + 1] = st.converted and 'g' or 'f'
   out[#out + 1] = int(st.gen)
   out[#out + 1] = int(us)
   out[#out + 1] = int(rem)
@@ -103,19 +115,33 @@ kinds.w = function(key, at, fields, apply, out)
     horizon = tonumber(ARGV[at + 3]),
   }
   local st = read_window(key, rule, now)
-  local raise = fields > 5
+  local raise = fields > 7
   if apply and raise then
     local known = {}
-    place(known, ARGV[at + 6], rule.width, rule, now)
-    raise_window(st, tonumber(ARGV[at + 5]), known, rule.kept)
+    place(known, ARGV[at + 8], rule.width, rule, now)
+    raise_window(st, tonumber(ARGV[at + 7]), known, rule.kept)
+  end
+  local back = ARGV[at + 5] ~= '' and tonumber(ARGV[at + 6]) >= st.reset
+  if apply and back then
+    local less = {}
+    place(less, ARGV[at + 5], rule.width, rule, now)
+    for age = 0, rule.kept do
+      if less[age] and st.n[age] then
+        -- 0 is left out of the list of buckets
+        st.n[age] = st.n[age] > less[age] and st.n[age] - less[age] or nil
+      end
+    end
+    renew(st, now)
   end
   if apply and units > 0 then
     place(st.n, ARGV[at + 4], rule.width, rule, now)
   end
   local list = buckets(st.n, rule, now)
   local empty = list == '' and st.gen == 0 and st.absent
-  if apply and (units > 0 or raise) and not empty then
+  if apply and (units > 0 or raise or back) and not empty then
     write_window(key, st, rule, now)
+  else
+    remember(key, now, now, st.gen, rule.horizon)
   end
   out[#out + 1] = st.converted and 'v' or 'w'
   out[#out + 1] = int(st.gen)

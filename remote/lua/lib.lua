@@ -69,19 +69,42 @@ local function fetch(key)
   return try('GET', key)
 end
 
--- store writes a state that matters until the given time.
-local function store(key, value, untilus, now, gen, horizon)
+-- lasts returns for how many ms a counter is kept that matters until the given
+-- time. A generation must be remembered for as long as an older view could come
+-- back, and as anybody may know it who was told of it: if his limit is higher,
+-- that is longer.
+local function lasts(key, untilus, now, gen, horizon)
   local ttl = math.max(math.ceil((untilus - now) / 1000), 0)
   if gen > 0 then
-    -- A reset must be remembered for as long as an older view could come back.
-    ttl = math.max(ttl, horizon)
+    ttl = math.max(ttl, horizon, redis.call('PTTL', key) - SLACK)
   end
-  ttl = math.min(ttl + SLACK, FOREVER)
-  redis.call('SET', key, value, 'PX', int(ttl))
+  return math.min(ttl + SLACK, FOREVER)
+end
+
+-- store writes a state that matters until the given time.
+local function store(key, value, untilus, now, gen, horizon)
+  redis.call('SET', key, value, 'PX', int(lasts(key, untilus, now, gen, horizon)))
+end
+
+-- remember prolongs the life of a counter that is only asked for: whoever is
+-- told of its generation takes an older one for a loss from now on. A server that
+-- must not write still answers.
+local function remember(key, untilus, now, gen, horizon)
+  if gen > 0 then
+    redis.pcall('PEXPIRE', key, int(lasts(key, untilus, now, gen, horizon)))
+  end
 end
 
 -- Funnel ---------------------------------------------------------------------
--- "f <generation> <D> <us> <rem>": empty at us + rem/D microseconds.
+-- "f <generation> <rate> <us> <rem>": empty at us + rem/D microseconds. The rate
+-- is "D/T", T being the microseconds that one unit takes to leak, as text: two
+-- rules that leak alike have the same.
+
+-- rated returns D and T of a rate.
+local function rated(rate)
+  local D, T = string.match(rate, '^(%d+)/?([%d.]*)$')
+  return D, T
+end
 
 local function add(us, rem, dus, drem, D)
   us, rem = us + dus, rem + drem
@@ -92,6 +115,43 @@ local function add(us, rem, dus, drem, D)
     us, rem = TOP, 0
   end
   return us, rem
+end
+
+-- subtract returns a - b, at least 0.
+local function subtract(us, rem, dus, drem, D)
+  us, rem = us - dus, rem - drem
+  if rem < 0 then
+    us, rem = us - 1, rem + D
+  end
+  if us < 0 then
+    us, rem = 0, 0
+  end
+  return us, rem
+end
+
+-- A generation is a number, or "<generation>/<reset>": the second is the one that
+-- the latest reset has begun. What is handed back of units from before it has
+-- been forgotten with them.
+
+local function read_gen(st, text)
+  local gen, reset = string.match(text, '^(%d+)/(%d+)$')
+  st.gen, st.reset = num(gen or text), num(reset or '0')
+  if st.gen > TOP or st.reset > st.gen then
+    bad('generation out of range')
+  end
+end
+
+local function gen_text(st)
+  if st.reset == 0 then
+    return int(st.gen)
+  end
+  return int(st.gen) .. '/' .. int(st.reset)
+end
+
+-- renew puts a counter that has been lowered into a generation that no earlier
+-- view has, so that nobody takes the difference for a loss.
+local function renew(st, now)
+  st.gen = math.min(math.max(now, st.gen + 1), TOP)
 end
 
 local function less(aus, arem, bus, brem)
@@ -113,35 +173,58 @@ local function level(us, rem, now)
   return us - now, rem
 end
 
-local function read_funnel(key, D)
+-- read_funnel reads a funnel that leaks at a rate from now on. The level of one
+-- that has leaked at another is expressed in units of this, rounded up.
+local function read_funnel(key, rate, now)
   local v = fetch(key)
   if not v then
-    return { absent = true, gen = 0, us = 0, rem = 0 }
+    return { absent = true, gen = 0, reset = 0, us = 0, rem = 0 }
   end
   if #v > 128 then
     bad('not the state of a funnel')
   end
-  local gen, d, us, rem = string.match(v, '^f (%d+) (%d+) (%d+) (%d+)$')
+  local gen, was, us, rem = string.match(v, '^f ([%d/]+) (%S+) (%d+) (%d+)$')
   if not gen then
     bad('not the state of a funnel')
   end
-  local st = { gen = num(gen), us = num(us), rem = num(rem) }
+  local st = { us = num(us), rem = num(rem) }
+  read_gen(st, gen)
+  local d, t = rated(was)
+  if not d or #was > 80 then
+    bad('not the state of a funnel')
+  end
   d = num(d)
-  if st.rem >= d or st.us > TOP or st.gen > TOP then
+  if st.rem >= d or st.us > TOP then
     bad('state of a funnel out of range')
   end
-  if d ~= D then
-    -- The rule's rate has changed. Round up: never admit for that.
-    st.rem = math.ceil(st.rem / d * D)
-    if st.rem >= D then
-      st.us, st.rem = math.min(st.us + 1, TOP), 0
+  if was ~= rate then
+    local _, T = rated(rate)
+    local from, to = tonumber(t), tonumber(T)
+    if t ~= '' and not (from and from > 0 and from < 1e30) then
+      bad('state of a funnel out of range')
+    end
+    if not from or not to then
+      from, to = 1, 1 -- whoever wrote it did not say
+    end
+    local left, rest = level(st.us, st.rem, now)
+    st.converted = left > 0 or rest > 0
+    if st.converted then
+      st.us, st.rem = math.min(now + math.ceil((left + rest / d) * (to / from)) + 1, TOP), 0
+    else
+      st.us, st.rem = 0, 0
     end
   end
   return st
 end
 
-local function write_funnel(key, st, D, now, horizon)
-  local value = string.format('f %.0f %.0f %.0f %.0f', st.gen, D, st.us, st.rem)
+-- write_funnel keeps a funnel. One that has leaked at another rate begins a new
+-- generation: by the rate of before it may seem to have lost something.
+local function write_funnel(key, st, rate, now, horizon)
+  if st.converted then
+    renew(st, now)
+    st.converted = false
+  end
+  local value = string.format('f %s %s %.0f %.0f', gen_text(st), rate, st.us, st.rem)
   store(key, value, st.rem > 0 and st.us + 1 or st.us, now, st.gen, horizon)
 end
 
@@ -175,7 +258,7 @@ local function place(n, list, width, rule, now)
 end
 
 local function read_window(key, rule, now)
-  local st = { gen = 0, n = {} }
+  local st = { gen = 0, reset = 0, n = {} }
   local v = fetch(key)
   if not v then
     st.absent = true
@@ -184,13 +267,14 @@ local function read_window(key, rule, now)
   if #v > 65536 then
     bad('not the state of a window')
   end
-  local gen, width, list = string.match(v, '^w (%d+) (%d+)(.*)$')
+  local gen, width, list = string.match(v, '^w ([%d/]+) (%d+)(.*)$')
   if not gen then
     bad('not the state of a window')
   end
-  st.gen, width = num(gen), num(width)
+  read_gen(st, gen)
+  width = num(width)
   st.converted = width ~= rule.width
-  if width < 1 or st.gen > TOP then
+  if width < 1 then
     bad('state of a window out of range')
   end
   place(st.n, list, width, rule, now)
@@ -217,6 +301,43 @@ local function write_window(key, st, rule, now)
   if newest then
     ends = now - now % rule.width + (rule.kept + 1 - newest) * rule.width
   end
-  local value = string.format('w %.0f %.0f', st.gen, rule.width) .. list
+  local value = string.format('w %s %.0f', gen_text(st), rule.width) .. list
   store(key, value, ends, now, st.gen, rule.horizon)
+end
+
+-- Logs -------------------------------------------------------------------------
+-- A sorted set with one member per unit, scored by when it was admitted.
+
+-- members returns how many units a log has. Its first and last member tell
+-- whether it is one: their scores, which servers spell in several ways, and the
+-- times in their names are the same.
+local function members(key)
+  local all = try('ZCARD', key)
+  for _, rank in ipairs({ '0', '-1' }) do
+    local m = redis.call('ZRANGE', key, rank, rank, 'WITHSCORES')
+    local at = tonumber(m[2] or 0)
+    local time = at and at >= 0 and at <= TOP and at % 1 == 0
+    if not time or (m[1] and not string.find(m[1], '^' .. int(at) .. '%-%d+$')) then
+      bad('not the members of a log')
+    end
+  end
+  return all
+end
+
+-- enter adds n members of this time. Those of one microsecond are numbered, on
+-- from those that are there, of which there are nr. They leave together, or from
+-- the highest number down (all numbers are of one length, and Redis orders
+-- members as text), so that no number that is taken is given again.
+local function enter(key, now, nr, n)
+  local stamp = int(now)
+  local done = 0
+  while done < n do
+    local chunk = {}
+    for i = 1, math.min(n - done, 1000) do
+      chunk[2 * i - 1] = stamp
+      chunk[2 * i] = stamp .. string.format('-%07.0f', nr + done)
+      done = done + 1
+    end
+    redis.call('ZADD', key, unpack(chunk))
+  end
 end

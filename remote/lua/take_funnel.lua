@@ -1,25 +1,46 @@
 -- Asks a funnel for units.
 --
 -- KEYS[1] the counter
--- ARGV    D, cost us, cost rem, capacity us, capacity rem, horizon ms, all
---         spans in us + rem/D. A cost of 0 only looks.
--- Reply   "1" or "0" (allowed), level us, level rem; or "e", reason
+-- ARGV    rate, cost us, cost rem, capacity us, capacity rem, horizon ms, all
+--         spans in us + rem/D. A cost of 0 only looks. A capacity beyond the
+--         funnel's own books ahead. If more follow, they are
+--         the costs (us, rem) of n/2, n/4 … 1 units, n a power of 2 and the first
+--         cost that of n: what is left is taken, up to 2n - 1 units, or up to the
+--         number that is the last argument.
+-- Reply   "1" or "0" (allowed), level us, level rem, and the units taken if what
+--         is left was asked for; or "e", reason
 
-local D = tonumber(ARGV[1])
+local function arg(i)
+  return tonumber(ARGV[i])
+end
+
 local now = clock()
-local st, why = guard(read_funnel, KEYS[1], D)
-if not st then
+local q = { key = KEYS[1], rate = ARGV[1], fus = arg(4), frem = arg(5), horizon = arg(6) }
+local _, why = guard(funnel.look, q, now)
+if why then
   return { 'e', why }
 end
 
-local us, rem = level(st.us, st.rem, now)
-local cus, crem = tonumber(ARGV[2]), tonumber(ARGV[3])
-local tus, trem = add(us, rem, cus, crem, D)
-if less(tonumber(ARGV[4]), tonumber(ARGV[5]), tus, trem) then
-  return { '0', int(us), int(rem) }
+-- Every cost is taken that fits: one, or those of smaller and smaller steps.
+local most, step = 1, 1
+if #ARGV > 6 then
+  most, step = arg(#ARGV), 2 ^ ((#ARGV - 7) / 2)
 end
-if cus > 0 or crem > 0 then
-  st.us, st.rem = add(now, 0, tus, trem, D)
-  write_funnel(KEYS[1], st, D, now, tonumber(ARGV[6]))
+local at, taken, fits = 2, 0, false
+while step >= 1 do
+  local us, rem = arg(at), arg(at + 1)
+  if taken + step <= most and funnel.fits(q, us, rem) then
+    fits, taken = true, taken + step
+    funnel.pour(q, us, rem)
+  end
+  step, at = step / 2, at == 2 and 7 or at + 2
 end
-return { '1', int(tus), int(trem) }
+if taken > 0 and (arg(2) > 0 or arg(3) > 0) then
+  funnel.save(q, now)
+end
+local answer = { fits and '1' or '0' }
+funnel.tell(q, answer)
+if #ARGV > 6 then
+  answer[4] = int(taken)
+end
+return answer

@@ -1,0 +1,99 @@
+-- Hands back units of a counter, as far as it has so many: the newest first, or
+-- those that were booked at a given time. It begins a generation that no earlier
+-- view has.
+--
+-- KEYS[1] the counter
+-- ARGV    kind (f funnel, w window, l log), rate or width us, kept, horizon ms, and
+--         what is handed back: for a funnel its cost in us and rem, else units
+--         and 0. To hand back no more than still counts of what was booked once
+--         there follow the time of the booking in us and, for a funnel, that at
+--         which it would have been empty (us, rem), and its capacity (us, rem)
+-- Reply   "1", and what was there: for a funnel level us and level rem, for the
+--         others units; or "e", reason
+
+local key, kind = KEYS[1], ARGV[1]
+local now = clock()
+local size, horizon, n = tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local once = tonumber(ARGV[7]) -- nil: whenever they were booked
+
+local take_off = {}
+
+take_off.f = function()
+  local rate = ARGV[2]
+  size = tonumber((rated(rate)))
+  local st = read_funnel(key, rate, now)
+  local us, rem = level(st.us, st.rem, now)
+  local bus, brem = n, tonumber(ARGV[6])
+  if once then
+    -- The rest has leaked, for others to use, or went with a reset.
+    local lus, lrem = level(tonumber(ARGV[8]), tonumber(ARGV[9]), now)
+    if st.reset >= once then
+      lus, lrem = 0, 0
+    end
+    if less(lus, lrem, bus, brem) then
+      bus, brem = lus, lrem
+    end
+    -- What others have booked behind, beyond the capacity, keeps its time: to
+    -- lower the level by as much would let newcomers in at the same time.
+    local wus, wrem = subtract(us, rem, tonumber(ARGV[10]), tonumber(ARGV[11]), size)
+    local aus, arem = subtract(us, rem, lus, lrem, size)
+    if less(aus, arem, wus, wrem) then
+      wus, wrem = aus, arem
+    end
+    bus, brem = subtract(bus, brem, wus, wrem, size)
+  end
+  if (us > 0 or rem > 0) and (bus > 0 or brem > 0) then
+    st.us, st.rem = subtract(st.us, st.rem, bus, brem, size)
+    st.converted = false
+    renew(st, now)
+    write_funnel(key, st, rate, now, horizon)
+  end
+  return { '1', int(us), int(rem) }
+end
+
+take_off.w = function()
+  local rule = { width = size, kept = tonumber(ARGV[3]), horizon = horizon }
+  local st = read_window(key, rule, now)
+  local sum, left = 0, n
+  local from, to = 0, rule.kept
+  if once then
+    from = math.max((now - now % size - (once - once % size)) / size, 0)
+    to = st.reset >= once and -1 or math.min(from, rule.kept)
+  end
+  for age = from, to do
+    local units = st.n[age] or 0
+    sum = math.min(sum + units, MAX)
+    local off = math.min(units, left)
+    left = left - off
+    st.n[age] = units > off and units - off or nil
+  end
+  if sum > 0 then
+    renew(st, now)
+    write_window(key, st, rule, now)
+  end
+  return { '1', int(sum) }
+end
+
+take_off.l = function()
+  members(key)
+  local count = redis.call('ZCOUNT', key, '(' .. int(now - size), '+inf')
+  local off = math.min(n, count)
+  if once then
+    local at = int(once)
+    local before = redis.call('ZCOUNT', key, '-inf', '(' .. at)
+    local there = redis.call('ZCOUNT', key, at, at)
+    off = once > now - size and math.min(n, there) or 0
+    if off > 0 then
+      redis.call('ZREMRANGEBYRANK', key, int(before + there - off), int(before + there - 1))
+    end
+  elseif off > 0 then
+    redis.call('ZREMRANGEBYRANK', key, int(-off), '-1')
+  end
+  return { '1', int(count) }
+end
+
+local answer, why = guard(take_off[kind])
+if not answer then
+  return { 'e', why }
+end
+return answer

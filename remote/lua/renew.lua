@@ -1,0 +1,65 @@
+-- Sets what has been used of a counter, whatever was used before; nothing, for
+-- a reset. The counter begins a generation that no earlier view has, and keeps
+-- it for as long as such a view could matter.
+--
+-- KEYS[1] the counter
+-- ARGV    kind (f funnel, w window, l log), rate or width us, kept, horizon ms, and
+--         what is used: for a funnel its cost in us and rem, else units
+-- Reply   "1", Redis' time in us, generation, and the state: for a funnel level
+--         us, level rem, for a window its buckets; or "e", reason
+
+local key, kind = KEYS[1], ARGV[1]
+local now = clock()
+local size, horizon = tonumber(ARGV[2]), tonumber(ARGV[4])
+local rule = { width = size, kept = tonumber(ARGV[3]), horizon = horizon }
+
+local set = {}
+
+set.f = function()
+  local rate = ARGV[2]
+  local st = read_funnel(key, rate, now)
+  st.converted = false
+  renew(st, now)
+  st.reset = st.gen
+  local us, rem = tonumber(ARGV[5]), tonumber(ARGV[6])
+  st.us, st.rem = 0, 0
+  if us > 0 or rem > 0 then
+    st.us, st.rem = add(now, 0, us, rem, tonumber((rated(rate))))
+  end
+  write_funnel(key, st, rate, now, horizon)
+  us, rem = level(st.us, st.rem, now)
+  return { '1', int(now), int(st.gen), int(us), int(rem) }
+end
+
+set.w = function()
+  local st = read_window(key, rule, now)
+  renew(st, now)
+  st.reset = st.gen
+  local used = tonumber(ARGV[5])
+  st.n = {}
+  if used > 0 then
+    st.n[0] = used
+  end
+  write_window(key, st, rule, now)
+  return { '1', int(now), int(st.gen), (buckets(st.n, rule, now)) }
+end
+
+set.l = function()
+  -- A log knows no generation: nobody else holds a view of it.
+  local used = tonumber(ARGV[5])
+  members(key)
+  -- The new ones first: a Redis without memory for them removes nothing.
+  enter(key, now, 0, used)
+  redis.call('ZREMRANGEBYSCORE', key, '-inf', '(' .. int(now))
+  redis.call('ZREMRANGEBYRANK', key, int(used), '-1')
+  if used > 0 then
+    redis.call('PEXPIRE', key, int(math.min(math.ceil(size / 1000) + SLACK, FOREVER)))
+  end
+  return { '1', int(now), '0' }
+end
+
+local answer, why = guard(set[kind])
+if not answer then
+  return { 'e', why }
+end
+return answer

@@ -1,0 +1,101 @@
+-- How a window decides, sliding, or fixed with kept = 0. This file follows
+-- lib.lua in the scripts that ask one.
+--
+-- A question q has its key, the limit, width in us, kept and the horizon in ms.
+-- Amounts are units.
+
+-- limbs splits a number up to 2^53 into three digits to the base 2^18.
+local function limbs(x)
+  local a = x % 262144
+  local y = (x - a) / 262144
+  local b = y % 262144
+  return a, b, (y - b) / 262144
+end
+
+-- product returns a * b, up to 2^106, as six digits to the base 2^18. No sum in
+-- here exceeds 2^40, so that all of it is exact.
+local function product(a, b)
+  local a0, a1, a2 = limbs(a)
+  local b0, b1, b2 = limbs(b)
+  local d = { a0 * b0, a0 * b1 + a1 * b0, a0 * b2 + a1 * b1 + a2 * b0, a1 * b2 + a2 * b1, a2 * b2, 0 }
+  for i = 1, 5 do
+    local low = d[i] % 262144
+    d[i + 1] = d[i + 1] + (d[i] - low) / 262144
+    d[i] = low
+  end
+  return d
+end
+
+-- at_most tells whether a * b <= c * d, exactly.
+local function at_most(a, b, c, d)
+  local x, y = product(a, b), product(c, d)
+  for i = 6, 1, -1 do
+    if x[i] ~= y[i] then
+      return x[i] < y[i]
+    end
+  end
+  return true
+end
+
+local window = {}
+
+-- look reads what the question is about.
+function window.look(q, now)
+  q.st = read_window(q.key, q, now)
+  q.elapsed = now % q.width
+  return q
+end
+
+-- room returns what the limit, less n, leaves beside the buckets that count in
+-- full, and the units of the oldest, which does not.
+function window.room(q, n)
+  local room, oldest = q.limit - n, 0
+  for age = 0, q.kept do
+    local units = q.st.n[age] or 0
+    if age > 0 and age == q.kept then
+      oldest = units
+    else
+      -- Stop at the first shortage: further down the difference is not exact.
+      room = room - units
+    end
+    if room < 0 then
+      break
+    end
+  end
+  return room, oldest
+end
+
+-- holds tells whether the oldest bucket fits into a room. It counts by the part
+-- of it that the window still covers.
+function window.holds(q, room, oldest)
+  return room >= 0 and at_most(oldest, q.width - q.elapsed, room, q.width)
+end
+
+-- fits tells whether there is room for n units.
+function window.fits(q, n)
+  return window.holds(q, window.room(q, n))
+end
+
+-- left returns how many units there is room for, up to n.
+function window.left(q, n)
+  local room, oldest = window.room(q, 0)
+  -- Doubles are right to within a unit or two, at these sizes.
+  n = math.min(n, math.max(room - math.floor(oldest * (1 - q.elapsed / q.width)) + 2, 0))
+  while n > 0 and not window.holds(q, room - n, oldest) do
+    n = n - 1
+  end
+  return n
+end
+
+-- book counts n units.
+function window.book(q, n, now)
+  q.st.n[0] = (q.st.n[0] or 0) + n
+  write_window(q.key, q.st, q, now)
+end
+
+-- tell appends the window to an answer.
+function window.tell(q, answer, now)
+  answer[#answer + 1] = int((now - q.elapsed) / q.width)
+  answer[#answer + 1] = int(q.elapsed)
+  answer[#answer + 1] = buckets(q.st.n, q, now) -- its second result is dropped
+end
