@@ -2,19 +2,30 @@
 
 package local
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
 
 // Not under the race detector: it makes the cache's pools lose items, and
 // they are allocated anew.
 func TestResidentKeyAllocatesNothing(t *testing.T) {
 	l := newLimiter(t, Options{})
-	for _, rule := range everyRule(t, 1000) {
+	rules := everyRule(t, 1000)
+	for _, rule := range rules {
 		l.Allow("k", rule)
-		settle(t, l.table)
+	}
+	settle(t, l.table)
+	for _, rule := range rules {
 		for name, f := range map[string]func(){
 			"Allow": func() { l.Allow("k", rule) },
 			"Take":  func() { l.Take("k", rule, 1) },
 			"Peek":  func() { l.Peek("k", rule) },
+			"TakeAll": func() {
+				l.TakeAll(limit.Check{Key: "k", Rule: rule, N: 1}, limit.Check{Key: "k", Rule: rules[0], N: 2},
+					limit.Check{Key: "k", Rule: rules[1], N: 1}, limit.Check{Key: "k", Rule: rule, N: 1})
+			},
 		} {
 			if n := testing.AllocsPerRun(2000, f); n != 0 {
 				t.Errorf("%v: %s allocates %v times", rule, name, n)

@@ -34,19 +34,27 @@ type Counter struct {
 	last int64    // latest now seen; time never runs backwards in here
 	mode int64    // of the link, as seen last
 	gen  int64    // generation of the authority's state
-	lag  int64    // of our clock, see Link.SetLag, when a funnel was told of last
+	// backGen is the one in which the first units were handed back of those that
+	// the authority has not acknowledged.
+	backGen int64
+	lag     int64 // of our clock, see Link.SetLag, when a funnel was told of last
 
 	syncedAt    int64 // when the authority last answered, ns; 0: never
+	heard       int64 // what its clock showed then
 	askedAt     int64 // when it was last asked
 	urgentAt    int64 // pending units that make a report urgent
 	touched     bool  // announced as new, or as used again after a while
 	inNormal    bool  // handed to the reconciler, not collected yet
 	inUrgent    bool
-	inFlight    bool // units (or a question) sent, not acknowledged
-	raise       bool // the authority has lost what we know
-	quarantined bool // the authority's copy is broken
-	wounded     bool // and somebody is going to ask it again
+	inFlight    bool   // units (or a question) sent, not acknowledged
+	raise       bool   // the authority has lost what we know
+	quarantined bool   // the authority's copy is broken
+	wounded     bool   // and somebody is going to ask it again
+	refused     bool   // by the latest check
+	void        bool   // what is in flight was sent before a reset that we know of
+	era         uint32 // how often this counter was reset or set
 
+	ahead  []*Booking // of a funnel, in the order in which they are due
 	funnel funnel
 	window *window // windows only
 	log    *slidingLog
@@ -202,6 +210,7 @@ func (c *Counter) allow(now, n int64, rule *limit.Rule) (allowed, ok bool, src l
 	}
 	now = c.enterLocked(now, rule)
 	allowed = c.decideLocked(now, n, true)
+	c.refused = !allowed
 	src = c.sourceLocked()
 	wake := c.link != nil && c.noteLocked(now)
 	c.mu.Unlock()
@@ -228,7 +237,9 @@ func (c *Counter) ask(now, n int64, rule *limit.Rule, book bool) (res limit.Resu
 		return res, false
 	}
 	now = c.enterLocked(now, rule)
-	res = c.describeLocked(now, n, c.decideLocked(now, n, book))
+	allowed := c.decideLocked(now, n, book)
+	c.refused = !allowed
+	res = c.describeLocked(now, n, allowed)
 	wake := c.link != nil && c.noteLocked(now)
 	c.mu.Unlock()
 	if wake {
@@ -254,7 +265,7 @@ func (c *Counter) worthLocked(now int64) worth {
 	} else if c.link != nil && c.alg == limit.AlgorithmFunnel {
 		c.drainLocked(now)
 	}
-	if c.inFlight || c.raise || c.unsyncedUnits() > 0 {
+	if c.inFlight || c.unsyncedUnits() > 0 || c.link != nil && c.tellsLocked(now) {
 		return worthPinned
 	}
 	used, denies := false, false
@@ -335,11 +346,13 @@ func (c *Counter) absorbLocked(d *Counter, now int64) {
 	if c.link == nil {
 		return
 	}
-	c.gen = max(c.gen, d.gen)
+	c.void = c.void && c.inFlight || d.void && d.inFlight
+	c.gen, c.heard = max(c.gen, d.gen), max(c.heard, d.heard)
+	c.backGen = min(c.backGen, d.backGen)
 	c.inFlight = c.inFlight || d.inFlight
 	c.raise = c.raise || d.raise
 	c.syncedAt = max(c.syncedAt, d.syncedAt)
-	if !c.inNormal && (c.pendUnits() > 0 || c.raise) && c.pushNormalLocked() {
+	if !c.inNormal && c.tellsLocked(now) && c.pushNormalLocked() {
 		c.link.signal()
 	}
 }

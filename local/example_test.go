@@ -1,6 +1,7 @@
 package local_test
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -62,4 +63,63 @@ func ExampleLimiter_Peek() {
 	lim.Allow("user 42", rule)
 	fmt.Println(lim.Peek("user 42", rule).Remaining, "left today")
 	// Output: 2 left today
+}
+
+func ExampleLimiter_TakeAll() {
+	lim, err := local.New(local.Options{})
+	if err != nil {
+		panic(err)
+	}
+	defer lim.Close()
+
+	burst := limit.Must(limit.FixedWindow("burst", 2, time.Hour))
+	daily := limit.Must(limit.FixedWindow("daily", 100, 24*time.Hour))
+	for range 3 {
+		v := lim.TakeAll(limit.Check{Key: "user 42", Rule: burst, N: 1}, limit.Check{Key: "user 42", Rule: daily, N: 1})
+		fmt.Println(v.Allowed, v.Rule.Name(), v.Remaining)
+	}
+	fmt.Println(lim.Peek("user 42", daily).Remaining, "left today")
+	// Output:
+	// true burst 1
+	// true burst 0
+	// false burst 0
+	// 98 left today
+}
+
+func ExampleLimiter_Reserve() {
+	noon := clock.NewManual(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	lim, err := local.New(local.Options{Clock: noon})
+	if err != nil {
+		panic(err)
+	}
+	defer lim.Close()
+
+	rule := limit.Must(limit.Funnel("print", 1, 1, time.Minute))
+	lim.Allow("printer", rule)
+	first, second := lim.Reserve("printer", rule, 1), lim.Reserve("printer", rule, 1)
+	fmt.Println(first.Delay(), second.Delay())
+	second.Cancel()
+	fmt.Println(lim.Reserve("printer", rule, 1).Delay())
+	// Output:
+	// 1m0s 2m0s
+	// 2m0s
+}
+
+func ExampleLimiter_Wait() {
+	lim, err := local.New(local.Options{})
+	if err != nil {
+		panic(err)
+	}
+	defer lim.Close()
+
+	rule := limit.Must(limit.Funnel("crawl", 1, 100, time.Second)) // one every 10 ms
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for range 3 {
+		fmt.Println(lim.Wait(ctx, "example.com", rule, 1))
+	}
+	// Output:
+	// <nil>
+	// <nil>
+	// <nil>
 }

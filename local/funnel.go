@@ -14,12 +14,32 @@ import (
 // authority has told; sent and pend are this node's units since then, each
 // with the TAT of a funnel that saw only them. Merging is max-plus algebra:
 // a part raises a TAT x to max(x + units·T, part.tat). That is exact for one
-// node, and never too low for several.
+// node, and never too low for several. Units that are handed back come off
+// those that are pending, as far as there are any; the others are told to the
+// authority, and until it has answered they come off what it has told.
 type funnel struct {
-	view  limit.Span // what checks are decided on: known ⊕ sent ⊕ pend
+	view  limit.Span // what checks are decided on: (((known − sentBack) ⊕ sent) − back) ⊕ pend
 	known limit.Span
 	sent  part
 	pend  part
+
+	back, sentBack credit // handed back: still to be told, and told
+}
+
+// credit is what is to come off a TAT: the cost of units that were handed back,
+// but no more than had not leaked by itself when it comes off. until is when all
+// of it will have: else units that others have added since would come off.
+type credit struct {
+	span, until limit.Span
+}
+
+// at returns what is left of the credit.
+func (c credit) at(r *limit.Rule, now int64) limit.Span {
+	return earlier(c.span, r.Sub(c.until, limit.Span{NS: now}))
+}
+
+func (c credit) plus(r *limit.Rule, d credit) credit {
+	return credit{r.Add(c.span, d.span), c.until.Max(d.until)}
 }
 
 // part is a run of units: how many, and the TAT of a funnel that saw only them.
@@ -63,14 +83,18 @@ func (f *funnel) fits(r *limit.Rule, now int64, cost limit.Span) bool {
 
 // take admits n units, which weigh cost units in the view, or refuses them.
 func (f *funnel) take(r *limit.Rule, now, n, cost, weight int64, book bool) bool {
-	span := r.Cost(cost)
-	if weight != WeightOpen && !f.fits(r, now, span) {
+	if weight != WeightOpen && !f.fits(r, now, r.Cost(cost)) {
 		return false
 	}
-	if !book {
-		return true
+	if book {
+		f.book(r, now, n, cost, weight)
 	}
-	at := limit.Span{NS: now}
+	return true
+}
+
+// book counts n units, whether they fit or not.
+func (f *funnel) book(r *limit.Rule, now, n, cost, weight int64) {
+	at, span := limit.Span{NS: now}, r.Cost(cost)
 	if weight != WeightOpen {
 		f.view = r.Add(f.view.Max(at), span)
 	}
@@ -79,19 +103,64 @@ func (f *funnel) take(r *limit.Rule, now, n, cost, weight int64, book bool) bool
 	}
 	f.pend.tat = r.Add(f.pend.tat.Max(at), span)
 	f.pend.units = min(f.pend.units+n, maxPart)
-	return true
 }
 
 // collect moves what is pending to what is sent.
 func (f *funnel) collect(r *limit.Rule) {
 	f.sent = f.sent.join(r, f.pend)
 	f.pend = part{}
+	f.sentBack, f.back = f.sentBack.plus(r, f.back), credit{}
 }
 
 // giveBack undoes collect: the authority has refused what was sent.
 func (f *funnel) giveBack(r *limit.Rule) {
 	f.pend = f.sent.join(r, f.pend)
 	f.sent = part{}
+	f.back, f.sentBack = f.sentBack.plus(r, f.back), credit{}
+}
+
+// refund hands back n units, as far as there are so many in the funnel, and
+// returns how many, and how many of them the authority will never hear of.
+func (f *funnel) refund(r *limit.Rule, now, n, w int64) (back, withdrawn int64) {
+	at := limit.Span{NS: now}
+	level := r.Sub(f.view, at)
+	held := r.Whole(level)
+	if r.Cost(held).Less(level) {
+		held++ // the part of a unit that has not leaked yet
+	}
+	withdrawn = min(n, f.pend.units)
+	if w == WeightClosed {
+		w = 1
+	}
+	if w != WeightOpen { // else what is pending is not in the view
+		withdrawn = min(withdrawn, (held+w-1)/w)
+	}
+	weighed := min(satMul(withdrawn, w), held)
+	told := min(n-withdrawn, held-weighed) // has come to weigh 1
+	back = withdrawn + told
+	if f.pend.units -= withdrawn; f.pend.units == 0 {
+		f.pend = part{}
+	} else {
+		f.pend.tat = r.Sub(f.pend.tat, r.Cost(withdrawn))
+	}
+	if told > 0 {
+		f.back = f.back.plus(r, credit{r.Cost(told), f.told(r, 1)})
+	}
+	f.view = r.Sub(f.view.Max(at), r.Cost(weighed+told)).Max(at)
+	if w != WeightOpen {
+		// A view that ended at full (see capWeighted) had less of them in it.
+		f.view = f.view.Max(f.pend.plus(r, f.told(r, 1), 1))
+	}
+	return back, withdrawn
+}
+
+// renew sets the funnel to what the authority says of it after a reset. What
+// is pending was admitted before that, and does not count any more.
+func (f *funnel) renew(r *limit.Rule, tat limit.Span, w int64) (withdrawn int64) {
+	withdrawn = f.pend.units
+	f.known, f.pend, f.back, f.sentBack = tat, part{}, credit{}, credit{}
+	f.compose(r, w)
+	return withdrawn
 }
 
 // settle takes the authority's TAT over. What this node knew, together with
@@ -102,12 +171,13 @@ func (f *funnel) giveBack(r *limit.Rule) {
 // above that end, be it forged or a debt, would be missed in every answer.
 func (f *funnel) settle(r *limit.Rule, tat, most limit.Span, at, slack int64, reset bool, w int64) (lost bool) {
 	tat = earlier(tat, most)
+	f.back.span, f.sentBack.span = f.back.at(r, at), f.sentBack.at(r, at)
 	if !reset {
-		floor := earlier(f.sent.plus(r, f.known, 1), most)
+		floor := earlier(f.booked(r, 1), most)
 		lost = floor.NS > tat.NS+slack && floor.NS > at+slack
 		tat = tat.Max(floor)
 	}
-	f.known, f.sent = tat, part{}
+	f.known, f.sent, f.sentBack = tat, part{}, credit{}
 	f.compose(r, w)
 	return lost
 }
@@ -121,7 +191,18 @@ func earlier(a, b limit.Span) limit.Span {
 
 // compose recomputes the view, each unsynced unit counting w-fold.
 func (f *funnel) compose(r *limit.Rule, w int64) {
-	f.view = f.pend.plus(r, f.sent.plus(r, f.known, w), w)
+	f.view = f.pend.plus(r, f.told(r, w), w)
+}
+
+// told returns the TAT without what is pending.
+func (f *funnel) told(r *limit.Rule, w int64) limit.Span {
+	return r.Sub(f.booked(r, w), f.back.span)
+}
+
+// booked returns what the authority should say once it has booked what is sent:
+// units that are handed back are of earlier reports, and so come off first.
+func (f *funnel) booked(r *limit.Rule, w int64) limit.Span {
+	return f.sent.plus(r, r.Sub(f.known, f.sentBack.span), w)
 }
 
 // reweigh lets unsynced units count is-fold from now on. Only a change from 1
@@ -143,7 +224,7 @@ func (f *funnel) reweigh(r *limit.Rule, was, is int64) {
 func (f *funnel) capWeighted(r *limit.Rule, now, w int64) {
 	full := r.Add(limit.Span{NS: now}, r.Full())
 	if w > 1 && full.Less(f.view) {
-		f.view = f.pend.plus(r, f.sent.plus(r, f.known, 1), 1).Max(full)
+		f.view = f.pend.plus(r, f.told(r, 1), 1).Max(full)
 	}
 }
 
@@ -155,6 +236,7 @@ func (f *funnel) absorb(r *limit.Rule, d *funnel, w int64) {
 	f.known = f.known.Max(d.known)
 	f.sent = d.sent.join(r, f.sent)
 	f.pend = d.pend.join(r, f.pend)
+	f.back, f.sentBack = f.back.plus(r, d.back), f.sentBack.plus(r, d.sentBack)
 	if f.known != (limit.Span{}) {
 		f.compose(r, w)
 	}
@@ -186,6 +268,11 @@ func (f *funnel) reshape(old, rule *limit.Rule, now int64) {
 	}
 	f.view, f.known = conv(f.view), conv(f.known)
 	f.sent.tat, f.pend.tat = conv(f.sent.tat), conv(f.pend.tat)
+	for _, c := range []*credit{&f.back, &f.sentBack} {
+		c.until = conv(c.until)
+		// Whole units, rounded down: never more than was handed back.
+		c.span = rule.Cost(old.Whole(c.span))
+	}
 }
 
 func satMul(a, b int64) int64 {

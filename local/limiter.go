@@ -1,6 +1,7 @@
 package local
 
 import (
+	"fmt"
 	"sync/atomic"
 
 	"github.com/hybridlimit/hybridlimit/clock"
@@ -11,7 +12,7 @@ import (
 // safe for concurrent use; a check does no I/O, waits for nobody but the
 // holders of short locks, and allocates nothing for a key that is cached.
 //
-// The zero Limiter refuses every check.
+// A nil or zero Limiter refuses every check.
 //
 // It does not share anything with other processes, does not survive its own,
 // and may forget a key that is not being refused when there are more keys than
@@ -19,6 +20,7 @@ import (
 type Limiter struct {
 	table   *Table
 	clock   clock.Clock
+	lines   Lines
 	invalid atomic.Int64
 }
 
@@ -39,8 +41,54 @@ func (l *Limiter) Take(key string, rule *limit.Rule, n int64) limit.Result {
 	if !l.askable(rule, n) {
 		return limit.Refused(rule)
 	}
-	return l.table.Take(key, rule, n, int64(l.clock.Now()))
+	return rule.Judged(l.table.Take(key, rule, n, int64(l.clock.Now())))
 }
+
+// TakeAtMost admits what is left of key under rule, up to n units, and returns
+// how many those are. Allowed tells whether it was any; if not, RetryAfter is
+// when there will be one. A dry run grants all of them, and consumes all or
+// none. The rest is as with [Limiter.Take].
+func (l *Limiter) TakeAtMost(key string, rule *limit.Rule, n int64) (granted int64, res limit.Result) {
+	if !l.askable(rule, n) {
+		return 0, limit.Refused(rule)
+	}
+	if rule.IsDryRun() {
+		return n, l.Take(key, rule, n)
+	}
+	return l.table.TakeAtMost(key, rule, n, int64(l.clock.Now()))
+}
+
+// Refund hands n units of key back, because the call that they were taken for
+// did not happen, and returns how many: as far as so many count, the newest
+// first, so that a key is never better off than if it had not been used. A
+// question that cannot be asked hands nothing back.
+//
+// Do it soon: a unit that counts no longer cannot be handed back, and in its
+// place a newer one would be.
+func (l *Limiter) Refund(key string, rule *limit.Rule, n int64) (back int64) {
+	if !l.askable(rule, n) {
+		return 0
+	}
+	return l.table.Refund(key, rule, n, int64(l.clock.Now()))
+}
+
+// Set makes used units of key count, whatever was counted before. More than the
+// limit is a debt, but for a sliding log, which holds no more than its limit.
+// Errors: [limit.ErrInvalidN] for used < 0, [limit.ErrNilRule] for a nil or
+// zero rule, [limit.ErrNoRoom] if there are too many keys to remember this one,
+// and [limit.ErrClosed] from a nil or zero Limiter; then nothing changes.
+func (l *Limiter) Set(key string, rule *limit.Rule, used int64) error {
+	if !l.askable(rule, used) {
+		return fmt.Errorf("local: set: %w", l.whyNot(rule, used))
+	}
+	if !l.table.Set(key, rule, used, int64(l.clock.Now())) {
+		return fmt.Errorf("local: set: %w", limit.ErrNoRoom)
+	}
+	return nil
+}
+
+// Reset forgets what has been used of key under rule. It is [Limiter.Set] to 0.
+func (l *Limiter) Reset(key string, rule *limit.Rule) error { return l.Set(key, rule, 0) }
 
 // Peek describes where key stands under rule: what Take of 1 unit would
 // answer. It consumes nothing, and leaves no trace of an unknown key.
@@ -48,7 +96,7 @@ func (l *Limiter) Peek(key string, rule *limit.Rule) limit.Result {
 	if !l.askable(rule, 1) {
 		return limit.Refused(rule)
 	}
-	return l.table.Peek(key, rule, 1, int64(l.clock.Now()))
+	return rule.Judged(l.table.Peek(key, rule, 1, int64(l.clock.Now())))
 }
 
 // Allow is AllowN of 1 unit.
@@ -60,10 +108,13 @@ func (l *Limiter) AllowN(key string, rule *limit.Rule, n int64) bool {
 		return false
 	}
 	allowed, _ := l.table.Allow(key, rule, n, int64(l.clock.Now()))
-	return allowed
+	return allowed || rule.IsDryRun()
 }
 
 func (l *Limiter) askable(rule *limit.Rule, n int64) bool {
+	if l == nil {
+		return false
+	}
 	if rule.Valid() && n >= 0 && l.table != nil {
 		return true
 	}
@@ -73,6 +124,9 @@ func (l *Limiter) askable(rule *limit.Rule, n int64) bool {
 
 // Stats returns the figures of the limiter.
 func (l *Limiter) Stats() Stats {
+	if l == nil {
+		return Stats{}
+	}
 	s := Stats{Invalid: l.invalid.Load()}
 	if l.table != nil {
 		s.TableStats = l.table.Stats()
@@ -80,11 +134,12 @@ func (l *Limiter) Stats() Stats {
 	return s
 }
 
-// Close stops the limiter's goroutines and returns when they have ended. Later
-// checks are still answered, from the same counters, only more slowly; see
+// Close stops the limiter's goroutines and returns when they have ended; who is
+// waiting (see [Limiter.Wait]) stops waiting. Later checks are still answered, from the same counters, only more slowly; see
 // [Table.Close]. Further calls do nothing.
 func (l *Limiter) Close() {
-	if l.table != nil {
+	if l != nil && l.table != nil {
+		l.lines.Close()
 		l.table.Close()
 	}
 }

@@ -32,11 +32,14 @@ type Link struct {
 	nodes    atomic.Int64 // live nodes, at least 1
 	refresh  int64        // ns after which an idle view is fetched anew
 	expired  atomic.Int64
-	normal   stack
-	urgent   stack
-	idle     atomic.Bool
-	closed   atomic.Bool
-	wake     chan struct{}
+	// Admitted units that nobody will be told of: they were handed back, or
+	// their key was reset, before they were reported.
+	withdrawn atomic.Int64
+	normal    stack
+	urgent    stack
+	idle      atomic.Bool
+	closed    atomic.Bool
+	wake      chan struct{}
 }
 
 // Part is what a Link says of one shard of the authority: shards may live on
@@ -64,7 +67,8 @@ func (p *Part) SetOffset(ns, slack int64) {
 
 // NewLink returns a link to an authority of so many shards, with weight 1 and
 // one node. A counter that is asked but has nothing to tell is refreshed when
-// its view is older than refresh.
+// its view is older than refresh; one that refuses reports as often as if it had
+// something to tell, so that it hears of a reset or a refund.
 func NewLink(refresh time.Duration, shards int) *Link {
 	l := &Link{refresh: int64(refresh), parts: make([]Part, shards), wake: make(chan struct{}, 1)}
 	l.nodes.Store(1)
@@ -118,6 +122,10 @@ func (l *Link) SetNodes(n int64) { l.nodes.Store(max(n, 1)) }
 // Expired returns how many units were dropped because they had outlived their
 // window before they could be reported.
 func (l *Link) Expired() int64 { return l.expired.Load() }
+
+// Withdrawn returns how many admitted units were handed back, or reset, before
+// they were reported.
+func (l *Link) Withdrawn() int64 { return l.withdrawn.Load() }
 
 // Close tells the counters that nobody will drain them any more.
 func (l *Link) Close() {
@@ -205,7 +213,7 @@ func (c *Counter) noteLocked(now int64) bool {
 		c.touched, c.inUrgent = true, true
 		wake = l.urgent.push(c, &c.nextUrgent)
 	}
-	if !c.inNormal && (unsynced > 0 || now-c.askedAt >= l.refresh) {
+	if !c.inNormal && (unsynced > 0 || c.refused || now-c.askedAt >= l.refresh || c.tellsLocked(now)) {
 		wake = c.pushNormalLocked() || wake
 	}
 	return wake

@@ -144,7 +144,7 @@ func TestShardBeforeTheFirstCheck(t *testing.T) {
 	r := limit.Must(limit.FixedWindow("r", 5, time.Minute))
 	now := int64(1e18)
 	c := newCounter("k", r, 0, link, now)
-	c.Shard(func(*limit.Rule, string) int { return 1 })
+	c.Shard(func(string) int { return 1 })
 	for i := range 10 {
 		if ok, _, _ := c.allow(now, 1, r); ok != (i < 5) {
 			t.Fatalf("check %d: admitted %v", i, ok)
@@ -163,7 +163,7 @@ func TestClockOfTheAuthoritySetBack(t *testing.T) {
 	r := limit.Must(limit.SlidingWindowBuckets("r", 10, 10*time.Second, 10))
 	now := int64(1e18)
 	c := newCounter("k", r, 0, link, now)
-	c.Shard(func(*limit.Rule, string) int { return 1 })
+	c.Shard(func(string) int { return 1 })
 	for range 3 {
 		c.allow(now, 2, r)
 		now += int64(time.Second)
@@ -189,7 +189,7 @@ func TestLateAnswerFromBeforeTheClockWasSetBack(t *testing.T) {
 	r := limit.Must(limit.FixedWindow("r", 10, 10*time.Second))
 	now := int64(1e18) + int64(time.Second)
 	c := newCounter("k", r, 0, link, now)
-	c.Shard(func(*limit.Rule, string) int { return 1 })
+	c.Shard(func(string) int { return 1 })
 	settle := func(server, units int64) {
 		c.Refresh()
 		if _, ok := c.Collect(now, false); !ok {
@@ -220,7 +220,7 @@ func TestWindowThatWentBackRestoresNothing(t *testing.T) {
 	r := limit.Must(limit.SlidingWindowBuckets("r", 100, 10*time.Second, 10))
 	now := int64(1e18) + int64(100*time.Millisecond)
 	c := newCounter("k", r, 0, link, now)
-	c.Shard(func(*limit.Rule, string) int { return 1 })
+	c.Shard(func(string) int { return 1 })
 	id := now / int64(time.Second)
 	told := []Bucket{{ID: id - 1, Units: 20}, {ID: id, Units: 30}}
 	answer := func(server int64, buckets []Bucket) Outcome {
@@ -257,7 +257,7 @@ func TestBookedUnitsAfterTheClockStoodStill(t *testing.T) {
 	r := limit.Must(limit.Funnel("r", 1000, 10, time.Second))
 	now := int64(1e18)
 	c := newCounter("k", r, 0, link, now)
-	c.Shard(func(*limit.Rule, string) int { return 1 })
+	c.Shard(func(string) int { return 1 })
 	link.Part(1).SetOffset(0, 0)
 	tell := func(level limit.Span, end func()) {
 		c.Refresh()
@@ -277,5 +277,72 @@ func TestBookedUnitsAfterTheClockStoodStill(t *testing.T) {
 	tell(limit.Span{}, nil) // the key has been made anew
 	if res, _ := c.take(now, 0, r); res.Remaining > 600 || res.Remaining < 590 {
 		t.Errorf("%d remain of 1000, 400 were admitted just now", res.Remaining)
+	}
+}
+
+// A window that does not know the authority's clock yet is set all the same. When
+// that was, it learns later: that the authority counts nothing of it any more by
+// then is no loss.
+func TestSetBeforeTheClockIsKnown(t *testing.T) {
+	for _, ahead := range []time.Duration{-time.Hour, time.Hour} {
+		link := newTestLink()
+		r := limit.Must(limit.FixedWindow("r", 10, time.Second))
+		now := int64(1e18)
+		c := newCounter("k", r, 0, link, now)
+		c.Shard(func(string) int { return 1 })
+		server := now + int64(ahead)
+		c.Renew(now, r, Renewal{Gen: 5, Buckets: []Bucket{{ID: server / int64(time.Second), Units: 10}}, At: now, ServerNow: server})
+		if res, _ := c.take(now, 1, r); res.Allowed {
+			t.Errorf("clock ahead by %v: set to 10 of 10, and one more was admitted", ahead)
+		}
+		if _, ok := c.Collect(now, false); !ok {
+			t.Fatal("nothing to ask")
+		}
+		server += int64(2 * time.Second) // the answer was on its way for so long
+		link.Part(1).SetOffset(server-now, 1)
+		out := c.Settle(now, Answer{Rule: r, Gen: 5, At: now, ServerNow: server, Slack: 1})
+		if res, _ := c.take(now, 0, r); out.Lost || res.Remaining != 10 {
+			t.Errorf("clock ahead by %v: lost: %v, %d remain of 10", ahead, out.Lost, res.Remaining)
+		}
+	}
+}
+
+// The authority keeps a generation for a horizon by its own clock, whatever ours
+// shows. A node that insisted on one after that would undo what the others have
+// reported since; one that gave it up before would forget a reset.
+func TestGenerationIsOutgrownByTheAuthoritysClock(t *testing.T) {
+	for _, r := range []*limit.Rule{
+		limit.Must(limit.Funnel("f", 10, 1, time.Second)), limit.Must(limit.FixedWindow("x", 10, 10*time.Second)),
+	} {
+		for _, test := range []struct{ ours, theirs time.Duration }{
+			{11 * time.Second, 11 * time.Second}, {9 * time.Second, 11 * time.Second}, {11 * time.Second, 9 * time.Second},
+		} {
+			link := newTestLink()
+			now, server := int64(1e18), int64(1e18)
+			link.Part(1).SetOffset(0, 1)
+			c := newCounter("k", r, 0, link, now)
+			c.Shard(func(string) int { return 1 })
+			answer := func(gen int64) (rep Report) {
+				c.Refresh()
+				if _, ok := c.Collect(now, false); !ok {
+					t.Fatal("nothing to ask")
+				}
+				_, rep = c.Resend(now, false)
+				c.Settle(now, Answer{Rule: r, Raised: rep.Raise, Gen: gen, At: now, ServerNow: server, Slack: 1})
+				return rep
+			}
+			answer(7)
+			now, server = now+int64(test.ours), server+int64(test.theirs)
+			link.Part(1).SetOffset(server-now, 1)
+			_, rep := c.Resend(now, true) // something else has been lost
+			if outgrown := test.theirs > r.Horizon(); outgrown != (rep.Gen == 0) {
+				t.Errorf("%v, %v: generation %d is told anew", r, test, rep.Gen)
+			}
+			c.raise = false
+			answer(0)
+			if rep = answer(0); rep.Raise != (test.theirs <= r.Horizon()) {
+				t.Errorf("%v, %v: insists on its generation: %v", r, test, rep.Raise)
+			}
+		}
 	}
 }

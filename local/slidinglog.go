@@ -1,7 +1,6 @@
 package local
 
 import (
-	"math"
 	"sort"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 type slidingLog struct {
 	entries []logEntry // ascending by at
 	used    int64
+	claim   int64 // units that somebody waits for: nobody else gets them
 }
 
 type logEntry struct {
@@ -34,23 +34,28 @@ func (l *slidingLog) expire(r *limit.Rule, now int64) {
 
 func (l *slidingLog) take(r *limit.Rule, now, n int64, book bool) bool {
 	l.expire(r, now)
-	if n > r.Limit()-l.used {
+	if n > r.Limit()-l.used-l.claim {
 		return false
 	}
 	if book {
-		if last := len(l.entries) - 1; last >= 0 && l.entries[last].at == now {
-			l.entries[last].n += n
-		} else {
-			l.entries = append(l.entries, logEntry{at: now, n: n})
-		}
-		l.used += n
+		l.book(now, n)
 	}
 	return true
 }
 
+// book counts n units, whether they fit or not.
+func (l *slidingLog) book(now, n int64) {
+	if last := len(l.entries) - 1; last >= 0 && l.entries[last].at == now {
+		l.entries[last].n += n
+	} else {
+		l.entries = append(l.entries, logEntry{at: now, n: n})
+	}
+	l.used += n
+}
+
 func (l *slidingLog) describe(r *limit.Rule, now, n int64, allowed bool) limit.Result {
 	l.expire(r, now)
-	res := limit.Result{Allowed: allowed, Limit: r.Limit(), Remaining: max(r.Limit()-l.used, 0)}
+	res := limit.Result{Allowed: allowed, Limit: r.Limit(), Remaining: max(r.Limit()-l.used-l.claim, 0)}
 	if k := len(l.entries); k > 0 {
 		res.ResetAfter = time.Duration(l.entries[k-1].at + int64(r.Width()) - now)
 	}
@@ -59,7 +64,7 @@ func (l *slidingLog) describe(r *limit.Rule, now, n int64, allowed bool) limit.R
 	case n > r.Limit():
 		res.RetryAfter = limit.Never
 	default:
-		res.RetryAfter = l.wait(r, now, l.used+n-r.Limit())
+		res.RetryAfter = l.wait(r, now, l.used+l.claim+n-r.Limit())
 	}
 	return res
 }
@@ -71,11 +76,29 @@ func (l *slidingLog) wait(r *limit.Rule, now, need int64) time.Duration {
 			return time.Duration(e.at + int64(r.Width()) - now)
 		}
 	}
-	return math.MaxInt64
+	return time.Duration(r.Width()) // the units are claimed: they have still to be taken
 }
 
 func (l *slidingLog) absorb(d *slidingLog) {
 	l.entries = append(l.entries, d.entries...)
 	sort.Slice(l.entries, func(i, j int) bool { return l.entries[i].at < l.entries[j].at })
 	l.used += d.used
+	l.claim = max(l.claim, d.claim)
+}
+
+// refund takes n units off, the newest first, as far as there are so many, and
+// returns how many.
+func (l *slidingLog) refund(r *limit.Rule, now, n int64) (back int64) {
+	l.expire(r, now)
+	for back < n && len(l.entries) > 0 {
+		last := &l.entries[len(l.entries)-1]
+		k := min(n-back, last.n)
+		last.n -= k
+		back += k
+		if last.n == 0 {
+			l.entries = l.entries[:len(l.entries)-1]
+		}
+	}
+	l.used -= back
+	return back
 }

@@ -2,6 +2,7 @@ package local
 
 import (
 	"math"
+	"slices"
 
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -18,8 +19,14 @@ type Report struct {
 	Units   int64      // sent in all; 0 is a mere question
 	Ahead   limit.Span // funnel: TAT of the units sent, counted from now
 	Buckets []Bucket   // window: the units that still count, by bucket
-	Raise   bool       // the authority may have lost what is in Known…
-	Gen     int64
+	// Back (funnel) and BackBuckets (window) are handed back: not Units, which
+	// were admitted, but of those that the authority counts.
+	Back        limit.Span
+	BackBuckets []Bucket
+	BackGen     int64 // the generation in which that was done
+
+	Raise bool // the authority may have lost what is in Known…
+	Gen   int64
 	// KnownLevel (funnel, counted from now) and KnownBuckets (window) are
 	// what the authority has told and should still know. Set if Raise is.
 	KnownLevel   limit.Span
@@ -49,12 +56,12 @@ type Outcome struct {
 	Overshoot int64 // units by which the authority's total is above the limit
 }
 
-// Shard returns the shard of the counter, computed by f the first time. Only
-// the reconciler may call it.
-func (c *Counter) Shard(f func(rule *limit.Rule, key string) int) int {
+// Shard returns the shard of the counter, computed by f from its key the first
+// time. Only the reconciler may call it.
+func (c *Counter) Shard(f func(key string) int) int {
 	if c.shard < 0 {
 		c.mu.Lock()
-		c.shard = int32(f(c.rule, c.key))
+		c.shard = int32(f(c.key))
 		c.part = c.link.Part(int(c.shard))
 		if c.window != nil && c.last != math.MinInt64 { // it has been asked
 			c.rebaseLocked(c.last)
@@ -67,6 +74,17 @@ func (c *Counter) Shard(f func(rule *limit.Rule, key string) int) int {
 // Collect takes what c has to tell at now; urgent says which of the two
 // queues it was taken from. ok is false if there is nothing to tell.
 func (c *Counter) Collect(now int64, urgent bool) (rep Report, ok bool) {
+	return c.collect(now, urgent, true)
+}
+
+// CollectPatiently is Collect, but does not ask on behalf of a key that is
+// being refused before its view is as old as any other's may be. A key that is
+// put off like that comes back with its next check.
+func (c *Counter) CollectPatiently(now int64, urgent bool) (rep Report, ok bool) {
+	return c.collect(now, urgent, false)
+}
+
+func (c *Counter) collect(now int64, urgent, eager bool) (rep Report, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if urgent {
@@ -83,10 +101,10 @@ func (c *Counter) Collect(now int64, urgent bool) (rep Report, ok bool) {
 	}
 	// A question alone is worth sending when the view is old or unknown; a
 	// counter may be queued twice, and the second time finds it fresh.
-	stale := c.syncedAt == 0 || now-c.askedAt >= c.link.refresh
+	stale := c.syncedAt == 0 || eager && c.refused || now-c.askedAt >= c.link.refresh
 	// Nobody but the reconciler asks for a key that was put aside.
 	stale = stale || c.quarantined
-	if c.pendUnits() == 0 && !c.raise && !stale {
+	if !c.tellsLocked(now) && !stale {
 		return rep, false
 	}
 	if c.window != nil {
@@ -110,6 +128,9 @@ func (c *Counter) Resend(now int64, raise bool) (*Counter, Report) {
 		c.rollLocked(now)
 	}
 	c.raise = c.raise || raise
+	if off, sure := c.part.clock(); sure && c.raise {
+		c.outgrowLocked(now, now+off)
+	}
 	return c, c.reportLocked(now)
 }
 
@@ -127,16 +148,17 @@ func (c *Counter) lockLiving() *Counter {
 }
 
 func (c *Counter) reportLocked(now int64) Report {
-	rep := Report{Rule: c.rule, Raise: c.raise && c.syncedAt != 0, Gen: c.gen}
+	rep := Report{Rule: c.rule, Raise: c.raise && c.syncedAt != 0, Gen: c.gen, BackGen: c.backGen}
 	at := limit.Span{NS: now}
 	if c.window != nil {
 		rep.Units, rep.Buckets = c.window.sentUnits, c.window.list(c.window.sent)
+		rep.BackBuckets = c.window.list(c.window.sentBack)
 		if rep.Raise && !c.window.moved {
 			rep.KnownBuckets = c.window.list(c.window.known)
 		}
 		return rep
 	}
-	rep.Units = c.funnel.sent.units
+	rep.Units, rep.Back = c.funnel.sent.units, c.funnel.sentBack.at(c.rule, now)
 	if rep.Units > 0 {
 		rep.Ahead = c.rule.Sub(c.funnel.sent.tat, at)
 	}
@@ -152,16 +174,26 @@ func (c *Counter) reportLocked(now int64) Report {
 func (c *Counter) Settle(now int64, a Answer) Outcome {
 	c = c.lockLiving()
 	defer c.mu.Unlock()
-	c.inFlight, c.quarantined = false, false
+	void := c.void && a.Gen < c.gen
+	c.inFlight, c.quarantined, c.void = false, false, false
 	if a.Raised {
 		c.raise = false
 	}
 	// From here on the counter's unsynced units weigh what the link says.
 	c.mode = c.part.mode.Load()
 	w := modeWeight(c.mode)
+	if a.Gen < c.gen {
+		c.outgrowLocked(a.At, a.ServerNow)
+	}
 	reset := a.Gen > c.gen || a.Converted
 	out, astray := Outcome{Counter: c}, false
 	switch {
+	case void:
+		// It was given before a reset that we have heard of meanwhile. What was
+		// sent has been reset with the rest.
+		c.dropSentLocked()
+		c.askedAt -= c.link.refresh
+		return c.queueLocked(max(now, c.last), out)
 	case !a.Rule.SameShape(c.rule):
 		// The numbers no longer fit the rule: ask again under the new one.
 		c.keepSentLocked()
@@ -186,9 +218,12 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 		out.Lost = c.funnel.settle(c.rule, c.rule.Add(limit.Span{NS: a.At}, a.Level), most, a.At, slack, reset, w)
 		c.funnel.capWeighted(c.rule, max(now, c.last), w)
 	}
+	// The authority has lost a reset. Whoever knows of it must say so at once,
+	// lest what the others tell later, in that generation, replaces what has
+	// been booked in this.
+	c.raise = c.raise || out.Lost || a.Gen < c.gen
 	c.gen = max(c.gen, a.Gen)
-	c.raise = c.raise || out.Lost
-	c.syncedAt = max(a.At, 1)
+	c.syncedAt, c.heard = max(a.At, 1), a.ServerNow
 	// An answer by a clock that was set back a moment ago may have been
 	// misread: the next check asks again at once.
 	c.touched = !astray
@@ -197,7 +232,32 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	// Half of this node's fair part of what is left: when that much has been
 	// admitted unseen, the others should hear of it at once.
 	c.urgentAt = max(1, (c.rule.Limit()-used)/(2*c.link.nodes.Load()))
-	if (c.pendUnits() > 0 || c.raise) && !c.inNormal {
+	return c.queueLocked(max(now, c.last), out)
+}
+
+// tellsLocked reports whether c has something to tell at now.
+func (c *Counter) tellsLocked(now int64) bool {
+	if c.raise || c.pendUnits() > 0 {
+		return true
+	}
+	if c.window != nil {
+		return c.window.backUnits > 0
+	}
+	return c.funnel.back.at(c.rule, now) != limit.Span{}
+}
+
+// returnsLocked reports whether units were handed back that the authority has
+// not acknowledged.
+func (c *Counter) returnsLocked() bool {
+	if c.window == nil {
+		return c.funnel.back.span != limit.Span{} || c.funnel.sentBack.span != limit.Span{}
+	}
+	return c.window.backUnits > 0 || slices.ContainsFunc(c.window.sentBack, func(u int64) bool { return u > 0 })
+}
+
+// queueLocked notes in which queues the reconciler must put c.
+func (c *Counter) queueLocked(now int64, out Outcome) Outcome {
+	if c.tellsLocked(now) && !c.inNormal {
 		c.inNormal, out.Again = true, true
 	}
 	if c.pendUnits() >= c.urgentAt && !c.inUrgent && !modeDegraded(c.mode) {
@@ -215,6 +275,25 @@ func (c *Counter) serverBucketLocked(now, server int64) int64 {
 		server = min(server, now+c.window.off+c.part.slack.Load()+clockStep)
 	}
 	return floorDiv(server, int64(c.rule.Width()))
+}
+
+// outgrowLocked forgets a generation that the authority, by its clock, has no
+// need to know any longer, because nothing from before it can count. Neither does
+// what we know of it; to insist on it would undo what has been booked since.
+func (c *Counter) outgrowLocked(now, server int64) {
+	if server-c.heard > int64(c.rule.Horizon()) && c.blankLocked(now) {
+		c.gen = 0
+	}
+}
+
+// blankLocked reports whether nothing that the authority has told before counts
+// any more.
+func (c *Counter) blankLocked(now int64) bool {
+	if c.window == nil {
+		return c.funnel.known.NS <= now
+	}
+	c.rollLocked(max(now, c.last))
+	return len(c.window.list(c.window.known)) == 0
 }
 
 // followClockLocked moves what a funnel knows if our clock has fallen behind
@@ -275,6 +354,19 @@ func (c *Counter) Quarantine(now int64, booked bool) (living *Counter, first boo
 	return c, first
 }
 
+// dropSentLocked forgets what was sent: it counts nowhere any more.
+func (c *Counter) dropSentLocked() {
+	if c.window == nil {
+		c.funnel.sent, c.funnel.sentBack = part{}, credit{}
+		c.funnel.compose(c.rule, modeWeight(c.mode))
+		return
+	}
+	clear(c.window.sent)
+	clear(c.window.sentBack)
+	c.window.sentUnits = 0
+	c.window.sum(c.rule, modeWeight(c.mode))
+}
+
 // keepSentLocked counts what was sent as known, without an answer.
 func (c *Counter) keepSentLocked() {
 	w := modeWeight(c.mode)
@@ -286,6 +378,10 @@ func (c *Counter) keepSentLocked() {
 	}
 	c.window.known = mergeBuckets(c.window.known, c.window.sent, func(a, b int64) int64 { return a + b })
 	c.window.sent, c.window.sentUnits = nil, 0
+	for i, u := range c.window.sentBack {
+		c.window.known[i] = max(c.window.known[i]-u, 0)
+	}
+	clear(c.window.sentBack)
 	c.window.sum(c.rule, w)
 }
 

@@ -43,6 +43,7 @@ type Table struct {
 	writeMu sync.RWMutex // held for reading to write to the cache or walk it; Close holds it for writing
 	cache   *ristretto.Cache[uint64, *Counter]
 	fresh   chan *Counter // recently offered to the cache; see keep
+	crowd   sync.Mutex    // held by who locks counters that have no order, see TakeAll
 	// replacing is the counter that may take the place of a dead one.
 	replacing atomic.Pointer[Counter]
 

@@ -89,9 +89,11 @@ func (t *Table) takeBack(c *Counter, now int64) {
 	}
 }
 
-// mergeLocked lets twin take over what c has counted. No other code locks two
-// counters of one key, so that their order does not matter.
+// mergeLocked lets twin take over what c has counted. They have no order among
+// themselves; whoever locks such counters does so under crowd.
 func (t *Table) mergeLocked(twin, c *Counter, now int64) {
+	t.crowd.Lock()
+	defer t.crowd.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.dead {

@@ -13,7 +13,9 @@ import (
 //
 // For a shared window three counts are kept per bucket: known (the authority's
 // total), sent and pend (ours that it has not acknowledged). They add up,
-// across nodes too, so that merging is a sum.
+// across nodes too, so that merging is a sum. Units that are handed back come
+// off those that are pending in their bucket; the others are told to the
+// authority, and come off what it has told until it has answered.
 type window struct {
 	off    int64 // authority's clock minus ours, ns
 	sure   bool  // off was measured, it is not just a first guess
@@ -23,9 +25,12 @@ type window struct {
 	newer  int64 // weighted sum of all buckets that count in full
 	oldest int64 // weighted units of the bucket that fades away
 
+	claim                int64 // units that somebody waits for: nobody else gets them
 	pendUnits, sentUnits int64
+	backUnits            int64 // of back alone
 
 	known, pend, sent []int64 // known and sent are nil until needed
+	back, sentBack    []int64 // units handed back: still to be told, and told; mostly nil
 	scratch           []int64 // of describe, if there are many buckets
 }
 
@@ -68,6 +73,8 @@ func (w *window) advance(r *limit.Rule, id, weight int64) (expired int64) {
 	}
 	before := w.pendUnits
 	w.pendUnits -= shift(w.pend, k)
+	w.backUnits -= shift(w.back, k)
+	shift(w.sentBack, k)
 	shift(w.known, k)
 	shift(w.sent, k) // sentUnits stays: they are on their way, and will be acknowledged
 	w.cur, w.end = id, (id+1)*int64(r.Width())
@@ -89,23 +96,34 @@ func shift(b []int64, k int64) (gone int64) {
 	return gone
 }
 
-// at returns what bucket i weighs when an unsynced unit weighs weight.
+// at returns what bucket i weighs when an unsynced unit weighs weight. Units
+// that are handed back had been told or sent before: they never come off those
+// that are pending.
 func (w *window) at(i int, weight int64) int64 {
-	own := w.pend[i]
-	if w.sent != nil {
-		own += w.sent[i]
-	}
-	own = satMul(own, max(weight, 1))
+	n := int64(0)
+	weight = max(weight, 1)
 	if w.known != nil {
-		own += w.known[i]
+		n = w.known[i]
 	}
-	return min(own, maxPart)
+	if w.sentBack != nil {
+		n = max(n-w.sentBack[i], 0)
+	}
+	if w.sent != nil {
+		n += satMul(w.sent[i], weight)
+	}
+	if w.back != nil {
+		n = max(n-w.back[i], 0)
+	}
+	return min(n+satMul(w.pend[i], weight), maxPart)
 }
+
+// claimed returns what the claim counts as.
+func (w *window) claimed(r *limit.Rule, weight int64) int64 { return r.Weigh(w.claim, max(weight, 1)) }
 
 // sum recomputes the cached totals.
 func (w *window) sum(r *limit.Rule, weight int64) {
 	full := len(w.pend)
-	w.newer, w.oldest = 0, 0
+	w.newer, w.oldest = w.claimed(r, weight), 0
 	if r.Kept() > 0 {
 		full--
 		w.oldest = w.at(full, weight)
@@ -138,11 +156,16 @@ func (w *window) take(r *limit.Rule, now, n, cost int64, book bool) bool {
 		return false
 	}
 	if book {
-		w.pend[0] = min(w.pend[0]+n, maxPart)
-		w.pendUnits = min(w.pendUnits+n, maxPart)
-		w.newer = min(w.newer+max(cost, n), maxPart)
+		w.book(n, cost)
 	}
 	return true
+}
+
+// book counts n units, whether they fit or not.
+func (w *window) book(n, cost int64) {
+	w.pend[0] = min(w.pend[0]+n, maxPart)
+	w.pendUnits = min(w.pendUnits+n, maxPart)
+	w.newer = min(w.newer+max(cost, n), maxPart)
 }
 
 func (w *window) describe(r *limit.Rule, now, n, weight int64, allowed bool) limit.Result {
@@ -157,6 +180,7 @@ func (w *window) describe(r *limit.Rule, now, n, weight int64, allowed bool) lim
 	for i := range w.pend {
 		counts = append(counts, w.at(i, weight))
 	}
+	counts[0] = min(counts[0]+w.claimed(r, weight), maxPart)
 	return r.WindowResult(allowed, n, max(weight, 1), counts, time.Duration(w.elapsed(r, now)))
 }
 
@@ -171,6 +195,11 @@ func (w *window) collect() {
 	clear(w.pend)
 	w.sentUnits += w.pendUnits
 	w.pendUnits = 0
+	for i, u := range w.back {
+		w.sentBack[i] += u
+	}
+	clear(w.back)
+	w.backUnits = 0
 }
 
 // giveBack undoes collect, and returns the units that have expired meanwhile.
@@ -183,7 +212,56 @@ func (w *window) giveBack() (expired int64) {
 	}
 	clear(w.sent)
 	w.sentUnits = 0
+	for i, u := range w.sentBack {
+		w.back[i] += u
+		w.backUnits += u
+	}
+	clear(w.sentBack)
 	return expired
+}
+
+// refund hands back n units, from the newest buckets, as far as there are so
+// many in the window, and returns how many, and how many of them the authority
+// will never hear of.
+func (w *window) refund(r *limit.Rule, n, weight int64) (back, withdrawn int64) {
+	if w.back == nil {
+		w.back, w.sentBack = make([]int64, len(w.pend)), make([]int64, len(w.pend))
+	}
+	for i := range w.pend {
+		k := min(n-back, w.pend[i])
+		w.pend[i] -= k
+		withdrawn, back = withdrawn+k, back+k
+		k = max(min(n-back, w.at(i, 1)-w.pend[i]), 0)
+		w.back[i] += k
+		w.backUnits, back = w.backUnits+k, back+k
+	}
+	w.pendUnits -= withdrawn
+	w.sum(r, weight)
+	return back, withdrawn
+}
+
+// renew sets the window to what the authority says of it after a reset. What
+// is pending was admitted before that, and does not count any more.
+func (w *window) renew(r *limit.Rule, buckets []Bucket, weight int64) (withdrawn int64) {
+	withdrawn = w.pendUnits
+	clear(w.pend)
+	clear(w.back)
+	clear(w.sentBack)
+	w.pendUnits, w.backUnits = 0, 0
+	w.known = w.sorted(buckets)
+	w.sum(r, weight)
+	return withdrawn
+}
+
+// sorted returns the units of a list by bucket.
+func (w *window) sorted(list []Bucket) []int64 {
+	told := make([]int64, len(w.pend))
+	for _, b := range list {
+		if i := max(w.cur-b.ID, 0); i < int64(len(told)) && b.Units > 0 {
+			told[i] = min(told[i]+b.Units, maxPart)
+		}
+	}
+	return told
 }
 
 // rebase takes over a new reading of how far the authority's clock is ahead.
@@ -214,12 +292,26 @@ func (w *window) rebase(r *limit.Rule, now, off, slack int64) (moved bool) {
 	return false
 }
 
+// guess takes over what the authority's clock showed at some time before at, if
+// the window goes by a guess: by a better one it finds the buckets that it is
+// about to be told. They have no IDs, because they are to be of now as what was
+// counted before is (see rebase); so nothing of them is missing in a later answer.
+func (w *window) guess(r *limit.Rule, at, server int64) {
+	if w.sure {
+		return
+	}
+	w.rebase(r, at, server-at, 0)
+	w.sure, w.moved = false, true
+}
+
 // retreat goes back to an earlier bucket.
 func (w *window) retreat(id, width int64) {
 	k := w.cur - id
 	unshift(w.pend, k)
 	unshift(w.known, k)
 	unshift(w.sent, k)
+	unshift(w.back, k)
+	unshift(w.sentBack, k)
 	w.cur, w.end, w.moved = id, (id+1)*width, true
 }
 
@@ -270,6 +362,10 @@ func (w *window) settle(r *limit.Rule, buckets []Bucket, serverCur int64, reset 
 		}
 		clear(w.sent)
 	}
+	for i, u := range w.sentBack {
+		floor[i] = max(floor[i]-u, 0)
+	}
+	clear(w.sentBack)
 	w.sentUnits = 0
 	// The authority books what we sent ahead of its clock into its current
 	// bucket; so must the comparison.
@@ -283,12 +379,7 @@ func (w *window) settle(r *limit.Rule, buckets []Bucket, serverCur int64, reset 
 		clear(floor)
 	}
 	w.moved = false
-	told := make([]int64, len(w.pend))
-	for _, b := range buckets {
-		if i := max(w.cur-b.ID, 0); i < int64(len(told)) && b.Units > 0 {
-			told[i] = min(told[i]+b.Units, maxPart)
-		}
-	}
+	told := w.sorted(buckets)
 	for i, u := range told {
 		lost = lost || u < floor[i]
 		told[i] = max(u, floor[i])
@@ -316,6 +407,10 @@ func (w *window) absorb(r *limit.Rule, d *window, now, weight int64) {
 	w.moved = w.moved || d.moved
 	w.sent = mergeBuckets(w.sent, d.sent, func(a, b int64) int64 { return a + b })
 	w.known = mergeBuckets(w.known, d.known, func(a, b int64) int64 { return max(a, b) })
+	w.back = mergeBuckets(w.back, d.back, func(a, b int64) int64 { return a + b })
+	w.sentBack = mergeBuckets(w.sentBack, d.sentBack, func(a, b int64) int64 { return a + b })
+	w.backUnits += d.backUnits
+	w.claim = max(w.claim, d.claim)
 	w.sum(r, weight)
 }
 
@@ -355,11 +450,22 @@ func (w *window) reshape(old, rule *limit.Rule, now, weight int64) (expired int6
 		}
 		return to, total
 	}
-	is.sentUnits, is.moved = w.sentUnits, w.moved
+	is.sentUnits, is.moved, is.claim = w.sentUnits, w.moved, w.claim
 	is.known, _ = move(w.known)
 	is.sent, _ = move(w.sent)
 	is.pend, is.pendUnits = move(w.pend)
+	is.back, is.backUnits = move(w.back)
+	is.sentBack, _ = move(w.sentBack)
 	*w = *is
 	w.sum(rule, weight)
 	return before - w.pendUnits
+}
+
+// settleAlone takes off what was handed back: there is nobody to tell.
+func (w *window) settleAlone() {
+	for i, u := range w.back {
+		w.pend[i] = max(w.pend[i]-u, 0)
+	}
+	clear(w.back)
+	w.backUnits = 0
 }

@@ -1,0 +1,188 @@
+package local
+
+import (
+	"cmp"
+	"runtime"
+	"slices"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// fewChecks is how many checks can be asked together without an allocation.
+const fewChecks = 4
+
+// allTries bounds how often counters are looked up again that die before they
+// can be locked together. It takes a cache that drops them all the time.
+const allTries = 1000
+
+// asked is one of several checks, and the counter it is for.
+type asked struct {
+	c     *Counter
+	made  found // what c may have been made up for
+	check int   // its index
+	total int64 // units that must fit for it: those of all checks of c
+	twin  bool  // c is locked for the check before
+}
+
+// TakeAll consumes what all of the checks ask for if each of them admits it,
+// else nothing, and puts the answer of each into out, which is as long as
+// checks. Checks of one counter must be admitted together. Those under a dry run
+// (see [limit.Rule.DryRun]) never stand in the way.
+func (t *Table) TakeAll(checks []limit.Check, now int64, out []limit.Result) (v limit.Verdict) {
+	var few [fewChecks]asked
+	v = limit.NewVerdict()
+	view := t.view.Load()
+	defer runtime.KeepAlive(view) // until all is unlocked again, see Close
+	for range allTries {
+		list := few[:0]
+		for i := range checks {
+			made := t.lookup(view, &checks[i], now)
+			list = append(list, asked{c: made.c, made: made, check: i})
+		}
+		if wake, ok := t.takeTogether(list, checks, now, out); ok {
+			if wake {
+				t.link.signal()
+			}
+			for i := range checks {
+				v.Add(i, checks[i].Rule, out[i])
+			}
+			return v
+		}
+		runtime.Gosched()
+	}
+	// Nobody can say anything of these keys now: the safe side.
+	t.stats.limbo.Add(1)
+	for i := range checks {
+		out[i] = limit.Result{Limit: checks[i].Rule.Limit(), RetryAfter: closedRetry}
+		v.Add(i, checks[i].Rule, out[i])
+	}
+	return v
+}
+
+// TakeAllOf is [Table.TakeAll] for those who keep counters themselves, such as a
+// simulator: counters are those of the checks. ok is false if one is dead.
+func TakeAllOf(counters []*Counter, checks []limit.Check, now int64, out []limit.Result) (ok bool) {
+	list := make([]asked, len(checks))
+	for i, c := range counters {
+		list[i] = asked{c: c, check: i}
+	}
+	wake, ok := new(Table).takeTogether(list, checks, now, out)
+	if wake {
+		counters[0].link.signal()
+	}
+	return ok
+}
+
+// lookup returns the counter of a check. It may be dead by the time that it is
+// locked.
+func (t *Table) lookup(v *view, q *limit.Check, now int64) found {
+	h := t.hashOf(q.Key, q.Rule)
+	if c := v.get(h); c != nil && c.matches(q.Key, q.Rule) {
+		return found{c: c}
+	}
+	f := t.find(h, q.Key, q.Rule, now, q.N > 0)
+	t.leave(f)
+	return f
+}
+
+// takeTogether decides the checks in one step. ok is false if a counter was
+// dead; then nothing has happened.
+func (t *Table) takeTogether(list []asked, checks []limit.Check, now int64, out []limit.Result) (wake, ok bool) {
+	// In one order for all, so that nobody waits for anybody in a circle. Only
+	// counters of newcomers without room may be equal in it.
+	slices.SortStableFunc(list, before)
+	if twinned(list, checks) {
+		t.crowd.Lock()
+		defer t.crowd.Unlock()
+	}
+	locked, alive := 0, true
+	for ; locked < len(list) && alive; locked++ {
+		if a := &list[locked]; !a.twin {
+			a.c.mu.Lock()
+			alive = !a.c.dead
+		}
+	}
+	if alive {
+		wake = decideTogether(list, checks, now, out)
+	}
+	for i := range list[:locked] {
+		if !list[i].twin {
+			list[i].c.mu.Unlock()
+		}
+	}
+	return wake, alive
+}
+
+// before orders counters.
+func before(a, b asked) int {
+	return cmp.Or(cmp.Compare(a.c.hash, b.c.hash), cmp.Compare(a.c.alg, b.c.alg),
+		cmp.Compare(a.c.key, b.c.key), cmp.Compare(a.c.name, b.c.name))
+}
+
+// twinned marks the checks of one counter, and sums up their units: a dry run
+// comes after the others. It reports whether there are two counters without an
+// order.
+func twinned(list []asked, checks []limit.Check) (unordered bool) {
+	for i := range list {
+		a := &list[i]
+		dry := checks[a.check].Rule.IsDryRun()
+		for j := range list {
+			b := &list[j]
+			switch {
+			case b.c == a.c:
+				a.twin = a.twin || j < i
+				if q := &checks[b.check]; dry || !q.Rule.IsDryRun() {
+					a.total = min(a.total+min(q.N, maxPart), maxPart)
+				}
+			case before(*a, *b) == 0:
+				unordered = true
+			}
+		}
+	}
+	return unordered
+}
+
+// decideTogether is takeTogether with all counters locked.
+func decideTogether(list []asked, checks []limit.Check, now int64, out []limit.Result) (wake bool) {
+	all := true
+	for i := range list {
+		a := &list[i]
+		rule := checks[a.check].Rule
+		at := a.c.enterLocked(now, rule)
+		fits := a.c.decideLocked(at, a.total, false)
+		a.c.refused = !fits || a.twin && a.c.refused
+		res := a.c.describeLocked(at, a.total, fits)
+		res.Source = a.made.source(res.Source)
+		out[a.check] = rule.Judged(res)
+		all = all && out[a.check].Allowed
+	}
+	for i := range list {
+		a := &list[i]
+		q := &checks[a.check]
+		if res := &out[a.check]; all && !res.WouldRefuse && q.N > 0 {
+			at := a.c.enterLocked(now, q.Rule)
+			a.c.bookLocked(at, q.N)
+			src := res.Source
+			*res = a.c.describeLocked(at, q.N, true)
+			res.Source = src
+		}
+		if a.c.link != nil && a.c.noteLocked(a.c.last) {
+			wake = true
+		}
+	}
+	return wake
+}
+
+// bookLocked counts n units, whether they fit or not.
+func (c *Counter) bookLocked(now, n int64) {
+	w := modeWeight(c.mode)
+	cost := c.rule.Weigh(n, w)
+	switch c.alg {
+	case limit.AlgorithmFunnel:
+		c.funnel.book(c.rule, now, n, cost, w)
+	case limit.AlgorithmSlidingLog:
+		c.log.book(now, n)
+	default:
+		c.window.book(n, cost)
+	}
+}

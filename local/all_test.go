@@ -1,0 +1,309 @@
+package local
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// asking is a limit.Check in one line.
+func asking(key string, r *limit.Rule, n int64) limit.Check {
+	return limit.Check{Key: key, Rule: r, N: n}
+}
+
+func TestTakeAll(t *testing.T) {
+	second := limit.Must(limit.SlidingWindow("second", 10, time.Second))
+	minute := limit.Must(limit.Funnel("minute", 30, 30, time.Minute))
+	day := limit.Must(limit.FixedWindow("day", 40, 24*time.Hour))
+	exact := limit.Must(limit.SlidingLog("exact", 50, time.Minute))
+	c := clock.NewManual(start)
+	l := newLimiter(t, Options{Clock: c})
+	left := func(want ...int64) {
+		t.Helper()
+		for i, r := range []*limit.Rule{second, minute, day, exact} {
+			if got := l.Take("k", r, 0).Remaining; got != want[i] {
+				t.Fatalf("%v: %d remain, want %d", r, got, want[i])
+			}
+		}
+	}
+	all := func(n int64) limit.Verdict {
+		return l.TakeAll(asking("k", second, n), asking("k", minute, n), asking("k", day, n), asking("k", exact, n))
+	}
+	if v := all(7); !v.Allowed || v.By != 0 || v.Rule != second || v.Remaining != 3 || v.RetryAfter != 0 {
+		t.Errorf("%+v", v)
+	}
+	left(3, 23, 33, 43)
+	if v := all(4); v.Allowed || v.By != 0 || v.Rule != second || v.Remaining != 3 || v.RetryAfter <= 0 || v.RetryAfter > 2*time.Second {
+		t.Errorf("%+v", v)
+	}
+	left(3, 23, 33, 43)
+	for range 3 {
+		c.Advance(2 * time.Second)
+		all(10)
+	}
+	// The funnel has refused the last of them: 27 used, 3 leaked.
+	left(10, 6, 13, 23)
+	c.Advance(2 * time.Second)
+	if v := all(8); v.Allowed || v.Rule != minute || v.By != 1 {
+		t.Errorf("%+v", v)
+	}
+	for _, n := range []int64{11, math.MaxInt64} {
+		if v := all(n); v.Allowed || v.RetryAfter != limit.Never || v.By != 0 {
+			t.Errorf("%d: %+v", n, v)
+		}
+	}
+	for _, bad := range []limit.Check{asking("k", nil, 1), asking("k", new(limit.Rule), 1), asking("k", day, -1), asking("k", day, math.MinInt64)} {
+		if v := l.TakeAll(asking("k", second, 1), bad, asking("k", minute, 1)); v.Allowed || v.By != 1 || v.RetryAfter != limit.Never {
+			t.Errorf("%+v: %+v", bad, v)
+		}
+	}
+	if v := l.TakeAll(); !v.Allowed || v.By != -1 {
+		t.Errorf("no checks: %+v", v)
+	}
+	if v := all(0); !v.Allowed {
+		t.Errorf("no units: %+v", v)
+	}
+	left(10, 7, 13, 23)
+	if v := new(Limiter).TakeAll(asking("k", second, 1)); v.Allowed {
+		t.Errorf("zero limiter: %+v", v)
+	}
+	if l.Stats().Created != 4 {
+		t.Errorf("%d counters", l.Stats().Created)
+	}
+}
+
+// One counter that is asked several times must have room for all of it.
+func TestTakeAllOfOneCounter(t *testing.T) {
+	forCallRules(t, func(t *testing.T, l *Limiter, _ *clock.Manual, r *limit.Rule) {
+		other := limit.Must(limit.FixedWindow("between", 100, time.Hour))
+		if v := l.TakeAll(asking("k", r, 4), asking("k", other, 1), asking("k", r, 4), asking("k", r, 3)); v.Allowed || v.Rule != r || v.RetryAfter != limit.Never {
+			t.Errorf("11 of 10: %+v", v)
+		}
+		if v := l.TakeAll(asking("k", r, 4), asking("k", other, 1), asking("k", r, 4), asking("k", r, 2)); !v.Allowed || v.Remaining != 0 {
+			t.Errorf("10 of 10: %+v", v)
+		}
+		if v := l.TakeAll(asking("k", r, 0), asking("k", r, 1), asking("other", r, 1)); v.Allowed || v.RetryAfter == limit.Never {
+			t.Errorf("1 of none: %+v", v)
+		}
+		if got := l.Take("other", r, 0).Remaining; got != 10 {
+			t.Errorf("%d remain of what was not admitted", got)
+		}
+	})
+}
+
+// Units that no counter could ever hold do not wrap to a few.
+func TestTakeAllOfTooMany(t *testing.T) {
+	forCallRules(t, func(t *testing.T, l *Limiter, _ *clock.Manual, r *limit.Rule) {
+		l.Take("k", r, 9)
+		for _, n := range []int64{math.MaxInt64, math.MaxInt64/2 + 1, 1 << 61, 1 << 60} {
+			for _, checks := range [][]limit.Check{
+				{asking("k", r, n), asking("k", r, n)}, {asking("k", r, n), asking("k", r, n), asking("k", r, n), asking("k", r, n)}, {asking("k", r, n), asking("k", r, 1)},
+			} {
+				if v := l.TakeAll(checks...); v.Allowed || v.RetryAfter != limit.Never {
+					t.Errorf("%d: %+v", n, v)
+				}
+			}
+		}
+		if left := l.Take("k", r, 0).Remaining; left != 1 {
+			t.Errorf("%d remain", left)
+		}
+	})
+}
+
+// Rules that would re-express each other's counts at every call are a mistake.
+func TestTakeAllOfOneNameAndManyPeriods(t *testing.T) {
+	l := newLimiter(t, Options{Clock: clock.NewManual(start)})
+	second, day := limit.Must(limit.FixedWindow("api", 10, time.Second)), limit.Must(limit.FixedWindow("api", 1000, 24*time.Hour))
+	if v := l.TakeAll(asking("k", second, 1), asking("k", day, 1)); v.Allowed || v.By != 1 || v.RetryAfter != limit.Never {
+		t.Errorf("%+v", v)
+	}
+	if v := l.TakeAll(asking("k", second, 1), asking("other", day, 1)); !v.Allowed {
+		t.Errorf("other keys: %+v", v)
+	}
+	if left := l.Take("k", second, 0).Remaining; left != 9 {
+		t.Errorf("%d remain", left)
+	}
+}
+
+// Two plans of one rule, in one question: both must be kept.
+func TestTakeAllOfTwoPlans(t *testing.T) {
+	l := newLimiter(t, Options{Clock: clock.NewManual(start)})
+	small, large := limit.Must(limit.FixedWindow("plan", 5, time.Hour)), limit.Must(limit.FixedWindow("plan", 50, time.Hour))
+	if v := l.TakeAll(asking("k", small, 3), asking("k", large, 3)); v.Allowed || v.Rule != small {
+		t.Errorf("%+v", v)
+	}
+	if v := l.TakeAll(asking("k", large, 2), asking("k", small, 3)); !v.Allowed || v.Rule != small || v.Remaining != 0 {
+		t.Errorf("%+v", v)
+	}
+	if got := l.Take("k", large, 0).Remaining; got != 45 {
+		t.Errorf("%d remain", got)
+	}
+}
+
+func TestTakeAllDryRun(t *testing.T) {
+	l := newLimiter(t, Options{Clock: clock.NewManual(start)})
+	strict, wide := limit.Must(limit.FixedWindow("strict", 2, time.Hour)), limit.Must(limit.FixedWindow("wide", 5, time.Hour))
+	for i, want := range []struct {
+		allowed, would bool
+		rule           *limit.Rule
+	}{{true, false, strict}, {true, false, strict}, {true, true, strict}, {true, true, strict}, {true, true, strict}, {false, false, wide}} {
+		v := l.TakeAll(asking("k", strict.DryRun(), 1), asking("k", wide, 1))
+		if v.Allowed != want.allowed || v.WouldRefuse != want.would || v.Rule.Name() != want.rule.Name() {
+			t.Errorf("%d: %+v", i, v)
+		}
+	}
+	// Beside a dry run of its own counter a check has the room that it has alone.
+	if v := l.TakeAll(asking("new", strict.DryRun(), 2), asking("new", strict, 1)); !v.Allowed || !v.WouldRefuse || l.Take("new", strict, 0).Remaining != 1 {
+		t.Errorf("%+v", v)
+	}
+	if s, w := l.Take("k", strict, 0).Remaining, l.Take("k", wide, 0).Remaining; s != 0 || w != 0 {
+		t.Errorf("%d and %d remain", s, w)
+	}
+}
+
+// Any checks together agree with slow counters that are asked one by one.
+func TestTakeAllAgainstReference(t *testing.T) {
+	for seed := range uint64(80) {
+		rng := rand.New(rand.NewPCG(seed, 21))
+		c := clock.NewManual(start)
+		l := newLimiter(t, Options{Clock: c})
+		rules := tenPerSecond()
+		refs := map[string]plain{}
+		for range 300 {
+			now := int64(c.Advance(time.Duration(rng.Int64N(2e8))))
+			checks := make([]limit.Check, rng.IntN(7))
+			sums, room := map[string]int64{}, true
+			for i := range checks {
+				q := asking(fmt.Sprint(rng.IntN(3)), rules[rng.IntN(4)], rng.Int64N(6))
+				id := q.Key + q.Rule.Name()
+				if refs[id] == nil {
+					refs[id] = slowly(q.Rule, now)
+				}
+				checks[i] = q
+				sums[id] += q.N
+				room = room && (sums[id] == 0 || sums[id] <= refs[id].room(now))
+			}
+			v := l.TakeAll(checks...)
+			if v.Allowed != room {
+				t.Fatalf("seed %d: %v: %+v, want %v", seed, checks, v, room)
+			}
+			if !v.Allowed {
+				if q := checks[v.By]; l.Take(q.Key, q.Rule, 0).Remaining >= sums[q.Key+q.Rule.Name()] {
+					t.Fatalf("seed %d: %v: blames %d: %+v", seed, checks, v.By, v)
+				}
+				continue
+			}
+			for _, q := range checks {
+				refs[q.Key+q.Rule.Name()].add(now, q.N)
+			}
+			for _, q := range checks {
+				if left, want := l.Take(q.Key, q.Rule, 0).Remaining, refs[q.Key+q.Rule.Name()].room(now); left != want {
+					t.Fatalf("seed %d: %d of %v %q remain, want %d", seed, left, q.Rule, q.Key, want)
+				}
+			}
+		}
+	}
+}
+
+// Many at once, in any order, with keys that come and go: nobody waits in a
+// circle, and of no limit more is given than there is.
+func TestTakeAllConcurrently(t *testing.T) {
+	for _, keys := range []int{64, 1 << 16} {
+		t.Run(fmt.Sprint(keys), func(t *testing.T) {
+			l := newLimiter(t, Options{Clock: clock.NewManual(start), MaxKeys: keys})
+			scarce := make([]*limit.Rule, 6)
+			for i := range scarce {
+				scarce[i] = limit.Must(limit.FixedWindow(fmt.Sprint("scarce", i), 1000, 24*time.Hour))
+			}
+			junk := slow(1 << 40)
+			var given [6]atomic.Int64
+			var all sync.WaitGroup
+			for g := range uint64(8) {
+				all.Go(func() {
+					rng := rand.New(rand.NewPCG(g, 5))
+					for range 3000 {
+						var checks [4]limit.Check
+						for i := range 3 {
+							r := rng.IntN(6)
+							checks[i] = asking("k", scarce[r], 1+rng.Int64N(2))
+						}
+						checks[3] = asking(fmt.Sprint("junk", rng.IntN(50000)), junk, 1)
+						if !l.TakeAll(checks[:]...).Allowed {
+							continue
+						}
+						for _, q := range checks[:3] {
+							given[q.Rule.Name()[6]-'0'].Add(q.N)
+						}
+					}
+				})
+			}
+			all.Wait()
+			for i, r := range scarce {
+				if got, left := given[i].Load(), l.Take("k", r, 0).Remaining; got+left != 1000 {
+					t.Errorf("%v: %d given and %d left", r, got, left)
+				}
+			}
+		})
+	}
+}
+
+// Newcomers without room share counters that have no order among themselves.
+func TestTakeAllCrowded(t *testing.T) {
+	shards := func(key string, _ *limit.Rule) uint64 { // two, by the last letter
+		return uint64(key[len(key)-1]%2)<<56 | 1<<40
+	}
+	table := newTable(t, TableOptions{MaxKeys: 1, sideKeys: 1, hash: shards})
+	r := limit.Must(limit.FixedWindow("r", 1<<40, time.Hour))
+	full := limit.Must(limit.FixedWindow("full", 1, time.Hour))
+	table.hold(1) // nobody is moved to the cache, which would make room
+	for _, k := range names("denied", 20) {
+		table.Take(k, full, 1, start.UnixNano())
+	}
+	var all sync.WaitGroup
+	for g := range 4 {
+		all.Go(func() {
+			checks := []limit.Check{asking("new 1", r, 1), asking("new 2", r, 1)}
+			if g%2 == 1 {
+				checks[0], checks[1] = checks[1], checks[0]
+			}
+			for range 20000 {
+				table.TakeAll(checks, start.UnixNano(), make([]limit.Result, 2))
+			}
+		})
+	}
+	all.Wait()
+	if table.Stats().Overflow == 0 {
+		t.Error("nobody was without room: the test tests nothing")
+	}
+}
+
+// A counter that died after it was looked up decides nothing, and neither do the
+// others.
+func TestTakeAllOfADeadCounter(t *testing.T) {
+	table := newTable(t, TableOptions{})
+	r := limit.Must(limit.FixedWindow("r", 5, time.Hour))
+	checks := []limit.Check{asking("a", r, 1), asking("b", r, 1), asking("c", r, 1)}
+	for dead := range checks {
+		var list []asked
+		for i, q := range checks {
+			c := newCounter(q.Key, r, uint64(i), nil, 0)
+			c.dead = i == dead
+			list = append(list, asked{c: c, check: i})
+		}
+		if _, ok := table.takeTogether(list, checks, 0, make([]limit.Result, 3)); ok {
+			t.Errorf("decided with check %d dead", dead)
+		}
+		for _, a := range list {
+			if !a.c.mu.TryLock() || a.c.window.newer != 0 {
+				t.Errorf("check %d dead: %q is locked, or has %d units", dead, a.c.key, a.c.window.newer)
+			}
+		}
+	}
+}

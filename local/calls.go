@@ -1,0 +1,262 @@
+package local
+
+import (
+	"runtime"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// The calls of a counter beyond the plain check. Each is one step under the
+// counter's lock.
+
+// atMost admits what is left, up to n units.
+func (c *Counter) atMost(now, n int64, rule *limit.Rule) (granted int64, res limit.Result, ok bool) {
+	c.mu.Lock()
+	if c.dead {
+		c.mu.Unlock()
+		return 0, res, false
+	}
+	now = c.enterLocked(now, rule)
+	c.decideLocked(now, 0, false) // moves a window on
+	if granted = min(n, c.roomLocked(now)); granted > 0 && !c.decideLocked(now, granted, true) {
+		granted = 0
+	}
+	c.refused = granted < n
+	// Of what could not be granted at all, one unit says when to come back.
+	res = c.describeLocked(now, min(n, 1), granted > 0 || n == 0)
+	wake := c.link != nil && c.noteLocked(now)
+	c.mu.Unlock()
+	if wake {
+		c.link.signal()
+	}
+	return granted, res, true
+}
+
+// roomLocked returns how many units would be admitted now.
+func (c *Counter) roomLocked(now int64) int64 {
+	w := modeWeight(c.mode)
+	switch {
+	case w < 0:
+		return 0
+	case w == WeightOpen:
+		return c.rule.Limit()
+	}
+	room := c.describeLocked(now, 0, true).Remaining
+	if room == 0 && w > 1 && c.decideLocked(now, 1, false) {
+		return 1 // the weight of a single unit is capped, see limit.Rule.Weigh
+	}
+	return room
+}
+
+// refund hands back n units, as far as there are so many, and returns how
+// many.
+func (c *Counter) refund(now, n int64, rule *limit.Rule) (back int64, ok bool) {
+	c.mu.Lock()
+	if c.dead {
+		c.mu.Unlock()
+		return 0, false
+	}
+	return c.refundUnlocking(now, n, rule), true
+}
+
+// refundUnlocking is refund with c locked. It unlocks c.
+func (c *Counter) refundUnlocking(now, n int64, rule *limit.Rule) (back int64) {
+	now = c.enterLocked(now, rule)
+	if !c.returnsLocked() {
+		c.backGen = c.gen
+	}
+	w, withdrawn := modeWeight(c.mode), int64(0)
+	switch c.alg {
+	case limit.AlgorithmFunnel:
+		back, withdrawn = c.funnel.refund(c.rule, now, n, w)
+	case limit.AlgorithmSlidingLog:
+		back = c.log.refund(c.rule, now, n)
+	default:
+		c.rollLocked(now)
+		back, withdrawn = c.window.refund(c.rule, n, w)
+	}
+	wake := false
+	if c.link == nil {
+		c.funnel.back = credit{} // nobody else is to be told
+		if c.window != nil {
+			c.window.settleAlone()
+		}
+	} else {
+		c.link.withdrawn.Add(withdrawn)
+		wake = c.noteLocked(now)
+	}
+	c.mu.Unlock()
+	if wake {
+		c.link.signal()
+	}
+	return back
+}
+
+// set makes used units count, whatever did before. It is for counters that
+// share nothing.
+func (c *Counter) set(now, used int64, rule *limit.Rule) (ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dead {
+		return false
+	}
+	now = c.enterLocked(now, rule)
+	c.era++
+	c.ahead = nil
+	switch c.alg {
+	case limit.AlgorithmFunnel:
+		c.funnel = funnel{}
+		if used > 0 {
+			c.funnel.take(c.rule, now, used, used, WeightOpen, true)
+			c.funnel.compose(c.rule, 1)
+		}
+	case limit.AlgorithmSlidingLog:
+		*c.log = slidingLog{claim: c.log.claim}
+		if used = min(used, c.rule.Limit()); used > 0 {
+			c.log.take(c.rule, now, used, true)
+		}
+	default:
+		c.rollLocked(now)
+		clear(c.window.pend)
+		c.window.pend[0], c.window.pendUnits = min(used, maxPart), min(used, maxPart)
+		c.window.sum(c.rule, 1)
+	}
+	return true
+}
+
+// Renewal is the state of a key that the authority has reset or set.
+type Renewal struct {
+	Gen       int64
+	Level     limit.Span // funnel
+	Buckets   []Bucket   // window
+	At        int64      // our time at which that was done, ns
+	ServerNow int64      // the authority's
+}
+
+// renew takes over what the authority has made of the key. What is pending was
+// admitted before, and is dropped. A state that is older than what c knows
+// changes nothing.
+func (c *Counter) renew(now int64, rule *limit.Rule, a Renewal) (ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dead {
+		return false
+	}
+	now = c.enterLocked(now, rule)
+	if a.Gen <= c.gen {
+		return true
+	}
+	w := modeWeight(c.mode)
+	c.era++
+	c.ahead = nil
+	c.gen, c.raise, c.void = a.Gen, false, c.inFlight
+	c.syncedAt, c.heard = max(c.syncedAt, a.At, 1), a.ServerNow
+	c.touched = false // the next check asks: this was no exchange that tells the time
+	if c.alg == limit.AlgorithmFunnel {
+		c.link.withdrawn.Add(c.funnel.renew(c.rule, c.rule.Add(limit.Span{NS: a.At}, a.Level), w))
+		c.lag = c.link.lag.Load()
+	} else {
+		c.rollLocked(now)
+		c.window.guess(c.rule, a.At, a.ServerNow)
+		c.link.withdrawn.Add(c.window.renew(c.rule, a.Buckets, w))
+	}
+	c.urgentAt = max(1, (c.rule.Limit()-c.knownUnitsLocked(now))/(2*c.link.nodes.Load()))
+	return true
+}
+
+// TakeAtMost admits what is left of key at now, up to n units, and returns how
+// many it has admitted.
+func (t *Table) TakeAtMost(key string, rule *limit.Rule, n, now int64) (granted int64, res limit.Result) {
+	made := t.with(key, rule, now, n > 0, func(c *Counter) (ok bool) {
+		granted, res, ok = c.atMost(now, n, rule)
+		return ok
+	})
+	res.Source = made.source(res.Source)
+	return granted, res
+}
+
+// Refund hands n units of key back, as far as the table knows of so many, and
+// returns how many.
+func (t *Table) Refund(key string, rule *limit.Rule, n, now int64) (back int64) {
+	t.with(key, rule, now, false, func(c *Counter) (ok bool) {
+		if !c.matches(key, rule) {
+			return true // nobody knows whose units strangers share
+		}
+		back, ok = c.refund(now, n, rule)
+		return ok
+	})
+	return back
+}
+
+// Set makes used units of key count, and reports whether it could: not, if there
+// is no room for the key. It is for tables that share nothing.
+func (t *Table) Set(key string, rule *limit.Rule, used, now int64) (done bool) {
+	t.with(key, rule, now, used > 0, func(c *Counter) bool {
+		if done = c.matches(key, rule); !done {
+			return true // what strangers share is not set
+		}
+		return c.set(now, used, rule)
+	})
+	return done
+}
+
+// Renew tells the counter of a key what the authority has made of it. If there
+// is none, one is made for what counts now.
+func (t *Table) Renew(key string, rule *limit.Rule, now int64, a Renewal) {
+	used := a.Level != limit.Span{} || len(a.Buckets) > 0
+	t.with(key, rule, now, used, func(c *Counter) bool {
+		return c.link == nil || c.renew(now, rule, a) // without a link: made up, or shared by strangers
+	})
+}
+
+// Touch has the counter of key, created if there is none, ask the authority as
+// a check would, and consumes nothing.
+func (t *Table) Touch(key string, rule *limit.Rule, now int64) {
+	t.with(key, rule, now, true, func(c *Counter) bool {
+		c.mu.Lock()
+		if c.dead {
+			c.mu.Unlock()
+			return false
+		}
+		now := c.enterLocked(now, rule)
+		wake := c.link != nil && c.noteLocked(now)
+		c.mu.Unlock()
+		if wake {
+			c.link.signal()
+		}
+		return true
+	})
+}
+
+// with calls f with the counter of a key, again if it turns out to be dead. If
+// there is none it is created or, if not wanted, made up for this call. What it
+// returns corrects the source of an answer, and is not to be left again.
+func (t *Table) with(key string, rule *limit.Rule, now int64, create bool, f func(*Counter) (ok bool)) found {
+	h := t.hashOf(key, rule)
+	v := t.view.Load()
+	defer runtime.KeepAlive(v)
+	if c := v.get(h); c != nil && c.matches(key, rule) && f(c) {
+		return found{}
+	}
+	made := t.find(h, key, rule, now, create)
+	f(made.c)
+	t.leave(made)
+	return made
+}
+
+// TakeAtMost admits up to n units, see [Table.TakeAtMost]. ok is false if the
+// counter is dead.
+func (c *Counter) TakeAtMost(now, n int64, rule *limit.Rule) (granted int64, res limit.Result, ok bool) {
+	return c.atMost(now, n, rule)
+}
+
+// Refund hands back up to n units, see [Table.Refund]. ok is false if the
+// counter is dead.
+func (c *Counter) Refund(now, n int64, rule *limit.Rule) (back int64, ok bool) {
+	return c.refund(now, n, rule)
+}
+
+// Renew is [Table.Renew] of one counter. ok is false if it is dead.
+func (c *Counter) Renew(now int64, rule *limit.Rule, a Renewal) (ok bool) {
+	return c.renew(now, rule, a)
+}

@@ -1,0 +1,90 @@
+package local
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// Reserve takes n units of key under rule now, for a caller who is willing to
+// wait until they may be used: see [Reservation.Delay]. It never waits itself.
+//
+// Only a funnel can be reserved ahead: it is then fuller than full, and everybody
+// else comes after. The buckets of a window and the records of a log hold what
+// has happened, and have no place for what is still to come: there a reservation
+// is OK only if its delay is 0; [Limiter.Wait] works with all rules. No
+// reservation is OK for more units than the limit, for more than
+// [limit.MaxDrain] ahead, or if the question cannot be asked. A dry run is
+// always OK and has no delay.
+func (l *Limiter) Reserve(key string, rule *limit.Rule, n int64) Reservation {
+	if !l.askable(rule, n) {
+		return NewReservation(false, limit.Refused(rule), nil)
+	}
+	if !rule.IsDryRun() {
+		return l.reserve(key, rule, n, Terms{MaxDelay: int64(limit.MaxDrain)})
+	}
+	v := l.reserve(key, rule, n, Terms{MaxDelay: -1})
+	if !v.OK() { // nothing was booked, and nobody need wait
+		res := rule.Judged(v.Result())
+		res.RetryAfter = 0
+		return NewReservation(true, res, nil)
+	}
+	return v
+}
+
+func (l *Limiter) reserve(key string, rule *limit.Rule, n int64, terms Terms) Reservation {
+	now := l.clock.Now()
+	res, booked := l.table.Reserve(key, rule, n, int64(now), terms)
+	return NewReservation(booked != nil, res, func() {
+		later := l.clock.Now()
+		l.table.Cancel(key, rule, StillCount(rule, n, res, later-now), int64(later), booked)
+	})
+}
+
+// Wait blocks until n units of key are admitted under rule, and consumes them.
+// Who waits for a key is served in the order of arrival, and before other
+// callers who keep asking. If the units cannot be had before ctx ends, as far
+// as is known, it returns a [*limit.WaitError] at once, which says how long it
+// would have taken; for more units than the limit holds, too. If ctx ends, or
+// the limiter is closed, while it waits, it returns ctx's error or
+// [limit.ErrClosed]. With an error nothing is consumed: what had been booked is
+// handed back.
+//
+// Other errors: [limit.ErrInvalidN] for n < 0, [limit.ErrNilRule] for a nil or
+// zero rule, [limit.ErrClosed] from a nil or zero Limiter. A nil ctx never ends. No
+// units, and a dry run, are not waited for.
+//
+// It sleeps on the system's timers: for a limiter with another clock it may
+// return early or late by what the two differ.
+func (l *Limiter) Wait(ctx context.Context, key string, rule *limit.Rule, n int64) error {
+	if !l.askable(rule, n) {
+		return fmt.Errorf("local: wait: %w", l.whyNot(rule, n))
+	}
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	if n == 0 || rule.IsDryRun() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		l.AllowN(key, rule, n)
+		return nil
+	}
+	return l.lines.Wait(ctx, key, rule, n, Asker{
+		Reserve:  func(t Terms) Reservation { return l.reserve(key, rule, n, t) },
+		Estimate: func(ahead, n int64) int64 { return l.table.Estimate(key, rule, ahead, n, int64(l.clock.Now())) },
+		Unclaim:  func() { l.table.Unclaim(key, rule, int64(l.clock.Now())) },
+	})
+}
+
+// whyNot returns the error of a question that cannot be asked.
+func (l *Limiter) whyNot(rule *limit.Rule, n int64) error {
+	switch {
+	case !rule.Valid():
+		return limit.ErrNilRule
+	case n < 0:
+		return fmt.Errorf("%w: %d", limit.ErrInvalidN, n)
+	}
+	return limit.ErrClosed
+}

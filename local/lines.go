@@ -1,0 +1,245 @@
+package local
+
+import (
+	"container/list"
+	"context"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// lookAgain is the longest that somebody who waits sleeps before looking again:
+// a reset may have made room, or the fleet have changed.
+const lookAgain = time.Second
+
+// Lines has callers wait for units of a key in the order in which they came.
+// The zero Lines is ready to use, and safe for concurrent use.
+//
+// Only the first in a line asks the limiter. A funnel books its units ahead, so
+// that everybody else, on other nodes too, comes after it; a window cannot, and
+// keeps them from other callers of this process until there is room. When the
+// first gives up, nobody has built on its place, so that all of it is handed
+// back.
+type Lines struct {
+	waiting atomic.Int64 // callers in all lines
+
+	mu     sync.Mutex
+	lines  map[ident]*line
+	closed chan struct{} // closed by Close; made when first needed
+	over   bool
+	gone   sync.WaitGroup // of those who wait
+}
+
+// line is who waits for one key.
+type line struct {
+	turns list.List // of *turn; the first is being served
+	units uint64    // that are not booked yet; may wrap, and back
+}
+
+type turn struct {
+	n    int64         // not booked yet
+	mine chan struct{} // closed: it is this one's turn
+	at   *list.Element
+}
+
+// Asker is what a line asks.
+type Asker struct {
+	// Reserve books units, see [Table.Reserve].
+	Reserve func(Terms) Reservation
+	// Estimate returns after how many ns, at the least, n units can have been
+	// admitted after others that ask for ahead units in all.
+	Estimate func(ahead, n int64) int64
+	// Unclaim ends the claim of a reservation.
+	Unclaim func()
+	// Patience is for how long the first in a line lets other nodes hear of what
+	// this one has admitted before it takes the rest of a window.
+	Patience time.Duration
+}
+
+// Wait returns nil as soon as n units of key may be used, at least 1 and no
+// more than the limit. It returns a [*limit.WaitError] at once if that would
+// take longer than ctx lasts, and the error of ctx, or [limit.ErrClosed], if the
+// waiting ends before: then what was booked has been handed back.
+func (ls *Lines) Wait(ctx context.Context, key string, rule *limit.Rule, n int64, ask Asker) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if n > rule.Limit() {
+		return &limit.WaitError{Key: key, Rule: rule, N: n, Need: limit.Never, Left: untilDeadline(ctx)}
+	}
+	if ls.waiting.Load() == 0 && ask.Reserve(Terms{MaxDelay: -1, Share: true}).OK() {
+		return nil
+	}
+	id := ident{alg: rule.Algorithm(), name: rule.Name(), key: key}
+	late := func(need int64) error {
+		left := untilDeadline(ctx)
+		if time.Duration(need) <= left {
+			return nil
+		}
+		return &limit.WaitError{Key: key, Rule: rule, N: n, Need: time.Duration(need), Left: left}
+	}
+	ahead, me, err := ls.join(id, n)
+	if err != nil {
+		return err
+	}
+	defer ls.leave(id, me)
+	if ahead > 0 {
+		if err := late(ask.Estimate(ahead, n)); err != nil {
+			return err
+		}
+	}
+	if err := ls.pause(ctx, me.mine, math.MaxInt64); err != nil {
+		return err
+	}
+	return ls.serve(ctx, id, me, ask, rule.Horizon(), late)
+}
+
+// serve waits for the units of the first in a line. What it claims of a window it
+// gets within one, unless other nodes take it: then it does not keep others of
+// this node from what it will not get for longer than two.
+func (ls *Lines) serve(ctx context.Context, id ident, me *turn, ask Asker, window time.Duration, late func(int64) error) error {
+	if id.alg == limit.AlgorithmFunnel {
+		ls.booked(id, me)
+	} else {
+		defer ask.Unclaim()
+	}
+	for waited := time.Duration(0); ; {
+		terms := Terms{MaxDelay: int64(untilDeadline(ctx)), Claim: waited/2 <= window, Share: waited < ask.Patience}
+		if !terms.Claim {
+			ask.Unclaim()
+		}
+		r := ask.Reserve(terms)
+		if r.OK() {
+			err := ls.sleep(ctx, r.Delay(), ask)
+			if err != nil {
+				r.Cancel()
+			}
+			return err
+		}
+		if err := late(int64(r.Delay())); err != nil {
+			return err
+		}
+		d := min(r.Delay(), lookAgain)
+		if err := ls.pause(ctx, nil, d); err != nil {
+			return err
+		}
+		waited += d
+	}
+}
+
+// sleep waits until units that were booked ahead may be used: for d, or less if
+// others have handed units back, or the key was reset.
+func (ls *Lines) sleep(ctx context.Context, d time.Duration, ask Asker) error {
+	for d > 0 {
+		step := min(d, lookAgain)
+		if err := ls.pause(ctx, nil, step); err != nil {
+			return err
+		}
+		if d -= step; d > 0 {
+			d = min(d, time.Duration(ask.Estimate(0, 0)))
+		}
+	}
+	return nil
+}
+
+// untilDeadline returns how long ctx lasts.
+func untilDeadline(ctx context.Context) time.Duration {
+	at, ok := ctx.Deadline()
+	if !ok {
+		return math.MaxInt64
+	}
+	return max(clock.Until(at), 0)
+}
+
+// join enters the line of a key, and returns how many units those before are
+// waiting for that have not been booked yet.
+func (ls *Lines) join(id ident, n int64) (ahead int64, me *turn, err error) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if ls.over {
+		return 0, nil, limit.ErrClosed
+	}
+	if ls.lines == nil {
+		ls.lines, ls.closed = map[ident]*line{}, make(chan struct{})
+	}
+	l := ls.lines[id]
+	if l == nil {
+		l = &line{}
+		ls.lines[id] = l
+	}
+	me = &turn{n: n, mine: make(chan struct{})}
+	if l.turns.Len() == 0 {
+		close(me.mine)
+	}
+	ahead = int64(min(l.units, maxPart))
+	me.at = l.turns.PushBack(me)
+	l.units += uint64(n)
+	ls.waiting.Add(1)
+	ls.gone.Add(1)
+	return ahead, me, nil
+}
+
+// booked notes that the units of me are about to be in the counter.
+func (ls *Lines) booked(id ident, me *turn) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.lines[id].units -= uint64(me.n)
+	me.n = 0
+}
+
+// leave takes me out of its line, and lets the next one come forward.
+func (ls *Lines) leave(id ident, me *turn) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	l := ls.lines[id]
+	first := l.turns.Front() == me.at
+	l.turns.Remove(me.at)
+	l.units -= uint64(me.n)
+	if next := l.turns.Front(); next == nil {
+		delete(ls.lines, id)
+	} else if first {
+		close(next.Value.(*turn).mine)
+	}
+	ls.waiting.Add(-1)
+	ls.gone.Done()
+}
+
+// pause returns nil when ready is closed or d has passed, and an error if the
+// waiting is over before.
+func (ls *Lines) pause(ctx context.Context, ready <-chan struct{}, d time.Duration) error {
+	var passed <-chan time.Time
+	if d < math.MaxInt64 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		passed = timer.C
+	}
+	select {
+	case <-ready:
+		return nil
+	case <-passed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-ls.closed:
+		return limit.ErrClosed
+	}
+}
+
+// Close ends the waiting of all, and returns when they have gone. Whoever comes
+// later does not wait at all.
+func (ls *Lines) Close() {
+	ls.mu.Lock()
+	if ls.lines == nil {
+		ls.lines, ls.closed = map[ident]*line{}, make(chan struct{})
+	}
+	if !ls.over {
+		ls.over = true
+		close(ls.closed)
+	}
+	ls.mu.Unlock()
+	ls.gone.Wait()
+}

@@ -1,0 +1,257 @@
+package local
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// Reservation is units that were set aside for a caller who is willing to wait
+// for them. The zero Reservation is not OK.
+type Reservation struct {
+	res  limit.Result
+	ok   bool
+	held *held // nil: nothing to give back
+}
+
+// held is what the copies of a reservation share.
+type held struct {
+	given  atomic.Bool
+	cancel func()
+}
+
+// NewReservation returns a reservation with the given answer. If it is OK, the
+// units may be used after res.RetryAfter, and cancel, called once at most,
+// hands them back; nil if there is nothing to hand back.
+func NewReservation(ok bool, res limit.Result, cancel func()) Reservation {
+	r := Reservation{res: res, ok: ok}
+	if ok && cancel != nil {
+		r.held = &held{cancel: cancel}
+	}
+	return r
+}
+
+// OK tells whether the units are the caller's, after Delay.
+func (r Reservation) OK() bool { return r.ok }
+
+// Delay returns how long the caller must wait, from the call of Reserve on,
+// before using the units. If the reservation is not OK, it is the shortest time
+// after which it could be, or [limit.Never].
+func (r Reservation) Delay() time.Duration {
+	if !r.ok && r.res.RetryAfter == 0 {
+		return limit.Never // the zero Reservation
+	}
+	return r.res.RetryAfter
+}
+
+// Result returns the whole answer. Allowed tells whether the units can be used
+// at once; if not, RetryAfter is the Delay.
+func (r Reservation) Result() limit.Result { return r.res }
+
+// Cancel hands the units back, however often and through however many copies it
+// is called: once, and as far as they still count. Use it for what will not
+// happen; those who have reserved after this caller keep their delays.
+func (r Reservation) Cancel() {
+	if r.held != nil && r.held.given.CompareAndSwap(false, true) {
+		r.held.cancel()
+	}
+}
+
+// StillCount returns how many of n units count still that were booked with the
+// answer res, after a while. The others have made room for somebody else: to
+// hand them back would take off newer ones in their place.
+func StillCount(rule *limit.Rule, n int64, res limit.Result, after time.Duration) int64 {
+	left := res.ResetAfter - max(after, 0)
+	switch {
+	case res.Source == limit.SourceDegraded:
+		return n // it is not known what they weighed, if anything
+	case left <= 0:
+		return 0
+	case rule.Algorithm() == limit.AlgorithmFunnel:
+		// The part of a unit that has not leaked counts as one, as in Refund.
+		return min(n, rule.Whole(limit.Span{NS: int64(left) - 1})+1)
+	}
+	return n
+}
+
+// Terms say what a reservation may be like.
+type Terms struct {
+	// MaxDelay is the longest wait, in ns, for which units are booked.
+	MaxDelay int64
+	// Claim has a key that cannot book ahead keep other callers from taking
+	// what this one waits for, until the next reservation or [Table.Unclaim].
+	Claim bool
+	// Share admits no more than this node's part of what is left before the
+	// others have heard of it. Those who wait would take all of it in the same
+	// instant on every node: when a window ends.
+	Share bool
+}
+
+// Those who wait until the other nodes have heard of this one's units look again
+// after a part of the time between two looks at an idle view, and soon, in ns.
+const (
+	shareParts = 50
+	shareWait  = 20_000_000
+)
+
+// reserve books n units if they can be used within the terms. RetryAfter says
+// after how long that is; if they are not booked, when to ask again.
+func (c *Counter) reserve(now, n int64, rule *limit.Rule, terms Terms) (res limit.Result, booked *Booking, ok bool) {
+	c.mu.Lock()
+	if c.dead {
+		c.mu.Unlock()
+		return res, nil, false
+	}
+	now = c.enterLocked(now, rule)
+	if terms.Claim {
+		c.claimLocked(0) // it was this caller's
+	}
+	res, yes := c.reserveLocked(now, n, terms)
+	if yes {
+		booked = c.noteBookingLocked(now, n, int64(res.RetryAfter))
+	} else if terms.Claim {
+		c.claimLocked(n)
+	}
+	c.refused = !yes
+	wake := c.link != nil && c.noteLocked(now)
+	c.mu.Unlock()
+	if wake {
+		c.link.signal()
+	}
+	return res, booked, true
+}
+
+func (c *Counter) reserveLocked(now, n int64, terms Terms) (res limit.Result, booked bool) {
+	fits := c.decideLocked(now, n, false)
+	res = c.describeLocked(now, n, fits)
+	switch {
+	case n == 0:
+		return res, true
+	case fits && terms.Share && c.alg != limit.AlgorithmFunnel && c.crowdedLocked(now, n):
+		res.Allowed, res.RetryAfter = false, time.Duration(min(c.link.refresh/shareParts, shareWait))
+		c.urgentAt = 1 // let them hear of it at once
+		return res, false
+	case fits:
+		c.bookLocked(now, n)
+		return c.describeLocked(now, n, true), true
+	case c.alg != limit.AlgorithmFunnel, modeWeight(c.mode) < 0, n > c.rule.Limit(),
+		int64(res.RetryAfter) > min(terms.MaxDelay, int64(limit.MaxDrain)):
+		return res, false // only a funnel can be booked ahead
+	}
+	c.bookLocked(now, n)
+	after := c.describeLocked(now, 0, true)
+	res.Remaining, res.ResetAfter = after.Remaining, after.ResetAfter
+	return res, true
+}
+
+// crowdedLocked reports whether this node has admitted so much that n more would
+// be above its part of what is left, and the others have not heard of it yet.
+func (c *Counter) crowdedLocked(now, n int64) bool {
+	unheard := c.unsyncedUnits()
+	if unheard == 0 || modeWeight(c.mode) != 1 {
+		return false
+	}
+	return satMul(c.link.nodes.Load(), unheard+n) > c.roomLocked(now)+unheard
+}
+
+// claimLocked keeps n units of a window or log for somebody who waits for them,
+// instead of as many as it returns.
+func (c *Counter) claimLocked(n int64) (was int64) {
+	switch {
+	case c.log != nil:
+		was, c.log.claim = c.log.claim, n
+	case c.window != nil:
+		was, c.window.claim = c.window.claim, n
+		c.window.sum(c.rule, modeWeight(c.mode))
+	}
+	return was
+}
+
+// estimate returns how many ns it takes, at the least, until n units have been
+// admitted after others that ask for ahead units in all, if nobody else asks; for
+// 0 units of a funnel, how long it is fuller than full.
+func (c *Counter) estimate(now, ahead, n int64, rule *limit.Rule) (wait int64, ok bool) {
+	c.mu.Lock()
+	if c.dead {
+		c.mu.Unlock()
+		return 0, false
+	}
+	now = c.enterLocked(now, rule)
+	wait = c.estimateLocked(now, ahead, n)
+	wake := c.link != nil && c.noteLocked(now) // who waits for long wants to hear of a reset
+	c.mu.Unlock()
+	if wake {
+		c.link.signal()
+	}
+	return wait, true
+}
+
+func (c *Counter) estimateLocked(now, ahead, n int64) (wait int64) {
+	w, rule := modeWeight(c.mode), c.rule
+	if w == WeightOpen || n == 0 && c.alg != limit.AlgorithmFunnel {
+		return 0
+	}
+	if (w > 0 || n == 0) && c.alg == limit.AlgorithmFunnel {
+		cost := min(rule.Weigh(n, w)+ahead, maxPart)
+		level := rule.Add(rule.Sub(c.funnel.view, limit.Span{NS: now}), rule.Cost(cost))
+		return int64(rule.Sub(level, rule.Full()).Ceil())
+	}
+	claim := c.claimLocked(0) // whoever has it is among those ahead
+	l := max(rule.Limit(), 1)
+	windows, rest := ahead/l, ahead%l+n
+	if rest > l {
+		windows, rest = windows+1, rest-l
+	}
+	fits := c.decideLocked(now, rest, false)
+	wait = int64(c.describeLocked(now, rest, fits).RetryAfter)
+	c.claimLocked(claim)
+	each := int64(rule.Width()) * int64(rule.Buckets())
+	if windows > (math.MaxInt64-wait)/max(each, 1) {
+		return math.MaxInt64
+	}
+	return wait + windows*each
+}
+
+// Reserve books n units of key within the terms, see [Limiter.Reserve], and
+// returns the answer: RetryAfter is when they can be used, or when to ask again.
+// booked is nil if they are not.
+func (t *Table) Reserve(key string, rule *limit.Rule, n, now int64, terms Terms) (res limit.Result, booked *Booking) {
+	made := t.with(key, rule, now, n > 0, func(c *Counter) (ok bool) {
+		asked := terms
+		asked.Claim = terms.Claim && c.matches(key, rule) // strangers do not wait for each other
+		res, booked, ok = c.reserve(now, n, rule, asked)
+		return ok
+	})
+	res.Source = made.source(res.Source)
+	return res, booked
+}
+
+// Reserve is [Table.Reserve] of one counter. ok is false if it is dead.
+func (c *Counter) Reserve(now, n int64, rule *limit.Rule, terms Terms) (res limit.Result, booked, ok bool) {
+	res, b, ok := c.reserve(now, n, rule, terms)
+	return res, b != nil, ok
+}
+
+// Unclaim gives up what a reservation has claimed.
+func (t *Table) Unclaim(key string, rule *limit.Rule, now int64) {
+	t.with(key, rule, now, false, func(c *Counter) bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if !c.dead && c.matches(key, rule) {
+			c.claimLocked(0)
+		}
+		return !c.dead
+	})
+}
+
+// Estimate returns how many ns it takes, at the least, until n units of key can
+// have been admitted after others that ask for ahead units in all.
+func (t *Table) Estimate(key string, rule *limit.Rule, ahead, n, now int64) (wait int64) {
+	t.with(key, rule, now, false, func(c *Counter) (ok bool) {
+		wait, ok = c.estimate(now, ahead, n, rule)
+		return ok
+	})
+	return wait
+}

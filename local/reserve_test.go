@@ -1,0 +1,265 @@
+package local
+
+import (
+	"errors"
+	"math"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+func TestReserve(t *testing.T) {
+	c := clock.NewManual(start)
+	l := newLimiter(t, Options{Clock: c})
+	r := limit.Must(limit.Funnel("f", 3, 1, time.Second))
+	l.Take("k", r, 3)
+	var made []Reservation
+	for _, step := range []struct {
+		n     int64
+		delay time.Duration
+	}{{0, 0}, {1, 1}, {1, 2}, {3, 5}, {2, 7}} {
+		v := l.Reserve("k", r, step.n)
+		if made = append(made, v); !v.OK() || v.Delay() != step.delay*time.Second || v.Result().Allowed != (step.delay == 0) {
+			t.Fatalf("%d: %+v", step.n, v)
+		}
+	}
+	if res := l.Take("k", r, 1); res.Allowed || res.RetryAfter != 8*time.Second || res.Remaining != 0 {
+		t.Errorf("behind them: %+v", res)
+	}
+	copied := made[4]
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(copied.Cancel)
+		all.Go(made[4].Cancel)
+	}
+	all.Wait()
+	if v := l.Reserve("k", r, 1); v.Delay() != 6*time.Second {
+		t.Errorf("after one was canceled: %+v", v)
+	}
+	for _, n := range []int64{4, math.MaxInt64, -1, math.MinInt64} {
+		v := l.Reserve("k", r, n)
+		if v.Cancel(); v.OK() || v.Delay() != limit.Never {
+			t.Errorf("%d: %+v", n, v)
+		}
+	}
+	c.Advance(6 * time.Second)
+	if res := l.Take("k", r, 1); res.Allowed || res.RetryAfter != time.Second {
+		t.Errorf("when the last is due: %+v", res)
+	}
+	var zero Reservation
+	if zero.Cancel(); zero.OK() || zero.Delay() != limit.Never {
+		t.Errorf("the zero reservation: %+v", zero)
+	}
+	if v := new(Limiter).Reserve("k", r, 1); v.OK() {
+		t.Error("a zero limiter reserves")
+	}
+	if v := l.Reserve("k", nil, 1); v.OK() {
+		t.Error("reserved without a rule")
+	}
+}
+
+// Who gives up makes no room for newcomers where others still have their time;
+// when those give up as well, all of it is back.
+func TestCancelInTheMiddle(t *testing.T) {
+	c := clock.NewManual(start)
+	l := newLimiter(t, Options{Clock: c})
+	r := limit.Must(limit.Funnel("f", 1, 1, time.Second))
+	l.Allow("k", r)
+	next := func(want time.Duration) Reservation {
+		t.Helper()
+		v := l.Reserve("k", r, 1)
+		if !v.OK() || v.Delay() != want*time.Second {
+			t.Fatalf("a delay of %v, want %v s", v.Delay(), int64(want))
+		}
+		return v
+	}
+	one, two, three := next(1), next(2), next(3)
+	one.Cancel()
+	four := next(4)
+	three.Cancel()
+	four.Cancel()
+	three = next(3)
+	two.Cancel()
+	three.Cancel()
+	next(1).Cancel()
+	c.Advance(time.Second)
+	if !l.Allow("k", r) || l.Allow("k", r) {
+		t.Error("not as if there had been no reservation")
+	}
+	// What is due by now is no longer in the queue.
+	one = next(1)
+	c.Advance(1500 * time.Millisecond)
+	two = l.Reserve("k", r, 1)
+	two.Cancel()
+	one.Cancel()
+	if res := l.Take("k", r, 0); res.ResetAfter != 0 {
+		t.Errorf("%+v", res)
+	}
+}
+
+// What has leaked, or left its window, is not handed back again: it would be
+// somebody else's.
+func TestCancelLate(t *testing.T) {
+	for _, c := range []struct {
+		after time.Duration
+		back  [4]int64 // of funnel, window, fixed window and log
+	}{
+		{0, [4]int64{4, 4, 4, 4}}, {12 * time.Second, [4]int64{2, 4, 4, 4}}, {13 * time.Second, [4]int64{2, 4, 4, 4}},
+		{18 * time.Second, [4]int64{1, 4, 4, 4}}, {24 * time.Second, [4]int64{0, 4, 4, 4}},
+		{59 * time.Second, [4]int64{0, 4, 4, 4}}, {70 * time.Second, [4]int64{}},
+	} {
+		for i, r := range callRules() {
+			clk := clock.NewManual(start.Truncate(time.Minute))
+			l := newLimiter(t, Options{Clock: clk})
+			v := l.Reserve("k", r, 4)
+			clk.Advance(c.after)
+			l.AllowN("k", r, 6)
+			before := l.Take("k", r, 0).Remaining
+			v.Cancel()
+			if back := l.Take("k", r, 0).Remaining - before; back != c.back[i] {
+				t.Errorf("%v, after %v: %d handed back, want %d", r, c.after, back, c.back[i])
+			}
+		}
+	}
+}
+
+// A reset clears what was reserved; canceling it afterwards would hand back what
+// others have used since.
+func TestCancelAfterReset(t *testing.T) {
+	for _, used := range []int64{0, 3} {
+		forCallRules(t, func(t *testing.T, l *Limiter, _ *clock.Manual, r *limit.Rule) {
+			v := l.Reserve("k", r, 4)
+			if err := l.Set("k", r, used); err != nil {
+				t.Fatal(err)
+			}
+			l.AllowN("k", r, 5)
+			if v.Cancel(); l.Take("k", r, 0).Remaining != 5-used {
+				t.Errorf("%d remain, want %d", l.Take("k", r, 0).Remaining, 5-used)
+			}
+		})
+	}
+}
+
+// Nobody can push a key out of reach: reservations end where time does.
+func TestReserveIsBounded(t *testing.T) {
+	c := clock.NewManual(start)
+	l := newLimiter(t, Options{Clock: c})
+	r := limit.Must(limit.Funnel("f", 10, 1, 365*24*time.Hour))
+	booked := int64(0)
+	for range 1000 {
+		if v := l.Reserve("k", r, 10); v.OK() {
+			booked += 10
+		}
+	}
+	if booked < 100 || booked > 110 {
+		t.Errorf("%d units of one a year, and 100 years, were booked", booked)
+	}
+	if back := l.Refund("k", r, booked); back != booked || l.Peek("k", r).Remaining != 10 {
+		t.Errorf("%d handed back, %+v", back, l.Peek("k", r))
+	}
+}
+
+// Windows have no place for units that are still to come.
+func TestReserveOfWindows(t *testing.T) {
+	for _, r := range tenPerSecond()[1:] {
+		c := clock.NewManual(start)
+		l := newLimiter(t, Options{Clock: c})
+		now := l.Reserve("k", r, 8)
+		if !now.OK() || now.Delay() != 0 {
+			t.Errorf("%v: %+v", r, now)
+		}
+		later := l.Reserve("k", r, 8)
+		if want := l.Take("k", r, 8).RetryAfter; later.OK() || later.Delay() != want {
+			t.Errorf("%v: %+v, want %v", r, later, want)
+		}
+		if later.Cancel(); l.Peek("k", r).Remaining != 2 {
+			t.Errorf("%v: %+v", r, l.Peek("k", r))
+		}
+		now.Cancel()
+		if now.Cancel(); l.Peek("k", r).Remaining != 10 {
+			t.Errorf("%v: canceled: %+v", r, l.Peek("k", r))
+		}
+	}
+}
+
+func TestDryRun(t *testing.T) {
+	forCallRules(t, func(t *testing.T, l *Limiter, _ *clock.Manual, r *limit.Rule) {
+		d := r.DryRun()
+		if res := l.Take("k", d, 8); !res.Allowed || res.WouldRefuse || res.Remaining != 2 {
+			t.Errorf("what fits: %+v", res)
+		}
+		res := l.Take("k", d, 3)
+		if want := l.Take("k", r, 3).RetryAfter; !res.Allowed || !res.WouldRefuse || res.Remaining != 2 || res.RetryAfter != want {
+			t.Errorf("what does not: %+v, want %v", res, want)
+		}
+		if res := l.Take("k", d, 11); !res.Allowed || !res.WouldRefuse || res.RetryAfter != limit.Never {
+			t.Errorf("what never does: %+v", res)
+		}
+		if granted, res := l.TakeAtMost("k", d, 5); granted != 5 || !res.WouldRefuse || res.Remaining != 2 {
+			t.Errorf("at most: %d, %+v", granted, res)
+		}
+		if !l.AllowN("k", d, 3) || l.AllowN("k", r, 3) || !l.Allow("k", r) {
+			t.Error("the same counter, another verdict")
+		}
+		l.Take("k", r, 1)
+		if res := l.Peek("k", d); !res.Allowed || !res.WouldRefuse {
+			t.Errorf("peek: %+v", res)
+		}
+		v := l.Reserve("k", d, 3)
+		if v.Cancel(); !v.OK() || v.Delay() != 0 || !v.Result().WouldRefuse || l.Peek("k", r).Remaining != 0 {
+			t.Errorf("reserve: %+v", v)
+		}
+		v = l.Reserve("other", d, 3)
+		if v.Cancel(); !v.OK() || l.Peek("other", r).Remaining != 10 {
+			t.Errorf("reserve what fits: %+v", v)
+		}
+		for _, n := range []int64{-1, math.MinInt64} {
+			if res := l.Take("k", d, n); res.Allowed || l.AllowN("k", d, n) || l.Reserve("k", d, n).OK() {
+				t.Errorf("%d: %+v", n, res)
+			}
+		}
+	})
+}
+
+// A nil limiter refuses, and does not panic.
+func TestNilLimiter(t *testing.T) {
+	var l *Limiter
+	r := tenPerSecond()[0]
+	if l.Allow("k", r) || l.Take("k", r, 1).Allowed || l.Peek("k", nil).Allowed || l.TakeAll(asking("k", r, 1)).Allowed || l.Reserve("k", r, 1).OK() {
+		t.Error("a nil limiter admits")
+	}
+	if granted, _ := l.TakeAtMost("k", r, 1); granted != 0 || l.Refund("k", r, 1) != 0 || l.Stats().Live != 0 {
+		t.Error("a nil limiter counts")
+	}
+	if err := l.Wait(bg, "k", r, 1); !errors.Is(err, limit.ErrClosed) {
+		t.Errorf("wait: %v", err)
+	}
+	if err := l.Set("k", r, 1); !errors.Is(err, limit.ErrClosed) || !errors.Is(l.Reset("k", r), limit.ErrClosed) {
+		t.Errorf("set: %v", err)
+	}
+	l.Close()
+}
+
+// Of keys that share a counter for lack of room nobody's units are handed back,
+// and none can be set.
+func TestCallsWithoutRoom(t *testing.T) {
+	table := newTable(t, TableOptions{MaxKeys: 1, sideKeys: 1, hash: func(string, *limit.Rule) uint64 { return 1 << 40 }})
+	table.hold(1)
+	r := limit.Must(limit.FixedWindow("r", 5, time.Hour))
+	now := start.UnixNano()
+	table.Take("first", r, 5, now)
+	table.Take("one", r, 3, now)
+	if back := table.Refund("never used", r, 2, now); back != 0 {
+		t.Errorf("%d units of others handed back", back)
+	}
+	if table.Set("another", r, 5, now) {
+		t.Error("set without room")
+	}
+	res, b := table.Reserve("one more", r, 1, now, Terms{Claim: true})
+	if b == nil || table.Cancel("one more", r, 1, now, b) != 0 {
+		t.Errorf("%+v: canceled", res)
+	}
+}
