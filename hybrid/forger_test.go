@@ -141,7 +141,7 @@ func (f *forger) invent(keys, records []any) []any {
 		case d%8 == 0:
 			out = append(out, string("eb"[d/8%2]), "because")
 		case kind == "f":
-			out = append(out, kind, f.number(), f.number(), fmt.Sprint(d))
+			out = append(out, string("fffg"[d/8%4]), f.number(), f.number(), fmt.Sprint(d))
 		default:
 			var ids []int64
 			var list strings.Builder
@@ -229,6 +229,9 @@ func (k *kept) funnel(fields []any, apply bool) []any {
 			n[i] = v
 		case int:
 			n[i] = int64(v)
+		case string: // the rate: "D/T"
+			text, _, _ := strings.Cut(v, "/")
+			n[i], _ = strconv.ParseInt(text, 10, 64)
 		}
 	}
 	d, now := n[1], time.Now().UnixMicro()
@@ -240,10 +243,10 @@ func (k *kept) funnel(fields []any, apply bool) []any {
 		}
 		return x
 	}
-	if apply && len(n) > 7 && n[7] >= k.gen {
-		known := capped(new(big.Int).Add(at, instant(n[8], n[9], d)))
-		if n[7] > k.gen {
-			k.gen, k.tat = n[7], known
+	if apply && len(n) > 10 && n[10] >= k.gen {
+		known := capped(new(big.Int).Add(at, instant(n[11], n[12], d)))
+		if n[10] > k.gen {
+			k.gen, k.tat = n[10], known
 		}
 		k.tat = later(k.tat, known)
 	}
@@ -270,13 +273,13 @@ func (k *kept) window(fields []any, apply bool) []any {
 			f(min(id, cur), units)
 		}
 	}
-	if apply && len(fields) > 5 {
-		if gen := fields[5].(int64); gen >= k.gen {
+	if apply && len(fields) > 7 {
+		if gen := fields[7].(int64); gen >= k.gen {
 			if gen > k.gen {
 				k.gen, k.units = gen, map[int64]int64{}
 			}
 			known := map[int64]int64{}
-			each(fields[6], func(id, units int64) { known[id] = min(known[id]+units, 1<<53) })
+			each(fields[8], func(id, units int64) { known[id] = min(known[id]+units, 1<<53) })
 			for id, units := range known {
 				k.units[id] = max(k.units[id], units)
 			}

@@ -17,6 +17,7 @@ type modelRedis struct {
 	ledger  map[ledgerKey]ledgerEntry
 	alive   map[string]int64 // node → when it counts as gone
 	applied map[string]int64 // node → units applied, ever
+	back    map[string]int64 // node → operations that handed something back, ever
 	credit  map[creditKey]int64
 	poison  map[string]bool
 }
@@ -35,22 +36,27 @@ type ledgerEntry struct {
 }
 
 type modelFunnel struct {
-	gen  int64
-	tat  limit.Span
-	gone int64 // when the key expires
+	gen   int64
+	reset int64 // the generation that the latest reset has begun
+	tat   limit.Span
+	gone  int64 // when the key expires
 }
 
 type modelWindow struct {
 	gen     int64
+	reset   int64
 	buckets map[int64]int64
 	gone    int64
 }
 
 func newModelRedis() *modelRedis {
-	m := &modelRedis{applied: map[string]int64{}, poison: map[string]bool{}}
+	m := &modelRedis{applied: map[string]int64{}, back: map[string]int64{}, poison: map[string]bool{}}
 	m.wipe()
 	return m
 }
+
+// takesOff reports whether an operation hands something back.
+func takesOff(op *remote.Op) bool { return op.Back != limit.Span{} || len(op.BackBuckets) > 0 }
 
 // wipe is FLUSHALL, or a restart without data.
 func (m *modelRedis) wipe() {
@@ -71,17 +77,28 @@ func (m *modelRedis) expire(now int64) {
 	maps.DeleteFunc(m.windows, func(_ string, w *modelWindow) bool { return w.gone <= now })
 }
 
-// reset starts a key anew, in a generation that no view has yet.
-func (m *modelRedis) reset(now int64, key string, r *limit.Rule) {
+// renew makes used units of a key count, in a generation that no view has yet.
+func (m *modelRedis) renew(now int64, key string, r *limit.Rule, used int64) (st remote.State) {
 	if r.Algorithm() == limit.AlgorithmFunnel {
-		f := m.funnelAt(now, key)
-		m.funnels[key] = &modelFunnel{gen: max(now/1000, f.gen+1)}
-		m.funnels[key].expire(now, r)
-		return
+		was := m.funnelAt(now, key)
+		f := &modelFunnel{gen: max(now/1000, was.gen+1), gone: was.gone}
+		if f.reset = f.gen; used > 0 {
+			f.tat = r.Add(limit.Span{NS: now}, r.Cost(used))
+		}
+		f.expire(now, r)
+		m.funnels[key] = f
+		return remote.State{Gen: f.gen, Level: r.Sub(f.tat, limit.Span{NS: now})}
 	}
-	w := m.windowAt(now, key)
-	m.windows[key] = &modelWindow{gen: max(now/1000, w.gen+1), buckets: map[int64]int64{}}
-	m.windows[key].expire(now, r)
+	was := m.windowAt(now, key)
+	w := &modelWindow{gen: max(now/1000, was.gen+1), buckets: map[int64]int64{}, gone: was.gone}
+	st.Gen, w.reset = w.gen, w.gen
+	if used > 0 {
+		w.buckets[now/int64(r.Width())] = used
+		st.Buckets = []remote.Bucket{{ID: now / int64(r.Width()), Units: used}}
+	}
+	w.expire(now, r)
+	m.windows[key] = w
+	return st
 }
 
 // snapshot copies the data, to roll back to later.
@@ -92,7 +109,7 @@ func (m *modelRedis) snapshot() *modelRedis {
 		s.funnels[k] = &c
 	}
 	for k, w := range m.windows {
-		s.windows[k] = &modelWindow{w.gen, maps.Clone(w.buckets), w.gone}
+		s.windows[k] = &modelWindow{w.gen, w.reset, maps.Clone(w.buckets), w.gone}
 	}
 	s.ledger, s.alive, s.credit = maps.Clone(m.ledger), maps.Clone(m.alive), maps.Clone(m.credit)
 	return s
@@ -139,6 +156,9 @@ func (m *modelRedis) exec(now int64, b *remote.Batch) remote.Reply {
 		}
 		if rep.Verdict == remote.VerdictApplied {
 			m.applied[b.Node] += op.Units
+			if takesOff(op) {
+				m.back[b.Node]++
+			}
 			m.credit[creditKey{b.Node, op.Key}] += op.Units
 			e.total += op.Units
 		}
@@ -156,12 +176,13 @@ func (m *modelRedis) op(now int64, op *remote.Op, apply bool) remote.State {
 	return m.window(now, op, apply)
 }
 
-// expiry returns when a key goes that matters until the given time.
-func expiry(now, until, gen int64, r *limit.Rule) int64 {
+// expiry returns when a key goes that matters until the given time, and
+// would have gone at another.
+func expiry(now, until, gone, gen int64, r *limit.Rule) int64 {
 	up := func(d int64) int64 { return (max(d, 0) + ms - 1) / ms }
 	ttl := up(until - now)
 	if gen > 0 {
-		ttl = max(ttl, up(int64(r.Horizon())))
+		ttl = max(ttl, up(int64(r.Horizon())), (gone-now)/ms-1000)
 	}
 	return now + (ttl+1000)*ms
 }
@@ -171,7 +192,7 @@ func (f *modelFunnel) expire(now int64, r *limit.Rule) {
 	if f.tat.NS > us || f.tat.Rem > 0 {
 		us += 1000
 	}
-	f.gone = expiry(now, us, f.gen, r)
+	f.gone = expiry(now, us, f.gone, f.gen, r)
 }
 
 func (w *modelWindow) expire(now int64, r *limit.Rule) {
@@ -181,7 +202,7 @@ func (w *modelWindow) expire(now int64, r *limit.Rule) {
 			until = max(until, (id+int64(r.Kept())+1)*width)
 		}
 	}
-	w.gone = expiry(now, until, w.gen, r)
+	w.gone = expiry(now, until, w.gone, w.gen, r)
 }
 
 // funnelAt returns a key's funnel, an empty one if there is none any more.
@@ -212,15 +233,22 @@ func (m *modelRedis) funnel(now int64, op *remote.Op, apply bool) remote.State {
 			f.tat = f.tat.Max(known)
 		}
 	}
+	back := op.Back != limit.Span{} && op.BackGen >= f.reset
+	if apply && back {
+		f.tat = op.Rule.Sub(f.tat, op.Back)
+		f.gen = max(now/1000, f.gen+1)
+	}
 	if apply && op.Units > 0 {
 		f.tat = op.Rule.Add(f.tat, op.Rule.Cost(op.Units)).Max(op.Rule.Add(at, op.Ahead))
 	}
 	st := remote.State{Gen: f.gen, Level: op.Rule.Sub(f.tat, at)}
 	// A key is not made for a funnel that is empty already.
 	empty := st.Gen == 0 && st.Level == (limit.Span{}) && m.funnelAt(now, op.Key) != f
-	if apply && (op.Units > 0 || op.Raise) && !empty {
+	if apply && (op.Units > 0 || op.Raise || back) && !empty {
 		f.expire(now, op.Rule)
 		m.funnels[op.Key] = f
+	} else if f.gen > 0 {
+		f.expire(now, op.Rule) // whoever is told of the generation now may go on knowing it
 	}
 	return st
 }
@@ -252,15 +280,28 @@ func (m *modelRedis) window(now int64, op *remote.Op, apply bool) remote.State {
 			n[id] = max(n[id], u)
 		}
 	}
+	back := len(op.BackBuckets) > 0 && op.BackGen >= w.reset
+	if apply && back {
+		for _, b := range op.BackBuckets {
+			if id := min(b.ID, cur); id >= cur-kept {
+				if n[id] -= b.Units; n[id] <= 0 {
+					delete(n, id)
+				}
+			}
+		}
+		gen = max(now/1000, gen+1)
+	}
 	if apply && op.Units > 0 {
 		for _, b := range op.Buckets {
 			place(n, b.ID, b.Units)
 		}
 	}
 	empty := len(n) == 0 && gen == 0 && m.windows[op.Key] != w
-	if apply && (op.Units > 0 || op.Raise) && !empty {
-		m.windows[op.Key] = &modelWindow{gen: gen, buckets: n}
+	if apply && (op.Units > 0 || op.Raise || back) && !empty {
+		m.windows[op.Key] = &modelWindow{gen: gen, reset: w.reset, buckets: n, gone: w.gone}
 		m.windows[op.Key].expire(now, op.Rule)
+	} else if gen > 0 {
+		w.gone = expiry(now, now, w.gone, gen, op.Rule)
 	}
 	st := remote.State{Gen: gen}
 	for _, id := range slices.Sorted(maps.Keys(n)) {

@@ -54,16 +54,22 @@ func (o *oracle) taken(n *simNode, k oracleKey, units int64, res limit.Result) {
 		o.upToDate(n, k)
 		o.fleet(n, k, units)
 	}
-	if !res.Allowed || units == 0 {
-		return
+	if res.Allowed && units > 0 {
+		o.admit(n, k, units, weight)
 	}
+}
+
+// admit keeps what was admitted.
+func (o *oracle) admit(n *simNode, k oracleKey, units, weight int64) {
+	nb, bk := o.nodes[n], o.books[k]
+	sh, rule, blind := nb.shares[k], n.rule(k.rule), nb.blind[bk.shard] != 0
 	o.order++
 	a := admission{
 		at: o.s.now, order: o.order, n: units, server: bk.server.time(), blind: blind, weight: weight,
 		rule: rule, slack: o.slack(), node: n.id,
 	}
 	if k.rule.Algorithm() == limit.AlgorithmFunnel {
-		bk.tat = max(bk.tat, float64(a.at-simStart)) + float64(units)*unit(k.rule)
+		bk.tat = a.onto(bk.tat, k.rule)
 	}
 	bk.all = append(bk.all, a)
 	sh.admitted += units
@@ -128,7 +134,10 @@ func (o *oracle) left(n *simNode, k oracleKey, sh *share, weight int64) int64 {
 	tat := sh.base
 	for _, a := range sh.own {
 		at := float64(a.at - simStart)
-		if tat = max(tat, at) + float64(a.weigh(rule, weight))*unit(rule); weight > 1 {
+		if a.n > 0 {
+			tat = max(tat, at)
+		}
+		if tat += float64(a.weigh(rule, weight)) * unit(rule); weight > 1 {
 			// What weighed more once never makes a funnel more than full.
 			tat = min(tat, at+float64(sh.least)*unit(rule))
 		}
@@ -146,10 +155,15 @@ func (o *oracle) windowLow(k oracleKey, sh *share, rule *limit.Rule, weight, sla
 	for id, u := range sh.buckets {
 		w.add(id, u)
 	}
+	back := int64(0)
 	for _, a := range sh.own {
+		if a.n < 0 { // from which bucket is not known
+			back -= a.weigh(rule, weight)
+			continue
+		}
 		w.add((a.server-max(slack, a.slack))/int64(rule.Width()), a.weigh(rule, weight))
 	}
-	return w.count(math.Floor)
+	return max(w.count(math.Floor)-back, 0)
 }
 
 // windowTally counts a window's units, in floating point, by the definition.
@@ -214,6 +228,9 @@ func (o *oracle) windowHigh(k oracleKey, sh *share, slack int64) int64 {
 		if a.at < since {
 			break
 		}
+		if a.n < 0 {
+			continue // Redis may have counted fewer of them
+		}
 		late := slack
 		if a.blind {
 			late += width + o.age + o.late
@@ -230,8 +247,8 @@ func (o *oracle) funnelHigh(bk *book, sh *share, r *limit.Rule) (tat float64) {
 		return bk.tat
 	}
 	for _, a := range bk.all {
-		if a.at >= since {
-			tat = max(tat, float64(a.at-simStart)) + float64(a.n)*unit(r)
+		if a.at >= since && a.n > 0 {
+			tat = a.onto(tat, r)
 		}
 	}
 	return tat
@@ -271,15 +288,26 @@ func (o *oracle) upToDate(n *simNode, k oracleKey) {
 	if age := o.s.now - max(sh.toldAt, sh.busy, o.calm); age > o.refresh() {
 		o.s.failf("I1: %s admits units of %v %q on a view that is %v old", n.name, k.rule, k.key, time.Duration(age))
 	}
+	if at := o.unheard(k, sh); at != 0 && o.s.now-max(at, o.calm) > o.booked() {
+		o.s.failf("I1: %s keeps units of %v %q from Redis for %v", n.name, k.rule, k.key, time.Duration(o.s.now-max(at, o.calm)))
+	}
+}
+
+// unheard returns when the oldest unit was admitted that Redis must still be
+// told of; 0 if there is none. What was handed back before that need not be.
+func (o *oracle) unheard(k oracleKey, sh *share) (at int64) {
+	sum := int64(0)
 	for _, a := range sh.own {
 		if o.expired(k, a) {
-			continue // nobody needs to hear of it any more
+			continue
 		}
-		if age := o.s.now - max(a.at, o.calm); age > o.booked() {
-			o.s.failf("I1: %s keeps units of %v %q from Redis for %v", n.name, k.rule, k.key, time.Duration(age))
+		if sum += a.n; sum <= 0 {
+			sum, at = 0, 0
+		} else if at == 0 {
+			at = a.at
 		}
-		break
 	}
+	return at
 }
 
 // expired reports whether a unit may count no longer: its bucket is too old, or
@@ -307,23 +335,29 @@ func (o *oracle) fleet(n *simNode, k oracleKey, units int64) {
 	from, until := max(o.calm, sh.busy, bk.reset), o.s.now-o.refresh()-o.booked()
 	w := newTally(k.rule, bk.server.time()+o.slack())
 	tat := 0.0
+	back := int64(0)
 	for _, a := range bk.all {
-		if a.at < from || a.at > until && a.node != n.id || a.blind {
+		if a.n < 0 && a.at >= from-o.booked() {
+			// It came off when Redis was told, be it of units that others have added
+			// since: the node did not know that what it handed back was gone.
+			back -= a.n
+		}
+		if a.n < 0 || a.at < from || a.at > until && a.node != n.id || a.blind {
 			continue
 		}
 		if k.rule.Algorithm() == limit.AlgorithmFunnel {
-			tat = max(tat, float64(a.at-simStart)) + float64(a.n)*unit(k.rule)
+			tat = a.onto(tat, k.rule)
 		} else {
 			w.add((a.server-max(o.slack(), a.slack))/int64(k.rule.Width()), a.n)
 		}
 	}
 	if k.rule.Algorithm() != limit.AlgorithmFunnel {
-		if sum := w.count(math.Floor); sum+units > rule.Limit() {
+		if sum := w.count(math.Floor) - back; sum+units > rule.Limit() {
 			o.s.failf("I1: %s admitted %d units of %v %q, though %d that it had to know of were in the window", n.name, units, k.rule, k.key, sum)
 		}
 		return
 	}
-	level := tat - float64(o.s.now-simStart) - float64(o.slack())
+	level := tat - float64(o.s.now-simStart) - float64(o.slack()) - float64(back)*unit(rule)
 	if full := float64(rule.Limit()) * unit(k.rule); level+float64(units)*unit(k.rule) > full*(1+1e-9)+1 {
 		o.s.failf("I1: %s admitted %d units of %v %q, though the funnel held %.1f that it had to know of", n.name, units, k.rule, k.key, level/unit(k.rule))
 	}
@@ -399,15 +433,20 @@ func (o *oracle) spared(n *simNode) {
 // conserved checks I3 from the node's side.
 func (o *oracle) conserved(n *simNode) {
 	acked := n.stats.acked.Load()
-	if got := acked + n.unsynced() + n.link.Expired(); got != n.admitted {
-		o.s.failf("I3: %s admitted %d units, but acked %d + unsynced %d + expired %d", n.name, n.admitted, acked, n.unsynced(), n.link.Expired())
+	if got := acked + n.unsynced() + n.link.Expired() + n.link.Withdrawn(); got != n.admitted {
+		o.s.failf("I3: %s admitted %d units, but acked %d + unsynced %d + expired %d + withdrawn %d",
+			n.name, n.admitted, acked, n.unsynced(), n.link.Expired(), n.link.Withdrawn())
 	}
-	applied, lossy := int64(0), false
+	applied, back, lossy := int64(0), int64(0), false
 	for _, v := range o.s.servers {
 		applied += v.model.applied[n.name]
+		back += v.model.back[n.name]
 		lossy = lossy || v.lossy
 	}
 	if !lossy && !o.loose && (applied < acked || applied > n.admitted) {
 		o.s.failf("I3: Redis applied %d units of %s, which acked %d and admitted %d", applied, n.name, acked, n.admitted)
+	}
+	if !lossy && !o.loose && back > n.stats.returned.Load()+int64(n.unanswered()) {
+		o.s.failf("I3: Redis has taken off what %s handed back %d times, which knows of %d", n.name, back, n.stats.returned.Load())
 	}
 }

@@ -174,9 +174,13 @@ func (l *luaRedis) poison(key string, on bool) {
 
 func (l *luaRedis) flushScripts() { l.check(l.rdb.ScriptFlush(context.Background()).Err()) }
 
-func (l *luaRedis) reset(now int64, k oracleKey) {
+func (l *luaRedis) compareRenew(now int64, k oracleKey, used int64, want remote.Renewed) {
 	l.at(now)
-	r, err := remote.New(l.rdb, remote.Options{Shards: l.v.s.opt.Shards, CommandTimeout: time.Minute})
+	st, err := remote.NewStore(l.rdb, remote.Options{Shards: l.v.s.opt.Shards, CommandTimeout: time.Minute})
 	l.check(err)
-	l.check(r.Reset(context.Background(), k.key, k.rule))
+	got, err := st.Renew(context.Background(), k.key, k.rule, used)
+	l.check(err)
+	if !reflect.DeepEqual(got, want) {
+		l.v.s.failf("the scripts and the model disagree on a key that is set: %+v, %+v", got, want)
+	}
 }

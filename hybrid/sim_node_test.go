@@ -35,7 +35,8 @@ type simNode struct {
 	frozen   int64                       // since when they do; 0: they run
 	dead     bool
 	admitted int64
-	made     int // counters
+	refunded int64 // handed back
+	made     int   // counters
 	flushed  map[uint64]error
 	asked    uint64 // flushes asked for
 	modes    []Mode
@@ -275,15 +276,7 @@ func (n *simNode) rule(r *limit.Rule) *limit.Rule {
 // take asks for units on a node and wakes its core as the driver would.
 func (n *simNode) take(key string, rule *limit.Rule, units int64) limit.Result {
 	k := oracleKey{rule, key}
-	c := n.counters[k]
-	if c == nil {
-		c = local.NewCounter(key, n.rule(rule), n.link, n.time())
-		n.counters[k] = c
-		n.order, n.keys = append(n.order, c), append(n.keys, k)
-		n.made++
-		n.s.oracle.created(n, k)
-	}
-	res, ok := c.Take(n.time(), units, n.rule(rule))
+	res, ok := n.counter(k).Take(n.time(), units, n.rule(rule))
 	if !ok {
 		n.s.failf("a counter died")
 	}
@@ -291,12 +284,85 @@ func (n *simNode) take(key string, rule *limit.Rule, units int64) limit.Result {
 		n.admitted += units
 	}
 	n.s.oracle.taken(n, k, units, res)
+	n.wakeUp()
+	return res
+}
+
+// takeAtMost asks for what is left, up to a number of units.
+func (n *simNode) takeAtMost(key string, rule *limit.Rule, units int64) {
+	k := oracleKey{rule, key}
+	granted, res, ok := n.counter(k).TakeAtMost(n.time(), units, n.rule(rule))
+	if !ok || granted < 0 || granted > units || res.Allowed != (granted > 0 || units == 0) || granted < units && res.Remaining > 0 && n.core.cfg.fallback != FailOpen {
+		n.s.failf("%d units granted of %d, %+v", granted, units, res)
+	}
+	n.admitted += granted
+	if granted == 0 {
+		n.s.oracle.taken(n, k, min(units, 1), res)
+	} else {
+		n.s.oracle.taken(n, k, granted, res)
+	}
+	n.wakeUp()
+}
+
+// refund hands units back.
+func (n *simNode) refund(key string, rule *limit.Rule, units int64) {
+	k := oracleKey{rule, key}
+	back, ok := n.counter(k).Refund(n.time(), units, n.rule(rule))
+	if !ok || back < 0 || back > units {
+		n.s.failf("%d units handed back of %d", back, units)
+	}
+	n.refunded += back
+	n.s.oracle.refunded(n, k, back)
+	n.wakeUp()
+}
+
+// set makes used units of a key count, for everybody.
+func (n *simNode) set(k oracleKey, used int64) {
+	s, v := n.s, n.s.serverOf(n.s.keyspace().Shard(k.key))
+	if w := n.wires[v.id]; s.down || v.killed || v.frozen || w != (wire{}) || s.chance(s.lossReq) {
+		return
+	}
+	s.after(s.latency(), func() {
+		if s.down || v.killed || v.frozen {
+			return
+		}
+		done, ok := v.renew(k, used)
+		if !ok || s.chance(s.lossRep) {
+			return
+		}
+		at := s.now
+		s.after(s.latency(), func() {
+			n.deliver(func() event {
+				if c := n.counters[k]; c != nil {
+					s.oracle.heard(n, k, done, at)
+					c.Renew(n.time(), n.rule(k.rule), renewal(n.time(), done))
+				}
+				return evTick{}
+			})
+		})
+	})
+}
+
+// counter returns the counter of a key, a new one if there is none.
+func (n *simNode) counter(k oracleKey) *local.Counter {
+	c := n.counters[k]
+	if c == nil {
+		c = local.NewCounter(k.key, n.rule(k.rule), n.link, n.time())
+		n.counters[k] = c
+		n.order, n.keys = append(n.order, c), append(n.keys, k)
+		n.made++
+		n.s.oracle.created(n, k)
+	}
+	return c
+}
+
+// wakeUp has the core look at what the counters have handed over.
+func (n *simNode) wakeUp() {
 	select {
 	case <-n.link.Wake():
 		n.s.after(0, func() { n.step(evTick{}) })
 	default:
 	}
-	return res
 }
 
 // forgetIdle drops the counters that a full table could: those that have
@@ -352,6 +418,21 @@ func (n *simNode) crash() {
 	n.dead = true
 	n.s.nodes = slices.DeleteFunc(n.s.nodes, func(o *simNode) bool { return o == n })
 	n.s.gone = append(n.s.gone, n)
+}
+
+// unanswered returns how many operations are under way that hand something
+// back.
+func (n *simNode) unanswered() (sum int) {
+	for i := range n.core.shards {
+		if f := n.core.shards[i].flight; f != nil {
+			for _, it := range f.items {
+				if it.back {
+					sum++
+				}
+			}
+		}
+	}
+	return sum
 }
 
 func (n *simNode) unsynced() (sum int64) {

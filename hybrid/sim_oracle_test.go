@@ -1,6 +1,8 @@
 package hybrid
 
 import (
+	"slices"
+
 	"github.com/hybridlimit/hybridlimit/limit"
 	"github.com/hybridlimit/hybridlimit/remote"
 )
@@ -90,6 +92,7 @@ type share struct {
 	toldAt   int64   // when the last answer was given; 0: never
 	asked    int64   // when the node was asked last
 	busy     int64   // since when it has been asked without a pause
+	sent     int64   // units from then on may be under way that a Set of the node's has left out of own
 	slack    int64   // by how much that may be wrong
 	fuzzy    bool    // it may know more than it must: a weight, a clock that stood still
 	wounded  bool    // Redis cannot read the key, as told last
@@ -112,6 +115,9 @@ type exchange struct {
 // weigh returns what the units weigh at the least if each weighs so much: by
 // the rule then, or by what has become of it since.
 func (a *admission) weigh(now *limit.Rule, weight int64) int64 {
+	if a.n < 0 {
+		return a.n * max(weight, 1) // handed back: at the most, each as it weighs now
+	}
 	if weight <= 1 || a.weight <= 1 {
 		return a.n
 	}
@@ -133,18 +139,24 @@ func (o *oracle) joined(n *simNode) {
 }
 
 func (o *oracle) created(n *simNode, k oracleKey) {
-	if o.books[k] == nil {
-		ks := o.s.keyspace()
-		shard := ks.Shard(k.rule, k.key)
-		o.books[k] = &book{name: ks.CounterKey(k.rule, k.key), shard: shard, server: o.s.serverOf(shard)}
-		o.index[o.books[k].name] = k
-	}
+	o.book(k)
 	nb := o.nodes[n]
 	admitted := int64(0)
 	if old := nb.shares[k]; old != nil {
 		admitted = old.admitted
 	}
 	nb.shares[k] = &share{admitted: admitted, least: limit.MaxUnits, buckets: map[int64]int64{}}
+}
+
+// book returns the books of a key.
+func (o *oracle) book(k oracleKey) *book {
+	if o.books[k] == nil {
+		ks := o.s.keyspace()
+		shard := ks.Shard(k.key)
+		o.books[k] = &book{name: ks.CounterKey(k.rule, k.key), shard: shard, server: o.s.serverOf(shard)}
+		o.index[o.books[k].name] = k
+	}
+	return o.books[k]
 }
 
 // dropped: the node has forgotten what it was told.
@@ -230,8 +242,8 @@ func (o *oracle) executed(v *simServer, b *remote.Batch, r remote.Reply) {
 		if got := v.model.credit[creditKey{b.Node, op.Key}]; got > most && !v.unsafe {
 			o.s.failf("I3: Redis has %d units of %s on %v %q, which has admitted %d", got, b.Node, k.rule, k.key, sh.admitted)
 		}
-		if op.Units > 0 && len(sh.own) > 0 {
-			o.age = max(o.age, o.s.now-sh.own[0].at)
+		if at := sh.oldest(); op.Units > 0 && at != 0 {
+			o.age = max(o.age, o.s.now-at)
 		}
 	}
 }
@@ -304,6 +316,7 @@ func (nb *nodeBook) reweigh() {
 // toldKey merges an answer: what was told never falls within a generation (I4).
 func (o *oracle) toldKey(sh *share, r *limit.Rule, st remote.State, x *exchange, jumped int64) {
 	i := 0
+	sh.sent = 0
 	for i < len(sh.own) && sh.own[i].order < x.made {
 		i++
 	}
@@ -317,10 +330,26 @@ func (o *oracle) toldKey(sh *share, r *limit.Rule, st remote.State, x *exchange,
 		sh.forget() // by a clock that is not valid any more, or that the node does not believe yet
 		return
 	}
+	if max(sh.slack, o.slack()) > simTimeout && o.s.serverOf(x.b.Shard).lost >= sh.toldAt {
+		// While exchanges take long the node may find that its idea of the server's
+		// clock was ahead. A window goes back for that, and restores nothing: of what
+		// was lost meanwhile only that counts which the answer says.
+		clear(sh.buckets)
+	}
 	sh.toldAt, sh.slack, sh.fuzzy, sh.wounded = x.executed, o.slack(), false, false
 	base := float64(x.executed-simStart) + float64(st.Level.NS) + float64(st.Level.Rem)/float64(max(r.Units(), 1))
 	if !funnel || st.Level == (limit.Span{}) {
 		base = 0
+	}
+	if st.Gen <= sh.gen && slices.ContainsFunc(old, func(a admission) bool { return a.n < 0 }) {
+		// Not the generation that begins when something is handed back: the answer
+		// is from before a reset that the node knows of, or by data that was lost
+		// since. It comes off what was told all the same, from where is not known.
+		clear(sh.buckets)
+		sh.base = 0
+	}
+	if st.Gen < sh.gen {
+		return
 	}
 	if st.Gen > sh.gen {
 		sh.gen, before = st.Gen, 0
@@ -339,6 +368,10 @@ func (sh *share) broken(err error, x *exchange) {
 	for i := range sh.own {
 		if err.(*remote.KeyError).Booked && sh.own[i].order < x.made {
 			sh.own[i].weight = 1
+			if sh.own[i].n < 0 { // came off what was told before
+				clear(sh.buckets)
+				sh.base = 0
+			}
 		}
 	}
 }
@@ -350,16 +383,72 @@ func unit(r *limit.Rule) float64 { return float64(r.Period()) / float64(r.Units(
 func (o *oracle) tat(sh *share, r *limit.Rule, own []admission) float64 {
 	tat := sh.base
 	for _, a := range own {
-		tat = max(tat, float64(a.at-simStart)) + float64(a.n)*unit(r)
+		tat = a.onto(tat, r)
 	}
 	return tat
 }
 
-// reset: units before it do not count any more.
-func (o *oracle) reset(k oracleKey, gen int64) {
-	if b := o.books[k]; b != nil {
-		b.reset, b.gen = o.s.now, gen
+// onto adds an admission to a funnel that runs empty at tat.
+func (a *admission) onto(tat float64, r *limit.Rule) float64 {
+	if a.n > 0 {
+		tat = max(tat, float64(a.at-simStart))
 	}
+	return tat + float64(a.n)*unit(r)
+}
+
+// renewed: units before it do not count any more, but those that it says.
+func (o *oracle) renewed(k oracleKey, v *simServer, used, gen int64) {
+	b := o.book(k)
+	b.reset, b.gen = o.s.now, gen
+	if used > 0 {
+		o.order++
+		a := admission{at: o.s.now, order: o.order, n: used, server: v.time(), rule: k.rule, weight: 1, slack: o.slack(), node: -1}
+		b.all = append(b.all, a)
+		b.tat = a.onto(b.tat, k.rule)
+	}
+}
+
+// heard: a node has the answer to a Set of its own. What it has not reported of
+// the key was admitted before, and does not count any more.
+func (o *oracle) heard(n *simNode, k oracleKey, done remote.Renewed, at int64) {
+	sh := o.nodes[n].shares[k]
+	nb := o.nodes[n]
+	if done.State.Gen <= sh.gen || at < o.books[k].server.jumped || at < nb.jumped || nb.blind[o.books[k].shard] != 0 {
+		sh.forget()
+		sh.gen = max(sh.gen, done.State.Gen)
+		return
+	}
+	sh.sent = sh.oldest() // if they get there later than the Set did, they count
+	sh.gen, sh.own, sh.base, sh.toldAt, sh.slack, sh.fuzzy = done.State.Gen, nil, 0, at, simTimeout+50*ms, true
+	clear(sh.buckets)
+	if lv := done.State.Level; lv != (limit.Span{}) {
+		sh.base = float64(at-simStart) + float64(lv.NS) + float64(lv.Rem)/float64(max(k.rule.Units(), 1))
+	}
+	for _, b := range done.State.Buckets {
+		sh.buckets[b.ID] = b.Units
+	}
+}
+
+// refunded: a node has handed units back.
+func (o *oracle) refunded(n *simNode, k oracleKey, back int64) {
+	nb, bk := o.nodes[n], o.books[k]
+	sh := nb.shares[k]
+	o.s.note(n.id, "refunds "+k.rule.Name()+" "+k.key, back, 0)
+	if back == 0 {
+		return
+	}
+	o.order++
+	a := admission{at: o.s.now, order: o.order, n: -back, server: bk.server.time(), rule: n.rule(k.rule), weight: 1, slack: o.slack(), node: n.id}
+	bk.all = append(bk.all, a)
+	sh.own = append(sh.own, a)
+}
+
+// oldest returns when the oldest unit was admitted that a flight may carry.
+func (sh *share) oldest() int64 {
+	if sh.sent == 0 && len(sh.own) > 0 {
+		return sh.own[0].at
+	}
+	return sh.sent
 }
 
 // jumped: from now on a node's idea of the servers' clocks is wrong, until it
@@ -397,6 +486,6 @@ func (sh *share) forget() {
 	clear(sh.buckets)
 	sh.base, sh.fuzzy = 0, true
 	for i, a := range sh.own { // what they are worth now is not known, only how old they are
-		sh.own[i] = admission{at: a.at, order: a.order, rule: a.rule, blind: true}
+		sh.own[i] = admission{at: a.at, order: a.order, n: min(a.n, 0), rule: a.rule, blind: true}
 	}
 }

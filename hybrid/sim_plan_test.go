@@ -23,6 +23,7 @@ type simPlan struct {
 	rates                rates
 	slow                 bool // answers may take up to the time-out
 	kinds                []string
+	reserves, together   bool // some calls reserve, or ask for several keys at once
 	rounds               int
 	perSecond            float64
 	skew                 float64 // of keys: 1 all alike, more prefers few
@@ -38,7 +39,7 @@ func (p *simPlan) String() string {
 	for _, r := range p.rules {
 		fmt.Fprintln(&b, r)
 	}
-	fmt.Fprintf(&b, "rates %+v\nfaults %v\n", p.rates, p.kinds)
+	fmt.Fprintf(&b, "rates %+v\nfaults %v, reserves %v, several at once %v\n", p.rates, p.kinds, p.reserves, p.together)
 	for _, l := range p.log {
 		fmt.Fprintln(&b, l)
 	}
@@ -191,7 +192,17 @@ var faults = []fault{
 	{"reset", func(s *sim, p *simPlan, rng *rand.Rand) {
 		k := oracleKey{s.rules[rng.IntN(len(s.rules))], fmt.Sprint("key", rng.IntN(s.keys))}
 		p.say("%v %s is reset", k.rule, k.key)
-		s.serverOf(s.keyspace().Shard(k.rule, k.key)).reset(k)
+		s.serverOf(s.keyspace().Shard(k.key)).renew(k, 0)
+	}},
+	{"set", func(s *sim, p *simPlan, rng *rand.Rand) {
+		k := oracleKey{s.rules[rng.IntN(len(s.rules))], fmt.Sprint("key", rng.IntN(s.keys))}
+		n, used := s.nodes[rng.IntN(len(s.nodes))], rng.Int64N(2)*rng.Int64N(2*k.rule.Limit()+1)
+		p.say("%s sets %v %s to %d", n.name, k.rule, k.key, used)
+		n.set(k, used)
+	}},
+	{"refund", func(s *sim, p *simPlan, _ *rand.Rand) {
+		s.refunds = !s.refunds
+		p.say("calls are refunded: %v", s.refunds)
 	}},
 	{"other limit", func(s *sim, p *simPlan, rng *rand.Rand) {
 		r := s.rules[rng.IntN(len(s.rules))]
@@ -290,7 +301,7 @@ func (p *simPlan) say(format string, args ...any) {
 
 func (s *sim) drawKey(p *simPlan, rng *rand.Rand) (*simServer, string) {
 	ks, rule, key := s.keyspace(), p.rules[rng.IntN(len(p.rules))], fmt.Sprint("key", rng.IntN(p.keys))
-	return s.serverOf(ks.Shard(rule, key)), ks.CounterKey(rule, key)
+	return s.serverOf(ks.Shard(key)), ks.CounterKey(rule, key)
 }
 
 // drawClock gives a node a clock that is up to an hour off and drifts.
@@ -327,6 +338,18 @@ func (s *sim) checks(d time.Duration, perSecond float64) {
 		}
 		rule := s.rules[s.rng.IntN(len(s.rules))]
 		key := int(float64(s.keys) * math.Pow(s.rng.Float64(), s.plan.skew))
-		n.take(fmt.Sprint("key", key), rule, s.drawUnits(rule))
+		name := fmt.Sprint("key", key)
+		switch units := s.drawUnits(rule); {
+		case s.plan.reserves && s.calls.Float64() < 0.1:
+			n.reserve(name, rule, units)
+		case s.plan.together && s.calls.Float64() < 0.1:
+			n.takeTogether(name, rule, units)
+		case s.refunds && s.chance(0.15):
+			n.refund(name, rule, units)
+		case s.chance(0.03):
+			n.takeAtMost(name, rule, units)
+		default:
+			n.take(name, rule, units)
+		}
 	}
 }

@@ -153,20 +153,19 @@ func (v *simServer) poison(key string, on bool) {
 	v.eachLua(func(l *luaRedis) { l.poison(key, on) })
 }
 
-// reset is a Reset of one key by somebody.
-func (v *simServer) reset(key oracleKey) {
+// renew is a Set of one key by somebody; a Reset, if used is 0. It reports
+// whether it could be done.
+func (v *simServer) renew(key oracleKey, used int64) (done remote.Renewed, ok bool) {
 	now := v.time()
 	redisKey := v.s.keyspace().CounterKey(key.rule, key.key)
 	if v.model.poison[redisKey] {
-		return
+		return done, false
 	}
-	v.model.reset(now, redisKey, key.rule)
-	v.eachLua(func(l *luaRedis) { l.reset(now, key) })
-	if f, w := v.model.funnels[redisKey], v.model.windows[redisKey]; f != nil {
-		v.s.oracle.reset(key, f.gen)
-	} else if w != nil {
-		v.s.oracle.reset(key, w.gen)
-	}
+	done = remote.Renewed{Now: time.Duration(now), State: v.model.renew(now, redisKey, key.rule, used)}
+	v.eachLua(func(l *luaRedis) { l.compareRenew(now, key, used, done) })
+	v.s.note(-1-v.id, "set "+key.rule.Name()+" "+key.key, used, done.State.Gen)
+	v.s.oracle.renewed(key, v, used, done.State.Gen)
+	return done, true
 }
 
 func (v *simServer) eachLua(f func(*luaRedis)) {

@@ -18,6 +18,7 @@ import (
 //
 //	sim_world_test.go   time, events, load
 //	sim_node_test.go    a node: the core under test, its clock, its calls
+//	sim_calls_test.go   its calls beyond the plain check
 //	sim_net_test.go     the wires between nodes and servers
 //	sim_server_test.go  a server: the model of Redis, its clock and its losses
 //	sim_oracle_test.go  what must hold, from records of its own
@@ -27,7 +28,8 @@ type sim struct {
 	t     *testing.T // nil: failures panic with a simFailure
 	seed  uint64
 	rng   *rand.Rand
-	now   int64 // true time, ns
+	calls *rand.Rand // of the calls beyond the plain check, so that adding one changes no other seed
+	now   int64      // true time, ns
 	queue simQueue
 	count int64
 
@@ -46,10 +48,12 @@ type sim struct {
 	rates
 	down   bool // no server accepts connections
 	healed bool // no fault may begin any more
-	oracle *oracle
-	trace  uint64
-	log    simLog
-	plan   *simPlan // nil: the test itself says what happens
+	// Some calls hand units back.
+	refunds bool
+	oracle  *oracle
+	trace   uint64
+	log     simLog
+	plan    *simPlan // nil: the test itself says what happens
 }
 
 type simEvent struct {

@@ -1,0 +1,104 @@
+package hybrid
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/local"
+)
+
+// reserve books units ahead, and sometimes gives them back.
+func (n *simNode) reserve(key string, rule *limit.Rule, units int64) {
+	s, k := n.s, oracleKey{rule, key}
+	terms := local.Terms{MaxDelay: s.calls.Int64N(2) * s.calls.Int64N(int64(10*time.Second)), Share: s.calls.IntN(2) == 0}
+	res, booked, ok := n.counter(k).Reserve(n.time(), units, n.rule(rule), terms)
+	if !ok || !booked && res.Allowed || booked && int64(res.RetryAfter) > terms.MaxDelay {
+		s.failf("reserved: %v, %+v, with %+v", booked, res, terms)
+	}
+	if booked {
+		n.admitted += units
+	}
+	switch {
+	case res.Allowed, !booked && !terms.Share:
+		s.oracle.taken(n, k, units, res)
+	case booked:
+		s.oracle.reserved(n, k, units, res)
+	}
+	n.wakeUp()
+	if booked && s.calls.IntN(3) == 0 {
+		s.after(s.calls.Int64N(int64(res.RetryAfter)+int64(time.Second)), func() {
+			if !n.dead && s.now >= n.paused {
+				n.refund(key, rule, units)
+			}
+		})
+	}
+}
+
+// takeTogether asks for several keys, all or none.
+func (n *simNode) takeTogether(key string, rule *limit.Rule, units int64) {
+	s := n.s
+	keys := []oracleKey{{rule, key}}
+	for range 1 + s.calls.IntN(3) {
+		keys = append(keys, oracleKey{s.rules[s.calls.IntN(len(s.rules))], fmt.Sprint("key", s.calls.IntN(s.keys))})
+	}
+	checks, counters := make([]limit.Check, len(keys)), make([]*local.Counter, len(keys))
+	sums := map[oracleKey]int64{}
+	for i, k := range keys {
+		counters[i], checks[i] = n.counter(k), limit.Check{Key: k.key, Rule: n.rule(k.rule), N: 1 + s.calls.Int64N(3)}
+		if i == 0 {
+			checks[i].N = min(units, rule.Limit()+1)
+		}
+		sums[k] += checks[i].N
+	}
+	out := make([]limit.Result, len(keys))
+	if !local.TakeAllOf(counters, checks, n.time(), out) {
+		s.failf("a counter died")
+	}
+	all := true
+	for i := range out {
+		all = all && out[i].Allowed
+	}
+	for i, k := range keys {
+		if slices.Contains(keys[i+1:], k) {
+			continue // it counts as one, with the last of that key
+		}
+		if all {
+			n.admitted += sums[k]
+		}
+		if all || !out[i].Allowed {
+			s.oracle.taken(n, k, sums[k], out[i])
+		}
+	}
+	n.wakeUp()
+}
+
+// reserved keeps what was booked ahead: not before what the node must know of
+// has leaked away (I1).
+func (o *oracle) reserved(n *simNode, k oracleKey, units int64, res limit.Result) {
+	nb, bk := o.nodes[n], o.books[k]
+	sh, rule := nb.shares[k], n.rule(k.rule)
+	o.s.note(n.id, "reserved "+k.rule.Name()+" "+k.key, units, int64(res.RetryAfter))
+	if k.rule.Algorithm() != limit.AlgorithmFunnel || res.RetryAfter <= 0 || res.Remaining != 0 || units > rule.Limit() {
+		o.s.failf("%d units of %v %q booked ahead: %+v", units, k.rule, k.key, res)
+	}
+	o.health(n)
+	weight := int64(1)
+	if res.Source == limit.SourceDegraded {
+		sh.fuzzy = true
+		if weight = 1; n.core.cfg.fallback == FairShare {
+			weight = nb.told
+		}
+		o.notWithoutCause(n, bk, sh)
+	}
+	if weight == 1 && nb.blind[bk.shard] == 0 {
+		slack := float64(max(o.slack(), sh.slack) + (o.s.now-sh.toldAt)/2000)
+		over := o.tat(sh, rule, sh.own) - float64(o.s.now-simStart) + float64(units-rule.Limit())*unit(rule)
+		if float64(res.RetryAfter) < (over-slack)*(1-1e-9)-1 {
+			o.s.failf("I1: %s lets %d units of %v %q through after %v, though by what it must know they fit after %v\nknown: %+v",
+				n.name, units, k.rule, k.key, res.RetryAfter, time.Duration(over), sh)
+		}
+	}
+	o.admit(n, k, units, weight)
+}
