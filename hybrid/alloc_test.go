@@ -17,15 +17,27 @@ import (
 // whatever they answer.
 func free(t *testing.T, l *hybrid.Limiter, rule *limit.Rule) {
 	t.Helper()
+	dry := rule.DryRun()
 	for name, f := range map[string]func(){
-		"Allow":  func() { l.Allow("k", rule) },
-		"AllowN": func() { l.AllowN("k", rule, 2) },
-		"Take":   func() { l.Take("k", rule, 1) },
-		"Peek":   func() { l.Peek("k", rule) },
+		"Allow":      func() { l.Allow("k", rule) },
+		"AllowN":     func() { l.AllowN("k", rule, 2) },
+		"Take":       func() { l.Take("k", rule, 1) },
+		"Peek":       func() { l.Peek("k", rule) },
+		"TakeAtMost": func() { l.TakeAtMost("k", rule, 3) },
+		"Refund":     func() { l.Refund("k", rule, 1) },
+		"dry run":    func() { l.Take("k", dry, 1) },
+		"TakeAll": func() {
+			l.TakeAll(limit.Check{Key: "k", Rule: rule, N: 1}, limit.Check{Key: "k", Rule: longWindow, N: 2},
+				limit.Check{Key: "k", Rule: rule, N: 1}, limit.Check{Key: "k", Rule: longFunnel, N: 1})
+		},
 	} {
 		if n := testing.AllocsPerRun(200, f); n != 0 {
 			t.Errorf("%s of %v: %v allocations, %v", name, rule, n, l.State())
 		}
+	}
+	// What was booked, what remembers that it was canceled, and how to do it.
+	if n := testing.AllocsPerRun(200, func() { l.Reserve("k", rule, 1).Cancel() }); n > 3 {
+		t.Errorf("Reserve of %v: %v allocations", rule, n)
 	}
 }
 

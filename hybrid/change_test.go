@@ -163,3 +163,52 @@ func TestRedisClockJumps(t *testing.T) {
 		}
 	}
 }
+
+// A customer changes to a plan with another rate and back: what was used stays
+// used, for all nodes, and nobody takes it for a loss.
+func TestPlanOfAnotherRate(t *testing.T) {
+	slow := limit.Must(limit.Funnel("plan", 10, 10, 100*time.Hour))
+	fast := limit.Must(limit.Funnel("plan", 20, 20, 100*time.Minute)) // 5 minutes a unit
+	inBubble(t, func(t *testing.T, w *world) {
+		nodes := w.fleet(2, hybrid.Options{})
+		hear := func(r *limit.Rule) (left []int64) {
+			for range 2 {
+				for _, n := range nodes {
+					n.Peek("k", r)
+				}
+				time.Sleep(time.Second)
+			}
+			for _, n := range nodes {
+				left = append(left, n.Peek("k", r).Remaining)
+			}
+			return left
+		}
+		want := func(when string, r *limit.Rule, want int64) {
+			t.Helper()
+			for i, left := range hear(r) {
+				if left != want {
+					t.Errorf("%s: node %d has %d left, want %d", when, i, left, want)
+				}
+			}
+		}
+		nodes[1].Allow("k", slow)
+		nodes[0].AllowN("k", slow, 5)
+		want("at first", slow, 4)
+		want("upgraded", fast, 14)
+		if !nodes[1].AllowN("k", fast, 4) {
+			t.Error("refused after the upgrade")
+		}
+		want("used", fast, 10)
+		time.Sleep(12 * time.Minute)
+		want("later", fast, 12)
+		want("downgraded", slow, 2)
+		nodes[0].Allow("k", slow)
+		want("used again", slow, 1)
+		for _, n := range nodes {
+			if s := n.Stats(); s.Losses+s.RolledBackKeys != 0 {
+				t.Errorf("%d losses, %d keys rolled back", s.Losses, s.RolledBackKeys)
+			}
+			conserved(t, n.Limiter, true)
+		}
+	})
+}

@@ -135,6 +135,7 @@ type item struct {
 	c      *local.Counter
 	rule   *limit.Rule
 	units  int64
+	back   bool // something is handed back
 	raised bool
 }
 

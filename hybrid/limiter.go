@@ -27,8 +27,11 @@ type Limiter struct {
 	driver *driver // nil: local only
 	tally  tally
 	stats  counters
-	closed atomic.Bool
-	latest atomic.Int64 // reading of a clock that may be set back
+	lines  local.Lines
+	// Who waits for a window lets the others hear of what was admitted here.
+	patience time.Duration
+	closed   atomic.Bool
+	latest   atomic.Int64 // reading of a clock that may be set back
 }
 
 // New returns a running limiter that shares its limits through rdb, a client
@@ -42,7 +45,7 @@ func New(rdb redis.UniversalClient, o Options) (*Limiter, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	l := &Limiter{clock: o.Clock}
+	l := &Limiter{clock: o.Clock, patience: 2 * o.SyncInterval}
 	_, l.system = o.Clock.(clock.System)
 	if rdb != nil {
 		// A key that is asked but admits nothing is refreshed at this pace.
@@ -118,6 +121,10 @@ func (l *Limiter) AllowN(key string, rule *limit.Rule, n int64) bool {
 		return false
 	}
 	ok, src := l.table.Allow(key, rule, n, l.now())
+	if !ok && rule.IsDryRun() {
+		l.tally.pass(key)
+		return true
+	}
 	l.tally.count(key, n, ok, src)
 	return ok
 }
@@ -128,7 +135,15 @@ func (l *Limiter) Take(key string, rule *limit.Rule, n int64) limit.Result {
 		l.refuse(key)
 		return limit.Refused(rule)
 	}
-	res := l.table.Take(key, rule, n, l.now())
+	return l.judge(key, rule, n, l.table.Take(key, rule, n, l.now()))
+}
+
+// judge counts a decision, and returns it as it is to be told.
+func (l *Limiter) judge(key string, rule *limit.Rule, n int64, res limit.Result) limit.Result {
+	if !res.Allowed && rule.IsDryRun() {
+		l.tally.pass(key)
+		return rule.Judged(res)
+	}
 	l.tally.count(key, n, res.Allowed, res.Source)
 	return res
 }
@@ -141,7 +156,7 @@ func (l *Limiter) Peek(key string, rule *limit.Rule) limit.Result {
 		l.refuse(key)
 		return limit.Refused(rule)
 	}
-	return l.table.Peek(key, rule, 1, l.now())
+	return rule.Judged(l.table.Peek(key, rule, 1, l.now()))
 }
 
 // Flush reconciles every key in memory with Redis now: what is pending is
@@ -193,11 +208,12 @@ func (l *Limiter) Stats() Stats {
 	// a snapshot taken in between never shows a negative number.
 	s.AckedUnits = l.stats.acked.Load()
 	if l.link != nil {
-		s.ExpiredUnits = l.link.Expired()
+		s.ExpiredUnits, s.WithdrawnUnits = l.link.Expired(), l.link.Withdrawn()
 	}
+	s.RefundedUnits = l.stats.refunded.Load()
 	shared := l.tally.sum(&s)
 	if l.link != nil {
-		s.PendingUnits = shared - s.AckedUnits - s.ExpiredUnits
+		s.PendingUnits = shared - s.AckedUnits - s.ExpiredUnits - s.WithdrawnUnits
 		s.OverflowUnits = s.AdmittedUnits - shared
 	}
 	ts := l.table.Stats()
@@ -215,7 +231,8 @@ func (l *Limiter) Stats() Stats {
 // and stops every goroutine. If ctx ends first, Redis cannot be reached, or a
 // key there is broken, it stops all the same and returns an error that says
 // how many units Redis has not been told of. A ctx without a deadline gets one
-// of 5 s. Further calls do nothing.
+// of 5 s. Who is waiting (see [Limiter.Wait]) stops waiting. Further calls do
+// nothing.
 //
 // Checks after Close are still answered, from memory alone and by the
 // fallback policy.
@@ -224,6 +241,7 @@ func (l *Limiter) Close(ctx context.Context) error {
 		return nil
 	}
 	var err error
+	l.lines.Close() // what they hand back is still reported
 	if l.driver != nil {
 		err = l.driver.close(orBackground(ctx))
 	}

@@ -105,7 +105,7 @@ func flush(t testing.TB, l *hybrid.Limiter) {
 func conserved(t testing.TB, l *hybrid.Limiter, settled bool) {
 	t.Helper()
 	s := l.Stats()
-	if s.AckedUnits+s.ExpiredUnits+s.PendingUnits+s.OverflowUnits != s.AdmittedUnits || s.PendingUnits < 0 {
+	if s.AckedUnits+s.ExpiredUnits+s.WithdrawnUnits+s.PendingUnits+s.OverflowUnits != s.AdmittedUnits || s.PendingUnits < 0 {
 		t.Fatalf("the books do not balance: %+v", s)
 	}
 	if settled && s.PendingUnits != 0 {

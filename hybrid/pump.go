@@ -1,6 +1,7 @@
 package hybrid
 
 import (
+	"github.com/hybridlimit/hybridlimit/limit"
 	"github.com/hybridlimit/hybridlimit/local"
 	"github.com/hybridlimit/hybridlimit/remote"
 )
@@ -98,17 +99,30 @@ func (c *core) pick(l lane) (ids []int) {
 	return ids
 }
 
+// maxQuestions is how many keys a batch asks for only because they are being
+// refused: they hear of a reset or a refund within about an interval, but a flood
+// of them must not cost Redis more than other keys do.
+const maxQuestions = 16
+
 // board makes the next flight of s from its queues. It stays nil if the
 // counters there turn out to have nothing to tell.
 func (c *core) board(s *shard) {
 	var f flight
+	questions := 0 // of keys that are refused and have nothing to tell
 	take := func(queue *[]*local.Counter, taken *int64, urgent bool) {
 		k := 0
 		for k < len(*queue) && len(f.items) < c.cfg.maxBatch {
 			ctr := (*queue)[k]
 			k++
-			if rep, ok := ctr.Collect(c.local, urgent); ok {
-				f.items = append(f.items, item{c: ctr, rule: rep.Rule, units: rep.Units})
+			collect := ctr.Collect
+			if questions >= maxQuestions {
+				collect = ctr.CollectPatiently
+			}
+			if rep, ok := collect(c.local, urgent); ok {
+				if rep.Units == 0 && !rep.Raise && !handsBack(rep) {
+					questions++
+				}
+				f.items = append(f.items, item{c: ctr, rule: rep.Rule, units: rep.Units, back: handsBack(rep)})
 			}
 		}
 		*taken += int64(k)
@@ -185,6 +199,7 @@ func (c *core) op(ctr *local.Counter, rep local.Report, units int64) remote.Op {
 	op := remote.Op{
 		Key: c.keys.CounterKey(rep.Rule, ctr.Key()), Rule: rep.Rule, Units: units,
 		Ahead: rep.Ahead, Buckets: toRemote(rep.Buckets), Raise: rep.Raise,
+		Back: rep.Back, BackBuckets: toRemote(rep.BackBuckets), BackGen: rep.BackGen,
 	}
 	if rep.Raise {
 		op.Known = remote.State{Gen: rep.Gen, Level: rep.KnownLevel, Buckets: toRemote(rep.KnownBuckets)}
@@ -192,7 +207,13 @@ func (c *core) op(ctr *local.Counter, rep local.Report, units int64) remote.Op {
 	return op
 }
 
+// handsBack reports whether something is handed back.
+func handsBack(rep local.Report) bool { return rep.Back != limit.Span{} || len(rep.BackBuckets) > 0 }
+
 func toRemote(in []local.Bucket) []remote.Bucket {
+	if len(in) == 0 {
+		return nil
+	}
 	out := make([]remote.Bucket, len(in))
 	for i, b := range in {
 		out[i] = remote.Bucket(b)

@@ -140,6 +140,9 @@ func (c *core) settle(s *shard, f *flight, r remote.Reply, sent, recv int64) {
 			continue
 		}
 		c.stats.acked.Add(it.units)
+		if it.back {
+			c.stats.returned.Add(1)
+		}
 		a.Rule, a.Raised, a.Gen, a.Level = it.rule, it.raised, st.Gen, st.Level
 		a.Buckets, a.Converted = toLocal(st.Buckets), st.Converted
 		c.afterSettle(it.c.Settle(c.local, a))
@@ -153,6 +156,9 @@ func (c *core) onKeyError(it item, err error) {
 	booked := errors.As(err, &key) && key.Booked
 	if booked {
 		c.stats.acked.Add(it.units)
+		if it.back {
+			c.stats.returned.Add(1)
+		}
 	}
 	ctr, first := it.c.Quarantine(c.local, booked)
 	c.stats.quarantined.Add(1)

@@ -18,12 +18,15 @@ func (o Outcomes) Total() uint64 { return o.Unsynced + o.Synced + o.Degraded + o
 // are read one after another, not at one instant.
 type Stats struct {
 	Allowed, Denied Outcomes // decisions
+	WouldRefuse     uint64   // checks that only a dry run let pass; neither allowed nor denied
 	Refused         uint64   // checks with a negative n or a rule that cannot be used; all denied
 	AdmittedUnits   int64
 	AckedUnits      int64 // of those: booked by Redis
 	ExpiredUnits    int64 // too old to count by the time Redis could be told
-	PendingUnits    int64 // neither of the two: waiting or in flight
+	PendingUnits    int64 // neither of these, nor withdrawn: waiting or in flight
 	OverflowUnits   int64 // admitted to keys that found no room: never shared
+	WithdrawnUnits  int64 // handed back, or their key was reset, before Redis was told of them
+	RefundedUnits   int64 // handed back by Refund, whether or not Redis had been told of them
 	LiveCounters    int64 // keys in memory
 	Evictions       uint64
 	Overflow        uint64 // decisions shared by keys that found no room
@@ -49,6 +52,8 @@ type counters struct {
 	rolledBack, quarantined, badReplies, stateChanges    atomic.Uint64
 	hookPanics                                           atomic.Uint64
 	acked, overshoot                                     atomic.Int64
+	returned                                             atomic.Int64 // operations that told Redis of units handed back
+	refunded                                             atomic.Int64
 }
 
 // noteOvershoot keeps the largest; only the reconciler writes it.
@@ -74,7 +79,8 @@ type cell struct {
 	many    [2][4]atomic.Uint64
 	units   [4]atomic.Int64 // admitted by many
 	refused atomic.Uint64
-	_       [24]byte
+	passed  atomic.Uint64 // by dry runs alone
+	_       [16]byte
 }
 
 // groupLocal is the column of decisions that concern nobody else.
@@ -115,6 +121,9 @@ func (t *tally) count(key string, n int64, allowed bool, s limit.Source) {
 	}
 }
 
+// pass counts what would have been refused.
+func (t *tally) pass(key string) { t.cell(key).passed.Add(1) }
+
 func (t *tally) refuse(key string) { t.cell(key).refused.Add(1) }
 
 // sum adds the cells up into s, and returns the admitted units that are to be
@@ -134,6 +143,7 @@ func (t *tally) sum(s *Stats) (shared int64) {
 			}
 		}
 		s.Refused += c.refused.Load()
+		s.WouldRefuse += c.passed.Load()
 	}
 	s.Denied = Outcomes{sums[0][0], sums[0][1], sums[0][2], sums[0][3]}
 	s.Allowed = Outcomes{sums[1][0], sums[1][1], sums[1][2], sums[1][3]}

@@ -1,0 +1,60 @@
+package hybrid
+
+import "github.com/hybridlimit/hybridlimit/limit"
+
+// fewChecks is how many checks can be asked together without an allocation.
+const fewChecks = 4
+
+// TakeAll asks several checks together, of different keys or rules, or both:
+// each consumes its units if all of them admit, else none does. The verdict is
+// the answer of the check that decided, and says which that was. Several checks
+// of one key under one rule must be admitted together; under rules of one name
+// that differ in more than the limit they are refused (see [limit.Mistaken]). One that is a dry run
+// does not stand in the way of the others. No checks are allowed; one that
+// [Limiter.Take] would refuse without looking refuses all. Up to 4 checks need no
+// allocation.
+//
+// It is one step on this node. Redis is told of each key by itself, as of any
+// check: the limits of other nodes see nothing of what was refused.
+func (l *Limiter) TakeAll(checks ...limit.Check) limit.Verdict {
+	for i := range checks {
+		if q := &checks[i]; !l.usable(q.Rule, q.N) {
+			l.refuse(q.Key)
+			v := limit.NewVerdict()
+			v.Add(i, q.Rule, limit.Refused(q.Rule))
+			return v
+		}
+	}
+	if i := limit.Mistaken(checks); i >= 0 {
+		l.refuse(checks[i].Key)
+		v := limit.NewVerdict()
+		v.Add(i, checks[i].Rule, limit.Refused(checks[i].Rule))
+		return v
+	}
+	if len(checks) == 0 {
+		return limit.NewVerdict()
+	}
+	var few [fewChecks]limit.Result
+	out := few[:min(len(checks), fewChecks)]
+	if len(checks) > fewChecks {
+		out = make([]limit.Result, len(checks))
+	}
+	v := l.table.TakeAll(checks, l.now(), out)
+	l.countAll(checks, out, &v)
+	return v
+}
+
+// countAll counts the decisions of an admitted TakeAll, or the one refusal.
+func (l *Limiter) countAll(checks []limit.Check, out []limit.Result, v *limit.Verdict) {
+	if !v.Allowed {
+		l.tally.count(checks[v.By].Key, checks[v.By].N, false, v.Source)
+		return
+	}
+	for i := range checks {
+		if q := &checks[i]; out[i].WouldRefuse {
+			l.tally.pass(q.Key)
+		} else {
+			l.tally.count(q.Key, q.N, true, out[i].Source)
+		}
+	}
+}

@@ -1,0 +1,413 @@
+package hybrid_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/remote"
+)
+
+var longFixed = limit.Must(limit.FixedWindow("fixed", 10, 24*time.Hour))
+
+// tens are rules of ten units that hardly come back during a test.
+var tens = []*limit.Rule{longTen, longFunnel, longFixed}
+
+func inBubblesOfTens(t *testing.T, test func(t *testing.T, w *world, r *limit.Rule)) {
+	for _, r := range tens {
+		t.Run(r.Algorithm().String(), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) { test(t, w, r) })
+		})
+	}
+}
+
+// A key that every node refuses is free again for all of them within about an
+// interval of its reset, and what was used before does not come back.
+func TestResetReachesTheFleet(t *testing.T) {
+	inBubblesOfTens(t, func(t *testing.T, w *world, r *limit.Rule) {
+		nodes := w.fleet(3, hybrid.Options{})
+		wantAdmitted(t, nodes[0].Limiter, "k", r, 20, 10)
+		time.Sleep(time.Second)
+		ask := func(d time.Duration) (admitted int) {
+			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+				for _, n := range nodes[1:] {
+					if n.Allow("k", r) {
+						admitted++
+					}
+				}
+			}
+			return admitted
+		}
+		ask(100 * time.Millisecond) // the first check of a key is decided from nothing
+		if n := ask(2 * time.Second); n != 0 {
+			t.Fatalf("%d admitted of a key that is used up", n)
+		}
+		if err := nodes[0].Reset(bg, "k", r); err != nil {
+			t.Fatal(err)
+		}
+		if left := nodes[0].Peek("k", r).Remaining; left != 10 {
+			t.Errorf("%d remain where it was reset", left)
+		}
+		reset := time.Now()
+		for unaware := slices.Clone(nodes[1:]); len(unaware) > 0; time.Sleep(5 * time.Millisecond) {
+			unaware = slices.DeleteFunc(unaware, func(n *node) bool { return n.Allow("k", r) })
+		}
+		if took := time.Since(reset); took > 115*time.Millisecond {
+			t.Errorf("known to all after %v", took)
+		}
+		ask(5 * time.Second)
+		if used := w.used("k", r); used < 10 || used > 14 {
+			t.Errorf("Redis counts %d units since the reset", used)
+		}
+		for _, n := range nodes {
+			conserved(t, n.Limiter, true)
+			n.Flush(bg)
+			if left := n.Peek("k", r).Remaining; left != 0 {
+				t.Errorf("%d remain", left)
+			}
+		}
+	})
+}
+
+// Units that wait to be reported when their key is reset do not count after it,
+// even if a batch is under way.
+func TestResetForgetsWhatIsPending(t *testing.T) {
+	inBubblesOfTens(t, func(t *testing.T, w *world, r *limit.Rule) {
+		n := w.synced(unhurried)
+		wantAdmitted(t, n.Limiter, "k", r, 1, 1)
+		time.Sleep(10 * time.Millisecond)
+		wantAdmitted(t, n.Limiter, "k", r, 3, 3)
+		if err := n.Reset(bg, "k", r); err != nil {
+			t.Fatal(err)
+		}
+		if left := n.Peek("k", r).Remaining; left != 10 {
+			t.Errorf("%d remain after the reset", left)
+		}
+		wantAdmitted(t, n.Limiter, "k", r, 2, 2)
+		if err := n.Flush(bg); err != nil {
+			t.Fatal(err)
+		}
+		w.wantUsed("k", r, 2)
+		if s := n.Stats(); s.WithdrawnUnits != 3 {
+			t.Errorf("%d units withdrawn, want 3", s.WithdrawnUnits)
+		}
+		conserved(t, n.Limiter, true)
+	})
+}
+
+// After a loss of data the nodes restore what they know, which is not what they
+// knew before a reset.
+func TestResetSurvivesALoss(t *testing.T) {
+	inBubblesOfTens(t, func(t *testing.T, w *world, r *limit.Rule) {
+		nodes := w.fleet(2, hybrid.Options{})
+		wantAdmitted(t, nodes[0].Limiter, "k", r, 9, 9)
+		time.Sleep(time.Second)
+		nodes[1].Allow("k", r)
+		time.Sleep(time.Second)
+		if err := nodes[1].Reset(bg, "k", r); err != nil {
+			t.Fatal(err)
+		}
+		nodes[1].Allow("k", r)
+		time.Sleep(time.Second)
+		w.redis.FlushAll()
+		time.Sleep(3 * time.Second)
+		w.wantUsed("k", r, 1)
+		for _, n := range nodes {
+			n.Flush(bg)
+			if left := n.Peek("k", r).Remaining; left != 9 {
+				t.Errorf("%d remain, want 9", left)
+			}
+		}
+	})
+}
+
+// What somebody outside says is what counts, for everybody.
+func TestSetFromOutside(t *testing.T) {
+	inBubblesOfTens(t, func(t *testing.T, w *world, r *limit.Rule) {
+		nodes := w.fleet(2, hybrid.Options{})
+		for _, n := range nodes {
+			wantAdmitted(t, n.Limiter, "k", r, 2, 2)
+		}
+		time.Sleep(time.Second)
+		for _, used := range []int64{8, 3, 10, 12, 0} {
+			if err := nodes[0].Set(bg, "k", r, used); err != nil {
+				t.Fatal(err)
+			}
+			w.wantUsed("k", r, min(used, 10))
+			for _, n := range nodes {
+				n.Flush(bg)
+				if left := n.Peek("k", r).Remaining; left != max(10-used, 0) {
+					t.Errorf("set to %d: %d remain", used, left)
+				}
+			}
+		}
+		if err := nodes[0].Set(bg, "new", r, 4); err != nil {
+			t.Fatal(err)
+		}
+		nodes[1].Allow("new", r)
+		time.Sleep(time.Second)
+		if left := nodes[1].Peek("new", r).Remaining; left != 5 {
+			t.Errorf("a key that nobody had used: %d remain", left)
+		}
+	})
+}
+
+// Units come back once, whether or not Redis had been told of them, and however
+// often the report is sent.
+func TestRefundOnce(t *testing.T) {
+	for name, fault := range map[string]func(*network){
+		"sound":        func(*network) {},
+		"reply lost":   func(n *network) { n.cut = 1 },
+		"request lost": func(n *network) { n.drop = 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubblesOfTens(t, func(t *testing.T, w *world, r *limit.Rule) {
+				nodes := w.fleet(2, hybrid.Options{})
+				n := nodes[0]
+				wantAdmitted(t, n.Limiter, "k", r, 6, 6)
+				if back := n.Refund("k", r, 2); back != 2 { // still pending
+					t.Errorf("%d handed back of 2", back)
+				}
+				time.Sleep(time.Second)
+				w.wantUsed("k", r, 4)
+				n.net.set(fault)
+				if back := n.Refund("k", r, 3); back != 3 { // booked
+					t.Errorf("%d handed back of 3", back)
+				}
+				if left := n.Peek("k", r).Remaining; left != 9 {
+					t.Errorf("%d remain at once, want 9", left)
+				}
+				wantAdmitted(t, n.Limiter, "k", r, 1, 1)
+				time.Sleep(2 * time.Second)
+				w.wantUsed("k", r, 2)
+				nodes[1].Allow("k", r)
+				time.Sleep(time.Second)
+				for _, n := range nodes {
+					n.Flush(bg)
+					if left := n.Peek("k", r).Remaining; left != 7 {
+						t.Errorf("%d remain, want 7", left)
+					}
+					conserved(t, n.Limiter, true)
+				}
+				if s := n.Stats(); s.RefundedUnits != 5 || s.WithdrawnUnits > 5 {
+					t.Errorf("%+v", s)
+				}
+			})
+		})
+	}
+}
+
+// A key that was refused everywhere is free again where nobody asked for the
+// refund.
+func TestRefundReachesTheFleet(t *testing.T) {
+	inBubblesOfTens(t, func(t *testing.T, w *world, r *limit.Rule) {
+		nodes := w.fleet(2, hybrid.Options{})
+		a, b := nodes[0], nodes[1]
+		wantAdmitted(t, a.Limiter, "k", r, 10, 10)
+		time.Sleep(time.Second)
+		b.Allow("k", r)
+		time.Sleep(time.Second)
+		wantAdmitted(t, b.Limiter, "k", r, 5, 0)
+		if back := a.Refund("k", r, 4); back != 4 {
+			t.Fatalf("%d handed back", back)
+		}
+		since := time.Now()
+		for !b.Allow("k", r) {
+			time.Sleep(5 * time.Millisecond)
+		}
+		if took := time.Since(since); took > 250*time.Millisecond {
+			t.Errorf("known after %v", took)
+		}
+	})
+}
+
+// In an outage units come back at the weight that they had, and Redis learns of
+// it afterwards.
+func TestRefundInAnOutage(t *testing.T) {
+	inBubblesOfTens(t, func(t *testing.T, w *world, r *limit.Rule) {
+		nodes := w.fleet(2, hybrid.Options{})
+		n := nodes[0]
+		wantAdmitted(t, n.Limiter, "k", r, 2, 2)
+		time.Sleep(time.Second)
+		n.net.down()
+		time.Sleep(3 * time.Second)
+		wantMode(t, n.Limiter, hybrid.Degraded)
+		wantAdmitted(t, n.Limiter, "k", r, 10, 4) // (10 - 2) / 2
+		if back := n.Refund("k", r, 3); back != 3 {
+			t.Errorf("%d handed back", back)
+		}
+		wantAdmitted(t, n.Limiter, "k", r, 10, 3)
+		if back := n.Refund("k", r, 100); back > 6 {
+			t.Errorf("%d handed back of 6", back)
+		}
+		n.net.up()
+		time.Sleep(5 * time.Second)
+		wantMode(t, n.Limiter, hybrid.Synced)
+		if used := w.used("k", r); used > 1 {
+			t.Errorf("Redis counts %d units, all were handed back", used)
+		}
+		conserved(t, n.Limiter, true)
+	})
+}
+
+func TestTakeAtMost(t *testing.T) {
+	inBubblesOfTens(t, func(t *testing.T, w *world, r *limit.Rule) {
+		nodes := w.fleet(2, hybrid.Options{})
+		a, b := nodes[0], nodes[1]
+		if granted, res := a.TakeAtMost("k", r, 4); granted != 4 || !res.Allowed || res.Remaining != 6 {
+			t.Errorf("%d granted, %+v", granted, res)
+		}
+		time.Sleep(time.Second)
+		b.Allow("k", r)
+		time.Sleep(time.Second)
+		if granted, res := b.TakeAtMost("k", r, math.MaxInt64); granted != 5 || !res.Allowed || res.Remaining != 0 || res.Source != limit.SourceSynced {
+			t.Errorf("%d granted, %+v", granted, res)
+		}
+		if granted, res := b.TakeAtMost("k", r, 1); granted != 0 || res.Allowed || res.RetryAfter <= 0 || res.RetryAfter == limit.Never {
+			t.Errorf("%d granted, %+v", granted, res)
+		}
+		time.Sleep(time.Second)
+		w.wantUsed("k", r, 10)
+		if s := b.Stats(); s.AdmittedUnits != 6 {
+			t.Errorf("%+v", s)
+		}
+		for _, n := range nodes {
+			conserved(t, n.Limiter, true)
+			n.net.down()
+		}
+		time.Sleep(3 * time.Second)
+		if granted, _ := a.TakeAtMost("fresh", r, 100); granted != 5 {
+			t.Errorf("%d granted of a share of 5", granted)
+		}
+	})
+}
+
+// What cannot be done is said, and changes nothing.
+func TestCallsThatCannotBeMade(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		n := w.synced(hybrid.Options{})
+		wantAdmitted(t, n.Limiter, "k", longTen, 3, 3)
+		log := limit.Must(limit.SlidingLog("log", 10, time.Hour))
+		for name, c := range map[string]struct {
+			err, want error
+		}{
+			"negative": {n.Set(bg, "k", longTen, -1), limit.ErrInvalidN},
+			"no rule":  {n.Reset(bg, "k", nil), limit.ErrNilRule},
+			"a log":    {n.Reset(bg, "k", log), limit.ErrUnsupported},
+			"nil":      {(*hybrid.Limiter)(nil).Reset(bg, "k", longTen), limit.ErrClosed},
+			"zero":     {new(hybrid.Limiter).Reset(bg, "k", longTen), limit.ErrClosed},
+		} {
+			if !errors.Is(c.err, c.want) {
+				t.Errorf("%s: %v, want %v", name, c.err, c.want)
+			}
+		}
+		for name, back := range map[string]int64{
+			"negative": n.Refund("k", longTen, -5), "smallest": n.Refund("k", longTen, math.MinInt64), "no rule": n.Refund("k", nil, 1),
+			"a log": n.Refund("k", log, 1), "unknown": n.Refund("unknown", longTen, 1), "nil": (*hybrid.Limiter)(nil).Refund("k", longTen, 1),
+			"zero": new(hybrid.Limiter).Refund("k", longTen, 1), "nothing": n.Refund("k", longTen, 0),
+		} {
+			if back != 0 {
+				t.Errorf("%s: %d handed back", name, back)
+			}
+		}
+		for name, l := range map[string]*hybrid.Limiter{"nil": nil, "zero": new(hybrid.Limiter)} {
+			if granted, res := l.TakeAtMost("k", longTen, 1); granted != 0 || res.Allowed {
+				t.Errorf("%s: %d granted, %+v", name, granted, res)
+			}
+		}
+		if left := n.Peek("k", longTen).Remaining; left != 7 {
+			t.Errorf("%d remain, want 7", left)
+		}
+
+		ctx, cancel := context.WithCancel(bg)
+		cancel()
+		if err := n.Reset(ctx, "k", longTen); !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled: %v", err)
+		}
+		n.net.down()
+		var away *hybrid.UnavailableError
+		if err := n.Reset(bg, "k", longTen); !errors.As(err, &away) || away.Reason == "" {
+			t.Errorf("in an outage: %v", err)
+		}
+		n.net.up()
+		w.redis.Set(counterKey(longTen, "bad"), "garbage")
+		var key *remote.KeyError
+		if err := n.Reset(bg, "bad", longTen); !errors.As(err, &key) {
+			t.Errorf("a broken key: %v", err)
+		}
+		w.redis.Del(counterKey(longTen, "bad"))
+		time.Sleep(5 * time.Second)
+		if err := n.Close(bg); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.Reset(bg, "k", longTen); !errors.Is(err, limit.ErrClosed) {
+			t.Errorf("closed: %v", err)
+		}
+		n.Refund("k", longTen, 1)
+		n.TakeAtMost("k", longTen, 1)
+	})
+}
+
+// Without Redis the calls are those of package local.
+func TestCallsWithoutRedis(t *testing.T) {
+	l := newLimiter(t, nil, hybrid.Options{})
+	if granted, _ := l.TakeAtMost("k", longTen, 12); granted != 10 {
+		t.Errorf("%d granted", granted)
+	}
+	if back := l.Refund("k", longTen, 4); back != 4 || l.Peek("k", longTen).Remaining != 4 {
+		t.Errorf("%d handed back, %+v", back, l.Peek("k", longTen))
+	}
+	if err := l.Set(bg, "k", longTen, 3); err != nil || l.Peek("k", longTen).Remaining != 7 {
+		t.Errorf("%v, %+v", err, l.Peek("k", longTen))
+	}
+	if err := l.Reset(bg, "k", longTen); err != nil || l.Peek("k", longTen).Remaining != 10 {
+		t.Errorf("%v, %+v", err, l.Peek("k", longTen))
+	}
+}
+
+// All calls at once, from many goroutines: the race detector looks on, and the
+// books balance.
+func TestCallsAtOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		nodes := w.fleet(2, hybrid.Options{SyncInterval: 5 * time.Millisecond})
+		var all sync.WaitGroup
+		for i := range 8 {
+			n, r := nodes[i%2], tens[i%3]
+			all.Go(func() {
+				for range 150 {
+					n.Allow("k", r)
+					n.TakeAtMost("k", r, 2)
+					n.Refund("k", r, 3)
+					if i < 2 {
+						if err := n.Set(bg, "k", r, 2); err != nil {
+							t.Error(err)
+						}
+					}
+					time.Sleep(time.Millisecond)
+				}
+			})
+		}
+		all.Wait()
+		time.Sleep(2 * time.Second)
+		for _, n := range nodes {
+			if err := n.Flush(bg); err != nil {
+				t.Error(err)
+			}
+			conserved(t, n.Limiter, true)
+		}
+		for _, r := range tens {
+			used := w.used("k", r)
+			for _, n := range nodes {
+				if left := n.Peek("k", r).Remaining; left != 10-used {
+					t.Errorf("%v: %d remain, Redis counts %d", r, left, used)
+				}
+			}
+		}
+	})
+}

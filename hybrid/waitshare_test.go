@@ -1,0 +1,109 @@
+package hybrid_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// Who waits for a large part of a limit that is hardly used gets it, although
+// its own node always has something that the others have not heard of.
+func TestWaitBesideTraffic(t *testing.T) {
+	for _, r := range []*limit.Rule{limit.Must(limit.Funnel("f", 10000, 10000, time.Second)), limit.Must(limit.SlidingWindow("s", 10000, time.Second))} {
+		inBubble(t, func(t *testing.T, w *world) {
+			nodes := w.fleet(2, hybrid.Options{})
+			stop := make(chan struct{})
+			go func() {
+				for {
+					select {
+					case <-stop:
+						return
+					case <-time.After(time.Millisecond):
+						nodes[0].Allow("k", r)
+					}
+				}
+			}()
+			time.Sleep(2 * time.Second)
+			began := time.Now()
+			if err := nodes[0].Wait(bg, "k", r, 6000); err != nil || time.Since(began) > 500*time.Millisecond {
+				t.Errorf("%v: %v after %v", r, err, time.Since(began))
+			}
+			close(stop)
+			time.Sleep(time.Second)
+		})
+	}
+}
+
+// Who waits for what other nodes take all the time does not keep its own node
+// from its part for ever.
+func TestWaitGivesUpItsClaim(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		nodes := w.fleet(2, hybrid.Options{})
+		r := limit.Must(limit.SlidingWindow("s", 100, time.Second))
+		ctx, cancel := context.WithTimeout(bg, 10*time.Second)
+		defer cancel()
+		waited := make(chan error)
+		allowed := 0
+		go func() { waited <- nodes[0].Wait(ctx, "k", r, 100) }()
+		for began := time.Now(); time.Since(began) < 9*time.Second; time.Sleep(20 * time.Millisecond) {
+			nodes[1].Allow("k", r)
+			if nodes[0].Allow("k", r) && time.Since(began) > 4*time.Second {
+				allowed++
+			}
+		}
+		if err := <-waited; !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("waited: %v", err)
+		}
+		if allowed < 200 {
+			t.Errorf("%d of 250 allowed beside who waits", allowed)
+		}
+	})
+}
+
+// What was set counts on the node that has set it, also if it did not know the
+// key before.
+func TestSetOfAnUnknownKey(t *testing.T) {
+	inBubblesOfTens(t, func(t *testing.T, w *world, r *limit.Rule) {
+		n := w.synced(hybrid.Options{})
+		if err := n.Set(bg, "k", r, 10); err != nil {
+			t.Fatal(err)
+		}
+		if res := n.Take("k", r, 1); res.Allowed || n.Peek("k", r).Remaining != 0 {
+			t.Errorf("%+v", res)
+		}
+		if err := n.Set(bg, "new", r, 7); err != nil || n.Peek("new", r).Remaining != 3 {
+			t.Errorf("%v, %+v", err, n.Peek("new", r))
+		}
+		flush(t, n.Limiter)
+		w.wantUsed("k", r, 10)
+		w.wantUsed("new", r, 7)
+	})
+}
+
+// What was booked while everything was let through is handed back all the same.
+func TestCancelInAnOutage(t *testing.T) {
+	for _, policy := range []hybrid.Fallback{hybrid.FailOpen, hybrid.FullLimit, hybrid.FairShare} {
+		inBubblesOfTens(t, func(t *testing.T, w *world, r *limit.Rule) {
+			n := w.synced(hybrid.Options{Fallback: policy})
+			n.Allow("k", r)
+			time.Sleep(time.Second)
+			n.net.down()
+			time.Sleep(5 * time.Second)
+			wantMode(t, n.Limiter, hybrid.Degraded)
+			v := n.Reserve("k", r, 8)
+			time.Sleep(time.Second)
+			if v.Cancel(); !v.OK() {
+				t.Errorf("%v: %+v", policy, v)
+			}
+			n.net.up()
+			time.Sleep(10 * time.Second)
+			flush(t, n.Limiter)
+			w.wantUsed("k", r, 1)
+			conserved(t, n.Limiter, true)
+		})
+	}
+}
