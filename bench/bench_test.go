@@ -27,6 +27,7 @@ var (
 	generous = limit.Must(limit.Funnel("generous", manyUnits, manyPerSec, time.Second))
 	usedUp   = limit.Must(limit.Funnel("used up", 1, 1, time.Hour))
 	window   = limit.Must(limit.SlidingWindow("window", manyUnits, time.Minute))
+	hourly   = limit.Must(limit.FixedWindow("hourly", manyUnits, time.Hour))
 )
 
 // uniform is the number of keys of the load that asks them all evenly. It
@@ -180,6 +181,45 @@ func BenchmarkTake(b *testing.B) {
 		l := open(b, nil)
 		b.Run("hybrid-alone/"+rule.Algorithm().String(), func(b *testing.B) {
 			measure(b, keyNames(1), func(key string) bool { return l.Take(key, rule, 1).Allowed })
+		})
+	}
+}
+
+// BenchmarkCalls: the other calls, each on a key that it leaves as it was.
+func BenchmarkCalls(b *testing.B) {
+	for _, rule := range []*limit.Rule{generous, window} {
+		l := open(b, nil)
+		b.Run("hybrid-alone/"+rule.Algorithm().String()+"/at-most", func(b *testing.B) {
+			measure(b, keyNames(1), func(key string) bool {
+				granted, _ := l.TakeAtMost(key, rule, 1)
+				return granted > 0
+			})
+		})
+		b.Run("hybrid-alone/"+rule.Algorithm().String()+"/dry-run", func(b *testing.B) {
+			dry := rule.DryRun()
+			measure(b, keyNames(1), func(key string) bool { return l.Allow(key, dry) })
+		})
+		b.Run("hybrid-alone/"+rule.Algorithm().String()+"/take-all-of-3", func(b *testing.B) {
+			measure(b, keyNames(1), func(key string) bool {
+				return l.TakeAll(limit.Check{Key: key, Rule: rule, N: 1}, limit.Check{Key: key, Rule: hourly, N: 1},
+					limit.Check{Key: "tenant", Rule: rule, N: 1}).Allowed
+			})
+		})
+		b.Run("hybrid-alone/"+rule.Algorithm().String()+"/reserve-and-cancel", func(b *testing.B) {
+			measure(b, keyNames(1), func(key string) bool {
+				r := l.Reserve(key, rule, 1)
+				r.Cancel()
+				return r.OK()
+			})
+		})
+		b.Run("hybrid-alone/"+rule.Algorithm().String()+"/wait", func(b *testing.B) {
+			measure(b, keyNames(1), func(key string) bool { return l.Wait(context.Background(), key, rule, 1) == nil })
+		})
+		b.Run("hybrid-alone/"+rule.Algorithm().String()+"/take-and-refund", func(b *testing.B) {
+			measure(b, keyNames(1), func(key string) bool {
+				l.Allow(key, rule)
+				return l.Refund(key, rule, 1) > 0
+			})
 		})
 	}
 }

@@ -69,7 +69,7 @@ var onceMutants = []mutant{
 		name:   "forgotten-with-pending-units",
 		breaks: "A counter that has unreported units may be forgotten.",
 		file:   "local/counter.go",
-		old:    `if c.inFlight || c.raise || c.unsyncedUnits() > 0 {`,
+		old:    `if c.inFlight || c.unsyncedUnits() > 0 || c.link != nil && c.tellsLocked(now) {`,
 		new:    `if c.inFlight || c.raise {`,
 		by:     sim(300),
 	},

@@ -22,8 +22,8 @@ var syncMutants = []mutant{
 		name:   "denied-keys-are-not-refreshed",
 		breaks: "A key that is only denied is never asked for again.",
 		file:   "local/link.go",
-		old:    `(unsynced > 0 || now-c.askedAt >= l.refresh)`,
-		new:    `unsynced > 0`,
+		old:    `(unsynced > 0 || c.refused || now-c.askedAt >= l.refresh || c.tellsLocked(now))`,
+		new:    `(unsynced > 0 || c.tellsLocked(now))`,
 		by:     hybrid("TestDeniedKeyIsRefreshed"),
 	},
 	{

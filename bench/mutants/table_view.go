@@ -70,8 +70,8 @@ var viewMutants = []mutant{
 		name:   "funnel-sync-forgets-the-rest",
 		breaks: "What a funnel admits while a batch is under way is forgotten when the answer comes.",
 		file:   "local/funnel.go",
-		old:    `f.view = f.pend.plus(r, f.sent.plus(r, f.known, w), w)`,
-		new:    `f.view = f.sent.plus(r, f.known, w)`,
+		old:    `f.view = f.pend.plus(r, f.told(r, w), w)`,
+		new:    `f.view = f.told(r, w)`,
 		by:     sim(300),
 	},
 	{
