@@ -1,10 +1,26 @@
 package limit
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
+
+func ExampleJoinKey() {
+	fmt.Println(JoinKey("alice", "reply"))
+	fmt.Println(JoinKey("a:b", "c") == JoinKey("a", "b:c"))
+	// Output:
+	// 5:alice5:reply
+	// false
+}
+
+func ExampleRule_DryRun() {
+	rule := Must(SlidingWindow("search", 100, time.Minute))
+	fmt.Println(rule.DryRun())
+	// Output: sliding-window "search": 100 per 1m0s (dry run)
+}
 
 // split undoes JoinKey, which shows that it is injective.
 func split(key string) (parts []string) {

@@ -123,3 +123,25 @@ func ExampleLimiter_Wait() {
 	// <nil>
 	// <nil>
 }
+
+// What an upstream service says in a header replaces what was counted here.
+func ExampleLimiter_Set() {
+	lim, err := local.New(local.Options{})
+	if err != nil {
+		panic(err)
+	}
+	defer lim.Close()
+
+	upstream := limit.Must(limit.FixedWindow("upstream", 100, 24*time.Hour))
+	if err := lim.Set("our account", upstream, 97); err != nil {
+		panic(err)
+	}
+	fmt.Println(lim.Peek("our account", upstream).Remaining)
+	if err := lim.Reset("our account", upstream); err != nil {
+		panic(err)
+	}
+	fmt.Println(lim.Peek("our account", upstream).Remaining)
+	// Output:
+	// 3
+	// 100
+}
