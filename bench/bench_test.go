@@ -185,6 +185,22 @@ func BenchmarkTake(b *testing.B) {
 	}
 }
 
+// BenchmarkPreload: a thousand keys of another node, from a Redis embedded in
+// this process.
+func BenchmarkPreload(b *testing.B) {
+	l := open(b, redis.NewClient(&redis.Options{Addr: miniredis.RunT(b).Addr(), ContextTimeoutEnabled: true, MaxRetries: -1, DisableIdentity: true}))
+	keys, next := make([]string, 1000), 0
+	for b.Loop() {
+		for i := range keys {
+			keys[i] = strconv.Itoa(next)
+			next++
+		}
+		if err := l.Preload(context.Background(), window, keys...); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 // BenchmarkCalls: the other calls, each on a key that it leaves as it was.
 func BenchmarkCalls(b *testing.B) {
 	for _, rule := range []*limit.Rule{generous, window} {
@@ -194,6 +210,9 @@ func BenchmarkCalls(b *testing.B) {
 				granted, _ := l.TakeAtMost(key, rule, 1)
 				return granted > 0
 			})
+		})
+		b.Run("hybrid-alone/"+rule.Algorithm().String()+"/set", func(b *testing.B) {
+			measure(b, keyNames(1), func(key string) bool { return l.Set(context.Background(), key, rule, 1) == nil })
 		})
 		b.Run("hybrid-alone/"+rule.Algorithm().String()+"/dry-run", func(b *testing.B) {
 			dry := rule.DryRun()
