@@ -41,9 +41,10 @@ type line struct {
 }
 
 type turn struct {
-	n    int64         // not booked yet
-	mine chan struct{} // closed: it is this one's turn
-	at   *list.Element
+	n     int64         // not booked yet
+	first bool          // nobody was there
+	mine  chan struct{} // closed: it is this one's turn
+	at    *list.Element
 }
 
 // Asker is what a line asks.
@@ -87,13 +88,13 @@ func (ls *Lines) Wait(ctx context.Context, key string, rule *limit.Rule, n int64
 		return err
 	}
 	defer ls.leave(id, me)
-	if ahead > 0 {
+	if !me.first {
 		if err := late(ask.Estimate(ahead, n)); err != nil {
 			return err
 		}
-	}
-	if err := ls.pause(ctx, me.mine, math.MaxInt64); err != nil {
-		return err
+		if err := ls.pause(ctx, me.mine, math.MaxInt64); err != nil {
+			return err
+		}
 	}
 	return ls.serve(ctx, id, me, ask, rule.Horizon(), late)
 }
@@ -171,10 +172,7 @@ func (ls *Lines) join(id ident, n int64) (ahead int64, me *turn, err error) {
 		l = &line{}
 		ls.lines[id] = l
 	}
-	me = &turn{n: n, mine: make(chan struct{})}
-	if l.turns.Len() == 0 {
-		close(me.mine)
-	}
+	me = &turn{n: n, first: l.turns.Len() == 0, mine: make(chan struct{})}
 	ahead = int64(min(l.units, maxPart))
 	me.at = l.turns.PushBack(me)
 	l.units += uint64(n)

@@ -237,6 +237,20 @@ func TestWaitDeadline(t *testing.T) {
 				t.Errorf("took %v to say so", time.Since(began))
 			}
 		}
+		// Behind a single one, too, whether or not it has booked.
+		alone, stop := context.WithCancel(bg)
+		var one sync.WaitGroup
+		l.Take("one", r, 10)
+		one.Go(func() { _ = l.Wait(alone, "one", r, 10) })
+		synctest.Wait()
+		ctx, cancel = context.WithTimeout(bg, 900*time.Millisecond)
+		defer cancel()
+		began = time.Now()
+		if err := l.Wait(ctx, "one", r, 10); !errors.As(err, &late) || late.Need <= 900*time.Millisecond || time.Since(began) != 0 {
+			t.Errorf("behind one: %v after %v", err, time.Since(began))
+		}
+		stop()
+		one.Wait()
 		// Behind others it takes longer, by what they take.
 		l.Take("line", r, 10)
 		var all sync.WaitGroup
