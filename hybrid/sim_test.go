@@ -22,7 +22,7 @@ import (
 
 var (
 	simSeed = flag.Uint64("sim.seed", 1, "first seed of the simulator")
-	simRuns = flag.Int("sim.runs", 150, "number of seeds to run, from the first on")
+	simRuns = flag.Int("sim.runs", 40, "number of seeds to run, from the first on")
 )
 
 // simRun plays one seed: everything, the rates of the faults included, is drawn

@@ -1,9 +1,11 @@
 package hybrid_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -34,21 +36,19 @@ var noContext context.Context
 // served is who was admitted when.
 type served struct {
 	mu  sync.Mutex
-	all []struct {
-		node, nr int
-		n        int64
-		at       time.Time
-	}
+	all []turn
+}
+
+type turn struct {
+	node, nr int
+	n        int64
+	at       time.Time
 }
 
 func (s *served) add(node, nr int, n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.all = append(s.all, struct {
-		node, nr int
-		n        int64
-		at       time.Time
-	}{node, nr, n, time.Now()})
+	s.all = append(s.all, turn{node, nr, n, time.Now()})
 }
 
 // Waiting works on a shared limit: each node serves its callers in order, all of
@@ -82,6 +82,8 @@ func TestWaitOnASharedLimit(t *testing.T) {
 		all.Wait()
 		next := map[int]int{}
 		sum := int64(0)
+		// Of those who were served at the same time any may say so first.
+		slices.SortFunc(got.all, func(a, b turn) int { return cmp.Or(a.at.Compare(b.at), a.nr-b.nr) })
 		for _, a := range got.all {
 			if a.nr != next[a.node] {
 				t.Fatalf("node %d served caller %d before %d", a.node, a.nr, next[a.node])
