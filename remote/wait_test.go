@@ -30,6 +30,9 @@ func inBubble(t *testing.T, test func(t *testing.T, b *backend)) {
 		t.Cleanup(m.Close)
 		m.ClockTTL(true)            // keys expire by the bubble's time
 		o := options("127.0.0.1:1") // never dialled
+		// Who has to wait for a connection does so on a timer that go-redis may
+		// have got from another bubble.
+		o.PoolSize = 1000
 		o.Dialer = func(context.Context, string, string) (net.Conn, error) {
 			conn, err := m.Dial()
 			return pipeConn{conn}, err
