@@ -55,7 +55,7 @@ var callMutants = []mutant{
 		breaks: "That a deadline cannot be met because of those in front is said when it has passed.",
 		file:   "local/lines.go",
 		old:    `late(ask.Estimate(ahead, n))`,
-		new:    `late(ask.Estimate(0, n))`,
+		new:    `late(ask.Estimate(0*ahead, n))`,
 		by:     local("TestWaitDeadline"),
 	},
 	{
@@ -127,7 +127,7 @@ var callMutants = []mutant{
 		breaks: "What was set does not count on the node that has set it if it did not know the key.",
 		file:   "local/calls.go",
 		old:    `t.with(key, rule, now, used, func(c *Counter) bool {`,
-		new:    `t.with(key, rule, now, false, func(c *Counter) bool {`,
+		new:    `t.with(key, rule, now, used && a.Gen < 0, func(c *Counter) bool {`,
 		by:     hybrid("TestSetOfAnUnknownKey"),
 	},
 	{
@@ -200,7 +200,7 @@ var callMutants = []mutant{
 		file:   "local/window.go",
 		old:    "\t\tw.sentBack[i] += u\n",
 		new:    "\t\tw.sentBack[i] += 0 * u\n",
-		by:     sim(300),
+		by:     hybrid("TestRefundOnce"),
 	},
 	{
 		name:   "pending-after-a-reset",
