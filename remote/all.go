@@ -25,19 +25,21 @@ const maxBuckets = 20_000
 // allowed.
 //
 // The units of checks of one counter (the same key, algorithm and name) add up:
-// each of them must admit the sum, also where their rules differ in their
-// numbers. A dry run stands in nobody's way: if it would refuse, its own units
-// are not consumed, and those of the others are; and its units are not part of
-// the sum for those that are no dry run.
+// each of them must admit the sum, also where their rules differ in the limit.
+// Where they differ in more, they are refused: see [limit.Mistaken]. A dry run
+// stands in nobody's way: if it would refuse, its own units are not consumed,
+// and those of the others are; and its units are not part of the sum for those
+// that are no dry run.
 //
 // On a Redis Cluster, and on a [redis.Ring], all keys must be in one shard: the
 // rules of one key are, different keys need not be. [Keyspace.Shard] tells.
 //
 // Errors: [limit.ErrInvalidN], [limit.ErrNilRule] and [limit.ErrUnsupported] (a
-// rule, the keys' shards, or too many buckets), with the index of the check in
-// the text, and another for more than [MaxChecks]: nothing was asked of Redis. A [*KeyError] for an
-// unusable key: nothing was consumed. All others as for Take. With an error the
-// verdict is a refusal; By is the check to blame, -1 if there is none.
+// rule, two rules of one counter, the keys' shards, or too many buckets), with the
+// index of the check in the text, and another for more than [MaxChecks]: nothing
+// was asked of Redis. A [*KeyError] for an unusable key: nothing was consumed.
+// All others as for Take. With an error the verdict is a refusal; By is the check
+// to blame, -1 if there is none.
 func (l *Limiter) TakeAll(ctx context.Context, checks ...limit.Check) (limit.Verdict, error) {
 	if by, err := l.srv.together(checks); err != nil {
 		return verdictOf(checks, by), err
@@ -87,6 +89,10 @@ func (s *server) together(checks []limit.Check) (by int, err error) {
 			return i, fmt.Errorf("remote: check %d: %w: its key %.64q is in shard %d, that of check 0 in shard %d, and servers that share the shards decide on one at a time",
 				i, limit.ErrUnsupported, q.Key, s.keys.Shard(q.Key), s.keys.Shard(checks[0].Key))
 		}
+	}
+	if i := limit.Mistaken(checks); i >= 0 {
+		return i, fmt.Errorf("remote: check %d: %w: an earlier one counts its key under a rule of the same name but another rate, period or number of buckets; give each limit a name of its own",
+			i, limit.ErrUnsupported)
 	}
 	return light(checks)
 }
