@@ -9,10 +9,10 @@ const fewChecks = 4
 // each consumes its units if all of them admit, else none does. The verdict is
 // the answer of the check that decided, and says which that was. Several checks
 // of one key under one rule must be admitted together; under rules of one name
-// that differ in more than the limit they are refused (see [limit.Mistaken]). One that is a dry run
-// does not stand in the way of the others. No checks are allowed; one that
-// [Limiter.Take] would refuse without looking refuses all. Up to 4 checks need no
-// allocation.
+// that differ in more than the limit they are refused (see [limit.Mistaken]).
+// One that is a dry run does not stand in the way of the others. No checks are
+// allowed; one that [Limiter.Take] would refuse without looking refuses all. Up
+// to 4 checks need no allocation.
 //
 // It is one step on this node. Redis is told of each key by itself, as of any
 // check: the limits of other nodes see nothing of what was refused.

@@ -54,13 +54,18 @@ func TestTakeAll(t *testing.T) {
 				t.Errorf("nil limiter: %+v", v)
 			}
 		}
+		// Limits of one key need names of their own.
+		short := limit.Must(limit.SlidingWindow("tenant", 12, time.Second))
+		if v := nodes[0].TakeAll(limit.Check{Key: "acme", Rule: tenant, N: 0}, limit.Check{Key: "acme", Rule: short, N: 0}); v.Allowed || v.By != 1 {
+			t.Errorf("two periods: %+v", v)
+		}
 		if v := new(hybrid.Limiter).TakeAll(limit.Check{Key: "a", Rule: tenant, N: 1}); v.Allowed {
 			t.Errorf("zero limiter: %+v", v)
 		}
 		if v := nodes[0].TakeAll(); !v.Allowed || v.By != -1 {
 			t.Errorf("no checks: %+v", v)
 		}
-		if s := nodes[0].Stats(); s.Refused != before.Refused+3 || s.Denied != before.Denied || s.AdmittedUnits != before.AdmittedUnits {
+		if s := nodes[0].Stats(); s.Refused != before.Refused+4 || s.Denied != before.Denied || s.AdmittedUnits != before.AdmittedUnits {
 			t.Errorf("%+v, before %+v", s, before)
 		}
 	})

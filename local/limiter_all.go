@@ -6,9 +6,9 @@ import "github.com/hybridlimit/hybridlimit/limit"
 // each consumes its units if all of them admit, else none does. The verdict is
 // the answer of the check that decided, and says which that was. Several checks
 // of one key under one rule must be admitted together; under rules of one name
-// that differ in more than the limit they are refused (see [limit.Mistaken]). One that is a dry run
-// does not stand in the way of the others. No checks are allowed; one that
-// cannot be asked refuses. Up to 4 checks need no allocation.
+// that differ in more than the limit they are refused (see [limit.Mistaken]).
+// One that is a dry run does not stand in the way of the others. No checks are
+// allowed; one that cannot be asked refuses. Up to 4 checks need no allocation.
 func (l *Limiter) TakeAll(checks ...limit.Check) limit.Verdict {
 	for i := range checks {
 		if !l.askable(checks[i].Rule, checks[i].N) {
