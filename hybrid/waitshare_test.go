@@ -44,15 +44,30 @@ func TestWaitGivesUpItsClaim(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		nodes := w.fleet(2, hybrid.Options{})
 		r := limit.Must(limit.SlidingWindow("s", 100, time.Second))
+		const step = 20 * time.Millisecond
+		for range 75 { // who waits finds the key in use, and knows it
+			nodes[0].Allow("k", r)
+			nodes[1].Allow("k", r)
+			time.Sleep(step)
+		}
 		ctx, cancel := context.WithTimeout(bg, 10*time.Second)
 		defer cancel()
-		waited := make(chan error)
-		allowed := 0
+		waited := make(chan error, 1)
+		began := time.Now()
 		go func() { waited <- nodes[0].Wait(ctx, "k", r, 100) }()
-		for began := time.Now(); time.Since(began) < 9*time.Second; time.Sleep(20 * time.Millisecond) {
+		allowed := 0
+		for ; time.Since(began) < 9*time.Second; time.Sleep(step) {
 			nodes[1].Allow("k", r)
 			if nodes[0].Allow("k", r) && time.Since(began) > 4*time.Second {
 				allowed++
+			}
+			select {
+			case err := <-waited:
+				if !errors.Is(err, context.DeadlineExceeded) {
+					t.Fatalf("waited: %v, after %v", err, time.Since(began))
+				}
+				waited <- err
+			default:
 			}
 		}
 		if err := <-waited; !errors.Is(err, context.DeadlineExceeded) {
