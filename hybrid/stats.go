@@ -107,7 +107,11 @@ func (t *tally) cell(key string) *cell {
 }
 
 func (t *tally) count(key string, n int64, allowed bool, s limit.Source) {
-	c, a := t.cell(key), 0
+	t.cell(key).count(n, allowed, s)
+}
+
+func (c *cell) count(n int64, allowed bool, s limit.Source) {
+	a := 0
 	if allowed {
 		a = 1
 	}

@@ -48,6 +48,11 @@ func (t *Table) TakeAll(checks []limit.Check, now int64, out []limit.Result) (v 
 			}
 			return v
 		}
+		for i := range list {
+			if c := list[i].c; c.isDead() {
+				t.recent.drop(c)
+			}
+		}
 		runtime.Gosched()
 	}
 	// Nobody can say anything of these keys now: the safe side.
@@ -68,7 +73,7 @@ func TakeAllOf(counters []*Counter, checks []limit.Check, now int64, out []limit
 	}
 	wake, ok := new(Table).takeTogether(list, checks, now, out)
 	if wake {
-		counters[0].link.signal()
+		counters[0].link().signal()
 	}
 	return ok
 }
@@ -77,7 +82,7 @@ func TakeAllOf(counters []*Counter, checks []limit.Check, now int64, out []limit
 // locked.
 func (t *Table) lookup(v *view, q *limit.Check, now int64) found {
 	h := t.hashOf(q.Key, q.Rule)
-	if c := v.get(h); c != nil && c.matches(q.Key, q.Rule) {
+	if c := t.recall(v, h, q.Key, q.Rule); c != nil {
 		return found{c: c}
 	}
 	f := t.find(h, q.Key, q.Rule, now, q.N > 0)
@@ -98,7 +103,7 @@ func (t *Table) takeTogether(list []asked, checks []limit.Check, now int64, out 
 	locked, alive := 0, true
 	for ; locked < len(list) && alive; locked++ {
 		if a := &list[locked]; !a.twin {
-			a.c.mu.Lock()
+			a.c.lock()
 			alive = !a.c.dead
 		}
 	}
@@ -115,8 +120,8 @@ func (t *Table) takeTogether(list []asked, checks []limit.Check, now int64, out 
 
 // before orders counters.
 func before(a, b asked) int {
-	return cmp.Or(cmp.Compare(a.c.hash, b.c.hash), cmp.Compare(a.c.alg, b.c.alg),
-		cmp.Compare(a.c.key, b.c.key), cmp.Compare(a.c.name, b.c.name))
+	return cmp.Or(cmp.Compare(a.c.hash, b.c.hash), cmp.Compare(a.c.alg(), b.c.alg()),
+		cmp.Compare(a.c.Key(), b.c.Key()), cmp.Compare(a.c.name(), b.c.name()))
 }
 
 // twinned marks the checks of one counter, and sums up their units: a dry run
@@ -166,7 +171,7 @@ func decideTogether(list []asked, checks []limit.Check, now int64, out []limit.R
 			*res = a.c.describeLocked(at, q.N, true)
 			res.Source = src
 		}
-		if a.c.link != nil && a.c.noteLocked(a.c.last) {
+		if a.c.link() != nil && a.c.noteLocked(a.c.last) {
 			wake = true
 		}
 	}
@@ -175,14 +180,14 @@ func decideTogether(list []asked, checks []limit.Check, now int64, out []limit.R
 
 // bookLocked counts n units, whether they fit or not.
 func (c *Counter) bookLocked(now, n int64) {
-	w := modeWeight(c.mode)
-	cost := c.rule.Weigh(n, w)
-	switch c.alg {
+	w := modeWeight(c.mode())
+	cost := c.rule().Weigh(n, w)
+	switch c.alg() {
 	case limit.AlgorithmFunnel:
-		c.funnel.book(c.rule, now, n, cost, w)
+		c.funnel.book(c.rule(), now, n, cost, w)
 	case limit.AlgorithmSlidingLog:
-		c.log.book(now, n)
+		c.slog().book(now, n)
 	default:
-		c.window.book(n, cost)
+		c.win().book(n, cost)
 	}
 }

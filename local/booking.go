@@ -17,16 +17,17 @@ type Booking struct {
 
 // noteBookingLocked notes a booking of n units that may be used after wait ns.
 func (c *Counter) noteBookingLocked(now, n, wait int64) *Booking {
-	b := &Booking{n: n, due: now + wait, era: c.era, ahead: wait > 0}
+	s := c.tell() // from now on there is an era to tell apart
+	b := &Booking{n: n, due: now + wait, era: s.era, ahead: wait > 0}
 	if !b.ahead {
 		return b
 	}
 	k := 0
-	for k < len(c.ahead) && c.ahead[k].due <= now {
+	for k < len(s.ahead) && s.ahead[k].due <= now {
 		k++
 	}
-	c.ahead = append(c.ahead[:0], c.ahead[k:]...)
-	c.ahead = append(c.ahead, b)
+	s.ahead = append(s.ahead[:0], s.ahead[k:]...)
+	s.ahead = append(s.ahead, b)
 	return b
 }
 
@@ -34,29 +35,30 @@ func (c *Counter) noteBookingLocked(now, n, wait int64) *Booking {
 // up, still of which would be if it stood alone.
 func (c *Counter) givenUpLocked(now, still int64, b *Booking) (n int64) {
 	switch {
-	case b.era != c.era:
+	case b.era != c.era():
 		return 0 // they went with a reset
 	case !b.ahead || b.due <= now:
 		return still
 	}
 	b.gone = true
+	s := c.tell()
 	found := false
-	for _, other := range c.ahead {
+	for _, other := range s.ahead {
 		found = found || other == b
 	}
 	if !found {
 		return still // the counter has been replaced, and knows of no queue
 	}
-	for k := len(c.ahead) - 1; k >= 0 && c.ahead[k].gone; k-- {
-		n += c.ahead[k].n
-		c.ahead = c.ahead[:k]
+	for k := len(s.ahead) - 1; k >= 0 && s.ahead[k].gone; k-- {
+		n += s.ahead[k].n
+		s.ahead = s.ahead[:k]
 	}
 	return n
 }
 
 // cancel hands back what a booking holds, still units if it stands alone.
 func (c *Counter) cancel(now, still int64, rule *limit.Rule, b *Booking) (back int64, ok bool) {
-	c.mu.Lock()
+	c.lock()
 	if c.dead {
 		c.mu.Unlock()
 		return 0, false

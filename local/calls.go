@@ -11,7 +11,7 @@ import (
 
 // atMost admits what is left, up to n units.
 func (c *Counter) atMost(now, n int64, rule *limit.Rule) (granted int64, res limit.Result, ok bool) {
-	c.mu.Lock()
+	c.lock()
 	if c.dead {
 		c.mu.Unlock()
 		return 0, res, false
@@ -24,22 +24,22 @@ func (c *Counter) atMost(now, n int64, rule *limit.Rule) (granted int64, res lim
 	c.refused = granted < n
 	// Of what could not be granted at all, one unit says when to come back.
 	res = c.describeLocked(now, min(n, 1), granted > 0 || n == 0)
-	wake := c.link != nil && c.noteLocked(now)
+	wake := c.link() != nil && c.noteLocked(now)
 	c.mu.Unlock()
 	if wake {
-		c.link.signal()
+		c.link().signal()
 	}
 	return granted, res, true
 }
 
 // roomLocked returns how many units would be admitted now.
 func (c *Counter) roomLocked(now int64) int64 {
-	w := modeWeight(c.mode)
+	w := modeWeight(c.mode())
 	switch {
 	case w < 0:
 		return 0
 	case w == WeightOpen:
-		return c.rule.Limit()
+		return c.rule().Limit()
 	}
 	room := c.describeLocked(now, 0, true).Remaining
 	if room == 0 && w > 1 && c.decideLocked(now, 1, false) {
@@ -51,7 +51,7 @@ func (c *Counter) roomLocked(now int64) int64 {
 // refund hands back n units, as far as there are so many, and returns how
 // many.
 func (c *Counter) refund(now, n int64, rule *limit.Rule) (back int64, ok bool) {
-	c.mu.Lock()
+	c.lock()
 	if c.dead {
 		c.mu.Unlock()
 		return 0, false
@@ -63,31 +63,31 @@ func (c *Counter) refund(now, n int64, rule *limit.Rule) (back int64, ok bool) {
 func (c *Counter) refundUnlocking(now, n int64, rule *limit.Rule) (back int64) {
 	now = c.enterLocked(now, rule)
 	if !c.returnsLocked() {
-		c.backGen = c.gen
+		c.setBackGen(c.gen())
 	}
-	w, withdrawn := modeWeight(c.mode), int64(0)
-	switch c.alg {
+	w, withdrawn := modeWeight(c.mode()), int64(0)
+	switch c.alg() {
 	case limit.AlgorithmFunnel:
-		back, withdrawn = c.funnel.refund(c.rule, now, n, w)
+		back, withdrawn = c.funnel.refund(c.rule(), now, n, w)
 	case limit.AlgorithmSlidingLog:
-		back = c.log.refund(c.rule, now, n)
+		back = c.slog().refund(c.rule(), now, n)
 	default:
 		c.rollLocked(now)
-		back, withdrawn = c.window.refund(c.rule, n, w)
+		back, withdrawn = c.win().refund(c.rule(), n, w)
 	}
 	wake := false
-	if c.link == nil {
-		c.funnel.back = credit{} // nobody else is to be told
-		if c.window != nil {
-			c.window.settleAlone()
+	if c.link() == nil {
+		c.funnel.put(away{}) // nobody else is to be told
+		if c.win() != nil {
+			c.win().settleAlone()
 		}
 	} else {
-		c.link.withdrawn.Add(withdrawn)
+		c.link().withdrawn.Add(withdrawn)
 		wake = c.noteLocked(now)
 	}
 	c.mu.Unlock()
 	if wake {
-		c.link.signal()
+		c.link().signal()
 	}
 	return back
 }
@@ -95,31 +95,30 @@ func (c *Counter) refundUnlocking(now, n int64, rule *limit.Rule) (back int64) {
 // set makes used units count, whatever did before. It is for counters that
 // share nothing.
 func (c *Counter) set(now, used int64, rule *limit.Rule) (ok bool) {
-	c.mu.Lock()
+	c.lock()
 	defer c.mu.Unlock()
 	if c.dead {
 		return false
 	}
 	now = c.enterLocked(now, rule)
-	c.era++
-	c.ahead = nil
-	switch c.alg {
+	c.newEra()
+	switch c.alg() {
 	case limit.AlgorithmFunnel:
 		c.funnel = funnel{}
 		if used > 0 {
-			c.funnel.take(c.rule, now, used, used, WeightOpen, true)
-			c.funnel.compose(c.rule, 1)
+			c.funnel.take(c.rule(), now, used, used, WeightOpen, true)
+			c.funnel.compose(c.rule(), 1)
 		}
 	case limit.AlgorithmSlidingLog:
-		*c.log = slidingLog{claim: c.log.claim}
-		if used = min(used, c.rule.Limit()); used > 0 {
-			c.log.take(c.rule, now, used, true)
+		*c.slog() = slidingLog{claim: c.slog().claim}
+		if used = min(used, c.rule().Limit()); used > 0 {
+			c.slog().take(c.rule(), now, used, true)
 		}
 	default:
 		c.rollLocked(now)
-		clear(c.window.pend)
-		c.window.pend[0], c.window.pendUnits = min(used, maxPart), min(used, maxPart)
-		c.window.sum(c.rule, 1)
+		clear(c.win().pend)
+		c.win().pend[0], c.win().pendUnits = min(used, maxPart), min(used, maxPart)
+		c.win().sum(c.rule(), 1)
 	}
 	return true
 }
@@ -137,30 +136,31 @@ type Renewal struct {
 // admitted before, and is dropped. A state that is older than what c knows
 // changes nothing.
 func (c *Counter) renew(now int64, rule *limit.Rule, a Renewal) (ok bool) {
-	c.mu.Lock()
+	c.lock()
 	defer c.mu.Unlock()
 	if c.dead {
 		return false
 	}
 	now = c.enterLocked(now, rule)
-	if a.Gen <= c.gen {
+	if a.Gen <= c.gen() {
 		return true
 	}
-	w := modeWeight(c.mode)
-	c.era++
-	c.ahead = nil
-	c.gen, c.raise, c.void = a.Gen, false, c.inFlight
-	c.syncedAt, c.heard = max(c.syncedAt, a.At, 1), a.ServerNow
+	w := modeWeight(c.mode())
+	c.newEra()
+	c.raise, c.void = false, c.inFlight
+	c.setGen(a.Gen)
+	c.setHeard(a.ServerNow)
+	c.syncedAt = max(c.syncedAt, a.At, 1)
 	c.touched = false // the next check asks: this was no exchange that tells the time
-	if c.alg == limit.AlgorithmFunnel {
-		c.link.withdrawn.Add(c.funnel.renew(c.rule, c.rule.Add(limit.Span{NS: a.At}, a.Level), w))
-		c.lag = c.link.lag.Load()
+	if c.alg() == limit.AlgorithmFunnel {
+		c.link().withdrawn.Add(c.funnel.renew(c.rule(), c.rule().Add(limit.Span{NS: a.At}, a.Level), w))
+		c.setLag(c.link().lag.Load())
 	} else {
 		c.rollLocked(now)
-		c.window.guess(c.rule, a.At, a.ServerNow)
-		c.link.withdrawn.Add(c.window.renew(c.rule, a.Buckets, w))
+		c.win().guess(c.rule(), a.At, a.ServerNow)
+		c.link().withdrawn.Add(c.win().renew(c.rule(), a.Buckets, w))
 	}
-	c.urgentAt = max(1, (c.rule.Limit()-c.knownUnitsLocked(now))/(2*c.link.nodes.Load()))
+	c.setUrgentAt((c.rule().Limit() - c.knownUnitsLocked(now)) / (2 * c.link().nodes.Load()))
 	return true
 }
 
@@ -205,7 +205,7 @@ func (t *Table) Set(key string, rule *limit.Rule, used, now int64) (done bool) {
 func (t *Table) Renew(key string, rule *limit.Rule, now int64, a Renewal) {
 	used := a.Level != limit.Span{} || len(a.Buckets) > 0
 	t.with(key, rule, now, used, func(c *Counter) bool {
-		return c.link == nil || c.renew(now, rule, a) // without a link: made up, or shared by strangers
+		return c.link() == nil || c.renew(now, rule, a) // without a link: made up, or shared by strangers
 	})
 }
 
@@ -213,16 +213,16 @@ func (t *Table) Renew(key string, rule *limit.Rule, now int64, a Renewal) {
 // a check would, and consumes nothing.
 func (t *Table) Touch(key string, rule *limit.Rule, now int64) {
 	t.with(key, rule, now, true, func(c *Counter) bool {
-		c.mu.Lock()
+		c.lock()
 		if c.dead {
 			c.mu.Unlock()
 			return false
 		}
 		now := c.enterLocked(now, rule)
-		wake := c.link != nil && c.noteLocked(now)
+		wake := c.link() != nil && c.noteLocked(now)
 		c.mu.Unlock()
 		if wake {
-			c.link.signal()
+			c.link().signal()
 		}
 		return true
 	})
@@ -235,8 +235,11 @@ func (t *Table) with(key string, rule *limit.Rule, now int64, create bool, f fun
 	h := t.hashOf(key, rule)
 	v := t.view.Load()
 	defer runtime.KeepAlive(v)
-	if c := v.get(h); c != nil && c.matches(key, rule) && f(c) {
-		return found{}
+	if c := t.recall(v, h, key, rule); c != nil {
+		if f(c) {
+			return found{}
+		}
+		t.recent.drop(c)
 	}
 	made := t.find(h, key, rule, now, create)
 	f(made.c)

@@ -2,8 +2,8 @@ package local
 
 import (
 	"math"
-	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -15,101 +15,110 @@ import (
 // A mutex rather than a compare-and-swap loop guards the state: under
 // contention on one key it is the cheaper of the two (56 against 72 ns with
 // two goroutines), and it lets a check and its bookkeeping be one step.
+//
+// What a check reads comes first, and the whole is three cache lines: with many
+// keys it is memory that a check waits for. What few counters need is in more.
 type Counter struct {
-	// Immutable.
-	key  string
-	name string // the rule's
-	alg  limit.Algorithm
-	hash uint64
-	link *Link // nil: nothing is shared
+	// First line: whose counter it is.
+	mu       sync.Mutex // protects all that is not said to be otherwise
+	law      atomic.Pointer[limit.Rule]
+	hash     uint64          // immutable
+	short    [inlineKey]byte // immutable: the key, if it is not longer
+	keyBytes uint8           // immutable: how long it is; longKey: see more
 
-	nextNormal, nextUrgent *Counter // owned by the link's stacks
-	shard                  int32    // owned by the reconciler; -1: not yet known
-
-	mu   sync.Mutex // protects all below
-	part *Part      // of the link: what holds for the counter's shard
-	rule *limit.Rule
-	dead bool
-	heir *Counter // takes over what a dead counter still has in flight
-	last int64    // latest now seen; time never runs backwards in here
-	mode int64    // of the link, as seen last
-	gen  int64    // generation of the authority's state
-	// backGen is the one in which the first units were handed back of those that
-	// the authority has not acknowledged.
-	backGen int64
-	lag     int64 // of our clock, see Link.SetLag, when a funnel was told of last
-
-	syncedAt    int64 // when the authority last answered, ns; 0: never
-	heard       int64 // what its clock showed then
-	askedAt     int64 // when it was last asked
-	urgentAt    int64 // pending units that make a report urgent
-	touched     bool  // announced as new, or as used again after a while
-	inNormal    bool  // handed to the reconciler, not collected yet
+	hits        uint8 // checks, see Table.remind; may wrap
+	dead        bool
+	touched     bool // announced as new, or as used again after a while
+	inNormal    bool // handed to the reconciler, not collected yet
 	inUrgent    bool
-	inFlight    bool   // units (or a question) sent, not acknowledged
-	raise       bool   // the authority has lost what we know
-	quarantined bool   // the authority's copy is broken
-	wounded     bool   // and somebody is going to ask it again
-	refused     bool   // by the latest check
-	void        bool   // what is in flight was sent before a reset that we know of
-	era         uint32 // how often this counter was reset or set
+	inFlight    bool // units (or a question) sent, not acknowledged
+	raise       bool // the authority has lost what we know
+	quarantined bool // the authority's copy is broken
+	wounded     bool // and somebody is going to ask it again
+	refused     bool // by the latest check
+	void        bool // what is in flight was sent before a reset that we know of
 
-	ahead  []*Booking // of a funnel, in the order in which they are due
+	urgentAt uint32       // pending units that make a report urgent
+	modeBits atomic.Int32 // of the link, as seen last; written under mu
+
+	// Second line: what a check decides on.
+	denied atomic.Int64         // see deny; written under mu
+	place  atomic.Pointer[Part] // of the link: what holds for the counter's shard; nil: nothing is shared
+	last   int64                // latest now seen; time never runs backwards in here
 	funnel funnel
-	window *window // windows only
-	log    *slidingLog
+
+	// Third line, from the middle of funnel on: what the authority has told.
+	askedAt                int64    // when it was last asked
+	syncedAt               int64    // when it last answered, ns; 0: never
+	nextNormal, nextUrgent *Counter // owned by the link's stacks
+	more                   *more
 }
 
+// inlineKey is how long a key may be to be kept in the counter itself. longKey is
+// the length of all others.
+const (
+	inlineKey = 20
+	longKey   = inlineKey + 1
+)
+
 func newCounter(key string, rule *limit.Rule, hash uint64, link *Link, now int64) *Counter {
-	c := &Counter{
-		// A clone, because the caller's string may be part of something large.
-		key: strings.Clone(key), name: rule.Name(), alg: rule.Algorithm(), hash: hash,
-		rule: rule, link: link, last: math.MinInt64, mode: packMode(1, false), shard: -1,
-	}
+	c := &Counter{hash: hash, last: math.MinInt64}
+	c.law.Store(rule)
+	c.setKey(key)
+	c.setMode(packMode(1, false))
 	off, sure := int64(0), true
 	if link != nil {
-		c.part = link.Part(-1)
-		off, sure = c.part.clock()
-		c.urgentAt = max(1, rule.Limit()/(2*link.nodes.Load()))
-		c.mode = c.part.mode.Load()
+		p := link.Part(-1)
+		c.place.Store(p)
+		off, sure = p.clock()
+		c.setUrgentAt(rule.Limit() / (2 * link.nodes.Load()))
+		c.setMode(p.mode.Load())
 		c.askedAt = now
 	}
-	switch c.alg {
+	switch rule.Algorithm() {
 	case limit.AlgorithmSlidingWindow, limit.AlgorithmFixedWindow:
-		c.window = newWindow(rule, now, off, sure)
+		c.with().window = newWindow(rule, now, off, sure)
 	case limit.AlgorithmSlidingLog:
-		c.log = new(slidingLog)
+		c.with().log = new(slidingLog)
 	}
 	return c
 }
 
-// Key returns the key as the caller of the check gave it.
-func (c *Counter) Key() string { return c.key }
-
 // matches reports whether c counts key under a rule of this name.
 func (c *Counter) matches(key string, rule *limit.Rule) bool {
-	return c.key == key && c.alg == rule.Algorithm() && c.name == rule.Name()
+	if r := c.law.Load(); r != rule && (r.Hash() != rule.Hash() || r.Algorithm() != rule.Algorithm() || r.Name() != rule.Name()) {
+		return false
+	}
+	return c.Key() == key
+}
+
+// lock locks c for anything that may change what a check is answered.
+func (c *Counter) lock() {
+	c.mu.Lock()
+	if c.denied.Load() != 0 {
+		c.denied.Store(0)
+	}
 }
 
 // enterLocked prepares c for a question and returns the time to decide at.
 func (c *Counter) enterLocked(now int64, rule *limit.Rule) int64 {
 	now = max(now, c.last, 0)
-	if c.link != nil && now-c.link.refresh >= c.last && now-c.link.refresh >= c.askedAt {
+	if c.link() != nil && now-c.link().refresh >= c.last && now-c.link().refresh >= c.askedAt {
 		c.touched = false // long unused: what is known of it may be long out of date
 	}
-	if c.link != nil && c.window != nil && !c.window.sure {
+	if c.link() != nil && c.win() != nil && !c.win().sure {
 		c.rebaseLocked(now) // while the time of the latest check is known
 	}
 	c.last = now
-	if rule != c.rule {
+	if rule != c.rule() {
 		c.adoptLocked(rule, now)
 	}
-	if c.link != nil {
-		m := c.part.mode.Load()
+	if c.link() != nil {
+		m := c.part().mode.Load()
 		if c.quarantined && !modeDegraded(m) {
-			m = c.link.fallback.Load()
+			m = c.link().fallback.Load()
 		}
-		if m != c.mode {
+		if m != c.mode() {
 			c.switchModeLocked(m)
 		}
 	}
@@ -120,24 +129,24 @@ func (c *Counter) enterLocked(now int64, rule *limit.Rule) int64 {
 // once, to unsynced units too. A lighter one waits for the authority's answer:
 // what was admitted under the heavier one is not known to it yet.
 func (c *Counter) switchModeLocked(m int64) {
-	was, is := modeWeight(c.mode), modeWeight(m)
+	was, is := modeWeight(c.mode()), modeWeight(m)
 	if is == 1 && was > 1 && c.unsyncedUnits() > 0 {
-		c.mode = packMode(was, modeDegraded(m))
+		c.setMode(packMode(was, modeDegraded(m)))
 		return
 	}
-	c.mode = m
-	if c.window != nil {
-		c.window.sum(c.rule, is)
-	} else if c.alg == limit.AlgorithmFunnel {
-		c.funnel.reweigh(c.rule, was, is)
-		c.funnel.capWeighted(c.rule, c.last, is)
+	c.setMode(m)
+	if c.win() != nil {
+		c.win().sum(c.rule(), is)
+	} else if c.alg() == limit.AlgorithmFunnel {
+		c.funnel.reweigh(c.rule(), was, is)
+		c.funnel.capWeighted(c.rule(), c.last, is)
 	}
 }
 
 // decideLocked admits or refuses n units, and books them if admitted.
 func (c *Counter) decideLocked(now, n int64, book bool) bool {
-	r, w := c.rule, modeWeight(c.mode)
-	if c.alg != limit.AlgorithmFunnel && c.window != nil {
+	r, w := c.rule(), modeWeight(c.mode())
+	if c.alg() != limit.AlgorithmFunnel && c.win() != nil {
 		c.rollLocked(now)
 	}
 	switch {
@@ -147,105 +156,130 @@ func (c *Counter) decideLocked(now, n int64, book bool) bool {
 		return false
 	}
 	cost := r.Weigh(n, w)
-	switch c.alg {
+	switch c.alg() {
 	case limit.AlgorithmFunnel:
 		return c.funnel.take(r, now, n, cost, w, book)
 	case limit.AlgorithmSlidingLog:
-		return c.log.take(r, now, n, book)
+		return c.slog().take(r, now, n, book)
 	}
-	return c.window.take(r, now, n, cost, book)
+	return c.win().take(r, now, n, cost, book)
 }
 
 // rollLocked moves the window on to now, by what is known of the authority's
 // clock, and counts what fell out unreported.
 func (c *Counter) rollLocked(now int64) {
-	if c.link != nil {
+	if c.link() != nil {
 		c.rebaseLocked(now)
 	}
-	if gone := c.window.roll(c.rule, now, modeWeight(c.mode)); gone > 0 && c.link != nil {
-		c.link.expired.Add(gone)
+	if gone := c.win().roll(c.rule(), now, modeWeight(c.mode())); gone > 0 && c.link() != nil {
+		c.link().expired.Add(gone)
 	}
 }
 
 // rebaseLocked takes over what is known of the authority's clock. The newest
 // bucket of a window that went by a guess is the one of the latest check.
 func (c *Counter) rebaseLocked(now int64) {
-	off, sure := c.part.clock()
-	if !sure || off == c.window.off && c.window.sure {
+	off, sure := c.part().clock()
+	if !sure || off == c.win().off && c.win().sure {
 		return
 	}
-	if !c.window.sure && c.last != math.MinInt64 {
+	if !c.win().sure && c.last != math.MinInt64 {
 		now = min(now, c.last)
 	}
-	if c.window.rebase(c.rule, now, off, c.part.slack.Load()) {
-		c.window.sum(c.rule, modeWeight(c.mode))
+	if c.win().rebase(c.rule(), now, off, c.part().slack.Load()) {
+		c.win().sum(c.rule(), modeWeight(c.mode()))
 	}
 }
 
 // describeLocked puts an answer into words.
 func (c *Counter) describeLocked(now, n int64, allowed bool) limit.Result {
-	w := modeWeight(c.mode)
+	w := modeWeight(c.mode())
 	var res limit.Result
-	switch c.alg {
+	switch c.alg() {
 	case limit.AlgorithmFunnel:
-		res = c.rule.FunnelResult(allowed, n, w, c.rule.Sub(c.funnel.view, limit.Span{NS: now}))
+		res = c.rule().FunnelResult(allowed, n, w, c.rule().Sub(c.funnel.view, limit.Span{NS: now}))
 	case limit.AlgorithmSlidingLog:
-		res = c.log.describe(c.rule, now, n, allowed)
+		res = c.slog().describe(c.rule(), now, n, allowed)
 	default:
-		res = c.window.describe(c.rule, now, n, w, allowed)
+		res = c.win().describe(c.rule(), now, n, w, allowed)
 	}
-	if w < 0 && !allowed && n <= c.rule.Limit() {
+	if w < 0 && !allowed && n <= c.rule().Limit() {
 		res.Remaining, res.RetryAfter = 0, closedRetry
 	}
 	res.Source = c.sourceLocked()
 	return res
 }
 
-// allow decides for n units. ok is false if c is dead: look the key up again.
-func (c *Counter) allow(now, n int64, rule *limit.Rule) (allowed, ok bool, src limit.Source) {
-	c.mu.Lock()
+// manner says how a counter was found by a check.
+type manner uint8
+
+const (
+	well   manner = iota
+	remind        // the cache should hear that it is used, see Table.remind
+	gone          // it is dead: look the key up again
+)
+
+// usedLocked counts a check.
+func (c *Counter) usedLocked() manner {
+	c.hits++
+	if c.hits%remindEvery == 1 {
+		return remind
+	}
+	return well
+}
+
+// allow decides for n units.
+func (c *Counter) allow(now, n int64, rule *limit.Rule) (allowed bool, src limit.Source, how manner) {
+	c.lock()
 	if c.dead {
 		c.mu.Unlock()
-		return false, false, 0
+		return false, 0, gone
 	}
 	now = c.enterLocked(now, rule)
 	allowed = c.decideLocked(now, n, true)
 	c.refused = !allowed
-	src = c.sourceLocked()
-	wake := c.link != nil && c.noteLocked(now)
+	src, how = c.sourceLocked(), c.usedLocked()
+	if !allowed && n == 1 {
+		c.denyLocked(now, src)
+	}
+	p := c.part()
+	wake := p != nil && c.noteLocked(now)
 	c.mu.Unlock()
 	if wake {
-		c.link.signal()
+		p.link.signal()
 	}
-	return allowed, true, src
+	return allowed, src, how
 }
 
 // take is allow with the whole answer.
 func (c *Counter) take(now, n int64, rule *limit.Rule) (res limit.Result, ok bool) {
-	return c.ask(now, n, rule, true)
+	res, how := c.ask(now, n, rule, true)
+	return res, how != gone
 }
 
 // peek tells what take would answer, and consumes nothing.
 func (c *Counter) peek(now, n int64, rule *limit.Rule) (res limit.Result, ok bool) {
-	return c.ask(now, n, rule, false)
+	res, how := c.ask(now, n, rule, false)
+	return res, how != gone
 }
 
-func (c *Counter) ask(now, n int64, rule *limit.Rule, book bool) (res limit.Result, ok bool) {
-	c.mu.Lock()
+func (c *Counter) ask(now, n int64, rule *limit.Rule, book bool) (res limit.Result, how manner) {
+	c.lock()
 	if c.dead {
 		c.mu.Unlock()
-		return res, false
+		return res, gone
 	}
 	now = c.enterLocked(now, rule)
 	allowed := c.decideLocked(now, n, book)
 	c.refused = !allowed
-	res = c.describeLocked(now, n, allowed)
-	wake := c.link != nil && c.noteLocked(now)
+	res, how = c.describeLocked(now, n, allowed), c.usedLocked()
+	p := c.part()
+	wake := p != nil && c.noteLocked(now)
 	c.mu.Unlock()
 	if wake {
-		c.link.signal()
+		p.link.signal()
 	}
-	return res, true
+	return res, how
 }
 
 // worth says how much would be lost if a counter were forgotten.
@@ -260,25 +294,25 @@ const (
 
 func (c *Counter) worthLocked(now int64) worth {
 	now = max(now, c.last)
-	if c.window != nil {
+	if c.win() != nil {
 		c.rollLocked(now)
-	} else if c.link != nil && c.alg == limit.AlgorithmFunnel {
+	} else if c.link() != nil && c.alg() == limit.AlgorithmFunnel {
 		c.drainLocked(now)
 	}
-	if c.inFlight || c.unsyncedUnits() > 0 || c.link != nil && c.tellsLocked(now) {
+	if c.inFlight || c.unsyncedUnits() > 0 || c.link() != nil && c.tellsLocked(now) {
 		return worthPinned
 	}
 	used, denies := false, false
-	switch c.alg {
+	switch c.alg() {
 	case limit.AlgorithmFunnel:
 		used = c.funnel.view.NS >= now
-		denies = !c.funnel.fits(c.rule, now, c.rule.Cost(1))
+		denies = !c.funnel.fits(c.rule(), now, c.rule().Cost(1))
 	case limit.AlgorithmSlidingLog:
-		c.log.expire(c.rule, now)
-		used, denies = c.log.used > 0, c.log.used >= c.rule.Limit()
+		c.slog().expire(c.rule(), now)
+		used, denies = c.slog().used > 0, c.slog().used >= c.rule().Limit()
 	default:
-		used = c.window.newer > 0 || c.window.oldest > 0
-		denies = !c.window.fits(c.rule, now, 1)
+		used = c.win().newer > 0 || c.win().oldest > 0
+		denies = !c.win().fits(c.rule(), now, 1)
 	}
 	switch {
 	case !used:
@@ -294,30 +328,30 @@ func (c *Counter) worthLocked(now int64) worth {
 // told of them any more, they would keep the counter from being forgotten.
 func (c *Counter) drainLocked(now int64) {
 	f := &c.funnel
-	if f.pend.units == 0 || c.inFlight || !modeDegraded(c.part.mode.Load()) {
+	if f.pend.units == 0 || c.inFlight || !modeDegraded(c.part().mode.Load()) {
 		return
 	}
-	if f.pend.plus(c.rule, f.known, 1).NS < now-int64(c.rule.Horizon()) {
-		c.link.expired.Add(f.pend.units)
+	if f.pend.plus(c.rule(), f.known, 1).NS < now-int64(c.rule().Horizon()) {
+		c.link().expired.Add(f.pend.units)
 		f.pend = part{}
 	}
 }
 
 // unsyncedUnits returns the units that the authority has not acknowledged.
 func (c *Counter) unsyncedUnits() int64 {
-	if c.link == nil {
+	if c.link() == nil {
 		return 0
 	}
-	if c.window != nil {
-		return c.window.pendUnits + c.window.sentUnits
+	if c.win() != nil {
+		return c.win().pendUnits + c.win().sentUnits
 	}
-	return c.funnel.pend.units + c.funnel.sent.units
+	return c.funnel.pend.units + c.funnel.under().sent.units
 }
 
 // pendUnits returns the units that the authority has not been sent.
 func (c *Counter) pendUnits() int64 {
-	if c.window != nil {
-		return c.window.pendUnits
+	if c.win() != nil {
+		return c.win().pendUnits
 	}
 	return c.funnel.pend.units
 }
@@ -326,34 +360,35 @@ func (c *Counter) pendUnits() int64 {
 // key, and marks d dead. Both are locked. It happens when a counter that the
 // cache has evicted finds that its key has been created anew meanwhile.
 func (c *Counter) absorbLocked(d *Counter, now int64) {
-	d.dead, d.heir = true, c
+	d.dead, d.with().heir = true, c
 	now = max(now, c.last, d.last)
 	c.last = now
-	if d.rule != c.rule && !d.rule.SameShape(c.rule) {
-		d.adoptLocked(c.rule, now)
+	if d.rule() != c.rule() && !d.rule().SameShape(c.rule()) {
+		d.adoptLocked(c.rule(), now)
 	}
-	w := modeWeight(c.mode)
-	switch c.alg {
+	w := modeWeight(c.mode())
+	switch c.alg() {
 	case limit.AlgorithmFunnel:
-		c.funnel.absorb(c.rule, &d.funnel, w)
+		c.funnel.absorb(c.rule(), &d.funnel, w)
 	case limit.AlgorithmSlidingLog:
-		c.log.absorb(d.log)
+		c.slog().absorb(d.slog())
 	default:
 		c.rollLocked(now)
 		d.rollLocked(now)
-		c.window.absorb(c.rule, d.window, now, w)
+		c.win().absorb(c.rule(), d.win(), now, w)
 	}
-	if c.link == nil {
+	if c.link() == nil {
 		return
 	}
 	c.void = c.void && c.inFlight || d.void && d.inFlight
-	c.gen, c.heard = max(c.gen, d.gen), max(c.heard, d.heard)
-	c.backGen = min(c.backGen, d.backGen)
+	c.setGen(max(c.gen(), d.gen()))
+	c.setHeard(max(c.heard(), d.heard()))
+	c.setBackGen(min(c.backGen(), d.backGen()))
 	c.inFlight = c.inFlight || d.inFlight
 	c.raise = c.raise || d.raise
 	c.syncedAt = max(c.syncedAt, d.syncedAt)
 	if !c.inNormal && c.tellsLocked(now) && c.pushNormalLocked() {
-		c.link.signal()
+		c.link().signal()
 	}
 }
 
@@ -361,24 +396,24 @@ func (c *Counter) absorbLocked(d *Counter, now int64) {
 // limit needs nothing; new periods or buckets re-express what is counted,
 // rounding up, so that nothing is forgotten.
 func (c *Counter) adoptLocked(rule *limit.Rule, now int64) {
-	old := c.rule
-	c.rule = rule
+	old := c.rule()
+	c.law.Store(rule)
 	if old.SameShape(rule) {
 		return
 	}
-	w := modeWeight(c.mode)
-	switch c.alg {
+	w := modeWeight(c.mode())
+	switch c.alg() {
 	case limit.AlgorithmFunnel:
 		c.funnel.reshape(old, rule, now)
 	case limit.AlgorithmSlidingWindow, limit.AlgorithmFixedWindow:
-		if gone := c.window.roll(old, now, w); gone > 0 && c.link != nil {
-			c.link.expired.Add(gone)
+		if gone := c.win().roll(old, now, w); gone > 0 && c.link() != nil {
+			c.link().expired.Add(gone)
 		}
-		if gone := c.window.reshape(old, rule, now, w); gone > 0 && c.link != nil {
-			c.link.expired.Add(gone)
+		if gone := c.win().reshape(old, rule, now, w); gone > 0 && c.link() != nil {
+			c.link().expired.Add(gone)
 		}
 	}
-	if c.link != nil {
-		c.askedAt = now - c.link.refresh // ask the authority at the next check
+	if c.link() != nil {
+		c.askedAt = now - c.link().refresh // ask the authority at the next check
 	}
 }

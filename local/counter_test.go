@@ -159,8 +159,8 @@ func TestRetryAfterIsEnough(t *testing.T) {
 					t.Fatalf("%v: peek %+v, take %+v", r, p, res)
 				}
 				if res.RetryAfter > 1 {
-					early, _ := newCounter("k", r, 0, nil, 0), 0
-					*early = Counter{key: "k", name: r.Name(), alg: r.Algorithm(), rule: r, mode: c.mode, last: c.last, funnel: c.funnel}
+					early := newCounter("k", r, 0, nil, 0)
+					early.last, early.funnel = c.last, c.funnel
 					if r.Algorithm() == limit.AlgorithmFunnel {
 						if ok, _, _ := early.allow(now+int64(res.RetryAfter)-1, n, r); ok {
 							t.Fatalf("%v: RetryAfter %v is too long for n=%d", r, res.RetryAfter, n)

@@ -2,6 +2,7 @@ package local
 
 import (
 	"math/bits"
+	"sync"
 
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -19,11 +20,47 @@ import (
 // authority, and until it has answered they come off what it has told.
 type funnel struct {
 	view  limit.Span // what checks are decided on: (((known − sentBack) ⊕ sent) − back) ⊕ pend
-	known limit.Span
-	sent  part
 	pend  part
+	known limit.Span
+	away  *away // nil: nothing is under way
+}
 
+// away is what is between here and the authority. Most funnels have none of it
+// most of the time, so that it is made for a report and reused for another.
+type away struct {
+	sent           part
 	back, sentBack credit // handed back: still to be told, and told
+}
+
+var spareAway = sync.Pool{New: func() any { return new(away) }}
+
+// under returns what is under way, for reading.
+func (f *funnel) under() away {
+	if f.away == nil {
+		return away{}
+	}
+	return *f.away
+}
+
+// put changes what is under way.
+func (f *funnel) put(a away) {
+	if a.back.span == (limit.Span{}) {
+		a.back = credit{}
+	}
+	if a.sentBack.span == (limit.Span{}) {
+		a.sentBack = credit{}
+	}
+	switch {
+	case a != away{}:
+		if f.away == nil {
+			f.away = spareAway.Get().(*away)
+		}
+		*f.away = a
+	case f.away != nil:
+		*f.away = a
+		spareAway.Put(f.away)
+		f.away = nil
+	}
 }
 
 // credit is what is to come off a TAT: the cost of units that were handed back,
@@ -107,16 +144,16 @@ func (f *funnel) book(r *limit.Rule, now, n, cost, weight int64) {
 
 // collect moves what is pending to what is sent.
 func (f *funnel) collect(r *limit.Rule) {
-	f.sent = f.sent.join(r, f.pend)
+	a := f.under()
+	f.put(away{sent: a.sent.join(r, f.pend), sentBack: a.sentBack.plus(r, a.back)})
 	f.pend = part{}
-	f.sentBack, f.back = f.sentBack.plus(r, f.back), credit{}
 }
 
 // giveBack undoes collect: the authority has refused what was sent.
 func (f *funnel) giveBack(r *limit.Rule) {
-	f.pend = f.sent.join(r, f.pend)
-	f.sent = part{}
-	f.back, f.sentBack = f.sentBack.plus(r, f.back), credit{}
+	a := f.under()
+	f.pend = a.sent.join(r, f.pend)
+	f.put(away{back: a.sentBack.plus(r, a.back)})
 }
 
 // refund hands back n units, as far as there are so many in the funnel, and
@@ -144,7 +181,9 @@ func (f *funnel) refund(r *limit.Rule, now, n, w int64) (back, withdrawn int64) 
 		f.pend.tat = r.Sub(f.pend.tat, r.Cost(withdrawn))
 	}
 	if told > 0 {
-		f.back = f.back.plus(r, credit{r.Cost(told), f.told(r, 1)})
+		a := f.under()
+		a.back = a.back.plus(r, credit{r.Cost(told), f.told(r, 1)})
+		f.put(a)
 	}
 	f.view = r.Sub(f.view.Max(at), r.Cost(weighed+told)).Max(at)
 	if w != WeightOpen {
@@ -158,7 +197,8 @@ func (f *funnel) refund(r *limit.Rule, now, n, w int64) (back, withdrawn int64) 
 // is pending was admitted before that, and does not count any more.
 func (f *funnel) renew(r *limit.Rule, tat limit.Span, w int64) (withdrawn int64) {
 	withdrawn = f.pend.units
-	f.known, f.pend, f.back, f.sentBack = tat, part{}, credit{}, credit{}
+	f.known, f.pend = tat, part{}
+	f.put(away{sent: f.under().sent})
 	f.compose(r, w)
 	return withdrawn
 }
@@ -171,13 +211,16 @@ func (f *funnel) renew(r *limit.Rule, tat limit.Span, w int64) (withdrawn int64)
 // above that end, be it forged or a debt, would be missed in every answer.
 func (f *funnel) settle(r *limit.Rule, tat, most limit.Span, at, slack int64, reset bool, w int64) (lost bool) {
 	tat = earlier(tat, most)
-	f.back.span, f.sentBack.span = f.back.at(r, at), f.sentBack.at(r, at)
+	a := f.under()
+	a.back.span, a.sentBack.span = a.back.at(r, at), a.sentBack.at(r, at)
+	f.put(a)
 	if !reset {
 		floor := earlier(f.booked(r, 1), most)
 		lost = floor.NS > tat.NS+slack && floor.NS > at+slack
 		tat = tat.Max(floor)
 	}
-	f.known, f.sent, f.sentBack = tat, part{}, credit{}
+	f.known = tat
+	f.put(away{back: a.back})
 	f.compose(r, w)
 	return lost
 }
@@ -196,20 +239,21 @@ func (f *funnel) compose(r *limit.Rule, w int64) {
 
 // told returns the TAT without what is pending.
 func (f *funnel) told(r *limit.Rule, w int64) limit.Span {
-	return r.Sub(f.booked(r, w), f.back.span)
+	return r.Sub(f.booked(r, w), f.under().back.span)
 }
 
 // booked returns what the authority should say once it has booked what is sent:
 // units that are handed back are of earlier reports, and so come off first.
 func (f *funnel) booked(r *limit.Rule, w int64) limit.Span {
-	return f.sent.plus(r, r.Sub(f.known, f.sentBack.span), w)
+	a := f.under()
+	return a.sent.plus(r, r.Sub(f.known, a.sentBack.span), w)
 }
 
 // reweigh lets unsynced units count is-fold from now on. Only a change from 1
 // upwards is applied to them: that happens when an outage begins, and they
 // are those of the last interval. A view already weighted goes on as it is.
 func (f *funnel) reweigh(r *limit.Rule, was, is int64) {
-	units := f.sent.units + f.pend.units
+	units := f.under().sent.units + f.pend.units
 	switch {
 	case was == 1 && is > 1 && units > 0:
 		f.view = r.Add(f.view, r.Cost(satMul(units, is-1)))
@@ -231,12 +275,12 @@ func (f *funnel) capWeighted(r *limit.Rule, now, w int64) {
 // absorb takes over the older counter d of the same key. f is young: it was
 // created while d was on its way out of the cache.
 func (f *funnel) absorb(r *limit.Rule, d *funnel, w int64) {
-	own := r.Cost(f.sent.units + f.pend.units)
+	a, b := f.under(), d.under()
+	own := r.Cost(a.sent.units + f.pend.units)
 	view := f.view.Max(r.Add(d.view, own))
 	f.known = f.known.Max(d.known)
-	f.sent = d.sent.join(r, f.sent)
 	f.pend = d.pend.join(r, f.pend)
-	f.back, f.sentBack = f.back.plus(r, d.back), f.sentBack.plus(r, d.sentBack)
+	f.put(away{b.sent.join(r, a.sent), a.back.plus(r, b.back), a.sentBack.plus(r, b.sentBack)})
 	if f.known != (limit.Span{}) {
 		f.compose(r, w)
 	}
@@ -267,8 +311,12 @@ func (f *funnel) reshape(old, rule *limit.Rule, now int64) {
 		return rule.Add(at, to)
 	}
 	f.view, f.known = conv(f.view), conv(f.known)
-	f.sent.tat, f.pend.tat = conv(f.sent.tat), conv(f.pend.tat)
-	for _, c := range []*credit{&f.back, &f.sentBack} {
+	f.pend.tat = conv(f.pend.tat)
+	if f.away == nil {
+		return
+	}
+	f.away.sent.tat = conv(f.away.sent.tat)
+	for _, c := range []*credit{&f.away.back, &f.away.sentBack} {
 		c.until = conv(c.until)
 		// Whole units, rounded down: never more than was handed back.
 		c.span = rule.Cost(old.Whole(c.span))

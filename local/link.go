@@ -45,6 +45,8 @@ type Link struct {
 // Part is what a Link says of one shard of the authority: shards may live on
 // different servers, each with a clock of its own, and fail one by one.
 type Part struct {
+	link   *Link
+	shard  int
 	mode   atomic.Int64 // packed by packMode
 	offset atomic.Int64 // the authority's clock minus ours, ns
 	slack  atomic.Int64 // by how much that may be wrong; negative: it is a guess
@@ -72,8 +74,10 @@ func (p *Part) SetOffset(ns, slack int64) {
 func NewLink(refresh time.Duration, shards int) *Link {
 	l := &Link{refresh: int64(refresh), parts: make([]Part, shards), wake: make(chan struct{}, 1)}
 	l.nodes.Store(1)
+	l.unsorted.link, l.unsorted.shard = l, -1
 	l.unsorted.slack.Store(-1)
 	for i := range l.parts {
+		l.parts[i].link, l.parts[i].shard = l, i
 		l.parts[i].slack.Store(-1)
 	}
 	l.SetMode(1, false)
@@ -81,13 +85,17 @@ func NewLink(refresh time.Duration, shards int) *Link {
 	return l
 }
 
+// packMode packs what fits into 32 bits: no unit needs to weigh more.
 func packMode(weight int64, degraded bool) int64 {
-	m := weight << 1
+	m := min(weight, maxWeight) << 1
 	if degraded {
 		m |= 1
 	}
 	return m
 }
+
+// maxWeight is more than a fleet has nodes.
+const maxWeight = 1 << 29
 
 func modeWeight(m int64) int64  { return m >> 1 }
 func modeDegraded(m int64) bool { return m&1 != 0 }
@@ -200,16 +208,16 @@ func (c *Counter) noteLocked(now int64) bool {
 	if c.quarantined {
 		return false // the reconciler comes back to it by itself
 	}
-	l := c.link
+	l := c.link()
 	unsynced := c.pendUnits()
 	wake := false
 	first := !c.touched && !c.inFlight
-	near := unsynced > 0 && unsynced >= c.urgentAt && !c.inFlight
+	near := unsynced > 0 && unsynced >= int64(c.urgentAt) && !c.inFlight
 	if l.closed.Load() {
 		return false
 	}
 	// Nothing is urgent while the authority is away.
-	if (first || near) && !c.inUrgent && !modeDegraded(c.mode) {
+	if (first || near) && !c.inUrgent && !modeDegraded(c.mode()) {
 		c.touched, c.inUrgent = true, true
 		wake = l.urgent.push(c, &c.nextUrgent)
 	}
@@ -221,16 +229,16 @@ func (c *Counter) noteLocked(now int64) bool {
 
 func (c *Counter) pushNormalLocked() bool {
 	c.inNormal = true
-	c.link.normal.push(c, &c.nextNormal)
-	return c.link.idle.Load() && c.link.idle.CompareAndSwap(true, false)
+	c.link().normal.push(c, &c.nextNormal)
+	return c.link().idle.Load() && c.link().idle.CompareAndSwap(true, false)
 }
 
 // sourceLocked tells on what knowledge a decision of c rests.
 func (c *Counter) sourceLocked() limit.Source {
 	switch {
-	case c.link == nil:
+	case c.link() == nil:
 		return limit.SourceLocal
-	case modeDegraded(c.mode):
+	case modeDegraded(c.mode()):
 		return limit.SourceDegraded
 	case c.syncedAt == 0:
 		return limit.SourceUnsynced

@@ -41,8 +41,8 @@ func mergeRun(t *testing.T, seed uint64, nodes int, check func(r *limit.Rule, me
 		}
 		interval = max(interval, now-firsts[i])
 		f.collect(r)
-		ahead := r.Sub(f.sent.tat, limit.Span{NS: now})
-		redis = r.Add(redis, r.Cost(f.sent.units)).Max(r.Add(limit.Span{NS: now}, ahead))
+		ahead := r.Sub(f.under().sent.tat, limit.Span{NS: now})
+		redis = r.Add(redis, r.Cost(f.under().sent.units)).Max(r.Add(limit.Span{NS: now}, ahead))
 		f.settle(r, redis, limit.Span{NS: math.MaxInt64}, now, 0, false, 1)
 		// What the others have not told yet is in the truth only.
 		synced := true
@@ -160,7 +160,7 @@ func TestFairShareWeighsUnits(t *testing.T) {
 		link.SetMode(3, true)
 		got := 3
 		for range 100 {
-			if ok, _, src := c.allow(1e12, 1, r); ok {
+			if ok, src, _ := c.allow(1e12, 1, r); ok {
 				got++
 				if src != limit.SourceDegraded {
 					t.Fatalf("source %v", src)
@@ -238,7 +238,7 @@ func TestAbsorbKeepsLevelAndUnits(t *testing.T) {
 			if link != nil && young.unsyncedUnits() != 9 {
 				t.Errorf("%v: %d unsynced units, want 9", r, young.unsyncedUnits())
 			}
-			if _, ok, _ := old.allow(now, 1, r); ok {
+			if _, _, how := old.allow(now, 1, r); how != gone {
 				t.Errorf("%v: a dead counter answered", r)
 			}
 		}
@@ -249,7 +249,7 @@ func TestAbsorbKeepsLevelAndUnits(t *testing.T) {
 func TestRuleChangeKeepsUsage(t *testing.T) {
 	now := int64(1e15)
 	f := newCounter("k", funnelRule(t, 10, 10, time.Hour), 0, nil, now)
-	f.allow(now, 8, f.rule)
+	f.allow(now, 8, f.rule())
 	if res, _ := f.peek(now, 0, funnelRule(t, 20, 10, time.Minute)); res.Remaining != 12 {
 		t.Errorf("funnel, 8 used, now 20: %d remain", res.Remaining)
 	}
@@ -257,7 +257,7 @@ func TestRuleChangeKeepsUsage(t *testing.T) {
 		t.Errorf("funnel, lowered below its use: %d remain", res.Remaining)
 	}
 	w := newCounter("k", windowRule(t, 10, time.Hour, 10), 0, nil, now)
-	w.allow(now, 8, w.rule)
+	w.allow(now, 8, w.rule())
 	if res, _ := w.peek(now, 0, windowRule(t, 20, 30*time.Minute, 5)); res.Remaining != 12 {
 		t.Errorf("window, 8 used, now 20: %d remain", res.Remaining)
 	}

@@ -39,7 +39,7 @@ func TestReshapeCountsWhatItDrops(t *testing.T) {
 	now := int64(1e15)
 	c := newCounter("k", windowRule(t, 100, 10*time.Second, 10), 0, link, now)
 	for range 50 {
-		c.allow(now, 1, c.rule)
+		c.allow(now, 1, c.rule())
 	}
 	c.allow(now+int64(5*time.Second), 1, windowRule(t, 100, time.Second, 10))
 	if c.unsyncedUnits() != 1 || link.Expired() != 50 {

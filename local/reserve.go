@@ -99,7 +99,7 @@ const (
 // reserve books n units if they can be used within the terms. RetryAfter says
 // after how long that is; if they are not booked, when to ask again.
 func (c *Counter) reserve(now, n int64, rule *limit.Rule, terms Terms) (res limit.Result, booked *Booking, ok bool) {
-	c.mu.Lock()
+	c.lock()
 	if c.dead {
 		c.mu.Unlock()
 		return res, nil, false
@@ -115,10 +115,10 @@ func (c *Counter) reserve(now, n int64, rule *limit.Rule, terms Terms) (res limi
 		c.claimLocked(n)
 	}
 	c.refused = !yes
-	wake := c.link != nil && c.noteLocked(now)
+	wake := c.link() != nil && c.noteLocked(now)
 	c.mu.Unlock()
 	if wake {
-		c.link.signal()
+		c.link().signal()
 	}
 	return res, booked, true
 }
@@ -129,14 +129,14 @@ func (c *Counter) reserveLocked(now, n int64, terms Terms) (res limit.Result, bo
 	switch {
 	case n == 0:
 		return res, true
-	case fits && terms.Share && c.alg != limit.AlgorithmFunnel && c.crowdedLocked(now, n):
-		res.Allowed, res.RetryAfter = false, time.Duration(min(c.link.refresh/shareParts, shareWait))
-		c.urgentAt = 1 // let them hear of it at once
+	case fits && terms.Share && c.alg() != limit.AlgorithmFunnel && c.crowdedLocked(now, n):
+		res.Allowed, res.RetryAfter = false, time.Duration(min(c.link().refresh/shareParts, shareWait))
+		c.setUrgentAt(1) // let them hear of it at once
 		return res, false
 	case fits:
 		c.bookLocked(now, n)
 		return c.describeLocked(now, n, true), true
-	case c.alg != limit.AlgorithmFunnel, modeWeight(c.mode) < 0, n > c.rule.Limit(),
+	case c.alg() != limit.AlgorithmFunnel, modeWeight(c.mode()) < 0, n > c.rule().Limit(),
 		int64(res.RetryAfter) > min(terms.MaxDelay, int64(limit.MaxDrain)):
 		return res, false // only a funnel can be booked ahead
 	}
@@ -150,21 +150,21 @@ func (c *Counter) reserveLocked(now, n int64, terms Terms) (res limit.Result, bo
 // be above its part of what is left, and the others have not heard of it yet.
 func (c *Counter) crowdedLocked(now, n int64) bool {
 	unheard := c.unsyncedUnits()
-	if unheard == 0 || modeWeight(c.mode) != 1 {
+	if unheard == 0 || modeWeight(c.mode()) != 1 {
 		return false
 	}
-	return satMul(c.link.nodes.Load(), unheard+n) > c.roomLocked(now)+unheard
+	return satMul(c.link().nodes.Load(), unheard+n) > c.roomLocked(now)+unheard
 }
 
 // claimLocked keeps n units of a window or log for somebody who waits for them,
 // instead of as many as it returns.
 func (c *Counter) claimLocked(n int64) (was int64) {
 	switch {
-	case c.log != nil:
-		was, c.log.claim = c.log.claim, n
-	case c.window != nil:
-		was, c.window.claim = c.window.claim, n
-		c.window.sum(c.rule, modeWeight(c.mode))
+	case c.slog() != nil:
+		was, c.slog().claim = c.slog().claim, n
+	case c.win() != nil:
+		was, c.win().claim = c.win().claim, n
+		c.win().sum(c.rule(), modeWeight(c.mode()))
 	}
 	return was
 }
@@ -173,27 +173,27 @@ func (c *Counter) claimLocked(n int64) (was int64) {
 // admitted after others that ask for ahead units in all, if nobody else asks; for
 // 0 units of a funnel, how long it is fuller than full.
 func (c *Counter) estimate(now, ahead, n int64, rule *limit.Rule) (wait int64, ok bool) {
-	c.mu.Lock()
+	c.lock()
 	if c.dead {
 		c.mu.Unlock()
 		return 0, false
 	}
 	now = c.enterLocked(now, rule)
 	wait = c.estimateLocked(now, ahead, n)
-	wake := c.link != nil && c.noteLocked(now) // who waits for long wants to hear of a reset
+	wake := c.link() != nil && c.noteLocked(now) // who waits for long wants to hear of a reset
 	c.mu.Unlock()
 	if wake {
-		c.link.signal()
+		c.link().signal()
 	}
 	return wait, true
 }
 
 func (c *Counter) estimateLocked(now, ahead, n int64) (wait int64) {
-	w, rule := modeWeight(c.mode), c.rule
-	if w == WeightOpen || n == 0 && c.alg != limit.AlgorithmFunnel {
+	w, rule := modeWeight(c.mode()), c.rule()
+	if w == WeightOpen || n == 0 && c.alg() != limit.AlgorithmFunnel {
 		return 0
 	}
-	if (w > 0 || n == 0) && c.alg == limit.AlgorithmFunnel {
+	if (w > 0 || n == 0) && c.alg() == limit.AlgorithmFunnel {
 		cost := min(rule.Weigh(n, w)+ahead, maxPart)
 		level := rule.Add(rule.Sub(c.funnel.view, limit.Span{NS: now}), rule.Cost(cost))
 		return int64(rule.Sub(level, rule.Full()).Ceil())
@@ -237,7 +237,7 @@ func (c *Counter) Reserve(now, n int64, rule *limit.Rule, terms Terms) (res limi
 // Unclaim gives up what a reservation has claimed.
 func (t *Table) Unclaim(key string, rule *limit.Rule, now int64) {
 	t.with(key, rule, now, false, func(c *Counter) bool {
-		c.mu.Lock()
+		c.lock()
 		defer c.mu.Unlock()
 		if !c.dead && c.matches(key, rule) {
 			c.claimLocked(0)

@@ -42,7 +42,7 @@ type ident struct {
 	key  string
 }
 
-func (c *Counter) ident() ident { return ident{alg: c.alg, name: c.name, key: c.key} }
+func (c *Counter) ident() ident { return ident{alg: c.alg(), name: c.name(), key: c.Key()} }
 
 // sideShard is one part of the side table.
 type sideShard struct {
@@ -82,13 +82,14 @@ func (sh *sideShard) retryLocked() bool {
 // forgetLocked marks c dead if it is worth no more than most, and reports
 // whether it did. c must not be in the side table any more or be removed next.
 func (t *Table) forgetLocked(c *Counter, most worth, now int64) bool {
-	c.mu.Lock()
+	c.lock()
 	defer c.mu.Unlock()
 	w := c.worthLocked(now)
 	if w > most {
 		return false
 	}
 	c.dead = true
+	t.recent.drop(c)
 	t.stats.live.Add(-1)
 	if w >= worthPartial {
 		t.stats.forgotten[w].Add(1)
@@ -132,7 +133,7 @@ func (t *Table) makeRoomLocked(sh *sideShard, most worth, now int64, drop bool) 
 			}
 			return true
 		}
-		c.mu.Lock()
+		c.lock()
 		w := c.worthLocked(now)
 		c.mu.Unlock()
 		if w < most || w == most && victim == nil {
@@ -160,7 +161,7 @@ func (t *Table) makeRoomLocked(sh *sideShard, most worth, now int64, drop bool) 
 // over the shards may. One with unreported units is taken in always. There are
 // at most MaxKeys of both.
 func (t *Table) putBackLocked(sh *sideShard, c *Counter, now int64) {
-	c.mu.Lock()
+	c.lock()
 	w, dead := c.worthLocked(now), c.dead
 	c.mu.Unlock()
 	if dead {
@@ -195,7 +196,7 @@ func (t *Table) overflowLocked(sh *sideShard, rule *limit.Rule, now int64) *Coun
 	if c == nil {
 		c = newCounter(overflowKey, rule, 0, nil, now)
 		if len(sh.overflow) >= maxOverflow && !sh.dropOverflowLocked(now) {
-			c.mode = packMode(WeightClosed, false)
+			c.setMode(packMode(WeightClosed, false))
 			return c
 		}
 		if sh.overflow == nil {
@@ -204,8 +205,8 @@ func (t *Table) overflowLocked(sh *sideShard, rule *limit.Rule, now int64) *Coun
 		sh.overflow[id] = c
 	}
 	if t.link != nil {
-		c.mu.Lock()
-		c.mode = t.link.unsorted.mode.Load() // the policy of an outage holds here as well
+		c.lock()
+		c.setMode(t.link.unsorted.mode.Load()) // the policy of an outage holds here as well
 		c.mu.Unlock()
 	}
 	return c
@@ -214,7 +215,7 @@ func (t *Table) overflowLocked(sh *sideShard, rule *limit.Rule, now int64) *Coun
 // dropOverflowLocked gives up one overflow counter that is as if never used.
 func (sh *sideShard) dropOverflowLocked(now int64) bool {
 	for id, c := range sh.overflow {
-		c.mu.Lock()
+		c.lock()
 		w := c.worthLocked(now)
 		c.mu.Unlock()
 		if w == worthIdle {

@@ -59,16 +59,17 @@ type Outcome struct {
 // Shard returns the shard of the counter, computed by f from its key the first
 // time. Only the reconciler may call it.
 func (c *Counter) Shard(f func(key string) int) int {
-	if c.shard < 0 {
-		c.mu.Lock()
-		c.shard = int32(f(c.key))
-		c.part = c.link.Part(int(c.shard))
-		if c.window != nil && c.last != math.MinInt64 { // it has been asked
+	p := c.part()
+	if p.shard < 0 {
+		c.lock()
+		p = p.link.Part(f(c.Key()))
+		c.place.Store(p)
+		if c.win() != nil && c.last != math.MinInt64 { // it has been asked
 			c.rebaseLocked(c.last)
 		}
 		c.mu.Unlock()
 	}
-	return int(c.shard)
+	return p.shard
 }
 
 // Collect takes what c has to tell at now; urgent says which of the two
@@ -85,7 +86,7 @@ func (c *Counter) CollectPatiently(now int64, urgent bool) (rep Report, ok bool)
 }
 
 func (c *Counter) collect(now int64, urgent, eager bool) (rep Report, ok bool) {
-	c.mu.Lock()
+	c.lock()
 	defer c.mu.Unlock()
 	if urgent {
 		c.inUrgent = false
@@ -96,21 +97,21 @@ func (c *Counter) collect(now int64, urgent, eager bool) (rep Report, ok bool) {
 		return rep, false // the heir, or the settling of what is in flight, sees to it
 	}
 	now = max(now, c.last)
-	if c.window != nil {
+	if c.win() != nil {
 		c.rollLocked(now)
 	}
 	// A question alone is worth sending when the view is old or unknown; a
 	// counter may be queued twice, and the second time finds it fresh.
-	stale := c.syncedAt == 0 || eager && c.refused || now-c.askedAt >= c.link.refresh
+	stale := c.syncedAt == 0 || eager && c.refused || now-c.askedAt >= c.link().refresh
 	// Nobody but the reconciler asks for a key that was put aside.
 	stale = stale || c.quarantined
 	if !c.tellsLocked(now) && !stale {
 		return rep, false
 	}
-	if c.window != nil {
-		c.window.collect()
+	if c.win() != nil {
+		c.win().collect()
 	} else {
-		c.funnel.collect(c.rule)
+		c.funnel.collect(c.rule())
 	}
 	c.inFlight, c.askedAt = true, now
 	return c.reportLocked(now), true
@@ -124,11 +125,11 @@ func (c *Counter) Resend(now int64, raise bool) (*Counter, Report) {
 	c = c.lockLiving()
 	defer c.mu.Unlock()
 	now = max(now, c.last)
-	if c.window != nil {
+	if c.win() != nil {
 		c.rollLocked(now)
 	}
 	c.raise = c.raise || raise
-	if off, sure := c.part.clock(); sure && c.raise {
+	if off, sure := c.part().clock(); sure && c.raise {
 		c.outgrowLocked(now, now+off)
 	}
 	return c, c.reportLocked(now)
@@ -137,34 +138,35 @@ func (c *Counter) Resend(now int64, raise bool) (*Counter, Report) {
 // lockLiving locks c, or the counter that has taken its place.
 func (c *Counter) lockLiving() *Counter {
 	for {
-		c.mu.Lock()
-		if c.heir == nil {
+		c.lock()
+		if c.heir() == nil {
 			return c
 		}
-		heir := c.heir
+		heir := c.heir()
 		c.mu.Unlock()
 		c = heir
 	}
 }
 
 func (c *Counter) reportLocked(now int64) Report {
-	rep := Report{Rule: c.rule, Raise: c.raise && c.syncedAt != 0, Gen: c.gen, BackGen: c.backGen}
+	rep := Report{Rule: c.rule(), Raise: c.raise && c.syncedAt != 0, Gen: c.gen(), BackGen: c.backGen()}
 	at := limit.Span{NS: now}
-	if c.window != nil {
-		rep.Units, rep.Buckets = c.window.sentUnits, c.window.list(c.window.sent)
-		rep.BackBuckets = c.window.list(c.window.sentBack)
-		if rep.Raise && !c.window.moved {
-			rep.KnownBuckets = c.window.list(c.window.known)
+	if c.win() != nil {
+		rep.Units, rep.Buckets = c.win().sentUnits, c.win().list(c.win().sent)
+		rep.BackBuckets = c.win().list(c.win().sentBack)
+		if rep.Raise && !c.win().moved {
+			rep.KnownBuckets = c.win().list(c.win().known)
 		}
 		return rep
 	}
-	rep.Units, rep.Back = c.funnel.sent.units, c.funnel.sentBack.at(c.rule, now)
+	a := c.funnel.under()
+	rep.Units, rep.Back = a.sent.units, a.sentBack.at(c.rule(), now)
 	if rep.Units > 0 {
-		rep.Ahead = c.rule.Sub(c.funnel.sent.tat, at)
+		rep.Ahead = c.rule().Sub(a.sent.tat, at)
 	}
 	if rep.Raise {
 		c.followClockLocked(clockStep + (now-c.syncedAt)/clockDrift)
-		rep.KnownLevel = c.rule.Sub(c.funnel.known, at)
+		rep.KnownLevel = c.rule().Sub(c.funnel.known, at)
 	}
 	return rep
 }
@@ -174,64 +176,65 @@ func (c *Counter) reportLocked(now int64) Report {
 func (c *Counter) Settle(now int64, a Answer) Outcome {
 	c = c.lockLiving()
 	defer c.mu.Unlock()
-	void := c.void && a.Gen < c.gen
+	void := c.void && a.Gen < c.gen()
 	c.inFlight, c.quarantined, c.void = false, false, false
 	if a.Raised {
 		c.raise = false
 	}
 	// From here on the counter's unsynced units weigh what the link says.
-	c.mode = c.part.mode.Load()
-	w := modeWeight(c.mode)
-	if a.Gen < c.gen {
+	c.setMode(c.part().mode.Load())
+	w := modeWeight(c.mode())
+	if a.Gen < c.gen() {
 		c.outgrowLocked(a.At, a.ServerNow)
 	}
-	reset := a.Gen > c.gen || a.Converted
+	reset := a.Gen > c.gen() || a.Converted
 	out, astray := Outcome{Counter: c}, false
 	switch {
 	case void:
 		// It was given before a reset that we have heard of meanwhile. What was
 		// sent has been reset with the rest.
 		c.dropSentLocked()
-		c.askedAt -= c.link.refresh
+		c.askedAt -= c.link().refresh
 		return c.queueLocked(max(now, c.last), out)
-	case !a.Rule.SameShape(c.rule):
+	case !a.Rule.SameShape(c.rule()):
 		// The numbers no longer fit the rule: ask again under the new one.
 		c.keepSentLocked()
-		c.askedAt -= c.link.refresh
-	case c.window != nil:
+		c.askedAt -= c.link().refresh
+	case c.win() != nil:
 		now = max(now, c.last)
 		c.rollLocked(now)
-		astray = c.window.sure && now+c.window.off-a.ServerNow > a.Slack+c.part.slack.Load()+clockStep
-		lost, expired := c.window.settle(c.rule, a.Buckets, c.serverBucketLocked(now, a.ServerNow), reset, w)
-		c.link.expired.Add(expired)
+		astray = c.win().sure && now+c.win().off-a.ServerNow > a.Slack+c.part().slack.Load()+clockStep
+		lost, expired := c.win().settle(c.rule(), a.Buckets, c.serverBucketLocked(now, a.ServerNow), reset, w)
+		c.link().expired.Add(expired)
 		// In buckets narrower than the clocks can be compared, units come back
 		// in a neighbouring one.
-		out.Lost = lost && int64(c.rule.Width()) > a.Slack
+		out.Lost = lost && int64(c.rule().Width()) > a.Slack
 	default:
 		slack := a.Slack
 		if c.syncedAt != 0 {
 			slack += (a.At - c.syncedAt) / clockDrift
 			c.followClockLocked(slack)
 		}
-		c.lag = c.link.lag.Load()
-		most := c.rule.Add(limit.Span{NS: a.At}, limit.Span{NS: int64(limit.MaxDrain)})
-		out.Lost = c.funnel.settle(c.rule, c.rule.Add(limit.Span{NS: a.At}, a.Level), most, a.At, slack, reset, w)
-		c.funnel.capWeighted(c.rule, max(now, c.last), w)
+		c.setLag(c.link().lag.Load())
+		most := c.rule().Add(limit.Span{NS: a.At}, limit.Span{NS: int64(limit.MaxDrain)})
+		out.Lost = c.funnel.settle(c.rule(), c.rule().Add(limit.Span{NS: a.At}, a.Level), most, a.At, slack, reset, w)
+		c.funnel.capWeighted(c.rule(), max(now, c.last), w)
 	}
 	// The authority has lost a reset. Whoever knows of it must say so at once,
 	// lest what the others tell later, in that generation, replaces what has
 	// been booked in this.
-	c.raise = c.raise || out.Lost || a.Gen < c.gen
-	c.gen = max(c.gen, a.Gen)
-	c.syncedAt, c.heard = max(a.At, 1), a.ServerNow
+	c.raise = c.raise || out.Lost || a.Gen < c.gen()
+	c.setGen(max(c.gen(), a.Gen))
+	c.setHeard(a.ServerNow)
+	c.syncedAt = max(a.At, 1)
 	// An answer by a clock that was set back a moment ago may have been
 	// misread: the next check asks again at once.
 	c.touched = !astray
 	used := c.knownUnitsLocked(max(now, c.last))
-	out.Overshoot = max(used-c.rule.Limit(), 0)
+	out.Overshoot = max(used-c.rule().Limit(), 0)
 	// Half of this node's fair part of what is left: when that much has been
 	// admitted unseen, the others should hear of it at once.
-	c.urgentAt = max(1, (c.rule.Limit()-used)/(2*c.link.nodes.Load()))
+	c.setUrgentAt((c.rule().Limit() - used) / (2 * c.link().nodes.Load()))
 	return c.queueLocked(max(now, c.last), out)
 }
 
@@ -240,19 +243,20 @@ func (c *Counter) tellsLocked(now int64) bool {
 	if c.raise || c.pendUnits() > 0 {
 		return true
 	}
-	if c.window != nil {
-		return c.window.backUnits > 0
+	if c.win() != nil {
+		return c.win().backUnits > 0
 	}
-	return c.funnel.back.at(c.rule, now) != limit.Span{}
+	return c.funnel.under().back.at(c.rule(), now) != limit.Span{}
 }
 
 // returnsLocked reports whether units were handed back that the authority has
 // not acknowledged.
 func (c *Counter) returnsLocked() bool {
-	if c.window == nil {
-		return c.funnel.back.span != limit.Span{} || c.funnel.sentBack.span != limit.Span{}
+	if c.win() == nil {
+		a := c.funnel.under()
+		return a.back.span != limit.Span{} || a.sentBack.span != limit.Span{}
 	}
-	return c.window.backUnits > 0 || slices.ContainsFunc(c.window.sentBack, func(u int64) bool { return u > 0 })
+	return c.win().backUnits > 0 || slices.ContainsFunc(c.win().sentBack, func(u int64) bool { return u > 0 })
 }
 
 // queueLocked notes in which queues the reconciler must put c.
@@ -260,7 +264,7 @@ func (c *Counter) queueLocked(now int64, out Outcome) Outcome {
 	if c.tellsLocked(now) && !c.inNormal {
 		c.inNormal, out.Again = true, true
 	}
-	if c.pendUnits() >= c.urgentAt && !c.inUrgent && !modeDegraded(c.mode) {
+	if c.pendUnits() >= int64(c.urgentAt) && !c.inUrgent && !modeDegraded(c.mode()) {
 		c.inUrgent, out.Urgent = true, true
 	}
 	return out
@@ -271,29 +275,29 @@ func (c *Counter) queueLocked(now int64, out Outcome) Outcome {
 // now was given before that clock was set back: to go there would leave all
 // that it counts from now on behind.
 func (c *Counter) serverBucketLocked(now, server int64) int64 {
-	if c.window.sure {
-		server = min(server, now+c.window.off+c.part.slack.Load()+clockStep)
+	if c.win().sure {
+		server = min(server, now+c.win().off+c.part().slack.Load()+clockStep)
 	}
-	return floorDiv(server, int64(c.rule.Width()))
+	return floorDiv(server, int64(c.rule().Width()))
 }
 
 // outgrowLocked forgets a generation that the authority, by its clock, has no
 // need to know any longer, because nothing from before it can count. Neither does
 // what we know of it; to insist on it would undo what has been booked since.
 func (c *Counter) outgrowLocked(now, server int64) {
-	if server-c.heard > int64(c.rule.Horizon()) && c.blankLocked(now) {
-		c.gen = 0
+	if server-c.heard() > int64(c.rule().Horizon()) && c.blankLocked(now) {
+		c.setGen(0)
 	}
 }
 
 // blankLocked reports whether nothing that the authority has told before counts
 // any more.
 func (c *Counter) blankLocked(now int64) bool {
-	if c.window == nil {
+	if c.win() == nil {
 		return c.funnel.known.NS <= now
 	}
 	c.rollLocked(max(now, c.last))
-	return len(c.window.list(c.window.known)) == 0
+	return len(c.win().list(c.win().known)) == 0
 }
 
 // followClockLocked moves what a funnel knows if our clock has fallen behind
@@ -302,9 +306,9 @@ func (c *Counter) blankLocked(now int64) bool {
 // put back for everybody. A jump of the authority's clock is not followed: what
 // it would make leak has not leaked.
 func (c *Counter) followClockLocked(slack int64) {
-	if d := c.link.lag.Load() - c.lag; d > slack {
+	if d := c.link().lag.Load() - c.lag(); d > slack {
 		c.funnel.known.NS = max(c.funnel.known.NS-d, 0)
-		c.lag += d
+		c.setLag(c.lag() + d)
 	}
 }
 
@@ -318,14 +322,14 @@ const clockStep = 20_000_000
 
 // knownUnitsLocked returns what the authority has told, in units, rounded down.
 func (c *Counter) knownUnitsLocked(now int64) int64 {
-	if c.window == nil {
-		return c.rule.Whole(c.rule.Sub(c.funnel.known, limit.Span{NS: now}))
+	if c.win() == nil {
+		return c.rule().Whole(c.rule().Sub(c.funnel.known, limit.Span{NS: now}))
 	}
 	used := int64(0)
-	for i, u := range c.window.known {
-		if i == c.rule.Kept() && i > 0 {
-			width := c.rule.Width()
-			u = int64(float64(u) * (1 - float64(c.window.elapsed(c.rule, now))/float64(width)))
+	for i, u := range c.win().known {
+		if i == c.rule().Kept() && i > 0 {
+			width := c.rule().Width()
+			u = int64(float64(u) * (1 - float64(c.win().elapsed(c.rule(), now))/float64(width)))
 		}
 		used = min(used+u, maxPart)
 	}
@@ -345,10 +349,10 @@ func (c *Counter) Quarantine(now int64, booked bool) (living *Counter, first boo
 	switch {
 	case booked:
 		c.keepSentLocked()
-	case c.window == nil:
-		c.funnel.giveBack(c.rule)
+	case c.win() == nil:
+		c.funnel.giveBack(c.rule())
 	default:
-		c.link.expired.Add(c.window.giveBack())
+		c.link().expired.Add(c.win().giveBack())
 	}
 	c.askedAt = max(now, c.last)
 	return c, first
@@ -356,39 +360,39 @@ func (c *Counter) Quarantine(now int64, booked bool) (living *Counter, first boo
 
 // dropSentLocked forgets what was sent: it counts nowhere any more.
 func (c *Counter) dropSentLocked() {
-	if c.window == nil {
-		c.funnel.sent, c.funnel.sentBack = part{}, credit{}
-		c.funnel.compose(c.rule, modeWeight(c.mode))
+	if c.win() == nil {
+		c.funnel.put(away{back: c.funnel.under().back})
+		c.funnel.compose(c.rule(), modeWeight(c.mode()))
 		return
 	}
-	clear(c.window.sent)
-	clear(c.window.sentBack)
-	c.window.sentUnits = 0
-	c.window.sum(c.rule, modeWeight(c.mode))
+	clear(c.win().sent)
+	clear(c.win().sentBack)
+	c.win().sentUnits = 0
+	c.win().sum(c.rule(), modeWeight(c.mode()))
 }
 
 // keepSentLocked counts what was sent as known, without an answer.
 func (c *Counter) keepSentLocked() {
-	w := modeWeight(c.mode)
-	if c.window == nil {
+	w := modeWeight(c.mode())
+	if c.win() == nil {
 		// Before units from after our clock stood still are among those from before.
 		c.followClockLocked(clockStep + max(c.last-c.syncedAt, 0)/clockDrift)
-		c.funnel.settle(c.rule, c.funnel.known, limit.Span{NS: math.MaxInt64}, 0, 0, false, w)
+		c.funnel.settle(c.rule(), c.funnel.known, limit.Span{NS: math.MaxInt64}, 0, 0, false, w)
 		return
 	}
-	c.window.known = mergeBuckets(c.window.known, c.window.sent, func(a, b int64) int64 { return a + b })
-	c.window.sent, c.window.sentUnits = nil, 0
-	for i, u := range c.window.sentBack {
-		c.window.known[i] = max(c.window.known[i]-u, 0)
+	c.win().known = mergeBuckets(c.win().known, c.win().sent, func(a, b int64) int64 { return a + b })
+	c.win().sent, c.win().sentUnits = nil, 0
+	for i, u := range c.win().sentBack {
+		c.win().known[i] = max(c.win().known[i]-u, 0)
 	}
-	clear(c.window.sentBack)
-	c.window.sum(c.rule, w)
+	clear(c.win().sentBack)
+	c.win().sum(c.rule(), w)
 }
 
 // Requeue marks c as waiting in the normal queue and reports whether it was
 // not there yet, so that the caller must put it there.
 func (c *Counter) Requeue() bool {
-	c.mu.Lock()
+	c.lock()
 	defer c.mu.Unlock()
 	c.wounded = false
 	if c.dead || c.inNormal {
@@ -401,7 +405,7 @@ func (c *Counter) Requeue() bool {
 // Dropped reports whether c is dead, so that the queue it waits in may let go
 // of it. Should it be brought back to life, it will queue anew.
 func (c *Counter) Dropped() bool {
-	c.mu.Lock()
+	c.lock()
 	defer c.mu.Unlock()
 	if c.dead {
 		c.inNormal = false
@@ -412,12 +416,12 @@ func (c *Counter) Dropped() bool {
 // Refresh makes c ask the authority again even if its view is fresh, and
 // reports whether it is not queued yet, so that the caller must queue it.
 func (c *Counter) Refresh() bool {
-	c.mu.Lock()
+	c.lock()
 	defer c.mu.Unlock()
 	if c.dead {
 		return false
 	}
-	c.askedAt -= c.link.refresh
+	c.askedAt -= c.link().refresh
 	if c.inNormal {
 		return false
 	}
@@ -428,18 +432,18 @@ func (c *Counter) Refresh() bool {
 // MarkRaise notes that the authority has lost data, and reports whether c has
 // something to restore and is not queued yet: the caller must queue it.
 func (c *Counter) MarkRaise(now int64) bool {
-	c.mu.Lock()
+	c.lock()
 	defer c.mu.Unlock()
 	now = max(now, c.last)
 	if c.dead || c.syncedAt == 0 {
 		return false
 	}
-	if c.window != nil {
+	if c.win() != nil {
 		c.rollLocked(now)
-		if len(c.window.list(c.window.known)) == 0 && c.gen == 0 {
+		if len(c.win().list(c.win().known)) == 0 && c.gen() == 0 {
 			return false
 		}
-	} else if c.funnel.known.NS <= now && c.gen == 0 {
+	} else if c.funnel.known.NS <= now && c.gen() == 0 {
 		return false
 	}
 	c.raise = true
@@ -465,7 +469,7 @@ func (c *Counter) Take(now, n int64, rule *limit.Rule) (res limit.Result, ok boo
 // Forget marks c dead if no more than a level that does not deny would be lost
 // with it, and reports whether it did: what a table without room does.
 func (c *Counter) Forget(now int64) bool {
-	c.mu.Lock()
+	c.lock()
 	defer c.mu.Unlock()
 	c.dead = c.dead || c.worthLocked(now) <= worthPartial
 	return c.dead
@@ -473,7 +477,7 @@ func (c *Counter) Forget(now int64) bool {
 
 // Unsynced returns the admitted units that the authority has not acknowledged.
 func (c *Counter) Unsynced() int64 {
-	c.mu.Lock()
+	c.lock()
 	defer c.mu.Unlock()
 	return c.unsyncedUnits()
 }

@@ -15,9 +15,10 @@ import (
 // Table finds or creates the counter of a key. Build it with [NewTable]; the
 // zero Table is not usable. All methods are safe for concurrent use.
 //
-// A check of a key that the cache holds costs one hash, one Get and the
-// counter's own lock, and allocates nothing. A new key costs a lock shared
-// with one in 256 other keys, and three allocations or so.
+// A check of a key that was used lately costs one hash, a look into recents and
+// the counter's own lock, and allocates nothing; of another that the cache holds,
+// one Get on top. A new key costs a lock shared with one in 256 other keys, and
+// three allocations or so.
 //
 // The caller sees to it that rules are valid and n is not negative, and passes
 // readings of the clock that the table was given.
@@ -30,6 +31,7 @@ type Table struct {
 	seed  maphash.Seed
 	hash  func(key string, rule *limit.Rule) uint64 // nil but in tests
 
+	recent recents
 	// view is what checks read the cache through. Closing takes it away and
 	// then waits until nobody holds it, see Close.
 	view atomic.Pointer[view]
@@ -69,6 +71,7 @@ func NewTable(o TableOptions) (*Table, error) {
 	o = o.withDefaults()
 	t := &Table{
 		clock: o.Clock, link: o.Link, seed: maphash.MakeSeed(), hash: o.hash,
+		recent: newRecents(o.MaxKeys),
 		room:  max((o.sideKeys+sideShards-1)/sideShards, 1),
 		fresh: make(chan *Counter, freshBacklog),
 		stop:  make(chan struct{}),
@@ -122,15 +125,32 @@ func (v *view) holds(c *Counter) bool {
 // knowledge.
 func (t *Table) Allow(key string, rule *limit.Rule, n, now int64) (bool, limit.Source) {
 	h := t.hashOf(key, rule)
+	if c := t.recent.get(h); c != nil && c.matches(key, rule) {
+		if src, no := c.denies(now, n, rule); no {
+			return false, src
+		}
+		if allowed, src, how := c.allow(now, n, rule); how != gone {
+			if how == remind {
+				t.remind(c)
+			}
+			return allowed, src
+		}
+		t.recent.drop(c)
+	}
+	return t.allowCached(h, key, rule, n, now)
+}
+
+// allowCached is Allow of a key that was not used lately.
+func (t *Table) allowCached(h uint64, key string, rule *limit.Rule, n, now int64) (bool, limit.Source) {
 	v := t.view.Load()
-	if c := v.get(h); c != nil && c.matches(key, rule) {
-		if allowed, ok, src := c.allow(now, n, rule); ok {
+	if c := t.fromCache(v, h, key, rule); c != nil {
+		if allowed, src, how := c.allow(now, n, rule); how != gone {
 			runtime.KeepAlive(v) // until c is unlocked again, see Close
 			return allowed, src
 		}
 	}
 	f := t.find(h, key, rule, now, n > 0)
-	allowed, _, src := f.c.allow(now, n, rule)
+	allowed, src, _ := f.c.allow(now, n, rule)
 	t.leave(f)
 	runtime.KeepAlive(v)
 	return allowed, f.source(src)
@@ -138,35 +158,35 @@ func (t *Table) Allow(key string, rule *limit.Rule, n, now int64) (bool, limit.S
 
 // Take is Allow with the whole answer.
 func (t *Table) Take(key string, rule *limit.Rule, n, now int64) limit.Result {
-	h := t.hashOf(key, rule)
-	v := t.view.Load()
-	if c := v.get(h); c != nil && c.matches(key, rule) {
-		if res, ok := c.take(now, n, rule); ok {
-			runtime.KeepAlive(v)
-			return res
-		}
-	}
-	f := t.find(h, key, rule, now, n > 0)
-	res, _ := f.c.take(now, n, rule)
-	t.leave(f)
-	runtime.KeepAlive(v)
-	res.Source = f.source(res.Source)
-	return res
+	return t.ask(key, rule, n, now, true)
 }
 
 // Peek tells what Take would answer and consumes nothing. It does not create
 // a counter for a key that has none.
 func (t *Table) Peek(key string, rule *limit.Rule, n, now int64) limit.Result {
+	return t.ask(key, rule, n, now, false)
+}
+
+func (t *Table) ask(key string, rule *limit.Rule, n, now int64, book bool) limit.Result {
 	h := t.hashOf(key, rule)
+	if c := t.recent.get(h); c != nil && c.matches(key, rule) {
+		if res, how := c.ask(now, n, rule, book); how != gone {
+			if how == remind {
+				t.remind(c)
+			}
+			return res
+		}
+		t.recent.drop(c)
+	}
 	v := t.view.Load()
-	if c := v.get(h); c != nil && c.matches(key, rule) {
-		if res, ok := c.peek(now, n, rule); ok {
+	if c := t.fromCache(v, h, key, rule); c != nil {
+		if res, how := c.ask(now, n, rule, book); how != gone {
 			runtime.KeepAlive(v)
 			return res
 		}
 	}
-	f := t.find(h, key, rule, now, false)
-	res, _ := f.c.peek(now, n, rule)
+	f := t.find(h, key, rule, now, book && n > 0)
+	res, _ := f.c.ask(now, n, rule, book)
 	t.leave(f)
 	runtime.KeepAlive(v)
 	res.Source = f.source(res.Source)
@@ -212,6 +232,7 @@ func (t *Table) find(h uint64, key string, rule *limit.Rule, now int64, create b
 	f := found{sh: sh, link: t.link}
 	if c, aside := t.existingLocked(sh, h, id); c != nil {
 		f.c, f.offer = c, aside && sh.retryLocked()
+		t.recent.put(c)
 		return f
 	}
 	switch full := len(sh.counters) >= t.room; {
@@ -296,12 +317,12 @@ func (t *Table) seenLocked(sh *sideShard, h uint64, id ident) (c *Counter, aside
 // true, so it may as well go on, in the side table for now: the cache may be
 // about to be closed. One with an heir is truly dead.
 func (t *Table) reviveLocked(sh *sideShard, c *Counter) bool {
-	c.mu.Lock()
+	c.lock()
 	defer c.mu.Unlock()
 	if !c.dead {
 		return true
 	}
-	if c.heir != nil {
+	if c.heir() != nil {
 		return false
 	}
 	c.dead = false
@@ -328,7 +349,7 @@ func (t *Table) createLocked(sh *sideShard, h uint64, key string, rule *limit.Ru
 func (t *Table) stranger(h uint64, key string, rule *limit.Rule, now int64) *Counter {
 	c := newCounter(key, rule, h, nil, now)
 	if t.link != nil {
-		c.mode = t.link.unsorted.mode.Load()
+		c.setMode(t.link.unsorted.mode.Load())
 	}
 	return c
 }

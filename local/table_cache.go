@@ -94,14 +94,15 @@ func (t *Table) takeBack(c *Counter, now int64) {
 func (t *Table) mergeLocked(twin, c *Counter, now int64) {
 	t.crowd.Lock()
 	defer t.crowd.Unlock()
-	c.mu.Lock()
+	c.lock()
 	defer c.mu.Unlock()
 	if c.dead {
 		return
 	}
-	twin.mu.Lock()
+	twin.lock()
 	defer twin.mu.Unlock()
 	twin.absorbLocked(c, now)
+	t.recent.drop(c)
 	t.stats.live.Add(-1)
 	t.stats.merged.Add(1)
 }
@@ -114,7 +115,7 @@ func (t *Table) shouldReplace(cur, prev *Counter) bool {
 }
 
 func (c *Counter) isDead() bool {
-	c.mu.Lock()
+	c.lock()
 	defer c.mu.Unlock()
 	return c.dead
 }

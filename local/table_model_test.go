@@ -26,6 +26,13 @@ func TestForgottenOnTheWayIn(t *testing.T) {
 		if recreate {
 			admit(table, "k", rule, 1, 3) // queued behind, in effect
 			settle(t, table)
+			for _, c := range []*Counter{table.view.Load().get(h), table.recent.get(h)} {
+				if c != nil {
+					c.lock()
+					c.dead = true
+					c.mu.Unlock()
+				}
+			}
 			table.cache.Del(h)
 		}
 		until(t, "the dead counter to be cached", func() bool {
@@ -108,8 +115,8 @@ func TestRangeSeesEveryCounterThatStays(t *testing.T) {
 	for range 30 {
 		seen := make(map[string]bool)
 		table.Range(func(c *Counter) bool {
-			if c.name == rule.Name() {
-				seen[c.key] = true
+			if c.name() == rule.Name() {
+				seen[c.Key()] = true
 			}
 			return true
 		})
@@ -257,7 +264,7 @@ func TestTwinsMerge(t *testing.T) {
 	if got := admit(table, "k", rule, 1, 10); got != 1 {
 		t.Errorf("admitted %d more, want 1", got)
 	}
-	if _, ok, _ := lost.allow(now, 1, rule); ok {
+	if _, _, how := lost.allow(now, 1, rule); how != gone {
 		t.Error("the merged counter still answers")
 	}
 	check(t, table)

@@ -55,7 +55,7 @@ func check(tb testing.TB, t *Table) {
 			case c.isDead():
 				tb.Errorf("dead counter of %q in the side table", id.key)
 			case c.ident() != id || t.shard(c.hash) != sh:
-				tb.Errorf("counter of %q is filed under %q", c.key, id.key)
+				tb.Errorf("counter of %q is filed under %q", c.Key(), id.key)
 			}
 		}
 		if sh.hold != 0 {
@@ -65,7 +65,7 @@ func check(tb testing.TB, t *Table) {
 	}
 	t.Range(func(c *Counter) bool {
 		if twin := seen[c.ident()]; twin != nil && twin != c {
-			tb.Errorf("%q has two live counters", c.key)
+			tb.Errorf("%q has two live counters", c.Key())
 		}
 		seen[c.ident()] = c
 		return true
@@ -214,12 +214,12 @@ func TestPinnedCountersSurviveAnything(t *testing.T) {
 	table.clock.(*clock.Manual).Advance(time.Hour) // long empty, were it not for the units to report
 	table.sweepForTest()
 	table.Range(func(c *Counter) bool {
-		c.mu.Lock()
+		c.lock()
 		defer c.mu.Unlock()
 		if got := c.unsyncedUnits(); got != 3 {
-			t.Errorf("%q has %d units to report, want 3", c.key, got)
+			t.Errorf("%q has %d units to report, want 3", c.Key(), got)
 		}
-		counters[c.key] = c
+		counters[c.Key()] = c
 		return true
 	})
 	if int64(len(counters)) != own {
@@ -394,7 +394,7 @@ func TestOverflowCountersAndLink(t *testing.T) {
 	if res := table.Take("newcomer", slow(10), 1, 0); !res.Allowed || res.Source != limit.SourceLocal {
 		t.Errorf("newcomer: %+v", res)
 	}
-	link.Drain(func(c *Counter, _ bool) { t.Errorf("the reconciler was handed %q", c.key) })
+	link.Drain(func(c *Counter, _ bool) { t.Errorf("the reconciler was handed %q", c.Key()) })
 	link.SetMode(WeightClosed, true)
 	if res := table.Take("newcomer", slow(10), 1, 0); res.Allowed {
 		t.Errorf("newcomer, failing closed: %+v", res)

@@ -149,6 +149,19 @@ func (w *window) fits(r *limit.Rule, now, cost int64) bool {
 	return h1 < h2 || h1 == h2 && l1 <= l2
 }
 
+// fitsAt returns the time, on our clock, before which cost more units cannot fit,
+// if they do not now. It is no later than the end of the current bucket.
+func (w *window) fitsAt(r *limit.Rule, cost int64) int64 {
+	room := r.Limit() - w.newer - cost
+	if room < 0 || room >= w.oldest {
+		return w.end - w.off
+	}
+	// They fit as soon as oldest·(width − elapsed) ≤ room·width.
+	hi, lo := bits.Mul64(uint64(room), uint64(r.Width()))
+	left, _ := bits.Div64(hi, lo, uint64(w.oldest))
+	return w.end - w.off - int64(left)
+}
+
 // take admits n units, which weigh cost units in the view, or refuses them.
 // A cost of 0 is the open policy: nothing is refused.
 func (w *window) take(r *limit.Rule, now, n, cost int64, book bool) bool {

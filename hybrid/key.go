@@ -1,0 +1,104 @@
+package hybrid
+
+import (
+	"context"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/local"
+)
+
+// Key is one key under one rule, for callers who ask for it often: it saves the
+// look-up. Its methods are those of the [Limiter] it comes from, count together
+// with them, and stay right whatever becomes of the key in memory. It is safe for
+// concurrent use; a nil or zero Key refuses every check.
+type Key struct {
+	lim    *Limiter
+	key    string
+	rule   *limit.Rule
+	handle *local.Handle // nil: nothing can be asked
+	cell   *cell
+}
+
+// Key binds a key to a rule. A rule that [Limiter.CheckRule] finds fault with is
+// refused by each check.
+func (l *Limiter) Key(key string, rule *limit.Rule) *Key {
+	k := &Key{lim: l, key: key, rule: rule}
+	if l.usable(rule, 0) {
+		k.handle, k.cell = l.table.Handle(key, rule), l.tally.cell(key)
+	}
+	return k
+}
+
+// whole returns what the methods of the limiter need, a nil limiter from a nil or
+// zero Key.
+func (k *Key) whole() (l *Limiter, key string, rule *limit.Rule) {
+	if k == nil {
+		return nil, "", nil
+	}
+	return k.lim, k.key, k.rule
+}
+
+// Allow is [Limiter.Allow].
+func (k *Key) Allow() bool { return k.AllowN(1) }
+
+// AllowN is [Limiter.AllowN].
+func (k *Key) AllowN(n int64) bool {
+	if k == nil || k.handle == nil || n < 0 || k.rule.IsDryRun() {
+		l, key, rule := k.whole()
+		return l.AllowN(key, rule, n)
+	}
+	ok, src := k.handle.Allow(n, k.lim.now())
+	k.cell.count(n, ok, src)
+	return ok
+}
+
+// Take is [Limiter.Take].
+func (k *Key) Take(n int64) limit.Result {
+	if k == nil || k.handle == nil || n < 0 {
+		l, key, rule := k.whole()
+		return l.Take(key, rule, n)
+	}
+	return k.lim.judge(k.key, k.rule, n, k.handle.Take(n, k.lim.now()))
+}
+
+// Peek is [Limiter.Peek].
+func (k *Key) Peek() limit.Result {
+	if k == nil || k.handle == nil {
+		l, key, rule := k.whole()
+		return l.Peek(key, rule)
+	}
+	return k.rule.Judged(k.handle.Peek(1, k.lim.now()))
+}
+
+// TakeAtMost is [Limiter.TakeAtMost].
+func (k *Key) TakeAtMost(n int64) (granted int64, res limit.Result) {
+	l, key, rule := k.whole()
+	return l.TakeAtMost(key, rule, n)
+}
+
+// Refund is [Limiter.Refund].
+func (k *Key) Refund(n int64) (back int64) {
+	l, key, rule := k.whole()
+	return l.Refund(key, rule, n)
+}
+
+// Reserve is [Limiter.Reserve].
+func (k *Key) Reserve(n int64) Reservation {
+	l, key, rule := k.whole()
+	return l.Reserve(key, rule, n)
+}
+
+// Wait is [Limiter.Wait].
+func (k *Key) Wait(ctx context.Context, n int64) error {
+	l, key, rule := k.whole()
+	return l.Wait(ctx, key, rule, n)
+}
+
+// Set is [Limiter.Set].
+func (k *Key) Set(ctx context.Context, used int64) error {
+	l, key, rule := k.whole()
+	return l.Set(ctx, key, rule, used)
+}
+
+// Reset is [Limiter.Reset].
+func (k *Key) Reset(ctx context.Context) error { return k.Set(ctx, 0) }

@@ -1,0 +1,158 @@
+package local
+
+import (
+	"math"
+	"strings"
+	"unsafe"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// more is what most counters of funnels do without.
+type more struct {
+	key    string // if it is a long one; immutable
+	window *window
+	log    *slidingLog
+	heir   *Counter // takes over what a dead counter still has in flight
+	story  *story
+}
+
+// story is what is left of resets, of bookings ahead and of clocks that stood
+// still. Few keys have any.
+type story struct {
+	gen     int64      // generation of the authority's state
+	heard   int64      // what the authority's clock showed at its last answer
+	backGen int64      // gen when the first units were handed back that it has not acknowledged
+	lag     int64      // of our clock, see Link.SetLag, when a funnel was told of last
+	era     uint32     // how often this counter was reset or set
+	ahead   []*Booking // of a funnel, in the order in which they are due
+}
+
+// with returns what few counters have, for writing.
+func (c *Counter) with() *more {
+	if c.more == nil {
+		c.more = new(more)
+	}
+	return c.more
+}
+
+func (c *Counter) tell() *story {
+	m := c.with()
+	if m.story == nil {
+		m.story = new(story)
+	}
+	return m.story
+}
+
+// told returns the story so far, for reading.
+func (c *Counter) told() story {
+	if c.more == nil || c.more.story == nil {
+		return story{}
+	}
+	return *c.more.story
+}
+
+// hasStory reports whether there is one to go on with.
+func (c *Counter) hasStory() bool { return c.more != nil && c.more.story != nil }
+
+func (c *Counter) setKey(key string) {
+	if len(key) <= inlineKey {
+		c.keyBytes = uint8(len(key))
+		copy(c.short[:], key)
+		return
+	}
+	c.keyBytes = longKey
+	// A clone, because the caller's string may be part of something large.
+	c.with().key = strings.Clone(key)
+}
+
+// Key returns the key as the caller of the check gave it.
+func (c *Counter) Key() string {
+	if c.keyBytes == longKey {
+		return c.more.key
+	}
+	// The bytes never change, and the string keeps them from being freed.
+	return unsafe.String(&c.short[0], int(c.keyBytes))
+}
+
+func (c *Counter) rule() *limit.Rule    { return c.law.Load() }
+func (c *Counter) alg() limit.Algorithm { return c.rule().Algorithm() }
+func (c *Counter) name() string         { return c.rule().Name() }
+
+// part returns what the link says of the counter's shard, nil without a link.
+func (c *Counter) part() *Part { return c.place.Load() }
+
+// link returns what ties c to the reconciler, nil if nothing is shared.
+func (c *Counter) link() *Link {
+	if p := c.place.Load(); p != nil {
+		return p.link
+	}
+	return nil
+}
+
+func (c *Counter) mode() int64     { return int64(c.modeBits.Load()) }
+func (c *Counter) setMode(m int64) { c.modeBits.Store(int32(m)) }
+
+// setUrgentAt sets how many pending units make a report urgent: at least 1. Above
+// four thousand million, a report too many does not matter.
+func (c *Counter) setUrgentAt(n int64) { c.urgentAt = uint32(min(max(n, 1), math.MaxUint32)) }
+
+// win returns the window of a counter of windows, else nil.
+func (c *Counter) win() *window {
+	if c.more == nil {
+		return nil
+	}
+	return c.more.window
+}
+
+func (c *Counter) slog() *slidingLog {
+	if c.more == nil {
+		return nil
+	}
+	return c.more.log
+}
+
+func (c *Counter) heir() *Counter {
+	if c.more == nil {
+		return nil
+	}
+	return c.more.heir
+}
+
+func (c *Counter) gen() int64     { return c.told().gen }
+func (c *Counter) heard() int64   { return c.told().heard }
+func (c *Counter) backGen() int64 { return c.told().backGen }
+func (c *Counter) lag() int64     { return c.told().lag }
+func (c *Counter) era() uint32    { return c.told().era }
+
+func (c *Counter) setGen(g int64) {
+	if g != 0 || c.hasStory() {
+		c.tell().gen = g
+	}
+}
+
+// setHeard matters only to who knows of a generation.
+func (c *Counter) setHeard(t int64) {
+	if c.hasStory() {
+		c.tell().heard = t
+	}
+}
+
+func (c *Counter) setBackGen(g int64) {
+	if g != 0 || c.hasStory() {
+		c.tell().backGen = g
+	}
+}
+
+func (c *Counter) setLag(ns int64) {
+	if ns != 0 || c.hasStory() {
+		c.tell().lag = ns
+	}
+}
+
+// newEra voids all bookings.
+func (c *Counter) newEra() {
+	s := c.tell()
+	s.era++
+	s.ahead = nil
+}

@@ -1,0 +1,74 @@
+package local
+
+import (
+	"strings"
+	"sync/atomic"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// Handle is a key of a [Table] under a rule, with its counter at hand: a check
+// needs no look-up as long as that counter lives, and one when it has been
+// forgotten or replaced. It keeps the counter's memory, not its life. It is safe
+// for concurrent use.
+type Handle struct {
+	table *Table
+	rule  *limit.Rule
+	key   string
+	hash  uint64
+	c     atomic.Pointer[Counter] // nil: look it up
+}
+
+// Handle returns a handle. It creates no counter yet.
+func (t *Table) Handle(key string, rule *limit.Rule) *Handle {
+	key = strings.Clone(key) // it may be part of something large
+	return &Handle{table: t, rule: rule, key: key, hash: t.hashOf(key, rule)}
+}
+
+// Allow is [Table.Allow].
+func (h *Handle) Allow(n, now int64) (bool, limit.Source) {
+	if c := h.c.Load(); c != nil {
+		if src, no := c.denies(now, n, h.rule); no {
+			return false, src
+		}
+		if allowed, src, how := c.allow(now, n, h.rule); how != gone {
+			if how == remind {
+				h.table.remind(c)
+			}
+			return allowed, src
+		}
+	}
+	allowed, src := h.table.Allow(h.key, h.rule, n, now)
+	h.bind()
+	return allowed, src
+}
+
+// Take is [Table.Take].
+func (h *Handle) Take(n, now int64) limit.Result { return h.ask(n, now, true) }
+
+// Peek is [Table.Peek].
+func (h *Handle) Peek(n, now int64) limit.Result { return h.ask(n, now, false) }
+
+func (h *Handle) ask(n, now int64, book bool) limit.Result {
+	if c := h.c.Load(); c != nil {
+		if res, how := c.ask(now, n, h.rule, book); how != gone {
+			if how == remind {
+				h.table.remind(c)
+			}
+			return res
+		}
+	}
+	res := h.table.ask(h.key, h.rule, n, now, book)
+	h.bind()
+	return res
+}
+
+// bind takes the counter of the key at hand, if it has one.
+func (h *Handle) bind() {
+	t := h.table
+	sh := t.shard(h.hash)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	c, _ := t.existingLocked(sh, h.hash, ident{alg: h.rule.Algorithm(), name: h.rule.Name(), key: h.key})
+	h.c.Store(c)
+}

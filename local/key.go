@@ -1,0 +1,110 @@
+package local
+
+import (
+	"context"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// Key is one key under one rule, for callers who ask for it often: it saves the
+// look-up. Its methods are those of the [Limiter] it comes from, count together
+// with them, and stay right whatever becomes of the key in memory. It is safe for
+// concurrent use; a nil or zero Key refuses every check.
+type Key struct {
+	lim    *Limiter
+	key    string
+	rule   *limit.Rule
+	handle *Handle // nil: nothing can be asked
+}
+
+// Key binds a key to a rule. A rule that cannot be used is refused by each check.
+func (l *Limiter) Key(key string, rule *limit.Rule) *Key {
+	k := &Key{lim: l, key: key, rule: rule}
+	if l != nil && l.table != nil && rule.Valid() {
+		k.handle = l.table.Handle(key, rule)
+		k.key = k.handle.key
+	}
+	return k
+}
+
+// limiter returns the limiter to ask, nil from a nil or zero Key.
+func (k *Key) limiter() (l *Limiter, key string, rule *limit.Rule) {
+	if k == nil {
+		return nil, "", nil
+	}
+	return k.lim, k.key, k.rule
+}
+
+// askable reports whether n units can be asked for.
+func (k *Key) askable(n int64) bool {
+	if k != nil && k.handle != nil && n >= 0 {
+		return true
+	}
+	if l, _, rule := k.limiter(); l != nil {
+		return l.askable(rule, n)
+	}
+	return false
+}
+
+// Allow is [Limiter.Allow].
+func (k *Key) Allow() bool { return k.AllowN(1) }
+
+// AllowN is [Limiter.AllowN].
+func (k *Key) AllowN(n int64) bool {
+	if !k.askable(n) {
+		return false
+	}
+	allowed, _ := k.handle.Allow(n, int64(k.lim.clock.Now()))
+	return allowed || k.rule.IsDryRun()
+}
+
+// Take is [Limiter.Take].
+func (k *Key) Take(n int64) limit.Result {
+	if !k.askable(n) {
+		_, _, rule := k.limiter()
+		return limit.Refused(rule)
+	}
+	return k.rule.Judged(k.handle.Take(n, int64(k.lim.clock.Now())))
+}
+
+// Peek is [Limiter.Peek].
+func (k *Key) Peek() limit.Result {
+	if !k.askable(1) {
+		_, _, rule := k.limiter()
+		return limit.Refused(rule)
+	}
+	return k.rule.Judged(k.handle.Peek(1, int64(k.lim.clock.Now())))
+}
+
+// TakeAtMost is [Limiter.TakeAtMost].
+func (k *Key) TakeAtMost(n int64) (granted int64, res limit.Result) {
+	l, key, rule := k.limiter()
+	return l.TakeAtMost(key, rule, n)
+}
+
+// Refund is [Limiter.Refund].
+func (k *Key) Refund(n int64) (back int64) {
+	l, key, rule := k.limiter()
+	return l.Refund(key, rule, n)
+}
+
+// Reserve is [Limiter.Reserve].
+func (k *Key) Reserve(n int64) Reservation {
+	l, key, rule := k.limiter()
+	return l.Reserve(key, rule, n)
+}
+
+// Wait is [Limiter.Wait].
+func (k *Key) Wait(ctx context.Context, n int64) error {
+	l, key, rule := k.limiter()
+	return l.Wait(ctx, key, rule, n)
+}
+
+// Set is [Limiter.Set].
+func (k *Key) Set(used int64) error {
+	l, key, rule := k.limiter()
+	return l.Set(key, rule, used)
+}
+
+// Reset is [Limiter.Reset].
+func (k *Key) Reset() error { return k.Set(0) }
