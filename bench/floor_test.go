@@ -1,0 +1,85 @@
+package bench
+
+import (
+	"hash/maphash"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// floor is the least that a check of a key can cost: hash the key, find its
+// cell in a sharded map, read the clock, swap one word. Its maps are filled
+// beforehand and only read, so that there is no lock; it can neither learn a
+// key nor forget one, and shares nothing. It does decide, by GCRA.
+type floor struct {
+	seed   maphash.Seed
+	base   time.Time
+	every  int64 // ns per unit
+	burst  int64 // ns of units that fit
+	shards [256]map[uint64]*cell
+}
+
+// cell holds the time, in ns since base, at which a key is empty again.
+type cell struct {
+	key  string
+	tat  atomic.Int64
+	next *cell // another key of this hash
+}
+
+func newFloor(keys []string, rule *limit.Rule) *floor {
+	every := int64(rule.Period()) / rule.Units()
+	f := &floor{seed: maphash.MakeSeed(), base: time.Now(), every: every, burst: every * rule.Limit()}
+	for i := range f.shards {
+		f.shards[i] = make(map[uint64]*cell, len(keys)/len(f.shards)+1)
+	}
+	for _, k := range keys {
+		h := maphash.String(f.seed, k)
+		shard := f.shards[h>>56]
+		shard[h] = &cell{key: k, next: shard[h]}
+	}
+	return f
+}
+
+// find returns the cell of a key, nil if it has none.
+func (f *floor) find(key string) *cell {
+	h := maphash.String(f.seed, key)
+	c := f.shards[h>>56][h]
+	for c != nil && c.key != key {
+		c = c.next
+	}
+	return c
+}
+
+func (f *floor) allow(key string) bool {
+	c := f.find(key)
+	if c == nil {
+		return false
+	}
+	now := int64(time.Since(f.base))
+	for {
+		old := c.tat.Load()
+		tat := max(old, now) + f.every
+		if tat-now > f.burst {
+			return false
+		}
+		if c.tat.CompareAndSwap(old, tat) {
+			return true
+		}
+	}
+}
+
+func (f *floor) peek(key string) bool {
+	c := f.find(key)
+	if c == nil {
+		return false
+	}
+	now := int64(time.Since(f.base))
+	return max(c.tat.Load(), now)+f.every-now <= f.burst
+}
+
+func openFloor(_ testing.TB, keys []string, rule *limit.Rule) asks {
+	f := newFloor(keys, rule)
+	return asks{f.allow, f.peek}
+}

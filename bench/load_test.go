@@ -1,0 +1,149 @@
+package bench
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// uniform is the number of keys of the base case. It must be a power of two.
+const uniform = 1 << 16
+
+// drawn is how many draws are made ahead of time: a power of two, and many
+// more than there are keys in the base case.
+const drawn = 1 << 20
+
+// load is a set of keys and the order in which they are asked. Every contender
+// of a row gets the same one. Drawing costs one array read whatever the
+// distribution is, so that it weighs the same in each row.
+type load struct {
+	keys  []string
+	draws []uint32
+	name  string // as it is called in a benchmark's name, "65536/uniform"
+}
+
+// keyNames returns n keys, made before the clock runs.
+func keyNames(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = "user:" + strconv.Itoa(i)
+	}
+	return names
+}
+
+// evenly asks n keys equally often.
+func evenly(n int) *load {
+	l := newLoad(n, "uniform")
+	rng := rand.New(rand.NewPCG(1, uint64(n)))
+	for i := range l.draws {
+		l.draws[i] = rng.Uint32N(uint32(n))
+	}
+	return l
+}
+
+// zipf asks n keys as unevenly as users are: the most popular one of 65,536
+// gets about a seventh of the checks.
+func zipf(n int) *load {
+	l := newLoad(n, "zipf")
+	rng := rand.New(rand.NewPCG(2, uint64(n)))
+	// Popular keys must not lie side by side in memory: they would not in life.
+	place := rng.Perm(n)
+	z := rand.NewZipf(rng, 1.1, 1, uint64(n-1))
+	for i := range l.draws {
+		l.draws[i] = uint32(place[z.Uint64()])
+	}
+	return l
+}
+
+func newLoad(n int, dist string) *load {
+	return &load{keyNames(n), make([]uint32, drawn), strconv.Itoa(n) + "/" + dist}
+}
+
+// check asks for one unit of a key.
+type check func(key string) bool
+
+// warmUp is how long keys are asked before the clock runs: a limiter may put
+// new keys in order in the background.
+const warmUp = 100 * time.Millisecond
+
+// warm asks every key at least once, so that all are known.
+func warm(keys []string, ask check) {
+	for begun := time.Now(); ; {
+		for _, k := range keys {
+			ask(k)
+		}
+		if time.Since(begun) > warmUp {
+			return
+		}
+	}
+}
+
+// measure times checks of keys that are all known, from one goroutine and from
+// all processors.
+func measure(b *testing.B, keys []string, ask check) {
+	warm(keys, ask)
+	mask := uint64(len(keys) - 1)
+	b.Run("serial", func(b *testing.B) {
+		b.ReportAllocs()
+		rng := rand.NewPCG(1, 2)
+		for b.Loop() {
+			ask(keys[rng.Uint64()&mask])
+		}
+	})
+	b.Run("parallel", func(b *testing.B) {
+		b.ReportAllocs()
+		b.RunParallel(func(pb *testing.PB) {
+			rng := rand.NewPCG(rand.Uint64(), 2)
+			for pb.Next() {
+				ask(keys[rng.Uint64()&mask])
+			}
+		})
+	})
+}
+
+// run measures checks of a load whose every answer should be want. Answers
+// are looked at, which costs everybody the same: a contender that refuses what
+// it should admit, or the other way round, is not doing the work of its row.
+func (l *load) run(b *testing.B, ask check, want bool) {
+	b.Run("serial", func(b *testing.B) {
+		b.ReportAllocs()
+		wrong, i := 0, 0
+		for b.Loop() {
+			if ask(l.keys[l.draws[i&(drawn-1)]]) != want {
+				wrong++
+			}
+			i++
+		}
+		verdict(b, wrong, i, want)
+	})
+	b.Run("parallel", func(b *testing.B) {
+		b.ReportAllocs()
+		var wrong, started atomic.Int64
+		b.RunParallel(func(pb *testing.PB) {
+			// Everybody begins elsewhere in the draws: with the same ones in
+			// step they would meet at every key.
+			i, bad := int(started.Add(1))*(drawn/61), 0
+			for pb.Next() {
+				if ask(l.keys[l.draws[i&(drawn-1)]]) != want {
+					bad++
+				}
+				i++
+			}
+			wrong.Add(int64(bad))
+		})
+		verdict(b, int(wrong.Load()), b.N, want)
+	})
+}
+
+// verdict fails a benchmark that has measured something else than it says. A
+// few wrong answers are only reported: a window may turn while it is asked.
+func verdict(b *testing.B, wrong, of int, want bool) {
+	b.Helper()
+	if wrong > of/100 {
+		b.Errorf("%d of %d answers were not %v", wrong, of, want)
+	} else if wrong > 0 {
+		b.ReportMetric(float64(wrong)/float64(of), "wrong/op")
+	}
+}

@@ -1,0 +1,49 @@
+package bench
+
+import (
+	"context"
+	"testing"
+
+	"github.com/go-redis/redis_rate/v10"
+	"github.com/redis/go-redis/v9"
+	goredisstore "github.com/throttled/throttled/v2/store/goredisstore.v9"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/remote/redistest"
+)
+
+// Other people's limiters that ask a Redis with every check: a real one on the
+// loopback interface, the nearest that a Redis can be.
+
+// served returns a client with its library's defaults.
+func served(tb testing.TB) *redis.Client {
+	server := redistest.Start(tb)
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	tb.Cleanup(func() { rdb.Close() })
+	return rdb
+}
+
+// openRedisRate runs one script per check.
+func openRedisRate(tb testing.TB, _ []string, rule *limit.Rule) asks {
+	l, ctx := redis_rate.NewLimiter(served(tb)), context.Background()
+	at := redis_rate.Limit{Rate: int(rule.Units()), Burst: int(rule.Limit()), Period: rule.Period()}
+	return asks{
+		allow: func(key string) bool {
+			res, err := l.Allow(ctx, key, at)
+			return err == nil && res.Allowed == 1
+		},
+		peek: func(key string) bool {
+			res, err := l.AllowN(ctx, key, at, 0)
+			return err == nil && res.Remaining > 0
+		},
+	}
+}
+
+// openThrottledRedis reads in one round trip and swaps in another.
+func openThrottledRedis(tb testing.TB, _ []string, rule *limit.Rule) asks {
+	store, err := goredisstore.NewCtx(served(tb), "t:")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return throttledAsks(tb, store, rule)
+}

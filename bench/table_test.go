@@ -1,0 +1,143 @@
+package bench
+
+import (
+	"testing"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// opener makes a limiter that knows the rule and has room for the keys. It is
+// closed with the benchmark.
+type opener func(tb testing.TB, keys []string, rule *limit.Rule) asks
+
+// contender is a limiter to be measured, and what it can be asked. The zero
+// values are those of a full one.
+type contender struct {
+	name    string
+	open    opener
+	keyless bool // one limiter for everybody
+	closed  bool // knows no keys but those that it was opened with
+	blocks  bool // sleeps where others refuse
+	remote  bool // asks a Redis with every check
+}
+
+// inProcess decide in the process. Those to be compared stand side by side:
+// figures are about the same moment only if they are taken in it.
+var inProcess = []contender{
+	{name: "floor", open: openFloor, closed: true},
+	{name: "hybrid", open: openHybrid},
+	{name: "hybrid-coarse", open: openHybridCoarse},
+	{name: "local", open: openLocal},
+	{name: "local-coarse", open: openLocalCoarse},
+	{name: "hybrid-synced", open: openSynced},
+	{name: "xtime-map", open: openXtimeMap},
+	{name: "memorystore", open: openMemorystore},
+	{name: "throttled", open: openThrottled},
+	{name: "ulule", open: openUlule},
+	{name: "httprate", open: openHTTPRate},
+	{name: "slidingwindow-map", open: openSlidingWindow},
+	{name: "uber-map", open: openUber, blocks: true},
+	{name: "failsafe-map", open: openFailsafe},
+}
+
+// single has no keys, and is in the rows of one key only.
+var single = []contender{{name: "xtime-single", open: openXtime, keyless: true}}
+
+// byRule are our other algorithms; hybrid itself is a funnel.
+var byRule = []contender{
+	{name: "hybrid-sliding", open: ruled(limit.SlidingWindow)},
+	{name: "hybrid-fixed", open: ruled(limit.FixedWindow)},
+}
+
+// byState are what may be going on between us and Redis; hybrid-synced is the
+// one that nothing is wrong with.
+var byState = []contender{
+	{name: "hybrid-outage", open: openOutage},
+	{name: "hybrid-syncing", open: openSyncing},
+}
+
+// overRedis ask a Redis with every check.
+var overRedis = []contender{
+	{name: "redis-rate", open: openRedisRate, remote: true},
+	{name: "throttled-redis", open: openThrottledRedis, remote: true},
+}
+
+// million are in the row of 1,000,000 keys, most of whose time goes into making
+// the keys known: one of ours for each clock, and those of the others that have
+// keys of their own, besides the map that stands for all who have not.
+var million = some(inProcess, func(c contender) bool {
+	switch c.name {
+	case "local-coarse", "hybrid-synced", "slidingwindow-map", "uber-map", "failsafe-map":
+		return false
+	}
+	return true
+})
+
+// join puts lists of contenders one after another.
+func join(lists ...[]contender) (all []contender) {
+	for _, l := range lists {
+		all = append(all, l...)
+	}
+	return all
+}
+
+// some returns the contenders that a table is for.
+func some(of []contender, fit func(contender) bool) (out []contender) {
+	for _, c := range of {
+		if fit(c) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// row measures every contender with a load, one after the other. Each is opened
+// once, however often it is measured.
+func row(b *testing.B, l *load, of []contender, rule *limit.Rule, want bool) {
+	for _, c := range of {
+		b.Run(c.name+"/"+l.name, func(b *testing.B) {
+			ask := c.open(b, l.keys, rule).allow
+			if c.remote {
+				// What a round trip costs does not depend on whether Redis
+				// knows the key; one that is to be refused must be used up.
+				ask(l.keys[0])
+			} else {
+				warm(l.keys, ask)
+			}
+			l.run(b, ask, want)
+		})
+	}
+}
+
+// BenchmarkAllow: a check that is admitted, <limiter>/<keys>/<distribution>.
+// The base case, with every contender, is 65,536 keys asked evenly; the other
+// rows differ from it in one thing.
+func BenchmarkAllow(b *testing.B) {
+	row(b, evenly(uniform), join(inProcess, byRule, byState, overRedis), generous, true)
+	row(b, evenly(1), join(inProcess, single, overRedis), generous, true)
+	row(b, evenly(1000), inProcess, generous, true)
+	row(b, evenly(1_000_000), million, generous, true)
+	row(b, zipf(uniform), inProcess, generous, true)
+}
+
+// BenchmarkRefused: a check that is refused, as most are in an attack.
+func BenchmarkRefused(b *testing.B) {
+	refuses := func(c contender) bool { return !c.blocks }
+	row(b, evenly(uniform), some(join(inProcess, byRule), refuses), usedUp, false)
+	row(b, evenly(1), some(join(inProcess, single, overRedis), refuses), usedUp, false)
+}
+
+// BenchmarkPeek: a look at a key that consumes nothing, where there is one.
+func BenchmarkPeek(b *testing.B) {
+	l := evenly(uniform)
+	for _, c := range inProcess {
+		b.Run(c.name+"/"+l.name, func(b *testing.B) {
+			a := c.open(b, l.keys, generous)
+			if a.peek == nil {
+				b.Skip("it cannot")
+			}
+			warm(l.keys, a.allow)
+			l.run(b, a.peek, true)
+		})
+	}
+}
