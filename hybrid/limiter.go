@@ -120,7 +120,8 @@ func (l *Limiter) AllowN(key string, rule *limit.Rule, n int64) bool {
 		l.refuse(key)
 		return false
 	}
-	ok, src := l.table.Allow(key, rule, n, l.now())
+	at := l.table.Seek(key, rule)
+	ok, src := l.table.AllowAt(at, key, rule, n, l.now())
 	if !ok && rule.IsDryRun() {
 		l.tally.pass(key)
 		return true
@@ -135,7 +136,8 @@ func (l *Limiter) Take(key string, rule *limit.Rule, n int64) limit.Result {
 		l.refuse(key)
 		return limit.Refused(rule)
 	}
-	return l.judge(key, rule, n, l.table.Take(key, rule, n, l.now()))
+	at := l.table.Seek(key, rule)
+	return l.judge(key, rule, n, l.table.TakeAt(at, key, rule, n, l.now()))
 }
 
 // judge counts a decision, and returns it as it is to be told.

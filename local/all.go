@@ -50,7 +50,7 @@ func (t *Table) TakeAll(checks []limit.Check, now int64, out []limit.Result) (v 
 		}
 		for i := range list {
 			if c := list[i].c; c.isDead() {
-				t.recent.drop(c)
+				t.recent.Load().drop(c)
 			}
 		}
 		runtime.Gosched()

@@ -18,10 +18,12 @@ func TestResidentKeyAllocatesNothing(t *testing.T) {
 	}
 	settle(t, l.table)
 	for _, rule := range rules {
+		k := l.Key("k", rule)
 		for name, f := range map[string]func(){
 			"Allow": func() { l.Allow("k", rule) },
 			"Take":  func() { l.Take("k", rule, 1) },
 			"Peek":  func() { l.Peek("k", rule) },
+			"Key":   func() { k.Allow(); k.Take(1); k.Peek() },
 			"TakeAll": func() {
 				l.TakeAll(limit.Check{Key: "k", Rule: rule, N: 1}, limit.Check{Key: "k", Rule: rules[0], N: 2},
 					limit.Check{Key: "k", Rule: rules[1], N: 1}, limit.Check{Key: "k", Rule: rule, N: 1})

@@ -239,7 +239,7 @@ func (t *Table) with(key string, rule *limit.Rule, now int64, create bool, f fun
 		if f(c) {
 			return found{}
 		}
-		t.recent.drop(c)
+		t.recent.Load().drop(c)
 	}
 	made := t.find(h, key, rule, now, create)
 	f(made.c)

@@ -16,18 +16,19 @@ import (
 // contention on one key it is the cheaper of the two (56 against 72 ns with
 // two goroutines), and it lets a check and its bookkeeping be one step.
 //
-// What a check reads comes first, and the whole is three cache lines: with many
-// keys it is memory that a check waits for. What few counters need is in more.
+// With many keys it is memory that a check waits for. So the whole is three cache
+// lines, of which a check reads two and writes one. What few counters need is in
+// more.
 type Counter struct {
-	// First line: whose counter it is.
-	mu       sync.Mutex // protects all that is not said to be otherwise
-	law      atomic.Pointer[limit.Rule]
-	hash     uint64          // immutable
-	short    [inlineKey]byte // immutable: the key, if it is not longer
-	keyBytes uint8           // immutable: how long it is; longKey: see more
+	// First line, hardly ever written: whose counter it is.
+	law      atomic.Pointer[limit.Rule] // written under mu
+	hash     uint64                     // immutable
+	place    atomic.Pointer[Part]       // of the link: what holds for the counter's shard; nil: nothing is shared
+	denied   atomic.Int64               // see denies; written under mu
+	urgentAt uint32                     // pending units that make a report urgent
+	short    [inlineKey]byte            // immutable: the key, if it is not longer
+	keyBytes uint8                      // immutable: how long it is; longKey: see more
 
-	hits        uint8 // checks, see Table.remind; may wrap
-	dead        bool
 	touched     bool // announced as new, or as used again after a while
 	inNormal    bool // handed to the reconciler, not collected yet
 	inUrgent    bool
@@ -35,19 +36,19 @@ type Counter struct {
 	raise       bool // the authority has lost what we know
 	quarantined bool // the authority's copy is broken
 	wounded     bool // and somebody is going to ask it again
-	refused     bool // by the latest check
 	void        bool // what is in flight was sent before a reset that we know of
 
-	urgentAt uint32       // pending units that make a report urgent
-	modeBits atomic.Int32 // of the link, as seen last; written under mu
-
 	// Second line: what a check decides on.
-	denied atomic.Int64         // see deny; written under mu
-	place  atomic.Pointer[Part] // of the link: what holds for the counter's shard; nil: nothing is shared
-	last   int64                // latest now seen; time never runs backwards in here
-	funnel funnel
+	mu       sync.Mutex   // protects all that is not said to be otherwise
+	modeBits atomic.Int32 // of the link, as seen last; written under mu
+	hits     uint8        // checks, see usedLocked; may wrap
+	dead     bool
+	refused  bool  // by the latest check
+	last     int64 // latest now seen; time never runs backwards in here
+	funnel   funnel
 
-	// Third line, from the middle of funnel on: what the authority has told.
+	// Third line, from known in funnel on: what there is between us and the
+	// authority.
 	askedAt                int64    // when it was last asked
 	syncedAt               int64    // when it last answered, ns; 0: never
 	nextNormal, nextUrgent *Counter // owned by the link's stacks
@@ -57,7 +58,7 @@ type Counter struct {
 // inlineKey is how long a key may be to be kept in the counter itself. longKey is
 // the length of all others.
 const (
-	inlineKey = 20
+	inlineKey = 19
 	longKey   = inlineKey + 1
 )
 
@@ -103,24 +104,30 @@ func (c *Counter) lock() {
 // enterLocked prepares c for a question and returns the time to decide at.
 func (c *Counter) enterLocked(now int64, rule *limit.Rule) int64 {
 	now = max(now, c.last, 0)
-	if c.link() != nil && now-c.link().refresh >= c.last && now-c.link().refresh >= c.askedAt {
+	p := c.part()
+	if p == nil {
+		c.last = now
+		if rule != c.law.Load() {
+			c.adoptLocked(rule, now)
+		}
+		return now
+	}
+	if idle := now - p.link.refresh; idle >= c.last && idle >= c.askedAt {
 		c.touched = false // long unused: what is known of it may be long out of date
 	}
-	if c.link() != nil && c.win() != nil && !c.win().sure {
+	if w := c.win(); w != nil && !w.sure {
 		c.rebaseLocked(now) // while the time of the latest check is known
 	}
 	c.last = now
-	if rule != c.rule() {
+	if rule != c.law.Load() {
 		c.adoptLocked(rule, now)
 	}
-	if c.link() != nil {
-		m := c.part().mode.Load()
-		if c.quarantined && !modeDegraded(m) {
-			m = c.link().fallback.Load()
-		}
-		if m != c.mode() {
-			c.switchModeLocked(m)
-		}
+	m := p.mode.Load()
+	if c.quarantined && !modeDegraded(m) {
+		m = p.link.fallback.Load()
+	}
+	if m != c.mode() {
+		c.switchModeLocked(m)
 	}
 	return now
 }
@@ -146,7 +153,8 @@ func (c *Counter) switchModeLocked(m int64) {
 // decideLocked admits or refuses n units, and books them if admitted.
 func (c *Counter) decideLocked(now, n int64, book bool) bool {
 	r, w := c.rule(), modeWeight(c.mode())
-	if c.alg() != limit.AlgorithmFunnel && c.win() != nil {
+	funnel := r.Algorithm() == limit.AlgorithmFunnel
+	if !funnel && c.win() != nil {
 		c.rollLocked(now)
 	}
 	switch {
@@ -156,10 +164,10 @@ func (c *Counter) decideLocked(now, n int64, book bool) bool {
 		return false
 	}
 	cost := r.Weigh(n, w)
-	switch c.alg() {
-	case limit.AlgorithmFunnel:
+	switch {
+	case funnel:
 		return c.funnel.take(r, now, n, cost, w, book)
-	case limit.AlgorithmSlidingLog:
+	case r.Algorithm() == limit.AlgorithmSlidingLog:
 		return c.slog().take(r, now, n, book)
 	}
 	return c.win().take(r, now, n, cost, book)

@@ -120,11 +120,20 @@ func (f *funnel) fits(r *limit.Rule, now int64, cost limit.Span) bool {
 
 // take admits n units, which weigh cost units in the view, or refuses them.
 func (f *funnel) take(r *limit.Rule, now, n, cost, weight int64, book bool) bool {
-	if weight != WeightOpen && !f.fits(r, now, r.Cost(cost)) {
+	if weight == WeightOpen {
+		if book {
+			f.book(r, now, n, cost, weight)
+		}
+		return true
+	}
+	at, span := limit.Span{NS: now}, r.Cost(cost)
+	view := r.Add(f.view.Max(at), span)
+	if r.Add(at, r.Full()).Less(view) {
 		return false
 	}
 	if book {
-		f.book(r, now, n, cost, weight)
+		f.view = view
+		f.owe(r, at, n, cost, span)
 	}
 	return true
 }
@@ -135,6 +144,12 @@ func (f *funnel) book(r *limit.Rule, now, n, cost, weight int64) {
 	if weight != WeightOpen {
 		f.view = r.Add(f.view.Max(at), span)
 	}
+	f.owe(r, at, n, cost, span)
+}
+
+// owe notes n units that the authority is to be told of. span is what cost units
+// take to leak.
+func (f *funnel) owe(r *limit.Rule, at limit.Span, n, cost int64, span limit.Span) {
 	if cost != n {
 		span = r.Cost(n)
 	}

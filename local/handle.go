@@ -58,7 +58,7 @@ func (h *Handle) ask(n, now int64, book bool) limit.Result {
 			return res
 		}
 	}
-	res := h.table.ask(h.key, h.rule, n, now, book)
+	res := h.table.ask(h.table.Seek(h.key, h.rule), h.key, h.rule, n, now, book)
 	h.bind()
 	return res
 }

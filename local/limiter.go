@@ -41,7 +41,8 @@ func (l *Limiter) Take(key string, rule *limit.Rule, n int64) limit.Result {
 	if !l.askable(rule, n) {
 		return limit.Refused(rule)
 	}
-	return rule.Judged(l.table.Take(key, rule, n, int64(l.clock.Now())))
+	at := l.table.Seek(key, rule)
+	return rule.Judged(l.table.TakeAt(at, key, rule, n, int64(l.clock.Now())))
 }
 
 // TakeAtMost admits what is left of key under rule, up to n units, and returns
@@ -107,7 +108,8 @@ func (l *Limiter) AllowN(key string, rule *limit.Rule, n int64) bool {
 	if !l.askable(rule, n) {
 		return false
 	}
-	allowed, _ := l.table.Allow(key, rule, n, int64(l.clock.Now()))
+	at := l.table.Seek(key, rule)
+	allowed, _ := l.table.AllowAt(at, key, rule, n, int64(l.clock.Now()))
 	return allowed || rule.IsDryRun()
 }
 

@@ -89,7 +89,7 @@ func (t *Table) forgetLocked(c *Counter, most worth, now int64) bool {
 		return false
 	}
 	c.dead = true
-	t.recent.drop(c)
+	t.recent.Load().drop(c)
 	t.stats.live.Add(-1)
 	if w >= worthPartial {
 		t.stats.forgotten[w].Add(1)

@@ -31,7 +31,7 @@ type Table struct {
 	seed  maphash.Seed
 	hash  func(key string, rule *limit.Rule) uint64 // nil but in tests
 
-	recent recents
+	recent atomic.Pointer[recents]
 	// view is what checks read the cache through. Closing takes it away and
 	// then waits until nobody holds it, see Close.
 	view atomic.Pointer[view]
@@ -45,6 +45,7 @@ type Table struct {
 	writeMu sync.RWMutex // held for reading to write to the cache or walk it; Close holds it for writing
 	cache   *ristretto.Cache[uint64, *Counter]
 	fresh   chan *Counter // recently offered to the cache; see keep
+	crowded chan struct{} // recents should grow; see keep
 	crowd   sync.Mutex    // held by who locks counters that have no order, see TakeAll
 	// replacing is the counter that may take the place of a dead one.
 	replacing atomic.Pointer[Counter]
@@ -71,12 +72,12 @@ func NewTable(o TableOptions) (*Table, error) {
 	o = o.withDefaults()
 	t := &Table{
 		clock: o.Clock, link: o.Link, seed: maphash.MakeSeed(), hash: o.hash,
-		recent: newRecents(o.MaxKeys),
 		room:  max((o.sideKeys+sideShards-1)/sideShards, 1),
-		fresh: make(chan *Counter, freshBacklog),
-		stop:  make(chan struct{}),
-		kept:  make(chan struct{}),
+		fresh: make(chan *Counter, freshBacklog), crowded: make(chan struct{}, 1),
+		stop: make(chan struct{}),
+		kept: make(chan struct{}),
 	}
+	t.recent.Store(newRecents(recentFirst))
 	for i := range t.side {
 		t.side[i].counters = make(map[ident]*Counter)
 	}
@@ -121,11 +122,37 @@ func (v *view) holds(c *Counter) bool {
 	return v.get(c.hash) == c
 }
 
+// Spot is where a key was found, see [Table.Seek].
+type Spot struct {
+	hash uint64
+	c    *Counter // nil: not among the recent ones
+}
+
+// Seek looks a key up, for [Table.AllowAt] or [Table.TakeAt] with the same key
+// and rule. It is apart from these so that the clock can be read in between: while
+// it is, and the processor waits for that, what the look-up needs comes in from
+// memory, and the time of the decision is later by no more than it must be.
+func (t *Table) Seek(key string, rule *limit.Rule) Spot {
+	h := t.hashOf(key, rule)
+	c := t.recent.Load().get(h)
+	if c != nil {
+		_ = c.mode() // has the other half of the counter come in as well
+		if !c.matches(key, rule) {
+			c = nil
+		}
+	}
+	return Spot{h, c}
+}
+
 // Allow decides for n units of key at now (nanoseconds), and tells on what
 // knowledge.
 func (t *Table) Allow(key string, rule *limit.Rule, n, now int64) (bool, limit.Source) {
-	h := t.hashOf(key, rule)
-	if c := t.recent.get(h); c != nil && c.matches(key, rule) {
+	return t.AllowAt(t.Seek(key, rule), key, rule, n, now)
+}
+
+// AllowAt is [Table.Allow] of a key that was looked up.
+func (t *Table) AllowAt(s Spot, key string, rule *limit.Rule, n, now int64) (bool, limit.Source) {
+	if c := s.c; c != nil {
 		if src, no := c.denies(now, n, rule); no {
 			return false, src
 		}
@@ -135,9 +162,9 @@ func (t *Table) Allow(key string, rule *limit.Rule, n, now int64) (bool, limit.S
 			}
 			return allowed, src
 		}
-		t.recent.drop(c)
+		t.recent.Load().drop(c)
 	}
-	return t.allowCached(h, key, rule, n, now)
+	return t.allowCached(s.hash, key, rule, n, now)
 }
 
 // allowCached is Allow of a key that was not used lately.
@@ -158,25 +185,30 @@ func (t *Table) allowCached(h uint64, key string, rule *limit.Rule, n, now int64
 
 // Take is Allow with the whole answer.
 func (t *Table) Take(key string, rule *limit.Rule, n, now int64) limit.Result {
-	return t.ask(key, rule, n, now, true)
+	return t.TakeAt(t.Seek(key, rule), key, rule, n, now)
+}
+
+// TakeAt is [Table.Take] of a key that was looked up.
+func (t *Table) TakeAt(s Spot, key string, rule *limit.Rule, n, now int64) limit.Result {
+	return t.ask(s, key, rule, n, now, true)
 }
 
 // Peek tells what Take would answer and consumes nothing. It does not create
 // a counter for a key that has none.
 func (t *Table) Peek(key string, rule *limit.Rule, n, now int64) limit.Result {
-	return t.ask(key, rule, n, now, false)
+	return t.ask(t.Seek(key, rule), key, rule, n, now, false)
 }
 
-func (t *Table) ask(key string, rule *limit.Rule, n, now int64, book bool) limit.Result {
-	h := t.hashOf(key, rule)
-	if c := t.recent.get(h); c != nil && c.matches(key, rule) {
+func (t *Table) ask(s Spot, key string, rule *limit.Rule, n, now int64, book bool) limit.Result {
+	h := s.hash
+	if c := s.c; c != nil {
 		if res, how := c.ask(now, n, rule, book); how != gone {
 			if how == remind {
 				t.remind(c)
 			}
 			return res
 		}
-		t.recent.drop(c)
+		t.recent.Load().drop(c)
 	}
 	v := t.view.Load()
 	if c := t.fromCache(v, h, key, rule); c != nil {
@@ -232,7 +264,7 @@ func (t *Table) find(h uint64, key string, rule *limit.Rule, now int64, create b
 	f := found{sh: sh, link: t.link}
 	if c, aside := t.existingLocked(sh, h, id); c != nil {
 		f.c, f.offer = c, aside && sh.retryLocked()
-		t.recent.put(c)
+		t.recent.Load().put(c)
 		return f
 	}
 	switch full := len(sh.counters) >= t.room; {
@@ -243,6 +275,7 @@ func (t *Table) find(h uint64, key string, rule *limit.Rule, now int64, create b
 		}
 	case create:
 		f.c, f.offer = t.createLocked(sh, h, key, rule, now), true
+		t.recent.Load().put(f.c)
 	default:
 		f.c, f.stranger = t.stranger(h, key, rule, now), true
 	}
@@ -338,7 +371,12 @@ func (t *Table) reviveLocked(sh *sideShard, c *Counter) bool {
 func (t *Table) createLocked(sh *sideShard, h uint64, key string, rule *limit.Rule, now int64) *Counter {
 	c := newCounter(key, rule, h, t.link, now)
 	t.putLocked(sh, c)
-	t.stats.live.Add(1)
+	if t.recent.Load().crowded(t.stats.live.Add(1)) {
+		select {
+		case t.crowded <- struct{}{}:
+		default: // it has been told
+		}
+	}
 	t.stats.created.Add(1)
 	return c
 }

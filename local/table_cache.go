@@ -102,7 +102,7 @@ func (t *Table) mergeLocked(twin, c *Counter, now int64) {
 	twin.lock()
 	defer twin.mu.Unlock()
 	twin.absorbLocked(c, now)
-	t.recent.drop(c)
+	t.recent.Load().drop(c)
 	t.stats.live.Add(-1)
 	t.stats.merged.Add(1)
 }
@@ -151,6 +151,8 @@ func (t *Table) keep() {
 		select {
 		case c := <-t.fresh:
 			t.promote(c)
+		case <-t.crowded:
+			t.growRecents()
 		case <-tick.C:
 			next = t.sweep(next, int64(t.clock.Now()))
 		case <-t.stop:

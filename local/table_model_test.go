@@ -26,7 +26,7 @@ func TestForgottenOnTheWayIn(t *testing.T) {
 		if recreate {
 			admit(table, "k", rule, 1, 3) // queued behind, in effect
 			settle(t, table)
-			for _, c := range []*Counter{table.view.Load().get(h), table.recent.get(h)} {
+			for _, c := range []*Counter{table.view.Load().get(h), table.recent.Load().get(h)} {
 				if c != nil {
 					c.lock()
 					c.dead = true

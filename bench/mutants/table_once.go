@@ -15,9 +15,9 @@ var onceMutants = []mutant{
 		name:   "delta-applied-twice",
 		breaks: "What a funnel has sent stays pending, and is sent once more.",
 		file:   "local/funnel.go",
-		old: `f.sent = f.sent.join(r, f.pend)
+		old: `sentBack: a.sentBack.plus(r, a.back)})
 	f.pend = part{}`,
-		new: `f.sent = f.sent.join(r, f.pend)`,
+		new: `sentBack: a.sentBack.plus(r, a.back)})`,
 		by:  sim(300),
 	},
 	{
@@ -51,9 +51,9 @@ var onceMutants = []mutant{
 		name:   "expired-counted-as-acked",
 		breaks: "Units that outlived their window in flight are not counted as expired.",
 		file:   "local/sync.go",
-		old: `c.link.expired.Add(expired)
+		old: `c.link().expired.Add(expired)
 		// In buckets`,
-		new: `c.link.expired.Add(0 * expired)
+		new: `c.link().expired.Add(0 * expired)
 		// In buckets`,
 		by: local("TestSettleCountsWhatItExpires"),
 	},
@@ -61,15 +61,15 @@ var onceMutants = []mutant{
 		name:   "refused-units-are-dropped",
 		breaks: "Units of a key that Redis cannot use are gone instead of pending again.",
 		file:   "local/sync.go",
-		old:    `c.funnel.giveBack(c.rule)`,
-		new:    `c.funnel.sent = part{}`,
+		old:    `c.funnel.giveBack(c.rule())`,
+		new:    `c.funnel.put(away{})`,
 		by:     sim(300),
 	},
 	{
 		name:   "forgotten-with-pending-units",
 		breaks: "A counter that has unreported units may be forgotten.",
 		file:   "local/counter.go",
-		old:    `if c.inFlight || c.unsyncedUnits() > 0 || c.link != nil && c.tellsLocked(now) {`,
+		old:    `if c.inFlight || c.unsyncedUnits() > 0 || c.link() != nil && c.tellsLocked(now) {`,
 		new:    `if c.inFlight || c.raise {`,
 		by:     sim(300),
 	},

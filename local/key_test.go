@@ -1,0 +1,125 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// A key and its limiter count together, whatever becomes of the counter.
+func TestKeyCountsWithTheLimiter(t *testing.T) {
+	for _, rule := range everyRule(t, 10) {
+		l := newLimiter(t, Options{MaxKeys: 64, Clock: clock.NewManual(time.Unix(1e9, 0))})
+		k, other := l.Key("k", rule), l.Key("k", rule)
+		got := 0
+		for i := range 40 {
+			ask := []func() bool{k.Allow, other.Allow, func() bool { return l.Allow("k", rule) }, func() bool { return k.Take(1).Allowed }}[i%4]
+			if ask() {
+				got++
+			}
+		}
+		if got != 10 {
+			t.Errorf("%v: admitted %d of 10", rule, got)
+		}
+		if k.Peek().Allowed || k.Peek() != l.Peek("k", rule) {
+			t.Errorf("%v: peek %+v", rule, k.Peek())
+		}
+		if k.Refund(3) != 3 || !k.AllowN(3) || k.Allow() {
+			t.Errorf("%v: a refund", rule)
+		}
+		if err := k.Set(4); err != nil {
+			t.Errorf("%v: %v", rule, err)
+		}
+		if n, res := k.TakeAtMost(100); n != 6 || !res.Allowed {
+			t.Errorf("%v: %d, %+v", rule, n, res)
+		}
+		if err := k.Reset(); err != nil || !k.Reserve(2).OK() || k.Wait(context.Background(), 8) != nil || k.Allow() {
+			t.Errorf("%v: after a reset: %v", rule, err)
+		}
+	}
+}
+
+// Its counter may be forgotten, and another made: the key finds that one.
+func TestKeyFindsAnotherCounter(t *testing.T) {
+	rule := slow(10)
+	l := newLimiter(t, Options{MaxKeys: 64})
+	k := l.Key("k", rule)
+	k.AllowN(4)
+	c := k.handle.c.Load()
+	if c == nil || c.Key() != "k" {
+		t.Fatalf("bound to %v", c)
+	}
+	sh := l.table.shard(c.hash)
+	sh.mu.Lock() // as if forgotten on the way into the cache, then created anew
+	c.lock()
+	c.dead = true
+	c.mu.Unlock()
+	delete(sh.counters, c.ident())
+	heir := newCounter("k", rule, c.hash, nil, 0)
+	sh.counters[heir.ident()] = heir
+	c.with().heir = heir
+	sh.mu.Unlock()
+	if !k.AllowN(7) || k.handle.c.Load() != heir {
+		t.Error("not found")
+	}
+	if !l.AllowN("k", rule, 3) || k.Allow() {
+		t.Error("counted elsewhere")
+	}
+}
+
+// One key has one counter, also if everybody binds it at the same time, in a
+// flood of others.
+func TestKeysConcurrently(t *testing.T) {
+	rule := slow(100)
+	l := newLimiter(t, Options{MaxKeys: 64})
+	var admitted atomic.Int64
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			for i := range 1000 {
+				if i%50 == 0 {
+					flood(l.table, rule, string(rune('a'+g)), 200)
+				}
+				if l.Key("k", rule).Allow() {
+					admitted.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if got := admitted.Load(); got != 100 {
+		t.Errorf("admitted %d of 100", got)
+	}
+	check(t, l.table)
+}
+
+func TestKeysThatCannotBeAsked(t *testing.T) {
+	rule := slow(10)
+	l := newLimiter(t, Options{})
+	for what, k := range map[string]*Key{
+		"nil": nil, "zero": {}, "nil limiter": (*Limiter)(nil).Key("k", rule), "zero limiter": new(Limiter).Key("k", rule),
+		"nil rule": l.Key("k", nil), "zero rule": l.Key("k", new(limit.Rule)),
+	} {
+		n, res := k.TakeAtMost(1)
+		if k.Allow() || k.AllowN(0) || k.Take(1).Allowed || k.Peek().Allowed || n != 0 || res.Allowed || k.Refund(1) != 0 || k.Reserve(1).OK() {
+			t.Errorf("%s: admitted", what)
+		}
+		if k.Wait(context.Background(), 1) == nil || k.Set(1) == nil || k.Reset() == nil {
+			t.Errorf("%s: no error", what)
+		}
+	}
+	k := l.Key("k", rule)
+	if k.AllowN(-1) || k.Take(-1).RetryAfter != limit.Never || !errors.Is(k.Set(-1), limit.ErrInvalidN) || !k.AllowN(10) || k.Allow() {
+		t.Error("negative numbers")
+	}
+	dry := l.Key("k", rule.DryRun())
+	if !dry.Allow() || !dry.Take(1).WouldRefuse || l.Allow("k", rule) {
+		t.Error("a dry run")
+	}
+}
