@@ -1,0 +1,144 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/remote/redistest"
+)
+
+// redisRules are what is measured against Redis. Their limits are never
+// reached, so that each check is booked. The funnel leaks slowly: a unit that has
+// leaked before Redis hears of it leaves nothing to be written, which is cheap.
+var redisRules = []*limit.Rule{
+	limit.Must(limit.Funnel("funnel", 1_000_000, 100, time.Minute)),
+	limit.Must(limit.SlidingWindow("sliding", 1_000_000_000, time.Minute)),
+}
+
+// judge is a real redis-server with a client of the benchmark's own.
+type judge struct {
+	server *redistest.Server
+	rdb    *redis.Client
+}
+
+// startRedis starts a server for the length of a benchmark, which is skipped
+// where there is none (and fails under CI=true).
+func startRedis(b *testing.B) judge {
+	b.Helper()
+	j := judge{server: redistest.Start(b)}
+	j.rdb = rig.NewPatientClient(j.server.Addr())
+	b.Cleanup(func() { j.rdb.Close() })
+	return j
+}
+
+// ledger is what a server says of its own work since it was last reset.
+type ledger struct {
+	scripts  float64       // script calls
+	inScript time.Duration // spent in them
+	commands float64       // all commands, also those that scripts give
+	in, out  float64       // bytes
+	cpu      time.Duration // of the whole process: reading and writing included
+}
+
+// reset begins a new account. The processor's time cannot be reset: read
+// returns it since the start of the server.
+func (j judge) reset(b *testing.B) {
+	b.Helper()
+	if err := j.rdb.ConfigResetStat(context.Background()).Err(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (j judge) read(b *testing.B) (l ledger) {
+	b.Helper()
+	commands := j.info(b, "commandstats")
+	for _, name := range []string{"cmdstat_evalsha", "cmdstat_eval"} {
+		for field := range strings.SplitSeq(commands[name], ",") {
+			switch word, value, _ := strings.Cut(field, "="); word {
+			case "calls":
+				l.scripts += number(b, value)
+			case "usec":
+				l.inScript += time.Duration(number(b, value)) * time.Microsecond
+			}
+		}
+	}
+	stats, cpu := j.info(b, "stats"), j.info(b, "cpu")
+	l.commands = number(b, stats["total_commands_processed"])
+	l.in, l.out = number(b, stats["total_net_input_bytes"]), number(b, stats["total_net_output_bytes"])
+	l.cpu = time.Duration((number(b, cpu["used_cpu_user"]) + number(b, cpu["used_cpu_sys"])) * float64(time.Second))
+	return l
+}
+
+func (j judge) info(b *testing.B, section string) map[string]string {
+	b.Helper()
+	fields, err := j.server.Info(section)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return fields
+}
+
+func number(b *testing.B, text string) float64 {
+	b.Helper()
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		b.Fatalf("INFO: %v", err)
+	}
+	return f
+}
+
+// node starts a limiter that reconciles with the server, and waits until it
+// has heard from it.
+func (j judge) node(b *testing.B, o hybrid.Options) *hybrid.Limiter {
+	b.Helper()
+	rdb := rig.NewClient(j.server.Addr())
+	b.Cleanup(func() { rdb.Close() })
+	l, err := hybrid.New(rdb, o)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+		defer cancel()
+		_ = l.Close(ctx) // says what it could not report
+	})
+	pollUntil(b, 10*time.Second, "the limiter is synced", func() bool { return l.State().Mode == hybrid.Synced })
+	return l
+}
+
+// pollUntil polls until cond holds, and ends the benchmark if it does not within d.
+func pollUntil(b *testing.B, d time.Duration, what string, cond func() bool) {
+	b.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(d); !cond(); <-tick.C {
+		if time.Now().After(deadline) {
+			b.Fatalf("after %v still not: %s", d, what)
+		}
+	}
+}
+
+// flush tells Redis all that is pending. On a busy machine one exchange may be
+// late; the next attempt sends it again.
+func flush(b *testing.B, l *hybrid.Limiter) {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	err := l.Flush(ctx)
+	for err != nil && ctx.Err() == nil {
+		pollUntil(b, 10*time.Second, "the limiter is synced", func() bool { return l.State().Mode == hybrid.Synced })
+		err = l.Flush(ctx)
+	}
+	if err != nil {
+		b.Fatal(fmt.Errorf("flush: %w", err))
+	}
+}

@@ -1,0 +1,252 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/remote"
+)
+
+const (
+	pipelineKeys = 500    // in one pipeline, in batches of any size
+	activeKeys   = 10_000 // in use, of which each pipeline carries the next ones
+)
+
+// keyStore names the counters of one shard, so that a batch may hold any of
+// them.
+type keyStore struct {
+	*remote.Store
+	keys []string // as users call them
+	ctrs []string // as Redis does
+}
+
+func newKeyStore(b *testing.B, rdb redis.UniversalClient, rule *limit.Rule) keyStore {
+	b.Helper()
+	s, err := remote.NewStore(rdb, remote.Options{Shards: 1, CommandTimeout: 10 * time.Second})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ks := keyStore{Store: s, keys: keyNames(activeKeys)}
+	for _, k := range ks.keys {
+		ks.ctrs = append(ks.ctrs, s.Keyspace().CounterKey(rule, k))
+	}
+	return ks
+}
+
+// sender books one unit on each of the next keys, in batches of a given size
+// that go out in one pipeline. Each place in the pipeline is a node of its own,
+// as in hybrid it is a shard of its own: with a ledger that is read and written.
+type sender struct {
+	keyStore
+	rule    *limit.Rule
+	batches []*remote.Batch
+	next    int           // key
+	now     time.Duration // Redis' time, as of the last answer
+}
+
+// senders counts those ever made: each has nodes of its own.
+var senders int
+
+func newSender(s keyStore, rule *limit.Rule, size int) *sender {
+	senders++
+	out := &sender{keyStore: s, rule: rule}
+	for i := range pipelineKeys / size {
+		out.batches = append(out.batches, &remote.Batch{
+			Node: fmt.Sprintf("sender%d-%d", senders, i), Ops: make([]remote.Op, size),
+		})
+	}
+	return out
+}
+
+// fill readies the pipeline. age says in how old a bucket of a window the
+// units were admitted.
+func (s *sender) fill(age int64) {
+	for _, b := range s.batches {
+		b.Seq, b.Prev = b.Seq+1, b.Seq
+		for i := range b.Ops {
+			op := remote.Op{Key: s.ctrs[s.next], Rule: s.rule, Units: 1}
+			if s.rule.Algorithm() == limit.AlgorithmFunnel {
+				op.Ahead = s.rule.Cost(1)
+			} else {
+				op.Buckets = []remote.Bucket{{ID: int64(s.now/s.rule.Width()) - age, Units: 1}}
+			}
+			b.Ops[i] = op
+			s.next = (s.next + 1) % len(s.ctrs)
+		}
+	}
+}
+
+func (s *sender) send(b *testing.B, age int64) {
+	b.Helper()
+	s.fill(age)
+	for _, o := range s.Exec(context.Background(), s.batches) {
+		if o.Err != nil || o.Reply.Verdict != remote.VerdictApplied {
+			b.Fatalf("%v, %v", o.Reply.Verdict, o.Err)
+		}
+		for _, st := range o.Reply.States {
+			if st.Err != nil {
+				b.Fatal(st.Err)
+			}
+		}
+		s.now = o.Reply.Now
+	}
+}
+
+// BenchmarkSync: what it costs Redis to book a unit on a key. An iteration is
+// one pipeline of 500 keys, all of them with a full history: batch-n sends them n
+// to a script call, as hybrid does; take is the comparison: one script call per
+// key, which decides and books, as remote.Limiter does, also in one pipeline.
+//
+// redis-us/key is the time that Redis spends in the script, cpu-us/key all that
+// its process uses: reading, parsing and answering as well.
+func BenchmarkSync(b *testing.B) {
+	j := startRedis(b)
+	for _, rule := range redisRules {
+		store := newKeyStore(b, j.rdb, rule)
+		fillUp(b, store, rule)
+		for _, size := range []int{1, 10, 100, 500} {
+			b.Run(fmt.Sprintf("%v/batch-%d", rule.Algorithm(), size), func(b *testing.B) {
+				s := newSender(store, rule, size)
+				s.send(b, 0) // to learn the time
+				measureRedis(b, j, func() { s.send(b, 0) })
+			})
+		}
+		b.Run(rule.Algorithm().String()+"/take", func(b *testing.B) {
+			calls := takeCalls(b, j, rule, store.keys)
+			next := 0
+			measureRedis(b, j, func() {
+				sendAll(b, j.rdb, calls[next:next+pipelineKeys])
+				next = (next + pipelineKeys) % len(calls)
+			})
+		})
+	}
+}
+
+// fillUp gives each key units in every bucket, oldest first.
+func fillUp(b *testing.B, store keyStore, rule *limit.Rule) {
+	b.Helper()
+	s := newSender(store, rule, 100)
+	s.send(b, 0)
+	for age := rule.Kept(); age >= 0; age-- {
+		for range activeKeys / pipelineKeys {
+			s.send(b, int64(age))
+		}
+	}
+}
+
+func measureRedis(b *testing.B, j judge, iteration func()) {
+	iteration()
+	j.reset(b)
+	before := j.read(b)
+	for b.Loop() {
+		iteration()
+	}
+	took := b.Elapsed()
+	after := j.read(b)
+	keys := float64(b.N) * pipelineKeys
+	b.ReportMetric(float64(after.inScript.Microseconds())/keys, "redis-us/key")
+	b.ReportMetric(float64((after.cpu-before.cpu).Microseconds())/keys, "cpu-us/key")
+	b.ReportMetric((after.in-before.in)/keys, "in-B/key")
+	b.ReportMetric((after.out-before.out)/keys, "out-B/key")
+	b.ReportMetric(keys/took.Seconds(), "keys/s")
+}
+
+var errCaptured = errors.New("not sent")
+
+// capture is a hook that keeps what would be sent.
+type capture struct {
+	redis.Hook // of these only ProcessHook is called
+	args       [][]any
+}
+
+func (c *capture) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c *capture) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (c *capture) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(_ context.Context, cmd redis.Cmder) error {
+		c.args = append(c.args, cmd.Args())
+		return errCaptured
+	}
+}
+
+// takeCalls returns the script call by which remote.Limiter takes one unit, for
+// each key: the limiter itself sends one at a time.
+func takeCalls(b *testing.B, j judge, rule *limit.Rule, keys []string) [][]any {
+	b.Helper()
+	l, err := remote.New(j.rdb, remote.Options{Shards: 1})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := l.Take(context.Background(), keys[0], rule, 1); err != nil { // loads the script
+		b.Fatal(err)
+	}
+	deaf := redis.NewClient(&redis.Options{Addr: j.server.Addr()})
+	defer deaf.Close()
+	var c capture
+	deaf.AddHook(&c)
+	if l, err = remote.New(deaf, remote.Options{Shards: 1}); err != nil {
+		b.Fatal(err)
+	}
+	for _, k := range keys {
+		if _, err := l.Take(context.Background(), k, rule, 1); !errors.Is(err, errCaptured) {
+			b.Fatal(err)
+		}
+	}
+	if len(c.args) != len(keys) {
+		b.Fatalf("%d calls for %d keys", len(c.args), len(keys))
+	}
+	return c.args
+}
+
+func sendAll(b *testing.B, rdb *redis.Client, calls [][]any) {
+	b.Helper()
+	pipe := rdb.Pipeline()
+	for _, args := range calls {
+		pipe.Do(context.Background(), args...)
+	}
+	if _, err := pipe.Exec(context.Background()); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// BenchmarkSyncRate: how many keys one node reconciles in a second. An
+// iteration asks 10,000 keys once each and flushes them.
+func BenchmarkSyncRate(b *testing.B) {
+	j := startRedis(b)
+	keys := keyNames(activeKeys)
+	for _, rule := range redisRules {
+		b.Run(rule.Algorithm().String(), func(b *testing.B) {
+			l := j.node(b, hybrid.Options{MaxKeys: 2 * activeKeys})
+			round := func() {
+				for _, k := range keys {
+					l.Allow(k, rule)
+				}
+				flush(b, l)
+			}
+			round()
+			j.reset(b)
+			before, synced := j.read(b), l.Stats().KeysSynced
+			acked := l.Stats().AckedUnits
+			for b.Loop() {
+				round()
+			}
+			took, after := b.Elapsed(), j.read(b)
+			n := float64(l.Stats().KeysSynced - synced)
+			b.ReportMetric(n/took.Seconds(), "keys/s")
+			b.ReportMetric(float64(after.inScript.Microseconds())/n, "redis-us/key")
+			b.ReportMetric(float64((after.cpu-before.cpu).Microseconds())/n, "cpu-us/key")
+			b.ReportMetric(n/(after.scripts-before.scripts), "keys/script")
+			b.ReportMetric(float64(l.Stats().AckedUnits-acked)/n, "units/key")
+		})
+	}
+}
