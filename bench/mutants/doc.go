@@ -5,6 +5,7 @@
 //	go run ./bench/mutants -list               # what they break, and what catches which
 //	go run ./bench/mutants -run 'known|dedup'  # some
 //	go run ./bench/mutants -seed 100000        # with other seeds for the simulator
+//	go run ./bench/mutants -run dedup -overlay /tmp  # write files for "go build -overlay"
 //
 // The tables in table_*.go are the list. A mutant replaces a piece of text that
 // must occur exactly once in its file: if it no longer does, the mutant is stale

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
@@ -32,6 +33,7 @@ func run(args []string, all []mutant, stdout, stderr io.Writer) int {
 	jobs := fs.Int("jobs", runtime.NumCPU(), "mutants to check at a time")
 	seed := fs.Uint64("seed", 1, "first seed of the simulator")
 	list := fs.Bool("list", false, "say what the mutants break and what catches them, and do nothing")
+	overlay := fs.String("overlay", "", "write into this `directory` what \"go build -overlay\" needs to build each mutant, and check nothing")
 	verbose := fs.Bool("v", false, "show what the tests say about each mutant")
 	if err := fs.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return 0
@@ -46,6 +48,13 @@ func run(args []string, all []mutant, stdout, stderr io.Writer) int {
 	chosen := slices.DeleteFunc(slices.Clone(all), func(m mutant) bool { return !name.MatchString(m.name) })
 	if *list {
 		printList(stdout, chosen)
+		return 0
+	}
+	if *overlay != "" {
+		if err := writeOverlays(stdout, chosen, *root, *overlay); err != nil {
+			fmt.Fprintln(stderr, "mutants:", err)
+			return exitFailed
+		}
 		return 0
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -68,6 +77,26 @@ func printList(w io.Writer, list []mutant) {
 	for _, m := range list {
 		fmt.Fprintf(w, "%s\n\t%s\n\t%s, caught by %v\n", m.name, m.breaks, m.file, m.by)
 	}
+}
+
+// writeOverlays says where it has written each of them: other programs may want
+// to know what a mutant does.
+func writeOverlays(w io.Writer, list []mutant, root, dir string) (err error) {
+	l := &lab{}
+	if l.root, err = filepath.Abs(root); err != nil {
+		return err
+	}
+	if l.tmp, err = filepath.Abs(dir); err != nil {
+		return err
+	}
+	for _, m := range list {
+		path, err := l.overlay(m, m.name)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(w, path)
+	}
+	return nil
 }
 
 // reporter prints what has become of each mutant, as soon as it is known.

@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -181,4 +182,23 @@ func hasTest(t *testing.T, dir, name string) bool {
 		}
 	}
 	return false
+}
+
+// An overlay is what the compiler has to be told.
+func TestOverlay(t *testing.T) {
+	root, dir := newToy(t), t.TempDir()
+	var b strings.Builder
+	if code := run([]string{"-root", root, "-run", "minus", "-overlay", dir}, []mutant{minus, two}, &b, &b); code != 0 {
+		t.Fatalf("exit code %d:\n%s", code, &b)
+	}
+	path := strings.TrimSpace(b.String())
+	cmd := exec.Command("go", "test", "-overlay", path, "-run", "TestAdd", "./p")
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "1 + 2 = -1") {
+		t.Errorf("%v:\n%s", err, out)
+	}
+	b.Reset()
+	if code := run([]string{"-root", root, "-overlay", "/nowhere"}, []mutant{minus}, &b, &b); code != exitFailed {
+		t.Errorf("exit code %d:\n%s", code, &b)
+	}
 }
