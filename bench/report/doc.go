@@ -1,0 +1,17 @@
+// Command report measures and writes what bench/results holds: raw results,
+// tables of medians and ratios, plots, and whether the project's targets are met.
+//
+//	go run ./bench/report                                  # all of it, from the root: more than an hour
+//	go run ./bench/report -count 1 -benchtime 10ms         # a first impression
+//	go run ./bench/report -parts memory -memory.count 1    # one part; the others as recorded
+//	go run ./bench/report -from bench/results              # tables and plots again, from what is recorded
+//
+// Raw results are files raw-*.txt in the form of Go's benchmarks, so that benchstat
+// reads them too. The same raw results give the same tables and plots, byte for
+// byte. Figures are medians, and are compared within a file only: a file is one
+// run on one machine.
+//
+// Names of benchmarks are paths: Allow/<limiter>/…/<serial or parallel>. What is
+// between is the load. A benchmark that is not known here is listed at the end
+// with all its figures, and a target whose figures are missing is "not measured".
+package main

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"bytes"
+	"image/color"
+	"math"
+	"slices"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
+)
+
+// Colours that are told apart by most people, and in print.
+var palette = []color.Color{
+	color.RGBA{0x1f, 0x5f, 0xa8, 0xff}, color.RGBA{0xd9, 0x7a, 0x1e, 0xff}, color.RGBA{0x2f, 0x8f, 0x5b, 0xff}, color.RGBA{0x8c, 0x4a, 0x9e, 0xff},
+}
+
+// picture is a plot and its size. A picture without a plot is none: there are
+// no figures for it.
+type picture struct {
+	*plot.Plot
+	width, height vg.Length
+}
+
+// newPlot returns an empty plot in letters that suit a web page.
+func newPlot() *plot.Plot {
+	plot.DefaultFont.Variant = "Sans"
+	p := plot.New()
+	p.Title.Padding = 6
+	return p
+}
+
+// drawPlots returns the plots that there are figures for, by file name.
+func drawPlots(r recorded) (map[string][]byte, error) {
+	out := map[string][]byte{}
+	for name, draw := range map[string]func(recorded) (picture, error){plotChecks: plotOfChecks, plotAccuracy: plotOfAccuracy} {
+		p, err := draw(r)
+		if err != nil {
+			return nil, err
+		}
+		if p.Plot == nil {
+			continue
+		}
+		if out[name], err = p.svg(); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// svg draws p, on white: it is seen on pages of any colour.
+func (p picture) svg() ([]byte, error) {
+	c := vgsvg.New(p.width, p.height)
+	p.Draw(draw.New(c))
+	var b bytes.Buffer
+	_, err := c.WriteTo(&b)
+	return b.Bytes(), err
+}
+
+// plotOfChecks is a bar per limiter and mode, for the load of 65,536 keys, or
+// else the first that there is. Times differ by a factor of a thousand, so that
+// the axis is logarithmic: what bars say is where they end.
+func plotOfChecks(r recorded) (picture, error) {
+	list := r.bench.checks("Allow")
+	if len(list) == 0 {
+		return picture{}, nil
+	}
+	load := list[0].load
+	if i := slices.IndexFunc(list, check.isUniform); i >= 0 {
+		load = list[i].load
+	}
+	names := limitersOf(list, load)
+	slices.Reverse(names) // the fastest on top
+	p := newPlot()
+	p.Title.Text = "ns per check, " + load
+	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+	least, most := math.Inf(1), 1.0
+	for _, c := range list {
+		if c.load == load {
+			least, most = min(least, c.ns()), max(most, c.ns())
+		}
+	}
+	start := decade(max(least/2, 0.1), math.Floor)
+	const half = 0.19 // of the width of a bar; the rows are 1 apart
+	for m, mode := range modes {
+		var last *plotter.Polygon
+		for i, name := range names {
+			c, ok := same(list, name, check{load: load, mode: mode})
+			if !ok {
+				continue
+			}
+			y := float64(i) + half*float64(1-2*m)
+			bar, err := plotter.NewPolygon(plotter.XYs{{X: start, Y: y - half}, {X: c.ns(), Y: y - half}, {X: c.ns(), Y: y + half}, {X: start, Y: y + half}})
+			if err != nil {
+				return picture{}, err
+			}
+			bar.Color, bar.Width = palette[m], 0
+			p.Add(bar)
+			last = bar
+		}
+		if last != nil {
+			p.Legend.Add(mode, last)
+		}
+	}
+	p.NominalY(names...)
+	p.X.Min, p.X.Max = start, decade(1.1*most, math.Ceil)
+	p.Y.Min, p.Y.Max = -0.6, float64(len(names))-0.4
+	p.Legend.Top = true // beside the fastest, where there is room
+	return picture{p, 7 * vg.Inch, vg.Length(len(names))*0.3*vg.Inch + 1.2*vg.Inch}, nil
+}
+
+// decade returns the power of ten below or above v.
+func decade(v float64, round func(float64) float64) float64 {
+	return math.Pow(10, round(math.Log10(v)))
+}
+
+// leastShown is where the logarithmic axis of the overshoot begins; less is
+// drawn there.
+const leastShown = 0.01
+
+// plotOfAccuracy is the overshoot of the mean window by sync interval: a
+// colour per rule, dashed without the trigger.
+func plotOfAccuracy(r recorded) (picture, error) {
+	list := points(r.accuracy)
+	if len(list) == 0 {
+		return picture{}, nil
+	}
+	p := newPlot()
+	p.Title.Text = "Admitted above the limit, 4 nodes, tenfold overload"
+	p.X.Label.Text, p.Y.Label.Text = "sync interval, s", "% of the limit, mean window"
+	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+	var rules []string
+	for _, q := range list {
+		if !slices.Contains(rules, q.rule) {
+			rules = append(rules, q.rule)
+		}
+	}
+	slices.Sort(rules)
+	for i, rule := range rules {
+		for _, code := range []string{withTrigger, withoutTrigger} {
+			var line plotter.XYs
+			for _, q := range list {
+				if v, ok := q.median("overshoot-%"); ok && q.rule == rule && q.code == code {
+					line = append(line, plotter.XY{X: q.interval.Seconds(), Y: max(v, leastShown)})
+				}
+			}
+			if len(line) == 0 {
+				continue
+			}
+			l, err := plotter.NewLine(line)
+			if err != nil {
+				return picture{}, err
+			}
+			l.Color, l.Width = palette[i%len(palette)], 1.5
+			name := rule
+			if code == withoutTrigger {
+				l.Dashes = []vg.Length{5, 3}
+				name += ", no trigger"
+			}
+			p.Add(l)
+			p.Legend.Add(name, l)
+		}
+	}
+	p.Legend.Top, p.Legend.Left = true, true
+	// Whole decades: around a single point gonum would make room down to below 0.
+	p.X.Min = decade(list[0].interval.Seconds(), math.Floor)
+	p.X.Max = max(decade(list[len(list)-1].interval.Seconds(), math.Ceil), 10*p.X.Min)
+	p.Y.Min, p.Y.Max = leastShown, max(p.Y.Max, 1000)
+	return picture{p, 7 * vg.Inch, 4.5 * vg.Inch}, nil
+}

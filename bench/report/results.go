@@ -1,0 +1,145 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// results is what one raw file says.
+type results struct {
+	config map[string]string // lines such as "cpu: …"
+	rows   []*row            // in the order of the file
+	byName map[string]*row
+}
+
+// row is one benchmark, run once or several times.
+type row struct {
+	name   string   // without "Benchmark" and the number of processors
+	path   []string // the name's segments
+	values map[string][]float64
+	units  []string // keys of values, in the order of the file
+}
+
+// newResults returns an empty file's.
+func newResults() *results {
+	return &results{config: map[string]string{}, byName: map[string]*row{}}
+}
+
+// parse reads a raw file. Lines that are neither results nor configuration are
+// passed over, as Go's own tools do.
+func parse(r io.Reader) (*results, error) {
+	res := newResults()
+	var lines [][]string
+	scan := bufio.NewScanner(r)
+	scan.Buffer(nil, 1<<20)
+	for scan.Scan() {
+		line := scan.Text()
+		if f := strings.Fields(line); len(f) >= 4 && len(f)%2 == 0 && strings.HasPrefix(f[0], "Benchmark") {
+			lines = append(lines, f)
+		} else if key, value, ok := strings.Cut(line, ": "); ok && isConfigKey(key) {
+			res.config[key] = strings.TrimSpace(value)
+		}
+	}
+	if err := scan.Err(); err != nil {
+		return nil, err
+	}
+	suffix := procsSuffix(res.config["procs"], lines)
+	for _, f := range lines {
+		if err := res.add(strings.TrimSuffix(strings.TrimPrefix(f[0], "Benchmark"), suffix), f[1:]); err != nil {
+			return nil, fmt.Errorf("%s: %w", f[0], err)
+		}
+	}
+	return res, nil
+}
+
+// isConfigKey: by the format of Go's benchmarks such a key begins with a
+// lower-case letter and has no spaces or capitals.
+func isConfigKey(key string) bool {
+	return key != "" && key[0] >= 'a' && key[0] <= 'z' && !strings.ContainsFunc(key, func(r rune) bool {
+		return r == ' ' || r == '\t' || r >= 'A' && r <= 'Z'
+	})
+}
+
+// procsSuffix returns what the testing package has put behind each name: "-2"
+// on two processors, nothing on one. A name may end in a number of its own
+// ("batch-100"), so that it takes the header, or all names, to know.
+func procsSuffix(procs string, lines [][]string) string {
+	if procs != "" {
+		if procs == "1" {
+			return ""
+		}
+		return "-" + procs
+	}
+	common := ""
+	for i, f := range lines {
+		cut := strings.LastIndexByte(f[0], '-')
+		if cut < 0 {
+			return ""
+		}
+		last := f[0][cut:]
+		if _, err := strconv.Atoi(last[1:]); err != nil || i > 0 && last != common {
+			return ""
+		}
+		common = last
+	}
+	return common
+}
+
+// add takes in a run: the iterations, then figures and their units.
+func (res *results) add(name string, fields []string) error {
+	if _, err := strconv.ParseInt(fields[0], 10, 64); err != nil {
+		return err
+	}
+	r := res.byName[name]
+	if r == nil {
+		r = &row{name: name, path: strings.Split(name, "/"), values: map[string][]float64{}}
+		res.byName[name] = r
+		res.rows = append(res.rows, r)
+	}
+	for i := 1; i+1 < len(fields); i += 2 {
+		v, err := strconv.ParseFloat(fields[i], 64)
+		if err != nil {
+			return err
+		}
+		unit := fields[i+1]
+		if _, known := r.values[unit]; !known {
+			r.units = append(r.units, unit)
+		}
+		r.values[unit] = append(r.values[unit], v)
+	}
+	return nil
+}
+
+// bench returns the rows of one benchmark function.
+func (res *results) bench(name string) (rows []*row) {
+	for _, r := range res.rows {
+		if r.path[0] == name {
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+// median returns the figure of a row by its full name.
+func (res *results) median(name, unit string) (float64, bool) {
+	r := res.byName[name]
+	if r == nil {
+		return 0, false
+	}
+	return r.median(unit)
+}
+
+func (r *row) median(unit string) (float64, bool) {
+	list := r.values[unit]
+	if len(list) == 0 {
+		return 0, false
+	}
+	return median(list), true
+}
+
+// has tells whether one of the row's segments, after the first, is a word.
+func (r *row) has(word string) bool { return slices.Contains(r.path[1:], word) }

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"strconv"
+	"strings"
+)
+
+// target is something that the project wants to be true of the figures.
+type target struct {
+	wants   string
+	bound   float64
+	atLeast bool   // the figure must not be below the bound; else not above
+	unit    string // "×" for ratios
+	measure func(recorded) (float64, bool)
+}
+
+// targets returns all of them, in the order of the table. Where several figures
+// count, the worst one does.
+func targets() []target {
+	most := func(bound float64, unit, wants string, m func(recorded) (float64, bool)) target {
+		return target{wants, bound, false, unit, m}
+	}
+	least := func(bound float64, unit, wants string, m func(recorded) (float64, bool)) target {
+		return target{wants, bound, true, unit, m}
+	}
+	uniform, hot := check.isUniform, check.isHot
+	return []target{
+		most(0.8, "×", "65,536 keys, serial: `hybrid` ÷ fastest keyed rival", against("hybrid", keyed, "serial", uniform)),
+		most(1.3, "×", "65,536 keys, serial: `hybrid` ÷ `floor`", against("hybrid", floor, "serial", uniform)),
+		most(0.5, "×", "65,536 keys, serial, coarse clock: `hybrid-coarse` ÷ fastest keyed rival", against("hybrid-coarse", keyed, "serial", uniform)),
+		most(0.5, "×", "65,536 keys, parallel: `hybrid` ÷ fastest keyed rival", against("hybrid", keyed, "parallel", uniform)),
+		most(1.0, "×", "one hot key, parallel: `hybrid` ÷ `xtime-single`", against("hybrid", single, "parallel", hot)),
+		most(0.5, "×", "bound handle, serial: `hybrid-bound` ÷ `hybrid`", boundHandle),
+		most(1.0, "×", "refused ÷ allowed, serial: `hybrid`", refusedToAllowed),
+		least(300, "×", "`redis_rate` ÷ `hybrid`, serial", redisRate),
+		most(1.5, "×", "p99 of a check while Redis hangs ÷ while it is healthy", hanging),
+		most(0, "allocs", "allocations per check of a known key (not of `hybrid-synced`, where those of the background count too)", allocations),
+		most(5, "µs", "Redis CPU per synced key, funnel, batches of 100 and more", syncedKey("funnel", false)),
+		most(0.6, "×", "the same ÷ one script call per key in a pipeline, funnel", syncedKey("funnel", true)),
+		most(0.6, "×", "the same ÷ one script call per key in a pipeline, sliding window", syncedKey("sliding-window", true)),
+		most(400, "B", "heap per key of a million, funnel", heapPerKey("funnel")),
+		most(400, "B", "heap per key of a million, sliding window", heapPerKey("sliding-window")),
+		least(100_000, "keys/s", "keys that one node syncs per second, funnel", syncRate("funnel")),
+		least(100_000, "keys/s", "keys that one node syncs per second, sliding window", syncRate("sliding-window")),
+	}
+}
+
+// verdict says in words what has become of a target.
+func (t target) verdict(r recorded) (measured, word string) {
+	v, ok := t.measure(r)
+	switch {
+	case !ok:
+		return "", "not measured"
+	case t.atLeast && v >= t.bound, !t.atLeast && v <= t.bound:
+		word = "pass"
+	default:
+		word = "**fail**"
+	}
+	return figure(v) + " " + t.unit, word
+}
+
+func (t target) wanted() string {
+	if t.atLeast {
+		return "≥ " + figure(t.bound) + " " + t.unit
+	}
+	return "≤ " + figure(t.bound) + " " + t.unit
+}
+
+// worst gathers figures of which the highest, or lowest, is what counts.
+type worst struct {
+	v     float64
+	found bool
+}
+
+func (w *worst) high(v float64, ok bool) {
+	if ok && (!w.found || v > w.v) {
+		w.v, w.found = v, true
+	}
+}
+
+func (w *worst) low(v float64, ok bool) {
+	if ok && (!w.found || v < w.v) {
+		w.v, w.found = v, true
+	}
+}
+
+// against compares a limiter with the fastest of a kind.
+func against(limiter string, k kind, mode string, load func(check) bool) func(recorded) (float64, bool) {
+	return func(r recorded) (float64, bool) {
+		var w worst
+		list := r.bench.checks("Allow")
+		for _, c := range list {
+			if c.limiter != limiter || c.mode != mode || !load(c) {
+				continue
+			}
+			if best, ok := fastest(list, k, c); ok {
+				w.high(ratio(c.ns(), best.ns()))
+			}
+		}
+		return w.v, w.found
+	}
+}
+
+func boundHandle(r recorded) (float64, bool) {
+	var w worst
+	list := r.bench.checks("Allow")
+	for _, c := range list {
+		if c.limiter != "hybrid-bound" || c.mode != "serial" {
+			continue
+		}
+		if by, ok := same(list, "hybrid", c); ok {
+			w.high(ratio(c.ns(), by.ns()))
+		}
+	}
+	return w.v, w.found
+}
+
+func refusedToAllowed(r recorded) (float64, bool) {
+	var w worst
+	allowed := r.bench.checks("Allow")
+	for _, c := range r.bench.checks("Refused") {
+		if c.limiter != "hybrid" || c.mode != "serial" {
+			continue
+		}
+		if by, ok := same(allowed, "hybrid", c); ok {
+			w.high(ratio(c.ns(), by.ns()))
+		}
+	}
+	return w.v, w.found
+}
+
+func redisRate(r recorded) (float64, bool) {
+	var w worst
+	list := r.bench.checks("Allow")
+	for _, c := range list {
+		if c.limiter != "redis_rate" || c.mode != "serial" {
+			continue
+		}
+		if by, ok := same(list, "hybrid", c); ok {
+			w.low(ratio(c.ns(), by.ns()))
+		}
+	}
+	return w.v, w.found
+}
+
+// hanging compares rows that have a p99-ns and differ only in a segment:
+// "healthy" in one, one that begins with "hang" or "hung" in the other.
+func hanging(r recorded) (float64, bool) {
+	var w worst
+	for _, row := range r.bench.rows {
+		bad, ok := row.median("p99-ns")
+		if !ok {
+			continue
+		}
+		for i, word := range row.path {
+			if !strings.HasPrefix(word, "hang") && !strings.HasPrefix(word, "hung") {
+				continue
+			}
+			path := append([]string{}, row.path...)
+			path[i] = "healthy"
+			if good, ok := r.bench.median(strings.Join(path, "/"), "p99-ns"); ok {
+				w.high(ratio(bad, good))
+			}
+		}
+	}
+	return w.v, w.found
+}
+
+// allocations is the most of any check of this project's limiters.
+func allocations(r recorded) (float64, bool) {
+	var w worst
+	for _, bench := range []string{"Allow", "Refused", "Peek"} {
+		for _, c := range r.bench.checks(bench) {
+			if kindOf(c.limiter) == ours && c.limiter != "hybrid-synced" {
+				w.high(c.median("allocs/op"))
+			}
+		}
+	}
+	return w.v, w.found
+}
+
+func syncedKey(algorithm string, relative bool) func(recorded) (float64, bool) {
+	return func(r recorded) (float64, bool) {
+		var w worst
+		one, haveOne := r.bench.median("Sync/"+algorithm+"/take", "redis-us/key")
+		for _, row := range r.bench.bench("Sync") {
+			size, isBatch := strings.CutPrefix(row.path[len(row.path)-1], "batch-")
+			n, err := strconv.Atoi(size)
+			us, ok := row.median("redis-us/key")
+			if !row.has(algorithm) || !isBatch || err != nil || n < 100 || !ok {
+				continue
+			}
+			if !relative {
+				w.high(us, true)
+			} else if haveOne {
+				w.high(ratio(us, one))
+			}
+		}
+		return w.v, w.found
+	}
+}
+
+func heapPerKey(algorithm string) func(recorded) (float64, bool) {
+	return func(r recorded) (float64, bool) {
+		var w worst
+		for _, row := range r.memory.bench("Memory") {
+			n, err := strconv.Atoi(row.path[len(row.path)-1])
+			if err == nil && n >= 1_000_000 && row.has(algorithm) {
+				w.high(row.median("B/key"))
+			}
+		}
+		return w.v, w.found
+	}
+}
+
+func syncRate(algorithm string) func(recorded) (float64, bool) {
+	return func(r recorded) (float64, bool) { return r.bench.median("SyncRate/"+algorithm, "keys/s") }
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// None of the targets is met by nothing.
+func TestNothingMeasured(t *testing.T) {
+	empty := recorded{newResults(), newResults(), newResults()}
+	for _, want := range targets() {
+		if measured, word := want.verdict(empty); word != "not measured" || measured != "" {
+			t.Errorf("%s: %s %s", want.wants, measured, word)
+		}
+	}
+}
+
+// verdictOf returns what becomes of the target whose text contains a phrase.
+func verdictOf(t *testing.T, phrase string, r recorded) string {
+	t.Helper()
+	for _, want := range targets() {
+		if strings.Contains(want.wants, phrase) {
+			measured, word := want.verdict(r)
+			return strings.TrimSpace(measured + " " + word)
+		}
+	}
+	t.Fatalf("no target says %q", phrase)
+	return ""
+}
+
+func TestTargets(t *testing.T) {
+	for _, c := range []struct{ phrase, bench, want string }{
+		{"keys, serial: `hybrid` ÷ fastest", "BenchmarkAllow/hybrid/65536/uniform/serial 1 80 ns/op\nBenchmarkAllow/ulule/65536/uniform/serial 1 100 ns/op", "0.80 × pass"},
+		{"keys, serial: `hybrid` ÷ fastest", "BenchmarkAllow/hybrid/65536/uniform/serial 1 81 ns/op\nBenchmarkAllow/ulule/65536/uniform/serial 1 100 ns/op", "0.81 × **fail**"},
+		// neither the floor nor a limiter without keys is a rival
+		{"keys, serial: `hybrid` ÷ fastest", "BenchmarkAllow/hybrid/uniform/serial 1 80 ns/op\nBenchmarkAllow/floor/uniform/serial 1 9 ns/op\nBenchmarkAllow/x-single/uniform/serial 1 9 ns/op", "not measured"},
+		// nor is one under another load, or in another mode
+		{"keys, serial: `hybrid` ÷ fastest", "BenchmarkAllow/hybrid/65536/uniform/serial 1 80 ns/op\nBenchmarkAllow/ulule/65536/zipf/serial 1 100 ns/op\nBenchmarkAllow/ulule/65536/uniform/parallel 1 1 ns/op", "not measured"},
+		{"`redis_rate`", "BenchmarkAllow/hybrid/uniform/serial 1 100 ns/op\nBenchmarkAllow/redis_rate/uniform/serial 1 29900 ns/op", "299 × **fail**"},
+		{"allocations", "BenchmarkAllow/hybrid/hot/serial 1 100 ns/op 0 allocs/op\nBenchmarkRefused/local/hot/serial 1 100 ns/op 1 allocs/op", "1.00 allocs **fail**"},
+		{"allocations", "BenchmarkAllow/hybrid/hot/serial 1 100 ns/op 0 allocs/op\nBenchmarkAllow/ulule/hot/serial 1 100 ns/op 3 allocs/op", "0 allocs pass"},
+		{"allocations", "BenchmarkAllow/hybrid/hot/serial 1 100 ns/op", "not measured"},
+		{"p99", "BenchmarkX/hybrid/healthy/a 1 100 p99-ns\nBenchmarkX/hybrid/hung/a 1 150 p99-ns", "1.50 × pass"},
+		{"p99", "BenchmarkX/hybrid/healthy/a 1 100 p99-ns\nBenchmarkX/hybrid/hanging/b 1 150 p99-ns", "not measured"},
+		{"Redis CPU", "BenchmarkSync/funnel/batch-10 1 90 redis-us/key\nBenchmarkSync/funnel/batch-100 1 5 redis-us/key\nBenchmarkSync/funnel/batch-500 1 4 redis-us/key", "5.00 µs pass"},
+		{"pipeline, funnel", "BenchmarkSync/funnel/batch-100 1 5 redis-us/key", "not measured"},
+		{"pipeline, sliding", "BenchmarkSync/sliding-window/batch-100 1 5 redis-us/key\nBenchmarkSync/sliding-window/take 1 8 redis-us/key", "0.62 × **fail**"},
+		{"per second, funnel", "BenchmarkSyncRate/funnel 1 99999 keys/s", "99,999 keys/s **fail**"},
+	} {
+		r := recorded{mustParse(t, "procs: 1\n"+c.bench), newResults(), newResults()}
+		if got := verdictOf(t, c.phrase, r); got != c.want {
+			t.Errorf("%q: %s, want %s", c.bench, got, c.want)
+		}
+	}
+}
+
+// A hundred thousand keys are not a million.
+func TestHeapTargets(t *testing.T) {
+	r := recorded{newResults(), mustParse(t, `procs: 1
+BenchmarkMemory/local/funnel/1000000 1 300 B/key
+BenchmarkMemory/hybrid/funnel/1048576 1 401 B/key
+BenchmarkMemory/hybrid/sliding-window/100000 1 100 B/key
+`), newResults()}
+	if got := verdictOf(t, "million, funnel", r); got != "401 B **fail**" {
+		t.Error(got)
+	}
+	if got := verdictOf(t, "million, sliding", r); got != "not measured" {
+		t.Error(got)
+	}
+}
