@@ -51,10 +51,13 @@ func drawPlots(r recorded) (map[string][]byte, error) {
 	return out, nil
 }
 
+// margin is room for labels that stand out over the end of an axis.
+const margin = 14
+
 // svg draws p, on white: it is seen on pages of any colour.
 func (p picture) svg() ([]byte, error) {
 	c := vgsvg.New(p.width, p.height)
-	p.Draw(draw.New(c))
+	p.Draw(draw.Crop(draw.New(c), margin, -margin, margin, -margin))
 	var b bytes.Buffer
 	_, err := c.WriteTo(&b)
 	return b.Bytes(), err
