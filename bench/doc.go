@@ -8,5 +8,10 @@
 //
 //	go test -bench . ./bench
 //
-// and compare figures of one run only: machines differ, and so do moments.
+// and compare figures of one run only: machines differ, and so do moments. The
+// program in report runs all of them and writes what is in results. Two things
+// have flags, because they take too long for every day:
+//
+//	go test -run '^$' -bench Memory -benchtime 1x ./bench -memory.keys 1000000
+//	go test -run Accuracy ./bench -accuracy file
 package bench

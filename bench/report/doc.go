@@ -1,7 +1,7 @@
 // Command report measures and writes what bench/results holds: raw results,
 // tables of medians and ratios, plots, and whether the project's targets are met.
 //
-//	go run ./bench/report                                  # all of it, from the root: more than an hour
+//	go run ./bench/report                                  # all of it, from the root: takes long
 //	go run ./bench/report -count 1 -benchtime 10ms         # a first impression
 //	go run ./bench/report -parts memory -memory.count 1    # one part; the others as recorded
 //	go run ./bench/report -from bench/results              # tables and plots again, from what is recorded

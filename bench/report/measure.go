@@ -28,12 +28,15 @@ type plan struct {
 // runner runs a command in a directory and returns what it prints.
 type runner func(ctx context.Context, dir string, words ...string) (string, error)
 
+// execute also shows what is printed, as it comes: it may take long, and is all
+// that is left if the command fails in the end.
+
 func execute(ctx context.Context, dir string, words ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
-	var out, bad bytes.Buffer
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &bad
+	var out bytes.Buffer
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, io.MultiWriter(&out, os.Stderr), os.Stderr
 	if err := cmd.Run(); err != nil {
-		return out.String(), fmt.Errorf("%s: %w\n%s%s", strings.Join(words, " "), err, &out, &bad)
+		return out.String(), fmt.Errorf("%s: %w", strings.Join(words, " "), err)
 	}
 	return out.String(), nil
 }

@@ -49,7 +49,7 @@ func writeSync(b *strings.Builder, res *results, seen map[*row]bool) {
 	b.WriteString("## Redis\n\nA real server on the loopback device, which shares the machine with the client.\n\n")
 	if len(res.bench("Sync")) > 0 {
 		b.WriteString("One unit booked on each of 500 keys in one pipeline, n keys to a script call (batch-n) or decided and booked by one call per key (take, as `remote.Limiter` does). " +
-			"\"Script\" is the time spent in scripts (`INFO commandstats`), \"process\" all processor time of redis-server.\n\n")
+			"\"Script\" is the time spent in scripts (`INFO commandstats`), \"process\" all processor time of redis-server. All keys have units in every bucket of their window.\n\n")
 		writeRows(b, res, "Sync", "", seen, []column{
 			{"redis-us/key", "script, µs per key"}, {"", "to take"}, {"cpu-us/key", "process, µs per key"},
 			{"in-B/key", "bytes in per key"}, {"out-B/key", "bytes out per key"}, {"keys/s", "keys per second"},
@@ -63,7 +63,7 @@ func writeSync(b *strings.Builder, res *results, seen map[*row]bool) {
 		})
 	}
 	if len(res.bench("SyncRate")) > 0 {
-		b.WriteString("A hybrid limiter that is asked for 10,000 keys once each and then flushes them, over and over:\n\n")
+		b.WriteString("A hybrid limiter that is asked for 10,000 keys once each and then flushes them, over and over. Windows hold one or two buckets then, and cost less than above:\n\n")
 		writeRows(b, res, "SyncRate", "rule", seen, []column{
 			{"keys/s", "keys per second"}, {"redis-us/key", "script, µs per key"}, {"cpu-us/key", "process, µs per key"},
 			{"keys/script", "keys per script call"}, {"units/key", "units per key"},
@@ -129,7 +129,7 @@ const (
 
 func writeAccuracy(b *strings.Builder, res *results, picture func(), seen map[*row]bool) {
 	b.WriteString("## Accuracy\n\nFour nodes share a limit of 1,000 per period and are offered ten times as much, in virtual time, 1 ms from Redis. Over: admitted above the limit in the mean window, " +
-		"and in the worst; under: not admitted in the mean window although asked for; all in % of the limit. Calls: script calls per second, of all nodes together. " +
+		"and in the worst; under: not admitted in the mean window although asked for; all in % of the limit. Repeats differ by a tenth of a point in the mean window and by a point in the worst. Calls: script calls per second, of all nodes together. " +
 		"\"Without\" is the mutant `no-near-limit-trigger`, which reports at the sync interval only. It pays for its few calls with the limit.\n\n")
 	picture()
 	list := points(res)
