@@ -19,7 +19,7 @@ const (
 // kindOf goes by names alone, so that a new rival needs no entry here.
 func kindOf(limiter string) kind {
 	switch {
-	case limiter == "local" || limiter == "hybrid" || strings.HasPrefix(limiter, "hybrid-"):
+	case limiter == "local" || limiter == "hybrid" || strings.HasPrefix(limiter, "hybrid-") || strings.HasPrefix(limiter, "local-"):
 		return ours
 	case limiter == "floor":
 		return floor

@@ -70,8 +70,8 @@ func TestProcs(t *testing.T) {
 
 func TestKinds(t *testing.T) {
 	for limiter, want := range map[string]kind{
-		"hybrid": ours, "hybrid-synced": ours, "local": ours, "floor": floor, "xtime-single": single, "xtime-map": keyed,
-		"ulule": keyed, "some-new-one": keyed, "redis_rate": distant, "throttled-redis": distant, "remote": distant,
+		"hybrid": ours, "hybrid-synced": ours, "local": ours, "local-coarse": ours, "floor": floor, "xtime-single": single, "xtime-map": keyed,
+		"ulule": keyed, "some-new-one": keyed, "redis_rate": distant, "redis-rate": distant, "uber-map": keyed, "throttled-redis": distant, "remote": distant,
 	} {
 		if got := kindOf(limiter); got != want {
 			t.Errorf("%s: %v, want %v", limiter, got, want)
@@ -86,6 +86,7 @@ BenchmarkAllow/a/1000000/uniform/serial 1 5 ns/op
 BenchmarkAllow/a/uniform/serial 1 5 ns/op
 BenchmarkAllow/a/65536/zipf/serial 1 5 ns/op
 BenchmarkAllow/a/1/hot/serial 1 5 ns/op
+BenchmarkAllow/a/1/uniform/serial 1 5 ns/op
 BenchmarkAllow/a/hot/parallel 1 5 ns/op
 BenchmarkAllow/a 1 5 ns/op
 BenchmarkAllow/a/b/c 1 5 ns/op
@@ -103,7 +104,7 @@ BenchmarkAllow/a/untimed/serial 1 5 things
 		got = append(got, word)
 	}
 	want := []string{
-		"65536/uniform serial uniform", "1000000/uniform serial", "uniform serial uniform", "65536/zipf serial", "1/hot serial hot", "hot parallel hot",
+		"65536/uniform serial uniform", "1000000/uniform serial", "uniform serial uniform", "65536/zipf serial", "1/hot serial hot", "1/uniform serial hot", "hot parallel hot",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q,\nwant %q", got, want)
