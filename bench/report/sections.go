@@ -130,7 +130,7 @@ const (
 func writeAccuracy(b *strings.Builder, res *results, picture func(), seen map[*row]bool) {
 	b.WriteString("## Accuracy\n\nFour nodes share a limit of 1,000 per period and are offered ten times as much, in virtual time, 1 ms from Redis. Over: admitted above the limit in the mean window, " +
 		"and in the worst; under: not admitted in the mean window although asked for; all in % of the limit. Repeats differ by a tenth of a point in the mean window and by a point in the worst. Calls: script calls per second, of all nodes together. " +
-		"\"Without\" is the mutant `no-near-limit-trigger`, which reports at the sync interval only. It pays for its few calls with the limit.\n\n")
+		"\"Without\" is the mutant `no-near-limit-trigger`, in which no check starts a report before its time. It pays for its few calls with the limit.\n\n")
 	picture()
 	list := points(res)
 	var rules []string
