@@ -105,11 +105,13 @@ func (f *forger) answer(cmd redis.Cmder) error {
 func micros() string { return fmt.Sprint(time.Now().UnixMicro()) }
 
 // number returns something that the decoder may let pass.
-func (f *forger) number() string {
+func (f *forger) number() string { return fmt.Sprint(f.integer()) }
+
+func (f *forger) integer() int64 {
 	now := time.Now().UnixMicro()
 	palette := []int64{0, 1, 2, 10, 1000, 1_000_000, 1 << 31, 1 << 52, 1<<53 - 1, 1 << 53, math.MaxInt64, -1,
 		now, now + 1, now - 3_600_000_000, now + 3_600_000_000, now / 100_000, now/100_000 + 7, now / 8_640_000_000}
-	return fmt.Sprint(palette[int(f.dice())%len(palette)])
+	return palette[int(f.dice())%len(palette)]
 }
 
 // forge spoils a reply: another number in one place, or an error instead.
@@ -119,7 +121,11 @@ func (f *forger) forge(reply []any) error {
 	case 0:
 		return forgedErrors[int(f.dice())%len(forgedErrors)]
 	case 1, 2, 3:
-		reply[int(f.dice())%len(reply)] = f.number()
+		if at := int(f.dice()) % len(reply); f.dice()%2 == 0 {
+			reply[at] = f.number()
+		} else {
+			reply[at] = f.integer()
+		}
 	case 4:
 		reply[0] = string("adls"[f.dice()%4])
 	}
@@ -141,7 +147,7 @@ func (f *forger) invent(keys, records []any) []any {
 		case d%8 == 0:
 			out = append(out, string("eb"[d/8%2]), "because")
 		case kind == "f":
-			out = append(out, string("fffg"[d/8%4]), f.number(), f.number(), fmt.Sprint(d))
+			out = append(out, string("fffg"[d/8%4]), f.number(), f.integer(), int64(d))
 		default:
 			var ids []int64
 			var list strings.Builder
@@ -259,7 +265,7 @@ func (k *kept) funnel(fields []any, apply bool) []any {
 		level.SetInt64(0)
 	}
 	us, rem := new(big.Int).QuoRem(level, big.NewInt(d), new(big.Int))
-	return []any{"f", fmt.Sprint(k.gen), us.String(), rem.String()}
+	return []any{"f", fmt.Sprint(k.gen), us.Int64(), rem.Int64()}
 }
 
 func (k *kept) window(fields []any, apply bool) []any {

@@ -117,7 +117,7 @@ func TestHostileLevelBeyondTheEndOfTime(t *testing.T) {
 		rule := limit.Must(limit.Funnel("slow", 10, 10, 24*time.Hour))
 		l, honest := lying(t, func(reply []any) []any {
 			if reply[0] == "a" && len(reply) == 8 {
-				reply[6] = "9007199254740991"
+				reply[6] = int64(9007199254740991)
 			}
 			return reply
 		})

@@ -35,16 +35,21 @@ func (s *Store) encode(b *Batch) (*call, error) {
 
 // appendFunnel appends the record of an operation on a funnel.
 func appendFunnel(args []any, op *Op) []any {
-	fields := 10
+	fields := 7
+	if op.Back != (limit.Span{}) {
+		fields = 10
+	}
 	if op.Raise {
-		fields += 3
+		fields = 13
 	}
 	units := min(op.Units, limit.MaxUnits)
 	cost, ahead := toWire(op.Rule, op.Rule.Cost(units)), toWire(op.Rule, op.Ahead)
-	back := toWire(op.Rule, op.Back)
-	args = append(args, "f", fields, units, rateText(op.Rule),
-		cost.us, cost.rem, ahead.us, ahead.rem, horizonMS(op.Rule), back.us, back.rem, op.BackGen)
-	if op.Raise {
+	args = append(args, "f", fields, units, rateText(op.Rule), cost.us, cost.rem, ahead.us, ahead.rem, horizonMS(op.Rule))
+	if fields > 7 {
+		back := toWire(op.Rule, op.Back)
+		args = append(args, back.us, back.rem, op.BackGen)
+	}
+	if fields > 10 {
 		level := toWire(op.Rule, op.Known.Level)
 		args = append(args, op.Known.Gen, level.us, level.rem)
 	}
@@ -207,7 +212,7 @@ func (r *reader) state(op *Op) State {
 	case kind == "e", kind == "b":
 		return State{Err: &KeyError{Key: op.Key, Reason: bounded(r.text()), Booked: kind == "b"}}
 	case (kind == "f" || kind == "g") && funnel:
-		return State{Gen: r.number(maxExact), Level: r.span(op.Rule), Converted: kind == "g"}
+		return State{Gen: r.number(maxExact), Level: r.level(op.Rule), Converted: kind == "g"}
 	case (kind == "w" || kind == "v") && !funnel:
 		return State{Gen: r.number(maxExact), Buckets: r.buckets(op.Rule), Converted: kind == "v"}
 	}

@@ -271,7 +271,7 @@ func encoded(r Reply, ops []Op) []any {
 		case key != nil:
 			out = append(out, "e", key.Reason)
 		case ops[i].Rule == anyFunnel:
-			out = append(out, "f", fmt.Sprint(s.Gen), fmt.Sprint(w.us), fmt.Sprint(w.rem))
+			out = append(out, "f", fmt.Sprint(s.Gen), w.us, w.rem)
 		case s.Converted:
 			out = append(out, "v", fmt.Sprint(s.Gen), formatBuckets(s.Buckets))
 		default:

@@ -63,6 +63,24 @@ func (r *reader) number(most int64) int64 {
 	return n
 }
 
+// integer is number where a script has saved the effort to spell it.
+func (r *reader) integer(most int64) int64 {
+	if r.err != nil {
+		return 0
+	}
+	r.pos++
+	if r.pos > len(r.items) {
+		r.fail("missing")
+		return 0
+	}
+	n, ok := r.items[r.pos-1].(int64)
+	if !ok || n < 0 || n > most {
+		r.fail("%.40v, a %T, is not an integer from 0 to %d", r.items[r.pos-1], r.items[r.pos-1], most)
+		return 0
+	}
+	return n
+}
+
 // flag returns the next item, "0" or "1".
 func (r *reader) flag() bool { return r.number(1) == 1 }
 
@@ -89,7 +107,15 @@ func parseNumber(s string, most int64) (int64, bool) {
 
 // span returns the next two items, a span of a funnel.
 func (r *reader) span(rule *limit.Rule) limit.Span {
-	w := wireSpan{us: r.number(maxExact), rem: r.number(denominator(rule) - 1)}
+	return r.spanOf(rule, wireSpan{us: r.number(maxExact), rem: r.number(denominator(rule) - 1)})
+}
+
+// level is span in integers.
+func (r *reader) level(rule *limit.Rule) limit.Span {
+	return r.spanOf(rule, wireSpan{us: r.integer(maxExact), rem: r.integer(denominator(rule) - 1)})
+}
+
+func (r *reader) spanOf(rule *limit.Rule, w wireSpan) limit.Span {
 	if r.err != nil {
 		return limit.Span{}
 	}

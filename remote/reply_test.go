@@ -94,14 +94,16 @@ func checkDecoded(t *testing.T, r Reply, err error, ops []Op) {
 
 func TestDecodeRejects(t *testing.T) {
 	ops := []Op{{Key: "f", Rule: funnel(t, 10, 7, time.Second)}}
-	good := []any{"a", "1760000000123456", "5", "1", "f", "0", "12", "6999"}
+	good := []any{"a", "1760000000123456", "5", "1", "f", "0", int64(12), int64(6999)}
 	if r, err := decodeBatch(good, ops); err != nil || r.Now != 1760000000123456*time.Microsecond {
 		t.Fatalf("the good reply: %+v, %v", r, err)
 	}
 	for i := range good {
 		for _, bad := range []any{"x", "-1", "", "007", "nan", "9007199254740993", int64(1), nil, []any{}} {
 			reply := append([]any(nil), good...)
-			reply[i] = bad
+			if reply[i] = bad; i >= 6 && bad == any(int64(1)) {
+				reply[i] = int64(-1) // these are integers
+			}
 			if _, err := decodeBatch(reply, ops); !errors.Is(err, ErrBadReply) {
 				t.Errorf("item %d = %v: %v", i, bad, err)
 			}

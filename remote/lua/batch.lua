@@ -4,14 +4,15 @@
 -- KEYS[2..] one counter per operation
 -- ARGV      seq, prev, accept (0 or 1), TTL of the ledger in ms; then per
 --           operation its kind, the number of its fields, and the fields:
---   f  units, rate, cost us, cost rem, ahead us, ahead rem, horizon ms, and what
---      the units handed back had cost: us, rem, and in which generation
+--   f  units, rate, cost us, cost rem, ahead us, ahead rem, horizon ms,
+--      and, if any are handed back or the key is to be raised, what those had
+--      cost: us, rem, and in which generation
 --      and to raise the key first: generation, level us, level rem
 --   w  units, width us, kept, horizon ms, buckets, and those of the units
 --      handed back, and in which generation
 --      and to raise the key first: generation, buckets
 -- Reply     verdict, Redis' time in us, total, number of states; then per state
---           "f", generation, level us, level rem
+--           "f", generation, level us, level rem (these two as integers)
 --           "g", the same, but it has leaked at another rate before
 --           "w", generation, buckets
 --           "v", the same, but the buckets had another width before
@@ -24,13 +25,14 @@
 -- ledger does not know the batch before this one, Redis has lost data: nothing
 -- is applied, no states).
 
+local KEYS, ARGV = KEYS, ARGV -- global names are slower to find
 local now = clock()
 
 -- ledger returns the last seq, the total and the failed operations. A ledger
 -- that cannot be read counts as lost; the next batch overwrites it.
 local function ledger()
   local v = guard(fetch, KEYS[1])
-  local seq, total, failed = string.match(v or '', '^(%d+) (%d+) ([-%d,]+)$')
+  local seq, total, failed = match(v or '', '^(%d+) (%d+) ([-%d,]+)$')
   if not seq then
     return 0, 0, ''
   end
@@ -68,7 +70,50 @@ end
 
 local kinds = {}
 
-kinds.f = function(key, at, fields, apply, out)
+-- pour books units on a funnel in the usual state, which was read ahead, and
+-- reports whether it is in that. It is what most batches consist of, so that it is
+-- written out: what it adds up are ahead and cost, see add and later.
+local function pour(key, at, out, n)
+  local v, p = ahead[key], plain(ARGV[at + 1])
+  local us, rem
+  if v then
+    us, rem = read_plain(v, p)
+  end
+  if not us then
+    return false
+  end
+  local D = p.D
+  ahead[key] = nil
+  if ARGV[at] ~= '0' then
+    us, rem = us + ARGV[at + 2], rem + ARGV[at + 3]
+    if rem >= D then
+      us, rem = us + 1, rem - D
+    end
+    local least, rest = now + ARGV[at + 4], ARGV[at + 5] + 0
+    if us < least or (us == least and rem < rest) then
+      us, rem = least, rest
+    end
+    if us > TOP then
+      us, rem = TOP, 0
+    end
+    store(key, format(p.form, us, rem), rem > 0 and us + 1 or us, now, 0)
+  end
+  out[n + 1], out[n + 2] = 'f', '0'
+  if us < now then
+    out[n + 3], out[n + 4] = 0, 0
+  else
+    out[n + 3], out[n + 4] = us - now, rem
+  end
+  return true
+end
+
+-- A kind appends its state to out, after the first n items, and returns how many
+-- there are then.
+
+kinds.f = function(key, at, fields, apply, out, n)
+  if apply and fields == 7 and pour(key, at, out, n) then
+    return n + 4
+  end
   local function arg(i)
     return tonumber(ARGV[at + i])
   end
@@ -84,7 +129,7 @@ kinds.f = function(key, at, fields, apply, out)
     raise_funnel(st, arg(10), us, rem)
   end
   -- What is handed back was booked by earlier batches.
-  local back = (arg(7) > 0 or arg(8) > 0) and arg(9) >= st.reset
+  local back = fields > 7 and (arg(7) > 0 or arg(8) > 0) and arg(9) >= st.reset
   if apply and back then
     st.us, st.rem = subtract(st.us, st.rem, arg(7), arg(8), D)
     renew(st, now)
@@ -101,13 +146,11 @@ kinds.f = function(key, at, fields, apply, out)
   else
     remember(key, st.us + 1, now, st.gen, horizon)
   end
-  out[#out + 1] = st.converted and 'g' or 'f'
-  out[#out + 1] = int(st.gen)
-  out[#out + 1] = int(us)
-  out[#out + 1] = int(rem)
+  out[n + 1], out[n + 2], out[n + 3], out[n + 4] = st.converted and 'g' or 'f', int(st.gen), us, rem
+  return n + 4
 end
 
-kinds.w = function(key, at, fields, apply, out)
+kinds.w = function(key, at, fields, apply, out, n)
   local units = tonumber(ARGV[at])
   local rule = {
     width = tonumber(ARGV[at + 1]),
@@ -136,26 +179,19 @@ kinds.w = function(key, at, fields, apply, out)
   if apply and units > 0 then
     place(st.n, ARGV[at + 4], rule.width, rule, now)
   end
-  local list = buckets(st.n, rule, now)
-  local empty = list == '' and st.gen == 0 and st.absent
-  if apply and (units > 0 or raise or back) and not empty then
-    write_window(key, st, rule, now)
+  local list
+  if apply and (units > 0 or raise or back) and (next(st.n) or st.gen > 0 or not st.absent) then
+    list = write_window(key, st, rule, now)
   else
+    list = buckets(st.n, rule, now)
     remember(key, now, now, st.gen, rule.horizon)
   end
-  out[#out + 1] = st.converted and 'v' or 'w'
-  out[#out + 1] = int(st.gen)
-  out[#out + 1] = list
+  out[n + 1], out[n + 2], out[n + 3] = st.converted and 'v' or 'w', int(st.gen), list
+  return n + 3
 end
 
--- operate runs the operation whose record starts at ARGV[at]. It fails alone,
--- whatever goes wrong: the ledger says already that the batch was applied.
-local function operate(key, at, apply, out)
-  local run = kinds[ARGV[at]]
-  if not run then
-    bad('unknown kind of operation')
-  end
-  run(key, at + 2, tonumber(ARGV[at + 1]), apply, out)
+local function unknown()
+  bad('unknown kind of operation')
 end
 
 -- reason puts what pcall caught into words.
@@ -167,6 +203,7 @@ local function reason(why)
 end
 
 local seq, prev, accept = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
+look_ahead(KEYS)
 local last, total, failed = ledger()
 local verdict = 'l'
 if last == seq then
@@ -191,38 +228,41 @@ local first, apply = 5, verdict == 'a'
 if apply then
   local sum, at = total, first
   for _ = 2, #KEYS do
-    sum = math.min(sum + tonumber(ARGV[at + 2]), MAX)
-    at = at + 2 + tonumber(ARGV[at + 1])
+    sum = sum + ARGV[at + 2]
+    at = at + 2 + ARGV[at + 1]
   end
-  keep(sum, '-')
+  keep(math.min(sum, MAX), '-')
 end
 
-local out, at, broken = { verdict, int(now), '', int(#KEYS - 1) }, first, {}
+local out, n = { verdict, int(now), '', int(#KEYS - 1) }, 4
+local at, broken = first, {}
 for i = 2, #KEYS do
+  local fields = ARGV[at + 1] + 0
   local ok, why, kind = true, 'failed when the batch was applied', 'e'
-  local size = #out
   if not apply and string.find(',' .. failed .. ',', ',' .. int(i - 2) .. ',', 1, true) then
     ok = false
   else
-    ok, why = pcall(operate, KEYS[i], at, apply, out)
+    -- It fails alone, whatever goes wrong: the ledger says already that the batch
+    -- was applied.
+    ok, why = pcall(kinds[ARGV[at]] or unknown, KEYS[i], at + 2, fields, apply, out, n)
     if not apply then
       kind = 'b' -- booked the first time; it only cannot be read any more
     end
   end
   if not ok then
-    for j = #out, size + 1, -1 do
-      out[j] = nil
-    end
-    out[#out + 1] = kind
-    out[#out + 1] = reason(why)
+    out[n + 1], out[n + 2] = kind, reason(why)
+    n = n + 2
     broken[#broken + 1] = int(i - 2)
-  elseif apply then
-    total = math.min(total + tonumber(ARGV[at + 2]), MAX)
+  else
+    n = why
+    if apply then
+      total = total + ARGV[at + 2]
+    end
   end
-  at = at + 2 + tonumber(ARGV[at + 1])
+  at = at + 2 + fields
 end
 if apply and #broken > 0 then
-  keep(total, table.concat(broken, ','))
+  keep(math.min(total, MAX), table.concat(broken, ','))
 end
-out[3] = int(total)
+out[3] = int(math.min(total, MAX))
 return out

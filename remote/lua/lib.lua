@@ -13,8 +13,11 @@ local TOP = 9007199254740991 -- 2^53 - 1: the latest time
 local SLACK = 1000 -- ms that a key outlives its meaning
 local FOREVER = 6307200000000 -- ms, 200 years: the longest TTL
 
+local format, match, byte, sub = string.format, string.match, string.byte, string.sub
+local ceil, call = math.ceil, redis.call
+
 local function int(x)
-  return string.format('%.0f', x)
+  return format('%.0f', x)
 end
 
 local function bad(why)
@@ -27,8 +30,8 @@ local function guard(f, ...)
   if ok then
     return r
   end
-  if type(r) == 'string' and string.sub(r, 1, 1) == '!' then
-    return nil, string.sub(r, 2)
+  if type(r) == 'string' and sub(r, 1, 1) == '!' then
+    return nil, sub(r, 2)
   end
   error(r, 0)
 end
@@ -39,16 +42,18 @@ local function clock()
   return tonumber(t[1]) * 1000000 + tonumber(t[2])
 end
 
--- num parses a number that was read from a key. Only the one spelling that
--- int() produces is accepted: other Luas take a leading 0 for octal.
+-- num parses a number that was read from a key, and has nothing but digits and
+-- slashes in it. Only the one spelling that int() produces is accepted: other Luas
+-- take a leading 0 for octal.
 local function num(s)
-  if #s > 16 or (s ~= '0' and not string.find(s, '^[1-9]%d*$')) then
+  local n = tonumber(s)
+  if not n or byte(s) == 48 and s ~= '0' or #s > 16 then
     bad('not a number in canonical form')
   end
   if #s == 16 and s > '9007199254740992' then
     bad('number above 2^53') -- compared as text: the next one is not a double
   end
-  return tonumber(s)
+  return n
 end
 
 -- try runs a command that only reads, and blames the key if it is of another
@@ -64,8 +69,28 @@ local function try(command, key)
   return redis.call(command, key) -- raises in Redis' own words
 end
 
--- fetch returns the string at a key, or false.
+-- ahead holds what was read before it was needed, by key: a script with many keys
+-- asks for all of them at once. Each value is good for one use.
+local ahead = {}
+
+local function look_ahead(keys)
+  local values = redis.pcall('MGET', unpack(keys))
+  if values.err then
+    return -- whoever asks for a key by itself will be told why
+  end
+  for i = 1, #keys do
+    ahead[keys[i]] = values[i]
+  end
+end
+
+-- fetch returns the string at a key, or false. One that MGET finds nothing at may
+-- be of another type.
 local function fetch(key)
+  local v = ahead[key]
+  if v then
+    ahead[key] = nil
+    return v
+  end
   return try('GET', key)
 end
 
@@ -74,16 +99,29 @@ end
 -- back, and as anybody may know it who was told of it: if his limit is higher,
 -- that is longer.
 local function lasts(key, untilus, now, gen, horizon)
-  local ttl = math.max(math.ceil((untilus - now) / 1000), 0)
+  local ttl = 0
+  if untilus > now then
+    ttl = ceil((untilus - now) / 1000)
+  end
   if gen > 0 then
     ttl = math.max(ttl, horizon, redis.call('PTTL', key) - SLACK)
   end
-  return math.min(ttl + SLACK, FOREVER)
+  ttl = ttl + SLACK
+  return ttl < FOREVER and ttl or FOREVER
 end
 
--- store writes a state that matters until the given time.
+-- store writes a state that matters until the given time. Many keys of a batch last
+-- as long as each other. The keys of texts are negative, because some servers make
+-- an array of a table that has a large index.
+local texts = {}
 local function store(key, value, untilus, now, gen, horizon)
-  redis.call('SET', key, value, 'PX', int(lasts(key, untilus, now, gen, horizon)))
+  local ttl = lasts(key, untilus, now, gen, horizon)
+  local text = texts[-ttl]
+  if not text then
+    text = int(ttl)
+    texts[-ttl] = text
+  end
+  call('SET', key, value, 'PX', text)
 end
 
 -- remember prolongs the life of a counter that is only asked for: whoever is
@@ -102,7 +140,7 @@ end
 
 -- rated returns D and T of a rate.
 local function rated(rate)
-  local D, T = string.match(rate, '^(%d+)/?([%d.]*)$')
+  local D, T = match(rate, '^(%d+)/?([%d.]*)$')
   return D, T
 end
 
@@ -134,7 +172,7 @@ end
 -- been forgotten with them.
 
 local function read_gen(st, text)
-  local gen, reset = string.match(text, '^(%d+)/(%d+)$')
+  local gen, reset = match(text, '^(%d+)/(%d+)$')
   st.gen, st.reset = num(gen or text), num(reset or '0')
   if st.gen > TOP or st.reset > st.gen then
     bad('generation out of range')
@@ -183,7 +221,7 @@ local function read_funnel(key, rate, now)
   if #v > 128 then
     bad('not the state of a funnel')
   end
-  local gen, was, us, rem = string.match(v, '^f ([%d/]+) (%S+) (%d+) (%d+)$')
+  local gen, was, us, rem = match(v, '^f ([%d/]+) (%S+) (%d+) (%d+)$')
   if not gen then
     bad('not the state of a funnel')
   end
@@ -217,6 +255,38 @@ local function read_funnel(key, rate, now)
   return st
 end
 
+-- Nearly all funnels are of no generation and leak at the rate that they are asked
+-- by. plain returns what such states begin with, what they are written by, and D.
+local plains = {}
+local function plain(rate)
+  local p = plains[rate]
+  if not p then
+    p = { head = 'f 0 ' .. rate .. ' ', D = tonumber((rated(rate))) }
+    p.form, p.size = p.head .. '%.0f %.0f', #p.head
+    plains[rate] = p
+  end
+  return p
+end
+
+-- read_plain returns us and rem of such a state. Whoever gets nil must look closer.
+local function read_plain(v, p)
+  if sub(v, 1, p.size) ~= p.head then
+    return nil
+  end
+  local us, rem = match(v, '^(%d+) (%d+)$', p.size + 1)
+  if not us or #us > 15 and (#us > 16 or us > '9007199254740991') or #rem > 15 then
+    return nil
+  end
+  if byte(us) == 48 and us ~= '0' or byte(rem) == 48 and rem ~= '0' then
+    return nil
+  end
+  us, rem = us + 0, rem + 0
+  if rem >= p.D then
+    return nil
+  end
+  return us, rem
+end
+
 -- write_funnel keeps a funnel. One that has leaked at another rate begins a new
 -- generation: by the rate of before it may seem to have lost something.
 local function write_funnel(key, st, rate, now, horizon)
@@ -224,7 +294,7 @@ local function write_funnel(key, st, rate, now, horizon)
     renew(st, now)
     st.converted = false
   end
-  local value = string.format('f %s %s %.0f %.0f', gen_text(st), rate, st.us, st.rem)
+  local value = format('f %s %s %.0f %.0f', gen_text(st), rate, st.us, st.rem)
   store(key, value, st.rem > 0 and st.us + 1 or st.us, now, st.gen, horizon)
 end
 
@@ -235,21 +305,26 @@ end
 
 -- place adds the buckets of a list of " id:units", of the given width, to n.
 local function place(n, list, width, rule, now)
-  local cur = (now - now % rule.width) / rule.width
+  local kept, to = rule.kept, rule.width
+  local cur = (now - now % to) / to
   local seen = 0
   for id, units in string.gmatch(list, ' (%d+):(%d+)') do
     seen = seen + #id + #units + 2
     id, units = num(id), num(units)
-    if width ~= rule.width then
+    if width ~= to then
       -- Another width: the middle of the old bucket says where it belongs.
       local mid = math.min(id * width + (width - width % 2) / 2, now)
-      id = (mid - mid % rule.width) / rule.width
+      id = (mid - mid % to) / to
     end
     -- A bucket ahead of Redis' time (its clock went back, or a sender's
     -- estimate of it is ahead) counts as the current one.
-    local age = math.max(cur - id, 0)
-    if age <= rule.kept and units > 0 then
-      n[age] = math.min((n[age] or 0) + units, MAX)
+    local age = cur - id
+    if age < 0 then
+      age = 0
+    end
+    if age <= kept and units > 0 then
+      local sum = (n[age] or 0) + units
+      n[age] = sum < MAX and sum or MAX
     end
   end
   if seen ~= #list then
@@ -267,7 +342,7 @@ local function read_window(key, rule, now)
   if #v > 65536 then
     bad('not the state of a window')
   end
-  local gen, width, list = string.match(v, '^w ([%d/]+) (%d+)(.*)$')
+  local gen, width, list = match(v, '^w ([%d/]+) (%d+)(.*)$')
   if not gen then
     bad('not the state of a window')
   end
@@ -288,21 +363,23 @@ local function buckets(n, rule, now)
   local list, newest = {}, nil
   for age = rule.kept, 0, -1 do
     if n[age] then
-      list[#list + 1] = string.format(' %.0f:%.0f', cur - age, n[age])
+      list[#list + 1] = format(' %.0f:%.0f', cur - age, n[age])
       newest = age
     end
   end
   return table.concat(list), newest
 end
 
+-- write_window keeps a window, and returns the list of its buckets.
 local function write_window(key, st, rule, now)
   local list, newest = buckets(st.n, rule, now)
   local ends = now
   if newest then
     ends = now - now % rule.width + (rule.kept + 1 - newest) * rule.width
   end
-  local value = string.format('w %s %.0f', gen_text(st), rule.width) .. list
+  local value = format('w %s %.0f', gen_text(st), rule.width) .. list
   store(key, value, ends, now, st.gen, rule.horizon)
+  return list
 end
 
 -- Logs -------------------------------------------------------------------------
