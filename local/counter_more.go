@@ -144,8 +144,10 @@ func (c *Counter) setBackGen(g int64) {
 	}
 }
 
+// setLag notes how far our clock is behind. Less than lagStep is as good as
+// nothing, see followClockLocked: two readings are never taken at once.
 func (c *Counter) setLag(ns int64) {
-	if ns != 0 || c.hasStory() {
+	if ns >= lagStep || ns <= -lagStep || c.hasStory() {
 		c.tell().lag = ns
 	}
 }

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"maps"
 	"runtime"
 	"sync"
 
@@ -22,6 +23,9 @@ const (
 	roomSample = 8
 	// maxOverflow bounds the overflow counters of a shard: one per rule.
 	maxOverflow = 64
+	// sideKept is for how many counters a shard keeps its memory; above, it does
+	// until there are sideShrink times fewer.
+	sideKept, sideShrink = 16, 8
 	// sideRetry is how many uses of a shard lie between attempts to move one
 	// of its counters into the cache.
 	sideRetry = 16
@@ -49,6 +53,7 @@ type sideShard struct {
 	mu       sync.Mutex         // protects all below, and that no counter of this shard dies or is revived
 	counters map[ident]*Counter // alive, all of them
 	overflow map[ident]*Counter // by rule; nil until needed
+	most     int                // counters there were; a map never shrinks
 	arrivals uint64             // counters put in, ever
 	uses     uint32             // counters found here
 	hold     int                // above 0: somebody walks the table, promote nothing
@@ -61,6 +66,7 @@ func (t *Table) shard(h uint64) *sideShard { return &t.side[h>>56%sideShards] }
 // putLocked puts c into the side table.
 func (t *Table) putLocked(sh *sideShard, c *Counter) {
 	sh.counters[c.ident()] = c
+	sh.most = max(sh.most, len(sh.counters))
 	sh.arrivals++
 	t.stats.side.Add(1)
 }
@@ -69,6 +75,11 @@ func (t *Table) putLocked(sh *sideShard, c *Counter) {
 func (t *Table) removeLocked(sh *sideShard, c *Counter) {
 	delete(sh.counters, c.ident())
 	t.stats.side.Add(-1)
+	if sh.most > sideKept && len(sh.counters) < sh.most/sideShrink {
+		smaller := make(map[ident]*Counter, len(sh.counters)) // a clone would be as large
+		maps.Copy(smaller, sh.counters)
+		sh.counters, sh.most = smaller, len(smaller)
+	}
 }
 
 // retryLocked tells whether a counter that was found should be offered to the

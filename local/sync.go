@@ -320,6 +320,9 @@ const clockDrift = 2000
 // because they were not taken at once.
 const clockStep = 20_000_000
 
+// lagStep is a part of that.
+const lagStep = clockStep / 4
+
 // knownUnitsLocked returns what the authority has told, in units, rounded down.
 func (c *Counter) knownUnitsLocked(now int64) int64 {
 	if c.win() == nil {

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"math/bits"
 	"time"
 
 	"github.com/dgraph-io/ristretto/v2"
@@ -21,15 +22,16 @@ const (
 	sweepKeys = 1 << 14
 	sweepHold = 256
 	// sketchSmall and sketchLarge are how many keys' frequencies are tracked
-	// per key kept, up to and above sketchKeys.
+	// per key kept, up to and above sketchKeys: some 45 bytes for each, or 6 to 12.
 	sketchSmall, sketchLarge = 10, 2
-	sketchKeys               = 1 << 20
+	sketchKeys               = 1 << 17
 )
 
 func (t *Table) newCache(maxKeys int64) (*ristretto.Cache[uint64, *Counter], error) {
 	track := sketchSmall * maxKeys
 	if maxKeys > sketchKeys {
-		track = max(sketchLarge*maxKeys, sketchSmall*sketchKeys)
+		// The sketch rounds up to a power of two. Here it had better be down.
+		track = max(int64(1)<<(bits.Len64(uint64(sketchLarge*maxKeys))-1), sketchSmall*sketchKeys)
 	}
 	return ristretto.NewCache(&ristretto.Config[uint64, *Counter]{
 		NumCounters:        track,
