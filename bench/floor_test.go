@@ -81,5 +81,5 @@ func (f *floor) peek(key string) bool {
 
 func openFloor(_ testing.TB, keys []string, rule *limit.Rule) asks {
 	f := newFloor(keys, rule)
-	return asks{f.allow, f.peek}
+	return asks{allow: f.allow, peek: f.peek}
 }

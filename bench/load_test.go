@@ -66,7 +66,7 @@ type check func(key string) bool
 
 // warmUp is how long keys are asked before the clock runs: a limiter may put
 // new keys in order in the background.
-const warmUp = 100 * time.Millisecond
+const warmUp = 300 * time.Millisecond
 
 // warm asks every key at least once, so that all are known.
 func warm(keys []string, ask check) {
@@ -103,15 +103,18 @@ func measure(b *testing.B, keys []string, ask check) {
 	})
 }
 
-// run measures checks of a load whose every answer should be want. Answers
-// are looked at, which costs everybody the same: a contender that refuses what
-// it should admit, or the other way round, is not doing the work of its row.
-func (l *load) run(b *testing.B, ask check, want bool) {
+// run measures checks of a load whose every answer should be want.
+func (l *load) run(b *testing.B, ask check, want bool) { run(b, l.keys, l.draws, ask, want) }
+
+// run measures checks of keys, or of what has been made of them. Answers are
+// looked at, which costs everybody the same: a contender that refuses what it
+// should admit, or the other way round, is not doing the work of its row.
+func run[K any](b *testing.B, keys []K, draws []uint32, ask func(K) bool, want bool) {
 	b.Run("serial", func(b *testing.B) {
 		b.ReportAllocs()
 		wrong, i := 0, 0
 		for b.Loop() {
-			if ask(l.keys[l.draws[i&(drawn-1)]]) != want {
+			if ask(keys[draws[i&(drawn-1)]]) != want {
 				wrong++
 			}
 			i++
@@ -126,7 +129,7 @@ func (l *load) run(b *testing.B, ask check, want bool) {
 			// step they would meet at every key.
 			i, bad := int(started.Add(1))*(drawn/61), 0
 			for pb.Next() {
-				if ask(l.keys[l.draws[i&(drawn-1)]]) != want {
+				if ask(keys[draws[i&(drawn-1)]]) != want {
 					bad++
 				}
 				i++

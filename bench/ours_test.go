@@ -30,7 +30,8 @@ var (
 // asks is a limiter with its rule: what the tables call.
 type asks struct {
 	allow check
-	peek  check // nil: it cannot tell without consuming
+	peek  check         // nil: it cannot tell without consuming
+	bound []*hybrid.Key // of the keys; nil: it is asked by name
 }
 
 // room is how many keys our limiters may hold: enough for every load, and for
@@ -73,6 +74,17 @@ func hybridAsks(l *hybrid.Limiter, rule *limit.Rule) asks {
 // openHybrid is the hybrid limiter without a Redis.
 func openHybrid(tb testing.TB, keys []string, rule *limit.Rule) asks {
 	return hybridAsks(openWith(tb, nil, hybrid.Options{MaxKeys: room(keys)}), rule)
+}
+
+// openBound is openHybrid for those who hold on to their keys.
+func openBound(tb testing.TB, keys []string, rule *limit.Rule) asks {
+	l := openWith(tb, nil, hybrid.Options{MaxKeys: room(keys)})
+	a := hybridAsks(l, rule)
+	a.peek = nil // as with hybrid
+	for _, k := range keys {
+		a.bound = append(a.bound, l.Key(k, rule))
+	}
+	return a
 }
 
 // coarseClock is a clock that a check reads with one load. It is at most 1 ms

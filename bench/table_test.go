@@ -3,6 +3,7 @@ package bench
 import (
 	"testing"
 
+	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -26,6 +27,7 @@ type contender struct {
 var inProcess = []contender{
 	{name: "floor", open: openFloor, closed: true},
 	{name: "hybrid", open: openHybrid},
+	{name: "hybrid-bound", open: openBound},
 	{name: "hybrid-coarse", open: openHybridCoarse},
 	{name: "local", open: openLocal},
 	{name: "local-coarse", open: openLocalCoarse},
@@ -67,7 +69,7 @@ var overRedis = []contender{
 // keys of their own, besides the map that stands for all who have not.
 var million = some(inProcess, func(c contender) bool {
 	switch c.name {
-	case "local-coarse", "hybrid-synced", "slidingwindow-map", "uber-map", "failsafe-map":
+	case "local-coarse", "hybrid-synced", "hybrid-bound", "slidingwindow-map", "uber-map", "failsafe-map":
 		return false
 	}
 	return true
@@ -96,15 +98,22 @@ func some(of []contender, fit func(contender) bool) (out []contender) {
 func row(b *testing.B, l *load, of []contender, rule *limit.Rule, want bool) {
 	for _, c := range of {
 		b.Run(c.name+"/"+l.name, func(b *testing.B) {
-			ask := c.open(b, l.keys, rule).allow
+			a := c.open(b, l.keys, rule)
 			if c.remote {
 				// What a round trip costs does not depend on whether Redis
 				// knows the key; one that is to be refused must be used up.
-				ask(l.keys[0])
+				a.allow(l.keys[0])
 			} else {
-				warm(l.keys, ask)
+				warm(l.keys, a.allow)
 			}
-			l.run(b, ask, want)
+			if a.bound != nil {
+				for _, k := range a.bound {
+					k.Allow() // finds its counter
+				}
+				run(b, a.bound, l.draws, (*hybrid.Key).Allow, want)
+				return
+			}
+			l.run(b, a.allow, want)
 		})
 	}
 }
