@@ -118,7 +118,11 @@ func (d *driver) run() error {
 }
 
 func (d *driver) step(ev event) {
-	for _, e := range d.core.step(int64(pace()), d.lim.now(), ev) {
+	at, local := int64(pace()), int64(0)
+	if local = at; !d.lim.system { // else two readings would not be the same
+		local = d.lim.now()
+	}
+	for _, e := range d.core.step(at, local, ev) {
 		switch e := e.(type) {
 		case efSend:
 			d.send(e)

@@ -2,6 +2,7 @@ package hybrid
 
 import (
 	"context"
+	"strings"
 
 	"github.com/hybridlimit/hybridlimit/limit"
 	"github.com/hybridlimit/hybridlimit/local"
@@ -22,9 +23,9 @@ type Key struct {
 // Key binds a key to a rule. A rule that [Limiter.CheckRule] finds fault with is
 // refused by each check.
 func (l *Limiter) Key(key string, rule *limit.Rule) *Key {
-	k := &Key{lim: l, key: key, rule: rule}
+	k := &Key{lim: l, key: strings.Clone(key), rule: rule} // it may be part of something large
 	if l.usable(rule, 0) {
-		k.handle, k.cell = l.table.Handle(key, rule), l.tally.cell(key)
+		k.handle, k.cell = l.table.Handle(k.key, rule), l.tally.cell(key)
 	}
 	return k
 }

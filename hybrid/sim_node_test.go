@@ -276,9 +276,14 @@ func (n *simNode) rule(r *limit.Rule) *limit.Rule {
 // take asks for units on a node and wakes its core as the driver would.
 func (n *simNode) take(key string, rule *limit.Rule, units int64) limit.Result {
 	k := oracleKey{rule, key}
-	res, ok := n.counter(k).Take(n.time(), units, n.rule(rule))
+	c := n.counter(k)
+	unasked := c.Denies(n.time(), units, n.rule(rule))
+	res, ok := c.Take(n.time(), units, n.rule(rule))
 	if !ok {
 		n.s.failf("a counter died")
+	}
+	if unasked && res.Allowed {
+		n.s.failf("%q would have been refused unasked: %+v", key, res)
 	}
 	if res.Allowed {
 		n.admitted += units

@@ -33,10 +33,10 @@ func (t *Table) TakeAll(checks []limit.Check, now int64, out []limit.Result) (v 
 	v = limit.NewVerdict()
 	view := t.view.Load()
 	defer runtime.KeepAlive(view) // until all is unlocked again, see Close
-	for range allTries {
+	for try := range allTries {
 		list := few[:0]
 		for i := range checks {
-			made := t.lookup(view, &checks[i], now)
+			made := t.lookup(view, &checks[i], now, try > 0)
 			list = append(list, asked{c: made.c, made: made, check: i})
 		}
 		if wake, ok := t.takeTogether(list, checks, now, out); ok {
@@ -47,11 +47,6 @@ func (t *Table) TakeAll(checks []limit.Check, now int64, out []limit.Result) (v 
 				v.Add(i, checks[i].Rule, out[i])
 			}
 			return v
-		}
-		for i := range list {
-			if c := list[i].c; c.isDead() {
-				t.recent.Load().drop(c)
-			}
 		}
 		runtime.Gosched()
 	}
@@ -79,11 +74,14 @@ func TakeAllOf(counters []*Counter, checks []limit.Check, now int64, out []limit
 }
 
 // lookup returns the counter of a check. It may be dead by the time that it is
-// locked.
-func (t *Table) lookup(v *view, q *limit.Check, now int64) found {
+// locked; then look again: the cache may go on showing it until it is brought
+// back to life.
+func (t *Table) lookup(v *view, q *limit.Check, now int64, again bool) found {
 	h := t.hashOf(q.Key, q.Rule)
-	if c := t.recall(v, h, q.Key, q.Rule); c != nil {
-		return found{c: c}
+	if !again {
+		if c := t.recall(v, h, q.Key, q.Rule); c != nil {
+			return found{c: c}
+		}
 	}
 	f := t.find(h, q.Key, q.Rule, now, q.N > 0)
 	t.leave(f)

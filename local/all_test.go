@@ -308,3 +308,27 @@ func TestTakeAllOfADeadCounter(t *testing.T) {
 		}
 	}
 }
+
+// A counter that was forgotten on its way into the cache is shown there, dead. It
+// does not keep its key from being admitted with others.
+func TestTakeAllOfAForgottenKey(t *testing.T) {
+	rule := slow(10)
+	table := newTable(t, TableOptions{MaxKeys: 16})
+	h := table.hashOf("k", rule)
+	c := newCounter("k", rule, h, nil, 0)
+	c.dead = true
+	until(t, "the dead counter to be cached", func() bool {
+		table.cache.Set(h, c, 0)
+		table.cache.Wait()
+		return table.view.Load().get(h) == c
+	})
+	out := make([]limit.Result, 2)
+	v := table.TakeAll([]limit.Check{{Key: "k", Rule: rule, N: 4}, {Key: "other", Rule: rule, N: 1}}, int64(table.clock.Now()), out)
+	if !v.Allowed || table.stats.limbo.Load() != 0 {
+		t.Errorf("%+v", out)
+	}
+	if got := admit(table, "k", rule, 1, 10); got != 6 {
+		t.Errorf("admitted %d more, want 6", got)
+	}
+	check(t, table)
+}

@@ -41,7 +41,7 @@ type Counter struct {
 	// Second line: what a check decides on.
 	mu       sync.Mutex   // protects all that is not said to be otherwise
 	modeBits atomic.Int32 // of the link, as seen last; written under mu
-	hits     uint8        // checks, see usedLocked; may wrap
+	epoch    uint8        // of the table, when the cache was told of the latest use
 	dead     bool
 	refused  bool  // by the latest check
 	last     int64 // latest now seen; time never runs backwards in here
@@ -227,17 +227,17 @@ const (
 	gone          // it is dead: look the key up again
 )
 
-// usedLocked counts a check.
-func (c *Counter) usedLocked() manner {
-	c.hits++
-	if c.hits%remindEvery == 1 {
+// usedLocked notes a check in an epoch of the table.
+func (c *Counter) usedLocked(epoch uint8) manner {
+	if c.epoch != epoch {
+		c.epoch = epoch
 		return remind
 	}
 	return well
 }
 
-// allow decides for n units.
-func (c *Counter) allow(now, n int64, rule *limit.Rule) (allowed bool, src limit.Source, how manner) {
+// check decides for n units, in an epoch of the table.
+func (c *Counter) check(now, n int64, rule *limit.Rule, epoch uint8) (allowed bool, src limit.Source, how manner) {
 	c.lock()
 	if c.dead {
 		c.mu.Unlock()
@@ -246,7 +246,7 @@ func (c *Counter) allow(now, n int64, rule *limit.Rule) (allowed bool, src limit
 	now = c.enterLocked(now, rule)
 	allowed = c.decideLocked(now, n, true)
 	c.refused = !allowed
-	src, how = c.sourceLocked(), c.usedLocked()
+	src, how = c.sourceLocked(), c.usedLocked(epoch)
 	if !allowed && n == 1 {
 		c.denyLocked(now, src)
 	}
@@ -259,19 +259,8 @@ func (c *Counter) allow(now, n int64, rule *limit.Rule) (allowed bool, src limit
 	return allowed, src, how
 }
 
-// take is allow with the whole answer.
-func (c *Counter) take(now, n int64, rule *limit.Rule) (res limit.Result, ok bool) {
-	res, how := c.ask(now, n, rule, true)
-	return res, how != gone
-}
-
-// peek tells what take would answer, and consumes nothing.
-func (c *Counter) peek(now, n int64, rule *limit.Rule) (res limit.Result, ok bool) {
-	res, how := c.ask(now, n, rule, false)
-	return res, how != gone
-}
-
-func (c *Counter) ask(now, n int64, rule *limit.Rule, book bool) (res limit.Result, how manner) {
+// ask is check with the whole answer. Unless it is to book, it consumes nothing.
+func (c *Counter) ask(now, n int64, rule *limit.Rule, book bool, epoch uint8) (res limit.Result, how manner) {
 	c.lock()
 	if c.dead {
 		c.mu.Unlock()
@@ -280,7 +269,10 @@ func (c *Counter) ask(now, n int64, rule *limit.Rule, book bool) (res limit.Resu
 	now = c.enterLocked(now, rule)
 	allowed := c.decideLocked(now, n, book)
 	c.refused = !allowed
-	res, how = c.describeLocked(now, n, allowed), c.usedLocked()
+	res, how = c.describeLocked(now, n, allowed), c.usedLocked(epoch)
+	if !allowed && n == 1 && book {
+		c.denyLocked(now, res.Source)
+	}
 	p := c.part()
 	wake := p != nil && c.noteLocked(now)
 	c.mu.Unlock()

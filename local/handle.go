@@ -1,7 +1,6 @@
 package local
 
 import (
-	"strings"
 	"sync/atomic"
 
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -19,9 +18,8 @@ type Handle struct {
 	c     atomic.Pointer[Counter] // nil: look it up
 }
 
-// Handle returns a handle. It creates no counter yet.
+// Handle returns a handle. It creates no counter yet, and keeps the key.
 func (t *Table) Handle(key string, rule *limit.Rule) *Handle {
-	key = strings.Clone(key) // it may be part of something large
 	return &Handle{table: t, rule: rule, key: key, hash: t.hashOf(key, rule)}
 }
 
@@ -31,7 +29,7 @@ func (h *Handle) Allow(n, now int64) (bool, limit.Source) {
 		if src, no := c.denies(now, n, h.rule); no {
 			return false, src
 		}
-		if allowed, src, how := c.allow(now, n, h.rule); how != gone {
+		if allowed, src, how := c.check(now, n, h.rule, uint8(h.table.epoch.Load())); how != gone {
 			if how == remind {
 				h.table.remind(c)
 			}
@@ -51,7 +49,7 @@ func (h *Handle) Peek(n, now int64) limit.Result { return h.ask(n, now, false) }
 
 func (h *Handle) ask(n, now int64, book bool) limit.Result {
 	if c := h.c.Load(); c != nil {
-		if res, how := c.ask(now, n, h.rule, book); how != gone {
+		if res, how := c.ask(now, n, h.rule, book, uint8(h.table.epoch.Load())); how != gone {
 			if how == remind {
 				h.table.remind(c)
 			}

@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"strings"
 
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -19,10 +20,9 @@ type Key struct {
 
 // Key binds a key to a rule. A rule that cannot be used is refused by each check.
 func (l *Limiter) Key(key string, rule *limit.Rule) *Key {
-	k := &Key{lim: l, key: key, rule: rule}
+	k := &Key{lim: l, key: strings.Clone(key), rule: rule} // it may be part of something large
 	if l != nil && l.table != nil && rule.Valid() {
-		k.handle = l.table.Handle(key, rule)
-		k.key = k.handle.key
+		k.handle = l.table.Handle(k.key, rule)
 	}
 	return k
 }
@@ -40,8 +40,8 @@ func (k *Key) askable(n int64) bool {
 	if k != nil && k.handle != nil && n >= 0 {
 		return true
 	}
-	if l, _, rule := k.limiter(); l != nil {
-		return l.askable(rule, n)
+	if k != nil && k.lim != nil {
+		k.lim.invalid.Add(1)
 	}
 	return false
 }

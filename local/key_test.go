@@ -114,6 +114,11 @@ func TestKeysThatCannotBeAsked(t *testing.T) {
 			t.Errorf("%s: no error", what)
 		}
 	}
+	late := new(limit.Rule)
+	of := l.Key("k", late)
+	if *late = *rule; of.Allow() || of.Take(1).Allowed {
+		t.Error("bound to a rule that was none")
+	}
 	k := l.Key("k", rule)
 	if k.AllowN(-1) || k.Take(-1).RetryAfter != limit.Never || !errors.Is(k.Set(-1), limit.ErrInvalidN) || !k.AllowN(10) || k.Allow() {
 		t.Error("negative numbers")

@@ -41,6 +41,21 @@ func newTable(tb testing.TB, o TableOptions) *Table {
 	return t
 }
 
+// allow is check for those without a table.
+func (c *Counter) allow(now, n int64, rule *limit.Rule) (allowed bool, src limit.Source, how manner) {
+	return c.check(now, n, rule, 0)
+}
+
+func (c *Counter) take(now, n int64, rule *limit.Rule) (limit.Result, bool) {
+	return c.Take(now, n, rule)
+}
+
+// peek tells what take would answer, and consumes nothing.
+func (c *Counter) peek(now, n int64, rule *limit.Rule) (limit.Result, bool) {
+	res, how := c.ask(now, n, rule, false, 0)
+	return res, how != gone
+}
+
 // names returns n keys.
 func names(prefix string, n int) []string {
 	s := make([]string, n)

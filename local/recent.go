@@ -18,9 +18,13 @@ const (
 	recentLoad = 3
 	// recentFirst and recentMost bound the lines: 64 bytes each.
 	recentFirst, recentMost = 1 << 6, 1 << 18
-	// remindEvery is how many checks of a counter are one for the cache: it is
-	// asked for a key as often as others are, only less often for all of them.
-	remindEvery = 128
+	// epochParts is how many epochs it takes until as many keys have come as the
+	// cache holds. In each the cache hears once of every key that is used. It
+	// forgets half of what it knows in the course of some 13: who is in use is
+	// known to it by as many uses, and who came for a moment by two or three.
+	epochParts = 4
+	// epochLeast is how many keys make an epoch at the least.
+	epochLeast = 16
 )
 
 // recents refers to counters that were used lately. It is asked before the cache,
@@ -150,12 +154,19 @@ func (t *Table) growRecents() {
 // nil if not. It may be dead.
 func (t *Table) recall(v *view, h uint64, key string, rule *limit.Rule) *Counter {
 	if c := t.recent.Load().get(h); c != nil && c.matches(key, rule) {
-		if rand.Uint32()%remindEvery == 0 {
+		if c.used(uint8(t.epoch.Load())) == remind {
 			t.remind(c)
 		}
 		return c
 	}
 	return t.fromCache(v, h, key, rule)
+}
+
+// used notes that c is, in an epoch of the table.
+func (c *Counter) used(epoch uint8) manner {
+	c.lock()
+	defer c.mu.Unlock()
+	return c.usedLocked(epoch)
 }
 
 // fromCache returns the counter of a key if the cache has it, and notes it.
@@ -168,8 +179,16 @@ func (t *Table) fromCache(v *view, h uint64, key string, rule *limit.Rule) *Coun
 	return c
 }
 
+// comes counts a key that is new, and begins an epoch with every so many.
+func (t *Table) comes() {
+	if t.stats.created.Add(1)%t.epochKeys == 0 {
+		t.epoch.Add(1)
+	}
+}
+
 // remind tells the cache that c is in use, and offers it again if it does not
-// hold it: the cache judges by how often it is asked for a key.
+// hold it: the cache judges by how often it is asked for a key. As long as nobody
+// new comes, it has nothing to judge, and need not be told.
 func (t *Table) remind(c *Counter) {
 	v := t.view.Load()
 	held := v.get(c.hash) == c

@@ -346,3 +346,22 @@ func TestGenerationIsOutgrownByTheAuthoritysClock(t *testing.T) {
 		}
 	}
 }
+
+// Two readings of the clock are never taken at once. That is no reason to remember
+// more of a key than its count.
+func TestSettledCountersAreSmall(t *testing.T) {
+	for _, lag := range []time.Duration{-60, 127 * time.Microsecond, -3 * time.Millisecond} {
+		link := newTestLink()
+		c := newCounter("k", funnelRule(t, 10, 1, time.Hour), 0, link, 1e12)
+		c.Shard(func(string) int { return 1 })
+		link.SetLag(int64(lag))
+		for range 3 {
+			c.allow(1e12, 1, c.rule())
+			rep, _ := c.Collect(1e12, false)
+			c.Settle(1e12, Answer{Rule: rep.Rule, Level: rep.Ahead, At: 1e12, ServerNow: 1e12})
+		}
+		if c.more != nil || c.funnel.away != nil {
+			t.Errorf("lag %v: %+v, %+v", lag, c.more, c.funnel.away)
+		}
+	}
+}

@@ -466,7 +466,15 @@ func NewCounter(key string, rule *limit.Rule, link *Link, now int64) *Counter {
 // Take asks a counter directly for n ≥ 0 units at now. ok is false if the
 // counter is dead: another one has taken its place.
 func (c *Counter) Take(now, n int64, rule *limit.Rule) (res limit.Result, ok bool) {
-	return c.take(now, n, rule)
+	res, how := c.ask(now, n, rule, true, 0)
+	return res, how != gone
+}
+
+// Denies reports whether the counter would be taken to refuse without being
+// asked.
+func (c *Counter) Denies(now, n int64, rule *limit.Rule) bool {
+	_, no := c.denies(now, n, rule)
+	return no
 }
 
 // Forget marks c dead if no more than a level that does not deny would be lost

@@ -31,7 +31,9 @@ type Table struct {
 	seed  maphash.Seed
 	hash  func(key string, rule *limit.Rule) uint64 // nil but in tests
 
-	recent atomic.Pointer[recents]
+	recent    atomic.Pointer[recents]
+	epoch     atomic.Uint32 // wraps
+	epochKeys int64         // new keys in each
 	// view is what checks read the cache through. Closing takes it away and
 	// then waits until nobody holds it, see Close.
 	view atomic.Pointer[view]
@@ -74,8 +76,9 @@ func NewTable(o TableOptions) (*Table, error) {
 		clock: o.Clock, link: o.Link, seed: maphash.MakeSeed(), hash: o.hash,
 		room:  max((o.sideKeys+sideShards-1)/sideShards, 1),
 		fresh: make(chan *Counter, freshBacklog), crowded: make(chan struct{}, 1),
-		stop: make(chan struct{}),
-		kept: make(chan struct{}),
+		epochKeys: int64(max(o.MaxKeys/epochParts, epochLeast)),
+		stop:      make(chan struct{}),
+		kept:      make(chan struct{}),
 	}
 	t.recent.Store(newRecents(recentFirst))
 	for i := range t.side {
@@ -156,7 +159,7 @@ func (t *Table) AllowAt(s Spot, key string, rule *limit.Rule, n, now int64) (boo
 		if src, no := c.denies(now, n, rule); no {
 			return false, src
 		}
-		if allowed, src, how := c.allow(now, n, rule); how != gone {
+		if allowed, src, how := c.check(now, n, rule, uint8(t.epoch.Load())); how != gone {
 			if how == remind {
 				t.remind(c)
 			}
@@ -171,13 +174,13 @@ func (t *Table) AllowAt(s Spot, key string, rule *limit.Rule, n, now int64) (boo
 func (t *Table) allowCached(h uint64, key string, rule *limit.Rule, n, now int64) (bool, limit.Source) {
 	v := t.view.Load()
 	if c := t.fromCache(v, h, key, rule); c != nil {
-		if allowed, src, how := c.allow(now, n, rule); how != gone {
+		if allowed, src, how := c.check(now, n, rule, uint8(t.epoch.Load())); how != gone {
 			runtime.KeepAlive(v) // until c is unlocked again, see Close
 			return allowed, src
 		}
 	}
 	f := t.find(h, key, rule, now, n > 0)
-	allowed, src, _ := f.c.allow(now, n, rule)
+	allowed, src, _ := f.c.check(now, n, rule, uint8(t.epoch.Load()))
 	t.leave(f)
 	runtime.KeepAlive(v)
 	return allowed, f.source(src)
@@ -202,7 +205,7 @@ func (t *Table) Peek(key string, rule *limit.Rule, n, now int64) limit.Result {
 func (t *Table) ask(s Spot, key string, rule *limit.Rule, n, now int64, book bool) limit.Result {
 	h := s.hash
 	if c := s.c; c != nil {
-		if res, how := c.ask(now, n, rule, book); how != gone {
+		if res, how := c.ask(now, n, rule, book, uint8(t.epoch.Load())); how != gone {
 			if how == remind {
 				t.remind(c)
 			}
@@ -212,13 +215,13 @@ func (t *Table) ask(s Spot, key string, rule *limit.Rule, n, now int64, book boo
 	}
 	v := t.view.Load()
 	if c := t.fromCache(v, h, key, rule); c != nil {
-		if res, how := c.ask(now, n, rule, book); how != gone {
+		if res, how := c.ask(now, n, rule, book, uint8(t.epoch.Load())); how != gone {
 			runtime.KeepAlive(v)
 			return res
 		}
 	}
 	f := t.find(h, key, rule, now, book && n > 0)
-	res, _ := f.c.ask(now, n, rule, book)
+	res, _ := f.c.ask(now, n, rule, book, uint8(t.epoch.Load()))
 	t.leave(f)
 	runtime.KeepAlive(v)
 	res.Source = f.source(res.Source)
@@ -377,7 +380,7 @@ func (t *Table) createLocked(sh *sideShard, h uint64, key string, rule *limit.Ru
 		default: // it has been told
 		}
 	}
-	t.stats.created.Add(1)
+	t.comes()
 	return c
 }
 

@@ -32,9 +32,9 @@ func (t *Table) dropView() bool {
 // A ristretto cache must not be closed while it is read, and a lookup that
 // announced itself would pay for that each time. So Close takes the view away
 // and lets the garbage collector prove that nobody holds it any more; that is
-// the one collection that Close costs. Readers hold it until they have
-// unlocked a counter or a side shard. Close locks all of these afterwards,
-// which is what orders their reading before the closing.
+// the one collection that Close costs. Readers whose answer depends on the cache
+// hold it until they have unlocked a counter or a side shard. Close locks all of
+// these afterwards, which is what orders their reading before the closing.
 func (t *Table) Close() {
 	t.closeOnce.Do(func() {
 		close(t.stop)
