@@ -62,3 +62,30 @@ func TestFunnelOfAnotherRateIsNoLoss(t *testing.T) {
 		t.Errorf("written again: %+v, before %+v", again, st)
 	}
 }
+
+// The keys of a batch are read at once. That is no reason to miss what the batch
+// itself has written, nor that a key has leaked at another rate, of as many digits.
+func TestBatchReadsAhead(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *backend) {
+		s := b.store()
+		two, three := funnel(t, 100, 1, 2*time.Hour), funnel(t, 100, 1, 3*time.Hour)
+		key, other := s.Keyspace().CounterKey(two, "k"), s.Keyspace().CounterKey(two, "other")
+		seq := int64(0)
+		do := func(rule *limit.Rule, units ...int64) State {
+			seq++
+			batch := &Batch{Node: "n1", Seq: seq, Prev: seq - 1, Ops: []Op{{Key: other, Rule: two, Units: 1, Ahead: two.Cost(1)}}}
+			for _, n := range units {
+				batch.Ops = append(batch.Ops, Op{Key: key, Rule: rule, Units: n, Ahead: rule.Cost(n)})
+			}
+			states := exec(t, s, batch).States
+			return states[len(states)-1]
+		}
+		do(two, 5)
+		if st := do(two, 3, 4); two.Whole(two.Add(st.Level, limit.Span{NS: int64(time.Minute)})) != 12 {
+			t.Errorf("5, 3 and 4 units are %v", st.Level)
+		}
+		if st := do(three, 1); st.Gen == 0 || three.Whole(three.Add(st.Level, limit.Span{NS: int64(time.Minute)})) != 13 {
+			t.Errorf("12 units and 1 at another rate: %+v", st)
+		}
+	})
+}
