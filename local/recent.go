@@ -19,10 +19,11 @@ const (
 	// recentFirst and recentMost bound the lines: 64 bytes each.
 	recentFirst, recentMost = 1 << 6, 1 << 18
 	// epochParts is how many epochs it takes until as many keys have come as the
-	// cache holds. In each the cache hears once of every key that is used. It
-	// forgets half of what it knows in the course of some 13: who is in use is
-	// known to it by as many uses, and who came for a moment by two or three.
-	epochParts = 4
+	// cache holds. In each the cache hears once of every key that is used, and not
+	// more often. It knows who is in use by some dozens of uses then, until it
+	// halves what it knows, and who came for a moment by two or three; it needs the
+	// distance, because it does not hear of all that it is told.
+	epochParts = 32
 	// epochLeast is how many keys make an epoch at the least.
 	epochLeast = 16
 )
