@@ -28,10 +28,10 @@ var onceMutants = []mutant{
 	return c.reportLocked(now), true`,
 		new: `c.inFlight, c.askedAt = true, now
 	rep = c.reportLocked(now)
-	if c.window == nil {
-		c.funnel.sent = part{}
+	if c.win() == nil {
+		c.funnel.put(away{})
 	} else {
-		c.window.sentUnits = 0
+		c.win().sentUnits = 0
 	}
 	return rep, true`,
 		by: sim(300),
