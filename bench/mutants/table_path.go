@@ -49,7 +49,7 @@ var pathMutants = []mutant{
 		file:   "local/recent.go",
 		old:    `c := l.counter[i].Load(); c != nil && c.hash == h {`,
 		new:    `c := l.counter[i].Load(); c != nil {`,
-		by:     local("TestRecentsConcurrently"),
+		by:     local("TestRecents"),
 	},
 	{
 		name:   "a-key-keeps-a-dead-counter",

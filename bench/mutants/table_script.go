@@ -23,10 +23,9 @@ var scriptMutants = []mutant{
 		name:   "delta-applied-twice-in-the-script",
 		breaks: "A funnel's units are added twice.",
 		file:   "remote/lua/batch.lua",
-		old:    `st.us, st.rem = add(st.us, st.rem, arg(2), arg(3), D)`,
-		new: `st.us, st.rem = add(st.us, st.rem, arg(2), arg(3), D)
-    st.us, st.rem = add(st.us, st.rem, arg(2), arg(3), D)`,
-		by: simScripts(3),
+		old:    `us, rem = us + ARGV[at + 2], rem + ARGV[at + 3]`,
+		new:    `us, rem = us + 2 * ARGV[at + 2], rem + ARGV[at + 3]`,
+		by:     simScripts(3),
 	},
 	{
 		name:   "funnel-merge-without-max",
