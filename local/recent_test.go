@@ -162,3 +162,35 @@ func TestRecentsLetTheDeadGo(t *testing.T) {
 	}
 	check(t, table)
 }
+
+// A shard of the side table that many keys have passed through does not keep the
+// memory of all of them, nor lose one when it lets go of it.
+func TestSideTableShrinks(t *testing.T) {
+	table := newTable(t, TableOptions{MaxKeys: 16})
+	now := int64(table.clock.Now())
+	sh := &table.side[0]
+	sh.mu.Lock()
+	var all []*Counter
+	for i := range 40 * sideKept {
+		c := newCounter(fmt.Sprint(i), slowRule, 0, nil, now)
+		table.putLocked(sh, c)
+		all = append(all, c)
+	}
+	grown := sh.most
+	for _, c := range all[3:] {
+		table.removeLocked(sh, c)
+	}
+	if grown != len(all) || sh.most > sideKept {
+		t.Errorf("a map for %d counters has become one for %d, of which 3 are left", grown, sh.most)
+	}
+	for _, c := range all[:3] {
+		if sh.counters[c.ident()] != c {
+			t.Errorf("%q is lost", c.Key())
+		}
+		table.removeLocked(sh, c)
+	}
+	sh.mu.Unlock()
+	if n := table.stats.side.Load(); n != 0 {
+		t.Errorf("%d counters aside", n)
+	}
+}

@@ -470,8 +470,8 @@ func (c *Counter) Take(now, n int64, rule *limit.Rule) (res limit.Result, ok boo
 	return res, how != gone
 }
 
-// Denies reports whether the counter would be taken to refuse without being
-// asked.
+// Denies reports whether a check for n units at now (ns) would take the counter to
+// refuse without asking it, as [Table.Allow] may.
 func (c *Counter) Denies(now, n int64, rule *limit.Rule) bool {
 	_, no := c.denies(now, n, rule)
 	return no

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -88,4 +90,30 @@ func TestBatchReadsAhead(t *testing.T) {
 			t.Errorf("12 units and 1 at another rate: %+v", st)
 		}
 	})
+}
+
+// Who may not read many keys at once still gets them one by one.
+func TestBatchWithoutMGET(t *testing.T) {
+	b := onReal(t)
+	if err := b.rdb.Do(ctx, "ACL", "SETUSER", "app", "on", "nopass", "~*", "+@all", "-mget").Err(); err != nil {
+		t.Fatal(err)
+	}
+	o := options(b.addr)
+	o.Username, o.Password = "app", "any"
+	rdb := redis.NewClient(o)
+	t.Cleanup(func() { rdb.Close() })
+	s, err := NewStore(rdb, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule := funnel(t, 100, 1, time.Hour)
+	key := s.Keyspace().CounterKey(rule, "k")
+	shard := s.Keyspace().Shard("k")
+	for seq := range int64(3) {
+		batch := &Batch{Shard: shard, Node: "n1", Seq: seq + 1, Prev: seq, Ops: []Op{{Key: key, Rule: rule, Units: 2, Ahead: rule.Cost(2)}}}
+		level := exec(t, s, batch).States[0].Level
+		if got := rule.Whole(rule.Add(level, limit.Span{NS: int64(time.Minute)})); got != 2*seq+2 {
+			t.Errorf("%d units are booked, want %d", got, 2*seq+2)
+		}
+	}
 }

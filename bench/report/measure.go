@@ -30,7 +30,6 @@ type runner func(ctx context.Context, dir string, words ...string) (string, erro
 
 // execute also shows what is printed, as it comes: it may take long, and is all
 // that is left if the command fails in the end.
-
 func execute(ctx context.Context, dir string, words ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 	var out bytes.Buffer
