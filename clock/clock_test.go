@@ -100,6 +100,12 @@ func BenchmarkClocks(b *testing.B) {
 			_ = time.Now()
 		}
 	})
+	b.Run("TSC", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			_ = TSC{}.Now()
+		}
+	})
 	b.Run("System", func(b *testing.B) {
 		for b.Loop() {
 			_ = System{}.Now()

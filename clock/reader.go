@@ -1,0 +1,41 @@
+package clock
+
+import "time"
+
+// Reader reads a clock: [System], [TSC] and [Coarse] without an interface call,
+// which is as long as it takes to decide. Build it with [ReaderOf]; the zero
+// Reader reads the system's clock.
+type Reader struct {
+	clock  Clock   // of another kind
+	coarse *Coarse // or nil
+	tsc    bool
+}
+
+// ReaderOf returns a reader of c, or of the system's clock if c is nil.
+func ReaderOf(c Clock) Reader {
+	switch c := c.(type) {
+	case nil, System:
+		return Reader{}
+	case TSC:
+		return Reader{tsc: true}
+	case *Coarse:
+		return Reader{coarse: c}
+	}
+	return Reader{clock: c}
+}
+
+// Steady reports whether the clock is one that nobody can set back.
+func (r *Reader) Steady() bool { return r.clock == nil }
+
+// Now returns what the clock shows.
+func (r *Reader) Now() time.Duration {
+	switch {
+	case r.tsc:
+		return TSC{}.Now()
+	case r.coarse != nil:
+		return r.coarse.Now()
+	case r.clock != nil:
+		return r.clock.Now()
+	}
+	return System{}.Now()
+}
