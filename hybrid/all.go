@@ -19,14 +19,14 @@ const fewChecks = 4
 func (l *Limiter) TakeAll(checks ...limit.Check) limit.Verdict {
 	for i := range checks {
 		if q := &checks[i]; !l.usable(q.Rule, q.N) {
-			l.refuse(q.Key)
+			l.refuse()
 			v := limit.NewVerdict()
 			v.Add(i, q.Rule, limit.Refused(q.Rule))
 			return v
 		}
 	}
 	if i := limit.Mistaken(checks); i >= 0 {
-		l.refuse(checks[i].Key)
+		l.refuse()
 		v := limit.NewVerdict()
 		v.Add(i, checks[i].Rule, limit.Refused(checks[i].Rule))
 		return v
@@ -47,14 +47,14 @@ func (l *Limiter) TakeAll(checks ...limit.Check) limit.Verdict {
 // countAll counts the decisions of an admitted TakeAll, or the one refusal.
 func (l *Limiter) countAll(checks []limit.Check, out []limit.Result, v *limit.Verdict) {
 	if !v.Allowed {
-		l.tally.count(checks[v.By].Key, checks[v.By].N, false, v.Source)
+		l.tally.count(checks[v.By].N, false, v.Source)
 		return
 	}
 	for i := range checks {
 		if q := &checks[i]; out[i].WouldRefuse {
-			l.tally.pass(q.Key)
+			l.tally.pass()
 		} else {
-			l.tally.count(q.Key, q.N, true, out[i].Source)
+			l.tally.count(q.N, true, out[i].Source)
 		}
 	}
 }

@@ -17,14 +17,14 @@ import (
 // consumes all or none.
 func (l *Limiter) TakeAtMost(key string, rule *limit.Rule, n int64) (granted int64, res limit.Result) {
 	if !l.usable(rule, n) {
-		l.refuse(key)
+		l.refuse()
 		return 0, limit.Refused(rule)
 	}
 	if rule.IsDryRun() {
 		return n, l.Take(key, rule, n)
 	}
 	granted, res = l.table.TakeAtMost(key, rule, n, l.now())
-	l.tally.count(key, granted, res.Allowed, res.Source)
+	l.tally.count(granted, res.Allowed, res.Source)
 	return granted, res
 }
 
@@ -41,7 +41,7 @@ func (l *Limiter) TakeAtMost(key string, rule *limit.Rule, n int64) (granted int
 // Close Redis does not hear of it any more.
 func (l *Limiter) Refund(key string, rule *limit.Rule, n int64) (back int64) {
 	if !l.usable(rule, n) {
-		l.refuse(key)
+		l.refuse()
 		return 0
 	}
 	back = l.table.Refund(key, rule, n, l.now())

@@ -119,7 +119,7 @@ func (d *driver) run() error {
 
 func (d *driver) step(ev event) {
 	at, local := int64(pace()), int64(0)
-	if local = at; !d.lim.system { // else two readings would not be the same
+	if local = at; d.lim.clock != (clock.Reader{}) { // else two readings would not be the same
 		local = d.lim.now()
 	}
 	for _, e := range d.core.step(at, local, ev) {

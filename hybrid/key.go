@@ -14,19 +14,18 @@ import (
 // concurrent use; a nil or zero Key refuses every check.
 type Key struct {
 	lim    *Limiter
-	key    string
-	rule   *limit.Rule
-	handle *local.Handle // nil: nothing can be asked
-	cell   *cell
+	handle local.Handle // not bound: nothing can be asked
 }
 
 // Key binds a key to a rule. A rule that [Limiter.CheckRule] finds fault with is
 // refused by each check.
 func (l *Limiter) Key(key string, rule *limit.Rule) *Key {
-	k := &Key{lim: l, key: strings.Clone(key), rule: rule} // it may be part of something large
+	var t *local.Table
 	if l.usable(rule, 0) {
-		k.handle, k.cell = l.table.Handle(k.key, rule), l.tally.cell(key)
+		t = l.table
 	}
+	k := &Key{lim: l}
+	k.handle.Bind(t, strings.Clone(key), rule) // the key may be part of something large
 	return k
 }
 
@@ -36,7 +35,7 @@ func (k *Key) whole() (l *Limiter, key string, rule *limit.Rule) {
 	if k == nil {
 		return nil, "", nil
 	}
-	return k.lim, k.key, k.rule
+	return k.lim, k.handle.Key(), k.handle.Rule()
 }
 
 // Allow is [Limiter.Allow].
@@ -44,31 +43,31 @@ func (k *Key) Allow() bool { return k.AllowN(1) }
 
 // AllowN is [Limiter.AllowN].
 func (k *Key) AllowN(n int64) bool {
-	if k == nil || k.handle == nil || n < 0 || k.rule.IsDryRun() {
+	if k == nil || !k.handle.Bound() || n < 0 || k.handle.Rule().IsDryRun() {
 		l, key, rule := k.whole()
 		return l.AllowN(key, rule, n)
 	}
 	ok, src := k.handle.Allow(n, k.lim.now())
-	k.cell.count(n, ok, src)
+	k.lim.tally.count(n, ok, src)
 	return ok
 }
 
 // Take is [Limiter.Take].
 func (k *Key) Take(n int64) limit.Result {
-	if k == nil || k.handle == nil || n < 0 {
+	if k == nil || !k.handle.Bound() || n < 0 {
 		l, key, rule := k.whole()
 		return l.Take(key, rule, n)
 	}
-	return k.lim.judge(k.key, k.rule, n, k.handle.Take(n, k.lim.now()))
+	return k.lim.judge(k.handle.Rule(), n, k.handle.Take(n, k.lim.now()))
 }
 
 // Peek is [Limiter.Peek].
 func (k *Key) Peek() limit.Result {
-	if k == nil || k.handle == nil {
+	if k == nil || !k.handle.Bound() {
 		l, key, rule := k.whole()
 		return l.Peek(key, rule)
 	}
-	return k.rule.Judged(k.handle.Peek(1, k.lim.now()))
+	return k.handle.Rule().Judged(k.handle.Peek(1, k.lim.now()))
 }
 
 // TakeAtMost is [Limiter.TakeAtMost].

@@ -21,8 +21,7 @@ import (
 // and keys.
 type Limiter struct {
 	table  *local.Table
-	clock  clock.Clock
-	system bool // clock is the system's: read it without an interface call
+	clock  clock.Reader
 	link   *local.Link
 	driver *driver // nil: local only
 	tally  tally
@@ -45,8 +44,7 @@ func New(rdb redis.UniversalClient, o Options) (*Limiter, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	l := &Limiter{clock: o.Clock, patience: 2 * o.SyncInterval}
-	_, l.system = o.Clock.(clock.System)
+	l := &Limiter{clock: clock.ReaderOf(o.Clock), patience: 2 * o.SyncInterval}
 	if rdb != nil {
 		// A key that is asked but admits nothing is refreshed at this pace.
 		l.link = local.NewLink(5*o.SyncInterval, o.Shards)
@@ -70,10 +68,10 @@ func New(rdb redis.UniversalClient, o Options) (*Limiter, error) {
 // has caught up: a counter would refuse to go back, and what it then heard from
 // Redis would not fit.
 func (l *Limiter) now() int64 {
-	if l.system {
-		return int64(clock.System{}.Now())
-	}
 	t := int64(l.clock.Now())
+	if l.clock.Steady() {
+		return t
+	}
 	for {
 		last := l.latest.Load()
 		if t <= last && last != 0 {
@@ -102,9 +100,9 @@ func (l *Limiter) usable(rule *limit.Rule, n int64) bool {
 	return l != nil && l.table != nil && n >= 0 && rule.Valid() && rule.Algorithm() != limit.AlgorithmSlidingLog
 }
 
-func (l *Limiter) refuse(key string) {
+func (l *Limiter) refuse() {
 	if l != nil {
-		l.tally.refuse(key)
+		l.tally.refuse()
 	}
 }
 
@@ -117,36 +115,36 @@ func (l *Limiter) Allow(key string, rule *limit.Rule) bool { return l.AllowN(key
 // finds fault with, is refused.
 func (l *Limiter) AllowN(key string, rule *limit.Rule, n int64) bool {
 	if !l.usable(rule, n) {
-		l.refuse(key)
+		l.refuse()
 		return false
 	}
 	at := l.table.Seek(key, rule)
 	ok, src := l.table.AllowAt(at, key, rule, n, l.now())
 	if !ok && rule.IsDryRun() {
-		l.tally.pass(key)
+		l.tally.pass()
 		return true
 	}
-	l.tally.count(key, n, ok, src)
+	l.tally.count(n, ok, src)
 	return ok
 }
 
 // Take is [Limiter.AllowN] with the whole answer.
 func (l *Limiter) Take(key string, rule *limit.Rule, n int64) limit.Result {
 	if !l.usable(rule, n) {
-		l.refuse(key)
+		l.refuse()
 		return limit.Refused(rule)
 	}
 	at := l.table.Seek(key, rule)
-	return l.judge(key, rule, n, l.table.TakeAt(at, key, rule, n, l.now()))
+	return l.judge(rule, n, l.table.TakeAt(at, key, rule, n, l.now()))
 }
 
 // judge counts a decision, and returns it as it is to be told.
-func (l *Limiter) judge(key string, rule *limit.Rule, n int64, res limit.Result) limit.Result {
+func (l *Limiter) judge(rule *limit.Rule, n int64, res limit.Result) limit.Result {
 	if !res.Allowed && rule.IsDryRun() {
-		l.tally.pass(key)
+		l.tally.pass()
 		return rule.Judged(res)
 	}
-	l.tally.count(key, n, res.Allowed, res.Source)
+	l.tally.count(n, res.Allowed, res.Source)
 	return res
 }
 
@@ -155,7 +153,7 @@ func (l *Limiter) judge(key string, rule *limit.Rule, n int64, res limit.Result)
 // there will be. A key that is not in memory is described as an unused one.
 func (l *Limiter) Peek(key string, rule *limit.Rule) limit.Result {
 	if !l.usable(rule, 1) {
-		l.refuse(key)
+		l.refuse()
 		return limit.Refused(rule)
 	}
 	return rule.Judged(l.table.Peek(key, rule, 1, l.now()))

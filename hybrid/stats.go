@@ -2,6 +2,7 @@ package hybrid
 
 import (
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -63,9 +64,13 @@ func (c *counters) noteOvershoot(n int64) {
 	}
 }
 
-// stripes is the number of cells that decisions are counted in, so that
-// checks of different keys rarely meet on one cache line.
-const stripes = 64
+// stripes is the number of cells that decisions are counted in, so that goroutines
+// rarely meet on one cache line.
+const (
+	stripeBits = 6
+	stripes    = 1 << stripeBits
+	stackBits  = 11 // of an address in a stack of the smallest size
+)
 
 // tally counts decisions. Nearly all are for one unit, and cost one atomic
 // addition.
@@ -99,15 +104,16 @@ func group(s limit.Source) int {
 	return groupLocal
 }
 
-func (t *tally) cell(key string) *cell {
-	if key == "" {
-		return &t.cells[0]
-	}
-	return &t.cells[(uint(key[len(key)-1])*31+uint(key[0])*7+uint(len(key)))%stripes]
+// cell returns the cell of the goroutine that asks, which is told by where its stack
+// is: that of the key would be fought for by all who ask for a popular one.
+func (t *tally) cell() *cell {
+	var here byte
+	const golden = 0x9e3779b97f4a7c15 // spreads neighbours
+	return &t.cells[uint64(uintptr(unsafe.Pointer(&here)))>>stackBits*golden>>(64-stripeBits)]
 }
 
-func (t *tally) count(key string, n int64, allowed bool, s limit.Source) {
-	t.cell(key).count(n, allowed, s)
+func (t *tally) count(n int64, allowed bool, s limit.Source) {
+	t.cell().count(n, allowed, s)
 }
 
 func (c *cell) count(n int64, allowed bool, s limit.Source) {
@@ -126,9 +132,9 @@ func (c *cell) count(n int64, allowed bool, s limit.Source) {
 }
 
 // pass counts what would have been refused.
-func (t *tally) pass(key string) { t.cell(key).passed.Add(1) }
+func (t *tally) pass() { t.cell().passed.Add(1) }
 
-func (t *tally) refuse(key string) { t.cell(key).refused.Add(1) }
+func (t *tally) refuse() { t.cell().refused.Add(1) }
 
 // sum adds the cells up into s, and returns the admitted units that are to be
 // shared: all but those that keys without room of their own have taken.

@@ -29,7 +29,7 @@ type Reservation = local.Reservation
 // does: none, if this node has reset or set the key since.
 func (l *Limiter) Reserve(key string, rule *limit.Rule, n int64) Reservation {
 	if !l.usable(rule, n) {
-		l.refuse(key)
+		l.refuse()
 		return local.NewReservation(false, limit.Refused(rule), nil)
 	}
 	terms := local.Terms{MaxDelay: int64(limit.MaxDrain)}
@@ -40,12 +40,12 @@ func (l *Limiter) Reserve(key string, rule *limit.Rule, n int64) Reservation {
 	switch {
 	case v.OK():
 	case rule.IsDryRun(): // nothing was booked, and nobody need wait
-		l.tally.pass(key)
+		l.tally.pass()
 		res := rule.Judged(v.Result())
 		res.RetryAfter = 0
 		return local.NewReservation(true, res, nil)
 	default:
-		l.tally.count(key, n, false, v.Result().Source)
+		l.tally.count(n, false, v.Result().Source)
 	}
 	return v
 }
@@ -55,7 +55,7 @@ func (l *Limiter) reserve(key string, rule *limit.Rule, n int64, terms local.Ter
 	now := l.now()
 	res, booked := l.table.Reserve(key, rule, n, now, terms)
 	if booked != nil {
-		l.tally.count(key, n, true, res.Source)
+		l.tally.count(n, true, res.Source)
 	}
 	return local.NewReservation(booked != nil, res, func() {
 		later := l.now()
@@ -85,7 +85,7 @@ func (l *Limiter) reserve(key string, rule *limit.Rule, n int64, terms local.Ter
 // return early or late by what the two differ.
 func (l *Limiter) Wait(ctx context.Context, key string, rule *limit.Rule, n int64) error {
 	if err := l.why(rule, n); err != nil {
-		l.refuse(key)
+		l.refuse()
 		return fmt.Errorf("hybrid: wait: %w", err)
 	}
 	ctx = orBackground(ctx)

@@ -13,17 +13,17 @@ import (
 // concurrent use; a nil or zero Key refuses every check.
 type Key struct {
 	lim    *Limiter
-	key    string
-	rule   *limit.Rule
-	handle *Handle // nil: nothing can be asked
+	handle Handle // not bound: nothing can be asked
 }
 
 // Key binds a key to a rule. A rule that cannot be used is refused by each check.
 func (l *Limiter) Key(key string, rule *limit.Rule) *Key {
-	k := &Key{lim: l, key: strings.Clone(key), rule: rule} // it may be part of something large
-	if l != nil && l.table != nil && rule.Valid() {
-		k.handle = l.table.Handle(k.key, rule)
+	var t *Table
+	if l != nil && rule.Valid() {
+		t = l.table
 	}
+	k := &Key{lim: l}
+	k.handle.Bind(t, strings.Clone(key), rule) // the key may be part of something large
 	return k
 }
 
@@ -32,12 +32,12 @@ func (k *Key) limiter() (l *Limiter, key string, rule *limit.Rule) {
 	if k == nil {
 		return nil, "", nil
 	}
-	return k.lim, k.key, k.rule
+	return k.lim, k.handle.key, k.handle.rule
 }
 
 // askable reports whether n units can be asked for.
 func (k *Key) askable(n int64) bool {
-	if k != nil && k.handle != nil && n >= 0 {
+	if k != nil && k.handle.Bound() && n >= 0 {
 		return true
 	}
 	if k != nil && k.lim != nil {
@@ -55,7 +55,7 @@ func (k *Key) AllowN(n int64) bool {
 		return false
 	}
 	allowed, _ := k.handle.Allow(n, int64(k.lim.clock.Now()))
-	return allowed || k.rule.IsDryRun()
+	return allowed || k.handle.rule.IsDryRun()
 }
 
 // Take is [Limiter.Take].
@@ -64,7 +64,7 @@ func (k *Key) Take(n int64) limit.Result {
 		_, _, rule := k.limiter()
 		return limit.Refused(rule)
 	}
-	return k.rule.Judged(k.handle.Take(n, int64(k.lim.clock.Now())))
+	return k.handle.rule.Judged(k.handle.Take(n, int64(k.lim.clock.Now())))
 }
 
 // Peek is [Limiter.Peek].
@@ -73,7 +73,7 @@ func (k *Key) Peek() limit.Result {
 		_, _, rule := k.limiter()
 		return limit.Refused(rule)
 	}
-	return k.rule.Judged(k.handle.Peek(1, int64(k.lim.clock.Now())))
+	return k.handle.rule.Judged(k.handle.Peek(1, int64(k.lim.clock.Now())))
 }
 
 // TakeAtMost is [Limiter.TakeAtMost].

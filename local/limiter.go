@@ -19,7 +19,7 @@ import (
 // [Options.MaxKeys].
 type Limiter struct {
 	table   *Table
-	clock   clock.Clock
+	clock   clock.Reader
 	lines   Lines
 	invalid atomic.Int64
 }
@@ -31,7 +31,7 @@ func New(o Options) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Limiter{table: t, clock: c}, nil
+	return &Limiter{table: t, clock: clock.ReaderOf(c)}, nil
 }
 
 // Take admits n units of key under rule, all or none, and describes the
