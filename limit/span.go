@@ -61,6 +61,9 @@ func (r *Rule) Cost(n int64) Span {
 	return Span{NS: int64(q), Rem: int64(rem)}
 }
 
+// One returns the cost of one unit of a funnel.
+func (r *Rule) One() Span { return r.one }
+
 // Full returns the cost of a whole capacity.
 func (r *Rule) Full() Span { return r.full }
 

@@ -44,6 +44,7 @@ type Counter struct {
 	epoch    uint8        // of the table, when the cache was told of the latest use
 	dead     bool
 	refused  bool  // by the latest check
+	brisk    brisk // what the next check may be answered by
 	last     int64 // latest now seen; time never runs backwards in here
 	funnel   funnel
 
@@ -96,6 +97,12 @@ func (c *Counter) matches(key string, rule *limit.Rule) bool {
 // lock locks c for anything that may change what a check is answered.
 func (c *Counter) lock() {
 	c.mu.Lock()
+	c.unsettleLocked()
+}
+
+// unsettleLocked takes back what checks may be answered by without looking at all.
+func (c *Counter) unsettleLocked() {
+	c.brisk = 0
 	if c.denied.Load() != 0 {
 		c.denied.Store(0)
 	}
@@ -238,7 +245,17 @@ func (c *Counter) usedLocked(epoch uint8) manner {
 
 // check decides for n units, in an epoch of the table.
 func (c *Counter) check(now, n int64, rule *limit.Rule, epoch uint8) (allowed bool, src limit.Source, how manner) {
-	c.lock()
+	c.mu.Lock()
+	if b := c.brisk; n == 1 && c.takeLocked(now, rule, epoch) {
+		c.mu.Unlock()
+		return true, limit.Source(b - 1), well
+	}
+	return c.checkLocked(now, n, rule, epoch)
+}
+
+// checkLocked is check at length. It unlocks c.
+func (c *Counter) checkLocked(now, n int64, rule *limit.Rule, epoch uint8) (allowed bool, src limit.Source, how manner) {
+	c.unsettleLocked()
 	if c.dead {
 		c.mu.Unlock()
 		return false, 0, gone
@@ -252,6 +269,7 @@ func (c *Counter) check(now, n int64, rule *limit.Rule, epoch uint8) (allowed bo
 	}
 	p := c.part()
 	wake := p != nil && c.noteLocked(now)
+	c.brisk = c.briskLocked(allowed, src)
 	c.mu.Unlock()
 	if wake {
 		p.link.signal()

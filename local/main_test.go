@@ -110,3 +110,12 @@ func (t *Table) sweepAll() bool {
 	}
 	return clean
 }
+
+// absorb is absorbLocked of two counters that nobody else has.
+func (c *Counter) absorb(d *Counter, now int64) {
+	c.lock()
+	defer c.mu.Unlock()
+	d.lock()
+	defer d.mu.Unlock()
+	c.absorbLocked(d, now)
+}

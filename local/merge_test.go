@@ -231,7 +231,7 @@ func TestAbsorbKeepsLevelAndUnits(t *testing.T) {
 			old, young := newCounter("k", r, 0, link, now), newCounter("k", r, 0, link, now)
 			old.allow(now, 6, r)
 			young.allow(now, 3, r)
-			young.absorbLocked(old, now)
+			young.absorb(old, now)
 			if res, _ := young.peek(now, 0, r); res.Remaining != 1 {
 				t.Errorf("%v, link %v: %d remain of 10 after 6 and 3", r, link != nil, res.Remaining)
 			}

@@ -86,7 +86,7 @@ func TestMergedWhileInFlight(t *testing.T) {
 		d.Collect(now, false)
 		c := newCounter("k", r, 0, link, now)
 		c.take(now, 2, r)
-		c.absorbLocked(d, now)
+		c.absorb(d, now)
 		link.Drain(func(k *Counter, urgent bool) {
 			if _, ok := k.Collect(now, urgent); ok {
 				t.Error("the heir was sent while its units were under way")

@@ -1,0 +1,57 @@
+package local
+
+import "github.com/hybridlimit/hybridlimit/limit"
+
+// Nearly all checks are of one unit of a funnel that has room for it, by a rule that
+// is not a new one, weigh one, and tell nobody anything that they do not know. A
+// counter that has just answered such a check is brisk: the next one can be answered
+// in a few steps, if it is another such. All that it takes is looked at each time, or
+// was true when the counter became brisk and changes only under its lock.
+
+// brisk is 0, or the source of the answers and 1.
+type brisk uint8
+
+// briskLocked says what c is after a check that was answered at length.
+func (c *Counter) briskLocked(allowed bool, src limit.Source) brisk {
+	switch {
+	case !allowed || c.alg() != limit.AlgorithmFunnel || modeWeight(c.mode()) != 1:
+		return 0
+	case c.link() != nil && !c.inNormal:
+		return 0 // there is somebody to be told
+	}
+	return brisk(src) + 1
+}
+
+// takeLocked admits one unit, if c is brisk and the rest is as it should be. False
+// says nothing.
+func (c *Counter) takeLocked(now int64, rule *limit.Rule, epoch uint8) bool {
+	if c.brisk == 0 || c.epoch != epoch || now < c.last || c.law.Load() != rule {
+		return false
+	}
+	if p := c.part(); p != nil {
+		switch {
+		case int32(p.mode.Load()) != c.modeBits.Load(), // there is another weight
+			now-c.last >= p.link.refresh,                              // it is new again
+			c.funnel.pend.units+1 >= int64(c.urgentAt) && !c.inUrgent: // it has to hurry
+			return false
+		}
+	}
+	if !c.funnel.takeOne(rule, now) {
+		return false
+	}
+	c.last = now
+	return true
+}
+
+// takeOne is take of one unit that weighs one.
+func (f *funnel) takeOne(r *limit.Rule, now int64) bool {
+	at, one := limit.Span{NS: now}, r.One()
+	view := r.Add(f.view.Max(at), one)
+	if r.Add(at, r.Full()).Less(view) || f.pend.units >= maxPart {
+		return false
+	}
+	f.view = view
+	f.pend.tat = r.Add(f.pend.tat.Max(at), one)
+	f.pend.units++
+	return true
+}
