@@ -3,8 +3,9 @@ package local
 import "github.com/hybridlimit/hybridlimit/limit"
 
 // denyFor is the longest, in ns, that a counter refuses unasked. It bounds for
-// how long it does not move on, nor say that it is in use.
-const denyFor = 10_000_000
+// how long it does not move on, nor say that it is in use. With an authority it is
+// mostly shorter: whoever refuses reports, and is locked for that.
+const denyFor = 100_000_000
 
 // sourceBits of a time in denied hold the source of the refusal.
 const sourceBits = 7
