@@ -150,7 +150,82 @@ kinds.f = function(key, at, fields, apply, out, n)
   return n + 4
 end
 
+-- plain_window returns what windows of no generation begin with, and what is the
+-- current bucket and the oldest one that counts.
+local panes = {}
+local function plain_window(width, kept)
+  local p = panes[width]
+  if not p or p.kept ~= kept then
+    local us = width + 0
+    p = { head = 'w 0 ' .. width, us = us, cur = (now - now % us) / us, kept = kept }
+    p.size, p.oldest = #p.head, p.cur - kept
+    panes[width] = p
+  end
+  return p
+end
+
+-- digits reports whether a text of digits is a number above 0, spelled as int()
+-- does, of which a few can be added up.
+local function digits(s)
+  return byte(s) ~= 48 and #s < 16
+end
+
+-- newest looks at the buckets in the value of a window from pos on. It returns where
+-- those that count begin, where the last of all does, and its id and units. Nothing is
+-- wrong with a value for which it returns anything, unless the last is ahead of time:
+-- ids ascend.
+local function newest(v, pos, p)
+  local start, last, id, units = pos, 0, 0, nil
+  local stop = #v
+  while pos <= stop do
+    local _, tail, i, u = find(v, '^ (%d+):(%d+)', pos)
+    if not tail or not digits(i) or not digits(u) or i + 0 <= id then
+      return nil
+    end
+    last, id, units = pos, i + 0, u
+    pos = tail + 1
+    if id < p.oldest then
+      start = pos
+    end
+  end
+  return start, last, id, units
+end
+
+-- pour_window is pour of a window: units of one bucket, to be added to the newest one
+-- or to come after it.
+local function pour_window(key, at, out, n)
+  local v, id, units = ahead[key], match(ARGV[at + 4], '^ (%d+):(%d+)$')
+  if not v or #v > 4096 or not id or not digits(id) or not digits(units) then
+    return false
+  end
+  if ARGV[at] == '0' or ARGV[at + 5] ~= '' then
+    return false
+  end
+  local p = plain_window(ARGV[at + 1], ARGV[at + 2])
+  local new = id + 0
+  if sub(v, 1, p.size) ~= p.head or new > p.cur or new < p.oldest then
+    return false
+  end
+  local start, last, top, had = newest(v, p.size + 1, p)
+  if not start or top > new then
+    return false
+  end
+  ahead[key] = nil
+  local list
+  if top == new then
+    list = sub(v, start, last) .. id .. ':' .. int(had + units)
+  else
+    list = sub(v, start) .. ARGV[at + 4]
+  end
+  store(key, p.head .. list, (new + ARGV[at + 2] + 1) * p.us, now, 0)
+  out[n + 1], out[n + 2], out[n + 3] = 'w', '0', list
+  return true
+end
+
 kinds.w = function(key, at, fields, apply, out, n)
+  if apply and fields == 7 and pour_window(key, at, out, n) then
+    return n + 3
+  end
   local units = tonumber(ARGV[at])
   local rule = {
     width = tonumber(ARGV[at + 1]),

@@ -13,8 +13,8 @@ local TOP = 9007199254740991 -- 2^53 - 1: the latest time
 local SLACK = 1000 -- ms that a key outlives its meaning
 local FOREVER = 6307200000000 -- ms, 200 years: the longest TTL
 
-local format, match, byte, sub = string.format, string.match, string.byte, string.sub
-local ceil, call = math.ceil, redis.call
+local format, match, find = string.format, string.match, string.find
+local byte, sub, ceil, call = string.byte, string.sub, math.ceil, redis.call
 
 local function int(x)
   return format('%.0f', x)
