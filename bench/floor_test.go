@@ -4,8 +4,8 @@ import (
 	"hash/maphash"
 	"sync/atomic"
 	"testing"
-	"time"
 
+	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -15,22 +15,22 @@ import (
 // key nor forget one, and shares nothing. It does decide, by GCRA.
 type floor struct {
 	seed   maphash.Seed
-	base   time.Time
+	clock  clock.Reader
 	every  int64 // ns per unit
 	burst  int64 // ns of units that fit
 	shards [256]map[uint64]*cell
 }
 
-// cell holds the time, in ns since base, at which a key is empty again.
+// cell holds the time, in ns, at which a key is empty again.
 type cell struct {
 	key  string
 	tat  atomic.Int64
 	next *cell // another key of this hash
 }
 
-func newFloor(keys []string, rule *limit.Rule) *floor {
+func newFloor(keys []string, rule *limit.Rule, c clock.Clock) *floor {
 	every := int64(rule.Period()) / rule.Units()
-	f := &floor{seed: maphash.MakeSeed(), base: time.Now(), every: every, burst: every * rule.Limit()}
+	f := &floor{seed: maphash.MakeSeed(), clock: clock.ReaderOf(c), every: every, burst: every * rule.Limit()}
 	for i := range f.shards {
 		f.shards[i] = make(map[uint64]*cell, len(keys)/len(f.shards)+1)
 	}
@@ -57,7 +57,7 @@ func (f *floor) allow(key string) bool {
 	if c == nil {
 		return false
 	}
-	now := int64(time.Since(f.base))
+	now := int64(f.clock.Now())
 	for {
 		old := c.tat.Load()
 		tat := max(old, now) + f.every
@@ -75,11 +75,17 @@ func (f *floor) peek(key string) bool {
 	if c == nil {
 		return false
 	}
-	now := int64(time.Since(f.base))
+	now := int64(f.clock.Now())
 	return max(c.tat.Load(), now)+f.every-now <= f.burst
 }
 
-func openFloor(_ testing.TB, keys []string, rule *limit.Rule) asks {
-	f := newFloor(keys, rule)
-	return asks{allow: f.allow, peek: f.peek}
+func floorBy(c clock.Clock) opener {
+	return func(_ testing.TB, keys []string, rule *limit.Rule) asks {
+		f := newFloor(keys, rule, c)
+		return asks{allow: f.allow, peek: f.peek}
+	}
+}
+
+func openFloorCoarse(tb testing.TB, keys []string, rule *limit.Rule) asks {
+	return floorBy(coarseClock(tb))(tb, keys, rule)
 }

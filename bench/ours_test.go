@@ -76,15 +76,17 @@ func openHybrid(tb testing.TB, keys []string, rule *limit.Rule) asks {
 	return hybridAsks(openWith(tb, nil, hybrid.Options{MaxKeys: room(keys)}), rule)
 }
 
-// openBound is openHybrid for those who hold on to their keys.
-func openBound(tb testing.TB, keys []string, rule *limit.Rule) asks {
-	l := openWith(tb, nil, hybrid.Options{MaxKeys: room(keys)})
-	a := hybridAsks(l, rule)
-	a.peek = nil // as with hybrid
-	for _, k := range keys {
-		a.bound = append(a.bound, l.Key(k, rule))
+// bound opens a hybrid limiter for those who hold on to their keys.
+func bound(c clock.Clock) opener {
+	return func(tb testing.TB, keys []string, rule *limit.Rule) asks {
+		l := openWith(tb, nil, hybrid.Options{MaxKeys: room(keys), Clock: c})
+		a := hybridAsks(l, rule)
+		a.peek = nil // as with hybrid
+		for _, k := range keys {
+			a.bound = append(a.bound, l.Key(k, rule))
+		}
+		return a
 	}
-	return a
 }
 
 // coarseClock is a clock that a check reads with one load. It is at most 1 ms
@@ -93,6 +95,11 @@ func coarseClock(tb testing.TB) clock.Clock {
 	c := clock.NewCoarse(time.Millisecond)
 	tb.Cleanup(c.Stop)
 	return c
+}
+
+// openHybridTSC reads the processor's own counter, if it is one to trust.
+func openHybridTSC(tb testing.TB, keys []string, rule *limit.Rule) asks {
+	return hybridAsks(openWith(tb, nil, hybrid.Options{MaxKeys: room(keys), Clock: clock.TSC{}}), rule)
 }
 
 func openHybridCoarse(tb testing.TB, keys []string, rule *limit.Rule) asks {

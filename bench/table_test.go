@@ -3,6 +3,7 @@ package bench
 import (
 	"testing"
 
+	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -25,10 +26,14 @@ type contender struct {
 // inProcess decide in the process. Those to be compared stand side by side:
 // figures are about the same moment only if they are taken in it.
 var inProcess = []contender{
-	{name: "floor", open: openFloor, closed: true},
+	{name: "floor", open: floorBy(clock.System{}), closed: true},
+	{name: "floor-tsc", open: floorBy(clock.TSC{}), closed: true},
+	{name: "floor-coarse", open: openFloorCoarse, closed: true},
 	{name: "hybrid", open: openHybrid},
-	{name: "hybrid-bound", open: openBound},
+	{name: "hybrid-tsc", open: openHybridTSC},
 	{name: "hybrid-coarse", open: openHybridCoarse},
+	{name: "hybrid-bound", open: bound(clock.System{})},
+	{name: "hybrid-bound-tsc", open: bound(clock.TSC{})},
 	{name: "local", open: openLocal},
 	{name: "local-coarse", open: openLocalCoarse},
 	{name: "hybrid-synced", open: openSynced},
@@ -69,7 +74,7 @@ var overRedis = []contender{
 // keys of their own, besides the map that stands for all who have not.
 var million = some(inProcess, func(c contender) bool {
 	switch c.name {
-	case "local-coarse", "hybrid-synced", "hybrid-bound", "slidingwindow-map", "uber-map", "failsafe-map":
+	case "local-coarse", "hybrid-synced", "hybrid-bound", "hybrid-bound-tsc", "floor-tsc", "floor-coarse", "slidingwindow-map", "uber-map", "failsafe-map":
 		return false
 	}
 	return true

@@ -16,3 +16,4 @@ func simScripts(seeds int) check { return check{"hybrid", "TestSimScripts", 100 
 func hybrid(test string) check { return check{"hybrid", test, 0} }
 func local(test string) check  { return check{"local", test, 0} }
 func remote(test string) check { return check{"remote", test, 0} }
+func clocks(test string) check { return check{"clock", test, 0} }
