@@ -21,7 +21,7 @@ func kindOf(limiter string) kind {
 	switch {
 	case limiter == "local" || limiter == "hybrid" || strings.HasPrefix(limiter, "hybrid-") || strings.HasPrefix(limiter, "local-"):
 		return ours
-	case limiter == "floor":
+	case limiter == "floor" || strings.HasPrefix(limiter, "floor-"):
 		return floor
 	case strings.HasSuffix(limiter, "-single"):
 		return single
@@ -29,6 +29,17 @@ func kindOf(limiter string) kind {
 		return distant
 	}
 	return keyed
+}
+
+// clockOf returns by which clock one of our limiters, or a floor, goes; empty for the
+// system's, by which the rivals go too.
+func clockOf(limiter string) string {
+	for _, name := range []string{"tsc", "coarse"} {
+		if strings.HasSuffix(limiter, "-"+name) {
+			return name
+		}
+	}
+	return ""
 }
 
 // check is a row of a benchmark of checks, taken apart:
@@ -71,10 +82,16 @@ func isNumber(s string) bool {
 }
 
 // fastest returns the fastest check of a kind under the same load and in the
-// same mode as c.
+// same mode as c. A floor must also go by the same clock.
 func fastest(list []check, k kind, c check) (best check, found bool) {
 	for _, o := range list {
-		if kindOf(o.limiter) == k && o.load == c.load && o.mode == c.mode && (!found || o.ns() < best.ns()) {
+		if kindOf(o.limiter) != k || o.load != c.load || o.mode != c.mode {
+			continue
+		}
+		if k == floor && clockOf(o.limiter) != clockOf(c.limiter) {
+			continue
+		}
+		if !found || o.ns() < best.ns() {
 			best, found = o, true
 		}
 	}

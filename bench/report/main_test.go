@@ -119,11 +119,14 @@ func TestMeasure(t *testing.T) {
 	}
 	ran := strings.Join(l.ran, "\n")
 	for _, want := range []string{
-		"-run ^$ -bench . -skip ^BenchmarkMemory$ -count 5 -benchtime 100ms", "-memory.keys 77", "-overlay overlay.json ./bench -accuracy ",
+		"-run ^$ -bench . -skip ^BenchmarkMemory$ -count 1 -benchtime 100ms", "-memory.keys 77", "-overlay overlay.json ./bench -accuracy ",
 	} {
 		if !strings.Contains(ran, want) {
 			t.Errorf("nobody ran %q:\n%s", want, ran)
 		}
+	}
+	if n := strings.Count(ran, "-skip"); n != 5 {
+		t.Errorf("%d passes, want 5", n)
 	}
 	if n := strings.Count(ran, "-overlay overlay.json"); n != 1 {
 		t.Errorf("the mutant was measured %d times", n)
@@ -143,6 +146,9 @@ func TestMeasure(t *testing.T) {
 	r, err := load(out)
 	if err != nil || len(r.accuracy.rows) != 2 {
 		t.Errorf("%d rows of accuracy, %v", len(r.accuracy.rows), err)
+	}
+	if n := len(r.bench.rows[0].values["ns/op"]); n != 5 {
+		t.Errorf("%d figures of 5 passes", n)
 	}
 }
 

@@ -29,7 +29,7 @@ func page(r recorded, plots map[string][]byte) string {
 	benches := checkBenches(r.bench)
 	if len(benches) > 0 {
 		b.WriteString("## Checks\n\nns per check. ± is half the distance between the quartiles. `floor` is the least that any limiter with keys must do: read a clock, " +
-			"find the key, update a number. Ratios are to it and to the fastest rival with keys in one process.\n\n")
+			"find the key, update a number. Ratios are to the one with the same clock and to the fastest rival with keys in one process.\n\n")
 		picture(plotChecks, "ns per check, by limiter")
 		for _, bench := range benches {
 			writeChecks(&b, r.bench, bench, seen)
