@@ -76,17 +76,15 @@ func openHybrid(tb testing.TB, keys []string, rule *limit.Rule) asks {
 	return hybridAsks(openWith(tb, nil, hybrid.Options{MaxKeys: room(keys)}), rule)
 }
 
-// bound opens a hybrid limiter for those who hold on to their keys.
-func bound(c clock.Clock) opener {
-	return func(tb testing.TB, keys []string, rule *limit.Rule) asks {
-		l := openWith(tb, nil, hybrid.Options{MaxKeys: room(keys), Clock: c})
-		a := hybridAsks(l, rule)
-		a.peek = nil // as with hybrid
-		for _, k := range keys {
-			a.bound = append(a.bound, l.Key(k, rule))
-		}
-		return a
+// openBound is openHybrid for those who hold on to their keys.
+func openBound(tb testing.TB, keys []string, rule *limit.Rule) asks {
+	l := openWith(tb, nil, hybrid.Options{MaxKeys: room(keys)})
+	a := hybridAsks(l, rule)
+	a.peek = nil // as with hybrid
+	for _, k := range keys {
+		a.bound = append(a.bound, l.Key(k, rule))
 	}
+	return a
 }
 
 // coarseClock is a clock that a check reads with one load. It is at most 1 ms
@@ -97,9 +95,9 @@ func coarseClock(tb testing.TB) clock.Clock {
 	return c
 }
 
-// openHybridTSC reads the processor's own counter, if it is one to trust.
-func openHybridTSC(tb testing.TB, keys []string, rule *limit.Rule) asks {
-	return hybridAsks(openWith(tb, nil, hybrid.Options{MaxKeys: room(keys), Clock: clock.TSC{}}), rule)
+// openHybridSystem reads the clock of the system rather than the cheapest.
+func openHybridSystem(tb testing.TB, keys []string, rule *limit.Rule) asks {
+	return hybridAsks(openWith(tb, nil, hybrid.Options{MaxKeys: room(keys), Clock: clock.System{}}), rule)
 }
 
 func openHybridCoarse(tb testing.TB, keys []string, rule *limit.Rule) asks {

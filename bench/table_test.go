@@ -26,14 +26,13 @@ type contender struct {
 // inProcess decide in the process. Those to be compared stand side by side:
 // figures are about the same moment only if they are taken in it.
 var inProcess = []contender{
-	{name: "floor", open: floorBy(clock.System{}), closed: true},
-	{name: "floor-tsc", open: floorBy(clock.TSC{}), closed: true},
+	{name: "floor", open: floorBy(nil), closed: true},
+	{name: "floor-system", open: floorBy(clock.System{}), closed: true},
 	{name: "floor-coarse", open: openFloorCoarse, closed: true},
 	{name: "hybrid", open: openHybrid},
-	{name: "hybrid-tsc", open: openHybridTSC},
+	{name: "hybrid-system", open: openHybridSystem},
 	{name: "hybrid-coarse", open: openHybridCoarse},
-	{name: "hybrid-bound", open: bound(clock.System{})},
-	{name: "hybrid-bound-tsc", open: bound(clock.TSC{})},
+	{name: "hybrid-bound", open: openBound},
 	{name: "local", open: openLocal},
 	{name: "local-coarse", open: openLocalCoarse},
 	{name: "hybrid-synced", open: openSynced},
@@ -74,7 +73,7 @@ var overRedis = []contender{
 // keys of their own, besides the map that stands for all who have not.
 var million = some(inProcess, func(c contender) bool {
 	switch c.name {
-	case "local-coarse", "hybrid-synced", "hybrid-bound", "hybrid-bound-tsc", "floor-tsc", "floor-coarse", "slidingwindow-map", "uber-map", "failsafe-map":
+	case "local-coarse", "hybrid-synced", "hybrid-bound", "hybrid-system", "floor-system", "floor-coarse", "slidingwindow-map", "uber-map", "failsafe-map":
 		return false
 	}
 	return true

@@ -133,10 +133,21 @@ func (s Skewed) Now() time.Duration {
 	return max(now+s.Offset+drift, 0)
 }
 
-// Or returns c, or the system's clock if c is nil.
+// Default returns the clock of a limiter that is told of none: [TSC] where that is
+// native, which is the cheapest, else [System]. It is System in a bubble of
+// testing/synctest, too, so that a limiter that is made there follows its time: a
+// bubble is a place where it is earlier than when the process started.
+func Default() Clock {
+	if (System{}).Now() >= baseUnix && (TSC{}).Native() {
+		return TSC{}
+	}
+	return System{}
+}
+
+// Or returns c, or the default clock if c is nil.
 func Or(c Clock) Clock {
 	if c == nil {
-		return System{}
+		return Default()
 	}
 	return c
 }

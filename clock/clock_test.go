@@ -74,7 +74,7 @@ func TestSkewed(t *testing.T) {
 	if want := 1010*time.Second + time.Hour + 10*time.Millisecond; s.Now() != want {
 		t.Errorf("shows %v, want %v", s.Now(), want)
 	}
-	if Or(nil) != (System{}) || Or(m) != Clock(m) {
+	if Or(nil) != Default() || Or(m) != Clock(m) {
 		t.Error("Or")
 	}
 }

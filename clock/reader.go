@@ -11,17 +11,18 @@ type Reader struct {
 	tsc    bool
 }
 
-// ReaderOf returns a reader of c, or of the system's clock if c is nil.
+// ReaderOf returns a reader of c, or of the default clock if c is nil.
 func ReaderOf(c Clock) Reader {
-	switch c := c.(type) {
-	case nil, System:
+	switch c := Or(c).(type) {
+	case System:
 		return Reader{}
 	case TSC:
 		return Reader{tsc: true}
 	case *Coarse:
 		return Reader{coarse: c}
+	default:
+		return Reader{clock: c}
 	}
-	return Reader{clock: c}
 }
 
 // Steady reports whether the clock is one that nobody can set back.

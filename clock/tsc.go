@@ -101,6 +101,9 @@ func renew(l *line) time.Duration {
 		if t, ok := l.tells(now); ok {
 			return t
 		}
+		if l.young(real) {
+			return max(real, l.at)
+		}
 		if now-before > mostPause {
 			continue
 		}
@@ -130,6 +133,11 @@ func (l *line) tells(cycles uint64) (t time.Duration, ok bool) {
 	return 0, false
 }
 
+// young reports whether it is too early to tell the counter's pace.
+func (l *line) young(real time.Duration) bool {
+	return l.cycles == 0 && l.mark.at != 0 && real >= l.mark.at && real-l.mark.at < firstScale
+}
+
 // follow returns the line that comes after l, from a moment on both clocks on. It
 // never begins before l has ended: if l was fast, it goes slower until the clocks
 // agree.
@@ -143,11 +151,7 @@ func (l *line) follow(now uint64, real time.Duration) *line {
 	if real-l.next.at >= markEvery {
 		is.mark, is.next, is.faults = l.next, m, 0
 	}
-	passed := real - is.mark.at
-	if passed < firstScale {
-		return is
-	}
-	scale := float64(passed) / float64(now-is.mark.cycles) * (1 << 32)
+	scale := float64(real-is.mark.at) / float64(now-is.mark.cycles) * (1 << 32)
 	if !(scale > leastScale && scale < mostScale) || l.wrong(now, real) {
 		is.faults++
 		is.mark, is.next = m, m

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -48,6 +49,9 @@ func (m *machine) now(rng *rand.Rand) time.Duration {
 	}
 	if t, ok := m.line.tells(m.cycles()); ok {
 		return t
+	}
+	if m.line.young(real) {
+		return max(real, m.line.at)
 	}
 	m.line = m.line.follow(m.cycles(), real)
 	return m.line.at
@@ -225,6 +229,14 @@ func TestReader(t *testing.T) {
 			t.Errorf("%T: the reader is off by %v", of.clock, d)
 		}
 	}
+	if (TSC{}).Native() && ReaderOf(nil) != ReaderOf(TSC{}) {
+		t.Error("the default is not the cheapest")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		if ReaderOf(nil) != (Reader{}) {
+			t.Error("the default does not follow the bubble")
+		}
+	})
 	manual.Advance(time.Second)
 	if r := ReaderOf(manual); r.Now() != 101*time.Second {
 		t.Errorf("it shows %v", r.Now())

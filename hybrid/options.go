@@ -83,7 +83,7 @@ type Options struct {
 	// MaxBatch is how many keys one script call carries at most. Redis serves
 	// nobody else meanwhile: 100 keys take about 0.5 ms. Default 200; at most 1,000.
 	MaxBatch int
-	// Clock is where time comes from. Default: the system's, [clock.System].
+	// Clock is where time comes from. Default: [clock.Default].
 	Clock clock.Clock
 	// Logger gets one line per change of state. Default: silent.
 	Logger *slog.Logger

@@ -22,7 +22,7 @@ type Options struct {
 	// Keys that still matter and do not fit live in a side table of half that
 	// number (at least 4,096), so that the whole is bounded too.
 	MaxKeys int
-	// Clock is asked for the time once per check; nil means [clock.System].
+	// Clock is asked for the time once per check; nil means [clock.Default].
 	Clock clock.Clock
 }
 
@@ -30,7 +30,7 @@ type Options struct {
 type TableOptions struct {
 	// MaxKeys is how many keys the cache keeps; 0 means [DefaultMaxKeys].
 	MaxKeys int
-	// Clock tells the table's own upkeep the time; nil means [clock.System].
+	// Clock tells the table's own upkeep the time; nil means [clock.Default].
 	// It must be the clock whose readings are passed to the checks.
 	Clock clock.Clock
 	// Link ties the counters to a reconciler; nil: nothing is shared.

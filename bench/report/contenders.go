@@ -32,9 +32,9 @@ func kindOf(limiter string) kind {
 }
 
 // clockOf returns by which clock one of our limiters, or a floor, goes; empty for the
-// system's, by which the rivals go too.
+// default.
 func clockOf(limiter string) string {
-	for _, name := range []string{"tsc", "coarse"} {
+	for _, name := range []string{"system", "coarse"} {
 		if strings.HasSuffix(limiter, "-"+name) {
 			return name
 		}

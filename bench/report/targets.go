@@ -27,16 +27,15 @@ func targets() []target {
 	uniform, hot := check.isUniform, check.isHot
 	return []target{
 		most(0.8, "×", "65,536 keys, serial: `hybrid` ÷ fastest keyed rival", against("hybrid", keyed, "serial", uniform)),
-		most(0.8, "×", "65,536 keys, serial: `hybrid-tsc` ÷ fastest keyed rival", against("hybrid-tsc", keyed, "serial", uniform)),
+		most(0.8, "×", "65,536 keys, serial: `hybrid-system` ÷ fastest keyed rival", against("hybrid-system", keyed, "serial", uniform)),
 		most(1.3, "×", "65,536 keys, serial: `hybrid` ÷ `floor`", against("hybrid", floor, "serial", uniform)),
-		most(1.3, "×", "65,536 keys, serial: `hybrid-tsc` ÷ `floor-tsc`", against("hybrid-tsc", floor, "serial", uniform)),
+		most(1.3, "×", "65,536 keys, serial: `hybrid-system` ÷ `floor-system`", against("hybrid-system", floor, "serial", uniform)),
 		most(0.5, "×", "65,536 keys, serial, coarse clock: `hybrid-coarse` ÷ fastest keyed rival", against("hybrid-coarse", keyed, "serial", uniform)),
 		most(0.5, "×", "65,536 keys, parallel: `hybrid` ÷ fastest keyed rival", against("hybrid", keyed, "parallel", uniform)),
-		most(0.5, "×", "65,536 keys, parallel: `hybrid-tsc` ÷ fastest keyed rival", against("hybrid-tsc", keyed, "parallel", uniform)),
+		most(0.5, "×", "65,536 keys, parallel: `hybrid-system` ÷ fastest keyed rival", against("hybrid-system", keyed, "parallel", uniform)),
 		most(1.0, "×", "one hot key, parallel: `hybrid` ÷ `xtime-single`", against("hybrid", single, "parallel", hot)),
-		most(1.0, "×", "one hot key, parallel: `hybrid-tsc` ÷ `xtime-single`", against("hybrid-tsc", single, "parallel", hot)),
-		most(0.5, "×", "bound handle, serial: `hybrid-bound` ÷ `hybrid`", boundHandle("hybrid-bound", "hybrid")),
-		most(0.5, "×", "bound handle, serial: `hybrid-bound-tsc` ÷ `hybrid-tsc`", boundHandle("hybrid-bound-tsc", "hybrid-tsc")),
+		most(1.0, "×", "one hot key, parallel: `hybrid-system` ÷ `xtime-single`", against("hybrid-system", single, "parallel", hot)),
+		most(0.5, "×", "bound handle, serial: `hybrid-bound` ÷ `hybrid`", boundHandle),
 		most(1.0, "×", "refused ÷ allowed, serial: `hybrid`", refusedToAllowed),
 		least(300, "×", "`redis-rate` ÷ `hybrid`, serial", redisRate),
 		most(1.5, "×", "p99 of a check while Redis hangs ÷ while it is healthy", hanging),
@@ -108,20 +107,18 @@ func against(limiter string, k kind, mode string, load func(check) bool) func(re
 }
 
 // boundHandle compares a bound key with the same asked by name.
-func boundHandle(bound, named string) func(recorded) (float64, bool) {
-	return func(r recorded) (float64, bool) {
-		var w worst
-		list := r.bench.checks("Allow")
-		for _, c := range list {
-			if c.limiter != bound || c.mode != "serial" {
-				continue
-			}
-			if by, ok := same(list, named, c); ok {
-				w.high(ratio(c.ns(), by.ns()))
-			}
+func boundHandle(r recorded) (float64, bool) {
+	var w worst
+	list := r.bench.checks("Allow")
+	for _, c := range list {
+		if c.limiter != "hybrid-bound" || c.mode != "serial" {
+			continue
 		}
-		return w.v, w.found
+		if by, ok := same(list, "hybrid", c); ok {
+			w.high(ratio(c.ns(), by.ns()))
+		}
 	}
+	return w.v, w.found
 }
 
 func refusedToAllowed(r recorded) (float64, bool) {
