@@ -101,6 +101,11 @@ func newTestLink() *Link { return NewLink(500*time.Millisecond, 4) }
 // TestUnitsSurviveEveryTurn moves units between pending, sent and known in
 // random order and counts them.
 func TestUnitsSurviveEveryTurn(t *testing.T) {
+	defer func() {
+		if nothingHanded.back != nil || nothingHanded.sentBack != nil {
+			t.Error("what one window was handed back is another's")
+		}
+	}()
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 9))
 		link := newTestLink()

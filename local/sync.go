@@ -368,9 +368,8 @@ func (c *Counter) dropSentLocked() {
 		c.funnel.compose(c.rule(), modeWeight(c.mode()))
 		return
 	}
-	clear(c.win().sent)
+	c.win().forgetSent()
 	clear(c.win().sentBack)
-	c.win().sentUnits = 0
 	c.win().sum(c.rule(), modeWeight(c.mode()))
 }
 

@@ -2,6 +2,7 @@ package local
 
 import (
 	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -29,16 +30,46 @@ type window struct {
 	pendUnits, sentUnits int64
 	backUnits            int64 // of back alone
 
-	known, pend, sent []int64 // known and sent are nil until needed
-	back, sentBack    []int64 // units handed back: still to be told, and told; mostly nil
-	scratch           []int64 // of describe, if there are many buckets
+	// known is nil until it was told, and sent while nothing is under way. Behind
+	// the buckets of pend there may be room, see describe.
+	known, pend, sent []int64
+	*handed           // never nil; replaced, not written to, to begin with
+}
+
+// handed are units handed back: still to be told, and told.
+type handed struct {
+	back, sentBack []int64
+}
+
+// nothingHanded is what most windows have: one for all, with no buckets.
+var nothingHanded handed
+
+// fewBuckets are those of a window by default.
+const fewBuckets = limit.DefaultBuckets + 1
+
+// small is a window of few buckets, in one piece.
+type small struct {
+	window
+	first [fewBuckets]int64
 }
 
 func newWindow(r *limit.Rule, now, off int64, sure bool) *window {
-	w := &window{off: off, sure: sure, pend: make([]int64, r.Kept()+1)}
+	n := r.Kept() + 1
+	if n > fewBuckets {
+		w := &window{pend: make([]int64, n)}
+		w.begin(r, now, off, sure)
+		return w
+	}
+	s := new(small)
+	s.pend = s.first[:n:n]
+	s.begin(r, now, off, sure)
+	return &s.window
+}
+
+func (w *window) begin(r *limit.Rule, now, off int64, sure bool) {
+	w.off, w.sure, w.handed = off, sure, &nothingHanded
 	w.cur = floorDiv(now+off, int64(r.Width()))
 	w.end = (w.cur + 1) * int64(r.Width())
-	return w
 }
 
 func floorDiv(a, b int64) int64 {
@@ -80,20 +111,6 @@ func (w *window) advance(r *limit.Rule, id, weight int64) (expired int64) {
 	w.cur, w.end = id, (id+1)*int64(r.Width())
 	w.sum(r, weight)
 	return before - w.pendUnits
-}
-
-// shift moves every bucket back by k and returns the units that fall out.
-func shift(b []int64, k int64) (gone int64) {
-	n := len(b)
-	if k > int64(n) {
-		k = int64(n)
-	}
-	for _, u := range b[n-int(k):] {
-		gone += u
-	}
-	copy(b[k:], b[:n-int(k)])
-	clear(b[:k])
-	return gone
 }
 
 // at returns what bucket i weighs when an unsynced unit weighs weight. Units
@@ -182,13 +199,11 @@ func (w *window) book(n, cost int64) {
 }
 
 func (w *window) describe(r *limit.Rule, now, n, weight int64, allowed bool) limit.Result {
-	var few [limit.DefaultBuckets + 1]int64
+	var few [fewBuckets]int64
 	counts := few[:0]
-	if len(w.pend) > len(few) {
-		if w.scratch == nil {
-			w.scratch = make([]int64, len(w.pend))
-		}
-		counts = w.scratch[:0]
+	if n := len(w.pend); n > len(few) {
+		w.pend = slices.Grow(w.pend, n)
+		counts = w.pend[n:n]
 	}
 	for i := range w.pend {
 		counts = append(counts, w.at(i, weight))
@@ -200,7 +215,7 @@ func (w *window) describe(r *limit.Rule, now, n, weight int64, allowed bool) lim
 // collect moves what is pending to what is sent.
 func (w *window) collect() {
 	if w.sent == nil {
-		w.sent = make([]int64, len(w.pend))
+		w.sent = spareBuckets(len(w.pend))
 	}
 	for i, u := range w.pend {
 		w.sent[i] += u
@@ -223,8 +238,7 @@ func (w *window) giveBack() (expired int64) {
 		w.pendUnits += u
 		expired -= u
 	}
-	clear(w.sent)
-	w.sentUnits = 0
+	w.forgetSent()
 	for i, u := range w.sentBack {
 		w.back[i] += u
 		w.backUnits += u
@@ -238,7 +252,7 @@ func (w *window) giveBack() (expired int64) {
 // will never hear of.
 func (w *window) refund(r *limit.Rule, n, weight int64) (back, withdrawn int64) {
 	if w.back == nil {
-		w.back, w.sentBack = make([]int64, len(w.pend)), make([]int64, len(w.pend))
+		w.handed = &handed{make([]int64, len(w.pend)), make([]int64, len(w.pend))}
 	}
 	for i := range w.pend {
 		k := min(n-back, w.pend[i])
@@ -264,17 +278,6 @@ func (w *window) renew(r *limit.Rule, buckets []Bucket, weight int64) (withdrawn
 	w.known = w.sorted(buckets)
 	w.sum(r, weight)
 	return withdrawn
-}
-
-// sorted returns the units of a list by bucket.
-func (w *window) sorted(list []Bucket) []int64 {
-	told := make([]int64, len(w.pend))
-	for _, b := range list {
-		if i := max(w.cur-b.ID, 0); i < int64(len(told)) && b.Units > 0 {
-			told[i] = min(told[i]+b.Units, maxPart)
-		}
-	}
-	return told
 }
 
 // rebase takes over a new reading of how far the authority's clock is ahead.
@@ -328,38 +331,6 @@ func (w *window) retreat(id, width int64) {
 	w.cur, w.end, w.moved = id, (id+1)*width, true
 }
 
-// unshift moves every bucket forward by k, and adds up in the first what would
-// lie before it.
-func unshift(b []int64, k int64) {
-	n := int64(len(b))
-	if n == 0 {
-		return
-	}
-	k = min(k, n-1)
-	for i := int64(1); i <= k; i++ {
-		b[0] = min(b[0]+b[i], maxPart)
-	}
-	copy(b[1:], b[k+1:])
-	clear(b[n-k:])
-}
-
-// Bucket is a number of units that were admitted in one bucket of a window.
-// ID counts buckets since the epoch of the authority's clock.
-type Bucket struct {
-	ID, Units int64
-}
-
-// list returns the non-empty buckets of b in ascending order of ID.
-func (w *window) list(b []int64) []Bucket {
-	var out []Bucket
-	for i := len(b) - 1; i >= 0; i-- {
-		if b[i] > 0 {
-			out = append(out, Bucket{ID: w.cur - int64(i), Units: b[i]})
-		}
-	}
-	return out
-}
-
 // settle takes the authority's buckets over; serverCur is its current bucket.
 // As with a funnel, what we knew and had sent is a lower bound of the truth,
 // and an answer below it is a sign of lost data.
@@ -373,13 +344,12 @@ func (w *window) settle(r *limit.Rule, buckets []Bucket, serverCur int64, reset 
 		for i, u := range w.sent {
 			floor[i] = min(floor[i]+u, maxPart)
 		}
-		clear(w.sent)
 	}
+	w.forgetSent()
 	for i, u := range w.sentBack {
 		floor[i] = max(floor[i]-u, 0)
 	}
 	clear(w.sentBack)
-	w.sentUnits = 0
 	// The authority books what we sent ahead of its clock into its current
 	// bucket; so must the comparison.
 	if ahead := min(w.cur-serverCur, int64(len(floor)-1)); ahead > 0 {
@@ -418,26 +388,19 @@ func (w *window) absorb(r *limit.Rule, d *window, now, weight int64) {
 	w.pendUnits += d.pendUnits
 	w.sentUnits += d.sentUnits
 	w.moved = w.moved || d.moved
-	w.sent = mergeBuckets(w.sent, d.sent, func(a, b int64) int64 { return a + b })
+	w.sent, d.sent = mergeBuckets(w.sent, d.sent, func(a, b int64) int64 { return a + b }), nil
 	w.known = mergeBuckets(w.known, d.known, func(a, b int64) int64 { return max(a, b) })
-	w.back = mergeBuckets(w.back, d.back, func(a, b int64) int64 { return a + b })
-	w.sentBack = mergeBuckets(w.sentBack, d.sentBack, func(a, b int64) int64 { return a + b })
+	if w.back == nil {
+		w.handed = d.handed
+	} else if d.back != nil {
+		w.handed = &handed{
+			mergeBuckets(w.back, d.back, func(a, b int64) int64 { return a + b }),
+			mergeBuckets(w.sentBack, d.sentBack, func(a, b int64) int64 { return a + b }),
+		}
+	}
 	w.backUnits += d.backUnits
 	w.claim = max(w.claim, d.claim)
 	w.sum(r, weight)
-}
-
-func mergeBuckets(a, b []int64, f func(a, b int64) int64) []int64 {
-	if a == nil || b == nil {
-		if a == nil {
-			return b
-		}
-		return a
-	}
-	for i := range a {
-		a[i] = f(a[i], b[i])
-	}
-	return a
 }
 
 // reshape re-expresses the window in the buckets of another rule, each old
@@ -467,8 +430,11 @@ func (w *window) reshape(old, rule *limit.Rule, now, weight int64) (expired int6
 	is.known, _ = move(w.known)
 	is.sent, _ = move(w.sent)
 	is.pend, is.pendUnits = move(w.pend)
-	is.back, is.backUnits = move(w.back)
-	is.sentBack, _ = move(w.sentBack)
+	if w.back != nil {
+		is.handed = new(handed)
+		is.back, is.backUnits = move(w.back)
+		is.sentBack, _ = move(w.sentBack)
+	}
 	*w = *is
 	w.sum(rule, weight)
 	return before - w.pendUnits
