@@ -1,24 +1,25 @@
 package clock
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
 // TSC is [System], read from the processor's time stamp counter: to the
-// nanosecond, for 12 ns instead of 29, and without the pause in which a processor
-// waits for its memory before it looks at the time. It asks the system's clock every
-// 4 ms and follows it: between, it is off by some 10 ns, and by 2 µs while NTP slews
-// that clock as fast as it may. Readings on different processors may be in the wrong
-// order by some 10 ns; a limiter that is told of both goes on with the later.
+// nanosecond, for 12 ns instead of 29. It asks the system's clock every 4 ms and
+// follows it: between, it is off by some 10 ns, and by 10 us at most when NTP has
+// changed the pace of that clock a moment ago. Readings on different processors may
+// be in the wrong order by some 10 ns; a limiter that is told of both goes on with
+// the later.
 //
 // It counts cycles only where Linux on amd64 keeps its own time by them (see
 // [TSC.Native]), and gives up if they turn out not to be even; else it is System.
 // The zero value is ready to use.
 //
-// It is not for tests in a bubble of testing/synctest: it shows the real time
-// there, as the processor knows no other.
+// It is not for a bubble of testing/synctest, whose time it does not follow; see
+// [Default].
 type TSC struct{}
 
 // Native reports whether readings come from the processor: if not, they are the
@@ -57,18 +58,20 @@ const (
 	// after the other, which takes some 50 ns, weighs 25 millionths then.
 	firstScale = 2 * time.Millisecond
 	// markEvery is how often there is a new mark, so that the scale is that of the
-	// last two seconds.
-	markEvery = time.Second
+	// last half second at most.
+	markEvery = 250 * time.Millisecond
 	// leastScale and mostScale are those of counters of 16 GHz and 62 MHz.
 	leastScale, mostScale = 1 << 28, 1 << 36
-	// mostOff is how wrong a line may be when it ends, and mostFaults how often
-	// between two marks.
-	mostOff    = lineSpan / 40
+	// mostOff is how wrong a line may be when it ends, mostChange by which part the
+	// pace may change from one line to the next, and mostFaults how often either may
+	// be more between two marks.
+	mostOff    = 10 * time.Microsecond
+	mostChange = 0.1
 	mostFaults = 8
 	// mostPause is how many cycles may lie between the readings of two clocks that
 	// are taken to be of one moment, and readTries how often that is tried.
-	mostPause = 4096
-	readTries = 4
+	mostPause = 512
+	readTries = 8
 	// mostBehind is by how many cycles a reading may be older than its line.
 	mostBehind = 1 << 20
 )
@@ -78,7 +81,7 @@ var timeline atomic.Pointer[line]
 
 func init() { timeline.Store(new(line)) }
 
-// after returns the time so many cycles after l begins.
+// after returns the time so many cycles after l begins, if l is still good then.
 func (l *line) after(cycles uint64) time.Duration {
 	return l.at + time.Duration(cycles*l.scale>>32)
 }
@@ -100,6 +103,9 @@ func renew(l *line) time.Duration {
 		now := cycles()
 		if t, ok := l.tells(now); ok {
 			return t
+		}
+		if real < baseUnix { // a bubble's: nobody else's business
+			return max(l.end(), baseUnix)
 		}
 		if l.young(real) {
 			return max(real, l.at)
@@ -152,7 +158,7 @@ func (l *line) follow(now uint64, real time.Duration) *line {
 		is.mark, is.next, is.faults = l.next, m, 0
 	}
 	scale := float64(real-is.mark.at) / float64(now-is.mark.cycles) * (1 << 32)
-	if !(scale > leastScale && scale < mostScale) || l.wrong(now, real) {
+	if !(scale > leastScale && scale < mostScale) || l.wrong(now, real, scale) {
 		is.faults++
 		is.mark, is.next = m, m
 		return is
@@ -166,9 +172,9 @@ func (l *line) follow(now uint64, real time.Duration) *line {
 }
 
 // wrong reports whether l, having ended a moment ago, would tell another time than
-// it is, or the counter has gone back.
-func (l *line) wrong(now uint64, real time.Duration) bool {
-	if now < l.from {
+// it is, or the counter seems to be of another pace by far.
+func (l *line) wrong(now uint64, real time.Duration, scale float64) bool {
+	if l.scale > 0 && math.Abs(scale/float64(l.scale)-1) > mostChange {
 		return true
 	}
 	if d := now - l.from; l.cycles > 0 && d < 2*l.cycles {

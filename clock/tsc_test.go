@@ -73,26 +73,43 @@ func (m *machine) watch(t *testing.T, rng *rand.Rand, last time.Duration, long, 
 	return now, off
 }
 
-// The counter's time is the system's, whatever the processor's pace and however NTP
-// pulls the clock.
+// The counter's time is the system's, whatever the processor's pace.
 func TestTSCFollowsTheSystem(t *testing.T) {
 	for _, hz := range []float64{0.1, 1, 2.3, 5, 15} {
-		for _, slew := range []float64{0, 500e-6, -500e-6} {
-			for _, every := range []float64{200, 1e5, 1e7, 1e9} {
-				rng := rand.New(rand.NewPCG(uint64(hz*10), uint64(every)))
-				m := newMachine(hz)
-				last, off := m.watch(t, rng, 0, every*1e4, every)
-				if off > 500*time.Nanosecond {
-					t.Errorf("%v GHz, read every %.0f ns: off by %v", hz, every, off)
-				}
-				m.slew = slew
-				_, off = m.watch(t, rng, last, every*1e4, every)
-				if limit := 500*time.Nanosecond + time.Duration(math.Abs(slew)*float64(lineSpan)); off > limit {
-					t.Errorf("%v GHz, slewed by %v, read every %.0f ns: off by %v", hz, slew, every, off)
-				}
-				if m.line.faults != 0 {
-					t.Errorf("%v GHz: %d faults found", hz, m.line.faults)
-				}
+		for _, every := range []float64{200, 1e5, 1e7, 1e9} {
+			rng := rand.New(rand.NewPCG(uint64(hz*10), uint64(every)))
+			m := newMachine(hz)
+			last, off := m.watch(t, rng, 0, 1e7, every)
+			if off > 500*time.Nanosecond {
+				t.Errorf("%v GHz, read every %.0f ns: off by %v", hz, every, off)
+			}
+			if _, off = m.watch(t, rng, last, every*1e4, every); off > 500*time.Nanosecond || m.line.faults != 0 {
+				t.Errorf("%v GHz, read every %.0f ns: then off by %v, %d faults", hz, every, off, m.line.faults)
+			}
+		}
+	}
+}
+
+// NTP may pull the clock, and then the other way.
+func TestTSCFollowsNTP(t *testing.T) {
+	for _, ppm := range []float64{500, 2000, 5000, 83_300} {
+		rng := rand.New(rand.NewPCG(uint64(ppm), 1))
+		m := newMachine(2.3)
+		last, _ := m.watch(t, rng, 0, 1e9, 1e4)
+		for _, slew := range []float64{ppm / 1e6, -ppm / 1e6, 0} {
+			change := math.Abs(slew - m.slew)
+			m.slew = slew
+			var off time.Duration
+			last, off = m.watch(t, rng, last, 8e6, 1e3)
+			if limit := 500*time.Nanosecond + time.Duration(change*float64(lineSpan)); off > limit {
+				t.Errorf("%v ppm: off by %v at first, at most %v", ppm, off, limit)
+			}
+			last, off = m.watch(t, rng, last, 1e9, 1e4)
+			if off > 11*time.Microsecond {
+				t.Errorf("%v ppm: still off by %v", ppm, off)
+			}
+			if last, off = m.watch(t, rng, last, 1e9, 1e4); off > 500*time.Nanosecond || m.line.broken() {
+				t.Errorf("%v ppm: off by %v a second later, %d faults", ppm, off, m.line.faults)
 			}
 		}
 	}
@@ -103,6 +120,10 @@ func TestTSCFollowsTheSystem(t *testing.T) {
 func TestTSCSurvivesItsCounter(t *testing.T) {
 	faults := map[string]func(*machine){
 		"on by 1 ms":    func(m *machine) { m.counted += 1e6 * m.hz },
+		"on by 100 ms":  func(m *machine) { m.counted += 1e8 * m.hz },
+		"on by 1 s":     func(m *machine) { m.counted += 1e9 * m.hz },
+		"on by 3 s":     func(m *machine) { m.counted += 3e9 * m.hz },
+		"on by 20 s":    func(m *machine) { m.counted += 2e10 * m.hz },
 		"on by an hour": func(m *machine) { m.counted += 3.6e12 * m.hz },
 		"back by 10 us": func(m *machine) { m.counted -= 1e4 * m.hz },
 		"back by 3 ms":  func(m *machine) { m.counted -= 3e6 * m.hz },
@@ -115,8 +136,8 @@ func TestTSCSurvivesItsCounter(t *testing.T) {
 	for name, happen := range faults {
 		t.Run(name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(1, 2))
-			for range 10 {
-				m := newMachine(2.3)
+			for i := range 12 {
+				m := newMachine([]float64{1, 2.3}[i%2])
 				last, _ := m.watch(t, rng, 0, 2e9*rng.Float64(), 1e5)
 				happen(m)
 				if strings.HasPrefix(name, "back") {
@@ -132,6 +153,32 @@ func TestTSCSurvivesItsCounter(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// One that is wrong now and then is not given up.
+func TestTSCForgives(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	m := newMachine(2)
+	var last time.Duration
+	for range 3 * mostFaults {
+		m.counted += 1e6
+		if last, _ = m.watch(t, rng, last, 1e9, 1e5); m.line.broken() {
+			t.Fatal("given up")
+		}
+	}
+}
+
+// A processor that is a little behind is told when the line begins.
+func TestTSCBehind(t *testing.T) {
+	l := &line{from: 1e9, cycles: 1e6, scale: 1 << 31, at: time.Hour}
+	for behind, want := range map[uint64]bool{0: true, 1: true, 1000: true, 1e6: true, 1e7: false} {
+		if at, ok := l.tells(l.from - behind); ok != want || ok && at != time.Hour {
+			t.Errorf("%d cycles before the line: %v, %v", behind, at, ok)
+		}
+	}
+	if _, ok := l.tells(l.from + l.cycles); ok {
+		t.Error("good for ever")
 	}
 }
 
@@ -177,6 +224,26 @@ func TestTSCIsTheSystemsTime(t *testing.T) {
 	}
 	if agreed < 0 {
 		t.Error("it is off by more than 10 us most of the time")
+	}
+}
+
+// Who asks for it in a bubble does not get the bubble's time, and nobody else does.
+func TestTSCInABubble(t *testing.T) {
+	if !(TSC{}).Native() {
+		t.Skip("not native")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		last := TSC{}.Now()
+		for range 1_000_000 { // longer than a line
+			now := TSC{}.Now()
+			if now < last {
+				t.Fatalf("%v after %v", now, last)
+			}
+			last = now
+		}
+	})
+	if off := (TSC{}.Now() - System{}.Now()).Abs(); off > time.Millisecond || timeline.Load().faults > 0 {
+		t.Errorf("afterwards it is off by %v, %d faults", off, timeline.Load().faults)
 	}
 }
 
