@@ -1,0 +1,61 @@
+package hybrid
+
+import (
+	"sync"
+	"testing"
+	"unsafe"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// A cell shares no cache line with anything that others write, or all read.
+func TestCellsFillLines(t *testing.T) {
+	const line = 64
+	l, err := New(nil, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close(t.Context())
+	if at, size := uintptr(unsafe.Pointer(&l.tally)), unsafe.Sizeof(cell{}); at%line != 0 || size%line != 0 {
+		t.Errorf("cells of %d bytes begin at %d of a line", size, at%line)
+	}
+}
+
+// No decision is lost, from however many goroutines, and however their stacks grow.
+func TestTallyLosesNothing(t *testing.T) {
+	var sums tally
+	var all sync.WaitGroup
+	const goroutines, each = 50, 1000
+	for range goroutines {
+		all.Go(func() {
+			for i := range each {
+				deep(i%64, func() { sums.count(1, i%2 == 0, limit.SourceSynced) })
+			}
+		})
+	}
+	all.Wait()
+	var s Stats
+	if shared := sums.sum(&s); shared != goroutines*each/2 || s.Allowed.Synced != s.Denied.Synced || s.Denied.Synced != goroutines*each/2 {
+		t.Errorf("%d shared of %+v", shared, s)
+	}
+	used := 0
+	for i := range sums.cells {
+		if sums.cells[i].one[1][1].Load() > 0 {
+			used++
+		}
+	}
+	if used < 8 {
+		t.Errorf("%d goroutines meet in %d cells", goroutines, used)
+	}
+}
+
+// deep calls f from further down the stack.
+func deep(by int, f func()) {
+	var room [256]byte
+	if by > 0 {
+		deep(by-1, f)
+		room[by] = 1
+		return
+	}
+	f()
+}
