@@ -111,7 +111,7 @@ var pathMutants = []mutant{
 		name:   "a-line-for-good",
 		breaks: "A counter of cycles that is wrong is believed.",
 		file:   "clock/tsc.go",
-		old:    `|| l.wrong(now, real) {`,
+		old:    `|| l.wrong(now, real, scale) {`,
 		new:    `{`,
 		by:     clocks("TestTSCSurvivesItsCounter"),
 	},
@@ -121,7 +121,7 @@ var pathMutants = []mutant{
 		file:   "clock/tsc.go",
 		old:    `at: max(real, l.end()), faults`,
 		new:    `at: real, faults`,
-		by:     clocks("TestTSCFollowsTheSystem"),
+		by:     clocks("TestTSCFollowsNTP"),
 	},
 	{
 		name:   "a-window-shifts",

@@ -45,7 +45,7 @@ var viewMutants = []mutant{
 	{
 		name:   "old-units-in-the-new-window",
 		breaks: "Units are reported in the bucket in which they are sent, not in which they were admitted.",
-		file:   "local/window.go",
+		file:   "local/buckets.go",
 		old:    `Bucket{ID: w.cur - int64(i), Units: b[i]}`,
 		new:    `Bucket{ID: w.cur, Units: b[i]}`,
 		by:     sim(300),
@@ -61,7 +61,7 @@ var viewMutants = []mutant{
 	{
 		name:   "buckets-one-off",
 		breaks: "The buckets that Redis tells are taken for one older.",
-		file:   "local/window.go",
+		file:   "local/buckets.go",
 		old:    `if i := max(w.cur-b.ID, 0); i`,
 		new:    `if i := max(w.cur-b.ID, 0) + 1; i`,
 		by:     sim(300),
