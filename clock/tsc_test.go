@@ -115,7 +115,7 @@ func TestTSCFollowsNTP(t *testing.T) {
 	}
 }
 
-// A counter that jumps or changes its pace is right again soon, and makes nobody go
+// Fault 35: a counter that jumps or changes its pace is right again soon, and makes nobody go
 // back, except by what it has gone back itself while a line was good.
 func TestTSCSurvivesItsCounter(t *testing.T) {
 	faults := map[string]func(*machine){
