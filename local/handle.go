@@ -31,8 +31,10 @@ func (h *Handle) Bind(t *Table, key string, rule *limit.Rule) {
 // Bound reports whether h can be asked.
 func (h *Handle) Bound() bool { return h.table != nil }
 
-// Key and Rule return what h was bound to.
-func (h *Handle) Key() string       { return h.key }
+// Key returns the key that h was bound to.
+func (h *Handle) Key() string { return h.key }
+
+// Rule returns the rule that h was bound to.
 func (h *Handle) Rule() *limit.Rule { return h.rule }
 
 // Allow is [Table.Allow].
