@@ -55,7 +55,7 @@ func readOptions(args []string, stderr io.Writer) (o options, err error) {
 	fs.StringVar(&o.from, "from", "", "measure nothing: make tables and plots from the raw results in this `directory`")
 	list := fs.String("parts", strings.Join(parts, ","), "what to measure; the other parts stay as recorded")
 	fs.StringVar(&o.plan.bench, "bench", ".", "benchmarks to run, as for go test; the raw file then holds these alone")
-	fs.IntVar(&o.plan.count, "count", 8, "how often to run each benchmark")
+	fs.IntVar(&o.plan.count, "count", 8, "how many passes over all benchmarks")
 	fs.StringVar(&o.plan.benchtime, "benchtime", "100ms", "how long each run takes, as for go test")
 	fs.IntVar(&o.plan.memoryKeys, "memory.keys", 1_000_000, "keys of which the memory is measured")
 	fs.IntVar(&o.plan.memoryCount, "memory.count", 3, "how often that is done")

@@ -106,46 +106,36 @@ func against(limiter string, k kind, mode string, load func(check) bool) func(re
 	}
 }
 
-// boundHandle compares a bound key with the same asked by name.
+// serial hands f the ratio of each serial check of a limiter to another's with the
+// same load.
+func serial(of []check, limiter string, to []check, other string, f func(float64, bool)) {
+	for _, c := range of {
+		if c.limiter != limiter || c.mode != "serial" {
+			continue
+		}
+		if by, ok := same(to, other, c); ok {
+			f(ratio(c.ns(), by.ns()))
+		}
+	}
+}
+
 func boundHandle(r recorded) (float64, bool) {
 	var w worst
 	list := r.bench.checks("Allow")
-	for _, c := range list {
-		if c.limiter != "hybrid-bound" || c.mode != "serial" {
-			continue
-		}
-		if by, ok := same(list, "hybrid", c); ok {
-			w.high(ratio(c.ns(), by.ns()))
-		}
-	}
+	serial(list, "hybrid-bound", list, "hybrid", w.high)
 	return w.v, w.found
 }
 
 func refusedToAllowed(r recorded) (float64, bool) {
 	var w worst
-	allowed := r.bench.checks("Allow")
-	for _, c := range r.bench.checks("Refused") {
-		if c.limiter != "hybrid" || c.mode != "serial" {
-			continue
-		}
-		if by, ok := same(allowed, "hybrid", c); ok {
-			w.high(ratio(c.ns(), by.ns()))
-		}
-	}
+	serial(r.bench.checks("Refused"), "hybrid", r.bench.checks("Allow"), "hybrid", w.high)
 	return w.v, w.found
 }
 
 func redisRate(r recorded) (float64, bool) {
 	var w worst
 	list := r.bench.checks("Allow")
-	for _, c := range list {
-		if c.limiter != "redis-rate" && c.limiter != "redis_rate" || c.mode != "serial" {
-			continue
-		}
-		if by, ok := same(list, "hybrid", c); ok {
-			w.low(ratio(c.ns(), by.ns()))
-		}
-	}
+	serial(list, "redis-rate", list, "hybrid", w.low)
 	return w.v, w.found
 }
 
