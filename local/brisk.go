@@ -22,9 +22,9 @@ func (c *Counter) briskLocked(allowed bool, src limit.Source) brisk {
 	return brisk(src) + 1
 }
 
-// takeLocked admits one unit, if c is brisk and the rest is as it should be. False
+// takeBrisklyLocked admits one unit, if c is brisk and the rest is as it should be. False
 // says nothing.
-func (c *Counter) takeLocked(now int64, rule *limit.Rule, epoch uint8) bool {
+func (c *Counter) takeBrisklyLocked(now int64, rule *limit.Rule, epoch uint8) bool {
 	if c.brisk == 0 || c.epoch != epoch || now < c.last || c.law.Load() != rule {
 		return false
 	}

@@ -246,7 +246,7 @@ func (c *Counter) usedLocked(epoch uint8) manner {
 // check decides for n units, in an epoch of the table.
 func (c *Counter) check(now, n int64, rule *limit.Rule, epoch uint8) (allowed bool, src limit.Source, how manner) {
 	c.mu.Lock()
-	if b := c.brisk; n == 1 && c.takeLocked(now, rule, epoch) {
+	if b := c.brisk; n == 1 && c.takeBrisklyLocked(now, rule, epoch) {
 		c.mu.Unlock()
 		return true, limit.Source(b - 1), well
 	}

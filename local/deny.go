@@ -17,8 +17,8 @@ const sourceBits = 7
 // Whoever locks c takes the refusal back (see lock), so that denied holds what
 // was true when it was read. That the mode is still the one of the refusal is
 // looked at in between, and denied read again, lest it be the mode of another.
-// An unasked refusal leaves no trace: neither is it the latest time seen. Only of a new reading of the authority's clock a window learns later, by denyFor
-// at most.
+// An unasked refusal leaves no trace: neither is it the latest time seen. Only of a
+// new reading of the authority's clock a window learns later, by denyFor at most.
 func (c *Counter) denies(now, n int64, rule *limit.Rule) (src limit.Source, no bool) {
 	until := c.denied.Load()
 	if now >= until || n < 1 || c.law.Load() != rule {
