@@ -21,6 +21,13 @@ func TestCellsFillLines(t *testing.T) {
 	}
 }
 
+// A bound key is a cache line, or whoever holds many would wait for memory twice.
+func TestKeyFillsALine(t *testing.T) {
+	if size := unsafe.Sizeof(Key{}); size > 64 {
+		t.Errorf("%d bytes", size)
+	}
+}
+
 // No decision is lost, from however many goroutines, and however their stacks grow.
 func TestTallyLosesNothing(t *testing.T) {
 	var sums tally

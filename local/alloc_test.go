@@ -4,6 +4,7 @@ package local
 
 import (
 	"testing"
+	"time"
 
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -12,9 +13,9 @@ import (
 // they are allocated anew.
 func TestResidentKeyAllocatesNothing(t *testing.T) {
 	l := newLimiter(t, Options{})
-	rules := everyRule(t, 1000)
+	rules := append(everyRule(t, 1000), limit.Must(limit.SlidingWindowBuckets("many buckets", 1000, time.Minute, 30)))
 	for _, rule := range rules {
-		l.Allow("k", rule)
+		l.Take("k", rule, 1)
 	}
 	settle(t, l.table)
 	for _, rule := range rules {

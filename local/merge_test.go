@@ -250,6 +250,26 @@ func TestAbsorbKeepsLevelAndUnits(t *testing.T) {
 	}
 }
 
+// What has been under way in one window is nothing to the next that uses its buckets.
+func TestSpareBucketsAreEmpty(t *testing.T) {
+	r := windowRule(t, 1000, time.Hour, 10)
+	for range 100 { // a pool may forget what it was given
+		w := newWindow(r, 1e15, 0, true)
+		w.book(7, 7)
+		w.collect()
+		w.forgetSent()
+		for i, u := range spareBuckets(fewBuckets) {
+			if u != 0 {
+				t.Fatalf("%d units in bucket %d", u, i)
+			}
+		}
+		w.collect()
+		if w.sentUnits != 0 || len(w.list(w.sent)) != 0 {
+			t.Fatalf("%d units sent, in %v", w.sentUnits, w.list(w.sent))
+		}
+	}
+}
+
 // Fault 47: a lowered limit leaves 0, a raised one only the difference.
 func TestRuleChangeKeepsUsage(t *testing.T) {
 	now := int64(1e15)
