@@ -82,6 +82,7 @@ type Rule struct {
 	width   time.Duration // windows: length of one bucket, whole microseconds
 	one     Span          // funnel: cost of one unit
 	full    Span          // funnel: limit · one
+	ticks   Ticks         // funnel
 }
 
 // Funnel describes a leaky bucket that holds capacity units and leaks units
@@ -99,6 +100,7 @@ func Funnel(name string, capacity, units int64, per time.Duration) (*Rule, error
 	if r.full.NS > int64(MaxDrain) {
 		return nil, r.bad("capacity", capacity, "at %d per %v a full funnel would need more than %v to drain", units, per, MaxDrain)
 	}
+	r.ticks = r.inTicks()
 	return r.sealed(), nil
 }
 

@@ -67,6 +67,54 @@ func (r *Rule) One() Span { return r.one }
 // Full returns the cost of a whole capacity.
 func (r *Rule) Full() Span { return r.full }
 
+// Ticks is the arithmetic of a funnel in whole numbers: of a length of time that
+// goes into a nanosecond PerNS times, and of which a unit costs One and a whole
+// capacity Full. Readings of a clock up to Most ns can be counted in it. The zero
+// Ticks is that of a funnel whose numbers are too large for it, or of no funnel.
+type Ticks struct {
+	PerNS, One, Full, Most int64
+}
+
+// Ticks returns the longest ticks that a funnel can be counted in.
+func (r *Rule) Ticks() Ticks { return r.ticks }
+
+// inTicks computes what Ticks returns.
+func (r *Rule) inTicks() Ticks {
+	common := gcd(r.units, int64(r.period))
+	t := Ticks{PerNS: r.units / common, One: int64(r.period) / common}
+	if hi, full := bits.Mul64(uint64(t.One), uint64(r.limit)); hi == 0 && full < maxSpan {
+		t.Full = int64(full)
+		// A level of twice the capacity still fits.
+		t.Most = (math.MaxInt64 - 2*t.Full - t.One) / t.PerNS
+		return t
+	}
+	return Ticks{}
+}
+
+// ToTicks converts a span of the rule to its ticks. It reports whether they are a
+// whole number, and not too large for one.
+func (r *Rule) ToTicks(s Span) (n int64, ok bool) {
+	t := r.ticks
+	if t.PerNS == 0 || s.NS < 0 || s.NS >= math.MaxInt64/t.PerNS {
+		return 0, false
+	}
+	each := r.units / t.PerNS // of Rem in a tick
+	return s.NS*t.PerNS + s.Rem/each, s.Rem%each == 0
+}
+
+// OfTicks is the inverse of ToTicks.
+func (r *Rule) OfTicks(n int64) Span {
+	per := r.ticks.PerNS
+	return Span{NS: n / per, Rem: n % per * (r.units / per)}
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
 // Add returns a + b. It saturates rather than wraps. b must not be negative.
 func (r *Rule) Add(a, b Span) Span {
 	s := Span{NS: a.NS + b.NS, Rem: a.Rem + b.Rem}
