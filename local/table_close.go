@@ -43,6 +43,8 @@ func (t *Table) Close() {
 		defer t.writeMu.Unlock()
 		t.cache.Wait() // all evictions are over now, and there will be no more
 		t.evictionOver()
+		t.hold(1) // what is brought home stays there
+		defer t.hold(-1)
 		t.bringHome()
 		if t.dropView() {
 			t.visitSide(func(*Counter) bool { return true })
