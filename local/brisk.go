@@ -8,18 +8,41 @@ import "github.com/hybridlimit/hybridlimit/limit"
 // in a few steps, if it is another such. All that it takes is looked at each time, or
 // was true when the counter became brisk and changes only under its lock.
 
-// brisk is 0, or the source of the answers and 1.
+// brisk is 0, or the source of the answers and 1, and above that how many of them
+// there were, which wraps.
 type brisk uint8
+
+const (
+	briskSource = 1<<3 - 1
+	briskAnswer = 1 << 3
+	// A counter that has answered so many checks briskly moves to a slot, if it can;
+	// else it tries again when the number has wrapped. One that shares nothing begins
+	// at steadyAlone: nobody asks it for its state all the time.
+	steadyAfter, steadyAlone = 8 * briskAnswer, 6 * briskAnswer
+)
+
+func briskBy(src limit.Source) brisk { return brisk(src) + 1 }
+func (b brisk) source() limit.Source { return limit.Source(b&briskSource - 1) }
+func (b brisk) again() brisk         { return b + briskAnswer }
+
+func (b brisk) manner() manner {
+	if b&^briskSource == steadyAfter {
+		return steady
+	}
+	return well
+}
 
 // briskLocked says what c is after a check that was answered at length.
 func (c *Counter) briskLocked(allowed bool, src limit.Source) brisk {
 	switch {
 	case !allowed || c.alg() != limit.AlgorithmFunnel || modeWeight(c.mode()) != 1:
 		return 0
-	case c.link() != nil && !c.inNormal:
+	case c.link() == nil:
+		return briskBy(src) + steadyAlone
+	case !c.is(inNormal):
 		return 0 // there is somebody to be told
 	}
-	return brisk(src) + 1
+	return briskBy(src)
 }
 
 // takeBrisklyLocked admits one unit, if c is brisk and the rest is as it should be. False
@@ -31,8 +54,8 @@ func (c *Counter) takeBrisklyLocked(now int64, rule *limit.Rule, epoch uint8) bo
 	if p := c.part(); p != nil {
 		switch {
 		case int32(p.mode.Load()) != c.modeBits.Load(), // there is another weight
-			now-c.last >= p.link.refresh,                              // it is new again
-			c.funnel.pend.units+1 >= int64(c.urgentAt) && !c.inUrgent: // it has to hurry
+			now-c.last >= p.link.refresh,                                  // it is new again
+			c.funnel.pend.units+1 >= int64(c.urgentAt) && !c.is(inUrgent): // it has to hurry
 			return false
 		}
 	}

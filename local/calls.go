@@ -147,11 +147,12 @@ func (c *Counter) renew(now int64, rule *limit.Rule, a Renewal) (ok bool) {
 	}
 	w := modeWeight(c.mode())
 	c.newEra()
-	c.raise, c.void = false, c.inFlight
+	c.unmark(raising)
+	c.note(voided, c.is(inFlight))
 	c.setGen(a.Gen)
 	c.setHeard(a.ServerNow)
 	c.syncedAt = max(c.syncedAt, a.At, 1)
-	c.touched = false // the next check asks: this was no exchange that tells the time
+	c.unmark(touched) // the next check asks: this was no exchange that tells the time
 	if c.alg() == limit.AlgorithmFunnel {
 		c.link().withdrawn.Add(c.funnel.renew(c.rule(), c.rule().Add(limit.Span{NS: a.At}, a.Level), w))
 		c.setLag(c.link().lag.Load())

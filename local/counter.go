@@ -28,15 +28,8 @@ type Counter struct {
 	urgentAt uint32                     // pending units that make a report urgent
 	short    [inlineKey]byte            // immutable: the key, if it is not longer
 	keyBytes uint8                      // immutable: how long it is; longKey: see more
-
-	touched     bool // announced as new, or as used again after a while
-	inNormal    bool // handed to the reconciler, not collected yet
-	inUrgent    bool
-	inFlight    bool // units (or a question) sent, not acknowledged
-	raise       bool // the authority has lost what we know
-	quarantined bool // the authority's copy is broken
-	wounded     bool // and somebody is going to ask it again
-	void        bool // what is in flight was sent before a reset that we know of
+	flags    flags                      // written under mu
+	slot     atomic.Pointer[slot]       // that answers instead, see lodge; nil: none. Written under mu and the lock of the slot
 
 	// Second line: what a check decides on.
 	mu       sync.Mutex   // protects all that is not said to be otherwise
@@ -59,7 +52,7 @@ type Counter struct {
 // inlineKey is how long a key may be to be kept in the counter itself. longKey is
 // the length of all others.
 const (
-	inlineKey = 19
+	inlineKey = 18
 	longKey   = inlineKey + 1
 )
 
@@ -102,6 +95,11 @@ func (c *Counter) lock() {
 
 // unsettleLocked takes back what checks may be answered by without looking at all.
 func (c *Counter) unsettleLocked() {
+	if s := c.slot.Load(); s != nil {
+		s.mu.Lock()
+		s.returnLocked(c)
+		s.mu.Unlock()
+	}
 	c.brisk = 0
 	if c.denied.Load() != 0 {
 		c.denied.Store(0)
@@ -120,7 +118,7 @@ func (c *Counter) enterLocked(now int64, rule *limit.Rule) int64 {
 		return now
 	}
 	if idle := now - p.link.refresh; idle >= c.last && idle >= c.askedAt {
-		c.touched = false // long unused: what is known of it may be long out of date
+		c.unmark(touched) // long unused: what is known of it may be long out of date
 	}
 	if w := c.win(); w != nil && !w.sure {
 		c.rebaseLocked(now) // while the time of the latest check is known
@@ -130,7 +128,7 @@ func (c *Counter) enterLocked(now int64, rule *limit.Rule) int64 {
 		c.adoptLocked(rule, now)
 	}
 	m := p.mode.Load()
-	if c.quarantined && !modeDegraded(m) {
+	if c.is(quarantined) && !modeDegraded(m) {
 		m = p.link.fallback.Load()
 	}
 	if m != c.mode() {
@@ -230,6 +228,7 @@ type manner uint8
 
 const (
 	well   manner = iota
+	steady        // it may as well answer from a slot, see lodge
 	remind        // the cache should hear that it is used, see Table.remind
 	gone          // it is dead: look the key up again
 )
@@ -247,8 +246,9 @@ func (c *Counter) usedLocked(epoch uint8) manner {
 func (c *Counter) check(now, n int64, rule *limit.Rule, epoch uint8) (allowed bool, src limit.Source, how manner) {
 	c.mu.Lock()
 	if b := c.brisk; n == 1 && c.takeBrisklyLocked(now, rule, epoch) {
+		c.brisk = b.again()
 		c.mu.Unlock()
-		return true, limit.Source(b - 1), well
+		return true, b.source(), b.manner()
 	}
 	return c.checkLocked(now, n, rule, epoch)
 }
@@ -269,7 +269,7 @@ func (c *Counter) checkLocked(now, n int64, rule *limit.Rule, epoch uint8) (allo
 	}
 	p := c.part()
 	wake := p != nil && c.noteLocked(now)
-	c.brisk = c.briskLocked(allowed, src)
+	c.brisk = c.briskLocked(allowed && n > 0, src)
 	c.mu.Unlock()
 	if wake {
 		p.link.signal()
@@ -317,7 +317,7 @@ func (c *Counter) worthLocked(now int64) worth {
 	} else if c.link() != nil && c.alg() == limit.AlgorithmFunnel {
 		c.drainLocked(now)
 	}
-	if c.inFlight || c.unsyncedUnits() > 0 || c.link() != nil && c.tellsLocked(now) {
+	if c.is(inFlight) || c.unsyncedUnits() > 0 || c.link() != nil && c.tellsLocked(now) {
 		return worthPinned
 	}
 	used, denies := false, false
@@ -346,7 +346,7 @@ func (c *Counter) worthLocked(now int64) worth {
 // told of them any more, they would keep the counter from being forgotten.
 func (c *Counter) drainLocked(now int64) {
 	f := &c.funnel
-	if f.pend.units == 0 || c.inFlight || !modeDegraded(c.part().mode.Load()) {
+	if f.pend.units == 0 || c.is(inFlight) || !modeDegraded(c.part().mode.Load()) {
 		return
 	}
 	if f.pend.plus(c.rule(), f.known, 1).NS < now-int64(c.rule().Horizon()) {
@@ -398,14 +398,14 @@ func (c *Counter) absorbLocked(d *Counter, now int64) {
 	if c.link() == nil {
 		return
 	}
-	c.void = c.void && c.inFlight || d.void && d.inFlight
+	c.note(voided, c.is(voided) && c.is(inFlight) || d.is(voided) && d.is(inFlight))
 	c.setGen(max(c.gen(), d.gen()))
 	c.setHeard(max(c.heard(), d.heard()))
 	c.setBackGen(min(c.backGen(), d.backGen()))
-	c.inFlight = c.inFlight || d.inFlight
-	c.raise = c.raise || d.raise
+	c.note(inFlight, c.is(inFlight) || d.is(inFlight))
+	c.note(raising, c.is(raising) || d.is(raising))
 	c.syncedAt = max(c.syncedAt, d.syncedAt)
-	if !c.inNormal && c.tellsLocked(now) && c.pushNormalLocked() {
+	if !c.is(inNormal) && c.tellsLocked(now) && c.pushNormalLocked() {
 		c.link().signal()
 	}
 }

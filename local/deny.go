@@ -2,10 +2,14 @@ package local
 
 import "github.com/hybridlimit/hybridlimit/limit"
 
-// denyFor is the longest, in ns, that a counter refuses unasked. It bounds for
-// how long it does not move on, nor say that it is in use. With an authority it is
-// mostly shorter: whoever refuses reports, and is locked for that.
-const denyFor = 100_000_000
+// denyFor is the longest, in ns, that a counter refuses unasked, denyShared that one
+// with an authority does. It bounds for how long it does not move on, nor say that it
+// is in use, nor learn what time it is elsewhere. With an authority it is mostly
+// shorter: whoever refuses reports, and is locked for that.
+const (
+	denyFor    = 1_000_000_000
+	denyShared = 100_000_000
+)
 
 // sourceBits of a time in denied hold the source of the refusal.
 const sourceBits = 7
@@ -18,10 +22,10 @@ const sourceBits = 7
 // was true when it was read. That the mode is still the one of the refusal is
 // looked at in between, and denied read again, lest it be the mode of another.
 // An unasked refusal leaves no trace: neither is it the latest time seen. Only of a
-// new reading of the authority's clock a window learns later, by denyFor at most.
+// new reading of the authority's clock a window learns later, by denyShared at most.
 func (c *Counter) denies(now, n int64, rule *limit.Rule) (src limit.Source, no bool) {
 	until := c.denied.Load()
-	if now >= until || n < 1 || c.law.Load() != rule {
+	if until == 0 || now >= until&^sourceBits || n < 1 || c.law.Load() != rule {
 		return 0, false
 	}
 	if p := c.part(); p != nil && p.mode.Load() != c.mode() || c.denied.Load() != until {
@@ -35,6 +39,9 @@ func (c *Counter) denies(now, n int64, rule *limit.Rule) (src limit.Source, no b
 func (c *Counter) denyLocked(now int64, src limit.Source) {
 	r, w := c.rule(), modeWeight(c.mode())
 	until := now + denyFor
+	if c.part() != nil {
+		until = now + denyShared
+	}
 	if w >= 0 && r.Limit() > 0 {
 		cost := r.Weigh(1, w)
 		switch r.Algorithm() {

@@ -87,28 +87,49 @@ func denials(t *testing.T, r *limit.Rule, linked bool, seed uint64) (denied int)
 	return denied
 }
 
-// A refusal lasts until there may be room again, and not longer than
-// 100 ms.
+// A refusal lasts until there may be room again, and not longer than a second, or
+// 100 ms for a key that is shared.
 func TestDenialsEndInTime(t *testing.T) {
 	for _, r := range []*limit.Rule{funnelRule(t, 1, 1, 5*time.Millisecond), windowRule(t, 1, 5*time.Millisecond, 2), funnelRule(t, 1, 1, time.Hour)} {
-		now := int64(1e12)
-		c := newCounter("k", r, 0, nil, now)
-		c.allow(now, 1, r)
-		c.allow(now, 1, r)
-		retry, _ := c.peek(now, 1, r)
-		c.allow(now, 1, r)
-		end := now + int64(min(retry.RetryAfter, 100*time.Millisecond)) // as the README says
-		if _, no := c.denies(end, 1, r); no {
-			t.Errorf("%v: refuses after %v", r, retry.RetryAfter)
-		}
-		if _, no := c.denies(end-2*sourceBits, 1, r); !no && r.Algorithm() == limit.AlgorithmFunnel {
-			t.Errorf("%v: must be asked before %v", r, retry.RetryAfter)
-		}
-		if _, no := c.denies(now, 0, r); no {
-			t.Errorf("%v: refuses no units", r)
-		}
-		if _, no := c.denies(now, 1, r.DryRun()); no {
-			t.Errorf("%v: refuses another rule", r)
+		denialsEnd(t, r, nil, time.Second)
+		denialsEnd(t, r, newTestLink(), 100*time.Millisecond)
+	}
+}
+
+func denialsEnd(t *testing.T, r *limit.Rule, link *Link, most time.Duration) {
+	now := int64(1e12)
+	c := newCounter("k", r, 0, link, now)
+	c.allow(now, 1, r)
+	c.allow(now, 1, r)
+	retry, _ := c.peek(now, 1, r)
+	c.allow(now, 1, r)
+	end := now + int64(min(retry.RetryAfter, most)) // as the README says
+	if _, no := c.denies(end, 1, r); no {
+		t.Errorf("%v: refuses after %v", r, retry.RetryAfter)
+	}
+	if _, no := c.denies(end-2*sourceBits, 1, r); !no && r.Algorithm() == limit.AlgorithmFunnel {
+		t.Errorf("%v: must be asked before %v", r, retry.RetryAfter)
+	}
+	if _, no := c.denies(now, 0, r); no {
+		t.Errorf("%v: refuses no units", r)
+	}
+	if _, no := c.denies(now, 1, r.DryRun()); no {
+		t.Errorf("%v: refuses another rule", r)
+	}
+	// From a slot, too, if that is long enough to be worth one.
+	slots := NewSlots(link)
+	c.Unsynced() // takes the refusal back
+	slots.Allow(c, now, r)
+	s := c.slot.Load()
+	if (s != nil) != (end-now >= 2*refusalUnit) {
+		t.Fatalf("%v: has a slot: %v", r, s != nil)
+	}
+	if s == nil {
+		return
+	}
+	for at, want := range map[int64]bool{now: true, end - 2*refusalUnit: true, end: false} {
+		if allowed, _, ok := slots.lodge.answer(s, "k", r, at); allowed || ok != want {
+			t.Errorf("%v: a slot refuses %v after now: %v, want %v", r, time.Duration(at-now), ok, want)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 // Handle is a key of a [Table] under a rule, with its counter at hand: a check
 // needs no look-up as long as that counter lives, and one when it has been
 // forgotten or replaced. It keeps the counter's memory, not its life. Methods but
-// Bind are safe for concurrent use. It fits a cache line with one field to spare, so
+// Bind are safe for concurrent use. With one more field it fills a cache line, so
 // that whoever has it as a part waits for memory once less.
 type Handle struct {
 	table *Table
@@ -17,6 +17,7 @@ type Handle struct {
 	key   string
 	hash  uint64
 	c     atomic.Pointer[Counter] // nil: look it up
+	slot  atomic.Pointer[slot]    // that has answered for c, maybe; nil: none has
 }
 
 // Bind makes h the handle of a key. It creates no counter yet, and keeps the key.
@@ -39,20 +40,40 @@ func (h *Handle) Rule() *limit.Rule { return h.rule }
 
 // Allow is [Table.Allow].
 func (h *Handle) Allow(n, now int64) (bool, limit.Source) {
-	if c := h.c.Load(); c != nil {
+	c := h.c.Load()
+	if c != nil && n == 1 {
+		if allowed, src, ok := h.answer(c, now); ok {
+			return allowed, src
+		}
+	}
+	if c != nil {
 		if src, no := c.denies(now, n, h.rule); no {
 			return false, src
 		}
 		if allowed, src, how := c.check(now, n, h.rule, uint8(h.table.epoch.Load())); how != gone {
-			if how == remind {
-				h.table.remind(c)
-			}
+			h.table.follow(c, h.rule, now, allowed, how)
 			return allowed, src
 		}
 	}
 	allowed, src := h.table.Allow(h.key, h.rule, n, now)
 	h.find()
 	return allowed, src
+}
+
+// answer lets a slot answer for c, if it has one: the one that it had the last time,
+// so that c need not be looked at, or else the one that it has.
+func (h *Handle) answer(c *Counter, now int64) (allowed bool, src limit.Source, ok bool) {
+	s := h.slot.Load()
+	if s != nil {
+		if allowed, src, ok = h.table.lodge.answer(s, h.key, h.rule, now); ok {
+			return allowed, src, true
+		}
+	}
+	if is := c.slot.Load(); is != nil && is != s {
+		h.slot.Store(is)
+		return h.table.lodge.answer(is, h.key, h.rule, now)
+	}
+	return false, 0, false
 }
 
 // Take is [Table.Take].
@@ -83,4 +104,7 @@ func (h *Handle) find() {
 	defer sh.mu.Unlock()
 	c, _ := t.existingLocked(sh, h.hash, ident{alg: h.rule.Algorithm(), name: h.rule.Name(), key: h.key})
 	h.c.Store(c)
+	if c != nil {
+		h.slot.Store(c.slot.Load())
+	}
 }

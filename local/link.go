@@ -25,6 +25,7 @@ const closedRetry = time.Second
 // have something to tell. All of it is lock-free: a check never waits for the
 // reconciler. The zero Link is not usable, see [NewLink].
 type Link struct {
+	season   *season
 	parts    []Part       // one per shard of the authority
 	unsorted Part         // for counters whose shard is not known yet
 	fallback atomic.Int64 // mode of quarantined counters
@@ -58,7 +59,11 @@ func (p *Part) clock() (off int64, sure bool) { return p.offset.Load(), p.slack.
 
 // SetMode sets what a unit counts as from now on (1: as itself; N: as N;
 // [WeightOpen], [WeightClosed]) and whether answers are marked as degraded.
-func (p *Part) SetMode(weight int64, degraded bool) { p.mode.Store(packMode(weight, degraded)) }
+func (p *Part) SetMode(weight int64, degraded bool) {
+	if m := packMode(weight, degraded); p.mode.Swap(m) != m {
+		p.link.season.turn()
+	}
+}
 
 // SetOffset sets how many nanoseconds the authority's clock is ahead of ours,
 // give or take slack. A negative slack says that it is only a guess.
@@ -72,7 +77,7 @@ func (p *Part) SetOffset(ns, slack int64) {
 // its view is older than refresh; one that refuses reports as often as if it had
 // something to tell, so that it hears of a reset or a refund.
 func NewLink(refresh time.Duration, shards int) *Link {
-	l := &Link{refresh: int64(refresh), parts: make([]Part, shards), wake: make(chan struct{}, 1)}
+	l := &Link{season: newSeason(), refresh: int64(refresh), parts: make([]Part, shards), wake: make(chan struct{}, 1)}
 	l.nodes.Store(1)
 	l.unsorted.link, l.unsorted.shard = l, -1
 	l.unsorted.slack.Store(-1)
@@ -205,30 +210,30 @@ func (s *stack) drain(next func(*Counter) *Counter, f func(*Counter)) {
 // noteLocked hands c to the reconciler if it has something to tell or has to
 // be told something. It reports whether the reconciler should be woken.
 func (c *Counter) noteLocked(now int64) bool {
-	if c.quarantined {
+	if c.is(quarantined) {
 		return false // the reconciler comes back to it by itself
 	}
 	l := c.link()
 	unsynced := c.pendUnits()
 	wake := false
-	first := !c.touched && !c.inFlight
-	near := unsynced > 0 && unsynced >= int64(c.urgentAt) && !c.inFlight
+	first := !c.is(touched) && !c.is(inFlight)
+	near := unsynced > 0 && unsynced >= int64(c.urgentAt) && !c.is(inFlight)
 	if l.closed.Load() {
 		return false
 	}
 	// Nothing is urgent while the authority is away.
-	if (first || near) && !c.inUrgent && !modeDegraded(c.mode()) {
-		c.touched, c.inUrgent = true, true
+	if (first || near) && !c.is(inUrgent) && !modeDegraded(c.mode()) {
+		c.mark(touched | inUrgent)
 		wake = l.urgent.push(c, &c.nextUrgent)
 	}
-	if !c.inNormal && (unsynced > 0 || c.refused || now-c.askedAt >= l.refresh || c.tellsLocked(now)) {
+	if !c.is(inNormal) && (unsynced > 0 || c.refused || now-c.askedAt >= l.refresh || c.tellsLocked(now)) {
 		wake = c.pushNormalLocked() || wake
 	}
 	return wake
 }
 
 func (c *Counter) pushNormalLocked() bool {
-	c.inNormal = true
+	c.mark(inNormal)
 	c.link().normal.push(c, &c.nextNormal)
 	return c.link().idle.Load() && c.link().idle.CompareAndSwap(true, false)
 }

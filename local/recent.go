@@ -184,6 +184,7 @@ func (t *Table) fromCache(v *view, h uint64, key string, rule *limit.Rule) *Coun
 func (t *Table) comes() {
 	if t.stats.created.Add(1)%t.epochKeys == 0 {
 		t.epoch.Add(1)
+		t.lodge.season.turn()
 	}
 }
 

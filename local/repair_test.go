@@ -338,7 +338,7 @@ func TestGenerationIsOutgrownByTheAuthoritysClock(t *testing.T) {
 			if outgrown := test.theirs > r.Horizon(); outgrown != (rep.Gen == 0) {
 				t.Errorf("%v, %v: generation %d is told anew", r, test, rep.Gen)
 			}
-			c.raise = false
+			c.unmark(raising)
 			answer(0)
 			if rep = answer(0); rep.Raise != (test.theirs <= r.Horizon()) {
 				t.Errorf("%v, %v: insists on its generation: %v", r, test, rep.Raise)

@@ -89,11 +89,11 @@ func (c *Counter) collect(now int64, urgent, eager bool) (rep Report, ok bool) {
 	c.lock()
 	defer c.mu.Unlock()
 	if urgent {
-		c.inUrgent = false
+		c.unmark(inUrgent)
 	} else {
-		c.inNormal = false
+		c.unmark(inNormal)
 	}
-	if c.dead || c.inFlight {
+	if c.dead || c.is(inFlight) {
 		return rep, false // the heir, or the settling of what is in flight, sees to it
 	}
 	now = max(now, c.last)
@@ -104,7 +104,7 @@ func (c *Counter) collect(now int64, urgent, eager bool) (rep Report, ok bool) {
 	// counter may be queued twice, and the second time finds it fresh.
 	stale := c.syncedAt == 0 || eager && c.refused || now-c.askedAt >= c.link().refresh
 	// Nobody but the reconciler asks for a key that was put aside.
-	stale = stale || c.quarantined
+	stale = stale || c.is(quarantined)
 	if !c.tellsLocked(now) && !stale {
 		return rep, false
 	}
@@ -113,7 +113,8 @@ func (c *Counter) collect(now int64, urgent, eager bool) (rep Report, ok bool) {
 	} else {
 		c.funnel.collect(c.rule())
 	}
-	c.inFlight, c.askedAt = true, now
+	c.mark(inFlight)
+	c.askedAt = now
 	return c.reportLocked(now), true
 }
 
@@ -128,8 +129,8 @@ func (c *Counter) Resend(now int64, raise bool) (*Counter, Report) {
 	if c.win() != nil {
 		c.rollLocked(now)
 	}
-	c.raise = c.raise || raise
-	if off, sure := c.part().clock(); sure && c.raise {
+	c.note(raising, c.is(raising) || raise)
+	if off, sure := c.part().clock(); sure && c.is(raising) {
 		c.outgrowLocked(now, now+off)
 	}
 	return c, c.reportLocked(now)
@@ -149,7 +150,7 @@ func (c *Counter) lockLiving() *Counter {
 }
 
 func (c *Counter) reportLocked(now int64) Report {
-	rep := Report{Rule: c.rule(), Raise: c.raise && c.syncedAt != 0, Gen: c.gen(), BackGen: c.backGen()}
+	rep := Report{Rule: c.rule(), Raise: c.is(raising) && c.syncedAt != 0, Gen: c.gen(), BackGen: c.backGen()}
 	at := limit.Span{NS: now}
 	if c.win() != nil {
 		rep.Units, rep.Buckets = c.win().sentUnits, c.win().list(c.win().sent)
@@ -176,10 +177,10 @@ func (c *Counter) reportLocked(now int64) Report {
 func (c *Counter) Settle(now int64, a Answer) Outcome {
 	c = c.lockLiving()
 	defer c.mu.Unlock()
-	void := c.void && a.Gen < c.gen()
-	c.inFlight, c.quarantined, c.void = false, false, false
+	void := c.is(voided) && a.Gen < c.gen()
+	c.unmark(inFlight | quarantined | voided)
 	if a.Raised {
-		c.raise = false
+		c.unmark(raising)
 	}
 	// From here on the counter's unsynced units weigh what the link says.
 	c.setMode(c.part().mode.Load())
@@ -223,13 +224,13 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	// The authority has lost a reset. Whoever knows of it must say so at once,
 	// lest what the others tell later, in that generation, replaces what has
 	// been booked in this.
-	c.raise = c.raise || out.Lost || a.Gen < c.gen()
+	c.note(raising, c.is(raising) || out.Lost || a.Gen < c.gen())
 	c.setGen(max(c.gen(), a.Gen))
 	c.setHeard(a.ServerNow)
 	c.syncedAt = max(a.At, 1)
 	// An answer by a clock that was set back a moment ago may have been
 	// misread: the next check asks again at once.
-	c.touched = !astray
+	c.note(touched, !astray)
 	used := c.knownUnitsLocked(max(now, c.last))
 	out.Overshoot = max(used-c.rule().Limit(), 0)
 	// Half of this node's fair part of what is left: when that much has been
@@ -240,7 +241,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 
 // tellsLocked reports whether c has something to tell at now.
 func (c *Counter) tellsLocked(now int64) bool {
-	if c.raise || c.pendUnits() > 0 {
+	if c.is(raising) || c.pendUnits() > 0 {
 		return true
 	}
 	if c.win() != nil {
@@ -261,11 +262,13 @@ func (c *Counter) returnsLocked() bool {
 
 // queueLocked notes in which queues the reconciler must put c.
 func (c *Counter) queueLocked(now int64, out Outcome) Outcome {
-	if c.tellsLocked(now) && !c.inNormal {
-		c.inNormal, out.Again = true, true
+	if c.tellsLocked(now) && !c.is(inNormal) {
+		c.mark(inNormal)
+		out.Again = true
 	}
-	if c.pendUnits() >= int64(c.urgentAt) && !c.inUrgent && !modeDegraded(c.mode()) {
-		c.inUrgent, out.Urgent = true, true
+	if c.pendUnits() >= int64(c.urgentAt) && !c.is(inUrgent) && !modeDegraded(c.mode()) {
+		c.mark(inUrgent)
+		out.Urgent = true
 	}
 	return out
 }
@@ -347,8 +350,9 @@ func (c *Counter) knownUnitsLocked(now int64) int64 {
 func (c *Counter) Quarantine(now int64, booked bool) (living *Counter, first bool) {
 	c = c.lockLiving()
 	defer c.mu.Unlock()
-	first = !c.wounded
-	c.inFlight, c.quarantined, c.wounded = false, true, true
+	first = !c.is(wounded)
+	c.unmark(inFlight)
+	c.mark(quarantined | wounded)
 	switch {
 	case booked:
 		c.keepSentLocked()
@@ -396,11 +400,11 @@ func (c *Counter) keepSentLocked() {
 func (c *Counter) Requeue() bool {
 	c.lock()
 	defer c.mu.Unlock()
-	c.wounded = false
-	if c.dead || c.inNormal {
+	c.unmark(wounded)
+	if c.dead || c.is(inNormal) {
 		return false
 	}
-	c.inNormal = true
+	c.mark(inNormal)
 	return true
 }
 
@@ -410,7 +414,7 @@ func (c *Counter) Dropped() bool {
 	c.lock()
 	defer c.mu.Unlock()
 	if c.dead {
-		c.inNormal = false
+		c.unmark(inNormal)
 	}
 	return c.dead
 }
@@ -424,10 +428,10 @@ func (c *Counter) Refresh() bool {
 		return false
 	}
 	c.askedAt -= c.link().refresh
-	if c.inNormal {
+	if c.is(inNormal) {
 		return false
 	}
-	c.inNormal = true
+	c.mark(inNormal)
 	return true
 }
 
@@ -448,41 +452,12 @@ func (c *Counter) MarkRaise(now int64) bool {
 	} else if c.funnel.known.NS <= now && c.gen() == 0 {
 		return false
 	}
-	c.raise = true
-	if c.inNormal || c.inFlight {
+	c.mark(raising)
+	if c.is(inNormal) || c.is(inFlight) {
 		return false // in flight: settling finds the mark and asks to queue it
 	}
-	c.inNormal = true
+	c.mark(inNormal)
 	return true
-}
-
-// NewCounter returns a counter that no table holds, for those who keep
-// counters themselves, such as a simulator. link may be nil.
-func NewCounter(key string, rule *limit.Rule, link *Link, now int64) *Counter {
-	return newCounter(key, rule, 0, link, now)
-}
-
-// Take asks a counter directly for n ≥ 0 units at now. ok is false if the
-// counter is dead: another one has taken its place.
-func (c *Counter) Take(now, n int64, rule *limit.Rule) (res limit.Result, ok bool) {
-	res, how := c.ask(now, n, rule, true, 0)
-	return res, how != gone
-}
-
-// Denies reports whether a check for n units at now (ns) would take the counter to
-// refuse without asking it, as [Table.Allow] may.
-func (c *Counter) Denies(now, n int64, rule *limit.Rule) bool {
-	_, no := c.denies(now, n, rule)
-	return no
-}
-
-// Forget marks c dead if no more than a level that does not deny would be lost
-// with it, and reports whether it did: what a table without room does.
-func (c *Counter) Forget(now int64) bool {
-	c.lock()
-	defer c.mu.Unlock()
-	c.dead = c.dead || c.worthLocked(now) <= worthPartial
-	return c.dead
 }
 
 // Unsynced returns the admitted units that the authority has not acknowledged.

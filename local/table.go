@@ -31,6 +31,7 @@ type Table struct {
 	seed  maphash.Seed
 	hash  func(key string, rule *limit.Rule) uint64 // nil but in tests
 
+	lodge     lodge
 	recent    atomic.Pointer[recents]
 	epoch     atomic.Uint32 // wraps
 	epochKeys int64         // new keys in each
@@ -81,6 +82,7 @@ func NewTable(o TableOptions) (*Table, error) {
 		kept:      make(chan struct{}),
 	}
 	t.recent.Store(newRecents(recentFirst))
+	t.lodge.init(o.Link, o.MaxKeys)
 	for i := range t.side {
 		t.side[i].counters = make(map[ident]*Counter)
 	}
@@ -128,7 +130,8 @@ func (v *view) holds(c *Counter) bool {
 // Spot is where a key was found, see [Table.Seek].
 type Spot struct {
 	hash uint64
-	c    *Counter // nil: not among the recent ones
+	slot *slot    // that answers for it, maybe; nil: none does
+	c    *Counter // nil: not looked for, or not among the recent ones
 }
 
 // Seek looks a key up, for [Table.AllowAt] or [Table.TakeAt] with the same key
@@ -137,14 +140,23 @@ type Spot struct {
 // cheaper.
 func (t *Table) Seek(key string, rule *limit.Rule) Spot {
 	h := t.hashOf(key, rule)
-	c := t.recent.Load().get(h)
-	if c != nil {
-		_ = c.mode() // has the other half of the counter come in as well
-		if !c.matches(key, rule) {
-			c = nil
-		}
+	if s := t.lodge.find(h); s != nil {
+		return Spot{hash: h, slot: s}
 	}
-	return Spot{h, c}
+	return Spot{hash: h, c: t.recently(h, key, rule)}
+}
+
+// recently returns the counter of a key if it is a recent one, or nil.
+func (t *Table) recently(h uint64, key string, rule *limit.Rule) *Counter {
+	c := t.recent.Load().get(h)
+	if c == nil {
+		return nil
+	}
+	_ = c.mode() // has the other half of the counter come in as well
+	if !c.matches(key, rule) {
+		return nil
+	}
+	return c
 }
 
 // Allow decides for n units of key at now (nanoseconds), and tells on what
@@ -155,19 +167,36 @@ func (t *Table) Allow(key string, rule *limit.Rule, n, now int64) (bool, limit.S
 
 // AllowAt is [Table.Allow] of a key that was looked up.
 func (t *Table) AllowAt(s Spot, key string, rule *limit.Rule, n, now int64) (bool, limit.Source) {
+	if s.slot != nil {
+		if n == 1 {
+			if allowed, src, ok := t.lodge.answer(s.slot, key, rule, now); ok {
+				return allowed, src
+			}
+		}
+		s.c = t.recently(s.hash, key, rule)
+	}
 	if c := s.c; c != nil {
 		if src, no := c.denies(now, n, rule); no {
 			return false, src
 		}
 		if allowed, src, how := c.check(now, n, rule, uint8(t.epoch.Load())); how != gone {
-			if how == remind {
-				t.remind(c)
-			}
+			t.follow(c, rule, now, allowed, how)
 			return allowed, src
 		}
 		t.recent.Load().drop(c)
 	}
 	return t.allowCached(s.hash, key, rule, n, now)
+}
+
+// follow does what a check of c has shown to be due.
+func (t *Table) follow(c *Counter, rule *limit.Rule, now int64, allowed bool, how manner) {
+	if how == remind {
+		t.remind(c)
+	}
+	if how == steady || !allowed && c.denied.Load() != 0 {
+		season := t.lodge.season.n.Load()
+		t.lodge.lend(c, rule, season, uint8(t.epoch.Load()), now)
+	}
 }
 
 // allowCached is Allow of a key that was not used lately.
@@ -204,6 +233,9 @@ func (t *Table) Peek(key string, rule *limit.Rule, n, now int64) limit.Result {
 
 func (t *Table) ask(s Spot, key string, rule *limit.Rule, n, now int64, book bool) limit.Result {
 	h := s.hash
+	if s.slot != nil {
+		s.c = t.recently(h, key, rule)
+	}
 	if c := s.c; c != nil {
 		if res, how := c.ask(now, n, rule, book, uint8(t.epoch.Load())); how != gone {
 			if how == remind {
@@ -362,8 +394,8 @@ func (t *Table) reviveLocked(sh *sideShard, c *Counter) bool {
 		return false
 	}
 	c.dead = false
-	c.touched = c.syncedAt != 0 // the reconciler drops dead counters unseen
-	c.quarantined, c.wounded = false, false
+	c.note(touched, c.syncedAt != 0) // the reconciler drops dead counters unseen
+	c.unmark(quarantined | wounded)
 	t.putLocked(sh, c)
 	t.stats.live.Add(1)
 	t.stats.revived.Add(1)
@@ -374,7 +406,7 @@ func (t *Table) reviveLocked(sh *sideShard, c *Counter) bool {
 func (t *Table) createLocked(sh *sideShard, h uint64, key string, rule *limit.Rule, now int64) *Counter {
 	c := newCounter(key, rule, h, t.link, now)
 	t.putLocked(sh, c)
-	if t.recent.Load().crowded(t.stats.live.Add(1)) {
+	if live := t.stats.live.Add(1); t.recent.Load().crowded(live) || t.lodge.crowded(live) {
 		select {
 		case t.crowded <- struct{}{}:
 		default: // it has been told

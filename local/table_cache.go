@@ -117,7 +117,7 @@ func (t *Table) shouldReplace(cur, prev *Counter) bool {
 }
 
 func (c *Counter) isDead() bool {
-	c.lock()
+	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.dead
 }
@@ -155,6 +155,7 @@ func (t *Table) keep() {
 			t.promote(c)
 		case <-t.crowded:
 			t.growRecents()
+			t.lodge.grow(t.stats.live.Load())
 		case <-tick.C:
 			next = t.sweep(next, int64(t.clock.Now()))
 		case <-t.stop:

@@ -1,0 +1,62 @@
+package local
+
+import "github.com/hybridlimit/hybridlimit/limit"
+
+// This file is for those who keep counters themselves, without a table, such as a
+// simulator.
+
+// NewCounter returns a counter that no table holds. link may be nil.
+func NewCounter(key string, rule *limit.Rule, link *Link, now int64) *Counter {
+	return newCounter(key, rule, 0, link, now)
+}
+
+// Take asks a counter directly for n ≥ 0 units at now. ok is false if the
+// counter is dead: another one has taken its place.
+func (c *Counter) Take(now, n int64, rule *limit.Rule) (res limit.Result, ok bool) {
+	res, how := c.ask(now, n, rule, true, 0)
+	return res, how != gone
+}
+
+// Slots are what the counters of a [Table] answer from when nothing else is to be
+// done.
+type Slots struct{ lodge lodge }
+
+// NewSlots returns slots for the counters of a link, which may be nil.
+func NewSlots(link *Link) *Slots {
+	s := new(Slots)
+	s.lodge.init(link, 0)
+	return s
+}
+
+// Allow is [Table.Allow] of one unit of a counter, which gets a slot as early as can
+// be. ok is false if the counter is dead.
+func (s *Slots) Allow(c *Counter, now int64, rule *limit.Rule) (allowed bool, src limit.Source, ok bool) {
+	if at := c.slot.Load(); at != nil {
+		if allowed, src, ok = s.lodge.answer(at, c.Key(), rule, now); ok {
+			return allowed, src, true
+		}
+	}
+	if src, no := c.denies(now, 1, rule); no {
+		return false, src, true
+	}
+	season := s.lodge.season.n.Load()
+	allowed, src, how := c.check(now, 1, rule, 0)
+	s.lodge.lend(c, rule, season, 0, now)
+	return allowed, src, how != gone
+}
+
+// Denies reports whether a check for n units at now (ns) would take the counter to
+// refuse without asking it, as [Table.Allow] may.
+func (c *Counter) Denies(now, n int64, rule *limit.Rule) bool {
+	_, no := c.denies(now, n, rule)
+	return no
+}
+
+// Forget marks c dead if no more than a level that does not deny would be lost
+// with it, and reports whether it did: what a table without room does.
+func (c *Counter) Forget(now int64) bool {
+	c.lock()
+	defer c.mu.Unlock()
+	c.dead = c.dead || c.worthLocked(now) <= worthPartial
+	return c.dead
+}

@@ -1,0 +1,437 @@
+package local
+
+import (
+	"encoding/binary"
+	"math"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// With many keys a check waits for memory: for the line of the recents that tells
+// where the counter is, and then for the counter. A slot is one cache line with all
+// that such checks need as nearly all are, for one unit of a steady funnel or of a
+// key that is being refused, and the hash alone tells where it is. A counter that
+// could go on answering briskly lends its state to a slot. Whoever locks the counter
+// takes it back first, so that nobody else has to know.
+
+const (
+	// slotWays is how many slots a hash can be in: as many as a word has tags.
+	slotWays = 8
+	// slotsFirst and slotsMost bound the slots: 64 bytes each. A table for more keys
+	// than slotsFew has half as many: most of its keys would find none anyway, and
+	// it is memory that so many keys cost.
+	// Fewer than slotsFirst would not begin where cache lines do.
+	slotsFirst, slotsMost = 1 << 9, 1 << 17
+	slotsFew              = 4 * slotsMost
+	slotsInPage           = 64
+	// slotLoad is how many slots there are for each counter, at the least: of 8 ways
+	// 4 are taken then, and 0.8 % of keys find none.
+	slotLoad = 2
+	// slotIdle is how long, in ns, a counter may stay in a slot unasked when there
+	// is another that needs it.
+	slotIdle = 1_000_000_000
+	// slotKey is how long a key may be to fit.
+	slotKey = inlineKey
+	// refusalUnit is the unit, in ns, in which slots keep the end of a refusal, of
+	// which they have 32 bits: it comes again after more than four years. No refusal
+	// ends more than refusalMost of them ahead.
+	refusalUnit = 1 << 25
+	refusalMost = denyFor/refusalUnit + 1
+)
+
+// slot answers for a counter. It is one cache line. What is atomic is written under
+// mu as well, but read without it where a refusal needs no lock.
+type slot struct {
+	mu     sync.Mutex // protects all below; taken after that of the counter
+	left   uint32     // units that may be admitted
+	season atomic.Uint32
+	c      *Counter // that has lent its state; nil: none
+	tat    int64    // ticks: of what checks are decided on and of what is pending, which agree
+	last   int64    // latest now seen
+	ends   [2]atomic.Uint64
+	word   atomic.Uint64
+}
+
+// word has, from the top: the end of a refusal (32 bits; 0: it admits), what ends
+// leaves out of the key (16), which of the laws it follows (8), the source of the
+// answers (3), how long the key is (5).
+type word uint64
+
+func (w word) refusal() uint32      { return uint32(w >> 32) }
+func (w word) middle() uint16       { return uint16(w >> 16) }
+func (w word) law() uint8           { return uint8(w >> 8) }
+func (w word) source() limit.Source { return limit.Source(w >> 5 & 7) }
+func (w word) length() int          { return int(w & 31) }
+
+func newWord(refusal uint32, middle uint16, law uint8, src limit.Source, length uint8) word {
+	return word(uint64(refusal)<<32 | uint64(middle)<<16 | uint64(law)<<8 | uint64(src)<<5 | uint64(length))
+}
+
+// keyEnds returns the first and the last 8 bytes of a key of up to slotKey bytes, and
+// those in between: with its length all that there is of it.
+func keyEnds(key string) (first, last uint64, middle uint16) {
+	b := unsafe.Slice(unsafe.StringData(key), len(key))
+	switch n := len(b); {
+	case n > 16:
+		middle = uint16(b[8]) | uint16(b[n-9])<<8
+		fallthrough
+	case n >= 8:
+		return binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[n-8:]), middle
+	case n >= 4:
+		return uint64(binary.LittleEndian.Uint32(b)), uint64(binary.LittleEndian.Uint32(b[n-4:])), 0
+	case n > 0:
+		return uint64(b[0]), uint64(b[n/2])<<8 | uint64(b[n-1]), 0
+	}
+	return 0, 0, 0
+}
+
+// isOf reports whether s is of a key, when its word is w. Without the lock that is
+// true if the word is still w afterwards.
+func (s *slot) isOf(w word, key string) bool {
+	if w.length() != len(key) {
+		return false
+	}
+	first, last, middle := keyEnds(key)
+	return s.ends[0].Load() == first && s.ends[1].Load() == last && w.middle() == middle
+}
+
+// lawsLast is for how long, in ns, the laws keep their numbers at the least.
+const lawsLast = 1_000_000_000
+
+// season is which slots may still answer: it turns, and none may, when what a unit
+// weighs changes or the cache wants to hear who is in use. It has a cache line of its
+// own, because every check reads it and others are written all the time.
+type season struct {
+	n atomic.Uint32
+	_ [60]byte
+}
+
+func newSeason() *season {
+	s := new(season)
+	s.n.Store(1)
+	return s
+}
+
+func (s *season) turn() { s.n.Add(1) }
+
+// lodge is the slots of a table, and what they have in common.
+type lodge struct {
+	season  *season
+	refresh int64 // ns after which an unused counter is as if it were new
+	rows    atomic.Pointer[slotRows]
+	most    int                             // slots there may be
+	laws    [256]atomic.Pointer[limit.Rule] // those that slots refer to
+	lawMu   sync.Mutex                      // for writing, and for the next
+	// repealed is when the laws were last numbered anew.
+	repealed int64
+}
+
+// slotRows are the slots that there are for now, in rows of slotWays. Their tags are
+// apart, a word for a row, because these stay in the processor's own cache: then one
+// line of memory has to come in for a check, and none for a key that has no slot.
+type slotRows struct {
+	tags  []atomic.Uint64 // a byte for each slot, see slotTag; 0: it was never used. That of a slot that was given up stays
+	slots []slot
+	mask  uint64
+}
+
+func newSlotRows(n int) *slotRows {
+	r := &slotRows{tags: make([]atomic.Uint64, n/slotWays), slots: make([]slot, n), mask: uint64(n/slotWays - 1)}
+	// The system gives out memory page by page when it is first written to, which takes
+	// some 20 µs: here, not in a check.
+	for i := 0; i < n; i += slotsInPage {
+		r.slots[i].left = 0
+	}
+	return r
+}
+
+func slotTag(h uint64) uint64 { return max(h>>56, 1) }
+
+func (l *lodge) init(link *Link, maxKeys int) {
+	if l.most = slotsMost; maxKeys > slotsFew {
+		l.most = slotsMost / 2
+	}
+	if link != nil {
+		l.season, l.refresh = link.season, link.refresh
+	} else {
+		l.season, l.refresh = newSeason(), math.MaxInt64
+	}
+	l.rows.Store(newSlotRows(slotsFirst))
+}
+
+// find returns the slot that answers for this hash, by the looks of it, or nil.
+func (l *lodge) find(h uint64) *slot {
+	r := l.rows.Load()
+	row := h >> 8 & r.mask
+	differ := r.tags[row].Load() ^ slotTag(h)*everyByte
+	// The lowest of these is a byte without a difference; others may not be.
+	for same := (differ - everyByte) &^ differ & topBits; same != 0; same &= same - 1 {
+		s := &r.slots[row*slotWays+uint64(bits.TrailingZeros64(same))/8]
+		if s.season.Load() == l.season.n.Load() {
+			return s
+		}
+	}
+	return nil
+}
+
+// answer decides for one unit of a key from s. Unless ok, nothing has happened, and
+// the counter has to be asked.
+func (l *lodge) answer(s *slot, key string, rule *limit.Rule, now int64) (allowed bool, src limit.Source, ok bool) {
+	if w := word(s.word.Load()); w.refusal() != 0 {
+		// Two goroutines that are refused do not meet, as little as at the counter:
+		// the word tells before and after whose slot it is.
+		left := w.refusal() - uint32(now/refusalUnit) // wraps
+		ok = left-1 < refusalMost && s.isOf(w, key) && word(s.word.Load()) == w && l.valid(s, w, rule)
+		return false, w.source(), ok
+	}
+	s.mu.Lock()
+	w := word(s.word.Load())
+	if w.refusal() == 0 && s.c != nil && s.isOf(w, key) && l.valid(s, w, rule) {
+		ok = s.admitLocked(rule.Ticks(), now, l.refresh)
+	}
+	s.mu.Unlock()
+	return ok, w.source(), ok
+}
+
+// valid reports whether s may answer under a rule. The season is looked at last: it
+// has turned before another rule takes the place of one of the laws, and so it has
+// when what a unit weighs has changed.
+func (l *lodge) valid(s *slot, w word, rule *limit.Rule) bool {
+	return l.laws[w.law()].Load() == rule && s.season.Load() == l.season.n.Load()
+}
+
+// admitLocked admits one unit, if it fits.
+func (s *slot) admitLocked(t limit.Ticks, now, refresh int64) bool {
+	now = max(now, s.last)
+	if s.left == 0 || now > t.Most || now-s.last >= refresh {
+		return false
+	}
+	at := now * t.PerNS
+	level := max(s.tat, at)
+	if level > at+t.Full-t.One { // a debt may be too high to add to
+		return false
+	}
+	s.tat, s.last = level+t.One, now
+	s.left--
+	return true
+}
+
+// lend lets c answer from a slot, if it is steady and there is one to be had. The
+// season was read before the epoch, and before all else that may end it.
+func (l *lodge) lend(c *Counter, rule *limit.Rule, season uint32, epoch uint8, now int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.slot.Load() != nil || c.epoch != epoch || c.law.Load() != rule || c.keyBytes > slotKey {
+		return
+	}
+	if p := c.part(); p != nil && int32(p.mode.Load()) != c.modeBits.Load() {
+		return
+	}
+	loan, ok := c.loanLocked(now)
+	if !ok {
+		return
+	}
+	law, ok := l.lawOf(rule, now)
+	if !ok {
+		return
+	}
+	r := l.rows.Load()
+	s := r.takeLocked(c.hash, season, now)
+	if s == nil {
+		return
+	}
+	defer s.mu.Unlock()
+	if l.rows.Load() != r {
+		return // nobody would find it there
+	}
+	s.c, s.tat, s.last, s.left = c, loan.tat, c.last, loan.left
+	first, last, middle := keyEnds(c.Key())
+	s.ends[0].Store(first)
+	s.ends[1].Store(last)
+	s.word.Store(uint64(newWord(loan.refusal, middle, law, loan.source, c.keyBytes)))
+	s.season.Store(season)
+	c.slot.Store(s)
+	if loan.refusal == 0 {
+		c.funnel.pend.units += int64(loan.left) // what is left of them comes off again
+		c.brisk = 0
+	}
+}
+
+// loan is what a counter lends: a level and units, or the end of a refusal.
+type loan struct {
+	refusal uint32 // in refusalUnit; 0: a level
+	tat     int64
+	left    uint32
+	source  limit.Source
+}
+
+// loanLocked says what c can lend.
+func (c *Counter) loanLocked(now int64) (l loan, ok bool) {
+	if until := c.denied.Load(); until != 0 {
+		l.refusal, l.source = uint32(until/refusalUnit), limit.Source(until&sourceBits)
+		return l, until/refusalUnit > now/refusalUnit && l.refusal != 0
+	}
+	f, r := &c.funnel, c.rule()
+	if c.brisk == 0 || f.view != f.pend.tat || c.last > r.Ticks().Most {
+		return l, false
+	}
+	room := maxPart - f.pend.units
+	if c.part() != nil && !c.is(inUrgent) {
+		room = int64(c.urgentAt) - 1 - f.pend.units // more are urgent
+	}
+	l.left, l.source = uint32(min(max(room, 0), math.MaxUint32)), c.brisk.source()
+	l.tat, ok = r.ToTicks(f.view)
+	return l, ok && l.left > 0
+}
+
+// takeLocked returns a free slot for a hash, locked and with its tag, or nil: the one
+// that it had before, if it can, because to look at all of a row takes long. Who has
+// one and was not asked for long, or not since the season turned, gives it up. In a
+// row no two who are asked have the same tag: only one of them would be found.
+func (r *slotRows) takeLocked(h uint64, season uint32, now int64) *slot {
+	row, tag := h>>8&r.mask, slotTag(h)
+	tags := r.tags[row].Load()
+	tagOf := func(i uint64) uint64 { return tags >> (i * 8) & 0xff }
+	take := func(i uint64, anybody bool) *slot {
+		s := &r.slots[row*slotWays+i]
+		if s.mu.Lock(); s.c == nil || anybody && s.freeLocked(season, now) {
+			r.setTag(row, i*8, tag)
+			return s
+		}
+		s.mu.Unlock()
+		return nil
+	}
+	for i := range uint64(slotWays) {
+		if tagOf(i) == tag {
+			return take(i, true)
+		}
+	}
+	for _, step := range [3]func(i uint64) bool{
+		func(i uint64) bool { return tagOf(i) == 0 },
+		func(i uint64) bool { return r.slots[row*slotWays+i].season.Load() == 0 },
+		nil, // any, if need be
+	} {
+		for i := range uint64(slotWays) {
+			if step == nil || step(i) {
+				if s := take(i, step == nil); s != nil {
+					return s
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (r *slotRows) setTag(row, shift, tag uint64) {
+	for {
+		was := r.tags[row].Load()
+		is := was&^(0xff<<shift) | tag<<shift
+		if was == is || r.tags[row].CompareAndSwap(was, is) {
+			return
+		}
+	}
+}
+
+// freeLocked sends away who has s, if it can do without.
+func (s *slot) freeLocked(season uint32, now int64) bool {
+	d := s.c
+	if s.season.Load() == season && now-s.last <= slotIdle {
+		return false
+	}
+	// Not Lock: it comes before that of the slot. Who has it may want the slot.
+	if !d.mu.TryLock() {
+		return false
+	}
+	s.returnLocked(d)
+	d.mu.Unlock()
+	return true
+}
+
+// returnLocked gives c back what it has lent to s. Both are locked.
+func (s *slot) returnLocked(c *Counter) {
+	if word(s.word.Load()).refusal() == 0 {
+		f := &c.funnel
+		f.view = c.rule().OfTicks(s.tat)
+		f.pend.tat = f.view
+		f.pend.units -= int64(s.left)
+		c.last = max(c.last, s.last)
+	}
+	s.season.Store(0)
+	s.word.Store(0)
+	s.c = nil
+	c.slot.Store(nil)
+}
+
+// lawOf returns the number of a rule among the laws. When they are all taken, none
+// is valid any more and they are numbered anew, one by one.
+func (l *lodge) lawOf(rule *limit.Rule, now int64) (n uint8, ok bool) {
+	for i := range l.laws {
+		switch l.laws[i].Load() {
+		case rule:
+			return uint8(i), true
+		case nil:
+			return l.enact(rule, now)
+		}
+	}
+	return l.enact(rule, now)
+}
+
+func (l *lodge) enact(rule *limit.Rule, now int64) (n uint8, ok bool) {
+	l.lawMu.Lock()
+	defer l.lawMu.Unlock()
+	for i := range l.laws {
+		switch l.laws[i].Load() {
+		case nil:
+			l.laws[i].Store(rule)
+			return uint8(i), true
+		case rule:
+			return uint8(i), true
+		}
+	}
+	if now-l.repealed < lawsLast && l.repealed != 0 {
+		return 0, false // somebody makes a rule for each check
+	}
+	for i := range l.laws {
+		l.laws[i].Store(nil)
+	}
+	// After that, so that who finds a number in the new season finds a new one; and
+	// before any is given to another rule.
+	l.season.turn()
+	l.repealed = now
+	return 0, false // the season that is known to the caller is over
+}
+
+// crowded reports whether there are more counters than there should be for so many
+// slots.
+func (l *lodge) crowded(live int64) bool {
+	n := len(l.rows.Load().slots)
+	return live*slotLoad > int64(n) && n < l.most
+}
+
+// grow makes room for so many counters. Those that have a slot take back what they
+// have lent: nobody would find them there.
+func (l *lodge) grow(live int64) {
+	was := l.rows.Load()
+	n := len(was.slots)
+	for n < l.most && live*slotLoad > int64(n) {
+		n *= 2
+	}
+	if n == len(was.slots) {
+		return
+	}
+	l.rows.Store(newSlotRows(n))
+	for i := range was.slots {
+		s := &was.slots[i]
+		s.mu.Lock()
+		c := s.c
+		s.mu.Unlock()
+		if c != nil {
+			c.lock()
+			c.mu.Unlock()
+		}
+	}
+}

@@ -1,0 +1,266 @@
+package local
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// Whatever the numbers of a funnel and the time are, slots count as counters do.
+func TestSlotsOfExtremes(t *testing.T) {
+	made, answers := 0, 0
+	for seed := range uint64(4000) {
+		rng := rand.New(rand.NewPCG(seed, 99))
+		capacity := extreme(rng, limit.MaxUnits)
+		if rng.IntN(3) == 0 {
+			capacity = rng.Int64N(6)
+		}
+		r, err := limit.Funnel("x", capacity, extreme(rng, limit.MaxUnits), time.Duration(extreme(rng, int64(limit.MaxWindow))))
+		if err != nil {
+			continue
+		}
+		made++
+		if answers += atExtremes(t, rng, r); t.Failed() {
+			t.Fatalf("seed %d, %v, %+v", seed, r, r.Ticks())
+		}
+	}
+	if made < 500 || answers < 1000 {
+		t.Errorf("%d answers from slots, of %d funnels", answers, made)
+	}
+}
+
+// extreme draws a number up to most, often one near an end.
+func extreme(rng *rand.Rand, most int64) int64 {
+	switch rng.IntN(6) {
+	case 0:
+		return most
+	case 1:
+		return 1 + rng.Int64N(5)
+	case 2:
+		return most - rng.Int64N(min(most, 5))
+	}
+	return min(1+rng.Int64N(1<<(rng.IntN(62)+1)), most)
+}
+
+// atExtremes asks two counters at extreme times, of which one may have a slot, and
+// returns how many answers that has given.
+func atExtremes(t *testing.T, rng *rand.Rand, r *limit.Rule) (answers int) {
+	now := [...]int64{0, extreme(rng, math.MaxInt64), max(r.Ticks().Most-rng.Int64N(1000), 0), 175e16 + rng.Int64N(1e9)}[rng.IntN(4)]
+	a, b := newCounter("k", r, 0, nil, now), newCounter("k", r, 0, nil, now)
+	slots := NewSlots(nil)
+	for range 80 {
+		before := now
+		switch rng.IntN(12) {
+		case 0:
+			now = extreme(rng, math.MaxInt64)
+		case 1:
+			now = max(r.Ticks().Most+rng.Int64N(5)-2, 0)
+		case 2:
+			now -= rng.Int64N(1000)
+		case 3, 4, 5, 6:
+			if now < math.MaxInt64/4*3 {
+				now += rng.Int64N(max(r.One().NS, 1) + 2)
+			}
+		case 7:
+			now = -extreme(rng, math.MaxInt64)
+		}
+		if now/refusalUnit/math.MaxUint32 != before/refusalUnit/math.MaxUint32 {
+			a.Unsynced() // not even a refusal lasts for years
+			b.Unsynced()
+		}
+		event, units := rng.IntN(25), extreme(rng, math.MaxInt64)
+		for _, c := range []*Counter{a, b} {
+			switch event {
+			case 0:
+				c.set(now, units, r)
+			case 1:
+				c.refund(now, units, r)
+			case 2:
+				c.allow(now, 0, r)
+			}
+		}
+		at := a.slot.Load()
+		got, _, _ := slots.Allow(a, now, r)
+		_, no := b.denies(now, 1, r)
+		want := false
+		if !no {
+			want, _, _ = b.allow(now, 1, r)
+		}
+		if at != nil && at == a.slot.Load() {
+			answers++
+		}
+		if got != want {
+			t.Errorf("at %d: %v, without a slot %v", now, got, want)
+		}
+	}
+	a.Unsynced() // takes back what is lent
+	if compare(t, a, b); a.last != b.last {
+		t.Errorf("the latest time is %d, without a slot %d", a.last, b.last)
+	}
+	return answers
+}
+
+// A debt may be higher than what a funnel can hold can be added to.
+func TestSlotsOfDebtors(t *testing.T) {
+	r := limit.Must(limit.Funnel("d", 1, 5, 150_000_000_000_000_001))
+	now := int64(1_750_000_000_000_000_000)
+	for used := int64(1); used < 20; used++ {
+		c := newCounter("k", r, 0, nil, now)
+		slots := NewSlots(nil)
+		c.set(now, used, r)
+		c.allow(now, 0, r)
+		slots.lodge.lend(c, r, slots.lodge.season.n.Load(), 0, now)
+		if c.slot.Load() != nil {
+			t.Errorf("%d used: no units were asked for, and that made it brisk", used)
+		}
+		s := &slot{left: 1, tat: math.MaxInt64 - used}
+		if s.admitLocked(r.Ticks(), now, math.MaxInt64) {
+			t.Errorf("admitted on top of a debt until %d", s.tat)
+		}
+	}
+}
+
+// A slot that others hold is not waited for, nor who has it: they may wait for us.
+func TestSlotsWaitForNobody(t *testing.T) {
+	slots := NewSlots(nil)
+	now := int64(1e12)
+	var tenants []*Counter
+	rows := slots.lodge.rows.Load()
+	for i := range slotWays {
+		c := newCounter(fmt.Sprint(i), fast, uint64(i+1)<<56, nil, now)
+		for c.slot.Load() == nil {
+			slots.Allow(c, now, fast)
+		}
+		tenants = append(tenants, c)
+	}
+	slots.lodge.season.turn() // all of them may have to go
+	for _, c := range tenants {
+		c.mu.Lock()
+	}
+	done := make(chan *slot, 1)
+	go func() {
+		s := rows.takeLocked(99<<56, slots.lodge.season.n.Load(), now)
+		done <- s
+	}()
+	var s *slot
+	until(t, "no slot", func() bool {
+		select {
+		case s = <-done:
+			return true
+		default:
+			return false
+		}
+	})
+	if s != nil {
+		t.Error("took the slot of a counter that somebody else has locked")
+	}
+	for _, c := range tenants {
+		c.mu.Unlock()
+	}
+	if s = rows.takeLocked(99<<56, slots.lodge.season.n.Load(), now); s == nil {
+		t.Fatal("nobody gives up a slot")
+	}
+	s.mu.Unlock()
+}
+
+// Who begins in one season and ends in the next has a slot that answers nothing.
+func TestSlotsOfTheLastSeason(t *testing.T) {
+	slots := NewSlots(nil)
+	now := int64(1e12)
+	for _, r := range []*limit.Rule{fast, funnelRule(t, 0, 1, time.Hour)} {
+		c := newCounter("k", r, 0, nil, now)
+		before := slots.lodge.season.n.Load()
+		for range 3 {
+			c.allow(now, 1, r)
+		}
+		slots.lodge.season.turn()
+		slots.lodge.lend(c, r, before, 0, now)
+		s := c.slot.Load()
+		if s == nil {
+			t.Fatalf("%v: no slot", r)
+		}
+		if _, _, ok := slots.lodge.answer(s, "k", r, now); ok || slots.lodge.find(0) == s {
+			t.Errorf("%v: answers in the new season", r)
+		}
+	}
+}
+
+// All of a key counts: its first bytes, its last, those in between, how many.
+func TestSlotsTellKeysApart(t *testing.T) {
+	now := int64(1e12)
+	base := "abcdefghijklmnopqrstuvwxyz"
+	for _, r := range []*limit.Rule{fast, funnelRule(t, 0, 1, time.Hour)} {
+		for n := range slotKey + 1 {
+			slots := NewSlots(nil)
+			key := base[:n]
+			c := newCounter(key, r, 0, nil, now)
+			for c.slot.Load() == nil {
+				slots.Allow(c, now, r)
+			}
+			s := c.slot.Load()
+			is := func(k string) bool { _, _, ok := slots.lodge.answer(s, k, r, now); return ok }
+			if !is(key) || !is(string([]byte(key))) {
+				t.Errorf("%v: does not know %q", r, key)
+			}
+			for i := range n {
+				other := []byte(key)
+				if other[i] ^= 1; is(string(other)) {
+					t.Errorf("%v: takes %q for %q", r, other, key)
+				}
+			}
+			for m := range len(base) + 1 {
+				if m != n && is(base[:m]) {
+					t.Errorf("%v: takes %q for %q", r, base[:m], key)
+				}
+			}
+		}
+	}
+}
+
+// A refusal that takes no lock is over when somebody has taken it back.
+func TestSlotsRefuseNoLonger(t *testing.T) {
+	rule := funnelRule(t, 1, 1, time.Hour)
+	table := newTable(t, TableOptions{})
+	now := int64(table.clock.Now())
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 20_000 {
+				table.Allow("other", rule, 1, now)
+				table.Allow("k", rule, 1, now)
+			}
+		})
+	}
+	for i := range 200 {
+		table.Set("k", rule, 1, now)
+		if ok, _ := table.Allow("k", rule, 1, now); ok {
+			t.Fatalf("round %d: admitted", i)
+		}
+	}
+	wg.Wait()
+	for i := range 200 {
+		table.Set("k", rule, 0, now)
+		first, _ := table.Allow("k", rule, 1, now)
+		second, _ := table.Allow("k", rule, 1, now)
+		if !first || second {
+			t.Fatalf("round %d: %v, then %v", i, first, second)
+		}
+	}
+}
+
+// A row of slots begins where a cache line does.
+func TestSlotsAreWhole(t *testing.T) {
+	for n := slotsFirst; n <= 8*slotsFirst; n *= 2 {
+		if at := slotAddress(newSlotRows(n)) % 64; at != 0 {
+			t.Errorf("%d slots begin %d bytes into a cache line", n, at)
+		}
+	}
+}
+
+func slotAddress(r *slotRows) uintptr { return uintptr(unsafe.Pointer(&r.slots[0])) }

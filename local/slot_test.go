@@ -1,0 +1,399 @@
+package local
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// A counter that answers from a slot is in all one that answers itself: whatever
+// happens to two of the same history, of which one may have a slot, they say the same
+// and are the same.
+func TestSlotsAreTheSame(t *testing.T) {
+	rules := []*limit.Rule{
+		funnelRule(t, 1000, 7, 3*time.Millisecond), funnelRule(t, 5, 1000, time.Second), funnelRule(t, 0, 1, time.Second),
+		funnelRule(t, 1_000_000, 1_000_000, time.Second), windowRule(t, 10, 100*time.Millisecond, 10),
+	}
+	for i, r := range rules {
+		for _, linked := range []bool{false, true} {
+			answers := 0
+			for seed := range uint64(60) {
+				answers += slotted(t, r, linked, seed)
+				if t.Failed() {
+					t.Fatalf("rule %d, %v, linked %v, seed %d", i, r, linked, seed)
+				}
+			}
+			if answers < 500 {
+				t.Errorf("%v, linked %v: %d answers from slots", r, linked, answers)
+			}
+		}
+	}
+}
+
+// slotted leads two counters through the same history, and returns how many checks a
+// slot has answered for one of them.
+func slotted(t *testing.T, r *limit.Rule, linked bool, seed uint64) (answers int) {
+	rng := rand.New(rand.NewPCG(seed, 12))
+	now := int64(1e12)
+	both := [2]*same{newSame(r, linked, now), newSame(r, linked, now)}
+	slots := NewSlots(both[0].link)
+	other := limit.Must(limit.Funnel(r.Name(), r.Limit()*2, 3, 2*time.Millisecond))
+	for range 600 {
+		now += rng.Int64N(1<<rng.IntN(31)) - rng.Int64N(1000)
+		event := rng.IntN(60)
+		x, flip := rng.Int64N(1<<rng.IntN(11))+1, rng.IntN(2) == 0
+		rule := r
+		if event == 1 && r.Algorithm() == limit.AlgorithmFunnel {
+			rule = other
+		}
+		for _, s := range both {
+			s.suffer(event, now, x, flip, r)
+		}
+		at := both[0].c.slot.Load()
+		allowed, src, ok := slots.Allow(both[0].c, now, rule)
+		wantSrc, no := both[1].c.denies(now, 1, rule)
+		want := false
+		if !no {
+			want, wantSrc, _ = both[1].c.allow(now, 1, rule)
+		}
+		if at != nil && at == both[0].c.slot.Load() {
+			answers++
+		}
+		if !ok || allowed != want || src != wantSrc {
+			t.Errorf("at %d: %v as %v, without a slot %v as %v", now, allowed, src, want, wantSrc)
+		}
+		if rng.IntN(8) == 0 {
+			for _, s := range both {
+				s.c.lock() // takes back what is lent
+				s.c.mu.Unlock()
+			}
+			compare(t, both[0].c, both[1].c)
+		}
+	}
+	return answers
+}
+
+var fast = limit.Must(limit.Funnel("fast", 1_000_000, 1_000_000, time.Second))
+
+// Keys that a slot cannot tell apart by their hash share a row, and no more than that.
+func TestSlotsKeepKeysApart(t *testing.T) {
+	rule := limit.Must(limit.Funnel("apart", 1000, 1, time.Hour))
+	table := newTable(t, TableOptions{hash: func(key string, _ *limit.Rule) uint64 { return 7<<56 | uint64(key[3]) }})
+	now := int64(table.clock.Now())
+	admitted := map[string]int{}
+	for i := range 12 * 1500 {
+		key := fmt.Sprint("key", string(rune('a'+i%12)))
+		if ok, _ := table.Allow(key, rule, 1, now); ok {
+			admitted[key]++
+		}
+	}
+	for key, n := range admitted {
+		if n != 1000 {
+			t.Errorf("%s: %d units admitted of 1000", key, n)
+		}
+	}
+}
+
+// However a key is asked, by whom and for what, its limit holds, to the unit.
+func TestSlotsUnderFire(t *testing.T) {
+	rule := limit.Must(limit.Funnel("fire", 20_000, 1, time.Hour))
+	// All are in one row.
+	table := newTable(t, TableOptions{hash: func(key string, _ *limit.Rule) uint64 { return uint64(key[3]) << 56 }})
+	const keys = 12
+	var admitted [keys]atomic.Int64
+	var handles [keys]*Handle
+	for k := range handles {
+		handles[k] = new(Handle)
+		handles[k].Bind(table, fireKey(k), rule)
+	}
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(g), 3))
+			for range 60_000 {
+				k, now := rng.IntN(keys), int64(table.clock.Now())
+				key, ok, n := fireKey(k), false, int64(1)
+				switch rng.IntN(40) {
+				case 0:
+					ok = table.Take(key, rule, 1, now).Allowed
+				case 1:
+					n = 3
+					ok, _ = table.Allow(key, rule, n, now)
+				case 2:
+					n = -table.Refund(key, rule, 1, now)
+					ok = true
+				case 3:
+					table.lodge.season.turn()
+				case 4:
+					table.Peek(key, rule, 1, now)
+				case 5, 6, 7, 8:
+					ok, _ = handles[k].Allow(1, now)
+				default:
+					ok, _ = table.Allow(key, rule, 1, now)
+				}
+				if ok {
+					admitted[k].Add(n)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for k := range admitted {
+		used := rule.Limit() - table.Peek(fireKey(k), rule, 1, 0).Remaining
+		if got := admitted[k].Load(); got != used || got > rule.Limit() {
+			t.Errorf("key%d: %d units admitted, %d counted", k, got, used)
+		}
+	}
+}
+
+func fireKey(k int) string { return fmt.Sprint("key", string(rune('a'+k))) }
+
+// Who is asked has a slot, and who is not gives it up to somebody who is.
+func TestSlotsChangeHands(t *testing.T) {
+	clk := clock.NewManual(start)
+	table := newTable(t, TableOptions{Clock: clk, hash: func(key string, _ *limit.Rule) uint64 { return uint64(0xff^len(key)) << 56 }})
+	names := make([]string, slotWays+1)
+	for i := range names {
+		names[i] = string(make([]byte, i+1))
+	}
+	ask := func(key string) *slot {
+		for range 200 {
+			table.Allow(key, fast, 1, int64(clk.Now()))
+		}
+		return table.Seek(key, fast).slot
+	}
+	for _, k := range names[:slotWays] {
+		if ask(k) == nil {
+			t.Fatalf("no slot for %q", k)
+		}
+	}
+	last := names[slotWays]
+	if ask(last) != nil {
+		t.Fatal("a slot for one key more than there are")
+	}
+	clk.Advance(slotIdle / 2)
+	for _, k := range names[1:slotWays] {
+		ask(k)
+	}
+	clk.Advance(slotIdle/2 + 1)
+	if ask(last) == nil {
+		t.Error("a key that is not asked keeps its slot from one that is")
+	}
+	if table.Seek(names[0], fast).slot != nil {
+		t.Error("the slot has two tenants")
+	}
+	for _, k := range names[1:slotWays] {
+		if table.Seek(k, fast).slot == nil {
+			t.Errorf("%q had to go", k)
+		}
+	}
+	if got := table.Peek(names[0], fast, 1, int64(clk.Now())).Remaining; got != fast.Limit() {
+		t.Errorf("after a second %d units remain", got)
+	}
+}
+
+// What a unit weighs counts at once, also for a key that has a slot.
+func TestSlotsEndWithTheMode(t *testing.T) {
+	link := newTestLink()
+	table := newTable(t, TableOptions{Link: link})
+	now := int64(table.clock.Now())
+	tenant(t, table, "k", fast)
+	for _, m := range []struct {
+		weight  int64
+		allowed bool
+		source  limit.Source
+	}{{WeightClosed, false, limit.SourceDegraded}, {1, true, limit.SourceDegraded}, {WeightOpen, true, limit.SourceDegraded}} {
+		link.SetMode(m.weight, true)
+		if ok, src := table.Allow("k", fast, 1, now); ok != m.allowed || src != m.source {
+			t.Errorf("weight %d: %v, %v", m.weight, ok, src)
+		}
+	}
+}
+
+// A new epoch asks everybody once, that the cache may hear of it.
+func TestSlotsEndWithTheEpoch(t *testing.T) {
+	table := newTable(t, TableOptions{MaxKeys: epochParts * epochLeast})
+	now := int64(table.clock.Now())
+	tenant(t, table, "k", fast)
+	c := table.recently(table.hashOf("k", fast), "k", fast)
+	for _, k := range names("new", epochLeast) {
+		table.Allow(k, fast, 1, now)
+	}
+	if table.Seek("k", fast).slot != nil {
+		t.Error("nobody will hear of the key")
+	}
+	table.Allow("k", fast, 1, now)
+	if c.epoch != uint8(table.epoch.Load()) || c.slot.Load() != nil {
+		t.Errorf("asked in epoch %d, it is %d", c.epoch, table.epoch.Load())
+	}
+	tenant(t, table, "k", fast)
+}
+
+// tenant asks until a slot answers for the key, and returns it.
+func tenant(t *testing.T, table *Table, key string, rule *limit.Rule) *slot {
+	t.Helper()
+	for range 200 {
+		now := int64(table.clock.Now())
+		s := table.Seek(key, rule)
+		if s.slot != nil {
+			return s.slot
+		}
+		table.AllowAt(s, key, rule, 1, now)
+	}
+	t.Fatalf("no slot for %q", key)
+	return nil
+}
+
+// What a check has found may be out of date when a slot is to be taken for it.
+func TestSlotsAreNotForTheOutdated(t *testing.T) {
+	rule := funnelRule(t, 1000, 1, time.Hour)
+	other := limit.Must(limit.Funnel(rule.Name(), 2000, 1, time.Hour))
+	full := funnelRule(t, 0, 1, time.Hour)
+	for what, c := range map[string]struct {
+		rule  *limit.Rule
+		epoch uint8
+		do    func(*Link, *Counter)
+		gets  bool
+	}{
+		"nothing":                {rule, 0, func(*Link, *Counter) {}, true},
+		"nothing, for a refusal": {full, 0, func(*Link, *Counter) {}, true},
+		"the mode":               {rule, 0, func(l *Link, _ *Counter) { l.SetMode(2, true) }, false},
+		"the mode of a refusal":  {full, 0, func(l *Link, _ *Counter) { l.SetMode(2, true) }, false},
+		"the epoch":              {rule, 1, func(*Link, *Counter) {}, false},
+		"the rule":               {rule, 0, func(_ *Link, c *Counter) { c.allow(1e12, 1, other); c.allow(1e12, 1, other) }, false},
+		"that nobody has looked": {rule, 0, func(_ *Link, c *Counter) { c.Unsynced() }, false},
+	} {
+		link := newTestLink()
+		slots := NewSlots(link)
+		now := int64(1e12)
+		counter := newCounter("k", c.rule, 0, link, now)
+		for range 3 {
+			counter.allow(now, 1, c.rule)
+		}
+		c.do(link, counter)
+		lend := func() *slot {
+			slots.lodge.lend(counter, c.rule, slots.lodge.season.n.Load(), c.epoch, now)
+			return counter.slot.Load()
+		}
+		first := lend()
+		if got := first != nil; got != c.gets {
+			t.Errorf("%s has changed: gets a slot: %v", what, got)
+		}
+		if lend() != first {
+			t.Errorf("%s has changed: two slots", what)
+		}
+	}
+}
+
+// Who has not been asked since the season turned gives up its slot at once.
+func TestSlotsAreFreeAfterTheSeason(t *testing.T) {
+	table := newTable(t, TableOptions{hash: func(key string, _ *limit.Rule) uint64 { return uint64(key[4]) << 56 }})
+	for i := range slotWays {
+		tenant(t, table, fmt.Sprint("key ", string(rune('a'+i))), fast)
+	}
+	table.lodge.season.turn()
+	tenant(t, table, "key z", fast)
+}
+
+// There are more rules in a program's life than a slot can tell apart, and no slot
+// answers for the rule of another.
+func TestSlotsTellRulesApart(t *testing.T) {
+	table := newTable(t, TableOptions{})
+	now := int64(table.clock.Now())
+	ask := func(r *limit.Rule, times int) (admitted int) {
+		for range times {
+			if ok, _ := table.Allow("k", r, 1, now); ok {
+				admitted++
+			}
+		}
+		return admitted
+	}
+	rules := make([]*limit.Rule, len(table.lodge.laws))
+	for i := range rules {
+		rules[i] = limit.Must(limit.Funnel(fmt.Sprint("rule ", i), 1_000_000, 1, time.Second))
+		ask(rules[i], 1)
+	}
+	until(t, "more slots", func() bool { return len(table.lodge.rows.Load().slots) >= slotLoad*len(rules) })
+	first := rules[0]
+	tenant(t, table, "k", first)
+	law := word(table.Seek("k", first).slot.word.Load()).law()
+	for _, r := range rules {
+		ask(r, 8)
+	}
+	if table.Seek("k", first).slot == nil {
+		t.Fatal("there are as many laws as rules")
+	}
+	ask(limit.Must(limit.Funnel("late", 1_000_000, 1, time.Second)), 8)
+	if table.Seek("k", first).slot != nil {
+		t.Error("a slot from before the laws were numbered anew")
+	}
+	// That number stands for another rule of the name now.
+	smaller := limit.Must(limit.Funnel(first.Name(), 5, 1, time.Hour))
+	table.lodge.laws[law].Store(smaller)
+	if n := ask(smaller, 8); n != 0 {
+		t.Errorf("%d units admitted above the limit", n)
+	}
+}
+
+// A dozen keys need few slots, many keys need more; who had one gets another.
+func TestSlotsGrow(t *testing.T) {
+	table := newTable(t, TableOptions{MaxKeys: 4096})
+	now := int64(table.clock.Now())
+	few, many := names("few", 12), names("many", 3000)
+	for _, k := range few {
+		tenant(t, table, k, fast)
+	}
+	if n := len(table.lodge.rows.Load().slots); n != slotsFirst {
+		t.Errorf("%d slots for %d keys", n, len(few))
+	}
+	if most, large := table.lodge.most, newTable(t, TableOptions{MaxKeys: slotsFew + 1}).lodge.most; most != slotsMost || large != slotsMost/2 {
+		t.Errorf("up to %d slots, %d in a large table", most, large)
+	}
+	for _, k := range many {
+		table.Allow(k, fast, 1, now)
+	}
+	until(t, "more slots", func() bool { return len(table.lodge.rows.Load().slots) >= slotLoad*len(many) })
+	have := 0
+	for range 12 {
+		have = 0
+		for _, k := range append(few, many...) {
+			if table.Seek(k, fast).slot != nil {
+				have++
+			}
+			table.Allow(k, fast, 1, now)
+		}
+	}
+	if have < 2900 {
+		t.Errorf("%d keys of 3012 have a slot", have)
+	}
+	for _, k := range few {
+		used := fast.Limit() - table.Peek(k, fast, 1, now).Remaining
+		if used < 12 {
+			t.Errorf("%q: %d units counted", k, used)
+		}
+	}
+}
+
+// A key that does not fit is answered by its counter.
+func TestSlotsOfLongKeys(t *testing.T) {
+	rule := limit.Must(limit.Funnel("long", 100, 1, time.Hour))
+	table := newTable(t, TableOptions{})
+	now := int64(table.clock.Now())
+	for _, n := range []int{0, 1, slotKey, slotKey + 1, 100} {
+		key, admitted := string(make([]byte, n)), 0
+		for range 150 {
+			if ok, _ := table.Allow(key, rule, 1, now); ok {
+				admitted++
+			}
+		}
+		if has := table.Seek(key, rule).slot != nil; admitted != 100 || has != (n <= slotKey) {
+			t.Errorf("%d bytes: %d units, has a slot: %v", n, admitted, has)
+		}
+	}
+}
