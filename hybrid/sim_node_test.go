@@ -19,6 +19,7 @@ type simNode struct {
 	name     string
 	core     *core
 	link     *local.Link
+	slots    *local.Slots
 	stats    counters
 	clock    simClock
 	skew     int64
@@ -50,6 +51,7 @@ func (s *sim) addNode(o Options) *simNode {
 		clock:    simClock{at: s.now, base: s.now},
 		counters: map[oracleKey]*local.Counter{}, rules: map[*limit.Rule]*limit.Rule{}, flushed: map[uint64]error{}, wires: make([]wire, len(s.servers)),
 	}
+	n.slots = local.NewSlots(n.link)
 	s.born++
 	opt := s.opt
 	if o.Fallback != 0 {
@@ -277,6 +279,9 @@ func (n *simNode) rule(r *limit.Rule) *limit.Rule {
 func (n *simNode) take(key string, rule *limit.Rule, units int64) limit.Result {
 	k := oracleKey{rule, key}
 	c := n.counter(k)
+	if units == 1 && n.s.rng.IntN(4) != 0 {
+		return n.allow(k, c)
+	}
 	unasked := c.Denies(n.time(), units, n.rule(rule))
 	res, ok := c.Take(n.time(), units, n.rule(rule))
 	if !ok {
@@ -289,6 +294,27 @@ func (n *simNode) take(key string, rule *limit.Rule, units int64) limit.Result {
 		n.admitted += units
 	}
 	n.s.oracle.taken(n, k, units, res)
+	n.wakeUp()
+	return res
+}
+
+// allow asks for one unit and no more than yes or no, as the hot path does.
+func (n *simNode) allow(k oracleKey, c *local.Counter) limit.Result {
+	rule := n.rule(k.rule)
+	allowed, src, ok := n.slots.Allow(c, n.time(), rule)
+	if !ok {
+		n.s.failf("a counter died")
+	}
+	res := limit.Result{Allowed: allowed, Source: src, Limit: rule.Limit()}
+	if allowed {
+		n.admitted++
+	} else {
+		res.RetryAfter = 1 // it does not tell
+		if rule.Limit() == 0 {
+			res.RetryAfter = limit.Never
+		}
+	}
+	n.s.oracle.taken(n, k, 1, res)
 	n.wakeUp()
 	return res
 }
