@@ -24,9 +24,11 @@ var onceMutants = []mutant{
 		name:   "pending-cleared-before-the-ack",
 		breaks: "Units count as acknowledged as soon as they are sent.",
 		file:   "local/sync.go",
-		old: `c.inFlight, c.askedAt = true, now
+		old: `c.mark(inFlight)
+	c.askedAt = now
 	return c.reportLocked(now), true`,
-		new: `c.inFlight, c.askedAt = true, now
+		new: `c.mark(inFlight)
+	c.askedAt = now
 	rep = c.reportLocked(now)
 	if c.win() == nil {
 		c.funnel.put(away{})
@@ -69,8 +71,8 @@ var onceMutants = []mutant{
 		name:   "forgotten-with-pending-units",
 		breaks: "A counter that has unreported units may be forgotten.",
 		file:   "local/counter.go",
-		old:    `if c.inFlight || c.unsyncedUnits() > 0 || c.link() != nil && c.tellsLocked(now) {`,
-		new:    `if c.inFlight || c.raise {`,
+		old:    `if c.is(inFlight) || c.unsyncedUnits() > 0 || c.link() != nil && c.tellsLocked(now) {`,
+		new:    `if c.is(inFlight | raising) {`,
 		by:     sim(300),
 	},
 	{
@@ -85,7 +87,7 @@ var onceMutants = []mutant{
 		name:   "merged-without-its-flight",
 		breaks: "The heir of a counter that is in flight sends the same units again.",
 		file:   "local/counter.go",
-		old:    `c.inFlight = c.inFlight || d.inFlight`,
+		old:    `c.note(inFlight, c.is(inFlight) || d.is(inFlight))`,
 		new:    "",
 		by:     local("TestMergedWhileInFlight"),
 	},

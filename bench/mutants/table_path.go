@@ -103,8 +103,8 @@ var pathMutants = []mutant{
 		name:   "brisk-and-silent",
 		breaks: "A counter that answers at once does not say that it is near its limit.",
 		file:   "local/brisk.go",
-		old:    `>= int64(c.urgentAt) && !c.inUrgent:`,
-		new:    `< 0 && !c.inUrgent:`,
+		old:    `>= int64(c.urgentAt) && !c.is(inUrgent):`,
+		new:    `< 0 && !c.is(inUrgent):`,
 		by:     local("TestBriskIsTheSame"),
 	},
 	{

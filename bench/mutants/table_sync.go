@@ -14,7 +14,7 @@ var syncMutants = []mutant{
 		name:   "no-near-limit-trigger",
 		breaks: "A key near its limit waits for its turn like all others.",
 		file:   "local/link.go",
-		old:    `near := unsynced > 0 && unsynced >= int64(c.urgentAt) && !c.inFlight`,
+		old:    `near := unsynced > 0 && unsynced >= int64(c.urgentAt) && !c.is(inFlight)`,
 		new:    `near := unsynced > 0 && unsynced < 0`,
 		by:     hybrid("TestPromiseNearLimitTrigger"),
 	},

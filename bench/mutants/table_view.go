@@ -22,8 +22,8 @@ var viewMutants = []mutant{
 		name:   "no-raise-after-a-loss",
 		breaks: "After a loss the nodes do not say what they knew.",
 		file:   "local/sync.go",
-		old:    `Raise: c.raise && c.syncedAt != 0,`,
-		new:    `Raise: c.raise && c.syncedAt < 0,`,
+		old:    `Raise: c.is(raising) && c.syncedAt != 0,`,
+		new:    `Raise: c.is(raising) && c.syncedAt < 0,`,
 		by:     sim(300),
 	},
 	{
