@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// perTurn is how many checks of each kind one turn of BenchmarkLatency times: each
-// key's turn comes three times, so that most of them know already that Redis hangs.
-const perTurn = 200_000
+// perTurn is how many checks of each kind one turn of BenchmarkLatency times: a second
+// or two of an outage, of which the first tenths are those in which it is noticed.
+const perTurn = 1 << 20
 
 // BenchmarkLatency: how long single checks take, in ns, while Redis is healthy
 // and while it hangs. The two limiters, each with a server of its own, are
