@@ -9,8 +9,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// floor is the least that a check of a key can cost: hash the key, find its
-// cell in a sharded map, read the clock, swap one word. Its maps are filled
+// floor is the least that a check can cost that finds its key in a map: hash the
+// key, find its cell in a sharded map, read the clock, swap one word. Its maps are filled
 // beforehand and only read, so that there is no lock; it can neither learn a
 // key nor forget one, and shares nothing. It does decide, by GCRA.
 type floor struct {

@@ -10,7 +10,7 @@ type kind int
 
 const (
 	ours    kind = iota // this project's
-	floor               // the least that any keyed limiter must do
+	floor               // the least that a limiter with its keys in a map must do
 	single              // one limiter without keys
 	keyed               // a rival with keys, in one process
 	distant             // asks Redis each time

@@ -28,7 +28,7 @@ func page(r recorded, plots map[string][]byte) string {
 	seen := map[*row]bool{}
 	benches := checkBenches(r.bench)
 	if len(benches) > 0 {
-		b.WriteString("## Checks\n\nns per check. ± is half the distance between the quartiles. `floor` is the least that any limiter with keys must do: read a clock, " +
+		b.WriteString("## Checks\n\nns per check. ± is half the distance between the quartiles. `floor` is the least that a limiter with its keys in a map must do: read a clock, " +
 			"find the key, update a number. Ratios are to the one with the same clock and to the fastest rival with keys in one process.\n\n")
 		picture(plotChecks, "ns per check, by limiter")
 		for _, bench := range benches {
