@@ -125,15 +125,21 @@ func fill(b *testing.B, h holder, n int) {
 		}
 	}
 	last, still := uint64(0), 0
+	var known time.Time // when all keys were in memory
 	pollUntil(b, 2*time.Minute, "all keys are in memory, and at rest", func() bool {
 		now := heap().Mallocs
-		quiet := h.live() > int64(n)*98/100 && now-last < 100
-		if last = now; quiet {
+		all := h.live() > int64(n)*98/100
+		if all && known.IsZero() {
+			known = time.Now()
+		}
+		if all && now-last < 100 {
 			still++
 		} else {
 			still = 0
 		}
-		return still > max(50, n/650) // of a million keys, three rounds of the table's cleaning
+		last = now
+		// For a million keys, three rounds of the table's cleaning.
+		return still > 50 && time.Since(known) > time.Duration(n)*3*time.Microsecond
 	})
 }
 
