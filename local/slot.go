@@ -21,15 +21,14 @@ import (
 const (
 	// slotWays is how many slots a hash can be in: as many as a word has tags.
 	slotWays = 8
-	// slotsFirst and slotsMost bound the slots: 64 bytes each. A table for more keys
-	// than slotsFew has half as many: most of its keys would find none anyway, and
-	// it is memory that so many keys cost.
-	// Fewer than slotsFirst would not begin where cache lines do.
+	// slotsFirst and slotsMost bound the slots: 64 bytes each. Fewer would not begin
+	// where cache lines do. A table for more keys than slotsFew has half as many: most
+	// of its keys would find none anyway, and it is memory that so many keys cost.
 	slotsFirst, slotsMost = 1 << 9, 1 << 17
 	slotsFew              = 4 * slotsMost
 	slotsInPage           = 64
 	// slotLoad is how many slots there are for each counter, at the least: of 8 ways
-	// 4 are taken then, and 0.8 % of keys find none.
+	// 4 are taken then; 0.8 % of keys find none, and as many that another has their tag.
 	slotLoad = 2
 	// slotIdle is how long, in ns, a counter may stay in a slot unasked when there
 	// is another that needs it.
