@@ -128,3 +128,24 @@ func TestKeysThatCannotBeAsked(t *testing.T) {
 		t.Error("a dry run")
 	}
 }
+
+// A bound key and a named one are answered from one slot: neither takes it from the
+// other.
+func TestKeysShareTheSlot(t *testing.T) {
+	l := newLimiter(t, Options{Clock: clock.NewManual(start)})
+	rule := limit.Must(limit.Funnel("fast", 1_000_000, 1_000_000, time.Second))
+	early, late := l.Key("k", rule), l.Key("k", rule)
+	early.Allow() // knows the counter, and no slot yet
+	s := tenant(t, l.table, "k", rule)
+	for range 3 {
+		for _, k := range []*Key{early, late} {
+			if !k.Allow() || k.handle.slot.Load() != s {
+				t.Error("a bound key does not know the slot of its counter")
+			}
+		}
+		l.Allow("k", rule)
+		if l.table.Seek("k", rule).slot != s {
+			t.Fatal("the counter has left its slot")
+		}
+	}
+}

@@ -52,22 +52,22 @@ type slot struct {
 	tat    int64    // ticks: of what checks are decided on and of what is pending, which agree
 	last   int64    // latest now seen
 	ends   [2]atomic.Uint64
-	word   atomic.Uint64
+	label  atomic.Uint64
 }
 
-// word has, from the top: the end of a refusal (32 bits; 0: it admits), what ends
+// label has, from the top: the end of a refusal (32 bits; 0: it admits), what ends
 // leaves out of the key (16), which of the laws it follows (8), the source of the
 // answers (3), how long the key is (5).
-type word uint64
+type label uint64
 
-func (w word) refusal() uint32      { return uint32(w >> 32) }
-func (w word) middle() uint16       { return uint16(w >> 16) }
-func (w word) law() uint8           { return uint8(w >> 8) }
-func (w word) source() limit.Source { return limit.Source(w >> 5 & 7) }
-func (w word) length() int          { return int(w & 31) }
+func (w label) refusal() uint32      { return uint32(w >> 32) }
+func (w label) middle() uint16       { return uint16(w >> 16) }
+func (w label) law() uint8           { return uint8(w >> 8) }
+func (w label) source() limit.Source { return limit.Source(w >> 5 & 7) }
+func (w label) length() int          { return int(w & 31) }
 
-func newWord(refusal uint32, middle uint16, law uint8, src limit.Source, length uint8) word {
-	return word(uint64(refusal)<<32 | uint64(middle)<<16 | uint64(law)<<8 | uint64(src)<<5 | uint64(length))
+func newLabel(refusal uint32, middle uint16, law uint8, src limit.Source, length uint8) label {
+	return label(uint64(refusal)<<32 | uint64(middle)<<16 | uint64(law)<<8 | uint64(src)<<5 | uint64(length))
 }
 
 // keyEnds returns the first and the last 8 bytes of a key of up to slotKey bytes, and
@@ -88,9 +88,9 @@ func keyEnds(key string) (first, last uint64, middle uint16) {
 	return 0, 0, 0
 }
 
-// isOf reports whether s is of a key, when its word is w. Without the lock that is
-// true if the word is still w afterwards.
-func (s *slot) isOf(w word, key string) bool {
+// isOf reports whether s is of a key, when its label is w. Without the lock that is
+// true if the label is still w afterwards.
+func (s *slot) isOf(w label, key string) bool {
 	if w.length() != len(key) {
 		return false
 	}
@@ -180,15 +180,15 @@ func (l *lodge) find(h uint64) *slot {
 // answer decides for one unit of a key from s. Unless ok, nothing has happened, and
 // the counter has to be asked.
 func (l *lodge) answer(s *slot, key string, rule *limit.Rule, now int64) (allowed bool, src limit.Source, ok bool) {
-	if w := word(s.word.Load()); w.refusal() != 0 {
+	if w := label(s.label.Load()); w.refusal() != 0 {
 		// Two goroutines that are refused do not meet, as little as at the counter:
-		// the word tells before and after whose slot it is.
+		// the label tells before and after whose slot it is.
 		left := w.refusal() - uint32(now/refusalUnit) // wraps
-		ok = left-1 < refusalMost && s.isOf(w, key) && word(s.word.Load()) == w && l.valid(s, w, rule)
+		ok = left-1 < refusalMost && s.isOf(w, key) && label(s.label.Load()) == w && l.valid(s, w, rule)
 		return false, w.source(), ok
 	}
 	s.mu.Lock()
-	w := word(s.word.Load())
+	w := label(s.label.Load())
 	if w.refusal() == 0 && s.c != nil && s.isOf(w, key) && l.valid(s, w, rule) {
 		ok = s.admitLocked(rule.Ticks(), now, l.refresh)
 	}
@@ -199,7 +199,7 @@ func (l *lodge) answer(s *slot, key string, rule *limit.Rule, now int64) (allowe
 // valid reports whether s may answer under a rule. The season is looked at last: it
 // has turned before another rule takes the place of one of the laws, and so it has
 // when what a unit weighs has changed.
-func (l *lodge) valid(s *slot, w word, rule *limit.Rule) bool {
+func (l *lodge) valid(s *slot, w label, rule *limit.Rule) bool {
 	return l.laws[w.law()].Load() == rule && s.season.Load() == l.season.n.Load()
 }
 
@@ -251,7 +251,7 @@ func (l *lodge) lend(c *Counter, rule *limit.Rule, season uint32, epoch uint8, n
 	first, last, middle := keyEnds(c.Key())
 	s.ends[0].Store(first)
 	s.ends[1].Store(last)
-	s.word.Store(uint64(newWord(loan.refusal, middle, law, loan.source, c.keyBytes)))
+	s.label.Store(uint64(newLabel(loan.refusal, middle, law, loan.source, c.keyBytes)))
 	s.season.Store(season)
 	c.slot.Store(s)
 	if loan.refusal == 0 {
@@ -352,7 +352,7 @@ func (s *slot) freeLocked(season uint32, now int64) bool {
 
 // returnLocked gives c back what it has lent to s. Both are locked.
 func (s *slot) returnLocked(c *Counter) {
-	if word(s.word.Load()).refusal() == 0 {
+	if label(s.label.Load()).refusal() == 0 {
 		f := &c.funnel
 		f.view = c.rule().OfTicks(s.tat)
 		f.pend.tat = f.view
@@ -360,7 +360,7 @@ func (s *slot) returnLocked(c *Counter) {
 		c.last = max(c.last, s.last)
 	}
 	s.season.Store(0)
-	s.word.Store(0)
+	s.label.Store(0)
 	s.c = nil
 	c.slot.Store(nil)
 }

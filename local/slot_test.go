@@ -322,7 +322,7 @@ func TestSlotsTellRulesApart(t *testing.T) {
 	until(t, "more slots", func() bool { return len(table.lodge.rows.Load().slots) >= slotLoad*len(rules) })
 	first := rules[0]
 	tenant(t, table, "k", first)
-	law := word(table.Seek("k", first).slot.word.Load()).law()
+	law := label(table.Seek("k", first).slot.label.Load()).law()
 	for _, r := range rules {
 		ask(r, 8)
 	}
