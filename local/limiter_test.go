@@ -205,6 +205,36 @@ func TestCloseKeepsCounting(t *testing.T) {
 	}
 }
 
+// Every counter that lives is in the side table once the cache is closed, whatever
+// comes and goes meanwhile: one that is in neither has lost what it counted.
+func TestCloseLosesNoCounter(t *testing.T) {
+	for range 12 {
+		l, err := New(Options{MaxKeys: 600})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rule := slow(10)
+		var asked atomic.Int64
+		var done atomic.Bool
+		var wg sync.WaitGroup
+		for g := range 5 {
+			wg.Go(func() {
+				for i := g; !done.Load(); i += 5 {
+					l.Allow(fmt.Sprint("k", i%20_000), rule)
+					asked.Add(1)
+				}
+			})
+		}
+		until(t, "checks", func() bool { return asked.Load() > 30_000 })
+		l.Close()
+		done.Store(true)
+		wg.Wait()
+		if s := l.Stats(); s.Live != s.Side {
+			t.Errorf("%d counters live, of which %d are to be found", s.Live, s.Side)
+		}
+	}
+}
+
 // Closing while everybody asks: no panic, no race, and no unit too many.
 //
 // Fault 33: checks from many goroutines while the table closes.
