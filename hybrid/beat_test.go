@@ -16,6 +16,7 @@ import (
 // Fault 28: more shards than one heartbeat asks for; an interval that is longer
 // than a heartbeat; a server that takes its time.
 func TestLossIsNoticedInEveryShard(t *testing.T) {
+	t.Parallel()
 	for name, o := range map[string]struct {
 		Options
 		servers int
@@ -37,7 +38,7 @@ func TestLossIsNoticedInEveryShard(t *testing.T) {
 			n, keys := s.addNode(Options{}), 12*o.Shards
 			s.run(2 * time.Second)
 			n.takeAll(keys)
-			s.run(30 * time.Second)
+			s.run(10 * time.Second)
 			written := uint64(len(n.core.written()))
 			if o.queued {
 				n.takeAll(keys)
@@ -51,7 +52,7 @@ func TestLossIsNoticedInEveryShard(t *testing.T) {
 			if got := n.stats.losses.Load(); got != written {
 				t.Errorf("%d shards of %d known to be lost after %v", got, written, o.within)
 			}
-			s.run(30 * time.Second)
+			s.run(10 * time.Second)
 			s.agreed()
 		})
 	}
