@@ -47,6 +47,7 @@ func (k *Key) AllowN(n int64) bool {
 		l, key, rule := k.whole()
 		return l.AllowN(key, rule, n)
 	}
+	k.handle.Seek()
 	ok, src := k.handle.Allow(n, k.lim.now())
 	k.lim.tally.count(n, ok, src)
 	return ok

@@ -7,7 +7,7 @@ import "github.com/hybridlimit/hybridlimit/limit"
 // is in use, nor learn what time it is elsewhere. With an authority it is mostly
 // shorter: whoever refuses reports, and is locked for that.
 const (
-	denyFor    = 1_000_000_000
+	denyFor    = 10_000_000_000
 	denyShared = 100_000_000
 )
 

@@ -2,6 +2,7 @@ package local
 
 import (
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -15,18 +16,16 @@ type Handle struct {
 	table *Table
 	rule  *limit.Rule
 	key   string
-	hash  uint64
 	c     atomic.Pointer[Counter] // nil: look it up
 	slot  atomic.Pointer[slot]    // that has answered for c, maybe; nil: none has
+	// refused is whether the latest check was: then nobody is going to write to slot.
+	refused atomic.Bool
 }
 
 // Bind makes h the handle of a key. It creates no counter yet, and keeps the key.
 // Without a table h only knows its key and rule, see Bound.
 func (h *Handle) Bind(t *Table, key string, rule *limit.Rule) {
 	h.table, h.key, h.rule = t, key, rule
-	if t != nil {
-		h.hash = t.hashOf(key, rule)
-	}
 }
 
 // Bound reports whether h can be asked.
@@ -37,6 +36,14 @@ func (h *Handle) Key() string { return h.key }
 
 // Rule returns the rule that h was bound to.
 func (h *Handle) Rule() *limit.Rule { return h.rule }
+
+// Seek has what Allow needs come into the processor's cache, so that the clock can be
+// read meanwhile.
+func (h *Handle) Seek() {
+	if s := h.slot.Load(); s != nil && !h.refused.Load() {
+		fetchToWrite(unsafe.Pointer(s))
+	}
+}
 
 // Allow is [Table.Allow].
 func (h *Handle) Allow(n, now int64) (bool, limit.Source) {
@@ -63,17 +70,26 @@ func (h *Handle) Allow(n, now int64) (bool, limit.Source) {
 // answer lets a slot answer for c, if it has one: the one that it had the last time,
 // so that c need not be looked at, or else the one that it has.
 func (h *Handle) answer(c *Counter, now int64) (allowed bool, src limit.Source, ok bool) {
-	s := h.slot.Load()
-	if s != nil {
-		if allowed, src, ok = h.table.lodge.answer(s, h.key, h.rule, now); ok {
+	is := h.slot.Load()
+	if is != nil {
+		if allowed, src, ok = h.askSlot(is, c, now); ok {
 			return allowed, src, true
 		}
 	}
-	if is := c.slot.Load(); is != nil && is != s {
-		h.slot.Store(is)
-		return h.table.lodge.answer(is, h.key, h.rule, now)
+	if s := c.slot.Load(); s != nil && s != is {
+		h.slot.Store(s)
+		return h.askSlot(s, c, now)
 	}
 	return false, 0, false
+}
+
+// askSlot lets s answer for c.
+func (h *Handle) askSlot(s *slot, c *Counter, now int64) (allowed bool, src limit.Source, ok bool) {
+	allowed, src, ok = h.table.lodge.answer(s, asker{c: c}, h.rule, now)
+	if refused := ok && !allowed; h.refused.Load() != refused {
+		h.refused.Store(refused)
+	}
+	return allowed, src, ok
 }
 
 // Take is [Table.Take].
@@ -99,10 +115,11 @@ func (h *Handle) ask(n, now int64, book bool) limit.Result {
 // find takes the counter of the key at hand, if it has one.
 func (h *Handle) find() {
 	t := h.table
-	sh := t.shard(h.hash)
+	hash := t.hashOf(h.key, h.rule)
+	sh := t.shard(hash)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	c, _ := t.existingLocked(sh, h.hash, ident{alg: h.rule.Algorithm(), name: h.rule.Name(), key: h.key})
+	c, _ := t.existingLocked(sh, hash, ident{alg: h.rule.Algorithm(), name: h.rule.Name(), key: h.key})
 	h.c.Store(c)
 	if c != nil {
 		h.slot.Store(c.slot.Load())

@@ -148,4 +148,16 @@ func TestKeysShareTheSlot(t *testing.T) {
 			t.Fatal("the counter has left its slot")
 		}
 	}
+	// It looks at whose slot that is, not at the key.
+	before := l.Peek("k", rule).Remaining
+	other := tenant(t, l.table, "other", rule)
+	for range 3 {
+		early.handle.slot.Store(other)
+		if !early.Allow() {
+			t.Error("refused")
+		}
+	}
+	if got := l.Peek("k", rule).Remaining; got != before-3 {
+		t.Errorf("%d units remain of %d after 3 checks", got, before)
+	}
 }

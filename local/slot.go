@@ -48,9 +48,9 @@ type slot struct {
 	mu     sync.Mutex // protects all below; taken after that of the counter
 	left   uint32     // units that may be admitted
 	season atomic.Uint32
-	c      *Counter // that has lent its state; nil: none
-	tat    int64    // ticks: of what checks are decided on and of what is pending, which agree
-	last   int64    // latest now seen
+	c      atomic.Pointer[Counter] // that has lent its state; nil: none
+	tat    int64                   // ticks: of what checks are decided on and of what is pending, which agree
+	last   int64                   // latest now seen
 	ends   [2]atomic.Uint64
 	label  atomic.Uint64
 }
@@ -88,13 +88,23 @@ func keyEnds(key string) (first, last uint64, middle uint16) {
 	return 0, 0, 0
 }
 
-// isOf reports whether s is of a key, when its label is w. Without the lock that is
-// true if the label is still w afterwards.
-func (s *slot) isOf(w label, key string) bool {
-	if w.length() != len(key) {
+// asker is who wants an answer: a key, or its counter when that is known. Then the
+// key need not be looked at, which may be elsewhere in memory.
+type asker struct {
+	key string
+	c   *Counter // nil: unknown
+}
+
+// isOf reports whether s is of the one who asks, when its label is w. Without the lock
+// that is true if the label is still w afterwards.
+func (s *slot) isOf(w label, a asker) bool {
+	if a.c != nil {
+		return s.c.Load() == a.c
+	}
+	if w.length() != len(a.key) {
 		return false
 	}
-	first, last, middle := keyEnds(key)
+	first, last, middle := keyEnds(a.key)
 	return s.ends[0].Load() == first && s.ends[1].Load() == last && w.middle() == middle
 }
 
@@ -133,7 +143,7 @@ type lodge struct {
 // apart, a word for a row, because these stay in the processor's own cache: then one
 // line of memory has to come in for a check, and none for a key that has no slot.
 type slotRows struct {
-	tags  []atomic.Uint64 // a byte for each slot, see slotTag; 0: it was never used. That of a slot that was given up stays
+	tags  []atomic.Uint64 // a byte for each slot: slotTag, maybe with tagRefused; 0: nobody has it. Another may have it no more, see vacate
 	slots []slot
 	mask  uint64
 }
@@ -148,7 +158,11 @@ func newSlotRows(n int) *slotRows {
 	return r
 }
 
-func slotTag(h uint64) uint64 { return max(h>>56, 1) }
+// slotTag returns the tag of a hash. It leaves the lowest bit to tagRefused, which says
+// that the slot was last lent a refusal: nobody is going to write to it.
+func slotTag(h uint64) uint64 { return max(h>>57, 1) << 1 }
+
+const tagRefused = 1
 
 func (l *lodge) init(link *Link, maxKeys int) {
 	if l.most = slotsMost; maxKeys > slotsFew {
@@ -162,38 +176,65 @@ func (l *lodge) init(link *Link, maxKeys int) {
 	l.rows.Store(newSlotRows(slotsFirst))
 }
 
-// find returns the slot that answers for this hash, by the looks of it, or nil.
+// find returns the slot that answers for this hash, by the looks of it, or nil. It has
+// the slot come into the processor's cache and does not wait for it: reading a line that
+// another processor has written, and then asking for it once more in order to write to
+// it, would take twice as long.
 func (l *lodge) find(h uint64) *slot {
 	r := l.rows.Load()
 	row := h >> 8 & r.mask
-	differ := r.tags[row].Load() ^ slotTag(h)*everyByte
-	// The lowest of these is a byte without a difference; others may not be.
-	for same := (differ - everyByte) &^ differ & topBits; same != 0; same &= same - 1 {
-		s := &r.slots[row*slotWays+uint64(bits.TrailingZeros64(same))/8]
-		if s.season.Load() == l.season.n.Load() {
-			return s
-		}
+	tags := r.tags[row].Load()
+	differ := tags&^(tagRefused*everyByte) ^ slotTag(h)*everyByte
+	// The lowest of these is a byte without a difference; others may not be, and in a row
+	// no two slots that are in use have the same tag.
+	same := (differ - everyByte) &^ differ & topBits
+	if same == 0 {
+		return nil
 	}
-	return nil
+	at := uint64(bits.TrailingZeros64(same)) &^ 7
+	s := &r.slots[row*slotWays+at/8]
+	if tags>>at&tagRefused == 0 {
+		fetchToWrite(unsafe.Pointer(s))
+	} else {
+		fetchToRead(unsafe.Pointer(s))
+	}
+	return s
 }
 
-// answer decides for one unit of a key from s. Unless ok, nothing has happened, and
+// answer decides for one unit from s. Unless ok, nothing has happened, and
 // the counter has to be asked.
-func (l *lodge) answer(s *slot, key string, rule *limit.Rule, now int64) (allowed bool, src limit.Source, ok bool) {
+func (l *lodge) answer(s *slot, a asker, rule *limit.Rule, now int64) (allowed bool, src limit.Source, ok bool) {
 	if w := label(s.label.Load()); w.refusal() != 0 {
 		// Two goroutines that are refused do not meet, as little as at the counter:
 		// the label tells before and after whose slot it is.
 		left := w.refusal() - uint32(now/refusalUnit) // wraps
-		ok = left-1 < refusalMost && s.isOf(w, key) && label(s.label.Load()) == w && l.valid(s, w, rule)
+		ok = left-1 < refusalMost && s.isOf(w, a) && label(s.label.Load()) == w && l.valid(s, w, rule)
 		return false, w.source(), ok
 	}
 	s.mu.Lock()
 	w := label(s.label.Load())
-	if w.refusal() == 0 && s.c != nil && s.isOf(w, key) && l.valid(s, w, rule) {
+	if w.refusal() == 0 && s.c.Load() != nil && s.isOf(w, a) && l.valid(s, w, rule) {
 		ok = s.admitLocked(rule.Ticks(), now, l.refresh)
 	}
 	s.mu.Unlock()
 	return ok, w.source(), ok
+}
+
+// vacate has the next ones who ask for a hash not look at a slot of which it has turned
+// out that nobody has it.
+func (l *lodge) vacate(s *slot, h uint64) {
+	r := l.rows.Load()
+	row := h >> 8 & r.mask
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.c.Load() != nil {
+		return
+	}
+	for i := range uint64(slotWays) {
+		if &r.slots[row*slotWays+i] == s {
+			r.setTag(row, i*8, 0)
+		}
+	}
 }
 
 // valid reports whether s may answer under a rule. The season is looked at last: it
@@ -239,7 +280,11 @@ func (l *lodge) lend(c *Counter, rule *limit.Rule, season uint32, epoch uint8, n
 		return
 	}
 	r := l.rows.Load()
-	s := r.takeLocked(c.hash, season, now)
+	tag := slotTag(c.hash)
+	if loan.refusal != 0 {
+		tag |= tagRefused
+	}
+	s := r.takeLocked(c.hash, tag, season, now)
 	if s == nil {
 		return
 	}
@@ -247,7 +292,8 @@ func (l *lodge) lend(c *Counter, rule *limit.Rule, season uint32, epoch uint8, n
 	if l.rows.Load() != r {
 		return // nobody would find it there
 	}
-	s.c, s.tat, s.last, s.left = c, loan.tat, c.last, loan.left
+	s.tat, s.last, s.left = loan.tat, c.last, loan.left
+	s.c.Store(c)
 	first, last, middle := keyEnds(c.Key())
 	s.ends[0].Store(first)
 	s.ends[1].Store(last)
@@ -291,13 +337,13 @@ func (c *Counter) loanLocked(now int64) (l loan, ok bool) {
 // that it had before, if it can, because to look at all of a row takes long. Who has
 // one and was not asked for long, or not since the season turned, gives it up. In a
 // row no two who are asked have the same tag: only one of them would be found.
-func (r *slotRows) takeLocked(h uint64, season uint32, now int64) *slot {
-	row, tag := h>>8&r.mask, slotTag(h)
+func (r *slotRows) takeLocked(h, tag uint64, season uint32, now int64) *slot {
+	row := h >> 8 & r.mask
 	tags := r.tags[row].Load()
 	tagOf := func(i uint64) uint64 { return tags >> (i * 8) & 0xff }
 	take := func(i uint64, anybody bool) *slot {
 		s := &r.slots[row*slotWays+i]
-		if s.mu.Lock(); s.c == nil || anybody && s.freeLocked(season, now) {
+		if s.mu.Lock(); s.c.Load() == nil || anybody && s.freeLocked(season, now) {
 			r.setTag(row, i*8, tag)
 			return s
 		}
@@ -305,7 +351,7 @@ func (r *slotRows) takeLocked(h uint64, season uint32, now int64) *slot {
 		return nil
 	}
 	for i := range uint64(slotWays) {
-		if tagOf(i) == tag {
+		if tagOf(i)&^tagRefused == slotTag(h) {
 			return take(i, true)
 		}
 	}
@@ -337,7 +383,7 @@ func (r *slotRows) setTag(row, shift, tag uint64) {
 
 // freeLocked sends away who has s, if it can do without.
 func (s *slot) freeLocked(season uint32, now int64) bool {
-	d := s.c
+	d := s.c.Load()
 	if s.season.Load() == season && now-s.last <= slotIdle {
 		return false
 	}
@@ -361,7 +407,7 @@ func (s *slot) returnLocked(c *Counter) {
 	}
 	s.season.Store(0)
 	s.label.Store(0)
-	s.c = nil
+	s.c.Store(nil)
 	c.slot.Store(nil)
 }
 
@@ -426,7 +472,7 @@ func (l *lodge) grow(live int64) {
 	for i := range was.slots {
 		s := &was.slots[i]
 		s.mu.Lock()
-		c := s.c
+		c := s.c.Load()
 		s.mu.Unlock()
 		if c != nil {
 			c.lock()

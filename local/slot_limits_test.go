@@ -133,7 +133,7 @@ func TestSlotsWaitForNobody(t *testing.T) {
 	var tenants []*Counter
 	rows := slots.lodge.rows.Load()
 	for i := range slotWays {
-		c := newCounter(fmt.Sprint(i), fast, uint64(i+1)<<56, nil, now)
+		c := newCounter(fmt.Sprint(i), fast, uint64(i+1)<<57, nil, now)
 		for c.slot.Load() == nil {
 			slots.Allow(c, now, fast)
 		}
@@ -145,7 +145,7 @@ func TestSlotsWaitForNobody(t *testing.T) {
 	}
 	done := make(chan *slot, 1)
 	go func() {
-		s := rows.takeLocked(99<<56, slots.lodge.season.n.Load(), now)
+		s := rows.takeLocked(99<<57, 99<<1, slots.lodge.season.n.Load(), now)
 		done <- s
 	}()
 	var s *slot
@@ -163,7 +163,7 @@ func TestSlotsWaitForNobody(t *testing.T) {
 	for _, c := range tenants {
 		c.mu.Unlock()
 	}
-	if s = rows.takeLocked(99<<56, slots.lodge.season.n.Load(), now); s == nil {
+	if s = rows.takeLocked(99<<57, 99<<1, slots.lodge.season.n.Load(), now); s == nil {
 		t.Fatal("nobody gives up a slot")
 	}
 	s.mu.Unlock()
@@ -185,7 +185,7 @@ func TestSlotsOfTheLastSeason(t *testing.T) {
 		if s == nil {
 			t.Fatalf("%v: no slot", r)
 		}
-		if _, _, ok := slots.lodge.answer(s, "k", r, now); ok || slots.lodge.find(0) == s {
+		if _, _, ok := slots.lodge.answer(s, asker{key: "k"}, r, now); ok {
 			t.Errorf("%v: answers in the new season", r)
 		}
 	}
@@ -204,7 +204,7 @@ func TestSlotsTellKeysApart(t *testing.T) {
 				slots.Allow(c, now, r)
 			}
 			s := c.slot.Load()
-			is := func(k string) bool { _, _, ok := slots.lodge.answer(s, k, r, now); return ok }
+			is := func(k string) bool { _, _, ok := slots.lodge.answer(s, asker{key: k}, r, now); return ok }
 			if !is(key) || !is(string([]byte(key))) {
 				t.Errorf("%v: does not know %q", r, key)
 			}

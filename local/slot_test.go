@@ -104,7 +104,7 @@ func TestSlotsKeepKeysApart(t *testing.T) {
 func TestSlotsUnderFire(t *testing.T) {
 	rule := limit.Must(limit.Funnel("fire", 20_000, 1, time.Hour))
 	// All are in one row.
-	table := newTable(t, TableOptions{hash: func(key string, _ *limit.Rule) uint64 { return uint64(key[3]) << 56 }})
+	table := newTable(t, TableOptions{hash: func(key string, _ *limit.Rule) uint64 { return uint64(key[3]) << 57 }})
 	const keys = 12
 	var admitted [keys]atomic.Int64
 	var handles [keys]*Handle
@@ -157,7 +157,7 @@ func fireKey(k int) string { return fmt.Sprint("key", string(rune('a'+k))) }
 // Who is asked has a slot, and who is not gives it up to somebody who is.
 func TestSlotsChangeHands(t *testing.T) {
 	clk := clock.NewManual(start)
-	table := newTable(t, TableOptions{Clock: clk, hash: func(key string, _ *limit.Rule) uint64 { return uint64(0xff^len(key)) << 56 }})
+	table := newTable(t, TableOptions{Clock: clk, hash: func(key string, _ *limit.Rule) uint64 { return uint64(0x7f^len(key)) << 57 }})
 	names := make([]string, slotWays+1)
 	for i := range names {
 		names[i] = string(make([]byte, i+1))
@@ -166,7 +166,7 @@ func TestSlotsChangeHands(t *testing.T) {
 		for range 200 {
 			table.Allow(key, fast, 1, int64(clk.Now()))
 		}
-		return table.Seek(key, fast).slot
+		return slotOf(table, key, fast)
 	}
 	for _, k := range names[:slotWays] {
 		if ask(k) == nil {
@@ -185,11 +185,11 @@ func TestSlotsChangeHands(t *testing.T) {
 	if ask(last) == nil {
 		t.Error("a key that is not asked keeps its slot from one that is")
 	}
-	if table.Seek(names[0], fast).slot != nil {
+	if slotOf(table, names[0], fast) != nil {
 		t.Error("the slot has two tenants")
 	}
 	for _, k := range names[1:slotWays] {
-		if table.Seek(k, fast).slot == nil {
+		if slotOf(table, k, fast) == nil {
 			t.Errorf("%q had to go", k)
 		}
 	}
@@ -225,7 +225,7 @@ func TestSlotsEndWithTheEpoch(t *testing.T) {
 	for _, k := range names("new", epochLeast) {
 		table.Allow(k, fast, 1, now)
 	}
-	if table.Seek("k", fast).slot != nil {
+	if slotOf(table, "k", fast) != nil {
 		t.Error("nobody will hear of the key")
 	}
 	table.Allow("k", fast, 1, now)
@@ -235,16 +235,23 @@ func TestSlotsEndWithTheEpoch(t *testing.T) {
 	tenant(t, table, "k", fast)
 }
 
+// slotOf returns the slot that answers for a key, or nil.
+func slotOf(table *Table, key string, rule *limit.Rule) *slot {
+	s := table.Seek(key, rule).slot
+	if s == nil || s.season.Load() != table.lodge.season.n.Load() || !s.isOf(label(s.label.Load()), asker{key: key}) {
+		return nil
+	}
+	return s
+}
+
 // tenant asks until a slot answers for the key, and returns it.
 func tenant(t *testing.T, table *Table, key string, rule *limit.Rule) *slot {
 	t.Helper()
 	for range 200 {
-		now := int64(table.clock.Now())
-		s := table.Seek(key, rule)
-		if s.slot != nil {
-			return s.slot
+		if s := slotOf(table, key, rule); s != nil {
+			return s
 		}
-		table.AllowAt(s, key, rule, 1, now)
+		table.Allow(key, rule, 1, int64(table.clock.Now()))
 	}
 	t.Fatalf("no slot for %q", key)
 	return nil
@@ -293,7 +300,7 @@ func TestSlotsAreNotForTheOutdated(t *testing.T) {
 
 // Who has not been asked since the season turned gives up its slot at once.
 func TestSlotsAreFreeAfterTheSeason(t *testing.T) {
-	table := newTable(t, TableOptions{hash: func(key string, _ *limit.Rule) uint64 { return uint64(key[4]) << 56 }})
+	table := newTable(t, TableOptions{hash: func(key string, _ *limit.Rule) uint64 { return uint64(key[4]) << 57 }})
 	for i := range slotWays {
 		tenant(t, table, fmt.Sprint("key ", string(rune('a'+i))), fast)
 	}
@@ -322,15 +329,15 @@ func TestSlotsTellRulesApart(t *testing.T) {
 	until(t, "more slots", func() bool { return len(table.lodge.rows.Load().slots) >= slotLoad*len(rules) })
 	first := rules[0]
 	tenant(t, table, "k", first)
-	law := label(table.Seek("k", first).slot.label.Load()).law()
+	law := label(slotOf(table, "k", first).label.Load()).law()
 	for _, r := range rules {
 		ask(r, 8)
 	}
-	if table.Seek("k", first).slot == nil {
+	if slotOf(table, "k", first) == nil {
 		t.Fatal("there are as many laws as rules")
 	}
 	ask(limit.Must(limit.Funnel("late", 1_000_000, 1, time.Second)), 8)
-	if table.Seek("k", first).slot != nil {
+	if slotOf(table, "k", first) != nil {
 		t.Error("a slot from before the laws were numbered anew")
 	}
 	// That number stands for another rule of the name now.
@@ -363,7 +370,7 @@ func TestSlotsGrow(t *testing.T) {
 	for range 12 {
 		have = 0
 		for _, k := range append(few, many...) {
-			if table.Seek(k, fast).slot != nil {
+			if slotOf(table, k, fast) != nil {
 				have++
 			}
 			table.Allow(k, fast, 1, now)
@@ -392,8 +399,55 @@ func TestSlotsOfLongKeys(t *testing.T) {
 				admitted++
 			}
 		}
-		if has := table.Seek(key, rule).slot != nil; admitted != 100 || has != (n <= slotKey) {
+		if has := slotOf(table, key, rule) != nil; admitted != 100 || has != (n <= slotKey) {
 			t.Errorf("%d bytes: %d units, has a slot: %v", n, admitted, has)
+		}
+	}
+}
+
+// A slot that nobody has is not looked at twice, and taken again.
+func TestSlotsThatAreVacant(t *testing.T) {
+	for name, r := range map[string]*limit.Rule{"admits": fast, "refuses": funnelRule(t, 1, 1, time.Hour)} {
+		table := newTable(t, TableOptions{})
+		s := tenant(t, table, "k", r)
+		tag := func() uint64 {
+			h, rows := table.hashOf("k", r), table.lodge.rows.Load()
+			for i := range uint64(slotWays) {
+				row := h >> 8 & rows.mask
+				if &rows.slots[row*slotWays+i] == s {
+					return rows.tags[row].Load() >> (8 * i) & 0xff &^ slotTag(h)
+				}
+			}
+			t.Fatal("not in its row")
+			return 0
+		}
+		// Who refuses is read by many, who admits is written to by one.
+		if want := map[string]uint64{"admits": 0, "refuses": tagRefused}[name]; tag() != want {
+			t.Errorf("%s: tag with %d, want %d", name, tag(), want)
+		}
+		back := func() {
+			c := table.recently(table.hashOf("k", r), "k", r)
+			c.lock() // takes back what was lent
+			c.mu.Unlock()
+		}
+		if back(); table.Seek("k", r).slot != s {
+			t.Fatalf("%s: the tag has gone", name)
+		}
+		table.lodge.vacate(s, table.hashOf("k", r))
+		if table.Seek("k", r).slot != nil {
+			t.Errorf("%s: a vacant slot is found", name)
+		}
+		if again := tenant(t, table, "k", r); again != s {
+			t.Errorf("%s: another slot", name)
+		}
+		table.lodge.vacate(s, table.hashOf("k", r))
+		if slotOf(table, "k", r) != s {
+			t.Errorf("%s: no slot for who has it", name)
+		}
+		back()
+		table.Allow("k", r, 1, int64(table.clock.Now()))
+		if table.Seek("k", r).slot != nil && slotOf(table, "k", r) == nil {
+			t.Errorf("%s: a vacant slot is found by the next check, too", name)
 		}
 	}
 }

@@ -169,8 +169,11 @@ func (t *Table) Allow(key string, rule *limit.Rule, n, now int64) (bool, limit.S
 func (t *Table) AllowAt(s Spot, key string, rule *limit.Rule, n, now int64) (bool, limit.Source) {
 	if s.slot != nil {
 		if n == 1 {
-			if allowed, src, ok := t.lodge.answer(s.slot, key, rule, now); ok {
+			if allowed, src, ok := t.lodge.answer(s.slot, asker{key: key}, rule, now); ok {
 				return allowed, src
+			}
+			if s.slot.c.Load() == nil {
+				t.lodge.vacate(s.slot, s.hash)
 			}
 		}
 		s.c = t.recently(s.hash, key, rule)
