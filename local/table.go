@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/dgraph-io/ristretto/v2"
 
@@ -152,7 +153,9 @@ func (t *Table) recently(h uint64, key string, rule *limit.Rule) *Counter {
 	if c == nil {
 		return nil
 	}
-	_ = c.mode() // has the other half of the counter come in as well
+	if c.denied.Load() == 0 { // else that may be all there is to know
+		fetchToWrite(unsafe.Pointer(&c.mu))
+	}
 	if !c.matches(key, rule) {
 		return nil
 	}
