@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"sync/atomic"
-	"unsafe"
 
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -73,11 +72,8 @@ func (r *recents) get(h uint64) *Counter {
 		if i == recentWays {
 			break
 		}
-		if c := l.counter[i].Load(); c != nil {
-			fetchToWrite(unsafe.Pointer(&c.askedAt)) // meanwhile
-			if c.hash == h {
-				return c
-			}
+		if c := l.counter[i].Load(); c != nil && c.hash == h {
+			return c
 		}
 	}
 	return nil
