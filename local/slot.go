@@ -28,7 +28,7 @@ const (
 	slotsFew              = 4 * slotsMost
 	slotsInPage           = 64
 	// slotLoad is how many slots there are for each counter, at the least: of 8 ways
-	// 4 are taken then; 0.8 % of keys find none, and as many that another has their tag.
+	// 4 are taken then; 0.8 % of keys find none, and 1.6 % that another has their tag.
 	slotLoad = 2
 	// slotIdle is how long, in ns, a counter may stay in a slot unasked when there
 	// is another that needs it.

@@ -90,4 +90,20 @@ var slotMutants = []mutant{
 		new:    `s.left == 0 ||`,
 		by:     local("TestSlotsOfExtremes"),
 	},
+	{
+		name:   "a-slot-for-any-handle",
+		breaks: "A bound key is answered for by the slot that it had, whoever has it now.",
+		file:   "local/slot.go",
+		old:    `return s.c.Load() == a.c`,
+		new:    `return true`,
+		by:     local("TestKeysShareTheSlot"),
+	},
+	{
+		name:   "vacated-while-it-is-lent",
+		breaks: "A slot loses its tag while somebody has it, and is not found again.",
+		file:   "local/slot.go",
+		old:    "	if s.c.Load() != nil {\n		return\n	}\n",
+		new:    "",
+		by:     local("TestSlotsThatAreVacant"),
+	},
 }
