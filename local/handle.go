@@ -54,7 +54,7 @@ func (h *Handle) Allow(n, now int64) (bool, limit.Source) {
 		}
 	}
 	if c != nil {
-		if src, no := c.denies(now, n, h.rule); no {
+		if src, no := c.denies(now, n, h.rule); no && !h.table.lodge.wants(c, n, now) {
 			return false, src
 		}
 		if allowed, src, how := c.check(now, n, h.rule, uint8(h.table.epoch.Load())); how != gone {
@@ -76,18 +76,21 @@ func (h *Handle) answer(c *Counter, now int64) (allowed bool, src limit.Source, 
 			return allowed, src, true
 		}
 	}
-	if s := c.slot.Load(); s != nil && s != is {
-		h.slot.Store(s)
-		return h.askSlot(s, c, now)
+	s := c.slot.Load()
+	if s != is {
+		h.slot.Store(s) // nil, too: what is another's now is of no use
+		if s != nil {
+			return h.askSlot(s, c, now)
+		}
 	}
 	return false, 0, false
 }
 
 // askSlot lets s answer for c.
 func (h *Handle) askSlot(s *slot, c *Counter, now int64) (allowed bool, src limit.Source, ok bool) {
-	allowed, src, ok = h.table.lodge.answer(s, asker{c: c}, h.rule, now)
-	if refused := ok && !allowed; h.refused.Load() != refused {
-		h.refused.Store(refused)
+	allowed, src, ok = h.table.lodge.answer(s, byCounter(c), h.rule, now)
+	if ok && h.refused.Load() == allowed {
+		h.refused.Store(!allowed)
 	}
 	return allowed, src, ok
 }

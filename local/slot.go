@@ -1,7 +1,6 @@
 package local
 
 import (
-	"encoding/binary"
 	"math"
 	"math/bits"
 	"sync"
@@ -40,6 +39,9 @@ const (
 	// ends more than refusalMost of them ahead.
 	refusalUnit = 1 << 25
 	refusalMost = denyFor/refusalUnit + 1
+	// askRefused is how often a counter that refuses, and could do so from a slot, is
+	// asked all the same: once in so many checks.
+	askRefused = 64
 )
 
 // slot answers for a counter. It is one cache line. What is atomic is written under
@@ -53,59 +55,6 @@ type slot struct {
 	last   int64                   // latest now seen
 	ends   [2]atomic.Uint64
 	label  atomic.Uint64
-}
-
-// label has, from the top: the end of a refusal (32 bits; 0: it admits), what ends
-// leaves out of the key (16), which of the laws it follows (8), the source of the
-// answers (3), how long the key is (5).
-type label uint64
-
-func (w label) refusal() uint32      { return uint32(w >> 32) }
-func (w label) middle() uint16       { return uint16(w >> 16) }
-func (w label) law() uint8           { return uint8(w >> 8) }
-func (w label) source() limit.Source { return limit.Source(w >> 5 & 7) }
-func (w label) length() int          { return int(w & 31) }
-
-func newLabel(refusal uint32, middle uint16, law uint8, src limit.Source, length uint8) label {
-	return label(uint64(refusal)<<32 | uint64(middle)<<16 | uint64(law)<<8 | uint64(src)<<5 | uint64(length))
-}
-
-// keyEnds returns the first and the last 8 bytes of a key of up to slotKey bytes, and
-// those in between: with its length all that there is of it.
-func keyEnds(key string) (first, last uint64, middle uint16) {
-	b := unsafe.Slice(unsafe.StringData(key), len(key))
-	switch n := len(b); {
-	case n > 16:
-		middle = uint16(b[8]) | uint16(b[n-9])<<8
-		fallthrough
-	case n >= 8:
-		return binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[n-8:]), middle
-	case n >= 4:
-		return uint64(binary.LittleEndian.Uint32(b)), uint64(binary.LittleEndian.Uint32(b[n-4:])), 0
-	case n > 0:
-		return uint64(b[0]), uint64(b[n/2])<<8 | uint64(b[n-1]), 0
-	}
-	return 0, 0, 0
-}
-
-// asker is who wants an answer: a key, or its counter when that is known. Then the
-// key need not be looked at, which may be elsewhere in memory.
-type asker struct {
-	key string
-	c   *Counter // nil: unknown
-}
-
-// isOf reports whether s is of the one who asks, when its label is w. Without the lock
-// that is true if the label is still w afterwards.
-func (s *slot) isOf(w label, a asker) bool {
-	if a.c != nil {
-		return s.c.Load() == a.c
-	}
-	if w.length() != len(a.key) {
-		return false
-	}
-	first, last, middle := keyEnds(a.key)
-	return s.ends[0].Load() == first && s.ends[1].Load() == last && w.middle() == middle
 }
 
 // lawsLast is for how long, in ns, the laws keep their numbers at the least.
@@ -185,8 +134,9 @@ func (l *lodge) find(h uint64) *slot {
 	row := h >> 8 & r.mask
 	tags := r.tags[row].Load()
 	differ := tags&^(tagRefused*everyByte) ^ slotTag(h)*everyByte
-	// The lowest of these is a byte without a difference; others may not be, and in a row
-	// no two slots that are in use have the same tag.
+	// The lowest of these is a byte without a difference; others may not be. Two slots of a
+	// row have the same tag only when two counters have taken them at the same time: then
+	// the second asks its counter until one of them goes.
 	same := (differ - everyByte) &^ differ & topBits
 	if same == 0 {
 		return nil
@@ -201,21 +151,20 @@ func (l *lodge) find(h uint64) *slot {
 	return s
 }
 
-// answer decides for one unit from s. Unless ok, nothing has happened, and
-// the counter has to be asked.
+// answer decides for one unit from s. Unless ok, nothing has happened, and the counter
+// has to be asked.
 func (l *lodge) answer(s *slot, a asker, rule *limit.Rule, now int64) (allowed bool, src limit.Source, ok bool) {
-	if w := label(s.label.Load()); w.refusal() != 0 {
-		// Two goroutines that are refused do not meet, as little as at the counter:
-		// the label tells before and after whose slot it is.
+	w, season, ok := s.look(&a)
+	if !ok || !l.inForce(w, season, rule) {
+		return false, 0, false // and whoever has it is left alone
+	}
+	if w.refusal() != 0 {
+		// Two goroutines that are refused do not meet, as little as at the counter.
 		left := w.refusal() - uint32(now/refusalUnit) // wraps
-		ok = left-1 < refusalMost && s.isOf(w, a) && label(s.label.Load()) == w && l.valid(s, w, rule)
-		return false, w.source(), ok
+		return false, w.source(), left-1 < refusalMost
 	}
 	s.mu.Lock()
-	w := label(s.label.Load())
-	if w.refusal() == 0 && s.c.Load() != nil && s.isOf(w, a) && l.valid(s, w, rule) {
-		ok = s.admitLocked(rule.Ticks(), now, l.refresh)
-	}
+	ok = label(s.label.Load()) == w && s.isOf(w, &a) && l.inForce(w, s.season.Load(), rule) && s.admitLocked(rule.Ticks(), now, l.refresh)
 	s.mu.Unlock()
 	return ok, w.source(), ok
 }
@@ -237,11 +186,12 @@ func (l *lodge) vacate(s *slot, h uint64) {
 	}
 }
 
-// valid reports whether s may answer under a rule. The season is looked at last: it
-// has turned before another rule takes the place of one of the laws, and so it has
-// when what a unit weighs has changed.
-func (l *lodge) valid(s *slot, w label, rule *limit.Rule) bool {
-	return l.laws[w.law()].Load() == rule && s.season.Load() == l.season.n.Load()
+// inForce reports whether a slot with this label and season may answer under a rule.
+// The season of all is looked at last: it has turned before another rule takes the place
+// of one of the laws, and so it has when what a unit weighs has changed. A loan that is
+// over has the season 0, which never comes.
+func (l *lodge) inForce(w label, season uint32, rule *limit.Rule) bool {
+	return l.laws[w.law()].Load() == rule && season == l.season.n.Load()
 }
 
 // admitLocked admits one unit, if it fits.
@@ -294,16 +244,27 @@ func (l *lodge) lend(c *Counter, rule *limit.Rule, season uint32, epoch uint8, n
 	}
 	s.tat, s.last, s.left = loan.tat, c.last, loan.left
 	s.c.Store(c)
-	first, last, middle := keyEnds(c.Key())
-	s.ends[0].Store(first)
-	s.ends[1].Store(last)
-	s.label.Store(uint64(newLabel(loan.refusal, middle, law, loan.source, c.keyBytes)))
+	key := byKey(c.Key())
+	s.ends[0].Store(key.first)
+	s.ends[1].Store(key.last)
+	s.label.Store(uint64(newLabel(loan.refusal, key.middle, law, loan.source, c.keyBytes)))
 	s.season.Store(season)
 	c.slot.Store(s)
 	if loan.refusal == 0 {
 		c.funnel.pend.units += int64(loan.left) // what is left of them comes off again
 		c.brisk = 0
 	}
+}
+
+// wants reports whether c, which refuses unasked, is to be asked for one unit all the
+// same: then it gets a slot, if there is one by now, and says that it is in use. Time
+// tells whose turn it is: to count would be to write.
+func (l *lodge) wants(c *Counter, n, now int64) bool {
+	if (uint64(now)>>4+c.hash)%askRefused != 0 || n != 1 {
+		return false
+	}
+	s := c.slot.Load()
+	return s == nil || s.season.Load() != l.season.n.Load()
 }
 
 // loan is what a counter lends: a level and units, or the end of a refusal.
@@ -343,7 +304,10 @@ func (r *slotRows) takeLocked(h, tag uint64, season uint32, now int64) *slot {
 	tagOf := func(i uint64) uint64 { return tags >> (i * 8) & 0xff }
 	take := func(i uint64, anybody bool) *slot {
 		s := &r.slots[row*slotWays+i]
-		if s.mu.Lock(); s.c.Load() == nil || anybody && s.freeLocked(season, now) {
+		if !s.mu.TryLock() {
+			return nil // it is in use
+		}
+		if s.c.Load() == nil || anybody && s.freeLocked(season, now) {
 			r.setTag(row, i*8, tag)
 			return s
 		}

@@ -238,8 +238,11 @@ func TestSlotsEndWithTheEpoch(t *testing.T) {
 // slotOf returns the slot that answers for a key, or nil.
 func slotOf(table *Table, key string, rule *limit.Rule) *slot {
 	s := table.Seek(key, rule).slot
-	if s == nil || s.season.Load() != table.lodge.season.n.Load() || !s.isOf(label(s.label.Load()), asker{key: key}) {
-		return nil
+	if s != nil {
+		a := byKey(key)
+		if _, season, ok := s.look(&a); !ok || season != table.lodge.season.n.Load() {
+			return nil
+		}
 	}
 	return s
 }

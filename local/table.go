@@ -173,7 +173,7 @@ func (t *Table) Allow(key string, rule *limit.Rule, n, now int64) (bool, limit.S
 func (t *Table) AllowAt(s Spot, key string, rule *limit.Rule, n, now int64) (bool, limit.Source) {
 	if s.slot != nil {
 		if n == 1 {
-			if allowed, src, ok := t.lodge.answer(s.slot, asker{key: key}, rule, now); ok {
+			if allowed, src, ok := t.lodge.answer(s.slot, byKey(key), rule, now); ok {
 				return allowed, src
 			}
 			if s.slot.c.Load() == nil {
@@ -183,7 +183,7 @@ func (t *Table) AllowAt(s Spot, key string, rule *limit.Rule, n, now int64) (boo
 		s.c = t.recently(s.hash, key, rule)
 	}
 	if c := s.c; c != nil {
-		if src, no := c.denies(now, n, rule); no {
+		if src, no := c.denies(now, n, rule); no && !t.lodge.wants(c, n, now) {
 			return false, src
 		}
 		if allowed, src, how := c.check(now, n, rule, uint8(t.epoch.Load())); how != gone {

@@ -1,0 +1,145 @@
+package local
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// What a slot has shown is not used when it is somebody else's, or of another season,
+// by the time that it is to be used.
+func TestSlotsShowOneLoan(t *testing.T) {
+	link := newTestLink()
+	slots := NewSlots(link)
+	rule := limit.Must(limit.Funnel("r", 100_000, 1, time.Hour))
+	now := int64(1e12)
+	c := newCounter("k", rule, 0, link, now)
+	for _, a := range []asker{byKey("k"), byCounter(c)} {
+		link.SetMode(WeightClosed, true)
+		now += int64(time.Second)
+		slots.Allow(c, now, rule)
+		s := c.slot.Load()
+		if s == nil {
+			t.Fatal("no slot")
+		}
+		w, season, ok := s.look(&a)
+		if !ok || w.refusal() == 0 || !slots.lodge.inForce(w, season, rule) {
+			t.Fatalf("shows %x of season %d, %v", w, season, ok)
+		}
+		link.SetMode(1, false)
+		for range 300 {
+			slots.Allow(c, now, rule)
+		}
+		if c.slot.Load() != s || s.season.Load() != slots.lodge.season.n.Load() {
+			t.Fatal("not in its slot again")
+		}
+		if slots.lodge.inForce(w, season, rule) {
+			t.Error("the refusal of an outage is in force after it")
+		}
+		if is, _, ok := s.look(&a); !ok || is == w {
+			t.Errorf("shows %x, %v, after %x", is, ok, w)
+		}
+	}
+}
+
+// Who is refused is not kept waiting by another key that the tags take for it.
+func TestSlotsOfOthersAreNotLocked(t *testing.T) {
+	table := newTable(t, TableOptions{hash: func(key string, _ *limit.Rule) uint64 { return 0x40<<56 | uint64(len(key)) }})
+	now := int64(table.clock.Now())
+	other := tenant(t, table, "other", fast)
+	full := funnelRule(t, 1, 1, time.Hour)
+	refused := func(ask func() bool) {
+		t.Helper()
+		other.mu.Lock()
+		defer other.mu.Unlock()
+		done := make(chan bool, 1)
+		go func() {
+			allowed := false
+			for range askRefused { // once it is its turn to take a slot
+				now += 16
+				allowed = ask() || allowed
+			}
+			done <- allowed
+		}()
+		select {
+		case allowed := <-done:
+			if allowed {
+				t.Error("admitted")
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatal("waits for another's slot")
+		}
+	}
+	byName := func() bool { ok, _ := table.Allow("hot", full, 1, now); return ok }
+	byName()
+	byName()
+	if table.Seek("hot", full).slot != other {
+		t.Fatal("the tags tell them apart")
+	}
+	refused(byName)
+	var h Handle
+	h.Bind(table, "hot", full)
+	bound := func() bool { ok, _ := h.Allow(1, now); return ok }
+	bound()
+	h.slot.Store(other)
+	refused(bound)
+	if h.slot.Load() != nil {
+		t.Error("goes on asking another's slot")
+	}
+}
+
+// A key that is refused has a slot again soon after it has lost it, however it has.
+func TestSlotsAreHadAgain(t *testing.T) {
+	clk := clock.NewManual(start)
+	full := funnelRule(t, 1, 1, time.Hour)
+	table := newTable(t, TableOptions{Clock: clk, hash: func(key string, _ *limit.Rule) uint64 { return uint64(key[0]) << 57 }})
+	for i := range slotWays - 1 {
+		tenant(t, table, string(rune('a'+i)), fast)
+	}
+	tenant(t, table, "z", full)
+	// The slot does not hear of refusals. When there is another that needs it, it goes.
+	ask := func(others int) {
+		for range 3000 {
+			clk.Advance(time.Millisecond + time.Microsecond)
+			for i := range others {
+				for range 3 {
+					table.Allow(string(rune('a'+i)), fast, 1, int64(clk.Now()))
+				}
+			}
+			table.Allow("z", full, 1, int64(clk.Now()))
+		}
+	}
+	if ask(slotWays); slotOf(table, "z", full) != nil {
+		t.Error("a slot for one key more than there are")
+	}
+	if ask(slotWays - 1); slotOf(table, "z", full) == nil {
+		t.Error("no slot after others have gone")
+	}
+	table.lodge.season.turn()
+	for i := 0; slotOf(table, "z", full) == nil; i++ {
+		clk.Advance(time.Microsecond)
+		if table.Allow("z", full, 1, int64(clk.Now())); i > 100*askRefused {
+			t.Fatal("no slot in the new season")
+		}
+	}
+}
+
+// Who comes back has the slot that it had, whatever that was last lent.
+func TestSlotsAreKept(t *testing.T) {
+	rule := limit.Must(limit.Funnel("r", 100, 1, time.Hour))
+	table := newTable(t, TableOptions{})
+	now := int64(table.clock.Now())
+	s := tenant(t, table, "k", rule)
+	c := s.c.Load()
+	for range 300 {
+		table.Allow("k", rule, 1, now)
+		if is := c.slot.Load(); is != nil && is != s {
+			t.Fatal("another slot, and the tag of the first one stays")
+		}
+	}
+	if w := label(s.label.Load()); w.refusal() == 0 {
+		t.Error("nothing was refused")
+	}
+}
