@@ -119,7 +119,7 @@ var slotMutants = []mutant{
 		breaks: "Who could have a slot waits for another key to be done with it.",
 		file:   "local/slot.go",
 		old:    "		if !s.mu.TryLock() {\n			return nil",
-		new:    "		if s.mu.Lock(); s.left == math.MaxUint32 {\n			return nil",
+		new:    "		if s.mu.Lock(); s.last == math.MinInt64 {\n			return nil",
 		by:     local("TestSlotsOfOthersAreNotLocked"),
 	},
 	{
@@ -127,7 +127,7 @@ var slotMutants = []mutant{
 		breaks: "A key that is refused has no slot for as long as the refusal lasts, once it has lost it.",
 		file:   "local/slot.go",
 		old:    `	return s == nil || s.season.Load() != l.season.n.Load()`,
-		new:    `	return s != nil && s.left == math.MaxUint32`,
+		new:    `	return s != nil && s.last == math.MinInt64`,
 		by:     local("TestSlotsAreHadAgain"),
 	},
 	{
