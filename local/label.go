@@ -24,51 +24,45 @@ func newLabel(refusal uint32, middle uint16, law uint8, src limit.Source, length
 	return label(uint64(refusal)<<32 | uint64(middle)<<16 | uint64(law)<<8 | uint64(src)<<5 | uint64(length))
 }
 
-// asker is who wants an answer: the counter of a key when that is known, or else the
-// first and the last 8 bytes of a key of up to slotKey bytes, and those in between: with
-// its length all that there is of it.
-type asker struct {
-	c           *Counter // nil: unknown
-	first, last uint64
-	middle      uint16
-	length      int
-}
-
-// byCounter asks without a look at the key, which may be elsewhere in memory.
-func byCounter(c *Counter) asker { return asker{c: c} }
-
-func byKey(key string) asker {
-	a := asker{length: len(key)}
+// keyEnds returns the first and the last 8 bytes of a key of up to slotKey bytes, and
+// those in between: with its length all that there is of it.
+func keyEnds(key string) (first, last uint64, middle uint16) {
 	b := unsafe.Slice(unsafe.StringData(key), len(key))
 	switch n := len(b); {
 	case n > 16:
-		a.middle = uint16(b[8]) | uint16(b[n-9])<<8
+		middle = uint16(b[8]) | uint16(b[n-9])<<8
 		fallthrough
 	case n >= 8:
-		a.first, a.last = binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[n-8:])
+		return binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[n-8:]), middle
 	case n >= 4:
-		a.first, a.last = uint64(binary.LittleEndian.Uint32(b)), uint64(binary.LittleEndian.Uint32(b[n-4:]))
+		return uint64(binary.LittleEndian.Uint32(b)), uint64(binary.LittleEndian.Uint32(b[n-4:])), 0
 	case n > 0:
-		a.first, a.last = uint64(b[0]), uint64(b[n/2])<<8|uint64(b[n-1])
+		return uint64(b[0]), uint64(b[n/2])<<8 | uint64(b[n-1]), 0
 	}
-	return a
+	return 0, 0, 0
 }
 
-// isOf reports whether s is of the one who asks, when its label is w. Without the lock
-// that is true if the label is still w afterwards.
-func (s *slot) isOf(w label, a *asker) bool {
-	if a.c != nil {
-		return s.c.Load() == a.c
+// isOf reports whether s, when its label is w, is of a counter; or of a key, when the
+// counter is not known: a key may be elsewhere in memory. Without the lock that is
+// true if label and counter are still the same afterwards.
+func (s *slot) isOf(w label, c *Counter, key string) bool {
+	if c != nil {
+		return s.c.Load() == c
 	}
-	return w.length() == a.length && s.ends[1].Load() == a.last && s.ends[0].Load() == a.first && w.middle() == a.middle
+	if w.length() != len(key) {
+		return false
+	}
+	first, last, middle := keyEnds(key)
+	return s.ends[1].Load() == last && s.ends[0].Load() == first && w.middle() == middle
 }
 
-// look returns what s shows to the one who asks, without the lock: ok if that is one
-// loan's, and the asker's own. A loan begins with the season, after the label, and ends
-// with it, so that between two looks at a label there is none but its own.
-func (s *slot) look(a *asker) (w label, season uint32, ok bool) {
+// look returns what s shows to a counter, or to a key, without the lock: ok if that is
+// one loan's, and the asker's own. A loan begins with the season, after the label, and
+// ends with it, so that between two looks at a label there is none but its own.
+func (s *slot) look(c *Counter, key string) (w label, season uint32, ok bool) {
 	w = label(s.label.Load())
-	ok = s.isOf(w, a)
+	is := s.c.Load()
+	ok = s.isOf(w, c, key)
 	season = s.season.Load()
-	return w, season, ok && label(s.label.Load()) == w
+	return w, season, ok && s.c.Load() == is && label(s.label.Load()) == w
 }

@@ -151,10 +151,10 @@ func (l *lodge) find(h uint64) *slot {
 	return s
 }
 
-// answer decides for one unit from s. Unless ok, nothing has happened, and the counter
-// has to be asked.
-func (l *lodge) answer(s *slot, a asker, rule *limit.Rule, now int64) (allowed bool, src limit.Source, ok bool) {
-	w, season, ok := s.look(&a)
+// answer decides for one unit of a key, or of its counter if that is known, from s.
+// Unless ok, nothing has happened, and the counter has to be asked.
+func (l *lodge) answer(s *slot, c *Counter, key string, rule *limit.Rule, now int64) (allowed bool, src limit.Source, ok bool) {
+	w, season, ok := s.look(c, key)
 	if !ok || !l.inForce(w, season, rule) {
 		return false, 0, false // and whoever has it is left alone
 	}
@@ -164,7 +164,7 @@ func (l *lodge) answer(s *slot, a asker, rule *limit.Rule, now int64) (allowed b
 		return false, w.source(), left-1 < refusalMost
 	}
 	s.mu.Lock()
-	ok = label(s.label.Load()) == w && s.isOf(w, &a) && l.inForce(w, s.season.Load(), rule) && s.admitLocked(rule.Ticks(), now, l.refresh)
+	ok = label(s.label.Load()) == w && s.isOf(w, c, key) && l.inForce(w, s.season.Load(), rule) && s.admitLocked(rule.Ticks(), now, l.refresh)
 	s.mu.Unlock()
 	return ok, w.source(), ok
 }
@@ -244,10 +244,10 @@ func (l *lodge) lend(c *Counter, rule *limit.Rule, season uint32, epoch uint8, n
 	}
 	s.tat, s.last, s.left = loan.tat, c.last, loan.left
 	s.c.Store(c)
-	key := byKey(c.Key())
-	s.ends[0].Store(key.first)
-	s.ends[1].Store(key.last)
-	s.label.Store(uint64(newLabel(loan.refusal, key.middle, law, loan.source, c.keyBytes)))
+	first, last, middle := keyEnds(c.Key())
+	s.ends[0].Store(first)
+	s.ends[1].Store(last)
+	s.label.Store(uint64(newLabel(loan.refusal, middle, law, loan.source, c.keyBytes)))
 	s.season.Store(season)
 	c.slot.Store(s)
 	if loan.refusal == 0 {

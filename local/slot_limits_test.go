@@ -185,7 +185,7 @@ func TestSlotsOfTheLastSeason(t *testing.T) {
 		if s == nil {
 			t.Fatalf("%v: no slot", r)
 		}
-		if _, _, ok := slots.lodge.answer(s, byKey("k"), r, now); ok {
+		if _, _, ok := slots.lodge.answer(s, nil, "k", r, now); ok {
 			t.Errorf("%v: answers in the new season", r)
 		}
 	}
@@ -204,7 +204,7 @@ func TestSlotsTellKeysApart(t *testing.T) {
 				slots.Allow(c, now, r)
 			}
 			s := c.slot.Load()
-			is := func(k string) bool { _, _, ok := slots.lodge.answer(s, byKey(k), r, now); return ok }
+			is := func(k string) bool { _, _, ok := slots.lodge.answer(s, nil, k, r, now); return ok }
 			if !is(key) || !is(string([]byte(key))) {
 				t.Errorf("%v: does not know %q", r, key)
 			}

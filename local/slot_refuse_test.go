@@ -16,7 +16,7 @@ func TestSlotsShowOneLoan(t *testing.T) {
 	rule := limit.Must(limit.Funnel("r", 100_000, 1, time.Hour))
 	now := int64(1e12)
 	c := newCounter("k", rule, 0, link, now)
-	for _, a := range []asker{byKey("k"), byCounter(c)} {
+	for _, a := range []*Counter{nil, c} {
 		link.SetMode(WeightClosed, true)
 		now += int64(time.Second)
 		slots.Allow(c, now, rule)
@@ -24,7 +24,7 @@ func TestSlotsShowOneLoan(t *testing.T) {
 		if s == nil {
 			t.Fatal("no slot")
 		}
-		w, season, ok := s.look(&a)
+		w, season, ok := s.look(a, "k")
 		if !ok || w.refusal() == 0 || !slots.lodge.inForce(w, season, rule) {
 			t.Fatalf("shows %x of season %d, %v", w, season, ok)
 		}
@@ -38,7 +38,7 @@ func TestSlotsShowOneLoan(t *testing.T) {
 		if slots.lodge.inForce(w, season, rule) {
 			t.Error("the refusal of an outage is in force after it")
 		}
-		if is, _, ok := s.look(&a); !ok || is == w {
+		if is, _, ok := s.look(a, "k"); !ok || is == w {
 			t.Errorf("shows %x, %v, after %x", is, ok, w)
 		}
 	}

@@ -173,7 +173,7 @@ func (t *Table) Allow(key string, rule *limit.Rule, n, now int64) (bool, limit.S
 func (t *Table) AllowAt(s Spot, key string, rule *limit.Rule, n, now int64) (bool, limit.Source) {
 	if s.slot != nil {
 		if n == 1 {
-			if allowed, src, ok := t.lodge.answer(s.slot, byKey(key), rule, now); ok {
+			if allowed, src, ok := t.lodge.answer(s.slot, nil, key, rule, now); ok {
 				return allowed, src
 			}
 			if s.slot.c.Load() == nil {
