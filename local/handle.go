@@ -40,7 +40,12 @@ func (h *Handle) Rule() *limit.Rule { return h.rule }
 // Seek has what Allow needs come into the processor's cache, so that the clock can be
 // read meanwhile.
 func (h *Handle) Seek() {
-	if s := h.slot.Load(); s != nil && !h.refused.Load() {
+	s := h.slot.Load()
+	switch {
+	case s == nil:
+	case h.refused.Load():
+		fetchToRead(unsafe.Pointer(s))
+	default:
 		fetchToWrite(unsafe.Pointer(s))
 	}
 }
