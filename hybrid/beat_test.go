@@ -16,7 +16,6 @@ import (
 // Fault 28: more shards than one heartbeat asks for; an interval that is longer
 // than a heartbeat; a server that takes its time.
 func TestLossIsNoticedInEveryShard(t *testing.T) {
-	t.Parallel()
 	for name, o := range map[string]struct {
 		Options
 		servers int

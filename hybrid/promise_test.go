@@ -50,7 +50,6 @@ func (s *sim) overload(d time.Duration, rule *limit.Rule, perNode int) (list []a
 // TestPromiseConnected: three nodes at 3-fold overload keep within the bound
 // that the README states in every window, and use the limit.
 func TestPromiseConnected(t *testing.T) {
-	t.Parallel()
 	const lim, window = 1000, 10 * time.Second
 	for _, rule := range []*limit.Rule{
 		limit.Must(limit.SlidingWindow("sliding", lim, window)),
@@ -101,7 +100,6 @@ func TestPromiseNearLimitTrigger(t *testing.T) {
 // TestPromiseOutage: cut off from Redis, the fleet admits about one limit per
 // window (FairShare), or what the other policies say.
 func TestPromiseOutage(t *testing.T) {
-	t.Parallel()
 	const lim, window = 300, 5 * time.Second
 	rule := limit.Must(limit.SlidingWindow("sliding", lim, window))
 	for _, c := range []struct {
@@ -136,7 +134,6 @@ func TestPromiseOutage(t *testing.T) {
 // heartbeat, restore what they knew, and an exhausted key stays exhausted,
 // also for a node that comes new.
 func TestPromiseLostData(t *testing.T) {
-	t.Parallel()
 	for _, rule := range []*limit.Rule{
 		limit.Must(limit.SlidingWindow("sliding", 500, time.Hour)),
 		limit.Must(limit.FixedWindow("fixed", 500, time.Hour)),
@@ -222,7 +219,6 @@ func TestPromiseViewsAgree(t *testing.T) {
 // TestPromiseReturnTogether: fifty nodes that lose and regain Redis at once
 // spread their probes and their backlog.
 func TestPromiseReturnTogether(t *testing.T) {
-	t.Parallel()
 	rule := limit.Must(limit.SlidingWindow("sliding", 1_000_000, time.Hour))
 	s := newSim(t, 9, 50, rule)
 	s.keys = 200

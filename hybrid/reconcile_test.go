@@ -95,7 +95,6 @@ func TestBatchesAreBounded(t *testing.T) {
 // A server of a cluster that hangs must not hold up the shards of the others,
 // so those that failed, or may have, do not share pipelines with the rest.
 func TestShardsThatFailedTravelAlone(t *testing.T) {
-	t.Parallel()
 	s, n := lonely(t, Options{Shards: 8, DegradeAfter: 100}, 2, 50)
 	s.servers[1].freeze()
 	both := 0
@@ -226,7 +225,6 @@ func TestIdleLimiterNoticesADeadCluster(t *testing.T) {
 
 // Heartbeats that are answered do not make up for batches that are not.
 func TestBatchesThatAreNeverAnswered(t *testing.T) {
-	t.Parallel()
 	for _, servers := range []int{1, 2} {
 		s, n := lonely(t, Options{Shards: 8, HeartbeatInterval: 300 * time.Millisecond, SyncInterval: simInterval}, servers, 50)
 		for i := range n.wires {

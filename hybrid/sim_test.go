@@ -250,20 +250,17 @@ func seedRange(from uint64, n int) (seeds []uint64) {
 
 // TestSim plays seeds against the model of Redis.
 func TestSim(t *testing.T) {
-	t.Parallel()
 	simSeeds(t, false, seedRange(*simSeed, *simRuns)...)
 }
 
 // TestSimScripts plays seeds with the real scripts beside the model: whatever
 // the one answers, the other must.
 func TestSimScripts(t *testing.T) {
-	t.Parallel()
 	simSeeds(t, true, seedRange(*simSeed, max(*simRuns/100, 3))...)
 }
 
 // TestSimKept plays the seeds that once failed.
 func TestSimKept(t *testing.T) {
-	t.Parallel()
 	f, err := os.Open("testdata/sim_seeds.txt")
 	if err != nil {
 		t.Fatal(err)
@@ -287,7 +284,6 @@ func TestSimKept(t *testing.T) {
 // TestSimSameSeedSameTrace: a seed is worth keeping only if it does the same
 // each time.
 func TestSimSameSeedSameTrace(t *testing.T) {
-	t.Parallel()
 	for _, seed := range seedRange(*simSeed, min(*simRuns, 20)) {
 		a, failure := simRun(seed, false)
 		b, again := simRun(seed, false)
