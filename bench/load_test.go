@@ -69,7 +69,7 @@ type check func(key string) bool
 const warmUp = 300 * time.Millisecond
 
 // warm asks every key at least once, so that all are known.
-func warm(keys []string, ask check) {
+func warm[K any](keys []K, ask func(K) bool) {
 	for begun := time.Now(); ; {
 		for _, k := range keys {
 			ask(k)
