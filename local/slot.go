@@ -41,7 +41,10 @@ const (
 	refusalMost = denyFor/refusalUnit + 1
 	// askRefused is how often a counter that refuses, and could do so from a slot, is
 	// asked all the same: once in so many checks.
-	askRefused = 64
+	askRefused = 1 << askRefusedBits
+	// askRefusedBits are those of a time that must be 0, after all of its bits have been
+	// mixed: a clock may only ever show whole milliseconds.
+	askRefusedBits = 6
 )
 
 // slot answers for a counter. It is one cache line. What is atomic is written under
@@ -260,7 +263,8 @@ func (l *lodge) lend(c *Counter, rule *limit.Rule, season uint32, epoch uint8, n
 // same: then it gets a slot, if there is one by now, and says that it is in use. Time
 // tells whose turn it is: to count would be to write.
 func (l *lodge) wants(c *Counter, n, now int64) bool {
-	if (uint64(now)>>4+c.hash)%askRefused != 0 || n != 1 {
+	const golden = 0x9e3779b97f4a7c15
+	if (uint64(now)*golden+c.hash)>>(64-askRefusedBits) != 0 || n != 1 {
 		return false
 	}
 	s := c.slot.Load()

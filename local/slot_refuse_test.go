@@ -57,8 +57,8 @@ func TestSlotsOfOthersAreNotLocked(t *testing.T) {
 		done := make(chan bool, 1)
 		go func() {
 			allowed := false
-			for range askRefused { // once it is its turn to take a slot
-				now += 16
+			for range 20 * askRefused { // sometimes it is its turn to take a slot
+				now++
 				allowed = ask() || allowed
 			}
 			done <- allowed
@@ -90,6 +90,39 @@ func TestSlotsOfOthersAreNotLocked(t *testing.T) {
 	}
 }
 
+// Nor does who is refused wait for others who are refused the same key.
+func TestSlotsRefuseWithoutTheLock(t *testing.T) {
+	table := newTable(t, TableOptions{})
+	full := funnelRule(t, 1, 1, time.Hour)
+	s := tenant(t, table, "k", full)
+	for label(s.label.Load()).refusal() == 0 {
+		table.Allow("k", full, 1, int64(table.clock.Now()))
+	}
+	now := int64(table.clock.Now())
+	var h Handle
+	h.Bind(table, "k", full)
+	h.Allow(1, now)
+	c := s.c.Load()
+	s.mu.Lock()
+	c.mu.Lock()
+	defer s.mu.Unlock()
+	defer c.mu.Unlock()
+	done := make(chan bool, 1)
+	go func() {
+		allowed, _ := table.Allow("k", full, 1, now)
+		also, _ := h.Allow(1, now)
+		done <- allowed || also
+	}()
+	select {
+	case allowed := <-done:
+		if allowed {
+			t.Error("admitted")
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("waits for the lock")
+	}
+}
+
 // A key that is refused has a slot again soon after it has lost it, however it has.
 func TestSlotsAreHadAgain(t *testing.T) {
 	clk := clock.NewManual(start)
@@ -102,7 +135,7 @@ func TestSlotsAreHadAgain(t *testing.T) {
 	// The slot does not hear of refusals. When there is another that needs it, it goes.
 	ask := func(others int) {
 		for range 3000 {
-			clk.Advance(time.Millisecond + time.Microsecond)
+			clk.Advance(time.Millisecond) // some clocks show no less
 			for i := range others {
 				for range 3 {
 					table.Allow(string(rune('a'+i)), fast, 1, int64(clk.Now()))
@@ -119,7 +152,7 @@ func TestSlotsAreHadAgain(t *testing.T) {
 	}
 	table.lodge.season.turn()
 	for i := 0; slotOf(table, "z", full) == nil; i++ {
-		clk.Advance(time.Microsecond)
+		clk.Advance(time.Millisecond)
 		if table.Allow("z", full, 1, int64(clk.Now())); i > 100*askRefused {
 			t.Fatal("no slot in the new season")
 		}
