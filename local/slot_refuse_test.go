@@ -127,7 +127,7 @@ func TestSlotsRefuseWithoutTheLock(t *testing.T) {
 func TestSlotsAreHadAgain(t *testing.T) {
 	clk := clock.NewManual(start)
 	full := funnelRule(t, 1, 1, time.Hour)
-	table := newTable(t, TableOptions{Clock: clk, hash: func(key string, _ *limit.Rule) uint64 { return uint64(key[0]) << 57 }})
+	table := newTable(t, TableOptions{Clock: clk, hash: func(key string, _ *limit.Rule) uint64 { return uint64(key[0])<<57 | 1 }})
 	for i := range slotWays - 1 {
 		tenant(t, table, string(rune('a'+i)), fast)
 	}
