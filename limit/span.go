@@ -69,7 +69,7 @@ func (r *Rule) Full() Span { return r.full }
 
 // Ticks is the arithmetic of a funnel in whole numbers: of a length of time that
 // goes into a nanosecond PerNS times, and of which a unit costs One and a whole
-// capacity Full. Readings of a clock up to Most ns can be counted in it. The zero
+// capacity Full. Lengths of up to Most ns can be counted in it. The zero
 // Ticks is that of a funnel whose numbers are too large for it, or of no funnel.
 type Ticks struct {
 	PerNS, One, Full, Most int64

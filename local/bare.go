@@ -32,7 +32,7 @@ func NewSlots(link *Link) *Slots {
 // be. ok is false if the counter is dead.
 func (s *Slots) Allow(c *Counter, now int64, rule *limit.Rule) (allowed bool, src limit.Source, ok bool) {
 	if at := c.slot.Load(); at != nil {
-		if allowed, src, ok = s.lodge.answer(at, nil, c.Key(), rule, now); ok {
+		if allowed, src, ok = s.lodge.answerKey(at, c.Key(), c.hash, rule, now); ok {
 			return allowed, src, true
 		}
 	}

@@ -2,8 +2,8 @@ package local
 
 import "github.com/hybridlimit/hybridlimit/limit"
 
-// Nearly all checks are of one unit of a funnel that has room for it, by a rule that
-// is not a new one, weigh one, and tell nobody anything that they do not know. A
+// Nearly all checks are of one unit of a key that has room for it, by a rule that is
+// not a new one, weigh one, and tell nobody anything that they do not know. A
 // counter that has just answered such a check is brisk: the next one can be answered
 // in a few steps, if it is another such. All that it takes is looked at each time, or
 // was true when the counter became brisk and changes only under its lock.
@@ -36,7 +36,7 @@ func (b brisk) manner() manner {
 // briskLocked says what c is after a check that was answered at length.
 func (c *Counter) briskLocked(allowed bool, src limit.Source) brisk {
 	switch {
-	case !allowed || c.alg() != limit.AlgorithmFunnel || modeWeight(c.mode()) != 1:
+	case !allowed || c.alg() == limit.AlgorithmSlidingLog || modeWeight(c.mode()) != 1:
 		return 0
 	case c.link() == nil:
 		return briskBy(src) + steadyAlone
@@ -52,18 +52,37 @@ func (c *Counter) takeBrisklyLocked(now int64, rule *limit.Rule, epoch uint8) bo
 	if c.brisk == 0 || c.epoch != epoch || now < c.last || c.law.Load() != rule {
 		return false
 	}
-	if p := c.part(); p != nil {
+	p, w := c.part(), c.win()
+	if p != nil {
 		switch {
 		case int32(p.mode.Load()) != c.modeBits.Load(), // there is another weight
-			now-c.last >= p.link.refresh,                                  // it is new again
-			c.funnel.pend.units+1 >= int64(c.urgentAt) && !c.is(inUrgent): // it has to hurry
+			now-c.last >= p.link.refresh,                            // it is new again
+			c.pendUnits()+1 >= int64(c.urgentAt) && !c.is(inUrgent): // it has to hurry
 			return false
 		}
 	}
-	if !c.funnel.takeOne(rule, now) {
+	if w == nil && !c.funnel.takeOne(rule, now) || w != nil && !(w.steady(p) && w.takeOne(rule, now)) {
 		return false
 	}
 	c.last = now
+	return true
+}
+
+// steady reports whether w goes by what p knows of the authority's clock.
+func (w *window) steady(p *Part) bool {
+	if p == nil {
+		return w.sure
+	}
+	off, sure := p.clock()
+	return sure && w.sure && w.off == off
+}
+
+// takeOne is take of one unit that weighs one, in the current bucket.
+func (w *window) takeOne(r *limit.Rule, now int64) bool {
+	if now+w.off >= w.end || w.pendUnits >= maxPart || !w.fits(r, now, 1) {
+		return false
+	}
+	w.book(1, 1)
 	return true
 }
 

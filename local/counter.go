@@ -17,8 +17,8 @@ import (
 // two goroutines), and it lets a check and its bookkeeping be one step.
 //
 // With many keys it is memory that a check waits for. So the whole is three cache
-// lines, of which a check reads two and writes one. What few counters need is in
-// more.
+// lines, of which a check of a funnel reads two and writes one. What funnels rarely
+// need is in more; a window comes right behind, see windowCounter.
 type Counter struct {
 	// First line, hardly ever written: whose counter it is.
 	law      atomic.Pointer[limit.Rule] // written under mu
@@ -57,7 +57,16 @@ const (
 )
 
 func newCounter(key string, rule *limit.Rule, hash uint64, link *Link, now int64) *Counter {
-	c := &Counter{hash: hash, last: math.MinInt64}
+	var c *Counter
+	var whole *windowCounter
+	if inOne(rule) {
+		whole = new(windowCounter)
+		c = &whole.counter
+		c.more = &whole.more
+	} else {
+		c = new(Counter)
+	}
+	c.hash, c.last = hash, math.MinInt64
 	c.law.Store(rule)
 	c.setKey(key)
 	c.setMode(packMode(1, false))
@@ -72,7 +81,11 @@ func newCounter(key string, rule *limit.Rule, hash uint64, link *Link, now int64
 	}
 	switch rule.Algorithm() {
 	case limit.AlgorithmSlidingWindow, limit.AlgorithmFixedWindow:
-		c.with().window = newWindow(rule, now, off, sure)
+		if whole != nil {
+			c.more.window = whole.small.open(rule, now, off, sure)
+		} else {
+			c.with().window = newWindow(rule, now, off, sure)
+		}
 	case limit.AlgorithmSlidingLog:
 		c.with().log = new(slidingLog)
 	}

@@ -17,6 +17,21 @@ type more struct {
 	story  *story
 }
 
+// windowCounter is a counter of a window of few buckets with what most funnels do
+// without, in one piece: nothing of it has to be found before it can be fetched, see
+// fetchWindow.
+type windowCounter struct {
+	counter Counter
+	more    more
+	small   small
+}
+
+// inOne reports whether the counters that a rule makes are such.
+func inOne(r *limit.Rule) bool {
+	a := r.Algorithm()
+	return (a == limit.AlgorithmSlidingWindow || a == limit.AlgorithmFixedWindow) && r.Kept() < fewBuckets
+}
+
 // story is what is left of resets, of bookings ahead and of clocks that stood
 // still. Few keys have any.
 type story struct {

@@ -135,7 +135,7 @@ func denialsEnd(t *testing.T, r *limit.Rule, link *Link, most time.Duration) {
 		early = now + 1 // the next bucket may make room, and does not here
 	}
 	for at, want := range map[int64]bool{now: true, early: true, end: false} {
-		if allowed, _, ok := slots.lodge.answer(s, nil, "k", r, at); allowed || ok != want {
+		if allowed, _, ok := slots.lodge.answerKey(s, "k", 0, r, at); allowed || ok != want {
 			t.Errorf("%v: a slot refuses %v after now: %v, want %v", r, time.Duration(at-now), ok, want)
 		}
 	}

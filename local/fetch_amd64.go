@@ -8,9 +8,18 @@ import "unsafe"
 //go:noescape
 func fetchToRead(p unsafe.Pointer)
 
+// fetchAt is fetchToRead of what may not be there any more.
+func fetchAt(address uintptr)
+
 // fetchToWrite is fetchToRead of a line that is going to be written to: no other
 // processor keeps it. To have it come for reading, and then once more for writing,
 // would take twice as long when another one has written to it.
 //
 //go:noescape
 func fetchToWrite(p unsafe.Pointer)
+
+// fetchWindow fetches what a check needs of the window of c, which is in one piece with
+// it, see inOne. Else it would take lines of others.
+//
+//go:noescape
+func fetchWindow(c *Counter)

@@ -93,7 +93,7 @@ func (h *Handle) answer(c *Counter, now int64) (allowed bool, src limit.Source, 
 
 // askSlot lets s answer for c.
 func (h *Handle) askSlot(s *slot, c *Counter, now int64) (allowed bool, src limit.Source, ok bool) {
-	allowed, src, ok = h.table.lodge.answer(s, c, h.key, h.rule, now)
+	allowed, src, ok = h.table.lodge.answer(s, c, sign{}, h.rule, now)
 	if ok && h.refused.Load() == allowed {
 		h.refused.Store(!allowed)
 	}

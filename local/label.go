@@ -11,7 +11,7 @@ import (
 
 // label has, from the top: the end of a refusal (32 bits; 0: it admits), what ends
 // leaves out of the key (16), which of the laws it follows (8), the source of the
-// answers (3), how long the key is (5).
+// answers (3), how long the key is (5; longKey for all long ones).
 type label uint64
 
 func (w label) refusal() uint32      { return uint32(w >> 32) }
@@ -24,45 +24,75 @@ func newLabel(refusal uint32, middle uint16, law uint8, src limit.Source, length
 	return label(uint64(refusal)<<32 | uint64(middle)<<16 | uint64(law)<<8 | uint64(src)<<5 | uint64(length))
 }
 
-// keyEnds returns the first and the last 8 bytes of a key of up to slotKey bytes, and
-// those in between: with its length all that there is of it.
-func keyEnds(key string) (first, last uint64, middle uint16) {
+// sign is what tells a slot who asks: the key itself, unless it is a long one, see tenant.
+type sign struct {
+	first, last uint64
+	middle      uint16
+	length      uint8
+}
+
+// signOf returns the sign of a key that is not a long one.
+func signOf(key string) sign {
 	b := unsafe.Slice(unsafe.StringData(key), len(key))
 	switch n := len(b); {
-	case n > 16:
-		middle = uint16(b[8]) | uint16(b[n-9])<<8
-		fallthrough
 	case n >= 8:
-		return binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[n-8:]), middle
+		s := sign{first: binary.LittleEndian.Uint64(b), last: binary.LittleEndian.Uint64(b[n-8:]), length: uint8(n)}
+		if n > 16 {
+			s.middle = uint16(b[8]) | uint16(b[n-9])<<8
+		}
+		return s
 	case n >= 4:
-		return uint64(binary.LittleEndian.Uint32(b)), uint64(binary.LittleEndian.Uint32(b[n-4:])), 0
+		return sign{first: uint64(binary.LittleEndian.Uint32(b)), last: uint64(binary.LittleEndian.Uint32(b[n-4:])), length: uint8(n)}
 	case n > 0:
-		return uint64(b[0]), uint64(b[n/2])<<8 | uint64(b[n-1]), 0
+		return sign{first: uint64(b[0]), last: uint64(b[n/2])<<8 | uint64(b[n-1]), length: uint8(n)}
 	}
-	return 0, 0, 0
+	return sign{}
+}
+
+// longSign returns what the slot of a long key keeps: where the key is in memory, which is
+// only to be fetched early, and of its hash what fits, so that hardly anybody else's key is
+// compared. No hash says whose a counter is.
+func (c *Counter) longSign() sign {
+	key := c.more.key
+	return sign{
+		first:  uint64(uintptr(unsafe.Pointer(unsafe.StringData(key)))),
+		last:   uint64(uintptr(unsafe.Pointer(c.more))),
+		middle: uint16(c.hash), length: longKey,
+	}
+}
+
+// tenant returns the counter of a long key with this hash, if s is its, or nil.
+func (s *slot) tenant(key string, h uint64) *Counter {
+	w := label(s.label.Load())
+	if w.length() != longKey || w.middle() != uint16(h) {
+		return nil
+	}
+	fetchAt(uintptr(s.ends[0].Load()))
+	fetchAt(uintptr(s.ends[1].Load()))
+	c := s.c.Load()
+	if c == nil || c.Key() != key {
+		return nil
+	}
+	return c
 }
 
 // isOf reports whether s, when its label is w, is of a counter; or of a key, when the
 // counter is not known: a key may be elsewhere in memory. Without the lock that is
 // true if label and counter are still the same afterwards.
-func (s *slot) isOf(w label, c *Counter, key string) bool {
+func (s *slot) isOf(w label, c *Counter, k sign) bool {
 	if c != nil {
 		return s.c.Load() == c
 	}
-	if w.length() != len(key) {
-		return false
-	}
-	first, last, middle := keyEnds(key)
-	return s.ends[1].Load() == last && s.ends[0].Load() == first && w.middle() == middle
+	return w.length() == int(k.length) && s.ends[1].Load() == k.last && s.ends[0].Load() == k.first && w.middle() == k.middle
 }
 
 // look returns what s shows to a counter, or to a key, without the lock: ok if that is
 // one loan's, and the asker's own. A loan begins with the season, after the label, and
 // ends with it, so that between two looks at a label there is none but its own.
-func (s *slot) look(c *Counter, key string) (w label, season uint32, ok bool) {
+func (s *slot) look(c *Counter, k sign) (w label, season uint32, ok bool) {
 	w = label(s.label.Load())
 	is := s.c.Load()
-	ok = s.isOf(w, c, key)
+	ok = s.isOf(w, c, k)
 	season = s.season.Load()
 	return w, season, ok && s.c.Load() == is && label(s.label.Load()) == w
 }

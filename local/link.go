@@ -51,6 +51,7 @@ type Part struct {
 	mode   atomic.Int64 // packed by packMode
 	offset atomic.Int64 // the authority's clock minus ours, ns
 	slack  atomic.Int64 // by how much that may be wrong; negative: it is a guess
+	turned atomic.Int64 // offset when the season last turned for it
 }
 
 // clock returns how far the authority's clock is ahead of ours, and whether
@@ -68,8 +69,15 @@ func (p *Part) SetMode(weight int64, degraded bool) {
 // SetOffset sets how many nanoseconds the authority's clock is ahead of ours,
 // give or take slack. A negative slack says that it is only a guess.
 func (p *Part) SetOffset(ns, slack int64) {
+	sure := p.slack.Load() >= 0
 	p.offset.Store(ns)
 	p.slack.Store(slack)
+	// Slots of windows go by what it was when they were lent, which after a turn is not
+	// further than clockStep from what it is.
+	if moved := ns - p.turned.Load(); sure != (slack >= 0) || moved > clockStep/2 || moved < -clockStep/2 {
+		p.turned.Store(ns)
+		p.link.season.turn() // after all that it makes known
+	}
 }
 
 // NewLink returns a link to an authority of so many shards, with weight 1 and

@@ -12,8 +12,8 @@ import (
 
 // With many keys a check waits for memory: for the line of the recents that tells
 // where the counter is, and then for the counter. A slot is one cache line with all
-// that such checks need as nearly all are, for one unit of a steady funnel or of a
-// key that is being refused, and the hash alone tells where it is. A counter that
+// that such checks need as nearly all are, for one unit of a key with room for it or
+// of one that is being refused, and the hash alone tells where it is. A counter that
 // could go on answering briskly lends its state to a slot. Whoever locks the counter
 // takes it back first, so that nobody else has to know.
 
@@ -32,8 +32,6 @@ const (
 	// slotIdle is how long, in ns, a counter may stay in a slot unasked when there
 	// is another that needs it.
 	slotIdle = 1_000_000_000
-	// slotKey is how long a key may be to fit.
-	slotKey = inlineKey
 	// refusalUnit is the unit, in ns, in which slots keep the end of a refusal, of
 	// which they have 32 bits: it comes again after more than four years. No refusal
 	// ends more than refusalMost of them ahead.
@@ -54,7 +52,7 @@ type slot struct {
 	left   uint32     // units that may be admitted
 	season atomic.Uint32
 	c      atomic.Pointer[Counter] // that has lent its state; nil: none
-	tat    int64                   // ticks: of what checks are decided on and of what is pending, which agree
+	hold   int64                   // of a funnel: what it held at last, in ticks, all of it pending. Of a window: until when it lends, ns
 	last   int64                   // latest now seen
 	ends   [2]atomic.Uint64
 	label  atomic.Uint64
@@ -154,10 +152,22 @@ func (l *lodge) find(h uint64) *slot {
 	return s
 }
 
-// answer decides for one unit of a key, or of its counter if that is known, from s.
+// answerKey is answer for a key with this hash.
+func (l *lodge) answerKey(s *slot, key string, h uint64, rule *limit.Rule, now int64) (allowed bool, src limit.Source, ok bool) {
+	if len(key) <= inlineKey {
+		return l.answer(s, nil, signOf(key), rule, now)
+	}
+	c := s.tenant(key, h)
+	if c == nil {
+		return false, 0, false
+	}
+	return l.answer(s, c, sign{}, rule, now)
+}
+
+// answer decides for one unit of the key of a sign, or of its counter if that is known, from s.
 // Unless ok, nothing has happened, and the counter has to be asked.
-func (l *lodge) answer(s *slot, c *Counter, key string, rule *limit.Rule, now int64) (allowed bool, src limit.Source, ok bool) {
-	w, season, ok := s.look(c, key)
+func (l *lodge) answer(s *slot, c *Counter, k sign, rule *limit.Rule, now int64) (allowed bool, src limit.Source, ok bool) {
+	w, season, ok := s.look(c, k)
 	if !ok || !l.inForce(w, season, rule) {
 		return false, 0, false // and whoever has it is left alone
 	}
@@ -167,7 +177,7 @@ func (l *lodge) answer(s *slot, c *Counter, key string, rule *limit.Rule, now in
 		return false, w.source(), left-1 < refusalMost
 	}
 	s.mu.Lock()
-	ok = label(s.label.Load()) == w && s.isOf(w, c, key) && l.inForce(w, s.season.Load(), rule) && s.admitLocked(rule.Ticks(), now, l.refresh)
+	ok = label(s.label.Load()) == w && s.isOf(w, c, k) && l.inForce(w, s.season.Load(), rule) && s.admitLocked(rule, now, l.refresh)
 	s.mu.Unlock()
 	return ok, w.source(), ok
 }
@@ -192,25 +202,9 @@ func (l *lodge) vacate(s *slot, h uint64) {
 // inForce reports whether a slot with this label and season may answer under a rule.
 // The season of all is looked at last: it has turned before another rule takes the place
 // of one of the laws, and so it has when what a unit weighs has changed. A loan that is
-// over has the season 0, which never comes.
+// over has the season 0, which does not come for years, and no units.
 func (l *lodge) inForce(w label, season uint32, rule *limit.Rule) bool {
 	return l.laws[w.law()].Load() == rule && season == l.season.n.Load()
-}
-
-// admitLocked admits one unit, if it fits.
-func (s *slot) admitLocked(t limit.Ticks, now, refresh int64) bool {
-	now = max(now, s.last)
-	if s.left == 0 || now > t.Most || now-s.last >= refresh {
-		return false
-	}
-	at := now * t.PerNS
-	level := max(s.tat, at)
-	if level > at+t.Full-t.One { // a debt may be too high to add to
-		return false
-	}
-	s.tat, s.last = level+t.One, now
-	s.left--
-	return true
 }
 
 // lend lets c answer from a slot, if it is steady and there is one to be had. The
@@ -218,7 +212,7 @@ func (s *slot) admitLocked(t limit.Ticks, now, refresh int64) bool {
 func (l *lodge) lend(c *Counter, rule *limit.Rule, season uint32, epoch uint8, now int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.slot.Load() != nil || c.epoch != epoch || c.law.Load() != rule || c.keyBytes > slotKey {
+	if c.slot.Load() != nil || c.epoch != epoch || c.law.Load() != rule {
 		return
 	}
 	if p := c.part(); p != nil && int32(p.mode.Load()) != c.modeBits.Load() {
@@ -245,16 +239,21 @@ func (l *lodge) lend(c *Counter, rule *limit.Rule, season uint32, epoch uint8, n
 	if l.rows.Load() != r {
 		return // nobody would find it there
 	}
-	s.tat, s.last, s.left = loan.tat, c.last, loan.left
+	s.hold, s.last, s.left = loan.hold, c.last, loan.left
 	s.c.Store(c)
-	first, last, middle := keyEnds(c.Key())
-	s.ends[0].Store(first)
-	s.ends[1].Store(last)
-	s.label.Store(uint64(newLabel(loan.refusal, middle, law, loan.source, c.keyBytes)))
+	var k sign
+	if c.keyBytes == longKey {
+		k = c.longSign()
+	} else {
+		k = signOf(c.Key())
+	}
+	s.ends[0].Store(k.first)
+	s.ends[1].Store(k.last)
+	s.label.Store(uint64(newLabel(loan.refusal, k.middle, law, loan.source, k.length)))
 	s.season.Store(season)
 	c.slot.Store(s)
 	if loan.refusal == 0 {
-		c.funnel.pend.units += int64(loan.left) // what is left of them comes off again
+		c.bookLoanLocked(int64(loan.left)) // what is left of them comes off again
 		c.brisk = 0
 	}
 }
@@ -269,33 +268,6 @@ func (l *lodge) wants(c *Counter, n, now int64) bool {
 	}
 	s := c.slot.Load()
 	return s == nil || s.season.Load() != l.season.n.Load()
-}
-
-// loan is what a counter lends: a level and units, or the end of a refusal.
-type loan struct {
-	refusal uint32 // in refusalUnit; 0: a level
-	tat     int64
-	left    uint32
-	source  limit.Source
-}
-
-// loanLocked says what c can lend.
-func (c *Counter) loanLocked(now int64) (l loan, ok bool) {
-	if until := c.denied.Load(); until != 0 {
-		l.refusal, l.source = uint32(until/refusalUnit), limit.Source(until&sourceBits)
-		return l, until/refusalUnit > now/refusalUnit && l.refusal != 0
-	}
-	f, r := &c.funnel, c.rule()
-	if c.brisk == 0 || f.view != f.pend.tat || c.last > r.Ticks().Most {
-		return l, false
-	}
-	room := maxPart - f.pend.units
-	if c.part() != nil && !c.is(inUrgent) {
-		room = int64(c.urgentAt) - 1 - f.pend.units // more are urgent
-	}
-	l.left, l.source = uint32(min(max(room, 0), math.MaxUint32)), c.brisk.source()
-	l.tat, ok = r.ToTicks(f.view)
-	return l, ok && l.left > 0
 }
 
 // takeLocked returns a free slot for a hash, locked and with its tag, or nil: the one
@@ -362,21 +334,6 @@ func (s *slot) freeLocked(season uint32, now int64) bool {
 	s.returnLocked(d)
 	d.mu.Unlock()
 	return true
-}
-
-// returnLocked gives c back what it has lent to s. Both are locked.
-func (s *slot) returnLocked(c *Counter) {
-	if label(s.label.Load()).refusal() == 0 {
-		f := &c.funnel
-		f.view = c.rule().OfTicks(s.tat)
-		f.pend.tat = f.view
-		f.pend.units -= int64(s.left)
-		c.last = max(c.last, s.last)
-	}
-	s.season.Store(0)
-	s.label.Store(0)
-	s.c.Store(nil)
-	c.slot.Store(nil)
 }
 
 // lawOf returns the number of a rule among the laws. When they are all taken, none

@@ -51,7 +51,7 @@ func extreme(rng *rand.Rand, most int64) int64 {
 // atExtremes asks two counters at extreme times, of which one may have a slot, and
 // returns how many answers that has given.
 func atExtremes(t *testing.T, rng *rand.Rand, r *limit.Rule) (answers int) {
-	now := [...]int64{0, extreme(rng, math.MaxInt64), max(r.Ticks().Most-rng.Int64N(1000), 0), 175e16 + rng.Int64N(1e9)}[rng.IntN(4)]
+	now := [...]int64{0, extreme(rng, math.MaxInt64), math.MaxInt64 - extreme(rng, 1e9), 175e16 + rng.Int64N(1e9)}[rng.IntN(4)]
 	a, b := newCounter("k", r, 0, nil, now), newCounter("k", r, 0, nil, now)
 	slots := NewSlots(nil)
 	for range 80 {
@@ -60,7 +60,13 @@ func atExtremes(t *testing.T, rng *rand.Rand, r *limit.Rule) (answers int) {
 		case 0:
 			now = extreme(rng, math.MaxInt64)
 		case 1:
-			now = max(r.Ticks().Most+rng.Int64N(5)-2, 0)
+			later := max(now, 0)
+			if later += max(r.Ticks().Most+rng.Int64N(5)-2, 0); rng.IntN(2) == 0 {
+				later += extreme(rng, math.MaxInt64)
+			}
+			if now = later; now < 0 {
+				now = loanLatest - 500 + rng.Int64N(1000)
+			}
 		case 2:
 			now -= rng.Int64N(1000)
 		case 3, 4, 5, 6:
@@ -106,6 +112,52 @@ func atExtremes(t *testing.T, rng *rand.Rand, r *limit.Rule) (answers int) {
 	return answers
 }
 
+// Whatever a rate is, a busy key has a slot, today and for decades.
+func TestSlotsForAnyRate(t *testing.T) {
+	table := newTable(t, TableOptions{})
+	for _, units := range []int64{1, 7, 70, 90, 350, 999, 9999, 1_234_567} {
+		rule := limit.Must(limit.Funnel("r", 1000, units, time.Second))
+		for _, now := range []int64{int64(table.clock.Now()), 4e18} { // until 2096
+			c, slots := newCounter("k", rule, 0, nil, now), NewSlots(nil)
+			for range 3 {
+				slots.Allow(c, now, rule)
+			}
+			if s := c.slot.Load(); s == nil || s.last != now {
+				t.Errorf("%d units a second, at %d: no slot", units, now)
+			}
+		}
+	}
+}
+
+// A key may come back after so long that the ticks since would wrap to none.
+func TestSlotsOfThoseWhoComeBack(t *testing.T) {
+	r := limit.Must(limit.Funnel("r", 10, 1<<20, 999_999_999))
+	now, idle := int64(1e12), int64(1)<<44
+	if per := r.Ticks().PerNS; uint64(per)*uint64(idle) != 0 {
+		t.Fatalf("%d ticks in a nanosecond: choose another time", per)
+	}
+	c, slots := newCounter("k", r, 0, nil, now), NewSlots(nil)
+	for range 3 {
+		for i := range 10 {
+			if ok, _, _ := slots.Allow(c, now, r); !ok {
+				t.Errorf("at %d unit %d of 10 is refused", now, i+1)
+			}
+		}
+		if ok, _, _ := slots.Allow(c, now, r); ok {
+			t.Errorf("at %d more than 10", now)
+		}
+		c.Unsynced() // takes back the refusal
+		slots.Allow(c, now+int64(r.Period()), r)
+		for range 8 {
+			slots.Allow(c, now+int64(r.Period()), r)
+		}
+		if s := c.slot.Load(); s == nil || s.hold == 0 {
+			t.Fatal("answers from no slot")
+		}
+		now += int64(r.Period()) + idle
+	}
+}
+
 // A debt may be higher than what a funnel can hold can be added to.
 func TestSlotsOfDebtors(t *testing.T) {
 	r := limit.Must(limit.Funnel("d", 1, 5, 150_000_000_000_000_001))
@@ -119,9 +171,9 @@ func TestSlotsOfDebtors(t *testing.T) {
 		if c.slot.Load() != nil {
 			t.Errorf("%d used: no units were asked for, and that made it brisk", used)
 		}
-		s := &slot{left: 1, tat: math.MaxInt64 - used}
-		if s.admitLocked(r.Ticks(), now, math.MaxInt64) {
-			t.Errorf("admitted on top of a debt until %d", s.tat)
+		s := &slot{left: 1, hold: math.MaxInt64 - used, last: now}
+		if s.admitLocked(r, now, math.MaxInt64) {
+			t.Errorf("admitted on top of a debt of %d", s.hold)
 		}
 	}
 }
@@ -185,18 +237,19 @@ func TestSlotsOfTheLastSeason(t *testing.T) {
 		if s == nil {
 			t.Fatalf("%v: no slot", r)
 		}
-		if _, _, ok := slots.lodge.answer(s, nil, "k", r, now); ok {
+		if _, _, ok := slots.lodge.answerKey(s, "k", 0, r, now); ok {
 			t.Errorf("%v: answers in the new season", r)
 		}
 	}
 }
 
-// All of a key counts: its first bytes, its last, those in between, how many.
+// All of a key counts: its first bytes, its last, those in between, how many. That is so
+// of long ones as well if the table has the same hash for them, and if only the slots do.
 func TestSlotsTellKeysApart(t *testing.T) {
 	now := int64(1e12)
 	base := "abcdefghijklmnopqrstuvwxyz"
 	for _, r := range []*limit.Rule{fast, funnelRule(t, 0, 1, time.Hour)} {
-		for n := range slotKey + 1 {
+		for n := range len(base) + 1 {
 			slots := NewSlots(nil)
 			key := base[:n]
 			c := newCounter(key, r, 0, nil, now)
@@ -204,7 +257,10 @@ func TestSlotsTellKeysApart(t *testing.T) {
 				slots.Allow(c, now, r)
 			}
 			s := c.slot.Load()
-			is := func(k string) bool { _, _, ok := slots.lodge.answer(s, nil, k, r, now); return ok }
+			is := func(k string) bool {
+				_, _, ok := slots.lodge.answerKey(s, k, 0, r, now)
+				return ok
+			}
 			if !is(key) || !is(string([]byte(key))) {
 				t.Errorf("%v: does not know %q", r, key)
 			}
@@ -213,6 +269,9 @@ func TestSlotsTellKeysApart(t *testing.T) {
 				if other[i] ^= 1; is(string(other)) {
 					t.Errorf("%v: takes %q for %q", r, other, key)
 				}
+			}
+			if _, _, ok := slots.lodge.answerKey(s, key, 1, r, now); ok != (n <= inlineKey) {
+				t.Errorf("%v: a key of %d bytes with another hash: %v", r, n, ok)
 			}
 			for m := range len(base) + 1 {
 				if m != n && is(base[:m]) {

@@ -24,7 +24,7 @@ func TestSlotsShowOneLoan(t *testing.T) {
 		if s == nil {
 			t.Fatal("no slot")
 		}
-		w, season, ok := s.look(a, "k")
+		w, season, ok := s.look(a, signOf("k"))
 		if !ok || w.refusal() == 0 || !slots.lodge.inForce(w, season, rule) {
 			t.Fatalf("shows %x of season %d, %v", w, season, ok)
 		}
@@ -38,7 +38,7 @@ func TestSlotsShowOneLoan(t *testing.T) {
 		if slots.lodge.inForce(w, season, rule) {
 			t.Error("the refusal of an outage is in force after it")
 		}
-		if is, _, ok := s.look(a, "k"); !ok || is == w {
+		if is, _, ok := s.look(a, signOf("k")); !ok || is == w {
 			t.Errorf("shows %x, %v, after %x", is, ok, w)
 		}
 	}
@@ -54,23 +54,13 @@ func TestSlotsOfOthersAreNotLocked(t *testing.T) {
 		t.Helper()
 		other.mu.Lock()
 		defer other.mu.Unlock()
-		done := make(chan bool, 1)
-		go func() {
-			allowed := false
+		refusedAtOnce(t, func() (allowed bool) {
 			for range 20 * askRefused { // sometimes it is its turn to take a slot
 				now++
 				allowed = ask() || allowed
 			}
-			done <- allowed
-		}()
-		select {
-		case allowed := <-done:
-			if allowed {
-				t.Error("admitted")
-			}
-		case <-time.After(20 * time.Second):
-			t.Fatal("waits for another's slot")
-		}
+			return allowed
+		})
 	}
 	byName := func() bool { ok, _ := table.Allow("hot", full, 1, now); return ok }
 	byName()
@@ -94,32 +84,50 @@ func TestSlotsOfOthersAreNotLocked(t *testing.T) {
 func TestSlotsRefuseWithoutTheLock(t *testing.T) {
 	table := newTable(t, TableOptions{})
 	full := funnelRule(t, 1, 1, time.Hour)
-	s := tenant(t, table, "k", full)
-	for label(s.label.Load()).refusal() == 0 {
-		table.Allow("k", full, 1, int64(table.clock.Now()))
-	}
 	now := int64(table.clock.Now())
 	var h Handle
 	h.Bind(table, "k", full)
-	h.Allow(1, now)
-	c := s.c.Load()
-	s.mu.Lock()
-	c.mu.Lock()
+	locked := func() (s *slot, c *Counter) {
+		s = tenant(t, table, "k", full)
+		h.Allow(1, now)
+		if c = s.c.Load(); c == nil {
+			return nil, nil // the cache has just taken it in
+		}
+		c.mu.Lock()
+		s.mu.Lock()
+		if s.c.Load() == c && label(s.label.Load()).refusal() != 0 {
+			return s, c
+		}
+		s.mu.Unlock()
+		c.mu.Unlock()
+		return nil, nil
+	}
+	s, c := locked()
+	for ; s == nil; s, c = locked() {
+		table.Allow("k", full, 1, now)
+	}
 	defer s.mu.Unlock()
 	defer c.mu.Unlock()
-	done := make(chan bool, 1)
-	go func() {
+	refusedAtOnce(t, func() bool {
 		allowed, _ := table.Allow("k", full, 1, now)
 		also, _ := h.Allow(1, now)
-		done <- allowed || also
-	}()
+		return allowed || also
+	})
+}
+
+// refusedAtOnce fails the test if somebody is admitted, or waits for a lock that the
+// test holds.
+func refusedAtOnce(t *testing.T, ask func() (allowed bool)) {
+	t.Helper()
+	done := make(chan bool, 1)
+	go func() { done <- ask() }()
 	select {
 	case allowed := <-done:
 		if allowed {
 			t.Error("admitted")
 		}
 	case <-time.After(20 * time.Second):
-		t.Fatal("waits for the lock")
+		t.Fatal("waits for a lock")
 	}
 }
 

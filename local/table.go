@@ -19,7 +19,7 @@ import (
 // A check of a key that was used lately costs one hash, a look into recents and
 // the counter's own lock, and allocates nothing; of another that the cache holds,
 // one Get on top. A new key costs a lock shared with one in 256 other keys, and
-// two allocations or so, five of a window.
+// two allocations or so, of a window with many buckets four.
 //
 // The caller sees to it that rules are valid and n is not negative, and passes
 // readings of the clock that the table was given.
@@ -156,6 +156,9 @@ func (t *Table) recently(h uint64, key string, rule *limit.Rule) *Counter {
 	if c.denied.Load() == 0 { // else that may be all there is to know
 		fetchToWrite(unsafe.Pointer(&c.mu))
 		fetchToWrite(unsafe.Pointer(&c.askedAt))
+		if inOne(rule) {
+			fetchWindow(c)
+		}
 	}
 	if !c.matches(key, rule) {
 		return nil
@@ -173,7 +176,7 @@ func (t *Table) Allow(key string, rule *limit.Rule, n, now int64) (bool, limit.S
 func (t *Table) AllowAt(s Spot, key string, rule *limit.Rule, n, now int64) (bool, limit.Source) {
 	if s.slot != nil {
 		if n == 1 {
-			if allowed, src, ok := t.lodge.answer(s.slot, nil, key, rule, now); ok {
+			if allowed, src, ok := t.lodge.answerKey(s.slot, key, s.hash, rule, now); ok {
 				return allowed, src
 			}
 			if s.slot.c.Load() == nil {

@@ -18,22 +18,25 @@ import (
 // off those that are pending in their bucket; the others are told to the
 // authority, and come off what it has told until it has answered.
 type window struct {
-	off    int64 // authority's clock minus ours, ns
-	sure   bool  // off was measured, it is not just a first guess
-	moved  bool  // went back: what is known has lost its IDs, until an answer
-	cur    int64 // ID of bucket 0
-	end    int64 // when bucket 0 ends, ns of the authority's clock
-	newer  int64 // weighted sum of all buckets that count in full
-	oldest int64 // weighted units of the bucket that fades away
+	off   int64 // authority's clock minus ours, ns
+	sure  bool  // off was measured, it is not just a first guess
+	moved bool  // went back: what is known has lost its IDs, until an answer
 
-	claim                int64 // units that somebody waits for: nobody else gets them
-	pendUnits, sentUnits int64
-	backUnits            int64 // of back alone
+	// What a check reads and writes, in one cache line of a windowCounter.
+	cur       int64 // ID of bucket 0
+	end       int64 // when bucket 0 ends, ns of the authority's clock
+	newer     int64 // weighted sum of all buckets that count in full
+	oldest    int64 // weighted units of the bucket that fades away
+	pendUnits int64
+	pend      []int64 // behind the buckets there may be room, see describe
 
-	// known is nil until it was told, and sent while nothing is under way. Behind
-	// the buckets of pend there may be room, see describe.
-	known, pend, sent []int64
-	*handed           // never nil; replaced, not written to, to begin with
+	claim     int64 // units that somebody waits for: nobody else gets them
+	sentUnits int64
+	backUnits int64 // of back alone
+
+	// known is nil until it was told, and sent while nothing is under way.
+	known, sent []int64
+	*handed     // never nil; replaced, not written to, to begin with
 }
 
 // handed are units handed back: still to be told, and told.
@@ -60,7 +63,12 @@ func newWindow(r *limit.Rule, now, off int64, sure bool) *window {
 		w.begin(r, now, off, sure)
 		return w
 	}
-	s := new(small)
+	return new(small).open(r, now, off, sure)
+}
+
+// open makes a new window of s. It must have few buckets.
+func (s *small) open(r *limit.Rule, now, off int64, sure bool) *window {
+	n := r.Kept() + 1
 	s.pend = s.first[:n:n]
 	s.begin(r, now, off, sure)
 	return &s.window
