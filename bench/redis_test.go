@@ -44,6 +44,7 @@ func startRedis(b *testing.B) judge {
 type ledger struct {
 	scripts  float64       // script calls
 	inScript time.Duration // spent in them
+	inPlain  time.Duration // spent in GET and SET, also where scripts give them
 	commands float64       // all commands, also those that scripts give
 	in, out  float64       // bytes
 	cpu      time.Duration // of the whole process: reading and writing included
@@ -61,13 +62,20 @@ func (j judge) reset(b *testing.B) {
 func (j judge) read(b *testing.B) (l ledger) {
 	b.Helper()
 	commands := j.info(b, "commandstats")
-	for _, name := range []string{"cmdstat_evalsha", "cmdstat_eval"} {
+	for _, name := range []string{"cmdstat_evalsha", "cmdstat_eval", "cmdstat_get", "cmdstat_set"} {
+		script := strings.HasPrefix(name, "cmdstat_eval")
 		for field := range strings.SplitSeq(commands[name], ",") {
 			switch word, value, _ := strings.Cut(field, "="); word {
 			case "calls":
-				l.scripts += number(b, value)
+				if script {
+					l.scripts += number(b, value)
+				}
 			case "usec":
-				l.inScript += time.Duration(number(b, value)) * time.Microsecond
+				if usec := time.Duration(number(b, value)) * time.Microsecond; script {
+					l.inScript += usec
+				} else {
+					l.inPlain += usec
+				}
 			}
 		}
 	}

@@ -102,7 +102,9 @@ func (s *sender) send(b *testing.B, age int64) {
 // BenchmarkSync: what it costs Redis to book a unit on a key. An iteration is
 // one pipeline of 500 keys, all of them with a full history: batch-n sends them n
 // to a script call, as hybrid does; take is the comparison: one script call per
-// key, which decides and books, as remote.Limiter does, also in one pipeline.
+// key, which decides and books, as remote.Limiter does, also in one pipeline; plain
+// only reads and writes a value as long, with GET and SET, and says how fast this
+// Redis is at this time.
 //
 // redis-us/key is the time that Redis spends in the script, cpu-us/key all that
 // its process uses: reading, parsing and answering as well.
@@ -126,7 +128,33 @@ func BenchmarkSync(b *testing.B) {
 				next = (next + pipelineKeys) % len(calls)
 			})
 		})
+		b.Run(rule.Algorithm().String()+"/plain", func(b *testing.B) {
+			calls := plainCalls(b, j, store.ctrs)
+			next := 0
+			measureRedis(b, j, func() {
+				sendAll(b, j.rdb, calls[next:next+2*pipelineKeys])
+				next = (next + 2*pipelineKeys) % len(calls)
+			})
+			b.ReportMetric(float64(j.read(b).inPlain.Microseconds())/float64(b.N)/pipelineKeys, "redis-us/key")
+		})
 	}
+}
+
+// plainCalls returns two commands for each counter: to read, and to write one as long
+// that nobody uses.
+func plainCalls(b *testing.B, j judge, ctrs []string) (calls [][]any) {
+	b.Helper()
+	value, err := j.rdb.Get(context.Background(), ctrs[0]).Result()
+	if err != nil {
+		b.Fatal(err)
+	}
+	var sets [][]any // first, so that there is something to get
+	for _, ctr := range ctrs {
+		set := []any{"SET", "plain" + ctr, value, "PX", 600_000}
+		sets, calls = append(sets, set), append(calls, []any{"GET", "plain" + ctr}, set)
+	}
+	sendAll(b, j.rdb, sets)
+	return calls
 }
 
 // fillUp gives each key units in every bucket, oldest first.

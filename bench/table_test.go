@@ -129,6 +129,7 @@ func BenchmarkAllow(b *testing.B) {
 	row(b, evenly(1000), inProcess, generous, true)
 	row(b, evenly(1_000_000), million, generous, true)
 	row(b, zipf(uniform), inProcess, generous, true)
+	row(b, long(uniform), million, generous, true)
 }
 
 // BenchmarkRefused: a check that is refused, as most are in an attack.

@@ -49,7 +49,8 @@ func writeSync(b *strings.Builder, res *results, seen map[*row]bool) {
 	b.WriteString("## Redis\n\nA real server on the loopback device, which shares the machine with the client.\n\n")
 	if len(res.bench("Sync")) > 0 {
 		b.WriteString("One unit booked on each of 500 keys in one pipeline, n keys to a script call (batch-n) or decided and booked by one call per key (take, as `remote.Limiter` does). " +
-			"\"Script\" is the time spent in scripts (`INFO commandstats`), \"process\" all processor time of redis-server. All keys have units in every bucket of their window.\n\n")
+			"Plain is no limiter: a GET and a SET of a value as long, which say how fast this Redis was at the time. " +
+			"\"Script\" is the time spent in scripts (`INFO commandstats`; of plain in its commands), \"process\" all processor time of redis-server. All keys have units in every bucket of their window.\n\n")
 		writeRows(b, res, "Sync", "", seen, []column{
 			{"redis-us/key", "script, µs per key"}, {"", "to take"}, {"cpu-us/key", "process, µs per key"},
 			{"in-B/key", "bytes in per key"}, {"out-B/key", "bytes out per key"}, {"keys/s", "keys per second"},
