@@ -136,6 +136,7 @@ func TestKeysShareTheSlot(t *testing.T) {
 	rule := limit.Must(limit.Funnel("fast", 1_000_000, 1_000_000, time.Second))
 	early, late := l.Key("k", rule), l.Key("k", rule)
 	early.Allow() // knows the counter, and no slot yet
+	settle(t, l.table)
 	s := tenant(t, l.table, "k", rule)
 	for range 3 {
 		for _, k := range []*Key{early, late} {

@@ -395,7 +395,7 @@ func (t *Table) seenLocked(sh *sideShard, h uint64, id ident) (c *Counter, aside
 // true, so it may as well go on, in the side table for now: the cache may be
 // about to be closed. One with an heir is truly dead.
 func (t *Table) reviveLocked(sh *sideShard, c *Counter) bool {
-	c.lock()
+	c.mu.Lock() // not lock: what it has lent may stay where it is, and who is dead has lent nothing
 	defer c.mu.Unlock()
 	if !c.dead {
 		return true
