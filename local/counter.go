@@ -27,7 +27,7 @@ type Counter struct {
 	denied   atomic.Int64               // see denies; written under mu
 	urgentAt uint32                     // pending units that make a report urgent
 	short    [inlineKey]byte            // immutable: the key, if it is not longer
-	keyBytes uint8                      // immutable: how long it is; longKey: see more
+	keyBytes uint8                      // immutable: how long it is, or where it is; see Key
 	flags    flags                      // written under mu
 	slot     atomic.Pointer[slot]       // that answers instead, see lodge; nil: none. Written under mu and the lock of the slot
 
@@ -49,21 +49,18 @@ type Counter struct {
 	more                   *more
 }
 
-// inlineKey is how long a key may be to be kept in the counter itself. longKey is
-// the length of all others.
-const (
-	inlineKey = 18
-	longKey   = inlineKey + 1
-)
-
 func newCounter(key string, rule *limit.Rule, hash uint64, link *Link, now int64) *Counter {
 	var c *Counter
 	var whole *windowCounter
-	if inOne(rule) {
+	switch {
+	case inOne(rule):
 		whole = new(windowCounter)
 		c = &whole.counter
 		c.more = &whole.more
-	} else {
+	case len(key) > inlineKey && len(key) <= behindKey:
+		c = &new(namedCounter).counter
+		c.keyBytes = isBehind
+	default:
 		c = new(Counter)
 	}
 	c.hash, c.last = hash, math.MinInt64

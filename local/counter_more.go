@@ -2,15 +2,13 @@ package local
 
 import (
 	"math"
-	"strings"
-	"unsafe"
 
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // more is what most counters of funnels do without.
 type more struct {
-	key    string // if it is a long one; immutable
+	key    string // if it is not in the counter nor behind it; immutable
 	window *window
 	log    *slidingLog
 	heir   *Counter // takes over what a dead counter still has in flight
@@ -69,26 +67,6 @@ func (c *Counter) told() story {
 
 // hasStory reports whether there is one to go on with.
 func (c *Counter) hasStory() bool { return c.more != nil && c.more.story != nil }
-
-func (c *Counter) setKey(key string) {
-	if len(key) <= inlineKey {
-		c.keyBytes = uint8(len(key))
-		copy(c.short[:], key)
-		return
-	}
-	c.keyBytes = longKey
-	// A clone, because the caller's string may be part of something large.
-	c.with().key = strings.Clone(key)
-}
-
-// Key returns the key as the caller of the check gave it.
-func (c *Counter) Key() string {
-	if c.keyBytes == longKey {
-		return c.more.key
-	}
-	// The bytes never change, and the string keeps them from being freed.
-	return unsafe.String(&c.short[0], int(c.keyBytes))
-}
 
 func (c *Counter) rule() *limit.Rule    { return c.law.Load() }
 func (c *Counter) alg() limit.Algorithm { return c.rule().Algorithm() }

@@ -53,12 +53,14 @@ func signOf(key string) sign {
 // only to be fetched early, and of its hash what fits, so that hardly anybody else's key is
 // compared. No hash says whose a counter is.
 func (c *Counter) longSign() sign {
-	key := c.more.key
-	return sign{
-		first:  uint64(uintptr(unsafe.Pointer(unsafe.StringData(key)))),
-		last:   uint64(uintptr(unsafe.Pointer(c.more))),
+	k := sign{
+		first:  uint64(uintptr(unsafe.Pointer(unsafe.StringData(c.Key())))),
 		middle: uint16(c.hash), length: longKey,
 	}
+	if c.keyBytes == longKey {
+		k.last = uint64(uintptr(unsafe.Pointer(c.more)))
+	}
+	return k
 }
 
 // tenant returns the counter of a long key with this hash, if s is its, or nil.
@@ -68,7 +70,9 @@ func (s *slot) tenant(key string, h uint64) *Counter {
 		return nil
 	}
 	fetchAt(uintptr(s.ends[0].Load()))
-	fetchAt(uintptr(s.ends[1].Load()))
+	if more := s.ends[1].Load(); more != 0 {
+		fetchAt(uintptr(more))
+	}
 	c := s.c.Load()
 	if c == nil || c.Key() != key {
 		return nil

@@ -26,6 +26,7 @@ func TestCounterLayout(t *testing.T) {
 		"the end of it":                             {unsafe.Offsetof(c.funnel) + unsafe.Offsetof(c.funnel.known), 2 * line},
 		"the size of a bound key":                   {unsafe.Sizeof(Key{}), line},
 		"the size of a slot":                        {unsafe.Sizeof(slot{}), line},
+		"the size of one with a longer key":         {unsafe.Sizeof(namedCounter{}), 4 * line},
 		"the size of a counter and its window":      {(unsafe.Sizeof(whole) + line - 1) / line * line, 8 * line}, // a class of the allocator
 		"what it has besides":                       {unsafe.Offsetof(whole.more), 3 * line},
 		"where its check begins":                    {unsafe.Offsetof(whole.small) + unsafe.Offsetof(whole.small.cur), 4 * line},

@@ -242,7 +242,7 @@ func (l *lodge) lend(c *Counter, rule *limit.Rule, season uint32, epoch uint8, n
 	s.hold, s.last, s.left = loan.hold, c.last, loan.left
 	s.c.Store(c)
 	var k sign
-	if c.keyBytes == longKey {
+	if c.keyBytes >= longKey {
 		k = c.longSign()
 	} else {
 		k = signOf(c.Key())

@@ -194,4 +194,12 @@ var slotMutants = []mutant{
 		new:    `c == nil`,
 		by:     local("TestSlotsTellKeysApart"),
 	},
+	{
+		name:   "longer-keys-are-cut",
+		breaks: "A key of more than 64 bytes is cut off.",
+		file:   "local/counter.go",
+		old:    `len(key) <= behindKey:`,
+		new:    `len(key) <= 2*behindKey:`,
+		by:     local("TestCountersKeepTheirKeys"),
+	},
 }
