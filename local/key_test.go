@@ -134,31 +134,32 @@ func TestKeysThatCannotBeAsked(t *testing.T) {
 func TestKeysShareTheSlot(t *testing.T) {
 	l := newLimiter(t, Options{Clock: clock.NewManual(start)})
 	rule := limit.Must(limit.Funnel("fast", 1_000_000, 1_000_000, time.Second))
-	early, late := l.Key("k", rule), l.Key("k", rule)
+	names := apart(l.table, rule, "k", 2)
+	early, late := l.Key(names[0], rule), l.Key(names[0], rule)
 	early.Allow() // knows the counter, and no slot yet
 	settle(t, l.table)
-	s := tenant(t, l.table, "k", rule)
+	s := tenant(t, l.table, names[0], rule)
 	for range 3 {
 		for _, k := range []*Key{early, late} {
 			if !k.Allow() || k.handle.slot.Load() != s {
 				t.Error("a bound key does not know the slot of its counter")
 			}
 		}
-		l.Allow("k", rule)
-		if l.table.Seek("k", rule).slot != s {
+		l.Allow(names[0], rule)
+		if l.table.Seek(names[0], rule).slot != s {
 			t.Fatal("the counter has left its slot")
 		}
 	}
 	// It looks at whose slot that is, not at the key.
-	before := l.Peek("k", rule).Remaining
-	other := tenant(t, l.table, "other", rule)
+	before := l.Peek(names[0], rule).Remaining
+	other := tenant(t, l.table, names[1], rule)
 	for range 3 {
 		early.handle.slot.Store(other)
 		if !early.Allow() {
 			t.Error("refused")
 		}
 	}
-	if got := l.Peek("k", rule).Remaining; got != before-3 {
+	if got := l.Peek(names[0], rule).Remaining; got != before-3 {
 		t.Errorf("%d units remain of %d after 3 checks", got, before)
 	}
 }

@@ -266,8 +266,21 @@ func tenant(t *testing.T, table *Table, key string, rule *limit.Rule) *slot {
 		}
 		table.Allow(key, rule, 1, int64(table.clock.Now()))
 	}
-	t.Fatalf("no slot for %q", key)
+	t.Fatalf("no slot for %.40q", key)
 	return nil
+}
+
+// apart returns n keys that can all have a slot at once: two of a row with the same tag
+// cannot.
+func apart(table *Table, rule *limit.Rule, prefix string, n int) (keys []string) {
+	tags := make(map[uint64]bool)
+	for i := 0; len(keys) < n; i++ {
+		k := fmt.Sprint(prefix, i)
+		if tag := slotTag(table.hashOf(k, rule)); !tags[tag] {
+			tags[tag], keys = true, append(keys, k)
+		}
+	}
+	return keys
 }
 
 // What a check has found may be out of date when a slot is to be taken for it.
@@ -370,14 +383,9 @@ func TestSlotsTellRulesApart(t *testing.T) {
 func TestSlotsGrow(t *testing.T) {
 	table := newTable(t, TableOptions{MaxKeys: 4096})
 	now := int64(table.clock.Now())
-	var few []string
-	tags := make(map[uint64]bool) // two of a row with the same tag would have one slot
-	for i := 0; len(few) < 12; i++ {
-		k := fmt.Sprint("few ", i)
-		if tag := slotTag(table.hashOf(k, fast)); !tags[tag] {
-			tags[tag], few = true, append(few, k)
-			tenant(t, table, k, fast)
-		}
+	few := apart(table, fast, "few ", 12)
+	for _, k := range few {
+		tenant(t, table, k, fast)
 	}
 	many := names("many", 3000)
 	if n := len(table.lodge.rows.Load().slots); n != slotsFirst {
@@ -414,9 +422,9 @@ func TestSlotsGrow(t *testing.T) {
 // How long a key is makes no difference.
 func TestSlotsOfLongKeys(t *testing.T) {
 	rule := limit.Must(limit.Funnel("long", 100, 1, time.Hour))
-	table := newTable(t, TableOptions{})
-	now := int64(table.clock.Now())
-	for _, n := range []int{0, 1, inlineKey, inlineKey + 1, 100, 10_000} {
+	for _, n := range []int{0, 1, inlineKey, inlineKey + 1, behindKey, behindKey + 1, 10_000} {
+		table := newTable(t, TableOptions{})
+		now := int64(table.clock.Now())
 		key, admitted := string(make([]byte, n)), 0
 		for range 150 {
 			if ok, _ := table.Allow(key, rule, 1, now); ok {
