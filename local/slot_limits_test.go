@@ -12,26 +12,38 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Whatever the numbers of a funnel and the time are, slots count as counters do.
+// Whatever the numbers of a rule and the time are, slots count as counters do.
 func TestSlotsOfExtremes(t *testing.T) {
-	made, answers := 0, 0
-	for seed := range uint64(4000) {
-		rng := rand.New(rand.NewPCG(seed, 99))
-		capacity := extreme(rng, limit.MaxUnits)
-		if rng.IntN(3) == 0 {
-			capacity = rng.Int64N(6)
+	for what, draw := range map[string]func(rng *rand.Rand, units int64, d time.Duration) (*limit.Rule, error){
+		"funnels": func(rng *rand.Rand, units int64, d time.Duration) (*limit.Rule, error) {
+			return limit.Funnel("x", units, extreme(rng, limit.MaxUnits), d)
+		},
+		"windows": func(rng *rand.Rand, units int64, d time.Duration) (*limit.Rule, error) {
+			return limit.SlidingWindowBuckets("x", units, d, int(extreme(rng, limit.MaxBuckets)))
+		},
+		"fixed windows": func(_ *rand.Rand, units int64, d time.Duration) (*limit.Rule, error) {
+			return limit.FixedWindow("x", units, d)
+		},
+	} {
+		made, answers := 0, 0
+		for seed := range uint64(4000) {
+			rng := rand.New(rand.NewPCG(seed, 99))
+			units := extreme(rng, limit.MaxUnits)
+			if rng.IntN(3) == 0 {
+				units = rng.Int64N(6)
+			}
+			r, err := draw(rng, units, time.Duration(extreme(rng, int64(limit.MaxWindow))))
+			if err != nil {
+				continue
+			}
+			made++
+			if answers += atExtremes(t, rng, r); t.Failed() {
+				t.Fatalf("seed %d, %v, %+v", seed, r, r.Ticks())
+			}
 		}
-		r, err := limit.Funnel("x", capacity, extreme(rng, limit.MaxUnits), time.Duration(extreme(rng, int64(limit.MaxWindow))))
-		if err != nil {
-			continue
+		if made < 500 || answers < 1000 {
+			t.Errorf("%d answers from slots, of %d %s", answers, made, what)
 		}
-		made++
-		if answers += atExtremes(t, rng, r); t.Failed() {
-			t.Fatalf("seed %d, %v, %+v", seed, r, r.Ticks())
-		}
-	}
-	if made < 500 || answers < 1000 {
-		t.Errorf("%d answers from slots, of %d funnels", answers, made)
 	}
 }
 
@@ -71,7 +83,7 @@ func atExtremes(t *testing.T, rng *rand.Rand, r *limit.Rule) (answers int) {
 			now -= rng.Int64N(1000)
 		case 3, 4, 5, 6:
 			if now < math.MaxInt64/4*3 {
-				now += rng.Int64N(max(r.One().NS, 1) + 2)
+				now += rng.Int64N(max(r.One().NS, int64(r.Width()), 1) + 2)
 			}
 		case 7:
 			now = -extreme(rng, math.MaxInt64)
