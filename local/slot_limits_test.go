@@ -87,6 +87,10 @@ func atExtremes(t *testing.T, rng *rand.Rand, r *limit.Rule) (answers int) {
 			}
 		case 7:
 			now = -extreme(rng, math.MaxInt64)
+		case 8:
+			if width := int64(r.Width()); width > 0 && now < math.MaxInt64-width {
+				now = (floorDiv(now, width)+1)*width - rng.Int64N(2) // where a bucket ends
+			}
 		}
 		if now/refusalUnit/math.MaxUint32 != before/refusalUnit/math.MaxUint32 {
 			a.Unsynced() // not even a refusal lasts for years
