@@ -208,7 +208,7 @@ func TestCloseKeepsCounting(t *testing.T) {
 // Every counter that lives is in the side table once the cache is closed, whatever
 // comes and goes meanwhile: one that is in neither has lost what it counted.
 func TestCloseLosesNoCounter(t *testing.T) {
-	for range 12 {
+	for range 5 {
 		l, err := New(Options{MaxKeys: 600})
 		if err != nil {
 			t.Fatal(err)
