@@ -18,7 +18,8 @@ import (
 //
 // With many keys it is memory that a check waits for. So the whole is three cache
 // lines, of which a check of a funnel reads two and writes one. What funnels rarely
-// need is in more; a window comes right behind, see windowCounter.
+// need is in more; a window or a longer key comes right behind, see windowCounter and
+// namedCounter.
 type Counter struct {
 	// First line, hardly ever written: whose counter it is.
 	law      atomic.Pointer[limit.Rule] // written under mu

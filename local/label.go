@@ -92,7 +92,9 @@ func (s *slot) isOf(w label, c *Counter, k sign) bool {
 
 // look returns what s shows to a counter, or to a key, without the lock: ok if that is
 // one loan's, and the asker's own. A loan begins with the season, after the label, and
-// ends with it, so that between two looks at a label there is none but its own.
+// ends with it, so that between two looks at a label there is none but its own, unless
+// the same refusal has gone and come back with another's loan between: then that one may
+// be refused once. Units are looked at again under the lock.
 func (s *slot) look(c *Counter, k sign) (w label, season uint32, ok bool) {
 	w = label(s.label.Load())
 	is := s.c.Load()

@@ -111,6 +111,60 @@ func (t *Table) sweepAll() bool {
 	return clean
 }
 
+// check fails if the table is not as it must be between two calls.
+func check(tb testing.TB, t *Table) {
+	tb.Helper()
+	settle(tb, t)
+	var side, live int64
+	var s TableStats
+	// What nobody would miss may be forgotten at any time, and be counted here and not there.
+	for range 100 {
+		side, live, s = checkSide(tb, t), checkLive(tb, t), t.Stats()
+		if s.Side == side && s.Live == live {
+			return
+		}
+		runtime.Gosched()
+	}
+	tb.Errorf("Stats say %d counters in the side table and %d live ones, there are %d and %d", s.Side, s.Live, side, live)
+}
+
+// checkSide looks for disorder in the side table and counts what is in it.
+func checkSide(tb testing.TB, t *Table) (counters int64) {
+	tb.Helper()
+	for i := range t.side {
+		sh := &t.side[i]
+		sh.mu.Lock()
+		for id, c := range sh.counters {
+			counters++
+			switch {
+			case c.isDead():
+				tb.Errorf("dead counter of %q in the side table", id.key)
+			case c.ident() != id || t.shard(c.hash) != sh:
+				tb.Errorf("counter of %q is filed under %q", c.Key(), id.key)
+			}
+		}
+		if sh.hold != 0 {
+			tb.Errorf("shard %d is still held", i)
+		}
+		sh.mu.Unlock()
+	}
+	return counters
+}
+
+// checkLive looks for keys with two counters and counts those that are alive.
+func checkLive(tb testing.TB, t *Table) int64 {
+	tb.Helper()
+	seen := make(map[ident]*Counter)
+	t.Range(func(c *Counter) bool {
+		if twin := seen[c.ident()]; twin != nil && twin != c {
+			tb.Errorf("%q has two live counters", c.Key())
+		}
+		seen[c.ident()] = c
+		return true
+	})
+	return int64(len(seen))
+}
+
 // absorb is absorbLocked of two counters that nobody else has.
 func (c *Counter) absorb(d *Counter, now int64) {
 	c.lock()

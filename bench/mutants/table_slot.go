@@ -195,6 +195,14 @@ var slotMutants = []mutant{
 		by:     local("TestSlotsTellKeysApart"),
 	},
 	{
+		name:   "bound-away-from-its-slot",
+		breaks: "A key that is bound loses its slot.",
+		file:   "local/table.go",
+		old:    `c.mu.Lock() // not lock: what it has lent may stay`,
+		new:    `c.lock() // what it has lent may stay`,
+		by:     local("TestKeysShareTheSlot"),
+	},
+	{
 		name:   "longer-keys-are-cut",
 		breaks: "A key of more than 64 bytes is cut off.",
 		file:   "local/counter.go",
