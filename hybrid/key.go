@@ -47,9 +47,12 @@ func (k *Key) AllowN(n int64) bool {
 		l, key, rule := k.whole()
 		return l.AllowN(key, rule, n)
 	}
-	k.handle.Seek()
-	ok, src := k.handle.Allow(n, k.lim.now())
-	k.lim.tally.count(n, ok, src)
+	ok, src := k.handle.AllowBy(&k.lim.clock, n)
+	if n == 1 {
+		k.lim.tally.countOne(ok, src)
+	} else {
+		k.lim.tally.count(n, ok, src)
+	}
 	return ok
 }
 

@@ -34,7 +34,6 @@ type Limiter struct {
 	// Who waits for a window lets the others hear of what was admitted here.
 	patience time.Duration
 	closed   atomic.Bool
-	latest   atomic.Int64 // reading of a clock that may be set back
 }
 
 // New returns a running limiter that shares its limits through rdb, a client
@@ -48,7 +47,7 @@ func New(rdb redis.UniversalClient, o Options) (*Limiter, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	l := &Limiter{clock: clock.ReaderOf(o.Clock), patience: 2 * o.SyncInterval}
+	l := &Limiter{clock: readerOf(o.Clock), patience: 2 * o.SyncInterval}
 	if rdb != nil {
 		// A key that is asked but admits nothing is refreshed at this pace.
 		l.link = local.NewLink(5*o.SyncInterval, o.Shards)
@@ -68,24 +67,7 @@ func New(rdb redis.UniversalClient, o Options) (*Limiter, error) {
 	return l, nil
 }
 
-// now reads the clock. One that was set back is taken to stand still until it
-// has caught up: a counter would refuse to go back, and what it then heard from
-// Redis would not fit.
-func (l *Limiter) now() int64 {
-	t := int64(l.clock.Now())
-	if l.clock.Steady() {
-		return t
-	}
-	for {
-		last := l.latest.Load()
-		if t <= last && last != 0 {
-			return last
-		}
-		if l.latest.CompareAndSwap(last, t) {
-			return t
-		}
-	}
-}
+func (l *Limiter) now() int64 { return int64(l.clock.Now()) }
 
 // CheckRule reports whether this limiter can decide rule: an error wrapping
 // [limit.ErrNilRule] or [limit.ErrUnsupported] if not. Checks with such a rule
@@ -122,13 +104,16 @@ func (l *Limiter) AllowN(key string, rule *limit.Rule, n int64) bool {
 		l.refuse()
 		return false
 	}
-	at := l.table.Seek(key, rule)
-	ok, src := l.table.AllowAt(at, key, rule, n, l.now())
-	if !ok && rule.IsDryRun() {
+	ok, src := l.table.AllowBy(&l.clock, key, rule, n)
+	switch {
+	case !ok && rule.IsDryRun():
 		l.tally.pass()
 		return true
+	case n == 1:
+		l.tally.countOne(ok, src)
+	default:
+		l.tally.count(n, ok, src)
 	}
-	l.tally.count(n, ok, src)
 	return ok
 }
 

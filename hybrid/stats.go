@@ -91,18 +91,14 @@ type cell struct {
 // groupLocal is the column of decisions that concern nobody else.
 const groupLocal = 3
 
-// group maps the sources to columns.
-func group(s limit.Source) int {
-	switch s {
-	case limit.SourceUnsynced:
-		return 0
-	case limit.SourceSynced:
-		return 1
-	case limit.SourceDegraded:
-		return 2
-	}
-	return groupLocal
+// groups maps the sources to columns.
+var groups = [8]uint8{
+	limit.SourceLocal: groupLocal, limit.SourceRemote: groupLocal,
+	limit.SourceUnsynced: 0, limit.SourceSynced: 1, limit.SourceDegraded: 2,
 }
+
+// group returns the column of a source.
+func group(s limit.Source) uint8 { return groups[s%limit.Source(len(groups))] & groupLocal }
 
 // cell returns the cell of the goroutine that asks, which is told by where its stack
 // is: that of the key would be fought for by all who ask for a popular one.
@@ -113,22 +109,26 @@ func (t *tally) cell() *cell {
 }
 
 func (t *tally) count(n int64, allowed bool, s limit.Source) {
-	t.cell().count(n, allowed, s)
-}
-
-func (c *cell) count(n int64, allowed bool, s limit.Source) {
-	a := 0
-	if allowed {
-		a = 1
-	}
 	if n == 1 {
-		c.one[a][group(s)].Add(1)
+		t.countOne(allowed, s)
 		return
 	}
-	c.many[a][group(s)].Add(1)
-	if allowed {
-		c.units[group(s)].Add(n)
+	c := t.cell()
+	if !allowed {
+		c.many[0][group(s)].Add(1)
+		return
 	}
+	c.many[1][group(s)].Add(1)
+	c.units[group(s)].Add(n)
+}
+
+// countOne is count of one unit.
+func (t *tally) countOne(allowed bool, s limit.Source) {
+	row := 0
+	if allowed {
+		row = 1
+	}
+	t.cell().one[row][group(s)].Add(1)
 }
 
 // pass counts what would have been refused.

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -37,17 +38,22 @@ func (h *Handle) Key() string { return h.key }
 // Rule returns the rule that h was bound to.
 func (h *Handle) Rule() *limit.Rule { return h.rule }
 
-// Seek has what Allow needs come into the processor's cache, so that the clock can be
-// read meanwhile.
-func (h *Handle) Seek() {
-	s := h.slot.Load()
-	switch {
-	case s == nil:
-	case h.refused.Load():
+// AllowBy is [Table.AllowBy].
+func (h *Handle) AllowBy(clock *clock.Reader, n int64) (bool, limit.Source) {
+	c, s := h.c.Load(), h.slot.Load()
+	if c == nil || s == nil || n != 1 {
+		return h.Allow(n, int64(clock.Now()))
+	}
+	if h.refused.Load() {
 		fetchToRead(unsafe.Pointer(s))
-	default:
+	} else {
 		fetchToWrite(unsafe.Pointer(s))
 	}
+	now := int64(clock.Now())
+	if allowed, src, ok := h.askSlot(s, c, now); ok {
+		return allowed, src
+	}
+	return h.Allow(n, now)
 }
 
 // Allow is [Table.Allow].
@@ -93,7 +99,7 @@ func (h *Handle) answer(c *Counter, now int64) (allowed bool, src limit.Source, 
 
 // askSlot lets s answer for c.
 func (h *Handle) askSlot(s *slot, c *Counter, now int64) (allowed bool, src limit.Source, ok bool) {
-	allowed, src, ok = h.table.lodge.answer(s, c, sign{}, h.rule, now)
+	allowed, src, ok = h.table.lodge.answerFor(s, c, h.rule, now)
 	if ok && h.refused.Load() == allowed {
 		h.refused.Store(!allowed)
 	}

@@ -54,8 +54,7 @@ func (k *Key) AllowN(n int64) bool {
 	if !k.askable(n) {
 		return false
 	}
-	k.handle.Seek()
-	allowed, _ := k.handle.Allow(n, int64(k.lim.clock.Now()))
+	allowed, _ := k.handle.AllowBy(&k.lim.clock, n)
 	return allowed || k.handle.rule.IsDryRun()
 }
 

@@ -2,6 +2,7 @@ package local
 
 import (
 	"encoding/binary"
+	"math"
 	"unsafe"
 
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -15,20 +16,30 @@ import (
 type label uint64
 
 func (w label) refusal() uint32      { return uint32(w >> 32) }
-func (w label) middle() uint16       { return uint16(w >> 16) }
 func (w label) law() uint8           { return uint8(w >> 8) }
 func (w label) source() limit.Source { return limit.Source(w >> 5 & 7) }
-func (w label) length() int          { return int(w & 31) }
+func (w label) rest() rest           { return rest(w) & restBits }
 
-func newLabel(refusal uint32, middle uint16, law uint8, src limit.Source, length uint8) label {
-	return label(uint64(refusal)<<32 | uint64(middle)<<16 | uint64(law)<<8 | uint64(src)<<5 | uint64(length))
+func newLabel(refusal uint32, law uint8, src limit.Source, r rest) label {
+	return label(uint64(refusal)<<32 | uint64(law)<<8 | uint64(src)<<5 | uint64(r))
 }
+
+// rest is what a label has of a key, where the label has it: how long it is, and what
+// lies between its ends.
+type rest uint32
+
+const (
+	restBits   = rest(math.MaxUint16)<<restMiddle | lengthBits
+	restMiddle = 16
+	lengthBits = 31
+)
+
+func newRest(middle uint16, length int) rest { return rest(middle)<<restMiddle | rest(length) }
 
 // sign is what tells a slot who asks: the key itself, unless it is a long one, see tenant.
 type sign struct {
 	first, last uint64
-	middle      uint16
-	length      uint8
+	rest        rest
 }
 
 // signOf returns the sign of a key that is not a long one.
@@ -36,15 +47,15 @@ func signOf(key string) sign {
 	b := unsafe.Slice(unsafe.StringData(key), len(key))
 	switch n := len(b); {
 	case n >= 8:
-		s := sign{first: binary.LittleEndian.Uint64(b), last: binary.LittleEndian.Uint64(b[n-8:]), length: uint8(n)}
+		s := sign{first: binary.LittleEndian.Uint64(b), last: binary.LittleEndian.Uint64(b[n-8:]), rest: rest(n)}
 		if n > 16 {
-			s.middle = uint16(b[8]) | uint16(b[n-9])<<8
+			s.rest = newRest(uint16(b[8])|uint16(b[n-9])<<8, n)
 		}
 		return s
 	case n >= 4:
-		return sign{first: uint64(binary.LittleEndian.Uint32(b)), last: uint64(binary.LittleEndian.Uint32(b[n-4:])), length: uint8(n)}
+		return sign{first: uint64(binary.LittleEndian.Uint32(b)), last: uint64(binary.LittleEndian.Uint32(b[n-4:])), rest: rest(n)}
 	case n > 0:
-		return sign{first: uint64(b[0]), last: uint64(b[n/2])<<8 | uint64(b[n-1]), length: uint8(n)}
+		return sign{first: uint64(b[0]), last: uint64(b[n/2])<<8 | uint64(b[n-1]), rest: rest(n)}
 	}
 	return sign{}
 }
@@ -54,8 +65,8 @@ func signOf(key string) sign {
 // compared. No hash says whose a counter is.
 func (c *Counter) longSign() sign {
 	k := sign{
-		first:  uint64(uintptr(unsafe.Pointer(unsafe.StringData(c.Key())))),
-		middle: uint16(c.hash), length: longKey,
+		first: uint64(uintptr(unsafe.Pointer(unsafe.StringData(c.Key())))),
+		rest:  newRest(uint16(c.hash), longKey),
 	}
 	if c.keyBytes == longKey {
 		k.last = uint64(uintptr(unsafe.Pointer(c.more)))
@@ -65,8 +76,7 @@ func (c *Counter) longSign() sign {
 
 // tenant returns the counter of a long key with this hash, if s is its, or nil.
 func (s *slot) tenant(key string, h uint64) *Counter {
-	w := label(s.label.Load())
-	if w.length() != longKey || w.middle() != uint16(h) {
+	if label(s.label.Load()).rest() != newRest(uint16(h), longKey) {
 		return nil
 	}
 	fetchAt(uintptr(s.ends[0].Load()))
@@ -80,17 +90,14 @@ func (s *slot) tenant(key string, h uint64) *Counter {
 	return c
 }
 
-// isOf reports whether s, when its label is w, is of a counter; or of a key, when the
-// counter is not known: a key may be elsewhere in memory. Without the lock that is
-// true if label and counter are still the same afterwards.
-func (s *slot) isOf(w label, c *Counter, k sign) bool {
-	if c != nil {
-		return s.c.Load() == c
-	}
-	return w.length() == int(k.length) && s.ends[1].Load() == k.last && s.ends[0].Load() == k.first && w.middle() == k.middle
+// isOf reports whether s, when its label is w, is of the key of a sign. Without the lock
+// that is true if label and counter are still the same afterwards.
+func (s *slot) isOf(w label, k sign) bool {
+	return w.rest() == k.rest && s.ends[1].Load() == k.last && s.ends[0].Load() == k.first
 }
 
-// look returns what s shows to a counter, or to a key, without the lock: ok if that is
+// look returns what s shows to a counter, or to a key when the counter is not known,
+// without the lock: ok if that is
 // one loan's, and the asker's own. A loan begins with the season, after the label, and
 // ends with it, so that between two looks at a label there is none but its own, unless
 // the same refusal has gone and come back with another's loan between: then that one may
@@ -98,7 +105,11 @@ func (s *slot) isOf(w label, c *Counter, k sign) bool {
 func (s *slot) look(c *Counter, k sign) (w label, season uint32, ok bool) {
 	w = label(s.label.Load())
 	is := s.c.Load()
-	ok = s.isOf(w, c, k)
+	if c != nil {
+		ok = is == c
+	} else {
+		ok = s.isOf(w, k)
+	}
 	season = s.season.Load()
 	return w, season, ok && s.c.Load() == is && label(s.label.Load()) == w
 }

@@ -108,8 +108,7 @@ func (l *Limiter) AllowN(key string, rule *limit.Rule, n int64) bool {
 	if !l.askable(rule, n) {
 		return false
 	}
-	at := l.table.Seek(key, rule)
-	allowed, _ := l.table.AllowAt(at, key, rule, n, int64(l.clock.Now()))
+	allowed, _ := l.table.AllowBy(&l.clock, key, rule, n)
 	return allowed || rule.IsDryRun()
 }
 

@@ -155,31 +155,60 @@ func (l *lodge) find(h uint64) *slot {
 // answerKey is answer for a key with this hash.
 func (l *lodge) answerKey(s *slot, key string, h uint64, rule *limit.Rule, now int64) (allowed bool, src limit.Source, ok bool) {
 	if len(key) <= inlineKey {
-		return l.answer(s, nil, signOf(key), rule, now)
+		return l.answer(s, signOf(key), rule, now)
 	}
 	c := s.tenant(key, h)
 	if c == nil {
 		return false, 0, false
 	}
-	return l.answer(s, c, sign{}, rule, now)
+	return l.answerFor(s, c, rule, now)
 }
 
-// answer decides for one unit of the key of a sign, or of its counter if that is known, from s.
-// Unless ok, nothing has happened, and the counter has to be asked.
-func (l *lodge) answer(s *slot, c *Counter, k sign, rule *limit.Rule, now int64) (allowed bool, src limit.Source, ok bool) {
-	w, season, ok := s.look(c, k)
-	if !ok || !l.inForce(w, season, rule) {
-		return false, 0, false // and whoever has it is left alone
-	}
+// answer decides for one unit of the key of a sign from s. Unless ok, nothing has
+// happened, and the counter has to be asked. Nearly all that ask find their own slot:
+// so there is one look at it before it is locked, which leaves others' slots alone, and
+// the rest is under the lock.
+func (l *lodge) answer(s *slot, k sign, rule *limit.Rule, now int64) (allowed bool, src limit.Source, ok bool) {
+	w := label(s.label.Load())
 	if w.refusal() != 0 {
-		// Two goroutines that are refused do not meet, as little as at the counter.
-		left := w.refusal() - uint32(now/refusalUnit) // wraps
-		return false, w.source(), left-1 < refusalMost
+		src, ok = l.refuse(s, nil, k, rule, now)
+		return false, src, ok
+	}
+	if !s.isOf(w, k) {
+		return false, 0, false
 	}
 	s.mu.Lock()
-	ok = label(s.label.Load()) == w && s.isOf(w, c, k) && l.inForce(w, s.season.Load(), rule) && s.admitLocked(rule, now, l.refresh)
+	ok = label(s.label.Load()) == w && s.isOf(w, k) && l.inForce(w, s.season.Load(), rule) && s.admitLocked(rule, now, l.refresh)
 	s.mu.Unlock()
 	return ok, w.source(), ok
+}
+
+// answerFor is answer for the key of a counter.
+func (l *lodge) answerFor(s *slot, c *Counter, rule *limit.Rule, now int64) (allowed bool, src limit.Source, ok bool) {
+	w := label(s.label.Load())
+	if w.refusal() != 0 {
+		src, ok = l.refuse(s, c, sign{}, rule, now)
+		return false, src, ok
+	}
+	if s.c.Load() != c {
+		return false, 0, false
+	}
+	s.mu.Lock()
+	ok = label(s.label.Load()) == w && s.c.Load() == c && l.inForce(w, s.season.Load(), rule) && s.admitLocked(rule, now, l.refresh)
+	s.mu.Unlock()
+	return ok, w.source(), ok
+}
+
+// refuse refuses one unit of the key of a sign, or of its counter if that is known, if s
+// does so. It takes no lock: two goroutines that are refused do not meet, as little as at
+// the counter.
+func (l *lodge) refuse(s *slot, c *Counter, k sign, rule *limit.Rule, now int64) (src limit.Source, ok bool) {
+	w, season, ok := s.look(c, k)
+	if !ok || w.refusal() == 0 || !l.inForce(w, season, rule) {
+		return 0, false
+	}
+	left := w.refusal() - uint32(now/refusalUnit) // wraps
+	return w.source(), left-1 < refusalMost
 }
 
 // vacate has the next ones who ask for a hash not look at a slot of which it has turned
@@ -249,7 +278,7 @@ func (l *lodge) lend(c *Counter, rule *limit.Rule, season uint32, epoch uint8, n
 	}
 	s.ends[0].Store(k.first)
 	s.ends[1].Store(k.last)
-	s.label.Store(uint64(newLabel(loan.refusal, k.middle, law, loan.source, k.length)))
+	s.label.Store(uint64(newLabel(loan.refusal, law, loan.source, k.rest)))
 	s.season.Store(season)
 	c.slot.Store(s)
 	if loan.refusal == 0 {
