@@ -50,10 +50,14 @@ func (h *Handle) AllowBy(clock *clock.Reader, n int64) (bool, limit.Source) {
 		fetchToWrite(unsafe.Pointer(s))
 	}
 	now := int64(clock.Now())
-	if allowed, src, ok := h.askSlot(s, c, now); ok {
-		return allowed, src
+	allowed, src, ok := h.table.lodge.answerFor(s, c, h.rule, now)
+	if !ok {
+		return h.Allow(n, now)
 	}
-	return h.Allow(n, now)
+	if h.refused.Load() == allowed {
+		h.refused.Store(!allowed)
+	}
+	return allowed, src
 }
 
 // Allow is [Table.Allow].

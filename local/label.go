@@ -96,6 +96,9 @@ func (s *slot) isOf(w label, k sign) bool {
 	return w.rest() == k.rest && s.ends[1].Load() == k.last && s.ends[0].Load() == k.first
 }
 
+// isFor reports whether s has the state of c.
+func (s *slot) isFor(c *Counter) bool { return s.c.Load() == c }
+
 // look returns what s shows to a counter, or to a key when the counter is not known,
 // without the lock: ok if that is
 // one loan's, and the asker's own. A loan begins with the season, after the label, and

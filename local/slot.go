@@ -190,11 +190,11 @@ func (l *lodge) answerFor(s *slot, c *Counter, rule *limit.Rule, now int64) (all
 		src, ok = l.refuse(s, c, sign{}, rule, now)
 		return false, src, ok
 	}
-	if s.c.Load() != c {
+	if !s.isFor(c) {
 		return false, 0, false
 	}
 	s.mu.Lock()
-	ok = label(s.label.Load()) == w && s.c.Load() == c && l.inForce(w, s.season.Load(), rule) && s.admitLocked(rule, now, l.refresh)
+	ok = label(s.label.Load()) == w && s.isFor(c) && l.inForce(w, s.season.Load(), rule) && s.admitLocked(rule, now, l.refresh)
 	s.mu.Unlock()
 	return ok, w.source(), ok
 }

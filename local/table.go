@@ -1,7 +1,6 @@
 package local
 
 import (
-	"hash/maphash"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -29,7 +28,7 @@ import (
 type Table struct {
 	clock clock.Clock
 	link  *Link
-	seed  maphash.Seed
+	seeds hasher
 	hash  func(key string, rule *limit.Rule) uint64 // nil but in tests
 
 	lodge     lodge
@@ -75,7 +74,7 @@ func NewTable(o TableOptions) (*Table, error) {
 	}
 	o = o.withDefaults()
 	t := &Table{
-		clock: o.Clock, link: o.Link, seed: maphash.MakeSeed(), hash: o.hash,
+		clock: o.Clock, link: o.Link, seeds: newHasher(), hash: o.hash,
 		room:  max((o.sideKeys+sideShards-1)/sideShards, 1),
 		fresh: make(chan *Counter, freshBacklog), crowded: make(chan struct{}, 1),
 		epochKeys: int64(max(o.MaxKeys/epochParts, epochLeast)),
@@ -102,7 +101,7 @@ func (t *Table) hashOf(key string, rule *limit.Rule) uint64 {
 	if t.hash != nil {
 		return t.hash(key, rule)
 	}
-	return maphash.String(t.seed, key) ^ rule.Hash()
+	return t.seeds.of(key) ^ rule.Hash() // see AllowBy
 }
 
 // get returns the counter in the cache's slot h, whoever's it is, or nil. A
@@ -168,38 +167,54 @@ func (t *Table) recently(h uint64, key string, rule *limit.Rule) *Counter {
 // Allow decides for n units of key at now (nanoseconds), and tells on what
 // knowledge.
 func (t *Table) Allow(key string, rule *limit.Rule, n, now int64) (bool, limit.Source) {
-	h := t.hashOf(key, rule)
+	return t.allowAt(t.Seek(key, rule), key, rule, n, now)
+}
+
+// AllowBy is Allow at the time that a clock shows. All that a check from a slot takes is
+// called from here, because what calls take is a good part of the whole.
+func (t *Table) AllowBy(clock *clock.Reader, key string, rule *limit.Rule, n int64) (bool, limit.Source) {
+	if len(key) > inlineKey || n != 1 || t.hash != nil {
+		at := t.Seek(key, rule)
+		return t.allowAt(at, key, rule, n, int64(clock.Now()))
+	}
+	k := signOf(key)
+	h := t.seeds.sign(k) ^ rule.Hash() // as hashOf has it
 	s := t.lodge.find(h)
-	if s != nil && n == 1 {
-		if allowed, src, ok := t.lodge.answerKey(s, key, h, rule, now); ok {
+	if s == nil {
+		c := t.recently(h, key, rule)
+		return t.allowFrom(c, h, key, rule, n, int64(clock.Now()))
+	}
+	now := int64(clock.Now())
+	if allowed, src, ok := t.lodge.answer(s, k, rule, now); ok {
+		return allowed, src
+	}
+	return t.allowPast(s, h, key, rule, n, now)
+}
+
+// allowAt is Allow of a key that was looked up.
+func (t *Table) allowAt(at Spot, key string, rule *limit.Rule, n, now int64) (bool, limit.Source) {
+	if at.slot == nil {
+		return t.allowFrom(at.c, at.hash, key, rule, n, now)
+	}
+	if n == 1 {
+		if allowed, src, ok := t.lodge.answerKey(at.slot, key, at.hash, rule, now); ok {
 			return allowed, src
 		}
 	}
-	return t.allowAt(s, t.recently(h, key, rule), h, key, rule, n, now)
+	return t.allowPast(at.slot, at.hash, key, rule, n, now)
 }
 
-// AllowBy is Allow at the time that a clock shows. That is read when the key has been
-// looked up, see Seek, and all is one call: what calls take is a good part of the whole.
-func (t *Table) AllowBy(clock *clock.Reader, key string, rule *limit.Rule, n int64) (bool, limit.Source) {
-	h := t.hashOf(key, rule)
-	s := t.lodge.find(h)
-	if s == nil || n != 1 {
-		c := t.recently(h, key, rule)
-		return t.allowAt(nil, c, h, key, rule, n, int64(clock.Now()))
-	}
-	now := int64(clock.Now())
-	if allowed, src, ok := t.lodge.answerKey(s, key, h, rule, now); ok {
-		return allowed, src
-	}
-	return t.allowAt(s, t.recently(h, key, rule), h, key, rule, n, now)
-}
-
-// allowAt is Allow of a key that no slot answers for, of its hash and its counter, which
-// is nil if it is not a recent one. The slot s, if any, was taken for its own.
-func (t *Table) allowAt(s *slot, c *Counter, h uint64, key string, rule *limit.Rule, n, now int64) (bool, limit.Source) {
-	if s != nil && s.c.Load() == nil {
+// allowPast is Allow of a key for which s, which seemed to be its slot, does not answer.
+func (t *Table) allowPast(s *slot, h uint64, key string, rule *limit.Rule, n, now int64) (bool, limit.Source) {
+	if n == 1 && s.c.Load() == nil {
 		t.lodge.vacate(s, h)
 	}
+	return t.allowFrom(t.recently(h, key, rule), h, key, rule, n, now)
+}
+
+// allowFrom is Allow of a key with this hash from its counter, which is nil if it is not
+// a recent one.
+func (t *Table) allowFrom(c *Counter, h uint64, key string, rule *limit.Rule, n, now int64) (bool, limit.Source) {
 	if c != nil {
 		if src, no := c.denies(now, n, rule); no && !t.lodge.wants(c, n, now) {
 			return false, src

@@ -22,8 +22,8 @@ var slotMutants = []mutant{
 		name:   "a-slot-for-any-key",
 		breaks: "A slot answers for another key whose hash looks the same.",
 		file:   "local/label.go",
-		old:    `s.ends[0].Load() == k.first && w.middle() == k.middle`,
-		new:    `s.ends[0].Load() == k.first && k.middle > 0`,
+		old:    `return w.rest() == k.rest && `,
+		new:    `return `,
 		by:     local("TestSlotsTellKeysApart"),
 	},
 	{
@@ -110,8 +110,8 @@ var slotMutants = []mutant{
 		name:   "refused-and-waiting",
 		breaks: "A check that is refused waits for the slot of another key.",
 		file:   "local/slot.go",
-		old:    `	if !ok || !l.inForce(w, season, rule) {`,
-		new:    `	if w.refusal() != 0 && (!ok || !l.inForce(w, season, rule)) {`,
+		old:    `	if !s.isOf(w, k) {`,
+		new:    `	if k.rest == restBits {`,
 		by:     local("TestSlotsOfOthersAreNotLocked"),
 	},
 	{
@@ -201,6 +201,14 @@ var slotMutants = []mutant{
 		old:    `c.mu.Lock() // not lock: what it has lent may stay`,
 		new:    `c.lock() // what it has lent may stay`,
 		by:     local("TestKeysShareTheSlot"),
+	},
+	{
+		name:   "a-hash-of-both-ends",
+		breaks: "Keys that begin and end alike have the same hash.",
+		file:   "local/hash.go",
+		old:    `uint64(k.rest)^s.last)`,
+		new:    `s.last)`,
+		by:     local("TestHashesSpread"),
 	},
 	{
 		name:   "longer-keys-are-cut",

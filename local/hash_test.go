@@ -1,0 +1,107 @@
+package local
+
+import (
+	"fmt"
+	"math/bits"
+	"strings"
+	"testing"
+)
+
+// keysOf are many keys that differ in little, of each length that is hashed in its own
+// way.
+var keysOf = map[string]func(i int) string{
+	"of 1 to 7 digits":     func(i int) string { return fmt.Sprint(i) },
+	"of 4 bytes":           func(i int) string { return string([]byte{byte(i), byte(i >> 8), byte(i >> 16), 'k'}) },
+	"of 8 bytes":           func(i int) string { return fmt.Sprintf("%08d", i) },
+	"of 8 bytes, bitwise":  func(i int) string { return string([]byte{byte(i), 0, 0, byte(i >> 8), 0, 0, 0, byte(i >> 16)}) },
+	"of users":             func(i int) string { return fmt.Sprint("user:", i) },
+	"of 16 bytes":          func(i int) string { return fmt.Sprintf("%016x", i) },
+	"of 18 bytes, between": func(i int) string { return fmt.Sprintf("abcdefg%04xhijklmn", i&0xffff) },
+	"of zeros":             func(i int) string { return strings.Repeat("\x00", i%(inlineKey+1)) },
+	"long":                 func(i int) string { return fmt.Sprintf("user:%032d", i) },
+}
+
+// parts are the bits of a hash that something goes by, from which on and how many.
+var parts = map[string]struct{ from, bits int }{
+	"the row of slots":  {8, 14},
+	"the tag":           {57, 7},
+	"the shard aside":   {56, 8},
+	"the cache's shard": {0, 8},
+	"the first 16 bits": {0, 16},
+	"those in between":  {24, 16},
+	"the last 16 bits":  {48, 16},
+}
+
+// Keys that look alike are apart in every part of the hash.
+func TestHashesSpread(t *testing.T) {
+	const n = 1 << 16
+	for what, key := range keysOf {
+		s := newHasher()
+		hashes := make(map[uint64]string, n)
+		for i := range n {
+			k := key(i)
+			h := s.of(k)
+			if other, taken := hashes[h]; taken && other != k {
+				t.Fatalf("%s: %q and %q collide", what, k, other)
+			}
+			hashes[h] = k
+		}
+		if len(hashes) < 1000 {
+			continue
+		}
+		for part, p := range parts {
+			loads := make([]int, 1<<p.bits)
+			for h := range hashes {
+				loads[h>>p.from&uint64(len(loads)-1)]++
+			}
+			// With a fair hash the sum of (load − mean)²/mean is as high as there are
+			// places, give or take the root of twice as many.
+			mean, sum := float64(len(hashes))/float64(len(loads)), 0.0
+			for _, l := range loads {
+				sum += (float64(l) - mean) * (float64(l) - mean) / mean
+			}
+			if even := sum / float64(len(loads)); even < 0.2 || even > 1.9 {
+				t.Errorf("%s: by %s, %d keys are %.2f times as uneven as by chance", what, part, len(hashes), even)
+			}
+		}
+	}
+}
+
+// Each bit of a key has a part in each bit of its hash.
+func TestHashesMix(t *testing.T) {
+	const seeds = 400
+	for _, n := range []int{1, 3, 4, 7, 8, 10, 16, 17, inlineKey} {
+		for bit := range 8 * n {
+			var flips [64]int
+			for range seeds {
+				s := newHasher()
+				k := []byte(strings.Repeat("k", n))
+				was := s.of(string(k))
+				k[bit/8] ^= 1 << (bit % 8)
+				for d := was ^ s.of(string(k)); d != 0; d &= d - 1 {
+					flips[bits.TrailingZeros64(d)]++
+				}
+			}
+			for b, f := range flips {
+				if f < seeds*3/10 || f > seeds*7/10 {
+					t.Errorf("of %d bytes, bit %d turns bit %d of the hash in %d of %d tables", n, bit, b, f, seeds)
+				}
+			}
+		}
+	}
+}
+
+// No two tables have the same hash, and one table has only one for a key, wherever that
+// is in memory.
+func TestHashesAreTheTables(t *testing.T) {
+	a, b := newHasher(), newHasher()
+	for n := range 2 * inlineKey {
+		k := strings.Repeat("x", n)
+		if a.of(k) != a.of(strings.Clone(k)) {
+			t.Errorf("two hashes for %q", k)
+		}
+		if a.of(k) == b.of(k) {
+			t.Errorf("two tables have the same for %q", k)
+		}
+	}
+}
