@@ -54,9 +54,10 @@ func (f *floor) find(key string) *cell {
 
 func (f *floor) allow(key string) bool {
 	c := f.find(key)
-	if c == nil {
-		return false
-	}
+	return c != nil && f.admit(c)
+}
+
+func (f *floor) admit(c *cell) bool {
 	now := int64(f.clock.Now())
 	for {
 		old := c.tat.Load()
@@ -84,6 +85,17 @@ func floorBy(c clock.Clock) opener {
 		f := newFloor(keys, rule, c)
 		return asks{allow: f.allow, peek: f.peek}
 	}
+}
+
+// openFloorBound has the cells at hand: what is left is the clock and the swap. No
+// handle of a key can be cheaper that decides by a clock and may be asked by several.
+func openFloorBound(_ testing.TB, keys []string, rule *limit.Rule) asks {
+	f := newFloor(keys, rule, nil)
+	var cells []*cell
+	for _, k := range keys {
+		cells = append(cells, f.find(k))
+	}
+	return asks{allow: f.allow, bound: boundTo(cells, f.admit)}
 }
 
 func openFloorCoarse(tb testing.TB, keys []string, rule *limit.Rule) asks {

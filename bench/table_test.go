@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/hybridlimit/hybridlimit/clock"
-	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -29,6 +28,7 @@ var inProcess = []contender{
 	{name: "floor", open: floorBy(nil), closed: true},
 	{name: "floor-system", open: floorBy(clock.System{}), closed: true},
 	{name: "floor-coarse", open: openFloorCoarse, closed: true},
+	{name: "floor-bound", open: openFloorBound, closed: true},
 	{name: "hybrid", open: openHybrid},
 	{name: "hybrid-system", open: openHybridSystem},
 	{name: "hybrid-coarse", open: openHybridCoarse},
@@ -73,7 +73,7 @@ var overRedis = []contender{
 // keys of their own, besides the map that stands for all who have not.
 var million = some(inProcess, func(c contender) bool {
 	switch c.name {
-	case "local-coarse", "hybrid-synced", "hybrid-bound", "hybrid-system", "floor-system", "floor-coarse", "slidingwindow-map", "uber-map", "failsafe-map":
+	case "local-coarse", "hybrid-synced", "hybrid-bound", "hybrid-system", "floor-system", "floor-coarse", "floor-bound", "slidingwindow-map", "uber-map", "failsafe-map":
 		return false
 	}
 	return true
@@ -111,8 +111,7 @@ func row(b *testing.B, l *load, of []contender, rule *limit.Rule, want bool) {
 				warm(l.keys, a.allow)
 			}
 			if a.bound != nil {
-				warm(a.bound, (*hybrid.Key).Allow) // as the others were
-				run(b, a.bound, l.draws, (*hybrid.Key).Allow, want)
+				a.bound(b, l.draws, want)
 				return
 			}
 			l.run(b, a.allow, want)

@@ -31,10 +31,10 @@ func kindOf(limiter string) kind {
 	return keyed
 }
 
-// clockOf returns by which clock one of our limiters, or a floor, goes; empty for the
-// default.
-func clockOf(limiter string) string {
-	for _, name := range []string{"system", "coarse"} {
+// mannerOf returns by which clock one of our limiters, or a floor, goes, or that it is
+// asked by handles; empty for the default clock and names.
+func mannerOf(limiter string) string {
+	for _, name := range []string{"system", "coarse", "bound"} {
 		if strings.HasSuffix(limiter, "-"+name) {
 			return name
 		}
@@ -82,13 +82,13 @@ func isNumber(s string) bool {
 }
 
 // fastest returns the fastest check of a kind under the same load and in the
-// same mode as c. A floor must also go by the same clock.
+// same mode as c. A floor must also be asked in the same manner.
 func fastest(list []check, k kind, c check) (best check, found bool) {
 	for _, o := range list {
 		if kindOf(o.limiter) != k || o.load != c.load || o.mode != c.mode {
 			continue
 		}
-		if k == floor && clockOf(o.limiter) != clockOf(c.limiter) {
+		if k == floor && mannerOf(o.limiter) != mannerOf(c.limiter) {
 			continue
 		}
 		if !found || o.ns() < best.ns() {
