@@ -47,10 +47,12 @@ func (k *Key) AllowN(n int64) bool {
 		l, key, rule := k.whole()
 		return l.AllowN(key, rule, n)
 	}
-	ok, src := k.handle.AllowBy(&k.lim.clock, n)
-	if n == 1 {
+	ok, src, counted := k.handle.AllowBy(&k.lim.clock, n)
+	switch {
+	case counted:
+	case n == 1:
 		k.lim.tally.countOne(ok, src)
-	} else {
+	default:
 		k.lim.tally.count(n, ok, src)
 	}
 	return ok

@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/local"
 )
 
 // Outcomes counts decisions by what they rest on.
@@ -72,8 +73,8 @@ const (
 	stackBits  = 11 // of an address in a stack of the smallest size
 )
 
-// tally counts decisions. Nearly all are for one unit, and cost one atomic
-// addition.
+// tally counts decisions, but for those that slots admit and count themselves. Nearly
+// all are for one unit, and cost one atomic addition.
 type tally struct {
 	cells [stripes]cell
 }
@@ -92,7 +93,7 @@ type cell struct {
 const groupLocal = 3
 
 // groups maps the sources to columns.
-var groups = [8]uint8{
+var groups = [local.Sources]uint8{
 	limit.SourceLocal: groupLocal, limit.SourceRemote: groupLocal,
 	limit.SourceUnsynced: 0, limit.SourceSynced: 1, limit.SourceDegraded: 2,
 }
@@ -136,10 +137,19 @@ func (t *tally) pass() { t.cell().passed.Add(1) }
 
 func (t *tally) refuse() { t.cell().refused.Add(1) }
 
-// sum adds the cells up into s, and returns the admitted units that are to be
-// shared: all but those that keys without room of their own have taken.
-func (t *tally) sum(s *Stats) (shared int64) {
+// sum adds up into s the cells and what slots have admitted, one unit at a time, and
+// returns the admitted units that are to be shared: all but those that keys without room
+// of their own have taken.
+func (t *tally) sum(s *Stats, slots [local.Sources]int64) (shared int64) {
 	var sums [2][4]uint64
+	for src, n := range slots {
+		g := group(limit.Source(src))
+		sums[1][g] += uint64(n)
+		s.AdmittedUnits += n
+		if g != groupLocal {
+			shared += n
+		}
+	}
 	for i := range t.cells {
 		c := &t.cells[i]
 		for g := range c.units {

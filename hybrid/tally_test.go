@@ -3,9 +3,11 @@ package hybrid
 import (
 	"sync"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/local"
 )
 
 // A cell shares no cache line with anything that others write, or all read.
@@ -42,7 +44,7 @@ func TestTallyLosesNothing(t *testing.T) {
 	}
 	all.Wait()
 	var s Stats
-	if shared := sums.sum(&s); shared != goroutines*each/2 || s.Allowed.Synced != s.Denied.Synced || s.Denied.Synced != goroutines*each/2 {
+	if shared := sums.sum(&s, [local.Sources]int64{}); shared != goroutines*each/2 || s.Allowed.Synced != s.Denied.Synced || s.Denied.Synced != goroutines*each/2 {
 		t.Errorf("%d shared of %+v", shared, s)
 	}
 	used := 0
@@ -65,4 +67,30 @@ func deep(by int, f func()) {
 		return
 	}
 	f()
+}
+
+// What slots count by themselves and what the tally counts add up to all that was asked,
+// by name or bound, admitted or not.
+func TestStatsCountEachDecisionOnce(t *testing.T) {
+	l, err := New(nil, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close(t.Context())
+	rule := limit.Must(limit.Funnel("day", 1000, 1, 24*time.Hour))
+	bound := l.Key("bound", rule)
+	for i := range 3000 {
+		if l.Allow("named", rule) != (i < 1000) || bound.Allow() != (i < 1000) {
+			t.Fatalf("check %d", i)
+		}
+		if i%250 == 249 {
+			s, n := l.Stats(), uint64(2*min(i+1, 1000))
+			if s.Allowed.Local != n || s.AdmittedUnits != int64(n) || s.Denied.Local != uint64(2*(i+1))-n {
+				t.Errorf("after %d checks of each: %+v, %+v, %d units", i+1, s.Allowed, s.Denied, s.AdmittedUnits)
+			}
+		}
+	}
+	if l.table.Admitted()[limit.SourceLocal] == 0 {
+		t.Error("no slot has admitted anything")
+	}
 }

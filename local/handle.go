@@ -39,10 +39,10 @@ func (h *Handle) Key() string { return h.key }
 func (h *Handle) Rule() *limit.Rule { return h.rule }
 
 // AllowBy is [Table.AllowBy].
-func (h *Handle) AllowBy(clock *clock.Reader, n int64) (bool, limit.Source) {
+func (h *Handle) AllowBy(clock *clock.Reader, n int64) (allowed bool, src limit.Source, counted bool) {
 	c, s := h.c.Load(), h.slot.Load()
 	if c == nil || s == nil || n != 1 {
-		return h.Allow(n, int64(clock.Now()))
+		return h.allow(n, int64(clock.Now()))
 	}
 	if h.refused.Load() {
 		fetchToRead(unsafe.Pointer(s))
@@ -52,34 +52,40 @@ func (h *Handle) AllowBy(clock *clock.Reader, n int64) (bool, limit.Source) {
 	now := int64(clock.Now())
 	allowed, src, ok := h.table.lodge.answerFor(s, c, h.rule, now)
 	if !ok {
-		return h.Allow(n, now)
+		return h.allow(n, now)
 	}
 	if h.refused.Load() == allowed {
 		h.refused.Store(!allowed)
 	}
-	return allowed, src
+	return allowed, src, allowed
 }
 
 // Allow is [Table.Allow].
 func (h *Handle) Allow(n, now int64) (bool, limit.Source) {
+	allowed, src, _ := h.allow(n, now)
+	return allowed, src
+}
+
+func (h *Handle) allow(n, now int64) (allowed bool, src limit.Source, counted bool) {
 	c := h.c.Load()
 	if c != nil && n == 1 {
 		if allowed, src, ok := h.answer(c, now); ok {
-			return allowed, src
+			return allowed, src, allowed
 		}
 	}
 	if c != nil {
 		if src, no := c.denies(now, n, h.rule); no && !h.table.lodge.wants(c, n, now) {
-			return false, src
+			return false, src, false
 		}
 		if allowed, src, how := c.check(now, n, h.rule, uint8(h.table.epoch.Load())); how != gone {
 			h.table.follow(c, h.rule, now, allowed, how)
-			return allowed, src
+			return allowed, src, false
 		}
 	}
-	allowed, src := h.table.Allow(h.key, h.rule, n, now)
+	at := h.table.Seek(h.key, h.rule)
+	allowed, src, counted = h.table.allowAt(at, h.key, h.rule, n, now)
 	h.find()
-	return allowed, src
+	return allowed, src, counted
 }
 
 // answer lets a slot answer for c, if it has one: the one that it had the last time,

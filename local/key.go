@@ -54,7 +54,7 @@ func (k *Key) AllowN(n int64) bool {
 	if !k.askable(n) {
 		return false
 	}
-	allowed, _ := k.handle.AllowBy(&k.lim.clock, n)
+	allowed, _, _ := k.handle.AllowBy(&k.lim.clock, n)
 	return allowed || k.handle.rule.IsDryRun()
 }
 

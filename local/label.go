@@ -17,12 +17,15 @@ type label uint64
 
 func (w label) refusal() uint32      { return uint32(w >> 32) }
 func (w label) law() uint8           { return uint8(w >> 8) }
-func (w label) source() limit.Source { return limit.Source(w >> 5 & 7) }
+func (w label) source() limit.Source { return limit.Source(w >> 5 & (Sources - 1)) }
 func (w label) rest() rest           { return rest(w) & restBits }
 
 func newLabel(refusal uint32, law uint8, src limit.Source, r rest) label {
 	return label(uint64(refusal)<<32 | uint64(law)<<8 | uint64(src)<<5 | uint64(r))
 }
+
+// Sources is how many [limit.Source] a label can tell apart, more than there are.
+const Sources = 8
 
 // rest is what a label has of a key, where the label has it: how long it is, and what
 // lies between its ends.

@@ -108,7 +108,7 @@ func (l *Limiter) AllowN(key string, rule *limit.Rule, n int64) bool {
 	if !l.askable(rule, n) {
 		return false
 	}
-	allowed, _ := l.table.AllowBy(&l.clock, key, rule, n)
+	allowed, _, _ := l.table.AllowBy(&l.clock, key, rule, n)
 	return allowed || rule.IsDryRun()
 }
 

@@ -15,7 +15,7 @@ import (
 type loan struct {
 	refusal uint32 // in refusalUnit; 0: units
 	hold    int64  // see slot
-	left    uint32
+	left    uint16
 	source  limit.Source
 }
 
@@ -43,7 +43,7 @@ func (c *Counter) loanLocked(now int64) (l loan, ok bool) {
 	} else if f, r := &c.funnel, c.rule(); f.view == f.pend.tat {
 		l.hold, ok = r.ToTicks(r.Sub(f.view, limit.Span{NS: c.last}))
 	}
-	l.left = uint32(min(max(room, 0), math.MaxUint32))
+	l.left = uint16(min(max(room, 0), math.MaxUint16))
 	return l, ok && l.left > 0
 }
 
@@ -91,7 +91,7 @@ func (s *slot) returnLocked(c *Counter) {
 	}
 	s.left = 0
 	s.season.Store(0)
-	s.label.Store(0)
+	s.label.Store(uint64(newLabel(0, 0, label(s.label.Load()).source(), 0))) // for countLocked
 	s.c.Store(nil)
 	c.slot.Store(nil)
 }
@@ -117,5 +117,6 @@ func (s *slot) admitLocked(rule *limit.Rule, now, refresh int64) bool {
 	}
 	s.last = now
 	s.left--
+	s.taken++
 	return true
 }

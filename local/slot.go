@@ -49,7 +49,8 @@ const (
 // mu as well, but read without it where a refusal needs no lock.
 type slot struct {
 	mu     sync.Mutex // protects all below; taken after that of the counter
-	left   uint32     // units that may be admitted
+	left   uint16     // units that may be admitted
+	taken  uint16     // units that were, as far as they are not counted yet; see countLocked
 	season atomic.Uint32
 	c      atomic.Pointer[Counter] // that has lent its state; nil: none
 	hold   int64                   // of a funnel: what it held at last, in ticks, all of it pending. Of a window: until when it lends, ns
@@ -87,6 +88,9 @@ type lodge struct {
 	lawMu   sync.Mutex                      // for writing, and for the next
 	// repealed is when the laws were last numbered anew.
 	repealed int64
+
+	admitted [Sources]atomic.Int64 // units, by what they were admitted on
+	growing  sync.Mutex            // held while there are slots that nobody finds any more
 }
 
 // slotRows are the slots that there are for now, in rows of slotWays. Their tags are
@@ -221,6 +225,7 @@ func (l *lodge) vacate(s *slot, h uint64) {
 	if s.c.Load() != nil {
 		return
 	}
+	l.countLocked(s)
 	for i := range uint64(slotWays) {
 		if &r.slots[row*slotWays+i] == s {
 			r.setTag(row, i*8, 0)
@@ -268,6 +273,7 @@ func (l *lodge) lend(c *Counter, rule *limit.Rule, season uint32, epoch uint8, n
 	if l.rows.Load() != r {
 		return // nobody would find it there
 	}
+	l.countLocked(s)
 	s.hold, s.last, s.left = loan.hold, c.last, loan.left
 	s.c.Store(c)
 	var k sign
@@ -414,6 +420,8 @@ func (l *lodge) crowded(live int64) bool {
 // grow makes room for so many counters. Those that have a slot take back what they
 // have lent: nobody would find them there.
 func (l *lodge) grow(live int64) {
+	l.growing.Lock()
+	defer l.growing.Unlock()
 	was := l.rows.Load()
 	n := len(was.slots)
 	for n < l.most && live*slotLoad > int64(n) {
@@ -432,5 +440,8 @@ func (l *lodge) grow(live int64) {
 			c.lock()
 			c.mu.Unlock()
 		}
+		s.mu.Lock()
+		l.countLocked(s)
+		s.mu.Unlock()
 	}
 }

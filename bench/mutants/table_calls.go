@@ -163,6 +163,14 @@ var callMutants = []mutant{
 		by:     local("TestTakeAllOfADeadCounter"),
 	},
 	{
+		name:   "counted-by-both",
+		breaks: "A decision that a slot counts by itself is counted once more.",
+		file:   "hybrid/limiter.go",
+		old:    `	case counted:`,
+		new:    `	case counted && !ok:`,
+		by:     hybrid("TestStatsCountEachDecisionOnce"),
+	},
+	{
 		name:   "dry-runs-uncounted",
 		breaks: "What a dry run lets pass is not reported.",
 		file:   "hybrid/stats.go",
