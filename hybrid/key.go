@@ -64,7 +64,11 @@ func (k *Key) Take(n int64) limit.Result {
 		l, key, rule := k.whole()
 		return l.Take(key, rule, n)
 	}
-	return k.lim.judge(k.handle.Rule(), n, k.handle.Take(n, k.lim.now()))
+	now := k.lim.now()
+	if res, ok := k.handle.TakeFromSlot(n, now); ok {
+		return res
+	}
+	return k.lim.judge(k.handle.Rule(), n, k.handle.TakeAt(n, now))
 }
 
 // Peek is [Limiter.Peek].

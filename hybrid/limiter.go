@@ -125,7 +125,11 @@ func (l *Limiter) Take(key string, rule *limit.Rule, n int64) limit.Result {
 		return limit.Refused(rule)
 	}
 	at := l.table.Seek(key, rule)
-	return l.judge(rule, n, l.table.TakeAt(at, key, rule, n, l.now()))
+	now := l.now()
+	if res, ok := l.table.TakeFromSlot(at, key, rule, n, now); ok {
+		return res
+	}
+	return l.judge(rule, n, l.table.TakeAt(at, key, rule, n, now))
 }
 
 // judge counts a decision, and returns it as it is to be told.

@@ -78,14 +78,16 @@ func TestStatsCountEachDecisionOnce(t *testing.T) {
 	}
 	defer l.Close(t.Context())
 	rule := limit.Must(limit.Funnel("day", 1000, 1, 24*time.Hour))
-	bound := l.Key("bound", rule)
+	bound, taken := l.Key("bound", rule), l.Key("bound and taken", rule)
 	for i := range 3000 {
-		if l.Allow("named", rule) != (i < 1000) || bound.Allow() != (i < 1000) {
-			t.Fatalf("check %d", i)
+		for _, ok := range []bool{l.Allow("named", rule), l.Take("taken", rule, 1).Allowed, bound.Allow(), taken.Take(1).Allowed} {
+			if ok != (i < 1000) {
+				t.Fatalf("check %d", i)
+			}
 		}
 		if i%250 == 249 {
-			s, n := l.Stats(), uint64(2*min(i+1, 1000))
-			if s.Allowed.Local != n || s.AdmittedUnits != int64(n) || s.Denied.Local != uint64(2*(i+1))-n {
+			s, n := l.Stats(), uint64(4*min(i+1, 1000))
+			if s.Allowed.Local != n || s.AdmittedUnits != int64(n) || s.Denied.Local != uint64(4*(i+1))-n {
 				t.Errorf("after %d checks of each: %+v, %+v, %d units", i+1, s.Allowed, s.Denied, s.AdmittedUnits)
 			}
 		}

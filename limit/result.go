@@ -115,6 +115,17 @@ func (r *Rule) FunnelResult(allowed bool, n, weight int64, level Span) Result {
 	return res
 }
 
+// TicksResult is FunnelResult of one unit that was admitted, with a level of so many
+// ticks (see [Rule.Ticks]), no more than a full funnel has.
+func (r *Rule) TicksResult(level int64) Result {
+	t := &r.ticks
+	left := time.Duration(level / t.PerNS)
+	if level%t.PerNS > 0 {
+		left++
+	}
+	return Result{Allowed: true, Limit: r.limit, Remaining: (t.Full - level) / t.One, ResetAfter: left}
+}
+
 // WindowResult describes the answer to a question for n units of a window.
 // counts holds the weighted units of the buckets, the current one first, then
 // backwards in time, Kept()+1 of them; elapsed is the time since the current

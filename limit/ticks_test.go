@@ -67,6 +67,9 @@ func TestTicksAreExact(t *testing.T) {
 			}
 			if fits {
 				span, ticks = next, n
+				if got, want := r.TicksResult(ticks-now*k.PerNS), r.FunnelResult(true, 1, 1, r.Sub(span, at)); got != want {
+					t.Fatalf("%v with %d ticks: %+v, want %+v", r, ticks-now*k.PerNS, got, want)
+				}
 			}
 			if got := r.OfTicks(ticks); got != span {
 				t.Fatalf("%v: %d ticks are %+v, want %+v", r, ticks, got, span)
@@ -75,6 +78,10 @@ func TestTicksAreExact(t *testing.T) {
 				t.Fatalf("%v: %+v is %d ticks (%v), want %d", r, span, got, ok, ticks)
 			}
 		}
+	}
+	r := Must(Funnel("r", 10, 4, 6))
+	if got, want := r.TicksResult(0), r.FunnelResult(true, 1, 1, Span{}); got != want {
+		t.Errorf("empty: %+v, want %+v", got, want)
 	}
 	if counted < 1000 {
 		t.Errorf("%d funnels", counted)

@@ -33,6 +33,15 @@ func (b brisk) manner() manner {
 	return well
 }
 
+// after is what follows b when an answer at length, which leaves is, was one that could
+// as well have been brisk.
+func (b brisk) after(is brisk) (brisk, manner) {
+	if b&briskSource == is&briskSource && is != 0 {
+		return b.again(), b.manner()
+	}
+	return is, well
+}
+
 // briskLocked says what c is after a check that was answered at length.
 func (c *Counter) briskLocked(allowed bool, src limit.Source) brisk {
 	switch {

@@ -290,7 +290,9 @@ func (c *Counter) checkLocked(now, n int64, rule *limit.Rule, epoch uint8) (allo
 
 // ask is check with the whole answer. Unless it is to book, it consumes nothing.
 func (c *Counter) ask(now, n int64, rule *limit.Rule, book bool, epoch uint8) (res limit.Result, how manner) {
-	c.lock()
+	c.mu.Lock()
+	b := c.brisk
+	c.unsettleLocked()
 	if c.dead {
 		c.mu.Unlock()
 		return res, gone
@@ -304,6 +306,9 @@ func (c *Counter) ask(now, n int64, rule *limit.Rule, book bool, epoch uint8) (r
 	}
 	p := c.part()
 	wake := p != nil && c.noteLocked(now)
+	if n == 1 && book && how == well && takesFromSlots(rule) {
+		c.brisk, how = b.after(c.briskLocked(allowed, res.Source))
+	}
 	c.mu.Unlock()
 	if wake {
 		p.link.signal()

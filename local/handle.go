@@ -116,8 +116,21 @@ func (h *Handle) askSlot(s *slot, c *Counter, now int64) (allowed bool, src limi
 	return allowed, src, ok
 }
 
-// Take is [Table.Take].
-func (h *Handle) Take(n, now int64) limit.Result { return h.ask(n, now, true) }
+// TakeFromSlot is [Table.TakeFromSlot].
+func (h *Handle) TakeFromSlot(n, now int64) (res limit.Result, ok bool) {
+	c := h.c.Load()
+	if c == nil || n != 1 || !takesFromSlots(h.rule) {
+		return res, false
+	}
+	s := c.slot.Load()
+	if s == nil {
+		return res, false
+	}
+	return h.table.lodge.take(s, c, sign{}, h.rule, now)
+}
+
+// TakeAt is [Table.TakeAt].
+func (h *Handle) TakeAt(n, now int64) limit.Result { return h.ask(n, now, true) }
 
 // Peek is [Table.Peek].
 func (h *Handle) Peek(n, now int64) limit.Result { return h.ask(n, now, false) }
@@ -125,8 +138,8 @@ func (h *Handle) Peek(n, now int64) limit.Result { return h.ask(n, now, false) }
 func (h *Handle) ask(n, now int64, book bool) limit.Result {
 	if c := h.c.Load(); c != nil {
 		if res, how := c.ask(now, n, h.rule, book, uint8(h.table.epoch.Load())); how != gone {
-			if how == remind {
-				h.table.remind(c)
+			if how != well {
+				h.table.follow(c, h.rule, now, true, how)
 			}
 			return res
 		}

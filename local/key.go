@@ -64,7 +64,11 @@ func (k *Key) Take(n int64) limit.Result {
 		_, _, rule := k.limiter()
 		return limit.Refused(rule)
 	}
-	return k.handle.rule.Judged(k.handle.Take(n, int64(k.lim.clock.Now())))
+	now := int64(k.lim.clock.Now())
+	if res, ok := k.handle.TakeFromSlot(n, now); ok {
+		return res
+	}
+	return k.handle.rule.Judged(k.handle.TakeAt(n, now))
 }
 
 // Peek is [Limiter.Peek].

@@ -42,7 +42,11 @@ func (l *Limiter) Take(key string, rule *limit.Rule, n int64) limit.Result {
 		return limit.Refused(rule)
 	}
 	at := l.table.Seek(key, rule)
-	return rule.Judged(l.table.TakeAt(at, key, rule, n, int64(l.clock.Now())))
+	now := int64(l.clock.Now())
+	if res, ok := l.table.TakeFromSlot(at, key, rule, n, now); ok {
+		return res
+	}
+	return rule.Judged(l.table.TakeAt(at, key, rule, n, now))
 }
 
 // TakeAtMost admits what is left of key under rule, up to n units, and returns

@@ -57,10 +57,10 @@ func TestSlotsCountTheirUnits(t *testing.T) {
 	}
 	compare("a loan")
 	ask(keys[0], 100, bound)
-	table.Take(keys[0], rule, 1, now)
+	table.Peek(keys[0], rule, 1, now)
 	compare("taken back")
 	ask(keys[0], 200, bound)
-	table.Take(keys[0], rule, 1, now)
+	table.Peek(keys[0], rule, 1, now)
 	link.SetMode(2, true)
 	link.SetMode(1, true)
 	ask(keys[0], 200, bound)
@@ -69,7 +69,7 @@ func TestSlotsCountTheirUnits(t *testing.T) {
 	}
 	compare("lent again")
 	ask(keys[1], 300, named(keys[1]))
-	table.Take(keys[1], rule, 1, now)
+	table.Peek(keys[1], rule, 1, now)
 	table.Allow(keys[1], rule, 1, now) // finds that nobody has the slot
 	compare("vacated")
 	ask(keys[2], 300, named(keys[2]))
@@ -128,7 +128,7 @@ func TestSlotsCountInTheMiddle(t *testing.T) {
 					counted[g]++
 				}
 				if i%97 == 0 {
-					table.Take(key, rule, 1, int64(table.clock.Now()))
+					table.Peek(key, rule, 1, int64(table.clock.Now()))
 				}
 			}
 		})

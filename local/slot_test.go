@@ -58,6 +58,16 @@ func slotted(t *testing.T, r *limit.Rule, linked bool, seed uint64) (answers, un
 			s.suffer(event, now, x, flip, r)
 		}
 		at := both[0].c.slot.Load()
+		if x%3 == 0 {
+			res, taken := slotTake(slots, both[0].c, now, rule)
+			if want, _ := both[1].c.ask(now, 1, rule, true, 0); res != want {
+				t.Errorf("at %d: %+v, without a slot %+v", now, res, want)
+			}
+			if taken {
+				answers, units = answers+1, units+1
+			}
+			continue
+		}
 		allowed, src, ok := slots.Allow(both[0].c, now, rule)
 		wantSrc, no := both[1].c.denies(now, 1, rule)
 		want := false
@@ -81,6 +91,21 @@ func slotted(t *testing.T, r *limit.Rule, linked bool, seed uint64) (answers, un
 		}
 	}
 	return answers, units
+}
+
+// slotTake is [Table.Take] of one unit of a counter, and tells whether a slot has answered.
+func slotTake(slots *Slots, c *Counter, now int64, rule *limit.Rule) (res limit.Result, taken bool) {
+	if at := c.slot.Load(); at != nil && takesFromSlots(rule) {
+		if res, taken = slots.lodge.takeKey(at, c.Key(), c.hash, rule, now); taken {
+			return res, true
+		}
+	}
+	season := slots.lodge.season.n.Load()
+	res, how := c.ask(now, 1, rule, true, 0)
+	if how == steady {
+		slots.lodge.lend(c, rule, season, 0, now)
+	}
+	return res, false
 }
 
 var fast = limit.Must(limit.Funnel("fast", 1_000_000, 1_000_000, time.Second))

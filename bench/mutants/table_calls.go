@@ -163,6 +163,14 @@ var callMutants = []mutant{
 		by:     local("TestTakeAllOfADeadCounter"),
 	},
 	{
+		name:   "taken-and-counted-by-both",
+		breaks: "A unit that a slot has counted by itself when it was taken is counted once more.",
+		file:   "hybrid/limiter.go",
+		old:    "n, now); ok {\n		return res",
+		new:    "n, now); ok {\n		return l.judge(rule, n, res)",
+		by:     hybrid("TestStatsCountEachDecisionOnce"),
+	},
+	{
 		name:   "counted-by-both",
 		breaks: "A decision that a slot counts by itself is counted once more.",
 		file:   "hybrid/limiter.go",

@@ -243,6 +243,14 @@ var slotMutants = []mutant{
 		by:     local("TestSlotsCountTheirUnits"),
 	},
 	{
+		name:   "what-is-left-before",
+		breaks: "Take says how many units were left before it took one.",
+		file:   "local/slot_take.go",
+		old:    `rule.TicksResult(hold)`,
+		new:    `rule.TicksResult(max(hold-rule.Ticks().One, 0))`,
+		by:     local("TestTakeFromSlots"),
+	},
+	{
 		name:   "a-hash-of-both-ends",
 		breaks: "Keys that begin and end alike have the same hash.",
 		file:   "local/hash.go",
