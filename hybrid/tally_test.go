@@ -69,30 +69,65 @@ func deep(by int, f func()) {
 	f()
 }
 
-// What slots count by themselves and what the tally counts add up to all that was asked,
-// by name or bound, admitted or not.
+// What slots count by themselves and what the tally counts add up to all that was asked:
+// by name, a long one too, bound, or bound only just now, admitted or not, or by a rule
+// that refuses nobody.
 func TestStatsCountEachDecisionOnce(t *testing.T) {
 	l, err := New(nil, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close(t.Context())
-	rule := limit.Must(limit.Funnel("day", 1000, 1, 24*time.Hour))
+	const full, asked = 1000, 3000
+	rule, dry := limit.Must(limit.Funnel("day", full, 1, 24*time.Hour)), limit.Must(limit.Funnel("dry", full, 1, 24*time.Hour)).DryRun()
+	const long = "a key that is too long for a slot to have room for it"
 	bound, taken := l.Key("bound", rule), l.Key("bound and taken", rule)
-	for i := range 3000 {
-		for _, ok := range []bool{l.Allow("named", rule), l.Take("taken", rule, 1).Allowed, bound.Allow(), taken.Take(1).Allowed} {
-			if ok != (i < 1000) {
-				t.Fatalf("check %d", i)
+	ways := []func() bool{
+		func() bool { return l.Allow("named", rule) },
+		func() bool { return l.Take("taken", rule, 1).Allowed },
+		func() bool { return l.Allow(long, rule) },
+		func() bool { return l.Take(long+", taken", rule, 1).Allowed },
+		bound.Allow,
+		func() bool { return taken.Take(1).Allowed },
+		func() bool { return l.Key("only just", rule).Allow() },
+		func() bool { return l.Key(long+", only just", rule).Allow() },
+	}
+	for i := range asked {
+		for j, ask := range ways {
+			if ask() != (i < full) {
+				t.Fatalf("check %d, way %d", i, j)
 			}
 		}
-		if i%250 == 249 {
-			s, n := l.Stats(), uint64(4*min(i+1, 1000))
-			if s.Allowed.Local != n || s.AdmittedUnits != int64(n) || s.Denied.Local != uint64(4*(i+1))-n {
-				t.Errorf("after %d checks of each: %+v, %+v, %d units", i+1, s.Allowed, s.Denied, s.AdmittedUnits)
-			}
+		if !l.Allow("dry", dry) || !l.Key("dry and bound", dry).Allow() || !l.Take("dry and taken", dry, 1).Allowed {
+			t.Fatal("a dry run refuses")
+		}
+		if i%250 != 249 {
+			continue
+		}
+		s, n, w := l.Stats(), min(i+1, full), len(ways)
+		if s.Allowed.Local != uint64((w+3)*n) || s.AdmittedUnits != int64((w+3)*n) || s.Denied.Local != uint64(w*(i+1-n)) || s.WouldRefuse != uint64(3*(i+1-n)) {
+			t.Errorf("after %d checks of each: %+v, %+v, %d units, %d but for dry runs", i+1, s.Allowed, s.Denied, s.AdmittedUnits, s.WouldRefuse)
 		}
 	}
-	if l.table.Admitted()[limit.SourceLocal] == 0 {
-		t.Error("no slot has admitted anything")
+	if l.table.Admitted()[limit.SourceLocal] < full {
+		t.Error("slots have admitted hardly anything")
+	}
+}
+
+// A refusal from a slot that a handle has not known yet is counted as well.
+func TestStatsCountRefusalsOfTheNewlyBound(t *testing.T) {
+	l, err := New(nil, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close(t.Context())
+	k := l.Key("k", limit.Must(limit.Funnel("day", 1000, 1, 24*time.Hour)))
+	k.Allow()
+	k.AllowN(999)
+	for range 10 {
+		k.Allow()
+	}
+	if s := l.Stats(); s.Allowed.Local != 2 || s.Denied.Local != 10 || s.AdmittedUnits != 1000 {
+		t.Errorf("%+v, %+v, %d units", s.Allowed, s.Denied, s.AdmittedUnits)
 	}
 }

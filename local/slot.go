@@ -89,8 +89,8 @@ type lodge struct {
 	// repealed is when the laws were last numbered anew.
 	repealed int64
 
-	admitted [Sources]atomic.Int64 // units, by what they were admitted on
-	growing  sync.Mutex            // held while there are slots that nobody finds any more
+	admitted *[Sources]atomic.Int64 // units, by what they were admitted on; apart from what each check reads
+	growing  sync.Mutex             // held while there are slots that nobody finds any more
 }
 
 // slotRows are the slots that there are for now, in rows of slotWays. Their tags are
@@ -127,6 +127,7 @@ func (l *lodge) init(link *Link, maxKeys int) {
 	} else {
 		l.season, l.refresh = newSeason(), math.MaxInt64
 	}
+	l.admitted = new([Sources]atomic.Int64)
 	l.rows.Store(newSlotRows(slotsFirst))
 }
 

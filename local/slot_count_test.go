@@ -2,6 +2,7 @@ package local
 
 import (
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -97,14 +98,15 @@ func TestSlotsCountFurtherThanALoan(t *testing.T) {
 	}
 }
 
-// Nothing is lost or counted twice while all goes on at once: counting, growing, keys
-// that come and go.
+// Nothing is lost or counted twice while all goes on at once: counting, keys that come and
+// go, and slots that grow under those that are asked all the time.
 func TestSlotsCountInTheMiddle(t *testing.T) {
 	table := newTable(t, TableOptions{MaxKeys: 1 << 14})
 	rule := limit.Must(limit.Funnel("much", 1<<30, 1000, time.Second))
 	reader := clock.ReaderOf(table.clock)
+	const askers, asked, growths = 4, 40_000, 8
 	var wg, look sync.WaitGroup
-	var counted [4]int64
+	var counted [askers]int64
 	stop := make(chan struct{})
 	look.Go(func() {
 		for last := int64(0); ; {
@@ -120,15 +122,26 @@ func TestSlotsCountInTheMiddle(t *testing.T) {
 			last = n
 		}
 	})
-	for g := range counted {
+	for g := range askers {
 		wg.Go(func() {
-			for i := range 60_000 {
+			var busy [40]Handle
+			for i := range busy {
+				busy[i].Bind(table, fmt.Sprint("busy", i), rule)
+			}
+			for i := range asked {
 				key := fmt.Sprint("k", (i*7+g)%(16+i/20)) // more and more of them
-				if _, _, by := table.AllowBy(&reader, key, rule, 1); by {
-					counted[g]++
+				_, _, byName := table.AllowBy(&reader, key, rule, 1)
+				_, _, bound := busy[(i*3+g)%len(busy)].AllowBy(&reader, 1)
+				for _, by := range []bool{byName, bound} {
+					if by {
+						counted[g]++
+					}
 				}
 				if i%97 == 0 {
 					table.Peek(key, rule, 1, int64(table.clock.Now()))
+				}
+				if at := i * growths / asked; g == 0 && i%(asked/growths) == 0 {
+					table.lodge.grow(slotsFirst << at / slotLoad)
 				}
 			}
 		})
@@ -143,4 +156,34 @@ func TestSlotsCountInTheMiddle(t *testing.T) {
 	if got := table.Admitted()[limit.SourceLocal]; got != sum || sum == 0 {
 		t.Errorf("counts %d units, slots have admitted %d", got, sum)
 	}
+}
+
+// Who looks while slots grow waits until those are counted that nobody finds any more.
+func TestSlotsCountWhileTheyGrow(t *testing.T) {
+	table := newTable(t, TableOptions{})
+	rule := limit.Must(limit.Funnel("much", 1<<30, 1000, time.Second))
+	c := tenant(t, table, "k", rule).c.Load()
+	for range 100 {
+		table.Allow("k", rule, 1, int64(table.clock.Now()))
+	}
+	before, rows := table.Admitted(), table.lodge.rows.Load()
+	for range 100 {
+		table.Allow("k", rule, 1, int64(table.clock.Now()))
+	}
+	c.mu.Lock() // growing has to wait for what it has lent
+	var grown sync.WaitGroup
+	grown.Go(func() { table.lodge.grow(slotsFirst) })
+	for table.lodge.rows.Load() == rows {
+		runtime.Gosched()
+	}
+	seen := make(chan int64, 1)
+	go func() { seen <- table.Admitted()[limit.SourceLocal] }()
+	for range 1000 { // time enough to be told too little
+		runtime.Gosched()
+	}
+	c.mu.Unlock()
+	if n := <-seen; n != before[limit.SourceLocal]+100 {
+		t.Errorf("%d units after %d and 100", n, before[limit.SourceLocal])
+	}
+	grown.Wait()
 }
