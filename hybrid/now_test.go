@@ -1,6 +1,7 @@
 package hybrid
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -21,4 +22,25 @@ func TestNowNeverGoesBack(t *testing.T) {
 	if readerOf(nil) != clock.ReaderOf(nil) {
 		t.Error("a steady clock is watched")
 	}
+}
+
+// So do those who read it at the same time.
+func TestNowNeverGoesBackForAnybody(t *testing.T) {
+	hands := clock.NewManual(time.Unix(1000, 0))
+	r := readerOf(hands)
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			for i, last := 0, time.Duration(0); i < 20_000; i++ {
+				hands.Advance(time.Duration((i*7+g)%11-5) * time.Microsecond)
+				now := r.Now()
+				if now < last {
+					t.Errorf("%v after %v", now, last)
+					return
+				}
+				last = now
+			}
+		})
+	}
+	wg.Wait()
 }

@@ -96,6 +96,7 @@ const groupLocal = 3
 var groups = [local.Sources]uint8{
 	limit.SourceLocal: groupLocal, limit.SourceRemote: groupLocal,
 	limit.SourceUnsynced: 0, limit.SourceSynced: 1, limit.SourceDegraded: 2,
+	5: groupLocal, 6: groupLocal, 7: groupLocal, // that there are none of
 }
 
 // group returns the column of a source.

@@ -292,6 +292,9 @@ func (c *Counter) checkLocked(now, n int64, rule *limit.Rule, epoch uint8) (allo
 func (c *Counter) ask(now, n int64, rule *limit.Rule, book bool, epoch uint8) (res limit.Result, how manner) {
 	c.mu.Lock()
 	b := c.brisk
+	if c.law.Load() != rule {
+		b = 0 // a new rule; and who makes one for each check shall have no slot
+	}
 	c.unsettleLocked()
 	if c.dead {
 		c.mu.Unlock()

@@ -42,7 +42,7 @@ func (h *Handle) Rule() *limit.Rule { return h.rule }
 func (h *Handle) AllowBy(clock *clock.Reader, n int64) (allowed bool, src limit.Source, counted bool) {
 	c, s := h.c.Load(), h.slot.Load()
 	if c == nil || s == nil || n != 1 {
-		return h.allow(n, int64(clock.Now()))
+		return h.allow(nil, n, int64(clock.Now()))
 	}
 	if h.refused.Load() {
 		fetchToRead(unsafe.Pointer(s))
@@ -50,26 +50,24 @@ func (h *Handle) AllowBy(clock *clock.Reader, n int64) (allowed bool, src limit.
 		fetchToWrite(unsafe.Pointer(s))
 	}
 	now := int64(clock.Now())
-	allowed, src, ok := h.table.lodge.answerFor(s, c, h.rule, now)
+	allowed, src, ok := h.askSlot(s, c, now)
 	if !ok {
-		return h.allow(n, now)
-	}
-	if h.refused.Load() == allowed {
-		h.refused.Store(!allowed)
+		return h.allow(s, n, now)
 	}
 	return allowed, src, allowed
 }
 
 // Allow is [Table.Allow].
 func (h *Handle) Allow(n, now int64) (bool, limit.Source) {
-	allowed, src, _ := h.allow(n, now)
+	allowed, src, _ := h.allow(nil, n, now)
 	return allowed, src
 }
 
-func (h *Handle) allow(n, now int64) (allowed bool, src limit.Source, counted bool) {
+// allow is Allow when a slot, if any, has been asked in vain.
+func (h *Handle) allow(asked *slot, n, now int64) (allowed bool, src limit.Source, counted bool) {
 	c := h.c.Load()
 	if c != nil && n == 1 {
-		if allowed, src, ok := h.answer(c, now); ok {
+		if allowed, src, ok := h.answer(c, asked, now); ok {
 			return allowed, src, allowed
 		}
 	}
@@ -89,10 +87,10 @@ func (h *Handle) allow(n, now int64) (allowed bool, src limit.Source, counted bo
 }
 
 // answer lets a slot answer for c, if it has one: the one that it had the last time,
-// so that c need not be looked at, or else the one that it has.
-func (h *Handle) answer(c *Counter, now int64) (allowed bool, src limit.Source, ok bool) {
+// so that c need not be looked at, or else the one that it has. One has been asked already.
+func (h *Handle) answer(c *Counter, asked *slot, now int64) (allowed bool, src limit.Source, ok bool) {
 	is := h.slot.Load()
-	if is != nil {
+	if is != nil && is != asked {
 		if allowed, src, ok = h.askSlot(is, c, now); ok {
 			return allowed, src, true
 		}

@@ -18,8 +18,14 @@ var keysOf = map[string]func(i int) string{
 	"of 16 bytes":          func(i int) string { return fmt.Sprintf("%016x", i) },
 	"of 18 bytes, between": func(i int) string { return fmt.Sprintf("abcdefg%04xhijklmn", i&0xffff) },
 	"of zeros":             func(i int) string { return strings.Repeat("\x00", i%(inlineKey+1)) },
-	"long":                 func(i int) string { return fmt.Sprintf("user:%032d", i) },
+	"of 18 bytes, only between": func(i int) string {
+		return string([]byte("aaaaaaaa")) + string([]byte{byte(i), byte(i >> 8)}) + "aaaaaaaa"
+	},
+	"with zeros at the end": func(i int) string { return fmt.Sprintf("%08x", i) + strings.Repeat("\x00", 8) },
+	"long":                  func(i int) string { return fmt.Sprintf("user:%032d", i) },
 }
+
+func hash(s hasher, key string) uint64 { return s.of(key, 0) }
 
 // parts are the bits of a hash that something goes by, from which on and how many.
 var parts = map[string]struct{ from, bits int }{
@@ -40,7 +46,7 @@ func TestHashesSpread(t *testing.T) {
 		hashes := make(map[uint64]string, n)
 		for i := range n {
 			k := key(i)
-			h := s.of(k)
+			h := hash(s, k)
 			if other, taken := hashes[h]; taken && other != k {
 				t.Fatalf("%s: %q and %q collide", what, k, other)
 			}
@@ -61,7 +67,7 @@ func TestHashesSpread(t *testing.T) {
 				sum += (float64(l) - mean) * (float64(l) - mean) / mean
 			}
 			if even := sum / float64(len(loads)); even < 0.2 || even > 1.9 {
-				t.Errorf("%s: by %s, %d keys are %.2f times as uneven as by chance", what, part, len(hashes), even)
+				t.Errorf("%s: by %s, %d keys are %.2f times as uneven as by chance, with %x", what, part, len(hashes), even, s)
 			}
 		}
 	}
@@ -76,9 +82,9 @@ func TestHashesMix(t *testing.T) {
 			for range seeds {
 				s := newHasher()
 				k := []byte(strings.Repeat("k", n))
-				was := s.of(string(k))
+				was := hash(s, string(k))
 				k[bit/8] ^= 1 << (bit % 8)
-				for d := was ^ s.of(string(k)); d != 0; d &= d - 1 {
+				for d := was ^ hash(s, string(k)); d != 0; d &= d - 1 {
 					flips[bits.TrailingZeros64(d)]++
 				}
 			}
@@ -95,12 +101,15 @@ func TestHashesMix(t *testing.T) {
 // is in memory.
 func TestHashesAreTheTables(t *testing.T) {
 	a, b := newHasher(), newHasher()
+	if a.first == b.first || a.last == b.last || a.rest == b.rest || a.first == a.last || a.last == a.rest || a.first == a.rest {
+		t.Errorf("seeds %x and %x", a, b)
+	}
 	for n := range 2 * inlineKey {
 		k := strings.Repeat("x", n)
-		if a.of(k) != a.of(strings.Clone(k)) {
+		if hash(a, k) != hash(a, strings.Clone(k)) {
 			t.Errorf("two hashes for %q", k)
 		}
-		if a.of(k) == b.of(k) {
+		if hash(a, k) == hash(b, k) {
 			t.Errorf("two tables have the same for %q", k)
 		}
 	}

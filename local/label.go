@@ -103,11 +103,10 @@ func (s *slot) isOf(w label, k sign) bool {
 func (s *slot) isFor(c *Counter) bool { return s.c.Load() == c }
 
 // look returns what s shows to a counter, or to a key when the counter is not known,
-// without the lock: ok if that is
-// one loan's, and the asker's own. A loan begins with the season, after the label, and
-// ends with it, so that between two looks at a label there is none but its own, unless
-// the same refusal has gone and come back with another's loan between: then that one may
-// be refused once. Units are looked at again under the lock.
+// without the lock: ok if that is one loan's, and the asker's own. A loan begins with the
+// season, after the label, and ends with it, so that between two looks at a label there is
+// none but its own, unless the same refusal has gone and come back with another's loan
+// between: then that one may be refused once.
 func (s *slot) look(c *Counter, k sign) (w label, season uint32, ok bool) {
 	w = label(s.label.Load())
 	is := s.c.Load()

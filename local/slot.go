@@ -179,7 +179,7 @@ func (l *lodge) answer(s *slot, k sign, rule *limit.Rule, now int64) (allowed bo
 		src, ok = l.refuse(s, nil, k, rule, now)
 		return false, src, ok
 	}
-	if !s.isOf(w, k) {
+	if !s.isOf(w, k) || !l.follows(w, rule) {
 		return false, 0, false
 	}
 	s.mu.Lock()
@@ -195,7 +195,7 @@ func (l *lodge) answerFor(s *slot, c *Counter, rule *limit.Rule, now int64) (all
 		src, ok = l.refuse(s, c, sign{}, rule, now)
 		return false, src, ok
 	}
-	if !s.isFor(c) {
+	if !s.isFor(c) || !l.follows(w, rule) {
 		return false, 0, false
 	}
 	s.mu.Lock()
@@ -239,8 +239,11 @@ func (l *lodge) vacate(s *slot, h uint64) {
 // of one of the laws, and so it has when what a unit weighs has changed. A loan that is
 // over has the season 0, which does not come for years, and no units.
 func (l *lodge) inForce(w label, season uint32, rule *limit.Rule) bool {
-	return l.laws[w.law()].Load() == rule && season == l.season.n.Load()
+	return l.follows(w, rule) && season == l.season.n.Load()
 }
+
+// follows reports whether a slot with this label goes by a rule.
+func (l *lodge) follows(w label, rule *limit.Rule) bool { return l.laws[w.law()].Load() == rule }
 
 // lend lets c answer from a slot, if it is steady and there is one to be had. The
 // season was read before the epoch, and before all else that may end it.

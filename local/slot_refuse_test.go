@@ -48,8 +48,8 @@ func TestSlotsShowOneLoan(t *testing.T) {
 func TestSlotsOfOthersAreNotLocked(t *testing.T) {
 	table := newTable(t, TableOptions{hash: func(key string, _ *limit.Rule) uint64 { return 0x40<<56 | uint64(len(key)) }})
 	now := int64(table.clock.Now())
-	other := tenant(t, table, "other", fast)
-	full := funnelRule(t, 1, 1, time.Hour)
+	rule, full := funnelRule(t, 1000, 1, time.Hour), limit.Must(limit.Funnel("other", 1, 1, time.Hour))
+	other := tenant(t, table, "other", rule)
 	refused := func(ask func() bool) {
 		t.Helper()
 		other.mu.Lock()
@@ -62,15 +62,22 @@ func TestSlotsOfOthersAreNotLocked(t *testing.T) {
 			return allowed
 		})
 	}
-	byName := func() bool { ok, _ := table.Allow("hot", full, 1, now); return ok }
+	byName := func() bool { ok, _ := table.Allow("hot", rule, 1, now); return ok }
+	table.Allow("hot", rule, rule.Limit(), now)
 	byName()
-	byName()
-	if table.Seek("hot", full).slot != other {
+	if table.Seek("hot", rule).slot != other {
 		t.Fatal("the tags tell them apart")
 	}
 	refused(byName)
+	if slot := tenant(t, table, "other", rule); slot != other {
+		t.Fatal("has another slot")
+	}
+	same := func() bool { ok, _ := table.Allow("other", full, 1, now); return ok } // by another rule
+	same()
+	same()
+	refused(same)
 	var h Handle
-	h.Bind(table, "hot", full)
+	h.Bind(table, "hot", rule)
 	bound := func() bool { ok, _ := h.Allow(1, now); return ok }
 	bound()
 	h.slot.Store(other)

@@ -20,7 +20,7 @@ func (l *lodge) takeKey(s *slot, key string, h uint64, rule *limit.Rule, now int
 // is one of takesFromSlots.
 func (l *lodge) take(s *slot, c *Counter, k sign, rule *limit.Rule, now int64) (res limit.Result, ok bool) {
 	w := label(s.label.Load())
-	if w.refusal() != 0 || !s.belongs(w, c, k) {
+	if w.refusal() != 0 || !s.belongs(w, c, k) || !l.follows(w, rule) {
 		return res, false
 	}
 	s.mu.Lock()

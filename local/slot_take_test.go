@@ -1,9 +1,12 @@
 package local
 
 import (
+	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -56,5 +59,99 @@ func TestTakeFromSlots(t *testing.T) {
 				t.Errorf("%v, %s: %d of %d from slots", rule, how, counted, asked)
 			}
 		}
+	}
+}
+
+// A slot answers for one unit, and leaves every other number to the counter.
+func TestSlotsAreForOneUnit(t *testing.T) {
+	rule := funnelRule(t, 1000, 1, time.Hour)
+	table := newTable(t, TableOptions{})
+	reader := clock.ReaderOf(clock.NewManual(time.Unix(0, int64(table.clock.Now()))))
+	now := int64(reader.Now())
+	var h Handle
+	h.Bind(table, "k", rule)
+	h.Allow(1, now) // knows its counter
+	for ways, take := range map[string]func(n int64) bool{
+		"allow":        func(n int64) bool { ok, _, _ := table.AllowBy(&reader, "k", rule, n); return ok },
+		"allow, bound": func(n int64) bool { ok, _, _ := h.AllowBy(&reader, n); return ok },
+		"take":         func(n int64) bool { return table.Take("k", rule, n, now).Allowed },
+		"take, bound": func(n int64) bool {
+			res, ok := h.TakeFromSlot(n, now)
+			if !ok {
+				res = h.TakeAt(n, now)
+			}
+			return res.Allowed
+		},
+	} {
+		for _, n := range []int64{0, 5, rule.Limit() + 1} {
+			tenant(t, table, "k", rule)
+			h.Allow(1, now)
+			before := table.Admitted()
+			slot := slotOf(table, "k", rule)
+			if slot == nil || h.slot.Load() != slot {
+				t.Fatal("no slot")
+			}
+			counter := slot.c.Load()
+			ok := take(n)
+			if table.Admitted() != before {
+				t.Errorf("%s of %d units: a slot has answered", ways, n)
+			}
+			left := table.Peek("k", rule, 1, now).Remaining
+			counter.set(now, 0, rule)
+			if want := rule.Limit(); ok != (n <= want) || left >= want {
+				t.Errorf("%s of %d units: %v, %d remain", ways, n, ok, left)
+			}
+		}
+	}
+}
+
+// Who makes a rule for each check gets no slot for it, and takes nobody else's: laws are
+// few.
+func TestTakeByRulesOfTheMoment(t *testing.T) {
+	table := newTable(t, TableOptions{})
+	now := int64(table.clock.Now())
+	season := table.lodge.season.n.Load()
+	for i := range int64(20_000) {
+		now += 25_000
+		table.Take("k", limit.Must(limit.Funnel("test", 1000, 100+i%2, time.Millisecond)), 1, now)
+	}
+	if n := table.lodge.season.n.Load(); n != season || table.lodge.laws[0].Load() != nil {
+		t.Errorf("%d seasons, and laws", n-season)
+	}
+}
+
+// Whichever way a key is asked it is one key, whatever bytes it has.
+func TestEveryWayIsToTheSameCounter(t *testing.T) {
+	rule := funnelRule(t, 1000, 1, time.Hour)
+	table := newTable(t, TableOptions{})
+	reader := clock.ReaderOf(clock.NewManual(time.Unix(0, int64(table.clock.Now()))))
+	now := int64(reader.Now())
+	rng := rand.New(rand.NewPCG(1, 2))
+	seen := make(map[string]bool)
+	for n := range 2 * inlineKey {
+		for range 20 {
+			b := make([]byte, n)
+			for i := range b {
+				b[i] = byte(rng.IntN(3) * 0x7f)
+			}
+			key := string(b)
+			if seen[key] {
+				continue
+			}
+			seen[key] = true
+			var h Handle
+			h.Bind(table, strings.Clone(key), rule)
+			table.AllowBy(&reader, key, rule, 1)
+			table.Allow(strings.Clone(key), rule, 1, now)
+			table.Take(key, rule, 1, now)
+			h.AllowBy(&reader, 1)
+			h.TakeAt(1, now)
+			if left := table.Peek(key, rule, 1, now).Remaining; left != rule.Limit()-5 {
+				t.Errorf("%q: %d remain of %d after 5 units", key, left, rule.Limit())
+			}
+		}
+	}
+	if live := table.Stats().Live; live != int64(len(seen)) {
+		t.Errorf("%d counters for %d keys", live, len(seen))
 	}
 }

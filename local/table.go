@@ -101,7 +101,7 @@ func (t *Table) hashOf(key string, rule *limit.Rule) uint64 {
 	if t.hash != nil {
 		return t.hash(key, rule)
 	}
-	return t.seeds.of(key) ^ rule.Hash() // see AllowBy
+	return t.seeds.of(key, rule.Hash()) // see AllowBy
 }
 
 // get returns the counter in the cache's slot h, whoever's it is, or nil. A
@@ -180,7 +180,7 @@ func (t *Table) AllowBy(clock *clock.Reader, key string, rule *limit.Rule, n int
 		return t.allowAt(at, key, rule, n, int64(clock.Now()))
 	}
 	k := signOf(key)
-	h := t.seeds.sign(k) ^ rule.Hash() // as hashOf has it
+	h := t.seeds.sign(k, rule.Hash()) // as hashOf has it
 	s := t.lodge.find(h)
 	if s == nil {
 		c := t.recently(h, key, rule)
@@ -276,6 +276,9 @@ func (t *Table) Take(key string, rule *limit.Rule, n, now int64) limit.Result {
 
 // TakeAt is [Table.Take] of a key that was looked up, and that TakeFromSlot did not take.
 func (t *Table) TakeAt(at Spot, key string, rule *limit.Rule, n, now int64) limit.Result {
+	if at.slot != nil && n == 1 && at.slot.c.Load() == nil {
+		t.lodge.vacate(at.slot, at.hash)
+	}
 	return t.ask(at, key, rule, n, now, true)
 }
 
