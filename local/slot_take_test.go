@@ -155,3 +155,18 @@ func TestEveryWayIsToTheSameCounter(t *testing.T) {
 		t.Errorf("%d counters for %d keys", live, len(seen))
 	}
 }
+
+// slotTake is [Table.Take] of one unit of a counter, and tells whether a slot has answered.
+func slotTake(slots *Slots, c *Counter, now int64, rule *limit.Rule) (res limit.Result, taken bool) {
+	if at := c.slot.Load(); at != nil && takesFromSlots(rule) {
+		if res, taken = slots.lodge.takeKey(at, c.Key(), c.hash, rule, now); taken {
+			return res, true
+		}
+	}
+	season := slots.lodge.season.n.Load()
+	res, how := c.ask(now, 1, rule, true, 0)
+	if how == steady {
+		slots.lodge.lend(c, rule, season, 0, now)
+	}
+	return res, false
+}
