@@ -6,9 +6,10 @@ import "time"
 // which is as long as it takes to decide. Build it with [ReaderOf]; the zero
 // Reader reads the system's clock.
 type Reader struct {
-	clock  Clock   // of another kind
-	coarse *Coarse // or nil
-	tsc    bool
+	clock   Clock   // of another kind
+	coarse  *Coarse // or nil
+	tsc     bool
+	forward bool // clock is one that stands still rather than go back
 }
 
 // ReaderOf returns a reader of c, or of the default clock if c is nil.
@@ -25,8 +26,9 @@ func ReaderOf(c Clock) Reader {
 	}
 }
 
-// Steady reports whether the clock is one that nobody can set back.
-func (r *Reader) Steady() bool { return r.clock == nil }
+// Steady reports whether what r shows never goes back, whatever becomes of the clock: it
+// is one that nobody can set, or r is one of [ForwardOf].
+func (r *Reader) Steady() bool { return r.clock == nil || r.forward }
 
 // Now returns what the clock shows. That of [TSC] is here once more, because what a call
 // takes is a good part of the whole.

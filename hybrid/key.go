@@ -13,8 +13,8 @@ import (
 // with them, and stay right whatever becomes of the key in memory. It is safe for
 // concurrent use; a nil or zero Key refuses every check.
 type Key struct {
+	handle local.Handle // first, as it begins with a cache line; not bound: nothing can be asked
 	lim    *Limiter
-	handle local.Handle // not bound: nothing can be asked
 }
 
 // Key binds a key to a rule. A rule that [Limiter.CheckRule] finds fault with is
@@ -26,6 +26,9 @@ func (l *Limiter) Key(key string, rule *limit.Rule) *Key {
 	}
 	k := &Key{lim: l}
 	k.handle.Bind(t, strings.Clone(key), rule) // the key may be part of something large
+	if t != nil {
+		k.handle.By(&l.clock)
+	}
 	return k
 }
 
@@ -39,7 +42,17 @@ func (k *Key) whole() (l *Limiter, key string, rule *limit.Rule) {
 }
 
 // Allow is [Limiter.Allow].
-func (k *Key) Allow() bool { return k.AllowN(1) }
+func (k *Key) Allow() bool {
+	if k != nil {
+		if allowed, src, ok := k.handle.Answer(); ok {
+			if !allowed {
+				k.lim.tally.countOne(false, src)
+			}
+			return allowed
+		}
+	}
+	return k.AllowN(1)
+}
 
 // AllowN is [Limiter.AllowN].
 func (k *Key) AllowN(n int64) bool {

@@ -47,7 +47,7 @@ func New(rdb redis.UniversalClient, o Options) (*Limiter, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	l := &Limiter{clock: readerOf(o.Clock), patience: 2 * o.SyncInterval}
+	l := &Limiter{clock: clock.ForwardOf(o.Clock), patience: 2 * o.SyncInterval}
 	if rdb != nil {
 		// A key that is asked but admits nothing is refreshed at this pace.
 		l.link = local.NewLink(5*o.SyncInterval, o.Shards)

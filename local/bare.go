@@ -41,7 +41,7 @@ func (s *Slots) Allow(c *Counter, now int64, rule *limit.Rule) (allowed bool, sr
 	}
 	season := s.lodge.season.n.Load()
 	allowed, src, how := c.check(now, 1, rule, 0)
-	s.lodge.lend(c, rule, season, 0, now)
+	s.lodge.lend(c, nil, rule, season, 0, now)
 	return allowed, src, how != gone
 }
 

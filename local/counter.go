@@ -111,6 +111,9 @@ func (c *Counter) unsettleLocked() {
 		s.returnLocked(c)
 		s.mu.Unlock()
 	}
+	if p := c.lentTo(); p != nil {
+		p.returnLocked(c)
+	}
 	c.brisk = 0
 	if c.denied.Load() != 0 {
 		c.denied.Store(0)
@@ -256,6 +259,11 @@ func (c *Counter) usedLocked(epoch uint8) manner {
 // check decides for n units, in an epoch of the table.
 func (c *Counter) check(now, n int64, rule *limit.Rule, epoch uint8) (allowed bool, src limit.Source, how manner) {
 	c.mu.Lock()
+	return c.checkHeld(now, n, rule, epoch)
+}
+
+// checkHeld is check of a counter that is locked. It unlocks c.
+func (c *Counter) checkHeld(now, n int64, rule *limit.Rule, epoch uint8) (allowed bool, src limit.Source, how manner) {
 	if b := c.brisk; n == 1 && c.takeBrisklyLocked(now, rule, epoch) {
 		c.brisk = b.again()
 		c.mu.Unlock()
@@ -266,6 +274,7 @@ func (c *Counter) check(now, n int64, rule *limit.Rule, epoch uint8) (allowed bo
 
 // checkLocked is check at length. It unlocks c.
 func (c *Counter) checkLocked(now, n int64, rule *limit.Rule, epoch uint8) (allowed bool, src limit.Source, how manner) {
+	c.contestLocked(now)
 	c.unsettleLocked()
 	if c.dead {
 		c.mu.Unlock()
@@ -291,10 +300,16 @@ func (c *Counter) checkLocked(now, n int64, rule *limit.Rule, epoch uint8) (allo
 // ask is check with the whole answer. Unless it is to book, it consumes nothing.
 func (c *Counter) ask(now, n int64, rule *limit.Rule, book bool, epoch uint8) (res limit.Result, how manner) {
 	c.mu.Lock()
+	return c.askHeld(now, n, rule, book, epoch)
+}
+
+// askHeld is ask of a counter that is locked. It unlocks c.
+func (c *Counter) askHeld(now, n int64, rule *limit.Rule, book bool, epoch uint8) (res limit.Result, how manner) {
 	b := c.brisk
 	if c.law.Load() != rule {
 		b = 0 // a new rule; and who makes one for each check shall have no slot
 	}
+	c.contestLocked(now)
 	c.unsettleLocked()
 	if c.dead {
 		c.mu.Unlock()

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"encoding/binary"
 	"strings"
 	"unsafe"
 )
@@ -16,7 +17,7 @@ const (
 
 // What keyBytes is, if not a length.
 const (
-	longKey  = inlineKey + 1 + iota // it is in more. In a label: it is not in the counter itself
+	longKey  = inlineKey + 1 + iota // it is in more, and so long as short says. In a label: it is not in the counter itself
 	isBehind                        // it is in a namedCounter, and so long as short says in the first byte
 )
 
@@ -39,7 +40,8 @@ func (c *Counter) setKey(key string) {
 		copy(c.short[:], key)
 	default:
 		c.keyBytes = longKey
-		c.with().key = strings.Clone(key)
+		binary.NativeEndian.PutUint64(c.short[:], uint64(len(key)))
+		c.with().key = unsafe.StringData(strings.Clone(key))
 	}
 }
 
@@ -51,7 +53,7 @@ func (c *Counter) Key() string {
 	// The bytes never change, and the string keeps them from being freed.
 	switch c.keyBytes {
 	case longKey:
-		return c.more.key
+		return unsafe.String(c.more.key, int(binary.NativeEndian.Uint64(c.short[:])))
 	case isBehind:
 		return unsafe.String(&c.behind()[0], int(c.short[0]))
 	}

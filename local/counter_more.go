@@ -8,11 +8,12 @@ import (
 
 // more is what most counters of funnels do without.
 type more struct {
-	key    string // if it is not in the counter nor behind it; immutable
+	key    *byte // where it begins, if it is not in the counter nor behind it; immutable
 	window *window
 	log    *slidingLog
 	heir   *Counter // takes over what a dead counter still has in flight
 	story  *story
+	pocket *pocket // that answers instead; nil: none. Written under the lock of the counter
 }
 
 // windowCounter is a counter of a window of few buckets with what most funnels do
@@ -96,6 +97,14 @@ func (c *Counter) win() *window {
 		return nil
 	}
 	return c.more.window
+}
+
+// lentTo returns the pocket that c has lent to, or nil.
+func (c *Counter) lentTo() *pocket {
+	if c.more == nil {
+		return nil
+	}
+	return c.more.pocket
 }
 
 func (c *Counter) slog() *slidingLog {

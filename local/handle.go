@@ -11,32 +11,51 @@ import (
 // Handle is a key of a [Table] under a rule, with its counter at hand: a check
 // needs no look-up as long as that counter lives, and one when it has been
 // forgotten or replaced. It keeps the counter's memory, not its life. Methods but
-// Bind are safe for concurrent use. With one more field it fills a cache line, so
-// that whoever has it as a part waits for memory once less.
+// Bind and By are safe for concurrent use. With one more field it fills two cache lines,
+// of which most checks need the first.
 type Handle struct {
-	table *Table
-	rule  *limit.Rule
-	key   string
-	c     atomic.Pointer[Counter] // nil: look it up
-	slot  atomic.Pointer[slot]    // that has answered for c, maybe; nil: none has
-	// refused is whether the latest check was: then nobody is going to write to slot.
-	refused atomic.Bool
+	pocket
+	key  string
+	c    atomic.Pointer[Counter] // nil: look it up
+	slot atomic.Pointer[slot]    // that has answered for c, maybe; nil: none has
 }
 
 // Bind makes h the handle of a key. It creates no counter yet, and keeps the key.
 // Without a table h only knows its key and rule, see Bound.
 func (h *Handle) Bind(t *Table, key string, rule *limit.Rule) {
-	h.table, h.key, h.rule = t, key, rule
+	h.key, h.rule = key, rule
+	if t != nil {
+		h.lodge, h.turn = &t.lodge, t.lodge.season
+	}
+}
+
+// By has h answer by itself, at the time that a clock shows, if it never goes back: see
+// Answer.
+func (h *Handle) By(clock *clock.Reader) {
+	if h.Bound() && clock.Steady() {
+		h.clock = clock
+	}
 }
 
 // Bound reports whether h can be asked.
-func (h *Handle) Bound() bool { return h.table != nil }
+func (h *Handle) Bound() bool { return h.lodge != nil }
 
 // Key returns the key that h was bound to.
 func (h *Handle) Key() string { return h.key }
 
 // Rule returns the rule that h was bound to.
 func (h *Handle) Rule() *limit.Rule { return h.rule }
+
+// Answer decides for one unit if what its counter has lent to h suffices for that: then
+// an admitted one is among those that [Table.Admitted] returns. Unless ok, nothing has
+// happened, and AllowBy has to be asked.
+func (h *Handle) Answer() (allowed bool, src limit.Source, ok bool) {
+	if h.clock == nil {
+		return false, 0, false
+	}
+	_, src, v := h.pocket.ask(justNow)
+	return v == admitted, src, v != unanswered
+}
 
 // AllowBy is [Table.AllowBy].
 func (h *Handle) AllowBy(clock *clock.Reader, n int64) (allowed bool, src limit.Source, counted bool) {
@@ -50,6 +69,9 @@ func (h *Handle) AllowBy(clock *clock.Reader, n int64) (allowed bool, src limit.
 		fetchToWrite(unsafe.Pointer(s))
 	}
 	now := int64(clock.Now())
+	if h.clock != nil && trial(h.tried.Load()).over(now) {
+		return h.allow(nil, n, now)
+	}
 	allowed, src, ok := h.askSlot(s, c, now)
 	if !ok {
 		return h.allow(s, n, now)
@@ -65,30 +87,67 @@ func (h *Handle) Allow(n, now int64) (bool, limit.Source) {
 
 // allow is Allow when a slot, if any, has been asked in vain.
 func (h *Handle) allow(asked *slot, n, now int64) (allowed bool, src limit.Source, counted bool) {
-	c := h.c.Load()
-	if c != nil && n == 1 {
-		if allowed, src, ok := h.answer(c, asked, now); ok {
-			return allowed, src, allowed
-		}
-	}
+	c, t := h.c.Load(), h.lodge.table
 	if c != nil {
-		if src, no := c.denies(now, n, h.rule); no && !h.table.lodge.wants(c, n, now) {
-			return false, src, false
+		if !h.leaves(c, n, now) {
+			if allowed, src, ok := h.answer(c, asked, n, now); ok {
+				return allowed, src, allowed
+			}
+			if src, no := c.denies(now, n, h.rule); no && !t.lodge.wants(c, n, now) {
+				return false, src, false
+			}
 		}
-		if allowed, src, how := c.check(now, n, h.rule, uint8(h.table.epoch.Load())); how != gone {
-			h.table.follow(c, h.rule, now, allowed, how)
+		if v, src := h.claim(c, n, now); v != unanswered {
+			return v == admitted, src, v == admitted
+		}
+		if allowed, src, how := c.checkHeld(now, n, h.rule, uint8(t.epoch.Load())); how != gone {
+			t.follow(c, h.own(), h.rule, now, allowed, how)
 			return allowed, src, false
 		}
 	}
-	at := h.table.Seek(h.key, h.rule)
-	allowed, src, counted = h.table.allowAt(at, h.key, h.rule, n, now)
+	at := t.Seek(h.key, h.rule)
+	allowed, src, counted = t.allowAt(at, h.key, h.rule, n, now)
 	h.find()
 	return allowed, src, counted
 }
 
+// own returns the pocket that counters may lend to, or nil.
+func (h *Handle) own() *pocket {
+	if h.clock == nil {
+		return nil
+	}
+	return &h.pocket
+}
+
+// leaves reports whether c, which has lent to a slot, should try and lend to h.
+func (h *Handle) leaves(c *Counter, n, now int64) bool {
+	return h.clock != nil && n == 1 && c.slot.Load() != nil && h.mayTry(now)
+}
+
+// claim locks c in order to ask it for n units. When c has lent to h since h was asked, by
+// a check that came first, h is asked once more, and unless that is unanswered c is not
+// locked: who takes back at once what another has borrowed keeps all from borrowing.
+func (h *Handle) claim(c *Counter, n, now int64) (v verdict, src limit.Source) {
+	c.mu.Lock()
+	if c.lentTo() != &h.pocket {
+		return unanswered, 0
+	}
+	if n == 1 {
+		if _, src, v = h.pocket.ask(now); v != unanswered {
+			c.mu.Unlock()
+			return v, src
+		}
+	}
+	c.unsettleLocked()
+	return unanswered, 0
+}
+
 // answer lets a slot answer for c, if it has one: the one that it had the last time,
 // so that c need not be looked at, or else the one that it has. One has been asked already.
-func (h *Handle) answer(c *Counter, asked *slot, now int64) (allowed bool, src limit.Source, ok bool) {
+func (h *Handle) answer(c *Counter, asked *slot, n, now int64) (allowed bool, src limit.Source, ok bool) {
+	if n != 1 {
+		return false, 0, false
+	}
 	is := h.slot.Load()
 	if is != nil && is != asked {
 		if allowed, src, ok = h.askSlot(is, c, now); ok {
@@ -107,7 +166,7 @@ func (h *Handle) answer(c *Counter, asked *slot, now int64) (allowed bool, src l
 
 // askSlot lets s answer for c.
 func (h *Handle) askSlot(s *slot, c *Counter, now int64) (allowed bool, src limit.Source, ok bool) {
-	allowed, src, ok = h.table.lodge.answerFor(s, c, h.rule, now)
+	allowed, src, ok = h.lodge.answerFor(s, c, h.rule, now)
 	if ok && h.refused.Load() == allowed {
 		h.refused.Store(!allowed)
 	}
@@ -116,15 +175,25 @@ func (h *Handle) askSlot(s *slot, c *Counter, now int64) (allowed bool, src limi
 
 // TakeFromSlot is [Table.TakeFromSlot].
 func (h *Handle) TakeFromSlot(n, now int64) (res limit.Result, ok bool) {
+	if n != 1 || !takesFromSlots(h.rule) {
+		return res, false
+	}
+	if h.clock != nil {
+		if level, src, v := h.pocket.ask(now); v == admitted {
+			res = h.rule.TicksResult(level)
+			res.Source = src
+			return res, true
+		}
+	}
 	c := h.c.Load()
-	if c == nil || n != 1 || !takesFromSlots(h.rule) {
+	if c == nil {
 		return res, false
 	}
 	s := c.slot.Load()
 	if s == nil {
 		return res, false
 	}
-	return h.table.lodge.take(s, c, sign{}, h.rule, now)
+	return h.lodge.take(s, c, sign{}, h.rule, now)
 }
 
 // TakeAt is [Table.TakeAt].
@@ -134,22 +203,27 @@ func (h *Handle) TakeAt(n, now int64) limit.Result { return h.ask(n, now, true) 
 func (h *Handle) Peek(n, now int64) limit.Result { return h.ask(n, now, false) }
 
 func (h *Handle) ask(n, now int64, book bool) limit.Result {
+	t := h.lodge.table
 	if c := h.c.Load(); c != nil {
-		if res, how := c.ask(now, n, h.rule, book, uint8(h.table.epoch.Load())); how != gone {
+		c.mu.Lock()
+		if c.lentTo() == &h.pocket {
+			c.unsettleLocked()
+		}
+		if res, how := c.askHeld(now, n, h.rule, book, uint8(t.epoch.Load())); how != gone {
 			if how != well {
-				h.table.follow(c, h.rule, now, true, how)
+				t.follow(c, h.own(), h.rule, now, true, how)
 			}
 			return res
 		}
 	}
-	res := h.table.ask(h.table.Seek(h.key, h.rule), h.key, h.rule, n, now, book)
+	res := t.ask(t.Seek(h.key, h.rule), h.key, h.rule, n, now, book)
 	h.find()
 	return res
 }
 
 // find takes the counter of the key at hand, if it has one.
 func (h *Handle) find() {
-	t := h.table
+	t := h.lodge.table
 	hash := t.hashOf(h.key, h.rule)
 	sh := t.shard(hash)
 	sh.mu.Lock()

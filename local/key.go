@@ -12,8 +12,8 @@ import (
 // with them, and stay right whatever becomes of the key in memory. It is safe for
 // concurrent use; a nil or zero Key refuses every check.
 type Key struct {
+	handle Handle // first, as it begins with a cache line; not bound: nothing can be asked
 	lim    *Limiter
-	handle Handle // not bound: nothing can be asked
 }
 
 // Key binds a key to a rule. A rule that cannot be used is refused by each check.
@@ -24,6 +24,9 @@ func (l *Limiter) Key(key string, rule *limit.Rule) *Key {
 	}
 	k := &Key{lim: l}
 	k.handle.Bind(t, strings.Clone(key), rule) // the key may be part of something large
+	if t != nil {
+		k.handle.By(&l.clock)
+	}
 	return k
 }
 
@@ -47,7 +50,14 @@ func (k *Key) askable(n int64) bool {
 }
 
 // Allow is [Limiter.Allow].
-func (k *Key) Allow() bool { return k.AllowN(1) }
+func (k *Key) Allow() bool {
+	if k != nil {
+		if allowed, _, ok := k.handle.Answer(); ok {
+			return allowed || k.handle.rule.IsDryRun()
+		}
+	}
+	return k.AllowN(1)
+}
 
 // AllowN is [Limiter.AllowN].
 func (k *Key) AllowN(n int64) bool {

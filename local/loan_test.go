@@ -64,7 +64,7 @@ func TestSlotsOfWindowsGoByTheClock(t *testing.T) {
 	now := int64(1e12)
 	c := newCounter("k", rule, 0, link, now)
 	lend := func() bool {
-		slots.lodge.lend(c, rule, slots.lodge.season.n.Load(), 0, now)
+		slots.lodge.lend(c, nil, rule, slots.lodge.season.n.Load(), 0, now)
 		s := c.slot.Load()
 		return s != nil && s.season.Load() == slots.lodge.season.n.Load()
 	}

@@ -91,6 +91,9 @@ type lodge struct {
 
 	admitted *[Sources]atomic.Int64 // units, by what they were admitted on; apart from what each check reads
 	growing  sync.Mutex             // held while there are slots that nobody finds any more
+
+	table  *Table // whose slots these are; nil: nobody's, see Slots
+	groups [pocketGroups]pocketGroup
 }
 
 // slotRows are the slots that there are for now, in rows of slotWays. Their tags are
@@ -245,19 +248,22 @@ func (l *lodge) inForce(w label, season uint32, rule *limit.Rule) bool {
 // follows reports whether a slot with this label goes by a rule.
 func (l *lodge) follows(w label, rule *limit.Rule) bool { return l.laws[w.law()].Load() == rule }
 
-// lend lets c answer from a slot, if it is steady and there is one to be had. The
-// season was read before the epoch, and before all else that may end it.
-func (l *lodge) lend(c *Counter, rule *limit.Rule, season uint32, epoch uint8, now int64) {
+// lend lets c answer from the pocket of who asks, if there is one, or from a slot, if it is
+// steady and there is one to be had. The season was read before the epoch, and before all else that may end it.
+func (l *lodge) lend(c *Counter, p *pocket, rule *limit.Rule, season uint32, epoch uint8, now int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.slot.Load() != nil || c.epoch != epoch || c.law.Load() != rule {
+	if c.slot.Load() != nil || c.lentTo() != nil || c.epoch != epoch || c.law.Load() != rule {
 		return
 	}
-	if p := c.part(); p != nil && int32(p.mode.Load()) != c.modeBits.Load() {
+	if part := c.part(); part != nil && int32(part.mode.Load()) != c.modeBits.Load() {
 		return
 	}
 	loan, ok := c.loanLocked(now)
 	if !ok {
+		return
+	}
+	if p != nil && p.borrowLocked(c, loan, season, now) {
 		return
 	}
 	law, ok := l.lawOf(rule, now)

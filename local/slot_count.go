@@ -12,7 +12,7 @@ func (l *lodge) countLocked(s *slot) {
 	}
 }
 
-// sums returns how many units slots have admitted so far, by source.
+// sums returns how many units slots and pockets have admitted so far, by source.
 func (l *lodge) sums() (n [Sources]int64) {
 	l.growing.Lock()
 	defer l.growing.Unlock()
@@ -28,6 +28,9 @@ func (l *lodge) sums() (n [Sources]int64) {
 	}
 	for i := range n {
 		n[i] = l.admitted[i].Load()
+	}
+	for i := range l.groups {
+		l.groups[i].add(&n)
 	}
 	return n
 }

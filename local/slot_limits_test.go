@@ -183,7 +183,7 @@ func TestSlotsOfDebtors(t *testing.T) {
 		slots := NewSlots(nil)
 		c.set(now, used, r)
 		c.allow(now, 0, r)
-		slots.lodge.lend(c, r, slots.lodge.season.n.Load(), 0, now)
+		slots.lodge.lend(c, nil, r, slots.lodge.season.n.Load(), 0, now)
 		if c.slot.Load() != nil {
 			t.Errorf("%d used: no units were asked for, and that made it brisk", used)
 		}
@@ -248,7 +248,7 @@ func TestSlotsOfTheLastSeason(t *testing.T) {
 			c.allow(now, 1, r)
 		}
 		slots.lodge.season.turn()
-		slots.lodge.lend(c, r, before, 0, now)
+		slots.lodge.lend(c, nil, r, before, 0, now)
 		s := c.slot.Load()
 		if s == nil {
 			t.Fatalf("%v: no slot", r)

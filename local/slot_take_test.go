@@ -166,7 +166,7 @@ func slotTake(slots *Slots, c *Counter, now int64, rule *limit.Rule) (res limit.
 	season := slots.lodge.season.n.Load()
 	res, how := c.ask(now, 1, rule, true, 0)
 	if how == steady {
-		slots.lodge.lend(c, rule, season, 0, now)
+		slots.lodge.lend(c, nil, rule, season, 0, now)
 	}
 	return res, false
 }

@@ -321,7 +321,7 @@ func TestSlotsAreNotForTheOutdated(t *testing.T) {
 		}
 		c.do(link, counter)
 		lend := func() *slot {
-			slots.lodge.lend(counter, c.rule, slots.lodge.season.n.Load(), c.epoch, now)
+			slots.lodge.lend(counter, nil, c.rule, slots.lodge.season.n.Load(), c.epoch, now)
 			return counter.slot.Load()
 		}
 		first := lend()

@@ -83,6 +83,7 @@ func NewTable(o TableOptions) (*Table, error) {
 	}
 	t.recent.Store(newRecents(recentFirst))
 	t.lodge.init(o.Link, o.MaxKeys)
+	t.lodge.table = t
 	for i := range t.side {
 		t.side[i].counters = make(map[ident]*Counter)
 	}
@@ -230,7 +231,7 @@ func (t *Table) allowFrom(c *Counter, h uint64, key string, rule *limit.Rule, n,
 			return false, src
 		}
 		if allowed, src, how := c.check(now, n, rule, uint8(t.epoch.Load())); how != gone {
-			t.follow(c, rule, now, allowed, how)
+			t.follow(c, nil, rule, now, allowed, how)
 			return allowed, src
 		}
 		t.recent.Load().drop(c)
@@ -238,14 +239,15 @@ func (t *Table) allowFrom(c *Counter, h uint64, key string, rule *limit.Rule, n,
 	return t.allowCached(h, key, rule, n, now)
 }
 
-// follow does what a check of c has shown to be due.
-func (t *Table) follow(c *Counter, rule *limit.Rule, now int64, allowed bool, how manner) {
+// follow does what a check of c, by who has the pocket if there is one, has shown to be
+// due.
+func (t *Table) follow(c *Counter, p *pocket, rule *limit.Rule, now int64, allowed bool, how manner) {
 	if how == remind {
 		t.remind(c)
 	}
 	if how == steady || !allowed && c.denied.Load() != 0 {
 		season := t.lodge.season.n.Load()
-		t.lodge.lend(c, rule, season, uint8(t.epoch.Load()), now)
+		t.lodge.lend(c, p, rule, season, uint8(t.epoch.Load()), now)
 	}
 }
 
@@ -306,7 +308,7 @@ func (t *Table) ask(s Spot, key string, rule *limit.Rule, n, now int64, book boo
 	if c := s.c; c != nil {
 		if res, how := c.ask(now, n, rule, book, uint8(t.epoch.Load())); how != gone {
 			if how != well {
-				t.follow(c, rule, now, true, how)
+				t.follow(c, nil, rule, now, true, how)
 			}
 			return res
 		}

@@ -1,0 +1,288 @@
+package local
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// A slot is found by a key. Who has a handle of the key needs nothing to find: the
+// counter lends its state to the handle itself, as it lends it to a slot, and a check is
+// one cache line, a clock and one swap, without a lock. When somebody else asks for the
+// key, by its name or by another handle, they share a slot, see contest.
+
+const (
+	// Of a pocket's word the highest 48 bits are a time, the next 12 are how many units
+	// are left, and the lowest 4 are of the number of the loan.
+	pocketLeft, pocketTime = 4, 16
+	pocketLeftMask         = 1<<(pocketTime-pocketLeft) - 1
+	pocketTimeMost         = 1<<(64-pocketTime) - 1
+	pocketLoanMask         = 1<<pocketLeft - 1
+	// pocketRefuses stands for the units of a pocket that refuses, and no loan is of as many.
+	pocketRefuses = pocketLeftMask
+)
+
+// pocket is what a handle has of the state of its counter. A loan is there as long as
+// word has units: what else there is belongs to it when word is still the same afterwards.
+// All that a check needs is in the first cache line.
+//
+// A funnel holds its time in ticks since base (see [limit.Rule.Ticks]) at which it is
+// empty. That it was asked later than now is not known then: such a check is decided as of
+// now. Time that goes back would show, so that handles have pockets only under clocks that
+// do not; two goroutines whose readings are in the wrong order may be refused a few
+// nanoseconds longer. A window holds the latest time in ns since base.
+type pocket struct {
+	word   atomic.Uint64
+	loan   atomic.Uint64 // which one it is, and above pocketSource on what knowledge it was given
+	base   atomic.Int64  // ns
+	until  atomic.Int64  // when the loan is over, ns
+	season atomic.Uint32 // in which it was given
+	lent   uint32        // how many units it was; of who holds held
+	rule   *limit.Rule   // immutable, as the next two
+	turn   *season
+	clock  *clock.Reader // that never goes back; nil: there is never a loan
+
+	lodge  *lodge        // immutable
+	held   atomic.Bool   // a counter has lent, or is about to
+	listed uint32        // place in the list of its group, which protects it
+	tried  atomic.Uint32 // see trial
+	// refused is whether the latest check of the handle's slot was: then nobody is going to
+	// write to that.
+	refused atomic.Bool
+}
+
+// pocketSource is what a loan's number counts by: the source is below.
+const pocketSource = Sources
+
+// verdict is what comes of a check of a pocket.
+type verdict uint8
+
+const (
+	unanswered verdict = iota // nothing has happened
+	refused
+	admitted
+)
+
+// justNow stands for the time that the clock of a pocket shows.
+const justNow = math.MinInt64
+
+// ask decides for one unit at now. Level is what a funnel holds then, in ticks.
+func (p *pocket) ask(now int64) (level int64, src limit.Source, v verdict) {
+	if now == justNow {
+		now = int64(p.clock.Now())
+	}
+	for {
+		w := p.word.Load()
+		loan := p.loan.Load()
+		left := w >> pocketLeft & pocketLeftMask
+		if left == 0 || p.season.Load() != p.turn.n.Load() || now >= p.until.Load() {
+			return 0, 0, unanswered
+		}
+		src = limit.Source(loan % pocketSource)
+		if left == pocketRefuses {
+			if p.word.Load() != w || p.loan.Load() != loan {
+				return 0, 0, unanswered
+			}
+			return 0, src, refused
+		}
+		time, at := int64(w>>pocketTime), max(now-p.base.Load(), 0)
+		if t := p.rule.Ticks(); t.PerNS != 0 {
+			at *= t.PerNS
+			time = max(time, at)
+			if time-at > t.Full-t.One {
+				return 0, 0, unanswered
+			}
+			time += t.One
+			level = time - at
+		} else {
+			time = max(time, at)
+		}
+		if !p.word.CompareAndSwap(w, uint64(time)<<pocketTime|w&(1<<pocketTime-1)-1<<pocketLeft) {
+			continue
+		}
+		if p.loan.Load() != loan {
+			// Some sixteen loans later the word was the same again. The unit is counted, for
+			// the same key; the check is not answered.
+			return 0, 0, unanswered
+		}
+		return level, src, admitted
+	}
+}
+
+// peek returns what a funnel holds at now, in ticks, if one unit more would be admitted.
+func (p *pocket) peek(now int64) (level int64, src limit.Source, ok bool) {
+	w := p.word.Load()
+	loan := p.loan.Load()
+	left, t := w>>pocketLeft&pocketLeftMask, p.rule.Ticks()
+	if left == 0 || left == pocketRefuses || t.PerNS == 0 || p.season.Load() != p.turn.n.Load() || now >= p.until.Load() {
+		return 0, 0, false
+	}
+	at := max(now-p.base.Load(), 0) * t.PerNS
+	level = max(int64(w>>pocketTime), at) - at
+	return level, limit.Source(loan % pocketSource), level <= t.Full-t.One && p.word.Load() == w && p.loan.Load() == loan
+}
+
+// borrowLocked lends to p what c has to lend, which is locked, and reports whether it
+// did: not when somebody else was asking for the key, nor when a funnel takes too long to
+// run empty for its time to have room here.
+func (p *pocket) borrowLocked(c *Counter, l loan, season uint32, now int64) bool {
+	base, left, time := c.last, min(uint64(l.left), pocketRefuses-1), int64(0)
+	var until int64
+	switch t := p.rule.Ticks(); {
+	case base < 0 || base > loanLatest || p.isContested(now):
+		return false
+	case l.refusal != 0:
+		left, until = pocketRefuses, c.denied.Load()&^sourceBits
+	case t.PerNS == 0:
+		until = min(l.hold, base+min(p.lodge.refresh, pocketTimeMost))
+	case t.Full > pocketTimeMost/4 || l.hold > pocketTimeMost/4:
+		return false
+	default:
+		time = l.hold
+		until = base + min(p.lodge.refresh, t.Most, pocketTimeMost/2/t.PerNS)
+	}
+	if until <= now || !p.held.CompareAndSwap(false, true) {
+		return false
+	}
+	p.base.Store(base)
+	p.until.Store(until)
+	p.season.Store(season)
+	p.lent = uint32(left)
+	n := p.loan.Load()/pocketSource + 1
+	p.loan.Store(n*pocketSource + uint64(l.source))
+	c.with().pocket = p
+	w := uint64(time)<<pocketTime | left<<pocketLeft | n&pocketLoanMask
+	if left == pocketRefuses {
+		p.word.Store(w)
+		return true
+	}
+	c.bookLoanLocked(int64(left)) // what is left of them comes off again
+	c.brisk = 0
+	p.lodge.pockets(c).open(p, w)
+	return true
+}
+
+// returnLocked gives c, which is locked and has lent to p, back what it has lent.
+func (p *pocket) returnLocked(c *Counter) {
+	c.more.pocket = nil
+	defer p.held.Store(false)
+	if p.lent == pocketRefuses {
+		p.word.Store(0)
+		return
+	}
+	w := p.lodge.pockets(c).settle(p)
+	left, time := int64(w>>pocketLeft&pocketLeftMask), int64(w>>pocketTime)
+	base := p.base.Load()
+	if win := c.win(); win != nil {
+		win.pend[0] -= left // still the bucket that it was: c was not locked since
+		win.pendUnits -= left
+		win.newer -= left
+		c.last = max(c.last, base+time)
+		return
+	}
+	f, r := &c.funnel, c.rule()
+	f.view = r.Add(limit.Span{NS: base}, r.OfTicks(time))
+	f.pend.tat = f.view
+	f.pend.units -= left
+}
+
+// contestLocked tells the pocket that c has lent to, if it has, that somebody else asks.
+func (c *Counter) contestLocked(now int64) {
+	if p := c.lentTo(); p != nil {
+		p.contest(now)
+	}
+}
+
+// trial is when a pocket last took the loan of its counter away from a slot, or somebody
+// else took its own: then the lowest bit is set. Each could take the other's loan away for
+// ever; so once in trialLasts a pocket tries, and if it was in vain they share the slot.
+type trial uint32
+
+// trialLasts is in ns: 1.07 s.
+const trialLasts = 1 << 30
+
+func trialAt(now int64, contested bool) trial {
+	t := trial(now / trialLasts << 1)
+	if contested {
+		t |= 1
+	}
+	return t
+}
+
+// over reports whether the trial is a while ago.
+func (t trial) over(now int64) bool { return t == 0 || trialAt(now, false)>>1-t>>1 > 1 }
+
+// contest notes that somebody else asks for the counter of p.
+func (p *pocket) contest(now int64) { p.tried.Store(uint32(trialAt(now, true))) }
+
+func (p *pocket) isContested(now int64) bool {
+	t := trial(p.tried.Load())
+	return t&1 != 0 && !t.over(now)
+}
+
+// mayTry reports whether p may take the loan of its counter away from a slot, and if so
+// counts that as a trial.
+func (p *pocket) mayTry(now int64) bool {
+	if t := p.tried.Load(); trial(t).over(now) {
+		return p.tried.CompareAndSwap(t, uint32(trialAt(now, false)))
+	}
+	return false
+}
+
+// pocketGroup has the pockets of a part of the counters that have units on loan, so that
+// what they have admitted can be counted at any time.
+type pocketGroup struct {
+	mu       sync.Mutex // taken after that of a counter
+	out      []*pocket
+	admitted [Sources]int64 // units, by pockets that are not out any more
+	_        [32]byte
+}
+
+// pocketGroups is how many of them a lodge has.
+const pocketGroups = 32
+
+// pockets returns the group of pockets that c lends to.
+func (l *lodge) pockets(c *Counter) *pocketGroup { return &l.groups[c.hash%pocketGroups] }
+
+// open begins a loan with its first word.
+func (g *pocketGroup) open(p *pocket, w uint64) {
+	g.mu.Lock()
+	p.listed = uint32(len(g.out))
+	g.out = append(g.out, p)
+	p.word.Store(w)
+	g.mu.Unlock()
+}
+
+// settle ends a loan, counts what was admitted and returns the last word.
+func (g *pocketGroup) settle(p *pocket) (w uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	w = p.word.Swap(0)
+	g.admitted[p.loan.Load()%pocketSource] += p.taken(w)
+	end := len(g.out) - 1
+	last := g.out[end]
+	g.out[p.listed], last.listed = last, p.listed
+	g.out[end] = nil
+	g.out = g.out[:end]
+	return w
+}
+
+// taken returns how many units of a loan are gone when w is left of it.
+func (p *pocket) taken(w uint64) int64 {
+	return int64(p.lent) - int64(w>>pocketLeft&pocketLeftMask)
+}
+
+// add adds to n the units that pockets of the group have admitted.
+func (g *pocketGroup) add(n *[Sources]int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i := range n {
+		n[i] += g.admitted[i]
+	}
+	for _, p := range g.out {
+		n[p.loan.Load()%pocketSource] += p.taken(p.word.Load())
+	}
+}
