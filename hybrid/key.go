@@ -44,11 +44,12 @@ func (k *Key) whole() (l *Limiter, key string, rule *limit.Rule) {
 // Allow is [Limiter.Allow].
 func (k *Key) Allow() bool {
 	if k != nil {
-		if allowed, src, ok := k.handle.Answer(); ok {
-			if !allowed {
-				k.lim.tally.countOne(false, src)
-			}
-			return allowed
+		switch v, src := k.handle.Answer(); v {
+		case local.Admitted: // is counted
+			return true
+		case local.Refused:
+			k.lim.tally.countOne(false, src)
+			return false
 		}
 	}
 	return k.AllowN(1)

@@ -20,6 +20,7 @@ type simNode struct {
 	core     *core
 	link     *local.Link
 	slots    *local.Slots
+	bound    map[simHandle]*local.Bound // of counters that are not asked by name alone
 	stats    counters
 	clock    simClock
 	skew     int64
@@ -44,12 +45,18 @@ type simNode struct {
 	told     State // the latest that it has told of itself
 }
 
+// simHandle is a counter and the rule that it is asked by.
+type simHandle struct {
+	c    *local.Counter
+	rule *limit.Rule
+}
+
 // addNode starts a node. o gives what is not the same for all.
 func (s *sim) addNode(o Options) *simNode {
 	n := &simNode{
 		s: s, id: s.born, name: fmt.Sprint("node", s.born), link: local.NewLink(5*s.opt.SyncInterval, s.opt.Shards),
 		clock:    simClock{at: s.now, base: s.now},
-		counters: map[oracleKey]*local.Counter{}, rules: map[*limit.Rule]*limit.Rule{}, flushed: map[uint64]error{}, wires: make([]wire, len(s.servers)),
+		counters: map[oracleKey]*local.Counter{}, rules: map[*limit.Rule]*limit.Rule{}, flushed: map[uint64]error{}, bound: map[simHandle]*local.Bound{}, wires: make([]wire, len(s.servers)),
 	}
 	n.slots = local.NewSlots(n.link)
 	s.born++
@@ -301,7 +308,11 @@ func (n *simNode) take(key string, rule *limit.Rule, units int64) limit.Result {
 // allow asks for one unit and no more than yes or no, as the hot path does.
 func (n *simNode) allow(k oracleKey, c *local.Counter) limit.Result {
 	rule := n.rule(k.rule)
-	allowed, src, ok := n.slots.Allow(c, n.time(), rule)
+	ask := func(now int64) (bool, limit.Source, bool) { return n.slots.Allow(c, now, rule) }
+	if key := k.key; (len(key)+int(key[len(key)-1])+n.id)%2 == 0 && n.s.rng.IntN(8) != 0 {
+		ask = n.boundTo(c, rule).Allow
+	}
+	allowed, src, ok := ask(n.time())
 	if !ok {
 		n.s.failf("a counter died")
 	}
@@ -317,6 +328,15 @@ func (n *simNode) allow(k oracleKey, c *local.Counter) limit.Result {
 	n.s.oracle.taken(n, k, 1, res)
 	n.wakeUp()
 	return res
+}
+
+// boundTo returns what a counter lends to who asks it under a rule.
+func (n *simNode) boundTo(c *local.Counter, rule *limit.Rule) *local.Bound {
+	at := simHandle{c, rule}
+	if n.bound[at] == nil {
+		n.bound[at] = n.slots.Bind(c, rule)
+	}
+	return n.bound[at]
 }
 
 // takeAtMost asks for what is left, up to a number of units.

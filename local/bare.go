@@ -45,6 +45,37 @@ func (s *Slots) Allow(c *Counter, now int64, rule *limit.Rule) (allowed bool, sr
 	return allowed, src, how != gone
 }
 
+// Bound is a counter that has lent, or may lend, to one who asks it often, as it does to a
+// [Handle].
+type Bound struct {
+	pocket pocket
+	c      *Counter
+	slots  *Slots
+}
+
+// Bind returns what c lends to under a rule.
+func (s *Slots) Bind(c *Counter, rule *limit.Rule) *Bound {
+	return &Bound{pocket{rule: rule, lodge: &s.lodge, turn: s.lodge.season}, c, s}
+}
+
+// Allow is [Slots.Allow]. The time must not go back.
+func (b *Bound) Allow(now int64) (allowed bool, src limit.Source, ok bool) {
+	p, c, l := &b.pocket, b.c, &b.slots.lodge
+	if _, src, v := p.ask(now); v != Unanswered {
+		return v == Admitted, src, true
+	}
+	if src, no := c.denies(now, 1, p.rule); no {
+		return false, src, true
+	}
+	season := l.season.n.Load()
+	if v, src := p.claim(c, 1, now); v != Unanswered {
+		return v == Admitted, src, true
+	}
+	allowed, src, how := c.checkHeld(now, 1, p.rule, 0)
+	l.lend(c, p, p.rule, season, 0, now)
+	return allowed, src, how != gone
+}
+
 // Denies reports whether a check for n units at now (ns) would take the counter to
 // refuse without asking it, as [Table.Allow] may.
 func (c *Counter) Denies(now, n int64, rule *limit.Rule) bool {

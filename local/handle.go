@@ -47,14 +47,10 @@ func (h *Handle) Key() string { return h.key }
 func (h *Handle) Rule() *limit.Rule { return h.rule }
 
 // Answer decides for one unit if what its counter has lent to h suffices for that: then
-// an admitted one is among those that [Table.Admitted] returns. Unless ok, nothing has
-// happened, and AllowBy has to be asked.
-func (h *Handle) Answer() (allowed bool, src limit.Source, ok bool) {
-	if h.clock == nil {
-		return false, 0, false
-	}
-	_, src, v := h.pocket.ask(justNow)
-	return v == admitted, src, v != unanswered
+// an admitted one is among those that [Table.Admitted] returns. Else AllowBy has to be asked.
+func (h *Handle) Answer() (v Verdict, src limit.Source) {
+	_, src, v = h.pocket.ask(justNow)
+	return v, src
 }
 
 // AllowBy is [Table.AllowBy].
@@ -97,8 +93,8 @@ func (h *Handle) allow(asked *slot, n, now int64) (allowed bool, src limit.Sourc
 				return false, src, false
 			}
 		}
-		if v, src := h.claim(c, n, now); v != unanswered {
-			return v == admitted, src, v == admitted
+		if v, src := h.claim(c, n, now); v != Unanswered {
+			return v == Admitted, src, v == Admitted
 		}
 		if allowed, src, how := c.checkHeld(now, n, h.rule, uint8(t.epoch.Load())); how != gone {
 			t.follow(c, h.own(), h.rule, now, allowed, how)
@@ -122,24 +118,6 @@ func (h *Handle) own() *pocket {
 // leaves reports whether c, which has lent to a slot, should try and lend to h.
 func (h *Handle) leaves(c *Counter, n, now int64) bool {
 	return h.clock != nil && n == 1 && c.slot.Load() != nil && h.mayTry(now)
-}
-
-// claim locks c in order to ask it for n units. When c has lent to h since h was asked, by
-// a check that came first, h is asked once more, and unless that is unanswered c is not
-// locked: who takes back at once what another has borrowed keeps all from borrowing.
-func (h *Handle) claim(c *Counter, n, now int64) (v verdict, src limit.Source) {
-	c.mu.Lock()
-	if c.lentTo() != &h.pocket {
-		return unanswered, 0
-	}
-	if n == 1 {
-		if _, src, v = h.pocket.ask(now); v != unanswered {
-			c.mu.Unlock()
-			return v, src
-		}
-	}
-	c.unsettleLocked()
-	return unanswered, 0
 }
 
 // answer lets a slot answer for c, if it has one: the one that it had the last time,
@@ -179,12 +157,17 @@ func (h *Handle) TakeFromSlot(n, now int64) (res limit.Result, ok bool) {
 		return res, false
 	}
 	if h.clock != nil {
-		if level, src, v := h.pocket.ask(now); v == admitted {
+		if level, src, v := h.pocket.ask(now); v == Admitted {
 			res = h.rule.TicksResult(level)
 			res.Source = src
 			return res, true
 		}
 	}
+	return h.fromSlot(now, true)
+}
+
+// fromSlot takes, or peeks at, one unit of a counter that has a slot.
+func (h *Handle) fromSlot(now int64, book bool) (res limit.Result, ok bool) {
 	c := h.c.Load()
 	if c == nil {
 		return res, false
@@ -193,14 +176,28 @@ func (h *Handle) TakeFromSlot(n, now int64) (res limit.Result, ok bool) {
 	if s == nil {
 		return res, false
 	}
-	return h.lodge.take(s, c, sign{}, h.rule, now)
+	return h.lodge.take(s, c, sign{}, h.rule, now, book)
 }
 
 // TakeAt is [Table.TakeAt].
 func (h *Handle) TakeAt(n, now int64) limit.Result { return h.ask(n, now, true) }
 
 // Peek is [Table.Peek].
-func (h *Handle) Peek(n, now int64) limit.Result { return h.ask(n, now, false) }
+func (h *Handle) Peek(n, now int64) limit.Result {
+	if n == 1 && takesFromSlots(h.rule) {
+		if h.clock != nil {
+			if level, src, ok := h.pocket.peek(now); ok {
+				res := h.rule.TicksResult(level)
+				res.Source = src
+				return res
+			}
+		}
+		if res, ok := h.fromSlot(now, false); ok {
+			return res
+		}
+	}
+	return h.ask(n, now, false)
+}
 
 func (h *Handle) ask(n, now int64, book bool) limit.Result {
 	t := h.lodge.table

@@ -52,8 +52,11 @@ func (k *Key) askable(n int64) bool {
 // Allow is [Limiter.Allow].
 func (k *Key) Allow() bool {
 	if k != nil {
-		if allowed, _, ok := k.handle.Answer(); ok {
-			return allowed || k.handle.rule.IsDryRun()
+		switch v, _ := k.handle.Answer(); v {
+		case Admitted:
+			return true
+		case Refused:
+			return k.handle.rule.IsDryRun()
 		}
 	}
 	return k.AllowN(1)

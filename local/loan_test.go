@@ -178,7 +178,7 @@ func TestSlotsOfNobody(t *testing.T) {
 	table := newTable(t, TableOptions{hash: func(string, *limit.Rule) uint64 { return 7 << 57 }})
 	now := int64(table.clock.Now())
 	tenant(t, table, "", rule)
-	before := table.Peek("", rule, 1, now).Remaining // takes back the loan, and leaves the tag
+	before := table.Peek("", rule, 2, now).Remaining // takes back the loan, and leaves the tag
 	table.lodge.season.n.Store(^uint32(0))
 	table.lodge.season.turn()
 	table.Allow("", rule, 1, now)

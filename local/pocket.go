@@ -38,7 +38,7 @@ type pocket struct {
 	word   atomic.Uint64
 	loan   atomic.Uint64 // which one it is, and above pocketSource on what knowledge it was given
 	base   atomic.Int64  // ns
-	until  atomic.Int64  // when the loan is over, ns
+	span   atomic.Int64  // how long the loan lasts from then on, ns
 	season atomic.Uint32 // in which it was given
 	lent   uint32        // how many units it was; of who holds held
 	rule   *limit.Rule   // immutable, as the next two
@@ -57,43 +57,54 @@ type pocket struct {
 // pocketSource is what a loan's number counts by: the source is below.
 const pocketSource = Sources
 
-// verdict is what comes of a check of a pocket.
-type verdict uint8
+// Verdict is what comes of a check.
+type Verdict uint8
 
 const (
-	unanswered verdict = iota // nothing has happened
-	refused
-	admitted
+	// Unanswered is a check of which nobody can tell yet: nothing has happened.
+	Unanswered Verdict = iota
+	// Refused is one that has consumed nothing.
+	Refused
+	// Admitted is one that has consumed what it asked for.
+	Admitted
 )
 
-// justNow stands for the time that the clock of a pocket shows.
+// justNow stands for the time that the clock of a pocket shows. It is read in ask, because
+// what calls take is a good part of the whole.
 const justNow = math.MinInt64
 
 // ask decides for one unit at now. Level is what a funnel holds then, in ticks.
-func (p *pocket) ask(now int64) (level int64, src limit.Source, v verdict) {
+func (p *pocket) ask(now int64) (level int64, src limit.Source, v Verdict) {
 	if now == justNow {
+		if p.clock == nil {
+			return 0, 0, Unanswered
+		}
 		now = int64(p.clock.Now())
 	}
 	for {
 		w := p.word.Load()
 		loan := p.loan.Load()
 		left := w >> pocketLeft & pocketLeftMask
-		if left == 0 || p.season.Load() != p.turn.n.Load() || now >= p.until.Load() {
-			return 0, 0, unanswered
+		if left == 0 {
+			return 0, 0, Unanswered
+		}
+		at := now - p.base.Load()
+		if uint64(at) >= uint64(p.span.Load()) || p.season.Load() != p.turn.n.Load() {
+			return 0, 0, Unanswered
 		}
 		src = limit.Source(loan % pocketSource)
 		if left == pocketRefuses {
 			if p.word.Load() != w || p.loan.Load() != loan {
-				return 0, 0, unanswered
+				return 0, 0, Unanswered
 			}
-			return 0, src, refused
+			return 0, src, Refused
 		}
-		time, at := int64(w>>pocketTime), max(now-p.base.Load(), 0)
+		time := int64(w >> pocketTime)
 		if t := p.rule.Ticks(); t.PerNS != 0 {
 			at *= t.PerNS
 			time = max(time, at)
 			if time-at > t.Full-t.One {
-				return 0, 0, unanswered
+				return 0, 0, Unanswered
 			}
 			time += t.One
 			level = time - at
@@ -106,9 +117,9 @@ func (p *pocket) ask(now int64) (level int64, src limit.Source, v verdict) {
 		if p.loan.Load() != loan {
 			// Some sixteen loans later the word was the same again. The unit is counted, for
 			// the same key; the check is not answered.
-			return 0, 0, unanswered
+			return 0, 0, Unanswered
 		}
-		return level, src, admitted
+		return level, src, Admitted
 	}
 }
 
@@ -116,11 +127,11 @@ func (p *pocket) ask(now int64) (level int64, src limit.Source, v verdict) {
 func (p *pocket) peek(now int64) (level int64, src limit.Source, ok bool) {
 	w := p.word.Load()
 	loan := p.loan.Load()
-	left, t := w>>pocketLeft&pocketLeftMask, p.rule.Ticks()
-	if left == 0 || left == pocketRefuses || t.PerNS == 0 || p.season.Load() != p.turn.n.Load() || now >= p.until.Load() {
+	left, t, at := w>>pocketLeft&pocketLeftMask, p.rule.Ticks(), now-p.base.Load()
+	if left == 0 || left == pocketRefuses || t.PerNS == 0 || uint64(at) >= uint64(p.span.Load()) || p.season.Load() != p.turn.n.Load() {
 		return 0, 0, false
 	}
-	at := max(now-p.base.Load(), 0) * t.PerNS
+	at *= t.PerNS
 	level = max(int64(w>>pocketTime), at) - at
 	return level, limit.Source(loan % pocketSource), level <= t.Full-t.One && p.word.Load() == w && p.loan.Load() == loan
 }
@@ -130,25 +141,25 @@ func (p *pocket) peek(now int64) (level int64, src limit.Source, ok bool) {
 // run empty for its time to have room here.
 func (p *pocket) borrowLocked(c *Counter, l loan, season uint32, now int64) bool {
 	base, left, time := c.last, min(uint64(l.left), pocketRefuses-1), int64(0)
-	var until int64
+	var span int64
 	switch t := p.rule.Ticks(); {
 	case base < 0 || base > loanLatest || p.isContested(now):
 		return false
 	case l.refusal != 0:
-		left, until = pocketRefuses, c.denied.Load()&^sourceBits
+		left, span = pocketRefuses, c.denied.Load()&^sourceBits-base
 	case t.PerNS == 0:
-		until = min(l.hold, base+min(p.lodge.refresh, pocketTimeMost))
+		span = min(l.hold-base, p.lodge.refresh, pocketTimeMost)
 	case t.Full > pocketTimeMost/4 || l.hold > pocketTimeMost/4:
 		return false
 	default:
 		time = l.hold
-		until = base + min(p.lodge.refresh, t.Most, pocketTimeMost/2/t.PerNS)
+		span = min(p.lodge.refresh, t.Most, pocketTimeMost/2/t.PerNS)
 	}
-	if until <= now || !p.held.CompareAndSwap(false, true) {
+	if span <= now-base || !p.held.CompareAndSwap(false, true) {
 		return false
 	}
 	p.base.Store(base)
-	p.until.Store(until)
+	p.span.Store(span)
 	p.season.Store(season)
 	p.lent = uint32(left)
 	n := p.loan.Load()/pocketSource + 1
@@ -187,6 +198,24 @@ func (p *pocket) returnLocked(c *Counter) {
 	f.view = r.Add(limit.Span{NS: base}, r.OfTicks(time))
 	f.pend.tat = f.view
 	f.pend.units -= left
+}
+
+// claim locks c in order to ask it for n units by p. When c has lent to p since that was
+// asked, by a check that came first, p is asked once more, and unless that is Unanswered c
+// is not locked: who takes back at once what another has borrowed keeps all from borrowing.
+func (p *pocket) claim(c *Counter, n, now int64) (v Verdict, src limit.Source) {
+	c.mu.Lock()
+	if c.lentTo() != p {
+		return Unanswered, 0
+	}
+	if n == 1 {
+		if _, src, v = p.ask(max(now, p.base.Load())); v != Unanswered {
+			c.mu.Unlock()
+			return v, src
+		}
+	}
+	c.unsettleLocked()
+	return Unanswered, 0
 }
 
 // contestLocked tells the pocket that c has lent to, if it has, that somebody else asks.

@@ -22,11 +22,11 @@ func TestSlotsThatChangeHands(t *testing.T) {
 			return ok
 		},
 		"taken": func(l *lodge, s *slot, c *Counter, now int64) bool {
-			_, ok := l.take(s, nil, signOf(c.Key()), rule, now)
+			_, ok := l.take(s, nil, signOf(c.Key()), rule, now, true)
 			return ok
 		},
 		"taken, bound": func(l *lodge, s *slot, c *Counter, now int64) bool {
-			_, ok := l.take(s, c, sign{}, rule, now)
+			_, ok := l.take(s, c, sign{}, rule, now, true)
 			return ok
 		},
 	} {

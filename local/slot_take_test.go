@@ -159,7 +159,7 @@ func TestEveryWayIsToTheSameCounter(t *testing.T) {
 // slotTake is [Table.Take] of one unit of a counter, and tells whether a slot has answered.
 func slotTake(slots *Slots, c *Counter, now int64, rule *limit.Rule) (res limit.Result, taken bool) {
 	if at := c.slot.Load(); at != nil && takesFromSlots(rule) {
-		if res, taken = slots.lodge.takeKey(at, c.Key(), c.hash, rule, now); taken {
+		if res, taken = slots.lodge.takeKey(at, c.Key(), c.hash, rule, now, true); taken {
 			return res, true
 		}
 	}

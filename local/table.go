@@ -291,13 +291,19 @@ func (t *Table) TakeFromSlot(at Spot, key string, rule *limit.Rule, n, now int64
 	if at.slot == nil || n != 1 || !takesFromSlots(rule) {
 		return res, false
 	}
-	return t.lodge.takeKey(at.slot, key, at.hash, rule, now)
+	return t.lodge.takeKey(at.slot, key, at.hash, rule, now, true)
 }
 
 // Peek tells what Take would answer and consumes nothing. It does not create
 // a counter for a key that has none.
 func (t *Table) Peek(key string, rule *limit.Rule, n, now int64) limit.Result {
-	return t.ask(t.Seek(key, rule), key, rule, n, now, false)
+	at := t.Seek(key, rule)
+	if at.slot != nil && n == 1 && takesFromSlots(rule) {
+		if res, ok := t.lodge.takeKey(at.slot, key, at.hash, rule, now, false); ok {
+			return res
+		}
+	}
+	return t.ask(at, key, rule, n, now, false)
 }
 
 func (t *Table) ask(s Spot, key string, rule *limit.Rule, n, now int64, book bool) limit.Result {
