@@ -149,7 +149,7 @@ func (p *pocket) borrowLocked(c *Counter, l loan, season uint32, now int64) bool
 		left, span = pocketRefuses, c.denied.Load()&^sourceBits-base
 	case t.PerNS == 0:
 		span = min(l.hold-base, p.lodge.refresh, pocketTimeMost)
-	case t.Full > pocketTimeMost/4 || l.hold > pocketTimeMost/4:
+	case t.Full > pocketTimeMost/2 || l.hold > pocketTimeMost/2:
 		return false
 	default:
 		time = l.hold
