@@ -123,14 +123,6 @@ var pocketMutants = []mutant{
 		by:     local("TestPocketsAnswer"),
 	},
 	{
-		name:   "listed-and-empty",
-		breaks: "A loan is counted as admitted until its handle has it.",
-		file:   "local/pocket.go",
-		old:    "	p.word.Store(w)\n	g.mu.Unlock()\n",
-		new:    "	g.mu.Unlock()\n	p.word.Store(w)\n",
-		by:     local("TestPocketsUnderFire"),
-	},
-	{
 		name:   "one-for-five-from-a-pocket",
 		breaks: "Who takes two units of a bound key takes one.",
 		file:   "local/handle.go",

@@ -302,8 +302,8 @@ var slotMutants = []mutant{
 		name:   "one-for-five-taken-bound",
 		breaks: "Who takes five units of a bound key takes one.",
 		file:   "local/handle.go",
-		old:    `c == nil || n != 1 || !takes`,
-		new:    `c == nil || !takes`,
+		old:    "	if n != 1 || !takesFromSlots(h.rule) {\n		return res, false",
+		new:    "	if !takesFromSlots(h.rule) {\n		return res, false",
 		by:     local("TestSlotsAreForOneUnit"),
 	},
 	{
