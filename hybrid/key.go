@@ -12,6 +12,10 @@ import (
 // look-up. Its methods are those of the [Limiter] it comes from, count together
 // with them, and stay right whatever becomes of the key in memory. It is safe for
 // concurrent use; a nil or zero Key refuses every check.
+//
+// Keep one of a key rather than make one for each check: it has room for what is left of
+// the limit, and then a check takes half the time and no lock. Several of the same key, or
+// checks of it by its name, have to share, and cost what those by name do.
 type Key struct {
 	handle local.Handle // first, as it begins with a cache line; not bound: nothing can be asked
 	lim    *Limiter
