@@ -2,6 +2,7 @@ package local
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -382,4 +383,43 @@ func TestPocketsAreNotTakenBackByTheirOwn(t *testing.T) {
 		t.Errorf("%d units after 12", left)
 	}
 	c.mu.Unlock()
+}
+
+// A check that has looked at one loan, and finds the very same word again in another one,
+// consumes a unit of that, and does not take itself for answered.
+func TestPocketsOfAnotherLoan(t *testing.T) {
+	if runtime.GOMAXPROCS(0) == 1 {
+		t.Skip("the check would have to be interrupted at the right moment")
+	}
+	rule := funnelRule(t, 1<<30, 1_000_000, time.Second)
+	table := newTable(t, TableOptions{Clock: clock.NewManual(start)})
+	h, r := boundKey(table, "k", rule)
+	for range 10 {
+		h.allowOne(r)
+	}
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for !stop.Load() {
+			h.loan.Add(pocketSource) // as if another one had begun
+		}
+	})
+	first := h.word.Load()
+	for begun := time.Now(); ; {
+		before := h.word.Load()
+		v, _ := h.Answer()
+		if after := h.word.Load(); v == Unanswered && after != before {
+			break
+		} else if v == Admitted && after == before {
+			t.Error("admitted for nothing")
+			break
+		}
+		h.word.Store(first)
+		if time.Since(begun) > 20*time.Second {
+			t.Error("answered by every other loan")
+			break
+		}
+	}
+	stop.Store(true)
+	wg.Wait()
 }

@@ -146,4 +146,12 @@ var pocketMutants = []mutant{
 		new:    "	hold := max(s.hold-idle*0*t.PerNS, 0)\n",
 		by:     local("TestPeekFromSlots"),
 	},
+	{
+		name:   "the-unit-of-another-loan",
+		breaks: "A check that is overtaken by several loans is answered by a later one.",
+		file:   "local/pocket.go",
+		old:    "		if p.loan.Load() != loan {\n",
+		new:    "		if p.loan.Load() < loan {\n",
+		by:     local("TestPocketsOfAnotherLoan"),
+	},
 }
