@@ -309,7 +309,9 @@ func (c *Counter) askHeld(now, n int64, rule *limit.Rule, book bool, epoch uint8
 	if c.law.Load() != rule {
 		b = 0 // a new rule; and who makes one for each check shall have no slot
 	}
-	c.contestLocked(now)
+	if book {
+		c.contestLocked(now)
+	}
 	c.unsettleLocked()
 	if c.dead {
 		c.mu.Unlock()

@@ -20,7 +20,7 @@ type Handle struct {
 	slot atomic.Pointer[slot]    // that has answered for c, maybe; nil: none has
 }
 
-// Bind makes h the handle of a key. It creates no counter yet, and keeps the key.
+// Bind makes h, once, the handle of a key. It creates no counter yet, and keeps the key.
 // Without a table h only knows its key and rule, see Bound.
 func (h *Handle) Bind(t *Table, key string, rule *limit.Rule) {
 	h.key, h.rule = key, rule
@@ -230,4 +230,5 @@ func (h *Handle) find() {
 	if c != nil {
 		h.slot.Store(c.slot.Load())
 	}
+	h.tried.Store(0) // who asks by the name when the handle knows no counter is not somebody else
 }

@@ -29,11 +29,13 @@ const (
 // word has units: what else there is belongs to it when word is still the same afterwards.
 // All that a check needs is in the first cache line.
 //
-// A funnel holds its time in ticks since base (see [limit.Rule.Ticks]) at which it is
-// empty. That it was asked later than now is not known then: such a check is decided as of
-// now. Time that goes back would show, so that handles have pockets only under clocks that
-// do not; two goroutines whose readings are in the wrong order may be refused a few
-// nanoseconds longer. A window holds the latest time in ns since base.
+// It holds a time: of a window the latest at which it was asked, in ns since base; of a
+// funnel that at which it is empty, in ticks since base (see [limit.Rule.Ticks]). When a
+// funnel was asked last is not known then, only when it must have been. A check that comes
+// with an older reading may be decided as of that, for which it is never admitted sooner,
+// but refused where the newest reading would have admitted it. Time that goes back would
+// show, so that handles have pockets only under clocks that do not; what is left are
+// goroutines that are interrupted between their reading and their check.
 type pocket struct {
 	word   atomic.Uint64
 	loan   atomic.Uint64 // which one it is, and above pocketSource on what knowledge it was given
@@ -111,15 +113,9 @@ func (p *pocket) ask(now int64) (level int64, src limit.Source, v Verdict) {
 		} else {
 			time = max(time, at)
 		}
-		if !p.word.CompareAndSwap(w, uint64(time)<<pocketTime|w&(1<<pocketTime-1)-1<<pocketLeft) {
-			continue
+		if p.loan.Load() == loan && p.word.CompareAndSwap(w, uint64(time)<<pocketTime|w&(1<<pocketTime-1)-1<<pocketLeft) {
+			return level, src, Admitted
 		}
-		if p.loan.Load() != loan {
-			// Some sixteen loans later the word was the same again. The unit is counted, for
-			// the same key; the check is not answered.
-			return 0, 0, Unanswered
-		}
-		return level, src, Admitted
 	}
 }
 
@@ -155,7 +151,7 @@ func (p *pocket) borrowLocked(c *Counter, l loan, season uint32, now int64) bool
 		time = l.hold
 		span = min(p.lodge.refresh, t.Most, pocketTimeMost/2/t.PerNS)
 	}
-	if span <= now-base || !p.held.CompareAndSwap(false, true) {
+	if span <= max(now-base, 0) || !p.held.CompareAndSwap(false, true) {
 		return false
 	}
 	p.base.Store(base)
@@ -195,6 +191,9 @@ func (p *pocket) returnLocked(c *Counter) {
 		return
 	}
 	f, r := &c.funnel, c.rule()
+	if t := r.Ticks(); time > t.Full && p.taken(w) > 0 {
+		c.last = max(c.last, base+(time-t.Full)/t.PerNS) // it was not too full then
+	}
 	f.view = r.Add(limit.Span{NS: base}, r.OfTicks(time))
 	f.pend.tat = f.view
 	f.pend.units -= left
@@ -225,7 +224,7 @@ func (c *Counter) contestLocked(now int64) {
 	}
 }
 
-// trial is when a pocket last took the loan of its counter away from a slot, or somebody
+// trial is, in trialLasts from 1 on, when a pocket last took the loan of its counter away from a slot, or somebody
 // else took its own: then the lowest bit is set. Each could take the other's loan away for
 // ever; so once in trialLasts a pocket tries, and if it was in vain they share the slot.
 type trial uint32
@@ -234,7 +233,7 @@ type trial uint32
 const trialLasts = 1 << 30
 
 func trialAt(now int64, contested bool) trial {
-	t := trial(now / trialLasts << 1)
+	t := trial(now/trialLasts+1) << 1
 	if contested {
 		t |= 1
 	}

@@ -2,7 +2,6 @@ package local
 
 import (
 	"math/rand/v2"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -385,41 +384,78 @@ func TestPocketsAreNotTakenBackByTheirOwn(t *testing.T) {
 	c.mu.Unlock()
 }
 
-// A check that has looked at one loan, and finds the very same word again in another one,
-// consumes a unit of that, and does not take itself for answered.
-func TestPocketsOfAnotherLoan(t *testing.T) {
-	if runtime.GOMAXPROCS(0) == 1 {
-		t.Skip("the check would have to be interrupted at the right moment")
+// Each unit that a pocket has is one that somebody is told of, however its loans come and go
+// while checks are interrupted.
+func TestPocketsAdmitAll(t *testing.T) {
+	const most = 600_000
+	rule := limit.Must(limit.FixedWindow("r", most, 24*time.Hour))
+	for range 20 {
+		table := newTable(t, TableOptions{Clock: clock.NewManual(start)})
+		h, r := boundKey(table, "k", rule)
+		var admitted, counted atomic.Int64
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for range most / 3 {
+					ok, by := h.allowOne(r)
+					if ok {
+						admitted.Add(1)
+					}
+					if by {
+						counted.Add(1)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if sum := table.Admitted()[limit.SourceLocal]; admitted.Load() != most || sum != counted.Load() {
+			t.Fatalf("%d of %d admitted; %d by the pocket, which has counted %d", admitted.Load(), most, counted.Load(), sum)
+		}
 	}
+}
+
+// Who asks a handle for the first time while others do is not taken for somebody else, nor
+// is who only peeks.
+func TestPocketsAreNotContestedByTheirOwn(t *testing.T) {
 	rule := funnelRule(t, 1<<30, 1_000_000, time.Second)
-	table := newTable(t, TableOptions{Clock: clock.NewManual(start)})
+	for range 100 {
+		hands := clock.NewManual(start)
+		table := newTable(t, TableOptions{Clock: hands})
+		h, r := boundKey(table, "k", rule)
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				for range 200 {
+					h.allowOne(r)
+				}
+			})
+		}
+		wg.Wait()
+		table.Peek("k", rule, 2, int64(r.Now()))
+		if h.isContested(int64(r.Now())) {
+			t.Fatal("contested by nobody")
+		}
+	}
+}
+
+// A funnel knows, as well as can be, when its handle was asked last.
+func TestPocketsKnowTheTime(t *testing.T) {
+	rule := funnelRule(t, 10, 10, time.Second)
+	hands := clock.NewManual(start)
+	table := newTable(t, TableOptions{Clock: hands})
 	h, r := boundKey(table, "k", rule)
-	for range 10 {
+	for range 5 {
 		h.allowOne(r)
 	}
-	var stop atomic.Bool
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for !stop.Load() {
-			h.loan.Add(pocketSource) // as if another one had begun
-		}
-	})
-	first := h.word.Load()
-	for begun := time.Now(); ; {
-		before := h.word.Load()
-		v, _ := h.Answer()
-		if after := h.word.Load(); v == Unanswered && after != before {
-			break
-		} else if v == Admitted && after == before {
-			t.Error("admitted for nothing")
-			break
-		}
-		h.word.Store(first)
-		if time.Since(begun) > 20*time.Second {
-			t.Error("answered by every other loan")
-			break
-		}
+	late := hands.Advance(10 * time.Second)
+	for range 6 {
+		h.allowOne(r)
 	}
-	stop.Store(true)
-	wg.Wait()
+	c := h.c.Load()
+	c.lock()
+	last := time.Duration(c.last)
+	c.mu.Unlock()
+	if last > late || last < late-time.Second {
+		t.Errorf("asked last %v before it was", late-last)
+	}
 }
