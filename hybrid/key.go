@@ -30,7 +30,7 @@ func (l *Limiter) Key(key string, rule *limit.Rule) *Key {
 	}
 	k := &Key{lim: l}
 	k.handle.Bind(t, strings.Clone(key), rule) // the key may be part of something large
-	if t != nil && !rule.IsDryRun() { // those are counted by what they would have been told
+	if t != nil && !rule.IsDryRun() {          // those are counted by what they would have been told
 		k.handle.By(&l.clock)
 	}
 	return k
