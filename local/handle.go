@@ -29,10 +29,11 @@ func (h *Handle) Bind(t *Table, key string, rule *limit.Rule) {
 	}
 }
 
-// By has h answer by itself, at the time that a clock shows, if it never goes back: see
-// Answer.
+// By has h answer by itself, at the time that a clock shows: see Answer. It does not under
+// a clock that may go back, nor by a funnel that takes too long to run empty, 39 hours if
+// a unit leaks in a whole number of ns.
 func (h *Handle) By(clock *clock.Reader) {
-	if h.Bound() && clock.Steady() {
+	if h.Bound() && clock.Steady() && hasRoomFor(h.rule) {
 		h.clock = clock
 	}
 }

@@ -14,7 +14,8 @@ import (
 //
 // Keep one of a key rather than make one for each check: it has room for what is left of
 // the limit, and then a check takes half the time and no lock. Several of the same key, or
-// checks of it by its name, have to share, and cost what those by name do.
+// checks of it by its name, have to share, and cost what those by name do; so do checks of
+// a funnel that takes more than 39 hours to run empty.
 type Key struct {
 	handle Handle // first, as it begins with a cache line; not bound: nothing can be asked
 	lim    *Limiter

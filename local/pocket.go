@@ -132,9 +132,11 @@ func (p *pocket) peek(now int64) (level int64, src limit.Source, ok bool) {
 	return level, limit.Source(loan % pocketSource), level <= t.Full-t.One && p.word.Load() == w && p.loan.Load() == loan
 }
 
+// hasRoomFor reports whether the times of a full funnel have room in a pocket.
+func hasRoomFor(r *limit.Rule) bool { return r.Ticks().Full <= pocketTimeMost/2 }
+
 // borrowLocked lends to p what c has to lend, which is locked, and reports whether it
-// did: not when somebody else was asking for the key, nor when a funnel takes too long to
-// run empty for its time to have room here.
+// did: not when somebody else was asking for the key.
 func (p *pocket) borrowLocked(c *Counter, l loan, season uint32, now int64) bool {
 	base, left, time := c.last, min(uint64(l.left), pocketRefuses-1), int64(0)
 	var span int64
@@ -145,7 +147,7 @@ func (p *pocket) borrowLocked(c *Counter, l loan, season uint32, now int64) bool
 		left, span = pocketRefuses, c.denied.Load()&^sourceBits-base
 	case t.PerNS == 0:
 		span = min(l.hold-base, p.lodge.refresh, pocketTimeMost)
-	case t.Full > pocketTimeMost/2 || l.hold > pocketTimeMost/2:
+	case l.hold > pocketTimeMost/2: // a debt
 		return false
 	default:
 		time = l.hold

@@ -69,17 +69,17 @@ var pocketMutants = []mutant{
 	{
 		name:   "a-quota-in-a-pocket",
 		breaks: "A funnel that takes a month to run empty overflows the time of a handle.",
-		file:   "local/pocket.go",
-		old:    `	case t.Full > pocketTimeMost/2 || l.hold > pocketTimeMost/2:`,
-		new:    `	case t.Full < 0:`,
+		file:   "local/handle.go",
+		old:    `clock.Steady() && hasRoomFor(h.rule) {`,
+		new:    `clock.Steady() {`,
 		by:     local("TestPocketsAreNotForAll"),
 	},
 	{
 		name:   "a-pocket-under-any-clock",
 		breaks: "A handle decides by a clock that may go back.",
 		file:   "local/handle.go",
-		old:    `h.Bound() && clock.Steady() {`,
-		new:    `h.Bound() {`,
+		old:    `h.Bound() && clock.Steady() && `,
+		new:    `h.Bound() && `,
 		by:     local("TestPocketsAreNotForAll"),
 	},
 	{
