@@ -38,7 +38,7 @@ const (
 // goroutines that are interrupted between their reading and their check.
 type pocket struct {
 	word   atomic.Uint64
-	loan   atomic.Uint64 // which one it is, and above pocketSource on what knowledge it was given
+	loan   atomic.Uint64 // its number times pocketSource, and on what knowledge it was given
 	base   atomic.Int64  // ns
 	span   atomic.Int64  // how long the loan lasts from then on, ns
 	season atomic.Uint32 // in which it was given
@@ -56,7 +56,7 @@ type pocket struct {
 	refused atomic.Bool
 }
 
-// pocketSource is what a loan's number counts by: the source is below.
+// pocketSource is the room that a loan's number leaves to its source.
 const pocketSource = Sources
 
 // Verdict is what comes of a check.
@@ -226,9 +226,10 @@ func (c *Counter) contestLocked(now int64) {
 	}
 }
 
-// trial is, in trialLasts from 1 on, when a pocket last took the loan of its counter away from a slot, or somebody
+// trial is when a pocket last took the loan of its counter away from a slot, or somebody
 // else took its own: then the lowest bit is set. Each could take the other's loan away for
 // ever; so once in trialLasts a pocket tries, and if it was in vain they share the slot.
+// Above that bit it counts trialLasts of the clock, from 1 on; 0: never.
 type trial uint32
 
 // trialLasts is in ns: 1.07 s.

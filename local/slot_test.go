@@ -15,7 +15,11 @@ import (
 // A counter that answers from a slot is in all one that answers itself: whatever
 // happens to two of the same history, of which one may have a slot, they say the same
 // and are the same.
-func TestSlotsAreTheSame(t *testing.T) {
+func TestSlotsAreTheSame(t *testing.T) { theSame(t, false) }
+
+// theSame compares counters that lend to slots, or to who has bound them as well, with
+// such as do not lend, under rules of all kinds.
+func theSame(t *testing.T, bound bool) {
 	rules := []*limit.Rule{
 		funnelRule(t, 1000, 7, 3*time.Millisecond), funnelRule(t, 5, 1000, time.Second), funnelRule(t, 0, 1, time.Second),
 		funnelRule(t, 1_000_000, 1_000_000, time.Second), windowRule(t, 10, 100*time.Millisecond, 10),
@@ -25,14 +29,14 @@ func TestSlotsAreTheSame(t *testing.T) {
 		for _, linked := range []bool{false, true} {
 			answers, units := 0, 0
 			for seed := range uint64(60) {
-				a, u := slotted(t, r, linked, false, seed)
+				a, u := slotted(t, r, linked, bound, seed)
 				answers, units = answers+a, units+u
 				if t.Failed() {
 					t.Fatalf("rule %d, %v, linked %v, seed %d", i, r, linked, seed)
 				}
 			}
 			if answers < 500 || r.Limit() > 10 && units < 300 {
-				t.Errorf("%v, linked %v: %d answers from slots, %d units admitted", r, linked, answers, units)
+				t.Errorf("%v, linked %v: %d answers on loan, %d units admitted", r, linked, answers, units)
 			}
 		}
 	}
