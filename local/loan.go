@@ -27,7 +27,7 @@ const loanLatest = math.MaxInt64 / 2
 func (c *Counter) loanLocked(now int64) (l loan, ok bool) {
 	if until := c.denied.Load(); until != 0 {
 		l.refusal, l.source = uint32(until/refusalUnit), limit.Source(until&sourceBits)
-		return l, until/refusalUnit > now/refusalUnit && l.refusal != 0
+		return l, lasts(until, now) && l.refusal != 0
 	}
 	if c.brisk == 0 {
 		return l, false
@@ -46,6 +46,10 @@ func (c *Counter) loanLocked(now int64) (l loan, ok bool) {
 	l.left = uint16(min(max(room, 0), math.MaxUint16))
 	return l, ok && l.left > 0
 }
+
+// lasts reports whether a refusal goes on long enough for a slot, which does not know the
+// end as exactly as the counter does.
+func lasts(until, now int64) bool { return until/refusalUnit > now/refusalUnit }
 
 // room returns how many units fit at now and, if there are no more, until the current
 // bucket ends.

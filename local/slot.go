@@ -38,11 +38,12 @@ const (
 	refusalUnit = 1 << 25
 	refusalMost = denyFor/refusalUnit + 1
 	// askRefused is how often a counter that refuses, and could do so from a slot, is
-	// asked all the same: once in so many checks.
+	// asked all the same: once in so many checks, or in askVacant if a slot is vacant.
 	askRefused = 1 << askRefusedBits
-	// askRefusedBits are those of a time that must be 0, after all of its bits have been
-	// mixed: a clock may only ever show whole milliseconds.
-	askRefusedBits = 6
+	askVacant  = 1 << askVacantBits
+	// These are the bits of a time that must be 0, after all of its bits have been mixed:
+	// a clock may only ever show whole milliseconds.
+	askRefusedBits, askVacantBits = 6, 3
 )
 
 // slot answers for a counter. It is one cache line. What is atomic is written under
@@ -308,12 +309,25 @@ func (l *lodge) lend(c *Counter, p *pocket, rule *limit.Rule, season uint32, epo
 // tells whose turn it is: to count would be to write.
 func (l *lodge) wants(c *Counter, n, now int64) bool {
 	const golden = 0x9e3779b97f4a7c15
-	if (uint64(now)*golden+c.hash)>>(64-askRefusedBits) != 0 || n != 1 {
+	turn := uint64(now)*golden + c.hash
+	if turn>>(64-askVacantBits) != 0 || n != 1 || !lasts(c.denied.Load(), now) {
 		return false
 	}
-	s := c.slot.Load()
-	return s == nil || s.season.Load() != l.season.n.Load()
+	if s := c.slot.Load(); s != nil {
+		return s.season.Load() != l.season.n.Load()
+	}
+	return turn>>(64-askRefusedBits) == 0 || l.rows.Load().vacant(c.hash)
 }
+
+// vacant reports whether there is a slot for a hash that nobody has, as far as tags tell.
+func (r *slotRows) vacant(h uint64) bool {
+	tags := r.tags[h>>8&r.mask].Load()
+	differ := tags&^(tagRefused*everyByte) ^ slotTag(h)*everyByte
+	return hasZero(tags) && !hasZero(differ)
+}
+
+// hasZero reports whether a byte of w is 0.
+func hasZero(w uint64) bool { return (w-everyByte)&^w&topBits != 0 }
 
 // takeLocked returns a free slot for a hash, locked and with its tag, or nil: the one
 // that it had before, if it can, because to look at all of a row takes long. Who has

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -195,5 +196,74 @@ func TestSlotsAreKept(t *testing.T) {
 	}
 	if w := label(s.label.Load()); w.refusal() == 0 {
 		t.Error("nothing was refused")
+	}
+}
+
+// Many keys that are refused have their slots after a few checks each, while there are
+// vacant ones.
+func TestSlotsSoonForMany(t *testing.T) {
+	clk := clock.NewManual(start)
+	table := newTable(t, TableOptions{Clock: clk})
+	full := funnelRule(t, 1, 1, time.Hour)
+	const keys = slotsFirst / slotLoad
+	for ask := range 8 * askVacant {
+		for i := range keys {
+			clk.Advance(time.Microsecond)
+			if c := table.Seek(strconv.Itoa(i), full).c; ask == 1 && c != nil {
+				table.recent.Load().drop(c) // the first refusal is found in the cache
+			}
+			table.Allow(strconv.Itoa(i), full, 1, int64(clk.Now()))
+		}
+	}
+	have := 0
+	for i := range keys {
+		if slotOf(table, strconv.Itoa(i), full) != nil {
+			have++
+		}
+	}
+	if have < keys*9/10 { // a few find another that has their tag
+		t.Errorf("%d of %d keys have a slot", have, keys)
+	}
+}
+
+// Who could have no slot anyway is seldom asked instead of being refused at once.
+func TestSlotsAreNotAskedForInVain(t *testing.T) {
+	for name, c := range map[string]struct {
+		rule   *limit.Rule
+		others int // in the row
+		hash   func(key string, _ *limit.Rule) uint64
+		most   int
+	}{
+		"a full row":      {funnelRule(t, 1, 1, time.Hour), slotWays, func(key string, _ *limit.Rule) uint64 { return uint64(key[0])<<57 | 1 }, 400},
+		"another's tag":   {funnelRule(t, 1, 1, time.Hour), 1, func(key string, _ *limit.Rule) uint64 { return 1<<57 | uint64(key[0]) }, 400},
+		"a short refusal": {funnelRule(t, 1, 1, 20*time.Millisecond), 0, nil, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clk := clock.NewManual(time.Unix(0, start.UnixNano()/refusalUnit*refusalUnit))
+			table := newTable(t, TableOptions{Clock: clk, hash: c.hash})
+			for i := range c.others {
+				tenant(t, table, string(rune('a'+i)), fast)
+			}
+			table.Allow("z", c.rule, 1, int64(clk.Now()))
+			at := table.Seek("z", c.rule)
+			table.Allow("z", c.rule, 1, int64(clk.Now()))
+			var z *Counter
+			asked, last := 0, int64(0)
+			for range 6400 {
+				clk.Advance(time.Microsecond)
+				for i := range c.others { // they keep their slots
+					table.Allow(string(rune('a'+i)), fast, 1, int64(clk.Now()))
+				}
+				if table.Allow("z", c.rule, 1, int64(clk.Now())); z == nil {
+					z = table.recently(at.hash, "z", c.rule)
+				}
+				if z.last != last {
+					asked, last = asked+1, z.last
+				}
+			}
+			if asked > c.most {
+				t.Errorf("asked %d times", asked)
+			}
+		})
 	}
 }
