@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
@@ -81,7 +82,7 @@ func (o *oracle) verify(rd reading) {
 }
 
 // forAll stands for the slot by which everybody has told everything.
-const forAll = 1 << 62
+const forAll = math.MaxInt / 2
 
 // between returns how many units Redis must at least count by a slot, and may at
 // most count by now, of a window or quota from a time on (Redis', ns; 0: ever).
