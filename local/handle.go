@@ -167,17 +167,24 @@ func (h *Handle) TakeFromSlot(n, now int64) (res limit.Result, ok bool) {
 	return h.fromSlot(now, true)
 }
 
-// fromSlot takes, or peeks at, one unit of a counter that has a slot.
+// fromSlot takes, or peeks at, one unit of a counter that has a slot: the one that it had
+// the last time, so that it need not be looked at, or else the one that it has.
 func (h *Handle) fromSlot(now int64, book bool) (res limit.Result, ok bool) {
-	c := h.c.Load()
+	c, was := h.c.Load(), h.slot.Load()
 	if c == nil {
 		return res, false
 	}
-	s := c.slot.Load()
-	if s == nil {
+	if was != nil {
+		if res, ok = h.lodge.take(was, c, sign{}, h.rule, now, book); ok {
+			return res, true
+		}
+	}
+	is := c.slot.Load()
+	if is == nil || is == was {
 		return res, false
 	}
-	return h.lodge.take(s, c, sign{}, h.rule, now, book)
+	h.slot.Store(is)
+	return h.lodge.take(is, c, sign{}, h.rule, now, book)
 }
 
 // TakeAt is [Table.TakeAt].
@@ -214,7 +221,12 @@ func (h *Handle) ask(n, now int64, book bool) limit.Result {
 			return res
 		}
 	}
-	res := t.ask(t.Seek(h.key, h.rule), h.key, h.rule, n, now, book)
+	var res limit.Result
+	if book {
+		res = t.ask(t.Seek(h.key, h.rule), h.key, h.rule, n, now, true)
+	} else {
+		res = t.Peek(h.key, h.rule, n, now) // a slot, if there is one, need not give back what it has for that
+	}
 	h.find()
 	return res
 }

@@ -26,6 +26,12 @@ func TestPeekFromSlots(t *testing.T) {
 			for how, peek := range map[string]func() limit.Result{
 				"by name": func() limit.Result { return table.Peek(key, rule, 1, now()) },
 				"bound":   func() limit.Result { return h.Peek(1, now()) },
+				"just bound": func() limit.Result {
+					var h Handle
+					h.Bind(table, key, rule)
+					h.Peek(1, now())
+					return h.Peek(1, now())
+				},
 			} {
 				want := limit.Result{Allowed: true, Limit: 10, Remaining: 10 - used, ResetAfter: time.Duration(used) * time.Second}
 				if got := peek(); got != want {
