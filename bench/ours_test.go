@@ -31,7 +31,9 @@ var (
 type asks struct {
 	allow check
 	peek  check // nil: it cannot tell without consuming
-	bound bound // nil: it is asked by name
+	first check // of a new key; nil: as any other
+	// Those of keys that were looked up beforehand; nil: it is asked by name.
+	bound, boundPeek bound
 }
 
 // bound measures checks of keys that were looked up beforehand.
@@ -90,12 +92,16 @@ func openHybrid(tb testing.TB, keys []string, rule *limit.Rule) asks {
 func openBound(tb testing.TB, keys []string, rule *limit.Rule) asks {
 	l := openWith(tb, nil, hybrid.Options{MaxKeys: room(keys)})
 	a := hybridAsks(l, rule)
-	a.peek = nil // as with hybrid
+	a.first = func(key string) bool { return l.Key(key, rule).Allow() }
 	var handles []*hybrid.Key
 	for _, k := range keys {
 		handles = append(handles, l.Key(k, rule))
 	}
 	a.bound = boundTo(handles, (*hybrid.Key).Allow)
+	a.boundPeek = func(b *testing.B, draws []uint32, want bool) {
+		warm(handles, (*hybrid.Key).Allow) // who peeks asks, too
+		run(b, handles, draws, func(k *hybrid.Key) bool { return k.Peek().Allowed }, want)
+	}
 	return a
 }
 

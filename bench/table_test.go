@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/hybridlimit/hybridlimit/clock"
@@ -60,6 +61,14 @@ var byRule = []contender{
 var byState = []contender{
 	{name: "hybrid-outage", open: openOutage},
 	{name: "hybrid-syncing", open: openSyncing},
+}
+
+// few stand for all in the rows that show what a load does to a kind of check.
+var few = some(inProcess, named("floor", "hybrid", "hybrid-bound", "memorystore"))
+
+// named tells whether a contender has one of the names.
+func named(names ...string) func(contender) bool {
+	return func(c contender) bool { return slices.Contains(names, c.name) }
 }
 
 // overRedis ask a Redis with every check.
@@ -134,18 +143,33 @@ func BenchmarkAllow(b *testing.B) {
 // BenchmarkRefused: a check that is refused, as most are in an attack.
 func BenchmarkRefused(b *testing.B) {
 	refuses := func(c contender) bool { return !c.blocks }
-	row(b, evenly(uniform), some(join(inProcess, byRule), refuses), usedUp, false)
+	row(b, evenly(uniform), some(join(inProcess, byRule, byState), refuses), usedUp, false)
 	row(b, evenly(1), some(join(inProcess, single, overRedis), refuses), usedUp, false)
+	row(b, evenly(1000), few, usedUp, false)
+	row(b, evenly(1_000_000), some(few, named("hybrid")), usedUp, false)
+	row(b, zipf(uniform), few, usedUp, false)
 }
 
 // BenchmarkPeek: a look at a key that consumes nothing, where there is one.
 func BenchmarkPeek(b *testing.B) {
-	l := evenly(uniform)
-	for _, c := range inProcess {
+	peekRow(b, evenly(uniform), join(inProcess, byRule, byState))
+	for _, l := range []*load{evenly(1), evenly(1000), zipf(uniform)} {
+		peekRow(b, l, few)
+	}
+	peekRow(b, evenly(1_000_000), some(few, named("hybrid")))
+}
+
+// peekRow is row of peeks.
+func peekRow(b *testing.B, l *load, of []contender) {
+	for _, c := range of {
 		b.Run(c.name+"/"+l.name, func(b *testing.B) {
 			a := c.open(b, l.keys, generous)
 			if a.peek == nil {
 				b.Skip("it cannot")
+			}
+			if a.boundPeek != nil {
+				a.boundPeek(b, l.draws, true)
+				return
 			}
 			warm(l.keys, a.allow)
 			l.run(b, a.peek, true)

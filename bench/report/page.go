@@ -28,7 +28,7 @@ func page(r recorded, plots map[string][]byte) string {
 	seen := map[*row]bool{}
 	benches := checkBenches(r.bench)
 	if len(benches) > 0 {
-		b.WriteString("## Checks\n\nns per check. ± is half the distance between the quartiles. `floor` is the least that a limiter with its keys in a map must do: read a clock, " +
+		b.WriteString("## Checks\n\nns per check. ± is half the distance between the quartiles. `floor` is what a limiter with its keys in a map cannot do without: read a clock, " +
 			"find the key, update a number; `floor-bound` has found it beforehand. The key that is asked is in the processor's cache, as it is when somebody has just read it; " +
 			"what the limiter keeps of it need not be. Long keys have 41 bytes. Ratios are to the floor with the same clock, of a bound key to `floor-bound`, and to the fastest rival with keys in one process.\n\n")
 		picture(plotChecks, "ns per check, by limiter")
@@ -57,11 +57,11 @@ func writeMachines(b *strings.Builder, r recorded) {
 }
 
 func writeTargets(b *strings.Builder, r recorded) {
-	b.WriteString("## Targets\n\nWhere several figures count, this is the worst of them.\n\n")
-	t := newTable("target", "wanted", "measured", "")
+	b.WriteString("## Targets\n\nWhere several figures count, this is the worst of them. Measured is the ratio of the medians; the next column is the median, and the range, of the ratios of each pass, whose two rows are seconds to minutes apart.\n\n")
+	t := newTable("target", "wanted", "measured", "pass by pass", "")
 	for _, want := range targets() {
-		measured, word := want.verdict(r)
-		t.add(want.wants, want.wanted(), measured, word)
+		measured, passes, word := want.verdict(r)
+		t.add(want.wants, want.wanted(), measured, passes, word)
 	}
 	t.write(b)
 }

@@ -12,16 +12,37 @@ type target struct {
 	bound   float64
 	atLeast bool   // the figure must not be below the bound; else not above
 	unit    string // "×" for ratios
-	measure func(recorded) (float64, bool)
+	measure func(recorded) (reading, bool)
+}
+
+// reading is a figure, and, of a ratio of checks, what each pass by itself says of it: that
+// tells how far the other figure may be due to what disturbed one of the two.
+type reading struct {
+	v      float64
+	passes []float64
+}
+
+func plain(v float64, ok bool) (reading, bool) { return reading{v: v}, ok }
+
+// compare returns how many times as long as b a takes.
+func compare(a, b check) (r reading, ok bool) {
+	as, bs := a.values["ns/op"], b.values["ns/op"]
+	for i := range min(len(as), len(bs)) {
+		if v, ok := ratio(as[i], bs[i]); ok && len(as) == len(bs) {
+			r.passes = append(r.passes, v)
+		}
+	}
+	r.v, ok = ratio(a.ns(), b.ns())
+	return r, ok
 }
 
 // targets returns all of them, in the order of the table. Where several figures
 // count, the worst one does.
 func targets() []target {
-	most := func(bound float64, unit, wants string, m func(recorded) (float64, bool)) target {
+	most := func(bound float64, unit, wants string, m func(recorded) (reading, bool)) target {
 		return target{wants, bound, false, unit, m}
 	}
-	least := func(bound float64, unit, wants string, m func(recorded) (float64, bool)) target {
+	least := func(bound float64, unit, wants string, m func(recorded) (reading, bool)) target {
 		return target{wants, bound, true, unit, m}
 	}
 	uniform, hot := check.isUniform, check.isHot
@@ -50,18 +71,21 @@ func targets() []target {
 	}
 }
 
-// verdict says in words what has become of a target.
-func (t target) verdict(r recorded) (measured, word string) {
-	v, ok := t.measure(r)
+// verdict says in words what has become of a target, and what single passes say.
+func (t target) verdict(r recorded) (measured, passes, word string) {
+	m, ok := t.measure(r)
 	switch {
 	case !ok:
-		return "", "not measured"
-	case t.atLeast && v >= t.bound, !t.atLeast && v <= t.bound:
+		return "", "", "not measured"
+	case t.atLeast && m.v >= t.bound, !t.atLeast && m.v <= t.bound:
 		word = "pass"
 	default:
 		word = "**fail**"
 	}
-	return figure(v) + " " + t.unit, word
+	if len(m.passes) > 1 {
+		passes = figure(median(m.passes)) + " (" + figure(slices.Min(m.passes)) + " to " + figure(slices.Max(m.passes)) + ")"
+	}
+	return figure(m.v) + " " + t.unit, passes, word
 }
 
 func (t target) wanted() string {
@@ -73,25 +97,25 @@ func (t target) wanted() string {
 
 // worst gathers figures of which the highest, or lowest, is what counts.
 type worst struct {
-	v     float64
+	reading
 	found bool
 }
 
-func (w *worst) high(v float64, ok bool) {
-	if ok && (!w.found || v > w.v) {
-		w.v, w.found = v, true
+func (w *worst) high(r reading, ok bool) {
+	if ok && (!w.found || r.v > w.v) {
+		w.reading, w.found = r, true
 	}
 }
 
-func (w *worst) low(v float64, ok bool) {
-	if ok && (!w.found || v < w.v) {
-		w.v, w.found = v, true
+func (w *worst) low(r reading, ok bool) {
+	if ok && (!w.found || r.v < w.v) {
+		w.reading, w.found = r, true
 	}
 }
 
 // against compares a limiter with the fastest of a kind.
-func against(limiter string, k kind, mode string, load func(check) bool) func(recorded) (float64, bool) {
-	return func(r recorded) (float64, bool) {
+func against(limiter string, k kind, mode string, load func(check) bool) func(recorded) (reading, bool) {
+	return func(r recorded) (reading, bool) {
 		var w worst
 		list := r.bench.checks("Allow")
 		for _, c := range list {
@@ -99,77 +123,77 @@ func against(limiter string, k kind, mode string, load func(check) bool) func(re
 				continue
 			}
 			if best, ok := fastest(list, k, c); ok {
-				w.high(ratio(c.ns(), best.ns()))
+				w.high(compare(c, best))
 			}
 		}
-		return w.v, w.found
+		return w.reading, w.found
 	}
 }
 
 // serial hands f the ratio of each serial check of a limiter to another's with the
 // same load.
-func serial(of []check, limiter string, to []check, other string, f func(float64, bool)) {
+func serial(of []check, limiter string, to []check, other string, f func(reading, bool)) {
 	for _, c := range of {
 		if c.limiter != limiter || c.mode != "serial" {
 			continue
 		}
 		if by, ok := same(to, other, c); ok {
-			f(ratio(c.ns(), by.ns()))
+			f(compare(c, by))
 		}
 	}
 }
 
-func boundHandle(r recorded) (float64, bool) {
+func boundHandle(r recorded) (reading, bool) {
 	var w worst
 	list := r.bench.checks("Allow")
 	serial(list, "hybrid-bound", list, "hybrid", w.high)
-	return w.v, w.found
+	return w.reading, w.found
 }
 
-func refusedToAllowed(r recorded) (float64, bool) {
+func refusedToAllowed(r recorded) (reading, bool) {
 	var w worst
 	serial(r.bench.checks("Refused"), "hybrid", r.bench.checks("Allow"), "hybrid", w.high)
-	return w.v, w.found
+	return w.reading, w.found
 }
 
-func redisRate(r recorded) (float64, bool) {
+func redisRate(r recorded) (reading, bool) {
 	var w worst
 	list := r.bench.checks("Allow")
 	serial(list, "redis-rate", list, "hybrid", w.low)
-	return w.v, w.found
+	return w.reading, w.found
 }
 
 // hanging compares the 99th percentiles that a row reports of both states.
-func hanging(r recorded) (float64, bool) {
+func hanging(r recorded) (reading, bool) {
 	var w worst
 	for _, row := range r.bench.rows {
 		bad, haveBad := row.median("hanging-p99-ns")
 		good, haveGood := row.median("healthy-p99-ns")
 		if haveBad && haveGood {
-			w.high(ratio(bad, good))
+			w.high(plain(ratio(bad, good)))
 		}
 	}
-	return w.v, w.found
+	return w.reading, w.found
 }
 
 // withRedis are those of our limiters whose background works meanwhile.
 var withRedis = []string{"hybrid-synced", "hybrid-syncing", "hybrid-outage"}
 
 // allocations is the most of any check of this project's limiters.
-func allocations(r recorded) (float64, bool) {
+func allocations(r recorded) (reading, bool) {
 	var w worst
 	for _, bench := range []string{"Allow", "Refused", "Peek"} {
 		for _, c := range r.bench.checks(bench) {
 			if kindOf(c.limiter) == ours && !slices.Contains(withRedis, c.limiter) {
-				w.high(c.median("allocs/op"))
+				w.high(plain(c.median("allocs/op")))
 			}
 		}
 	}
-	return w.v, w.found
+	return w.reading, w.found
 }
 
-func syncedKey(algorithm string, relative bool) func(recorded) (float64, bool) {
-	return func(r recorded) (float64, bool) {
+func syncedKey(algorithm string, relative bool) func(recorded) (reading, bool) {
+	return func(r recorded) (reading, bool) {
 		var w worst
 		one, haveOne := r.bench.median("Sync/"+algorithm+"/take", "redis-us/key")
 		for _, row := range r.bench.bench("Sync") {
@@ -180,28 +204,28 @@ func syncedKey(algorithm string, relative bool) func(recorded) (float64, bool) {
 				continue
 			}
 			if !relative {
-				w.high(us, true)
+				w.high(plain(us, true))
 			} else if haveOne {
-				w.high(ratio(us, one))
+				w.high(plain(ratio(us, one)))
 			}
 		}
-		return w.v, w.found
+		return w.reading, w.found
 	}
 }
 
-func heapPerKey(algorithm string) func(recorded) (float64, bool) {
-	return func(r recorded) (float64, bool) {
+func heapPerKey(algorithm string) func(recorded) (reading, bool) {
+	return func(r recorded) (reading, bool) {
 		var w worst
 		for _, row := range r.memory.bench("Memory") {
 			n, err := strconv.Atoi(row.path[len(row.path)-1])
 			if err == nil && n >= 1_000_000 && row.has(algorithm) {
-				w.high(row.median("B/key"))
+				w.high(plain(row.median("B/key")))
 			}
 		}
-		return w.v, w.found
+		return w.reading, w.found
 	}
 }
 
-func syncRate(algorithm string) func(recorded) (float64, bool) {
-	return func(r recorded) (float64, bool) { return r.bench.median("SyncRate/"+algorithm, "keys/s") }
+func syncRate(algorithm string) func(recorded) (reading, bool) {
+	return func(r recorded) (reading, bool) { return plain(r.bench.median("SyncRate/"+algorithm, "keys/s")) }
 }
