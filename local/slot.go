@@ -38,7 +38,8 @@ const (
 	refusalUnit = 1 << 25
 	refusalMost = denyFor/refusalUnit + 1
 	// askRefused is how often a counter that refuses, and could do so from a slot, is
-	// asked all the same: once in so many checks, or in askVacant if a slot is vacant.
+	// asked all the same: once in so many checks, or in askVacant if a slot is vacant and
+	// nobody is about to take it back.
 	askRefused = 1 << askRefusedBits
 	askVacant  = 1 << askVacantBits
 	// These are the bits of a time that must be 0, after all of its bits have been mixed:
@@ -316,8 +317,12 @@ func (l *lodge) wants(c *Counter, n, now int64) bool {
 	if s := c.slot.Load(); s != nil {
 		return s.season.Load() != l.season.n.Load()
 	}
-	return turn>>(64-askRefusedBits) == 0 || l.rows.Load().vacant(c.hash)
+	return turn>>(64-askRefusedBits) == 0 || c.keepsLoans() && l.rows.Load().vacant(c.hash)
 }
+
+// keepsLoans reports whether nobody is told of c who would take back, a moment later,
+// what it has lent.
+func (c *Counter) keepsLoans() bool { return c.part() == nil || modeDegraded(c.mode()) }
 
 // vacant reports whether there is a slot for a hash that nobody has, as far as tags tell.
 func (r *slotRows) vacant(h uint64) bool {

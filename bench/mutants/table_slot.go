@@ -134,7 +134,7 @@ var slotMutants = []mutant{
 		name:   "slots-late-for-many",
 		breaks: "Of many keys that are refused most have no slot for long, though there are vacant ones.",
 		file:   "local/slot.go",
-		old:    ` || l.rows.Load().vacant(c.hash)`,
+		old:    ` || c.keepsLoans() && l.rows.Load().vacant(c.hash)`,
 		new:    ``,
 		by:     local("TestSlotsSoonForMany"),
 	},
