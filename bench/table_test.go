@@ -135,6 +135,8 @@ func BenchmarkAllow(b *testing.B) {
 	row(b, evenly(uniform), join(inProcess, byRule, byState, overRedis), generous, true)
 	row(b, evenly(1), join(inProcess, single, overRedis), generous, true)
 	row(b, evenly(1000), inProcess, generous, true)
+	// Half as many need half as much of the last cache, of which others leave us a part.
+	row(b, evenly(uniform/2), some(inProcess, named("floor", "floor-bound", "hybrid", "hybrid-coarse", "hybrid-bound", "memorystore")), generous, true)
 	row(b, evenly(1_000_000), million, generous, true)
 	row(b, zipf(uniform), inProcess, generous, true)
 	row(b, long(uniform), million, generous, true)
