@@ -18,7 +18,7 @@ import (
 // checks of it by its name, have to share, and cost what those by name do; so do checks of
 // a funnel that takes more than 39 hours to run empty.
 type Key struct {
-	handle local.Handle // first, as it begins with a cache line; not bound: nothing can be asked
+	handle local.Handle // not bound: nothing can be asked
 	lim    *Limiter
 }
 
@@ -29,7 +29,14 @@ func (l *Limiter) Key(key string, rule *limit.Rule) *Key {
 	if l.usable(rule, 0) {
 		t = l.table
 	}
-	k := &Key{lim: l}
+	k := new(Key)
+	if t != nil && t.KeepsApart() {
+		k = &new(struct {
+			Key
+			_ [32]byte
+		}).Key
+	}
+	k.lim = l
 	k.handle.Bind(t, strings.Clone(key), rule) // the key may be part of something large
 	if t != nil && !rule.IsDryRun() {          // those are counted by what they would have been told
 		k.handle.By(&l.clock)
@@ -48,8 +55,8 @@ func (k *Key) whole() (l *Limiter, key string, rule *limit.Rule) {
 
 // Allow is [Limiter.Allow].
 func (k *Key) Allow() bool {
-	if k != nil {
-		switch v, src := k.handle.Answer(); v {
+	if k != nil && k.lim != nil {
+		switch v, src := k.handle.Answer(&k.lim.clock); v {
 		case local.Admitted: // is counted
 			return true
 		case local.Refused:

@@ -1,6 +1,7 @@
 package hybrid
 
 import (
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -23,11 +24,34 @@ func TestCellsFillLines(t *testing.T) {
 	}
 }
 
-// A bound key is two cache lines, of which a check needs the first, or whoever holds many
-// would wait for memory twice.
-func TestKeyFillsLines(t *testing.T) {
-	if at, size := unsafe.Offsetof(Key{}.handle), unsafe.Sizeof(Key{}); at != 0 || size != 128 {
-		t.Errorf("%d bytes, and the handle begins at %d", size, at)
+// Two bound keys share a cache line when there are many, or whoever holds so many would wait
+// for twice as much memory; the first ones have one each.
+func TestKeysShareLines(t *testing.T) {
+	const line, half = 64, 32
+	if size := unsafe.Sizeof(Key{}); size != half {
+		t.Errorf("%d bytes", size)
+	}
+	l, err := New(nil, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close(t.Context())
+	rule := limit.Must(limit.Funnel("r", 10, 10, time.Second))
+	apart := 0
+	for i := range 10_000 {
+		at := uintptr(unsafe.Pointer(l.Key(strconv.Itoa(i), rule)))
+		if at%half != 0 {
+			t.Fatalf("key %d begins at %d of a line", i, at%line)
+		}
+		if at%line == 0 {
+			apart++
+		}
+		if i == 1000 && apart <= i {
+			t.Errorf("of %d keys, %d begin a line", i, apart)
+		}
+	}
+	if apart > 7000 {
+		t.Errorf("%d of 10,000 keys begin a line", apart)
 	}
 }
 

@@ -55,7 +55,7 @@ type Bound struct {
 
 // Bind returns what c lends to under a rule.
 func (s *Slots) Bind(c *Counter, rule *limit.Rule) *Bound {
-	return &Bound{pocket{rule: rule, lodge: &s.lodge, turn: s.lodge.season}, c, s}
+	return &Bound{pocket{purse: &purse{rule: rule, lodge: &s.lodge}}, c, s}
 }
 
 // Allow is [Slots.Allow]. The time must not go back.
@@ -64,7 +64,7 @@ func (b *Bound) Allow(now int64) (allowed bool, src limit.Source, ok bool) {
 	if !hasRoomFor(p.rule) {
 		return b.slots.Allow(c, now, p.rule)
 	}
-	if _, src, v := p.ask(now); v != Unanswered {
+	if _, src, v := p.ask(nil, now); v != Unanswered {
 		return v == Admitted, src, true
 	}
 	if src, no := c.denies(now, 1, p.rule); no {

@@ -1,7 +1,6 @@
 package local
 
 import (
-	"sync/atomic"
 	"unsafe"
 
 	"github.com/hybridlimit/hybridlimit/clock"
@@ -11,46 +10,56 @@ import (
 // Handle is a key of a [Table] under a rule, with its counter at hand: a check
 // needs no look-up as long as that counter lives, and one when it has been
 // forgotten or replaced. It keeps the counter's memory, not its life. Methods but
-// Bind and By are safe for concurrent use. With one more field it fills two cache lines,
-// of which most checks need the first.
-type Handle struct {
-	pocket
-	key  string
-	c    atomic.Pointer[Counter] // nil: look it up
-	slot atomic.Pointer[slot]    // that has answered for c, maybe; nil: none has
-}
+// Bind and By are safe for concurrent use. The zero Handle is not bound.
+type Handle struct{ pocket }
 
 // Bind makes h, once, the handle of a key. It creates no counter yet, and keeps the key.
 // Without a table h only knows its key and rule, see Bound.
 func (h *Handle) Bind(t *Table, key string, rule *limit.Rule) {
-	h.key, h.rule = key, rule
+	h.purse = &purse{key: key, rule: rule}
 	if t != nil {
-		h.lodge, h.turn = &t.lodge, t.lodge.season
+		h.lodge = &t.lodge
 	}
 }
 
-// By has h answer by itself, at the time that a clock shows: see Answer. It does not under
-// a clock that may go back, nor by a funnel that takes too long to run empty, 39 hours if
-// a unit leaks in a whole number of ns.
+// By has h answer by itself, at the time that a clock shows: see Answer, which is to be
+// given that clock. It does not under a clock that may go back, nor by a funnel that takes
+// too long to run empty, 39 hours if a unit leaks in a whole number of ns.
 func (h *Handle) By(clock *clock.Reader) {
-	if h.Bound() && clock.Steady() && hasRoomFor(h.rule) {
-		h.clock = clock
-	}
+	h.steady = h.Bound() && clock.Steady() && hasRoomFor(h.rule)
 }
 
 // Bound reports whether h can be asked.
-func (h *Handle) Bound() bool { return h.lodge != nil }
+func (h *Handle) Bound() bool { return h.purse != nil && h.lodge != nil }
 
 // Key returns the key that h was bound to.
-func (h *Handle) Key() string { return h.key }
+func (h *Handle) Key() string {
+	if h.purse == nil {
+		return ""
+	}
+	return h.key
+}
 
 // Rule returns the rule that h was bound to.
-func (h *Handle) Rule() *limit.Rule { return h.rule }
+func (h *Handle) Rule() *limit.Rule {
+	if h.purse == nil {
+		return nil
+	}
+	return h.rule
+}
+
+// handlesApart is how many handles of a table should not share cache lines.
+const handlesApart = 1 << 10
+
+// KeepsApart reports whether the next handle of the table should have a cache line for
+// itself. As long as there are few of them, it is more likely that two processors ask for
+// two of them than that there is no room in the processor's cache. Each call counts one.
+func (t *Table) KeepsApart() bool { return t.lodge.handles.Add(1) <= handlesApart }
 
 // Answer decides for one unit if what its counter has lent to h suffices for that: then
 // an admitted one is among those that [Table.Admitted] returns. Else AllowBy has to be asked.
-func (h *Handle) Answer() (v Verdict, src limit.Source) {
-	_, src, v = h.pocket.ask(justNow)
+func (h *Handle) Answer(clock *clock.Reader) (v Verdict, src limit.Source) {
+	_, src, v = h.pocket.ask(clock, 0)
 	return v, src
 }
 
@@ -66,7 +75,7 @@ func (h *Handle) AllowBy(clock *clock.Reader, n int64) (allowed bool, src limit.
 		fetchToWrite(unsafe.Pointer(s))
 	}
 	now := int64(clock.Now())
-	if h.clock != nil && trial(h.tried.Load()).over(now) {
+	if h.steady && trial(h.tried.Load()).over(now) {
 		return h.allow(nil, n, now)
 	}
 	allowed, src, ok := h.askSlot(s, c, now)
@@ -110,7 +119,7 @@ func (h *Handle) allow(asked *slot, n, now int64) (allowed bool, src limit.Sourc
 
 // own returns the pocket that counters may lend to, or nil.
 func (h *Handle) own() *pocket {
-	if h.clock == nil {
+	if !h.steady {
 		return nil
 	}
 	return &h.pocket
@@ -118,7 +127,7 @@ func (h *Handle) own() *pocket {
 
 // leaves reports whether c, which has lent to a slot, should try and lend to h.
 func (h *Handle) leaves(c *Counter, n, now int64) bool {
-	return h.clock != nil && n == 1 && c.slot.Load() != nil && h.mayTry(now)
+	return h.steady && n == 1 && c.slot.Load() != nil && h.mayTry(now)
 }
 
 // answer lets a slot answer for c, if it has one: the one that it had the last time,
@@ -157,8 +166,8 @@ func (h *Handle) TakeFromSlot(n, now int64) (res limit.Result, ok bool) {
 	if n != 1 || !takesFromSlots(h.rule) {
 		return res, false
 	}
-	if h.clock != nil {
-		if level, src, v := h.pocket.ask(now); v == Admitted {
+	if h.steady {
+		if level, src, v := h.pocket.ask(nil, now); v == Admitted {
 			res = h.rule.TicksResult(level)
 			res.Source = src
 			return res, true
@@ -193,7 +202,7 @@ func (h *Handle) TakeAt(n, now int64) limit.Result { return h.ask(n, now, true) 
 // Peek is [Table.Peek].
 func (h *Handle) Peek(n, now int64) limit.Result {
 	if n == 1 && takesFromSlots(h.rule) {
-		if h.clock != nil {
+		if h.steady {
 			if level, src, ok := h.pocket.peek(now); ok {
 				res := h.rule.TicksResult(level)
 				res.Source = src

@@ -17,7 +17,7 @@ import (
 // checks of it by its name, have to share, and cost what those by name do; so do checks of
 // a funnel that takes more than 39 hours to run empty.
 type Key struct {
-	handle Handle // first, as it begins with a cache line; not bound: nothing can be asked
+	handle Handle // not bound: nothing can be asked
 	lim    *Limiter
 }
 
@@ -27,9 +27,16 @@ func (l *Limiter) Key(key string, rule *limit.Rule) *Key {
 	if l != nil && rule.Valid() {
 		t = l.table
 	}
-	k := &Key{lim: l}
+	k := new(Key)
+	if t != nil && t.KeepsApart() {
+		k = &new(struct {
+			Key
+			_ [32]byte
+		}).Key
+	}
+	k.lim = l
 	k.handle.Bind(t, strings.Clone(key), rule) // the key may be part of something large
-	if t != nil {
+	if t != nil && !rule.IsDryRun() {          // those admit what they refuse
 		k.handle.By(&l.clock)
 	}
 	return k
@@ -40,7 +47,7 @@ func (k *Key) limiter() (l *Limiter, key string, rule *limit.Rule) {
 	if k == nil {
 		return nil, "", nil
 	}
-	return k.lim, k.handle.key, k.handle.rule
+	return k.lim, k.handle.Key(), k.handle.Rule()
 }
 
 // askable reports whether n units can be asked for.
@@ -56,12 +63,9 @@ func (k *Key) askable(n int64) bool {
 
 // Allow is [Limiter.Allow].
 func (k *Key) Allow() bool {
-	if k != nil {
-		switch v, _ := k.handle.Answer(); v {
-		case Admitted:
-			return true
-		case Refused:
-			return k.handle.rule.IsDryRun()
+	if k != nil && k.lim != nil {
+		if v, _ := k.handle.Answer(&k.lim.clock); v != Unanswered {
+			return v == Admitted
 		}
 	}
 	return k.AllowN(1)

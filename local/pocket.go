@@ -1,7 +1,6 @@
 package local
 
 import (
-	"math"
 	"sync"
 	"sync/atomic"
 
@@ -26,38 +25,41 @@ const (
 )
 
 // pocket is what a handle has of the state of its counter. A loan is there as long as
-// word has units: what else there is belongs to it when word is still the same afterwards.
-// All that a check needs is in the first cache line.
+// word has units: then its terms belong to it if both are still the same afterwards. A
+// check needs nothing else of the handle, so that two of them share a cache line.
 //
-// It holds a time: of a window the latest at which it was asked, in ns since base; of a
-// funnel that at which it is empty, in ticks since base (see [limit.Rule.Ticks]). When a
-// funnel was asked last is not known then, only when it must have been. A check that comes
-// with an older reading may be decided as of that, for which it is never admitted sooner,
-// but refused where the newest reading would have admitted it. Time that goes back would
-// show, so that handles have pockets only under clocks that do not; what is left are
-// goroutines that are interrupted between their reading and their check.
+// The word holds a time. Of a funnel it is that at which it is empty, in ticks since the
+// base of the terms (see [limit.Rule.Ticks]); when it was asked last is not known then,
+// only when it must have been. A check that comes with an older reading may be decided as
+// of that, for which it is never admitted sooner, but refused where the newest reading
+// would have admitted it. Time that goes back would show, so that handles have pockets
+// only under clocks that do not; what is left are goroutines that are interrupted between
+// their reading and their check. Of a window it is two times, see windowSpan, and of a
+// refusal when that ends, in ns since the base.
 type pocket struct {
-	word   atomic.Uint64
-	loan   atomic.Uint64 // its number times pocketSource, and on what knowledge it was given
-	base   atomic.Int64  // ns
-	span   atomic.Int64  // how long the loan lasts from then on, ns
-	season atomic.Uint32 // in which it was given
-	lent   uint32        // how many units it was; of who holds held
-	rule   *limit.Rule   // immutable, as the next two
-	turn   *season
-	clock  *clock.Reader // that never goes back; nil: there is never a loan
+	word  atomic.Uint64
+	terms atomic.Pointer[terms]
+	*purse
+}
 
-	lodge  *lodge        // immutable
-	held   atomic.Bool   // a counter has lent, or is about to
-	listed uint32        // place in the list of its group, which protects it
-	tried  atomic.Uint32 // see trial
+// purse is what a handle has besides: what only those checks need that its counter has to
+// answer. The key, the rule, the lodge and steady are immutable.
+type purse struct {
+	key    string
+	rule   *limit.Rule
+	lodge  *lodge                  // nil: nobody can be asked
+	c      atomic.Pointer[Counter] // nil: look it up
+	slot   atomic.Pointer[slot]    // that has answered for c, maybe; nil: none has
+	steady bool                    // the clock never goes back; if not, there is never a loan
+	loans  uint8                   // how many there were, which wraps; of who holds held
+	held   atomic.Bool             // a counter has lent, or is about to
 	// refused is whether the latest check of the handle's slot was: then nobody is going to
 	// write to that.
 	refused atomic.Bool
+	lent    uint32        // how many units; of who holds held
+	listed  uint32        // place in the list of its group, which protects it
+	tried   atomic.Uint32 // see trial
 }
-
-// pocketSource is the room that a loan's number leaves to its source.
-const pocketSource = Sources
 
 // Verdict is what comes of a check.
 type Verdict uint8
@@ -71,50 +73,47 @@ const (
 	Admitted
 )
 
-// justNow stands for the time that the clock of a pocket shows. It is read in ask, because
-// what calls take is a good part of the whole.
-const justNow = math.MinInt64
-
-// ask decides for one unit at now. Level is what a funnel holds then, in ticks.
-func (p *pocket) ask(now int64) (level int64, src limit.Source, v Verdict) {
-	if now == justNow {
-		if p.clock == nil {
-			return 0, 0, Unanswered
-		}
-		now = int64(p.clock.Now())
-	}
+// ask decides for one unit at now, or, if there is a clock, at what it shows: that is read
+// here because what calls take is a good part of the whole. Level is what a funnel holds
+// then, in ticks.
+func (p *pocket) ask(clock *clock.Reader, now int64) (level int64, src limit.Source, v Verdict) {
 	for {
 		w := p.word.Load()
-		loan := p.loan.Load()
 		left := w >> pocketLeft & pocketLeftMask
 		if left == 0 {
 			return 0, 0, Unanswered
 		}
-		at := now - p.base.Load()
-		if uint64(at) >= uint64(p.span.Load()) || p.season.Load() != p.turn.n.Load() {
+		if clock != nil {
+			now, clock = int64(clock.Now()), nil
+		}
+		t := p.terms.Load()
+		at, time := now-t.base, int64(w>>pocketTime)
+		if uint64(at) >= uint64(t.span) || t.season != t.turn.n.Load() {
 			return 0, 0, Unanswered
 		}
-		src = limit.Source(loan % pocketSource)
-		if left == pocketRefuses {
-			if p.word.Load() != w || p.loan.Load() != loan {
+		switch {
+		case left == pocketRefuses:
+			if at >= time || p.word.Load() != w || p.terms.Load() != t {
 				return 0, 0, Unanswered
 			}
-			return 0, src, Refused
-		}
-		time := int64(w >> pocketTime)
-		if t := p.rule.Ticks(); t.PerNS != 0 {
-			at *= t.PerNS
+			return 0, t.source, Refused
+		case t.perNS != 0:
+			at *= t.perNS
 			time = max(time, at)
-			if time-at > t.Full-t.One {
+			if time-at > t.room {
 				return 0, 0, Unanswered
 			}
-			time += t.One
+			time += t.one
 			level = time - at
-		} else {
-			time = max(time, at)
+		default:
+			at >>= windowUnit
+			if at >= time>>windowTime {
+				return 0, 0, Unanswered
+			}
+			time = max(time, time&^windowMask|at)
 		}
-		if p.loan.Load() == loan && p.word.CompareAndSwap(w, uint64(time)<<pocketTime|w&(1<<pocketTime-1)-1<<pocketLeft) {
-			return level, src, Admitted
+		if p.terms.Load() == t && p.word.CompareAndSwap(w, uint64(time)<<pocketTime|w&(1<<pocketTime-1)-1<<pocketLeft) {
+			return level, t.source, Admitted
 		}
 	}
 }
@@ -122,14 +121,18 @@ func (p *pocket) ask(now int64) (level int64, src limit.Source, v Verdict) {
 // peek returns what a funnel holds at now, in ticks, if one unit more would be admitted.
 func (p *pocket) peek(now int64) (level int64, src limit.Source, ok bool) {
 	w := p.word.Load()
-	loan := p.loan.Load()
-	left, t, at := w>>pocketLeft&pocketLeftMask, p.rule.Ticks(), now-p.base.Load()
-	if left == 0 || left == pocketRefuses || t.PerNS == 0 || uint64(at) >= uint64(p.span.Load()) || p.season.Load() != p.turn.n.Load() {
+	left := w >> pocketLeft & pocketLeftMask
+	if left == 0 || left == pocketRefuses {
 		return 0, 0, false
 	}
-	at *= t.PerNS
+	t := p.terms.Load()
+	at := now - t.base
+	if t.perNS == 0 || uint64(at) >= uint64(t.span) || t.season != t.turn.n.Load() {
+		return 0, 0, false
+	}
+	at *= t.perNS
 	level = max(int64(w>>pocketTime), at) - at
-	return level, limit.Source(loan % pocketSource), level <= t.Full-t.One && p.word.Load() == w && p.loan.Load() == loan
+	return level, t.source, level <= t.room && p.word.Load() == w && p.terms.Load() == t
 }
 
 // hasRoomFor reports whether the times of a full funnel have room in a pocket.
@@ -138,32 +141,19 @@ func hasRoomFor(r *limit.Rule) bool { return r.Ticks().Full <= pocketTimeMost/2 
 // borrowLocked lends to p what c has to lend, which is locked, and reports whether it
 // did: not when somebody else was asking for the key.
 func (p *pocket) borrowLocked(c *Counter, l loan, season uint32, now int64) bool {
-	base, left, time := c.last, min(uint64(l.left), pocketRefuses-1), int64(0)
-	var span int64
-	switch t := p.rule.Ticks(); {
-	case base < 0 || base > loanLatest || p.isContested(now):
-		return false
-	case l.refusal != 0:
-		left, span = pocketRefuses, c.denied.Load()&^sourceBits-base
-	case t.PerNS == 0:
-		span = min(l.hold-base, p.lodge.refresh, pocketTimeMost)
-	case l.hold > pocketTimeMost/2: // a debt
-		return false
-	default:
-		time = l.hold
-		span = min(p.lodge.refresh, t.Most, pocketTimeMost/2/t.PerNS)
-	}
-	if span <= max(now-base, 0) || !p.held.CompareAndSwap(false, true) {
+	t := p.lodge.termsOf(p.rule, l.source, season, c.last)
+	if t == nil || p.isContested(now) {
 		return false
 	}
-	p.base.Store(base)
-	p.span.Store(span)
-	p.season.Store(season)
+	w, left, ok := t.word(c, l, c.denied.Load()&^sourceBits)
+	if !ok || !p.held.CompareAndSwap(false, true) {
+		return false
+	}
 	p.lent = uint32(left)
-	n := p.loan.Load()/pocketSource + 1
-	p.loan.Store(n*pocketSource + uint64(l.source))
+	p.loans++
+	w |= uint64(p.loans) & pocketLoanMask
+	p.terms.Store(t)
 	c.with().pocket = p
-	w := uint64(time)<<pocketTime | left<<pocketLeft | n&pocketLoanMask
 	if left == pocketRefuses {
 		p.word.Store(w)
 		return true
@@ -182,21 +172,19 @@ func (p *pocket) returnLocked(c *Counter) {
 		p.word.Store(0)
 		return
 	}
-	w := p.lodge.pockets(c).settle(p)
-	left, time := int64(w>>pocketLeft&pocketLeftMask), int64(w>>pocketTime)
-	base := p.base.Load()
+	w, t := p.lodge.pockets(c).settle(p), p.terms.Load()
+	left := int64(w >> pocketLeft & pocketLeftMask)
+	if p.taken(w) > 0 {
+		c.last = max(c.last, t.askedLast(w))
+	}
 	if win := c.win(); win != nil {
 		win.pend[0] -= left // still the bucket that it was: c was not locked since
 		win.pendUnits -= left
 		win.newer -= left
-		c.last = max(c.last, base+time)
 		return
 	}
 	f, r := &c.funnel, c.rule()
-	if t := r.Ticks(); time > t.Full && p.taken(w) > 0 {
-		c.last = max(c.last, base+(time-t.Full)/t.PerNS) // it was not too full then
-	}
-	f.view = r.Add(limit.Span{NS: base}, r.OfTicks(time))
+	f.view = r.Add(limit.Span{NS: t.base}, r.OfTicks(int64(w>>pocketTime)))
 	f.pend.tat = f.view
 	f.pend.units -= left
 }
@@ -210,7 +198,7 @@ func (p *pocket) claim(c *Counter, n, now int64) (v Verdict, src limit.Source) {
 		return Unanswered, 0
 	}
 	if n == 1 {
-		if _, src, v = p.ask(max(now, p.base.Load())); v != Unanswered {
+		if _, src, v = p.ask(nil, max(now, p.terms.Load().base)); v != Unanswered {
 			c.mu.Unlock()
 			return v, src
 		}
@@ -292,7 +280,7 @@ func (g *pocketGroup) settle(p *pocket) (w uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	w = p.word.Swap(0)
-	g.admitted[p.loan.Load()%pocketSource] += p.taken(w)
+	g.admitted[p.terms.Load().source] += p.taken(w)
 	end := len(g.out) - 1
 	last := g.out[end]
 	g.out[p.listed], last.listed = last, p.listed
@@ -314,6 +302,6 @@ func (g *pocketGroup) add(n *[Sources]int64) {
 		n[i] += g.admitted[i]
 	}
 	for _, p := range g.out {
-		n[p.loan.Load()%pocketSource] += p.taken(p.word.Load())
+		n[p.terms.Load().source] += p.taken(p.word.Load())
 	}
 }

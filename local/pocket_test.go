@@ -17,7 +17,7 @@ func TestPocketsAreTheSame(t *testing.T) { theSame(t, true) }
 
 // allowOne is a check of one unit as bound keys make it, and whether the table counts it.
 func (h *Handle) allowOne(r *clock.Reader) (allowed, counted bool) {
-	switch v, _ := h.Answer(); v {
+	switch v, _ := h.Answer(r); v {
 	case Admitted:
 		return true, true
 	case Refused:
@@ -67,7 +67,7 @@ func TestPocketsAnswer(t *testing.T) {
 					t.Fatalf("%v: one unit more", rule)
 				}
 			}
-			if v, src := h.Answer(); v != Refused || src != limit.SourceLocal {
+			if v, src := h.Answer(r); v != Refused || src != limit.SourceLocal {
 				t.Errorf("%v: is not refused by the pocket: %v as %v", rule, v, src)
 			}
 			if got := table.Admitted()[limit.SourceLocal]; got != counted {
@@ -207,7 +207,7 @@ func TestPocketsEnd(t *testing.T) {
 			end.ended(table, hands)
 		}
 		before := h.word.Load()
-		if v, _ := h.Answer(); v != Unanswered || h.word.Load() != before {
+		if v, _ := h.Answer(r); v != Unanswered || h.word.Load() != before {
 			t.Errorf("%s: %v after the end, from %x to %x", what, v, before, h.word.Load())
 		}
 		if allowed, _ := h.allowOne(r); !allowed {
@@ -239,7 +239,7 @@ func TestPocketsAreNotForAll(t *testing.T) {
 		t.Error("a clock that may go back")
 	}
 	var zero Handle
-	if v, _ := zero.Answer(); v != Unanswered {
+	if v, _ := zero.Answer(r); v != Unanswered {
 		t.Error("a handle of nothing answers")
 	}
 }
@@ -257,7 +257,6 @@ func TestPocketsUnderFire(t *testing.T) {
 	for k := range handles {
 		for i := range handles[k] {
 			handles[k][i], _ = boundKey(table, fireKey(k), rule)
-			handles[k][i].clock = &r
 		}
 	}
 	stop := make(chan struct{})

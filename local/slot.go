@@ -94,8 +94,11 @@ type lodge struct {
 	admitted *[Sources]atomic.Int64 // units, by what they were admitted on; apart from what each check reads
 	growing  sync.Mutex             // held while there are slots that nobody finds any more
 
-	table  *Table // whose slots these are; nil: nobody's, see Slots
-	groups [pocketGroups]pocketGroup
+	terms termsTable
+	// handles is how many were made.
+	handles atomic.Int64
+	table   *Table // whose slots these are; nil: nobody's, see Slots
+	groups  [pocketGroups]pocketGroup
 }
 
 // slotRows are the slots that there are for now, in rows of slotWays. Their tags are

@@ -1,0 +1,117 @@
+package local
+
+import (
+	"fmt"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// Counters that were asked at different times lend by the same terms, if those are not too
+// old for them, and each what it has itself.
+func TestTermsAreShared(t *testing.T) {
+	const units = 10
+	rule := limit.Must(limit.Funnel("shared", units, 1, time.Second))
+	other := rule
+	for i := 0; other == rule || (other.Hash()^rule.Hash())%termsOfRules != 0; i++ {
+		other = limit.Must(limit.Funnel(fmt.Sprint("other", i), units/2, 1, time.Second))
+	}
+	second := int64(time.Second)
+	slots := NewSlots(nil)
+	var first *terms
+	for _, step := range []struct {
+		at    int64 // s
+		rule  *limit.Rule
+		other bool // terms than the first
+	}{
+		{1000, rule, false}, {1003, rule, false}, {1000, rule, false}, {990, rule, true}, {1003, other, true},
+		{1003, rule, true}, {1003 + 3*3600, rule, false}, {1003 + 80*3600, rule, true}, {1003, other, true},
+	} {
+		now := step.at * second
+		c := NewCounter("k", step.rule, nil, now)
+		b := slots.Bind(c, step.rule)
+		admitted, lent := int64(0), 0
+		for range 2 * units {
+			if ok, _, _ := b.Allow(now); ok {
+				admitted++
+			}
+			if c.lentTo() == &b.pocket && b.pocket.lent != pocketRefuses {
+				lent++
+			}
+		}
+		is := b.pocket.terms.Load()
+		if is == nil || lent == 0 {
+			t.Fatalf("%d s, %v: has lent nothing", step.at, step.rule)
+		}
+		if first == nil || step.other {
+			if is == first {
+				t.Errorf("%d s, %v: lends by terms from %d", step.at, step.rule, is.base)
+			}
+			first = is
+		}
+		if is != first {
+			t.Errorf("%d s, %v: lends by terms of its own", step.at, step.rule)
+		}
+		if admitted != step.rule.Limit() {
+			t.Errorf("%d s, %v: %d units admitted", step.at, step.rule, admitted)
+		}
+		later := 0
+		for range 3 {
+			if ok, _, _ := b.Allow(now + 3*second/2); ok {
+				later++
+			}
+		}
+		if later != 1 {
+			t.Errorf("%d s, %v: %d units admitted later", step.at, step.rule, later)
+		}
+	}
+}
+
+// Nobody writes to a line that each check reads.
+func TestTermsFillLines(t *testing.T) {
+	if size := unsafe.Sizeof(terms{}); size%64 != 0 {
+		t.Errorf("%d bytes", size)
+	}
+}
+
+// What a window lends ends with its bucket, as well as its terms can tell, and not later;
+// and the counter learns when it was asked.
+func TestTermsOfWindows(t *testing.T) {
+	rule := limit.Must(limit.FixedWindow("w", 1000, time.Hour))
+	hour, now := int64(time.Hour), int64(7*time.Hour+time.Hour/2)
+	for _, before := range []int64{1, 1 << windowUnit, int64(time.Millisecond), int64(time.Second), int64(time.Minute)} {
+		slots := NewSlots(nil)
+		at := now/hour*hour + hour - before - 1000
+		c := NewCounter("k", rule, nil, at)
+		b := slots.Bind(c, rule)
+		for range 30 {
+			b.Allow(at)
+		}
+		lent := c.lentTo() != nil
+		if want := before > 1<<windowUnit; lent != want && before != 1<<windowUnit {
+			t.Errorf("%d ns before its end lends: %v", before, lent)
+		}
+		var v Verdict
+		last := at
+		for ns := range min(before, 5_000) {
+			now := at + before + 1000 - ns
+			if _, _, v = b.pocket.ask(nil, now); v == Admitted {
+				last = now
+				if ns == 0 {
+					t.Errorf("admits in the next bucket")
+				}
+				break
+			}
+		}
+		if lent && v != Admitted {
+			t.Errorf("%d ns before its end does not admit in the last 5 us", before)
+		}
+		c.lock()
+		if c.last > last || last-c.last >= 1<<windowUnit {
+			t.Errorf("was asked at %d, knows %d", last, c.last)
+		}
+		c.mu.Unlock()
+	}
+}
