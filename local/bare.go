@@ -31,7 +31,7 @@ func NewSlots(link *Link) *Slots {
 // Allow is [Table.Allow] of one unit of a counter, which gets a slot as early as can
 // be. ok is false if the counter is dead.
 func (s *Slots) Allow(c *Counter, now int64, rule *limit.Rule) (allowed bool, src limit.Source, ok bool) {
-	if at := c.slot.Load(); at != nil {
+	if at := c.lodging(); at != nil {
 		if allowed, src, ok = s.lodge.answerKey(at, c.Key(), c.hash, rule, now); ok {
 			return allowed, src, true
 		}

@@ -30,7 +30,7 @@ type Counter struct {
 	short    [inlineKey]byte            // immutable: the key, if it is not longer
 	keyBytes uint8                      // immutable: how long it is, or where it is; see Key
 	flags    flags                      // written under mu
-	slot     atomic.Pointer[slot]       // that answers instead, see lodge; nil: none. Written under mu and the lock of the slot
+	slot     atomic.Pointer[tenancy]    // of the slot that answers instead, see lodge; nil: none. Written under mu and the lock of the slot
 
 	// Second line: what a check decides on.
 	mu       sync.Mutex   // protects all that is not said to be otherwise
@@ -106,10 +106,10 @@ func (c *Counter) lock() {
 
 // unsettleLocked takes back what checks may be answered by without looking at all.
 func (c *Counter) unsettleLocked() {
-	if s := c.slot.Load(); s != nil {
-		s.mu.Lock()
-		s.returnLocked(c)
-		s.mu.Unlock()
+	if d := c.slot.Load(); d != nil {
+		d.mu.Lock()
+		d.returnLocked(c)
+		d.mu.Unlock()
 	}
 	if p := c.lentTo(); p != nil {
 		p.returnLocked(c)

@@ -99,6 +99,14 @@ func (c *Counter) win() *window {
 	return c.more.window
 }
 
+// lodging returns the slot that c has lent to, or nil.
+func (c *Counter) lodging() *slot {
+	if d := c.slot.Load(); d != nil {
+		return d.slot
+	}
+	return nil
+}
+
 // lentTo returns the pocket that c has lent to, or nil.
 func (c *Counter) lentTo() *pocket {
 	if c.more == nil {

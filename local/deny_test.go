@@ -124,18 +124,18 @@ func denialsEnd(t *testing.T, r *limit.Rule, link *Link, most time.Duration) {
 	c.Unsynced() // takes the refusal back
 	slots.Allow(c, now, r)
 	s := c.slot.Load()
-	if (s != nil) != (end-now >= 2*refusalUnit) && r.Algorithm() == limit.AlgorithmFunnel {
+	if (s != nil) != (end-now >= refusalLeast) && r.Algorithm() == limit.AlgorithmFunnel {
 		t.Fatalf("%v: has a slot: %v", r, s != nil)
 	}
 	if s == nil {
 		return
 	}
-	early := end - 2*refusalUnit
+	early := end - 2*sourceBits
 	if r.Algorithm() != limit.AlgorithmFunnel {
 		early = now + 1 // the next bucket may make room, and does not here
 	}
 	for at, want := range map[int64]bool{now: true, early: true, end: false} {
-		if allowed, _, ok := slots.lodge.answerKey(s, "k", 0, r, at); allowed || ok != want {
+		if allowed, _, ok := slots.lodge.answerKey(s.slot, "k", 0, r, at); allowed || ok != want {
 			t.Errorf("%v: a slot refuses %v after now: %v, want %v", r, time.Duration(at-now), ok, want)
 		}
 	}

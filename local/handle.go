@@ -17,6 +17,9 @@ type Handle struct{ pocket }
 // Without a table h only knows its key and rule, see Bound.
 func (h *Handle) Bind(t *Table, key string, rule *limit.Rule) {
 	h.purse = &purse{key: key, rule: rule}
+	if len(key) <= inlineKey {
+		h.sign = signOf(key)
+	}
 	if t != nil {
 		h.lodge = &t.lodge
 	}
@@ -142,7 +145,7 @@ func (h *Handle) answer(c *Counter, asked *slot, n, now int64) (allowed bool, sr
 			return allowed, src, true
 		}
 	}
-	s := c.slot.Load()
+	s := c.lodging()
 	if s != is {
 		h.slot.Store(s) // nil, too: what is another's now is of no use
 		if s != nil {
@@ -154,11 +157,19 @@ func (h *Handle) answer(c *Counter, asked *slot, n, now int64) (allowed bool, sr
 
 // askSlot lets s answer for c.
 func (h *Handle) askSlot(s *slot, c *Counter, now int64) (allowed bool, src limit.Source, ok bool) {
-	allowed, src, ok = h.lodge.answerFor(s, c, h.rule, now)
+	allowed, src, ok = h.lodge.answer(s, h.signOf(c), h.rule, now)
 	if ok && h.refused.Load() == allowed {
 		h.refused.Store(!allowed)
 	}
 	return allowed, src, ok
+}
+
+// signOf returns the sign of the key, of which c is the counter.
+func (h *Handle) signOf(c *Counter) sign {
+	if len(h.key) > inlineKey {
+		return c.longSign()
+	}
+	return h.sign
 }
 
 // TakeFromSlot is [Table.TakeFromSlot].
@@ -184,16 +195,16 @@ func (h *Handle) fromSlot(now int64, book bool) (res limit.Result, ok bool) {
 		return res, false
 	}
 	if was != nil {
-		if res, ok = h.lodge.take(was, c, sign{}, h.rule, now, book); ok {
+		if res, ok = h.lodge.take(was, h.signOf(c), h.rule, now, book); ok {
 			return res, true
 		}
 	}
-	is := c.slot.Load()
+	is := c.lodging()
 	if is == nil || is == was {
 		return res, false
 	}
 	h.slot.Store(is)
-	return h.lodge.take(is, c, sign{}, h.rule, now, book)
+	return h.lodge.take(is, h.signOf(c), h.rule, now, book)
 }
 
 // TakeAt is [Table.TakeAt].
@@ -250,7 +261,7 @@ func (h *Handle) find() {
 	c, _ := t.existingLocked(sh, hash, ident{alg: h.rule.Algorithm(), name: h.rule.Name(), key: h.key})
 	h.c.Store(c)
 	if c != nil {
-		h.slot.Store(c.slot.Load())
+		h.slot.Store(c.lodging())
 	}
 	h.tried.Store(0) // who asks by the name when the handle knows no counter is not somebody else
 }

@@ -13,9 +13,9 @@ import (
 
 // loan is what a counter lends: units, or the end of a refusal.
 type loan struct {
-	refusal uint32 // in refusalUnit; 0: units
-	hold    int64  // see slot
-	left    uint16
+	refusal int64 // until when, ns; 0: units
+	hold    int64 // of a funnel: what it holds, in ticks. Of a window: until when it lends, ns
+	left    int64
 	source  limit.Source
 }
 
@@ -24,10 +24,10 @@ type loan struct {
 const loanLatest = math.MaxInt64 / 2
 
 // loanLocked says what c can lend.
-func (c *Counter) loanLocked(now int64) (l loan, ok bool) {
+func (c *Counter) loanLocked() (l loan, ok bool) {
 	if until := c.denied.Load(); until != 0 {
-		l.refusal, l.source = uint32(until/refusalUnit), limit.Source(until&sourceBits)
-		return l, lasts(until, now) && l.refusal != 0
+		l.refusal, l.source = until&^sourceBits, limit.Source(until&sourceBits)
+		return l, true
 	}
 	if c.brisk == 0 {
 		return l, false
@@ -43,13 +43,9 @@ func (c *Counter) loanLocked(now int64) (l loan, ok bool) {
 	} else if f, r := &c.funnel, c.rule(); f.view == f.pend.tat {
 		l.hold, ok = r.ToTicks(r.Sub(f.view, limit.Span{NS: c.last}))
 	}
-	l.left = uint16(min(max(room, 0), math.MaxUint16))
+	l.left = min(max(room, 0), loanMost)
 	return l, ok && l.left > 0
 }
-
-// lasts reports whether a refusal goes on long enough for a slot, which does not know the
-// end as exactly as the counter does.
-func lasts(until, now int64) bool { return until/refusalUnit > now/refusalUnit }
 
 // room returns how many units fit at now and, if there are no more, until the current
 // bucket ends.
@@ -77,50 +73,20 @@ func (c *Counter) bookLoanLocked(n int64) {
 	c.funnel.pend.units += n
 }
 
-// returnLocked gives c back what it has lent to s. Both are locked.
-func (s *slot) returnLocked(c *Counter) {
-	if label(s.label.Load()).refusal() == 0 {
-		left := int64(s.left)
-		if w := c.win(); w != nil {
-			w.pend[0] -= left // still the bucket that it was: c was not locked since
-			w.pendUnits -= left
-			w.newer -= left
-		} else {
-			f, r := &c.funnel, c.rule()
-			f.view = r.Add(limit.Span{NS: s.last}, r.OfTicks(s.hold))
-			f.pend.tat = f.view
-			f.pend.units -= left
-		}
-		c.last = max(c.last, s.last)
+// takeBackLocked takes back what is left of a loan of units, of which w is the last word.
+func (c *Counter) takeBackLocked(t *terms, w uint64, lent uint32) {
+	left := int64(unitsOf(w))
+	if left < int64(lent) {
+		c.last = max(c.last, t.askedLast(w))
 	}
-	s.left = 0
-	s.season.Store(0)
-	s.label.Store(uint64(newLabel(0, 0, label(s.label.Load()).source(), 0))) // for countLocked
-	s.c.Store(nil)
-	c.slot.Store(nil)
-}
-
-// admitLocked admits one unit of those lent under a rule, if it fits.
-func (s *slot) admitLocked(rule *limit.Rule, now, refresh int64) bool {
-	now = max(now, s.last)
-	idle := now - s.last
-	if s.left == 0 || idle >= refresh {
-		return false
+	if win := c.win(); win != nil {
+		win.pend[0] -= left // still the bucket that it was: c was not locked since
+		win.pendUnits -= left
+		win.newer -= left
+		return
 	}
-	if t := rule.Ticks(); t.PerNS != 0 {
-		if idle > t.Most || now > loanLatest {
-			return false
-		}
-		hold := max(s.hold-idle*t.PerNS, 0)
-		if hold > t.Full-t.One { // a debt may be too high to add to
-			return false
-		}
-		s.hold = hold + t.One
-	} else if now >= s.hold {
-		return false
-	}
-	s.last = now
-	s.left--
-	s.taken++
-	return true
+	f, r := &c.funnel, c.rule()
+	f.view = r.Add(limit.Span{NS: t.base}, r.OfTicks(int64(w>>wordTime)<<t.coarse))
+	f.pend.tat = f.view
+	f.pend.units -= left
 }

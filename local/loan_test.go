@@ -66,7 +66,7 @@ func TestSlotsOfWindowsGoByTheClock(t *testing.T) {
 	lend := func() bool {
 		slots.lodge.lend(c, nil, rule, slots.lodge.season.n.Load(), 0, now)
 		s := c.slot.Load()
-		return s != nil && s.season.Load() == slots.lodge.season.n.Load()
+		return s != nil && s.terms.Load().season == slots.lodge.season.n.Load()
 	}
 	part := link.Part(1)
 	for _, step := range []struct {
@@ -157,7 +157,7 @@ func TestSlotsOfWindowsAreNotLate(t *testing.T) {
 		c.mu.Lock()
 		if s := c.slot.Load(); s != nil {
 			s.mu.Lock()
-			if s.season.Load() == slots.lodge.season.n.Load() && label(s.label.Load()).refusal() == 0 && (c.win().off != off || slack < 0) {
+			if s.terms.Load().season == slots.lodge.season.n.Load() && !refuses(s.slot.word.Load()) && (c.win().off != off || slack < 0) {
 				t.Errorf("a slot by an offset of %v, it is %v, give or take %d", time.Duration(c.win().off), time.Duration(off), slack)
 			}
 			s.mu.Unlock()

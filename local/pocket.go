@@ -13,17 +13,6 @@ import (
 // one cache line, a clock and one swap, without a lock. When somebody else asks for the
 // key, by its name or by another handle, they share a slot, see contest.
 
-const (
-	// Of a pocket's word the highest 48 bits are a time, the next 12 are how many units
-	// are left, and the lowest 4 are of the number of the loan.
-	pocketLeft, pocketTime = 4, 16
-	pocketLeftMask         = 1<<(pocketTime-pocketLeft) - 1
-	pocketTimeMost         = 1<<(64-pocketTime) - 1
-	pocketLoanMask         = 1<<pocketLeft - 1
-	// pocketRefuses stands for the units of a pocket that refuses, and no loan is of as many.
-	pocketRefuses = pocketLeftMask
-)
-
 // pocket is what a handle has of the state of its counter. A loan is there as long as
 // word has units: then its terms belong to it if both are still the same afterwards. A
 // check needs nothing else of the handle, so that two of them share a cache line.
@@ -43,9 +32,10 @@ type pocket struct {
 }
 
 // purse is what a handle has besides: what only those checks need that its counter has to
-// answer. The key, the rule, the lodge and steady are immutable.
+// answer. The key, its sign, the rule, the lodge and steady are immutable.
 type purse struct {
 	key    string
+	sign   sign // of a key that is not a long one
 	rule   *limit.Rule
 	lodge  *lodge                  // nil: nobody can be asked
 	c      atomic.Pointer[Counter] // nil: look it up
@@ -79,41 +69,20 @@ const (
 func (p *pocket) ask(clock *clock.Reader, now int64) (level int64, src limit.Source, v Verdict) {
 	for {
 		w := p.word.Load()
-		left := w >> pocketLeft & pocketLeftMask
-		if left == 0 {
+		if unitsOf(w) == 0 {
 			return 0, 0, Unanswered
 		}
 		if clock != nil {
 			now, clock = int64(clock.Now()), nil
 		}
 		t := p.terms.Load()
-		at, time := now-t.base, int64(w>>pocketTime)
-		if uint64(at) >= uint64(t.span) || t.season != t.turn.n.Load() {
-			return 0, 0, Unanswered
-		}
+		is, level, v := t.decide(w, now)
 		switch {
-		case left == pocketRefuses:
-			if at >= time || p.word.Load() != w || p.terms.Load() != t {
-				return 0, 0, Unanswered
-			}
-			return 0, t.source, Refused
-		case t.perNS != 0:
-			at *= t.perNS
-			time = max(time, at)
-			if time-at > t.room {
-				return 0, 0, Unanswered
-			}
-			time += t.one
-			level = time - at
-		default:
-			at >>= windowUnit
-			if at >= time>>windowTime {
-				return 0, 0, Unanswered
-			}
-			time = max(time, time&^windowMask|at)
-		}
-		if p.terms.Load() == t && p.word.CompareAndSwap(w, uint64(time)<<pocketTime|w&(1<<pocketTime-1)-1<<pocketLeft) {
-			return level, t.source, Admitted
+		case v == Unanswered:
+			return 0, 0, Unanswered
+		case p.terms.Load() != t:
+		case v == Refused && p.word.Load() == w, v == Admitted && p.word.CompareAndSwap(w, is):
+			return level, t.source, v
 		}
 	}
 }
@@ -121,44 +90,30 @@ func (p *pocket) ask(clock *clock.Reader, now int64) (level int64, src limit.Sou
 // peek returns what a funnel holds at now, in ticks, if one unit more would be admitted.
 func (p *pocket) peek(now int64) (level int64, src limit.Source, ok bool) {
 	w := p.word.Load()
-	left := w >> pocketLeft & pocketLeftMask
-	if left == 0 || left == pocketRefuses {
+	if unitsOf(w) == 0 {
 		return 0, 0, false
 	}
 	t := p.terms.Load()
-	at := now - t.base
-	if t.perNS == 0 || uint64(at) >= uint64(t.span) || t.season != t.turn.n.Load() {
-		return 0, 0, false
-	}
-	at *= t.perNS
-	level = max(int64(w>>pocketTime), at) - at
-	return level, t.source, level <= t.room && p.word.Load() == w && p.terms.Load() == t
+	_, level, v := t.decide(w, now)
+	return level - t.one<<t.coarse, t.source, v == Admitted && p.word.Load() == w && p.terms.Load() == t
 }
 
-// hasRoomFor reports whether the times of a full funnel have room in a pocket.
-func hasRoomFor(r *limit.Rule) bool { return r.Ticks().Full <= pocketTimeMost/2 }
-
-// borrowLocked lends to p what c has to lend, which is locked, and reports whether it
-// did: not when somebody else was asking for the key.
-func (p *pocket) borrowLocked(c *Counter, l loan, season uint32, now int64) bool {
-	t := p.lodge.termsOf(p.rule, l.source, season, c.last)
-	if t == nil || p.isContested(now) {
+// borrowLocked lends to p what c, which is locked, has to lend by t, of which w is the first
+// word, and reports whether it did: not when somebody else was asking for the key.
+func (p *pocket) borrowLocked(c *Counter, t *terms, w uint64, now int64) bool {
+	if p.isContested(now) || !p.held.CompareAndSwap(false, true) {
 		return false
 	}
-	w, left, ok := t.word(c, l, c.denied.Load()&^sourceBits)
-	if !ok || !p.held.CompareAndSwap(false, true) {
-		return false
-	}
-	p.lent = uint32(left)
+	p.lent = unitsOf(w)
 	p.loans++
-	w |= uint64(p.loans) & pocketLoanMask
+	w |= uint64(p.loans) & numberMask
 	p.terms.Store(t)
 	c.with().pocket = p
-	if left == pocketRefuses {
+	if refuses(w) {
 		p.word.Store(w)
 		return true
 	}
-	c.bookLoanLocked(int64(left)) // what is left of them comes off again
+	c.bookLoanLocked(int64(p.lent)) // what is left of them comes off again
 	c.brisk = 0
 	p.lodge.pockets(c).open(p, w)
 	return true
@@ -168,25 +123,11 @@ func (p *pocket) borrowLocked(c *Counter, l loan, season uint32, now int64) bool
 func (p *pocket) returnLocked(c *Counter) {
 	c.more.pocket = nil
 	defer p.held.Store(false)
-	if p.lent == pocketRefuses {
+	if p.lent == unitsRefused {
 		p.word.Store(0)
 		return
 	}
-	w, t := p.lodge.pockets(c).settle(p), p.terms.Load()
-	left := int64(w >> pocketLeft & pocketLeftMask)
-	if p.taken(w) > 0 {
-		c.last = max(c.last, t.askedLast(w))
-	}
-	if win := c.win(); win != nil {
-		win.pend[0] -= left // still the bucket that it was: c was not locked since
-		win.pendUnits -= left
-		win.newer -= left
-		return
-	}
-	f, r := &c.funnel, c.rule()
-	f.view = r.Add(limit.Span{NS: t.base}, r.OfTicks(int64(w>>pocketTime)))
-	f.pend.tat = f.view
-	f.pend.units -= left
+	c.takeBackLocked(p.terms.Load(), p.lodge.pockets(c).settle(p), p.lent)
 }
 
 // claim locks c in order to ask it for n units by p. When c has lent to p since that was
@@ -290,9 +231,7 @@ func (g *pocketGroup) settle(p *pocket) (w uint64) {
 }
 
 // taken returns how many units of a loan are gone when w is left of it.
-func (p *pocket) taken(w uint64) int64 {
-	return int64(p.lent) - int64(w>>pocketLeft&pocketLeftMask)
-}
+func (p *pocket) taken(w uint64) int64 { return int64(p.lent) - int64(unitsOf(w)) }
 
 // add adds to n the units that pockets of the group have admitted.
 func (g *pocketGroup) add(n *[Sources]int64) {

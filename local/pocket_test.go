@@ -216,17 +216,35 @@ func TestPocketsEnd(t *testing.T) {
 	}
 }
 
-// Not all can lend to a handle: funnels that take too long to run empty go to slots, and so
-// do all under a clock that may go back.
+// Not all can lend to a handle: funnels whose times have no room in a word go to no slot
+// either, and under a clock that may go back they go to slots.
 func TestPocketsAreNotForAll(t *testing.T) {
-	quota := limit.Must(limit.Funnel("quota", 1000, 1000, 30*24*time.Hour))
 	table := newTable(t, TableOptions{})
-	h, r := boundKey(table, "k", quota)
-	for range 20 {
-		h.allowOne(r)
-	}
-	if c := h.c.Load(); c.lentTo() != nil || c.slot.Load() == nil {
-		t.Error("a funnel that runs empty in a month has no slot")
+	const month = 30 * 24 * time.Hour
+	for _, quota := range []struct {
+		rule  *limit.Rule
+		lends bool
+	}{
+		{limit.Must(limit.Funnel("quota", 1000, 1000, month)), true},
+		{limit.Must(limit.Funnel("quotas", 700, 7, month)), true},
+		{limit.Must(limit.Funnel("odd quota", 1000, 1, month/1000+1)), false},
+	} {
+		h, r := boundKey(table, "k", quota.rule)
+		for range 20 {
+			h.allowOne(r)
+		}
+		if c := h.c.Load(); (c.lentTo() != nil) != quota.lends || c.slot.Load() != nil {
+			t.Errorf("%v has lent to its handle: %v", quota.rule, c.lentTo() != nil)
+		}
+		for range 60 {
+			table.Allow("other", quota.rule, 1, int64(r.Now()))
+		}
+		if got := slotOf(table, "other", quota.rule) != nil; got != quota.lends {
+			t.Errorf("%v has a slot: %v", quota.rule, got)
+		}
+		if left := table.Peek("k", quota.rule, 1, int64(r.Now())).Remaining; left != quota.rule.Limit()-20 {
+			t.Errorf("%v: %d units remain after 20", quota.rule, left)
+		}
 	}
 	unsteady := clock.ReaderOf(clock.NewManual(start))
 	var back Handle
@@ -239,7 +257,7 @@ func TestPocketsAreNotForAll(t *testing.T) {
 		t.Error("a clock that may go back")
 	}
 	var zero Handle
-	if v, _ := zero.Answer(r); v != Unanswered {
+	if v, _ := zero.Answer(&unsteady); v != Unanswered {
 		t.Error("a handle of nothing answers")
 	}
 }

@@ -25,7 +25,8 @@ func TestCounterLayout(t *testing.T) {
 		"the beginning of what a check decides on":  {unsafe.Offsetof(c.mu), line},
 		"the end of it":                             {unsafe.Offsetof(c.funnel) + unsafe.Offsetof(c.funnel.known), 2 * line},
 		"the size of a bound key":                   {unsafe.Sizeof(Key{}), line / 2},
-		"the size of a slot":                        {unsafe.Sizeof(slot{}), line},
+		"the size of a slot":                        {unsafe.Sizeof(slot{}), line / 2},
+		"the size of what it has besides":           {unsafe.Sizeof(tenancy{}), line},
 		"the size of one with a longer key":         {unsafe.Sizeof(namedCounter{}), 4 * line},
 		"the size of a counter and its window":      {(unsafe.Sizeof(whole) + line - 1) / line * line, 8 * line}, // a class of the allocator
 		"what it has besides":                       {unsafe.Offsetof(whole.more), 3 * line},

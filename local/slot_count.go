@@ -1,14 +1,20 @@
 package local
 
-// countLocked counts what has been admitted from s since that was done last. A slot
-// counts by itself in between, under the lock that it needs anyway: to count each
+// countLocked counts what has been admitted from the slot of d since that was done last. A
+// slot counts by itself in between, by what is left of its loan: to count each
 // decision elsewhere took a sixth of a check. It is done before a slot that has been
-// in use gets another loan or loses its tag, so that no slot has to count further than
-// a loan goes, and all that have something to tell have a tag.
-func (l *lodge) countLocked(s *slot) {
-	if s.taken > 0 {
-		l.admitted[label(s.label.Load()).source()].Add(int64(s.taken))
-		s.taken = 0
+// in use gets another loan or loses its tag, so that all that have something to tell have
+// a tag.
+func (l *lodge) countLocked(d *tenancy) {
+	n := d.taken
+	d.taken = 0
+	if w := d.slot.word.Load(); d.c.Load() != nil && !refuses(w) {
+		more := d.lent - unitsOf(w) - d.counted
+		d.counted += more
+		n += more
+	}
+	if n > 0 {
+		l.admitted[d.terms.Load().source].Add(int64(n))
 	}
 }
 
@@ -17,14 +23,14 @@ func (l *lodge) sums() (n [Sources]int64) {
 	l.growing.Lock()
 	defer l.growing.Unlock()
 	r := l.rows.Load()
-	for i := range r.slots {
+	for i := range r.tenants {
 		if r.tags[i/slotWays].Load()>>(i%slotWays*8)&0xff == 0 {
 			continue
 		}
-		s := &r.slots[i]
-		s.mu.Lock()
-		l.countLocked(s)
-		s.mu.Unlock()
+		d := &r.tenants[i]
+		d.mu.Lock()
+		l.countLocked(d)
+		d.mu.Unlock()
 	}
 	for i := range n {
 		n[i] = l.admitted[i].Load()

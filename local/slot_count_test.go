@@ -23,18 +23,18 @@ func TestSlotsCountTheirUnits(t *testing.T) {
 		t.Helper()
 		for range times {
 			c := table.recently(table.hashOf(key, rule), key, rule)
-			var before *slot
-			var left uint16
+			var before *tenancy
+			var left uint32
 			if c != nil {
 				if before = c.slot.Load(); before != nil {
-					left = before.left
+					left = unitsOf(before.slot.word.Load())
 				}
 			}
 			allowed, src := allow()
 			if !allowed {
 				t.Fatal("refused")
 			}
-			if before != nil && c.slot.Load() == before && before.left+1 == left {
+			if before != nil && c.slot.Load() == before && unitsOf(before.slot.word.Load())+1 == left {
 				want[src]++
 			}
 		}

@@ -21,7 +21,7 @@ func TestPeekFromSlots(t *testing.T) {
 		now := func() int64 { return int64(hands.Now()) }
 		h.Allow(1, now())
 		c := s.c.Load()
-		used := c.funnel.pend.units - int64(s.left)
+		used := c.funnel.pend.units - int64(unitsOf(s.slot.word.Load()))
 		for range 3 {
 			for how, peek := range map[string]func() limit.Result{
 				"by name": func() limit.Result { return table.Peek(key, rule, 1, now()) },

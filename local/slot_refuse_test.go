@@ -17,7 +17,7 @@ func TestSlotsShowOneLoan(t *testing.T) {
 	rule := limit.Must(limit.Funnel("r", 100_000, 1, time.Hour))
 	now := int64(1e12)
 	c := newCounter("k", rule, 0, link, now)
-	for _, a := range []*Counter{nil, c} {
+	for range 2 {
 		link.SetMode(WeightClosed, true)
 		now += int64(time.Second)
 		slots.Allow(c, now, rule)
@@ -25,22 +25,22 @@ func TestSlotsShowOneLoan(t *testing.T) {
 		if s == nil {
 			t.Fatal("no slot")
 		}
-		w, season, ok := s.look(a, signOf("k"))
-		if !ok || w.refusal() == 0 || !slots.lodge.inForce(w, season, rule) {
-			t.Fatalf("shows %x of season %d, %v", w, season, ok)
+		w, terms := s.slot.word.Load(), slots.lodge.termsFrom(s.slot, signOf("k"), rule)
+		if _, _, v := terms.decide(w, now); v != Refused {
+			t.Fatalf("shows %x: %v", w, v)
 		}
 		link.SetMode(1, false)
 		for range 300 {
 			slots.Allow(c, now, rule)
 		}
-		if c.slot.Load() != s || s.season.Load() != slots.lodge.season.n.Load() {
+		if c.slot.Load() != s || s.terms.Load().season != slots.lodge.season.n.Load() {
 			t.Fatal("not in its slot again")
 		}
-		if slots.lodge.inForce(w, season, rule) {
-			t.Error("the refusal of an outage is in force after it")
+		if _, _, v := terms.decide(w, now); v != Unanswered {
+			t.Errorf("the refusal of an outage is in force after it: %v", v)
 		}
-		if is, _, ok := s.look(a, signOf("k")); !ok || is == w {
-			t.Errorf("shows %x, %v, after %x", is, ok, w)
+		if is := s.slot.word.Load(); is == w || refuses(is) {
+			t.Errorf("shows %x after %x", is, w)
 		}
 	}
 }
@@ -66,7 +66,7 @@ func TestSlotsOfOthersAreNotLocked(t *testing.T) {
 	byName := func() bool { ok, _ := table.Allow("hot", rule, 1, now); return ok }
 	table.Allow("hot", rule, rule.Limit(), now)
 	byName()
-	if table.Seek("hot", rule).slot != other {
+	if table.Seek("hot", rule).slot != other.slot {
 		t.Fatal("the tags tell them apart")
 	}
 	refused(byName)
@@ -81,7 +81,7 @@ func TestSlotsOfOthersAreNotLocked(t *testing.T) {
 	h.Bind(table, "hot", rule)
 	bound := func() bool { ok, _ := h.Allow(1, now); return ok }
 	bound()
-	h.slot.Store(other)
+	h.slot.Store(other.slot)
 	refused(bound)
 	if h.slot.Load() != nil {
 		t.Error("goes on asking another's slot")
@@ -95,7 +95,7 @@ func TestSlotsRefuseWithoutTheLock(t *testing.T) {
 	now := int64(table.clock.Now())
 	var h Handle
 	h.Bind(table, "k", full)
-	locked := func() (s *slot, c *Counter) {
+	locked := func() (s *tenancy, c *Counter) {
 		s = tenant(t, table, "k", full)
 		h.Allow(1, now)
 		if c = s.c.Load(); c == nil {
@@ -103,7 +103,7 @@ func TestSlotsRefuseWithoutTheLock(t *testing.T) {
 		}
 		c.mu.Lock()
 		s.mu.Lock()
-		if s.c.Load() == c && label(s.label.Load()).refusal() != 0 {
+		if s.c.Load() == c && refuses(s.slot.word.Load()) {
 			return s, c
 		}
 		s.mu.Unlock()
@@ -194,7 +194,7 @@ func TestSlotsAreKept(t *testing.T) {
 			t.Fatalf("after %d checks another slot, and the tag of the first one stays", i)
 		}
 	}
-	if w := label(s.label.Load()); w.refusal() == 0 {
+	if !refuses(s.slot.word.Load()) {
 		t.Error("nothing was refused")
 	}
 }
@@ -236,10 +236,10 @@ func TestSlotsAreNotAskedForInVain(t *testing.T) {
 	}{
 		"a full row":      {funnelRule(t, 1, 1, time.Hour), slotWays, func(key string, _ *limit.Rule) uint64 { return uint64(key[0])<<57 | 1 }, 400},
 		"another's tag":   {funnelRule(t, 1, 1, time.Hour), 1, func(key string, _ *limit.Rule) uint64 { return 1<<57 | uint64(key[0]) }, 400},
-		"a short refusal": {funnelRule(t, 1, 1, 20*time.Millisecond), 0, nil, 3},
+		"a short refusal": {funnelRule(t, 1, 1, 4*time.Millisecond), 0, nil, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			clk := clock.NewManual(time.Unix(0, start.UnixNano()/refusalUnit*refusalUnit))
+			clk := clock.NewManual(time.Unix(0, start.UnixNano()))
 			table := newTable(t, TableOptions{Clock: clk, hash: c.hash})
 			for i := range c.others {
 				tenant(t, table, string(rune('a'+i)), fast)

@@ -88,7 +88,7 @@ func TestSlotsAreForOneUnit(t *testing.T) {
 			h.Allow(1, now)
 			before := table.Admitted()
 			slot := slotOf(table, "k", rule)
-			if slot == nil || h.slot.Load() != slot {
+			if slot == nil || h.slot.Load() != slot.slot {
 				t.Fatal("no slot")
 			}
 			counter := slot.c.Load()
@@ -105,7 +105,7 @@ func TestSlotsAreForOneUnit(t *testing.T) {
 	}
 }
 
-// Who makes a rule for each check gets no slot for it, and takes nobody else's: laws are
+// Who makes a rule for each check gets no slot for it, and takes nobody else's: terms are
 // few.
 func TestTakeByRulesOfTheMoment(t *testing.T) {
 	table := newTable(t, TableOptions{})
@@ -115,8 +115,8 @@ func TestTakeByRulesOfTheMoment(t *testing.T) {
 		now += 25_000
 		table.Take("k", limit.Must(limit.Funnel("test", 1000, 100+i%2, time.Millisecond)), 1, now)
 	}
-	if n := table.lodge.season.n.Load(); n != season || table.lodge.laws[0].Load() != nil {
-		t.Errorf("%d seasons, and laws", n-season)
+	if n := table.lodge.season.n.Load(); n != season || table.lodge.terms.last != 0 {
+		t.Errorf("%d seasons, %d terms", n-season, table.lodge.terms.last)
 	}
 }
 
@@ -158,7 +158,7 @@ func TestEveryWayIsToTheSameCounter(t *testing.T) {
 
 // slotTake is [Table.Take] of one unit of a counter, and tells whether a slot has answered.
 func slotTake(slots *Slots, c *Counter, now int64, rule *limit.Rule) (res limit.Result, taken bool) {
-	if at := c.slot.Load(); at != nil && takesFromSlots(rule) {
+	if at := c.lodging(); at != nil && takesFromSlots(rule) {
 		if res, taken = slots.lodge.takeKey(at, c.Key(), c.hash, rule, now, true); taken {
 			return res, true
 		}

@@ -217,8 +217,8 @@ func (t *Table) Admitted() [Sources]int64 { return t.lodge.sums() }
 
 // allowPast is Allow of a key for which s, which seemed to be its slot, does not answer.
 func (t *Table) allowPast(s *slot, h uint64, key string, rule *limit.Rule, n, now int64) (bool, limit.Source) {
-	if n == 1 && s.c.Load() == nil {
-		t.lodge.vacate(s, h)
+	if n == 1 && s.isVacant() {
+		t.lodge.vacate(s)
 	}
 	return t.allowFrom(t.recently(h, key, rule), h, key, rule, n, now)
 }
@@ -278,8 +278,8 @@ func (t *Table) Take(key string, rule *limit.Rule, n, now int64) limit.Result {
 
 // TakeAt is [Table.Take] of a key that was looked up, and that TakeFromSlot did not take.
 func (t *Table) TakeAt(at Spot, key string, rule *limit.Rule, n, now int64) limit.Result {
-	if at.slot != nil && n == 1 && at.slot.c.Load() == nil {
-		t.lodge.vacate(at.slot, at.hash)
+	if at.slot != nil && n == 1 && at.slot.isVacant() {
+		t.lodge.vacate(at.slot)
 	}
 	return t.ask(at, key, rule, n, now, true)
 }

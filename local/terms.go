@@ -2,6 +2,8 @@ package local
 
 import (
 	"math"
+	"math/bits"
+	"sync"
 	"sync/atomic"
 
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -17,18 +19,28 @@ type terms struct {
 	base   int64 // ns; times of the loans count from here
 	span   int64 // how long the loans last from then on, ns
 	perNS  int64 // of a funnel, see [limit.Ticks]; 0: a window
-	one    int64
-	room   int64 // the most, in ticks, that a funnel may hold that has room for one more
+	coarse uint8 // a number of bits: loans of funnels have times in 1<<coarse ticks
+	odd    bool  // not those of nearly all funnels: coarse is not 0, or of a window
+	one    int64 // in these
+	room   int64 // the most, in these, that a funnel may hold that has room for one more
 	turn   *season
 	season uint32 // in which they were made
 	source limit.Source
 	rule   *limit.Rule
-	_      [64]byte
+	number uint64 // of the table, from 1 on
+	_      [48]byte
 }
 
 const (
-	// termsOfRules is how many terms a lodge remembers.
-	termsOfRules = 256
+	// Of a loan's word the highest 48 bits are times, the next 12 are how many units are
+	// left, and the lowest 4 are of the number of the loan.
+	wordUnits, wordTime = 4, 16
+	unitsMask           = 1<<(wordTime-wordUnits) - 1
+	timeMost            = 1<<(64-wordTime) - 1
+	numberMask          = 1<<wordUnits - 1
+	// unitsRefused stands for the units of a loan that refuses, and no loan has as many.
+	unitsRefused = unitsMask
+	loanMost     = unitsRefused - 1
 	// termsSlack is how long, in ns, terms have been valid when they are made, at the most:
 	// what other counters lend may have been asked a moment before.
 	termsSlack = 1 << 24
@@ -37,65 +49,197 @@ const (
 	// when the window lends, and the lower one when it was asked last.
 	windowSpan = 1 << (windowUnit + windowTime)
 	windowUnit = 12 // 4 µs
-	windowTime = (64 - pocketTime) / 2
+	windowTime = (64 - wordTime) / 2
 	windowMask = 1<<windowTime - 1
 )
+
+// Sources is how many [limit.Source] there is room for, more than there are.
+const Sources = 8
+
+func unitsOf(w uint64) uint32 { return uint32(w >> wordUnits & unitsMask) }
+func refuses(w uint64) bool   { return unitsOf(w) == unitsRefused }
+
+// coarseOf returns in what, a number of bits, the times of a full funnel have room in a
+// word. It reports false if what a unit takes is no multiple of that.
+func coarseOf(r *limit.Rule) (n int, ok bool) {
+	k := r.Ticks()
+	n = max(bits.Len64(uint64(k.Full))-bits.Len64(timeMost/2), 0)
+	return n, bits.TrailingZeros64(uint64(k.One)) >= n
+}
+
+// hasRoomFor reports whether counters of a rule can lend.
+func hasRoomFor(r *limit.Rule) bool {
+	_, ok := coarseOf(r)
+	return ok
+}
+
+const (
+	// termsMost is how many terms a table of them has, termsWays at how many places those of
+	// a rule can be, and termsLast for how long, in ns, they keep their numbers at the least.
+	termsMost = 1 << 10
+	termsWays = 4
+	termsLast = 1_000_000_000
+)
+
+// termsTable is the terms of a lodge.
+type termsTable struct {
+	of       [termsMost]atomic.Pointer[terms] // the latest ones by rule
+	byNumber [termsMost]atomic.Pointer[terms]
+	mu       sync.Mutex // for writing
+	last     uint64     // number
+}
+
+// numbered returns the terms of this number, nil if they have gone.
+func (b *termsTable) numbered(n uint64) *terms {
+	if t := b.byNumber[n%termsMost].Load(); t != nil && t.number == n {
+		return t
+	}
+	return nil
+}
 
 // termsOf returns the terms of loans that begin with a check at last, nil if there cannot
 // be any.
 func (l *lodge) termsOf(rule *limit.Rule, src limit.Source, season uint32, last int64) *terms {
-	at := &l.terms[(rule.Hash()+uint64(src))%termsOfRules]
-	if t := at.Load(); t != nil && t.rule == rule && t.source == src && t.season == season && t.fits(last) {
-		return t
+	for i := range uint64(termsWays) {
+		t := l.terms.of[(rule.Hash()+uint64(src)+i)%termsMost].Load()
+		if t != nil && t.rule == rule && t.source == src && t.season == season && t.fits(last) {
+			return t
+		}
 	}
-	if last < 0 || last > loanLatest {
+	if last < 0 || last > loanLatest || !hasRoomFor(rule) {
 		return nil
 	}
 	t := newTerms(rule, l.refresh, last)
 	t.turn, t.season, t.source = l.season, season, src
-	at.Store(t)
+	if !l.terms.add(t) {
+		return nil
+	}
 	return t
+}
+
+// add gives t a number and a place, the number of the oldest ones, unless these are in use
+// and somebody makes a rule for each check.
+func (b *termsTable) add(t *terms) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at := &b.byNumber[(b.last+1)%termsMost]
+	if old := at.Load(); old != nil && !old.over(t.season, t.base) && t.base-old.base < termsLast {
+		return false
+	}
+	b.last++
+	t.number = b.last
+	at.Store(t)
+	var place *atomic.Pointer[terms]
+	for i := range uint64(termsWays) {
+		is := &b.of[(t.rule.Hash()+uint64(t.source)+i)%termsMost]
+		old := is.Load()
+		if old == nil || old.rule == t.rule && old.source == t.source || old.over(t.season, t.base) {
+			place = is
+			break
+		}
+		if place == nil || old.number < place.Load().number {
+			place = is
+		}
+	}
+	place.Store(t)
+	return true
 }
 
 func newTerms(rule *limit.Rule, refresh, last int64) *terms {
 	k := rule.Ticks()
-	t := &terms{rule: rule, perNS: k.PerNS, one: k.One, room: k.Full - k.One}
+	n, _ := coarseOf(rule)
+	t := &terms{rule: rule, perNS: k.PerNS, coarse: uint8(n), one: k.One >> n, room: (k.Full - k.One) >> n}
+	t.odd = n > 0 || k.PerNS == 0
 	if k.PerNS != 0 {
-		t.span = min(refresh, k.Most, pocketTimeMost/2/k.PerNS)
+		t.span = min(refresh, k.Most, timeMost/2/k.PerNS<<n)
 	} else {
 		t.span = min(refresh, windowSpan)
 	}
-	t.base = max(last-min(termsSlack, t.span/8), 0)
+	t.base = max(last-min(termsSlack, t.span/8)&^(1<<n-1), 0) // whole, as far as last is
 	return t
 }
 
 // fits reports whether a loan that begins with a check at last has some time to go.
 func (t *terms) fits(last int64) bool { return last >= t.base && last-t.base <= t.span/2 }
 
-// word returns the word of a loan by t, without its number, of a counter that was asked at
-// last. It reports false when there is no room for it.
-func (t *terms) word(c *Counter, l loan, refused int64) (w uint64, left uint64, ok bool) {
+// ceil converts ticks to the unit of loans' times. It rounds up, for which nobody is
+// admitted sooner.
+func (t *terms) ceil(ticks int64) int64 { return (ticks + 1<<t.coarse - 1) >> t.coarse }
+
+// over reports whether no loan by t answers any more.
+func (t *terms) over(season uint32, now int64) bool {
+	return t.season != season || uint64(now-t.base) >= uint64(t.span)
+}
+
+// word returns the first word of what c has to lend, but for its number. It reports false
+// when there is no room for it.
+func (t *terms) word(c *Counter, l loan) (w uint64, ok bool) {
 	last, time := c.last-t.base, int64(0)
-	left = min(uint64(l.left), pocketRefuses-1)
 	switch {
 	case l.refusal != 0:
-		left, time = pocketRefuses, min(refused-t.base, pocketTimeMost)
+		l.left, time = unitsRefused, min(l.refusal-t.base, timeMost)
 		ok = time > last
 	case t.perNS == 0:
 		until := min((l.hold-t.base)>>windowUnit, windowMask)
 		time = until<<windowTime | last>>windowUnit
 		ok = until > last>>windowUnit
 	default:
-		ok = l.hold <= pocketTimeMost/2 // else a debt
-		time = l.hold + last*t.perNS
+		time = t.ceil(l.hold + last*t.perNS)
+		ok = l.hold>>t.coarse <= timeMost/2 // else a debt
 	}
-	return uint64(time)<<pocketTime | left<<pocketLeft, left, ok
+	return uint64(time)<<wordTime | uint64(l.left)<<wordUnits, ok
+}
+
+// decide decides for one unit at now by a loan of which w is the word, and what that is
+// then if the unit is admitted. Level is what a funnel holds then, in ticks.
+func (t *terms) decide(w uint64, now int64) (is uint64, level int64, v Verdict) {
+	at, time, left := now-t.base, int64(w>>wordTime), unitsOf(w)
+	if left == 0 || uint64(at) >= uint64(t.span) || t.season != t.turn.n.Load() {
+		return 0, 0, Unanswered
+	}
+	switch {
+	case left == unitsRefused:
+		if at >= time {
+			return 0, 0, Unanswered
+		}
+		return 0, 0, Refused
+	case t.odd:
+		return t.decideOddly(w, at)
+	}
+	at *= t.perNS
+	time = max(time, at)
+	if time-at > t.room {
+		return 0, 0, Unanswered
+	}
+	time += t.one
+	return uint64(time)<<wordTime | w&(1<<wordTime-1) - 1<<wordUnits, time - at, Admitted
+}
+
+// decideOddly is decide for units of a window, and of a funnel of coarse times.
+func (t *terms) decideOddly(w uint64, at int64) (is uint64, level int64, v Verdict) {
+	time := int64(w >> wordTime)
+	if t.perNS == 0 {
+		at >>= windowUnit
+		if at >= time>>windowTime {
+			return 0, 0, Unanswered
+		}
+		time = max(time, time&^windowMask|at)
+	} else {
+		at *= t.perNS
+		if max(time-at>>t.coarse, 0) > t.room {
+			return 0, 0, Unanswered
+		}
+		at = t.ceil(at)
+		time = max(time, at) + t.one
+		level = (time - at) << t.coarse
+	}
+	return uint64(time)<<wordTime | w&(1<<wordTime-1) - 1<<wordUnits, level, Admitted
 }
 
 // askedLast returns when a counter was asked last, by the word of its loan, as far as that
 // tells: of a funnel, when it must have been asked at the latest.
 func (t *terms) askedLast(w uint64) int64 {
-	time := int64(w >> pocketTime)
+	time := int64(w >> wordTime)
 	if t.perNS == 0 {
 		return t.base + time&windowMask<<windowUnit
 	}
@@ -103,8 +247,5 @@ func (t *terms) askedLast(w uint64) int64 {
 	if time <= full {
 		return math.MinInt64
 	}
-	return t.base + (time-full)/t.perNS // it was not too full then
+	return t.base + (time-full)<<t.coarse/t.perNS // it was not too full then
 }
-
-// termsTable is the latest terms of rules.
-type termsTable [termsOfRules]atomic.Pointer[terms]

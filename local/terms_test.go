@@ -15,7 +15,7 @@ func TestTermsAreShared(t *testing.T) {
 	const units = 10
 	rule := limit.Must(limit.Funnel("shared", units, 1, time.Second))
 	other := rule
-	for i := 0; other == rule || (other.Hash()^rule.Hash())%termsOfRules != 0; i++ {
+	for i := 0; other == rule || (other.Hash()^rule.Hash())%termsMost != 0; i++ {
 		other = limit.Must(limit.Funnel(fmt.Sprint("other", i), units/2, 1, time.Second))
 	}
 	second := int64(time.Second)
@@ -37,7 +37,7 @@ func TestTermsAreShared(t *testing.T) {
 			if ok, _, _ := b.Allow(now); ok {
 				admitted++
 			}
-			if c.lentTo() == &b.pocket && b.pocket.lent != pocketRefuses {
+			if c.lentTo() == &b.pocket && b.pocket.lent != unitsRefused {
 				lent++
 			}
 		}
