@@ -61,9 +61,6 @@ func (s *Slots) Bind(c *Counter, rule *limit.Rule) *Bound {
 // Allow is [Slots.Allow]. The time must not go back.
 func (b *Bound) Allow(now int64) (allowed bool, src limit.Source, ok bool) {
 	p, c, l := &b.pocket, b.c, &b.slots.lodge
-	if !hasRoomFor(p.rule) {
-		return b.slots.Allow(c, now, p.rule)
-	}
 	if _, src, v := p.ask(nil, now); v != Unanswered {
 		return v == Admitted, src, true
 	}

@@ -27,9 +27,10 @@ func (h *Handle) Bind(t *Table, key string, rule *limit.Rule) {
 
 // By has h answer by itself, at the time that a clock shows: see Answer, which is to be
 // given that clock. It does not under a clock that may go back, nor by a funnel that takes
-// too long to run empty, 39 hours if a unit leaks in a whole number of ns.
+// so long to run empty that its times have no room in a word: more than 39 hours, if what a
+// unit takes is an odd number of ns.
 func (h *Handle) By(clock *clock.Reader) {
-	h.steady = h.Bound() && clock.Steady() && hasRoomFor(h.rule)
+	h.steady = h.Bound() && clock.Steady()
 }
 
 // Bound reports whether h can be asked.

@@ -13,9 +13,8 @@ import (
 // concurrent use; a nil or zero Key refuses every check.
 //
 // Keep one of a key rather than make one for each check: it has room for what is left of
-// the limit, and then a check takes half the time and no lock. Several of the same key, or
-// checks of it by its name, have to share, and cost what those by name do; so do checks of
-// a funnel that takes more than 39 hours to run empty.
+// the limit, and then a check takes half the time. Several of the same key, or checks of it
+// by its name, have to share, and cost what those by name do.
 type Key struct {
 	handle Handle // not bound: nothing can be asked
 	lim    *Limiter

@@ -118,8 +118,7 @@ func (l *lodge) wants(c *Counter, n, now int64) bool {
 		return false
 	}
 	if d := c.slot.Load(); d != nil {
-		t := d.terms.Load()
-		return t.season != l.season.n.Load() || uint64(now-t.base) >= uint64(t.span)
+		return d.terms.Load().over(l.season.n.Load(), now)
 	}
 	return turn>>(64-askRefusedBits) == 0 || c.keepsLoans() && l.rows.Load().vacant(c.hash)
 }

@@ -192,9 +192,10 @@ func TestSlotsOfDebtors(t *testing.T) {
 		if c.slot.Load() != nil {
 			t.Errorf("%d used: no units were asked for, and that made it brisk", used)
 		}
-		for _, debt := range []int64{r.Ticks().Full + used, timeMost/2 - used, timeMost/2 + used, math.MaxInt64 - used} {
+		for _, debt := range []int64{r.Ticks().Full + used, timeMost/2 - used, timeMost/2 + used, timeMost + used, math.MaxInt64 - used} {
 			few := limit.Must(limit.Funnel("few", 1, 1, time.Second))
 			d := newCounter("k", few, 0, nil, now)
+			d.last = now
 			terms := newTerms(few, math.MaxInt64, now)
 			terms.turn, terms.season = slots.lodge.season, slots.lodge.season.n.Load()
 			w, ok := terms.word(d, loan{hold: debt, left: 1})

@@ -212,22 +212,26 @@ func TestSlotsChangeHands(t *testing.T) {
 		t.Fatal("a slot for one key more than there are")
 	}
 	clk.Advance(slotIdle / 2)
-	for _, k := range names[1:slotWays] {
+	idle, busy := names[slotWays-1], names[:slotWays-1] // the others are looked at first
+	for _, k := range busy {
 		ask(k)
+	}
+	if ask(last) != nil {
+		t.Fatal("a slot for one key more than there are, a while later")
 	}
 	clk.Advance(slotIdle/2 + 1)
 	if ask(last) == nil {
 		t.Error("a key that is not asked keeps its slot from one that is")
 	}
-	if slotOf(table, names[0], fast) != nil {
+	if slotOf(table, idle, fast) != nil {
 		t.Error("the slot has two tenants")
 	}
-	for _, k := range names[1:slotWays] {
+	for _, k := range busy {
 		if slotOf(table, k, fast) == nil {
 			t.Errorf("%q had to go", k)
 		}
 	}
-	if got := table.Peek(names[0], fast, 1, int64(clk.Now())).Remaining; got != fast.Limit() {
+	if got := table.Peek(idle, fast, 1, int64(clk.Now())).Remaining; got != fast.Limit() {
 		t.Errorf("after a second %d units remain", got)
 	}
 }

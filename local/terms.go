@@ -155,7 +155,8 @@ func newTerms(rule *limit.Rule, refresh, last int64) *terms {
 	} else {
 		t.span = min(refresh, windowSpan)
 	}
-	t.base = max(last-min(termsSlack, t.span/8)&^(1<<n-1), 0) // whole, as far as last is
+	// A multiple of the unit, so that what was rounded up on loan is not once more on the next.
+	t.base = max(last-min(termsSlack, t.span/8), 0) &^ (1<<n - 1)
 	return t
 }
 

@@ -115,3 +115,26 @@ func TestTermsOfWindows(t *testing.T) {
 		c.mu.Unlock()
 	}
 }
+
+// However many terms there have been since, a slot does not take others for its own.
+func TestTermsKeepTheirNumbers(t *testing.T) {
+	slots := NewSlots(nil)
+	now := int64(1e12)
+	c := newCounter("k", fast, 0, nil, now)
+	for c.slot.Load() == nil {
+		slots.Allow(c, now, fast)
+	}
+	d := c.slot.Load()
+	if slots.lodge.termsFrom(d.slot, signOf("k"), fast) != d.terms.Load() {
+		t.Fatal("has no terms")
+	}
+	for range termsMost {
+		slots.lodge.season.turn()
+		if slots.lodge.termsOf(fast, limit.SourceLocal, slots.lodge.season.n.Load(), now) == nil {
+			t.Fatal("no terms in a new season")
+		}
+		if is := slots.lodge.termsFrom(d.slot, signOf("k"), fast); is != nil && is != d.terms.Load() {
+			t.Fatalf("takes terms %d for its own, which are %d", is.number, d.terms.Load().number)
+		}
+	}
+}
