@@ -12,9 +12,9 @@
 //  4. The counter decides under its own mutex.
 //
 // Busy keys are spared most of that. Counters used lately are found before the cache is
-// asked (recent.go). One that is asked time and again lends its state: to a slot, which the
-// hash of the key alone leads to (slot.go), or to the [Handle] of who has bound the key
-// (pocket.go). Whoever locks the counter for anything but such a check takes the loan back
+// asked (recent.go). One that is asked time and again lends its state (loan.go, terms.go):
+// to a slot, which the hash of the key alone leads to (slot.go, lodge.go), or to the [Handle]
+// of who has bound the key (pocket.go). Then a check is one swap. Whoever locks the counter for anything but such a check takes the loan back
 // first, so that all else works on the counter and need not know of loans. One that
 // refuses can be read without its lock (deny.go).
 //

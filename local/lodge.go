@@ -243,7 +243,10 @@ func (l *lodge) grow(live int64) {
 	l.rows.Store(newSlotRows(n))
 	for i := range was.tenants {
 		d := &was.tenants[i]
-		if c := d.c.Load(); c != nil {
+		d.mu.Lock() // who lends at this moment has not seen that there are others now
+		c := d.c.Load()
+		d.mu.Unlock()
+		if c != nil {
 			c.lock()
 			c.mu.Unlock()
 		}

@@ -187,3 +187,40 @@ func TestSlotsCountWhileTheyGrow(t *testing.T) {
 	}
 	grown.Wait()
 }
+
+// Who lends while slots grow, and has not seen it, is not left with a slot that nobody finds
+// or counts any more.
+func TestSlotsGrowUnderWhoLends(t *testing.T) {
+	slots := NewSlots(nil)
+	now := int64(1e12)
+	c := newCounter("k", fast, 0, nil, now)
+	for range 3 {
+		c.allow(now, 1, fast)
+	}
+	l := &slots.lodge
+	rows, season := l.rows.Load(), l.season.n.Load()
+	c.mu.Lock()
+	d := rows.takeLocked(c.hash, false, season, now)
+	var grown sync.WaitGroup
+	grown.Go(func() { l.grow(slotsFirst) })
+	for l.rows.Load() == rows {
+		runtime.Gosched()
+	}
+	for range 1000 { // time enough to pass by
+		runtime.Gosched()
+	}
+	terms := l.termsOf(fast, limit.SourceLocal, season, c.last)
+	w, _ := terms.word(c, loan{left: 5})
+	d.c.Store(c)
+	d.terms.Store(terms)
+	d.lent = 5
+	c.bookLoanLocked(5)
+	d.slot.word.Store(w)
+	c.slot.Store(d)
+	d.mu.Unlock()
+	c.mu.Unlock()
+	grown.Wait()
+	if c.slot.Load() != nil || c.funnel.pend.units != 3 {
+		t.Errorf("%d units after 3, a slot: %v", c.funnel.pend.units, c.slot.Load() != nil)
+	}
+}

@@ -100,28 +100,45 @@ func (b *termsTable) numbered(n uint64) *terms {
 // termsOf returns the terms of loans that begin with a check at last, nil if there cannot
 // be any.
 func (l *lodge) termsOf(rule *limit.Rule, src limit.Source, season uint32, last int64) *terms {
-	for i := range uint64(termsWays) {
-		t := l.terms.of[(rule.Hash()+uint64(src)+i)%termsMost].Load()
-		if t != nil && t.rule == rule && t.source == src && t.season == season && t.fits(last) {
-			return t
-		}
+	b := &l.terms
+	if t := b.latest(rule, src, season, last); t != nil {
+		return t
 	}
 	if last < 0 || last > loanLatest || !hasRoomFor(rule) {
 		return nil
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if t := b.latest(rule, src, season, last); t != nil {
+		return t // somebody else has made them
+	}
 	t := newTerms(rule, l.refresh, last)
 	t.turn, t.season, t.source = l.season, season, src
-	if !l.terms.add(t) {
+	if !b.addLocked(t) {
 		return nil
 	}
 	return t
 }
 
-// add gives t a number and a place, the number of the oldest ones, unless these are in use
-// and somebody makes a rule for each check.
-func (b *termsTable) add(t *terms) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+// latest returns the latest terms of a rule if they are good for a loan that begins with a
+// check at last, or nil.
+func (b *termsTable) latest(rule *limit.Rule, src limit.Source, season uint32, last int64) *terms {
+	for i := range uint64(termsWays) {
+		t := b.place(rule, src, i).Load()
+		if t != nil && t.rule == rule && t.source == src && t.season == season && t.fits(last) {
+			return t
+		}
+	}
+	return nil
+}
+
+func (b *termsTable) place(rule *limit.Rule, src limit.Source, way uint64) *atomic.Pointer[terms] {
+	return &b.of[(rule.Hash()+uint64(src)+way)%termsMost]
+}
+
+// addLocked gives t a number and a place: the number of the oldest ones, unless these are in
+// use and somebody makes a rule for each check.
+func (b *termsTable) addLocked(t *terms) bool {
 	at := &b.byNumber[(b.last+1)%termsMost]
 	if old := at.Load(); old != nil && !old.over(t.season, t.base) && t.base-old.base < termsLast {
 		return false
@@ -131,7 +148,7 @@ func (b *termsTable) add(t *terms) bool {
 	at.Store(t)
 	var place *atomic.Pointer[terms]
 	for i := range uint64(termsWays) {
-		is := &b.of[(t.rule.Hash()+uint64(t.source)+i)%termsMost]
+		is := b.place(t.rule, t.source, i)
 		old := is.Load()
 		if old == nil || old.rule == t.rule && old.source == t.source || old.over(t.season, t.base) {
 			place = is

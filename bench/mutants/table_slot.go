@@ -442,4 +442,12 @@ var slotMutants = []mutant{
 		new:    "	time = at\n	if",
 		by:     local("TestSlotsOfThePast"),
 	},
+	{
+		name:   "grown-past-a-lender",
+		breaks: "A counter that lends while slots grow has a slot that nobody finds or counts any more.",
+		file:   "local/lodge.go",
+		old:    "		d.mu.Lock() // who lends at this moment has not seen that there are others now\n		c := d.c.Load()\n		d.mu.Unlock()\n",
+		new:    "		c := d.c.Load()\n",
+		by:     local("TestSlotsGrowUnderWhoLends"),
+	},
 }
