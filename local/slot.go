@@ -24,7 +24,7 @@ const (
 	// find none anyway, and it is memory that so many keys cost.
 	slotsFirst, slotsMost = 1 << 9, 1 << 17
 	slotsFew              = 4 * slotsMost
-	slotsInPage           = 64
+	slotsInPage           = 128
 	// slotsApart is how many slots, at the most, have those of a row taken every other one
 	// first: as long as all of them are in the processor's cache, it matters more that two
 	// processors do not ask for two keys of one line. Of more they are taken side by side,
