@@ -28,13 +28,7 @@ func (l *Limiter) Key(key string, rule *limit.Rule) *Key {
 	if l.usable(rule, 0) {
 		t = l.table
 	}
-	k := new(Key)
-	if t != nil && t.KeepsApart() {
-		k = &new(struct {
-			Key
-			_ [32]byte
-		}).Key
-	}
+	k := local.Apart[Key](t)
 	k.lim = l
 	k.handle.Bind(t, strings.Clone(key), rule) // the key may be part of something large
 	if t != nil && !rule.IsDryRun() {          // those are counted by what they would have been told

@@ -15,7 +15,7 @@ type brisk uint8
 const (
 	briskSource = 1<<3 - 1
 	briskAnswer = 1 << 3
-	// A counter that has answered so many checks briskly moves to a slot, if it can;
+	// A counter that has answered so many checks briskly lends to a slot or a pocket, if it can;
 	// else it tries again when the number has wrapped. Every report takes back what is
 	// lent: lent after 8 answers, 65,536 shared keys took two goroutines a quarter
 	// longer. One that shares nothing begins at steadyAlone.

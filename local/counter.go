@@ -30,7 +30,7 @@ type Counter struct {
 	short    [inlineKey]byte            // immutable: the key, if it is not longer
 	keyBytes uint8                      // immutable: how long it is, or where it is; see Key
 	flags    flags                      // written under mu
-	slot     atomic.Pointer[tenancy]    // of the slot that answers instead, see lodge; nil: none. Written under mu and the lock of the slot
+	slot     atomic.Pointer[tenancy]    // of the slot that answers instead, see lodge; nil: none. Written under mu and the lock of the tenancy
 
 	// Second line: what a check decides on.
 	mu       sync.Mutex   // protects all that is not said to be otherwise

@@ -27,8 +27,8 @@ func (h *Handle) Bind(t *Table, key string, rule *limit.Rule) {
 
 // By has h answer by itself, at the time that a clock shows: see Answer, which is to be
 // given that clock. It does not under a clock that may go back, nor by a funnel that takes
-// so long to run empty that its times have no room in a word: more than 39 hours, if what a
-// unit takes is an odd number of ns.
+// so long to run empty that its times have no room in a word, by which no slot does either:
+// more than 39 hours, if what a unit takes is an odd number of ns.
 func (h *Handle) By(clock *clock.Reader) {
 	h.steady = h.Bound() && clock.Steady()
 }
@@ -55,10 +55,19 @@ func (h *Handle) Rule() *limit.Rule {
 // handlesApart is how many handles of a table should not share cache lines.
 const handlesApart = 1 << 10
 
-// KeepsApart reports whether the next handle of the table should have a cache line for
-// itself. As long as there are few of them, it is more likely that two processors ask for
-// two of them than that there is no room in the processor's cache. Each call counts one.
-func (t *Table) KeepsApart() bool { return t.lodge.handles.Add(1) <= handlesApart }
+// Apart returns a new K, which begins with a Handle and takes half a cache line. It has a
+// line of its own if it is among the first of t, which may be nil. As long as there are few,
+// it is more likely that two processors ask for two of them than that there is no room in
+// the processor's cache.
+func Apart[K any](t *Table) *K {
+	if t == nil || t.lodge.handles.Add(1) > handlesApart {
+		return new(K)
+	}
+	return &new(struct {
+		k K
+		_ [32]byte
+	}).k
+}
 
 // Answer decides for one unit if what its counter has lent to h suffices for that: then
 // an admitted one is among those that [Table.Admitted] returns. Else AllowBy has to be asked.

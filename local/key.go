@@ -26,13 +26,7 @@ func (l *Limiter) Key(key string, rule *limit.Rule) *Key {
 	if l != nil && rule.Valid() {
 		t = l.table
 	}
-	k := new(Key)
-	if t != nil && t.KeepsApart() {
-		k = &new(struct {
-			Key
-			_ [32]byte
-		}).Key
-	}
+	k := Apart[Key](t)
 	k.lim = l
 	k.handle.Bind(t, strings.Clone(key), rule) // the key may be part of something large
 	if t != nil && !rule.IsDryRun() {          // those admit what they refuse

@@ -26,7 +26,7 @@ const (
 
 func newRest(middle uint16, length int) rest { return rest(middle)<<restMiddle | rest(length) }
 
-// sign is what tells a slot who asks: the key itself, unless it is a long one, see tenant.
+// sign is what tells a slot who asks: the key itself, unless it is a long one, see longSign.
 type sign struct {
 	first, last uint64
 	rest        rest

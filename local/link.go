@@ -72,7 +72,7 @@ func (p *Part) SetOffset(ns, slack int64) {
 	sure := p.slack.Load() >= 0
 	p.offset.Store(ns)
 	p.slack.Store(slack)
-	// Slots of windows go by what it was when they were lent, which after a turn is not
+	// Loans of windows go by what it was when they were lent, which after a turn is not
 	// further than clockStep from what it is.
 	if moved := ns - p.turned.Load(); sure != (slack >= 0) || moved > clockStep/2 || moved < -clockStep/2 {
 		p.turned.Store(ns)

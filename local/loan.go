@@ -7,7 +7,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// What counters lend to slots. A funnel lends what it holds, and units that may be
+// What counters lend to slots and pockets. A funnel lends what it holds, and units that may be
 // admitted as that leaks. A window lends units that fit until its current bucket ends:
 // until then its oldest one fades, and what fits now goes on fitting.
 
@@ -19,8 +19,8 @@ type loan struct {
 	source  limit.Source
 }
 
-// loanLatest is until when, in ns, slots count as counters do. Not long after that the
-// times of full funnels end.
+// loanLatest is until when, in ns, counters lend. Not long after that the times at which
+// full funnels are empty end.
 const loanLatest = math.MaxInt64 / 2
 
 // loanLocked says what c can lend.

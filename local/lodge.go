@@ -120,6 +120,9 @@ func (l *lodge) wants(c *Counter, n, now int64) bool {
 	if d := c.slot.Load(); d != nil {
 		return d.terms.Load().over(l.season.n.Load(), now)
 	}
+	if !hasRoomFor(c.rule()) {
+		return false // it would be in vain
+	}
 	return turn>>(64-askRefusedBits) == 0 || c.keepsLoans() && l.rows.Load().vacant(c.hash)
 }
 
@@ -197,7 +200,8 @@ func (r *slotRows) setTag(row, shift, tag uint64) {
 }
 
 // freeLocked sends away who has the slot of d, if it can do without. Whether it was asked
-// shows when somebody looks for the second time.
+// shows when somebody looks for the second time. A refusal does not show it: that may have
+// to go after slotIdle.
 func (d *tenancy) freeLocked(season uint32, now int64) bool {
 	c, w := d.c.Load(), d.slot.word.Load()
 	if d.terms.Load().over(season, now) {

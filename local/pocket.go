@@ -10,7 +10,7 @@ import (
 
 // A slot is found by a key. Who has a handle of the key needs nothing to find: the
 // counter lends its state to the handle itself, as it lends it to a slot, and a check is
-// one cache line, a clock and one swap, without a lock. When somebody else asks for the
+// half a cache line, its terms, a clock and one swap, without a lock. When somebody else asks for the
 // key, by its name or by another handle, they share a slot, see contest.
 
 // pocket is what a handle has of the state of its counter. A loan is there as long as

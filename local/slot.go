@@ -58,7 +58,7 @@ type slot struct {
 
 // tenancy is what a slot has besides: what only those need who lend and take back.
 type tenancy struct {
-	mu    sync.Mutex              // protects the rest; taken after that of the counter
+	mu    sync.Mutex              // protects the rest; c and terms are read without it. Taken after that of the counter
 	c     atomic.Pointer[Counter] // that has lent its state; nil: none. Written under its lock, too
 	terms atomic.Pointer[terms]   // of the loan; the latest one
 	slot  *slot                   // immutable
@@ -102,8 +102,8 @@ type slotRows struct {
 
 func newSlotRows(n int) *slotRows {
 	r := &slotRows{tags: make([]atomic.Uint64, n/slotWays), slots: make([]slot, n), tenants: make([]tenancy, n), mask: uint64(n/slotWays - 1)}
-	// This writes to all of them, too. The system gives out memory page by page when it is
-	// first written to, which takes some 20 µs: here, not in a check.
+	// Both loops write to memory, too: the system gives it out page by page when it is first
+	// written to, which takes some 20 µs: here, not in a check.
 	for i := range r.tenants {
 		r.tenants[i].slot = &r.slots[i]
 	}

@@ -235,9 +235,10 @@ func TestSlotsAreNotAskedForInVain(t *testing.T) {
 		hash   func(key string, _ *limit.Rule) uint64
 		most   int
 	}{
-		"a full row":      {funnelRule(t, 1, 1, time.Hour), slotWays, func(key string, _ *limit.Rule) uint64 { return uint64(key[0])<<57 | 1 }, 400},
-		"another's tag":   {funnelRule(t, 1, 1, time.Hour), 1, func(key string, _ *limit.Rule) uint64 { return 1<<57 | uint64(key[0]) }, 400},
-		"a short refusal": {funnelRule(t, 1, 1, 4*time.Millisecond), 0, nil, 3},
+		"a full row":              {funnelRule(t, 1, 1, time.Hour), slotWays, func(key string, _ *limit.Rule) uint64 { return uint64(key[0])<<57 | 1 }, 400},
+		"another's tag":           {funnelRule(t, 1, 1, time.Hour), 1, func(key string, _ *limit.Rule) uint64 { return 1<<57 | uint64(key[0]) }, 400},
+		"a rule that cannot lend": {limit.Must(limit.Funnel("odd", 1, 1, 1000*time.Hour+1)), 0, nil, 3},
+		"a short refusal":         {funnelRule(t, 1, 1, 4*time.Millisecond), 0, nil, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			clk := clock.NewManual(time.Unix(0, start.UnixNano()))

@@ -15,8 +15,9 @@ import (
 // Table finds or creates the counter of a key. Build it with [NewTable]; the
 // zero Table is not usable. All methods are safe for concurrent use.
 //
-// A check of a key that was used lately costs one hash, a look into recents and
-// the counter's own lock, and allocates nothing; of another that the cache holds,
+// A check of a busy key is answered from a slot, without a lock. One of another key that
+// was used lately costs one hash, a look into recents and the counter's own lock, and
+// allocates nothing; of another that the cache holds,
 // one Get on top. A new key costs a lock shared with one in 256 other keys, and
 // two allocations or so, of a window with many buckets four.
 //
@@ -211,7 +212,7 @@ func (t *Table) allowAt(at Spot, key string, rule *limit.Rule, n, now int64) (al
 	return allowed, src, false
 }
 
-// Admitted returns how many units were admitted from slots so far, by source. It looks at
+// Admitted returns how many units were admitted from slots and by handles so far, by source. It looks at
 // every slot in use: 65,536 take 1 ms.
 func (t *Table) Admitted() [Sources]int64 { return t.lodge.sums() }
 

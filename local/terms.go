@@ -18,10 +18,10 @@ import (
 type terms struct {
 	base   int64 // ns; times of the loans count from here
 	span   int64 // how long the loans last from then on, ns
-	perNS  int64 // of a funnel, see [limit.Ticks]; 0: a window
+	perNS  int64 // of a funnel, see [limit.Ticks]; 0: a window, or a rule that lends refusals alone
 	coarse uint8 // a number of bits: loans of funnels have times in 1<<coarse ticks
 	odd    bool  // not those of nearly all funnels: coarse is not 0, or of a window
-	one    int64 // in these
+	one    int64 // what a unit costs, in 1<<coarse ticks
 	room   int64 // the most, in these, that a funnel may hold that has room for one more
 	turn   *season
 	season uint32 // in which they were made
@@ -98,7 +98,7 @@ func (b *termsTable) numbered(n uint64) *terms {
 }
 
 // termsOf returns the terms of loans that begin with a check at last, nil if there cannot
-// be any.
+// be any, or none for now.
 func (l *lodge) termsOf(rule *limit.Rule, src limit.Source, season uint32, last int64) *terms {
 	b := &l.terms
 	if t := b.latest(rule, src, season, last); t != nil {
@@ -121,11 +121,11 @@ func (l *lodge) termsOf(rule *limit.Rule, src limit.Source, season uint32, last 
 }
 
 // latest returns the latest terms of a rule if they are good for a loan that begins with a
-// check at last, or nil.
+// check at last, and have their number still, or nil.
 func (b *termsTable) latest(rule *limit.Rule, src limit.Source, season uint32, last int64) *terms {
 	for i := range uint64(termsWays) {
 		t := b.place(rule, src, i).Load()
-		if t != nil && t.rule == rule && t.source == src && t.season == season && t.fits(last) {
+		if t != nil && t.rule == rule && t.source == src && t.season == season && t.fits(last) && b.numbered(t.number) == t {
 			return t
 		}
 	}
@@ -189,7 +189,7 @@ func (t *terms) over(season uint32, now int64) bool {
 	return t.season != season || uint64(now-t.base) >= uint64(t.span)
 }
 
-// word returns the first word of what c has to lend, but for its number. It reports false
+// word returns the word that a loan of what c has to lend begins with, but for its number. It reports false
 // when there is no room for it.
 func (t *terms) word(c *Counter, l loan) (w uint64, ok bool) {
 	last, time := c.last-t.base, int64(0)
@@ -264,6 +264,9 @@ func (t *terms) askedLast(w uint64) int64 {
 	full := t.room + t.one
 	if time <= full {
 		return math.MinInt64
+	}
+	if t.coarse > 0 {
+		time-- // it was rounded up
 	}
 	return t.base + (time-full)<<t.coarse/t.perNS // it was not too full then
 }

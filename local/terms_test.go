@@ -6,6 +6,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -136,5 +137,30 @@ func TestTermsKeepTheirNumbers(t *testing.T) {
 		if is := slots.lodge.termsFrom(d.slot, signOf("k"), fast); is != nil && is != d.terms.Load() {
 			t.Fatalf("takes terms %d for its own, which are %d", is.number, d.terms.Load().number)
 		}
+	}
+}
+
+// Whose number is given to others, because it is an old one, lends by new terms in time: in
+// the same season, and while the old ones would be good for much longer.
+func TestTermsAreRenewedWithTheirNumbers(t *testing.T) {
+	hands := clock.NewManual(start)
+	table := newTable(t, TableOptions{Clock: hands})
+	tenant(t, table, "k", fast)
+	first := slotOf(table, "k", fast).terms.Load()
+	for i := range termsMost {
+		hands.Advance(2 * time.Second)
+		rule := limit.Must(limit.Funnel(fmt.Sprint("rule ", i), 10, 1, time.Second))
+		if table.lodge.termsOf(rule, limit.SourceLocal, first.season, int64(hands.Now())) == nil {
+			t.Fatal("no terms for another rule")
+		}
+	}
+	if slotOf(table, "k", fast) != nil || first.over(table.lodge.season.n.Load(), int64(hands.Now())) {
+		t.Fatal("the number is not given to others, or the terms are over")
+	}
+	for range 200 {
+		table.Allow("k", fast, 1, int64(hands.Now()))
+	}
+	if s := slotOf(table, "k", fast); s == nil || s.terms.Load() == first {
+		t.Error("no slot any more")
 	}
 }

@@ -68,7 +68,7 @@ var pocketMutants = []mutant{
 	},
 	{
 		name:   "a-quota-in-a-pocket",
-		breaks: "A funnel that takes a month to run empty overflows the time of a handle.",
+		breaks: "A funnel whose unit is no multiple of the unit of loans' times charges too little for each.",
 		file:   "local/terms.go",
 		old:    ` || !hasRoomFor(rule) {`,
 		new:    ` {`,

@@ -84,7 +84,7 @@ var slotMutants = []mutant{
 	},
 	{
 		name:   "a-clock-too-far-ahead",
-		breaks: "A slot counts in ticks at a time that they cannot hold.",
+		breaks: "A slot lends so late that the times at which a full funnel is empty overflow.",
 		file:   "local/terms.go",
 		old:    `last < 0 || last > loanLatest || `,
 		new:    `last < 0 || `,
@@ -449,5 +449,21 @@ var slotMutants = []mutant{
 		old:    "		d.mu.Lock() // who lends at this moment has not seen that there are others now\n		c := d.c.Load()\n		d.mu.Unlock()\n",
 		new:    "		c := d.c.Load()\n",
 		by:     local("TestSlotsGrowUnderWhoLends"),
+	},
+	{
+		name:   "a-number-lost-for-good",
+		breaks: "A key whose terms have lost their number has no slot for as long as they would last.",
+		file:   "local/terms.go",
+		old:    ` && b.numbered(t.number) == t {`,
+		new:    ` {`,
+		by:     local("TestTermsAreRenewedWithTheirNumbers"),
+	},
+	{
+		name:   "a-slot-that-will-never-be",
+		breaks: "A key that is refused takes its lock again and again for a slot that its rule cannot have.",
+		file:   "local/lodge.go",
+		old:    `	if !hasRoomFor(c.rule()) {`,
+		new:    `	if n == 0 {`,
+		by:     local("TestSlotsAreNotAskedForInVain"),
 	},
 }
