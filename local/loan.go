@@ -86,7 +86,7 @@ func (c *Counter) takeBackLocked(t *terms, w uint64, lent uint32) {
 		return
 	}
 	f, r := &c.funnel, c.rule()
-	f.view = r.Add(limit.Span{NS: t.base}, r.OfTicks(int64(w>>wordTime)<<t.coarse))
+	f.view = r.Add(limit.Span{NS: t.base}, r.OfTicks(t.floor(int64(w>>wordTime))))
 	f.pend.tat = f.view
 	f.pend.units -= left
 }

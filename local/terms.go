@@ -180,9 +180,14 @@ func newTerms(rule *limit.Rule, refresh, last int64) *terms {
 // fits reports whether a loan that begins with a check at last has some time to go.
 func (t *terms) fits(last int64) bool { return last >= t.base && last-t.base <= t.span/2 }
 
-// ceil converts ticks to the unit of loans' times. It rounds up, for which nobody is
-// admitted sooner.
+// ceil converts ticks to the unit of loans' times, up: as if the clock went in such steps.
+// Then as many units are admitted at one moment as without a loan, and over time none too
+// early by more than one unit of time, as floor is the inverse.
 func (t *terms) ceil(ticks int64) int64 { return (ticks + 1<<t.coarse - 1) >> t.coarse }
+
+// floor is the least that ceil converts to a time. A funnel that lends again what it has got
+// back lends the same, so that what is rounded does not add up.
+func (t *terms) floor(time int64) (ticks int64) { return max(time<<t.coarse-(1<<t.coarse-1), 0) }
 
 // over reports whether no loan by t answers any more.
 func (t *terms) over(season uint32, now int64) bool {
@@ -243,12 +248,11 @@ func (t *terms) decideOddly(w uint64, at int64) (is uint64, level int64, v Verdi
 		}
 		time = max(time, time&^windowMask|at)
 	} else {
-		at *= t.perNS
-		if max(time-at>>t.coarse, 0) > t.room {
+		at = t.ceil(at * t.perNS)
+		if time = max(time, at); time-at > t.room {
 			return 0, 0, Unanswered
 		}
-		at = t.ceil(at)
-		time = max(time, at) + t.one
+		time += t.one
 		level = (time - at) << t.coarse
 	}
 	return uint64(time)<<wordTime | w&(1<<wordTime-1) - 1<<wordUnits, level, Admitted
