@@ -61,7 +61,7 @@ func (s *Slots) Bind(c *Counter, rule *limit.Rule) *Bound {
 // Allow is [Slots.Allow]. The time must not go back.
 func (b *Bound) Allow(now int64) (allowed bool, src limit.Source, ok bool) {
 	p, c, l := &b.pocket, b.c, &b.slots.lodge
-	if _, src, v := p.ask(nil, now); v != Unanswered {
+	if _, src, v := p.ask(now); v != Unanswered {
 		return v == Admitted, src, true
 	}
 	if src, no := c.denies(now, 1, p.rule); no {

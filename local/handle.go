@@ -72,8 +72,7 @@ func Apart[K any](t *Table) *K {
 // Answer decides for one unit if what its counter has lent to h suffices for that: then
 // an admitted one is among those that [Table.Admitted] returns. Else AllowBy has to be asked.
 func (h *Handle) Answer(clock *clock.Reader) (v Verdict, src limit.Source) {
-	_, src, v = h.pocket.ask(clock, 0)
-	return v, src
+	return h.pocket.answer(clock)
 }
 
 // AllowBy is [Table.AllowBy].
@@ -188,7 +187,7 @@ func (h *Handle) TakeFromSlot(n, now int64) (res limit.Result, ok bool) {
 		return res, false
 	}
 	if h.steady {
-		if level, src, v := h.pocket.ask(nil, now); v == Admitted {
+		if level, src, v := h.pocket.ask(now); v == Admitted {
 			res = h.rule.TicksResult(level)
 			res.Source = src
 			return res, true

@@ -14,8 +14,9 @@ import (
 // key, by its name or by another handle, they share a slot, see contest.
 
 // pocket is what a handle has of the state of its counter. A loan is there as long as
-// word has units: then its terms belong to it if both are still the same afterwards. A
-// check needs nothing else of the handle, so that two of them share a cache line.
+// word has units: then terms that were read after it belong to it if it is still the same
+// afterwards. A check needs nothing else of the handle, so that two of them share a cache
+// line.
 //
 // The word holds a time. Of a funnel it is that at which it is empty, in ticks since the
 // base of the terms (see [limit.Rule.Ticks]); when it was asked last is not known then,
@@ -63,28 +64,44 @@ const (
 	Admitted
 )
 
-// ask decides for one unit at now, or, if there is a clock, at what it shows: that is read
-// here because what calls take is a good part of the whole. Level is what a funnel holds
-// then, in ticks.
-func (p *pocket) ask(clock *clock.Reader, now int64) (level int64, src limit.Source, v Verdict) {
+// ask decides for one unit at now. Level is what a funnel holds then, in ticks.
+func (p *pocket) ask(now int64) (level int64, src limit.Source, v Verdict) {
 	for {
 		w := p.word.Load()
 		if unitsOf(w) == 0 {
 			return 0, 0, Unanswered
-		}
-		if clock != nil {
-			now, clock = int64(clock.Now()), nil
 		}
 		t := p.terms.Load()
 		is, level, v := t.decide(w, now)
 		switch {
 		case v == Unanswered:
 			return 0, 0, Unanswered
-		case p.terms.Load() != t:
 		case v == Refused && p.word.Load() == w, v == Admitted && p.word.CompareAndSwap(w, is):
 			return level, t.source, v
 		}
 	}
+}
+
+// answer is ask at what a clock shows, which is not read in vain. Nearly all checks are of
+// units of a funnel; they are answered here in few steps.
+func (p *pocket) answer(clock *clock.Reader) (v Verdict, src limit.Source) {
+	w := p.word.Load()
+	if unitsOf(w) == 0 {
+		return Unanswered, 0
+	}
+	now := int64(clock.Now())
+	t := p.terms.Load()
+	if refuses(w) {
+		if t.refuses(w, now) && p.word.Load() == w {
+			return Refused, t.source
+		}
+	} else if at := now - t.base; t.lasts(at) && !t.odd {
+		if is, _, ok := t.fill(w, at*t.perNS); ok && p.word.CompareAndSwap(w, is) {
+			return Admitted, t.source
+		}
+	}
+	_, src, v = p.ask(now)
+	return v, src
 }
 
 // peek returns what a funnel holds at now, in ticks, if one unit more would be admitted.
@@ -139,7 +156,7 @@ func (p *pocket) claim(c *Counter, n, now int64) (v Verdict, src limit.Source) {
 		return Unanswered, 0
 	}
 	if n == 1 {
-		if _, src, v = p.ask(nil, max(now, p.terms.Load().base)); v != Unanswered {
+		if _, src, v = p.ask(max(now, p.terms.Load().base)); v != Unanswered {
 			c.mu.Unlock()
 			return v, src
 		}

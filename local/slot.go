@@ -169,12 +169,12 @@ func (l *lodge) answer(s *slot, k sign, rule *limit.Rule, now int64) (allowed bo
 		if t == nil {
 			return false, 0, false
 		}
+		if refuses(w) {
+			return false, t.source, t.refuses(w, now) && s.word.Load() == w
+		}
 		is, _, v := t.decide(w, now)
-		switch v {
-		case Unanswered:
+		if v == Unanswered {
 			return false, 0, false
-		case Refused:
-			return false, t.source, s.word.Load() == w
 		}
 		if s.word.CompareAndSwap(w, is) {
 			return true, t.source, true

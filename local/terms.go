@@ -213,49 +213,66 @@ func (t *terms) word(c *Counter, l loan) (w uint64, ok bool) {
 	return uint64(time)<<wordTime | uint64(l.left)<<wordUnits, ok
 }
 
+// lasts reports whether loans by t answer at a time, in ns since its base.
+func (t *terms) lasts(at int64) bool {
+	return uint64(at) < uint64(t.span) && t.season == t.turn.n.Load()
+}
+
+// refuses is decide for a loan that refuses: it reports whether that still holds.
+func (t *terms) refuses(w uint64, now int64) bool {
+	at := now - t.base
+	return at < int64(w>>wordTime) && t.lasts(at)
+}
+
 // decide decides for one unit at now by a loan of which w is the word, and what that is
 // then if the unit is admitted. Level is what a funnel holds then, in ticks.
 func (t *terms) decide(w uint64, now int64) (is uint64, level int64, v Verdict) {
-	at, time, left := now-t.base, int64(w>>wordTime), unitsOf(w)
-	if left == 0 || uint64(at) >= uint64(t.span) || t.season != t.turn.n.Load() {
+	if refuses(w) {
+		if t.refuses(w, now) {
+			return 0, 0, Refused
+		}
 		return 0, 0, Unanswered
 	}
-	switch {
-	case left == unitsRefused:
-		if at >= time {
-			return 0, 0, Unanswered
-		}
-		return 0, 0, Refused
-	case t.odd:
+	at := now - t.base
+	if unitsOf(w) == 0 || !t.lasts(at) {
+		return 0, 0, Unanswered
+	}
+	if t.odd {
 		return t.decideOddly(w, at)
 	}
-	at *= t.perNS
-	time = max(time, at)
-	if time-at > t.room {
+	is, level, ok := t.fill(w, at*t.perNS)
+	if !ok {
 		return 0, 0, Unanswered
 	}
-	time += t.one
-	return uint64(time)<<wordTime | w&(1<<wordTime-1) - 1<<wordUnits, time - at, Admitted
+	return is, level, Admitted
+}
+
+// fill admits one unit by a loan of a funnel, at a time in the unit of those of loans. It
+// reports false when there is no room.
+func (t *terms) fill(w uint64, at int64) (is uint64, level int64, ok bool) {
+	time := max(int64(w>>wordTime), at)
+	if level = time - at; level > t.room {
+		return 0, 0, false
+	}
+	return uint64(time+t.one)<<wordTime | w&(1<<wordTime-1) - 1<<wordUnits, level + t.one, true
 }
 
 // decideOddly is decide for units of a window, and of a funnel of coarse times.
 func (t *terms) decideOddly(w uint64, at int64) (is uint64, level int64, v Verdict) {
-	time := int64(w >> wordTime)
-	if t.perNS == 0 {
-		at >>= windowUnit
-		if at >= time>>windowTime {
+	if t.perNS != 0 {
+		is, level, ok := t.fill(w, t.ceil(at*t.perNS))
+		if !ok {
 			return 0, 0, Unanswered
 		}
-		time = max(time, time&^windowMask|at)
-	} else {
-		at = t.ceil(at * t.perNS)
-		if time = max(time, at); time-at > t.room {
-			return 0, 0, Unanswered
-		}
-		time += t.one
-		level = (time - at) << t.coarse
+		return is, level << t.coarse, Admitted
 	}
-	return uint64(time)<<wordTime | w&(1<<wordTime-1) - 1<<wordUnits, level, Admitted
+	time := int64(w >> wordTime)
+	at >>= windowUnit
+	if at >= time>>windowTime {
+		return 0, 0, Unanswered
+	}
+	time = max(time, time&^windowMask|at)
+	return uint64(time)<<wordTime | w&(1<<wordTime-1) - 1<<wordUnits, 0, Admitted
 }
 
 // askedLast returns when a counter was asked last, by the word of its loan, as far as that

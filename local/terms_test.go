@@ -2,6 +2,7 @@ package local
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 	"unsafe"
@@ -70,6 +71,51 @@ func TestTermsAreShared(t *testing.T) {
 	}
 }
 
+// Whatever a handle has been lent, and whenever it is asked, what it answers in few steps
+// is what it answers at length.
+func TestHandlesAnswerAsTheyAsk(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 7))
+	hands := clock.NewManual(start)
+	reader := clock.ReaderOf(hands)
+	turn, base := newSeason(), start.UnixNano()
+	said := map[Verdict]int{}
+	for _, rule := range []*limit.Rule{
+		funnelRule(t, 100, 1, time.Millisecond), funnelRule(t, 10, 3, time.Second), funnelRule(t, 1, 1, time.Nanosecond),
+		limit.Must(limit.Funnel("month", 1000, 1000, 30*24*time.Hour)), windowRule(t, 100, time.Second, 10),
+	} {
+		for range 20_000 {
+			tm := newTerms(rule, int64(time.Minute), base)
+			tm.turn, tm.season, tm.source = turn, turn.n.Load()-uint32(rng.IntN(8)/7), limit.SourceSynced
+			units := []uint64{0, 1, 2, loanMost, unitsRefused}[rng.IntN(5)]
+			at := rng.Int64N(2*(tm.room+tm.one)+1000) & timeMost
+			if tm.perNS == 0 || units == unitsRefused {
+				at = rng.Int64N(timeMost) >> rng.IntN(48)
+			}
+			w := uint64(at)<<wordTime | units<<wordUnits | rng.Uint64N(numberMask+1)
+			now := tm.base + rng.Int64N(2*tm.span)>>rng.IntN(40) - int64(rng.IntN(2))
+			if rng.IntN(2) == 0 { // nearby: there one step makes the difference
+				now = tm.base + at>>tm.coarse + rng.Int64N(5) - 2
+			}
+			var quick, long pocket
+			for _, p := range []*pocket{&quick, &long} {
+				p.terms.Store(tm)
+				p.word.Store(w)
+			}
+			hands.Advance(time.Duration(now) - hands.Now())
+			v, src := quick.answer(&reader)
+			_, wantSrc, want := long.ask(now)
+			if v != want || src != wantSrc || quick.word.Load() != long.word.Load() {
+				t.Fatalf("%v, %#x at %d: says %v as %v and leaves %#x, at length %v as %v and %#x",
+					rule, w, now-tm.base, v, src, quick.word.Load(), want, wantSrc, long.word.Load())
+			}
+			said[v]++
+		}
+	}
+	if len(said) < 3 || said[Refused] < 1000 || said[Admitted] < 1000 {
+		t.Errorf("of too few kinds: %v", said)
+	}
+}
+
 // Nobody writes to a line that each check reads.
 func TestTermsFillLines(t *testing.T) {
 	if size := unsafe.Sizeof(terms{}); size%64 != 0 {
@@ -98,7 +144,7 @@ func TestTermsOfWindows(t *testing.T) {
 		last := at
 		for ns := range min(before, 5_000) {
 			now := at + before + 1000 - ns
-			if _, _, v = b.pocket.ask(nil, now); v == Admitted {
+			if _, _, v = b.pocket.ask(now); v == Admitted {
 				last = now
 				if ns == 0 {
 					t.Errorf("admits in the next bucket")

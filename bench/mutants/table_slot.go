@@ -62,8 +62,8 @@ var slotMutants = []mutant{
 		name:   "a-refusal-for-good",
 		breaks: "A slot goes on refusing when there is room again.",
 		file:   "local/terms.go",
-		old:    `if at >= time {`,
-		new:    `if at > time {`,
+		old:    `return at < int64(w>>wordTime) && t.lasts(at)`,
+		new:    `return at <= int64(w>>wordTime) && t.lasts(at)`,
 		by:     local("TestDenialsEndInTime"),
 	},
 	{
@@ -438,8 +438,8 @@ var slotMutants = []mutant{
 		name:   "sooner-by-an-old-reading",
 		breaks: "A check that was interrupted after it had read the clock takes back what has been counted since.",
 		file:   "local/terms.go",
-		old:    "	time = max(time, at)\n	if",
-		new:    "	time = at\n	if",
+		old:    `time := max(int64(w>>wordTime), at)`,
+		new:    `time := at + 0*int64(w)`,
 		by:     local("TestSlotsOfThePast"),
 	},
 	{
