@@ -86,9 +86,14 @@ func spareBuckets(n int) []int64 {
 
 // forgetSent ends what is under way.
 func (w *window) forgetSent() {
-	if len(w.sent) == fewBuckets {
-		clear(w.sent)
-		spares.Put((*[fewBuckets]int64)(w.sent))
-	}
+	spareFor(w.sent)
 	w.sent, w.sentUnits = nil, 0
+}
+
+// spareFor leaves b, which may be nil, to others.
+func spareFor(b []int64) {
+	if len(b) == fewBuckets {
+		clear(b)
+		spares.Put((*[fewBuckets]int64)(b))
+	}
 }

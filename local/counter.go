@@ -18,8 +18,8 @@ import (
 //
 // With many keys it is memory that a check waits for. So the whole is three cache
 // lines, of which a check of a funnel reads two and writes one. What funnels rarely
-// need is in more; a window or a longer key comes right behind, see windowCounter and
-// namedCounter.
+// need is in more, and so is a window unless it is folded; a longer key comes right
+// behind, see namedCounter.
 type Counter struct {
 	// First line, hardly ever written: whose counter it is.
 	law      atomic.Pointer[limit.Rule] // written under mu
@@ -37,10 +37,10 @@ type Counter struct {
 	modeBits atomic.Int32 // of the link, as seen last; written under mu
 	epoch    uint8        // of the table, when the cache was told of the latest use
 	dead     bool
-	refused  bool  // by the latest check
-	brisk    brisk // what the next check may be answered by
-	last     int64 // latest now seen; time never runs backwards in here
-	funnel   funnel
+	refused  bool   // by the latest check
+	brisk    brisk  // what the next check may be answered by
+	last     int64  // latest now seen; time never runs backwards in here
+	funnel   funnel // or a folded window
 
 	// Third line, from known in funnel on: what there is between us and the
 	// authority.
@@ -51,18 +51,10 @@ type Counter struct {
 }
 
 func newCounter(key string, rule *limit.Rule, hash uint64, link *Link, now int64) *Counter {
-	var c *Counter
-	var whole *windowCounter
-	switch {
-	case inOne(rule):
-		whole = new(windowCounter)
-		c = &whole.counter
-		c.more = &whole.more
-	case len(key) > inlineKey && len(key) <= behindKey:
+	c := new(Counter)
+	if len(key) > inlineKey && len(key) <= behindKey {
 		c = &new(namedCounter).counter
 		c.keyBytes = isBehind
-	default:
-		c = new(Counter)
 	}
 	c.hash, c.last = hash, math.MinInt64
 	c.law.Store(rule)
@@ -79,8 +71,8 @@ func newCounter(key string, rule *limit.Rule, hash uint64, link *Link, now int64
 	}
 	switch rule.Algorithm() {
 	case limit.AlgorithmSlidingWindow, limit.AlgorithmFixedWindow:
-		if whole != nil {
-			c.more.window = whole.small.open(rule, now, off, sure)
+		if c.more == nil && isFoldable(rule) {
+			c.beginFolded(rule, now, off, sure)
 		} else {
 			c.with().window = newWindow(rule, now, off, sure)
 		}
@@ -280,6 +272,7 @@ func (c *Counter) checkLocked(now, n int64, rule *limit.Rule, epoch uint8) (allo
 		c.mu.Unlock()
 		return false, 0, gone
 	}
+	isNew := c.last == math.MinInt64
 	now = c.enterLocked(now, rule)
 	allowed = c.decideLocked(now, n, true)
 	c.refused = !allowed
@@ -290,6 +283,9 @@ func (c *Counter) checkLocked(now, n int64, rule *limit.Rule, epoch uint8) (allo
 	p := c.part()
 	wake := p != nil && c.noteLocked(now)
 	c.brisk = c.briskLocked(allowed && n > 0, src)
+	if isNew || how == remind {
+		c.foldLocked() // the first check for a while, and maybe the last
+	}
 	c.mu.Unlock()
 	if wake {
 		p.link.signal()
@@ -317,6 +313,7 @@ func (c *Counter) askHeld(now, n int64, rule *limit.Rule, book bool, epoch uint8
 		c.mu.Unlock()
 		return res, gone
 	}
+	isNew := c.last == math.MinInt64
 	now = c.enterLocked(now, rule)
 	allowed := c.decideLocked(now, n, book)
 	c.refused = !allowed
@@ -328,6 +325,9 @@ func (c *Counter) askHeld(now, n int64, rule *limit.Rule, book bool, epoch uint8
 	wake := p != nil && c.noteLocked(now)
 	if n == 1 && book && how == well && takesFromSlots(rule) {
 		c.brisk, how = b.after(c.briskLocked(allowed, res.Source))
+	}
+	if isNew || how == remind {
+		c.foldLocked()
 	}
 	c.mu.Unlock()
 	if wake {
@@ -347,6 +347,7 @@ const (
 )
 
 func (c *Counter) worthLocked(now int64) worth {
+	defer c.refoldLocked(c.isFolded())
 	now = max(now, c.last)
 	if c.win() != nil {
 		c.rollLocked(now)
@@ -396,7 +397,7 @@ func (c *Counter) unsyncedUnits() int64 {
 	if c.link() == nil {
 		return 0
 	}
-	if c.win() != nil {
+	if !c.isFolded() && c.win() != nil {
 		return c.win().pendUnits + c.win().sentUnits
 	}
 	return c.funnel.pend.units + c.funnel.under().sent.units
@@ -404,7 +405,7 @@ func (c *Counter) unsyncedUnits() int64 {
 
 // pendUnits returns the units that the authority has not been sent.
 func (c *Counter) pendUnits() int64 {
-	if c.win() != nil {
+	if !c.isFolded() && c.win() != nil {
 		return c.win().pendUnits
 	}
 	return c.funnel.pend.units
@@ -451,6 +452,7 @@ func (c *Counter) absorbLocked(d *Counter, now int64) {
 // rounding up, so that nothing is forgotten.
 func (c *Counter) adoptLocked(rule *limit.Rule, now int64) {
 	old := c.rule()
+	c.win() // is unfolded by the rule that it was folded by
 	c.law.Store(rule)
 	if old.SameShape(rule) {
 		return

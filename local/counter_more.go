@@ -14,21 +14,7 @@ type more struct {
 	heir   *Counter // takes over what a dead counter still has in flight
 	story  *story
 	pocket *pocket // that answers instead; nil: none. Written under the lock of the counter
-}
-
-// windowCounter is a counter of a window of few buckets with what most funnels do
-// without, in one piece: nothing of it has to be found before it can be fetched, see
-// fetchWindow.
-type windowCounter struct {
-	counter Counter
-	more    more
-	small   small
-}
-
-// inOne reports whether the counters that a rule makes are such.
-func inOne(r *limit.Rule) bool {
-	a := r.Algorithm()
-	return (a == limit.AlgorithmSlidingWindow || a == limit.AlgorithmFixedWindow) && r.Kept() < fewBuckets
+	piece  *piece  // that this is part of; nil: of none
 }
 
 // story is what is left of resets, of bookings ahead and of clocks that stood
@@ -44,8 +30,11 @@ type story struct {
 
 // with returns what few counters have, for writing.
 func (c *Counter) with() *more {
-	if c.more == nil {
+	switch c.more {
+	case nil:
 		c.more = new(more)
+	case &foldedAway:
+		c.unfold()
 	}
 	return c.more
 }
@@ -91,10 +80,13 @@ func (c *Counter) setMode(m int64) { c.modeBits.Store(int32(m)) }
 // four thousand million, a report too many does not matter.
 func (c *Counter) setUrgentAt(n int64) { c.urgentAt = uint32(min(max(n, 1), math.MaxUint32)) }
 
-// win returns the window of a counter of windows, else nil.
+// win returns the window of a counter of windows, else nil. It unfolds it.
 func (c *Counter) win() *window {
-	if c.more == nil {
+	switch c.more {
+	case nil:
 		return nil
+	case &foldedAway:
+		return c.unfold()
 	}
 	return c.more.window
 }

@@ -17,9 +17,3 @@ func fetchAt(address uintptr)
 //
 //go:noescape
 func fetchToWrite(p unsafe.Pointer)
-
-// fetchWindow fetches what a check needs of the window of c, which is in one piece with
-// it, see inOne. Else it would take lines of others.
-//
-//go:noescape
-func fetchWindow(c *Counter)

@@ -8,4 +8,3 @@ import "unsafe"
 func fetchToRead(unsafe.Pointer)  {}
 func fetchAt(uintptr)             {}
 func fetchToWrite(unsafe.Pointer) {}
-func fetchWindow(*Counter)        {}

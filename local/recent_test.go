@@ -19,7 +19,7 @@ func TestCounterLayout(t *testing.T) {
 	}
 	const line = 64
 	var c Counter
-	var whole windowCounter
+	var p piece
 	for what, at := range map[string]struct{ is, want uintptr }{
 		"the size of a counter":                     {unsafe.Sizeof(c), 3 * line},
 		"the beginning of what a check decides on":  {unsafe.Offsetof(c.mu), line},
@@ -28,11 +28,7 @@ func TestCounterLayout(t *testing.T) {
 		"the size of a slot":                        {unsafe.Sizeof(slot{}), line / 2},
 		"the size of what it has besides":           {unsafe.Sizeof(tenancy{}), line},
 		"the size of one with a longer key":         {unsafe.Sizeof(namedCounter{}), 4 * line},
-		"the size of a counter and its window":      {(unsafe.Sizeof(whole) + line - 1) / line * line, 8 * line}, // a class of the allocator
-		"what it has besides":                       {unsafe.Offsetof(whole.more), 3 * line},
-		"where its check begins":                    {unsafe.Offsetof(whole.small) + unsafe.Offsetof(whole.small.cur), 4 * line},
-		"where that ends":                           {unsafe.Offsetof(whole.small) + unsafe.Offsetof(whole.small.claim), 5 * line},
-		"where its buckets are":                     {(unsafe.Offsetof(whole.small) + unsafe.Offsetof(whole.small.first)) / line, 6},
+		"the size of a window":                      {(unsafe.Sizeof(p) + line - 1) / line * line, 5 * line}, // a class of the allocator
 		"the size of a line of the recent counters": {unsafe.Sizeof(recentLine{}), line},
 	} {
 		if at.is != at.want {

@@ -236,7 +236,10 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	// Half of this node's fair part of what is left: when that much has been
 	// admitted unseen, the others should hear of it at once.
 	c.setUrgentAt((c.rule().Limit() - used) / (2 * c.link().nodes.Load()))
-	return c.queueLocked(max(now, c.last), out)
+	if out = c.queueLocked(max(now, c.last), out); !out.Again {
+		c.foldLocked()
+	}
+	return out
 }
 
 // tellsLocked reports whether c has something to tell at now.
@@ -440,6 +443,7 @@ func (c *Counter) Refresh() bool {
 func (c *Counter) MarkRaise(now int64) bool {
 	c.lock()
 	defer c.mu.Unlock()
+	defer c.refoldLocked(c.isFolded())
 	now = max(now, c.last)
 	if c.dead || c.syncedAt == 0 {
 		return false

@@ -156,9 +156,6 @@ func (t *Table) recently(h uint64, key string, rule *limit.Rule) *Counter {
 	if c.denied.Load() == 0 { // else that may be all there is to know
 		fetchToWrite(unsafe.Pointer(&c.mu))
 		fetchToWrite(unsafe.Pointer(&c.askedAt))
-		if inOne(rule) {
-			fetchWindow(c)
-		}
 	}
 	if !c.matches(key, rule) {
 		return nil

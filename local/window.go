@@ -22,7 +22,7 @@ type window struct {
 	sure  bool  // off was measured, it is not just a first guess
 	moved bool  // went back: what is known has lost its IDs, until an answer
 
-	// What a check reads and writes, in one cache line of a windowCounter.
+	// What a check reads and writes.
 	cur       int64 // ID of bucket 0
 	end       int64 // when bucket 0 ends, ns of the authority's clock
 	newer     int64 // weighted sum of all buckets that count in full
