@@ -167,10 +167,11 @@ func (s *same) suffer(event int, now, x int64, flip bool, r *limit.Rule) {
 // may touch, or should not.
 func compare(t *testing.T, a, b *Counter) {
 	t.Helper()
+	v, w := a.win(), b.win() // unfolded
 	if a.funnel.view != b.funnel.view || a.funnel.pend != b.funnel.pend || a.funnel.known != b.funnel.known {
 		t.Errorf("%+v, looking at everything %+v", a.funnel, b.funnel)
 	}
-	if v, w := a.win(), b.win(); w != nil {
+	if w != nil {
 		type counts struct{ off, cur, end, newer, oldest, pending int64 }
 		of := func(w *window) counts { return counts{w.off, w.cur, w.end, w.newer, w.oldest, w.pendUnits} }
 		if of(v) != of(w) || !slices.Equal(v.pend, w.pend) {

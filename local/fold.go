@@ -119,7 +119,7 @@ func (c *Counter) refoldLocked(was bool) {
 // single returns the bucket that has all units of a window of which nothing is under
 // way, nor told but the units themselves.
 func (w *window) single(r *limit.Rule, weight int64) (i int, ok bool) {
-	if w.sent != nil || w.sentUnits != 0 || w.backUnits != 0 || w.claim != 0 {
+	if w.sent != nil || w.sentUnits != 0 || w.backUnits != 0 {
 		return 0, false
 	}
 	for _, u := range w.sentBack {
@@ -137,7 +137,8 @@ func (w *window) single(r *limit.Rule, weight int64) (i int, ok bool) {
 		}
 		i, found = j, true
 	}
-	// What is booked at another weight may count as less than the sum will say.
+	// What is booked at another weight may count as less than the sum will say, and
+	// what somebody waits for counts as well.
 	newer, oldest := w.at(i, weight), int64(0)
 	if i > 0 && i == r.Kept() {
 		newer, oldest = 0, newer

@@ -4,7 +4,7 @@ import "slices"
 
 // table returns all mutants: which test catches which.
 func table() []mutant {
-	return slices.Concat(onceMutants, viewMutants, syncMutants, outageMutants, beatMutants, callMutants, pathMutants, slotMutants, pocketMutants, scriptMutants)
+	return slices.Concat(onceMutants, viewMutants, syncMutants, outageMutants, beatMutants, callMutants, pathMutants, slotMutants, pocketMutants, foldMutants, scriptMutants)
 }
 
 // sim is the simulator on so many seeds.

@@ -374,8 +374,8 @@ var slotMutants = []mutant{
 		name:   "longer-keys-are-cut",
 		breaks: "A key of more than 64 bytes is cut off.",
 		file:   "local/counter.go",
-		old:    `len(key) <= behindKey:`,
-		new:    `len(key) <= 2*behindKey:`,
+		old:    `len(key) <= behindKey {`,
+		new:    `len(key) <= 2*behindKey {`,
 		by:     local("TestCountersKeepTheirKeys"),
 	},
 	{
