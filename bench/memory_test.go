@@ -78,7 +78,7 @@ func holdHybrid(b *testing.B, l *hybrid.Limiter, rule *limit.Rule) holder {
 // BenchmarkMemory: what a key in memory takes, its name included, and what all
 // of them cost the garbage collector. The number of keys is in the name; -memory.keys
 // is for more. An iteration fills a limiter that has room for the keys and a
-// little more.
+// little more: each is asked once, or, busy, once more some buckets later.
 //
 // B/key is what is alive after a collection, in-use-B/key the spans that hold
 // it. gc-ms is a whole collection, gc-cpu-ms what it took of all processors and
@@ -87,20 +87,30 @@ func holdHybrid(b *testing.B, l *hybrid.Limiter, rule *limit.Rule) holder {
 func BenchmarkMemory(b *testing.B) {
 	for _, h := range holders {
 		for _, rule := range redisRules {
-			b.Run(fmt.Sprintf("%s/%v/%d", h.name, rule.Algorithm(), *memoryKeys), func(b *testing.B) {
-				for b.Loop() {
-					measureMemory(b, func() holder { return h.open(b, rule, *memoryKeys+*memoryKeys/16) })
+			for times, use := range []string{"", "-busy"} {
+				if use != "" && rule.Algorithm() == limit.AlgorithmFunnel {
+					continue // takes no more
 				}
-			})
+				b.Run(fmt.Sprintf("%s%s/%v/%d", h.name, use, rule.Algorithm(), *memoryKeys), func(b *testing.B) {
+					for b.Loop() {
+						measureMemory(b, times+1, func() holder { return h.open(b, rule, *memoryKeys+*memoryKeys/16) })
+					}
+				})
+			}
 		}
 	}
 }
 
-func measureMemory(b *testing.B, open func() holder) {
+func measureMemory(b *testing.B, times int, open func() holder) {
 	empty := collect()
 	before := heap()
 	h := open() // what it sets aside for keys to come is shared by those that have
-	fill(b, h, *memoryKeys)
+	for i := range times {
+		if i > 0 {
+			awaitBucket(b)
+		}
+		fill(b, h, *memoryKeys)
+	}
 	full := collect()
 	after := heap()
 	live := float64(h.live())
@@ -113,6 +123,13 @@ func measureMemory(b *testing.B, open func() holder) {
 	b.ReportMetric(live, "keys")
 	full.report(b, "")
 	empty.report(b, "empty-")
+}
+
+// awaitBucket waits for a bucket of the window of redisRules to come to its end.
+func awaitBucket(b *testing.B) {
+	width := time.Minute / limit.DefaultBuckets
+	was := time.Now().Truncate(width)
+	pollUntil(b, 2*width, "a bucket has ended", func() bool { return time.Now().Truncate(width) != was })
 }
 
 // fill makes n keys known and waits until they have found their places: the

@@ -86,7 +86,7 @@ func writeMemory(b *strings.Builder, r recorded, seen map[*row]bool) {
 	}
 	b.WriteString("## Memory\n\n")
 	if len(r.memory.bench("Memory")) > 0 {
-		b.WriteString("All keys are in memory, their names are counted, and the limiter has room for a sixteenth more. A garbage collection of that heap, and of one without keys:\n\n")
+		b.WriteString("All keys are in memory, their names are counted, and the limiter has room for a sixteenth more. Each key was asked once or, where the limiter is called busy, once more some buckets later. A garbage collection of that heap, and of one without keys:\n\n")
 		writeRows(b, r.memory, "Memory", "limiter, rule, keys", seen, []column{
 			{"B/key", "B per key"}, {"in-use-B/key", "with free space in spans"}, {"gc-ms", "collection, ms"}, {"empty-gc-ms", "without keys"},
 			{"gc-cpu-ms", "its processor time, ms"}, {"empty-gc-cpu-ms", "without keys"}, {"pause-us", "world stopped, µs"}, {"empty-pause-us", "without keys"},

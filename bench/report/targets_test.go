@@ -66,11 +66,15 @@ func TestHeapTargets(t *testing.T) {
 BenchmarkMemory/local/funnel/1000000 1 300 B/key
 BenchmarkMemory/hybrid/funnel/1048576 1 401 B/key
 BenchmarkMemory/hybrid/sliding-window/100000 1 100 B/key
+BenchmarkMemory/hybrid-busy/sliding-window/1000000 1 399 B/key
 `), newResults()}
 	if got := verdictOf(t, "million, funnel", r); got != "401 B **fail**" {
 		t.Error(got)
 	}
-	if got := verdictOf(t, "million, sliding", r); got != "not measured" {
+	if got := verdictOf(t, "million, sliding window, in one", r); got != "not measured" {
+		t.Error(got)
+	}
+	if got := verdictOf(t, "million, sliding window, in two", r); got != "399 B pass" {
 		t.Error(got)
 	}
 }
