@@ -397,7 +397,7 @@ func (w *window) absorb(r *limit.Rule, d *window, now, weight int64) {
 	w.sentUnits += d.sentUnits
 	w.moved = w.moved || d.moved
 	w.sent, d.sent = mergeBuckets(w.sent, d.sent, func(a, b int64) int64 { return a + b }), nil
-	w.known = mergeBuckets(w.known, d.known, func(a, b int64) int64 { return max(a, b) })
+	w.known, d.known = mergeBuckets(w.known, d.known, func(a, b int64) int64 { return max(a, b) }), nil
 	if w.back == nil {
 		w.handed = d.handed
 	} else if d.back != nil {
