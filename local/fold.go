@@ -117,15 +117,11 @@ func (c *Counter) refoldLocked(was bool) {
 }
 
 // single returns the bucket that has all units of a window of which nothing is under
-// way, nor told but the units themselves.
+// way, and nothing was handed back that is still to be told. What was handed back is under
+// way only together with what was sent, see collect.
 func (w *window) single(r *limit.Rule, weight int64) (i int, ok bool) {
 	if w.sent != nil || w.sentUnits != 0 || w.backUnits != 0 {
 		return 0, false
-	}
-	for _, u := range w.sentBack {
-		if u != 0 {
-			return 0, false
-		}
 	}
 	found := false
 	for j, u := range w.pend {
