@@ -73,7 +73,7 @@ const (
 	stackBits  = 11 // of an address in a stack of the smallest size
 )
 
-// tally counts decisions, but for those that slots admit and count themselves. Nearly
+// tally counts decisions, but for those that slots and handles admit and count themselves. Nearly
 // all are for one unit, and cost one atomic addition.
 type tally struct {
 	cells [stripes]cell
@@ -138,7 +138,7 @@ func (t *tally) pass() { t.cell().passed.Add(1) }
 
 func (t *tally) refuse() { t.cell().refused.Add(1) }
 
-// sum adds up into s the cells and what slots have admitted, one unit at a time, and
+// sum adds up into s the cells and what slots and handles have admitted, one unit at a time, and
 // returns the admitted units that are to be shared: all but those that keys without room
 // of their own have taken.
 func (t *tally) sum(s *Stats, slots [local.Sources]int64) (shared int64) {

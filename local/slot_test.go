@@ -188,54 +188,6 @@ func TestSlotsUnderFire(t *testing.T) {
 
 func fireKey(k int) string { return fmt.Sprint("key", string(rune('a'+k))) }
 
-// Who is asked has a slot, and who is not gives it up to somebody who is.
-func TestSlotsChangeHands(t *testing.T) {
-	clk := clock.NewManual(start)
-	table := newTable(t, TableOptions{Clock: clk, hash: func(key string, _ *limit.Rule) uint64 { return uint64(0x7f^len(key)) << 57 }})
-	names := make([]string, slotWays+1)
-	for i := range names {
-		names[i] = string(make([]byte, i+1))
-	}
-	ask := func(key string) *tenancy {
-		for range 200 {
-			table.Allow(key, fast, 1, int64(clk.Now()))
-		}
-		return slotOf(table, key, fast)
-	}
-	for _, k := range names[:slotWays] {
-		if ask(k) == nil {
-			t.Fatalf("no slot for %q", k)
-		}
-	}
-	last := names[slotWays]
-	if ask(last) != nil {
-		t.Fatal("a slot for one key more than there are")
-	}
-	clk.Advance(slotIdle / 2)
-	idle, busy := names[slotWays-1], names[:slotWays-1] // the others are looked at first
-	for _, k := range busy {
-		ask(k)
-	}
-	if ask(last) != nil {
-		t.Fatal("a slot for one key more than there are, a while later")
-	}
-	clk.Advance(slotIdle/2 + 1)
-	if ask(last) == nil {
-		t.Error("a key that is not asked keeps its slot from one that is")
-	}
-	if slotOf(table, idle, fast) != nil {
-		t.Error("the slot has two tenants")
-	}
-	for _, k := range busy {
-		if slotOf(table, k, fast) == nil {
-			t.Errorf("%q had to go", k)
-		}
-	}
-	if got := table.Peek(idle, fast, 1, int64(clk.Now())).Remaining; got != fast.Limit() {
-		t.Errorf("after a second %d units remain", got)
-	}
-}
-
 // What a unit weighs counts at once, also for a key that has a slot.
 func TestSlotsEndWithTheMode(t *testing.T) {
 	link := newTestLink()
