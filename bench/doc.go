@@ -6,7 +6,7 @@
 //
 // Run the benchmarks with
 //
-//	go test -bench . ./bench
+//	go test -run '^$' -bench . -benchtime 100ms -timeout 1h ./bench
 //
 // and compare figures of one run only: machines differ, and so do moments. The
 // program in report runs all of them and writes what is in results. Two things

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"hash/maphash"
+	"math/bits"
 	"sync/atomic"
 	"testing"
 
@@ -9,81 +10,76 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// floor is the least that a check can cost that finds its key in a map: hash the
-// key, find its cell in a sharded map, read the clock, swap one word. Its maps are filled
-// beforehand and only read, so that there is no lock; it can neither learn a
-// key nor forget one, and shares nothing. It does decide, by GCRA.
-type floor struct {
-	seed   maphash.Seed
-	clock  clock.Reader
-	every  int64 // ns per unit
-	burst  int64 // ns of units that fit
-	shards [256]map[uint64]*cell
+// The floors are the least that a check can cost that finds its key: hash the key, find
+// its cell, read the clock, swap one word. They are filled beforehand and only read, so
+// that there is no lock and no need of shards; they can neither learn a key nor forget
+// one, and share nothing. They do decide, by GCRA.
+
+// gcra decides by the time at which a key is empty again, in ns.
+type gcra struct {
+	clock clock.Reader
+	every int64 // ns per unit
+	burst int64 // ns of units that fit
 }
 
-// cell holds the time, in ns, at which a key is empty again.
-type cell struct {
-	key  string
-	tat  atomic.Int64
-	next *cell // another key of this hash
-}
-
-func newFloor(keys []string, rule *limit.Rule, c clock.Clock) *floor {
+func newGCRA(rule *limit.Rule, c clock.Clock) gcra {
 	every := int64(rule.Period()) / rule.Units()
-	f := &floor{seed: maphash.MakeSeed(), clock: clock.ReaderOf(c), every: every, burst: every * rule.Limit()}
-	for i := range f.shards {
-		f.shards[i] = make(map[uint64]*cell, len(keys)/len(f.shards)+1)
-	}
-	for _, k := range keys {
-		h := maphash.String(f.seed, k)
-		shard := f.shards[h>>56]
-		shard[h] = &cell{key: k, next: shard[h]}
-	}
-	return f
+	return gcra{clock: clock.ReaderOf(c), every: every, burst: every * rule.Limit()}
 }
 
-// find returns the cell of a key, nil if it has none.
-func (f *floor) find(key string) *cell {
-	h := maphash.String(f.seed, key)
-	c := f.shards[h>>56][h]
-	for c != nil && c.key != key {
-		c = c.next
-	}
-	return c
-}
-
-func (f *floor) allow(key string) bool {
-	c := f.find(key)
-	return c != nil && f.admit(c)
-}
-
-func (f *floor) admit(c *cell) bool {
-	now := int64(f.clock.Now())
+func (g *gcra) admit(tat *atomic.Int64) bool {
+	now := int64(g.clock.Now())
 	for {
-		old := c.tat.Load()
-		tat := max(old, now) + f.every
-		if tat-now > f.burst {
+		old := tat.Load()
+		is := max(old, now) + g.every
+		if is-now > g.burst {
 			return false
 		}
-		if c.tat.CompareAndSwap(old, tat) {
+		if tat.CompareAndSwap(old, is) {
 			return true
 		}
 	}
 }
 
-func (f *floor) peek(key string) bool {
-	c := f.find(key)
-	if c == nil {
-		return false
+func (g *gcra) peek(tat *atomic.Int64) bool {
+	now := int64(g.clock.Now())
+	return max(tat.Load(), now)+g.every-now <= g.burst
+}
+
+// floor has its keys in a map.
+type floor struct {
+	gcra
+	cells map[string]*cell
+}
+
+// cell is half a cache line: two processors seldom want the same one.
+type cell struct {
+	tat atomic.Int64
+	_   [24]byte
+}
+
+func newFloor(keys []string, rule *limit.Rule, c clock.Clock) *floor {
+	f := &floor{gcra: newGCRA(rule, c), cells: make(map[string]*cell, len(keys))}
+	for _, k := range keys {
+		f.cells[k] = new(cell)
 	}
-	now := int64(f.clock.Now())
-	return max(c.tat.Load(), now)+f.every-now <= f.burst
+	return f
+}
+
+func (f *floor) allow(key string) bool {
+	c := f.cells[key]
+	return c != nil && f.admit(&c.tat)
+}
+
+func (f *floor) peekKey(key string) bool {
+	c := f.cells[key]
+	return c != nil && f.peek(&c.tat)
 }
 
 func floorBy(c clock.Clock) opener {
 	return func(_ testing.TB, keys []string, rule *limit.Rule) asks {
 		f := newFloor(keys, rule, c)
-		return asks{allow: f.allow, peek: f.peek}
+		return asks{allow: f.allow, peek: f.peekKey}
 	}
 }
 
@@ -93,11 +89,48 @@ func openFloorBound(_ testing.TB, keys []string, rule *limit.Rule) asks {
 	f := newFloor(keys, rule, nil)
 	var cells []*cell
 	for _, k := range keys {
-		cells = append(cells, f.find(k))
+		cells = append(cells, f.cells[k])
 	}
-	return asks{allow: f.allow, bound: boundTo(cells, f.admit)}
+	return asks{allow: f.allow, bound: boundTo(cells, func(c *cell) bool { return f.admit(&c.tat) })}
 }
 
 func openFloorCoarse(tb testing.TB, keys []string, rule *limit.Rule) asks {
 	return floorBy(coarseClock(tb))(tb, keys, rule)
+}
+
+// openFloor has its keys and cells in one array, by hash: one look at memory, as long as
+// keys are told by where they are. It could not grow while it is asked.
+type openFloor struct {
+	gcra
+	seed  maphash.Seed
+	cells []openCell
+}
+
+type openCell struct {
+	hash uint64
+	tat  atomic.Int64
+	key  string
+}
+
+func openFloorArray(_ testing.TB, keys []string, rule *limit.Rule) asks {
+	f := &openFloor{gcra: newGCRA(rule, nil), seed: maphash.MakeSeed(), cells: make([]openCell, 2<<bits.Len(uint(len(keys))))}
+	for _, k := range keys {
+		c := f.find(k)
+		c.hash, c.key = maphash.String(f.seed, k), k
+	}
+	return asks{
+		allow: func(key string) bool { return f.admit(&f.find(key).tat) },
+		peek:  func(key string) bool { return f.peek(&f.find(key).tat) },
+	}
+}
+
+// find returns the cell of a key, or the one that it would have.
+func (f *openFloor) find(key string) *openCell {
+	h, mask := maphash.String(f.seed, key), uint64(len(f.cells)-1)
+	for i := h; ; i++ {
+		c := &f.cells[i&mask]
+		if c.hash == h && c.key == key || c.key == "" {
+			return c
+		}
+	}
 }

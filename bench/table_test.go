@@ -3,6 +3,7 @@ package bench
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -28,6 +29,7 @@ type contender struct {
 // figures are about the same moment only if they are taken in it.
 var inProcess = []contender{
 	{name: "floor", open: floorBy(nil), closed: true},
+	{name: "floor-array", open: openFloorArray, closed: true},
 	{name: "floor-system", open: floorBy(clock.System{}), closed: true},
 	{name: "floor-coarse", open: openFloorCoarse, closed: true},
 	{name: "floor-bound", open: openFloorBound, closed: true},
@@ -55,7 +57,13 @@ var single = []contender{{name: "xtime-single", open: openXtime, keyless: true}}
 var byRule = []contender{
 	{name: "hybrid-sliding", open: ruled(limit.SlidingWindow)},
 	{name: "hybrid-fixed", open: ruled(limit.FixedWindow)},
+	{name: "hybrid-one-bucket", open: ruled(func(name string, units int64, window time.Duration) (*limit.Rule, error) {
+		return limit.SlidingWindowBuckets(name, units, window, 1)
+	})},
 }
+
+// byLog remembers each unit, so that it gets a short window. It shares nothing.
+var byLog = []contender{{name: "local-log", open: openLog}}
 
 // byState are what may be going on between us and Redis; hybrid-synced is the
 // one that nothing is wrong with.
@@ -83,7 +91,7 @@ var overRedis = []contender{
 // keys of their own, besides the map that stands for all who have not.
 var million = some(inProcess, func(c contender) bool {
 	switch c.name {
-	case "local-coarse", "hybrid-synced", "hybrid-bound", "hybrid-system", "floor-system", "floor-coarse", "floor-bound", "slidingwindow-map", "uber-map", "failsafe-map":
+	case "local-coarse", "hybrid-synced", "hybrid-system", "floor-system", "floor-coarse", "floor-bound", "slidingwindow-map", "uber-map", "failsafe-map":
 		return false
 	}
 	return true
@@ -137,11 +145,11 @@ func row(b *testing.B, l *load, of []contender, rule *limit.Rule, want bool) {
 // The base case, with every contender, is 65,536 keys asked evenly; the other
 // rows differ from it in one thing.
 func BenchmarkAllow(b *testing.B) {
-	row(b, evenly(uniform), join(inProcess, byRule, byState, overRedis), generous, true)
+	row(b, evenly(uniform), join(inProcess, byRule, byLog, byState, overRedis), generous, true)
 	row(b, evenly(1), join(inProcess, single, overRedis), generous, true)
 	row(b, evenly(1000), inProcess, generous, true)
 	// Half as many need half as much of the last cache, of which others leave us a part.
-	row(b, evenly(uniform/2), some(inProcess, named("floor", "floor-bound", "hybrid", "hybrid-coarse", "hybrid-bound", "memorystore")), generous, true)
+	row(b, evenly(uniform/2), some(inProcess, named("floor", "floor-array", "floor-bound", "hybrid", "hybrid-coarse", "hybrid-bound", "memorystore")), generous, true)
 	row(b, evenly(1_000_000), million, generous, true)
 	row(b, zipf(uniform), inProcess, generous, true)
 	row(b, long(uniform), million, generous, true)

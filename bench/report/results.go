@@ -41,7 +41,9 @@ func parse(r io.Reader) (*results, error) {
 		if f := strings.Fields(line); len(f) >= 4 && len(f)%2 == 0 && strings.HasPrefix(f[0], "Benchmark") {
 			lines = append(lines, f)
 		} else if key, value, ok := strings.Cut(line, ": "); ok && isConfigKey(key) {
-			res.config[key] = strings.TrimSpace(value)
+			if _, known := res.config[key]; !known { // the header comes first
+				res.config[key] = strings.TrimSpace(value)
+			}
 		}
 	}
 	if err := scan.Err(); err != nil {

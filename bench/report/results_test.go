@@ -26,6 +26,7 @@ some text: not a key
 BenchmarkA/b-3/c-2   	 10	 5.5 ns/op	 0 allocs/op
 BenchmarkOnlyAName
 BenchmarkA/b-3/c-2   	 10	 6.5 ns/op	 1e3 keys/s
+machine: a line of somebody else's log
 BenchmarkB-2 1 7 ns/op
 PASS
 `)

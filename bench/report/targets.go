@@ -49,7 +49,7 @@ func targets() []target {
 	return []target{
 		most(0.8, "×", "65,536 keys, serial: `hybrid` ÷ fastest keyed rival", against("hybrid", keyed, "serial", uniform)),
 		most(0.8, "×", "65,536 keys, serial: `hybrid-system` ÷ fastest keyed rival", against("hybrid-system", keyed, "serial", uniform)),
-		most(1.3, "×", "65,536 keys, serial: `hybrid` ÷ `floor`", against("hybrid", floor, "serial", uniform)),
+		most(1.3, "×", "65,536 keys, serial: `hybrid` ÷ fastest floor", against("hybrid", floor, "serial", uniform)),
 		most(1.3, "×", "65,536 keys, serial: `hybrid-system` ÷ `floor-system`", against("hybrid-system", floor, "serial", uniform)),
 		most(0.5, "×", "65,536 keys, serial, coarse clock: `hybrid-coarse` ÷ fastest keyed rival", against("hybrid-coarse", keyed, "serial", uniform)),
 		most(0.5, "×", "65,536 keys, parallel: `hybrid` ÷ fastest keyed rival", against("hybrid", keyed, "parallel", uniform)),
@@ -58,7 +58,8 @@ func targets() []target {
 		most(1.0, "×", "one hot key, parallel: `hybrid-system` ÷ `xtime-single`", against("hybrid-system", single, "parallel", hot)),
 		most(0.5, "×", "bound handle, serial: `hybrid-bound` ÷ `hybrid`", boundHandle),
 		most(1.0, "×", "refused ÷ allowed, serial: `hybrid`", refusedToAllowed),
-		least(300, "×", "`redis-rate` ÷ `hybrid`, serial", redisRate),
+		least(300, "×", "`redis-rate` ÷ `hybrid`, serial", redisRate("hybrid")),
+		least(300, "×", "`redis-rate` ÷ `hybrid-synced`, all keys being told to a Redis beside it, serial", redisRate("hybrid-synced")),
 		most(1.5, "×", "p99 of a check while Redis hangs ÷ while it is healthy", hanging),
 		most(0, "allocs", "allocations per check of a known key, of our limiters without a Redis (with one, those of the background count too)", allocations),
 		most(5, "µs", "Redis CPU per synced key, funnel, batches of 100 and more", syncedKey("funnel", false)),
@@ -158,11 +159,14 @@ func refusedToAllowed(r recorded) (reading, bool) {
 	return w.reading, w.found
 }
 
-func redisRate(r recorded) (reading, bool) {
-	var w worst
-	list := r.bench.checks("Allow")
-	serial(list, "redis-rate", list, "hybrid", w.low)
-	return w.reading, w.found
+// redisRate compares a call per check with one of our limiters.
+func redisRate(limiter string) func(recorded) (reading, bool) {
+	return func(r recorded) (reading, bool) {
+		var w worst
+		list := r.bench.checks("Allow")
+		serial(list, "redis-rate", list, limiter, w.low)
+		return w.reading, w.found
+	}
 }
 
 // hanging compares the 99th percentiles that a row reports of both states.
