@@ -14,7 +14,7 @@ import (
 // concurrent use; a nil or zero Key refuses every check.
 //
 // Keep one of a key rather than make one for each check: it has room for what is left of
-// the limit, and then a check takes half the time. Several of the same key, or checks of it
+// the limit, and then Allow takes about half the time. Several of the same key, or checks of it
 // by its name, have to share, and cost what those by name do.
 type Key struct {
 	handle local.Handle // not bound: nothing can be asked

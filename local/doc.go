@@ -43,6 +43,7 @@
 //     forgotten when the table is under pressure ([TableStats.Forgotten]).
 //   - Nothing survives the process, and nothing is shared between processes.
 //   - The clock's resolution is the resolution of every decision.
-//   - Of a funnel that takes more than 39 hours to run empty a busy key may have a unit some
-//     ns early: 32 of a month, 256 of eight. That does not add up.
+//   - Of a funnel that takes more than 39 hours to run empty (see [Handle.By] for which take
+//     less) a busy key may have a unit some ns early: 32 of a month, 256 of eight. That does
+//     not add up.
 package local

@@ -28,7 +28,8 @@ func (h *Handle) Bind(t *Table, key string, rule *limit.Rule) {
 // By has h answer by itself, at the time that a clock shows: see Answer, which is to be
 // given that clock. It does not under a clock that may go back, nor by a funnel that takes
 // so long to run empty that its times have no room in a word, by which no slot does either:
-// more than 39 hours, if what a unit takes is an odd number of ns.
+// more than 39 hours, if what a unit takes is an odd number of ns; if that is no whole
+// number, as many times sooner as it takes to make it one (see [limit.Rule.Ticks]).
 func (h *Handle) By(clock *clock.Reader) {
 	h.steady = h.Bound() && clock.Steady()
 }

@@ -22,7 +22,7 @@ type Options struct {
 	// Keys that still matter and do not fit live in a side table of half that
 	// number (at least 4,096), so that the whole is bounded too.
 	MaxKeys int
-	// Clock is asked for the time once per check; nil means [clock.Default].
+	// Clock is asked for the time once per check, see package clock; nil means [clock.Default].
 	Clock clock.Clock
 }
 

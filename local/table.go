@@ -25,7 +25,10 @@ import (
 // readings of the clock that the table was given.
 //
 // Locks are taken in this order: side shard, cache shard (inside ristretto),
-// counter. The cache is never written to (Set, Wait) under one of them.
+// counter, and then those of what a counter lends: the tenancy of its slot, the group
+// of its pocket, the table of terms. Who counts what slots have admitted, or makes them
+// more, holds lodge.growing before counters. The cache is never written to (Set, Wait)
+// under one of them.
 type Table struct {
 	clock clock.Clock
 	link  *Link
@@ -210,7 +213,7 @@ func (t *Table) allowAt(at Spot, key string, rule *limit.Rule, n, now int64) (al
 }
 
 // Admitted returns how many units were admitted from slots and by handles so far, by source. It looks at
-// every slot in use: 65,536 take 1 ms.
+// every slot in use: 65,536 take 1 to 2 ms.
 func (t *Table) Admitted() [Sources]int64 { return t.lodge.sums() }
 
 // allowPast is Allow of a key for which s, which seemed to be its slot, does not answer.
