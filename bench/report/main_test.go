@@ -125,6 +125,9 @@ func TestMeasure(t *testing.T) {
 			t.Errorf("nobody ran %q:\n%s", want, ran)
 		}
 	}
+	if summary, err := os.ReadFile(filepath.Join(out, "benchstat.txt")); err != nil || len(summary) == 0 {
+		t.Errorf("no summary: %q, %v", summary, err)
+	}
 	if n := strings.Count(ran, "-skip"); n != 5 {
 		t.Errorf("%d passes, want 5", n)
 	}
@@ -175,6 +178,17 @@ func TestErrors(t *testing.T) {
 		if err := run(t.Context(), strings.Fields(args), (&lab{}).do, &strings.Builder{}); err == nil {
 			t.Errorf("%s: no error", args)
 		}
+	}
+	out := t.TempDir()
+	summary := filepath.Join(out, "benchstat.txt")
+	if err := os.WriteFile(summary, []byte("of another run"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(t.Context(), []string{"-out", out, "-parts", "bench"}, (&lab{fail: "benchstat"}).do, &strings.Builder{}); err != nil {
+		t.Errorf("without benchstat: %v", err)
+	}
+	if _, err := os.Stat(summary); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the summary of another run has stayed: %v", err)
 	}
 	for _, fail := range []string{"-bench .", "mutants", "trigger -accuracy.runs"} {
 		err := run(t.Context(), []string{"-out", t.TempDir()}, (&lab{fail: fail}).do, &strings.Builder{})
