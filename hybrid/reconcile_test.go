@@ -235,7 +235,7 @@ func TestBatchesThatAreNeverAnswered(t *testing.T) {
 			n.takeAll(3)
 			s.run(20 * time.Millisecond)
 		}
-		if took := time.Duration(s.now - begun); took > 1200*time.Millisecond {
+		if took := time.Duration(s.now - begun); took > 800*time.Millisecond {
 			t.Errorf("%d servers: noticed after %v", servers, took)
 		}
 		batches := n.stats.batches.Load()
