@@ -286,7 +286,8 @@ func TestCloseWhileAsked(t *testing.T) {
 				t.Errorf("k%d: admitted %d of 10", k, n)
 			}
 		}
-		if s := l.Stats(); s.Merged+s.Forgotten+s.Limbo != 0 {
+		// A look-up may be in limbo if the cache's goroutine loses its processor for long.
+		if s := l.Stats(); s.Merged+s.Forgotten != 0 {
 			t.Errorf("%+v", s)
 		}
 	}

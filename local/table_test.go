@@ -145,7 +145,8 @@ func TestEvictionsForgetNothing(t *testing.T) {
 	if s.Evictions == 0 {
 		t.Error("nothing was evicted: the test shows nothing")
 	}
-	if s.Forgotten+s.ForgottenDenying+s.Merged+s.Limbo+s.Overflow != 0 {
+	// A look-up may be in limbo if the cache's goroutine loses its processor for long.
+	if s.Forgotten+s.ForgottenDenying+s.Merged+s.Overflow != 0 {
 		t.Errorf("%+v", s)
 	}
 	check(t, table)
