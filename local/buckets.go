@@ -78,10 +78,10 @@ var spares = sync.Pool{New: func() any { return new([fewBuckets]int64) }}
 
 // spareBuckets returns n empty buckets.
 func spareBuckets(n int) []int64 {
-	if n != fewBuckets {
+	if n > fewBuckets {
 		return make([]int64, n)
 	}
-	return spares.Get().(*[fewBuckets]int64)[:]
+	return spares.Get().(*[fewBuckets]int64)[:n]
 }
 
 // forgetSent ends what is under way.
@@ -92,7 +92,8 @@ func (w *window) forgetSent() {
 
 // spareFor leaves b, which may be nil, to others.
 func spareFor(b []int64) {
-	if len(b) == fewBuckets {
+	if cap(b) == fewBuckets {
+		b = b[:fewBuckets]
 		clear(b)
 		spares.Put((*[fewBuckets]int64)(b))
 	}

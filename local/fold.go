@@ -6,19 +6,19 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// A window takes twice the memory of all else that a counter has. But of a million keys
+// A window of the usual size takes twice the memory of all else that a counter has. But of a million keys
 // few are busy: the others have units in one bucket alone, and nothing under way. Such a
 // window is folded: it has room where a counter of another rule has its funnel. It is
-// unfolded by whoever wants to know of it, and folded again where keys come that nobody
-// may ask for a second time: after their first check in an epoch of the table, when the
-// authority has answered, and when somebody has looked whether they can be forgotten.
+// unfolded by whoever wants to know of it, and folded where keys come that nobody may ask
+// for a second time: after their first check in an epoch of the table, and when the
+// authority has answered; who looks only whether it can be forgotten folds it again.
 //
 // A folded window has, in the funnel: as units that are pending those of its bucket; as
 // known what the authority has told of that; in the view the ID of the current bucket
 // and foldedBits; as the TAT of the pending units how far the authority's clock is ahead.
 
-// foldedAway is the more of a counter whose window is folded. It has nothing, and nobody
-// writes to it.
+// foldedAway is the more of a counter whose window is folded. It has nothing, which all who
+// read it but win and with go by, and nobody writes to it.
 var foldedAway more
 
 // foldedBits are the rest of a folded window: at the bottom which bucket has units.
@@ -58,7 +58,8 @@ func (c *Counter) beginFolded(r *limit.Rule, now, off int64, sure bool) {
 	c.funnel.pend.tat.NS = off
 }
 
-// unfold unfolds the window of c, which is folded.
+// unfold unfolds the window of c, which is folded, by the rule and the mode that it was
+// folded by: who changes these unfolds it before, or sums up afterwards.
 func (c *Counter) unfold() *window {
 	p, f, r := sparePieces.Get().(*piece), &c.funnel, c.rule()
 	w, n, bits := &p.small.window, r.Kept()+1, foldedBits(f.view.Rem)
@@ -120,7 +121,7 @@ func (c *Counter) refoldLocked(was bool) {
 // way, and nothing was handed back that is still to be told. What was handed back is under
 // way only together with what was sent, see collect.
 func (w *window) single(r *limit.Rule, weight int64) (i int, ok bool) {
-	if w.sent != nil || w.sentUnits != 0 || w.backUnits != 0 {
+	if w.sent != nil || w.sentUnits != 0 || w.backUnits != 0 || w.claim != 0 {
 		return 0, false
 	}
 	found := false
@@ -133,8 +134,7 @@ func (w *window) single(r *limit.Rule, weight int64) (i int, ok bool) {
 		}
 		i, found = j, true
 	}
-	// What is booked at another weight may count as less than the sum will say, and
-	// what somebody waits for counts as well.
+	// What is booked at another weight may count as less than the sum will say.
 	newer, oldest := w.at(i, weight), int64(0)
 	if i > 0 && i == r.Kept() {
 		newer, oldest = 0, newer

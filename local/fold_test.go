@@ -264,3 +264,41 @@ func TestManyWindowsAreFolded(t *testing.T) {
 		t.Errorf("%d of %d are not folded", open, all)
 	}
 }
+
+// The counter of those who find no room is folded too, and what a unit weighs may change
+// meanwhile: what was admitted before goes on weighing what it did.
+func TestFoldedOverflow(t *testing.T) {
+	r, now := windowRule(t, 12, time.Hour, 10), int64(1e12)
+	link := newTestLink()
+	table := newTable(t, TableOptions{Link: link})
+	sh := &table.side[0]
+	for i, step := range []struct {
+		n, weight int64
+		admitted  bool
+	}{{5, 1, true}, {1, 3, true}, {1, 3, true}, {1, 1, true}, {1, 1, false}} {
+		link.SetMode(step.weight, step.weight > 1)
+		sh.mu.Lock()
+		c := table.overflowLocked(sh, r, now)
+		if ok, _, _ := c.check(now, step.n, r, 0); ok != step.admitted {
+			t.Errorf("step %d: admitted: %v", i, ok)
+		}
+		sh.mu.Unlock()
+	}
+}
+
+// Who waits for units of a window that counts as many as there are keeps its turn.
+func TestFoldedClaim(t *testing.T) {
+	r, now := windowRule(t, 1<<53, time.Hour, 10), int64(1e12)
+	c := newCounter("k", r, 0, newTestLink(), now)
+	c.Shard(func(string) int { return 1 })
+	c.link().Part(1).SetOffset(0, 1)
+	c.allow(now, 1<<41, r)
+	c.link().SetMode(1<<20, true)
+	c.reserve(now, 5, r, Terms{Claim: true})
+	c.check(now, 1, r, 1) // the first of an epoch
+	c.lock()
+	if was := c.claimLocked(0); was != 5 {
+		t.Errorf("%d units are kept, want 5", was)
+	}
+	c.mu.Unlock()
+}

@@ -365,3 +365,25 @@ func TestSettledCountersAreSmall(t *testing.T) {
 		}
 	}
 }
+
+// An exchange that has ended without an answer may end once more, for two counters of one
+// key, with units that were handed back.
+func TestQuarantineTwice(t *testing.T) {
+	now, r := int64(1e12), windowRule(t, 10, time.Second, 10)
+	link := newTestLink()
+	made := func() *Counter {
+		c := newCounter("k", r, 0, link, now)
+		c.Shard(func(string) int { return 1 })
+		c.allow(now, 2, r)
+		c.refund(now, 1, r)
+		c.Collect(now, false)
+		return c
+	}
+	c, d := made(), made()
+	c.absorb(d, now)
+	c.Quarantine(now, false)
+	d.Quarantine(now, true)
+	if got := c.unsyncedUnits(); got != 2 {
+		t.Errorf("%d units are unsynced, want 2", got)
+	}
+}

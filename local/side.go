@@ -217,7 +217,10 @@ func (t *Table) overflowLocked(sh *sideShard, rule *limit.Rule, now int64) *Coun
 	}
 	if t.link != nil {
 		c.lock()
-		c.setMode(t.link.unsorted.mode.Load()) // the policy of an outage holds here as well
+		c.win() // unfolds it by the weight that it was folded by
+
+		// The policy of an outage holds here as well.
+		c.setMode(t.link.unsorted.mode.Load())
 		c.mu.Unlock()
 	}
 	return c

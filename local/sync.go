@@ -392,6 +392,9 @@ func (c *Counter) keepSentLocked() {
 	c.win().known = mergeBuckets(c.win().known, c.win().sent, func(a, b int64) int64 { return a + b })
 	c.win().sent, c.win().sentUnits = nil, 0
 	for i, u := range c.win().sentBack {
+		if c.win().known == nil {
+			break // nothing was under way
+		}
 		c.win().known[i] = max(c.win().known[i]-u, 0)
 	}
 	clear(c.win().sentBack)

@@ -19,7 +19,8 @@ import (
 // was used lately costs one hash, a look into recents and the counter's own lock, and
 // allocates nothing; of another that the cache holds,
 // one Get on top. A new key costs a lock shared with one in 256 other keys, and
-// two allocations or so, of a window with many buckets four.
+// two allocations or so, of a window with many buckets four; that of a window has one more
+// when it is asked again, see fold.go.
 //
 // The caller sees to it that rules are valid and n is not negative, and passes
 // readings of the clock that the table was given.
