@@ -55,6 +55,16 @@ func (c *Counter) briskLocked(allowed bool, src limit.Source) brisk {
 	return briskBy(src)
 }
 
+// hasten has c, if it is brisk and lends to nobody, lend after two answers more. One that
+// has looked for a slot in vain waits for 32 until it looks again; now there is a handle.
+func (c *Counter) hasten() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.brisk != 0 && c.slot.Load() == nil && c.lentTo() == nil {
+		c.brisk = briskBy(c.brisk.source()) + steadyAlone
+	}
+}
+
 // takeBrisklyLocked admits one unit, if c is brisk and the rest is as it should be. False
 // says nothing.
 func (c *Counter) takeBrisklyLocked(now int64, rule *limit.Rule, epoch uint8) bool {

@@ -272,6 +272,7 @@ func (h *Handle) find() {
 	h.c.Store(c)
 	if c != nil {
 		h.slot.Store(c.lodging())
+		c.hasten()
 	}
 	h.tried.Store(0) // who asks by the name when the handle knows no counter is not somebody else
 }

@@ -117,6 +117,32 @@ func TestPocketsTellAll(t *testing.T) {
 	}
 }
 
+// A key that was asked for by its name and has found no slot lends to who binds it, and
+// does not wait for as many answers as until it would look for a slot again.
+func TestPocketsOfKeysWithoutSlots(t *testing.T) {
+	rule := funnelRule(t, 1000, 1, time.Second)
+	for names := range 2 * 32 {
+		table := newTable(t, TableOptions{Clock: clock.NewManual(start)})
+		tenants := table.lodge.rows.Load().tenants
+		for i := range tenants {
+			tenants[i].mu.Lock()
+		}
+		for range names + 1 {
+			table.Allow("k", rule, 1, start.UnixNano())
+		}
+		h, r := boundKey(table, "k", rule)
+		for range 5 {
+			h.allowOne(r)
+		}
+		if c := h.c.Load(); c.lentTo() != &h.pocket {
+			t.Errorf("asked by name %d times: has lent to %p", names+1, c.lentTo())
+		}
+		for i := range tenants {
+			tenants[i].mu.Unlock()
+		}
+	}
+}
+
 // Two who have bound the same key, or one and who asks by its name, share a slot, whoever
 // asks more often; and when the other has gone, the pocket has its loan again.
 func TestPocketsAreShared(t *testing.T) {

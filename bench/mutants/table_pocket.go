@@ -3,6 +3,14 @@ package main
 // pocketMutants break what counters lend to handles of them.
 var pocketMutants = []mutant{
 	{
+		name:   "a-handle-waits-for-a-slot",
+		breaks: "A handle of a key that has looked for a slot in vain has no loan until it would look again.",
+		file:   "local/handle.go",
+		old:    "		c.hasten()\n",
+		new:    "",
+		by:     local("TestPocketsOfKeysWithoutSlots"),
+	},
+	{
 		name:   "a-pocket-is-not-counted",
 		breaks: "Units that a handle has admitted by itself are not among those that Redis is told of.",
 		file:   "local/pocket.go",
