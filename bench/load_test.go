@@ -93,7 +93,7 @@ type check func(key string) bool
 // after which nothing is new about any of them, if that takes no longer than warmMost.
 const (
 	warmUp   = 300 * time.Millisecond
-	warmMost = time.Second
+	warmMost = 3 * time.Second
 	warmAsks = 8
 )
 
