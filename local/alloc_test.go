@@ -3,6 +3,7 @@
 package local
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -14,24 +15,26 @@ import (
 func TestResidentKeyAllocatesNothing(t *testing.T) {
 	l := newLimiter(t, Options{})
 	rules := append(everyRule(t, 1000), limit.Must(limit.SlidingWindowBuckets("many buckets", 1000, time.Minute, 30)))
-	for _, rule := range rules {
-		l.Take("k", rule, 1)
-	}
-	settle(t, l.table)
-	for _, rule := range rules {
-		k := l.Key("k", rule)
-		for name, f := range map[string]func(){
-			"Allow": func() { l.Allow("k", rule) },
-			"Take":  func() { l.Take("k", rule, 1) },
-			"Peek":  func() { l.Peek("k", rule) },
-			"Key":   func() { k.Allow(); k.Take(1); k.Peek() },
-			"TakeAll": func() {
-				l.TakeAll(limit.Check{Key: "k", Rule: rule, N: 1}, limit.Check{Key: "k", Rule: rules[0], N: 2},
-					limit.Check{Key: "k", Rule: rules[1], N: 1}, limit.Check{Key: "k", Rule: rule, N: 1})
-			},
-		} {
-			if n := testing.AllocsPerRun(2000, f); n != 0 {
-				t.Errorf("%v: %s allocates %v times", rule, name, n)
+	for _, key := range []string{"k", strings.Repeat("k", mostMiddle), strings.Repeat("k", mostMiddle+1)} {
+		for _, rule := range rules {
+			l.Take(key, rule, 1)
+		}
+		settle(t, l.table)
+		for _, rule := range rules {
+			k := l.Key(key, rule)
+			for name, f := range map[string]func(){
+				"Allow": func() { l.Allow(key, rule) },
+				"Take":  func() { l.Take(key, rule, 1) },
+				"Peek":  func() { l.Peek(key, rule) },
+				"Key":   func() { k.Allow(); k.Take(1); k.Peek() },
+				"TakeAll": func() {
+					l.TakeAll(limit.Check{Key: key, Rule: rule, N: 1}, limit.Check{Key: key, Rule: rules[0], N: 2},
+						limit.Check{Key: key, Rule: rules[1], N: 1}, limit.Check{Key: key, Rule: rule, N: 1})
+				},
+			} {
+				if n := testing.AllocsPerRun(2000, f); n != 0 {
+					t.Errorf("%v, %d bytes: %s allocates %v times", rule, len(key), name, n)
+				}
 			}
 		}
 	}

@@ -17,9 +17,12 @@ const (
 
 // What keyBytes is, if not a length.
 const (
-	longKey  = inlineKey + 1 + iota // it is in more, and so long as short says. In a label: it is not in the counter itself
+	longKey  = inlineKey + 1 + iota // it is in more, and so long as short says. In a label: the slot does not have it
 	isBehind                        // it is in a namedCounter, and so long as short says in the first byte
 )
+
+// middleKey is, in a label, the length of every key that has a middle.
+const middleKey = longKey + 1
 
 // namedCounter is a counter with a key that is too long for it. They are four cache
 // lines together.

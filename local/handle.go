@@ -19,6 +19,8 @@ func (h *Handle) Bind(t *Table, key string, rule *limit.Rule) {
 	h.purse = &purse{key: key, rule: rule}
 	if len(key) <= inlineKey {
 		h.sign = signOf(key)
+	} else if hasMiddle(key) {
+		h.sign = middleSign(key, new(middle))
 	}
 	if t != nil {
 		h.lodge = &t.lodge
@@ -176,7 +178,7 @@ func (h *Handle) askSlot(s *slot, c *Counter, now int64) (allowed bool, src limi
 
 // signOf returns the sign of the key, of which c is the counter.
 func (h *Handle) signOf(c *Counter) sign {
-	if len(h.key) > inlineKey {
+	if !hasMiddle(h.key) {
 		return c.longSign()
 	}
 	return h.sign

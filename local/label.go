@@ -8,7 +8,8 @@ import (
 // How a slot is told to be that of a key, or of its counter.
 
 // label has, from the top: the number of the terms of the loan (43 bits), what ends leaves
-// out of the key (16), how long the key is (5; longKey for all long ones).
+// out of the key (16), how long the key is (5). Of one with a middle the 16 are how long it
+// is, and the 5 middleKey; of a long one, some of its hash, and longKey.
 type label uint64
 
 func (w label) terms() uint64 { return uint64(w >> restBits) }
@@ -30,9 +31,10 @@ func newRest(middle uint16, length int) rest { return rest(middle)<<restMiddle |
 type sign struct {
 	first, last uint64
 	rest        rest
+	middle      *middle // of a key that has one
 }
 
-// signOf returns the sign of a key that is not a long one.
+// signOf returns the sign of a key of inlineKey bytes at the most.
 func signOf(key string) sign {
 	b := unsafe.Slice(unsafe.StringData(key), len(key))
 	switch n := len(b); {
@@ -64,19 +66,22 @@ func (c *Counter) longSign() sign {
 	return k
 }
 
-// sign returns what the slot of c keeps.
-func (c *Counter) sign() sign {
-	if c.keyBytes >= longKey {
-		return c.longSign()
+// sign returns what the slot of c keeps. A middle is written to m.
+func (c *Counter) sign(m *middle) sign {
+	switch key := c.Key(); {
+	case len(key) <= inlineKey:
+		return signOf(key)
+	case hasMiddle(key):
+		return middleSign(key, m)
 	}
-	return signOf(c.Key())
+	return c.longSign()
 }
 
-// signOf returns the sign of a key with this hash, if s can be its slot. That of a long
-// key is its counter's, when s is.
-func (l *lodge) signOf(s *slot, key string, h uint64) (k sign, ok bool) {
-	if len(key) <= inlineKey {
-		return signOf(key), true
+// signOf returns the sign of a key of more than inlineKey bytes with this hash, if s can be
+// its slot. That of a long key is its counter's, when s is; a middle is written to m.
+func (l *lodge) signOf(s *slot, key string, h uint64, m *middle) (k sign, ok bool) {
+	if hasMiddle(key) {
+		return middleSign(key, m), true
 	}
 	r := l.rows.Load()
 	i, ok := r.index(s)

@@ -83,7 +83,12 @@ func (l *lodge) lodgeLocked(c *Counter, t *terms, w uint64, now int64) {
 	d.terms.Store(t)
 	d.loans++
 	d.lent = unitsOf(w)
-	k, s := c.sign(), d.slot
+	var m middle
+	k, s := c.sign(&m), d.slot
+	if k.middle != nil {
+		i, _ := r.index(s)
+		r.withMiddles()[i].put(k.middle)
+	}
 	s.ends[0].Store(k.first)
 	s.ends[1].Store(k.last)
 	s.label.Store(uint64(newLabel(t.number, k.rest)))
@@ -244,7 +249,11 @@ func (l *lodge) grow(live int64) {
 	if n == len(was.slots) {
 		return
 	}
-	l.rows.Store(newSlotRows(n))
+	is := newSlotRows(n)
+	if was.middles.Load() != nil {
+		is.withMiddles() // here, not in a check
+	}
+	l.rows.Store(is)
 	for i := range was.tenants {
 		d := &was.tenants[i]
 		d.mu.Lock() // who lends at this moment has not seen that there are others now

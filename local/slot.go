@@ -97,6 +97,7 @@ type slotRows struct {
 	tags    []atomic.Uint64 // a byte for each slot: slotTag, maybe with tagRefused; 0: nobody has it. Another may have it no more, see vacate
 	slots   []slot
 	tenants []tenancy
+	middles atomic.Pointer[[]slotMiddle] // of as many slots; nil: nobody has needed one
 	mask    uint64
 }
 
@@ -153,7 +154,11 @@ func (r *slotRows) index(s *slot) (i uint64, ok bool) {
 
 // answerKey is answer for a key with this hash.
 func (l *lodge) answerKey(s *slot, key string, h uint64, rule *limit.Rule, now int64) (allowed bool, src limit.Source, ok bool) {
-	k, ok := l.signOf(s, key, h)
+	if len(key) <= inlineKey {
+		return l.answer(s, signOf(key), rule, now)
+	}
+	var m middle
+	k, ok := l.signOf(s, key, h, &m)
 	if !ok {
 		return false, 0, false
 	}
@@ -187,6 +192,9 @@ func (l *lodge) answer(s *slot, k sign, rule *limit.Rule, now int64) (allowed bo
 func (l *lodge) termsFrom(s *slot, k sign, rule *limit.Rule) *terms {
 	w := label(s.label.Load())
 	if w.rest() != k.rest || s.ends[1].Load() != k.last || s.ends[0].Load() != k.first {
+		return nil
+	}
+	if k.middle != nil && !l.rows.Load().middleOf(s).is(k.middle) {
 		return nil
 	}
 	t := l.terms.numbered(w.terms())

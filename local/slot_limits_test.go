@@ -278,7 +278,11 @@ func TestSlotsOfTheLastSeason(t *testing.T) {
 // of long ones as well if the table has the same hash for them, and if only the slots do.
 func TestSlotsTellKeysApart(t *testing.T) {
 	now := int64(1e12)
-	base := "abcdefghijklmnopqrstuvwxyz"
+	letters := make([]byte, behindKey+2)
+	for i := range letters {
+		letters[i] = byte('!' + i) // no two are the same
+	}
+	base := string(letters)
 	for _, r := range []*limit.Rule{fast, funnelRule(t, 0, 1, time.Hour)} {
 		for n := range len(base) + 1 {
 			slots := NewSlots(nil)
@@ -301,7 +305,7 @@ func TestSlotsTellKeysApart(t *testing.T) {
 					t.Errorf("%v: takes %q for %q", r, other, key)
 				}
 			}
-			if _, _, ok := slots.lodge.answerKey(s.slot, key, 1, r, now); ok != (n <= inlineKey) {
+			if _, _, ok := slots.lodge.answerKey(s.slot, key, 1, r, now); ok != (n <= mostMiddle) {
 				t.Errorf("%v: a key of %d bytes with another hash: %v", r, n, ok)
 			}
 			for m := range len(base) + 1 {

@@ -7,7 +7,11 @@ import "github.com/hybridlimit/hybridlimit/limit"
 // until when, and a window how old its units are, which only the counter knows. Unless it
 // is to book, it consumes nothing.
 func (l *lodge) takeKey(s *slot, key string, h uint64, rule *limit.Rule, now int64, book bool) (res limit.Result, ok bool) {
-	k, ok := l.signOf(s, key, h)
+	if len(key) <= inlineKey {
+		return l.take(s, signOf(key), rule, now, book)
+	}
+	var m middle
+	k, ok := l.signOf(s, key, h, &m)
 	if !ok {
 		return res, false
 	}

@@ -3,6 +3,7 @@ package local
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -137,7 +138,7 @@ func TestSlotsKeepKeysApart(t *testing.T) {
 // However a key is asked, by whom and for what, its limit holds, to the unit.
 func TestSlotsUnderFire(t *testing.T) {
 	rule := limit.Must(limit.Funnel("fire", 20_000, 1, time.Hour))
-	// All are in one row.
+	// All are in one row, one more than it has ways, and three of them twice, with the same hash.
 	table := newTable(t, TableOptions{hash: func(key string, _ *limit.Rule) uint64 { return uint64(key[3]) << 57 }})
 	const keys = 12
 	var admitted [keys]atomic.Int64
@@ -186,7 +187,15 @@ func TestSlotsUnderFire(t *testing.T) {
 	}
 }
 
-func fireKey(k int) string { return fmt.Sprint("key", string(rune('a'+k))) }
+func fireKey(k int) string {
+	const twice = 3 // of the last of them, which differ only in their middles
+	name, rest := k, ""
+	if k >= 9-twice {
+		name, rest = 9-twice+k%twice, strings.Repeat("-", 16)
+		rest += fmt.Sprintf("%02d", k) + rest
+	}
+	return fmt.Sprint("key", string(rune('a'+name)), rest)
+}
 
 // What a unit weighs counts at once, also for a key that has a slot.
 func TestSlotsEndWithTheMode(t *testing.T) {
@@ -231,8 +240,10 @@ func slotOf(table *Table, key string, rule *limit.Rule) *tenancy {
 	if s == nil || s.isVacant() {
 		return nil
 	}
-	k, ok := table.lodge.signOf(s, key, table.hashOf(key, rule))
-	if !ok {
+	k, ok := sign{}, true
+	if len(key) <= inlineKey {
+		k = signOf(key)
+	} else if k, ok = table.lodge.signOf(s, key, table.hashOf(key, rule), new(middle)); !ok {
 		return nil
 	}
 	if is := table.lodge.termsFrom(s, k, rule); is == nil || is.season != table.lodge.season.n.Load() {
@@ -413,7 +424,7 @@ func TestSlotsGrow(t *testing.T) {
 // How long a key is makes no difference.
 func TestSlotsOfLongKeys(t *testing.T) {
 	rule := limit.Must(limit.Funnel("long", 100, 1, time.Hour))
-	for _, n := range []int{0, 1, inlineKey, inlineKey + 1, behindKey, behindKey + 1, 10_000} {
+	for _, n := range []int{0, 1, inlineKey, inlineKey + 1, 32, 33, mostMiddle, mostMiddle + 1, behindKey, behindKey + 1, 10_000} {
 		table := newTable(t, TableOptions{})
 		now := int64(table.clock.Now())
 		key, admitted := string(make([]byte, n)), 0

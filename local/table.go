@@ -146,6 +146,7 @@ type Spot struct {
 func (t *Table) Seek(key string, rule *limit.Rule) Spot {
 	h := t.hashOf(key, rule)
 	if s := t.lodge.find(h); s != nil {
+		t.lodge.fetchMiddle(s, key)
 		return Spot{hash: h, slot: s}
 	}
 	return Spot{hash: h, c: t.recently(h, key, rule)}

@@ -3,6 +3,30 @@ package main
 // slotMutants break the slots that busy keys are answered from.
 var slotMutants = []mutant{
 	{
+		name:   "a-slot-for-any-middle",
+		breaks: "Two keys that differ only between their ends, and whose hashes are the same, share a slot.",
+		file:   "local/slot.go",
+		old:    "!l.rows.Load().middleOf(s).is(k.middle)",
+		new:    "l.rows.Load().middleOf(s) == nil",
+		by:     local("TestSlotsTellKeysApart"),
+	},
+	{
+		name:   "a-middle-with-a-hole",
+		breaks: "A byte of a key of 33 to 40 is in neither its ends nor its middle.",
+		file:   "local/middle.go",
+		old:    "if n > 32 {",
+		new:    "if n > 40 {",
+		by:     local("TestSlotsTellKeysApart"),
+	},
+	{
+		name:   "middles-are-left-behind",
+		breaks: "When there are more slots a check makes the middles for them.",
+		file:   "local/lodge.go",
+		old:    "		is.withMiddles() // here, not in a check\n",
+		new:    "",
+		by:     local("TestSlotsGrowWithTheirMiddles"),
+	},
+	{
 		name:   "a-loan-is-not-counted",
 		breaks: "Units that a slot has admitted are not among those that Redis is told of.",
 		file:   "local/loan.go",
