@@ -28,13 +28,13 @@ func (r *run) read(final bool) reading {
 	rd := reading{from: r.slotOf(rig.Now()), final: final, counts: make([]count, len(r.traffic.items))}
 	for k, it := range r.traffic.items {
 		c := &rd.counts[k]
-		if p := &r.judge.oracle.rules[k]; !p.endless && p.leak == 0 {
-			// The buckets that begin within the last window. A fixed window is one.
-			width := int64(it.rule.Width())
-			back := int64(it.rule.Period()) - width
-			c.since = (time.Now().UnixNano() - back) / width * width
+		rule := &r.judge.oracle.rules[k]
+		for again := true; again; {
+			c.since = rule.since(time.Now())
+			c.units, c.err = r.world.stored(it, c.since)
+			// Redis does not have the first bucket any more if the window has gone on meanwhile.
+			again = c.err == nil && c.since != rule.since(time.Now())
 		}
-		c.units, c.err = r.world.stored(it, c.since)
 	}
 	for _, n := range r.nodes {
 		n.mu.Lock()
@@ -45,6 +45,17 @@ func (r *run) read(final bool) reading {
 	}
 	rd.to = r.slotOf(rig.Now())
 	return rd
+}
+
+// since returns when the window began, in Redis' time, that ends now: that of its first
+// bucket. A fixed window is one bucket; 0: ever.
+func (p *spec) since(now time.Time) int64 {
+	if p.endless || p.leak > 0 {
+		return 0
+	}
+	width := int64(p.rule.Width())
+	back := int64(p.rule.Period()) - width
+	return (now.UnixNano() - back) / width * width
 }
 
 // verify compares a reading with what was admitted by now, when it is over.
