@@ -19,9 +19,10 @@ import (
 const (
 	// slotWays is how many slots a hash can be in: as many as a word has tags.
 	slotWays = 8
-	// slotsFirst and slotsMost bound the slots: 32 bytes each, and 64 for what they have
-	// besides. A table for more keys than slotsFew has half as many: most of its keys would
-	// find none anyway, and it is memory that so many keys cost.
+	// slotsFirst and slotsMost bound the slots: 32 bytes each, 64 for what they have
+	// besides, and 32 for the middle of a key if any has one. A table for more keys than
+	// slotsFew has half as many: most of its keys would find none anyway, and it is memory
+	// that so many keys cost.
 	slotsFirst, slotsMost = 1 << 9, 1 << 17
 	slotsFew              = 4 * slotsMost
 	slotsInPage           = 128
