@@ -251,7 +251,7 @@ func (l *lodge) grow(live int64) {
 	}
 	is := newSlotRows(n)
 	if was.middles.Load() != nil {
-		is.withMiddles() // here, not in a check
+		is.bringMiddles() // here, not in a check
 	}
 	l.rows.Store(is)
 	for i := range was.tenants {

@@ -60,6 +60,14 @@ func (r *slotRows) withMiddles() []slotMiddle {
 	return *r.middles.Load()
 }
 
+// bringMiddles makes the middles and has the system give out their memory, see newSlotRows.
+func (r *slotRows) bringMiddles() {
+	m := r.withMiddles()
+	for i := 0; i < len(m); i += slotsInPage {
+		m[i][0].Store(0)
+	}
+}
+
 // middleOf returns the middle of the key of s, nil if it has none.
 func (r *slotRows) middleOf(s *slot) *slotMiddle {
 	i, ok := r.index(s)

@@ -22,7 +22,7 @@ var slotMutants = []mutant{
 		name:   "middles-are-left-behind",
 		breaks: "When there are more slots a check makes the middles for them.",
 		file:   "local/lodge.go",
-		old:    "		is.withMiddles() // here, not in a check\n",
+		old:    "		is.bringMiddles() // here, not in a check\n",
 		new:    "",
 		by:     local("TestSlotsGrowWithTheirMiddles"),
 	},
