@@ -25,6 +25,7 @@ type Slots struct{ lodge lodge }
 func NewSlots(link *Link) *Slots {
 	s := new(Slots)
 	s.lodge.init(link, 0)
+	s.lodge.rows.Load().bringMiddles() // there is no table that would see to it
 	return s
 }
 

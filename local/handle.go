@@ -146,7 +146,8 @@ func (h *Handle) leaves(c *Counter, n, now int64) bool {
 }
 
 // answer lets a slot answer for c, if it has one: the one that it had the last time,
-// so that c need not be looked at, or else the one that it has. One has been asked already.
+// so that c need not be looked at unless its key is a long one, or else the one that it
+// has. One has been asked already.
 func (h *Handle) answer(c *Counter, asked *slot, n, now int64) (allowed bool, src limit.Source, ok bool) {
 	if n != 1 {
 		return false, 0, false
@@ -200,7 +201,8 @@ func (h *Handle) TakeFromSlot(n, now int64) (res limit.Result, ok bool) {
 }
 
 // fromSlot takes, or peeks at, one unit of a counter that has a slot: the one that it had
-// the last time, so that it need not be looked at, or else the one that it has.
+// the last time, so that it need not be looked at unless its key is a long one, or else the
+// one that it has.
 func (h *Handle) fromSlot(now int64, book bool) (res limit.Result, ok bool) {
 	c, was := h.c.Load(), h.slot.Load()
 	if c == nil {

@@ -19,7 +19,8 @@ type lodge struct {
 	terms   termsTable
 
 	admitted *[Sources]atomic.Int64 // units, by what they were admitted on; apart from what each check reads
-	growing  sync.Mutex             // held while there are slots that nobody finds any more
+	growing  sync.Mutex             // held while there are slots that nobody finds any more, and while middles are made
+	middling atomic.Bool            // there was a key that has a middle
 
 	table   *Table       // whose slots these are; nil: nobody's, see Slots
 	handles atomic.Int64 // how many of its keys were bound
@@ -70,6 +71,9 @@ func (l *lodge) lend(c *Counter, p *pocket, rule *limit.Rule, season uint32, epo
 // lodgeLocked lends what c, which is locked, has to lend to a slot, if there is one.
 func (l *lodge) lodgeLocked(c *Counter, t *terms, w uint64, now int64) {
 	r := l.rows.Load()
+	if r.lacksMiddle(c.Key()) {
+		return // they are being made
+	}
 	d := r.takeLocked(c.hash, refuses(w), t.season, now)
 	if d == nil {
 		return
@@ -87,7 +91,7 @@ func (l *lodge) lodgeLocked(c *Counter, t *terms, w uint64, now int64) {
 	k, s := c.sign(&m), d.slot
 	if k.middle != nil {
 		i, _ := r.index(s)
-		r.withMiddles()[i].put(k.middle)
+		(*r.middles.Load())[i].put(k.middle)
 	}
 	s.ends[0].Store(k.first)
 	s.ends[1].Store(k.last)
@@ -236,8 +240,19 @@ func (l *lodge) crowded(live int64) bool {
 	return live*slotLoad > int64(n) && n < l.most
 }
 
-// grow makes room for so many counters. Those that have a slot take back what they
-// have lent: nobody would find them there.
+// comesWithMiddle notes it if a new key has a middle, and reports whether there is to be
+// one for it.
+func (l *lodge) comesWithMiddle(key string) bool {
+	lacks := l.rows.Load().lacksMiddle(key)
+	if lacks {
+		l.middling.Store(true)
+	}
+	return lacks
+}
+
+// grow makes room for so many counters, and for their middles if they have any: here,
+// as a check would take long for that. Those that have a slot take back what they have
+// lent: nobody would find them there.
 func (l *lodge) grow(live int64) {
 	l.growing.Lock()
 	defer l.growing.Unlock()
@@ -246,12 +261,16 @@ func (l *lodge) grow(live int64) {
 	for n < l.most && live*slotLoad > int64(n) {
 		n *= 2
 	}
+	middling := l.middling.Load()
 	if n == len(was.slots) {
+		if middling {
+			was.bringMiddles()
+		}
 		return
 	}
 	is := newSlotRows(n)
-	if was.middles.Load() != nil {
-		is.bringMiddles() // here, not in a check
+	if middling {
+		is.bringMiddles()
 	}
 	l.rows.Store(is)
 	for i := range was.tenants {

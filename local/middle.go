@@ -50,22 +50,22 @@ func (s *slotMiddle) is(m *middle) bool {
 	return s != nil && s[0].Load() == m[0] && s[1].Load() == m[1] && s[2].Load() == m[2] && s[3].Load() == m[3]
 }
 
-// withMiddles returns the middles of the slots, for who lends. There are none until
-// there is a key that has one.
-func (r *slotRows) withMiddles() []slotMiddle {
-	if r.middles.Load() == nil {
-		m := make([]slotMiddle, len(r.slots))
-		r.middles.CompareAndSwap(nil, &m)
-	}
-	return *r.middles.Load()
-}
-
-// bringMiddles makes the middles and has the system give out their memory, see newSlotRows.
+// bringMiddles makes the middles, if there are none, and has the system give out their
+// memory, see newSlotRows. One at a time may call it.
 func (r *slotRows) bringMiddles() {
-	m := r.withMiddles()
+	if r.middles.Load() != nil {
+		return
+	}
+	m := make([]slotMiddle, len(r.slots))
 	for i := 0; i < len(m); i += slotsInPage {
 		m[i][0].Store(0)
 	}
+	r.middles.Store(&m)
+}
+
+// lacksMiddle reports whether the slots of r are not for this key yet.
+func (r *slotRows) lacksMiddle(key string) bool {
+	return len(key) > inlineKey && hasMiddle(key) && r.middles.Load() == nil
 }
 
 // middleOf returns the middle of the key of s, nil if it has none.

@@ -36,7 +36,7 @@ type pocket struct {
 // answer. The key, its sign, the rule, the lodge and steady are immutable.
 type purse struct {
 	key    string
-	sign   sign // of a key that is not a long one
+	sign   sign // of a key that is no longer than mostMiddle
 	rule   *limit.Rule
 	lodge  *lodge                  // nil: nobody can be asked
 	c      atomic.Pointer[Counter] // nil: look it up

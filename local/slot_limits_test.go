@@ -277,41 +277,46 @@ func TestSlotsOfTheLastSeason(t *testing.T) {
 // All of a key counts: its first bytes, its last, those in between, how many. That is so
 // of long ones as well if the table has the same hash for them, and if only the slots do.
 func TestSlotsTellKeysApart(t *testing.T) {
-	now := int64(1e12)
 	letters := make([]byte, behindKey+2)
 	for i := range letters {
 		letters[i] = byte('!' + i) // no two are the same
 	}
-	base := string(letters)
 	for _, r := range []*limit.Rule{fast, funnelRule(t, 0, 1, time.Hour)} {
-		for n := range len(base) + 1 {
-			slots := NewSlots(nil)
-			key := base[:n]
-			c := newCounter(key, r, 0, nil, now)
-			for c.slot.Load() == nil {
-				slots.Allow(c, now, r)
+		tellApart(t, r, string(letters))
+		tellApart(t, r, string(make([]byte, len(letters)))) // these differ only in how many they are
+	}
+}
+
+// tellApart fails the test if the slot of a beginning of base answers for another key.
+func tellApart(t *testing.T, r *limit.Rule, base string) {
+	now := int64(1e12)
+	for n := range len(base) + 1 {
+		slots := NewSlots(nil)
+		key := base[:n]
+		c := newCounter(key, r, 0, nil, now)
+		for c.slot.Load() == nil {
+			slots.Allow(c, now, r)
+		}
+		s := c.slot.Load()
+		is := func(k string) bool {
+			_, _, ok := slots.lodge.answerKey(s.slot, k, 0, r, now)
+			return ok
+		}
+		if !is(key) || !is(string([]byte(key))) {
+			t.Errorf("%v: does not know %q", r, key)
+		}
+		for i := range n {
+			other := []byte(key)
+			if other[i] ^= 1; is(string(other)) {
+				t.Errorf("%v: takes %q for %q", r, other, key)
 			}
-			s := c.slot.Load()
-			is := func(k string) bool {
-				_, _, ok := slots.lodge.answerKey(s.slot, k, 0, r, now)
-				return ok
-			}
-			if !is(key) || !is(string([]byte(key))) {
-				t.Errorf("%v: does not know %q", r, key)
-			}
-			for i := range n {
-				other := []byte(key)
-				if other[i] ^= 1; is(string(other)) {
-					t.Errorf("%v: takes %q for %q", r, other, key)
-				}
-			}
-			if _, _, ok := slots.lodge.answerKey(s.slot, key, 1, r, now); ok != (n <= mostMiddle) {
-				t.Errorf("%v: a key of %d bytes with another hash: %v", r, n, ok)
-			}
-			for m := range len(base) + 1 {
-				if m != n && is(base[:m]) {
-					t.Errorf("%v: takes %q for %q", r, base[:m], key)
-				}
+		}
+		if _, _, ok := slots.lodge.answerKey(s.slot, key, 1, r, now); ok != (n <= mostMiddle) {
+			t.Errorf("%v: a key of %d bytes with another hash: %v", r, n, ok)
+		}
+		for m := range len(base) + 1 {
+			if m != n && is(base[:m]) {
+				t.Errorf("%v: takes %q for %q", r, base[:m], key)
 			}
 		}
 	}

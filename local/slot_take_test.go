@@ -16,6 +16,7 @@ func TestTakeFromSlots(t *testing.T) {
 	funnel, window := funnelRule(t, 100_000, 1, time.Hour), windowRule(t, 100_000, time.Hour, 10)
 	for _, rule := range []*limit.Rule{funnel, window} {
 		table := newTable(t, TableOptions{})
+		middling(table)
 		now := int64(table.clock.Now())
 		var h Handle
 		h.Bind(table, "bound", rule)

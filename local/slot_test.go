@@ -141,6 +141,7 @@ func TestSlotsUnderFire(t *testing.T) {
 	// All are in one row, one more than it has ways, and three of them twice, with the same hash.
 	table := newTable(t, TableOptions{hash: func(key string, _ *limit.Rule) uint64 { return uint64(key[3]) << 57 }})
 	const keys = 12
+	middling(table)
 	var admitted [keys]atomic.Int64
 	var handles [keys]*Handle
 	for k := range handles {
@@ -257,6 +258,9 @@ func slotOf(table *Table, key string, rule *limit.Rule) *tenancy {
 // tenant asks until a slot answers for the key, and returns it.
 func tenant(t *testing.T, table *Table, key string, rule *limit.Rule) *tenancy {
 	t.Helper()
+	if table.lodge.rows.Load().lacksMiddle(key) {
+		middling(table)
+	}
 	for range 50 * askRefused { // one that refuses may have to wait for its turn
 		if s := slotOf(table, key, rule); s != nil {
 			return s
@@ -426,6 +430,7 @@ func TestSlotsOfLongKeys(t *testing.T) {
 	rule := limit.Must(limit.Funnel("long", 100, 1, time.Hour))
 	for _, n := range []int{0, 1, inlineKey, inlineKey + 1, 32, 33, mostMiddle, mostMiddle + 1, behindKey, behindKey + 1, 10_000} {
 		table := newTable(t, TableOptions{})
+		middling(table)
 		now := int64(table.clock.Now())
 		key, admitted := string(make([]byte, n)), 0
 		for range 150 {

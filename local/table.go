@@ -53,7 +53,7 @@ type Table struct {
 	writeMu sync.RWMutex // held for reading to write to the cache or walk it; Close holds it for writing
 	cache   *ristretto.Cache[uint64, *Counter]
 	fresh   chan *Counter // recently offered to the cache; see keep
-	crowded chan struct{} // recents should grow; see keep
+	crowded chan struct{} // recents or slots should grow; see keep
 	crowd   sync.Mutex    // held by who locks counters that have no order, see TakeAll
 	// replacing is the counter that may take the place of a dead one.
 	replacing atomic.Pointer[Counter]
@@ -484,7 +484,8 @@ func (t *Table) reviveLocked(sh *sideShard, c *Counter) bool {
 func (t *Table) createLocked(sh *sideShard, h uint64, key string, rule *limit.Rule, now int64) *Counter {
 	c := newCounter(key, rule, h, t.link, now)
 	t.putLocked(sh, c)
-	if live := t.stats.live.Add(1); t.recent.Load().crowded(live) || t.lodge.crowded(live) {
+	live, lacks := t.stats.live.Add(1), t.lodge.comesWithMiddle(key)
+	if lacks || t.recent.Load().crowded(live) || t.lodge.crowded(live) {
 		select {
 		case t.crowded <- struct{}{}:
 		default: // it has been told
