@@ -50,7 +50,9 @@ const (
 )
 
 // slot answers for a counter, without a lock: its word is like that of a [pocket], and all
-// else belongs to the loan of the word if that is still the same afterwards.
+// else belongs to the loan of the word if that is still the same afterwards. Numbers of
+// loans repeat: 16 of them that begin and end while a check stands between its look and its
+// swap could leave the same word, if they do so within a step of the clock.
 type slot struct {
 	word  atomic.Uint64
 	ends  [2]atomic.Uint64
