@@ -6,8 +6,8 @@
 // time. Readings are nanoseconds since the Unix epoch as the clock counts
 // them, but they are not wall-clock time: [System] reads the wall once, when
 // the process starts, and follows the monotonic clock from there on, so that
-// neither NTP nor an operator can move it. [TSC] shows the same and is cheaper to
-// read; a limiter that is not told of a clock uses [Default], which is one of them.
+// neither NTP nor an operator can move it. It is what a limiter uses that is given no
+// clock. [Coarse] is cheaper to read, and a little behind.
 package clock
 
 import (
@@ -135,21 +135,11 @@ func (s Skewed) Now() time.Duration {
 	return max(now+s.Offset+drift, 0)
 }
 
-// Default returns the clock of a limiter that is told of none: [TSC] where that is
-// native, which is the cheapest, else [System]. It is System in a bubble of
-// testing/synctest, too, so that a limiter that is made there follows its time: a
-// bubble is a place where it is earlier than when the process started.
-func Default() Clock {
-	if (System{}).Now() >= baseUnix && (TSC{}).Native() {
-		return TSC{}
-	}
-	return System{}
-}
-
-// Or returns c, or the default clock if c is nil.
+// Or returns c, or [System] if c is nil. System follows the time of a bubble of
+// testing/synctest.
 func Or(c Clock) Clock {
 	if c == nil {
-		return Default()
+		return System{}
 	}
 	return c
 }

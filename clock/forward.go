@@ -5,14 +5,23 @@ import (
 	"time"
 )
 
-// ForwardOf returns a reader of c, or of the default clock if c is nil, that never goes
-// back: when somebody sets c back, it stands still until c has caught up.
-func ForwardOf(c Clock) Reader {
-	r := ReaderOf(c)
-	if !r.Steady() {
-		r = Reader{clock: &forward{of: r.clock}, forward: true}
+// Steady reports whether the readings of c never go back, because nobody can set it: it
+// is [System], [Coarse] or what [Forward] returns.
+func Steady(c Clock) bool {
+	switch c.(type) {
+	case System, *Coarse, *forward:
+		return true
 	}
-	return r
+	return false
+}
+
+// Forward returns a clock that shows what c shows, or [System] if c is nil, and never goes
+// back: when somebody sets c back, it stands still until c has caught up.
+func Forward(c Clock) Clock {
+	if c = Or(c); Steady(c) {
+		return c
+	}
+	return &forward{of: c}
 }
 
 // forward is a clock that nobody can set back.

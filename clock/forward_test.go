@@ -9,8 +9,8 @@ import (
 // A clock that is set back stands still, for all who read it at the same time.
 func TestForwardNeverGoesBack(t *testing.T) {
 	hands := NewManual(time.Unix(1000, 0))
-	r := ForwardOf(hands)
-	if !r.Steady() {
+	r := Forward(hands)
+	if !Steady(r) {
 		t.Error("it may go back")
 	}
 	var wg sync.WaitGroup
@@ -28,4 +28,26 @@ func TestForwardNeverGoesBack(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// The clocks that nobody can set are read as they are.
+func TestSteady(t *testing.T) {
+	coarse := NewCoarse(time.Millisecond)
+	defer coarse.Stop()
+	manual := NewManual(time.Unix(100, 0))
+	for _, of := range []struct {
+		clock  Clock
+		steady bool
+	}{{nil, true}, {System{}, true}, {coarse, true}, {manual, false}, {Skewed{Of: System{}}, false}} {
+		c := Or(of.clock)
+		if Steady(c) != of.steady {
+			t.Errorf("%T: steady is %v", of.clock, Steady(c))
+		}
+		if f := Forward(of.clock); !Steady(f) || (f == c) != of.steady {
+			t.Errorf("%T: read through %T", of.clock, f)
+		}
+	}
+	if f := Forward(manual); Forward(f) != f {
+		t.Error("watched twice")
+	}
 }
