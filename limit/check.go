@@ -1,12 +1,22 @@
 package limit
 
-// Check is one question of several that are asked together: may n units of a
-// key be taken under a rule. N is not 1 by itself; 0 consumes nothing. Give
-// several limits of one caller different names: by its name a rule counts.
+// Check is one question of several that are asked together: may N units of a
+// key be taken under a rule. An N of 0, as of a Check that does not say, means 1:
+// a limit that is forgotten must not let everything pass. So no Check only looks;
+// Peek of a limiter does, at one key. Give several limits of one caller different
+// names: by its name a rule counts.
 type Check struct {
 	Key  string
 	Rule *Rule
 	N    int64
+}
+
+// Units returns how many units q asks for: N, or 1 if that is 0.
+func (q *Check) Units() int64 {
+	if q.N == 0 {
+		return 1
+	}
+	return q.N
 }
 
 // Verdict is the answer to several checks that were asked together.

@@ -8,7 +8,7 @@ import (
 )
 
 // Never is the RetryAfter of a question that no waiting will help: more units
-// than the limit holds, or a rule that the limiter refuses.
+// than the limit holds, or a question that cannot be asked.
 const Never = time.Duration(math.MaxInt64)
 
 // Source says on what knowledge a decision rests.
@@ -27,9 +27,12 @@ const (
 	SourceSynced
 	// SourceDegraded is a hybrid limiter that cannot reach Redis.
 	SourceDegraded
+	// SourceInvalid is a limiter that was asked what it cannot decide: n is negative,
+	// or the rule is nil, zero or not supported. See [Invalid].
+	SourceInvalid
 )
 
-var sourceNames = [...]string{"local", "remote", "unsynced", "synced", "degraded"}
+var sourceNames = [...]string{"local", "remote", "unsynced", "synced", "degraded", "invalid"}
 
 // String returns the source as one lower-case word.
 func (s Source) String() string {
@@ -63,13 +66,28 @@ type Result struct {
 	Source Source
 }
 
-// Refused is the answer to a question that cannot be asked (a negative n, a
-// rule that is nil or not supported): denied, for ever.
-func Refused(r *Rule) Result {
-	if !r.Valid() {
-		return Result{RetryAfter: Never}
+// Invalid is the answer to a question that cannot be asked (a negative n, a rule
+// that is nil or not supported): denied, for ever, with [SourceInvalid].
+func Invalid(r *Rule) Result {
+	res := Result{RetryAfter: Never, Source: SourceInvalid}
+	if r.Valid() {
+		res.Limit = r.limit
 	}
-	return Result{Limit: r.limit, RetryAfter: Never}
+	return res
+}
+
+// RetryAfterSeconds returns RetryAfter in whole seconds, rounded up and at least 1: what
+// the Retry-After field of an HTTP response wants. ok is false if there is nothing to
+// say: the units were admitted, or RetryAfter is [Never]; n is 0 then.
+func (res Result) RetryAfterSeconds() (n int, ok bool) {
+	if res.Allowed || res.RetryAfter == Never {
+		return 0, false
+	}
+	s := int64(res.RetryAfter / time.Second)
+	if res.RetryAfter%time.Second > 0 {
+		s++
+	}
+	return int(min(max(s, 1), math.MaxInt)), true
 }
 
 // Judged returns res as it is to be told: a refusal by a dry run lets pass what
@@ -128,9 +146,10 @@ func (r *Rule) TicksResult(level int64) Result {
 
 // WindowResult describes the answer to a question for n units of a window.
 // counts holds the weighted units of the buckets, the current one first, then
-// backwards in time, Kept()+1 of them; elapsed is the time since the current
-// bucket began. Each unit of n counts weight-fold.
-func (r *Rule) WindowResult(allowed bool, n, weight int64, counts []int64, elapsed time.Duration) Result {
+// backwards in time, Kept()+1 of them; last says of each how long after the bucket
+// began its last unit came, in ns (see [Rule.Gone]); elapsed is the time since the
+// current bucket began. Each unit of n counts weight-fold.
+func (r *Rule) WindowResult(allowed bool, n, weight int64, counts, last []int64, elapsed time.Duration) Result {
 	res := Result{Allowed: allowed, Limit: r.limit}
 	used, oldest, newest := int64(0), len(counts)-1, -1
 	for i, c := range counts {
@@ -138,60 +157,44 @@ func (r *Rule) WindowResult(allowed bool, n, weight int64, counts []int64, elaps
 			newest = i
 		}
 		if r.alg == AlgorithmSlidingWindow && i == oldest {
-			c = r.fading(c, elapsed)
+			c -= r.Gone(c, last[i], int64(elapsed))
 		}
 		used = addSat(used, c)
 	}
 	res.Remaining = max(r.limit-used, 0) / max(weight, 1)
 	if newest >= 0 {
-		res.ResetAfter = time.Duration(len(counts)-newest)*r.width - elapsed
+		end := r.width // a fixed window ends as a whole
+		if r.alg == AlgorithmSlidingWindow {
+			end = min(end, time.Duration(last[newest]))
+		}
+		res.ResetAfter = max(time.Duration(oldest-newest)*r.width+end-elapsed, 0)
 	}
 	switch {
 	case allowed:
 	case n > r.limit:
 		res.RetryAfter = Never
 	default:
-		res.RetryAfter = max(r.windowWait(r.limit-r.Weigh(n, weight), counts, elapsed), 1)
+		res.RetryAfter = max(r.windowWait(r.limit-r.Weigh(n, weight), counts, last, elapsed), 1)
 	}
 	return res
 }
 
-// fading returns what is left of the oldest bucket's c units, rounded up.
-func (r *Rule) fading(c int64, elapsed time.Duration) int64 {
-	hi, lo := bits.Mul64(uint64(c), uint64(r.width-elapsed))
-	q, rem := bits.Div64(hi, lo, uint64(r.width))
-	if rem > 0 {
-		q++
-	}
-	return int64(q)
-}
-
 // windowWait returns how long until at most room units are counted.
-func (r *Rule) windowWait(room int64, counts []int64, elapsed time.Duration) time.Duration {
+func (r *Rule) windowWait(room int64, counts, last []int64, elapsed time.Duration) time.Duration {
 	if r.alg != AlgorithmSlidingWindow {
 		if counts[0] <= room {
 			return 0
 		}
 		return r.width - elapsed
 	}
-	// As time passes, the oldest bucket fades away in a straight line, then
-	// the next oldest does. Find the bucket during whose fading the count
-	// falls to room: the newer ones still count in full then.
+	// As time passes the units of the oldest bucket leave, then those of the next
+	// oldest. Find the bucket with whose units the count falls to room: the newer
+	// ones still count in full then.
 	newer := int64(0)
 	for i, c := range counts {
 		if sum := addSat(newer, c); sum > room || i == len(counts)-1 {
-			start := time.Duration(len(counts)-1-i)*r.width - elapsed // when its fading starts
-			left := uint64(max(room-newer, 0))                        // what may be left of it
-			if uint64(c) <= left {
-				return max(start, 0)
-			}
-			// c·(1 − t/width) ≤ left  ⇔  t ≥ width·(c − left)/c
-			hi, lo := bits.Mul64(uint64(r.width), uint64(c)-left)
-			q, rem := bits.Div64(hi, lo, uint64(c))
-			if rem > 0 {
-				q++
-			}
-			return max(start+time.Duration(q), 0)
+			start := time.Duration(len(counts)-1-i)*r.width - elapsed // when it is the oldest
+			return max(start+time.Duration(r.GoneAt(c, c-max(room-newer, 0), last[i])), 0)
 		}
 		newer = addSat(newer, c)
 	}

@@ -14,8 +14,8 @@ const (
 	// AlgorithmFunnel is a leaky bucket kept as the time at which it will be
 	// empty: the generic cell rate algorithm (GCRA) of ITU-T I.371.
 	AlgorithmFunnel Algorithm = iota + 1
-	// AlgorithmSlidingWindow counts in sub-buckets of a window and weights the
-	// oldest one; with one bucket it is the two-window approximation.
+	// AlgorithmSlidingWindow counts in sub-buckets of a window, of which the
+	// oldest one leaves bit by bit; with one bucket it is the two-window approximation.
 	AlgorithmSlidingWindow
 	// AlgorithmFixedWindow counts in windows aligned to the clock. Up to twice
 	// the limit may pass around a boundary; that is inherent in it.
@@ -73,6 +73,7 @@ const (
 type Rule struct {
 	name    string
 	hash    uint64 // of name and algorithm, the same in every process
+	named   uint64 // of the name
 	alg     Algorithm
 	buckets int
 	dry     bool
@@ -80,6 +81,7 @@ type Rule struct {
 	units   int64         // funnel: units leaked per period
 	period  time.Duration // funnel: per; otherwise the window as asked for
 	width   time.Duration // windows: length of one bucket, whole microseconds
+	share   int64         // windows: limit / buckets, rounded up
 	one     Span          // funnel: cost of one unit
 	full    Span          // funnel: limit · one
 	ticks   Ticks         // funnel
@@ -104,16 +106,17 @@ func Funnel(name string, capacity, units int64, per time.Duration) (*Rule, error
 	return r.sealed(), nil
 }
 
-// SlidingWindow describes at most limit units in any window, counted in
-// [DefaultBuckets] sub-buckets.
+// SlidingWindow describes limit units in a window, counted in [DefaultBuckets]
+// sub-buckets. No window, wherever it begins, holds more than the limit and one
+// bucket's share of it: limit + ⌈limit/buckets⌉, see [Rule.Gone].
 func SlidingWindow(name string, limit int64, window time.Duration) (*Rule, error) {
 	return SlidingWindowBuckets(name, limit, window, DefaultBuckets)
 }
 
 // SlidingWindowBuckets is [SlidingWindow] with the number of sub-buckets given,
 // 1 to [MaxBuckets]. More buckets follow the true window more closely and cost
-// more memory and bandwidth. One bucket is the current window plus the weighted
-// previous one.
+// more memory and bandwidth. One bucket is the current window plus what is left
+// of the previous one: up to twice the limit may be in a window then.
 //
 // The length of a bucket is rounded up to a whole microsecond, so that the
 // window counted may be up to buckets microseconds longer than asked for.
@@ -152,6 +155,7 @@ func windowRule(alg Algorithm, name string, limit int64, window time.Duration, b
 	}
 	step := time.Duration(buckets) * time.Microsecond
 	r.width = (window + step - 1) / step * time.Microsecond
+	r.share = (limit + int64(buckets) - 1) / int64(buckets)
 	return r.sealed(), nil
 }
 
@@ -196,7 +200,7 @@ func (r *Rule) sealed() *Rule {
 	for _, b := range []byte(r.name) {
 		h = (h ^ uint64(b)) * 1099511628211
 	}
-	r.hash = (h ^ uint64(r.alg)) * 1099511628211
+	r.named, r.hash = h, (h^uint64(r.alg))*1099511628211
 	return r
 }
 
@@ -224,6 +228,9 @@ func (r *Rule) Name() string { return r.name }
 // every process. Different rules may share it.
 func (r *Rule) Hash() uint64 { return r.hash }
 
+// NameHash returns a number derived from the name alone. Different names may share it.
+func (r *Rule) NameHash() uint64 { return r.named }
+
 // Algorithm returns the algorithm.
 func (r *Rule) Algorithm() Algorithm { return r.alg }
 
@@ -245,7 +252,7 @@ func (r *Rule) Buckets() int { return r.buckets }
 func (r *Rule) Width() time.Duration { return r.width }
 
 // Kept returns how many buckets before the current one still count: Buckets
-// for a sliding window (the oldest of them weighted), 0 for all others.
+// for a sliding window (the oldest of them in part), 0 for all others.
 func (r *Rule) Kept() int {
 	if r.alg == AlgorithmSlidingWindow {
 		return r.buckets

@@ -82,8 +82,8 @@ func TestZeroAndNilRulesAreInvalid(t *testing.T) {
 	if nilRule.Valid() || new(Rule).Valid() {
 		t.Error("a rule without constructor is valid")
 	}
-	if res := Refused(nilRule); res.Allowed || res.RetryAfter != Never {
-		t.Errorf("refused: %+v", res)
+	if res := Invalid(nilRule); res.Allowed || res.RetryAfter != Never || res.Source != SourceInvalid {
+		t.Errorf("invalid: %+v", res)
 	}
 }
 
@@ -179,11 +179,12 @@ func FuzzRuleNumbers(f *testing.F) {
 				check(t, r, res)
 				continue
 			}
-			counts := make([]int64, r.Kept()+1)
+			counts, last := make([]int64, r.Kept()+1), make([]int64, r.Kept()+1)
 			for i := range counts {
 				counts[i] = max(n>>uint(i%60), 0)
+				last[i] = int64(r.Width()) / (1 + (d+n)&7)
 			}
-			check(t, r, r.WindowResult(n%2 == 0, n, 1, counts, r.Width()/3))
+			check(t, r, r.WindowResult(n%2 == 0, n, 1, counts, last, r.Width()/3))
 		}
 	})
 }
