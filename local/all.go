@@ -18,7 +18,6 @@ const allTries = 1000
 // asked is one of several checks, and the counter it is for.
 type asked struct {
 	c     *Counter
-	made  found // what c may have been made up for
 	check int   // its index
 	total int64 // units that must fit for it: those of all checks of c
 	twin  bool  // c is locked for the check before
@@ -36,8 +35,7 @@ func (t *Table) TakeAll(checks []limit.Check, now int64, out []limit.Result) (v 
 	for try := range allTries {
 		list := few[:0]
 		for i := range checks {
-			made := t.lookup(view, &checks[i], now, try > 0)
-			list = append(list, asked{c: made.c, made: made, check: i})
+			list = append(list, asked{c: t.lookup(view, &checks[i], now, try > 0), check: i})
 		}
 		if wake, ok := t.takeTogether(list, checks, now, out); ok {
 			if wake {
@@ -76,16 +74,17 @@ func TakeAllOf(counters []*Counter, checks []limit.Check, now int64, out []limit
 // lookup returns the counter of a check. It may be dead by the time that it is
 // locked; then look again: the cache may go on showing it until it is brought
 // back to life.
-func (t *Table) lookup(v *view, q *limit.Check, now int64, again bool) found {
+func (t *Table) lookup(v *view, q *limit.Check, now int64, again bool) *Counter {
 	h := t.hashOf(q.Key, q.Rule)
+	t.names.see(q.Rule)
 	if !again {
 		if c := t.recall(v, h, q.Key, q.Rule); c != nil {
-			return found{c: c}
+			return c
 		}
 	}
-	f := t.find(h, q.Key, q.Rule, now, q.N > 0)
+	f := t.find(h, q.Key, q.Rule, now, true)
 	t.leave(f)
-	return f
+	return f.c
 }
 
 // takeTogether decides the checks in one step. ok is false if a counter was
@@ -135,7 +134,7 @@ func twinned(list []asked, checks []limit.Check) (unordered bool) {
 			case b.c == a.c:
 				a.twin = a.twin || j < i
 				if q := &checks[b.check]; dry || !q.Rule.IsDryRun() {
-					a.total = min(a.total+min(q.N, maxPart), maxPart)
+					a.total = min(a.total+min(q.Units(), maxPart), maxPart)
 				}
 			case before(*a, *b) == 0:
 				unordered = true
@@ -155,18 +154,17 @@ func decideTogether(list []asked, checks []limit.Check, now int64, out []limit.R
 		fits := a.c.decideLocked(at, a.total, false)
 		a.c.refused = !fits || a.twin && a.c.refused
 		res := a.c.describeLocked(at, a.total, fits)
-		res.Source = a.made.source(res.Source)
 		out[a.check] = rule.Judged(res)
 		all = all && out[a.check].Allowed
 	}
 	for i := range list {
 		a := &list[i]
 		q := &checks[a.check]
-		if res := &out[a.check]; all && !res.WouldRefuse && q.N > 0 {
+		if res := &out[a.check]; all && !res.WouldRefuse {
 			at := a.c.enterLocked(now, q.Rule)
-			a.c.bookLocked(at, q.N)
+			a.c.bookLocked(at, q.Units())
 			src := res.Source
-			*res = a.c.describeLocked(at, q.N, true)
+			*res = a.c.describeLocked(at, q.Units(), true)
 			res.Source = src
 		}
 		if a.c.link() != nil && a.c.noteLocked(a.c.last) {
@@ -183,9 +181,10 @@ func (c *Counter) bookLocked(now, n int64) {
 	switch c.alg() {
 	case limit.AlgorithmFunnel:
 		c.funnel.book(c.rule(), now, n, cost, w)
+		c.indebtLocked(n)
 	case limit.AlgorithmSlidingLog:
 		c.slog().book(now, n)
 	default:
-		c.win().book(n, cost)
+		c.win().book(c.rule(), now, n, cost)
 	}
 }

@@ -83,6 +83,9 @@ func (c *Counter) takeBrisklyLocked(now int64, rule *limit.Rule, epoch uint8) bo
 	if w == nil && !c.funnel.takeOne(rule, now) || w != nil && !(w.steady(p) && w.takeOne(rule, now)) {
 		return false
 	}
+	if w == nil {
+		c.indebtLocked(1)
+	}
 	c.last = now
 	return true
 }
@@ -101,7 +104,7 @@ func (w *window) takeOne(r *limit.Rule, now int64) bool {
 	if now+w.off >= w.end || w.pendUnits >= maxPart || !w.fits(r, now, 1) {
 		return false
 	}
-	w.book(1, 1)
+	w.book(r, now, 1, 1)
 	return true
 }
 

@@ -146,7 +146,7 @@ func (s *same) suffer(event int, now, x int64, flip bool, r *limit.Rule) {
 	case 12:
 		if len(s.late) > 0 {
 			s.late = nil
-			c.Quarantine(now, flip)
+			c.Quarantine(flip)
 		}
 	case 13:
 		s.link.SetNodes(x)

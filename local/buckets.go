@@ -1,11 +1,16 @@
 package local
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // Bucket is a number of units that were admitted in one bucket of a window.
-// ID counts buckets since the epoch of the authority's clock.
+// ID counts buckets since the epoch of the authority's clock. Last says how long after
+// the bucket began the last of them came, or any later time up to its end.
 type Bucket struct {
 	ID, Units int64
+	Last      time.Duration
 }
 
 // list returns the non-empty buckets of b in ascending order of ID.
@@ -13,21 +18,33 @@ func (w *window) list(b []int64) []Bucket {
 	var out []Bucket
 	for i := len(b) - 1; i >= 0; i-- {
 		if b[i] > 0 {
-			out = append(out, Bucket{ID: w.cur - int64(i), Units: b[i]})
+			out = append(out, Bucket{ID: w.cur - int64(i), Units: b[i], Last: time.Duration(w.last[i])})
 		}
 	}
 	return out
 }
 
-// sorted returns the units of a list by bucket.
+// sorted returns the units of a list by bucket. What lies ahead of the current bucket, by
+// a clock that was corrected since, counts in that. It must not be reported under the ID
+// of that, or the authority would count it twice.
 func (w *window) sorted(list []Bucket) []int64 {
 	told := make([]int64, len(w.pend))
 	for _, b := range list {
+		w.moved = w.moved || b.ID > w.cur && b.Units > 0
 		if i := max(w.cur-b.ID, 0); i < int64(len(told)) && b.Units > 0 {
 			told[i] = min(told[i]+b.Units, maxPart)
 		}
 	}
 	return told
+}
+
+// hear takes over when the last units of a list came.
+func (w *window) hear(list []Bucket) {
+	for _, b := range list {
+		if i := max(w.cur-b.ID, 0); i < int64(len(w.last)) && b.Units > 0 {
+			w.last[i] = max(w.last[i], int64(b.Last))
+		}
+	}
 }
 
 // shift moves every bucket back by k and returns the units that fall out.

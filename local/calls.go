@@ -48,48 +48,55 @@ func (c *Counter) roomLocked(now int64) int64 {
 	return room
 }
 
-// refund hands back n units, as far as there are so many, and returns how
-// many.
+// refund hands back n units, as far as there are so many and nobody waits who was
+// to come after them, and returns how many.
 func (c *Counter) refund(now, n int64, rule *limit.Rule) (back int64, ok bool) {
 	c.lock()
 	if c.dead {
 		c.mu.Unlock()
 		return 0, false
 	}
-	return c.refundUnlocking(now, n, rule), true
+	now = c.enterLocked(now, rule)
+	back = c.handBackLocked(now, n, c.rule().Cost(n), !c.fullLocked(now))
+	c.loweredLocked(now)
+	c.unlockAndTell(now)
+	return back, true
 }
 
-// refundUnlocking is refund with c locked. It unlocks c.
-func (c *Counter) refundUnlocking(now, n int64, rule *limit.Rule) (back int64) {
-	now = c.enterLocked(now, rule)
+// handBackLocked takes off n units, a funnel's at the given cost: those that the
+// authority has been told of only if tell.
+func (c *Counter) handBackLocked(now, n int64, cost limit.Span, tell bool) (back int64) {
 	if !c.returnsLocked() {
 		c.setBackGen(c.gen())
 	}
 	w, withdrawn := modeWeight(c.mode()), int64(0)
 	switch c.alg() {
 	case limit.AlgorithmFunnel:
-		back, withdrawn = c.funnel.refund(c.rule(), now, n, w)
+		back, withdrawn = c.funnel.refund(c.rule(), now, n, w, cost, c.leastLocked(now), tell && c.link() != nil)
 	case limit.AlgorithmSlidingLog:
 		back = c.slog().refund(c.rule(), now, n)
 	default:
 		c.rollLocked(now)
 		back, withdrawn = c.win().refund(c.rule(), n, w)
 	}
-	wake := false
-	if c.link() == nil {
-		c.funnel.put(away{}) // nobody else is to be told
-		if c.win() != nil {
-			c.win().settleAlone()
-		}
-	} else {
+	if c.link() != nil {
 		c.link().withdrawn.Add(withdrawn)
-		wake = c.noteLocked(now)
+		return back
 	}
+	c.funnel.put(away{}) // nobody else is to be told
+	if c.win() != nil {
+		c.win().settleAlone()
+	}
+	return back
+}
+
+// unlockAndTell unlocks c, and has the reconciler look at what it has to tell.
+func (c *Counter) unlockAndTell(now int64) {
+	wake := c.link() != nil && c.noteLocked(now)
 	c.mu.Unlock()
 	if wake {
 		c.link().signal()
 	}
-	return back
 }
 
 // set makes used units count, whatever did before. It is for counters that
@@ -117,6 +124,7 @@ func (c *Counter) set(now, used int64, rule *limit.Rule) (ok bool) {
 	default:
 		c.rollLocked(now)
 		clear(c.win().pend)
+		c.win().came(c.rule(), now)
 		c.win().pend[0], c.win().pendUnits = min(used, maxPart), min(used, maxPart)
 		c.win().sum(c.rule(), 1)
 	}
@@ -126,6 +134,7 @@ func (c *Counter) set(now, used int64, rule *limit.Rule) (ok bool) {
 // Renewal is the state of a key that the authority has reset or set.
 type Renewal struct {
 	Gen       int64
+	Born      int64      // see Answer
 	Level     limit.Span // funnel
 	Buckets   []Bucket   // window
 	At        int64      // our time at which that was done, ns
@@ -135,24 +144,36 @@ type Renewal struct {
 // renew takes over what the authority has made of the key. What is pending was
 // admitted before, and is dropped. A state that is older than what c knows
 // changes nothing.
+//
+// It reports the reset once more, raising: from then on the authority cannot lose it
+// without losing a report as well, which the reconciler notices. Until no view from
+// before the reset can matter any more, c is to stay: it may be the only one that
+// knows of it.
 func (c *Counter) renew(now int64, rule *limit.Rule, a Renewal) (ok bool) {
 	c.lock()
-	defer c.mu.Unlock()
 	if c.dead {
+		c.mu.Unlock()
 		return false
 	}
 	now = c.enterLocked(now, rule)
-	if a.Gen <= c.gen() {
-		return true
+	wake := a.Gen > c.gen() && c.renewLocked(now, a)
+	c.mu.Unlock()
+	if wake {
+		c.link().signal()
 	}
+	return true
+}
+
+func (c *Counter) renewLocked(now int64, a Renewal) (wake bool) {
 	w := modeWeight(c.mode())
 	c.newEra()
-	c.unmark(raising)
+	c.mark(raising)
 	c.note(voided, c.is(inFlight))
 	c.setGen(a.Gen)
 	c.setHeard(a.ServerNow)
-	c.syncedAt = max(c.syncedAt, a.At, 1)
-	c.unmark(touched) // the next check asks: this was no exchange that tells the time
+	c.setWitness(a.At + int64(c.rule().Horizon()))
+	c.born, c.freshAt = a.Born, max(c.freshAt, a.At)
+	c.unmark(touched) // ask at once: this was no exchange that tells the time
 	if c.alg() == limit.AlgorithmFunnel {
 		c.link().withdrawn.Add(c.funnel.renew(c.rule(), c.rule().Add(limit.Span{NS: a.At}, a.Level), w))
 		c.setLag(c.link().lag.Load())
@@ -162,7 +183,7 @@ func (c *Counter) renew(now int64, rule *limit.Rule, a Renewal) (ok bool) {
 		c.link().withdrawn.Add(c.win().renew(c.rule(), a.Buckets, w))
 	}
 	c.setUrgentAt((c.rule().Limit() - c.knownUnitsLocked(now)) / (2 * c.link().nodes.Load()))
-	return true
+	return c.noteLocked(now)
 }
 
 // TakeAtMost admits what is left of key at now, up to n units, and returns how
@@ -202,10 +223,10 @@ func (t *Table) Set(key string, rule *limit.Rule, used, now int64) (done bool) {
 }
 
 // Renew tells the counter of a key what the authority has made of it. If there
-// is none, one is made for what counts now.
+// is none, one is made: others may hold older views. A key that there is no room
+// for, which the count of overflows tells, is not remembered.
 func (t *Table) Renew(key string, rule *limit.Rule, now int64, a Renewal) {
-	used := a.Level != limit.Span{} || len(a.Buckets) > 0
-	t.with(key, rule, now, used, func(c *Counter) bool {
+	t.with(key, rule, now, true, func(c *Counter) bool {
 		return c.link() == nil || c.renew(now, rule, a) // without a link: made up, or shared by strangers
 	})
 }
@@ -233,6 +254,7 @@ func (t *Table) Touch(key string, rule *limit.Rule, now int64) {
 // there is none it is created or, if not wanted, made up for this call. What it
 // returns corrects the source of an answer, and is not to be left again.
 func (t *Table) with(key string, rule *limit.Rule, now int64, create bool, f func(*Counter) (ok bool)) found {
+	t.names.see(rule)
 	h := t.hashOf(key, rule)
 	v := t.view.Load()
 	defer runtime.KeepAlive(v)

@@ -171,74 +171,56 @@ func (f *slowFunnel) refund(now, n int64) int64 {
 
 func (f *slowFunnel) clear() { f.level.SetInt64(0) }
 
-// slowWindow keeps every bucket, or every unit of a log.
-type slowWindow struct {
-	r     *limit.Rule
-	units map[int64]int64
-}
+// slowWindow is a plain counter of a window.
+type slowWindow struct{ *slowBuckets }
 
-func (w *slowWindow) id(now int64) int64 {
-	if w.r.Algorithm() == limit.AlgorithmSlidingLog {
-		return now
-	}
-	return now / int64(w.r.Width())
-}
+func (w slowWindow) room(now int64) int64 { return w.r.Limit() - w.used(now) }
 
-// counts returns the IDs that count, the newest first, and how much of the last
-// of them does.
-func (w *slowWindow) counts(now int64) (ids []int64, fade *big.Rat) {
-	one := big.NewRat(1, 1)
-	if w.r.Algorithm() == limit.AlgorithmSlidingLog {
-		for id := range w.units {
-			if id > now-int64(w.r.Width()) {
-				ids = append(ids, id)
-			}
-		}
-		for i := range ids { // newest first
-			for j := range i {
-				if ids[i] > ids[j] {
-					ids[i], ids[j] = ids[j], ids[i]
-				}
-			}
-		}
-		return ids, one
-	}
+func (w slowWindow) refund(now, n int64) (back int64) {
+	id := floorDiv(now, int64(w.r.Width()))
 	for age := range int64(w.r.Kept()) + 1 {
-		ids = append(ids, w.id(now)-age)
-	}
-	if w.r.Kept() > 0 {
-		width := int64(w.r.Width())
-		one = big.NewRat(width-now%width, width)
-	}
-	return ids, one
-}
-
-func (w *slowWindow) room(now int64) int64 {
-	ids, fade := w.counts(now)
-	left := new(big.Rat).SetInt64(w.r.Limit())
-	for i, id := range ids {
-		u := new(big.Rat).SetInt64(w.units[id])
-		if i == len(ids)-1 {
-			u.Mul(u, fade)
-		}
-		left.Sub(left, u)
-	}
-	return new(big.Int).Div(left.Num(), left.Denom()).Int64()
-}
-
-func (w *slowWindow) add(now, n int64) { w.units[w.id(now)] += n }
-
-func (w *slowWindow) refund(now, n int64) (back int64) {
-	ids, _ := w.counts(now)
-	for _, id := range ids {
-		k := min(n-back, w.units[id])
-		w.units[id] -= k
+		k := min(n-back, w.units[id-age])
+		w.units[id-age] -= k
 		back += k
 	}
 	return back
 }
 
-func (w *slowWindow) clear() { clear(w.units) }
+func (w slowWindow) clear() {
+	clear(w.units)
+	clear(w.last)
+}
+
+// slowLog is a plain counter of a log: it keeps the time of every unit.
+type slowLog struct {
+	r  *limit.Rule
+	at []int64
+}
+
+func (l *slowLog) count(now int64) (n int64) {
+	for _, at := range l.at {
+		if at > now-int64(l.r.Width()) {
+			n++
+		}
+	}
+	return n
+}
+
+func (l *slowLog) room(now int64) int64 { return l.r.Limit() - l.count(now) }
+
+func (l *slowLog) add(now, n int64) {
+	for range n {
+		l.at = append(l.at, now)
+	}
+}
+
+func (l *slowLog) refund(now, n int64) (back int64) {
+	back = min(n, l.count(now))
+	l.at = l.at[:len(l.at)-int(back)]
+	return back
+}
+
+func (l *slowLog) clear() { l.at = nil }
 
 // Every call, in any order, agrees with a counter that is slow and simple.
 func TestCallsAgainstReference(t *testing.T) {
@@ -253,10 +235,7 @@ func TestCallsAgainstReference(t *testing.T) {
 			limit.Must(limit.SlidingLog("l", l, period)),
 		}
 		r := rules[seed%4]
-		var ref plain = &slowWindow{r: r, units: map[int64]int64{}}
-		if r.Algorithm() == limit.AlgorithmFunnel {
-			ref = &slowFunnel{r: r, at: start.UnixNano()}
-		}
+		ref := slowly(r, start.UnixNano())
 		c := clock.NewManual(start)
 		lim := newLimiter(t, Options{Clock: c})
 		for step := range 400 {

@@ -44,8 +44,8 @@ type Counter struct {
 
 	// Third line, from known in funnel on: what there is between us and the
 	// authority.
-	askedAt                int64    // when it was last asked
-	syncedAt               int64    // when it last answered, ns; 0: never
+	freshAt                int64    // when it last answered, ns; before it has, when c was made
+	born                   int64    // when the newest of what it has told was booked, in its time; untold: it has told nothing
 	nextNormal, nextUrgent *Counter // owned by the link's stacks
 	more                   *more
 }
@@ -60,6 +60,7 @@ func newCounter(key string, rule *limit.Rule, hash uint64, link *Link, now int64
 	c.law.Store(rule)
 	c.setKey(key)
 	c.setMode(packMode(1, false))
+	c.born = untold
 	off, sure := int64(0), true
 	if link != nil {
 		p := link.Part(-1)
@@ -67,7 +68,7 @@ func newCounter(key string, rule *limit.Rule, hash uint64, link *Link, now int64
 		off, sure = p.clock()
 		c.setUrgentAt(rule.Limit() / (2 * link.nodes.Load()))
 		c.setMode(p.mode.Load())
-		c.askedAt = now
+		c.freshAt = now
 	}
 	switch rule.Algorithm() {
 	case limit.AlgorithmSlidingWindow, limit.AlgorithmFixedWindow:
@@ -123,7 +124,7 @@ func (c *Counter) enterLocked(now int64, rule *limit.Rule) int64 {
 		}
 		return now
 	}
-	if idle := now - p.link.refresh; idle >= c.last && idle >= c.askedAt {
+	if idle := now - p.link.refresh; idle >= c.last && idle >= c.freshAt {
 		c.unmark(touched) // long unused: what is known of it may be long out of date
 	}
 	if w := c.win(); w != nil && !w.sure {
@@ -177,7 +178,11 @@ func (c *Counter) decideLocked(now, n int64, book bool) bool {
 	cost := r.Weigh(n, w)
 	switch {
 	case funnel:
-		return c.funnel.take(r, now, n, cost, w, book)
+		allowed := c.funnel.take(r, now, n, cost, w, book)
+		if allowed && book {
+			c.indebtLocked(n)
+		}
+		return allowed
 	case r.Algorithm() == limit.AlgorithmSlidingLog:
 		return c.slog().take(r, now, n, book)
 	}
@@ -228,6 +233,9 @@ func (c *Counter) describeLocked(now, n int64, allowed bool) limit.Result {
 	res.Source = c.sourceLocked()
 	return res
 }
+
+// untold is the birth of what the authority has not told yet.
+const untold = -1
 
 // manner says how a counter was found by a check.
 type manner uint8
@@ -342,7 +350,7 @@ type worth uint8
 const (
 	worthIdle    worth = iota // as if never used
 	worthPartial              // a level that does not deny
-	worthDenying              // would refuse one unit now
+	worthDenying              // would refuse one unit now, or knows of a reset that others may have missed
 	worthPinned               // holds units the authority has not acknowledged
 )
 
@@ -370,10 +378,10 @@ func (c *Counter) worthLocked(now int64) worth {
 		denies = !c.win().fits(c.rule(), now, 1)
 	}
 	switch {
+	case denies, c.told().witness > now:
+		return worthDenying
 	case !used:
 		return worthIdle
-	case denies:
-		return worthDenying
 	}
 	return worthPartial
 }
@@ -389,6 +397,7 @@ func (c *Counter) drainLocked(now int64) {
 	if f.pend.plus(c.rule(), f.known, 1).NS < now-int64(c.rule().Horizon()) {
 		c.link().expired.Add(f.pend.units)
 		f.pend = part{}
+		f.indebt(0)
 	}
 }
 
@@ -441,7 +450,11 @@ func (c *Counter) absorbLocked(d *Counter, now int64) {
 	c.setBackGen(min(c.backGen(), d.backGen()))
 	c.note(inFlight, c.is(inFlight) || d.is(inFlight))
 	c.note(raising, c.is(raising) || d.is(raising))
-	c.syncedAt = max(c.syncedAt, d.syncedAt)
+	if c.born == untold {
+		c.freshAt = d.freshAt
+	}
+	c.born, c.freshAt = max(c.born, d.born), max(c.freshAt, d.freshAt)
+	c.setWitness(max(c.told().witness, d.told().witness))
 	if !c.is(inNormal) && c.tellsLocked(now) && c.pushNormalLocked() {
 		c.link().signal()
 	}
@@ -461,6 +474,9 @@ func (c *Counter) adoptLocked(rule *limit.Rule, now int64) {
 	switch c.alg() {
 	case limit.AlgorithmFunnel:
 		c.funnel.reshape(old, rule, now)
+		for _, b := range c.told().booked {
+			b.begin, b.end = convert(old, rule, now, b.begin), convert(old, rule, now, b.end)
+		}
 	case limit.AlgorithmSlidingWindow, limit.AlgorithmFixedWindow:
 		if gone := c.win().roll(old, now, w); gone > 0 && c.link() != nil {
 			c.link().expired.Add(gone)
@@ -470,6 +486,6 @@ func (c *Counter) adoptLocked(rule *limit.Rule, now int64) {
 		}
 	}
 	if c.link() != nil {
-		c.askedAt = now - c.link().refresh // ask the authority at the next check
+		c.freshAt = min(c.freshAt, now-c.link().refresh) // ask the authority at the next check
 	}
 }

@@ -22,10 +22,11 @@ type more struct {
 type story struct {
 	gen     int64      // generation of the authority's state
 	heard   int64      // what the authority's clock showed at its last answer
+	witness int64      // until when views from before a reset that was made here could matter, ns
 	backGen int64      // gen when the first units were handed back that it has not acknowledged
 	lag     int64      // of our clock, see Link.SetLag, when a funnel was told of last
 	era     uint32     // how often this counter was reset or set
-	ahead   []*Booking // of a funnel, in the order in which they are due
+	booked  []*Booking // of a funnel, in the order in which they are due
 }
 
 // with returns what few counters have, for writing.
@@ -125,7 +126,6 @@ func (c *Counter) gen() int64     { return c.told().gen }
 func (c *Counter) heard() int64   { return c.told().heard }
 func (c *Counter) backGen() int64 { return c.told().backGen }
 func (c *Counter) lag() int64     { return c.told().lag }
-func (c *Counter) era() uint32    { return c.told().era }
 
 func (c *Counter) setGen(g int64) {
 	if g != 0 || c.hasStory() {
@@ -137,6 +137,13 @@ func (c *Counter) setGen(g int64) {
 func (c *Counter) setHeard(t int64) {
 	if c.hasStory() {
 		c.tell().heard = t
+	}
+}
+
+// setWitness keeps c from being forgotten until some time.
+func (c *Counter) setWitness(until int64) {
+	if until != 0 || c.hasStory() {
+		c.tell().witness = until
 	}
 }
 
@@ -158,5 +165,5 @@ func (c *Counter) setLag(ns int64) {
 func (c *Counter) newEra() {
 	s := c.tell()
 	s.era++
-	s.ahead = nil
+	s.booked = nil
 }

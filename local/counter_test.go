@@ -176,48 +176,25 @@ func TestRetryAfterIsEnough(t *testing.T) {
 	}
 }
 
-// refWindow counts a sliding window the slow way.
-type refWindow struct {
-	r     *limit.Rule
-	units map[int64]int64
-}
-
-func (w *refWindow) used(now int64) *big.Rat {
-	width := int64(w.r.Width())
-	cur, sum := now/width, new(big.Rat)
-	for id, u := range w.units {
-		switch {
-		case id > cur-int64(w.r.Buckets()) && id <= cur:
-			sum.Add(sum, big.NewRat(u, 1))
-		case id == cur-int64(w.r.Buckets()):
-			left := big.NewRat(width-now%width, width)
-			sum.Add(sum, left.Mul(left, big.NewRat(u, 1)))
-		}
-	}
-	return sum
-}
-
 func TestSlidingWindowAgainstReference(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	for range 200 {
 		r := windowRule(t, 1+rng.Int64N(100), time.Duration(1+rng.Int64N(5000))*time.Millisecond, 1+rng.IntN(12))
-		c, ref := newCounter("k", r, 0, nil, 0), &refWindow{r, map[int64]int64{}}
+		c, ref := newCounter("k", r, 0, nil, 0), newSlowBuckets(r)
 		now := rng.Int64N(1e15)
 		for range 300 {
 			now += rng.Int64N(int64(r.Period()) / 8)
 			n := 1 + rng.Int64N(5)
-			want := new(big.Rat).Add(ref.used(now), big.NewRat(n, 1)).Cmp(big.NewRat(r.Limit(), 1)) <= 0
+			want := ref.used(now)+n <= r.Limit()
 			res, _ := c.take(now, n, r)
 			if res.Allowed != want {
 				t.Fatalf("%v at %d n=%d: got %+v, want %v (used %v)", r, now, n, res, want, ref.used(now))
 			}
 			if want {
-				ref.units[now/int64(r.Width())] += n
+				ref.add(now, n)
 			}
-			left := new(big.Rat).Sub(big.NewRat(r.Limit(), 1), ref.used(now))
-			q := new(big.Int).Quo(left.Num(), left.Denom()).Int64()
-			if res.Remaining != max(q, 0) {
-				t.Fatalf("%v: Remaining %d, want %v", r, res.Remaining, left)
+			if left := max(r.Limit()-ref.used(now), 0); res.Remaining != left {
+				t.Fatalf("%v: Remaining %d, want %d", r, res.Remaining, left)
 			}
 		}
 	}

@@ -15,7 +15,8 @@ import (
 //
 // A folded window has, in the funnel: as units that are pending those of its bucket; as
 // known what the authority has told of that; in the view the ID of the current bucket
-// and foldedBits; as the TAT of the pending units how far the authority's clock is ahead.
+// and foldedBits; as the TAT of the pending units how far the authority's clock is ahead;
+// as the rest of what is known when the bucket's last unit came.
 
 // foldedAway is the more of a counter whose window is folded. It has nothing, which all who
 // read it but win and with go by, and nobody writes to it.
@@ -66,7 +67,8 @@ func (c *Counter) unfold() *window {
 	i := bits & foldedBucket
 	w.off, w.sure, w.moved, w.handed = f.pend.tat.NS, bits&foldedSure != 0, bits&foldedMoved != 0, &nothingHanded
 	w.cur, w.end = f.view.NS, (f.view.NS+1)*int64(r.Width())
-	w.pend = p.small.first[:n:n]
+	w.pend, w.last = p.small.units[:n:n], p.small.times[:n:n]
+	w.last[i] = f.known.Rem
 	w.pend[i], w.pendUnits = f.pend.units, f.pend.units
 	if bits&foldedTold != 0 {
 		w.known = spareBuckets(n)
@@ -98,6 +100,7 @@ func (c *Counter) foldLocked() {
 		bits |= foldedMoved
 	}
 	f := funnel{view: limit.Span{NS: w.cur}, pend: part{units: w.pend[i], tat: limit.Span{NS: w.off}}}
+	f.known.Rem = w.last[i]
 	if w.known != nil {
 		bits |= foldedTold
 		f.known.NS = w.known[i]

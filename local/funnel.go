@@ -30,6 +30,7 @@ type funnel struct {
 type away struct {
 	sent           part
 	back, sentBack credit // handed back: still to be told, and told
+	debt, sentDebt int64  // units that were admitted in an outage: of those pending, and of those sent
 }
 
 var spareAway = sync.Pool{New: func() any { return new(away) }}
@@ -65,9 +66,10 @@ func (f *funnel) put(a away) {
 
 // credit is what is to come off a TAT: the cost of units that were handed back,
 // but no more than had not leaked by itself when it comes off. until is when all
-// of it will have: else units that others have added since would come off.
+// of it will have: else units that others have added since would come off. If the
+// TAT is beyond top by then, others have booked behind, and nothing comes off.
 type credit struct {
-	span, until limit.Span
+	span, until, top limit.Span
 }
 
 // at returns what is left of the credit.
@@ -76,7 +78,7 @@ func (c credit) at(r *limit.Rule, now int64) limit.Span {
 }
 
 func (c credit) plus(r *limit.Rule, d credit) credit {
-	return credit{r.Add(c.span, d.span), c.until.Max(d.until)}
+	return credit{r.Add(c.span, d.span), c.until.Max(d.until), c.top.Max(d.top)}
 }
 
 // part is a run of units: how many, and the TAT of a funnel that saw only them.
@@ -157,10 +159,30 @@ func (f *funnel) owe(r *limit.Rule, at limit.Span, n, cost int64, span limit.Spa
 	f.pend.units = min(f.pend.units+n, maxPart)
 }
 
+// indebt notes that n of the units that are pending were admitted in an outage. No
+// more of them are than there are.
+func (f *funnel) indebt(n int64) {
+	a := f.under()
+	if debt := min(a.debt+n, f.pend.units); debt != a.debt {
+		a.debt = debt
+		f.put(a)
+	}
+}
+
+// forgive notes that the authority has not booked n of the units sent, by its word.
+func (f *funnel) forgive(r *limit.Rule, n int64) {
+	if n > 0 {
+		a := f.under()
+		a.sent.tat = r.Sub(a.sent.tat, r.Cost(n))
+		a.sent.units = max(a.sent.units-n, 0)
+		f.put(a)
+	}
+}
+
 // collect moves what is pending to what is sent.
 func (f *funnel) collect(r *limit.Rule) {
 	a := f.under()
-	f.put(away{sent: a.sent.join(r, f.pend), sentBack: a.sentBack.plus(r, a.back)})
+	f.put(away{sent: a.sent.join(r, f.pend), sentBack: a.sentBack.plus(r, a.back), sentDebt: a.sentDebt + a.debt})
 	f.pend = part{}
 }
 
@@ -168,17 +190,17 @@ func (f *funnel) collect(r *limit.Rule) {
 func (f *funnel) giveBack(r *limit.Rule) {
 	a := f.under()
 	f.pend = a.sent.join(r, f.pend)
-	f.put(away{back: a.sentBack.plus(r, a.back)})
+	f.put(away{back: a.sentBack.plus(r, a.back), debt: a.sentDebt + a.debt})
 }
 
-// refund hands back n units, as far as there are so many in the funnel, and
-// returns how many, and how many of them the authority will never hear of.
-func (f *funnel) refund(r *limit.Rule, now, n, w int64) (back, withdrawn int64) {
+// refund hands back n units that take cost to leak, as far as there are so many in
+// the funnel and it is not empty before least because of them. It returns how many,
+// and how many of them the authority will never hear of: all, unless tell.
+func (f *funnel) refund(r *limit.Rule, now, n, w int64, cost, least limit.Span, tell bool) (back, withdrawn int64) {
 	at := limit.Span{NS: now}
-	level := r.Sub(f.view, at)
-	held := r.Whole(level)
-	if r.Cost(held).Less(level) {
-		held++ // the part of a unit that has not leaked yet
+	held := r.Whole(r.Sub(f.view, least))
+	if !at.Less(least) {
+		held = wholeUp(r, r.Sub(f.view, at))
 	}
 	withdrawn = min(n, f.pend.units)
 	if w == WeightClosed {
@@ -187,20 +209,34 @@ func (f *funnel) refund(r *limit.Rule, now, n, w int64) (back, withdrawn int64) 
 	if w != WeightOpen { // else what is pending is not in the view
 		withdrawn = min(withdrawn, (held+w-1)/w)
 	}
+	if tell && w == 1 {
+		withdrawn = min(withdrawn, r.Whole(cost)) // the part of a unit comes off what was told
+	}
 	weighed := min(satMul(withdrawn, w), held)
 	told := min(n-withdrawn, held-weighed) // has come to weigh 1
+	if !tell {
+		told = 0
+	}
 	back = withdrawn + told
 	if f.pend.units -= withdrawn; f.pend.units == 0 {
 		f.pend = part{}
 	} else {
-		f.pend.tat = r.Sub(f.pend.tat, r.Cost(withdrawn))
+		f.pend.tat = r.Sub(f.pend.tat, earlier(r.Cost(withdrawn), cost))
+	}
+	f.indebt(0)
+	off := r.Cost(weighed)
+	if w == 1 {
+		off = earlier(off, cost)
 	}
 	if told > 0 {
+		rest := r.Sub(earlier(r.Cost(withdrawn+told), cost), r.Cost(withdrawn))
+		off = r.Add(off, rest)
+		top := f.booked(r, 1).Max(r.Add(at, r.Full()))
 		a := f.under()
-		a.back = a.back.plus(r, credit{r.Cost(told), f.told(r, 1)})
+		a.back = a.back.plus(r, credit{rest, f.told(r, 1), top})
 		f.put(a)
 	}
-	f.view = r.Sub(f.view.Max(at), r.Cost(weighed+told)).Max(at)
+	f.view = r.Sub(f.view.Max(at), off).Max(at)
 	if w != WeightOpen {
 		// A view that ended at full (see capWeighted) had less of them in it.
 		f.view = f.view.Max(f.pend.plus(r, f.told(r, 1), 1))
@@ -213,29 +249,29 @@ func (f *funnel) refund(r *limit.Rule, now, n, w int64) (back, withdrawn int64) 
 func (f *funnel) renew(r *limit.Rule, tat limit.Span, w int64) (withdrawn int64) {
 	withdrawn = f.pend.units
 	f.known, f.pend = tat, part{}
-	f.put(away{sent: f.under().sent})
+	f.put(away{sent: f.under().sent, sentDebt: f.under().sentDebt})
 	f.compose(r, w)
 	return withdrawn
 }
 
 // settle takes the authority's TAT over. What this node knew, together with
-// what it had sent, is a lower bound of the truth unless the key was reset;
-// an answer below it (by more than slack ns) is a sign of lost data.
+// what it had sent, is a lower bound of the truth if floor is set, which it is not
+// after a reset; an answer below it (by more than slack ns) is a sign of lost data.
 //
 // Neither counts beyond most. The authority's time ends somewhere, and a level
 // above that end, be it forged or a debt, would be missed in every answer.
-func (f *funnel) settle(r *limit.Rule, tat, most limit.Span, at, slack int64, reset bool, w int64) (lost bool) {
+func (f *funnel) settle(r *limit.Rule, tat, most limit.Span, at, slack int64, floor bool, w int64) (lost bool) {
 	tat = earlier(tat, most)
 	a := f.under()
 	a.back.span, a.sentBack.span = a.back.at(r, at), a.sentBack.at(r, at)
 	f.put(a)
-	if !reset {
-		floor := earlier(f.booked(r, 1), most)
-		lost = floor.NS > tat.NS+slack && floor.NS > at+slack
-		tat = tat.Max(floor)
+	if floor {
+		least := earlier(f.booked(r, 1), most)
+		lost = least.NS > tat.NS+slack && least.NS > at+slack
+		tat = tat.Max(least)
 	}
 	f.known = tat
-	f.put(away{back: a.back})
+	f.put(away{back: a.back, debt: a.debt})
 	f.compose(r, w)
 	return lost
 }
@@ -295,36 +331,40 @@ func (f *funnel) absorb(r *limit.Rule, d *funnel, w int64) {
 	view := f.view.Max(r.Add(d.view, own))
 	f.known = f.known.Max(d.known)
 	f.pend = d.pend.join(r, f.pend)
-	f.put(away{b.sent.join(r, a.sent), a.back.plus(r, b.back), a.sentBack.plus(r, b.sentBack)})
+	f.put(away{b.sent.join(r, a.sent), a.back.plus(r, b.back), a.sentBack.plus(r, b.sentBack), a.debt + b.debt, a.sentDebt + b.sentDebt})
 	if f.known != (limit.Span{}) {
 		f.compose(r, w)
 	}
 	f.view = f.view.Max(view)
 }
 
+// convert re-expresses a time at which a funnel is empty in another rule's cost of
+// a unit.
+func convert(old, rule *limit.Rule, now int64, t limit.Span) limit.Span {
+	at := limit.Span{NS: now}
+	level := old.Sub(t, at)
+	if level == (limit.Span{}) {
+		return limit.Span{NS: min(t.NS, now)}
+	}
+	units := old.Whole(level)
+	to := rule.Cost(units)
+	if rest := old.Sub(level, old.Cost(units)); rest != (limit.Span{}) {
+		// The part of a unit, rounded up to a nanosecond: to a whole unit
+		// would never drain if two shapes are asked in turn.
+		hi, lo := bits.Mul64(uint64(rest.NS+1), uint64(rule.Cost(1).NS+1))
+		if d := uint64(old.Cost(1).NS); d > hi {
+			q, _ := bits.Div64(hi, lo, d)
+			to = rule.Add(to, limit.Span{NS: int64(min(q+1, uint64(rule.Cost(1).NS+1)))})
+		} else {
+			to = rule.Add(to, rule.Cost(1))
+		}
+	}
+	return rule.Add(at, to)
+}
+
 // reshape re-expresses the funnel in another rule's cost of a unit.
 func (f *funnel) reshape(old, rule *limit.Rule, now int64) {
-	at := limit.Span{NS: now}
-	conv := func(t limit.Span) limit.Span {
-		level := old.Sub(t, at)
-		if level == (limit.Span{}) {
-			return limit.Span{NS: min(t.NS, now)}
-		}
-		units := old.Whole(level)
-		to := rule.Cost(units)
-		if rest := old.Sub(level, old.Cost(units)); rest != (limit.Span{}) {
-			// The part of a unit, rounded up to a nanosecond: to a whole unit
-			// would never drain if two shapes are asked in turn.
-			hi, lo := bits.Mul64(uint64(rest.NS+1), uint64(rule.Cost(1).NS+1))
-			if d := uint64(old.Cost(1).NS); d > hi {
-				q, _ := bits.Div64(hi, lo, d)
-				to = rule.Add(to, limit.Span{NS: int64(min(q+1, uint64(rule.Cost(1).NS+1)))})
-			} else {
-				to = rule.Add(to, rule.Cost(1))
-			}
-		}
-		return rule.Add(at, to)
-	}
+	conv := func(t limit.Span) limit.Span { return convert(old, rule, now, t) }
 	f.view, f.known = conv(f.view), conv(f.known)
 	f.pend.tat = conv(f.pend.tat)
 	if f.away == nil {
@@ -332,7 +372,7 @@ func (f *funnel) reshape(old, rule *limit.Rule, now int64) {
 	}
 	f.away.sent.tat = conv(f.away.sent.tat)
 	for _, c := range []*credit{&f.away.back, &f.away.sentBack} {
-		c.until = conv(c.until)
+		c.until, c.top = conv(c.until), conv(c.top)
 		// Whole units, rounded down: never more than was handed back.
 		c.span = rule.Cost(old.Whole(c.span))
 	}

@@ -13,14 +13,17 @@ import (
 // ever admitted. It is slow, and obviously right.
 type reference struct {
 	rule     *limit.Rule
-	admitted []admission // windows
-	level    *big.Rat    // funnel: units in it at
+	buckets  *slowBuckets // windows
+	admitted []admission  // logs
+	level    *big.Rat     // funnel: units in it at
 	at       int64
 }
 
-type admission struct{ bucket, at, n int64 }
+type admission struct{ at, n int64 }
 
-func newReference(r *limit.Rule) *reference { return &reference{rule: r, level: new(big.Rat)} }
+func newReference(r *limit.Rule) *reference {
+	return &reference{rule: r, buckets: newSlowBuckets(r), level: new(big.Rat)}
+}
 
 // used returns the units that count at now.
 func (m *reference) used(now int64) *big.Rat {
@@ -33,22 +36,16 @@ func (m *reference) used(now int64) *big.Rat {
 		}
 		return left
 	}
-	width, kept, used := int64(r.Width()), int64(r.Kept()), new(big.Rat)
-	for _, a := range m.admitted {
-		part := new(big.Rat).SetInt64(a.n)
-		switch age := now/width - a.bucket; {
-		case r.Algorithm() == limit.AlgorithmSlidingLog:
-			if a.at <= now-width {
-				part.SetInt64(0)
-			}
-		case age > kept:
-			part.SetInt64(0)
-		case age == kept && kept > 0:
-			part.Mul(part, big.NewRat(width-now%width, width))
-		}
-		used.Add(used, part)
+	if r.Algorithm() != limit.AlgorithmSlidingLog {
+		return new(big.Rat).SetInt64(m.buckets.used(now))
 	}
-	return used
+	used := int64(0)
+	for _, a := range m.admitted {
+		if a.at > now-int64(r.Width()) {
+			used += a.n
+		}
+	}
+	return new(big.Rat).SetInt64(used)
 }
 
 // fits reports whether n more units stay within the limit.
@@ -62,15 +59,14 @@ func (m *reference) take(now, n int64) bool {
 		return false
 	}
 	m.level, m.at = new(big.Rat).Add(m.used(now), new(big.Rat).SetInt64(n)), now
-	m.admitted = append(m.admitted, admission{now / int64(m.rule.Width()+btod(m.rule.Width() == 0)), now, n})
-	return true
-}
-
-func btod(b bool) time.Duration {
-	if b {
-		return 1
+	switch m.rule.Algorithm() {
+	case limit.AlgorithmFunnel:
+	case limit.AlgorithmSlidingLog:
+		m.admitted = append(m.admitted, admission{now, n})
+	default:
+		m.buckets.add(now, n)
 	}
-	return 0
+	return true
 }
 
 // remaining returns the whole units that are left.

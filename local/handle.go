@@ -32,8 +32,8 @@ func (h *Handle) Bind(t *Table, key string, rule *limit.Rule) {
 // so long to run empty that its times have no room in a word, by which no slot does either:
 // more than 39 hours, if what a unit takes is an odd number of ns; if that is no whole
 // number, as many times sooner as it takes to make it one (see [limit.Rule.Ticks]).
-func (h *Handle) By(clock *clock.Reader) {
-	h.steady = h.Bound() && clock.Steady()
+func (h *Handle) By(c clock.Clock) {
+	h.steady = h.Bound() && clock.Steady(c)
 }
 
 // Bound reports whether h can be asked.
@@ -74,12 +74,12 @@ func Apart[K any](t *Table) *K {
 
 // Answer decides for one unit if what its counter has lent to h suffices for that: then
 // an admitted one is among those that [Table.Admitted] returns. Else AllowBy has to be asked.
-func (h *Handle) Answer(clock *clock.Reader) (v Verdict, src limit.Source) {
+func (h *Handle) Answer(clock clock.Clock) (v Verdict, src limit.Source) {
 	return h.pocket.answer(clock)
 }
 
 // AllowBy is [Table.AllowBy].
-func (h *Handle) AllowBy(clock *clock.Reader, n int64) (allowed bool, src limit.Source, counted bool) {
+func (h *Handle) AllowBy(clock clock.Clock, n int64) (allowed bool, src limit.Source, counted bool) {
 	c, s := h.c.Load(), h.slot.Load()
 	if c == nil || s == nil || n != 1 {
 		return h.allow(nil, n, int64(clock.Now()))
@@ -118,6 +118,7 @@ func (h *Handle) allow(asked *slot, n, now int64) (allowed bool, src limit.Sourc
 				return false, src, false
 			}
 		}
+		t.names.see(h.rule)
 		if v, src := h.claim(c, n, now); v != Unanswered {
 			return v == Admitted, src, v == Admitted
 		}
@@ -243,6 +244,7 @@ func (h *Handle) Peek(n, now int64) limit.Result {
 
 func (h *Handle) ask(n, now int64, book bool) limit.Result {
 	t := h.lodge.table
+	t.names.see(h.rule)
 	if c := h.c.Load(); c != nil {
 		c.mu.Lock()
 		if c.lentTo() == &h.pocket {

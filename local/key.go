@@ -30,7 +30,7 @@ func (l *Limiter) Key(key string, rule *limit.Rule) *Key {
 	k.lim = l
 	k.handle.Bind(t, strings.Clone(key), rule) // the key may be part of something large
 	if t != nil && !rule.IsDryRun() {          // those admit what they refuse
-		k.handle.By(&l.clock)
+		k.handle.By(l.clock)
 	}
 	return k
 }
@@ -57,7 +57,7 @@ func (k *Key) askable(n int64) bool {
 // Allow is [Limiter.Allow].
 func (k *Key) Allow() bool {
 	if k != nil && k.lim != nil {
-		if v, _ := k.handle.Answer(&k.lim.clock); v != Unanswered {
+		if v, _ := k.handle.Answer(k.lim.clock); v != Unanswered {
 			return v == Admitted
 		}
 	}
@@ -69,7 +69,7 @@ func (k *Key) AllowN(n int64) bool {
 	if !k.askable(n) {
 		return false
 	}
-	allowed, _, _ := k.handle.AllowBy(&k.lim.clock, n)
+	allowed, _, _ := k.handle.AllowBy(k.lim.clock, n)
 	return allowed || k.handle.rule.IsDryRun()
 }
 
@@ -77,7 +77,7 @@ func (k *Key) AllowN(n int64) bool {
 func (k *Key) Take(n int64) limit.Result {
 	if !k.askable(n) {
 		_, _, rule := k.limiter()
-		return limit.Refused(rule)
+		return limit.Invalid(rule)
 	}
 	now := int64(k.lim.clock.Now())
 	if res, ok := k.handle.TakeFromSlot(n, now); ok {
@@ -90,7 +90,7 @@ func (k *Key) Take(n int64) limit.Result {
 func (k *Key) Peek() limit.Result {
 	if !k.askable(1) {
 		_, _, rule := k.limiter()
-		return limit.Refused(rule)
+		return limit.Invalid(rule)
 	}
 	return k.handle.rule.Judged(k.handle.Peek(1, int64(k.lim.clock.Now())))
 }

@@ -19,7 +19,7 @@ import (
 // [Options.MaxKeys].
 type Limiter struct {
 	table   *Table
-	clock   clock.Reader
+	clock   clock.Clock
 	lines   Lines
 	invalid atomic.Int64
 }
@@ -31,15 +31,15 @@ func New(o Options) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Limiter{table: t, clock: clock.ReaderOf(c)}, nil
+	return &Limiter{table: t, clock: c}, nil
 }
 
 // Take admits n units of key under rule, all or none, and describes the
 // decision. n of 0 consumes nothing and is allowed. A question that cannot be
-// asked (n below 0, a nil or zero rule) is answered by [limit.Refused].
+// asked (n below 0, a nil or zero rule) is answered by [limit.Invalid].
 func (l *Limiter) Take(key string, rule *limit.Rule, n int64) limit.Result {
 	if !l.askable(rule, n) {
-		return limit.Refused(rule)
+		return limit.Invalid(rule)
 	}
 	at := l.table.Seek(key, rule)
 	now := int64(l.clock.Now())
@@ -55,7 +55,7 @@ func (l *Limiter) Take(key string, rule *limit.Rule, n int64) limit.Result {
 // none. The rest is as with [Limiter.Take].
 func (l *Limiter) TakeAtMost(key string, rule *limit.Rule, n int64) (granted int64, res limit.Result) {
 	if !l.askable(rule, n) {
-		return 0, limit.Refused(rule)
+		return 0, limit.Invalid(rule)
 	}
 	if rule.IsDryRun() {
 		return n, l.Take(key, rule, n)
@@ -69,7 +69,8 @@ func (l *Limiter) TakeAtMost(key string, rule *limit.Rule, n int64) (granted int
 // question that cannot be asked hands nothing back.
 //
 // Do it soon: a unit that counts no longer cannot be handed back, and in its
-// place a newer one would be.
+// place a newer one would be. Those who have reserved keep their times: of a funnel
+// no more comes back than they leave room for.
 func (l *Limiter) Refund(key string, rule *limit.Rule, n int64) (back int64) {
 	if !l.askable(rule, n) {
 		return 0
@@ -99,7 +100,7 @@ func (l *Limiter) Reset(key string, rule *limit.Rule) error { return l.Set(key, 
 // answer. It consumes nothing, and leaves no trace of an unknown key.
 func (l *Limiter) Peek(key string, rule *limit.Rule) limit.Result {
 	if !l.askable(rule, 1) {
-		return limit.Refused(rule)
+		return limit.Invalid(rule)
 	}
 	return rule.Judged(l.table.Peek(key, rule, 1, int64(l.clock.Now())))
 }
@@ -112,7 +113,7 @@ func (l *Limiter) AllowN(key string, rule *limit.Rule, n int64) bool {
 	if !l.askable(rule, n) {
 		return false
 	}
-	allowed, _, _ := l.table.AllowBy(&l.clock, key, rule, n)
+	allowed, _, _ := l.table.AllowBy(l.clock, key, rule, n)
 	return allowed || rule.IsDryRun()
 }
 

@@ -11,16 +11,16 @@ import "github.com/hybridlimit/hybridlimit/limit"
 // allowed; one that cannot be asked refuses. Up to 4 checks need no allocation.
 func (l *Limiter) TakeAll(checks ...limit.Check) limit.Verdict {
 	for i := range checks {
-		if !l.askable(checks[i].Rule, checks[i].N) {
+		if !l.askable(checks[i].Rule, checks[i].Units()) {
 			v := limit.NewVerdict()
-			v.Add(i, checks[i].Rule, limit.Refused(checks[i].Rule))
+			v.Add(i, checks[i].Rule, limit.Invalid(checks[i].Rule))
 			return v
 		}
 	}
 	if i := limit.Mistaken(checks); i >= 0 {
 		l.invalid.Add(1)
 		v := limit.NewVerdict()
-		v.Add(i, checks[i].Rule, limit.Refused(checks[i].Rule))
+		v.Add(i, checks[i].Rule, limit.Invalid(checks[i].Rule))
 		return v
 	}
 	if len(checks) == 0 {

@@ -50,7 +50,7 @@ func TestInvalidQuestions(t *testing.T) {
 			}
 			for _, n := range ns {
 				asked += 2
-				if got, want := l.Take("k", rule, n), limit.Refused(rule); got != want {
+				if got, want := l.Take("k", rule, n), limit.Invalid(rule); got != want {
 					t.Errorf("%s: Take(%v, %d) = %+v, want %+v", name, rule, n, got, want)
 				}
 				if l.AllowN("k", rule, n) {

@@ -19,7 +19,7 @@ import (
 // always OK and has no delay.
 func (l *Limiter) Reserve(key string, rule *limit.Rule, n int64) Reservation {
 	if !l.askable(rule, n) {
-		return NewReservation(false, limit.Refused(rule), nil)
+		return NewReservation(false, limit.Invalid(rule), nil)
 	}
 	if !rule.IsDryRun() {
 		return l.reserve(key, rule, n, Terms{MaxDelay: int64(limit.MaxDrain)})
@@ -34,11 +34,9 @@ func (l *Limiter) Reserve(key string, rule *limit.Rule, n int64) Reservation {
 }
 
 func (l *Limiter) reserve(key string, rule *limit.Rule, n int64, terms Terms) Reservation {
-	now := l.clock.Now()
-	res, booked := l.table.Reserve(key, rule, n, int64(now), terms)
+	res, booked := l.table.Reserve(key, rule, n, int64(l.clock.Now()), terms)
 	return NewReservation(booked != nil, res, func() {
-		later := l.clock.Now()
-		l.table.Cancel(key, rule, StillCount(rule, n, res, later-now), int64(later), booked)
+		l.table.Cancel(key, rule, int64(l.clock.Now()), booked)
 	})
 }
 

@@ -32,6 +32,7 @@ type Link struct {
 	lag      atomic.Int64 // how far our clock is behind the one outside, ns
 	nodes    atomic.Int64 // live nodes, at least 1
 	refresh  int64        // ns after which an idle view is fetched anew
+	maxDebt  int64        // see SetMaxDebt
 	expired  atomic.Int64
 	// Admitted units that nobody will be told of: they were handed back, or
 	// their key was reset, before they were reported.
@@ -132,6 +133,12 @@ func (l *Link) SetMode(weight int64, degraded bool) {
 
 // SetFallback sets the weight of counters that alone cannot be reconciled.
 func (l *Link) SetFallback(weight int64) { l.fallback.Store(packMode(weight, true)) }
+
+// SetMaxDebt bounds what a funnel repays of an outage: units that were admitted in
+// one fill it to what takes d longer to leak than it holds, at the most. 0 stands
+// for as long as it takes to leak what it holds, less for none. Call it before
+// the first check.
+func (l *Link) SetMaxDebt(d time.Duration) { l.maxDebt = int64(d) }
 
 // SetLag sets how many nanoseconds the clock of the checks is behind one that
 // keeps going. Only changes matter: they tell that it stood still.
@@ -234,7 +241,7 @@ func (c *Counter) noteLocked(now int64) bool {
 		c.mark(touched | inUrgent)
 		wake = l.urgent.push(c, &c.nextUrgent)
 	}
-	if !c.is(inNormal) && (unsynced > 0 || c.refused || now-c.askedAt >= l.refresh || c.tellsLocked(now)) {
+	if !c.is(inNormal) && (unsynced > 0 || c.refused || now-c.freshAt >= l.refresh || c.tellsLocked(now)) {
 		wake = c.pushNormalLocked() || wake
 	}
 	return wake
@@ -253,7 +260,7 @@ func (c *Counter) sourceLocked() limit.Source {
 		return limit.SourceLocal
 	case modeDegraded(c.mode()):
 		return limit.SourceDegraded
-	case c.syncedAt == 0:
+	case c.born == untold:
 		return limit.SourceUnsynced
 	}
 	return limit.SourceSynced

@@ -2,14 +2,13 @@ package local
 
 import (
 	"math"
-	"math/bits"
 
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // What counters lend to slots and pockets. A funnel lends what it holds, and units that may be
 // admitted as that leaks. A window lends units that fit until its current bucket ends:
-// until then its oldest one fades, and what fits now goes on fitting.
+// until then more and more of its oldest one leaves, and what fits now goes on fitting.
 
 // loan is what a counter lends: units, or the end of a refusal.
 type loan struct {
@@ -50,36 +49,31 @@ func (c *Counter) loanLocked() (l loan, ok bool) {
 // room returns how many units fit at now and, if there are no more, until the current
 // bucket ends.
 func (w *window) room(r *limit.Rule, now int64) int64 {
-	room := r.Limit() - w.newer
-	if w.oldest == 0 || room <= 0 {
-		return room
-	}
-	// What is left of the oldest bucket is oldest·(width − elapsed)/width, rounded up.
-	width := uint64(r.Width())
-	hi, lo := bits.Mul64(uint64(w.oldest), width-uint64(w.elapsed(r, now)))
-	fading, rest := bits.Div64(hi, lo, width) // no more than oldest, as elapsed is at least 0
-	if rest > 0 {
-		fading++
-	}
-	return room - int64(fading)
+	return r.Limit() - w.newer - w.still(r, now, w.oldest)
 }
 
-// bookLoanLocked counts units that c lends as admitted.
+// bookLoanLocked counts units that c lends as admitted. When the last of them comes,
+// takeBackLocked notes: nobody looks at c before.
 func (c *Counter) bookLoanLocked(n int64) {
 	if w := c.win(); w != nil {
-		w.book(n, n)
+		w.add(n, n)
 		return
 	}
 	c.funnel.pend.units += n
+	c.indebtLocked(n)
 }
 
 // takeBackLocked takes back what is left of a loan of units, of which w is the last word.
 func (c *Counter) takeBackLocked(t *terms, w uint64, lent uint32) {
 	left := int64(unitsOf(w))
+	win := c.win()
 	if left < int64(lent) {
 		c.last = max(c.last, t.askedLast(w))
+		if win != nil {
+			win.came(c.rule(), c.last)
+		}
 	}
-	if win := c.win(); win != nil {
+	if win != nil {
 		win.pend[0] -= left // still the bucket that it was: c was not locked since
 		win.pendUnits -= left
 		win.newer -= left
@@ -89,4 +83,5 @@ func (c *Counter) takeBackLocked(t *terms, w uint64, lent uint32) {
 	f.view = r.Add(limit.Span{NS: t.base}, r.OfTicks(t.floor(int64(w>>wordTime))))
 	f.pend.tat = f.view
 	f.pend.units -= left
+	c.indebtLocked(-left)
 }

@@ -33,14 +33,14 @@ func TestSlotsEndWithTheBucket(t *testing.T) {
 	}
 }
 
-// No unit fits before all that is in its way has faded, and then it does.
+// No unit fits before all that is in its way has left, and then it does.
 func TestSlotsLendWhatFits(t *testing.T) {
 	rule := limit.Must(limit.SlidingWindowBuckets("r", 10, time.Millisecond, 1))
 	begin := int64(1_790_000_000_000_000_000)
-	for _, at := range []struct{ elapsed, fits int64 }{{111_111, 1}, {111_112, 2}, {222_222, 2}, {222_223, 3}} {
+	for _, at := range []struct{ elapsed, fits int64 }{{0, 1}, {1, 2}, {100_000, 2}, {100_001, 3}, {200_000, 3}, {200_001, 4}, {800_000, 10}} {
 		c, slots := newCounter("k", rule, 0, nil, begin), NewSlots(nil)
-		for range 9 {
-			c.allow(begin, 1, rule)
+		for i := range int64(9) {
+			c.allow(begin+i*100_000, 1, rule)
 		}
 		now, got := begin+int64(rule.Period())+at.elapsed, int64(0)
 		for range 10 {

@@ -22,7 +22,7 @@ type Options struct {
 	// Keys that still matter and do not fit live in a side table of half that
 	// number (at least 4,096), so that the whole is bounded too.
 	MaxKeys int
-	// Clock is asked for the time once per check, see package clock; nil means [clock.Default].
+	// Clock is asked for the time once per check, see package clock; nil means [clock.System].
 	Clock clock.Clock
 }
 
@@ -30,11 +30,15 @@ type Options struct {
 type TableOptions struct {
 	// MaxKeys is how many keys the cache keeps; 0 means [DefaultMaxKeys].
 	MaxKeys int
-	// Clock tells the table's own upkeep the time; nil means [clock.Default].
+	// Clock tells the table's own upkeep the time; nil means [clock.System].
 	// It must be the clock whose readings are passed to the checks.
 	Clock clock.Clock
 	// Link ties the counters to a reconciler; nil: nothing is shared.
 	Link *Link
+	// Conflict is told of the first conflict of each name, see [TableStats].Conflicts: the
+	// rule that was used, and the one that is. It is called under locks: it must neither
+	// block nor ask the table. nil: nobody is.
+	Conflict func(was, is *limit.Rule)
 
 	// hash replaces the hash of a key, so that tests can make keys collide.
 	hash func(key string, rule *limit.Rule) uint64

@@ -84,7 +84,7 @@ func (p *pocket) ask(now int64) (level int64, src limit.Source, v Verdict) {
 
 // answer is ask at what a clock shows, which is not read when there is no loan. Nearly all checks are of
 // units of a funnel; they are answered here in few steps.
-func (p *pocket) answer(clock *clock.Reader) (v Verdict, src limit.Source) {
+func (p *pocket) answer(clock clock.Clock) (v Verdict, src limit.Source) {
 	w := p.word.Load()
 	if unitsOf(w) == 0 {
 		return Unanswered, 0

@@ -16,7 +16,7 @@ import (
 func TestPocketsAreTheSame(t *testing.T) { theSame(t, true) }
 
 // allowOne is a check of one unit as bound keys make it, and whether the table counts it.
-func (h *Handle) allowOne(r *clock.Reader) (allowed, counted bool) {
+func (h *Handle) allowOne(r clock.Clock) (allowed, counted bool) {
 	switch v, _ := h.Answer(r); v {
 	case Admitted:
 		return true, true
@@ -28,12 +28,12 @@ func (h *Handle) allowOne(r *clock.Reader) (allowed, counted bool) {
 }
 
 // boundKey returns a handle with a pocket, and its clock.
-func boundKey(table *Table, key string, rule *limit.Rule) (*Handle, *clock.Reader) {
-	r := clock.ForwardOf(table.clock)
+func boundKey(table *Table, key string, rule *limit.Rule) (*Handle, clock.Clock) {
+	r := clock.Forward(table.clock)
 	h := new(Handle)
 	h.Bind(table, key, rule)
-	h.By(&r)
-	return h, &r
+	h.By(r)
+	return h, r
 }
 
 // Who binds a key is soon answered by what its counter has lent to the handle, for a key
@@ -272,18 +272,18 @@ func TestPocketsAreNotForAll(t *testing.T) {
 			t.Errorf("%v: %d units remain after 20", quota.rule, left)
 		}
 	}
-	unsteady := clock.ReaderOf(clock.NewManual(start))
+	unsteady := clock.NewManual(start)
 	var back Handle
 	back.Bind(table, "b", funnelRule(t, 1000, 1, time.Second))
-	back.By(&unsteady)
+	back.By(unsteady)
 	for range 20 {
-		back.allowOne(&unsteady)
+		back.allowOne(unsteady)
 	}
 	if c := back.c.Load(); c.lentTo() != nil || c.slot.Load() == nil {
 		t.Error("a clock that may go back")
 	}
 	var zero Handle
-	if v, _ := zero.Answer(&unsteady); v != Unanswered {
+	if v, _ := zero.Answer(unsteady); v != Unanswered {
 		t.Error("a handle of nothing answers")
 	}
 }
@@ -297,7 +297,7 @@ func TestPocketsUnderFire(t *testing.T) {
 	var admitted [keys]atomic.Int64
 	var counted atomic.Int64
 	var handles [keys][2]*Handle
-	r := clock.ForwardOf(clock.NewManual(start))
+	r := clock.Forward(clock.NewManual(start))
 	for k := range handles {
 		for i := range handles[k] {
 			handles[k][i], _ = boundKey(table, fireKey(k), rule)
@@ -331,7 +331,7 @@ func TestPocketsUnderFire(t *testing.T) {
 					ok = h.TakeAt(1, now).Allowed
 				case 1:
 					n = 3
-					ok, _, by = h.AllowBy(&r, n)
+					ok, _, by = h.AllowBy(r, n)
 				case 2:
 					n, ok = -table.Refund(key, rule, 1, now), true
 				case 3:
@@ -339,7 +339,7 @@ func TestPocketsUnderFire(t *testing.T) {
 				case 4:
 					h.Peek(2, now)
 				case 5, 6:
-					ok, _, by = table.AllowBy(&r, key, rule, 1)
+					ok, _, by = table.AllowBy(r, key, rule, 1)
 				case 7, 8, 9, 10, 11:
 					var res limit.Result
 					if res, by = h.TakeFromSlot(1, now); by {
@@ -348,7 +348,7 @@ func TestPocketsUnderFire(t *testing.T) {
 				case 12:
 					h.tried.Store(0)
 				default:
-					ok, by = h.allowOne(&r)
+					ok, by = h.allowOne(r)
 				}
 				if ok {
 					admitted[k].Add(n)

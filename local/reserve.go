@@ -52,28 +52,12 @@ func (r Reservation) Result() limit.Result { return r.res }
 
 // Cancel hands the units back, however often and through however many copies it
 // is called: once, and as far as they still count. Use it for what will not
-// happen; those who have reserved after this caller keep their delays.
+// happen. Those who have reserved after this caller keep their delays: what they
+// need of the queue stays as it is until they are served or have given up, too.
 func (r Reservation) Cancel() {
 	if r.held != nil && r.held.given.CompareAndSwap(false, true) {
 		r.held.cancel()
 	}
-}
-
-// StillCount returns how many of n units count still that were booked with the
-// answer res, after a while. The others have made room for somebody else: to
-// hand them back would take off newer ones in their place.
-func StillCount(rule *limit.Rule, n int64, res limit.Result, after time.Duration) int64 {
-	left := res.ResetAfter - max(after, 0)
-	switch {
-	case res.Source == limit.SourceDegraded:
-		return n // it is not known what they weighed, if anything
-	case left <= 0:
-		return 0
-	case rule.Algorithm() == limit.AlgorithmFunnel:
-		// The part of a unit that has not leaked counts as one, as in Refund.
-		return min(n, rule.Whole(limit.Span{NS: int64(left) - 1})+1)
-	}
-	return n
 }
 
 // Terms say what a reservation may be like.
@@ -108,9 +92,10 @@ func (c *Counter) reserve(now, n int64, rule *limit.Rule, terms Terms) (res limi
 	if terms.Claim {
 		c.claimLocked(0) // it was this caller's
 	}
+	begin := c.funnel.view // means something else, and is not used, if it is no funnel
 	res, yes := c.reserveLocked(now, n, terms)
 	if yes {
-		booked = c.noteBookingLocked(now, n, int64(res.RetryAfter))
+		booked = c.noteBookingLocked(now, n, begin, res)
 	} else if terms.Claim {
 		c.claimLocked(n)
 	}
@@ -229,9 +214,8 @@ func (t *Table) Reserve(key string, rule *limit.Rule, n, now int64, terms Terms)
 }
 
 // Reserve is [Table.Reserve] of one counter. ok is false if it is dead.
-func (c *Counter) Reserve(now, n int64, rule *limit.Rule, terms Terms) (res limit.Result, booked, ok bool) {
-	res, b, ok := c.reserve(now, n, rule, terms)
-	return res, b != nil, ok
+func (c *Counter) Reserve(now, n int64, rule *limit.Rule, terms Terms) (res limit.Result, booked *Booking, ok bool) {
+	return c.reserve(now, n, rule, terms)
 }
 
 // Unclaim gives up what a reservation has claimed.

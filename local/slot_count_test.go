@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -103,7 +102,6 @@ func TestSlotsCountFurtherThanALoan(t *testing.T) {
 func TestSlotsCountInTheMiddle(t *testing.T) {
 	table := newTable(t, TableOptions{MaxKeys: 1 << 14})
 	rule := limit.Must(limit.Funnel("much", 1<<30, 1000, time.Second))
-	reader := clock.ReaderOf(table.clock)
 	const askers, asked, growths = 4, 40_000, 8
 	var wg, look sync.WaitGroup
 	var counted [askers]int64
@@ -130,8 +128,8 @@ func TestSlotsCountInTheMiddle(t *testing.T) {
 			}
 			for i := range asked {
 				key := fmt.Sprint("k", (i*7+g)%(16+i/20)) // more and more of them
-				_, _, byName := table.AllowBy(&reader, key, rule, 1)
-				_, _, bound := busy[(i*3+g)%len(busy)].AllowBy(&reader, 1)
+				_, _, byName := table.AllowBy(table.clock, key, rule, 1)
+				_, _, bound := busy[(i*3+g)%len(busy)].AllowBy(table.clock, 1)
 				for _, by := range []bool{byName, bound} {
 					if by {
 						counted[g]++

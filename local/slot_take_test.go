@@ -67,14 +67,14 @@ func TestTakeFromSlots(t *testing.T) {
 func TestSlotsAreForOneUnit(t *testing.T) {
 	rule := funnelRule(t, 1000, 1, time.Hour)
 	table := newTable(t, TableOptions{})
-	reader := clock.ReaderOf(clock.NewManual(time.Unix(0, int64(table.clock.Now()))))
-	now := int64(reader.Now())
+	hands := clock.NewManual(time.Unix(0, int64(table.clock.Now())))
+	now := int64(hands.Now())
 	var h Handle
 	h.Bind(table, "k", rule)
 	h.Allow(1, now) // knows its counter
 	for ways, take := range map[string]func(n int64) bool{
-		"allow":        func(n int64) bool { ok, _, _ := table.AllowBy(&reader, "k", rule, n); return ok },
-		"allow, bound": func(n int64) bool { ok, _, _ := h.AllowBy(&reader, n); return ok },
+		"allow":        func(n int64) bool { ok, _, _ := table.AllowBy(hands, "k", rule, n); return ok },
+		"allow, bound": func(n int64) bool { ok, _, _ := h.AllowBy(hands, n); return ok },
 		"take":         func(n int64) bool { return table.Take("k", rule, n, now).Allowed },
 		"take, bound": func(n int64) bool {
 			res, ok := h.TakeFromSlot(n, now)
@@ -125,8 +125,8 @@ func TestTakeByRulesOfTheMoment(t *testing.T) {
 func TestEveryWayIsToTheSameCounter(t *testing.T) {
 	rule := funnelRule(t, 1000, 1, time.Hour)
 	table := newTable(t, TableOptions{})
-	reader := clock.ReaderOf(clock.NewManual(time.Unix(0, int64(table.clock.Now()))))
-	now := int64(reader.Now())
+	hands := clock.NewManual(time.Unix(0, int64(table.clock.Now())))
+	now := int64(hands.Now())
 	rng := rand.New(rand.NewPCG(1, 2))
 	seen := make(map[string]bool)
 	for n := range 2 * inlineKey {
@@ -142,10 +142,10 @@ func TestEveryWayIsToTheSameCounter(t *testing.T) {
 			seen[key] = true
 			var h Handle
 			h.Bind(table, strings.Clone(key), rule)
-			table.AllowBy(&reader, key, rule, 1)
+			table.AllowBy(hands, key, rule, 1)
 			table.Allow(strings.Clone(key), rule, 1, now)
 			table.Take(key, rule, 1, now)
-			h.AllowBy(&reader, 1)
+			h.AllowBy(hands, 1)
 			h.TakeAt(1, now)
 			if left := table.Peek(key, rule, 1, now).Remaining; left != rule.Limit()-5 {
 				t.Errorf("%q: %d remain of %d after 5 units", key, left, rule.Limit())

@@ -33,6 +33,11 @@ type TableStats struct {
 	// Overflow counts decisions for keys that shared a counter because there
 	// was no room for one of their own.
 	Overflow int64
+	// Conflicts counts how often a rule was used again after another of its name that
+	// counts otherwise: by another algorithm, rate, period or number of buckets. Of such
+	// rules neither limits anybody to what it says. Names beyond the first 1,024 are not
+	// watched, and what is answered without a look at the counter is not seen.
+	Conflicts int64
 	// Merged counts counters that were united with another of the same key,
 	// and Limbo the lookups that gave up waiting for an eviction to end, the
 	// cause of such twins. Both should be 0.
@@ -48,8 +53,8 @@ func (t *Table) Stats() TableStats {
 		Evictions: s.evictions.Load(), PutBack: s.putBack.Load(),
 		DroppedSets: s.dropped.Load(),
 		Forgotten:   s.forgotten[worthPartial].Load(), ForgottenDenying: s.forgotten[worthDenying].Load(),
-		Overflow: s.overflow.Load(),
-		Merged:   s.merged.Load(), Limbo: s.limbo.Load(),
+		Overflow: s.overflow.Load(), Conflicts: t.names.conflicts.Load(),
+		Merged: s.merged.Load(), Limbo: s.limbo.Load(),
 	}
 }
 

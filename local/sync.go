@@ -22,11 +22,19 @@ type Report struct {
 	// Back (funnel) and BackBuckets (window) are handed back: not Units, which
 	// were admitted, but of those that the authority counts.
 	Back        limit.Span
+	BackTop     limit.Span // level above which others have booked behind what is handed back
 	BackBuckets []Bucket
 	BackGen     int64 // the generation in which that was done
 
+	// Debt (funnel) is how many of Units were admitted in an outage. The authority is
+	// to forgive as many of them as would raise the level above Ceiling, counted from
+	// now. A window forgets by itself.
+	Debt    int64
+	Ceiling limit.Span
+
 	Raise bool // the authority may have lost what is in Known…
 	Gen   int64
+	Born  int64 // when the newest of that was booked, as the authority told
 	// KnownLevel (funnel, counted from now) and KnownBuckets (window) are
 	// what the authority has told and should still know. Set if Raise is.
 	KnownLevel   limit.Span
@@ -38,8 +46,10 @@ type Answer struct {
 	Rule      *limit.Rule // of the report
 	Raised    bool        // the report carried Raise
 	Gen       int64
+	Born      int64      // when the newest unit was booked, in what generations are counted in; 0: none was
 	Level     limit.Span // funnel
 	Buckets   []Bucket   // window
+	Forgiven  int64      // units of the report's Debt that were not booked
 	Converted bool       // they were of another width before, and may have shifted
 	At        int64      // our time at which the answer was given, ns
 	ServerNow int64      // the authority's time then, ns
@@ -102,7 +112,7 @@ func (c *Counter) collect(now int64, urgent, eager bool) (rep Report, ok bool) {
 	}
 	// A question alone is worth sending when the view is old or unknown; a
 	// counter may be queued twice, and the second time finds it fresh.
-	stale := c.syncedAt == 0 || eager && c.refused || now-c.askedAt >= c.link().refresh
+	stale := c.born == untold || eager && c.refused || now-c.freshAt >= c.link().refresh
 	// Nobody but the reconciler asks for a key that was put aside.
 	stale = stale || c.is(quarantined)
 	if !c.tellsLocked(now) && !stale {
@@ -114,7 +124,6 @@ func (c *Counter) collect(now int64, urgent, eager bool) (rep Report, ok bool) {
 		c.funnel.collect(c.rule())
 	}
 	c.mark(inFlight)
-	c.askedAt = now
 	return c.reportLocked(now), true
 }
 
@@ -150,7 +159,7 @@ func (c *Counter) lockLiving() *Counter {
 }
 
 func (c *Counter) reportLocked(now int64) Report {
-	rep := Report{Rule: c.rule(), Raise: c.is(raising) && c.syncedAt != 0, Gen: c.gen(), BackGen: c.backGen()}
+	rep := Report{Rule: c.rule(), Raise: c.is(raising) && c.born != untold, Gen: c.gen(), Born: max(c.born, 0), BackGen: c.backGen()}
 	at := limit.Span{NS: now}
 	if c.win() != nil {
 		rep.Units, rep.Buckets = c.win().sentUnits, c.win().list(c.win().sent)
@@ -165,8 +174,16 @@ func (c *Counter) reportLocked(now int64) Report {
 	if rep.Units > 0 {
 		rep.Ahead = c.rule().Sub(a.sent.tat, at)
 	}
+	if rep.Debt = a.sentDebt; rep.Debt > 0 {
+		rep.Ceiling = c.ceilingLocked(now)
+	}
+	if rep.Back != (limit.Span{}) {
+		// What is known of the authority's level is no more exact than its clock.
+		slack := limit.Span{NS: max(c.part().slack.Load(), 0) + backSlack}
+		rep.BackTop = c.rule().Add(c.rule().Sub(a.sentBack.top, at), slack)
+	}
 	if rep.Raise {
-		c.followClockLocked(clockStep + (now-c.syncedAt)/clockDrift)
+		c.followClockLocked(clockStep + (now-c.freshAt)/clockDrift)
 		rep.KnownLevel = c.rule().Sub(c.funnel.known, at)
 	}
 	return rep
@@ -177,9 +194,10 @@ func (c *Counter) reportLocked(now int64) Report {
 func (c *Counter) Settle(now int64, a Answer) Outcome {
 	c = c.lockLiving()
 	defer c.mu.Unlock()
-	void := c.is(voided) && a.Gen < c.gen()
+	before := c.is(voided) // what is in flight was sent before a reset that we know of
+	void := before && a.Gen < c.gen()
 	c.unmark(inFlight | quarantined | voided)
-	if a.Raised {
+	if a.Raised && !void {
 		c.unmark(raising)
 	}
 	// From here on the counter's unsynced units weigh what the link says.
@@ -188,46 +206,67 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	if a.Gen < c.gen() {
 		c.outgrowLocked(a.At, a.ServerNow)
 	}
-	reset := a.Gen > c.gen() || a.Converted
+	// Content counts if it is of the later generation of the two, or was born since
+	// that began: older content is what it has cleared. If that or our content is
+	// later than now, the authority's clock was set back: its births say nothing then.
+	theirs := a.Gen >= c.gen() || a.Born >= c.gen() || a.ServerNow/1000 < max(c.gen(), c.born)
+	ours := c.gen() >= a.Gen || c.born >= a.Gen
+	// Redis may have booked a flight from before a reset either before it or after:
+	// what we knew and have sent is no lower bound.
+	floor := ours && !(theirs && a.Converted) && !before
+	if !theirs {
+		a.Level, a.Buckets = limit.Span{}, nil
+	}
 	out, astray := Outcome{Counter: c}, false
+	if c.win() == nil {
+		c.funnel.forgive(c.rule(), a.Forgiven)
+	}
 	switch {
 	case void:
 		// It was given before a reset that we have heard of meanwhile. What was
 		// sent has been reset with the rest.
 		c.dropSentLocked()
-		c.askedAt -= c.link().refresh
+		c.freshAt -= c.link().refresh
 		return c.queueLocked(max(now, c.last), out)
 	case !a.Rule.SameShape(c.rule()):
 		// The numbers no longer fit the rule: ask again under the new one.
 		c.keepSentLocked()
-		c.askedAt -= c.link().refresh
+		c.freshAt -= c.link().refresh
+		return c.queueLocked(max(now, c.last), out)
 	case c.win() != nil:
 		now = max(now, c.last)
 		c.rollLocked(now)
 		astray = c.win().sure && now+c.win().off-a.ServerNow > a.Slack+c.part().slack.Load()+clockStep
-		lost, expired := c.win().settle(c.rule(), a.Buckets, c.serverBucketLocked(now, a.ServerNow), reset, w)
+		lost, expired := c.win().settle(c.rule(), a.Buckets, c.serverBucketLocked(now, a.ServerNow), floor, w)
 		c.link().expired.Add(expired)
 		// In buckets narrower than the clocks can be compared, units come back
 		// in a neighbouring one.
 		out.Lost = lost && int64(c.rule().Width()) > a.Slack
 	default:
 		slack := a.Slack
-		if c.syncedAt != 0 {
-			slack += (a.At - c.syncedAt) / clockDrift
+		if c.born != untold {
+			slack += (a.At - c.freshAt) / clockDrift
 			c.followClockLocked(slack)
 		}
 		c.setLag(c.link().lag.Load())
 		most := c.rule().Add(limit.Span{NS: a.At}, limit.Span{NS: int64(limit.MaxDrain)})
-		out.Lost = c.funnel.settle(c.rule(), c.rule().Add(limit.Span{NS: a.At}, a.Level), most, a.At, slack, reset, w)
+		was := c.rule().Sub(c.funnel.view, c.rule().Cost(a.Forgiven)) // nobody who waits was among them
+		out.Lost = c.funnel.settle(c.rule(), c.rule().Add(limit.Span{NS: a.At}, a.Level), most, a.At, slack, floor, w)
+		c.correctedLocked(was, slack)
 		c.funnel.capWeighted(c.rule(), max(now, c.last), w)
 	}
-	// The authority has lost a reset. Whoever knows of it must say so at once,
-	// lest what the others tell later, in that generation, replaces what has
-	// been booked in this.
+	// The authority has lost a reset. Whoever knows of it must say so at once, lest
+	// others book on what it has cleared: then nobody can tell the two apart.
 	c.note(raising, c.is(raising) || out.Lost || a.Gen < c.gen())
 	c.setGen(max(c.gen(), a.Gen))
 	c.setHeard(a.ServerNow)
-	c.syncedAt = max(a.At, 1)
+	if !ours {
+		c.born = 0
+	}
+	if theirs {
+		c.born = max(c.born, a.Born)
+	}
+	c.born, c.freshAt = max(c.born, 0), a.At
 	// An answer by a clock that was set back a moment ago may have been
 	// misread: the next check asks again at once.
 	c.note(touched, !astray)
@@ -322,6 +361,10 @@ func (c *Counter) followClockLocked(slack int64) {
 // than the 1 in 10,000 that a bad oscillator shows.
 const clockDrift = 2000
 
+// backSlack is by how much, in ns, a level that is the same may seem higher to the
+// authority, besides what is not known of its clock.
+const backSlack = 1_000_000
+
 // clockStep is by how much, in ns, two readings of one clock may be apart only
 // because they were not taken at once.
 const clockStep = 20_000_000
@@ -337,12 +380,19 @@ func (c *Counter) knownUnitsLocked(now int64) int64 {
 	used := int64(0)
 	for i, u := range c.win().known {
 		if i == c.rule().Kept() && i > 0 {
-			width := c.rule().Width()
-			u = int64(float64(u) * (1 - float64(c.win().elapsed(c.rule(), now))/float64(width)))
+			u = c.win().still(c.rule(), now, u)
 		}
 		used = min(used+u, maxPart)
 	}
 	return used
+}
+
+// Quarantined reports whether the authority could not use the key the last time that it
+// was told of it.
+func (c *Counter) Quarantined() bool {
+	c = c.lockLiving()
+	defer c.mu.Unlock()
+	return c.is(quarantined)
 }
 
 // Quarantine ends the exchange without an answer for this key alone. Its units
@@ -350,7 +400,7 @@ func (c *Counter) knownUnitsLocked(now int64) int64 {
 // broke. Until an answer comes the key is decided at the fallback weight; ask
 // again later, with Requeue. It returns the counter to ask, and whether nobody
 // was going to ask it yet: one that was in several queues may fail twice.
-func (c *Counter) Quarantine(now int64, booked bool) (living *Counter, first bool) {
+func (c *Counter) Quarantine(booked bool) (living *Counter, first bool) {
 	c = c.lockLiving()
 	defer c.mu.Unlock()
 	first = !c.is(wounded)
@@ -364,41 +414,7 @@ func (c *Counter) Quarantine(now int64, booked bool) (living *Counter, first boo
 	default:
 		c.link().expired.Add(c.win().giveBack())
 	}
-	c.askedAt = max(now, c.last)
 	return c, first
-}
-
-// dropSentLocked forgets what was sent: it counts nowhere any more.
-func (c *Counter) dropSentLocked() {
-	if c.win() == nil {
-		c.funnel.put(away{back: c.funnel.under().back})
-		c.funnel.compose(c.rule(), modeWeight(c.mode()))
-		return
-	}
-	c.win().forgetSent()
-	clear(c.win().sentBack)
-	c.win().sum(c.rule(), modeWeight(c.mode()))
-}
-
-// keepSentLocked counts what was sent as known, without an answer.
-func (c *Counter) keepSentLocked() {
-	w := modeWeight(c.mode())
-	if c.win() == nil {
-		// Before units from after our clock stood still are among those from before.
-		c.followClockLocked(clockStep + max(c.last-c.syncedAt, 0)/clockDrift)
-		c.funnel.settle(c.rule(), c.funnel.known, limit.Span{NS: math.MaxInt64}, 0, 0, false, w)
-		return
-	}
-	c.win().known = mergeBuckets(c.win().known, c.win().sent, func(a, b int64) int64 { return a + b })
-	c.win().sent, c.win().sentUnits = nil, 0
-	for i, u := range c.win().sentBack {
-		if c.win().known == nil {
-			break // nothing was under way
-		}
-		c.win().known[i] = max(c.win().known[i]-u, 0)
-	}
-	clear(c.win().sentBack)
-	c.win().sum(c.rule(), w)
 }
 
 // Requeue marks c as waiting in the normal queue and reports whether it was
@@ -433,7 +449,7 @@ func (c *Counter) Refresh() bool {
 	if c.dead {
 		return false
 	}
-	c.askedAt -= c.link().refresh
+	c.freshAt -= c.link().refresh
 	if c.is(inNormal) {
 		return false
 	}
@@ -448,7 +464,7 @@ func (c *Counter) MarkRaise(now int64) bool {
 	defer c.mu.Unlock()
 	defer c.refoldLocked(c.isFolded())
 	now = max(now, c.last)
-	if c.dead || c.syncedAt == 0 {
+	if c.dead || c.born == untold {
 		return false
 	}
 	if c.win() != nil {
@@ -465,6 +481,14 @@ func (c *Counter) MarkRaise(now int64) bool {
 	}
 	c.mark(inNormal)
 	return true
+}
+
+// Pending reports whether the authority has not acknowledged something that was
+// admitted or handed back.
+func (c *Counter) Pending() bool {
+	c.lock()
+	defer c.mu.Unlock()
+	return c.unsyncedUnits() > 0 || c.returnsLocked()
 }
 
 // Unsynced returns the admitted units that the authority has not acknowledged.

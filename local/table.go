@@ -63,6 +63,7 @@ type Table struct {
 	stop      chan struct{} // closed: end keep
 	kept      chan struct{} // closed: keep has ended
 
+	names ruleNames // in use
 	stats tableCounts
 }
 
@@ -89,6 +90,7 @@ func NewTable(o TableOptions) (*Table, error) {
 	t.recent.Store(newRecents(recentFirst))
 	t.lodge.init(o.Link, o.MaxKeys)
 	t.lodge.table = t
+	t.names.told = o.Conflict
 	for i := range t.side {
 		t.side[i].counters = make(map[ident]*Counter)
 	}
@@ -160,7 +162,7 @@ func (t *Table) recently(h uint64, key string, rule *limit.Rule) *Counter {
 	}
 	if c.denied.Load() == 0 { // else that may be all there is to know
 		fetchToWrite(unsafe.Pointer(&c.mu))
-		fetchToWrite(unsafe.Pointer(&c.askedAt))
+		fetchToWrite(unsafe.Pointer(&c.freshAt))
 	}
 	if !c.matches(key, rule) {
 		return nil
@@ -178,7 +180,7 @@ func (t *Table) Allow(key string, rule *limit.Rule, n, now int64) (bool, limit.S
 // AllowBy is Allow at the time that a clock shows. All that a check from a slot takes is
 // called from here, because what calls take is a good part of the whole. Counted says
 // that the decision is among those that [Table.Admitted] returns.
-func (t *Table) AllowBy(clock *clock.Reader, key string, rule *limit.Rule, n int64) (allowed bool, src limit.Source, counted bool) {
+func (t *Table) AllowBy(clock clock.Clock, key string, rule *limit.Rule, n int64) (allowed bool, src limit.Source, counted bool) {
 	if len(key) > inlineKey || n != 1 || t.hash != nil {
 		at := t.Seek(key, rule)
 		return t.allowAt(at, key, rule, n, int64(clock.Now()))
@@ -233,6 +235,7 @@ func (t *Table) allowFrom(c *Counter, h uint64, key string, rule *limit.Rule, n,
 		if src, no := c.denies(now, n, rule); no && !t.lodge.wants(c, n, now) {
 			return false, src
 		}
+		t.names.see(rule)
 		if allowed, src, how := c.check(now, n, rule, uint8(t.epoch.Load())); how != gone {
 			t.follow(c, nil, rule, now, allowed, how)
 			return allowed, src
@@ -256,6 +259,7 @@ func (t *Table) follow(c *Counter, p *pocket, rule *limit.Rule, now int64, allow
 
 // allowCached is Allow of a key that was not used lately.
 func (t *Table) allowCached(h uint64, key string, rule *limit.Rule, n, now int64) (bool, limit.Source) {
+	t.names.see(rule)
 	v := t.view.Load()
 	if c := t.fromCache(v, h, key, rule); c != nil {
 		if allowed, src, how := c.check(now, n, rule, uint8(t.epoch.Load())); how != gone {
@@ -311,6 +315,7 @@ func (t *Table) Peek(key string, rule *limit.Rule, n, now int64) limit.Result {
 
 func (t *Table) ask(s Spot, key string, rule *limit.Rule, n, now int64, book bool) limit.Result {
 	h := s.hash
+	t.names.see(rule)
 	if s.slot != nil {
 		s.c = t.recently(h, key, rule)
 	}
@@ -472,7 +477,7 @@ func (t *Table) reviveLocked(sh *sideShard, c *Counter) bool {
 		return false
 	}
 	c.dead = false
-	c.note(touched, c.syncedAt != 0) // the reconciler drops dead counters unseen
+	c.note(touched, c.born != untold) // the reconciler drops dead counters unseen
 	c.unmark(quarantined | wounded)
 	t.putLocked(sh, c)
 	t.stats.live.Add(1)
@@ -482,6 +487,9 @@ func (t *Table) reviveLocked(sh *sideShard, c *Counter) bool {
 
 // createLocked makes a counter and puts it into the side table.
 func (t *Table) createLocked(sh *sideShard, h uint64, key string, rule *limit.Rule, now int64) *Counter {
+	for _, other := range t.names.others(rule) {
+		t.unlend(key, other)
+	}
 	c := newCounter(key, rule, h, t.link, now)
 	t.putLocked(sh, c)
 	live, lacks := t.stats.live.Add(1), t.lodge.comesWithMiddle(key)

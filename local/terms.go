@@ -44,13 +44,14 @@ const (
 	// termsSlack is how long, in ns, terms have been valid when they are made, at the most:
 	// what other counters lend may have been asked a moment before.
 	termsSlack = 1 << 24
-	// windowSpan is how long terms of windows last at the most, and windowUnit, a number of
-	// bits, in what unit their loans have times: of a word's time the higher half is until
-	// when the window lends, and the lower one when it was asked last.
-	windowSpan = 1 << (windowUnit + windowTime)
-	windowUnit = 12 // 4 µs
-	windowTime = (64 - wordTime) / 2
+	// Of the time of a loan of a window the lower bits are when it was asked last, in ns: on
+	// that depends when the units of its bucket leave. The others are until when the window
+	// lends, in units of 1<<windowUnit ns. windowSpan is how long terms of windows last at the
+	// most.
+	windowTime = 33
 	windowMask = 1<<windowTime - 1
+	windowUnit = 2*windowTime - (64 - wordTime) // 0.26 ms
+	windowSpan = 1 << windowTime
 )
 
 // Sources is how many [limit.Source] there is room for, more than there are.
@@ -203,9 +204,9 @@ func (t *terms) word(c *Counter, l loan) (w uint64, ok bool) {
 		l.left, time = unitsRefused, min(l.refusal-t.base, timeMost)
 		ok = time > last
 	case t.perNS == 0:
-		until := min((l.hold-t.base)>>windowUnit, windowMask)
-		time = until<<windowTime | last>>windowUnit
-		ok = until > last>>windowUnit
+		until := min(l.hold-t.base, windowSpan-1) >> windowUnit
+		time = until<<windowTime | last
+		ok = until<<windowUnit > last
 	default:
 		time = t.ceil(l.hold + last*t.perNS)
 		ok = l.hold>>t.coarse <= timeMost/2 // else a debt
@@ -267,8 +268,7 @@ func (t *terms) decideOddly(w uint64, at int64) (is uint64, level int64, v Verdi
 		return is, level << t.coarse, Admitted
 	}
 	time := int64(w >> wordTime)
-	at >>= windowUnit
-	if at >= time>>windowTime {
+	if at >= time>>windowTime<<windowUnit {
 		return 0, 0, Unanswered
 	}
 	time = max(time, time&^windowMask|at)
@@ -280,7 +280,7 @@ func (t *terms) decideOddly(w uint64, at int64) (is uint64, level int64, v Verdi
 func (t *terms) askedLast(w uint64) int64 {
 	time := int64(w >> wordTime)
 	if t.perNS == 0 {
-		return t.base + time&windowMask<<windowUnit
+		return t.base + time&windowMask
 	}
 	full := t.room + t.one
 	if time <= full {

@@ -47,10 +47,13 @@ func (wall) Now() time.Duration { return time.Duration(time.Now().UnixNano()) }
 
 // slowly returns a counter that decides by the definition.
 func slowly(r *limit.Rule, now int64) plain {
-	if r.Algorithm() == limit.AlgorithmFunnel {
+	switch r.Algorithm() {
+	case limit.AlgorithmFunnel:
 		return &slowFunnel{r: r, at: now}
+	case limit.AlgorithmSlidingLog:
+		return &slowLog{r: r}
 	}
-	return &slowWindow{r: r, units: map[int64]int64{}}
+	return slowWindow{newSlowBuckets(r)}
 }
 
 var (

@@ -1,7 +1,6 @@
 package local
 
 import (
-	"math/bits"
 	"slices"
 	"time"
 
@@ -17,6 +16,10 @@ import (
 // across nodes too, so that merging is a sum. Units that are handed back come
 // off those that are pending in their bucket; the others are told to the
 // authority, and come off what it has told until it has answered.
+//
+// Of a bucket it is known, too, when its last unit came, whoever admitted it (see
+// [limit.Rule.Gone]). That may be too late, for instance of units that were handed
+// back, so that the bucket counts longer, but never too early.
 type window struct {
 	off   int64 // authority's clock minus ours, ns
 	sure  bool  // off was measured, it is not just a first guess
@@ -26,9 +29,10 @@ type window struct {
 	cur       int64 // ID of bucket 0
 	end       int64 // when bucket 0 ends, ns of the authority's clock
 	newer     int64 // weighted sum of all buckets that count in full
-	oldest    int64 // weighted units of the bucket that fades away
+	oldest    int64 // weighted units of the bucket that leaves
 	pendUnits int64
 	pend      []int64 // behind the buckets there may be room, see describe
+	last      []int64 // when the last unit of a bucket came, ns after it began
 
 	claim     int64 // units that somebody waits for: nobody else gets them
 	sentUnits int64
@@ -53,13 +57,14 @@ const fewBuckets = limit.DefaultBuckets + 1
 // small is a window of few buckets, in one piece.
 type small struct {
 	window
-	first [fewBuckets]int64
+	units, times [fewBuckets]int64 // of pend and last
 }
 
 func newWindow(r *limit.Rule, now, off int64, sure bool) *window {
 	n := r.Kept() + 1
 	if n > fewBuckets {
-		w := &window{pend: make([]int64, n)}
+		both := make([]int64, 2*n)
+		w := &window{pend: both[:n:n], last: both[n:]}
 		w.begin(r, now, off, sure)
 		return w
 	}
@@ -69,7 +74,7 @@ func newWindow(r *limit.Rule, now, off int64, sure bool) *window {
 // open makes a new window of s. It must have few buckets.
 func (s *small) open(r *limit.Rule, now, off int64, sure bool) *window {
 	n := r.Kept() + 1
-	s.pend = s.first[:n:n]
+	s.pend, s.last = s.units[:n:n], s.times[:n:n]
 	s.begin(r, now, off, sure)
 	return &s.window
 }
@@ -115,6 +120,7 @@ func (w *window) advance(r *limit.Rule, id, weight int64) (expired int64) {
 	w.backUnits -= shift(w.back, k)
 	shift(w.sentBack, k)
 	shift(w.known, k)
+	shift(w.last, k)
 	shift(w.sent, k) // sentUnits stays: they are on their way, and will be acknowledged
 	w.cur, w.end = id, (id+1)*int64(r.Width())
 	w.sum(r, weight)
@@ -158,20 +164,21 @@ func (w *window) sum(r *limit.Rule, weight int64) {
 	}
 }
 
-// fits reports whether cost more units stay within the limit. It compares
-// oldest·(1 − elapsed/width) ≤ limit − newer − cost without dividing.
+// still returns what counts at now of so many units of the oldest bucket.
+func (w *window) still(r *limit.Rule, now, units int64) int64 {
+	if units == 0 {
+		return 0
+	}
+	return units - r.Gone(units, w.last[len(w.last)-1], w.elapsed(r, now))
+}
+
+// fits reports whether cost more units stay within the limit.
 func (w *window) fits(r *limit.Rule, now, cost int64) bool {
 	room := r.Limit() - w.newer - cost
-	if room < 0 {
-		return false
+	if room < 0 || w.oldest <= room {
+		return room >= 0
 	}
-	if w.oldest == 0 {
-		return true
-	}
-	width := uint64(r.Width())
-	h1, l1 := bits.Mul64(uint64(w.oldest), width-uint64(w.elapsed(r, now)))
-	h2, l2 := bits.Mul64(uint64(room), width)
-	return h1 < h2 || h1 == h2 && l1 <= l2
+	return r.AreGone(w.oldest, w.oldest-room, w.last[len(w.last)-1], w.elapsed(r, now))
 }
 
 // fitsAt returns the time, on our clock, before which cost more units cannot fit,
@@ -181,10 +188,8 @@ func (w *window) fitsAt(r *limit.Rule, cost int64) int64 {
 	if room < 0 || room >= w.oldest {
 		return w.end - w.off
 	}
-	// They fit as soon as oldest·(width − elapsed) ≤ room·width.
-	hi, lo := bits.Mul64(uint64(room), uint64(r.Width()))
-	left, _ := bits.Div64(hi, lo, uint64(w.oldest))
-	return w.end - w.off - int64(left)
+	begin := w.end - int64(r.Width()) - w.off
+	return begin + r.GoneAt(w.oldest, w.oldest-room, w.last[len(w.last)-1])
 }
 
 // take admits n units, which weigh cost units in the view, or refuses them.
@@ -194,17 +199,26 @@ func (w *window) take(r *limit.Rule, now, n, cost int64, book bool) bool {
 		return false
 	}
 	if book {
-		w.book(n, cost)
+		w.book(r, now, n, cost)
 	}
 	return true
 }
 
-// book counts n units, whether they fit or not.
-func (w *window) book(n, cost int64) {
+// book counts n units that came at now, whether they fit or not.
+func (w *window) book(r *limit.Rule, now, n, cost int64) {
+	w.came(r, now)
+	w.add(n, cost)
+}
+
+// add counts n units of the current bucket.
+func (w *window) add(n, cost int64) {
 	w.pend[0] = min(w.pend[0]+n, maxPart)
 	w.pendUnits = min(w.pendUnits+n, maxPart)
 	w.newer = min(w.newer+max(cost, n), maxPart)
 }
+
+// came notes that a unit of the current bucket came at now.
+func (w *window) came(r *limit.Rule, now int64) { w.last[0] = max(w.last[0], w.elapsed(r, now)) }
 
 func (w *window) describe(r *limit.Rule, now, n, weight int64, allowed bool) limit.Result {
 	var few [fewBuckets]int64
@@ -217,7 +231,7 @@ func (w *window) describe(r *limit.Rule, now, n, weight int64, allowed bool) lim
 		counts = append(counts, w.at(i, weight))
 	}
 	counts[0] = min(counts[0]+w.claimed(r, weight), maxPart)
-	return r.WindowResult(allowed, n, max(weight, 1), counts, time.Duration(w.elapsed(r, now)))
+	return r.WindowResult(allowed, n, max(weight, 1), counts, w.last, time.Duration(w.elapsed(r, now)))
 }
 
 // collect moves what is pending to what is sent.
@@ -282,8 +296,10 @@ func (w *window) renew(r *limit.Rule, buckets []Bucket, weight int64) (withdrawn
 	clear(w.pend)
 	clear(w.back)
 	clear(w.sentBack)
+	clear(w.last)
 	w.pendUnits, w.backUnits = 0, 0
 	w.known = w.sorted(buckets)
+	w.hear(buckets)
 	w.sum(r, weight)
 	return withdrawn
 }
@@ -301,16 +317,15 @@ func (w *window) renew(r *limit.Rule, buckets []Bucket, weight int64) (withdrawn
 // The newest bucket of a window that goes by a guess must be the one of now.
 // The caller must sum up if rebase says so.
 func (w *window) rebase(r *limit.Rule, now, off, slack int64) (moved bool) {
-	width := int64(r.Width())
-	id := floorDiv(now+off, width)
+	width, ahead := int64(r.Width()), off-w.off
 	first := !w.sure
 	w.off, w.sure = off, true
 	switch begin := w.end - width; {
 	case first:
-		w.cur, w.end = id, (id+1)*width
+		w.move(r, r, now, ahead)
 		return true
-	case begin-(now+off) > slack && id < w.cur:
-		w.retreat(id, width)
+	case begin-(now+off) > slack && floorDiv(now+off, width) < w.cur:
+		w.retreat(r, now)
 		return true
 	}
 	return false
@@ -328,56 +343,80 @@ func (w *window) guess(r *limit.Rule, at, server int64) {
 	w.sure, w.moved = false, true
 }
 
-// retreat goes back to an earlier bucket.
-func (w *window) retreat(id, width int64) {
+// retreat goes back to the bucket of now. What lies ahead has come by now.
+func (w *window) retreat(r *limit.Rule, now int64) {
+	width := int64(r.Width())
+	id := floorDiv(now+w.off, width)
 	k := w.cur - id
 	unshift(w.pend, k)
 	unshift(w.known, k)
 	unshift(w.sent, k)
 	unshift(w.back, k)
 	unshift(w.sentBack, k)
+	unshift(w.last, k)
 	w.cur, w.end, w.moved = id, (id+1)*width, true
+	w.last[0] = w.elapsed(r, now)
 }
 
 // settle takes the authority's buckets over; serverCur is its current bucket.
 // As with a funnel, what we knew and had sent is a lower bound of the truth,
 // and an answer below it is a sign of lost data.
-func (w *window) settle(r *limit.Rule, buckets []Bucket, serverCur int64, reset bool, weight int64) (lost bool, expired int64) {
+func (w *window) settle(r *limit.Rule, buckets []Bucket, serverCur int64, floor bool, weight int64) (lost bool, expired int64) {
 	expired = w.advance(r, serverCur, weight)
-	floor := w.known
-	if floor == nil {
-		floor = make([]int64, len(w.pend))
+	least := w.known
+	if least == nil {
+		least = make([]int64, len(w.pend))
 	}
-	if w.sent != nil {
-		for i, u := range w.sent {
-			floor[i] = min(floor[i]+u, maxPart)
-		}
+	for i, u := range w.sent {
+		least[i] = min(least[i]+u, maxPart)
 	}
-	w.forgetSent()
 	for i, u := range w.sentBack {
-		floor[i] = max(floor[i]-u, 0)
+		least[i] = max(least[i]-u, 0)
 	}
 	clear(w.sentBack)
-	// The authority books what we sent ahead of its clock into its current
-	// bucket; so must the comparison.
-	if ahead := min(w.cur-serverCur, int64(len(floor)-1)); ahead > 0 {
-		for i := range ahead {
-			floor[ahead] = min(floor[ahead]+floor[i], maxPart)
-			floor[i] = 0
-		}
-	}
-	if reset || w.moved {
-		clear(floor)
-	}
+	moved := w.moved
 	w.moved = false
 	told := w.sorted(buckets)
-	for i, u := range told {
-		lost = lost || u < floor[i]
-		told[i] = max(u, floor[i])
+	w.bookedEarlier(least, told)
+	w.forgetSent()
+	// The authority books what we sent ahead of its clock into its current
+	// bucket; so must the comparison.
+	if ahead := min(w.cur-serverCur, int64(len(least)-1)); ahead > 0 {
+		for i := range ahead {
+			if least[i] > 0 {
+				w.last[ahead] = int64(r.Width()) // at the end of that
+			}
+			least[ahead] = min(least[ahead]+least[i], maxPart)
+			least[i] = 0
+		}
 	}
+	if !floor || moved {
+		clear(least)
+	}
+	for i, u := range told {
+		lost = lost || u < least[i]
+		if u >= least[i] && w.pend[i] == 0 {
+			w.last[i] = 0 // the authority knows: some may have been handed back
+		}
+		told[i] = max(u, least[i])
+	}
+	w.hear(buckets)
 	w.known = told
 	w.sum(r, weight)
 	return lost, expired
+}
+
+// bookedEarlier moves what was sent, which least has in it, to where the authority has
+// booked it. What is ahead of its clock it books into its current bucket, and a batch that
+// was sent again may have been booked long ago.
+func (w *window) bookedEarlier(least, told []int64) {
+	for i, u := range w.sent {
+		for k := i + 1; k < len(told) && u > 0 && least[i] > told[i]; k++ {
+			if n := min(u, least[i]-told[i], told[k]-least[k]); n > 0 {
+				least[i], least[k], u = least[i]-n, least[k]+n, u-n
+			}
+		}
+	}
 }
 
 // absorb adds the buckets of d, another counter of the same key.
@@ -398,6 +437,7 @@ func (w *window) absorb(r *limit.Rule, d *window, now, weight int64) {
 	w.moved = w.moved || d.moved
 	w.sent, d.sent = mergeBuckets(w.sent, d.sent, func(a, b int64) int64 { return a + b }), nil
 	w.known, d.known = mergeBuckets(w.known, d.known, func(a, b int64) int64 { return max(a, b) }), nil
+	w.last = mergeBuckets(w.last, d.last, func(a, b int64) int64 { return max(a, b) })
 	if w.back == nil {
 		w.handed = d.handed
 	} else if d.back != nil {
@@ -411,28 +451,46 @@ func (w *window) absorb(r *limit.Rule, d *window, now, weight int64) {
 	w.sum(r, weight)
 }
 
-// reshape re-expresses the window in the buckets of another rule, each old
-// bucket going where its middle lies.
+// reshape re-expresses the window in the buckets of another rule.
 func (w *window) reshape(old, rule *limit.Rule, now, weight int64) (expired int64) {
 	before := w.pendUnits
+	w.move(old, rule, now, 0)
+	w.sum(rule, weight)
+	return before - w.pendUnits
+}
+
+// move makes the window anew, by a rule and by now, with what it counts by the old rule:
+// each bucket goes where its last unit lies, which is ahead by so many ns of where it
+// was. The others of the bucket, which came before, count for too long then, not too short.
+func (w *window) move(old, rule *limit.Rule, now, ahead int64) {
 	is := newWindow(rule, now, w.off, w.sure)
-	move := func(from []int64) ([]int64, int64) {
+	n, width := int64(len(is.pend)), int64(rule.Width())
+	// to returns where bucket i goes, and when its last unit came there.
+	to := func(i int) (age, last int64) {
+		at := (w.cur-int64(i))*int64(old.Width()) + w.last[i] + ahead
+		id := floorDiv(at, width)
+		switch {
+		case id >= is.cur:
+			return 0, min(at-is.cur*width, width)
+		case is.cur-id >= n && old == rule:
+			return n - 1, 0 // only a change of the rule expires units
+		}
+		return is.cur - id, at - id*width
+	}
+	move := func(from []int64) (moved []int64, total int64) {
 		if from == nil {
 			return nil, 0
 		}
-		to, total := make([]int64, len(is.pend)), int64(0)
+		moved = make([]int64, n)
 		for i, u := range from {
-			if u == 0 {
+			age, last := to(i)
+			if u == 0 || age >= n {
 				continue
 			}
-			middle := (w.cur-int64(i))*int64(old.Width()) + int64(old.Width())/2
-			j := max(is.cur-floorDiv(middle, int64(rule.Width())), 0)
-			if j < int64(len(to)) {
-				to[j] += u
-				total += u
-			}
+			moved[age], total = min(moved[age]+u, maxPart), total+u
+			is.last[age] = max(is.last[age], last)
 		}
-		return to, total
+		return moved, total
 	}
 	is.sentUnits, is.moved, is.claim = w.sentUnits, w.moved, w.claim
 	is.known, _ = move(w.known)
@@ -444,8 +502,6 @@ func (w *window) reshape(old, rule *limit.Rule, now, weight int64) (expired int6
 		is.sentBack, _ = move(w.sentBack)
 	}
 	*w = *is
-	w.sum(rule, weight)
-	return before - w.pendUnits
 }
 
 // settleAlone takes off what was handed back: there is nobody to tell.
