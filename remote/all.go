@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -42,32 +43,42 @@ const maxBuckets = 20_000
 // to blame, -1 if there is none.
 func (l *Limiter) TakeAll(ctx context.Context, checks ...limit.Check) (limit.Verdict, error) {
 	if by, err := l.srv.together(checks); err != nil {
-		return verdictOf(checks, by), err
+		return verdictOf(checks, by, limit.Invalid), err
 	}
 	if len(checks) == 0 {
 		v := limit.NewVerdict()
 		v.Source = limit.SourceRemote
 		return v, nil
 	}
-	a := l.srv.sumUp(checks)
+	a := l.srv.sumUp(spelled(checks))
 	c := a.call()
 	l.srv.do(ctx, c)
 	if c.err != nil {
-		return verdictOf(checks, -1), wrap(c.err)
+		return verdictOf(checks, -1, failed), wrap(c.err)
 	}
 	v, by, err := a.judge(newReader(c.val))
 	if err != nil {
-		return verdictOf(checks, by), err
+		return verdictOf(checks, by, failed), err
 	}
 	return v, nil
 }
 
-// verdictOf is the verdict beside an error that a check is to blame for.
-func verdictOf(checks []limit.Check, by int) limit.Verdict {
-	v := limit.Verdict{Result: refused(nil), By: by}
-	if by >= 0 {
-		v.Result, v.Rule = refused(checks[by].Rule), checks[by].Rule
+// spelled returns checks whose N says how many units are asked for, also where it was 0.
+func spelled(checks []limit.Check) []limit.Check {
+	out := slices.Clone(checks)
+	for i := range out {
+		out[i].N = out[i].Units()
 	}
+	return out
+}
+
+// verdictOf is the verdict beside an error, which check by is to blame for; -1: none is.
+func verdictOf(checks []limit.Check, by int, result func(*limit.Rule) limit.Result) limit.Verdict {
+	v := limit.Verdict{By: by}
+	if by >= 0 {
+		v.Rule = checks[by].Rule
+	}
+	v.Result = result(v.Rule)
 	return v
 }
 

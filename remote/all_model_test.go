@@ -43,10 +43,10 @@ func (w *together) model(q limit.Check) model {
 		case limit.AlgorithmSlidingLog:
 			w.models[id] = &logModel{width: widthUS(q.Rule)}
 		default:
-			w.models[id] = &windowModel{width: widthUS(q.Rule), kept: int64(q.Rule.Kept()), units: map[int64]int64{}}
+			w.models[id] = newWindowModel(q.Rule)
 		}
 	}
-	w.models[id].setLimit(q.Rule.Limit())
+	w.models[id].setRule(q.Rule)
 	return w.models[id]
 }
 
@@ -56,9 +56,9 @@ func (w *together) sums(checks []limit.Check, q limit.Check) (real, dry int64) {
 		switch {
 		case o.Key != q.Key || o.Rule.Name() != q.Rule.Name():
 		case o.Rule.IsDryRun():
-			dry = addUnits(dry, o.N)
+			dry = addUnits(dry, o.Units())
 		default:
-			real = addUnits(real, o.N)
+			real = addUnits(real, o.Units())
 		}
 	}
 	return real, dry
@@ -77,7 +77,7 @@ func (w *together) want(now int64, checks []limit.Check) (admitted bool, fits []
 	}
 	for i, q := range checks {
 		if admitted && fits[i] {
-			w.model(q).book(now, q.N)
+			w.model(q).book(now, q.Units())
 		}
 	}
 	return admitted, fits
@@ -90,7 +90,7 @@ func (w *together) verdict(checks []limit.Check, admitted bool, fits []bool) lim
 	held := map[string]int64{}
 	for i, q := range checks {
 		if admitted && fits[i] {
-			held[q.Rule.Name()+q.Key] += q.N
+			held[q.Rule.Name()+q.Key] += q.Units()
 		}
 	}
 	for i, q := range checks {

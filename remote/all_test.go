@@ -88,14 +88,13 @@ func TestTakeAllOfOneCounter(t *testing.T) {
 				never    bool
 				remain10 int64
 			}{
-				{[]int64{2, 2}, 1, true, false, 6},       // 4 of 6 and of 10
-				{[]int64{2, 1}, 1, false, false, 6},      // 7 of 6
-				{[]int64{4, 3}, 1, false, true, 6},       // 7 can never be had of 6
-				{[]int64{1, 0, 1, 0}, 1, true, false, 4}, // 6 of 6
-				{[]int64{0, 0}, 1, true, false, 4},       // a look
-				{[]int64{0, 1}, 1, false, false, 4},      // 7 of 6
-				{[]int64{3}, 0, true, false, 1},          // alone, 9 of 10
-				{[]int64{1, 0, 1}, 0, false, false, 1},   // 11 of 10, and 11 of 6
+				{[]int64{2, 2}, 1, true, false, 6},  // 4 of 6 and of 10
+				{[]int64{2, 1}, 1, false, false, 6}, // 7 of 6
+				{[]int64{4, 3}, 1, false, true, 6},  // 7 can never be had of 6
+				{[]int64{1, 1}, 1, true, false, 4},  // 6 of 6
+				{[]int64{1, 1}, 1, false, false, 4}, // 8 of 6
+				{[]int64{3}, 0, true, false, 1},     // alone, 9 of 10
+				{[]int64{1, 0}, 1, false, false, 1}, // 11 of 10, and of 6: 0 stands for 1
 				{[]int64{math.MaxInt64, math.MaxInt64}, 0, false, true, 1},
 			} {
 				v := takeAll(t, l, ask(c.n...)...)
@@ -187,6 +186,8 @@ func TestTakeAllDryRun(t *testing.T) {
 
 // What cannot be asked is refused with the check that is wrong, before anything
 // is sent.
+//
+// Fault 87: refused, and said in the result.
 func TestTakeAllBadQuestions(t *testing.T) {
 	b := onMini(t)
 	l, r := b.limiter(), funnel(t, 10, 1, time.Hour)
@@ -201,7 +202,7 @@ func TestTakeAllBadQuestions(t *testing.T) {
 		{limit.Check{Key: "k", Rule: r.DryRun(), N: -1}, limit.ErrInvalidN},
 	} {
 		v, err := l.TakeAll(ctx, good, good, c.bad, good)
-		if !errors.Is(err, c.err) || !strings.Contains(err.Error(), "check 2") || v.Allowed || v.By != 2 || v.Rule != c.bad.Rule {
+		if !errors.Is(err, c.err) || !strings.Contains(err.Error(), "check 2") || v.Allowed || v.By != 2 || v.Rule != c.bad.Rule || v.Source != limit.SourceInvalid {
 			t.Errorf("%v: %+v, %v", c.bad, v, err)
 		}
 	}

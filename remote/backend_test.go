@@ -76,7 +76,22 @@ func onMini(t *testing.T) *backend {
 
 func onReal(t *testing.T, args ...string) *backend {
 	t.Helper()
-	s := redistest.Start(t, args...)
+	return of(t, redistest.Start(t, args...))
+}
+
+// onServer returns a server that is started by a program, see redistest.OnEach.
+func onServer(t *testing.T, binary string) *backend {
+	t.Helper()
+	s, err := redistest.Launch(redistest.Options{Binary: binary})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return of(t, s)
+}
+
+func of(t *testing.T, s *redistest.Server) *backend {
+	t.Helper()
 	return &backend{t: t, rdb: dial(t, s.Addr()), addr: s.Addr(), real: s}
 }
 

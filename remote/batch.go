@@ -5,6 +5,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -18,9 +19,10 @@ func (s *Store) encode(b *Batch) (*call, error) {
 	if b.Accept {
 		accept = "1"
 	}
-	c := &call{script: scriptBatch, keys: make([]string, 1, 1+len(b.Ops)), args: make([]any, 4, 4+14*len(b.Ops))}
+	c := &call{script: scriptBatch, keys: make([]string, 1, 1+len(b.Ops)), args: make([]any, 5, 5+14*len(b.Ops))}
 	c.keys[0] = s.srv.keys.SeqKey(b.Shard, b.Node)
 	c.args[0], c.args[1], c.args[2], c.args[3] = b.Seq, b.Prev, accept, ledgerTTL.Milliseconds()
+	c.args[4] = fmt.Sprintf("%016x", b.Nonce)
 	for i := range b.Ops {
 		op := &b.Ops[i]
 		c.keys = append(c.keys, op.Key)
@@ -33,51 +35,78 @@ func (s *Store) encode(b *Batch) (*call, error) {
 	return c, nil
 }
 
+// The lengths of an operation's record, in fields, see lua/batch.lua: what each
+// operation has, and what a group takes with its letter.
+const (
+	funnelFields = 7
+	funnelBack   = 6
+	funnelRaise  = 5
+	funnelDebt   = 6
+	windowFields = 5
+	windowBack   = 3
+	windowRaise  = 4
+)
+
 // appendFunnel appends the record of an operation on a funnel.
 func appendFunnel(args []any, op *Op) []any {
-	fields := 7
-	if op.Back != (limit.Span{}) {
-		fields = 10
+	fields, handsBack := funnelFields, op.Back != limit.Span{}
+	if handsBack {
+		fields += funnelBack
 	}
 	if op.Raise {
-		fields = 13
+		fields += funnelRaise
+	}
+	if op.Debt > 0 {
+		fields += funnelDebt
 	}
 	units := min(op.Units, limit.MaxUnits)
 	cost, ahead := toWire(op.Rule, op.Rule.Cost(units)), toWire(op.Rule, op.Ahead)
 	args = append(args, "f", fields, units, rateText(op.Rule), cost.us, cost.rem, ahead.us, ahead.rem, horizonMS(op.Rule))
-	if fields > 7 {
-		back := toWire(op.Rule, op.Back)
-		args = append(args, back.us, back.rem, op.BackGen)
-	}
-	if fields > 10 {
+	if op.Raise {
 		level := toWire(op.Rule, op.Known.Level)
-		args = append(args, op.Known.Gen, level.us, level.rem)
+		args = append(args, "r", op.Known.Gen, op.Known.Born, level.us, level.rem)
+	}
+	if op.Debt > 0 {
+		top, one := toWire(op.Rule, op.Ceiling), toWire(op.Rule, op.Rule.Cost(1))
+		args = append(args, "c", top.us, top.rem, min(op.Debt, units), one.us, one.rem)
+	}
+	if handsBack {
+		back, top := toWire(op.Rule, op.Back), toWire(op.Rule, op.BackTop)
+		args = append(args, "b", back.us, back.rem, op.BackGen, top.us, top.rem)
 	}
 	return args
 }
 
 // appendWindow appends the record of an operation on a window.
 func appendWindow(args []any, op *Op) []any {
-	fields := 7
+	fields, handsBack := windowFields, len(op.BackBuckets) > 0
+	if handsBack {
+		fields += windowBack
+	}
 	if op.Raise {
-		fields += 2
+		fields += windowRaise
 	}
 	args = append(args, "w", fields, min(op.Units, limit.MaxUnits), widthUS(op.Rule), op.Rule.Kept(),
-		horizonMS(op.Rule), formatBuckets(op.Buckets), formatBuckets(op.BackBuckets), op.BackGen)
+		horizonMS(op.Rule), formatBuckets(op.Buckets))
 	if op.Raise {
-		args = append(args, op.Known.Gen, formatBuckets(op.Known.Buckets))
+		args = append(args, "r", op.Known.Gen, op.Known.Born, formatBuckets(op.Known.Buckets))
+	}
+	if handsBack {
+		args = append(args, "b", formatBuckets(op.BackBuckets), op.BackGen)
 	}
 	return args
 }
 
-// formatBuckets writes a list as the scripts read it: " id:units id:units".
+// formatBuckets writes a list as the scripts read it: " id:units:last id:units:last".
 func formatBuckets(list []Bucket) string {
-	b := make([]byte, 0, 24*len(list))
+	b := make([]byte, 0, 32*len(list))
 	for _, e := range list {
 		b = append(b, ' ')
 		b = strconv.AppendInt(b, e.ID, 10)
 		b = append(b, ':')
 		b = strconv.AppendInt(b, min(e.Units, limit.MaxUnits), 10)
+		b = append(b, ':')
+		b = strconv.AppendInt(b, int64((e.Last+time.Microsecond-1)/time.Microsecond), 10)
 	}
 	return string(b)
 }
@@ -119,26 +148,30 @@ func (op *Op) check() string {
 		return "no rule"
 	case op.Units < 0:
 		return fmt.Sprintf("%d units", op.Units)
+	case op.Debt < 0 || op.Debt > op.Units:
+		return fmt.Sprintf("%d of %d units in an outage", op.Debt, op.Units)
 	case op.BackGen < 0 || op.BackGen > maxExact:
 		return fmt.Sprintf("generation %d of what is handed back", op.BackGen)
 	case op.Raise && (op.Known.Gen < 0 || op.Known.Gen > maxExact):
 		return fmt.Sprintf("generation %d", op.Known.Gen)
+	case op.Raise && (op.Known.Born < 0 || op.Known.Born > maxExact):
+		return fmt.Sprintf("birth %d", op.Known.Born)
 	}
 	switch op.Rule.Algorithm() {
 	case limit.AlgorithmFunnel:
-		if !validSpan(op.Rule, op.Ahead) || !validSpan(op.Rule, op.Back) || op.Raise && !validSpan(op.Rule, op.Known.Level) {
+		if !validSpan(op.Rule, op.Ahead) || !validSpan(op.Rule, op.Back) || !validSpan(op.Rule, op.BackTop) || !validSpan(op.Rule, op.Ceiling) || op.Raise && !validSpan(op.Rule, op.Known.Level) {
 			return "a span that is negative or in another denominator"
 		}
 		return ""
 	case limit.AlgorithmSlidingWindow, limit.AlgorithmFixedWindow:
-		sum, ok := sumBuckets(op.Buckets)
+		sum, ok := sumBuckets(op.Rule, op.Buckets)
 		if !ok || sum > op.Units {
 			return fmt.Sprintf("%d units, but %d in valid buckets", op.Units, sum)
 		}
-		if _, ok := sumBuckets(op.Known.Buckets); op.Raise && !ok {
+		if _, ok := sumBuckets(op.Rule, op.Known.Buckets); op.Raise && !ok {
 			return "a known bucket that is not valid"
 		}
-		if _, ok := sumBuckets(op.BackBuckets); !ok {
+		if _, ok := sumBuckets(op.Rule, op.BackBuckets); !ok {
 			return "a bucket of units handed back that is not valid"
 		}
 		return ""
@@ -152,9 +185,9 @@ func validSpan(rule *limit.Rule, s limit.Span) bool {
 
 // sumBuckets returns the units of all buckets, saturating, and whether each of
 // them may cross to Lua.
-func sumBuckets(list []Bucket) (sum int64, ok bool) {
+func sumBuckets(rule *limit.Rule, list []Bucket) (sum int64, ok bool) {
 	for _, b := range list {
-		if b.ID < 0 || b.ID > maxExact || b.Units < 0 {
+		if b.ID < 0 || b.ID > maxExact || b.Units < 0 || b.Last < 0 || b.Last > rule.Width() {
 			return sum, false
 		}
 		if sum += b.Units; sum < 0 {
@@ -176,7 +209,7 @@ func validNode(node string) bool {
 }
 
 var verdicts = map[string]Verdict{
-	"a": VerdictApplied, "d": VerdictDuplicate, "l": VerdictLost, "s": VerdictStale,
+	"a": VerdictApplied, "d": VerdictDuplicate, "l": VerdictLost, "s": VerdictStale, "o": VerdictOther,
 }
 
 // decodeBatch reads the reply to a batch of ops.
@@ -212,9 +245,13 @@ func (r *reader) state(op *Op) State {
 	case kind == "e", kind == "b":
 		return State{Err: &KeyError{Key: op.Key, Reason: bounded(r.text()), Booked: kind == "b"}}
 	case (kind == "f" || kind == "g") && funnel:
-		return State{Gen: r.number(maxExact), Level: r.level(op.Rule), Converted: kind == "g"}
+		st := State{Gen: r.number(maxExact), Born: r.integer(maxExact), Level: r.level(op.Rule), Converted: kind == "g"}
+		if op.Debt > 0 {
+			st.Forgiven = r.integer(op.Debt)
+		}
+		return st
 	case (kind == "w" || kind == "v") && !funnel:
-		return State{Gen: r.number(maxExact), Buckets: r.buckets(op.Rule), Converted: kind == "v"}
+		return State{Gen: r.number(maxExact), Born: r.integer(maxExact), Buckets: r.buckets(op.Rule), Converted: kind == "v"}
 	}
 	r.fail("unknown kind of state %.20q", kind)
 	return State{}

@@ -34,7 +34,7 @@ func (l *Limiter) TakeAtMost(ctx context.Context, key string, rule *limit.Rule, 
 	}
 	s, args := mostCall(rule, most)
 	if s == nil {
-		return 0, refused(rule), fmt.Errorf("remote: %w: %v", limit.ErrUnsupported, rule)
+		return 0, limit.Invalid(rule), fmt.Errorf("remote: %w: %v", limit.ErrUnsupported, rule)
 	}
 	r := l.run(ctx, s, l.srv.keys.CounterKey(rule, key), args...)
 	allowed := r.flag()
@@ -72,6 +72,10 @@ func mostCall(rule *limit.Rule, most int64) (*script, []any) {
 // Remaining grows by. Like every call of this package it is executed once at most: with an
 // error it is unknown whether they were handed back.
 //
+// Of a funnel that is fuller than full nothing is handed back: somebody may have
+// booked ahead, and keeps his time, so that newcomers would be admitted at that
+// time once more.
+//
 // It begins a new generation of the key, so that nodes that hold a view of it
 // (package hybrid) do not take the difference for a loss of data.
 //
@@ -87,7 +91,9 @@ func (l *Limiter) refund(ctx context.Context, key string, rule *limit.Rule, n in
 	if err != nil || n == 0 {
 		return 0, err
 	}
-	r := l.run(ctx, scriptRefund, l.srv.keys.CounterKey(rule, key), append(args, at...)...)
+	full := toWire(rule, rule.Full())
+	args = append(append(args, full.us, full.rem), at...)
+	r := l.run(ctx, scriptRefund, l.srv.keys.CounterKey(rule, key), args...)
 	r.done("a refund")
 	if rule.Algorithm() == limit.AlgorithmFunnel {
 		level := r.span(rule)
@@ -138,6 +144,7 @@ func (l *Limiter) renew(ctx context.Context, key string, rule *limit.Rule, used 
 	r := l.run(ctx, scriptRenew, l.srv.keys.CounterKey(rule, key), args...)
 	r.done("a reset")
 	out.Now, out.State.Gen = r.now(), r.number(maxExact)
+	out.State.Born = int64(out.Now / time.Microsecond)
 	switch rule.Algorithm() {
 	case limit.AlgorithmFunnel:
 		out.State.Level = r.span(rule)

@@ -125,8 +125,12 @@ func TestRefundOfAFadedBucket(t *testing.T) {
 	b := onMini(t)
 	l, rule := b.limiter(), sliding(t, 10, 10*time.Second, 1)
 	b.advance(10*time.Second - time.Duration(b.now()%10_000_000)*time.Microsecond)
-	take(t, l, "k", rule, 10)
-	b.advance(19 * time.Second)
+	b.advance(500 * time.Millisecond)
+	for range 10 { // one a second: nine of them are a window old after 19 s
+		take(t, l, "k", rule, 1)
+		b.advance(time.Second)
+	}
+	b.advance(8500 * time.Millisecond)
 	for _, step := range []struct{ n, back, remaining int64 }{{0, 0, 9}, {4, 4, 9}, {10, 6, 10}, {1, 0, 10}} {
 		back, err := l.Refund(ctx, "k", rule, step.n)
 		if got := remains(t, l, "k", rule); err != nil || back != step.back || got != step.remaining {
@@ -177,13 +181,13 @@ func TestBatchHandsBack(t *testing.T) {
 			op := func(units, back int64) Op {
 				op := Op{Key: k, Rule: r, Units: units}
 				if r.Algorithm() == limit.AlgorithmFunnel {
-					op.Back, op.Ahead = r.Cost(back), r.Cost(units)
+					op.Back, op.BackTop, op.Ahead = r.Cost(back), r.Full(), r.Cost(units)
 					return op
 				}
 				id := b.now() / widthUS(r)
-				op.Buckets = []Bucket{{id, units}}
+				op.Buckets = []Bucket{{ID: id, Units: units}}
 				if back > 0 {
-					op.BackBuckets = []Bucket{{id, back}}
+					op.BackBuckets = []Bucket{{ID: id, Units: back}}
 				}
 				return op
 			}
@@ -282,9 +286,9 @@ func TestBatchHandsBackAfterReset(t *testing.T) {
 			back := Op{Key: op.Key, Rule: rule}
 			node := fmt.Sprint("n", i)
 			if rule.Algorithm() == limit.AlgorithmFunnel {
-				op.Ahead, back.Back = rule.Cost(5), rule.Cost(5)
+				op.Ahead, back.Back, back.BackTop = rule.Cost(5), rule.Cost(5), rule.Full()
 			} else {
-				op.Buckets = []Bucket{{b.now() / widthUS(rule), 5}}
+				op.Buckets = []Bucket{{ID: b.now() / widthUS(rule), Units: 5}}
 				back.BackBuckets = op.Buckets
 			}
 			shard := s.Keyspace().Shard("k")
@@ -302,6 +306,16 @@ func TestBatchHandsBackAfterReset(t *testing.T) {
 			exec(t, s, &Batch{Shard: shard, Node: node, Seq: 3, Prev: 2, Ops: []Op{back}})
 			if left := remains(t, l, "k", rule); left != 5 {
 				t.Errorf("%v: %d remain, want 5", rule, left)
+			}
+			// Redis loses everything. Another node restores what it knew since the
+			// reset, but not that it was one.
+			b.do("FLUSHALL")
+			back.BackGen = old.Gen
+			for _, op := range []Op{{Key: op.Key, Rule: rule, Raise: true, Known: st}, back} {
+				exec(t, s, &Batch{Shard: shard, Node: fmt.Sprint("m", op.Raise), Seq: 1, Ops: []Op{op}})
+			}
+			if left := remains(t, l, "k", rule); left != 0 {
+				t.Errorf("%v: %d remain of what was restored", rule, left)
 			}
 		}
 	})

@@ -1,15 +1,26 @@
 package remote
 
 import (
+	"context"
+	"fmt"
+	"io"
+	"net"
 	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/remote/redistest"
 )
 
 // What Redis refuses has one name, whichever call it was for.
 func TestClassifyEveryCall(t *testing.T) {
-	b := onReal(t)
+	redistest.OnEach(t, func(t *testing.T, binary string) { classifyEveryCall(t, onServer(t, binary)) })
+}
+
+func classifyEveryCall(t *testing.T, b *backend) {
 	l := b.limiter()
 	host, port, _ := strings.Cut(b.addr, ":")
 	for _, c := range []struct {
@@ -41,6 +52,25 @@ func TestClassifyEveryCall(t *testing.T) {
 	}
 }
 
+// What is not permitted has one name, whoever says so and in which words.
+func TestClassifyPermissions(t *testing.T) {
+	for _, text := range []string{
+		"NOPERM this user has no permissions to run the 'evalsha' command",                                       // 6.2 and 7.0
+		"NOPERM User guest has no permissions to run the 'evalsha' command",                                      // 7.2 and later, Valkey
+		"NOPERM No permissions to access a key",                                                                  // 7.2 and later, Valkey
+		"ERR The user executing the script can't run this command or subcommand script: 4f, on @user_script:62.", // 6.2 and 7.0
+		"ERR The user executing the script can't access at least one of the keys mentioned in the command arguments script: 4f, on @user_script:62.",
+		"ERR ACL failure in script: User default has no permissions to run the 'set' command script: 6e1f, on @user_script:62.", // 7.2 and later, Valkey
+		"ERR ACL failure in script: User default has no permissions to access the 'hl:1:{5}:f:3:api:k:u' key script: 6e1f, on @user_script:62.",
+		"ERR ERR ACL failure in script: No permissions to access a key script: 6e1f, on @user_script:1.",
+		"-ERR ACL failure in script: User default has no permissions to run the 'zadd' command",
+	} {
+		if class, reason := Classify(reply(text)); class != ClassMisconfigured || reason != "noperm" {
+			t.Errorf("%s: %v %q", text, class, reason)
+		}
+	}
+}
+
 // failures returns what the calls fail with that write to one counter.
 func failures(l *Limiter, rule *limit.Rule, held *Reservation) map[string]error {
 	all := map[string]error{}
@@ -50,4 +80,34 @@ func failures(l *Limiter, rule *limit.Rule, held *Reservation) map[string]error 
 	_, all["Refund"] = l.Refund(ctx, "k", rule, 1)
 	all["Cancel"] = held.Cancel(ctx)
 	return all
+}
+
+// answer is an error that Redis has sent.
+type answer string
+
+func (a answer) Error() string { return string(a) }
+func (answer) RedisError()     {}
+
+// Only what was sent, and not answered, may have been executed.
+func TestMayHaveRun(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want bool
+	}{
+		{nil, true},
+		{io.EOF, true},
+		{syscall.ECONNRESET, true},
+		{context.DeadlineExceeded, true},
+		{context.Canceled, true},
+		{fmt.Errorf("%w: nonsense", ErrBadReply), true},
+		{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, false},
+		{redis.ErrPoolTimeout, false},
+		{answer("OOM command not allowed"), false},
+		{answer("MOVED 1 127.0.0.1:1"), false},
+		{ErrInvalidBatch, false},
+	} {
+		if got := MayHaveRun(wrap(c.err)); got != c.want {
+			t.Errorf("%v: %v", c.err, got)
+		}
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,9 +15,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 	"github.com/hybridlimit/hybridlimit/remote/redistest"
 )
-
-// serversEnv lists further servers to compare, as programs separated like PATH.
-const serversEnv = "HYBRIDLIMIT_SERVERS"
 
 // everyScript is what has to agree.
 var everyScript = map[string]*script{
@@ -110,17 +106,12 @@ func (o outcome) differs(p outcome) string {
 // Every script, over and over, in a table and at random: the same replies, the
 // same states, the same TTLs on every server, to the last digit.
 //
-// Fault 68: miniredis agrees with the redis-server and valkey-server in PATH,
-// and with those that the environment variable names.
+// Fault 68: miniredis agrees with every server that is installed, see redistest.Binaries.
 func TestConformance(t *testing.T) {
-	servers := map[string]*redis.Client{"miniredis": onMini(t).rdb, "redis-server": onReal(t).rdb}
-	binaries := append([]string{"valkey-server"}, filepath.SplitList(os.Getenv(serversEnv))...)
-	for _, binary := range binaries {
+	judge := onReal(t).rdb
+	servers := map[string]*redis.Client{"miniredis": onMini(t).rdb, redistest.Default(): judge}
+	for _, binary := range redistest.Binaries()[1:] {
 		srv, err := redistest.Launch(redistest.Options{Binary: binary})
-		if errors.Is(err, redistest.ErrNotInstalled) {
-			t.Logf("without %s", binary)
-			continue
-		}
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +120,6 @@ func TestConformance(t *testing.T) {
 	}
 	used := map[*script]int{}
 	for name, steps := range conformanceTables(t) {
-		judge := servers["redis-server"]
 		for _, rdb := range servers {
 			rdb.FlushAll(ctx)
 		}
@@ -141,7 +131,7 @@ func TestConformance(t *testing.T) {
 					continue
 				}
 				if why := play(t, rdb, s).differs(want); why != "" {
-					t.Fatalf("%s, step %d %q %v %v: %s and redis-server differ: %s", name, i, s.keys, s.args, s.plain, server, why)
+					t.Fatalf("%s, step %d %q %v %v: %s and %s differ: %s", name, i, s.keys, s.args, s.plain, server, redistest.Default(), why)
 				}
 			}
 		}
@@ -168,14 +158,18 @@ func conformanceTables(t *testing.T) map[string][]step {
 func poisonTable() (steps []step) {
 	at := epoch.UnixMicro()
 	for _, v := range []string{
-		"", "abc", "f", "f 0 1000 5 0", "f 0 1000 99999999999999999999 0", "f 010 1000 1 1", "f 0 0 1 0", "f -1 1000 1 1", "f nan nan nan nan",
-		"f 0 1000/100 1760000009999999 500", "f 0 1000/250.5 1760000009999999 500", "f 3 7000/1000000 1760000009999999 6999", "f 0 1000/ 5 0", "f 0 1000/e 5 0", "f 0 1000/1e999 5 0",
-		"f 0 1000/-1 5 0", "f 0 1000/0 5 0", "f 0 /1 5 0", "f 0 1000/1/1 5 0",
-		"f 0 1000 9007199254740991 999", "f 0 1000 9007199254740992 0", "f 9007199254740991 1000 5 5", "f 0 1000 1 1\x00", " f 0 1000 1 1",
-		"f 5/3 1000/100 1760000009999999 500", "f 3/5 1000/100 1 1", "f 5/ 1000 1 1", "f /5 1000 1 1", "f 5/5/5 1000 1 1", "w 7/7 60000000 29333333:5", "w 7/8 60000000 29333333:5", "w 7/07 60000000 29333333:5",
-		"w 0 60000000", "w 0 60000000 29333333:5", "w 0 60000000 29333333:9007199254740992", "w 0 60000000 29333333:9007199254740993",
-		"w 0 1 1:1", "w 0 0 1:1", "w 0 60000000 1:1 ", "w 0 60000000 29333333:1e3", "w 0 60000000 29333339:7", "w 5 7000 251428571428:3 251428571429:4",
-		"1 2 -", "9007199254740991 1 -", "4503599627370495 7 0,1", "4503599627370496 7 -", "0 0 -", "00 0 -", "2 -1 -", "1 2 3 4",
+		"", "abc", "f", "f 0 1000 5 0", "f 0 9007199254740991 1000 5 0", "f 0 9007199254740992 1000 5 0", "f 0 07 1000 5 0", "f 0 0 1000/100 1760000009999999 500", "w 0 0 60000000 29333333:5:60000000",
+		"w 0 9007199254740992 60000000 29333333:5:60000000", "w 0 07 60000000 29333333:5:60000000", "w 0 60000000 29333333:5:60000000",
+		"f 0 1760000000000000 1000 5 0", "f 0 1760000000000000 1000 99999999999999999999 0", "f 010 1760000000000000 1000 1 1", "f 0 1760000000000000 0 1 0", "f -1 1760000000000000 1000 1 1", "f nan 1760000000000000 nan nan nan",
+		"f 0 1760000000000000 1000/100 1760000009999999 500", "f 0 1760000000000000 1000/250.5 1760000009999999 500", "f 3 1760000000000000 7000/1000000 1760000009999999 6999", "f 0 1760000000000000 1000/ 5 0", "f 0 1760000000000000 1000/e 5 0", "f 0 1760000000000000 1000/1e999 5 0",
+		"f 0 1760000000000000 1000/-1 5 0", "f 0 1760000000000000 1000/0 5 0", "f 0 1760000000000000 /1 5 0", "f 0 1760000000000000 1000/1/1 5 0",
+		"f 0 1760000000000000 1000 9007199254740991 999", "f 0 1760000000000000 1000 9007199254740992 0", "f 9007199254740991 1760000000000000 1000 5 5", "f 0 1760000000000000 1000 1 1\x00", " f 0 1760000000000000 1000 1 1",
+		"f 5/3 1760000000000000 1000/100 1760000009999999 500", "f 3/5 1760000000000000 1000/100 1 1", "f 5/ 1760000000000000 1000 1 1", "f /5 1760000000000000 1000 1 1", "f 5/5/5 1760000000000000 1000 1 1", "w 7/7 1760000000000000 60000000 29333333:5:60000000", "w 7/8 1760000000000000 60000000 29333333:5:60000000", "w 7/07 1760000000000000 60000000 29333333:5:60000000",
+		"w 0 1760000000000000 60000000", "w 0 1760000000000000 60000000 29333333:5:60000000", "w 0 1760000000000000 60000000 29333333:9007199254740992:7", "w 0 1760000000000000 60000000 29333333:9007199254740993:7",
+		"w 0 1760000000000000 1 1:1:7", "w 0 1760000000000000 0 1:1:7", "w 0 1760000000000000 60000000 1:1:7 ", "w 0 1760000000000000 60000000 29333333:1e3:7", "w 0 1760000000000000 60000000 29333339:7:7", "w 5 1760000000000000 7000 251428571428:3:7 251428571429:4:7",
+		"w 0 1760000000000000 60000000 29333333:5", "w 0 1760000000000000 60000000 29333333:5:", "w 0 1760000000000000 60000000 29333333:5:07", "w 0 1760000000000000 60000000 29333333:5:60000001", "w 0 1760000000000000 60000000 29333333:5:9007199254740993",
+		"1 5eed 2 - -", "2 5eed 2 - -", "2 5eee 2 - -", "2 5eedx 2 - -", "1 2 -", "2 5eed 2 -", "9007199254740991 1 1 - -", "4503599627370495 a 7 0,1 -", "4503599627370496 a 7 - -", "0 0 0 - -", "00 0 0 - -", "2 5eed -1 - -", "1 2 3 4",
+		"1 5eed 2 - 0:1", "2 5eed 2 - 0:99999999999999999999,1:1", "1 5eed 2 - :", "1 5eed 2 0 0:1,0:2", "2 5eed 2 - 00:1",
 	} {
 		for _, s := range everyCall(at, 1) {
 			steps = append(steps, step{plain: []any{"SET", s.keys[len(s.keys)-1], v, "PX", 3600000}})
@@ -215,14 +209,14 @@ func everyCall(at, n int64) []step {
 		{script: scriptRenew, at: at, keys: []string{"f"}, args: []any{"f", "1000/100", 0, 7200000, n * 5, 999}},
 		{script: scriptRenew, at: at, keys: []string{"w"}, args: []any{"w", minute, 2, 7200000, n}},
 		{script: scriptRenew, at: at, keys: []string{"l"}, args: []any{"l", minute, 0, 7200000, n}},
-		{script: scriptRefund, at: at, keys: []string{"f"}, args: []any{"f", "1000/100", 0, 7200000, n * 5, 999}},
+		{script: scriptRefund, at: at, keys: []string{"f"}, args: []any{"f", "1000/100", 0, 7200000, n * 5, 999, 500, 0}},
 		{script: scriptRefund, at: at, keys: []string{"w"}, args: []any{"w", minute, 2, 7200000, n}},
 		{script: scriptRefund, at: at, keys: []string{"x"}, args: []any{"w", minute, 0, 7200000, n}},
 		{script: scriptRefund, at: at, keys: []string{"l"}, args: []any{"l", minute, 0, 7200000, n}},
-		{script: scriptRefund, at: at, keys: []string{"f"}, args: []any{"f", "1000/100", 0, 7200000, n * 5, 999, at - 3, at + 30*n, 7, 5000, 0}},
-		{script: scriptRefund, at: at, keys: []string{"w"}, args: []any{"w", minute, 2, 7200000, n, 0, at - n*minute/2}},
-		{script: scriptRefund, at: at, keys: []string{"x"}, args: []any{"w", minute, 0, 7200000, n, 0, at - n*minute/2}},
-		{script: scriptRefund, at: at, keys: []string{"l"}, args: []any{"l", minute, 0, 7200000, n, 0, at}},
+		{script: scriptRefund, at: at, keys: []string{"f"}, args: []any{"f", "1000/100", 0, 7200000, n * 5, 999, 500, 0, at - 3, at + 30*n, 7}},
+		{script: scriptRefund, at: at, keys: []string{"w"}, args: []any{"w", minute, 2, 7200000, n, 0, 0, 0, at - n*minute/2}},
+		{script: scriptRefund, at: at, keys: []string{"x"}, args: []any{"w", minute, 0, 7200000, n, 0, 0, 0, at - n*minute/2}},
+		{script: scriptRefund, at: at, keys: []string{"l"}, args: []any{"l", minute, 0, 7200000, n, 0, 0, 0, at}},
 		{script: scriptTakeFunnel, at: at, keys: []string{"f"}, args: []any{"1000/250.5", 40, 7, 5000, 0, 7200000, 20, 4, 10, 2, n}},
 		{script: scriptTakeWindow, at: at, keys: []string{"w"}, args: []any{n, 10, minute, 2, 7200000, "1"}},
 		{script: scriptTakeLog, at: at, keys: []string{"l"}, args: []any{n, 10, 60 * minute, 1, "1"}},
@@ -237,8 +231,8 @@ func everyCall(at, n int64) []step {
 		}},
 		{script: scriptBeat, at: at, keys: []string{"nodes"}, args: []any{"n1", 3600000}},
 		{script: scriptSeq, at: at, keys: []string{"ledger"}, args: []any{86400000}},
-		{script: scriptBatch, at: at, keys: []string{"ledger", "f"}, args: []any{2, 1, 0, 86400000, "f", 10, n, "1000/100", n * 5, 999, 7, 3, 7200000, n, 9, at - 5}},
-		{script: scriptBatch, at: at, keys: []string{"ledger", "w"}, args: []any{2, 1, 1, 86400000, "w", 9, n, minute, 2, 7200000, fmt.Sprintf(" %d:%d", at/minute, n), fmt.Sprintf(" %d:2", at/minute-1), at - 5, 7, fmt.Sprintf(" %d:3", at/minute-1)}},
+		{script: scriptBatch, at: at, keys: []string{"ledger", "f"}, args: []any{2, 1, 0, 86400000, "5eed", "f", 11, n, "1000/100", n * 5, 999, 7, 3, 7200000, "b", n, 9, at - 5}},
+		{script: scriptBatch, at: at, keys: []string{"ledger", "w"}, args: []any{2, 1, 1, 86400000, "5eed", "w", 12, n, minute, 2, 7200000, fmt.Sprintf(" %d:%d:%d", at/minute, n, n), "r", 7, at - 5, fmt.Sprintf(" %d:3:9", at/minute-1), "b", fmt.Sprintf(" %d:2:0", at/minute-1), at - 5}},
 	}
 }
 
@@ -264,15 +258,17 @@ func randomTable(t *testing.T, seed uint64) (steps []step) {
 			rule := rules[rng.IntN(len(rules))]
 			op := Op{Key: store.Keyspace().CounterKey(rule, fmt.Sprint("k", rng.IntN(3))), Rule: rule, Units: number(), Raise: rng.IntN(3) == 0}
 			if rule.Algorithm() == limit.AlgorithmFunnel {
-				op.Back = rule.Cost(rng.Int64N(2) * number())
+				op.Back, op.BackTop = rule.Cost(rng.Int64N(2)*number()), rule.Cost(number())
+				op.Debt, op.Ceiling = min(rng.Int64N(2)*number(), op.Units), rule.Cost(number())
 				op.Ahead, op.Known = rule.Cost(op.Units), State{Gen: rng.Int64N(2) * at, Level: rule.Cost(number())}
 			} else {
 				id := at / widthUS(rule)
-				op.Buckets = []Bucket{{max(id-rng.Int64N(3), 0), op.Units}}
+				last := func() time.Duration { return time.Duration(rng.Int64N(int64(rule.Width()) + 1)) }
+				op.Buckets = []Bucket{{max(id-rng.Int64N(3), 0), op.Units, last()}}
 				if rng.IntN(2) == 0 {
-					op.BackBuckets = []Bucket{{max(id-rng.Int64N(3), 0), number()}}
+					op.BackBuckets = []Bucket{{max(id-rng.Int64N(3), 0), number(), last()}}
 				}
-				op.Known = State{Gen: rng.Int64N(2) * at, Buckets: []Bucket{{max(id-rng.Int64N(12), 0), number()}}}
+				op.Known = State{Gen: rng.Int64N(2) * at, Buckets: []Bucket{{max(id-rng.Int64N(12), 0), number(), last()}}}
 			}
 			b.Ops = append(b.Ops, op)
 		}

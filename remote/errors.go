@@ -75,6 +75,8 @@ var prefixes = []struct {
 	{"ERR Client sent AUTH", ClassMisconfigured, "wrongpass"},
 	{"NOPERM", ClassMisconfigured, "noperm"},
 	{"ERR The user executing the script", ClassMisconfigured, "noperm"},
+	// Within a script, by Redis 7.2 and later and by Valkey; after "ERR ".
+	{"ACL failure in script", ClassMisconfigured, "noperm"},
 	{"DENIED", ClassMisconfigured, "denied"},
 	{"CROSSSLOT", ClassMisconfigured, "crossslot"},
 	{"ERR unknown command", ClassMisconfigured, "unsupported"},
@@ -123,6 +125,21 @@ func Classify(err error) (Class, string) {
 		return class, reason
 	}
 	return ClassUnavailable, classifyNetwork(err)
+}
+
+// MayHaveRun reports whether a batch that failed with err may have been applied all
+// the same: not if no connection came about, nor if Redis has answered with an error.
+// A script writes the ledger first, and fails as a whole if that fails.
+func MayHaveRun(err error) bool {
+	var reply redis.Error
+	if err == nil || asError(err, &reply) || errors.Is(err, ErrInvalidBatch) {
+		return err == nil
+	}
+	switch classifyNetwork(err) {
+	case "refused", "dns", "pool":
+		return false
+	}
+	return true
 }
 
 // classifyReply sorts what Redis itself has said.

@@ -261,7 +261,7 @@ func FuzzHostileServer(f *testing.F) {
 
 // encoded writes a decoded reply the way the scripts do.
 func encoded(r Reply, ops []Op) []any {
-	word := map[Verdict]string{VerdictApplied: "a", VerdictDuplicate: "d", VerdictLost: "l", VerdictStale: "s"}[r.Verdict]
+	word := map[Verdict]string{VerdictApplied: "a", VerdictDuplicate: "d", VerdictLost: "l", VerdictStale: "s", VerdictOther: "o"}[r.Verdict]
 	out := []any{word, fmt.Sprint(r.Now.Microseconds()), fmt.Sprint(r.Total), fmt.Sprint(len(r.States))}
 	for i, s := range r.States {
 		var key *KeyError
@@ -271,11 +271,14 @@ func encoded(r Reply, ops []Op) []any {
 		case key != nil:
 			out = append(out, "e", key.Reason)
 		case ops[i].Rule == anyFunnel:
-			out = append(out, "f", fmt.Sprint(s.Gen), w.us, w.rem)
+			out = append(out, "f", fmt.Sprint(s.Gen), s.Born, w.us, w.rem)
+			if ops[i].Debt > 0 {
+				out = append(out, s.Forgiven)
+			}
 		case s.Converted:
-			out = append(out, "v", fmt.Sprint(s.Gen), formatBuckets(s.Buckets))
+			out = append(out, "v", fmt.Sprint(s.Gen), s.Born, formatBuckets(s.Buckets))
 		default:
-			out = append(out, "w", fmt.Sprint(s.Gen), formatBuckets(s.Buckets))
+			out = append(out, "w", fmt.Sprint(s.Gen), s.Born, formatBuckets(s.Buckets))
 		}
 	}
 	return out
@@ -323,16 +326,16 @@ func FuzzDecodeMutated(f *testing.F) {
 	f.Add(uint8(0), int64(0), int64(2), int64(3), int64(4), uint8(10), uint8(6), "\n9:1", int64(0)) // not the separator
 	f.Add(uint8(0), int64(0), int64(2), int64(3), int64(4), uint8(10), uint8(1), "0:0", int64(0))   // nothing before the first
 	for i := range uint8(40) {
-		f.Add(i, int64(1)<<53, int64(i), int64(1)<<52, int64(6999), i, i/3, " 1:2 3:4", int64(-1)<<(i%64))
+		f.Add(i, int64(1)<<53, int64(i), int64(1)<<52, int64(6999), i, i/3, " 1:2:3 4:5:6", int64(-1)<<(i%64))
 		f.Add(i, int64(i), int64(maxExact), int64(1), int64(7000), i/2, i, "9007199254740993", int64(1)<<53-1)
 	}
 	f.Fuzz(func(t *testing.T, kind uint8, now, gen, a, b int64, at, how uint8, text string, number int64) {
-		ops := []Op{{Key: "f", Rule: anyFunnel}, {Key: "w", Rule: anyWindow}}
+		ops := []Op{{Key: "f", Rule: anyFunnel, Units: 7, Debt: int64(kind >> 6)}, {Key: "w", Rule: anyWindow}}
 		good := Reply{Verdict: Verdict(kind%4) + 1, Now: time.Duration(now&maxExact) * time.Microsecond, Total: a & maxExact}
 		if good.Verdict <= VerdictDuplicate {
 			good.States = []State{
-				{Gen: gen & maxExact, Level: limit.Span{NS: a & (1<<40 - 1), Rem: b & 3}},
-				{Gen: gen & maxExact, Converted: kind&8 != 0, Buckets: []Bucket{{ID: a & (maxExact >> 1), Units: b & maxExact}, {ID: a&(maxExact>>1) + 1, Units: 1}}},
+				{Gen: gen & maxExact, Born: now & maxExact, Level: limit.Span{NS: a & (1<<40 - 1), Rem: b & 3}, Forgiven: b & (ops[0].Debt / 2)},
+				{Gen: gen & maxExact, Born: b & maxExact, Converted: kind&8 != 0, Buckets: []Bucket{{a & (maxExact >> 1), b & maxExact, anyWindow.Width()}, {ID: a&(maxExact>>1) + 1, Units: 1}}},
 			}
 			if kind&16 != 0 {
 				good.States[kind>>5&1] = State{Err: &KeyError{Key: ops[kind>>5&1].Key, Reason: "no", Booked: kind&4 != 0}}

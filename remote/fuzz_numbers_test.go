@@ -43,7 +43,7 @@ func modelOf(kind uint8, capacity, units, per int64, buckets int) (*limit.Rule, 
 	if r == nil {
 		return nil, nil
 	}
-	return r, &windowModel{capacity, widthUS(r), int64(r.Kept()), map[int64]int64{}}
+	return r, newWindowModel(r)
 }
 
 // newExactFunnel is newFunnelModel for numbers whose product with 1000 wraps.

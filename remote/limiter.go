@@ -43,7 +43,7 @@ func New(rdb redis.UniversalClient, o Options) (*Limiter, error) {
 // With an error the Result is a refusal and says nothing about the key.
 func (l *Limiter) Take(ctx context.Context, key string, rule *limit.Rule, n int64) (limit.Result, error) {
 	if err := askable(rule, n); err != nil {
-		return refused(rule), err
+		return limit.Invalid(rule), err
 	}
 	return l.decide(ctx, key, rule, question{n: n, book: true})
 }
@@ -76,7 +76,7 @@ func (q question) allowed(rule *limit.Rule, booked bool, remaining int64) bool {
 func (l *Limiter) decide(ctx context.Context, key string, rule *limit.Rule, q question) (limit.Result, error) {
 	s, args := q.call(rule)
 	if s == nil {
-		return refused(rule), fmt.Errorf("remote: %w: %v", limit.ErrUnsupported, rule)
+		return limit.Invalid(rule), fmt.Errorf("remote: %w: %v", limit.ErrUnsupported, rule)
 	}
 	r := l.run(ctx, s, l.srv.keys.CounterKey(rule, key), args...)
 	booked := r.flag()
@@ -111,15 +111,9 @@ func funnelArgs(rule *limit.Rule, n int64, capacity limit.Span) []any {
 // to Redis. The errors are those of [Limiter.Take].
 func (l *Limiter) Peek(ctx context.Context, key string, rule *limit.Rule) (limit.Result, error) {
 	if !rule.Valid() {
-		return refused(rule), fmt.Errorf("remote: %w", limit.ErrNilRule)
+		return limit.Invalid(rule), fmt.Errorf("remote: %w", limit.ErrNilRule)
 	}
 	return l.decide(ctx, key, rule, question{n: 1})
-}
-
-func refused(rule *limit.Rule) limit.Result {
-	res := limit.Refused(rule)
-	res.Source = limit.SourceRemote
-	return res
 }
 
 // run executes a script on one key and returns a reader of its reply, which
@@ -137,7 +131,11 @@ func (l *Limiter) run(ctx context.Context, s *script, key string, args ...any) *
 
 // failed is the result beside an error of Redis.
 func failed(rule *limit.Rule) limit.Result {
-	return limit.Result{Limit: rule.Limit(), Source: limit.SourceRemote}
+	res := limit.Result{Source: limit.SourceRemote}
+	if rule.Valid() {
+		res.Limit = rule.Limit()
+	}
+	return res
 }
 
 // counter returns the next items, what a counter holds, as a function that
@@ -152,8 +150,8 @@ func (r *reader) counter(rule *limit.Rule) func(allowed bool, n int64) limit.Res
 		count, wait, reset := r.number(maxExact), r.now(), r.now()
 		tell = func(allowed bool, n int64) limit.Result { return logResult(rule, allowed, n, count, wait, reset) }
 	default:
-		counts, past := r.window(rule)
-		tell = func(allowed bool, n int64) limit.Result { return rule.WindowResult(allowed, n, 1, counts, past) }
+		counts, last, past := r.window(rule)
+		tell = func(allowed bool, n int64) limit.Result { return rule.WindowResult(allowed, n, 1, counts, last, past) }
 	}
 	return func(allowed bool, n int64) limit.Result {
 		res := tell(allowed, n)

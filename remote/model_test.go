@@ -14,7 +14,7 @@ import (
 // µs since the epoch.
 
 type model interface {
-	setLimit(n int64) // the next questions are asked under another rule of the name
+	setRule(r *limit.Rule) // the next questions are asked under this one, of the same name
 	fits(now, n int64) bool
 	book(now, n int64)
 	left(now int64) int64
@@ -42,7 +42,7 @@ func newFunnelModel(capacity, units int64, per time.Duration) *funnelModel {
 	return &funnelModel{capacity: new(big.Rat).SetInt64(capacity), rate: rate, level: new(big.Rat)}
 }
 
-func (m *funnelModel) setLimit(n int64) { m.capacity.SetInt64(n) }
+func (m *funnelModel) setRule(r *limit.Rule) { m.capacity.SetInt64(r.Limit()) }
 
 func (m *funnelModel) leak(now int64) {
 	leaked := new(big.Rat).Mul(m.rate, new(big.Rat).SetInt64(now-m.at))
@@ -76,38 +76,44 @@ func floor(r *big.Rat) int64 {
 	return new(big.Int).Quo(r.Num(), r.Denom()).Int64()
 }
 
-// windowModel keeps every bucket for ever.
+// windowModel keeps every bucket for ever, and when its last unit came.
 type windowModel struct {
-	limit, width, kept int64
-	units              map[int64]int64
+	rule        *limit.Rule
+	units, last map[int64]int64
 }
 
-func (m *windowModel) count(now int64) *big.Rat {
-	id, elapsed := now/m.width, now%m.width
-	count := new(big.Rat)
-	for age := range m.kept + 1 {
-		part := new(big.Rat).SetInt64(m.units[id-age])
-		if age > 0 && age == m.kept {
-			part.Mul(part, new(big.Rat).SetFrac64(m.width-elapsed, m.width))
+func newWindowModel(rule *limit.Rule) *windowModel {
+	return &windowModel{rule, map[int64]int64{}, map[int64]int64{}}
+}
+
+func (m *windowModel) count(now int64) (count int64) {
+	width, kept := widthUS(m.rule), int64(m.rule.Kept())
+	for age := range kept + 1 {
+		id := now/width - age
+		part := m.units[id]
+		if age > 0 && age == kept {
+			part -= m.rule.Gone(part, m.last[id]*1000, now%width*1000)
 		}
-		count.Add(count, part)
+		count += part
 	}
 	return count
 }
 
-func (m *windowModel) setLimit(n int64) { m.limit = n }
+func (m *windowModel) setRule(r *limit.Rule) { m.rule = r }
 
 func (m *windowModel) fits(now, n int64) bool {
-	after := new(big.Rat).Add(m.count(now), new(big.Rat).SetInt64(n))
-	return after.Cmp(new(big.Rat).SetInt64(m.limit)) <= 0
+	return n <= m.rule.Limit() && m.count(now)+n <= m.rule.Limit()
 }
 
-func (m *windowModel) book(now, n int64) { m.units[now/m.width] += n }
-
-func (m *windowModel) left(now int64) int64 {
-	most := new(big.Rat).SetInt64(m.limit)
-	return floor(most.Sub(most, m.count(now)))
+func (m *windowModel) book(now, n int64) {
+	if n > 0 {
+		width := widthUS(m.rule)
+		m.units[now/width] += n
+		m.last[now/width] = max(m.last[now/width], now%width)
+	}
 }
+
+func (m *windowModel) left(now int64) int64 { return max(m.rule.Limit()-m.count(now), 0) }
 
 func (m *windowModel) take(now, n int64) (bool, int64) { return taken(m, now, n) }
 
@@ -117,7 +123,7 @@ type logModel struct {
 	at           []int64
 }
 
-func (m *logModel) setLimit(n int64) { m.limit = n }
+func (m *logModel) setRule(r *limit.Rule) { m.limit = r.Limit() }
 
 func (m *logModel) count(now int64) (count int64) {
 	for _, at := range m.at {
@@ -179,11 +185,10 @@ func cases(t *testing.T) map[string]struct {
 		{5, time.Millisecond, 1000, 100 * time.Microsecond},
 	} {
 		rule := sliding(t, w.limit, w.window, w.buckets)
-		m := &windowModel{w.limit, widthUS(rule), int64(rule.Kept()), map[int64]int64{}}
-		out[fmt.Sprintf("%v in %d", rule, w.buckets)] = entry{rule, m, w.step}
+		out[fmt.Sprintf("%v in %d", rule, w.buckets)] = entry{rule, newWindowModel(rule), w.step}
 	}
 	x := fixed(t, 10, 7*time.Second)
-	out[x.String()] = entry{x, &windowModel{10, widthUS(x), 0, map[int64]int64{}}, time.Second}
+	out[x.String()] = entry{x, newWindowModel(x), time.Second}
 	l := slidingLog(t, 10, 7*time.Second)
 	out[l.String()] = entry{l, &logModel{limit: 10, width: widthUS(l)}, time.Second}
 	return out
@@ -236,15 +241,16 @@ func TestWindowProductsAreExact(t *testing.T) {
 	shape := sliding(t, 1, 10*365*24*time.Hour, 1)
 	width := widthUS(shape)
 	w, inverse := big.NewInt(width), (*big.Int)(nil)
+	b.advance(time.Duration(width-b.now()%width) * time.Microsecond) // most of the oldest bucket still counts
 	for inverse == nil {
 		b.advance(time.Microsecond)
 		inverse = new(big.Int).ModInverse(big.NewInt(width-b.now()%width), w)
 	}
-	// oldest · left = room · width + 1
+	// The last unit came at the end: (oldest - 1) · left = room · width + 1.
 	left := big.NewInt(width - b.now()%width)
 	oldest := new(big.Int).Add(inverse, new(big.Int).Mul(w, big.NewInt(20)))
 	room := new(big.Int).Quo(new(big.Int).Mul(oldest, left), w).Int64()
-	state := fmt.Sprintf("w 0 %d %d:%v", width, b.now()/width-1, oldest)
+	state := fmt.Sprintf("w 0 7 %d %d:%v:%d", width, b.now()/width-1, oldest.Add(oldest, big.NewInt(1)), width)
 	for extra, want := range map[int64]bool{0: false, 1: true} {
 		rule := sliding(t, room+1+extra, 10*365*24*time.Hour, 1)
 		b.set(l.srv.keys.CounterKey(rule, "k"), state)
@@ -340,7 +346,7 @@ func TestExtremeNumbers(t *testing.T) {
 			}
 			op := Op{Key: s.Keyspace().CounterKey(rule, key), Rule: rule, Units: 1<<63 - 1, Ahead: rule.Cost(1<<63 - 1)}
 			if rule.Algorithm() != limit.AlgorithmFunnel {
-				op.Buckets = []Bucket{{ID: b.now() / widthUS(rule), Units: 1<<63 - 1}}
+				op.Buckets = []Bucket{{ID: b.now() / widthUS(rule), Units: 1<<63 - 1, Last: rule.Width()}}
 			}
 			for seq := int64(1); seq <= 3; seq++ {
 				r := exec(t, s, &Batch{Node: "n" + key, Seq: seq, Prev: seq - 1, Ops: []Op{op}})
@@ -373,17 +379,17 @@ func TestHugeStates(t *testing.T) {
 			state     string
 			remaining int64 // -1: the key is broken
 		}{
-			{window, fmt.Sprintf("w 0 %d %d:9007199254740991", widthUS(window), id), 1},
-			{window, fmt.Sprintf("w 0 %d %d:9007199254740992", widthUS(window), id), 0},
-			{big, fmt.Sprintf("w 0 %d %d:9007199254740992", widthUS(big), id), 0},
-			{window, fmt.Sprintf("w 0 %d %d:9007199254740993", widthUS(window), id), -1},
-			{window, fmt.Sprintf("w 0 %d %d:9223372036854775807", widthUS(window), id), -1},
-			{window, fmt.Sprintf("w 0 %d %d:-9223372036854775808", widthUS(window), id), -1},
+			{window, fmt.Sprintf("w 0 7 %d %d:9007199254740991:0", widthUS(window), id), 1},
+			{window, fmt.Sprintf("w 0 7 %d %d:9007199254740992:0", widthUS(window), id), 0},
+			{big, fmt.Sprintf("w 0 7 %d %d:9007199254740992:0", widthUS(big), id), 0},
+			{window, fmt.Sprintf("w 0 7 %d %d:9007199254740993:0", widthUS(window), id), -1},
+			{window, fmt.Sprintf("w 0 7 %d %d:9223372036854775807:0", widthUS(window), id), -1},
+			{window, fmt.Sprintf("w 0 7 %d %d:-9223372036854775808:0", widthUS(window), id), -1},
 			{window, "9223372036854775807", -1},
-			{drain, "f 0 1000 9007199254740991 0", 0},
-			{drain, "f 0 1000 9007199254740992 0", -1},
-			{drain, "f 0 1000 9223372036854775807 0", -1},
-			{drain, "f 0 1000 18446744073709551616 0", -1},
+			{drain, "f 0 7 1000 9007199254740991 0", 0},
+			{drain, "f 0 7 1000 9007199254740992 0", -1},
+			{drain, "f 0 7 1000 9223372036854775807 0", -1},
+			{drain, "f 0 7 1000 18446744073709551616 0", -1},
 		} {
 			b.set(l.srv.keys.CounterKey(c.rule, "k"), c.state)
 			res, err := l.Take(ctx, "k", c.rule, 2)

@@ -126,7 +126,7 @@ func (r *reader) spanOf(rule *limit.Rule, w wireSpan) limit.Span {
 // most one more than the rule keeps.
 func (r *reader) buckets(rule *limit.Rule) []Bucket {
 	list := r.text()
-	n := strings.Count(list, ":")
+	n := strings.Count(list, " ")
 	if r.err != nil || list == "" {
 		return nil
 	}
@@ -138,8 +138,7 @@ func (r *reader) buckets(rule *limit.Rule) []Bucket {
 	for len(list) > 0 {
 		var entry string
 		entry, list = cutEntry(list)
-		id, units, _ := strings.Cut(entry, ":")
-		b, ok := parseBucket(id, units)
+		b, ok := parseBucket(entry, rule.Width())
 		if !ok || len(out) > 0 && out[len(out)-1].ID >= b.ID {
 			r.fail("%.80q is not a bucket, or out of order", entry)
 			return nil
@@ -149,20 +148,20 @@ func (r *reader) buckets(rule *limit.Rule) []Bucket {
 	return out
 }
 
-// window returns the next three items, a window: the units of its buckets, the
-// current one first, and how much of that has passed.
-func (r *reader) window(rule *limit.Rule) (counts []int64, past time.Duration) {
+// window returns the next three items, a window: the units of its buckets and when
+// the last ones came, the current one first, and how much of that has passed.
+func (r *reader) window(rule *limit.Rule) (counts, last []int64, past time.Duration) {
 	current, elapsed := r.number(maxExact), r.number(widthUS(rule)-1)
-	counts = make([]int64, rule.Kept()+1)
+	counts, last = make([]int64, rule.Kept()+1), make([]int64, rule.Kept()+1)
 	for _, b := range r.buckets(rule) {
 		age := current - b.ID
 		if age < 0 || age >= int64(len(counts)) {
 			r.fail("bucket %d while the current one is %d", b.ID, current)
 			break
 		}
-		counts[age] = b.Units
+		counts[age], last[age] = b.Units, int64(b.Last)
 	}
-	return counts, time.Duration(elapsed) * time.Microsecond
+	return counts, last, time.Duration(elapsed) * time.Microsecond
 }
 
 // done fails unless the next item says that it was done.
@@ -172,7 +171,7 @@ func (r *reader) done(what string) {
 	}
 }
 
-// cutEntry takes the first " id:units" from a list. What does not begin with a
+// cutEntry takes the first " id:units:last" from a list. What does not begin with a
 // space yields an empty entry, which does not parse.
 func cutEntry(list string) (entry, rest string) {
 	if list[0] != ' ' {
@@ -185,11 +184,17 @@ func cutEntry(list string) (entry, rest string) {
 	return list, ""
 }
 
-func parseBucket(id, units string) (b Bucket, ok bool) {
+func parseBucket(entry string, width time.Duration) (b Bucket, ok bool) {
+	id, rest, _ := strings.Cut(entry, ":")
+	units, last, _ := strings.Cut(rest, ":")
 	if b.ID, ok = parseNumber(id, limit.MaxUnits); !ok {
 		return b, false
 	}
-	b.Units, ok = parseNumber(units, limit.MaxUnits)
+	if b.Units, ok = parseNumber(units, limit.MaxUnits); !ok {
+		return b, false
+	}
+	us, ok := parseNumber(last, int64(width/time.Microsecond))
+	b.Last = time.Duration(us) * time.Microsecond
 	return b, ok
 }
 

@@ -74,7 +74,7 @@ func checkDecoded(t *testing.T, r Reply, err error, ops []Op) {
 		}
 		return
 	}
-	if r.Verdict < VerdictApplied || r.Verdict > VerdictStale || r.Now < 0 || r.Total < 0 {
+	if r.Verdict < VerdictApplied || r.Verdict > VerdictOther || r.Now < 0 || r.Total < 0 {
 		t.Errorf("decoded %+v", r)
 	}
 	if r.States != nil && len(r.States) != len(ops) {
@@ -85,7 +85,7 @@ func checkDecoded(t *testing.T, r Reply, err error, ops []Op) {
 			t.Errorf("decoded state %+v", s)
 		}
 		for i, b := range s.Buckets {
-			if b.ID < 0 || b.ID > limit.MaxUnits || b.Units < 0 || b.Units > limit.MaxUnits || i > 0 && s.Buckets[i-1].ID >= b.ID {
+			if b.ID < 0 || b.ID > limit.MaxUnits || b.Units < 0 || b.Units > limit.MaxUnits || b.Last < 0 || b.Last > ops[1].Rule.Width() || i > 0 && s.Buckets[i-1].ID >= b.ID {
 				t.Errorf("decoded buckets %+v", s.Buckets)
 			}
 		}
@@ -94,7 +94,7 @@ func checkDecoded(t *testing.T, r Reply, err error, ops []Op) {
 
 func TestDecodeRejects(t *testing.T) {
 	ops := []Op{{Key: "f", Rule: funnel(t, 10, 7, time.Second)}}
-	good := []any{"a", "1760000000123456", "5", "1", "f", "0", int64(12), int64(6999)}
+	good := []any{"a", "1760000000123456", "5", "1", "f", "0", int64(7), int64(12), int64(6999)}
 	if r, err := decodeBatch(good, ops); err != nil || r.Now != 1760000000123456*time.Microsecond {
 		t.Fatalf("the good reply: %+v, %v", r, err)
 	}

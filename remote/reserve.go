@@ -44,12 +44,16 @@ func (r *Reservation) Delay() time.Duration {
 // nothing. If ctx is over already nothing is asked, and Cancel may be tried
 // again. A reservation that is nil or not OK holds nothing.
 //
-// Until Delay has passed all of them come back, unless others have booked
-// behind: they keep their delays, and so much of the queue as is theirs stays as
-// it is, lest newcomers are admitted at the same times. Of a funnel's units that
-// could have been used since, only those come back that have not leaked: the
-// others have made room for somebody else. Units of a window that is over, or
-// from before a reset, count no longer.
+// Until Delay has passed all of them come back, unless others have booked behind.
+// Those keep their times, so that newcomers would be admitted at these times once
+// more: while the funnel is fuller than full, only what was booked last comes back.
+// Of a funnel's units that could have been used since, only those come back that
+// have not leaked: the others have made room for somebody else. Units of a window
+// that is over, or from before a reset, count no longer.
+//
+// Redis does not know which reservations are cancelled. If several are, at
+// different times after their delays, each hands back up to as much as has leaked
+// meanwhile of those that were cancelled before it and booked before it.
 func (r *Reservation) Cancel(ctx context.Context) error {
 	if r == nil || r.held == 0 || r.spent.Load() {
 		return nil
@@ -132,8 +136,7 @@ func (r *Reservation) read(a *all, reply *reader) error {
 	if r.rule.Algorithm() == limit.AlgorithmFunnel {
 		level := reply.span(r.rule)
 		until := toWire(r.rule, level)
-		full := toWire(r.rule, r.rule.Full())
-		r.at = []any{now, min(now+until.us, maxExact), until.rem, full.us, full.rem}
+		r.at = []any{now, min(now+until.us, maxExact), until.rem}
 		if !fits {
 			level = r.rule.Add(level, r.rule.Cost(n))
 		}

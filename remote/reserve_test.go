@@ -56,10 +56,13 @@ func TestReserveFunnel(t *testing.T) {
 		}
 		for range 3 {
 			cancel(t, five)
-			reserve(t, l, "k", rule, 0, true, 4*time.Hour) // two of them still wait
+			reserve(t, l, "k", rule, 0, true, 7*time.Hour) // somebody waits behind
+		}
+		if back, err := l.Refund(ctx, "k", rule, 10); back != 0 || err != nil {
+			t.Errorf("%d handed back with a queue behind, %v", back, err)
 		}
 		cancel(t, two)
-		reserve(t, l, "k", rule, 0, true, 2*time.Hour)
+		reserve(t, l, "k", rule, 0, true, 5*time.Hour)
 		b.everyKeyExpires()
 	})
 }

@@ -144,12 +144,15 @@ func TestSeedRow8SubWindows(t *testing.T) {
 	if res := take(t, l, "u", rule, 1); res.Allowed {
 		t.Errorf("after 59 s: %s", show(res))
 	}
-	// From 60 s on the bucket fades: half of it is gone half a second into the
-	// bucket that it is 60 behind of.
-	b.advance(time.Second + 500*time.Millisecond - 123_456*time.Microsecond)
-	res := take(t, l, "u", rule, 0)
-	if res.Remaining != 50 {
-		t.Errorf("after half of the fading: %s", show(res))
+	// No more than one bucket's share of the limit may be gone before they are a minute
+	// old, and then all of them are.
+	b.advance(time.Second - time.Microsecond)
+	if res := take(t, l, "u", rule, 0); res.Remaining != 2 {
+		t.Errorf("just before 60 s: %s", show(res))
+	}
+	b.advance(time.Microsecond)
+	if res := take(t, l, "u", rule, 0); res.Remaining != 100 {
+		t.Errorf("after 60 s: %s", show(res))
 	}
 }
 
@@ -181,12 +184,12 @@ func TestSeedRow10OneClock(t *testing.T) {
 		before := b.now()
 		take(t, l, "u", rule, 3)
 		after := b.now()
-		var gen, d, us, rem int64
+		var gen, born, d, us, rem int64
 		state := b.get(l.srv.keys.CounterKey(rule, "u"))
-		if _, err := fmt.Sscanf(state, "f %d %d/1000000 %d %d", &gen, &d, &us, &rem); err != nil {
+		if _, err := fmt.Sscanf(state, "f %d %d %d/1000000 %d %d", &gen, &born, &d, &us, &rem); err != nil {
 			t.Fatalf("%q: %v", state, err)
 		}
-		if us < before+3_000_000 || us > after+3_000_000 || d != 10_000 || gen != 0 || rem != 0 {
+		if us < before+3_000_000 || us > after+3_000_000 || d != 10_000 || gen != 0 || rem != 0 || us != born+3_000_000 {
 			t.Errorf("state %q, written between %d and %d", state, before, after)
 		}
 	})

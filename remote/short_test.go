@@ -63,7 +63,10 @@ func TestShortWayIsTheSame(t *testing.T) {
 	})
 }
 
-var times = regexp.MustCompile(`\b1[7-9]\d{14}\b`)
+var (
+	times = regexp.MustCompile(`\b1[7-9]\d{14}\b`)
+	lasts = regexp.MustCompile(`( \d+:\d+):\d+`)
+)
 
 // apply sends a batch of one operation on a window that is in a state, and returns
 // what it tells, what it leaves, and for how many seconds.
@@ -75,7 +78,7 @@ func (b *backend) apply(s *script, name string, op []string, state string) [3]st
 			b.t.Fatal(err)
 		}
 	}
-	args := []any{"1", "0", "1", "60000", "w", "7"}
+	args := []any{"1", "0", "1", "60000", "00", "w", len(op)}
 	for _, a := range op {
 		args = append(args, a)
 	}
@@ -91,6 +94,8 @@ func (b *backend) apply(s *script, name string, op []string, state string) [3]st
 	told := fmt.Sprint(reply[2:])
 	if b.mini == nil { // a generation is called by the time at which it began
 		told, value = times.ReplaceAllString(told, "T"), times.ReplaceAllString(value, "T")
+		// What is ahead has come by now, too.
+		told, value = lasts.ReplaceAllString(told, "$1"), lasts.ReplaceAllString(value, "$1")
 	}
 	return [3]string{told, value, ttl.String()}
 }
@@ -103,28 +108,29 @@ func randomOp(rng *rand.Rand, width, cur int64) []string {
 		id += rng.Int64N(2*kept) - kept - 4
 	}
 	units := rng.Int64N(5)
-	list := fmt.Sprintf(" %d:%d", id, max(units, 1))
+	last := func() int64 { return []int64{0, rng.Int64N(width + 1), width}[rng.IntN(3)] }
+	list := fmt.Sprintf(" %d:%d:%d", id, max(units, 1), last())
 	switch rng.IntN(12) {
 	case 0:
 		list, units = "", 0
 	case 1:
-		list = fmt.Sprintf(" %d:1 %d:%d", id-1, id, units+1)
+		list = fmt.Sprintf(" %d:1:%d %d:%d:%d", id-1, last(), id, units+1, last())
 	case 2:
-		list, units = fmt.Sprintf(" %d:9007199254740992", id), 9007199254740992
+		list, units = fmt.Sprintf(" %d:9007199254740992:0", id), 9007199254740992
 	}
-	back := ""
+	op := []string{fmt.Sprint(units), fmt.Sprint(width), fmt.Sprint(kept), "300000", list}
 	if rng.IntN(15) == 0 {
-		back = fmt.Sprintf(" %d:1", cur)
+		op = append(op, "b", fmt.Sprintf(" %d:1:0", cur), "0")
 	}
-	return []string{fmt.Sprint(units), fmt.Sprint(width), fmt.Sprint(kept), "300000", list, back, "0"}
+	return op
 }
 
 // vast returns the state of a window that is longer than any that a script leaves.
 func vast(width, cur int64) string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "w 0 %d", width)
+	fmt.Fprintf(&s, "w 0 7 %d", width)
 	for id := cur - 10_000; id <= cur; id++ {
-		fmt.Fprintf(&s, " %d:1", id)
+		fmt.Fprintf(&s, " %d:1:0", id)
 	}
 	return s.String()
 }
@@ -140,20 +146,24 @@ func randomState(rng *rand.Rand, width, cur int64) string {
 		gen = []string{"5", "7/3", "00", "x", "0/0"}[rng.IntN(5)]
 	}
 	var s strings.Builder
-	fmt.Fprintf(&s, "w %s %d", gen, width)
+	born := fmt.Sprint(rng.Int64N(1 << 53))
+	if rng.IntN(15) == 0 {
+		born = []string{"0", "00", "x", "", "9007199254740991", "9007199254740992"}[rng.IntN(6)]
+	}
+	fmt.Fprintf(&s, "w %s %s %d", gen, born, width)
 	end := cur
 	if rng.IntN(4) == 0 {
 		end -= rng.Int64N(16) - 2
 	}
 	for id := cur - rng.Int64N(16); id <= end; id += 1 + rng.Int64N(4) {
-		fmt.Fprintf(&s, " %d:%d", id, 1+rng.Int64N(99))
+		fmt.Fprintf(&s, " %d:%d:%d", id, 1+rng.Int64N(99), []int64{0, rng.Int64N(width), width, width + 1}[rng.IntN(60)%4])
 	}
 	text := s.String()
 	if rng.IntN(4) > 0 {
 		return text
 	}
 	at := rng.IntN(len(text))
-	junk := []string{" ", ":", "0", "-", "x", " 0:1", "9999999999999", fmt.Sprintf(" %d:3", cur-rng.Int64N(12)+1), " 0" + fmt.Sprint(cur) + ":1", ":01", "1:0"}[rng.IntN(11)]
+	junk := []string{" ", ":", "0", "-", "x", " 0:1:0", "9999999999999", fmt.Sprintf(" %d:3:0", cur-rng.Int64N(12)+1), " 0" + fmt.Sprint(cur) + ":1:0", ":01", "1:0", ":1"}[rng.IntN(12)]
 	switch rng.IntN(3) {
 	case 0:
 		return text[:at] + text[at+1:]

@@ -23,16 +23,25 @@ const (
 )
 
 // Bucket is the units of one bucket of a window. ID is Redis' time divided by
-// the length of the bucket, both in µs.
-type Bucket struct{ ID, Units int64 }
+// the length of the bucket, both in µs. Last says how long after the bucket began
+// the last of them came, from 0 to the length of the bucket: it may be later, and
+// crosses to Redis in µs, rounded up. See [limit.Rule.Gone].
+type Bucket struct {
+	ID, Units int64
+	Last      time.Duration
+}
 
 // State is what Redis knows about one counter.
 type State struct {
 	// Err tells that this counter alone failed, with a [*KeyError]; the rest
 	// is zero then.
 	Err error
-	// Gen is the generation: Redis' time in µs of the last reset, 0 for never.
+	// Gen is the generation: Redis' time in µs of the last reset or refund, 0 for
+	// never.
 	Gen int64
+	// Born is Redis' time in µs at which the newest unit was booked, 0 if none
+	// was. Content that was born before a generation is what that has cleared.
+	Born int64
 	// Level is the time in which a funnel will be empty, in the rule's own
 	// denominator; never negative. Zero for windows.
 	Level limit.Span
@@ -43,6 +52,8 @@ type State struct {
 	// length: somebody uses a rule of the same name with other numbers. The
 	// units may have moved by up to one of those.
 	Converted bool
+	// Forgiven is how many units of the operation's Debt were not booked.
+	Forgiven int64
 }
 
 // Op books units on one counter, or only reads it.
@@ -69,11 +80,21 @@ type Op struct {
 	// of earlier batches.
 	Back        limit.Span
 	BackBuckets []Bucket
+	// BackTop is the level of a funnel above which Back does not come off: others
+	// have booked behind without the sender knowing, and keep their times.
+	BackTop limit.Span
 	// BackGen is the generation of the key in which that was done. What a reset
 	// since has cleared is not handed back again.
 	BackGen int64
-	// Raise first raises the counter to Known: after a loss. Doing so twice,
-	// or from several nodes, makes no difference.
+	// Debt, for a funnel, is how many of Units were admitted in an outage. As many of
+	// them as would raise the level above Ceiling are not booked, but forgiven. The
+	// level is not lowered for it: what others have booked stays.
+	Debt    int64
+	Ceiling limit.Span
+	// Raise first merges Known into the counter: after a loss. Both are of the
+	// later generation then, in which only content counts that is of it or was
+	// born since it began: the maximum, where it is both. Doing so twice, or
+	// from several nodes, in any order, makes no difference.
 	Raise bool
 	Known State
 }
@@ -86,6 +107,10 @@ type Batch struct {
 	// one that Redis has acknowledged, 0 for none. A batch whose fate is
 	// unknown is sent again as it is, under the same Seq.
 	Seq, Prev int64
+	// Nonce is random, and the same each time the batch is sent. It tells the batch
+	// from another of that number, which a copy of this process (a virtual machine
+	// that was cloned) sends under the same name.
+	Nonce uint64
 	// Accept applies the batch although Redis does not know Prev: the sender
 	// has been told of the loss.
 	Accept bool
@@ -107,6 +132,10 @@ const (
 	// VerdictStale: Redis knows a later batch, this is a late copy. Nothing
 	// was applied.
 	VerdictStale
+	// VerdictOther: the batch of this number that Redis knows is another one:
+	// somebody else goes by the name of Node. This one was not applied, and will
+	// not be under that name.
+	VerdictOther
 )
 
 // String returns the verdict as one lower-case word.
@@ -120,6 +149,8 @@ func (v Verdict) String() string {
 		return "lost"
 	case VerdictStale:
 		return "stale"
+	case VerdictOther:
+		return "other"
 	}
 	return fmt.Sprintf("verdict(%d)", uint8(v))
 }
@@ -129,8 +160,8 @@ type Reply struct {
 	Verdict Verdict
 	// Now is Redis' time since the Unix epoch, whole µs.
 	Now time.Duration
-	// Total counts the units of this node in this shard that Redis has booked,
-	// as far as it remembers: after a loss it begins again at 0.
+	// Total counts the units of this node in this shard that Redis has booked, or
+	// forgiven, as far as it remembers: after a loss it begins again at 0.
 	Total int64
 	// States has one entry per Op if the verdict is Applied or Duplicate, and
 	// is nil otherwise.

@@ -1,71 +1,145 @@
 -- Applies the batch of one node to one shard, exactly once.
 --
--- KEYS[1]   the node's ledger: "<seq> <total> <failed>"
+-- KEYS[1]   the node's ledger: "<seq> <nonce> <total> <failed> <forgiven>".
+--           The last two are "-", or what the batch seq has failed with (index,…) and
+--           what it was forgiven (index:units,…)
 -- KEYS[2..] one counter per operation
--- ARGV      seq, prev, accept (0 or 1), TTL of the ledger in ms; then per
---           operation its kind, the number of its fields, and the fields:
---   f  units, rate, cost us, cost rem, ahead us, ahead rem, horizon ms,
---      and, if any are handed back or the key is to be raised, what those had
---      cost: us, rem, and in which generation
---      and to raise the key first: generation, level us, level rem
---   w  units, width us, kept, horizon ms, buckets, and those of the units
---      handed back, and in which generation
---      and to raise the key first: generation, buckets
+-- ARGV      seq, prev, accept (0 or 1), TTL of the ledger in ms, nonce (16
+--           random hex digits, the same each time that a batch is sent); then per
+--           operation its kind, the number of its fields, and the fields. Each
+--           kind has base fields:
+--   f  units, rate, cost us, cost rem, ahead us, ahead rem, horizon ms
+--   w  units, width us, kept, horizon ms, buckets
+--           After them come optional groups, each begun by its letter, in any
+--           order:
+--   r  raise the counter first
+--      f: generation, born, level us, level rem
+--      w: generation, born, buckets
+--   c  units of an outage, of which those are forgiven that would raise the counter
+--      above a ceiling
+--      f: ceiling us, rem, how many they are, and the cost us, rem of one
+--   b  hand back units that earlier batches booked
+--      f: their cost us, rem, the generation in which they were handed back, and
+--         the level us, rem above which others have booked behind them
+--      w: their buckets, and that generation
 -- Reply     verdict, Redis' time in us, total, number of states; then per state
---           "f", generation, level us, level rem (these two as integers)
+--           "f", generation, born, level us, level rem (these three as integers)
+--           (and how many units it has forgiven, an integer, if there was a group c)
 --           "g", the same, but it has leaked at another rate before
---           "w", generation, buckets
+--           "w", generation, born (an integer), buckets
 --           "v", the same, but the buckets had another width before
 --           "e", reason: this key failed, nothing was booked on it
 --           "b", reason: it was booked when the batch was applied, but cannot
 --           be read now
 --
 -- Verdicts: a applied, d duplicate (this very batch had been applied, nothing
--- is now), s stale (an older batch: nothing is applied, no states), l lost (the
--- ledger does not know the batch before this one, Redis has lost data: nothing
--- is applied, no states).
+-- is now), o other (the batch of this number was another one, so that somebody
+-- else goes by the node's name: nothing is applied, no states), s stale (an older
+-- batch: nothing is applied, no states), l lost (the ledger does not know the
+-- batch before this one, Redis has lost data: nothing is applied, no states).
 
 local KEYS, ARGV = KEYS, ARGV -- global names are slower to find
 local now = clock()
 
--- ledger returns the last seq, the total and the failed operations. A ledger
--- that cannot be read counts as lost; the next batch overwrites it.
+-- ledger returns the last seq, its nonce, the total, the failed operations and what
+-- was forgiven. A ledger that cannot be read counts as lost; the next batch overwrites it.
 local function ledger()
   local v = guard(fetch, KEYS[1])
-  local seq, total, failed = match(v or '', '^(%d+) (%d+) ([-%d,]+)$')
+  local seq, nonce, total, failed, forgiven = match(v or '', '^(%d+) (%x+) (%d+) ([-%d,]+) ([-%d:,]+)$')
   if not seq then
-    return 0, 0, ''
+    return 0, '', 0, '', ''
   end
   local last, sum = guard(num, seq), guard(num, total)
   if not last or not sum or last > TOP / 2 then -- no node counts that far: forged
-    return 0, 0, ''
+    return 0, '', 0, '', ''
   end
-  return last, sum, failed
+  return last, nonce, sum, failed, forgiven
 end
 
-local function raise_funnel(st, gen, us, rem)
-  if st.gen > gen then
-    return
+local function raise_funnel(st, gen, born, us, rem)
+  local mine, theirs = merge(st, gen, born, now)
+  if not mine then
+    st.us, st.rem = 0, 0
   end
-  if st.gen < gen then
-    st.gen, st.us, st.rem = gen, us, rem
-    return
+  if theirs then
+    st.us, st.rem = later(st.us, st.rem, us, rem)
   end
-  st.us, st.rem = later(st.us, st.rem, us, rem)
 end
 
-local function raise_window(st, gen, n, kept)
-  if st.gen > gen then
-    return
-  end
-  if st.gen < gen then
-    st.gen, st.n = gen, {}
+local function raise_window(st, gen, born, known, kept)
+  local mine, theirs = merge(st, gen, born, now)
+  if not mine then
+    st.n, st.l = {}, {}
   end
   for age = 0, kept do
-    if n[age] then
-      st.n[age] = math.max(st.n[age] or 0, n[age])
+    if theirs and known.n[age] then
+      st.n[age] = math.max(st.n[age] or 0, known.n[age])
+      st.l[age] = math.max(st.l[age] or 0, known.l[age])
     end
   end
+end
+
+-- What each kind of operation has: the number of its base fields, and that of the
+-- fields of each group.
+local shapes = {
+  f = { base = 7, groups = { r = 4, c = 5, b = 5 } },
+  w = { base = 5, groups = { r = 3, b = 2 } },
+}
+
+-- groups returns where the first field of each group is, by the group's letter. at
+-- is the position of the operation's first field.
+local function groups(at, fields, shape)
+  local found = {}
+  local pos, stop = at + shape.base, at + fields
+  while pos < stop do
+    local size = shape.groups[ARGV[pos]]
+    if not size or pos + size >= stop then
+      bad('malformed operation')
+    end
+    found[ARGV[pos]] = pos + 1
+    pos = pos + 1 + size
+  end
+  return found
+end
+
+local last, nonce, total, failed, forgiven -- what the ledger says
+local cuts = {} -- what this batch is forgiven, for the ledger
+
+-- forgive takes off what units of an outage have raised a funnel by, from (us, rem),
+-- above the ceiling of the group at a position. It returns how many whole units that
+-- are.
+local function forgive(st, us, rem, at, D)
+  local function arg(i)
+    return tonumber(ARGV[at + i])
+  end
+  us, rem = later(us, rem, add(now, 0, arg(0), arg(1), D))
+  if not less(us, rem, st.us, st.rem) then
+    return 0
+  end
+  local over, rest = subtract(st.us, st.rem, us, rem, D)
+  -- Division by the cost of a unit, exact: by that of 1, 2, 4, 8 … units.
+  local steps, n, cus, crem = {}, 1, arg(3), arg(4)
+  while n <= arg(2) and cus < TOP and not less(over, rest, cus, crem) do
+    steps[#steps + 1] = { n, cus, crem }
+    n, cus, crem = n * 2, add(cus, crem, cus, crem, D)
+  end
+  local cut = 0
+  for i = #steps, 1, -1 do
+    local s = steps[i]
+    if cut + s[1] <= arg(2) and not less(over, rest, s[2], s[3]) then
+      cut = cut + s[1]
+      over, rest = subtract(over, rest, s[2], s[3], D)
+    end
+  end
+  st.us, st.rem = add(us, rem, over, rest, D)
+  return cut
+end
+
+-- forgave returns how many units of an operation were forgiven when the batch was
+-- applied.
+local function forgave(index, most)
+  local units = match(',' .. forgiven .. ',', ',' .. int(index) .. ':(%d+),')
+  return units and math.min(tonumber(units), most) or 0
 end
 
 local kinds = {}
@@ -75,9 +149,9 @@ local kinds = {}
 -- written out: what it adds up are ahead and cost, see add and later.
 local function pour(key, at, out, n)
   local v, p = ahead[key], plain(ARGV[at + 1])
-  local us, rem
+  local us, rem, born
   if v then
-    us, rem = read_plain(v, p)
+    us, rem, born = read_plain(v, p)
   end
   if not us then
     return false
@@ -96,13 +170,14 @@ local function pour(key, at, out, n)
     if us > TOP then
       us, rem = TOP, 0
     end
-    store(key, format(p.form, us, rem), rem > 0 and us + 1 or us, now, 0)
+    store(key, format(p.form, now, us, rem), rem > 0 and us + 1 or us, now, 0)
+    born = now
   end
-  out[n + 1], out[n + 2] = 'f', '0'
+  out[n + 1], out[n + 2], out[n + 3] = 'f', '0', born
   if us < now then
-    out[n + 3], out[n + 4] = 0, 0
+    out[n + 4], out[n + 5] = 0, 0
   else
-    out[n + 3], out[n + 4] = us - now, rem
+    out[n + 4], out[n + 5] = us - now, rem
   end
   return true
 end
@@ -110,34 +185,46 @@ end
 -- A kind appends its state to out, after the first n items, and returns how many
 -- there are then.
 
-kinds.f = function(key, at, fields, apply, out, n)
-  if apply and fields == 7 and pour(key, at, out, n) then
-    return n + 4
+kinds.f = function(key, at, fields, apply, out, n, index)
+  if apply and fields == shapes.f.base and pour(key, at, out, n) then
+    return n + 5
   end
+  local group = groups(at, fields, shapes.f)
   local function arg(i)
     return tonumber(ARGV[at + i])
   end
   local units, rate, horizon = arg(0), ARGV[at + 1], arg(6)
   local D = tonumber((rated(rate)))
   local st = read_funnel(key, rate, now)
-  local raise = fields > 10
+  local raise, cut = group.r, 0
   if apply and raise then
-    local us, rem = add(now, 0, arg(11), arg(12), D)
+    local us, rem = add(now, 0, tonumber(ARGV[raise + 2]), tonumber(ARGV[raise + 3]), D)
     if us == now and rem == 0 then
       us = 0 -- empty, for nobody knows how long
     end
-    raise_funnel(st, arg(10), us, rem)
+    raise_funnel(st, tonumber(ARGV[raise]), tonumber(ARGV[raise + 1]), us, rem)
   end
   -- What is handed back was booked by earlier batches.
-  local back = fields > 7 and (arg(7) > 0 or arg(8) > 0) and arg(9) >= st.reset
+  local back = group.b and tonumber(ARGV[group.b + 2]) >= st.reset
+  if back then
+    -- Those who have booked behind, without the sender knowing, keep their times:
+    -- to lower the level would let newcomers in at the same times once more.
+    local us, rem = level(st.us, st.rem, now)
+    back = not less(tonumber(ARGV[group.b + 3]), tonumber(ARGV[group.b + 4]), us, rem)
+  end
   if apply and back then
-    st.us, st.rem = subtract(st.us, st.rem, arg(7), arg(8), D)
+    st.us, st.rem = subtract(st.us, st.rem, tonumber(ARGV[group.b]), tonumber(ARGV[group.b + 1]), D)
     renew(st, now)
   end
   if apply and units > 0 then
     local us, rem = add(now, 0, arg(4), arg(5), D)
+    local hadus, hadrem = st.us, st.rem
     st.us, st.rem = add(st.us, st.rem, arg(2), arg(3), D)
     st.us, st.rem = later(st.us, st.rem, us, rem)
+    if group.c then
+      cut = forgive(st, hadus, hadrem, group.c, D)
+    end
+    st.born = now
   end
   local us, rem = level(st.us, st.rem, now)
   local empty = us == 0 and rem == 0 and st.gen == 0 and st.absent
@@ -146,19 +233,30 @@ kinds.f = function(key, at, fields, apply, out, n)
   else
     remember(key, st.us + 1, now, st.gen, horizon)
   end
-  out[n + 1], out[n + 2], out[n + 3], out[n + 4] = st.converted and 'g' or 'f', int(st.gen), us, rem
-  return n + 4
+  out[n + 1], out[n + 2], out[n + 3] = st.converted and 'g' or 'f', int(st.gen), st.born
+  out[n + 4], out[n + 5] = us, rem
+  if not group.c then
+    return n + 5
+  end
+  if not apply then
+    cut = forgave(index, tonumber(ARGV[group.c + 2]))
+  elseif cut > 0 then
+    cuts[#cuts + 1] = int(index) .. ':' .. int(cut)
+  end
+  out[n + 6] = cut
+  return n + 6
 end
 
--- plain_window returns what windows of no generation begin with, and what is the
--- current bucket and the oldest one that counts.
+-- plain_window returns what windows of no generation begin with that are written now,
+-- what they have in front of their buckets, and what is the current bucket and the
+-- oldest one that counts.
 local panes = {}
 local function plain_window(width, kept)
   local p = panes[width]
   if not p or p.kept ~= kept then
     local us = width + 0
-    p = { head = 'w 0 ' .. width, us = us, cur = (now - now % us) / us, kept = kept }
-    p.size, p.oldest = #p.head, p.cur - kept
+    p = { middle = ' ' .. width, us = us, cur = (now - now % us) / us, kept = kept }
+    p.head, p.size, p.oldest = 'w 0 ' .. int(now) .. p.middle, #p.middle, p.cur - kept
     panes[width] = p
   end
   return p
@@ -171,61 +269,69 @@ local function digits(s)
 end
 
 -- newest looks at the buckets in the value of a window from pos on. It returns where
--- those that count begin, where the last of all does, and its id and units. Nothing is
+-- those that count begin, where the last of all does, and its id, units and last. Nothing is
 -- wrong with a value for which it returns anything, unless the last is ahead of time:
 -- ids ascend.
 local function newest(v, pos, p)
-  local start, last, id, units = pos, 0, 0, nil
+  local start, last, id, units, when = pos, 0, 0, nil, nil
   local stop = #v
   while pos <= stop do
-    local _, tail, i, u = find(v, '^ (%d+):(%d+)', pos)
+    local _, tail, i, u, w = find(v, '^ (%d+):(%d+):(%d+)', pos)
     if not tail or not digits(i) or not digits(u) or i + 0 <= id then
       return nil
     end
-    last, id, units = pos, i + 0, u
+    if w ~= '0' and (not digits(w) or w + 0 > p.us) then
+      return nil
+    end
+    last, id, units, when = pos, i + 0, u, w + 0
     pos = tail + 1
     if id < p.oldest then
       start = pos
     end
   end
-  return start, last, id, units
+  return start, last, id, units, when
 end
 
 -- pour_window is pour of a window: units of one bucket, to be added to the newest one
 -- or to come after it.
 local function pour_window(key, at, out, n)
-  local v, id, units = ahead[key], match(ARGV[at + 4], '^ (%d+):(%d+)$')
+  local v, id, units, came = ahead[key], match(ARGV[at + 4], '^ (%d+):(%d+):(%d+)$')
   if not v or #v > 4096 or not id or not digits(id) or not digits(units) then
     return false
   end
-  if ARGV[at] == '0' or ARGV[at + 5] ~= '' then
+  if ARGV[at] == '0' then
     return false
   end
   local p = plain_window(ARGV[at + 1], ARGV[at + 2])
   local new = id + 0
-  if sub(v, 1, p.size) ~= p.head or new > p.cur or new < p.oldest then
+  local born, pos = match(v, '^w 0 (%d+)()')
+  if not born or not canonical(born) or sub(v, pos, pos + p.size - 1) ~= p.middle then
     return false
   end
-  local start, last, top, had = newest(v, p.size + 1, p)
+  if new > p.cur or new < p.oldest then
+    return false
+  end
+  local start, last, top, had, when = newest(v, pos + p.size, p)
   if not start or top > new then
     return false
   end
   ahead[key] = nil
   local list
   if top == new then
-    list = sub(v, start, last) .. id .. ':' .. int(had + units)
+    list = sub(v, start, last) .. id .. ':' .. int(had + units) .. ':' .. int(math.max(when, came))
   else
     list = sub(v, start) .. ARGV[at + 4]
   end
   store(key, p.head .. list, (new + ARGV[at + 2] + 1) * p.us, now, 0)
-  out[n + 1], out[n + 2], out[n + 3] = 'w', '0', list
+  out[n + 1], out[n + 2], out[n + 3], out[n + 4] = 'w', '0', now, list
   return true
 end
 
 kinds.w = function(key, at, fields, apply, out, n)
-  if apply and fields == 7 and pour_window(key, at, out, n) then
-    return n + 3
+  if apply and fields == shapes.w.base and pour_window(key, at, out, n) then
+    return n + 4
   end
+  local group = groups(at, fields, shapes.w)
   local units = tonumber(ARGV[at])
   local rule = {
     width = tonumber(ARGV[at + 1]),
@@ -233,36 +339,37 @@ kinds.w = function(key, at, fields, apply, out, n)
     horizon = tonumber(ARGV[at + 3]),
   }
   local st = read_window(key, rule, now)
-  local raise = fields > 7
+  local raise = group.r
   if apply and raise then
-    local known = {}
-    place(known, ARGV[at + 8], rule.width, rule, now)
-    raise_window(st, tonumber(ARGV[at + 7]), known, rule.kept)
+    local known = { n = {}, l = {} }
+    place(known, ARGV[raise + 2], rule.width, rule, now)
+    raise_window(st, tonumber(ARGV[raise]), tonumber(ARGV[raise + 1]), known, rule.kept)
   end
-  local back = ARGV[at + 5] ~= '' and tonumber(ARGV[at + 6]) >= st.reset
+  local back = group.b and tonumber(ARGV[group.b + 1]) >= st.reset
   if apply and back then
-    local less = {}
-    place(less, ARGV[at + 5], rule.width, rule, now)
+    local less = { n = {}, l = {} }
+    place(less, ARGV[group.b], rule.width, rule, now)
     for age = 0, rule.kept do
-      if less[age] and st.n[age] then
+      if less.n[age] and st.n[age] then
         -- 0 is left out of the list of buckets
-        st.n[age] = st.n[age] > less[age] and st.n[age] - less[age] or nil
+        st.n[age] = st.n[age] > less.n[age] and st.n[age] - less.n[age] or nil
       end
     end
     renew(st, now)
   end
   if apply and units > 0 then
-    place(st.n, ARGV[at + 4], rule.width, rule, now)
+    place(st, ARGV[at + 4], rule.width, rule, now)
+    st.born = now
   end
   local list
   if apply and (units > 0 or raise or back) and (next(st.n) or st.gen > 0 or not st.absent) then
     list = write_window(key, st, rule, now)
   else
-    list = buckets(st.n, rule, now)
+    list = buckets(st, rule, now)
     remember(key, now, now, st.gen, rule.horizon)
   end
-  out[n + 1], out[n + 2], out[n + 3] = st.converted and 'v' or 'w', int(st.gen), list
-  return n + 3
+  out[n + 1], out[n + 2], out[n + 3], out[n + 4] = st.converted and 'v' or 'w', int(st.gen), st.born, list
+  return n + 4
 end
 
 local function unknown()
@@ -279,34 +386,35 @@ end
 
 local seq, prev, accept = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
 look_ahead(KEYS)
-local last, total, failed = ledger()
+last, nonce, total, failed, forgiven = ledger()
 local verdict = 'l'
 if last == seq then
-  verdict = 'd'
+  verdict = nonce == ARGV[5] and 'd' or 'o'
 elseif last > seq then
   verdict = 's'
 elseif last == prev or accept then
   verdict = 'a'
 end
-if verdict == 'l' or verdict == 's' then
+if verdict ~= 'a' and verdict ~= 'd' then
   return { verdict, int(now), int(total), '0' }
 end
 
-local function keep(sum, list)
-  redis.call('SET', KEYS[1], int(seq) .. ' ' .. int(sum) .. ' ' .. list, 'PX', ARGV[4])
+local function keep(sum, broken)
+  local lists = ' ' .. (broken[1] and table.concat(broken, ',') or '-') .. ' ' .. (cuts[1] and table.concat(cuts, ',') or '-')
+  redis.call('SET', KEYS[1], int(seq) .. ' ' .. ARGV[5] .. ' ' .. int(sum) .. lists, 'PX', ARGV[4])
 end
 
 -- The ledger is written before anything else: if Redis is out of memory or
 -- read-only this fails, and with it the script, while nothing is applied. Once
 -- one write has passed, Redis lets the others of the script pass too.
-local first, apply = 5, verdict == 'a'
+local first, apply = 6, verdict == 'a'
 if apply then
   local sum, at = total, first
   for _ = 2, #KEYS do
     sum = sum + ARGV[at + 2]
     at = at + 2 + ARGV[at + 1]
   end
-  keep(math.min(sum, MAX), '-')
+  keep(math.min(sum, MAX), {})
 end
 
 local out, n = { verdict, int(now), '', int(#KEYS - 1) }, 4
@@ -319,7 +427,7 @@ for i = 2, #KEYS do
   else
     -- It fails alone, whatever goes wrong: the ledger says already that the batch
     -- was applied.
-    ok, why = pcall(kinds[ARGV[at]] or unknown, KEYS[i], at + 2, fields, apply, out, n)
+    ok, why = pcall(kinds[ARGV[at]] or unknown, KEYS[i], at + 2, fields, apply, out, n, i - 2)
     if not apply then
       kind = 'b' -- booked the first time; it only cannot be read any more
     end
@@ -336,8 +444,8 @@ for i = 2, #KEYS do
   end
   at = at + 2 + fields
 end
-if apply and #broken > 0 then
-  keep(math.min(total, MAX), table.concat(broken, ','))
+if apply and (#broken > 0 or #cuts > 0) then
+  keep(math.min(total, MAX), broken)
 end
 out[3] = int(math.min(total, MAX))
 return out

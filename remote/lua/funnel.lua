@@ -27,6 +27,7 @@ end
 
 function funnel.save(q, now)
   q.st.us, q.st.rem = add(now, 0, q.us, q.rem, q.D)
+  q.st.born = now
   write_funnel(q.key, q.st, q.rate, now, q.horizon)
 end
 

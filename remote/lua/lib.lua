@@ -134,9 +134,10 @@ local function remember(key, untilus, now, gen, horizon)
 end
 
 -- Funnel ---------------------------------------------------------------------
--- "f <generation> <rate> <us> <rem>": empty at us + rem/D microseconds. The rate
--- is "D/T", T being the microseconds that one unit takes to leak, as text: two
--- rules that leak alike have the same.
+-- "f <generation> <born> <rate> <us> <rem>": empty at us + rem/D microseconds. The
+-- rate is "D/T", T being the microseconds that one unit takes to leak, as text: two
+-- rules that leak alike have the same. Born is the time at which the newest unit was
+-- booked, 0 if none was.
 
 -- rated returns D and T of a rate.
 local function rated(rate)
@@ -187,9 +188,28 @@ local function gen_text(st)
 end
 
 -- renew puts a counter that has been lowered into a generation that no earlier
--- view has, so that nobody takes the difference for a loss.
+-- view has, so that nobody takes the difference for a loss. It begins after all that
+-- was booked before, even if the clock has been set back since.
 local function renew(st, now)
-  st.gen = math.min(math.max(now, st.gen + 1), TOP)
+  st.gen = math.min(math.max(now, st.gen + 1, st.born + 1), TOP)
+end
+
+-- merge puts two states of a counter together: st, and one of which the generation
+-- and the birth are given. It tells of which of them the content counts. Both are of
+-- the later generation from now on, in which only content counts that is of it or
+-- was born since it began: older content is what that generation has cleared. If that or
+-- the birth lies after now, the clock has been set back: when st was booked says nothing then.
+local function merge(st, gen, born, now)
+  local top = math.max(st.gen, gen)
+  local mine = st.gen == top or st.born >= top or math.max(top, born) > now
+  local theirs = gen == top or born >= top
+  if st.gen < top then
+    -- Which reset it began with, nobody knows here: what is handed back of units
+    -- from before stays counted.
+    st.gen, st.reset = top, top
+  end
+  st.born = math.max(mine and st.born or 0, theirs and born or 0)
+  return mine, theirs
 end
 
 local function less(aus, arem, bus, brem)
@@ -216,23 +236,23 @@ end
 local function read_funnel(key, rate, now)
   local v = fetch(key)
   if not v then
-    return { absent = true, gen = 0, reset = 0, us = 0, rem = 0 }
+    return { absent = true, gen = 0, reset = 0, born = 0, us = 0, rem = 0 }
   end
-  if #v > 128 then
+  if #v > 160 then
     bad('not the state of a funnel')
   end
-  local gen, was, us, rem = match(v, '^f ([%d/]+) (%S+) (%d+) (%d+)$')
+  local gen, born, was, us, rem = match(v, '^f ([%d/]+) (%d+) (%S+) (%d+) (%d+)$')
   if not gen then
     bad('not the state of a funnel')
   end
-  local st = { us = num(us), rem = num(rem) }
+  local st = { born = num(born), us = num(us), rem = num(rem) }
   read_gen(st, gen)
   local d, t = rated(was)
   if not d or #was > 80 then
     bad('not the state of a funnel')
   end
   d = num(d)
-  if st.rem >= d or st.us > TOP then
+  if st.rem >= d or st.us > TOP or st.born > TOP then
     bad('state of a funnel out of range')
   end
   if was ~= rate then
@@ -256,35 +276,40 @@ local function read_funnel(key, rate, now)
 end
 
 -- Nearly all funnels are of no generation and leak at the rate that they are asked
--- by. plain returns what such states begin with, what they are written by, and D.
+-- by. plain returns what such states have in the middle, what they are written by,
+-- and D.
 local plains = {}
 local function plain(rate)
   local p = plains[rate]
   if not p then
-    p = { head = 'f 0 ' .. rate .. ' ', D = tonumber((rated(rate))) }
-    p.form, p.size = p.head .. '%.0f %.0f', #p.head
+    p = { middle = ' ' .. rate .. ' ', D = tonumber((rated(rate))) }
+    p.form, p.size = 'f 0 %.0f' .. p.middle .. '%.0f %.0f', #p.middle
     plains[rate] = p
   end
   return p
 end
 
--- read_plain returns us and rem of such a state. Whoever gets nil must look closer.
+-- canonical reports whether digits are a time, spelled as int() does.
+local function canonical(s)
+  return (#s < 16 or #s == 16 and s <= '9007199254740991') and (byte(s) ~= 48 or s == '0')
+end
+
+-- read_plain returns us, rem and the birth of such a state. Whoever gets nil must
+-- look closer.
 local function read_plain(v, p)
-  if sub(v, 1, p.size) ~= p.head then
+  local born, pos = match(v, '^f 0 (%d+)()')
+  if not born or sub(v, pos, pos + p.size - 1) ~= p.middle then
     return nil
   end
-  local us, rem = match(v, '^(%d+) (%d+)$', p.size + 1)
-  if not us or #us > 15 and (#us > 16 or us > '9007199254740991') or #rem > 15 then
-    return nil
-  end
-  if byte(us) == 48 and us ~= '0' or byte(rem) == 48 and rem ~= '0' then
+  local us, rem = match(v, '^(%d+) (%d+)$', pos + p.size)
+  if not us or #rem > 15 or not canonical(born) or not canonical(us) or not canonical(rem) then
     return nil
   end
   us, rem = us + 0, rem + 0
   if rem >= p.D then
     return nil
   end
-  return us, rem
+  return us, rem, born + 0
 end
 
 -- write_funnel keeps a funnel. One that has leaked at another rate begins a new
@@ -294,37 +319,41 @@ local function write_funnel(key, st, rate, now, horizon)
     renew(st, now)
     st.converted = false
   end
-  local value = format('f %s %s %.0f %.0f', gen_text(st), rate, st.us, st.rem)
+  local value = format('f %s %.0f %s %.0f %.0f', gen_text(st), st.born, rate, st.us, st.rem)
   store(key, value, st.rem > 0 and st.us + 1 or st.us, now, st.gen, horizon)
 end
 
 -- Windows --------------------------------------------------------------------
--- "w <generation> <width> id:units id:units ...": units per bucket, where id is
--- the time divided by the width. In here buckets go by age (0 = current): small
--- numbers, whatever the time and the width.
+-- "w <generation> <born> <width> id:units:last id:units:last ...": units per bucket,
+-- where id is the time divided by the width, and last says how many us after the
+-- bucket began its last unit came, rounded up. In here buckets go by age (0 =
+-- current): small numbers, whatever the time and the width. n has their units, l
+-- their last.
 
--- place adds the buckets of a list of " id:units", of the given width, to n.
-local function place(n, list, width, rule, now)
-  local kept, to = rule.kept, rule.width
+-- place adds the buckets of a list of " id:units:last", of the given width, to st.
+local function place(st, list, width, rule, now)
+  local n, l, kept, to = st.n, st.l, rule.kept, rule.width
   local cur = (now - now % to) / to
   local seen = 0
-  for id, units in string.gmatch(list, ' (%d+):(%d+)') do
-    seen = seen + #id + #units + 2
-    id, units = num(id), num(units)
+  for id, units, last in string.gmatch(list, ' (%d+):(%d+):(%d+)') do
+    seen = seen + #id + #units + #last + 3
+    id, units, last = num(id), num(units), math.min(num(last), width)
     if width ~= to then
-      -- Another width: the middle of the old bucket says where it belongs.
-      local mid = math.min(id * width + (width - width % 2) / 2, now)
-      id = (mid - mid % to) / to
+      -- Another width: the last unit of the old bucket says where it belongs.
+      local at = math.min(id * width + last, now)
+      last = at % to
+      id = (at - last) / to
     end
     -- A bucket ahead of Redis' time (its clock went back, or a sender's
-    -- estimate of it is ahead) counts as the current one.
+    -- estimate of it is ahead) counts as the current one, and has come by now.
     local age = cur - id
     if age < 0 then
-      age = 0
+      age, last = 0, now % to
     end
     if age <= kept and units > 0 then
       local sum = (n[age] or 0) + units
       n[age] = sum < MAX and sum or MAX
+      l[age] = math.max(l[age] or 0, last)
     end
   end
   if seen ~= #list then
@@ -333,7 +362,7 @@ local function place(n, list, width, rule, now)
 end
 
 local function read_window(key, rule, now)
-  local st = { gen = 0, reset = 0, n = {} }
+  local st = { gen = 0, reset = 0, born = 0, n = {}, l = {} }
   local v = fetch(key)
   if not v then
     st.absent = true
@@ -342,28 +371,28 @@ local function read_window(key, rule, now)
   if #v > 65536 then
     bad('not the state of a window')
   end
-  local gen, width, list = match(v, '^w ([%d/]+) (%d+)(.*)$')
+  local gen, born, width, list = match(v, '^w ([%d/]+) (%d+) (%d+)(.*)$')
   if not gen then
     bad('not the state of a window')
   end
   read_gen(st, gen)
-  width = num(width)
+  st.born, width = num(born), num(width)
   st.converted = width ~= rule.width
-  if width < 1 then
+  if width < 1 or st.born > TOP then
     bad('state of a window out of range')
   end
-  place(st.n, list, width, rule, now)
+  place(st, list, width, rule, now)
   return st
 end
 
 -- buckets returns the list of a window's buckets, oldest first, and the age of
 -- the newest one (nil if there is none).
-local function buckets(n, rule, now)
+local function buckets(st, rule, now)
   local cur = (now - now % rule.width) / rule.width
   local list, newest = {}, nil
   for age = rule.kept, 0, -1 do
-    if n[age] then
-      list[#list + 1] = format(' %.0f:%.0f', cur - age, n[age])
+    if st.n[age] then
+      list[#list + 1] = format(' %.0f:%.0f:%.0f', cur - age, st.n[age], st.l[age])
       newest = age
     end
   end
@@ -372,12 +401,12 @@ end
 
 -- write_window keeps a window, and returns the list of its buckets.
 local function write_window(key, st, rule, now)
-  local list, newest = buckets(st.n, rule, now)
+  local list, newest = buckets(st, rule, now)
   local ends = now
   if newest then
     ends = now - now % rule.width + (rule.kept + 1 - newest) * rule.width
   end
-  local value = format('w %s %.0f', gen_text(st), rule.width) .. list
+  local value = format('w %s %.0f %.0f', gen_text(st), st.born, rule.width) .. list
   store(key, value, ends, now, st.gen, rule.horizon)
   return list
 end

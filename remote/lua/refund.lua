@@ -5,42 +5,45 @@
 -- KEYS[1] the counter
 -- ARGV    kind (f funnel, w window, l log), rate or width us, kept, horizon ms, and
 --         what is handed back: for a funnel its cost in us and rem, else units
---         and 0. To hand back no more than still counts of what was booked once
---         there follow the time of the booking in us and, for a funnel, that at
---         which it would have been empty (us, rem), and its capacity (us, rem)
--- Reply   "1", and what was there: for a funnel level us and level rem, for the
---         others units; or "e", reason
+--         and 0; and the capacity of a funnel (us, rem), else 0 and 0. To hand back
+--         no more than still counts of what was booked once there follow the time
+--         of the booking in us and, for a funnel, that at which it would have been
+--         empty (us, rem)
+-- Reply   "1", and what was there that can be handed back: for a funnel level us
+--         and level rem, for the others units; or "e", reason
 
 local key, kind = KEYS[1], ARGV[1]
 local now = clock()
 local size, horizon, n = tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local once = tonumber(ARGV[7]) -- nil: whenever they were booked
+local once = tonumber(ARGV[9]) -- nil: whenever they were booked
 
 local take_off = {}
 
+-- A funnel is fuller than full until the last is due who has booked ahead: nobody
+-- lowers it further while somebody waits. Who they are is not known here, only
+-- whether nobody has booked behind what is handed back.
 take_off.f = function()
   local rate = ARGV[2]
   size = tonumber((rated(rate)))
   local st = read_funnel(key, rate, now)
   local us, rem = level(st.us, st.rem, now)
   local bus, brem = n, tonumber(ARGV[6])
+  local behind = true
   if once then
     -- The rest has leaked, for others to use, or went with a reset.
-    local lus, lrem = level(tonumber(ARGV[8]), tonumber(ARGV[9]), now)
+    local lus, lrem = level(tonumber(ARGV[10]), tonumber(ARGV[11]), now)
     if st.reset >= once then
       lus, lrem = 0, 0
     end
     if less(lus, lrem, bus, brem) then
       bus, brem = lus, lrem
     end
-    -- What others have booked behind, beyond the capacity, keeps its time: to
-    -- lower the level by as much would let newcomers in at the same time.
-    local wus, wrem = subtract(us, rem, tonumber(ARGV[10]), tonumber(ARGV[11]), size)
-    local aus, arem = subtract(us, rem, lus, lrem, size)
-    if less(aus, arem, wus, wrem) then
-      wus, wrem = aus, arem
-    end
-    bus, brem = subtract(bus, brem, wus, wrem, size)
+    behind = less(lus, lrem, us, rem)
+  end
+  -- They keep their times: to lower the level would let newcomers in at the same
+  -- times once more.
+  if behind and less(tonumber(ARGV[7]), tonumber(ARGV[8]), us, rem) then
+    return { '1', '0', '0' }
   end
   if (us > 0 or rem > 0) and (bus > 0 or brem > 0) then
     st.us, st.rem = subtract(st.us, st.rem, bus, brem, size)

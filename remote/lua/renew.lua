@@ -5,8 +5,9 @@
 -- KEYS[1] the counter
 -- ARGV    kind (f funnel, w window, l log), rate or width us, kept, horizon ms, and
 --         what is used: for a funnel its cost in us and rem, else units
--- Reply   "1", Redis' time in us, generation, and the state: for a funnel level
---         us, level rem, for a window its buckets; or "e", reason
+-- Reply   "1", Redis' time in us, which is the birth as well, generation, and the
+--         state: for a funnel level us, level rem, for a window its buckets; or
+--         "e", reason
 
 local key, kind = KEYS[1], ARGV[1]
 local now = clock()
@@ -20,7 +21,7 @@ set.f = function()
   local st = read_funnel(key, rate, now)
   st.converted = false
   renew(st, now)
-  st.reset = st.gen
+  st.reset, st.born = st.gen, now
   local us, rem = tonumber(ARGV[5]), tonumber(ARGV[6])
   st.us, st.rem = 0, 0
   if us > 0 or rem > 0 then
@@ -34,14 +35,14 @@ end
 set.w = function()
   local st = read_window(key, rule, now)
   renew(st, now)
-  st.reset = st.gen
+  st.reset, st.born = st.gen, now
   local used = tonumber(ARGV[5])
-  st.n = {}
+  st.n, st.l = {}, {}
   if used > 0 then
-    st.n[0] = used
+    st.n[0], st.l[0] = used, now % rule.width
   end
   write_window(key, st, rule, now)
-  return { '1', int(now), int(st.gen), (buckets(st.n, rule, now)) }
+  return { '1', int(now), int(st.gen), (buckets(st, rule, now)) }
 end
 
 set.l = function()

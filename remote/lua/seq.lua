@@ -9,7 +9,7 @@
 
 local now = clock()
 local v = guard(fetch, KEYS[1])
-local seq = string.match(v or '', '^(%d+) %d+ [-%d,]+$')
+local seq = string.match(v or '', '^(%d+) %x+ %d+ [-%d,]+ [-%d:,]+$')
 local n = seq and guard(num, seq)
 if v == nil or (v and (not n or n > TOP / 2)) then
   return { '0', int(now) } -- broken: the next batch overwrites it
@@ -18,6 +18,6 @@ if v then
   redis.call('SET', KEYS[1], v, 'PX', ARGV[1])
 else
   -- An empty ledger means the same as none, and need not last.
-  redis.call('SET', KEYS[1], '0 0 -', 'PX', '10000')
+  redis.call('SET', KEYS[1], '0 0 0 - -', 'PX', '10000')
 end
 return { seq or '0', int(now) }

@@ -4,7 +4,7 @@
 -- ARGV    n, limit, width us, kept, horizon ms, and "1" to take what is left, up
 --         to n. n = 0 only looks.
 -- Reply   "1" or "0" (allowed), id of the current bucket, us since it began,
---         buckets as " id:units id:units ...", and the units taken if what is
+--         buckets as " id:units:last ...", and the units taken if what is
 --         left was asked for; or "e", reason
 
 local n, most = tonumber(ARGV[1]), ARGV[6] == '1'

@@ -2,7 +2,8 @@
 -- lib.lua in the scripts that ask one.
 --
 -- A question q has its key, the limit, width in us, kept and the horizon in ms.
--- Amounts are units.
+-- Amounts are units. How the oldest bucket leaves, and why, is said in package limit
+-- (Rule.Gone).
 
 -- limbs splits a number up to 2^53 into three digits to the base 2^18.
 local function limbs(x)
@@ -65,10 +66,36 @@ function window.room(q, n)
   return room, oldest
 end
 
--- holds tells whether the oldest bucket fits into a room. It counts by the part
--- of it that the window still covers.
+-- share returns limit / kept, rounded up.
+function window.share(q)
+  local rest = q.limit % q.kept
+  return (q.limit - rest) / q.kept + (rest > 0 and 1 or 0)
+end
+
+-- holds tells whether no more of the oldest bucket counts than there is room for.
 function window.holds(q, room, oldest)
-  return room >= 0 and at_most(oldest, q.width - q.elapsed, room, q.width)
+  if room < 0 or oldest <= room then
+    return room >= 0
+  end
+  local last = q.st.l[q.kept]
+  local left = last - q.elapsed
+  if left <= 0 then
+    return true
+  end
+  return oldest - room <= window.share(q) and at_most(left, q.limit, room, q.kept * q.width)
+    and not at_most(room, last, left, oldest - 1)
+end
+
+-- about returns how much of the oldest bucket counts, to within a few units: these are
+-- doubles.
+function window.about(q, oldest)
+  local last = q.st.l[q.kept] or 0
+  local left = last - q.elapsed
+  if left <= 0 then
+    return 0
+  end
+  local still = math.max(left / q.width * q.limit / q.kept, left / last * (oldest - 1))
+  return math.max(math.min(still, oldest), oldest - window.share(q))
 end
 
 -- fits tells whether there is room for n units.
@@ -79,8 +106,11 @@ end
 -- left returns how many units there is room for, up to n.
 function window.left(q, n)
   local room, oldest = window.room(q, 0)
-  -- Doubles are right to within a unit or two, at these sizes.
-  n = math.min(n, math.max(room - math.floor(oldest * (1 - q.elapsed / q.width)) + 2, 0))
+  if oldest > 0 then
+    n = math.min(n, math.max(room - math.floor(window.about(q, oldest)) + 8, 0))
+  else
+    n = math.min(n, math.max(room, 0))
+  end
   while n > 0 and not window.holds(q, room - n, oldest) do
     n = n - 1
   end
@@ -90,6 +120,8 @@ end
 -- book counts n units.
 function window.book(q, n, now)
   q.st.n[0] = (q.st.n[0] or 0) + n
+  q.st.l[0] = math.max(q.st.l[0] or 0, q.elapsed)
+  q.st.born = now
   write_window(q.key, q.st, q, now)
 end
 
@@ -97,5 +129,5 @@ end
 function window.tell(q, answer, now)
   answer[#answer + 1] = int((now - q.elapsed) / q.width)
   answer[#answer + 1] = int(q.elapsed)
-  answer[#answer + 1] = buckets(q.st.n, q, now) -- its second result is dropped
+  answer[#answer + 1] = buckets(q.st, q, now) -- its second result is dropped
 end

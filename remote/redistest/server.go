@@ -18,6 +18,51 @@ import (
 	"time"
 )
 
+// BinaryEnv is the environment variable that names the program that servers are started
+// by, instead of redis-server: another version, or valkey-server.
+const BinaryEnv = "REDISTEST_BINARY"
+
+// Default returns the program that servers are started by: what [BinaryEnv] names, or
+// redis-server.
+func Default() string {
+	if binary := os.Getenv(BinaryEnv); binary != "" {
+		return binary
+	}
+	return "redis-server"
+}
+
+// Binaries returns the servers that are installed, each once: the default one first, then
+// redis-server and valkey-server.
+func Binaries() (list []string) {
+	seen := map[string]bool{}
+	for _, binary := range []string{Default(), "redis-server", "valkey-server"} {
+		path, err := exec.LookPath(binary)
+		if err != nil {
+			continue
+		}
+		if is, err := filepath.EvalSymlinks(path); err == nil {
+			path = is
+		}
+		if !seen[path] {
+			seen[path], list = true, append(list, binary)
+		}
+	}
+	return list
+}
+
+// OnEach runs a test with every server that is installed, by the name of its program. It
+// is skipped, or fails, like one that calls [Start] if there is none.
+func OnEach(t *testing.T, test func(t *testing.T, binary string)) {
+	t.Helper()
+	list := Binaries()
+	if len(list) == 0 || os.Getenv(BinaryEnv) != "" && list[0] != Default() {
+		need(t, ErrNotInstalled)
+	}
+	for _, binary := range list {
+		t.Run(filepath.Base(binary), func(t *testing.T) { test(t, binary) })
+	}
+}
+
 // ErrNotInstalled reports that there is no redis-server in PATH, or that the
 // program asked for is not there.
 var ErrNotInstalled = errors.New("redistest: redis-server is not installed")
@@ -41,7 +86,7 @@ type Options struct {
 	// Args are added to the command line, after the defaults, so that they
 	// win: "--maxmemory", "1mb".
 	Args []string
-	// Binary is the program to start, by name or path. Default "redis-server".
+	// Binary is the program to start, by name or path. Default: [Default].
 	Binary string
 }
 
@@ -62,7 +107,8 @@ type Server struct {
 
 // Start launches a server for the length of a test, with args added to its
 // command line. Without redis-server in PATH the test is skipped; with the
-// environment variable CI=true it fails, so that nothing is skipped unnoticed.
+// environment variable CI=true, or with another program in [BinaryEnv], it fails, so
+// that nothing is skipped unnoticed.
 func Start(tb testing.TB, args ...string) *Server {
 	tb.Helper()
 	s, err := Launch(Options{Args: args})
@@ -75,7 +121,7 @@ func Start(tb testing.TB, args ...string) *Server {
 func need(tb testing.TB, err error) {
 	tb.Helper()
 	switch {
-	case errors.Is(err, ErrNotInstalled) && os.Getenv("CI") != "true":
+	case errors.Is(err, ErrNotInstalled) && os.Getenv("CI") != "true" && os.Getenv(BinaryEnv) == "":
 		tb.Skip("needs a real Redis: redis-server is not in PATH")
 	case err != nil:
 		tb.Fatal(err)
@@ -89,7 +135,7 @@ func Launch(o Options) (*Server, error) { return launch(o, "") }
 // launch starts a server, as a Sentinel if there is a configuration for one.
 func launch(o Options, sentinel string) (*Server, error) {
 	if o.Binary == "" {
-		o.Binary = "redis-server"
+		o.Binary = Default()
 	}
 	if _, err := exec.LookPath(o.Binary); err != nil {
 		return nil, ErrNotInstalled
