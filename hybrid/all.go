@@ -18,17 +18,15 @@ const fewChecks = 4
 // check: the limits of other nodes see nothing of what was refused.
 func (l *Limiter) TakeAll(checks ...limit.Check) limit.Verdict {
 	for i := range checks {
-		if q := &checks[i]; !l.usable(q.Rule, q.N) {
-			l.refuse()
+		if q := &checks[i]; !l.usable(q.Rule, q.Units()) {
 			v := limit.NewVerdict()
-			v.Add(i, q.Rule, limit.Refused(q.Rule))
+			v.Add(i, q.Rule, l.invalid(q.Key, q.Rule, q.N))
 			return v
 		}
 	}
 	if i := limit.Mistaken(checks); i >= 0 {
-		l.refuse()
 		v := limit.NewVerdict()
-		v.Add(i, checks[i].Rule, limit.Refused(checks[i].Rule))
+		v.Add(i, checks[i].Rule, l.invalid(checks[i].Key, checks[i].Rule, checks[i].N))
 		return v
 	}
 	if len(checks) == 0 {
@@ -47,14 +45,14 @@ func (l *Limiter) TakeAll(checks ...limit.Check) limit.Verdict {
 // countAll counts the decisions of an admitted TakeAll, or the one refusal.
 func (l *Limiter) countAll(checks []limit.Check, out []limit.Result, v *limit.Verdict) {
 	if !v.Allowed {
-		l.tally.count(checks[v.By].N, false, v.Source)
+		l.tally.count(checks[v.By].Units(), false, v.Source)
 		return
 	}
 	for i := range checks {
 		if q := &checks[i]; out[i].WouldRefuse {
 			l.tally.pass()
 		} else {
-			l.tally.count(q.N, true, out[i].Source)
+			l.tally.count(q.Units(), true, out[i].Source)
 		}
 	}
 }

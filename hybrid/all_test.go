@@ -23,13 +23,18 @@ func TestTakeAll(t *testing.T) {
 			ask(n, "a", 1)
 			time.Sleep(time.Second)
 		}
-		ask(nodes[0], "a", 0) // has it hear of the other
+		for _, q := range []*limit.Rule{longTen, longFunnel} { // has it hear of the other
+			nodes[0].Take("a", q, 0)
+		}
+		nodes[0].Take("acme", tenant, 0)
 		time.Sleep(time.Second)
 		if v := ask(nodes[0], "a", 8); !v.Allowed || v.By != 1 || v.Source != limit.SourceSynced || v.Remaining != 0 {
 			t.Errorf("%+v", v)
 		}
 		time.Sleep(time.Second)
-		ask(nodes[1], "a", 0) // has it ask
+		nodes[1].Take("acme", tenant, 0) // has it ask
+		nodes[1].Take("a", longTen, 0)
+		nodes[1].Take("a", longFunnel, 0)
 		time.Sleep(time.Second)
 		if v := ask(nodes[1], "b", 3); v.Allowed || v.Rule != tenant || v.By != 0 || v.Remaining != 2 {
 			t.Errorf("%+v", v)
@@ -56,7 +61,7 @@ func TestTakeAll(t *testing.T) {
 		}
 		// Limits of one key need names of their own.
 		short := limit.Must(limit.SlidingWindow("tenant", 12, time.Second))
-		if v := nodes[0].TakeAll(limit.Check{Key: "acme", Rule: tenant, N: 0}, limit.Check{Key: "acme", Rule: short, N: 0}); v.Allowed || v.By != 1 {
+		if v := nodes[0].TakeAll(limit.Check{Key: "acme", Rule: tenant}, limit.Check{Key: "acme", Rule: short}); v.Allowed || v.By != 1 {
 			t.Errorf("two periods: %+v", v)
 		}
 		if v := new(hybrid.Limiter).TakeAll(limit.Check{Key: "a", Rule: tenant, N: 1}); v.Allowed {
@@ -65,7 +70,7 @@ func TestTakeAll(t *testing.T) {
 		if v := nodes[0].TakeAll(); !v.Allowed || v.By != -1 {
 			t.Errorf("no checks: %+v", v)
 		}
-		if s := nodes[0].Stats(); s.Refused != before.Refused+4 || s.Denied != before.Denied || s.AdmittedUnits != before.AdmittedUnits {
+		if s := nodes[0].Stats(); s.Invalid != before.Invalid+4 || s.Denied != before.Denied || s.AdmittedUnits != before.AdmittedUnits {
 			t.Errorf("%+v, before %+v", s, before)
 		}
 	})
@@ -100,7 +105,7 @@ func TestDryRun(t *testing.T) {
 		}
 		flush(t, n.Limiter)
 		w.wantTotal("k", longTen, 10)
-		if s := n.Stats(); s.WouldRefuse != 19 || s.Denied.Total() != 1 || s.Refused != 2 || s.AdmittedUnits != 11 {
+		if s := n.Stats(); s.WouldRefuse != 19 || s.Denied.Total() != 1 || s.Invalid != 2 || s.AdmittedUnits != 11 {
 			t.Errorf("%+v", s)
 		}
 		conserved(t, n.Limiter, true)

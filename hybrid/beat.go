@@ -12,23 +12,28 @@ type beat struct {
 	id     uint64
 	at     int64   // pace
 	sent   int64   // local time
+	node   string  // that it enters, and whose records it asks for
 	shards []int   // that it asks
-	acked  []int64 // per shard: acknowledged when the beat was sent
+	acked  []int64 // per shard: acknowledged under that name when the beat was sent
 	turns  int64   // all shards are asked in so many beats
 }
 
 func (c *core) sendBeat() {
-	b := &beat{id: c.newID(), at: c.now, sent: c.local}
+	b := &beat{id: c.newID(), at: c.now, sent: c.local, node: c.node}
 	b.shards, b.turns = c.asked()
 	if c.alarm {
 		c.alarm, c.hurry = false, b.turns
 	}
 	for _, i := range b.shards {
-		b.acked = append(b.acked, c.shards[i].acked)
+		acked := c.shards[i].acked
+		if c.shards[i].node != b.node {
+			acked = 0
+		}
+		b.acked = append(b.acked, acked)
 	}
 	c.beat = b
 	c.stats.beats.Add(1)
-	c.emit(efBeat{id: b.id, shards: b.shards})
+	c.emit(efBeat{id: b.id, node: b.node, shards: b.shards})
 }
 
 // asked returns the shards that the next heartbeat asks, and in how many turns
@@ -149,6 +154,7 @@ func (c *core) silent(b *beat, ev evBeat, failing []int) bool {
 // beatShards takes note of what a heartbeat tells of each shard, and returns
 // those that it did not reach.
 func (c *core) beatShards(b *beat, ev evBeat) (failing []int) {
+	taken := false
 	for i, sh := range b.shards {
 		if i >= len(ev.beat.Seqs) || ev.beat.Seqs[i] < 0 {
 			failing = append(failing, sh)
@@ -158,11 +164,18 @@ func (c *core) beatShards(b *beat, ev evBeat) (failing []int) {
 		if i < len(ev.beat.Times) {
 			c.sample(sh, b.sent, ev.recv, ev.beat.Times[i])
 		}
+		if s.node != b.node {
+			continue // it tells of another name than the shard has
+		}
+		taken = taken || ev.beat.Seqs[i] > s.seq // a number that we have not given yet
 		// What was acknowledged before the beat left must be there.
 		if ev.beat.Seqs[i] < b.acked[i] && !s.lost && !s.accept {
 			c.noteLoss(s)
 			s.accept = s.flight == nil // a flight on its way finds out by itself
 		}
+	}
+	if taken {
+		c.rename()
 	}
 	return failing
 }

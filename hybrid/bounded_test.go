@@ -115,7 +115,7 @@ func TestForgedLedger(t *testing.T) {
 			t.Fatalf("no ledger %q among %v", ledger, w.redis.Keys())
 		}
 		for _, seq := range []string{"9007199254740992", "9007199254740991", "1000000"} {
-			if err := w.redis.Set(ledger, seq+" 0 -"); err != nil {
+			if err := w.redis.Set(ledger, seq+" 0 0 - -"); err != nil {
 				t.Fatal(err)
 			}
 			before := n.Stats()

@@ -186,12 +186,13 @@ type network struct {
 
 	mu      sync.Mutex
 	wires   map[*wire]struct{}
-	refuse  bool // dials are refused
-	hang    bool // dials get no answer
-	swallow bool // what is written gets no answer
-	drop    int  // batches to be lost on their way to Redis
-	cut     int  // batches whose replies are to be lost
-	tear    int  // of the next batch only so many bytes arrive
+	refuse  bool        // dials are refused
+	hang    bool        // dials get no answer
+	swallow bool        // what is written gets no answer
+	drop    int         // batches to be lost on their way to Redis
+	cut     int         // batches whose replies are to be lost
+	loss    func() bool // decides which replies are lost, of heartbeats too; nil: none
+	tear    int         // of the next batch only so many bytes arrive
 	lag     time.Duration
 	seen    traffic
 	dialing int // now
@@ -402,6 +403,8 @@ func (n *network) judge(chunk []byte) (f fate, part int) {
 	switch {
 	case n.swallow:
 		f = swallowed
+	case n.loss != nil && n.loss():
+		f = cutOff
 	case batch && n.drop > 0:
 		n.drop--
 		f = dropped

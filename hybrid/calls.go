@@ -17,8 +17,7 @@ import (
 // consumes all or none.
 func (l *Limiter) TakeAtMost(key string, rule *limit.Rule, n int64) (granted int64, res limit.Result) {
 	if !l.usable(rule, n) {
-		l.refuse()
-		return 0, limit.Refused(rule)
+		return 0, l.invalid(key, rule, n)
 	}
 	if rule.IsDryRun() {
 		return n, l.Take(key, rule, n)
@@ -36,12 +35,15 @@ func (l *Limiter) TakeAtMost(key string, rule *limit.Rule, n int64) (granted int
 // report, and every node learns of it as of anything else.
 //
 // Call it on the node that has taken the units, and soon: a unit that counts no
-// longer cannot be handed back, and in its place a newer one would be. A negative
+// longer cannot be handed back, and in its place a newer one would be. Nor can
+// what Redis has been told of a funnel that is fuller than full: somebody may have
+// booked ahead, and keeps his time. If Redis finds that somebody has, whom this
+// node had not heard of, it keeps what this node has handed back. A negative
 // n, or a rule that [Limiter.CheckRule] finds fault with, hands nothing back. After
 // Close Redis does not hear of it any more.
 func (l *Limiter) Refund(key string, rule *limit.Rule, n int64) (back int64) {
 	if !l.usable(rule, n) {
-		l.refuse()
+		l.invalid(key, rule, n)
 		return 0
 	}
 	back = l.table.Refund(key, rule, n, l.now())
@@ -62,7 +64,12 @@ func (l *Limiter) Reset(ctx context.Context, key string, rule *limit.Rule) error
 // the others learn of it with their next report of the key, those that refuse
 // it within an interval of their next check. Units that another node has
 // admitted, but not reported by then, come on top. Views from before do not come
-// back, not even after a loss of data.
+// back, not even after a loss of data: this node remembers for as long as one could
+// matter (the window, or the time in which a full funnel drains), and so does every
+// other that has heard of it. What a node that has not heard of it books before they
+// can say so counts together with what it had known: the key admits less then. If
+// there is no room to remember the key ([Stats].Overflow counts that as a decision),
+// only the others do.
 //
 // It is one round trip. Errors: [limit.ErrInvalidN] for used < 0, what
 // [Limiter.CheckRule] says of the rule, [limit.ErrClosed], an [*UnavailableError]
@@ -98,7 +105,7 @@ func (l *Limiter) Set(ctx context.Context, key string, rule *limit.Rule, used in
 // that was done is not known; the later, the safer.
 func renewal(recv int64, done remote.Renewed) local.Renewal {
 	return local.Renewal{
-		Gen: done.State.Gen, Level: done.State.Level, Buckets: toLocal(done.State.Buckets),
+		Gen: done.State.Gen, Born: done.State.Born, Level: done.State.Level, Buckets: toLocal(done.State.Buckets),
 		At: recv, ServerNow: int64(done.Now),
 	}
 }

@@ -78,9 +78,10 @@ func TestCloseTwiceAndAfterwards(t *testing.T) {
 	})
 }
 
-// While Redis is away Close tries once, says what is lost, and does not hang.
+// While Redis is away Close goes on asking at pauses that grow until its context
+// ends, and says what is lost.
 //
-// Fault 32: closing tries once and says what is lost.
+// Faults 32, 83: closing keeps to its time and says what is lost.
 func TestCloseDuringOutage(t *testing.T) {
 	for name, fault := range map[string]func(*network){
 		"refused": func(n *network) { n.down() },
@@ -98,10 +99,17 @@ func TestCloseDuringOutage(t *testing.T) {
 						wantMode(t, n.Limiter, hybrid.Degraded)
 					}
 					wantAdmitted(t, n.Limiter, "k", longTen, 3, 3)
-					begun := time.Now()
+					begun, before := time.Now(), n.Stats()
 					err := n.Close(bg)
-					if took := time.Since(begun); took > 6*time.Second {
-						t.Errorf("Close took %v", took)
+					if took := time.Since(begun); took < 5*time.Second || took > 5*time.Second+time.Millisecond {
+						t.Errorf("Close took %v, want the 5 s that it has", took)
+					}
+					// 15 attempts, the probes that are due by themselves meanwhile (at
+					// least 5 ms, on average half of a pause that doubles up to 2 s:
+					// about 10), and what it takes to notice.
+					after := n.Stats()
+					if beats, batches := after.Heartbeats-before.Heartbeats, after.Batches-before.Batches; beats > 35 || batches > 6 {
+						t.Errorf("%d heartbeats and %d batches in 5 s", beats, batches)
 					}
 					var away *hybrid.UnavailableError
 					if !errors.As(err, &away) || !strings.Contains(err.Error(), "3 admitted units") {
@@ -114,6 +122,27 @@ func TestCloseDuringOutage(t *testing.T) {
 			})
 		}
 	}
+}
+
+// What only an operator can mend is not waited for.
+//
+// Fault 25: closing without a permission ends at once.
+func TestCloseWithoutPermission(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		n := w.synced(hybrid.Options{})
+		w.redis.SetError("NOPERM this user has no permissions to run the 'evalsha' command")
+		n.Allow("k", longTen)
+		begun := time.Now()
+		err := n.Close(bg)
+		if took := time.Since(begun); took > time.Second {
+			t.Errorf("Close took %v", took)
+		}
+		var away *hybrid.UnavailableError
+		if !errors.As(err, &away) || away.Reason != "noperm" {
+			t.Errorf("%v: want an UnavailableError for want of a permission", err)
+		}
+		w.redis.SetError("")
+	})
 }
 
 // Fault 32: closing ends with its context.

@@ -1,6 +1,7 @@
 package hybrid
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -24,7 +25,8 @@ import (
 type core struct {
 	cfg   coreConfig
 	rng   *rand.Rand
-	node  string
+	ids   identities
+	node  string // our name, until somebody else is seen to use it
 	link  *local.Link
 	keys  remote.Keyspace
 	each  func(func(*local.Counter) bool) // visits every live counter
@@ -78,6 +80,7 @@ type coreConfig struct {
 	maxBatch, maxPipes         int
 	shardsPerPipe, resyncPipe  int
 	degradeAfter               int
+	expectedNodes              int64
 	oneServer                  bool // all shards are on one, with one clock
 	fallback                   Fallback
 	resyncPaceMin, resyncRange int64
@@ -104,8 +107,9 @@ type shard struct {
 	suspect bool
 	offset  *offsetFilter
 
-	seq    int64 // number of the latest flight
-	acked  int64 // number of the latest flight that Redis has booked
+	node   string // the name under which these are counted: the core's, or until the flight ends the one before
+	seq    int64  // number of the latest flight
+	acked  int64  // number of the latest flight that Redis has booked
 	flight *flight
 	pipe   uint64 // pipeline that carries the flight now; 0: none
 	accept bool   // Redis has lost this shard's number: have it take ours
@@ -127,8 +131,10 @@ const minPrune = 64
 
 // flight is a batch on its way: which counters, and what they sent.
 type flight struct {
-	items []item
-	tries int
+	items  []item
+	tries  int
+	nonce  uint64 // so that Redis can tell it from that of a copy of this process
+	unsure bool   // one of them may have been booked without an answer
 }
 
 type item struct {
@@ -156,9 +162,9 @@ type flush struct {
 }
 
 type flushMark struct {
-	normal, urgent int64 // taken counts that cover the request
-	boarded        bool  // they have been reached
-	seq            int64 // and this flight carries the last of it
+	normal, urgent int64   // taken counts that cover the request
+	boarded        bool    // they have been reached
+	flight         *flight // and this carries the last of it
 }
 
 // Events.
@@ -194,9 +200,12 @@ type (
 	}
 	efBeat struct {
 		id     uint64
+		node   string
 		shards []int
 	}
+	efName    struct{ node string } // the node goes by this name from now on
 	efState   struct{ state State }
+	efEvent   struct{ event Event }
 	efFlushed struct {
 		id  uint64
 		err error
@@ -205,21 +214,42 @@ type (
 
 type effect any
 
-func newCore(cfg coreConfig, rng *rand.Rand, node string, link *local.Link, keys remote.Keyspace, shards int,
+func newCore(cfg coreConfig, rng *rand.Rand, ids identities, link *local.Link, keys remote.Keyspace, shards int,
 	each func(func(*local.Counter) bool), stats *counters) *core {
 	c := &core{
-		cfg: cfg, rng: rng, node: node, link: link, keys: keys, each: each, stats: stats,
+		cfg: cfg, rng: rng, ids: ids, node: ids.name(), link: link, keys: keys, each: each, stats: stats,
 		nodes: 1, shards: make([]shard, shards), pipes: map[uint64]*pipe{}, slots: cfg.maxPipes,
 		state: State{Mode: Resyncing, Reason: "starting", Nodes: 1},
 	}
 	for i := range c.shards {
-		c.shards[i].health, c.shards[i].offset = returning, &c.offset
+		c.shards[i].health, c.shards[i].offset, c.shards[i].node = returning, &c.offset, c.node
 		if !cfg.oneServer {
 			c.shards[i].offset = new(offsetFilter)
 		}
 	}
+	if cfg.expectedNodes > 1 {
+		c.expectNodes(cfg.expectedNodes)
+	}
 	link.SetFallback(cfg.fallback.weight(c.nodes))
 	return c
+}
+
+// expectNodes lets a new core count so many nodes until it has heard of them,
+// and their fair shares from the first check on: whether Redis is away is known
+// only when an exchange has failed, and until then each process of a fleet that
+// starts would admit the whole limit. Its units weigh more, but the reports of
+// them are as urgent as ever, so that one exchange ends it if Redis is there.
+func (c *core) expectNodes(n int64) {
+	c.nodes, c.state.Nodes = n, int(n)
+	c.link.SetNodes(n)
+	c.holdNodes(math.MaxInt64)
+	if c.cfg.fallback != FairShare {
+		return
+	}
+	for i := range c.shards {
+		c.shards[i].weighs = true
+	}
+	c.link.SetMode(c.cfg.fallback.weight(n), false)
 }
 
 // step handles one event. now is the time that timers run on, localNow the
@@ -264,10 +294,11 @@ func (c *core) newID() uint64 {
 	return c.lastID
 }
 
-// written returns the shards in which Redis keeps a record of this node.
+// written returns the shards in which Redis keeps a record of this node, under the
+// name that it has now: that under an earlier one is somebody else's.
 func (c *core) written() (shards []int) {
 	for i := range c.shards {
-		if c.shards[i].seq > 0 {
+		if c.shards[i].seq > 0 && c.shards[i].node == c.node {
 			shards = append(shards, i)
 		}
 	}

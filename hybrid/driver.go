@@ -3,8 +3,6 @@ package hybrid
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
-	"errors"
 	"fmt"
 	mrand "math/rand/v2"
 	"sync/atomic"
@@ -24,7 +22,7 @@ type driver struct {
 	core    *core
 	lim     *Limiter
 	store   *remote.Store
-	node    string
+	node    atomic.Pointer[string]
 	timeout time.Duration
 	beatTTL time.Duration
 
@@ -33,7 +31,6 @@ type driver struct {
 	stop     chan struct{}
 	stepped  chan struct{} // closed: the stepping goroutine has ended
 	done     errgroup.Group
-	notify   *notifier
 	state    atomic.Pointer[State]
 
 	// Owned by the stepping goroutine.
@@ -67,6 +64,7 @@ type request struct {
 // heart.
 func pace() time.Duration { return clock.System{}.Now() }
 
+// newDriver returns a driver that is to be started.
 func newDriver(rdb redis.UniversalClient, o Options, l *Limiter) (*driver, error) {
 	store, err := remote.NewStore(rdb, remote.Options{KeyPrefix: o.KeyPrefix, Shards: o.Shards, CommandTimeout: o.CommandTimeout})
 	if err != nil {
@@ -75,20 +73,25 @@ func newDriver(rdb redis.UniversalClient, o Options, l *Limiter) (*driver, error
 	var seed [32]byte
 	_, _ = rand.Read(seed[:]) // never fails: the runtime would crash first
 	d := &driver{
-		lim: l, store: store, node: hex.EncodeToString(seed[:12]), timeout: o.CommandTimeout, beatTTL: 3 * o.HeartbeatInterval,
+		lim: l, store: store, timeout: o.CommandTimeout, beatTTL: 3 * o.HeartbeatInterval,
 		results: make(chan result, 8), requests: make(chan request), stop: make(chan struct{}), stepped: make(chan struct{}),
-		notify: newNotifier(o.Logger, o.OnStateChange, &l.stats),
-		calls:  map[uint64]call{}, late: map[uint64]bool{}, waiting: map[uint64]chan error{},
+		calls: map[uint64]call{}, late: map[uint64]bool{}, waiting: map[uint64]chan error{},
 	}
 	cfg := o.coreConfig()
 	_, cfg.oneServer = rdb.(*redis.Client)
-	d.core = newCore(cfg, mrand.New(mrand.NewChaCha8(seed)), d.node, l.link, store.Keyspace(), o.Shards, l.table.Range, &l.stats)
+	d.core = newCore(cfg, mrand.New(mrand.NewChaCha8(seed)), systemIdentities(), l.link, store.Keyspace(), o.Shards, l.table.Range, &l.stats)
+	name := d.core.node
+	d.node.Store(&name)
 	first := d.core.state
 	first.Since = time.Unix(0, l.now())
 	d.state.Store(&first)
-	d.done.Go(d.run)
-	d.done.Go(d.notify.run)
 	return d, nil
+}
+
+// begin starts the goroutines.
+func (d *driver) begin() {
+	d.done.Go(d.run)
+	d.done.Go(d.lim.notify.run)
 }
 
 // minPause bounds how often the driver wakes by itself.
@@ -98,7 +101,7 @@ func (d *driver) run() error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	defer close(d.stepped)
-	defer d.notify.stop()
+	defer d.lim.notify.stop()
 	for {
 		var ev event = evTick{}
 		select {
@@ -119,7 +122,7 @@ func (d *driver) run() error {
 
 func (d *driver) step(ev event) {
 	at, local := int64(pace()), int64(0)
-	if local = at; d.lim.clock != (clock.Reader{}) { // else two readings would not be the same
+	if local = at; d.lim.clock != clock.Clock(clock.System{}) { // else two readings would not be the same
 		local = d.lim.now()
 	}
 	for _, e := range d.core.step(at, local, ev) {
@@ -128,8 +131,12 @@ func (d *driver) step(ev event) {
 			d.send(e)
 		case efBeat:
 			d.beat(e)
+		case efName:
+			d.node.Store(&e.node)
 		case efState:
 			d.publish(e.state)
+		case efEvent:
+			d.lim.notify.happened(e.event)
 		case efFlushed:
 			if ch := d.waiting[e.id]; ch != nil {
 				ch <- e.err
@@ -214,14 +221,14 @@ func (d *driver) beat(e efBeat) {
 		}
 	}
 	d.start(e.id, false, func(ctx context.Context) event {
-		b, err := d.store.Beat(ctx, d.node, d.beatTTL, e.shards)
+		b, err := d.store.Beat(ctx, e.node, d.beatTTL, e.shards)
 		return evBeat{id: e.id, recv: d.lim.now(), beat: b, err: err}
 	})
 }
 
 func (d *driver) publish(s State) {
 	d.state.Store(&s)
-	d.notify.changed(s)
+	d.lim.notify.changed(s)
 }
 
 // accept turns a request into an event.
@@ -263,44 +270,4 @@ func (d *driver) flush(ctx context.Context, all bool) error {
 		}
 		return fmt.Errorf("hybrid: flush: %w", ctx.Err())
 	}
-}
-
-// close reports what is pending, leaves, and stops every goroutine.
-func (d *driver) close(ctx context.Context) error {
-	if _, bounded := ctx.Deadline(); !bounded {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, defaultCloseTimeout)
-		defer cancel()
-	}
-	err := d.flush(ctx, false)
-	close(d.stop)
-	// No step does I/O or calls out, so this is a matter of microseconds. It
-	// is not left to ctx: a last step must not undo what is set below.
-	<-d.stepped
-	stopped := make(chan struct{})
-	go func() {
-		_ = d.done.Wait() // no goroutine of ours returns an error
-		close(stopped)
-	}()
-	select {
-	case <-stopped:
-	case <-ctx.Done():
-		err = errors.Join(err, fmt.Errorf("hybrid: close: a call of redis or of OnStateChange still hangs: %w", ctx.Err()))
-	}
-	if err == nil {
-		// Only now: a heartbeat still under way would enter the node again.
-		err = d.store.Leave(ctx, d.node, d.core.written())
-	}
-	d.lim.link.Close()
-	last := State{Mode: Closed, Reason: "closed", Err: err, Since: time.Unix(0, d.lim.now()), Nodes: d.state.Load().Nodes}
-	d.state.Store(&last)
-	d.lim.link.SetMode(d.core.cfg.fallback.weight(int64(last.Nodes)), true)
-	n := d.lim.Stats().PendingUnits
-	switch {
-	case n <= 0:
-		return err
-	case err == nil:
-		return fmt.Errorf("hybrid: close: %d admitted units were not reported to redis: their keys are broken there, or they were admitted while closing", n)
-	}
-	return fmt.Errorf("hybrid: close: %d admitted units were not reported to redis: %w", n, err)
 }

@@ -24,7 +24,7 @@ type forger struct {
 	mu       sync.Mutex
 	honest   bool
 	dice     func() byte
-	ledgers  map[string]int64
+	ledgers  map[string]forged
 	counters map[string]*kept
 	forged   int // replies
 }
@@ -32,12 +32,27 @@ type forger struct {
 // kept is a counter as Redis would keep it.
 type kept struct {
 	gen   int64
+	born  int64           // when the newest unit was booked, µs
 	units map[int64]int64 // window: units by bucket
+	last  map[int64]int64 // and when the last one came, µs after it began
 	tat   *big.Int        // funnel: when it is empty, in 1/D µs
 }
 
+// merge puts another state into k, and tells of which of the two the content counts.
+func (k *kept) merge(gen, born, now int64) (mine, theirs bool) {
+	top := max(k.gen, gen)
+	mine, theirs = k.gen == top || k.born >= top || max(top, born) > now, gen == top || born >= top
+	if !mine {
+		k.born = 0
+	}
+	if k.gen = top; theirs {
+		k.born = max(k.born, born)
+	}
+	return mine, theirs
+}
+
 func newForger(dice func() byte) *forger {
-	return &forger{dice: dice, ledgers: map[string]int64{}, counters: map[string]*kept{}}
+	return &forger{dice: dice, ledgers: map[string]forged{}, counters: map[string]*kept{}}
 }
 
 func (f *forger) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -86,7 +101,7 @@ func (f *forger) answer(cmd redis.Cmder) error {
 	case strings.HasSuffix(key, "{nodes}"):
 		reply = []any{"1", micros()}
 	case len(rest) == 1:
-		reply = []any{fmt.Sprint(f.ledgers[key]), micros()}
+		reply = []any{fmt.Sprint(f.ledgers[key].seq), micros()}
 	case forge != nil && f.dice()%2 == 0:
 		reply = f.invent(keys[1:], rest[4:]) // and nothing was applied
 	default:
@@ -142,12 +157,16 @@ func (f *forger) invent(keys, records []any) []any {
 	}
 	for range keys {
 		kind, fields := records[0].(string), records[1].(int)
+		asked := slices.Contains(records[2:2+fields], any("c")) // for what is forgiven
 		records = records[2+fields:]
 		switch d := f.dice(); {
 		case d%8 == 0:
 			out = append(out, string("eb"[d/8%2]), "because")
 		case kind == "f":
-			out = append(out, string("fffg"[d/8%4]), f.number(), f.integer(), int64(d))
+			out = append(out, string("fffg"[d/8%4]), f.number(), f.integer(), f.integer(), int64(d))
+			if asked && d%16 > 1 {
+				out = append(out, f.integer())
+			}
 		default:
 			var ids []int64
 			var list strings.Builder
@@ -159,7 +178,7 @@ func (f *forger) invent(keys, records []any) []any {
 			for _, id := range ids {
 				list.WriteString(fmt.Sprintf(" %d:%s", id, f.number()))
 			}
-			out = append(out, string("wwwv"[d/5%4]), f.number(), list.String())
+			out = append(out, string("wwwv"[d/5%4]), f.number(), f.integer(), list.String())
 		}
 	}
 	return out
@@ -167,26 +186,28 @@ func (f *forger) invent(keys, records []any) []any {
 
 // apply does what the script of batches does.
 func (f *forger) apply(ledger string, keys, args []any) []any {
-	seq, prev, last := args[0].(int64), args[1].(int64), f.ledgers[ledger]
+	seq, prev, nonce, last := args[0].(int64), args[1].(int64), args[4].(string), f.ledgers[ledger].seq
 	verdict := "l"
 	switch {
-	case last == seq:
+	case last == seq && f.ledgers[ledger].nonce == nonce:
 		verdict = "d"
+	case last == seq:
+		verdict = "o"
 	case last > seq:
 		verdict = "s"
 	case last == prev, args[2] == "1":
 		verdict = "a"
 	}
 	out := []any{verdict, micros(), "0", "0"}
-	if verdict == "l" || verdict == "s" {
+	if verdict != "a" && verdict != "d" {
 		return out
 	}
-	f.ledgers[ledger] = seq
+	f.ledgers[ledger] = forged{seq, nonce}
 	out[3] = fmt.Sprint(len(keys))
-	for i, r := range split(args[4:]) {
+	for i, r := range split(args[5:]) {
 		k := f.counters[keys[i].(string)]
 		if k == nil {
-			k = &kept{units: map[int64]int64{}, tat: new(big.Int)}
+			k = &kept{units: map[int64]int64{}, last: map[int64]int64{}, tat: new(big.Int)}
 			f.counters[keys[i].(string)] = k
 		}
 		if r.kind == "f" {
@@ -196,6 +217,12 @@ func (f *forger) apply(ledger string, keys, args []any) []any {
 		}
 	}
 	return out
+}
+
+// forged is the record of a node's latest batch.
+type forged struct {
+	seq   int64
+	nonce string
 }
 
 type record struct {
@@ -228,6 +255,7 @@ func later(a, b *big.Int) *big.Int {
 }
 
 func (k *kept) funnel(fields []any, apply bool) []any {
+	raise := len(fields) > 7 && fields[7] == "r"
 	n := make([]int64, len(fields))
 	for i, v := range fields {
 		switch v := v.(type) {
@@ -249,14 +277,18 @@ func (k *kept) funnel(fields []any, apply bool) []any {
 		}
 		return x
 	}
-	if apply && len(n) > 10 && n[10] >= k.gen {
-		known := capped(new(big.Int).Add(at, instant(n[11], n[12], d)))
-		if n[10] > k.gen {
-			k.gen, k.tat = n[10], known
+	if apply && raise {
+		known := capped(new(big.Int).Add(at, instant(n[10], n[11], d)))
+		mine, theirs := k.merge(n[8], n[9], now)
+		if !mine {
+			k.tat = new(big.Int)
 		}
-		k.tat = later(k.tat, known)
+		if theirs {
+			k.tat = later(k.tat, known)
+		}
 	}
 	if apply && n[0] > 0 {
+		k.born = now
 		k.tat = capped(new(big.Int).Add(k.tat, instant(n[2], n[3], d)))
 		k.tat = later(k.tat, capped(new(big.Int).Add(at, instant(n[4], n[5], d))))
 	}
@@ -265,7 +297,11 @@ func (k *kept) funnel(fields []any, apply bool) []any {
 		level.SetInt64(0)
 	}
 	us, rem := new(big.Int).QuoRem(level, big.NewInt(d), new(big.Int))
-	return []any{"f", fmt.Sprint(k.gen), us.Int64(), rem.Int64()}
+	answer := []any{"f", fmt.Sprint(k.gen), k.born, us.Int64(), rem.Int64()}
+	if slices.Contains(fields, any("c")) {
+		answer = append(answer, int64(0)) // it forgives nothing
+	}
+	return answer
 }
 
 func (k *kept) window(fields []any, apply bool) []any {
@@ -273,23 +309,30 @@ func (k *kept) window(fields []any, apply bool) []any {
 	cur := time.Now().UnixMicro() / width
 	each := func(list any, f func(id, units int64)) {
 		for entry := range strings.FieldsSeq(list.(string)) {
-			a, b, _ := strings.Cut(entry, ":")
-			id, _ := strconv.ParseInt(a, 10, 64)
-			units, _ := strconv.ParseInt(b, 10, 64)
-			f(min(id, cur), units)
+			var id, units, last int64
+			fmt.Sscanf(entry, "%d:%d:%d", &id, &units, &last)
+			if id > cur {
+				id, last = cur, time.Now().UnixMicro()%width
+			}
+			f(id, units)
+			k.last[id] = max(k.last[id], last)
 		}
 	}
-	if apply && len(fields) > 7 {
-		if gen := fields[7].(int64); gen >= k.gen {
-			if gen > k.gen {
-				k.gen, k.units = gen, map[int64]int64{}
-			}
-			known := map[int64]int64{}
-			each(fields[8], func(id, units int64) { known[id] = min(known[id]+units, 1<<53) })
-			for id, units := range known {
+	if apply && len(fields) > 5 && fields[5] == "r" {
+		mine, theirs := k.merge(fields[6].(int64), fields[7].(int64), time.Now().UnixMicro())
+		if !mine {
+			k.units, k.last = map[int64]int64{}, map[int64]int64{}
+		}
+		known := map[int64]int64{}
+		each(fields[8], func(id, units int64) { known[id] = min(known[id]+units, 1<<53) })
+		for id, units := range known {
+			if theirs {
 				k.units[id] = max(k.units[id], units)
 			}
 		}
+	}
+	if apply && fields[0].(int64) > 0 {
+		k.born = time.Now().UnixMicro()
 	}
 	if apply {
 		each(fields[4], func(id, units int64) { k.units[id] = min(k.units[id]+units, 1<<53) })
@@ -297,10 +340,10 @@ func (k *kept) window(fields []any, apply bool) []any {
 	var list strings.Builder
 	for id := max(cur-keep, 0); id <= cur; id++ {
 		if k.units[id] > 0 {
-			list.WriteString(fmt.Sprintf(" %d:%d", id, k.units[id]))
+			list.WriteString(fmt.Sprintf(" %d:%d:%d", id, k.units[id], k.last[id]))
 		}
 	}
-	return []any{"w", fmt.Sprint(k.gen), list.String()}
+	return []any{"w", fmt.Sprint(k.gen), k.born, list.String()}
 }
 
 // remaining returns what is left of a key at a moment, as the counter stands.
@@ -321,11 +364,12 @@ func (f *forger) remaining(key string, rule *limit.Rule, at time.Time) int64 {
 	} else {
 		width, keep := rule.Width().Microseconds(), int64(rule.Kept())
 		for age := range keep + 1 {
-			part := new(big.Rat).SetInt64(k.units[now/width-age])
+			id := now/width - age
+			part := k.units[id]
 			if age > 0 && age == keep {
-				part.Mul(part, big.NewRat(width-now%width, width))
+				part -= rule.Gone(part, k.last[id]*1000, now%width*1000)
 			}
-			used.Add(used, part)
+			used.Add(used, new(big.Rat).SetInt64(part))
 		}
 	}
 	left := used.Sub(new(big.Rat).SetInt64(rule.Limit()), used)

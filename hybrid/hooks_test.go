@@ -114,7 +114,12 @@ func TestHookPanics(t *testing.T) {
 
 type panicky struct{ logbook }
 
-func (*panicky) Handle(context.Context, slog.Record) error { panic("a handler of the user") }
+func (*panicky) Handle(_ context.Context, r slog.Record) error {
+	if isOfTests(r) {
+		return nil
+	}
+	panic("a handler of the user")
+}
 
 // A logger that panics must not cost the hook its call.
 //
@@ -165,7 +170,7 @@ func TestHookHangs(t *testing.T) {
 // Stats into metrics gets a fixed number of series, and a log line never holds
 // what a client has sent.
 //
-// Fault 63: Stats are plain numbers; neither states nor log lines name a key.
+// Fault 63: Stats are plain numbers; neither states nor log lines name a key, but the one that is broken.
 func TestMetricsHaveNoKeys(t *testing.T) {
 	var numbers func(reflect.Type)
 	numbers = func(typ reflect.Type) {
@@ -199,8 +204,9 @@ func TestMetricsHaveNoKeys(t *testing.T) {
 		if s := n.Stats(); s.Quarantined == 0 || len(seen.modes()) < 4 {
 			t.Errorf("too little has happened: %+v", s)
 		}
-		if text := log.text() + fmt.Sprintf("%+v", seen.seen); strings.Contains(text, "secret-") {
-			t.Errorf("a key is named:\n%s", text)
+		text := log.text() + fmt.Sprintf("%+v", seen.seen)
+		if named := strings.Count(text, "secret-"); named != 1 || !strings.Contains(text, `key="secret-0"`) {
+			t.Errorf("%d keys are named, want the broken one:\n%s", named, text)
 		}
 	})
 }

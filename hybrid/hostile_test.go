@@ -116,8 +116,8 @@ func TestHostileLevelBeyondTheEndOfTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rule := limit.Must(limit.Funnel("slow", 10, 10, 24*time.Hour))
 		l, honest := lying(t, func(reply []any) []any {
-			if reply[0] == "a" && len(reply) == 8 {
-				reply[6] = int64(9007199254740991)
+			if reply[0] == "a" && len(reply) == 9 {
+				reply[7] = int64(9007199254740991)
 			}
 			return reply
 		})

@@ -32,7 +32,7 @@ func (l *Limiter) Key(key string, rule *limit.Rule) *Key {
 	k.lim = l
 	k.handle.Bind(t, strings.Clone(key), rule) // the key may be part of something large
 	if t != nil && !rule.IsDryRun() {          // those are counted by what they would have been told
-		k.handle.By(&l.clock)
+		k.handle.By(l.clock)
 	}
 	return k
 }
@@ -49,7 +49,7 @@ func (k *Key) whole() (l *Limiter, key string, rule *limit.Rule) {
 // Allow is [Limiter.Allow].
 func (k *Key) Allow() bool {
 	if k != nil && k.lim != nil {
-		switch v, src := k.handle.Answer(&k.lim.clock); v {
+		switch v, src := k.handle.Answer(k.lim.clock); v {
 		case local.Admitted: // is counted
 			return true
 		case local.Refused:
@@ -66,7 +66,7 @@ func (k *Key) AllowN(n int64) bool {
 		l, key, rule := k.whole()
 		return l.AllowN(key, rule, n)
 	}
-	ok, src, counted := k.handle.AllowBy(&k.lim.clock, n)
+	ok, src, counted := k.handle.AllowBy(k.lim.clock, n)
 	switch {
 	case counted:
 	case n == 1:

@@ -97,13 +97,13 @@ func TestKeysThatCannotBeAsked(t *testing.T) {
 			t.Errorf("%s: no error", what)
 		}
 	}
-	was := l.Stats().Refused
+	was := l.Stats().Invalid
 	k := l.Key("k", longTen)
 	if k.AllowN(-1) || k.Take(-1).RetryAfter != limit.Never || !errors.Is(k.Set(bg, -1), limit.ErrInvalidN) {
 		t.Error("a negative number was accepted")
 	}
-	if got := l.Stats().Refused - was; got != 2 {
-		t.Errorf("%d refused, want 2", got)
+	if got := l.Stats().Invalid - was; got != 2 {
+		t.Errorf("%d invalid, want 2", got)
 	}
 	dry := l.Key("k", longTen.DryRun())
 	if !k.AllowN(10) || !dry.Allow() || !dry.Take(1).WouldRefuse || k.Allow() || l.Stats().WouldRefuse != 2 {

@@ -26,11 +26,14 @@ type Limiter struct {
 	tally tally
 
 	table  *local.Table
-	clock  clock.Reader
+	clock  clock.Clock
 	link   *local.Link
-	driver *driver // nil: local only
+	driver *driver       // nil: local only
+	alone  chan struct{} // closed: the notifier has ended; nil: it is the driver's
 	stats  counters
 	lines  local.Lines
+	notify *notifier
+	misuse misuse
 	// Who waits for a window lets the others hear of what was admitted here.
 	patience time.Duration
 	closed   atomic.Bool
@@ -41,28 +44,49 @@ type Limiter struct {
 // limiter that is made while Redis is down works, degraded. A nil rdb makes a
 // limiter that shares nothing. The limiter never closes or reconfigures rdb.
 //
-// Bad options are an error that names each of them.
+// Bad options are an error that names each of them. Settings of the client under
+// which deadlines do not hold, or calls are repeated, are an event ([EventClient]); see
+// [RedisOptions].
 func New(rdb redis.UniversalClient, o Options) (*Limiter, error) {
+	l, err := build(rdb, o)
+	if err == nil && l.driver != nil {
+		l.driver.begin()
+	}
+	return l, err
+}
+
+// build returns a limiter that does not run yet.
+func build(rdb redis.UniversalClient, o Options) (*Limiter, error) {
 	o = o.withDefaults()
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	l := &Limiter{clock: clock.ForwardOf(o.Clock), patience: 2 * o.SyncInterval}
+	l := &Limiter{clock: clock.Forward(o.Clock), patience: 2 * o.SyncInterval}
 	if rdb != nil {
 		// A key that is asked but admits nothing is refreshed at this pace.
 		l.link = local.NewLink(5*o.SyncInterval, o.Shards)
+		l.link.SetMaxDebt(o.MaxDebt)
 	}
 	var err error
-	l.table, err = local.NewTable(local.TableOptions{MaxKeys: o.MaxKeys, Clock: o.Clock, Link: l.link})
+	l.table, err = local.NewTable(local.TableOptions{MaxKeys: o.MaxKeys, Clock: o.Clock, Link: l.link, Conflict: l.conflict})
 	if err != nil {
 		return nil, fmt.Errorf("hybrid: %w", err)
 	}
+	l.notify = newNotifier(o, l.Stats, func() { l.stats.hookPanics.Add(1) })
 	if rdb == nil {
+		l.alone = make(chan struct{})
+		go func() {
+			defer close(l.alone)
+			_ = l.notify.run() // it returns no error
+		}()
 		return l, nil
 	}
 	if l.driver, err = newDriver(rdb, o, l); err != nil {
 		l.table.Close()
 		return nil, err
+	}
+	for _, fault := range faultsOf(rdb) {
+		l.notify.happened(Event{Kind: EventClient, Time: time.Unix(0, l.now()), Reason: fault})
 	}
 	return l, nil
 }
@@ -71,7 +95,7 @@ func (l *Limiter) now() int64 { return int64(l.clock.Now()) }
 
 // CheckRule reports whether this limiter can decide rule: an error wrapping
 // [limit.ErrNilRule] or [limit.ErrUnsupported] if not. Checks with such a rule
-// are refused and counted in [Stats].Refused.
+// are refused and counted in [Stats].Invalid.
 func (l *Limiter) CheckRule(rule *limit.Rule) error {
 	switch {
 	case !rule.Valid():
@@ -86,12 +110,6 @@ func (l *Limiter) usable(rule *limit.Rule, n int64) bool {
 	return l != nil && l.table != nil && n >= 0 && rule.Valid() && rule.Algorithm() != limit.AlgorithmSlidingLog
 }
 
-func (l *Limiter) refuse() {
-	if l != nil {
-		l.tally.refuse()
-	}
-}
-
 // Allow reports whether one unit of key is admitted under rule, and consumes
 // it if so.
 func (l *Limiter) Allow(key string, rule *limit.Rule) bool { return l.AllowN(key, rule, 1) }
@@ -101,10 +119,10 @@ func (l *Limiter) Allow(key string, rule *limit.Rule) bool { return l.AllowN(key
 // finds fault with, is refused.
 func (l *Limiter) AllowN(key string, rule *limit.Rule, n int64) bool {
 	if !l.usable(rule, n) {
-		l.refuse()
+		l.invalid(key, rule, n)
 		return false
 	}
-	ok, src, counted := l.table.AllowBy(&l.clock, key, rule, n)
+	ok, src, counted := l.table.AllowBy(l.clock, key, rule, n)
 	switch {
 	case counted:
 	case !ok && rule.IsDryRun():
@@ -121,8 +139,7 @@ func (l *Limiter) AllowN(key string, rule *limit.Rule, n int64) bool {
 // Take is [Limiter.AllowN] with the whole answer.
 func (l *Limiter) Take(key string, rule *limit.Rule, n int64) limit.Result {
 	if !l.usable(rule, n) {
-		l.refuse()
-		return limit.Refused(rule)
+		return l.invalid(key, rule, n)
 	}
 	at := l.table.Seek(key, rule)
 	now := l.now()
@@ -147,8 +164,7 @@ func (l *Limiter) judge(rule *limit.Rule, n int64, res limit.Result) limit.Resul
 // there will be. A key that is not in memory is described as an unused one.
 func (l *Limiter) Peek(key string, rule *limit.Rule) limit.Result {
 	if !l.usable(rule, 1) {
-		l.refuse()
-		return limit.Refused(rule)
+		return l.invalid(key, rule, 1)
 	}
 	return rule.Judged(l.table.Peek(key, rule, 1, l.now()))
 }
@@ -181,12 +197,13 @@ func (l *Limiter) State() State {
 }
 
 // ID returns the name under which this node is known in Redis, random for each
-// start; empty without Redis.
+// start; empty without Redis. It changes when another process is seen to use it: a
+// clone of the virtual machine, for example (see [Stats].Renames).
 func (l *Limiter) ID() string {
 	if l == nil || l.driver == nil {
 		return ""
 	}
-	return l.driver.node
+	return *l.driver.node.Load()
 }
 
 // Stats returns what the limiter has done so far. It is for somebody who looks from time
@@ -202,29 +219,32 @@ func (l *Limiter) Stats() Stats {
 	}
 	// What reduces the pending units is read before what adds to them, so that
 	// a snapshot taken in between never shows a negative number.
-	s.AckedUnits = l.stats.acked.Load()
+	s.AckedUnits, s.ForgivenUnits = l.stats.acked.Load(), l.stats.forgiven.Load()
 	if l.link != nil {
 		s.ExpiredUnits, s.WithdrawnUnits = l.link.Expired(), l.link.Withdrawn()
 	}
-	s.RefundedUnits = l.stats.refunded.Load()
+	s.RefundedUnits, s.RefundsGivenUp = l.stats.refunded.Load(), l.stats.givenUp.Load()
 	shared := l.tally.sum(&s, l.table.Admitted())
 	if l.link != nil {
-		s.PendingUnits = shared - s.AckedUnits - s.ExpiredUnits - s.WithdrawnUnits
+		s.PendingUnits = shared - s.AckedUnits - s.ForgivenUnits - s.ExpiredUnits - s.WithdrawnUnits
 		s.OverflowUnits = s.AdmittedUnits - shared
 	}
 	ts := l.table.Stats()
-	s.LiveCounters, s.Evictions, s.Overflow = ts.Live, uint64(ts.Evictions), uint64(ts.Overflow)
+	s.LiveCounters, s.Evictions, s.Overflow, s.Conflicts = ts.Live, uint64(ts.Evictions), uint64(ts.Overflow), uint64(ts.Conflicts)
 	c := &l.stats
 	s.Batches, s.KeysSynced, s.ResentBatches = c.batches.Load(), c.keysSynced.Load(), c.resent.Load()
 	s.Heartbeats, s.Failures, s.Losses = c.beats.Load(), c.failures.Load(), c.losses.Load()
 	s.RolledBackKeys, s.Quarantined = c.rolledBack.Load(), c.quarantined.Load()
+	s.Renames = c.renames.Load()
 	s.BadReplies, s.StateChanges = c.badReplies.Load(), c.stateChanges.Load()
 	s.HookPanics, s.Overshoot = c.hookPanics.Load(), c.overshoot.Load()
 	return s
 }
 
 // Close reports what is pending, tells the other nodes that this one leaves,
-// and stops every goroutine. If ctx ends first, Redis cannot be reached, or a
+// and stops every goroutine. While Redis cannot be reached it goes on asking for as
+// long as ctx lasts, unless nothing is pending or only an operator can mend what is
+// wrong (a password, a permission). If ctx ends first, or a
 // key there is broken, it stops all the same and returns an error that says
 // how many units Redis has not been told of. A ctx without a deadline gets one
 // of 5 s. Who is waiting (see [Limiter.Wait]) stops waiting. Further calls do
@@ -240,9 +260,32 @@ func (l *Limiter) Close(ctx context.Context) error {
 	l.lines.Close() // what they hand back is still reported
 	if l.driver != nil {
 		err = l.driver.close(orBackground(ctx))
+	} else {
+		err = l.endAlone(orBackground(ctx))
 	}
 	l.table.Close()
 	return err
+}
+
+// endAlone stops the notifier of a limiter without Redis.
+func (l *Limiter) endAlone(ctx context.Context) error {
+	ctx, cancel := withDefaultDeadline(ctx)
+	defer cancel()
+	l.notify.stop()
+	select {
+	case <-l.alone:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("hybrid: close: a call of OnEvent or of the logger still hangs: %w", ctx.Err())
+	}
+}
+
+// withDefaultDeadline bounds what the caller has not bounded.
+func withDefaultDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, bounded := ctx.Deadline(); bounded {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, defaultCloseTimeout)
 }
 
 // orBackground lets a nil context pass, in calls that end by themselves.

@@ -121,7 +121,7 @@ func (c *core) reached(b *beat, failing []int) {
 		c.paceAt = min(c.paceAt, c.now)
 		c.setHealth(i, returning)
 	}
-	if c.downAt != 0 && c.count(down) == 0 {
+	if c.floorTo == math.MaxInt64 && c.count(down) == 0 { // an outage is over, or Redis has answered for the first time
 		c.downAt = 0
 		c.holdNodes(c.now + max(beatsToReturn*c.cfg.heartbeat, c.cfg.maxBackoff))
 	}
@@ -186,13 +186,14 @@ func (c *core) assess() {
 
 // applyMode tells the counters of a shard what a unit weighs. While a shard
 // returns from an outage the outage's weight stays: a counter gets its normal
-// one with its answer, or when all are in.
+// one with its answer, or when all are in. So it is for expected nodes (see
+// expectNodes) until the shard's server has answered.
 func (c *core) applyMode(sh int) {
 	w := c.cfg.fallback.weight(c.nodes)
 	s := &c.shards[sh]
 	s.weighs = s.health == down || s.health == returning && s.weighs
 	if s.weighs {
-		c.link.Part(sh).SetMode(w, true)
+		c.link.Part(sh).SetMode(w, c.outageAt != 0) // at the start it need not be one
 	} else {
 		c.link.Part(sh).SetMode(1, false)
 	}
@@ -219,12 +220,7 @@ func (c *core) onFlush(ev evFlush) {
 		c.beatAt = c.now // look at once whether it is still away
 	}
 	if ev.all {
-		c.each(func(k *local.Counter) bool {
-			if k.Refresh() {
-				c.enqueue(k, false)
-			}
-			return true
-		})
+		c.refreshAll()
 	}
 	f := &flush{id: ev.id, marks: map[int]*flushMark{}}
 	for i := range c.shards {
@@ -245,6 +241,16 @@ func (c *core) onFlush(ev evFlush) {
 		}
 	}
 	c.flushes = append(c.flushes, f)
+}
+
+// refreshAll queues every live counter, to ask for it if it has nothing to tell.
+func (c *core) refreshAll() {
+	c.each(func(k *local.Counter) bool {
+		if k.Refresh() {
+			c.enqueue(k, false)
+		}
+		return true
+	})
 }
 
 func (c *core) dropFlush(id uint64) {
@@ -280,9 +286,9 @@ func (c *core) flushed(f *flush) bool {
 	for i, m := range f.marks {
 		s := &c.shards[i]
 		if !m.boarded && s.takenNormal >= m.normal && s.takenUrgent >= m.urgent {
-			m.boarded, m.seq = true, s.seq
+			m.boarded, m.flight = true, s.flight
 		}
-		if m.boarded && s.acked >= m.seq {
+		if m.boarded && (m.flight == nil || m.flight != s.flight) {
 			delete(f.marks, i)
 		}
 	}

@@ -16,14 +16,14 @@ type modelRedis struct {
 	windows map[string]*modelWindow
 	ledger  map[ledgerKey]ledgerEntry
 	alive   map[string]int64 // node → when it counts as gone
-	applied map[string]int64 // node → units applied, ever
-	back    map[string]int64 // node → operations that handed something back, ever
+	applied map[string]int64 // process → units applied, ever
+	back    map[string]int64 // process → operations that handed something back
 	credit  map[creditKey]int64
 	poison  map[string]bool
 }
 
-// creditKey: how many units of a node the data of a key has in it.
-type creditKey struct{ node, key string }
+// creditKey: how many units of a process the data of a key has in it.
+type creditKey struct{ process, key string }
 
 type ledgerKey struct {
 	shard int
@@ -32,21 +32,48 @@ type ledgerKey struct {
 
 type ledgerEntry struct {
 	seq, total int64
+	nonce      uint64
 	failed     []int
+	forgiven   map[int]int64
 }
 
 type modelFunnel struct {
-	gen   int64
-	reset int64 // the generation that the latest reset has begun
-	tat   limit.Span
-	gone  int64 // when the key expires
+	modelBirth
+	tat  limit.Span
+	gone int64 // when the key expires
 }
 
 type modelWindow struct {
-	gen     int64
-	reset   int64
+	modelBirth
 	buckets map[int64]int64
+	last    map[int64]int64 // when the last unit of each came, ns after it began
 	gone    int64
+}
+
+// modelBirth is what tells of which time a state is.
+type modelBirth struct {
+	gen   int64
+	reset int64 // the generation that the latest reset has begun
+	born  int64 // when the newest unit was booked, µs
+}
+
+// renew begins a generation that is later than all that was booked before.
+func (b *modelBirth) renew(now int64) { b.gen = max(now/1000, b.gen+1, b.born+1) }
+
+// merge puts another state into this one, and tells of which the content counts.
+func (b *modelBirth) merge(o remote.State, now int64) (mine, theirs bool) {
+	top := max(b.gen, o.Gen)
+	mine, theirs = b.gen == top || b.born >= top || max(top, o.Born) > now/1000, o.Gen == top || o.Born >= top
+	if b.gen < top {
+		b.gen, b.reset = top, top
+	}
+	if !mine {
+		b.born = 0
+	}
+	if theirs {
+		b.born = max(b.born, o.Born)
+	}
+	return mine, theirs
 }
 
 func newModelRedis() *modelRedis {
@@ -62,6 +89,7 @@ func takesOff(op *remote.Op) bool { return op.Back != limit.Span{} || len(op.Bac
 func (m *modelRedis) wipe() {
 	m.funnels, m.windows = map[string]*modelFunnel{}, map[string]*modelWindow{}
 	m.ledger, m.alive, m.credit = map[ledgerKey]ledgerEntry{}, map[string]int64{}, map[creditKey]int64{}
+	m.back = map[string]int64{} // a stray copy may take the same off again, of new data
 }
 
 // forget is a key that Redis has evicted, or somebody deleted.
@@ -81,20 +109,24 @@ func (m *modelRedis) expire(now int64) {
 func (m *modelRedis) renew(now int64, key string, r *limit.Rule, used int64) (st remote.State) {
 	if r.Algorithm() == limit.AlgorithmFunnel {
 		was := m.funnelAt(now, key)
-		f := &modelFunnel{gen: max(now/1000, was.gen+1), gone: was.gone}
-		if f.reset = f.gen; used > 0 {
+		f := &modelFunnel{modelBirth: was.modelBirth, gone: was.gone}
+		f.renew(now)
+		if f.reset, f.born = f.gen, now/1000; used > 0 {
 			f.tat = r.Add(limit.Span{NS: now}, r.Cost(used))
 		}
 		f.expire(now, r)
 		m.funnels[key] = f
-		return remote.State{Gen: f.gen, Level: r.Sub(f.tat, limit.Span{NS: now})}
+		return remote.State{Gen: f.gen, Born: f.born, Level: r.Sub(f.tat, limit.Span{NS: now})}
 	}
 	was := m.windowAt(now, key)
-	w := &modelWindow{gen: max(now/1000, was.gen+1), buckets: map[int64]int64{}, gone: was.gone}
-	st.Gen, w.reset = w.gen, w.gen
+	w := &modelWindow{modelBirth: was.modelBirth, buckets: map[int64]int64{}, last: map[int64]int64{}, gone: was.gone}
+	w.renew(now)
+	w.reset, w.born = w.gen, now/1000
+	st.Gen, st.Born = w.gen, w.born
 	if used > 0 {
-		w.buckets[now/int64(r.Width())] = used
-		st.Buckets = []remote.Bucket{{ID: now / int64(r.Width()), Units: used}}
+		id, last := now/int64(r.Width()), inBucket(now, r)
+		w.buckets[id], w.last[id] = used, last
+		st.Buckets = []remote.Bucket{{ID: id, Units: used, Last: time.Duration(last)}}
 	}
 	w.expire(now, r)
 	m.windows[key] = w
@@ -109,14 +141,16 @@ func (m *modelRedis) snapshot() *modelRedis {
 		s.funnels[k] = &c
 	}
 	for k, w := range m.windows {
-		s.windows[k] = &modelWindow{w.gen, w.reset, maps.Clone(w.buckets), w.gone}
+		s.windows[k] = &modelWindow{w.modelBirth, maps.Clone(w.buckets), maps.Clone(w.last), w.gone}
 	}
 	s.ledger, s.alive, s.credit = maps.Clone(m.ledger), maps.Clone(m.alive), maps.Clone(m.credit)
+	s.back = maps.Clone(m.back)
 	return s
 }
 
 func (m *modelRedis) rollback(s *modelRedis) {
 	m.funnels, m.windows, m.ledger, m.alive, m.credit = s.funnels, s.windows, s.ledger, s.alive, s.credit
+	m.back = s.back // what was handed back since then has not been, in this data
 }
 
 // beat enters a node and returns how many are alive.
@@ -126,19 +160,24 @@ func (m *modelRedis) beat(now int64, node string, ttl int64) int {
 	return len(m.alive)
 }
 
-func (m *modelRedis) exec(now int64, b *remote.Batch) remote.Reply {
+// exec executes a batch that a process has sent. Which one that is Redis does not
+// know: it goes by the name in the batch.
+func (m *modelRedis) exec(now int64, process string, b *remote.Batch) remote.Reply {
 	k := ledgerKey{b.Shard, b.Node}
 	e := m.ledger[k]
 	rep := remote.Reply{Now: time.Duration(now), Total: e.total}
 	switch {
-	case e.seq == b.Seq:
+	case e.seq == b.Seq && e.nonce == b.Nonce:
 		rep.Verdict = remote.VerdictDuplicate
+	case e.seq == b.Seq:
+		rep.Verdict = remote.VerdictOther
+		return rep
 	case e.seq > b.Seq:
 		rep.Verdict = remote.VerdictStale
 		return rep
 	case e.seq == b.Prev || b.Accept:
 		rep.Verdict = remote.VerdictApplied
-		e.seq, e.failed = b.Seq, nil
+		e.seq, e.nonce, e.failed, e.forgiven = b.Seq, b.Nonce, nil, map[int]int64{}
 	default:
 		rep.Verdict = remote.VerdictLost
 		return rep
@@ -155,14 +194,19 @@ func (m *modelRedis) exec(now int64, b *remote.Batch) remote.Reply {
 			continue
 		}
 		if rep.Verdict == remote.VerdictApplied {
-			m.applied[b.Node] += op.Units
+			m.applied[process] += op.Units
 			if takesOff(op) {
-				m.back[b.Node]++
+				m.back[process]++
 			}
-			m.credit[creditKey{b.Node, op.Key}] += op.Units
+			m.credit[creditKey{process, op.Key}] += op.Units
 			e.total += op.Units
 		}
-		rep.States = append(rep.States, m.op(now, op, rep.Verdict == remote.VerdictApplied))
+		st := m.op(now, op, rep.Verdict == remote.VerdictApplied)
+		if rep.Verdict == remote.VerdictApplied {
+			e.forgiven[i] = st.Forgiven
+		}
+		st.Forgiven = e.forgiven[i]
+		rep.States = append(rep.States, st)
 	}
 	rep.Total = e.total
 	m.ledger[k] = e
@@ -217,31 +261,42 @@ func (m *modelRedis) funnelAt(now int64, key string) *modelFunnel {
 func (m *modelRedis) windowAt(now int64, key string) *modelWindow {
 	w := m.windows[key]
 	if w == nil || w.gone <= now {
-		return &modelWindow{buckets: map[int64]int64{}}
+		return &modelWindow{buckets: map[int64]int64{}, last: map[int64]int64{}}
 	}
 	return w
 }
 
+// inBucket returns for how long, in whole µs, the bucket of now has gone on.
+func inBucket(now int64, r *limit.Rule) int64 { return now % int64(r.Width()) / 1000 * 1000 }
+
 func (m *modelRedis) funnel(now int64, op *remote.Op, apply bool) remote.State {
 	f, at := m.funnelAt(now, op.Key), limit.Span{NS: now}
-	if apply && op.Raise && f.gen <= op.Known.Gen {
-		known := op.Rule.Add(at, op.Known.Level)
-		if f.gen < op.Known.Gen {
+	if apply && op.Raise {
+		mine, theirs := f.merge(op.Known, now)
+		if !mine {
 			f.tat = limit.Span{}
 		}
-		if f.gen = op.Known.Gen; op.Known.Level != (limit.Span{}) {
-			f.tat = f.tat.Max(known)
+		if theirs && op.Known.Level != (limit.Span{}) {
+			f.tat = f.tat.Max(op.Rule.Add(at, op.Known.Level))
 		}
 	}
-	back := op.Back != limit.Span{} && op.BackGen >= f.reset
+	back := op.Back != limit.Span{} && op.BackGen >= f.reset && !op.BackTop.Less(op.Rule.Sub(f.tat, at))
 	if apply && back {
 		f.tat = op.Rule.Sub(f.tat, op.Back)
-		f.gen = max(now/1000, f.gen+1)
+		f.renew(now)
 	}
+	forgiven := int64(0)
 	if apply && op.Units > 0 {
+		had := f.tat
 		f.tat = op.Rule.Add(f.tat, op.Rule.Cost(op.Units)).Max(op.Rule.Add(at, op.Ahead))
+		f.born = now / 1000
+		if op.Debt > 0 {
+			top := had.Max(op.Rule.Add(at, op.Ceiling))
+			forgiven = min(op.Rule.Whole(op.Rule.Sub(f.tat, top)), op.Debt)
+			f.tat = op.Rule.Sub(f.tat, op.Rule.Cost(forgiven))
+		}
 	}
-	st := remote.State{Gen: f.gen, Level: op.Rule.Sub(f.tat, at)}
+	st := remote.State{Gen: f.gen, Born: f.born, Level: op.Rule.Sub(f.tat, at), Forgiven: forgiven}
 	// A key is not made for a funnel that is empty already.
 	empty := st.Gen == 0 && st.Level == (limit.Span{}) && m.funnelAt(now, op.Key) != f
 	if apply && (op.Units > 0 || op.Raise || back) && !empty {
@@ -257,30 +312,38 @@ func (m *modelRedis) window(now int64, op *remote.Op, apply bool) remote.State {
 	w := m.windowAt(now, op.Key)
 	cur, kept := now/int64(op.Rule.Width()), int64(op.Rule.Kept())
 	// Buckets ahead of the clock count as the current one.
-	n := map[int64]int64{}
-	place := func(to map[int64]int64, id, units int64) {
-		if id = min(id, cur); id >= cur-kept && units > 0 {
-			to[id] += units
+	n, last := map[int64]int64{}, map[int64]int64{}
+	place := func(to map[int64]int64, b remote.Bucket) {
+		came := int64(b.Last+time.Microsecond-1) / 1000 * 1000
+		if b.ID > cur {
+			b.ID, came = cur, inBucket(now, op.Rule)
+		}
+		if b.ID >= cur-kept && b.Units > 0 {
+			to[b.ID] += b.Units
+			last[b.ID] = max(last[b.ID], came)
 		}
 	}
 	for id, u := range w.buckets {
-		place(n, id, u)
+		place(n, remote.Bucket{ID: id, Units: u, Last: time.Duration(w.last[id])})
 	}
-	gen := w.gen
-	if apply && op.Raise && gen <= op.Known.Gen {
-		if gen < op.Known.Gen {
+	is := w.modelBirth
+	if apply && op.Raise {
+		mine, theirs := is.merge(op.Known, now)
+		if !mine {
 			clear(n)
+			clear(last)
 		}
-		gen = op.Known.Gen
 		known := map[int64]int64{}
 		for _, b := range op.Known.Buckets {
-			place(known, b.ID, b.Units)
+			if theirs {
+				place(known, b)
+			}
 		}
 		for id, u := range known {
 			n[id] = max(n[id], u)
 		}
 	}
-	back := len(op.BackBuckets) > 0 && op.BackGen >= w.reset
+	back := len(op.BackBuckets) > 0 && op.BackGen >= is.reset
 	if apply && back {
 		for _, b := range op.BackBuckets {
 			if id := min(b.ID, cur); id >= cur-kept {
@@ -289,23 +352,24 @@ func (m *modelRedis) window(now int64, op *remote.Op, apply bool) remote.State {
 				}
 			}
 		}
-		gen = max(now/1000, gen+1)
+		is.renew(now)
 	}
 	if apply && op.Units > 0 {
+		is.born = now / 1000
 		for _, b := range op.Buckets {
-			place(n, b.ID, b.Units)
+			place(n, b)
 		}
 	}
-	empty := len(n) == 0 && gen == 0 && m.windows[op.Key] != w
+	empty := len(n) == 0 && is.gen == 0 && m.windows[op.Key] != w
 	if apply && (op.Units > 0 || op.Raise || back) && !empty {
-		m.windows[op.Key] = &modelWindow{gen: gen, reset: w.reset, buckets: n, gone: w.gone}
+		m.windows[op.Key] = &modelWindow{modelBirth: is, buckets: n, last: last, gone: w.gone}
 		m.windows[op.Key].expire(now, op.Rule)
-	} else if gen > 0 {
-		w.gone = expiry(now, now, w.gone, gen, op.Rule)
+	} else if w.gen > 0 {
+		w.gone = expiry(now, now, w.gone, w.gen, op.Rule)
 	}
-	st := remote.State{Gen: gen}
+	st := remote.State{Gen: is.gen, Born: is.born}
 	for _, id := range slices.Sorted(maps.Keys(n)) {
-		st.Buckets = append(st.Buckets, remote.Bucket{ID: id, Units: n[id]})
+		st.Buckets = append(st.Buckets, remote.Bucket{ID: id, Units: n[id], Last: time.Duration(last[id])})
 	}
 	return st
 }

@@ -3,26 +3,45 @@ package hybrid
 import (
 	"context"
 	"log/slog"
+	"math"
+	"time"
 )
 
-// notifier tells people and programs of changes of state, from a goroutine of
-// its own, so that neither a slow logger nor a slow callback can hold up the
-// reconciler.
+// notifier tells people and programs of changes of state and of events, from a
+// goroutine of its own, so that neither a slow logger nor a slow callback can hold
+// up the reconciler or a check.
 type notifier struct {
-	log   *slog.Logger
-	hook  func(State)
-	stats *counters
-	queue chan State
-	done  chan struct{}
-	last  State // owned by changed
+	log     *slog.Logger
+	onState func(State)
+	onEvent func(Event)
+	stats   func() Stats
+	panics  func() // counts one
+	states  chan State
+	events  chan Event
+	done    chan struct{}
+	last    State // owned by changed
+
+	// Owned by run.
+	lines  [kinds]throttle
+	outage outage
+	late   *State // the latest state of which no line has told yet, because there were too many
 }
 
-// notifyBacklog bounds the changes that wait for a slow receiver; further
-// ones are skipped, the latest last.
-const notifyBacklog = 16
+// Bounds of what waits for a slow receiver: of more, the oldest are skipped.
+const (
+	stateBacklog = 16
+	eventBacklog = 64
+)
 
-func newNotifier(log *slog.Logger, hook func(State), stats *counters) *notifier {
-	return &notifier{log: log, hook: hook, stats: stats, queue: make(chan State, notifyBacklog), done: make(chan struct{}),
+// Bounds of log lines: of each kind so many at once, and then one in so long.
+const (
+	logBurst = 6
+	logEvery = 10 * time.Second
+)
+
+func newNotifier(o Options, stats func() Stats, panics func()) *notifier {
+	return &notifier{log: o.Logger, onState: o.OnStateChange, onEvent: o.OnEvent, stats: stats, panics: panics,
+		states: make(chan State, stateBacklog), events: make(chan Event, eventBacklog), done: make(chan struct{}),
 		last: State{Mode: Resyncing}}
 }
 
@@ -34,14 +53,22 @@ func (n *notifier) changed(s State) {
 		return
 	}
 	n.last = s
+	push(n.states, s)
+}
+
+// happened passes an event on. It never blocks.
+func (n *notifier) happened(e Event) { push(n.events, e) }
+
+// push puts v into a queue, in the place of the oldest if there is no room.
+func push[T any](queue chan T, v T) {
 	for {
 		select {
-		case n.queue <- s:
+		case queue <- v:
 			return
 		default:
 		}
 		select {
-		case <-n.queue: // drop the oldest
+		case <-queue:
 		default:
 		}
 	}
@@ -54,37 +81,125 @@ func needsOperator(reason string) bool {
 func (n *notifier) stop() { close(n.done) }
 
 func (n *notifier) run() error {
+	timer := time.NewTimer(math.MaxInt64)
+	defer timer.Stop()
 	for {
 		select {
-		case s := <-n.queue:
+		case s := <-n.states:
 			n.tell(s)
+		case e := <-n.events:
+			n.tellEvent(e)
+		case <-timer.C:
+			n.logState(*n.late)
 		case <-n.done:
+			n.drain()
 			return nil
+		}
+		if timer.Stop(); n.late != nil {
+			timer.Reset(n.lines[kindState].wait(pace()))
+		}
+	}
+}
+
+// drain tells of what has happened before the limiter was closed.
+func (n *notifier) drain() {
+	for {
+		select {
+		case e := <-n.events:
+			n.tellEvent(e)
+		default:
+			return
 		}
 	}
 }
 
 // tell calls out to the logger and to the hook.
 func (n *notifier) tell(s State) {
-	n.guarded(func() {
-		level := slog.LevelInfo
-		if s.Mode == Degraded {
-			level = slog.LevelWarn
-		}
-		n.log.LogAttrs(context.Background(), level, "rate limiter "+s.Mode.String(),
-			slog.String("reason", s.Reason), slog.Int("nodes", s.Nodes), slog.Int("down", s.Down), slog.Any("err", s.Err))
-	})
-	if n.hook != nil {
-		n.guarded(func() { n.hook(s) })
+	n.outage.note(s, n.stats)
+	n.logState(s)
+	if n.onState != nil {
+		n.guarded(func() { n.onState(s) })
 	}
+}
+
+// logState logs a line of a state, or leaves it for later if there were too many.
+func (n *notifier) logState(s State) {
+	skipped, ok := n.lines[kindState].admit(pace())
+	if !ok {
+		n.late = &s
+		return
+	}
+	n.late = nil
+	level := slog.LevelInfo
+	switch {
+	case s.Mode == Degraded && needsOperator(s.Reason):
+		level = slog.LevelError
+	case s.Mode == Degraded:
+		level = slog.LevelWarn
+	}
+	attrs := []slog.Attr{slog.String("reason", s.Reason), slog.Int("nodes", s.Nodes), slog.Int("down", s.Down), slog.Any("err", s.Err)}
+	if s.Mode == Synced {
+		attrs = append(attrs, n.outage.report()...)
+	}
+	n.write(level, "rate limiter "+s.Mode.String(), attrs, skipped)
+}
+
+// tellEvent calls out to the logger and to the hook.
+func (n *notifier) tellEvent(e Event) {
+	// Of the others there are few, whatever happens.
+	skipped, ok := 0, true
+	if e.Kind == EventDataLost || e.Kind == EventQuarantined || e.Kind == EventRenamed {
+		skipped, ok = n.lines[e.Kind].admit(pace())
+	}
+	if ok {
+		attrs := []slog.Attr{slog.String("reason", e.Reason)}
+		if e.Key != "" {
+			attrs = append(attrs, slog.String("key", escaped(e.Key)))
+		}
+		if e.Err != nil && e.Kind != EventQuarantined { // that names the key, whole
+			attrs = append(attrs, slog.Any("err", e.Err))
+		}
+		n.write(slog.LevelWarn, "rate limiter: "+e.Kind.String(), attrs, skipped)
+	}
+	if n.onEvent != nil {
+		n.guarded(func() { n.onEvent(e) })
+	}
+}
+
+// write logs a line that stands for others of its kind that were skipped.
+func (n *notifier) write(level slog.Level, text string, attrs []slog.Attr, skipped int) {
+	if skipped > 0 {
+		attrs = append(attrs, slog.Int("skipped", skipped))
+	}
+	n.guarded(func() { n.log.LogAttrs(context.Background(), level, text, attrs...) })
 }
 
 // guarded calls foreign code; a panic in it ends here.
 func (n *notifier) guarded(f func()) {
 	defer func() {
 		if recover() != nil {
-			n.stats.hookPanics.Add(1)
+			n.panics()
 		}
 	}()
 	f()
 }
+
+// throttle lets logBurst lines through at once, and then one each logEvery.
+type throttle struct {
+	full    time.Duration // when it admits a whole burst again, on the clock of timers
+	skipped int
+}
+
+// admit reports whether a line may be logged, and how many were skipped since the last one.
+func (t *throttle) admit(now time.Duration) (skipped int, ok bool) {
+	if t.wait(now) > 0 {
+		t.skipped++
+		return 0, false
+	}
+	skipped, t.skipped = t.skipped, 0
+	t.full = max(t.full, now) + logEvery
+	return skipped, true
+}
+
+// wait returns how long until a line may be logged.
+func (t *throttle) wait(now time.Duration) time.Duration { return t.full - now - (logBurst-1)*logEvery }

@@ -69,6 +69,24 @@ type Options struct {
 	KeyPrefix string
 	// Fallback is what checks do while Redis is unreachable. Default FairShare.
 	Fallback Fallback
+	// MaxDebt bounds what a funnel repays of an outage. Units that were admitted in one
+	// fill it to what takes so much longer to leak than it holds, at the most, so that
+	// nobody is refused for longer than that because of them; what would be above is
+	// forgiven, and counted (see [Stats].ForgivenUnits). What was admitted while Redis
+	// was there is booked wholly, and so is what a waiting reservation is behind. A
+	// window forgets by itself. Default 0: as long as the rule takes to leak what it
+	// holds; negative: nothing is repaid.
+	MaxDebt time.Duration
+	// ExpectedNodes is how many nodes the fleet has at the least, for as long as a
+	// node cannot know: from its start until four heartbeats after Redis has first
+	// answered (or MaxBackoff, if that is longer). With [FairShare] each unit counts
+	// so many times from the first check on until Redis has answered, so that a
+	// fleet that starts while Redis is away, or whose processes are replaced one by
+	// one then, admits about one limit. A Redis that is there has answered within
+	// milliseconds; a burst that comes sooner finds only this node's share. The other
+	// policies begin when Redis is known to be away; until then a check finds the
+	// whole limit. Default 0: unknown, which counts as 1; at most 100,000.
+	ExpectedNodes int
 	// HeartbeatInterval is how often a node shows that it is alive. It counts
 	// as gone after three missed beats, and two later its share is the others'.
 	// Default 1 s; 10 ms to 1 min.
@@ -83,15 +101,22 @@ type Options struct {
 	// MaxBatch is how many keys one script call carries at most. Redis serves
 	// nobody else meanwhile: 100 keys take about 0.5 ms. Default 200; at most 1,000.
 	MaxBatch int
-	// Clock is where time comes from. Default: [clock.Default].
+	// Clock is where time comes from. Default: [clock.System].
 	Clock clock.Clock
-	// Logger gets one line per change of state. Default: silent.
+	// Logger gets one line per change of state and per event (see [EventKind]), at level
+	// Info, Warn or, for what only an operator can mend, Error. Of one kind there are 6
+	// lines at once, and then one in 10 s that says how many were skipped. The line that
+	// ends an outage says how long it was and what has become of its units. Default: silent.
 	Logger *slog.Logger
 	// OnStateChange is called after each change of state, one call at a time,
 	// from a goroutine of its own that holds no lock. It may use the limiter
 	// but not close it. A panic in it is recovered and counted. If it is slow,
 	// intermediate changes may be skipped. Default: none.
 	OnStateChange func(State)
+	// OnEvent is called for each event, in the same way as OnStateChange; never both at
+	// the same time. If it is slow, the oldest of more than 64 may be skipped.
+	// Default: none.
+	OnEvent func(Event)
 }
 
 // coalesce is how long an urgent report waits for others.
@@ -142,6 +167,7 @@ func (o Options) validate() error {
 	between("Shards", o.Shards, 1, 1024)
 	between("DegradeAfter", o.DegradeAfter, 1, 100)
 	between("MaxBatch", o.MaxBatch, 1, 1000)
+	between("ExpectedNodes", o.ExpectedNodes, 0, 100_000)
 	if o.MaxKeys < 0 {
 		errs = append(errs, fmt.Errorf("hybrid: MaxKeys %d: must not be negative", o.MaxKeys))
 	}
@@ -160,7 +186,7 @@ func (o Options) coreConfig() coreConfig {
 		minBackoff: int64(o.MinBackoff), maxBackoff: int64(o.MaxBackoff),
 		retry: int64(30 * time.Millisecond), quarantine: int64(5 * time.Second),
 		maxBatch: o.MaxBatch, maxPipes: 4, shardsPerPipe: 16, resyncPipe: 4,
-		degradeAfter: o.DegradeAfter, fallback: o.Fallback,
+		degradeAfter: o.DegradeAfter, fallback: o.Fallback, expectedNodes: int64(o.ExpectedNodes),
 		resyncPaceMin: int64(5 * time.Millisecond), resyncRange: int64(20 * time.Millisecond),
 	}
 }

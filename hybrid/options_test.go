@@ -19,14 +19,14 @@ func TestOptionsAllProblemsAtOnce(t *testing.T) {
 	bad := hybrid.Options{
 		MaxKeys: -1, SyncInterval: time.Hour, CommandTimeout: -1, Shards: 1025, KeyPrefix: "a{b}",
 		Fallback: 9, HeartbeatInterval: time.Millisecond, MinBackoff: time.Microsecond, MaxBackoff: time.Nanosecond,
-		DegradeAfter: -1, MaxBatch: 1001,
+		DegradeAfter: -1, MaxBatch: 1001, ExpectedNodes: -1,
 	}
 	_, err := hybrid.New(nil, bad)
 	if err == nil {
 		t.Fatal("accepted")
 	}
 	for _, field := range []string{"MaxKeys", "SyncInterval", "CommandTimeout", "Shards", "KeyPrefix", "Fallback",
-		"HeartbeatInterval", "MinBackoff", "MaxBackoff", "DegradeAfter", "MaxBatch"} {
+		"HeartbeatInterval", "MinBackoff", "MaxBackoff", "DegradeAfter", "MaxBatch", "ExpectedNodes"} {
 		if !strings.Contains(err.Error(), field) {
 			t.Errorf("%s is not mentioned in:\n%v", field, err)
 		}
@@ -45,9 +45,10 @@ func TestOptionsEdges(t *testing.T) {
 	}{
 		"zero":                    {hybrid.Options{}, true},
 		"smallest":                {hybrid.Options{MaxKeys: 1, SyncInterval: time.Millisecond, CommandTimeout: time.Millisecond, Shards: 1, KeyPrefix: "x", HeartbeatInterval: 10 * time.Millisecond, MinBackoff: time.Millisecond, MaxBackoff: time.Millisecond, DegradeAfter: 1, MaxBatch: 1}, true},
-		"largest":                 {hybrid.Options{SyncInterval: time.Minute, CommandTimeout: time.Minute, Shards: 1024, KeyPrefix: strings.Repeat("x", 64), HeartbeatInterval: time.Minute, MinBackoff: time.Hour, MaxBackoff: time.Hour, DegradeAfter: 100, MaxBatch: 1000, Fallback: hybrid.FailClosed}, true},
+		"largest":                 {hybrid.Options{SyncInterval: time.Minute, CommandTimeout: time.Minute, Shards: 1024, KeyPrefix: strings.Repeat("x", 64), HeartbeatInterval: time.Minute, MinBackoff: time.Hour, MaxBackoff: time.Hour, DegradeAfter: 100, MaxBatch: 1000, Fallback: hybrid.FailClosed, ExpectedNodes: 100_000}, true},
 		"slow probes by one knob": {hybrid.Options{MinBackoff: time.Minute}, true},
 		"backoffs crossed":        {hybrid.Options{MinBackoff: time.Second, MaxBackoff: time.Millisecond}, false},
+		"too many expected":       {hybrid.Options{ExpectedNodes: 100_001}, false},
 		"long prefix":             {hybrid.Options{KeyPrefix: strings.Repeat("x", 65)}, false},
 		"negative interval":       {hybrid.Options{SyncInterval: -1}, false},
 		"keys beyond memory":      {hybrid.Options{MaxKeys: math.MaxInt}, false},
@@ -73,7 +74,7 @@ func TestNilClientPointer(t *testing.T) {
 
 // What cannot be asked is refused for ever, counted, and changes nothing.
 //
-// Fault 42: refused for ever, counted and without effect.
+// Faults 42, 87: refused for ever, counted, said in the result and without effect.
 func TestQuestionsThatCannotBeAsked(t *testing.T) {
 	l := newLimiter(t, nil, hybrid.Options{})
 	log := limit.Must(limit.SlidingLog("log", 5, time.Minute))
@@ -98,7 +99,7 @@ func TestQuestionsThatCannotBeAsked(t *testing.T) {
 		if l.AllowN("k", q.rule, q.n) {
 			t.Errorf("%v, %d: allowed", q.rule, q.n)
 		}
-		if res := l.Take("k", q.rule, q.n); res.Allowed || res.RetryAfter != limit.Never {
+		if res := l.Take("k", q.rule, q.n); res.Allowed || res.RetryAfter != limit.Never || res.Source != limit.SourceInvalid {
 			t.Errorf("%v, %d: %+v", q.rule, q.n, res)
 		}
 		asked += 2
@@ -107,8 +108,8 @@ func TestQuestionsThatCannotBeAsked(t *testing.T) {
 		t.Errorf("%+v", res)
 	}
 	s := l.Stats()
-	if s.Refused != uint64(asked+1) || s.Allowed.Total()+s.Denied.Total() != 0 || s.AdmittedUnits != 0 {
-		t.Errorf("%d refused, want %d: %+v", s.Refused, asked+1, s)
+	if s.Invalid != uint64(asked+1) || s.Allowed.Total()+s.Denied.Total() != 0 || s.AdmittedUnits != 0 {
+		t.Errorf("%d invalid, want %d: %+v", s.Invalid, asked+1, s)
 	}
 	wantAdmitted(t, l, "k", longTen, 20, 10) // nothing was handed back either
 

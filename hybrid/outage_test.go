@@ -373,7 +373,7 @@ func TestErrorReplies(t *testing.T) {
 				if got := n.net.traffic().sent - sent; got > 180 {
 					t.Errorf("%d messages in a minute: a hot loop", got)
 				}
-				if warn, _ := log.count(slog.LevelWarn); warn != 1 || !strings.Contains(log.text(), c.reason) {
+				if warn := log.alarms(); warn != 1 || !strings.Contains(log.text(), c.reason) {
 					t.Errorf("log:\n%s", log.text())
 				}
 				w.redis.SetError("")

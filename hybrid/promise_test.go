@@ -65,12 +65,20 @@ func TestPromiseConnected(t *testing.T) {
 			if rule.Algorithm() == limit.AlgorithmFunnel {
 				bound += lim // a funnel admits its capacity on top of what leaks
 			}
+			if rule.Algorithm() == limit.AlgorithmSlidingWindow {
+				bound += rule.Share()
+			}
 			most, least := worstWindow(list, int64(window), from+int64(window), s.now)
 			if most > bound {
 				t.Errorf("%v, seed %d: %d admitted in a window, bound %d", rule, seed, most, bound)
 			}
-			if least < lim*97/100 {
-				t.Errorf("%v, seed %d: only %d admitted in a window of an overloaded key", rule, seed, least)
+			// A log of all nodes would admit the limit in every window, from the first request
+			// on. What came in one bucket leaves a window nearly all at once, so that less than
+			// the limit may be in one that begins in between.
+			got, want := int64(len(list)), int64(lim)*(s.now-from)/int64(window)
+			inBucket := 3 * lim / 10 // at 3-fold overload
+			if got < want*97/100 || least < int64(lim-inBucket) {
+				t.Errorf("%v, seed %d: %d of %d admitted of an overloaded key, at least %d in a window", rule, seed, got, want, least)
 			}
 			for _, n := range s.nodes {
 				if n.stats.rolledBack.Load()+n.stats.losses.Load() != 0 {
@@ -116,11 +124,11 @@ func TestPromiseOutage(t *testing.T) {
 		s.run(2 * time.Second)
 		start := s.now
 		list := s.overload(30*time.Second, rule, 1000)
-		most, least := worstWindow(list, int64(window), start+int64(window), s.now)
-		// The buckets of a sliding window assume that units are spread evenly
-		// in them: a true window may hold a bucket's share more.
-		if most > c.max+c.max/limit.DefaultBuckets || least < c.min {
-			t.Errorf("%v: between %d and %d admitted in a window, want %d to %d", c.policy, least, most, c.min, c.max)
+		most, _ := worstWindow(list, int64(window), start+int64(window), s.now)
+		each := int64(len(list)) * int64(window) / (s.now - start)
+		// A true window may hold a bucket's share more.
+		if most > c.max+c.max/limit.DefaultBuckets || each < c.min {
+			t.Errorf("%v: %d admitted for each window, at most %d in one, want %d to %d", c.policy, each, most, c.min, c.max)
 		}
 		for _, n := range s.nodes {
 			if n.core.state.Mode != Degraded {

@@ -145,6 +145,7 @@ func (c *core) board(s *shard) {
 	}
 	if len(f.items) > 0 {
 		s.seq++
+		f.nonce = c.ids.nonce()
 		s.flight = &f
 		s.retry = 0
 	}
@@ -185,7 +186,7 @@ func (c *core) batch(id int) *remote.Batch {
 	}
 	c.stats.batches.Add(1)
 	c.stats.keysSynced.Add(uint64(len(f.items)))
-	b := &remote.Batch{Shard: id, Node: c.node, Seq: s.seq, Prev: s.acked, Accept: s.accept, Ops: make([]remote.Op, len(f.items))}
+	b := &remote.Batch{Shard: id, Node: s.node, Seq: s.seq, Prev: s.acked, Nonce: f.nonce, Accept: s.accept, Ops: make([]remote.Op, len(f.items))}
 	for i := range f.items {
 		it := &f.items[i]
 		ctr, rep := it.c.Resend(c.local, s.accept)
@@ -199,10 +200,11 @@ func (c *core) op(ctr *local.Counter, rep local.Report, units int64) remote.Op {
 	op := remote.Op{
 		Key: c.keys.CounterKey(rep.Rule, ctr.Key()), Rule: rep.Rule, Units: units,
 		Ahead: rep.Ahead, Buckets: toRemote(rep.Buckets), Raise: rep.Raise,
-		Back: rep.Back, BackBuckets: toRemote(rep.BackBuckets), BackGen: rep.BackGen,
+		Back: rep.Back, BackTop: rep.BackTop, BackBuckets: toRemote(rep.BackBuckets), BackGen: rep.BackGen,
+		Debt: min(rep.Debt, units), Ceiling: rep.Ceiling,
 	}
 	if rep.Raise {
-		op.Known = remote.State{Gen: rep.Gen, Level: rep.KnownLevel, Buckets: toRemote(rep.KnownBuckets)}
+		op.Known = remote.State{Gen: rep.Gen, Born: rep.Born, Level: rep.KnownLevel, Buckets: toRemote(rep.KnownBuckets)}
 	}
 	return op
 }

@@ -69,8 +69,8 @@ func TestRealOverload(t *testing.T) {
 	all := slices.Concat(logs...)
 	most := busiest(all, window)
 	// What the others are offered in two exchanges, S + δ apart (the promise
-	// of the package), and one sub-bucket's part of the limit, which is what
-	// fading the oldest one in a straight line may be wrong by.
+	// of the package), and one sub-bucket's share of the limit, as much of which
+	// may leave before its time.
 	sync := (100 + 20) * time.Millisecond
 	bound := limitUnits + int((nodes-1)*2*perNode*sync.Seconds()) + limitUnits/rule.Buckets()
 	least := limitUnits * windows * 97 / 100

@@ -82,7 +82,7 @@ func TestRealRefusesToWrite(t *testing.T) {
 			if got := scriptCalls(t, admin) - before; got > 3*probes || got > checks/10 {
 				t.Errorf("%d scripts for %d probes, while %d checks were made", got, probes, checks)
 			}
-			if warn, _ := log.count(slog.LevelWarn); warn != 1 || !strings.Contains(log.text(), reason) {
+			if warn := log.alarms(); warn != 1 || !strings.Contains(log.text(), reason) {
 				t.Errorf("log:\n%s", log.text())
 			}
 			config(t, admin, c.setting, c.good)
@@ -186,7 +186,7 @@ func TestRealMisconfigured(t *testing.T) {
 			eventually(t, 10*time.Second, "tried again and again", func() bool { return l.Stats().Failures >= failed+10 })
 			// A connection that was killed may be what degrades; the reason
 			// that needs an operator is told all the same, once.
-			warn, _ := log.count(slog.LevelWarn)
+			warn := log.alarms()
 			if said := strings.Count(log.text(), "reason="+c.reason+" "); said != 1 || warn > 2 {
 				t.Errorf("%q was said %d times, with %d warnings:\n%s", c.reason, said, warn, log.text())
 			}

@@ -96,8 +96,8 @@ func ledgerSum(t testing.TB, rdb redis.UniversalClient) (sum int64) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fields := strings.Fields(v) // seq, total, failed
-		n, err := strconv.ParseInt(fields[1], 10, 64)
+		fields := strings.Fields(v) // seq, nonce, total, failed
+		n, err := strconv.ParseInt(fields[2], 10, 64)
 		if err != nil {
 			t.Fatalf("%s holds %q", k, v)
 		}

@@ -67,6 +67,7 @@ func TestBacklogIsPaced(t *testing.T) {
 	s.down = true
 	n.takeAll(500)
 	s.untilMode(n, Degraded)
+	n.takeAll(500) // what was taken before has been sent, and is sent again
 	s.run(time.Second)
 	s.down = false
 	s.untilMode(n, Resyncing)

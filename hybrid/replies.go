@@ -2,6 +2,7 @@ package hybrid
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/local"
@@ -32,6 +33,9 @@ func (c *core) onReplies(ev evReplies) {
 		case errors.Is(err, remote.ErrInvalidBatch):
 			c.abandon(s, err)
 		default:
+			if remote.MayHaveRun(err) {
+				s.unanswered()
+			}
 			failing, failed = append(failing, sh), err
 		}
 	}
@@ -59,10 +63,19 @@ func (c *core) unpack(id uint64) []int {
 // from being told, so its keys are set aside as if Redis had refused them.
 func (c *core) abandon(s *shard, err error) {
 	c.stats.badReplies.Add(1)
+	c.giveUpRefunds(s)
 	for _, it := range s.flight.items {
 		c.onKeyError(it, err)
 	}
-	s.flight = nil
+	c.endFlight(s)
+}
+
+// endFlight makes room for the next flight of a shard, which is counted under the
+// name that the node has by now.
+func (c *core) endFlight(s *shard) {
+	if s.flight = nil; s.node != c.node {
+		s.begin(c.node)
+	}
 }
 
 // onTimeout handles an exchange that has overrun its deadline: its fate is
@@ -80,6 +93,7 @@ func (c *core) onTimeout(id uint64) {
 	shards := c.unpack(id)
 	for _, sh := range shards {
 		s := &c.shards[sh]
+		s.unanswered()
 		s.suspect, s.retry = true, c.now+c.jitter(c.cfg.retry, 0.5, 1.5)
 	}
 	if !c.cfg.oneServer && len(shards) > 1 {
@@ -100,6 +114,7 @@ func (c *core) onReply(s *shard, r remote.Reply, sent, recv int64) {
 		c.settle(s, f, r, sent, recv)
 	case remote.VerdictLost:
 		c.noteLoss(s)
+		c.giveUpRefunds(s)
 		// The batch was not applied: send it again, with all we know. If that
 		// is not accepted either, asking at once would not help.
 		s.retry = 0
@@ -108,22 +123,10 @@ func (c *core) onReply(s *shard, r remote.Reply, sent, recv int64) {
 			s.retry = c.now + c.jitter(c.cfg.retry, 0.5, 1.5)
 		}
 		s.accept = true
-	default:
-		// Redis claims a later number of ours than we ever gave. Only a broken
-		// or forged record can say so; leave it behind.
-		c.stats.badReplies.Add(1)
-		if s.seq < maxSeq/2 { // no record that the script believes is above that
-			s.seq += staleJump
-		}
-		s.accept, s.retry = true, c.now+c.jitter(c.cfg.retry, 0.5, 1.5)
+	default: // another, or a later one, under our name
+		c.nameTaken(s)
 	}
 }
-
-// staleJump is by how much the numbers jump to leave a forged record behind.
-const (
-	staleJump = 1 << 48
-	maxSeq    = 1<<53 - 2
-)
 
 // settle ends a flight that Redis has booked.
 func (c *core) settle(s *shard, f *flight, r remote.Reply, sent, recv int64) {
@@ -132,19 +135,21 @@ func (c *core) settle(s *shard, f *flight, r remote.Reply, sent, recv int64) {
 		At: min(max(server-offset, sent), recv), ServerNow: server,
 		Slack: max(recv-sent, 0) + int64(time.Millisecond),
 	}
-	s.acked, s.flight, s.accept, s.lost = s.seq, nil, false, false
+	s.acked, s.accept, s.lost = s.seq, false, false
+	c.endFlight(s)
 	for i, it := range f.items {
 		st := r.States[i]
 		if st.Err != nil {
 			c.onKeyError(it, st.Err)
 			continue
 		}
-		c.stats.acked.Add(it.units)
+		c.stats.acked.Add(it.units - st.Forgiven)
+		c.stats.forgiven.Add(st.Forgiven)
 		if it.back {
 			c.stats.returned.Add(1)
 		}
-		a.Rule, a.Raised, a.Gen, a.Level = it.rule, it.raised, st.Gen, st.Level
-		a.Buckets, a.Converted = toLocal(st.Buckets), st.Converted
+		a.Rule, a.Raised, a.Gen, a.Born, a.Level = it.rule, it.raised, st.Gen, st.Born, st.Level
+		a.Buckets, a.Converted, a.Forgiven = toLocal(st.Buckets), st.Converted, st.Forgiven
 		c.afterSettle(it.c.Settle(c.local, a))
 	}
 }
@@ -160,7 +165,14 @@ func (c *core) onKeyError(it item, err error) {
 			c.stats.returned.Add(1)
 		}
 	}
-	ctr, first := it.c.Quarantine(c.local, booked)
+	reason := err.Error()
+	if key != nil {
+		reason = key.Reason
+	}
+	if !it.c.Quarantined() {
+		c.happened(Event{Kind: EventQuarantined, Reason: "redis cannot use the key: " + reason, Key: it.c.Key(), Err: err})
+	}
+	ctr, first := it.c.Quarantine(booked)
 	c.stats.quarantined.Add(1)
 	if first {
 		c.wounded = append(c.wounded, quarantined{ctr, c.now + c.cfg.quarantine})
@@ -201,6 +213,7 @@ func (c *core) noteLoss(s *shard) {
 // reseedNow queues every counter that knows something of a lost shard.
 func (c *core) reseedNow() {
 	c.reseed = 0
+	c.happened(Event{Kind: EventDataLost, Reason: fmt.Sprintf("redis has lost data, and is told what is known of it: %d of %d shards", c.toReseed(), len(c.shards))})
 	c.each(func(k *local.Counter) bool {
 		s := &c.shards[k.Shard(c.keys.Shard)]
 		if s.reseed && k.MarkRaise(c.local) {
@@ -212,6 +225,21 @@ func (c *core) reseedNow() {
 	for i := range c.shards {
 		c.shards[i].reseed = false
 	}
+}
+
+func (c *core) toReseed() (n int) {
+	for i := range c.shards {
+		if c.shards[i].reseed {
+			n++
+		}
+	}
+	return n
+}
+
+// happened tells of an event.
+func (c *core) happened(e Event) {
+	e.Time = time.Unix(0, c.local)
+	c.emit(efEvent{e})
 }
 
 // countNodes takes over the number of live nodes. It falls to the most that has
@@ -245,8 +273,8 @@ func (c *core) countNodes(n int64) {
 }
 
 // holdNodes keeps the number of nodes from falling for as long as all of them
-// need to enter themselves anew: after an outage, and after Redis has lost
-// their entries. Otherwise the first to come back would take itself for the
+// need to enter themselves anew: after an outage, after Redis has lost
+// their entries, and at the start of a fleet of known size. Otherwise the first to come back would take itself for the
 // only one, and the whole limit with it should Redis go away again.
 func (c *core) holdNodes(until int64) {
 	c.floor, c.floorTo = max(c.nodes, 1), until

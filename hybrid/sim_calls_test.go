@@ -13,7 +13,8 @@ import (
 func (n *simNode) reserve(key string, rule *limit.Rule, units int64) {
 	s, k := n.s, oracleKey{rule, key}
 	terms := local.Terms{MaxDelay: s.calls.Int64N(2) * s.calls.Int64N(int64(10*time.Second)), Share: s.calls.IntN(2) == 0}
-	res, booked, ok := n.counter(k).Reserve(n.time(), units, n.rule(rule), terms)
+	res, b, ok := n.counter(k).Reserve(n.time(), units, n.rule(rule), terms)
+	booked := b != nil
 	if !ok || !booked && res.Allowed || booked && int64(res.RetryAfter) > terms.MaxDelay {
 		s.failf("reserved: %v, %+v, with %+v", booked, res, terms)
 	}
@@ -27,13 +28,34 @@ func (n *simNode) reserve(key string, rule *limit.Rule, units int64) {
 		s.oracle.reserved(n, k, units, res)
 	}
 	n.wakeUp()
-	if booked && s.calls.IntN(3) == 0 {
-		s.after(s.calls.Int64N(int64(res.RetryAfter)+int64(time.Second)), func() {
-			if !n.dead && s.now >= n.paused {
-				n.refund(key, rule, units)
-			}
-		})
+	if !booked || s.calls.IntN(3) > 0 {
+		return
 	}
+	// Some refund what they have reserved, some cancel it: early, when it is due, late.
+	giveUp, after := s.calls.IntN(3), s.calls.Int64N(int64(res.RetryAfter)+int64(time.Second))
+	if giveUp == 0 {
+		after = int64(res.RetryAfter)
+	}
+	s.after(after, func() {
+		switch {
+		case n.dead || s.now < n.paused:
+		case giveUp == 1:
+			n.refund(key, rule, units)
+		default:
+			n.cancel(k, b, units)
+		}
+	})
+}
+
+// cancel gives a reservation up.
+func (n *simNode) cancel(k oracleKey, b *local.Booking, units int64) {
+	back, ok := n.counter(k).Cancel(n.time(), n.rule(k.rule), b)
+	if !ok || back < 0 || back > units && k.rule.Algorithm() != limit.AlgorithmFunnel {
+		n.s.failf("%d units handed back of %d that were reserved", back, units)
+	}
+	n.refunded += back
+	n.s.oracle.refunded(n, k, back)
+	n.wakeUp()
 }
 
 // takeTogether asks for several keys, all or none.
@@ -48,7 +70,7 @@ func (n *simNode) takeTogether(key string, rule *limit.Rule, units int64) {
 	for i, k := range keys {
 		counters[i], checks[i] = n.counter(k), limit.Check{Key: k.key, Rule: n.rule(k.rule), N: 1 + s.calls.Int64N(3)}
 		if i == 0 {
-			checks[i].N = min(units, rule.Limit()+1)
+			checks[i].N = min(max(units, 1), rule.Limit()+1) // 0 would mean 1
 		}
 		sums[k] += checks[i].N
 	}
@@ -76,7 +98,7 @@ func (n *simNode) takeTogether(key string, rule *limit.Rule, units int64) {
 
 // reserved keeps what was booked ahead: not before what the node must know of
 // has leaked away (I1).
-func (o *oracle) reserved(n *simNode, k oracleKey, units int64, res limit.Result) {
+func (o *nodeOracle) reserved(n *simNode, k oracleKey, units int64, res limit.Result) {
 	nb, bk := o.nodes[n], o.books[k]
 	sh, rule := nb.shares[k], n.rule(k.rule)
 	o.s.note(n.id, "reserved "+k.rule.Name()+" "+k.key, units, int64(res.RetryAfter))
@@ -100,5 +122,6 @@ func (o *oracle) reserved(n *simNode, k oracleKey, units int64, res limit.Result
 				n.name, units, k.rule, k.key, res.RetryAfter, time.Duration(over), sh)
 		}
 	}
-	o.admit(n, k, units, weight)
+	o.admit(n, k, units, weight, res.Source == limit.SourceDegraded)
+	o.s.fleet.ahead(k)
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // taken checks an answer and keeps what was admitted.
-func (o *oracle) taken(n *simNode, k oracleKey, units int64, res limit.Result) {
+func (o *nodeOracle) taken(n *simNode, k oracleKey, units int64, res limit.Result) {
 	nb, bk := o.nodes[n], o.books[k]
 	sh := nb.shares[k]
 	if o.s.now-sh.asked > int64(o.s.opt.SyncInterval) {
@@ -55,12 +55,18 @@ func (o *oracle) taken(n *simNode, k oracleKey, units int64, res limit.Result) {
 		o.fleet(n, k, units)
 	}
 	if res.Allowed && units > 0 {
-		o.admit(n, k, units, weight)
+		o.admit(n, k, units, weight, degraded)
+		if !blind && weight > 0 {
+			o.s.fleet.knows(n, k, units)
+		}
+		if degraded && weight > 0 {
+			o.s.fleet.outage(n, k)
+		}
 	}
 }
 
 // admit keeps what was admitted.
-func (o *oracle) admit(n *simNode, k oracleKey, units, weight int64) {
+func (o *nodeOracle) admit(n *simNode, k oracleKey, units, weight int64, degraded bool) {
 	nb, bk := o.nodes[n], o.books[k]
 	sh, rule, blind := nb.shares[k], n.rule(k.rule), nb.blind[bk.shard] != 0
 	o.order++
@@ -68,10 +74,8 @@ func (o *oracle) admit(n *simNode, k oracleKey, units, weight int64) {
 		at: o.s.now, order: o.order, n: units, server: bk.server.time(), blind: blind, weight: weight,
 		rule: rule, slack: o.slack(), node: n.id,
 	}
-	if k.rule.Algorithm() == limit.AlgorithmFunnel {
-		bk.tat = a.onto(bk.tat, k.rule)
-	}
 	bk.all = append(bk.all, a)
+	o.s.fleet.admitted(n, k, a, degraded)
 	sh.admitted += units
 	if !blind {
 		sh.own = append(sh.own, a)
@@ -82,7 +86,7 @@ func (o *oracle) admit(n *simNode, k oracleKey, units, weight int64) {
 }
 
 // prune forgets what no check can ask for any more.
-func (o *oracle) prune(bk *book, r *limit.Rule) {
+func (o *nodeOracle) prune(bk *book, r *limit.Rule) {
 	if len(bk.all) < 256 || r.Algorithm() == limit.AlgorithmFunnel {
 		return
 	}
@@ -95,7 +99,7 @@ func (o *oracle) prune(bk *book, r *limit.Rule) {
 }
 
 // shape checks what holds of every answer (I8, and what the docs say).
-func (o *oracle) shape(r *limit.Rule, key string, units int64, res limit.Result) {
+func (o *nodeOracle) shape(r *limit.Rule, key string, units int64, res limit.Result) {
 	l := r.Limit()
 	switch {
 	case res.Limit != l, res.Remaining < 0, res.Remaining > l, res.RetryAfter < 0, res.ResetAfter < 0,
@@ -106,8 +110,13 @@ func (o *oracle) shape(r *limit.Rule, key string, units int64, res limit.Result)
 
 // notTooMuch: no more is admitted, or said to remain, than what the node must
 // know leaves (I1, I2, I4).
-func (o *oracle) notTooMuch(n *simNode, k oracleKey, units, weight int64, res limit.Result) {
+func (o *nodeOracle) notTooMuch(n *simNode, k oracleKey, units, weight int64, res limit.Result) {
 	sh := o.nodes[n].shares[k]
+	if weight > 1 {
+		o.s.fleet.steps[checkWeighted]++
+	} else {
+		o.s.fleet.steps[checkTold]++
+	}
 	left := o.left(n, k, sh, weight)
 	most := res.Remaining
 	if res.Allowed && units > 0 && weight == 1 {
@@ -125,7 +134,7 @@ func (o *oracle) notTooMuch(n *simNode, k oracleKey, units, weight int64, res li
 
 // left returns how many units can remain at the most. It errs on the high
 // side: by the slack of the clocks.
-func (o *oracle) left(n *simNode, k oracleKey, sh *share, weight int64) int64 {
+func (o *nodeOracle) left(n *simNode, k oracleKey, sh *share, weight int64) int64 {
 	rule, slack := n.rule(k.rule), max(o.slack(), sh.slack)+(o.s.now-sh.toldAt)/2000
 	if rule.Algorithm() != limit.AlgorithmFunnel {
 		return rule.Limit() - o.windowLow(k, sh, rule, weight, slack)
@@ -150,10 +159,10 @@ func (o *oracle) left(n *simNode, k oracleKey, sh *share, weight int64) int64 {
 }
 
 // windowLow returns how many units the window must hold at the least.
-func (o *oracle) windowLow(k oracleKey, sh *share, rule *limit.Rule, weight, slack int64) int64 {
+func (o *nodeOracle) windowLow(k oracleKey, sh *share, rule *limit.Rule, weight, slack int64) int64 {
 	w := newTally(rule, o.books[k].server.time()+slack)
-	for id, u := range sh.buckets {
-		w.add(id, u)
+	for id, b := range sh.buckets {
+		w.add(id, b.Units, int64(b.Last))
 	}
 	back := int64(0)
 	for _, a := range sh.own {
@@ -161,129 +170,66 @@ func (o *oracle) windowLow(k oracleKey, sh *share, rule *limit.Rule, weight, sla
 			back -= a.weigh(rule, weight)
 			continue
 		}
-		w.add((a.server-max(slack, a.slack))/int64(rule.Width()), a.weigh(rule, weight))
+		w.least(a.server-max(slack, a.slack), a.weigh(rule, weight))
 	}
-	return max(w.count(math.Floor)-back, 0)
+	return max(w.count()-back, 0)
 }
 
-// windowTally counts a window's units, in floating point, by the definition.
+// windowTally counts a window's units by the definition.
 type windowTally struct {
-	r         *limit.Rule
-	cur       int64
-	left      float64 // of the bucket that fades
-	sum, fade int64
+	r           *limit.Rule
+	cur, passed int64
+	sum         int64
+	oldest      int64 // units of the bucket that leaves
+	last        int64 // when its last one came
+	recent      int64 // units that are less than a window old, and may be in that bucket
 }
 
 func newTally(r *limit.Rule, now int64) *windowTally {
 	width := max(int64(r.Width()), 1) // 0 for a funnel, which is not asked
-	return &windowTally{r: r, cur: now / width, left: 1 - float64(now%width)/float64(width)}
+	return &windowTally{r: r, cur: now / width, passed: now % width}
 }
 
-func (w *windowTally) add(id, units int64) {
+// add adds units of a bucket, the last of which came so long after it began.
+func (w *windowTally) add(id, units, last int64) {
 	switch age, kept := max(w.cur-id, 0), int64(w.r.Kept()); {
 	case age == kept && kept > 0:
-		w.fade += units
+		w.oldest, w.last = w.oldest+units, max(w.last, last)
 	case age <= kept:
 		w.sum += units
 	}
 }
 
-func (w *windowTally) count(round func(float64) float64) int64 {
-	return w.sum + int64(round(float64(w.fade)*w.left))
+// came adds units that came at a time.
+func (w *windowTally) came(at, units int64) {
+	width := int64(w.r.Width())
+	w.add(at/width, units, at%width)
 }
 
-// notTooLittle: what is refused had no room for it, in truth.
-func (o *oracle) notTooLittle(n *simNode, k oracleKey, units int64, res limit.Result) {
-	bk, sh, rule := o.books[k], o.nodes[n].shares[k], n.rule(k.rule)
-	if o.loose || !o.repaired(bk, rule) || sh.fuzzy || o.s.now < o.nodes[n].stalled || n.core.cfg.fallback == FailClosed && res.Source != limit.SourceSynced {
-		return
-	}
-	for _, a := range sh.own {
-		if a.weight > 1 || a.at <= o.nodes[n].unwell {
-			return // it goes on counting more than once until Redis has answered
-		}
-	}
-	slack := o.worst + (o.s.now-sh.toldAt)/2000
-	if k.rule.Algorithm() == limit.AlgorithmFunnel {
-		// What was too late, or by a clock that stood still, once, stays so for
-		// as long as the funnel does not run empty.
-		level := o.funnelHigh(bk, sh, rule) - float64(o.s.now-simStart) + float64(2*slack+o.age+o.late)
-		if full := float64(rule.Limit()) * unit(rule); level+float64(units)*unit(k.rule) <= full*(1-1e-9)-1 {
-			o.s.failf("%s refused %d units of %v %q, though the funnel holds at most %.1f", n.name, units, k.rule, k.key, level/unit(k.rule))
-		}
-		return
-	}
-	if most := o.windowHigh(k, sh, slack); most+units <= rule.Limit() {
-		o.s.failf("%s refused %d units of %v %q, though only %d were admitted in all\nknown: %+v", n.name, units, k.rule, k.key, most, sh)
+// least is came for units of which it is not known in which of two buckets they are: those
+// that are less than a window old count, but for one bucket's share.
+func (w *windowTally) least(at, units int64) {
+	width, kept := int64(w.r.Width()), int64(w.r.Kept())
+	switch age := w.cur - at/width; {
+	case age < kept || kept == 0:
+		w.came(at, units)
+	case age == kept && at%width > w.passed:
+		w.recent += units
 	}
 }
 
-// windowHigh returns how many units a window can hold at the most.
-func (o *oracle) windowHigh(k oracleKey, sh *share, slack int64) int64 {
-	bk, width := o.books[k], int64(k.rule.Width())
-	w := newTally(k.rule, bk.server.time()-slack)
-	since := o.since(bk, sh)
-	for i := len(bk.all) - 1; i >= 0; i-- {
-		a := bk.all[i]
-		if a.at < since {
-			break
-		}
-		if a.n < 0 {
-			continue // Redis may have counted fewer of them
-		}
-		late := slack
-		if a.blind {
-			late += width + o.age + o.late
-		}
-		w.add((a.server+late)/width, a.n)
+func (w *windowTally) count() int64 {
+	if w.r.Kept() == 0 {
+		return w.sum
 	}
-	return w.count(math.Ceil)
-}
-
-// funnelHigh returns when a funnel runs empty at the latest.
-func (o *oracle) funnelHigh(bk *book, sh *share, r *limit.Rule) (tat float64) {
-	since := o.since(bk, sh)
-	if since == 0 {
-		return bk.tat
-	}
-	for _, a := range bk.all {
-		if a.at >= since && a.n > 0 {
-			tat = a.onto(tat, r)
-		}
-	}
-	return tat
-}
-
-// since returns from when on units count for a node that has been told of the
-// latest reset, if it has: those that were reported late come after it too.
-func (o *oracle) since(bk *book, sh *share) int64 {
-	if bk.gen == 0 || sh.gen < bk.gen || sh.toldAt == 0 {
-		return 0
-	}
-	return bk.reset - o.age - o.worst
-}
-
-// repaired reports whether Redis counts no unit twice: not any more, if it has
-// lost some that the nodes have told it anew.
-func (o *oracle) repaired(bk *book, r *limit.Rule) bool {
-	v := bk.server
-	if !v.lossy {
-		return true
-	}
-	if r.Algorithm() == limit.AlgorithmFunnel || v.jumped != 0 {
-		return false // that lasts for as long as it does not run empty
-	}
-	last := v.lost
-	for _, nb := range o.nodes {
-		last = max(last, nb.ill[v.id])
-	}
-	return o.s.now-last > int64(o.s.settling()+r.Horizon())
+	return w.sum + max(w.oldest-w.r.Gone(w.oldest, w.last, w.passed), w.recent-w.r.Share())
 }
 
 // upToDate checks, while all is well, that what a node must know of a key that
 // it goes on asking for is no older than the promise says, and that what it
 // has admitted is booked in time (I1).
-func (o *oracle) upToDate(n *simNode, k oracleKey) {
+func (o *nodeOracle) upToDate(n *simNode, k oracleKey) {
+	o.s.fleet.steps[checkFresh]++
 	sh := o.nodes[n].shares[k]
 	if age := o.s.now - max(sh.toldAt, sh.busy, o.calm); age > o.refresh() {
 		o.s.failf("I1: %s admits units of %v %q on a view that is %v old", n.name, k.rule, k.key, time.Duration(age))
@@ -295,7 +241,7 @@ func (o *oracle) upToDate(n *simNode, k oracleKey) {
 
 // unheard returns when the oldest unit was admitted that Redis must still be
 // told of; 0 if there is none. What was handed back before that need not be.
-func (o *oracle) unheard(k oracleKey, sh *share) (at int64) {
+func (o *nodeOracle) unheard(k oracleKey, sh *share) (at int64) {
 	sum := int64(0)
 	for _, a := range sh.own {
 		if o.expired(k, a) {
@@ -312,7 +258,7 @@ func (o *oracle) unheard(k oracleKey, sh *share) (at int64) {
 
 // expired reports whether a unit may count no longer: its bucket is too old, or
 // its funnel has run empty.
-func (o *oracle) expired(k oracleKey, a admission) bool {
+func (o *nodeOracle) expired(k oracleKey, a admission) bool {
 	if k.rule.Algorithm() == limit.AlgorithmFunnel {
 		return o.s.now-a.at > int64(k.rule.Horizon())
 	}
@@ -322,18 +268,19 @@ func (o *oracle) expired(k oracleKey, a admission) bool {
 
 // refresh is the longest that a view in use goes without a new answer: 5
 // intervals if nothing is admitted, and one until the queue is served.
-func (o *oracle) refresh() int64 { return 7*int64(o.s.opt.SyncInterval) + 100*ms }
+func (o *nodeOracle) refresh() int64 { return 7*int64(o.s.opt.SyncInterval) + 100*ms }
 
 // booked is the longest that a unit waits for its answer.
-func (o *oracle) booked() int64 { return 2*int64(o.s.opt.SyncInterval) + 100*ms }
+func (o *nodeOracle) booked() int64 { return 2*int64(o.s.opt.SyncInterval) + 100*ms }
 
 // fleet checks, while all is well, the promise itself on the list of all
 // admitted units: those that everybody has had the time to hear of, and the
 // node's own, leave room for what it admits now (I1).
-func (o *oracle) fleet(n *simNode, k oracleKey, units int64) {
+func (o *nodeOracle) fleet(n *simNode, k oracleKey, units int64) {
+	o.s.fleet.steps[checkCalm]++
 	bk, sh, rule := o.books[k], o.nodes[n].shares[k], n.rule(k.rule)
 	from, until := max(o.calm, sh.busy, bk.reset), o.s.now-o.refresh()-o.booked()
-	w := newTally(k.rule, bk.server.time()+o.slack())
+	w := newTally(rule, bk.server.time()+o.slack())
 	tat := 0.0
 	back := int64(0)
 	for _, a := range bk.all {
@@ -348,11 +295,11 @@ func (o *oracle) fleet(n *simNode, k oracleKey, units int64) {
 		if k.rule.Algorithm() == limit.AlgorithmFunnel {
 			tat = a.onto(tat, k.rule)
 		} else {
-			w.add((a.server-max(o.slack(), a.slack))/int64(k.rule.Width()), a.n)
+			w.least(a.server-max(o.slack(), a.slack), a.n)
 		}
 	}
 	if k.rule.Algorithm() != limit.AlgorithmFunnel {
-		if sum := w.count(math.Floor) - back; sum+units > rule.Limit() {
+		if sum := w.count() - back; sum+units > rule.Limit() {
 			o.s.failf("I1: %s admitted %d units of %v %q, though %d that it had to know of were in the window", n.name, units, k.rule, k.key, sum)
 		}
 		return
@@ -364,7 +311,7 @@ func (o *oracle) fleet(n *simNode, k oracleKey, units int64) {
 }
 
 // health notes when a node was last kept from a server.
-func (o *oracle) health(n *simNode) {
+func (o *nodeOracle) health(n *simNode) {
 	nb := o.nodes[n]
 	for i, v := range o.s.servers {
 		well := !o.s.down && !v.killed && !v.frozen && o.s.rates.none() && n.wires[i] == (wire{}) && o.s.now > n.paused
@@ -375,15 +322,16 @@ func (o *oracle) health(n *simNode) {
 }
 
 // struck: a server was not well just now.
-func (o *oracle) struck(v *simServer) {
+func (o *nodeOracle) struck(v *simServer) {
 	for _, nb := range o.nodes {
 		nb.ill[v.id] = o.s.now
 	}
 }
 
 // notWithoutCause: keys of a server that is well are decided as if all were.
-func (o *oracle) notWithoutCause(n *simNode, bk *book, sh *share) {
+func (o *nodeOracle) notWithoutCause(n *simNode, bk *book, sh *share) {
 	ill := o.nodes[n].ill[bk.server.id]
+	o.s.fleet.steps[checkWell]++
 	if ill != 0 && o.s.now-ill < int64(o.s.settling()) || sh.wounded {
 		return
 	}
@@ -391,7 +339,7 @@ func (o *oracle) notWithoutCause(n *simNode, bk *book, sh *share) {
 }
 
 // stepped checks what must hold of a node at any time.
-func (o *oracle) stepped(n *simNode) {
+func (o *nodeOracle) stepped(n *simNode) {
 	c := n.core
 	o.health(n)
 	if c.state.Mode != Synced {
@@ -416,7 +364,7 @@ func (o *oracle) stepped(n *simNode) {
 
 // spared checks that a node has not asked too often during an outage (I7): a
 // few times to notice, then at pauses that grow up to the longest.
-func (o *oracle) spared(n *simNode) {
+func (o *nodeOracle) spared(n *simNode) {
 	was := o.nodes[n].before
 	if was.at == 0 {
 		return // it has joined since
@@ -431,22 +379,21 @@ func (o *oracle) spared(n *simNode) {
 }
 
 // conserved checks I3 from the node's side.
-func (o *oracle) conserved(n *simNode) {
-	acked := n.stats.acked.Load()
+func (o *nodeOracle) conserved(n *simNode) {
+	acked := n.stats.acked.Load() + n.stats.forgiven.Load()
 	if got := acked + n.unsynced() + n.link.Expired() + n.link.Withdrawn(); got != n.admitted {
-		o.s.failf("I3: %s admitted %d units, but acked %d + unsynced %d + expired %d + withdrawn %d",
+		o.s.failf("I3: %s admitted %d units, but acked or forgiven %d + unsynced %d + expired %d + withdrawn %d",
 			n.name, n.admitted, acked, n.unsynced(), n.link.Expired(), n.link.Withdrawn())
 	}
-	applied, back, lossy := int64(0), int64(0), false
-	for _, v := range o.s.servers {
-		applied += v.model.applied[n.name]
-		back += v.model.back[n.name]
-		lossy = lossy || v.lossy
+	if o.loose {
+		return
 	}
-	if !lossy && !o.loose && (applied < acked || applied > n.admitted) {
+	o.s.fleet.steps[checkConserved]++
+	applied, back := o.s.fleet.booked(n)
+	if applied < acked || applied > n.admitted {
 		o.s.failf("I3: Redis applied %d units of %s, which acked %d and admitted %d", applied, n.name, acked, n.admitted)
 	}
-	if !lossy && !o.loose && back > n.stats.returned.Load()+int64(n.unanswered()) {
-		o.s.failf("I3: Redis has taken off what %s handed back %d times, which knows of %d", n.name, back, n.stats.returned.Load())
+	if known := n.handedBack() + int64(n.unanswered()); back > known {
+		o.s.failf("I3: Redis has taken off what %s handed back %d times, which knows of %d", n.name, back, known)
 	}
 }

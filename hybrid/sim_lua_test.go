@@ -23,8 +23,10 @@ type luaRedis struct {
 	mini  *miniredis.Miniredis
 	rdb   *redis.Client
 	store *remote.Store
-	saved map[string]savedKey
 }
+
+// luaData is what there is of each key.
+type luaData map[string]savedKey
 
 // savedKey is a key's value, and when it expires by the server's clock.
 type savedKey struct {
@@ -139,18 +141,19 @@ func (l *luaRedis) put(key string, k savedKey) {
 	l.rdb.PExpire(context.Background(), key, max(left, time.Millisecond))
 }
 
-func (l *luaRedis) save() {
+func (l *luaRedis) save() luaData {
 	l.at(l.v.time())
-	l.saved = map[string]savedKey{}
+	saved := luaData{}
 	for _, key := range l.mini.Keys() {
-		l.saved[key] = l.keep(key)
+		saved[key] = l.keep(key)
 	}
+	return saved
 }
 
-func (l *luaRedis) rollback() {
+func (l *luaRedis) rollback(saved luaData) {
 	l.at(l.v.time())
 	l.mini.FlushAll()
-	for key, k := range l.saved {
+	for key, k := range saved {
 		l.put(key, k)
 	}
 }

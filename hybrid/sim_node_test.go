@@ -16,7 +16,7 @@ import (
 type simNode struct {
 	s        *sim
 	id       int
-	name     string
+	name     string // of the process; in Redis it may go by another
 	core     *core
 	link     *local.Link
 	slots    *local.Slots
@@ -58,6 +58,7 @@ func (s *sim) addNode(o Options) *simNode {
 		clock:    simClock{at: s.now, base: s.now},
 		counters: map[oracleKey]*local.Counter{}, rules: map[*limit.Rule]*limit.Rule{}, flushed: map[uint64]error{}, bound: map[simHandle]*local.Bound{}, wires: make([]wire, len(s.servers)),
 	}
+	n.link.SetMaxDebt(s.opt.MaxDebt)
 	n.slots = local.NewSlots(n.link)
 	s.born++
 	opt := s.opt
@@ -77,11 +78,39 @@ func (s *sim) addNode(o Options) *simNode {
 	if s.plan != nil {
 		cfg.shardsPerPipe, cfg.resyncPipe = s.plan.perPipe, min(cfg.resyncPipe, s.plan.perPipe)
 	}
-	n.core = newCore(cfg, rng, n.name, n.link, s.keyspace(), s.opt.Shards, each, &n.stats)
+	n.core = newCore(cfg, rng, n.identities(), n.link, s.keyspace(), s.opt.Shards, each, &n.stats)
 	s.nodes = append(s.nodes, n)
 	s.oracle.joined(n)
 	s.after(0, func() { n.step(evTick{}) })
 	return n
+}
+
+// identities makes up names and nonces that no other process has.
+func (n *simNode) identities() identities {
+	names, nonces := 0, rand.New(rand.NewPCG(n.s.seed, uint64(n.id)<<32|0x0ce))
+	return identities{
+		name: func() string {
+			if names++; names > 1 {
+				return fmt.Sprint(n.name, "-", names)
+			}
+			return n.name
+		},
+		nonce: nonces.Uint64,
+	}
+}
+
+// twin starts a process that goes by the name and the numbers of another, as if
+// copied from it when it had last told everything. Nothing was admitted since.
+func (n *simNode) twin() *simNode {
+	t := n.s.addNode(Options{})
+	t.core.node = n.core.node
+	for i := range t.core.shards {
+		to, from := &t.core.shards[i], &n.core.shards[i]
+		if to.begin(t.core.node); from.node == to.node {
+			to.seq, to.acked = from.acked, from.acked
+		}
+	}
+	return t
 }
 
 // time returns the counters' time, which the limiter keeps from going back.
@@ -181,9 +210,10 @@ func (n *simNode) sendBatches(e efSend) {
 		parts = append(parts, &part{
 			server: v, steps: len(list),
 			run: func(i int) {
-				out := v.exec(e.batches[list[i]])
+				out := v.exec(n, e.batches[list[i]])
 				if !v.copies {
 					got[i], at[i] = out, n.s.now
+					tries[list[i]].editions = n.s.fleet.editions(e.batches[list[i]])
 				}
 			},
 			accept: func(i int) {
@@ -228,7 +258,7 @@ func (n *simNode) sendBeat(e efBeat) {
 	var count int
 	var now time.Duration
 	nodes.run = func(int) {
-		if c, t := s.servers[0].beat(n.name); !s.servers[0].copies {
+		if c, t := s.servers[0].beat(e.node); !s.servers[0].copies {
 			count, now = c, t
 		}
 	}
@@ -250,7 +280,7 @@ func (n *simNode) sendBeat(e efBeat) {
 		parts = append(parts, &part{
 			server: v, beat: true, steps: len(list),
 			run: func(i int) {
-				if q, t := v.seq(e.shards[list[i]], n.name); !v.copies {
+				if q, t := v.seq(e.shards[list[i]], e.node); !v.copies {
 					seqs[i], times[i] = q, t
 				}
 			},
@@ -437,38 +467,9 @@ func (n *simNode) flush() {
 	n.step(evFlush{id: n.asked, all: true})
 }
 
-// pause stops the process for a while, as a garbage collection does or, if its
-// clocks stop too, a suspended machine.
-func (n *simNode) pause(d int64, clocks bool) {
-	if n.s.now <= n.paused {
-		return
-	}
-	n.paused = n.s.now + d
-	n.s.oracle.slow = max(n.s.oracle.slow, n.paused)
-	if clocks {
-		n.frozen = n.s.now
-		n.s.after(d-1, func() { n.asleep, n.frozen = n.asleep+d-1, 0 })
-		n.s.oracle.late += d
-		n.s.oracle.jumped(n)
-	}
-}
-
-// jump sets the node's clock by d.
-func (n *simNode) jump(d int64) {
-	n.time()
-	n.clock.set(n.pace(), d, n.clock.ppm, false)
-	if d < 0 { // it stands still until it has caught up
-		n.s.oracle.late -= d
-		n.s.oracle.nodes[n].stalled = max(n.s.oracle.nodes[n].stalled, n.s.now) - d + ms
-	}
-	n.s.oracle.jumped(n)
-}
-
-// crash ends the process with all it has in memory.
-func (n *simNode) crash() {
-	n.dead = true
-	n.s.nodes = slices.DeleteFunc(n.s.nodes, func(o *simNode) bool { return o == n })
-	n.s.gone = append(n.s.gone, n)
+// handedBack returns how many operations have handed something back, or may have.
+func (n *simNode) handedBack() int64 {
+	return n.stats.returned.Load() + int64(n.stats.givenUp.Load())
 }
 
 // unanswered returns how many operations are under way that hand something

@@ -7,7 +7,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/remote"
 )
 
-// oracle knows what must hold. It never looks at a counter's state: it keeps
+// nodeOracle knows what must hold of each node. It never looks at a counter's state: it keeps
 // the list of all admitted units, and of what each node was told over the wire.
 //
 // What a node must know of a key at the least is what it was told last plus
@@ -25,7 +25,7 @@ import (
 //
 // And in the other direction, while nothing is lost: a refusal needs units that
 // really were admitted by somebody.
-type oracle struct {
+type nodeOracle struct {
 	s     *sim
 	books map[oracleKey]*book
 	index map[string]oracleKey // by the name in Redis
@@ -47,9 +47,8 @@ type oracleKey struct {
 // book is the truth about a key.
 type book struct {
 	all    []admission
-	tat    float64 // of a funnel that saw every unit when it was admitted
-	reset  int64   // when it was last reset
-	gen    int64   // and in which generation it has been since
+	reset  int64 // when it was last reset
+	gen    int64 // and in which generation it has been since
 	shard  int
 	server *simServer
 	name   string // in Redis
@@ -83,12 +82,12 @@ type nodeBook struct {
 // share is a node's part in a key.
 type share struct {
 	admitted int64
-	refused  int64       // units that Redis could not book, because the key was broken
 	least    int64       // the smallest limit by which the node has decided
 	own      []admission // since the flight of the last answer was made up
-	buckets  map[int64]int64
+	buckets  map[int64]remote.Bucket
 	gen      int64
 	base     float64 // TAT as told
+	top      float64 // and at the most, as the node knows it: see tellsAgain
 	toldAt   int64   // when the last answer was given; 0: never
 	asked    int64   // when the node was asked last
 	busy     int64   // since when it has been asked without a pause
@@ -110,6 +109,7 @@ type exchange struct {
 	made     int64 // the order in which the flight was made up
 	left     int64 // when it was sent this time
 	executed int64
+	editions []int64 // of each key, when it was executed
 }
 
 // weigh returns what the units weigh at the least if each weighs so much: by
@@ -125,31 +125,32 @@ func (a *admission) weigh(now *limit.Rule, weight int64) int64 {
 	return min(a.rule.Weigh(a.n, weight), now.Weigh(a.n, weight))
 }
 
-func newOracle(s *sim) *oracle {
-	return &oracle{s: s, books: map[oracleKey]*book{}, index: map[string]oracleKey{}, nodes: map[*simNode]*nodeBook{}}
+func newOracle(s *sim) *nodeOracle {
+	return &nodeOracle{s: s, books: map[oracleKey]*book{}, index: map[string]oracleKey{}, nodes: map[*simNode]*nodeBook{}}
 }
 
-func (o *oracle) joined(n *simNode) {
+func (o *nodeOracle) joined(n *simNode) {
 	k := o.s.opt.Shards
-	b := &nodeBook{ill: make([]int64, len(o.s.servers)), shares: map[oracleKey]*share{}, told: 1, blind: make([]int64, k), flight: map[int]*exchange{}}
+	b := &nodeBook{ill: make([]int64, len(o.s.servers)), shares: map[oracleKey]*share{}, told: max(int64(o.s.opt.ExpectedNodes), 1), blind: make([]int64, k), flight: map[int]*exchange{}}
 	for i := range b.blind {
 		b.blind[i] = o.s.now + 1 // nothing has been heard of the server
 	}
 	o.nodes[n] = b
 }
 
-func (o *oracle) created(n *simNode, k oracleKey) {
+func (o *nodeOracle) created(n *simNode, k oracleKey) {
 	o.book(k)
 	nb := o.nodes[n]
 	admitted := int64(0)
 	if old := nb.shares[k]; old != nil {
 		admitted = old.admitted
 	}
-	nb.shares[k] = &share{admitted: admitted, least: limit.MaxUnits, buckets: map[int64]int64{}}
+	nb.shares[k] = &share{admitted: admitted, least: limit.MaxUnits, buckets: map[int64]remote.Bucket{}}
+	o.s.fleet.key(k).Begin(n.id)
 }
 
 // book returns the books of a key.
-func (o *oracle) book(k oracleKey) *book {
+func (o *nodeOracle) book(k oracleKey) *book {
 	if o.books[k] == nil {
 		ks := o.s.keyspace()
 		shard := ks.Shard(k.key)
@@ -160,14 +161,15 @@ func (o *oracle) book(k oracleKey) *book {
 }
 
 // dropped: the node has forgotten what it was told.
-func (o *oracle) dropped(n *simNode, k oracleKey) {
+func (o *nodeOracle) dropped(n *simNode, k oracleKey) {
 	sh := o.nodes[n].shares[k]
-	*sh = share{admitted: sh.admitted, least: limit.MaxUnits, buckets: map[int64]int64{}}
+	*sh = share{admitted: sh.admitted, least: limit.MaxUnits, buckets: map[int64]remote.Bucket{}}
+	o.s.fleet.key(k).End(n.id)
 }
 
 // slack is how far a node's idea of a server's clock, or of when an answer was
 // given, may be off.
-func (o *oracle) slack() int64 {
+func (o *nodeOracle) slack() int64 {
 	slack := 5*ms + (o.s.now-simStart)/4000 // clocks drift by up to 1 in 5,000
 	if o.slowly(); o.slow != 0 && o.s.now-o.slow < int64(o.s.settling()) {
 		slack = simTimeout + 50*ms
@@ -177,7 +179,7 @@ func (o *oracle) slack() int64 {
 }
 
 // slowly notes whether an exchange that succeeds may last for long now.
-func (o *oracle) slowly() {
+func (o *nodeOracle) slowly() {
 	s, slow := o.s, o.s.delay > 0 || o.s.plan != nil && o.s.plan.slow
 	for _, v := range s.servers {
 		slow = slow || v.frozen
@@ -194,23 +196,25 @@ func (o *oracle) slowly() {
 }
 
 // sent notes a batch that leaves.
-func (o *oracle) sent(n *simNode, b *remote.Batch) *exchange {
+func (o *nodeOracle) sent(n *simNode, b *remote.Batch) *exchange {
 	nb := o.nodes[n]
 	if len(b.Ops) > o.s.opt.MaxBatch {
 		o.s.failf("I7: %s sends a batch of %d keys", n.name, len(b.Ops))
 	}
 	x := nb.flight[b.Shard]
-	if x == nil || x.b.Seq != b.Seq {
+	if x == nil || x.b.Nonce != b.Nonce {
 		o.order++
 		x = &exchange{made: o.order}
 	}
 	x = &exchange{b: b, made: x.made, left: o.s.now}
 	nb.flight[b.Shard] = x
+	o.s.fleet.sent(n, b)
 	for i := range b.Ops {
 		op := &b.Ops[i]
 		what := "  asks for "
 		if op.Raise {
 			what = "  raises "
+			o.tellsAgain(n, op)
 		}
 		o.s.note(n.id, what+o.index[op.Key].key, op.Units, int64(i))
 	}
@@ -218,7 +222,7 @@ func (o *oracle) sent(n *simNode, b *remote.Batch) *exchange {
 }
 
 // executed notes what a server has done: nothing may be booked twice (I3).
-func (o *oracle) executed(v *simServer, b *remote.Batch, r remote.Reply) {
+func (o *nodeOracle) executed(v *simServer, n *simNode, b *remote.Batch, r remote.Reply) {
 	if r.Verdict != remote.VerdictApplied {
 		return
 	}
@@ -228,19 +232,11 @@ func (o *oracle) executed(v *simServer, b *remote.Batch, r remote.Reply) {
 		if !known {
 			o.s.failf("a batch for the key %q, which nobody asked for", op.Key)
 		}
-		n := o.nodeNamed(b.Node)
 		sh := o.nodes[n].shares[k]
-		if r.States[i].Err != nil {
-			sh.refused += op.Units
-		}
-		most := sh.admitted
-		if v.lossy {
-			// The node will send again what was refused. If Redis then forgets that
-			// it has refused, a stray copy can book it before: the safe side.
-			most += sh.refused
-		}
-		if got := v.model.credit[creditKey{b.Node, op.Key}]; got > most && !v.unsafe {
-			o.s.failf("I3: Redis has %d units of %s on %v %q, which has admitted %d", got, b.Node, k.rule, k.key, sh.admitted)
+		o.s.fleet.steps[checkOnce]++
+		most := sh.admitted + o.s.fleet.again[creditKey{n.name, op.Key}]
+		if got := v.model.credit[creditKey{n.name, op.Key}]; got > most {
+			o.s.failf("I3: Redis has %d units of %s on %v %q, which has admitted %d", got, n.name, k.rule, k.key, sh.admitted)
 		}
 		if at := sh.oldest(); op.Units > 0 && at != 0 {
 			o.age = max(o.age, o.s.now-at)
@@ -248,26 +244,24 @@ func (o *oracle) executed(v *simServer, b *remote.Batch, r remote.Reply) {
 	}
 }
 
-func (o *oracle) nodeNamed(name string) *simNode {
-	for n := range o.nodes {
-		if n.name == name {
-			return n
-		}
-	}
-	return nil
-}
-
 // told notes that a node has received the answer to a batch.
-func (o *oracle) told(n *simNode, x *exchange, r remote.Reply) {
+func (o *nodeOracle) told(n *simNode, x *exchange, r remote.Reply) {
 	nb := o.nodes[n]
 	o.sighted(nb, x.b.Shard, x.left)
 	if r.Verdict != remote.VerdictApplied && r.Verdict != remote.VerdictDuplicate {
 		return
 	}
 	for i := range x.b.Ops {
+		if op := &x.b.Ops[i]; op.Rule.Algorithm() == limit.AlgorithmFunnel {
+			nb.shares[o.index[op.Key]].topUp(op, x, r.States[i])
+		}
 		if st := r.States[i]; st.Err == nil {
 			k := o.index[x.b.Ops[i].Key]
-			o.toldKey(nb.shares[k], k.rule, st, x, nb.jumped)
+			if o.toldKey(nb.shares[k], k.rule, st, x, nb.jumped) {
+				o.s.fleet.told(n, k, x.editions[i])
+			} else {
+				o.s.fleet.forget(n, k)
+			}
 		} else {
 			nb.shares[o.index[x.b.Ops[i].Key]].broken(st.Err, x)
 		}
@@ -276,7 +270,7 @@ func (o *oracle) told(n *simNode, x *exchange, r remote.Reply) {
 
 // sighted: the node has heard of a server's clock in an exchange that began
 // then. One that took long does not say much.
-func (o *oracle) sighted(nb *nodeBook, shard int, begun int64) {
+func (o *nodeOracle) sighted(nb *nodeBook, shard int, begun int64) {
 	if o.s.now-begun > o.slack() {
 		return
 	}
@@ -288,7 +282,7 @@ func (o *oracle) sighted(nb *nodeBook, shard int, begun int64) {
 }
 
 // beaten notes that a node has received the answer to a heartbeat.
-func (o *oracle) beaten(n *simNode, begun int64, shards []int, b remote.Beat) {
+func (o *nodeOracle) beaten(n *simNode, begun int64, shards []int, b remote.Beat) {
 	nb := o.nodes[n]
 	if b.Nodes > 0 {
 		nb.told = int64(b.Nodes)
@@ -314,7 +308,7 @@ func (nb *nodeBook) reweigh() {
 }
 
 // toldKey merges an answer: what was told never falls within a generation (I4).
-func (o *oracle) toldKey(sh *share, r *limit.Rule, st remote.State, x *exchange, jumped int64) {
+func (o *nodeOracle) toldKey(sh *share, r *limit.Rule, st remote.State, x *exchange, jumped int64) bool {
 	i := 0
 	sh.sent = 0
 	for i < len(sh.own) && sh.own[i].order < x.made {
@@ -323,12 +317,12 @@ func (o *oracle) toldKey(sh *share, r *limit.Rule, st remote.State, x *exchange,
 	old := sh.own[:i]
 	funnel, before := r.Algorithm() == limit.AlgorithmFunnel, 0.0
 	if funnel {
-		before = o.tat(sh, r, old)
+		before = o.tat(sh, r, old) - float64(st.Forgiven)*unit(r)
 	}
 	sh.own = sh.own[i:]
 	if v := o.s.serverOf(x.b.Shard); x.executed < v.jumped || v.jumped != 0 && x.left < v.jumped+o.slack() || x.left < jumped {
 		sh.forget() // by a clock that is not valid any more, or that the node does not believe yet
-		return
+		return false
 	}
 	if max(sh.slack, o.slack()) > simTimeout && o.s.serverOf(x.b.Shard).lost >= sh.toldAt {
 		// While exchanges take long the node may find that its idea of the server's
@@ -349,7 +343,7 @@ func (o *oracle) toldKey(sh *share, r *limit.Rule, st remote.State, x *exchange,
 		sh.base = 0
 	}
 	if st.Gen < sh.gen {
-		return
+		return true
 	}
 	if st.Gen > sh.gen {
 		sh.gen, before = st.Gen, 0
@@ -357,8 +351,12 @@ func (o *oracle) toldKey(sh *share, r *limit.Rule, st remote.State, x *exchange,
 	}
 	sh.base = max(base, before)
 	for _, b := range st.Buckets {
-		sh.buckets[b.ID] = max(sh.buckets[b.ID], b.Units)
+		if was := sh.buckets[b.ID]; b.Units < was.Units {
+			b.Units, b.Last = was.Units, max(b.Last, was.Last)
+		}
+		sh.buckets[b.ID] = b
 	}
+	return true
 }
 
 // broken: Redis cannot read the key. What it has booked before that counts as
@@ -380,7 +378,7 @@ func (sh *share) broken(err error, x *exchange) {
 func unit(r *limit.Rule) float64 { return float64(r.Period()) / float64(r.Units()) }
 
 // tat returns when a funnel runs empty that was told of sh and saw own.
-func (o *oracle) tat(sh *share, r *limit.Rule, own []admission) float64 {
+func (o *nodeOracle) tat(sh *share, r *limit.Rule, own []admission) float64 {
 	tat := sh.base
 	for _, a := range own {
 		tat = a.onto(tat, r)
@@ -397,22 +395,23 @@ func (a *admission) onto(tat float64, r *limit.Rule) float64 {
 }
 
 // renewed: units before it do not count any more, but those that it says.
-func (o *oracle) renewed(k oracleKey, v *simServer, used, gen int64) {
+func (o *nodeOracle) renewed(k oracleKey, v *simServer, used, gen int64) {
 	b := o.book(k)
 	b.reset, b.gen = o.s.now, gen
 	if used > 0 {
 		o.order++
 		a := admission{at: o.s.now, order: o.order, n: used, server: v.time(), rule: k.rule, weight: 1, slack: o.slack(), node: -1}
 		b.all = append(b.all, a)
-		b.tat = a.onto(b.tat, k.rule)
 	}
 }
 
 // heard: a node has the answer to a Set of its own. What it has not reported of
 // the key was admitted before, and does not count any more.
-func (o *oracle) heard(n *simNode, k oracleKey, done remote.Renewed, at int64) {
+func (o *nodeOracle) heard(n *simNode, k oracleKey, done remote.Renewed, at int64) {
 	sh := o.nodes[n].shares[k]
 	nb := o.nodes[n]
+	o.s.fleet.forget(n, k)
+	sh.top = max(sh.top, float64(o.s.now-simStart)+float64(done.State.Level.NS)+1) // as of when it hears
 	if done.State.Gen <= sh.gen || at < o.books[k].server.jumped || at < nb.jumped || nb.blind[o.books[k].shard] != 0 {
 		sh.forget()
 		sh.gen = max(sh.gen, done.State.Gen)
@@ -425,12 +424,12 @@ func (o *oracle) heard(n *simNode, k oracleKey, done remote.Renewed, at int64) {
 		sh.base = float64(at-simStart) + float64(lv.NS) + float64(lv.Rem)/float64(max(k.rule.Units(), 1))
 	}
 	for _, b := range done.State.Buckets {
-		sh.buckets[b.ID] = b.Units
+		sh.buckets[b.ID] = b
 	}
 }
 
 // refunded: a node has handed units back.
-func (o *oracle) refunded(n *simNode, k oracleKey, back int64) {
+func (o *nodeOracle) refunded(n *simNode, k oracleKey, back int64) {
 	nb, bk := o.nodes[n], o.books[k]
 	sh := nb.shares[k]
 	o.s.note(n.id, "refunds "+k.rule.Name()+" "+k.key, back, 0)
@@ -441,6 +440,7 @@ func (o *oracle) refunded(n *simNode, k oracleKey, back int64) {
 	a := admission{at: o.s.now, order: o.order, n: -back, server: bk.server.time(), rule: n.rule(k.rule), weight: 1, slack: o.slack(), node: n.id}
 	bk.all = append(bk.all, a)
 	sh.own = append(sh.own, a)
+	o.s.fleet.refunded(n, k, back)
 }
 
 // oldest returns when the oldest unit was admitted that a flight may carry.
@@ -453,9 +453,12 @@ func (sh *share) oldest() int64 {
 
 // jumped: from now on a node's idea of the servers' clocks is wrong, until it
 // hears from them. What it knew cannot be relied upon.
-func (o *oracle) jumped(n *simNode) {
+func (o *nodeOracle) jumped(n *simNode) {
 	nb := o.nodes[n]
 	nb.jumped = max(o.s.now, nb.stalled) + 1
+	for k := range nb.shares {
+		o.s.fleet.forget(n, k)
+	}
 	for i := range nb.blind {
 		nb.blind[i] = nb.jumped
 	}
@@ -465,10 +468,15 @@ func (o *oracle) jumped(n *simNode) {
 }
 
 // serverJumped: the same for one server's clock and all nodes.
-func (o *oracle) serverJumped(v *simServer) {
+func (o *nodeOracle) serverJumped(v *simServer) {
 	v.lose()
 	v.jumped = o.s.now
-	for _, nb := range o.nodes {
+	for n, nb := range o.nodes {
+		for k := range nb.shares {
+			if !n.dead && o.books[k] != nil && o.books[k].server == v {
+				o.s.fleet.forget(n, k)
+			}
+		}
 		for i := range nb.blind {
 			if o.s.serverOf(i) == v {
 				nb.blind[i] = max(nb.blind[i], o.s.now+1) // its own clock may stand still for longer

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,8 +35,8 @@ func (p *simPlan) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d nodes, %d servers, %d keys, %.0f checks/s, key skew %.1f, %d rounds\n", p.nodes, p.servers, p.keys, p.perSecond, p.skew, p.rounds)
 	o := p.opt
-	fmt.Fprintf(&b, "interval %v, heartbeat %v, shards %d, fallback %v, back-off %v to %v, degrade after %d, batch %d\n",
-		o.SyncInterval, o.HeartbeatInterval, o.Shards, o.Fallback, o.MinBackoff, o.MaxBackoff, o.DegradeAfter, o.MaxBatch)
+	fmt.Fprintf(&b, "interval %v, heartbeat %v, shards %d, fallback %v, back-off %v to %v, degrade after %d, batch %d, %d nodes expected, debt %v\n",
+		o.SyncInterval, o.HeartbeatInterval, o.Shards, o.Fallback, o.MinBackoff, o.MaxBackoff, o.DegradeAfter, o.MaxBatch, o.ExpectedNodes, o.MaxDebt)
 	for _, r := range p.rules {
 		fmt.Fprintln(&b, r)
 	}
@@ -97,6 +98,7 @@ func drawPlan(rng *rand.Rand) *simPlan {
 			p.kinds = append(p.kinds, f.kind)
 		}
 	}
+	p.opt.ExpectedNodes = []int{0, 0, p.nodes, 1 + rng.IntN(2*p.nodes)}[rng.IntN(4)]
 	return p
 }
 
@@ -168,11 +170,11 @@ var faults = []fault{
 	{"rollback", func(s *sim, p *simPlan, rng *rand.Rand) {
 		v := s.servers[rng.IntN(len(s.servers))]
 		if v.saved == nil || rng.IntN(2) == 0 {
-			v.save()
+			v.saved = v.save()
 			return
 		}
 		p.say("server%d falls back to an older state", v.id)
-		v.rollback()
+		v.rollback(v.saved)
 	}},
 	{"evict", func(s *sim, p *simPlan, rng *rand.Rand) {
 		v, key := s.drawKey(p, rng)
@@ -182,7 +184,7 @@ var faults = []fault{
 	{"evict ledger", func(s *sim, p *simPlan, rng *rand.Rand) {
 		shard, n := rng.IntN(s.opt.Shards), s.nodes[rng.IntN(len(s.nodes))]
 		p.say("the ledger of %s in shard %d is lost", n.name, shard)
-		s.serverOf(shard).forgetLedger(shard, n.name)
+		s.serverOf(shard).forgetLedger(shard, n.core.shards[shard].node)
 	}},
 	{"poison", func(s *sim, p *simPlan, rng *rand.Rand) {
 		v, key := s.drawKey(p, rng)
@@ -278,6 +280,37 @@ var faults = []fault{
 			n.take(fmt.Sprint("key", k), rule, s.drawUnits(rule))
 		}
 	}},
+	{"replace", replace},
+	{"copy", func(s *sim, p *simPlan, rng *rand.Rand) {
+		n := s.nodes[rng.IntN(len(s.nodes))]
+		t := n.twin()
+		p.say("%s is copied: %s", n.name, t.name)
+		s.drawClock(t, rng)
+	}},
+}
+
+// replace lets an outage begin in which nodes start, and others are replaced one by
+// one.
+func replace(s *sim, p *simPlan, rng *rand.Rand) {
+	s.outage(true)
+	old := slices.Clone(s.nodes)
+	rng.Shuffle(len(old), func(i, j int) { old[i], old[j] = old[j], old[i] })
+	old = old[:rng.IntN(min(len(old), 6)+1)]
+	born, d := rng.IntN(3), int64(0)
+	p.say("an outage in which %d nodes are replaced and %d start", len(old), born)
+	for i := range len(old) + born {
+		d += rng.Int64N(1000 * ms)
+		s.after(d, func() {
+			if s.healed {
+				return
+			}
+			if i < len(old) && !old[i].dead {
+				old[i].crash()
+			}
+			s.drawClock(s.addNode(Options{}), rng)
+		})
+	}
+	s.after(d+rng.Int64N(2000*ms), func() { s.outage(false) })
 }
 
 // swizzle cuts wires one by one and heals them in another order.

@@ -3,6 +3,7 @@ package hybrid
 import (
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/limit"
 	"github.com/hybridlimit/hybridlimit/remote"
 )
 
@@ -23,14 +24,56 @@ type simServer struct {
 	listless bool
 	broken   func(shard int) bool
 	epoch    int // how often it was killed: connections do not survive that
-	saved    *modelRedis
+	saved    *savedServer
 	copies   bool // what runs now is a stray copy of an earlier request
 
 	// What the oracle must know: after a loss Redis may count a unit twice.
-	lossy  bool
 	lost   int64 // when it last lost something
 	jumped int64 // when its clock was last set
-	unsafe bool  // and book one twice: it has lost the record of who sent what
+	jumps  []clockJump
+}
+
+// clockJump is a step of a clock.
+type clockJump struct{ at, by int64 }
+
+// ago returns when something happened that is so old by the server's clock, or
+// later: the clock may have jumped ahead since, but is not taken to go back.
+func (v *simServer) ago(age int64) int64 {
+	t := v.s.now - age
+	for i := len(v.jumps) - 1; i >= 0; i-- {
+		if j := v.jumps[i]; j.at > t && j.by > 0 {
+			t = min(t+j.by, j.at)
+		}
+	}
+	return t
+}
+
+// behind returns by how much the server's clock is behind where it was, for the
+// units of the past: they count for so much longer.
+func (v *simServer) behind(horizon int64) (most int64) {
+	back := int64(0)
+	for i := len(v.jumps) - 1; i >= 0; i-- {
+		back -= v.jumps[i].by
+		if v.jumps[i].at > v.s.now-horizon-back {
+			most = max(most, back)
+		}
+	}
+	return most
+}
+
+// holds returns how many units the server's data of a key says that there are.
+func (v *simServer) holds(key string, r *limit.Rule) float64 {
+	now := v.time()
+	if r.Algorithm() == limit.AlgorithmFunnel {
+		return max(float64(r.Sub(v.model.funnelAt(now, key).tat, limit.Span{NS: now}).NS)/unit(r), 0)
+	}
+	sum, oldest := int64(0), now/int64(r.Width())-int64(r.Kept())
+	for id, u := range v.model.windowAt(now, key).buckets {
+		if id >= oldest {
+			sum += u
+		}
+	}
+	return float64(sum)
 }
 
 // time returns the server's clock, in whole µs as Redis has it.
@@ -58,7 +101,7 @@ func (v *simServer) queue(calls int) (wait int64) {
 }
 
 // lose notes that data is about to be lost.
-func (v *simServer) lose() { v.lossy, v.lost = true, v.s.now }
+func (v *simServer) lose() { v.lost = v.s.now }
 
 func (v *simServer) freeze() { v.frozen = true }
 
@@ -91,33 +134,44 @@ func (v *simServer) restart() {
 func (v *simServer) wipe() {
 	v.lose()
 	v.model.wipe()
+	v.s.fleet.lose(v, nil)
 	clear(v.model.poison)
 	v.eachLua(func(l *luaRedis) { l.wipe() })
 }
 
-// save takes the snapshot that rollback returns to.
-func (v *simServer) save() {
-	v.saved = v.model.snapshot()
-	v.eachLua(func(l *luaRedis) { l.save() })
+// savedServer is a server's data at some time, and up to which edition each key was
+// booked then.
+type savedServer struct {
+	model    *modelRedis
+	editions map[*fleetKey]int64
+	lua      luaData
 }
 
-// rollback is a fail-over to a replica that lagged behind.
-func (v *simServer) rollback() {
-	if v.saved == nil {
-		return
-	}
+// save takes a snapshot that rollback may return to.
+func (v *simServer) save() *savedServer {
+	old := &savedServer{model: v.model.snapshot(), editions: map[*fleetKey]int64{}}
+	v.s.fleet.each(v, func(fk *fleetKey) { old.editions[fk] = fk.Snapshot() })
+	v.eachLua(func(l *luaRedis) { old.lua = l.save() })
+	return old
+}
+
+// rollback is a fail-over to a replica that lagged behind, or a restart with what was
+// on disk.
+func (v *simServer) rollback(old *savedServer) {
 	v.lose()
 	v.epoch++
 	v.s.oracle.struck(v)
-	v.model.rollback(v.saved.snapshot())
+	v.model.rollback(old.model.snapshot())
+	v.s.fleet.lose(v, old.editions)
 	clear(v.model.poison)
-	v.eachLua(func(l *luaRedis) { l.rollback() })
+	v.eachLua(func(l *luaRedis) { l.rollback(old.lua) })
 }
 
 // forget loses one key.
 func (v *simServer) forget(key string) {
 	v.lose()
 	v.model.forget(key)
+	v.s.fleet.loseKey(key)
 	delete(v.model.poison, key)
 	v.eachLua(func(l *luaRedis) { l.forget(key) })
 }
@@ -129,6 +183,8 @@ func (v *simServer) jump(d int64) {
 		d = max(d, -d) // miniredis counts a TTL down, Redis knows when it ends
 	}
 	v.clock.set(v.s.now, d, v.clock.ppm, false)
+	v.jumps = append(v.jumps, clockJump{v.s.now, d})
+	v.s.fleet.each(v, func(fk *fleetKey) { fk.Jump(v.s.now, d) })
 	v.model.expire(v.time())
 	v.eachLua(func(l *luaRedis) { l.expire(v.time()) })
 	v.s.oracle.serverJumped(v)
@@ -137,7 +193,6 @@ func (v *simServer) jump(d int64) {
 // forgetLedger loses the record of what a node has sent to a shard.
 func (v *simServer) forgetLedger(shard int, node string) {
 	v.lose()
-	v.unsafe = true
 	delete(v.model.ledger, ledgerKey{shard, node})
 	v.eachLua(func(l *luaRedis) { l.forget(v.s.keyspace().SeqKey(shard, node)) })
 }
@@ -165,6 +220,7 @@ func (v *simServer) renew(key oracleKey, used int64) (done remote.Renewed, ok bo
 	v.eachLua(func(l *luaRedis) { l.compareRenew(now, key, used, done) })
 	v.s.note(-1-v.id, "set "+key.rule.Name()+" "+key.key, used, done.State.Gen)
 	v.s.oracle.renewed(key, v, used, done.State.Gen)
+	v.s.fleet.renewed(key, used)
 	return done, true
 }
 
@@ -174,12 +230,15 @@ func (v *simServer) eachLua(f func(*luaRedis)) {
 	}
 }
 
-// exec executes a batch.
-func (v *simServer) exec(b *remote.Batch) remote.Outcome {
+// exec executes a batch of a node.
+func (v *simServer) exec(n *simNode, b *remote.Batch) remote.Outcome {
 	now := v.time()
-	out := remote.Outcome{Reply: v.model.exec(now, b)}
+	replaced := v.s.fleet.replacing(v, b)
+	v.s.fleet.expiring(v, b)
+	out := remote.Outcome{Reply: v.model.exec(now, n.name, b)}
 	v.s.note(-1-v.id, "batch "+out.Reply.Verdict.String(), int64(b.Shard), b.Seq)
-	v.s.oracle.executed(v, b, out.Reply)
+	v.s.fleet.executed(v, n, b, out.Reply, replaced)
+	v.s.oracle.executed(v, n, b, out.Reply)
 	if v.lua != nil {
 		v.lua.compareExec(now, b, out)
 	}

@@ -18,11 +18,17 @@ import (
 //
 //	sim_world_test.go   time, events, load
 //	sim_node_test.go    a node: the core under test, its clock, its calls
+//	sim_mishap_test.go  what befalls a node: pauses, crashes, clocks that are set
 //	sim_calls_test.go   its calls beyond the plain check
 //	sim_net_test.go     the wires between nodes and servers
 //	sim_server_test.go  a server: the model of Redis, its clock and its losses
-//	sim_oracle_test.go  what must hold, from records of its own
+//	sim_oracle_test.go  what a node must know, from records of its own
+//	sim_checks_test.go  what must hold of it; what it may count at the most is in
+//	                    sim_most_test.go
+//	sim_fleet_test.go   what all nodes together have admitted, and Redis counts;
+//	                    what must hold of that is in sim_promise_test.go
 //	sim_plan_test.go    what one seed draws: rules, rates, faults
+//	sim_loss_test.go    faults that lose data in more intricate ways
 //	sim_test.go         the tests, and what a failure prints
 type sim struct {
 	t     *testing.T // nil: failures panic with a simFailure
@@ -50,7 +56,8 @@ type sim struct {
 	healed bool // no fault may begin any more
 	// Some calls hand units back.
 	refunds bool
-	oracle  *oracle
+	oracle  *nodeOracle
+	fleet   *simFleet
 	trace   uint64
 	log     simLog
 	plan    *simPlan // nil: the test itself says what happens
@@ -102,7 +109,7 @@ func emptySim(t *testing.T, seed uint64, o Options, servers int, rules []*limit.
 		t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 0xfee1)), now: simStart,
 		opt: o.withDefaults(), rules: rules, keys: 5, trace: 14695981039346656037,
 	}
-	s.oracle = newOracle(s)
+	s.oracle, s.fleet = newOracle(s), newSimFleet(s)
 	for i := range servers {
 		v := &simServer{s: s, id: i, model: newModelRedis(), clock: simClock{at: simStart, base: simStart}}
 		s.servers = append(s.servers, v)

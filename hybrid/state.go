@@ -44,7 +44,9 @@ type State struct {
 	// behind it, if there is one.
 	Reason string
 	Err    error
-	// Nodes is the number of live nodes last heard of, this one included.
+	// Nodes is the number of live nodes last heard of, this one included; for some
+	// heartbeats after a start or an outage it does not fall, and begins with
+	// [Options].ExpectedNodes.
 	Nodes int
 	// Down is the number of shards that are cut off: soon all of
 	// [Options].Shards if Redis is a single server, those of the failed masters

@@ -21,28 +21,34 @@ func (o Outcomes) Total() uint64 { return o.Unsynced + o.Synced + o.Degraded + o
 type Stats struct {
 	Allowed, Denied Outcomes // decisions
 	WouldRefuse     uint64   // checks that only a dry run let pass; neither allowed nor denied
-	Refused         uint64   // checks with a negative n or a rule that cannot be used; all denied
+	Invalid         uint64   // checks with a negative n or a rule that cannot be used; all denied, and not in Denied
+	Conflicts       uint64   // times that a rule was used again after another of its name that counts otherwise
 	AdmittedUnits   int64
 	AckedUnits      int64 // of those: booked by Redis
 	ExpiredUnits    int64 // too old to count by the time Redis could be told
-	PendingUnits    int64 // neither of these, nor withdrawn: waiting or in flight
+	ForgivenUnits   int64 // of an outage, above MaxDebt: Redis was told of them, and has not booked them; not in AckedUnits
+	PendingUnits    int64 // none of these, nor withdrawn: waiting or in flight
 	OverflowUnits   int64 // admitted to keys that found no room: never shared
 	WithdrawnUnits  int64 // handed back, or their key was reset, before Redis was told of them
-	RefundedUnits   int64 // handed back by Refund, whether or not Redis had been told of them
-	LiveCounters    int64 // keys in memory
-	Evictions       uint64
-	Overflow        uint64 // decisions shared by keys that found no room
-	Batches         uint64 // script calls, one per shard, resent ones included
-	KeysSynced      uint64 // keys in them
-	ResentBatches   uint64 // sent again because their fate was unknown or data was lost
-	Heartbeats      uint64
-	Failures        uint64 // exchanges with Redis that failed
-	Losses          uint64 // losses of data detected, per shard
-	RolledBackKeys  uint64 // keys of which Redis knew less than before
-	Quarantined     uint64 // times that a key alone could not be reconciled
-	BadReplies      uint64 // replies that made no sense
-	StateChanges    uint64
-	HookPanics      uint64 // panics recovered from OnStateChange or the logger
+	// RefundsGivenUp counts refunds of a key that were not sent to Redis again after
+	// it had lost data: they may have been booked before. Their units go on counting.
+	RefundsGivenUp uint64
+	RefundedUnits  int64 // handed back by Refund, whether or not Redis had been told of them
+	LiveCounters   int64 // keys in memory
+	Evictions      uint64
+	Overflow       uint64 // decisions shared by keys that found no room
+	Batches        uint64 // script calls, one per shard, resent ones included
+	KeysSynced     uint64 // keys in them
+	ResentBatches  uint64 // sent again because their fate was unknown or data was lost
+	Heartbeats     uint64
+	Failures       uint64 // exchanges with Redis that failed
+	Losses         uint64 // losses of data detected, per shard
+	RolledBackKeys uint64 // keys of which Redis knew less than before
+	Quarantined    uint64 // times that a key alone could not be reconciled
+	BadReplies     uint64 // replies that made no sense
+	Renames        uint64 // times that another process, such as a clone of this one, was seen to use its name
+	StateChanges   uint64
+	HookPanics     uint64 // panics recovered from OnStateChange or the logger
 	// Overshoot is the most units by which Redis has reported a key above its
 	// limit.
 	Overshoot int64
@@ -52,10 +58,11 @@ type Stats struct {
 type counters struct {
 	batches, keysSynced, resent, beats, failures, losses atomic.Uint64
 	rolledBack, quarantined, badReplies, stateChanges    atomic.Uint64
-	hookPanics                                           atomic.Uint64
+	hookPanics, renames                                  atomic.Uint64
 	acked, overshoot                                     atomic.Int64
 	returned                                             atomic.Int64 // operations that told Redis of units handed back
-	refunded                                             atomic.Int64
+	givenUp                                              atomic.Uint64
+	refunded, forgiven                                   atomic.Int64
 }
 
 // noteOvershoot keeps the largest; only the reconciler writes it.
@@ -81,12 +88,12 @@ type tally struct {
 
 // cell fills whole cache lines: decisions for one unit, then for other numbers.
 type cell struct {
-	one     [2][4]atomic.Uint64 // [allowed][source group]
-	many    [2][4]atomic.Uint64
-	units   [4]atomic.Int64 // admitted by many
-	refused atomic.Uint64
-	passed  atomic.Uint64 // by dry runs alone
-	_       [16]byte
+	one    [2][4]atomic.Uint64 // [allowed][source group]
+	many   [2][4]atomic.Uint64
+	units  [4]atomic.Int64 // admitted by many
+	wrong  atomic.Uint64   // questions that cannot be asked
+	passed atomic.Uint64   // by dry runs alone
+	_      [16]byte
 }
 
 // groupLocal is the column of decisions that concern nobody else.
@@ -96,7 +103,7 @@ const groupLocal = 3
 var groups = [local.Sources]uint8{
 	limit.SourceLocal: groupLocal, limit.SourceRemote: groupLocal,
 	limit.SourceUnsynced: 0, limit.SourceSynced: 1, limit.SourceDegraded: 2,
-	5: groupLocal, 6: groupLocal, 7: groupLocal, // that there are none of
+	limit.SourceInvalid: groupLocal, 6: groupLocal, 7: groupLocal, // that there are none of
 }
 
 // group returns the column of a source.
@@ -136,7 +143,7 @@ func (t *tally) countOne(allowed bool, s limit.Source) {
 // pass counts what would have been refused.
 func (t *tally) pass() { t.cell().passed.Add(1) }
 
-func (t *tally) refuse() { t.cell().refused.Add(1) }
+func (t *tally) invalid() { t.cell().wrong.Add(1) }
 
 // sum adds up into s the cells and what slots and handles have admitted, one unit at a time, and
 // returns the admitted units that are to be shared: all but those that keys without room
@@ -163,7 +170,7 @@ func (t *tally) sum(s *Stats, slots [local.Sources]int64) (shared int64) {
 				shared += units
 			}
 		}
-		s.Refused += c.refused.Load()
+		s.Invalid += c.wrong.Load()
 		s.WouldRefuse += c.passed.Load()
 	}
 	s.Denied = Outcomes{sums[0][0], sums[0][1], sums[0][2], sums[0][3]}

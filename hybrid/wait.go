@@ -3,7 +3,6 @@ package hybrid
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/hybridlimit/hybridlimit/limit"
 	"github.com/hybridlimit/hybridlimit/local"
@@ -26,11 +25,13 @@ type Reservation = local.Reservation
 // delay.
 //
 // Cancel hands those of the units back that still count, as [Limiter.Refund]
-// does: none, if this node has reset or set the key since.
+// does: none, if this node has reset or set the key since. Those who have booked
+// behind keep their times, so that newcomers would be admitted at these times once
+// more: then nothing comes back until they have given up, too, or ever if they are
+// on another node.
 func (l *Limiter) Reserve(key string, rule *limit.Rule, n int64) Reservation {
 	if !l.usable(rule, n) {
-		l.refuse()
-		return local.NewReservation(false, limit.Refused(rule), nil)
+		return local.NewReservation(false, l.invalid(key, rule, n), nil)
 	}
 	terms := local.Terms{MaxDelay: int64(limit.MaxDrain)}
 	if rule.IsDryRun() {
@@ -52,15 +53,12 @@ func (l *Limiter) Reserve(key string, rule *limit.Rule, n int64) Reservation {
 
 // reserve counts as a decision only what it books: who waits asks again.
 func (l *Limiter) reserve(key string, rule *limit.Rule, n int64, terms local.Terms) Reservation {
-	now := l.now()
-	res, booked := l.table.Reserve(key, rule, n, now, terms)
+	res, booked := l.table.Reserve(key, rule, n, l.now(), terms)
 	if booked != nil {
 		l.tally.count(n, true, res.Source)
 	}
 	return local.NewReservation(booked != nil, res, func() {
-		later := l.now()
-		left := local.StillCount(rule, n, res, time.Duration(later-now))
-		l.stats.refunded.Add(l.table.Cancel(key, rule, left, later, booked))
+		l.stats.refunded.Add(l.table.Cancel(key, rule, l.now(), booked))
 	})
 }
 
@@ -85,7 +83,7 @@ func (l *Limiter) reserve(key string, rule *limit.Rule, n int64, terms local.Ter
 // return early or late by what the two differ.
 func (l *Limiter) Wait(ctx context.Context, key string, rule *limit.Rule, n int64) error {
 	if err := l.why(rule, n); err != nil {
-		l.refuse()
+		l.invalid(key, rule, n)
 		return fmt.Errorf("hybrid: wait: %w", err)
 	}
 	ctx = orBackground(ctx)

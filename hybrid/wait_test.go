@@ -228,6 +228,7 @@ func TestReserveOnASharedLimit(t *testing.T) {
 		nodes[1].Peek("k", r)
 		time.Sleep(time.Second)
 		b := nodes[1].Reserve("k", r, 3)
+		flush(t, nodes[1].Limiter)
 		if !a.OK() || !about(a.Delay(), 12*time.Minute) || !b.OK() || !about(b.Delay(), 30*time.Minute) {
 			t.Errorf("%v and %v", a.Delay(), b.Delay())
 		}
@@ -235,12 +236,17 @@ func TestReserveOnASharedLimit(t *testing.T) {
 		a.Cancel()
 		nodes[1].Peek("k", r)
 		time.Sleep(time.Second)
-		if res := nodes[1].Take("k", r, 1); res.Allowed || !about(res.RetryAfter, 24*time.Minute) {
-			t.Errorf("after one has canceled: %+v", res)
+		if res := nodes[1].Take("k", r, 1); res.Allowed || !about(res.RetryAfter, 36*time.Minute) {
+			t.Errorf("after the first has canceled, with another node's behind: %+v", res)
+		}
+		if back := nodes[0].Refund("k", r, 5); back != 0 {
+			t.Errorf("%d handed back with a queue behind", back)
 		}
 		b.Cancel()
 		time.Sleep(time.Second)
-		w.wantUsed("k", r, 10)
+		if res := nodes[1].Take("k", r, 1); res.Allowed || !about(res.RetryAfter, 18*time.Minute) {
+			t.Errorf("after both have canceled: %+v", res)
+		}
 		if v := nodes[0].Reserve("k", perSecond[1], 21); v.OK() || v.Delay() != limit.Never {
 			t.Errorf("more than there are: %+v", v)
 		}

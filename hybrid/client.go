@@ -1,0 +1,71 @@
+package hybrid
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// clientTimeout bounds a dial, a read and a write of a client with the recommended
+// settings. It is below [Options].CommandTimeout.
+const clientTimeout = 200 * time.Millisecond
+
+// RedisOptions returns go-redis options for a single server with the recommended
+// settings: deadlines hold, nothing is sent twice, and a server that is silent is given
+// up soon. Add a password, TLS and the like.
+func RedisOptions(addr string) *redis.Options {
+	return &redis.Options{
+		Addr: addr, ContextTimeoutEnabled: true, MaxRetries: -1,
+		DialTimeout: clientTimeout, ReadTimeout: clientTimeout, WriteTimeout: clientTimeout, DialerRetries: 1,
+		DisableIdentity: true, MaintNotificationsConfig: silent(),
+	}
+}
+
+// RedisFailoverOptions is [RedisOptions] for a group of servers that Sentinel watches,
+// by the name that it has there, and the addresses of sentinels.
+func RedisFailoverOptions(master string, sentinels ...string) *redis.FailoverOptions {
+	return &redis.FailoverOptions{
+		MasterName: master, SentinelAddrs: sentinels, ContextTimeoutEnabled: true, MaxRetries: -1,
+		DialTimeout: clientTimeout, ReadTimeout: clientTimeout, WriteTimeout: clientTimeout, DialerRetries: 1,
+		DisableIdentity: true,
+	}
+}
+
+// RedisClusterOptions is [RedisOptions] for a Redis Cluster, by the addresses of some of
+// its servers. A call that includes a dead master does not hold up the others.
+func RedisClusterOptions(addrs ...string) *redis.ClusterOptions {
+	return &redis.ClusterOptions{
+		Addrs: addrs, ContextTimeoutEnabled: true, MaxRetries: -1, MinRetryBackoff: -1, MaxRetryBackoff: -1,
+		DialTimeout: clientTimeout, ReadTimeout: clientTimeout, WriteTimeout: clientTimeout, DialerRetries: 1,
+		DisableIdentity: true, MaintNotificationsConfig: silent(),
+	}
+}
+
+// silent saves the round trips that would ask a server for notices of maintenance.
+func silent() *maintnotifications.Config {
+	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+}
+
+// faultsOf returns what is wrong with the settings of a client, as far as they can be
+// read: those of a wrapper cannot.
+func faultsOf(rdb redis.UniversalClient) (faults []string) {
+	var bounded bool
+	var retries int
+	switch c := rdb.(type) {
+	case *redis.Client: // of Sentinel, too
+		bounded, retries = c.Options().ContextTimeoutEnabled, c.Options().MaxRetries
+	case *redis.ClusterClient:
+		bounded, retries = c.Options().ContextTimeoutEnabled, c.Options().MaxRetries
+	default:
+		return nil
+	}
+	if !bounded {
+		faults = append(faults, "ContextTimeoutEnabled is false: deadlines do not bound reads and writes, so that a call to a silent server lasts as long as the client's own time-outs")
+	}
+	if retries > 0 {
+		faults = append(faults, fmt.Sprintf("MaxRetries is %d: what the program itself sends by this client may be executed more than once; what this limiter sends is never repeated by the client", retries))
+	}
+	return faults
+}

@@ -1,0 +1,52 @@
+package hybrid_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit/hybrid"
+)
+
+// wrapped is a client of which nobody knows what it does.
+type wrapped struct{ redis.UniversalClient }
+
+// Settings that make deadlines void or repeat calls are told of; the recommended ones, and
+// those that cannot be read, are not.
+func TestClientSettings(t *testing.T) {
+	const nobody = "127.0.0.1:1"
+	for name, c := range map[string]struct {
+		rdb  redis.UniversalClient
+		want []string
+	}{
+		"recommended":           {redis.NewClient(hybrid.RedisOptions(nobody)), nil},
+		"recommended, Sentinel": {redis.NewFailoverClient(hybrid.RedisFailoverOptions("master", nobody)), nil},
+		"recommended, Cluster":  {redis.NewClusterClient(hybrid.RedisClusterOptions(nobody)), nil},
+		"plain":                 {redis.NewClient(&redis.Options{Addr: nobody}), []string{"ContextTimeoutEnabled", "MaxRetries is 3"}},
+		"plain, Sentinel": {redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "master", SentinelAddrs: []string{nobody}}),
+			[]string{"ContextTimeoutEnabled", "MaxRetries is 3"}},
+		"plain, Cluster":     {redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nobody}}), []string{"ContextTimeoutEnabled"}},
+		"retries":            {redis.NewClient(&redis.Options{Addr: nobody, ContextTimeoutEnabled: true, MaxRetries: 1}), []string{"MaxRetries is 1"}},
+		"retries, Cluster":   {redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nobody}, ContextTimeoutEnabled: true, MaxRetries: 2}), []string{"MaxRetries is 2"}},
+		"nobody knows which": {wrapped{redis.NewClient(&redis.Options{Addr: nobody})}, nil},
+	} {
+		var seen happenings
+		l, err := hybrid.New(c.rdb, hybrid.Options{OnEvent: seen.add})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = l.Close(bg) // nobody is there
+		_ = c.rdb.Close()
+		list := seen.of(hybrid.EventClient)
+		if len(list) != len(c.want) {
+			t.Errorf("%s: %v, want %q", name, list, c.want)
+			continue
+		}
+		for i, want := range c.want {
+			if !strings.HasPrefix(list[i].Reason, want) {
+				t.Errorf("%s: %v, want %q", name, list[i], want)
+			}
+		}
+	}
+}

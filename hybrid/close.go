@@ -1,0 +1,112 @@
+package hybrid
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/local"
+	"github.com/hybridlimit/hybridlimit/remote"
+)
+
+// close reports what is pending, leaves, and stops every goroutine.
+func (d *driver) close(ctx context.Context) error {
+	ctx, cancel := withDefaultDeadline(ctx)
+	defer cancel()
+	err := d.report(ctx)
+	close(d.stop)
+	// No step does I/O or calls out, so this is a matter of microseconds. It
+	// is not left to ctx: a last step must not undo what is set below.
+	<-d.stepped
+	stopped := make(chan struct{})
+	go func() {
+		_ = d.done.Wait() // no goroutine of ours returns an error
+		close(stopped)
+	}()
+	select {
+	case <-stopped:
+	case <-ctx.Done():
+		err = errors.Join(err, fmt.Errorf("hybrid: close: a call of redis or of OnStateChange still hangs: %w", ctx.Err()))
+	}
+	if err == nil {
+		// Only now: a heartbeat still under way would enter the node again.
+		err = d.leave(ctx)
+	}
+	d.lim.link.Close()
+	last := State{Mode: Closed, Reason: "closed", Err: err, Since: time.Unix(0, d.lim.now()), Nodes: d.state.Load().Nodes}
+	d.state.Store(&last)
+	d.lim.link.SetMode(d.core.cfg.fallback.weight(int64(last.Nodes)), true)
+	n := d.lim.Stats().PendingUnits
+	switch {
+	case n <= 0:
+		return err
+	case err == nil:
+		return fmt.Errorf("hybrid: close: %d admitted units were not reported to redis: their keys are broken there, or they were admitted while closing", n)
+	}
+	return fmt.Errorf("hybrid: close: %d admitted units were not reported to redis: %w", n, err)
+}
+
+// report has everything booked that is pending. While ctx lasts it goes on trying,
+// unless nothing is left to tell.
+func (d *driver) report(ctx context.Context) error {
+	return insist(ctx, func() (again bool, err error) {
+		err = d.flush(ctx, false)
+		var away *UnavailableError
+		if !errors.As(err, &away) {
+			return false, err
+		}
+		return mayRecover(away.Err) && d.pending(), err
+	})
+}
+
+// leave takes the node out of the live ones.
+func (d *driver) leave(ctx context.Context) error {
+	return insist(ctx, func() (again bool, err error) {
+		err = d.store.Leave(ctx, d.core.node, d.core.written())
+		return mayRecover(err), err
+	})
+}
+
+// pending reports whether Redis is still to be told of something.
+func (d *driver) pending() (any bool) {
+	d.lim.table.Range(func(c *local.Counter) bool {
+		any = c.Pending()
+		return !any
+	})
+	return any
+}
+
+// mayRecover reports whether an error may go away by itself. A wrong password or
+// a missing permission does not while a process waits to end.
+func mayRecover(err error) bool {
+	class, _ := remote.Classify(err)
+	return class == remote.ClassUnavailable
+}
+
+// firstPause is how long Close waits before it asks a Redis that is away again. The
+// pauses grow by a quarter each, so that a Redis that returns is asked after at most
+// a quarter more than it was away for, and 5 s hold 15 attempts.
+const firstPause = 50 * time.Millisecond
+
+// insist calls try until it says that to try again is of no use, or ctx ends.
+func insist(ctx context.Context, try func() (again bool, err error)) error {
+	var last error
+	for pause := firstPause; ; pause += pause / 4 {
+		again, err := try()
+		if err != nil && last != nil && ctx.Err() != nil {
+			return errors.Join(last, err) // why it took so long, and that it was too long
+		}
+		if !again {
+			return err
+		}
+		last = err
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return errors.Join(last, ctx.Err())
+		}
+	}
+}

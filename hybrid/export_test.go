@@ -1,0 +1,21 @@
+package hybrid
+
+import "github.com/redis/go-redis/v9"
+
+// NewCopy is New of a process that was copied from another: it goes by that one's
+// name, and in each shard by the number of its latest batch.
+func NewCopy(rdb redis.UniversalClient, o Options, id string, seqs map[int]int64) (*Limiter, error) {
+	l, err := build(rdb, o)
+	if err != nil {
+		return nil, err
+	}
+	c := l.driver.core
+	c.node = id
+	l.driver.node.Store(&id)
+	for i := range c.shards {
+		c.shards[i].begin(id)
+		c.shards[i].seq, c.shards[i].acked = seqs[i], seqs[i]
+	}
+	l.driver.begin()
+	return l, nil
+}

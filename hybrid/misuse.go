@@ -1,0 +1,57 @@
+package hybrid
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// misuse remembers which causes of checks that cannot be asked have been told of: one
+// event each, however many such checks there are.
+type misuse struct{ told [causes]atomic.Bool }
+
+// The causes.
+const (
+	causeRule  = iota // nil, or not made by a constructor
+	causeN            // negative
+	causeKind         // a rule that this limiter cannot decide
+	causeNames        // rules of one name asked together for one key
+	causes
+)
+
+// invalid takes note of a check that cannot be asked, and returns the answer to it.
+func (l *Limiter) invalid(key string, rule *limit.Rule, n int64) limit.Result {
+	res := limit.Invalid(rule)
+	if l == nil {
+		return res
+	}
+	l.tally.invalid()
+	if l.table == nil {
+		return res
+	}
+	err, cause := l.CheckRule(rule), causeNames
+	switch {
+	case !rule.Valid():
+		cause = causeRule
+	case err != nil:
+		cause = causeKind
+	case n < 0:
+		cause, err = causeN, fmt.Errorf("hybrid: %w: %d", limit.ErrInvalidN, n)
+	default:
+		err = fmt.Errorf("hybrid: %w: %v counts a key together with another rule of that name, which has another period, rate or number of buckets",
+			limit.ErrUnsupported, rule)
+	}
+	if !l.misuse.told[cause].Swap(true) {
+		l.notify.happened(Event{Kind: EventInvalid, Time: time.Unix(0, l.now()), Reason: "a check cannot be asked, and is denied", Key: key, Err: err})
+	}
+	return res
+}
+
+// conflict takes note of two rules of one name that are used side by side, though they
+// count differently. It is called under locks of the table.
+func (l *Limiter) conflict(was, is *limit.Rule) {
+	l.notify.happened(Event{Kind: EventConflict, Time: time.Unix(0, l.now()),
+		Reason: fmt.Sprintf("rules of one name are used side by side, and neither holds: %v; %v", was, is)})
+}

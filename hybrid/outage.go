@@ -1,0 +1,44 @@
+package hybrid
+
+import (
+	"log/slog"
+	"time"
+)
+
+// outage adds up the outages of which no line has told yet.
+type outage struct {
+	since  time.Time // of the one that lasts; zero: none does
+	before Stats     // when it began
+	count  int
+	sum    time.Duration
+	stats  Stats // what has happened in them: only units are added up
+}
+
+// note takes a change of state into account.
+func (o *outage) note(s State, stats func() Stats) {
+	switch {
+	case s.Mode == Degraded && o.since.IsZero():
+		o.since, o.before = s.Since, stats()
+	case s.Mode == Synced && !o.since.IsZero():
+		is := stats()
+		o.count++
+		o.sum += s.Since.Sub(o.since)
+		o.stats.AdmittedUnits += is.AdmittedUnits - o.before.AdmittedUnits
+		o.stats.AckedUnits += is.AckedUnits - o.before.AckedUnits
+		o.stats.ForgivenUnits += is.ForgivenUnits - o.before.ForgivenUnits
+		o.stats.ExpiredUnits += is.ExpiredUnits - o.before.ExpiredUnits
+		o.since = time.Time{}
+	}
+}
+
+// report returns what to say of the outages that have ended, and forgets them.
+func (o *outage) report() []slog.Attr {
+	if o.count == 0 {
+		return nil
+	}
+	attrs := []slog.Attr{slog.Duration("outage", o.sum), slog.Int("outages", o.count), slog.Int64("admitted", o.stats.AdmittedUnits),
+		slog.Int64("reported", o.stats.AckedUnits), slog.Int64("expired", o.stats.ExpiredUnits),
+		slog.Int64("forgiven", o.stats.ForgivenUnits)}
+	*o = outage{since: o.since, before: o.before}
+	return attrs
+}

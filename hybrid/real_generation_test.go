@@ -1,0 +1,150 @@
+package hybrid_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/remote/redistest"
+)
+
+// Resets and losses of data: which view is of which time.
+
+var generationRules = []*limit.Rule{
+	limit.Must(limit.Funnel("generations", 100, 1, time.Hour)),
+	limit.Must(limit.SlidingWindow("generations", 100, 24*time.Hour)),
+}
+
+// wantUsed waits until Redis counts so many units of a key, and some nodes know it.
+func wantUsed(t testing.TB, rdb redis.UniversalClient, key string, rule *limit.Rule, want int64, nodes ...*hybrid.Limiter) {
+	t.Helper()
+	eventually(t, 10*time.Second, fmt.Sprintf("%v: %d used", rule, want), func() bool {
+		for _, l := range nodes {
+			if l.Peek(key, rule).Remaining != rule.Limit()-want {
+				_ = l.Preload(bg, rule, key) // asks if the view is old
+				return false
+			}
+		}
+		return usedIn(t, rdb, key, rule) == want
+	})
+}
+
+func flushAll(t testing.TB, rdb *redis.Client) {
+	t.Helper()
+	if err := rdb.FlushAll(bg).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A node that knows of a reset is cut off, Redis loses everything, and another node,
+// which has never heard of the reset, fills the key. What the first one knows when it
+// returns is of a later generation, but does not replace what was booked since.
+//
+// Fault 73: what others have booked stays.
+func TestRealResetReturnsAfterALoss(t *testing.T) {
+	t.Parallel()
+	for _, rule := range generationRules {
+		t.Run(rule.Algorithm().String(), func(t *testing.T) {
+			t.Parallel()
+			srv, p := proxied(t)
+			admin := dial(t, srv.Addr())
+			a, b := realNode(t, p.Addr(), quick), realNode(t, srv.Addr(), quick)
+			if err := a.Reset(bg, "k", rule); err != nil {
+				t.Fatal(err)
+			}
+			wantAdmitted(t, a, "k", rule, 9, 9)
+			flush(t, a)
+			p.Refuse(true)
+			flushAll(t, admin)
+			wantAdmitted(t, b, "k", rule, 90, 90)
+			flush(t, b)
+			wantUsed(t, admin, "k", rule, 90)
+			p.Refuse(false)
+			eventually(t, 10*time.Second, "the loss is noticed", func() bool { return a.Stats().Losses > 0 })
+			settled(t, a)
+			wantUsed(t, admin, "k", rule, 90, a, b)
+			if got := admitted(b, "k", rule, 100); got != 10 {
+				t.Errorf("%d more admitted, want 10", got)
+			}
+		})
+	}
+}
+
+// The node that resets a key has no counter of it. It remembers the reset all the same,
+// for the others: one of them was cut off meanwhile, Redis loses everything, and it
+// tells what it knew before.
+//
+// Fault 74: a reset by a node without a counter of the key stands after FLUSHALL.
+func TestRealResetOfAForeignKey(t *testing.T) {
+	t.Parallel()
+	for _, rule := range generationRules {
+		t.Run(rule.Algorithm().String(), func(t *testing.T) {
+			t.Parallel()
+			srv, p := proxied(t)
+			admin := dial(t, srv.Addr())
+			a, b := realNode(t, srv.Addr(), quick), realNode(t, p.Addr(), quick)
+			wantAdmitted(t, b, "k", rule, 60, 60)
+			flush(t, b)
+			p.Refuse(true)
+			if err := a.Reset(bg, "k", rule); err != nil {
+				t.Fatal(err)
+			}
+			flush(t, a)
+			flushAll(t, admin)
+			p.Refuse(false)
+			eventually(t, 10*time.Second, "both have noticed", func() bool { return a.Stats().Losses > 0 && b.Stats().Losses > 0 })
+			settled(t, a)
+			settled(t, b)
+			wantUsed(t, admin, "k", rule, 0, a, b)
+		})
+	}
+}
+
+// Redis forgets a reset alone: it is killed, and what it had not written to disk is
+// that. The node that has made it says so before it books on what was cleared; whether
+// it had reported anything since or not.
+//
+// Fault 74: a reset stands after a small rollback.
+func TestRealResetIsRolledBack(t *testing.T) {
+	t.Parallel()
+	for _, rule := range generationRules {
+		for name, rest := range map[string]func(*testing.T, *hybrid.Limiter){
+			"at once": func(*testing.T, *hybrid.Limiter) {},
+			"later":   func(t *testing.T, l *hybrid.Limiter) { flush(t, l) },
+		} {
+			t.Run(rule.Algorithm().String()+" "+name, func(t *testing.T) {
+				t.Parallel()
+				srv := redistest.Start(t)
+				nodes := realFleet(t, srv.Addr(), 2, quick)
+				wantAdmitted(t, nodes[0], "k", rule, 40, 40)
+				flush(t, nodes[0])
+				wantAdmitted(t, nodes[1], "k", rule, 30, 30)
+				for _, l := range append(nodes, nodes...) {
+					flush(t, l)
+				}
+				admin := dial(t, srv.Addr())
+				if err := admin.Save(bg).Err(); err != nil {
+					t.Fatal(err)
+				}
+				if err := nodes[0].Reset(bg, "k", rule); err != nil {
+					t.Fatal(err)
+				}
+				rest(t, nodes[0])
+				srv.Kill()
+				wantAdmitted(t, nodes[0], "k", rule, 1, 1) // to be booked on what is there
+				if err := srv.Restart(); err != nil {
+					t.Fatal(err)
+				}
+				admin = dial(t, srv.Addr())
+				for _, l := range nodes {
+					settled(t, l)
+				}
+				wantUsed(t, admin, "k", rule, 1, nodes...)
+			})
+		}
+	}
+}

@@ -1,0 +1,86 @@
+package hybrid_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// A refund is booked, and the reply is lost. Before it is sent again Redis loses the
+// ledger that would have known it: that alone, or everything, which another node then
+// restores. Nobody can tell that it was booked, and it is not booked again.
+//
+// Fault 72: 7 of 10 units count, not 4.
+func TestRealRefundAndLostLedger(t *testing.T) {
+	t.Parallel()
+	for _, rule := range generationRules {
+		for name, lose := range map[string]func(testing.TB, *redis.Client, *hybrid.Limiter, *limit.Rule){
+			"the ledger": func(t testing.TB, admin *redis.Client, other *hybrid.Limiter, _ *limit.Rule) {
+				ledgers, err := admin.Keys(bg, "hl:1:*:node:*").Result()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := admin.Del(bg, ledgers...).Err(); err != nil {
+					t.Fatal(err)
+				}
+			},
+			"everything": func(t testing.TB, admin *redis.Client, other *hybrid.Limiter, rule *limit.Rule) {
+				flushAll(t, admin)
+				wantUsed(t, admin, "k", rule, 7)
+			},
+		} {
+			t.Run(rule.Algorithm().String()+" "+name, func(t *testing.T) {
+				t.Parallel()
+				srv, p := proxied(t)
+				admin := dial(t, srv.Addr())
+				a, b := realNode(t, p.Addr(), quick), realNode(t, srv.Addr(), quick)
+				wantAdmitted(t, a, "k", rule, 10, 10)
+				flush(t, a)
+				p.CutReplies(1 << 20)
+				if got := a.Refund("k", rule, 3); got != 3 {
+					t.Fatalf("%d handed back", got)
+				}
+				wantUsed(t, admin, "k", rule, 7, b)
+				lose(t, admin, b, rule)
+				p.CutReplies(0)
+				eventually(t, 10*time.Second, "the loss is noticed", func() bool { return a.Stats().Losses > 0 })
+				settled(t, a)
+				wantUsed(t, admin, "k", rule, 7, a, b)
+				if got := a.Stats().RefundsGivenUp; got != 1 {
+					t.Errorf("%d refunds given up, want 1", got)
+				}
+			})
+		}
+	}
+}
+
+// A refund that certainly was not booked is not given up: Redis has said so to the only
+// try.
+func TestRealRefundAfterALoss(t *testing.T) {
+	t.Parallel()
+	for _, rule := range generationRules {
+		t.Run(rule.Algorithm().String(), func(t *testing.T) {
+			t.Parallel()
+			srv, p := proxied(t)
+			admin := dial(t, srv.Addr())
+			a := realNode(t, p.Addr(), quick)
+			wantAdmitted(t, a, "k", rule, 10, 10)
+			flush(t, a)
+			p.Refuse(true)
+			eventually(t, 10*time.Second, "degraded", func() bool { return a.State().Mode == hybrid.Degraded })
+			a.Refund("k", rule, 3) // to be sent when Redis is back
+			flushAll(t, admin)
+			p.Refuse(false)
+			eventually(t, 10*time.Second, "the loss is noticed", func() bool { return a.Stats().Losses > 0 })
+			settled(t, a)
+			wantUsed(t, admin, "k", rule, 7, a)
+			if got := a.Stats().RefundsGivenUp; got != 0 {
+				t.Errorf("%d refunds given up", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,37 @@
+package hybrid
+
+import "slices"
+
+// A unit may be booked twice after a loss of data: that is the safe side. What is
+// handed back must not be, or more would be admitted than the limit. The ledger sees to
+// it, as for units, as long as Redis has it. Once Redis has lost it, nobody can tell
+// whether a flight that got no answer was booked before: its refunds are given up.
+
+// unanswered notes that nobody knows what has become of the flight of s. If it hands
+// something back Redis shall look into its ledger again, which it does not while it is
+// told to accept whatever comes: it may have booked the flight, and lost the ledger.
+func (s *shard) unanswered() {
+	if s.flight == nil {
+		return
+	}
+	s.flight.unsure = true
+	if slices.ContainsFunc(s.flight.items, func(it item) bool { return it.back }) {
+		s.accept = false
+	}
+}
+
+// giveUpRefunds keeps a flight that Redis does not know any more from handing anything
+// back if it may have done so before. What the authority may not have taken off counts
+// here again.
+func (c *core) giveUpRefunds(s *shard) {
+	if s.flight == nil || !s.flight.unsure {
+		return
+	}
+	for i := range s.flight.items {
+		if it := &s.flight.items[i]; it.back {
+			it.c.KeepSentBack()
+			it.back = false
+			c.stats.givenUp.Add(1)
+		}
+	}
+}

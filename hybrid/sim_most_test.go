@@ -1,0 +1,120 @@
+package hybrid
+
+import (
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/oracle"
+	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/remote"
+)
+
+// What a node may count at the most: what it refuses, and what it tells Redis again.
+
+// notTooLittle: what is refused had no room for it, in truth.
+func (o *nodeOracle) notTooLittle(n *simNode, k oracleKey, units int64, res limit.Result) {
+	bk, sh, rule := o.books[k], o.nodes[n].shares[k], n.rule(k.rule)
+	if o.s.opt.ExpectedNodes > 1 && n.core.state.Mode != Synced {
+		return // until Redis has answered each unit may count more than once
+	}
+	if o.loose || !o.repaired(bk, rule) || sh.fuzzy || o.s.now < o.nodes[n].stalled || n.core.cfg.fallback == FailClosed && res.Source != limit.SourceSynced {
+		return
+	}
+	for _, a := range sh.own {
+		if a.weight > 1 || a.at <= o.nodes[n].unwell {
+			return // it goes on counting more than once until Redis has answered
+		}
+	}
+	fk := o.s.fleet.key(k)
+	if o.s.fleet.inflated(fk) {
+		return
+	}
+	o.s.fleet.steps[checkRefused]++
+	slack := o.s.fleet.slack(fk) + 2*sh.slack + (o.s.now-sh.toldAt)/2000
+	if k.rule.Algorithm() == limit.AlgorithmFunnel || !o.repaired(bk, rule) {
+		// What a node counts was told by Redis, which may have lost it since, or is its own.
+		p := oracle.Period{From: o.s.fleet.longAgo(fk, slack), At: o.s.now}
+		most := fk.Most(p)
+		if o.since(bk, sh) == 0 {
+			most = fk.Ever(p)
+		}
+		most += fk.Pending(n.id) + leaked(k.rule, slack)
+		if !above(most+float64(units), float64(rule.Limit())) {
+			o.s.failf("%s refused %d units of %v %q, though at most %.1f can count [%s]\nknown: %+v", n.name, units, k.rule, k.key, most, o.s.fleet.causes(fk), sh)
+		}
+		return
+	}
+	if most := o.windowHigh(k, sh, rule, slack); most+units <= rule.Limit() {
+		o.s.failf("%s refused %d units of %v %q, though only %d were admitted in all [%s]\nknown: %+v", n.name, units, k.rule, k.key, most, o.s.fleet.causes(fk), sh)
+	}
+}
+
+// windowHigh returns how many units a window can hold at the most.
+func (o *nodeOracle) windowHigh(k oracleKey, sh *share, rule *limit.Rule, slack int64) int64 {
+	bk, width := o.books[k], int64(rule.Width())
+	w := newTally(rule, bk.server.time()-slack)
+	since := o.since(bk, sh)
+	for i := len(bk.all) - 1; i >= 0; i-- {
+		a := bk.all[i]
+		if a.at < since {
+			break
+		}
+		if a.n < 0 {
+			continue // Redis may have counted fewer of them
+		}
+		late := slack
+		if a.blind {
+			late += width + o.age + o.late
+		}
+		w.came(a.server+late, a.n)
+		if before := (a.server - slack) / width; before < (a.server+late)/width {
+			w.add(before, 0, width) // it may have been booked at the end of that
+		}
+	}
+	return w.count()
+}
+
+// since returns from when on units count for a node that has been told of the
+// latest reset, if it has: those that were reported late come after it too.
+func (o *nodeOracle) since(bk *book, sh *share) int64 {
+	if bk.gen == 0 || sh.gen < bk.gen || sh.toldAt == 0 {
+		return 0
+	}
+	return bk.reset - o.age - o.worst
+}
+
+// repaired reports whether Redis counts no unit twice: not any more, if it has
+// lost some that the nodes have told it anew.
+func (o *nodeOracle) repaired(bk *book, r *limit.Rule) bool {
+	v := bk.server
+	if v.lost == 0 {
+		return true
+	}
+	last := v.lost
+	for _, nb := range o.nodes {
+		last = max(last, nb.ill[v.id])
+	}
+	return o.s.now-last > int64(o.s.settling()+r.Horizon())
+}
+
+// topUp keeps what a node knows of a funnel at the most. A level of 0 says that it is
+// empty, not since when: what the node reports late comes on top of that.
+func (sh *share) topUp(op *remote.Op, x *exchange, st remote.State) {
+	told := float64(x.executed-simStart) + float64(st.Level.NS) + 1
+	alone := float64(x.left-simStart) + float64(op.Ahead.NS) + 1
+	sh.top = max(sh.top+float64(op.Units)*unit(op.Rule), told, alone)
+}
+
+// tellsAgain checks what a node tells Redis again of a funnel: no more than it was told,
+// and has reported since.
+func (o *nodeOracle) tellsAgain(n *simNode, op *remote.Op) {
+	nb, k := o.nodes[n], o.index[op.Key]
+	sh, fk := nb.shares[k], o.s.fleet.key(k)
+	if o.loose || op.Rule.Algorithm() != limit.AlgorithmFunnel {
+		return
+	}
+	o.s.fleet.steps[checkAgain]++
+	level := float64(op.Known.Level.NS - o.s.fleet.slack(fk) - 2*sh.slack)
+	if most := max(sh.top-float64(o.s.now-simStart), 0); level > most {
+		o.s.failf("%s: %s raises %v %q to %v, by what it was told and has reported it is at most %v", checkAgain, n.name, k.rule, k.key, op.Known.Level, time.Duration(most))
+	}
+}

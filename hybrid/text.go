@@ -1,0 +1,139 @@
+package hybrid
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+)
+
+// How states, events and figures look as text and as JSON: modes and kinds are words,
+// errors are their text, times are as in RFC 3339, and fields have the names that they
+// have in Go.
+
+// MarshalText returns the mode as a word.
+func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// UnmarshalText reads a word.
+func (m *Mode) UnmarshalText(text []byte) error { return readWord(m, "mode", modeNames[:], text) }
+
+// MarshalText returns the policy as a word.
+func (f Fallback) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
+
+// UnmarshalText reads a word.
+func (f *Fallback) UnmarshalText(text []byte) error {
+	return readWord(f, "fallback", fallbackNames[:], text)
+}
+
+// MarshalText returns the kind as a word.
+func (k EventKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText reads a word.
+func (k *EventKind) UnmarshalText(text []byte) error {
+	return readWord(k, "kind of event", eventNames[:], text)
+}
+
+func readWord[T ~uint8](v *T, what string, words []string, text []byte) error {
+	for i, w := range words {
+		if w == string(text) {
+			*v = T(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("hybrid: unknown %s %.64q", what, text)
+}
+
+// stateText is what JSON shows of a State.
+type stateText struct {
+	Mode   Mode
+	Since  time.Time `json:",omitzero"`
+	Reason string    `json:",omitempty"`
+	Err    string    `json:",omitempty"`
+	Nodes  int
+	Down   int
+}
+
+// MarshalJSON returns an object with the fields of s, Err as its text.
+func (s State) MarshalJSON() ([]byte, error) {
+	return json.Marshal(stateText{s.Mode, s.Since, s.Reason, textOf(s.Err), s.Nodes, s.Down})
+}
+
+// UnmarshalJSON reads what MarshalJSON has written. Of Err only the text comes back.
+func (s *State) UnmarshalJSON(text []byte) error {
+	var t stateText
+	if err := json.Unmarshal(text, &t); err != nil {
+		return err
+	}
+	*s = State{t.Mode, t.Since, t.Reason, errorOf(t.Err), t.Nodes, t.Down}
+	return nil
+}
+
+// eventText is what JSON shows of an Event.
+type eventText struct {
+	Kind   EventKind
+	Time   time.Time
+	Reason string
+	Key    string `json:",omitempty"`
+	Err    string `json:",omitempty"`
+}
+
+// MarshalJSON returns an object with the fields of e, Err as its text. What is no UTF-8 in
+// the key is replaced, as JSON wants.
+func (e Event) MarshalJSON() ([]byte, error) {
+	return json.Marshal(eventText{e.Kind, e.Time, e.Reason, e.Key, textOf(e.Err)})
+}
+
+// UnmarshalJSON reads what MarshalJSON has written. Of Err only the text comes back.
+func (e *Event) UnmarshalJSON(text []byte) error {
+	var t eventText
+	if err := json.Unmarshal(text, &t); err != nil {
+		return err
+	}
+	*e = Event{t.Kind, t.Time, t.Reason, t.Key, errorOf(t.Err)}
+	return nil
+}
+
+func textOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func errorOf(text string) error {
+	if text == "" {
+		return nil
+	}
+	return errors.New(text)
+}
+
+// String returns the figures that are not 0, as name=value.
+func (s Stats) String() string { return figures(reflect.ValueOf(s)) }
+
+// String returns the numbers that are not 0, as name=value.
+func (o Outcomes) String() string { return figures(reflect.ValueOf(o)) }
+
+func figures(v reflect.Value) string {
+	var b strings.Builder
+	for i := range v.NumField() {
+		f := v.Field(i)
+		if f.IsZero() {
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteByte(' ')
+		}
+		name := v.Type().Field(i).Name
+		if f.Kind() == reflect.Struct {
+			fmt.Fprintf(&b, "%s={%s}", name, figures(f))
+		} else {
+			fmt.Fprintf(&b, "%s=%v", name, f)
+		}
+	}
+	if b.Len() == 0 {
+		return "none"
+	}
+	return b.String()
+}

@@ -1,0 +1,67 @@
+package hybrid_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/hybrid"
+)
+
+// What is written as JSON can be read by people, and by programs: it comes back as it was.
+func TestJSON(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 7, time.UTC)
+	for _, c := range []struct {
+		v    any
+		back any
+		want string
+	}{
+		{hybrid.State{Mode: hybrid.Synced, Since: at, Nodes: 3}, new(hybrid.State),
+			`{"Mode":"synced","Since":"2026-03-01T12:00:00.000000007Z","Nodes":3,"Down":0}`},
+		{hybrid.State{Mode: hybrid.Degraded, Since: at, Reason: "oom", Err: errors.New("OOM command not allowed"), Nodes: 1, Down: 64}, new(hybrid.State),
+			`{"Mode":"degraded","Since":"2026-03-01T12:00:00.000000007Z","Reason":"oom","Err":"OOM command not allowed","Nodes":1,"Down":64}`},
+		{hybrid.State{Mode: hybrid.LocalOnly, Nodes: 1}, new(hybrid.State), `{"Mode":"local-only","Nodes":1,"Down":0}`},
+		{hybrid.Event{Kind: hybrid.EventQuarantined, Time: at, Reason: "redis cannot use the key", Key: "a\nb", Err: errors.New("WRONGTYPE")}, new(hybrid.Event),
+			`{"Kind":"key-quarantined","Time":"2026-03-01T12:00:00.000000007Z","Reason":"redis cannot use the key","Key":"a\nb","Err":"WRONGTYPE"}`},
+		{hybrid.FailOpen, new(hybrid.Fallback), `"fail-open"`},
+	} {
+		text, err := json.Marshal(c.v)
+		if err != nil || string(text) != c.want {
+			t.Errorf("%s, %v,\nwant %s", text, err, c.want)
+		}
+		if err := json.Unmarshal(text, c.back); err != nil || !reflect.DeepEqual(reflect.ValueOf(c.back).Elem().Interface(), c.v) {
+			t.Errorf("%+v came back as %+v, %v", c.v, c.back, err)
+		}
+	}
+	for _, bad := range []string{`{"Mode":"sleepy"}`, `{"Mode":7}`, `[]`} {
+		if err := json.Unmarshal([]byte(bad), new(hybrid.State)); err == nil {
+			t.Errorf("%s was read", bad)
+		}
+	}
+}
+
+func TestStatsAsText(t *testing.T) {
+	s := hybrid.Stats{Allowed: hybrid.Outcomes{Synced: 7, Local: 1}, Invalid: 2, PendingUnits: 3, Overshoot: -1}
+	if got, want := s.String(), "Allowed={Synced=7 Local=1} Invalid=2 PendingUnits=3 Overshoot=-1"; got != want || fmt.Sprintf("%+v", s) != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got := (hybrid.Stats{}).String(); got != "none" {
+		t.Errorf("%s of nothing", got)
+	}
+	text, err := json.Marshal(s)
+	var back hybrid.Stats
+	if err != nil || json.Unmarshal(text, &back) != nil || back != s {
+		t.Errorf("%s, %v: %v", text, err, back)
+	}
+	if !strings.Contains(string(text), `"Allowed":{"Unsynced":0,"Synced":7,"Degraded":0,"Local":1}`) {
+		t.Errorf("%s", text)
+	}
+	e := hybrid.Event{Kind: hybrid.EventDataLost, Reason: "gone", Key: "k\n", Err: errors.New("why")}
+	if got, want := e.String(), `data-lost: gone, key "k\n": why`; got != want || hybrid.EventKind(99).String() != "event(99)" {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
