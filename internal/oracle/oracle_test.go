@@ -1,0 +1,221 @@
+package oracle
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+)
+
+// pair plays the same on a Book and on the slow one.
+type pair struct {
+	rng  *rand.Rand
+	fast *Book
+	slow *slowBook
+	now  int64
+	sent map[int]slowMark
+	// Answers that were lower than the definition's, of so many.
+	lower, answers int
+}
+
+type slowMark struct {
+	m              Mark
+	units, refunds int
+}
+
+const testNodes = 4
+
+func newPair(seed uint64, r Rule) *pair {
+	return &pair{
+		rng: rand.New(rand.NewPCG(seed, 1)), fast: New(r, 0), now: 1, sent: map[int]slowMark{},
+		slow: &slowBook{rule: r, nodes: map[int]*slowNode{}},
+	}
+}
+
+// step does one thing, and says what.
+func (p *pair) step() string {
+	p.now += 1 + p.rng.Int64N(40)
+	node, f, s := p.rng.IntN(testNodes), p.fast, p.slow
+	switch x := p.rng.IntN(200); {
+	case x < 100:
+		units, how := 1+p.rng.Int64N(9), How{Lost: p.rng.IntN(20) == 0, Apart: p.rng.IntN(5) == 0}
+		f.Admit(node, p.now, units, how)
+		s.units = append(s.units, slowUnits{at: p.now, n: units, node: node, lost: how.Lost, apart: how.Apart && !how.Lost})
+		return "admit"
+	case x < 130:
+		p.sent[node] = slowMark{f.Mark(node), len(s.units), len(s.refunds)}
+		return "sent"
+	case x < 160:
+		if m, ok := p.sent[node]; ok {
+			f.Booked(node, m.m, p.now, 0)
+			s.book(node, m.units, m.refunds, p.now)
+		}
+		return "booked"
+	case x < 190:
+		e := f.Edition() - p.rng.Int64N(2)
+		f.Heard(node, e)
+		s.hear(node, e)
+		return "heard"
+	case x < 193:
+		units := 1 + p.rng.Int64N(5)
+		f.Refund(node, p.now, units)
+		s.refunds = append(s.refunds, slowRefund{at: p.now, n: units, node: node})
+		return "refund"
+	case x < 195:
+		f.Restored(node)
+		s.restored(node, true)
+		return "restored"
+	case x < 196:
+		kept := p.rng.Int64N(f.Edition() + 1)
+		f.Lose(kept)
+		s.lose(kept)
+		return "lose"
+	case x < 197:
+		p.end(node)
+		return "end or begin"
+	case x < 198:
+		f.Twice(p.now, 3)
+		s.extras = append(s.extras, extra{p.now, 3})
+		return "twice"
+	case x < 199:
+		f.Withdraw(node)
+		s.withdraw(node)
+		return "withdraw"
+	}
+	used := p.rng.Int64N(2) * 10
+	f.Set(p.now, used)
+	s.set(p.now, used)
+	return "set"
+}
+
+func (p *pair) end(node int) {
+	if p.rng.IntN(2) == 0 {
+		p.fast.End(node)
+		p.slow.end(node)
+	}
+	p.fast.Begin(node)
+	p.slow.begin(node)
+}
+
+// agree compares all answers.
+func (p *pair) agree() error {
+	at := Period{From: p.now - 500 + p.rng.Int64N(200), At: p.now + p.rng.Int64N(30)}
+	same := func(what string, fast, slow float64) error {
+		p.answers++
+		if fast < slow-1e-6 && p.fast.funnel.folded > 0 {
+			p.lower++ // what was folded is left out as a whole, if a part of it may be lost
+			return nil
+		}
+		if math.Abs(fast-slow) > 1e-6 {
+			return fmt.Errorf("%s is %v, by the definition %v", what, fast, slow)
+		}
+		return nil
+	}
+	for node := range testNodes {
+		if err := same(fmt.Sprint("known to ", node), p.fast.Known(node, at), p.slow.known(node, at)); err != nil {
+			return err
+		}
+	}
+	if err := same("stored", p.fast.Stored(at), p.slow.stored(at)); err != nil {
+		return err
+	}
+	if err := same("outage", p.fast.Outage(at), p.slow.outage(at)); err != nil {
+		return err
+	}
+	if p.fast.rule.Leak > 0 {
+		// Reports may come late: it is only an upper bound of what is booked.
+		if most, stored := p.fast.Most(at), p.fast.Stored(at); stored > most+1e-6 {
+			return fmt.Errorf("%v is stored, at most %v can be", stored, most)
+		}
+		return nil
+	}
+	return same("most", p.fast.Most(at), p.slow.most(at))
+}
+
+// TestAgainstDefinition compares the sums that are kept with sums over a list.
+func TestAgainstDefinition(t *testing.T) {
+	for _, r := range []Rule{{Window: 500, Width: 50}, {Leak: 0.05}, {Leak: 0.3}} {
+		lower, answers := 0, 0
+		for seed := range uint64(8) {
+			p := newPair(seed, r)
+			for i := range 1000 {
+				did := p.step()
+				if err := p.agree(); err != nil {
+					t.Fatalf("%+v, seed %d, step %d (%s): %v", r, seed, i, did, err)
+				}
+			}
+			lower, answers = lower+p.lower, answers+p.answers
+		}
+		if t.Logf("%+v: %d of %d answers are lower than they could be", r, lower, answers); lower > answers/20 {
+			t.Errorf("too many")
+		}
+	}
+}
+
+func TestReportNamesWhatIsRarelyActive(t *testing.T) {
+	var r Report
+	checks := []string{"often", "rare", "never"}
+	r.Add(checks, Steps{"often": 3, "rare": 1})
+	r.Add(checks, Steps{"often": 2})
+	r.Add(checks, Steps{"often": 1})
+	if got := fmt.Sprint(r.Rare()); got != "[never rare]" {
+		t.Errorf("rare: %v", got)
+	}
+	if text := r.String(); !strings.Contains(text, "active in 6 steps, in 3 of 3 runs") || !strings.Contains(text, "fewer than half of the runs: never, rare") {
+		t.Errorf("%s", text)
+	}
+}
+
+// TestOlderKnowledgeDoesNotCount: what is told again of a later generation replaces what
+// a node knows that has not told yet.
+func TestOlderKnowledgeDoesNotCount(t *testing.T) {
+	for _, older := range []bool{false, true} {
+		b := New(Rule{Window: 1000, Width: 10}, 0)
+		for node := range 2 {
+			b.Begin(node)
+		}
+		b.Admit(0, 1, 7, How{})
+		b.Heard(1, b.Booked(0, b.Mark(0), 2, 0))
+		b.End(0)
+		b.Lose(0)
+		want := 7.0
+		if older {
+			b.Older(1)
+			want = 0
+		} else {
+			b.Restored(1)
+		}
+		if b.Losing() || b.Stored(Period{From: 0, At: 3}) != want {
+			t.Errorf("older %v: losing %v, %v of 7 units must count", older, b.Losing(), b.Stored(Period{From: 0, At: 3}))
+		}
+	}
+}
+
+// TestRaisedFunnel: what nodes tell again is what Redis may count, however late.
+func TestRaisedFunnel(t *testing.T) {
+	b := New(Rule{Leak: 0.5}, 0)
+	b.Raised(100, 40)
+	b.Twice(110, 10) // 20 ns on top of 30
+	if got := b.Most(Period{At: 110}); got != 25 {
+		t.Errorf("at most %v", got)
+	}
+	b.Raised(110, 10)
+	if got := b.Most(Period{At: 120}); got != 20 {
+		t.Errorf("at most %v", got)
+	}
+}
+
+// TestReplaced: what one node knows has taken the place of what two have booked.
+func TestReplaced(t *testing.T) {
+	b := New(Rule{Window: 1000, Width: 10}, 0)
+	for node := range 2 {
+		b.Begin(node)
+		b.Admit(node, 1, 3, How{})
+		b.Heard(0, b.Booked(node, b.Mark(node), 2, 0)-int64(node)) // not of the other's
+	}
+	b.Replaced(0)
+	if got := b.Stored(Period{From: 0, At: 3}); got != 3 {
+		t.Errorf("%v of 6 units must count", got)
+	}
+}
