@@ -17,14 +17,14 @@ import (
 
 // gcra decides by the time at which a key is empty again, in ns.
 type gcra struct {
-	clock clock.Reader
+	clock clock.Clock
 	every int64 // ns per unit
 	burst int64 // ns of units that fit
 }
 
 func newGCRA(rule *limit.Rule, c clock.Clock) gcra {
 	every := int64(rule.Period()) / rule.Units()
-	return gcra{clock: clock.ReaderOf(c), every: every, burst: every * rule.Limit()}
+	return gcra{clock: clock.Or(c), every: every, burst: every * rule.Limit()}
 }
 
 func (g *gcra) admit(tat *atomic.Int64) bool {

@@ -113,11 +113,6 @@ func coarseClock(tb testing.TB) clock.Clock {
 	return c
 }
 
-// openHybridSystem reads the clock of the system rather than the cheapest.
-func openHybridSystem(tb testing.TB, keys []string, rule *limit.Rule) asks {
-	return hybridAsks(openWith(tb, nil, hybrid.Options{MaxKeys: room(keys), Clock: clock.System{}}), rule)
-}
-
 func openHybridCoarse(tb testing.TB, keys []string, rule *limit.Rule) asks {
 	return hybridAsks(openWith(tb, nil, hybrid.Options{MaxKeys: room(keys), Clock: coarseClock(tb)}), rule)
 }

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -30,11 +29,9 @@ type contender struct {
 var inProcess = []contender{
 	{name: "floor", open: floorBy(nil), closed: true},
 	{name: "floor-array", open: openFloorArray, closed: true},
-	{name: "floor-system", open: floorBy(clock.System{}), closed: true},
 	{name: "floor-coarse", open: openFloorCoarse, closed: true},
 	{name: "floor-bound", open: openFloorBound, closed: true},
 	{name: "hybrid", open: openHybrid},
-	{name: "hybrid-system", open: openHybridSystem},
 	{name: "hybrid-coarse", open: openHybridCoarse},
 	{name: "hybrid-bound", open: openBound},
 	{name: "local", open: openLocal},
@@ -91,7 +88,7 @@ var overRedis = []contender{
 // keys of their own, besides the map that stands for all who have not.
 var million = some(inProcess, func(c contender) bool {
 	switch c.name {
-	case "local-coarse", "hybrid-synced", "hybrid-system", "floor-system", "floor-coarse", "floor-bound", "slidingwindow-map", "uber-map", "failsafe-map":
+	case "local-coarse", "hybrid-synced", "floor-coarse", "floor-bound", "slidingwindow-map", "uber-map", "failsafe-map":
 		return false
 	}
 	return true

@@ -45,7 +45,7 @@ func newFleet(c config, w *world) (*fleet, error) {
 	f := &fleet{prefix: fmt.Sprintf("hldemo-%016x", rand.Uint64()), direct: rig.NewPatientClient(w.addr)}
 	for id := range c.nodes {
 		n := &node{id: id, rdb: rig.NewClient(w.addr), wire: &wire{}, rng: rand.New(rand.NewPCG(uint64(id), 1))}
-		n.rdb.AddHook(rig.Hook(n.wire.note))
+		n.rdb.AddHook(rig.Hook{Ended: n.wire.note})
 		var err error
 		n.lim, err = hybrid.New(n.rdb, hybrid.Options{
 			SyncInterval: interval, CommandTimeout: commandTimeout, HeartbeatInterval: heartbeat, MaxBackoff: maxBackoff,
@@ -92,11 +92,13 @@ func (f *fleet) await(ctx context.Context, what string, want func(hybrid.State) 
 	}
 }
 
-// acked returns for each node the units that Redis has confirmed to it.
+// acked returns for each node the units that Redis has confirmed to it, those
+// that it has forgiven included, as in its ledgers.
 func (f *fleet) acked() []int64 {
 	units := make([]int64, len(f.nodes))
 	for i, n := range f.nodes {
-		units[i] = n.lim.Stats().AckedUnits
+		s := n.lim.Stats()
+		units[i] = s.AckedUnits + s.ForgivenUnits
 	}
 	return units
 }
@@ -134,9 +136,9 @@ func (f *fleet) settle(ctx context.Context, atLoss []int64) (*books, error) {
 		b.expired += s.ExpiredUnits
 		b.pending += s.PendingUnits
 		b.losses += s.Losses
-		if s.AdmittedUnits != s.AckedUnits+s.ExpiredUnits || s.OverflowUnits != 0 {
-			b.leak += fmt.Sprintf("node %d: admitted %d, acked %d, expired %d, not shared %d. ",
-				i, s.AdmittedUnits, s.AckedUnits, s.ExpiredUnits, s.OverflowUnits)
+		if s.AdmittedUnits != s.AckedUnits+s.ForgivenUnits+s.ExpiredUnits || s.OverflowUnits != 0 {
+			b.leak += fmt.Sprintf("node %d: admitted %d, acked %d, forgiven %d, expired %d, not shared %d. ",
+				i, s.AdmittedUnits, s.AckedUnits, s.ForgivenUnits, s.ExpiredUnits, s.OverflowUnits)
 		}
 	}
 	var err error
@@ -181,8 +183,8 @@ func (f *fleet) flush(ctx context.Context) error {
 	return f.await(ctx, "all nodes to be synced", func(s hybrid.State) bool { return s.Mode == hybrid.Synced })
 }
 
-// ledgers returns for each node the units that Redis has booked by its own
-// account: each node has one record per shard, "<seq> <total> <failed>". They
+// ledgers returns for each node the units that Redis has booked, or forgiven,
+// by its own account: each node has one record per shard, "<seq> <nonce> <total> <failed> <forgiven>". They
 // must be read before Close, which deletes them.
 func (f *fleet) ledgers(ctx context.Context) ([]int64, error) {
 	sums := map[string]int64{}
@@ -195,7 +197,8 @@ func (f *fleet) ledgers(ctx context.Context) ([]int64, error) {
 			return nil, fmt.Errorf("ledger %s: %w", key, err)
 		}
 		var seq, total int64
-		if _, err := fmt.Sscan(value, &seq, &total); err != nil {
+		var nonce string
+		if _, err := fmt.Sscan(value, &seq, &nonce, &total); err != nil {
 			return nil, fmt.Errorf("ledger %s holds %q: %w", key, value, err)
 		}
 		sums[key[strings.LastIndexByte(key, ':')+1:]] += total
@@ -274,12 +277,13 @@ func (f *fleet) counted(ctx context.Context) (units int64, err error) {
 		if err != nil {
 			return 0, err
 		}
-		value, err := f.direct.Get(ctx, key).Result() // "w <generation> <width> <id>:<units> ..."
+		value, err := f.direct.Get(ctx, key).Result() // "w <generation> <born> <width> <id>:<units>:<last> ..."
 		if err != nil {
 			return 0, fmt.Errorf("counter %s: %w", key, err)
 		}
-		for _, bucket := range strings.Fields(value)[3:] {
+		for _, bucket := range strings.Fields(value)[4:] {
 			_, u, _ := strings.Cut(bucket, ":")
+			u, _, _ = strings.Cut(u, ":")
 			n, err := strconv.ParseInt(u, 10, 64)
 			if err != nil {
 				return 0, fmt.Errorf("counter %s holds %q: %w", key, value, err)

@@ -12,11 +12,11 @@ import (
 // the promise, not the algorithm. In any window of length W that begins at a
 // slot, N nodes may admit at most
 //
-//	L + N + fading + Σ over all nodes j but the quietest of min(L, slack_j)
+//	L + ⌈L/B⌉ + N + Σ over all nodes j but the quietest of min(L, slack_j)
 //
-// L is the limit. N: per node, one unit may be written down too early. fading:
-// a sliding window takes the units of its oldest bucket to be spread evenly;
-// if they came late in it, they leave too soon. slack_j is what the others
+// L is the limit, and B the number of buckets of a window: as many units of the
+// oldest one may leave too soon. N: per node, one unit may be written down too
+// early. slack_j is what the others
 // could not know of node j; it is the sum of
 //
 //   - 2·r_j·(S+δ), in windows in which a node goes by what Redis said: j's
@@ -134,8 +134,8 @@ func settled(history []change, m hybrid.Mode, s span) bool {
 // is the sum over the slots before i.
 type oracle struct {
 	limit  int64
-	window int // slots
-	width  int // slots of a bucket
+	share  int64 // one bucket's of the limit
+	window int   // slots
 	slots  int
 	live   []int64 // slots in which a node goes by what Redis said
 	back   []int64 // slots in which nodes return
@@ -153,7 +153,7 @@ type ledgerOfNode struct {
 // newOracle takes each node's record of a key.
 func newOracle(rule *limit.Rule, records []record, circ []circumstance) *oracle {
 	n := len(circ)
-	o := &oracle{limit: rule.Limit(), window: int(rule.Period() / slot), width: max(int(rule.Width()/slot), 1), slots: n}
+	o := &oracle{limit: rule.Limit(), share: rule.Share(), window: int(rule.Period() / slot), slots: n}
 	o.live = sums(n, func(i int) int64 { return bit(!circ[i].alone) })
 	o.back = sums(n, func(i int) int64 { return bit(circ[i].returning) })
 	for _, r := range records {
@@ -218,16 +218,15 @@ func slidingMax(n, window int, f func(int) int64) []int64 {
 // what may have been. A window that reaches back before the run is cut there.
 func (o *oracle) judge(end int) (admitted, bound int64) {
 	from := max(end-o.window, 0)
-	var fading, slack int64
+	var slack int64
 	quietest := o.limit
 	for _, n := range o.nodes {
 		admitted += n.admitted[end] - n.admitted[from]
-		fading += n.fading(end-o.window, o.width)
 		s := o.slack(n, from, end)
 		slack += s
 		quietest = min(quietest, s)
 	}
-	return admitted, o.limit + int64(len(o.nodes)) + fading + slack - quietest
+	return admitted, o.limit + o.share + int64(len(o.nodes)) + slack - quietest
 }
 
 func (o *oracle) slack(n ledgerOfNode, from, end int) int64 {
@@ -239,19 +238,6 @@ func (o *oracle) slack(n ledgerOfNode, from, end int) int64 {
 		sum += o.limit / int64(len(o.nodes))
 	}
 	return min(sum, o.limit)
-}
-
-// fading returns the most units that the sliding window may have stopped to
-// count although they are in the window that begins at from. Where buckets
-// begin is the limiter's business: if a share e of the oldest one lies before
-// the window, a share e of the units that came in its rest is missed. The run
-// may begin in the middle of one: from may be less than 0.
-func (n ledgerOfNode) fading(from, width int) (most int64) {
-	for e := range width {
-		u := n.admitted[max(from+width-e, 0)] - n.admitted[max(from, 0)]
-		most = max(most, (u*int64(e+1)+int64(width)-1)/int64(width))
-	}
-	return most
 }
 
 // finding is the fullest window among some, and the one that came closest to

@@ -4,7 +4,13 @@ import "slices"
 
 // table returns all mutants: which test catches which.
 func table() []mutant {
-	return slices.Concat(onceMutants, viewMutants, syncMutants, outageMutants, beatMutants, callMutants, pathMutants, slotMutants, pocketMutants, foldMutants, scriptMutants)
+	return slices.Concat(
+		onceMutants, viewMutants, syncMutants, outageMutants, beatMutants, callMutants, pathMutants, slotMutants, pocketMutants, foldMutants, generationMutants, refundMutants, scriptMutants,
+		memberMutants,
+		misuseMutants, conflictMutants, clientMutants, permissionMutants, logMutants,
+		debtMutants,
+		fleetMutants, windowMutants,
+	)
 }
 
 // sim is the simulator on so many seeds.
@@ -16,4 +22,5 @@ func simScripts(seeds int) check { return check{"hybrid", "TestSimScripts", 100 
 func hybrid(test string) check { return check{"hybrid", test, 0} }
 func local(test string) check  { return check{"local", test, 0} }
 func remote(test string) check { return check{"remote", test, 0} }
+func words(test string) check  { return check{"limit", test, 0} }
 func clocks(test string) check { return check{"clock", test, 0} }

@@ -15,9 +15,9 @@ var onceMutants = []mutant{
 		name:   "delta-applied-twice",
 		breaks: "What a funnel has sent stays pending, and is sent once more.",
 		file:   "local/funnel.go",
-		old: `sentBack: a.sentBack.plus(r, a.back)})
+		old: `sentBack: a.sentBack.plus(r, a.back), sentDebt: a.sentDebt + a.debt})
 	f.pend = part{}`,
-		new: `sentBack: a.sentBack.plus(r, a.back)})`,
+		new: `sentBack: a.sentBack.plus(r, a.back), sentDebt: a.sentDebt + a.debt})`,
 		by:  sim(300),
 	},
 	{
@@ -25,10 +25,8 @@ var onceMutants = []mutant{
 		breaks: "Units count as acknowledged as soon as they are sent.",
 		file:   "local/sync.go",
 		old: `c.mark(inFlight)
-	c.askedAt = now
 	return c.reportLocked(now), true`,
 		new: `c.mark(inFlight)
-	c.askedAt = now
 	rep = c.reportLocked(now)
 	if c.win() == nil {
 		c.funnel.put(away{})
@@ -102,9 +100,9 @@ var onceMutants = []mutant{
 	{
 		name:   "same-name-after-a-restart",
 		breaks: "A process that starts anew goes by the name of another.",
-		file:   "hybrid/driver.go",
-		old:    `node: hex.EncodeToString(seed[:12])`,
-		new:    `node: hex.EncodeToString(make([]byte, 12))`,
+		file:   "hybrid/identity.go",
+		old:    `return hex.EncodeToString(b[:])`,
+		new:    `return hex.EncodeToString(make([]byte, 12))`,
 		by:     hybrid("TestLiveNodes"),
 	},
 }

@@ -6,7 +6,7 @@ var scriptMutants = []mutant{
 		name:   "no-dedup-in-the-script",
 		breaks: "A batch that Redis has booked is booked again when it comes again.",
 		file:   "remote/lua/batch.lua",
-		old:    `verdict = 'd'`,
+		old:    `verdict = nonce == ARGV[5] and 'd' or 'o'`,
 		new:    `verdict = 'a'`,
 		by:     simScripts(3),
 	},
@@ -32,37 +32,32 @@ var scriptMutants = []mutant{
 		breaks: "A funnel that was idle counts new units from when it ran empty.",
 		file:   "remote/lua/batch.lua",
 		old: `  st.us, st.rem = later(st.us, st.rem, us, rem)
-  end
-  local us, rem = level`,
-		new: `end
-  local us, rem = level`,
-		by: simScripts(3),
+    if group.c then`,
+		new: `  if group.c then`,
+		by:  simScripts(3),
 	},
 	{
 		name:   "raise-adds-up",
 		breaks: "Two nodes that raise a window after a loss count its units twice.",
 		file:   "remote/lua/batch.lua",
-		old:    `math.max(st.n[age] or 0, n[age])`,
-		new:    `(st.n[age] or 0) + n[age]`,
+		old:    `math.max(st.n[age] or 0, known.n[age])`,
+		new:    `(st.n[age] or 0) + known.n[age]`,
 		by:     remote("TestRaiseIsIdempotent"),
 	},
 	{
 		name:   "raise-undoes-a-reset",
 		breaks: "An older view of a key that was reset is put back.",
-		file:   "remote/lua/batch.lua",
-		old: `local function raise_window(st, gen, n, kept)
-  if st.gen > gen then
-    return
-  end`,
-		new: `local function raise_window(st, gen, n, kept)`,
-		by:  remote("TestRaiseAcrossGenerations"),
+		file:   "remote/lua/lib.lua",
+		old:    `local theirs = gen == top or born >= top`,
+		new:    `local theirs = true`,
+		by:     remote("TestRaiseAcrossGenerations"),
 	},
 	{
 		name:   "one-broken-key-fails-all",
 		breaks: "A batch with a key of another type is not booked at all.",
 		file:   "remote/lua/batch.lua",
-		old:    `ok, why = pcall(kinds[ARGV[at]] or unknown, KEYS[i], at + 2, fields, apply, out, n)`,
-		new:    `ok, why = true, (kinds[ARGV[at]] or unknown)(KEYS[i], at + 2, fields, apply, out, n)`,
+		old:    `ok, why = pcall(kinds[ARGV[at]] or unknown, KEYS[i], at + 2, fields, apply, out, n, i - 2)`,
+		new:    `ok, why = true, (kinds[ARGV[at]] or unknown)(KEYS[i], at + 2, fields, apply, out, n, i - 2)`,
 		by:     remote("TestPoisonedKeys"),
 	},
 	{

@@ -31,10 +31,10 @@ func kindOf(limiter string) kind {
 	return keyed
 }
 
-// mannerOf returns by which clock one of our limiters, or a floor, goes, that it is
+// mannerOf returns that one of our limiters, or a floor, goes by the coarse clock, that it is
 // asked by handles, or cannot learn of keys; empty for the default clock and names.
 func mannerOf(limiter string) string {
-	for _, name := range []string{"system", "coarse", "bound", "array"} {
+	for _, name := range []string{"coarse", "bound", "array"} {
 		if strings.HasSuffix(limiter, "-"+name) {
 			return name
 		}

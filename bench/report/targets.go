@@ -48,15 +48,11 @@ func targets() []target {
 	uniform, hot := check.isUniform, check.isHot
 	return []target{
 		most(0.8, "×", "65,536 keys, serial: `hybrid` ÷ fastest keyed rival", against("hybrid", keyed, "serial", uniform)),
-		most(0.8, "×", "65,536 keys, serial: `hybrid-system` ÷ fastest keyed rival", against("hybrid-system", keyed, "serial", uniform)),
 		most(1.3, "×", "65,536 keys, serial: `hybrid` ÷ `floor`", against("hybrid", floor, "serial", uniform)),
 		most(1.3, "×", "65,536 keys, serial: `hybrid` ÷ `floor-array`, whose keys never change", overArray),
-		most(1.3, "×", "65,536 keys, serial: `hybrid-system` ÷ `floor-system`", against("hybrid-system", floor, "serial", uniform)),
 		most(0.5, "×", "65,536 keys, serial, coarse clock: `hybrid-coarse` ÷ fastest keyed rival", against("hybrid-coarse", keyed, "serial", uniform)),
 		most(0.5, "×", "65,536 keys, parallel: `hybrid` ÷ fastest keyed rival", against("hybrid", keyed, "parallel", uniform)),
-		most(0.5, "×", "65,536 keys, parallel: `hybrid-system` ÷ fastest keyed rival", against("hybrid-system", keyed, "parallel", uniform)),
 		most(1.0, "×", "one hot key, parallel: `hybrid` ÷ `xtime-single`", against("hybrid", single, "parallel", hot)),
-		most(1.0, "×", "one hot key, parallel: `hybrid-system` ÷ `xtime-single`", against("hybrid-system", single, "parallel", hot)),
 		most(0.5, "×", "bound handle, 65,536 keys, serial: `hybrid-bound` ÷ `hybrid`", boundHandle(uniform)),
 		most(0.5, "×", "bound handle, any keys, serial: `hybrid-bound` ÷ `hybrid`", boundHandle(anyLoad)),
 		most(1.0, "×", "refused ÷ allowed, serial: `hybrid`", refusedToAllowed),

@@ -18,8 +18,11 @@ type account struct {
 // settled returns the units that cannot be booked any more.
 func (a *account) settled() int64 { return a.stats.ExpiredUnits + a.stats.OverflowUnits }
 
+// acked returns the units that Redis has acknowledged: booked, or forgiven.
+func (a *account) acked() int64 { return a.stats.AckedUnits + a.stats.ForgivenUnits }
+
 // books compares what the nodes were told with what Redis has booked. Each
-// node's ledger in Redis counts the units of its batches. It begins anew when
+// node's ledger in Redis counts the units of its batches, booked or forgiven. It begins anew when
 // Redis loses it; what it held then is read in the same instant.
 //
 // A unit that Redis has acknowledged has been booked, so that
@@ -51,13 +54,14 @@ type pages struct {
 
 // tally is where units have gone.
 type tally struct {
-	admitted, acked, pending, expired, overflow, lost int64
-	changes, losses                                   uint64
+	admitted, acked, forgiven, pending, expired, overflow, lost int64
+	changes, losses                                             uint64
 }
 
 func (t *tally) add(a *account) {
 	t.admitted += a.counted
 	t.acked += a.stats.AckedUnits
+	t.forgiven += a.stats.ForgivenUnits
 	t.pending += a.stats.PendingUnits
 	t.expired += a.stats.ExpiredUnits
 	t.overflow += a.stats.OverflowUnits
@@ -89,7 +93,7 @@ func (b *books) check(a *account) {
 	}
 	if s.PendingUnits < 0 {
 		b.breach("node %d: %d units admitted, but %d acknowledged, %d expired and %d never shared",
-			a.place, a.counted, s.AckedUnits, s.ExpiredUnits, s.OverflowUnits)
+			a.place, a.counted, a.acked(), s.ExpiredUnits, s.OverflowUnits)
 	}
 }
 
@@ -123,18 +127,18 @@ func (b *books) audit(before []account, l ledgers, after []account, final bool) 
 		}
 		most := a.counted - a.settled()
 		if final && known[id] != nil {
-			most = a.stats.AckedUnits
+			most = a.acked()
 		}
 		p := b.page(id)
 		if booked := p.booked + units; booked > most+p.twice {
 			b.breach("node %d: Redis has booked %d units, at most %d were to be (%d admitted, %d acknowledged, %d perhaps twice)",
-				a.place, booked, most+p.twice, a.counted, a.stats.AckedUnits, p.twice)
+				a.place, booked, most+p.twice, a.counted, a.acked(), p.twice)
 		}
 	}
 	for i := range before {
 		a := &before[i]
-		if booked := b.page(a.id).booked + l[a.id]; booked < a.stats.AckedUnits && !b.left(a.id) {
-			b.breach("node %d: Redis has booked %d units, but acknowledged %d", a.place, booked, a.stats.AckedUnits)
+		if booked := b.page(a.id).booked + l[a.id]; booked < a.acked() && !b.left(a.id) {
+			b.breach("node %d: Redis has booked %d units, but acknowledged %d", a.place, booked, a.acked())
 		}
 	}
 }
@@ -144,19 +148,22 @@ func (b *books) audit(before []account, l ledgers, after []account, final bool) 
 func (b *books) left(id string) bool { return b.gone[id] != nil }
 
 // turn begins new pages: of what the ledgers held, Redis has lost a part, or
-// all. before is what the nodes said earlier.
-func (b *books) turn(before []account, l, lost ledgers, all bool) {
+// all. before is what the nodes said earlier. It returns how many units of each place
+// may be booked once more.
+func (b *books) turn(before []account, l, lost ledgers, all bool) (twice map[int]int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	twice = map[int]int64{}
 	for i := range before {
 		p := b.page(before[i].id)
-		p.twice = max(p.booked+l[before[i].id]-before[i].stats.AckedUnits, 0)
+		p.twice = max(p.booked+l[before[i].id]-before[i].acked(), 0)
+		twice[before[i].place] = p.twice
 	}
 	for id, units := range lost {
 		b.page(id).booked += units
 	}
 	if !all {
-		return
+		return twice
 	}
 	for id := range b.gone {
 		// A batch of a node that has crashed may still be on its way.
@@ -166,6 +173,7 @@ func (b *books) turn(before []account, l, lost ledgers, all bool) {
 			delete(b.before, id)
 		}
 	}
+	return twice
 }
 
 // sum returns where all units have gone so far.

@@ -257,15 +257,12 @@ func (r *run) apart(ctx context.Context, n *node, name string, length time.Durat
 	return nil
 }
 
-// columnLife is how long the oracle remembers a process that has ended.
-const columnLife = 25 * time.Second
-
 // renew ends the process of a node, by a crash or in order, and starts another.
 func (r *run) renew(n *node, orderly bool) error {
 	n.mu.Lock()
 	life := rig.Now() - n.born
 	n.mu.Unlock()
-	if n.process > 1 && life < columnLife || life < 3*time.Second {
+	if life < 3*time.Second {
 		return nil
 	}
 	name := "crash"
@@ -286,8 +283,13 @@ func (r *run) renew(n *node, orderly bool) error {
 func (r *run) serverFault(ctx context.Context, d dice) error {
 	return pick(d, []choice[func() error]{
 		{4, func() error { return r.freeze(ctx, d.between(200*ms, 3*time.Second)) }},
-		{2, func() error { return r.kill(ctx, d.mostlyShort(100*ms, 8*time.Second)) }},
+		{2, func() error { return r.kill(ctx, d.mostlyShort(100*ms, 8*time.Second), 0, d) }},
+		{1, func() error {
+			return r.kill(ctx, d.between(3*time.Second, 8*time.Second), 1+d.IntN(len(r.nodes)), d)
+		}},
 		{2, func() error { return r.flushAll() }},
+		{2, func() error { return r.flushAgain(ctx, d.between(10*ms, 1500*ms)) }},
+		{2, func() error { return r.flushUnheard(ctx, r.nodes[d.IntN(len(r.nodes))], d.between(10*ms, 200*ms)) }},
 		{2, func() error { return r.flushScripts() }},
 		{2, func() error { return r.outOfMemory(ctx, d.between(200*ms, 2*time.Second)) }},
 		{5, func() error { return r.deleteKey(d) }},
@@ -312,8 +314,9 @@ func (r *run) freeze(ctx context.Context, length time.Duration) error {
 	return r.world.server.Thaw()
 }
 
-// kill ends the server and starts an empty one.
-func (r *run) kill(ctx context.Context, length time.Duration) error {
+// kill ends the server and starts an empty one. So many processes crash meanwhile, and the
+// next begin without it.
+func (r *run) kill(ctx context.Context, length time.Duration, crashes int, d dice) error {
 	r.world.mu.Lock()
 	defer r.world.mu.Unlock()
 	f := r.begin("killed", everyone, true)
@@ -327,8 +330,14 @@ func (r *run) kill(ctx context.Context, length time.Duration) error {
 	r.world.server.Kill()
 	r.seal(f)
 	r.books.audit(before, l, r.accounts(), false)
-	r.books.turn(before, l, l, true)
-	pause(ctx, length)
+	r.mayBookAgain(r.books.turn(before, l, l, true))
+	for range crashes {
+		pause(ctx, length/time.Duration(crashes+1))
+		if err := r.renew(r.nodes[d.IntN(len(r.nodes))], false); err != nil {
+			return err
+		}
+	}
+	pause(ctx, length/time.Duration(crashes+1))
 	r.unseal(f)
 	return r.world.server.Restart()
 }
@@ -342,6 +351,26 @@ func (r *run) flushAll() error {
 	return r.forget("all", event{kind: lost, on: wholeLoss})
 }
 
+// flushAgain has the server forget everything, and once more while the nodes tell it
+// what they know.
+func (r *run) flushAgain(ctx context.Context, after time.Duration) error {
+	if err := r.flushAll(); err != nil || !pause(ctx, after) {
+		return err
+	}
+	return r.flushAll()
+}
+
+// flushUnheard has the server forget everything when a node has not been answered for
+// a while: others have heard of what it reports again.
+func (r *run) flushUnheard(ctx context.Context, n *node, after time.Duration) error {
+	f := r.begin("unheard", n.place, true)
+	defer r.end(f)
+	n.proxy.CutReplies(many)
+	defer n.proxy.CutReplies(0)
+	pause(ctx, after)
+	return r.flushAll()
+}
+
 // forget has the server forget a key, or all, of which the ledgers are read in
 // the same instant.
 func (r *run) forget(key string, e event) error {
@@ -353,8 +382,18 @@ func (r *run) forget(key string, e event) error {
 	}
 	r.happened(e) // to here
 	r.books.audit(before, l, r.accounts(), false)
-	r.books.turn(before, l, lost, key == "all")
+	r.mayBookAgain(r.books.turn(before, l, lost, key == "all"))
 	return nil
+}
+
+// mayBookAgain notes how many units of each place were booked and not acknowledged when
+// the record of that was lost.
+func (r *run) mayBookAgain(units map[int]int64) {
+	e := event{kind: again, units: make([]int64, len(r.nodes))}
+	for place, n := range units {
+		e.units[place] = n
+	}
+	r.happened(e)
 }
 
 func (r *run) flushScripts() error {
@@ -408,7 +447,7 @@ func (r *run) deleteLedger(d dice) error {
 	defer cancel()
 	n := r.nodes[d.IntN(len(r.nodes))]
 	n.mu.Lock()
-	id, col := n.lim.ID(), columnOf(n.place, n.process)
+	id := n.lim.ID()
 	n.mu.Unlock()
 	keys, err := r.world.scan(ctx, strings.Replace(r.world.ledgerPattern(), "node:*", "node:"+id, 1))
 	if err != nil || len(keys) == 0 {
@@ -416,7 +455,7 @@ func (r *run) deleteLedger(d dice) error {
 	}
 	f := r.begin("ledger deleted", everyone, false)
 	defer r.end(f)
-	return r.forget(keys[d.IntN(len(keys))], event{kind: pardoned, on: col})
+	return r.forget(keys[d.IntN(len(keys))], event{kind: pardoned, on: n.place})
 }
 
 // deleteNodes has the server forget who is there.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
-	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/remote"
 )
 
@@ -15,8 +14,7 @@ import (
 // can come to be known of it: calls of Redis are over by then.
 type gatherer struct {
 	run    *run
-	oracle *oracle
-	cols   []colFacts // per place and process, as in the oracle
+	fleet  *fleet
 	places []placeFacts
 	stall  recent // of all: they share a machine
 	events []event
@@ -26,18 +24,13 @@ type gatherer struct {
 	readings []reading
 }
 
-// verdictAfter is how long after a slot it is judged.
-const verdictAfter = 1500 * time.Millisecond
+// verdictAfter is how long after a slot it is judged at the earliest: the faults of a
+// slot are written down before they begin, so this is only to judge several at once.
+const verdictAfter = 500 * time.Millisecond
 
-// colFacts is what is known of a process beyond the current slot.
-type colFacts struct {
-	alive bool
-	last  lap
-	laps  []lap
-}
-
-// placeFacts is the calls of a place.
+// placeFacts is what is known of a place beyond the current slot.
 type placeFacts struct {
+	laps  []lap
 	slow  recent    // exchanges that went well, how long
 	wrong [ring]int // in which slots exchanges failed: holds the slot's number
 }
@@ -48,14 +41,14 @@ type recent struct {
 	max [ring]time.Duration
 }
 
-func (r *recent) note(s int, d time.Duration) {
-	if s < 1 {
-		return
+// note notes a duration of something that lasted from one slot to another.
+func (r *recent) note(from, to int, d time.Duration) {
+	for s := max(from, to-ring+1, 1); s <= to; s++ {
+		if r.at[s%ring] != s {
+			r.at[s%ring], r.max[s%ring] = s, 0
+		}
+		r.max[s%ring] = max(r.max[s%ring], d)
 	}
-	if r.at[s%ring] != s {
-		r.at[s%ring], r.max[s%ring] = s, 0
-	}
-	r.max[s%ring] = max(r.max[s%ring], d)
 }
 
 // lately is over how many slots a duration is taken to be typical.
@@ -72,22 +65,25 @@ func (r *recent) over(s int) (top time.Duration) {
 }
 
 func newGatherer(r *run) *gatherer {
-	b := &gatherer{run: r, cols: make([]colFacts, 2*r.config.nodes), places: make([]placeFacts, r.config.nodes)}
-	b.oracle = newOracle(r.traffic.rules(), r.config.nodes, r.breach)
+	b := &gatherer{run: r, places: make([]placeFacts, r.config.nodes)}
+	b.fleet = newFleet(r.traffic.rules(), r.config.nodes, r.breach)
 	return b
 }
 
 // follow judges until ctx ends.
 func (b *gatherer) follow(ctx context.Context) {
 	for pause(ctx, 250*ms) {
-		b.advance(b.run.slotOf(rig.Now() - verdictAfter))
+		b.advance(rig.Now() - verdictAfter)
 	}
 }
 
 // finish judges what is left once nobody is asked any more.
 func (b *gatherer) finish() {
-	if pause(context.Background(), verdictAfter) {
-		b.advance(b.run.slotOf(rig.Now()))
+	for until := rig.Now(); ; {
+		b.advance(rig.Now())
+		if b.fleet.now >= b.run.slotOf(until) && b.verify() || !pause(context.Background(), 20*ms) {
+			return
+		}
 	}
 }
 
@@ -98,31 +94,59 @@ func (b *gatherer) expect(rd reading) {
 	b.readings = append(b.readings, rd)
 }
 
-// verify compares the readings whose time has come.
-func (b *gatherer) verify() {
+// foresee has what must be counted be noted for the readings that begin with a slot.
+func (b *gatherer) foresee(s int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for len(b.readings) > 0 && b.readings[0].to < b.oracle.now {
-		b.oracle.verify(b.readings[0])
-		b.readings = b.readings[1:]
+	for i := range b.readings {
+		if rd := &b.readings[i]; rd.from <= s {
+			b.fleet.foresee(rd)
+		}
 	}
 }
 
-// advance judges all slots before one.
-func (b *gatherer) advance(to int) {
-	b.gather()
-	// Redis' clock is that of this machine. It may be set during a run.
-	b.oracle.epoch = time.Now().UnixNano() - int64(rig.Now()-b.run.start) - int64(slot)
-	for b.oracle.now+1 < to {
-		b.oracle.step(b.turn(b.oracle.now + 1))
+// verify compares the readings whose time has come, and reports whether none is left.
+func (b *gatherer) verify() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for len(b.readings) > 0 && b.readings[0].to < b.fleet.now && b.readings[0].least != nil {
+		b.fleet.verify(&b.readings[0])
+		b.readings = b.readings[1:]
+	}
+	return len(b.readings) == 0
+}
+
+// advance judges all slots that were over by a time, of which nothing more can come to be
+// known: an exchange that is under way may be going to fail, and who asks and
+// is late now may be late for longer.
+func (b *gatherer) advance(by time.Duration) {
+	r := b.run
+	by = min(by, b.gather(), r.underway())
+	r.readEpoch(&b.fleet.epoch)
+	for b.fleet.now+1 < r.slotOf(by) {
+		b.foresee(b.fleet.now + 1)
+		b.fleet.step(b.turn(b.fleet.now + 1))
 		b.verify()
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.oracle.worst.tops(b.worst) {
-		b.worst = b.oracle.worst
+	if b.fleet.worst.tops(b.worst) {
+		b.worst = b.fleet.worst
 	}
-	b.oracle.worst = finding{}
+	b.fleet.worst = finding{}
+}
+
+// readEpoch reads what Redis' clock, which is that of this machine, showed when the run
+// began: as exactly as can be, since whoever reads two clocks may be interrupted. The
+// clock may be set during a run.
+func (r *run) readEpoch(epoch *int64) {
+	least := time.Hour
+	for range 5 {
+		before, wall := rig.Now(), time.Now().UnixNano()
+		if d := rig.Now() - before; d < least {
+			least, *epoch = d, wall-int64(before+d/2-r.start)
+		}
+	}
 }
 
 // takeWorst returns the fullest window since it was last called.
@@ -134,25 +158,27 @@ func (b *gatherer) takeWorst() finding {
 	return w
 }
 
-// gather collects what the nodes have written down.
-func (b *gatherer) gather() {
+// gather collects what the nodes have written down, and returns until when all who ask
+// have been on time, or were known to be late.
+func (b *gatherer) gather() (ticked time.Duration) {
 	r := b.run
+	ticked = rig.Now()
 	for _, n := range r.nodes {
 		n.mu.Lock()
+		n.turnLap(r.slotOf(rig.Now()))
 		laps, stalls := n.laps, n.stalls
 		n.laps, n.stalls = nil, nil
+		ticked = min(ticked, n.ticked)
 		n.mu.Unlock()
-		for _, l := range laps {
-			c := &b.cols[columnOf(n.place, l.process)]
-			c.laps = append(c.laps, l)
-		}
+		b.places[n.place].laps = append(b.places[n.place].laps, laps...)
 		for _, st := range stalls {
-			b.stall.note(st.at, st.late)
+			b.stall.note(st.from, st.to, st.late)
 		}
 	}
 	for _, err := range b.takeNotes() {
 		r.breach("an exchange failed although nothing was wrong: %v", err)
 	}
+	return ticked
 }
 
 // takeNotes collects events and calls, and returns why calls failed that had no
@@ -181,13 +207,11 @@ func (b *gatherer) noteCall(place int, x rig.Exchange) bool {
 	r, p := b.run, &b.places[place]
 	from, to := r.slotOf(x.From), r.slotOf(x.To)
 	if !x.Failed() {
-		for s := from; s <= to; s++ {
-			p.slow.note(s, x.To-x.From)
-		}
+		p.slow.note(from, to, x.To-x.From)
 		return true
 	}
 	// Its batch is sent again after a moment.
-	for s := from; s <= to+inSlots(callGrace); s++ {
+	for s := from; s <= to+inSlots(grace); s++ {
 		p.wrong[s%ring] = s
 	}
 	for _, f := range r.faults {
@@ -226,67 +250,43 @@ func (b *gatherer) turn(s int) (t turn) {
 			continue
 		}
 		switch e.kind {
-		case born:
-			t.born = append(t.born, e.on)
-			b.cols[e.on].alive = true
-		case died:
-			t.crashed = append(t.crashed, e.on)
-		case left:
-			t.left = append(t.left, e.on)
 		case lost:
 			t.losses = append(t.losses, e.on)
 		case pardoned:
 			t.pardon = append(t.pardon, e.on)
 		case crowded:
 			t.crowd = true
+		case again:
+			t.twice = append(t.twice, e.units)
 		}
 	}
 	b.events = kept
-	for j := range b.cols {
-		if b.cols[j].alive {
-			t.facts = append(t.facts, b.fact(j, s))
-		}
+	t.stall = b.stall.over(s)
+	age := 0
+	for place := range b.places {
+		x := b.fact(place, s, t.stall)
+		t.facts, age = append(t.facts, x), max(age, x.age)
 	}
-	for _, gone := range [][]int{t.crashed, t.left} {
-		for _, j := range gone {
-			b.cols[j] = colFacts{}
-		}
-	}
+	b.run.age.Store(int64(age))
 	b.faults(s, &t)
 	return t
 }
 
-// fact returns what a process was asked in a slot. One that was kept from
-// working at that time was asked nothing, and its mode is that of before.
-func (b *gatherer) fact(j, s int) fact {
-	c := &b.cols[j]
-	items := len(b.run.traffic.items)
-	if c.last.units == nil {
-		c.last = lap{mode: hybrid.Resyncing, nodes: 1}
+// fact returns what a place was asked in a slot. A limiter does not wait for an exchange for
+// longer than its timeout: one that takes nearly as long, with what may be late
+// around it, counts as one that has failed.
+func (b *gatherer) fact(place, s int, stall time.Duration) fact {
+	p := &b.places[place]
+	n := 0
+	for n < len(p.laps) && p.laps[n].slot <= s {
+		n++
 	}
-	l := lap{mode: c.last.mode, nodes: c.last.nodes, losses: c.last.losses}
-	for len(c.laps) > 0 && c.laps[0].slot <= s {
-		next := c.laps[0]
-		next.join(l)
-		l, c.last, c.laps = next, next, c.laps[1:]
-	}
-	if l.units == nil {
-		l.units, l.offered = make([]int32, items), make([]int32, items)
-	}
-	p := &b.places[j/2]
-	age := interval + 2*p.slow.over(s) + b.stall.over(s)
-	return fact{
-		col: j, mode: l.mode, nodes: l.nodes, losses: l.losses, offered: l.offered, units: l.units,
-		age: inSlots(age) + 1, cause: p.wrong[s%ring] == s,
-	}
-}
-
-// join adds what was asked in an earlier slot that came too late.
-func (l *lap) join(earlier lap) {
-	for i := range earlier.units {
-		l.units[i] += earlier.units[i]
-		l.offered[i] += earlier.offered[i]
-	}
+	x := fact{place: place, laps: p.laps[:n:n]}
+	p.laps = p.laps[n:]
+	slow := p.slow.over(s)
+	x.age = inSlots(interval+2*slow+3*stall) + 1
+	x.cause = p.wrong[s%ring] == s || slow+3*stall >= commandTimeout
+	return x
 }
 
 // faults adds the faults of a slot.
@@ -304,8 +304,8 @@ func (b *gatherer) faults(s int, t *turn) {
 			continue
 		}
 		for i := range t.facts {
-			if x := &t.facts[i]; f.concerns(x.col / 2) {
-				x.cause, x.complete = true, x.complete || f.sealed(from, to)
+			if x := &t.facts[i]; f.concerns(x.place) {
+				x.cause, x.sealed = true, x.sealed || f.sealed(from, to)
 			}
 		}
 	}

@@ -118,12 +118,15 @@ func (tr *traffic) victim(d dice) int {
 	return d.IntN(len(tr.items) - lasting)
 }
 
+// maxUnits is how many units are asked for at once at the most.
+const maxUnits = 4
+
 // units draws how many units are asked for at once.
 func units(rng *rand.Rand) int64 {
 	if rng.IntN(10) > 0 {
 		return 1
 	}
-	return 2 + rng.Int64N(3)
+	return 2 + rng.Int64N(maxUnits-1)
 }
 
 // weather is how much a node is asked at a time: steadily, in bursts, not at

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/limit"
 	"github.com/hybridlimit/hybridlimit/remote/redistest"
 )
 
@@ -24,14 +25,10 @@ const (
 	heartbeat      = time.Second
 	maxBackoff     = time.Second
 	degradeAfter   = 2
-	// callGrace is how much longer than its timeout a call may take, and how
-	// long it may be until it is repeated.
-	callGrace = 70 * time.Millisecond
+	// grace is how much longer than its timeout a limiter waits for a call, and how
+	// long it may be until that is repeated.
+	grace = 100 * time.Millisecond
 )
-
-// misdated is how long a check may have taken to be written down as of one
-// moment. A machine that is busy elsewhere interrupts now and then.
-const misdated = 2 * slot
 
 // node is a place in the fleet: one process after the other, each with a
 // limiter and a client of its own, and somebody who asks it.
@@ -49,31 +46,44 @@ type node struct {
 	lap     lap
 	laps    []lap // not yet looked at by the judge
 	stalls  []stall
-	counted int64   // units admitted by this process
-	skipped []int64 // per item: admitted, but it is not certain when
+	ticked  time.Duration // until when who asks was on time, or is known to have been late
+	counted int64         // units admitted by this process
 	recent  trail
 	weather weather
 
 	// Protected by run.mu.
 	calls  []rig.Exchange
-	failed time.Duration // when one last did
+	flying map[time.Duration]int // exchanges under way, by when they began
+	failed time.Duration         // when one last did
 
 	stuck int // of the goroutine that samples: how often units seemed to be
 }
 
-// lap is what a process was asked in a slot.
+// lap is what a process was asked in a slot, or its beginning or end.
 type lap struct {
-	slot, process  int
-	mode           hybrid.Mode
-	nodes          int
-	losses         uint64
-	offered, units []int32 // per item
+	slot     int
+	kind     kind
+	mode     hybrid.Mode // at its beginning; a busy machine may put its end off
+	nodes    int
+	losses   uint64
+	forgiven int64   // units, by its end
+	items    []asked // by item
 }
+
+// asked is how often an item was asked for, in units.
+type asked struct {
+	offered int32
+	units   int32 // admitted,
+	apart   int32 // by a limiter that was cut off,
+	vague   int32 // and at a time that is not certain
+}
+
+func (a *asked) admitted() int32 { return a.units + a.apart + a.vague }
 
 // stall is by how much a timer was late.
 type stall struct {
-	at   int // slot
-	late time.Duration
+	from, to int // slots
+	late     time.Duration
 }
 
 // trail is the units that were admitted in the slots of late.
@@ -105,10 +115,10 @@ func (t *trail) since(s int) int64 {
 // start makes the next process of the place. n.mu is held.
 func (n *node) start() error {
 	rdb := rig.NewClient(n.proxy.Addr())
-	rdb.AddHook(rig.Hook(n.note))
+	rdb.AddHook(rig.Hook{Begun: n.begun, Ended: n.note})
 	lim, err := hybrid.New(rdb, hybrid.Options{
 		SyncInterval: interval, CommandTimeout: commandTimeout, HeartbeatInterval: heartbeat, MaxBackoff: maxBackoff,
-		DegradeAfter: degradeAfter, KeyPrefix: n.run.prefix, MaxKeys: maxKeys,
+		DegradeAfter: degradeAfter, KeyPrefix: n.run.prefix, MaxKeys: maxKeys, ExpectedNodes: n.run.config.nodes,
 	})
 	if err != nil {
 		rdb.Close()
@@ -118,36 +128,38 @@ func (n *node) start() error {
 	n.process++
 	n.recent = trail{at: n.run.slotOf(n.born)}
 	n.lap = n.newLap(n.run.slotOf(n.born))
-	n.run.happened(event{slot: n.lap.slot, kind: born, on: columnOf(n.place, n.process)})
+	n.laps = append(n.laps, lap{slot: n.lap.slot, kind: born})
 	return nil
 }
-
-// columnOf is where the oracle keeps a process.
-func columnOf(place, process int) int { return 2*place + process%2 }
 
 // slowFrom is the length from which an exchange is remembered.
 const slowFrom = 2 * time.Millisecond
 
+func (n *node) begun(at time.Duration) {
+	n.run.mu.Lock()
+	defer n.run.mu.Unlock()
+	n.flying[at]++
+}
+
 func (n *node) note(x rig.Exchange) {
+	n.run.mu.Lock()
+	defer n.run.mu.Unlock()
+	if n.flying[x.From]--; n.flying[x.From] == 0 {
+		delete(n.flying, x.From)
+	}
 	if !x.Failed() && x.To-x.From < slowFrom {
 		return
 	}
-	n.run.mu.Lock()
-	defer n.run.mu.Unlock()
 	n.calls = append(n.calls, x)
 	if x.Failed() {
 		n.failed = x.To
 	}
 }
 
-// newLap begins a lap. What the limiter says of itself is written down now: at
-// the end, which a busy machine may put off, it might belong to a later slot.
+// newLap begins a lap.
 func (n *node) newLap(s int) lap {
-	st, items := n.lim.State(), len(n.run.traffic.items)
-	return lap{
-		slot: s, process: n.process, mode: st.Mode, nodes: st.Nodes, losses: n.lim.Stats().Losses,
-		offered: make([]int32, items), units: make([]int32, items),
-	}
+	st := n.lim.State()
+	return lap{slot: s, kind: ran, mode: st.Mode, nodes: st.Nodes, losses: n.lim.Stats().Losses, items: make([]asked, len(n.run.traffic.items))}
 }
 
 // turnLap ends the current lap if its slot is over.
@@ -155,8 +167,15 @@ func (n *node) turnLap(s int) {
 	if s <= n.lap.slot {
 		return
 	}
-	n.laps = append(n.laps, n.lap)
+	n.endLap()
 	n.lap = n.newLap(s)
+}
+
+// endLap writes the current lap down. How many nodes there are is taken to be the fewest
+// that the limiter may have gone by.
+func (n *node) endLap() {
+	n.lap.forgiven, n.lap.nodes = n.lim.Stats().ForgivenUnits, min(n.lap.nodes, n.lim.State().Nodes)
+	n.laps = append(n.laps, n.lap)
 }
 
 // load offers checks until ctx ends, in bursts of a millisecond.
@@ -164,21 +183,22 @@ func (n *node) load(ctx context.Context) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	last, due := rig.Now(), 0.0
+	idle := last // since when it waits for the timer
 	for {
 		select {
 		case <-ctx.Done():
 			n.mu.Lock()
-			n.turnLap(n.lap.slot + 1)
+			n.ticked = forever
 			n.mu.Unlock()
 			return
 		case <-tick.C:
 		}
 		t := rig.Now()
 		n.mu.Lock()
-		if late := t - last - time.Millisecond; late >= slowFrom {
-			n.stalls = append(n.stalls, stall{n.run.slotOf(t), late})
+		if late := t - idle - time.Millisecond; late >= slowFrom {
+			n.stalls = append(n.stalls, stall{n.run.slotOf(idle), n.run.slotOf(t), late})
 		}
-		n.turnLap(n.run.slotOf(t))
+		n.turnLap(n.run.slotOf(rig.Now()))
 		if t >= n.weather.until {
 			n.weather = n.weather.next(n.rng, t, n.run.calm.Load())
 		}
@@ -187,6 +207,8 @@ func (n *node) load(ctx context.Context) {
 		for due = min(due+rate*(t-last).Seconds(), rate*0.05); due >= 1; due-- {
 			n.check()
 		}
+		idle = rig.Now()
+		n.ticked = idle
 		n.mu.Unlock()
 		last = t
 	}
@@ -204,19 +226,23 @@ func (n *node) check() {
 	}
 	it := &n.run.traffic.items[i]
 	from := rig.Now()
-	ok := n.lim.AllowN(it.key, it.rule, units)
+	res := n.lim.Take(it.key, it.rule, units)
 	to := rig.Now()
 	n.turnLap(n.run.slotOf(to))
-	n.lap.offered[i] += int32(units)
-	if !ok {
+	a := &n.lap.items[i]
+	a.offered += int32(units)
+	if !res.Allowed {
 		return
 	}
 	n.admit(units)
-	if to-from > misdated {
-		n.skipped[i] += units
-		return
+	switch {
+	case to-from > misdated:
+		a.vague += int32(units)
+	case res.Source == limit.SourceDegraded:
+		a.apart += int32(units)
+	default:
+		a.units += int32(units)
 	}
-	n.lap.units[i] += int32(units)
 }
 
 func (n *node) admit(units int64) {
@@ -241,12 +267,12 @@ func (n *node) replace(orderly bool) (a account, ended, err error) {
 	ended = n.lim.Close(ctx)
 	n.rdb.Close()
 	a = n.account()
-	n.laps = append(n.laps, n.lap)
-	e := event{kind: died, on: columnOf(n.place, n.process)}
+	n.endLap()
+	end := lap{slot: n.run.slotOf(rig.Now()), kind: died}
 	if orderly && ended == nil {
-		e.kind = left
+		end.kind = left
 	}
-	n.run.happened(e)
+	n.laps = append(n.laps, end)
 	return a, ended, n.start()
 }
 

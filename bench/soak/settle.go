@@ -10,6 +10,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/oracle"
 )
 
 // sample looks at all that must stay flat or even, without stopping anybody.
@@ -57,7 +58,7 @@ func (r *run) judgeStuck(accounts []account) {
 			continue
 		}
 		n.mu.Lock()
-		fresh := n.recent.since(r.slotOf(now) - inSlots(500*ms))
+		fresh := n.recent.since(r.slotOf(now) - max(inSlots(500*ms), int(r.age.Load())))
 		same := n.lim.ID() == accounts[i].id && now-n.born > 2*time.Second
 		n.mu.Unlock()
 		if !same || accounts[i].stats.PendingUnits <= fresh {
@@ -92,7 +93,7 @@ func (r *run) judgeChanges(t tally) {
 
 // flush has every node tell Redis the rest, and reads what Redis counts.
 func (r *run) flush(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, healLimit)
 	defer cancel()
 	var wg sync.WaitGroup
 	for _, n := range r.nodes {
@@ -130,7 +131,7 @@ func (r *run) settle() {
 
 // leave closes every node in order, which must succeed.
 func (r *run) leave() {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), healLimit)
 	defer cancel()
 	for _, n := range r.nodes {
 		begun := rig.Now()
@@ -168,7 +169,7 @@ func (r *run) header() {
 	fmt.Fprintf(r.out, "%d nodes, seed %d, for %v: each is asked %.0f times a second, for %d keys of %d rules at %g times their limits, and for junk.\n",
 		len(r.nodes), r.seed, r.length, r.traffic.rate(), hotKeys*len(hotRules), len(hotRules), overload)
 	fmt.Fprintln(r.out, "worst: the window that was the fullest, of what it might have held. changes: of state, of as many as the faults explain.")
-	fmt.Fprintln(r.out, "losses: noticed, by node and shard. units: admitted = acked + pending + expired + lost in crashes.")
+	fmt.Fprintln(r.out, "losses: noticed, by node and shard. units: admitted = acked + forgiven + pending + expired + lost in crashes.")
 	r.columns("time", "admitted", "worst window", "heap", "gor.", "keys", "redis", "no TTL", "changes", "losses", "pending", "units")
 }
 
@@ -205,7 +206,7 @@ func (r *run) describe(w finding) string {
 
 // String says where all units have gone.
 func (t tally) String() string {
-	return fmt.Sprintf("%d = %d + %d + %d + %d", t.admitted, t.acked, t.pending, t.expired+t.overflow, t.lost)
+	return fmt.Sprintf("%d = %d + %d + %d + %d + %d", t.admitted, t.acked, t.forgiven, t.pending, t.expired+t.overflow, t.lost)
 }
 
 // summary ends the report.
@@ -223,7 +224,10 @@ func (r *run) summary() {
 	}
 	fmt.Fprintf(r.out, "The fullest window of all: %s. States changed %d times, the faults explain %d. %d losses were noticed.\n",
 		r.describe(r.worst), r.final.changes, r.allowed, r.final.losses)
-	fmt.Fprintf(r.out, "units: %v; Redis was asked %d times for what it counts of a key, and agreed.\n", r.final, r.judge.oracle.agreed)
+	fmt.Fprintf(r.out, "units: %v\n", r.final)
+	var report oracle.Report
+	report.Add(checks, r.judge.fleet.steps)
+	fmt.Fprint(r.out, &report)
 	if r.breaches == 0 {
 		fmt.Fprintln(r.out, "All promises kept.")
 		return

@@ -179,7 +179,7 @@ func TestMedian(t *testing.T) {
 	}
 }
 
-func told(id string, counted, acked, expired int64) account {
+func says(id string, counted, acked, expired int64) account {
 	return account{id: id, counted: counted, stats: hybrid.Stats{
 		AdmittedUnits: counted, AckedUnits: acked, ExpiredUnits: expired, PendingUnits: counted - acked - expired,
 	}}
@@ -192,39 +192,39 @@ func TestBooks(t *testing.T) {
 		play func(b *books)
 		want string
 	}{
-		{"all booked", func(b *books) { a := []account{told("a", 10, 10, 0)}; b.audit(a, one(10), a, true) }, ""},
-		{"booked, not yet acknowledged", func(b *books) { a := []account{told("a", 10, 7, 0)}; b.audit(a, one(10), a, false) }, ""},
-		{"acknowledged, not booked", func(b *books) { a := []account{told("a", 10, 8, 0)}; b.audit(a, one(7), a, false) }, "but acknowledged 8"},
-		{"booked twice", func(b *books) { a := []account{told("a", 10, 10, 0)}; b.audit(a, one(11), a, false) }, "booked 11 units"},
-		{"booked and expired", func(b *books) { a := []account{told("a", 10, 7, 3)}; b.audit(a, one(8), a, false) }, "booked 8 units"},
-		{"booked late", func(b *books) { a := []account{told("a", 10, 7, 0)}; b.audit(a, one(8), a, true) }, "booked 8 units"},
+		{"all booked", func(b *books) { a := []account{says("a", 10, 10, 0)}; b.audit(a, one(10), a, true) }, ""},
+		{"booked, not yet acknowledged", func(b *books) { a := []account{says("a", 10, 7, 0)}; b.audit(a, one(10), a, false) }, ""},
+		{"acknowledged, not booked", func(b *books) { a := []account{says("a", 10, 8, 0)}; b.audit(a, one(7), a, false) }, "but acknowledged 8"},
+		{"booked twice", func(b *books) { a := []account{says("a", 10, 10, 0)}; b.audit(a, one(11), a, false) }, "booked 11 units"},
+		{"booked and expired", func(b *books) { a := []account{says("a", 10, 7, 3)}; b.audit(a, one(8), a, false) }, "booked 8 units"},
+		{"booked late", func(b *books) { a := []account{says("a", 10, 7, 0)}; b.audit(a, one(8), a, true) }, "booked 8 units"},
 		{"a ledger of nobody", func(b *books) { b.audit(nil, one(1), nil, false) }, "nobody"},
 		{"admitted while reading", func(b *books) {
-			b.audit([]account{told("a", 10, 8, 0)}, one(12), []account{told("a", 12, 12, 0)}, false)
+			b.audit([]account{says("a", 10, 8, 0)}, one(12), []account{says("a", 12, 12, 0)}, false)
 		}, ""},
 		{"goes on after a loss", func(b *books) {
-			b.turn([]account{told("a", 10, 8, 0)}, one(10), one(10), true) // 2 were not acknowledged
-			a := []account{told("a", 15, 15, 0)}
+			b.turn([]account{says("a", 10, 8, 0)}, one(10), one(10), true) // 2 were not acknowledged
+			a := []account{says("a", 15, 15, 0)}
 			b.audit(a, one(7), a, true) // and are booked again
 		}, ""},
 		{"a loss excuses no more", func(b *books) {
-			b.turn([]account{told("a", 10, 8, 0)}, one(10), one(10), true)
-			a := []account{told("a", 15, 15, 0)}
+			b.turn([]account{says("a", 10, 8, 0)}, one(10), one(10), true)
+			a := []account{says("a", 15, 15, 0)}
 			b.audit(a, one(8), a, true)
 		}, "booked 18 units"},
 		{"one of two ledgers lost", func(b *books) {
-			b.turn([]account{told("a", 10, 10, 0)}, one(10), one(4), false)
-			a := []account{told("a", 11, 11, 0)}
+			b.turn([]account{says("a", 10, 10, 0)}, one(10), one(4), false)
+			a := []account{says("a", 11, 11, 0)}
 			b.audit(a, one(7), a, true)
 		}, ""},
-		{"crashed", func(b *books) { b.retire(told("a", 10, 7, 1)); b.audit(nil, one(9), nil, false) }, ""},
-		{"crashed, booked twice", func(b *books) { b.retire(told("a", 10, 7, 1)); b.audit(nil, one(10), nil, false) }, "booked 10 units"},
+		{"crashed", func(b *books) { b.retire(says("a", 10, 7, 1)); b.audit(nil, one(9), nil, false) }, ""},
+		{"crashed, booked twice", func(b *books) { b.retire(says("a", 10, 7, 1)); b.audit(nil, one(10), nil, false) }, "booked 10 units"},
 		{"miscounts", func(b *books) {
-			a := told("a", 10, 10, 0)
+			a := says("a", 10, 10, 0)
 			a.counted = 11
 			b.sum([]account{a})
 		}, "counted 11"},
-		{"acknowledged too much", func(b *books) { b.sum([]account{told("a", 10, 9, 2)}) }, "9 acknowledged"},
+		{"acknowledged too much", func(b *books) { b.sum([]account{says("a", 10, 9, 2)}) }, "9 acknowledged"},
 	} {
 		said := ""
 		b := newBooks(func(format string, args ...any) { said += strings.TrimSpace(fmt.Sprintf(format, args...)) + "\n" })
@@ -237,8 +237,8 @@ func TestBooks(t *testing.T) {
 
 func TestSumCountsTheLost(t *testing.T) {
 	b := newBooks(func(string, ...any) { t.Error("a breach") })
-	b.retire(told("a", 10, 7, 1))
-	if got, want := b.sum([]account{told("b", 5, 4, 0)}).String(), "15 = 11 + 1 + 1 + 2"; got != want {
+	b.retire(says("a", 10, 7, 1))
+	if got, want := b.sum([]account{says("b", 5, 4, 0)}).String(), "15 = 11 + 0 + 1 + 1 + 2"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

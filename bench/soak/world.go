@@ -45,7 +45,7 @@ func (w *world) close() {
 }
 
 // askTimeout bounds a question of the soak itself.
-const askTimeout = 5 * time.Second
+const askTimeout = 20 * time.Second
 
 func (w *world) ask() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), askTimeout)
@@ -70,10 +70,11 @@ return out`)
 type ledgers map[string]int64
 
 // add takes in a ledger's key, which ends in the node's name, and its value:
-// "<seq> <total> <failed>".
+// "<seq> <nonce> <total> <failed> <forgiven>".
 func (l ledgers) add(key, value string) error {
 	var seq, total int64
-	if _, err := fmt.Sscan(value, &seq, &total); err != nil {
+	var nonce string
+	if _, err := fmt.Sscan(value, &seq, &nonce, &total); err != nil {
 		return fmt.Errorf("ledger %s holds %q: %w", key, value, err)
 	}
 	l[nodeOf(key)] += total
@@ -239,16 +240,16 @@ func (w *world) stored(it item, since int64) (units float64, err error) {
 	f := strings.Fields(value)
 	bad := fmt.Errorf("counter %s holds %q", w.key(it), value)
 	switch {
-	case len(f) == 5 && f[0] == "f": // generation, denominator, empty at us, remainder
-		us, err := strconv.ParseInt(f[3], 10, 64)
+	case len(f) == 6 && f[0] == "f": // generation, birth, denominator, empty at us, remainder
+		us, err := strconv.ParseInt(f[4], 10, 64)
 		if err != nil {
 			return 0, bad
 		}
 		return max(float64(us-now.UnixMicro())*float64(it.rule.Units())/float64(it.rule.Period().Microseconds()), 0), nil
-	case len(f) >= 3 && f[0] == "w": // generation, width, id:units ...
-		for _, b := range f[3:] {
-			var id, u int64
-			if _, err := fmt.Sscanf(b, "%d:%d", &id, &u); err != nil {
+	case len(f) >= 4 && f[0] == "w": // generation, birth, width, id:units:last ...
+		for _, b := range f[4:] {
+			var id, u, last int64
+			if _, err := fmt.Sscanf(b, "%d:%d:%d", &id, &u, &last); err != nil {
 				return 0, bad
 			}
 			if id*int64(it.rule.Width()) >= since {

@@ -51,8 +51,23 @@ type Exchange struct {
 // is not a failure: it is loaded again.
 func (x Exchange) Failed() bool { return x.Err != nil && !strings.HasPrefix(x.Err.Error(), "NOSCRIPT") }
 
-// Hook is a go-redis hook that reports every exchange of a client.
-type Hook func(Exchange)
+// Hook is a go-redis hook that reports every exchange of a client: when it begins, if
+// Begun is set, and when it has ended.
+type Hook struct {
+	Begun func(from time.Duration)
+	Ended func(Exchange)
+}
+
+// exchange reports what do does.
+func (h Hook) exchange(commands int, do func() error) error {
+	from := Now()
+	if h.Begun != nil {
+		h.Begun(from)
+	}
+	err := do()
+	h.Ended(Exchange{from, Now(), commands, err})
+	return err
+}
 
 // DialHook dials.
 func (h Hook) DialHook(next redis.DialHook) redis.DialHook {
@@ -62,19 +77,13 @@ func (h Hook) DialHook(next redis.DialHook) redis.DialHook {
 // ProcessHook reports a command.
 func (h Hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		from := Now()
-		err := next(ctx, cmd)
-		h(Exchange{from, Now(), 1, err})
-		return err
+		return h.exchange(1, func() error { return next(ctx, cmd) })
 	}
 }
 
 // ProcessPipelineHook reports a pipeline.
 func (h Hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		from := Now()
-		err := next(ctx, cmds)
-		h(Exchange{from, Now(), len(cmds), err})
-		return err
+		return h.exchange(len(cmds), func() error { return next(ctx, cmds) })
 	}
 }

@@ -1,0 +1,186 @@
+package main
+
+// misuseMutants let mistakes of callers go unnoticed.
+var misuseMutants = []mutant{
+	{
+		name:   "a-check-without-n-passes",
+		breaks: "A check of several that does not say how many units asks for none.",
+		file:   "limit/check.go",
+		old:    "	if q.N == 0 {\n		return 1\n	}\n",
+		new:    "",
+		by:     words("TestCheckUnits"),
+	},
+	{
+		name:   "seconds-rounded-down",
+		breaks: "Whoever waits the whole seconds that are told comes too early.",
+		file:   "limit/result.go",
+		old:    `if res.RetryAfter%time.Second > 0 {`,
+		new:    `if res.RetryAfter < 0 {`,
+		by:     words("TestRetryAfterSeconds"),
+	},
+	{
+		name:   "invalid-looks-like-a-decision",
+		breaks: "The answer to what cannot be asked does not say that it is one.",
+		file:   "limit/result.go",
+		old:    `Source: SourceInvalid}`,
+		new:    `}`,
+		by:     hybrid("TestQuestionsThatCannotBeAsked"),
+	},
+	{
+		name:   "a-line-for-each-mistake",
+		breaks: "Every check that cannot be asked is logged.",
+		file:   "hybrid/misuse.go",
+		old:    `!l.misuse.told[cause].Swap(true)`,
+		new:    `!l.misuse.told[cause].Load()`,
+		by:     hybrid("TestMistakesAreToldOnce"),
+	},
+}
+
+// conflictMutants miss rules that contradict each other, or see some where there are none.
+var conflictMutants = []mutant{
+	{
+		name:   "another-algorithm-unseen",
+		breaks: "A key that a slot answers for is not noticed to be counted by two algorithms.",
+		file:   "local/table.go",
+		old:    `range t.names.others(rule) {`,
+		new:    `range t.names.others(rule)[:0] {`,
+		by:     local("TestConflicts"),
+	},
+	{
+		name:   "handles-unseen",
+		breaks: "Handles of two rules of one name are not noticed.",
+		file:   "local/handle.go",
+		old:    "\t\tt.names.see(h.rule)\n\t\tif v, src",
+		new:    "\t\tif v, src",
+		by:     local("TestConflicts"),
+	},
+	{
+		name:   "a-change-is-a-conflict",
+		breaks: "A rule that replaces another for good is taken for a conflict.",
+		file:   "local/rulenames.go",
+		old:    `	if again >= 0 {`,
+		new: `	n.conflicts.Add(1)
+	if again >= 0 {`,
+		by: local("TestNoConflicts"),
+	},
+	{
+		name:   "a-conflict-each-time",
+		breaks: "Rules that contradict each other are logged with each change between them.",
+		file:   "local/rulenames.go",
+		old:    `first, e.told = !e.told, true`,
+		new:    `first = true`,
+		by:     local("TestConflicts"),
+	},
+	{
+		name:   "all-names-remembered",
+		breaks: "What is remembered of the names of rules has no bound.",
+		file:   "local/rulenames.go",
+		old:    `	if n.known.Load() >= maxNames {`,
+		new:    `	if n.known.Load() < 0 {`,
+		by:     local("TestConflictsAreBounded"),
+	},
+}
+
+// clientMutants recommend, or put up with, clients that do not keep their time.
+var clientMutants = []mutant{
+	{
+		name:   "a-client-without-deadlines",
+		breaks: "Nobody is told of a client whose calls deadlines do not bound.",
+		file:   "hybrid/client.go",
+		old:    `	if !bounded {`,
+		new:    `	if !bounded && retries < 0 {`,
+		by:     hybrid("TestClientSettings"),
+	},
+	{
+		name:   "recommended-retries",
+		breaks: "The recommended settings have the client repeat calls.",
+		file:   "hybrid/client.go",
+		old:    `Addr: addr, ContextTimeoutEnabled: true, MaxRetries: -1,`,
+		new:    `Addr: addr, ContextTimeoutEnabled: true,`,
+		by:     hybrid("TestClientSettings"),
+	},
+}
+
+// permissionMutants do not know what is said by other servers.
+var permissionMutants = []mutant{
+	{
+		name:   "permissions-of-one-version",
+		breaks: "A missing permission in the words of Redis 7.2 and Valkey may pass by itself.",
+		file:   "remote/errors.go",
+		old: `	{"ACL failure in script", ClassMisconfigured, "noperm"},
+`,
+		new: ``,
+		by:  remote("TestClassifyPermissions"),
+	},
+}
+
+// logMutants tell too much, or too little.
+var logMutants = []mutant{
+	{
+		name:   "a-line-for-each-change",
+		breaks: "Lines of one kind have no bound.",
+		file:   "hybrid/notify.go",
+		old:    `	t.full = max(t.full, now) + logEvery`,
+		new:    `	t.full = max(t.full, now)`,
+		by:     hybrid("TestLostRepliesAndTheLog"),
+	},
+	{
+		name:   "the-latest-state-untold",
+		breaks: "A state whose line was one too many is never logged.",
+		file:   "hybrid/notify.go",
+		old: `		n.late = &s
+`,
+		new: ``,
+		by:  hybrid("TestLostRepliesAndTheLog"),
+	},
+	{
+		name:   "an-outage-from-the-start",
+		breaks: "What was admitted before an outage is reported as admitted in it.",
+		file:   "hybrid/outage.go",
+		old:    `is.AdmittedUnits - o.before.AdmittedUnits`,
+		new:    `is.AdmittedUnits`,
+		by:     hybrid("TestLineThatEndsAnOutage"),
+	},
+	{
+		name:   "operators-are-warned",
+		breaks: "A wrong password is logged as if it could pass by itself.",
+		file:   "hybrid/notify.go",
+		old: `		level = slog.LevelError
+`,
+		new: `		level = slog.LevelWarn
+`,
+		by: hybrid("TestOperatorsAreToldByErrors"),
+	},
+	{
+		name:   "broken-each-time",
+		breaks: "A broken key is told of with each try.",
+		file:   "hybrid/replies.go",
+		old:    `if !it.c.Quarantined() {`,
+		new:    `{`,
+		by:     hybrid("TestBrokenKeysAreEvents"),
+	},
+	{
+		name:   "a-loss-for-each-shard",
+		breaks: "A loss of everything is told of once for each shard.",
+		file:   "hybrid/replies.go",
+		old:    "\tc.stats.losses.Add(1)\n",
+		new:    "\tc.stats.losses.Add(1)\n\tc.happened(Event{Kind: EventDataLost})\n",
+		by:     hybrid("TestLossIsAnEvent"),
+	},
+	{
+		name:   "the-latest-event-skipped",
+		breaks: "Of too many events the latest are skipped.",
+		file:   "hybrid/notify.go",
+		old:    "\t\tselect {\n\t\tcase <-queue:\n\t\tdefault:\n\t\t}\n",
+		new:    "\t\tif len(queue) > 0 {\n\t\t\treturn\n\t\t}\n",
+		by:     hybrid("TestOnEventHangs"),
+	},
+	{
+		name:   "a-key-in-full",
+		breaks: "A log line shows the whole of a key.",
+		file:   "hybrid/event.go",
+		old:    `if len(text) <= maxLoggedKey && len(key) <= maxLoggedKey {`,
+		new:    `if text = strconv.QuoteToASCII(key); key != "" {`,
+		by:     hybrid("FuzzEscaped"),
+	},
+}

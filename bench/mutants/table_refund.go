@@ -1,0 +1,37 @@
+package main
+
+// refundMutants hand units back that have been handed back before.
+var refundMutants = []mutant{
+	{
+		name:   "refund-again-after-a-loss",
+		breaks: "A refund that may have been booked is sent again when Redis has lost the ledger.",
+		file:   "hybrid/refunds.go",
+		old:    `if s.flight == nil || !s.flight.unsure {`,
+		new:    `if s.flight != nil || s.flight == nil {`,
+		by:     sim(300),
+	},
+	{
+		name:   "refund-again-after-two-losses",
+		breaks: "A flight is accepted whatever the ledger says, though an earlier try may have been booked.",
+		file:   "hybrid/refunds.go",
+		old:    `s.accept = false`,
+		new:    `s.accept = s.accept`,
+		by:     hybrid("TestRefundAndTwoLosses"),
+	},
+	{
+		name:   "every-failure-may-have-run",
+		breaks: "A refund is given up although Redis has refused the call.",
+		file:   "remote/errors.go",
+		old:    `if err == nil || asError(err, &reply) ||`,
+		new:    `if err == nil || asError(nil, &reply) ||`,
+		by:     remote("TestMayHaveRun"),
+	},
+	{
+		name:   "refunds-of-before-a-forgotten-reset",
+		breaks: "After a loss Redis takes off what is handed back of units from before a reset.",
+		file:   "remote/lua/lib.lua",
+		old:    `st.gen, st.reset = top, top`,
+		new:    `st.gen = top`,
+		by:     remote("TestBatchHandsBackAfterReset"),
+	},
+}
