@@ -272,18 +272,21 @@ func TestSeedRow8SubWindows(t *testing.T) {
 	})
 }
 
-// Two windows with a smooth transition: the current one and the weighted
+// Two windows with a smooth transition: the current one, and what has not left of the
 // previous one.
 func TestSeedRow9TwoWindows(t *testing.T) {
 	onSites(t, func(t *testing.T, s *site) {
 		rule := limit.Must(limit.SlidingWindowBuckets("smooth", 10, time.Minute, 1))
+		s.advance(59 * time.Second)
 		s.want("k", rule, "111111111100")
-		s.advance(90 * time.Second)
+		s.advance(31 * time.Second)
 		// Half of the next window has passed: half of the previous one counts.
 		s.want("k", rule, "1111100")
 		s.advance(30 * time.Second)
 		// A window with 5: five more, not none, as summing two overlapping
 		// counters would have it.
+		s.want("k", rule, "1111100")
+		s.advance(time.Minute - 1) // and none of them leaves too late
 		s.want("k", rule, "1111100")
 	})
 }
