@@ -55,7 +55,7 @@ func TestPromiseConnected(t *testing.T) {
 		limit.Must(limit.SlidingWindow("sliding", lim, window)),
 		limit.Must(limit.Funnel("funnel", lim, lim, window)),
 	} {
-		for seed := range uint64(10) {
+		for seed := range uint64(4) {
 			s := newSim(t, seed, 3, rule)
 			s.run(2 * time.Second)
 			from := s.now
@@ -123,7 +123,7 @@ func TestPromiseOutage(t *testing.T) {
 		s.down = true
 		s.run(2 * time.Second)
 		start := s.now
-		list := s.overload(30*time.Second, rule, 1000)
+		list := s.overload(15*time.Second, rule, 1000)
 		most, _ := worstWindow(list, int64(window), start+int64(window), s.now)
 		each := int64(len(list)) * int64(window) / (s.now - start)
 		// A true window may hold a bucket's share more.

@@ -96,11 +96,11 @@ func TestBatchesAreBounded(t *testing.T) {
 // A server of a cluster that hangs must not hold up the shards of the others,
 // so those that failed, or may have, do not share pipelines with the rest.
 func TestShardsThatFailedTravelAlone(t *testing.T) {
-	s, n := lonely(t, Options{Shards: 8, DegradeAfter: 100}, 2, 50)
+	s, n := lonely(t, Options{Shards: 8, DegradeAfter: 100}, 2, 16)
 	s.servers[1].freeze()
 	both := 0
 	for range 3000 {
-		n.takeAll(50)
+		n.takeAll(16)
 		s.run(time.Millisecond)
 		var failed [8]bool
 		waiting := map[bool]int{}

@@ -75,6 +75,7 @@ type nodeBook struct {
 	flight  map[int]*exchange
 	unwell  int64 // it was last not synced then: a unit may have come to weigh more
 	before  calls // that it had made when the outage began
+	asked   int   // steps that conserved was called after
 	jumped  int64 // its clock was last set then
 	stalled int64 // its clock stands still until then
 }

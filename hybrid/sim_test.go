@@ -291,7 +291,7 @@ func TestSimKept(t *testing.T) {
 // TestSimSameSeedSameTrace: a seed is worth keeping only if it does the same
 // each time.
 func TestSimSameSeedSameTrace(t *testing.T) {
-	for _, seed := range seedRange(*simSeed, min(*simRuns, 20)) {
+	for _, seed := range seedRange(*simSeed, min(*simRuns, 8)) {
 		a, failure := simRun(seed, false)
 		b, again := simRun(seed, false)
 		if a.trace != b.trace || failure != again {
