@@ -29,7 +29,7 @@ func longWay(t *testing.T) *script {
 func TestShortWayIsTheSame(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *backend) {
 		rng := rand.New(rand.NewPCG(5, 6))
-		long, runs := longWay(t), 3000
+		long, runs := longWay(t), 2000
 		// On a real server time passes between the two: by less than a bucket.
 		width := int64(20_000_000)
 		if b.mini == nil {

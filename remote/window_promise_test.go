@@ -35,13 +35,13 @@ func (b *backend) offer(l *Limiter, key string, r *limit.Rule, load []limittest.
 func TestWindowHoldsItsLimit(t *testing.T) {
 	b := onMini(t)
 	l, rng := b.limiter(), rand.New(rand.NewPCG(85, 1))
-	for _, limits := range []int64{1, 3, 10, 25, 1000, 1 << 40} {
-		for _, buckets := range []int{1, 2, 3, 10, 60, 1000} {
+	for _, limits := range []int64{1, 3, 10, 25, 1 << 40} {
+		for _, buckets := range []int{1, 2, 10, 60, 1000} {
 			r := sliding(t, limits, 7*time.Second, buckets)
 			begin := func() int64 { return b.at.UnixNano()/1e3*1e3 + limittest.Window(r)*3 + rng.Int64N(1e6)*1000 }
-			steps := 120
+			steps := 80
 			if buckets > 100 {
-				steps = 40 // of long lists
+				steps = 20 // of long lists
 			}
 			for _, what := range []string{"adverse", "heavy-tailed", "bursts 1", "bursts 1.03", "steady 1.2"} {
 				var asks []limittest.Ask
