@@ -80,8 +80,8 @@ func TestRealSlotHalfMoved(t *testing.T) {
 	}
 	for i, l := range c.nodes {
 		// Synced; degraded, resyncing and synced again for each time that a batch
-		// has its keys on two sides.
-		if n := l.Stats().StateChanges; n > 1+2*3 {
+		// has its keys on two sides, and, on a busy machine, for some that are late.
+		if n := l.Stats().StateChanges; n > 1+2*6 {
 			t.Errorf("node %d changed its state %d times", i, n)
 		}
 	}
