@@ -2,11 +2,15 @@ package hybrid
 
 import (
 	"context"
+	"crypto/sha1"
+	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"reflect"
+	"runtime"
 	"slices"
+	"strconv"
+	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -14,55 +18,178 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/hybridlimit/hybridlimit/remote"
+	"github.com/hybridlimit/hybridlimit/remote/redistest"
 )
 
-// luaRedis runs the real scripts, in miniredis, on what the model is told, and
-// compares the answers. Its clock is the simulated server's.
+// luaRedis runs the real scripts, on a server of Redis, on what the model is
+// told, and compares the answers. Its clock is the simulated server's.
 type luaRedis struct {
 	v     *simServer
-	mini  *miniredis.Miniredis
 	rdb   *redis.Client
 	store *remote.Store
+	free  func()
 }
+
+// luaHost finds an empty database for the length of a run, and says how it is given
+// back.
+type luaHost func() (where *redis.Options, free func())
 
 // luaData is what there is of each key.
 type luaData map[string]savedKey
 
-// savedKey is a key's value, and when it expires by the server's clock.
+// savedKey is a key's value, and when it expires by the server's clock, in µs; 0: never.
 type savedKey struct {
 	text string
-	set  map[string]float64
-	gone int64
+	set  []redis.Z
+	gone float64
 }
 
-func newLuaRedis(v *simServer) *luaRedis {
-	l := &luaRedis{v: v, mini: miniredis.NewMiniRedis()}
-	l.mini.ClockTTL(true)
-	l.rdb = redis.NewClient(&redis.Options{
-		Addr:                     "127.0.0.1:6379", // never dialled
-		Dialer:                   func(context.Context, string, string) (net.Conn, error) { return l.mini.Dial() },
-		DisableIdentity:          true,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-		PoolSize:                 1,
-	})
+// The server's own clock goes on in real time, so that the scripts are not to
+// see it: what they do about time is done by luaTime, which is put in front of
+// each. It keeps the time in one key, and in another when each key expires.
+const (
+	luaNow  = "!now"
+	luaGone = "!gone"
+
+	luaTime = `
+local redis = (function(real)
+  local now = tonumber(real.call('GET', '!now'))
+  local function expires(key, ms)
+    real.call('ZADD', '!gone', string.format('%.0f', now + ms * 1000), key)
+  end
+  local commands = {
+    TIME = function()
+      local us = now % 1000000
+      return { string.format('%.0f', (now - us) / 1000000), string.format('%.0f', us) }
+    end,
+    PTTL = function(run, key)
+      local at = real.call('ZSCORE', '!gone', key)
+      return at and math.floor((tonumber(at) - now) / 1000) or run('PTTL', key)
+    end,
+    PEXPIRE = function(run, key, ms)
+      local there = run('EXISTS', key)
+      if there == 1 then
+        expires(key, ms)
+      end
+      return there
+    end,
+    SET = function(run, key, value, px, ms, more)
+      if px ~= 'PX' or more then
+        error('the simulator knows SET with PX alone')
+      end
+      local done = run('SET', key, value)
+      if not done.err then
+        expires(key, ms)
+      end
+      return done
+    end,
+  }
+  local function timed(run)
+    return function(name, ...)
+      if commands[name] then
+        return commands[name](run, ...)
+      end
+      return run(name, ...)
+    end
+  end
+  return { call = timed(real.call), pcall = timed(real.pcall) }
+end)(redis)
+`
+	// luaTick sets the time, and removes what has expired by it.
+	luaTick = `
+redis.call('SET', '!now', ARGV[1])
+for _, key in ipairs(redis.call('ZRANGEBYSCORE', '!gone', '-inf', ARGV[1])) do
+  redis.call('DEL', key)
+  redis.call('ZREM', '!gone', key)
+end`
+)
+
+// luaTimes is a hook of a client that has each script see the time of luaTime.
+// Scripts become known to it when their text is sent.
+type luaTimes struct{ sums map[string]string }
+
+func (h *luaTimes) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *luaTimes) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		h.change(cmd.Args())
+		return next(ctx, cmd)
+	}
+}
+
+func (h *luaTimes) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			h.change(cmd.Args())
+		}
+		return next(ctx, cmds)
+	}
+}
+
+func (h *luaTimes) change(args []any) {
+	sum := func(text string) string { return fmt.Sprintf("%x", sha1.Sum([]byte(text))) }
+	switch args[0] {
+	case "eval":
+		if text := args[1].(string); text != luaTick {
+			h.sums[sum(text)] = sum(luaTime + text)
+			args[1] = luaTime + text
+		}
+	case "evalsha":
+		if s, ok := h.sums[args[1].(string)]; ok {
+			args[1] = s
+		}
+	}
+}
+
+func newLuaRedis(v *simServer, host luaHost) *luaRedis {
+	where, free := host()
+	where.DisableIdentity = true
+	where.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	where.PoolSize = 1
+	l := &luaRedis{v: v, rdb: redis.NewClient(where), free: free}
+	l.rdb.AddHook(&luaTimes{map[string]string{}})
 	var err error
 	if l.store, err = remote.NewStore(l.rdb, remote.Options{Shards: v.s.opt.Shards, CommandTimeout: time.Minute}); err != nil {
 		panic(err)
 	}
+	l.wipe()
 	return l
+}
+
+// miniHost is a Redis in Go, one for each.
+func miniHost() (*redis.Options, func()) {
+	m := miniredis.NewMiniRedis()
+	dial := func(context.Context, string, string) (net.Conn, error) { return m.Dial() }
+	return &redis.Options{Addr: "127.0.0.1:6379", Dialer: dial}, m.Close // the address is never dialled
+}
+
+// realHost is a redis-server with as many databases as are in use at a time.
+func realHost(t *testing.T) luaHost {
+	most := 4 * runtime.GOMAXPROCS(0)
+	srv := redistest.Start(t, "--databases", strconv.Itoa(most))
+	empty := make(chan int, most)
+	for i := range most {
+		empty <- i
+	}
+	return func() (*redis.Options, func()) {
+		db := <-empty
+		return &redis.Options{Addr: srv.Addr(), DB: db}, func() { empty <- db }
+	}
 }
 
 func (l *luaRedis) close() {
 	l.rdb.Close()
-	l.mini.Close()
+	l.free()
 }
 
 // at sets the clock.
-func (l *luaRedis) at(now int64) { l.mini.SetTime(time.Unix(0, now)) }
+func (l *luaRedis) at(now int64) {
+	l.check(l.rdb.Eval(context.Background(), luaTick, nil, now/1000).Err())
+}
 
 func (l *luaRedis) check(err error) {
-	if err != nil {
-		l.v.s.failf("miniredis: %v", err)
+	if err != nil && !errors.Is(err, redis.Nil) {
+		l.v.s.failf("the Redis beside the model: %v", err)
 	}
 }
 
@@ -110,68 +237,70 @@ func (l *luaRedis) compareSeq(now int64, shard int, node string, seq int64) {
 	}
 }
 
-func (l *luaRedis) wipe() { l.mini.FlushAll() }
+func (l *luaRedis) wipe() { l.check(l.rdb.FlushDB(context.Background()).Err()) }
 
 // keep reads a key, so that put can bring it back.
-func (l *luaRedis) keep(key string) savedKey {
-	k := savedKey{gone: l.v.time() + int64(l.rdb.PTTL(context.Background(), key).Val())}
-	switch l.mini.Type(key) {
+func (l *luaRedis) keep(key string) (k savedKey) {
+	ctx := context.Background()
+	kind, err := l.rdb.Type(ctx, key).Result()
+	l.check(err)
+	switch kind {
 	case "string":
-		k.text, _ = l.mini.Get(key)
+		k.text, err = l.rdb.Get(ctx, key).Result()
 	case "zset":
-		set, _ := l.mini.SortedSet(key)
-		k.set = maps.Clone(set) // it is miniredis' own
+		k.set, err = l.rdb.ZRangeWithScores(ctx, key, 0, -1).Result()
 	}
+	l.check(err)
+	k.gone, err = l.rdb.ZScore(ctx, luaGone, key).Result()
+	l.check(err)
 	return k
 }
 
 func (l *luaRedis) put(key string, k savedKey) {
-	l.mini.Del(key)
-	left := time.Duration(k.gone - l.v.time())
-	if left <= 0 || k.text == "" && k.set == nil {
-		return
-	}
+	ctx := context.Background()
+	l.forget(key)
 	if k.text != "" {
-		l.check(l.mini.Set(key, k.text))
+		l.check(l.rdb.Set(ctx, key, k.text, 0).Err())
 	}
-	for node, score := range k.set {
-		_, err := l.mini.ZAdd(key, score, node)
-		l.check(err)
+	if k.set != nil {
+		l.check(l.rdb.ZAdd(ctx, key, k.set...).Err())
 	}
-	l.rdb.PExpire(context.Background(), key, max(left, time.Millisecond))
+	if k.gone > 0 {
+		l.check(l.rdb.ZAdd(ctx, luaGone, redis.Z{Score: k.gone, Member: key}).Err())
+	}
 }
 
 func (l *luaRedis) save() luaData {
 	l.at(l.v.time())
 	saved := luaData{}
-	for _, key := range l.mini.Keys() {
-		saved[key] = l.keep(key)
+	keys, err := l.rdb.Keys(context.Background(), "*").Result()
+	l.check(err)
+	for _, key := range keys {
+		if key != luaNow && key != luaGone {
+			saved[key] = l.keep(key)
+		}
 	}
 	return saved
 }
 
 func (l *luaRedis) rollback(saved luaData) {
-	l.at(l.v.time())
-	l.mini.FlushAll()
+	l.wipe()
 	for key, k := range saved {
 		l.put(key, k)
 	}
+	l.at(l.v.time())
 }
 
-// expire has miniredis look at every key by its new time.
-func (l *luaRedis) expire(now int64) {
-	l.at(now)
-	for _, key := range l.mini.Keys() {
-		l.rdb.PTTL(context.Background(), key)
-	}
+func (l *luaRedis) forget(key string) {
+	ctx := context.Background()
+	l.check(l.rdb.Del(ctx, key).Err())
+	l.check(l.rdb.ZRem(ctx, luaGone, key).Err())
 }
-
-func (l *luaRedis) forget(key string) { l.mini.Del(key) }
 
 func (l *luaRedis) poison(key string, on bool) {
-	l.mini.Del(key)
+	l.forget(key)
 	if on {
-		l.check(l.mini.Set(key, "somebody else's"))
+		l.check(l.rdb.Set(context.Background(), key, "somebody else's", 0).Err())
 	}
 }
 

@@ -179,15 +179,18 @@ func (v *simServer) forget(key string) {
 // jump sets the server's clock. What has expired by it is gone, even if it is
 // set back later.
 func (v *simServer) jump(d int64) {
-	if v.lua != nil {
-		d = max(d, -d) // miniredis counts a TTL down, Redis knows when it ends
-	}
+	v.expire()
 	v.clock.set(v.s.now, d, v.clock.ppm, false)
 	v.jumps = append(v.jumps, clockJump{v.s.now, d})
 	v.s.fleet.each(v, func(fk *fleetKey) { fk.Jump(v.s.now, d) })
-	v.model.expire(v.time())
-	v.eachLua(func(l *luaRedis) { l.expire(v.time()) })
+	v.expire()
 	v.s.oracle.serverJumped(v)
+}
+
+// expire removes what has expired.
+func (v *simServer) expire() {
+	v.model.expire(v.time())
+	v.eachLua(func(l *luaRedis) { l.at(v.time()) })
 }
 
 // forgetLedger loses the record of what a node has sent to a shard.

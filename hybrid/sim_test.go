@@ -30,11 +30,8 @@ var (
 // simRun plays one seed: everything, the rates of the faults included, is drawn
 // from it. First all sorts of things go wrong; then nothing does, and all must
 // come right; then promises are checked that hold only while all is well.
-func simRun(seed uint64, scripts bool) (s *sim, failure string) {
-	name := "TestSim"
-	if scripts {
-		name = "TestSimScripts"
-	}
+// With a host the real scripts run there, beside the model.
+func simRun(name string, seed uint64, host luaHost) (s *sim, failure string) {
 	defer func() {
 		if r := recover(); r != nil {
 			f, ours := r.(simFailure)
@@ -58,8 +55,8 @@ func simRun(seed uint64, scripts bool) (s *sim, failure string) {
 	for _, v := range s.servers {
 		v.clock.base += rng.Int64N(7200_000*ms) - 3600_000*ms
 		v.clock.ppm = rng.Int64N(401) - 200
-		if scripts {
-			v.lua = newLuaRedis(v)
+		if host != nil {
+			v.lua = newLuaRedis(v, host)
 			defer v.lua.close()
 		}
 	}
@@ -208,7 +205,7 @@ func (v *simServer) remaining(key string, r *limit.Rule, off int64) int64 {
 }
 
 // simSeeds plays seeds on all processors and reports those that fail.
-func simSeeds(t *testing.T, scripts bool, seeds ...uint64) {
+func simSeeds(t *testing.T, host luaHost, seeds ...uint64) {
 	t.Helper()
 	var next, passed atomic.Int64
 	var virtual atomic.Int64
@@ -222,7 +219,7 @@ func simSeeds(t *testing.T, scripts bool, seeds ...uint64) {
 				if i >= int64(len(seeds)) {
 					return
 				}
-				s, failure := simRun(seeds[i], scripts)
+				s, failure := simRun(strings.TrimSuffix(t.Name(), "Kept"), seeds[i], host)
 				if failure != "" {
 					failed.Store(seeds[i], failure)
 					if !*simAll {
@@ -254,7 +251,7 @@ func seedRange(from uint64, n int) (seeds []uint64) {
 
 // TestSim plays seeds against the model of Redis.
 func TestSim(t *testing.T) {
-	simSeeds(t, false, seedRange(*simSeed, *simRuns)...)
+	simSeeds(t, nil, seedRange(*simSeed, *simRuns)...)
 }
 
 // TestSimScripts plays seeds with the real scripts beside the model: whatever
@@ -263,7 +260,12 @@ func TestSimScripts(t *testing.T) {
 	if strconv.IntSize < 64 {
 		t.Skip("the embedded Redis answers integers that fit into an int: needs 64 bits")
 	}
-	simSeeds(t, true, seedRange(*simSeed, max(*simRuns/20, 3))...)
+	simSeeds(t, miniHost, seedRange(*simSeed, max(*simRuns/20, 3))...)
+}
+
+// TestSimRealScripts is the same with a redis-server.
+func TestSimRealScripts(t *testing.T) {
+	simSeeds(t, realHost(t), seedRange(*simSeed, max(*simRuns/20, 3))...)
 }
 
 // TestSimKept plays the seeds that once failed.
@@ -285,21 +287,21 @@ func TestSimKept(t *testing.T) {
 		}
 		seeds = append(seeds, seed)
 	}
-	simSeeds(t, false, seeds...)
+	simSeeds(t, nil, seeds...)
 }
 
 // TestSimSameSeedSameTrace: a seed is worth keeping only if it does the same
 // each time.
 func TestSimSameSeedSameTrace(t *testing.T) {
 	for _, seed := range seedRange(*simSeed, min(*simRuns, 8)) {
-		a, failure := simRun(seed, false)
-		b, again := simRun(seed, false)
+		a, failure := simRun("TestSim", seed, nil)
+		b, again := simRun("TestSim", seed, nil)
 		if a.trace != b.trace || failure != again {
 			t.Fatalf("seed %d: traces %x and %x\n%s\n%s", seed, a.trace, b.trace, failure, again)
 		}
 	}
-	a, _ := simRun(*simSeed, false)
-	if b, _ := simRun(*simSeed+1, false); a.trace == b.trace {
+	a, _ := simRun("TestSim", *simSeed, nil)
+	if b, _ := simRun("TestSim", *simSeed+1, nil); a.trace == b.trace {
 		t.Errorf("seeds %d and the next have the same trace %x", *simSeed, a.trace)
 	}
 }

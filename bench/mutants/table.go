@@ -19,6 +19,9 @@ func sim(seeds int) check { return check{"hybrid", "TestSim", seeds} }
 // simScripts is the simulator with the real scripts beside the model.
 func simScripts(seeds int) check { return check{"hybrid", "TestSimScripts", 100 * seeds} }
 
+// simRealScripts is the same on a redis-server.
+func simRealScripts(seeds int) check { return check{"hybrid", "TestSimRealScripts", 20 * seeds} }
+
 func hybrid(test string) check { return check{"hybrid", test, 0} }
 func local(test string) check  { return check{"local", test, 0} }
 func remote(test string) check { return check{"remote", test, 0} }

@@ -11,6 +11,14 @@ var scriptMutants = []mutant{
 		by:     simScripts(3),
 	},
 	{
+		name:   "bucket-ahead-keeps-its-last-unit",
+		breaks: "Units that were booked before Redis' clock was set back count as come later than now.",
+		file:   "remote/lua/lib.lua",
+		old:    `age, last = 0, now % to`,
+		new:    `age = 0`,
+		by:     simRealScripts(20),
+	},
+	{
 		name:   "stale-batch-is-booked",
 		breaks: "A late copy of an older batch is booked.",
 		file:   "remote/lua/batch.lua",
