@@ -276,8 +276,8 @@ func (m *modelRedis) funnel(now int64, op *remote.Op, apply bool) remote.State {
 		if !mine {
 			f.tat = limit.Span{}
 		}
-		if theirs && op.Known.Level != (limit.Span{}) {
-			f.tat = f.tat.Max(op.Rule.Add(at, op.Known.Level))
+		if theirs {
+			f.tat = f.tat.Max(op.Rule.Add(op.Known.Level, at))
 		}
 	}
 	back := op.Back != limit.Span{} && op.BackGen >= f.reset && !op.BackTop.Less(op.Rule.Sub(f.tat, at))
@@ -296,9 +296,9 @@ func (m *modelRedis) funnel(now int64, op *remote.Op, apply bool) remote.State {
 			f.tat = op.Rule.Sub(f.tat, op.Rule.Cost(forgiven))
 		}
 	}
-	st := remote.State{Gen: f.gen, Born: f.born, Level: op.Rule.Sub(f.tat, at), Forgiven: forgiven}
+	st := remote.State{Gen: f.gen, Born: f.born, Level: op.Rule.Diff(f.tat, at), Forgiven: forgiven}
 	// A key is not made for a funnel that is empty already.
-	empty := st.Gen == 0 && st.Level == (limit.Span{}) && m.funnelAt(now, op.Key) != f
+	empty := st.Gen == 0 && !at.Less(f.tat) && m.funnelAt(now, op.Key) != f
 	if apply && (op.Units > 0 || op.Raise || back) && !empty {
 		f.expire(now, op.Rule)
 		m.funnels[op.Key] = f

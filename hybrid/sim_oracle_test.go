@@ -254,7 +254,7 @@ func (o *nodeOracle) told(n *simNode, x *exchange, r remote.Reply) {
 	}
 	for i := range x.b.Ops {
 		if op := &x.b.Ops[i]; op.Rule.Algorithm() == limit.AlgorithmFunnel {
-			nb.shares[o.index[op.Key]].topUp(op, x, r.States[i])
+			nb.shares[o.index[op.Key]].topUp(op, x, r.States[i], nb.stalled)
 		}
 		if st := r.States[i]; st.Err == nil {
 			k := o.index[x.b.Ops[i].Key]
@@ -333,7 +333,7 @@ func (o *nodeOracle) toldKey(sh *share, r *limit.Rule, st remote.State, x *excha
 	}
 	sh.toldAt, sh.slack, sh.fuzzy, sh.wounded = x.executed, o.slack(), false, false
 	base := float64(x.executed-simStart) + float64(st.Level.NS) + float64(st.Level.Rem)/float64(max(r.Units(), 1))
-	if !funnel || st.Level == (limit.Span{}) {
+	if !funnel {
 		base = 0
 	}
 	if st.Gen <= sh.gen && slices.ContainsFunc(old, func(a admission) bool { return a.n < 0 }) {

@@ -141,6 +141,23 @@ func (r *Rule) Sub(a, b Span) Span {
 	return s
 }
 
+// Diff returns a − b, which is negative if b is later: Rem is not, even then. It
+// saturates rather than wraps.
+func (r *Rule) Diff(a, b Span) Span {
+	if !a.Less(b) {
+		return r.Sub(a, b)
+	}
+	s := Span{NS: a.NS - b.NS, Rem: a.Rem - b.Rem}
+	if s.NS >= 0 && a.NS < b.NS {
+		return Span{NS: math.MinInt64}
+	}
+	if s.Rem < 0 {
+		s.Rem += r.units
+		s.NS--
+	}
+	return s
+}
+
 // Whole returns how many whole units a span is worth in a funnel, at most
 // [MaxUnits].
 func (r *Rule) Whole(s Span) int64 {

@@ -389,3 +389,31 @@ func TestQuarantineTwice(t *testing.T) {
 		t.Errorf("%d units are unsynced, want 2", got)
 	}
 }
+
+// The authority tells since when a funnel has been empty. Units that are reported late
+// go on from there: to know it as empty just now would make the next answer look like a
+// loss, and restore what nobody has lost.
+func TestLateUnitsAfterAnEmptyAnswer(t *testing.T) {
+	r := limit.Must(limit.Funnel("f", 10, 1, time.Second))
+	link, now, second := newTestLink(), int64(1e12), int64(time.Second)
+	c := newCounter("k", r, 1, link, now)
+	c.Shard(func(string) int { return 0 })
+	c.allow(now, 1, r)
+	if _, ok := c.Collect(now, false); !ok {
+		t.Fatal("nothing to tell")
+	}
+	c.allow(now, 5, r)
+	now += 3 * second // the exchange takes long, the funnel ran empty 2 s ago
+	c.Settle(now, Answer{Rule: r, Level: limit.Span{NS: -2 * second}, At: now, ServerNow: now, Slack: 1})
+	if rep, ok := c.Collect(now, false); !ok || rep.Units != 5 || rep.Ahead.NS != 2*second {
+		t.Fatalf("%+v", rep)
+	}
+	out := c.Settle(now, Answer{Rule: r, Level: limit.Span{NS: 3 * second}, At: now, ServerNow: now, Slack: 1})
+	if _, rep := c.Resend(now, true); out.Lost || rep.KnownLevel.NS != 3*second {
+		t.Errorf("lost %v, known %v", out.Lost, rep.KnownLevel)
+	}
+	now += 5 * second
+	if _, rep := c.Resend(now, true); rep.KnownLevel.NS != -2*second {
+		t.Errorf("known %v", rep.KnownLevel)
+	}
+}

@@ -35,8 +35,9 @@ type Report struct {
 	Raise bool // the authority may have lost what is in Known…
 	Gen   int64
 	Born  int64 // when the newest of that was booked, as the authority told
-	// KnownLevel (funnel, counted from now) and KnownBuckets (window) are
-	// what the authority has told and should still know. Set if Raise is.
+	// KnownLevel (funnel, counted from now, negative if it has run empty before) and
+	// KnownBuckets (window) are what the authority has told and should still know. Set
+	// if Raise is.
 	KnownLevel   limit.Span
 	KnownBuckets []Bucket
 }
@@ -47,7 +48,7 @@ type Answer struct {
 	Raised    bool        // the report carried Raise
 	Gen       int64
 	Born      int64      // when the newest unit was booked, in what generations are counted in; 0: none was
-	Level     limit.Span // funnel
+	Level     limit.Span // funnel; negative if it has been empty for so long
 	Buckets   []Bucket   // window
 	Forgiven  int64      // units of the report's Debt that were not booked
 	Converted bool       // they were of another width before, and may have shifted
@@ -184,7 +185,7 @@ func (c *Counter) reportLocked(now int64) Report {
 	}
 	if rep.Raise {
 		c.followClockLocked(clockStep + (now-c.freshAt)/clockDrift)
-		rep.KnownLevel = c.rule().Sub(c.funnel.known, at)
+		rep.KnownLevel = c.rule().Diff(c.funnel.known, at)
 	}
 	return rep
 }
@@ -215,7 +216,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	// what we knew and have sent is no lower bound.
 	floor := ours && !(theirs && a.Converted) && !before
 	if !theirs {
-		a.Level, a.Buckets = limit.Span{}, nil
+		a.Level, a.Buckets = limit.Span{NS: math.MinInt64}, nil // empty, for nobody knows how long
 	}
 	out, astray := Outcome{Counter: c}, false
 	if c.win() == nil {
@@ -251,7 +252,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 		c.setLag(c.link().lag.Load())
 		most := c.rule().Add(limit.Span{NS: a.At}, limit.Span{NS: int64(limit.MaxDrain)})
 		was := c.rule().Sub(c.funnel.view, c.rule().Cost(a.Forgiven)) // nobody who waits was among them
-		out.Lost = c.funnel.settle(c.rule(), c.rule().Add(limit.Span{NS: a.At}, a.Level), most, a.At, slack, floor, w)
+		out.Lost = c.funnel.settle(c.rule(), c.rule().Add(a.Level, limit.Span{NS: a.At}).Max(limit.Span{}), most, a.At, slack, floor, w)
 		c.correctedLocked(was, slack)
 		c.funnel.capWeighted(c.rule(), max(now, c.last), w)
 	}

@@ -159,7 +159,8 @@ func (op *Op) check() string {
 	}
 	switch op.Rule.Algorithm() {
 	case limit.AlgorithmFunnel:
-		if !validSpan(op.Rule, op.Ahead) || !validSpan(op.Rule, op.Back) || !validSpan(op.Rule, op.BackTop) || !validSpan(op.Rule, op.Ceiling) || op.Raise && !validSpan(op.Rule, op.Known.Level) {
+		if !validSpan(op.Rule, op.Ahead) || !validSpan(op.Rule, op.Back) || !validSpan(op.Rule, op.BackTop) || !validSpan(op.Rule, op.Ceiling) ||
+			op.Raise && !validRem(op.Rule, op.Known.Level) {
 			return "a span that is negative or in another denominator"
 		}
 		return ""
@@ -179,9 +180,9 @@ func (op *Op) check() string {
 	return fmt.Sprintf("%v cannot be booked in batches", op.Rule.Algorithm())
 }
 
-func validSpan(rule *limit.Rule, s limit.Span) bool {
-	return s.NS >= 0 && s.Rem >= 0 && s.Rem < rule.Units()
-}
+func validSpan(rule *limit.Rule, s limit.Span) bool { return s.NS >= 0 && validRem(rule, s) }
+
+func validRem(rule *limit.Rule, s limit.Span) bool { return s.Rem >= 0 && s.Rem < rule.Units() }
 
 // sumBuckets returns the units of all buckets, saturating, and whether each of
 // them may cross to Lua.

@@ -31,7 +31,7 @@ func TestInvalidBatches(t *testing.T) {
 		{Node: "n1", Seq: 1, Ops: []Op{{Key: "elsewhere", Rule: x.funnel}}},
 		{Node: "n1", Seq: 1, Ops: []Op{{Key: x.fk, Rule: x.funnel, Units: -1}}},
 		{Node: "n1", Seq: 1, Ops: []Op{{Key: x.fk, Rule: x.funnel, Ahead: span}}},
-		{Node: "n1", Seq: 1, Ops: []Op{{Key: x.fk, Rule: x.funnel, Raise: true, Known: State{Level: span}}}},
+		{Node: "n1", Seq: 1, Ops: []Op{{Key: x.fk, Rule: x.funnel, Raise: true, Known: State{Level: limit.Span{Rem: -1}}}}},
 		{Node: "n1", Seq: 1, Ops: []Op{{Key: x.fk, Rule: x.funnel, Raise: true, Known: State{Gen: -1}}}},
 		{Node: "n1", Seq: 1, Ops: []Op{{Key: x.fk, Rule: x.funnel, Raise: true, Known: State{Born: maxExact + 1}}}},
 		{Node: "n1", Seq: 1, Ops: []Op{{Key: x.wk, Rule: x.window, Units: 1, Buckets: []Bucket{{ID: 1, Units: 2}}}}},

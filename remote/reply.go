@@ -64,7 +64,10 @@ func (r *reader) number(most int64) int64 {
 }
 
 // integer is number where a script has saved the effort to spell it.
-func (r *reader) integer(most int64) int64 {
+func (r *reader) integer(most int64) int64 { return r.between(0, most) }
+
+// between returns the next item, an integer within bounds.
+func (r *reader) between(least, most int64) int64 {
 	if r.err != nil {
 		return 0
 	}
@@ -74,8 +77,8 @@ func (r *reader) integer(most int64) int64 {
 		return 0
 	}
 	n, ok := r.items[r.pos-1].(int64)
-	if !ok || n < 0 || n > most {
-		r.fail("%.40v, a %T, is not an integer from 0 to %d", r.items[r.pos-1], r.items[r.pos-1], most)
+	if !ok || n < least || n > most {
+		r.fail("%.40v, a %T, is not an integer from %d to %d", r.items[r.pos-1], r.items[r.pos-1], least, most)
 		return 0
 	}
 	return n
@@ -110,9 +113,9 @@ func (r *reader) span(rule *limit.Rule) limit.Span {
 	return r.spanOf(rule, wireSpan{us: r.number(maxExact), rem: r.number(denominator(rule) - 1)})
 }
 
-// level is span in integers.
+// level is span in integers, which may be negative.
 func (r *reader) level(rule *limit.Rule) limit.Span {
-	return r.spanOf(rule, wireSpan{us: r.integer(maxExact), rem: r.integer(denominator(rule) - 1)})
+	return r.spanOf(rule, wireSpan{us: r.between(-maxExact, maxExact), rem: r.integer(denominator(rule) - 1)})
 }
 
 func (r *reader) spanOf(rule *limit.Rule, w wireSpan) limit.Span {

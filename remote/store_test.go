@@ -240,19 +240,32 @@ func TestReadingWritesNothing(t *testing.T) {
 	})
 }
 
-// A view in which the funnel is empty says nothing about since when: raising to
-// it must not lift a time to empty that lies in the past.
+// The time at which a funnel ran empty is told to the nodes, and told again by them:
+// units that are reported late go on from there.
 func TestRaiseToEmpty(t *testing.T) {
-	b := onMini(t)
-	s, rule := b.store(), funnel(t, 10, 1, time.Second)
-	l := &Limiter{srv: s.srv}
-	take(t, l, "k", rule, 1)
-	b.advance(1400 * time.Millisecond)
-	r := exec(t, s, &Batch{Node: "n1", Seq: 1, Ops: []Op{{
-		Key: s.Keyspace().CounterKey(rule, "k"), Rule: rule, Units: 1, Ahead: limit.Span{NS: 2e8}, Raise: true,
-	}}})
-	if got := r.States[0].Level.Ceil(); got != 600*time.Millisecond {
-		t.Errorf("level %v, want 600ms", got)
+	for _, known := range []time.Duration{-400 * time.Millisecond, -time.Second, math.MinInt64} {
+		for name, has := range map[string]bool{"kept": true, "lost": false} {
+			t.Run(fmt.Sprint(known, name), func(t *testing.T) {
+				b := onMini(t)
+				s, rule := b.store(), funnel(t, 10, 1, time.Second)
+				l, level := &Limiter{srv: s.srv}, time.Duration(-maxExact)
+				if has {
+					take(t, l, "k", rule, 1)
+					level = -400 * time.Millisecond
+				}
+				b.advance(1400 * time.Millisecond)
+				op := Op{Key: s.Keyspace().CounterKey(rule, "k"), Rule: rule}
+				got := exec(t, s, &Batch{Node: "n1", Seq: 1, Ops: []Op{op}}).States[0].Level
+				if has && got != (limit.Span{NS: int64(level)}) || !has && got.NS > -int64(time.Hour) {
+					t.Errorf("level %v, want %v", got, level)
+				}
+				op.Units, op.Ahead, op.Raise, op.Known.Level = 1, limit.Span{NS: 2e8}, true, limit.Span{NS: int64(known)}
+				got = exec(t, s, &Batch{Node: "n1", Seq: 2, Prev: 1, Ops: []Op{op}}).States[0].Level
+				if want := max(time.Second+max(level, known), 200*time.Millisecond); got.Ceil() != want {
+					t.Errorf("level %v, want %v", got, want)
+				}
+			})
+		}
 	}
 }
 

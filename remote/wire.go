@@ -38,15 +38,16 @@ func rateText(rule *limit.Rule) string {
 	return string(strconv.AppendFloat(b, float64(rule.Period())/float64(rule.Units())/1000, 'f', -1, 64))
 }
 
-// toWire converts a span that is not negative. It rounds up where it must.
+// toWire converts a span. It rounds up where it must.
 func toWire(rule *limit.Rule, s limit.Span) wireSpan {
-	if s.NS < 0 {
-		return wireSpan{}
-	}
 	units, d := uint64(rule.Units()), denominator(rule)
 	w := wireSpan{us: s.NS / 1000}
+	ns := s.NS % 1000
+	if ns < 0 { // the rest of a span is never negative
+		w.us, ns = w.us-1, ns+1000
+	}
 	// In 1/(1000·units) µs; below 1000·2^53, which an uint64 holds.
-	rem := uint64(s.NS%1000)*units + uint64(s.Rem)
+	rem := uint64(ns)*units + uint64(s.Rem)
 	if d == maxDenominator {
 		hi, lo := bits.Mul64(rem, maxDenominator)
 		q, r := bits.Div64(hi, lo, 1000*units)
@@ -62,10 +63,13 @@ func toWire(rule *limit.Rule, s limit.Span) wireSpan {
 	if w.us > maxExact {
 		return wireSpan{us: maxExact}
 	}
+	if w.us < -maxExact {
+		return wireSpan{us: -maxExact}
+	}
 	return w
 }
 
-// fromWire converts back: us is 0 to 2^53, rem 0 to below D.
+// fromWire converts back: us is -2^53 to 2^53, rem 0 to below D.
 func fromWire(rule *limit.Rule, w wireSpan) limit.Span {
 	units := uint64(rule.Units())
 	rem := uint64(w.rem) // in 1/(1000·units) µs, that is in 1/units ns

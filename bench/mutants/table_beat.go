@@ -78,7 +78,7 @@ var beatMutants = []mutant{
 		name:   "raised-with-what-is-under-way",
 		breaks: "After a loss the units of the batch under way are restored, and then booked.",
 		file:   "local/sync.go",
-		old:    `rep.KnownLevel = c.rule().Sub(c.funnel.known, at)`,
+		old:    `rep.KnownLevel = c.rule().Diff(c.funnel.known, at)`,
 		new:    `rep.KnownLevel = c.rule().Sub(c.funnel.under().sent.plus(c.rule(), c.funnel.known, 1), at)`,
 		by:     hybrid("TestLossCountsNothingTwice"),
 	},

@@ -13,7 +13,7 @@
 --           After them come optional groups, each begun by its letter, in any
 --           order:
 --   r  raise the counter first
---      f: generation, born, level us, level rem
+--      f: generation, born, level us (below 0 if it has been empty for so long), level rem
 --      w: generation, born, buckets
 --   c  units of an outage, of which those are forgiven that would raise the counter
 --      above a ceiling
@@ -23,7 +23,9 @@
 --         the level us, rem above which others have booked behind them
 --      w: their buckets, and that generation
 -- Reply     verdict, Redis' time in us, total, number of states; then per state
---           "f", generation, born, level us, level rem (these three as integers)
+--           "f", generation, born, level us, level rem (these three as integers; the
+--           level is below 0 if the funnel has been empty for so long, because units
+--           that are reported late go on from when it ran empty)
 --           (and how many units it has forgiven, an integer, if there was a group c)
 --           "g", the same, but it has leaked at another rate before
 --           "w", generation, born (an integer), buckets
@@ -173,12 +175,7 @@ local function pour(key, at, out, n)
     store(key, format(p.form, now, us, rem), rem > 0 and us + 1 or us, now, 0)
     born = now
   end
-  out[n + 1], out[n + 2], out[n + 3] = 'f', '0', born
-  if us < now then
-    out[n + 4], out[n + 5] = 0, 0
-  else
-    out[n + 4], out[n + 5] = us - now, rem
-  end
+  out[n + 1], out[n + 2], out[n + 3], out[n + 4], out[n + 5] = 'f', '0', born, us - now, rem
   return true
 end
 
@@ -199,8 +196,8 @@ kinds.f = function(key, at, fields, apply, out, n, index)
   local raise, cut = group.r, 0
   if apply and raise then
     local us, rem = add(now, 0, tonumber(ARGV[raise + 2]), tonumber(ARGV[raise + 3]), D)
-    if us == now and rem == 0 then
-      us = 0 -- empty, for nobody knows how long
+    if us < 0 then
+      us, rem = 0, 0 -- empty, for nobody knows how long
     end
     raise_funnel(st, tonumber(ARGV[raise]), tonumber(ARGV[raise + 1]), us, rem)
   end
@@ -226,15 +223,14 @@ kinds.f = function(key, at, fields, apply, out, n, index)
     end
     st.born = now
   end
-  local us, rem = level(st.us, st.rem, now)
-  local empty = us == 0 and rem == 0 and st.gen == 0 and st.absent
+  local empty = not less(now, 0, st.us, st.rem) and st.gen == 0 and st.absent
   if apply and (units > 0 or raise or back) and not empty then
     write_funnel(key, st, rate, now, horizon)
   else
     remember(key, st.us + 1, now, st.gen, horizon)
   end
   out[n + 1], out[n + 2], out[n + 3] = st.converted and 'g' or 'f', int(st.gen), st.born
-  out[n + 4], out[n + 5] = us, rem
+  out[n + 4], out[n + 5] = st.us - now, st.rem
   if not group.c then
     return n + 5
   end

@@ -269,7 +269,7 @@ local function read_funnel(key, rate, now)
     if st.converted then
       st.us, st.rem = math.min(now + math.ceil((left + rest / d) * (to / from)) + 1, TOP), 0
     else
-      st.us, st.rem = 0, 0
+      st.rem = 0 -- it ran empty when it did, at any rate
     end
   end
   return st
