@@ -35,7 +35,8 @@ type fleetKey struct {
 	slowAt  int64 // when a unit was last admitted whose bucket may be off by much
 	late    []lateness
 	cut     []cutOffUnits
-	before  int64 // the latest unit of a node that was cut off, when somebody last heard of Redis
+	strays  map[int]bool // nodes that have told an old master what is lost
+	before  int64        // the latest unit of a node that was cut off, when somebody last heard of Redis
 }
 
 // lateness is by how much units were late when they were booked; blind: and in
@@ -64,6 +65,7 @@ type flightFacts struct {
 	oldest  []int64 // when the oldest unit was admitted that is not booked
 	informs []int64 // losses so far, if its node has heard of Redis since the latest; else -1
 	booked  []bool  // by a server, each
+	stray   bool    // booked by an old master, whose data is lost
 	blind   bool
 	applied bool
 	as      string // by that name
@@ -83,7 +85,7 @@ func (f *simFleet) key(k oracleKey) *fleetKey {
 		if k.rule.Algorithm() == limit.AlgorithmFunnel {
 			r = oracle.Rule{Leak: 1 / unit(k.rule)}
 		}
-		fk = &fleetKey{rule: k.rule, server: bk.server, name: bk.name, Book: oracle.New(r, f.s.now)}
+		fk = &fleetKey{rule: k.rule, server: bk.server, name: bk.name, strays: map[int]bool{}, Book: oracle.New(r, f.s.now)}
 		f.keys[k] = fk
 	}
 	return fk
@@ -156,7 +158,7 @@ func (f *simFleet) replacing(v *simServer, b *remote.Batch) (out []bool) {
 		if op.Rule.Algorithm() != limit.AlgorithmFunnel {
 			is = v.model.windowAt(v.time(), op.Key).modelBirth
 		}
-		out = append(out, op.Raise && max(is.gen, is.born) < op.Known.Gen && v.behind(int64(op.Rule.Horizon())) > 0)
+		out = append(out, op.Raise && max(is.gen, is.born) < op.Known.Gen && (v.behind(int64(op.Rule.Horizon())) > 0 || len(f.key(f.s.oracle.index[op.Key]).strays) > 0))
 	}
 	return out
 }
@@ -168,12 +170,14 @@ func (f *simFleet) executed(v *simServer, n *simNode, b *remote.Batch, r remote.
 		return
 	}
 	x := f.flights[flightID{n.id, b.Nonce}]
+	f.strayed(x, n, b)
 	if x.applied && v.lost < x.at && x.as == b.Node && !f.s.oracle.loose {
 		f.s.failf("I3: flight %d of %s has been applied twice, although no data was lost", b.Seq, b.Node)
 	}
 	for i := range b.Ops {
 		op := &b.Ops[i]
 		fk, by := f.key(f.s.oracle.index[op.Key]), int64(0)
+		delete(fk.strays, n.id) // the first flight after a loss tells again what was known
 		if r.States[i].Err != nil {
 			if x.booked[i] && n.carries(b) { // its record is lost, and the node will send it in another flight
 				f.applyAgain(fk, n.name, op)
@@ -276,6 +280,7 @@ func (f *simFleet) forget(n *simNode, k oracleKey) {
 func (f *simFleet) ended(n *simNode) {
 	for k := range f.s.oracle.nodes[n].shares {
 		f.key(k).End(n.id)
+		delete(f.key(k).strays, n.id)
 	}
 }
 

@@ -29,6 +29,7 @@ var laterFaults = []fault{
 			}
 		})
 	}},
+	splitFault,
 }
 
 // drawLater draws the later kinds of faults.

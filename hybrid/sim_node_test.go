@@ -214,6 +214,9 @@ func (n *simNode) sendBatches(e efSend) {
 				if !v.copies {
 					got[i], at[i] = out, n.s.now
 					tries[list[i]].editions = n.s.fleet.editions(e.batches[list[i]])
+					if v.side(n) != v.model {
+						tries[list[i]].editions = nil
+					}
 				}
 			},
 			accept: func(i int) {
@@ -258,7 +261,7 @@ func (n *simNode) sendBeat(e efBeat) {
 	var count int
 	var now time.Duration
 	nodes.run = func(int) {
-		if c, t := s.servers[0].beat(e.node); !s.servers[0].copies {
+		if c, t := s.servers[0].beat(n, e.node); !s.servers[0].copies {
 			count, now = c, t
 		}
 	}
@@ -280,7 +283,7 @@ func (n *simNode) sendBeat(e efBeat) {
 		parts = append(parts, &part{
 			server: v, beat: true, steps: len(list),
 			run: func(i int) {
-				if q, t := v.seq(e.shards[list[i]], e.node); !v.copies {
+				if q, t := v.seq(n, e.shards[list[i]], e.node); !v.copies {
 					seqs[i], times[i] = q, t
 				}
 			},
@@ -400,7 +403,7 @@ func (n *simNode) refund(key string, rule *limit.Rule, units int64) {
 // set makes used units of a key count, for everybody.
 func (n *simNode) set(k oracleKey, used int64) {
 	s, v := n.s, n.s.serverOf(n.s.keyspace().Shard(k.key))
-	if w := n.wires[v.id]; s.down || v.killed || v.frozen || w != (wire{}) || s.chance(s.lossReq) {
+	if w := n.wires[v.id]; s.down || v.killed || v.frozen || v.side(n) != v.model || w != (wire{}) || s.chance(s.lossReq) {
 		return
 	}
 	s.after(s.latency(), func() {

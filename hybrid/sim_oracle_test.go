@@ -166,6 +166,7 @@ func (o *nodeOracle) dropped(n *simNode, k oracleKey) {
 	sh := o.nodes[n].shares[k]
 	*sh = share{admitted: sh.admitted, least: limit.MaxUnits, buckets: map[int64]remote.Bucket{}}
 	o.s.fleet.key(k).End(n.id)
+	delete(o.s.fleet.key(k).strays, n.id)
 }
 
 // slack is how far a node's idea of a server's clock, or of when an answer was
@@ -259,7 +260,9 @@ func (o *nodeOracle) told(n *simNode, x *exchange, r remote.Reply) {
 		if st := r.States[i]; st.Err == nil {
 			k := o.index[x.b.Ops[i].Key]
 			if o.toldKey(nb.shares[k], k.rule, st, x, nb.jumped) {
-				o.s.fleet.told(n, k, x.editions[i])
+				if x.editions != nil { // else by an old master, whose data will be lost
+					o.s.fleet.told(n, k, x.editions[i])
+				}
 			} else {
 				o.s.fleet.forget(n, k)
 			}

@@ -25,7 +25,8 @@ type simServer struct {
 	broken   func(shard int) bool
 	epoch    int // how often it was killed: connections do not survive that
 	saved    *savedServer
-	copies   bool // what runs now is a stray copy of an earlier request
+	split    *splitBrain // an old master serves some nodes; nil: there is one
+	copies   bool        // what runs now is a stray copy of an earlier request
 
 	// What the oracle must know: after a loss Redis may count a unit twice.
 	lost   int64 // when it last lost something
@@ -236,6 +237,9 @@ func (v *simServer) eachLua(f func(*luaRedis)) {
 // exec executes a batch of a node.
 func (v *simServer) exec(n *simNode, b *remote.Batch) remote.Outcome {
 	now := v.time()
+	if v.side(n) != v.model {
+		return v.execOld(now, n, b)
+	}
 	replaced := v.s.fleet.replacing(v, b)
 	v.s.fleet.expiring(v, b)
 	out := remote.Outcome{Reply: v.model.exec(now, n.name, b)}
@@ -249,8 +253,11 @@ func (v *simServer) exec(n *simNode, b *remote.Batch) remote.Outcome {
 }
 
 // beat enters a node, and counts those that are alive.
-func (v *simServer) beat(node string) (nodes int, now time.Duration) {
+func (v *simServer) beat(n *simNode, node string) (nodes int, now time.Duration) {
 	t := v.time()
+	if m := v.side(n); m != v.model {
+		return m.beat(t, node, 3*int64(v.s.opt.HeartbeatInterval)), time.Duration(t)
+	}
 	b := v.model.beat(t, node, 3*int64(v.s.opt.HeartbeatInterval))
 	if v.lua != nil {
 		v.lua.compareBeat(t, node, b)
@@ -259,8 +266,11 @@ func (v *simServer) beat(node string) (nodes int, now time.Duration) {
 }
 
 // seq tells the latest batch that a shard knows of a node.
-func (v *simServer) seq(shard int, node string) (seq int64, now time.Duration) {
+func (v *simServer) seq(n *simNode, shard int, node string) (seq int64, now time.Duration) {
 	t := v.time()
+	if m := v.side(n); m != v.model {
+		return m.ledger[ledgerKey{shard, node}].seq, time.Duration(t)
+	}
 	seq = v.model.ledger[ledgerKey{shard, node}].seq
 	if v.lua != nil {
 		v.lua.compareSeq(t, shard, node, seq)

@@ -87,6 +87,7 @@ func (s *sim) heal() {
 	s.outage(false)
 	s.rates, s.healed = rates{}, true
 	for _, v := range s.servers {
+		v.unite()
 		if v.killed {
 			v.restart()
 		}

@@ -60,6 +60,15 @@ func (b *Book) Replaced(node int) {
 	}
 }
 
+// Strayed notes that what a node has admitted up to a mark, and had not been booked yet,
+// was booked by a server whose data is lost. It may be absorbed by what others have
+// booked when the node tells it again.
+func (b *Book) Strayed(node int, m Mark) {
+	s := b.series(node)
+	s.lose(s.booked, m.admitted)
+	b.undone = b.undone || b.reset > 0
+}
+
 // told notes that nobody need wait for a node any longer.
 func (b *Book) told(node int, knew bool) {
 	if b.loss == nil || !b.loss.waiting[node] {

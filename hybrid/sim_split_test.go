@@ -1,0 +1,117 @@
+package hybrid
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/oracle"
+	"github.com/hybridlimit/hybridlimit/remote"
+)
+
+// splitBrain is a fail-over in which the old master goes on for a while: some nodes
+// write to it, the others to the new one. What only the old one was told is lost.
+type splitBrain struct {
+	old   *modelRedis
+	nodes map[*simNode]bool // that the old master serves
+	told  map[strayKey]oracle.Mark
+}
+
+// strayKey is what a node has told of a key.
+type strayKey struct {
+	fk   *fleetKey
+	node int
+}
+
+// side returns the data that a node reads and writes.
+func (v *simServer) side(n *simNode) *modelRedis {
+	if v.split != nil && v.split.nodes[n] {
+		return v.split.old
+	}
+	return v.model
+}
+
+// divide has the old master serve some nodes from now on.
+func (v *simServer) divide(nodes []*simNode) {
+	v.split = &splitBrain{old: v.model.snapshot(), nodes: map[*simNode]bool{}, told: map[strayKey]oracle.Mark{}}
+	for _, n := range nodes {
+		v.split.nodes[n] = true
+	}
+	v.epoch++
+	v.s.oracle.struck(v)
+}
+
+// unite ends the old master. What it has booked of a node need not count any more:
+// the node tells again what it knew, by maximum, and that may be absorbed by what
+// the new one has booked.
+func (v *simServer) unite() {
+	if v.split == nil {
+		return
+	}
+	v.lose()
+	for k, m := range v.split.told {
+		k.fk.Strayed(k.node, m)
+		k.fk.losses++
+		k.fk.strays[k.node] = true
+	}
+	v.split = nil
+	v.epoch++
+	v.s.oracle.struck(v)
+}
+
+// execOld has the old master execute a batch.
+func (v *simServer) execOld(now int64, n *simNode, b *remote.Batch) remote.Outcome {
+	out := remote.Outcome{Reply: v.split.old.exec(now, n.name, b)}
+	v.s.note(-1-v.id, "the old master's batch "+out.Reply.Verdict.String(), int64(b.Shard), b.Seq)
+	if out.Reply.Verdict == remote.VerdictApplied {
+		v.s.fleet.astray(v, n, b, out.Reply)
+	}
+	return out
+}
+
+// astray notes what an old master has booked that will be lost.
+func (f *simFleet) astray(v *simServer, n *simNode, b *remote.Batch, r remote.Reply) {
+	x := f.flights[flightID{n.id, b.Nonce}]
+	for i := range b.Ops {
+		fk := f.key(f.s.oracle.index[b.Ops[i].Key])
+		if v.model.applied[n.name] += b.Ops[i].Units; x.stray || x.booked[i] { // by this or another master
+			f.again[creditKey{n.name, ""}] += b.Ops[i].Units
+		}
+		v.split.told[strayKey{fk, n.id}] = x.marks[i]
+		if r.States[i].Err == nil { // its nodes may count what it has
+			fk.Raised(f.s.now, r.States[i].Level.NS+1)
+		}
+		if u := r.States[i].Forgiven; u > 0 {
+			fk.Refund(n.id, f.s.now, u)
+		}
+	}
+	x.stray = true
+}
+
+// strayed notes that what an old master has booked comes once more: the answer was
+// lost. Units count as booked once.
+func (f *simFleet) strayed(x *flightFacts, n *simNode, b *remote.Batch) {
+	for i := range b.Ops {
+		if x.stray {
+			f.again[creditKey{n.name, ""}] += b.Ops[i].Units
+		}
+	}
+	x.stray = false
+}
+
+var splitFault = fault{"split brain", func(s *sim, p *simPlan, rng *rand.Rand) {
+	v := s.servers[rng.IntN(len(s.servers))]
+	if v.split != nil {
+		return
+	}
+	var old []*simNode
+	for _, n := range s.nodes {
+		if rng.IntN(2) == 0 {
+			old = append(old, n)
+		}
+	}
+	d := time.Duration(ms + rng.Int64N(5000*ms))
+	p.say("two masters for %v: %s on the old server%d", d, fmt.Sprint(len(old), " of ", len(s.nodes), " nodes"), v.id)
+	v.divide(old)
+	s.after(int64(d), v.unite)
+}}
