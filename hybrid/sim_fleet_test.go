@@ -65,7 +65,7 @@ type flightFacts struct {
 	oldest  []int64 // when the oldest unit was admitted that is not booked
 	informs []int64 // losses so far, if its node has heard of Redis since the latest; else -1
 	booked  []bool  // by a server, each
-	stray   bool    // booked by an old master, whose data is lost
+	stray   []bool  // by an old master, whose data is lost
 	blind   bool
 	applied bool
 	as      string // by that name
@@ -132,6 +132,7 @@ func (f *simFleet) sent(n *simNode, b *remote.Batch) {
 			informs = fk.losses
 		}
 		x.booked = append(x.booked, false)
+		x.stray = append(x.stray, false)
 		x.marks, x.informs, x.oldest = append(x.marks, fk.Mark(n.id)), append(x.informs, informs), append(x.oldest, sh.oldest())
 		x.blind = x.blind || slices.ContainsFunc(sh.own, func(a admission) bool { return a.blind })
 	}
@@ -170,7 +171,6 @@ func (f *simFleet) executed(v *simServer, n *simNode, b *remote.Batch, r remote.
 		return
 	}
 	x := f.flights[flightID{n.id, b.Nonce}]
-	f.strayed(x, n, b)
 	if x.applied && v.lost < x.at && x.as == b.Node && !f.s.oracle.loose {
 		f.s.failf("I3: flight %d of %s has been applied twice, although no data was lost", b.Seq, b.Node)
 	}
@@ -179,9 +179,9 @@ func (f *simFleet) executed(v *simServer, n *simNode, b *remote.Batch, r remote.
 		fk, by := f.key(f.s.oracle.index[op.Key]), int64(0)
 		delete(fk.strays, n.id) // the first flight after a loss tells again what was known
 		if r.States[i].Err != nil {
-			if x.booked[i] && n.carries(b) { // its record is lost, and the node will send it in another flight
-				f.applyAgain(fk, n.name, op)
-				x.booked[i] = false
+			if n.carries(b) { // its record is lost, and the node will send it in another flight
+				f.repeated(x, i, n, fk, op)
+				x.booked[i], x.stray[i] = false, false
 			}
 			continue
 		}
@@ -192,10 +192,10 @@ func (f *simFleet) executed(v *simServer, n *simNode, b *remote.Batch, r remote.
 			}
 		}
 		// What was refused before the node has sent in another flight by now.
-		if x.booked[i] || x.applied && !n.carries(b) {
+		if !f.repeated(x, i, n, fk, op) && x.applied && !n.carries(b) {
 			f.applyAgain(fk, n.name, op)
 		}
-		x.booked[i] = true
+		x.booked[i], x.stray[i] = true, false
 		if u := r.States[i].Forgiven; u > 0 { // as if handed back the moment that they are booked
 			fk.Refund(n.id, f.s.now, u)
 			fk.Seal()
@@ -232,6 +232,17 @@ func (f *simFleet) outdated(fk *fleetKey, op *remote.Op) {
 func (n *simNode) carries(b *remote.Batch) bool {
 	s := &n.core.shards[b.Shard]
 	return s.flight != nil && s.flight.nonce == b.Nonce
+}
+
+// repeated notes that units of a flight are booked again, if they were before.
+func (f *simFleet) repeated(x *flightFacts, i int, n *simNode, fk *fleetKey, op *remote.Op) bool {
+	switch {
+	case x.booked[i]:
+		f.applyAgain(fk, n.name, op)
+	case x.stray[i]:
+		f.again[creditKey{n.name, ""}] += op.Units // what the old master had booked is lost
+	}
+	return x.booked[i] || x.stray[i]
 }
 
 // applyAgain notes that a server books what it has booked before. It can do so

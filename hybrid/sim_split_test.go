@@ -74,29 +74,19 @@ func (f *simFleet) astray(v *simServer, n *simNode, b *remote.Batch, r remote.Re
 	x := f.flights[flightID{n.id, b.Nonce}]
 	for i := range b.Ops {
 		fk := f.key(f.s.oracle.index[b.Ops[i].Key])
-		if v.model.applied[n.name] += b.Ops[i].Units; x.stray || x.booked[i] { // by this or another master
+		if r.States[i].Err != nil {
+			continue
+		}
+		if v.model.applied[n.name] += b.Ops[i].Units; x.stray[i] || x.booked[i] { // by this or another master
 			f.again[creditKey{n.name, ""}] += b.Ops[i].Units
 		}
+		x.stray[i] = true
 		v.split.told[strayKey{fk, n.id}] = x.marks[i]
-		if r.States[i].Err == nil { // its nodes may count what it has
-			fk.Raised(f.s.now, r.States[i].Level.NS+1)
-		}
+		fk.Raised(f.s.now, r.States[i].Level.NS+1) // its nodes may count what it has
 		if u := r.States[i].Forgiven; u > 0 {
 			fk.Refund(n.id, f.s.now, u)
 		}
 	}
-	x.stray = true
-}
-
-// strayed notes that what an old master has booked comes once more: the answer was
-// lost. Units count as booked once.
-func (f *simFleet) strayed(x *flightFacts, n *simNode, b *remote.Batch) {
-	for i := range b.Ops {
-		if x.stray {
-			f.again[creditKey{n.name, ""}] += b.Ops[i].Units
-		}
-	}
-	x.stray = false
 }
 
 var splitFault = fault{"split brain", func(s *sim, p *simPlan, rng *rand.Rand) {
