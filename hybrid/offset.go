@@ -11,6 +11,7 @@ type offsetFilter struct {
 	ns    int64 // Redis' clock minus ours
 	err   int64 // bound of the error when taken
 	at    int64 // our time when taken
+	step  int64 // by how much the exchange that was taken last contradicts what was known before; 0 if it does not
 }
 
 // offsetDrift is the rate at which an estimate is taken to grow stale: 1 in
@@ -30,6 +31,9 @@ func (f *offsetFilter) sample(sent, recv, server int64) bool {
 		return false
 	}
 	changed := !f.known || fresh.ns != f.ns
+	if f.known && !agrees {
+		fresh.step = fresh.ns - f.ns
+	}
 	*f = fresh
 	return changed
 }

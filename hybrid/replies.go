@@ -293,6 +293,7 @@ func (c *core) sample(sh int, sent, recv int64, server time.Duration) {
 		c.guess(sent, recv, server)
 	case f.sample(sent, recv, int64(server)):
 		c.link.Part(sh).SetOffset(f.ns, f.err)
+		c.link.Part(sh).Step(f.step, sent, int64(server))
 	}
 }
 
@@ -306,6 +307,7 @@ func (c *core) guess(sent, recv int64, server time.Duration) {
 	for i := range c.shards {
 		if c.shards[i].offset == &c.offset {
 			c.link.Part(i).SetOffset(c.offset.ns, c.offset.err)
+			c.link.Part(i).Step(c.offset.step, sent, int64(server))
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -104,20 +105,29 @@ for _, key in ipairs(redis.call('ZRANGEBYSCORE', '!gone', '-inf', ARGV[1])) do
 end`
 )
 
-// luaTimes is a hook of a client that has each script see the time of luaTime.
-// Scripts become known to it when their text is sent.
-type luaTimes struct{ sums map[string]string }
+// luaFront is a hook of a client that puts a text in front of each script. Scripts
+// become known to it when their text is sent.
+type luaFront struct {
+	text string
+	mu   sync.Mutex
+	sums map[string]string
+}
 
-func (h *luaTimes) DialHook(next redis.DialHook) redis.DialHook { return next }
+// NewFront returns a hook that puts a text in front of each script.
+func NewFront(text string) redis.Hook { return newFront(text) }
 
-func (h *luaTimes) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func newFront(text string) *luaFront { return &luaFront{text: text, sums: map[string]string{}} }
+
+func (h *luaFront) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *luaFront) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		h.change(cmd.Args())
 		return next(ctx, cmd)
 	}
 }
 
-func (h *luaTimes) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (h *luaFront) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		for _, cmd := range cmds {
 			h.change(cmd.Args())
@@ -126,13 +136,15 @@ func (h *luaTimes) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 	}
 }
 
-func (h *luaTimes) change(args []any) {
+func (h *luaFront) change(args []any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	sum := func(text string) string { return fmt.Sprintf("%x", sha1.Sum([]byte(text))) }
 	switch args[0] {
 	case "eval":
 		if text := args[1].(string); text != luaTick {
-			h.sums[sum(text)] = sum(luaTime + text)
-			args[1] = luaTime + text
+			h.sums[sum(text)] = sum(h.text + text)
+			args[1] = h.text + text
 		}
 	case "evalsha":
 		if s, ok := h.sums[args[1].(string)]; ok {
@@ -147,7 +159,7 @@ func newLuaRedis(v *simServer, host luaHost) *luaRedis {
 	where.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	where.PoolSize = 1
 	l := &luaRedis{v: v, rdb: redis.NewClient(where), free: free}
-	l.rdb.AddHook(&luaTimes{map[string]string{}})
+	l.rdb.AddHook(newFront(luaTime))
 	var err error
 	if l.store, err = remote.NewStore(l.rdb, remote.Options{Shards: v.s.opt.Shards, CommandTimeout: time.Minute}); err != nil {
 		panic(err)
@@ -276,8 +288,11 @@ func (l *luaRedis) save() luaData {
 	keys, err := l.rdb.Keys(context.Background(), "*").Result()
 	l.check(err)
 	for _, key := range keys {
-		if key != luaNow && key != luaGone {
-			saved[key] = l.keep(key)
+		if key == luaNow || key == luaGone {
+			continue
+		}
+		if k := l.keep(key); k.gone != 0 { // what is not ours has no TTL, and does not come back
+			saved[key] = k
 		}
 	}
 	return saved

@@ -204,6 +204,9 @@ func (c *Counter) rollLocked(now int64) {
 // bucket of a window that went by a guess is the one of the latest check.
 func (c *Counter) rebaseLocked(now int64) {
 	off, sure := c.part().clock()
+	if c.freshAt < c.part().backAt.Load() {
+		c.win().wentBack(c.rule(), c.part().backTo.Load())
+	}
 	if !sure || off == c.win().off && c.win().sure {
 		return
 	}

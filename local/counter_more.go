@@ -24,7 +24,7 @@ type story struct {
 	heard   int64      // what the authority's clock showed at its last answer
 	witness int64      // until when views from before a reset that was made here could matter, ns
 	backGen int64      // gen when the first units were handed back that it has not acknowledged
-	lag     int64      // of our clock, see Link.SetLag, when a funnel was told of last
+	steps   int64      // of the authority's clock, see Part.Step, when a funnel was told of last
 	era     uint32     // how often this counter was reset or set
 	booked  []*Booking // of a funnel, in the order in which they are due
 }
@@ -125,7 +125,7 @@ func (c *Counter) heir() *Counter {
 func (c *Counter) gen() int64     { return c.told().gen }
 func (c *Counter) heard() int64   { return c.told().heard }
 func (c *Counter) backGen() int64 { return c.told().backGen }
-func (c *Counter) lag() int64     { return c.told().lag }
+func (c *Counter) steps() int64   { return c.told().steps }
 
 func (c *Counter) setGen(g int64) {
 	if g != 0 || c.hasStory() {
@@ -153,11 +153,11 @@ func (c *Counter) setBackGen(g int64) {
 	}
 }
 
-// setLag notes how far our clock is behind. Less than lagStep is as good as
-// nothing, see followClockLocked: two readings are never taken at once.
-func (c *Counter) setLag(ns int64) {
-	if ns >= lagStep || ns <= -lagStep || c.hasStory() {
-		c.tell().lag = ns
+// setSteps notes up to which step of its clock the authority has told. Most never see
+// one, and small ones are forgiven, so that they need no memory for it.
+func (c *Counter) setSteps(ns int64) {
+	if ns >= leastStep || ns <= -leastStep || c.hasStory() {
+		c.tell().steps = ns
 	}
 }
 

@@ -249,7 +249,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 			slack += (a.At - c.freshAt) / clockDrift
 			c.followClockLocked(slack)
 		}
-		c.setLag(c.link().lag.Load())
+		c.setSteps(c.part().steps.Load())
 		most := c.rule().Add(limit.Span{NS: a.At}, limit.Span{NS: int64(limit.MaxDrain)})
 		was := c.rule().Sub(c.funnel.view, c.rule().Cost(a.Forgiven)) // nobody who waits was among them
 		out.Lost = c.funnel.settle(c.rule(), c.rule().Add(a.Level, limit.Span{NS: a.At}).Max(limit.Span{}), most, a.At, slack, floor, w)
@@ -346,15 +346,14 @@ func (c *Counter) blankLocked(now int64) bool {
 	return len(c.win().list(c.win().known)) == 0
 }
 
-// followClockLocked moves what a funnel knows if our clock has fallen behind
-// the time that passes outside, by more than slack: it stood still (a clock of
-// a test). Else the units that have leaked meanwhile would look lost, and be
-// put back for everybody. A jump of the authority's clock is not followed: what
-// it would make leak has not leaked.
+// followClockLocked moves what a funnel knows if the authority's clock was set ahead
+// since it was told, by more than slack, or our clock stood still. The authority counts
+// so much less since then. To us that would look lost, and we would put it back for
+// everybody.
 func (c *Counter) followClockLocked(slack int64) {
-	if d := c.link().lag.Load() - c.lag(); d > slack {
+	if d := c.part().steps.Load() - c.steps(); d > slack {
 		c.funnel.known.NS = max(c.funnel.known.NS-d, 0)
-		c.setLag(c.lag() + d)
+		c.setSteps(c.steps() + d)
 	}
 }
 
@@ -370,8 +369,8 @@ const backSlack = 1_000_000
 // because they were not taken at once.
 const clockStep = 20_000_000
 
-// lagStep is a part of that.
-const lagStep = clockStep / 4
+// leastStep is the least step of the authority's clock, in ns, that is worth knowing.
+const leastStep = clockStep / 4
 
 // knownUnitsLocked returns what the authority has told, in units, rounded down.
 func (c *Counter) knownUnitsLocked(now int64) int64 {

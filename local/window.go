@@ -343,6 +343,16 @@ func (w *window) guess(r *limit.Rule, at, server int64) {
 	w.sure, w.moved = false, true
 }
 
+// wentBack notes that the authority's clock was set back to some time. It may have been
+// put right since. But what lay ahead meanwhile it has counted in another bucket, if others
+// have booked: that it is not where it was is no sign of lost data.
+func (w *window) wentBack(r *limit.Rule, to int64) {
+	begin := w.end - int64(r.Width())
+	for i, u := range w.known {
+		w.moved = w.moved || u > 0 && begin-int64(i)*int64(r.Width()) > to
+	}
+}
+
 // retreat goes back to the bucket of now. What lies ahead has come by now.
 func (w *window) retreat(r *limit.Rule, now int64) {
 	width := int64(r.Width())

@@ -1,0 +1,29 @@
+package main
+
+// clockMutants misread what a clock that was set has done.
+var clockMutants = []mutant{
+	{
+		name:   "an-hour-put-right-is-an-hour-lost",
+		breaks: "Redis' clock was behind for an hour. What a node heard in that hour it restores when the clock is right again.",
+		file:   "local/sync.go",
+		old:    `; d > slack {`,
+		new:    `; false && d > slack {`,
+		by:     hybrid("TestRealClockSetBackAndPutRight"),
+	},
+	{
+		name:   "units-in-another-bucket-are-lost-units",
+		breaks: "Redis' clock was behind, and it has counted units in other buckets meanwhile. Nodes that know them in theirs restore them there.",
+		file:   "local/window.go",
+		old:    `w.moved = w.moved || u > 0`,
+		new:    `w.moved = w.moved || false && u > 0`,
+		by:     hybrid("TestRealClockSetBackCountsOnce"),
+	},
+	{
+		name:   "a-step-is-not-noticed",
+		breaks: "A clock that was set looks as if it had always been so.",
+		file:   "hybrid/offset.go",
+		old:    `fresh.step = fresh.ns - f.ns`,
+		new:    `fresh.step = 0`,
+		by:     hybrid("TestRealClockSetBackAndPutRight"),
+	},
+}
