@@ -256,6 +256,7 @@ func (c *core) expectNodes(n int64) {
 // counters' time; both in ns. The effects are valid until the next step.
 func (c *core) step(now, localNow int64, ev event) []effect {
 	c.now, c.local = max(now, c.now), max(localNow, c.local)
+	c.link.SetLag(c.now - c.local)
 	clear(c.out)
 	c.out = c.out[:0]
 	if c.state.Since.IsZero() {

@@ -11,28 +11,30 @@ type offsetFilter struct {
 	ns    int64 // Redis' clock minus ours
 	err   int64 // bound of the error when taken
 	at    int64 // our time when taken
-	step  int64 // by how much the exchange that was taken last contradicts what was known before; 0 if it does not
+	lag   int64 // how far our clock was behind one that keeps going, when taken
+	step  int64 // by how much the exchange that was taken last has found Redis' clock set ahead or back
 }
 
 // offsetDrift is the rate at which an estimate is taken to grow stale: 1 in
 // 2,000, beyond what real oscillators show.
 const offsetDrift = 2000
 
-// sample takes an exchange and reports whether the estimate has changed.
-func (f *offsetFilter) sample(sent, recv, server int64) bool {
+// sample takes an exchange and reports whether the estimate has changed. lag says how far
+// our clock is behind one that keeps going: if ours stood still, Redis' was not set.
+func (f *offsetFilter) sample(sent, recv, server, lag int64) bool {
 	if recv < sent {
 		return false
 	}
 	lo, hi := server-recv, server-sent // the offset lies between
 	grown := f.err + (recv-f.at)/offsetDrift
-	fresh := offsetFilter{known: true, ns: lo + (hi-lo)/2, err: (hi-lo)/2 + 1000, at: recv}
+	fresh := offsetFilter{known: true, ns: lo + (hi-lo)/2, err: (hi-lo)/2 + 1000, at: recv, lag: lag}
 	agrees := f.ns >= lo-grown && f.ns <= hi+grown
 	if f.known && (agrees && fresh.err > grown || !agrees && sent < f.at) {
 		return false
 	}
 	changed := !f.known || fresh.ns != f.ns
 	if f.known && !agrees {
-		fresh.step = fresh.ns - f.ns
+		fresh.step = fresh.ns - f.ns - (lag - f.lag)
 	}
 	*f = fresh
 	return changed

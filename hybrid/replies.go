@@ -291,7 +291,7 @@ func (c *core) sample(sh int, sent, recv int64, server time.Duration) {
 	switch {
 	case f == &c.offset:
 		c.guess(sent, recv, server)
-	case f.sample(sent, recv, int64(server)):
+	case f.sample(sent, recv, int64(server), c.now-c.local):
 		c.link.Part(sh).SetOffset(f.ns, f.err)
 		c.link.Part(sh).Step(f.step, sent, int64(server))
 	}
@@ -300,7 +300,7 @@ func (c *core) sample(sh int, sent, recv int64, server time.Duration) {
 // guess feeds an exchange to the estimate for the shards of a single server,
 // and for counters of which it is not known yet where they belong.
 func (c *core) guess(sent, recv int64, server time.Duration) {
-	if !c.offset.sample(sent, recv, int64(server)) {
+	if !c.offset.sample(sent, recv, int64(server), c.now-c.local) {
 		return
 	}
 	c.link.Part(-1).SetOffset(c.offset.ns, -1)

@@ -176,7 +176,7 @@ func (c *Counter) renewLocked(now int64, a Renewal) (wake bool) {
 	c.unmark(touched) // ask at once: this was no exchange that tells the time
 	if c.alg() == limit.AlgorithmFunnel {
 		c.link().withdrawn.Add(c.funnel.renew(c.rule(), c.rule().Add(limit.Span{NS: a.At}, a.Level), w))
-		c.setSteps(c.part().steps.Load())
+		c.setApart(c.clocksApart())
 	} else {
 		c.rollLocked(now)
 		c.win().guess(c.rule(), a.At, a.ServerNow)

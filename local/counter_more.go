@@ -24,7 +24,7 @@ type story struct {
 	heard   int64      // what the authority's clock showed at its last answer
 	witness int64      // until when views from before a reset that was made here could matter, ns
 	backGen int64      // gen when the first units were handed back that it has not acknowledged
-	steps   int64      // of the authority's clock, see Part.Step, when a funnel was told of last
+	apart   int64      // of our clock and the authority's, see Link.SetLag and Part.Step, when a funnel was told of last
 	era     uint32     // how often this counter was reset or set
 	booked  []*Booking // of a funnel, in the order in which they are due
 }
@@ -125,7 +125,7 @@ func (c *Counter) heir() *Counter {
 func (c *Counter) gen() int64     { return c.told().gen }
 func (c *Counter) heard() int64   { return c.told().heard }
 func (c *Counter) backGen() int64 { return c.told().backGen }
-func (c *Counter) steps() int64   { return c.told().steps }
+func (c *Counter) apart() int64   { return c.told().apart }
 
 func (c *Counter) setGen(g int64) {
 	if g != 0 || c.hasStory() {
@@ -153,11 +153,11 @@ func (c *Counter) setBackGen(g int64) {
 	}
 }
 
-// setSteps notes up to which step of its clock the authority has told. Most never see
-// one, and small ones are forgiven, so that they need no memory for it.
-func (c *Counter) setSteps(ns int64) {
-	if ns >= leastStep || ns <= -leastStep || c.hasStory() {
-		c.tell().steps = ns
+// setApart notes how far the clocks are apart. Less than leastApart is as good as
+// nothing, see followClockLocked: two readings are never taken at once.
+func (c *Counter) setApart(ns int64) {
+	if ns >= leastApart || ns <= -leastApart || c.hasStory() {
+		c.tell().apart = ns
 	}
 }
 

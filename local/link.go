@@ -29,6 +29,7 @@ type Link struct {
 	parts    []Part       // one per shard of the authority
 	unsorted Part         // for counters whose shard is not known yet
 	fallback atomic.Int64 // mode of quarantined counters
+	lag      atomic.Int64 // how far our clock is behind the one outside, ns
 	nodes    atomic.Int64 // live nodes, at least 1
 	refresh  int64        // ns after which an idle view is fetched anew
 	maxDebt  int64        // see SetMaxDebt
@@ -52,7 +53,7 @@ type Part struct {
 	offset atomic.Int64 // the authority's clock minus ours, ns
 	slack  atomic.Int64 // by how much that may be wrong; negative: it is a guess
 	turned atomic.Int64 // offset when the season last turned for it
-	steps  atomic.Int64 // by how much the authority's clock was set against ours, in all, ns
+	back   atomic.Int64 // how far the authority's clock is behind where it once was, ns: at most 0
 	backAt atomic.Int64 // our time when the authority's clock was last seen to have been set back, ns
 	backTo atomic.Int64 // what it showed then
 }
@@ -84,13 +85,12 @@ func (p *Part) SetOffset(ns, slack int64) {
 }
 
 // Step notes that an exchange that began at our time at, and showed the authority's time
-// server, has found the authority's clock set ahead by ns, or set back; or ours set or
-// standing still, which looks the same from here.
+// server, has found the authority's clock set ahead by ns, or back by -ns.
 func (p *Part) Step(ns, at, server int64) {
 	if ns == 0 {
 		return
 	}
-	p.steps.Add(ns)
+	p.back.Store(min(p.back.Load()+ns, 0))
 	if ns < 0 {
 		p.backTo.Store(server)
 		p.backAt.Store(at)
@@ -155,6 +155,10 @@ func (l *Link) SetFallback(weight int64) { l.fallback.Store(packMode(weight, tru
 // for as long as it takes to leak what it holds, less for none. Call it before
 // the first check.
 func (l *Link) SetMaxDebt(d time.Duration) { l.maxDebt = int64(d) }
+
+// SetLag sets how many nanoseconds the clock of the checks is behind one that
+// keeps going. Only changes matter: they tell that it stood still.
+func (l *Link) SetLag(ns int64) { l.lag.Store(ns) }
 
 // SetNodes sets the number of live nodes; less than 1 means 1.
 func (l *Link) SetNodes(n int64) { l.nodes.Store(max(n, 1)) }

@@ -273,7 +273,7 @@ func TestBookedUnitsAfterTheClockStoodStill(t *testing.T) {
 		c.Settle(now, Answer{Rule: r, Level: level, At: now, ServerNow: now, Slack: 1})
 	}
 	tell(r.Cost(100), nil)
-	link.Part(1).Step(int64(20*time.Second), now, now) // all of them have leaked, but not here
+	link.SetLag(int64(20 * time.Second)) // all of them have leaked, but not here
 	c.allow(now, 400, r)
 	tell(limit.Span{}, func() { c.Quarantine(true) })
 	tell(limit.Span{}, nil) // the key has been made anew
@@ -349,21 +349,21 @@ func TestGenerationIsOutgrownByTheAuthoritysClock(t *testing.T) {
 	}
 }
 
-// Two readings of a clock are never taken at once. That is no reason to remember
+// Two readings of the clock are never taken at once. That is no reason to remember
 // more of a key than its count.
 func TestSettledCountersAreSmall(t *testing.T) {
-	for _, step := range []time.Duration{-60, 127 * time.Microsecond, -3 * time.Millisecond} {
+	for _, lag := range []time.Duration{-60, 127 * time.Microsecond, -3 * time.Millisecond} {
 		link := newTestLink()
 		c := newCounter("k", funnelRule(t, 10, 1, time.Hour), 0, link, 1e12)
 		c.Shard(func(string) int { return 1 })
-		link.Part(1).Step(int64(step), 1e12, 1e12)
+		link.SetLag(int64(lag))
 		for range 3 {
 			c.allow(1e12, 1, c.rule())
 			rep, _ := c.Collect(1e12, false)
 			c.Settle(1e12, Answer{Rule: rep.Rule, Level: rep.Ahead, At: 1e12, ServerNow: 1e12})
 		}
 		if c.more != nil || c.funnel.away != nil {
-			t.Errorf("step %v: %+v, %+v", step, c.more, c.funnel.away)
+			t.Errorf("lag %v: %+v, %+v", lag, c.more, c.funnel.away)
 		}
 	}
 }

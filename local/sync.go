@@ -249,7 +249,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 			slack += (a.At - c.freshAt) / clockDrift
 			c.followClockLocked(slack)
 		}
-		c.setSteps(c.part().steps.Load())
+		c.setApart(c.clocksApart())
 		most := c.rule().Add(limit.Span{NS: a.At}, limit.Span{NS: int64(limit.MaxDrain)})
 		was := c.rule().Sub(c.funnel.view, c.rule().Cost(a.Forgiven)) // nobody who waits was among them
 		out.Lost = c.funnel.settle(c.rule(), c.rule().Add(a.Level, limit.Span{NS: a.At}).Max(limit.Span{}), most, a.At, slack, floor, w)
@@ -346,16 +346,20 @@ func (c *Counter) blankLocked(now int64) bool {
 	return len(c.win().list(c.win().known)) == 0
 }
 
-// followClockLocked moves what a funnel knows if the authority's clock was set ahead
-// since it was told, by more than slack, or our clock stood still. The authority counts
-// so much less since then. To us that would look lost, and we would put it back for
-// everybody.
+// followClockLocked lowers what a funnel knows if our clock has stood still since it was
+// told, or the authority's was set back before that and has been put right, by more than
+// slack. The authority counts so much less since then. To us that would look lost, and we
+// would put it back for everybody. If the authority's clock just jumps ahead we do: what
+// that makes leak has not leaked.
 func (c *Counter) followClockLocked(slack int64) {
-	if d := c.part().steps.Load() - c.steps(); d > slack {
+	if d := c.clocksApart() - c.apart(); d > slack {
 		c.funnel.known.NS = max(c.funnel.known.NS-d, 0)
-		c.setSteps(c.steps() + d)
+		c.setApart(c.apart() + d)
 	}
 }
+
+// clocksApart returns how far our clock has fallen behind the authority's, see apart.
+func (c *Counter) clocksApart() int64 { return c.link().lag.Load() + c.part().back.Load() }
 
 // clockDrift is how slowly, at worst, two clocks part: 1 in 2,000, far more
 // than the 1 in 10,000 that a bad oscillator shows.
@@ -369,8 +373,8 @@ const backSlack = 1_000_000
 // because they were not taken at once.
 const clockStep = 20_000_000
 
-// leastStep is the least step of the authority's clock, in ns, that is worth knowing.
-const leastStep = clockStep / 4
+// leastApart is a part of that.
+const leastApart = clockStep / 4
 
 // knownUnitsLocked returns what the authority has told, in units, rounded down.
 func (c *Counter) knownUnitsLocked(now int64) int64 {
