@@ -40,6 +40,10 @@ func run(args []string, all []mutant, stdout, stderr io.Writer) int {
 	} else if err != nil {
 		return exitFailed
 	}
+	if fs.NArg() > 0 {
+		fmt.Fprintf(stderr, "mutants: %q is no flag: to choose mutants say -run\n", fs.Arg(0))
+		return exitFailed
+	}
 	name, err := regexp.Compile(*only)
 	if err != nil {
 		fmt.Fprintln(stderr, "mutants:", err)

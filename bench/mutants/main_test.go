@@ -133,7 +133,7 @@ func TestAllMustBeCaught(t *testing.T) {
 }
 
 func TestFlags(t *testing.T) {
-	for args, want := range map[string]int{"-h": 0, "-none": exitFailed, "-run (": exitFailed, "-list": 0, "-root /nowhere": exitFailed} {
+	for args, want := range map[string]int{"-h": 0, "-none": exitFailed, "-run (": exitFailed, "-list": 0, "a-name": exitFailed, "-root /nowhere": exitFailed} {
 		var b strings.Builder
 		if got := run(strings.Fields(args), []mutant{minus, two}, &b, &b); got != want {
 			t.Errorf("%s: exit code %d, want %d:\n%s", args, got, want, &b)
