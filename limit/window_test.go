@@ -4,7 +4,6 @@ import (
 	"math"
 	"math/big"
 	"math/rand/v2"
-	"sort"
 	"testing"
 	"time"
 
@@ -26,10 +25,16 @@ func gone(r *limit.Rule, units, last, passed int64) int64 {
 	if even := new(big.Rat).Quo(whole(last), whole(units-1)); even.Cmp(apart) <= 0 {
 		strict, apart = 1, even
 	}
-	early := int64(sort.Search(int(units), func(i int) bool { // unit i came after passed
-		before := new(big.Rat).Mul(apart, whole(units-1-int64(i)))
-		return before.Sub(whole(last), before).Cmp(whole(passed))+strict > 0
-	}))
+	early, later := int64(0), units // sort.Search takes an int, which may have 32 bits
+	for early < later {
+		i := early + (later-early)/2
+		before := new(big.Rat).Mul(apart, whole(units-1-i))
+		if before.Sub(whole(last), before).Cmp(whole(passed))+strict > 0 { // unit i came after passed
+			later = i
+		} else {
+			early = i + 1
+		}
+	}
 	b := int64(r.Buckets())
 	return min(early, r.Limit()/b+min(r.Limit()%b, 1))
 }

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -34,7 +35,7 @@ func funnelsOfAllShapes() []*limit.Rule {
 // to one more leaks before the first of them.
 func neverTooMuch(t *testing.T, r *limit.Rule, uses []use) {
 	t.Helper()
-	slices.SortFunc(uses, func(a, b use) int { return int(a.at - b.at) })
+	slices.SortFunc(uses, func(a, b use) int { return cmp.Compare(a.at, b.at) })
 	for i, from := range uses {
 		sum := int64(0)
 		for _, to := range uses[i:] {
