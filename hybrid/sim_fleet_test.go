@@ -240,7 +240,10 @@ func (f *simFleet) repeated(x *flightFacts, i int, n *simNode, fk *fleetKey, op 
 	case x.booked[i]:
 		f.applyAgain(fk, n.name, op)
 	case x.stray[i]:
-		f.again[creditKey{n.name, ""}] += op.Units // what the old master had booked is lost
+		// What the old master had booked is lost, but another node may have heard of
+		// it there and told it again: then it counts twice.
+		fk.Twice(f.s.now, op.Units)
+		f.again[creditKey{n.name, ""}] += op.Units
 	}
 	return x.booked[i] || x.stray[i]
 }
