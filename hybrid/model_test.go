@@ -12,14 +12,15 @@ import (
 // modelRedis executes batches as the Lua scripts do, in plain Go. It also
 // keeps books that Redis does not have: what was ever applied, by node.
 type modelRedis struct {
-	funnels map[string]*modelFunnel
-	windows map[string]*modelWindow
-	ledger  map[ledgerKey]ledgerEntry
-	alive   map[string]int64 // node → when it counts as gone
-	applied map[string]int64 // process → units applied, ever
-	back    map[string]int64 // process → operations that handed something back
-	credit  map[creditKey]int64
-	poison  map[string]bool
+	funnels  map[string]*modelFunnel
+	windows  map[string]*modelWindow
+	ledger   map[ledgerKey]ledgerEntry
+	alive    map[string]int64 // node → when it counts as gone
+	deserted int64            // when the list of nodes expires
+	applied  map[string]int64 // process → units applied, ever
+	back     map[string]int64 // process → operations that handed something back
+	credit   map[creditKey]int64
+	poison   map[string]bool
 }
 
 // creditKey: how many units of a process the data of a key has in it.
@@ -103,6 +104,9 @@ func (m *modelRedis) forget(key string) {
 func (m *modelRedis) expire(now int64) {
 	maps.DeleteFunc(m.funnels, func(_ string, f *modelFunnel) bool { return f.gone <= now })
 	maps.DeleteFunc(m.windows, func(_ string, w *modelWindow) bool { return w.gone <= now })
+	if m.deserted <= now {
+		clear(m.alive)
+	}
 }
 
 // renew makes used units of a key count, in a generation that no view has yet.
@@ -144,12 +148,13 @@ func (m *modelRedis) snapshot() *modelRedis {
 		s.windows[k] = &modelWindow{w.modelBirth, maps.Clone(w.buckets), maps.Clone(w.last), w.gone}
 	}
 	s.ledger, s.alive, s.credit = maps.Clone(m.ledger), maps.Clone(m.alive), maps.Clone(m.credit)
-	s.back = maps.Clone(m.back)
+	s.back, s.deserted = maps.Clone(m.back), m.deserted
 	return s
 }
 
 func (m *modelRedis) rollback(s *modelRedis) {
 	m.funnels, m.windows, m.ledger, m.alive, m.credit = s.funnels, s.windows, s.ledger, s.alive, s.credit
+	m.deserted = s.deserted
 	m.back = s.back // what was handed back since then has not been, in this data
 }
 
@@ -157,6 +162,7 @@ func (m *modelRedis) rollback(s *modelRedis) {
 func (m *modelRedis) beat(now int64, node string, ttl int64) int {
 	m.alive[node] = now + ttl
 	maps.DeleteFunc(m.alive, func(_ string, gone int64) bool { return gone <= now })
+	m.deserted = expiry(now, slices.Max(slices.Collect(maps.Values(m.alive))), 0, 0, nil)
 	return len(m.alive)
 }
 

@@ -255,18 +255,22 @@ func TestSim(t *testing.T) {
 	simSeeds(t, nil, seedRange(*simSeed, *simRuns)...)
 }
 
+// keptWithScripts are seeds in which the scripts and the model once disagreed: the list
+// of nodes had expired by a clock that jumped ahead and back.
+var keptWithScripts = []uint64{3000075, 3000088}
+
 // TestSimScripts plays seeds with the real scripts beside the model: whatever
 // the one answers, the other must.
 func TestSimScripts(t *testing.T) {
 	if strconv.IntSize < 64 {
 		t.Skip("the embedded Redis answers integers that fit into an int: needs 64 bits")
 	}
-	simSeeds(t, miniHost, seedRange(*simSeed, max(*simRuns/20, 3))...)
+	simSeeds(t, miniHost, append(seedRange(*simSeed, max(*simRuns/20, 3)), keptWithScripts...)...)
 }
 
 // TestSimRealScripts is the same with a redis-server.
 func TestSimRealScripts(t *testing.T) {
-	simSeeds(t, realHost(t), seedRange(*simSeed, max(*simRuns/20, 3))...)
+	simSeeds(t, realHost(t), append(seedRange(*simSeed, max(*simRuns/20, 3)), keptWithScripts...)...)
 }
 
 // TestSimKept plays the seeds that once failed.
