@@ -77,8 +77,11 @@ func (f *simFleet) astray(v *simServer, n *simNode, b *remote.Batch, r remote.Re
 		if r.States[i].Err != nil {
 			continue
 		}
-		if v.model.applied[n.name] += b.Ops[i].Units; x.stray[i] || x.booked[i] { // by this or another master
+		// Booked before, by this or another master, or refused there: then the node has
+		// sent it in another flight by now.
+		if v.model.applied[n.name] += b.Ops[i].Units; x.stray[i] || x.booked[i] || x.applied && !n.carries(b) {
 			f.again[creditKey{n.name, ""}] += b.Ops[i].Units
+			fk.Twice(f.s.now, b.Ops[i].Units) // its nodes may tell the new master of both
 		}
 		x.stray[i] = true
 		v.split.told[strayKey{fk, n.id}] = x.marks[i]
