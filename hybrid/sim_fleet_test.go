@@ -30,6 +30,7 @@ type fleetKey struct {
 	server  *simServer
 	name    string
 	losses  int64 // so far
+	lostAt  int64 // when the latest was
 	sets    int
 	refunds int
 	slowAt  int64 // when a unit was last admitted whose bucket may be off by much
@@ -201,7 +202,8 @@ func (f *simFleet) executed(v *simServer, n *simNode, b *remote.Batch, r remote.
 			fk.Seal()
 		}
 		fk.Booked(n.id, x.marks[i], f.s.now, f.s.now-left+f.stalled(n.id, x.oldest[i]))
-		if op.Raise || x.informs[i] == fk.losses {
+		// A stray copy from before the loss tells less than its node knew by then.
+		if op.Raise && left >= fk.lostAt || x.informs[i] == fk.losses {
 			fk.Restored(n.id)
 		}
 		if takesOff(op) {
@@ -319,16 +321,19 @@ func (f *simFleet) each(v *simServer, do func(*fleetKey)) {
 // those that are not named.
 func (f *simFleet) lose(v *simServer, kept map[*fleetKey]int64) {
 	f.each(v, func(fk *fleetKey) {
-		fk.losses++
-		fk.Lose(kept[fk])
+		fk.lose(kept[fk], f.s.now)
 	})
 }
 
 // loseKey notes that a server has lost one key.
 func (f *simFleet) loseKey(name string) {
 	if k, ok := f.s.oracle.index[name]; ok {
-		fk := f.key(k)
-		fk.losses++
-		fk.Lose(0)
+		f.key(k).lose(0, f.s.now)
 	}
+}
+
+// lose notes that a key has lost what came after an edition.
+func (fk *fleetKey) lose(kept, now int64) {
+	fk.losses, fk.lostAt = fk.losses+1, now
+	fk.Lose(kept)
 }
