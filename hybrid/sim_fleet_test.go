@@ -202,6 +202,11 @@ func (f *simFleet) executed(v *simServer, n *simNode, b *remote.Batch, r remote.
 			fk.Seal()
 		}
 		fk.Booked(n.id, x.marks[i], f.s.now, f.s.now-left+f.stalled(n.id, x.oldest[i]))
+		if sh := f.s.oracle.nodes[n].shares[f.s.oracle.index[op.Key]]; r.States[i].Gen > sh.gen && v.behind(int64(op.Rule.Horizon())) > 0 {
+			// It is about to hear of a reset, and takes all that it knows for older: births
+			// are by Redis' clock, which is behind where it was.
+			fk.Older(n.id)
+		}
 		// A stray copy from before the loss tells less than its node knew by then.
 		if op.Raise && left >= fk.lostAt || x.informs[i] == fk.losses {
 			fk.Restored(n.id)
