@@ -42,8 +42,9 @@ type refund struct {
 	booked    int64 // when it was
 }
 
-// extra is units that may count at a time though nobody has admitted them then.
-type extra struct{ at, units int64 }
+// extra is units that may count at a time though nobody has admitted them then, and the
+// edition by then.
+type extra struct{ at, units, edition int64 }
 
 // New returns the book of a key that nobody has asked for yet.
 func New(r Rule, at int64) *Book {
@@ -164,7 +165,7 @@ func (b *Book) Set(at, used int64) int64 {
 		s.floor, s.ceiling = s.end(), s.booked
 	}
 	b.refunds = slices.DeleteFunc(b.refunds, func(r refund) bool { return r.edition != 0 })
-	b.twice, b.funnel = nil, funnel{baseAt: at, fullAt: at, emptied: at, most: b.funnel.most}
+	b.funnel = funnel{baseAt: at, fullAt: at, emptied: at, most: b.funnel.most}
 	if b.rule.Leak > 0 {
 		b.funnel.most.reset(at, float64(used), b.rule.Leak)
 	}
@@ -187,7 +188,7 @@ func (b *Book) Withdraw(node int) {
 // Twice notes that Redis has booked units once more, because it had lost the
 // record of who has reported what.
 func (b *Book) Twice(at, units int64) {
-	b.twice = append(b.twice, extra{at, units})
+	b.twice = append(b.twice, extra{at, units, b.edition})
 	if b.rule.Leak > 0 {
 		b.funnel.most.book(at, float64(units), float64(units), b.rule.Leak)
 	}

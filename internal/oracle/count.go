@@ -136,7 +136,7 @@ func (b *Book) most(p Period, undone bool) float64 {
 		sum += s.sum(s.all, from, s.end())
 	}
 	for _, x := range b.twice {
-		if x.at > p.From {
+		if x.at > p.From && (undone || x.edition >= b.reset) {
 			sum += x.units
 		}
 	}

@@ -76,7 +76,7 @@ func (p *pair) step() string {
 		return "end or begin"
 	case x < 198:
 		f.Twice(p.now, 3)
-		s.extras = append(s.extras, extra{p.now, 3})
+		s.extras = append(s.extras, extra{p.now, 3, f.Edition()})
 		return "twice"
 	case x < 199:
 		f.Withdraw(node)

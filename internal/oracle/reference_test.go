@@ -99,7 +99,6 @@ func (b *slowBook) set(at, used int64) {
 			b.refunds[i].n = 0
 		}
 	}
-	b.extras = nil
 	if used > 0 {
 		b.units = append(b.units, slowUnits{at: at, n: used, node: nobody, booked: b.edition})
 	}
@@ -231,7 +230,7 @@ func (b *slowBook) most(p Period) float64 {
 	c := *b
 	c.units = nil
 	k := 0
-	add := func(x extra) { c.units = append(c.units, slowUnits{at: x.at, n: x.units, counts: true}) }
+	add := func(x extra) { c.units = append(c.units, slowUnits{at: x.at, n: x.units, old: x.edition < b.reset}) }
 	for _, u := range b.units {
 		for ; k < len(b.extras) && b.extras[k].at <= u.at; k++ {
 			add(b.extras[k])
