@@ -58,6 +58,8 @@ func faultsOf(rdb redis.UniversalClient) (faults []string) {
 		bounded, retries = c.Options().ContextTimeoutEnabled, c.Options().MaxRetries
 	case *redis.ClusterClient:
 		bounded, retries = c.Options().ContextTimeoutEnabled, c.Options().MaxRetries
+	case *redis.Ring:
+		bounded, retries = c.Options().ContextTimeoutEnabled, c.Options().MaxRetries
 	default:
 		return nil
 	}

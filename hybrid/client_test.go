@@ -26,9 +26,11 @@ func TestClientSettings(t *testing.T) {
 		"plain":                 {redis.NewClient(&redis.Options{Addr: nobody}), []string{"ContextTimeoutEnabled", "MaxRetries is 3"}},
 		"plain, Sentinel": {redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "master", SentinelAddrs: []string{nobody}}),
 			[]string{"ContextTimeoutEnabled", "MaxRetries is 3"}},
-		"plain, Cluster":     {redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nobody}}), []string{"ContextTimeoutEnabled"}},
-		"retries":            {redis.NewClient(&redis.Options{Addr: nobody, ContextTimeoutEnabled: true, MaxRetries: 1}), []string{"MaxRetries is 1"}},
-		"retries, Cluster":   {redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nobody}, ContextTimeoutEnabled: true, MaxRetries: 2}), []string{"MaxRetries is 2"}},
+		"plain, Cluster":   {redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nobody}}), []string{"ContextTimeoutEnabled"}},
+		"retries":          {redis.NewClient(&redis.Options{Addr: nobody, ContextTimeoutEnabled: true, MaxRetries: 1}), []string{"MaxRetries is 1"}},
+		"retries, Cluster": {redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nobody}, ContextTimeoutEnabled: true, MaxRetries: 2}), []string{"MaxRetries is 2"}},
+		"plain, Ring": {redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": nobody}}),
+			[]string{"ContextTimeoutEnabled", "MaxRetries is 3"}},
 		"nobody knows which": {wrapped{redis.NewClient(&redis.Options{Addr: nobody})}, nil},
 	} {
 		var seen happenings

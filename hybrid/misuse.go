@@ -53,5 +53,5 @@ func (l *Limiter) invalid(key string, rule *limit.Rule, n int64) limit.Result {
 // count differently. It is called under locks of the table.
 func (l *Limiter) conflict(was, is *limit.Rule) {
 	l.notify.happened(Event{Kind: EventConflict, Time: time.Unix(0, l.now()),
-		Reason: fmt.Sprintf("rules of one name are used side by side, and neither holds: %v; %v", was, is)})
+		Reason: fmt.Sprintf("rules of one name that count differently are used side by side; of a key asked by both neither holds: %v; %v", was, is)})
 }

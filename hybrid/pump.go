@@ -184,6 +184,9 @@ func (c *core) batch(id int) *remote.Batch {
 	if f.tries++; f.tries > 1 {
 		c.stats.resent.Add(1)
 	}
+	if f.unsure && s.acked == 0 {
+		c.giveUpRefunds(s)
+	}
 	c.stats.batches.Add(1)
 	c.stats.keysSynced.Add(uint64(len(f.items)))
 	b := &remote.Batch{Shard: id, Node: s.node, Seq: s.seq, Prev: s.acked, Nonce: f.nonce, Accept: s.accept, Ops: make([]remote.Op, len(f.items))}

@@ -148,3 +148,46 @@ func TestRealResetIsRolledBack(t *testing.T) {
 		}
 	}
 }
+
+// A node without a counter of the key sets it. Redis loses that before the node has
+// reported anything, or later.
+//
+// Fault 74: what was set stands after a loss.
+func TestRealSetIsLost(t *testing.T) {
+	t.Parallel()
+	fixed := limit.Must(limit.FixedWindow("generations", 100, 24*time.Hour))
+	for _, rule := range append([]*limit.Rule{fixed}, generationRules...) {
+		for name, lose := range map[string]func(*testing.T, *redistest.Server, *hybrid.Limiter){
+			"at once": func(t *testing.T, srv *redistest.Server, _ *hybrid.Limiter) {
+				flushAll(t, dial(t, srv.Addr()))
+			},
+			"later": func(t *testing.T, srv *redistest.Server, l *hybrid.Limiter) {
+				flush(t, l)
+				flushAll(t, dial(t, srv.Addr()))
+			},
+			"killed": func(t *testing.T, srv *redistest.Server, _ *hybrid.Limiter) {
+				srv.Kill()
+				if err := srv.Restart(); err != nil {
+					t.Fatal(err)
+				}
+			},
+		} {
+			t.Run(rule.Algorithm().String()+" "+name, func(t *testing.T) {
+				t.Parallel()
+				srv := redistest.Start(t)
+				l := realNode(t, srv.Addr(), quick)
+				if err := l.Set(bg, "k", rule, 80); err != nil {
+					t.Fatal(err)
+				}
+				lose(t, srv, l)
+				eventually(t, 10*time.Second, "told again", func() bool {
+					_ = l.Flush(bg) // fails while Redis is away
+					return usedIn(t, dial(t, srv.Addr()), "k", rule) == 80
+				})
+				if more := admitted(l, "k", rule, 100); more != 20 {
+					t.Errorf("%d more admitted, want 20", more)
+				}
+			})
+		}
+	}
+}

@@ -58,6 +58,46 @@ func TestRealRefundAndLostLedger(t *testing.T) {
 	}
 }
 
+// The same with the very first flight of a node: what it hands back was set, and so was
+// reported by nobody. That Redis has no ledger tells nothing then.
+//
+// Fault 72: 7 of 10 units count, not 4.
+func TestRealRefundInTheFirstFlight(t *testing.T) {
+	t.Parallel()
+	for _, rule := range generationRules {
+		t.Run(rule.Algorithm().String(), func(t *testing.T) {
+			t.Parallel()
+			srv, p := proxied(t)
+			admin := dial(t, srv.Addr())
+			slow := quick
+			slow.SyncInterval = 500 * time.Millisecond // no flight before the refund
+			a, b := realNode(t, p.Addr(), slow), realNode(t, srv.Addr(), quick)
+			if err := a.Set(bg, "k", rule, 10); err != nil {
+				t.Fatal(err)
+			}
+			p.CutReplies(1 << 20)
+			if got := a.Refund("k", rule, 3); got != 3 {
+				t.Fatalf("%d handed back", got)
+			}
+			wantUsed(t, admin, "k", rule, 7, b)
+			ledgers, err := admin.Keys(bg, "hl:1:*:node:"+a.ID()).Result()
+			if err != nil || len(ledgers) == 0 {
+				t.Fatal(ledgers, err)
+			}
+			if err := admin.Del(bg, ledgers...).Err(); err != nil {
+				t.Fatal(err)
+			}
+			p.CutReplies(0)
+			settled(t, a)
+			flush(t, a)
+			wantUsed(t, admin, "k", rule, 7, a, b)
+			if got := a.Stats().RefundsGivenUp; got != 1 {
+				t.Errorf("%d refunds given up, want 1", got)
+			}
+		})
+	}
+}
+
 // A refund that certainly was not booked is not given up: Redis has said so to the only
 // try.
 func TestRealRefundAfterALoss(t *testing.T) {

@@ -5,7 +5,9 @@ import "slices"
 // A unit may be booked twice after a loss of data: that is the safe side. What is
 // handed back must not be, or more would be admitted than the limit. The ledger sees to
 // it, as for units, as long as Redis has it. Once Redis has lost it, nobody can tell
-// whether a flight that got no answer was booked before: its refunds are given up.
+// whether a flight that got no answer was booked before: its refunds are given up. So are
+// those of the first flight under a name as soon as it has got no answer: that Redis has
+// no ledger then says nothing.
 
 // unanswered notes that nobody knows what has become of the flight of s. If it hands
 // something back Redis shall look into its ledger again, which it does not while it is

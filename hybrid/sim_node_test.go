@@ -414,11 +414,11 @@ func (n *simNode) set(k oracleKey, used int64) {
 		if !ok || s.chance(s.lossRep) {
 			return
 		}
-		at := s.now
+		at, edition := s.now, s.fleet.key(k).Edition()
 		s.after(s.latency(), func() {
 			n.deliver(func() event {
 				if c := n.counters[k]; c != nil {
-					s.oracle.heard(n, k, done, at)
+					s.oracle.heard(n, k, done, at, edition)
 					c.Renew(n.time(), n.rule(k.rule), renewal(n.time(), done))
 				}
 				return evTick{}

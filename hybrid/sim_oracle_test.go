@@ -411,7 +411,8 @@ func (o *nodeOracle) renewed(k oracleKey, v *simServer, used, gen int64) {
 
 // heard: a node has the answer to a Set of its own. What it has not reported of
 // the key was admitted before, and does not count any more.
-func (o *nodeOracle) heard(n *simNode, k oracleKey, done remote.Renewed, at int64) {
+// What it was told of that edition it tells again if Redis loses it.
+func (o *nodeOracle) heard(n *simNode, k oracleKey, done remote.Renewed, at, edition int64) {
 	sh := o.nodes[n].shares[k]
 	nb := o.nodes[n]
 	o.s.fleet.forget(n, k)
@@ -421,6 +422,7 @@ func (o *nodeOracle) heard(n *simNode, k oracleKey, done remote.Renewed, at int6
 		sh.gen = max(sh.gen, done.State.Gen)
 		return
 	}
+	o.s.fleet.key(k).Heard(n.id, edition)
 	sh.sent = sh.oldest() // if they get there later than the Set did, they count
 	sh.gen, sh.own, sh.base, sh.toldAt, sh.slack, sh.fuzzy = done.State.Gen, nil, 0, at, simTimeout+50*ms, true
 	clear(sh.buckets)

@@ -290,6 +290,9 @@ func (r *Rule) String() string {
 		text += fmt.Sprintf(", leaking %d", r.units)
 	}
 	text += fmt.Sprintf(" per %v", r.period)
+	if r.alg == AlgorithmSlidingWindow && r.buckets != DefaultBuckets {
+		text += fmt.Sprintf(" in %d buckets", r.buckets)
+	}
 	if r.dry {
 		text += " (dry run)"
 	}

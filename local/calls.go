@@ -179,7 +179,7 @@ func (c *Counter) renewLocked(now int64, a Renewal) (wake bool) {
 		c.setApart(c.clocksApart())
 	} else {
 		c.rollLocked(now)
-		c.win().guess(c.rule(), a.At, a.ServerNow)
+		c.win().read(c.rule(), a.At, a.ServerNow)
 		c.link().withdrawn.Add(c.win().renew(c.rule(), a.Buckets, w))
 	}
 	c.setUrgentAt((c.rule().Limit() - c.knownUnitsLocked(now)) / (2 * c.link().nodes.Load()))

@@ -331,16 +331,14 @@ func (w *window) rebase(r *limit.Rule, now, off, slack int64) (moved bool) {
 	return false
 }
 
-// guess takes over what the authority's clock showed at some time before at, if
-// the window goes by a guess: by a better one it finds the buckets that it is
-// about to be told. They have no IDs, because they are to be of now as what was
-// counted before is (see rebase); so nothing of them is missing in a later answer.
-func (w *window) guess(r *limit.Rule, at, server int64) {
-	if w.sure {
-		return
+// read takes over what the authority's clock showed at some time before at, if the
+// window goes by a guess. It is about to be told all that counts, in buckets that the
+// authority knows by their IDs: from now on these are right, see rebase.
+func (w *window) read(r *limit.Rule, at, server int64) {
+	if !w.sure {
+		w.rebase(r, at, server-at, 0)
+		w.moved = false
 	}
-	w.rebase(r, at, server-at, 0)
-	w.sure, w.moved = false, true
 }
 
 // wentBack notes that the authority's clock was set back to some time. It may have been

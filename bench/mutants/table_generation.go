@@ -27,6 +27,18 @@ var generationMutants = []mutant{
 		by:     hybrid("TestRealResetOfAForeignKey"),
 	},
 	{
+		name:   "what-was-set-has-no-ids",
+		breaks: "A node that has set a window it did not know tells nobody again if Redis loses that.",
+		file:   "local/window.go",
+		old: `w.moved = false
+	}
+}`,
+		new: `w.sure, w.moved = false, true
+	}
+}`,
+		by: hybrid("TestRealSetIsLost"),
+	},
+	{
 		name:   "an-older-answer-is-mixed",
 		breaks: "An answer from before a reset enters what a node knows since.",
 		file:   "local/sync.go",

@@ -19,6 +19,14 @@ var refundMutants = []mutant{
 		by:     hybrid("TestRefundAndTwoLosses"),
 	},
 	{
+		name:   "refund-again-in-the-first-flight",
+		breaks: "The first flight of a node hands back again what may have been handed back, because no ledger is no loss then.",
+		file:   "hybrid/pump.go",
+		old:    `if f.unsure && s.acked == 0 {`,
+		new:    `if f.unsure && s.acked < 0 {`,
+		by:     hybrid("TestRealRefundInTheFirstFlight"),
+	},
+	{
 		name:   "every-failure-may-have-run",
 		breaks: "A refund is given up although Redis has refused the call.",
 		file:   "remote/errors.go",
