@@ -134,9 +134,11 @@ func TestSlotsHoldTheLimitOfWindows(t *testing.T) {
 }
 
 // At least 0.97 of what an exact log admits is admitted, with limits from 10 up: of a steady
-// load above the limit, of bursts about a window apart, of bursts of all sizes.
+// load above the limit, of bursts about a window apart, and of bursts of all sizes over a
+// hundred windows: what of these is admitted is decided by a few large ones, so that fewer
+// windows say less (15, with one bucket: 0.95 once).
 func TestWindowAdmitsAsMuchAsALog(t *testing.T) {
-	rules := append(windowRules(t, []int64{10, 11, 13, 25, 1000}, []int64{1, 2, 5, 7, 10, 15}),
+	rules := append(windowRules(t, []int64{10, 11, 13, 25, 50, 100, 1000}, []int64{1, 2, 5, 7, 10, 15}),
 		windowRules(t, []int64{10, 17, 100}, []int64{3, 60, 1000})...)
 	for _, r := range rules {
 		rng := rand.New(rand.NewPCG(uint64(r.Limit()), uint64(r.Buckets())))
@@ -148,8 +150,8 @@ func TestWindowAdmitsAsMuchAsALog(t *testing.T) {
 		for _, apart := range []float64{1, 1.0001, 1.01, 1.03, 1.1} {
 			loads[fmt.Sprint("bursts ", apart)] = limittest.Bursts(r, begin(), apart, 25)
 		}
-		for i := range 4 {
-			loads[fmt.Sprint("heavy-tailed ", i)] = limittest.HeavyTailed(rng, r, begin(), 300)
+		for i := range 6 {
+			loads[fmt.Sprint("heavy-tailed ", i)] = limittest.HeavyTailed(rng, r, begin(), 2000)
 		}
 		for what, load := range loads {
 			exact := limittest.NewLog(limittest.Window(r))
