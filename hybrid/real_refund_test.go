@@ -1,6 +1,7 @@
 package hybrid_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -69,16 +70,25 @@ func TestRealRefundInTheFirstFlight(t *testing.T) {
 			t.Parallel()
 			srv, p := proxied(t)
 			admin := dial(t, srv.Addr())
+			b := realNode(t, srv.Addr(), quick)
+			wantAdmitted(t, b, "other", rule, 1, 1)
+			flush(t, b) // Redis knows the script, or its not knowing would be the reply that is lost
 			slow := quick
-			slow.SyncInterval = 500 * time.Millisecond // no flight before the refund
-			a, b := realNode(t, p.Addr(), slow), realNode(t, srv.Addr(), quick)
+			slow.SyncInterval = time.Minute // it reports nothing by itself
+			a := realNode(t, p.Addr(), slow)
 			if err := a.Set(bg, "k", rule, 10); err != nil {
 				t.Fatal(err)
 			}
-			p.CutReplies(1 << 20)
 			if got := a.Refund("k", rule, 3); got != 3 {
 				t.Fatalf("%d handed back", got)
 			}
+			p.CutReplies(1 << 20)
+			if a.Stats().Batches > 0 {
+				t.Skip("once in some hundred times the minute is over at this moment")
+			}
+			cut, done := context.WithTimeout(bg, 20*time.Second)
+			defer done()
+			go a.Flush(cut) // gets no answer
 			wantUsed(t, admin, "k", rule, 7, b)
 			ledgers, err := admin.Keys(bg, "hl:1:*:node:"+a.ID()).Result()
 			if err != nil || len(ledgers) == 0 {
