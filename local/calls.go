@@ -172,7 +172,7 @@ func (c *Counter) renewLocked(now int64, a Renewal) (wake bool) {
 	c.setGen(a.Gen)
 	c.setHeard(a.ServerNow)
 	c.setWitness(a.At + int64(c.rule().Horizon()))
-	c.born, c.freshAt = a.Born, max(c.freshAt, a.At)
+	c.born, c.freshAt = a.Born, max(c.answeredAt(), a.At)
 	c.unmark(touched) // ask at once: this was no exchange that tells the time
 	if c.alg() == limit.AlgorithmFunnel {
 		c.link().withdrawn.Add(c.funnel.renew(c.rule(), c.rule().Add(limit.Span{NS: a.At}, a.Level), w))

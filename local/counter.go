@@ -44,7 +44,7 @@ type Counter struct {
 
 	// Third line, from known in funnel on: what there is between us and the
 	// authority.
-	freshAt                int64    // when it last answered, ns; before it has, when c was made
+	freshAt                int64    // when it last answered, ns; before it has, when c was made. Negative: see doubtLocked
 	born                   int64    // when the newest of what it has told was booked, in its time; untold: it has told nothing
 	nextNormal, nextUrgent *Counter // owned by the link's stacks
 	more                   *more
@@ -68,7 +68,7 @@ func newCounter(key string, rule *limit.Rule, hash uint64, link *Link, now int64
 		off, sure = p.clock()
 		c.setUrgentAt(rule.Limit() / (2 * link.nodes.Load()))
 		c.setMode(p.mode.Load())
-		c.freshAt = now
+		c.freshAt = max(now, 0)
 	}
 	switch rule.Algorithm() {
 	case limit.AlgorithmSlidingWindow, limit.AlgorithmFixedWindow:
@@ -204,7 +204,7 @@ func (c *Counter) rollLocked(now int64) {
 // bucket of a window that went by a guess is the one of the latest check.
 func (c *Counter) rebaseLocked(now int64) {
 	off, sure := c.part().clock()
-	if c.freshAt < c.part().backAt.Load() {
+	if c.answeredAt() < c.part().backAt.Load() {
 		c.win().wentBack(c.rule(), c.part().backTo.Load())
 	}
 	if !sure || off == c.win().off && c.win().sure {
@@ -489,6 +489,6 @@ func (c *Counter) adoptLocked(rule *limit.Rule, now int64) {
 		}
 	}
 	if c.link() != nil {
-		c.freshAt = min(c.freshAt, now-c.link().refresh) // ask the authority at the next check
+		c.doubtLocked() // ask the authority at the next check
 	}
 }

@@ -257,7 +257,7 @@ func (c *Counter) noteLocked(now int64) bool {
 		c.mark(touched | inUrgent)
 		wake = l.urgent.push(c, &c.nextUrgent)
 	}
-	if !c.is(inNormal) && (unsynced > 0 || c.refused || now-c.freshAt >= l.refresh || c.tellsLocked(now)) {
+	if !c.is(inNormal) && (unsynced > 0 || c.refused || c.staleLocked(now) || c.tellsLocked(now)) {
 		wake = c.pushNormalLocked() || wake
 	}
 	return wake

@@ -252,6 +252,43 @@ func TestWindowThatWentBackRestoresNothing(t *testing.T) {
 	}
 }
 
+// A window that has been told since the authority's clock was set back knows in which
+// buckets the authority counts, also when it is to be asked again. What is missing is lost.
+//
+// Fault 78: what was heard since is no less than what Redis must have.
+func TestLossAfterTheClockWasSetBack(t *testing.T) {
+	again := map[string]func(c *Counter, now int64) int64{
+		"refreshed": func(c *Counter, now int64) int64 { c.Refresh(); return now },
+		"idle":      func(c *Counter, now int64) int64 { return now + c.link().refresh },
+	}
+	for name, wait := range again {
+		link := newTestLink()
+		part := link.Part(1)
+		part.SetOffset(0, 0)
+		r := limit.Must(limit.SlidingWindowBuckets("r", 100, time.Hour, 10))
+		id := int64(1e18) / int64(6*time.Minute)
+		now := id*int64(6*time.Minute) + int64(time.Second)
+		c := newCounter("k", r, 0, link, now)
+		c.Shard(func(string) int { return 1 })
+		part.Step(-int64(time.Minute), now, now-int64(time.Minute)) // and put right
+		ask := func(buckets []Bucket) Outcome {
+			if _, ok := c.Collect(now, false); !ok {
+				t.Fatalf("%s: nothing to ask", name)
+			}
+			return c.Settle(now, Answer{Rule: r, Buckets: buckets, At: now, ServerNow: now, Slack: 1})
+		}
+		now++
+		ask([]Bucket{{ID: id, Units: 30}})
+		now = wait(c, now+1)
+		if out := ask(nil); !out.Lost {
+			t.Errorf("%s: a loss was not noticed", name)
+		}
+		if res, _ := c.take(now, 0, r); res.Remaining != 70 {
+			t.Errorf("%s: %d remain of 70", name, res.Remaining)
+		}
+	}
+}
+
 // Units that were booked on a key before it broke were admitted after our clock
 // had stood still. What is known from before that moves; they do not.
 func TestBookedUnitsAfterTheClockStoodStill(t *testing.T) {

@@ -113,7 +113,7 @@ func (c *Counter) collect(now int64, urgent, eager bool) (rep Report, ok bool) {
 	}
 	// A question alone is worth sending when the view is old or unknown; a
 	// counter may be queued twice, and the second time finds it fresh.
-	stale := c.born == untold || eager && c.refused || now-c.freshAt >= c.link().refresh
+	stale := c.born == untold || eager && c.refused || c.staleLocked(now)
 	// Nobody but the reconciler asks for a key that was put aside.
 	stale = stale || c.is(quarantined)
 	if !c.tellsLocked(now) && !stale {
@@ -184,7 +184,7 @@ func (c *Counter) reportLocked(now int64) Report {
 		rep.BackTop = c.rule().Add(c.rule().Sub(a.sentBack.top, at), slack)
 	}
 	if rep.Raise {
-		c.followClockLocked(clockStep + (now-c.freshAt)/clockDrift)
+		c.followClockLocked(clockStep + (now-c.answeredAt())/clockDrift)
 		rep.KnownLevel = c.rule().Diff(c.funnel.known, at)
 	}
 	return rep
@@ -227,12 +227,12 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 		// It was given before a reset that we have heard of meanwhile. What was
 		// sent has been reset with the rest.
 		c.dropSentLocked()
-		c.freshAt -= c.link().refresh
+		c.doubtLocked()
 		return c.queueLocked(max(now, c.last), out)
 	case !a.Rule.SameShape(c.rule()):
 		// The numbers no longer fit the rule: ask again under the new one.
 		c.keepSentLocked()
-		c.freshAt -= c.link().refresh
+		c.doubtLocked()
 		return c.queueLocked(max(now, c.last), out)
 	case c.win() != nil:
 		now = max(now, c.last)
@@ -246,7 +246,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	default:
 		slack := a.Slack
 		if c.born != untold {
-			slack += (a.At - c.freshAt) / clockDrift
+			slack += (a.At - c.answeredAt()) / clockDrift
 			c.followClockLocked(slack)
 		}
 		c.setApart(c.clocksApart())
@@ -267,7 +267,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	if theirs {
 		c.born = max(c.born, a.Born)
 	}
-	c.born, c.freshAt = max(c.born, 0), a.At
+	c.born, c.freshAt = max(c.born, 0), max(a.At, 0)
 	// An answer by a clock that was set back a moment ago may have been
 	// misread: the next check asks again at once.
 	c.note(touched, !astray)
@@ -280,6 +280,18 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 		c.foldLocked()
 	}
 	return out
+}
+
+// doubtLocked has the authority be asked again, however fresh its answer is. When that
+// was given stays known: whether its clock was set back since depends on it.
+func (c *Counter) doubtLocked() { c.freshAt = min(c.freshAt, ^c.freshAt) }
+
+// answeredAt returns when the authority last answered, be that in doubt or not.
+func (c *Counter) answeredAt() int64 { return max(c.freshAt, ^c.freshAt) }
+
+// staleLocked reports whether the authority should be asked again at now.
+func (c *Counter) staleLocked(now int64) bool {
+	return c.freshAt < 0 || now-c.freshAt >= c.link().refresh
 }
 
 // tellsLocked reports whether c has something to tell at now.
@@ -453,7 +465,7 @@ func (c *Counter) Refresh() bool {
 	if c.dead {
 		return false
 	}
-	c.freshAt -= c.link().refresh
+	c.doubtLocked()
 	if c.is(inNormal) {
 		return false
 	}

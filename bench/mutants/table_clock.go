@@ -19,6 +19,14 @@ var clockMutants = []mutant{
 		by:     hybrid("TestRealClockSetBackCountsOnce"),
 	},
 	{
+		name:   "asked-again-is-heard-before",
+		breaks: "Redis' clock was set back once. Whenever a node asks for a window again, what Redis has lost of it counts as moved.",
+		file:   "local/counter.go",
+		old:    `c.answeredAt() < c.part()`,
+		new:    `c.freshAt < c.part()`,
+		by:     local("TestLossAfterTheClockWasSetBack"),
+	},
+	{
 		name:   "each-step-ahead-puts-right",
 		breaks: "Redis' clock jumps ahead, and a funnel drains for everybody as if so much time had passed.",
 		file:   "local/link.go",

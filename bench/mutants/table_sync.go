@@ -22,7 +22,7 @@ var syncMutants = []mutant{
 		name:   "denied-keys-are-not-refreshed",
 		breaks: "A key that is only denied is never asked for again.",
 		file:   "local/link.go",
-		old:    `(unsynced > 0 || c.refused || now-c.freshAt >= l.refresh || c.tellsLocked(now))`,
+		old:    `(unsynced > 0 || c.refused || c.staleLocked(now) || c.tellsLocked(now))`,
 		new:    `(unsynced > 0 || c.tellsLocked(now))`,
 		by:     hybrid("TestDeniedKeyIsRefreshed"),
 	},
