@@ -126,11 +126,13 @@ func (f *simFleet) outage(n *simNode, k oracleKey) {
 	fk, rule := f.key(k), n.rule(k.rule)
 	slack := f.slack(fk)
 	p, ok := f.whole(fk, slack)
-	since := p.From
+	longest, _ := f.whole(fk, 0) // the slack becomes less again when exchanges do not take long any more
+	since, old := p.From, longest.From
 	if rule.Algorithm() == limit.AlgorithmFunnel {
 		since = fk.Emptied() - 1
+		old = since
 	}
-	for len(fk.cut) > 0 && fk.cut[0].at <= since {
+	for len(fk.cut) > 0 && fk.cut[0].at <= old {
 		fk.cut = fk.cut[1:]
 	}
 	if recent := f.s.now - int64(fk.rule.Horizon()+f.s.settling()); !ok || f.s.oracle.loose || fk.before > since || fk.server.lost > recent {
@@ -138,6 +140,9 @@ func (f *simFleet) outage(n *simNode, k oracleKey) {
 	}
 	share, ahead, one := map[int]float64{}, 0.0, float64(rule.Limit())
 	for _, c := range fk.cut {
+		if c.at <= since {
+			continue
+		}
 		if c.ahead {
 			ahead += float64(c.units)
 			continue
