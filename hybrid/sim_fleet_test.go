@@ -151,16 +151,17 @@ func (f *simFleet) expiring(v *simServer, b *remote.Batch) {
 }
 
 // replacing reports which of a batch's keys would be replaced by what the batch tells
-// again of a later generation, although they have been booked after that began: births
-// are by Redis' clock, which is behind where it was.
-func (f *simFleet) replacing(v *simServer, b *remote.Batch) (out []bool) {
+// again of a later generation, although its node has not heard of all that: it was booked
+// after that began, but births are by Redis' clock, which is behind where it was; or an
+// old master has begun the generation, whose node has not told again yet what it knew.
+func (f *simFleet) replacing(v *simServer, n *simNode, b *remote.Batch) (out []bool) {
 	for i := range b.Ops {
 		op := &b.Ops[i]
 		is := v.model.funnelAt(v.time(), op.Key).modelBirth
 		if op.Rule.Algorithm() != limit.AlgorithmFunnel {
 			is = v.model.windowAt(v.time(), op.Key).modelBirth
 		}
-		out = append(out, op.Raise && max(is.gen, is.born) < op.Known.Gen && (v.behind(int64(op.Rule.Horizon())) > 0 || len(f.key(f.s.oracle.index[op.Key]).strays) > 0))
+		out = append(out, op.Raise && max(is.gen, is.born) < op.Known.Gen && (v.behind(int64(op.Rule.Horizon())) > 0 || f.key(f.s.oracle.index[op.Key]).strays[n.id]))
 	}
 	return out
 }
@@ -178,13 +179,15 @@ func (f *simFleet) executed(v *simServer, n *simNode, b *remote.Batch, r remote.
 	for i := range b.Ops {
 		op := &b.Ops[i]
 		fk, by := f.key(f.s.oracle.index[op.Key]), int64(0)
-		delete(fk.strays, n.id) // the first flight after a loss tells again what was known
 		if r.States[i].Err != nil {
 			if n.carries(b) { // its record is lost, and the node will send it in another flight
 				f.repeated(x, i, n, fk, op)
 				x.booked[i], x.stray[i] = false, false
 			}
 			continue
+		}
+		if op.Raise || r.States[i].Gen >= f.s.oracle.nodes[n].shares[f.s.oracle.index[op.Key]].gen {
+			delete(fk.strays, n.id) // it has told again what it knew, or that cannot replace anything
 		}
 		if op.Raise { // that comes first
 			fk.Raised(f.s.now, op.Known.Level.NS+1)
@@ -281,11 +284,16 @@ func (f *simFleet) editions(b *remote.Batch) (out []int64) {
 	return out
 }
 
-// told notes that a node has heard what Redis had of a key.
-func (f *simFleet) told(n *simNode, k oracleKey, edition int64) {
+// told notes that a node has heard what Redis had of a key; older: of an earlier
+// generation than what the node knows.
+func (f *simFleet) told(n *simNode, k oracleKey, edition int64, older bool) {
 	fk := f.key(k)
 	if len(fk.cut) > 0 {
 		fk.before = fk.cut[len(fk.cut)-1].at
+	}
+	if older {
+		fk.Ignored(n.id, edition)
+		return
 	}
 	fk.Heard(n.id, edition)
 }

@@ -259,9 +259,11 @@ func (o *nodeOracle) told(n *simNode, x *exchange, r remote.Reply) {
 		}
 		if st := r.States[i]; st.Err == nil {
 			k := o.index[x.b.Ops[i].Key]
-			if o.toldKey(nb.shares[k], k.rule, st, x, nb.jumped) {
+			sh := nb.shares[k]
+			older := max(st.Gen, st.Born) < sh.gen && int64(r.Now)/1000 >= sh.gen
+			if o.toldKey(sh, k.rule, st, x, nb.jumped) {
 				if x.editions != nil { // else by an old master, whose data will be lost
-					o.s.fleet.told(n, k, x.editions[i])
+					o.s.fleet.told(n, k, x.editions[i], older)
 				}
 			} else {
 				o.s.fleet.forget(n, k)

@@ -240,7 +240,7 @@ func (v *simServer) exec(n *simNode, b *remote.Batch) remote.Outcome {
 	if v.side(n) != v.model {
 		return v.execOld(now, n, b)
 	}
-	replaced := v.s.fleet.replacing(v, b)
+	replaced := v.s.fleet.replacing(v, n, b)
 	v.s.fleet.expiring(v, b)
 	out := remote.Outcome{Reply: v.model.exec(now, n.name, b)}
 	v.s.note(-1-v.id, "batch "+out.Reply.Verdict.String(), int64(b.Shard), b.Seq)

@@ -155,6 +155,13 @@ func (b *Book) Heard(node int, edition int64) {
 	}
 }
 
+// Ignored notes that a node has heard of an edition, and goes on with what it knew: that
+// is of a generation that began after all that the edition counts.
+func (b *Book) Ignored(node int, edition int64) {
+	s := b.series(node)
+	s.heard = max(s.heard, edition)
+}
+
 // Set notes that everything is forgotten, and that so many units count instead.
 // It returns the new edition. What was not booked by then may still be, and if
 // Redis loses the edition before anybody has heard of it, all may come back.
