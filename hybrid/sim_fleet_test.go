@@ -298,6 +298,13 @@ func (f *simFleet) told(n *simNode, k oracleKey, edition int64, older bool) {
 	fk.Heard(n.id, edition)
 }
 
+// toldAstray notes that a node has heard of a later generation from an old master.
+func (f *simFleet) toldAstray(n *simNode, k oracleKey) {
+	if fk := f.key(k); fk.server.split != nil {
+		fk.Astray(n.id, fk.server.split.kept[fk])
+	}
+}
+
 // forget notes that nothing that a node knows of a key can be relied upon.
 func (f *simFleet) forget(n *simNode, k oracleKey) {
 	fk := f.key(k)

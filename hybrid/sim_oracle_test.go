@@ -261,9 +261,13 @@ func (o *nodeOracle) told(n *simNode, x *exchange, r remote.Reply) {
 			k := o.index[x.b.Ops[i].Key]
 			sh := nb.shares[k]
 			older := max(st.Gen, st.Born) < sh.gen && int64(r.Now)/1000 >= sh.gen
+			later := st.Gen > sh.gen
 			if o.toldKey(sh, k.rule, st, x, nb.jumped) {
-				if x.editions != nil { // else by an old master, whose data will be lost
+				switch {
+				case x.editions != nil:
 					o.s.fleet.told(n, k, x.editions[i], older)
+				case later:
+					o.s.fleet.toldAstray(n, k)
 				}
 			} else {
 				o.s.fleet.forget(n, k)

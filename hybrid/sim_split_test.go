@@ -15,6 +15,7 @@ type splitBrain struct {
 	old   *modelRedis
 	nodes map[*simNode]bool // that the old master serves
 	told  map[strayKey]oracle.Mark
+	kept  map[*fleetKey]int64 // up to which edition the old master has each key
 }
 
 // strayKey is what a node has told of a key.
@@ -33,7 +34,8 @@ func (v *simServer) side(n *simNode) *modelRedis {
 
 // divide has the old master serve some nodes from now on.
 func (v *simServer) divide(nodes []*simNode) {
-	v.split = &splitBrain{old: v.model.snapshot(), nodes: map[*simNode]bool{}, told: map[strayKey]oracle.Mark{}}
+	v.split = &splitBrain{old: v.model.snapshot(), nodes: map[*simNode]bool{}, told: map[strayKey]oracle.Mark{}, kept: map[*fleetKey]int64{}}
+	v.s.fleet.each(v, func(fk *fleetKey) { v.split.kept[fk] = fk.Snapshot() })
 	for _, n := range nodes {
 		v.split.nodes[n] = true
 	}

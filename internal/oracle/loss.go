@@ -69,6 +69,14 @@ func (b *Book) Strayed(node int, m Mark) {
 	b.undone = b.undone || b.reset > 0
 }
 
+// Astray notes that a node has been told of a later generation by a server whose data will
+// be lost, and which has only what was booked up to an edition: that replaces what the
+// node knew.
+func (b *Book) Astray(node int, edition int64) {
+	s := b.series(node)
+	s.view = min(s.view, edition)
+}
+
 // told notes that nobody need wait for a node any longer.
 func (b *Book) told(node int, knew bool) {
 	if b.loss == nil || !b.loss.waiting[node] {
