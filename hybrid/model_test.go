@@ -286,7 +286,7 @@ func (m *modelRedis) funnel(now int64, op *remote.Op, apply bool) remote.State {
 			f.tat = f.tat.Max(op.Rule.Add(op.Known.Level, at))
 		}
 	}
-	back := op.Back != limit.Span{} && op.BackGen >= f.reset && !op.BackTop.Less(op.Rule.Sub(f.tat, at))
+	back := op.Back != limit.Span{} && op.BackGen >= f.reset && at.Less(f.tat) && !op.BackTop.Less(op.Rule.Sub(f.tat, at))
 	if apply && back {
 		f.tat = op.Rule.Sub(f.tat, op.Back)
 		f.renew(now)
@@ -351,14 +351,18 @@ func (m *modelRedis) window(now int64, op *remote.Op, apply bool) remote.State {
 	}
 	back := len(op.BackBuckets) > 0 && op.BackGen >= is.reset
 	if apply && back {
+		back = false
 		for _, b := range op.BackBuckets {
-			if id := min(b.ID, cur); id >= cur-kept {
+			if id := min(b.ID, cur); id >= cur-kept && n[id] > 0 {
 				if n[id] -= b.Units; n[id] <= 0 {
 					delete(n, id)
 				}
+				back = true
 			}
 		}
-		is.renew(now)
+		if back {
+			is.renew(now)
+		}
 	}
 	if apply && op.Units > 0 {
 		is.born = now / 1000

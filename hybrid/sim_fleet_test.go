@@ -258,6 +258,14 @@ func (f *simFleet) repeated(x *flightFacts, i int, n *simNode, fk *fleetKey, op 
 	return x.booked[i] || x.stray[i]
 }
 
+// refused notes that a node is told that its units were not booked, and will send them in
+// another flight. They were if Redis has fallen back since to a record from before that.
+func (f *simFleet) refused(n *simNode, b *remote.Batch, i int) {
+	x, op := f.flights[flightID{n.id, b.Nonce}], &b.Ops[i]
+	f.repeated(x, i, n, f.key(f.s.oracle.index[op.Key]), op)
+	x.booked[i], x.stray[i] = false, false
+}
+
 // applyAgain notes that a server books what it has booked before. It can do so
 // only because it has lost the record of that.
 func (f *simFleet) applyAgain(fk *fleetKey, node string, op *remote.Op) {

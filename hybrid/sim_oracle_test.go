@@ -274,6 +274,9 @@ func (o *nodeOracle) told(n *simNode, x *exchange, r remote.Reply) {
 			}
 		} else {
 			nb.shares[o.index[x.b.Ops[i].Key]].broken(st.Err, x)
+			if !st.Err.(*remote.KeyError).Booked {
+				o.s.fleet.refused(n, x.b, i)
+			}
 		}
 	}
 }

@@ -275,6 +275,24 @@ func TestLogWithinOneMicrosecond(t *testing.T) {
 	}
 }
 
+// Where there is nothing to take off no generation begins: it would clear what other nodes
+// know of a key that Redis has lost.
+func TestBatchHandsNothingBack(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *backend) {
+		s := b.store()
+		for i, rule := range []*limit.Rule{funnel(t, 10, 1, 1000*time.Hour), fixed(t, 10, 1000*time.Hour), sliding(t, 10, 1000*time.Hour, 10)} {
+			back := Op{Key: s.Keyspace().CounterKey(rule, "k"), Rule: rule, Back: rule.Cost(5), BackTop: rule.Full()}
+			if rule.Algorithm() != limit.AlgorithmFunnel {
+				back = Op{Key: back.Key, Rule: rule, BackBuckets: []Bucket{{ID: b.now() / widthUS(rule), Units: 5}}}
+			}
+			node, shard := fmt.Sprint("n", i), s.Keyspace().Shard("k")
+			if st := exec(t, s, &Batch{Shard: shard, Node: node, Seq: 1, Ops: []Op{back}}).States[0]; st.Gen != 0 {
+				t.Errorf("%v: generation %d begins of a key that Redis does not know", rule, st.Gen)
+			}
+		}
+	})
+}
+
 // What a node hands back of units that a reset has cleared is dropped, until the
 // node has heard of the reset.
 func TestBatchHandsBackAfterReset(t *testing.T) {

@@ -27,6 +27,14 @@ var refundMutants = []mutant{
 		by:     hybrid("TestRealRefundInTheFirstFlight"),
 	},
 	{
+		name:   "a-generation-for-nothing",
+		breaks: "A refund of a key that Redis has lost begins an empty generation, which clears what the fleet knows of it.",
+		file:   "remote/lua/batch.lua",
+		old:    `back = (us > 0 or rem > 0) and not less(`,
+		new:    `back = not less(`,
+		by:     remote("TestBatchHandsNothingBack"),
+	},
+	{
 		name:   "every-failure-may-have-run",
 		breaks: "A refund is given up although Redis has refused the call.",
 		file:   "remote/errors.go",

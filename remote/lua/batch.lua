@@ -205,9 +205,11 @@ kinds.f = function(key, at, fields, apply, out, n, index)
   local back = group.b and tonumber(ARGV[group.b + 2]) >= st.reset
   if back then
     -- Those who have booked behind, without the sender knowing, keep their times:
-    -- to lower the level would let newcomers in at the same times once more.
+    -- to lower the level would let newcomers in at the same times once more. And
+    -- where there is nothing to take off no generation begins: it would clear what
+    -- nodes know that Redis has lost.
     local us, rem = level(st.us, st.rem, now)
-    back = not less(tonumber(ARGV[group.b + 3]), tonumber(ARGV[group.b + 4]), us, rem)
+    back = (us > 0 or rem > 0) and not less(tonumber(ARGV[group.b + 3]), tonumber(ARGV[group.b + 4]), us, rem)
   end
   if apply and back then
     st.us, st.rem = subtract(st.us, st.rem, tonumber(ARGV[group.b]), tonumber(ARGV[group.b + 1]), D)
@@ -345,13 +347,17 @@ kinds.w = function(key, at, fields, apply, out, n)
   if apply and back then
     local less = { n = {}, l = {} }
     place(less, ARGV[group.b], rule.width, rule, now)
+    back = false -- see kinds.f
     for age = 0, rule.kept do
       if less.n[age] and st.n[age] then
         -- 0 is left out of the list of buckets
         st.n[age] = st.n[age] > less.n[age] and st.n[age] - less.n[age] or nil
+        back = true
       end
     end
-    renew(st, now)
+    if back then
+      renew(st, now)
+    end
   end
   if apply and units > 0 then
     place(st, ARGV[at + 4], rule.width, rule, now)
