@@ -342,9 +342,11 @@ func (o *nodeOracle) notWithoutCause(n *simNode, bk *book, sh *share) {
 func (o *nodeOracle) stepped(n *simNode) {
 	c := n.core
 	o.health(n)
-	if c.state.Mode != Synced {
-		o.nodes[n].unwell = o.s.now
+	nb := o.nodes[n]
+	if c.state.Mode != Synced || nb.mode != Synced { // it was not until this step
+		nb.unwell = o.s.now
 	}
+	nb.mode = c.state.Mode
 	o.conserved(n)
 	if len(c.pipes) > c.cfg.maxPipes || c.slots < 0 || c.slots > c.cfg.maxPipes {
 		o.s.failf("I7: %s has %d pipelines under way, %d slots free", n.name, len(c.pipes), c.slots)

@@ -178,7 +178,7 @@ func (f *simFleet) executed(v *simServer, n *simNode, b *remote.Batch, r remote.
 	}
 	for i := range b.Ops {
 		op := &b.Ops[i]
-		fk, by := f.key(f.s.oracle.index[op.Key]), int64(0)
+		fk := f.key(f.s.oracle.index[op.Key])
 		if r.States[i].Err != nil {
 			if n.carries(b) { // its record is lost, and the node will send it in another flight
 				f.repeated(x, i, n, fk, op)
@@ -217,15 +217,21 @@ func (f *simFleet) executed(v *simServer, n *simNode, b *remote.Batch, r remote.
 		if takesOff(op) {
 			fk.Seal()
 		}
-		if x.oldest[i] != 0 {
-			by = f.s.now - x.oldest[i]
-		}
-		fk.late = append(fk.late, lateness{f.s.now, by, x.blind})
+		x.belated(fk, i, f.s.now)
 		f.counted(fk)
 	}
 	if !x.applied {
 		x.applied, x.at, x.as = true, f.s.now, b.Node
 	}
+}
+
+// belated notes by how much the units of a key are late that are booked now.
+func (x *flightFacts) belated(fk *fleetKey, i int, now int64) {
+	l := lateness{at: now, blind: x.blind}
+	if x.oldest[i] != 0 {
+		l.by = now - x.oldest[i]
+	}
+	fk.late = append(fk.late, l)
 }
 
 // outdated notes which nodes know a key of an earlier generation than what is told again

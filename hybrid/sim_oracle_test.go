@@ -74,6 +74,7 @@ type nodeBook struct {
 	blind   []int64 // per shard: not 0 if no exchange has told its clock that left after this
 	flight  map[int]*exchange
 	unwell  int64 // it was last not synced then: a unit may have come to weigh more
+	mode    Mode  // after its latest step
 	before  calls // that it had made when the outage began
 	asked   int   // steps that conserved was called after
 	jumped  int64 // its clock was last set then

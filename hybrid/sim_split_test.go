@@ -86,6 +86,7 @@ func (f *simFleet) astray(v *simServer, n *simNode, b *remote.Batch, r remote.Re
 			fk.Twice(f.s.now, b.Ops[i].Units) // its nodes may tell the new master of both
 		}
 		x.stray[i] = true
+		x.belated(fk, i, f.s.now)
 		v.split.told[strayKey{fk, n.id}] = x.marks[i]
 		fk.Raised(f.s.now, r.States[i].Level.NS+1) // its nodes may count what it has
 		if u := r.States[i].Forgiven; u > 0 {
