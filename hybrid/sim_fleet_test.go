@@ -153,7 +153,8 @@ func (f *simFleet) expiring(v *simServer, b *remote.Batch) {
 // replacing reports which of a batch's keys would be replaced by what the batch tells
 // again of a later generation, although its node has not heard of all that: it was booked
 // after that began, but births are by Redis' clock, which is behind where it was; or an
-// old master has begun the generation, whose node has not told again yet what it knew.
+// old master has begun the generation, whose node has not told again yet what it knew; or
+// the node's own clock was set, so that what it knows has leaked for it.
 func (f *simFleet) replacing(v *simServer, n *simNode, b *remote.Batch) (out []bool) {
 	for i := range b.Ops {
 		op := &b.Ops[i]
@@ -161,7 +162,9 @@ func (f *simFleet) replacing(v *simServer, n *simNode, b *remote.Batch) (out []b
 		if op.Rule.Algorithm() != limit.AlgorithmFunnel {
 			is = v.model.windowAt(v.time(), op.Key).modelBirth
 		}
-		out = append(out, op.Raise && max(is.gen, is.born) < op.Known.Gen && (v.behind(int64(op.Rule.Horizon())) > 0 || f.key(f.s.oracle.index[op.Key]).strays[n.id]))
+		horizon, set := int64(op.Rule.Horizon()), f.s.oracle.nodes[n].jumped
+		cause := v.behind(horizon) > 0 || set != 0 && f.s.now-set < horizon || f.key(f.s.oracle.index[op.Key]).strays[n.id]
+		out = append(out, op.Raise && max(is.gen, is.born) < op.Known.Gen && cause)
 	}
 	return out
 }

@@ -30,8 +30,8 @@ var debtMutants = []mutant{
 		name:   "handed-back-behind-its-back",
 		breaks: "Redis hands back what a node has given up before it heard that others have booked behind.",
 		file:   "remote/lua/batch.lua",
-		old:    `back = not less(tonumber(ARGV[group.b + 3]), tonumber(ARGV[group.b + 4]), us, rem)`,
-		new:    `back = true`,
+		old:    `(us > 0 or rem > 0) and not less(tonumber(ARGV[group.b + 3]), tonumber(ARGV[group.b + 4]), us, rem)`,
+		new:    `us > 0 or rem > 0`,
 		by:     hybrid("TestRealCancelWhenDue"),
 	},
 	{
