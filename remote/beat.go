@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -21,6 +22,9 @@ type Beat struct {
 	// Times[i] is the time of the server of shards[i], like Now; 0 if it could
 	// not be asked.
 	Times []time.Duration
+	// Others are the layouts that other processes use here, see [Keyspace.Layout], at
+	// most 10.
+	Others []string
 }
 
 // Beat says that a node is alive and counts as such for ttl (at least 1 ms, at
@@ -38,29 +42,39 @@ func (s *Store) Beat(ctx context.Context, node string, ttl time.Duration, shards
 	if ttl < time.Millisecond || ttl > MaxBeatTTL {
 		return Beat{}, fmt.Errorf("remote: a heartbeat for %v, must be 1 ms to %v", ttl, MaxBeatTTL)
 	}
-	calls := make([]*call, 0, 1+len(shards))
-	calls = append(calls, &call{script: scriptBeat, keys: []string{s.srv.keys.NodesKey()}, args: []any{node, ttl.Milliseconds()}})
-	for _, shard := range shards {
-		calls = append(calls, &call{
-			script: scriptSeq,
-			keys:   []string{s.srv.keys.SeqKey(shard, node)},
-			args:   []any{ledgerTTL.Milliseconds()},
-		})
+	keys := s.srv.keys
+	beat := &call{script: scriptBeat, keys: []string{keys.NodesKey(), keys.LayoutsKey()},
+		args: []any{node, ttl.Milliseconds(), ledgerTTL.Milliseconds(), keys.Layout()}}
+	calls := []*call{beat}
+	with := slices.Index(shards, 0) // that the call of the beat itself asks
+	if with >= 0 {
+		beat.keys = append(beat.keys, keys.SeqKey(0, node))
+	}
+	for i, shard := range shards {
+		if i != with {
+			calls = append(calls, &call{
+				script: scriptSeq,
+				keys:   []string{keys.SeqKey(shard, node)},
+				args:   []any{ledgerTTL.Milliseconds()},
+			})
+		}
 	}
 	s.srv.pipeline(ctx, calls)
-	return decodeBeat(calls)
+	return decodeBeat(calls, len(shards), with, keys)
 }
 
-func decodeBeat(calls []*call) (Beat, error) {
-	b := Beat{Seqs: make([]int64, len(calls)-1), Times: make([]time.Duration, len(calls)-1)}
-	r := newReply(calls[0])
-	nodes, now := r.number(maxExact), r.now()
-	first := r.end()
-	if first == nil {
-		b.Nodes, b.Now = int(nodes), now
-	}
-	for i, c := range calls[1:] {
-		r := newReply(c)
+// decodeBeat reads the replies to a beat and to its questions for so many shards, one of
+// which the first reply answers; -1: none.
+func decodeBeat(calls []*call, shards, with int, keys Keyspace) (Beat, error) {
+	b := Beat{Seqs: make([]int64, shards), Times: make([]time.Duration, shards)}
+	first := b.decode(newReply(calls[0]), with, keys)
+	calls = calls[1:]
+	for i := range b.Seqs {
+		if i == with {
+			continue
+		}
+		r := newReply(calls[0])
+		calls = calls[1:]
 		b.Seqs[i], b.Times[i] = r.number(maxExact), r.now()
 		if err := r.end(); err != nil {
 			b.Seqs[i], b.Times[i] = -1, 0
@@ -70,6 +84,40 @@ func decodeBeat(calls []*call) (Beat, error) {
 		}
 	}
 	return b, first
+}
+
+// decode reads the reply to the beat itself.
+func (b *Beat) decode(r *reader, with int, keys Keyspace) error {
+	var list error // what is wrong with the list of nodes alone
+	word := r.text()
+	if word == "e" {
+		list = &KeyError{Key: keys.NodesKey(), Reason: bounded(r.text())}
+		word = "0"
+	}
+	nodes, ok := parseNumber(word, maxExact)
+	if !ok {
+		r.fail("%.40q is not a number of nodes", word)
+	}
+	now, seq := r.now(), r.number(maxExact)
+	var others []string
+	for list == nil && r.err == nil && r.pos < len(r.items) {
+		if text := bounded(r.text()); text != keys.Layout() {
+			others = append(others, text)
+		}
+	}
+	if err := r.end(); err != nil {
+		if with >= 0 {
+			b.Seqs[with] = -1
+		}
+		return err
+	}
+	if list == nil {
+		b.Nodes, b.Now, b.Others = int(nodes), now, others
+	}
+	if with >= 0 {
+		b.Seqs[with], b.Times[with] = seq, now
+	}
+	return list
 }
 
 // newReply returns a reader of a call's reply, which carries its error.

@@ -254,8 +254,8 @@ func TestOnlyMissingScriptsAreSentAgain(t *testing.T) {
 	if got, err := s.Beat(ctx, "n1", time.Second, []int{0, 0, 0}); err != nil || got.Nodes != 1 {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	if evalsha, eval := b.scriptCalls(); evalsha != 4 || eval != 3 {
-		t.Errorf("%d calls by hash and %d by text, want 4 and 3", evalsha, eval)
+	if evalsha, eval := b.scriptCalls(); evalsha != 3 || eval != 2 {
+		t.Errorf("%d calls by hash and %d by text, want 3 and 2", evalsha, eval)
 	}
 }
 

@@ -13,9 +13,11 @@ import (
 // a name takes.
 const MaxKeyBytes = 256
 
-// layout is the version of what is kept in Redis. Versions do not see each
-// other's keys.
-const layout = ":1:{"
+// version is that of what is kept in Redis. Versions do not see each other's keys.
+const version = "1"
+
+// layout comes between the prefix and the number of the shard.
+const layout = ":" + version + ":{"
 
 // Keyspace names the keys in Redis. It is a value without state: equal prefix
 // and shards give equal names in every process. Build one with [NewKeyspace];
@@ -93,8 +95,20 @@ func (k Keyspace) SeqKey(shard int, node string) string {
 	return string(k.appendShard(nil, shard)) + "node:" + node
 }
 
-// NodesKey returns the name of the set of live nodes.
-func (k Keyspace) NodesKey() string { return k.prefix + layout + "nodes}" }
+// NodesKey returns the name of the set of live nodes of this layout. It lives beside the
+// first shard, whose ledger a heartbeat asks for in the same call.
+func (k Keyspace) NodesKey() string {
+	return string(strconv.AppendInt(append(k.appendShard(nil, 0), "nodes:"...), int64(k.Shards()), 10))
+}
+
+// LayoutsKey returns the name of the set of layouts in use, which no version changes.
+func (k Keyspace) LayoutsKey() string { return k.prefix + ":{0}:layouts" }
+
+// Layout says in words what processes must agree on to count together, besides the
+// prefix: those of another layout share nothing with these.
+func (k Keyspace) Layout() string {
+	return "version " + version + " with " + strconv.Itoa(k.Shards()) + " shards"
+}
 
 // letter tells algorithms apart in names of keys.
 func letter(a limit.Algorithm) byte {

@@ -53,7 +53,9 @@ func TestKeysAreFixed(t *testing.T) {
 		{k.CounterKey(slidingLog(t, 1, time.Second), "user:1"), "hl:1:{1}:l:1:l:k:user:1"}, // all rules of a key are in one shard
 		{k.CounterKey(rule, ""), "hl:1:{38}:f:1:f:k:"},
 		{k.SeqKey(5, "n1"), "hl:1:{5}:node:n1"},
-		{k.NodesKey(), "hl:1:{nodes}"},
+		{k.NodesKey(), "hl:1:{0}:nodes:64"},
+		{k.LayoutsKey(), "hl:{0}:layouts"},
+		{k.Layout(), "version 1 with 64 shards"},
 	} {
 		if c.got != c.want {
 			t.Errorf("%q, want %q", c.got, c.want)

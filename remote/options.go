@@ -16,7 +16,8 @@ const (
 	DefaultKeyPrefix = "hl"
 	// MaxKeyPrefixBytes bounds the prefix.
 	MaxKeyPrefixBytes = 64
-	// DefaultShards is the number of shards.
+	// DefaultShards is the number of shards for all clients but those of a single
+	// server or a Sentinel group, for which it is 1: see [ShardsFor].
 	DefaultShards = 64
 	// MaxShards bounds it.
 	MaxShards = 1024
@@ -30,9 +31,9 @@ type Options struct {
 	// MaxKeyPrefixBytes bytes, no '{' and no '}'. Default "hl". Processes that
 	// are to count together must agree on it.
 	KeyPrefix string
-	// Shards is the number of groups of keys, 1 to 1024, default 64. A script
-	// works within one shard, and on a Redis Cluster a shard lives on one
-	// master. It is a constant of the deployment: processes that disagree on
+	// Shards is the number of groups of keys, 1 to 1024, default [ShardsFor] the
+	// client. A script works within one shard, and on a Redis Cluster a shard lives
+	// on one master. It is a constant of the deployment: processes that disagree on
 	// it do not count together.
 	Shards int
 	// CommandTimeout is the deadline of every call to Redis, a reload of the
@@ -42,6 +43,16 @@ type Options struct {
 	// was built with ContextTimeoutEnabled; without it, the client's own
 	// ReadTimeout holds, whatever is said here.
 	CommandTimeout time.Duration
+}
+
+// ShardsFor returns how many shards are the default for a client: 1 for a single server
+// or a Sentinel group, so that the keys of one report share a script call; DefaultShards
+// for a Cluster, whose masters share them, and for clients of which nothing is known.
+func ShardsFor(rdb redis.UniversalClient) int {
+	if _, single := rdb.(*redis.Client); single {
+		return 1
+	}
+	return DefaultShards
 }
 
 // withDefaults returns o with its zero fields filled in.
@@ -90,6 +101,9 @@ type server struct {
 }
 
 func newServer(rdb redis.UniversalClient, o Options) (*server, error) {
+	if o.Shards == 0 {
+		o.Shards = ShardsFor(rdb)
+	}
 	o = o.withDefaults()
 	err := o.validate()
 	if isNilClient(rdb) {

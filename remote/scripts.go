@@ -44,6 +44,9 @@ var renewSource string
 //go:embed lua/refund.lua
 var refundSource string
 
+//go:embed lua/ledger.lua
+var ledgerSource string
+
 //go:embed lua/beat.lua
 var beatSource string
 
@@ -59,8 +62,8 @@ var (
 	scriptTakeAll    = newScript(funnelSource, windowSource, logSource, takeAllSource)
 	scriptRenew      = newScript(renewSource)
 	scriptRefund     = newScript(refundSource)
-	scriptBeat       = newScript(beatSource)
-	scriptSeq        = newScript(seqSource)
+	scriptBeat       = newScript(ledgerSource, beatSource)
+	scriptSeq        = newScript(ledgerSource, seqSource)
 )
 
 // script is a Lua program and the name under which Redis caches it.

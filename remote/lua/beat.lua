@@ -2,14 +2,36 @@
 --
 -- KEYS[1] sorted set of the nodes, scored by the time at which each counts as
 --         gone, in us
--- ARGV    node, ms until it counts as gone
--- Reply   number of live nodes, Redis' time in us
+-- KEYS[2] the same of the layouts that are in use: nodes of another one do not find
+--         the keys of this one
+-- KEYS[3] the node's ledger in the same shard, if it is asked for
+-- ARGV    node, ms until it counts as gone, TTL of what the node keeps here in ms,
+--         its layout
+-- Reply   number of live nodes, Redis' time in us, the last batch of the ledger (as in
+--         seq.lua), and the layouts in use; or "e", reason, Redis' time in us, the last
+--         batch: the list of nodes cannot be read
 
 local now = clock()
-redis.call('ZADD', KEYS[1], int(now + tonumber(ARGV[2]) * 1000), ARGV[1])
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', int(now))
--- The set lives as long as its longest-lived node, which need not be this one.
-local last = redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')
-local ttl = math.ceil((tonumber(last[2]) - now) / 1000) + SLACK
-redis.call('PEXPIRE', KEYS[1], int(math.min(ttl, FOREVER)))
-return { int(redis.call('ZCARD', KEYS[1])), int(now) }
+
+-- enter adds a member to a set for as long as a beat is good for, and drops those that
+-- have gone.
+local function enter(key, member)
+  local added = redis.pcall('ZADD', key, int(now + tonumber(ARGV[2]) * 1000), member)
+  if type(added) == 'table' then
+    if find(tostring(added.err), 'WRONGTYPE', 1, true) then
+      bad('WRONGTYPE')
+    end
+    error(added.err, 0)
+  end
+  redis.call('ZREMRANGEBYSCORE', key, '-inf', int(now))
+  redis.call('PEXPIRE', key, ARGV[3])
+  return true
+end
+
+local seq = KEYS[3] and last_batch(KEYS[3], ARGV[3]) or '0'
+local layouts = guard(enter, KEYS[2], ARGV[4]) and redis.call('ZRANGE', KEYS[2], 0, 9) or {}
+local ok, why = guard(enter, KEYS[1], ARGV[1])
+if not ok then
+  return { 'e', why, int(now), seq }
+end
+return { int(redis.call('ZCARD', KEYS[1])), int(now), seq, unpack(layouts) }

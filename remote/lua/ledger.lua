@@ -1,0 +1,19 @@
+-- last_batch returns the number of the last batch that a node's ledger knows, as text,
+-- and keeps the ledger for so many ms. It also proves that the shard takes writes:
+-- whoever asks wants to know whether a batch would be applied, and a server that is out of
+-- memory, read-only or short of replicas still reads.
+local function last_batch(key, ttl)
+  local v = guard(fetch, key)
+  local seq = match(v or '', '^(%d+) %x+ %d+ [-%d,]+ [-%d:,]+$')
+  local n = seq and guard(num, seq)
+  if v == nil or (v and (not n or n > TOP / 2)) then
+    return '0' -- broken: the next batch overwrites it
+  end
+  if v then
+    redis.call('SET', key, v, 'PX', ttl)
+  else
+    -- An empty ledger means the same as none, and need not last.
+    redis.call('SET', key, '0 0 0 - -', 'PX', '10000')
+  end
+  return seq or '0'
+end
