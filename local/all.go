@@ -152,7 +152,6 @@ func decideTogether(list []asked, checks []limit.Check, now int64, out []limit.R
 		rule := checks[a.check].Rule
 		at := a.c.enterLocked(now, rule)
 		fits := a.c.decideLocked(at, a.total, false)
-		a.c.refused = !fits || a.twin && a.c.refused
 		res := a.c.describeLocked(at, a.total, fits)
 		out[a.check] = rule.Judged(res)
 		all = all && out[a.check].Allowed

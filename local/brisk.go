@@ -75,7 +75,6 @@ func (c *Counter) takeBrisklyLocked(now int64, rule *limit.Rule, epoch uint8) bo
 	if p != nil {
 		switch {
 		case int32(p.mode.Load()) != c.modeBits.Load(), // there is another weight
-			now-c.last >= p.link.refresh,                            // it is new again
 			c.pendUnits()+1 >= int64(c.urgentAt) && !c.is(inUrgent): // it has to hurry
 			return false
 		}

@@ -179,12 +179,12 @@ func compare(t *testing.T, a, b *Counter) {
 		}
 	}
 	type flags struct {
-		touched, inNormal, inUrgent, inFlight, quarantined, refused bool
-		last, mode                                                  int64
-		epoch                                                       uint8
+		outdated, inNormal, inUrgent, inFlight, quarantined bool
+		last, mode                                          int64
+		epoch                                               uint8
 	}
 	of := func(c *Counter) flags {
-		return flags{c.is(touched), c.is(inNormal), c.is(inUrgent), c.is(inFlight), c.is(quarantined), c.refused, c.last, c.mode(), c.epoch}
+		return flags{c.is(outdated), c.is(inNormal), c.is(inUrgent), c.is(inFlight), c.is(quarantined), c.last, c.mode(), c.epoch}
 	}
 	if of(a) != of(b) {
 		t.Errorf("%+v, looking at everything %+v", of(a), of(b))

@@ -21,7 +21,6 @@ func (c *Counter) atMost(now, n int64, rule *limit.Rule) (granted int64, res lim
 	if granted = min(n, c.roomLocked(now)); granted > 0 && !c.decideLocked(now, granted, true) {
 		granted = 0
 	}
-	c.refused = granted < n
 	// Of what could not be granted at all, one unit says when to come back.
 	res = c.describeLocked(now, min(n, 1), granted > 0 || n == 0)
 	wake := c.link() != nil && c.noteLocked(now)
@@ -172,8 +171,8 @@ func (c *Counter) renewLocked(now int64, a Renewal) (wake bool) {
 	c.setGen(a.Gen)
 	c.setHeard(a.ServerNow)
 	c.setWitness(a.At + int64(c.rule().Horizon()))
-	c.born, c.freshAt = a.Born, max(c.answeredAt(), a.At)
-	c.unmark(touched) // ask at once: this was no exchange that tells the time
+	c.born, c.freshAt = a.Born, max(c.freshAt, a.At)
+	c.mark(outdated) // this was no exchange that tells the time
 	if c.alg() == limit.AlgorithmFunnel {
 		c.link().withdrawn.Add(c.funnel.renew(c.rule(), c.rule().Add(limit.Span{NS: a.At}, a.Level), w))
 		c.setApart(c.clocksApart())

@@ -37,14 +37,13 @@ type Counter struct {
 	modeBits atomic.Int32 // of the link, as seen last; written under mu
 	epoch    uint8        // of the table, when the cache was told of the latest use
 	dead     bool
-	refused  bool   // by the latest check
 	brisk    brisk  // what the next check may be answered by
 	last     int64  // latest now seen; time never runs backwards in here
 	funnel   funnel // or a folded window
 
 	// Third line, from known in funnel on: what there is between us and the
 	// authority.
-	freshAt                int64    // when it last answered, ns; before it has, when c was made. Negative: see doubtLocked
+	freshAt                int64    // when it last answered, ns; before it has, when c was made
 	born                   int64    // when the newest of what it has told was booked, in its time; untold: it has told nothing
 	nextNormal, nextUrgent *Counter // owned by the link's stacks
 	more                   *more
@@ -63,9 +62,9 @@ func newCounter(key string, rule *limit.Rule, hash uint64, link *Link, now int64
 	c.born = untold
 	off, sure := int64(0), true
 	if link != nil {
-		p := link.Part(-1)
+		var p *Part
+		p, off, sure = link.home(key)
 		c.place.Store(p)
-		off, sure = p.clock()
 		c.setUrgentAt(rule.Limit() / (2 * link.nodes.Load()))
 		c.setMode(p.mode.Load())
 		c.freshAt = max(now, 0)
@@ -123,9 +122,6 @@ func (c *Counter) enterLocked(now int64, rule *limit.Rule) int64 {
 			c.adoptLocked(rule, now)
 		}
 		return now
-	}
-	if idle := now - p.link.refresh; idle >= c.last && idle >= c.freshAt {
-		c.unmark(touched) // long unused: what is known of it may be long out of date
 	}
 	if w := c.win(); w != nil && !w.sure {
 		c.rebaseLocked(now) // while the time of the latest check is known
@@ -204,7 +200,7 @@ func (c *Counter) rollLocked(now int64) {
 // bucket of a window that went by a guess is the one of the latest check.
 func (c *Counter) rebaseLocked(now int64) {
 	off, sure := c.part().clock()
-	if c.answeredAt() < c.part().backAt.Load() {
+	if c.freshAt < c.part().backAt.Load() {
 		c.win().wentBack(c.rule(), c.part().backTo.Load())
 	}
 	if !sure || off == c.win().off && c.win().sure {
@@ -286,7 +282,6 @@ func (c *Counter) checkLocked(now, n int64, rule *limit.Rule, epoch uint8) (allo
 	isNew := c.last == math.MinInt64
 	now = c.enterLocked(now, rule)
 	allowed = c.decideLocked(now, n, true)
-	c.refused = !allowed
 	src, how = c.sourceLocked(), c.usedLocked(epoch)
 	if !allowed && n == 1 {
 		c.denyLocked(now, src)
@@ -327,7 +322,6 @@ func (c *Counter) askHeld(now, n int64, rule *limit.Rule, book bool, epoch uint8
 	isNew := c.last == math.MinInt64
 	now = c.enterLocked(now, rule)
 	allowed := c.decideLocked(now, n, book)
-	c.refused = !allowed
 	res, how = c.describeLocked(now, n, allowed), c.usedLocked(epoch)
 	if !allowed && n == 1 && book {
 		c.denyLocked(now, res.Source)
@@ -453,6 +447,7 @@ func (c *Counter) absorbLocked(d *Counter, now int64) {
 	c.setBackGen(min(c.backGen(), d.backGen()))
 	c.note(inFlight, c.is(inFlight) || d.is(inFlight))
 	c.note(raising, c.is(raising) || d.is(raising))
+	c.note(outdated, c.is(outdated) || d.is(outdated))
 	if c.born == untold {
 		c.freshAt = d.freshAt
 	}
@@ -489,6 +484,6 @@ func (c *Counter) adoptLocked(rule *limit.Rule, now int64) {
 		}
 	}
 	if c.link() != nil {
-		c.doubtLocked() // ask the authority at the next check
+		c.mark(outdated)
 	}
 }

@@ -2,14 +2,10 @@ package local
 
 import "github.com/hybridlimit/hybridlimit/limit"
 
-// denyFor is the longest, in ns, that a counter refuses unasked, denyShared that one
-// with an authority does. It bounds for how long it does not move on, nor say that it
-// is in use, nor learn what time it is elsewhere. With an authority it is mostly
-// shorter: whoever refuses reports, and is locked for that.
-const (
-	denyFor    = 10_000_000_000
-	denyShared = 100_000_000
-)
+// denyFor is the longest, in ns, that a counter refuses unasked. It bounds for how long
+// it does not move on, nor say that it is in use. One with an authority asks it when its
+// view is a lag old, so that it hears of a reset or a refund.
+const denyFor = 10_000_000_000
 
 // sourceBits of a time in denied hold the source of the refusal.
 const sourceBits = 7
@@ -22,7 +18,7 @@ const sourceBits = 7
 // was true when it was read. That the mode is still the one of the refusal is
 // looked at in between, and denied read again, lest it be the mode of another.
 // An unasked refusal leaves no trace: neither is it the latest time seen. Only of a
-// new reading of the authority's clock a window learns later, by denyShared at most.
+// new reading of the authority's clock a window learns later, by a lag at most.
 func (c *Counter) denies(now, n int64, rule *limit.Rule) (src limit.Source, no bool) {
 	until := c.denied.Load()
 	if until == 0 || now >= until&^sourceBits || n < 1 || c.law.Load() != rule {
@@ -40,7 +36,9 @@ func (c *Counter) denyLocked(now int64, src limit.Source) {
 	r, w := c.rule(), modeWeight(c.mode())
 	until := now + denyFor
 	if c.part() != nil {
-		until = now + denyShared
+		if until = c.freshAt + c.lag(); until <= now {
+			until = now + c.lag() // it has been queued for a report
+		}
 	}
 	if w >= 0 && r.Limit() > 0 {
 		cost := r.Weigh(1, w)

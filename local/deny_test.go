@@ -88,14 +88,15 @@ func denials(t *testing.T, r *limit.Rule, linked bool, seed uint64) (denied int)
 }
 
 // A refusal lasts until there may be room again, and not longer than 10 seconds, or
-// 100 ms for a key that is shared.
+// a lag for a key that is shared.
 func TestDenialsEndInTime(t *testing.T) {
 	for _, r := range []*limit.Rule{
 		funnelRule(t, 1, 1, 5*time.Millisecond), funnelRule(t, 1, 1, 300*time.Millisecond), funnelRule(t, 1, 1, 4*time.Second), funnelRule(t, 1, 1, time.Hour),
 		windowRule(t, 1, 5*time.Millisecond, 2), windowRule(t, 1, 4*time.Second, 2), windowRule(t, 1, time.Hour, 2),
 	} {
 		denialsEnd(t, r, nil, 10*time.Second)
-		denialsEnd(t, r, newTestLink(), 100*time.Millisecond)
+		link := newTestLink()
+		denialsEnd(t, r, link, time.Duration(link.pace.lag(r)))
 	}
 }
 
@@ -131,6 +132,9 @@ func denialsEnd(t *testing.T, r *limit.Rule, link *Link, most time.Duration) {
 		return
 	}
 	early := end - 2*sourceBits
+	if link != nil {
+		early = now + (end-now)*3/4 // no loan is longer than a lag, from a moment before it
+	}
 	if r.Algorithm() != limit.AlgorithmFunnel {
 		early = now + 1 // the next bucket may make room, and does not here
 	}

@@ -5,7 +5,7 @@ package local
 type flags uint8
 
 const (
-	touched  flags = 1 << iota // announced as new, or as used again after a while
+	outdated flags = 1 << iota // the view is to be fetched anew, however old it is
 	inNormal                   // handed to the reconciler, not collected yet
 	inUrgent
 	inFlight    // units (or a question) sent, not acknowledged

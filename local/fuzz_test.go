@@ -35,7 +35,7 @@ func FuzzCounter(f *testing.F) {
 }
 
 func play(t *testing.T, r *limit.Rule, ops []byte) {
-	link := NewLink(time.Second, 4)
+	link := NewLink(pace(time.Second), 4)
 	now, admitted, booked, sent := int64(1e18), int64(0), int64(0), int64(-1)
 	c := NewCounter("k", r, link, now)
 	for len(ops) >= 3 {

@@ -26,13 +26,14 @@ const closedRetry = time.Second
 // reconciler. The zero Link is not usable, see [NewLink].
 type Link struct {
 	season   *season
-	parts    []Part       // one per shard of the authority
-	unsorted Part         // for counters whose shard is not known yet
-	fallback atomic.Int64 // mode of quarantined counters
-	lag      atomic.Int64 // how far our clock is behind the one outside, ns
-	nodes    atomic.Int64 // live nodes, at least 1
-	refresh  int64        // ns after which an idle view is fetched anew
-	maxDebt  int64        // see SetMaxDebt
+	parts    []Part               // one per shard of the authority
+	unsorted Part                 // for counters whose shard is not known yet
+	shardOf  func(key string) int // nil: the reconciler tells
+	fallback atomic.Int64         // mode of quarantined counters
+	lag      atomic.Int64         // how far our clock is behind the one outside, ns
+	nodes    atomic.Int64         // live nodes, at least 1
+	pace     Pace
+	maxDebt  int64 // see SetMaxDebt
 	expired  atomic.Int64
 	// Admitted units that nobody will be told of: they were handed back, or
 	// their key was reset, before they were reported.
@@ -42,6 +43,22 @@ type Link struct {
 	idle      atomic.Bool
 	closed    atomic.Bool
 	wake      chan struct{}
+}
+
+// Pace says how often the counters of a [Link] report.
+type Pace struct {
+	// Interval is the time between two collections of reports.
+	Interval time.Duration
+	// MaxLag is the longest that a view in use goes without an answer, and a unit
+	// without being reported, if nothing is urgent; see lag.
+	MaxLag time.Duration
+}
+
+// lag returns the longest, in ns, that a view of rule may be out of date if nothing is
+// urgent: a quarter of the time for which units count, so that a window does not end
+// before anybody has heard of it.
+func (p *Pace) lag(rule *limit.Rule) int64 {
+	return int64(min(p.MaxLag, max(p.Interval, rule.Horizon()/4)))
 }
 
 // Part is what a Link says of one shard of the authority: shards may live on
@@ -98,11 +115,9 @@ func (p *Part) Step(ns, at, server int64) {
 }
 
 // NewLink returns a link to an authority of so many shards, with weight 1 and
-// one node. A counter that is asked but has nothing to tell is refreshed when
-// its view is older than refresh; one that refuses reports as often as if it had
-// something to tell, so that it hears of a reset or a refund.
-func NewLink(refresh time.Duration, shards int) *Link {
-	l := &Link{season: newSeason(), refresh: int64(refresh), parts: make([]Part, shards), wake: make(chan struct{}, 1)}
+// one node.
+func NewLink(pace Pace, shards int) *Link {
+	l := &Link{season: newSeason(), pace: pace, parts: make([]Part, shards), wake: make(chan struct{}, 1)}
 	l.nodes.Store(1)
 	l.unsorted.link, l.unsorted.shard = l, -1
 	l.unsorted.slack.Store(-1)
@@ -155,6 +170,24 @@ func (l *Link) SetFallback(weight int64) { l.fallback.Store(packMode(weight, tru
 // for as long as it takes to leak what it holds, less for none. Call it before
 // the first check.
 func (l *Link) SetMaxDebt(d time.Duration) { l.maxDebt = int64(d) }
+
+// SetShards says how the shard of a key is found. Without it a counter goes by a guess
+// of its authority's clock until the reconciler has seen it. Call it before the first
+// check.
+func (l *Link) SetShards(of func(key string) int) { l.shardOf = of }
+
+// home returns what concerns the shard of a key, and what is known of its clock: until
+// that has been heard of, a guess.
+func (l *Link) home(key string) (p *Part, off int64, sure bool) {
+	p = &l.unsorted
+	if l.shardOf != nil {
+		p = l.Part(l.shardOf(key))
+	}
+	if off, sure = p.clock(); !sure {
+		off, sure = l.unsorted.clock()
+	}
+	return p, off, sure
+}
 
 // SetLag sets how many nanoseconds the clock of the checks is behind one that
 // keeps going. Only changes matter: they tell that it stood still.
@@ -247,17 +280,16 @@ func (c *Counter) noteLocked(now int64) bool {
 	l := c.link()
 	unsynced := c.pendUnits()
 	wake := false
-	first := !c.is(touched) && !c.is(inFlight)
 	near := unsynced > 0 && unsynced >= int64(c.urgentAt) && !c.is(inFlight)
 	if l.closed.Load() {
 		return false
 	}
 	// Nothing is urgent while the authority is away.
-	if (first || near) && !c.is(inUrgent) && !modeDegraded(c.mode()) {
-		c.mark(touched | inUrgent)
+	if near && !c.is(inUrgent) && !modeDegraded(c.mode()) {
+		c.mark(inUrgent)
 		wake = l.urgent.push(c, &c.nextUrgent)
 	}
-	if !c.is(inNormal) && (unsynced > 0 || c.refused || c.staleLocked(now) || c.tellsLocked(now)) {
+	if !c.is(inNormal) && (unsynced > 0 || c.staleLocked(now) || c.tellsLocked(now)) {
 		wake = c.pushNormalLocked() || wake
 	}
 	return wake

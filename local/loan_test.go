@@ -129,7 +129,7 @@ func TestSlotsOfWindowsGoByTheClock(t *testing.T) {
 // Whoever lends in a new season goes by the clock that has made it one.
 func TestSlotsOfWindowsAreNotLate(t *testing.T) {
 	rule := limit.Must(limit.FixedWindow("r", 1_000_000_000, 24*time.Hour))
-	link := NewLink(time.Hour, 4)
+	link := NewLink(pace(time.Hour), 4)
 	part, slots := link.Part(1), NewSlots(link)
 	part.SetOffset(0, 1)
 	now := int64(1_790_000_000_000_000_000)

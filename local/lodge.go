@@ -32,7 +32,7 @@ func (l *lodge) init(link *Link, maxKeys int) {
 		l.most = slotsMost / 2
 	}
 	if link != nil {
-		l.season, l.refresh = link.season, link.refresh
+		l.season, l.refresh = link.season, int64(link.pace.MaxLag)
 	} else {
 		l.season, l.refresh = newSeason(), math.MaxInt64
 	}

@@ -173,3 +173,6 @@ func (c *Counter) absorb(d *Counter, now int64) {
 	defer d.mu.Unlock()
 	c.absorbLocked(d, now)
 }
+
+// pace has counters report once in d, if their rule lets them.
+func pace(d time.Duration) Pace { return Pace{Interval: d / 5, MaxLag: d} }

@@ -96,7 +96,7 @@ func TestMergeNeverUnderCountsAndIsCloseToTheTruth(t *testing.T) {
 	}
 }
 
-func newTestLink() *Link { return NewLink(500*time.Millisecond, 4) }
+func newTestLink() *Link { return NewLink(pace(500*time.Millisecond), 4) }
 
 // TestUnitsSurviveEveryTurn moves units between pending, sent and known in
 // random order and counts them.

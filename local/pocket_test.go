@@ -214,7 +214,7 @@ func TestPocketsEnd(t *testing.T) {
 		"two units":            {funnel, nil},
 	} {
 		hands := clock.NewManual(start.Truncate(6 * time.Second).Add(4 * time.Second))
-		link := NewLink(refresh, 4)
+		link := NewLink(pace(refresh), 4)
 		table := newTable(t, TableOptions{Clock: hands, Link: link})
 		link.Part(1).SetOffset(0, 1)
 		h, r := boundKey(table, "k", end.rule)

@@ -259,7 +259,7 @@ func TestWindowThatWentBackRestoresNothing(t *testing.T) {
 func TestLossAfterTheClockWasSetBack(t *testing.T) {
 	again := map[string]func(c *Counter, now int64) int64{
 		"refreshed": func(c *Counter, now int64) int64 { c.Refresh(); return now },
-		"idle":      func(c *Counter, now int64) int64 { return now + c.link().refresh },
+		"idle":      func(c *Counter, now int64) int64 { return now + c.lag() },
 	}
 	for name, wait := range again {
 		link := newTestLink()

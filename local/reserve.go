@@ -99,7 +99,6 @@ func (c *Counter) reserve(now, n int64, rule *limit.Rule, terms Terms) (res limi
 	} else if terms.Claim {
 		c.claimLocked(n)
 	}
-	c.refused = !yes
 	wake := c.link() != nil && c.noteLocked(now)
 	c.mu.Unlock()
 	if wake {
@@ -115,7 +114,7 @@ func (c *Counter) reserveLocked(now, n int64, terms Terms) (res limit.Result, bo
 	case n == 0:
 		return res, true
 	case fits && terms.Share && c.alg() != limit.AlgorithmFunnel && c.crowdedLocked(now, n):
-		res.Allowed, res.RetryAfter = false, time.Duration(min(c.link().refresh/shareParts, shareWait))
+		res.Allowed, res.RetryAfter = false, time.Duration(min(int64(c.link().pace.Interval)/shareParts, shareWait))
 		c.setUrgentAt(1) // let them hear of it at once
 		return res, false
 	case fits:

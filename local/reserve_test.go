@@ -49,6 +49,14 @@ func TestReserve(t *testing.T) {
 	if res := l.Take("k", r, 1); res.Allowed || res.RetryAfter != time.Second {
 		t.Errorf("when the last is due: %+v", res)
 	}
+	window := limit.Must(limit.FixedWindow("w", 10, time.Hour))
+	l.Take("k", window, 5)
+	held := l.Reserve("k", window, 2)
+	held.Cancel()
+	held.Cancel()
+	if left := l.Peek("k", window).Remaining; left != 5 {
+		t.Errorf("%d remain of a window after a reservation was canceled twice", left)
+	}
 	var zero Reservation
 	if zero.Cancel(); zero.OK() || zero.Delay() != limit.Never {
 		t.Errorf("the zero reservation: %+v", zero)

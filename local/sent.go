@@ -41,7 +41,7 @@ func (c *Counter) keepSentLocked() {
 	w := modeWeight(c.mode())
 	if c.win() == nil {
 		// Before units from after our clock stood still are among those from before.
-		c.followClockLocked(clockStep + max(c.last-c.answeredAt(), 0)/clockDrift)
+		c.followClockLocked(clockStep + max(c.last-c.freshAt, 0)/clockDrift)
 		c.funnel.settle(c.rule(), c.funnel.known, limit.Span{NS: math.MaxInt64}, 0, 0, true, w)
 		return
 	}

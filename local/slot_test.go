@@ -52,7 +52,7 @@ func slotted(t *testing.T, r *limit.Rule, linked, bound bool, seed uint64) (answ
 	both := [2]*same{newSame(r, linked, now), newSame(r, linked, now)}
 	if linked {
 		// Nobody is asked so seldom that it would have to be known when exactly.
-		both[0].link.refresh, both[1].link.refresh = 5e9, 5e9
+		both[0].link.pace, both[1].link.pace = pace(5e9), pace(5e9)
 	}
 	slots := NewSlots(both[0].link)
 	other := changed(r)

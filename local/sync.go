@@ -83,20 +83,28 @@ func (c *Counter) Shard(f func(key string) int) int {
 	return p.shard
 }
 
+// Due returns when, in the counters' time, c should report at the latest: when its view
+// is a lag old, or at once if it has something to restore or to hand back.
+func (c *Counter) Due() int64 {
+	c.mu.Lock() // not lock: nothing changes
+	defer c.mu.Unlock()
+	if c.born == untold || c.is(raising|outdated) || !c.isFolded() && c.returnsLocked() {
+		return math.MinInt64
+	}
+	return c.freshAt + c.lag()
+}
+
+// lag returns the longest, in ns, that the view of a shared counter may be out of date.
+func (c *Counter) lag() int64 { return c.link().pace.lag(c.rule()) }
+
+// staleLocked reports whether the view is to be fetched anew.
+func (c *Counter) staleLocked(now int64) bool {
+	return c.born == untold || c.is(outdated) || now-c.freshAt >= c.lag()
+}
+
 // Collect takes what c has to tell at now; urgent says which of the two
 // queues it was taken from. ok is false if there is nothing to tell.
 func (c *Counter) Collect(now int64, urgent bool) (rep Report, ok bool) {
-	return c.collect(now, urgent, true)
-}
-
-// CollectPatiently is Collect, but does not ask on behalf of a key that is
-// being refused before its view is as old as any other's may be. A key that is
-// put off like that comes back with its next check.
-func (c *Counter) CollectPatiently(now int64, urgent bool) (rep Report, ok bool) {
-	return c.collect(now, urgent, false)
-}
-
-func (c *Counter) collect(now int64, urgent, eager bool) (rep Report, ok bool) {
 	c.lock()
 	defer c.mu.Unlock()
 	if urgent {
@@ -112,11 +120,9 @@ func (c *Counter) collect(now int64, urgent, eager bool) (rep Report, ok bool) {
 		c.rollLocked(now)
 	}
 	// A question alone is worth sending when the view is old or unknown; a
-	// counter may be queued twice, and the second time finds it fresh.
-	stale := c.born == untold || eager && c.refused || c.staleLocked(now)
-	// Nobody but the reconciler asks for a key that was put aside.
-	stale = stale || c.is(quarantined)
-	if !c.tellsLocked(now) && !stale {
+	// counter may be queued twice, and the second time finds it fresh. Nobody but
+	// the reconciler asks for a key that was put aside.
+	if !c.tellsLocked(now) && !c.staleLocked(now) && !c.is(quarantined) {
 		return rep, false
 	}
 	if c.win() != nil {
@@ -184,7 +190,7 @@ func (c *Counter) reportLocked(now int64) Report {
 		rep.BackTop = c.rule().Add(c.rule().Sub(a.sentBack.top, at), slack)
 	}
 	if rep.Raise {
-		c.followClockLocked(clockStep + (now-c.answeredAt())/clockDrift)
+		c.followClockLocked(clockStep + (now-c.freshAt)/clockDrift)
 		rep.KnownLevel = c.rule().Diff(c.funnel.known, at)
 	}
 	return rep
@@ -197,7 +203,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	defer c.mu.Unlock()
 	before := c.is(voided) // what is in flight was sent before a reset that we know of
 	void := before && a.Gen < c.gen()
-	c.unmark(inFlight | quarantined | voided)
+	c.unmark(inFlight | quarantined | voided | outdated)
 	if a.Raised && !void {
 		c.unmark(raising)
 	}
@@ -227,12 +233,12 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 		// It was given before a reset that we have heard of meanwhile. What was
 		// sent has been reset with the rest.
 		c.dropSentLocked()
-		c.doubtLocked()
+		c.mark(outdated)
 		return c.queueLocked(max(now, c.last), out)
 	case !a.Rule.SameShape(c.rule()):
 		// The numbers no longer fit the rule: ask again under the new one.
 		c.keepSentLocked()
-		c.doubtLocked()
+		c.mark(outdated)
 		return c.queueLocked(max(now, c.last), out)
 	case c.win() != nil:
 		now = max(now, c.last)
@@ -246,7 +252,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	default:
 		slack := a.Slack
 		if c.born != untold {
-			slack += (a.At - c.answeredAt()) / clockDrift
+			slack += (a.At - c.freshAt) / clockDrift
 			c.followClockLocked(slack)
 		}
 		c.setApart(c.clocksApart())
@@ -270,7 +276,9 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	c.born, c.freshAt = max(c.born, 0), max(a.At, 0)
 	// An answer by a clock that was set back a moment ago may have been
 	// misread: the next check asks again at once.
-	c.note(touched, !astray)
+	if astray {
+		c.mark(outdated)
+	}
 	used := c.knownUnitsLocked(max(now, c.last))
 	out.Overshoot = max(used-c.rule().Limit(), 0)
 	// Half of this node's fair part of what is left: when that much has been
@@ -280,18 +288,6 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 		c.foldLocked()
 	}
 	return out
-}
-
-// doubtLocked has the authority be asked again, however fresh its answer is. When that
-// was given stays known: whether its clock was set back since depends on it.
-func (c *Counter) doubtLocked() { c.freshAt = min(c.freshAt, ^c.freshAt) }
-
-// answeredAt returns when the authority last answered, be that in doubt or not.
-func (c *Counter) answeredAt() int64 { return max(c.freshAt, ^c.freshAt) }
-
-// staleLocked reports whether the authority should be asked again at now.
-func (c *Counter) staleLocked(now int64) bool {
-	return c.freshAt < 0 || now-c.freshAt >= c.link().refresh
 }
 
 // tellsLocked reports whether c has something to tell at now.
@@ -465,7 +461,7 @@ func (c *Counter) Refresh() bool {
 	if c.dead {
 		return false
 	}
-	c.doubtLocked()
+	c.mark(outdated)
 	if c.is(inNormal) {
 		return false
 	}

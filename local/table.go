@@ -477,7 +477,6 @@ func (t *Table) reviveLocked(sh *sideShard, c *Counter) bool {
 		return false
 	}
 	c.dead = false
-	c.note(touched, c.born != untold) // the reconciler drops dead counters unseen
 	c.unmark(quarantined | wounded)
 	t.putLocked(sh, c)
 	t.stats.live.Add(1)

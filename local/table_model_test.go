@@ -66,7 +66,7 @@ func TestForgottenOnTheWayIn(t *testing.T) {
 }
 
 func TestPeekCreatesNothing(t *testing.T) {
-	table := newTable(t, TableOptions{MaxKeys: 100, Link: NewLink(time.Second, 4)})
+	table := newTable(t, TableOptions{MaxKeys: 100, Link: NewLink(pace(time.Second), 4)})
 	for i := range 1000 {
 		res := table.Peek(fmt.Sprint(i), slow(10), 1, int64(table.clock.Now()))
 		if !res.Allowed || res.Remaining != 10 || res.ResetAfter != 0 || res.Source != limit.SourceUnsynced {

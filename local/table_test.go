@@ -158,7 +158,7 @@ func TestEvictionsForgetNothing(t *testing.T) {
 func TestPinnedCountersSurviveAnything(t *testing.T) {
 	const keys = 3000
 	rule := limit.Must(limit.Funnel("pinned", 1_000_000, 1_000_000, time.Millisecond))
-	table := newTable(t, TableOptions{MaxKeys: 64, sideKeys: 256 * 8, Link: NewLink(time.Second, 4)})
+	table := newTable(t, TableOptions{MaxKeys: 64, sideKeys: 256 * 8, Link: NewLink(pace(time.Second), 4)})
 	users := names("user", keys)
 	var own int64
 	counters := make(map[string]*Counter)
@@ -346,7 +346,7 @@ func TestOverflowCountersAreBounded(t *testing.T) {
 
 // An overflow counter follows the policy of an outage, and tells nobody.
 func TestOverflowCountersAndLink(t *testing.T) {
-	link := NewLink(time.Second, 4)
+	link := NewLink(pace(time.Second), 4)
 	table := newTable(t, TableOptions{MaxKeys: 1, sideKeys: 1, Link: link, hash: func(string, *limit.Rule) uint64 { return 7 }})
 	for i := range 2 {
 		table.Allow(fmt.Sprint("live", i), slow(10), 1, 0)
