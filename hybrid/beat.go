@@ -78,7 +78,7 @@ func (c *core) asked() (list []int, turns int64) {
 // wanted reports whether there is a reason to ask for a shard.
 func (c *core) wanted(s *shard) bool {
 	switch {
-	case !c.cfg.oneServer && (!s.offset.known || c.downAt != 0 || c.fails > 0 || c.doubt):
+	case !c.cfg.oneServer && (!s.offset.known || c.downAt != 0 || c.rounds.fails > 0 || c.doubt):
 		// On a cluster a shard is asked before it is ever used, for its clock;
 		// and all are while some are away, to learn which.
 		return true
@@ -90,8 +90,8 @@ func (c *core) wanted(s *shard) bool {
 	// A batch that leaves before the next heartbeat will tell whether Redis
 	// still has what it was told.
 	at, _ := c.due(s)
-	tells := s.pipe != 0 || at != 0 && at < c.now+c.cfg.heartbeat
-	return s.health != healthy || s.fails > 0 || s.suspect || !tells
+	tells := s.pipe != 0 || at != 0
+	return s.health != healthy || s.rounds.fails > 0 || s.suspect || !tells
 }
 
 // maxTurns is in how many heartbeats a single server is asked for all shards, at
@@ -123,6 +123,9 @@ func (c *core) onBeat(ev evBeat) {
 	if ev.err == nil || ev.beat.Nodes > 0 {
 		c.guess(b.sent, ev.recv, ev.beat.Now)
 	}
+	if ev.beat.Nodes > 0 {
+		c.noteLayouts(ev.beat.Others)
+	}
 	failing := c.beatShards(b, ev)
 	if ev.err == nil || ev.beat.Nodes > 0 {
 		c.countNodes(int64(ev.beat.Nodes)) // last: a loss keeps them from falling
@@ -133,10 +136,10 @@ func (c *core) onBeat(ev evBeat) {
 	case len(failing) == 0 && len(b.shards) > 0:
 		// Only the list of nodes is broken, or its server away: no hurry.
 		c.beatAt = max(b.at+c.pause(b), c.now)
-		c.failed(nil, ev.err, false)
+		c.failed(b.at, nil, ev.err, false)
 	default:
 		c.beatAt = c.now + c.jitter(c.cfg.retry, 0.5, 1.5)
-		c.failed(failing, ev.err, c.silent(b, ev, failing))
+		c.failed(b.at, failing, ev.err, c.silent(b, ev, failing))
 	}
 	if ev.err == nil || ev.beat.Nodes > 0 || len(failing) < len(b.shards) {
 		c.reached(b, failing)

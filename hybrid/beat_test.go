@@ -99,22 +99,24 @@ func TestLossDoesNotHideNodes(t *testing.T) {
 //
 // Fault 27: the list is broken from the start.
 func TestNodeListBrokenFromTheStart(t *testing.T) {
-	s := newSim(t, 1, 0, reconcileRule)
-	s.servers[0].listless = true
-	n := s.addNode(Options{})
-	s.run(2 * time.Second)
-	if n.core.state.Mode != Synced {
-		t.Errorf("%v", n.core.state)
-	}
-	n.takeAll(5)
-	s.run(time.Second)
-	beats := n.stats.beats.Load()
-	s.run(10 * time.Second)
-	if n.core.state.Mode != Synced || n.unsynced() != 0 {
-		t.Errorf("%v, %d units unsynced", n.core.state, n.unsynced())
-	}
-	if got := n.stats.beats.Load() - beats; got > 30 {
-		t.Errorf("%d heartbeats in 10 s", got)
+	for seed := range uint64(12) {
+		s := newSim(t, seed, 0, reconcileRule)
+		s.servers[0].listless = true
+		n := s.addNode(Options{})
+		s.run(2 * time.Second)
+		if n.core.state.Mode != Synced {
+			t.Errorf("%v", n.core.state)
+		}
+		n.takeAll(5)
+		s.run(time.Second)
+		beats := n.stats.beats.Load()
+		s.run(10 * time.Second)
+		if n.core.state.Mode != Synced || n.unsynced() != 0 {
+			t.Errorf("%v, %d units unsynced", n.core.state, n.unsynced())
+		}
+		if got := n.stats.beats.Load() - beats; got > 30 {
+			t.Errorf("%d heartbeats in 10 s", got)
+		}
 	}
 }
 

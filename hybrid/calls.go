@@ -62,7 +62,7 @@ func (l *Limiter) Reset(ctx context.Context, key string, rule *limit.Rule) error
 //
 // It is done in Redis when Set returns without an error, and known to this node;
 // the others learn of it with their next report of the key, those that refuse
-// it within an interval of their next check. Units that another node has
+// it within a lag of their next check. Units that another node has
 // admitted, but not reported by then, come on top. Views from before do not come
 // back, not even after a loss of data: this node remembers for as long as one could
 // matter (the window, or the time in which a full funnel drains), and so does every

@@ -27,15 +27,15 @@ func inBubblesOfTens(t *testing.T, test func(t *testing.T, w *world, r *limit.Ru
 	}
 }
 
-// A key that every node refuses is free again for all of them within about an
-// interval of its reset, and what was used before does not come back.
+// A key that every node refuses is free again for all of them within about a
+// lag of its reset, and what was used before does not come back.
 func TestResetReachesTheFleet(t *testing.T) {
 	inBubblesOfTens(t, func(t *testing.T, w *world, r *limit.Rule) {
 		nodes := w.fleet(3, hybrid.Options{})
 		wantAdmitted(t, nodes[0].Limiter, "k", r, 20, 10)
 		time.Sleep(time.Second)
 		ask := func(d time.Duration) (admitted int) {
-			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(15 * time.Millisecond) {
 				for _, n := range nodes[1:] {
 					if n.Allow("k", r) {
 						admitted++
@@ -55,10 +55,10 @@ func TestResetReachesTheFleet(t *testing.T) {
 			t.Errorf("%d remain where it was reset", left)
 		}
 		reset := time.Now()
-		for unaware := slices.Clone(nodes[1:]); len(unaware) > 0; time.Sleep(5 * time.Millisecond) {
+		for unaware := slices.Clone(nodes[1:]); len(unaware) > 0; time.Sleep(15 * time.Millisecond) {
 			unaware = slices.DeleteFunc(unaware, func(n *node) bool { return n.Allow("k", r) })
 		}
-		if took := time.Since(reset); took > 115*time.Millisecond {
+		if took := time.Since(reset); took > time.Second+115*time.Millisecond {
 			t.Errorf("known to all after %v", took)
 		}
 		ask(5 * time.Second)
@@ -221,9 +221,9 @@ func TestRefundReachesTheFleet(t *testing.T) {
 		}
 		since := time.Now()
 		for !b.Allow("k", r) {
-			time.Sleep(5 * time.Millisecond)
+			time.Sleep(15 * time.Millisecond)
 		}
-		if took := time.Since(since); took > 250*time.Millisecond {
+		if took := time.Since(since); took > time.Second+250*time.Millisecond {
 			t.Errorf("known after %v", took)
 		}
 	})

@@ -22,7 +22,7 @@ func TestCloseReportsAndLeaves(t *testing.T) {
 		nodes := w.fleet(2, unhurried)
 		a, b := nodes[0], nodes[1]
 		a.Allow("k", hundred)
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(15 * time.Millisecond)
 		admitted(a.Limiter, "k", hundred, 7)
 		w.wantUsed("k", hundred, 1)
 		if err := a.Close(bg); err != nil {

@@ -184,7 +184,7 @@ func TestSlotsMove(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 		round(3)
-		for tag, m := range map[string]moving{"0": {0, "MOVED", 0}, "1": {0, "ASK", 0}, "2": {0, "MOVED", 1}, "3": {0, "ASK", 1}} {
+		for tag, m := range map[string]moving{"4": {0, "MOVED", 0}, "1": {0, "ASK", 0}, "2": {0, "MOVED", 1}, "3": {0, "ASK", 1}} {
 			c.move(tag, m.word, m.again)
 		}
 		round(20)

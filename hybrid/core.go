@@ -47,14 +47,15 @@ type core struct {
 	pipes   map[uint64]*pipe
 	slots   int // pipelines that may still be started
 	lastID  uint64
-	fails   int   // exchanges in a row that speak for all of Redis, and failed
+	rounds  round // of exchanges that speak for all of Redis
 	backoff int   // probes that failed in a row
 	downAt  int64 // since when a shard is down; 0: none is
 	// Since when not all was well: a shard that returns may fail again at once.
 	outageAt int64
 	reason   string // why the latest exchange failed, and its error
 	cause    error
-	news     bool   // they have changed
+	mismatch string // says that others use another layout, which is not shared
+	news     bool   // these have changed
 	beatAt   int64  // next heartbeat or probe
 	beat     *beat  // the one under way
 	beatTurn int    // shard that the next one asks first
@@ -66,14 +67,16 @@ type core struct {
 	reseed   int64  // when to tell Redis anew what it has lost; 0: nothing lost
 	wounded  []quarantined
 	flushes  []*flush
-	active   bool // counters were waiting when last looked
+	wheel    *wheel
+	activeAt int64 // when counters were handed over last
 
 	out []effect
 }
 
 // coreConfig is what the core needs of [Options], all times in nanoseconds.
 type coreConfig struct {
-	interval, heartbeat        int64
+	interval, maxLag           int64
+	heartbeat                  int64
 	linger                     int64
 	minBackoff, maxBackoff     int64
 	retry, quarantine          int64
@@ -102,7 +105,7 @@ type shard struct {
 	trial  bool // it has only answered a probe since it was down
 	weighs bool // its units count by the fallback policy
 	apart  bool // it is down by itself, and only an answer of its own ends that
-	fails  int  // exchanges that failed in a row
+	rounds round
 	// An exchange has timed out that may have been for this shard's server.
 	suspect bool
 	offset  *offsetFilter
@@ -148,6 +151,7 @@ type item struct {
 type pipe struct {
 	shards []int
 	sent   int64 // local time
+	at     int64 // pace
 }
 
 type quarantined struct {
@@ -218,6 +222,7 @@ func newCore(cfg coreConfig, rng *rand.Rand, ids identities, link *local.Link, k
 	each func(func(*local.Counter) bool), stats *counters) *core {
 	c := &core{
 		cfg: cfg, rng: rng, ids: ids, node: ids.name(), link: link, keys: keys, each: each, stats: stats,
+		wheel: newWheel(cfg.interval, cfg.maxLag, rng.Int64N(cfg.interval)), activeAt: math.MinInt64 / 2,
 		nodes: 1, shards: make([]shard, shards), pipes: map[uint64]*pipe{}, slots: cfg.maxPipes,
 		state: State{Mode: Resyncing, Reason: "starting", Nodes: 1},
 	}
@@ -312,15 +317,15 @@ func (c *core) jitter(d int64, lo, hi float64) int64 {
 
 // drain sorts the counters that checks have handed over into their shards.
 func (c *core) drain() {
-	any := false
 	c.link.Drain(func(k *local.Counter, urgent bool) {
-		any = true
+		c.activeAt = c.now
 		c.enqueue(k, urgent)
 	})
-	c.active = any
 }
 
 func (c *core) enqueue(k *local.Counter, urgent bool) {
+	// At once, though it may report later: until its shard is known, a window goes by the
+	// clock of another server.
 	s := &c.shards[k.Shard(c.keys.Shard)]
 	if urgent {
 		s.urgent = append(s.urgent, k)
@@ -329,6 +334,12 @@ func (c *core) enqueue(k *local.Counter, urgent bool) {
 		}
 		return
 	}
+	c.wheel.add(k, c.now+max(k.Due(), c.local)-c.local)
+}
+
+// ready queues a counter whose time to report has come.
+func (c *core) ready(k *local.Counter) {
+	s := &c.shards[k.Shard(c.keys.Shard)]
 	if len(s.normal) >= max(s.prune, minPrune) {
 		before := len(s.normal)
 		s.normal = slices.DeleteFunc(s.normal, (*local.Counter).Dropped)
@@ -337,14 +348,13 @@ func (c *core) enqueue(k *local.Counter, urgent bool) {
 	}
 	s.normal = append(s.normal, k)
 	if s.normalAt == 0 {
-		// A counter may already have waited a quarter of an interval to be
-		// drained (see wakeAt); together they stay below one interval.
-		s.normalAt = c.now + c.jitter(c.cfg.interval, 0.5, 0.75)
+		s.normalAt = c.now
 	}
 }
 
 // timers does what is due by now, other than sending.
 func (c *core) timers() {
+	c.wheel.due(c.now, c.ready)
 	if c.beat == nil && c.now >= c.beatAt {
 		c.sendBeat()
 	}
@@ -375,7 +385,8 @@ func (c *core) wakeAt() (at int64, sleep bool) {
 		sooner(c.wounded[0].at)
 	}
 	sooner(c.reseed)
-	sleep = !c.active
+	sooner(c.wheel.next())
+	sleep = c.now-c.activeAt >= c.cfg.interval
 	for i := range c.shards {
 		s := &c.shards[i]
 		t, queued := c.due(s)
@@ -385,7 +396,7 @@ func (c *core) wakeAt() (at int64, sleep bool) {
 		}
 	}
 	if !sleep {
-		sooner(c.now + c.cfg.interval/4)
+		sooner(c.wheel.after(c.now))
 	}
 	return at, sleep
 }

@@ -14,11 +14,11 @@
 // booked when Redis is back, as far as it still counts.
 //
 // What several processes admit together may exceed a limit by what they admit
-// before they hear of each other: at most about twice what the others are
-// offered in one sync interval, and far less near the limit, where reports
-// are sent at once. The README states the bound.
+// before they hear of each other: each may keep to itself up to half of its part of
+// what the limit leaves, for at most [Options].MaxLag. A unit beyond that is
+// reported at once. The README states the bound.
 //
 // For maintainers: core.go, pump.go, replies.go, machine.go and offset.go are
-// the reconciler, a state machine without clocks and goroutines; driver.go
-// runs it; limiter.go is what users see.
+// the reconciler, a state machine without clocks and goroutines; wheel.go holds what
+// it has to report later; driver.go runs it; limiter.go is what users see.
 package hybrid

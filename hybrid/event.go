@@ -29,11 +29,15 @@ const (
 	// side, so that neither limits anybody to what it says (see [Stats].Conflicts). There is
 	// one event for each name.
 	EventConflict
+	// EventMismatch: other processes use the same Redis and prefix with other Shards, or
+	// another version of this library: they share no limit with this one. It is in
+	// [State].Reason, too, for as long as they are there.
+	EventMismatch
 	kindState // of log lines alone
 	kinds
 )
 
-var eventNames = [...]string{"none", "data-lost", "key-quarantined", "invalid-check", "client-settings", "node-renamed", "rule-conflict"}
+var eventNames = [...]string{"none", "data-lost", "key-quarantined", "invalid-check", "client-settings", "node-renamed", "rule-conflict", "layout-mismatch"}
 
 // String returns the kind in lower case, with dashes.
 func (k EventKind) String() string {

@@ -50,13 +50,17 @@ func TestLostRepliesAndTheLog(t *testing.T) {
 				const long = 30 * time.Second
 				var log logbook
 				var seen changes
-				n := w.synced(hybrid.Options{Logger: slog.New(&log), OnStateChange: seen.add})
+				n := w.synced(hybrid.Options{SyncInterval: 20 * time.Millisecond, MaxLag: 20 * time.Millisecond, Logger: slog.New(&log), OnStateChange: seen.add})
 				time.Sleep(time.Minute) // what the start has said is forgotten
 				before, _ := log.count(slog.LevelWarn)
 				_, all := log.count(slog.LevelWarn)
 				rng := rand.New(rand.NewPCG(uint64(percent), 1))
 				n.net.set(func(n *network) { n.loss = func() bool { return rng.IntN(100) < percent } })
+				away, looks := 0, 0
 				for begun := time.Now(); time.Since(begun) < long; {
+					if looks++; n.State().Mode == hybrid.Degraded {
+						away++
+					}
 					for k := range 10 {
 						n.Allow(fmt.Sprint("k", k), longFunnel)
 					}
@@ -68,8 +72,11 @@ func TestLostRepliesAndTheLog(t *testing.T) {
 				warn, lines := log.count(slog.LevelWarn)
 				most := 6 + int((long+20*time.Second)/(10*time.Second))
 				changed := len(seen.modes())
-				t.Logf("%d changes, %d lines", changed, lines-all)
-				if percent == 5 && changed < 2*most {
+				t.Logf("%d changes, %d lines, degraded for %d of %d looks", changed, lines-all, away, looks)
+				if away*100 > looks*percent {
+					t.Errorf("degraded for %d of %d looks", away, looks)
+				}
+				if percent == 20 && changed < 2*most {
 					t.Error("too little has happened")
 				}
 				if lines-all > most || warn-before == 0 {
@@ -180,7 +187,7 @@ func TestLossIsAnEvent(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		var log logbook
 		var seen happenings
-		n := w.synced(hybrid.Options{Logger: slog.New(&log), OnEvent: seen.add})
+		n := w.synced(hybrid.Options{Shards: 64, Logger: slog.New(&log), OnEvent: seen.add})
 		for k := range 40 {
 			n.Allow(fmt.Sprint("k", k), longTen)
 		}

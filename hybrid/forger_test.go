@@ -98,8 +98,12 @@ func (f *forger) answer(cmd redis.Cmder) error {
 	}
 	var reply []any
 	switch key := keys[0].(string); {
-	case strings.HasSuffix(key, "{nodes}"):
-		reply = []any{"1", micros()}
+	case strings.Contains(key, ":nodes:"):
+		seq := int64(0)
+		if len(keys) > 2 {
+			seq = f.ledgers[keys[2].(string)].seq
+		}
+		reply = []any{"1", micros(), fmt.Sprint(seq)}
 	case len(rest) == 1:
 		reply = []any{fmt.Sprint(f.ledgers[key].seq), micros()}
 	case forge != nil && f.dice()%2 == 0:

@@ -11,6 +11,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/limit"
 	"github.com/hybridlimit/hybridlimit/local"
+	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 // Limiter decides locally and reconciles with Redis. Build it with [New]; all
@@ -57,15 +58,22 @@ func New(rdb redis.UniversalClient, o Options) (*Limiter, error) {
 
 // build returns a limiter that does not run yet.
 func build(rdb redis.UniversalClient, o Options) (*Limiter, error) {
+	if o.Shards == 0 {
+		o.Shards = remote.ShardsFor(rdb)
+	}
 	o = o.withDefaults()
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
 	l := &Limiter{clock: clock.Forward(o.Clock), patience: 2 * o.SyncInterval}
 	if rdb != nil {
-		// A key that is asked but admits nothing is refreshed at this pace.
-		l.link = local.NewLink(5*o.SyncInterval, o.Shards)
+		l.link = local.NewLink(o.pace(), o.Shards)
 		l.link.SetMaxDebt(o.MaxDebt)
+		ks, err := remote.NewKeyspace(o.KeyPrefix, o.Shards)
+		if err != nil {
+			return nil, fmt.Errorf("hybrid: %w", err)
+		}
+		l.link.SetShards(ks.Shard)
 	}
 	var err error
 	l.table, err = local.NewTable(local.TableOptions{MaxKeys: o.MaxKeys, Clock: o.Clock, Link: l.link, Conflict: l.conflict})
@@ -235,7 +243,7 @@ func (l *Limiter) Stats() Stats {
 	s.Batches, s.KeysSynced, s.ResentBatches = c.batches.Load(), c.keysSynced.Load(), c.resent.Load()
 	s.Heartbeats, s.Failures, s.Losses = c.beats.Load(), c.failures.Load(), c.losses.Load()
 	s.RolledBackKeys, s.Quarantined = c.rolledBack.Load(), c.quarantined.Load()
-	s.Renames = c.renames.Load()
+	s.Renames, s.Mismatches = c.renames.Load(), c.mismatches.Load()
 	s.BadReplies, s.StateChanges = c.badReplies.Load(), c.stateChanges.Load()
 	s.HookPanics, s.Overshoot = c.hookPanics.Load(), c.overshoot.Load()
 	return s

@@ -19,9 +19,23 @@ var (
 // because the shards of a cluster fail one by one; and once for the limiter,
 // which is as well as the worst of its shards.
 
-// failed takes note of an exchange that did not work for some shards. total
-// says that none can have worked.
-func (c *core) failed(shards []int, err error, total bool) {
+// round counts exchanges that failed, those that were under way at the same time as
+// one: a server that stalls once fails all of them.
+type round struct {
+	fails int
+	at    int64 // pace, when the latest was counted
+}
+
+// failed counts an exchange that began at a time and has failed now.
+func (r *round) failed(began, now int64) {
+	if began >= r.at || r.fails == 0 {
+		r.fails, r.at = r.fails+1, now
+	}
+}
+
+// failed takes note of an exchange that began at a time, and did not work for some
+// shards. total says that none can have worked.
+func (c *core) failed(began int64, shards []int, err error, total bool) {
 	class, reason := remote.Classify(err)
 	if errors.Is(err, errTimeout) {
 		class, reason = remote.ClassUnavailable, "timeout"
@@ -32,16 +46,16 @@ func (c *core) failed(shards []int, err error, total bool) {
 	for _, sh := range shards {
 		s := &c.shards[sh]
 		s.apart = !total
-		s.fails++
+		s.rounds.failed(began, c.now)
 		s.retry = c.now + c.jitter(c.cfg.retry, 0.5, 1.5)
-		if s.fails >= c.cfg.degradeAfter || s.health == returning || hopeless {
+		if s.rounds.fails >= c.cfg.degradeAfter || s.health == returning || hopeless {
 			c.setHealth(sh, down)
 		}
 	}
 	if total {
-		c.fails++
+		c.rounds.failed(began, c.now)
 	}
-	if total && (c.fails >= c.cfg.degradeAfter || c.count(healthy) == 0) {
+	if total && (c.rounds.fails >= c.cfg.degradeAfter || c.count(healthy) == 0) {
 		for i := range c.shards {
 			c.setHealth(i, down)
 		}
@@ -52,7 +66,9 @@ func (c *core) failed(shards []int, err error, total bool) {
 }
 
 // answered takes note that a shard's server has answered a batch.
-func (c *core) answered(s *shard) { s.fails, s.suspect, s.trial, c.fails = 0, false, false, 0 }
+func (c *core) answered(s *shard) {
+	s.rounds.fails, s.suspect, s.trial, c.rounds.fails = 0, false, false, 0
+}
 
 func (c *core) count(h health) (n int) {
 	for i := range c.shards {
@@ -103,11 +119,14 @@ func (c *core) scheduleProbe(class remote.Class) {
 // by the servers of the failing shards. It speaks for shards that it did not
 // ask too, unless they have failed while others did not.
 func (c *core) reached(b *beat, failing []int) {
-	c.fails = 0
+	c.rounds.fails = 0
+	if c.count(down) > 0 {
+		c.wheel.all(c.ready)
+	}
 	for _, sh := range b.shards {
 		// A batch that is under way, and has failed before, speaks for itself.
 		if s := &c.shards[sh]; s.flight == nil && !slices.Contains(failing, sh) {
-			s.fails, s.suspect = 0, false
+			s.rounds.fails, s.suspect = 0, false
 		}
 	}
 	for i := range c.shards {
@@ -116,7 +135,7 @@ func (c *core) reached(b *beat, failing []int) {
 			continue
 		}
 		s.backlog = append(s.backlog, s.normal...)
-		s.normal, s.normalAt, s.retry, s.fails = nil, 0, 0, 0
+		s.normal, s.normalAt, s.retry, s.rounds.fails = nil, 0, 0, 0
 		s.trial, s.apart = true, false
 		c.paceAt = min(c.paceAt, c.now)
 		c.setHealth(i, returning)
@@ -167,9 +186,11 @@ func (c *core) assess() {
 		s.Reason = c.state.Reason
 	case mode == Resyncing:
 		s.Reason = "redis answers again"
+	case mode == Synced:
+		s.Reason = c.mismatch
 	}
 	old := c.state
-	if mode == old.Mode && s.Nodes == old.Nodes && cut == old.Down && (mode != Degraded || !c.news) {
+	if mode == old.Mode && s.Nodes == old.Nodes && cut == old.Down && (mode == Resyncing || s.Reason == old.Reason && (mode == Synced || !c.news)) {
 		return
 	}
 	c.news = false
@@ -177,7 +198,7 @@ func (c *core) assess() {
 		s.Since = time.Unix(0, c.local)
 		c.stats.stateChanges.Add(1)
 		if mode == Synced {
-			c.backoff, c.fails, c.outageAt = 0, 0, 0
+			c.backoff, c.rounds.fails, c.outageAt = 0, 0, 0
 		}
 	}
 	c.state = s
@@ -222,6 +243,7 @@ func (c *core) onFlush(ev evFlush) {
 	if ev.all {
 		c.refreshAll()
 	}
+	c.wheel.all(c.ready)
 	f := &flush{id: ev.id, marks: map[int]*flushMark{}}
 	for i := range c.shards {
 		s := &c.shards[i]

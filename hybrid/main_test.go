@@ -113,9 +113,16 @@ func conserved(t testing.TB, l *hybrid.Limiter, settled bool) {
 	}
 }
 
-// counterKey names the counter in Redis under the default options.
-func counterKey(rule *limit.Rule, key string) string {
-	ks, err := remote.NewKeyspace("", 0)
+// counterKey names the counter in a single Redis under the default options.
+func counterKey(rule *limit.Rule, key string) string { return counterKeyIn(1, rule, key) }
+
+// clusterKey names it in a Cluster.
+func clusterKey(rule *limit.Rule, key string) string {
+	return counterKeyIn(remote.DefaultShards, rule, key)
+}
+
+func counterKeyIn(shards int, rule *limit.Rule, key string) string {
+	ks, err := remote.NewKeyspace("", shards)
 	if err != nil {
 		panic(err)
 	}

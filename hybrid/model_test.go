@@ -162,7 +162,7 @@ func (m *modelRedis) rollback(s *modelRedis) {
 func (m *modelRedis) beat(now int64, node string, ttl int64) int {
 	m.alive[node] = now + ttl
 	maps.DeleteFunc(m.alive, func(_ string, gone int64) bool { return gone <= now })
-	m.deserted = expiry(now, slices.Max(slices.Collect(maps.Values(m.alive))), 0, 0, nil)
+	m.deserted = now + int64(24*time.Hour)
 	return len(m.alive)
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/local"
+	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 // Fallback says what a check does while Redis is unreachable.
@@ -56,13 +57,23 @@ func (f Fallback) weight(n int64) int64 {
 type Options struct {
 	// MaxKeys is about how many keys are held in memory. Default 65,536.
 	MaxKeys int
-	// SyncInterval is how long an admitted unit may stay unknown to Redis when
-	// nothing is urgent. Default 100 ms; 1 ms to 1 min.
+	// SyncInterval is the time between two collections of reports. A key that is used
+	// for the first time, or again after MaxLag, is asked for with the next. Default
+	// 100 ms; 1 ms to 1 min.
 	SyncInterval time.Duration
+	// MaxLag is how long an admitted unit may stay unknown to Redis, and a view of a key
+	// in use may be out of date, when nothing is urgent; but never longer than a
+	// quarter of the time for which units of the rule count, nor shorter than
+	// SyncInterval. A unit is urgent when it is one of half of this node's part of what
+	// the limit leaves. Default 1 s, or SyncInterval if that is longer; at most 1 min.
+	// SyncInterval is the tightest.
+	MaxLag time.Duration
 	// CommandTimeout bounds every call of Redis. Default 250 ms; 1 ms to 1 min.
 	CommandTimeout time.Duration
-	// Shards is the number of groups that keys are divided into. All processes
-	// that share limits must use the same number. Default 64; at most 1,024.
+	// Shards is the number of groups that keys are divided into. A script call
+	// carries keys of one group, and a Cluster keeps each on one of its masters. All
+	// processes that share limits must use the same number. Default: 1 for a single
+	// server or a Sentinel group (a [redis.Client]), else 64; at most 1,024.
 	Shards int
 	// KeyPrefix begins every Redis key. All processes that share limits must
 	// use the same. Default "hl"; at most 64 bytes, without braces.
@@ -95,8 +106,10 @@ type Options struct {
 	// does not answer. Defaults 100 ms and 2 s: a node is back at most a pause
 	// and a moment after Redis is.
 	MinBackoff, MaxBackoff time.Duration
-	// DegradeAfter is how many exchanges must fail in a row before the
-	// fallback applies. Default 2.
+	// DegradeAfter is how many rounds of exchanges must fail in a row before the
+	// fallback applies; those that were under way at the same time are one round. With
+	// the default of 2 a server that stalls for 0.3 s is no outage, one that stalls for
+	// twice CommandTimeout is.
 	DegradeAfter int
 	// MaxBatch is how many keys one script call carries at most. Redis serves
 	// nobody else meanwhile: 100 keys take about 0.5 ms. Default 200; at most 1,000.
@@ -124,8 +137,9 @@ const coalesce = time.Millisecond
 
 func (o Options) withDefaults() Options {
 	setDefault(&o.SyncInterval, 100*time.Millisecond)
+	setDefault(&o.MaxLag, max(time.Second, o.SyncInterval))
 	setDefault(&o.CommandTimeout, 250*time.Millisecond)
-	setDefault(&o.Shards, 64)
+	setDefault(&o.Shards, remote.DefaultShards)
 	setDefault(&o.KeyPrefix, "hl")
 	setDefault(&o.HeartbeatInterval, time.Second)
 	setDefault(&o.MinBackoff, 100*time.Millisecond)
@@ -160,6 +174,7 @@ func (o Options) validate() error {
 		}
 	}
 	within("SyncInterval", o.SyncInterval, time.Millisecond, time.Minute)
+	within("MaxLag", o.MaxLag, o.SyncInterval, max(time.Minute, o.SyncInterval))
 	within("CommandTimeout", o.CommandTimeout, time.Millisecond, time.Minute)
 	within("HeartbeatInterval", o.HeartbeatInterval, 10*time.Millisecond, time.Minute)
 	within("MinBackoff", o.MinBackoff, time.Millisecond, time.Hour)
@@ -180,9 +195,11 @@ func (o Options) validate() error {
 	return errors.Join(errs...)
 }
 
+func (o Options) pace() local.Pace { return local.Pace{Interval: o.SyncInterval, MaxLag: o.MaxLag} }
+
 func (o Options) coreConfig() coreConfig {
 	return coreConfig{
-		interval: int64(o.SyncInterval), heartbeat: int64(o.HeartbeatInterval), linger: int64(coalesce),
+		interval: int64(o.SyncInterval), maxLag: int64(o.MaxLag), heartbeat: int64(o.HeartbeatInterval), linger: int64(coalesce),
 		minBackoff: int64(o.MinBackoff), maxBackoff: int64(o.MaxBackoff),
 		retry: int64(30 * time.Millisecond), quarantine: int64(5 * time.Second),
 		maxBatch: o.MaxBatch, maxPipes: 4, shardsPerPipe: 16, resyncPipe: 4,

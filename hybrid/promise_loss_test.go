@@ -1,6 +1,7 @@
 package hybrid
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -143,8 +144,8 @@ func TestInvalidBatchIsTakenApart(t *testing.T) {
 	s.run(2 * time.Second)
 	n.take("hot", rule, 5)
 	var sent *efSend
-	n.core.step(s.now, n.time(), evTick{})
-	for _, e := range n.core.step(s.now+int64(time.Second), n.time(), evTick{}) {
+	effects := slices.Clone(n.core.step(s.now, n.time(), evTick{}))
+	for _, e := range append(effects, n.core.step(s.now+int64(time.Second), n.time(), evTick{})...) {
 		if e, ok := e.(efSend); ok {
 			sent = &e
 		}

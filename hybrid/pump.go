@@ -23,7 +23,7 @@ func (s *shard) lane() lane {
 	switch {
 	case s.health == returning:
 		return gentle
-	case s.fails > 0, s.suspect:
+	case s.rounds.fails > 0, s.suspect:
 		return doubtful
 	}
 	return express
@@ -99,29 +99,16 @@ func (c *core) pick(l lane) (ids []int) {
 	return ids
 }
 
-// maxQuestions is how many keys a batch asks for only because they are being
-// refused: they hear of a reset or a refund within about an interval, but a flood
-// of them must not cost Redis more than other keys do.
-const maxQuestions = 16
-
 // board makes the next flight of s from its queues. It stays nil if the
 // counters there turn out to have nothing to tell.
 func (c *core) board(s *shard) {
 	var f flight
-	questions := 0 // of keys that are refused and have nothing to tell
 	take := func(queue *[]*local.Counter, taken *int64, urgent bool) {
 		k := 0
 		for k < len(*queue) && len(f.items) < c.cfg.maxBatch {
 			ctr := (*queue)[k]
 			k++
-			collect := ctr.Collect
-			if questions >= maxQuestions {
-				collect = ctr.CollectPatiently
-			}
-			if rep, ok := collect(c.local, urgent); ok {
-				if rep.Units == 0 && !rep.Raise && !handsBack(rep) {
-					questions++
-				}
+			if rep, ok := ctr.Collect(c.local, urgent); ok {
 				f.items = append(f.items, item{c: ctr, rule: rep.Rule, units: rep.Units, back: handsBack(rep)})
 			}
 		}
@@ -161,7 +148,7 @@ func shorten(q []*local.Counter, k int) []*local.Counter {
 
 // send starts one pipeline with the flights of the given shards.
 func (c *core) send(ids []int, l lane) {
-	p := &pipe{shards: ids, sent: c.local}
+	p := &pipe{shards: ids, sent: c.local, at: c.now}
 	id := c.newID()
 	if l == gentle {
 		c.paced = id

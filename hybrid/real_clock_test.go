@@ -46,7 +46,7 @@ func clocked(t *testing.T, size int) (nodes []*hybrid.Limiter, look *redis.Clien
 		if err := look.Set(bg, "!ahead", int64(ahead/time.Second), 0).Err(); err != nil {
 			t.Fatal(err)
 		}
-		<-time.After(2 * quick.HeartbeatInterval) // all nodes see it
+		<-time.After(4 * quick.HeartbeatInterval) // all nodes see it
 	}
 }
 

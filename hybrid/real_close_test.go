@@ -46,7 +46,7 @@ func TestRealCloseWhileRedisStops(t *testing.T) {
 			if got := totalIn(t, admin, counterKey(hundred, "k")); got != 40 {
 				t.Errorf("Redis counts %d of 40", got)
 			}
-			if live := admin.ZCard(bg, "hl:1:{nodes}").Val(); live != 0 {
+			if live := admin.ZCard(bg, "hl:1:{0}:nodes:1").Val(); live != 0 {
 				t.Errorf("%d live nodes", live)
 			}
 		})

@@ -58,7 +58,7 @@ func atHome(t testing.TB, k *redistest.Cluster, rule *limit.Rule, master, n int)
 	t.Helper()
 	for i := range 1000 {
 		key := fmt.Sprint("home-", i)
-		if home(t, k, counterKey(rule, key)) != master {
+		if home(t, k, clusterKey(rule, key)) != master {
 			continue
 		}
 		if n == 0 {
@@ -90,7 +90,7 @@ func (c *crew) unaffected(k *redistest.Cluster, victim int, shared []string) (wr
 	}
 	spared := map[string]bool{}
 	for _, key := range keys {
-		spared[key] = home(c.t, k, counterKey(longWindow, key)) != victim
+		spared[key] = home(c.t, k, clusterKey(longWindow, key)) != victim
 	}
 	wrong = new(atomic.Int64)
 	c.watch = func(key string, res limit.Result) {
@@ -177,7 +177,7 @@ func TestRealClusterShardsApart(t *testing.T) {
 	wantAdmitted(t, l, fresh, hundred, 200, 100)
 	admin := dial(t, k.Masters[other].Addr())
 	for _, key := range []string{alive, fresh} {
-		eventually(t, patience, "booked", func() bool { return totalIn(t, admin, counterKey(hundred, key)) == 100 })
+		eventually(t, patience, "booked", func() bool { return totalIn(t, admin, clusterKey(hundred, key)) == 100 })
 	}
 	second := c.nodes[1]
 	second.AllowN(fresh, hundred, 101) // only makes it look the key up
@@ -200,7 +200,7 @@ func TestRealClusterShardsApart(t *testing.T) {
 	c.recovered(promoted(k.Replicas[victim]))
 	c.flush()
 	c.agreeInCluster(k)
-	if got := totalIn(t, dial(t, k.Replicas[victim].Addr()), counterKey(hundred, dead)); got != 10+3*30 {
+	if got := totalIn(t, dial(t, k.Replicas[victim].Addr()), clusterKey(hundred, dead)); got != 10+3*30 {
 		t.Errorf("Redis counts %d units of the key that was cut off, want 100", got)
 	}
 }

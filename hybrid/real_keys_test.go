@@ -151,7 +151,7 @@ func TestRealTTLsComeBack(t *testing.T) {
 		t.Fatalf("keys %q", keys)
 	}
 	for _, k := range keys {
-		if !admin.Persist(bg, k).Val() && !strings.HasSuffix(k, "{nodes}") { // a heartbeat may have been quicker
+		if !admin.Persist(bg, k).Val() && !strings.Contains(k, ":nodes:") { // a heartbeat may have been quicker
 			t.Errorf("%s had no TTL", k)
 		}
 	}
@@ -214,7 +214,7 @@ func TestRealOtherVersion(t *testing.T) {
 		}
 	}
 	for _, k := range admin.Keys(bg, "*").Val() {
-		if _, ok := theirs[k]; !ok && !strings.HasPrefix(k, "hl:1:{") {
+		if _, ok := theirs[k]; !ok && !strings.HasPrefix(k, "hl:1:{") && k != "hl:{0}:layouts" {
 			t.Errorf("a key without its version: %s", k)
 		}
 	}

@@ -145,14 +145,14 @@ func TestRealCopyOfAProcess(t *testing.T) {
 	eventually(t, 10*time.Second, "they count each other", func() bool { return a.State().Nodes == 2 && b.State().Nodes == 2 })
 	for _, l := range nodes {
 		wantMode(t, l, hybrid.Synced)
-		if live := admin.ZRange(bg, "hl:1:{nodes}", 0, -1).Val(); !slices.Contains(live, l.ID()) {
+		if live := admin.ZRange(bg, "hl:1:{0}:nodes:1", 0, -1).Val(); !slices.Contains(live, l.ID()) {
 			t.Errorf("%q is not among the live nodes %q", l.ID(), live)
 		}
 		id := l.ID()
 		if err := l.Close(bg); err != nil {
 			t.Error(err)
 		}
-		if live := admin.ZRange(bg, "hl:1:{nodes}", 0, -1).Val(); slices.Contains(live, id) {
+		if live := admin.ZRange(bg, "hl:1:{0}:nodes:1", 0, -1).Val(); slices.Contains(live, id) {
 			t.Errorf("%q has left, and is still among the live nodes", id)
 		}
 		for _, k := range admin.Keys(bg, "hl:1:{*}:node:"+id).Val() {

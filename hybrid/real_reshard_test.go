@@ -22,7 +22,9 @@ func TestRealSlotsMigrate(t *testing.T) {
 	}
 	t.Parallel()
 	k := redistest.StartCluster(t)
-	c := newCrew(t, patient, clusterClients(k, 3, time.Second)...)
+	busy := patient
+	busy.MaxLag = 100 * time.Millisecond
+	c := newCrew(t, busy, clusterClients(k, 3, time.Second)...)
 	shared := names("shared-", 10)
 	c.load(shared...)
 	eventually(t, patience, "load", func() bool { return c.all.sum() > 2000 })
@@ -61,7 +63,7 @@ func TestRealSlotHalfMoved(t *testing.T) {
 	c := newCrew(t, patient, clusterClients(k, 3, time.Second)...)
 	c.load()
 	eventually(t, patience, "load", func() bool { return c.all.sum() > 1000 })
-	key := counterKey(longWindow, ownKey(0, 0))
+	key := clusterKey(longWindow, ownKey(0, 0))
 	slot, err := k.Slot(key)
 	if err != nil {
 		t.Fatal(err)
@@ -98,7 +100,7 @@ func slotsAt(t testing.TB, k *redistest.Cluster, s *redistest.Server) (found []i
 	seen := map[int]bool{nodes: true}
 	found = append(found, nodes)
 	for i := 0; i < ownKeys && len(found) < 8; i++ {
-		slot, err := k.Slot(counterKey(longWindow, ownKey(0, i)))
+		slot, err := k.Slot(clusterKey(longWindow, ownKey(0, i)))
 		if err != nil {
 			t.Fatal(err)
 		}

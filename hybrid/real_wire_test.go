@@ -79,7 +79,9 @@ func TestRealDeliveredTwice(t *testing.T) {
 func TestRealPipelinesTorn(t *testing.T) {
 	t.Parallel()
 	srv, p := proxied(t)
-	l := realNode(t, p.Addr(), quick)
+	many := quick
+	many.Shards = 16 // so that a pipeline has many calls
+	l := realNode(t, p.Addr(), many)
 	rng := rand.New(rand.NewPCG(9, 2))
 	var all books
 	// A tear may hit a heartbeat as well: go on until enough batches were hit.
@@ -95,7 +97,7 @@ func TestRealPipelinesTorn(t *testing.T) {
 		<-time.After(5 * time.Millisecond)
 	}
 	p.Tear()
-	all.settles(t, l, srv.Addr())
+	all.settlesIn(t, l, srv.Addr(), many.Shards)
 }
 
 // A server that is frozen before a limiter comes: dials are accepted by the

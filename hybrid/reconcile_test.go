@@ -106,7 +106,7 @@ func TestShardsThatFailedTravelAlone(t *testing.T) {
 		waiting := map[bool]int{}
 		for i := range failed {
 			sh := &n.core.shards[i]
-			failed[i] = sh.fails > 0 || sh.suspect
+			failed[i] = sh.rounds.fails > 0 || sh.suspect
 			if sh.pipe == 0 {
 				waiting[failed[i]]++
 			}
@@ -134,9 +134,9 @@ func TestShardsThatFailedTravelAlone(t *testing.T) {
 func TestUrgentAfterAnOutage(t *testing.T) {
 	s, n := lonely(t, Options{Shards: 1, SyncInterval: 10 * time.Second}, 1, 0)
 	s.down = true
-	n.take("first", reconcileRule, 1)
-	s.run(2 * time.Millisecond) // on its way, and its fate is unknown
-	n.take("second", reconcileRule, 1)
+	n.take("first", reconcileRule, 600) // more than its share
+	s.run(2 * time.Millisecond)         // on its way, and its fate is unknown
+	n.take("second", reconcileRule, 600)
 	s.untilMode(n, Degraded)
 	s.run(time.Second)
 	s.down = false
@@ -146,11 +146,34 @@ func TestUrgentAfterAnOutage(t *testing.T) {
 		t.Fatalf("%d units unsynced", n.unsynced())
 	}
 	for _, key := range []string{"first", "second"} {
-		n.take(key, reconcileRule, 600) // more than its share of what is left
+		n.take(key, reconcileRule, 300) // more than its share of what is left
 		s.run(20 * time.Millisecond)
 		if n.unsynced() != 0 {
 			t.Errorf("%q: %d units wait for their turn, though the key is near its limit", key, n.unsynced())
 		}
+	}
+}
+
+// A server that stalls fails all exchanges that are under way, and is not away because of
+// that: they are one round. The next that fails is another.
+//
+// Fault 81: one stall fails a batch and a heartbeat, and degrades nobody.
+func TestOneStallIsOneRound(t *testing.T) {
+	s, n := lonely(t, Options{Shards: 1, HeartbeatInterval: 300 * time.Millisecond}, 1, 1)
+	s.servers[0].freeze()
+	for n.core.beat == nil {
+		s.run(time.Millisecond / 4)
+	}
+	n.take("key0", reconcileRule, 600) // urgent
+	for n.stats.failures.Load() < 2 {
+		s.run(time.Millisecond / 4)
+	}
+	if n.core.state.Mode != Synced {
+		t.Errorf("%v after a batch and a heartbeat that were under way at once", n.core.state)
+	}
+	s.run(500 * time.Millisecond)
+	if n.core.state.Mode != Degraded {
+		t.Errorf("%v though nothing is answered any more", n.core.state)
 	}
 }
 

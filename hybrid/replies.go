@@ -40,7 +40,7 @@ func (c *core) onReplies(ev evReplies) {
 		}
 	}
 	if failed != nil {
-		c.failed(failing, failed, c.cfg.oneServer && len(failing) == len(p.shards))
+		c.failed(p.at, failing, failed, c.cfg.oneServer && len(failing) == len(p.shards))
 	}
 }
 
@@ -87,7 +87,8 @@ func (c *core) onTimeout(id uint64) {
 		c.onBeat(evBeat{id: id, err: errTimeout})
 		return
 	}
-	if c.pipes[id] == nil {
+	p := c.pipes[id]
+	if p == nil {
 		return
 	}
 	shards := c.unpack(id)
@@ -99,7 +100,7 @@ func (c *core) onTimeout(id uint64) {
 	if !c.cfg.oneServer && len(shards) > 1 {
 		shards = nil // it may be the fault of any of them
 	}
-	c.failed(shards, errTimeout, c.cfg.oneServer)
+	c.failed(p.at, shards, errTimeout, c.cfg.oneServer)
 }
 
 // onReply handles what Redis says of one batch.

@@ -72,7 +72,7 @@ func (o *nodeOracle) admit(n *simNode, k oracleKey, units, weight int64, degrade
 	o.order++
 	a := admission{
 		at: o.s.now, order: o.order, n: units, server: bk.server.time(), blind: blind, weight: weight,
-		rule: rule, slack: o.slack(), node: n.id,
+		rule: rule, slack: max(o.slack(), nb.vague[bk.shard]), node: n.id,
 	}
 	bk.all = append(bk.all, a)
 	o.s.fleet.admitted(n, k, a, degraded)
@@ -231,10 +231,10 @@ func (w *windowTally) count() int64 {
 func (o *nodeOracle) upToDate(n *simNode, k oracleKey) {
 	o.s.fleet.steps[checkFresh]++
 	sh := o.nodes[n].shares[k]
-	if age := o.s.now - max(sh.toldAt, sh.busy, o.calm); age > o.refresh() {
+	if age := o.s.now - max(sh.toldAt, sh.busy, o.calm); age > o.refresh(n.rule(k.rule)) {
 		o.s.failf("I1: %s admits units of %v %q on a view that is %v old", n.name, k.rule, k.key, time.Duration(age))
 	}
-	if at := o.unheard(k, sh); at != 0 && o.s.now-max(at, o.calm) > o.booked() {
+	if at := o.unheard(k, sh); at != 0 && o.s.now-max(at, o.calm) > o.refresh(n.rule(k.rule)) {
 		o.s.failf("I1: %s keeps units of %v %q from Redis for %v", n.name, k.rule, k.key, time.Duration(o.s.now-max(at, o.calm)))
 	}
 }
@@ -266,12 +266,12 @@ func (o *nodeOracle) expired(k oracleKey, a admission) bool {
 	return a.blind || now/width-(a.server-max(o.slack(), a.slack))/width > int64(k.rule.Kept())
 }
 
-// refresh is the longest that a view in use goes without a new answer: 5
-// intervals if nothing is admitted, and one until the queue is served.
-func (o *nodeOracle) refresh() int64 { return 7*int64(o.s.opt.SyncInterval) + 100*ms }
-
-// booked is the longest that a unit waits for its answer.
-func (o *nodeOracle) booked() int64 { return 2*int64(o.s.opt.SyncInterval) + 100*ms }
+// refresh is the longest that a view in use goes without a new answer, and a unit waits
+// for its own: a lag, and two ticks until the queue is served.
+func (o *nodeOracle) refresh(r *limit.Rule) int64 {
+	lag := min(o.s.opt.MaxLag, max(o.s.opt.SyncInterval, r.Horizon()/4))
+	return int64(lag+2*o.s.opt.SyncInterval) + 100*ms
+}
 
 // fleet checks, while all is well, the promise itself on the list of all
 // admitted units: those that everybody has had the time to hear of, and the
@@ -279,12 +279,16 @@ func (o *nodeOracle) booked() int64 { return 2*int64(o.s.opt.SyncInterval) + 100
 func (o *nodeOracle) fleet(n *simNode, k oracleKey, units int64) {
 	o.s.fleet.steps[checkCalm]++
 	bk, sh, rule := o.books[k], o.nodes[n].shares[k], n.rule(k.rule)
-	from, until := max(o.calm, sh.busy, bk.reset), o.s.now-o.refresh()-o.booked()
+	wait := int64(0)
+	for _, n := range o.s.nodes {
+		wait = max(wait, o.refresh(n.rule(k.rule)))
+	}
+	from, until := max(o.calm, sh.busy, bk.reset), o.s.now-2*wait
 	w := newTally(rule, bk.server.time()+o.slack())
 	tat := 0.0
 	back := int64(0)
 	for _, a := range bk.all {
-		if a.n < 0 && a.at >= from-o.booked() {
+		if a.n < 0 && a.at >= from-wait {
 			// It came off when Redis was told, be it of units that others have added
 			// since: the node did not know that what it handed back was gone.
 			back -= a.n
@@ -354,7 +358,7 @@ func (o *nodeOracle) stepped(n *simNode) {
 	if len(c.wounded) > n.made {
 		o.s.failf("I7: %s wants to ask %d broken keys again, of %d", n.name, len(c.wounded), n.made)
 	}
-	queued := 0
+	queued := c.wheel.held
 	for i := range c.shards {
 		s := &c.shards[i]
 		queued += len(s.normal) + len(s.urgent) + len(s.backlog)

@@ -19,6 +19,9 @@ func (o *nodeOracle) notTooLittle(n *simNode, k oracleKey, units int64, res limi
 	if o.loose || !o.repaired(bk, rule) || sh.fuzzy || o.s.now < o.nodes[n].stalled || n.core.cfg.fallback == FailClosed && res.Source != limit.SourceSynced {
 		return
 	}
+	if nb := o.nodes[n]; k.rule.Algorithm() == limit.AlgorithmFunnel && nb.stalled != 0 && o.s.now < nb.stalled+int64(rule.Horizon()) {
+		return // for the node nothing has leaked while its clock stood still
+	}
 	for _, a := range sh.own {
 		if a.weight > 1 || a.at <= o.nodes[n].unwell {
 			return // it goes on counting more than once until Redis has answered

@@ -54,11 +54,12 @@ type simHandle struct {
 // addNode starts a node. o gives what is not the same for all.
 func (s *sim) addNode(o Options) *simNode {
 	n := &simNode{
-		s: s, id: s.born, name: fmt.Sprint("node", s.born), link: local.NewLink(5*s.opt.SyncInterval, s.opt.Shards),
+		s: s, id: s.born, name: fmt.Sprint("node", s.born), link: local.NewLink(s.opt.pace(), s.opt.Shards),
 		clock:    simClock{at: s.now, base: s.now},
 		counters: map[oracleKey]*local.Counter{}, rules: map[*limit.Rule]*limit.Rule{}, flushed: map[uint64]error{}, bound: map[simHandle]*local.Bound{}, wires: make([]wire, len(s.servers)),
 	}
 	n.link.SetMaxDebt(s.opt.MaxDebt)
+	n.link.SetShards(s.keyspace().Shard)
 	n.slots = local.NewSlots(n.link)
 	s.born++
 	opt := s.opt

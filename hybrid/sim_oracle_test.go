@@ -72,6 +72,7 @@ type nodeBook struct {
 	told    int64   // live nodes, as told last
 	ill     []int64 // per server: when the node was last kept from it
 	blind   []int64 // per shard: not 0 if no exchange has told its clock that left after this
+	vague   []int64 // per shard: how long the quickest took that has; it knows the clock no better
 	flight  map[int]*exchange
 	unwell  int64 // it was last not synced then: a unit may have come to weigh more
 	mode    Mode  // after its latest step
@@ -133,7 +134,7 @@ func newOracle(s *sim) *nodeOracle {
 
 func (o *nodeOracle) joined(n *simNode) {
 	k := o.s.opt.Shards
-	b := &nodeBook{ill: make([]int64, len(o.s.servers)), shares: map[oracleKey]*share{}, told: max(int64(o.s.opt.ExpectedNodes), 1), blind: make([]int64, k), flight: map[int]*exchange{}}
+	b := &nodeBook{ill: make([]int64, len(o.s.servers)), shares: map[oracleKey]*share{}, told: max(int64(o.s.opt.ExpectedNodes), 1), blind: make([]int64, k), vague: make([]int64, k), flight: map[int]*exchange{}}
 	for i := range b.blind {
 		b.blind[i] = o.s.now + 1 // nothing has been heard of the server
 	}
@@ -290,7 +291,11 @@ func (o *nodeOracle) sighted(nb *nodeBook, shard int, begun int64) {
 	}
 	for i := range nb.blind {
 		if (i == shard || o.s.oneClock) && begun >= nb.blind[i] {
-			nb.blind[i] = 0
+			took := o.s.now - begun
+			if nb.blind[i] == 0 {
+				took = min(took, nb.vague[i])
+			}
+			nb.blind[i], nb.vague[i] = 0, took
 		}
 	}
 }

@@ -35,8 +35,8 @@ func (p *simPlan) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d nodes, %d servers, %d keys, %.0f checks/s, key skew %.1f, %d rounds\n", p.nodes, p.servers, p.keys, p.perSecond, p.skew, p.rounds)
 	o := p.opt
-	fmt.Fprintf(&b, "interval %v, heartbeat %v, shards %d, fallback %v, back-off %v to %v, degrade after %d, batch %d, %d nodes expected, debt %v\n",
-		o.SyncInterval, o.HeartbeatInterval, o.Shards, o.Fallback, o.MinBackoff, o.MaxBackoff, o.DegradeAfter, o.MaxBatch, o.ExpectedNodes, o.MaxDebt)
+	fmt.Fprintf(&b, "interval %v, lag %v, heartbeat %v, shards %d, fallback %v, back-off %v to %v, degrade after %d, batch %d, %d nodes expected, debt %v\n",
+		o.SyncInterval, o.MaxLag, o.HeartbeatInterval, o.Shards, o.Fallback, o.MinBackoff, o.MaxBackoff, o.DegradeAfter, o.MaxBatch, o.ExpectedNodes, o.MaxDebt)
 	for _, r := range p.rules {
 		fmt.Fprintln(&b, r)
 	}
@@ -72,6 +72,7 @@ func drawPlan(rng *rand.Rand) *simPlan {
 	const mil = time.Millisecond
 	p.opt = Options{
 		SyncInterval:      pick(20*mil, 50*mil, 100*mil, 100*mil, 300*mil),
+		MaxLag:            pick(0, 300*mil, 1000*mil, 2000*mil),
 		HeartbeatInterval: pick(300*mil, time.Second, time.Second, 2*time.Second),
 		Shards:            1 + rng.IntN(8),
 		Fallback:          []Fallback{FairShare, FairShare, FairShare, FullLimit, FailOpen, FailClosed}[rng.IntN(6)],

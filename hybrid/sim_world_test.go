@@ -95,7 +95,7 @@ const (
 
 // newSim returns a world of one server without faults.
 func newSim(t *testing.T, seed uint64, nodes int, rules ...*limit.Rule) *sim {
-	s := emptySim(t, seed, Options{SyncInterval: simInterval, HeartbeatInterval: simHeartbeat, Shards: simShards}, 1, rules)
+	s := emptySim(t, seed, Options{SyncInterval: simInterval, MaxLag: simInterval, HeartbeatInterval: simHeartbeat, Shards: simShards}, 1, rules)
 	s.oneClock = true
 	s.oracle.loose = true // the tests that use it break things behind its back
 	for range nodes {

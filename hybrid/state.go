@@ -12,7 +12,7 @@ type Mode uint8
 const (
 	// LocalOnly: the limiter was made without a Redis client.
 	LocalOnly Mode = iota
-	// Synced: views are at most about one sync interval old.
+	// Synced: views of keys in use are at most about a lag old, see [Options].MaxLag.
 	Synced
 	// Degraded: Redis, or a part of it, cannot be reached; the fallback policy
 	// decides the keys that live there.
@@ -40,8 +40,9 @@ type State struct {
 	// Since is when the mode was entered, by the limiter's clock. It is zero
 	// for a limiter that shares nothing.
 	Since time.Time
-	// Reason says in a word or two why; empty when synced. Err is the error
-	// behind it, if there is one.
+	// Reason says in a word or two why; empty when synced, unless processes of another
+	// layout are there, with which no limit is shared. Err is the error behind it, if
+	// there is one.
 	Reason string
 	Err    error
 	// Nodes is the number of live nodes last heard of, this one included; for some

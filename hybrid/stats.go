@@ -48,7 +48,11 @@ type Stats struct {
 	BadReplies     uint64 // replies that made no sense
 	Renames        uint64 // times that another process, such as a clone of this one, was seen to use its name
 	StateChanges   uint64
-	HookPanics     uint64 // panics recovered from OnStateChange or the logger
+	// Mismatches is how many other layouts (another number of Shards, another version)
+	// the latest heartbeat has found in use on the same Redis, under the same prefix:
+	// those processes share no limit with this one.
+	Mismatches int64
+	HookPanics uint64 // panics recovered from OnStateChange or the logger
 	// Overshoot is the most units by which Redis has reported a key above its
 	// limit.
 	Overshoot int64
@@ -59,7 +63,7 @@ type counters struct {
 	batches, keysSynced, resent, beats, failures, losses atomic.Uint64
 	rolledBack, quarantined, badReplies, stateChanges    atomic.Uint64
 	hookPanics, renames                                  atomic.Uint64
-	acked, overshoot                                     atomic.Int64
+	acked, overshoot, mismatches                         atomic.Int64
 	returned                                             atomic.Int64 // operations that told Redis of units handed back
 	givenUp                                              atomic.Uint64
 	refunded, forgiven                                   atomic.Int64

@@ -13,21 +13,24 @@ import (
 	"github.com/hybridlimit/hybridlimit/remote"
 )
 
-// An interval at which nothing happens by itself while a test looks.
-var unhurried = hybrid.Options{SyncInterval: 10 * time.Second}
+// New keys are asked for within 10 ms, and nothing else happens by itself for 5 s.
+var unhurried = hybrid.Options{SyncInterval: 5 * time.Millisecond, MaxLag: 5 * time.Second}
+
+// Nothing stays unreported, and no view is older, than for an interval.
+var prompt = hybrid.Options{MaxLag: 100 * time.Millisecond}
 
 // The first check of a key is answered from nothing, and asks Redis at once.
 func TestFirstTouch(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		a, b := w.synced(unhurried), w.synced(unhurried)
 		wantAdmitted(t, a.Limiter, "k", longTen, 10, 10)
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(15 * time.Millisecond)
 		w.wantUsed("k", longTen, 10)
 		res := b.Take("k", longTen, 1)
 		if !res.Allowed || res.Source != limit.SourceUnsynced {
 			t.Fatalf("%+v, want it admitted, unsynced", res)
 		}
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(15 * time.Millisecond)
 		if res = b.Take("k", longTen, 1); res.Allowed || res.Source != limit.SourceSynced {
 			t.Fatalf("5 ms later: %+v, want a refusal, synced", res)
 		}
@@ -40,20 +43,20 @@ func TestNearLimit(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.synced(unhurried)
 		n.Allow("k", hundred)
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(15 * time.Millisecond)
 		w.wantUsed("k", hundred, 1)
 		admitted(n.Limiter, "k", hundred, 40) // of the 49 that make it urgent
 		time.Sleep(time.Second)
 		w.wantUsed("k", hundred, 1)
 		admitted(n.Limiter, "k", hundred, 9)
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(15 * time.Millisecond)
 		w.wantUsed("k", hundred, 50)
 		admitted(n.Limiter, "k", hundred, 25) // half of the other half
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(15 * time.Millisecond)
 		w.wantUsed("k", hundred, 75)
 		// And far from it, it does count.
 		n.Allow("far", longWindow)
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(15 * time.Millisecond)
 		admitted(n.Limiter, "far", longWindow, 1000)
 		time.Sleep(2 * time.Second)
 		w.wantUsed("far", longWindow, 1)
@@ -68,12 +71,12 @@ func TestNearLimitOfAShare(t *testing.T) {
 		nodes := w.fleet(3, unhurried)
 		n := nodes[0]
 		n.Allow("k", hundred)
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(15 * time.Millisecond)
 		admitted(n.Limiter, "k", hundred, 15) // half a share is 16
 		time.Sleep(100 * time.Millisecond)
 		w.wantUsed("k", hundred, 1)
 		n.Allow("k", hundred)
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(15 * time.Millisecond)
 		w.wantUsed("k", hundred, 17)
 	})
 }
@@ -82,7 +85,7 @@ func TestNearLimitOfAShare(t *testing.T) {
 // the same of what others consume, and of a reset.
 func TestDeniedKeyIsRefreshed(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		a, b := w.synced(hybrid.Options{}), w.synced(hybrid.Options{})
+		a, b := w.synced(prompt), w.synced(prompt)
 		a.Allow("k", longTen)
 		time.Sleep(100 * time.Millisecond) // b's first answer is to count it
 		b.Allow("k", longTen)
@@ -133,7 +136,7 @@ func TestIdleNodeNoticesFlushAll(t *testing.T) {
 	for _, rule := range []*limit.Rule{longTen, longFunnel} {
 		t.Run(rule.Algorithm().String(), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
-				a, b := w.synced(hybrid.Options{}), w.synced(hybrid.Options{})
+				a, b := w.synced(prompt), w.synced(prompt)
 				wantAdmitted(t, a.Limiter, "k", rule, 20, 10)
 				time.Sleep(time.Second)
 				b.Allow("k", rule) // one too many, unsynced
@@ -154,9 +157,9 @@ func TestIdleNodeNoticesFlushAll(t *testing.T) {
 					wantMode(t, n.Limiter, hybrid.Synced)
 					wantAdmitted(t, n.Limiter, "k", rule, 5, 0)
 				}
-				c := w.synced(hybrid.Options{})
+				c := w.synced(prompt)
 				c.AllowN("k", rule, 11) // cannot be admitted; makes c look it up
-				time.Sleep(5 * time.Millisecond)
+				time.Sleep(115 * time.Millisecond)
 				wantAdmitted(t, c.Limiter, "k", rule, 5, 0)
 			})
 		})
@@ -169,7 +172,7 @@ func TestFlush(t *testing.T) {
 		a, b := w.synced(unhurried), w.synced(unhurried)
 		b.Allow("k", hundred)
 		a.Allow("k", hundred)
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(15 * time.Millisecond)
 		admitted(a.Limiter, "k", hundred, 10)
 		w.wantUsed("k", hundred, 2)
 		begun := time.Now()
@@ -301,7 +304,7 @@ func TestFlushWithdrawnAsItEnds(t *testing.T) {
 // Fault 27: a broken key is tried every 5 s and limited meanwhile.
 func TestQuarantine(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		n := w.synced(hybrid.Options{Shards: 1}) // all keys in one batch
+		n := w.synced(hybrid.Options{Shards: 1, MaxLag: 100 * time.Millisecond}) // all keys in one batch
 		ks, err := remote.NewKeyspace("", 1)
 		if err != nil {
 			t.Fatal(err)

@@ -213,7 +213,7 @@ func TestWaitCanceledOnASharedLimit(t *testing.T) {
 // Reservations are in Redis: the other nodes come after them.
 func TestReserveOnASharedLimit(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		nodes := w.fleet(2, hybrid.Options{})
+		nodes := w.fleet(2, prompt)
 		r := limit.Must(limit.Funnel("f", 10, 10, time.Hour)) // one in 6 minutes
 		for _, n := range nodes {
 			n.Allow("k", r)
@@ -225,6 +225,7 @@ func TestReserveOnASharedLimit(t *testing.T) {
 		time.Sleep(time.Second)
 		about := func(d, want time.Duration) bool { return (d - want).Abs() < 10*time.Second }
 		a := nodes[0].Reserve("k", r, 2)
+		time.Sleep(10 * time.Millisecond)
 		nodes[1].Peek("k", r)
 		time.Sleep(time.Second)
 		b := nodes[1].Reserve("k", r, 3)
@@ -234,6 +235,7 @@ func TestReserveOnASharedLimit(t *testing.T) {
 		}
 		a.Cancel()
 		a.Cancel()
+		time.Sleep(110 * time.Millisecond)
 		nodes[1].Peek("k", r)
 		time.Sleep(time.Second)
 		if res := nodes[1].Take("k", r, 1); res.Allowed || !about(res.RetryAfter, 36*time.Minute) {

@@ -16,6 +16,7 @@ func TestWaitBesideTraffic(t *testing.T) {
 	for _, r := range []*limit.Rule{limit.Must(limit.Funnel("f", 10000, 10000, time.Second)), limit.Must(limit.SlidingWindow("s", 10000, time.Second))} {
 		inBubble(t, func(t *testing.T, w *world) {
 			nodes := w.fleet(2, hybrid.Options{})
+			nodes[0].net.set(func(n *network) { n.lag = 2 * time.Millisecond }) // something is always unheard of
 			stop := make(chan struct{})
 			go func() {
 				for {
@@ -29,7 +30,9 @@ func TestWaitBesideTraffic(t *testing.T) {
 			}()
 			time.Sleep(2 * time.Second)
 			began := time.Now()
-			if err := nodes[0].Wait(bg, "k", r, 6000); err != nil || time.Since(began) > 500*time.Millisecond {
+			ctx, cancel := context.WithTimeout(bg, 3*time.Second)
+			defer cancel()
+			if err := nodes[0].Wait(ctx, "k", r, 6000); err != nil || time.Since(began) > 500*time.Millisecond {
 				t.Errorf("%v: %v after %v", r, err, time.Since(began))
 			}
 			close(stop)
