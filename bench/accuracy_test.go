@@ -93,7 +93,7 @@ func measureAccuracy(t *testing.T, seed uint64, rule *limit.Rule, interval, leng
 	t.Run(fmt.Sprintf("%v/%v/%d", rule, interval, seed), func(t *testing.T) {
 		cryptotest.SetGlobalRandom(t, seed) // names and jitter of the nodes
 		synctest.Test(t, func(t *testing.T) {
-			nodes := newBubbleFleet(t, accuracyNodes, accuracyLag, hybrid.Options{SyncInterval: interval, Shards: 1})
+			nodes := newBubbleFleet(t, accuracyNodes, accuracyLag, hybrid.Options{SyncInterval: interval, MaxLag: interval, Shards: 1})
 			before := scriptCalls(nodes)
 			admitted := overload(nodes, rule, length)
 			a = admitted.judge(rule)

@@ -25,6 +25,7 @@ func now() time.Duration { return rig.Now() }
 // looked for at least twice a second.
 const (
 	interval       = 100 * time.Millisecond // SyncInterval
+	lag            = 300 * time.Millisecond // MaxLag
 	commandTimeout = 250 * time.Millisecond
 	heartbeat      = time.Second
 	maxBackoff     = 500 * time.Millisecond
@@ -48,7 +49,7 @@ func newFleet(c config, w *world) (*fleet, error) {
 		n.rdb.AddHook(rig.Hook{Ended: n.wire.note})
 		var err error
 		n.lim, err = hybrid.New(n.rdb, hybrid.Options{
-			SyncInterval: interval, CommandTimeout: commandTimeout, HeartbeatInterval: heartbeat, MaxBackoff: maxBackoff,
+			SyncInterval: interval, MaxLag: lag, CommandTimeout: commandTimeout, HeartbeatInterval: heartbeat, MaxBackoff: maxBackoff,
 			KeyPrefix: f.prefix, OnStateChange: n.changed,
 		})
 		if err != nil {

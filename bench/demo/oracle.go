@@ -78,11 +78,11 @@ func (p past) circumstances(slots int) []circumstance {
 	return out
 }
 
-// age returns S+δ in s. What a view lacks there has come about in the last
-// two intervals and syncs.
+// age returns lag+S+δ in s. What a view lacks there has come about in the last
+// two lags, intervals and syncs.
 func (p past) age(s span) time.Duration {
-	s.from -= 2 * (interval + commandTimeout)
-	return interval + min(2*s.longest(p.slow)+s.longest(p.stalls), commandTimeout)
+	s.from -= 2 * (lag + interval + commandTimeout)
+	return lag + interval + min(2*s.longest(p.slow)+s.longest(p.stalls), commandTimeout)
 }
 
 // longest returns the length of the longest of others that touches s; all

@@ -138,25 +138,25 @@ func TestCircumstances(t *testing.T) {
 		stalls: []span{{time.Hour + 2300*ms, time.Hour + 2320*ms}},
 	}
 	circ := p.circumstances(400)
-	plain := circumstance{age: 115 * ms} // twice 5 ms of exchange, 5 of stall: what is not recorded
+	plain := circumstance{age: lag + 115*ms} // twice 5 ms of exchange, 5 of stall: what is not recorded
 	for _, c := range []struct {
 		slot int
 		want circumstance
 	}{
 		{9, plain},
-		{10, circumstance{blind: true, age: 115 * ms}},
-		{12, circumstance{blind: true, age: 115 * ms}}, // it notices within this slot
-		{13, circumstance{alone: true, age: 115 * ms}},
-		{19, circumstance{alone: true, age: 115 * ms}},
-		{20, circumstance{returning: true, age: 115 * ms}},
-		{22, circumstance{returning: true, age: 115 * ms}}, // and is back within this one
+		{10, circumstance{blind: true, age: lag + 115*ms}},
+		{12, circumstance{blind: true, age: lag + 115*ms}}, // it notices within this slot
+		{13, circumstance{alone: true, age: lag + 115*ms}},
+		{19, circumstance{alone: true, age: lag + 115*ms}},
+		{20, circumstance{returning: true, age: lag + 115*ms}},
+		{22, circumstance{returning: true, age: lag + 115*ms}}, // and is back within this one
 		{23, plain},
-		{50, circumstance{blind: true, age: 115 * ms}},
-		{70, circumstance{blind: true, age: 115 * ms}}, // the failed batch may still be on its way
+		{50, circumstance{blind: true, age: lag + 115*ms}},
+		{70, circumstance{blind: true, age: lag + 115*ms}}, // the failed batch may still be on its way
 		{71, plain},
-		{200, circumstance{age: 165 * ms}}, // 2·30 + 5
-		{240, circumstance{age: 180 * ms}}, // 2·30 + 20
-		{300, circumstance{age: 130 * ms}}, // 2·5 + 20
+		{200, circumstance{age: lag + 165*ms}}, // 2·30 + 5
+		{240, circumstance{age: lag + 180*ms}}, // 2·30 + 20
+		{360, circumstance{age: lag + 130*ms}}, // 2·5 + 20
 		{399, plain},
 	} {
 		if got := circ[c.slot]; got != c.want {

@@ -19,14 +19,6 @@ var beatMutants = []mutant{
 		by:     hybrid("TestLossIsNoticedInEveryShard"),
 	},
 	{
-		name:   "heartbeats-wait-for-batches",
-		breaks: "A shard that has something queued is not looked at, however long its batch is not due.",
-		file:   "hybrid/beat.go",
-		old:    `at != 0 && at < c.now+c.cfg.heartbeat`,
-		new:    `at != 0`,
-		by:     hybrid("TestLossIsNoticedInEveryShard"),
-	},
-	{
 		name:   "loss-of-one-shard-raises-no-alarm",
 		breaks: "The other shards are looked at when their turn comes.",
 		file:   "hybrid/replies.go",
@@ -62,8 +54,8 @@ var beatMutants = []mutant{
 		name:   "back-off-lasts",
 		breaks: "A short outage after a long one begins with the longest pause.",
 		file:   "hybrid/machine.go",
-		old:    `c.backoff, c.fails, c.outageAt = 0, 0, 0`,
-		new:    `c.fails = 0`,
+		old:    `c.backoff, c.rounds.fails, c.outageAt = 0, 0, 0`,
+		new:    `c.rounds.fails = 0`,
 		by:     hybrid("TestBackoffBeginsAnew"),
 	},
 	{

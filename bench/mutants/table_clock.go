@@ -21,10 +21,13 @@ var clockMutants = []mutant{
 	{
 		name:   "asked-again-is-heard-before",
 		breaks: "Redis' clock was set back once. Whenever a node asks for a window again, what Redis has lost of it counts as moved.",
-		file:   "local/counter.go",
-		old:    `c.answeredAt() < c.part()`,
-		new:    `c.freshAt < c.part()`,
-		by:     local("TestLossAfterTheClockWasSetBack"),
+		file:   "local/sync.go",
+		old: `c.mark(outdated)
+	if c.is(inNormal) {`,
+		new: `c.mark(outdated)
+	c.freshAt -= c.lag()
+	if c.is(inNormal) {`,
+		by: local("TestLossAfterTheClockWasSetBack"),
 	},
 	{
 		name:   "each-step-ahead-puts-right",

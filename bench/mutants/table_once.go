@@ -40,9 +40,9 @@ var onceMutants = []mutant{
 		name:   "failed-batch-is-forgotten",
 		breaks: "A batch whose fate is unknown is not sent again.",
 		file:   "hybrid/machine.go",
-		old: `s.fails++
+		old: `s.rounds.failed(began, c.now)
 		s.retry = `,
-		new: `s.fails++
+		new: `s.rounds.failed(began, c.now)
 		s.flight = nil
 		s.retry = `,
 		by: sim(300),

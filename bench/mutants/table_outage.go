@@ -60,8 +60,8 @@ var outageMutants = []mutant{
 		name:   "one-dead-shard-takes-all-down",
 		breaks: "On a cluster the loss of one master cuts off all shards.",
 		file:   "hybrid/replies.go",
-		old:    `c.failed(failing, failed, c.cfg.oneServer && len(failing) == len(p.shards))`,
-		new:    `c.failed(failing, failed, true)`,
+		old:    `c.failed(p.at, failing, failed, c.cfg.oneServer && len(failing) == len(p.shards))`,
+		new:    `c.failed(p.at, failing, failed, true)`,
 		by:     sim(300),
 	},
 	{
@@ -76,10 +76,18 @@ var outageMutants = []mutant{
 		name:   "urgent-queue-is-forgotten",
 		breaks: "What waited urgently when Redis went away is dropped.",
 		file:   "hybrid/machine.go",
-		old:    `s.normal, s.normalAt, s.retry, s.fails = nil, 0, 0, 0`,
-		new: `s.normal, s.normalAt, s.retry, s.fails = nil, 0, 0, 0
+		old:    `s.normal, s.normalAt, s.retry, s.rounds.fails = nil, 0, 0, 0`,
+		new: `s.normal, s.normalAt, s.retry, s.rounds.fails = nil, 0, 0, 0
 		s.urgent, s.urgentAt = nil, 0`,
 		by: hybrid("TestUrgentAfterAnOutage"),
+	},
+	{
+		name:   "one-stall-is-many-failures",
+		breaks: "A server that stalls once is an outage, because all exchanges under way fail together.",
+		file:   "hybrid/machine.go",
+		old:    `if began >= r.at || r.fails == 0 {`,
+		new:    `if began >= 0 {`,
+		by:     hybrid("TestOneStallIsOneRound"),
 	},
 	{
 		name:   "probes-without-back-off",

@@ -22,7 +22,7 @@ var syncMutants = []mutant{
 		name:   "denied-keys-are-not-refreshed",
 		breaks: "A key that is only denied is never asked for again.",
 		file:   "local/link.go",
-		old:    `(unsynced > 0 || c.refused || c.staleLocked(now) || c.tellsLocked(now))`,
+		old:    `(unsynced > 0 || c.staleLocked(now) || c.tellsLocked(now))`,
 		new:    `(unsynced > 0 || c.tellsLocked(now))`,
 		by:     hybrid("TestDeniedKeyIsRefreshed"),
 	},
@@ -54,10 +54,26 @@ var syncMutants = []mutant{
 		name:   "hung-shards-hold-up-others",
 		breaks: "A pipeline mixes shards that failed with others.",
 		file:   "hybrid/pump.go",
-		old: `case s.fails > 0, s.suspect:
+		old: `case s.rounds.fails > 0, s.suspect:
 		return doubtful`,
 		new: "",
 		by:  hybrid("TestShardsThatFailedTravelAlone"),
+	},
+	{
+		name:   "reports-when-it-suits",
+		breaks: "A unit is reported ten lags after its key was last heard of.",
+		file:   "local/sync.go",
+		old:    `return c.freshAt + c.lag()`,
+		new:    `return c.freshAt + 10*c.lag()`,
+		by:     sim(300),
+	},
+	{
+		name:   "first-touch-waits",
+		breaks: "A key that is new to a node is asked for when its view would be a lag old, not with the next tick.",
+		file:   "local/sync.go",
+		old:    `if c.born == untold || c.is(raising|outdated)`,
+		new:    `if c.is(raising | outdated)`,
+		by:     hybrid("TestFirstTouch"),
 	},
 	{
 		name:   "too-many-pipelines",

@@ -19,14 +19,14 @@ import (
 //
 // A node reports a unit within
 //
-//	R = S + 2δ + 3σ
+//	R = lag + S + 2δ + 3σ
 //
-// an interval, an exchange that may be under way, and its own; δ is the longest
+// a lag, an interval, an exchange that may be under way, and its own; δ is the longest
 // exchange and σ the longest delay of a timer of late, both measured, and three
 // who hand on may each be as late as a timer. What was admitted by u is therefore
 // booked at u+R, if nothing was wrong with its node from u to u+R. A node asks what is
 // booked when it has admitted something; when it has only refused, its view may
-// be 5·S older. It has the answer R later, if nothing was wrong with it.
+// be a lag and 2·S older. It has the answer R later, if nothing was wrong with it.
 //
 // Something is wrong with a node while a fault is at work on it or on the server,
 // while an exchange fails or δ + 3σ is as long as its timeout, and then until it says
@@ -75,7 +75,7 @@ func when(s int) int64 { return int64(s) * int64(slot) }
 
 // What a bound depends on, in slots.
 var (
-	refreshSlots = inSlots(5 * interval)
+	refreshSlots = inSlots(lag + 2*interval)
 	beatSlots    = inSlots(heartbeat * 11 / 10)
 	// noticeSlots is when a node must have noticed that Redis is away, but for σ:
 	// the first failure begins with a heartbeat at the latest.

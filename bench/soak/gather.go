@@ -284,7 +284,7 @@ func (b *gatherer) fact(place, s int, stall time.Duration) fact {
 	x := fact{place: place, laps: p.laps[:n:n]}
 	p.laps = p.laps[n:]
 	slow := p.slow.over(s)
-	x.age = inSlots(interval+2*slow+3*stall) + 1
+	x.age = inSlots(lag+interval+2*slow+3*stall) + 1
 	x.cause = p.wrong[s%ring] == s || slow+3*stall >= commandTimeout
 	return x
 }
@@ -297,7 +297,7 @@ func (b *gatherer) faults(s int, t *turn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, f := range r.faults {
-		if f.key != noKey && f.from < to && (f.to == forever || from < f.to+quarantine+5*interval) {
+		if f.key != noKey && f.from < to && (f.to == forever || from < f.to+quarantine+lag+2*interval) {
 			t.ill = append(t.ill, f.key)
 		}
 		if !f.cause || f.from >= to || f.to < from {

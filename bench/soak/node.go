@@ -21,6 +21,7 @@ import (
 // defaults.
 const (
 	interval       = 100 * time.Millisecond // SyncInterval
+	lag            = 300 * time.Millisecond // MaxLag
 	commandTimeout = 250 * time.Millisecond
 	heartbeat      = time.Second
 	maxBackoff     = time.Second
@@ -117,7 +118,7 @@ func (n *node) start() error {
 	rdb := rig.NewClient(n.proxy.Addr())
 	rdb.AddHook(rig.Hook{Begun: n.begun, Ended: n.note})
 	lim, err := hybrid.New(rdb, hybrid.Options{
-		SyncInterval: interval, CommandTimeout: commandTimeout, HeartbeatInterval: heartbeat, MaxBackoff: maxBackoff,
+		SyncInterval: interval, MaxLag: lag, CommandTimeout: commandTimeout, HeartbeatInterval: heartbeat, MaxBackoff: maxBackoff,
 		DegradeAfter: degradeAfter, KeyPrefix: n.run.prefix, MaxKeys: maxKeys, ExpectedNodes: n.run.config.nodes,
 	})
 	if err != nil {

@@ -29,7 +29,7 @@ type world struct {
 func newWorld(prefix string) (*world, error) {
 	w := &world{prefix: prefix}
 	var err error
-	if w.keys, err = remote.NewKeyspace(prefix, 0); err != nil {
+	if w.keys, err = remote.NewKeyspace(prefix, 1); err != nil {
 		return nil, err
 	}
 	if w.server, err = redistest.Launch(redistest.Options{}); err != nil {

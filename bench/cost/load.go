@@ -1,0 +1,107 @@
+package main
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
+)
+
+// load asks a subject at the pace of a row.
+type load struct {
+	row   row
+	keys  []string
+	draws []uint32
+	next  int
+	other []byte // what the service works on between checks
+	at    int
+	sum   byte
+	took  []time.Duration // each check of a measurement
+}
+
+// otherWork is how much memory the service works on, more than a core's own cache, and
+// workLines how many lines of it between two checks.
+const (
+	otherWork = 6 << 20
+	workLines = 32
+	line      = 64
+)
+
+func newLoad(r row) *load {
+	l := &load{row: r, draws: make([]uint32, 1<<20), other: make([]byte, otherWork)}
+	for i := range r.keys {
+		l.keys = append(l.keys, "user:"+strconv.Itoa(i))
+	}
+	rng := rand.New(rand.NewPCG(1, uint64(r.keys)))
+	place := rng.Perm(r.keys) // popular keys do not lie side by side
+	z := rand.NewZipf(rng, 1.1, 1, uint64(r.keys-1))
+	for i := range l.draws {
+		if l.draws[i] = uint32(place[z.Uint64()]); r.kind == idle || r.kind == flatOut {
+			l.draws[i] = uint32(i % r.keys)
+		}
+	}
+	return l
+}
+
+// run asks for a time; measured says that each check is timed. It returns how many
+// checks there were.
+func (l *load) run(s *subject, d time.Duration, measured bool) (checks int) {
+	if l.row.kind == flatOut {
+		return l.runFlatOut(s, d)
+	}
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	rate := l.row.rate
+	if l.row.kind == idle {
+		if measured {
+			time.Sleep(d)
+			return 0
+		}
+		rate = 2 * l.row.keys // all keys are asked, then nobody is
+	}
+	for begun := rig.Now(); rig.Now()-begun < d; <-tick.C {
+		for due := int(float64(rate) * (rig.Now() - begun).Seconds()); checks < due; checks++ {
+			l.work()
+			from := rig.Now()
+			l.ask(s, checks)
+			if measured {
+				l.took = append(l.took, rig.Now()-from)
+			}
+		}
+	}
+	return checks
+}
+
+func (l *load) runFlatOut(s *subject, d time.Duration) (checks int) {
+	for begun := rig.Now(); rig.Now()-begun < d; {
+		for range 256 {
+			l.ask(s, checks)
+			checks++
+		}
+	}
+	return checks
+}
+
+func (l *load) ask(s *subject, i int) {
+	s.ask[i%len(s.ask)](l.keys[l.draws[l.next&(len(l.draws)-1)]])
+	l.next++
+}
+
+// work is what the service does besides.
+func (l *load) work() {
+	for range workLines {
+		l.sum += l.other[l.at]
+		l.at = (l.at + 97*line) % otherWork
+	}
+}
+
+// percentile returns what so many of 1,000 checks took at the most.
+func percentile(took []time.Duration, permille int) time.Duration {
+	if len(took) == 0 {
+		return 0
+	}
+	slices.Sort(took)
+	return took[min(len(took)*permille/1000, len(took)-1)]
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// row is a load that every limiter is put under.
+type row struct {
+	rate  int // checks per second, of all nodes
+	keys  int // they are asked with a Zipf distribution, exponent 1.1
+	nodes int
+	kind  kind
+}
+
+// kind is how near to their limits the keys are.
+type kind string
+
+const (
+	far     kind = "far"     // nobody is ever refused
+	at      kind = "at"      // the keys in most use are refused half of the time
+	scarce  kind = "scarce"  // 10 a minute: each unit is a large part of a limit
+	idle    kind = "idle"    // nobody asks any more
+	flatOut kind = "flatout" // without a pause: the rate is as high as it gets
+)
+
+func (r row) String() string { return fmt.Sprintf("%d/%d/%d/%s", r.rate, r.keys, r.nodes, r.kind) }
+
+// rows are the loads, in the order of the table.
+var rows = []row{
+	{1000, 200, 1, far},
+	{5000, 2000, 1, far},
+	{50000, 20000, 1, far},
+	{5000, 2000, 4, far},
+	{5000, 2000, 1, at},
+	{5000, 2000, 4, at},
+	{1000, 200, 4, scarce},
+	{0, 20000, 1, idle},
+	{0, 65536, 1, flatOut},
+}
+
+// rule is what the keys of a row are limited by.
+func (r row) rule(window bool) *limit.Rule {
+	n, per := int64(1_000_000), time.Minute
+	switch r.kind {
+	case at:
+		n, per = int64(r.rate)/200, time.Second // the first of 2,000 keys is asked for a seventh of the rate
+	case scarce:
+		n = 10
+	}
+	if window {
+		return limit.Must(limit.SlidingWindow("window", n, per))
+	}
+	return limit.Must(limit.Funnel("funnel", n, n, per))
+}
