@@ -29,6 +29,10 @@ const (
 	line      = 64
 )
 
+// idleSettles is how long after the last check a limiter is left alone before it counts
+// as idle: what is pending is reported by then.
+const idleSettles = 2 * time.Second
+
 func newLoad(r row) *load {
 	l := &load{row: r, draws: make([]uint32, 1<<20), other: make([]byte, otherWork)}
 	for i := range r.keys {
@@ -59,7 +63,8 @@ func (l *load) run(s *subject, d time.Duration, measured bool) (checks int) {
 			time.Sleep(d)
 			return 0
 		}
-		rate = 2 * l.row.keys // all keys are asked, then nobody is
+		rate, d = 2*l.row.keys, d/2 // all keys are asked, then nobody is
+		defer time.Sleep(d + idleSettles)
 	}
 	for begun := rig.Now(); rig.Now()-begun < d; <-tick.C {
 		for due := int(float64(rate) * (rig.Now() - begun).Seconds()); checks < due; checks++ {

@@ -120,7 +120,7 @@ var scriptMutants = []mutant{
 		name:   "nodes-never-expire",
 		breaks: "A node that is gone is counted for ever.",
 		file:   "remote/lua/beat.lua",
-		old:    `redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', int(now))`,
+		old:    `redis.call('ZREMRANGEBYSCORE', key, '-inf', int(now))`,
 		new:    "",
 		by:     remote("TestNodesExpire"),
 	},
