@@ -73,7 +73,7 @@ func TestLostRepliesAndTheLog(t *testing.T) {
 				most := 6 + int((long+20*time.Second)/(10*time.Second))
 				changed := len(seen.modes())
 				t.Logf("%d changes, %d lines, degraded for %d of %d looks", changed, lines-all, away, looks)
-				if away*100 > looks*percent {
+				if away*100 > 2*looks*percent { // of an exchange every 20 ms: mostly synced
 					t.Errorf("degraded for %d of %d looks", away, looks)
 				}
 				if percent == 20 && changed < 2*most {
