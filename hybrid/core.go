@@ -46,6 +46,7 @@ type core struct {
 	turn    int // shard to look at first, so that all get their turn
 	pipes   map[uint64]*pipe
 	slots   int // pipelines that may still be started
+	budget  budget
 	lastID  uint64
 	rounds  round // of exchanges that speak for all of Redis
 	backoff int   // probes that failed in a row
@@ -80,6 +81,7 @@ type coreConfig struct {
 	linger                     int64
 	minBackoff, maxBackoff     int64
 	retry, quarantine          int64
+	timeout                    int64 // of an exchange
 	maxBatch, maxPipes         int
 	shardsPerPipe, resyncPipe  int
 	degradeAfter               int
@@ -114,12 +116,14 @@ type shard struct {
 	seq    int64  // number of the latest flight
 	acked  int64  // number of the latest flight that Redis has booked
 	flight *flight
+	asks   bool   // only the fate of the flight is asked for, under the next number
+	rest   []item // of a flight that was taken apart: they travel before all others
 	pipe   uint64 // pipeline that carries the flight now; 0: none
 	accept bool   // Redis has lost this shard's number: have it take ours
 	lost   bool   // a loss is known and not repaired yet
 	retry  int64  // do not send the flight again before
 
-	normal, urgent, backlog []*local.Counter
+	normal, urgent, backlog []queued
 	normalAt, urgentAt      int64 // when the queue is due; 0: it is empty
 	takenNormal             int64 // counters ever taken from normal and backlog
 	takenUrgent             int64
@@ -132,12 +136,21 @@ type shard struct {
 // forgetting them.
 const minPrune = 64
 
+// queued is a counter that is to report, and when it was put into its queue.
+type queued struct {
+	c  *local.Counter
+	at int64 // pace
+}
+
 // flight is a batch on its way: which counters, and what they sent.
 type flight struct {
 	items  []item
+	cost   int64 // estimate, ns
 	tries  int
 	nonce  uint64 // so that Redis can tell it from that of a copy of this process
 	unsure bool   // one of them may have been booked without an answer
+	silent int    // so many times in a row there was no answer
+	part   bool   // of a flight that was taken apart
 }
 
 type item struct {
@@ -146,12 +159,17 @@ type item struct {
 	units  int64
 	back   bool // something is handed back
 	raised bool
+	// Redis has booked it, which is known without its state: that is only read. So
+	// many of its units were forgiven then.
+	booked   bool
+	forgiven int64
 }
 
 type pipe struct {
 	shards []int
 	sent   int64 // local time
 	at     int64 // pace
+	cost   int64 // of its flights, ns
 }
 
 type quarantined struct {
@@ -223,7 +241,7 @@ func newCore(cfg coreConfig, rng *rand.Rand, ids identities, link *local.Link, k
 	c := &core{
 		cfg: cfg, rng: rng, ids: ids, node: ids.name(), link: link, keys: keys, each: each, stats: stats,
 		wheel: newWheel(cfg.interval, cfg.maxLag, rng.Int64N(cfg.interval)), activeAt: math.MinInt64 / 2,
-		nodes: 1, shards: make([]shard, shards), pipes: map[uint64]*pipe{}, slots: cfg.maxPipes,
+		nodes: 1, shards: make([]shard, shards), pipes: map[uint64]*pipe{}, slots: cfg.maxPipes, budget: newBudget(cfg.timeout),
 		state: State{Mode: Resyncing, Reason: "starting", Nodes: 1},
 	}
 	for i := range c.shards {
@@ -328,7 +346,7 @@ func (c *core) enqueue(k *local.Counter, urgent bool) {
 	// clock of another server.
 	s := &c.shards[k.Shard(c.keys.Shard)]
 	if urgent {
-		s.urgent = append(s.urgent, k)
+		s.urgent = append(s.urgent, queued{k, c.now})
 		if s.urgentAt == 0 {
 			s.urgentAt = c.now + c.cfg.linger
 		}
@@ -342,11 +360,11 @@ func (c *core) ready(k *local.Counter) {
 	s := &c.shards[k.Shard(c.keys.Shard)]
 	if len(s.normal) >= max(s.prune, minPrune) {
 		before := len(s.normal)
-		s.normal = slices.DeleteFunc(s.normal, (*local.Counter).Dropped)
+		s.normal = slices.DeleteFunc(s.normal, func(q queued) bool { return q.c.Dropped() })
 		s.takenNormal += int64(before - len(s.normal))
 		s.prune = 2 * len(s.normal)
 	}
-	s.normal = append(s.normal, k)
+	s.normal = append(s.normal, queued{k, c.now})
 	if s.normalAt == 0 {
 		s.normalAt = c.now
 	}

@@ -54,7 +54,7 @@ func (c *core) rename() {
 
 // begin counts the flights of a shard under another name. That Redis has no record
 // of them is not a loss.
-func (s *shard) begin(node string) { s.node, s.seq, s.acked = node, 0, 0 }
+func (s *shard) begin(node string) { s.node, s.seq, s.acked, s.asks = node, 0, 0, false }
 
 // nameTaken handles that Redis has somebody else's batch under the number of the
 // flight of s, or a later one. Under that name the flight cannot be booked any

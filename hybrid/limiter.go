@@ -243,7 +243,7 @@ func (l *Limiter) Stats() Stats {
 	s.Batches, s.KeysSynced, s.ResentBatches = c.batches.Load(), c.keysSynced.Load(), c.resent.Load()
 	s.Heartbeats, s.Failures, s.Losses = c.beats.Load(), c.failures.Load(), c.losses.Load()
 	s.RolledBackKeys, s.Quarantined = c.rolledBack.Load(), c.quarantined.Load()
-	s.Renames, s.Mismatches = c.renames.Load(), c.mismatches.Load()
+	s.Renames, s.Mismatches, s.Behind = c.renames.Load(), c.mismatches.Load(), time.Duration(c.behind.Load())
 	s.BadReplies, s.StateChanges = c.badReplies.Load(), c.stateChanges.Load()
 	s.HookPanics, s.Overshoot = c.hookPanics.Load(), c.overshoot.Load()
 	return s

@@ -138,6 +138,7 @@ func (c *core) reached(b *beat, failing []int) {
 		s.normal, s.normalAt, s.retry, s.rounds.fails = nil, 0, 0, 0
 		s.trial, s.apart = true, false
 		c.paceAt = min(c.paceAt, c.now)
+		c.budget.anew()
 		c.setHealth(i, returning)
 	}
 	if c.floorTo == math.MaxInt64 && c.count(down) == 0 { // an outage is over, or Redis has answered for the first time
@@ -151,7 +152,7 @@ func (c *core) reached(b *beat, failing []int) {
 func (c *core) checkReturned() {
 	for i := range c.shards {
 		s := &c.shards[i]
-		if s.health == returning && s.offset.known && s.flight == nil && len(s.backlog) == 0 {
+		if s.health == returning && s.offset.known && !s.unsettled() && len(s.backlog) == 0 {
 			c.setHealth(i, healthy)
 		}
 	}
@@ -161,7 +162,7 @@ func (c *core) checkReturned() {
 // was, and is now sending the first batch: a server that takes the one may
 // still refuse the other, and nobody wants to be told of each attempt.
 func (s *shard) cutOff() bool {
-	return s.health == down || s.health == returning && s.trial && (s.flight != nil || len(s.backlog) > 0)
+	return s.health == down || s.health == returning && s.trial && (s.unsettled() || len(s.backlog) > 0)
 }
 
 // assess derives the limiter's state from its shards'.
@@ -247,7 +248,7 @@ func (c *core) onFlush(ev evFlush) {
 	f := &flush{id: ev.id, marks: map[int]*flushMark{}}
 	for i := range c.shards {
 		s := &c.shards[i]
-		if s.flight == nil && len(s.normal)+len(s.urgent)+len(s.backlog) == 0 {
+		if !s.unsettled() && len(s.normal)+len(s.urgent)+len(s.backlog) == 0 {
 			continue
 		}
 		f.marks[i] = &flushMark{
@@ -310,7 +311,7 @@ func (c *core) flushed(f *flush) bool {
 		if !m.boarded && s.takenNormal >= m.normal && s.takenUrgent >= m.urgent {
 			m.boarded, m.flight = true, s.flight
 		}
-		if m.boarded && (m.flight == nil || m.flight != s.flight) {
+		if m.boarded && (m.flight == nil || m.flight != s.flight) && !s.isApart() {
 			delete(f.marks, i)
 		}
 	}

@@ -202,7 +202,7 @@ func (o Options) coreConfig() coreConfig {
 		interval: int64(o.SyncInterval), maxLag: int64(o.MaxLag), heartbeat: int64(o.HeartbeatInterval), linger: int64(coalesce),
 		minBackoff: int64(o.MinBackoff), maxBackoff: int64(o.MaxBackoff),
 		retry: int64(30 * time.Millisecond), quarantine: int64(5 * time.Second),
-		maxBatch: o.MaxBatch, maxPipes: 4, shardsPerPipe: 16, resyncPipe: 4,
+		timeout: int64(o.CommandTimeout), maxBatch: o.MaxBatch, maxPipes: 4, shardsPerPipe: 16, resyncPipe: 4,
 		degradeAfter: o.DegradeAfter, fallback: o.Fallback, expectedNodes: int64(o.ExpectedNodes),
 		resyncPaceMin: int64(5 * time.Millisecond), resyncRange: int64(20 * time.Millisecond),
 	}

@@ -32,17 +32,17 @@ func (s *shard) lane() lane {
 // due returns when s has something to send (0: nothing, or not in this
 // state), and whether anything is waiting at all.
 func (c *core) due(s *shard) (at int64, waiting bool) {
-	waiting = s.flight != nil || len(s.normal)+len(s.urgent)+len(s.backlog) > 0
+	waiting = s.unsettled() || len(s.normal)+len(s.urgent)+len(s.backlog) > 0
 	if s.health == down || !s.offset.known || !waiting {
 		return 0, waiting
 	}
 	if s.health == returning {
-		if s.flight == nil && len(s.backlog) == 0 {
+		if !s.unsettled() && len(s.backlog) == 0 {
 			return 0, true
 		}
 		return max(s.retry, c.paceAt, 1), true
 	}
-	if s.flight != nil {
+	if s.unsettled() {
 		return max(s.retry, 1), true
 	}
 	if at = s.normalAt; at == 0 || s.urgentAt != 0 && s.urgentAt < at {
@@ -73,7 +73,7 @@ func (c *core) free(l lane) bool {
 // pick prepares the flights of the shards of a lane that are due, as many as
 // one pipeline may carry.
 func (c *core) pick(l lane) (ids []int) {
-	n, width := len(c.shards), c.cfg.shardsPerPipe
+	n, width, left := len(c.shards), c.cfg.shardsPerPipe, c.budget.ns
 	switch {
 	case l == gentle:
 		width = c.cfg.resyncPipe
@@ -85,38 +85,51 @@ func (c *core) pick(l lane) (ids []int) {
 		s := &c.shards[i]
 		if at, _ := c.due(s); at != 0 && c.now >= at && s.pipe == 0 && s.lane() == l {
 			if s.flight == nil {
-				c.board(s)
+				c.board(s, left)
 			}
 			if s.flight != nil {
 				ids = append(ids, i)
+				left -= s.flight.cost
 			}
 		}
 		c.turn = (i + 1) % n
-		if len(ids) == width {
+		if len(ids) == width || left <= 0 {
 			break
 		}
 	}
 	return ids
 }
 
-// board makes the next flight of s from its queues. It stays nil if the
-// counters there turn out to have nothing to tell.
-func (c *core) board(s *shard) {
+// unsettled reports whether something was sent that Redis has not answered yet.
+func (s *shard) unsettled() bool { return s.flight != nil || len(s.rest) > 0 }
+
+// board makes the next flight of s from its queues, until it costs what is left of
+// the budget. It stays nil if the counters there turn out to have nothing to tell.
+func (c *core) board(s *shard, left int64) {
 	var f flight
-	take := func(queue *[]*local.Counter, taken *int64, urgent bool) {
+	late := int64(0)
+	for len(s.rest) > 0 && len(f.items) < c.cfg.maxBatch && f.cost < left {
+		f.add(s.rest[0])
+		f.unsure, f.part = f.unsure || s.rest[0].booked, true
+		s.rest = s.rest[1:]
+	}
+	take := func(queue *[]queued, taken *int64, urgent bool) {
 		k := 0
-		for k < len(*queue) && len(f.items) < c.cfg.maxBatch {
-			ctr := (*queue)[k]
+		for k < len(*queue) && len(f.items) < c.cfg.maxBatch && f.cost < left {
+			q := (*queue)[k]
 			k++
-			if rep, ok := ctr.Collect(c.local, urgent); ok {
-				f.items = append(f.items, item{c: ctr, rule: rep.Rule, units: rep.Units, back: handsBack(rep)})
+			if rep, ok := q.c.Collect(c.local, urgent); ok {
+				f.add(item{c: q.c, rule: rep.Rule, units: rep.Units, back: handsBack(rep)})
+				late = max(late, c.now-q.at)
 			}
 		}
 		*taken += int64(k)
 		*queue = shorten(*queue, k)
 	}
-	take(&s.backlog, &s.takenNormal, false)
-	if s.health != returning {
+	if !f.part {
+		take(&s.backlog, &s.takenNormal, false)
+	}
+	if s.health != returning && !f.part {
 		if s.urgentAt != 0 && c.now >= s.urgentAt {
 			take(&s.urgent, &s.takenUrgent, true)
 		}
@@ -135,11 +148,17 @@ func (c *core) board(s *shard) {
 		f.nonce = c.ids.nonce()
 		s.flight = &f
 		s.retry = 0
+		c.stats.behind.Store(late)
 	}
 }
 
+func (f *flight) add(it item) {
+	f.items = append(f.items, it)
+	f.cost += cost(it.rule)
+}
+
 // shorten drops the first k counters, and with the last of them the memory.
-func shorten(q []*local.Counter, k int) []*local.Counter {
+func shorten(q []queued, k int) []queued {
 	if k == len(q) {
 		return nil
 	}
@@ -156,7 +175,9 @@ func (c *core) send(ids []int, l lane) {
 	batches := make([]*remote.Batch, len(ids))
 	for i, sh := range ids {
 		c.shards[sh].pipe = id
-		batches[i] = c.batch(sh)
+		if batches[i] = c.batch(sh); !c.shards[sh].asks {
+			p.cost += c.shards[sh].flight.cost
+		}
 	}
 	c.pipes[id] = p
 	c.slots--
@@ -175,12 +196,22 @@ func (c *core) batch(id int) *remote.Batch {
 		c.giveUpRefunds(s)
 	}
 	c.stats.batches.Add(1)
+	if s.mustAsk() {
+		s.ask()
+	}
+	if s.asks {
+		return &remote.Batch{Shard: id, Node: s.node, Seq: s.seq, Prev: s.acked, Nonce: f.nonce}
+	}
 	c.stats.keysSynced.Add(uint64(len(f.items)))
 	b := &remote.Batch{Shard: id, Node: s.node, Seq: s.seq, Prev: s.acked, Nonce: f.nonce, Accept: s.accept, Ops: make([]remote.Op, len(f.items))}
 	for i := range f.items {
 		it := &f.items[i]
 		ctr, rep := it.c.Resend(c.local, s.accept)
 		it.c, it.rule, it.raised = ctr, rep.Rule, rep.Raise
+		if it.booked {
+			b.Ops[i] = c.op(ctr, justRead(rep), 0)
+			continue
+		}
 		b.Ops[i] = c.op(ctr, rep, it.units)
 	}
 	return b

@@ -17,6 +17,7 @@ func (s *shard) unanswered() {
 		return
 	}
 	s.flight.unsure = true
+	s.flight.silent++
 	if slices.ContainsFunc(s.flight.items, func(it item) bool { return it.back }) {
 		s.accept = false
 	}
@@ -31,9 +32,13 @@ func (c *core) giveUpRefunds(s *shard) {
 	}
 	for i := range s.flight.items {
 		if it := &s.flight.items[i]; it.back {
-			it.c.KeepSentBack()
-			it.back = false
-			c.stats.givenUp.Add(1)
+			c.giveUpRefund(it)
 		}
 	}
+}
+
+func (c *core) giveUpRefund(it *item) {
+	it.c.KeepSentBack()
+	it.back = false
+	c.stats.givenUp.Add(1)
 }

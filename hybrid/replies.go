@@ -3,6 +3,7 @@ package hybrid
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/local"
@@ -17,6 +18,11 @@ func (c *core) onReplies(ev evReplies) {
 		return // it timed out before; its flights are on their way again
 	}
 	c.slots++
+	if timedOut(ev.outcomes) {
+		c.budget.timedOut(p.cost)
+	} else {
+		c.budget.answered(p.cost, c.now-p.at)
+	}
 	var failing []int
 	var failed error
 	for i, sh := range c.unpack(ev.id) {
@@ -42,6 +48,14 @@ func (c *core) onReplies(ev evReplies) {
 	if failed != nil {
 		c.failed(p.at, failing, failed, c.cfg.oneServer && len(failing) == len(p.shards))
 	}
+}
+
+// timedOut reports whether something that was sent has got no answer in time.
+func timedOut(outcomes []remote.Outcome) bool {
+	return slices.ContainsFunc(outcomes, func(o remote.Outcome) bool {
+		_, reason := remote.Classify(o.Err)
+		return reason == "timeout"
+	})
 }
 
 // unpack ends a pipeline, whatever has become of it, and returns its shards.
@@ -91,6 +105,7 @@ func (c *core) onTimeout(id uint64) {
 	if p == nil {
 		return
 	}
+	c.budget.timedOut(p.cost)
 	shards := c.unpack(id)
 	for _, sh := range shards {
 		s := &c.shards[sh]
@@ -106,8 +121,15 @@ func (c *core) onTimeout(id uint64) {
 // onReply handles what Redis says of one batch.
 func (c *core) onReply(s *shard, r remote.Reply, sent, recv int64) {
 	f := s.flight
+	if f != nil {
+		f.silent = 0
+	}
 	switch r.Verdict {
-	case remote.VerdictApplied, remote.VerdictDuplicate:
+	case remote.VerdictApplied, remote.VerdictDuplicate, remote.VerdictEarlier:
+		if s.asks {
+			c.fate(s, r)
+			return
+		}
 		if f == nil || len(r.States) != len(f.items) {
 			c.stats.badReplies.Add(1)
 			return
@@ -116,6 +138,7 @@ func (c *core) onReply(s *shard, r remote.Reply, sent, recv int64) {
 	case remote.VerdictLost:
 		c.noteLoss(s)
 		c.giveUpRefunds(s)
+		s.asks = false
 		// The batch was not applied: send it again, with all we know. If that
 		// is not accepted either, asking at once would not help.
 		s.retry = 0
@@ -144,6 +167,7 @@ func (c *core) settle(s *shard, f *flight, r remote.Reply, sent, recv int64) {
 			c.onKeyError(it, st.Err)
 			continue
 		}
+		st.Forgiven += it.forgiven // one of them is 0
 		c.stats.acked.Add(it.units - st.Forgiven)
 		c.stats.forgiven.Add(st.Forgiven)
 		if it.back {
@@ -159,9 +183,10 @@ func (c *core) settle(s *shard, f *flight, r remote.Reply, sent, recv int64) {
 // its batch was fine.
 func (c *core) onKeyError(it item, err error) {
 	var key *remote.KeyError
-	booked := errors.As(err, &key) && key.Booked
+	booked := errors.As(err, &key) && key.Booked || it.booked
 	if booked {
-		c.stats.acked.Add(it.units)
+		c.stats.acked.Add(it.units - it.forgiven)
+		c.stats.forgiven.Add(it.forgiven)
 		if it.back {
 			c.stats.returned.Add(1)
 		}
@@ -201,6 +226,7 @@ func (c *core) noteLoss(s *shard) {
 		return
 	}
 	s.lost, s.reseed = true, true
+	c.unbook(s)
 	c.stats.losses.Add(1)
 	c.holdNodes(max(c.floorTo, c.now+beatsToReturn*c.cfg.heartbeat))
 	if c.reseed == 0 {
@@ -218,7 +244,7 @@ func (c *core) reseedNow() {
 	c.each(func(k *local.Counter) bool {
 		s := &c.shards[k.Shard(c.keys.Shard)]
 		if s.reseed && k.MarkRaise(c.local) {
-			s.normal = append(s.normal, k)
+			s.normal = append(s.normal, queued{k, c.now})
 			s.normalAt = c.now
 		}
 		return true

@@ -125,7 +125,7 @@ func (f *simFleet) sent(n *simNode, b *remote.Batch) {
 	if f.flights[id] != nil {
 		return
 	}
-	x := &flightFacts{}
+	x, parts := &flightFacts{}, f.s.oracle.partsOf(n, b)
 	for i := range b.Ops {
 		k := f.s.oracle.index[b.Ops[i].Key]
 		fk, sh, informs := f.key(k), f.s.oracle.nodes[n].shares[k], int64(-1)
@@ -136,6 +136,9 @@ func (f *simFleet) sent(n *simNode, b *remote.Batch) {
 		x.stray = append(x.stray, false)
 		x.marks, x.informs, x.oldest = append(x.marks, fk.Mark(n.id)), append(x.informs, informs), append(x.oldest, sh.oldest())
 		x.blind = x.blind || slices.ContainsFunc(sh.own, func(a admission) bool { return a.blind })
+		if w, ok := parts[b.Ops[i].Key]; ok {
+			x.inherit(w, i)
+		}
 	}
 	f.flights[id] = x
 }

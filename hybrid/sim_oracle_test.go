@@ -74,12 +74,13 @@ type nodeBook struct {
 	blind   []int64 // per shard: not 0 if no exchange has told its clock that left after this
 	vague   []int64 // per shard: how long the quickest took that has; it knows the clock no better
 	flight  map[int]*exchange
-	unwell  int64 // it was last not synced then: a unit may have come to weigh more
-	mode    Mode  // after its latest step
-	before  calls // that it had made when the outage began
-	asked   int   // steps that conserved was called after
-	jumped  int64 // its clock was last set then
-	stalled int64 // its clock stands still until then
+	whole   map[string]wholeOp // by Redis' key: flights that were taken apart
+	unwell  int64              // it was last not synced then: a unit may have come to weigh more
+	mode    Mode               // after its latest step
+	before  calls              // that it had made when the outage began
+	asked   int                // steps that conserved was called after
+	jumped  int64              // its clock was last set then
+	stalled int64              // its clock stands still until then
 }
 
 // share is a node's part in a key.
@@ -112,7 +113,9 @@ type exchange struct {
 	made     int64 // the order in which the flight was made up
 	left     int64 // when it was sent this time
 	executed int64
-	editions []int64 // of each key, when it was executed
+	editions []int64            // of each key, when it was executed
+	asksFor  *exchange          // it only asks for the fate of that flight
+	parts    map[string]wholeOp // it carries these of flights that were taken apart
 }
 
 // weigh returns what the units weigh at the least if each weighs so much: by
@@ -134,7 +137,7 @@ func newOracle(s *sim) *nodeOracle {
 
 func (o *nodeOracle) joined(n *simNode) {
 	k := o.s.opt.Shards
-	b := &nodeBook{ill: make([]int64, len(o.s.servers)), shares: map[oracleKey]*share{}, told: max(int64(o.s.opt.ExpectedNodes), 1), blind: make([]int64, k), vague: make([]int64, k), flight: map[int]*exchange{}}
+	b := &nodeBook{ill: make([]int64, len(o.s.servers)), shares: map[oracleKey]*share{}, told: max(int64(o.s.opt.ExpectedNodes), 1), blind: make([]int64, k), vague: make([]int64, k), flight: map[int]*exchange{}, whole: map[string]wholeOp{}}
 	for i := range b.blind {
 		b.blind[i] = o.s.now + 1 // nothing has been heard of the server
 	}
@@ -210,7 +213,13 @@ func (o *nodeOracle) sent(n *simNode, b *remote.Batch) *exchange {
 		o.order++
 		x = &exchange{made: o.order}
 	}
-	x = &exchange{b: b, made: x.made, left: o.s.now}
+	was := x
+	x = &exchange{b: b, made: was.made, left: o.s.now, parts: o.partsOf(n, b)}
+	if asks(b) {
+		if x.asksFor = was; was.asksFor != nil {
+			x.asksFor = was.asksFor
+		}
+	}
 	nb.flight[b.Shard] = x
 	o.s.fleet.sent(n, b)
 	for i := range b.Ops {
@@ -252,19 +261,26 @@ func (o *nodeOracle) executed(v *simServer, n *simNode, b *remote.Batch, r remot
 func (o *nodeOracle) told(n *simNode, x *exchange, r remote.Reply) {
 	nb := o.nodes[n]
 	o.sighted(nb, x.b.Shard, x.left)
-	if r.Verdict != remote.VerdictApplied && r.Verdict != remote.VerdictDuplicate {
+	settled := r.Verdict == remote.VerdictApplied || r.Verdict == remote.VerdictDuplicate
+	if x.asksFor != nil && (settled || r.Verdict == remote.VerdictEarlier) {
+		o.fate(n, x, r)
+		return
+	}
+	if !settled {
 		return
 	}
 	for i := range x.b.Ops {
-		if op := &x.b.Ops[i]; op.Rule.Algorithm() == limit.AlgorithmFunnel {
-			nb.shares[o.index[op.Key]].topUp(op, x, r.States[i], nb.stalled)
+		op, as, st := x.whole(i, r.States[i])
+		if op.Rule.Algorithm() == limit.AlgorithmFunnel {
+			nb.shares[o.index[op.Key]].topUp(op, as, st, nb.stalled)
 		}
-		if st := r.States[i]; st.Err == nil {
-			k := o.index[x.b.Ops[i].Key]
+		if st.Err == nil {
+			k := o.index[op.Key]
 			sh := nb.shares[k]
 			older := max(st.Gen, st.Born) < sh.gen && int64(r.Now)/1000 >= sh.gen
 			later := st.Gen > sh.gen
-			if o.toldKey(sh, k.rule, st, x, nb.jumped) {
+			as.left = x.left
+			if o.toldKey(sh, k.rule, st, as, nb.jumped) {
 				switch {
 				case x.editions != nil:
 					o.s.fleet.told(n, k, x.editions[i], older)
@@ -275,7 +291,7 @@ func (o *nodeOracle) told(n *simNode, x *exchange, r remote.Reply) {
 				o.s.fleet.forget(n, k)
 			}
 		} else {
-			nb.shares[o.index[x.b.Ops[i].Key]].broken(st.Err, x)
+			nb.shares[o.index[op.Key]].broken(st.Err, as)
 			if !st.Err.(*remote.KeyError).Booked {
 				o.s.fleet.refused(n, x.b, i)
 			}

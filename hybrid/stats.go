@@ -2,6 +2,7 @@ package hybrid
 
 import (
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -40,6 +41,10 @@ type Stats struct {
 	Batches        uint64 // script calls, one per shard, resent ones included
 	KeysSynced     uint64 // keys in them
 	ResentBatches  uint64 // sent again because their fate was unknown or data was lost
+	// Behind is how long the reports of the latest script call had waited for their
+	// turn, at the most. Above some milliseconds Redis does not keep up, and views are
+	// out of date by so much more than MaxLag.
+	Behind         time.Duration
 	Heartbeats     uint64
 	Failures       uint64 // exchanges with Redis that failed
 	Losses         uint64 // losses of data detected, per shard
@@ -63,7 +68,7 @@ type counters struct {
 	batches, keysSynced, resent, beats, failures, losses atomic.Uint64
 	rolledBack, quarantined, badReplies, stateChanges    atomic.Uint64
 	hookPanics, renames                                  atomic.Uint64
-	acked, overshoot, mismatches                         atomic.Int64
+	acked, overshoot, mismatches, behind                 atomic.Int64
 	returned                                             atomic.Int64 // operations that told Redis of units handed back
 	givenUp                                              atomic.Uint64
 	refunded, forgiven                                   atomic.Int64

@@ -210,7 +210,7 @@ func validNode(node string) bool {
 }
 
 var verdicts = map[string]Verdict{
-	"a": VerdictApplied, "d": VerdictDuplicate, "l": VerdictLost, "s": VerdictStale, "o": VerdictOther,
+	"a": VerdictApplied, "d": VerdictDuplicate, "l": VerdictLost, "s": VerdictStale, "o": VerdictOther, "k": VerdictEarlier,
 }
 
 // decodeBatch reads the reply to a batch of ops.
@@ -232,10 +232,41 @@ func decodeBatch(reply any, ops []Op) (Reply, error) {
 			out.States[i] = r.state(&ops[i])
 		}
 	}
+	if out.Verdict == VerdictEarlier {
+		r.lists(&out)
+	}
 	if err := r.end(); err != nil {
 		return Reply{}, err
 	}
 	return out, nil
+}
+
+// lists reads which operations of an earlier batch have failed, and what others were
+// forgiven: "index,…" and "index:units,…", or "-".
+func (r *reader) lists(out *Reply) {
+	each := func(list string, f func(entry string) bool) {
+		if list == "-" || r.err != nil {
+			return
+		}
+		for entry := range strings.SplitSeq(list, ",") {
+			if !f(entry) {
+				r.fail("%.40q in a list", entry)
+			}
+		}
+	}
+	each(r.text(), func(entry string) bool {
+		i, ok := parseNumber(entry, MaxOps)
+		out.Failed = append(out.Failed, int(i))
+		return ok
+	})
+	out.Forgiven = map[int]int64{}
+	each(r.text(), func(entry string) bool {
+		index, units, _ := strings.Cut(entry, ":")
+		i, ok := parseNumber(index, MaxOps)
+		n, good := parseNumber(units, limit.MaxUnits)
+		out.Forgiven[int(i)] = n
+		return ok && good
+	})
 }
 
 // state reads the state of one operation's counter.

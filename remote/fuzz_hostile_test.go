@@ -261,7 +261,7 @@ func FuzzHostileServer(f *testing.F) {
 
 // encoded writes a decoded reply the way the scripts do.
 func encoded(r Reply, ops []Op) []any {
-	word := map[Verdict]string{VerdictApplied: "a", VerdictDuplicate: "d", VerdictLost: "l", VerdictStale: "s", VerdictOther: "o"}[r.Verdict]
+	word := map[Verdict]string{VerdictApplied: "a", VerdictDuplicate: "d", VerdictLost: "l", VerdictStale: "s", VerdictOther: "o", VerdictEarlier: "k"}[r.Verdict]
 	out := []any{word, fmt.Sprint(r.Now.Microseconds()), fmt.Sprint(r.Total), fmt.Sprint(len(r.States))}
 	for i, s := range r.States {
 		var key *KeyError

@@ -74,7 +74,7 @@ func checkDecoded(t *testing.T, r Reply, err error, ops []Op) {
 		}
 		return
 	}
-	if r.Verdict < VerdictApplied || r.Verdict > VerdictOther || r.Now < 0 || r.Total < 0 {
+	if r.Verdict < VerdictApplied || r.Verdict > VerdictEarlier || r.Now < 0 || r.Total < 0 {
 		t.Errorf("decoded %+v", r)
 	}
 	if r.States != nil && len(r.States) != len(ops) {

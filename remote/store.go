@@ -105,7 +105,9 @@ type Batch struct {
 	Node  string // letters, digits, '-' and '_', at most MaxNodeBytes
 	// Seq numbers the node's batches of the shard, from 1 on; Prev is the last
 	// one that Redis has acknowledged, 0 for none. A batch whose fate is
-	// unknown is sent again as it is, under the same Seq.
+	// unknown is sent again as it is, under the same Seq. Or only its fate is asked
+	// for: by a batch with the next Seq, the same Prev and Nonce, and no Ops. If that is
+	// applied the batch was not, and never will be; see [VerdictEarlier].
 	Seq, Prev int64
 	// Nonce is random, and the same each time the batch is sent. It tells the batch
 	// from another of that number, which a copy of this process (a virtual machine
@@ -136,6 +138,9 @@ const (
 	// somebody else goes by the name of Node. This one was not applied, and will
 	// not be under that name.
 	VerdictOther
+	// VerdictEarlier: a batch of this Nonce was applied under an earlier number, after
+	// Prev. This one was not.
+	VerdictEarlier
 )
 
 // String returns the verdict as one lower-case word.
@@ -151,6 +156,8 @@ func (v Verdict) String() string {
 		return "stale"
 	case VerdictOther:
 		return "other"
+	case VerdictEarlier:
+		return "earlier"
 	}
 	return fmt.Sprintf("verdict(%d)", uint8(v))
 }
@@ -166,6 +173,10 @@ type Reply struct {
 	// States has one entry per Op if the verdict is Applied or Duplicate, and
 	// is nil otherwise.
 	States []State
+	// Failed has the indices of the operations of the earlier batch that had failed if the
+	// verdict is Earlier, and Forgiven how many units others were forgiven, by index.
+	Failed   []int
+	Forgiven map[int]int64
 }
 
 // Outcome is a reply, or why there is none: then it is unknown whether the

@@ -37,7 +37,9 @@
 -- Verdicts: a applied, d duplicate (this very batch had been applied, nothing
 -- is now), o other (the batch of this number was another one, so that somebody
 -- else goes by the node's name: nothing is applied, no states), s stale (an older
--- batch: nothing is applied, no states), l lost (the ledger does not know the
+-- batch: nothing is applied, no states), k (a batch of this nonce was applied under an
+-- earlier number, after prev: nothing is applied, no states, but the two lists of what
+-- has failed and what was forgiven then, as the ledger has them), l lost (the ledger does not know the
 -- batch before this one, Redis has lost data: nothing is applied, no states).
 
 local KEYS, ARGV = KEYS, ARGV -- global names are slower to find
@@ -392,6 +394,8 @@ last, nonce, total, failed, forgiven = ledger()
 local verdict = 'l'
 if last == seq then
   verdict = nonce == ARGV[5] and 'd' or 'o'
+elseif last > prev and last < seq and nonce == ARGV[5] then
+  return { 'k', int(now), int(total), '0', failed, forgiven }
 elseif last > seq then
   verdict = 's'
 elseif last == prev or accept then

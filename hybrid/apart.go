@@ -1,0 +1,86 @@
+package hybrid
+
+import (
+	"slices"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/local"
+	"github.com/hybridlimit/hybridlimit/remote"
+)
+
+// A flight that takes Redis longer than an exchange may last would be sent again, the
+// same, for ever. So after two time-outs only its fate is asked for: by a batch without
+// operations, under the next number and the same nonce, which costs Redis next to
+// nothing. Either Redis has booked the flight: then its counters are only to be read. Or
+// it has not, and never will, because a later number is booked now: then they are to be
+// told anew. Both is done in smaller flights.
+
+// silences is how many times in a row a flight gets no answer before its fate is asked
+// for. The first time it is sent again: mostly just the answer was lost.
+const silences = 2
+
+// mustAsk reports whether it is time to ask for the fate of the flight of s.
+func (s *shard) mustAsk() bool {
+	return s.flight.silent >= silences && len(s.flight.items) > 1 && !s.asks
+}
+
+// ask has the fate of the flight asked for. While Redis is told to accept whatever comes
+// it could not say.
+func (s *shard) ask() {
+	s.asks, s.accept = true, false
+	s.seq++
+}
+
+// fate handles what Redis says of a flight whose fate was asked for.
+func (c *core) fate(s *shard, r remote.Reply) {
+	f := s.flight
+	booked := r.Verdict == remote.VerdictEarlier
+	s.acked = s.seq
+	if booked {
+		s.acked-- // the number of the flight; that of the question was not used
+	}
+	s.asks, s.accept, s.lost = false, false, false
+	for i, it := range f.items {
+		switch {
+		case booked && slices.Contains(r.Failed, i):
+			c.onKeyError(it, &remote.KeyError{Key: c.keys.CounterKey(it.rule, it.c.Key()), Reason: "failed when the batch was applied"})
+			continue
+		case booked && !it.booked:
+			it.booked, it.forgiven = true, r.Forgiven[i]
+		}
+		s.rest = append(s.rest, it)
+	}
+	c.endFlight(s)
+}
+
+// isApart reports whether a flight is under way in parts.
+func (s *shard) isApart() bool { return len(s.rest) > 0 || s.flight != nil && s.flight.part }
+
+// unbook notes that Redis has lost data: what it had booked of a flight that was taken
+// apart is told anew, but for what was handed back.
+func (c *core) unbook(s *shard) {
+	c.unbookAll(s.rest)
+	if s.flight != nil {
+		c.unbookAll(s.flight.items)
+	}
+}
+
+func (c *core) unbookAll(items []item) {
+	for i := range items {
+		it := &items[i]
+		if !it.booked {
+			continue
+		}
+		it.booked, it.forgiven = false, 0
+		if it.back {
+			c.giveUpRefund(it)
+		}
+	}
+}
+
+// justRead returns a report that only asks, with what it may have to restore.
+func justRead(rep local.Report) local.Report {
+	rep.Units, rep.Buckets, rep.Ahead, rep.Debt = 0, nil, limit.Span{}, 0
+	rep.Back, rep.BackTop, rep.BackBuckets = limit.Span{}, limit.Span{}, nil
+	return rep
+}

@@ -1,0 +1,64 @@
+package hybrid
+
+import (
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// What booking one operation costs Redis at most, measured with redis-server 7.0: a
+// script reads, changes and writes the whole state of a key.
+const (
+	opCost     = 5 * int64(time.Microsecond)
+	bucketCost = 1200 // ns
+)
+
+// cost estimates for how long, in ns, an operation of a rule occupies Redis.
+func cost(r *limit.Rule) int64 {
+	if r.Algorithm() == limit.AlgorithmFunnel {
+		return opCost
+	}
+	return opCost + int64(r.Kept()+1)*bucketCost
+}
+
+// budget bounds how long one pipeline occupies Redis, by the estimate of cost. It
+// adapts to how fast Redis answers, so that reports come late when there are too many,
+// and do not time out: it falls to three quarters of what has taken too long, and grows
+// by a quarter when a pipeline that has used it up was answered soon.
+type budget struct {
+	ns    int64
+	most  int64
+	quick int64 // an answer that takes longer is not soon
+	slow  int64 // and this is too long
+}
+
+// mostCost is the most that a budget can be, in ns: Redis serves nobody else meanwhile.
+const mostCost = 10 * int64(time.Millisecond)
+
+func newBudget(timeout int64) budget {
+	most := min(mostCost, timeout/8)
+	return budget{ns: most, most: most, quick: timeout / 8, slow: timeout / 4}
+}
+
+// answered takes note of a pipeline of a cost that was answered after a time. One that
+// only asks for the fate of flights costs nothing, and says nothing.
+func (b *budget) answered(cost, took int64) {
+	switch {
+	case cost == 0:
+	case took > b.slow:
+		b.ns = max(min(b.ns, cost)*3/4, opCost)
+	case took < b.quick && cost >= b.ns*3/4:
+		b.ns = min(b.ns+max(b.ns/4, opCost), b.most)
+	}
+}
+
+// timedOut takes note of a pipeline of a cost that got no answer in time.
+func (b *budget) timedOut(cost int64) {
+	if cost > 0 {
+		b.ns = max(min(b.ns, cost)/2, opCost)
+	}
+}
+
+// anew takes note that an outage is over, in which time-outs said nothing of how fast
+// Redis is.
+func (b *budget) anew() { b.ns = max(b.ns, b.most/8) }
