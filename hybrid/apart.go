@@ -56,28 +56,6 @@ func (c *core) fate(s *shard, r remote.Reply) {
 // isApart reports whether a flight is under way in parts.
 func (s *shard) isApart() bool { return len(s.rest) > 0 || s.flight != nil && s.flight.part }
 
-// unbook notes that Redis has lost data: what it had booked of a flight that was taken
-// apart is told anew, but for what was handed back.
-func (c *core) unbook(s *shard) {
-	c.unbookAll(s.rest)
-	if s.flight != nil {
-		c.unbookAll(s.flight.items)
-	}
-}
-
-func (c *core) unbookAll(items []item) {
-	for i := range items {
-		it := &items[i]
-		if !it.booked {
-			continue
-		}
-		it.booked, it.forgiven = false, 0
-		if it.back {
-			c.giveUpRefund(it)
-		}
-	}
-}
-
 // justRead returns a report that only asks, with what it may have to restore.
 func justRead(rep local.Report) local.Report {
 	rep.Units, rep.Buckets, rep.Ahead, rep.Debt = 0, nil, limit.Span{}, 0

@@ -131,12 +131,13 @@ func TestBrokenKeyInAFlightTakenApart(t *testing.T) {
 		n.s.servers[0].poison(n.s.keyspace().CounterKey(reconcileRule, "key2"), true)
 		n.takeAll(6)
 	})
+	// It is whole again when the parts are read, but was not when the flight was booked.
+	s.servers[0].poison(s.keyspace().CounterKey(reconcileRule, "key2"), false)
 	s.lossReq, s.lossRep = 0, 0
 	s.run(time.Second)
 	if got := n.stats.quarantined.Load(); got != 1 {
 		t.Fatalf("%d keys are put aside, want 1", got)
 	}
-	s.servers[0].poison(s.keyspace().CounterKey(reconcileRule, "key2"), false)
 	s.run(10 * time.Second)
 	s.allTold(n, 2, 2, 2, 2, 2, 2)
 }
@@ -192,4 +193,19 @@ func TestBudget(t *testing.T) {
 	if n := mostCost / cost(wide); n < 5 || n > 20 {
 		t.Errorf("%d windows of 1,000 buckets in one pipeline", n)
 	}
+}
+
+// Redis has booked a flight, and loses everything before its parts are read: what was
+// sent counts as known, and is told again.
+func TestLossBeforePartsAreRead(t *testing.T) {
+	s, n := takenApart(t, true, func(n *simNode) { n.takeAll(6) })
+	s.lossReq, s.lossRep = 0, 0
+	sh := &n.core.shards[0]
+	for i := 0; len(sh.rest) == 0 && (sh.flight == nil || !sh.flight.part); i++ {
+		if s.run(time.Millisecond / 10); i > 20_000 {
+			t.Fatal("the flight is not taken apart")
+		}
+	}
+	s.servers[0].wipe()
+	s.allTold(n, 2, 2, 2, 2, 2, 2)
 }

@@ -226,7 +226,6 @@ func (c *core) noteLoss(s *shard) {
 		return
 	}
 	s.lost, s.reseed = true, true
-	c.unbook(s)
 	c.stats.losses.Add(1)
 	c.holdNodes(max(c.floorTo, c.now+beatsToReturn*c.cfg.heartbeat))
 	if c.reseed == 0 {

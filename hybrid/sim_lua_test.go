@@ -8,7 +8,6 @@ import (
 	"net"
 	"reflect"
 	"runtime"
-	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -210,7 +209,7 @@ func (l *luaRedis) compareExec(now int64, b *remote.Batch, want remote.Outcome) 
 	got := l.store.Exec(context.Background(), []*remote.Batch{b})[0]
 	l.check(got.Err)
 	plain := func(r remote.Reply) remote.Reply {
-		r.States = slices.Clone(r.States)
+		r.States = append([]remote.State(nil), r.States...) // nil if there are none
 		for i := range r.States {
 			st := &r.States[i]
 			if len(st.Buckets) == 0 {
