@@ -31,9 +31,22 @@ func (c *core) sendBeat() {
 		}
 		b.acked = append(b.acked, acked)
 	}
+	if !c.waiting() {
+		c.stats.behind.Store(0)
+	}
 	c.beat = b
 	c.stats.beats.Add(1)
 	c.emit(efBeat{id: b.id, node: b.node, shards: b.shards})
+}
+
+// waiting reports whether any shard has something to send.
+func (c *core) waiting() bool {
+	for i := range c.shards {
+		if c.shards[i].waits() {
+			return true
+		}
+	}
+	return false
 }
 
 // asked returns the shards that the next heartbeat asks, and in how many turns

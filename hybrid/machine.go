@@ -248,7 +248,7 @@ func (c *core) onFlush(ev evFlush) {
 	f := &flush{id: ev.id, marks: map[int]*flushMark{}}
 	for i := range c.shards {
 		s := &c.shards[i]
-		if !s.unsettled() && len(s.normal)+len(s.urgent)+len(s.backlog) == 0 {
+		if !s.waits() {
 			continue
 		}
 		f.marks[i] = &flushMark{

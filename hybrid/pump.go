@@ -32,7 +32,7 @@ func (s *shard) lane() lane {
 // due returns when s has something to send (0: nothing, or not in this
 // state), and whether anything is waiting at all.
 func (c *core) due(s *shard) (at int64, waiting bool) {
-	waiting = s.unsettled() || len(s.normal)+len(s.urgent)+len(s.backlog) > 0
+	waiting = s.waits()
 	if s.health == down || !s.offset.known || !waiting {
 		return 0, waiting
 	}
@@ -98,6 +98,11 @@ func (c *core) pick(l lane) (ids []int) {
 		}
 	}
 	return ids
+}
+
+// waits reports whether s has something to send, or has sent something.
+func (s *shard) waits() bool {
+	return s.unsettled() || len(s.normal)+len(s.urgent)+len(s.backlog) > 0
 }
 
 // unsettled reports whether something was sent that Redis has not answered yet.
