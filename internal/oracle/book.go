@@ -73,6 +73,9 @@ func (b *Book) Begin(node int) {
 // is lost, if it has not handed it over in order.
 func (b *Book) End(node int) {
 	s := b.series(node)
+	if !s.ended {
+		s.knew = s.view
+	}
 	s.view, s.heard, s.own, s.ended = 0, 0, s.end(), true
 	s.lose(s.booked, s.end())
 	b.told(node, false)

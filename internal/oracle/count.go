@@ -75,11 +75,27 @@ func (b *Book) net(p Period, units float64) float64 {
 	return max(units, 0)
 }
 
+// leastShared is leastView, and what nodes that have ended knew. What such a node has
+// admitted while it was cut off may come on top of what it did not know, until that is
+// out of the window or has leaked.
+func (b *Book) leastShared(p Period) int64 {
+	least, since := b.leastView(), p.From
+	if b.rule.Leak > 0 {
+		since = b.funnel.emptied - 1
+	}
+	for _, s := range b.nodes {
+		if s.ended && s.sum(s.apart, max(s.after(since), s.floor), s.end()) > 0 {
+			least = min(least, s.knew)
+		}
+	}
+	return least
+}
+
 // Outage returns how many units count of those that every node knows and those
 // that were admitted by nodes that were cut off: what the share that each has
 // in an outage bounds. The others were admitted before their node had noticed.
 func (b *Book) Outage(p Period) float64 {
-	least := b.leastView()
+	least := b.leastShared(p)
 	b.cut(least)
 	if b.rule.Leak > 0 {
 		return b.net(p, b.level(p.At, least >= b.funnel.folded, (*series).shared))

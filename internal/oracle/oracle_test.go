@@ -37,6 +37,10 @@ func newPair(seed uint64, r Rule) *pair {
 func (p *pair) step() string {
 	p.now += 1 + p.rng.Int64N(40)
 	node, f, s := p.rng.IntN(testNodes), p.fast, p.slow
+	if p.fast.series(node).ended && p.rng.IntN(4) > 0 {
+		f.Begin(node)
+		s.begin(node)
+	}
 	switch x := p.rng.IntN(200); {
 	case x < 100:
 		units, how := 1+p.rng.Int64N(9), How{Lost: p.rng.IntN(20) == 0, Apart: p.rng.IntN(5) == 0}
@@ -90,9 +94,12 @@ func (p *pair) step() string {
 }
 
 func (p *pair) end(node int) {
-	if p.rng.IntN(2) == 0 {
+	if x := p.rng.IntN(3); x > 0 {
 		p.fast.End(node)
 		p.slow.end(node)
+		if x > 1 {
+			return
+		}
 	}
 	p.fast.Begin(node)
 	p.slow.begin(node)
@@ -189,6 +196,51 @@ func TestOlderKnowledgeDoesNotCount(t *testing.T) {
 		if b.Losing() || b.Stored(Period{From: 0, At: 3}) != want {
 			t.Errorf("older %v: losing %v, %v of 7 units must count", older, b.Losing(), b.Stored(Period{From: 0, At: 3}))
 		}
+	}
+}
+
+// TestOutageOfOneThatEnds: a node that starts in an outage does not know what the others
+// do, and may admit a limit of its own on top of that, also if it ends before them.
+func TestOutageOfOneThatEnds(t *testing.T) {
+	for _, r := range []Rule{{Window: 1000, Width: 10}, {Leak: 0.001}} {
+		for _, ends := range []bool{false, true} {
+			b := New(r, 0)
+			b.Begin(0)
+			b.Admit(0, 1, 4, How{})
+			b.Heard(0, b.Booked(0, b.Mark(0), 2, 0))
+			b.Begin(1)
+			b.Admit(1, 3, 10, How{Apart: true})
+			if ends {
+				b.End(1)
+				b.End(1) // once more changes nothing
+			}
+			if got := b.Outage(Period{From: 0, At: 3}); got != 10 {
+				t.Errorf("%+v, ends %v: %v units, want the 10 of the node that is cut off", r, ends, got)
+			}
+			b.Begin(1)
+			b.Heard(1, b.Edition())
+			if got := b.Outage(Period{From: 0, At: 3}); math.Abs(got-14) > 0.01 {
+				t.Errorf("%+v, ends %v: %v units, want all 14, which all know", r, ends, got)
+			}
+		}
+	}
+}
+
+// TestOutageForgetsThoseWhoEnded: what a node did not know is excused only as long as what
+// it has admitted counts.
+func TestOutageForgetsThoseWhoEnded(t *testing.T) {
+	b := New(Rule{Window: 1000, Width: 10}, 0)
+	b.Begin(1)
+	b.Admit(1, 3, 10, How{Apart: true})
+	b.End(1)
+	b.Begin(0)
+	b.Admit(0, 500, 4, How{})
+	b.Heard(0, b.Booked(0, b.Mark(0), 501, 0))
+	if got := b.Outage(Period{From: 2, At: 1002}); got != 10 {
+		t.Errorf("%v units, want 10", got)
+	}
+	if got := b.Outage(Period{From: 3, At: 1003}); got != 4 {
+		t.Errorf("%v units, want 4", got)
 	}
 }
 

@@ -37,6 +37,7 @@ type slowNode struct {
 	view, heard int64
 	since       int // it knows its units from this one of the list on
 	ended       bool
+	knew        int64
 }
 
 func (b *slowBook) node(node int) *slowNode {
@@ -49,7 +50,11 @@ func (b *slowBook) node(node int) *slowNode {
 func (b *slowBook) begin(node int) { *b.node(node) = slowNode{since: len(b.units)} }
 
 func (b *slowBook) end(node int) {
-	*b.node(node) = slowNode{since: len(b.units), ended: true}
+	n := b.node(node)
+	if !n.ended {
+		n.knew = n.view
+	}
+	*n = slowNode{since: len(b.units), ended: true, knew: n.knew}
 	b.withdraw(node)
 	b.restored(node, false)
 }
@@ -211,11 +216,35 @@ func (b *slowBook) stored(p Period) float64 {
 	})
 }
 
+// emptied returns since when a funnel that holds all units holds something.
+func (b *slowBook) emptied() (at int64) {
+	level, then := 0.0, int64(0)
+	for i := range b.units {
+		u := &b.units[i]
+		if u.old {
+			continue
+		}
+		if level = drain(level, b.rule.Leak, u.at-then); level == 0 {
+			at = u.at
+		}
+		level, then = level+float64(u.n), u.at
+	}
+	return at
+}
+
 func (b *slowBook) outage(p Period) float64 {
-	least := b.edition
+	least, since := b.edition, p.From+1
+	if b.rule.Leak > 0 {
+		since = b.emptied()
+	}
 	for node, n := range b.nodes {
 		if node != nobody && !n.ended {
 			least = min(least, n.view)
+		}
+		for i := range b.units {
+			if u := &b.units[i]; n.ended && u.node == node && u.apart && !u.old && u.at >= since {
+				least = min(least, n.knew)
+			}
 		}
 	}
 	return b.sum(p, true, func(_ int, u *slowUnits) bool {

@@ -23,6 +23,7 @@ type series struct {
 	booked   int       // entries before are booked
 	bookings []booking // when they were
 	ended    bool
+	knew     int64 // the edition that it had to know when it ended
 
 	// What a question is about: the entries before cut, and those from mine on.
 	cut, mine int
