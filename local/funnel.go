@@ -31,6 +31,7 @@ type away struct {
 	sent           part
 	back, sentBack credit // handed back: still to be told, and told
 	debt, sentDebt int64  // units that were admitted in an outage: of those pending, and of those sent
+	spared         int64  // by how many units the view is less than n times the weight, see raise
 }
 
 var spareAway = sync.Pool{New: func() any { return new(away) }}
@@ -134,7 +135,7 @@ func (f *funnel) take(r *limit.Rule, now, n, cost, weight int64, book bool) bool
 		return false
 	}
 	if book {
-		f.view = view
+		f.raise(r, at, n, cost, weight, span)
 		f.owe(r, at, n, cost, span)
 	}
 	return true
@@ -144,9 +145,34 @@ func (f *funnel) take(r *limit.Rule, now, n, cost, weight int64, book bool) bool
 func (f *funnel) book(r *limit.Rule, now, n, cost, weight int64) {
 	at, span := limit.Span{NS: now}, r.Cost(cost)
 	if weight != WeightOpen {
-		f.view = r.Add(f.view.Max(at), span)
+		f.raise(r, at, n, cost, weight, span)
 	}
 	f.owe(r, at, n, cost, span)
+}
+
+// raise adds n units to the view, which count as cost. [limit.Rule.Weigh] caps that at the
+// limit. By how much less than n times the weight it is, is kept until the view has run
+// empty, and what is handed back comes off that first. Else a node that asks for much and
+// hands most of it back would be admitted the whole limit.
+func (f *funnel) raise(r *limit.Rule, at limit.Span, n, cost, weight int64, span limit.Span) {
+	if spared := max(satMul(n, weight)-cost, 0); spared > 0 || f.away != nil && f.away.spared > 0 {
+		a := f.under()
+		if !at.Less(f.view) {
+			a.spared = 0
+		}
+		a.spared = min(a.spared+spared, maxPart)
+		f.put(a)
+	}
+	f.view = r.Add(f.view.Max(at), span)
+}
+
+// unspare takes units off what the view was spared, and returns how many are left.
+func (f *funnel) unspare(units int64) (left int64) {
+	a := f.under()
+	left = max(units-a.spared, 0)
+	a.spared -= units - left
+	f.put(a)
+	return left
 }
 
 // owe notes n units that the authority is to be told of. span is what cost units
@@ -182,7 +208,7 @@ func (f *funnel) forgive(r *limit.Rule, n int64) {
 // collect moves what is pending to what is sent.
 func (f *funnel) collect(r *limit.Rule) {
 	a := f.under()
-	f.put(away{sent: a.sent.join(r, f.pend), sentBack: a.sentBack.plus(r, a.back), sentDebt: a.sentDebt + a.debt})
+	f.put(away{sent: a.sent.join(r, f.pend), sentBack: a.sentBack.plus(r, a.back), sentDebt: a.sentDebt + a.debt, spared: a.spared})
 	f.pend = part{}
 }
 
@@ -190,7 +216,7 @@ func (f *funnel) collect(r *limit.Rule) {
 func (f *funnel) giveBack(r *limit.Rule) {
 	a := f.under()
 	f.pend = a.sent.join(r, f.pend)
-	f.put(away{back: a.sentBack.plus(r, a.back), debt: a.sentDebt + a.debt})
+	f.put(away{back: a.sentBack.plus(r, a.back), debt: a.sentDebt + a.debt, spared: a.spared})
 }
 
 // refund hands back n units that take cost to leak, as far as there are so many in
@@ -206,13 +232,21 @@ func (f *funnel) refund(r *limit.Rule, now, n, w int64, cost, least limit.Span, 
 	if w == WeightClosed {
 		w = 1
 	}
+	spared := int64(0)
+	if w > 1 && held > 0 {
+		spared = f.under().spared
+	}
 	if w != WeightOpen { // else what is pending is not in the view
-		withdrawn = min(withdrawn, (held+w-1)/w)
+		withdrawn = min(withdrawn, (held+spared+w-1)/w)
 	}
 	if tell && w == 1 {
 		withdrawn = min(withdrawn, r.Whole(cost)) // the part of a unit comes off what was told
 	}
-	weighed := min(satMul(withdrawn, w), held)
+	weighed := satMul(withdrawn, w)
+	if spared > 0 {
+		weighed = f.unspare(weighed)
+	}
+	weighed = min(weighed, held)
 	told := min(n-withdrawn, held-weighed) // has come to weigh 1
 	if !tell {
 		told = 0
@@ -283,8 +317,13 @@ func earlier(a, b limit.Span) limit.Span {
 	return a
 }
 
-// compose recomputes the view, each unsynced unit counting w-fold.
+// compose recomputes the view, each unsynced unit counting w-fold, in full.
 func (f *funnel) compose(r *limit.Rule, w int64) {
+	if f.away != nil && f.away.spared > 0 {
+		a := f.under()
+		a.spared = 0
+		f.put(a)
+	}
 	f.view = f.pend.plus(r, f.told(r, w), w)
 }
 
@@ -331,7 +370,7 @@ func (f *funnel) absorb(r *limit.Rule, d *funnel, w int64) {
 	view := f.view.Max(r.Add(d.view, own))
 	f.known = f.known.Max(d.known)
 	f.pend = d.pend.join(r, f.pend)
-	f.put(away{b.sent.join(r, a.sent), a.back.plus(r, b.back), a.sentBack.plus(r, b.sentBack), a.debt + b.debt, a.sentDebt + b.sentDebt})
+	f.put(away{b.sent.join(r, a.sent), a.back.plus(r, b.back), a.sentBack.plus(r, b.sentBack), a.debt + b.debt, a.sentDebt + b.sentDebt, min(a.spared+b.spared, maxPart)})
 	if f.known != (limit.Span{}) {
 		f.compose(r, w)
 	}

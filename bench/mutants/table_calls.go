@@ -208,7 +208,7 @@ var callMutants = []mutant{
 		name:   "more-back-than-there-was",
 		breaks: "More units of a funnel are handed back than it holds.",
 		file:   "local/funnel.go",
-		old:    `withdrawn = min(withdrawn, (held+w-1)/w)`,
+		old:    `withdrawn = min(withdrawn, (held+spared+w-1)/w)`,
 		new:    `withdrawn = min(withdrawn, n)`,
 		by:     local("TestRefund"),
 	},

@@ -15,9 +15,9 @@ var onceMutants = []mutant{
 		name:   "delta-applied-twice",
 		breaks: "What a funnel has sent stays pending, and is sent once more.",
 		file:   "local/funnel.go",
-		old: `sentBack: a.sentBack.plus(r, a.back), sentDebt: a.sentDebt + a.debt})
+		old: `sentBack: a.sentBack.plus(r, a.back), sentDebt: a.sentDebt + a.debt, spared: a.spared})
 	f.pend = part{}`,
-		new: `sentBack: a.sentBack.plus(r, a.back), sentDebt: a.sentDebt + a.debt})`,
+		new: `sentBack: a.sentBack.plus(r, a.back), sentDebt: a.sentDebt + a.debt, spared: a.spared})`,
 		by:  sim(300),
 	},
 	{

@@ -33,6 +33,14 @@ var outageMutants = []mutant{
 		by:     local("TestFairShareWeighsUnits"),
 	},
 	{
+		name:   "refund-of-a-capped-weight",
+		breaks: "A node that asks for more than its share in an outage, and hands most of it back, is admitted the whole limit.",
+		file:   "local/funnel.go",
+		old:    `spared = f.under().spared`,
+		new:    `spared = 0`,
+		by:     local("TestRefundOfACappedWeight"),
+	},
+	{
 		name:   "nodes-fall-after-an-outage",
 		breaks: "The first node to return takes itself for the only one.",
 		file:   "hybrid/replies.go",
