@@ -49,26 +49,28 @@ func TestMaxDebt(t *testing.T) {
 }
 
 // A reservation that was made in an outage, and waits, keeps its place: what is due
-// before it is booked, however much that is.
+// before it is booked, however much that is, and however long it waits.
 func TestDebtKeepsReservations(t *testing.T) {
-	rule := limit.Must(limit.Funnel("debt", 10, 1, time.Hour))
-	inBubble(t, func(t *testing.T, w *world) {
-		n := w.synced(hybrid.Options{MaxDebt: -1, Fallback: hybrid.FullLimit})
-		n.net.down()
-		n.Allow("notice", longWindow)
-		time.Sleep(5 * time.Second)
-		wantMode(t, n.Limiter, hybrid.Degraded)
-		wantAdmitted(t, n.Limiter, "k", rule, 20, 10)
-		r := n.Reserve("k", rule, 5)
-		if !r.OK() || r.Delay() == 0 {
-			t.Fatalf("%+v", r)
-		}
-		n.net.up()
-		time.Sleep(10 * time.Second)
-		wantMode(t, n.Limiter, hybrid.Synced)
-		if s := n.Stats(); s.ForgivenUnits != 0 || s.AckedUnits != 16 {
-			t.Errorf("%+v", s)
-		}
-		conserved(t, n.Limiter, true)
-	})
+	for _, each := range []time.Duration{time.Hour, 3650 * 24 * time.Hour} {
+		rule := limit.Must(limit.Funnel("debt", 10, 1, each))
+		inBubble(t, func(t *testing.T, w *world) {
+			n := w.synced(hybrid.Options{MaxDebt: -1, Fallback: hybrid.FullLimit})
+			n.net.down()
+			n.Allow("notice", longWindow)
+			time.Sleep(5 * time.Second)
+			wantMode(t, n.Limiter, hybrid.Degraded)
+			wantAdmitted(t, n.Limiter, "k", rule, 20, 10)
+			r := n.Reserve("k", rule, 5)
+			if !r.OK() || r.Delay() == 0 {
+				t.Fatalf("%+v", r)
+			}
+			n.net.up()
+			time.Sleep(10 * time.Second)
+			wantMode(t, n.Limiter, hybrid.Synced)
+			if s := n.Stats(); s.ForgivenUnits != 0 || s.AckedUnits != 16 {
+				t.Errorf("a unit in %v: %+v", each, s)
+			}
+			conserved(t, n.Limiter, true)
+		})
+	}
 }

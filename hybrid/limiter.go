@@ -230,6 +230,7 @@ func (l *Limiter) Stats() Stats {
 	s.AckedUnits, s.ForgivenUnits = l.stats.acked.Load(), l.stats.forgiven.Load()
 	if l.link != nil {
 		s.ExpiredUnits, s.WithdrawnUnits = l.link.Expired(), l.link.Withdrawn()
+		s.ForgivenUnits += l.link.Forgiven()
 	}
 	s.RefundedUnits, s.RefundsGivenUp = l.stats.refunded.Load(), l.stats.givenUp.Load()
 	shared := l.tally.sum(&s, l.table.Admitted())

@@ -72,3 +72,47 @@ func TestRealCutOffForLong(t *testing.T) {
 		})
 	}
 }
+
+// Two nodes, one after the other, admit far more in an outage than Redis can count: it has
+// 2^53 µs for a level. Redis books as much as MaxDebt says, the second time a
+// unit at the most, and nothing else counts as booked.
+func TestRealDebtOfCenturies(t *testing.T) {
+	t.Parallel()
+	const day = 24 * time.Hour
+	for _, tc := range []struct {
+		rule  *limit.Rule
+		takes int
+		want  int64
+	}{
+		{limit.Must(limit.Funnel("a thousand a month", 1000, 1000, 30*day)), 5000, 2000},
+		{limit.Must(limit.Funnel("one in ten years", 10, 1, 3650*day)), 100, 10},
+	} {
+		t.Run(tc.rule.Name(), func(t *testing.T) {
+			t.Parallel()
+			srv, p := proxied(t)
+			o := quick
+			o.Fallback = hybrid.FailOpen
+			for i := range 2 {
+				l := realNode(t, p.Addr(), o)
+				p.Refuse(true)
+				p.Cut()
+				eventually(t, 10*time.Second, "degraded", func() bool { return l.State().Mode == hybrid.Degraded })
+				for range tc.takes {
+					if !l.Take("k", tc.rule, tc.rule.Limit()).Allowed || !l.Allow("k", tc.rule) {
+						t.Fatal("refused")
+					}
+				}
+				p.Refuse(false)
+				settled(t, l)
+				want := tc.want * int64(1-i)
+				s := l.Stats()
+				if s.AckedUnits < want || s.AckedUnits > want+1 || s.AckedUnits+s.ForgivenUnits != s.AdmittedUnits || s.Losses+s.RolledBackKeys > 0 {
+					t.Errorf("node %d: want %d booked: %+v", i, want, s)
+				}
+				if got := usedIn(t, dial(t, srv.Addr()), "k", tc.rule); got != tc.rule.Limit() {
+					t.Errorf("Redis counts %d", got)
+				}
+			}
+		})
+	}
+}

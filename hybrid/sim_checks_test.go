@@ -391,7 +391,7 @@ func (o *nodeOracle) conserved(n *simNode) {
 		return
 	}
 	acked := n.stats.acked.Load() + n.stats.forgiven.Load()
-	if got := acked + n.unsynced() + n.link.Expired() + n.link.Withdrawn(); got != n.admitted {
+	if got := acked + n.unsynced() + n.link.Expired() + n.link.Withdrawn() + n.link.Forgiven(); got != n.admitted {
 		o.s.failf("I3: %s admitted %d units, but acked or forgiven %d + unsynced %d + expired %d + withdrawn %d",
 			n.name, n.admitted, acked, n.unsynced(), n.link.Expired(), n.link.Withdrawn())
 	}

@@ -27,7 +27,7 @@ type Stats struct {
 	AdmittedUnits   int64
 	AckedUnits      int64 // of those: booked by Redis
 	ExpiredUnits    int64 // too old to count by the time Redis could be told
-	ForgivenUnits   int64 // of an outage, above MaxDebt: Redis was told of them, and has not booked them; not in AckedUnits
+	ForgivenUnits   int64 // of an outage, above MaxDebt: Redis has not booked them; not in AckedUnits
 	PendingUnits    int64 // none of these, nor withdrawn: waiting or in flight
 	OverflowUnits   int64 // admitted to keys that found no room: never shared
 	WithdrawnUnits  int64 // handed back, or their key was reset, before Redis was told of them

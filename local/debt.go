@@ -9,12 +9,33 @@ func (c *Counter) ceilingLocked(now int64) limit.Span {
 	if c.link().maxDebt == 0 {
 		debt = r.Full()
 	}
-	return r.Add(r.Full(), debt).Max(r.Sub(c.leastLocked(now), limit.Span{NS: now}))
+	return earlier(r.Add(r.Full(), debt), mostDebt).Max(r.Sub(c.leastLocked(now), limit.Span{NS: now}))
 }
+
+// mostDebt is the longest that a debt is paid off. The authority counts time up to an
+// end, and would not count what leaks later although it had booked it.
+var mostDebt = limit.Span{NS: int64(limit.MaxDrain)}
 
 // indebtLocked notes that n units were admitted, if that was in an outage.
 func (c *Counter) indebtLocked(n int64) {
 	if c.link() != nil && modeDegraded(c.mode()) {
 		c.funnel.indebt(n)
+		c.forgiveLocked()
+	}
+}
+
+// forgiveLocked gives up the units of an outage that would be forgiven whatever the
+// authority counts: those which alone leak later than mostDebt, where nobody waits,
+// because all are admitted.
+func (c *Counter) forgiveLocked() {
+	f, r := &c.funnel, c.rule()
+	end := r.Add(limit.Span{NS: c.last}, mostDebt)
+	if !end.Less(f.pend.tat) || modeWeight(c.mode()) != WeightOpen {
+		return
+	}
+	if n := min(r.Whole(r.Sub(f.pend.tat, end)), f.under().debt); n > 0 {
+		f.pend = part{f.pend.units - n, r.Sub(f.pend.tat, r.Cost(n))}
+		f.indebt(0)
+		c.link().forgiven.Add(n)
 	}
 }

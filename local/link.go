@@ -38,6 +38,7 @@ type Link struct {
 	// Admitted units that nobody will be told of: they were handed back, or
 	// their key was reset, before they were reported.
 	withdrawn atomic.Int64
+	forgiven  atomic.Int64
 	normal    stack
 	urgent    stack
 	idle      atomic.Bool
@@ -203,6 +204,10 @@ func (l *Link) Expired() int64 { return l.expired.Load() }
 // Withdrawn returns how many admitted units were handed back, or reset, before
 // they were reported.
 func (l *Link) Withdrawn() int64 { return l.withdrawn.Load() }
+
+// Forgiven returns how many units of outages were given up before they were reported,
+// because no authority would book them.
+func (l *Link) Forgiven() int64 { return l.forgiven.Load() }
 
 // Close tells the counters that nobody will drain them any more.
 func (l *Link) Close() {
