@@ -11,6 +11,14 @@ var clockMutants = []mutant{
 		by:     hybrid("TestRealClockSetBackAndPutRight"),
 	},
 	{
+		name:   "a-new-window-goes-by-any-clock",
+		breaks: "On a Cluster a new window goes by the clock of another master until the reconciler has seen it.",
+		file:   "local/link.go",
+		old:    `p = l.Part(l.shardOf(key))`,
+		new:    `_ = l.Part(l.shardOf(key))`,
+		by:     local("TestNewWindowGoesByItsOwnMaster"),
+	},
+	{
 		name:   "units-in-another-bucket-are-lost-units",
 		breaks: "Redis' clock was behind, and it has counted units in other buckets meanwhile. Nodes that know them in theirs restore them there.",
 		file:   "local/window.go",
