@@ -138,11 +138,12 @@ func (f *simFleet) outage(n *simNode, k oracleKey) {
 	if recent := f.s.now - int64(fk.rule.Horizon()+f.s.settling()); !ok || f.s.oracle.loose || fk.before > since || fk.server.lost > recent {
 		return // some have admitted on top of what others have heard of since
 	}
-	share, ahead, one := map[int]float64{}, 0.0, float64(rule.Limit())
+	share, ahead, one, first := map[int]float64{}, 0.0, float64(rule.Limit()), f.s.now
 	for _, c := range fk.cut {
 		if c.at <= since {
 			continue
 		}
+		first = min(first, c.at)
 		if c.ahead {
 			ahead += float64(c.units)
 			continue
@@ -155,10 +156,9 @@ func (f *simFleet) outage(n *simNode, k oracleKey) {
 		most += units
 	}
 	limits := max(most/max(one, 1), 1)
-	most = max(most, one) + ahead
-	if limits > 1 && rule.Algorithm() == limit.AlgorithmFunnel {
-		return // several whole funnels leak several times as fast as the one that is added up
-	}
+	// Several whole funnels leak several times as fast as the one that is added up. From
+	// first to now it has taken in at the most what they held, and what they have leaked.
+	most = max(most, one) + ahead + (limits-1)*leaked(rule, f.s.now-first)
 	f.steps[checkOutage]++
 	got := fk.Outage(p) - limits*leaked(rule, slack)
 	if above(got, most) {
