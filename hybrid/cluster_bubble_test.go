@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/limit"
 	"github.com/hybridlimit/hybridlimit/remote"
 )
 
@@ -216,5 +217,53 @@ func TestSlotsMove(t *testing.T) {
 		if c.told["MOVED"] < 20 || c.told["ASK"] < 20 || c.told["TRYAGAIN"] != 2 {
 			t.Errorf("the nodes said %v", c.told)
 		}
+	})
+}
+
+// The masters of a cluster do not agree on the time. A new window goes by the clock of
+// its own from the start, not only once the reconciler has looked at it.
+func TestNewWindowsOnTwoMasters(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		const ahead, width = 5 * time.Second, 10 * time.Second
+		c, rdb := w.cluster()
+		w.skewOf(c.nodes[1], ahead)
+		const shards = 8
+		l := newLimiter(t, rdb, hybrid.Options{Shards: shards, SyncInterval: time.Minute, HeartbeatInterval: time.Minute})
+		time.Sleep(10 * time.Millisecond)
+		for i := range 64 {
+			l.Allow(fmt.Sprint("warm", i), longWindow)
+		}
+		flush(t, l) // it has heard of both clocks
+		rule := limit.Must(limit.FixedWindow("w", 10, width))
+		ask := func(key string, times int) (admitted int) {
+			for range times {
+				if l.Allow(key, rule) {
+					admitted++
+				}
+			}
+			return admitted
+		}
+		// A window of the first master ends in between, none of the other. Once in ten times
+		// the reconciler looks meanwhile.
+		for try := range 10 {
+			time.Sleep(time.Until(time.Now().Truncate(width).Add(width + 7*time.Second)))
+			before := l.Stats().Batches
+			for i := range 16 {
+				ask(fmt.Sprint("k", try, " ", i), 4)
+			}
+			time.Sleep(6 * time.Second)
+			if l.Stats().Batches != before {
+				continue
+			}
+			left := map[int]int{}
+			for i := range 16 {
+				left[ask(fmt.Sprint("k", try, " ", i), 20)]++
+			}
+			if left[10] < 2 || left[6] < 2 || left[10]+left[6] != 16 {
+				t.Errorf("keys by how many units the window had left, want 10 or 6: %v", left)
+			}
+			return
+		}
+		t.Error("the reconciler looked each time")
 	})
 }

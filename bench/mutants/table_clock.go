@@ -19,6 +19,14 @@ var clockMutants = []mutant{
 		by:     local("TestNewWindowGoesByItsOwnMaster"),
 	},
 	{
+		name:   "nobody-says-where-a-key-lives",
+		breaks: "A limiter does not tell its counters which master their keys live on: the reconciler does, later.",
+		file:   "hybrid/limiter.go",
+		old:    `l.link.SetShards(ks.Shard)`,
+		new:    `_ = ks`,
+		by:     hybrid("TestNewWindowsOnTwoMasters"),
+	},
+	{
 		name:   "units-in-another-bucket-are-lost-units",
 		breaks: "Redis' clock was behind, and it has counted units in other buckets meanwhile. Nodes that know them in theirs restore them there.",
 		file:   "local/window.go",
