@@ -6,25 +6,17 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/hybridlimit/hybridlimit/bench/internal/capacity"
+	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestMedian(t *testing.T) {
-	list := []sample{{checks: 5}, {checks: 1}, {checks: 9}}
-	checks := func(s sample) float64 { return float64(s.checks) }
-	if got := median(list, checks); got != 5 {
-		t.Errorf("the median of 5, 1 and 9 is %v", got)
-	}
-	if got := median(nil, checks); got != 0 {
-		t.Errorf("the median of nothing is %v", got)
-	}
-}
-
 func TestPercentile(t *testing.T) {
 	var took []time.Duration
 	for i := range 1000 {
-		took = append(took, time.Duration(1000-i))
+		took = append(took, time.Duration(i+1))
 	}
 	for permille, want := range map[int]time.Duration{0: 1, 500: 501, 999: 1000} {
 		if got := percentile(took, permille); got != want {
@@ -33,18 +25,72 @@ func TestPercentile(t *testing.T) {
 	}
 }
 
-// What the load itself costs comes off, and what remains is compared with redis_rate.
-func TestTable(t *testing.T) {
-	one := func(client, redis time.Duration) []sample {
-		return []sample{{checks: 1000, wall: time.Second, client: client, redis: redis}}
+// A line says by check what has added up, and by second what an idle limiter goes on using.
+func TestLine(t *testing.T) {
+	ours, nobody := limiters[1], limiters[0]
+	stats := hybrid.Stats{Batches: 10, KeysSynced: 500, Heartbeats: 2, Failures: 1}
+	took := make([]time.Duration, 1000)
+	took[0], took[1] = 7*time.Microsecond, 5*time.Microsecond
+	s := sample{checks: 1000, refused: 250, wall: 2 * time.Second, client: 3 * time.Millisecond, redis: time.Millisecond, commands: 600, bytes: 64_000, stats: stats, took: took}
+	got := s.line(row{5000, 2000, 1, far}, ours)
+	for _, want := range []string{
+		"BenchmarkCost/hybrid/5000/2000/1/far 1000 3 client-us/check 1 redis-us/check 64 B/check 300 commands/s 500 checks/s 25 refused-% 250 keys/s ",
+		" formula-keys/s 5 calls/s 1 beats/s 1 failed 0 p50-us 0 p99-us 7 p99.9-us",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
 	}
-	var out strings.Builder
-	table(&out, row{1000, 200, 1, far}, map[string][]sample{
-		"nothing": one(10*time.Millisecond, 0), "hybrid": one(13*time.Millisecond, 2*time.Millisecond), "redis_rate": one(90*time.Millisecond, 20*time.Millisecond),
-	})
-	for _, want := range []string{"| hybrid | 3.00 | 2.00 | 0.050 |", "| redis_rate | 80.00 | 20.00 | 1.000 |"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("no %q in\n%s", want, out.String())
+	s = sample{wall: 2 * time.Second, client: 3 * time.Millisecond, redis: time.Millisecond, commands: 24, bytes: 4000}
+	got = s.line(row{0, 20000, 1, idle}, nobody)
+	if want := "BenchmarkCost/nothing/0/20000/1/idle 1 1500 client-us/s 500 redis-us/s 2000 B/s 12 commands/s"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// Each limiter is measured where a row says something of it, each row beside nothing.
+func TestDoes(t *testing.T) {
+	for _, c := range []struct {
+		r    row
+		want string
+	}{
+		{row{1000, 200, 1, far}, "nothing hybrid hybrid-window redis_rate memorystore"},
+		{row{50000, 20000, 1, far}, "nothing hybrid hybrid-window memorystore"},
+		{row{5000, 2000, 4, at}, "nothing hybrid hybrid-window redis_rate"},
+		{row{0, 20000, 1, idle}, "nothing hybrid"},
+		{row{0, 65536, 1, flatOut}, "hybrid hybrid-window memorystore"},
+	} {
+		var names []string
+		for _, l := range limiters {
+			if l.does(c.r) {
+				names = append(names, l.name)
+			}
+		}
+		if got := strings.Join(names, " "); got != c.want {
+			t.Errorf("%v: %s, want %s", c.r, got, c.want)
+		}
+	}
+}
+
+// The kinds of loads are what they are called: by their own limits, nearly nobody, half, or
+// nearly everybody is refused.
+func TestKinds(t *testing.T) {
+	for _, r := range rows {
+		if r.rate == 0 {
+			continue
+		}
+		rule := r.rule(false)
+		allowed := 0.0
+		for _, rate := range capacity.Zipf(r.keys, exponent, float64(r.rate)) {
+			allowed += min(rate, float64(rule.Units())/rule.Period().Seconds())
+		}
+		refused := 1 - allowed/float64(r.rate)
+		low, high := map[kind]float64{far: 0, at: 0.3, scarce: 0.9}[r.kind], map[kind]float64{far: 0, at: 0.6, scarce: 1}[r.kind]
+		if refused < low-1e-9 || refused > high+1e-9 {
+			t.Errorf("%v: %.2f of the checks are refused", r, refused)
+		}
+		if most := rule.Limit() / int64(2*r.nodes); r.kind == scarce && most > 1 {
+			t.Errorf("%v: up to %d units are not urgent", r, most)
 		}
 	}
 }
@@ -52,11 +98,18 @@ func TestTable(t *testing.T) {
 // The load keeps its pace, and each check is timed.
 func TestLoad(t *testing.T) {
 	r := row{2000, 10, 2, far}
-	asked := 0
-	s := each(r, func() func(string) bool { return func(string) bool { asked++; return true } }, func() {})
+	var asked []int
+	s := each(r, func() func(string) bool {
+		i := len(asked)
+		asked = append(asked, 0)
+		return func(string) bool { asked[i]++; return i == 0 }
+	}, func() {})
 	l := newLoad(r)
 	n := l.run(s, 100*time.Millisecond, true)
-	if n != asked || n != len(l.took) || n < 20 || n > 200 {
-		t.Errorf("%d checks counted, %d made, %d timed, in 0.1 s at 2,000 a second", n, asked, len(l.took))
+	if made := asked[0] + asked[1]; n != made || n != len(l.took) || n < 20 || n > 200 {
+		t.Errorf("%d checks counted, %d made, %d timed, in 0.1 s at 2,000 a second", n, made, len(l.took))
+	}
+	if asked[0]-asked[1] > 1 || asked[1] > asked[0] || l.refused != asked[1] {
+		t.Errorf("two nodes were asked %v times, %d refusals counted", asked, l.refused)
 	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"time"
 
@@ -18,7 +17,9 @@ type load struct {
 	other []byte // what the service works on between checks
 	at    int
 	sum   byte
-	took  []time.Duration // each check of a measurement
+	// Of a measurement:
+	took    []time.Duration // each check
+	refused int
 }
 
 // otherWork is how much memory the service works on, more than a core's own cache, and
@@ -30,8 +31,15 @@ const (
 )
 
 // idleSettles is how long after the last check a limiter is left alone before it counts
-// as idle: what is pending is reported by then.
-const idleSettles = 2 * time.Second
+// as idle: what is pending is reported by then. idleLasts is how long it is measured then at
+// the least: some heartbeats, of which there is one a second.
+const (
+	idleSettles = 2 * time.Second
+	idleLasts   = 5 * time.Second
+)
+
+// exponent is that of the Zipf distribution.
+const exponent = 1.1
 
 func newLoad(r row) *load {
 	l := &load{row: r, draws: make([]uint32, 1<<20), other: make([]byte, otherWork)}
@@ -40,7 +48,7 @@ func newLoad(r row) *load {
 	}
 	rng := rand.New(rand.NewPCG(1, uint64(r.keys)))
 	place := rng.Perm(r.keys) // popular keys do not lie side by side
-	z := rand.NewZipf(rng, 1.1, 1, uint64(r.keys-1))
+	z := rand.NewZipf(rng, exponent, 1, uint64(r.keys-1))
 	for i := range l.draws {
 		if l.draws[i] = uint32(place[z.Uint64()]); r.kind == idle || r.kind == flatOut {
 			l.draws[i] = uint32(i % r.keys)
@@ -60,7 +68,7 @@ func (l *load) run(s *subject, d time.Duration, measured bool) (checks int) {
 	rate := l.row.rate
 	if l.row.kind == idle {
 		if measured {
-			time.Sleep(d)
+			time.Sleep(max(d, idleLasts))
 			return 0
 		}
 		rate, d = 2*l.row.keys, d/2 // all keys are asked, then nobody is
@@ -70,9 +78,10 @@ func (l *load) run(s *subject, d time.Duration, measured bool) (checks int) {
 		for due := int(float64(rate) * (rig.Now() - begun).Seconds()); checks < due; checks++ {
 			l.work()
 			from := rig.Now()
-			l.ask(s, checks)
+			allowed := l.ask(s, checks)
 			if measured {
 				l.took = append(l.took, rig.Now()-from)
+				l.count(allowed)
 			}
 		}
 	}
@@ -82,16 +91,24 @@ func (l *load) run(s *subject, d time.Duration, measured bool) (checks int) {
 func (l *load) runFlatOut(s *subject, d time.Duration) (checks int) {
 	for begun := rig.Now(); rig.Now()-begun < d; {
 		for range 256 {
-			l.ask(s, checks)
+			l.count(l.ask(s, checks))
 			checks++
 		}
 	}
 	return checks
 }
 
-func (l *load) ask(s *subject, i int) {
-	s.ask[i%len(s.ask)](l.keys[l.draws[l.next&(len(l.draws)-1)]])
+// ask asks the nodes in turn.
+func (l *load) ask(s *subject, i int) bool {
+	key := l.keys[l.draws[l.next&(len(l.draws)-1)]]
 	l.next++
+	return s.ask[i%len(s.ask)](key)
+}
+
+func (l *load) count(allowed bool) {
+	if !allowed {
+		l.refused++
+	}
 }
 
 // work is what the service does besides.
@@ -100,13 +117,4 @@ func (l *load) work() {
 		l.sum += l.other[l.at]
 		l.at = (l.at + 97*line) % otherWork
 	}
-}
-
-// percentile returns what so many of 1,000 checks took at the most.
-func percentile(took []time.Duration, permille int) time.Duration {
-	if len(took) == 0 {
-		return 0
-	}
-	slices.Sort(took)
-	return took[min(len(took)*permille/1000, len(took)-1)]
 }

@@ -1,13 +1,17 @@
 // Command cost measures what a limiter costs a service at the load of a service: checks
 // at a steady pace, other work between them, thousands of keys, a real redis-server. It
-// adds up the processor time of the whole process and of Redis, and takes off what the
-// same load costs with no limiter at all.
+// adds up the processor time of the whole process and of Redis.
 //
-//	go run ./bench/cost                  # all rows, some ten minutes
-//	go run ./bench/cost -run '^5000/'    # the rows whose name matches
+//	go run ./bench/cost                       # all rows: a quarter of an hour
+//	go run ./bench/cost -run '/5000/2000/'    # those whose name matches
+//	go run ./bench/report -parts cost         # all rows, and the page and plot of bench/results
 //
-// Each row is measured in several passes, the limiters in turn, so that what the
-// machine's neighbours do meets all of them. Tables show medians.
+// It prints a line for each measurement, in the form of Go's benchmarks, so that benchstat
+// reads it too: Cost/<limiter>/<checks a second>/<keys>/<nodes>/<kind>. What the load itself
+// costs, with no limiter at all, is in the lines of "nothing", and not taken off the others.
+//
+// Each row is measured in several passes, the limiters in turn, so that what the machine's
+// neighbours do meets all of them.
 package main
 
 import (
@@ -21,27 +25,16 @@ import (
 func main() {
 	o := options{}
 	flag.IntVar(&o.passes, "passes", 5, "passes over each row")
-	flag.DurationVar(&o.warm, "warm", 2500*time.Millisecond, "time before a measurement begins: all keys in use are known then")
-	flag.DurationVar(&o.measure, "measure", 3*time.Second, "length of a measurement")
-	pattern := flag.String("run", ".", "rows to measure, by their name: rate/keys/nodes/kind")
-	only := flag.String("limiters", ".", "limiters to measure")
-	raw := flag.String("raw", "", "`file` to write each measurement to, one per line")
+	flag.DurationVar(&o.warm, "warm", time.Second, "time before a measurement begins: what reports once a lag does so then")
+	flag.DurationVar(&o.measure, "measure", 2*time.Second, "length of a measurement: some lags, of a second")
+	pattern := flag.String("run", ".", "lines to measure, by their name: limiter/rate/keys/nodes/kind")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		fail(fmt.Errorf("unexpected arguments %q", flag.Args()))
 	}
 	var err error
-	if o.rows, err = regexp.Compile(*pattern); err != nil {
+	if o.pattern, err = regexp.Compile(*pattern); err != nil {
 		fail(err)
-	}
-	if o.limiters, err = regexp.Compile(*only); err != nil {
-		fail(err)
-	}
-	if *raw != "" {
-		if o.raw, err = os.Create(*raw); err != nil {
-			fail(err)
-		}
-		defer o.raw.Close()
 	}
 	if err := o.run(os.Stdout); err != nil {
 		fail(err)

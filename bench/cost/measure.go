@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"runtime"
 	"strconv"
@@ -16,52 +15,42 @@ import (
 
 // options is what the command line says.
 type options struct {
-	passes         int
-	warm, measure  time.Duration
-	rows, limiters *regexp.Regexp
-	raw            *os.File
+	passes        int
+	warm, measure time.Duration
+	pattern       *regexp.Regexp
 }
 
 // sample is one measurement of one limiter.
 type sample struct {
-	checks        int
-	wall          time.Duration
-	client, redis time.Duration // processor time
-	commands      float64       // that Redis was given, also by scripts
-	bytes         float64       // in and out
-	stats         hybrid.Stats
-	p50, p99, top time.Duration // of a check; top: 999 of 1,000
+	checks, refused int
+	wall            time.Duration
+	client, redis   time.Duration // processor time
+	commands        float64       // that Redis was given, also by scripts
+	bytes           float64       // in and out
+	stats           hybrid.Stats
+	took            []time.Duration // each check
 }
 
-// run measures all rows and writes a table.
+// run measures all rows, and prints a line for each measurement.
 func (o *options) run(out io.Writer) error {
 	server, err := redistest.Launch(redistest.Options{})
 	if err != nil {
 		return err
 	}
 	defer server.Close()
-	fmt.Fprintln(out, header)
 	for _, r := range rows {
-		if !o.rows.MatchString(r.String()) {
-			continue
-		}
-		samples := map[string][]sample{}
 		for range o.passes {
 			for _, l := range limiters {
-				if !l.does(r) || !o.limiters.MatchString(l.name) && l.name != "nothing" {
+				if !l.does(r) || !o.pattern.MatchString(l.name+"/"+r.String()) {
 					continue
 				}
 				s, err := o.sample(server, r, l)
 				if err != nil {
-					return err
+					return fmt.Errorf("%s/%v: %w", l.name, r, err)
 				}
-				samples[l.name] = append(samples[l.name], s)
-				if o.raw != nil {
-					fmt.Fprintf(o.raw, "%v\t%s\t%+v\n", r, l.name, s)
-				}
+				fmt.Fprintln(out, s.line(r, l))
 			}
 		}
-		table(out, r, samples)
 	}
 	return nil
 }
@@ -77,7 +66,14 @@ func (o *options) sample(server *redistest.Server, r row, l limiter) (s sample, 
 	}
 	defer subject.close()
 	load := newLoad(r)
-	load.run(subject, o.warm, false)
+	if l.settles {
+		load.run(subject, o.warm, false)
+	}
+	if subject.await != nil {
+		if err := subject.await(); err != nil {
+			return s, err
+		}
+	}
 	runtime.GC()
 	before, err := takeAccount(server, subject)
 	if err != nil {
@@ -85,17 +81,23 @@ func (o *options) sample(server *redistest.Server, r row, l limiter) (s sample, 
 	}
 	from := time.Now()
 	s.checks = load.run(subject, o.measure, true)
-	s.wall = time.Since(from)
+	s.wall, s.refused, s.took = time.Since(from), load.refused, load.took
 	after, err := takeAccount(server, subject)
 	if err != nil {
 		return s, err
 	}
 	s.client, s.redis = after.client-before.client, after.redis-before.redis
 	s.commands, s.bytes = after.commands-before.commands-infoCommands, after.bytes-before.bytes
-	s.stats.Batches, s.stats.KeysSynced = after.stats.Batches-before.stats.Batches, after.stats.KeysSynced-before.stats.KeysSynced
-	s.stats.Failures, s.stats.StateChanges = after.stats.Failures-before.stats.Failures, after.stats.StateChanges-before.stats.StateChanges
-	s.p50, s.p99, s.top = percentile(load.took, 500), percentile(load.took, 990), percentile(load.took, 999)
+	s.stats = add(after.stats, before.stats, -1)
 	return s, nil
+}
+
+// add returns those figures of a that a line tells of, and sign times those of b.
+func add(a, b hybrid.Stats, sign int) (sum hybrid.Stats) {
+	plus := func(a, b uint64) uint64 { return a + uint64(sign)*b }
+	sum.Batches, sum.KeysSynced = plus(a.Batches, b.Batches), plus(a.KeysSynced, b.KeysSynced)
+	sum.Heartbeats, sum.Failures = plus(a.Heartbeats, b.Heartbeats), plus(a.Failures, b.Failures)
+	return sum
 }
 
 // account is what has been used up so far.
