@@ -44,7 +44,7 @@ func run(ctx context.Context, args []string, do runner, stderr io.Writer) error 
 			return err
 		}
 	}
-	return write(dir, o.out)
+	return write(dir, o.out, o.parts)
 }
 
 func readOptions(args []string, stderr io.Writer) (o options, err error) {
@@ -53,13 +53,15 @@ func readOptions(args []string, stderr io.Writer) (o options, err error) {
 	fs.StringVar(&o.root, "root", ".", "root of the repository")
 	fs.StringVar(&o.out, "out", "", "`directory` to write to (default bench/results, or that of -from)")
 	fs.StringVar(&o.from, "from", "", "measure nothing: make tables and plots from the raw results in this `directory`")
-	list := fs.String("parts", strings.Join(parts, ","), "what to measure; the other parts stay as recorded")
+	list := fs.String("parts", strings.Join(parts, ","), "what to measure, and to make the pages of; the other parts stay as recorded")
 	fs.StringVar(&o.plan.bench, "bench", ".", "benchmarks to run, as for go test; the raw file then holds these alone")
 	fs.IntVar(&o.plan.count, "count", 8, "how many passes over all benchmarks")
 	fs.StringVar(&o.plan.benchtime, "benchtime", "100ms", "how long each run takes, as for go test")
 	fs.IntVar(&o.plan.memoryKeys, "memory.keys", 1_000_000, "keys of which the memory is measured")
 	fs.IntVar(&o.plan.memoryCount, "memory.count", 3, "how often that is done")
 	fs.IntVar(&o.plan.accuracyRuns, "accuracy.runs", 3, "how often the accuracy is measured")
+	fs.IntVar(&o.plan.costPasses, "cost.passes", 5, "how many passes over each load of the part cost")
+	fs.StringVar(&o.plan.costRows, "cost.run", ".", "loads to measure there, as for bench/cost; the raw file then holds these alone")
 	if err := fs.Parse(args); err != nil {
 		return o, err
 	}
@@ -80,9 +82,9 @@ func readOptions(args []string, stderr io.Writer) (o options, err error) {
 	return o, nil
 }
 
-// write makes the page and the plots from the raw results in one directory,
-// and puts them into another.
-func write(from, to string) error {
+// write makes the pages and the plots of some parts from the raw results in one
+// directory, and puts them into another.
+func write(from, to string, parts []string) error {
 	r, err := load(from)
 	if err != nil {
 		return err
@@ -94,10 +96,20 @@ func write(from, to string) error {
 	if err := os.MkdirAll(to, 0o755); err != nil {
 		return err
 	}
-	for name, svg := range plots {
-		if err := os.WriteFile(filepath.Join(to, name), svg, 0o644); err != nil {
+	files := map[string][]byte{}
+	if slices.ContainsFunc(parts, func(part string) bool { return part != partCost }) {
+		files["README.md"], files[plotChecks], files[plotAccuracy] = []byte(page(r, plots)), plots[plotChecks], plots[plotAccuracy]
+	}
+	if slices.Contains(parts, partCost) && len(r.cost.rows) > 0 {
+		files[costPage], files[plotCost] = []byte(writeCost(r, plots)), plots[plotCost]
+	}
+	for name, text := range files {
+		if text == nil {
+			continue // there are no figures for it
+		}
+		if err := os.WriteFile(filepath.Join(to, name), text, 0o644); err != nil {
 			return err
 		}
 	}
-	return os.WriteFile(filepath.Join(to, "README.md"), []byte(page(r, plots)), 0o644)
+	return nil
 }

@@ -23,6 +23,8 @@ type plan struct {
 	count                   int
 	memoryKeys, memoryCount int
 	accuracyRuns            int
+	costPasses              int
+	costRows                string
 }
 
 // runner runs a command in a directory and returns what it prints.
@@ -50,6 +52,13 @@ type measurement struct {
 
 // longest is how long one command may take: far more than it should.
 const longest = "-timeout=6h"
+
+// The times of the part cost, with which five passes take less than a quarter of an hour: as
+// long as reports wait for company, and some of those.
+const (
+	costWarm    = "1s"
+	costMeasure = "2s"
+)
 
 // nobody is a pattern that no test has the name of.
 const nobody = "^$"
@@ -110,6 +119,10 @@ func (m *measurement) measure(ctx context.Context, part string) (command, text s
 		words = []string{
 			"go", "test", "-run", nobody, "-bench", "^BenchmarkMemory$", "-count", strconv.Itoa(m.plan.memoryCount),
 			"-benchtime", "1x", longest, "./bench", "-memory.keys", strconv.Itoa(m.plan.memoryKeys),
+		}
+	case partCost:
+		words = []string{
+			"go", "run", "./bench/cost", "-passes", strconv.Itoa(m.plan.costPasses), "-warm", costWarm, "-measure", costMeasure, "-run", m.plan.costRows,
 		}
 	default:
 		text, err = m.accuracy(ctx)

@@ -17,7 +17,7 @@ func page(r recorded, plots map[string][]byte) string {
 	var b strings.Builder
 	b.WriteString("# Measured\n\n" +
 		"Written by `go run ./bench/report`; do not edit. Medians of what the raw files next to this page hold; `go run ./bench/report -from bench/results` " +
-		"makes the page from them again. Compare figures of one table only: machines differ, and so do moments.\n\n")
+		"makes the page from them again. Compare figures of one table only: machines differ, and so do moments. What a limiter costs at the load of a service has [a page of its own](" + costPage + ").\n\n")
 	writeMachines(&b, r)
 	writeTargets(&b, r)
 	picture := func(name, title string) {
@@ -49,7 +49,7 @@ func writeMachines(b *strings.Builder, r recorded) {
 	t := newTable("raw results", "machine", "Go", "Redis", "by")
 	for _, part := range parts {
 		c := r.part(part).config
-		if len(r.part(part).rows) > 0 {
+		if part != partCost && len(r.part(part).rows) > 0 {
 			t.add("[`raw-"+part+".txt`](raw-"+part+".txt)", c["machine"], c["go"], c["redis"], "`"+c["command"]+"`")
 		}
 	}
@@ -58,8 +58,13 @@ func writeMachines(b *strings.Builder, r recorded) {
 
 func writeTargets(b *strings.Builder, r recorded) {
 	b.WriteString("## Targets\n\nWhere several figures count, this is the worst of them. Measured is the ratio of the medians; the next column is the median, and the range, of the ratios of each pass, whose two rows are seconds to minutes apart.\n\n")
+	verdicts(b, targets(), r)
+}
+
+// verdicts writes a table of targets and what has become of them.
+func verdicts(b *strings.Builder, list []target, r recorded) {
 	t := newTable("target", "wanted", "measured", "pass by pass", "")
-	for _, want := range targets() {
+	for _, want := range list {
 		measured, passes, word := want.verdict(r)
 		t.add(want.wants, want.wanted(), measured, passes, word)
 	}

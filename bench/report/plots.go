@@ -36,7 +36,7 @@ func newPlot() *plot.Plot {
 // drawPlots returns the plots that there are figures for, by file name.
 func drawPlots(r recorded) (map[string][]byte, error) {
 	out := map[string][]byte{}
-	for name, draw := range map[string]func(recorded) (picture, error){plotChecks: plotOfChecks, plotAccuracy: plotOfAccuracy} {
+	for name, draw := range map[string]func(recorded) (picture, error){plotChecks: plotOfChecks, plotAccuracy: plotOfAccuracy, plotCost: plotOfCost} {
 		p, err := draw(r)
 		if err != nil {
 			return nil, err
@@ -64,8 +64,7 @@ func (p picture) svg() ([]byte, error) {
 }
 
 // plotOfChecks is a bar per limiter and mode, for the load of 65,536 keys, or
-// else the first that there is. Times differ by a factor of a thousand, so that
-// the axis is logarithmic: what bars say is where they end.
+// else the first that there is.
 func plotOfChecks(r recorded) (picture, error) {
 	list := r.bench.checks("Allow")
 	if len(list) == 0 {
@@ -77,26 +76,77 @@ func plotOfChecks(r recorded) (picture, error) {
 	}
 	names := limitersOf(list, load)
 	slices.Reverse(names) // the fastest on top
+	return bars{"ns per check, " + load, names, modes, func(name, mode string) (float64, bool) {
+		c, ok := same(list, name, check{load: load, mode: mode})
+		if !ok {
+			return 0, false
+		}
+		return c.ns(), true
+	}}.picture()
+}
+
+// plotOfCost is the processor time of a check, far from every limit and on one node: two bars
+// for each limiter and rate. What is too little to be told from nothing has none.
+func plotOfCost(r recorded) (picture, error) {
+	var names []string
+	values := map[string][]float64{}
+	for _, c := range r.cost.costs("") {
+		if c.kind != "far" || c.path[4] != "1" || c.limiter == noLimiter {
+			continue
+		}
+		name := thousands(c.path[2]) + "/s, " + c.limiter
+		for _, unit := range perCheck {
+			v, _ := r.cost.spent(c.limiter, c.load, unit)
+			values[name] = append(values[name], v.v)
+		}
+		names = append(names, name)
+	}
+	if len(names) == 0 {
+		return picture{}, nil
+	}
+	slices.Reverse(names) // the first on top
+	series := []string{"client", "Redis"}
+	return bars{"processor time per check, µs", names, series, func(name, of string) (float64, bool) {
+		v := values[name][slices.Index(series, of)]
+		return v, v > leastBar
+	}}.picture()
+}
+
+// leastBar is where the logarithmic axis of bars begins at the least.
+const leastBar = 0.1
+
+// bars are a plot of a few bars for each of some names, from the bottom upwards. Figures
+// differ by a factor of a thousand, so that the axis is logarithmic: what bars say is where
+// they end.
+type bars struct {
+	title         string
+	names, series []string
+	value         func(name, series string) (float64, bool)
+}
+
+func (b bars) picture() (picture, error) {
 	p := newPlot()
-	p.Title.Text = "ns per check, " + load
+	p.Title.Text = b.title
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 	least, most := math.Inf(1), 1.0
-	for _, c := range list {
-		if c.load == load {
-			least, most = min(least, c.ns()), max(most, c.ns())
+	for _, series := range b.series {
+		for _, name := range b.names {
+			if v, ok := b.value(name, series); ok {
+				least, most = min(least, v), max(most, v)
+			}
 		}
 	}
-	start := decade(max(least/2, 0.1), math.Floor)
+	start := decade(max(least/2, leastBar), math.Floor)
 	const half = 0.19 // of the width of a bar; the rows are 1 apart
-	for m, mode := range modes {
+	for m, series := range b.series {
 		var last *plotter.Polygon
-		for i, name := range names {
-			c, ok := same(list, name, check{load: load, mode: mode})
+		for i, name := range b.names {
+			v, ok := b.value(name, series)
 			if !ok {
 				continue
 			}
 			y := float64(i) + half*float64(1-2*m)
-			bar, err := plotter.NewPolygon(plotter.XYs{{X: start, Y: y - half}, {X: c.ns(), Y: y - half}, {X: c.ns(), Y: y + half}, {X: start, Y: y + half}})
+			bar, err := plotter.NewPolygon(plotter.XYs{{X: start, Y: y - half}, {X: v, Y: y - half}, {X: v, Y: y + half}, {X: start, Y: y + half}})
 			if err != nil {
 				return picture{}, err
 			}
@@ -105,14 +155,14 @@ func plotOfChecks(r recorded) (picture, error) {
 			last = bar
 		}
 		if last != nil {
-			p.Legend.Add(mode, last)
+			p.Legend.Add(series, last)
 		}
 	}
-	p.NominalY(names...)
+	p.NominalY(b.names...)
 	p.X.Min, p.X.Max = start, decade(1.1*most, math.Ceil)
-	p.Y.Min, p.Y.Max = -0.6, float64(len(names))-0.4
+	p.Y.Min, p.Y.Max = -0.6, float64(len(b.names))-0.4
 	p.Legend.Top = true // beside the fastest, where there is room
-	return picture{p, 7 * vg.Inch, vg.Length(len(names))*0.3*vg.Inch + 1.2*vg.Inch}, nil
+	return picture{p, 7 * vg.Inch, vg.Length(len(b.names))*0.3*vg.Inch + 1.2*vg.Inch}, nil
 }
 
 // decade returns the power of ten below or above v.

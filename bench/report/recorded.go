@@ -13,14 +13,15 @@ const (
 	partBench    = "bench"
 	partMemory   = "memory"
 	partAccuracy = "accuracy"
+	partCost     = "cost" // has a page of its own
 )
 
-var parts = []string{partBench, partMemory, partAccuracy}
+var parts = []string{partBench, partMemory, partAccuracy, partCost}
 
 func rawFile(dir, part string) string { return filepath.Join(dir, "raw-"+part+".txt") }
 
 // recorded is what all raw files say. A part that was never measured is empty.
-type recorded struct{ bench, memory, accuracy *results }
+type recorded struct{ bench, memory, accuracy, cost *results }
 
 func (r recorded) part(name string) *results {
 	switch name {
@@ -28,6 +29,8 @@ func (r recorded) part(name string) *results {
 		return r.bench
 	case partMemory:
 		return r.memory
+	case partCost:
+		return r.cost
 	}
 	return r.accuracy
 }
@@ -52,7 +55,7 @@ func load(dir string) (r recorded, err error) {
 		}
 		return res
 	}
-	r = recorded{read(partBench), read(partMemory), read(partAccuracy)}
+	r = recorded{read(partBench), read(partMemory), read(partAccuracy), read(partCost)}
 	if err == nil && found == 0 {
 		err = fmt.Errorf("no raw results in %s", dir)
 	}

@@ -173,7 +173,7 @@ func writeOthers(b *strings.Builder, r recorded, seen map[*row]bool) {
 	t := newTable("benchmark", "figures")
 	for _, part := range parts {
 		for _, row := range r.part(part).rows {
-			if seen[row] {
+			if seen[row] || part == partCost {
 				continue
 			}
 			var cells []string

@@ -1,14 +1,15 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
 
 // None of the targets is met by nothing.
 func TestNothingMeasured(t *testing.T) {
-	empty := recorded{newResults(), newResults(), newResults()}
-	for _, want := range targets() {
+	empty := recorded{newResults(), newResults(), newResults(), newResults()}
+	for _, want := range slices.Concat(targets(), costTargets()) {
 		if measured, passes, word := want.verdict(empty); word != "not measured" || measured+passes != "" {
 			t.Errorf("%s: %s %s %s", want.wants, measured, passes, word)
 		}
@@ -18,7 +19,12 @@ func TestNothingMeasured(t *testing.T) {
 // verdictOf returns what becomes of the target whose text contains a phrase.
 func verdictOf(t *testing.T, phrase string, r recorded) string {
 	t.Helper()
-	for _, want := range targets() {
+	return verdictAmong(t, targets(), phrase, r)
+}
+
+func verdictAmong(t *testing.T, list []target, phrase string, r recorded) string {
+	t.Helper()
+	for _, want := range list {
 		if strings.Contains(want.wants, phrase) {
 			measured, passes, word := want.verdict(r)
 			return strings.Join(strings.Fields(measured+" "+passes+" "+word), " ")
@@ -57,7 +63,7 @@ func TestTargets(t *testing.T) {
 		{"pipeline, sliding", "BenchmarkSync/sliding-window/batch-100 1 5 redis-us/key\nBenchmarkSync/sliding-window/take 1 8 redis-us/key", "0.62 × **fail**"},
 		{"per second, funnel", "BenchmarkSyncRate/funnel 1 99999 keys/s", "99,999 keys/s **fail**"},
 	} {
-		r := recorded{mustParse(t, "procs: 1\n"+c.bench), newResults(), newResults()}
+		r := recorded{mustParse(t, "procs: 1\n"+c.bench), newResults(), newResults(), newResults()}
 		if got := verdictOf(t, c.phrase, r); got != c.want {
 			t.Errorf("%q: %s, want %s", c.bench, got, c.want)
 		}
@@ -71,7 +77,7 @@ BenchmarkMemory/local/funnel/1000000 1 300 B/key
 BenchmarkMemory/hybrid/funnel/1048576 1 401 B/key
 BenchmarkMemory/hybrid/sliding-window/100000 1 100 B/key
 BenchmarkMemory/hybrid-busy/sliding-window/1000000 1 399 B/key
-`), newResults()}
+`), newResults(), newResults()}
 	if got := verdictOf(t, "million, funnel", r); got != "401 B **fail**" {
 		t.Error(got)
 	}
