@@ -166,7 +166,7 @@ func decideTogether(list []asked, checks []limit.Check, now int64, out []limit.R
 			*res = a.c.describeLocked(at, q.Units(), true)
 			res.Source = src
 		}
-		if a.c.link() != nil && a.c.noteLocked(a.c.last) {
+		if a.c.link() != nil && a.c.noteLocked() {
 			wake = true
 		}
 	}

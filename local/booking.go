@@ -225,7 +225,7 @@ func (c *Counter) cancel(now int64, rule *limit.Rule, b *Booking) (back int64, o
 	if c.alg() == limit.AlgorithmFunnel {
 		c.handedBackLocked(now, back)
 	}
-	c.unlockAndTell(now)
+	c.unlockAndTell()
 	return back, true
 }
 

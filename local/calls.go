@@ -23,7 +23,7 @@ func (c *Counter) atMost(now, n int64, rule *limit.Rule) (granted int64, res lim
 	}
 	// Of what could not be granted at all, one unit says when to come back.
 	res = c.describeLocked(now, min(n, 1), granted > 0 || n == 0)
-	wake := c.link() != nil && c.noteLocked(now)
+	wake := c.link() != nil && c.noteLocked()
 	c.mu.Unlock()
 	if wake {
 		c.link().signal()
@@ -58,7 +58,7 @@ func (c *Counter) refund(now, n int64, rule *limit.Rule) (back int64, ok bool) {
 	now = c.enterLocked(now, rule)
 	back = c.handBackLocked(now, n, c.rule().Cost(n), !c.fullLocked(now))
 	c.loweredLocked(now)
-	c.unlockAndTell(now)
+	c.unlockAndTell()
 	return back, true
 }
 
@@ -90,8 +90,8 @@ func (c *Counter) handBackLocked(now, n int64, cost limit.Span, tell bool) (back
 }
 
 // unlockAndTell unlocks c, and has the reconciler look at what it has to tell.
-func (c *Counter) unlockAndTell(now int64) {
-	wake := c.link() != nil && c.noteLocked(now)
+func (c *Counter) unlockAndTell() {
+	wake := c.link() != nil && c.noteLocked()
 	c.mu.Unlock()
 	if wake {
 		c.link().signal()
@@ -182,7 +182,7 @@ func (c *Counter) renewLocked(now int64, a Renewal) (wake bool) {
 		c.link().withdrawn.Add(c.win().renew(c.rule(), a.Buckets, w))
 	}
 	c.setUrgentAt((c.rule().Limit() - c.knownUnitsLocked(now)) / (2 * c.link().nodes.Load()))
-	return c.noteLocked(now)
+	return c.noteLocked()
 }
 
 // TakeAtMost admits what is left of key at now, up to n units, and returns how
@@ -239,8 +239,8 @@ func (t *Table) Touch(key string, rule *limit.Rule, now int64) {
 			c.mu.Unlock()
 			return false
 		}
-		now := c.enterLocked(now, rule)
-		wake := c.link() != nil && c.noteLocked(now)
+		c.enterLocked(now, rule)
+		wake := c.link() != nil && c.noteLocked()
 		c.mu.Unlock()
 		if wake {
 			c.link().signal()

@@ -287,7 +287,7 @@ func (c *Counter) checkLocked(now, n int64, rule *limit.Rule, epoch uint8) (allo
 		c.denyLocked(now, src)
 	}
 	p := c.part()
-	wake := p != nil && c.noteLocked(now)
+	wake := p != nil && c.noteLocked()
 	c.brisk = c.briskLocked(allowed && n > 0, src)
 	if isNew || how == remind {
 		c.foldLocked() // the first check for a while, and maybe the last
@@ -327,7 +327,7 @@ func (c *Counter) askHeld(now, n int64, rule *limit.Rule, book bool, epoch uint8
 		c.denyLocked(now, res.Source)
 	}
 	p := c.part()
-	wake := p != nil && c.noteLocked(now)
+	wake := p != nil && c.noteLocked()
 	if n == 1 && book && how == well && takesFromSlots(rule) {
 		c.brisk, how = b.after(c.briskLocked(allowed, res.Source))
 	}

@@ -278,7 +278,7 @@ func (s *stack) drain(next func(*Counter) *Counter, f func(*Counter)) {
 
 // noteLocked hands c to the reconciler if it has something to tell or has to
 // be told something. It reports whether the reconciler should be woken.
-func (c *Counter) noteLocked(now int64) bool {
+func (c *Counter) noteLocked() bool {
 	if c.is(quarantined) {
 		return false // the reconciler comes back to it by itself
 	}
@@ -294,7 +294,8 @@ func (c *Counter) noteLocked(now int64) bool {
 		c.mark(inUrgent)
 		wake = l.urgent.push(c, &c.nextUrgent)
 	}
-	if !c.is(inNormal) && (unsynced > 0 || c.staleLocked(now) || c.tellsLocked(now)) {
+	// Refused or not, who asks wants to go by what is new: see Due.
+	if !c.is(inNormal) {
 		wake = c.pushNormalLocked() || wake
 	}
 	return wake

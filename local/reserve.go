@@ -99,7 +99,7 @@ func (c *Counter) reserve(now, n int64, rule *limit.Rule, terms Terms) (res limi
 	} else if terms.Claim {
 		c.claimLocked(n)
 	}
-	wake := c.link() != nil && c.noteLocked(now)
+	wake := c.link() != nil && c.noteLocked()
 	c.mu.Unlock()
 	if wake {
 		c.link().signal()
@@ -164,7 +164,7 @@ func (c *Counter) estimate(now, ahead, n int64, rule *limit.Rule) (wait int64, o
 	}
 	now = c.enterLocked(now, rule)
 	wait = c.estimateLocked(now, ahead, n)
-	wake := c.link() != nil && c.noteLocked(now) // who waits for long wants to hear of a reset
+	wake := c.link() != nil && c.noteLocked() // who waits for long wants to hear of a reset
 	c.mu.Unlock()
 	if wake {
 		c.link().signal()

@@ -121,8 +121,9 @@ func (c *Counter) Collect(now int64, urgent bool) (rep Report, ok bool) {
 	}
 	// A question alone is worth sending when the view is old or unknown; a
 	// counter may be queued twice, and the second time finds it fresh. Nobody but
-	// the reconciler asks for a key that was put aside.
-	if !c.tellsLocked(now) && !c.staleLocked(now) && !c.is(quarantined) {
+	// the reconciler asks for a key that was put aside. One that is old with the next
+	// collection is old.
+	if !c.tellsLocked(now) && !c.staleLocked(now+int64(c.link().pace.Interval)) && !c.is(quarantined) {
 		return rep, false
 	}
 	if c.win() != nil {

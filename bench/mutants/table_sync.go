@@ -22,9 +22,29 @@ var syncMutants = []mutant{
 		name:   "denied-keys-are-not-refreshed",
 		breaks: "A key that is only denied is never asked for again.",
 		file:   "local/link.go",
-		old:    `(unsynced > 0 || c.staleLocked(now) || c.tellsLocked(now))`,
-		new:    `(unsynced > 0 || c.tellsLocked(now))`,
-		by:     hybrid("TestDeniedKeyIsRefreshed"),
+		old: `if !c.is(inNormal) {
+		wake = c`,
+		new: `if unsynced > 0 && !c.is(inNormal) {
+		wake = c`,
+		by: hybrid("TestDeniedKeyIsRefreshed"),
+	},
+	{
+		name:   "refused-when-new-and-then-forgotten",
+		breaks: "A key that is refused while its view is new is asked for only by a check that finds the view a lag old.",
+		file:   "local/link.go",
+		old: `if !c.is(inNormal) {
+		wake = c`,
+		new: `if !c.is(inNormal) && (unsynced > 0 || c.staleLocked(c.last)) {
+		wake = c`,
+		by: hybrid("TestSimAgeOfBeliefs"),
+	},
+	{
+		name:   "collected-too-soon-to-be-old",
+		breaks: "A view that will be a lag old before the next collection is left for that.",
+		file:   "local/sync.go",
+		old:    `!c.staleLocked(now+int64(c.link().pace.Interval))`,
+		new:    `!c.staleLocked(now)`,
+		by:     hybrid("TestSimAgeOfBeliefs"),
 	},
 	{
 		name:   "quarantine-for-ever",
