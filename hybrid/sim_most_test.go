@@ -99,10 +99,10 @@ func (o *nodeOracle) repaired(bk *book, r *limit.Rule) bool {
 	return o.s.now-last > int64(o.s.settling()+r.Horizon())
 }
 
-// topUp keeps what a node knows of a funnel at the most. If its clock stands still, that
-// leaks so much later.
-func (sh *share) topUp(op *remote.Op, x *exchange, st remote.State, stalled int64) {
-	told := float64(x.executed-simStart) + float64(st.Level.NS) + float64(max(stalled-x.executed, 0)) + 1
+// topUp keeps what a node knows of a funnel at the most, by an answer that was given then.
+// If its clock stands still, that leaks so much later.
+func (sh *share) topUp(op *remote.Op, x *exchange, st remote.State, given, stalled int64) {
+	told := float64(given-simStart) + float64(st.Level.NS) + float64(max(stalled-given, 0)) + 1
 	alone := float64(x.left-simStart) + float64(op.Ahead.NS) + float64(max(stalled-x.left, 0)) + 1
 	sh.top = max(sh.top+float64(op.Units)*unit(op.Rule), told, alone)
 }

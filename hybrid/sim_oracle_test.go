@@ -269,10 +269,14 @@ func (o *nodeOracle) told(n *simNode, x *exchange, r remote.Reply) {
 	if !settled {
 		return
 	}
+	given := x.executed
+	if nb.blind[x.b.Shard] != 0 {
+		given = o.s.now // it may take the answer for so new, as it does not know the server's clock
+	}
 	for i := range x.b.Ops {
 		op, as, st := x.whole(i, r.States[i])
 		if op.Rule.Algorithm() == limit.AlgorithmFunnel {
-			nb.shares[o.index[op.Key]].topUp(op, as, st, nb.stalled)
+			nb.shares[o.index[op.Key]].topUp(op, as, st, given, nb.stalled)
 		}
 		if st.Err == nil {
 			k := o.index[op.Key]
