@@ -37,7 +37,7 @@ func (o *nodeOracle) notTooLittle(n *simNode, k oracleKey, units int64, res limi
 		// What a node counts was told by Redis, which may have lost it since, or is its own.
 		p := oracle.Period{From: o.s.fleet.longAgo(fk, slack), At: o.s.now}
 		most := fk.Most(p)
-		if o.since(bk, sh) == 0 {
+		if o.since(n, bk, sh) == 0 {
 			most = fk.Ever(p)
 		}
 		most += fk.Pending(n.id) + leaked(k.rule, slack)
@@ -46,16 +46,16 @@ func (o *nodeOracle) notTooLittle(n *simNode, k oracleKey, units int64, res limi
 		}
 		return
 	}
-	if most := o.windowHigh(k, sh, rule, slack); most+units <= rule.Limit() {
+	if most := o.windowHigh(n, k, sh, rule, slack); most+units <= rule.Limit() {
 		o.s.failf("%s refused %d units of %v %q, though only %d were admitted in all [%s]\nknown: %+v", n.name, units, k.rule, k.key, most, o.s.fleet.causes(fk), sh)
 	}
 }
 
 // windowHigh returns how many units a window can hold at the most.
-func (o *nodeOracle) windowHigh(k oracleKey, sh *share, rule *limit.Rule, slack int64) int64 {
+func (o *nodeOracle) windowHigh(n *simNode, k oracleKey, sh *share, rule *limit.Rule, slack int64) int64 {
 	bk, width := o.books[k], int64(rule.Width())
 	w := newTally(rule, bk.server.time()-slack)
-	since := o.since(bk, sh)
+	since := o.since(n, bk, sh)
 	for i := len(bk.all) - 1; i >= 0; i-- {
 		a := bk.all[i]
 		if a.at < since {
@@ -77,9 +77,13 @@ func (o *nodeOracle) windowHigh(k oracleKey, sh *share, rule *limit.Rule, slack 
 }
 
 // since returns from when on units count for a node that has been told of the
-// latest reset, if it has: those that were reported late come after it too.
-func (o *nodeOracle) since(bk *book, sh *share) int64 {
-	if bk.gen == 0 || sh.gen < bk.gen || sh.toldAt == 0 {
+// latest reset, if it has: those that were reported late come after it too. What it is
+// told of by an old master may be of a later generation, and yet from before a reset that
+// the new one alone has seen.
+func (o *nodeOracle) since(n *simNode, bk *book, sh *share) int64 {
+	v := bk.server
+	apart := v.side(n) != v.model && bk.reset >= v.split.at
+	if bk.gen == 0 || sh.gen < bk.gen || sh.toldAt == 0 || apart {
 		return 0
 	}
 	return bk.reset - o.age - o.worst

@@ -12,6 +12,7 @@ import (
 // splitBrain is a fail-over in which the old master goes on for a while: some nodes
 // write to it, the others to the new one. What only the old one was told is lost.
 type splitBrain struct {
+	at    int64 // when it began
 	old   *modelRedis
 	nodes map[*simNode]bool // that the old master serves
 	told  map[strayKey]oracle.Mark
@@ -34,7 +35,7 @@ func (v *simServer) side(n *simNode) *modelRedis {
 
 // divide has the old master serve some nodes from now on.
 func (v *simServer) divide(nodes []*simNode) {
-	v.split = &splitBrain{old: v.model.snapshot(), nodes: map[*simNode]bool{}, told: map[strayKey]oracle.Mark{}, kept: map[*fleetKey]int64{}}
+	v.split = &splitBrain{at: v.s.now, old: v.model.snapshot(), nodes: map[*simNode]bool{}, told: map[strayKey]oracle.Mark{}, kept: map[*fleetKey]int64{}}
 	v.s.fleet.each(v, func(fk *fleetKey) { v.split.kept[fk] = fk.Snapshot() })
 	for _, n := range nodes {
 		v.split.nodes[n] = true
