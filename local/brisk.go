@@ -55,12 +55,15 @@ func (c *Counter) briskLocked(allowed bool, src limit.Source) brisk {
 	return briskBy(src)
 }
 
-// hasten has c, if it is brisk and lends to nobody, lend after two answers more. One that
-// has looked for a slot in vain waits for 32 until it looks again; now there is a handle.
+// hasten has c, if it is brisk and lends to nobody, lend after two answers more at the
+// latest. One that has looked for a slot in vain waits for 32 until it looks again; now
+// there is a handle.
 func (c *Counter) hasten() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.brisk != 0 && c.slot.Load() == nil && c.lentTo() == nil {
+	answers := c.brisk &^ briskSource
+	soon := answers >= steadyAlone && answers <= steadyAfter // or each new handle would put it off
+	if c.brisk != 0 && !soon && c.slot.Load() == nil && c.lentTo() == nil {
 		c.brisk = briskBy(c.brisk.source()) + steadyAlone
 	}
 }

@@ -143,6 +143,19 @@ func TestPocketsOfKeysWithoutSlots(t *testing.T) {
 	}
 }
 
+// A key that is bound anew for each check has a slot as soon as one that is asked by name.
+func TestHandlesOfAMomentGetASlot(t *testing.T) {
+	rule := funnelRule(t, 1000, 1, time.Second)
+	table := newTable(t, TableOptions{Clock: clock.NewManual(start)})
+	for range 5 {
+		h, _ := boundKey(table, "k", rule)
+		h.Allow(1, start.UnixNano())
+	}
+	if slotOf(table, "k", rule) == nil {
+		t.Error("no slot after 5 checks")
+	}
+}
+
 // Two who have bound the same key, or one and who asks by its name, share a slot, whoever
 // asks more often; and when the other has gone, the pocket has its loan again.
 func TestPocketsAreShared(t *testing.T) {

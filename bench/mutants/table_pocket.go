@@ -11,6 +11,14 @@ var pocketMutants = []mutant{
 		by:     local("TestPocketsOfKeysWithoutSlots"),
 	},
 	{
+		name:   "put-off-by-every-handle",
+		breaks: "Whoever binds a key puts off that it gets a slot: one that is bound for each check never does.",
+		file:   "local/brisk.go",
+		old:    `answers <= steadyAfter`,
+		new:    `answers < steadyAlone`,
+		by:     local("TestHandlesOfAMomentGetASlot"),
+	},
+	{
 		name:   "a-pocket-is-not-counted",
 		breaks: "Units that a handle has admitted by itself are not among those that Redis is told of.",
 		file:   "local/pocket.go",
