@@ -76,6 +76,31 @@ func TestAnswerOfAnotherGeneration(t *testing.T) {
 	}
 }
 
+// A node sets a window before it has heard of its authority's clock, and so goes by what
+// the answer shows of that. If it is lost it is told again, in the bucket that it is in.
+func TestSetByAnUnknownClockIsToldAgain(t *testing.T) {
+	const ahead = int64(5 * time.Second)
+	rule := limit.Must(limit.SlidingWindow("w", 100, 10*time.Second))
+	link := newTestLink()
+	link.SetShards(func(string) int { return 1 })
+	table := newTable(t, TableOptions{Link: link})
+	now := int64(table.clock.Now())
+	set := Bucket{ID: (now + ahead) / int64(rule.Width()), Units: 80}
+	table.Renew("k", rule, now, Renewal{Gen: 7, Born: 7, At: now, ServerNow: now + ahead, Buckets: []Bucket{set}})
+	link.Part(1).SetOffset(ahead, 1)
+	reported := 0
+	link.Drain(func(k *Counter, urgent bool) {
+		reported++
+		rep, ok := k.Collect(now, urgent)
+		if !ok || !rep.Raise || len(rep.KnownBuckets) != 1 || rep.KnownBuckets[0].ID != set.ID || rep.KnownBuckets[0].Units != set.Units {
+			t.Errorf("tells %+v again (%v, %v), want %+v", rep.KnownBuckets, ok, rep.Raise, set)
+		}
+	})
+	if reported != 1 {
+		t.Errorf("%d counters reported", reported)
+	}
+}
+
 // A counter that was made by a reset stays for as long as views from before it could
 // matter, whatever else comes; after that it goes like any other.
 func TestWitnessOfAResetStays(t *testing.T) {

@@ -36,7 +36,7 @@ var generationMutants = []mutant{
 		new: `w.sure, w.moved = false, true
 	}
 }`,
-		by: hybrid("TestRealSetIsLost"),
+		by: local("TestSetByAnUnknownClockIsToldAgain"),
 	},
 	{
 		name:   "an-older-answer-is-mixed",
