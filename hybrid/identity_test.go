@@ -112,13 +112,23 @@ func TestCopyAndLoss(t *testing.T) {
 	}
 	third := n.twin()
 	s.run(10 * time.Millisecond)
+	quiet := keyOfShard(s, 2) // booked under the old name, and not under way when there is a new one
+	n.take(quiet, rule, 1)
+	n.step(evFlush{id: 1})
+	s.run(10 * time.Millisecond)
 	third.take(keys[0], rule, 1)
+	third.flush() // first, so that it is the other one that is not booked, and has a new name
+	s.run(10 * time.Millisecond)
 	n.take(keys[0], rule, 1)
 	n.take(keys[1], rule, 1)
+	n.step(evFlush{id: 2})
 	s.run(2 * time.Second)
+	if got := n.stats.renames.Load(); got != 2 {
+		t.Errorf("renamed %d times, want 2", got)
+	}
 	s.servers[0].wipe()
 	s.run(5 * time.Second)
-	if got := used(s, rule, keys...); got != 24 {
-		t.Errorf("Redis counts %d units after it was told anew, want 24", got)
+	if got := used(s, rule, append(keys, quiet)...); got != 25 {
+		t.Errorf("Redis counts %d units after it was told anew, want 25", got)
 	}
 }

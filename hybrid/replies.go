@@ -160,6 +160,8 @@ func (c *core) settle(s *shard, f *flight, r remote.Reply, sent, recv int64) {
 		Slack: max(recv-sent, 0) + int64(time.Millisecond),
 	}
 	s.acked, s.accept, s.lost = s.seq, false, false
+	// The answer was to the old name: Redis has to have a record of the new one, see rename.
+	renamed := s.node != c.node
 	c.endFlight(s)
 	for i, it := range f.items {
 		st := r.States[i]
@@ -175,7 +177,11 @@ func (c *core) settle(s *shard, f *flight, r remote.Reply, sent, recv int64) {
 		}
 		a.Rule, a.Raised, a.Gen, a.Born, a.Level = it.rule, it.raised, st.Gen, st.Born, st.Level
 		a.Buckets, a.Converted, a.Forgiven = toLocal(st.Buckets), st.Converted, st.Forgiven
-		c.afterSettle(it.c.Settle(c.local, a))
+		out := it.c.Settle(c.local, a)
+		if renamed && out.Counter.Refresh() {
+			out.Again = true
+		}
+		c.afterSettle(out)
 	}
 }
 

@@ -78,6 +78,14 @@ var memberMutants = []mutant{
 		by:     hybrid("TestRealSilentCopy"),
 	},
 	{
+		name:   "answered-to-the-old-name",
+		breaks: "A node with a new name asks for nothing that was under way under the old one: it does not notice that Redis has lost that.",
+		file:   "hybrid/replies.go",
+		old:    `renamed && out.Counter.Refresh()`,
+		new:    `false && renamed`,
+		by:     hybrid("TestCopyAndLoss"),
+	},
+	{
 		name:   "new-name-without-records",
 		breaks: "A node with a new name does not notice that Redis has lost what it knows.",
 		file:   "hybrid/identity.go",
