@@ -8,7 +8,7 @@ var refundMutants = []mutant{
 		file:   "hybrid/refunds.go",
 		old:    `if s.flight == nil || !s.flight.unsure {`,
 		new:    `if s.flight != nil || s.flight == nil {`,
-		by:     sim(300),
+		by:     hybrid("TestRealRefundAndLostLedger"),
 	},
 	{
 		name:   "refund-again-after-two-losses",
