@@ -44,7 +44,7 @@ func TestLossIsNoticedInEveryShard(t *testing.T) {
 				s.run(10 * time.Millisecond)
 			}
 			for _, v := range s.servers {
-				v.perCall = o.perCall
+				v.capacity = perScript(o.perCall)
 				v.wipe()
 			}
 			s.run(o.within)

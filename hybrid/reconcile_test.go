@@ -210,7 +210,7 @@ func TestSlowServerIsNotAskedForTooMuch(t *testing.T) {
 		n.takeAll(300)
 	}
 	s.run(5 * time.Second)
-	s.servers[0].perCall = 4 * ms
+	s.servers[0].capacity = perScript(4 * ms)
 	s.down = true
 	s.untilMode(s.nodes[0], Degraded)
 	s.down = false

@@ -34,7 +34,7 @@ func TestSimAgeOfBeliefs(t *testing.T) {
 		t.Run(fmt.Sprintf("%d/%d/%s", c.nodes, c.keys, c.rule.Name()), func(t *testing.T) {
 			t.Parallel()
 			s := emptySim(t, 1, Options{Shards: 1}, 1, []*limit.Rule{c.rule})
-			s.servers[0].perCall = 2 * ms
+			s.servers[0].capacity = perScript(2 * ms)
 			s.oneClock, s.oracle.loose = true, true
 			for range c.nodes {
 				s.addNode(Options{})

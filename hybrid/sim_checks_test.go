@@ -267,10 +267,11 @@ func (o *nodeOracle) expired(k oracleKey, a admission) bool {
 }
 
 // refresh is the longest that a view in use goes without a new answer, and a unit waits
-// for its own: a lag, and two ticks until the queue is served.
+// for its own: a lag, two ticks until the queue is served, the exchange that was under way
+// then, and that which carries it.
 func (o *nodeOracle) refresh(r *limit.Rule) int64 {
 	lag := min(o.s.opt.MaxLag, max(o.s.opt.SyncInterval, r.Horizon()/4))
-	return int64(lag+2*o.s.opt.SyncInterval) + 100*ms
+	return int64(lag+2*o.s.opt.SyncInterval) + 100*ms + 2*o.s.stays()
 }
 
 // fleet checks, while all is well, the promise itself on the list of all

@@ -131,7 +131,7 @@ func (n *simNode) send(p *part, done func()) {
 	if s.chance(s.cut) {
 		steps = s.rng.IntN(p.steps + 1)
 	}
-	s.after(s.latency()+v.queue(steps), func() {
+	s.after(s.latency(), func() {
 		v.arrive(func() {
 			if s.down || v.killed || v.epoch != epoch {
 				broken(errBroken)
@@ -144,21 +144,23 @@ func (n *simNode) send(p *part, done func()) {
 
 // execute runs the steps of a part that have reached the server.
 func (n *simNode) execute(p *part, steps int, done func(), broken func(error)) {
+	p.server.work(&job{
+		steps: steps, run: p.run,
+		done:   func() { n.executed(p, steps, done, broken) },
+		broken: func() { broken(errBroken) },
+	})
+}
+
+// executed brings back the answers to the steps of a part.
+func (n *simNode) executed(p *part, steps int, done func(), broken func(error)) {
 	s, v, w := n.s, p.server, &n.wires[p.server.id]
-	for i := range steps {
-		p.run(i)
-	}
 	epoch := v.epoch
 	if s.chance(s.dup) {
 		// A copy that was stuck somewhere: its answers reach nobody.
 		s.after(s.latency()+s.rng.Int64N(3000*ms), func() {
 			v.arrive(func() {
 				if !v.killed && !s.down {
-					v.copies = true
-					for i := range steps {
-						p.run(i)
-					}
-					v.copies = false
+					v.work(&job{steps: steps, run: p.run, copy: true, done: func() {}, broken: func() {}})
 				}
 			})
 		})

@@ -177,7 +177,7 @@ func (o *nodeOracle) dropped(n *simNode, k oracleKey) {
 // slack is how far a node's idea of a server's clock, or of when an answer was
 // given, may be off.
 func (o *nodeOracle) slack() int64 {
-	slack := 5*ms + (o.s.now-simStart)/4000 // clocks drift by up to 1 in 5,000
+	slack := 5*ms + o.s.stays() + (o.s.now-simStart)/4000 // clocks drift by up to 1 in 5,000
 	if o.slowly(); o.slow != 0 && o.s.now-o.slow < int64(o.s.settling()) {
 		slack = simTimeout + 50*ms
 	}

@@ -18,8 +18,6 @@ type simServer struct {
 	killed  bool
 	frozen  bool
 	waiting []func() // requests that a frozen server has not read yet
-	perCall int64    // ns that it takes for a script: it does one after the other
-	busyTo  int64    // it has work until then
 	// What a test breaks: the list of nodes, and shards.
 	listless bool
 	broken   func(shard int) bool
@@ -27,6 +25,15 @@ type simServer struct {
 	saved    *savedServer
 	split    *splitBrain // an old master serves some nodes; nil: there is one
 	copies   bool        // what runs now is a stray copy of an earlier request
+
+	// See work.
+	capacity *capacity // nil: boundless
+	line     []*job    // that it works on, and that wait
+	serving  bool      // a script runs now
+	spent    int64     // ns that it takes
+	// What it has done, and the longest that an exchange has spent here.
+	exchanges, scripts int
+	busy, stay         int64 // ns
 
 	// What the oracle must know: after a loss Redis may count a unit twice.
 	lost   int64 // when it last lost something
@@ -92,15 +99,6 @@ func (v *simServer) arrive(do func()) {
 	do()
 }
 
-// queue takes calls on and returns when they will be done.
-func (v *simServer) queue(calls int) (wait int64) {
-	if v.perCall == 0 {
-		return 0
-	}
-	v.busyTo = max(v.busyTo, v.s.now) + int64(calls)*v.perCall
-	return v.busyTo - v.s.now
-}
-
 // lose notes that data is about to be lost.
 func (v *simServer) lose() { v.lost = v.s.now }
 
@@ -116,6 +114,9 @@ func (v *simServer) thaw() {
 		v.s.after(v.s.rng.Int64N(ms), do)
 	}
 	v.waiting = nil
+	if !v.serving {
+		v.serve()
+	}
 }
 
 // kill ends the server; what it had not read is gone.
@@ -238,7 +239,9 @@ func (v *simServer) eachLua(f func(*luaRedis)) {
 func (v *simServer) exec(n *simNode, b *remote.Batch) remote.Outcome {
 	now := v.time()
 	if v.side(n) != v.model {
-		return v.execOld(now, n, b)
+		out := v.execOld(now, n, b)
+		v.takes(func(c *capacity) int64 { return c.batch(b, out.Reply) })
+		return out
 	}
 	replaced := v.s.fleet.replacing(v, n, b)
 	v.s.fleet.expiring(v, b)
@@ -246,6 +249,7 @@ func (v *simServer) exec(n *simNode, b *remote.Batch) remote.Outcome {
 	v.s.note(-1-v.id, "batch "+out.Reply.Verdict.String(), int64(b.Shard), b.Seq)
 	v.s.fleet.executed(v, n, b, out.Reply, replaced)
 	v.s.oracle.executed(v, n, b, out.Reply)
+	v.takes(func(c *capacity) int64 { return c.batch(b, out.Reply) })
 	if v.lua != nil {
 		v.lua.compareExec(now, b, out)
 	}
@@ -255,6 +259,7 @@ func (v *simServer) exec(n *simNode, b *remote.Batch) remote.Outcome {
 // beat enters a node, and counts those that are alive.
 func (v *simServer) beat(n *simNode, node string) (nodes int, now time.Duration) {
 	t := v.time()
+	v.takes(func(c *capacity) int64 { return c.call + 2*c.op })
 	if m := v.side(n); m != v.model {
 		return m.beat(t, node, 3*int64(v.s.opt.HeartbeatInterval)), time.Duration(t)
 	}
@@ -268,6 +273,7 @@ func (v *simServer) beat(n *simNode, node string) (nodes int, now time.Duration)
 // seq tells the latest batch that a shard knows of a node.
 func (v *simServer) seq(n *simNode, shard int, node string) (seq int64, now time.Duration) {
 	t := v.time()
+	v.takes(func(c *capacity) int64 { return c.call })
 	if m := v.side(n); m != v.model {
 		return m.ledger[ledgerKey{shard, node}].seq, time.Duration(t)
 	}
