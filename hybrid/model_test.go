@@ -1,6 +1,7 @@
 package hybrid
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -12,15 +13,14 @@ import (
 // modelRedis executes batches as the Lua scripts do, in plain Go. It also
 // keeps books that Redis does not have: what was ever applied, by node.
 type modelRedis struct {
-	funnels  map[string]*modelFunnel
-	windows  map[string]*modelWindow
-	ledger   map[ledgerKey]ledgerEntry
-	alive    map[string]int64 // node → when it counts as gone
-	deserted int64            // when the list of nodes expires
-	applied  map[string]int64 // process → units applied, ever
-	back     map[string]int64 // process → operations that handed something back
-	credit   map[creditKey]int64
-	poison   map[string]bool
+	funnels map[string]*modelFunnel
+	windows map[string]*modelWindow
+	ledger  map[ledgerKey]ledgerEntry
+	sets    map[string]*modelSet // by Redis' key: of nodes, of layouts
+	applied map[string]int64     // process → units applied, ever
+	back    map[string]int64     // process → operations that handed something back
+	credit  map[creditKey]int64
+	poison  map[string]bool
 }
 
 // creditKey: how many units of a process the data of a key has in it.
@@ -36,6 +36,12 @@ type ledgerEntry struct {
 	nonce      uint64
 	failed     []int
 	forgiven   map[int]int64
+}
+
+// modelSet is a set of what is alive: by when each member counts as gone.
+type modelSet struct {
+	members map[string]int64
+	gone    int64 // when the key expires
 }
 
 type modelFunnel struct {
@@ -89,7 +95,7 @@ func takesOff(op *remote.Op) bool { return op.Back != limit.Span{} || len(op.Bac
 // wipe is FLUSHALL, or a restart without data.
 func (m *modelRedis) wipe() {
 	m.funnels, m.windows = map[string]*modelFunnel{}, map[string]*modelWindow{}
-	m.ledger, m.alive, m.credit = map[ledgerKey]ledgerEntry{}, map[string]int64{}, map[creditKey]int64{}
+	m.ledger, m.sets, m.credit = map[ledgerKey]ledgerEntry{}, map[string]*modelSet{}, map[creditKey]int64{}
 	m.back = map[string]int64{} // a stray copy may take the same off again, of new data
 }
 
@@ -104,9 +110,7 @@ func (m *modelRedis) forget(key string) {
 func (m *modelRedis) expire(now int64) {
 	maps.DeleteFunc(m.funnels, func(_ string, f *modelFunnel) bool { return f.gone <= now })
 	maps.DeleteFunc(m.windows, func(_ string, w *modelWindow) bool { return w.gone <= now })
-	if m.deserted <= now {
-		clear(m.alive)
-	}
+	maps.DeleteFunc(m.sets, func(_ string, set *modelSet) bool { return set.gone <= now })
 }
 
 // renew makes used units of a key count, in a generation that no view has yet.
@@ -147,23 +151,41 @@ func (m *modelRedis) snapshot() *modelRedis {
 	for k, w := range m.windows {
 		s.windows[k] = &modelWindow{w.modelBirth, maps.Clone(w.buckets), maps.Clone(w.last), w.gone}
 	}
-	s.ledger, s.alive, s.credit = maps.Clone(m.ledger), maps.Clone(m.alive), maps.Clone(m.credit)
-	s.back, s.deserted = maps.Clone(m.back), m.deserted
+	for k, set := range m.sets {
+		s.sets[k] = &modelSet{maps.Clone(set.members), set.gone}
+	}
+	s.ledger, s.credit, s.back = maps.Clone(m.ledger), maps.Clone(m.credit), maps.Clone(m.back)
 	return s
 }
 
 func (m *modelRedis) rollback(s *modelRedis) {
-	m.funnels, m.windows, m.ledger, m.alive, m.credit = s.funnels, s.windows, s.ledger, s.alive, s.credit
-	m.deserted = s.deserted
+	m.funnels, m.windows, m.ledger, m.sets, m.credit = s.funnels, s.windows, s.ledger, s.sets, s.credit
 	m.back = s.back // what was handed back since then has not been, in this data
 }
 
-// beat enters a node and returns how many are alive.
-func (m *modelRedis) beat(now int64, node string, ttl int64) int {
-	m.alive[node] = now + ttl
-	maps.DeleteFunc(m.alive, func(_ string, gone int64) bool { return gone <= now })
-	m.deserted = now + int64(24*time.Hour)
-	return len(m.alive)
+// beat enters a node of a layout and returns how many of it are alive, and the layouts
+// that are in use.
+func (m *modelRedis) beat(now int64, ks remote.Keyspace, layout, node string, ttl int64) (nodes int, layouts []string) {
+	layouts = m.enter(now, layoutsKey, layout, ttl)
+	return len(m.enter(now, ks.NodesKey(), node, ttl)), layouts[:min(len(layouts), 10)]
+}
+
+// layoutsKey is the key of the layouts in use, whatever the layout is.
+const layoutsKey = "hl:{0}:layouts"
+
+// enter adds a member to a set and returns those that have not gone, the first to go
+// first.
+func (m *modelRedis) enter(now int64, key, member string, ttl int64) []string {
+	set := m.sets[key]
+	if set == nil || set.gone <= now {
+		set = &modelSet{members: map[string]int64{}}
+		m.sets[key] = set
+	}
+	set.members[member], set.gone = now+ttl, now+int64(24*time.Hour)
+	maps.DeleteFunc(set.members, func(_ string, gone int64) bool { return gone <= now })
+	return slices.SortedFunc(maps.Keys(set.members), func(a, b string) int {
+		return cmp.Or(cmp.Compare(set.members[a], set.members[b]), cmp.Compare(a, b))
+	})
 }
 
 // exec executes a batch that a process has sent. Which one that is Redis does not

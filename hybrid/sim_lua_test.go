@@ -8,6 +8,7 @@ import (
 	"net"
 	"reflect"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -226,12 +227,12 @@ func (l *luaRedis) compareExec(now int64, b *remote.Batch, want remote.Outcome) 
 	}
 }
 
-func (l *luaRedis) compareBeat(now int64, node string, nodes int) {
-	l.at(now)
+func (l *luaRedis) compareBeat(node string, want remote.Beat) {
+	l.at(int64(want.Now))
 	b, err := l.store.Beat(context.Background(), node, 3*l.v.s.opt.HeartbeatInterval, nil)
 	l.check(err)
-	if b.Nodes != nodes || int64(b.Now) != now {
-		l.v.s.failf("the script counts %d nodes at %v, the model %d at %v", b.Nodes, int64(b.Now), nodes, now)
+	if b.Nodes != want.Nodes || b.Now != want.Now || !slices.Equal(b.Others, want.Others) {
+		l.v.s.failf("the script counts %d nodes at %v beside %q, the model %d at %v beside %q", b.Nodes, b.Now, b.Others, want.Nodes, want.Now, want.Others)
 	}
 }
 

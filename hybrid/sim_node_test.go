@@ -43,6 +43,7 @@ type simNode struct {
 	asked    uint64 // flushes asked for
 	modes    []Mode
 	told     State // the latest that it has told of itself
+	events   []Event
 }
 
 // simHandle is a counter and the rule that it is asked by.
@@ -160,9 +161,11 @@ func (n *simNode) step(ev event) {
 			n.sendBeat(e)
 		case efFlushed:
 			n.flushed[e.id] = e.err
+		case efEvent:
+			n.events = append(n.events, e.event)
 		case efState:
 			n.s.note(n.id, "state "+e.state.Mode.String(), int64(e.state.Nodes), int64(e.state.Down))
-			if old := n.told; e.state.Mode == old.Mode && e.state.Mode != Degraded && e.state.Nodes == old.Nodes && e.state.Down == old.Down {
+			if old := n.told; e.state.Mode == old.Mode && e.state.Mode != Degraded && e.state.Nodes == old.Nodes && e.state.Down == old.Down && e.state.Reason == old.Reason {
 				n.s.failf("I7: %s tells the same state twice: %v", n.name, old)
 			}
 			n.told = e.state
@@ -259,11 +262,10 @@ func (n *simNode) sendBeat(e efBeat) {
 		byServer[k] = append(byServer[k], i)
 	}
 	nodes := &part{server: s.servers[0], beat: true, steps: 1}
-	var count int
-	var now time.Duration
+	var got remote.Beat
 	nodes.run = func(int) {
-		if c, t := s.servers[0].beat(n, e.node); !s.servers[0].copies {
-			count, now = c, t
+		if b := s.servers[0].beat(n, e.node); !s.servers[0].copies {
+			got = b
 		}
 	}
 	nodes.accept = func(int) {
@@ -271,7 +273,7 @@ func (n *simNode) sendBeat(e efBeat) {
 			fail(errOfKey)
 			return
 		}
-		beat.Nodes, beat.Now = count, now
+		beat.Nodes, beat.Now, beat.Others = got.Nodes, got.Now, got.Others
 	}
 	nodes.fail = func(_ int, err error) { fail(err) }
 	parts := []*part{nodes}

@@ -1,6 +1,7 @@
 package hybrid
 
 import (
+	"slices"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -256,18 +257,17 @@ func (v *simServer) exec(n *simNode, b *remote.Batch) remote.Outcome {
 	return out
 }
 
-// beat enters a node, and counts those that are alive.
-func (v *simServer) beat(n *simNode, node string) (nodes int, now time.Duration) {
-	t := v.time()
+// beat enters a node, counts those that are alive, and tells of other layouts than its own.
+func (v *simServer) beat(n *simNode, node string) (b remote.Beat) {
+	t, ttl := v.time(), 3*int64(v.s.opt.HeartbeatInterval)
+	b.Now = time.Duration(t)
 	v.takes(func(c *capacity) int64 { return c.call + 2*c.op })
-	if m := v.side(n); m != v.model {
-		return m.beat(t, node, 3*int64(v.s.opt.HeartbeatInterval)), time.Duration(t)
+	b.Nodes, b.Others = v.side(n).beat(t, v.s.keyspace(), v.s.layout(), node, ttl)
+	b.Others = slices.DeleteFunc(b.Others, func(l string) bool { return l == v.s.layout() })
+	if v.lua != nil && v.side(n) == v.model {
+		v.lua.compareBeat(node, b)
 	}
-	b := v.model.beat(t, node, 3*int64(v.s.opt.HeartbeatInterval))
-	if v.lua != nil {
-		v.lua.compareBeat(t, node, b)
-	}
-	return b, time.Duration(t)
+	return b
 }
 
 // seq tells the latest batch that a shard knows of a node.

@@ -28,6 +28,7 @@ import (
 //	                    sim_most_test.go
 //	sim_fleet_test.go   what all nodes together have admitted, and Redis counts;
 //	                    what must hold of that is in sim_promise_test.go
+//	sim_beside_test.go  another world on the same Redis, with another layout
 //	sim_plan_test.go    what one seed draws: rules, rates, faults
 //	sim_loss_test.go    faults that lose data in more intricate ways
 //	sim_test.go         the tests, and what a failure prints
@@ -36,11 +37,10 @@ type sim struct {
 	seed  uint64
 	rng   *rand.Rand
 	calls *rand.Rand // of the calls beyond the plain check, so that adding one changes no other seed
-	now   int64      // true time, ns
-	queue simQueue
-	count int64
+	*simTime
 
 	opt     Options
+	version string      // of what is kept in Redis, where it is not that of the code
 	redis   *modelRedis // of the first server
 	servers []*simServer
 	skew    int64 // of all servers' clocks
@@ -62,6 +62,14 @@ type sim struct {
 	trace   uint64
 	log     simLog
 	plan    *simPlan // nil: the test itself says what happens
+}
+
+// simTime is the time of a world, and what will happen then. Worlds that use the same
+// Redis share it.
+type simTime struct {
+	now   int64 // true time, ns
+	queue simQueue
+	count int64 // events ever
 }
 
 type simEvent struct {
@@ -107,7 +115,7 @@ func newSim(t *testing.T, seed uint64, nodes int, rules ...*limit.Rule) *sim {
 
 func emptySim(t *testing.T, seed uint64, o Options, servers int, rules []*limit.Rule) *sim {
 	s := &sim{
-		t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 0xfee1)), now: simStart,
+		t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 0xfee1)), simTime: &simTime{now: simStart},
 		opt: o.withDefaults(), rules: rules, keys: 5, trace: 14695981039346656037,
 	}
 	s.oracle, s.fleet = newOracle(s), newSimFleet(s)
@@ -120,11 +128,16 @@ func emptySim(t *testing.T, seed uint64, o Options, servers int, rules []*limit.
 }
 
 func (s *sim) keyspace() remote.Keyspace {
-	k, err := remote.NewKeyspace("hl", s.opt.Shards)
+	k, err := remote.NewKeyspace("hl"+s.version, s.opt.Shards)
 	if err != nil {
 		panic(err)
 	}
 	return k
+}
+
+// layout says what the nodes of this world must agree on.
+func (s *sim) layout() string {
+	return strings.Replace(s.keyspace().Layout(), " with", s.version+" with", 1)
 }
 
 // serverOf returns the server that a shard lives on.
