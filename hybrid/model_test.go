@@ -166,16 +166,18 @@ func (m *modelRedis) rollback(s *modelRedis) {
 // beat enters a node of a layout and returns how many of it are alive, and the layouts
 // that are in use.
 func (m *modelRedis) beat(now int64, ks remote.Keyspace, layout, node string, ttl int64) (nodes int, layouts []string) {
-	layouts = m.enter(now, layoutsKey, layout, ttl)
+	in := m.enter(now, layoutsKey, layout, ttl)
+	layouts = slices.SortedFunc(maps.Keys(in), func(a, b string) int {
+		return cmp.Or(cmp.Compare(in[a], in[b]), cmp.Compare(a, b)) // the first to go first
+	})
 	return len(m.enter(now, ks.NodesKey(), node, ttl)), layouts[:min(len(layouts), 10)]
 }
 
 // layoutsKey is the key of the layouts in use, whatever the layout is.
 const layoutsKey = "hl:{0}:layouts"
 
-// enter adds a member to a set and returns those that have not gone, the first to go
-// first.
-func (m *modelRedis) enter(now int64, key, member string, ttl int64) []string {
+// enter adds a member to a set and returns those that have not gone.
+func (m *modelRedis) enter(now int64, key, member string, ttl int64) map[string]int64 {
 	set := m.sets[key]
 	if set == nil || set.gone <= now {
 		set = &modelSet{members: map[string]int64{}}
@@ -183,9 +185,7 @@ func (m *modelRedis) enter(now int64, key, member string, ttl int64) []string {
 	}
 	set.members[member], set.gone = now+ttl, now+int64(24*time.Hour)
 	maps.DeleteFunc(set.members, func(_ string, gone int64) bool { return gone <= now })
-	return slices.SortedFunc(maps.Keys(set.members), func(a, b string) int {
-		return cmp.Or(cmp.Compare(set.members[a], set.members[b]), cmp.Compare(a, b))
-	})
+	return set.members
 }
 
 // exec executes a batch that a process has sent. Which one that is Redis does not

@@ -255,20 +255,29 @@ func (n *simNode) sendBeat(e efBeat) {
 			first = err
 		}
 	}
-	byServer := make([][]int, len(s.servers))
+	byServer, with := make([][]int, len(s.servers)), -1
 	for i, sh := range e.shards {
-		beat.Seqs[i] = -1
+		if beat.Seqs[i] = -1; sh == 0 && s.oneCall {
+			with = i
+			continue
+		}
 		k := s.serverOf(sh).id
 		byServer[k] = append(byServer[k], i)
 	}
 	nodes := &part{server: s.servers[0], beat: true, steps: 1}
 	var got remote.Beat
+	var seq int64
 	nodes.run = func(int) {
 		if b := s.servers[0].beat(n, e.node); !s.servers[0].copies {
-			got = b
+			if got = b; with >= 0 {
+				seq, _ = s.servers[0].seq(n, 0, e.node)
+			}
 		}
 	}
 	nodes.accept = func(int) {
+		if with >= 0 {
+			beat.Seqs[with], beat.Times[with] = seq, got.Now
+		}
 		if s.servers[0].listless {
 			fail(errOfKey)
 			return

@@ -51,6 +51,9 @@ type sim struct {
 	keys    int
 	// The nodes know that there is a single server.
 	oneClock bool
+	// A heartbeat asks for the ledger of the first shard in the call that enters the node,
+	// as it does in fact. The seeds were made when it took a call by itself.
+	oneCall bool
 
 	rates
 	down   bool // no server accepts connections
