@@ -136,10 +136,10 @@ func (c *core) onBeat(ev evBeat) {
 	if ev.err == nil || ev.beat.Nodes > 0 {
 		c.guess(b.sent, ev.recv, ev.beat.Now)
 	}
-	if ev.beat.Nodes > 0 {
-		c.noteLayouts(ev.beat.Others)
-	}
 	failing := c.beatShards(b, ev)
+	if ev.beat.Nodes > 0 {
+		c.noteLayouts(ev.beat.Others) // after a loss that this beat has shown
+	}
 	if ev.err == nil || ev.beat.Nodes > 0 {
 		c.countNodes(int64(ev.beat.Nodes)) // last: a loss keeps them from falling
 	}

@@ -23,32 +23,36 @@ func cost(r *limit.Rule) int64 {
 
 // budget bounds how long one pipeline occupies Redis, by the estimate of cost. It
 // adapts to how fast Redis answers, so that reports come late when there are too many,
-// and do not time out: it falls to three quarters of what has taken too long, and grows
-// by a quarter when a pipeline that has used it up was answered soon.
+// and do not time out: it falls to half of what has taken too long, and grows by a step
+// when a pipeline that has used it up was answered soon. So the budgets of many nodes
+// become equal in time.
 type budget struct {
-	ns    int64
-	most  int64
-	quick int64 // an answer that takes longer is not soon
-	slow  int64 // and this is too long
+	ns   int64
+	most int64
+	slow int64 // an answer that takes longer takes too long
 }
 
-// mostCost is the most that a budget can be, in ns: Redis serves nobody else meanwhile.
-const mostCost = 10 * int64(time.Millisecond)
+const (
+	// mostCost is the most that a budget can be, in ns: Redis serves nobody else meanwhile.
+	mostCost = 10 * int64(time.Millisecond)
+	// costStep is by how much it grows.
+	costStep = 10 * opCost
+)
 
 func newBudget(timeout int64) budget {
 	most := min(mostCost, timeout/8)
-	return budget{ns: most, most: most, quick: timeout / 8, slow: timeout / 4}
+	return budget{ns: most / 8, most: most, slow: timeout / 8}
 }
 
 // answered takes note of a pipeline of a cost that was answered after a time. One that
 // only asks for the fate of flights costs nothing, and says nothing.
 func (b *budget) answered(cost, took int64) {
 	switch {
-	case cost == 0:
 	case took > b.slow:
-		b.ns = max(min(b.ns, cost)*3/4, opCost)
-	case took < b.quick && cost >= b.ns*3/4:
-		b.ns = min(b.ns+max(b.ns/4, opCost), b.most)
+		b.timedOut(cost)
+	case cost == 0:
+	case cost >= b.ns*3/4:
+		b.ns = min(b.ns+costStep, b.most)
 	}
 }
 

@@ -86,12 +86,60 @@ func TestSaturation(t *testing.T) {
 	if worked < 0.9 {
 		t.Errorf("the server works %.0f %% of the time, though there is more to do", 100*worked)
 	}
-	if got := slices.Max(late); got < 2*lag {
-		t.Errorf("99 %% of views are newer than %v: the server can take more", got)
+	if got := slices.Max(late); got < 2*lag || got > 2*over*lag {
+		t.Errorf("99 %% of views are newer than %v, want about %v on every node", got, over*lag)
 	}
 	if got := most(hotWindow); got > hotLimit*11/10 || len(admitted) < 2*hotLimit*97/100 {
 		t.Errorf("%d units of the hot key in a window of %d, %d in all", got, hotLimit, len(admitted))
 	}
 	s.run(2 * over * lag)
+	s.toldOnce()
+}
+
+// A server becomes 20 times slower, by which it has four times more to do than it has
+// time for, and recovers after 10 s.
+func TestServerSlowsDown(t *testing.T) {
+	const nodes, slow, keys = 4, 5, 2000
+	cold := limit.Must(limit.Funnel("cold", 1_000_000, 1_000_000, time.Hour))
+	s, v := saturated(t, nodes, slow, cold)
+	tick := 0
+	load := func(d time.Duration) {
+		for end := s.now + int64(d); s.now < end; tick++ {
+			s.run(5 * time.Millisecond)
+			for _, n := range s.nodes {
+				for i := range keys / 200 {
+					n.take(fmt.Sprint("key", tick%200*(keys/200)+i), cold, 1)
+				}
+			}
+		}
+	}
+	load(5 * time.Second)
+	if got := partOf(s.unheard(), 0.99); s.failures() != 0 || got > 1500*time.Millisecond {
+		t.Fatalf("%d failures, 99 %% of views are newer than %v, before anything has happened", s.failures(), got)
+	}
+	v.capacity.slow *= 20
+	load(2 * time.Second)
+	surprised := s.failures()
+	load(8 * time.Second)
+	failures, late := s.failures(), partOf(s.unheard(), 0.99)
+	v.capacity.slow /= 20
+	load(3 * time.Second)
+	t.Logf("%d exchanges failed within 2 s of the change, %d in the 8 s after; 99 %% of views were newer than %v then, and than %v 3 s after the end",
+		surprised, failures-surprised, late, partOf(s.unheard(), 0.99))
+	// What was under way when it became slow, of each node: a report and a heartbeat.
+	if surprised > 2*nodes {
+		t.Errorf("%d exchanges have failed when the server became slow", surprised)
+	}
+	if s.failures() > surprised {
+		t.Errorf("%d exchanges have failed since", s.failures()-surprised)
+	}
+	s.stayedSynced()
+	if late < 2*time.Second {
+		t.Errorf("99 %% of views are newer than %v: the server was not slow", late)
+	}
+	if got := partOf(s.unheard(), 0.99); got > 1500*time.Millisecond {
+		t.Errorf("99 %% of views are newer than %v, 3 s after it has recovered", got)
+	}
+	s.run(5 * time.Second)
 	s.toldOnce()
 }

@@ -17,7 +17,7 @@ import (
 // 200 windows with units in 1,000 buckets each would take Redis longer than the default
 // time-out, if they were told at once: they are told in calls of a few.
 //
-// Fault 75.
+// Fault 75: a batch takes Redis longer than the time-out.
 func TestRealWideWindows(t *testing.T) {
 	srv := redistest.Start(t)
 	const keys, buckets, span = 200, 1000, 100_000 * time.Second
