@@ -17,7 +17,14 @@ func TestLineThatWasPutOffIsOvertaken(t *testing.T) {
 			hook := make(chan struct{}, logBurst+3)
 			n := newNotifier(Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), OnStateChange: func(State) { <-hook }},
 				func() Stats { return Stats{} }, func() {})
-			go n.run()
+			go func() {
+				defer func() {
+					if r := recover(); r != nil {
+						t.Errorf("the notifier has crashed: %v", r)
+					}
+				}()
+				n.run()
+			}()
 			mode := Degraded
 			change := func() {
 				n.changed(State{Mode: mode})
