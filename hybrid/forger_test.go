@@ -87,7 +87,7 @@ func (f *forger) answer(cmd redis.Cmder) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	args := cmd.Args()
-	if name := args[0]; name != "evalsha" && name != "eval" { // of Leave
+	if word := args[0]; word != "evalsha" && word != "eval" { // of Leave
 		return nil
 	}
 	nkeys := args[2].(int)
@@ -96,29 +96,53 @@ func (f *forger) answer(cmd redis.Cmder) error {
 	if f.honest || f.dice()%4 == 0 {
 		forge = nil
 	}
-	var reply []any
-	switch key := keys[0].(string); {
+	var words []string
+	lines := false // the reply is a text of lines, of which each word is " …" or "\n…"
+	switch key := name(keys[0]); {
 	case strings.Contains(key, ":nodes:"):
 		seq := int64(0)
 		if len(keys) > 2 {
-			seq = f.ledgers[keys[2].(string)].seq
+			seq = f.ledgers[name(keys[2])].seq
 		}
-		reply = []any{"1", micros(), fmt.Sprint(seq)}
+		words = []string{"1", micros(), fmt.Sprint(seq)}
 	case len(rest) == 1:
-		reply = []any{fmt.Sprint(f.ledgers[key].seq), micros()}
-	case forge != nil && f.dice()%2 == 0:
-		reply = f.invent(keys[1:], rest[4:]) // and nothing was applied
+		words = []string{fmt.Sprint(f.ledgers[key].seq), micros()}
 	default:
-		reply = f.apply(key, keys[1:], rest)
+		lines = true
+		if records := split(rest[6].(string), rest[7].(string)); forge != nil && f.dice()%2 == 0 {
+			words = f.invent(records) // and nothing was applied
+		} else {
+			words = f.apply(key, keys[1:], rest, records)
+		}
 	}
 	if forge != nil {
-		if err := forge(reply); err != nil {
+		if err := forge(words); err != nil {
 			cmd.SetErr(err)
 			return err
 		}
 	}
-	cmd.(interface{ SetVal(any) }).SetVal(reply)
+	cmd.(interface{ SetVal(any) }).SetVal(spoken(words, lines))
 	return nil
+}
+
+// name returns a key as it was given to the client.
+func name(arg any) string {
+	if p, ok := arg.(*string); ok {
+		return *p
+	}
+	return arg.(string)
+}
+
+// spoken returns a reply as go-redis hands it over.
+func spoken(words []string, lines bool) any {
+	if lines {
+		return strings.Join(words, "")
+	}
+	items := make([]any, len(words))
+	for i, w := range words {
+		items[i] = w
+	}
+	return items
 }
 
 func micros() string { return fmt.Sprint(time.Now().UnixMicro()) }
@@ -134,62 +158,63 @@ func (f *forger) integer() int64 {
 }
 
 // forge spoils a reply: another number in one place, or an error instead.
-func (f *forger) forge(reply []any) error {
+func (f *forger) forge(words []string) error {
 	f.forged++
 	switch f.dice() % 8 {
 	case 0:
 		return forgedErrors[int(f.dice())%len(forgedErrors)]
 	case 1, 2, 3:
-		if at := int(f.dice()) % len(reply); f.dice()%2 == 0 {
-			reply[at] = f.number()
-		} else {
-			reply[at] = f.integer()
-		}
+		at := int(f.dice()) % len(words)
+		word := words[at]
+		words[at] = word[:len(word)-len(strings.TrimLeft(word, " \n"))] + f.number()
 	case 4:
-		reply[0] = string("adls"[f.dice()%4])
+		words[0] = string("adls"[f.dice()%4])
 	}
 	return nil
 }
 
 // invent makes up an answer to a batch.
-func (f *forger) invent(keys, records []any) []any {
+func (f *forger) invent(records []record) []string {
 	verdict := string("aaddls"[f.dice()%6])
-	out := []any{verdict, f.number(), f.number(), fmt.Sprint(len(keys))}
+	out := []string{verdict, " " + f.number(), " " + f.number()}
 	if verdict == "l" || verdict == "s" {
-		out[3] = "0"
 		return out
 	}
-	for range keys {
-		kind, fields := records[0].(string), records[1].(int)
-		asked := slices.Contains(records[2:2+fields], any("c")) // for what is forgiven
-		records = records[2+fields:]
+	for _, r := range records {
 		switch d := f.dice(); {
 		case d%8 == 0:
-			out = append(out, string("eb"[d/8%2]), "because")
-		case kind == "f":
-			out = append(out, string("fffg"[d/8%4]), f.number(), f.integer(), f.integer(), int64(d))
-			if asked && d%16 > 1 {
-				out = append(out, f.integer())
+			out = append(out, "\n"+string("eb"[d/8%2]), " because")
+		case d%8 == 1 && r.kind == "f":
+			out = append(out, "\n"+f.number(), " "+fmt.Sprint(d))
+		case r.kind == "f":
+			out = append(out, "\n"+string("fffg"[d/8%4]), " "+f.number(), " "+f.number(), " "+f.number(), " "+fmt.Sprint(d))
+			if r.debt && d%16 > 1 { // for what is forgiven
+				out = append(out, " "+f.number())
 			}
 		default:
 			var ids []int64
-			var list strings.Builder
 			for range d % 5 {
 				id, _ := strconv.ParseInt(f.number(), 10, 64)
 				ids = append(ids, id)
 			}
 			slices.Sort(ids)
-			for _, id := range ids {
-				list.WriteString(fmt.Sprintf(" %d:%s", id, f.number()))
+			start := "\n"
+			if d%8 != 1 {
+				out, start = append(out, "\n"+string("wwwv"[d/5%4]), " "+f.number(), " "+f.number()), ""
 			}
-			out = append(out, string("wwwv"[d/5%4]), f.number(), f.integer(), list.String())
+			for _, id := range ids {
+				out, start = append(out, fmt.Sprintf("%s %d:%s:%d", start, id, f.number(), d)), ""
+			}
+			if start != "" {
+				out = append(out, start)
+			}
 		}
 	}
 	return out
 }
 
 // apply does what the script of batches does.
-func (f *forger) apply(ledger string, keys, args []any) []any {
+func (f *forger) apply(ledger string, keys, args []any, records []record) []string {
 	seq, prev, nonce, last := args[0].(int64), args[1].(int64), args[4].(string), f.ledgers[ledger].seq
 	verdict := "l"
 	switch {
@@ -202,22 +227,21 @@ func (f *forger) apply(ledger string, keys, args []any) []any {
 	case last == prev, args[2] == "1":
 		verdict = "a"
 	}
-	out := []any{verdict, micros(), "0", "0"}
+	out := []string{verdict, " " + micros(), " 0"}
 	if verdict != "a" && verdict != "d" {
 		return out
 	}
 	f.ledgers[ledger] = forged{seq, nonce}
-	out[3] = fmt.Sprint(len(keys))
-	for i, r := range split(args[5:]) {
-		k := f.counters[keys[i].(string)]
+	for i, r := range records {
+		k := f.counters[name(keys[i])]
 		if k == nil {
 			k = &kept{units: map[int64]int64{}, last: map[int64]int64{}, tat: new(big.Int)}
-			f.counters[keys[i].(string)] = k
+			f.counters[name(keys[i])] = k
 		}
 		if r.kind == "f" {
-			out = append(out, k.funnel(r.fields, verdict == "a")...)
+			out = append(out, k.funnel(r, verdict == "a")...)
 		} else {
-			out = append(out, k.window(r.fields, verdict == "a")...)
+			out = append(out, k.window(r, verdict == "a")...)
 		}
 	}
 	return out
@@ -229,15 +253,55 @@ type forged struct {
 	nonce string
 }
 
+// record is an operation of a batch.
 type record struct {
-	kind   string
-	fields []any
+	kind        string
+	d           int64 // of a funnel's rate
+	width, kept int64 // of a window
+	units       int64
+	cost, ahead [2]int64 // µs and a rest
+	list        string
+	raise, debt bool
+	gen, born   int64 // what is raised
+	level       [2]int64
+	known       string
 }
 
-func split(args []any) (out []record) {
-	for len(args) > 0 {
-		n := 2 + args[1].(int)
-		out, args = append(out, record{args[0].(string), args[2:n]}), args[n:]
+func split(rules, ops string) (out []record) {
+	known, count := map[string]record{}, map[string]int{}
+	for line := range strings.Lines(rules) {
+		var r record
+		if _, err := fmt.Sscanf(line, "f %d/", &r.d); err != nil {
+			fmt.Sscanf(line, "w %d %d", &r.width, &r.kept)
+		}
+		r.kind = line[:1]
+		count[r.kind]++
+		known[r.kind+fmt.Sprint(count[r.kind])] = r
+	}
+	for line := range strings.Lines(ops) {
+		groups := strings.Split(strings.TrimSuffix(line, "\n"), ";")
+		word, base, _ := strings.Cut(groups[0], " ")
+		r := known[word]
+		if r.kind == "f" {
+			fmt.Sscan(base, &r.units, &r.cost[0], &r.cost[1], &r.ahead[0], &r.ahead[1])
+		} else {
+			var units string
+			units, r.list, _ = strings.Cut(base, " ")
+			r.units, _ = strconv.ParseInt(units, 10, 64)
+		}
+		for _, g := range groups[1:] {
+			switch fields := strings.SplitN(g, " ", 4); {
+			case fields[0] == "c":
+				r.debt = true
+			case fields[0] == "r" && r.kind == "f":
+				r.raise = true
+				fmt.Sscan(g[1:], &r.gen, &r.born, &r.level[0], &r.level[1])
+			case fields[0] == "r":
+				r.raise, r.known = true, strings.Join(fields[3:], " ")
+				fmt.Sscan(g[1:], &r.gen, &r.born)
+			}
+		}
+		out = append(out, r)
 	}
 	return out
 }
@@ -258,21 +322,8 @@ func later(a, b *big.Int) *big.Int {
 	return a
 }
 
-func (k *kept) funnel(fields []any, apply bool) []any {
-	raise := len(fields) > 7 && fields[7] == "r"
-	n := make([]int64, len(fields))
-	for i, v := range fields {
-		switch v := v.(type) {
-		case int64:
-			n[i] = v
-		case int:
-			n[i] = int64(v)
-		case string: // the rate: "D/T"
-			text, _, _ := strings.Cut(v, "/")
-			n[i], _ = strconv.ParseInt(text, 10, 64)
-		}
-	}
-	d, now := n[1], time.Now().UnixMicro()
+func (k *kept) funnel(r record, apply bool) []string {
+	d, now := r.d, time.Now().UnixMicro()
 	at := instant(now, 0, d)
 	last := instant(top, 0, d)
 	capped := func(x *big.Int) *big.Int {
@@ -281,9 +332,9 @@ func (k *kept) funnel(fields []any, apply bool) []any {
 		}
 		return x
 	}
-	if apply && raise {
-		known := capped(new(big.Int).Add(at, instant(n[10], n[11], d)))
-		mine, theirs := k.merge(n[8], n[9], now)
+	if apply && r.raise {
+		known := capped(new(big.Int).Add(at, instant(r.level[0], r.level[1], d)))
+		mine, theirs := k.merge(r.gen, r.born, now)
 		if !mine {
 			k.tat = new(big.Int)
 		}
@@ -291,28 +342,24 @@ func (k *kept) funnel(fields []any, apply bool) []any {
 			k.tat = later(k.tat, known)
 		}
 	}
-	if apply && n[0] > 0 {
+	if apply && r.units > 0 {
 		k.born = now
-		k.tat = capped(new(big.Int).Add(k.tat, instant(n[2], n[3], d)))
-		k.tat = later(k.tat, capped(new(big.Int).Add(at, instant(n[4], n[5], d))))
+		k.tat = capped(new(big.Int).Add(k.tat, instant(r.cost[0], r.cost[1], d)))
+		k.tat = later(k.tat, capped(new(big.Int).Add(at, instant(r.ahead[0], r.ahead[1], d))))
 	}
-	level := new(big.Int).Sub(k.tat, at)
-	if level.Sign() < 0 {
-		level.SetInt64(0)
-	}
-	us, rem := new(big.Int).QuoRem(level, big.NewInt(d), new(big.Int))
-	answer := []any{"f", fmt.Sprint(k.gen), k.born, us.Int64(), rem.Int64()}
-	if slices.Contains(fields, any("c")) {
-		answer = append(answer, int64(0)) // it forgives nothing
+	us, rem := new(big.Int).QuoRem(later(k.tat, at), big.NewInt(d), new(big.Int))
+	answer := []string{"\nf", fmt.Sprint(" ", k.gen), fmt.Sprint(" ", k.born), fmt.Sprint(" ", us), fmt.Sprint(" ", rem)}
+	if r.debt {
+		answer = append(answer, " 0") // it forgives nothing
 	}
 	return answer
 }
 
-func (k *kept) window(fields []any, apply bool) []any {
-	width, keep := fields[1].(int64), int64(fields[2].(int))
+func (k *kept) window(r record, apply bool) []string {
+	width, keep := r.width, r.kept
 	cur := time.Now().UnixMicro() / width
-	each := func(list any, f func(id, units int64)) {
-		for entry := range strings.FieldsSeq(list.(string)) {
+	each := func(list string, f func(id, units int64)) {
+		for entry := range strings.FieldsSeq(list) {
 			var id, units, last int64
 			fmt.Sscanf(entry, "%d:%d:%d", &id, &units, &last)
 			if id > cur {
@@ -322,32 +369,32 @@ func (k *kept) window(fields []any, apply bool) []any {
 			k.last[id] = max(k.last[id], last)
 		}
 	}
-	if apply && len(fields) > 5 && fields[5] == "r" {
-		mine, theirs := k.merge(fields[6].(int64), fields[7].(int64), time.Now().UnixMicro())
+	if apply && r.raise {
+		mine, theirs := k.merge(r.gen, r.born, time.Now().UnixMicro())
 		if !mine {
 			k.units, k.last = map[int64]int64{}, map[int64]int64{}
 		}
 		known := map[int64]int64{}
-		each(fields[8], func(id, units int64) { known[id] = min(known[id]+units, 1<<53) })
+		each(r.known, func(id, units int64) { known[id] = min(known[id]+units, 1<<53) })
 		for id, units := range known {
 			if theirs {
 				k.units[id] = max(k.units[id], units)
 			}
 		}
 	}
-	if apply && fields[0].(int64) > 0 {
+	if apply && r.units > 0 {
 		k.born = time.Now().UnixMicro()
 	}
 	if apply {
-		each(fields[4], func(id, units int64) { k.units[id] = min(k.units[id]+units, 1<<53) })
+		each(r.list, func(id, units int64) { k.units[id] = min(k.units[id]+units, 1<<53) })
 	}
-	var list strings.Builder
+	answer := []string{"\nw", fmt.Sprint(" ", k.gen), fmt.Sprint(" ", k.born)}
 	for id := max(cur-keep, 0); id <= cur; id++ {
 		if k.units[id] > 0 {
-			list.WriteString(fmt.Sprintf(" %d:%d:%d", id, k.units[id], k.last[id]))
+			answer = append(answer, fmt.Sprintf(" %d:%d:%d", id, k.units[id], k.last[id]))
 		}
 	}
-	return []any{"w", fmt.Sprint(k.gen), k.born, list.String()}
+	return answer
 }
 
 // remaining returns what is left of a key at a moment, as the counter stands.

@@ -74,12 +74,17 @@ local redis = (function(real)
       end
       return there
     end,
-    SET = function(run, key, value, px, ms, more)
-      if px ~= 'PX' or more then
-        error('the simulator knows SET with PX alone')
+    SET = function(run, key, value, px, ms, nx)
+      if px ~= 'PX' or nx and nx ~= 'NX' then
+        error('the simulator knows SET with PX and NX alone')
       end
-      local done = run('SET', key, value)
-      if not done.err then
+      local done
+      if nx then
+        done = run('SET', key, value, nx)
+      else
+        done = run('SET', key, value)
+      end
+      if done and not done.err then
         expires(key, ms)
       end
       return done

@@ -5,6 +5,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -19,87 +20,130 @@ func (s *Store) encode(b *Batch) (*call, error) {
 	if b.Accept {
 		accept = "1"
 	}
-	c := &call{script: scriptBatch, keys: make([]string, 1, 1+len(b.Ops)), args: make([]any, 5, 5+14*len(b.Ops))}
+	c := &call{script: scriptBatch, keys: make([]string, 1, 1+len(b.Ops))}
 	c.keys[0] = s.srv.keys.SeqKey(b.Shard, b.Node)
-	c.args[0], c.args[1], c.args[2], c.args[3] = b.Seq, b.Prev, accept, ledgerTTL.Milliseconds()
-	c.args[4] = fmt.Sprintf("%016x", b.Nonce)
+	t := batchTexts.Get().(*batchText)
+	t.reset()
 	for i := range b.Ops {
-		op := &b.Ops[i]
-		c.keys = append(c.keys, op.Key)
-		if op.Rule.Algorithm() == limit.AlgorithmFunnel {
-			c.args = appendFunnel(c.args, op)
-		} else {
-			c.args = appendWindow(c.args, op)
-		}
+		c.keys = append(c.keys, b.Ops[i].Key)
+		t.add(&b.Ops[i])
 	}
+	c.args = []any{b.Seq, b.Prev, accept, ledgerTTL.Milliseconds(), fmt.Sprintf("%016x", b.Nonce), t.units, string(t.rules), string(t.ops)}
+	batchTexts.Put(t)
 	return c, nil
 }
 
-// The lengths of an operation's record, in fields, see lua/batch.lua: what each
-// operation has, and what a group takes with its letter.
-const (
-	funnelFields = 7
-	funnelBack   = 6
-	funnelRaise  = 5
-	funnelDebt   = 6
-	windowFields = 5
-	windowBack   = 3
-	windowRaise  = 4
-)
+// batchText is what a batch says of its rules and operations, see lua/batch.lua, while
+// it is written. What is sent is a copy, which hooks of the client may keep.
+type batchText struct {
+	rules, ops []byte
+	units      int64               // of all operations
+	known      map[*limit.Rule]int // the number of each rule among those of its kind
+	count      [2]int              // of funnels, of windows
+	rule       *limit.Rule         // the latest one
+	name       []byte              // and what operations call it
+}
 
-// appendFunnel appends the record of an operation on a funnel.
-func appendFunnel(args []any, op *Op) []any {
-	fields, handsBack := funnelFields, op.Back != limit.Span{}
-	if handsBack {
-		fields += funnelBack
-	}
-	if op.Raise {
-		fields += funnelRaise
-	}
-	if op.Debt > 0 {
-		fields += funnelDebt
-	}
+var batchTexts = sync.Pool{New: func() any { return &batchText{known: map[*limit.Rule]int{}} }}
+
+func (t *batchText) reset() {
+	clear(t.known) // or it would keep the rules alive
+	*t = batchText{rules: t.rules[:0], ops: t.ops[:0], known: t.known, name: t.name[:0]}
+}
+
+// add writes an operation.
+func (t *batchText) add(op *Op) {
 	units := min(op.Units, limit.MaxUnits)
-	cost, ahead := toWire(op.Rule, op.Rule.Cost(units)), toWire(op.Rule, op.Ahead)
-	args = append(args, "f", fields, units, rateText(op.Rule), cost.us, cost.rem, ahead.us, ahead.rem, horizonMS(op.Rule))
+	t.units = min(t.units+units, limit.MaxUnits)
+	if op.Rule != t.rule {
+		t.use(op.Rule)
+	}
+	t.ops = append(t.ops, t.name...)
+	t.ops = appendNumbers(t.ops, units)
+	if op.Rule.Algorithm() == limit.AlgorithmFunnel {
+		t.funnel(op, units)
+	} else {
+		t.window(op)
+	}
+	t.ops = append(t.ops, '\n')
+}
+
+// use makes a rule the latest, and writes it if it is new.
+func (t *batchText) use(rule *limit.Rule) {
+	kind, letter := 0, byte('f')
+	if rule.Algorithm() != limit.AlgorithmFunnel {
+		kind, letter = 1, 'w'
+	}
+	n := t.known[rule]
+	if n == 0 {
+		t.count[kind]++
+		n = t.count[kind]
+		t.known[rule] = n
+		t.rules = append(t.rules, letter, ' ')
+		if kind == 0 {
+			one := toWire(rule, rule.Cost(1))
+			t.rules = append(t.rules, rateText(rule)...)
+			t.rules = appendNumbers(t.rules, horizonMS(rule), one.us, one.rem)
+		} else {
+			t.rules = strconv.AppendInt(t.rules, widthUS(rule), 10)
+			t.rules = appendNumbers(t.rules, int64(rule.Kept()), horizonMS(rule))
+		}
+		t.rules = append(t.rules, '\n')
+	}
+	t.rule, t.name = rule, strconv.AppendInt(append(t.name[:0], letter), int64(n), 10)
+}
+
+// funnel writes what there is to an operation on a funnel besides units.
+func (t *batchText) funnel(op *Op, units int64) {
+	t.span(op, op.Rule.Cost(units))
+	t.span(op, op.Ahead)
 	if op.Raise {
 		level := toWire(op.Rule, op.Known.Level)
-		args = append(args, "r", op.Known.Gen, op.Known.Born, level.us, level.rem)
+		t.group('r', op.Known.Gen, op.Known.Born, level.us, level.rem)
 	}
 	if op.Debt > 0 {
-		top, one := toWire(op.Rule, op.Ceiling), toWire(op.Rule, op.Rule.Cost(1))
-		args = append(args, "c", top.us, top.rem, min(op.Debt, units), one.us, one.rem)
+		top := toWire(op.Rule, op.Ceiling)
+		t.group('c', top.us, top.rem, min(op.Debt, units))
 	}
-	if handsBack {
-		back, top := toWire(op.Rule, op.Back), toWire(op.Rule, op.BackTop)
-		args = append(args, "b", back.us, back.rem, op.BackGen, top.us, top.rem)
+	if back := toWire(op.Rule, op.Back); op.Back != (limit.Span{}) {
+		t.group('b', back.us, back.rem, op.BackGen)
+		t.span(op, op.BackTop)
 	}
-	return args
 }
 
-// appendWindow appends the record of an operation on a window.
-func appendWindow(args []any, op *Op) []any {
-	fields, handsBack := windowFields, len(op.BackBuckets) > 0
-	if handsBack {
-		fields += windowBack
-	}
+// window writes what there is to an operation on a window besides units.
+func (t *batchText) window(op *Op) {
+	t.ops = appendBuckets(t.ops, op.Buckets)
 	if op.Raise {
-		fields += windowRaise
+		t.group('r', op.Known.Gen, op.Known.Born)
+		t.ops = appendBuckets(t.ops, op.Known.Buckets)
 	}
-	args = append(args, "w", fields, min(op.Units, limit.MaxUnits), widthUS(op.Rule), op.Rule.Kept(),
-		horizonMS(op.Rule), formatBuckets(op.Buckets))
-	if op.Raise {
-		args = append(args, "r", op.Known.Gen, op.Known.Born, formatBuckets(op.Known.Buckets))
+	if len(op.BackBuckets) > 0 {
+		t.group('b', op.BackGen)
+		t.ops = appendBuckets(t.ops, op.BackBuckets)
 	}
-	if handsBack {
-		args = append(args, "b", formatBuckets(op.BackBuckets), op.BackGen)
-	}
-	return args
 }
 
-// formatBuckets writes a list as the scripts read it: " id:units:last id:units:last".
-func formatBuckets(list []Bucket) string {
-	b := make([]byte, 0, 32*len(list))
+// group begins a group.
+func (t *batchText) group(letter byte, fields ...int64) {
+	t.ops = appendNumbers(append(t.ops, ';', letter), fields...)
+}
+
+func (t *batchText) span(op *Op, s limit.Span) {
+	w := toWire(op.Rule, s)
+	t.ops = appendNumbers(t.ops, w.us, w.rem)
+}
+
+// appendNumbers appends a space and a number for each.
+func appendNumbers(b []byte, numbers ...int64) []byte {
+	for _, n := range numbers {
+		b = strconv.AppendInt(append(b, ' '), n, 10)
+	}
+	return b
+}
+
+// appendBuckets writes a list as the scripts read it: " id:units:last id:units:last".
+func appendBuckets(b []byte, list []Bucket) []byte {
 	for _, e := range list {
 		b = append(b, ' ')
 		b = strconv.AppendInt(b, e.ID, 10)
@@ -108,7 +152,7 @@ func formatBuckets(list []Bucket) string {
 		b = append(b, ':')
 		b = strconv.AppendInt(b, int64((e.Last+time.Microsecond-1)/time.Microsecond), 10)
 	}
-	return string(b)
+	return b
 }
 
 // check tells what is wrong with a batch. The scripts rely on it.
@@ -207,84 +251,4 @@ func validNode(node string) bool {
 		}
 	}
 	return node != "" && len(node) <= MaxNodeBytes
-}
-
-var verdicts = map[string]Verdict{
-	"a": VerdictApplied, "d": VerdictDuplicate, "l": VerdictLost, "s": VerdictStale, "o": VerdictOther, "k": VerdictEarlier,
-}
-
-// decodeBatch reads the reply to a batch of ops.
-func decodeBatch(reply any, ops []Op) (Reply, error) {
-	r := newReader(reply)
-	word := r.text()
-	out := Reply{Verdict: verdicts[word], Now: r.now(), Total: r.number(limit.MaxUnits)}
-	if out.Verdict == 0 {
-		r.fail("unknown verdict %.20q", word)
-	}
-	n := r.number(MaxOps)
-	withStates := out.Verdict == VerdictApplied || out.Verdict == VerdictDuplicate
-	switch {
-	case withStates && n != int64(len(ops)), !withStates && n != 0:
-		r.fail("%d states for %d operations that were %v", n, len(ops), out.Verdict)
-	case withStates && r.err == nil:
-		out.States = make([]State, n)
-		for i := range out.States {
-			out.States[i] = r.state(&ops[i])
-		}
-	}
-	if out.Verdict == VerdictEarlier {
-		r.lists(&out)
-	}
-	if err := r.end(); err != nil {
-		return Reply{}, err
-	}
-	return out, nil
-}
-
-// lists reads which operations of an earlier batch have failed, and what others were
-// forgiven: "index,…" and "index:units,…", or "-".
-func (r *reader) lists(out *Reply) {
-	each := func(list string, f func(entry string) bool) {
-		if list == "-" || r.err != nil {
-			return
-		}
-		for entry := range strings.SplitSeq(list, ",") {
-			if !f(entry) {
-				r.fail("%.40q in a list", entry)
-			}
-		}
-	}
-	each(r.text(), func(entry string) bool {
-		i, ok := parseNumber(entry, MaxOps)
-		out.Failed = append(out.Failed, int(i))
-		return ok
-	})
-	out.Forgiven = map[int]int64{}
-	each(r.text(), func(entry string) bool {
-		index, units, _ := strings.Cut(entry, ":")
-		i, ok := parseNumber(index, MaxOps)
-		n, good := parseNumber(units, limit.MaxUnits)
-		out.Forgiven[int(i)] = n
-		return ok && good
-	})
-}
-
-// state reads the state of one operation's counter.
-func (r *reader) state(op *Op) State {
-	kind := r.text()
-	funnel := op.Rule.Algorithm() == limit.AlgorithmFunnel
-	switch {
-	case kind == "e", kind == "b":
-		return State{Err: &KeyError{Key: op.Key, Reason: bounded(r.text()), Booked: kind == "b"}}
-	case (kind == "f" || kind == "g") && funnel:
-		st := State{Gen: r.number(maxExact), Born: r.integer(maxExact), Level: r.level(op.Rule), Converted: kind == "g"}
-		if op.Debt > 0 {
-			st.Forgiven = r.integer(op.Debt)
-		}
-		return st
-	case (kind == "w" || kind == "v") && !funnel:
-		return State{Gen: r.number(maxExact), Born: r.integer(maxExact), Buckets: r.buckets(op.Rule), Converted: kind == "v"}
-	}
-	r.fail("unknown kind of state %.20q", kind)
-	return State{}
 }

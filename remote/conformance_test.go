@@ -228,8 +228,10 @@ func everyCall(at, n int64) []step {
 		}},
 		{script: scriptBeat, at: at, keys: []string{"nodes", "layouts", "ledger"}, args: []any{"n1", 3600000, 86400000, "one"}},
 		{script: scriptSeq, at: at, keys: []string{"ledger"}, args: []any{86400000}},
-		{script: scriptBatch, at: at, keys: []string{"ledger", "f"}, args: []any{2, 1, 0, 86400000, "5eed", "f", 11, n, "1000/100", n * 5, 999, 7, 3, 7200000, "b", n, 9, at - 5}},
-		{script: scriptBatch, at: at, keys: []string{"ledger", "w"}, args: []any{2, 1, 1, 86400000, "5eed", "w", 12, n, minute, 2, 7200000, fmt.Sprintf(" %d:%d:%d", at/minute, n, n), "r", 7, at - 5, fmt.Sprintf(" %d:3:9", at/minute-1), "b", fmt.Sprintf(" %d:2:0", at/minute-1), at - 5}},
+		{script: scriptBatch, at: at, keys: []string{"ledger", "f"}, args: []any{2, 1, 0, 86400000, "5eed", n,
+			"f 1000/100 7200000 100 0\n", fmt.Sprintf("f1 %d %d 999 7 3;b %d 9 %d 5000 0\n", n, n*5, n, at-5)}},
+		{script: scriptBatch, at: at, keys: []string{"ledger", "w"}, args: []any{2, 1, 1, 86400000, "5eed", n,
+			"w 60000000 2 7200000\n", fmt.Sprintf("w1 %d %d:%d:%d;r 7 %d %d:3:9;b %d %d:2:0\n", n, at/minute, n, n, at-5, at/minute-1, at-5, at/minute-1)}},
 	}
 }
 

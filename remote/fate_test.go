@@ -66,22 +66,22 @@ func TestFateSaysWhatHasFailed(t *testing.T) {
 }
 
 func TestDecodeFate(t *testing.T) {
-	reply := func(failed, forgiven any) []any {
-		return []any{"k", "1760000000123456", "5", "0", failed, forgiven}
-	}
-	r, err := decodeBatch(reply("3,11", "0:7,12:1"), nil)
+	const head = "k 1760000000123456 5"
+	r, err := decodeBatch(head+"\n3,11 0:7,12:1", nil)
 	if err != nil || !slices.Equal(r.Failed, []int{3, 11}) || !maps.Equal(r.Forgiven, map[int]int64{0: 7, 12: 1}) {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if r, err := decodeBatch(reply("-", "-"), nil); err != nil || len(r.Failed)+len(r.Forgiven) > 0 {
+	if r, err := decodeBatch(head+"\n- -", nil); err != nil || len(r.Failed)+len(r.Forgiven) > 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
-	for _, bad := range [][]any{
-		reply("3,", "-"), reply("", "-"), reply("-1", "-"), reply("1001", "-"), reply(int64(3), "-"), reply("-", "0"),
-		reply("-", "0:"), reply("-", "0:1:2"), reply("-", "01:1"), reply("-", "-")[:5], append(reply("-", "-"), "x"),
+	for _, bad := range []string{
+		"3, -", " -", "-1 -", "1001 -", "-", "- 0", "- 0:", "- 0:1:2", "- 01:1", "- - x", "- -\n- -", "- -\n", "",
 	} {
-		if r, err := decodeBatch(bad, nil); err == nil {
+		if r, err := decodeBatch(head+"\n"+bad, nil); err == nil {
 			t.Errorf("%q is decoded to %+v", bad, r)
 		}
+	}
+	if r, err := decodeBatch(head, nil); err == nil {
+		t.Errorf("no lists: %+v", r)
 	}
 }

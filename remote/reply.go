@@ -2,6 +2,7 @@ package remote
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -63,27 +64,6 @@ func (r *reader) number(most int64) int64 {
 	return n
 }
 
-// integer is number where a script has saved the effort to spell it.
-func (r *reader) integer(most int64) int64 { return r.between(0, most) }
-
-// between returns the next item, an integer within bounds.
-func (r *reader) between(least, most int64) int64 {
-	if r.err != nil {
-		return 0
-	}
-	r.pos++
-	if r.pos > len(r.items) {
-		r.fail("missing")
-		return 0
-	}
-	n, ok := r.items[r.pos-1].(int64)
-	if !ok || n < least || n > most {
-		r.fail("%.40v, a %T, is not an integer from %d to %d", r.items[r.pos-1], r.items[r.pos-1], least, most)
-		return 0
-	}
-	return n
-}
-
 // flag returns the next item, "0" or "1".
 func (r *reader) flag() bool { return r.number(1) == 1 }
 
@@ -110,15 +90,7 @@ func parseNumber(s string, most int64) (int64, bool) {
 
 // span returns the next two items, a span of a funnel.
 func (r *reader) span(rule *limit.Rule) limit.Span {
-	return r.spanOf(rule, wireSpan{us: r.number(maxExact), rem: r.number(denominator(rule) - 1)})
-}
-
-// level is span in integers, which may be negative.
-func (r *reader) level(rule *limit.Rule) limit.Span {
-	return r.spanOf(rule, wireSpan{us: r.between(-maxExact, maxExact), rem: r.integer(denominator(rule) - 1)})
-}
-
-func (r *reader) spanOf(rule *limit.Rule, w wireSpan) limit.Span {
+	w := wireSpan{us: r.number(maxExact), rem: r.number(denominator(rule) - 1)}
 	if r.err != nil {
 		return limit.Span{}
 	}
@@ -129,26 +101,35 @@ func (r *reader) spanOf(rule *limit.Rule, w wireSpan) limit.Span {
 // most one more than the rule keeps.
 func (r *reader) buckets(rule *limit.Rule) []Bucket {
 	list := r.text()
-	n := strings.Count(list, " ")
-	if r.err != nil || list == "" {
+	if r.err != nil {
 		return nil
 	}
+	out, why := parseBuckets(nil, list, rule)
+	if why != "" {
+		r.fail("%s", why)
+		return nil
+	}
+	return out
+}
+
+// parseBuckets appends the buckets of a window, see reader.buckets. It says what is
+// wrong with the list, or "".
+func parseBuckets(out []Bucket, list string, rule *limit.Rule) ([]Bucket, string) {
+	n, from := strings.Count(list, " "), len(out)
 	if n > rule.Kept()+1 {
-		r.fail("%d buckets, at most %d are kept", n, rule.Kept()+1)
-		return nil
+		return nil, fmt.Sprintf("%d buckets, at most %d are kept", n, rule.Kept()+1)
 	}
-	out := make([]Bucket, 0, n)
+	out = slices.Grow(out, n)
 	for len(list) > 0 {
 		var entry string
 		entry, list = cutEntry(list)
 		b, ok := parseBucket(entry, rule.Width())
-		if !ok || len(out) > 0 && out[len(out)-1].ID >= b.ID {
-			r.fail("%.80q is not a bucket, or out of order", entry)
-			return nil
+		if !ok || len(out) > from && out[len(out)-1].ID >= b.ID {
+			return nil, fmt.Sprintf("%.80q is not a bucket, or out of order", entry)
 		}
 		out = append(out, b)
 	}
-	return out
+	return out, ""
 }
 
 // window returns the next three items, a window: the units of its buckets and when

@@ -2,7 +2,9 @@ package remote
 
 import (
 	"errors"
+	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -46,9 +48,19 @@ func FuzzDecode(f *testing.F) {
 			{Key: "f", Rule: limit.Must(limit.Funnel("f", 10, 7, time.Second))},
 			{Key: "w", Rule: limit.Must(limit.SlidingWindow("w", 10, time.Second))},
 		}
+		lines := []any{reply, nil}
+		if items, ok := reply.([]any); ok {
+			text := ""
+			for _, item := range items { // words, with what may come between them
+				text += fmt.Sprint(item) + []string{" ", "\n", "", ":"}[len(text)%4]
+			}
+			lines[1] = text + a + "\n" + b
+		}
 		for n := range len(ops) + 1 {
-			r, err := decodeBatch(reply, ops[:n])
-			checkDecoded(t, r, err, ops[:n])
+			for _, text := range lines {
+				r, err := decodeBatch(text, ops[:n])
+				checkDecoded(t, r, err, ops[:n])
+			}
 		}
 		if _, err := decodeBeat([]*call{{val: reply}, {val: reply}}, 2, 0, Keyspace{prefix: "hl", shards: 4}); err != nil && !errors.Is(err, ErrBadReply) && !isKeyError(err) {
 			t.Errorf("beat: %v", err)
@@ -94,35 +106,53 @@ func checkDecoded(t *testing.T, r Reply, err error, ops []Op) {
 
 func TestDecodeRejects(t *testing.T) {
 	ops := []Op{{Key: "f", Rule: funnel(t, 10, 7, time.Second)}}
-	good := []any{"a", "1760000000123456", "5", "1", "f", "0", int64(7), int64(12), int64(6999)}
-	if r, err := decodeBatch(good, ops); err != nil || r.Now != 1760000000123456*time.Microsecond {
-		t.Fatalf("the good reply: %+v, %v", r, err)
-	}
-	for i := range good {
-		for _, bad := range []any{"x", "-1", "", "007", "nan", "9007199254740993", int64(1), nil, []any{}} {
-			reply := append([]any(nil), good...)
-			if reply[i] = bad; i >= 6 && bad == any(int64(1)) {
-				reply[i] = int64(-1) // these are integers
-				if i == 7 {
-					reply[i] = int64(-1 << 53) // and this may be negative
-				}
-			}
-			if _, err := decodeBatch(reply, ops); !errors.Is(err, ErrBadReply) {
-				t.Errorf("item %d = %v: %v", i, bad, err)
+	good := []string{"a", "1760000000123456", "5", "f", "0", "7", "12", "6999"}
+	between := func(i int) string { return map[int]string{0: "", 3: "\n"}[i] }
+	written := func(words []string) (text string) {
+		for i, w := range words {
+			if b := between(i); b != "" || i == 0 {
+				text += b + w
+			} else {
+				text += " " + w
 			}
 		}
-		if _, err := decodeBatch(good[:i], ops); !errors.Is(err, ErrBadReply) {
+		return text
+	}
+	const now = 1760000000123456
+	if r, err := decodeBatch(written(good), ops); err != nil || r.Now != now*time.Microsecond || r.States[0].Level.NS > (12-now)*1000+1000 || r.States[0].Level.NS < (12-now)*1000 {
+		t.Fatalf("the good reply: %+v, %v", r, err)
+	}
+	if r, err := decodeBatch("a 1760000000123456 5\n1760000000123458 7", ops); err != nil || r.States[0].Gen != 0 || r.States[0].Born != now || r.States[0].Level != (limit.Span{NS: 2001}) {
+		t.Fatalf("the good reply in short: %+v, %v", r, err)
+	}
+	if r, err := decodeBatch("a 1760000000123456 5\ne no\"way", ops); err != nil || r.States[0].Err == nil {
+		t.Fatalf("a key that failed: %+v, %v", r, err)
+	}
+	for i := range good {
+		for _, bad := range []string{"x", "-1", "", "007", "nan", "9007199254740993", "99999999999999999999", " ", "1 ", "1\n"} {
+			words := slices.Clone(good)
+			words[i] = bad
+			if _, err := decodeBatch(written(words), ops); !errors.Is(err, ErrBadReply) {
+				t.Errorf("word %d = %q: %v", i, bad, err)
+			}
+		}
+		if _, err := decodeBatch(written(good[:i]), ops); !errors.Is(err, ErrBadReply) {
 			t.Errorf("cut after %d: %v", i, err)
 		}
 	}
-	if _, err := decodeBatch(append(good, "1"), ops); !errors.Is(err, ErrBadReply) {
-		t.Error("a longer reply passed")
+	for _, bad := range []string{
+		written(good) + " 1", written(good) + "\n", written(good) + "\n1 1", written(good) + " ", "a 1760000000123456 5", "a 1760000000123456 5\n",
+		"l 1 0\nf 0 1 1 1", "l 1 0\n", "a 1760000000123456 5\n\n", "a 1760000000123456 5\nw 0 7 1:1:1", "a 1760000000123456 5\ng0 7 1 1", "a 1760000000123456 5\ne",
+		"a 1760000000123456 5\n1760000000123458 7000",
+	} {
+		if r, err := decodeBatch(bad, ops); !errors.Is(err, ErrBadReply) {
+			t.Errorf("%q passed: %+v", bad, r)
+		}
 	}
-	if _, err := decodeBatch([]any{"a", "1760000000123456", "5", "0"}, ops); !errors.Is(err, ErrBadReply) {
-		t.Error("a reply without the state passed")
-	}
-	if _, err := decodeBatch([]any{"l", "1", "0", "1", "f", "0", "1", "1"}, ops); !errors.Is(err, ErrBadReply) {
-		t.Error("a loss with states passed")
+	for _, bad := range []any{nil, []any{}, []any{"a", "1760000000123456", "5"}, int64(1), true} {
+		if _, err := decodeBatch(bad, ops); !errors.Is(err, ErrBadReply) {
+			t.Errorf("%v passed", bad)
+		}
 	}
 }
 

@@ -126,8 +126,12 @@ func (c *call) command(ctx context.Context) once {
 	} else {
 		args = append(args, "evalsha", c.script.sha, len(c.keys))
 	}
-	for _, k := range c.keys {
-		args = append(args, k)
+	for i := range c.keys {
+		if i == 0 {
+			args = append(args, c.keys[0])
+			continue
+		}
+		args = append(args, &c.keys[i]) // which go-redis takes, too, and is not allocated
 	}
 	return once{redis.NewCmd(ctx, append(args, c.args...)...)}
 }
@@ -163,7 +167,7 @@ func (s *server) reroute(ctx context.Context, calls ...*call) {
 	}
 }
 
-// pipeline sends calls together. Those whose script Redis does not have (it was
+// pipeline sends calls together, or the only one by itself. Those whose script Redis does not have (it was
 // restarted, promoted, or flushed) are sent once more, and only those.
 //
 // They are sent with their text instead of after a SCRIPT LOAD: EVAL reaches
@@ -238,6 +242,11 @@ func (t *texts) note(calls []*call) {
 
 func (s *server) send(ctx context.Context, calls []*call) {
 	if len(calls) == 0 {
+		return
+	}
+	if len(calls) == 1 { // which costs less than a pipeline of one
+		cmd := calls[0].command(ctx)
+		calls[0].finish(cmd, guarded(func() error { return s.rdb.Process(ctx, cmd) }))
 		return
 	}
 	pipe := s.rdb.Pipeline()

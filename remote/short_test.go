@@ -4,24 +4,26 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // longWay is the batch script without its short ways for the usual states.
 func longWay(t *testing.T) *script {
 	t.Helper()
-	text := batchSource
-	for _, way := range []string{"pour", "pour_window"} {
-		from := " and " + way + "(key, at, out, n) then"
-		if strings.Count(text, from) != 1 {
-			t.Fatalf("no call of %s", way)
-		}
-		text = strings.Replace(text, from, " and false then", 1)
+	return &script{source: replaced(t, scriptBatch.source, "local line, stop = short(key, pos)", "local line, stop")}
+}
+
+// replaced replaces what must be in a script once.
+func replaced(t *testing.T, text, was, is string) string {
+	t.Helper()
+	if strings.Count(text, was) != 1 {
+		t.Fatalf("%q is not there once", was)
 	}
-	return newScript(text)
+	return strings.Replace(text, was, is, 1)
 }
 
 // A batch that goes the short way leaves and tells the same as one that does not,
@@ -29,86 +31,136 @@ func longWay(t *testing.T) *script {
 func TestShortWayIsTheSame(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *backend) {
 		rng := rand.New(rand.NewPCG(5, 6))
-		long, runs := longWay(t), 2000
-		// On a real server time passes between the two: by less than a bucket.
-		width := int64(20_000_000)
-		if b.mini == nil {
-			width, runs = 50_000_000_000, 2000
-		}
-		shorter := 0
+		long, now, runs := longWay(t), b.now(), 3000
+		done := map[byte]int{}
 		for i := range runs {
-			cur := b.now() / width
-			op, state := randomOp(rng, width, cur), ""
-			switch rng.IntN(10) {
-			case 0:
-			case 1:
-				if rng.IntN(10) == 0 {
-					state = vast(width, cur)
-				}
-			default:
-				state = randomState(rng, width, cur)
+			kind, op, state := byte('w'), "", ""
+			if i%2 == 0 {
+				kind = 'f'
+				op, state = randomPour(rng, now), randomFunnel(rng, now)
+			} else {
+				op, state = randomOp(rng, now/shortWidth), randomWindow(rng, now/shortWidth)
 			}
-			short := b.apply(scriptBatch, fmt.Sprint("s", i), op, state)
-			want := b.apply(long, fmt.Sprint("l", i), op, state)
-			if !reflect.DeepEqual(short, want) {
-				t.Fatalf("%q on %q, bucket %d\nis    %q\nwants %q", op, state, cur, short, want)
+			if rng.IntN(10) == 0 {
+				state = ""
 			}
-			if strings.HasPrefix(state, "w 0 ") && op[0] != "0" && short[1] != state {
-				shorter++
+			short := b.apply(scriptBatch, now, fmt.Sprint("s", i), op, state)
+			want := b.apply(long, now, fmt.Sprint("l", i), op, state)
+			if short.took = false; !reflect.DeepEqual(short, want) {
+				t.Fatalf("%q on %q at %d\nis    %+v\nwants %+v", op, state, now, short, want)
+			}
+			if b.apply(scriptBatch, now, fmt.Sprint("t", i), op, state).took {
+				done[kind]++
 			}
 		}
-		if shorter < runs/10 {
-			t.Errorf("of %d only %d could have been short", runs, shorter)
+		if done['f'] < runs/20 || done['w'] < runs/20 {
+			t.Errorf("of %d only %v went the short way", runs, done)
 		}
 	})
 }
 
-var (
-	times = regexp.MustCompile(`\b1[7-9]\d{14}\b`)
-	lasts = regexp.MustCompile(`( \d+:\d+):\d+`)
+// What the operations of the test are booked under.
+const (
+	shortWidth = int64(20_000_000)
+	shortKept  = 10
+	shortRate  = "7000/142857.14285714287"
+	shortRules = "f 7000/142857.14285714287 300000 142857 1000\nw 20000000 10 300000\n"
 )
 
-// apply sends a batch of one operation on a window that is in a state, and returns
-// what it tells, what it leaves, and for how many seconds.
-func (b *backend) apply(s *script, name string, op []string, state string) [3]string {
+// effect is what a batch of one operation tells, and leaves.
+type effect struct {
+	told  State
+	why   string
+	total int64
+	value string
+	ttl   time.Duration
+	took  bool // the short way
+}
+
+// apply sends a batch of one operation on a key that is in a state. The script reads a
+// fixed time instead of the server's.
+func (b *backend) apply(s *script, now int64, name, op, state string) (e effect) {
 	b.t.Helper()
 	ledger, key := "{"+name+"}ledger", "{"+name+"}key"
-	if state != "" {
-		if err := b.rdb.Set(ctx, key, state, time.Hour).Err(); err != nil {
-			b.t.Fatal(err)
-		}
+	switch {
+	case state == "other type":
+		b.rdb.SAdd(ctx, key, "x")
+	case state != "":
+		b.set(key, state)
 	}
-	args := []any{"1", "0", "1", "60000", "00", "w", len(op)}
-	for _, a := range op {
-		args = append(args, a)
-	}
-	reply, err := b.rdb.Eval(ctx, s.source, []string{ledger, key}, args...).Slice()
+	text := replaced(b.t, s.source, "local t = redis.call('TIME')\n", fmt.Sprintf("local t = { '%d', '%d' }\n", now/1e6, now%1e6))
+	reply, err := b.rdb.Eval(ctx, text, []string{ledger, key}, "1", "0", "1", "60000", "00", "7", shortRules, op+"\n").Text()
 	if err != nil {
 		b.t.Fatalf("%q on %q: %v", op, state, err)
 	}
-	value, _ := b.rdb.Get(ctx, key).Result()
-	ttl := time.Duration(0)
-	if b.mini != nil {
-		ttl = b.mini.TTL(key)
+	rule := built(b.t)(limit.Funnel("f", 10, 7, time.Second))
+	if op[0] == 'w' {
+		rule = sliding(b.t, 10, 200*time.Second, shortKept)
 	}
-	told := fmt.Sprint(reply[2:])
-	if b.mini == nil { // a generation is called by the time at which it began
-		told, value = times.ReplaceAllString(told, "T"), times.ReplaceAllString(value, "T")
-		// What is ahead has come by now, too.
-		told, value = lasts.ReplaceAllString(told, "$1"), lasts.ReplaceAllString(value, "$1")
+	ops := []Op{{Key: key, Rule: rule}}
+	r, err := decodeBatch(reply, ops)
+	if err != nil {
+		b.t.Fatalf("%q on %q: %q: %v", op, state, reply, err)
 	}
-	return [3]string{told, value, ttl.String()}
+	e.told, e.total = r.States[0], r.Total
+	if e.told.Err != nil {
+		e.why, e.told.Err = e.told.Err.(*KeyError).Reason, nil
+	}
+	e.value, _ = b.rdb.Get(ctx, key).Result()
+	// A real server counts down by its own clock.
+	e.ttl = b.rdb.PTTL(ctx, key).Val().Round(time.Minute)
+	_, line, _ := strings.Cut(reply, "\n")
+	e.took = line[0] == ' ' || line[0] <= '9'
+	return e
 }
 
-// randomOp returns the fields of an operation on a window, mostly a usual one.
-func randomOp(rng *rand.Rand, width, cur int64) []string {
-	const kept = 10
+// randomPour returns an operation on a funnel, mostly a usual one.
+func randomPour(rng *rand.Rand, now int64) string {
+	number := func() int64 { return []int64{0, rng.Int64N(10), rng.Int64N(1e9), 1<<53 - 1}[rng.IntN(40)%4] }
+	op := fmt.Sprintf("f1 %d %d %d %d %d", []int64{0, 1, 7}[rng.IntN(20)%3], number(), rng.Int64N(7000), number(), rng.Int64N(2)*rng.Int64N(7000))
+	switch rng.IntN(40) {
+	case 0:
+		op += fmt.Sprintf(";b 5 0 0 %d 0", number())
+	case 1:
+		op += ";r 0 0 5 0"
+	case 2:
+		op = "f2" + op[2:]
+	case 3:
+		op += " 1"
+	}
+	return op
+}
+
+// randomFunnel returns the state of a funnel, mostly one that a script has left.
+func randomFunnel(rng *rand.Rand, now int64) string {
+	pick := func(usual string, others ...string) string {
+		if rng.IntN(20) > 0 {
+			return usual
+		}
+		return others[rng.IntN(len(others))]
+	}
+	odd := []string{"0", "00", "07", "x", "", "9007199254740991", "9007199254740992", "99999999999999999999", "1e15", "-1", "6999", "7000"}
+	state := fmt.Sprintf("%s %s %s %s %s %s", pick("f", "w", "g", ""), pick("0", "5", "7/3", "00"), pick(fmt.Sprint(now-rng.Int64N(1e9)), odd...),
+		pick(shortRate, "7000/142857x14285714287", "7000/1", "7000", "700/142857.14285714287"), pick(fmt.Sprint(now+rng.Int64N(2e7)-1e7), odd...), pick(fmt.Sprint(rng.Int64N(2)*rng.Int64N(7000)), odd...))
+	switch rng.IntN(60) {
+	case 0:
+		return "other type"
+	case 1:
+		return state + " "
+	case 2:
+		return strings.Repeat(state, 4)
+	}
+	return state
+}
+
+// randomOp returns an operation on a window, mostly a usual one.
+func randomOp(rng *rand.Rand, cur int64) string {
 	id := cur
 	if rng.IntN(3) == 0 {
-		id += rng.Int64N(2*kept) - kept - 4
+		id += rng.Int64N(2*shortKept) - shortKept - 4
 	}
 	units := rng.Int64N(5)
-	last := func() int64 { return []int64{0, rng.Int64N(width + 1), width}[rng.IntN(3)] }
+	last := func() int64 { return []int64{0, rng.Int64N(shortWidth + 1), shortWidth}[rng.IntN(3)] }
 	list := fmt.Sprintf(" %d:%d:%d", id, max(units, 1), last())
 	switch rng.IntN(12) {
 	case 0:
@@ -118,27 +170,33 @@ func randomOp(rng *rand.Rand, width, cur int64) []string {
 	case 2:
 		list, units = fmt.Sprintf(" %d:9007199254740992:0", id), 9007199254740992
 	}
-	op := []string{fmt.Sprint(units), fmt.Sprint(width), fmt.Sprint(kept), "300000", list}
+	op := fmt.Sprintf("w1 %d%s", units, list)
 	if rng.IntN(15) == 0 {
-		op = append(op, "b", fmt.Sprintf(" %d:1:0", cur), "0")
+		op += fmt.Sprintf(";b 0 %d:1:0", cur)
 	}
 	return op
 }
 
 // vast returns the state of a window that is longer than any that a script leaves.
-func vast(width, cur int64) string {
+func vast(cur int64) string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "w 0 7 %d", width)
+	fmt.Fprintf(&s, "w 0 1760000000000000 %d", shortWidth)
 	for id := cur - 10_000; id <= cur; id++ {
 		fmt.Fprintf(&s, " %d:1:0", id)
 	}
 	return s.String()
 }
 
-// randomState returns the state of a window, mostly one that a script has left, else
+// randomWindow returns the state of a window, mostly one that a script has left, else
 // one that has been tampered with.
-func randomState(rng *rand.Rand, width, cur int64) string {
-	if rng.IntN(20) == 0 {
+func randomWindow(rng *rand.Rand, cur int64) string {
+	width := shortWidth
+	switch rng.IntN(100) {
+	case 0:
+		return vast(cur)
+	case 1:
+		return "other type"
+	case 2, 3, 4, 5:
 		width++
 	}
 	gen := "0"
@@ -146,7 +204,7 @@ func randomState(rng *rand.Rand, width, cur int64) string {
 		gen = []string{"5", "7/3", "00", "x", "0/0"}[rng.IntN(5)]
 	}
 	var s strings.Builder
-	born := fmt.Sprint(rng.Int64N(1 << 53))
+	born := fmt.Sprint(cur*width - rng.Int64N(1e9))
 	if rng.IntN(15) == 0 {
 		born = []string{"0", "00", "x", "", "9007199254740991", "9007199254740992"}[rng.IntN(6)]
 	}

@@ -94,8 +94,8 @@ var callMutants = []mutant{
 		name:   "old-refunds-after-a-reset",
 		breaks: "Redis takes off what a node hands back of units from before a reset.",
 		file:   "remote/lua/batch.lua",
-		old:    `group.b and tonumber(ARGV[group.b + 2]) >= st.reset`,
-		new:    `group.b`,
+		old:    "comes_off = back and back.gen >= st.reset\n  if comes_off then",
+		new:    "comes_off = back\n  if comes_off then",
 		by:     remote("TestBatchHandsBackAfterReset"),
 	},
 	{

@@ -136,8 +136,8 @@ var viewMutants = []mutant{
 		name:   "empty-since-nobody-knows-when",
 		breaks: "Redis does not tell since when a funnel is empty.",
 		file:   "remote/lua/batch.lua",
-		old:    `out[n + 4], out[n + 5] = 'f', '0', born, us - now, rem`,
-		new:    `out[n + 4], out[n + 5] = 'f', '0', born, math.max(us - now, 0), rem`,
+		old:    ` .. pair(st.us, st.rem)`,
+		new:    ` .. pair(math.max(st.us, now), st.rem)`,
 		by:     remote("TestRaiseToEmpty"),
 	},
 }

@@ -4,46 +4,52 @@
 --           The last two are "-", or what the batch seq has failed with (index,…) and
 --           what it was forgiven (index:units,…)
 -- KEYS[2..] one counter per operation
--- ARGV      seq, prev, accept (0 or 1), TTL of the ledger in ms, nonce (16
---           random hex digits, the same each time that a batch is sent); then per
---           operation its kind, the number of its fields, and the fields. Each
---           kind has base fields:
---   f  units, rate, cost us, cost rem, ahead us, ahead rem, horizon ms
---   w  units, width us, kept, horizon ms, buckets
---           After them come optional groups, each begun by its letter, in any
---           order:
---   r  raise the counter first
---      f: generation, born, level us (below 0 if it has been empty for so long), level rem
---      w: generation, born, buckets
---   c  units of an outage, of which those are forgiven that would raise the counter
---      above a ceiling
---      f: ceiling us, rem, how many they are, and the cost us, rem of one
---   b  hand back units that earlier batches booked
---      f: their cost us, rem, the generation in which they were handed back, and
---         the level us, rem above which others have booked behind them
---      w: their buckets, and that generation
--- Reply     verdict, Redis' time in us, total, number of states; then per state
---           "f", generation, born, level us, level rem (these three as integers; the
---           level is below 0 if the funnel has been empty for so long, because units
---           that are reported late go on from when it ran empty)
---           (and how many units it has forgiven, an integer, if there was a group c)
---           "g", the same, but it has leaked at another rate before
---           "w", generation, born (an integer), buckets
---           "v", the same, but the buckets had another width before
---           "e", reason: this key failed, nothing was booked on it
---           "b", reason: it was booked when the batch was applied, but cannot
---           be read now
+-- ARGV      seq, prev, accept (0 or 1), TTL of the ledger in ms, nonce (16 random hex
+--           digits, the same each time that a batch is sent), the sum of all units, and
+--           two texts of lines, which cost less than as many arguments.
+-- Rules, of which the first of its kind is called f1 or w1, whatever its line:
+--   f <rate> <horizon ms> <us> <rem>   the last two are what one unit costs
+--   w <width us> <kept> <horizon ms>
+-- Operations, with the name of their rule:
+--   f1 <units> <cost us> <cost rem> <ahead us> <ahead rem>
+--   w1 <units> <id>:<units>:<last> …   a list of buckets, which may be empty
+--           Behind each there may be groups, in any order:
+--   ;r      raise the counter first
+--      f: <generation> <born> <level us> <level rem>, us below 0 if it has been empty
+--         for so long
+--      w: <generation> <born> and buckets
+--   ;c      units of an outage, of which those are forgiven that would raise the counter
+--           above a ceiling
+--      f: <ceiling us> <rem> <how many they are>
+--   ;b      hand back units that earlier batches booked
+--      f: <cost us> <cost rem> <the generation in which they were handed back>
+--         <level us> <level rem>, above which others have booked behind them
+--      w: <that generation> and their buckets
+-- Reply     a text of lines. The first is <verdict> <Redis' time in us> <total>. Then
+--           there is one for each operation, of a counter
+--   <us> <rem>                       that has no generation and was booked on now: a
+--    <id>:<units>:<last> …           funnel is empty at us + rem/D, maybe in the past, or
+--                                    a window has these buckets
+--   f <generation> <born> <us> <rem> that is anything else. If there was a group c, how
+--   w <generation> <born> <buckets>  many units are forgiven follows
+--   g …, v …                         the same of a funnel that has leaked at another
+--                                    rate before, a window that had buckets of another width
+--   e <reason>                       that has failed: nothing was booked on it
+--   b <reason>                       that was booked on when the batch was applied, but
+--                                    cannot be read now
 --
 -- Verdicts: a applied, d duplicate (this very batch had been applied, nothing
 -- is now), o other (the batch of this number was another one, so that somebody
 -- else goes by the node's name: nothing is applied, no states), s stale (an older
 -- batch: nothing is applied, no states), k (a batch of this nonce was applied under an
--- earlier number, after prev: nothing is applied, no states, but the two lists of what
--- has failed and what was forgiven then, as the ledger has them), l lost (the ledger does not know the
--- batch before this one, Redis has lost data: nothing is applied, no states).
+-- earlier number, after prev: nothing is applied, and instead of states there is one line,
+-- what has failed and what was forgiven then, as the ledger has it), l lost (the ledger
+-- does not know the batch before this one, Redis has lost data: nothing is applied, no
+-- states).
 
 local KEYS, ARGV = KEYS, ARGV -- global names are slower to find
 local now = clock()
+local rules, ops = {}, ARGV[8] -- rules by their name
 
 -- ledger returns the last seq, its nonce, the total, the failed operations and what
 -- was forgiven. A ledger that cannot be read counts as lost; the next batch overwrites it.
@@ -83,54 +89,120 @@ local function raise_window(st, gen, born, known, kept)
   end
 end
 
--- What each kind of operation has: the number of its base fields, and that of the
--- fields of each group.
-local shapes = {
-  f = { base = 7, groups = { r = 4, c = 5, b = 5 } },
-  w = { base = 5, groups = { r = 3, b = 2 } },
-}
-
--- groups returns where the first field of each group is, by the group's letter. at
--- is the position of the operation's first field.
-local function groups(at, fields, shape)
-  local found = {}
-  local pos, stop = at + shape.base, at + fields
-  while pos < stop do
-    local size = shape.groups[ARGV[pos]]
-    if not size or pos + size >= stop then
-      bad('malformed operation')
-    end
-    found[ARGV[pos]] = pos + 1
-    pos = pos + 1 + size
-  end
-  return found
-end
-
 local last, nonce, total, failed, forgiven -- what the ledger says
 local cuts = {} -- what this batch is forgiven, for the ledger
 
--- forgive takes off what units of an outage have raised a funnel by, from (us, rem),
--- above the ceiling of the group at a position. It returns how many whole units that
--- are.
-local function forgive(st, us, rem, at, D)
-  local function arg(i)
-    return tonumber(ARGV[at + i])
+-- read_rules reads what the operations are booked under.
+local function read_rules(text)
+  local count = { f = 0, w = 0 }
+  for kind, line in string.gmatch(text, '([fw]) ([^\n]*)\n') do
+    local rule = {}
+    if kind == 'f' then
+      local rate, horizon, us, rem = match(line, '^(%S+) (%d+) (%d+) (%d+)$')
+      rule.rate, rule.horizon, rule.us, rule.rem = rate, tonumber(horizon), tonumber(us), tonumber(rem)
+      rule.D = tonumber((rated(rate)))
+      -- What a funnel of no generation is, and begins with if it is written now.
+      rule.form = '^f 0 ([1-9]%d*) ' .. string.gsub(rate, '%.', '%%.') .. ' ([1-9]%d*) (%d+)$'
+      rule.head = 'f 0 ' .. int(now) .. ' ' .. rate .. ' '
+    else
+      local width, kept, horizon = match(line, '^(%d+) (%d+) (%d+)$')
+      rule.width, rule.kept, rule.horizon = tonumber(width), tonumber(kept), tonumber(horizon)
+      rule.current = (now - now % rule.width) / rule.width
+      rule.oldest = rule.current - rule.kept
+      rule.form = '^w 0 ([1-9]%d*) ' .. width .. '()'
+      rule.head = 'w 0 ' .. int(now) .. ' ' .. width
+    end
+    count[kind] = count[kind] + 1
+    rules[kind .. int(count[kind])] = rule
   end
-  us, rem = later(us, rem, add(now, 0, arg(0), arg(1), D))
+end
+
+-- A counter's kind reads its operations into tables, by the names of fields: first
+-- what each operation has, then each group by its letter.
+local readers = { f = {}, w = {} }
+
+function readers.f.base(op, text)
+  local units, us, rem, ahead_us, ahead_rem = match(text, '^ (%d+) (%d+) (%d+) (%d+) (%d+)$')
+  op.units, op.us, op.rem = tonumber(units), tonumber(us), tonumber(rem)
+  op.ahead_us, op.ahead_rem = tonumber(ahead_us), tonumber(ahead_rem)
+  return units
+end
+
+function readers.f.r(op, text)
+  local gen, born, us, rem = match(text, '^ (%d+) (%d+) (%-?%d+) (%d+)$')
+  op.raise = { gen = tonumber(gen), born = tonumber(born), us = tonumber(us), rem = tonumber(rem) }
+  return gen
+end
+
+function readers.f.c(op, text)
+  local us, rem, units = match(text, '^ (%d+) (%d+) (%d+)$')
+  op.debt = { us = tonumber(us), rem = tonumber(rem), units = tonumber(units) }
+  return us
+end
+
+function readers.f.b(op, text)
+  local us, rem, gen, top_us, top_rem = match(text, '^ (%d+) (%d+) (%d+) (%d+) (%d+)$')
+  op.back = { us = tonumber(us), rem = tonumber(rem), gen = tonumber(gen) }
+  op.back.top_us, op.back.top_rem = tonumber(top_us), tonumber(top_rem)
+  return us
+end
+
+function readers.w.base(op, text)
+  local units, list = match(text, '^ (%d+)(.*)$')
+  op.units, op.list = tonumber(units), list
+  return units
+end
+
+function readers.w.r(op, text)
+  local gen, born, list = match(text, '^ (%d+) (%d+)(.*)$')
+  op.raise = { gen = tonumber(gen), born = tonumber(born), list = list }
+  return gen
+end
+
+function readers.w.b(op, text)
+  local gen, list = match(text, '^ (%d+)(.*)$')
+  op.back = { gen = tonumber(gen), list = list }
+  return gen
+end
+
+-- read_op reads the operation in a line. What is wrong with it is its key's fault.
+local function read_op(line)
+  local name, kind, base, groups = match(line, '^(([fw])%d+)([^;]*)(.*)$')
+  local reader, op = readers[kind], { kind = kind, rule = rules[name or ''] }
+  if not op.rule then
+    bad('unknown kind of operation')
+  end
+  local fine, at = reader.base(op, base), 1
+  while fine and at <= #groups do
+    local _, stop, letter, text = find(groups, '^;(%a)([^;]+)', at)
+    fine = stop and reader[letter] and reader[letter](op, text)
+    at = (stop or at) + 1
+  end
+  if not fine then
+    bad('malformed operation')
+  end
+  return op
+end
+
+-- forgive takes off what units of an outage have raised a funnel by, from (us, rem),
+-- above a ceiling. It returns how many whole units that are.
+local function forgive(st, us, rem, debt, rule)
+  local D = rule.D
+  us, rem = later(us, rem, add(now, 0, debt.us, debt.rem, D))
   if not less(us, rem, st.us, st.rem) then
     return 0
   end
   local over, rest = subtract(st.us, st.rem, us, rem, D)
   -- Division by the cost of a unit, exact: by that of 1, 2, 4, 8 … units.
-  local steps, n, cus, crem = {}, 1, arg(3), arg(4)
-  while n <= arg(2) and cus < TOP and not less(over, rest, cus, crem) do
+  local steps, n, cus, crem = {}, 1, rule.us, rule.rem
+  while n <= debt.units and cus < TOP and not less(over, rest, cus, crem) do
     steps[#steps + 1] = { n, cus, crem }
     n, cus, crem = n * 2, add(cus, crem, cus, crem, D)
   end
   local cut = 0
   for i = #steps, 1, -1 do
     local s = steps[i]
-    if cut + s[1] <= arg(2) and not less(over, rest, s[2], s[3]) then
+    if cut + s[1] <= debt.units and not less(over, rest, s[2], s[3]) then
       cut = cut + s[1]
       over, rest = subtract(over, rest, s[2], s[3], D)
     end
@@ -146,120 +218,158 @@ local function forgave(index, most)
   return units and math.min(tonumber(units), most) or 0
 end
 
+-- A kind books an operation, unless it is only to say what there is, and returns the
+-- counter's line of the reply.
 local kinds = {}
 
--- pour books units on a funnel in the usual state, which was read ahead, and
--- reports whether it is in that. It is what most batches consist of, so that it is
--- written out: what it adds up are ahead and cost, see add and later.
-local function pour(key, at, out, n)
-  local v, p = ahead[key], plain(ARGV[at + 1])
-  local us, rem, born
-  if v then
-    us, rem, born = read_plain(v, p)
-  end
-  if not us then
-    return false
-  end
-  local D = p.D
-  ahead[key] = nil
-  if ARGV[at] ~= '0' then
-    us, rem = us + ARGV[at + 2], rem + ARGV[at + 3]
-    if rem >= D then
-      us, rem = us + 1, rem - D
-    end
-    local least, rest = now + ARGV[at + 4], ARGV[at + 5] + 0
-    if us < least or (us == least and rem < rest) then
-      us, rem = least, rest
-    end
-    if us > TOP then
-      us, rem = TOP, 0
-    end
-    store(key, format(p.form, now, us, rem), rem > 0 and us + 1 or us, now, 0)
-    born = now
-  end
-  out[n + 1], out[n + 2], out[n + 3], out[n + 4], out[n + 5] = 'f', '0', born, us - now, rem
-  return true
-end
-
--- A kind appends its state to out, after the first n items, and returns how many
--- there are then.
-
-kinds.f = function(key, at, fields, apply, out, n, index)
-  if apply and fields == shapes.f.base and pour(key, at, out, n) then
-    return n + 5
-  end
-  local group = groups(at, fields, shapes.f)
-  local function arg(i)
-    return tonumber(ARGV[at + i])
-  end
-  local units, rate, horizon = arg(0), ARGV[at + 1], arg(6)
-  local D = tonumber((rated(rate)))
-  local st = read_funnel(key, rate, now)
-  local raise, cut = group.r, 0
+function kinds.f(key, op, apply, index)
+  local rule, D = op.rule, op.rule.D
+  local st = read_funnel(key, rule.rate, now)
+  local raise, back, cut = op.raise, op.back, 0
   if apply and raise then
-    local us, rem = add(now, 0, tonumber(ARGV[raise + 2]), tonumber(ARGV[raise + 3]), D)
+    local us, rem = add(now, 0, raise.us, raise.rem, D)
     if us < 0 then
       us, rem = 0, 0 -- empty, for nobody knows how long
     end
-    raise_funnel(st, tonumber(ARGV[raise]), tonumber(ARGV[raise + 1]), us, rem)
+    raise_funnel(st, raise.gen, raise.born, us, rem)
   end
   -- What is handed back was booked by earlier batches.
-  local back = group.b and tonumber(ARGV[group.b + 2]) >= st.reset
-  if back then
+  local comes_off = back and back.gen >= st.reset
+  if comes_off then
     -- Those who have booked behind, without the sender knowing, keep their times:
     -- to lower the level would let newcomers in at the same times once more. And
     -- where there is nothing to take off no generation begins: it would clear what
     -- nodes know that Redis has lost.
     local us, rem = level(st.us, st.rem, now)
-    back = (us > 0 or rem > 0) and not less(tonumber(ARGV[group.b + 3]), tonumber(ARGV[group.b + 4]), us, rem)
+    comes_off = (us > 0 or rem > 0) and not less(back.top_us, back.top_rem, us, rem)
   end
-  if apply and back then
-    st.us, st.rem = subtract(st.us, st.rem, tonumber(ARGV[group.b]), tonumber(ARGV[group.b + 1]), D)
+  if apply and comes_off then
+    st.us, st.rem = subtract(st.us, st.rem, back.us, back.rem, D)
     renew(st, now)
   end
-  if apply and units > 0 then
-    local us, rem = add(now, 0, arg(4), arg(5), D)
+  if apply and op.units > 0 then
+    local us, rem = add(now, 0, op.ahead_us, op.ahead_rem, D)
     local hadus, hadrem = st.us, st.rem
-    st.us, st.rem = add(st.us, st.rem, arg(2), arg(3), D)
+    st.us, st.rem = add(st.us, st.rem, op.us, op.rem, D)
     st.us, st.rem = later(st.us, st.rem, us, rem)
-    if group.c then
-      cut = forgive(st, hadus, hadrem, group.c, D)
+    if op.debt then
+      cut = forgive(st, hadus, hadrem, op.debt, rule)
     end
     st.born = now
   end
   local empty = not less(now, 0, st.us, st.rem) and st.gen == 0 and st.absent
-  if apply and (units > 0 or raise or back) and not empty then
-    write_funnel(key, st, rate, now, horizon)
+  if apply and (op.units > 0 or raise or comes_off) and not empty then
+    write_funnel(key, st, rule.rate, now, rule.horizon)
   else
-    remember(key, st.us + 1, now, st.gen, horizon)
+    remember(key, st.us + 1, now, st.gen, rule.horizon)
   end
-  out[n + 1], out[n + 2], out[n + 3] = st.converted and 'g' or 'f', int(st.gen), st.born
-  out[n + 4], out[n + 5] = st.us - now, st.rem
-  if not group.c then
-    return n + 5
+  local line = (st.converted and 'g ' or 'f ') .. int(st.gen) .. ' ' .. int(st.born) .. ' ' .. pair(st.us, st.rem)
+  if not op.debt then
+    return line
   end
   if not apply then
-    cut = forgave(index, tonumber(ARGV[group.c + 2]))
+    cut = forgave(index, op.debt.units)
   elseif cut > 0 then
     cuts[#cuts + 1] = int(index) .. ':' .. int(cut)
   end
-  out[n + 6] = cut
-  return n + 6
+  return line .. ' ' .. int(cut)
 end
 
--- plain_window returns what windows of no generation begin with that are written now,
--- what they have in front of their buckets, and what is the current bucket and the
--- oldest one that counts.
-local panes = {}
-local function plain_window(width, kept)
-  local p = panes[width]
-  if not p or p.kept ~= kept then
-    local us = width + 0
-    p = { middle = ' ' .. width, us = us, cur = (now - now % us) / us, kept = kept }
-    p.head, p.size, p.oldest = 'w 0 ' .. int(now) .. p.middle, #p.middle, p.cur - kept
-    panes[width] = p
+function kinds.w(key, op, apply)
+  local rule, raise, back = op.rule, op.raise, op.back
+  local st = read_window(key, rule, now)
+  if apply and raise then
+    local known = { n = {}, l = {} }
+    place(known, raise.list, rule.width, rule, now)
+    raise_window(st, raise.gen, raise.born, known, rule.kept)
   end
-  return p
+  local comes_off = back and back.gen >= st.reset
+  if apply and comes_off then
+    local less = { n = {}, l = {} }
+    place(less, back.list, rule.width, rule, now)
+    comes_off = false -- see kinds.f
+    for age = 0, rule.kept do
+      if less.n[age] and st.n[age] then
+        -- 0 is left out of the list of buckets
+        st.n[age] = st.n[age] > less.n[age] and st.n[age] - less.n[age] or nil
+        comes_off = true
+      end
+    end
+    if comes_off then
+      renew(st, now)
+    end
+  end
+  if apply and op.units > 0 then
+    place(st, op.list, rule.width, rule, now)
+    st.born = now
+  end
+  local list
+  if apply and (op.units > 0 or raise or comes_off) and (next(st.n) or st.gen > 0 or not st.absent) then
+    list = write_window(key, st, rule, now)
+  else
+    list = buckets(st, rule, now)
+    remember(key, now, now, st.gen, rule.horizon)
+  end
+  return (st.converted and 'v ' or 'w ') .. int(st.gen) .. ' ' .. int(st.born) .. list
+end
+
+-- The short ways. Most operations only book units, and most counters have no
+-- generation and the rule's own rate or width, or are not there. Whoever gets nil must
+-- go the long way: nothing has been done. BenchmarkExec with pauses, processor time of
+-- Redis per key: funnel 5.9 µs, the long way 10.2; window 7.6 µs, the long way 14.9.
+
+-- fresh keeps a state of no generation that is written now, unless something other
+-- than a text is at its key.
+local function fresh(key, known, value, untilus)
+  local text = spell(lasts(key, untilus, now, 0))
+  if known then
+    ahead[key] = nil
+    return call('SET', key, value, 'PX', text)
+  end
+  return call('SET', key, value, 'PX', text, 'NX')
+end
+
+-- canonical reports whether digits that do not begin with 0 are a time of today.
+local function canonical(s)
+  return #s == 16 and s <= '9007199254740991'
+end
+
+-- pour books units on a funnel. What it adds up are cost and ahead, see add and later.
+local function pour(key, pos)
+  local _, stop, name, units, cost_us, cost_rem, ahead_us, ahead_rem =
+    find(ops, '^(f%d+) (%d+) (%d+) (%d+) (%d+) (%d+)\n', pos)
+  local rule = rules[name or '']
+  if not rule or units == '0' then
+    return nil
+  end
+  local v, us, rem, D = ahead[key], 0, 0, rule.D
+  if v then
+    local born
+    born, us, rem = match(v, rule.form)
+    if not born or not canonical(born) or byte(rem) == 48 and rem ~= '0' then
+      return nil
+    end
+    us, rem = us + 0, rem + 0
+    if us > TOP or rem >= D then
+      return nil
+    end
+  end
+  us, rem = us + cost_us, rem + cost_rem
+  if rem >= D then
+    us, rem = us + 1, rem - D
+  end
+  local least, rest = now + ahead_us, ahead_rem + 0
+  if us < least or (us == least and rem < rest) then
+    us, rem = least, rest
+  end
+  if us > TOP or not v and us == now and rem == 0 then -- nothing to keep
+    return nil
+  end
+  local text = pair(us, rem)
+  if not fresh(key, v, rule.head .. text, rem > 0 and us + 1 or us) then
+    return nil
+  end
+  return text, stop
 end
 
 -- digits reports whether a text of digits is a number above 0, spelled as int()
@@ -272,7 +382,7 @@ end
 -- those that count begin, where the last of all does, and its id, units and last. Nothing is
 -- wrong with a value for which it returns anything, unless the last is ahead of time:
 -- ids ascend.
-local function newest(v, pos, p)
+local function newest(v, pos, rule)
   local start, last, id, units, when = pos, 0, 0, nil, nil
   local stop = #v
   while pos <= stop do
@@ -280,112 +390,58 @@ local function newest(v, pos, p)
     if not tail or not digits(i) or not digits(u) or i + 0 <= id then
       return nil
     end
-    if w ~= '0' and (not digits(w) or w + 0 > p.us) then
+    if w ~= '0' and (not digits(w) or w + 0 > rule.width) then
       return nil
     end
     last, id, units, when = pos, i + 0, u, w + 0
     pos = tail + 1
-    if id < p.oldest then
+    if id < rule.oldest then
       start = pos
     end
   end
   return start, last, id, units, when
 end
 
--- pour_window is pour of a window: units of one bucket, to be added to the newest one
--- or to come after it.
-local function pour_window(key, at, out, n)
-  local v, id, units, came = ahead[key], match(ARGV[at + 4], '^ (%d+):(%d+):(%d+)$')
-  if not v or #v > 4096 or not id or not digits(id) or not digits(units) then
-    return false
+-- pour_window books units of one bucket on a window, to be added to the newest one or
+-- to come after it.
+local function pour_window(key, pos)
+  local _, stop, name, booked, list, id, units, came = find(ops, '^(w%d+) (%d+)( (%d+):(%d+):(%d+))\n', pos)
+  local rule = rules[name or '']
+  if not rule or booked == '0' or not digits(id) or not digits(units) then
+    return nil
   end
-  if ARGV[at] == '0' then
-    return false
+  local v, new = ahead[key], id + 0
+  if new > rule.current or new < rule.oldest then
+    return nil
   end
-  local p = plain_window(ARGV[at + 1], ARGV[at + 2])
-  local new = id + 0
-  local born, pos = match(v, '^w 0 (%d+)()')
-  if not born or not canonical(born) or sub(v, pos, pos + p.size - 1) ~= p.middle then
-    return false
-  end
-  if new > p.cur or new < p.oldest then
-    return false
-  end
-  local start, last, top, had, when = newest(v, pos + p.size, p)
-  if not start or top > new then
-    return false
-  end
-  ahead[key] = nil
-  local list
-  if top == new then
-    list = sub(v, start, last) .. id .. ':' .. int(had + units) .. ':' .. int(math.max(when, came))
-  else
-    list = sub(v, start) .. ARGV[at + 4]
-  end
-  store(key, p.head .. list, (new + ARGV[at + 2] + 1) * p.us, now, 0)
-  out[n + 1], out[n + 2], out[n + 3], out[n + 4] = 'w', '0', now, list
-  return true
-end
-
-kinds.w = function(key, at, fields, apply, out, n)
-  if apply and fields == shapes.w.base and pour_window(key, at, out, n) then
-    return n + 4
-  end
-  local group = groups(at, fields, shapes.w)
-  local units = tonumber(ARGV[at])
-  local rule = {
-    width = tonumber(ARGV[at + 1]),
-    kept = tonumber(ARGV[at + 2]),
-    horizon = tonumber(ARGV[at + 3]),
-  }
-  local st = read_window(key, rule, now)
-  local raise = group.r
-  if apply and raise then
-    local known = { n = {}, l = {} }
-    place(known, ARGV[raise + 2], rule.width, rule, now)
-    raise_window(st, tonumber(ARGV[raise]), tonumber(ARGV[raise + 1]), known, rule.kept)
-  end
-  local back = group.b and tonumber(ARGV[group.b + 1]) >= st.reset
-  if apply and back then
-    local less = { n = {}, l = {} }
-    place(less, ARGV[group.b], rule.width, rule, now)
-    back = false -- see kinds.f
-    for age = 0, rule.kept do
-      if less.n[age] and st.n[age] then
-        -- 0 is left out of the list of buckets
-        st.n[age] = st.n[age] > less.n[age] and st.n[age] - less.n[age] or nil
-        back = true
-      end
+  if v then
+    local born, from = match(v, rule.form)
+    if not born or not canonical(born) or #v > 4096 then
+      return nil
     end
-    if back then
-      renew(st, now)
+    local start, last, top, had, when = newest(v, from, rule)
+    if not start or top > new then
+      return nil
+    end
+    if top == new then
+      list = sub(v, start, last) .. id .. ':' .. int(had + units) .. ':' .. int(math.max(when, came))
+    else
+      list = sub(v, start) .. list
     end
   end
-  if apply and units > 0 then
-    place(st, ARGV[at + 4], rule.width, rule, now)
-    st.born = now
+  if not fresh(key, v, rule.head .. list, (new + rule.kept + 1) * rule.width) then
+    return nil
   end
-  local list
-  if apply and (units > 0 or raise or back) and (next(st.n) or st.gen > 0 or not st.absent) then
-    list = write_window(key, st, rule, now)
-  else
-    list = buckets(st, rule, now)
-    remember(key, now, now, st.gen, rule.horizon)
-  end
-  out[n + 1], out[n + 2], out[n + 3], out[n + 4] = st.converted and 'v' or 'w', int(st.gen), st.born, list
-  return n + 4
+  return list, stop
 end
 
-local function unknown()
-  bad('unknown kind of operation')
-end
-
--- reason puts what pcall caught into words.
+-- reason puts what pcall caught into words, on one line.
 local function reason(why)
   if type(why) == 'table' then
     why = why.err
   end
-  return (string.gsub(tostring(why), '^!', ''))
+  why = string.gsub(tostring(why), '^!', '')
+  return (string.gsub(why, '\n', ' '))
 end
 
 local seq, prev, accept = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
@@ -395,14 +451,14 @@ local verdict = 'l'
 if last == seq then
   verdict = nonce == ARGV[5] and 'd' or 'o'
 elseif last > prev and last < seq and nonce == ARGV[5] then
-  return { 'k', int(now), int(total), '0', failed, forgiven }
+  return 'k ' .. int(now) .. ' ' .. int(total) .. '\n' .. failed .. ' ' .. forgiven
 elseif last > seq then
   verdict = 's'
 elseif last == prev or accept then
   verdict = 'a'
 end
 if verdict ~= 'a' and verdict ~= 'd' then
-  return { verdict, int(now), int(total), '0' }
+  return verdict .. ' ' .. int(now) .. ' ' .. int(total)
 end
 
 local function keep(sum, broken)
@@ -413,45 +469,82 @@ end
 -- The ledger is written before anything else: if Redis is out of memory or
 -- read-only this fails, and with it the script, while nothing is applied. Once
 -- one write has passed, Redis lets the others of the script pass too.
-local first, apply = 6, verdict == 'a'
+local apply = verdict == 'a'
+local sum = apply and math.min(total + ARGV[6], MAX) or total
 if apply then
-  local sum, at = total, first
-  for _ = 2, #KEYS do
-    sum = sum + ARGV[at + 2]
-    at = at + 2 + ARGV[at + 1]
-  end
-  keep(math.min(sum, MAX), {})
+  keep(sum, {})
 end
 
-local out, n = { verdict, int(now), '', int(#KEYS - 1) }, 4
-local at, broken = first, {}
-for i = 2, #KEYS do
-  local fields = ARGV[at + 1] + 0
-  local ok, why, kind = true, 'failed when the batch was applied', 'e'
-  if not apply and string.find(',' .. failed .. ',', ',' .. int(i - 2) .. ',', 1, true) then
-    ok = false
-  else
-    -- It fails alone, whatever goes wrong: the ledger says already that the batch
-    -- was applied.
-    ok, why = pcall(kinds[ARGV[at]] or unknown, KEYS[i], at + 2, fields, apply, out, n, i - 2)
-    if not apply then
-      kind = 'b' -- booked the first time; it only cannot be read any more
+local out, broken = { '' }, {}
+
+-- fails reports whether an operation is among those in a list.
+local function fails(list, index)
+  return find(',' .. list .. ',', ',' .. int(index) .. ',', 1, true)
+end
+
+-- ending returns where the line at pos ends.
+local function ending(pos)
+  return find(ops, '\n', pos, true) or #ops + 1
+end
+
+local function short(key, pos)
+  if apply and byte(ops, pos) == 102 then -- f
+    return pour(key, pos)
+  elseif apply then
+    return pour_window(key, pos)
+  end
+end
+
+local function long(key, pos, index)
+  local stop = ending(pos)
+  if not apply and fails(failed, index) then
+    bad('failed when the batch was applied')
+  end
+  local op = read_op(sub(ops, pos, stop - 1))
+  return kinds[op.kind](key, op, apply, index), stop
+end
+
+-- run works on operations from the one at hand on.
+local hand = { i = 2, pos = 1 }
+local function run()
+  local pos = hand.pos
+  for i = hand.i, #KEYS do
+    hand.i, hand.pos = i, pos
+    local key = KEYS[i]
+    local line, stop = short(key, pos)
+    if not line then
+      line, stop = long(key, pos, i - 2)
+    end
+    out[i], pos = line, stop + 1
+  end
+  return true
+end
+
+-- An operation fails alone, whatever goes wrong: the ledger says already that the batch
+-- was applied.
+read_rules(ARGV[7])
+local done, why = pcall(run)
+while not done do
+  local i = hand.i
+  -- A duplicate has been booked the first time, unless the ledger says that it failed.
+  out[i] = ((apply or fails(failed, i - 2)) and 'e ' or 'b ') .. reason(why)
+  broken[#broken + 1] = int(i - 2)
+  hand.i, hand.pos = i + 1, ending(hand.pos) + 1
+  done, why = pcall(run)
+end
+
+if apply and (broken[1] or cuts[1]) then
+  if broken[1] then
+    local failures, index = table.concat(broken, ','), 0
+    sum = total
+    for line in string.gmatch(ops, '([^\n]*)\n') do
+      if not fails(failures, index) then
+        sum = sum + match(line, '^%a%d+ (%d+)')
+      end
+      index = index + 1
     end
   end
-  if not ok then
-    out[n + 1], out[n + 2] = kind, reason(why)
-    n = n + 2
-    broken[#broken + 1] = int(i - 2)
-  else
-    n = why
-    if apply then
-      total = total + ARGV[at + 2]
-    end
-  end
-  at = at + 2 + fields
+  keep(math.min(sum, MAX), broken)
 end
-if apply and (#broken > 0 or #cuts > 0) then
-  keep(math.min(total, MAX), broken)
-end
-out[3] = int(math.min(total, MAX))
-return out
+out[1] = verdict .. ' ' .. int(now) .. ' ' .. int(math.min(sum, MAX))
+return table.concat(out, '\n')

@@ -16,8 +16,21 @@ local FOREVER = 6307200000000 -- ms, 200 years: the longest TTL
 local format, match, find = string.format, string.match, string.find
 local byte, sub, ceil, call = string.byte, string.sub, math.ceil, redis.call
 
+-- To print a number as an integer takes half of the time that %.0f takes, but its range
+-- is that of the machine.
+local whole = format('%d', TOP) == '9007199254740991' and '%d' or '%.0f'
+
 local function int(x)
-  return format('%.0f', x)
+  return format(whole, x)
+end
+
+-- pair returns the text of two numbers, of which the second is mostly 0.
+local one_and_0, two = whole .. ' 0', whole .. ' ' .. whole
+local function pair(x, y)
+  if y == 0 then
+    return format(one_and_0, x)
+  end
+  return format(two, x, y)
 end
 
 local function bad(why)
@@ -110,18 +123,18 @@ local function lasts(key, untilus, now, gen, horizon)
   return ttl < FOREVER and ttl or FOREVER
 end
 
--- store writes a state that matters until the given time. Many keys of a batch last
--- as long as each other. The keys of texts are negative, because some servers make
--- an array of a table that has a large index.
-local texts = {}
-local function store(key, value, untilus, now, gen, horizon)
-  local ttl = lasts(key, untilus, now, gen, horizon)
-  local text = texts[-ttl]
-  if not text then
-    text = int(ttl)
-    texts[-ttl] = text
+-- spell returns a TTL as text. Many keys of a batch last as long as the one before.
+local spelled, spelling
+local function spell(ms)
+  if ms ~= spelled then
+    spelled, spelling = ms, int(ms)
   end
-  call('SET', key, value, 'PX', text)
+  return spelling
+end
+
+-- store writes a state that matters until the given time.
+local function store(key, value, untilus, now, gen, horizon)
+  call('SET', key, value, 'PX', spell(lasts(key, untilus, now, gen, horizon)))
 end
 
 -- remember prolongs the life of a counter that is only asked for: whoever is
@@ -275,43 +288,6 @@ local function read_funnel(key, rate, now)
   return st
 end
 
--- Nearly all funnels are of no generation and leak at the rate that they are asked
--- by. plain returns what such states have in the middle, what they are written by,
--- and D.
-local plains = {}
-local function plain(rate)
-  local p = plains[rate]
-  if not p then
-    p = { middle = ' ' .. rate .. ' ', D = tonumber((rated(rate))) }
-    p.form, p.size = 'f 0 %.0f' .. p.middle .. '%.0f %.0f', #p.middle
-    plains[rate] = p
-  end
-  return p
-end
-
--- canonical reports whether digits are a time, spelled as int() does.
-local function canonical(s)
-  return (#s < 16 or #s == 16 and s <= '9007199254740991') and (byte(s) ~= 48 or s == '0')
-end
-
--- read_plain returns us, rem and the birth of such a state. Whoever gets nil must
--- look closer.
-local function read_plain(v, p)
-  local born, pos = match(v, '^f 0 (%d+)()')
-  if not born or sub(v, pos, pos + p.size - 1) ~= p.middle then
-    return nil
-  end
-  local us, rem = match(v, '^(%d+) (%d+)$', pos + p.size)
-  if not us or #rem > 15 or not canonical(born) or not canonical(us) or not canonical(rem) then
-    return nil
-  end
-  us, rem = us + 0, rem + 0
-  if rem >= p.D then
-    return nil
-  end
-  return us, rem, born + 0
-end
-
 -- write_funnel keeps a funnel. One that has leaked at another rate begins a new
 -- generation: by the rate of before it may seem to have lost something.
 local function write_funnel(key, st, rate, now, horizon)
@@ -319,7 +295,7 @@ local function write_funnel(key, st, rate, now, horizon)
     renew(st, now)
     st.converted = false
   end
-  local value = format('f %s %.0f %s %.0f %.0f', gen_text(st), st.born, rate, st.us, st.rem)
+  local value = 'f ' .. gen_text(st) .. ' ' .. int(st.born) .. ' ' .. rate .. ' ' .. pair(st.us, st.rem)
   store(key, value, st.rem > 0 and st.us + 1 or st.us, now, st.gen, horizon)
 end
 
@@ -385,6 +361,8 @@ local function read_window(key, rule, now)
   return st
 end
 
+local bucket = ' ' .. whole .. ':' .. whole .. ':' .. whole
+
 -- buckets returns the list of a window's buckets, oldest first, and the age of
 -- the newest one (nil if there is none).
 local function buckets(st, rule, now)
@@ -392,7 +370,7 @@ local function buckets(st, rule, now)
   local list, newest = {}, nil
   for age = rule.kept, 0, -1 do
     if st.n[age] then
-      list[#list + 1] = format(' %.0f:%.0f:%.0f', cur - age, st.n[age], st.l[age])
+      list[#list + 1] = format(bucket, cur - age, st.n[age], st.l[age])
       newest = age
     end
   end
@@ -406,7 +384,7 @@ local function write_window(key, st, rule, now)
   if newest then
     ends = now - now % rule.width + (rule.kept + 1 - newest) * rule.width
   end
-  local value = format('w %s %.0f %.0f', gen_text(st), st.born, rule.width) .. list
+  local value = 'w ' .. gen_text(st) .. ' ' .. pair(st.born, rule.width) .. list
   store(key, value, ends, now, st.gen, rule.horizon)
   return list
 end
