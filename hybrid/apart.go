@@ -9,16 +9,21 @@ import (
 )
 
 // A flight that takes Redis longer than an exchange may last would be sent again, the
-// same, for ever. So what got no answer is not: only its fate is asked for, by a batch without
+// same, for ever. So after two time-outs only its fate is asked for: by a batch without
 // operations, under the next number and the same nonce, which costs Redis next to
 // nothing. Either Redis has booked the flight: then its counters are only to be read. Or
 // it has not, and never will, because a later number is booked now: then they are to be
 // told anew. Both is done in smaller flights.
 
+// silences is how many times in a row a flight gets no answer before its fate is asked
+// for. The first time it is sent again: mostly just the answer was lost, and to ask would
+// take two exchanges that can be lost as well.
+const silences = 2
+
 // mustAsk reports whether it is time to ask for the fate of the flight of s. One of a
 // single key cannot be made smaller.
 func (s *shard) mustAsk() bool {
-	return s.flight.silent && len(s.flight.items) > 1 && !s.asks
+	return s.flight.silent >= silences && len(s.flight.items) > 1 && !s.asks
 }
 
 // ask has the fate of the flight asked for. While Redis is told to accept whatever comes

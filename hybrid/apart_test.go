@@ -9,7 +9,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/remote"
 )
 
-// takenApart returns a world of one node whose flight of some keys got no answer,
+// takenApart returns a world of one node whose flight of some keys got no answer twice,
 // so that only its fate is asked for. If reached is true Redis has booked it.
 func takenApart(t *testing.T, reached bool, take func(n *simNode)) (*sim, *simNode) {
 	s, n := lonely(t, Options{Shards: 1, DegradeAfter: 100}, 1, 6)
@@ -47,7 +47,7 @@ func (s *sim) allTold(n *simNode, units ...int64) {
 	}
 }
 
-// A flight that got no answer is told again in smaller ones, each unit once, and
+// A flight that got no answer twice is told again in smaller ones, each unit once, and
 // what was admitted meanwhile too.
 //
 // Fault 75: a batch takes Redis longer than the time-out.
@@ -55,7 +55,7 @@ func TestFlightIsTakenApart(t *testing.T) {
 	for _, reached := range []bool{true, false} {
 		t.Run(fmt.Sprint("reached=", reached), func(t *testing.T) {
 			s, n := takenApart(t, reached, func(n *simNode) { n.takeAll(6) })
-			n.core.budget.ns = 3 * cost(reconcileRule)
+			n.core.budget.ns, n.core.budget.most = 3*cost(reconcileRule), 3*cost(reconcileRule)
 			n.takeAll(6)
 			before := n.stats.batches.Load()
 			s.lossReq, s.lossRep = 0, 0
@@ -173,9 +173,9 @@ func TestBudget(t *testing.T) {
 		{"soon, at the most", 10 * ms, 10 * ms, func(b *budget) { b.answered(10*ms, ms) }},
 		{"late", 4 * ms, 2 * ms, func(b *budget) { b.answered(4*ms, 40*ms) }},
 		{"late, of less", 10 * ms, 2 * ms, func(b *budget) { b.answered(4*ms, 40*ms) }},
-		{"late, of the least", opCost, opCost, func(b *budget) { b.answered(opCost, 40*ms) }},
+		{"late, of the least", 10 * ms / 64, 10 * ms / 64, func(b *budget) { b.answered(opCost, 40*ms) }},
 		{"timed out", 10 * ms, 2 * ms, func(b *budget) { b.timedOut(4 * ms) }},
-		{"timed out, of the least", opCost, opCost, func(b *budget) { b.timedOut(opCost) }},
+		{"timed out, of the least", 10 * ms / 64, 10 * ms / 64, func(b *budget) { b.timedOut(opCost) }},
 		{"a question, late", 4 * ms, 4 * ms, func(b *budget) { b.answered(0, 40*ms) }},
 		{"a question, timed out", 4 * ms, 4 * ms, func(b *budget) { b.timedOut(0) }},
 		{"anew", opCost, 10 * ms / 8, (*budget).anew},

@@ -405,7 +405,7 @@ func (n *network) judge(chunk []byte) (f fate, part int) {
 	switch {
 	case n.swallow:
 		f = swallowed
-	case n.loss != nil && n.loss():
+	case n.loss != nil && bytes.Contains(chunk, []byte("eval")) && n.loss(): // not the greeting after the last loss
 		f = cutOff
 	case batch && n.drop > 0:
 		n.drop--

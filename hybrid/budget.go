@@ -32,6 +32,10 @@ type budget struct {
 	slow int64 // an answer that takes longer takes too long
 }
 
+// least is what a budget falls to at the least. Answers may just be lost, and then a
+// flight of each key would have more of them lost.
+func (b *budget) least() int64 { return max(b.most/64, opCost) }
+
 const (
 	// mostCost is the most that a budget can be, in ns: Redis serves nobody else meanwhile.
 	mostCost = 10 * int64(time.Millisecond)
@@ -59,7 +63,7 @@ func (b *budget) answered(cost, took int64) {
 // timedOut takes note of a pipeline of a cost that got no answer in time.
 func (b *budget) timedOut(cost int64) {
 	if cost > 0 {
-		b.ns = max(min(b.ns, cost)/2, opCost)
+		b.ns = max(min(b.ns, cost)/2, b.least())
 	}
 }
 

@@ -149,7 +149,7 @@ type flight struct {
 	tries  int
 	nonce  uint64 // so that Redis can tell it from that of a copy of this process
 	unsure bool   // one of them may have been booked without an answer
-	silent bool   // it got no answer the last time that it was sent
+	silent int    // so many times in a row there was no answer
 	part   bool   // of a flight that was taken apart
 }
 

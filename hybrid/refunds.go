@@ -17,7 +17,7 @@ func (s *shard) unanswered() {
 		return
 	}
 	s.flight.unsure = true
-	s.flight.silent = true
+	s.flight.silent++
 	if slices.ContainsFunc(s.flight.items, func(it item) bool { return it.back }) {
 		s.accept = false
 	}

@@ -122,7 +122,7 @@ func (c *core) onTimeout(id uint64) {
 func (c *core) onReply(s *shard, r remote.Reply, sent, recv int64) {
 	f := s.flight
 	if f != nil {
-		f.silent = false
+		f.silent = 0
 	}
 	switch r.Verdict {
 	case remote.VerdictApplied, remote.VerdictDuplicate, remote.VerdictEarlier:

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -43,7 +44,7 @@ func TestMergeAcrossGenerations(t *testing.T) {
 					if f.Level = x.funnel.Cost(v.units); v.units > 0 {
 						w.Buckets = []Bucket{{ID: x.bucket(), Units: v.units}}
 					}
-					r = exec(t, x.s, &Batch{Node: "m", Seq: next(), Accept: true, Ops: []Op{
+					r = exec(t, x.s, &Batch{Node: "m", Seq: next(), Nonce: rand.Uint64(), Accept: true, Ops: []Op{
 						{Key: fk, Rule: x.funnel, Raise: true, Known: f}, {Key: wk, Rule: x.window, Raise: true, Known: w},
 					}})
 				}
@@ -92,7 +93,7 @@ func TestBirths(t *testing.T) {
 		x, next := newBookings(t, b), numbers()
 		l := &Limiter{srv: x.s.srv}
 		states := func() []State {
-			return exec(t, x.s, &Batch{Node: "r", Seq: next(), Accept: true, Ops: []Op{
+			return exec(t, x.s, &Batch{Node: "r", Seq: next(), Nonce: rand.Uint64(), Accept: true, Ops: []Op{
 				{Key: x.fk, Rule: x.funnel}, {Key: x.wk, Rule: x.window},
 			}}).States
 		}

@@ -74,9 +74,11 @@ func benchExec(b *testing.B, rule *limit.Rule, pause time.Duration, ops int) {
 			send(i)
 		}
 	}
+	tick := time.NewTicker(pause)
+	defer tick.Stop()
 	own, theirs := cpuTime(b), serverTime(b, rdb)
 	for b.Loop() {
-		time.Sleep(pause)
+		<-tick.C
 		send(rng.IntN(keys))
 	}
 	own, theirs = cpuTime(b)-own, serverTime(b, rdb)-theirs

@@ -44,7 +44,8 @@ func (x *bookings) batch(seq, prev, n int64) *Batch {
 func (x *bookings) used() (inFunnel, inWindow int64) {
 	x.t.Helper()
 	// A node of its own, so that the ledger of n1 is not touched.
-	r := exec(x.t, x.s, &Batch{Node: "reader", Seq: x.b.now(), Accept: true, Ops: []Op{
+	now := x.b.now()
+	r := exec(x.t, x.s, &Batch{Node: "reader", Seq: now, Nonce: uint64(now), Accept: true, Ops: []Op{
 		{Key: x.fk, Rule: x.funnel}, {Key: x.wk, Rule: x.window},
 	}})
 	return roundUp(x.funnel, r.States[0].Level), sum(r.States[1].Buckets)
@@ -204,7 +205,7 @@ func TestRaiseAcrossGenerations(t *testing.T) {
 			}
 		}
 		raise := func(seq int64, known []State) Reply {
-			return exec(t, x.s, &Batch{Node: "n9", Seq: seq, Accept: true, Ops: []Op{
+			return exec(t, x.s, &Batch{Node: "n9", Seq: seq, Nonce: uint64(seq), Accept: true, Ops: []Op{
 				{Key: x.fk, Rule: x.funnel, Raise: true, Known: known[0]},
 				{Key: x.wk, Rule: x.window, Raise: true, Known: known[1]},
 			}})

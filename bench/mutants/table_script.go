@@ -112,8 +112,8 @@ var scriptMutants = []mutant{
 		name:   "answer-of-another-length",
 		breaks: "A reply with a wrong number of states is accepted.",
 		file:   "remote/batch_reply.go",
-		old:    `case withStates && states != len(ops), !withStates && states != 0:`,
-		new:    `case withStates && states > len(ops), !withStates && states != 0:`,
+		old:    `case withStates && states != len(ops), !withStates && states != 0, out`,
+		new:    `case withStates && states > len(ops), !withStates && states != 0, out`,
 		by:     remote("TestDecodeRejects"),
 	},
 	{
