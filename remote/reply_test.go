@@ -50,11 +50,11 @@ func FuzzDecode(f *testing.F) {
 		}
 		lines := []any{reply, nil}
 		if items, ok := reply.([]any); ok {
-			text := ""
+			var text strings.Builder
 			for _, item := range items { // words, with what may come between them
-				text += fmt.Sprint(item) + []string{" ", "\n", "", ":"}[len(text)%4]
+				text.WriteString(fmt.Sprint(item) + []string{" ", "\n", "", ":"}[len(text.String())%4])
 			}
-			lines[1] = text + a + "\n" + b
+			lines[1] = text.String() + a + "\n" + b
 		}
 		for n := range len(ops) + 1 {
 			for _, text := range lines {

@@ -71,9 +71,9 @@ var scriptMutants = []mutant{
 	{
 		name:   "no-ttl",
 		breaks: "Counters stay in Redis for ever.",
-		file:   "remote/lua/lib.lua",
-		old:    `call('SET', key, value, 'PX', spell(lasts(key, untilus, now, gen, horizon)))`,
-		new:    `call('SET', key, value)`,
+		file:   "remote/lua/batch.lua",
+		old:    `'PX', text, 'NX')`,
+		new:    `'NX')`,
 		by:     remote("TestStateFormats"),
 	},
 	{
