@@ -190,12 +190,11 @@ func (d *driver) ended(r result) event {
 	return r.ev
 }
 
-func (d *driver) start(id uint64, pipeline bool, f func(context.Context) event) {
+// start starts a call, which has a deadline of its own: that of the store's commands.
+func (d *driver) start(id uint64, pipeline bool, f func() event) {
 	d.calls[id] = call{deadline: pace() + d.timeout + grace, pipeline: pipeline}
 	d.done.Go(func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), d.timeout)
-		defer cancel()
-		ev := f(ctx)
+		ev := f()
 		select {
 		case d.results <- result{id, ev}:
 		case <-d.stop:
@@ -205,8 +204,8 @@ func (d *driver) start(id uint64, pipeline bool, f func(context.Context) event) 
 }
 
 func (d *driver) send(e efSend) {
-	d.start(e.id, true, func(ctx context.Context) event {
-		out := d.store.Exec(ctx, e.batches)
+	d.start(e.id, true, func() event {
+		out := d.store.Exec(context.Background(), e.batches)
 		return evReplies{id: e.id, recv: d.lim.now(), outcomes: out}
 	})
 }
@@ -220,8 +219,8 @@ func (d *driver) beat(e efBeat) {
 			return
 		}
 	}
-	d.start(e.id, false, func(ctx context.Context) event {
-		b, err := d.store.Beat(ctx, e.node, d.beatTTL, e.shards)
+	d.start(e.id, false, func() event {
+		b, err := d.store.Beat(context.Background(), e.node, d.beatTTL, e.shards)
 		return evBeat{id: e.id, recv: d.lim.now(), beat: b, err: err}
 	})
 }
