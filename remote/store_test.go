@@ -183,7 +183,7 @@ func TestRaiseIsIdempotent(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, node := range []string{"n1", "n2", "n3", "n1"} {
-			raise := &Batch{Node: node, Seq: int64(100 + i), Prev: 99, Accept: true, Ops: []Op{
+			raise := &Batch{Node: node, Seq: int64(100 + i), Prev: 99, Nonce: uint64(i), Accept: true, Ops: []Op{
 				{Key: x.fk, Rule: x.funnel, Raise: true, Known: known[0]},
 				{Key: x.wk, Rule: x.window, Raise: true, Known: known[1]},
 			}}
