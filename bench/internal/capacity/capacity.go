@@ -62,10 +62,11 @@ func (r Reports) All() float64 { return r.Due + r.Urgent }
 // between two reports of a node that admits a units a second and is asked r times is, on
 // average, with P units admitted in a lag,
 //
-//	E[min(P, T)]/a + P(P = 0)·w + P(P ≥ T)·d
+//	E[min(P, T)]/a + e^(−rC)·w + P(P ≥ T)·d
 //
-// w is how long after that the node is asked again and its next tick comes, τ/(1 − e^(−rτ)):
-// a tick τ goes by without a check with a probability of e^(−rτ). d is how long an urgent
+// e^(−rC) is how likely it is that nobody asks within the lag, be it to be refused, and w how
+// long after that the node is asked again and its next tick comes, τ/(1 − e^(−rτ)): a tick τ
+// goes by without a check with a probability of e^(−rτ). d is how long an urgent
 // report is on its way, while units do not start another. Where T is 1 each unit is urgent,
 // after the lag too: of limits below four units for each node, and of keys that are asked
 // for more than their limit, of which nothing is left.
@@ -79,7 +80,7 @@ func (f Fleet) Key(rate float64) Reports {
 	urgent := math.Max(1, math.Floor(left/(2*nodes)))
 	lag := tick * math.Floor(f.Lag().Seconds()/tick+1e-9)
 	units, reached := atMost(a*lag, urgent)
-	none, wait := math.Exp(-a*lag), tick/-math.Expm1(-r*tick)
+	none, wait := math.Exp(-r*lag), tick/-math.Expm1(-r*tick)
 	atOnce := reached
 	if urgent == 1 { // then a unit does not wait for a tick after the lag either
 		wait += a / r * (1/r + f.delay() - wait)
