@@ -105,6 +105,10 @@ func (s *shard) waits() bool {
 	return s.unsettled() || len(s.normal)+len(s.urgent)+len(s.backlog) > 0
 }
 
+// urgentShare is the part of a flight that keys may fill which are not urgent, if others in
+// it are: one in so many. In a flood of new keys a hot one goes less above its limit.
+const urgentShare = 4
+
 // unsettled reports whether something was sent that Redis has not answered yet.
 func (s *shard) unsettled() bool { return s.flight != nil || len(s.rest) > 0 }
 
@@ -112,7 +116,7 @@ func (s *shard) unsettled() bool { return s.flight != nil || len(s.rest) > 0 }
 // the budget. It stays nil if the counters there turn out to have nothing to tell.
 func (c *core) board(s *shard, left int64) {
 	var f flight
-	late := int64(0)
+	late, most := int64(0), c.cfg.maxBatch
 	for len(s.rest) > 0 && len(f.items) < c.cfg.maxBatch && f.cost < left {
 		f.add(s.rest[0])
 		f.unsure, f.part = f.unsure || s.rest[0].booked, true
@@ -120,7 +124,7 @@ func (c *core) board(s *shard, left int64) {
 	}
 	take := func(queue *[]queued, taken *int64, urgent bool) {
 		k := 0
-		for k < len(*queue) && len(f.items) < c.cfg.maxBatch && f.cost < left {
+		for k < len(*queue) && len(f.items) < most && f.cost < left {
 			q := (*queue)[k]
 			k++
 			if rep, ok := q.c.Collect(c.local, urgent); ok {
@@ -137,6 +141,9 @@ func (c *core) board(s *shard, left int64) {
 	if s.health != returning && !f.part {
 		if s.urgentAt != 0 && c.now >= s.urgentAt {
 			take(&s.urgent, &s.takenUrgent, true)
+			if len(f.items) > 0 {
+				most /= urgentShare // what is urgent does not wait for Redis to book many others
+			}
 		}
 		if s.normalAt != 0 && c.now >= s.normalAt {
 			take(&s.normal, &s.takenNormal, false)

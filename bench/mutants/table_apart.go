@@ -50,4 +50,12 @@ var apartMutants = []mutant{
 		new:    `case booked && slices.Contains(r.Failed, -1-i):`,
 		by:     hybrid("TestBrokenKeyInAFlightTakenApart"),
 	},
+	{
+		name:   "full-calls-with-what-is-urgent",
+		breaks: "A call with an urgent report is filled up with those that can wait.",
+		file:   "hybrid/pump.go",
+		old:    `most /= urgentShare`,
+		new:    `most /= 1`,
+		by:     hybrid("TestRealFloodOfNewKeys"),
+	},
 }
