@@ -33,13 +33,19 @@ func (s *shard) ask() {
 	s.seq++
 }
 
-// fate handles what Redis says of a flight whose fate was asked for.
+// fate handles what Redis says of a flight whose fate was asked for, or that was sent again
+// under another number after a loss although it had arrived after that.
 func (c *core) fate(s *shard, r remote.Reply) {
 	f := s.flight
 	booked := r.Verdict == remote.VerdictEarlier
+	if booked && (r.Earlier <= s.acked || r.Earlier >= s.seq) {
+		c.stats.badReplies.Add(1)
+		s.retry = c.now + c.jitter(c.cfg.retry, 0.5, 1.5)
+		return
+	}
 	s.acked = s.seq
 	if booked {
-		s.acked-- // the number of the flight; that of the question was not used
+		s.acked = r.Earlier // the number of the question was not used
 	}
 	s.asks, s.accept, s.lost = false, false, false
 	for i, it := range f.items {

@@ -150,6 +150,7 @@ func TestForgivenInAFlightTakenApart(t *testing.T) {
 	r := remote.Reply{Verdict: remote.VerdictEarlier, Forgiven: map[int]int64{1: 4}}
 	_, n := takenApart(t, true, func(n *simNode) { n.takeAll(3) })
 	c, sh := n.core, &n.core.shards[0]
+	r.Earlier = sh.seq - 1
 	c.fate(sh, r)
 	if len(sh.rest) != 3 || sh.rest[1].forgiven != 4 || sh.rest[0].forgiven != 0 || !sh.rest[0].booked {
 		t.Fatalf("%+v", sh.rest)

@@ -201,7 +201,7 @@ func (m *modelRedis) exec(now int64, process string, b *remote.Batch) remote.Rep
 		rep.Verdict = remote.VerdictOther
 		return rep
 	case e.seq > b.Prev && e.seq < b.Seq && e.nonce == b.Nonce:
-		rep.Verdict, rep.Failed, rep.Forgiven = remote.VerdictEarlier, slices.Clone(e.failed), map[int]int64{}
+		rep.Verdict, rep.Earlier, rep.Failed, rep.Forgiven = remote.VerdictEarlier, e.seq, slices.Clone(e.failed), map[int]int64{}
 		for i, u := range e.forgiven {
 			if u > 0 {
 				rep.Forgiven[i] = u

@@ -126,7 +126,7 @@ func (c *core) onReply(s *shard, r remote.Reply, sent, recv int64) {
 	}
 	switch r.Verdict {
 	case remote.VerdictApplied, remote.VerdictDuplicate, remote.VerdictEarlier:
-		if s.asks {
+		if s.asks || f != nil && r.Verdict == remote.VerdictEarlier {
 			c.fate(s, r)
 			return
 		}

@@ -40,6 +40,9 @@ func (o *nodeOracle) partsOf(n *simNode, b *remote.Batch) map[string]wholeOp {
 // fate notes that a node has learnt what has become of a flight.
 func (o *nodeOracle) fate(n *simNode, x *exchange, r remote.Reply) {
 	nb, was, booked := o.nodes[n], x.asksFor, r.Verdict == remote.VerdictEarlier
+	if was == nil { // it was sent again under another number, after a loss
+		was = x
+	}
 	for i := range was.b.Ops {
 		op := &was.b.Ops[i]
 		w := wholeOp{op: op, i: i, made: was.madeOf(op.Key), left: was.left, facts: o.s.fleet.flights[flightID{n.id, was.b.Nonce}], booked: booked}

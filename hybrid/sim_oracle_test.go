@@ -262,7 +262,7 @@ func (o *nodeOracle) told(n *simNode, x *exchange, r remote.Reply) {
 	nb := o.nodes[n]
 	o.sighted(nb, x.b.Shard, x.left)
 	settled := r.Verdict == remote.VerdictApplied || r.Verdict == remote.VerdictDuplicate
-	if x.asksFor != nil && (settled || r.Verdict == remote.VerdictEarlier) {
+	if x.asksFor != nil && settled || r.Verdict == remote.VerdictEarlier {
 		o.fate(n, x, r)
 		return
 	}
@@ -451,7 +451,8 @@ func (o *nodeOracle) heard(n *simNode, k oracleKey, done remote.Renewed, at, edi
 	sh := o.nodes[n].shares[k]
 	nb := o.nodes[n]
 	o.s.fleet.forget(n, k)
-	sh.top = max(sh.top, float64(o.s.now-simStart)+float64(done.State.Level.NS)+1) // as of when it hears
+	still := max(nb.stalled-o.s.now, 0) // its clock does not go on before
+	sh.top = max(sh.top, float64(o.s.now+still-simStart)+float64(done.State.Level.NS)+1) // as of when it hears
 	if done.State.Gen <= sh.gen || at < o.books[k].server.jumped || at < nb.jumped || nb.blind[o.books[k].shard] != 0 {
 		sh.forget()
 		sh.gen = max(sh.gen, done.State.Gen)

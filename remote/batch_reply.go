@@ -137,9 +137,11 @@ func (r *batchReader) head() (out Reply) {
 	return out
 }
 
-// fate reads which operations of an earlier batch have failed, and what others were
-// forgiven: "index,…" and "index:units,…", or "-".
+// fate reads the number of an earlier batch, which of its operations have failed, and what
+// others were forgiven: "index,…" and "index:units,…", or "-".
 func (r *batchReader) fate(out *Reply) {
+	out.Earlier = r.number(maxExact)
+	r.take(" ")
 	failed, forgiven, _ := strings.Cut(r.line, " ")
 	r.line = ""
 	each := func(list string, f func(entry string) bool) {

@@ -23,7 +23,10 @@ func TestFateOfABatch(t *testing.T) {
 		// The second one was booked: asking changes nothing, and may be repeated.
 		wantReply(t, exec(t, x.s, numbered(2, 1, 1, 8)), VerdictApplied, 8)
 		for range 2 {
-			wantReply(t, exec(t, x.s, ask(3, 1, 8)), VerdictEarlier, 8)
+			r := exec(t, x.s, ask(3, 1, 8))
+			if wantReply(t, r, VerdictEarlier, 8); r.Earlier != 2 {
+				t.Errorf("number %d was booked, want 2", r.Earlier)
+			}
 		}
 		wantReply(t, exec(t, x.s, numbered(2, 1, 1, 8)), VerdictDuplicate, 8)
 
@@ -67,15 +70,15 @@ func TestFateSaysWhatHasFailed(t *testing.T) {
 
 func TestDecodeFate(t *testing.T) {
 	const head = "k 1760000000123456 5"
-	r, err := decodeBatch(head+"\n3,11 0:7,12:1", nil)
-	if err != nil || !slices.Equal(r.Failed, []int{3, 11}) || !maps.Equal(r.Forgiven, map[int]int64{0: 7, 12: 1}) {
+	r, err := decodeBatch(head+"\n4 3,11 0:7,12:1", nil)
+	if err != nil || r.Earlier != 4 || !slices.Equal(r.Failed, []int{3, 11}) || !maps.Equal(r.Forgiven, map[int]int64{0: 7, 12: 1}) {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if r, err := decodeBatch(head+"\n- -", nil); err != nil || len(r.Failed)+len(r.Forgiven) > 0 {
+	if r, err := decodeBatch(head+"\n4 - -", nil); err != nil || len(r.Failed)+len(r.Forgiven) > 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	for _, bad := range []string{
-		"3, -", " -", "-1 -", "1001 -", "-", "- 0", "- 0:", "- 0:1:2", "- 01:1", "- - x", "- -\n- -", "- -\n", "",
+		"4 3, -", "4  -", "4 -1 -", "4 1001 -", "4 -", "4 - 0", "4 - 0:", "4 - 0:1:2", "4 - 01:1", "4 - - x", "4 - -\n- -", "4 - -\n", "", "- -", "x - -",
 	} {
 		if r, err := decodeBatch(head+"\n"+bad, nil); err == nil {
 			t.Errorf("%q is decoded to %+v", bad, r)

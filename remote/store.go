@@ -173,8 +173,10 @@ type Reply struct {
 	// States has one entry per Op if the verdict is Applied or Duplicate, and
 	// is nil otherwise.
 	States []State
-	// Failed has the indices of the operations of the earlier batch that had failed if the
-	// verdict is Earlier, and Forgiven how many units others were forgiven, by index.
+	// Earlier is the number of the batch that was applied if the verdict is that, Failed has
+	// the indices of its operations that had failed, and Forgiven how many units others
+	// were forgiven, by index.
+	Earlier  int64
 	Failed   []int
 	Forgiven map[int]int64
 }

@@ -58,4 +58,12 @@ var apartMutants = []mutant{
 		new:    `most /= 1`,
 		by:     hybrid("TestRealFloodOfNewKeys"),
 	},
+	{
+		name:   "booked-under-an-earlier-number",
+		breaks: "That a flight was booked under an earlier number is believed only of one whose fate was asked for.",
+		file:   "hybrid/replies.go",
+		old:    `f != nil && r.Verdict == remote.VerdictEarlier {`,
+		new:    `f == nil && r.Verdict == remote.VerdictEarlier {`,
+		by:     hybrid("TestSimKept"),
+	},
 }

@@ -43,7 +43,7 @@
 -- else goes by the node's name: nothing is applied, no states), s stale (an older
 -- batch: nothing is applied, no states), k (a batch of this nonce was applied under an
 -- earlier number, after prev: nothing is applied, and instead of states there is one line,
--- what has failed and what was forgiven then, as the ledger has it), l lost (the ledger
+-- that number, what has failed and what was forgiven then, as the ledger has it), l lost (the ledger
 -- does not know the batch before this one, Redis has lost data: nothing is applied, no
 -- states).
 
@@ -451,7 +451,7 @@ local verdict = 'l'
 if last == seq then
   verdict = nonce == ARGV[5] and 'd' or 'o'
 elseif last > prev and last < seq and nonce == ARGV[5] then
-  return 'k ' .. int(now) .. ' ' .. int(total) .. '\n' .. failed .. ' ' .. forgiven
+  return 'k ' .. int(now) .. ' ' .. int(total) .. '\n' .. int(last) .. ' ' .. failed .. ' ' .. forgiven
 elseif last > seq then
   verdict = 's'
 elseif last == prev or accept then
