@@ -451,7 +451,7 @@ func (o *nodeOracle) heard(n *simNode, k oracleKey, done remote.Renewed, at, edi
 	sh := o.nodes[n].shares[k]
 	nb := o.nodes[n]
 	o.s.fleet.forget(n, k)
-	still := max(nb.stalled-o.s.now, 0) // its clock does not go on before
+	still := max(nb.stalled-o.s.now, 0)                                                  // its clock does not go on before
 	sh.top = max(sh.top, float64(o.s.now+still-simStart)+float64(done.State.Level.NS)+1) // as of when it hears
 	if done.State.Gen <= sh.gen || at < o.books[k].server.jumped || at < nb.jumped || nb.blind[o.books[k].shard] != 0 {
 		sh.forget()
