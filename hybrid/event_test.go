@@ -84,7 +84,8 @@ func TestLostRepliesAndTheLog(t *testing.T) {
 				}
 				text := log.text()
 				last := text[strings.LastIndex(strings.TrimSpace(text), "\n")+1:]
-				if !strings.Contains(last, "rate limiter synced") || !strings.Contains(last, "outages=") || strings.Contains(text, "skipped=") != (changed > most) {
+				skipped := strings.Contains(text, "skipped=") // 6 lines at once are not, what comes between 10 s is
+				if !strings.Contains(last, "rate limiter synced") || !strings.Contains(last, "outages=") || changed > most && !skipped || changed <= 6 && skipped {
 					t.Errorf("the last line does not say how it is now:\n%s", text)
 				}
 			})

@@ -107,7 +107,7 @@ var syncMutants = []mutant{
 		name:   "batches-without-bound",
 		breaks: "A batch takes all that is waiting.",
 		file:   "hybrid/pump.go",
-		old:    `k < len(*queue) && len(f.items) < c.cfg.maxBatch`,
+		old:    `k < len(*queue) && len(f.items) < most`,
 		new:    `k < len(*queue)`,
 		by:     hybrid("TestBatchesAreBounded"),
 	},
