@@ -47,7 +47,7 @@ func (c *core) fate(s *shard, r remote.Reply) {
 	if booked {
 		s.acked = r.Earlier // the number of the question was not used
 	}
-	s.asks, s.accept, s.lost = false, false, false
+	s.accept, s.lost = false, false
 	for i, it := range f.items {
 		switch {
 		case booked && slices.Contains(r.Failed, i):

@@ -47,6 +47,7 @@ func TestSaturation(t *testing.T) {
 	keys := over * capacity / nodes
 	var admitted []int64
 	var late []time.Duration
+	var behind time.Duration // as Stats says
 	begun, busy := s.now, v.busy
 	most := func(d time.Duration) (most int) {
 		from := 0
@@ -74,6 +75,9 @@ func TestSaturation(t *testing.T) {
 		}
 		if tick%250 == 249 && s.now-begun > int64(hotAt) {
 			late = append(late, partOf(s.unheard(), 0.99))
+			for _, n := range s.nodes {
+				behind = max(behind, time.Duration(n.stats.behind.Load()))
+			}
 		}
 	}
 	worked := float64(v.busy-busy) / float64(s.now-begun)
@@ -92,8 +96,16 @@ func TestSaturation(t *testing.T) {
 	if got := most(hotWindow); got > hotLimit*11/10 || len(admitted) < 2*hotLimit*97/100 {
 		t.Errorf("%d units of the hot key in a window of %d, %d in all", got, hotLimit, len(admitted))
 	}
+	if behind < lag || behind > slices.Max(late) {
+		t.Errorf("reports wait for %v by Stats, and views are up to %v old", behind, slices.Max(late))
+	}
 	s.run(2 * over * lag)
 	s.toldOnce()
+	for _, n := range s.nodes {
+		if d := n.stats.behind.Load(); d != 0 {
+			t.Errorf("%s is %v behind, with nothing to tell", n.name, time.Duration(d))
+		}
+	}
 }
 
 // A server becomes 20 times slower, by which it has four times more to do than it has

@@ -160,7 +160,9 @@ func (c *core) board(s *shard, left int64) {
 		f.nonce = c.ids.nonce()
 		s.flight = &f
 		s.retry = 0
-		c.stats.behind.Store(late)
+		if !f.part { // what waits in parts is not in a queue
+			c.stats.behind.Store(late)
+		}
 	}
 }
 

@@ -18,11 +18,6 @@ func (c *core) onReplies(ev evReplies) {
 		return // it timed out before; its flights are on their way again
 	}
 	c.slots++
-	if timedOut(ev.outcomes) {
-		c.budget.timedOut(p.cost)
-	} else {
-		c.budget.answered(p.cost, c.now-p.at)
-	}
 	var failing []int
 	var failed error
 	for i, sh := range c.unpack(ev.id) {
@@ -45,9 +40,14 @@ func (c *core) onReplies(ev evReplies) {
 			failing, failed = append(failing, sh), err
 		}
 	}
-	if failed != nil {
-		c.failed(p.at, failing, failed, c.cfg.oneServer && len(failing) == len(p.shards))
+	switch {
+	case failed == nil:
+		c.budget.answered(p.cost, c.now-p.at)
+		return
+	case timedOut(ev.outcomes):
+		c.budget.timedOut(p.cost)
 	}
+	c.failed(p.at, failing, failed, c.cfg.oneServer && len(failing) == len(p.shards))
 }
 
 // timedOut reports whether something that was sent has got no answer in time.
@@ -87,7 +87,7 @@ func (c *core) abandon(s *shard, err error) {
 // endFlight makes room for the next flight of a shard, which is counted under the
 // name that the node has by now.
 func (c *core) endFlight(s *shard) {
-	if s.flight = nil; s.node != c.node {
+	if s.flight, s.asks = nil, false; s.node != c.node {
 		s.begin(c.node)
 	}
 }
