@@ -6,11 +6,12 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// What booking one operation costs Redis at most, measured with redis-server 7.0: a
-// script reads, changes and writes the whole state of a key.
+// What booking one operation costs Redis, measured with redis-server 7.0: a funnel, and a
+// bucket of a window of 1,000, which a script reads and writes as a whole. Those of
+// windows of a few buckets take a fraction of that.
 const (
 	opCost     = 5 * int64(time.Microsecond)
-	bucketCost = 1200 // ns
+	bucketCost = 1500 // ns
 )
 
 // cost estimates for how long, in ns, an operation of a rule occupies Redis.
@@ -45,7 +46,7 @@ const (
 
 func newBudget(timeout int64) budget {
 	most := min(mostCost, timeout/8)
-	return budget{ns: most / 8, most: most, slow: timeout / 8}
+	return budget{ns: most / 2, most: most, slow: timeout / 8} // 200 windows of 10 buckets
 }
 
 // answered takes note of a pipeline of a cost that was answered after a time. One that
