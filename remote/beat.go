@@ -19,6 +19,8 @@ type Beat struct {
 	// Seqs[i] is the last batch of this node that shards[i] knows; 0 if it
 	// knows none, -1 if it could not be asked.
 	Seqs []int64
+	// Errs[i] says why shards[i] could not be asked; nil if it could.
+	Errs []error
 	// Times[i] is the time of the server of shards[i], like Now; 0 if it could
 	// not be asked.
 	Times []time.Duration
@@ -33,8 +35,8 @@ type Beat struct {
 // pipeline.
 //
 // The beat and the shards may live on different servers. When only some of them
-// answered, the error says what failed and the Beat holds what is known: Nodes
-// is 0 if the beat itself failed.
+// answered, the Beat holds what is known. The error says why the beat itself failed, for
+// which Nodes is 0 then, or else why the first of the shards did.
 func (s *Store) Beat(ctx context.Context, node string, ttl time.Duration, shards []int) (Beat, error) {
 	if err := s.checkNode(node, shards); err != nil {
 		return Beat{}, err
@@ -66,7 +68,7 @@ func (s *Store) Beat(ctx context.Context, node string, ttl time.Duration, shards
 // decodeBeat reads the replies to a beat and to its questions for so many shards, one of
 // which the first reply answers; -1: none.
 func decodeBeat(calls []*call, shards, with int, keys Keyspace) (Beat, error) {
-	b := Beat{Seqs: make([]int64, shards), Times: make([]time.Duration, shards)}
+	b := Beat{Seqs: make([]int64, shards), Times: make([]time.Duration, shards), Errs: make([]error, shards)}
 	first := b.decode(newReply(calls[0]), with, keys)
 	calls = calls[1:]
 	for i := range b.Seqs {
@@ -77,7 +79,7 @@ func decodeBeat(calls []*call, shards, with int, keys Keyspace) (Beat, error) {
 		calls = calls[1:]
 		b.Seqs[i], b.Times[i] = r.number(maxExact), r.now()
 		if err := r.end(); err != nil {
-			b.Seqs[i], b.Times[i] = -1, 0
+			b.Seqs[i], b.Times[i], b.Errs[i] = -1, 0, err
 			if first == nil {
 				first = err
 			}
@@ -107,7 +109,7 @@ func (b *Beat) decode(r *reader, with int, keys Keyspace) error {
 	}
 	if err := r.end(); err != nil {
 		if with >= 0 {
-			b.Seqs[with] = -1
+			b.Seqs[with], b.Errs[with] = -1, err
 		}
 		return err
 	}
