@@ -1,6 +1,8 @@
 package hybrid
 
 import (
+	"math"
+	"slices"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/remote"
@@ -51,60 +53,83 @@ func (c *core) waiting() bool {
 
 // asked returns the shards that the next heartbeat asks, and in how many turns
 // all are that there is a reason to ask.
-//
-// A single server is asked for a few at a time, in turns: however slow it is, it
-// must be able to answer a heartbeat in time, or no node would ever return to
-// one that is merely slow.
 func (c *core) asked() (list []int, turns int64) {
-	n, most, wanted, spare := len(c.shards), len(c.shards), 0, -1
-	if c.cfg.oneServer {
-		most = max(c.cfg.shardsPerPipe, n/maxTurns)
-		if c.downAt != 0 {
-			most = c.cfg.resyncPipe
+	turns = 1
+	var seen []*load
+	for k, v := range c.servers {
+		if slices.Contains(seen, v.load) {
+			continue
+		}
+		seen = append(seen, v.load)
+		var shards []int
+		for _, o := range c.servers[k:] {
+			if o.load == v.load {
+				shards = append(shards, o.shards...)
+			}
+		}
+		some, of := c.askedOf(v.load, shards)
+		list, turns = append(list, some...), max(turns, of)
+	}
+	return list, turns
+}
+
+// askedOf does so for shards that may be on one server: a few at a time, in turns. However
+// slow it is, it must be able to answer a heartbeat in time, or no node would ever return
+// to one that is merely slow.
+func (c *core) askedOf(l *load, shards []int) (list []int, turns int64) {
+	n, gone, wanted, spare := len(shards), 0, 0, -1
+	for _, i := range shards {
+		if c.shards[i].server.health == down {
+			gone++
 		}
 	}
-	next := c.beatTurn
+	most := max(c.cfg.shardsPerPipe, n/maxTurns)
+	if gone > n/2 {
+		most = c.cfg.resyncPipe
+	}
+	next := l.asks % n
 	for k := range n {
-		i := (c.beatTurn + k) % n
+		at := (l.asks + k) % n
+		i := shards[at]
 		switch {
-		case !c.wanted(&c.shards[i]):
+		case !c.wanted(i):
 			// One that was never written only says that it could be.
-			if spare < 0 || c.shards[spare].seq == 0 && c.shards[i].seq > 0 {
-				spare = i
+			if spare < 0 || c.shards[shards[spare]].seq == 0 && c.shards[i].seq > 0 {
+				spare = at
 			}
 		case len(list) < most:
-			list, next = append(list, i), i+1
+			list, next = append(list, i), at+1
 			wanted++
 		default:
 			wanted++
 		}
 	}
-	if len(list) == 0 && (c.shards[spare].seq > 0 || c.doubt || c.downAt != 0) {
-		// The list of nodes does not say whether a batch would be taken: it may
-		// be fine although none would, or broken although all would.
-		list, next = []int{spare}, spare+1
+	if len(list) == 0 && c.shards[shards[spare]].seq > 0 {
+		list, next = []int{shards[spare]}, spare+1
 	}
-	c.beatTurn = next % n
+	l.asks = next % n
 	return list, int64(max(1, (wanted+most-1)/most))
 }
 
 // wanted reports whether there is a reason to ask for a shard.
-func (c *core) wanted(s *shard) bool {
-	switch {
-	case !c.cfg.oneServer && (!s.offset.known || c.downAt != 0 || c.rounds.fails > 0 || c.doubt):
-		// On a cluster a shard is asked before it is ever used, for its clock;
-		// and all are while some are away, to learn which.
+func (c *core) wanted(i int) bool {
+	s := &c.shards[i]
+	switch v := s.server; {
+	case v.health == down, !v.offset.known && v != c.shards[0].server:
 		return true
-	case s.health == down:
+	case (c.doubt || c.downAt != 0) && i == v.shards[0]:
+		// Each server is asked then. The list of nodes does not say whether a batch would be
+		// taken: it may be fine although none would, or broken although all would.
 		return true
 	case s.seq == 0:
 		return false
+	case v.health != up || s.missed || v.rounds.fails > 0 || s.rounds.fails > 0:
+		return true
 	}
 	// A batch that leaves before the next heartbeat will tell whether Redis
 	// still has what it was told.
 	at, _ := c.due(s)
-	tells := s.pipe != 0 || at != 0
-	return s.health != healthy || s.rounds.fails > 0 || s.suspect || !tells
+	return s.pipe == 0 && at == 0
 }
 
 // maxTurns is in how many heartbeats a single server is asked for all shards, at
@@ -133,52 +158,72 @@ func (c *core) onBeat(ev evBeat) {
 			ev.err = errMissingReply
 		}
 	}
-	if ev.err == nil || ev.beat.Nodes > 0 {
-		c.guess(b.sent, ev.recv, ev.beat.Now)
+	c.place(ev.addrs) // before it is known what it shows of their clocks
+	listed := ev.err == nil || ev.beat.Nodes > 0
+	if listed {
+		c.sample(c.shards[0].server, b.sent, ev.recv, int64(ev.beat.Now))
 	}
-	failing := c.beatShards(b, ev)
-	if ev.beat.Nodes > 0 {
-		c.noteLayouts(ev.beat.Others) // after a loss that this beat has shown
+	all := c.beatShards(b, ev)
+	c.place(ev.addrs)
+	if listed {
+		c.noteLayouts(ev.beat.Others)      // after a loss that this beat has shown
+		c.countNodes(int64(ev.beat.Nodes)) // and that keeps them from falling
 	}
-	if ev.err == nil || ev.beat.Nodes > 0 {
-		c.countNodes(int64(ev.beat.Nodes)) // last: a loss keeps them from falling
-	}
+	all = c.ofList(all, ev, listed)
+	failing := slices.ContainsFunc(all, func(a answer) bool { return a.err != nil })
+	c.beatAt = max(b.at+c.pause(b), c.now)
 	switch {
-	case ev.err == nil:
-		c.beatAt = max(b.at+c.pause(b), c.now)
-	case len(failing) == 0 && len(b.shards) > 0:
-		// Only the list of nodes is broken, or its server away: no hurry.
-		c.beatAt = max(b.at+c.pause(b), c.now)
-		c.failed(b.at, nil, ev.err, false)
-	default:
+	case failing:
 		c.beatAt = c.now + c.jitter(c.cfg.retry, 0.5, 1.5)
-		c.failed(b.at, failing, ev.err, c.silent(b, ev, failing))
+	case ev.err != nil:
+		c.stats.failures.Add(1)
+		c.noteFailure(ev.err) // only the list of nodes is broken: no hurry
 	}
-	if ev.err == nil || ev.beat.Nodes > 0 || len(failing) < len(b.shards) {
-		c.reached(b, failing)
+	found := false
+	class := c.fared(b.at, all, func(v *server) {
+		found = true
+		c.reached(v)
+	})
+	if failing && c.count(down) > 0 {
+		c.scheduleProbe(class)
+	}
+	if found && c.floorTo == math.MaxInt64 && c.count(down) == 0 { // an outage is over, or Redis has answered for the first time
+		c.downAt = 0
+		c.holdNodes(c.now + max(beatsToReturn*c.cfg.heartbeat, c.cfg.maxBackoff))
 	}
 }
 
-// silent reports whether a heartbeat that has failed speaks for all of Redis.
-func (c *core) silent(b *beat, ev evBeat, failing []int) bool {
-	if ev.beat.Nodes > 0 || len(failing) < len(b.shards) {
-		return false
+// ofList adds to the answers of a heartbeat for shards that of the list of nodes, which is
+// on the server of shard 0, if no shard speaks for it.
+func (c *core) ofList(all []answer, ev evBeat, listed bool) []answer {
+	class, _ := remote.Classify(ev.err)
+	spoken := slices.ContainsFunc(all, func(a answer) bool { return c.shards[a.shard].server == c.shards[0].server })
+	switch {
+	case spoken || !listed && class == remote.ClassKey || listed && c.shards[0].rounds.fails > 0:
+		return all
+	case listed:
+		return append(all, answer{list: true})
 	}
-	return c.cfg.oneServer || len(b.shards) == len(c.shards)
+	return append(all, answer{err: ev.err, list: true})
 }
 
-// beatShards takes note of what a heartbeat tells of each shard, and returns
-// those that it did not reach.
-func (c *core) beatShards(b *beat, ev evBeat) (failing []int) {
+// beatShards takes note of what a heartbeat tells of each shard, and returns for which
+// there was an answer.
+func (c *core) beatShards(b *beat, ev evBeat) (all []answer) {
 	taken := false
 	for i, sh := range b.shards {
 		if i >= len(ev.beat.Seqs) || ev.beat.Seqs[i] < 0 {
-			failing = append(failing, sh)
+			err := ev.err
+			if i < len(ev.beat.Errs) {
+				err = ev.beat.Errs[i]
+			}
+			all = append(all, answer{shard: sh, err: err})
 			continue
 		}
 		s := &c.shards[sh]
+		all = append(all, answer{shard: sh})
 		if i < len(ev.beat.Times) {
-			c.sample(sh, b.sent, ev.recv, ev.beat.Times[i])
+			c.sample(s.server, b.sent, ev.recv, int64(ev.beat.Times[i]))
 		}
 		if s.node != b.node {
 			continue // it tells of another name than the shard has
@@ -193,5 +238,5 @@ func (c *core) beatShards(b *beat, ev evBeat) (failing []int) {
 	if taken {
 		c.rename()
 	}
-	return failing
+	return all
 }

@@ -33,7 +33,7 @@ func TestLossIsNoticedInEveryShard(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o.HeartbeatInterval = time.Second
 			s := emptySim(t, 1, o.Options, o.servers, []*limit.Rule{reconcileRule})
-			s.oneClock, s.oracle.loose = o.servers == 1, true
+			s.oracle.loose = true
 			n, keys := s.addNode(Options{}), 12*o.Shards
 			s.run(2 * time.Second)
 			n.takeAll(keys)
@@ -190,18 +190,20 @@ func TestBackoffBeginsAnew(t *testing.T) {
 // Half of the shards of what looks like one server fail, as behind a proxy: the
 // limiter says so as long as that lasts, instead of changing its mind.
 func TestHalfOfAServerFails(t *testing.T) {
-	s, n := lonely(t, Options{Shards: 16}, 1, 200)
-	s.servers[0].broken = func(shard int) bool { return shard%2 == 0 }
-	s.run(10 * time.Second)
-	changes := n.stats.stateChanges.Load()
-	s.run(time.Minute)
-	if got := n.stats.stateChanges.Load() - changes; n.core.state.Mode != Degraded || n.core.state.Down != 8 || got > 2 {
-		t.Errorf("%v, %d changes in a minute", n.core.state, got)
-	}
-	s.servers[0].broken = nil
-	s.run(5 * time.Second)
-	if n.core.state.Mode != Synced {
-		t.Errorf("%v after it was mended", n.core.state)
+	for _, shards := range []int{16, 64} {
+		s, n := lonely(t, Options{Shards: shards}, 1, 500)
+		s.servers[0].broken = func(shard int) bool { return shard%2 == 0 }
+		s.run(20 * time.Second)
+		changes := n.stats.stateChanges.Load()
+		s.run(time.Minute)
+		if got := n.stats.stateChanges.Load() - changes; n.core.state.Mode != Degraded || n.core.state.Down != shards/2 || got > 2 {
+			t.Errorf("%d shards: %v, %d changes in a minute", shards, n.core.state, got)
+		}
+		s.servers[0].broken = nil
+		s.run(10 * time.Second)
+		if n.core.state.Mode != Synced {
+			t.Errorf("%d shards: %v after it was mended", shards, n.core.state)
+		}
 	}
 }
 

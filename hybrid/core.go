@@ -37,21 +37,20 @@ type core struct {
 
 	state   State
 	nodes   int64
-	floor   int64        // nodes are at least so many, they may not have come back yet,
-	floorTo int64        // until then
-	fall    int64        // the most nodes told of since
-	fallAt  int64        // fewer than there were have been told of; 0: they have not
-	offset  offsetFilter // of the server that is sent the heartbeats
+	floor   int64 // nodes are at least so many, they may not have come back yet,
+	floorTo int64 // until then
+	fall    int64 // the most nodes told of since
+	fallAt  int64 // fewer than there were have been told of; 0: they have not
 	shards  []shard
-	turn    int // shard to look at first, so that all get their turn
+	servers []*server
+	turn    int  // server to look at first, so that all get their turn
+	remode  bool // shards have changed what a unit weighs
 	pipes   map[uint64]*pipe
-	slots   int // pipelines that may still be started
-	budget  budget
+	overdue map[uint64]*load // pipelines that have timed out, and whose calls have not ended
 	lastID  uint64
-	rounds  round // of exchanges that speak for all of Redis
 	backoff int   // probes that failed in a row
-	downAt  int64 // since when a shard is down; 0: none is
-	// Since when not all was well: a shard that returns may fail again at once.
+	downAt  int64 // since when a server is down; 0: none is
+	// Since when not all was well: a server that returns may fail again at once.
 	outageAt int64
 	reason   string // why the latest exchange failed, and its error
 	cause    error
@@ -59,12 +58,9 @@ type core struct {
 	news     bool   // these have changed
 	beatAt   int64  // next heartbeat or probe
 	beat     *beat  // the one under way
-	beatTurn int    // shard that the next one asks first
 	alarm    bool   // data was lost: ask all shards, one beat after the other
 	hurry    int64  // so many of those beats are left
 	doubt    bool   // the latest one has failed
-	paceAt   int64  // no pipeline of returning shards before
-	paced    uint64 // the one under way; 0: none
 	reseed   int64  // when to tell Redis anew what it has lost; 0: nothing lost
 	wounded  []quarantined
 	flushes  []*flush
@@ -86,31 +82,17 @@ type coreConfig struct {
 	shardsPerPipe, resyncPipe  int
 	degradeAfter               int
 	expectedNodes              int64
-	oneServer                  bool // all shards are on one, with one clock
 	fallback                   Fallback
 	resyncPaceMin, resyncRange int64
 }
 
-// health is whether the server of a shard can be reached. On a cluster that
-// differs from shard to shard.
-type health uint8
-
-const (
-	healthy health = iota
-	down
-	returning // it answers again, and is being told what it has missed
-)
-
 // shard is the state of one group of keys.
 type shard struct {
-	health health
-	trial  bool // it has only answered a probe since it was down
-	weighs bool // its units count by the fallback policy
-	apart  bool // it is down by itself, and only an answer of its own ends that
-	rounds round
-	// An exchange has timed out that may have been for this shard's server.
-	suspect bool
-	offset  *offsetFilter
+	server  *server
+	rounds  round // of exchanges for it that failed
+	failing int64 // pace, when the first of those began
+	missed  bool  // there was an outage, and it is not told all of it yet
+	weighs  bool  // its units count by the fallback policy
 
 	node   string // the name under which these are counted: the core's, or until the flight ends the one before
 	seq    int64  // number of the latest flight
@@ -166,6 +148,7 @@ type item struct {
 }
 
 type pipe struct {
+	load   *load
 	shards []int
 	sent   int64 // local time
 	at     int64 // pace
@@ -198,12 +181,13 @@ type (
 		outcomes []remote.Outcome
 	}
 	evTimeout struct{ id uint64 } // the exchange has overrun its deadline
-	evFreed   struct{}            // an exchange that had timed out has ended
+	evFreed   struct{ id uint64 } // one that had has ended
 	evBeat    struct {
-		id   uint64
-		recv int64
-		beat remote.Beat
-		err  error
+		id    uint64
+		recv  int64
+		addrs []string // of the servers of all shards, see [remote.Store.Servers]
+		beat  remote.Beat
+		err   error
 	}
 	evFlush struct {
 		id  uint64
@@ -241,14 +225,13 @@ func newCore(cfg coreConfig, rng *rand.Rand, ids identities, link *local.Link, k
 	c := &core{
 		cfg: cfg, rng: rng, ids: ids, node: ids.name(), link: link, keys: keys, each: each, stats: stats,
 		wheel: newWheel(cfg.interval, cfg.maxLag, rng.Int64N(cfg.interval)), activeAt: math.MinInt64 / 2,
-		nodes: 1, shards: make([]shard, shards), pipes: map[uint64]*pipe{}, slots: cfg.maxPipes, budget: newBudget(cfg.timeout),
+		nodes: 1, shards: make([]shard, shards), pipes: map[uint64]*pipe{}, overdue: map[uint64]*load{},
 		state: State{Mode: Resyncing, Reason: "starting", Nodes: 1},
 	}
+	common := newLoad(&cfg)
 	for i := range c.shards {
-		c.shards[i].health, c.shards[i].offset, c.shards[i].node = returning, &c.offset, c.node
-		if !cfg.oneServer {
-			c.shards[i].offset = new(offsetFilter)
-		}
+		v := &server{shards: []int{i}, load: common}
+		c.shards[i].server, c.shards[i].node, c.servers = v, c.node, append(c.servers, v)
 	}
 	if cfg.expectedNodes > 1 {
 		c.expectNodes(cfg.expectedNodes)
@@ -293,7 +276,10 @@ func (c *core) step(now, localNow int64, ev event) []effect {
 	case evTimeout:
 		c.onTimeout(ev.id)
 	case evFreed:
-		c.slots++
+		if v := c.overdue[ev.id]; v != nil {
+			v.slots++
+			delete(c.overdue, ev.id)
+		}
 	case evBeat:
 		c.onBeat(ev)
 	case evFlush:
@@ -305,6 +291,9 @@ func (c *core) step(now, localNow int64, ev event) []effect {
 	c.assess() // twice, so that nobody misses that Redis has returned
 	c.checkReturned()
 	c.assess()
+	if c.remode {
+		c.applyUnplaced()
+	}
 	c.pump()
 	c.checkFlushes()
 	return c.out
@@ -409,7 +398,7 @@ func (c *core) wakeAt() (at int64, sleep bool) {
 		s := &c.shards[i]
 		t, queued := c.due(s)
 		sleep = sleep && !queued
-		if s.pipe == 0 && c.free(s.lane()) {
+		if s.pipe == 0 && s.server.load.free(s.missed) {
 			sooner(t)
 		}
 	}

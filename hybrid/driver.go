@@ -17,7 +17,7 @@ import (
 )
 
 // driver runs the core: one goroutine steps it; each call of Redis has a
-// short-lived goroutine of its own, of which there are at most a handful.
+// short-lived goroutine of its own, of which there are at most five per server.
 type driver struct {
 	core    *core
 	lim     *Limiter
@@ -78,8 +78,10 @@ func newDriver(rdb redis.UniversalClient, o Options, l *Limiter) (*driver, error
 		calls: map[uint64]call{}, late: map[uint64]bool{}, waiting: map[uint64]chan error{},
 	}
 	cfg := o.coreConfig()
-	_, cfg.oneServer = rdb.(*redis.Client)
 	d.core = newCore(cfg, mrand.New(mrand.NewChaCha8(seed)), systemIdentities(), l.link, store.Keyspace(), o.Shards, l.table.Range, &l.stats)
+	if _, single := rdb.(*redis.Client); single { // then nobody needs to be asked
+		d.core.place(store.Servers(context.Background()))
+	}
 	name := d.core.node
 	d.node.Store(&name)
 	first := d.core.state
@@ -182,7 +184,7 @@ func (d *driver) ended(r result) event {
 	if pipeline, late := d.late[r.id]; late {
 		delete(d.late, r.id)
 		if pipeline {
-			return evFreed{}
+			return evFreed{r.id}
 		}
 		return evTick{}
 	}
@@ -190,9 +192,10 @@ func (d *driver) ended(r result) event {
 	return r.ev
 }
 
-// start starts a call, which has a deadline of its own: that of the store's commands.
-func (d *driver) start(id uint64, pipeline bool, f func() event) {
-	d.calls[id] = call{deadline: pace() + d.timeout + grace, pipeline: pipeline}
+// start starts a call, which has deadlines of its own: those of the store's commands, which
+// take so long at the most.
+func (d *driver) start(id uint64, pipeline bool, most time.Duration, f func() event) {
+	d.calls[id] = call{deadline: pace() + most + grace, pipeline: pipeline}
 	d.done.Go(func() error {
 		ev := f()
 		select {
@@ -204,7 +207,7 @@ func (d *driver) start(id uint64, pipeline bool, f func() event) {
 }
 
 func (d *driver) send(e efSend) {
-	d.start(e.id, true, func() event {
+	d.start(e.id, true, d.timeout, func() event {
 		out := d.store.Exec(context.Background(), e.batches)
 		return evReplies{id: e.id, recv: d.lim.now(), outcomes: out}
 	})
@@ -219,9 +222,10 @@ func (d *driver) beat(e efBeat) {
 			return
 		}
 	}
-	d.start(e.id, false, func() event {
+	d.start(e.id, false, d.timeout*5/4, func() event { // the first may have to ask where the shards are
+		addrs := d.store.Servers(context.Background())
 		b, err := d.store.Beat(context.Background(), e.node, d.beatTTL, e.shards)
-		return evBeat{id: e.id, recv: d.lim.now(), beat: b, err: err}
+		return evBeat{id: e.id, recv: d.lim.now(), addrs: addrs, beat: b, err: err}
 	})
 }
 

@@ -15,7 +15,7 @@ import (
 func crowdOf(t *testing.T, size, keys int) (*sim, *simServer) {
 	rule := limit.Must(limit.FixedWindow("x", 1_000_000, 1000*time.Hour))
 	s := emptySim(t, 1, Options{Shards: 1}, 1, []*limit.Rule{rule})
-	s.oneClock, s.oneCall, s.oracle.loose = true, true, true
+	s.oneCall, s.oracle.loose = true, true
 	v := s.servers[0]
 	v.capacity = usual()
 	for range size {

@@ -26,9 +26,9 @@ func (f *offsetFilter) sample(sent, recv, server, lag int64) bool {
 		return false
 	}
 	lo, hi := server-recv, server-sent // the offset lies between
-	grown := f.err + (recv-f.at)/offsetDrift
+	grown := f.grown(recv)
 	fresh := offsetFilter{known: true, ns: lo + (hi-lo)/2, err: (hi-lo)/2 + 1000, at: recv, lag: lag}
-	agrees := f.ns >= lo-grown && f.ns <= hi+grown
+	agrees := f.holds(sent, recv, server)
 	if f.known && (agrees && fresh.err > grown || !agrees && sent < f.at) {
 		return false
 	}
@@ -38,4 +38,23 @@ func (f *offsetFilter) sample(sent, recv, server, lag int64) bool {
 	}
 	*f = fresh
 	return changed
+}
+
+// grown is the bound of the error at our time.
+func (f *offsetFilter) grown(now int64) int64 { return f.err + (now-f.at)/offsetDrift }
+
+// holds reports whether an exchange may be with that clock.
+func (f *offsetFilter) holds(sent, recv, server int64) bool {
+	return f.ns >= server-recv-f.grown(recv) && f.ns <= server-sent+f.grown(recv)
+}
+
+// contradicts reports whether an exchange that began since shows another clock.
+func (f *offsetFilter) contradicts(sent, recv, server int64) bool {
+	return f.known && sent >= f.at && recv >= sent && !f.holds(sent, recv, server)
+}
+
+// agrees reports whether two estimates may be of the same clock.
+func (f *offsetFilter) agrees(o *offsetFilter) bool {
+	later := max(f.at, o.at)
+	return max(f.ns-o.ns, o.ns-f.ns) <= f.grown(later)+o.grown(later)
 }

@@ -6,43 +6,19 @@ import (
 	"github.com/hybridlimit/hybridlimit/remote"
 )
 
-// lane is a kind of pipeline. Shards of different lanes never share one.
-type lane uint8
-
-const (
-	express lane = iota
-	// doubtful: the latest exchange failed. On a cluster a server that hangs
-	// would hold up the shards of the others in the same pipeline.
-	doubtful
-	// gentle: shards that return after an outage are told what they have
-	// missed a few at a time.
-	gentle
-)
-
-func (s *shard) lane() lane {
-	switch {
-	case s.health == returning:
-		return gentle
-	case s.rounds.fails > 0, s.suspect:
-		return doubtful
-	}
-	return express
-}
-
 // due returns when s has something to send (0: nothing, or not in this
 // state), and whether anything is waiting at all.
 func (c *core) due(s *shard) (at int64, waiting bool) {
+	v := s.server
 	waiting = s.waits()
-	if s.health == down || !s.offset.known || !waiting {
+	switch {
+	case v.health == down || !v.offset.known || !waiting:
 		return 0, waiting
-	}
-	if s.health == returning {
-		if !s.unsettled() && len(s.backlog) == 0 {
-			return 0, true
-		}
-		return max(s.retry, c.paceAt, 1), true
-	}
-	if s.unsettled() {
+	case s.missed && s.owed():
+		return max(s.retry, v.load.paceAt, 1), true
+	case v.health != up:
+		return 0, true
+	case s.unsettled():
 		return max(s.retry, 1), true
 	}
 	if at = s.normalAt; at == 0 || s.urgentAt != 0 && s.urgentAt < at {
@@ -51,39 +27,40 @@ func (c *core) due(s *shard) (at int64, waiting bool) {
 	return at, true
 }
 
-// pump starts pipelines for the shards that are due, as long as slots last.
+// pump starts pipelines for the shards that are due, as long as slots last. Each is for
+// one server: one that hangs holds up no other.
 func (c *core) pump() {
-	for _, l := range [...]lane{express, doubtful, gentle} {
-		for c.free(l) {
-			ids := c.pick(l)
-			if len(ids) == 0 {
-				break
+	first, n := c.turn, len(c.servers)
+	for _, missed := range [...]bool{true, false} { // else those that have missed something may wait for ever
+		for k := range n {
+			v := c.servers[(first+k)%n]
+			for v.load.free(missed) {
+				ids := c.pick(v, missed)
+				if len(ids) == 0 {
+					break
+				}
+				c.send(v, ids, missed)
+				c.turn = (first + k + 1) % n
 			}
-			c.send(ids, l)
 		}
 	}
 }
 
-// free reports whether a pipeline may be started: of returning shards one at
-// a time, of others a few.
-func (c *core) free(l lane) bool {
-	return c.slots > 0 && (l != gentle || c.paced == 0)
-}
+// free reports whether a pipeline may be started: of what was missed in an outage one at
+// a time, else a few.
+func (l *load) free(missed bool) bool { return l.slots > 0 && (!missed || l.paced == 0) }
 
-// pick prepares the flights of the shards of a lane that are due, as many as
-// one pipeline may carry.
-func (c *core) pick(l lane) (ids []int) {
-	n, width, left := len(c.shards), c.cfg.shardsPerPipe, c.budget.ns
-	switch {
-	case l == gentle:
+// pick prepares the flights of the shards of a server that are due, as many as one
+// pipeline may carry: of those that have missed something, or of the others.
+func (c *core) pick(v *server, missed bool) (ids []int) {
+	n, width, left := len(v.shards), c.cfg.shardsPerPipe, v.load.budget.ns
+	if missed {
 		width = c.cfg.resyncPipe
-	case l == doubtful && !c.cfg.oneServer:
-		width = 1
 	}
 	for range n {
-		i := c.turn % n
+		i := v.shards[v.turn%n]
 		s := &c.shards[i]
-		if at, _ := c.due(s); at != 0 && c.now >= at && s.pipe == 0 && s.lane() == l {
+		if at, _ := c.due(s); at != 0 && c.now >= at && s.pipe == 0 && s.missed == missed {
 			if s.flight == nil {
 				c.board(s, left)
 			}
@@ -92,7 +69,7 @@ func (c *core) pick(l lane) (ids []int) {
 				left -= s.flight.cost
 			}
 		}
-		c.turn = (i + 1) % n
+		v.turn = (v.turn + 1) % n
 		if len(ids) == width || left <= 0 {
 			break
 		}
@@ -111,6 +88,12 @@ const urgentShare = 4
 
 // unsettled reports whether something was sent that Redis has not answered yet.
 func (s *shard) unsettled() bool { return s.flight != nil || len(s.rest) > 0 }
+
+// owed reports whether Redis is still to be told of what it may have missed.
+func (s *shard) owed() bool { return s.unsettled() || len(s.backlog) > 0 }
+
+// well reports whether the server of s can be reached and has been told all.
+func (s *shard) well() bool { return s.server.health == up && !s.missed }
 
 // board makes the next flight of s from its queues, until it costs what is left of
 // the budget. It stays nil if the counters there turn out to have nothing to tell.
@@ -138,7 +121,7 @@ func (c *core) board(s *shard, left int64) {
 	if !f.part {
 		take(&s.backlog, &s.takenNormal, false)
 	}
-	if s.health != returning && !f.part {
+	if !s.missed && !f.part {
 		if s.urgentAt != 0 && c.now >= s.urgentAt {
 			take(&s.urgent, &s.takenUrgent, true)
 			if len(f.items) > 0 {
@@ -179,12 +162,12 @@ func shorten(q []queued, k int) []queued {
 	return q[k:]
 }
 
-// send starts one pipeline with the flights of the given shards.
-func (c *core) send(ids []int, l lane) {
-	p := &pipe{shards: ids, sent: c.local, at: c.now}
+// send starts one pipeline to a server with the flights of some of its shards.
+func (c *core) send(v *server, ids []int, missed bool) {
+	p := &pipe{load: v.load, shards: ids, sent: c.local, at: c.now}
 	id := c.newID()
-	if l == gentle {
-		c.paced = id
+	if missed {
+		v.load.paced = id
 	}
 	batches := make([]*remote.Batch, len(ids))
 	for i, sh := range ids {
@@ -194,7 +177,7 @@ func (c *core) send(ids []int, l lane) {
 		}
 	}
 	c.pipes[id] = p
-	c.slots--
+	v.load.slots--
 	c.emit(efSend{id: id, batches: batches})
 }
 

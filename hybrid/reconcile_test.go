@@ -16,7 +16,7 @@ var reconcileRule = limit.Must(limit.SlidingWindow("sliding", 1000, time.Hour))
 // lonely returns a world of one node with so many keys in use, all told.
 func lonely(t *testing.T, o Options, servers, keys int) (*sim, *simNode) {
 	s := emptySim(t, 1, o, servers, []*limit.Rule{reconcileRule})
-	s.oneClock, s.oracle.loose = servers == 1, true
+	s.oracle.loose = true
 	s.addNode(Options{})
 	n := s.nodes[0]
 	s.run(2 * time.Second)
@@ -93,39 +93,35 @@ func TestBatchesAreBounded(t *testing.T) {
 	}
 }
 
-// A server of a cluster that hangs must not hold up the shards of the others,
-// so those that failed, or may have, do not share pipelines with the rest.
-func TestShardsThatFailedTravelAlone(t *testing.T) {
+// A server of a Cluster that hangs holds up none of the others: no pipeline is for two.
+func TestPipelinesAreForOneServer(t *testing.T) {
 	s, n := lonely(t, Options{Shards: 8, DegradeAfter: 100}, 2, 16)
 	s.servers[1].freeze()
-	both := 0
+	pipes := [2]int{}
 	for range 3000 {
 		n.takeAll(16)
 		s.run(time.Millisecond)
-		var failed [8]bool
-		waiting := map[bool]int{}
-		for i := range failed {
-			sh := &n.core.shards[i]
-			failed[i] = sh.rounds.fails > 0 || sh.suspect
-			if sh.pipe == 0 {
-				waiting[failed[i]]++
-			}
-		}
-		if waiting[true] == 0 || waiting[false] == 0 || n.core.slots < 2 {
-			continue
-		}
-		both++
-		n.flush() // has all of them due at once
 		for _, p := range n.core.pipes {
+			v := s.serverOf(p.shards[0])
+			pipes[v.id]++
 			for _, sh := range p.shards {
-				if failed[sh] != failed[p.shards[0]] {
-					t.Fatalf("a pipeline with the shards %v, of which %v have failed", p.shards, failed)
+				if s.serverOf(sh) != v {
+					t.Fatalf("a pipeline with the shards %v, of which %d is on another server than %d", p.shards, sh, p.shards[0])
 				}
 			}
 		}
 	}
-	if both < 5 {
-		t.Errorf("both kinds were waiting %d times only", both)
+	if pipes[0] < 10 || pipes[1] < 100 {
+		t.Errorf("pipelines to the two servers: %v", pipes)
+	}
+	for i := range n.core.shards {
+		sh := &n.core.shards[i]
+		if well := s.serverOf(i).id == 0; well != (sh.server.rounds.fails == 0) {
+			t.Errorf("shard %d, server %d: %d rounds have failed", i, s.serverOf(i).id, sh.server.rounds.fails)
+		}
+		if sh.server.name != s.addrs()[i] || len(sh.server.shards) != 4 {
+			t.Errorf("shard %d is on %q with %v", i, sh.server.name, sh.server.shards)
+		}
 	}
 }
 
@@ -201,7 +197,7 @@ func TestLostTwice(t *testing.T) {
 // Fault 10: three nodes, and a server that takes 4 ms for every script.
 func TestSlowServerIsNotAskedForTooMuch(t *testing.T) {
 	s := emptySim(t, 1, Options{Shards: 64, SyncInterval: simInterval}, 1, []*limit.Rule{reconcileRule})
-	s.oneClock, s.oracle.loose = true, true
+	s.oracle.loose = true
 	for range 3 {
 		s.addNode(Options{})
 	}

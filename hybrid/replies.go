@@ -17,9 +17,8 @@ func (c *core) onReplies(ev evReplies) {
 	if p == nil {
 		return // it timed out before; its flights are on their way again
 	}
-	c.slots++
-	var failing []int
-	var failed error
+	p.load.slots++
+	all, failed := make([]answer, 0, len(p.shards)), false
 	for i, sh := range c.unpack(ev.id) {
 		s := &c.shards[sh]
 		err := errMissingReply
@@ -28,26 +27,33 @@ func (c *core) onReplies(ev evReplies) {
 		}
 		switch {
 		case err == nil:
-			c.answered(s)
-			c.sample(sh, p.sent, ev.recv, ev.outcomes[i].Reply.Now)
+			c.sampleShard(sh, p.sent, ev.recv, int64(ev.outcomes[i].Reply.Now))
 			c.onReply(s, ev.outcomes[i].Reply, p.sent, ev.recv)
 		case errors.Is(err, remote.ErrInvalidBatch):
 			c.abandon(s, err)
-		default:
-			if remote.MayHaveRun(err) {
-				s.unanswered()
-			}
-			failing, failed = append(failing, sh), err
+			continue
+		case remote.MayHaveRun(err):
+			s.unanswered()
 		}
+		all, failed = append(all, answer{shard: sh, err: err}), failed || err != nil
 	}
 	switch {
-	case failed == nil:
-		c.budget.answered(p.cost, c.now-p.at)
-		return
+	case !failed:
+		p.load.budget.answered(p.cost, c.now-p.at)
 	case timedOut(ev.outcomes):
-		c.budget.timedOut(p.cost)
+		p.load.budget.timedOut(p.cost)
 	}
-	c.failed(p.at, failing, failed, c.cfg.oneServer && len(failing) == len(p.shards))
+	c.batchesFared(p.at, all)
+}
+
+// batchesFared takes note of what has become of a pipeline that began at a time.
+func (c *core) batchesFared(began int64, all []answer) {
+	before := c.count(down)
+	if class := c.fared(began, all, c.booked); c.count(down) > before { // else the next probe is planned
+		due := c.beatAt
+		c.scheduleProbe(class)
+		c.beatAt = min(c.beatAt, due)
+	}
 }
 
 // timedOut reports whether something that was sent has got no answer in time.
@@ -65,9 +71,9 @@ func (c *core) unpack(id uint64) []int {
 	for _, sh := range p.shards {
 		c.shards[sh].pipe = 0
 	}
-	if c.paced == id {
-		c.paced = 0
-		c.paceAt = c.now + c.cfg.resyncPaceMin + c.jitter(c.cfg.resyncRange, 0, 1)
+	if p.load.paced == id {
+		p.load.paced = 0
+		p.load.paceAt = c.now + c.cfg.resyncPaceMin + c.jitter(c.cfg.resyncRange, 0, 1)
 	}
 	return p.shards
 }
@@ -105,17 +111,14 @@ func (c *core) onTimeout(id uint64) {
 	if p == nil {
 		return
 	}
-	c.budget.timedOut(p.cost)
-	shards := c.unpack(id)
-	for _, sh := range shards {
-		s := &c.shards[sh]
-		s.unanswered()
-		s.suspect, s.retry = true, c.now+c.jitter(c.cfg.retry, 0.5, 1.5)
+	p.load.budget.timedOut(p.cost)
+	c.overdue[id] = p.load
+	var all []answer
+	for _, sh := range c.unpack(id) {
+		c.shards[sh].unanswered()
+		all = append(all, answer{shard: sh, err: errTimeout})
 	}
-	if !c.cfg.oneServer && len(shards) > 1 {
-		shards = nil // it may be the fault of any of them
-	}
-	c.failed(p.at, shards, errTimeout, c.cfg.oneServer)
+	c.batchesFared(p.at, all)
 }
 
 // onReply handles what Redis says of one batch.
@@ -154,7 +157,7 @@ func (c *core) onReply(s *shard, r remote.Reply, sent, recv int64) {
 
 // settle ends a flight that Redis has booked.
 func (c *core) settle(s *shard, f *flight, r remote.Reply, sent, recv int64) {
-	server, offset := int64(r.Now), s.offset.ns
+	server, offset := int64(r.Now), s.server.offset.ns
 	a := local.Answer{
 		At: min(max(server-offset, sent), recv), ServerNow: server,
 		Slack: max(recv-sent, 0) + int64(time.Millisecond),
@@ -315,31 +318,3 @@ func (c *core) holdNodes(until int64) {
 // beatsToReturn is how many heartbeats (or the longest pause between probes)
 // the nodes are given to come back.
 const beatsToReturn = 4
-
-// sample feeds an exchange with the server of a shard to the estimate of that
-// server's clock. Masters of a cluster need not agree on the time.
-func (c *core) sample(sh int, sent, recv int64, server time.Duration) {
-	f := c.shards[sh].offset
-	switch {
-	case f == &c.offset:
-		c.guess(sent, recv, server)
-	case f.sample(sent, recv, int64(server), c.now-c.local):
-		c.link.Part(sh).SetOffset(f.ns, f.err)
-		c.link.Part(sh).Step(f.step, sent, int64(server))
-	}
-}
-
-// guess feeds an exchange to the estimate for the shards of a single server,
-// and for counters of which it is not known yet where they belong.
-func (c *core) guess(sent, recv int64, server time.Duration) {
-	if !c.offset.sample(sent, recv, int64(server), c.now-c.local) {
-		return
-	}
-	c.link.Part(-1).SetOffset(c.offset.ns, -1)
-	for i := range c.shards {
-		if c.shards[i].offset == &c.offset {
-			c.link.Part(i).SetOffset(c.offset.ns, c.offset.err)
-			c.link.Part(i).Step(c.offset.step, sent, int64(server))
-		}
-	}
-}

@@ -17,7 +17,7 @@ import (
 func saturated(t *testing.T, nodes int, slow int64, rules ...*limit.Rule) (*sim, *simServer) {
 	t.Helper()
 	s := emptySim(t, 1, Options{Shards: 1}, 1, rules)
-	s.oneClock, s.oracle.loose = true, true
+	s.oracle.loose = true
 	v := s.servers[0]
 	v.capacity = usual()
 	v.capacity.slow = slow

@@ -35,7 +35,7 @@ func TestSimAgeOfBeliefs(t *testing.T) {
 			t.Parallel()
 			s := emptySim(t, 1, Options{Shards: 1}, 1, []*limit.Rule{c.rule})
 			s.servers[0].capacity = perScript(2 * ms)
-			s.oneClock, s.oracle.loose = true, true
+			s.oracle.loose = true
 			for range c.nodes {
 				s.addNode(Options{})
 			}

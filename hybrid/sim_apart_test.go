@@ -3,6 +3,7 @@ package hybrid
 import (
 	"slices"
 
+	"github.com/hybridlimit/hybridlimit/limit"
 	"github.com/hybridlimit/hybridlimit/remote"
 )
 
@@ -46,14 +47,20 @@ func (o *nodeOracle) fate(n *simNode, x *exchange, r remote.Reply) {
 	for i := range was.b.Ops {
 		op := &was.b.Ops[i]
 		w := wholeOp{op: op, i: i, made: was.madeOf(op.Key), left: was.left, facts: o.s.fleet.flights[flightID{n.id, was.b.Nonce}], booked: booked}
-		part, again := was.parts[op.Key]
+		part := was.parts[op.Key]
+		read, sh := part.booked && op.Units == 0, nb.shares[o.index[op.Key]]
 		switch {
-		case again && part.booked && op.Units == 0:
-			w = part // it was only read
+		case read && slices.Contains(r.Failed, i): // the node goes by what it has sent
+			sh.broken(true, was)
+			if op.Rule.Algorithm() == limit.AlgorithmFunnel {
+				sh.topUp(part.op, was, remote.State{}, o.s.now, nb.stalled)
+			}
+		case read:
+			w = part
 		case !booked:
 			o.s.fleet.refused(n, was.b, i)
 		case slices.Contains(r.Failed, i):
-			nb.shares[o.index[op.Key]].broken(&remote.KeyError{Key: op.Key}, was)
+			sh.broken(false, was)
 			o.s.fleet.refused(n, was.b, i)
 		default:
 			w.forgiven = r.Forgiven[i]

@@ -18,7 +18,7 @@ import (
 // beside returns a world without nodes that lives at the same time as s, on the same Redis.
 func (s *sim) beside(o Options, version string) *sim {
 	b := emptySim(s.t, s.seed, o, len(s.servers), s.rules)
-	b.simTime, b.version, b.oneClock, b.oracle.loose = s.simTime, version, s.oneClock, true
+	b.simTime, b.version, b.oracle.loose = s.simTime, version, true
 	b.born = 1000 // so that no process has the name of one of the others
 	for i, v := range b.servers {
 		v.model, v.clock = s.servers[i].model, s.servers[i].clock
@@ -81,7 +81,7 @@ func sideBySide(t *testing.T, o Options, version string, check bool) (data []str
 	const old, first = 3, 2 // nodes of each
 	rules := []*limit.Rule{limit.Must(limit.SlidingWindow("w", 1000, time.Minute)), limit.Must(limit.Funnel("f", 1000, 1000, time.Minute))}
 	a := emptySim(t, 1, Options{Shards: 4}, 1, rules)
-	a.oneClock, a.oracle.loose = true, true
+	a.oracle.loose = true
 	b := a.beside(o, version)
 	a.calls, b.calls = rand.New(rand.NewPCG(1, 1)), rand.New(rand.NewPCG(1, 2))
 	worlds := []*sim{a, b}

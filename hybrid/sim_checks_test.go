@@ -353,8 +353,19 @@ func (o *nodeOracle) stepped(n *simNode) {
 	}
 	nb.mode = c.state.Mode
 	o.conserved(n)
-	if len(c.pipes) > c.cfg.maxPipes || c.slots < 0 || c.slots > c.cfg.maxPipes {
-		o.s.failf("I7: %s has %d pipelines under way, %d slots free", n.name, len(c.pipes), c.slots)
+	placed := 0
+	for _, v := range c.servers {
+		if v.load.slots < 0 || v.load.slots > c.cfg.maxPipes {
+			o.s.failf("I7: %s has %d of %d pipelines to a server left", n.name, v.load.slots, c.cfg.maxPipes)
+		}
+		for _, i := range v.shards {
+			if placed++; c.shards[i].server != v {
+				o.s.failf("I7: for %s shard %d is on two servers", n.name, i)
+			}
+		}
+	}
+	if placed != len(c.shards) {
+		o.s.failf("I7: for %s %d of %d shards are on a server", n.name, placed, len(c.shards))
 	}
 	if len(c.wounded) > n.made {
 		o.s.failf("I7: %s wants to ask %d broken keys again, of %d", n.name, len(c.wounded), n.made)

@@ -50,8 +50,15 @@ type lateness struct {
 // cutOffUnits is a request that a node has admitted while it was cut off.
 type cutOffUnits struct {
 	at, units, limit, nodes int64 // nodes: by how many the limit is divided
-	node                    int
+	holder                  shareHolder
 	ahead                   bool // booked ahead, by a reservation
+}
+
+// shareHolder is who has a share of a limit in an outage: a node, until its clock jumps.
+// If it jumps ahead what the node has admitted before has left its window, or leaked.
+type shareHolder struct {
+	node   int
+	jumped int64
 }
 
 // flightID names a flight: it may be sent several times, and under another name.
@@ -100,7 +107,7 @@ func (f *simFleet) admitted(n *simNode, k oracleKey, a admission, apart bool) {
 		fk.slowAt = f.s.now
 	}
 	if apart {
-		fk.cut = append(fk.cut, cutOffUnits{at: f.s.now, units: a.n, limit: a.rule.Limit(), nodes: max(a.weight, 1), node: n.id})
+		fk.cut = append(fk.cut, cutOffUnits{at: f.s.now, units: a.n, limit: a.rule.Limit(), nodes: max(a.weight, 1), holder: shareHolder{n.id, f.s.oracle.nodes[n].jumped}})
 	}
 }
 
@@ -304,9 +311,9 @@ func (f *simFleet) editions(b *remote.Batch) (out []int64) {
 	return out
 }
 
-// told notes that a node has heard what Redis had of a key; older: of an earlier
-// generation than what the node knows.
-func (f *simFleet) told(n *simNode, k oracleKey, edition int64, older bool) {
+// told notes that a node has heard what Redis had of a key, in an exchange that took so
+// long; older: of an earlier generation than what the node knows.
+func (f *simFleet) told(n *simNode, k oracleKey, edition int64, older bool, took int64) {
 	fk := f.key(k)
 	if len(fk.cut) > 0 {
 		fk.before = fk.cut[len(fk.cut)-1].at
@@ -314,6 +321,9 @@ func (f *simFleet) told(n *simNode, k oracleKey, edition int64, older bool) {
 	if older {
 		fk.Ignored(n.id, edition)
 		return
+	}
+	if fk.rule.Algorithm() != limit.AlgorithmFunnel && took+ms >= int64(n.rule(k.rule).Width()) {
+		return // what it misses may be in a bucket beside: that shows nothing
 	}
 	fk.Heard(n.id, edition)
 }

@@ -81,7 +81,7 @@ func (n *simNode) call(id uint64, pipeline bool, parts []*part, answer func(late
 		}
 		n.deliver(func() event { return evTimeout{id} })
 		if pipeline {
-			s.after(s.latency(), func() { n.deliver(func() event { return evFreed{} }) })
+			s.after(s.latency(), func() { n.deliver(func() event { return evFreed{id} }) })
 		}
 	})
 	for _, p := range parts {

@@ -76,11 +76,13 @@ func (s *sim) addNode(o Options) *simNode {
 	}
 	rng := rand.New(rand.NewPCG(s.seed, uint64(n.id)))
 	cfg := opt.coreConfig()
-	cfg.oneServer = s.oneClock
 	if s.plan != nil {
 		cfg.shardsPerPipe, cfg.resyncPipe = s.plan.perPipe, min(cfg.resyncPipe, s.plan.perPipe)
 	}
 	n.core = newCore(cfg, rng, n.identities(), n.link, s.keyspace(), s.opt.Shards, each, &n.stats)
+	if len(s.servers) == 1 {
+		n.core.place(s.addrs())
+	}
 	s.nodes = append(s.nodes, n)
 	s.oracle.joined(n)
 	s.after(0, func() { n.step(evTick{}) })
@@ -226,7 +228,7 @@ func (n *simNode) sendBatches(e efSend) {
 			accept: func(i int) {
 				outcomes[list[i]], tries[list[i]].executed = got[i], at[i]
 				if v.broken != nil && v.broken(e.batches[list[i]].Shard) {
-					outcomes[list[i]] = remote.Outcome{Err: errDown}
+					outcomes[list[i]] = remote.Outcome{Err: v.ailment()}
 				}
 			},
 			fail: func(i int, err error) { outcomes[list[i]] = remote.Outcome{Err: err} },
@@ -249,9 +251,10 @@ func (n *simNode) sendBatches(e efSend) {
 func (n *simNode) sendBeat(e efBeat) {
 	s := n.s
 	beat := remote.Beat{Seqs: make([]int64, len(e.shards)), Times: make([]time.Duration, len(e.shards))}
-	var first error
-	fail := func(err error) {
-		if first == nil {
+	beat.Errs = make([]error, len(e.shards))
+	var ofList, first error // what ails the list of nodes, and the first of the shards
+	fail := func(i int, err error) {
+		if beat.Errs[i] = err; first == nil {
 			first = err
 		}
 	}
@@ -279,12 +282,16 @@ func (n *simNode) sendBeat(e efBeat) {
 			beat.Seqs[with], beat.Times[with] = seq, got.Now
 		}
 		if s.servers[0].listless {
-			fail(errOfKey)
+			ofList = errOfKey
 			return
 		}
 		beat.Nodes, beat.Now, beat.Others = got.Nodes, got.Now, got.Others
 	}
-	nodes.fail = func(_ int, err error) { fail(err) }
+	nodes.fail = func(_ int, err error) {
+		if ofList = err; with >= 0 {
+			beat.Errs[with] = err
+		}
+	}
 	parts := []*part{nodes}
 	for k, list := range byServer {
 		if len(list) == 0 {
@@ -301,12 +308,12 @@ func (n *simNode) sendBeat(e efBeat) {
 			},
 			accept: func(i int) {
 				if v.broken != nil && v.broken(e.shards[list[i]]) {
-					fail(errDown)
+					fail(list[i], v.ailment())
 					return
 				}
 				beat.Seqs[list[i]], beat.Times[list[i]] = seqs[i], times[i]
 			},
-			fail: func(_ int, err error) { fail(err) },
+			fail: func(i int, err error) { fail(list[i], err) },
 		})
 	}
 	begun := s.now
@@ -315,7 +322,10 @@ func (n *simNode) sendBeat(e efBeat) {
 			s.oracle.beaten(n, begun, e.shards, beat)
 		}
 		s.note(n.id, "beat", int64(beat.Nodes), int64(len(e.shards)))
-		return evBeat{e.id, n.time(), beat, first}
+		if ofList != nil {
+			first = ofList
+		}
+		return evBeat{e.id, n.time(), s.addrs(), beat, first}
 	})
 }
 

@@ -260,7 +260,7 @@ func (o *nodeOracle) executed(v *simServer, n *simNode, b *remote.Batch, r remot
 // told notes that a node has received the answer to a batch.
 func (o *nodeOracle) told(n *simNode, x *exchange, r remote.Reply) {
 	nb := o.nodes[n]
-	o.sighted(nb, x.b.Shard, x.left)
+	o.sighted(n, x.b.Shard, x.left)
 	settled := r.Verdict == remote.VerdictApplied || r.Verdict == remote.VerdictDuplicate
 	if x.asksFor != nil && settled || r.Verdict == remote.VerdictEarlier {
 		o.fate(n, x, r)
@@ -287,7 +287,7 @@ func (o *nodeOracle) told(n *simNode, x *exchange, r remote.Reply) {
 			if o.toldKey(sh, k.rule, st, as, nb.jumped) {
 				switch {
 				case x.editions != nil:
-					o.s.fleet.told(n, k, x.editions[i], older)
+					o.s.fleet.told(n, k, x.editions[i], older, o.s.now-x.left)
 				case later:
 					o.s.fleet.toldAstray(n, k)
 				}
@@ -295,8 +295,10 @@ func (o *nodeOracle) told(n *simNode, x *exchange, r remote.Reply) {
 				o.s.fleet.forget(n, k)
 			}
 		} else {
-			nb.shares[o.index[op.Key]].broken(st.Err, as)
-			if !st.Err.(*remote.KeyError).Booked {
+			read := x.parts[op.Key].booked && x.b.Ops[i].Units == 0 // its units were booked before
+			booked := read || st.Err.(*remote.KeyError).Booked
+			nb.shares[o.index[op.Key]].broken(booked, as)
+			if !booked {
 				o.s.fleet.refused(n, x.b, i)
 			}
 		}
@@ -305,12 +307,13 @@ func (o *nodeOracle) told(n *simNode, x *exchange, r remote.Reply) {
 
 // sighted: the node has heard of a server's clock in an exchange that began
 // then. One that took long does not say much.
-func (o *nodeOracle) sighted(nb *nodeBook, shard int, begun int64) {
+func (o *nodeOracle) sighted(n *simNode, shard int, begun int64) {
+	nb := o.nodes[n]
 	if o.s.now-begun > o.slack() {
 		return
 	}
 	for i := range nb.blind {
-		if (i == shard || o.s.oneClock) && begun >= nb.blind[i] {
+		if (i == shard || len(n.core.servers) == 1) && begun >= nb.blind[i] {
 			took := o.s.now - begun
 			if nb.blind[i] == 0 {
 				took = min(took, nb.vague[i])
@@ -326,13 +329,11 @@ func (o *nodeOracle) beaten(n *simNode, begun int64, shards []int, b remote.Beat
 	if b.Nodes > 0 {
 		nb.told = int64(b.Nodes)
 		nb.reweigh()
-		if o.s.oneClock {
-			o.sighted(nb, 0, begun)
-		}
+		o.sighted(n, 0, begun)
 	}
 	for i, sh := range shards {
 		if b.Seqs[i] >= 0 {
-			o.sighted(nb, sh, begun)
+			o.sighted(n, sh, begun)
 		}
 	}
 }
@@ -369,6 +370,7 @@ func (o *nodeOracle) toldKey(sh *share, r *limit.Rule, st remote.State, x *excha
 		// was lost meanwhile only that counts which the answer says.
 		clear(sh.buckets)
 	}
+	was := sh.slack
 	sh.toldAt, sh.slack, sh.fuzzy, sh.wounded = x.executed, o.slack(), false, false
 	base := float64(x.executed-simStart) + float64(st.Level.NS) + float64(st.Level.Rem)/float64(max(r.Units(), 1))
 	if !funnel {
@@ -388,7 +390,9 @@ func (o *nodeOracle) toldKey(sh *share, r *limit.Rule, st remote.State, x *excha
 		sh.gen, before = st.Gen, 0
 		clear(sh.buckets)
 	}
-	sh.base = max(base, before)
+	if sh.base = base; before > base { // it goes by what it was told before
+		sh.base, sh.slack = before, max(sh.slack, was)
+	}
 	for _, b := range st.Buckets {
 		if was := sh.buckets[b.ID]; b.Units < was.Units {
 			b.Units, b.Last = was.Units, max(b.Last, was.Last)
@@ -400,10 +404,10 @@ func (o *nodeOracle) toldKey(sh *share, r *limit.Rule, st remote.State, x *excha
 
 // broken: Redis cannot read the key. What it has booked before that counts as
 // told, though not by Redis.
-func (sh *share) broken(err error, x *exchange) {
+func (sh *share) broken(booked bool, x *exchange) {
 	sh.fuzzy, sh.wounded = true, true
 	for i := range sh.own {
-		if err.(*remote.KeyError).Booked && sh.own[i].order < x.made {
+		if booked && sh.own[i].order < x.made {
 			sh.own[i].weight = 1
 			if sh.own[i].n < 0 { // came off what was told before
 				clear(sh.buckets)

@@ -18,7 +18,7 @@ import (
 type simPlan struct {
 	nodes, servers, keys int
 	perPipe              int // shards in a pipeline, and in a heartbeat, at the most
-	oneClock             bool
+	unmapped             bool
 	opt                  Options
 	rules                []*limit.Rule
 	rates                rates
@@ -67,7 +67,7 @@ func drawPlan(rng *rand.Rand) *simPlan {
 	if rng.IntN(3) == 0 {
 		p.servers = 2 + rng.IntN(2)
 	}
-	p.oneClock = p.servers == 1 && rng.IntN(4) > 0
+	p.unmapped = p.servers == 1 && rng.IntN(4) == 0
 	pick := func(ds ...time.Duration) time.Duration { return ds[rng.IntN(len(ds))] }
 	const mil = time.Millisecond
 	p.opt = Options{

@@ -138,7 +138,8 @@ func (f *simFleet) outage(n *simNode, k oracleKey) {
 	if recent := f.s.now - int64(fk.rule.Horizon()+f.s.settling()); !ok || f.s.oracle.loose || fk.before > since || fk.server.lost > recent {
 		return // some have admitted on top of what others have heard of since
 	}
-	share, ahead, one, first := map[int]float64{}, 0.0, float64(rule.Limit()), f.s.now
+	share, leaks := map[shareHolder]float64{}, map[shareHolder]float64{}
+	ahead, one, first := 0.0, float64(rule.Limit()), f.s.now
 	for _, c := range fk.cut {
 		if c.at <= since {
 			continue
@@ -149,20 +150,22 @@ func (f *simFleet) outage(n *simNode, k oracleKey) {
 			continue
 		}
 		one = max(one, float64(c.limit))
-		share[c.node] = max(share[c.node], float64(c.units), float64(c.limit)/float64(c.nodes))
+		share[c.holder] = max(share[c.holder], float64(c.units), float64(c.limit)/float64(c.nodes))
+		leaks[c.holder] = max(leaks[c.holder], 1/float64(c.nodes))
 	}
-	most := 0.0
-	for _, units := range share {
+	most, limits := 0.0, 0.0
+	for holder, units := range share {
 		most += units
+		limits += leaks[holder] // whatever it holds, a whole funnel leaks as fast as any
 	}
-	limits := max(most/max(one, 1), 1)
+	limits = max(limits, 1)
 	// Several whole funnels leak several times as fast as the one that is added up. From
 	// first to now it has taken in at the most what they held, and what they have leaked.
 	most = max(most, one) + ahead + (limits-1)*leaked(rule, f.s.now-first)
 	f.steps[checkOutage]++
 	got := fk.Outage(p) - limits*leaked(rule, slack)
 	if above(got, most) {
-		f.s.failf("%s: %.1f units of %v %q admitted, at most %.1f are the shares of %d nodes", checkOutage, got, rule, k.key, most, len(share))
+		f.s.failf("%s: %.1f units of %v %q admitted, at most %.1f are %d shares", checkOutage, got, rule, k.key, most, len(share))
 	}
 }
 

@@ -22,7 +22,8 @@ type simServer struct {
 	// What a test breaks: the list of nodes, and shards.
 	listless bool
 	broken   func(shard int) bool
-	epoch    int // how often it was killed: connections do not survive that
+	silent   bool // broken ones get no answer, instead of one that refuses them
+	epoch    int  // how often it was killed: connections do not survive that
 	saved    *savedServer
 	split    *splitBrain // an old master serves some nodes; nil: there is one
 	copies   bool        // what runs now is a stray copy of an earlier request
@@ -98,6 +99,14 @@ func (v *simServer) arrive(do func()) {
 		return
 	}
 	do()
+}
+
+// ailment is what broken shards get.
+func (v *simServer) ailment() error {
+	if v.silent {
+		return errLate
+	}
+	return errDown
 }
 
 // lose notes that data is about to be lost.

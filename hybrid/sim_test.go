@@ -47,7 +47,7 @@ func simRun(name string, seed uint64, host luaHost, change ...func(*sim)) (s *si
 	p := drawPlan(rng)
 	drawLater(p, seed)
 	s = emptySim(nil, seed, p.opt, p.servers, p.rules)
-	s.plan, s.keys, s.rates, s.oneClock = p, p.keys, p.rates, p.oneClock
+	s.plan, s.keys, s.rates, s.unmapped = p, p.keys, p.rates, p.unmapped || p.servers > 1 && seed%4 == 0
 	s.calls = rand.New(rand.NewPCG(seed, 0xca11))
 	p.reserves, p.together = s.calls.IntN(3) == 0, s.calls.IntN(3) == 0
 	debts := []time.Duration{0, 0, -1, 1 + time.Duration(rand.New(rand.NewPCG(seed, 0xdeb7)).Int64N(10_000*ms))}

@@ -49,8 +49,11 @@ type sim struct {
 	born    int        // nodes ever made
 	rules   []*limit.Rule
 	keys    int
-	// The nodes know that there is a single server.
-	oneClock bool
+	// The nodes do not know where the shards are, as with a client of an unknown type.
+	unmapped bool
+	// What they take for it instead, while their client has not heard yet that shards have
+	// moved.
+	outdated []string
 	// A heartbeat asks for the ledger of the first shard in the call that enters the node,
 	// as it does in fact. The seeds were made when it took a call by itself.
 	oneCall bool
@@ -108,7 +111,6 @@ const (
 // newSim returns a world of one server without faults.
 func newSim(t *testing.T, seed uint64, nodes int, rules ...*limit.Rule) *sim {
 	s := emptySim(t, seed, Options{SyncInterval: simInterval, MaxLag: simInterval, HeartbeatInterval: simHeartbeat, Shards: simShards}, 1, rules)
-	s.oneClock = true
 	s.oracle.loose = true // the tests that use it break things behind its back
 	for range nodes {
 		s.addNode(Options{})
@@ -145,6 +147,19 @@ func (s *sim) layout() string {
 
 // serverOf returns the server that a shard lives on.
 func (s *sim) serverOf(shard int) *simServer { return s.servers[shard%len(s.servers)] }
+
+// addrs returns what a client says of where the shards are.
+func (s *sim) addrs() (list []string) {
+	if s.outdated != nil {
+		return s.outdated
+	}
+	for shard := range s.opt.Shards {
+		if !s.unmapped {
+			list = append(list, fmt.Sprint("server", s.serverOf(shard).id))
+		}
+	}
+	return list
+}
 
 func (s *sim) after(d int64, do func()) {
 	s.count++

@@ -1,0 +1,67 @@
+package hybrid
+
+import "slices"
+
+// newLoad returns the bounds of a server to which nothing is under way.
+func newLoad(cfg *coreConfig) *load {
+	return &load{budget: newBudget(cfg.timeout), slots: cfg.maxPipes}
+}
+
+// place takes over on which servers the shards are, by address; "" is unknown. A shard
+// that is not where it was joins the server of that name, if that is as well as the one
+// before and by the same clock. Else it is a server of its own for now.
+func (c *core) place(addrs []string) {
+	for i := range min(len(addrs), len(c.shards)) {
+		from := c.shards[i].server
+		if addrs[i] == from.name || addrs[i] == "" {
+			continue
+		}
+		k := slices.IndexFunc(c.servers, func(v *server) bool { return v.name == addrs[i] })
+		switch {
+		case k < 0: // another master has taken over, or this one is new to us
+			v := c.alone(i)
+			bounds := *v.load
+			bounds.slots, bounds.paced = c.cfg.maxPipes, 0
+			v.name, v.load = addrs[i], &bounds
+		case from.joins(c.servers[k]):
+			c.move(i, c.servers[k])
+		default:
+			c.alone(i)
+		}
+	}
+}
+
+// joins reports whether a shard of a server may move to another one. If another clock has
+// answered for it than that one's, what the client says is out of date.
+func (v *server) joins(to *server) bool {
+	return v.health == to.health && (!v.offset.known || !to.offset.known || v.offset.agrees(&to.offset))
+}
+
+// alone makes a shard a server of its own, which is as well as the one that it was on.
+func (c *core) alone(shard int) *server {
+	from := c.shards[shard].server
+	if len(from.shards) == 1 {
+		from.name = ""
+		return from
+	}
+	v := &server{health: from.health, rounds: from.rounds, bookedAt: from.bookedAt, offset: from.offset, load: from.load}
+	c.servers = append(c.servers, v)
+	c.move(shard, v)
+	return v
+}
+
+// move puts a shard on another server, whose clock it goes by from now on.
+func (c *core) move(shard int, to *server) {
+	from := c.shards[shard].server
+	from.shards = slices.DeleteFunc(from.shards, func(i int) bool { return i == shard })
+	if len(from.shards) == 0 {
+		c.servers = slices.DeleteFunc(c.servers, func(v *server) bool { return v == from })
+	}
+	to.shards = append(to.shards, shard)
+	slices.Sort(to.shards)
+	c.shards[shard].server = to
+	if to.offset.known && to.offset != from.offset {
+		c.applyOffset(shard)
+	}
+	c.applyMode(shard)
+}
