@@ -64,6 +64,6 @@ var apartMutants = []mutant{
 		file:   "hybrid/replies.go",
 		old:    `f != nil && r.Verdict == remote.VerdictEarlier {`,
 		new:    `f == nil && r.Verdict == remote.VerdictEarlier {`,
-		by:     hybrid("TestSimKept"),
+		by:     hybrid("TestBookedUnderAnEarlierNumber"),
 	},
 }

@@ -29,9 +29,9 @@ var memberMutants = []mutant{
 	{
 		name:   "expected-nodes-for-ever",
 		breaks: "Nodes that were expected and never came keep their shares.",
-		file:   "hybrid/machine.go",
-		old:    `if c.floorTo == math.MaxInt64 && c.count(down) == 0 {`,
-		new:    `if c.downAt != 0 && c.count(down) == 0 {`,
+		file:   "hybrid/beat.go",
+		old:    `if found && c.floorTo == math.MaxInt64 &&`,
+		new:    `if found && c.downAt != 0 && c.floorTo == math.MaxInt64 &&`,
 		by:     hybrid("TestExpectedNodesWithRedis"),
 	},
 	{

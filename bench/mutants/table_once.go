@@ -39,12 +39,10 @@ var onceMutants = []mutant{
 	{
 		name:   "failed-batch-is-forgotten",
 		breaks: "A batch whose fate is unknown is not sent again.",
-		file:   "hybrid/machine.go",
-		old: `s.rounds.failed(began, c.now)
-		s.retry = `,
-		new: `s.rounds.failed(began, c.now)
-		s.flight = nil
-		s.retry = `,
+		file:   "hybrid/server.go",
+		old:    `s.retry = c.now + c.jitter(`,
+		new: `s.flight = nil
+		s.retry = c.now + c.jitter(`,
 		by: sim(300),
 	},
 	{

@@ -71,13 +71,12 @@ var syncMutants = []mutant{
 		by:     hybrid("TestLostTwice"),
 	},
 	{
-		name:   "hung-shards-hold-up-others",
-		breaks: "A pipeline mixes shards that failed with others.",
-		file:   "hybrid/pump.go",
-		old: `case s.rounds.fails > 0, s.suspect:
-		return doubtful`,
-		new: "",
-		by:  hybrid("TestShardsThatFailedTravelAlone"),
+		name:   "one-server-for-all",
+		breaks: "All masters of a Cluster are taken for one server.",
+		file:   "hybrid/place.go",
+		old:    `return v.name == addrs[i] })`,
+		new:    `return true })`,
+		by:     hybrid("TestPipelinesAreForOneServer"),
 	},
 	{
 		name:   "reports-when-it-suits",
@@ -99,8 +98,8 @@ var syncMutants = []mutant{
 		name:   "too-many-pipelines",
 		breaks: "The number of pipelines under way is not bounded.",
 		file:   "hybrid/pump.go",
-		old:    `c.slots--`,
-		new:    "",
+		old:    `v.load.slots--`,
+		new:    ``,
 		by:     sim(300),
 	},
 	{

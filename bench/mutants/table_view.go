@@ -97,7 +97,7 @@ var viewMutants = []mutant{
 		breaks: "Every exchange, however slow, replaces the estimate of Redis' clock.",
 		file:   "hybrid/offset.go",
 		old:    `if f.known && (agrees && fresh.err > grown || !agrees && sent < f.at) {`,
-		new:    `if f.known && agrees && recv < 0 {`,
+		new:    `if f.known && agrees && grown < 0 {`,
 		by:     hybrid("TestOffsetFilter"),
 	},
 	{
