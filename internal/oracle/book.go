@@ -98,7 +98,13 @@ func (b *Book) Admit(node int, at, units int64, how How) {
 		return
 	}
 	if old := at - 4*b.rule.Window; s.at[0] < old {
-		s.prune(old)
+		if s.prune(old) {
+			for _, o := range b.nodes {
+				if o.ended {
+					o.prune(old)
+				}
+			}
+		}
 		b.refunds = slices.DeleteFunc(b.refunds, func(r refund) bool { return r.at < old })
 		b.twice = slices.DeleteFunc(b.twice, func(x extra) bool { return x.at < old })
 	}

@@ -271,3 +271,27 @@ func TestReplaced(t *testing.T) {
 		t.Errorf("%v of 6 units must count", got)
 	}
 }
+
+// TestEndedNodesAreForgotten: what a node has admitted that has ended is forgotten as soon as
+// it does not count any more, however little it is.
+func TestEndedNodesAreForgotten(t *testing.T) {
+	b := New(Rule{Window: 100, Width: 10}, 0)
+	for node := range 50 {
+		at := int64(node) * 1000
+		b.Begin(node)
+		for i := range int64(20) {
+			b.Admit(node, at+i, 1, How{})
+		}
+		b.Booked(node, b.Mark(node), at+20, 0)
+		b.End(node)
+	}
+	for at := range int64(3000) {
+		b.Admit(50, 60_000+at, 1, How{})
+		b.Booked(50, b.Mark(50), 60_000+at, 0)
+	}
+	for node, s := range b.nodes {
+		if kept := cap(s.at); kept > 0 && node != 50 {
+			t.Errorf("%d entries are kept of node %d, which is long gone", kept, node)
+		}
+	}
+}

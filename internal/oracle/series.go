@@ -1,6 +1,9 @@
 package oracle
 
-import "sort"
+import (
+	"slices"
+	"sort"
+)
 
 // series is what one node has admitted of one key, in the order of time, with
 // sums up to each entry: a sum over any interval is a difference of two.
@@ -118,16 +121,22 @@ func (s *series) lose(from, to int) {
 	}
 }
 
-// prune forgets entries that no question can be about any more.
-func (s *series) prune(before int64) {
+// prune forgets entries that no question can be about any more: many at a time, or all of a
+// node that has ended, to which none will be added. It reports whether there were so many.
+func (s *series) prune(before int64) bool {
 	k := min(s.after(before), s.booked) - s.base
-	if k < 1024 {
-		return
+	if k < 1024 && (k == 0 || !s.ended) {
+		return false
 	}
 	s.at, s.all, s.low, s.near, s.apart = s.at[k:], s.all[k:], s.low[k:], s.near[k:], s.apart[k:]
+	if s.ended {
+		s.at, s.all, s.low = slices.Clone(s.at), slices.Clone(s.all), slices.Clone(s.low)
+		s.near, s.apart = slices.Clone(s.near), slices.Clone(s.apart)
+	}
 	s.base += k
 	i := sort.Search(len(s.bookings), func(i int) bool { return s.bookings[i].mark > s.base })
 	if i = min(i, max(len(s.bookings)-1, 0)); i > 1 {
 		s.bookings = s.bookings[i-1:]
 	}
+	return true
 }
