@@ -151,7 +151,8 @@ func (f *simFleet) outage(n *simNode, k oracleKey) {
 		}
 		one = max(one, float64(c.limit))
 		share[c.holder] = max(share[c.holder], float64(c.units), float64(c.limit)/float64(c.nodes))
-		leaks[c.holder] = max(leaks[c.holder], 1/float64(c.nodes))
+		// What a request weighs is capped at the limit: a large one leaks faster than a share.
+		leaks[c.holder] = max(leaks[c.holder], 1/float64(c.nodes), min(float64(c.units)/max(float64(c.limit), 1), 1))
 	}
 	most, limits := 0.0, 0.0
 	for holder, units := range share {
