@@ -151,6 +151,15 @@ func TestDenialsEndWithTheMode(t *testing.T) {
 	link := newTestLink()
 	table := newTable(t, TableOptions{Link: link})
 	now := int64(table.clock.Now())
+	// A table asks a counter that refuses now and then all the same, see wants: when
+	// depends on its seeds.
+	c := newCounter("k", rule, 0, link, now)
+	for range 2 {
+		c.allow(now, 1, rule)
+	}
+	if _, no := c.denies(now, 1, rule); !no {
+		t.Fatal("does not refuse unasked")
+	}
 	for range 3 {
 		table.Allow("k", rule, 1, now)
 	}
@@ -158,6 +167,9 @@ func TestDenialsEndWithTheMode(t *testing.T) {
 		t.Fatal("allowed")
 	}
 	link.SetMode(WeightOpen, true)
+	if src, no := c.denies(now, 1, rule); no {
+		t.Errorf("open: refused unasked, %v", src)
+	}
 	if ok, src := table.Allow("k", rule, 1, now); !ok || src != limit.SourceDegraded {
 		t.Errorf("open: %v, %v", ok, src)
 	}
