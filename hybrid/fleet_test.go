@@ -133,7 +133,10 @@ func TestShareSurvivesASecondOutage(t *testing.T) {
 		}
 		time.Sleep(30 * time.Second) // all of their entries have expired
 		nodes[0].net.up()
-		time.Sleep(5500 * time.Millisecond)
+		eventually(t, 10*time.Second, "synced", func() bool { return nodes[0].State().Mode == hybrid.Synced })
+		// They are waited for 5 s from now. A number that is not held would fall one and a
+		// half heartbeats after it was told, that is with the second one from now.
+		time.Sleep(3 * time.Second)
 		if s := nodes[0].State(); s.Mode != hybrid.Synced || s.Nodes != 3 {
 			t.Errorf("%v, want it synced and counting 3 nodes", s)
 		}
