@@ -219,6 +219,9 @@ func (o *nodeOracle) sent(n *simNode, b *remote.Batch) *exchange {
 		if x.asksFor = was; was.asksFor != nil {
 			x.asksFor = was.asksFor
 		}
+		if x.asksFor.b == nil {
+			o.s.failf("I3: %s asks for the fate of a batch by a nonce that it has sent nothing under", n.name)
+		}
 	}
 	nb.flight[b.Shard] = x
 	o.s.fleet.sent(n, b)
