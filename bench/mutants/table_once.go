@@ -4,11 +4,11 @@ package main
 var onceMutants = []mutant{
 	{
 		name:   "resend-under-a-new-number",
-		breaks: "A batch that is sent again gets another number, and Redis cannot tell that it knows it.",
+		breaks: "A batch that is sent again gets another number and another nonce, and Redis cannot tell that it knows it.",
 		file:   "hybrid/pump.go",
 		old:    `c.stats.resent.Add(1)`,
 		new: `c.stats.resent.Add(1)
-		s.seq++`,
+		s.seq, f.nonce = s.seq+1, c.ids.nonce() // by either Redis would know it`,
 		by: sim(300),
 	},
 	{
