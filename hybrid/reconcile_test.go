@@ -2,6 +2,7 @@ package hybrid
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -90,6 +91,34 @@ func TestBatchesAreBounded(t *testing.T) {
 	}
 	if keys, batches := n.stats.keysSynced.Load(), n.stats.batches.Load(); keys < 200 || keys > 3*batches {
 		t.Errorf("%d keys in %d batches", keys, batches)
+	}
+}
+
+// A batch with something urgent in it is to be answered soon: what can wait fills it to a
+// quarter of what it may carry, and goes with the next ones.
+func TestUrgentBatchesAreSmall(t *testing.T) {
+	const most, interval = 20, 10 * time.Millisecond
+	s, n := lonely(t, Options{Shards: 1, MaxBatch: most, SyncInterval: interval}, 1, 0)
+	s.servers[0].freeze()
+	n.take("first", reconcileRule, 1)
+	s.run(time.Millisecond) // it is under way, and the others wait for it
+	n.takeAll(2 * most)
+	n.take("urgent", reconcileRule, 600)
+	s.run(2 * interval)
+	s.servers[0].thaw()
+	var sizes []int
+	for seq := n.core.shards[0].seq; n.unsynced() > 0; s.run(time.Millisecond / 10) {
+		sh := &n.core.shards[0]
+		if sh.flight == nil || sh.seq == seq {
+			continue
+		}
+		if seq = sh.seq; len(sizes) == 0 && sh.flight.items[0].c.Key() != "urgent" {
+			t.Errorf("%q goes before what is urgent", sh.flight.items[0].c.Key())
+		}
+		sizes = append(sizes, len(sh.flight.items))
+	}
+	if want := []int{most / 4, most, 1 + 2*most - most/4 - most}; !slices.Equal(sizes, want) {
+		t.Errorf("batches of %v keys, want %v", sizes, want)
 	}
 }
 

@@ -56,7 +56,7 @@ var apartMutants = []mutant{
 		file:   "hybrid/pump.go",
 		old:    `most /= urgentShare`,
 		new:    `most /= 1`,
-		by:     hybrid("TestRealFloodOfNewKeys"),
+		by:     hybrid("TestUrgentBatchesAreSmall"),
 	},
 	{
 		name:   "booked-under-an-earlier-number",
