@@ -1,6 +1,7 @@
 package hybrid
 
 import (
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -34,6 +35,42 @@ func TestPromiseOneKeyLost(t *testing.T) {
 		s.run(time.Second)
 		if fresh.take("hot", rule, 1).Allowed {
 			t.Errorf("%v: the key was not restored for a new node", rule)
+		}
+	}
+}
+
+// TestPromiseResetRolledBack: Redis forgets a reset and nothing else, before the node
+// that has made it has reported anything since: no sequence number tells. The node says
+// so together with what it books next, which would else be booked on what was cleared.
+//
+// Fault 74: a reset stands after a small rollback.
+func TestPromiseResetRolledBack(t *testing.T) {
+	for _, rule := range []*limit.Rule{
+		limit.Must(limit.SlidingWindow("sliding", 100, time.Hour)),
+		limit.Must(limit.Funnel("funnel", 100, 1, time.Hour)),
+	} {
+		s := emptySim(t, 1, Options{Shards: 1, SyncInterval: time.Second}, 1, []*limit.Rule{rule})
+		s.oracle.loose = true
+		n, v := s.addNode(Options{}), s.servers[0]
+		s.run(2 * time.Second)
+		n.take("k", rule, 40)
+		s.run(4 * time.Second)
+		for n.take("other", rule, 1); n.unsynced() > 0; {
+			s.run(time.Millisecond)
+		}
+		old, sh := v.save(), &n.core.shards[0]
+		acked := sh.acked
+		n.set(oracleKey{rule, "k"}, 0)
+		s.run(4 * time.Millisecond) // and the next collection is an interval after the last one
+		if left := n.take("k", rule, 0).Remaining; left != 100 || n.unsynced() != 0 || sh.seq != acked {
+			t.Fatalf("%v: %d remain after the reset, %d units unsynced, batch %d is sent, %d was answered", rule, left, n.unsynced(), sh.seq, acked)
+		}
+		v.rollback(old)
+		n.take("k", rule, 1)
+		s.run(5 * time.Second)
+		key := s.keyspace().CounterKey(rule, "k")
+		if got, left := math.Ceil(v.holds(key, rule)), n.take("k", rule, 0).Remaining; got != 1 || left != 99 {
+			t.Errorf("%v: Redis counts %v units since the reset, and %d remain; want 1 and 99", rule, got, left)
 		}
 	}
 }

@@ -52,7 +52,7 @@ var generationMutants = []mutant{
 		file:   "local/calls.go",
 		old:    "\tc.newEra()\n\tc.mark(raising)\n",
 		new:    "\tc.newEra()\n",
-		by:     hybrid("TestRealResetIsRolledBack"),
+		by:     hybrid("TestPromiseResetRolledBack"),
 	},
 	{
 		name:   "reset-without-a-witness",
