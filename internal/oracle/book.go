@@ -130,8 +130,9 @@ func (b *Book) Booked(node int, m Mark, at, under int64) int64 {
 	b.edition++
 	s := b.series(node)
 	if b.rule.Leak > 0 {
-		units, level := b.alone(s, s.booked, m.admitted, at)
-		b.funnel.most.book(at, units, level+b.rule.Leak*float64(under), b.rule.Leak)
+		// A lease does not tell when its units came: none of them may have leaked.
+		units := float64(s.sum(s.all, s.booked, m.admitted))
+		b.funnel.most.book(at, units, units+b.rule.Leak*float64(under), b.rule.Leak)
 	}
 	if m.admitted > s.booked {
 		s.booked = m.admitted

@@ -45,15 +45,3 @@ func (m *merged) jump(d int64) {
 	m.back -= d
 	m.late(-d)
 }
-
-// alone returns the level of a funnel that only a node's entries from one to
-// another came to.
-func (b *Book) alone(s *series, from, to int, at int64) (units, level float64) {
-	then := at
-	for i := max(from, s.base); i < to; i++ {
-		t, n := s.at[i-s.base], float64(s.sum(s.all, i, i+1))
-		level = drain(level, b.rule.Leak, max(t-then, 0)) + n
-		units, then = units+n, t
-	}
-	return units, drain(level, b.rule.Leak, at-then)
-}
