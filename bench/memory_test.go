@@ -57,10 +57,7 @@ func holdLocal(b *testing.B, rule *limit.Rule, n int) holder {
 	if err != nil {
 		b.Fatal(err)
 	}
-	live := func() int64 {
-		s := l.Stats()
-		return s.Live - s.Side // what waits aside has not found its place
-	}
+	live := func() int64 { return l.Stats().Live }
 	return holder{ask: func(key string) { l.Allow(key, rule) }, live: live, close: l.Close}
 }
 
@@ -86,7 +83,7 @@ func holdHybrid(b *testing.B, l *hybrid.Limiter, rule *limit.Rule) holder {
 // and so on.
 func BenchmarkMemory(b *testing.B) {
 	for _, h := range holders {
-		for _, rule := range redisRules {
+		for _, rule := range memoryRules {
 			for times, use := range []string{"", "-busy"} {
 				if use != "" && rule.Algorithm() == limit.AlgorithmFunnel {
 					continue // takes no more
@@ -125,7 +122,14 @@ func measureMemory(b *testing.B, times int, open func() holder) {
 	empty.report(b, "empty-")
 }
 
-// awaitBucket waits for a bucket of the window of redisRules to come to its end.
+// memoryRules are what the keys are asked under. None is as if never used while it is
+// measured: such keys are forgotten.
+var memoryRules = []*limit.Rule{
+	limit.Must(limit.Funnel("funnel", 100, 10, time.Hour)),
+	limit.Must(limit.SlidingWindow("sliding", 1_000_000_000, time.Minute)),
+}
+
+// awaitBucket waits for a bucket of the window of memoryRules to come to its end.
 func awaitBucket(b *testing.B) {
 	width := time.Minute / limit.DefaultBuckets
 	was := time.Now().Truncate(width)

@@ -333,7 +333,7 @@ func (c *core) drain() {
 func (c *core) enqueue(k *local.Counter, urgent bool) {
 	// At once, though it may report later: until its shard is known, a window goes by the
 	// clock of another server.
-	s := &c.shards[k.Shard(c.keys.Shard)]
+	s := &c.shards[k.Shard(c.local, c.keys.Shard)]
 	if urgent {
 		s.urgent = append(s.urgent, queued{k, c.now})
 		if s.urgentAt == 0 {
@@ -346,7 +346,7 @@ func (c *core) enqueue(k *local.Counter, urgent bool) {
 
 // ready queues a counter whose time to report has come.
 func (c *core) ready(k *local.Counter) {
-	s := &c.shards[k.Shard(c.keys.Shard)]
+	s := &c.shards[k.Shard(c.local, c.keys.Shard)]
 	if len(s.normal) >= max(s.prune, minPrune) {
 		before := len(s.normal)
 		s.normal = slices.DeleteFunc(s.normal, func(q queued) bool { return q.c.Dropped() })

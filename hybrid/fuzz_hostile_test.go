@@ -72,6 +72,11 @@ func playHostile(t *testing.T, asks, lies []byte) {
 	time.Sleep(45 * time.Second) // the longest back-off, the quarantine, half a short bucket
 	ctx, cancel := context.WithTimeout(bg, time.Minute)
 	defer cancel()
+	for _, rule := range hostileRules { // a key that looked unused has been forgotten
+		if err := l.Preload(ctx, rule, "k0", "k1", "k2"); err != nil {
+			t.Fatalf("preload: %v", err)
+		}
+	}
 	for range 2 { // what the first one finds missing in Redis is told anew by the second
 		if err := l.Flush(ctx); err != nil {
 			t.Fatalf("flush: %v (%v, %+v)", err, l.State(), l.Stats())

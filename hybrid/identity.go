@@ -9,7 +9,7 @@ import (
 
 // identities is where a core gets what tells it apart from every other process,
 // one that was copied from it included: a virtual machine that is cloned, or
-// restored from a snapshot, has its twin's memory, and with it the state of
+// restored from a snapshot, has the memory of the original, and with it the state of
 // every generator in it. Whoever runs the core takes them from outside.
 type identities struct {
 	name  func() string // for a node

@@ -95,10 +95,13 @@ func TestFlushWhileACopyIsNoticed(t *testing.T) {
 
 // A loss is none because a name is new, and one that a heartbeat tells together
 // with the copy is not missed.
+//
+// The lag is long: else all that is asked for is old enough to be asked for again.
 func TestCopyAndLoss(t *testing.T) {
 	rule := limit.Must(limit.SlidingWindow("w", 1000, 24*time.Hour))
-	s := newSim(t, 1, 1, rule)
-	n := s.nodes[0]
+	s := emptySim(t, 1, Options{SyncInterval: simInterval, MaxLag: 50 * simInterval, HeartbeatInterval: simHeartbeat, Shards: simShards}, 1, []*limit.Rule{rule})
+	s.oracle.loose = true
+	n := s.addNode(Options{})
 	keys := []string{keyOfShard(s, 0), keyOfShard(s, 1)}
 	for _, key := range keys {
 		n.take(key, rule, 10)

@@ -8,14 +8,13 @@ import (
 	"github.com/hybridlimit/hybridlimit/local"
 )
 
-// Key is one key under one rule, for callers who ask for it often: it saves the
-// look-up. Its methods are those of the [Limiter] it comes from, count together
-// with them, and stay right whatever becomes of the key in memory. It is safe for
-// concurrent use; a nil or zero Key refuses every check.
+// Key is one key under one rule, for callers who ask for it often: a check that a
+// lease decides (see package local) needs no look-up. Its methods are those of the
+// [Limiter] it comes from, and it counts together with them: a Key has no state of its
+// own. With many of them a check is not faster than by name. It is safe for concurrent
+// use; a nil or zero Key refuses every check.
 //
-// Keep one of a key rather than make one for each check: it has room for what is left of
-// the limit, and then Allow takes about half the time. Several of the same key, or checks of it
-// by its name, have to share, and cost what those by name do.
+// Keep one of a key rather than make one for each check.
 type Key struct {
 	handle local.Handle // not bound: nothing can be asked
 	lim    *Limiter
@@ -28,12 +27,8 @@ func (l *Limiter) Key(key string, rule *limit.Rule) *Key {
 	if l.usable(rule, 0) {
 		t = l.table
 	}
-	k := local.Apart[Key](t)
-	k.lim = l
+	k := &Key{lim: l}
 	k.handle.Bind(t, strings.Clone(key), rule) // the key may be part of something large
-	if t != nil && !rule.IsDryRun() {          // those are counted by what they would have been told
-		k.handle.By(l.clock)
-	}
 	return k
 }
 
@@ -47,18 +42,7 @@ func (k *Key) whole() (l *Limiter, key string, rule *limit.Rule) {
 }
 
 // Allow is [Limiter.Allow].
-func (k *Key) Allow() bool {
-	if k != nil && k.lim != nil {
-		switch v, src := k.handle.Answer(k.lim.clock); v {
-		case local.Admitted: // is counted
-			return true
-		case local.Refused:
-			k.lim.tally.countOne(false, src)
-			return false
-		}
-	}
-	return k.AllowN(1)
-}
+func (k *Key) Allow() bool { return k.AllowN(1) }
 
 // AllowN is [Limiter.AllowN].
 func (k *Key) AllowN(n int64) bool {
@@ -68,6 +52,8 @@ func (k *Key) AllowN(n int64) bool {
 	}
 	ok, src, counted := k.handle.AllowBy(k.lim.clock, n)
 	switch {
+	case counted && n > 1:
+		k.lim.tally.together(n, src)
 	case counted:
 	case n == 1:
 		k.lim.tally.countOne(ok, src)
@@ -83,11 +69,11 @@ func (k *Key) Take(n int64) limit.Result {
 		l, key, rule := k.whole()
 		return l.Take(key, rule, n)
 	}
-	now := k.lim.now()
-	if res, ok := k.handle.TakeFromSlot(n, now); ok {
+	res, counted := k.handle.Take(k.lim.clock, n)
+	if counted {
 		return res
 	}
-	return k.lim.judge(k.handle.Rule(), n, k.handle.TakeAt(n, now))
+	return k.lim.judge(k.handle.Rule(), n, res)
 }
 
 // Peek is [Limiter.Peek].
@@ -96,7 +82,7 @@ func (k *Key) Peek() limit.Result {
 		l, key, rule := k.whole()
 		return l.Peek(key, rule)
 	}
-	return k.handle.Rule().Judged(k.handle.Peek(1, k.lim.now()))
+	return k.handle.Rule().Judged(k.handle.Peek(k.lim.clock))
 }
 
 // TakeAtMost is [Limiter.TakeAtMost].

@@ -132,6 +132,8 @@ func (l *Limiter) AllowN(key string, rule *limit.Rule, n int64) bool {
 	}
 	ok, src, counted := l.table.AllowBy(l.clock, key, rule, n)
 	switch {
+	case counted && n > 1:
+		l.tally.together(n, src)
 	case counted:
 	case !ok && rule.IsDryRun():
 		l.tally.pass()
@@ -149,12 +151,11 @@ func (l *Limiter) Take(key string, rule *limit.Rule, n int64) limit.Result {
 	if !l.usable(rule, n) {
 		return l.invalid(key, rule, n)
 	}
-	at := l.table.Seek(key, rule)
-	now := l.now()
-	if res, ok := l.table.TakeFromSlot(at, key, rule, n, now); ok {
+	res, counted := l.table.Take(l.clock, key, rule, n)
+	if counted {
 		return res
 	}
-	return l.judge(rule, n, l.table.TakeAt(at, key, rule, n, now))
+	return l.judge(rule, n, res)
 }
 
 // judge counts a decision, and returns it as it is to be told.
@@ -174,7 +175,7 @@ func (l *Limiter) Peek(key string, rule *limit.Rule) limit.Result {
 	if !l.usable(rule, 1) {
 		return l.invalid(key, rule, 1)
 	}
-	return rule.Judged(l.table.Peek(key, rule, 1, l.now()))
+	return rule.Judged(l.table.Peek(l.clock, key, rule))
 }
 
 // Flush reconciles every key in memory with Redis now: what is pending is

@@ -55,7 +55,8 @@ func (f Fallback) weight(n int64) int64 {
 // Options configures a [Limiter]. The zero value is a good start: each field
 // that is zero takes the default named beside it.
 type Options struct {
-	// MaxKeys is about how many keys are held in memory. Default 65,536.
+	// MaxKeys is how many keys are held in memory; there is room for a quarter more, at
+	// least 4,096 more. Default 65,536.
 	MaxKeys int
 	// SyncInterval is the time between two collections of reports. A key that is used
 	// for the first time, or again after MaxLag, is asked for with the next. Default

@@ -203,13 +203,13 @@ func (c *core) batch(id int) *remote.Batch {
 	b := &remote.Batch{Shard: id, Node: s.node, Seq: s.seq, Prev: s.acked, Nonce: f.nonce, Accept: s.accept, Ops: make([]remote.Op, len(f.items))}
 	for i := range f.items {
 		it := &f.items[i]
-		ctr, rep := it.c.Resend(c.local, s.accept)
-		it.c, it.rule, it.raised = ctr, rep.Rule, rep.Raise
+		rep := it.c.Resend(c.local, s.accept)
+		it.rule, it.raised = rep.Rule, rep.Raise
 		if it.booked {
-			b.Ops[i] = c.op(ctr, justRead(rep), 0)
+			b.Ops[i] = c.op(it.c, justRead(rep), 0)
 			continue
 		}
-		b.Ops[i] = c.op(ctr, rep, it.units)
+		b.Ops[i] = c.op(it.c, rep, it.units)
 	}
 	return b
 }

@@ -38,7 +38,7 @@ func (c *core) giveUpRefunds(s *shard) {
 }
 
 func (c *core) giveUpRefund(it *item) {
-	it.c.KeepSentBack()
+	it.c.KeepSentBack(c.local)
 	it.back = false
 	c.stats.givenUp.Add(1)
 }

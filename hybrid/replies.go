@@ -181,10 +181,10 @@ func (c *core) settle(s *shard, f *flight, r remote.Reply, sent, recv int64) {
 		a.Rule, a.Raised, a.Gen, a.Born, a.Level = it.rule, it.raised, st.Gen, st.Born, st.Level
 		a.Buckets, a.Converted, a.Forgiven = toLocal(st.Buckets), st.Converted, st.Forgiven
 		out := it.c.Settle(c.local, a)
-		if renamed && out.Counter.Refresh() {
+		if renamed && it.c.Refresh() {
 			out.Again = true
 		}
-		c.afterSettle(out)
+		c.afterSettle(it.c, out)
 	}
 }
 
@@ -207,15 +207,14 @@ func (c *core) onKeyError(it item, err error) {
 	if !it.c.Quarantined() {
 		c.happened(Event{Kind: EventQuarantined, Reason: "redis cannot use the key: " + reason, Key: it.c.Key(), Err: err})
 	}
-	ctr, first := it.c.Quarantine(booked)
+	first := it.c.Quarantine(c.local, booked)
 	c.stats.quarantined.Add(1)
 	if first {
-		c.wounded = append(c.wounded, quarantined{ctr, c.now + c.cfg.quarantine})
+		c.wounded = append(c.wounded, quarantined{it.c, c.now + c.cfg.quarantine})
 	}
 }
 
-func (c *core) afterSettle(o local.Outcome) {
-	ctr := o.Counter
+func (c *core) afterSettle(ctr *local.Counter, o local.Outcome) {
 	if o.Lost {
 		c.stats.rolledBack.Add(1)
 	}
@@ -250,7 +249,7 @@ func (c *core) reseedNow() {
 	c.reseed = 0
 	c.happened(Event{Kind: EventDataLost, Reason: fmt.Sprintf("redis has lost data, and is told what is known of it: %d of %d shards", c.toReseed(), len(c.shards))})
 	c.each(func(k *local.Counter) bool {
-		s := &c.shards[k.Shard(c.keys.Shard)]
+		s := &c.shards[k.Shard(c.local, c.keys.Shard)]
 		if s.reseed && k.MarkRaise(c.local) {
 			s.normal = append(s.normal, queued{k, c.now})
 			s.normalAt = c.now

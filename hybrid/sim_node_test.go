@@ -19,8 +19,6 @@ type simNode struct {
 	name     string // of the process; in Redis it may go by another
 	core     *core
 	link     *local.Link
-	slots    *local.Slots
-	bound    map[simHandle]*local.Bound // of counters that are not asked by name alone
 	stats    counters
 	clock    simClock
 	skew     int64
@@ -46,22 +44,15 @@ type simNode struct {
 	events   []Event
 }
 
-// simHandle is a counter and the rule that it is asked by.
-type simHandle struct {
-	c    *local.Counter
-	rule *limit.Rule
-}
-
 // addNode starts a node. o gives what is not the same for all.
 func (s *sim) addNode(o Options) *simNode {
 	n := &simNode{
 		s: s, id: s.born, name: fmt.Sprint("node", s.born), link: local.NewLink(s.opt.pace(), s.opt.Shards),
 		clock:    simClock{at: s.now, base: s.now},
-		counters: map[oracleKey]*local.Counter{}, rules: map[*limit.Rule]*limit.Rule{}, flushed: map[uint64]error{}, bound: map[simHandle]*local.Bound{}, wires: make([]wire, len(s.servers)),
+		counters: map[oracleKey]*local.Counter{}, rules: map[*limit.Rule]*limit.Rule{}, flushed: map[uint64]error{}, wires: make([]wire, len(s.servers)),
 	}
 	n.link.SetMaxDebt(s.opt.MaxDebt)
 	n.link.SetShards(s.keyspace().Shard)
-	n.slots = local.NewSlots(n.link)
 	s.born++
 	opt := s.opt
 	if o.Fallback != 0 {
@@ -341,16 +332,12 @@ func (n *simNode) rule(r *limit.Rule) *limit.Rule {
 func (n *simNode) take(key string, rule *limit.Rule, units int64) limit.Result {
 	k := oracleKey{rule, key}
 	c := n.counter(k)
-	if units == 1 && n.s.rng.IntN(4) != 0 {
-		return n.allow(k, c)
+	if units > 0 && n.s.rng.IntN(4) != 0 {
+		return n.allow(k, c, units)
 	}
-	unasked := c.Denies(n.time(), units, n.rule(rule))
 	res, ok := c.Take(n.time(), units, n.rule(rule))
 	if !ok {
 		n.s.failf("a counter died")
-	}
-	if unasked && res.Allowed {
-		n.s.failf("%q would have been refused unasked: %+v", key, res)
 	}
 	if res.Allowed {
 		n.admitted += units
@@ -360,38 +347,25 @@ func (n *simNode) take(key string, rule *limit.Rule, units int64) limit.Result {
 	return res
 }
 
-// allow asks for one unit and no more than yes or no, as the hot path does.
-func (n *simNode) allow(k oracleKey, c *local.Counter) limit.Result {
+// allow asks for no more than yes or no, as the hot path does.
+func (n *simNode) allow(k oracleKey, c *local.Counter, units int64) limit.Result {
 	rule := n.rule(k.rule)
-	ask := func(now int64) (bool, limit.Source, bool) { return n.slots.Allow(c, now, rule) }
-	if key := k.key; (len(key)+int(key[len(key)-1])+n.id)%2 == 0 && n.s.rng.IntN(8) != 0 {
-		ask = n.boundTo(c, rule).Allow
-	}
-	allowed, src, ok := ask(n.time())
+	allowed, src, _, ok := c.Allow(n.time(), units, rule)
 	if !ok {
 		n.s.failf("a counter died")
 	}
 	res := limit.Result{Allowed: allowed, Source: src, Limit: rule.Limit()}
 	if allowed {
-		n.admitted++
+		n.admitted += units
 	} else {
 		res.RetryAfter = 1 // it does not tell
-		if rule.Limit() == 0 {
+		if rule.Limit() < units {
 			res.RetryAfter = limit.Never
 		}
 	}
-	n.s.oracle.taken(n, k, 1, res)
+	n.s.oracle.taken(n, k, units, res)
 	n.wakeUp()
 	return res
-}
-
-// boundTo returns what a counter lends to who asks it under a rule.
-func (n *simNode) boundTo(c *local.Counter, rule *limit.Rule) *local.Bound {
-	at := simHandle{c, rule}
-	if n.bound[at] == nil {
-		n.bound[at] = n.slots.Bind(c, rule)
-	}
-	return n.bound[at]
 }
 
 // takeAtMost asks for what is left, up to a number of units.

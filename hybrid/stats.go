@@ -1,6 +1,7 @@
 package hybrid
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -89,10 +90,27 @@ const (
 	stackBits  = 11 // of an address in a stack of the smallest size
 )
 
-// tally counts decisions, but for those that slots and handles admit and count themselves. Nearly
-// all are for one unit, and cost one atomic addition.
+// tally counts decisions, except those for one unit that leases admit: these the table
+// counts, see [local.Table.Admitted]. Nearly all are for one unit, and cost one atomic addition.
 type tally struct {
 	cells [stripes]cell
+	shown shown
+}
+
+// shown is the largest numbers of admitted decisions that were reported. While a check for
+// several units is being counted, sum may take it for several decisions, or for fewer than
+// none. A reported number must not become smaller after that.
+type shown struct {
+	mu   sync.Mutex
+	most Outcomes
+}
+
+func (s *shown) atLeast(o Outcomes) Outcomes {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := &s.most
+	*m = Outcomes{max(m.Unsynced, o.Unsynced), max(m.Synced, o.Synced), max(m.Degraded, o.Degraded), max(m.Local, o.Local)}
+	return *m
 }
 
 // cell fills whole cache lines: decisions for one unit, then for other numbers.
@@ -149,17 +167,20 @@ func (t *tally) countOne(allowed bool, s limit.Source) {
 	t.cell().one[row][group(s)].Add(1)
 }
 
+// together corrects the sum for n units that a lease has admitted at once: they are one
+// decision, but leases count units.
+func (t *tally) together(n int64, src limit.Source) { t.cell().many[1][group(src)].Add(uint64(1 - n)) }
+
 // pass counts what would have been refused.
 func (t *tally) pass() { t.cell().passed.Add(1) }
 
 func (t *tally) invalid() { t.cell().wrong.Add(1) }
 
-// sum adds up into s the cells and what slots and handles have admitted, one unit at a time, and
-// returns the admitted units that are to be shared: all but those that keys without room
-// of their own have taken.
-func (t *tally) sum(s *Stats, slots [local.Sources]int64) (shared int64) {
+// sum adds up into s the cells and the units that leases have admitted. It returns the
+// admitted units that are to be reported to Redis: all but those of overflow counters.
+func (t *tally) sum(s *Stats, leases [local.Sources]int64) (shared int64) {
 	var sums [2][4]uint64
-	for src, n := range slots {
+	for src, n := range leases {
 		g := group(limit.Source(src))
 		sums[1][g] += uint64(n)
 		s.AdmittedUnits += n
@@ -183,6 +204,6 @@ func (t *tally) sum(s *Stats, slots [local.Sources]int64) (shared int64) {
 		s.WouldRefuse += c.passed.Load()
 	}
 	s.Denied = Outcomes{sums[0][0], sums[0][1], sums[0][2], sums[0][3]}
-	s.Allowed = Outcomes{sums[1][0], sums[1][1], sums[1][2], sums[1][3]}
+	s.Allowed = t.shown.atLeast(Outcomes{sums[1][0], sums[1][1], sums[1][2], sums[1][3]})
 	return shared
 }

@@ -1,7 +1,6 @@
 package hybrid
 
 import (
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -21,40 +20,6 @@ func TestCellsFillLines(t *testing.T) {
 	defer l.Close(t.Context())
 	if at, size := uintptr(unsafe.Pointer(&l.tally)), unsafe.Sizeof(cell{}); at%line != 0 || size%line != 0 {
 		t.Errorf("cells of %d bytes begin at %d of a line", size, at%line)
-	}
-}
-
-// Two bound keys share a cache line when there are many, or whoever holds so many would wait
-// for twice as much memory; the first ones have one each.
-func TestKeysShareLines(t *testing.T) {
-	if unsafe.Sizeof(uintptr(0)) != 8 {
-		t.Skip("laid out for pointers of 8 bytes")
-	}
-	const line, half = 64, 32
-	if size := unsafe.Sizeof(Key{}); size != half {
-		t.Errorf("%d bytes", size)
-	}
-	l, err := New(nil, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close(t.Context())
-	rule := limit.Must(limit.Funnel("r", 10, 10, time.Second))
-	apart := 0
-	for i := range 10_000 {
-		at := uintptr(unsafe.Pointer(l.Key(strconv.Itoa(i), rule)))
-		if at%half != 0 {
-			t.Fatalf("key %d begins at %d of a line", i, at%line)
-		}
-		if at%line == 0 {
-			apart++
-		}
-		if i == 1000 && apart <= i {
-			t.Errorf("of %d keys, %d begin a line", i, apart)
-		}
-	}
-	if apart > 7000 {
-		t.Errorf("%d of 10,000 keys begin a line", apart)
 	}
 }
 
@@ -97,7 +62,7 @@ func deep(by int, f func()) {
 	f()
 }
 
-// What slots count by themselves and what the tally counts add up to all that was asked:
+// What leases admit, which the table counts, and what the tally counts add up to all checks:
 // by name, a long one too, bound, or bound only just now, admitted or not, or by a rule
 // that refuses nobody.
 func TestStatsCountEachDecisionOnce(t *testing.T) {
@@ -142,7 +107,7 @@ func TestStatsCountEachDecisionOnce(t *testing.T) {
 	}
 }
 
-// A refusal from a slot that a handle has not known yet is counted as well.
+// A refusal by the lease of a key that was just bound is counted as well.
 func TestStatsCountRefusalsOfTheNewlyBound(t *testing.T) {
 	l, err := New(nil, Options{})
 	if err != nil {

@@ -11,16 +11,16 @@ import (
 // fewChecks is how many checks can be asked together without an allocation.
 const fewChecks = 4
 
-// allTries bounds how often counters are looked up again that die before they
-// can be locked together. It takes a cache that drops them all the time.
+// allTries bounds how often counters are looked up again because one was
+// forgotten before all were locked. To reach it takes an eviction each time.
 const allTries = 1000
 
-// asked is one of several checks, and the counter it is for.
+// asked is one of several checks, and its counter.
 type asked struct {
 	c     *Counter
-	check int   // its index
+	check int   // index of the check
 	total int64 // units that must fit for it: those of all checks of c
-	twin  bool  // c is locked for the check before
+	twin  bool  // an earlier check has the same counter
 }
 
 // TakeAll consumes what all of the checks ask for if each of them admits it,
@@ -30,12 +30,10 @@ type asked struct {
 func (t *Table) TakeAll(checks []limit.Check, now int64, out []limit.Result) (v limit.Verdict) {
 	var few [fewChecks]asked
 	v = limit.NewVerdict()
-	view := t.view.Load()
-	defer runtime.KeepAlive(view) // until all is unlocked again, see Close
 	for try := range allTries {
 		list := few[:0]
 		for i := range checks {
-			list = append(list, asked{c: t.lookup(view, &checks[i], now, try > 0), check: i})
+			list = append(list, asked{c: t.lookup(&checks[i], now, try > 0), check: i})
 		}
 		if wake, ok := t.takeTogether(list, checks, now, out); ok {
 			if wake {
@@ -48,8 +46,7 @@ func (t *Table) TakeAll(checks []limit.Check, now int64, out []limit.Result) (v 
 		}
 		runtime.Gosched()
 	}
-	// Nobody can say anything of these keys now: the safe side.
-	t.stats.limbo.Add(1)
+	// The counters could not be locked together: refuse, which is the safe side.
 	for i := range checks {
 		out[i] = limit.Result{Limit: checks[i].Rule.Limit(), RetryAfter: closedRetry}
 		v.Add(i, checks[i].Rule, out[i])
@@ -57,7 +54,7 @@ func (t *Table) TakeAll(checks []limit.Check, now int64, out []limit.Result) (v 
 	return v
 }
 
-// TakeAllOf is [Table.TakeAll] for those who keep counters themselves, such as a
+// TakeAllOf is [Table.TakeAll] for callers who keep counters themselves, such as a
 // simulator: counters are those of the checks. ok is false if one is dead.
 func TakeAllOf(counters []*Counter, checks []limit.Check, now int64, out []limit.Result) (ok bool) {
 	list := make([]asked, len(checks))
@@ -71,27 +68,26 @@ func TakeAllOf(counters []*Counter, checks []limit.Check, now int64, out []limit
 	return ok
 }
 
-// lookup returns the counter of a check. It may be dead by the time that it is
-// locked; then look again: the cache may go on showing it until it is brought
-// back to life.
-func (t *Table) lookup(v *view, q *limit.Check, now int64, again bool) *Counter {
-	h := t.hashOf(q.Key, q.Rule)
+// lookup returns the counter of a check. It may be dead by the time it is locked: then call
+// lookup again, with again set.
+func (t *Table) lookup(q *limit.Check, now int64, again bool) *Counter {
+	h, print := t.hashOf(q.Key, q.Rule)
 	t.names.see(q.Rule)
 	if !again {
-		if c := t.recall(v, h, q.Key, q.Rule); c != nil {
+		if c := t.index.search(h, print).counterOf(q.Key, q.Rule); c != nil {
 			return c
 		}
 	}
-	f := t.find(h, q.Key, q.Rule, now, true)
-	t.leave(f)
+	f := t.find(h, print, q.Key, q.Rule, now, true)
+	f.leave()
 	return f.c
 }
 
 // takeTogether decides the checks in one step. ok is false if a counter was
 // dead; then nothing has happened.
 func (t *Table) takeTogether(list []asked, checks []limit.Check, now int64, out []limit.Result) (wake, ok bool) {
-	// In one order for all, so that nobody waits for anybody in a circle. Only
-	// counters of newcomers without room may be equal in it.
+	// All callers lock in one order, so that there is no deadlock. Only overflow
+	// counters may be equal in it.
 	slices.SortStableFunc(list, before)
 	if twinned(list, checks) {
 		t.crowd.Lock()
@@ -100,7 +96,7 @@ func (t *Table) takeTogether(list []asked, checks []limit.Check, now int64, out 
 	locked, alive := 0, true
 	for ; locked < len(list) && alive; locked++ {
 		if a := &list[locked]; !a.twin {
-			a.c.lock()
+			a.c.lock(now)
 			alive = !a.c.dead
 		}
 	}
@@ -109,7 +105,7 @@ func (t *Table) takeTogether(list []asked, checks []limit.Check, now int64, out 
 	}
 	for i := range list[:locked] {
 		if !list[i].twin {
-			list[i].c.mu.Unlock()
+			list[i].c.unlock()
 		}
 	}
 	return wake, alive
@@ -121,9 +117,9 @@ func before(a, b asked) int {
 		cmp.Compare(a.c.Key(), b.c.Key()), cmp.Compare(a.c.name(), b.c.name()))
 }
 
-// twinned marks the checks of one counter, and sums up their units: a dry run
-// comes after the others. It reports whether there are two counters without an
-// order.
+// twinned marks the checks that share a counter with an earlier one, and sums up the
+// units of each counter; a dry run comes after the others. It reports whether two
+// counters have no order.
 func twinned(list []asked, checks []limit.Check) (unordered bool) {
 	for i := range list {
 		a := &list[i]

@@ -10,12 +10,12 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Not under the race detector: it makes the cache's pools lose items, and
+// Not under the race detector: it makes pools lose items, and
 // they are allocated anew.
 func TestResidentKeyAllocatesNothing(t *testing.T) {
 	l := newLimiter(t, Options{})
 	rules := append(everyRule(t, 1000), limit.Must(limit.SlidingWindowBuckets("many buckets", 1000, time.Minute, 30)))
-	for _, key := range []string{"k", strings.Repeat("k", mostMiddle), strings.Repeat("k", mostMiddle+1)} {
+	for _, key := range []string{"k", strings.Repeat("k", inlineKey+1), strings.Repeat("k", behindKey+1)} {
 		for _, rule := range rules {
 			l.Take(key, rule, 1)
 		}
@@ -45,8 +45,8 @@ func TestResidentKeyAllocatesNothing(t *testing.T) {
 func TestFoldingDoesNotAllocate(t *testing.T) {
 	now := int64(1e12)
 	for _, r := range []*limit.Rule{windowRule(t, 1e6, time.Hour, 10), windowRule(t, 1e6, time.Hour, 3), limit.Must(limit.FixedWindow("f", 1e6, time.Hour))} {
-		c := newCounter("k", r, 0, newTestLink(), now)
-		c.Shard(func(string) int { return 1 })
+		c := NewCounter("k", r, newTestLink(), now)
+		c.Shard(now, func(string) int { return 1 })
 		c.allow(now, 1, r)
 		rep, _ := c.Collect(now, false)
 		c.Settle(now, Answer{Rule: r, Buckets: rep.Buckets, At: now, ServerNow: now})

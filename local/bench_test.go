@@ -9,8 +9,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Two loads: one key, asked by everybody (its counter's lock is what costs),
-// and a cache full of keys asked evenly (memory is).
+// Two loads: one key, asked by all goroutines (its word is what costs), and a table
+// full of keys asked evenly (memory is).
 func BenchmarkAllow(b *testing.B) {
 	rule := limit.Must(limit.Funnel("bench", 1000, 1_000_000, time.Second))
 	for _, load := range []struct {

@@ -8,47 +8,47 @@ import (
 
 // Booking is what a reservation holds of a counter.
 //
-// To give a booking of a funnel up is not just to lower the level. Those who
-// have booked behind it keep their times: newcomers would be admitted at the same
-// times once more. Let x be the time at which a funnel is empty that sees nothing
-// but the bookings that are still waiting, each when it is due. While the level
-// does not fall below x, whoever comes finds as much of the capacity taken as
-// those who wait will use of it. What cannot be handed back because of them
-// comes back when they have given up, too, as far as it has not leaked by then.
+// To cancel a booking of a funnel it is wrong to just lower the level by it. Bookings
+// behind it keep their times, and new callers would be admitted at the same times
+// once more. Let x be the time at which a funnel is empty that sees only the bookings
+// that still wait, each when it is due. As long as the level does not fall below x, a
+// new caller finds as much of the capacity taken as the waiting bookings will use.
+// What cannot be handed back because of them is handed back when they are cancelled,
+// too, as far as it has not leaked by then.
 //
-// Where the funnel is shared, who else waits is known only to the others. A
-// booking keeps the funnel fuller than full until it is due, and nobody lowers it
-// further while anybody may wait. So nobody waits if the level is within the
-// capacity. If it is above, only the end of the queue is handed back, and only
-// if nobody else has booked behind or between.
+// Of a shared funnel only the other nodes know which bookings wait there. A booking
+// keeps the funnel fuller than full until it is due, and no node lowers it further
+// while a booking may wait. So no booking waits if the level is within the capacity.
+// If it is above, only the end of the queue is handed back, and only if no other node
+// has booked behind or between.
 type Booking struct {
 	n   int64 // units that have not been handed back
 	due int64 // when they may be used, ns
 	era uint32
 
 	// begin and end are when the funnel was to be empty before and after the
-	// booking, less what was handed back since of what is due before it. So end is
-	// never later than when the funnel is empty, less what may be used after due. Of
-	// another counter end is when the units count no longer.
+	// booking, less what was handed back since of bookings that are due before it. So
+	// end is never later than the time at which the funnel is empty, less what may be
+	// used after due. Of another algorithm end is when the units no longer count.
 	begin, end limit.Span
 
 	vague   bool // booked in an outage: what the units weigh is not known
-	gone    bool // given up
-	mixed   bool // the authority has lowered the level since: others may be behind
-	dropped bool // one of too many, see maxDue
+	gone    bool // cancelled
+	mixed   bool // the authority has lowered the level since: others may have booked behind
+	dropped bool // forgotten, see maxDue
 }
 
-// maxDue bounds the bookings of a key that are remembered although they are due.
-// Of more than so many that have not leaked, the earliest cannot be handed back.
+// maxDue bounds the bookings of a key that are remembered after they are due. If
+// there are more that have not leaked, the earliest are forgotten and cannot be
+// handed back.
 const maxDue = 1024
 
-// waits reports whether others must leave room for b.
+// waits reports whether new callers must leave room for b.
 func (b *Booking) waits(now int64) bool { return !b.gone && b.due > now }
 
-// still returns how many units of b count still, and what they take to leak. The
-// others have leaked, or left a window, and made room for somebody else: to hand
-// them back would take off newer ones in their place. The part of a unit that has
-// not leaked counts as one.
+// still returns how many units of b still count, and what they take to leak. The
+// others have leaked, or left a window: to hand them back would take off newer units
+// in their place. A unit that has leaked in part counts as one.
 func (b *Booking) still(r *limit.Rule, now int64) (n int64, cost limit.Span) {
 	left := r.Sub(b.end, limit.Span{NS: now})
 	cost = r.Cost(b.n)
@@ -63,7 +63,7 @@ func (b *Booking) still(r *limit.Rule, now int64) (n int64, cost limit.Span) {
 	return min(b.n, wholeUp(r, left)), left
 }
 
-// wholeUp returns how many units a span is worth in a funnel, rounded up.
+// wholeUp returns how many units leak in a span, rounded up.
 func wholeUp(r *limit.Rule, s limit.Span) int64 {
 	n := r.Whole(s)
 	if r.Cost(n).Less(s) {
@@ -72,10 +72,10 @@ func wholeUp(r *limit.Rule, s limit.Span) int64 {
 	return n
 }
 
-// noteBookingLocked notes that n units were booked with the answer res, in a
-// funnel that was to be empty at begin.
+// noteBookingLocked notes that n units were booked with the answer res. A funnel was
+// to be empty at begin before that.
 func (c *Counter) noteBookingLocked(now, n int64, begin limit.Span, res limit.Result) *Booking {
-	s := c.tell() // from now on there is an era to tell apart
+	s := c.tell() // from now on eras are counted
 	b := &Booking{n: n, due: now + int64(res.RetryAfter), era: s.era, vague: res.Source == limit.SourceDegraded}
 	if c.alg() != limit.AlgorithmFunnel {
 		b.end = limit.Span{NS: now + int64(res.ResetAfter)}
@@ -89,8 +89,8 @@ func (c *Counter) noteBookingLocked(now, n int64, begin limit.Span, res limit.Re
 	return b
 }
 
-// enqueueLocked puts b before the bookings that are due later. There are some if
-// what was handed back has made room for b before them.
+// enqueueLocked inserts b before the bookings that are due later. There are some if
+// units that were handed back have made room before them.
 func (c *Counter) enqueueLocked(b *Booking) {
 	s, r := c.tell(), c.rule()
 	k, cost := len(s.booked), r.Sub(b.end, b.begin)
@@ -103,7 +103,7 @@ func (c *Counter) enqueueLocked(b *Booking) {
 	s.booked = slices.Insert(s.booked, k, b)
 }
 
-// tidyLocked forgets the bookings that matter no longer.
+// tidyLocked forgets the bookings that no longer matter.
 func (c *Counter) tidyLocked(now int64) {
 	s := c.tell()
 	s.booked = slices.DeleteFunc(s.booked, func(b *Booking) bool {
@@ -116,8 +116,8 @@ func (c *Counter) tidyLocked(now int64) {
 	}
 }
 
-// leastLocked returns the time at which the funnel must not be empty before,
-// because of bookings that wait.
+// leastLocked returns the time before which the funnel must not be empty, because of
+// bookings that wait.
 func (c *Counter) leastLocked(now int64) (least limit.Span) {
 	for _, b := range c.told().booked {
 		switch {
@@ -131,22 +131,22 @@ func (c *Counter) leastLocked(now int64) (least limit.Span) {
 	return least
 }
 
-// fullLocked reports whether somebody may wait for a funnel that is shared.
+// fullLocked reports whether a booking may wait in a shared funnel, on any node.
 func (c *Counter) fullLocked(now int64) bool {
 	return c.link() != nil && c.rule().Add(limit.Span{NS: now}, c.rule().Full()).Less(c.funnel.view)
 }
 
-// givenUpLocked returns how many units are to be handed back now that b is given
-// up, as far as nobody waits behind, and what they take to leak.
+// givenUpLocked returns how many units are to be handed back now that b is cancelled,
+// as far as no booking waits behind, and what they take to leak.
 func (c *Counter) givenUpLocked(now int64, b *Booking) (n int64, cost limit.Span) {
 	s, r := c.tell(), c.rule()
 	switch {
-	case b.era != s.era, b.dropped: // it went with a reset
+	case b.era != s.era, b.dropped: // a reset has cleared it, or it was forgotten
 		return 0, cost
 	case c.alg() != limit.AlgorithmFunnel:
 		return b.still(r, now)
 	}
-	if b.gone = true; !slices.Contains(s.booked, b) { // the counter has been replaced
+	if b.gone = true; !slices.Contains(s.booked, b) { // the counter was forgotten and made again
 		s.booked = slices.Insert(s.booked, 0, b)
 	}
 	all, end := !c.fullLocked(now), c.funnel.view
@@ -163,8 +163,8 @@ func (c *Counter) givenUpLocked(now int64, b *Booking) (n int64, cost limit.Span
 	return n, cost
 }
 
-// handedBackLocked notes that n units of bookings that are given up were handed
-// back, the last first.
+// handedBackLocked notes that n units of cancelled bookings were handed back, the
+// last first.
 func (c *Counter) handedBackLocked(now, n int64) {
 	s, r := c.tell(), c.rule()
 	for k, b := range slices.Backward(s.booked) {
@@ -183,8 +183,8 @@ func (c *Counter) handedBackLocked(now, n int64) {
 	c.tidyLocked(now)
 }
 
-// loweredLocked notes that the newest units that were used have been handed back.
-// They came before the bookings that have not been used.
+// loweredLocked notes that used units have been handed back, the newest first. They
+// came before the bookings that are not due yet.
 func (c *Counter) loweredLocked(now int64) {
 	end, r := c.funnel.view, c.rule()
 	for _, b := range slices.Backward(c.told().booked) {
@@ -197,13 +197,13 @@ func (c *Counter) loweredLocked(now int64) {
 }
 
 // correctedLocked notes that an answer has changed the level of a funnel, which
-// was to be empty at was. By less than slack ns it is the same level: the times
-// of answers are not known better.
+// was to be empty at was. A change of less than slack ns is none: the times of
+// answers are not known more exactly.
 func (c *Counter) correctedLocked(was limit.Span, slack int64) {
 	r, view := c.rule(), c.funnel.view
 	up, down := r.Sub(view, was), r.Sub(was, view)
 	if up.NS > slack || up == down {
-		return // others are behind
+		return // others have booked behind
 	}
 	for _, b := range c.told().booked {
 		b.begin, b.end = r.Sub(r.Add(b.begin, up), down), r.Sub(r.Add(b.end, up), down)
@@ -213,7 +213,7 @@ func (c *Counter) correctedLocked(was limit.Span, slack int64) {
 
 // cancel hands back what a booking holds.
 func (c *Counter) cancel(now int64, rule *limit.Rule, b *Booking) (back int64, ok bool) {
-	c.lock()
+	c.lock(now)
 	if c.dead {
 		c.mu.Unlock()
 		return 0, false
@@ -229,9 +229,9 @@ func (c *Counter) cancel(now int64, rule *limit.Rule, b *Booking) (back int64, o
 	return back, true
 }
 
-// Cancel hands back what a reservation has booked, once, as far as it still
-// counts and nobody waits behind it. Nothing is left to hand back if the key was
-// reset or set since, in this table.
+// Cancel hands back what a reservation has booked, as far as it still counts and no
+// booking waits behind it. Nothing is handed back if the key was reset or set since,
+// in this table. Call it once for each booking.
 func (t *Table) Cancel(key string, rule *limit.Rule, now int64, b *Booking) (back int64) {
 	t.with(key, rule, now, false, func(c *Counter) (ok bool) {
 		if !c.matches(key, rule) {

@@ -81,7 +81,7 @@ func (m *misuse) step() {
 	}
 	switch m.rng.IntN(8) {
 	case 0, 1:
-		if res, _ := m.c.ask(m.now, n, m.r, true, 0); res.Allowed {
+		if res, _ := m.c.ask(m.now, n, m.r, true); res.Allowed {
 			m.uses = append(m.uses, use{at: m.now, n: n})
 		}
 	case 2, 3:
@@ -128,7 +128,7 @@ func TestGivenUpByAll(t *testing.T) {
 		for _, r := range funnelsOfAllShapes() {
 			rng, now := rand.New(rand.NewPCG(seed, 80)), start.UnixNano()
 			c := NewCounter("k", r, nil, 0)
-			c.ask(now, r.Limit(), r, true, 0)
+			c.ask(now, r.Limit(), r, true)
 			full := c.funnel.view
 			var waiting []*Booking
 			for range 1 + rng.IntN(9) {

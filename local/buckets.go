@@ -6,8 +6,8 @@ import (
 )
 
 // Bucket is a number of units that were admitted in one bucket of a window.
-// ID counts buckets since the epoch of the authority's clock. Last says how long after
-// the bucket began the last of them came, or any later time up to its end.
+// ID counts buckets since the epoch of the authority's clock. Last is how long after
+// the beginning of the bucket its last unit came, or any later time up to its end.
 type Bucket struct {
 	ID, Units int64
 	Last      time.Duration
@@ -24,9 +24,9 @@ func (w *window) list(b []int64) []Bucket {
 	return out
 }
 
-// sorted returns the units of a list by bucket. What lies ahead of the current bucket, by
-// a clock that was corrected since, counts in that. It must not be reported under the ID
-// of that, or the authority would count it twice.
+// sorted returns the units of a list by bucket. Buckets ahead of the current one, by a clock
+// that was corrected since, count in the current one. They must not be reported under its
+// ID, or the authority would count them twice: w.moved notes that.
 func (w *window) sorted(list []Bucket) []int64 {
 	told := make([]int64, len(w.pend))
 	for _, b := range list {
@@ -38,7 +38,7 @@ func (w *window) sorted(list []Bucket) []int64 {
 	return told
 }
 
-// hear takes over when the last units of a list came.
+// hear takes over the times of the last units of a list.
 func (w *window) hear(list []Bucket) {
 	for _, b := range list {
 		if i := max(w.cur-b.ID, 0); i < int64(len(w.last)) && b.Units > 0 {
@@ -61,8 +61,8 @@ func shift(b []int64, k int64) (gone int64) {
 	return gone
 }
 
-// unshift moves every bucket forward by k, and adds up in the first what would
-// lie before it.
+// unshift moves every bucket forward by k. Buckets that would lie before the first
+// are added to it.
 func unshift(b []int64, k int64) {
 	n := int64(len(b))
 	if n == 0 {
@@ -89,8 +89,8 @@ func mergeBuckets(a, b []int64, f func(a, b int64) int64) []int64 {
 	return a
 }
 
-// spares are buckets of the usual number that nobody needs just now: with many keys
-// few have units under way at any time.
+// spares is a pool of slices of the usual number of buckets: of many keys few have units
+// under way at any time.
 var spares = sync.Pool{New: func() any { return new([fewBuckets]int64) }}
 
 // spareBuckets returns n empty buckets.
@@ -101,13 +101,13 @@ func spareBuckets(n int) []int64 {
 	return spares.Get().(*[fewBuckets]int64)[:n]
 }
 
-// forgetSent ends what is under way.
+// forgetSent forgets what is under way.
 func (w *window) forgetSent() {
 	spareFor(w.sent)
 	w.sent, w.sentUnits = nil, 0
 }
 
-// spareFor leaves b, which may be nil, to others.
+// spareFor returns b, which may be nil, to the pool.
 func spareFor(b []int64) {
 	if cap(b) == fewBuckets {
 		b = b[:fewBuckets]

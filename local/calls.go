@@ -1,17 +1,13 @@
 package local
 
-import (
-	"runtime"
+import "github.com/hybridlimit/hybridlimit/limit"
 
-	"github.com/hybridlimit/hybridlimit/limit"
-)
-
-// The calls of a counter beyond the plain check. Each is one step under the
-// counter's lock.
+// The calls of a counter besides the plain check. Each is one step under the
+// lock of the counter.
 
 // atMost admits what is left, up to n units.
 func (c *Counter) atMost(now, n int64, rule *limit.Rule) (granted int64, res limit.Result, ok bool) {
-	c.lock()
+	c.lock(now)
 	if c.dead {
 		c.mu.Unlock()
 		return 0, res, false
@@ -21,10 +17,10 @@ func (c *Counter) atMost(now, n int64, rule *limit.Rule) (granted int64, res lim
 	if granted = min(n, c.roomLocked(now)); granted > 0 && !c.decideLocked(now, granted, true) {
 		granted = 0
 	}
-	// Of what could not be granted at all, one unit says when to come back.
+	// If nothing could be granted, RetryAfter is that of one unit.
 	res = c.describeLocked(now, min(n, 1), granted > 0 || n == 0)
 	wake := c.link() != nil && c.noteLocked()
-	c.mu.Unlock()
+	c.unlock()
 	if wake {
 		c.link().signal()
 	}
@@ -47,10 +43,10 @@ func (c *Counter) roomLocked(now int64) int64 {
 	return room
 }
 
-// refund hands back n units, as far as there are so many and nobody waits who was
-// to come after them, and returns how many.
+// refund hands back n units, as far as so many count and no reservation was made
+// behind them, and returns how many.
 func (c *Counter) refund(now, n int64, rule *limit.Rule) (back int64, ok bool) {
-	c.lock()
+	c.lock(now)
 	if c.dead {
 		c.mu.Unlock()
 		return 0, false
@@ -62,8 +58,8 @@ func (c *Counter) refund(now, n int64, rule *limit.Rule) (back int64, ok bool) {
 	return back, true
 }
 
-// handBackLocked takes off n units, a funnel's at the given cost: those that the
-// authority has been told of only if tell.
+// handBackLocked takes off n units, of a funnel at the given cost. Units that the
+// authority has been told of are taken off only if tell is set.
 func (c *Counter) handBackLocked(now, n int64, cost limit.Span, tell bool) (back int64) {
 	if !c.returnsLocked() {
 		c.setBackGen(c.gen())
@@ -82,27 +78,27 @@ func (c *Counter) handBackLocked(now, n int64, cost limit.Span, tell bool) (back
 		c.link().withdrawn.Add(withdrawn)
 		return back
 	}
-	c.funnel.put(away{}) // nobody else is to be told
+	c.funnel.put(away{}) // there is no authority to report it to
 	if c.win() != nil {
 		c.win().settleAlone()
 	}
 	return back
 }
 
-// unlockAndTell unlocks c, and has the reconciler look at what it has to tell.
+// unlockAndTell hands c to the reconciler if there is something to report, and unlocks it.
 func (c *Counter) unlockAndTell() {
 	wake := c.link() != nil && c.noteLocked()
-	c.mu.Unlock()
+	c.unlock()
 	if wake {
 		c.link().signal()
 	}
 }
 
-// set makes used units count, whatever did before. It is for counters that
-// share nothing.
+// set makes used units count instead of what counted before. It is for counters
+// without a link.
 func (c *Counter) set(now, used int64, rule *limit.Rule) (ok bool) {
-	c.lock()
-	defer c.mu.Unlock()
+	c.lock(now)
+	defer c.unlock()
 	if c.dead {
 		return false
 	}
@@ -137,26 +133,26 @@ type Renewal struct {
 	Level     limit.Span // funnel
 	Buckets   []Bucket   // window
 	At        int64      // our time at which that was done, ns
-	ServerNow int64      // the authority's
+	ServerNow int64      // the authority's time then, ns
 }
 
-// renew takes over what the authority has made of the key. What is pending was
-// admitted before, and is dropped. A state that is older than what c knows
-// changes nothing.
+// renew takes over a state that the authority has reset or set. What is pending was
+// admitted before, and is dropped. A state that is older than what c knows changes
+// nothing.
 //
-// It reports the reset once more, raising: from then on the authority cannot lose it
-// without losing a report as well, which the reconciler notices. Until no view from
-// before the reset can matter any more, c is to stay: it may be the only one that
-// knows of it.
+// c then reports the reset once more, raising: from then on the authority cannot lose
+// the reset without losing a report as well, which the reconciler notices. c is not
+// forgotten as long as views from before the reset can matter: it may be the only
+// counter that knows of it.
 func (c *Counter) renew(now int64, rule *limit.Rule, a Renewal) (ok bool) {
-	c.lock()
+	c.lock(now)
 	if c.dead {
 		c.mu.Unlock()
 		return false
 	}
 	now = c.enterLocked(now, rule)
 	wake := a.Gen > c.gen() && c.renewLocked(now, a)
-	c.mu.Unlock()
+	c.unlock()
 	if wake {
 		c.link().signal()
 	}
@@ -172,7 +168,7 @@ func (c *Counter) renewLocked(now int64, a Renewal) (wake bool) {
 	c.setHeard(a.ServerNow)
 	c.setWitness(a.At + int64(c.rule().Horizon()))
 	c.born, c.freshAt = a.Born, max(c.freshAt, a.At)
-	c.mark(outdated) // this was no exchange that tells the time
+	c.mark(outdated) // a reset is no exchange that measures the clock
 	if c.alg() == limit.AlgorithmFunnel {
 		c.link().withdrawn.Add(c.funnel.renew(c.rule(), c.rule().Add(limit.Span{NS: a.At}, a.Level), w))
 		c.setApart(c.clocksApart())
@@ -201,7 +197,7 @@ func (t *Table) TakeAtMost(key string, rule *limit.Rule, n, now int64) (granted 
 func (t *Table) Refund(key string, rule *limit.Rule, n, now int64) (back int64) {
 	t.with(key, rule, now, false, func(c *Counter) (ok bool) {
 		if !c.matches(key, rule) {
-			return true // nobody knows whose units strangers share
+			return true // it is an overflow counter: whose units it has is not known
 		}
 		back, ok = c.refund(now, n, rule)
 		return ok
@@ -209,64 +205,44 @@ func (t *Table) Refund(key string, rule *limit.Rule, n, now int64) (back int64) 
 	return back
 }
 
-// Set makes used units of key count, and reports whether it could: not, if there
-// is no room for the key. It is for tables that share nothing.
+// Set makes used units of key count, and reports whether it did: it does not if there
+// is no room for the key. It is for tables without a link.
 func (t *Table) Set(key string, rule *limit.Rule, used, now int64) (done bool) {
 	t.with(key, rule, now, used > 0, func(c *Counter) bool {
 		if done = c.matches(key, rule); !done {
-			return true // what strangers share is not set
+			return true // an overflow counter is not set for one of its keys
 		}
 		return c.set(now, used, rule)
 	})
 	return done
 }
 
-// Renew tells the counter of a key what the authority has made of it. If there
-// is none, one is made: others may hold older views. A key that there is no room
-// for, which the count of overflows tells, is not remembered.
+// Renew passes on to the counter of a key what the authority has reset or set. If
+// there is none, one is created, because other nodes may hold older views. If there
+// is no room for the key, which [TableStats].Overflow counts, nothing is remembered.
 func (t *Table) Renew(key string, rule *limit.Rule, now int64, a Renewal) {
 	t.with(key, rule, now, true, func(c *Counter) bool {
-		return c.link() == nil || c.renew(now, rule, a) // without a link: made up, or shared by strangers
+		return c.link() == nil || c.renew(now, rule, a) // without a link it is an overflow counter
 	})
 }
 
-// Touch has the counter of key, created if there is none, ask the authority as
-// a check would, and consumes nothing.
+// Touch makes the counter of key, created if there is none, ask the authority as
+// a check would. It consumes nothing.
 func (t *Table) Touch(key string, rule *limit.Rule, now int64) {
 	t.with(key, rule, now, true, func(c *Counter) bool {
-		c.lock()
+		c.lock(now)
 		if c.dead {
 			c.mu.Unlock()
 			return false
 		}
 		c.enterLocked(now, rule)
 		wake := c.link() != nil && c.noteLocked()
-		c.mu.Unlock()
+		c.unlock()
 		if wake {
 			c.link().signal()
 		}
 		return true
 	})
-}
-
-// with calls f with the counter of a key, again if it turns out to be dead. If
-// there is none it is created or, if not wanted, made up for this call. What it
-// returns corrects the source of an answer, and is not to be left again.
-func (t *Table) with(key string, rule *limit.Rule, now int64, create bool, f func(*Counter) (ok bool)) found {
-	t.names.see(rule)
-	h := t.hashOf(key, rule)
-	v := t.view.Load()
-	defer runtime.KeepAlive(v)
-	if c := t.recall(v, h, key, rule); c != nil {
-		if f(c) {
-			return found{}
-		}
-		t.recent.Load().drop(c)
-	}
-	made := t.find(h, key, rule, now, create)
-	f(made.c)
-	t.leave(made)
-	return made
 }
 
 // TakeAtMost admits up to n units, see [Table.TakeAtMost]. ok is false if the

@@ -8,54 +8,48 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Counter counts one key under one rule. Counters are made by a [Table] and
-// live until it forgets them; one that has been replaced is dead and refers
-// to its heir. All methods are safe for concurrent use.
+// Counter counts one key under one rule. Counters are made by a [Table] and live until it
+// forgets them. All methods are safe for concurrent use.
 //
-// A mutex rather than a compare-and-swap loop guards the state: under
-// contention on one key it is the cheaper of the two (56 against 72 ns with
-// two goroutines), and it lets a check and its bookkeeping be one step.
-//
-// With many keys it is memory that a check waits for. So the whole is three cache
-// lines, of which a check of a funnel reads two and writes one. What funnels rarely
-// need is in more, and so is a window unless it is folded; a longer key comes right
-// behind, see namedCounter.
+// It does what a lease cannot: merge an answer of the authority, roll a window, reserve,
+// change the rule. A check that a lease decides does not read the counter.
 type Counter struct {
-	// First line, hardly ever written: whose counter it is.
 	law      atomic.Pointer[limit.Rule] // written under mu
 	hash     uint64                     // immutable
-	place    atomic.Pointer[Part]       // of the link: what holds for the counter's shard; nil: nothing is shared
-	denied   atomic.Int64               // see denies; written under mu
+	place    atomic.Pointer[Part]       // part of the link for the counter's shard; nil: nothing is shared
+	home     *home                      // immutable; nil: grants no leases
 	urgentAt uint32                     // pending units that make a report urgent
-	short    [inlineKey]byte            // immutable: the key, if it is not longer
-	keyBytes uint8                      // immutable: how long it is, or where it is; see Key
+	short    [inlineKey]byte            // immutable: the key, if it fits
+	keyBytes uint8                      // immutable: length of the key, or longKey or isBehind
 	flags    flags                      // written under mu
-	slot     atomic.Pointer[tenancy]    // of the slot that answers instead, see lodge; nil: none. Written under mu and the lock of the tenancy
 
-	// Second line: what a check decides on.
-	mu       sync.Mutex   // protects all that is not said to be otherwise
-	modeBits atomic.Int32 // of the link, as seen last; written under mu
-	epoch    uint8        // of the table, when the cache was told of the latest use
+	mu       sync.Mutex // protects all fields without another note
+	modeBits int32      // mode of the link, as seen last
 	dead     bool
-	brisk    brisk  // what the next check may be answered by
-	last     int64  // latest now seen; time never runs backwards in here
-	funnel   funnel // or a folded window
+	held     bool   // the policy holds it
+	seen     uint32 // trace, when the sweep last looked
+	lent     uint32 // units of the lease when granted; unitsRefused: a refusal; 0: no lease
+	counted  uint32 // units of the lease that home.admitted has already
 
-	// Third line, from known in funnel on: what there is between us and the
-	// authority.
-	freshAt                int64    // when it last answered, ns; before it has, when c was made
-	born                   int64    // when the newest of what it has told was booked, in its time; untold: it has told nothing
-	nextNormal, nextUrgent *Counter // owned by the link's stacks
+	entry        *entry // in the index; nil: its row was full. Writes need the lock of the shard, too
+	refusesUntil int64  // ns; 0: not known to refuse. Valid until c is locked again
+	last         int64  // latest now seen: time never runs backwards in a counter
+	funnel       funnel // or a folded window
+
+	// State of the exchange with the authority.
+	freshAt                int64    // when the authority last answered, ns; before that, when c was made
+	born                   int64    // when the newest unit it has told of was booked, by its clock; untold: no answer yet
+	nextNormal, nextUrgent *Counter // owned by the stacks of the link
 	more                   *more
 }
 
-func newCounter(key string, rule *limit.Rule, hash uint64, link *Link, now int64) *Counter {
+func newCounter(key string, rule *limit.Rule, hash uint64, link *Link, home *home, now int64) *Counter {
 	c := new(Counter)
 	if len(key) > inlineKey && len(key) <= behindKey {
 		c = &new(namedCounter).counter
 		c.keyBytes = isBehind
 	}
-	c.hash, c.last = hash, math.MinInt64
+	c.hash, c.home, c.last = hash, home, math.MinInt64
 	c.law.Store(rule)
 	c.setKey(key)
 	c.setMode(packMode(1, false))
@@ -82,34 +76,12 @@ func newCounter(key string, rule *limit.Rule, hash uint64, link *Link, now int64
 	return c
 }
 
-// matches reports whether c counts key under a rule of this name.
+// matches reports whether c counts key under a rule of this name and algorithm.
 func (c *Counter) matches(key string, rule *limit.Rule) bool {
 	if r := c.law.Load(); r != rule && (r.Hash() != rule.Hash() || r.Algorithm() != rule.Algorithm() || r.Name() != rule.Name()) {
 		return false
 	}
 	return c.Key() == key
-}
-
-// lock locks c for anything that may change what a check is answered.
-func (c *Counter) lock() {
-	c.mu.Lock()
-	c.unsettleLocked()
-}
-
-// unsettleLocked takes back what checks may be answered by without looking at all.
-func (c *Counter) unsettleLocked() {
-	if d := c.slot.Load(); d != nil {
-		d.mu.Lock()
-		d.returnLocked(c)
-		d.mu.Unlock()
-	}
-	if p := c.lentTo(); p != nil {
-		p.returnLocked(c)
-	}
-	c.brisk = 0
-	if c.denied.Load() != 0 {
-		c.denied.Store(0)
-	}
 }
 
 // enterLocked prepares c for a question and returns the time to decide at.
@@ -185,8 +157,8 @@ func (c *Counter) decideLocked(now, n int64, book bool) bool {
 	return c.win().take(r, now, n, cost, book)
 }
 
-// rollLocked moves the window on to now, by what is known of the authority's
-// clock, and counts what fell out unreported.
+// rollLocked moves the window on to now, by the known offset of the authority's
+// clock, and counts the units that fell out unreported.
 func (c *Counter) rollLocked(now int64) {
 	if c.link() != nil {
 		c.rebaseLocked(now)
@@ -196,8 +168,8 @@ func (c *Counter) rollLocked(now int64) {
 	}
 }
 
-// rebaseLocked takes over what is known of the authority's clock. The newest
-// bucket of a window that went by a guess is the one of the latest check.
+// rebaseLocked applies the known offset of the authority's clock to the window. If
+// the window used a guess, its newest bucket is the one of the latest check.
 func (c *Counter) rebaseLocked(now int64) {
 	off, sure := c.part().clock()
 	if c.freshAt < c.part().backAt.Load() {
@@ -214,7 +186,7 @@ func (c *Counter) rebaseLocked(now int64) {
 	}
 }
 
-// describeLocked puts an answer into words.
+// describeLocked returns the whole answer to a check for n units at now.
 func (c *Counter) describeLocked(now, n int64, allowed bool) limit.Result {
 	w := modeWeight(c.mode())
 	var res limit.Result
@@ -233,112 +205,60 @@ func (c *Counter) describeLocked(now, n int64, allowed bool) limit.Result {
 	return res
 }
 
-// untold is the birth of what the authority has not told yet.
+// untold is born before the first answer of the authority.
 const untold = -1
 
-// manner says how a counter was found by a check.
-type manner uint8
-
-const (
-	well   manner = iota
-	steady        // it may as well answer from a slot, see lodge
-	remind        // the cache should hear that it is used, see Table.remind
-	gone          // it is dead: look the key up again
-)
-
-// usedLocked notes a check in an epoch of the table.
-func (c *Counter) usedLocked(epoch uint8) manner {
-	if c.epoch != epoch {
-		c.epoch = epoch
-		return remind
-	}
-	return well
-}
-
-// check decides for n units, in an epoch of the table.
-func (c *Counter) check(now, n int64, rule *limit.Rule, epoch uint8) (allowed bool, src limit.Source, how manner) {
-	c.mu.Lock()
-	return c.checkHeld(now, n, rule, epoch)
-}
-
-// checkHeld is check of a counter that is locked. It unlocks c.
-func (c *Counter) checkHeld(now, n int64, rule *limit.Rule, epoch uint8) (allowed bool, src limit.Source, how manner) {
-	if b := c.brisk; n == 1 && c.takeBrisklyLocked(now, rule, epoch) {
-		c.brisk = b.again()
-		c.mu.Unlock()
-		return true, b.source(), b.manner()
-	}
-	return c.checkLocked(now, n, rule, epoch)
-}
-
-// checkLocked is check at length. It unlocks c.
-func (c *Counter) checkLocked(now, n int64, rule *limit.Rule, epoch uint8) (allowed bool, src limit.Source, how manner) {
-	c.contestLocked(now)
-	c.unsettleLocked()
+// check decides for n units. ok is false if c is dead: then nothing was consumed.
+func (c *Counter) check(now, n int64, rule *limit.Rule) (allowed bool, src limit.Source, ok bool) {
+	c.lock(now)
 	if c.dead {
 		c.mu.Unlock()
-		return false, 0, gone
+		return false, 0, false
 	}
 	isNew := c.last == math.MinInt64
 	now = c.enterLocked(now, rule)
 	allowed = c.decideLocked(now, n, true)
-	src, how = c.sourceLocked(), c.usedLocked(epoch)
 	if !allowed && n == 1 {
-		c.denyLocked(now, src)
+		c.refusedLocked(now)
 	}
-	p := c.part()
-	wake := p != nil && c.noteLocked()
-	c.brisk = c.briskLocked(allowed && n > 0, src)
-	if isNew || how == remind {
-		c.foldLocked() // the first check for a while, and maybe the last
-	}
-	c.mu.Unlock()
-	if wake {
-		p.link.signal()
-	}
-	return allowed, src, how
+	src = c.sourceLocked()
+	c.endCheckLocked(isNew)
+	return allowed, src, true
 }
 
-// ask is check with the whole answer. Unless it is to book, it consumes nothing.
-func (c *Counter) ask(now, n int64, rule *limit.Rule, book bool, epoch uint8) (res limit.Result, how manner) {
-	c.mu.Lock()
-	return c.askHeld(now, n, rule, book, epoch)
-}
-
-// askHeld is ask of a counter that is locked. It unlocks c.
-func (c *Counter) askHeld(now, n int64, rule *limit.Rule, book bool, epoch uint8) (res limit.Result, how manner) {
-	b := c.brisk
-	if c.law.Load() != rule {
-		b = 0 // a new rule; and who makes one for each check shall have no slot
-	}
-	if book {
-		c.contestLocked(now)
-	}
-	c.unsettleLocked()
+// ask is check with the whole answer. Without book it consumes nothing.
+func (c *Counter) ask(now, n int64, rule *limit.Rule, book bool) (res limit.Result, ok bool) {
+	c.lock(now)
 	if c.dead {
 		c.mu.Unlock()
-		return res, gone
+		return res, false
 	}
 	isNew := c.last == math.MinInt64
 	now = c.enterLocked(now, rule)
 	allowed := c.decideLocked(now, n, book)
-	res, how = c.describeLocked(now, n, allowed), c.usedLocked(epoch)
-	if !allowed && n == 1 && book {
-		c.denyLocked(now, res.Source)
+	res = c.describeLocked(now, n, allowed)
+	if !allowed && n == 1 {
+		c.refusedLocked(now)
 	}
+	c.endCheckLocked(isNew)
+	return res, true
+}
+
+// endCheckLocked hands c to the reconciler if there is something to report, grants a lease
+// and unlocks c. Many new keys are asked once only: their window is folded, and their counter
+// does not look used.
+func (c *Counter) endCheckLocked(isNew bool) {
 	p := c.part()
 	wake := p != nil && c.noteLocked()
-	if n == 1 && book && how == well && takesFromSlots(rule) {
-		c.brisk, how = b.after(c.briskLocked(allowed, res.Source))
-	}
-	if isNew || how == remind {
+	c.grantLocked()
+	if isNew {
 		c.foldLocked()
+		c.seen = c.trace()
 	}
 	c.mu.Unlock()
 	if wake {
 		p.link.signal()
 	}
-	return res, how
 }
 
 // worth says how much would be lost if a counter were forgotten.
@@ -346,9 +266,9 @@ type worth uint8
 
 const (
 	worthIdle    worth = iota // as if never used
-	worthPartial              // a level that does not deny
+	worthPartial              // used, but would not refuse one unit now
 	worthDenying              // would refuse one unit now, or knows of a reset that others may have missed
-	worthPinned               // holds units the authority has not acknowledged
+	worthPinned               // holds units that the authority has not acknowledged
 )
 
 func (c *Counter) worthLocked(now int64) worth {
@@ -383,9 +303,9 @@ func (c *Counter) worthLocked(now int64) worth {
 	return worthPartial
 }
 
-// drainLocked gives up the pending units of a funnel that has run empty, and
-// stayed so for as long as a full one needs to: in an outage, when nobody can be
-// told of them any more, they would keep the counter from being forgotten.
+// drainLocked drops the pending units of a funnel that has been empty for as long as
+// a full one takes to run empty. In an outage they cannot be reported, and would keep
+// the counter from ever being forgotten.
 func (c *Counter) drainLocked(now int64) {
 	f := &c.funnel
 	if f.pend.units == 0 || c.is(inFlight) || !modeDegraded(c.part().mode.Load()) {
@@ -417,50 +337,9 @@ func (c *Counter) pendUnits() int64 {
 	return c.funnel.pend.units
 }
 
-// absorbLocked lets c take over the state of d, another counter of the same
-// key, and marks d dead. Both are locked. It happens when a counter that the
-// cache has evicted finds that its key has been created anew meanwhile.
-func (c *Counter) absorbLocked(d *Counter, now int64) {
-	d.dead, d.with().heir = true, c
-	now = max(now, c.last, d.last)
-	c.last = now
-	if d.rule() != c.rule() && !d.rule().SameShape(c.rule()) {
-		d.adoptLocked(c.rule(), now)
-	}
-	w := modeWeight(c.mode())
-	switch c.alg() {
-	case limit.AlgorithmFunnel:
-		c.funnel.absorb(c.rule(), &d.funnel, w)
-	case limit.AlgorithmSlidingLog:
-		c.slog().absorb(d.slog())
-	default:
-		c.rollLocked(now)
-		d.rollLocked(now)
-		c.win().absorb(c.rule(), d.win(), now, w)
-	}
-	if c.link() == nil {
-		return
-	}
-	c.note(voided, c.is(voided) && c.is(inFlight) || d.is(voided) && d.is(inFlight))
-	c.setGen(max(c.gen(), d.gen()))
-	c.setHeard(max(c.heard(), d.heard()))
-	c.setBackGen(min(c.backGen(), d.backGen()))
-	c.note(inFlight, c.is(inFlight) || d.is(inFlight))
-	c.note(raising, c.is(raising) || d.is(raising))
-	c.note(outdated, c.is(outdated) || d.is(outdated))
-	if c.born == untold {
-		c.freshAt = d.freshAt
-	}
-	c.born, c.freshAt = max(c.born, d.born), max(c.freshAt, d.freshAt)
-	c.setWitness(max(c.told().witness, d.told().witness))
-	if !c.is(inNormal) && c.tellsLocked(now) && c.pushNormalLocked() {
-		c.link().signal()
-	}
-}
-
-// adoptLocked goes on counting under another rule of the same name. A new
-// limit needs nothing; new periods or buckets re-express what is counted,
-// rounding up, so that nothing is forgotten.
+// adoptLocked goes on counting under another rule of the same name. If only the
+// limit differs there is nothing to do. Otherwise what is counted is re-expressed in
+// the new periods or buckets, rounded up, so that nothing is forgotten.
 func (c *Counter) adoptLocked(rule *limit.Rule, now int64) {
 	old := c.rule()
 	c.win() // is unfolded by the rule that it was folded by

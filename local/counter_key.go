@@ -6,33 +6,28 @@ import (
 	"unsafe"
 )
 
-// Where a counter has its key: a short one in its first line, which each check reads
-// anyway, one that is not very long in the line behind its own three.
+// A counter keeps a short key in its first cache line, a longer one right behind the counter,
+// in the same allocation, and a very long one elsewhere.
 
-// How long a key may be to be kept in the counter itself, and behind it.
+// The longest keys, in bytes, that are kept in the counter itself, and behind it.
 const (
 	inlineKey = 18
 	behindKey = 64
 )
 
-// What keyBytes is, if not a length.
+// Values of keyBytes that are not a length.
 const (
-	longKey  = inlineKey + 1 + iota // it is in more, and so long as short says. In a label: the slot does not have it
-	isBehind                        // it is in a namedCounter, and so long as short says in the first byte
+	longKey  = inlineKey + 1 + iota // the key is in more; short holds its length
+	isBehind                        // the key is in a namedCounter; the first byte of short is its length
 )
 
-// middleKey is, in a label, the length of every key that has a middle.
-const middleKey = longKey + 1
-
-// namedCounter is a counter with a key that is too long for it. They are four cache
-// lines together.
+// namedCounter is a counter with a key that does not fit into it.
 type namedCounter struct {
 	counter Counter
 	name    [behindKey]byte
 }
 
-// setKey gives a new counter its key. It may be part of something large, so that it is
-// copied.
+// setKey gives a new counter its key. It copies the key, which may be part of a large string.
 func (c *Counter) setKey(key string) {
 	switch {
 	case c.keyBytes == isBehind:
@@ -48,7 +43,7 @@ func (c *Counter) setKey(key string) {
 	}
 }
 
-// behind returns what there is behind a namedCounter's counter.
+// behind returns the bytes behind the counter of a namedCounter.
 func (c *Counter) behind() *[behindKey]byte { return &(*namedCounter)(unsafe.Pointer(c)).name }
 
 // Key returns the key as the caller of the check gave it.

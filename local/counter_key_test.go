@@ -26,7 +26,7 @@ func TestCountersKeepTheirKeys(t *testing.T) {
 				want[i] = byte(i*31 + n)
 			}
 			mine := bytes.Clone(want)
-			c := newCounter(unsafe.String(unsafe.SliceData(mine), n), r, 7, nil, 0)
+			c := NewCounter(unsafe.String(unsafe.SliceData(mine), n), r, nil, 0)
 			clear(mine)
 			key := c.Key()
 			if !c.matches(string(want), r) || n > 0 && c.matches(string(want[1:]), r) || c.matches(string(want)+"x", r) {

@@ -6,30 +6,28 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// more is what most counters of funnels do without.
+// more is state that most counters of funnels do not need.
 type more struct {
-	key    *byte // where it begins, if it is not in the counter nor behind it; immutable
+	key    *byte // first byte of the key, if that is neither in the counter nor behind it; immutable
 	window *window
 	log    *slidingLog
-	heir   *Counter // takes over what a dead counter still has in flight
 	story  *story
-	pocket *pocket // that answers instead; nil: none. Written under the lock of the counter
-	piece  *piece  // that this is part of; nil: of none
+	piece  *piece // the piece that this is part of; nil: none
 }
 
-// story is what is left of resets, of bookings ahead and of clocks that stood
-// still. Few keys have any.
+// story is the history of a key: of resets, of bookings ahead and of clocks that stood
+// still. Few keys have one.
 type story struct {
 	gen     int64      // generation of the authority's state
-	heard   int64      // what the authority's clock showed at its last answer
-	witness int64      // until when views from before a reset that was made here could matter, ns
-	backGen int64      // gen when the first units were handed back that it has not acknowledged
-	apart   int64      // of our clock and the authority's, see Link.SetLag and Part.Step, when a funnel was told of last
+	heard   int64      // the authority's clock at its last answer
+	witness int64      // ns; until then views from before a reset that was made here could matter
+	backGen int64      // gen when the oldest units were handed back that the authority has not acknowledged
+	apart   int64      // see clocksApart, at the last answer for a funnel
 	era     uint32     // how often this counter was reset or set
-	booked  []*Booking // of a funnel, in the order in which they are due
+	booked  []*Booking // of a funnel, by due
 }
 
-// with returns what few counters have, for writing.
+// with returns more for writing.
 func (c *Counter) with() *more {
 	switch c.more {
 	case nil:
@@ -40,6 +38,7 @@ func (c *Counter) with() *more {
 	return c.more
 }
 
+// tell returns the history for writing.
 func (c *Counter) tell() *story {
 	m := c.with()
 	if m.story == nil {
@@ -48,7 +47,7 @@ func (c *Counter) tell() *story {
 	return m.story
 }
 
-// told returns the story so far, for reading.
+// told returns the history for reading.
 func (c *Counter) told() story {
 	if c.more == nil || c.more.story == nil {
 		return story{}
@@ -56,17 +55,17 @@ func (c *Counter) told() story {
 	return *c.more.story
 }
 
-// hasStory reports whether there is one to go on with.
+// hasStory reports whether the key has a history.
 func (c *Counter) hasStory() bool { return c.more != nil && c.more.story != nil }
 
 func (c *Counter) rule() *limit.Rule    { return c.law.Load() }
 func (c *Counter) alg() limit.Algorithm { return c.rule().Algorithm() }
 func (c *Counter) name() string         { return c.rule().Name() }
 
-// part returns what the link says of the counter's shard, nil without a link.
+// part returns the part of the link for the counter's shard, nil without a link.
 func (c *Counter) part() *Part { return c.place.Load() }
 
-// link returns what ties c to the reconciler, nil if nothing is shared.
+// link returns the link to the reconciler, nil if nothing is shared.
 func (c *Counter) link() *Link {
 	if p := c.place.Load(); p != nil {
 		return p.link
@@ -74,11 +73,11 @@ func (c *Counter) link() *Link {
 	return nil
 }
 
-func (c *Counter) mode() int64     { return int64(c.modeBits.Load()) }
-func (c *Counter) setMode(m int64) { c.modeBits.Store(int32(m)) }
+func (c *Counter) mode() int64     { return int64(c.modeBits) }
+func (c *Counter) setMode(m int64) { c.modeBits = int32(m) }
 
-// setUrgentAt sets how many pending units make a report urgent: at least 1. Above
-// four thousand million, a report too many does not matter.
+// setUrgentAt sets how many pending units make a report urgent: at least 1. It is capped at
+// 1<<32 − 1: with so many units a report too many does not matter.
 func (c *Counter) setUrgentAt(n int64) { c.urgentAt = uint32(min(max(n, 1), math.MaxUint32)) }
 
 // win returns the window of a counter of windows, else nil. It unfolds it.
@@ -92,34 +91,11 @@ func (c *Counter) win() *window {
 	return c.more.window
 }
 
-// lodging returns the slot that c has lent to, or nil.
-func (c *Counter) lodging() *slot {
-	if d := c.slot.Load(); d != nil {
-		return d.slot
-	}
-	return nil
-}
-
-// lentTo returns the pocket that c has lent to, or nil.
-func (c *Counter) lentTo() *pocket {
-	if c.more == nil {
-		return nil
-	}
-	return c.more.pocket
-}
-
 func (c *Counter) slog() *slidingLog {
 	if c.more == nil {
 		return nil
 	}
 	return c.more.log
-}
-
-func (c *Counter) heir() *Counter {
-	if c.more == nil {
-		return nil
-	}
-	return c.more.heir
 }
 
 func (c *Counter) gen() int64     { return c.told().gen }
@@ -133,14 +109,14 @@ func (c *Counter) setGen(g int64) {
 	}
 }
 
-// setHeard matters only to who knows of a generation.
+// setHeard notes the authority's clock. It matters only if there is a generation.
 func (c *Counter) setHeard(t int64) {
 	if c.hasStory() {
 		c.tell().heard = t
 	}
 }
 
-// setWitness keeps c from being forgotten until some time.
+// setWitness keeps c from being forgotten until a time, in ns.
 func (c *Counter) setWitness(until int64) {
 	if until != 0 || c.hasStory() {
 		c.tell().witness = until
@@ -153,8 +129,8 @@ func (c *Counter) setBackGen(g int64) {
 	}
 }
 
-// setApart notes how far the clocks are apart. Less than leastApart is as good as
-// nothing, see followClockLocked: two readings are never taken at once.
+// setApart notes how far the clocks are apart, see followClockLocked. Less than leastApart
+// counts as nothing, because two readings are never taken at the same moment.
 func (c *Counter) setApart(ns int64) {
 	if ns >= leastApart || ns <= -leastApart || c.hasStory() {
 		c.tell().apart = ns

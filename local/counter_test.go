@@ -70,7 +70,7 @@ func TestFunnelAgainstRealNumbers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, ref := newCounter("k", r, 0, nil, 0), newRatTAT(r)
+		c, ref := NewCounter("k", r, nil, 0), newRatTAT(r)
 		now, step := int64(0), int64(per)/units+2
 		for range 300 {
 			now += rng.Int64N(2 * step)
@@ -90,7 +90,7 @@ func TestFunnelExtremes(t *testing.T) {
 		funnelRule(t, 1000, 10_000_000, time.Second),
 		funnelRule(t, limit.MaxUnits, limit.MaxUnits, time.Hour),
 	} {
-		c := newCounter("k", r, 0, nil, 0)
+		c := NewCounter("k", r, nil, 0)
 		if ok, _, _ := c.allow(0, r.Limit(), r); !ok {
 			t.Fatalf("%v: the capacity was refused to an empty funnel", r)
 		}
@@ -114,7 +114,7 @@ func TestFunnelExtremes(t *testing.T) {
 // Fault 35: an older reading of the clock counts as the newest one.
 func TestTimeNeverRunsBackwards(t *testing.T) {
 	for _, r := range []*limit.Rule{funnelRule(t, 5, 5, time.Second), windowRule(t, 5, time.Second, 10), windowRule(t, 5, time.Second, 1)} {
-		c := newCounter("k", r, 0, nil, 0)
+		c := NewCounter("k", r, nil, 0)
 		now := int64(100 * time.Second)
 		for range 5 {
 			c.allow(now, 1, r)
@@ -144,7 +144,7 @@ func TestRetryAfterIsEnough(t *testing.T) {
 	}
 	for _, r := range rules {
 		for range 500 {
-			c, now := newCounter("k", r, 0, nil, 0), rng.Int64N(1e12)
+			c, now := NewCounter("k", r, nil, 0), rng.Int64N(1e12)
 			for range 20 {
 				now += rng.Int64N(int64(r.Period()) / 10)
 				n := 1 + rng.Int64N(r.Limit())
@@ -159,7 +159,7 @@ func TestRetryAfterIsEnough(t *testing.T) {
 					t.Fatalf("%v: peek %+v, take %+v", r, p, res)
 				}
 				if res.RetryAfter > 1 {
-					early := newCounter("k", r, 0, nil, 0)
+					early := NewCounter("k", r, nil, 0)
 					early.last, early.funnel = c.last, c.funnel
 					if r.Algorithm() == limit.AlgorithmFunnel {
 						if ok, _, _ := early.allow(now+int64(res.RetryAfter)-1, n, r); ok {
@@ -180,7 +180,7 @@ func TestSlidingWindowAgainstReference(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	for range 200 {
 		r := windowRule(t, 1+rng.Int64N(100), time.Duration(1+rng.Int64N(5000))*time.Millisecond, 1+rng.IntN(12))
-		c, ref := newCounter("k", r, 0, nil, 0), newSlowBuckets(r)
+		c, ref := NewCounter("k", r, nil, 0), newSlowBuckets(r)
 		now := rng.Int64N(1e15)
 		for range 300 {
 			now += rng.Int64N(int64(r.Period()) / 8)

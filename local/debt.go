@@ -2,8 +2,8 @@ package local
 
 import "github.com/hybridlimit/hybridlimit/limit"
 
-// ceilingLocked returns the level up to which units of an outage are booked: below it
-// they may take what somebody has reserved.
+// ceilingLocked returns the level up to which units of an outage are booked. It is no lower
+// than what waiting reservations need.
 func (c *Counter) ceilingLocked(now int64) limit.Span {
 	r, debt := c.rule(), limit.Span{NS: max(c.link().maxDebt, 0)}
 	if c.link().maxDebt == 0 {
@@ -12,11 +12,11 @@ func (c *Counter) ceilingLocked(now int64) limit.Span {
 	return earlier(r.Add(r.Full(), debt), mostDebt).Max(r.Sub(c.leastLocked(now), limit.Span{NS: now}))
 }
 
-// mostDebt is the longest that a debt is paid off. The authority counts time up to an
-// end, and would not count what leaks later although it had booked it.
+// mostDebt is the longest time in which a debt is repaid. The authority counts time up to a
+// bound, and would not count units that leak after it although it has booked them.
 var mostDebt = limit.Span{NS: int64(limit.MaxDrain)}
 
-// indebtLocked notes that n units were admitted, if that was in an outage.
+// indebtLocked notes n units that were admitted as debt, if there is an outage.
 func (c *Counter) indebtLocked(n int64) {
 	if c.link() != nil && modeDegraded(c.mode()) {
 		c.funnel.indebt(n)
@@ -24,9 +24,9 @@ func (c *Counter) indebtLocked(n int64) {
 	}
 }
 
-// forgiveLocked gives up the units of an outage that would be forgiven whatever the
-// authority counts: those which alone leak later than mostDebt, where nobody waits,
-// because all are admitted.
+// forgiveLocked drops the units of an outage that would be forgiven whatever the authority
+// counts: those that would leak later than mostDebt even alone. It does so only at
+// WeightOpen, where nothing waits, because everything is admitted.
 func (c *Counter) forgiveLocked() {
 	f, r := &c.funnel, c.rule()
 	end := r.Add(limit.Span{NS: c.last}, mostDebt)

@@ -12,7 +12,7 @@ import (
 
 func TestFunnelDoesNotDriftOverADay(t *testing.T) {
 	r := funnelRule(t, 10, 7, 3*time.Second)
-	c := newCounter("k", r, 0, nil, 0)
+	c := NewCounter("k", r, nil, 0)
 	admitted := int64(0)
 	for ms := range int64(24 * 3600 * 1000) {
 		if ok, _, _ := c.allow(ms*1e6, 1, r); ok {

@@ -11,7 +11,7 @@ func TestSettleCountsWhatItExpires(t *testing.T) {
 	r := windowRule(t, 100, time.Second, 10)
 	link := newTestLink()
 	now := int64(1e15)
-	c := newCounter("k", r, 0, link, now)
+	c := NewCounter("k", r, link, now)
 	c.take(now, 7, r)
 	if rep, ok := c.Collect(now, false); !ok || rep.Units != 7 {
 		t.Fatalf("told %+v", rep)

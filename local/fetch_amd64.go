@@ -2,18 +2,14 @@ package local
 
 import "unsafe"
 
-// fetchToRead has the cache line at p come into this processor's cache and does not
-// wait for it, as whoever loads something from it does in the end.
+// fetchToRead prefetches the cache line at p and does not wait for it. p may be nil.
 //
 //go:noescape
 func fetchToRead(p unsafe.Pointer)
 
-// fetchAt is fetchToRead of what may not be there any more.
-func fetchAt(address uintptr)
-
-// fetchToWrite is fetchToRead of a line that is going to be written to: no other
-// processor keeps it. To have it come for reading, and then once more for writing,
-// would take twice as long when another one has written to it.
+// fetchToWrite is fetchToRead of a line that is going to be written to: other processors
+// give it up. To prefetch it for reading would be wrong: when another processor has written
+// to it, the write would wait once more for as long.
 //
 //go:noescape
 func fetchToWrite(p unsafe.Pointer)

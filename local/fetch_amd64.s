@@ -12,9 +12,3 @@ TEXT ·fetchToRead(SB), NOSPLIT|NOFRAME, $0-8
 	MOVQ p+0(FP), AX
 	PREFETCHT0 (AX)
 	RET
-
-// func fetchAt(address uintptr)
-TEXT ·fetchAt(SB), NOSPLIT|NOFRAME, $0-8
-	MOVQ address+0(FP), AX
-	PREFETCHT0 (AX)
-	RET

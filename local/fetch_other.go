@@ -4,7 +4,6 @@ package local
 
 import "unsafe"
 
-// These are for amd64 alone: a check is right without.
+// Prefetching is for amd64 alone: a check is right without it.
 func fetchToRead(unsafe.Pointer)  {}
-func fetchAt(uintptr)             {}
 func fetchToWrite(unsafe.Pointer) {}

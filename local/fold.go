@@ -6,23 +6,24 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// A window of the usual size takes twice the memory of all else that a counter has. But of a million keys
-// few are busy: the others have units in one bucket alone, and nothing under way. Such a
-// window is folded: it has room where a counter of another rule has its funnel. It is
-// unfolded by whoever wants to know of it, and folded where keys come that nobody may ask
-// for a second time: after their first check in an epoch of the table, and when the
-// authority has answered; who looks only whether it can be forgotten folds it again.
+// A window of the usual size takes twice the memory of the rest of its counter. But of a
+// million keys most have units in one bucket alone, and nothing under way. Such a window is
+// folded: it is stored in the fields where a counter of another rule has its funnel. All code
+// that uses the window unfolds it. It is folded after the first check of a new counter,
+// because many keys are asked once only, and when the authority has answered. Code that only
+// looks whether a counter can be forgotten folds it again.
 //
-// A folded window has, in the funnel: as units that are pending those of its bucket; as
-// known what the authority has told of that; in the view the ID of the current bucket
-// and foldedBits; as the TAT of the pending units how far the authority's clock is ahead;
-// as the rest of what is known when the bucket's last unit came.
+// The fields of the funnel then hold: pend.units, the pending units of the bucket; known.NS,
+// what the authority has told of the bucket; known.Rem, when its last unit came; view.NS, the
+// ID of the current bucket; view.Rem, foldedBits; pend.tat.NS, how far the authority's clock
+// is ahead.
 
-// foldedAway is the more of a counter whose window is folded. It has nothing, which all who
-// read it but win and with go by, and nobody writes to it.
+// foldedAway is the more of all counters whose window is folded. It stays empty: all code but
+// win and with reads it as such, and no code writes to it.
 var foldedAway more
 
-// foldedBits are the rest of a folded window: at the bottom which bucket has units.
+// foldedBits are the rest of a folded window. The lowest are the index of the bucket that has
+// units.
 type foldedBits int64
 
 const (
@@ -32,7 +33,7 @@ const (
 	foldedTold   foldedBits = 1 << 10 // known is not nil
 )
 
-// piece is an unfolded window of few buckets with what most funnels do without.
+// piece is an unfolded window of few buckets, together with its more.
 type piece struct {
 	more  more
 	small small
@@ -59,8 +60,8 @@ func (c *Counter) beginFolded(r *limit.Rule, now, off int64, sure bool) {
 	c.funnel.pend.tat.NS = off
 }
 
-// unfold unfolds the window of c, which is folded, by the rule and the mode that it was
-// folded by: who changes these unfolds it before, or sums up afterwards.
+// unfold unfolds the window of c, which must be folded. Rule and mode must be those that it
+// was folded with: code that changes them unfolds it before, or sums up afterwards.
 func (c *Counter) unfold() *window {
 	p, f, r := sparePieces.Get().(*piece), &c.funnel, c.rule()
 	w, n, bits := &p.small.window, r.Kept()+1, foldedBits(f.view.Rem)
@@ -84,7 +85,7 @@ func (c *Counter) unfold() *window {
 // foldLocked folds the window of c, if there is one that can be.
 func (c *Counter) foldLocked() {
 	m := c.more
-	if m == nil || m.piece == nil || *m != (more{window: m.window, piece: m.piece}) || c.slot.Load() != nil || !isFoldable(c.rule()) {
+	if m == nil || m.piece == nil || *m != (more{window: m.window, piece: m.piece}) || !isFoldable(c.rule()) {
 		return
 	}
 	w := m.window
@@ -120,9 +121,9 @@ func (c *Counter) refoldLocked(was bool) {
 	}
 }
 
-// single returns the bucket that has all units of a window of which nothing is under
-// way, and nothing was handed back that is still to be told. What was handed back is under
-// way only together with what was sent, see collect.
+// single returns the bucket that has all units of a window. It reports false if there is
+// none, if something is under way, or if units were handed back that are not reported. Units
+// that were handed back are under way only together with units that were sent, see collect.
 func (w *window) single(r *limit.Rule, weight int64) (i int, ok bool) {
 	if w.sent != nil || w.sentUnits != 0 || w.backUnits != 0 || w.claim != 0 {
 		return 0, false
@@ -137,7 +138,7 @@ func (w *window) single(r *limit.Rule, weight int64) (i int, ok bool) {
 		}
 		i, found = j, true
 	}
-	// What is booked at another weight may count as less than the sum will say.
+	// Units that were booked at another weight may count as less than sum would say.
 	newer, oldest := w.at(i, weight), int64(0)
 	if i > 0 && i == r.Kept() {
 		newer, oldest = 0, newer

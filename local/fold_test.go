@@ -38,7 +38,7 @@ func TestFoldedWindowsAreTheSame(t *testing.T) {
 // them was folded with units.
 func foldedOften(t *testing.T, r *limit.Rule, linked bool, seed uint64) (folds int) {
 	rng := rand.New(rand.NewPCG(seed, 13))
-	now, epoch := int64(1e12), uint8(0)
+	now := int64(1e12)
 	both := [2]*same{newSame(r, linked, now), newSame(r, linked, now)}
 	both[1].c.tell() // who has a story is not folded
 	other := changed(r)
@@ -52,9 +52,6 @@ func foldedOften(t *testing.T, r *limit.Rule, linked bool, seed uint64) (folds i
 		if event == 1 {
 			rule = other
 		}
-		if event == 0 {
-			epoch++
-		}
 		var got [2]struct {
 			res   limit.Result
 			worth worth
@@ -65,14 +62,14 @@ func foldedOften(t *testing.T, r *limit.Rule, linked bool, seed uint64) (folds i
 			s.sufferMore(event, now, x, flip, r)
 			g := &got[i]
 			if event%3 == 0 {
-				g.res, _ = s.c.ask(now, n, rule, flip, epoch)
+				g.res, _ = s.c.ask(now, n, rule, flip)
 			} else if event%3 == 1 {
-				g.res.Allowed, g.res.Source, _ = s.c.check(now, n, rule, epoch)
+				g.res.Allowed, g.res.Source, _ = s.c.check(now, n, rule)
 			}
-			s.c.lock()
+			s.c.lock(now)
 			g.worth, g.units = s.c.worthLocked(now), s.c.unsyncedUnits()*1000+s.c.pendUnits()
 			s.c.foldLocked()
-			s.c.mu.Unlock()
+			s.c.mu.Unlock() // not unlock: what is on lease is not seen
 		}
 		if both[1].c.isFolded() {
 			t.Error("who has a story is folded")
@@ -100,7 +97,7 @@ func (s *same) sufferMore(event int, now, x int64, flip bool, r *limit.Rule) {
 	case 16:
 		s.c.reserve(now, x%3+1, r, Terms{Claim: flip})
 	case 17:
-		s.c.lock()
+		s.c.lock(now)
 		s.c.claimLocked(0)
 		s.c.mu.Unlock()
 	case 18:
@@ -113,7 +110,7 @@ func (s *same) sufferMore(event int, now, x int64, flip bool, r *limit.Rule) {
 		}
 	case 20:
 		if s.link != nil && len(s.late) > 0 {
-			_, s.late[0] = s.c.Resend(now, flip)
+			s.late[0] = s.c.Resend(now, flip)
 		}
 	}
 }
@@ -124,8 +121,8 @@ func TestWindowsAreFolded(t *testing.T) {
 	now := int64(1e12)
 	for _, key := range []string{"", "k", strings.Repeat("k", inlineKey+1), strings.Repeat("k", behindKey)} {
 		for _, r := range []*limit.Rule{windowRule(t, 10, time.Second, 10), limit.Must(limit.FixedWindow("test", 10, time.Second))} {
-			c := newCounter(key, r, 0, newTestLink(), now)
-			c.Shard(func(string) int { return 1 })
+			c := NewCounter(key, r, newTestLink(), now)
+			c.Shard(now, func(string) int { return 1 })
 			folded := func(what string) {
 				t.Helper()
 				if c.mu.Lock(); !c.isFolded() {
@@ -133,9 +130,9 @@ func TestWindowsAreFolded(t *testing.T) {
 				}
 				c.mu.Unlock()
 			}
-			c.ask(now, 1, r, true, 0)
+			c.ask(now, 1, r, true)
 			folded("asked once")
-			c.lock()
+			c.lock(now)
 			if w := c.worthLocked(now); w != worthPinned || c.unsyncedUnits() != 1 || c.pendUnits() != 1 {
 				t.Errorf("%v: %d units, worth %d", r, c.pendUnits(), w)
 			}
@@ -155,16 +152,14 @@ func TestWindowsAreFolded(t *testing.T) {
 				t.Errorf("%v: raises %+v", r, rep)
 			}
 			c.Settle(now, Answer{Rule: r, Raised: true, Buckets: rep.KnownBuckets, At: now, ServerNow: now})
-			c.check(now, 1, r, 1)
-			folded("asked once in an epoch")
-			if c.check(now, 1, r, 1); c.isFolded() {
+			if c.check(now, 1, r); c.isFolded() {
 				t.Errorf("%v: is folded while it is asked", r)
 			}
 			if got := c.Key(); got != key {
 				t.Errorf("%q has become %q", key, got)
 			}
-			if res, _ := c.peek(now, 1, r); res.Remaining != 7 {
-				t.Errorf("%v: %+v after 3 units", r, res)
+			if res, _ := c.peek(now, 1, r); res.Remaining != 8 {
+				t.Errorf("%v: %+v after 2 units", r, res)
 			}
 		}
 	}
@@ -190,10 +185,9 @@ func TestWindowsThatAreNotFolded(t *testing.T) {
 		"another weight":     func(c *Counter) { c.link().SetMode(40, true); c.allow(now+1e10, 1, r) },
 		"many buckets":       func(c *Counter) { c.allow(now, 1, windowRule(t, 10, time.Second, 50)) },
 		"a reset":            func(c *Counter) { c.renew(now, r, Renewal{Gen: 1, At: now, ServerNow: now}) },
-		"a loan":             func(c *Counter) { lendAll(t, c, r, now) },
 	} {
-		c := newCounter("k", r, 0, newTestLink(), now)
-		c.Shard(func(string) int { return 1 })
+		c := NewCounter("k", r, newTestLink(), now)
+		c.Shard(now, func(string) int { return 1 })
 		c.link().Part(1).SetOffset(0, 1)
 		c.allow(now, 1, r)
 		c.allow(now, 1, r)
@@ -206,7 +200,7 @@ func TestWindowsThatAreNotFolded(t *testing.T) {
 		}
 		c.mu.Unlock()
 	}
-	long := newCounter(strings.Repeat("k", behindKey+1), r, 0, nil, now)
+	long := NewCounter(strings.Repeat("k", behindKey+1), r, nil, now)
 	long.allow(now, 1, r)
 	if long.foldLocked(); long.isFolded() || len(long.Key()) != behindKey+1 {
 		t.Error("a long key is lost")
@@ -219,7 +213,7 @@ func TestFoldedWindowsChangeRules(t *testing.T) {
 	now := int64(1e12)
 	r, longer := windowRule(t, 10, time.Second, 10), windowRule(t, 10, 2*time.Second, 10)
 	for after, left := range map[time.Duration]int64{0: 9, 900 * time.Millisecond: 9, 1900 * time.Millisecond: 10} {
-		c := newCounter("k", r, 0, nil, now)
+		c := NewCounter("k", r, nil, now)
 		c.allow(now, 1, r)
 		if !c.isFolded() {
 			t.Fatal("is not folded")
@@ -227,18 +221,6 @@ func TestFoldedWindowsChangeRules(t *testing.T) {
 		if res, _ := c.peek(now+int64(after), 1, longer); res.Remaining != left {
 			t.Errorf("after %v: %d units remain, want %d", after, res.Remaining, left)
 		}
-	}
-}
-
-// lendAll lets c lend to a slot.
-func lendAll(t *testing.T, c *Counter, r *limit.Rule, now int64) {
-	t.Helper()
-	slots := NewSlots(c.link())
-	for range 100 {
-		slots.Allow(c, now, r)
-	}
-	if c.slot.Load() == nil {
-		t.Error("has lent nothing")
 	}
 }
 
@@ -271,7 +253,7 @@ func TestFoldedOverflow(t *testing.T) {
 	r, now := windowRule(t, 12, time.Hour, 10), int64(1e12)
 	link := newTestLink()
 	table := newTable(t, TableOptions{Link: link})
-	sh := &table.side[0]
+	sh := &table.index.shards[0]
 	for i, step := range []struct {
 		n, weight int64
 		admitted  bool
@@ -279,7 +261,7 @@ func TestFoldedOverflow(t *testing.T) {
 		link.SetMode(step.weight, step.weight > 1)
 		sh.mu.Lock()
 		c := table.overflowLocked(sh, r, now)
-		if ok, _, _ := c.check(now, step.n, r, 0); ok != step.admitted {
+		if ok, _, _ := c.check(now, step.n, r); ok != step.admitted {
 			t.Errorf("step %d: admitted: %v", i, ok)
 		}
 		sh.mu.Unlock()
@@ -289,14 +271,14 @@ func TestFoldedOverflow(t *testing.T) {
 // Who waits for units of a window that counts as many as there are keeps its turn.
 func TestFoldedClaim(t *testing.T) {
 	r, now := windowRule(t, 1<<53, time.Hour, 10), int64(1e12)
-	c := newCounter("k", r, 0, newTestLink(), now)
-	c.Shard(func(string) int { return 1 })
+	c := NewCounter("k", r, newTestLink(), now)
+	c.Shard(now, func(string) int { return 1 })
 	c.link().Part(1).SetOffset(0, 1)
 	c.allow(now, 1<<41, r)
 	c.link().SetMode(1<<20, true)
 	c.reserve(now, 5, r, Terms{Claim: true})
-	c.check(now, 1, r, 1) // the first of an epoch
-	c.lock()
+	c.check(now, 1, r)
+	c.lock(now)
 	if was := c.claimLocked(0); was != 5 {
 		t.Errorf("%d units are kept, want 5", was)
 	}

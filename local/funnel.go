@@ -16,8 +16,8 @@ import (
 // with the TAT of a funnel that saw only them. Merging is max-plus algebra:
 // a part raises a TAT x to max(x + units·T, part.tat). That is exact for one
 // node, and never too low for several. Units that are handed back come off
-// those that are pending, as far as there are any; the others are told to the
-// authority, and until it has answered they come off what it has told.
+// those that are pending, as far as there are any; the others are reported to
+// the authority, and come off what it has told until it has answered.
 type funnel struct {
 	view  limit.Span // what checks are decided on: (((known − sentBack) ⊕ sent) − back) ⊕ pend
 	pend  part
@@ -25,11 +25,11 @@ type funnel struct {
 	away  *away // nil: nothing is under way
 }
 
-// away is what is between here and the authority. Most funnels have none of it
-// most of the time, so that it is made for a report and reused for another.
+// away is the part of a funnel that is under way to the authority. Most funnels have
+// none most of the time, so that it is taken from a pool for each report.
 type away struct {
 	sent           part
-	back, sentBack credit // handed back: still to be told, and told
+	back, sentBack credit // handed back: not reported yet, and reported
 	debt, sentDebt int64  // units that were admitted in an outage: of those pending, and of those sent
 	spared         int64  // by how many units the view is less than n times the weight, see raise
 }
@@ -66,9 +66,10 @@ func (f *funnel) put(a away) {
 }
 
 // credit is what is to come off a TAT: the cost of units that were handed back,
-// but no more than had not leaked by itself when it comes off. until is when all
-// of it will have: else units that others have added since would come off. If the
-// TAT is beyond top by then, others have booked behind, and nothing comes off.
+// less what has leaked by the time it comes off. until is when all of it will have
+// leaked: to take it off after that would take off units that others have added
+// since. If the TAT is above top by then, others have booked behind, and nothing
+// comes off.
 type credit struct {
 	span, until, top limit.Span
 }
@@ -150,10 +151,10 @@ func (f *funnel) book(r *limit.Rule, now, n, cost, weight int64) {
 	f.owe(r, at, n, cost, span)
 }
 
-// raise adds n units to the view, which count as cost. [limit.Rule.Weigh] caps that at the
-// limit. By how much less than n times the weight it is, is kept until the view has run
-// empty, and what is handed back comes off that first. Else a node that asks for much and
-// hands most of it back would be admitted the whole limit.
+// raise adds n units to the view, which count as cost. [limit.Rule.Weigh] caps the cost at
+// the limit. The difference from n times the weight is kept in spared until the view has run
+// empty, and units that are handed back come off spared first. Otherwise a node that asks
+// for much and hands most of it back would be admitted the whole limit.
 func (f *funnel) raise(r *limit.Rule, at limit.Span, n, cost, weight int64, span limit.Span) {
 	if spared := max(satMul(n, weight)-cost, 0); spared > 0 || f.away != nil && f.away.spared > 0 {
 		a := f.under()
@@ -166,7 +167,7 @@ func (f *funnel) raise(r *limit.Rule, at limit.Span, n, cost, weight int64, span
 	f.view = r.Add(f.view.Max(at), span)
 }
 
-// unspare takes units off what the view was spared, and returns how many are left.
+// unspare takes units off spared, and returns how many are left to take off the view.
 func (f *funnel) unspare(units int64) (left int64) {
 	a := f.under()
 	left = max(units-a.spared, 0)
@@ -175,7 +176,7 @@ func (f *funnel) unspare(units int64) (left int64) {
 	return left
 }
 
-// owe notes n units that the authority is to be told of. span is what cost units
+// owe notes n units that are to be reported to the authority. span is what cost units
 // take to leak.
 func (f *funnel) owe(r *limit.Rule, at limit.Span, n, cost int64, span limit.Span) {
 	if cost != n {
@@ -185,8 +186,8 @@ func (f *funnel) owe(r *limit.Rule, at limit.Span, n, cost int64, span limit.Spa
 	f.pend.units = min(f.pend.units+n, maxPart)
 }
 
-// indebt notes that n of the units that are pending were admitted in an outage. No
-// more of them are than there are.
+// indebt notes that n more of the pending units were admitted in an outage. The debt
+// is at most what is pending.
 func (f *funnel) indebt(n int64) {
 	a := f.under()
 	if debt := min(a.debt+n, f.pend.units); debt != a.debt {
@@ -195,7 +196,7 @@ func (f *funnel) indebt(n int64) {
 	}
 }
 
-// forgive notes that the authority has not booked n of the units sent, by its word.
+// forgive notes that the authority has not booked n of the units sent, as it has told.
 func (f *funnel) forgive(r *limit.Rule, n int64) {
 	if n > 0 {
 		a := f.under()
@@ -220,8 +221,9 @@ func (f *funnel) giveBack(r *limit.Rule) {
 }
 
 // refund hands back n units that take cost to leak, as far as there are so many in
-// the funnel and it is not empty before least because of them. It returns how many,
-// and how many of them the authority will never hear of: all, unless tell.
+// the funnel and it does not run empty before least because of that. It returns how
+// many, and how many of these will never be reported to the authority: all, unless
+// tell is set.
 func (f *funnel) refund(r *limit.Rule, now, n, w int64, cost, least limit.Span, tell bool) (back, withdrawn int64) {
 	at := limit.Span{NS: now}
 	held := r.Whole(r.Sub(f.view, least))
@@ -240,7 +242,7 @@ func (f *funnel) refund(r *limit.Rule, now, n, w int64, cost, least limit.Span, 
 		withdrawn = min(withdrawn, (held+spared+w-1)/w)
 	}
 	if tell && w == 1 {
-		withdrawn = min(withdrawn, r.Whole(cost)) // the part of a unit comes off what was told
+		withdrawn = min(withdrawn, r.Whole(cost)) // the fraction of a unit comes off what was told
 	}
 	weighed := satMul(withdrawn, w)
 	if spared > 0 {
@@ -272,7 +274,7 @@ func (f *funnel) refund(r *limit.Rule, now, n, w int64, cost, least limit.Span, 
 	}
 	f.view = r.Sub(f.view.Max(at), off).Max(at)
 	if w != WeightOpen {
-		// A view that ended at full (see capWeighted) had less of them in it.
+		// A view that was capped at full (see capWeighted) had less of them in it.
 		f.view = f.view.Max(f.pend.plus(r, f.told(r, 1), 1))
 	}
 	return back, withdrawn
@@ -288,12 +290,12 @@ func (f *funnel) renew(r *limit.Rule, tat limit.Span, w int64) (withdrawn int64)
 	return withdrawn
 }
 
-// settle takes the authority's TAT over. What this node knew, together with
-// what it had sent, is a lower bound of the truth if floor is set, which it is not
-// after a reset; an answer below it (by more than slack ns) is a sign of lost data.
+// settle takes over the TAT of the authority. If floor is set, which it is not after
+// a reset, what this node knew and had sent is a lower bound of the truth, and an
+// answer below it by more than slack ns is a sign of lost data.
 //
-// Neither counts beyond most. The authority's time ends somewhere, and a level
-// above that end, be it forged or a debt, would be missed in every answer.
+// Both are capped at most. The authority counts time up to a bound, and a level above
+// that, be it forged or a debt, would look lost in every answer.
 func (f *funnel) settle(r *limit.Rule, tat, most limit.Span, at, slack int64, floor bool, w int64) (lost bool) {
 	tat = earlier(tat, most)
 	a := f.under()
@@ -340,8 +342,8 @@ func (f *funnel) booked(r *limit.Rule, w int64) limit.Span {
 }
 
 // reweigh lets unsynced units count is-fold from now on. Only a change from 1
-// upwards is applied to them: that happens when an outage begins, and they
-// are those of the last interval. A view already weighted goes on as it is.
+// upwards is applied to earlier ones: that happens when an outage begins, and they
+// are those of the last interval. A view that is weighted already is left as it is.
 func (f *funnel) reweigh(r *limit.Rule, was, is int64) {
 	units := f.under().sent.units + f.pend.units
 	switch {
@@ -352,29 +354,14 @@ func (f *funnel) reweigh(r *limit.Rule, was, is int64) {
 	}
 }
 
-// capWeighted keeps the weight of what was admitted before the outage from
-// outliving one drain: the weighted view ends at a full funnel, unless the
-// unweighted one is above that.
+// capWeighted caps the weighted view at a full funnel, unless the unweighted one is
+// above that. So the weight of what was admitted before the outage lasts for at most
+// the time in which a full funnel runs empty.
 func (f *funnel) capWeighted(r *limit.Rule, now, w int64) {
 	full := r.Add(limit.Span{NS: now}, r.Full())
 	if w > 1 && full.Less(f.view) {
 		f.view = f.pend.plus(r, f.told(r, 1), 1).Max(full)
 	}
-}
-
-// absorb takes over the older counter d of the same key. f is young: it was
-// created while d was on its way out of the cache.
-func (f *funnel) absorb(r *limit.Rule, d *funnel, w int64) {
-	a, b := f.under(), d.under()
-	own := r.Cost(a.sent.units + f.pend.units)
-	view := f.view.Max(r.Add(d.view, own))
-	f.known = f.known.Max(d.known)
-	f.pend = d.pend.join(r, f.pend)
-	f.put(away{b.sent.join(r, a.sent), a.back.plus(r, b.back), a.sentBack.plus(r, b.sentBack), a.debt + b.debt, a.sentDebt + b.sentDebt, min(a.spared+b.spared, maxPart)})
-	if f.known != (limit.Span{}) {
-		f.compose(r, w)
-	}
-	f.view = f.view.Max(view)
 }
 
 // convert re-expresses a time at which a funnel is empty in another rule's cost of
@@ -388,8 +375,8 @@ func convert(old, rule *limit.Rule, now int64, t limit.Span) limit.Span {
 	units := old.Whole(level)
 	to := rule.Cost(units)
 	if rest := old.Sub(level, old.Cost(units)); rest != (limit.Span{}) {
-		// The part of a unit, rounded up to a nanosecond: to a whole unit
-		// would never drain if two shapes are asked in turn.
+		// The fraction of a unit is rounded up to a ns. Rounded up to a whole
+		// unit it would never leak if rules of two shapes are used in turns.
 		hi, lo := bits.Mul64(uint64(rest.NS+1), uint64(rule.Cost(1).NS+1))
 		if d := uint64(old.Cost(1).NS); d > hi {
 			q, _ := bits.Div64(hi, lo, d)

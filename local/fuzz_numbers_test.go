@@ -123,7 +123,7 @@ func anyRule(kind uint8, capacity, units, per int64, buckets int) (r *limit.Rule
 
 func playNumbers(t *testing.T, r *limit.Rule, asks []byte) {
 	now := start.UnixNano()
-	c, m := newCounter("k", r, 0, nil, now), newReference(r)
+	c, m := NewCounter("k", r, nil, now), newReference(r)
 	for ; len(asks) >= 2; asks = asks[2:] {
 		n, step := extremes[int(asks[0])%len(extremes)], big.NewInt(int64(r.Horizon()))
 		if asks[0] > 200 { // something near the limit

@@ -76,7 +76,7 @@ func play(t *testing.T, r *limit.Rule, ops []byte) {
 		case 7:
 			link.SetMode(x%5-1, x%2 == 0)
 			if sent >= 0 && x%3 == 0 {
-				c.Quarantine(false)
+				c.Quarantine(now, false)
 				sent = -1
 			}
 		}

@@ -55,8 +55,8 @@ func TestAnswerOfAnotherGeneration(t *testing.T) {
 		} {
 			link, now := newTestLink(), int64(1e18)
 			link.Part(1).SetOffset(0, 1)
-			k := newCounter("k", r, 0, link, now)
-			k.Shard(func(string) int { return 1 })
+			k := NewCounter("k", r, link, now)
+			k.Shard(now, func(string) int { return 1 })
 			for i, v := range []version{c.known, c.told} {
 				k.Refresh()
 				if _, ok := k.Collect(now, false); !ok {
@@ -68,7 +68,7 @@ func TestAnswerOfAnotherGeneration(t *testing.T) {
 				}
 			}
 			raises := k.is(raising)
-			_, rep := k.Resend(now, true)
+			rep := k.Resend(now, true)
 			if got := (version{rep.Gen, rep.Born, rep.units(r)}); got != c.want || raises != c.raises {
 				t.Errorf("%v, %s: knows %v and raises %v, want %v, %v", r, name, got, raises, c.want, c.raises)
 			}
@@ -110,9 +110,10 @@ func TestWitnessOfAResetStays(t *testing.T) {
 	now := int64(table.clock.Now())
 	table.Renew("k", rule, now, Renewal{Gen: 7, Born: 7, At: now, ServerNow: now})
 	witness := func() *Counter {
-		f := table.find(table.hashOf("k", rule), "k", rule, now, false)
-		defer table.leave(f)
-		if f.stranger {
+		h, print := table.hashOf("k", rule)
+		f := table.find(h, print, "k", rule, now, false)
+		defer f.leave()
+		if f.madeUp {
 			return nil
 		}
 		return f.c
@@ -123,7 +124,7 @@ func TestWitnessOfAResetStays(t *testing.T) {
 	}
 	settled := func() {
 		link.Drain(func(k *Counter, urgent bool) {
-			k.Shard(func(string) int { return 1 })
+			k.Shard(now, func(string) int { return 1 })
 			if rep, ok := k.Collect(now, urgent); ok {
 				if k == c && !rep.Raise {
 					t.Error("the reset is not reported")
@@ -141,7 +142,7 @@ func TestWitnessOfAResetStays(t *testing.T) {
 	if witness() != c {
 		t.Fatal("the witness was dropped")
 	}
-	c.lock()
+	c.lock(now)
 	defer c.mu.Unlock()
 	if w := c.worthLocked(now + int64(rule.Horizon()) - 1); w != worthDenying {
 		t.Errorf("worth %v shortly before it may go", w)
@@ -162,8 +163,8 @@ func TestFlightFromBeforeASet(t *testing.T) {
 	} {
 		link, now := newTestLink(), int64(1e18)
 		link.Part(1).SetOffset(0, 1)
-		k := newCounter("k", r, 0, link, now)
-		k.Shard(func(string) int { return 1 })
+		k := NewCounter("k", r, link, now)
+		k.Shard(now, func(string) int { return 1 })
 		k.Refresh()
 		if _, ok := k.Collect(now, false); !ok {
 			t.Fatal("nothing to ask")
@@ -194,8 +195,8 @@ func TestUnitsAheadAreNotReportedElsewhere(t *testing.T) {
 	for _, by := range []string{"answer", "reset"} {
 		link, now := newTestLink(), int64(1e18)
 		link.Part(1).SetOffset(0, 1)
-		k := newCounter("k", r, 0, link, now)
-		k.Shard(func(string) int { return 1 })
+		k := NewCounter("k", r, link, now)
+		k.Shard(now, func(string) int { return 1 })
 		k.Take(now, 1, r)
 		if _, ok := k.Collect(now, false); !ok {
 			t.Fatal("nothing to ask")
@@ -213,7 +214,7 @@ func TestUnitsAheadAreNotReportedElsewhere(t *testing.T) {
 			t.Errorf("%s: 61 of 100 units admitted beside 40", by)
 		}
 		link.Part(1).SetOffset(2*int64(r.Width()), 1)
-		_, rep := k.Resend(now, true)
+		rep := k.Resend(now, true)
 		for _, b := range rep.KnownBuckets {
 			if b.ID != theirs[0].ID {
 				t.Errorf("%s: reports %v, told were %v", by, rep.KnownBuckets, theirs)

@@ -25,14 +25,21 @@ var keysOf = map[string]func(i int) string{
 	"long":                  func(i int) string { return fmt.Sprintf("user:%032d", i) },
 }
 
-func hash(s hasher, key string) uint64 { return s.of(key, 0) }
+func hash(s hasher, key string) uint64 {
+	h, _ := s.of(key, 0)
+	return h
+}
 
-// parts are the bits of a hash that something goes by, from which on and how many.
-var parts = map[string]struct{ from, bits int }{
-	"the row of slots":  {8, 14},
-	"the tag":           {57, 7},
-	"the shard aside":   {56, 8},
-	"the cache's shard": {0, 8},
+func print(s hasher, key string) uint64 {
+	_, p := s.of(key, 0)
+	return p
+}
+
+// ranges are the bits of a hash that something goes by, from which on and how many.
+var ranges = map[string]struct{ from, bits int }{
+	"the row":           {8, 14},
+	"the tag":           {0, 8},
+	"the shard":         {58, 6},
 	"the first 16 bits": {0, 16},
 	"those in between":  {24, 16},
 	"the last 16 bits":  {48, 16},
@@ -55,7 +62,7 @@ func TestHashesSpread(t *testing.T) {
 		if len(hashes) < 1000 {
 			continue
 		}
-		for part, p := range parts {
+		for part, p := range ranges {
 			loads := make([]int, 1<<p.bits)
 			for h := range hashes {
 				loads[h>>p.from&uint64(len(loads)-1)]++
@@ -73,8 +80,14 @@ func TestHashesSpread(t *testing.T) {
 	}
 }
 
-// Each bit of a key has a part in each bit of its hash.
+// Each bit of a key has a part in each bit of its hash and of its fingerprint.
 func TestHashesMix(t *testing.T) {
+	for what, hash := range map[string]func(hasher, string) uint64{"hash": hash, "fingerprint": print} {
+		mixes(t, what, hash)
+	}
+}
+
+func mixes(t *testing.T, what string, hash func(hasher, string) uint64) {
 	const seeds = 400
 	for _, n := range []int{1, 3, 4, 7, 8, 10, 16, 17, inlineKey} {
 		for bit := range 8 * n {
@@ -90,7 +103,7 @@ func TestHashesMix(t *testing.T) {
 			}
 			for b, f := range flips {
 				if f < seeds*3/10 || f > seeds*7/10 {
-					t.Errorf("of %d bytes, bit %d turns bit %d of the hash in %d of %d tables", n, bit, b, f, seeds)
+					t.Errorf("of %d bytes, bit %d turns bit %d of the %s in %d of %d tables", n, bit, b, what, f, seeds)
 				}
 			}
 		}
@@ -101,15 +114,19 @@ func TestHashesMix(t *testing.T) {
 // is in memory.
 func TestHashesAreTheTables(t *testing.T) {
 	a, b := newHasher(), newHasher()
-	if a.first == b.first || a.last == b.last || a.rest == b.rest || a.first == a.last || a.last == a.rest || a.first == a.rest {
-		t.Errorf("seeds %x and %x", a, b)
+	seeds := make(map[uint64]bool)
+	for _, s := range append(a.short[:], b.short[:]...) {
+		if seeds[s] {
+			t.Errorf("seeds %x and %x", a, b)
+		}
+		seeds[s] = true
 	}
 	for n := range 2 * inlineKey {
 		k := strings.Repeat("x", n)
 		if hash(a, k) != hash(a, strings.Clone(k)) {
 			t.Errorf("two hashes for %q", k)
 		}
-		if hash(a, k) == hash(b, k) {
+		if hash(a, k) == hash(b, k) || print(a, k) == print(b, k) || hash(a, k) == print(a, k) {
 			t.Errorf("two tables have the same for %q", k)
 		}
 	}

@@ -21,7 +21,7 @@ func TestNewWindowGoesByItsOwnMaster(t *testing.T) {
 		link.Part(1).SetOffset(5*second, 1)
 		link.SetShards(func(string) int { return 1 })
 		now := int64(1e18) + 7*second // for the key's master the window is 2 s old, and ends in 8 s
-		c := newCounter("k", r, 0, link, now)
+		c := NewCounter("k", r, link, now)
 		for range 5 {
 			if ok, _, _ := c.allow(now, 1, r); !ok {
 				t.Fatalf("%v: refused", r)

@@ -7,14 +7,12 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Key is one key under one rule, for callers who ask for it often: it saves the
-// look-up. Its methods are those of the [Limiter] it comes from, count together
-// with them, and stay right whatever becomes of the key in memory. It is safe for
-// concurrent use; a nil or zero Key refuses every check.
+// Key is one key under one rule, for callers who ask for it often: a check that a lease
+// decides needs no look-up. Its methods are those of the [Limiter] it comes from, and it
+// counts together with them: a Key has no state of its own. With many of them a check is not
+// faster than by name. It is safe for concurrent use; a nil or zero Key refuses every check.
 //
-// Keep one of a key rather than make one for each check: it has room for what is left of
-// the limit, and then Allow takes about half the time. Several of the same key, or checks of it
-// by its name, have to share, and cost what those by name do.
+// Keep one of a key rather than make one for each check.
 type Key struct {
 	handle Handle // not bound: nothing can be asked
 	lim    *Limiter
@@ -26,12 +24,8 @@ func (l *Limiter) Key(key string, rule *limit.Rule) *Key {
 	if l != nil && rule.Valid() {
 		t = l.table
 	}
-	k := Apart[Key](t)
-	k.lim = l
+	k := &Key{lim: l}
 	k.handle.Bind(t, strings.Clone(key), rule) // the key may be part of something large
-	if t != nil && !rule.IsDryRun() {          // those admit what they refuse
-		k.handle.By(l.clock)
-	}
 	return k
 }
 
@@ -55,14 +49,7 @@ func (k *Key) askable(n int64) bool {
 }
 
 // Allow is [Limiter.Allow].
-func (k *Key) Allow() bool {
-	if k != nil && k.lim != nil {
-		if v, _ := k.handle.Answer(k.lim.clock); v != Unanswered {
-			return v == Admitted
-		}
-	}
-	return k.AllowN(1)
-}
+func (k *Key) Allow() bool { return k.AllowN(1) }
 
 // AllowN is [Limiter.AllowN].
 func (k *Key) AllowN(n int64) bool {
@@ -79,11 +66,8 @@ func (k *Key) Take(n int64) limit.Result {
 		_, _, rule := k.limiter()
 		return limit.Invalid(rule)
 	}
-	now := int64(k.lim.clock.Now())
-	if res, ok := k.handle.TakeFromSlot(n, now); ok {
-		return res
-	}
-	return k.handle.rule.Judged(k.handle.TakeAt(n, now))
+	res, _ := k.handle.Take(k.lim.clock, n)
+	return k.handle.rule.Judged(res)
 }
 
 // Peek is [Limiter.Peek].
@@ -92,7 +76,7 @@ func (k *Key) Peek() limit.Result {
 		_, _, rule := k.limiter()
 		return limit.Invalid(rule)
 	}
-	return k.handle.rule.Judged(k.handle.Peek(1, int64(k.lim.clock.Now())))
+	return k.handle.rule.Judged(k.handle.Peek(k.lim.clock))
 }
 
 // TakeAtMost is [Limiter.TakeAtMost].

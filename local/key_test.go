@@ -45,27 +45,24 @@ func TestKeyCountsWithTheLimiter(t *testing.T) {
 	}
 }
 
-// Its counter may be forgotten, and another made: the key finds that one.
+// Its counter may be forgotten, and another made: the key finds that one, in whatever entry.
 func TestKeyFindsAnotherCounter(t *testing.T) {
 	rule := slow(10)
 	l := newLimiter(t, Options{MaxKeys: 64})
 	k := l.Key("k", rule)
 	k.AllowN(4)
-	c := k.handle.c.Load()
-	if c == nil || c.Key() != "k" {
-		t.Fatalf("bound to %v", c)
+	was := k.handle.entry.Load()
+	if was == nil || was.counter.Load().Key() != "k" {
+		t.Fatalf("bound to %v", was)
 	}
-	sh := l.table.shard(c.hash)
-	sh.mu.Lock() // as if forgotten on the way into the cache, then created anew
-	c.lock()
-	c.dead = true
-	c.mu.Unlock()
-	delete(sh.counters, c.ident())
-	heir := newCounter("k", rule, c.hash, nil, 0)
-	sh.counters[heir.ident()] = heir
-	c.with().heir = heir
+	c, now := was.counter.Load(), int64(l.clock.Now())
+	sh := l.table.index.shard(c.hash)
+	sh.mu.Lock()
+	if !l.table.forgetLocked(sh, c, worthPartial, now) {
+		t.Fatal("not forgotten")
+	}
 	sh.mu.Unlock()
-	if !k.AllowN(7) || k.handle.c.Load() != heir {
+	if !k.AllowN(7) || k.handle.entry.Load().counter.Load() == c {
 		t.Error("not found")
 	}
 	if !l.AllowN("k", rule, 3) || k.Allow() {
@@ -126,40 +123,5 @@ func TestKeysThatCannotBeAsked(t *testing.T) {
 	dry := l.Key("k", rule.DryRun())
 	if !dry.Allow() || !dry.Take(1).WouldRefuse || l.Allow("k", rule) {
 		t.Error("a dry run")
-	}
-}
-
-// A bound key and a named one are answered from one slot: neither takes it from the
-// other.
-func TestKeysShareTheSlot(t *testing.T) {
-	l := newLimiter(t, Options{Clock: clock.NewManual(start)})
-	rule := limit.Must(limit.Funnel("fast", 1_000_000, 1_000_000, time.Second))
-	names := apart(l.table, rule, "k", 2)
-	early, late := l.Key(names[0], rule), l.Key(names[0], rule)
-	early.Allow() // knows the counter, and no slot yet
-	settle(t, l.table)
-	s := tenant(t, l.table, names[0], rule)
-	for range 3 {
-		for _, k := range []*Key{early, late} {
-			if !k.Allow() || k.handle.slot.Load() != s.slot {
-				t.Error("a bound key does not know the slot of its counter")
-			}
-		}
-		l.Allow(names[0], rule)
-		if l.table.Seek(names[0], rule).slot != s.slot {
-			t.Fatal("the counter has left its slot")
-		}
-	}
-	// It looks at whose slot that is, not at the key.
-	before := l.Peek(names[0], rule).Remaining
-	other := tenant(t, l.table, names[1], rule)
-	for range 3 {
-		early.handle.slot.Store(other.slot)
-		if !early.Allow() {
-			t.Error("refused")
-		}
-	}
-	if got := l.Peek(names[0], rule).Remaining; got != before-3 {
-		t.Errorf("%d units remain of %d after 3 checks", got, before)
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 // Limiter limits keys by rules within this process. Build it with [New]. It is
 // safe for concurrent use; a check does no I/O, waits for nobody but the
-// holders of short locks, and allocates nothing for a key that is cached.
+// holders of short locks, and allocates nothing for a known key.
 //
 // A nil or zero Limiter refuses every check.
 //
@@ -41,12 +41,8 @@ func (l *Limiter) Take(key string, rule *limit.Rule, n int64) limit.Result {
 	if !l.askable(rule, n) {
 		return limit.Invalid(rule)
 	}
-	at := l.table.Seek(key, rule)
-	now := int64(l.clock.Now())
-	if res, ok := l.table.TakeFromSlot(at, key, rule, n, now); ok {
-		return res
-	}
-	return rule.Judged(l.table.TakeAt(at, key, rule, n, now))
+	res, _ := l.table.Take(l.clock, key, rule, n)
+	return rule.Judged(res)
 }
 
 // TakeAtMost admits what is left of key under rule, up to n units, and returns
@@ -68,9 +64,9 @@ func (l *Limiter) TakeAtMost(key string, rule *limit.Rule, n int64) (granted int
 // first, so that a key is never better off than if it had not been used. A
 // question that cannot be asked hands nothing back.
 //
-// Do it soon: a unit that counts no longer cannot be handed back, and in its
-// place a newer one would be. Those who have reserved keep their times: of a funnel
-// no more comes back than they leave room for.
+// Do it soon: a unit that no longer counts cannot be handed back; a newer one would be
+// handed back in its place. Callers who have reserved keep their times: of a funnel no more
+// comes back than they leave room for.
 func (l *Limiter) Refund(key string, rule *limit.Rule, n int64) (back int64) {
 	if !l.askable(rule, n) {
 		return 0
@@ -102,13 +98,13 @@ func (l *Limiter) Peek(key string, rule *limit.Rule) limit.Result {
 	if !l.askable(rule, 1) {
 		return limit.Invalid(rule)
 	}
-	return rule.Judged(l.table.Peek(key, rule, 1, int64(l.clock.Now())))
+	return rule.Judged(l.table.Peek(l.clock, key, rule))
 }
 
 // Allow is AllowN of 1 unit.
 func (l *Limiter) Allow(key string, rule *limit.Rule) bool { return l.AllowN(key, rule, 1) }
 
-// AllowN is Take for those who need no more than yes or no; it is faster.
+// AllowN is Take for callers who need no more than yes or no; it is faster.
 func (l *Limiter) AllowN(key string, rule *limit.Rule, n int64) bool {
 	if !l.askable(rule, n) {
 		return false
@@ -140,9 +136,9 @@ func (l *Limiter) Stats() Stats {
 	return s
 }
 
-// Close stops the limiter's goroutines and returns when they have ended; who is
-// waiting (see [Limiter.Wait]) stops waiting. Later checks are still answered, from the same counters, only more slowly; see
-// [Table.Close]. Further calls do nothing.
+// Close stops the limiter's goroutines and returns when they have ended. Callers who wait
+// (see [Limiter.Wait]) stop waiting. Later checks are still answered, from the same
+// counters; see [Table.Close]. Further calls do nothing.
 func (l *Limiter) Close() {
 	if l != nil && l.table != nil {
 		l.lines.Close()

@@ -10,13 +10,11 @@ import (
 // Reserve takes n units of key under rule now, for a caller who is willing to
 // wait until they may be used: see [Reservation.Delay]. It never waits itself.
 //
-// Only a funnel can be reserved ahead: it is then fuller than full, and everybody
-// else comes after. The buckets of a window and the records of a log hold what
-// has happened, and have no place for what is still to come: there a reservation
-// is OK only if its delay is 0; [Limiter.Wait] works with all rules. No
-// reservation is OK for more units than the limit, for more than
-// [limit.MaxDrain] ahead, or if the question cannot be asked. A dry run is
-// always OK and has no delay.
+// Only a funnel can be reserved ahead: it is then fuller than full, and all later
+// callers come after. Windows and logs record only what has happened: there a
+// reservation is OK only if its delay is 0. [Limiter.Wait] works with all rules. No
+// reservation is OK for more units than the limit, for more than [limit.MaxDrain]
+// ahead, or if the question cannot be asked. A dry run is always OK and has no delay.
 func (l *Limiter) Reserve(key string, rule *limit.Rule, n int64) Reservation {
 	if !l.askable(rule, n) {
 		return NewReservation(false, limit.Invalid(rule), nil)
@@ -25,7 +23,7 @@ func (l *Limiter) Reserve(key string, rule *limit.Rule, n int64) Reservation {
 		return l.reserve(key, rule, n, Terms{MaxDelay: int64(limit.MaxDrain)})
 	}
 	v := l.reserve(key, rule, n, Terms{MaxDelay: -1})
-	if !v.OK() { // nothing was booked, and nobody need wait
+	if !v.OK() { // nothing was booked, and the caller need not wait
 		res := rule.Judged(v.Result())
 		res.RetryAfter = 0
 		return NewReservation(true, res, nil)
@@ -41,20 +39,19 @@ func (l *Limiter) reserve(key string, rule *limit.Rule, n int64, terms Terms) Re
 }
 
 // Wait blocks until n units of key are admitted under rule, and consumes them.
-// Who waits for a key is served in the order of arrival, and before other
-// callers who keep asking. If the units cannot be had before ctx ends, as far
-// as is known, it returns a [*limit.WaitError] at once, which says how long it
-// would have taken; for more units than the limit holds, too. If ctx ends, or
-// the limiter is closed, while it waits, it returns ctx's error or
-// [limit.ErrClosed]. With an error nothing is consumed: what had been booked is
-// handed back.
+// Waiters for one key are served in the order of arrival, and before callers who
+// do not wait. If, as far as is known, the units cannot be had before ctx ends, or
+// are more than the limit, it returns a [*limit.WaitError] at once, which says how
+// long it would have taken. If ctx ends, or the limiter is closed, while it waits,
+// it returns the error of ctx or [limit.ErrClosed]. With an error nothing is
+// consumed: what had been booked is handed back.
 //
 // Other errors: [limit.ErrInvalidN] for n < 0, [limit.ErrNilRule] for a nil or
-// zero rule, [limit.ErrClosed] from a nil or zero Limiter. A nil ctx never ends. No
-// units, and a dry run, are not waited for.
+// zero rule, [limit.ErrClosed] from a nil or zero Limiter. A nil ctx never ends. For
+// no units, and for a dry run, it does not wait.
 //
-// It sleeps on the system's timers: for a limiter with another clock it may
-// return early or late by what the two differ.
+// It sleeps on the system's timers: if the limiter has another clock it may return
+// early or late by the difference of the two.
 func (l *Limiter) Wait(ctx context.Context, key string, rule *limit.Rule, n int64) error {
 	if !l.askable(rule, n) {
 		return fmt.Errorf("local: wait: %w", l.whyNot(rule, n))

@@ -12,18 +12,18 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// lookAgain is the longest that somebody who waits sleeps before looking again:
-// a reset may have made room, or the fleet have changed.
+// lookAgain is the longest that a waiter sleeps before it looks again: a reset may
+// have made room, or the fleet may have changed.
 const lookAgain = time.Second
 
-// Lines has callers wait for units of a key in the order in which they came.
+// Lines lets callers wait for units of a key in the order in which they came.
 // The zero Lines is ready to use, and safe for concurrent use.
 //
-// Only the first in a line asks the limiter. A funnel books its units ahead, so
-// that everybody else, on other nodes too, comes after it; a window cannot, and
-// keeps them from other callers of this process until there is room. When the
-// first gives up, nobody has built on its place, so that all of it is handed
-// back.
+// Only the first waiter in a line asks the limiter. Its units of a funnel are booked
+// ahead, so that all other callers, on other nodes too, come after it. Units of a
+// window cannot be booked ahead: they are kept from other callers of this process
+// until there is room. When the first waiter gives up, all that it has booked is
+// handed back, because no other waiter of this line has booked behind it.
 type Lines struct {
 	waiting atomic.Int64 // callers in all lines
 
@@ -31,23 +31,24 @@ type Lines struct {
 	lines  map[ident]*line
 	closed chan struct{} // closed by Close; made when first needed
 	over   bool
-	gone   sync.WaitGroup // of those who wait
+	gone   sync.WaitGroup // of the waiters
 }
 
-// line is who waits for one key.
+// line is the waiters for one key.
 type line struct {
 	turns list.List // of *turn; the first is being served
-	units uint64    // that are not booked yet; may wrap, and back
+	units uint64    // units that are not booked yet; may wrap, and back
 }
 
+// turn is one waiter.
 type turn struct {
-	n     int64         // not booked yet
-	first bool          // nobody was there
-	mine  chan struct{} // closed: it is this one's turn
+	n     int64         // units that are not booked yet
+	first bool          // the line was empty
+	mine  chan struct{} // closed when the waiter becomes the first
 	at    *list.Element
 }
 
-// Asker is what a line asks.
+// Asker is what a line calls to get units.
 type Asker struct {
 	// Reserve books units, see [Table.Reserve].
 	Reserve func(Terms) Reservation
@@ -56,15 +57,15 @@ type Asker struct {
 	Estimate func(ahead, n int64) int64
 	// Unclaim ends the claim of a reservation.
 	Unclaim func()
-	// Patience is for how long the first in a line lets other nodes hear of what
-	// this one has admitted before it takes the rest of a window.
+	// Patience is for how long the first waiter in a line leaves other nodes their part
+	// of a window, see [Terms].Share.
 	Patience time.Duration
 }
 
 // Wait returns nil as soon as n units of key may be used, at least 1 and no
 // more than the limit. It returns a [*limit.WaitError] at once if that would
-// take longer than ctx lasts, and the error of ctx, or [limit.ErrClosed], if the
-// waiting ends before: then what was booked has been handed back.
+// take longer than ctx lasts. It returns the error of ctx, or [limit.ErrClosed], if
+// the waiting ends before; then what was booked has been handed back.
 func (ls *Lines) Wait(ctx context.Context, key string, rule *limit.Rule, n int64, ask Asker) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -99,9 +100,9 @@ func (ls *Lines) Wait(ctx context.Context, key string, rule *limit.Rule, n int64
 	return ls.serve(ctx, id, me, ask, rule.Horizon(), late)
 }
 
-// serve waits for the units of the first in a line. What it claims of a window it
-// gets within one, unless other nodes take it: then it does not keep others of
-// this node from what it will not get for longer than two.
+// serve waits for the units of the first waiter in a line. Units that it claims of a
+// window it gets within one window, unless other nodes take them. So it ends its claim
+// after two, not to keep other callers of this node from what it will not get.
 func (ls *Lines) serve(ctx context.Context, id ident, me *turn, ask Asker, window time.Duration, late func(int64) error) error {
 	if id.alg == limit.AlgorithmFunnel {
 		ls.booked(id, me)
@@ -133,7 +134,7 @@ func (ls *Lines) serve(ctx context.Context, id ident, me *turn, ask Asker, windo
 }
 
 // sleep waits until units that were booked ahead may be used: for d, or less if
-// others have handed units back, or the key was reset.
+// units were handed back meanwhile or the key was reset.
 func (ls *Lines) sleep(ctx context.Context, d time.Duration, ask Asker) error {
 	for d > 0 {
 		step := min(d, lookAgain)
@@ -147,7 +148,7 @@ func (ls *Lines) sleep(ctx context.Context, d time.Duration, ask Asker) error {
 	return nil
 }
 
-// untilDeadline returns how long ctx lasts.
+// untilDeadline returns how long it is until the deadline of ctx.
 func untilDeadline(ctx context.Context) time.Duration {
 	at, ok := ctx.Deadline()
 	if !ok {
@@ -156,8 +157,8 @@ func untilDeadline(ctx context.Context) time.Duration {
 	return max(clock.Until(at), 0)
 }
 
-// join enters the line of a key, and returns how many units those before are
-// waiting for that have not been booked yet.
+// join enters the line of a key. ahead is the number of units that earlier waiters
+// have not booked yet.
 func (ls *Lines) join(id ident, n int64) (ahead int64, me *turn, err error) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -181,7 +182,7 @@ func (ls *Lines) join(id ident, n int64) (ahead int64, me *turn, err error) {
 	return ahead, me, nil
 }
 
-// booked notes that the units of me are about to be in the counter.
+// booked notes that the units of me are about to be booked in the counter.
 func (ls *Lines) booked(id ident, me *turn) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -189,7 +190,7 @@ func (ls *Lines) booked(id ident, me *turn) {
 	me.n = 0
 }
 
-// leave takes me out of its line, and lets the next one come forward.
+// leave takes me out of its line. If it was the first, it wakes the next waiter.
 func (ls *Lines) leave(id ident, me *turn) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -227,8 +228,8 @@ func (ls *Lines) pause(ctx context.Context, ready <-chan struct{}, d time.Durati
 	}
 }
 
-// Close ends the waiting of all, and returns when they have gone. Whoever comes
-// later does not wait at all.
+// Close ends the waiting of all, and returns when they have gone. Later callers do
+// not wait at all.
 func (ls *Lines) Close() {
 	ls.mu.Lock()
 	if ls.lines == nil {

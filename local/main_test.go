@@ -41,9 +41,20 @@ func newTable(tb testing.TB, o TableOptions) *Table {
 	return t
 }
 
-// allow is check for those without a table.
-func (c *Counter) allow(now, n int64, rule *limit.Rule) (allowed bool, src limit.Source, how manner) {
-	return c.check(now, n, rule, 0)
+// at is a clock that stands still.
+type at int64
+
+func (a at) Now() time.Duration { return time.Duration(a) }
+
+// takeAt is Take at a time.
+func (t *Table) takeAt(key string, rule *limit.Rule, n, now int64) limit.Result {
+	res, _ := t.Take(at(now), key, rule, n)
+	return res
+}
+
+// allow is check, for counters whose life is not in question.
+func (c *Counter) allow(now, n int64, rule *limit.Rule) (allowed bool, src limit.Source, ok bool) {
+	return c.check(now, n, rule)
 }
 
 func (c *Counter) take(now, n int64, rule *limit.Rule) (limit.Result, bool) {
@@ -52,8 +63,7 @@ func (c *Counter) take(now, n int64, rule *limit.Rule) (limit.Result, bool) {
 
 // peek tells what take would answer, and consumes nothing.
 func (c *Counter) peek(now, n int64, rule *limit.Rule) (limit.Result, bool) {
-	res, how := c.ask(now, n, rule, false, 0)
-	return res, how != gone
+	return c.ask(now, n, rule, false)
 }
 
 // names returns n keys.
@@ -70,6 +80,9 @@ func slow(capacity int64) *limit.Rule {
 	return limit.Must(limit.Funnel("slow", capacity, 1, 24*time.Hour/time.Duration(max(capacity, 1))*10))
 }
 
+// fast is a funnel that admits all that a test asks for.
+var fast = limit.Must(limit.Funnel("fast", 1_000_000, 1_000_000, time.Second))
+
 // until waits for what other goroutines are about to bring about.
 func until(tb testing.TB, what string, cond func() bool) {
 	tb.Helper()
@@ -80,98 +93,77 @@ func until(tb testing.TB, what string, cond func() bool) {
 	}
 }
 
-// settle waits until the cache has decided on everything offered to it and
-// the side table has been relieved of what it took.
+// settle has the policy hear of all that is used, and waits until it has decided.
 func settle(tb testing.TB, t *Table) {
 	tb.Helper()
-	until(tb, "the table to settle", func() bool {
-		if len(t.fresh) > 0 {
-			return false
-		}
-		t.cache.Wait()
-		idle := t.sweepAll()
-		return len(t.fresh) == 0 && idle
-	})
+	t.sweepForTest()
+	t.policy.Wait()
 }
 
-// sweepAll cleans the whole side table once and reports whether what is left
-// is not in the cache.
-func (t *Table) sweepAll() bool {
-	clean := true
-	for i := range t.side {
-		sh := &t.side[i]
-		sh.mu.Lock()
-		for _, c := range sh.counters {
-			if !t.promoteLocked(sh, c) && t.view.Load().holds(c) {
-				clean = false
-			}
+// sweepForTest looks at every counter.
+func (t *Table) sweepForTest() {
+	var s sweeper
+	for i := range t.index.shards {
+		for t.sweepPart(&t.index.shards[i], &s, int64(t.clock.Now())) {
 		}
-		sh.mu.Unlock()
+		t.tell(&s)
 	}
-	return clean
 }
 
 // check fails if the table is not as it must be between two calls.
 func check(tb testing.TB, t *Table) {
 	tb.Helper()
-	settle(tb, t)
-	var side, live int64
-	var s TableStats
-	// What nobody would miss may be forgotten at any time, and be counted here and not there.
-	for range 100 {
-		side, live, s = checkSide(tb, t), checkLive(tb, t), t.Stats()
-		if s.Side == side && s.Live == live {
-			return
-		}
-		runtime.Gosched()
+	t.policy.Wait()
+	live := int64(0)
+	for i := range t.index.shards {
+		live += int64(checkShard(tb, t, &t.index.shards[i]))
 	}
-	tb.Errorf("Stats say %d counters in the side table and %d live ones, there are %d and %d", s.Side, s.Live, side, live)
+	if s := t.Stats(); s.Live != live {
+		tb.Errorf("Stats say %d live counters, there are %d", s.Live, live)
+	}
 }
 
-// checkSide looks for disorder in the side table and counts what is in it.
-func checkSide(tb testing.TB, t *Table) (counters int64) {
+// checkShard looks for disorder in a shard and counts what is in it.
+func checkShard(tb testing.TB, t *Table, sh *shard) int {
 	tb.Helper()
-	for i := range t.side {
-		sh := &t.side[i]
-		sh.mu.Lock()
-		for id, c := range sh.counters {
-			counters++
-			switch {
-			case c.isDead():
-				tb.Errorf("dead counter of %q in the side table", id.key)
-			case c.ident() != id || t.shard(c.hash) != sh:
-				tb.Errorf("counter of %q is filed under %q", c.Key(), id.key)
-			}
-		}
-		if sh.hold != 0 {
-			tb.Errorf("shard %d is still held", i)
-		}
-		sh.mu.Unlock()
-	}
-	return counters
-}
-
-// checkLive looks for keys with two counters and counts those that are alive.
-func checkLive(tb testing.TB, t *Table) int64 {
-	tb.Helper()
-	seen := make(map[ident]*Counter)
-	t.Range(func(c *Counter) bool {
-		if twin := seen[c.ident()]; twin != nil && twin != c {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	seen := make(map[ident]bool)
+	note := func(c *Counter, e *entry) {
+		h, print := t.hashOfCounter(c)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		switch {
+		case c.dead:
+			tb.Errorf("dead counter of %q in the index", c.Key())
+		case c.entry != e || t.index.shard(h) != sh || e != nil && e.print.Load() != print:
+			tb.Errorf("counter of %q is in another place", c.Key())
+		case seen[c.ident()]:
 			tb.Errorf("%q has two live counters", c.Key())
 		}
-		seen[c.ident()] = c
-		return true
-	})
-	return int64(len(seen))
-}
-
-// absorb is absorbLocked of two counters that nobody else has.
-func (c *Counter) absorb(d *Counter, now int64) {
-	c.lock()
-	defer c.mu.Unlock()
-	d.lock()
-	defer d.mu.Unlock()
-	c.absorbLocked(d, now)
+		seen[c.ident()] = true
+	}
+	r := sh.rows.Load()
+	for i := range r.entries {
+		e := &r.entries[i]
+		c, tag := e.counter.Load(), r.tags[i/rowSize].Load()>>(i%rowSize*8)&0xff
+		if (c == nil) != (tag == 0) {
+			tb.Errorf("entry %d has tag %d and counter %v", i, tag, c)
+		}
+		if c != nil {
+			note(c, e)
+		}
+	}
+	for id, c := range sh.extra {
+		if c.ident() != id {
+			tb.Errorf("counter of %q is filed under %q", c.Key(), id.key)
+		}
+		note(c, nil)
+	}
+	if sh.live != len(seen) {
+		tb.Errorf("a shard counts %d counters, there are %d", sh.live, len(seen))
+	}
+	return len(seen)
 }
 
 // pace has counters report once in d, if their rule lets them.

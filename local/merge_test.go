@@ -113,7 +113,7 @@ func TestUnitsSurviveEveryTurn(t *testing.T) {
 		if seed%2 == 0 {
 			r = funnelRule(t, 1000, 1000, time.Second)
 		}
-		c := newCounter("k", r, 0, link, 0)
+		c := NewCounter("k", r, link, 0)
 		now, admitted, booked, flying := int64(1e12), int64(0), int64(0), int64(-1)
 		redis := &Answer{Rule: r}
 		for range 300 {
@@ -130,7 +130,7 @@ func TestUnitsSurviveEveryTurn(t *testing.T) {
 				}
 			case 4:
 				if flying >= 0 {
-					_, rep := c.Resend(now, rng.IntN(2) == 0)
+					rep := c.Resend(now, rng.IntN(2) == 0)
 					if rep.Units != flying {
 						t.Fatalf("seed %d: sent %d units, then %d", seed, flying, rep.Units)
 					}
@@ -140,7 +140,7 @@ func TestUnitsSurviveEveryTurn(t *testing.T) {
 					continue
 				}
 				if rng.IntN(3) == 0 {
-					c.Quarantine(false)
+					c.Quarantine(now, false)
 				} else {
 					booked += flying
 					redis.At, redis.ServerNow = now, now
@@ -148,8 +148,8 @@ func TestUnitsSurviveEveryTurn(t *testing.T) {
 				}
 				flying = -1
 			}
-			if got := booked + c.unsyncedUnits() + link.Expired(); got != admitted {
-				t.Fatalf("seed %d: admitted %d, booked %d, unsynced %d, expired %d", seed, admitted, booked, c.unsyncedUnits(), link.Expired())
+			if got := booked + c.Unsynced() + link.Expired(); got != admitted {
+				t.Fatalf("seed %d: admitted %d, booked %d, unsynced %d, expired %d", seed, admitted, booked, c.Unsynced(), link.Expired())
 			}
 		}
 	}
@@ -158,7 +158,7 @@ func TestUnitsSurviveEveryTurn(t *testing.T) {
 func TestFairShareWeighsUnits(t *testing.T) {
 	for _, r := range []*limit.Rule{funnelRule(t, 30, 30, time.Minute), windowRule(t, 30, time.Minute, 10)} {
 		link := newTestLink()
-		c := newCounter("k", r, 0, link, 1e12)
+		c := NewCounter("k", r, link, 1e12)
 		for range 3 {
 			c.allow(1e12, 1, r)
 		}
@@ -195,7 +195,7 @@ func TestFairShareAdmitsAtLeastOneRequest(t *testing.T) {
 	for _, r := range []*limit.Rule{funnelRule(t, 5, 5, time.Minute), windowRule(t, 5, time.Minute, 10)} {
 		link := newTestLink()
 		link.SetMode(50, true)
-		c := newCounter("k", r, 0, link, 0)
+		c := NewCounter("k", r, link, 0)
 		if ok, _, _ := c.allow(0, 2, r); !ok {
 			t.Errorf("%v: 50 nodes: the first request was refused", r)
 		}
@@ -212,7 +212,7 @@ func TestLateUnitsStayInTheirBucket(t *testing.T) {
 	}
 	link := newTestLink()
 	start := int64(1000 * time.Second)
-	c := newCounter("k", r, 0, link, start)
+	c := NewCounter("k", r, link, start)
 	c.allow(start+int64(900*time.Millisecond), 7, r)
 	rep, ok := c.Collect(start+int64(950*time.Millisecond), false)
 	if !ok || len(rep.Buckets) != 1 || rep.Buckets[0] != (Bucket{1000, 7, 900 * time.Millisecond}) {
@@ -220,7 +220,7 @@ func TestLateUnitsStayInTheirBucket(t *testing.T) {
 	}
 	// The window ends while the report is under way.
 	c.allow(start+int64(1100*time.Millisecond), 5, r)
-	if _, rep = c.Resend(start+int64(1100*time.Millisecond), false); rep.Units != 7 || len(rep.Buckets) != 0 {
+	if rep = c.Resend(start+int64(1100*time.Millisecond), false); rep.Units != 7 || len(rep.Buckets) != 0 {
 		t.Fatalf("resent after its window: %+v", rep)
 	}
 	c.Settle(start+int64(1200*time.Millisecond), Answer{Rule: r, ServerNow: start + int64(1200*time.Millisecond)})
@@ -251,8 +251,8 @@ func TestUnitsBookedInAnOlderBucket(t *testing.T) {
 	} {
 		link, now := newTestLink(), int64(1e18)
 		link.Part(1).SetOffset(0, 1)
-		k := newCounter("k", r, 0, link, now)
-		k.Shard(func(string) int { return 1 })
+		k := NewCounter("k", r, link, now)
+		k.Shard(now, func(string) int { return 1 })
 		settle := func(units ...int64) bool {
 			var told []Bucket
 			for i, n := range units {
@@ -286,27 +286,6 @@ func TestUnitsBookedInAnOlderBucket(t *testing.T) {
 	}
 }
 
-func TestAbsorbKeepsLevelAndUnits(t *testing.T) {
-	for _, r := range []*limit.Rule{funnelRule(t, 10, 10, time.Hour), windowRule(t, 10, time.Hour, 10)} {
-		for _, link := range []*Link{nil, newTestLink()} {
-			now := int64(1e15)
-			old, young := newCounter("k", r, 0, link, now), newCounter("k", r, 0, link, now)
-			old.allow(now, 6, r)
-			young.allow(now, 3, r)
-			young.absorb(old, now)
-			if res, _ := young.peek(now, 0, r); res.Remaining != 1 {
-				t.Errorf("%v, link %v: %d remain of 10 after 6 and 3", r, link != nil, res.Remaining)
-			}
-			if link != nil && young.unsyncedUnits() != 9 {
-				t.Errorf("%v: %d unsynced units, want 9", r, young.unsyncedUnits())
-			}
-			if _, _, how := old.allow(now, 1, r); how != gone {
-				t.Errorf("%v: a dead counter answered", r)
-			}
-		}
-	}
-}
-
 // What has been under way in one window is nothing to the next that uses its buckets.
 func TestSpareBucketsAreEmpty(t *testing.T) {
 	r := windowRule(t, 1000, time.Hour, 10)
@@ -330,7 +309,7 @@ func TestSpareBucketsAreEmpty(t *testing.T) {
 // Fault 47: a lowered limit leaves 0, a raised one only the difference.
 func TestRuleChangeKeepsUsage(t *testing.T) {
 	now := int64(1e15)
-	f := newCounter("k", funnelRule(t, 10, 10, time.Hour), 0, nil, now)
+	f := NewCounter("k", funnelRule(t, 10, 10, time.Hour), nil, now)
 	f.allow(now, 8, f.rule())
 	if res, _ := f.peek(now, 0, funnelRule(t, 20, 10, time.Minute)); res.Remaining != 12 {
 		t.Errorf("funnel, 8 used, now 20: %d remain", res.Remaining)
@@ -338,7 +317,7 @@ func TestRuleChangeKeepsUsage(t *testing.T) {
 	if res, _ := f.peek(now, 0, funnelRule(t, 5, 10, time.Minute)); res.Remaining != 0 {
 		t.Errorf("funnel, lowered below its use: %d remain", res.Remaining)
 	}
-	w := newCounter("k", windowRule(t, 10, time.Hour, 10), 0, nil, now)
+	w := NewCounter("k", windowRule(t, 10, time.Hour, 10), nil, now)
 	w.allow(now, 8, w.rule())
 	if res, _ := w.peek(now, 0, windowRule(t, 20, 30*time.Minute, 5)); res.Remaining != 12 {
 		t.Errorf("window, 8 used, now 20: %d remain", res.Remaining)

@@ -18,9 +18,8 @@ const (
 
 // Options says how a [Limiter] is built. The zero Options is usable.
 type Options struct {
-	// MaxKeys is how many keys the cache keeps; 0 means [DefaultMaxKeys].
-	// Keys that still matter and do not fit live in a side table of half that
-	// number (at least 4,096), so that the whole is bounded too.
+	// MaxKeys is how many keys are kept; 0 means [DefaultMaxKeys]. There is room for a
+	// quarter more, at least 4,096 more, because it is decided in the background who stays.
 	MaxKeys int
 	// Clock is asked for the time once per check, see package clock; nil means [clock.System].
 	Clock clock.Clock
@@ -28,22 +27,22 @@ type Options struct {
 
 // TableOptions says how a [Table] is built. The zero TableOptions is usable.
 type TableOptions struct {
-	// MaxKeys is how many keys the cache keeps; 0 means [DefaultMaxKeys].
+	// MaxKeys is [Options].MaxKeys.
 	MaxKeys int
-	// Clock tells the table's own upkeep the time; nil means [clock.System].
-	// It must be the clock whose readings are passed to the checks.
+	// Clock is what the sweep reads; nil means [clock.System]. It must be the clock whose
+	// readings are passed to the checks.
 	Clock clock.Clock
 	// Link ties the counters to a reconciler; nil: nothing is shared.
 	Link *Link
-	// Conflict is told of the first conflict of each name, see [TableStats].Conflicts: the
-	// rule that was used, and the one that is. It is called under locks: it must neither
-	// block nor ask the table. nil: nobody is.
+	// Conflict is called for the first conflict of each name, see [TableStats].Conflicts,
+	// with the rule that was used before and the one that is used now. It may be called under
+	// locks: it must neither block nor ask the table. nil: it is not called.
 	Conflict func(was, is *limit.Rule)
 
 	// hash replaces the hash of a key, so that tests can make keys collide.
 	hash func(key string, rule *limit.Rule) uint64
-	// sideKeys replaces the capacity of the side table in tests.
-	sideKeys int
+	// slack replaces the room above MaxKeys, in tests.
+	slack int
 }
 
 // validate reports everything that is wrong.
@@ -61,8 +60,8 @@ func (o TableOptions) withDefaults() TableOptions {
 		o.MaxKeys = DefaultMaxKeys
 	}
 	o.Clock = clock.Or(o.Clock)
-	if o.sideKeys == 0 {
-		o.sideKeys = max(minSideKeys, o.MaxKeys/2)
+	if o.slack == 0 {
+		o.slack = max(minSlack, o.MaxKeys/4)
 	}
 	return o
 }

@@ -13,7 +13,7 @@ func TestFairShareDebtIsBounded(t *testing.T) {
 	r := funnelRule(t, 100, 100, time.Second)
 	link := newTestLink()
 	now := int64(1e15)
-	c := newCounter("k", r, 0, link, now)
+	c := NewCounter("k", r, link, now)
 	for range 100 {
 		c.allow(now, 1, r)
 	}
@@ -37,7 +37,7 @@ func TestFairShareDebtIsBounded(t *testing.T) {
 func TestReshapeCountsWhatItDrops(t *testing.T) {
 	link := newTestLink()
 	now := int64(1e15)
-	c := newCounter("k", windowRule(t, 100, 10*time.Second, 10), 0, link, now)
+	c := NewCounter("k", windowRule(t, 100, 10*time.Second, 10), link, now)
 	for range 50 {
 		c.allow(now, 1, c.rule())
 	}
@@ -54,7 +54,7 @@ func TestReshapeCountsWhatItDrops(t *testing.T) {
 func TestAlternatingShapesDrain(t *testing.T) {
 	a, b := funnelRule(t, 10, 1, time.Second), funnelRule(t, 10, 1, 2*time.Second)
 	now := int64(1e15)
-	c := newCounter("k", a, 0, nil, now)
+	c := NewCounter("k", a, nil, now)
 	got := 0
 	for i := range 100_000 { // 1,000 s
 		now += int64(10 * time.Millisecond)
@@ -71,44 +71,13 @@ func TestAlternatingShapesDrain(t *testing.T) {
 	}
 }
 
-// A counter that is merged while its units are under way hands over what it
-// has to tell: the answer makes its heir tell the rest.
-func TestMergedWhileInFlight(t *testing.T) {
-	for _, r := range []*limit.Rule{funnelRule(t, 100, 1, time.Second), windowRule(t, 100, time.Hour, 10)} {
-		link := newTestLink()
-		now := int64(1e15)
-		d := newCounter("k", r, 0, link, now)
-		d.take(now, 1, r)
-		link.Drain(func(*Counter, bool) {})
-		if _, ok := d.Collect(now, true); !ok {
-			t.Fatal("nothing to tell")
-		}
-		d.Collect(now, false)
-		c := newCounter("k", r, 0, link, now)
-		c.take(now, 2, r)
-		c.absorb(d, now)
-		link.Drain(func(k *Counter, urgent bool) {
-			if _, ok := k.Collect(now, urgent); ok {
-				t.Error("the heir was sent while its units were under way")
-			}
-		})
-		out := d.Settle(now, Answer{Rule: r, At: now, ServerNow: now})
-		if out.Counter != c || !out.Again {
-			t.Fatalf("%v: settling the dead one says %+v", r, out)
-		}
-		if rep, ok := out.Counter.Collect(now+1, false); !ok || rep.Units != 2 {
-			t.Errorf("%v: the heir tells %+v", r, rep)
-		}
-	}
-}
-
 // In an outage nobody can be told of units. Those that leaked long ago must
 // not keep their counters for ever.
 func TestDrainedFunnelIsNotPinned(t *testing.T) {
 	r := funnelRule(t, 10, 10, time.Second)
 	link := newTestLink()
 	now := int64(1e15)
-	c := newCounter("k", r, 0, link, now)
+	c := NewCounter("k", r, link, now)
 	c.allow(now, 5, r)
 	if w := c.worthLocked(now + int64(10*time.Second)); w != worthPinned {
 		t.Errorf("worth %d while the authority may yet be told", w)
@@ -127,7 +96,7 @@ func TestDrainedFunnelIsNotPinned(t *testing.T) {
 func TestClockBefore1970(t *testing.T) {
 	for _, r := range []*limit.Rule{funnelRule(t, 5, 5, time.Minute), windowRule(t, 5, time.Minute, 10)} {
 		now := -int64(10 * 365 * 24 * time.Hour)
-		c := newCounter("k", r, 0, nil, now)
+		c := NewCounter("k", r, nil, now)
 		for i := range 6 {
 			if ok, _, _ := c.allow(now, 1, r); ok != (i < 5) {
 				t.Errorf("%v: call %d in 1960: %v", r, i, ok)
@@ -143,8 +112,8 @@ func TestShardBeforeTheFirstCheck(t *testing.T) {
 	link.Part(1).SetOffset(-int64(time.Hour), 0)
 	r := limit.Must(limit.FixedWindow("r", 5, time.Minute))
 	now := int64(1e18)
-	c := newCounter("k", r, 0, link, now)
-	c.Shard(func(string) int { return 1 })
+	c := NewCounter("k", r, link, now)
+	c.Shard(now, func(string) int { return 1 })
 	for i := range 10 {
 		if ok, _, _ := c.allow(now, 1, r); ok != (i < 5) {
 			t.Fatalf("check %d: admitted %v", i, ok)
@@ -162,8 +131,8 @@ func TestClockOfTheAuthoritySetBack(t *testing.T) {
 	part.SetOffset(0, 0)
 	r := limit.Must(limit.SlidingWindowBuckets("r", 10, 10*time.Second, 10))
 	now := int64(1e18)
-	c := newCounter("k", r, 0, link, now)
-	c.Shard(func(string) int { return 1 })
+	c := NewCounter("k", r, link, now)
+	c.Shard(now, func(string) int { return 1 })
 	for range 3 {
 		c.allow(now, 2, r)
 		now += int64(time.Second)
@@ -188,8 +157,8 @@ func TestLateAnswerFromBeforeTheClockWasSetBack(t *testing.T) {
 	part.SetOffset(0, 0)
 	r := limit.Must(limit.FixedWindow("r", 10, 10*time.Second))
 	now := int64(1e18) + int64(time.Second)
-	c := newCounter("k", r, 0, link, now)
-	c.Shard(func(string) int { return 1 })
+	c := NewCounter("k", r, link, now)
+	c.Shard(now, func(string) int { return 1 })
 	settle := func(server, units int64) {
 		c.Refresh()
 		if _, ok := c.Collect(now, false); !ok {
@@ -219,8 +188,8 @@ func TestWindowThatWentBackRestoresNothing(t *testing.T) {
 	part.SetOffset(0, 0)
 	r := limit.Must(limit.SlidingWindowBuckets("r", 100, 10*time.Second, 10))
 	now := int64(1e18) + int64(100*time.Millisecond)
-	c := newCounter("k", r, 0, link, now)
-	c.Shard(func(string) int { return 1 })
+	c := NewCounter("k", r, link, now)
+	c.Shard(now, func(string) int { return 1 })
 	id := now / int64(time.Second)
 	told := []Bucket{{ID: id - 1, Units: 20}, {ID: id, Units: 30}}
 	answer := func(server int64, buckets []Bucket) Outcome {
@@ -268,8 +237,8 @@ func TestLossAfterTheClockWasSetBack(t *testing.T) {
 		r := limit.Must(limit.SlidingWindowBuckets("r", 100, time.Hour, 10))
 		id := int64(1e18) / int64(6*time.Minute)
 		now := id*int64(6*time.Minute) + int64(time.Second)
-		c := newCounter("k", r, 0, link, now)
-		c.Shard(func(string) int { return 1 })
+		c := NewCounter("k", r, link, now)
+		c.Shard(now, func(string) int { return 1 })
 		part.Step(-int64(time.Minute), now, now-int64(time.Minute)) // and put right
 		ask := func(buckets []Bucket) Outcome {
 			if _, ok := c.Collect(now, false); !ok {
@@ -295,8 +264,8 @@ func TestBookedUnitsAfterTheClockStoodStill(t *testing.T) {
 	link := newTestLink()
 	r := limit.Must(limit.Funnel("r", 1000, 10, time.Second))
 	now := int64(1e18)
-	c := newCounter("k", r, 0, link, now)
-	c.Shard(func(string) int { return 1 })
+	c := NewCounter("k", r, link, now)
+	c.Shard(now, func(string) int { return 1 })
 	link.Part(1).SetOffset(0, 0)
 	tell := func(level limit.Span, end func()) {
 		c.Refresh()
@@ -312,7 +281,7 @@ func TestBookedUnitsAfterTheClockStoodStill(t *testing.T) {
 	tell(r.Cost(100), nil)
 	link.SetLag(int64(20 * time.Second)) // all of them have leaked, but not here
 	c.allow(now, 400, r)
-	tell(limit.Span{}, func() { c.Quarantine(true) })
+	tell(limit.Span{}, func() { c.Quarantine(now, true) })
 	tell(limit.Span{}, nil) // the key has been made anew
 	if res, _ := c.take(now, 0, r); res.Remaining > 600 || res.Remaining < 590 {
 		t.Errorf("%d remain of 1000, 400 were admitted just now", res.Remaining)
@@ -327,8 +296,8 @@ func TestSetBeforeTheClockIsKnown(t *testing.T) {
 		link := newTestLink()
 		r := limit.Must(limit.FixedWindow("r", 10, time.Second))
 		now := int64(1e18)
-		c := newCounter("k", r, 0, link, now)
-		c.Shard(func(string) int { return 1 })
+		c := NewCounter("k", r, link, now)
+		c.Shard(now, func(string) int { return 1 })
 		server := now + int64(ahead)
 		c.Renew(now, r, Renewal{Gen: 5, Buckets: []Bucket{{ID: server / int64(time.Second), Units: 10}}, At: now, ServerNow: server})
 		if res, _ := c.take(now, 1, r); res.Allowed {
@@ -359,21 +328,21 @@ func TestGenerationIsOutgrownByTheAuthoritysClock(t *testing.T) {
 			link := newTestLink()
 			now, server := int64(1e18), int64(1e18)
 			link.Part(1).SetOffset(0, 1)
-			c := newCounter("k", r, 0, link, now)
-			c.Shard(func(string) int { return 1 })
+			c := NewCounter("k", r, link, now)
+			c.Shard(now, func(string) int { return 1 })
 			answer := func(gen int64) (rep Report) {
 				c.Refresh()
 				if _, ok := c.Collect(now, false); !ok {
 					t.Fatal("nothing to ask")
 				}
-				_, rep = c.Resend(now, false)
+				rep = c.Resend(now, false)
 				c.Settle(now, Answer{Rule: r, Raised: rep.Raise, Gen: gen, At: now, ServerNow: server, Slack: 1})
 				return rep
 			}
 			answer(7)
 			now, server = now+int64(test.ours), server+int64(test.theirs)
 			link.Part(1).SetOffset(server-now, 1)
-			_, rep := c.Resend(now, true) // something else has been lost
+			rep := c.Resend(now, true) // something else has been lost
 			if outgrown := test.theirs > r.Horizon(); outgrown != (rep.Gen == 0) {
 				t.Errorf("%v, %v: generation %d is told anew", r, test, rep.Gen)
 			}
@@ -391,8 +360,8 @@ func TestGenerationIsOutgrownByTheAuthoritysClock(t *testing.T) {
 func TestSettledCountersAreSmall(t *testing.T) {
 	for _, lag := range []time.Duration{-60, 127 * time.Microsecond, -3 * time.Millisecond} {
 		link := newTestLink()
-		c := newCounter("k", funnelRule(t, 10, 1, time.Hour), 0, link, 1e12)
-		c.Shard(func(string) int { return 1 })
+		c := NewCounter("k", funnelRule(t, 10, 1, time.Hour), link, 1e12)
+		c.Shard(1e12, func(string) int { return 1 })
 		link.SetLag(int64(lag))
 		for range 3 {
 			c.allow(1e12, 1, c.rule())
@@ -405,36 +374,14 @@ func TestSettledCountersAreSmall(t *testing.T) {
 	}
 }
 
-// An exchange that has ended without an answer may end once more, for two counters of one
-// key, with units that were handed back.
-func TestQuarantineTwice(t *testing.T) {
-	now, r := int64(1e12), windowRule(t, 10, time.Second, 10)
-	link := newTestLink()
-	made := func() *Counter {
-		c := newCounter("k", r, 0, link, now)
-		c.Shard(func(string) int { return 1 })
-		c.allow(now, 2, r)
-		c.refund(now, 1, r)
-		c.Collect(now, false)
-		return c
-	}
-	c, d := made(), made()
-	c.absorb(d, now)
-	c.Quarantine(false)
-	d.Quarantine(true)
-	if got := c.unsyncedUnits(); got != 2 {
-		t.Errorf("%d units are unsynced, want 2", got)
-	}
-}
-
 // The authority tells since when a funnel has been empty. Units that are reported late
 // go on from there: to know it as empty just now would make the next answer look like a
 // loss, and restore what nobody has lost.
 func TestLateUnitsAfterAnEmptyAnswer(t *testing.T) {
 	r := limit.Must(limit.Funnel("f", 10, 1, time.Second))
 	link, now, second := newTestLink(), int64(1e12), int64(time.Second)
-	c := newCounter("k", r, 1, link, now)
-	c.Shard(func(string) int { return 0 })
+	c := NewCounter("k", r, link, now)
+	c.Shard(now, func(string) int { return 0 })
 	c.allow(now, 1, r)
 	if _, ok := c.Collect(now, false); !ok {
 		t.Fatal("nothing to tell")
@@ -446,11 +393,11 @@ func TestLateUnitsAfterAnEmptyAnswer(t *testing.T) {
 		t.Fatalf("%+v", rep)
 	}
 	out := c.Settle(now, Answer{Rule: r, Level: limit.Span{NS: 3 * second}, At: now, ServerNow: now, Slack: 1})
-	if _, rep := c.Resend(now, true); out.Lost || rep.KnownLevel.NS != 3*second {
+	if rep := c.Resend(now, true); out.Lost || rep.KnownLevel.NS != 3*second {
 		t.Errorf("lost %v, known %v", out.Lost, rep.KnownLevel)
 	}
 	now += 5 * second
-	if _, rep := c.Resend(now, true); rep.KnownLevel.NS != -2*second {
+	if rep := c.Resend(now, true); rep.KnownLevel.NS != -2*second {
 		t.Errorf("known %v", rep.KnownLevel)
 	}
 }

@@ -8,12 +8,12 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Reservation is units that were set aside for a caller who is willing to wait
-// for them. The zero Reservation is not OK.
+// Reservation is units that were booked for a caller who is willing to wait for
+// them. It is safe for concurrent use. The zero Reservation is not OK.
 type Reservation struct {
 	res  limit.Result
 	ok   bool
-	held *held // nil: nothing to give back
+	held *held // nil: nothing to hand back
 }
 
 // held is what the copies of a reservation share.
@@ -50,10 +50,10 @@ func (r Reservation) Delay() time.Duration {
 // at once; if not, RetryAfter is the Delay.
 func (r Reservation) Result() limit.Result { return r.res }
 
-// Cancel hands the units back, however often and through however many copies it
-// is called: once, and as far as they still count. Use it for what will not
-// happen. Those who have reserved after this caller keep their delays: what they
-// need of the queue stays as it is until they are served or have given up, too.
+// Cancel hands the units back, as far as they still count. Only the first call does
+// something, whichever copy it is made on. Use it for what will not happen. Callers
+// who have reserved later keep their delays: what they need of the queue is handed
+// back when they are served or have cancelled, too.
 func (r Reservation) Cancel() {
 	if r.held != nil && r.held.given.CompareAndSwap(false, true) {
 		r.held.cancel()
@@ -64,35 +64,35 @@ func (r Reservation) Cancel() {
 type Terms struct {
 	// MaxDelay is the longest wait, in ns, for which units are booked.
 	MaxDelay int64
-	// Claim has a key that cannot book ahead keep other callers from taking
-	// what this one waits for, until the next reservation or [Table.Unclaim].
+	// Claim keeps other callers from taking what this one waits for, of a key that
+	// cannot be booked ahead, until the next reservation or [Table.Unclaim].
 	Claim bool
-	// Share admits no more than this node's part of what is left before the
-	// others have heard of it. Those who wait would take all of it in the same
-	// instant on every node: when a window ends.
+	// Share admits no more than this node's part of what is left until the other
+	// nodes have heard of it. Otherwise, when a window ends, the callers who wait on
+	// each node would all take what is left at the same moment.
 	Share bool
 }
 
-// Those who wait until the other nodes have heard of this one's units look again
-// after a part of the time between two looks at an idle view, and soon, in ns.
+// A caller who waits until the other nodes have heard of this node's units tries
+// again after one shareParts-th of Pace.Interval, and after at most shareWait ns.
 const (
 	shareParts = 50
 	shareWait  = 20_000_000
 )
 
-// reserve books n units if they can be used within the terms. RetryAfter says
-// after how long that is; if they are not booked, when to ask again.
+// reserve books n units if the terms allow it. RetryAfter is when they may be used
+// or, if they are not booked, when to ask again.
 func (c *Counter) reserve(now, n int64, rule *limit.Rule, terms Terms) (res limit.Result, booked *Booking, ok bool) {
-	c.lock()
+	c.lock(now)
 	if c.dead {
 		c.mu.Unlock()
 		return res, nil, false
 	}
 	now = c.enterLocked(now, rule)
 	if terms.Claim {
-		c.claimLocked(0) // it was this caller's
+		c.claimLocked(0) // the claim is of this caller
 	}
-	begin := c.funnel.view // means something else, and is not used, if it is no funnel
+	begin := c.funnel.view // not used for other algorithms
 	res, yes := c.reserveLocked(now, n, terms)
 	if yes {
 		booked = c.noteBookingLocked(now, n, begin, res)
@@ -100,7 +100,7 @@ func (c *Counter) reserve(now, n int64, rule *limit.Rule, terms Terms) (res limi
 		c.claimLocked(n)
 	}
 	wake := c.link() != nil && c.noteLocked()
-	c.mu.Unlock()
+	c.unlock()
 	if wake {
 		c.link().signal()
 	}
@@ -115,7 +115,7 @@ func (c *Counter) reserveLocked(now, n int64, terms Terms) (res limit.Result, bo
 		return res, true
 	case fits && terms.Share && c.alg() != limit.AlgorithmFunnel && c.crowdedLocked(now, n):
 		res.Allowed, res.RetryAfter = false, time.Duration(min(int64(c.link().pace.Interval)/shareParts, shareWait))
-		c.setUrgentAt(1) // let them hear of it at once
+		c.setUrgentAt(1) // report to the other nodes at once
 		return res, false
 	case fits:
 		c.bookLocked(now, n)
@@ -130,8 +130,8 @@ func (c *Counter) reserveLocked(now, n int64, terms Terms) (res limit.Result, bo
 	return res, true
 }
 
-// crowdedLocked reports whether this node has admitted so much that n more would
-// be above its part of what is left, and the others have not heard of it yet.
+// crowdedLocked reports whether n more units would exceed this node's part of what is
+// left, with the units that the other nodes have not heard of yet.
 func (c *Counter) crowdedLocked(now, n int64) bool {
 	unheard := c.unsyncedUnits()
 	if unheard == 0 || modeWeight(c.mode()) != 1 {
@@ -140,8 +140,8 @@ func (c *Counter) crowdedLocked(now, n int64) bool {
 	return satMul(c.link().nodes.Load(), unheard+n) > c.roomLocked(now)+unheard
 }
 
-// claimLocked keeps n units of a window or log for somebody who waits for them,
-// instead of as many as it returns.
+// claimLocked keeps n units of a window or log for a caller who waits for them. It
+// replaces the claim of before, which it returns.
 func (c *Counter) claimLocked(n int64) (was int64) {
 	switch {
 	case c.slog() != nil:
@@ -154,18 +154,18 @@ func (c *Counter) claimLocked(n int64) (was int64) {
 }
 
 // estimate returns how many ns it takes, at the least, until n units have been
-// admitted after others that ask for ahead units in all, if nobody else asks; for
-// 0 units of a funnel, how long it is fuller than full.
+// admitted after others that ask for ahead units in all, if there are no further
+// checks; for 0 units of a funnel, how long it is fuller than full.
 func (c *Counter) estimate(now, ahead, n int64, rule *limit.Rule) (wait int64, ok bool) {
-	c.lock()
+	c.lock(now)
 	if c.dead {
 		c.mu.Unlock()
 		return 0, false
 	}
 	now = c.enterLocked(now, rule)
 	wait = c.estimateLocked(now, ahead, n)
-	wake := c.link() != nil && c.noteLocked() // who waits for long wants to hear of a reset
-	c.mu.Unlock()
+	wake := c.link() != nil && c.noteLocked() // a caller who waits long needs to hear of a reset
+	c.unlock()
 	if wake {
 		c.link().signal()
 	}
@@ -182,7 +182,7 @@ func (c *Counter) estimateLocked(now, ahead, n int64) (wait int64) {
 		level := rule.Add(rule.Sub(c.funnel.view, limit.Span{NS: now}), rule.Cost(cost))
 		return int64(rule.Sub(level, rule.Full()).Ceil())
 	}
-	claim := c.claimLocked(0) // whoever has it is among those ahead
+	claim := c.claimLocked(0) // its units are among ahead
 	l := max(rule.Limit(), 1)
 	windows, rest := ahead/l, ahead%l+n
 	if rest > l {
@@ -198,13 +198,13 @@ func (c *Counter) estimateLocked(now, ahead, n int64) (wait int64) {
 	return wait + windows*each
 }
 
-// Reserve books n units of key within the terms, see [Limiter.Reserve], and
-// returns the answer: RetryAfter is when they can be used, or when to ask again.
-// booked is nil if they are not.
+// Reserve books n units of key if the terms allow it, see [Limiter.Reserve], and
+// returns the answer: RetryAfter is when they may be used, or when to ask again.
+// booked is nil if they are not booked.
 func (t *Table) Reserve(key string, rule *limit.Rule, n, now int64, terms Terms) (res limit.Result, booked *Booking) {
 	made := t.with(key, rule, now, n > 0, func(c *Counter) (ok bool) {
 		asked := terms
-		asked.Claim = terms.Claim && c.matches(key, rule) // strangers do not wait for each other
+		asked.Claim = terms.Claim && c.matches(key, rule) // keys that share an overflow counter do not claim it
 		res, booked, ok = c.reserve(now, n, rule, asked)
 		return ok
 	})
@@ -217,11 +217,11 @@ func (c *Counter) Reserve(now, n int64, rule *limit.Rule, terms Terms) (res limi
 	return c.reserve(now, n, rule, terms)
 }
 
-// Unclaim gives up what a reservation has claimed.
+// Unclaim ends the claim of a reservation, see [Terms].
 func (t *Table) Unclaim(key string, rule *limit.Rule, now int64) {
 	t.with(key, rule, now, false, func(c *Counter) bool {
-		c.lock()
-		defer c.mu.Unlock()
+		c.lock(now)
+		defer c.unlock()
 		if !c.dead && c.matches(key, rule) {
 			c.claimLocked(0)
 		}

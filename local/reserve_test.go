@@ -257,12 +257,12 @@ func TestNilLimiter(t *testing.T) {
 // Of keys that share a counter for lack of room nobody's units are handed back,
 // and none can be set.
 func TestCallsWithoutRoom(t *testing.T) {
-	table := newTable(t, TableOptions{MaxKeys: 1, sideKeys: 1, hash: func(string, *limit.Rule) uint64 { return 1 << 40 }})
-	table.hold(1)
+	table := newTable(t, TableOptions{MaxKeys: 1, slack: 1, hash: func(string, *limit.Rule) uint64 { return 1 << 40 }})
 	r := limit.Must(limit.FixedWindow("r", 5, time.Hour))
 	now := start.UnixNano()
-	table.Take("first", r, 5, now)
-	table.Take("one", r, 3, now)
+	table.takeAt("first", r, 5, now)
+	table.takeAt("second", r, 5, now)
+	table.takeAt("one", r, 3, now)
 	if back := table.Refund("never used", r, 2, now); back != 0 {
 		t.Errorf("%d units of others handed back", back)
 	}

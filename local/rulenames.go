@@ -8,42 +8,43 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Bounds of what is remembered of rules by name.
+// Bounds of what is remembered about rules, by name.
 const (
 	// maxNames is how many names are watched; rules of further ones are not compared.
 	maxNames = 1024
-	// maxShapes is how many rules of a name that have been replaced are remembered.
+	// maxShapes is how many replaced rules of one name are remembered.
 	maxShapes = 8
-	// nameCells is the size of the cache in front of the names.
+	// nameCells is the number of cells of the cache in front of the map of names.
 	nameCells = 256
 )
 
-// ruleNames notices that rules of one name which count differently (another algorithm, rate,
-// period or number of buckets) are used side by side: one is used again after another. Each
-// change re-expresses what is counted, or counts elsewhere, so that the limit does not hold.
-// To go from one rule to another once, as a deployment does, is no conflict; nor are other
-// limits, as different plans have.
+// ruleNames detects conflicts: rules of one name that count differently (by another
+// algorithm, rate, period or number of buckets) are used in turns. Each change re-expresses
+// what is counted, or counts elsewhere, so that the limit does not hold. To go from one rule
+// to another once, as a deployment does, is no conflict; nor are other limits, as different
+// plans have.
 //
-// It is asked where a counter is, not by what answers from a slot or a handle: a counter
-// takes these back when it is asked by another rule. Another algorithm has another counter;
-// whoever makes it takes back what that of the first has lent, see [Table.createLocked].
+// A check that a lease decides is not noted. It need not be: a check under another rule is
+// decided by the counter, which revokes the lease. Under another algorithm it is another
+// counter; creating that revokes the lease of the first, see [Table.createLocked].
 type ruleNames struct {
 	cells     [nameCells]atomic.Pointer[named]
 	all       sync.Map // string → *named
 	known     atomic.Int64
 	conflicts atomic.Int64
-	// told is called for the first conflict of each name, under locks: it must not block.
+	// told is called for the first conflict of each name, maybe under locks: it must not
+	// block. It may be nil.
 	told func(was, is *limit.Rule)
 }
 
-// named is what is known of the rules of one name.
+// named is what is known about the rules of one name.
 type named struct {
-	current atomic.Pointer[limit.Rule] // used last, or one that counts alike
-	mixed   atomic.Bool                // there are rules of several algorithms
+	current atomic.Pointer[limit.Rule] // used last, or one of the same shape
+	mixed   atomic.Bool                // rules of several algorithms were used
 
-	mu     sync.Mutex
-	before []*limit.Rule // used earlier, the latest last; one for each way to count
-	told   bool
+	mu     sync.Mutex    // protects all below
+	before []*limit.Rule // used earlier, the latest last; one for each shape
+	told   bool          // the conflict was reported
 }
 
 // see notes that a rule is used.
@@ -65,7 +66,7 @@ func (n *ruleNames) see(rule *limit.Rule) {
 	}
 }
 
-// entry returns what is known of the rules of a name, nil if there are too many names.
+// entry returns what is known about the rules of a name, nil if there are too many names.
 func (n *ruleNames) entry(rule *limit.Rule) *named {
 	if e, ok := n.all.Load(rule.Name()); ok {
 		return e.(*named)
@@ -82,13 +83,13 @@ func (n *ruleNames) entry(rule *limit.Rule) *named {
 	return is.(*named)
 }
 
-// change notes that a rule is used after one that counts otherwise. It returns that one,
-// and whether this is the first conflict of their name.
+// change notes that a rule is used after one of another shape. It returns that one, and
+// whether this is the first conflict of their name.
 func (n *ruleNames) change(e *named, rule *limit.Rule) (was *limit.Rule, first bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if was = e.current.Load(); was.SameShape(rule) {
-		return was, false // somebody else was faster
+		return was, false // another goroutine was faster
 	}
 	if was.Algorithm() != rule.Algorithm() {
 		e.mixed.Store(true)
@@ -106,7 +107,7 @@ func (n *ruleNames) change(e *named, rule *limit.Rule) (was *limit.Rule, first b
 	return was, first
 }
 
-// others returns rules of the same name and of other algorithms.
+// others returns the rules of this name that were used and have another algorithm.
 func (n *ruleNames) others(rule *limit.Rule) (list []*limit.Rule) {
 	e := n.cells[rule.NameHash()%nameCells].Load()
 	if e == nil || !e.mixed.Load() || e.current.Load().Name() != rule.Name() {
@@ -120,18 +121,4 @@ func (n *ruleNames) others(rule *limit.Rule) (list []*limit.Rule) {
 		}
 	}
 	return list
-}
-
-// unlend takes back what the counter of a key has lent, if it is at hand, so that the next
-// check of it is seen.
-func (t *Table) unlend(key string, rule *limit.Rule) {
-	h := t.hashOf(key, rule)
-	c := t.recent.Load().get(h)
-	if c == nil || !c.matches(key, rule) {
-		c = t.view.Load().get(h)
-	}
-	if c != nil && c.matches(key, rule) {
-		c.lock()
-		c.mu.Unlock()
-	}
 }

@@ -26,26 +26,22 @@ func ways(table *Table) map[string]func(key string, rule *limit.Rule) {
 		if handles[id] == nil {
 			handles[id] = new(Handle)
 			handles[id].Bind(table, key, rule)
-			handles[id].By(clock.Forward(table.clock))
 		}
 		return handles[id]
 	}
 	return map[string]func(key string, rule *limit.Rule){
-		"Allow":      func(key string, rule *limit.Rule) { table.AllowBy(table.clock, key, rule, 1) },
-		"Take":       func(key string, rule *limit.Rule) { table.Take(key, rule, 1, now) },
-		"Peek":       func(key string, rule *limit.Rule) { table.Take(key, rule, 1, now); table.Peek(key, rule, 1, now) },
+		"Allow": func(key string, rule *limit.Rule) { table.AllowBy(table.clock, key, rule, 1) },
+		"Take":  func(key string, rule *limit.Rule) { table.takeAt(key, rule, 1, now) },
+		"Peek": func(key string, rule *limit.Rule) {
+			table.takeAt(key, rule, 1, now)
+			table.Peek(table.clock, key, rule)
+		},
 		"TakeAtMost": func(key string, rule *limit.Rule) { table.TakeAtMost(key, rule, 1, now) },
 		"TakeAll": func(key string, rule *limit.Rule) {
 			table.TakeAll([]limit.Check{{Key: key, Rule: rule}}, now, make([]limit.Result, 1))
 		},
 		"Allow, bound": func(key string, rule *limit.Rule) { bound(key, rule).AllowBy(table.clock, 1) },
-		"answer": func(key string, rule *limit.Rule) {
-			h := bound(key, rule)
-			if v, _ := h.Answer(table.clock); v == Unanswered {
-				h.AllowBy(table.clock, 1)
-			}
-		},
-		"Take, bound": func(key string, rule *limit.Rule) { bound(key, rule).TakeAt(1, now) },
+		"Take, bound":  func(key string, rule *limit.Rule) { bound(key, rule).Take(table.clock, 1) },
 	}
 }
 
@@ -64,7 +60,7 @@ func TestConflicts(t *testing.T) {
 		for how := range ways(table) {
 			table, told := conflictsOf(t)
 			ask := ways(table)[how]
-			for range 2000 { // it may have a slot, or a handle may answer
+			for range 2000 { // a lease may answer
 				ask("k", base)
 			}
 			ask("k", other)
@@ -139,7 +135,7 @@ func TestConflictsAreBounded(t *testing.T) {
 	for round := range 2 {
 		for i := range 2 * maxNames {
 			for s := range 2 {
-				table.Take("k", limit.Must(limit.FixedWindow(fmt.Sprint("name", i), 10, time.Duration(s+1)*time.Minute)), 1, now+int64(round))
+				table.takeAt("k", limit.Must(limit.FixedWindow(fmt.Sprint("name", i), 10, time.Duration(s+1)*time.Minute)), 1, now+int64(round))
 			}
 		}
 	}
@@ -147,7 +143,7 @@ func TestConflictsAreBounded(t *testing.T) {
 		t.Errorf("%d names known, %d told of, want %d", n, len(*told), maxNames)
 	}
 	for s := range 100 {
-		table.Take("k", limit.Must(limit.FixedWindow("name0", 10, time.Duration(s+5)*time.Second)), 1, now)
+		table.takeAt("k", limit.Must(limit.FixedWindow("name0", 10, time.Duration(s+5)*time.Second)), 1, now)
 	}
 	e, _ := table.names.all.Load("name0")
 	if n := len(e.(*named).before); n != maxShapes {

@@ -6,9 +6,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// What becomes of what was sent if there is no answer to settle it.
+// This file has what happens to units that were sent if no answer settles them.
 
-// dropSentLocked forgets what was sent: it counts nowhere any more.
+// dropSentLocked forgets what was sent: a reset has cleared it.
 func (c *Counter) dropSentLocked() {
 	if c.win() == nil {
 		c.funnel.put(away{back: c.funnel.under().back, debt: c.funnel.under().debt})
@@ -20,11 +20,11 @@ func (c *Counter) dropSentLocked() {
 	c.win().sum(c.rule(), modeWeight(c.mode()))
 }
 
-// KeepSentBack counts what was sent to be handed back as if it had not been: nobody
-// knows whether the authority has taken it off, and it will not be told again.
-func (c *Counter) KeepSentBack() {
-	c = c.lockLiving()
-	defer c.mu.Unlock()
+// KeepSentBack goes on counting units whose hand-back was sent: it is not known whether
+// the authority has taken them off, and the hand-back will not be sent again.
+func (c *Counter) KeepSentBack(now int64) {
+	c.lock(now)
+	defer c.unlock()
 	w := modeWeight(c.mode())
 	if c.win() == nil {
 		a := c.funnel.under()
@@ -40,7 +40,7 @@ func (c *Counter) KeepSentBack() {
 func (c *Counter) keepSentLocked() {
 	w := modeWeight(c.mode())
 	if c.win() == nil {
-		// Before units from after our clock stood still are among those from before.
+		// Follow the clock before units from after it stood still are added.
 		c.followClockLocked(clockStep + max(c.last-c.freshAt, 0)/clockDrift)
 		c.funnel.settle(c.rule(), c.funnel.known, limit.Span{NS: math.MaxInt64}, 0, 0, true, w)
 		return

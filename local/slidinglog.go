@@ -1,7 +1,6 @@
 package local
 
 import (
-	"sort"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -12,15 +11,15 @@ import (
 type slidingLog struct {
 	entries []logEntry // ascending by at
 	used    int64
-	claim   int64 // units that somebody waits for: nobody else gets them
+	claim   int64 // units kept for a caller who waits
 }
 
 type logEntry struct {
 	at, n int64
 }
 
-// expire forgets the units that are at least one window old: one that is
-// exactly as old as the window counts no longer.
+// expire forgets the units that are at least one window old. A unit exactly as
+// old as the window no longer counts.
 func (l *slidingLog) expire(r *limit.Rule, now int64) {
 	i := 0
 	for i < len(l.entries) && l.entries[i].at <= now-int64(r.Width()) {
@@ -76,14 +75,7 @@ func (l *slidingLog) wait(r *limit.Rule, now, need int64) time.Duration {
 			return time.Duration(e.at + int64(r.Width()) - now)
 		}
 	}
-	return time.Duration(r.Width()) // the units are claimed: they have still to be taken
-}
-
-func (l *slidingLog) absorb(d *slidingLog) {
-	l.entries = append(l.entries, d.entries...)
-	sort.Slice(l.entries, func(i, j int) bool { return l.entries[i].at < l.entries[j].at })
-	l.used += d.used
-	l.claim = max(l.claim, d.claim)
+	return time.Duration(r.Width()) // claimed units have still to be taken
 }
 
 // refund takes n units off, the newest first, as far as there are so many, and

@@ -8,23 +8,23 @@ import (
 )
 
 // The methods in this file are for the reconciler of a shared limiter, which
-// calls them from one goroutine. A counter goes through three steps: Collect
-// moves what is pending to "sent"; then either Settle (the authority has
-// booked it) or Quarantine (the authority's copy of this key is broken) ends the
-// exchange, and Resend tells the same again as often as needed in between.
+// calls them from one goroutine. An exchange of a counter begins with Collect,
+// which moves what is pending to "sent". Settle (the authority has booked it) or
+// Quarantine (the authority's copy of this key is broken) ends it. In between
+// Resend reports the same again, as often as needed.
 
-// Report is what a counter has to tell the authority.
+// Report is what a counter reports to the authority.
 type Report struct {
 	Rule    *limit.Rule
-	Units   int64      // sent in all; 0 is a mere question
+	Units   int64      // sent in all; 0: only a question
 	Ahead   limit.Span // funnel: TAT of the units sent, counted from now
 	Buckets []Bucket   // window: the units that still count, by bucket
-	// Back (funnel) and BackBuckets (window) are handed back: not Units, which
-	// were admitted, but of those that the authority counts.
+	// Back (funnel) and BackBuckets (window) are units handed back. They are not
+	// among Units, but among those that the authority counts already.
 	Back        limit.Span
-	BackTop     limit.Span // level above which others have booked behind what is handed back
+	BackTop     limit.Span // above this level others have booked behind what is handed back
 	BackBuckets []Bucket
-	BackGen     int64 // the generation in which that was done
+	BackGen     int64 // the generation in which they were handed back
 
 	// Debt (funnel) is how many of Units were admitted in an outage. The authority is
 	// to forgive as many of them as would raise the level above Ceiling, counted from
@@ -32,12 +32,12 @@ type Report struct {
 	Debt    int64
 	Ceiling limit.Span
 
-	Raise bool // the authority may have lost what is in Known…
+	Raise bool // the authority may have lost KnownLevel or KnownBuckets
 	Gen   int64
-	Born  int64 // when the newest of that was booked, as the authority told
+	Born  int64 // when the newest unit of these was booked, as the authority told
 	// KnownLevel (funnel, counted from now, negative if it has run empty before) and
-	// KnownBuckets (window) are what the authority has told and should still know. Set
-	// if Raise is.
+	// KnownBuckets (window) are what the authority has told and should still know. They
+	// are set if Raise is.
 	KnownLevel   limit.Span
 	KnownBuckets []Bucket
 }
@@ -47,38 +47,36 @@ type Answer struct {
 	Rule      *limit.Rule // of the report
 	Raised    bool        // the report carried Raise
 	Gen       int64
-	Born      int64      // when the newest unit was booked, in what generations are counted in; 0: none was
+	Born      int64      // when the newest unit was booked, in the unit of generations; 0: none was
 	Level     limit.Span // funnel; negative if it has been empty for so long
 	Buckets   []Bucket   // window
 	Forgiven  int64      // units of the report's Debt that were not booked
-	Converted bool       // they were of another width before, and may have shifted
+	Converted bool       // buckets were of another width before, and may have shifted
 	At        int64      // our time at which the answer was given, ns
 	ServerNow int64      // the authority's time then, ns
 	Slack     int64      // uncertainty of At, ns
 }
 
-// Outcome tells the reconciler what an answer has changed.
+// Outcome is what the reconciler has to do after an answer.
 type Outcome struct {
-	Counter *Counter // the one that lives: the heir if another was settled
-
 	Lost      bool  // the authority knew less than it should: report again, raising
-	Again     bool  // there is more to tell: put the counter into the normal queue
-	Urgent    bool  // and so much that it belongs into the urgent queue as well
+	Again     bool  // there is more to report: put the counter into the normal queue
+	Urgent    bool  // it is urgent: put the counter into the urgent queue as well
 	Overshoot int64 // units by which the authority's total is above the limit
 }
 
 // Shard returns the shard of the counter, computed by f from its key the first
 // time. Only the reconciler may call it.
-func (c *Counter) Shard(f func(key string) int) int {
+func (c *Counter) Shard(now int64, f func(key string) int) int {
 	p := c.part()
 	if p.shard < 0 {
-		c.lock()
+		c.lock(now)
 		p = p.link.Part(f(c.Key()))
 		c.place.Store(p)
 		if c.win() != nil && c.last != math.MinInt64 { // it has been asked
 			c.rebaseLocked(c.last)
 		}
-		c.mu.Unlock()
+		c.unlock()
 	}
 	return p.shard
 }
@@ -86,7 +84,7 @@ func (c *Counter) Shard(f func(key string) int) int {
 // Due returns when, in the counters' time, c should report at the latest: when its view
 // is a lag old, or at once if it has something to restore or to hand back.
 func (c *Counter) Due() int64 {
-	c.mu.Lock() // not lock: nothing changes
+	c.mu.Lock() // not lock: the lease can stay
 	defer c.mu.Unlock()
 	if c.born == untold || c.is(raising|outdated) || !c.isFolded() && c.returnsLocked() {
 		return math.MinInt64
@@ -97,32 +95,32 @@ func (c *Counter) Due() int64 {
 // lag returns the longest, in ns, that the view of a shared counter may be out of date.
 func (c *Counter) lag() int64 { return c.link().pace.lag(c.rule()) }
 
-// staleLocked reports whether the view is to be fetched anew.
+// staleLocked reports whether the view is to be fetched again.
 func (c *Counter) staleLocked(now int64) bool {
 	return c.born == untold || c.is(outdated) || now-c.freshAt >= c.lag()
 }
 
-// Collect takes what c has to tell at now; urgent says which of the two
-// queues it was taken from. ok is false if there is nothing to tell.
+// Collect begins an exchange and returns what c has to report at now; urgent says
+// which of the two queues c was taken from. ok is false if there is nothing to report.
 func (c *Counter) Collect(now int64, urgent bool) (rep Report, ok bool) {
-	c.lock()
-	defer c.mu.Unlock()
+	c.lock(now)
+	defer c.unlock()
 	if urgent {
 		c.unmark(inUrgent)
 	} else {
 		c.unmark(inNormal)
 	}
 	if c.dead || c.is(inFlight) {
-		return rep, false // the heir, or the settling of what is in flight, sees to it
+		return rep, false // Settle will queue it again
 	}
 	now = max(now, c.last)
 	if c.win() != nil {
 		c.rollLocked(now)
 	}
-	// A question alone is worth sending when the view is old or unknown; a
-	// counter may be queued twice, and the second time finds it fresh. Nobody but
-	// the reconciler asks for a key that was put aside. One that is old with the next
-	// collection is old.
+	// Without units, a question is sent only if the view is old or unknown: a counter
+	// may be queued twice, and is fresh the second time. A view that will be old at the
+	// next collection counts as old. A quarantined key is always asked for: only the
+	// reconciler queues it.
 	if !c.tellsLocked(now) && !c.staleLocked(now+int64(c.link().pace.Interval)) && !c.is(quarantined) {
 		return rep, false
 	}
@@ -135,13 +133,12 @@ func (c *Counter) Collect(now int64, urgent bool) (rep Report, ok bool) {
 	return c.reportLocked(now), true
 }
 
-// Resend tells what is in flight once more. The units are the same; what is
-// relative to now is stated anew. raise asks to add what the authority should
-// know already. The counter that answers is returned too: the heir of a dead
-// one.
-func (c *Counter) Resend(now int64, raise bool) (*Counter, Report) {
-	c = c.lockLiving()
-	defer c.mu.Unlock()
+// Resend reports what is in flight once more. The units are the same; what is
+// relative to now is computed again. raise adds what the authority should know
+// already.
+func (c *Counter) Resend(now int64, raise bool) Report {
+	c.lock(now)
+	defer c.unlock()
 	now = max(now, c.last)
 	if c.win() != nil {
 		c.rollLocked(now)
@@ -150,20 +147,7 @@ func (c *Counter) Resend(now int64, raise bool) (*Counter, Report) {
 	if off, sure := c.part().clock(); sure && c.is(raising) {
 		c.outgrowLocked(now, now+off)
 	}
-	return c, c.reportLocked(now)
-}
-
-// lockLiving locks c, or the counter that has taken its place.
-func (c *Counter) lockLiving() *Counter {
-	for {
-		c.lock()
-		if c.heir() == nil {
-			return c
-		}
-		heir := c.heir()
-		c.mu.Unlock()
-		c = heir
-	}
+	return c.reportLocked(now)
 }
 
 func (c *Counter) reportLocked(now int64) Report {
@@ -186,7 +170,7 @@ func (c *Counter) reportLocked(now int64) Report {
 		rep.Ceiling = c.ceilingLocked(now)
 	}
 	if rep.Back != (limit.Span{}) {
-		// What is known of the authority's level is no more exact than its clock.
+		// The authority's level is known no more exactly than its clock.
 		slack := limit.Span{NS: max(c.part().slack.Load(), 0) + backSlack}
 		rep.BackTop = c.rule().Add(c.rule().Sub(a.sentBack.top, at), slack)
 	}
@@ -197,11 +181,11 @@ func (c *Counter) reportLocked(now int64) Report {
 	return rep
 }
 
-// Settle ends the exchange: what was sent is booked, and a is what the
-// authority says now. What has been admitted since stays pending.
+// Settle ends the exchange: what was sent is booked, and a is the state of the
+// authority. What has been admitted since stays pending.
 func (c *Counter) Settle(now int64, a Answer) Outcome {
-	c = c.lockLiving()
-	defer c.mu.Unlock()
+	c.lock(now)
+	defer c.unlock()
 	before := c.is(voided) // what is in flight was sent before a reset that we know of
 	void := before && a.Gen < c.gen()
 	c.unmark(inFlight | quarantined | voided | outdated)
@@ -214,25 +198,25 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	if a.Gen < c.gen() {
 		c.outgrowLocked(a.At, a.ServerNow)
 	}
-	// Content counts if it is of the later generation of the two, or was born since
-	// that began: older content is what it has cleared. If that or our content is
-	// later than now, the authority's clock was set back: its births say nothing then.
+	// Content counts if it is of the later generation of the two, or was born after
+	// that began: the reset has cleared older content. If our generation or content is
+	// later than now, the authority's clock was set back: then births say nothing.
 	theirs := a.Gen >= c.gen() || a.Born >= c.gen() || a.ServerNow/1000 < max(c.gen(), c.born)
 	ours := c.gen() >= a.Gen || c.born >= a.Gen
 	// Redis may have booked a flight from before a reset either before it or after:
 	// what we knew and have sent is no lower bound.
 	floor := ours && !(theirs && a.Converted) && !before
 	if !theirs {
-		a.Level, a.Buckets = limit.Span{NS: math.MinInt64}, nil // empty, for nobody knows how long
+		a.Level, a.Buckets = limit.Span{NS: math.MinInt64}, nil // empty, since when is not known
 	}
-	out, astray := Outcome{Counter: c}, false
+	out, astray := Outcome{}, false
 	if c.win() == nil {
 		c.funnel.forgive(c.rule(), a.Forgiven)
 	}
 	switch {
 	case void:
-		// It was given before a reset that we have heard of meanwhile. What was
-		// sent has been reset with the rest.
+		// The answer is from before a reset that we have heard of meanwhile. What
+		// was sent has been reset with the rest.
 		c.dropSentLocked()
 		c.mark(outdated)
 		return c.queueLocked(max(now, c.last), out)
@@ -258,13 +242,14 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 		}
 		c.setApart(c.clocksApart())
 		most := c.rule().Add(limit.Span{NS: a.At}, limit.Span{NS: int64(limit.MaxDrain)})
-		was := c.rule().Sub(c.funnel.view, c.rule().Cost(a.Forgiven)) // nobody who waits was among them
+		was := c.rule().Sub(c.funnel.view, c.rule().Cost(a.Forgiven)) // no reservation was among them
 		out.Lost = c.funnel.settle(c.rule(), c.rule().Add(a.Level, limit.Span{NS: a.At}).Max(limit.Span{}), most, a.At, slack, floor, w)
 		c.correctedLocked(was, slack)
 		c.funnel.capWeighted(c.rule(), max(now, c.last), w)
 	}
-	// The authority has lost a reset. Whoever knows of it must say so at once, lest
-	// others book on what it has cleared: then nobody can tell the two apart.
+	// If the authority has lost a reset, each node that knows of it must report it at
+	// once. Otherwise others book on what the reset has cleared, and the two cannot be
+	// told apart any more.
 	c.note(raising, c.is(raising) || out.Lost || a.Gen < c.gen())
 	c.setGen(max(c.gen(), a.Gen))
 	c.setHeard(a.ServerNow)
@@ -275,15 +260,15 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 		c.born = max(c.born, a.Born)
 	}
 	c.born, c.freshAt = max(c.born, 0), max(a.At, 0)
-	// An answer by a clock that was set back a moment ago may have been
-	// misread: the next check asks again at once.
+	// An answer by a clock that was just set back may have been misread: ask again
+	// with the next check.
 	if astray {
 		c.mark(outdated)
 	}
 	used := c.knownUnitsLocked(max(now, c.last))
 	out.Overshoot = max(used-c.rule().Limit(), 0)
-	// Half of this node's fair part of what is left: when that much has been
-	// admitted unseen, the others should hear of it at once.
+	// Half of this node's fair part of what is left: when so much has been admitted
+	// without a report, the other nodes should hear of it at once.
 	c.setUrgentAt((c.rule().Limit() - used) / (2 * c.link().nodes.Load()))
 	if out = c.queueLocked(max(now, c.last), out); !out.Again {
 		c.foldLocked()
@@ -291,7 +276,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	return out
 }
 
-// tellsLocked reports whether c has something to tell at now.
+// tellsLocked reports whether c has something to report at now.
 func (c *Counter) tellsLocked(now int64) bool {
 	if c.is(raising) || c.pendUnits() > 0 {
 		return true
@@ -312,7 +297,7 @@ func (c *Counter) returnsLocked() bool {
 	return c.win().backUnits > 0 || slices.ContainsFunc(c.win().sentBack, func(u int64) bool { return u > 0 })
 }
 
-// queueLocked notes in which queues the reconciler must put c.
+// queueLocked notes into which queues the reconciler must put c.
 func (c *Counter) queueLocked(now int64, out Outcome) Outcome {
 	if c.tellsLocked(now) && !c.is(inNormal) {
 		c.mark(inNormal)
@@ -325,10 +310,10 @@ func (c *Counter) queueLocked(now int64, out Outcome) Outcome {
 	return out
 }
 
-// serverBucketLocked returns the ID of the authority's bucket at the time that
-// an answer bears. One that lies ahead of what the authority's clock shows by
-// now was given before that clock was set back: to go there would leave all
-// that it counts from now on behind.
+// serverBucketLocked returns the ID of the authority's bucket at the time of an
+// answer. If that time is ahead of the authority's present clock, the answer was
+// given before that clock was set back. To move the window there would be wrong:
+// all that the authority counts from now on would be in older buckets.
 func (c *Counter) serverBucketLocked(now, server int64) int64 {
 	if c.win().sure {
 		server = min(server, now+c.win().off+c.part().slack.Load()+clockStep)
@@ -336,9 +321,9 @@ func (c *Counter) serverBucketLocked(now, server int64) int64 {
 	return floorDiv(server, int64(c.rule().Width()))
 }
 
-// outgrowLocked forgets a generation that the authority, by its clock, has no
-// need to know any longer, because nothing from before it can count. Neither does
-// what we know of it; to insist on it would undo what has been booked since.
+// outgrowLocked forgets a generation that does not matter any longer by the
+// authority's clock, because nothing from before it can count. What we know of that
+// generation does not count either; to raise it would undo what was booked since.
 func (c *Counter) outgrowLocked(now, server int64) {
 	if server-c.heard() > int64(c.rule().Horizon()) && c.blankLocked(now) {
 		c.setGen(0)
@@ -355,11 +340,11 @@ func (c *Counter) blankLocked(now int64) bool {
 	return len(c.win().list(c.win().known)) == 0
 }
 
-// followClockLocked lowers what a funnel knows if our clock has stood still since it was
-// told, or the authority's was set back before that and has been put right, by more than
-// slack. The authority counts so much less since then. To us that would look lost, and we
-// would put it back for everybody. If the authority's clock just jumps ahead we do: what
-// that makes leak has not leaked.
+// followClockLocked lowers the known TAT of a funnel if, by more than slack, our clock has
+// stood still since the last answer, or the authority's was set back before that and has
+// been put right since. The authority counts so much less now. Without this it would look
+// like lost data, and be restored for all nodes. If the authority's clock only jumps ahead
+// it is restored: what leaks by that jump has not leaked.
 func (c *Counter) followClockLocked(slack int64) {
 	if d := c.clocksApart() - c.apart(); d > slack {
 		c.funnel.known.NS = max(c.funnel.known.NS-d, 0)
@@ -367,22 +352,23 @@ func (c *Counter) followClockLocked(slack int64) {
 	}
 }
 
-// clocksApart returns how far our clock has fallen behind the authority's, see apart.
+// clocksApart returns, in ns, how far our clock has fallen behind the authority's, see
+// Link.SetLag and Part.Step.
 func (c *Counter) clocksApart() int64 { return c.link().lag.Load() + c.part().back.Load() }
 
-// clockDrift is how slowly, at worst, two clocks part: 1 in 2,000, far more
-// than the 1 in 10,000 that a bad oscillator shows.
+// clockDrift bounds how fast two clocks drift apart: 1 in 2,000, far more than the
+// 1 in 10,000 of a bad oscillator.
 const clockDrift = 2000
 
-// backSlack is by how much, in ns, a level that is the same may seem higher to the
-// authority, besides what is not known of its clock.
+// backSlack is by how much, in ns, the same level may seem higher to the authority,
+// besides the uncertainty of its clock.
 const backSlack = 1_000_000
 
-// clockStep is by how much, in ns, two readings of one clock may be apart only
-// because they were not taken at once.
+// clockStep is by how much, in ns, two readings of one clock may differ only
+// because they were not taken at the same moment.
 const clockStep = 20_000_000
 
-// leastApart is a part of that.
+// leastApart is the least difference of clocks, in ns, that is noted, see setApart.
 const leastApart = clockStep / 4
 
 // knownUnitsLocked returns what the authority has told, in units, rounded down.
@@ -400,22 +386,21 @@ func (c *Counter) knownUnitsLocked(now int64) int64 {
 	return used
 }
 
-// Quarantined reports whether the authority could not use the key the last time that it
-// was told of it.
+// Quarantined reports whether the authority could not use the key at the last exchange.
 func (c *Counter) Quarantined() bool {
-	c = c.lockLiving()
+	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.is(quarantined)
 }
 
-// Quarantine ends the exchange without an answer for this key alone. Its units
-// are pending again, unless they were booked before the authority's copy
-// broke. Until an answer comes the key is decided at the fallback weight; ask
-// again later, with Requeue. It returns the counter to ask, and whether nobody
-// was going to ask it yet: one that was in several queues may fail twice.
-func (c *Counter) Quarantine(booked bool) (living *Counter, first bool) {
-	c = c.lockLiving()
-	defer c.mu.Unlock()
+// Quarantine ends the exchange without an answer, for this key alone. Its units
+// are pending again, unless they were booked before the authority's copy broke.
+// Until an answer comes the key is decided at the fallback weight; ask again later,
+// with Requeue. first reports whether that was not planned yet: a counter that was
+// in several queues may fail twice.
+func (c *Counter) Quarantine(now int64, booked bool) (first bool) {
+	c.lock(now)
+	defer c.unlock()
 	first = !c.is(wounded)
 	c.unmark(inFlight)
 	c.mark(quarantined | wounded)
@@ -427,14 +412,14 @@ func (c *Counter) Quarantine(booked bool) (living *Counter, first bool) {
 	default:
 		c.link().expired.Add(c.win().giveBack())
 	}
-	return c, first
+	return first
 }
 
 // Requeue marks c as waiting in the normal queue and reports whether it was
 // not there yet, so that the caller must put it there.
 func (c *Counter) Requeue() bool {
-	c.lock()
-	defer c.mu.Unlock()
+	c.mu.Lock() // not lock: the lease can stay
+	defer c.unlock()
 	c.unmark(wounded)
 	if c.dead || c.is(inNormal) {
 		return false
@@ -443,10 +428,9 @@ func (c *Counter) Requeue() bool {
 	return true
 }
 
-// Dropped reports whether c is dead, so that the queue it waits in may let go
-// of it. Should it be brought back to life, it will queue anew.
+// Dropped reports whether c is dead, so that the queue it waits in may drop it.
 func (c *Counter) Dropped() bool {
-	c.lock()
+	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.dead {
 		c.unmark(inNormal)
@@ -457,8 +441,8 @@ func (c *Counter) Dropped() bool {
 // Refresh makes c ask the authority again even if its view is fresh, and
 // reports whether it is not queued yet, so that the caller must queue it.
 func (c *Counter) Refresh() bool {
-	c.lock()
-	defer c.mu.Unlock()
+	c.mu.Lock() // not lock: the lease can stay
+	defer c.unlock()
 	if c.dead {
 		return false
 	}
@@ -473,8 +457,8 @@ func (c *Counter) Refresh() bool {
 // MarkRaise notes that the authority has lost data, and reports whether c has
 // something to restore and is not queued yet: the caller must queue it.
 func (c *Counter) MarkRaise(now int64) bool {
-	c.lock()
-	defer c.mu.Unlock()
+	c.lock(now)
+	defer c.unlock()
 	defer c.refoldLocked(c.isFolded())
 	now = max(now, c.last)
 	if c.dead || c.born == untold {
@@ -490,23 +474,23 @@ func (c *Counter) MarkRaise(now int64) bool {
 	}
 	c.mark(raising)
 	if c.is(inNormal) || c.is(inFlight) {
-		return false // in flight: settling finds the mark and asks to queue it
+		return false // in flight: Settle finds the mark and queues it
 	}
 	c.mark(inNormal)
 	return true
 }
 
-// Pending reports whether the authority has not acknowledged something that was
-// admitted or handed back.
+// Pending reports whether there are units, admitted or handed back, that the authority
+// has not acknowledged.
 func (c *Counter) Pending() bool {
-	c.lock()
+	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.unsyncedUnits() > 0 || c.returnsLocked()
+	return c.unsyncedUnits()+c.usedLocked() > 0 || c.returnsLocked()
 }
 
 // Unsynced returns the admitted units that the authority has not acknowledged.
 func (c *Counter) Unsynced() int64 {
-	c.lock()
+	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.unsyncedUnits()
+	return c.unsyncedUnits() + c.usedLocked()
 }

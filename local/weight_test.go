@@ -13,7 +13,7 @@ func TestWeightLastsUntilTheAnswer(t *testing.T) {
 	for _, r := range []*limit.Rule{funnelRule(t, 30, 30, time.Hour), windowRule(t, 30, time.Hour, 10)} {
 		link := newTestLink()
 		now := int64(1e15)
-		c := newCounter("k", r, 0, link, now)
+		c := NewCounter("k", r, link, now)
 		link.SetMode(3, true)
 		got := int64(0)
 		take := func() {
@@ -56,7 +56,7 @@ func TestRefundOfACappedWeight(t *testing.T) {
 	} {
 		for _, fails := range []bool{false, true} {
 			now := int64(1e15)
-			c := newCounter("k", test.r, 0, newTestLink(), now)
+			c := NewCounter("k", test.r, newTestLink(), now)
 			c.link().SetMode(weight, true)
 			kept := time.Duration(0)
 			for range 1000 {
@@ -64,7 +64,7 @@ func TestRefundOfACappedWeight(t *testing.T) {
 				if res, _ := c.Take(now, 5, test.r); res.Allowed {
 					if fails {
 						c.Collect(now, false)
-						c.Quarantine(false)
+						c.Quarantine(now, false)
 					}
 					c.Refund(now, 3, test.r)
 					c.Refund(now, 1, test.r)
@@ -87,7 +87,7 @@ func TestCappedWeightIsForgotten(t *testing.T) {
 	for _, answered := range []bool{false, true} {
 		r := funnelRule(t, 10, 10, 10*time.Second)
 		now := int64(1e15)
-		c := newCounter("k", r, 0, newTestLink(), now)
+		c := NewCounter("k", r, newTestLink(), now)
 		c.link().SetMode(5, true)
 		c.Take(now, 10, r)
 		if answered {

@@ -14,47 +14,47 @@ import (
 // For a shared window three counts are kept per bucket: known (the authority's
 // total), sent and pend (ours that it has not acknowledged). They add up,
 // across nodes too, so that merging is a sum. Units that are handed back come
-// off those that are pending in their bucket; the others are told to the
+// off those that are pending in their bucket; the others are reported to the
 // authority, and come off what it has told until it has answered.
 //
-// Of a bucket it is known, too, when its last unit came, whoever admitted it (see
-// [limit.Rule.Gone]). That may be too late, for instance of units that were handed
+// For each bucket it is known when its last unit came, on any node (see
+// [limit.Rule.Gone]). The time may be too late, for instance after units were handed
 // back, so that the bucket counts longer, but never too early.
 type window struct {
 	off   int64 // authority's clock minus ours, ns
-	sure  bool  // off was measured, it is not just a first guess
-	moved bool  // went back: what is known has lost its IDs, until an answer
+	sure  bool  // off was measured; false: it is a guess
+	moved bool  // the window went back: until an answer the IDs of known are wrong
 
 	// What a check reads and writes.
 	cur       int64 // ID of bucket 0
 	end       int64 // when bucket 0 ends, ns of the authority's clock
 	newer     int64 // weighted sum of all buckets that count in full
-	oldest    int64 // weighted units of the bucket that leaves
+	oldest    int64 // weighted units of the oldest bucket, which leaves
 	pendUnits int64
-	pend      []int64 // behind the buckets there may be room, see describe
+	pend      []int64 // has spare capacity for describe
 	last      []int64 // when the last unit of a bucket came, ns after it began
 
-	claim     int64 // units that somebody waits for: nobody else gets them
+	claim     int64 // units kept for a caller who waits
 	sentUnits int64
-	backUnits int64 // of back alone
+	backUnits int64 // of back, without sentBack
 
-	// known is nil until it was told, and sent while nothing is under way.
+	// known is nil before the first answer, and sent while nothing is under way.
 	known, sent []int64
-	*handed     // never nil; replaced, not written to, to begin with
+	*handed     // never nil; nothingHanded is replaced, not written to
 }
 
-// handed are units handed back: still to be told, and told.
+// handed are units handed back: not reported yet, and reported.
 type handed struct {
 	back, sentBack []int64
 }
 
-// nothingHanded is what most windows have: one for all, with no buckets.
+// nothingHanded is the handed of all windows of which nothing was handed back.
 var nothingHanded handed
 
-// fewBuckets are those of a window by default.
+// fewBuckets is the number of buckets of a window by default.
 const fewBuckets = limit.DefaultBuckets + 1
 
-// small is a window of few buckets, in one piece.
+// small is a window of few buckets, in one allocation.
 type small struct {
 	window
 	units, times [fewBuckets]int64 // of pend and last
@@ -71,7 +71,7 @@ func newWindow(r *limit.Rule, now, off int64, sure bool) *window {
 	return new(small).open(r, now, off, sure)
 }
 
-// open makes a new window of s. It must have few buckets.
+// open makes a new window of s. The rule must have few buckets.
 func (s *small) open(r *limit.Rule, now, off int64, sure bool) *window {
 	n := r.Kept() + 1
 	s.pend, s.last = s.units[:n:n], s.times[:n:n]
@@ -121,15 +121,15 @@ func (w *window) advance(r *limit.Rule, id, weight int64) (expired int64) {
 	shift(w.sentBack, k)
 	shift(w.known, k)
 	shift(w.last, k)
-	shift(w.sent, k) // sentUnits stays: they are on their way, and will be acknowledged
+	shift(w.sent, k) // sentUnits stays: they are under way and will be acknowledged
 	w.cur, w.end = id, (id+1)*int64(r.Width())
 	w.sum(r, weight)
 	return before - w.pendUnits
 }
 
-// at returns what bucket i weighs when an unsynced unit weighs weight. Units
-// that are handed back had been told or sent before: they never come off those
-// that are pending.
+// at returns what bucket i counts as when an unsynced unit weighs weight. Units
+// in back and sentBack had been told or sent before: they never come off those that
+// are pending.
 func (w *window) at(i int, weight int64) int64 {
 	n := int64(0)
 	weight = max(weight, 1)
@@ -217,7 +217,7 @@ func (w *window) add(n, cost int64) {
 	w.newer = min(w.newer+max(cost, n), maxPart)
 }
 
-// came notes that a unit of the current bucket came at now.
+// came notes that a unit came at now, in the current bucket.
 func (w *window) came(r *limit.Rule, now int64) { w.last[0] = max(w.last[0], w.elapsed(r, now)) }
 
 func (w *window) describe(r *limit.Rule, now, n, weight int64, allowed bool) limit.Result {
@@ -270,8 +270,8 @@ func (w *window) giveBack() (expired int64) {
 }
 
 // refund hands back n units, from the newest buckets, as far as there are so
-// many in the window, and returns how many, and how many of them the authority
-// will never hear of.
+// many in the window. It returns how many, and how many of these will never be
+// reported to the authority.
 func (w *window) refund(r *limit.Rule, n, weight int64) (back, withdrawn int64) {
 	if w.back == nil {
 		w.handed = &handed{make([]int64, len(w.pend)), make([]int64, len(w.pend))}
@@ -306,16 +306,15 @@ func (w *window) renew(r *limit.Rule, buckets []Bucket, weight int64) (withdrawn
 
 // rebase takes over a new reading of how far the authority's clock is ahead.
 //
-// The first one replaces a guess: what was counted until then keeps its age
-// and gets other IDs. After that it is the IDs that are right, because the
-// authority knows the buckets by them, and the ages that were not: our clock
-// stood still or was set, or the authority's was. Time that was missed is made
-// up for by the next roll. If the newest bucket turns out to lie ahead, by more
-// than the slack of such readings, the window goes back, and what lies ahead
-// counts as current, as the authority has it.
+// The first reading replaces a guess: what was counted until then keeps its age
+// and gets other IDs. After that the IDs are right, because the authority knows the
+// buckets by them, and the ages were wrong: our clock stood still or was set, or the
+// authority's was. The next roll makes up for time that was missed. If the newest
+// bucket lies ahead by more than the slack of such readings, the window goes back,
+// and what lies ahead counts as current, as it does at the authority.
 //
-// The newest bucket of a window that goes by a guess must be the one of now.
-// The caller must sum up if rebase says so.
+// If the window uses a guess, its newest bucket must be the one of now. The caller
+// must call sum if rebase returns true.
 func (w *window) rebase(r *limit.Rule, now, off, slack int64) (moved bool) {
 	width, ahead := int64(r.Width()), off-w.off
 	first := !w.sure
@@ -331,9 +330,9 @@ func (w *window) rebase(r *limit.Rule, now, off, slack int64) (moved bool) {
 	return false
 }
 
-// read takes over what the authority's clock showed at some time before at, if the
-// window goes by a guess. It is about to be told all that counts, in buckets that the
-// authority knows by their IDs: from now on these are right, see rebase.
+// read takes over what the authority's clock showed at, or shortly before, our time at,
+// if the window uses a guess. It is about to be told all that counts, in buckets with the
+// IDs of the authority: from now on the IDs are right, see rebase.
 func (w *window) read(r *limit.Rule, at, server int64) {
 	if !w.sure {
 		w.rebase(r, at, server-at, 0)
@@ -341,9 +340,9 @@ func (w *window) read(r *limit.Rule, at, server int64) {
 	}
 }
 
-// wentBack notes that the authority's clock was set back to some time. It may have been
-// put right since. But what lay ahead meanwhile it has counted in another bucket, if others
-// have booked: that it is not where it was is no sign of lost data.
+// wentBack notes that the authority's clock was set back to some time. It may have been put
+// right since. Buckets that lay ahead meanwhile may have been merged into another one when
+// nodes booked. So a unit that is missing in its bucket is no sign of lost data.
 func (w *window) wentBack(r *limit.Rule, to int64) {
 	begin := w.end - int64(r.Width())
 	for i, u := range w.known {
@@ -351,7 +350,7 @@ func (w *window) wentBack(r *limit.Rule, to int64) {
 	}
 }
 
-// retreat goes back to the bucket of now. What lies ahead has come by now.
+// retreat goes back to the bucket of now. What lies ahead counts in that.
 func (w *window) retreat(r *limit.Rule, now int64) {
 	width := int64(r.Width())
 	id := floorDiv(now+w.off, width)
@@ -366,9 +365,9 @@ func (w *window) retreat(r *limit.Rule, now int64) {
 	w.last[0] = w.elapsed(r, now)
 }
 
-// settle takes the authority's buckets over; serverCur is its current bucket.
-// As with a funnel, what we knew and had sent is a lower bound of the truth,
-// and an answer below it is a sign of lost data.
+// settle takes over the buckets of the authority; serverCur is its current bucket.
+// As with a funnel, what we knew and had sent is a lower bound of the truth, if floor
+// is set, and an answer below it is a sign of lost data.
 func (w *window) settle(r *limit.Rule, buckets []Bucket, serverCur int64, floor bool, weight int64) (lost bool, expired int64) {
 	expired = w.advance(r, serverCur, weight)
 	least := w.known
@@ -387,8 +386,8 @@ func (w *window) settle(r *limit.Rule, buckets []Bucket, serverCur int64, floor 
 	told := w.sorted(buckets)
 	w.bookedEarlier(least, told)
 	w.forgetSent()
-	// The authority books what we sent ahead of its clock into its current
-	// bucket; so must the comparison.
+	// Units that we sent ahead of the authority's clock are booked into its current
+	// bucket. The comparison must do the same.
 	if ahead := min(w.cur-serverCur, int64(len(least)-1)); ahead > 0 {
 		for i := range ahead {
 			if least[i] > 0 {
@@ -404,7 +403,7 @@ func (w *window) settle(r *limit.Rule, buckets []Bucket, serverCur int64, floor 
 	for i, u := range told {
 		lost = lost || u < least[i]
 		if u >= least[i] && w.pend[i] == 0 {
-			w.last[i] = 0 // the authority knows: some may have been handed back
+			w.last[i] = 0 // the authority knows better: units may have been handed back
 		}
 		told[i] = max(u, least[i])
 	}
@@ -414,9 +413,9 @@ func (w *window) settle(r *limit.Rule, buckets []Bucket, serverCur int64, floor 
 	return lost, expired
 }
 
-// bookedEarlier moves what was sent, which least has in it, to where the authority has
-// booked it. What is ahead of its clock it books into its current bucket, and a batch that
-// was sent again may have been booked long ago.
+// bookedEarlier moves units that were sent, which are part of least, to the bucket in which
+// the authority has booked them: it books units ahead of its clock into its current bucket,
+// and a batch that was sent again may have been booked long ago.
 func (w *window) bookedEarlier(least, told []int64) {
 	for i, u := range w.sent {
 		for k := i + 1; k < len(told) && u > 0 && least[i] > told[i]; k++ {
@@ -427,38 +426,6 @@ func (w *window) bookedEarlier(least, told []int64) {
 	}
 }
 
-// absorb adds the buckets of d, another counter of the same key.
-func (w *window) absorb(r *limit.Rule, d *window, now, weight int64) {
-	switch { // both have been rolled to now
-	case d.sure && !w.sure:
-		w.rebase(r, now, d.off, 0)
-	case w.sure && !d.sure:
-		d.rebase(r, now, w.off, 0)
-	}
-	w.advance(r, d.cur, weight)
-	d.advance(r, w.cur, weight)
-	for i, u := range d.pend {
-		w.pend[i] += u
-	}
-	w.pendUnits += d.pendUnits
-	w.sentUnits += d.sentUnits
-	w.moved = w.moved || d.moved
-	w.sent, d.sent = mergeBuckets(w.sent, d.sent, func(a, b int64) int64 { return a + b }), nil
-	w.known, d.known = mergeBuckets(w.known, d.known, func(a, b int64) int64 { return max(a, b) }), nil
-	w.last = mergeBuckets(w.last, d.last, func(a, b int64) int64 { return max(a, b) })
-	if w.back == nil {
-		w.handed = d.handed
-	} else if d.back != nil {
-		w.handed = &handed{
-			mergeBuckets(w.back, d.back, func(a, b int64) int64 { return a + b }),
-			mergeBuckets(w.sentBack, d.sentBack, func(a, b int64) int64 { return a + b }),
-		}
-	}
-	w.backUnits += d.backUnits
-	w.claim = max(w.claim, d.claim)
-	w.sum(r, weight)
-}
-
 // reshape re-expresses the window in the buckets of another rule.
 func (w *window) reshape(old, rule *limit.Rule, now, weight int64) (expired int64) {
 	before := w.pendUnits
@@ -467,9 +434,9 @@ func (w *window) reshape(old, rule *limit.Rule, now, weight int64) (expired int6
 	return before - w.pendUnits
 }
 
-// move makes the window anew, by a rule and by now, with what it counts by the old rule:
-// each bucket goes where its last unit lies, which is ahead by so many ns of where it
-// was. The others of the bucket, which came before, count for too long then, not too short.
+// move replaces the window by one of another rule at now, with the same units. Each bucket
+// goes into the bucket in which its last unit lies, after that is moved ahead by so many ns.
+// The earlier units of a bucket may count too long after that, never too short.
 func (w *window) move(old, rule *limit.Rule, now, ahead int64) {
 	is := newWindow(rule, now, w.off, w.sure)
 	n, width := int64(len(is.pend)), int64(rule.Width())
@@ -512,7 +479,7 @@ func (w *window) move(old, rule *limit.Rule, now, ahead int64) {
 	*w = *is
 }
 
-// settleAlone takes off what was handed back: there is nobody to tell.
+// settleAlone takes off what was handed back, of a window that nothing is reported of.
 func (w *window) settleAlone() {
 	for i, u := range w.back {
 		w.pend[i] = max(w.pend[i]-u, 0)

@@ -14,7 +14,7 @@ import (
 // offer has a counter admit as much as it can of a load, each time all that is asked for or,
 // in one piece, what is left; and returns what it admitted.
 func offer(r *limit.Rule, load []limittest.Ask) *limittest.Log {
-	c, log := newCounter("k", r, 0, nil, load[0].At), limittest.NewLog(limittest.Window(r))
+	c, log := NewCounter("k", r, nil, load[0].At), limittest.NewLog(limittest.Window(r))
 	for i, a := range load {
 		switch {
 		case i%2 == 0 || r.Limit() > 200:
@@ -104,8 +104,8 @@ func TestWindowHoldsItsLimitAgainstASearch(t *testing.T) {
 	}
 }
 
-// The same from slots and handles, by single units.
-func TestSlotsHoldTheLimitOfWindows(t *testing.T) {
+// The same by leases, by name and by handle, in single units.
+func TestLeasesHoldTheLimitOfWindows(t *testing.T) {
 	for _, r := range windowRules(t, []int64{10, 60, 100}, []int64{1, 2, 10, 60}) {
 		for seed := range uint64(4) {
 			rng := rand.New(rand.NewPCG(seed, 86))
@@ -115,7 +115,7 @@ func TestSlotsHoldTheLimitOfWindows(t *testing.T) {
 			ways := []func() bool{func() bool { return l.Allow("k", r) }, l.Key("k", r).Allow}
 			log, now := limittest.NewLog(limittest.Window(r)), begin
 			for _, a := range limittest.Adverse(rng, r, begin, 300) {
-				for now < a.At { // not all at once: a slot is asked now and then
+				for now < a.At { // in steps
 					step := min(a.At-now, 1+rng.Int64N(limittest.Window(r)/2))
 					now = int64(c.Advance(time.Duration(step)))
 				}
@@ -172,7 +172,7 @@ func TestWindowAdmitsAsMuchAsALog(t *testing.T) {
 func TestWindowWaitIsExact(t *testing.T) {
 	for _, r := range windowRules(t, []int64{1, 3, 10, 100}, manyBuckets) {
 		rng := rand.New(rand.NewPCG(uint64(r.Limit()), uint64(r.Buckets())))
-		c := newCounter("k", r, 0, nil, start.UnixNano())
+		c := NewCounter("k", r, nil, start.UnixNano())
 		log, now := limittest.NewLog(limittest.Window(r)), int64(0)
 		for _, a := range limittest.Adverse(rng, r, start.UnixNano(), 600) {
 			if now = max(now, a.At); a.N > r.Limit() {
@@ -201,8 +201,8 @@ func TestAnswerKeepsTheLastUnit(t *testing.T) {
 	link.Part(1).SetOffset(0, 0)
 	r := windowRule(t, 100, 10*time.Second, 10)
 	now := int64(1e18)
-	c := newCounter("k", r, 0, link, now)
-	c.Shard(func(string) int { return 1 })
+	c := NewCounter("k", r, link, now)
+	c.Shard(now, func(string) int { return 1 })
 	settle := func(units int64, last time.Duration) {
 		c.Settle(now, Answer{Rule: r, Buckets: []Bucket{{now / int64(time.Second), units, last}}, At: now, ServerNow: now, Slack: 1})
 	}
@@ -232,7 +232,7 @@ func TestAnswerKeepsTheLastUnit(t *testing.T) {
 // A window that is folded knows when its last unit came.
 func TestFoldedWindowKeepsItsLastUnit(t *testing.T) {
 	r, now := windowRule(t, 10, 10*time.Second, 10), start.UnixNano()+int64(700*time.Millisecond)
-	c := newCounter("k", r, 0, nil, now)
+	c := NewCounter("k", r, nil, now)
 	c.allow(now, 10, r)
 	if !c.isFolded() {
 		t.Fatal("it is not folded")
@@ -251,8 +251,8 @@ func TestFirstReadingKeepsAges(t *testing.T) {
 	for _, ahead := range []time.Duration{-time.Hour - 900*time.Millisecond, -200 * time.Millisecond, 0, 800 * time.Millisecond, time.Hour + time.Second/3} {
 		link := newTestLink()
 		at := int64(1e18) + int64(900*time.Millisecond)
-		c := newCounter("k", r, 0, link, at)
-		c.Shard(func(string) int { return 1 })
+		c := NewCounter("k", r, link, at)
+		c.Shard(at, func(string) int { return 1 })
 		c.allow(at, 10, r)
 		c.allow(at+int64(200*time.Millisecond), 1, r)
 		link.Part(1).SetOffset(int64(ahead), 0)

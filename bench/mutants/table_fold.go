@@ -76,18 +76,10 @@ var foldMutants = []mutant{
 	},
 	{
 		name:   "a-fold-of-a-story",
-		breaks: "Resets and loans are forgotten when a window is folded.",
+		breaks: "Resets are forgotten when a window is folded.",
 		file:   "local/fold.go",
 		old:    `*m != (more{window: m.window, piece: m.piece}) ||`,
 		new:    "",
-		by:     local("TestWindowsThatAreNotFolded"),
-	},
-	{
-		name:   "a-fold-on-loan",
-		breaks: "A window is folded while a slot has its units.",
-		file:   "local/fold.go",
-		old:    `|| c.slot.Load() != nil ||`,
-		new:    `||`,
 		by:     local("TestWindowsThatAreNotFolded"),
 	},
 	{
@@ -124,10 +116,10 @@ var foldMutants = []mutant{
 	},
 	{
 		name:   "unfolded-when-new",
-		breaks: "Windows stay unfolded for keys of the first epoch that come but once.",
+		breaks: "Windows stay unfolded for keys that come but once.",
 		file:   "local/counter.go",
-		old:    "	if isNew || how == remind {\n		c.foldLocked() // the",
-		new:    "	if isNew && how == remind {\n		c.foldLocked() // the",
+		old:    "	if isNew {\n		c.foldLocked()\n",
+		new:    "	if isNew {\n",
 		by:     local("TestManyWindowsAreFolded"),
 	},
 	{
@@ -141,9 +133,9 @@ var foldMutants = []mutant{
 	{
 		name:   "unfolded-by-another-weight",
 		breaks: "What has been admitted to keys without room weighs more when an outage begins, or less when it ends.",
-		file:   "local/side.go",
-		old:    `c.win() // unfolds it by the weight`,
-		new:    `// unfolds it by the weight`,
+		file:   "local/evict.go",
+		old:    `c.win() // unfolds it with the weight`,
+		new:    `// unfolds it with the weight`,
 		by:     local("TestFoldedOverflow"),
 	},
 	{

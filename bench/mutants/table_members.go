@@ -81,7 +81,7 @@ var memberMutants = []mutant{
 		name:   "answered-to-the-old-name",
 		breaks: "A node with a new name asks for nothing that was under way under the old one: it does not notice that Redis has lost that.",
 		file:   "hybrid/replies.go",
-		old:    `renamed && out.Counter.Refresh()`,
+		old:    `renamed && it.c.Refresh()`,
 		new:    `false && renamed`,
 		by:     hybrid("TestCopyAndLoss"),
 	},

@@ -40,18 +40,18 @@ var misuseMutants = []mutant{
 var conflictMutants = []mutant{
 	{
 		name:   "another-algorithm-unseen",
-		breaks: "A key that a slot answers for is not noticed to be counted by two algorithms.",
+		breaks: "A key that a lease answers for is not noticed to be counted by two algorithms.",
 		file:   "local/table.go",
 		old:    `range t.names.others(rule) {`,
 		new:    `range t.names.others(rule)[:0] {`,
 		by:     local("TestConflicts"),
 	},
 	{
-		name:   "handles-unseen",
-		breaks: "Handles of two rules of one name are not noticed.",
-		file:   "local/handle.go",
-		old:    "\t\tt.names.see(h.rule)\n\t\tif v, src",
-		new:    "\t\tif v, src",
+		name:   "checks-unseen",
+		breaks: "Rules of one name that contradict each other are not noticed by those who only ask whether there is room.",
+		file:   "local/table.go",
+		old:    "	t.names.see(rule)\n	if c := e.counterOf",
+		new:    "	if c := e.counterOf",
 		by:     local("TestConflicts"),
 	},
 	{

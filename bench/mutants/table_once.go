@@ -72,22 +72,6 @@ var onceMutants = []mutant{
 		by:     sim(300),
 	},
 	{
-		name:   "evicted-with-pending-units",
-		breaks: "The table lets a counter go that the cache has evicted with unreported units.",
-		file:   "local/side.go",
-		old:    `stays := w == worthPinned`,
-		new:    `stays := false`,
-		by:     local("TestPinnedCountersSurviveAnything"),
-	},
-	{
-		name:   "merged-without-its-flight",
-		breaks: "The heir of a counter that is in flight sends the same units again.",
-		file:   "local/counter.go",
-		old:    `c.note(inFlight, c.is(inFlight) || d.is(inFlight))`,
-		new:    "",
-		by:     local("TestMergedWhileInFlight"),
-	},
-	{
 		name:   "client-sends-again",
 		breaks: "go-redis sends a script again by itself, after its deadline.",
 		file:   "remote/scripts.go",

@@ -1,72 +1,8 @@
 package main
 
-// pathMutants break the short ways: of a check that finds its counter at once, of
-// a refusal that needs no lock, of a batch that is read at once.
+// pathMutants break the short ways: of a clock that is read forward only, of a batch that is
+// read at once.
 var pathMutants = []mutant{
-	{
-		name:   "refused-whatever-happens",
-		breaks: "A refusal is not taken back when something happens to its key.",
-		file:   "local/counter.go",
-		old:    `if c.denied.Load() != 0 {`,
-		new:    `if c.denied.Load() < 0 {`,
-		by:     local("TestDenialsAreTrue"),
-	},
-	{
-		name:   "refused-for-too-long",
-		breaks: "A refusal outlives the moment in which there is room again.",
-		file:   "local/deny.go",
-		old:    `if until &^= sourceBits; until > now {`,
-		new:    `if until = until&^sourceBits + 1_000_000; until > now {`,
-		by:     local("TestDenialsAreTrue"),
-	},
-	{
-		name:   "refused-in-any-mode",
-		breaks: "A refusal goes on when an outage changes what a unit weighs.",
-		file:   "local/deny.go",
-		old:    `p != nil && p.mode.Load() != c.mode() || c.denied`,
-		new:    `p != nil && p.link == nil || c.denied`,
-		by:     local("TestDenialsEndWithTheMode"),
-	},
-	{
-		name:   "refused-by-another-rule",
-		breaks: "A refusal under a small limit is one under a larger one, too.",
-		file:   "local/deny.go",
-		old:    `n < 1 || c.law.Load() != rule {`,
-		new:    `n < 1 || rule == nil {`,
-		by:     local("TestDenialsEndInTime"),
-	},
-	{
-		name:   "the-cache-is-not-told",
-		breaks: "A key that is used all the time looks unused to the cache.",
-		file:   "local/counter.go",
-		old:    `if c.epoch != epoch {`,
-		new:    `if c.epoch > epoch {`,
-		by:     local("TestBusyKeysInAFlood"),
-	},
-	{
-		name:   "recent-counters-pass-for-any",
-		breaks: "The recent counters are asked by seven bits of the hash.",
-		file:   "local/recent.go",
-		old:    `c := l.counter[i].Load(); c != nil && c.hash == h {`,
-		new:    `c := l.counter[i].Load(); c != nil {`,
-		by:     local("TestRecents"),
-	},
-	{
-		name:   "a-key-keeps-a-dead-counter",
-		breaks: "A bound key goes on with the first counter that it has found.",
-		file:   "local/handle.go",
-		old:    "\th.c.Store(c)\n",
-		new:    "\th.c.CompareAndSwap(nil, c)\n",
-		by:     local("TestKeyFindsAnotherCounter"),
-	},
-	{
-		name:   "together-with-the-dead",
-		breaks: "Of several keys, one whose counter was forgotten on its way into the cache refuses all.",
-		file:   "local/all.go",
-		old:    `t.lookup(view, &checks[i], now, try > 0)`,
-		new:    `t.lookup(view, &checks[i], now, try < 0)`,
-		by:     local("TestTakeAllOfAForgottenKey"),
-	},
 	{
 		name:   "read-ahead-twice",
 		breaks: "A value that was read for a batch is used again after it was replaced.",
@@ -82,30 +18,6 @@ var pathMutants = []mutant{
 		old:    `string.gsub(rate, '%.', '%%.')`,
 		new:    `'%S+'`,
 		by:     remote("TestBatchReadsAhead"),
-	},
-	{
-		name:   "brisk-whatever-happens",
-		breaks: "A counter goes on answering at once when something has happened to it.",
-		file:   "local/counter.go",
-		old:    "\tc.brisk = 0\n",
-		new:    "",
-		by:     local("TestBriskIsTheSame"),
-	},
-	{
-		name:   "brisk-in-any-mode",
-		breaks: "A counter goes on answering at once when an outage changes what a unit weighs.",
-		file:   "local/brisk.go",
-		old:    `case int32(p.mode.Load()) != c.modeBits.Load(),`,
-		new:    `case p.link == nil,`,
-		by:     local("TestBriskIsTheSame"),
-	},
-	{
-		name:   "brisk-and-silent",
-		breaks: "A counter that answers at once does not say that it is near its limit.",
-		file:   "local/brisk.go",
-		old:    `>= int64(c.urgentAt) && !c.is(inUrgent):`,
-		new:    `< 0 && !c.is(inUrgent):`,
-		by:     local("TestBriskIsTheSame"),
 	},
 	{
 		name:   "a-clock-set-back",

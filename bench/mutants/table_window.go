@@ -35,12 +35,12 @@ var windowMutants = []mutant{
 		by:     remote("TestWindowHoldsItsLimit"),
 	},
 	{
-		name:   "a-loan-forgets-its-last-unit",
-		breaks: "A window does not learn when the last unit came that a slot or a handle has admitted.",
-		file:   "local/loan.go",
-		old:    "			win.came(c.rule(), c.last)\n",
-		new:    "",
-		by:     local("TestSlotsHoldTheLimitOfWindows"),
+		name:   "a-lease-forgets-its-last-unit",
+		breaks: "A window does not learn when the last unit came that a lease has admitted.",
+		file:   "local/grant.go",
+		old:    "		win.came(r, c.last) // its current",
+		new:    "		// its current",
+		by:     local("TestLeasesHoldTheLimitOfWindows"),
 	},
 	{
 		name:   "a-folded-window-forgets-its-last-unit",
