@@ -534,7 +534,7 @@ func TestVerifyFunnel(t *testing.T) {
 	for _, c := range []struct {
 		units float64
 		want  bool
-	}{{175, false}, {174, true}} {
+	}{{167, false}, {166, true}} {
 		b := newBout(limit.Must(limit.Funnel("f", 1000, 50, time.Second)), 1)
 		b.admit(2) // and one of them leaks
 		b.run(199, turn{})
