@@ -26,11 +26,12 @@ var mayImport = map[string][]string{
 	"limit":            {},
 	"limit/limittest":  {"limit"},
 	"clock":            {},
-	"local":            {"limit", "clock"},
+	"internal/table":   {"limit", "clock"},
+	"local":            {"limit", "clock", "internal/table"},
 	"remote":           {"limit", "clock"},
 	"remote/redistest": {},
 	"internal/oracle":  {},
-	"hybrid":           {"limit", "clock", "local", "remote"},
+	"hybrid":           {"limit", "clock", "internal/table", "remote"},
 }
 
 // forTests are packages that any test may be built on.
@@ -38,9 +39,9 @@ var forTests = []string{"remote/redistest", "limit/limittest", "internal/oracle"
 
 // outside names what is not ours and may be imported by what is not a test.
 var outside = map[string][]string{
-	"local":  {"github.com/dgraph-io/ristretto/v2"},
-	"remote": {"github.com/redis/go-redis/v9"},
-	"hybrid": {"github.com/redis/go-redis/v9", "golang.org/x/sync"},
+	"internal/table": {"github.com/dgraph-io/ristretto/v2"},
+	"remote":         {"github.com/redis/go-redis/v9"},
+	"hybrid":         {"github.com/redis/go-redis/v9", "golang.org/x/sync"},
 }
 
 // topLevel is all that may lie in the root directory, besides dot-files.

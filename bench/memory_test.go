@@ -57,7 +57,7 @@ func holdLocal(b *testing.B, rule *limit.Rule, n int) holder {
 	if err != nil {
 		b.Fatal(err)
 	}
-	live := func() int64 { return l.Stats().Live }
+	live := func() int64 { return l.Stats().Keys }
 	return holder{ask: func(key string) { l.Allow(key, rule) }, live: live, close: l.Close}
 }
 

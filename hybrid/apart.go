@@ -3,8 +3,8 @@ package hybrid
 import (
 	"slices"
 
+	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/local"
 	"github.com/hybridlimit/hybridlimit/remote"
 )
 
@@ -65,7 +65,7 @@ func (c *core) fate(s *shard, r remote.Reply) {
 func (s *shard) isApart() bool { return len(s.rest) > 0 || s.flight != nil && s.flight.part }
 
 // justRead returns a report that only asks, with what it may have to restore.
-func justRead(rep local.Report) local.Report {
+func justRead(rep table.Report) table.Report {
 	rep.Units, rep.Buckets, rep.Ahead, rep.Debt = 0, nil, limit.Span{}, 0
 	rep.Back, rep.BackTop, rep.BackBuckets = limit.Span{}, limit.Span{}, nil
 	return rep

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/local"
 	"github.com/hybridlimit/hybridlimit/remote"
 )
 
@@ -103,8 +103,8 @@ func (l *Limiter) Set(ctx context.Context, key string, rule *limit.Rule, used in
 
 // renewal translates what Redis says of a counter that was set. When exactly
 // that was done is not known; the later, the safer.
-func renewal(recv int64, done remote.Renewed) local.Renewal {
-	return local.Renewal{
+func renewal(recv int64, done remote.Renewed) table.Renewal {
+	return table.Renewal{
 		Gen: done.State.Gen, Born: done.State.Born, Level: done.State.Level, Buckets: toLocal(done.State.Buckets),
 		At: recv, ServerNow: int64(done.Now),
 	}

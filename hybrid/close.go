@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/local"
+	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/remote"
 )
 
@@ -70,7 +70,7 @@ func (d *driver) leave(ctx context.Context) error {
 
 // pending reports whether Redis is still to be told of something.
 func (d *driver) pending() (any bool) {
-	d.lim.table.Range(func(c *local.Counter) bool {
+	d.lim.table.Range(func(c *table.Counter) bool {
 		any = c.Pending()
 		return !any
 	})

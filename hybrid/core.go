@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/local"
 	"github.com/hybridlimit/hybridlimit/remote"
 )
 
@@ -27,9 +27,9 @@ type core struct {
 	rng   *rand.Rand
 	ids   identities
 	node  string // our name, until somebody else is seen to use it
-	link  *local.Link
+	link  *table.Link
 	keys  remote.Keyspace
-	each  func(func(*local.Counter) bool) // visits every live counter
+	each  func(func(*table.Counter) bool) // visits every live counter
 	stats *counters
 
 	now   int64 // pace: what timers run on, ns
@@ -120,7 +120,7 @@ const minPrune = 64
 
 // queued is a counter that is to report, and when it was put into its queue.
 type queued struct {
-	c  *local.Counter
+	c  *table.Counter
 	at int64 // pace
 }
 
@@ -136,7 +136,7 @@ type flight struct {
 }
 
 type item struct {
-	c      *local.Counter
+	c      *table.Counter
 	rule   *limit.Rule
 	units  int64
 	back   bool // something is handed back
@@ -156,7 +156,7 @@ type pipe struct {
 }
 
 type quarantined struct {
-	c  *local.Counter
+	c  *table.Counter
 	at int64
 }
 
@@ -220,8 +220,8 @@ type (
 
 type effect any
 
-func newCore(cfg coreConfig, rng *rand.Rand, ids identities, link *local.Link, keys remote.Keyspace, shards int,
-	each func(func(*local.Counter) bool), stats *counters) *core {
+func newCore(cfg coreConfig, rng *rand.Rand, ids identities, link *table.Link, keys remote.Keyspace, shards int,
+	each func(func(*table.Counter) bool), stats *counters) *core {
 	c := &core{
 		cfg: cfg, rng: rng, ids: ids, node: ids.name(), link: link, keys: keys, each: each, stats: stats,
 		wheel: newWheel(cfg.interval, cfg.maxLag, rng.Int64N(cfg.interval)), activeAt: math.MinInt64 / 2,
@@ -324,13 +324,13 @@ func (c *core) jitter(d int64, lo, hi float64) int64 {
 
 // drain sorts the counters that checks have handed over into their shards.
 func (c *core) drain() {
-	c.link.Drain(func(k *local.Counter, urgent bool) {
+	c.link.Drain(func(k *table.Counter, urgent bool) {
 		c.activeAt = c.now
 		c.enqueue(k, urgent)
 	})
 }
 
-func (c *core) enqueue(k *local.Counter, urgent bool) {
+func (c *core) enqueue(k *table.Counter, urgent bool) {
 	// At once, though it may report later: until its shard is known, a window goes by the
 	// clock of another server.
 	s := &c.shards[k.Shard(c.local, c.keys.Shard)]
@@ -345,7 +345,7 @@ func (c *core) enqueue(k *local.Counter, urgent bool) {
 }
 
 // ready queues a counter whose time to report has come.
-func (c *core) ready(k *local.Counter) {
+func (c *core) ready(k *table.Counter) {
 	s := &c.shards[k.Shard(c.local, c.keys.Shard)]
 	if len(s.normal) >= max(s.prune, minPrune) {
 		before := len(s.normal)
@@ -377,7 +377,7 @@ func (c *core) timers() {
 }
 
 // wakeAt returns when the next step is due if nothing happens, and whether
-// the core may sleep until then or an event (see [local.Link.Sleep]).
+// the core may sleep until then or an event (see [table.Link.Sleep]).
 func (c *core) wakeAt() (at int64, sleep bool) {
 	at = c.now + c.cfg.heartbeat
 	sooner := func(t int64) {

@@ -4,26 +4,26 @@ import (
 	"context"
 	"strings"
 
+	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/local"
 )
 
-// Key is one key under one rule, for callers who ask for it often: a check that a
-// lease decides (see package local) needs no look-up. Its methods are those of the
+// Key is one key under one rule, for callers who ask for it often: most of
+// its checks need no look-up. Its methods are those of the
 // [Limiter] it comes from, and it counts together with them: a Key has no state of its
 // own. With many of them a check is not faster than by name. It is safe for concurrent
 // use; a nil or zero Key refuses every check.
 //
 // Keep one of a key rather than make one for each check.
 type Key struct {
-	handle local.Handle // not bound: nothing can be asked
+	handle table.Handle // not bound: nothing can be asked
 	lim    *Limiter
 }
 
 // Key binds a key to a rule. A rule that [Limiter.CheckRule] finds fault with is
 // refused by each check.
 func (l *Limiter) Key(key string, rule *limit.Rule) *Key {
-	var t *local.Table
+	var t *table.Table
 	if l.usable(rule, 0) {
 		t = l.table
 	}

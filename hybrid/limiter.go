@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/local"
 	"github.com/hybridlimit/hybridlimit/remote"
 )
 
@@ -26,13 +26,13 @@ type Limiter struct {
 	_     [56]byte
 	tally tally
 
-	table  *local.Table
+	table  *table.Table
 	clock  clock.Clock
-	link   *local.Link
+	link   *table.Link
 	driver *driver       // nil: local only
 	alone  chan struct{} // closed: the notifier has ended; nil: it is the driver's
 	stats  counters
-	lines  local.Lines
+	lines  table.Lines
 	notify *notifier
 	misuse misuse
 	// Who waits for a window lets the others hear of what was admitted here.
@@ -67,7 +67,7 @@ func build(rdb redis.UniversalClient, o Options) (*Limiter, error) {
 	}
 	l := &Limiter{clock: clock.Forward(o.Clock), patience: 2 * o.SyncInterval}
 	if rdb != nil {
-		l.link = local.NewLink(o.pace(), o.Shards)
+		l.link = table.NewLink(o.pace(), o.Shards)
 		l.link.SetMaxDebt(o.MaxDebt)
 		ks, err := remote.NewKeyspace(o.KeyPrefix, o.Shards)
 		if err != nil {
@@ -76,7 +76,7 @@ func build(rdb redis.UniversalClient, o Options) (*Limiter, error) {
 		l.link.SetShards(ks.Shard)
 	}
 	var err error
-	l.table, err = local.NewTable(local.TableOptions{MaxKeys: o.MaxKeys, Clock: o.Clock, Link: l.link, Conflict: l.conflict})
+	l.table, err = table.New(table.Options{MaxKeys: o.MaxKeys, Clock: o.Clock, Link: l.link, Conflict: l.conflict})
 	if err != nil {
 		return nil, fmt.Errorf("hybrid: %w", err)
 	}
@@ -222,7 +222,7 @@ func (l *Limiter) Stats() Stats {
 	var s Stats
 	if l == nil || l.table == nil {
 		if l != nil {
-			l.tally.sum(&s, [local.Sources]int64{})
+			l.tally.sum(&s, [table.Sources]int64{})
 		}
 		return s
 	}

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/local"
+	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/remote"
 )
 
@@ -117,7 +117,7 @@ func (c *core) onFlush(ev evFlush) {
 
 // refreshAll queues every live counter, to ask for it if it has nothing to tell.
 func (c *core) refreshAll() {
-	c.each(func(k *local.Counter) bool {
+	c.each(func(k *table.Counter) bool {
 		if k.Refresh() {
 			c.enqueue(k, false)
 		}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
-	"github.com/hybridlimit/hybridlimit/local"
+	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/remote"
 )
 
@@ -45,9 +45,9 @@ func (f Fallback) weight(n int64) int64 {
 	case FullLimit:
 		return 1
 	case FailOpen:
-		return local.WeightOpen
+		return table.WeightOpen
 	case FailClosed:
-		return local.WeightClosed
+		return table.WeightClosed
 	}
 	return n
 }
@@ -198,7 +198,7 @@ func (o Options) validate() error {
 	return errors.Join(errs...)
 }
 
-func (o Options) pace() local.Pace { return local.Pace{Interval: o.SyncInterval, MaxLag: o.MaxLag} }
+func (o Options) pace() table.Pace { return table.Pace{Interval: o.SyncInterval, MaxLag: o.MaxLag} }
 
 func (o Options) coreConfig() coreConfig {
 	return coreConfig{

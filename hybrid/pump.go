@@ -1,8 +1,8 @@
 package hybrid
 
 import (
+	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/local"
 	"github.com/hybridlimit/hybridlimit/remote"
 )
 
@@ -214,7 +214,7 @@ func (c *core) batch(id int) *remote.Batch {
 	return b
 }
 
-func (c *core) op(ctr *local.Counter, rep local.Report, units int64) remote.Op {
+func (c *core) op(ctr *table.Counter, rep table.Report, units int64) remote.Op {
 	op := remote.Op{
 		Key: c.keys.CounterKey(rep.Rule, ctr.Key()), Rule: rep.Rule, Units: units,
 		Ahead: rep.Ahead, Buckets: toRemote(rep.Buckets), Raise: rep.Raise,
@@ -228,9 +228,9 @@ func (c *core) op(ctr *local.Counter, rep local.Report, units int64) remote.Op {
 }
 
 // handsBack reports whether something is handed back.
-func handsBack(rep local.Report) bool { return rep.Back != limit.Span{} || len(rep.BackBuckets) > 0 }
+func handsBack(rep table.Report) bool { return rep.Back != limit.Span{} || len(rep.BackBuckets) > 0 }
 
-func toRemote(in []local.Bucket) []remote.Bucket {
+func toRemote(in []table.Bucket) []remote.Bucket {
 	if len(in) == 0 {
 		return nil
 	}
@@ -241,10 +241,10 @@ func toRemote(in []local.Bucket) []remote.Bucket {
 	return out
 }
 
-func toLocal(in []remote.Bucket) []local.Bucket {
-	out := make([]local.Bucket, len(in))
+func toLocal(in []remote.Bucket) []table.Bucket {
+	out := make([]table.Bucket, len(in))
 	for i, b := range in {
-		out[i] = local.Bucket(b)
+		out[i] = table.Bucket(b)
 	}
 	return out
 }

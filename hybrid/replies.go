@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/local"
+	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/remote"
 )
 
@@ -158,7 +158,7 @@ func (c *core) onReply(s *shard, r remote.Reply, sent, recv int64) {
 // settle ends a flight that Redis has booked.
 func (c *core) settle(s *shard, f *flight, r remote.Reply, sent, recv int64) {
 	server, offset := int64(r.Now), s.server.offset.ns
-	a := local.Answer{
+	a := table.Answer{
 		At: min(max(server-offset, sent), recv), ServerNow: server,
 		Slack: max(recv-sent, 0) + int64(time.Millisecond),
 	}
@@ -214,7 +214,7 @@ func (c *core) onKeyError(it item, err error) {
 	}
 }
 
-func (c *core) afterSettle(ctr *local.Counter, o local.Outcome) {
+func (c *core) afterSettle(ctr *table.Counter, o table.Outcome) {
 	if o.Lost {
 		c.stats.rolledBack.Add(1)
 	}
@@ -248,7 +248,7 @@ func (c *core) noteLoss(s *shard) {
 func (c *core) reseedNow() {
 	c.reseed = 0
 	c.happened(Event{Kind: EventDataLost, Reason: fmt.Sprintf("redis has lost data, and is told what is known of it: %d of %d shards", c.toReseed(), len(c.shards))})
-	c.each(func(k *local.Counter) bool {
+	c.each(func(k *table.Counter) bool {
 		s := &c.shards[k.Shard(c.local, c.keys.Shard)]
 		if s.reseed && k.MarkRaise(c.local) {
 			s.normal = append(s.normal, queued{k, c.now})

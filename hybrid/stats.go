@@ -6,8 +6,8 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/local"
 )
 
 // Outcomes counts decisions by what they rest on.
@@ -91,7 +91,7 @@ const (
 )
 
 // tally counts decisions, except those for one unit that leases admit: these the table
-// counts, see [local.Table.Admitted]. Nearly all are for one unit, and cost one atomic addition.
+// counts, see [table.Table.Admitted]. Nearly all are for one unit, and cost one atomic addition.
 type tally struct {
 	cells [stripes]cell
 	shown shown
@@ -127,7 +127,7 @@ type cell struct {
 const groupLocal = 3
 
 // groups maps the sources to columns.
-var groups = [local.Sources]uint8{
+var groups = [table.Sources]uint8{
 	limit.SourceLocal: groupLocal, limit.SourceRemote: groupLocal,
 	limit.SourceUnsynced: 0, limit.SourceSynced: 1, limit.SourceDegraded: 2,
 	limit.SourceInvalid: groupLocal, 6: groupLocal, 7: groupLocal, // that there are none of
@@ -178,7 +178,7 @@ func (t *tally) invalid() { t.cell().wrong.Add(1) }
 
 // sum adds up into s the cells and the units that leases have admitted. It returns the
 // admitted units that are to be reported to Redis: all but those of overflow counters.
-func (t *tally) sum(s *Stats, leases [local.Sources]int64) (shared int64) {
+func (t *tally) sum(s *Stats, leases [table.Sources]int64) (shared int64) {
 	var sums [2][4]uint64
 	for src, n := range leases {
 		g := group(limit.Source(src))

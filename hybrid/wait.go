@@ -4,15 +4,15 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/local"
 )
 
 // Reservation is what [Limiter.Reserve] returns: OK, Delay, Result and Cancel.
-type Reservation = local.Reservation
+type Reservation = limit.Reservation
 
 // Reserve takes n units of key now, for a caller who is willing to wait until
-// they may be used: see [local.Reservation.Delay]. It never waits itself.
+// they may be used: see [limit.Reservation.Delay]. It never waits itself.
 //
 // Only a funnel can be reserved ahead: it is then fuller than full, for the
 // whole fleet as soon as Redis has been told, and everybody else comes after.
@@ -31,9 +31,9 @@ type Reservation = local.Reservation
 // on another node.
 func (l *Limiter) Reserve(key string, rule *limit.Rule, n int64) Reservation {
 	if !l.usable(rule, n) {
-		return local.NewReservation(false, l.invalid(key, rule, n), nil)
+		return limit.NewReservation(false, l.invalid(key, rule, n), nil)
 	}
-	terms := local.Terms{MaxDelay: int64(limit.MaxDrain)}
+	terms := table.Terms{MaxDelay: int64(limit.MaxDrain)}
 	if rule.IsDryRun() {
 		terms.MaxDelay = -1
 	}
@@ -44,7 +44,7 @@ func (l *Limiter) Reserve(key string, rule *limit.Rule, n int64) Reservation {
 		l.tally.pass()
 		res := rule.Judged(v.Result())
 		res.RetryAfter = 0
-		return local.NewReservation(true, res, nil)
+		return limit.NewReservation(true, res, nil)
 	default:
 		l.tally.count(n, false, v.Result().Source)
 	}
@@ -52,12 +52,12 @@ func (l *Limiter) Reserve(key string, rule *limit.Rule, n int64) Reservation {
 }
 
 // reserve counts as a decision only what it books: who waits asks again.
-func (l *Limiter) reserve(key string, rule *limit.Rule, n int64, terms local.Terms) Reservation {
+func (l *Limiter) reserve(key string, rule *limit.Rule, n int64, terms table.Terms) Reservation {
 	res, booked := l.table.Reserve(key, rule, n, l.now(), terms)
 	if booked != nil {
 		l.tally.count(n, true, res.Source)
 	}
-	return local.NewReservation(booked != nil, res, func() {
+	return limit.NewReservation(booked != nil, res, func() {
 		l.stats.refunded.Add(l.table.Cancel(key, rule, l.now(), booked))
 	})
 }
@@ -94,8 +94,8 @@ func (l *Limiter) Wait(ctx context.Context, key string, rule *limit.Rule, n int6
 		l.AllowN(key, rule, n)
 		return nil
 	}
-	return l.lines.Wait(ctx, key, rule, n, local.Asker{
-		Reserve:  func(t local.Terms) Reservation { return l.reserve(key, rule, n, t) },
+	return l.lines.Wait(ctx, key, rule, n, table.Asker{
+		Reserve:  func(t table.Terms) Reservation { return l.reserve(key, rule, n, t) },
 		Estimate: func(ahead, n int64) int64 { return l.table.Estimate(key, rule, ahead, n, l.now()) },
 		Unclaim:  func() { l.table.Unclaim(key, rule, l.now()) },
 		Patience: l.patience,

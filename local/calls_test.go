@@ -11,6 +11,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/limit/limittest"
 )
 
 // callRules are one rule of each kind, each of 10 units that are whole after a
@@ -172,23 +173,25 @@ func (f *slowFunnel) refund(now, n int64) int64 {
 func (f *slowFunnel) clear() { f.level.SetInt64(0) }
 
 // slowWindow is a plain counter of a window.
-type slowWindow struct{ *slowBuckets }
+type slowWindow struct{ *limittest.Buckets }
 
-func (w slowWindow) room(now int64) int64 { return w.r.Limit() - w.used(now) }
+func (w slowWindow) add(now, n int64) { w.Add(now, n) }
+
+func (w slowWindow) room(now int64) int64 { return w.Rule.Limit() - w.Used(now) }
 
 func (w slowWindow) refund(now, n int64) (back int64) {
-	id := floorDiv(now, int64(w.r.Width()))
-	for age := range int64(w.r.Kept()) + 1 {
-		k := min(n-back, w.units[id-age])
-		w.units[id-age] -= k
+	id := w.ID(now)
+	for age := range int64(w.Rule.Kept()) + 1 {
+		k := min(n-back, w.Units[id-age])
+		w.Units[id-age] -= k
 		back += k
 	}
 	return back
 }
 
 func (w slowWindow) clear() {
-	clear(w.units)
-	clear(w.last)
+	clear(w.Units)
+	clear(w.Last)
 }
 
 // slowLog is a plain counter of a log: it keeps the time of every unit.

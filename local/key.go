@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -14,13 +15,13 @@ import (
 //
 // Keep one of a key rather than make one for each check.
 type Key struct {
-	handle Handle // not bound: nothing can be asked
+	handle table.Handle // not bound: nothing can be asked
 	lim    *Limiter
 }
 
 // Key binds a key to a rule. A rule that cannot be used is refused by each check.
 func (l *Limiter) Key(key string, rule *limit.Rule) *Key {
-	var t *Table
+	var t *table.Table
 	if l != nil && rule.Valid() {
 		t = l.table
 	}
@@ -57,7 +58,7 @@ func (k *Key) AllowN(n int64) bool {
 		return false
 	}
 	allowed, _, _ := k.handle.AllowBy(k.lim.clock, n)
-	return allowed || k.handle.rule.IsDryRun()
+	return allowed || k.handle.Rule().IsDryRun()
 }
 
 // Take is [Limiter.Take].
@@ -67,7 +68,7 @@ func (k *Key) Take(n int64) limit.Result {
 		return limit.Invalid(rule)
 	}
 	res, _ := k.handle.Take(k.lim.clock, n)
-	return k.handle.rule.Judged(res)
+	return k.handle.Rule().Judged(res)
 }
 
 // Peek is [Limiter.Peek].
@@ -76,7 +77,7 @@ func (k *Key) Peek() limit.Result {
 		_, _, rule := k.limiter()
 		return limit.Invalid(rule)
 	}
-	return k.handle.rule.Judged(k.handle.Peek(k.lim.clock))
+	return k.handle.Rule().Judged(k.handle.Peek(k.lim.clock))
 }
 
 // TakeAtMost is [Limiter.TakeAtMost].
@@ -92,7 +93,7 @@ func (k *Key) Refund(n int64) (back int64) {
 }
 
 // Reserve is [Limiter.Reserve].
-func (k *Key) Reserve(n int64) Reservation {
+func (k *Key) Reserve(n int64) limit.Reservation {
 	l, key, rule := k.limiter()
 	return l.Reserve(key, rule, n)
 }

@@ -3,8 +3,6 @@ package local
 import (
 	"context"
 	"errors"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,57 +41,6 @@ func TestKeyCountsWithTheLimiter(t *testing.T) {
 			t.Errorf("%v: after a reset: %v", rule, err)
 		}
 	}
-}
-
-// Its counter may be forgotten, and another made: the key finds that one, in whatever entry.
-func TestKeyFindsAnotherCounter(t *testing.T) {
-	rule := slow(10)
-	l := newLimiter(t, Options{MaxKeys: 64})
-	k := l.Key("k", rule)
-	k.AllowN(4)
-	was := k.handle.entry.Load()
-	if was == nil || was.counter.Load().Key() != "k" {
-		t.Fatalf("bound to %v", was)
-	}
-	c, now := was.counter.Load(), int64(l.clock.Now())
-	sh := l.table.index.shard(c.hash)
-	sh.mu.Lock()
-	if !l.table.forgetLocked(sh, c, worthPartial, now) {
-		t.Fatal("not forgotten")
-	}
-	sh.mu.Unlock()
-	if !k.AllowN(7) || k.handle.entry.Load().counter.Load() == c {
-		t.Error("not found")
-	}
-	if !l.AllowN("k", rule, 3) || k.Allow() {
-		t.Error("counted elsewhere")
-	}
-}
-
-// One key has one counter, also if everybody binds it at the same time, in a
-// flood of others.
-func TestKeysConcurrently(t *testing.T) {
-	rule := slow(100)
-	l := newLimiter(t, Options{MaxKeys: 64})
-	var admitted atomic.Int64
-	var wg sync.WaitGroup
-	for g := range 8 {
-		wg.Go(func() {
-			for i := range 1000 {
-				if i%50 == 0 {
-					flood(l.table, rule, string(rune('a'+g)), 200)
-				}
-				if l.Key("k", rule).Allow() {
-					admitted.Add(1)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if got := admitted.Load(); got != 100 {
-		t.Errorf("admitted %d of 100", got)
-	}
-	check(t, l.table)
 }
 
 func TestKeysThatCannotBeAsked(t *testing.T) {

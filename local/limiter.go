@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -18,16 +19,16 @@ import (
 // and may forget a key that is not being refused when there are more keys than
 // [Options.MaxKeys].
 type Limiter struct {
-	table   *Table
+	table   *table.Table
 	clock   clock.Clock
-	lines   Lines
+	lines   table.Lines
 	invalid atomic.Int64
 }
 
 // New returns a limiter that has seen no key. Close it to stop its goroutines.
 func New(o Options) (*Limiter, error) {
 	c := clock.Or(o.Clock)
-	t, err := NewTable(TableOptions{MaxKeys: o.MaxKeys, Clock: c})
+	t, err := table.New(table.Options{MaxKeys: o.MaxKeys, Clock: c})
 	if err != nil {
 		return nil, err
 	}
@@ -124,21 +125,9 @@ func (l *Limiter) askable(rule *limit.Rule, n int64) bool {
 	return false
 }
 
-// Stats returns the figures of the limiter.
-func (l *Limiter) Stats() Stats {
-	if l == nil {
-		return Stats{}
-	}
-	s := Stats{Invalid: l.invalid.Load()}
-	if l.table != nil {
-		s.TableStats = l.table.Stats()
-	}
-	return s
-}
-
 // Close stops the limiter's goroutines and returns when they have ended. Callers who wait
 // (see [Limiter.Wait]) stop waiting. Later checks are still answered, from the same
-// counters; see [Table.Close]. Further calls do nothing.
+// counters. Further calls do nothing.
 func (l *Limiter) Close() {
 	if l != nil && l.table != nil {
 		l.lines.Close()

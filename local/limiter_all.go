@@ -1,6 +1,9 @@
 package local
 
-import "github.com/hybridlimit/hybridlimit/limit"
+import (
+	"github.com/hybridlimit/hybridlimit/internal/table"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
 
 // TakeAll asks several checks together, of different keys or rules, or both:
 // each consumes its units if all of them admit, else none does. The verdict is
@@ -26,9 +29,9 @@ func (l *Limiter) TakeAll(checks ...limit.Check) limit.Verdict {
 	if len(checks) == 0 {
 		return limit.NewVerdict()
 	}
-	var few [fewChecks]limit.Result
-	out := few[:min(len(checks), fewChecks)]
-	if len(checks) > fewChecks {
+	var few [table.FewChecks]limit.Result
+	out := few[:min(len(checks), table.FewChecks)]
+	if len(checks) > table.FewChecks {
 		out = make([]limit.Result, len(checks))
 	}
 	return l.table.TakeAll(checks, int64(l.clock.Now()), out)

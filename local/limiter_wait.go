@@ -4,36 +4,37 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // Reserve takes n units of key under rule now, for a caller who is willing to
-// wait until they may be used: see [Reservation.Delay]. It never waits itself.
+// wait until they may be used: see [limit.Reservation.Delay]. It never waits itself.
 //
 // Only a funnel can be reserved ahead: it is then fuller than full, and all later
 // callers come after. Windows and logs record only what has happened: there a
 // reservation is OK only if its delay is 0. [Limiter.Wait] works with all rules. No
 // reservation is OK for more units than the limit, for more than [limit.MaxDrain]
 // ahead, or if the question cannot be asked. A dry run is always OK and has no delay.
-func (l *Limiter) Reserve(key string, rule *limit.Rule, n int64) Reservation {
+func (l *Limiter) Reserve(key string, rule *limit.Rule, n int64) limit.Reservation {
 	if !l.askable(rule, n) {
-		return NewReservation(false, limit.Invalid(rule), nil)
+		return limit.NewReservation(false, limit.Invalid(rule), nil)
 	}
 	if !rule.IsDryRun() {
-		return l.reserve(key, rule, n, Terms{MaxDelay: int64(limit.MaxDrain)})
+		return l.reserve(key, rule, n, table.Terms{MaxDelay: int64(limit.MaxDrain)})
 	}
-	v := l.reserve(key, rule, n, Terms{MaxDelay: -1})
+	v := l.reserve(key, rule, n, table.Terms{MaxDelay: -1})
 	if !v.OK() { // nothing was booked, and the caller need not wait
 		res := rule.Judged(v.Result())
 		res.RetryAfter = 0
-		return NewReservation(true, res, nil)
+		return limit.NewReservation(true, res, nil)
 	}
 	return v
 }
 
-func (l *Limiter) reserve(key string, rule *limit.Rule, n int64, terms Terms) Reservation {
+func (l *Limiter) reserve(key string, rule *limit.Rule, n int64, terms table.Terms) limit.Reservation {
 	res, booked := l.table.Reserve(key, rule, n, int64(l.clock.Now()), terms)
-	return NewReservation(booked != nil, res, func() {
+	return limit.NewReservation(booked != nil, res, func() {
 		l.table.Cancel(key, rule, int64(l.clock.Now()), booked)
 	})
 }
@@ -66,8 +67,8 @@ func (l *Limiter) Wait(ctx context.Context, key string, rule *limit.Rule, n int6
 		l.AllowN(key, rule, n)
 		return nil
 	}
-	return l.lines.Wait(ctx, key, rule, n, Asker{
-		Reserve:  func(t Terms) Reservation { return l.reserve(key, rule, n, t) },
+	return l.lines.Wait(ctx, key, rule, n, table.Asker{
+		Reserve:  func(t table.Terms) limit.Reservation { return l.reserve(key, rule, n, t) },
 		Estimate: func(ahead, n int64) int64 { return l.table.Estimate(key, rule, ahead, n, int64(l.clock.Now())) },
 		Unclaim:  func() { l.table.Unclaim(key, rule, int64(l.clock.Now())) },
 	})

@@ -1,14 +1,12 @@
 package local
 
 import (
-	"fmt"
 	"runtime"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
-	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -27,61 +25,10 @@ func newLimiter(tb testing.TB, o Options) *Limiter {
 	return l
 }
 
-// newTable returns a table on a clock that stands still.
-func newTable(tb testing.TB, o TableOptions) *Table {
-	tb.Helper()
-	if o.Clock == nil {
-		o.Clock = clock.NewManual(start)
-	}
-	t, err := NewTable(o)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(t.Close)
-	return t
-}
-
-// at is a clock that stands still.
-type at int64
-
-func (a at) Now() time.Duration { return time.Duration(a) }
-
-// takeAt is Take at a time.
-func (t *Table) takeAt(key string, rule *limit.Rule, n, now int64) limit.Result {
-	res, _ := t.Take(at(now), key, rule, n)
-	return res
-}
-
-// allow is check, for counters whose life is not in question.
-func (c *Counter) allow(now, n int64, rule *limit.Rule) (allowed bool, src limit.Source, ok bool) {
-	return c.check(now, n, rule)
-}
-
-func (c *Counter) take(now, n int64, rule *limit.Rule) (limit.Result, bool) {
-	return c.Take(now, n, rule)
-}
-
-// peek tells what take would answer, and consumes nothing.
-func (c *Counter) peek(now, n int64, rule *limit.Rule) (limit.Result, bool) {
-	return c.ask(now, n, rule, false)
-}
-
-// names returns n keys.
-func names(prefix string, n int) []string {
-	s := make([]string, n)
-	for i := range s {
-		s[i] = fmt.Sprintf("%s %d", prefix, i)
-	}
-	return s
-}
-
 // slow is a funnel that leaks nothing worth mentioning while a test runs.
 func slow(capacity int64) *limit.Rule {
 	return limit.Must(limit.Funnel("slow", capacity, 1, 24*time.Hour/time.Duration(max(capacity, 1))*10))
 }
-
-// fast is a funnel that admits all that a test asks for.
-var fast = limit.Must(limit.Funnel("fast", 1_000_000, 1_000_000, time.Second))
 
 // until waits for what other goroutines are about to bring about.
 func until(tb testing.TB, what string, cond func() bool) {
@@ -92,79 +39,3 @@ func until(tb testing.TB, what string, cond func() bool) {
 		}
 	}
 }
-
-// settle has the policy hear of all that is used, and waits until it has decided.
-func settle(tb testing.TB, t *Table) {
-	tb.Helper()
-	t.sweepForTest()
-	t.policy.Wait()
-}
-
-// sweepForTest looks at every counter.
-func (t *Table) sweepForTest() {
-	var s sweeper
-	for i := range t.index.shards {
-		for t.sweepPart(&t.index.shards[i], &s, int64(t.clock.Now())) {
-		}
-		t.tell(&s)
-	}
-}
-
-// check fails if the table is not as it must be between two calls.
-func check(tb testing.TB, t *Table) {
-	tb.Helper()
-	t.policy.Wait()
-	live := int64(0)
-	for i := range t.index.shards {
-		live += int64(checkShard(tb, t, &t.index.shards[i]))
-	}
-	if s := t.Stats(); s.Live != live {
-		tb.Errorf("Stats say %d live counters, there are %d", s.Live, live)
-	}
-}
-
-// checkShard looks for disorder in a shard and counts what is in it.
-func checkShard(tb testing.TB, t *Table, sh *shard) int {
-	tb.Helper()
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	seen := make(map[ident]bool)
-	note := func(c *Counter, e *entry) {
-		h, print := t.hashOfCounter(c)
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		switch {
-		case c.dead:
-			tb.Errorf("dead counter of %q in the index", c.Key())
-		case c.entry != e || t.index.shard(h) != sh || e != nil && e.print.Load() != print:
-			tb.Errorf("counter of %q is in another place", c.Key())
-		case seen[c.ident()]:
-			tb.Errorf("%q has two live counters", c.Key())
-		}
-		seen[c.ident()] = true
-	}
-	r := sh.rows.Load()
-	for i := range r.entries {
-		e := &r.entries[i]
-		c, tag := e.counter.Load(), r.tags[i/rowSize].Load()>>(i%rowSize*8)&0xff
-		if (c == nil) != (tag == 0) {
-			tb.Errorf("entry %d has tag %d and counter %v", i, tag, c)
-		}
-		if c != nil {
-			note(c, e)
-		}
-	}
-	for id, c := range sh.extra {
-		if c.ident() != id {
-			tb.Errorf("counter of %q is filed under %q", c.Key(), id.key)
-		}
-		note(c, nil)
-	}
-	if sh.live != len(seen) {
-		tb.Errorf("a shard counts %d counters, there are %d", sh.live, len(seen))
-	}
-	return len(seen)
-}
-
-// pace has counters report once in d, if their rule lets them.
-func pace(d time.Duration) Pace { return Pace{Interval: d / 5, MaxLag: d} }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -16,7 +17,7 @@ func TestReserve(t *testing.T) {
 	l := newLimiter(t, Options{Clock: c})
 	r := limit.Must(limit.Funnel("f", 3, 1, time.Second))
 	l.Take("k", r, 3)
-	var made []Reservation
+	var made []limit.Reservation
 	for _, step := range []struct {
 		n     int64
 		delay time.Duration
@@ -57,7 +58,7 @@ func TestReserve(t *testing.T) {
 	if left := l.Peek("k", window).Remaining; left != 5 {
 		t.Errorf("%d remain of a window after a reservation was canceled twice", left)
 	}
-	var zero Reservation
+	var zero limit.Reservation
 	if zero.Cancel(); zero.OK() || zero.Delay() != limit.Never {
 		t.Errorf("the zero reservation: %+v", zero)
 	}
@@ -76,7 +77,7 @@ func TestCancelInTheMiddle(t *testing.T) {
 	l := newLimiter(t, Options{Clock: c})
 	r := limit.Must(limit.Funnel("f", 1, 1, time.Second))
 	l.Allow("k", r)
-	next := func(want time.Duration) Reservation {
+	next := func(want time.Duration) limit.Reservation {
 		t.Helper()
 		v := l.Reserve("k", r, 1)
 		if !v.OK() || v.Delay() != want*time.Second {
@@ -156,7 +157,7 @@ func TestReserveIsBounded(t *testing.T) {
 	c := clock.NewManual(start)
 	l := newLimiter(t, Options{Clock: c})
 	r := limit.Must(limit.Funnel("f", 10, 1, 365*24*time.Hour))
-	var booked []Reservation
+	var booked []limit.Reservation
 	for range 1000 {
 		if v := l.Reserve("k", r, 10); v.OK() {
 			booked = append(booked, v)
@@ -242,7 +243,7 @@ func TestNilLimiter(t *testing.T) {
 	if l.Allow("k", r) || l.Take("k", r, 1).Allowed || l.Peek("k", nil).Allowed || l.TakeAll(asking("k", r, 1)).Allowed || l.Reserve("k", r, 1).OK() {
 		t.Error("a nil limiter admits")
 	}
-	if granted, _ := l.TakeAtMost("k", r, 1); granted != 0 || l.Refund("k", r, 1) != 0 || l.Stats().Live != 0 {
+	if granted, _ := l.TakeAtMost("k", r, 1); granted != 0 || l.Refund("k", r, 1) != 0 || l.Stats().Keys != 0 {
 		t.Error("a nil limiter counts")
 	}
 	if err := l.Wait(bg, "k", r, 1); !errors.Is(err, limit.ErrClosed) {
@@ -254,23 +255,41 @@ func TestNilLimiter(t *testing.T) {
 	l.Close()
 }
 
-// Of keys that share a counter for lack of room nobody's units are handed back,
-// and none can be set.
-func TestCallsWithoutRoom(t *testing.T) {
-	table := newTable(t, TableOptions{MaxKeys: 1, slack: 1, hash: func(string, *limit.Rule) uint64 { return 1 << 40 }})
-	r := limit.Must(limit.FixedWindow("r", 5, time.Hour))
-	now := start.UnixNano()
-	table.takeAt("first", r, 5, now)
-	table.takeAt("second", r, 5, now)
-	table.takeAt("one", r, 3, now)
-	if back := table.Refund("never used", r, 2, now); back != 0 {
-		t.Errorf("%d units of others handed back", back)
+// The first of two is given up when it is due: as much of the queue as the second
+// needs stays as it is, and the rest comes back at once.
+func TestCancelWhenDue(t *testing.T) {
+	for behind, room := range map[int64]int64{100: 0, 60: 0, 30: 40, 1: 98} {
+		c := clock.NewManual(start)
+		l := newLimiter(t, Options{Clock: c})
+		r := limit.Must(limit.Funnel("f", 100, 100, 100*time.Second))
+		l.AllowN("k", r, 100)
+		first, second := l.Reserve("k", r, 100), l.Reserve("k", r, behind)
+		c.Advance(first.Delay())
+		first.Cancel()
+		if got := l.Peek("k", r).Remaining; got != room {
+			t.Errorf("%d units behind: %d remain, want %d", behind, got, room)
+		}
+		c.Advance(second.Delay() - first.Delay())
+		if got := l.Peek("k", r).Remaining; got != 100-behind {
+			t.Errorf("%d units behind, when they are due: %d remain, want %d", behind, got, 100-behind)
+		}
 	}
-	if table.Set("another", r, 5, now) {
-		t.Error("set without room")
+}
+
+// Of too many bookings the earliest cannot be handed back; all others can.
+func TestBookingsAreBounded(t *testing.T) {
+	c := clock.NewManual(start)
+	l := newLimiter(t, Options{Clock: c})
+	r := limit.Must(limit.Funnel("f", 10*table.MaxDue, 1, time.Hour))
+	var made []limit.Reservation
+	for range table.MaxDue + 5 {
+		made = append(made, l.Reserve("k", r, 1))
 	}
-	res, b := table.Reserve("one more", r, 1, now, Terms{Claim: true})
-	if b == nil || table.Cancel("one more", r, now, b) != 0 {
-		t.Errorf("%+v: canceled", res)
+	c.Advance(time.Second)
+	for _, v := range made {
+		v.Cancel()
+	}
+	if got := l.Peek("k", r).Remaining; got != r.Limit()-5 {
+		t.Errorf("%d remain of %d", got, r.Limit())
 	}
 }

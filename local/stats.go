@@ -1,59 +1,48 @@
 package local
 
-import "sync/atomic"
-
-// TableStats describes a [Table]. The first group is its present state, the second counts
-// events since it was made. The numbers are read one by one while the table is at work, and
-// need not add up.
-type TableStats struct {
-	// Live is the number of counters, one for each key in memory.
-	Live int64
-	// Room is the bound of Live.
+// Stats describes a [Limiter]. Keys and Room are its present state, the others count events
+// since it was made. The numbers are read one by one while the limiter is at work, and need
+// not add up.
+type Stats struct {
+	// Keys is the number of keys in memory.
+	Keys int64
+	// Room is the bound of Keys.
 	Room int64
 
-	// Created counts counters made for new keys.
+	// Created counts keys that were new.
 	Created int64
-	// Expired counts counters dropped because they were as if never used.
+	// Expired counts keys dropped because they were as if never used.
 	Expired int64
-	// Forgotten counts counters that had been used, but would not have refused one unit,
-	// and were dropped because there was no room.
+	// Forgotten counts keys that had been used, but would not have refused one unit, and
+	// were dropped because there was no room.
 	Forgotten int64
-	// Evictions counts how often the policy has dropped a counter, which may stay in the
-	// table.
+	// Evictions counts how often the policy has dropped a key, which may stay in memory.
 	Evictions int64
-	// DroppedSets counts counters that the policy was too busy to take in. They are offered
+	// DroppedSets counts keys that the policy was too busy to take in. They are offered
 	// again when they are used.
 	DroppedSets int64
-	// Overflow counts decisions by overflow counters, for new keys without room.
+	// Overflow counts decisions for new keys without room, by counters that they share.
 	Overflow int64
 	// Conflicts counts how often a rule was used again after another of its name that
 	// counts otherwise: by another algorithm, rate, period or number of buckets. Neither of
-	// two such rules holds. Names beyond the first 1,024 are not watched, and checks that a
-	// lease decides are not seen.
+	// two such rules holds. Names beyond the first 1,024 are not watched, and not every
+	// check is.
 	Conflicts int64
-}
-
-// tableCounts are the sums behind TableStats. No check that a lease decides writes to them.
-type tableCounts struct {
-	live, created, expired, forgotten atomic.Int64
-	evictions, dropped, overflow      atomic.Int64
-}
-
-// Stats returns the figures of the table. It takes no lock.
-func (t *Table) Stats() TableStats {
-	s := &t.stats
-	return TableStats{
-		Live: s.live.Load(), Room: t.room,
-		Created: s.created.Load(), Expired: s.expired.Load(), Forgotten: s.forgotten.Load(),
-		Evictions: s.evictions.Load(), DroppedSets: s.dropped.Load(),
-		Overflow: s.overflow.Load(), Conflicts: t.names.conflicts.Load(),
-	}
-}
-
-// Stats describes a [Limiter].
-type Stats struct {
-	TableStats
-	// Invalid counts checks refused because they could not be asked: a
-	// negative number of units, or a rule that is nil or zero.
+	// Invalid counts checks refused because they could not be asked: a negative number of
+	// units, or a rule that is nil or zero.
 	Invalid int64
+}
+
+// Stats returns the figures of the limiter.
+func (l *Limiter) Stats() Stats {
+	if l == nil {
+		return Stats{}
+	}
+	s := Stats{Invalid: l.invalid.Load()}
+	if l.table != nil {
+		t := l.table.Stats()
+		s.Keys, s.Room, s.Created, s.Expired, s.Forgotten = t.Live, t.Room, t.Created, t.Expired, t.Forgotten
+		s.Evictions, s.DroppedSets, s.Overflow, s.Conflicts = t.Evictions, t.DroppedSets, t.Overflow, t.Conflicts
+	}
+	return s
 }

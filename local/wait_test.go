@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/limit/limittest"
 )
 
 // tenPerSecond are one rule of each kind, of the same limit.
@@ -53,7 +54,7 @@ func slowly(r *limit.Rule, now int64) plain {
 	case limit.AlgorithmSlidingLog:
 		return &slowLog{r: r}
 	}
-	return slowWindow{newSlowBuckets(r)}
+	return slowWindow{limittest.NewBuckets(r)}
 }
 
 var (
@@ -108,8 +109,8 @@ func TestWaitAdmitsInTurn(t *testing.T) {
 		if took < 7*time.Second || took > most {
 			t.Errorf("took %v", took)
 		}
-		if l.lines.waiting.Load() != 0 || len(l.lines.lines) != 0 {
-			t.Errorf("still %d waiting, in %d lines", l.lines.waiting.Load(), len(l.lines.lines))
+		if callers, lines := l.lines.Waiting(); callers != 0 || lines != 0 {
+			t.Errorf("still %d waiting, in %d lines", callers, lines)
 		}
 	})
 }
@@ -187,7 +188,7 @@ func TestWaitCanceled(t *testing.T) {
 		synctest.Wait()
 		giveUp()
 		all.Wait()
-		if l.lines.waiting.Load() != 0 {
+		if callers, _ := l.lines.Waiting(); callers != 0 {
 			t.Error("somebody is left in the line")
 		}
 		// The third is served as if the others had never come.

@@ -69,7 +69,7 @@ var beatMutants = []mutant{
 	{
 		name:   "raised-with-what-is-under-way",
 		breaks: "After a loss the units of the batch under way are restored, and then booked.",
-		file:   "local/sync.go",
+		file:   "internal/table/sync.go",
 		old:    `rep.KnownLevel = c.rule().Diff(c.funnel.known, at)`,
 		new:    `rep.KnownLevel = c.rule().Sub(c.funnel.under().sent.plus(c.rule(), c.funnel.known, 1), at)`,
 		by:     hybrid("TestLossCountsNothingTwice"),
@@ -77,7 +77,7 @@ var beatMutants = []mutant{
 	{
 		name:   "raised-with-what-is-under-way-too",
 		breaks: "The same for windows.",
-		file:   "local/sync.go",
+		file:   "internal/table/sync.go",
 		old:    `rep.KnownBuckets = c.win().list(c.win().known)`,
 		new:    `rep.KnownBuckets = append(c.win().list(c.win().known), c.win().list(c.win().sent)...)`,
 		by:     hybrid("TestLossCountsNothingTwice"),

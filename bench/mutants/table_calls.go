@@ -5,7 +5,7 @@ var callMutants = []mutant{
 	{
 		name:   "canceled-twice",
 		breaks: "A reservation hands its units back each time it is canceled.",
-		file:   "local/reserve.go",
+		file:   "limit/reservation.go",
 		old:    `r.held != nil && r.held.given.CompareAndSwap(false, true)`,
 		new:    `r.held != nil`,
 		by:     local("TestReserve"),
@@ -13,7 +13,7 @@ var callMutants = []mutant{
 	{
 		name:   "who-gives-up-keeps-its-units",
 		breaks: "A wait that is canceled does not hand back what was booked.",
-		file:   "local/lines.go",
+		file:   "internal/table/lines.go",
 		old:    "\t\t\tr.Cancel()\n",
 		new:    "",
 		by:     local("TestWaitCanceled"),
@@ -21,7 +21,7 @@ var callMutants = []mutant{
 	{
 		name:   "no-line",
 		breaks: "Nobody waits for those who came before.",
-		file:   "local/lines.go",
+		file:   "internal/table/lines.go",
 		old:    `ls.pause(ctx, me.mine, math.MaxInt64)`,
 		new:    `ls.pause(ctx, me.mine, 0)`,
 		by:     local("TestWaitAdmitsInTurn"),
@@ -29,7 +29,7 @@ var callMutants = []mutant{
 	{
 		name:   "nothing-is-claimed",
 		breaks: "Who asks all the time takes what another one waits for.",
-		file:   "local/reserve.go",
+		file:   "internal/table/reserve.go",
 		old:    `} else if terms.Claim {`,
 		new:    `} else if terms.Claim && n < 0 {`,
 		by:     local("TestWaitIsNotStarvedByOthers"),
@@ -37,7 +37,7 @@ var callMutants = []mutant{
 	{
 		name:   "claimed-for-ever",
 		breaks: "What somebody has waited for is kept when he has gone.",
-		file:   "local/lines.go",
+		file:   "internal/table/lines.go",
 		old:    `defer ask.Unclaim()`,
 		new:    `defer func() {}()`,
 		by:     local("TestWaitCanceled"),
@@ -45,7 +45,7 @@ var callMutants = []mutant{
 	{
 		name:   "all-wait-for-the-same-window",
 		breaks: "Those who wait on several nodes take the whole of a new window each.",
-		file:   "local/reserve.go",
+		file:   "internal/table/reserve.go",
 		old:    `c.alg() != limit.AlgorithmFunnel && c.crowdedLocked(now, n):`,
 		new:    `c.alg() != limit.AlgorithmFunnel && c.crowdedLocked(now, n) && n < 0:`,
 		by:     hybrid("TestWaitOnASharedLimit"),
@@ -53,7 +53,7 @@ var callMutants = []mutant{
 	{
 		name:   "deadlines-are-found-out",
 		breaks: "That a deadline cannot be met because of those in front is said when it has passed.",
-		file:   "local/lines.go",
+		file:   "internal/table/lines.go",
 		old:    `late(ask.Estimate(ahead, n))`,
 		new:    `late(ask.Estimate(0*ahead, n))`,
 		by:     local("TestWaitDeadline"),
@@ -61,7 +61,7 @@ var callMutants = []mutant{
 	{
 		name:   "booked-for-ever",
 		breaks: "Units are booked ahead for one who will not wait so long.",
-		file:   "local/reserve.go",
+		file:   "internal/table/reserve.go",
 		old:    `int64(res.RetryAfter) > min(terms.MaxDelay, int64(limit.MaxDrain)):`,
 		new:    `false:`,
 		by:     local("TestWaitDeadline"),
@@ -69,7 +69,7 @@ var callMutants = []mutant{
 	{
 		name:   "late-cancel-takes-from-others",
 		breaks: "A reservation that has leaked away is handed back all the same.",
-		file:   "local/booking.go",
+		file:   "internal/table/booking.go",
 		old:    `return min(b.n, wholeUp(r, left)), left`,
 		new:    `return b.n, cost`,
 		by:     local("TestCancelLate"),
@@ -77,7 +77,7 @@ var callMutants = []mutant{
 	{
 		name:   "middle-of-the-queue",
 		breaks: "What was given up in the middle of a queue does not come back when those behind give up, too.",
-		file:   "local/booking.go",
+		file:   "internal/table/booking.go",
 		old:    `			n, cost = n+units, r.Add(cost, span)`,
 		new:    `			n, cost = units, span`,
 		by:     local("TestCancelInTheMiddle"),
@@ -85,7 +85,7 @@ var callMutants = []mutant{
 	{
 		name:   "canceled-after-a-reset",
 		breaks: "What a reset has cleared is handed back again.",
-		file:   "local/booking.go",
+		file:   "internal/table/booking.go",
 		old:    `case b.era != s.era, b.dropped:`,
 		new:    `case b.dropped:`,
 		by:     local("TestCancelAfterReset"),
@@ -109,7 +109,7 @@ var callMutants = []mutant{
 	{
 		name:   "claimed-without-end",
 		breaks: "Who waits for what other nodes take keeps its own node from everything.",
-		file:   "local/lines.go",
+		file:   "internal/table/lines.go",
 		old:    `Claim: waited/2 <= window,`,
 		new:    `Claim: true,`,
 		by:     hybrid("TestWaitGivesUpItsClaim"),
@@ -117,7 +117,7 @@ var callMutants = []mutant{
 	{
 		name:   "too-modest-to-wait",
 		breaks: "Who waits for much of a window never gets it while its node admits anything else.",
-		file:   "local/lines.go",
+		file:   "internal/table/lines.go",
 		old:    `Share: waited < ask.Patience}`,
 		new:    `Share: true}`,
 		by:     hybrid("TestWaitBesideTraffic"),
@@ -125,7 +125,7 @@ var callMutants = []mutant{
 	{
 		name:   "set-unseen",
 		breaks: "What was set does not count on the node that has set it if it did not know the key.",
-		file:   "local/calls.go",
+		file:   "internal/table/calls.go",
 		old: `t.with(key, rule, now, true, func(c *Counter) bool {
 		return c.link() == nil`,
 		new: `t.with(key, rule, now, false, func(c *Counter) bool {
@@ -135,7 +135,7 @@ var callMutants = []mutant{
 	{
 		name:   "booked-ahead-unseen",
 		breaks: "What is booked ahead does not delay anybody.",
-		file:   "local/reserve.go",
+		file:   "internal/table/reserve.go",
 		old:    "\tc.bookLocked(now, n)\n\tafter",
 		new:    "\tafter",
 		by:     sim(300),
@@ -143,7 +143,7 @@ var callMutants = []mutant{
 	{
 		name:   "all-but-the-one-that-refuses",
 		breaks: "Of several checks those consume their units that have room.",
-		file:   "local/all.go",
+		file:   "internal/table/all.go",
 		old:    `all && !res.WouldRefuse`,
 		new:    `res.Allowed && !res.WouldRefuse`,
 		by:     local("TestTakeAll"),
@@ -151,7 +151,7 @@ var callMutants = []mutant{
 	{
 		name:   "each-for-itself",
 		breaks: "Checks of one counter are each admitted as if the others were not there.",
-		file:   "local/all.go",
+		file:   "internal/table/all.go",
 		old:    `a.total = min(a.total+min(q.Units(), maxPart), maxPart)`,
 		new:    `a.total = max(a.total, q.Units())`,
 		by:     local("TestTakeAllOfOneCounter"),
@@ -159,10 +159,10 @@ var callMutants = []mutant{
 	{
 		name:   "decided-by-the-dead",
 		breaks: "A counter that has been replaced is asked with the others.",
-		file:   "local/all.go",
+		file:   "internal/table/all.go",
 		old:    `alive = !a.c.dead`,
 		new:    `alive = true`,
-		by:     local("TestTakeAllOfADeadCounter"),
+		by:     tables("TestTakeAllOfADeadCounter"),
 	},
 	{
 		name:   "taken-and-counted-by-both",
@@ -199,7 +199,7 @@ var callMutants = []mutant{
 	{
 		name:   "more-than-is-left",
 		breaks: "TakeAtMost grants the whole limit each time.",
-		file:   "local/calls.go",
+		file:   "internal/table/calls.go",
 		old:    `granted > 0 && !c.decideLocked(now, granted, true)`,
 		new:    `granted > 0 && !c.decideLocked(now, 1, true)`,
 		by:     sim(300),
@@ -207,7 +207,7 @@ var callMutants = []mutant{
 	{
 		name:   "more-back-than-there-was",
 		breaks: "More units of a funnel are handed back than it holds.",
-		file:   "local/funnel.go",
+		file:   "internal/table/funnel.go",
 		old:    `withdrawn = min(withdrawn, (held+spared+w-1)/w)`,
 		new:    `withdrawn = min(withdrawn, n)`,
 		by:     local("TestRefund"),
@@ -215,7 +215,7 @@ var callMutants = []mutant{
 	{
 		name:   "handed-back-in-secret",
 		breaks: "Redis is not told of units of a window that are handed back.",
-		file:   "local/window.go",
+		file:   "internal/table/window.go",
 		old:    "\t\tw.sentBack[i] += u\n",
 		new:    "\t\tw.sentBack[i] += 0 * u\n",
 		by:     hybrid("TestRefundOnce"),
@@ -223,7 +223,7 @@ var callMutants = []mutant{
 	{
 		name:   "pending-after-a-reset",
 		breaks: "What was waiting to be reported when its key was reset counts after it.",
-		file:   "local/window.go",
+		file:   "internal/table/window.go",
 		old:    "\tclear(w.pend)\n\tclear(w.back)\n\tclear(w.sentBack)\n\tclear(w.last)\n\tw.pendUnits, w.backUnits = 0, 0\n",
 		new:    "\tclear(w.back)\n\tclear(w.sentBack)\n\tw.backUnits = 0\n",
 		by:     hybrid("TestResetForgetsWhatIsPending"),

@@ -5,10 +5,10 @@ var fleetMutants = []mutant{
 	{
 		name:   "flight-from-before-a-set-counts",
 		breaks: "A flight that Redis has booked before a Set, and whose answer was lost, is told again as if it had come after.",
-		file:   "local/sync.go",
+		file:   "internal/table/sync.go",
 		old:    `floor := ours && !(theirs && a.Converted) && !before`,
 		new:    `floor := ours && !(theirs && a.Converted)`,
-		by:     local("TestFlightFromBeforeASet"),
+		by:     tables("TestFlightFromBeforeASet"),
 	},
 	{
 		name:   "nothing-told-again",

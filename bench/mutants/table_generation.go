@@ -29,27 +29,27 @@ var generationMutants = []mutant{
 	{
 		name:   "what-was-set-has-no-ids",
 		breaks: "A node that has set a window it did not know tells nobody again if Redis loses that.",
-		file:   "local/window.go",
+		file:   "internal/table/window.go",
 		old: `w.moved = false
 	}
 }`,
 		new: `w.sure, w.moved = false, true
 	}
 }`,
-		by: local("TestSetByAnUnknownClockIsToldAgain"),
+		by: tables("TestSetByAnUnknownClockIsToldAgain"),
 	},
 	{
 		name:   "an-older-answer-is-mixed",
 		breaks: "An answer from before a reset enters what a node knows since.",
-		file:   "local/sync.go",
+		file:   "internal/table/sync.go",
 		old:    `theirs := a.Gen >= c.gen() || a.Born >= c.gen()`,
 		new:    `theirs := true`,
-		by:     local("TestAnswerOfAnotherGeneration"),
+		by:     tables("TestAnswerOfAnotherGeneration"),
 	},
 	{
 		name:   "reset-is-not-in-the-ledger",
 		breaks: "A reset is not reported: a small rollback of Redis forgets it, and nobody notices.",
-		file:   "local/calls.go",
+		file:   "internal/table/calls.go",
 		old:    "\tc.newEra()\n\tc.mark(raising)\n",
 		new:    "\tc.newEra()\n",
 		by:     hybrid("TestPromiseResetRolledBack"),
@@ -57,7 +57,7 @@ var generationMutants = []mutant{
 	{
 		name:   "reset-without-a-witness",
 		breaks: "A node that resets a key of which it has no counter does not remember it.",
-		file:   "local/calls.go",
+		file:   "internal/table/calls.go",
 		old: `t.with(key, rule, now, true, func(c *Counter) bool {
 		return c.link() == nil`,
 		new: `t.with(key, rule, now, a.Level != limit.Span{} || len(a.Buckets) > 0, func(c *Counter) bool {
@@ -67,10 +67,10 @@ var generationMutants = []mutant{
 	{
 		name:   "witness-is-dropped",
 		breaks: "A counter that only remembers a reset is forgotten like one that was never used.",
-		file:   "local/counter.go",
+		file:   "internal/table/counter.go",
 		old:    `case denies, c.told().witness > now:`,
 		new:    `case denies:`,
-		by:     local("TestWitnessOfAResetStays"),
+		by:     tables("TestWitnessOfAResetStays"),
 	},
 	{
 		name:   "a-reset-by-the-clock-alone",
@@ -83,10 +83,10 @@ var generationMutants = []mutant{
 	{
 		name:   "units-ahead-under-another-id",
 		breaks: "A node whose clock was set back restores units under the ID of another bucket: Redis counts them twice.",
-		file:   "local/buckets.go",
+		file:   "internal/table/buckets.go",
 		old:    `w.moved = w.moved || b.ID > w.cur && b.Units > 0`,
 		new:    ``,
-		by:     local("TestUnitsAheadAreNotReportedElsewhere"),
+		by:     tables("TestUnitsAheadAreNotReportedElsewhere"),
 	},
 	{
 		name:   "a-reset-ahead-of-the-clock-clears-what-came-since",
@@ -99,10 +99,10 @@ var generationMutants = []mutant{
 	{
 		name:   "an-answer-ahead-of-its-clock-is-older",
 		breaks: "Redis' clock is set back: a node that knows of an earlier reset ignores what is booked since.",
-		file:   "local/sync.go",
+		file:   "internal/table/sync.go",
 		old:    ` || a.ServerNow/1000 < max(c.gen(), c.born)`,
 		new:    ``,
-		by:     local("TestAnswerOfAnotherGeneration"),
+		by:     tables("TestAnswerOfAnotherGeneration"),
 	},
 	{
 		name:   "content-ahead-of-the-clock-is-newer",
@@ -115,9 +115,9 @@ var generationMutants = []mutant{
 	{
 		name:   "booked-earlier-taken-for-a-loss",
 		breaks: "A batch is sent again: what Redis had booked by its own clock, in an older bucket, is restored in a newer one besides.",
-		file:   "local/window.go",
+		file:   "internal/table/window.go",
 		old:    `w.bookedEarlier(least, told)`,
 		new:    ``,
-		by:     local("TestUnitsBookedInAnOlderBucket"),
+		by:     tables("TestUnitsBookedInAnOlderBucket"),
 	},
 }

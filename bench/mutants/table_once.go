@@ -14,7 +14,7 @@ var onceMutants = []mutant{
 	{
 		name:   "delta-applied-twice",
 		breaks: "What a funnel has sent stays pending, and is sent once more.",
-		file:   "local/funnel.go",
+		file:   "internal/table/funnel.go",
 		old: `sentBack: a.sentBack.plus(r, a.back), sentDebt: a.sentDebt + a.debt, spared: a.spared})
 	f.pend = part{}`,
 		new: `sentBack: a.sentBack.plus(r, a.back), sentDebt: a.sentDebt + a.debt, spared: a.spared})`,
@@ -23,7 +23,7 @@ var onceMutants = []mutant{
 	{
 		name:   "pending-cleared-before-the-ack",
 		breaks: "Units count as acknowledged as soon as they are sent.",
-		file:   "local/sync.go",
+		file:   "internal/table/sync.go",
 		old: `c.mark(inFlight)
 	return c.reportLocked(now), true`,
 		new: `c.mark(inFlight)
@@ -48,17 +48,17 @@ var onceMutants = []mutant{
 	{
 		name:   "expired-counted-as-acked",
 		breaks: "Units that outlived their window in flight are not counted as expired.",
-		file:   "local/sync.go",
+		file:   "internal/table/sync.go",
 		old: `c.link().expired.Add(expired)
 		// In buckets`,
 		new: `c.link().expired.Add(0 * expired)
 		// In buckets`,
-		by: local("TestSettleCountsWhatItExpires"),
+		by: tables("TestSettleCountsWhatItExpires"),
 	},
 	{
 		name:   "refused-units-are-dropped",
 		breaks: "Units of a key that Redis cannot use are gone instead of pending again.",
-		file:   "local/sync.go",
+		file:   "internal/table/sync.go",
 		old:    `c.funnel.giveBack(c.rule())`,
 		new:    `c.funnel.put(away{})`,
 		by:     sim(300),
@@ -66,7 +66,7 @@ var onceMutants = []mutant{
 	{
 		name:   "forgotten-with-pending-units",
 		breaks: "A counter that has unreported units may be forgotten.",
-		file:   "local/counter.go",
+		file:   "internal/table/counter.go",
 		old:    `if c.is(inFlight) || c.unsyncedUnits() > 0 || c.link() != nil && c.tellsLocked(now) {`,
 		new:    `if c.is(inFlight | raising) {`,
 		by:     sim(300),

@@ -5,7 +5,7 @@ var viewMutants = []mutant{
 	{
 		name:   "late-reply-lowers-a-funnel",
 		breaks: "An answer that knows less than the node does lowers its view.",
-		file:   "local/funnel.go",
+		file:   "internal/table/funnel.go",
 		old:    `tat = tat.Max(least)`,
 		new:    "",
 		by:     sim(300),
@@ -13,7 +13,7 @@ var viewMutants = []mutant{
 	{
 		name:   "late-reply-lowers-a-window",
 		breaks: "An answer that knows less than the node does lowers its view.",
-		file:   "local/window.go",
+		file:   "internal/table/window.go",
 		old:    `told[i] = max(u, least[i])`,
 		new:    `told[i] = u`,
 		by:     sim(300),
@@ -21,7 +21,7 @@ var viewMutants = []mutant{
 	{
 		name:   "no-raise-after-a-loss",
 		breaks: "After a loss the nodes do not say what they knew.",
-		file:   "local/sync.go",
+		file:   "internal/table/sync.go",
 		old:    `Raise: c.is(raising) && c.born != untold,`,
 		new:    `Raise: c.is(raising) && c.born < untold,`,
 		by:     sim(300),
@@ -29,7 +29,7 @@ var viewMutants = []mutant{
 	{
 		name:   "empty-raise-funnel",
 		breaks: "After a loss the nodes raise funnels to nothing.",
-		file:   "local/sync.go",
+		file:   "internal/table/sync.go",
 		old:    `rep.KnownLevel = c.rule().Diff(c.funnel.known, at)`,
 		new:    "",
 		by:     sim(300),
@@ -37,7 +37,7 @@ var viewMutants = []mutant{
 	{
 		name:   "empty-raise-window",
 		breaks: "After a loss the nodes raise windows to nothing.",
-		file:   "local/sync.go",
+		file:   "internal/table/sync.go",
 		old:    `rep.KnownBuckets = c.win().list(c.win().known)`,
 		new:    `rep.KnownBuckets = nil`,
 		by:     sim(300),
@@ -45,7 +45,7 @@ var viewMutants = []mutant{
 	{
 		name:   "old-units-in-the-new-window",
 		breaks: "Units are reported in the bucket in which they are sent, not in which they were admitted.",
-		file:   "local/buckets.go",
+		file:   "internal/table/buckets.go",
 		old:    `Bucket{ID: w.cur - int64(i), Units`,
 		new:    `Bucket{ID: w.cur, Units`,
 		by:     sim(300),
@@ -53,15 +53,15 @@ var viewMutants = []mutant{
 	{
 		name:   "old-units-kept-in-the-new-window",
 		breaks: "Units that wait while a window rolls move on with it.",
-		file:   "local/window.go",
+		file:   "internal/table/window.go",
 		old:    `w.pendUnits -= shift(w.pend, k)`,
 		new:    "",
-		by:     local("TestSlidingWindowAgainstReference"),
+		by:     tables("TestSlidingWindowAgainstReference"),
 	},
 	{
 		name:   "buckets-one-off",
 		breaks: "The buckets that Redis tells are taken for one older.",
-		file:   "local/buckets.go",
+		file:   "internal/table/buckets.go",
 		old:    `if i := max(w.cur-b.ID, 0); i < int64(len(told))`,
 		new:    `if i := max(w.cur-b.ID, 0) + 1; i < int64(len(told))`,
 		by:     sim(300),
@@ -69,7 +69,7 @@ var viewMutants = []mutant{
 	{
 		name:   "funnel-sync-forgets-the-rest",
 		breaks: "What a funnel admits while a batch is under way is forgotten when the answer comes.",
-		file:   "local/funnel.go",
+		file:   "internal/table/funnel.go",
 		old:    `f.view = f.pend.plus(r, f.told(r, w), w)`,
 		new:    `f.view = f.told(r, w)`,
 		by:     sim(300),
@@ -77,17 +77,17 @@ var viewMutants = []mutant{
 	{
 		name:   "time-goes-back",
 		breaks: "A check with an older time than the counter has seen is decided by it.",
-		file:   "local/counter.go",
+		file:   "internal/table/counter.go",
 		old: `now = max(now, c.last, 0)
 	p := c.part()`,
 		new: `now = max(now, 0)
 	p := c.part()`,
-		by: local("TestTimeNeverRunsBackwards"),
+		by: tables("TestTimeNeverRunsBackwards"),
 	},
 	{
 		name:   "reset-is-not-believed",
 		breaks: "An old view survives a reset of its key.",
-		file:   "local/sync.go",
+		file:   "internal/table/sync.go",
 		old:    `ours := c.gen() >= a.Gen || c.born >= a.Gen`,
 		new:    `ours := true`,
 		by:     hybrid("TestDeniedKeyIsRefreshed"),
@@ -103,10 +103,10 @@ var viewMutants = []mutant{
 	{
 		name:   "any-key-of-the-same-hash",
 		breaks: "A key whose hash is that of another shares its counter.",
-		file:   "local/counter.go",
+		file:   "internal/table/counter.go",
 		old:    `return c.Key() == key`,
 		new:    `return true`,
-		by:     local("TestCollidingKeysDoNotShare"),
+		by:     tables("TestCollidingKeysDoNotShare"),
 	},
 	{
 		name:   "refund-by-a-negative-number",
@@ -119,18 +119,18 @@ var viewMutants = []mutant{
 	{
 		name:   "empty-just-now",
 		breaks: "A funnel that was empty long ago counts as empty just now: units that are reported late look lost, and are restored.",
-		file:   "local/sync.go",
+		file:   "internal/table/sync.go",
 		old:    `c.rule().Add(a.Level, limit.Span{NS: a.At}).Max(limit.Span{})`,
 		new:    `c.rule().Add(a.Level, limit.Span{NS: a.At}).Max(limit.Span{NS: a.At})`,
-		by:     local("TestLateUnitsAfterAnEmptyAnswer"),
+		by:     tables("TestLateUnitsAfterAnEmptyAnswer"),
 	},
 	{
 		name:   "restored-as-empty-just-now",
 		breaks: "A funnel that a node knows to be empty for long is restored as empty just now.",
-		file:   "local/sync.go",
+		file:   "internal/table/sync.go",
 		old:    `rep.KnownLevel = c.rule().Diff(c.funnel.known, at)`,
 		new:    `rep.KnownLevel = c.rule().Sub(c.funnel.known, at)`,
-		by:     local("TestLateUnitsAfterAnEmptyAnswer"),
+		by:     tables("TestLateUnitsAfterAnEmptyAnswer"),
 	},
 	{
 		name:   "empty-since-nobody-knows-when",

@@ -8,7 +8,7 @@ var windowMutants = []mutant{
 		file:   "limit/window.go",
 		old:    `return n <= r.share && still > 0`,
 		new:    `return still > 0`,
-		by:     local("TestWindowHoldsItsLimit"),
+		by:     tables("TestWindowHoldsItsLimit"),
 	},
 	{
 		name:   "no-cap-in-redis",
@@ -21,10 +21,10 @@ var windowMutants = []mutant{
 	{
 		name:   "no-memory-of-the-last-unit",
 		breaks: "The last unit of a bucket is always taken to have come at its end.",
-		file:   "local/window.go",
+		file:   "internal/table/window.go",
 		old:    `w.last[0] = max(w.last[0], w.elapsed(r, now))`,
 		new:    `w.last[0] = int64(r.Width())`,
-		by:     local("TestWindowAdmitsAsMuchAsALog"),
+		by:     tables("TestWindowAdmitsAsMuchAsALog"),
 	},
 	{
 		name:   "no-memory-of-the-last-unit-in-redis",
@@ -37,18 +37,18 @@ var windowMutants = []mutant{
 	{
 		name:   "a-lease-forgets-its-last-unit",
 		breaks: "A window does not learn when the last unit came that a lease has admitted.",
-		file:   "local/grant.go",
+		file:   "internal/table/grant.go",
 		old:    "		win.came(r, c.last) // its current",
 		new:    "		// its current",
-		by:     local("TestLeasesHoldTheLimitOfWindows"),
+		by:     tables("TestLeasesHoldTheLimitOfWindows"),
 	},
 	{
 		name:   "a-folded-window-forgets-its-last-unit",
 		breaks: "A window that is folded forgets when its last unit came.",
-		file:   "local/fold.go",
+		file:   "internal/table/fold.go",
 		old:    "	w.last[i] = f.known.Rem\n",
 		new:    "",
-		by:     local("TestFoldedWindowKeepsItsLastUnit"),
+		by:     tables("TestFoldedWindowKeepsItsLastUnit"),
 	},
 	{
 		name:   "last-rounded-down",
@@ -85,10 +85,10 @@ var windowMutants = []mutant{
 	{
 		name:   "last-lost-in-an-answer",
 		breaks: "A node forgets that its own units came later than those that Redis tells of.",
-		file:   "local/buckets.go",
+		file:   "internal/table/buckets.go",
 		old:    `w.last[i] = max(w.last[i], int64(b.Last))`,
 		new:    `w.last[i] = int64(b.Last)`,
-		by:     local("TestAnswerKeepsTheLastUnit"),
+		by:     tables("TestAnswerKeepsTheLastUnit"),
 	},
 	{
 		name:   "wait-of-a-straight-line",
@@ -96,14 +96,14 @@ var windowMutants = []mutant{
 		file:   "limit/result.go",
 		old:    `r.GoneAt(c, c-max(room-newer, 0), last[i])`,
 		new:    `ratio(int64(r.width), max(c-max(room-newer, 0), 0), max(c, 1))`,
-		by:     local("TestWindowWaitIsExact"),
+		by:     tables("TestWindowWaitIsExact"),
 	},
 	{
 		name:   "a-guess-keeps-its-buckets",
 		breaks: "When Redis' clock is known, what was counted by a guess stays in the buckets that it was in, whatever its age.",
-		file:   "local/window.go",
+		file:   "internal/table/window.go",
 		old:    "int64(old.Width()) + w.last[i] + ahead",
 		new:    "int64(old.Width()) + w.last[i] + ahead/int64(old.Width())*int64(old.Width())",
-		by:     local("TestFirstReadingKeepsAges"),
+		by:     tables("TestFirstReadingKeepsAges"),
 	},
 }

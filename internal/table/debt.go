@@ -1,0 +1,41 @@
+package table
+
+import "github.com/hybridlimit/hybridlimit/limit"
+
+// ceilingLocked returns the level up to which units of an outage are booked. It is no lower
+// than what waiting reservations need.
+func (c *Counter) ceilingLocked(now int64) limit.Span {
+	r, debt := c.rule(), limit.Span{NS: max(c.link().maxDebt, 0)}
+	if c.link().maxDebt == 0 {
+		debt = r.Full()
+	}
+	return earlier(r.Add(r.Full(), debt), mostDebt).Max(r.Sub(c.leastLocked(now), limit.Span{NS: now}))
+}
+
+// mostDebt is the longest time in which a debt is repaid. The authority counts time up to a
+// bound, and would not count units that leak after it although it has booked them.
+var mostDebt = limit.Span{NS: int64(limit.MaxDrain)}
+
+// indebtLocked notes n units that were admitted as debt, if there is an outage.
+func (c *Counter) indebtLocked(n int64) {
+	if c.link() != nil && modeDegraded(c.mode()) {
+		c.funnel.indebt(n)
+		c.forgiveLocked()
+	}
+}
+
+// forgiveLocked drops the units of an outage that would be forgiven whatever the authority
+// counts: those that would leak later than mostDebt even alone. It does so only at
+// WeightOpen, where nothing waits, because everything is admitted.
+func (c *Counter) forgiveLocked() {
+	f, r := &c.funnel, c.rule()
+	end := r.Add(limit.Span{NS: c.last}, mostDebt)
+	if !end.Less(f.pend.tat) || modeWeight(c.mode()) != WeightOpen {
+		return
+	}
+	if n := min(r.Whole(r.Sub(f.pend.tat, end)), f.under().debt); n > 0 {
+		f.pend = part{f.pend.units - n, r.Sub(f.pend.tat, r.Cost(n))}
+		f.indebt(0)
+		c.link().forgiven.Add(n)
+	}
+}

@@ -1,0 +1,186 @@
+package table
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// newUnkept is newTable of one that does nothing by itself, so that a test does not meet
+// its sweep.
+func newUnkept(t *testing.T, o Options) *Table {
+	t.Helper()
+	table := newTable(t, o)
+	table.closeOnce.Do(func() {
+		close(table.stop)
+		<-table.kept
+	})
+	t.Cleanup(func() {
+		table.closing.Store(true)
+		table.policy.Close()
+	})
+	return table
+}
+
+// fullTable returns a table with room for four keys, which are in one row and have been
+// asked once, so that none looks used.
+func fullTable(t *testing.T, rule *limit.Rule, o Options) *Table {
+	t.Helper()
+	o.MaxKeys, o.slack, o.hash = 1, 3, oneHash
+	table := newUnkept(t, o)
+	for _, key := range names("k", 4) {
+		table.Allow(key, rule, 1, int64(table.clock.Now()))
+	}
+	return table
+}
+
+// newcomer asks for a new key, and returns which of the four had to go for it.
+func newcomer(t *testing.T, table *Table, rule *limit.Rule) (gone []string) {
+	t.Helper()
+	table.Allow("new", rule, 1, int64(table.clock.Now()))
+	for _, key := range names("k", 4) {
+		if table.lookUp(key, rule) == nil {
+			gone = append(gone, key)
+		}
+	}
+	check(t, table)
+	return gone
+}
+
+// hold says of a counter that the policy holds it.
+func (t *Table) hold(key string, rule *limit.Rule) {
+	c := t.lookUp(key, rule)
+	c.mu.Lock()
+	c.held = true
+	c.mu.Unlock()
+}
+
+// Who has to go for a newcomer is one that was not used lately and that the policy does not
+// hold; if there is none, the first that refuses nobody.
+func TestWhoGoesForANewcomer(t *testing.T) {
+	rule := slow(10)
+	for _, c := range []struct {
+		used, held, full []int
+		gone             string
+	}{
+		{nil, nil, nil, "k 0"},
+		{[]int{0, 1, 3}, nil, nil, "k 2"},
+		{nil, []int{0, 1, 2}, nil, "k 3"},
+		{[]int{0, 3}, []int{2}, nil, "k 1"},
+		{[]int{0, 1}, []int{2, 3}, nil, "k 0"},
+		{nil, nil, []int{0, 2}, "k 1"},
+		{[]int{1}, []int{3}, []int{0, 2}, "k 1"},
+		{nil, nil, []int{0, 1, 2, 3}, ""},
+	} {
+		table := fullTable(t, rule, Options{})
+		now := int64(table.clock.Now())
+		for _, i := range c.full {
+			k := table.lookUp(fmt.Sprint("k ", i), rule)
+			k.check(now, 9, rule)
+			k.seen = k.trace()
+		}
+		for _, i := range c.used {
+			table.Allow(fmt.Sprint("k ", i), rule, 1, now)
+		}
+		for _, i := range c.held {
+			table.hold(fmt.Sprint("k ", i), rule)
+		}
+		gone := newcomer(t, table, rule)
+		s := table.Stats()
+		if c.gone == "" {
+			if len(gone) != 0 || s.Overflow != 1 || s.Forgotten != 0 {
+				t.Errorf("%+v: %v gone, %+v", c, gone, s)
+			}
+			continue
+		}
+		if len(gone) != 1 || gone[0] != c.gone || s.Forgotten != 1 || s.Overflow != 0 {
+			t.Errorf("%+v: %v gone, %+v", c, gone, s)
+		}
+	}
+}
+
+// Who refuses, or has units that are not reported, stays, though only its lease knows.
+func TestWhoMustStay(t *testing.T) {
+	rule := slow(10)
+	table := fullTable(t, rule, Options{})
+	for range 9 { // by leases
+		for _, key := range names("k", 4) {
+			table.Allow(key, rule, 1, int64(table.clock.Now()))
+		}
+	}
+	if gone := newcomer(t, table, rule); len(gone) > 0 {
+		t.Errorf("%v were forgotten, and refuse", gone)
+	}
+	link := NewLink(pace(time.Second), 4)
+	table = fullTable(t, rule, Options{Link: link})
+	table.Range(func(c *Counter) bool {
+		c.Shard(0, func(string) int { return 1 })
+		return true
+	})
+	now := int64(table.clock.Now())
+	link.Drain(func(c *Counter, urgent bool) {
+		if rep, ok := c.Collect(now, urgent); ok {
+			c.Settle(now, Answer{Rule: rep.Rule, At: now, ServerNow: now, Level: rule.Cost(1)})
+		}
+	})
+	for _, key := range names("k", 4) {
+		table.Allow(key, rule, 0, now) // is queued, and may grant
+		if key != "k 2" {
+			table.Allow(key, rule, 1, now)
+		}
+		if c := table.lookUp(key, rule); c.unsyncedUnits() != 0 {
+			t.Fatalf("%q has units besides those of its lease: the test shows nothing", key)
+		}
+	}
+	if gone := newcomer(t, table, rule); len(gone) != 1 || gone[0] != "k 2" {
+		t.Errorf("%v were forgotten, of which k 2 alone has nothing to report", gone)
+	}
+}
+
+// A look at a counter that has to stay does not make it look used, nor hides that it was.
+func TestLooksAreNoUse(t *testing.T) {
+	rule := slow(10)
+	table := fullTable(t, rule, Options{})
+	now := int64(table.clock.Now())
+	table.Allow("k 1", rule, 1, now)
+	table.Allow("k 1", rule, 1, now)
+	table.sweepForTest() // that k 1 was used is known by now
+	table.Allow("k 2", rule, 1, now)
+	sh := table.index.shard(42)
+	for range 3 {
+		for i, key := range names("k", 4) {
+			c := table.lookUp(key, rule)
+			sh.mu.Lock()
+			table.forgetLocked(sh, c, worthIdle, now)
+			sh.mu.Unlock()
+			c.mu.Lock()
+			if used := c.isUsedLocked(); used != (i == 2) {
+				t.Errorf("%s looks used: %v", key, used)
+			}
+			c.mu.Unlock()
+		}
+		table.growForTest()
+	}
+}
+
+// Counters whose rows are full leave as all others when they are as if never used.
+func TestIdleCountersLeaveFromFullRows(t *testing.T) {
+	table := newUnkept(t, Options{hash: oneHash})
+	rule := limit.Must(limit.Funnel("fast", 1, 1, time.Second))
+	flood(table, rule, "k", 5*rowSize)
+	if n := len(table.index.shard(42).extra); n != 4*rowSize {
+		t.Fatalf("%d counters besides the row", n)
+	}
+	table.clock.(*clock.Manual).Advance(2 * time.Second)
+	table.Allow("k 0", rule, 1, int64(table.clock.Now()))
+	table.Allow(fmt.Sprint("k ", 5*rowSize-1), rule, 1, int64(table.clock.Now()))
+	table.sweepForTest()
+	table.sweepForTest() // of some was to be told first that they had been used
+	if s := table.Stats(); s.Live != 2 || s.Expired != 5*rowSize-2 || s.Forgotten != 0 {
+		t.Errorf("%+v", s)
+	}
+	check(t, table)
+}

@@ -1,0 +1,100 @@
+package table
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// Handle is a key of a [Table] under a rule. It remembers the entry of the key: a check needs
+// no look-up as long as the key keeps that entry. It counts nothing itself. All methods but
+// Bind are safe for concurrent use. The zero Handle is not bound.
+type Handle struct {
+	entry atomic.Pointer[entry] // nil: not looked up yet
+	print uint64
+	rule  *limit.Rule
+	*unfound
+}
+
+// unfound is what a handle needs when its entry cannot decide. It is apart, so that the
+// checks of many handles read few cache lines.
+type unfound struct {
+	table *Table // nil: not bound to a table
+	hash  uint64
+	key   string
+}
+
+// Bind makes h the handle of a key. Call it once. It creates no counter yet, and retains the
+// string. Without a table h only knows its key and rule, see Bound.
+func (h *Handle) Bind(t *Table, key string, rule *limit.Rule) {
+	h.rule, h.unfound = rule, &unfound{table: t, key: key}
+	if t != nil {
+		h.hash, h.print = t.hashOf(key, rule)
+	}
+}
+
+// Bound reports whether h has a table to ask.
+func (h *Handle) Bound() bool { return h.unfound != nil && h.table != nil }
+
+// Key returns the key that h was bound to.
+func (h *Handle) Key() string {
+	if h.unfound == nil {
+		return ""
+	}
+	return h.key
+}
+
+// Rule returns the rule that h was bound to.
+func (h *Handle) Rule() *limit.Rule { return h.rule }
+
+// AllowBy is [Table.AllowBy].
+func (h *Handle) AllowBy(clock clock.Clock, n int64) (allowed bool, src limit.Source, counted bool) {
+	e := h.entry.Load()
+	fetchToWrite(unsafe.Pointer(e)) // e may be nil: a prefetch of that does nothing
+	now := int64(clock.Now())
+	if e != nil && n > 0 {
+		if _, src, v := e.take(h.print, h.rule, n, now); v != Unanswered {
+			return v == Admitted, src, v == Admitted
+		}
+	}
+	allowed, src, counted = h.table.allowSlowly(e, h.hash, h.print, h.key, h.rule, n, now)
+	h.find(e)
+	return allowed, src, counted
+}
+
+// Take is [Table.Take].
+func (h *Handle) Take(clock clock.Clock, n int64) (res limit.Result, counted bool) {
+	e := h.entry.Load()
+	fetchToWrite(unsafe.Pointer(e))
+	now := int64(clock.Now())
+	if e != nil && n == 1 && hasWholeAnswer(h.rule) {
+		if level, src, v := e.take(h.print, h.rule, n, now); v == Admitted {
+			return wholeAnswer(h.rule, level, src), true
+		}
+	}
+	res = h.table.ask(h.hash, h.print, h.key, h.rule, n, now, true)
+	h.find(e)
+	return res, false
+}
+
+// Peek is [Table.Peek].
+func (h *Handle) Peek(clock clock.Clock) limit.Result {
+	e := h.entry.Load()
+	fetchToRead(unsafe.Pointer(e))
+	now := int64(clock.Now())
+	if e != nil && hasWholeAnswer(h.rule) {
+		if level, src, v := e.peek(h.print, h.rule, now); v == Admitted {
+			return wholeAnswer(h.rule, level, src)
+		}
+	}
+	return h.table.ask(h.hash, h.print, h.key, h.rule, 1, now, false)
+}
+
+// find looks up the entry again, if was is not the entry of the key any more.
+func (h *Handle) find(was *entry) {
+	if was == nil || was.print.Load() != h.print {
+		h.entry.Store(h.table.index.search(h.hash, h.print))
+	}
+}

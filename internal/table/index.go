@@ -1,0 +1,260 @@
+package table
+
+import (
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// index finds the counter of a key. All counters of a table are in it, and they are created
+// and removed under the lock of their shard, so that one key has one counter. A look-up
+// takes no lock.
+type index struct {
+	rows   [shardsMost]atomic.Pointer[rows] // of each shard; together, because each check reads one
+	shift  int                              // a hash shifted right by it is the number of a shard
+	shards []shard
+}
+
+const (
+	// rowSize is how many entries a row has: one for each byte of a word of tags.
+	rowSize = 8
+	// shardsMost is over how many locks the index is spread, and shardKeys how many keys
+	// make it worth another. A shard grows as a whole: who asks for a key of it waits as
+	// long as it takes to move so many.
+	shardsMost, shardKeys = 1024, 1024
+	// There are more entries when more than 4 of 8 are taken, so that 2 % of keys find their
+	// row full, as long as there are fewer than entriesMost for two counters.
+	entriesLeast, entriesMost = 2, 3
+)
+
+// shard is a part of the index with a lock of its own.
+type shard struct {
+	rows *atomic.Pointer[rows] // in the index
+	home home
+
+	mu       sync.Mutex         // protects all below and writes to tags; counters here die only under it
+	live     int                // counters
+	most     int                // rows there may be
+	extra    map[ident]*Counter // whose rows are full; nil until needed
+	overflow map[ident]*Counter // by rule, of newcomers without room; nil until needed
+	growing  bool               // the table was told that it should
+	gone     []*Counter         // forgotten, and the policy does not know yet
+	hand     int                // the entry at which eviction goes on
+	swept    int                // and the sweep
+	_        [32]byte
+}
+
+// rows are the entries of a shard and, apart from them, their tags. The tags are few enough
+// to stay in the cache of the processor, so that a look-up waits for one line of memory.
+type rows struct {
+	tags    []atomic.Uint64 // for each row, a byte for each entry; 0: free
+	entries []entry
+	mask    uint64
+}
+
+func newRows(n int) *rows {
+	return &rows{tags: make([]atomic.Uint64, n), entries: make([]entry, n*rowSize), mask: uint64(n - 1)}
+}
+
+const (
+	everyByte = 0x01_01_01_01_01_01_01_01
+	topBits   = 0x80_80_80_80_80_80_80_80
+)
+
+// tagOf returns the tag of a hash. Row, tag and shard are made of different bits of it.
+func tagOf(h uint64) uint64 { return max(h&0xff, 1) }
+
+func (r *rows) row(h uint64) uint64 { return h >> 8 & r.mask }
+
+// matching returns a word with the top bit set in each byte that is the tag of h in the tags
+// of its row. Bytes above the lowest match may match in error.
+func (r *rows) matching(h uint64) uint64 {
+	differ := r.tags[r.row(h)].Load() ^ tagOf(h)*everyByte
+	return (differ - everyByte) &^ differ & topBits
+}
+
+// locate returns the entry that a hash most likely has, or nil. It does not read the entry,
+// but prefetches it.
+func (x *index) locate(h uint64) *entry {
+	r := x.rows[h>>x.shift%shardsMost].Load()
+	same := r.matching(h)
+	if same == 0 {
+		return nil
+	}
+	e := &r.entries[r.row(h)*rowSize+uint64(bits.TrailingZeros64(same))/8]
+	fetchToWrite(unsafe.Pointer(e))
+	return e
+}
+
+// search returns the entry with this hash and fingerprint, or nil.
+func (x *index) search(h, print uint64) *entry {
+	r := x.rows[h>>x.shift%shardsMost].Load()
+	for same := r.matching(h); same != 0; same &= same - 1 {
+		e := &r.entries[r.row(h)*rowSize+uint64(bits.TrailingZeros64(same))/8]
+		if e.print.Load() == print {
+			return e
+		}
+	}
+	return nil
+}
+
+func (x *index) shard(h uint64) *shard { return &x.shards[h>>x.shift] }
+
+// init makes an index with room for so many counters.
+func (x *index) init(keys int, l *leases) {
+	n := 1
+	for n < shardsMost && n*shardKeys < keys {
+		n *= 2
+	}
+	x.shift, x.shards = 65-bits.Len(uint(n)), make([]shard, n)
+	most := 1
+	for most*rowSize*n*2 < keys*entriesMost {
+		most *= 2
+	}
+	for i := range x.shards {
+		sh := &x.shards[i]
+		sh.rows, sh.home.leases, sh.most = &x.rows[i], l, most
+		sh.rows.Store(newRows(1))
+	}
+}
+
+// ident tells counters apart: by the full key, and by algorithm and name of the rule.
+type ident struct {
+	alg  limit.Algorithm
+	name string
+	key  string
+}
+
+func identOf(key string, rule *limit.Rule) ident {
+	return ident{alg: rule.Algorithm(), name: rule.Name(), key: key}
+}
+
+func (c *Counter) ident() ident { return identOf(c.Key(), c.rule()) }
+
+// findLocked returns the counter of a key, or nil.
+func (sh *shard) findLocked(h, print uint64, key string, rule *limit.Rule) *Counter {
+	r := sh.rows.Load()
+	for same := r.matching(h); same != 0; same &= same - 1 {
+		e := &r.entries[r.row(h)*rowSize+uint64(bits.TrailingZeros64(same))/8]
+		if c := e.counter.Load(); c != nil && e.print.Load() == print && c.matches(key, rule) {
+			return c
+		}
+	}
+	return sh.extra[identOf(key, rule)]
+}
+
+// putLocked enters a counter that is new or has lost its entry. It must be locked, unless
+// only the caller knows of it.
+func (sh *shard) putLocked(c *Counter, h, print uint64) {
+	r := sh.rows.Load()
+	row := r.row(h)
+	tags := r.tags[row].Load()
+	for i := range uint64(rowSize) {
+		if tags>>(i*8)&0xff != 0 {
+			continue
+		}
+		e := &r.entries[row*rowSize+i]
+		c.entry = e // before anybody finds c
+		e.print.Store(print)
+		e.counter.Store(c)
+		r.tags[row].Store(tags | tagOf(h)<<(i*8))
+		return
+	}
+	if sh.extra == nil {
+		sh.extra = make(map[ident]*Counter)
+	}
+	sh.extra[c.ident()] = c
+}
+
+// comeInLocked gives c, which has no entry, one if its row is not full any more.
+func (sh *shard) comeInLocked(c *Counter, h, print uint64) {
+	r := sh.rows.Load()
+	if tags := r.tags[r.row(h)].Load(); (tags-everyByte)&^tags&topBits == 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(sh.extra, c.ident())
+	sh.putLocked(c, h, print)
+}
+
+// removeLocked removes c, which must be locked and dead, with its lease revoked.
+func (sh *shard) removeLocked(c *Counter) {
+	sh.live--
+	e := c.entry
+	if e == nil {
+		delete(sh.extra, c.ident())
+		return
+	}
+	c.entry = nil
+	e.print.Store(0)
+	e.counter.Store(nil)
+	e.lease.Store(nil)
+	r := sh.rows.Load()
+	i := uint64(uintptr(unsafe.Pointer(e))-uintptr(unsafe.Pointer(&r.entries[0]))) / uint64(unsafe.Sizeof(entry{}))
+	at := &r.tags[i/rowSize]
+	at.Store(at.Load() &^ (0xff << (i % rowSize * 8)))
+}
+
+// isCrowdedLocked reports whether the shard should have more entries.
+func (sh *shard) isCrowdedLocked() bool {
+	n := len(sh.rows.Load().tags)
+	return sh.live*entriesLeast > n*rowSize && n < sh.most
+}
+
+// growLocked makes more entries and moves all counters there. An entry from before has no
+// fingerprint any more, so that a check that has found it looks again.
+func (sh *shard) growLocked(hash func(*Counter) (h, print uint64), now int64) {
+	was := sh.rows.Load()
+	n := len(was.tags)
+	for n < sh.most && sh.live*entriesLeast > n*rowSize {
+		n *= 2
+	}
+	sh.rows.Store(newRows(n))
+	extra := sh.extra
+	sh.extra, sh.hand, sh.swept = nil, 0, 0
+	move := func(c *Counter) {
+		c.mu.Lock()
+		used := c.isUsedLocked()
+		c.revokeLocked(now)
+		if e := c.entry; e != nil {
+			e.print.Store(0)
+			e.counter.Store(nil)
+			e.lease.Store(nil)
+			c.entry = nil
+		}
+		h, print := hash(c)
+		sh.putLocked(c, h, print)
+		if c.grantLocked(); !used {
+			c.seen = c.trace()
+		}
+		c.mu.Unlock()
+	}
+	for i := range was.entries {
+		if c := was.entries[i].counter.Load(); c != nil {
+			move(c)
+		}
+	}
+	for _, c := range extra {
+		move(c)
+	}
+}
+
+// all returns the counters of a shard.
+func (sh *shard) all(list []*Counter) []*Counter {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	r := sh.rows.Load()
+	for i := range r.entries {
+		if c := r.entries[i].counter.Load(); c != nil {
+			list = append(list, c)
+		}
+	}
+	for _, c := range sh.extra {
+		list = append(list, c)
+	}
+	return list
+}

@@ -1,0 +1,316 @@
+package table
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// oneHash puts all keys into one row, under one tag.
+func oneHash(string, *limit.Rule) uint64 { return 42 }
+
+// lookUp returns the counter of a key, nil if there is none.
+func (t *Table) lookUp(key string, rule *limit.Rule) *Counter {
+	h, print := t.hashOf(key, rule)
+	sh := t.index.shard(h)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return sh.findLocked(h, print, key, rule)
+}
+
+// forgetForTest removes the counter of a key.
+func (t *Table) forgetForTest(tb testing.TB, key string, rule *limit.Rule) {
+	tb.Helper()
+	c := t.lookUp(key, rule)
+	sh := t.index.shard(c.hash)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if !t.forgetLocked(sh, c, worthPartial, int64(t.clock.Now())) {
+		tb.Fatalf("%q stays", key)
+	}
+}
+
+// growForTest makes more entries in every shard, whether there should be or not.
+func (t *Table) growForTest() {
+	for i := range t.index.shards {
+		sh := &t.index.shards[i]
+		sh.mu.Lock()
+		sh.growLocked(t.hashOfCounter, int64(t.clock.Now()))
+		sh.mu.Unlock()
+	}
+}
+
+// An entry that serves another key later answers for that alone, also to who still has it
+// from before.
+func TestEntriesThatServeOthers(t *testing.T) {
+	table := newTable(t, Options{hash: oneHash})
+	rule, now := slow(10), int64(table.clock.Now())
+	var h Handle
+	h.Bind(table, "first", rule)
+	h.AllowBy(table.clock, 4)
+	was := h.entry.Load()
+	table.forgetForTest(t, "first", rule)
+	if _, _, v := was.take(h.print, rule, 1, now); v != Unanswered {
+		t.Errorf("%v of a key that was forgotten", v)
+	}
+	table.Allow("second", rule, 1, now)
+	second := table.lookUp("second", rule)
+	if second.entry != was {
+		t.Fatal("the second key has another entry: the test shows nothing")
+	}
+	word := was.word.Load()
+	if _, _, v := was.take(h.print, rule, 1, now); v != Unanswered {
+		t.Errorf("%v by the entry of another key", v)
+	}
+	if _, _, v := was.peek(h.print, rule, now); v != Unanswered {
+		t.Errorf("%v at a glance by the entry of another key", v)
+	}
+	if res := h.Peek(table.clock); res.Remaining != 10 {
+		t.Errorf("a forgotten key: %+v", res)
+	}
+	for i := range 12 {
+		if ok, _, _ := h.AllowBy(table.clock, 1); ok != (i < 10) {
+			t.Errorf("check %d of the handle: %v", i, ok)
+		}
+	}
+	if is := h.entry.Load(); was.word.Load() != word || is == was || is != table.lookUp("first", rule).entry {
+		t.Error("the handle has used the entry of another key, or has not found its own")
+	}
+	check(t, table)
+}
+
+// The same of an entry from before its shard has grown.
+func TestEntriesFromBeforeGrowth(t *testing.T) {
+	table := newTable(t, Options{})
+	rule := slow(10)
+	var h Handle
+	h.Bind(table, "k", rule)
+	h.AllowBy(table.clock, 1)
+	got := 1
+	for range 12 {
+		if ok, _, _ := h.AllowBy(table.clock, 1); ok {
+			got++
+		}
+		was := h.entry.Load()
+		table.growForTest()
+		if _, _, v := was.take(h.print, rule, 1, int64(table.clock.Now())); v != Unanswered {
+			t.Fatalf("%v by an entry that is nobody's", v)
+		}
+		if h.Peek(table.clock).Remaining != rule.Limit()-int64(got) {
+			t.Fatalf("%+v after %d units", h.Peek(table.clock), got)
+		}
+	}
+	if got != 10 {
+		t.Errorf("%d units admitted of 10", got)
+	}
+	h.AllowBy(table.clock, 1)
+	if e := h.entry.Load(); e != table.lookUp("k", rule).entry {
+		t.Error("the handle has not found its entry again")
+	}
+}
+
+// When a shard has grown all of its keys are found, with what they have consumed, by a
+// lease or not, also those that had no room in their rows.
+func TestGrowthKeepsAll(t *testing.T) {
+	for name, hash := range map[string]func(string, *limit.Rule) uint64{"spread": nil, "in one row": oneHash} {
+		table := newTable(t, Options{MaxKeys: 2000, hash: hash})
+		rules := []*limit.Rule{slow(10), windowRule(t, 10, time.Hour, 10), limit.Must(limit.SlidingLog("log", 10, time.Hour))}
+		keys, now := names("k", 100), int64(table.clock.Now())
+		for _, key := range keys {
+			for _, r := range rules {
+				for range 3 {
+					table.Allow(key, r, 1, now)
+				}
+			}
+		}
+		if hash != nil {
+			if n := len(table.index.shard(42).extra); n != len(keys)*len(rules)-rowSize {
+				t.Errorf("%s: %d counters besides the rows", name, n)
+			}
+		}
+		before := table.Admitted()
+		table.growForTest()
+		check(t, table)
+		if after := table.Admitted(); after != before {
+			t.Errorf("%s: %v units counted, before %v", name, after, before)
+		}
+		for _, key := range keys {
+			for _, r := range rules {
+				if res := table.Peek(table.clock, key, r); res.Remaining != 7 {
+					t.Errorf("%s: %q by %v: %+v", name, key, r, res)
+				}
+			}
+		}
+		if s := table.Stats(); s.Live != 300 || s.Created != 300 {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+}
+
+// A shard that has many keys has more entries soon, without any check doing it.
+func TestCrowdedShardsGrow(t *testing.T) {
+	table := newTable(t, Options{MaxKeys: 10_000})
+	rule, most := slow(10), 0
+	for i := range 8000 {
+		table.Allow(fmt.Sprint(i), rule, 1, int64(table.clock.Now()))
+	}
+	until(t, "growth", func() bool {
+		for i := range table.index.shards {
+			sh := &table.index.shards[i]
+			sh.mu.Lock()
+			crowded := sh.isCrowdedLocked()
+			most = max(most, sh.live)
+			sh.mu.Unlock()
+			if crowded {
+				table.Allow(fmt.Sprint("new", table.Stats().Created), rule, 1, int64(table.clock.Now()))
+				return false
+			}
+		}
+		return true
+	})
+	for i := range table.index.shards {
+		sh := &table.index.shards[i]
+		if n := len(sh.rows.Load().entries); n > most*4 || n < most {
+			t.Errorf("%d entries for up to %d counters", n, most)
+		}
+	}
+	check(t, table)
+}
+
+// Checks go on while their shards grow, and no unit is lost or admitted twice.
+func TestGrowthDuringChecks(t *testing.T) {
+	table := newTable(t, Options{MaxKeys: 1000, Clock: clock.System{}})
+	rule := slow(500)
+	keys := names("k", 8)
+	var admitted [8]atomic.Int64
+	var all sync.WaitGroup
+	for range 3 {
+		all.Go(func() {
+			var hs [8]Handle
+			for i := range hs {
+				hs[i].Bind(table, keys[i], rule)
+			}
+			for range 400 {
+				for i := range hs {
+					if ok, _, _ := hs[i].AllowBy(table.clock, 1); ok {
+						admitted[i].Add(1)
+					}
+				}
+			}
+		})
+	}
+	for range 300 {
+		table.growForTest()
+		table.sweepForTest()
+	}
+	all.Wait()
+	for i := range admitted {
+		if n := admitted[i].Load(); n != 500 {
+			t.Errorf("%s: %d units of 500", keys[i], n)
+		}
+	}
+	check(t, table)
+}
+
+// What leases admit is counted once: while they last, when they are revoked, and when their
+// counter is forgotten.
+func TestAdmittedCountsOnce(t *testing.T) {
+	table := newTable(t, Options{})
+	now, sum := int64(table.clock.Now()), int64(0)
+	expect := func(what string) {
+		t.Helper()
+		for range 2 {
+			if n := table.Admitted(); n[limit.SourceLocal] != sum || n[limit.SourceSynced] != 0 {
+				t.Errorf("%s: %v, want %d", what, n, sum)
+			}
+		}
+	}
+	for _, r := range []*limit.Rule{slow(100), windowRule(t, 100, time.Hour, 10)} {
+		ask := func(n int64) {
+			if ok, _, counted := table.AllowBy(at(now), "k", r, n); !ok {
+				t.Fatal("refused")
+			} else if counted {
+				sum += n
+			}
+		}
+		ask(1)
+		expect("the counter has decided")
+		for range 3 {
+			ask(1)
+		}
+		expect("3 by a lease")
+		ask(2)
+		expect("2 more")
+		c := table.lookUp("k", r)
+		c.lock(now)
+		c.unlock()
+		expect("revoked")
+		ask(5)
+		c.lock(now)
+		c.unlock()
+		expect("revoked, and not looked at before")
+		ask(3)
+		table.forgetForTest(t, "k", r)
+		expect("forgotten")
+	}
+	if sum != 2*13 {
+		t.Errorf("%d units by leases: the test shows little", sum)
+	}
+}
+
+// The same while there are checks, revocations and newcomers: it never goes down, and in
+// the end is what was said to be counted.
+func TestAdmittedDuringChecks(t *testing.T) {
+	table := newTable(t, Options{MaxKeys: 16, slack: 16, Clock: clock.System{}})
+	rule := limit.Must(limit.Funnel("fast", 1000, 1_000_000, time.Second))
+	var counted atomic.Int64
+	var all sync.WaitGroup
+	for g := range 3 {
+		all.Go(func() {
+			for i := range 4000 {
+				key := fmt.Sprint(i % (5 + 20*g))
+				if _, _, is := table.AllowBy(table.clock, key, rule, 1); is {
+					counted.Add(1)
+				}
+				if i%50 == 0 {
+					table.revoke(key, rule, int64(table.clock.Now()))
+				}
+			}
+		})
+	}
+	last := int64(0)
+	for range 200 {
+		n := table.Admitted()[limit.SourceLocal]
+		if n < last {
+			t.Fatalf("%d units, %d before", n, last)
+		}
+		last = n
+		table.growForTest()
+	}
+	all.Wait()
+	if n := table.Admitted()[limit.SourceLocal]; n != counted.Load() || n == 0 {
+		t.Errorf("%d units, %d were counted", n, counted.Load())
+	}
+}
+
+// Peek by a lease tells what the counter would, and takes nothing.
+func TestPeekByLease(t *testing.T) {
+	table := newTable(t, Options{})
+	rule, now := funnelRule(t, 10, 1, time.Second), int64(table.clock.Now())
+	ref := NewCounter("k", rule, nil, now)
+	for i := range 10 {
+		table.Allow("k", rule, 1, now)
+		ref.check(now, 1, rule)
+		word := table.lookUp("k", rule).entry.word.Load()
+		got := table.Peek(at(now), "k", rule)
+		if want, _ := ref.peek(now, 1, rule); got != want || i < 9 && table.lookUp("k", rule).entry.word.Load() != word {
+			t.Errorf("after %d units: %+v, want %+v", i+1, got, want)
+		}
+		now += 1e8
+	}
+}

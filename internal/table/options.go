@@ -1,0 +1,59 @@
+package table
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+const (
+	// DefaultMaxKeys is the number of keys kept if none is given.
+	DefaultMaxKeys = 65_536
+	// MaxMaxKeys bounds what may be asked for. At some 400 bytes a key it is
+	// more memory than a machine has to spare for limiting.
+	MaxMaxKeys = 1 << 26
+)
+
+// Options says how a [Table] is built. The zero Options is usable.
+type Options struct {
+	// MaxKeys is how many keys are kept; 0 means [DefaultMaxKeys]. There is room for a
+	// quarter more, at least 4,096 more, because it is decided in the background who stays.
+	MaxKeys int
+	// Clock is what the sweep reads; nil means [clock.System]. It must be the clock whose
+	// readings are passed to the checks.
+	Clock clock.Clock
+	// Link ties the counters to a reconciler; nil: nothing is shared.
+	Link *Link
+	// Conflict is called for the first conflict of each name, see [Stats].Conflicts,
+	// with the rule that was used before and the one that is used now. It may be called under
+	// locks: it must neither block nor ask the table. nil: it is not called.
+	Conflict func(was, is *limit.Rule)
+
+	// hash replaces the hash of a key, so that tests can make keys collide.
+	hash func(key string, rule *limit.Rule) uint64
+	// slack replaces the room above MaxKeys, in tests.
+	slack int
+}
+
+// validate reports everything that is wrong.
+func (o Options) validate() error {
+	var errs []error
+	if o.MaxKeys < 0 || o.MaxKeys > MaxMaxKeys {
+		errs = append(errs, fmt.Errorf("local: MaxKeys %d: must be 0 to %d", o.MaxKeys, MaxMaxKeys))
+	}
+	return errors.Join(errs...)
+}
+
+// withDefaults fills in what was left zero.
+func (o Options) withDefaults() Options {
+	if o.MaxKeys == 0 {
+		o.MaxKeys = DefaultMaxKeys
+	}
+	o.Clock = clock.Or(o.Clock)
+	if o.slack == 0 {
+		o.slack = max(minSlack, o.MaxKeys/4)
+	}
+	return o
+}

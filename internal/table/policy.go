@@ -1,0 +1,190 @@
+package table
+
+import (
+	"math/bits"
+	"time"
+
+	"github.com/dgraph-io/ristretto/v2"
+)
+
+// policy decides by frequency of use which counters should stay when there are more than
+// MaxKeys. It is a ristretto cache with counters as values. The sweep offers counters to it
+// in the background: no check waits for it.
+type policy = ristretto.Cache[uint64, *Counter]
+
+const (
+	// sweepEvery is the time between two sweeps. Each looks at one in sweepAll counters, at
+	// one more for each counter created since the last, and at sweepHold more.
+	sweepEvery = 100 * time.Millisecond
+	sweepAll   = 300
+	// sweepHold bounds how many entries the sweep looks at while it holds a lock.
+	sweepHold = 256
+	// sketchSmall and sketchLarge are of how many keys the frequency is tracked for each key
+	// kept: up to sketchKeys keys the former, some 45 bytes for each kept key, above that
+	// the latter, 6 to 12 bytes.
+	sketchSmall, sketchLarge = 10, 2
+	sketchKeys               = 1 << 17
+)
+
+func (t *Table) newPolicy(maxKeys int64) (*policy, error) {
+	track := sketchSmall * maxKeys
+	if maxKeys > sketchKeys {
+		// ristretto rounds the number up to a power of two. For many keys that would take
+		// much memory, so round it down here.
+		track = max(int64(1)<<(bits.Len64(uint64(sketchLarge*maxKeys))-1), sketchSmall*sketchKeys)
+	}
+	return ristretto.NewCache(&ristretto.Config[uint64, *Counter]{
+		NumCounters:        track,
+		MaxCost:            maxKeys,
+		BufferItems:        64,
+		IgnoreInternalCost: true,
+		KeyToHash:          func(h uint64) (uint64, uint64) { return h, 0 },
+		OnEvict:            t.onEvict,
+		OnReject:           release,
+	})
+}
+
+// onEvict is called, on ristretto's goroutine, for a counter that the policy drops for
+// another. The counter stays in the index until a new key needs the room.
+func (t *Table) onEvict(item *ristretto.Item[*Counter]) {
+	if t.closing.Load() {
+		return // closing evicts everything
+	}
+	t.stats.evictions.Add(1)
+	release(item)
+}
+
+// release notes that the policy does not hold a counter, or has rejected it.
+func release(item *ristretto.Item[*Counter]) {
+	if c := item.Value; c != nil {
+		c.mu.Lock()
+		c.held = false
+		c.mu.Unlock()
+	}
+}
+
+// keep grows shards and sweeps, until the table is closed.
+func (t *Table) keep() {
+	defer close(t.kept)
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	var s sweeper
+	for {
+		select {
+		case sh := <-t.crowded:
+			t.grow(sh)
+		case <-tick.C:
+			t.sweep(&s)
+		case <-t.stop:
+			return
+		}
+	}
+}
+
+func (t *Table) grow(sh *shard) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.growing = false; sh.isCrowdedLocked() {
+		sh.growLocked(t.hashOfCounter, int64(t.clock.Now()))
+	}
+}
+
+// sweeper is the state of the sweep.
+type sweeper struct {
+	shard   int
+	created int64
+	entries int // that there are
+	used    []*Counter
+	dropped []*Counter
+}
+
+// sweep looks at a part of all counters. It offers to the policy those that were used since
+// it last looked, and forgets those that are as if never used.
+func (t *Table) sweep(s *sweeper) {
+	created := t.stats.created.Load()
+	budget := int(created-s.created) + s.entries/sweepAll + sweepHold
+	s.created, s.entries = created, 0
+	for i := range t.index.shards {
+		s.entries += len(t.index.shards[i].rows.Load().entries)
+	}
+	for n := 0; n < len(t.index.shards) && budget > 0; budget -= sweepHold {
+		if more := t.sweepPart(&t.index.shards[s.shard], s, int64(t.clock.Now())); !more {
+			s.shard = (s.shard + 1) % len(t.index.shards)
+			n++
+		}
+		t.tell(s)
+	}
+}
+
+// sweepPart looks at a part of a shard, and reports whether there is more of it.
+func (t *Table) sweepPart(sh *shard, s *sweeper, now int64) (more bool) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	r := sh.rows.Load()
+	end := min(sh.swept+sweepHold, len(r.entries))
+	for ; sh.swept < end; sh.swept++ {
+		if c := r.entries[sh.swept].counter.Load(); c != nil {
+			t.sweepLocked(sh, s, c, now)
+		}
+	}
+	if end < len(r.entries) {
+		return true
+	}
+	sh.swept = 0
+	for _, c := range sh.extra {
+		t.sweepLocked(sh, s, c, now)
+	}
+	s.dropped, sh.gone = append(s.dropped, sh.gone...), nil
+	return false
+}
+
+func (t *Table) sweepLocked(sh *shard, s *sweeper, c *Counter, now int64) {
+	c.mu.Lock()
+	used := c.isUsedLocked()
+	if used {
+		c.seen = c.trace()
+		c.held = true // about to be offered; release undoes it
+	}
+	c.mu.Unlock()
+	if used {
+		s.used = append(s.used, c)
+	} else {
+		t.forgetLocked(sh, c, worthIdle, now)
+	}
+}
+
+// tell passes on to the policy what the sweep has found.
+func (t *Table) tell(s *sweeper) {
+	for i, c := range s.used {
+		s.used[i] = nil
+		if is, _ := t.policy.Get(c.hash); is == c {
+			continue
+		}
+		if !t.policy.Set(c.hash, c, 1) {
+			t.stats.dropped.Add(1)
+			c.mu.Lock()
+			c.held = false
+			c.mu.Unlock()
+		}
+	}
+	for i, c := range s.dropped {
+		s.dropped[i] = nil
+		if is, _ := t.policy.Get(c.hash); is == c { // else the key is back
+			t.policy.Del(c.hash)
+		}
+	}
+	s.used, s.dropped = s.used[:0], s.dropped[:0]
+}
+
+// Close stops the table's goroutines. Its counters are kept: later checks find them, and
+// create others as room permits. Counters are forgotten only to make room from then on, and
+// the index does not grow: a key whose row is full takes the lock of its shard. Further
+// calls do nothing.
+func (t *Table) Close() {
+	t.closeOnce.Do(func() {
+		close(t.stop)
+		<-t.kept
+		t.closing.Store(true)
+		t.policy.Close()
+	})
+}

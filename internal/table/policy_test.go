@@ -1,0 +1,153 @@
+package table
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dgraph-io/ristretto/v2"
+
+	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// oneRow puts all keys into one row, under one tag, of hashes of their own.
+func oneRow(key string, _ *limit.Rule) uint64 {
+	h := uint64(42)
+	for i, b := range []byte(key) {
+		h += uint64(b) << (32 + i%3*8)
+	}
+	return h
+}
+
+// heard reports whether the policy has heard of a key in the latest sweep: until then it
+// was not held.
+func heard(t *testing.T, table *Table, key string, rule *limit.Rule) bool {
+	t.Helper()
+	c := table.lookUp(key, rule)
+	c.mu.Lock()
+	c.held = false
+	c.mu.Unlock()
+	table.sweepForTest()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.held
+}
+
+// The policy hears of every key that was used since the sweep looked at it, whatever its
+// rule and however it is decided, and of no other.
+func TestPolicyHearsOfUse(t *testing.T) {
+	for what, c := range map[string]struct {
+		rule   *limit.Rule
+		weight int64
+		hash   func(string, *limit.Rule) uint64
+	}{
+		"by a lease":         {rule: slow(1000)},
+		"refused by a lease": {rule: slow(2)},
+		"a window":           {rule: windowRule(t, 1000, time.Hour, 10)},
+		"a log":              {rule: limit.Must(limit.SlidingLog("log", 1000, time.Hour))},
+		"too large numbers":  {rule: limit.Must(limit.Funnel("large", 1<<40, 1<<40-1, 365*24*time.Hour))},
+		"in an outage":       {rule: slow(1000), weight: 3},
+		"no limit at all":    {rule: slow(1000), weight: WeightOpen},
+		"in a full row":      {rule: slow(1000), hash: oneRow},
+	} {
+		o := Options{hash: c.hash}
+		if c.weight != 0 || what == "no limit at all" {
+			o.Link = NewLink(pace(time.Second), 4)
+			o.Link.SetMode(c.weight, true)
+		}
+		table := newUnkept(t, o)
+		ask := func(key string) {
+			table.Allow(key, c.rule, 1, int64(table.clock.(*clock.Manual).Advance(time.Millisecond)))
+		}
+		for i := range rowSize {
+			ask(fmt.Sprint("first", i))
+		}
+		ask("k")
+		if heard(t, table, "k", c.rule) {
+			t.Errorf("%s: the policy hears of a key that came once", what)
+		}
+		for round := range 3 {
+			for range round + 1 {
+				ask("k")
+			}
+			if !heard(t, table, "k", c.rule) {
+				t.Errorf("%s: the policy does not hear of use, round %d", what, round)
+			}
+			table.policy.Wait()
+			if is, _ := table.policy.Get(table.lookUp("k", c.rule).hash); is != table.lookUp("k", c.rule) {
+				t.Errorf("%s: is not offered", what)
+			}
+			table.growForTest()
+			if heard(t, table, "k", c.rule) {
+				t.Errorf("%s: the policy hears of what nobody has used, round %d", what, round)
+			}
+		}
+	}
+}
+
+// What the policy drops, or does not take in, it does not hold. The counter stays.
+func TestPolicyLetsGo(t *testing.T) {
+	table := newUnkept(t, Options{})
+	rule := slow(10)
+	table.Allow("k", rule, 1, int64(table.clock.Now()))
+	c := table.lookUp("k", rule)
+	for what, drop := range map[string]func(*ristretto.Item[*Counter]){"drops": table.onEvict, "rejects": release} {
+		table.hold("k", rule)
+		drop(&ristretto.Item[*Counter]{Value: c})
+		if c.held || c.dead || table.lookUp("k", rule) != c {
+			t.Errorf("%s: held %v, dead %v", what, c.held, c.dead)
+		}
+	}
+	if s := table.Stats(); s.Evictions != 1 {
+		t.Errorf("%+v", s)
+	}
+	table.onEvict(&ristretto.Item[*Counter]{})
+}
+
+// A counter that has left is not kept by the policy.
+func TestPolicyForgetsWhoHasLeft(t *testing.T) {
+	table := newUnkept(t, Options{})
+	rule, c := limit.Must(limit.Funnel("fast", 5, 1, time.Second)), table.clock.(*clock.Manual)
+	for range 3 {
+		table.Allow("k", rule, 1, int64(c.Now()))
+		settle(t, table)
+	}
+	h := table.lookUp("k", rule).hash
+	if is, ok := table.policy.Get(h); !ok || is != table.lookUp("k", rule) {
+		t.Fatal("the policy does not hold a key that is used")
+	}
+	c.Advance(time.Minute)
+	settle(t, table)
+	if is, ok := table.policy.Get(h); ok || table.lookUp("k", rule) != nil {
+		t.Errorf("the policy keeps %v", is)
+	}
+}
+
+// Close waits for nobody who asks, and no check notices it.
+func TestCloseDuringChecks(t *testing.T) {
+	for range 5 {
+		table := newTable(t, Options{MaxKeys: 64, slack: 4096, Clock: clock.System{}})
+		rule := slow(300)
+		var admitted atomic.Int64
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				for i := range 200 {
+					if ok, _, _ := table.AllowBy(table.clock, "k", rule, 1); ok {
+						admitted.Add(1)
+					}
+					table.Allow(fmt.Sprint(i), rule, 1, int64(table.clock.Now()))
+				}
+			})
+		}
+		table.Close()
+		table.Close()
+		all.Wait()
+		if n := admitted.Load(); n != 300 {
+			t.Errorf("%d units of 300", n)
+		}
+	}
+}

@@ -1,0 +1,187 @@
+package table
+
+import (
+	"math"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// Terms say what a reservation may be like.
+type Terms struct {
+	// MaxDelay is the longest wait, in ns, for which units are booked.
+	MaxDelay int64
+	// Claim keeps other callers from taking what this one waits for, of a key that
+	// cannot be booked ahead, until the next reservation or [Table.Unclaim].
+	Claim bool
+	// Share admits no more than this node's part of what is left until the other
+	// nodes have heard of it. Otherwise, when a window ends, the callers who wait on
+	// each node would all take what is left at the same moment.
+	Share bool
+}
+
+// A caller who waits until the other nodes have heard of this node's units tries
+// again after one shareParts-th of Pace.Interval, and after at most shareWait ns.
+const (
+	shareParts = 50
+	shareWait  = 20_000_000
+)
+
+// reserve books n units if the terms allow it. RetryAfter is when they may be used
+// or, if they are not booked, when to ask again.
+func (c *Counter) reserve(now, n int64, rule *limit.Rule, terms Terms) (res limit.Result, booked *Booking, ok bool) {
+	c.lock(now)
+	if c.dead {
+		c.mu.Unlock()
+		return res, nil, false
+	}
+	now = c.enterLocked(now, rule)
+	if terms.Claim {
+		c.claimLocked(0) // the claim is of this caller
+	}
+	begin := c.funnel.view // not used for other algorithms
+	res, yes := c.reserveLocked(now, n, terms)
+	if yes {
+		booked = c.noteBookingLocked(now, n, begin, res)
+	} else if terms.Claim {
+		c.claimLocked(n)
+	}
+	wake := c.link() != nil && c.noteLocked()
+	c.unlock()
+	if wake {
+		c.link().signal()
+	}
+	return res, booked, true
+}
+
+func (c *Counter) reserveLocked(now, n int64, terms Terms) (res limit.Result, booked bool) {
+	fits := c.decideLocked(now, n, false)
+	res = c.describeLocked(now, n, fits)
+	switch {
+	case n == 0:
+		return res, true
+	case fits && terms.Share && c.alg() != limit.AlgorithmFunnel && c.crowdedLocked(now, n):
+		res.Allowed, res.RetryAfter = false, time.Duration(min(int64(c.link().pace.Interval)/shareParts, shareWait))
+		c.setUrgentAt(1) // report to the other nodes at once
+		return res, false
+	case fits:
+		c.bookLocked(now, n)
+		return c.describeLocked(now, n, true), true
+	case c.alg() != limit.AlgorithmFunnel, modeWeight(c.mode()) < 0, n > c.rule().Limit(),
+		int64(res.RetryAfter) > min(terms.MaxDelay, int64(limit.MaxDrain)):
+		return res, false // only a funnel can be booked ahead
+	}
+	c.bookLocked(now, n)
+	after := c.describeLocked(now, 0, true)
+	res.Remaining, res.ResetAfter = after.Remaining, after.ResetAfter
+	return res, true
+}
+
+// crowdedLocked reports whether n more units would exceed this node's part of what is
+// left, with the units that the other nodes have not heard of yet.
+func (c *Counter) crowdedLocked(now, n int64) bool {
+	unheard := c.unsyncedUnits()
+	if unheard == 0 || modeWeight(c.mode()) != 1 {
+		return false
+	}
+	return satMul(c.link().nodes.Load(), unheard+n) > c.roomLocked(now)+unheard
+}
+
+// claimLocked keeps n units of a window or log for a caller who waits for them. It
+// replaces the claim of before, which it returns.
+func (c *Counter) claimLocked(n int64) (was int64) {
+	switch {
+	case c.slog() != nil:
+		was, c.slog().claim = c.slog().claim, n
+	case c.win() != nil:
+		was, c.win().claim = c.win().claim, n
+		c.win().sum(c.rule(), modeWeight(c.mode()))
+	}
+	return was
+}
+
+// estimate returns how many ns it takes, at the least, until n units have been
+// admitted after others that ask for ahead units in all, if there are no further
+// checks; for 0 units of a funnel, how long it is fuller than full.
+func (c *Counter) estimate(now, ahead, n int64, rule *limit.Rule) (wait int64, ok bool) {
+	c.lock(now)
+	if c.dead {
+		c.mu.Unlock()
+		return 0, false
+	}
+	now = c.enterLocked(now, rule)
+	wait = c.estimateLocked(now, ahead, n)
+	wake := c.link() != nil && c.noteLocked() // a caller who waits long needs to hear of a reset
+	c.unlock()
+	if wake {
+		c.link().signal()
+	}
+	return wait, true
+}
+
+func (c *Counter) estimateLocked(now, ahead, n int64) (wait int64) {
+	w, rule := modeWeight(c.mode()), c.rule()
+	if w == WeightOpen || n == 0 && c.alg() != limit.AlgorithmFunnel {
+		return 0
+	}
+	if (w > 0 || n == 0) && c.alg() == limit.AlgorithmFunnel {
+		cost := min(rule.Weigh(n, w)+ahead, maxPart)
+		level := rule.Add(rule.Sub(c.funnel.view, limit.Span{NS: now}), rule.Cost(cost))
+		return int64(rule.Sub(level, rule.Full()).Ceil())
+	}
+	claim := c.claimLocked(0) // its units are among ahead
+	l := max(rule.Limit(), 1)
+	windows, rest := ahead/l, ahead%l+n
+	if rest > l {
+		windows, rest = windows+1, rest-l
+	}
+	fits := c.decideLocked(now, rest, false)
+	wait = int64(c.describeLocked(now, rest, fits).RetryAfter)
+	c.claimLocked(claim)
+	each := int64(rule.Width()) * int64(rule.Buckets())
+	if windows > (math.MaxInt64-wait)/max(each, 1) {
+		return math.MaxInt64
+	}
+	return wait + windows*each
+}
+
+// Reserve books n units of key if the terms allow it, see the Limiter of package local, and
+// returns the answer: RetryAfter is when they may be used, or when to ask again.
+// booked is nil if they are not booked.
+func (t *Table) Reserve(key string, rule *limit.Rule, n, now int64, terms Terms) (res limit.Result, booked *Booking) {
+	made := t.with(key, rule, now, n > 0, func(c *Counter) (ok bool) {
+		asked := terms
+		asked.Claim = terms.Claim && c.matches(key, rule) // keys that share an overflow counter do not claim it
+		res, booked, ok = c.reserve(now, n, rule, asked)
+		return ok
+	})
+	res.Source = made.source(res.Source)
+	return res, booked
+}
+
+// Reserve is [Table.Reserve] of one counter. ok is false if it is dead.
+func (c *Counter) Reserve(now, n int64, rule *limit.Rule, terms Terms) (res limit.Result, booked *Booking, ok bool) {
+	return c.reserve(now, n, rule, terms)
+}
+
+// Unclaim ends the claim of a reservation, see [Terms].
+func (t *Table) Unclaim(key string, rule *limit.Rule, now int64) {
+	t.with(key, rule, now, false, func(c *Counter) bool {
+		c.lock(now)
+		defer c.unlock()
+		if !c.dead && c.matches(key, rule) {
+			c.claimLocked(0)
+		}
+		return !c.dead
+	})
+}
+
+// Estimate returns how many ns it takes, at the least, until n units of key can
+// have been admitted after others that ask for ahead units in all.
+func (t *Table) Estimate(key string, rule *limit.Rule, ahead, n, now int64) (wait int64) {
+	t.with(key, rule, now, false, func(c *Counter) (ok bool) {
+		wait, ok = c.estimate(now, ahead, n, rule)
+		return ok
+	})
+	return wait
+}

@@ -1,0 +1,124 @@
+package table
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// Bounds of what is remembered about rules, by name.
+const (
+	// maxNames is how many names are watched; rules of further ones are not compared.
+	maxNames = 1024
+	// maxShapes is how many replaced rules of one name are remembered.
+	maxShapes = 8
+	// nameCells is the number of cells of the cache in front of the map of names.
+	nameCells = 256
+)
+
+// ruleNames detects conflicts: rules of one name that count differently (by another
+// algorithm, rate, period or number of buckets) are used in turns. Each change re-expresses
+// what is counted, or counts elsewhere, so that the limit does not hold. To go from one rule
+// to another once, as a deployment does, is no conflict; nor are other limits, as different
+// plans have.
+//
+// A check that a lease decides is not noted. It need not be: a check under another rule is
+// decided by the counter, which revokes the lease. Under another algorithm it is another
+// counter; creating that revokes the lease of the first, see [Table.createLocked].
+type ruleNames struct {
+	cells     [nameCells]atomic.Pointer[named]
+	all       sync.Map // string → *named
+	known     atomic.Int64
+	conflicts atomic.Int64
+	// told is called for the first conflict of each name, maybe under locks: it must not
+	// block. It may be nil.
+	told func(was, is *limit.Rule)
+}
+
+// named is what is known about the rules of one name.
+type named struct {
+	current atomic.Pointer[limit.Rule] // used last, or one of the same shape
+	mixed   atomic.Bool                // rules of several algorithms were used
+
+	mu     sync.Mutex    // protects all below
+	before []*limit.Rule // used earlier, the latest last; one for each shape
+	told   bool          // the conflict was reported
+}
+
+// see notes that a rule is used.
+func (n *ruleNames) see(rule *limit.Rule) {
+	cell := &n.cells[rule.NameHash()%nameCells]
+	if e := cell.Load(); e != nil && e.current.Load().SameShape(rule) {
+		return
+	}
+	e := n.entry(rule)
+	if e == nil {
+		return
+	}
+	cell.Store(e)
+	if e.current.Load().SameShape(rule) {
+		return
+	}
+	if was, first := n.change(e, rule); first && n.told != nil {
+		n.told(was, rule)
+	}
+}
+
+// entry returns what is known about the rules of a name, nil if there are too many names.
+func (n *ruleNames) entry(rule *limit.Rule) *named {
+	if e, ok := n.all.Load(rule.Name()); ok {
+		return e.(*named)
+	}
+	if n.known.Load() >= maxNames {
+		return nil
+	}
+	e := new(named)
+	e.current.Store(rule)
+	is, loaded := n.all.LoadOrStore(rule.Name(), e)
+	if !loaded {
+		n.known.Add(1)
+	}
+	return is.(*named)
+}
+
+// change notes that a rule is used after one of another shape. It returns that one, and
+// whether this is the first conflict of their name.
+func (n *ruleNames) change(e *named, rule *limit.Rule) (was *limit.Rule, first bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if was = e.current.Load(); was.SameShape(rule) {
+		return was, false // another goroutine was faster
+	}
+	if was.Algorithm() != rule.Algorithm() {
+		e.mixed.Store(true)
+	}
+	again := slices.IndexFunc(e.before, rule.SameShape)
+	if again >= 0 {
+		e.before = slices.Delete(e.before, again, again+1)
+		n.conflicts.Add(1)
+		first, e.told = !e.told, true
+	} else if len(e.before) == maxShapes {
+		e.before = slices.Delete(e.before, 0, 1)
+	}
+	e.before = append(e.before, was)
+	e.current.Store(rule)
+	return was, first
+}
+
+// others returns the rules of this name that were used and have another algorithm.
+func (n *ruleNames) others(rule *limit.Rule) (list []*limit.Rule) {
+	e := n.cells[rule.NameHash()%nameCells].Load()
+	if e == nil || !e.mixed.Load() || e.current.Load().Name() != rule.Name() {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, o := range append(slices.Clone(e.before), e.current.Load()) {
+		if o.Algorithm() != rule.Algorithm() {
+			list = append(list, o)
+		}
+	}
+	return list
+}

@@ -1,0 +1,152 @@
+package table
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// conflictsOf returns a limiter, and the pairs that it tells of.
+func conflictsOf(t *testing.T) (table *Table, told *[][2]*limit.Rule) {
+	told = new([][2]*limit.Rule)
+	return newTable(t, Options{Clock: clock.NewManual(start), Conflict: func(was, is *limit.Rule) {
+		*told = append(*told, [2]*limit.Rule{was, is})
+	}}), told
+}
+
+// ways asks for a unit of a key in every way that there is.
+func ways(table *Table) map[string]func(key string, rule *limit.Rule) {
+	now := int64(table.clock.Now())
+	handles := map[string]*Handle{}
+	bound := func(key string, rule *limit.Rule) *Handle {
+		id := rule.String() + key
+		if handles[id] == nil {
+			handles[id] = new(Handle)
+			handles[id].Bind(table, key, rule)
+		}
+		return handles[id]
+	}
+	return map[string]func(key string, rule *limit.Rule){
+		"Allow": func(key string, rule *limit.Rule) { table.AllowBy(table.clock, key, rule, 1) },
+		"Take":  func(key string, rule *limit.Rule) { table.takeAt(key, rule, 1, now) },
+		"Peek": func(key string, rule *limit.Rule) {
+			table.takeAt(key, rule, 1, now)
+			table.Peek(table.clock, key, rule)
+		},
+		"TakeAtMost": func(key string, rule *limit.Rule) { table.TakeAtMost(key, rule, 1, now) },
+		"TakeAll": func(key string, rule *limit.Rule) {
+			table.TakeAll([]limit.Check{{Key: key, Rule: rule}}, now, make([]limit.Result, 1))
+		},
+		"Allow, bound": func(key string, rule *limit.Rule) { bound(key, rule).AllowBy(table.clock, 1) },
+		"Take, bound":  func(key string, rule *limit.Rule) { bound(key, rule).Take(table.clock, 1) },
+	}
+}
+
+// Rules of one name that count differently are noticed when one is used again after the
+// other: in every way to ask, however busy the key was before.
+//
+// Fault 87: each time counted, told once for each name.
+func TestConflicts(t *testing.T) {
+	base := limit.Must(limit.Funnel("api", 1_000_000, 1, time.Second))
+	for what, other := range map[string]*limit.Rule{
+		"rate":      limit.Must(limit.Funnel("api", 1_000_000, 2, time.Second)),
+		"period":    limit.Must(limit.Funnel("api", 1_000_000, 1, time.Minute)),
+		"algorithm": limit.Must(limit.SlidingWindow("api", 1_000_000, time.Second)),
+	} {
+		table, _ := conflictsOf(t)
+		for how := range ways(table) {
+			table, told := conflictsOf(t)
+			ask := ways(table)[how]
+			for range 2000 { // a lease may answer
+				ask("k", base)
+			}
+			ask("k", other)
+			if n := table.Stats().Conflicts; n != 0 || len(*told) != 0 {
+				t.Errorf("%s, %s: %d conflicts, though the new rule has only replaced the old one", what, how, n)
+			}
+			ask("k", base)
+			if n := table.Stats().Conflicts; n != 1 || len(*told) != 1 || (*told)[0] != [2]*limit.Rule{other, base} {
+				t.Errorf("%s, %s: %d conflicts, told of %v", what, how, n, *told)
+			}
+			if what == "algorithm" {
+				continue // of two counters the change is not seen each time
+			}
+			for range 5 {
+				ask("k", other)
+				ask("k", base)
+			}
+			if n := table.Stats().Conflicts; n != 11 || len(*told) != 1 {
+				t.Errorf("%s, %s: %d conflicts, %d told", what, how, n, len(*told))
+			}
+		}
+	}
+}
+
+// A key that is busy under one algorithm and then asked under another is a conflict also
+// if the other one was first seen with another key.
+func TestConflictOfAlgorithmsOnOtherKeys(t *testing.T) {
+	table, told := conflictsOf(t)
+	funnel, window := limit.Must(limit.Funnel("api", 1_000_000, 1, time.Second)), limit.Must(limit.SlidingWindow("api", 1_000_000, time.Second))
+	ask := ways(table)["Allow"]
+	for range 2000 {
+		ask("busy", funnel)
+	}
+	ask("other", window)
+	ask("busy", window)
+	ask("busy", funnel)
+	if n := table.Stats().Conflicts; n != 1 || len(*told) != 1 {
+		t.Errorf("%d conflicts, told of %v", n, *told)
+	}
+}
+
+// Plans, dry runs, names of their own and changes for good are no conflicts.
+func TestNoConflicts(t *testing.T) {
+	table, told := conflictsOf(t)
+	var plans []*limit.Rule
+	for i := range int64(5) {
+		r := limit.Must(limit.SlidingWindow("plan", 10+i, time.Second))
+		plans = append(plans, r, r.DryRun(), limit.Must(limit.SlidingWindow(fmt.Sprint("own", i), 10, time.Duration(i+1)*time.Second)))
+	}
+	for _, ask := range ways(table) {
+		for i := range 500 {
+			ask(fmt.Sprint("k", i%7), plans[i*5%len(plans)])
+		}
+	}
+	// As limits are changed while a program runs, again and again.
+	for i := range time.Duration(20) {
+		for _, ask := range ways(table) {
+			for k := range 20 {
+				ask(fmt.Sprint("k", k), limit.Must(limit.SlidingWindow("tuned", 100, (i+1)*time.Second)))
+			}
+		}
+	}
+	if n := table.Stats().Conflicts; n != 0 || len(*told) != 0 {
+		t.Errorf("%d conflicts: %v", n, *told)
+	}
+}
+
+// However many names and shapes there are, no more than the bounds are remembered.
+func TestConflictsAreBounded(t *testing.T) {
+	table, told := conflictsOf(t)
+	now := int64(start.UnixNano())
+	for round := range 2 {
+		for i := range 2 * maxNames {
+			for s := range 2 {
+				table.takeAt("k", limit.Must(limit.FixedWindow(fmt.Sprint("name", i), 10, time.Duration(s+1)*time.Minute)), 1, now+int64(round))
+			}
+		}
+	}
+	if n := table.names.known.Load(); n != maxNames || len(*told) != maxNames {
+		t.Errorf("%d names known, %d told of, want %d", n, len(*told), maxNames)
+	}
+	for s := range 100 {
+		table.takeAt("k", limit.Must(limit.FixedWindow("name0", 10, time.Duration(s+5)*time.Second)), 1, now)
+	}
+	e, _ := table.names.all.Load("name0")
+	if n := len(e.(*named).before); n != maxShapes {
+		t.Errorf("%d shapes known, want %d", n, maxShapes)
+	}
+}

@@ -1,0 +1,326 @@
+package table
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// Table decides checks of keys. Build it with [New]; the zero Table is not usable.
+// All methods are safe for concurrent use.
+//
+// Most checks find the entry of their key in the index and swap its word: they take no lock
+// and allocate nothing. Other checks take the lock of the counter. A new key takes the lock
+// of a shard of the index and costs one or two allocations.
+//
+// Rules must be valid and n not negative, and times must be readings of the clock that the
+// table was given.
+//
+// Locks are taken in this order: shard, counter. The policy is called under neither.
+type Table struct {
+	clock clock.Clock
+	link  *Link
+	seeds hasher
+	hash  func(key string, rule *limit.Rule) uint64 // nil but in tests
+
+	index  index
+	leases leases
+	room   int64 // bound of the number of counters
+	policy *policy
+
+	crowded   chan *shard // should grow, at most once each; see keep
+	crowd     sync.Mutex  // held by who locks counters that have no order, see TakeAll
+	closing   atomic.Bool
+	closeOnce sync.Once
+	stop      chan struct{} // closed: end keep
+	kept      chan struct{} // closed: keep has ended
+
+	names ruleNames // in use
+	stats tableCounts
+}
+
+// New returns an empty table. Close it to stop its goroutines.
+func New(o Options) (*Table, error) {
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	o = o.withDefaults()
+	t := &Table{
+		clock: o.Clock, link: o.Link, seeds: newHasher(), hash: o.hash,
+		room: int64(o.MaxKeys + o.slack),
+		stop: make(chan struct{}),
+		kept: make(chan struct{}),
+	}
+	t.index.init(int(t.room), &t.leases)
+	t.crowded = make(chan *shard, len(t.index.shards))
+	t.names.told = o.Conflict
+	var err error
+	if t.policy, err = t.newPolicy(int64(o.MaxKeys)); err != nil {
+		return nil, err
+	}
+	go t.keep()
+	return t, nil
+}
+
+// hashOf returns the hash and the fingerprint of a key under a rule.
+func (t *Table) hashOf(key string, rule *limit.Rule) (h, print uint64) {
+	h, print = t.seeds.of(key, rule.Hash())
+	if t.hash != nil {
+		h = t.hash(key, rule)
+	}
+	return h, print
+}
+
+func (t *Table) hashOfCounter(c *Counter) (h, print uint64) { return t.hashOf(c.Key(), c.rule()) }
+
+// Allow decides for n units of key at now (ns), and returns on what knowledge.
+func (t *Table) Allow(key string, rule *limit.Rule, n, now int64) (bool, limit.Source) {
+	h, print := t.hashOf(key, rule)
+	allowed, src, _ := t.allowAt(t.index.locate(h), h, print, key, rule, n, now)
+	return allowed, src
+}
+
+// AllowBy is Allow at the time of a clock. It reads the clock after it has begun to fetch
+// the entry of the key, because the two can overlap. counted reports whether the decision
+// is among those that [Table.Admitted] counts.
+func (t *Table) AllowBy(clock clock.Clock, key string, rule *limit.Rule, n int64) (allowed bool, src limit.Source, counted bool) {
+	h, print := t.hashOf(key, rule)
+	e := t.index.locate(h)
+	return t.allowAt(e, h, print, key, rule, n, int64(clock.Now()))
+}
+
+// allowAt is Allow of a key whose entry is most likely e, which may be nil.
+func (t *Table) allowAt(e *entry, h, print uint64, key string, rule *limit.Rule, n, now int64) (allowed bool, src limit.Source, counted bool) {
+	if e != nil && n > 0 {
+		if _, src, v := e.take(print, rule, n, now); v != Unanswered {
+			return v == Admitted, src, v == Admitted
+		}
+	}
+	return t.allowSlowly(e, h, print, key, rule, n, now)
+}
+
+// allowSlowly is allowAt once tried, which may be nil, has not answered.
+func (t *Table) allowSlowly(tried *entry, h, print uint64, key string, rule *limit.Rule, n, now int64) (allowed bool, src limit.Source, counted bool) {
+	e := t.index.search(h, print)
+	if e != nil && e != tried && n > 0 {
+		if _, src, v := e.take(print, rule, n, now); v != Unanswered {
+			return v == Admitted, src, v == Admitted
+		}
+	}
+	t.names.see(rule)
+	if c := e.counterOf(key, rule); c != nil {
+		if allowed, src, ok := c.check(now, n, rule); ok {
+			return allowed, src, false
+		}
+	}
+	f := t.find(h, print, key, rule, now, n > 0)
+	allowed, src, _ = f.c.check(now, n, rule)
+	f.leave()
+	return allowed, f.source(src), false
+}
+
+// counterOf returns the counter of an entry, nil if it has none or that of another key.
+func (e *entry) counterOf(key string, rule *limit.Rule) *Counter {
+	if e == nil {
+		return nil
+	}
+	if c := e.counter.Load(); c != nil && c.matches(key, rule) {
+		return c
+	}
+	return nil
+}
+
+// Take is AllowBy with the whole answer.
+func (t *Table) Take(clock clock.Clock, key string, rule *limit.Rule, n int64) (res limit.Result, counted bool) {
+	h, print := t.hashOf(key, rule)
+	e := t.index.locate(h)
+	now := int64(clock.Now())
+	if e != nil && n == 1 && hasWholeAnswer(rule) {
+		if level, src, v := e.take(print, rule, n, now); v == Admitted {
+			return wholeAnswer(rule, level, src), true
+		}
+	}
+	return t.ask(h, print, key, rule, n, now, true), false
+}
+
+// Peek returns what Take of one unit would, and consumes nothing. It creates no counter.
+func (t *Table) Peek(clock clock.Clock, key string, rule *limit.Rule) limit.Result {
+	h, print := t.hashOf(key, rule)
+	e := t.index.locate(h)
+	now := int64(clock.Now())
+	if e != nil && hasWholeAnswer(rule) {
+		if level, src, v := e.peek(print, rule, now); v == Admitted {
+			return wholeAnswer(rule, level, src)
+		}
+	}
+	return t.ask(h, print, key, rule, 1, now, false)
+}
+
+// hasWholeAnswer reports whether the word of an entry has the whole answer for a unit that
+// is admitted. Of a window only the counter knows how old its units are.
+func hasWholeAnswer(rule *limit.Rule) bool { return rule.Ticks().PerNS != 0 }
+
+func wholeAnswer(rule *limit.Rule, level int64, src limit.Source) limit.Result {
+	res := rule.TicksResult(level)
+	res.Source = src
+	return res
+}
+
+func (t *Table) ask(h, print uint64, key string, rule *limit.Rule, n, now int64, book bool) limit.Result {
+	t.names.see(rule)
+	if c := t.index.search(h, print).counterOf(key, rule); c != nil {
+		if res, ok := c.ask(now, n, rule, book); ok {
+			return res
+		}
+	}
+	f := t.find(h, print, key, rule, now, book && n > 0)
+	res, _ := f.c.ask(now, n, rule, book)
+	f.leave()
+	res.Source = f.source(res.Source)
+	return res
+}
+
+// found is a counter to decide with while its shard is locked. Counters die only under the
+// lock of their shard, so this one is alive until leave.
+type found struct {
+	c      *Counter
+	sh     *shard // locked
+	madeUp bool   // the key has no counter: c is for one question
+	link   *Link
+}
+
+func (f *found) leave() { f.sh.mu.Unlock() }
+
+// source corrects the source of a made-up counter, which has no link.
+func (f *found) source(s limit.Source) limit.Source {
+	switch {
+	case !f.madeUp || f.link == nil:
+		return s
+	case modeDegraded(f.link.unsorted.mode.Load()):
+		return limit.SourceDegraded
+	}
+	return limit.SourceUnsynced
+}
+
+// find returns the counter of a key. If there is none it is created or, without create, made
+// up for one question. The caller must call leave.
+func (t *Table) find(h, print uint64, key string, rule *limit.Rule, now int64, create bool) found {
+	sh := t.index.shard(h)
+	f := found{sh: sh, link: t.link}
+	sh.mu.Lock()
+	if f.c = sh.findLocked(h, print, key, rule); f.c != nil {
+		if f.c.entry == nil {
+			sh.comeInLocked(f.c, h, print)
+		}
+		return f
+	}
+	switch full := t.stats.live.Load() >= t.room; {
+	case !create:
+		f.c, f.madeUp = t.madeUp(sh, key, rule, now), true
+	case full && !t.makeRoomLocked(sh, now):
+		f.c = t.overflowLocked(sh, rule, now)
+		t.stats.overflow.Add(1)
+	default:
+		f.c = t.createLocked(sh, h, print, key, rule, now)
+	}
+	return f
+}
+
+// createLocked makes a counter and enters it in the index. It revokes the leases of the key
+// under rules of this name and another algorithm: the next check of these must be noticed
+// as a conflict, see ruleNames.
+func (t *Table) createLocked(sh *shard, h, print uint64, key string, rule *limit.Rule, now int64) *Counter {
+	for _, other := range t.names.others(rule) {
+		t.revoke(key, other, now)
+	}
+	c := newCounter(key, rule, h, t.link, &sh.home, now)
+	sh.live++
+	sh.putLocked(c, h, print)
+	if !sh.growing && sh.isCrowdedLocked() {
+		sh.growing = true
+		t.crowded <- sh // has room for all
+	}
+	t.stats.live.Add(1)
+	t.stats.created.Add(1)
+	return c
+}
+
+// madeUp returns a counter for one question about a key that has none. It has no link, so
+// that nothing is reported, but weighs units as a new counter would. If there is no room for
+// the key, it is the overflow counter that the key would share.
+func (t *Table) madeUp(sh *shard, key string, rule *limit.Rule, now int64) *Counter {
+	if c := sh.overflow[identOf("", rule)]; c != nil && t.stats.live.Load() >= t.room {
+		return c
+	}
+	c := newCounter(key, rule, 0, nil, nil, now)
+	if t.link != nil {
+		c.setMode(t.link.unsorted.mode.Load())
+	}
+	return c
+}
+
+// revoke ends the lease of a key, if it has one, so that the counter decides its next check.
+func (t *Table) revoke(key string, rule *limit.Rule, now int64) {
+	h, print := t.hashOf(key, rule)
+	if c := t.index.search(h, print).counterOf(key, rule); c != nil {
+		c.lock(now)
+		c.mu.Unlock()
+	}
+}
+
+// with calls f with the counter of a key, and again with another if it was dead. If there is
+// none it is created or, without create, made up for this call. The result corrects the
+// source of an answer; its shard is not locked any more.
+func (t *Table) with(key string, rule *limit.Rule, now int64, create bool, f func(*Counter) (ok bool)) found {
+	t.names.see(rule)
+	h, print := t.hashOf(key, rule)
+	if c := t.index.search(h, print).counterOf(key, rule); c != nil && f(c) {
+		return found{}
+	}
+	made := t.find(h, print, key, rule, now, create)
+	f(made.c)
+	made.leave()
+	return made
+}
+
+// Range calls f for every live counter until it returns false. Counters that are created
+// or forgotten meanwhile may be seen or not. Overflow counters are left out: they belong to
+// no key.
+func (t *Table) Range(f func(*Counter) bool) {
+	var list []*Counter
+	for i := range t.index.shards {
+		list = t.index.shards[i].all(list[:0])
+		for _, c := range list {
+			if !f(c) {
+				return
+			}
+		}
+	}
+}
+
+// Admitted returns how many units leases have admitted so far, by source. It locks every
+// counter, one by one.
+func (t *Table) Admitted() (n [Sources]int64) {
+	t.Range(func(c *Counter) bool {
+		c.countLocked()
+		return true
+	})
+	for i := range t.index.shards {
+		for src := range n {
+			n[src] += t.index.shards[i].home.admitted[src].Load()
+		}
+	}
+	return n
+}
+
+// countLocked adds to the sums of the shard what the lease of c has admitted so far.
+func (c *Counter) countLocked() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if used := uint32(c.usedLocked()); used > c.counted {
+		c.home.admitted[c.entry.lease.Load().source].Add(int64(used - c.counted))
+		c.counted = used
+	}
+}

@@ -1,0 +1,168 @@
+package table
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+func TestPeekCreatesNothing(t *testing.T) {
+	table := newTable(t, Options{MaxKeys: 100, Link: NewLink(pace(time.Second), 4)})
+	for i := range 1000 {
+		res := table.Peek(table.clock, fmt.Sprint(i), slow(10))
+		if !res.Allowed || res.Remaining != 10 || res.ResetAfter != 0 || res.Source != limit.SourceUnsynced {
+			t.Fatalf("%+v", res)
+		}
+		if ok, _ := table.Allow(fmt.Sprint(i), slow(10), 0, int64(table.clock.Now())); !ok {
+			t.Fatal("0 units refused")
+		}
+	}
+	if s := table.Stats(); s.Live != 0 || s.Created != 0 {
+		t.Errorf("%+v", s)
+	}
+	table.link.Drain(func(*Counter, bool) { t.Error("the reconciler was told") })
+}
+
+func TestIdleCountersLeave(t *testing.T) {
+	table := newTable(t, Options{MaxKeys: 10})
+	rule := limit.Must(limit.Funnel("fast", 1, 1, time.Second))
+	flood(table, rule, "k", 1000)
+	settle(t, table)
+	if s := table.Stats(); s.Live < 900 {
+		t.Fatalf("exhausted keys did not stay: %+v", s)
+	}
+	table.clock.(*clock.Manual).Advance(2 * time.Second)
+	table.sweepForTest()
+	if s := table.Stats(); s.Live != 0 {
+		t.Errorf("idle keys did not leave: %+v", s)
+	}
+	check(t, table)
+}
+
+func TestRangeSeesEveryCounterThatStays(t *testing.T) {
+	const keys = 500
+	rule := limit.Must(limit.Funnel("stays", 1, 1, 24*time.Hour))
+	table := newTable(t, Options{MaxKeys: 300, slack: 1 << 16})
+	flood(table, rule, "stays", keys)
+	var done atomic.Bool
+	var wg sync.WaitGroup
+	for g := range 2 {
+		wg.Go(func() {
+			for i := 0; !done.Load(); i++ {
+				table.Allow(fmt.Sprint("junk", g, i%5000), slow(10), 1, int64(table.clock.Now()))
+			}
+		})
+	}
+	for range 30 {
+		seen := make(map[string]bool)
+		table.Range(func(c *Counter) bool {
+			if c.name() == rule.Name() {
+				seen[c.Key()] = true
+			}
+			return true
+		})
+		for _, k := range names("stays", keys) {
+			if !seen[k] {
+				t.Errorf("Range did not show %q", k)
+			}
+		}
+	}
+	n := 0
+	table.Range(func(*Counter) bool { n++; return n < 3 })
+	if n != 3 {
+		t.Errorf("Range went on after false: %d", n)
+	}
+	done.Store(true)
+	wg.Wait()
+	check(t, table)
+}
+
+// model is the slow and obviously right table: a map, and nothing is ever
+// dropped.
+type model map[ident]*Counter
+
+func (m model) take(key string, rule *limit.Rule, n, now int64) limit.Result {
+	id := ident{alg: rule.Algorithm(), name: rule.Name(), key: key}
+	c := m[id]
+	if c == nil {
+		c = NewCounter(key, rule, nil, now)
+		m[id] = c
+	}
+	res, _ := c.take(now, n, rule)
+	return res
+}
+
+// While its room is not used up, a table decides like a plain map, although its
+// tiny policy drops counters.
+//
+// Fault 37: random questions are answered as by a map that forgets nothing.
+func TestTableDecidesLikeAMap(t *testing.T) {
+	rules := []*limit.Rule{
+		limit.Must(limit.Funnel("a", 5, 7, 3*time.Second)),
+		limit.Must(limit.Funnel("b", 1, 1, time.Second)),
+		limit.Must(limit.SlidingWindow("a", 4, time.Second)),
+		limit.Must(limit.SlidingWindowBuckets("b", 3, 2*time.Second, 1)),
+		limit.Must(limit.FixedWindow("a", 6, time.Second)),
+		limit.Must(limit.SlidingLog("a", 3, 5*time.Second)),
+		limit.Must(limit.Funnel("zero", 0, 1, time.Second)),
+	}
+	for _, maxKeys := range []int{1, 20, 1000} {
+		seed := rand.Uint64()
+		rng := rand.New(rand.NewPCG(seed, 0))
+		table := newTable(t, Options{MaxKeys: maxKeys, slack: 1 << 16})
+		ref := make(model)
+		now := start.UnixNano()
+		for i := range 10_000 {
+			now += rng.Int64N(int64(20 * time.Millisecond))
+			table.clock.(*clock.Manual).Set(time.Unix(0, now))
+			key, rule, n := fmt.Sprint(rng.IntN(100)), rules[rng.IntN(len(rules))], rng.Int64N(4)
+			want := ref.take(key, rule, n, now)
+			if got := table.takeAt(key, rule, n, now); got != want {
+				t.Fatalf("seed %d, MaxKeys %d, step %d: %q %v %d at %d: got %+v, want %+v", seed, maxKeys, i, key, rule, n, now, got, want)
+			}
+			if i%1000 == 0 {
+				table.sweepForTest()
+			}
+		}
+		check(t, table)
+	}
+}
+
+// Everything at once; the checks at the end are what counts.
+//
+// Faults 37, 39: everything at once, then the table's invariants.
+func TestTableStress(t *testing.T) {
+	rule := limit.Must(limit.Funnel("stress", 3, 1000, time.Second))
+	table := newTable(t, Options{MaxKeys: 100, slack: 512, Clock: clock.System{}})
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(g), 2))
+			for i := range 20_000 {
+				key := fmt.Sprint(rng.IntN(2000))
+				now := int64(table.clock.Now())
+				switch rng.IntN(10) {
+				case 0:
+					table.Peek(table.clock, key, rule)
+				case 1:
+					table.takeAt(key, rule, rng.Int64N(3), now)
+				default:
+					table.Allow(key, rule, 1, now)
+				}
+				if i%5000 == 0 {
+					table.Range(func(c *Counter) bool { return c.Key() != "" })
+					table.Stats()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	settle(t, table)
+	check(t, table)
+}

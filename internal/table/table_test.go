@@ -1,0 +1,368 @@
+package table
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// admit asks for one unit of key calls times from each of some goroutines and
+// returns how many were admitted.
+func admit(t *Table, key string, rule *limit.Rule, goroutines, calls int) int64 {
+	var admitted atomic.Int64
+	var wg sync.WaitGroup
+	for range goroutines {
+		wg.Go(func() {
+			for range calls {
+				if ok, _ := t.Allow(key, rule, 1, int64(t.clock.Now())); ok {
+					admitted.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return admitted.Load()
+}
+
+// flood asks once for each of n keys that nobody else uses.
+func flood(t *Table, rule *limit.Rule, prefix string, n int) {
+	for i := range n {
+		t.Allow(fmt.Sprintf("%s %d", prefix, i), rule, 1, int64(t.clock.Now()))
+	}
+}
+
+// Promise 1: one key has one live counter.
+//
+// Fault 36: exactly the limit, from one goroutine and from sixteen.
+func TestNewKeyAdmitsExactlyItsLimit(t *testing.T) {
+	rules := map[string]*limit.Rule{
+		"funnel": slow(10),
+		"window": limit.Must(limit.SlidingWindow("window", 10, time.Hour)),
+		"fixed":  limit.Must(limit.FixedWindow("fixed", 10, time.Hour)),
+		"log":    limit.Must(limit.SlidingLog("log", 10, time.Hour)),
+	}
+	for name, rule := range rules {
+		for _, goroutines := range []int{1, 16} {
+			t.Run(fmt.Sprintf("%s/%d", name, goroutines), func(t *testing.T) {
+				table := newTable(t, Options{MaxKeys: 1000})
+				for round := range 20 {
+					if got := admit(table, fmt.Sprint("new", round), rule, goroutines, 1000); got != 10 {
+						t.Fatalf("round %d: admitted %d of limit 10", round, got)
+					}
+				}
+				check(t, table)
+			})
+		}
+	}
+}
+
+// The same while other goroutines fill a small table with junk, so that counters are
+// evicted all the time.
+//
+// Faults 36, 37: new keys while counters are evicted.
+func TestNewKeyAdmitsExactlyItsLimitInAFlood(t *testing.T) {
+	const keys = 200
+	rule := slow(10)
+	table := newTable(t, Options{MaxKeys: 256})
+	var done atomic.Bool
+	var junk sync.WaitGroup
+	for g := range 4 {
+		junk.Go(func() {
+			for i := 0; !done.Load(); i++ {
+				table.Allow(fmt.Sprintf("junk %d %d", g, i), rule, 1, int64(table.clock.Now()))
+			}
+		})
+	}
+	admitted := make([]int64, keys)
+	// All keys are asked in turns rather than one after the other: a counter
+	// in use is not evicted.
+	for range 30 {
+		for k := range admitted {
+			admitted[k] += admit(table, fmt.Sprint("user", k), rule, 2, 3)
+		}
+	}
+	done.Store(true)
+	junk.Wait()
+	s := table.Stats()
+	over := int64(0)
+	for k, n := range admitted {
+		if n < 10 {
+			t.Logf("user%d shared an overflow counter: admitted %d", k, n)
+		}
+		over += max(n-10, 0)
+	}
+	// What had been used without being exhausted may be forgotten, at most
+	// 9 units each time; only that may let more through.
+	if over > 9*s.Forgotten {
+		t.Errorf("%d units too many, with %+v", over, s)
+	}
+	if s.Forgotten == 0 {
+		t.Errorf("nothing was forgotten: %+v", s)
+	}
+	check(t, table)
+}
+
+// With room for all keys in the index nothing is ever forgotten, so that counters which the
+// policy drops, however many, must not let a single unit through.
+//
+// Fault 37: evictions let nothing through.
+func TestEvictionsForgetNothing(t *testing.T) {
+	const keys = 2000
+	rule := slow(10)
+	table := newTable(t, Options{MaxKeys: 64, slack: 64 * keys})
+	var admitted [keys]atomic.Int64
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(g), 1))
+			for i := range 20_000 {
+				if g == 0 && i%1000 == 0 {
+					settle(t, table)
+				}
+				k := int(float64(keys) * rng.Float64() * rng.Float64())
+				if ok, _ := table.Allow(fmt.Sprint("user", k), rule, 1, int64(table.clock.Now())); ok {
+					admitted[k].Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for k := range admitted {
+		if got := admitted[k].Load(); got > 10 {
+			t.Errorf("user%d: admitted %d of 10", k, got)
+		}
+	}
+	s := table.Stats()
+	if s.Evictions == 0 {
+		t.Error("nothing was evicted: the test shows nothing")
+	}
+	if s.Forgotten+s.Overflow != 0 {
+		t.Errorf("%+v", s)
+	}
+	check(t, table)
+}
+
+// Promise 2: what the reconciler has not reported is not dropped.
+//
+// Fault 37: units that are not reported are never dropped.
+func TestPinnedCountersSurviveAnything(t *testing.T) {
+	const keys = 3000
+	rule := limit.Must(limit.Funnel("pinned", 1_000_000, 1_000_000, time.Millisecond))
+	table := newTable(t, Options{MaxKeys: 64, slack: 256 * 8, Link: NewLink(pace(time.Second), 4)})
+	users := names("user", keys)
+	var own int64
+	counters := make(map[string]*Counter)
+	for i, k := range users {
+		before := table.Stats().Overflow
+		table.Allow(k, rule, 3, int64(table.clock.Now()))
+		if table.Stats().Overflow == before {
+			own++
+		}
+		if i%100 == 0 {
+			settle(t, table)
+		}
+	}
+	settle(t, table)
+	table.clock.(*clock.Manual).Advance(time.Hour) // long empty, were it not for the units to report
+	table.sweepForTest()
+	table.Range(func(c *Counter) bool {
+		if got := c.Unsynced(); got != 3 {
+			t.Errorf("%q has %d units to report, want 3", c.Key(), got)
+		}
+		counters[c.Key()] = c
+		return true
+	})
+	if int64(len(counters)) != own {
+		t.Errorf("%d counters left of %d", len(counters), own)
+	}
+	s := table.Stats()
+	if s.Overflow == 0 || s.Expired != 0 || s.Forgotten != 0 {
+		t.Errorf("want overflow, and nothing dropped: %+v", s)
+	}
+	check(t, table)
+}
+
+// Promise 3: a flood frees nobody, and is not remembered.
+//
+// Fault 38: refused before, during and after the flood, in bounded memory.
+func TestFloodDoesNotFreeAnExhaustedKey(t *testing.T) {
+	const maxKeys = 500
+	for _, used := range []string{"hot", "cold"} {
+		t.Run(used, func(t *testing.T) {
+			rule := slow(10)
+			table := newTable(t, Options{MaxKeys: maxKeys})
+			if got := admit(table, "attacker", rule, 1, 100); got != 10 {
+				t.Fatalf("admitted %d", got)
+			}
+			settle(t, table)
+			before := heap()
+			for i := range 100 {
+				flood(table, rule, fmt.Sprint("junk", i), maxKeys)
+				if used == "hot" && admit(table, "attacker", rule, 1, 3) != 0 {
+					t.Fatalf("free after %d junk keys", (i+1)*maxKeys)
+				}
+			}
+			settle(t, table)
+			if admit(table, "attacker", rule, 2, 100) != 0 {
+				t.Fatal("free after the flood")
+			}
+			s := table.Stats()
+			if bound := s.Room; s.Live > bound {
+				t.Errorf("%d counters live, bound is %d", s.Live, bound)
+			}
+			if grown := heap() - before; grown > 8<<20 {
+				t.Errorf("the heap has grown by %d bytes", grown)
+			}
+			if s.Forgotten == 0 {
+				t.Errorf("%+v", s)
+			}
+			check(t, table)
+		})
+	}
+}
+
+// The worst junk: each key is exhausted by its first unit, so none may go.
+//
+// Faults 38, 39: junk that may not be forgotten either.
+func TestFloodOfExhaustedKeys(t *testing.T) {
+	const maxKeys = 1000
+	rule, one := slow(10), limit.Must(limit.Funnel("one", 1, 1, 24*time.Hour))
+	table := newTable(t, Options{MaxKeys: maxKeys})
+	admit(table, "attacker", rule, 1, 100)
+	settle(t, table)
+	for i := range 100 {
+		flood(table, one, fmt.Sprint("junk", i), maxKeys)
+	}
+	settle(t, table)
+	if admit(table, "attacker", rule, 1, 100) != 0 {
+		t.Error("free after the flood")
+	}
+	s := table.Stats()
+	if bound := s.Room; s.Live > bound {
+		t.Errorf("%d counters live, bound is %d", s.Live, bound)
+	}
+	if s.Overflow == 0 {
+		t.Errorf("%+v", s)
+	}
+	check(t, table)
+}
+
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// Promise 4: newcomers to a table full of counters that must stay are neither
+// unlimited nor refused outright.
+//
+// Fault 39: newcomers to a full table share a limit.
+func TestNewcomersShareWhenFull(t *testing.T) {
+	one, rule := limit.Must(limit.Funnel("one", 1, 1, 24*time.Hour)), slow(10)
+	table := newTable(t, Options{MaxKeys: 256, slack: 256 * 2})
+	flood(table, one, "live", 256*3)
+	settle(t, table)
+	before := table.Stats()
+	admitted := int64(0)
+	const newcomers = 256 * 20
+	for i := range newcomers {
+		admitted += admit(table, fmt.Sprint("newcomer", i), rule, 1, 10)
+	}
+	s := table.Stats()
+	if got := s.Overflow - before.Overflow; got != 10*newcomers {
+		t.Errorf("%d decisions by overflow counters, want %d", got, 10*newcomers)
+	}
+	if limit := int64(10 * len(table.index.shards)); admitted > limit || admitted < limit*9/10 {
+		t.Errorf("newcomers got %d units, want close to %d and no more", admitted, limit)
+	}
+	if s.Created != before.Created {
+		t.Errorf("%d counters were created in a full table", s.Created-before.Created)
+	}
+	// A look does no harm and tells the same.
+	var denied int
+	for i := range 100 {
+		if res := table.Peek(table.clock, fmt.Sprint("peeker", i), rule); !res.Allowed {
+			denied++
+		}
+	}
+	if denied < 90 {
+		t.Errorf("Peek promised units to %d of 100 that Take would refuse", 100-denied)
+	}
+	// Once the others' time is up, newcomers are on their own again.
+	table.clock.(*clock.Manual).Advance(1000 * time.Hour)
+	if got := admit(table, "later", rule, 1, 20); got != 10 {
+		t.Errorf("after the others had gone: admitted %d of 10", got)
+	}
+	check(t, table)
+}
+
+// Fault 39: the shared counters are bounded too.
+func TestOverflowCountersAreBounded(t *testing.T) {
+	table := newTable(t, Options{MaxKeys: 1, slack: 1, hash: func(string, *limit.Rule) uint64 { return 7 }})
+	admit(table, "live 1", slow(1), 1, 1)
+	settle(t, table)
+	admit(table, "live 2", slow(1), 1, 1)
+	admitted := int64(0)
+	for i := range 2 * maxOverflow {
+		rule := limit.Must(limit.Funnel(fmt.Sprint("rule", i), 5, 1, 24*time.Hour))
+		admitted += admit(table, "newcomer", rule, 1, 10)
+	}
+	if admitted != 5*maxOverflow {
+		t.Errorf("admitted %d under %d rules, want %d", admitted, 2*maxOverflow, 5*maxOverflow)
+	}
+	if got := len(table.index.shard(7).overflow); got != maxOverflow {
+		t.Errorf("%d overflow counters", got)
+	}
+}
+
+// An overflow counter follows the policy of an outage, and tells nobody.
+func TestOverflowCountersAndLink(t *testing.T) {
+	link := NewLink(pace(time.Second), 4)
+	table := newTable(t, Options{MaxKeys: 1, slack: 1, Link: link, hash: func(string, *limit.Rule) uint64 { return 7 }})
+	for i := range 2 {
+		table.Allow(fmt.Sprint("live", i), slow(10), 1, 0)
+		settle(t, table)
+	}
+	link.Drain(func(*Counter, bool) {})
+	if res := table.takeAt("newcomer", slow(10), 1, 0); !res.Allowed || res.Source != limit.SourceLocal {
+		t.Errorf("newcomer: %+v", res)
+	}
+	link.Drain(func(c *Counter, _ bool) { t.Errorf("the reconciler was handed %q", c.Key()) })
+	link.SetMode(WeightClosed, true)
+	if res := table.takeAt("newcomer", slow(10), 1, 0); res.Allowed {
+		t.Errorf("newcomer, failing closed: %+v", res)
+	}
+}
+
+// Promise 5: correctness does not depend on a hash.
+//
+// Fault 52: all keys have one hash and still counters of their own.
+func TestCollidingKeysDoNotShare(t *testing.T) {
+	table := newTable(t, Options{MaxKeys: 100, slack: 256 * 1000, hash: func(string, *limit.Rule) uint64 { return 42 }})
+	rule, other := slow(10), limit.Must(limit.FixedWindow("other", 7, time.Hour))
+	for i := range 50 {
+		key := fmt.Sprint("k", i)
+		if got := admit(table, key, rule, 4, 100); got != 10 {
+			t.Errorf("%s: admitted %d of 10", key, got)
+		}
+		if got := admit(table, key, other, 4, 100); got != 7 {
+			t.Errorf("%s: admitted %d of 7 by the other rule", key, got)
+		}
+		if i == 25 {
+			settle(t, table)
+		}
+	}
+	settle(t, table)
+	if s := table.Stats(); s.Live != 100 {
+		t.Errorf("%+v", s)
+	}
+	check(t, table)
+}

@@ -1,0 +1,86 @@
+package limittest
+
+import (
+	"math/big"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// Gone is [limit.Rule.Gone] by its words: unit by unit, in fractions of any size.
+func Gone(r *limit.Rule, units, last, passed int64) int64 {
+	if passed >= last {
+		return units
+	}
+	whole := func(n int64) *big.Rat { return new(big.Rat).SetInt64(n) }
+	if r.Limit() == 0 || units < 2 {
+		return 0
+	}
+	strict, apart := 0, whole(int64(r.Width())*int64(r.Buckets()))
+	apart.Quo(apart, whole(r.Limit()))
+	if even := new(big.Rat).Quo(whole(last), whole(units-1)); even.Cmp(apart) <= 0 {
+		strict, apart = 1, even // the first came after the beginning
+	}
+	// came returns when unit i came, the last being number units-1.
+	came := func(i int64) *big.Rat {
+		before := new(big.Rat).Mul(apart, whole(units-1-i))
+		return before.Sub(whole(last), before)
+	}
+	early, end := int64(0), units // a search by hand: an int may have 32 bits only
+	for early < end {
+		if middle := early + (end-early)/2; came(middle).Cmp(whole(passed))+strict > 0 {
+			end = middle
+		} else {
+			early = middle + 1
+		}
+	}
+	share := new(big.Rat).Quo(whole(r.Limit()), whole(int64(r.Buckets())))
+	most := new(big.Int).Quo(share.Num(), share.Denom()).Int64()
+	if !share.IsInt() {
+		most++
+	}
+	return min(early, most)
+}
+
+// Buckets counts a sliding or a fixed window in buckets that are kept for ever.
+type Buckets struct {
+	Rule        *limit.Rule
+	Units, Last map[int64]int64 // by ID; when the last unit came, ns after the bucket began
+}
+
+// NewBuckets returns an empty window.
+func NewBuckets(r *limit.Rule) *Buckets {
+	return &Buckets{r, map[int64]int64{}, map[int64]int64{}}
+}
+
+// Add counts n units that came at now.
+func (b *Buckets) Add(now, n int64) {
+	if n == 0 {
+		return
+	}
+	id := b.ID(now)
+	b.Units[id] += n
+	b.Last[id] = max(b.Last[id], now-id*int64(b.Rule.Width()))
+}
+
+// Used returns how many units count at now.
+func (b *Buckets) Used(now int64) (n int64) {
+	id := b.ID(now)
+	for age := range int64(b.Rule.Kept()) + 1 {
+		units := b.Units[id-age]
+		if age > 0 && age == int64(b.Rule.Kept()) {
+			units -= Gone(b.Rule, units, b.Last[id-age], now-id*int64(b.Rule.Width()))
+		}
+		n += units
+	}
+	return n
+}
+
+// ID returns the ID of the bucket of a time.
+func (b *Buckets) ID(now int64) int64 {
+	width := int64(b.Rule.Width())
+	id := now / width
+	if now%width < 0 {
+		id--
+	}
+	return id
+}

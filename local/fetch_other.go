@@ -1,9 +1,0 @@
-//go:build !amd64
-
-package local
-
-import "unsafe"
-
-// Prefetching is for amd64 alone: a check is right without it.
-func fetchToRead(unsafe.Pointer)  {}
-func fetchToWrite(unsafe.Pointer) {}
