@@ -92,7 +92,13 @@ func TestRealPipelinesTorn(t *testing.T) {
 		for i := range 40 {
 			all.take(l, fmt.Sprint("key", i), 1)
 		}
-		p.Tear(rng.IntN(6000), -rng.IntN(2000))
+		// Every other time only: a node that is cut off probes once in a round, and would
+		// never come back if each probe were torn.
+		if rng.IntN(2) == 0 {
+			p.Tear(rng.IntN(6000), -rng.IntN(2000))
+		} else {
+			p.Tear()
+		}
 		_ = l.Flush(bg) // the tear may hit the probe as well, and end it
 		<-time.After(5 * time.Millisecond)
 	}
