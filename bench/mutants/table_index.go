@@ -202,4 +202,12 @@ var indexMutants = []mutant{
 		new:    "		_ = c\n",
 		by:     tables("TestPolicyForgetsWhoHasLeft"),
 	},
+	{
+		name:   "forgotten-while-it-admits",
+		breaks: "A counter is forgotten together with a unit that its lease admits meanwhile.",
+		file:   "internal/table/evict.go",
+		old:    `if c.lent != unitsRefused {`,
+		new:    `if c.usedLocked() > 0 {`,
+		by:     tables("TestForgottenWithoutAnAdmittedUnit"),
+	},
 }

@@ -1,0 +1,70 @@
+//go:build !race
+
+package table
+
+import (
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// Not under the race detector, which makes the rounds ten times as long.
+
+// A counter is not forgotten together with a unit that its lease admits meanwhile. Of two
+// units one is taken. Then all that is left is asked for while the counter is forgotten: it
+// is forgotten before the second unit, and a new counter admits two, or not at all.
+func TestForgottenWithoutAnAdmittedUnit(t *testing.T) {
+	table := newTable(t, Options{})
+	rule := limit.Must(limit.Funnel("two", 2, 1, 1000*time.Hour))
+	now := start.UnixNano()
+	var round, asked atomic.Int64
+	var admitted [3]atomic.Int64
+	key := func(i int64) string { return fmt.Sprint("key ", i%8, " ", i) }
+	const rounds = 40_000
+	go func() {
+		for i := int64(1); i <= rounds; i++ {
+			k := key(i)
+			for spins := 1; round.Load() != i; spins++ { // both begin at once
+				if spins%1000 == 0 {
+					runtime.Gosched() // there may be one processor
+				}
+			}
+			n := int64(0)
+			for range 4 {
+				if ok, _ := table.Allow(k, rule, 1, now); ok {
+					n++
+				}
+			}
+			admitted[i%3].Store(n)
+			asked.Store(i)
+		}
+	}()
+	forgotten := 0
+	for i := int64(1); i <= rounds; i++ {
+		h, print := table.hashOf(key(i), rule)
+		table.Allow(key(i), rule, 1, now)
+		sh := table.index.shard(h)
+		sh.mu.Lock()
+		c := sh.findLocked(h, print, key(i), rule)
+		round.Store(i)
+		for range i % 512 { // the lease admits at the beginning, in the middle or at the end
+			round.Load()
+		}
+		gone := table.forgetLocked(sh, c, worthPartial, now)
+		sh.mu.Unlock()
+		until(t, "the others", func() bool { return asked.Load() == i })
+		want := int64(1)
+		if gone {
+			want = 2
+			forgotten++
+		}
+		if got := admitted[i%3].Load(); got != want {
+			t.Fatalf("round %d: forgotten: %v, and %d more units admitted", i, gone, got)
+		}
+	}
+	t.Logf("forgotten in %d of %d rounds", forgotten, rounds)
+}
