@@ -113,7 +113,10 @@ func (t *Table) takeTogether(list []asked, checks []limit.Check, now int64, out 
 
 // before orders counters.
 func before(a, b asked) int {
-	return cmp.Or(cmp.Compare(a.c.hash, b.c.hash), cmp.Compare(a.c.alg(), b.c.alg()),
+	if a.c.hash != b.c.hash {
+		return cmp.Compare(a.c.hash, b.c.hash)
+	}
+	return cmp.Or(cmp.Compare(a.c.alg(), b.c.alg()),
 		cmp.Compare(a.c.Key(), b.c.Key()), cmp.Compare(a.c.name(), b.c.name()))
 }
 
@@ -140,27 +143,32 @@ func twinned(list []asked, checks []limit.Check) (unordered bool) {
 	return unordered
 }
 
-// decideTogether is takeTogether with all counters locked.
+// decideTogether is takeTogether with all counters locked. Most checks are admitted: what
+// remains is then computed once, after the units have been counted.
 func decideTogether(list []asked, checks []limit.Check, now int64, out []limit.Result) (wake bool) {
 	all := true
 	for i := range list {
 		a := &list[i]
 		rule := checks[a.check].Rule
 		at := a.c.enterLocked(now, rule)
-		fits := a.c.decideLocked(at, a.total, false)
-		res := a.c.describeLocked(at, a.total, fits)
-		out[a.check] = rule.Judged(res)
-		all = all && out[a.check].Allowed
+		res := &out[a.check]
+		if a.c.decideLocked(at, a.total, false) {
+			*res = limit.Result{Allowed: true, Source: a.c.sourceLocked()}
+			continue
+		}
+		*res = rule.Judged(a.c.describeLocked(at, a.total, false))
+		all = all && res.Allowed
 	}
 	for i := range list {
 		a := &list[i]
-		q := &checks[a.check]
-		if res := &out[a.check]; all && !res.WouldRefuse {
-			at := a.c.enterLocked(now, q.Rule)
+		q, res := &checks[a.check], &out[a.check]
+		if at := a.c.enterLocked(now, q.Rule); all && !res.WouldRefuse {
 			a.c.bookLocked(at, q.Units())
 			src := res.Source
 			*res = a.c.describeLocked(at, q.Units(), true)
 			res.Source = src
+		} else if res.Allowed && !res.WouldRefuse {
+			*res = a.c.describeLocked(at, a.total, true)
 		}
 		if a.c.link() != nil && a.c.noteLocked() {
 			wake = true
