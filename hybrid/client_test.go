@@ -33,22 +33,24 @@ func TestClientSettings(t *testing.T) {
 			[]string{"ContextTimeoutEnabled", "MaxRetries is 3"}},
 		"nobody knows which": {wrapped{redis.NewClient(&redis.Options{Addr: nobody})}, nil},
 	} {
-		var seen happenings
-		l, err := hybrid.New(c.rdb, hybrid.Options{OnEvent: seen.add})
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = l.Close(bg) // nobody is there
-		_ = c.rdb.Close()
-		list := seen.of(hybrid.EventClient)
-		if len(list) != len(c.want) {
-			t.Errorf("%s: %v, want %q", name, list, c.want)
-			continue
-		}
-		for i, want := range c.want {
-			if !strings.HasPrefix(list[i].Reason, want) {
-				t.Errorf("%s: %v, want %q", name, list[i], want)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // each waits until nobody has answered
+			var seen happenings
+			l, err := hybrid.New(c.rdb, hybrid.Options{OnEvent: seen.add})
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
+			_ = l.Close(bg) // nobody is there
+			_ = c.rdb.Close()
+			list := seen.of(hybrid.EventClient)
+			if len(list) != len(c.want) {
+				t.Fatalf("%v, want %q", list, c.want)
+			}
+			for i, want := range c.want {
+				if !strings.HasPrefix(list[i].Reason, want) {
+					t.Errorf("%v, want %q", list[i], want)
+				}
+			}
+		})
 	}
 }
