@@ -22,20 +22,20 @@ const module = "github.com/hybridlimit/hybridlimit"
 // may be built on. Arrows point one way: words and clocks at the bottom, the
 // two halves that know nothing of each other, and what joins them.
 var mayImport = map[string][]string{
-	".":                {},
-	"limit":            {},
-	"limit/limittest":  {"limit"},
-	"clock":            {},
-	"internal/table":   {"limit", "clock"},
-	"local":            {"limit", "clock", "internal/table"},
-	"remote":           {"limit", "clock"},
-	"remote/redistest": {},
-	"internal/oracle":  {},
-	"hybrid":           {"limit", "clock", "internal/table", "remote"},
+	".":                  {},
+	"limit":              {},
+	"clock":              {},
+	"local":              {"limit", "clock", "internal/table"},
+	"remote":             {"limit", "clock"},
+	"hybrid":             {"limit", "clock", "internal/table", "remote"},
+	"internal/limittest": {"limit"},
+	"internal/oracle":    {},
+	"internal/redistest": {},
+	"internal/table":     {"limit", "clock"},
 }
 
 // forTests are packages that any test may be built on.
-var forTests = []string{"remote/redistest", "limit/limittest", "internal/oracle"}
+var forTests = []string{"internal/redistest", "internal/limittest", "internal/oracle"}
 
 // outside names what is not ours and may be imported by what is not a test.
 var outside = map[string][]string{

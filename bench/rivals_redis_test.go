@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	goredisstore "github.com/throttled/throttled/v2/store/goredisstore.v9"
 
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/remote/redistest"
 )
 
 // Other people's limiters that ask a Redis with every check: a real one on the

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/remote/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
 // Redis stops for 0.4 s in the moment in which a process ends that has 2 s to do so:

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
 	"github.com/hybridlimit/hybridlimit/remote"
-	"github.com/hybridlimit/hybridlimit/remote/redistest"
 	"github.com/redis/go-redis/v9"
 )
 

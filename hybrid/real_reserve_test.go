@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
 	"github.com/hybridlimit/hybridlimit/remote"
-	"github.com/hybridlimit/hybridlimit/remote/redistest"
 )
 
 // A reservation is cancelled when it is due, with as much booked behind it: by the

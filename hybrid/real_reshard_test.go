@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/remote/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
 // Slots move from one master of a cluster to another while their keys are in

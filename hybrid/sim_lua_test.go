@@ -18,8 +18,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/remote"
-	"github.com/hybridlimit/hybridlimit/remote/redistest"
 )
 
 // luaRedis runs the real scripts, on a server of Redis, on what the model is

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/limittest"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/limit/limittest"
 )
 
 // callRules are one rule of each kind, each of 10 units that are whole after a

@@ -9,7 +9,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hybridlimit/hybridlimit/remote/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
 // servers asks a store of 16 shards on a client where they are, and lists the addresses.

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/remote/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
 // play runs the demo as a user would and returns its result and what it says.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/remote/redistest"
 )
 
 // What the limiters are set to, and what bounds depend on. All but maxBackoff,

@@ -15,7 +15,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
 	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/remote/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
 // kind is what a lap or an event is about.

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/limittest"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/limit/limittest"
 )
 
 func funnelRule(tb testing.TB, capacity, units int64, per time.Duration) *limit.Rule {

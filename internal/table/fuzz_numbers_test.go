@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/limittest"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/limit/limittest"
 )
 
 // reference decides with fractions of any size, on a ledger of all that it has

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/limittest"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/limit/limittest"
 )
 
 // offer has a counter admit as much as it can of a load, each time all that is asked for or,
