@@ -22,16 +22,17 @@ const module = "github.com/hybridlimit/hybridlimit"
 // may be built on. Arrows point one way: words and clocks at the bottom, the
 // two halves that know nothing of each other, and what joins them.
 var mayImport = map[string][]string{
-	".":                  {},
-	"limit":              {},
-	"clock":              {},
-	"local":              {"limit", "clock", "internal/table"},
-	"remote":             {"limit", "clock"},
-	"hybrid":             {"limit", "clock", "internal/table", "remote"},
-	"internal/limittest": {"limit"},
-	"internal/oracle":    {},
-	"internal/redistest": {},
-	"internal/table":     {"limit", "clock"},
+	".":                   {},
+	"limit":               {},
+	"clock":               {},
+	"local":               {"limit", "clock", "internal/table"},
+	"remote":              {"limit", "internal/redisstore"},
+	"hybrid":              {"limit", "clock", "internal/table", "internal/redisstore"},
+	"internal/limittest":  {"limit"},
+	"internal/oracle":     {},
+	"internal/redisstore": {"limit", "clock"},
+	"internal/redistest":  {},
+	"internal/table":      {"limit", "clock"},
 }
 
 // forTests are packages that any test may be built on.
@@ -39,9 +40,10 @@ var forTests = []string{"internal/redistest", "internal/limittest", "internal/or
 
 // outside names what is not ours and may be imported by what is not a test.
 var outside = map[string][]string{
-	"internal/table": {"github.com/dgraph-io/ristretto/v2"},
-	"remote":         {"github.com/redis/go-redis/v9"},
-	"hybrid":         {"github.com/redis/go-redis/v9", "golang.org/x/sync"},
+	"remote":              {"github.com/redis/go-redis/v9"},
+	"hybrid":              {"github.com/redis/go-redis/v9", "golang.org/x/sync"},
+	"internal/redisstore": {"github.com/redis/go-redis/v9"},
+	"internal/table":      {"github.com/dgraph-io/ristretto/v2"},
 }
 
 // topLevel is all that may lie in the root directory, besides dot-files.

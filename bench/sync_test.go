@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
 	"github.com/hybridlimit/hybridlimit/remote"
 )
@@ -22,14 +23,14 @@ const (
 // keyStore names the counters of one shard, so that a batch may hold any of
 // them.
 type keyStore struct {
-	*remote.Store
+	*redisstore.Store
 	keys []string // as users call them
 	ctrs []string // as Redis does
 }
 
 func newKeyStore(b *testing.B, rdb redis.UniversalClient, rule *limit.Rule) keyStore {
 	b.Helper()
-	s, err := remote.NewStore(rdb, remote.Options{Shards: 1, CommandTimeout: 10 * time.Second})
+	s, err := redisstore.NewStore(rdb, redisstore.Options{Shards: 1, CommandTimeout: 10 * time.Second})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -46,7 +47,7 @@ func newKeyStore(b *testing.B, rdb redis.UniversalClient, rule *limit.Rule) keyS
 type sender struct {
 	keyStore
 	rule    *limit.Rule
-	batches []*remote.Batch
+	batches []*redisstore.Batch
 	next    int           // key
 	now     time.Duration // Redis' time, as of the last answer
 }
@@ -58,8 +59,8 @@ func newSender(s keyStore, rule *limit.Rule, size int) *sender {
 	senders++
 	out := &sender{keyStore: s, rule: rule}
 	for i := range pipelineKeys / size {
-		out.batches = append(out.batches, &remote.Batch{
-			Node: fmt.Sprintf("sender%d-%d", senders, i), Ops: make([]remote.Op, size),
+		out.batches = append(out.batches, &redisstore.Batch{
+			Node: fmt.Sprintf("sender%d-%d", senders, i), Ops: make([]redisstore.Op, size),
 		})
 	}
 	return out
@@ -71,11 +72,11 @@ func (s *sender) fill(age int64) {
 	for _, b := range s.batches {
 		b.Seq, b.Prev = b.Seq+1, b.Seq
 		for i := range b.Ops {
-			op := remote.Op{Key: s.ctrs[s.next], Rule: s.rule, Units: 1}
+			op := redisstore.Op{Key: s.ctrs[s.next], Rule: s.rule, Units: 1}
 			if s.rule.Algorithm() == limit.AlgorithmFunnel {
 				op.Ahead = s.rule.Cost(1)
 			} else {
-				op.Buckets = []remote.Bucket{{ID: int64(s.now/s.rule.Width()) - age, Units: 1}}
+				op.Buckets = []redisstore.Bucket{{ID: int64(s.now/s.rule.Width()) - age, Units: 1}}
 			}
 			b.Ops[i] = op
 			s.next = (s.next + 1) % len(s.ctrs)
@@ -87,8 +88,8 @@ func (s *sender) send(b *testing.B, age int64) {
 	b.Helper()
 	s.fill(age)
 	for _, o := range s.Exec(context.Background(), s.batches) {
-		if o.Err != nil || o.Reply.Verdict != remote.VerdictApplied {
-			b.Fatalf("%v, %v", o.Reply.Verdict, o.Err)
+		if o.Err != nil || o.Reply.Fate != redisstore.FateApplied {
+			b.Fatalf("%v, %v", o.Reply.Fate, o.Err)
 		}
 		for _, st := range o.Reply.States {
 			if st.Err != nil {

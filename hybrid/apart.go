@@ -3,9 +3,9 @@ package hybrid
 import (
 	"slices"
 
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 // A flight that takes Redis longer than an exchange may last would be sent again, the
@@ -35,9 +35,9 @@ func (s *shard) ask() {
 
 // fate handles what Redis says of a flight whose fate was asked for, or that was sent again
 // under another number after a loss although it had arrived after that.
-func (c *core) fate(s *shard, r remote.Reply) {
+func (c *core) fate(s *shard, r redisstore.Reply) {
 	f := s.flight
-	booked := r.Verdict == remote.VerdictEarlier
+	booked := r.Fate == redisstore.FateEarlier
 	if booked && (r.Earlier <= s.acked || r.Earlier >= s.seq) {
 		c.stats.badReplies.Add(1)
 		s.retry = c.now + c.jitter(c.cfg.retry, 0.5, 1.5)
@@ -51,7 +51,7 @@ func (c *core) fate(s *shard, r remote.Reply) {
 	for i, it := range f.items {
 		switch {
 		case booked && slices.Contains(r.Failed, i):
-			c.onKeyError(it, &remote.KeyError{Key: c.keys.CounterKey(it.rule, it.c.Key()), Reason: "failed when the batch was applied"})
+			c.onKeyError(it, &limit.KeyError{Key: c.keys.CounterKey(it.rule, it.c.Key()), Reason: "failed when the batch was applied"})
 			continue
 		case booked && !it.booked:
 			it.booked, it.forgiven = true, r.Forgiven[i]

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 // takenApart returns a world of one node whose flight of some keys got no answer twice,
@@ -155,7 +155,7 @@ func TestBrokenKeyInAFlightTakenApart(t *testing.T) {
 // What an outage is forgiven counts as forgiven, although the flight was booked without
 // an answer.
 func TestForgivenInAFlightTakenApart(t *testing.T) {
-	r := remote.Reply{Verdict: remote.VerdictEarlier, Forgiven: map[int]int64{1: 4}}
+	r := redisstore.Reply{Fate: redisstore.FateEarlier, Forgiven: map[int]int64{1: 4}}
 	_, n := takenApart(t, true, func(n *simNode) { n.takeAll(3) })
 	c, sh := n.core, &n.core.shards[0]
 	r.Earlier = sh.seq - 1

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/remote"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
 
 // beat is a heartbeat under way. It is also the probe of servers that were
@@ -154,7 +154,7 @@ func (c *core) onBeat(ev evBeat) {
 	c.beat, c.doubt = nil, ev.err != nil
 	if len(ev.beat.Seqs) != len(b.shards) {
 		// Nothing is known of any shard.
-		if ev.beat = (remote.Beat{}); ev.err == nil {
+		if ev.beat = (redisstore.Beat{}); ev.err == nil {
 			ev.err = errMissingReply
 		}
 	}
@@ -196,10 +196,10 @@ func (c *core) onBeat(ev evBeat) {
 // ofList adds to the answers of a heartbeat for shards that of the list of nodes, which is
 // on the server of shard 0, if no shard speaks for it.
 func (c *core) ofList(all []answer, ev evBeat, listed bool) []answer {
-	class, _ := remote.Classify(ev.err)
+	class, _ := redisstore.Classify(ev.err)
 	spoken := slices.ContainsFunc(all, func(a answer) bool { return c.shards[a.shard].server == c.shards[0].server })
 	switch {
-	case spoken || !listed && class == remote.ClassKey || listed && c.shards[0].rounds.fails > 0:
+	case spoken || !listed && class == redisstore.ClassKey || listed && c.shards[0].rounds.fails > 0:
 		return all
 	case listed:
 		return append(all, answer{list: true})

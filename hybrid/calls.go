@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 // TakeAtMost admits what is left of key, up to n units, and returns how many
@@ -73,7 +73,7 @@ func (l *Limiter) Reset(ctx context.Context, key string, rule *limit.Rule) error
 //
 // It is one round trip. Errors: [limit.ErrInvalidN] for used < 0, what
 // [Limiter.CheckRule] says of the rule, [limit.ErrClosed], an [*UnavailableError]
-// if Redis could not be reached or a [*remote.KeyError] if the key is unusable
+// if Redis could not be reached or a [*limit.KeyError] if the key is unusable
 // there. With an error it is unknown whether it was done; to repeat it is safe.
 // A limiter without Redis sets its own counter, or returns [limit.ErrNoRoom] if
 // there are too many keys to remember this one.
@@ -103,7 +103,7 @@ func (l *Limiter) Set(ctx context.Context, key string, rule *limit.Rule, used in
 
 // renewal translates what Redis says of a counter that was set. When exactly
 // that was done is not known; the later, the safer.
-func renewal(recv int64, done remote.Renewed) table.Renewal {
+func renewal(recv int64, done redisstore.Renewed) table.Renewal {
 	return table.Renewal{
 		Gen: done.State.Gen, Born: done.State.Born, Level: done.State.Level, Buckets: toLocal(done.State.Buckets),
 		At: recv, ServerNow: int64(done.Now),
@@ -112,10 +112,10 @@ func renewal(recv int64, done remote.Renewed) table.Renewal {
 
 // explain puts the error of a single exchange into the package's own.
 func explain(what string, err error) error {
-	var key *remote.KeyError
+	var key *limit.KeyError
 	if errors.As(err, &key) || errors.Is(err, limit.ErrInvalidN) {
 		return fmt.Errorf("hybrid: %s: %w", what, err)
 	}
-	_, reason := remote.Classify(err)
+	_, reason := redisstore.Classify(err)
 	return fmt.Errorf("hybrid: %s: %w", what, &UnavailableError{Reason: reason, Err: err})
 }

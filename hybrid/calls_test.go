@@ -11,7 +11,6 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 var longFixed = limit.Must(limit.FixedWindow("fixed", 10, 24*time.Hour))
@@ -339,7 +338,7 @@ func TestCallsThatCannotBeMade(t *testing.T) {
 		}
 		n.net.up()
 		w.redis.Set(counterKey(longTen, "bad"), "garbage")
-		var key *remote.KeyError
+		var key *limit.KeyError
 		if err := n.Reset(bg, "bad", longTen); !errors.As(err, &key) {
 			t.Errorf("a broken key: %v", err)
 		}

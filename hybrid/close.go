@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/table"
-	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 // close reports what is pending, leaves, and stops every goroutine.
@@ -80,8 +80,8 @@ func (d *driver) pending() (any bool) {
 // mayRecover reports whether an error may go away by itself. A wrong password or
 // a missing permission does not while a process waits to end.
 func mayRecover(err error) bool {
-	class, _ := remote.Classify(err)
-	return class == remote.ClassUnavailable
+	class, _ := redisstore.Classify(err)
+	return class == redisstore.ClassUnavailable
 }
 
 // firstPause is how long Close waits before it asks a Redis that is away again. The

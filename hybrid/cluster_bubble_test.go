@@ -16,8 +16,8 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 // cluster is two masters in a bubble, of which one hands slots to the other.
@@ -167,7 +167,7 @@ func TestSlotsMove(t *testing.T) {
 		c, rdb := w.cluster()
 		const shards = 8
 		l := newLimiter(t, rdb, hybrid.Options{Shards: shards})
-		ks, err := remote.NewKeyspace("", shards)
+		ks, err := redisstore.NewKeyspace("", shards)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 // core is the reconciler: it decides what to send and when, and what a reply,
@@ -28,7 +28,7 @@ type core struct {
 	ids   identities
 	node  string // our name, until somebody else is seen to use it
 	link  *table.Link
-	keys  remote.Keyspace
+	keys  redisstore.Keyspace
 	each  func(func(*table.Counter) bool) // visits every live counter
 	stats *counters
 
@@ -178,15 +178,15 @@ type (
 	evReplies struct {
 		id       uint64
 		recv     int64 // local time
-		outcomes []remote.Outcome
+		outcomes []redisstore.Outcome
 	}
 	evTimeout struct{ id uint64 } // the exchange has overrun its deadline
 	evFreed   struct{ id uint64 } // one that had has ended
 	evBeat    struct {
 		id    uint64
 		recv  int64
-		addrs []string // of the servers of all shards, see [remote.Store.Servers]
-		beat  remote.Beat
+		addrs []string // of the servers of all shards, see [redisstore.Store.Servers]
+		beat  redisstore.Beat
 		err   error
 	}
 	evFlush struct {
@@ -202,7 +202,7 @@ type event any
 type (
 	efSend struct {
 		id      uint64
-		batches []*remote.Batch
+		batches []*redisstore.Batch
 	}
 	efBeat struct {
 		id     uint64
@@ -220,7 +220,7 @@ type (
 
 type effect any
 
-func newCore(cfg coreConfig, rng *rand.Rand, ids identities, link *table.Link, keys remote.Keyspace, shards int,
+func newCore(cfg coreConfig, rng *rand.Rand, ids identities, link *table.Link, keys redisstore.Keyspace, shards int,
 	each func(func(*table.Counter) bool), stats *counters) *core {
 	c := &core{
 		cfg: cfg, rng: rng, ids: ids, node: ids.name(), link: link, keys: keys, each: each, stats: stats,

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 // driver runs the core: one goroutine steps it; each call of Redis has a
@@ -21,7 +21,7 @@ import (
 type driver struct {
 	core    *core
 	lim     *Limiter
-	store   *remote.Store
+	store   *redisstore.Store
 	node    atomic.Pointer[string]
 	timeout time.Duration
 	beatTTL time.Duration
@@ -66,7 +66,7 @@ func pace() time.Duration { return clock.System{}.Now() }
 
 // newDriver returns a driver that is to be started.
 func newDriver(rdb redis.UniversalClient, o Options, l *Limiter) (*driver, error) {
-	store, err := remote.NewStore(rdb, remote.Options{KeyPrefix: o.KeyPrefix, Shards: o.Shards, CommandTimeout: o.CommandTimeout})
+	store, err := redisstore.NewStore(rdb, redisstore.Options{KeyPrefix: o.KeyPrefix, Shards: o.Shards, CommandTimeout: o.CommandTimeout})
 	if err != nil {
 		return nil, fmt.Errorf("hybrid: %w", err)
 	}

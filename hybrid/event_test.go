@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 // happenings records what OnEvent is told.
@@ -288,7 +288,7 @@ func TestOnEventIsForeign(t *testing.T) {
 func TestOnEventHangs(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		release := make(chan struct{})
-		ks, err := remote.NewKeyspace("", 1)
+		ks, err := redisstore.NewKeyspace("", 1)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,7 +2,7 @@ package hybrid
 
 import "strings"
 
-// Processes of another layout (see [remote.Keyspace.Layout]) share no limit with this one,
+// Processes of another layout (see [redisstore.Keyspace.Layout]) share no limit with this one,
 // though they use the same Redis and prefix: each kind admits a limit of its own.
 
 // noteLayouts takes note of the layouts of others that a heartbeat has found.

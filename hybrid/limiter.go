@@ -9,9 +9,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 // Limiter decides locally and reconciles with Redis. Build it with [New]; all
@@ -59,7 +59,7 @@ func New(rdb redis.UniversalClient, o Options) (*Limiter, error) {
 // build returns a limiter that does not run yet.
 func build(rdb redis.UniversalClient, o Options) (*Limiter, error) {
 	if o.Shards == 0 {
-		o.Shards = remote.ShardsFor(rdb)
+		o.Shards = redisstore.ShardsFor(rdb)
 	}
 	o = o.withDefaults()
 	if err := o.validate(); err != nil {
@@ -69,7 +69,7 @@ func build(rdb redis.UniversalClient, o Options) (*Limiter, error) {
 	if rdb != nil {
 		l.link = table.NewLink(o.pace(), o.Shards)
 		l.link.SetMaxDebt(o.MaxDebt)
-		ks, err := remote.NewKeyspace(o.KeyPrefix, o.Shards)
+		ks, err := redisstore.NewKeyspace(o.KeyPrefix, o.Shards)
 		if err != nil {
 			return nil, fmt.Errorf("hybrid: %w", err)
 		}

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/table"
-	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 var (
@@ -21,12 +21,12 @@ var (
 // no longer than the outage has lasted, so that a short one (a fail-over) is
 // not followed by a long pause; and no longer than a heartbeat while some
 // shards are well. What only an operator can mend is asked for slowly.
-func (c *core) scheduleProbe(class remote.Class) {
+func (c *core) scheduleProbe(class redisstore.Class) {
 	if c.beat != nil {
 		return // one is on its way
 	}
 	limit := c.cfg.maxBackoff
-	if class != remote.ClassMisconfigured {
+	if class != redisstore.ClassMisconfigured {
 		limit = min(limit, c.cfg.minBackoff<<min(c.backoff, 20), max(c.now-c.outageAt, c.cfg.minBackoff))
 	}
 	if c.count(down) < len(c.shards) {

@@ -16,8 +16,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 func TestMain(m *testing.M) {
@@ -118,11 +118,11 @@ func counterKey(rule *limit.Rule, key string) string { return counterKeyIn(1, ru
 
 // clusterKey names it in a Cluster.
 func clusterKey(rule *limit.Rule, key string) string {
-	return counterKeyIn(remote.DefaultShards, rule, key)
+	return counterKeyIn(redisstore.DefaultShards, rule, key)
 }
 
 func counterKeyIn(shards int, rule *limit.Rule, key string) string {
-	ks, err := remote.NewKeyspace("", shards)
+	ks, err := redisstore.NewKeyspace("", shards)
 	if err != nil {
 		panic(err)
 	}
@@ -132,7 +132,7 @@ func counterKeyIn(shards int, rule *limit.Rule, key string) string {
 // usedIn asks Redis how many units of key are counted under rule.
 func usedIn(t testing.TB, rdb redis.UniversalClient, key string, rule *limit.Rule) int64 {
 	t.Helper()
-	l, err := remote.New(rdb, remote.Options{CommandTimeout: 5 * time.Second})
+	l, err := redisstore.New(rdb, redisstore.Options{CommandTimeout: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 // modelRedis executes batches as the Lua scripts do, in plain Go. It also
@@ -68,7 +68,7 @@ type modelBirth struct {
 func (b *modelBirth) renew(now int64) { b.gen = max(now/1000, b.gen+1, b.born+1) }
 
 // merge puts another state into this one, and tells of which the content counts.
-func (b *modelBirth) merge(o remote.State, now int64) (mine, theirs bool) {
+func (b *modelBirth) merge(o redisstore.State, now int64) (mine, theirs bool) {
 	top := max(b.gen, o.Gen)
 	mine, theirs = b.gen == top || b.born >= top || max(top, o.Born) > now/1000, o.Gen == top || o.Born >= top
 	if b.gen < top {
@@ -90,7 +90,7 @@ func newModelRedis() *modelRedis {
 }
 
 // takesOff reports whether an operation hands something back.
-func takesOff(op *remote.Op) bool { return op.Back != limit.Span{} || len(op.BackBuckets) > 0 }
+func takesOff(op *redisstore.Op) bool { return op.Back != limit.Span{} || len(op.BackBuckets) > 0 }
 
 // wipe is FLUSHALL, or a restart without data.
 func (m *modelRedis) wipe() {
@@ -114,7 +114,7 @@ func (m *modelRedis) expire(now int64) {
 }
 
 // renew makes used units of a key count, in a generation that no view has yet.
-func (m *modelRedis) renew(now int64, key string, r *limit.Rule, used int64) (st remote.State) {
+func (m *modelRedis) renew(now int64, key string, r *limit.Rule, used int64) (st redisstore.State) {
 	if r.Algorithm() == limit.AlgorithmFunnel {
 		was := m.funnelAt(now, key)
 		f := &modelFunnel{modelBirth: was.modelBirth, gone: was.gone}
@@ -124,7 +124,7 @@ func (m *modelRedis) renew(now int64, key string, r *limit.Rule, used int64) (st
 		}
 		f.expire(now, r)
 		m.funnels[key] = f
-		return remote.State{Gen: f.gen, Born: f.born, Level: r.Sub(f.tat, limit.Span{NS: now})}
+		return redisstore.State{Gen: f.gen, Born: f.born, Level: r.Sub(f.tat, limit.Span{NS: now})}
 	}
 	was := m.windowAt(now, key)
 	w := &modelWindow{modelBirth: was.modelBirth, buckets: map[int64]int64{}, last: map[int64]int64{}, gone: was.gone}
@@ -134,7 +134,7 @@ func (m *modelRedis) renew(now int64, key string, r *limit.Rule, used int64) (st
 	if used > 0 {
 		id, last := now/int64(r.Width()), inBucket(now, r)
 		w.buckets[id], w.last[id] = used, last
-		st.Buckets = []remote.Bucket{{ID: id, Units: used, Last: time.Duration(last)}}
+		st.Buckets = []redisstore.Bucket{{ID: id, Units: used, Last: time.Duration(last)}}
 	}
 	w.expire(now, r)
 	m.windows[key] = w
@@ -165,7 +165,7 @@ func (m *modelRedis) rollback(s *modelRedis) {
 
 // beat enters a node of a layout and returns how many of it are alive, and the layouts
 // that are in use.
-func (m *modelRedis) beat(now int64, ks remote.Keyspace, layout, node string, ttl int64) (nodes int, layouts []string) {
+func (m *modelRedis) beat(now int64, ks redisstore.Keyspace, layout, node string, ttl int64) (nodes int, layouts []string) {
 	in := m.enter(now, layoutsKey, layout, ttl)
 	layouts = slices.SortedFunc(maps.Keys(in), func(a, b string) int {
 		return cmp.Or(cmp.Compare(in[a], in[b]), cmp.Compare(a, b)) // the first to go first
@@ -190,18 +190,18 @@ func (m *modelRedis) enter(now int64, key, member string, ttl int64) map[string]
 
 // exec executes a batch that a process has sent. Which one that is Redis does not
 // know: it goes by the name in the batch.
-func (m *modelRedis) exec(now int64, process string, b *remote.Batch) remote.Reply {
+func (m *modelRedis) exec(now int64, process string, b *redisstore.Batch) redisstore.Reply {
 	k := ledgerKey{b.Shard, b.Node}
 	e := m.ledger[k]
-	rep := remote.Reply{Now: time.Duration(now), Total: e.total}
+	rep := redisstore.Reply{Now: time.Duration(now), Total: e.total}
 	switch {
 	case e.seq == b.Seq && e.nonce == b.Nonce:
-		rep.Verdict = remote.VerdictDuplicate
+		rep.Fate = redisstore.FateDuplicate
 	case e.seq == b.Seq:
-		rep.Verdict = remote.VerdictOther
+		rep.Fate = redisstore.FateOther
 		return rep
 	case e.seq > b.Prev && e.seq < b.Seq && e.nonce == b.Nonce:
-		rep.Verdict, rep.Earlier, rep.Failed, rep.Forgiven = remote.VerdictEarlier, e.seq, slices.Clone(e.failed), map[int]int64{}
+		rep.Fate, rep.Earlier, rep.Failed, rep.Forgiven = redisstore.FateEarlier, e.seq, slices.Clone(e.failed), map[int]int64{}
 		for i, u := range e.forgiven {
 			if u > 0 {
 				rep.Forgiven[i] = u
@@ -209,27 +209,27 @@ func (m *modelRedis) exec(now int64, process string, b *remote.Batch) remote.Rep
 		}
 		return rep
 	case e.seq > b.Seq:
-		rep.Verdict = remote.VerdictStale
+		rep.Fate = redisstore.FateStale
 		return rep
 	case e.seq == b.Prev || b.Accept:
-		rep.Verdict = remote.VerdictApplied
+		rep.Fate = redisstore.FateApplied
 		e.seq, e.nonce, e.failed, e.forgiven = b.Seq, b.Nonce, nil, map[int]int64{}
 	default:
-		rep.Verdict = remote.VerdictLost
+		rep.Fate = redisstore.FateLost
 		return rep
 	}
 	for i := range b.Ops {
 		op := &b.Ops[i]
-		failed := rep.Verdict == remote.VerdictDuplicate && slices.Contains(e.failed, i)
+		failed := rep.Fate == redisstore.FateDuplicate && slices.Contains(e.failed, i)
 		if m.poison[op.Key] || failed {
-			booked := rep.Verdict == remote.VerdictDuplicate && !failed
-			rep.States = append(rep.States, remote.State{Err: &remote.KeyError{Key: op.Key, Reason: "garbage", Booked: booked}})
-			if rep.Verdict == remote.VerdictApplied {
+			booked := rep.Fate == redisstore.FateDuplicate && !failed
+			rep.States = append(rep.States, redisstore.State{Err: &limit.KeyError{Key: op.Key, Reason: "garbage"}, Booked: booked})
+			if rep.Fate == redisstore.FateApplied {
 				e.failed = append(e.failed, i)
 			}
 			continue
 		}
-		if rep.Verdict == remote.VerdictApplied {
+		if rep.Fate == redisstore.FateApplied {
 			m.applied[process] += op.Units
 			if takesOff(op) {
 				m.back[process]++
@@ -237,8 +237,8 @@ func (m *modelRedis) exec(now int64, process string, b *remote.Batch) remote.Rep
 			m.credit[creditKey{process, op.Key}] += op.Units
 			e.total += op.Units
 		}
-		st := m.op(now, op, rep.Verdict == remote.VerdictApplied)
-		if rep.Verdict == remote.VerdictApplied {
+		st := m.op(now, op, rep.Fate == redisstore.FateApplied)
+		if rep.Fate == redisstore.FateApplied {
 			e.forgiven[i] = st.Forgiven
 		}
 		st.Forgiven = e.forgiven[i]
@@ -249,7 +249,7 @@ func (m *modelRedis) exec(now int64, process string, b *remote.Batch) remote.Rep
 	return rep
 }
 
-func (m *modelRedis) op(now int64, op *remote.Op, apply bool) remote.State {
+func (m *modelRedis) op(now int64, op *redisstore.Op, apply bool) redisstore.State {
 	if op.Rule.Algorithm() == limit.AlgorithmFunnel {
 		return m.funnel(now, op, apply)
 	}
@@ -305,7 +305,7 @@ func (m *modelRedis) windowAt(now int64, key string) *modelWindow {
 // inBucket returns for how long, in whole µs, the bucket of now has gone on.
 func inBucket(now int64, r *limit.Rule) int64 { return now % int64(r.Width()) / 1000 * 1000 }
 
-func (m *modelRedis) funnel(now int64, op *remote.Op, apply bool) remote.State {
+func (m *modelRedis) funnel(now int64, op *redisstore.Op, apply bool) redisstore.State {
 	f, at := m.funnelAt(now, op.Key), limit.Span{NS: now}
 	if apply && op.Raise {
 		mine, theirs := f.merge(op.Known, now)
@@ -332,7 +332,7 @@ func (m *modelRedis) funnel(now int64, op *remote.Op, apply bool) remote.State {
 			f.tat = op.Rule.Sub(f.tat, op.Rule.Cost(forgiven))
 		}
 	}
-	st := remote.State{Gen: f.gen, Born: f.born, Level: op.Rule.Diff(f.tat, at), Forgiven: forgiven}
+	st := redisstore.State{Gen: f.gen, Born: f.born, Level: op.Rule.Diff(f.tat, at), Forgiven: forgiven}
 	// A key is not made for a funnel that is empty already.
 	empty := st.Gen == 0 && !at.Less(f.tat) && m.funnelAt(now, op.Key) != f
 	if apply && (op.Units > 0 || op.Raise || back) && !empty {
@@ -344,12 +344,12 @@ func (m *modelRedis) funnel(now int64, op *remote.Op, apply bool) remote.State {
 	return st
 }
 
-func (m *modelRedis) window(now int64, op *remote.Op, apply bool) remote.State {
+func (m *modelRedis) window(now int64, op *redisstore.Op, apply bool) redisstore.State {
 	w := m.windowAt(now, op.Key)
 	cur, kept := now/int64(op.Rule.Width()), int64(op.Rule.Kept())
 	// Buckets ahead of the clock count as the current one.
 	n, last := map[int64]int64{}, map[int64]int64{}
-	place := func(to map[int64]int64, b remote.Bucket) {
+	place := func(to map[int64]int64, b redisstore.Bucket) {
 		came := int64(b.Last+time.Microsecond-1) / 1000 * 1000
 		if b.ID > cur {
 			b.ID, came = cur, inBucket(now, op.Rule)
@@ -360,7 +360,7 @@ func (m *modelRedis) window(now int64, op *remote.Op, apply bool) remote.State {
 		}
 	}
 	for id, u := range w.buckets {
-		place(n, remote.Bucket{ID: id, Units: u, Last: time.Duration(w.last[id])})
+		place(n, redisstore.Bucket{ID: id, Units: u, Last: time.Duration(w.last[id])})
 	}
 	is := w.modelBirth
 	if apply && op.Raise {
@@ -407,9 +407,9 @@ func (m *modelRedis) window(now int64, op *remote.Op, apply bool) remote.State {
 	} else if w.gen > 0 {
 		w.gone = expiry(now, now, w.gone, w.gen, op.Rule)
 	}
-	st := remote.State{Gen: is.gen, Born: is.born}
+	st := redisstore.State{Gen: is.gen, Born: is.born}
 	for _, id := range slices.Sorted(maps.Keys(n)) {
-		st.Buckets = append(st.Buckets, remote.Bucket{ID: id, Units: n[id], Last: time.Duration(last[id])})
+		st.Buckets = append(st.Buckets, redisstore.Bucket{ID: id, Units: n[id], Last: time.Duration(last[id])})
 	}
 	return st
 }

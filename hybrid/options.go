@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/table"
-	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 // Fallback says what a check does while Redis is unreachable.
@@ -142,7 +142,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.SyncInterval, 100*time.Millisecond)
 	setDefault(&o.MaxLag, max(time.Second, o.SyncInterval))
 	setDefault(&o.CommandTimeout, 250*time.Millisecond)
-	setDefault(&o.Shards, remote.DefaultShards)
+	setDefault(&o.Shards, redisstore.DefaultShards)
 	setDefault(&o.KeyPrefix, "hl")
 	setDefault(&o.HeartbeatInterval, time.Second)
 	setDefault(&o.MinBackoff, 100*time.Millisecond)

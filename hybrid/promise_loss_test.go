@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 // TestPromiseOneKeyLost: Redis loses a single key (evicted, or deleted by
@@ -190,7 +190,7 @@ func TestInvalidBatchIsTakenApart(t *testing.T) {
 	if sent == nil {
 		t.Fatal("nothing was sent")
 	}
-	n.core.step(s.now+int64(time.Second), n.time(), evReplies{sent.id, n.time(), []remote.Outcome{{Err: remote.ErrInvalidBatch}}})
+	n.core.step(s.now+int64(time.Second), n.time(), evReplies{sent.id, n.time(), []redisstore.Outcome{{Err: redisstore.ErrInvalidBatch}}})
 	if n.unsynced() != 5 || n.core.state.Mode != Synced {
 		t.Fatalf("%d units left, %v", n.unsynced(), n.core.state)
 	}

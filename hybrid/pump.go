@@ -1,9 +1,9 @@
 package hybrid
 
 import (
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 // due returns when s has something to send (0: nothing, or not in this
@@ -169,7 +169,7 @@ func (c *core) send(v *server, ids []int, missed bool) {
 	if missed {
 		v.load.paced = id
 	}
-	batches := make([]*remote.Batch, len(ids))
+	batches := make([]*redisstore.Batch, len(ids))
 	for i, sh := range ids {
 		c.shards[sh].pipe = id
 		if batches[i] = c.batch(sh); !c.shards[sh].asks {
@@ -183,7 +183,7 @@ func (c *core) send(v *server, ids []int, missed bool) {
 
 // batch states the flight of a shard, anew each time it is sent: the units
 // are the same, but what is relative to now is not.
-func (c *core) batch(id int) *remote.Batch {
+func (c *core) batch(id int) *redisstore.Batch {
 	s := &c.shards[id]
 	f := s.flight
 	if f.tries++; f.tries > 1 {
@@ -197,10 +197,10 @@ func (c *core) batch(id int) *remote.Batch {
 		s.ask()
 	}
 	if s.asks {
-		return &remote.Batch{Shard: id, Node: s.node, Seq: s.seq, Prev: s.acked, Nonce: f.nonce}
+		return &redisstore.Batch{Shard: id, Node: s.node, Seq: s.seq, Prev: s.acked, Nonce: f.nonce}
 	}
 	c.stats.keysSynced.Add(uint64(len(f.items)))
-	b := &remote.Batch{Shard: id, Node: s.node, Seq: s.seq, Prev: s.acked, Nonce: f.nonce, Accept: s.accept, Ops: make([]remote.Op, len(f.items))}
+	b := &redisstore.Batch{Shard: id, Node: s.node, Seq: s.seq, Prev: s.acked, Nonce: f.nonce, Accept: s.accept, Ops: make([]redisstore.Op, len(f.items))}
 	for i := range f.items {
 		it := &f.items[i]
 		rep := it.c.Resend(c.local, s.accept)
@@ -214,15 +214,15 @@ func (c *core) batch(id int) *remote.Batch {
 	return b
 }
 
-func (c *core) op(ctr *table.Counter, rep table.Report, units int64) remote.Op {
-	op := remote.Op{
+func (c *core) op(ctr *table.Counter, rep table.Report, units int64) redisstore.Op {
+	op := redisstore.Op{
 		Key: c.keys.CounterKey(rep.Rule, ctr.Key()), Rule: rep.Rule, Units: units,
 		Ahead: rep.Ahead, Buckets: toRemote(rep.Buckets), Raise: rep.Raise,
 		Back: rep.Back, BackTop: rep.BackTop, BackBuckets: toRemote(rep.BackBuckets), BackGen: rep.BackGen,
 		Debt: min(rep.Debt, units), Ceiling: rep.Ceiling,
 	}
 	if rep.Raise {
-		op.Known = remote.State{Gen: rep.Gen, Born: rep.Born, Level: rep.KnownLevel, Buckets: toRemote(rep.KnownBuckets)}
+		op.Known = redisstore.State{Gen: rep.Gen, Born: rep.Born, Level: rep.KnownLevel, Buckets: toRemote(rep.KnownBuckets)}
 	}
 	return op
 }
@@ -230,18 +230,18 @@ func (c *core) op(ctr *table.Counter, rep table.Report, units int64) remote.Op {
 // handsBack reports whether something is handed back.
 func handsBack(rep table.Report) bool { return rep.Back != limit.Span{} || len(rep.BackBuckets) > 0 }
 
-func toRemote(in []table.Bucket) []remote.Bucket {
+func toRemote(in []table.Bucket) []redisstore.Bucket {
 	if len(in) == 0 {
 		return nil
 	}
-	out := make([]remote.Bucket, len(in))
+	out := make([]redisstore.Bucket, len(in))
 	for i, b := range in {
-		out[i] = remote.Bucket(b)
+		out[i] = redisstore.Bucket(b)
 	}
 	return out
 }
 
-func toLocal(in []remote.Bucket) []table.Bucket {
+func toLocal(in []redisstore.Bucket) []table.Bucket {
 	out := make([]table.Bucket, len(in))
 	for i, b := range in {
 		out[i] = table.Bucket(b)

@@ -12,9 +12,9 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 // clusterClients returns clients of a cluster, as the README recommends to make
@@ -71,7 +71,7 @@ func atHome(t testing.TB, k *redistest.Cluster, rule *limit.Rule, master, n int)
 }
 
 func nodesKey() string {
-	ks, err := remote.NewKeyspace("", 0)
+	ks, err := redisstore.NewKeyspace("", 0)
 	if err != nil {
 		panic(err)
 	}

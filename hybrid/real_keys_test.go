@@ -12,9 +12,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 // What others do to our keys in Redis, and what we leave there.
@@ -29,7 +29,7 @@ func TestRealGarbageNodes(t *testing.T) {
 	admin := dial(t, srv.Addr())
 	o := hybrid.Options{Shards: 4, HeartbeatInterval: 50 * time.Millisecond, MaxBackoff: 200 * time.Millisecond}
 	nodes := realFleet(t, srv.Addr(), 2, o)
-	ks, err := remote.NewKeyspace("", o.Shards)
+	ks, err := redisstore.NewKeyspace("", o.Shards)
 	if err != nil {
 		t.Fatal(err)
 	}

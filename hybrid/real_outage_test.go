@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/remote"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -255,7 +255,7 @@ func TestRealWrongType(t *testing.T) {
 	o := quick
 	o.Shards = 1
 	l := realNode(t, srv.Addr(), o)
-	ks, err := remote.NewKeyspace("", 1)
+	ks, err := redisstore.NewKeyspace("", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +284,7 @@ func TestRealWrongType(t *testing.T) {
 func TestRealRemoteAndHybridShareACounter(t *testing.T) {
 	srv := redistest.Start(t)
 	rdb := dial(t, srv.Addr())
-	r, err := remote.New(rdb, remote.Options{CommandTimeout: 5 * time.Second})
+	r, err := redisstore.New(rdb, redisstore.Options{CommandTimeout: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
-	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 // The tests in the real_ files run against redis-server processes of their
@@ -158,9 +158,9 @@ func (b *books) match(t testing.TB, rdb redis.UniversalClient) {
 func (b *books) matchIn(t testing.TB, rdb redis.UniversalClient, shards int) {
 	t.Helper()
 	if shards == 0 {
-		shards = remote.ShardsFor(rdb)
+		shards = redisstore.ShardsFor(rdb)
 	}
-	ks, err := remote.NewKeyspace("", shards)
+	ks, err := redisstore.NewKeyspace("", shards)
 	if err != nil {
 		t.Fatal(err)
 	}

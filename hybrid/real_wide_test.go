@@ -9,9 +9,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 // 200 windows with units in 1,000 buckets each would take Redis longer than the default
@@ -49,7 +49,7 @@ func fillWindows(t *testing.T, srv *redistest.Server, rule *limit.Rule, keys int
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr(), ReadTimeout: time.Minute})
 	defer rdb.Close()
-	store, err := remote.NewStore(rdb, remote.Options{Shards: 1, CommandTimeout: time.Minute})
+	store, err := redisstore.NewStore(rdb, redisstore.Options{Shards: 1, CommandTimeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,18 +57,18 @@ func fillWindows(t *testing.T, srv *redistest.Server, rule *limit.Rule, keys int
 	if err != nil {
 		t.Fatal(err)
 	}
-	var list []remote.Bucket
+	var list []redisstore.Bucket
 	for age := range int64(rule.Kept()) {
-		list = append(list, remote.Bucket{ID: now.UnixNano()/int64(rule.Width()) - int64(rule.Kept()) + 1 + age, Units: 1})
+		list = append(list, redisstore.Bucket{ID: now.UnixNano()/int64(rule.Width()) - int64(rule.Kept()) + 1 + age, Units: 1})
 	}
 	for seq := range int64(keys / 10) {
-		b := &remote.Batch{Node: "filler", Seq: seq + 1, Prev: seq}
+		b := &redisstore.Batch{Node: "filler", Seq: seq + 1, Prev: seq}
 		for i := range int64(10) {
-			b.Ops = append(b.Ops, remote.Op{
+			b.Ops = append(b.Ops, redisstore.Op{
 				Key: store.Keyspace().CounterKey(rule, fmt.Sprint("key", 10*seq+i)), Rule: rule, Units: int64(len(list)), Buckets: list,
 			})
 		}
-		if out := store.Exec(context.Background(), []*remote.Batch{b}); out[0].Err != nil || out[0].Reply.Verdict != remote.VerdictApplied {
+		if out := store.Exec(context.Background(), []*redisstore.Batch{b}); out[0].Err != nil || out[0].Reply.Fate != redisstore.FateApplied {
 			t.Fatalf("%+v", out[0])
 		}
 	}

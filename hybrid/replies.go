@@ -6,8 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/table"
-	"github.com/hybridlimit/hybridlimit/remote"
+	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // onReplies handles the end of a pipeline. Each batch in it has fared on its
@@ -29,10 +30,10 @@ func (c *core) onReplies(ev evReplies) {
 		case err == nil:
 			c.sampleShard(sh, p.sent, ev.recv, int64(ev.outcomes[i].Reply.Now))
 			c.onReply(s, ev.outcomes[i].Reply, p.sent, ev.recv)
-		case errors.Is(err, remote.ErrInvalidBatch):
+		case errors.Is(err, redisstore.ErrInvalidBatch):
 			c.abandon(s, err)
 			continue
-		case remote.MayHaveRun(err):
+		case redisstore.MayHaveRun(err):
 			s.unanswered()
 		}
 		all, failed = append(all, answer{shard: sh, err: err}), failed || err != nil
@@ -57,9 +58,9 @@ func (c *core) batchesFared(began int64, all []answer) {
 }
 
 // timedOut reports whether something that was sent has got no answer in time.
-func timedOut(outcomes []remote.Outcome) bool {
-	return slices.ContainsFunc(outcomes, func(o remote.Outcome) bool {
-		_, reason := remote.Classify(o.Err)
+func timedOut(outcomes []redisstore.Outcome) bool {
+	return slices.ContainsFunc(outcomes, func(o redisstore.Outcome) bool {
+		_, reason := redisstore.Classify(o.Err)
 		return reason == "timeout"
 	})
 }
@@ -122,14 +123,14 @@ func (c *core) onTimeout(id uint64) {
 }
 
 // onReply handles what Redis says of one batch.
-func (c *core) onReply(s *shard, r remote.Reply, sent, recv int64) {
+func (c *core) onReply(s *shard, r redisstore.Reply, sent, recv int64) {
 	f := s.flight
 	if f != nil {
 		f.silent = 0
 	}
-	switch r.Verdict {
-	case remote.VerdictApplied, remote.VerdictDuplicate, remote.VerdictEarlier:
-		if s.asks || f != nil && r.Verdict == remote.VerdictEarlier {
+	switch r.Fate {
+	case redisstore.FateApplied, redisstore.FateDuplicate, redisstore.FateEarlier:
+		if s.asks || f != nil && r.Fate == redisstore.FateEarlier {
 			c.fate(s, r)
 			return
 		}
@@ -138,7 +139,7 @@ func (c *core) onReply(s *shard, r remote.Reply, sent, recv int64) {
 			return
 		}
 		c.settle(s, f, r, sent, recv)
-	case remote.VerdictLost:
+	case redisstore.FateLost:
 		c.noteLoss(s)
 		c.giveUpRefunds(s)
 		s.asks = false
@@ -156,7 +157,7 @@ func (c *core) onReply(s *shard, r remote.Reply, sent, recv int64) {
 }
 
 // settle ends a flight that Redis has booked.
-func (c *core) settle(s *shard, f *flight, r remote.Reply, sent, recv int64) {
+func (c *core) settle(s *shard, f *flight, r redisstore.Reply, sent, recv int64) {
 	server, offset := int64(r.Now), s.server.offset.ns
 	a := table.Answer{
 		At: min(max(server-offset, sent), recv), ServerNow: server,
@@ -169,6 +170,7 @@ func (c *core) settle(s *shard, f *flight, r remote.Reply, sent, recv int64) {
 	for i, it := range f.items {
 		st := r.States[i]
 		if st.Err != nil {
+			it.booked = it.booked || st.Booked
 			c.onKeyError(it, st.Err)
 			continue
 		}
@@ -191,9 +193,8 @@ func (c *core) settle(s *shard, f *flight, r remote.Reply, sent, recv int64) {
 // onKeyError puts a key aside that Redis could not use although the rest of
 // its batch was fine.
 func (c *core) onKeyError(it item, err error) {
-	var key *remote.KeyError
-	booked := errors.As(err, &key) && key.Booked || it.booked
-	if booked {
+	var key *limit.KeyError
+	if it.booked {
 		c.stats.acked.Add(it.units - it.forgiven)
 		c.stats.forgiven.Add(it.forgiven)
 		if it.back {
@@ -201,13 +202,13 @@ func (c *core) onKeyError(it item, err error) {
 		}
 	}
 	reason := err.Error()
-	if key != nil {
+	if errors.As(err, &key) {
 		reason = key.Reason
 	}
 	if !it.c.Quarantined() {
 		c.happened(Event{Kind: EventQuarantined, Reason: "redis cannot use the key: " + reason, Key: it.c.Key(), Err: err})
 	}
-	first := it.c.Quarantine(c.local, booked)
+	first := it.c.Quarantine(c.local, it.booked)
 	c.stats.quarantined.Add(1)
 	if first {
 		c.wounded = append(c.wounded, quarantined{it.c, c.now + c.cfg.quarantine})

@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/hybridlimit/hybridlimit/remote"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
 
 // server is what is known of one server of Redis: the only one, or a master of a Cluster.
@@ -66,7 +66,7 @@ type answer struct {
 // fared takes note of what has become of an exchange that began at a time. answered is
 // told of each server that has answered for some of its shards. It returns the class of
 // what has failed that passes soonest.
-func (c *core) fared(began int64, all []answer, answered func(*server)) (class remote.Class) {
+func (c *core) fared(began int64, all []answer, answered func(*server)) (class redisstore.Class) {
 	var of []*server
 	for _, a := range all {
 		v := c.shards[a.shard].server
@@ -102,7 +102,7 @@ const apartAfter = 4
 
 // failing takes note of the shards of a server for which an exchange did not work. One for
 // which none does, while some do for others, is taken for a server of its own.
-func (c *core) failing(v *server, began int64, some bool, list []answer) remote.Class {
+func (c *core) failing(v *server, began int64, some bool, list []answer) redisstore.Class {
 	class := c.noteFailure(list[0].err)
 	if !some {
 		c.failed(v, began, class)
@@ -125,18 +125,18 @@ func (c *core) failing(v *server, began int64, some bool, list []answer) remote.
 
 // failed takes note of an exchange that began at a time, and that a server did not answer. One
 // of which nothing has been heard since it was away, or ever, but heartbeats is away at once.
-func (c *core) failed(v *server, began int64, class remote.Class) {
+func (c *core) failed(v *server, began int64, class redisstore.Class) {
 	v.rounds.failed(began, c.now)
-	if v.rounds.fails >= c.cfg.degradeAfter || v.health != up || class == remote.ClassMisconfigured {
+	if v.rounds.fails >= c.cfg.degradeAfter || v.health != up || class == redisstore.ClassMisconfigured {
 		c.setHealth(v, down)
 	}
 }
 
 // noteFailure keeps why an exchange has failed.
-func (c *core) noteFailure(err error) remote.Class {
-	class, reason := remote.Classify(err)
+func (c *core) noteFailure(err error) redisstore.Class {
+	class, reason := redisstore.Classify(err)
 	if errors.Is(err, errTimeout) {
-		class, reason = remote.ClassUnavailable, "timeout"
+		class, reason = redisstore.ClassUnavailable, "timeout"
 	}
 	c.reason, c.cause, c.news = reason, err, true
 	return class

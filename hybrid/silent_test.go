@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 // A shard that never gets an answer, while the others of its server do, is in an outage by
@@ -117,7 +117,7 @@ func TestHeartbeatsWhileOneIsDown(t *testing.T) {
 
 // What ails the list of nodes, or one server, is not what ails another.
 func TestErrorOfAnotherServer(t *testing.T) {
-	for _, list := range []error{nil, errBroken, noPermission{}, &remote.KeyError{Key: "hl:nodes", Reason: "WRONGTYPE"}} {
+	for _, list := range []error{nil, errBroken, noPermission{}, &limit.KeyError{Key: "hl:nodes", Reason: "WRONGTYPE"}} {
 		s := spread(t, Options{Shards: 4}, func(i int) int { return i % 2 }, reconcileRule)
 		n := s.addNode(Options{})
 		s.run(2 * time.Second)
@@ -128,7 +128,7 @@ func TestErrorOfAnotherServer(t *testing.T) {
 				s.run(time.Millisecond / 10)
 			}
 			b := n.core.beat
-			beat := remote.Beat{Seqs: slices.Clone(b.acked), Times: make([]time.Duration, 4), Errs: make([]error, 4)}
+			beat := redisstore.Beat{Seqs: slices.Clone(b.acked), Times: make([]time.Duration, 4), Errs: make([]error, 4)}
 			for i, sh := range b.shards { // of the second server no answer has come
 				if beat.Times[i] = time.Duration(s.servers[sh].time()); sh%2 == 1 {
 					beat.Seqs[i], beat.Times[i], beat.Errs[i] = -1, 0, errLate

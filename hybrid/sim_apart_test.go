@@ -3,8 +3,8 @@ package hybrid
 import (
 	"slices"
 
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 // What the oracle knows of a flight that was taken apart: what its parts carry was
@@ -12,7 +12,7 @@ import (
 
 // wholeOp is an operation of a flight whose fate a node has asked for.
 type wholeOp struct {
-	op       *remote.Op
+	op       *redisstore.Op
 	i        int          // its index
 	made     int64        // the order in which the flight was made up
 	left     int64        // when it was sent last
@@ -22,11 +22,11 @@ type wholeOp struct {
 }
 
 // asks reports whether a batch asks for the fate of another.
-func asks(b *remote.Batch) bool { return len(b.Ops) == 0 }
+func asks(b *redisstore.Batch) bool { return len(b.Ops) == 0 }
 
 // partsOf returns what the batch of a node carries of flights that were taken apart, by
 // key.
-func (o *nodeOracle) partsOf(n *simNode, b *remote.Batch) map[string]wholeOp {
+func (o *nodeOracle) partsOf(n *simNode, b *redisstore.Batch) map[string]wholeOp {
 	f := n.core.shards[b.Shard].flight
 	if f == nil || !f.part || f.nonce != b.Nonce {
 		return nil
@@ -39,8 +39,8 @@ func (o *nodeOracle) partsOf(n *simNode, b *remote.Batch) map[string]wholeOp {
 }
 
 // fate notes that a node has learnt what has become of a flight.
-func (o *nodeOracle) fate(n *simNode, x *exchange, r remote.Reply) {
-	nb, was, booked := o.nodes[n], x.asksFor, r.Verdict == remote.VerdictEarlier
+func (o *nodeOracle) fate(n *simNode, x *exchange, r redisstore.Reply) {
+	nb, was, booked := o.nodes[n], x.asksFor, r.Fate == redisstore.FateEarlier
 	if was == nil { // it was sent again under another number, after a loss
 		was = x
 	}
@@ -53,7 +53,7 @@ func (o *nodeOracle) fate(n *simNode, x *exchange, r remote.Reply) {
 		case read && slices.Contains(r.Failed, i): // the node goes by what it has sent
 			sh.broken(true, was)
 			if op.Rule.Algorithm() == limit.AlgorithmFunnel {
-				sh.topUp(part.op, was, remote.State{}, o.s.now, nb.stalled)
+				sh.topUp(part.op, was, redisstore.State{}, o.s.now, nb.stalled)
 			}
 		case read:
 			w = part
@@ -79,7 +79,7 @@ func (x *exchange) madeOf(key string) int64 {
 
 // whole returns the operation that an exchange has told of and how, as if its flight had
 // not been taken apart.
-func (x *exchange) whole(i int, st remote.State) (*remote.Op, *exchange, remote.State) {
+func (x *exchange) whole(i int, st redisstore.State) (*redisstore.Op, *exchange, redisstore.State) {
 	op, as := &x.b.Ops[i], *x
 	as.made = x.madeOf(op.Key)
 	if w := x.parts[op.Key]; w.booked && op.Units == 0 { // else the node has told the units anew

@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/hybridlimit/hybridlimit/remote"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
 
 // capacity is what a server's work takes it, in ns of its time. It does one script after
@@ -26,12 +26,12 @@ func usual() *capacity {
 func perScript(ns int64) *capacity { return &capacity{call: ns, slow: 1} }
 
 // batch returns what a batch takes that was answered so.
-func (c *capacity) batch(b *remote.Batch, r remote.Reply) int64 {
+func (c *capacity) batch(b *redisstore.Batch, r redisstore.Reply) int64 {
 	ns := c.call
 	for i := range r.States {
 		op, held := &b.Ops[i], int64(len(r.States[i].Buckets))
 		ns += c.op + held*c.bucket + c.byte*opBytes(op)
-		if r.Verdict == remote.VerdictApplied && (op.Units > 0 || op.Raise || takesOff(op)) {
+		if r.Fate == redisstore.FateApplied && (op.Units > 0 || op.Raise || takesOff(op)) {
 			ns += held * c.bucket
 		}
 	}
@@ -39,7 +39,7 @@ func (c *capacity) batch(b *remote.Batch, r remote.Reply) int64 {
 }
 
 // opBytes returns about how long an operation is on the wire.
-func opBytes(op *remote.Op) int64 {
+func opBytes(op *redisstore.Op) int64 {
 	return int64(len(op.Key) + 60 + 24*(len(op.Buckets)+len(op.Known.Buckets)+len(op.BackBuckets)))
 }
 

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/oracle"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 // simFleet tells package oracle what happens to each key in the whole fleet: who
@@ -17,7 +17,7 @@ type simFleet struct {
 	s       *sim
 	keys    map[oracleKey]*fleetKey
 	flights map[flightID]*flightFacts
-	left    map[*remote.Batch]int64 // when each was sent
+	left    map[*redisstore.Batch]int64 // when each was sent
 	steps   oracle.Steps
 	stalls  map[int][]clockJump // of nodes' clocks that stood still for so long, until then
 	again   map[creditKey]int64 // units that a server has booked once more, by node and key; key "": in all
@@ -81,7 +81,7 @@ type flightFacts struct {
 }
 
 func newSimFleet(s *sim) *simFleet {
-	return &simFleet{s: s, keys: map[oracleKey]*fleetKey{}, flights: map[flightID]*flightFacts{}, left: map[*remote.Batch]int64{}, again: map[creditKey]int64{}, stalls: map[int][]clockJump{}, steps: oracle.Steps{}}
+	return &simFleet{s: s, keys: map[oracleKey]*fleetKey{}, flights: map[flightID]*flightFacts{}, left: map[*redisstore.Batch]int64{}, again: map[creditKey]int64{}, stalls: map[int][]clockJump{}, steps: oracle.Steps{}}
 }
 
 // key returns the book of a key.
@@ -126,7 +126,7 @@ func (f *simFleet) refunded(n *simNode, k oracleKey, units int64) {
 }
 
 // sent notes what a flight carries that is made now.
-func (f *simFleet) sent(n *simNode, b *remote.Batch) {
+func (f *simFleet) sent(n *simNode, b *redisstore.Batch) {
 	f.left[b] = f.s.now
 	id := flightID{n.id, b.Nonce}
 	if f.flights[id] != nil {
@@ -151,7 +151,7 @@ func (f *simFleet) sent(n *simNode, b *remote.Batch) {
 }
 
 // expiring notes which of a batch's funnels Redis does not remember.
-func (f *simFleet) expiring(v *simServer, b *remote.Batch) {
+func (f *simFleet) expiring(v *simServer, b *redisstore.Batch) {
 	for i := range b.Ops {
 		k := f.s.oracle.index[b.Ops[i].Key]
 		if m := v.model.funnels[b.Ops[i].Key]; k.rule.Algorithm() == limit.AlgorithmFunnel && (m == nil || m.gone <= v.time()) {
@@ -165,7 +165,7 @@ func (f *simFleet) expiring(v *simServer, b *remote.Batch) {
 // after that began, but births are by Redis' clock, which is behind where it was; or an
 // old master has begun the generation, whose node has not told again yet what it knew; or
 // the node's own clock was set, so that what it knows has leaked for it.
-func (f *simFleet) replacing(v *simServer, n *simNode, b *remote.Batch) (out []bool) {
+func (f *simFleet) replacing(v *simServer, n *simNode, b *redisstore.Batch) (out []bool) {
 	for i := range b.Ops {
 		op := &b.Ops[i]
 		is := v.model.funnelAt(v.time(), op.Key).modelBirth
@@ -180,9 +180,9 @@ func (f *simFleet) replacing(v *simServer, n *simNode, b *remote.Batch) (out []b
 }
 
 // executed notes what a server has booked, and checks what it counts then.
-func (f *simFleet) executed(v *simServer, n *simNode, b *remote.Batch, r remote.Reply, replaced []bool) {
+func (f *simFleet) executed(v *simServer, n *simNode, b *redisstore.Batch, r redisstore.Reply, replaced []bool) {
 	left := f.left[b]
-	if r.Verdict != remote.VerdictApplied {
+	if r.Fate != redisstore.FateApplied {
 		return
 	}
 	x := f.flights[flightID{n.id, b.Nonce}]
@@ -249,7 +249,7 @@ func (x *flightFacts) belated(fk *fleetKey, i int, now int64) {
 
 // outdated notes which nodes know a key of an earlier generation than what is told again
 // of it: that replaces what they will tell.
-func (f *simFleet) outdated(fk *fleetKey, op *remote.Op) {
+func (f *simFleet) outdated(fk *fleetKey, op *redisstore.Op) {
 	for _, n := range f.s.nodes {
 		if sh := f.s.oracle.nodes[n].shares[f.s.oracle.index[op.Key]]; sh != nil && sh.gen < op.Known.Gen {
 			fk.Older(n.id)
@@ -258,13 +258,13 @@ func (f *simFleet) outdated(fk *fleetKey, op *remote.Op) {
 }
 
 // carries reports whether a node still waits for the answer to a batch.
-func (n *simNode) carries(b *remote.Batch) bool {
+func (n *simNode) carries(b *redisstore.Batch) bool {
 	s := &n.core.shards[b.Shard]
 	return s.flight != nil && s.flight.nonce == b.Nonce
 }
 
 // repeated notes that units of a flight are booked again, if they were before.
-func (f *simFleet) repeated(x *flightFacts, i int, n *simNode, fk *fleetKey, op *remote.Op) bool {
+func (f *simFleet) repeated(x *flightFacts, i int, n *simNode, fk *fleetKey, op *redisstore.Op) bool {
 	switch {
 	case x.booked[i]:
 		f.applyAgain(fk, n.name, op)
@@ -279,7 +279,7 @@ func (f *simFleet) repeated(x *flightFacts, i int, n *simNode, fk *fleetKey, op 
 
 // refused notes that a node is told that its units were not booked, and will send them in
 // another flight. They were if Redis has fallen back since to a record from before that.
-func (f *simFleet) refused(n *simNode, b *remote.Batch, i int) {
+func (f *simFleet) refused(n *simNode, b *redisstore.Batch, i int) {
 	x, op := f.flights[flightID{n.id, b.Nonce}], &b.Ops[i]
 	f.repeated(x, i, n, f.key(f.s.oracle.index[op.Key]), op)
 	x.booked[i], x.stray[i] = false, false
@@ -287,7 +287,7 @@ func (f *simFleet) refused(n *simNode, b *remote.Batch, i int) {
 
 // applyAgain notes that a server books what it has booked before. It can do so
 // only because it has lost the record of that.
-func (f *simFleet) applyAgain(fk *fleetKey, node string, op *remote.Op) {
+func (f *simFleet) applyAgain(fk *fleetKey, node string, op *redisstore.Op) {
 	fk.Twice(f.s.now, op.Units)
 	f.again[creditKey{node, op.Key}] += op.Units
 	f.again[creditKey{node, ""}] += op.Units
@@ -304,7 +304,7 @@ func (f *simFleet) booked(n *simNode) (applied, back int64) {
 }
 
 // editions returns the editions of a batch's keys.
-func (f *simFleet) editions(b *remote.Batch) (out []int64) {
+func (f *simFleet) editions(b *redisstore.Batch) (out []int64) {
 	for i := range b.Ops {
 		out = append(out, f.key(f.s.oracle.index[b.Ops[i].Key]).Edition())
 	}

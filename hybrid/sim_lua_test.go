@@ -18,8 +18,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
-	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 // luaRedis runs the real scripts, on a server of Redis, on what the model is
@@ -27,7 +27,7 @@ import (
 type luaRedis struct {
 	v     *simServer
 	rdb   *redis.Client
-	store *remote.Store
+	store *redisstore.Store
 	free  func()
 }
 
@@ -166,7 +166,7 @@ func newLuaRedis(v *simServer, host luaHost) *luaRedis {
 	l := &luaRedis{v: v, rdb: redis.NewClient(where), free: free}
 	l.rdb.AddHook(newFront(luaTime))
 	var err error
-	if l.store, err = remote.NewStore(l.rdb, remote.Options{Shards: v.s.opt.Shards, CommandTimeout: time.Minute}); err != nil {
+	if l.store, err = redisstore.NewStore(l.rdb, redisstore.Options{Shards: v.s.opt.Shards, CommandTimeout: time.Minute}); err != nil {
 		panic(err)
 	}
 	l.wipe()
@@ -210,19 +210,19 @@ func (l *luaRedis) check(err error) {
 	}
 }
 
-func (l *luaRedis) compareExec(now int64, b *remote.Batch, want remote.Outcome) {
+func (l *luaRedis) compareExec(now int64, b *redisstore.Batch, want redisstore.Outcome) {
 	l.at(now)
-	got := l.store.Exec(context.Background(), []*remote.Batch{b})[0]
+	got := l.store.Exec(context.Background(), []*redisstore.Batch{b})[0]
 	l.check(got.Err)
-	plain := func(r remote.Reply) remote.Reply {
-		r.States = append([]remote.State(nil), r.States...) // nil if there are none
+	plain := func(r redisstore.Reply) redisstore.Reply {
+		r.States = append([]redisstore.State(nil), r.States...) // nil if there are none
 		for i := range r.States {
 			st := &r.States[i]
 			if len(st.Buckets) == 0 {
 				st.Buckets = nil
 			}
 			if st.Err != nil {
-				st.Err = fmt.Errorf("booked %v", st.Err.(*remote.KeyError).Booked) // in other words
+				st.Err = errors.New("unusable") // in other words
 			}
 		}
 		return r
@@ -232,7 +232,7 @@ func (l *luaRedis) compareExec(now int64, b *remote.Batch, want remote.Outcome) 
 	}
 }
 
-func (l *luaRedis) compareBeat(node string, want remote.Beat) {
+func (l *luaRedis) compareBeat(node string, want redisstore.Beat) {
 	l.at(int64(want.Now))
 	b, err := l.store.Beat(context.Background(), node, 3*l.v.s.opt.HeartbeatInterval, nil)
 	l.check(err)
@@ -326,9 +326,9 @@ func (l *luaRedis) poison(key string, on bool) {
 
 func (l *luaRedis) flushScripts() { l.check(l.rdb.ScriptFlush(context.Background()).Err()) }
 
-func (l *luaRedis) compareRenew(now int64, k oracleKey, used int64, want remote.Renewed) {
+func (l *luaRedis) compareRenew(now int64, k oracleKey, used int64, want redisstore.Renewed) {
 	l.at(now)
-	st, err := remote.NewStore(l.rdb, remote.Options{Shards: l.v.s.opt.Shards, CommandTimeout: time.Minute})
+	st, err := redisstore.NewStore(l.rdb, redisstore.Options{Shards: l.v.s.opt.Shards, CommandTimeout: time.Minute})
 	l.check(err)
 	got, err := st.Renew(context.Background(), k.key, k.rule, used)
 	l.check(err)

@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/oracle"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 // What a node may count at the most: what it refuses, and what it tells Redis again.
@@ -105,7 +105,7 @@ func (o *nodeOracle) repaired(bk *book, r *limit.Rule) bool {
 
 // topUp keeps what a node knows of a funnel at the most, by an answer that was given then.
 // If its clock stands still, that leaks so much later.
-func (sh *share) topUp(op *remote.Op, x *exchange, st remote.State, given, stalled int64) {
+func (sh *share) topUp(op *redisstore.Op, x *exchange, st redisstore.State, given, stalled int64) {
 	told := float64(given-simStart) + float64(st.Level.NS) + float64(max(stalled-given, 0)) + 1
 	alone := float64(x.left-simStart) + float64(op.Ahead.NS) + float64(max(stalled-x.left, 0)) + 1
 	sh.top = max(sh.top+float64(op.Units)*unit(op.Rule), told, alone)
@@ -113,7 +113,7 @@ func (sh *share) topUp(op *remote.Op, x *exchange, st remote.State, given, stall
 
 // tellsAgain checks what a node tells Redis again of a funnel: no more than it was told,
 // and has reported since.
-func (o *nodeOracle) tellsAgain(n *simNode, op *remote.Op) {
+func (o *nodeOracle) tellsAgain(n *simNode, op *redisstore.Op) {
 	nb, k := o.nodes[n], o.index[op.Key]
 	sh, fk := nb.shares[k], o.s.fleet.key(k)
 	if o.loose || op.Rule.Algorithm() != limit.AlgorithmFunnel {

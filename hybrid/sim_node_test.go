@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 // simNode is a process: a core and counters under test, with a clock of its
@@ -187,7 +187,7 @@ func (n *simNode) schedule() {
 
 // sendBatches plays a pipeline: its batches by server.
 func (n *simNode) sendBatches(e efSend) {
-	outcomes := make([]remote.Outcome, len(e.batches))
+	outcomes := make([]redisstore.Outcome, len(e.batches))
 	tries := make([]*exchange, len(e.batches))
 	byServer := make([][]int, len(n.s.servers))
 	for i, b := range e.batches {
@@ -202,7 +202,7 @@ func (n *simNode) sendBatches(e efSend) {
 			continue
 		}
 		v := n.s.servers[k]
-		got := make([]remote.Outcome, len(list))
+		got := make([]redisstore.Outcome, len(list))
 		at := make([]int64, len(list))
 		parts = append(parts, &part{
 			server: v, steps: len(list),
@@ -219,10 +219,10 @@ func (n *simNode) sendBatches(e efSend) {
 			accept: func(i int) {
 				outcomes[list[i]], tries[list[i]].executed = got[i], at[i]
 				if v.broken != nil && v.broken(e.batches[list[i]].Shard) {
-					outcomes[list[i]] = remote.Outcome{Err: v.ailment()}
+					outcomes[list[i]] = redisstore.Outcome{Err: v.ailment()}
 				}
 			},
-			fail: func(i int, err error) { outcomes[list[i]] = remote.Outcome{Err: err} },
+			fail: func(i int, err error) { outcomes[list[i]] = redisstore.Outcome{Err: err} },
 		})
 	}
 	n.call(e.id, true, parts, func(late bool) event {
@@ -241,7 +241,7 @@ func (n *simNode) sendBatches(e efSend) {
 // shards where they live.
 func (n *simNode) sendBeat(e efBeat) {
 	s := n.s
-	beat := remote.Beat{Seqs: make([]int64, len(e.shards)), Times: make([]time.Duration, len(e.shards))}
+	beat := redisstore.Beat{Seqs: make([]int64, len(e.shards)), Times: make([]time.Duration, len(e.shards))}
 	beat.Errs = make([]error, len(e.shards))
 	var ofList, first error // what ails the list of nodes, and the first of the shards
 	fail := func(i int, err error) {
@@ -259,7 +259,7 @@ func (n *simNode) sendBeat(e efBeat) {
 		byServer[k] = append(byServer[k], i)
 	}
 	nodes := &part{server: s.servers[0], beat: true, steps: 1}
-	var got remote.Beat
+	var got redisstore.Beat
 	var seq int64
 	nodes.run = func(int) {
 		if b := s.servers[0].beat(n, e.node); !s.servers[0].copies {

@@ -3,8 +3,8 @@ package hybrid
 import (
 	"slices"
 
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 // nodeOracle knows what must hold of each node. It never looks at a counter's state: it keeps
@@ -88,7 +88,7 @@ type share struct {
 	admitted int64
 	least    int64       // the smallest limit by which the node has decided
 	own      []admission // since the flight of the last answer was made up
-	buckets  map[int64]remote.Bucket
+	buckets  map[int64]redisstore.Bucket
 	gen      int64
 	base     float64 // TAT as told
 	top      float64 // and at the most, as the node knows it: see tellsAgain
@@ -109,7 +109,7 @@ type calls struct {
 
 // exchange is a batch under way.
 type exchange struct {
-	b        *remote.Batch
+	b        *redisstore.Batch
 	made     int64 // the order in which the flight was made up
 	left     int64 // when it was sent this time
 	executed int64
@@ -151,7 +151,7 @@ func (o *nodeOracle) created(n *simNode, k oracleKey) {
 	if old := nb.shares[k]; old != nil {
 		admitted = old.admitted
 	}
-	nb.shares[k] = &share{admitted: admitted, least: limit.MaxUnits, buckets: map[int64]remote.Bucket{}}
+	nb.shares[k] = &share{admitted: admitted, least: limit.MaxUnits, buckets: map[int64]redisstore.Bucket{}}
 	o.s.fleet.key(k).Begin(n.id)
 }
 
@@ -169,7 +169,7 @@ func (o *nodeOracle) book(k oracleKey) *book {
 // dropped: the node has forgotten what it was told.
 func (o *nodeOracle) dropped(n *simNode, k oracleKey) {
 	sh := o.nodes[n].shares[k]
-	*sh = share{admitted: sh.admitted, least: limit.MaxUnits, buckets: map[int64]remote.Bucket{}}
+	*sh = share{admitted: sh.admitted, least: limit.MaxUnits, buckets: map[int64]redisstore.Bucket{}}
 	o.s.fleet.key(k).End(n.id)
 	delete(o.s.fleet.key(k).strays, n.id)
 }
@@ -203,7 +203,7 @@ func (o *nodeOracle) slowly() {
 }
 
 // sent notes a batch that leaves.
-func (o *nodeOracle) sent(n *simNode, b *remote.Batch) *exchange {
+func (o *nodeOracle) sent(n *simNode, b *redisstore.Batch) *exchange {
 	nb := o.nodes[n]
 	if len(b.Ops) > o.s.opt.MaxBatch {
 		o.s.failf("I7: %s sends a batch of %d keys", n.name, len(b.Ops))
@@ -238,8 +238,8 @@ func (o *nodeOracle) sent(n *simNode, b *remote.Batch) *exchange {
 }
 
 // executed notes what a server has done: nothing may be booked twice (I3).
-func (o *nodeOracle) executed(v *simServer, n *simNode, b *remote.Batch, r remote.Reply) {
-	if r.Verdict != remote.VerdictApplied {
+func (o *nodeOracle) executed(v *simServer, n *simNode, b *redisstore.Batch, r redisstore.Reply) {
+	if r.Fate != redisstore.FateApplied {
 		return
 	}
 	for i := range b.Ops {
@@ -261,11 +261,11 @@ func (o *nodeOracle) executed(v *simServer, n *simNode, b *remote.Batch, r remot
 }
 
 // told notes that a node has received the answer to a batch.
-func (o *nodeOracle) told(n *simNode, x *exchange, r remote.Reply) {
+func (o *nodeOracle) told(n *simNode, x *exchange, r redisstore.Reply) {
 	nb := o.nodes[n]
 	o.sighted(n, x.b.Shard, x.left)
-	settled := r.Verdict == remote.VerdictApplied || r.Verdict == remote.VerdictDuplicate
-	if x.asksFor != nil && settled || r.Verdict == remote.VerdictEarlier {
+	settled := r.Fate == redisstore.FateApplied || r.Fate == redisstore.FateDuplicate
+	if x.asksFor != nil && settled || r.Fate == redisstore.FateEarlier {
 		o.fate(n, x, r)
 		return
 	}
@@ -299,7 +299,7 @@ func (o *nodeOracle) told(n *simNode, x *exchange, r remote.Reply) {
 			}
 		} else {
 			read := x.parts[op.Key].booked && x.b.Ops[i].Units == 0 // its units were booked before
-			booked := read || st.Err.(*remote.KeyError).Booked
+			booked := read || st.Booked
 			nb.shares[o.index[op.Key]].broken(booked, as)
 			if !booked {
 				o.s.fleet.refused(n, x.b, i)
@@ -327,7 +327,7 @@ func (o *nodeOracle) sighted(n *simNode, shard int, begun int64) {
 }
 
 // beaten notes that a node has received the answer to a heartbeat.
-func (o *nodeOracle) beaten(n *simNode, begun int64, shards []int, b remote.Beat) {
+func (o *nodeOracle) beaten(n *simNode, begun int64, shards []int, b redisstore.Beat) {
 	nb := o.nodes[n]
 	if b.Nodes > 0 {
 		nb.told = int64(b.Nodes)
@@ -351,7 +351,7 @@ func (nb *nodeBook) reweigh() {
 }
 
 // toldKey merges an answer: what was told never falls within a generation (I4).
-func (o *nodeOracle) toldKey(sh *share, r *limit.Rule, st remote.State, x *exchange, jumped int64) bool {
+func (o *nodeOracle) toldKey(sh *share, r *limit.Rule, st redisstore.State, x *exchange, jumped int64) bool {
 	i := 0
 	sh.sent = 0
 	for i < len(sh.own) && sh.own[i].order < x.made {
@@ -454,7 +454,7 @@ func (o *nodeOracle) renewed(k oracleKey, v *simServer, used, gen int64) {
 // heard: a node has the answer to a Set of its own. What it has not reported of
 // the key was admitted before, and does not count any more.
 // What it was told of that edition it tells again if Redis loses it.
-func (o *nodeOracle) heard(n *simNode, k oracleKey, done remote.Renewed, at, edition int64) {
+func (o *nodeOracle) heard(n *simNode, k oracleKey, done redisstore.Renewed, at, edition int64) {
 	sh := o.nodes[n].shares[k]
 	nb := o.nodes[n]
 	o.s.fleet.forget(n, k)

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 // simServer is one server of Redis: a single one, or a master of a cluster.
@@ -225,13 +225,13 @@ func (v *simServer) poison(key string, on bool) {
 
 // renew is a Set of one key by somebody; a Reset, if used is 0. It reports
 // whether it could be done.
-func (v *simServer) renew(key oracleKey, used int64) (done remote.Renewed, ok bool) {
+func (v *simServer) renew(key oracleKey, used int64) (done redisstore.Renewed, ok bool) {
 	now := v.time()
 	redisKey := v.s.keyspace().CounterKey(key.rule, key.key)
 	if v.model.poison[redisKey] {
 		return done, false
 	}
-	done = remote.Renewed{Now: time.Duration(now), State: v.model.renew(now, redisKey, key.rule, used)}
+	done = redisstore.Renewed{Now: time.Duration(now), State: v.model.renew(now, redisKey, key.rule, used)}
 	v.eachLua(func(l *luaRedis) { l.compareRenew(now, key, used, done) })
 	v.s.note(-1-v.id, "set "+key.rule.Name()+" "+key.key, used, done.State.Gen)
 	v.s.oracle.renewed(key, v, used, done.State.Gen)
@@ -246,7 +246,7 @@ func (v *simServer) eachLua(f func(*luaRedis)) {
 }
 
 // exec executes a batch of a node.
-func (v *simServer) exec(n *simNode, b *remote.Batch) remote.Outcome {
+func (v *simServer) exec(n *simNode, b *redisstore.Batch) redisstore.Outcome {
 	now := v.time()
 	if v.side(n) != v.model {
 		out := v.execOld(now, n, b)
@@ -255,8 +255,8 @@ func (v *simServer) exec(n *simNode, b *remote.Batch) remote.Outcome {
 	}
 	replaced := v.s.fleet.replacing(v, n, b)
 	v.s.fleet.expiring(v, b)
-	out := remote.Outcome{Reply: v.model.exec(now, n.name, b)}
-	v.s.note(-1-v.id, "batch "+out.Reply.Verdict.String(), int64(b.Shard), b.Seq)
+	out := redisstore.Outcome{Reply: v.model.exec(now, n.name, b)}
+	v.s.note(-1-v.id, "batch "+out.Reply.Fate.String(), int64(b.Shard), b.Seq)
 	v.s.fleet.executed(v, n, b, out.Reply, replaced)
 	v.s.oracle.executed(v, n, b, out.Reply)
 	v.takes(func(c *capacity) int64 { return c.batch(b, out.Reply) })
@@ -267,7 +267,7 @@ func (v *simServer) exec(n *simNode, b *remote.Batch) remote.Outcome {
 }
 
 // beat enters a node, counts those that are alive, and tells of other layouts than its own.
-func (v *simServer) beat(n *simNode, node string) (b remote.Beat) {
+func (v *simServer) beat(n *simNode, node string) (b redisstore.Beat) {
 	t, ttl := v.time(), 3*int64(v.s.opt.HeartbeatInterval)
 	b.Now = time.Duration(t)
 	v.takes(func(c *capacity) int64 { return c.call + 2*c.op })

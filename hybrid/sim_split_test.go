@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/oracle"
-	"github.com/hybridlimit/hybridlimit/remote"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
 
 // splitBrain is a fail-over in which the old master goes on for a while: some nodes
@@ -63,17 +63,17 @@ func (v *simServer) unite() {
 }
 
 // execOld has the old master execute a batch.
-func (v *simServer) execOld(now int64, n *simNode, b *remote.Batch) remote.Outcome {
-	out := remote.Outcome{Reply: v.split.old.exec(now, n.name, b)}
-	v.s.note(-1-v.id, "the old master's batch "+out.Reply.Verdict.String(), int64(b.Shard), b.Seq)
-	if out.Reply.Verdict == remote.VerdictApplied {
+func (v *simServer) execOld(now int64, n *simNode, b *redisstore.Batch) redisstore.Outcome {
+	out := redisstore.Outcome{Reply: v.split.old.exec(now, n.name, b)}
+	v.s.note(-1-v.id, "the old master's batch "+out.Reply.Fate.String(), int64(b.Shard), b.Seq)
+	if out.Reply.Fate == redisstore.FateApplied {
 		v.s.fleet.astray(v, n, b, out.Reply)
 	}
 	return out
 }
 
 // astray notes what an old master has booked that will be lost.
-func (f *simFleet) astray(v *simServer, n *simNode, b *remote.Batch, r remote.Reply) {
+func (f *simFleet) astray(v *simServer, n *simNode, b *redisstore.Batch, r redisstore.Reply) {
 	x := f.flights[flightID{n.id, b.Nonce}]
 	for i := range b.Ops {
 		fk := f.key(f.s.oracle.index[b.Ops[i].Key])

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 // sim runs several cores with real counters against models of Redis, over a
@@ -132,8 +132,8 @@ func emptySim(t *testing.T, seed uint64, o Options, servers int, rules []*limit.
 	return s
 }
 
-func (s *sim) keyspace() remote.Keyspace {
-	k, err := remote.NewKeyspace("hl"+s.version, s.opt.Shards)
+func (s *sim) keyspace() redisstore.Keyspace {
+	k, err := redisstore.NewKeyspace("hl"+s.version, s.opt.Shards)
 	if err != nil {
 		panic(err)
 	}

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 // New keys are asked for within 10 ms, and nothing else happens by itself for 5 s.
@@ -104,7 +104,7 @@ func TestDeniedKeyIsRefreshed(t *testing.T) {
 				t.Fatalf("b sees %d left, want %d", res.Remaining, want)
 			}
 		}
-		r, err := remote.New(w.admin, remote.Options{})
+		r, err := redisstore.New(w.admin, redisstore.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -305,7 +305,7 @@ func TestFlushWithdrawnAsItEnds(t *testing.T) {
 func TestQuarantine(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.synced(hybrid.Options{Shards: 1, MaxLag: 100 * time.Millisecond}) // all keys in one batch
-		ks, err := remote.NewKeyspace("", 1)
+		ks, err := redisstore.NewKeyspace("", 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -374,7 +374,7 @@ func TestGarbageLedger(t *testing.T) {
 		}
 		wantMode(t, n.Limiter, hybrid.Synced)
 		conserved(t, n.Limiter, true)
-		ks, _ := remote.NewKeyspace("", 1)
+		ks, _ := redisstore.NewKeyspace("", 1)
 		if got := totalIn(t, w.admin, ks.CounterKey(longTen, "k")); got != 6 {
 			t.Errorf("Redis has %d units, want 6: %+v", got, n.Stats())
 		}

@@ -1,6 +1,9 @@
 package limit
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // Errors that callers may branch on. They arrive wrapped, with the offending
 // value in the text; use [errors.Is].
@@ -20,3 +23,14 @@ var (
 	// ErrClosed reports a call on a limiter that has been closed.
 	ErrClosed = errors.New("limit: limiter is closed")
 )
+
+// KeyError reports that one key in Redis cannot be used, because it is of another
+// type or holds a value that this module never writes. The key is left as it is;
+// delete it to start over. Other keys are not affected.
+type KeyError struct {
+	Key    string // name in Redis
+	Reason string // "WRONGTYPE", or what is wrong with the value
+}
+
+// Error describes the key and the reason.
+func (e *KeyError) Error() string { return fmt.Sprintf("limit: key %q in Redis: %s", e.Key, e.Reason) }

@@ -7,7 +7,7 @@ import "math/bits"
 // A window that ends at a time within the current bucket has left a part of its
 // oldest bucket behind. Of that bucket only two things are known: how many units it
 // has, and when in the bucket the last one came. Everybody who counts a window, here
-// or in the scripts of package remote, takes as many of these units off as Gone says:
+// or in the scripts of internal/redisstore, takes as many of these units off as Gone says:
 //
 //   - all, once the last of them is a window old. So whoever takes the whole limit
 //     once per window is never refused.

@@ -1,17 +1,11 @@
-// Package remote decides in Redis. It holds the Lua scripts, the form in which
-// counters are kept there, and two ways to use them:
+// Package remote decides in Redis: exact over any number of processes, at one round
+// trip per check, or for several checks together ([Limiter.TakeAll]). A [Limiter]
+// answers for all four algorithms of package limit. A caller who would rather wait
+// than be refused can queue ([Limiter.Wait], [Limiter.Reserve]): in Redis too, and
+// so behind the callers of all processes.
 //
-//   - [Limiter] asks Redis for every decision: exact over any number of
-//     processes, at one round trip per check, or for several checks together
-//     ([Limiter.TakeAll]). It answers for all four algorithms of package limit.
-//     Who would rather wait than be refused can queue ([Limiter.Wait],
-//     [Limiter.Reserve]): in Redis too, and so behind everybody.
-//   - [Store] books what nodes have already admitted, many keys per call,
-//     exactly once each, and tells what Redis knows. Package hybrid is built on
-//     it.
-//
-// Both count in the same keys: a unit that one of them books is seen by the
-// other.
+// Package hybrid counts in the same keys: a unit that one of them books is seen by
+// the other, if both have the same KeyPrefix and Shards.
 //
 // # What is kept in Redis
 //
@@ -19,20 +13,17 @@
 // compares clocks. A funnel is one string, its generation and the time at which
 // it will be empty (the theoretical arrival time of the generic cell rate
 // algorithm, ITU-T I.371); a window is one string, its generation and the units
-// per bucket; a log is a sorted set with one member per unit. [Keyspace] names
-// the keys. Whatever is written gets a time to live in the same command, and
-// nothing is kept longer than it can matter.
+// per bucket; a log is a sorted set with one member per unit. Whatever is written
+// gets a time to live in the same command, and nothing is kept longer than it can
+// matter.
 //
 // A counter that is found with a value that none of these scripts has written
-// is left alone, and the call fails with a [KeyError].
+// is left alone, and the call fails with a [limit.KeyError].
 //
 // # What is not promised
 //
 // Redis may lose what it has acknowledged (a restart without persistence, a
-// failover to a replica that lagged, eviction). A Limiter does not notice; a
-// Store does, see [VerdictLost]. Set maxmemory-policy to noeviction or
-// volatile-ttl: other policies evict counters that still count.
-//
-// A Redis Ring may be used as a client, but [Store.Beat] counts the nodes on
-// one of its shards only.
+// failover to a replica that lagged, eviction). A Limiter does not notice. Set
+// maxmemory-policy to noeviction or volatile-ttl: other policies evict counters
+// that still count.
 package remote

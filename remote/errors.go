@@ -2,33 +2,14 @@ package remote
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io"
 	"net"
-	"strings"
-	"syscall"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
 
 // ErrBadReply reports a reply that no script of this package gives: another
 // program answers, or the client garbles replies. It arrives wrapped.
-var ErrBadReply = errors.New("remote: unexpected reply from Redis")
-
-// KeyError reports that one key in Redis cannot be used, because it is of
-// another type or its value is none that this package writes. The key is left
-// as it is; delete it to start over. Other keys are not affected.
-type KeyError struct {
-	Key    string // name in Redis
-	Reason string // "WRONGTYPE", or what is wrong with the value
-	// Booked, in the answer to a batch that is sent again, tells that the
-	// units were booked the first time, before the key broke.
-	Booked bool
-}
-
-// Error describes the key and the reason.
-func (e *KeyError) Error() string { return fmt.Sprintf("remote: key %q: %s", e.Key, e.Reason) }
+var ErrBadReply = redisstore.ErrBadReply
 
 // Class says what may help against an error.
 type Class uint8
@@ -36,66 +17,16 @@ type Class uint8
 // The classes. The zero Class is no error.
 const (
 	// ClassUnavailable may pass by itself: try again later.
-	ClassUnavailable Class = iota + 1
+	ClassUnavailable = Class(redisstore.ClassUnavailable)
 	// ClassMisconfigured stays until an operator changes something, such as a
 	// password.
-	ClassMisconfigured
+	ClassMisconfigured = Class(redisstore.ClassMisconfigured)
 	// ClassKey concerns one key only.
-	ClassKey
+	ClassKey = Class(redisstore.ClassKey)
 )
 
 // String returns the class as one lower-case word.
-func (c Class) String() string {
-	switch c {
-	case 0:
-		return "none"
-	case ClassUnavailable:
-		return "unavailable"
-	case ClassMisconfigured:
-		return "misconfigured"
-	case ClassKey:
-		return "key"
-	}
-	return fmt.Sprintf("class(%d)", uint8(c))
-}
-
-// prefixes of Redis' errors, with their class and reason. The first match wins.
-var prefixes = []struct {
-	prefix string
-	class  Class
-	reason string
-}{
-	{"NOAUTH", ClassMisconfigured, "noauth"},
-	// Redis reads no long command from somebody who has not said who it is, and
-	// a script's call is long.
-	{"ERR Protocol error: unauthenticated", ClassMisconfigured, "noauth"},
-	{"WRONGPASS", ClassMisconfigured, "wrongpass"},
-	{"ERR invalid password", ClassMisconfigured, "wrongpass"},
-	{"ERR AUTH", ClassMisconfigured, "wrongpass"}, // a password although none is set
-	{"ERR Client sent AUTH", ClassMisconfigured, "wrongpass"},
-	{"NOPERM", ClassMisconfigured, "noperm"},
-	{"ERR The user executing the script", ClassMisconfigured, "noperm"},
-	// Within a script, by Redis 7.2 and later and by Valkey; after "ERR ".
-	{"ACL failure in script", ClassMisconfigured, "noperm"},
-	{"DENIED", ClassMisconfigured, "denied"},
-	{"CROSSSLOT", ClassMisconfigured, "crossslot"},
-	{"ERR unknown command", ClassMisconfigured, "unsupported"},
-	{"WRONGTYPE", ClassKey, "wrongtype"},
-	{"LOADING", ClassUnavailable, "loading"},
-	{"READONLY", ClassUnavailable, "readonly"},
-	{"OOM", ClassUnavailable, "oom"},
-	{"CLUSTERDOWN", ClassUnavailable, "clusterdown"},
-	{"MASTERDOWN", ClassUnavailable, "masterdown"},
-	{"NOREPLICAS", ClassUnavailable, "noreplicas"},
-	{"BUSY", ClassUnavailable, "busy"},
-	{"TRYAGAIN", ClassUnavailable, "tryagain"},
-	{"MISCONF", ClassUnavailable, "misconf"}, // its disk is full: no writes until then
-	{"NOSCRIPT", ClassUnavailable, "noscript"},
-	{"MOVED", ClassUnavailable, "moved"},
-	{"ASK", ClassUnavailable, "ask"},
-	{"UNBLOCKED", ClassUnavailable, "unblocked"},
-	{"ERR max number of clients", ClassUnavailable, "maxclients"},
-}
+func (c Class) String() string { return redisstore.Class(c).String() }
 
 // Classify sorts an error of this package, or of go-redis, and names its cause
 // in one short word that does not change between versions, fit for a metric's
@@ -106,108 +37,27 @@ var prefixes = []struct {
 // given the password that is wanted; go-redis may notice only when it uses that
 // connection again. "noauth" may therefore take turns with "closed".
 func Classify(err error) (Class, string) {
-	var key *KeyError
-	var panicked *panicError
-	switch {
-	case err == nil:
-		return 0, ""
-	case errors.As(err, &key):
-		if key.Reason == "WRONGTYPE" {
-			return ClassKey, "wrongtype"
-		}
-		return ClassKey, "garbage"
-	case errors.Is(err, ErrBadReply):
-		return ClassUnavailable, "protocol"
-	case errors.As(err, &panicked):
-		return ClassUnavailable, "panic"
-	}
-	if class, reason, ok := classifyReply(err); ok {
-		return class, reason
-	}
-	return ClassUnavailable, classifyNetwork(err)
+	class, reason := redisstore.Classify(err)
+	return Class(class), reason
 }
 
-// MayHaveRun reports whether a batch that failed with err may have been applied all
-// the same: not if no connection came about, nor if Redis has answered with an error.
-// A script writes the ledger first, and fails as a whole if that fails.
-func MayHaveRun(err error) bool {
-	var reply redis.Error
-	if err == nil || asError(err, &reply) || errors.Is(err, ErrInvalidBatch) {
-		return err == nil
-	}
-	switch classifyNetwork(err) {
-	case "refused", "dns", "pool":
-		return false
-	}
-	return true
-}
-
-// classifyReply sorts what Redis itself has said.
-func classifyReply(err error) (Class, string, bool) {
-	var reply redis.Error
-	if !asError(err, &reply) {
-		return 0, "", false
-	}
-	class, reason := classifyText(reply.Error())
-	return class, reason, true
-}
-
-// classifyText sorts the words of an error.
-func classifyText(text string) (Class, string) {
-	text = strings.TrimPrefix(text, "-")
-	for _, p := range prefixes {
-		// Errors inside a script arrive as they are from Redis 7 on, and
-		// quoted in another error before that.
-		if strings.HasPrefix(text, p.prefix) || strings.Contains(text, "-"+p.prefix+" ") {
-			return p.class, p.reason
-		}
-	}
-	// Those that a script has caught and raised again come as a text of its own.
-	if inner, ok := strings.CutPrefix(text, "ERR "); ok {
-		return classifyText(inner)
-	}
-	return ClassUnavailable, "error"
-}
-
-// classifyNetwork sorts what went wrong on the way.
-func classifyNetwork(err error) string {
-	var network net.Error
-	var dns *net.DNSError
-	switch {
-	case errors.Is(err, context.Canceled):
-		return "canceled"
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return "refused"
-	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
-		return "pool"
-	case errors.Is(err, context.DeadlineExceeded):
-		return "timeout"
-	case errors.As(err, &dns):
-		return "dns"
-	case errors.As(err, &network) && network.Timeout():
-		return "timeout"
-	case errors.Is(err, redis.ErrClosed), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
-		errors.Is(err, io.ErrClosedPipe), errors.Is(err, net.ErrClosed),
-		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
-		return "closed"
-	case strings.HasPrefix(err.Error(), "redis: can't parse"):
-		return "protocol"
-	}
-	return "error"
-}
-
-// asError is errors.As with a nil error allowed.
-func asError(err error, target *redis.Error) bool { return err != nil && errors.As(err, target) }
-
-// panicError reports that the client panicked.
-type panicError struct{ value any }
-
-func (e *panicError) Error() string { return fmt.Sprintf("the client panicked: %v", e.value) }
-
-// wrap puts the package's name in front of what go-redis reports.
-func wrap(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("remote: %w", err)
+// BoundReplies returns a dialer whose connections fail, with [ErrBadReply], as
+// soon as the server announces or sends a reply that would take more than most
+// bytes of memory; 0 means 64 MiB, more than
+// any script of this package answers.
+//
+// go-redis sets memory aside for as much as a header announces, before any of
+// it has arrived, and descends into nested arrays as deep as they go. A dozen
+// bytes from whoever answers at Redis' address are enough to end the process:
+// running out of memory or of stack cannot be recovered from, and the goroutines
+// in which a ClusterClient runs its pipelines recover from nothing. Where the
+// server, or the way to it, is not trusted as much as the process itself, build
+// the client with
+//
+//	o.Dialer = remote.BoundReplies(redis.NewDialer(o), 0)
+//
+// It costs about 1 ns per byte of a reply's headers and nothing else. The bound
+// holds for everything that this client is used for.
+func BoundReplies(dial func(ctx context.Context, network, addr string) (net.Conn, error), most int) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return redisstore.BoundReplies(dial, most)
 }

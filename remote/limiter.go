@@ -2,13 +2,18 @@ package remote
 
 import (
 	"context"
-	"fmt"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
+
+// MaxChecks is the largest number of checks of one [Limiter.TakeAll], which
+// occupies Redis for all of them. Windows are read bucket by bucket: all checks
+// together may have no more than 20,000, where one of a sliding window has a
+// bucket more than its rule says, and one of another kind has one.
+const MaxChecks = redisstore.MaxChecks
 
 // Limiter asks Redis for every decision, one round trip each. Build one with
 // [New]; the zero Limiter is not usable. It is safe for concurrent use, holds
@@ -17,18 +22,22 @@ import (
 // It promises no more than one execution per call: when the answer is lost or
 // late, the units may have been taken or not, and the error does not tell. A nil
 // context stands for [context.Background].
-type Limiter struct{ srv *server }
+type Limiter struct{ asks *redisstore.Limiter }
 
 // New returns a limiter that uses rdb, a client, a failover client or a cluster
 // client. It does not talk to Redis yet. The error names every problem of the
 // options.
 func New(rdb redis.UniversalClient, o Options) (*Limiter, error) {
-	srv, err := newServer(rdb, o)
+	asks, err := redisstore.New(rdb, redisstore.Options(o))
 	if err != nil {
 		return nil, err
 	}
-	return &Limiter{srv: srv}, nil
+	return &Limiter{asks}, nil
 }
+
+// Shard returns the shard of a key, from 0 on: keys of one shard can be asked for
+// together, see [Limiter.TakeAll].
+func (l *Limiter) Shard(key string) int { return l.asks.Keyspace().Shard(key) }
 
 // Take asks for n units of key under rule: all of them or none. A refusal
 // costs nothing. More units than the limit holds are refused with
@@ -38,137 +47,107 @@ func New(rdb redis.UniversalClient, o Options) (*Limiter, error) {
 // errors stay errors.
 //
 // Errors: [limit.ErrInvalidN] for n < 0 and [limit.ErrNilRule] for a nil or zero
-// rule (nothing was asked of Redis), a [*KeyError] for an unusable key,
+// rule (nothing was asked of Redis), a [*limit.KeyError] for an unusable key,
 // [ErrBadReply], the context's error, or what go-redis reports; see [Classify].
 // With an error the Result is a refusal and says nothing about the key.
 func (l *Limiter) Take(ctx context.Context, key string, rule *limit.Rule, n int64) (limit.Result, error) {
-	if err := askable(rule, n); err != nil {
-		return limit.Invalid(rule), err
-	}
-	return l.decide(ctx, key, rule, question{n: n, book: true})
-}
-
-// question is what is asked of a counter: would n units be admitted, and book
-// them if they are.
-type question struct {
-	n    int64
-	book bool
-}
-
-// units returns what the scripts are to book: nothing if only an answer is
-// wanted, or if the units can never be admitted; the reply tells what remains.
-func (q question) units(rule *limit.Rule) int64 {
-	if !q.book || q.n > rule.Limit() {
-		return 0
-	}
-	return q.n
-}
-
-// allowed tells the answer from what the script said of the units it was to
-// book and from what remains afterwards.
-func (q question) allowed(rule *limit.Rule, booked bool, remaining int64) bool {
-	if q.book {
-		return booked && q.n <= rule.Limit()
-	}
-	return q.n <= remaining
-}
-
-func (l *Limiter) decide(ctx context.Context, key string, rule *limit.Rule, q question) (limit.Result, error) {
-	s, args := q.call(rule)
-	if s == nil {
-		return limit.Invalid(rule), fmt.Errorf("remote: %w: %v", limit.ErrUnsupported, rule)
-	}
-	r := l.run(ctx, s, l.srv.keys.CounterKey(rule, key), args...)
-	booked := r.flag()
-	tell := r.counter(rule)
-	if err := r.end(); err != nil {
-		return failed(rule), err
-	}
-	return rule.Judged(tell(q.allowed(rule, booked, tell(true, 0).Remaining), q.n)), nil
-}
-
-// call returns the script that answers, and its arguments; no script if there
-// is none for such a rule.
-func (q question) call(rule *limit.Rule) (*script, []any) {
-	switch rule.Algorithm() {
-	case limit.AlgorithmFunnel:
-		return scriptTakeFunnel, funnelArgs(rule, q.units(rule), rule.Full())
-	case limit.AlgorithmSlidingWindow, limit.AlgorithmFixedWindow:
-		return scriptTakeWindow, []any{q.units(rule), rule.Limit(), widthUS(rule), rule.Kept(), horizonMS(rule)}
-	case limit.AlgorithmSlidingLog:
-		return scriptTakeLog, []any{min(q.n, rule.Limit()+1), rule.Limit(), widthUS(rule), digit(q.book)}
-	}
-	return nil, nil
-}
-
-// funnelArgs asks a funnel for n units, as if its capacity were what is given.
-func funnelArgs(rule *limit.Rule, n int64, capacity limit.Span) []any {
-	cost, full := toWire(rule, rule.Cost(n)), toWire(rule, capacity)
-	return []any{rateText(rule), cost.us, cost.rem, full.us, full.rem, horizonMS(rule)}
+	return l.asks.Take(ctx, key, rule, n)
 }
 
 // Peek tells what Take of one unit would answer, without taking it or writing
 // to Redis. The errors are those of [Limiter.Take].
 func (l *Limiter) Peek(ctx context.Context, key string, rule *limit.Rule) (limit.Result, error) {
-	if !rule.Valid() {
-		return limit.Invalid(rule), fmt.Errorf("remote: %w", limit.ErrNilRule)
-	}
-	return l.decide(ctx, key, rule, question{n: 1})
+	return l.asks.Peek(ctx, key, rule)
 }
 
-// run executes a script on one key and returns a reader of its reply, which
-// carries the error if there is one.
-func (l *Limiter) run(ctx context.Context, s *script, key string, args ...any) *reader {
-	c := &call{script: s, keys: []string{key}, args: args}
-	l.srv.do(ctx, c)
-	if c.err != nil {
-		return &reader{err: wrap(c.err)}
-	}
-	r := newReader(c.val)
-	r.refused(key)
-	return r
+// TakeAtMost takes what is left of key under rule, up to n units, and returns
+// how many those are. Allowed tells whether it was any; if not, RetryAfter is
+// when there will be one. 0 units only look.
+//
+// A dry run grants n in any case: it takes all of them or, where so many are
+// not left, none.
+//
+// The errors are those of [Limiter.Take].
+func (l *Limiter) TakeAtMost(ctx context.Context, key string, rule *limit.Rule, n int64) (granted int64, res limit.Result, err error) {
+	return l.asks.TakeAtMost(ctx, key, rule, n)
 }
 
-// failed is the result beside an error of Redis.
-func failed(rule *limit.Rule) limit.Result {
-	res := limit.Result{Source: limit.SourceRemote}
-	if rule.Valid() {
-		res.Limit = rule.Limit()
-	}
-	return res
+// TakeAll asks for the units of all checks in one step: each of them consumes
+// its own, or none does, and nothing is written. The verdict tells which check
+// decided; its Result is what [Limiter.Take] would have answered. No checks are
+// allowed.
+//
+// The units of checks of one counter (the same key, algorithm and name) add up:
+// each of them must admit the sum, also where their rules differ in the limit.
+// Where they differ in more, they are refused: each would re-express what the other
+// has counted. A dry run stands in nobody's way: if it would refuse, its own units
+// are not consumed, and those of the others are; and its units are not part of the
+// sum for those that are no dry run.
+//
+// On a Redis Cluster, and on a [redis.Ring], all keys must be in one shard: the
+// rules of one key are, different keys need not be. [Limiter.Shard] tells.
+//
+// Errors: [limit.ErrInvalidN], [limit.ErrNilRule] and [limit.ErrUnsupported] (a
+// rule, two rules of one counter, the keys' shards, or too many buckets), with the
+// index of the check in the text, and another for more than [MaxChecks]: nothing
+// was asked of Redis. A [*limit.KeyError] for an unusable key: nothing was consumed.
+// All others as for Take. With an error the verdict is a refusal; By is the check
+// to blame, -1 if there is none.
+func (l *Limiter) TakeAll(ctx context.Context, checks ...limit.Check) (limit.Verdict, error) {
+	return l.asks.TakeAll(ctx, checks...)
 }
 
-// counter returns the next items, what a counter holds, as a function that
-// describes the answer to a question for n units.
-func (r *reader) counter(rule *limit.Rule) func(allowed bool, n int64) limit.Result {
-	var tell func(allowed bool, n int64) limit.Result
-	switch rule.Algorithm() {
-	case limit.AlgorithmFunnel:
-		level := r.span(rule)
-		tell = func(allowed bool, n int64) limit.Result { return rule.FunnelResult(allowed, n, 1, level) }
-	case limit.AlgorithmSlidingLog:
-		count, wait, reset := r.number(maxExact), r.now(), r.now()
-		tell = func(allowed bool, n int64) limit.Result { return logResult(rule, allowed, n, count, wait, reset) }
-	default:
-		counts, last, past := r.window(rule)
-		tell = func(allowed bool, n int64) limit.Result { return rule.WindowResult(allowed, n, 1, counts, last, past) }
-	}
-	return func(allowed bool, n int64) limit.Result {
-		res := tell(allowed, n)
-		res.Source = limit.SourceRemote
-		return res
-	}
+// Wait returns nil as soon as n units of key are admitted; they are consumed
+// then. At once, and without consuming anything, it returns a [*limit.WaitError]
+// when that would take longer than ctx lasts, or for ever. If ctx ends before,
+// what was booked is handed back, and the error is that of ctx, joined by what
+// went wrong in booking or handing back: then it is unknown whether the units
+// still count, as with every other error of Redis. The answer to a booking is
+// waited for even if ctx ends meanwhile, for [Options.CommandTimeout] at most:
+// whoever does not hear it cannot hand anything back.
+//
+// Those who wait for a funnel are served in the order in which Redis heard of
+// them, on whichever process they are. A window and a log cannot be booked ahead:
+// whoever waits for one asks again when there should be room, and who gets it is
+// a matter of luck; large n may be overtaken by small ones again and again.
+//
+// 0 units are not waited for, nor is a dry run. The other errors are those of
+// [Limiter.Take].
+func (l *Limiter) Wait(ctx context.Context, key string, rule *limit.Rule, n int64) error {
+	return l.asks.Wait(ctx, key, rule, n)
 }
 
-// logResult describes the answer to a question for n units of a sliding log.
-func logResult(rule *limit.Rule, allowed bool, n, count int64, wait, reset time.Duration) limit.Result {
-	res := limit.Result{Allowed: allowed, Limit: rule.Limit(), Remaining: max(rule.Limit()-count, 0), ResetAfter: reset}
-	switch {
-	case allowed:
-	case n > rule.Limit():
-		res.RetryAfter = limit.Never
-	default:
-		res.RetryAfter = max(wait, time.Microsecond)
-	}
-	return res
+// Refund hands n units of key back, because the call that they were taken for
+// did not happen: as far as so many are there, the newest first. It returns how
+// many. Those in the oldest bucket of a sliding window are handed back whole,
+// although no more than a part of each counts by then: more may come back than
+// Remaining grows by. Like every call of this package it is executed once at most: with an
+// error it is unknown whether they were handed back.
+//
+// Of a funnel that is fuller than full nothing is handed back: somebody may have
+// booked ahead, and keeps his time, so that newcomers would be admitted at that
+// time once more.
+//
+// It begins a new generation of the key, so that nodes that hold a view of it
+// (package hybrid) do not take the difference for a loss of data.
+//
+// The errors are those of [Limiter.Take].
+func (l *Limiter) Refund(ctx context.Context, key string, rule *limit.Rule, n int64) (back int64, err error) {
+	return l.asks.Refund(ctx, key, rule, n)
+}
+
+// Reset forgets what has been used of key under rule. It is [Limiter.Set] to 0.
+func (l *Limiter) Reset(ctx context.Context, key string, rule *limit.Rule) error {
+	return l.asks.Reset(ctx, key, rule)
+}
+
+// Set makes used units of key count, whatever was counted before: what an
+// upstream service says, for example. More than the limit is a debt; a sliding
+// log holds no more than its limit. It raises the key's generation, so that
+// nodes that still hold an older view of it (package hybrid) drop that view
+// instead of restoring it.
+//
+// The errors are those of [Limiter.Take]. An unusable key is not repaired.
+func (l *Limiter) Set(ctx context.Context, key string, rule *limit.Rule, used int64) error {
+	return l.asks.Set(ctx, key, rule, used)
 }

@@ -22,9 +22,9 @@ func simScripts(seeds int) check { return check{"hybrid", "TestSimScripts", 100 
 // simRealScripts is the same on a redis-server.
 func simRealScripts(seeds int) check { return check{"hybrid", "TestSimRealScripts", 20 * seeds} }
 
-func hybrid(test string) check { return check{"hybrid", test, 0} }
-func local(test string) check  { return check{"local", test, 0} }
-func tables(test string) check { return check{"internal/table", test, 0} }
-func remote(test string) check { return check{"remote", test, 0} }
-func words(test string) check  { return check{"limit", test, 0} }
-func clocks(test string) check { return check{"clock", test, 0} }
+func hybrid(test string) check     { return check{"hybrid", test, 0} }
+func local(test string) check      { return check{"local", test, 0} }
+func tables(test string) check     { return check{"internal/table", test, 0} }
+func redisstore(test string) check { return check{"internal/redisstore", test, 0} }
+func words(test string) check      { return check{"limit", test, 0} }
+func clocks(test string) check     { return check{"clock", test, 0} }

@@ -29,10 +29,10 @@ var apartMutants = []mutant{
 	{
 		name:   "fate-of-any-earlier-batch",
 		breaks: "A batch whose fate is asked for counts as booked if any one since the last acknowledged was.",
-		file:   "remote/lua/batch.lua",
+		file:   "internal/redisstore/lua/batch.lua",
 		old:    `elseif last > prev and last < seq and nonce == ARGV[5] then`,
 		new:    `elseif last >= prev and last < seq then`,
-		by:     remote("TestFateOfABatch"),
+		by:     redisstore("TestFateOfABatch"),
 	},
 	{
 		name:   "booked-parts-told-again",
@@ -62,8 +62,8 @@ var apartMutants = []mutant{
 		name:   "booked-under-an-earlier-number",
 		breaks: "That a flight was booked under an earlier number is believed only of one whose fate was asked for.",
 		file:   "hybrid/replies.go",
-		old:    `f != nil && r.Verdict == remote.VerdictEarlier {`,
-		new:    `f == nil && r.Verdict == remote.VerdictEarlier {`,
+		old:    `f != nil && r.Fate == redisstore.FateEarlier {`,
+		new:    `f == nil && r.Fate == redisstore.FateEarlier {`,
 		by:     hybrid("TestBookedUnderAnEarlierNumber"),
 	},
 }

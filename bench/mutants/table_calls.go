@@ -93,18 +93,18 @@ var callMutants = []mutant{
 	{
 		name:   "old-refunds-after-a-reset",
 		breaks: "Redis takes off what a node hands back of units from before a reset.",
-		file:   "remote/lua/batch.lua",
+		file:   "internal/redisstore/lua/batch.lua",
 		old:    "comes_off = back and back.gen >= st.reset\n  if comes_off then",
 		new:    "comes_off = back\n  if comes_off then",
-		by:     remote("TestBatchHandsBackAfterReset"),
+		by:     redisstore("TestBatchHandsBackAfterReset"),
 	},
 	{
 		name:   "funnels-keep-their-time",
 		breaks: "Under another rate a funnel in Redis goes on with the same time to drain.",
-		file:   "remote/lua/lib.lua",
+		file:   "internal/redisstore/lua/lib.lua",
 		old:    `math.ceil((left + rest / d) * (to / from))`,
 		new:    `math.ceil(left + rest / d)`,
-		by:     remote("TestFunnelOfAnotherRate"),
+		by:     redisstore("TestFunnelOfAnotherRate"),
 	},
 	{
 		name:   "claimed-without-end",
@@ -231,7 +231,7 @@ var callMutants = []mutant{
 	{
 		name:   "a-reset-is-a-loss",
 		breaks: "A reset does not begin a new generation: the nodes restore what it has cleared.",
-		file:   "remote/lua/lib.lua",
+		file:   "internal/redisstore/lua/lib.lua",
 		old:    `st.gen = math.min(math.max(now, st.gen + 1, st.born + 1), TOP)`,
 		new:    `st.gen = st.gen`,
 		by:     hybrid("TestResetSurvivesALoss"),

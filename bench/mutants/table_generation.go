@@ -5,7 +5,7 @@ var generationMutants = []mutant{
 	{
 		name:   "a-later-generation-replaces-all",
 		breaks: "A node that knows of a reset erases what others have booked since, in a Redis that had lost it.",
-		file:   "remote/lua/lib.lua",
+		file:   "internal/redisstore/lua/lib.lua",
 		old:    `local mine = st.gen == top or st.born >= top`,
 		new:    `local mine = st.gen == top`,
 		by:     hybrid("TestRealResetReturnsAfterALoss"),
@@ -13,10 +13,10 @@ var generationMutants = []mutant{
 	{
 		name:   "an-earlier-generation-is-ignored",
 		breaks: "What a node knows that was booked since a reset is not restored if it has not heard of that.",
-		file:   "remote/lua/lib.lua",
+		file:   "internal/redisstore/lua/lib.lua",
 		old:    `local theirs = gen == top or born >= top`,
 		new:    `local theirs = gen == top`,
-		by:     remote("TestMergeAcrossGenerations"),
+		by:     redisstore("TestMergeAcrossGenerations"),
 	},
 	{
 		name:   "born-when-it-is-restored",
@@ -75,10 +75,10 @@ var generationMutants = []mutant{
 	{
 		name:   "a-reset-by-the-clock-alone",
 		breaks: "A reset begins before what it clears if Redis' clock has been set back since.",
-		file:   "remote/lua/lib.lua",
+		file:   "internal/redisstore/lua/lib.lua",
 		old:    `math.max(now, st.gen + 1, st.born + 1)`,
 		new:    `math.max(now, st.gen + 1)`,
-		by:     remote("TestBirths"),
+		by:     redisstore("TestBirths"),
 	},
 	{
 		name:   "units-ahead-under-another-id",
@@ -91,10 +91,10 @@ var generationMutants = []mutant{
 	{
 		name:   "a-reset-ahead-of-the-clock-clears-what-came-since",
 		breaks: "Redis' clock is set back: a node that knows of an earlier reset erases what was booked since.",
-		file:   "remote/lua/lib.lua",
+		file:   "internal/redisstore/lua/lib.lua",
 		old:    ` or math.max(top, born) > now`,
 		new:    ``,
-		by:     remote("TestMergeOfAResetBeforeTheClockWasSetBack"),
+		by:     redisstore("TestMergeOfAResetBeforeTheClockWasSetBack"),
 	},
 	{
 		name:   "an-answer-ahead-of-its-clock-is-older",
@@ -107,10 +107,10 @@ var generationMutants = []mutant{
 	{
 		name:   "content-ahead-of-the-clock-is-newer",
 		breaks: "The clock is set back by less than has passed since a reset: a node that knows of it erases what was booked since.",
-		file:   "remote/lua/lib.lua",
+		file:   "internal/redisstore/lua/lib.lua",
 		old:    `or math.max(top, born) > now`,
 		new:    `or top > now`,
-		by:     remote("TestMergeOfAResetBeforeTheClockWasSetBack"),
+		by:     redisstore("TestMergeOfAResetBeforeTheClockWasSetBack"),
 	},
 	{
 		name:   "booked-earlier-taken-for-a-loss",

@@ -37,10 +37,10 @@ var memberMutants = []mutant{
 	{
 		name:   "nonce-not-compared",
 		breaks: "Redis takes a copy's batch for a duplicate of the original's.",
-		file:   "remote/lua/batch.lua",
+		file:   "internal/redisstore/lua/batch.lua",
 		old:    `verdict = nonce == ARGV[5] and 'd' or 'o'`,
 		new:    `verdict = 'd'`,
-		by:     remote("TestBatchOfACopy"),
+		by:     redisstore("TestBatchOfACopy"),
 	},
 	{
 		name:   "nonce-of-the-process",
@@ -129,8 +129,8 @@ var memberMutants = []mutant{
 		name:   "close-waits-for-an-operator",
 		breaks: "Close waits for a permission that nobody gives.",
 		file:   "hybrid/close.go",
-		old:    `return class == remote.ClassUnavailable`,
-		new:    `return class != remote.ClassKey && err != nil`,
+		old:    `return class == redisstore.ClassUnavailable`,
+		new:    `return class != redisstore.ClassKey && err != nil`,
 		by:     hybrid("TestCloseWithoutPermission"),
 	},
 }

@@ -106,11 +106,11 @@ var permissionMutants = []mutant{
 	{
 		name:   "permissions-of-one-version",
 		breaks: "A missing permission in the words of Redis 7.2 and Valkey may pass by itself.",
-		file:   "remote/errors.go",
+		file:   "internal/redisstore/errors.go",
 		old: `	{"ACL failure in script", ClassMisconfigured, "noperm"},
 `,
 		new: ``,
-		by:  remote("TestClassifyPermissions"),
+		by:  redisstore("TestClassifyPermissions"),
 	},
 }
 

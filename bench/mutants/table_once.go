@@ -74,10 +74,10 @@ var onceMutants = []mutant{
 	{
 		name:   "client-sends-again",
 		breaks: "go-redis sends a script again by itself, after its deadline.",
-		file:   "remote/scripts.go",
+		file:   "internal/redisstore/scripts.go",
 		old:    `NoRetry() bool { return true }`,
 		new:    `NoRetry() bool { return false }`,
-		by:     remote("TestLostOnTheWire"),
+		by:     redisstore("TestLostOnTheWire"),
 	},
 	{
 		name:   "same-name-after-a-restart",

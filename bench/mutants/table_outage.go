@@ -119,7 +119,7 @@ var outageMutants = []mutant{
 		name:   "misconfiguration-probed-fast",
 		breaks: "A wrong password is tried as often as a server that is away.",
 		file:   "hybrid/machine.go",
-		old:    `if class != remote.ClassMisconfigured {`,
+		old:    `if class != redisstore.ClassMisconfigured {`,
 		new:    `if class >= 0 {`,
 		by:     hybrid("TestMisconfiguredProbesSlowly"),
 	},

@@ -135,9 +135,9 @@ var viewMutants = []mutant{
 	{
 		name:   "empty-since-nobody-knows-when",
 		breaks: "Redis does not tell since when a funnel is empty.",
-		file:   "remote/lua/batch.lua",
+		file:   "internal/redisstore/lua/batch.lua",
 		old:    ` .. pair(st.us, st.rem)`,
 		new:    ` .. pair(math.max(st.us, now), st.rem)`,
-		by:     remote("TestRaiseToEmpty"),
+		by:     redisstore("TestRaiseToEmpty"),
 	},
 }

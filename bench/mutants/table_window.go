@@ -13,10 +13,10 @@ var windowMutants = []mutant{
 	{
 		name:   "no-cap-in-redis",
 		breaks: "The same, where Redis decides.",
-		file:   "remote/lua/window.lua",
+		file:   "internal/redisstore/lua/window.lua",
 		old:    `oldest - room <= window.share(q) and at_most`,
 		new:    `at_most`,
-		by:     remote("TestWindowHoldsItsLimit"),
+		by:     redisstore("TestWindowHoldsItsLimit"),
 	},
 	{
 		name:   "no-memory-of-the-last-unit",
@@ -29,10 +29,10 @@ var windowMutants = []mutant{
 	{
 		name:   "no-memory-of-the-last-unit-in-redis",
 		breaks: "The same, where Redis books.",
-		file:   "remote/lua/window.lua",
+		file:   "internal/redisstore/lua/window.lua",
 		old:    `q.st.l[0] = math.max(q.st.l[0] or 0, q.elapsed)`,
 		new:    `q.st.l[0] = q.width`,
-		by:     remote("TestWindowHoldsItsLimit"),
+		by:     redisstore("TestWindowHoldsItsLimit"),
 	},
 	{
 		name:   "a-lease-forgets-its-last-unit",
@@ -53,23 +53,23 @@ var windowMutants = []mutant{
 	{
 		name:   "last-rounded-down",
 		breaks: "Redis is told of the last unit of a bucket up to 1 µs too early.",
-		file:   "remote/batch.go",
+		file:   "internal/redisstore/batch.go",
 		old:    `(e.Last+time.Microsecond-1)/time.Microsecond`,
 		new:    `e.Last/time.Microsecond`,
-		by:     remote("TestWindowBooking"),
+		by:     redisstore("TestWindowBooking"),
 	},
 	{
 		name:   "last-lost-in-a-merge",
 		breaks: "When units of several nodes meet in a bucket, the last of them is that which was told of last.",
-		file:   "remote/lua/lib.lua",
+		file:   "internal/redisstore/lua/lib.lua",
 		old:    `l[age] = math.max(l[age] or 0, last)`,
 		new:    `l[age] = last`,
-		by:     remote("TestWindowBooking"),
+		by:     redisstore("TestWindowBooking"),
 	},
 	{
 		name:   "last-lost-in-a-raise",
 		breaks: "A node that raises a window after a loss leaves out when its units came.",
-		file:   "remote/lua/batch.lua",
+		file:   "internal/redisstore/lua/batch.lua",
 		old:    `st.l[age] = math.max(st.l[age] or 0, known.l[age])`,
 		new:    `st.l[age] = st.l[age] or 0`,
 		by:     simScripts(3),
@@ -77,10 +77,10 @@ var windowMutants = []mutant{
 	{
 		name:   "last-lost-on-the-short-way",
 		breaks: "Where a batch goes the short way, the last unit of a bucket is that which was told of last.",
-		file:   "remote/lua/batch.lua",
+		file:   "internal/redisstore/lua/batch.lua",
 		old:    `int(math.max(when, came))`,
 		new:    `came`,
-		by:     remote("TestShortWayIsTheSame"),
+		by:     redisstore("TestShortWayIsTheSame"),
 	},
 	{
 		name:   "last-lost-in-an-answer",

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
-	"github.com/hybridlimit/hybridlimit/remote"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
 
 // gatherer collects for the oracle what is known of each slot, once nothing more
@@ -219,7 +219,7 @@ func (b *gatherer) noteCall(place int, x rig.Exchange) bool {
 			return true
 		}
 	}
-	if _, why := remote.Classify(x.Err); why != "timeout" {
+	if _, why := redisstore.Classify(x.Err); why != "timeout" {
 		return false
 	}
 	// This machine was too busy elsewhere.

@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
-	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 // world is the redis-server of a run.
@@ -20,7 +20,7 @@ type world struct {
 	server *redistest.Server
 	direct *redis.Client // of the soak itself, past all proxies
 	prefix string
-	keys   remote.Keyspace
+	keys   redisstore.Keyspace
 	// mu is held by whoever asks the server, and by a fault during which it
 	// cannot be asked.
 	mu sync.Mutex
@@ -29,7 +29,7 @@ type world struct {
 func newWorld(prefix string) (*world, error) {
 	w := &world{prefix: prefix}
 	var err error
-	if w.keys, err = remote.NewKeyspace(prefix, 1); err != nil {
+	if w.keys, err = redisstore.NewKeyspace(prefix, 1); err != nil {
 		return nil, err
 	}
 	if w.server, err = redistest.Launch(redistest.Options{}); err != nil {

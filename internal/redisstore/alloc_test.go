@@ -1,0 +1,47 @@
+package redisstore
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// An exchange allocates as much for 300 keys as for 100: what it says and what it hears
+// are texts in one piece, and so are the states and their buckets.
+func TestExecAllocatesNothingPerKey(t *testing.T) {
+	for _, rule := range []*limit.Rule{funnel(t, 1000, 1000, time.Minute), sliding(t, 1000, time.Minute, 10)} {
+		allocations := func(ops int) float64 {
+			b := &Batch{Node: "n1", Seq: 1, Ops: make([]Op, ops)}
+			reply := "a 1760000000123456 5" + strings.Repeat("\n1760000000123456 0", ops)
+			if rule.Width() > 0 {
+				reply = "a 1760000000123456 5" + strings.Repeat("\n 293333333:7:1 293333334:1:9", ops)
+			}
+			rdb := (&liar{}).client(0)
+			defer rdb.Close()
+			rdb.AddHook(scripted{reply})
+			s, err := NewStore(rdb, Options{Shards: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range b.Ops {
+				b.Ops[i] = Op{Key: s.Keyspace().CounterKey(rule, fmt.Sprint(i)), Rule: rule, Units: 3, Ahead: rule.Cost(3)}
+				if rule.Width() > 0 {
+					b.Ops[i].Ahead, b.Ops[i].Buckets = limit.Span{}, []Bucket{{293333334, 3, time.Second}}
+				}
+			}
+			batches := []*Batch{b}
+			return testing.AllocsPerRun(100, func() {
+				if out := s.Exec(ctx, batches); out[0].Err != nil || len(out[0].Reply.States) != ops {
+					t.Fatalf("%+v", out[0])
+				}
+			})
+		}
+		// The pool of texts may be emptied in between.
+		if few, many := allocations(100), allocations(300); many > few+20 || few > 60 {
+			t.Errorf("%v: %v allocations for 100 keys, %v for 300", rule, few, many)
+		}
+	}
+}

@@ -1,0 +1,254 @@
+package redisstore
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// encode checks a batch and turns it into a call of the script.
+func (s *Store) encode(b *Batch) (*call, error) {
+	if err := s.check(b); err != nil {
+		return nil, err
+	}
+	accept := "0"
+	if b.Accept {
+		accept = "1"
+	}
+	c := &call{script: scriptBatch, keys: make([]string, 1, 1+len(b.Ops))}
+	c.keys[0] = s.srv.keys.SeqKey(b.Shard, b.Node)
+	t := batchTexts.Get().(*batchText)
+	t.reset()
+	for i := range b.Ops {
+		c.keys = append(c.keys, b.Ops[i].Key)
+		t.add(&b.Ops[i])
+	}
+	c.args = []any{b.Seq, b.Prev, accept, ledgerTTL.Milliseconds(), fmt.Sprintf("%016x", b.Nonce), t.units, string(t.rules), string(t.ops)}
+	batchTexts.Put(t)
+	return c, nil
+}
+
+// batchText is what a batch says of its rules and operations, see lua/batch.lua, while
+// it is written. What is sent is a copy, which hooks of the client may keep.
+type batchText struct {
+	rules, ops []byte
+	units      int64               // of all operations
+	known      map[*limit.Rule]int // the number of each rule among those of its kind
+	count      [2]int              // of funnels, of windows
+	rule       *limit.Rule         // the latest one
+	name       []byte              // and what operations call it
+}
+
+var batchTexts = sync.Pool{New: func() any { return &batchText{known: map[*limit.Rule]int{}} }}
+
+func (t *batchText) reset() {
+	clear(t.known) // or it would keep the rules alive
+	*t = batchText{rules: t.rules[:0], ops: t.ops[:0], known: t.known, name: t.name[:0]}
+}
+
+// add writes an operation.
+func (t *batchText) add(op *Op) {
+	units := min(op.Units, limit.MaxUnits)
+	t.units = min(t.units+units, limit.MaxUnits)
+	if op.Rule != t.rule {
+		t.use(op.Rule)
+	}
+	t.ops = append(t.ops, t.name...)
+	t.ops = appendNumbers(t.ops, units)
+	if op.Rule.Algorithm() == limit.AlgorithmFunnel {
+		t.funnel(op, units)
+	} else {
+		t.window(op)
+	}
+	t.ops = append(t.ops, '\n')
+}
+
+// use makes a rule the latest, and writes it if it is new.
+func (t *batchText) use(rule *limit.Rule) {
+	kind, letter := 0, byte('f')
+	if rule.Algorithm() != limit.AlgorithmFunnel {
+		kind, letter = 1, 'w'
+	}
+	n := t.known[rule]
+	if n == 0 {
+		t.count[kind]++
+		n = t.count[kind]
+		t.known[rule] = n
+		t.rules = append(t.rules, letter, ' ')
+		if kind == 0 {
+			one := toWire(rule, rule.Cost(1))
+			t.rules = append(t.rules, rateText(rule)...)
+			t.rules = appendNumbers(t.rules, horizonMS(rule), one.us, one.rem)
+		} else {
+			t.rules = strconv.AppendInt(t.rules, widthUS(rule), 10)
+			t.rules = appendNumbers(t.rules, int64(rule.Kept()), horizonMS(rule))
+		}
+		t.rules = append(t.rules, '\n')
+	}
+	t.rule, t.name = rule, strconv.AppendInt(append(t.name[:0], letter), int64(n), 10)
+}
+
+// funnel writes what there is to an operation on a funnel besides units.
+func (t *batchText) funnel(op *Op, units int64) {
+	t.span(op, op.Rule.Cost(units))
+	t.span(op, op.Ahead)
+	if op.Raise {
+		level := toWire(op.Rule, op.Known.Level)
+		t.group('r', op.Known.Gen, op.Known.Born, level.us, level.rem)
+	}
+	if op.Debt > 0 {
+		top := toWire(op.Rule, op.Ceiling)
+		t.group('c', top.us, top.rem, min(op.Debt, units))
+	}
+	if back := toWire(op.Rule, op.Back); op.Back != (limit.Span{}) {
+		t.group('b', back.us, back.rem, op.BackGen)
+		t.span(op, op.BackTop)
+	}
+}
+
+// window writes what there is to an operation on a window besides units.
+func (t *batchText) window(op *Op) {
+	t.ops = appendBuckets(t.ops, op.Buckets)
+	if op.Raise {
+		t.group('r', op.Known.Gen, op.Known.Born)
+		t.ops = appendBuckets(t.ops, op.Known.Buckets)
+	}
+	if len(op.BackBuckets) > 0 {
+		t.group('b', op.BackGen)
+		t.ops = appendBuckets(t.ops, op.BackBuckets)
+	}
+}
+
+// group begins a group.
+func (t *batchText) group(letter byte, fields ...int64) {
+	t.ops = appendNumbers(append(t.ops, ';', letter), fields...)
+}
+
+func (t *batchText) span(op *Op, s limit.Span) {
+	w := toWire(op.Rule, s)
+	t.ops = appendNumbers(t.ops, w.us, w.rem)
+}
+
+// appendNumbers appends a space and a number for each.
+func appendNumbers(b []byte, numbers ...int64) []byte {
+	for _, n := range numbers {
+		b = strconv.AppendInt(append(b, ' '), n, 10)
+	}
+	return b
+}
+
+// appendBuckets writes a list as the scripts read it: " id:units:last id:units:last".
+func appendBuckets(b []byte, list []Bucket) []byte {
+	for _, e := range list {
+		b = append(b, ' ')
+		b = strconv.AppendInt(b, e.ID, 10)
+		b = append(b, ':')
+		b = strconv.AppendInt(b, min(e.Units, limit.MaxUnits), 10)
+		b = append(b, ':')
+		b = strconv.AppendInt(b, int64((e.Last+time.Microsecond-1)/time.Microsecond), 10)
+	}
+	return b
+}
+
+// check tells what is wrong with a batch. The scripts rely on it.
+func (s *Store) check(b *Batch) error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: %s", ErrInvalidBatch, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case b == nil:
+		return bad("nil")
+	case b.Shard < 0 || b.Shard >= s.srv.keys.Shards():
+		return bad("shard %d of %d", b.Shard, s.srv.keys.Shards())
+	case !validNode(b.Node):
+		return bad("node %.80q", b.Node)
+	case b.Seq < 1 || b.Seq > maxExact || b.Prev < 0 || b.Prev >= b.Seq:
+		return bad("seq %d after %d", b.Seq, b.Prev)
+	case len(b.Ops) > MaxOps:
+		return bad("%d operations, at most %d are allowed", len(b.Ops), MaxOps)
+	}
+	shard := string(s.srv.keys.appendShard(nil, b.Shard))
+	for i := range b.Ops {
+		op := &b.Ops[i]
+		if !strings.HasPrefix(op.Key, shard) {
+			return bad("operation %d: key %.80q is not of shard %d", i, op.Key, b.Shard)
+		}
+		if why := op.check(); why != "" {
+			return bad("operation %d: %s", i, why)
+		}
+	}
+	return nil
+}
+
+// check returns what is wrong with an operation, or "".
+func (op *Op) check() string {
+	switch {
+	case !op.Rule.Valid():
+		return "no rule"
+	case op.Units < 0:
+		return fmt.Sprintf("%d units", op.Units)
+	case op.Debt < 0 || op.Debt > op.Units:
+		return fmt.Sprintf("%d of %d units in an outage", op.Debt, op.Units)
+	case op.BackGen < 0 || op.BackGen > maxExact:
+		return fmt.Sprintf("generation %d of what is handed back", op.BackGen)
+	case op.Raise && (op.Known.Gen < 0 || op.Known.Gen > maxExact):
+		return fmt.Sprintf("generation %d", op.Known.Gen)
+	case op.Raise && (op.Known.Born < 0 || op.Known.Born > maxExact):
+		return fmt.Sprintf("birth %d", op.Known.Born)
+	}
+	switch op.Rule.Algorithm() {
+	case limit.AlgorithmFunnel:
+		if !validSpan(op.Rule, op.Ahead) || !validSpan(op.Rule, op.Back) || !validSpan(op.Rule, op.BackTop) || !validSpan(op.Rule, op.Ceiling) ||
+			op.Raise && !validRem(op.Rule, op.Known.Level) {
+			return "a span that is negative or in another denominator"
+		}
+		return ""
+	case limit.AlgorithmSlidingWindow, limit.AlgorithmFixedWindow:
+		sum, ok := sumBuckets(op.Rule, op.Buckets)
+		if !ok || sum > op.Units {
+			return fmt.Sprintf("%d units, but %d in valid buckets", op.Units, sum)
+		}
+		if _, ok := sumBuckets(op.Rule, op.Known.Buckets); op.Raise && !ok {
+			return "a known bucket that is not valid"
+		}
+		if _, ok := sumBuckets(op.Rule, op.BackBuckets); !ok {
+			return "a bucket of units handed back that is not valid"
+		}
+		return ""
+	}
+	return fmt.Sprintf("%v cannot be booked in batches", op.Rule.Algorithm())
+}
+
+func validSpan(rule *limit.Rule, s limit.Span) bool { return s.NS >= 0 && validRem(rule, s) }
+
+func validRem(rule *limit.Rule, s limit.Span) bool { return s.Rem >= 0 && s.Rem < rule.Units() }
+
+// sumBuckets returns the units of all buckets, saturating, and whether each of
+// them may cross to Lua.
+func sumBuckets(rule *limit.Rule, list []Bucket) (sum int64, ok bool) {
+	for _, b := range list {
+		if b.ID < 0 || b.ID > maxExact || b.Units < 0 || b.Last < 0 || b.Last > rule.Width() {
+			return sum, false
+		}
+		if sum += b.Units; sum < 0 {
+			sum = math.MaxInt64
+		}
+	}
+	return sum, true
+}
+
+// validNode tells whether a node's name is fit for a key's name.
+func validNode(node string) bool {
+	for _, c := range []byte(node) {
+		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+		if !letter && c != '-' && c != '_' {
+			return false
+		}
+	}
+	return node != "" && len(node) <= MaxNodeBytes
+}

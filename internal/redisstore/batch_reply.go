@@ -1,0 +1,230 @@
+package redisstore
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// lineReader walks over the lines of a text, without allocating anything for them. Like
+// reader it trusts nothing: after what is not as the script writes it there is an error,
+// and zeros.
+type lineReader struct {
+	text string // the lines to come
+	line string // what is left of this one
+	n    int    // its number, from 1 on
+	err  error
+}
+
+func (r *lineReader) fail(format string, args ...any) {
+	if r.err == nil {
+		r.err = fmt.Errorf("%w: line %d: %s", ErrBadReply, r.n, fmt.Sprintf(format, args...))
+	}
+}
+
+// next goes on to the next line.
+func (r *lineReader) next() {
+	line, rest, more := strings.Cut(r.text, "\n")
+	r.n++
+	if more && rest == "" {
+		r.fail("an empty line follows")
+	}
+	r.line, r.text = line, rest
+}
+
+// number takes a number from 0 to most, which is at most 2^53, in the one spelling that
+// scripts use.
+func (r *lineReader) number(most int64) int64 {
+	n, i := int64(0), 0
+	for i < len(r.line) && i < 17 && '0' <= r.line[i] && r.line[i] <= '9' {
+		n = 10*n + int64(r.line[i]-'0')
+		i++
+	}
+	if i == 0 || i > 1 && r.line[0] == '0' || n > most {
+		r.fail("%.40q does not begin with a number from 0 to %d", r.line, most)
+	}
+	if r.err != nil {
+		return 0
+	}
+	r.line = r.line[i:]
+	return n
+}
+
+// field takes a space and a number.
+func (r *lineReader) field(most int64) int64 {
+	r.take(" ")
+	return r.number(most)
+}
+
+// take takes a text that must come next.
+func (r *lineReader) take(what string) {
+	rest, ok := strings.CutPrefix(r.line, what)
+	if !ok {
+		r.fail("%.40q does not begin with %q", r.line, what)
+	}
+	r.line = rest
+}
+
+// end checks that nothing is left of the line.
+func (r *lineReader) end() {
+	if r.line != "" {
+		r.fail("%.40q is left", r.line)
+	}
+}
+
+var fates = map[byte]Fate{
+	'a': FateApplied, 'd': FateDuplicate, 'l': FateLost, 's': FateStale, 'o': FateOther, 'k': FateEarlier,
+}
+
+// decodeBatch reads the reply to a batch of ops.
+func decodeBatch(reply any, ops []Op) (Reply, error) {
+	text, ok := reply.(string)
+	if !ok {
+		return Reply{}, fmt.Errorf("%w: %T instead of a text", ErrBadReply, reply)
+	}
+	r := &batchReader{lineReader: lineReader{text: text}}
+	out := r.head()
+	withStates := out.Fate == FateApplied || out.Fate == FateDuplicate
+	states := 0
+	if r.text != "" {
+		states = strings.Count(r.text, "\n") + 1
+	}
+	switch {
+	case out.Fate == FateEarlier && states == 1:
+		r.next()
+		r.fate(&out)
+	case withStates && states != len(ops), !withStates && states != 0, out.Fate == FateEarlier:
+		r.fail("%d states for %d operations that were %v", states, len(ops), out.Fate)
+	case withStates && r.err == nil:
+		r.buckets = make([]Bucket, 0, strings.Count(text, ":")/2)
+		out.States = make([]State, states)
+		for i := range out.States {
+			r.next()
+			r.state(&out.States[i], &ops[i])
+			r.end()
+		}
+	}
+	if r.err != nil {
+		return Reply{}, r.err
+	}
+	return out, nil
+}
+
+// batchReader reads the reply to a batch.
+type batchReader struct {
+	lineReader
+	now     int64    // µs
+	buckets []Bucket // of all windows so far, in one piece
+}
+
+// head reads the first line.
+func (r *batchReader) head() (out Reply) {
+	r.next()
+	word := r.line
+	if word == "" {
+		r.fail("empty")
+		return out
+	}
+	r.line = word[1:]
+	r.now = r.field(maxExact)
+	out = Reply{Fate: fates[word[0]], Now: time.Duration(r.now) * time.Microsecond, Total: r.field(limit.MaxUnits)}
+	if out.Fate == 0 {
+		r.fail("unknown fate %.20q", word)
+	}
+	r.end()
+	return out
+}
+
+// fate reads the number of an earlier batch, which of its operations have failed, and what
+// others were forgiven: "index,…" and "index:units,…", or "-".
+func (r *batchReader) fate(out *Reply) {
+	out.Earlier = r.number(maxExact)
+	r.take(" ")
+	failed, forgiven, _ := strings.Cut(r.line, " ")
+	r.line = ""
+	each := func(list string, f func(entry string) bool) {
+		if list == "-" {
+			return
+		}
+		for entry := range strings.SplitSeq(list, ",") {
+			if !f(entry) {
+				r.fail("%.40q in a list", entry)
+			}
+		}
+	}
+	each(failed, func(entry string) bool {
+		i, ok := parseNumber(entry, MaxOps)
+		out.Failed = append(out.Failed, int(i))
+		return ok
+	})
+	out.Forgiven = map[int]int64{}
+	each(forgiven, func(entry string) bool {
+		index, units, _ := strings.Cut(entry, ":")
+		i, ok := parseNumber(index, MaxOps)
+		n, good := parseNumber(units, limit.MaxUnits)
+		out.Forgiven[int(i)] = n
+		return ok && good
+	})
+}
+
+// state reads the state of one operation's counter. If the line does not say so, it has
+// no generation and was booked on now.
+func (r *batchReader) state(st *State, op *Op) {
+	kind := byte('-')
+	if r.line != "" && 'a' <= r.line[0] && r.line[0] <= 'z' {
+		kind, r.line = r.line[0], r.line[1:]
+	}
+	funnel := op.Rule.Algorithm() == limit.AlgorithmFunnel
+	switch {
+	case kind == '-' && op.Debt == 0:
+		st.Born = r.now
+	case kind == 'e', kind == 'b':
+		r.take(" ")
+		st.Err = &limit.KeyError{Key: op.Key, Reason: bounded(strings.Clone(r.line))}
+		st.Booked = kind == 'b'
+		r.line = ""
+		return
+	case (kind == 'f' || kind == 'g') && funnel, (kind == 'w' || kind == 'v') && !funnel:
+		st.Gen, st.Born, st.Converted = r.field(maxExact), r.field(maxExact), kind == 'g' || kind == 'v'
+	default:
+		r.fail("%q before %.20q", kind, r.line)
+	}
+	if !funnel {
+		st.Buckets = r.list(op.Rule)
+		return
+	}
+	if kind != '-' {
+		r.take(" ")
+	}
+	st.Level = r.level(op.Rule)
+	if op.Debt > 0 {
+		st.Forgiven = r.field(op.Debt)
+	}
+}
+
+// level takes the time at which a funnel is empty, and returns how long that is from now.
+func (r *batchReader) level(rule *limit.Rule) limit.Span {
+	w := wireSpan{us: r.number(maxExact), rem: r.field(denominator(rule) - 1)}
+	if r.err != nil {
+		return limit.Span{}
+	}
+	w.us -= r.now
+	return fromWire(rule, w)
+}
+
+// list takes the buckets of a window, which are all that is left of the line.
+func (r *batchReader) list(rule *limit.Rule) []Bucket {
+	from := len(r.buckets)
+	all, why := parseBuckets(r.buckets, r.line, rule)
+	if why != "" {
+		r.fail("%s", why)
+		return nil
+	}
+	r.buckets, r.line = all, ""
+	if len(all) == from {
+		return nil
+	}
+	return all[from:len(all):len(all)]
+}

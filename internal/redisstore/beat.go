@@ -1,0 +1,168 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// MaxBeatTTL bounds how long a node may count as alive without a beat.
+const MaxBeatTTL = 24 * time.Hour
+
+// Beat is Redis' answer to a heartbeat.
+type Beat struct {
+	// Nodes is the number of live nodes, this one included.
+	Nodes int
+	// Now is Redis' time since the Unix epoch, whole µs.
+	Now time.Duration
+	// Seqs[i] is the last batch of this node that shards[i] knows; 0 if it
+	// knows none, -1 if it could not be asked.
+	Seqs []int64
+	// Errs[i] says why shards[i] could not be asked; nil if it could.
+	Errs []error
+	// Times[i] is the time of the server of shards[i], like Now; 0 if it could
+	// not be asked.
+	Times []time.Duration
+	// Others are the layouts that other processes use here, see [Keyspace.Layout], at
+	// most 10.
+	Others []string
+}
+
+// Beat says that a node is alive and counts as such for ttl (at least 1 ms, at
+// most [MaxBeatTTL]) from now, counts all that are, and asks the given shards
+// what they know of this node and whether they take writes, all in one
+// pipeline.
+//
+// The beat and the shards may live on different servers. When only some of them
+// answered, the Beat holds what is known. The error says why the beat itself failed, for
+// which Nodes is 0 then, or else why the first of the shards did.
+func (s *Store) Beat(ctx context.Context, node string, ttl time.Duration, shards []int) (Beat, error) {
+	if err := s.checkNode(node, shards); err != nil {
+		return Beat{}, err
+	}
+	if ttl < time.Millisecond || ttl > MaxBeatTTL {
+		return Beat{}, fmt.Errorf("remote: a heartbeat for %v, must be 1 ms to %v", ttl, MaxBeatTTL)
+	}
+	keys := s.srv.keys
+	beat := &call{script: scriptBeat, keys: []string{keys.NodesKey(), keys.LayoutsKey()},
+		args: []any{node, ttl.Milliseconds(), ledgerTTL.Milliseconds(), keys.Layout()}}
+	calls := []*call{beat}
+	with := slices.Index(shards, 0) // that the call of the beat itself asks
+	if with >= 0 {
+		beat.keys = append(beat.keys, keys.SeqKey(0, node))
+	}
+	for i, shard := range shards {
+		if i != with {
+			calls = append(calls, &call{
+				script: scriptSeq,
+				keys:   []string{keys.SeqKey(shard, node)},
+				args:   []any{ledgerTTL.Milliseconds()},
+			})
+		}
+	}
+	s.srv.pipeline(ctx, calls)
+	return decodeBeat(calls, len(shards), with, keys)
+}
+
+// decodeBeat reads the replies to a beat and to its questions for so many shards, one of
+// which the first reply answers; -1: none.
+func decodeBeat(calls []*call, shards, with int, keys Keyspace) (Beat, error) {
+	b := Beat{Seqs: make([]int64, shards), Times: make([]time.Duration, shards), Errs: make([]error, shards)}
+	first := b.decode(newReply(calls[0]), with, keys)
+	calls = calls[1:]
+	for i := range b.Seqs {
+		if i == with {
+			continue
+		}
+		r := newReply(calls[0])
+		calls = calls[1:]
+		b.Seqs[i], b.Times[i] = r.number(maxExact), r.now()
+		if err := r.end(); err != nil {
+			b.Seqs[i], b.Times[i], b.Errs[i] = -1, 0, err
+			if first == nil {
+				first = err
+			}
+		}
+	}
+	return b, first
+}
+
+// decode reads the reply to the beat itself.
+func (b *Beat) decode(r *reader, with int, keys Keyspace) error {
+	var list error // what is wrong with the list of nodes alone
+	word := r.text()
+	if word == "e" {
+		list = wrap(&limit.KeyError{Key: keys.NodesKey(), Reason: bounded(r.text())})
+		word = "0"
+	}
+	nodes, ok := parseNumber(word, maxExact)
+	if !ok {
+		r.fail("%.40q is not a number of nodes", word)
+	}
+	now, seq := r.now(), r.number(maxExact)
+	var others []string
+	for list == nil && r.err == nil && r.pos < len(r.items) {
+		if text := bounded(r.text()); text != keys.Layout() {
+			others = append(others, text)
+		}
+	}
+	if err := r.end(); err != nil {
+		if with >= 0 {
+			b.Seqs[with], b.Errs[with] = -1, err
+		}
+		return err
+	}
+	if list == nil {
+		b.Nodes, b.Now, b.Others = int(nodes), now, others
+	}
+	if with >= 0 {
+		b.Seqs[with], b.Times[with] = seq, now
+	}
+	return list
+}
+
+// newReply returns a reader of a call's reply, which carries its error.
+func newReply(c *call) *reader {
+	if c.err != nil {
+		return &reader{err: wrap(c.err)}
+	}
+	return newReader(c.val)
+}
+
+// keepLedgers is how long a node's ledgers outlive it, in ms, so that a stray
+// copy of one of its batches is still known.
+const keepLedgers = 60_000
+
+// Leave takes a node out of the live ones, and lets Redis forget its ledgers in
+// the given shards a minute later.
+func (s *Store) Leave(ctx context.Context, node string, shards []int) error {
+	if err := s.checkNode(node, shards); err != nil {
+		return err
+	}
+	calls := []*call{{args: []any{"zrem", s.srv.keys.NodesKey(), node}}}
+	for _, shard := range shards {
+		calls = append(calls, &call{args: []any{"pexpire", s.srv.keys.SeqKey(shard, node), keepLedgers}})
+	}
+	s.srv.pipeline(ctx, calls)
+	for _, c := range calls {
+		if c.err != nil {
+			return wrap(c.err) // the others will hardly say anything else
+		}
+	}
+	return nil
+}
+
+func (s *Store) checkNode(node string, shards []int) error {
+	if !validNode(node) {
+		return fmt.Errorf("remote: node %.80q: must be 1 to %d letters, digits, '-' or '_'", node, MaxNodeBytes)
+	}
+	for _, shard := range shards {
+		if shard < 0 || shard >= s.srv.keys.Shards() {
+			return fmt.Errorf("remote: shard %d of %d", shard, s.srv.keys.Shards())
+		}
+	}
+	return nil
+}

@@ -1,0 +1,413 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// wantClass checks how an error is sorted.
+func wantClass(t testing.TB, err error, class Class, reason string) {
+	t.Helper()
+	if c, r := Classify(err); c != class || r != reason {
+		t.Errorf("%v: %v %q, want %v %q", err, c, r, class, reason)
+	}
+	if err != nil && !strings.HasPrefix(err.Error(), "remote: ") {
+		t.Errorf("no prefix: %v", err)
+	}
+}
+
+// failing checks that all three ways into Redis fail alike and write nothing.
+func (x *bookings) failing(seq int64, class Class, reason string) {
+	x.t.Helper()
+	wantClass(x.t, x.s.Exec(ctx, []*Batch{x.batchAt(seq, 1, 1)})[0].Err, class, reason)
+	_, err := (&Limiter{srv: x.s.srv}).Take(ctx, "k", x.funnel, 1)
+	wantClass(x.t, err, class, reason)
+	_, err = x.s.Beat(ctx, "n1", time.Second, []int{0})
+	wantClass(x.t, err, class, reason)
+}
+
+// batchAt is batch without asking Redis for its time.
+func (x *bookings) batchAt(seq, bucket, n int64) *Batch {
+	return &Batch{Node: "n1", Seq: seq, Prev: seq - 1, Ops: []Op{
+		{Key: x.fk, Rule: x.funnel, Units: n, Ahead: x.funnel.Cost(n)},
+		{Key: x.wk, Rule: x.window, Units: n, Buckets: []Bucket{{ID: bucket, Units: n}}},
+	}}
+}
+
+func (b *backend) do(args ...any) {
+	b.t.Helper()
+	if err := b.rdb.Do(ctx, args...).Err(); err != nil {
+		b.t.Fatalf("%v: %v", args, err)
+	}
+}
+
+// Fault 23: a batch without memory is applied not at all.
+func TestOutOfMemoryAppliesNothing(t *testing.T) {
+	b := onReal(t)
+	x := newBookings(t, b)
+	exec(t, x.s, x.batch(1, 0, 3))
+	ledger := b.get(x.s.Keyspace().SeqKey(0, "n1"))
+	b.do("CONFIG", "SET", "maxmemory", "1")
+	x.failing(2, ClassUnavailable, "oom")
+	b.do("CONFIG", "SET", "maxmemory", "0")
+	if got := b.get(x.s.Keyspace().SeqKey(0, "n1")); got != ledger {
+		t.Errorf("ledger %q, was %q", got, ledger)
+	}
+	x.wantUsed(3)
+	wantReply(t, exec(t, x.s, x.batch(2, 1, 1)), FateApplied, 8)
+}
+
+// Fault 22: a replica and a stale replica write nothing and are told apart.
+func TestReadOnlyAppliesNothing(t *testing.T) {
+	b, master := onReal(t), onReal(t)
+	x := newBookings(t, b)
+	host, port, _ := strings.Cut(master.addr, ":")
+	b.do("REPLICAOF", host, port)
+	x.failing(1, ClassUnavailable, "readonly")
+	master.real.Kill()
+	b.do("CONFIG", "SET", "replica-serve-stale-data", "no")
+	poll(t, func() bool {
+		_, reason := Classify(x.s.Exec(ctx, []*Batch{x.batchAt(1, 1, 1)})[0].Err)
+		return reason == "masterdown"
+	})
+	b.do("REPLICAOF", "NO", "ONE")
+	x.wantUsed(0)
+}
+
+// Fault 24: a batch without replicas is applied not at all.
+func TestTooFewReplicasAppliesNothing(t *testing.T) {
+	b := onReal(t)
+	x := newBookings(t, b)
+	b.do("CONFIG", "SET", "min-replicas-to-write", "1")
+	x.failing(1, ClassUnavailable, "noreplicas")
+	b.do("CONFIG", "SET", "min-replicas-to-write", "0")
+	x.wantUsed(0)
+}
+
+// Fault 25: a missing and a wrong password are told apart.
+func TestPasswords(t *testing.T) {
+	b := onReal(t, "--requirepass", "secret")
+	for _, c := range []struct{ password, reason string }{{"", "noauth"}, {"wrong", "wrongpass"}} {
+		o := options(b.addr)
+		o.Password = c.password
+		rdb := redis.NewClient(o)
+		defer rdb.Close()
+		x := newBookings(t, &backend{t: t, rdb: rdb})
+		l := &Limiter{srv: x.s.srv}
+		for _, ask := range []func() error{
+			func() error { return x.s.Exec(ctx, []*Batch{x.batchAt(1, 1, 1)})[0].Err },
+			func() error { _, err := l.Take(ctx, "k", x.funnel, 1); return err },
+			func() error { _, err := x.s.Beat(ctx, "n1", time.Second, []int{0}); return err },
+		} {
+			// Redis closes the connection of somebody who sends a long command
+			// without a password, and go-redis notices at the next call only.
+			var err error
+			poll(t, func() bool {
+				err = ask()
+				_, reason := Classify(err)
+				return reason != "closed"
+			})
+			wantClass(t, err, ClassMisconfigured, c.reason)
+		}
+	}
+}
+
+// Fault 25: rights on scripts, keys and commands are told apart from outages.
+func TestPermissions(t *testing.T) {
+	b := onReal(t)
+	for name, acl := range map[string][]any{
+		"evalsha": {"~*", "+@all", "-evalsha"},
+		"keys":    {"~other*", "+@all"},
+		"set":     {"~*", "+@all", "-set", "-zadd"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b.do(append([]any{"ACL", "SETUSER", name, "reset", "on", ">pw"}, acl...)...)
+			o := options(b.addr)
+			o.Username, o.Password = name, "pw"
+			rdb := redis.NewClient(o)
+			defer rdb.Close()
+			x := newBookings(t, &backend{t: t, rdb: rdb})
+			x.failing(1, ClassMisconfigured, "noperm")
+		})
+	}
+	if n := len(b.keys()); n != 0 {
+		t.Errorf("%d keys were written", n)
+	}
+}
+
+func TestRefusedAndFrozen(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := dial(t, s.Addr())
+	l, err := New(rdb, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule := funnel(t, 10, 1, time.Hour)
+	take(t, l, "k", rule, 1)
+	s.FreezeOrSkip(t)
+	start := time.Now()
+	_, err = l.Take(ctx, "k", rule, 1)
+	wantClass(t, err, ClassUnavailable, "timeout")
+	if d := time.Since(start); d < 200*time.Millisecond || d > 2*time.Second {
+		t.Errorf("a call to a frozen Redis took %v, its deadline is %v", d, DefaultCommandTimeout)
+	}
+	if err := s.Thaw(); err != nil {
+		t.Fatal(err)
+	}
+	poll(t, func() bool { _, err := l.Peek(ctx, "k", rule); return err == nil })
+	s.Kill()
+	poll(t, func() bool { // the first call finds the old connection closed
+		_, err = l.Take(ctx, "k", rule, 1)
+		_, reason := Classify(err)
+		return reason == "refused"
+	})
+	if err := s.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	poll(t, func() bool { _, err := l.Peek(ctx, "k", rule); return err == nil })
+	canceled, cancel := context.WithCancel(ctx)
+	cancel()
+	_, err = l.Take(canceled, "k", rule, 1)
+	wantClass(t, err, ClassUnavailable, "canceled")
+}
+
+// poll waits for a condition on a real server.
+func poll(t testing.TB, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatal("the condition has not come true within 10 s")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// A reply that is lost after Redis has applied the batch, and a request that is
+// lost before: either way the batch counts once, and go-redis has not sent it
+// again by itself.
+//
+// Faults 5, 6: the second copy is recognised; go-redis makes none of its own.
+func TestLostOnTheWire(t *testing.T) {
+	b := onReal(t)
+	p, err := redistest.NewProxy(b.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	x := newBookings(t, &backend{t: t, rdb: dial(t, p.Addr())})
+	exec(t, x.s, x.batch(1, 0, 1))
+
+	p.CutReplies(1)
+	batch := x.batchAt(2, x.b.now()/widthUS(x.window), 1)
+	p.CutReplies(1) // the reading of the time took the first
+	if err := x.s.Exec(ctx, []*Batch{batch})[0].Err; err == nil {
+		t.Fatal("the reply was not lost")
+	}
+	wantReply(t, exec(t, x.s, batch), FateDuplicate, 4)
+
+	batch = x.batch(3, 2, 1)
+	p.DropRequests(1)
+	wantClass(t, x.s.Exec(ctx, []*Batch{batch})[0].Err, ClassUnavailable, "closed")
+	wantReply(t, exec(t, x.s, batch), FateApplied, 6)
+	x.wantUsed(3)
+
+	before, _ := b.scriptCalls()
+	p.CutReplies(1)
+	l := &Limiter{srv: x.s.srv}
+	if _, err := l.Take(ctx, "k", x.funnel, 1); err == nil {
+		t.Fatal("the reply was not lost")
+	}
+	if after, _ := b.scriptCalls(); after != before+1 {
+		t.Errorf("one Take executed %d scripts", after-before)
+	}
+}
+
+// scriptCalls returns how often Redis was asked for scripts, by hash and by text.
+func (b *backend) scriptCalls() (evalsha, eval int) {
+	b.t.Helper()
+	for line := range strings.Lines(b.rdb.Info(ctx, "commandstats").Val()) {
+		_, _ = fmt.Sscanf(line, "cmdstat_evalsha:calls=%d", &evalsha)
+		_, _ = fmt.Sscanf(line, "cmdstat_eval:calls=%d", &eval)
+	}
+	return evalsha, eval
+}
+
+// A pipeline of which Redis has one script and not the other.
+//
+// Fault 21: only the calls that failed are sent again.
+func TestOnlyMissingScriptsAreSentAgain(t *testing.T) {
+	b := onReal(t)
+	s := b.store()
+	if err := b.rdb.ScriptLoad(ctx, scriptBeat.source).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Beat(ctx, "n1", time.Second, []int{0, 0, 0}); err != nil || got.Nodes != 1 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	if evalsha, eval := b.scriptCalls(); evalsha != 3 || eval != 2 {
+		t.Errorf("%d calls by hash and %d by text, want 3 and 2", evalsha, eval)
+	}
+}
+
+// A reply that has been read before the rest of a pipeline is lost is good;
+// go-redis reports all of the pipeline as failed.
+//
+// Fault 9: what was answered before the cut is not asked again.
+func TestReplyBeforeTheCut(t *testing.T) {
+	lost := errors.New("the connection is gone")
+	cmd := once{redis.NewCmd(ctx, "x")}
+	c := new(call)
+	if c.finish(cmd, lost); c.err != lost {
+		t.Errorf("without a reply: %v", c.err)
+	}
+	cmd.SetVal([]any{"1"})
+	if c.finish(cmd, lost); c.err != nil || c.val == nil {
+		t.Errorf("with a reply: %v, %v", c.val, c.err)
+	}
+	if c.finish(cmd, reply("OOM no")); c.err == nil {
+		t.Error("an error of Redis was ignored")
+	}
+}
+
+// Some Redis answers something else: an error, and no panic.
+func TestUnexpectedReplies(t *testing.T) {
+	b, rule := onMini(t), funnel(t, 10, 1, time.Hour)
+	for _, answer := range []any{nil, "x", int64(1), []any{}, []any{"a"}, []any{"2", "1", "1"}, []any{"e", int64(3)}, []any{[]any{}}} {
+		if _, err := b.lying(answer).Take(ctx, "k", rule, 1); !errors.Is(err, ErrBadReply) {
+			t.Errorf("%v: %v", answer, err)
+		}
+	}
+}
+
+// answerHook answers every command the same.
+type answerHook struct{ answer any }
+
+func (answerHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (h answerHook) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(_ context.Context, cmd redis.Cmder) error {
+		cmd.(once).SetVal(h.answer)
+		return nil
+	}
+}
+func (answerHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// Fault 42: an error, and nothing is written.
+func TestBadQuestions(t *testing.T) {
+	b := onMini(t)
+	l := b.limiter()
+	rule := funnel(t, 10, 1, time.Hour)
+	for _, n := range []int64{-1, -1 << 63} {
+		if res, err := l.Take(ctx, "k", rule, n); !errors.Is(err, limit.ErrInvalidN) || res.Allowed {
+			t.Errorf("n = %d: %s, %v", n, show(res), err)
+		}
+	}
+	for _, r := range []*limit.Rule{nil, new(limit.Rule)} {
+		if res, err := l.Take(ctx, "k", r, 1); !errors.Is(err, limit.ErrNilRule) || res.Allowed || res.RetryAfter != limit.Never {
+			t.Errorf("no rule: %s, %v", show(res), err)
+		}
+		if err := l.Reset(ctx, "k", r); !errors.Is(err, limit.ErrNilRule) {
+			t.Errorf("reset without a rule: %v", err)
+		}
+	}
+	if keys := b.keys(); len(keys) != 0 {
+		t.Errorf("wrote %q", keys)
+	}
+}
+
+// A cluster of two real masters: every shard's keys are in one slot, pipelines
+// go to both, and what has moved is followed.
+//
+// Faults 19, 50: a slot that has moved is followed; every key of a shard is in one slot.
+func TestCluster(t *testing.T) {
+	a, b := clusterNode(t), clusterNode(t)
+	a.do("CLUSTER", "ADDSLOTSRANGE", 0, 8191)
+	b.do("CLUSTER", "ADDSLOTSRANGE", 8192, 16383)
+	host, port, _ := strings.Cut(b.addr, ":")
+	a.do("CLUSTER", "MEET", host, port)
+	up := func(x *backend) bool {
+		return strings.Contains(x.rdb.ClusterInfo(ctx).Val(), "cluster_state:ok") &&
+			strings.Contains(x.rdb.ClusterInfo(ctx).Val(), "cluster_known_nodes:2")
+	}
+	poll(t, func() bool { return up(a) && up(b) })
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{a.addr, b.addr}, ContextTimeoutEnabled: true})
+	defer rdb.Close()
+	o := Options{Shards: 16, CommandTimeout: 5 * time.Second}
+	s, err := NewStore(rdb, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule := funnel(t, 1000, 1, time.Hour)
+	for seq := int64(1); seq <= 3; seq++ {
+		if seq == 2 { // one of the masters forgets the scripts
+			a.do("SCRIPT", "FLUSH")
+		}
+		if seq == 3 {
+			moveSlot(t, a, b, s.Keyspace().SeqKey(0, "n1"))
+		}
+		var batches []*Batch
+		shards := make([]int, 16)
+		for shard := range shards {
+			shards[shard] = shard
+			batch := &Batch{Shard: shard, Node: "n1", Seq: seq, Prev: seq - 1}
+			for i := range 3 {
+				key := string(s.Keyspace().appendShard(nil, shard)) + fmt.Sprintf("f:1:f:k:}%d", i)
+				batch.Ops = append(batch.Ops, Op{Key: key, Rule: rule, Units: 1, Ahead: rule.Cost(1)})
+			}
+			batches = append(batches, batch)
+		}
+		for shard, out := range s.Exec(ctx, batches) {
+			if out.Err != nil || out.Reply.Fate != FateApplied || out.Reply.Total != 3*seq {
+				t.Fatalf("seq %d, shard %d: %+v", seq, shard, out)
+			}
+		}
+		beat, err := s.Beat(ctx, "n1", time.Second, shards)
+		if err != nil || beat.Nodes != 1 || beat.Seqs[0] != seq || beat.Seqs[15] != seq {
+			t.Fatalf("beat %d: %+v, %v", seq, beat, err)
+		}
+	}
+	l, err := New(rdb, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range extremeKeys {
+		v := takeAll(t, l, limit.Check{Key: key, Rule: rule, N: 1}, limit.Check{Key: key, Rule: slidingLog(t, 5, time.Hour), N: 1})
+		if !v.Allowed || v.By != 1 || v.Remaining != 4 {
+			t.Errorf("two rules of one key: %+v", v)
+		}
+	}
+}
+
+func clusterNode(t *testing.T) *backend {
+	return onReal(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "5000")
+}
+
+// moveSlot hands the slot of a key over to the other node, keys and all.
+func moveSlot(t *testing.T, a, b *backend, key string) {
+	t.Helper()
+	slot := a.rdb.ClusterKeySlot(ctx, key).Val()
+	from, to := a, b
+	if slot > 8191 {
+		from, to = b, a
+	}
+	fromID, toID := from.rdb.ClusterMyID(ctx).Val(), to.rdb.ClusterMyID(ctx).Val()
+	to.do("CLUSTER", "SETSLOT", slot, "IMPORTING", fromID)
+	from.do("CLUSTER", "SETSLOT", slot, "MIGRATING", toID)
+	host, port, _ := strings.Cut(to.addr, ":")
+	for _, k := range from.rdb.ClusterGetKeysInSlot(ctx, int(slot), 100).Val() {
+		from.do("MIGRATE", host, port, k, 0, 5000)
+	}
+	to.do("CLUSTER", "SETSLOT", slot, "NODE", toID)
+	from.do("CLUSTER", "SETSLOT", slot, "NODE", toID)
+}

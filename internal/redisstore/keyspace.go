@@ -1,0 +1,126 @@
+package redisstore
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// MaxKeyBytes is the longest key that appears in Redis as it is. A longer one
+// is stored under its SHA-256, so that nobody's input decides how much memory
+// a name takes.
+const MaxKeyBytes = 256
+
+// version is that of what is kept in Redis. Versions do not see each other's keys.
+const version = "1"
+
+// layout comes between the prefix and the number of the shard.
+const layout = ":" + version + ":{"
+
+// Keyspace names the keys in Redis. It is a value without state: equal prefix
+// and shards give equal names in every process. Build one with [NewKeyspace];
+// the zero Keyspace puts everything into shard 0. It is safe for concurrent
+// use. The rules given to its methods must be valid.
+//
+// The shard's number is the hash tag, the part between braces that alone
+// decides where a Redis Cluster keeps a key. It comes before anything that a
+// user wrote, and only the first pair of braces counts.
+type Keyspace struct {
+	prefix string
+	shards int
+}
+
+// NewKeyspace returns the names under a prefix (at most [MaxKeyPrefixBytes]
+// bytes without braces; empty means "hl") with 1 to [MaxShards] shards (0 means
+// 64). The error names every problem.
+func NewKeyspace(prefix string, shards int) (Keyspace, error) {
+	o := Options{KeyPrefix: prefix, Shards: shards}.withDefaults()
+	if err := validateKeyspace(o.KeyPrefix, o.Shards); err != nil {
+		return Keyspace{}, err
+	}
+	return Keyspace{prefix: o.KeyPrefix, shards: o.Shards}, nil
+}
+
+// Shards returns the number of shards.
+func (k Keyspace) Shards() int { return max(k.shards, 1) }
+
+// Shard returns the shard, from 0 on, of a key. All rules of a key share it, so
+// that a script can decide on several of them together, see [Limiter.TakeAll].
+func (k Keyspace) Shard(key string) int {
+	// FNV-1a, written out: every process and every version must agree.
+	const prime = 1099511628211
+	h := uint64(14695981039346656037)
+	for i := range len(key) {
+		h = (h ^ uint64(key[i])) * prime
+	}
+	// The low bits of FNV are weak for short keys; fold the high ones in
+	// before the remainder is taken (the finaliser of MurmurHash3).
+	h = (h ^ h>>33) * 0xff51afd7ed558ccd
+	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
+	h ^= h >> 33
+	return int(h % uint64(k.Shards()))
+}
+
+// CounterKey returns the name of the counter of a rule's key. Different names
+// of rules, algorithms or keys never share one: the length of the name comes
+// before it, and a key that is stored as a hash is marked as such.
+func (k Keyspace) CounterKey(rule *limit.Rule, key string) string {
+	name, kind, shard := rule.Name(), ":k:", k.Shard(key)
+	if len(key) > MaxKeyBytes {
+		sum := sha256.Sum256([]byte(key))
+		key, kind = hex.EncodeToString(sum[:]), ":h:"
+	}
+	b := make([]byte, 0, len(k.prefix)+len(layout)+len(name)+len(key)+24)
+	b = k.appendShard(b, shard)
+	b = append(b, letter(rule.Algorithm()), ':')
+	b = strconv.AppendInt(b, int64(len(name)), 10)
+	b = append(b, ':')
+	b = append(b, name...)
+	b = append(b, kind...)
+	return string(append(b, key...))
+}
+
+// appendShard appends the beginning that all keys of a shard share.
+func (k Keyspace) appendShard(b []byte, shard int) []byte {
+	b = append(b, k.prefix...)
+	b = append(b, layout...)
+	b = strconv.AppendInt(b, int64(shard), 10)
+	return append(b, '}', ':')
+}
+
+// SeqKey returns the name of the ledger of a node in a shard.
+func (k Keyspace) SeqKey(shard int, node string) string {
+	return string(k.appendShard(nil, shard)) + "node:" + node
+}
+
+// NodesKey returns the name of the set of live nodes of this layout. It lives beside the
+// first shard, whose ledger a heartbeat asks for in the same call.
+func (k Keyspace) NodesKey() string {
+	return string(strconv.AppendInt(append(k.appendShard(nil, 0), "nodes:"...), int64(k.Shards()), 10))
+}
+
+// LayoutsKey returns the name of the set of layouts in use, which no version changes.
+func (k Keyspace) LayoutsKey() string { return k.prefix + ":{0}:layouts" }
+
+// Layout says in words what processes must agree on to count together, besides the
+// prefix: those of another layout share nothing with these.
+func (k Keyspace) Layout() string {
+	return "version " + version + " with " + strconv.Itoa(k.Shards()) + " shards"
+}
+
+// letter tells algorithms apart in names of keys.
+func letter(a limit.Algorithm) byte {
+	switch a {
+	case limit.AlgorithmFunnel:
+		return 'f'
+	case limit.AlgorithmSlidingWindow:
+		return 's'
+	case limit.AlgorithmFixedWindow:
+		return 'x'
+	case limit.AlgorithmSlidingLog:
+		return 'l'
+	}
+	return '?'
+}

@@ -1,0 +1,119 @@
+package redisstore
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// A key goes on under another rate with as many units as it had.
+func TestFunnelOfAnotherRate(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *backend) {
+		l := b.limiter()
+		for i, to := range []*limit.Rule{
+			funnel(t, 1000, 11, time.Hour), funnel(t, 1000, 7, time.Minute), funnel(t, 1000, 1, 24*time.Hour),
+			funnel(t, 1000, 7_000_000, time.Hour), funnel(t, 5, 14, 2*time.Hour),
+		} {
+			key, from := fmt.Sprint("k", i), funnel(t, 1000, 7, time.Hour)
+			take(t, l, key, from, 300)
+			one := func(r *limit.Rule) time.Duration { return r.Period() / time.Duration(r.Units()) }
+			begun := clock.System{}.Now()
+			res, want := take(t, l, key, to, 0), 300*one(to)
+			// A second of the old rate may have passed, in units of the new one.
+			if early := one(to) * time.Second / one(from); res.ResetAfter > want+2*time.Microsecond || res.ResetAfter < want-early-time.Second {
+				t.Errorf("%v: %s, want a reset after %v", to, show(res), want)
+			}
+			take(t, l, key, to, 1)
+			res = take(t, l, key, from, 0)
+			// Whole units may have leaked at the new rate since.
+			leaked := int64((clock.System{}.Now() - begun) / one(to))
+			if res.Remaining < 698 || res.Remaining > 702+leaked {
+				t.Errorf("%v and back: %s", to, show(res))
+			}
+		}
+	})
+}
+
+// To go on under another rate begins a generation: by the rate of before more
+// has leaked than could have. A mere question says so and writes nothing.
+func TestFunnelOfAnotherRateIsNoLoss(t *testing.T) {
+	b := onMini(t)
+	s := b.store()
+	slow, fast := funnel(t, 100, 1, time.Minute), funnel(t, 100, 1, time.Second)
+	key := s.Keyspace().CounterKey(slow, "k")
+	seq := int64(0)
+	do := func(r *limit.Rule, units int64) State {
+		seq++
+		return exec(t, s, &Batch{Node: "n1", Seq: seq, Prev: seq - 1, Ops: []Op{{Key: key, Rule: r, Units: units, Ahead: r.Cost(units)}}}).States[0]
+	}
+	do(slow, 50)
+	before := b.get(key)
+	if st := do(fast, 0); !st.Converted || st.Gen != 0 || b.get(key) != before {
+		t.Errorf("asked: %+v, %q", st, b.get(key))
+	}
+	st := do(fast, 1)
+	if st.Gen == 0 || st.Converted || fast.Whole(st.Level) != 51 {
+		t.Errorf("written: %+v", st)
+	}
+	if again := do(fast, 1); again.Gen != st.Gen || again.Converted {
+		t.Errorf("written again: %+v, before %+v", again, st)
+	}
+}
+
+// The keys of a batch are read at once. That is no reason to miss what the batch
+// itself has written, nor that a key has leaked at another rate, of as many digits.
+func TestBatchReadsAhead(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *backend) {
+		s := b.store()
+		two, three := funnel(t, 100, 1, 2*time.Hour), funnel(t, 100, 1, 3*time.Hour)
+		key, other := s.Keyspace().CounterKey(two, "k"), s.Keyspace().CounterKey(two, "other")
+		seq := int64(0)
+		do := func(rule *limit.Rule, units ...int64) State {
+			seq++
+			batch := &Batch{Node: "n1", Seq: seq, Prev: seq - 1, Ops: []Op{{Key: other, Rule: two, Units: 1, Ahead: two.Cost(1)}}}
+			for _, n := range units {
+				batch.Ops = append(batch.Ops, Op{Key: key, Rule: rule, Units: n, Ahead: rule.Cost(n)})
+			}
+			states := exec(t, s, batch).States
+			return states[len(states)-1]
+		}
+		do(two, 5)
+		if st := do(two, 3, 4); two.Whole(two.Add(st.Level, limit.Span{NS: int64(time.Minute)})) != 12 {
+			t.Errorf("5, 3 and 4 units are %v", st.Level)
+		}
+		if st := do(three, 1); st.Gen == 0 || three.Whole(three.Add(st.Level, limit.Span{NS: int64(time.Minute)})) != 13 {
+			t.Errorf("12 units and 1 at another rate: %+v", st)
+		}
+	})
+}
+
+// Who may not read many keys at once still gets them one by one.
+func TestBatchWithoutMGET(t *testing.T) {
+	b := onReal(t)
+	if err := b.rdb.Do(ctx, "ACL", "SETUSER", "app", "on", "nopass", "~*", "+@all", "-mget").Err(); err != nil {
+		t.Fatal(err)
+	}
+	o := options(b.addr)
+	o.Username, o.Password = "app", "any"
+	rdb := redis.NewClient(o)
+	t.Cleanup(func() { rdb.Close() })
+	s, err := NewStore(rdb, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule := funnel(t, 100, 1, time.Hour)
+	key := s.Keyspace().CounterKey(rule, "k")
+	shard := s.Keyspace().Shard("k")
+	for seq := range int64(3) {
+		batch := &Batch{Shard: shard, Node: "n1", Seq: seq + 1, Prev: seq, Ops: []Op{{Key: key, Rule: rule, Units: 2, Ahead: rule.Cost(2)}}}
+		level := exec(t, s, batch).States[0].Level
+		if got := rule.Whole(rule.Add(level, limit.Span{NS: int64(time.Minute)})); got != 2*seq+2 {
+			t.Errorf("%d units are booked, want %d", got, 2*seq+2)
+		}
+	}
+}

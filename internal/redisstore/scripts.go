@@ -1,0 +1,296 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/sha1"
+	_ "embed" // the scripts
+	"encoding/hex"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed lua/lib.lua
+var libSource string
+
+//go:embed lua/batch.lua
+var batchSource string
+
+//go:embed lua/funnel.lua
+var funnelSource string
+
+//go:embed lua/window.lua
+var windowSource string
+
+//go:embed lua/log.lua
+var logSource string
+
+//go:embed lua/take_funnel.lua
+var takeFunnelSource string
+
+//go:embed lua/take_window.lua
+var takeWindowSource string
+
+//go:embed lua/take_log.lua
+var takeLogSource string
+
+//go:embed lua/take_all.lua
+var takeAllSource string
+
+//go:embed lua/renew.lua
+var renewSource string
+
+//go:embed lua/refund.lua
+var refundSource string
+
+//go:embed lua/ledger.lua
+var ledgerSource string
+
+//go:embed lua/beat.lua
+var beatSource string
+
+//go:embed lua/seq.lua
+var seqSource string
+
+// The scripts, by the name of their file.
+var (
+	scriptBatch      = newScript(batchSource)
+	scriptTakeFunnel = newScript(funnelSource, takeFunnelSource)
+	scriptTakeWindow = newScript(windowSource, takeWindowSource)
+	scriptTakeLog    = newScript(logSource, takeLogSource)
+	scriptTakeAll    = newScript(funnelSource, windowSource, logSource, takeAllSource)
+	scriptRenew      = newScript(renewSource)
+	scriptRefund     = newScript(refundSource)
+	scriptBeat       = newScript(ledgerSource, beatSource)
+	scriptSeq        = newScript(ledgerSource, seqSource)
+)
+
+// script is a Lua program and the name under which Redis caches it.
+type script struct{ source, sha string }
+
+// newScript puts a script together: what all share, how the kinds of counters
+// decide that it asks, and what is its own.
+func newScript(parts ...string) *script {
+	text := bare(libSource + strings.Join(parts, ""))
+	sum := sha1.Sum([]byte(text))
+	return &script{source: text, sha: hex.EncodeToString(sum[:])}
+}
+
+// bare drops comment lines and indentation, which make up half of a script.
+// No string in the scripts spans lines.
+func bare(source string) string {
+	var b strings.Builder
+	for line := range strings.Lines(source) {
+		line = strings.TrimSpace(line)
+		if line != "" && !strings.HasPrefix(line, "--") {
+			b.WriteString(line)
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
+}
+
+// once is a command that go-redis sends one time only. Its default is to send
+// a command again when the reply is lost or late, so that a script may run four
+// times and a deadline means little. Redirects of a cluster are followed all
+// the same: there the first server has not executed anything.
+type once struct{ *redis.Cmd }
+
+// NoRetry keeps go-redis from sending the command again.
+func (once) NoRetry() bool { return true }
+
+// Clone keeps the promise for the copies that go-redis makes.
+func (c once) Clone() redis.Cmder {
+	return once{Cmd: c.Cmd.Clone().(*redis.Cmd)}
+}
+
+// call is one command to send, and then its outcome.
+type call struct {
+	script *script // nil: args is the whole command
+	keys   []string
+	args   []any
+	byText bool // send the script itself, not only its hash
+	val    any
+	err    error
+}
+
+// command builds what is sent.
+func (c *call) command(ctx context.Context) once {
+	if c.script == nil {
+		return once{redis.NewCmd(ctx, c.args...)}
+	}
+	args := make([]any, 0, 3+len(c.keys)+len(c.args))
+	if c.byText {
+		args = append(args, "eval", c.script.source, len(c.keys))
+	} else {
+		args = append(args, "evalsha", c.script.sha, len(c.keys))
+	}
+	for i := range c.keys {
+		if i == 0 {
+			args = append(args, c.keys[0])
+			continue
+		}
+		args = append(args, &c.keys[i]) // which go-redis takes, too, and is not allocated
+	}
+	return once{redis.NewCmd(ctx, append(args, c.args...)...)}
+}
+
+// do sends one call.
+func (s *server) do(ctx context.Context, c *call) {
+	ctx, cancel := s.deadline(ctx)
+	defer cancel()
+	cmd := c.command(ctx)
+	err := guarded(func() error { return s.rdb.Process(ctx, cmd) })
+	if isNoScript(err) {
+		c.byText = true
+		cmd = c.command(ctx)
+		err = guarded(func() error { return s.rdb.Process(ctx, cmd) })
+	}
+	c.finish(cmd, err)
+	s.reroute(ctx, c)
+}
+
+// reroute has a cluster's client ask anew which server is in charge of what if
+// a call has failed: after a fail-over it would find out by itself only after
+// up to a minute. It does not wait for the answer.
+func (s *server) reroute(ctx context.Context, calls ...*call) {
+	client, ok := s.rdb.(interface{ ReloadState(context.Context) })
+	if !ok {
+		return
+	}
+	for _, c := range calls {
+		if class, _ := Classify(c.err); class == ClassUnavailable {
+			client.ReloadState(ctx)
+			return
+		}
+	}
+}
+
+// pipeline sends calls together, or the only one by itself. Those whose script Redis does not have (it was
+// restarted, promoted, or flushed) are sent once more, and only those.
+//
+// They are sent with their text instead of after a SCRIPT LOAD: EVAL reaches
+// the right master of a cluster by the same route, needs no second round trip
+// or permission, works while another master is down, and leaves the script in
+// the cache as well.
+func (s *server) pipeline(ctx context.Context, calls []*call) {
+	ctx, cancel := s.deadline(ctx)
+	defer cancel()
+	s.texts.mark(calls)
+	s.send(ctx, calls)
+	var missing []*call
+	for _, c := range calls {
+		if isNoScript(c.err) && c.script != nil {
+			c.byText = true
+			missing = append(missing, c)
+		}
+	}
+	if len(missing) > 0 {
+		s.send(ctx, missing)
+	}
+	s.texts.note(calls)
+	s.reroute(ctx, calls...)
+}
+
+// texts remembers which calls must carry their script because their server
+// lacks it, and could not be told in time. On a cluster a pipeline lasts until
+// every server has answered: while one is silent there is no time for a
+// second round, and the others would never learn a script.
+type texts struct {
+	mu  sync.Mutex
+	due map[textDue]bool // at most one per script and shard
+}
+
+type textDue struct {
+	script *script
+	key    string // the call's first: a shard's, so that they are few
+}
+
+// mark has the calls that must carry their script do so.
+func (t *texts) mark(calls []*call) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.due) == 0 {
+		return
+	}
+	for _, c := range calls {
+		c.byText = c.script != nil && t.due[textDue{c.script, c.keys[0]}]
+	}
+}
+
+// note remembers which of the calls that carried their script got no answer.
+func (t *texts) note(calls []*call) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, c := range calls {
+		if !c.byText {
+			continue
+		}
+		d := textDue{c.script, c.keys[0]}
+		var answer redis.Error
+		if c.err == nil || asError(c.err, &answer) {
+			delete(t.due, d)
+			continue
+		}
+		if t.due == nil {
+			t.due = map[textDue]bool{}
+		}
+		t.due[d] = true
+	}
+}
+
+func (s *server) send(ctx context.Context, calls []*call) {
+	if len(calls) == 0 {
+		return
+	}
+	if len(calls) == 1 { // which costs less than a pipeline of one
+		cmd := calls[0].command(ctx)
+		calls[0].finish(cmd, guarded(func() error { return s.rdb.Process(ctx, cmd) }))
+		return
+	}
+	pipe := s.rdb.Pipeline()
+	cmds := make([]once, len(calls))
+	for i, c := range calls {
+		cmds[i] = c.command(ctx)
+		_ = pipe.Process(ctx, cmds[i]) // queues; cannot fail
+	}
+	err := guarded(func() error {
+		_, err := pipe.Exec(ctx)
+		return err
+	})
+	for i, c := range calls {
+		each := cmds[i].Err()
+		if each == nil && cmds[i].Val() == nil {
+			// When a connection cannot be set up because of an answer of
+			// Redis (a wrong password), or it panics, only Exec tells.
+			each = err
+		}
+		c.finish(cmds[i], each)
+	}
+}
+
+// guarded calls the client, which may panic: go-redis does at a length near
+// 2^63, and so may hooks that its owner has added. Whoever waits for the answer,
+// a handler of requests or the one goroutine that reconciles, must not die of it.
+func guarded(f func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = &panicError{r}
+		}
+	}()
+	return f()
+}
+
+// finish takes over a command's outcome. A reply that was read completely
+// before the rest of a pipeline was lost is good, although go-redis marks all
+// commands of the pipeline as failed.
+func (c *call) finish(cmd once, err error) {
+	c.val, c.err = cmd.Val(), err
+	var fromRedis redis.Error
+	if c.val != nil && err != nil && !asError(err, &fromRedis) {
+		c.err = nil
+	}
+}
+
+func isNoScript(err error) bool { return redis.HasErrorPrefix(err, "NOSCRIPT") }

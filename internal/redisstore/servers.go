@@ -1,0 +1,50 @@
+package redisstore
+
+import (
+	"context"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Servers returns for each shard the address of the server that holds it, as far as the
+// client knows it, and "" where it does not. The address of a Sentinel group is the same
+// whoever is the master. A client that is neither a [redis.Client], a
+// [redis.ClusterClient] nor a [redis.Ring], nor embeds one, knows none.
+//
+// It rarely uses the network: only if a client of a Cluster has not asked yet where the
+// slots are. Then it waits for a quarter of the CommandTimeout at the most.
+func (s *Store) Servers(ctx context.Context) []string {
+	srv := s.srv
+	ctx, cancel := context.WithTimeout(given(ctx), srv.timeout/4)
+	defer cancel()
+	addrs := make([]string, srv.keys.Shards())
+	for i := range addrs {
+		_ = guarded(func() (err error) { // a panic of a foreign client leaves it unknown
+			addrs[i], err = addrOf(ctx, srv.rdb, srv.keys.SeqKey(i, "-"))
+			return err
+		})
+	}
+	return addrs
+}
+
+// addrOf returns the address of the server that holds a key; "": nobody knows.
+func addrOf(ctx context.Context, rdb redis.UniversalClient, key string) (string, error) {
+	var c interface{ Options() *redis.Options }
+	var err error
+	switch rdb := rdb.(type) {
+	case interface{ Options() *redis.Options }: // a single server's
+		c = rdb
+	case interface {
+		MasterForKey(context.Context, string) (*redis.Client, error)
+	}: // a Cluster's
+		c, err = rdb.MasterForKey(ctx, key)
+	case interface {
+		GetShardClientForKey(string) (*redis.Client, error)
+	}: // a Ring's
+		c, err = rdb.GetShardClientForKey(key)
+	}
+	if err != nil || c == nil {
+		return "", err
+	}
+	return c.Options().Addr, nil
+}

@@ -1,0 +1,94 @@
+package redisstore
+
+import (
+	"math/bits"
+	"strconv"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// Spans cross to Lua as whole microseconds and a remainder in 1/D
+// microseconds. With D = 1000·units every span of a rule is representable
+// exactly. But two remainders must add up within the 2^53 that a double counts
+// exactly, so that D ends at 2^52: a funnel that leaks more than 4.5·10^12
+// units per period is rounded up to 2^-52 µs.
+const (
+	maxDenominator = 1 << 52
+	maxExact       = 1<<53 - 1 // the latest time, in µs
+)
+
+// wireSpan is a span as Lua sees it.
+type wireSpan struct{ us, rem int64 }
+
+// denominator returns D of a funnel.
+func denominator(rule *limit.Rule) int64 {
+	if rule.Units() > maxDenominator/1000 {
+		return maxDenominator
+	}
+	return 1000 * rule.Units()
+}
+
+// rateText describes to Lua how a funnel leaks: D, and how many microseconds a
+// unit takes, without an exponent, which not every Lua reads. Equal rates give
+// equal texts.
+func rateText(rule *limit.Rule) string {
+	b := strconv.AppendInt(make([]byte, 0, 48), denominator(rule), 10)
+	b = append(b, '/')
+	return string(strconv.AppendFloat(b, float64(rule.Period())/float64(rule.Units())/1000, 'f', -1, 64))
+}
+
+// toWire converts a span. It rounds up where it must.
+func toWire(rule *limit.Rule, s limit.Span) wireSpan {
+	units, d := uint64(rule.Units()), denominator(rule)
+	w := wireSpan{us: s.NS / 1000}
+	ns := s.NS % 1000
+	if ns < 0 { // the rest of a span is never negative
+		w.us, ns = w.us-1, ns+1000
+	}
+	// In 1/(1000·units) µs; below 1000·2^53, which an uint64 holds.
+	rem := uint64(ns)*units + uint64(s.Rem)
+	if d == maxDenominator {
+		hi, lo := bits.Mul64(rem, maxDenominator)
+		q, r := bits.Div64(hi, lo, 1000*units)
+		if r > 0 {
+			q++
+		}
+		rem = q
+	}
+	w.rem = int64(rem)
+	if w.rem >= d {
+		w.us, w.rem = w.us+1, 0
+	}
+	if w.us > maxExact {
+		return wireSpan{us: maxExact}
+	}
+	if w.us < -maxExact {
+		return wireSpan{us: -maxExact}
+	}
+	return w
+}
+
+// fromWire converts back: us is -2^53 to 2^53, rem 0 to below D.
+func fromWire(rule *limit.Rule, w wireSpan) limit.Span {
+	units := uint64(rule.Units())
+	rem := uint64(w.rem) // in 1/(1000·units) µs, that is in 1/units ns
+	if denominator(rule) == maxDenominator {
+		// rem · 1000·units / 2^52, rounded up.
+		hi, lo := bits.Mul64(uint64(w.rem)*1000, units)
+		q, r := bits.Div64(hi, lo, maxDenominator)
+		if r > 0 {
+			q++
+		}
+		rem = q
+	}
+	return limit.Span{NS: w.us*1000 + int64(rem/units), Rem: int64(rem % units)}
+}
+
+// horizonMS returns for how many ms a rule's counter may matter.
+func horizonMS(rule *limit.Rule) int64 {
+	return int64((rule.Horizon() + time.Millisecond - 1) / time.Millisecond)
+}
+
+// widthUS returns the length of a window's bucket in µs.
+func widthUS(rule *limit.Rule) int64 { return int64(rule.Width() / time.Microsecond) }
