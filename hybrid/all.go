@@ -6,7 +6,7 @@ import "github.com/hybridlimit/hybridlimit/limit"
 const fewChecks = 4
 
 // TakeAll asks several checks together, of different keys or rules, or both:
-// each consumes its units if all of them admit, else none does. The verdict is
+// each consumes its units if all of them admit, else none does. The result is
 // the answer of the check that decided, and says which that was. Several checks
 // of one key under one rule must be admitted together; under rules of one name
 // that differ in more than the limit they are refused (see [limit.Mistaken]).
@@ -16,21 +16,21 @@ const fewChecks = 4
 //
 // It is one step on this node. Redis is told of each key by itself, as of any
 // check: the limits of other nodes see nothing of what was refused.
-func (l *Limiter) TakeAll(checks ...limit.Check) limit.Verdict {
+func (l *Limiter) TakeAll(checks ...limit.Check) limit.AllResult {
 	for i := range checks {
 		if q := &checks[i]; !l.usable(q.Rule, q.Units()) {
-			v := limit.NewVerdict()
+			v := limit.NewAllResult()
 			v.Add(i, q.Rule, l.invalid(q.Key, q.Rule, q.N))
 			return v
 		}
 	}
 	if i := limit.Mistaken(checks); i >= 0 {
-		v := limit.NewVerdict()
+		v := limit.NewAllResult()
 		v.Add(i, checks[i].Rule, l.invalid(checks[i].Key, checks[i].Rule, checks[i].N))
 		return v
 	}
 	if len(checks) == 0 {
-		return limit.NewVerdict()
+		return limit.NewAllResult()
 	}
 	var few [fewChecks]limit.Result
 	out := few[:min(len(checks), fewChecks)]
@@ -43,7 +43,7 @@ func (l *Limiter) TakeAll(checks ...limit.Check) limit.Verdict {
 }
 
 // countAll counts the decisions of an admitted TakeAll, or the one refusal.
-func (l *Limiter) countAll(checks []limit.Check, out []limit.Result, v *limit.Verdict) {
+func (l *Limiter) countAll(checks []limit.Check, out []limit.Result, v *limit.AllResult) {
 	if !v.Allowed {
 		l.tally.count(checks[v.By].Units(), false, v.Source)
 		return

@@ -15,7 +15,7 @@ func TestTakeAll(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		nodes := w.fleet(2, hybrid.Options{})
 		tenant := limit.Must(limit.SlidingWindow("tenant", 12, 24*time.Hour))
-		ask := func(n *node, user string, units int64) limit.Verdict {
+		ask := func(n *node, user string, units int64) limit.AllResult {
 			return n.TakeAll(limit.Check{Key: "acme", Rule: tenant, N: units}, limit.Check{Key: user, Rule: longTen, N: units},
 				limit.Check{Key: user, Rule: longFunnel, N: units})
 		}

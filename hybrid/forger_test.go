@@ -175,9 +175,9 @@ func (f *forger) forge(words []string) error {
 
 // invent makes up an answer to a batch.
 func (f *forger) invent(records []record) []string {
-	verdict := string("aaddls"[f.dice()%6])
-	out := []string{verdict, " " + f.number(), " " + f.number()}
-	if verdict == "l" || verdict == "s" {
+	fate := string("aaddls"[f.dice()%6])
+	out := []string{fate, " " + f.number(), " " + f.number()}
+	if fate == "l" || fate == "s" {
 		return out
 	}
 	for _, r := range records {
@@ -216,19 +216,19 @@ func (f *forger) invent(records []record) []string {
 // apply does what the script of batches does.
 func (f *forger) apply(ledger string, keys, args []any, records []record) []string {
 	seq, prev, nonce, last := args[0].(int64), args[1].(int64), args[4].(string), f.ledgers[ledger].seq
-	verdict := "l"
+	fate := "l"
 	switch {
 	case last == seq && f.ledgers[ledger].nonce == nonce:
-		verdict = "d"
+		fate = "d"
 	case last == seq:
-		verdict = "o"
+		fate = "o"
 	case last > seq:
-		verdict = "s"
+		fate = "s"
 	case last == prev, args[2] == "1":
-		verdict = "a"
+		fate = "a"
 	}
-	out := []string{verdict, " " + micros(), " 0"}
-	if verdict != "a" && verdict != "d" {
+	out := []string{fate, " " + micros(), " 0"}
+	if fate != "a" && fate != "d" {
 		return out
 	}
 	f.ledgers[ledger] = forged{seq, nonce}
@@ -239,9 +239,9 @@ func (f *forger) apply(ledger string, keys, args []any, records []record) []stri
 			f.counters[name(keys[i])] = k
 		}
 		if r.kind == "f" {
-			out = append(out, k.funnel(r, verdict == "a")...)
+			out = append(out, k.funnel(r, fate == "a")...)
 		} else {
-			out = append(out, k.window(r, verdict == "a")...)
+			out = append(out, k.window(r, fate == "a")...)
 		}
 	}
 	return out

@@ -70,9 +70,9 @@ func (b batchLiar) change(cmd redis.Cmder) {
 	}
 }
 
-// instead returns a reply to a batch with another verdict, and no states.
-func instead(verdict, reply string) string {
-	return verdict + " " + strings.Fields(reply)[1] + " 0"
+// instead returns a reply to a batch with another fate, and no states.
+func instead(fate, reply string) string {
+	return fate + " " + strings.Fields(reply)[1] + " 0"
 }
 
 // A Redis that has lost everything whenever it is asked is not asked without

@@ -19,8 +19,9 @@ func (q *Check) Units() int64 {
 	return q.N
 }
 
-// Verdict is the answer to several checks that were asked together.
-type Verdict struct {
+// AllResult is the answer to several checks that were asked together, by TakeAll of a
+// limiter.
+type AllResult struct {
 	// Result is that of one check, the one By names. Allowed holds for all of
 	// them: either every check has consumed its units, or none has.
 	Result
@@ -33,12 +34,12 @@ type Verdict struct {
 	Rule *Rule
 }
 
-// NewVerdict returns the verdict on no checks yet: allowed. Limiters build
-// theirs from it with [Verdict.Add].
-func NewVerdict() Verdict { return Verdict{Result: Result{Allowed: true}, By: -1} }
+// NewAllResult returns the answer to no checks yet: allowed. Limiters build
+// theirs from it with [AllResult.Add].
+func NewAllResult() AllResult { return AllResult{Result: Result{Allowed: true}, By: -1} }
 
 // Add takes the answer to check i into account.
-func (v *Verdict) Add(i int, rule *Rule, res Result) {
+func (v *AllResult) Add(i int, rule *Rule, res Result) {
 	decides := v.By < 0
 	switch {
 	case decides:

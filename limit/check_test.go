@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestVerdict(t *testing.T) {
+func TestAllResult(t *testing.T) {
 	rule := Must(FixedWindow("x", 10, time.Second))
 	yes := func(left int64) Result { return Result{Allowed: true, Limit: 10, Remaining: left} }
 	no := func(wait time.Duration) Result { return Result{Limit: 10, RetryAfter: wait} }
@@ -31,7 +31,7 @@ func TestVerdict(t *testing.T) {
 		{"a dry run beside a refusal", []Result{dry(0), no(1), dry(0)}, false, 1},
 		{"two dry runs", []Result{dry(4), yes(0), dry(2)}, true, 2},
 	} {
-		v := NewVerdict()
+		v := NewAllResult()
 		for i, a := range c.answers {
 			v.Add(i, rule, a)
 		}

@@ -33,7 +33,7 @@ func TestTakeAll(t *testing.T) {
 			}
 		}
 	}
-	all := func(n int64) limit.Verdict {
+	all := func(n int64) limit.AllResult {
 		return l.TakeAll(asking("k", second, n), asking("k", minute, n), asking("k", day, n), asking("k", exact, n))
 	}
 	if v := all(7); !v.Allowed || v.By != 0 || v.Rule != second || v.Remaining != 3 || v.RetryAfter != 0 {

@@ -6,28 +6,28 @@ import (
 )
 
 // TakeAll asks several checks together, of different keys or rules, or both:
-// each consumes its units if all of them admit, else none does. The verdict is
+// each consumes its units if all of them admit, else none does. The result is
 // the answer of the check that decided, and says which that was. Several checks
 // of one key under one rule must be admitted together; under rules of one name
 // that differ in more than the limit they are refused (see [limit.Mistaken]).
 // One that is a dry run does not stand in the way of the others. No checks are
 // allowed; one that cannot be asked refuses. Up to 4 checks need no allocation.
-func (l *Limiter) TakeAll(checks ...limit.Check) limit.Verdict {
+func (l *Limiter) TakeAll(checks ...limit.Check) limit.AllResult {
 	for i := range checks {
 		if !l.askable(checks[i].Rule, checks[i].Units()) {
-			v := limit.NewVerdict()
+			v := limit.NewAllResult()
 			v.Add(i, checks[i].Rule, limit.Invalid(checks[i].Rule))
 			return v
 		}
 	}
 	if i := limit.Mistaken(checks); i >= 0 {
 		l.invalid.Add(1)
-		v := limit.NewVerdict()
+		v := limit.NewAllResult()
 		v.Add(i, checks[i].Rule, limit.Invalid(checks[i].Rule))
 		return v
 	}
 	if len(checks) == 0 {
-		return limit.NewVerdict()
+		return limit.NewAllResult()
 	}
 	var few [table.FewChecks]limit.Result
 	out := few[:min(len(checks), table.FewChecks)]

@@ -73,7 +73,7 @@ func (l *Limiter) TakeAtMost(ctx context.Context, key string, rule *limit.Rule, 
 }
 
 // TakeAll asks for the units of all checks in one step: each of them consumes
-// its own, or none does, and nothing is written. The verdict tells which check
+// its own, or none does, and nothing is written. By says which check
 // decided; its Result is what [Limiter.Take] would have answered. No checks are
 // allowed.
 //
@@ -91,9 +91,9 @@ func (l *Limiter) TakeAtMost(ctx context.Context, key string, rule *limit.Rule, 
 // rule, two rules of one counter, the keys' shards, or too many buckets), with the
 // index of the check in the text, and another for more than [MaxChecks]: nothing
 // was asked of Redis. A [*limit.KeyError] for an unusable key: nothing was consumed.
-// All others as for Take. With an error the verdict is a refusal; By is the check
+// All others as for Take. With an error the result is a refusal; By is the check
 // to blame, -1 if there is none.
-func (l *Limiter) TakeAll(ctx context.Context, checks ...limit.Check) (limit.Verdict, error) {
+func (l *Limiter) TakeAll(ctx context.Context, checks ...limit.Check) (limit.AllResult, error) {
 	return l.asks.TakeAll(ctx, checks...)
 }
 

@@ -21,12 +21,12 @@ const MaxChecks = 1000
 const maxBuckets = 20_000
 
 // TakeAll is TakeAll of package remote, which documents it.
-func (l *Limiter) TakeAll(ctx context.Context, checks ...limit.Check) (limit.Verdict, error) {
+func (l *Limiter) TakeAll(ctx context.Context, checks ...limit.Check) (limit.AllResult, error) {
 	if by, err := l.srv.together(checks); err != nil {
-		return verdictOf(checks, by, limit.Invalid), err
+		return besideError(checks, by, limit.Invalid), err
 	}
 	if len(checks) == 0 {
-		v := limit.NewVerdict()
+		v := limit.NewAllResult()
 		v.Source = limit.SourceRemote
 		return v, nil
 	}
@@ -34,11 +34,11 @@ func (l *Limiter) TakeAll(ctx context.Context, checks ...limit.Check) (limit.Ver
 	c := a.call()
 	l.srv.do(ctx, c)
 	if c.err != nil {
-		return verdictOf(checks, -1, failed), wrap(c.err)
+		return besideError(checks, -1, failed), wrap(c.err)
 	}
 	v, by, err := a.judge(newReader(c.val))
 	if err != nil {
-		return verdictOf(checks, by, failed), err
+		return besideError(checks, by, failed), err
 	}
 	return v, nil
 }
@@ -52,9 +52,9 @@ func spelled(checks []limit.Check) []limit.Check {
 	return out
 }
 
-// verdictOf is the verdict beside an error, which check by is to blame for; -1: none is.
-func verdictOf(checks []limit.Check, by int, result func(*limit.Rule) limit.Result) limit.Verdict {
-	v := limit.Verdict{By: by}
+// besideError is the result beside an error, which check by is to blame for; -1: none is.
+func besideError(checks []limit.Check, by int, result func(*limit.Rule) limit.Result) limit.AllResult {
+	v := limit.AllResult{By: by}
 	if by >= 0 {
 		v.Rule = checks[by].Rule
 	}
@@ -196,7 +196,7 @@ func digit(set bool) string {
 }
 
 // judge reads the reply. by is the check that an error is about, or -1.
-func (a *all) judge(r *reader) (v limit.Verdict, by int, err error) {
+func (a *all) judge(r *reader) (v limit.AllResult, by int, err error) {
 	if by, err := a.blamed(r); err != nil {
 		return v, by, err
 	}
@@ -213,7 +213,7 @@ func (a *all) judge(r *reader) (v limit.Verdict, by int, err error) {
 	if err := r.end(); err != nil {
 		return v, -1, err
 	}
-	v = limit.NewVerdict()
+	v = limit.NewAllResult()
 	for i, e := range a.asked {
 		n := e.ask
 		if !a.never(i) {

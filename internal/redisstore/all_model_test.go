@@ -83,10 +83,10 @@ func (w *together) want(now int64, checks []limit.Check) (admitted bool, fits []
 	return admitted, fits
 }
 
-// verdict returns what Take says of the same checks, now that they are decided:
+// expected returns what Take says of the same checks, now that they are decided:
 // none of these questions consumes anything.
-func (w *together) verdict(checks []limit.Check, admitted bool, fits []bool) limit.Verdict {
-	v := limit.NewVerdict()
+func (w *together) expected(checks []limit.Check, admitted bool, fits []bool) limit.AllResult {
+	v := limit.NewAllResult()
 	held := map[string]int64{}
 	for i, q := range checks {
 		if admitted && fits[i] {
@@ -128,7 +128,7 @@ func (w *together) draw(rng *rand.Rand) (checks []limit.Check) {
 
 // compare asks for one draw and compares everything. Where time goes on by
 // itself, waits are not compared.
-func (w *together) compare(checks []limit.Check, exact bool) (v limit.Verdict) {
+func (w *together) compare(checks []limit.Check, exact bool) (v limit.AllResult) {
 	w.t.Helper()
 	now := w.b.now()
 	admitted, fits := w.want(now, checks)
@@ -136,7 +136,7 @@ func (w *together) compare(checks []limit.Check, exact bool) (v limit.Verdict) {
 	if err != nil || v.Allowed != admitted || v.Source != limit.SourceRemote {
 		w.t.Fatalf("%v: %+v, %v, want admitted %v (%v)", checks, v, err, admitted, fits)
 	}
-	want := w.verdict(checks, admitted, fits)
+	want := w.expected(checks, admitted, fits)
 	if exact && v != want || v.WouldRefuse != want.WouldRefuse {
 		w.t.Fatalf("%v: %+v, want %+v", checks, v, want)
 	}
@@ -150,7 +150,7 @@ func (w *together) compare(checks []limit.Check, exact bool) (v limit.Verdict) {
 }
 
 // Several checks together are decided as the models are, one after the other;
-// the verdict is what Take says of the check that it names; and waiting as long
+// the result is what Take says of the check that it names; and waiting as long
 // as told is enough, 1 µs less is not.
 func TestTakeAllAgainstModels(t *testing.T) {
 	for seed := range uint64(6) {

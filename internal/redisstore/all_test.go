@@ -16,7 +16,7 @@ import (
 )
 
 // takeAll asks and ends the test on an error.
-func takeAll(t testing.TB, l *Limiter, checks ...limit.Check) limit.Verdict {
+func takeAll(t testing.TB, l *Limiter, checks ...limit.Check) limit.AllResult {
 	t.Helper()
 	v, err := l.TakeAll(ctx, checks...)
 	if err != nil {
@@ -149,7 +149,7 @@ func TestTakeAllDryRun(t *testing.T) {
 	forCallRules(t, func(t *testing.T, _ *backend, l *Limiter, r *limit.Rule) {
 		other := built(t)(limit.SlidingLog("other", 10, time.Hour))
 		key := r.Algorithm().String()
-		both := func(n, m int64) limit.Verdict {
+		both := func(n, m int64) limit.AllResult {
 			t.Helper()
 			return takeAll(t, l, limit.Check{Key: key, Rule: r.DryRun(), N: n}, limit.Check{Key: key, Rule: other, N: m})
 		}

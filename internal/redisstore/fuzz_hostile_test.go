@@ -135,11 +135,11 @@ func (v victim) all(t *testing.T) error {
 	for _, r := range everyRule {
 		checks = append(checks, limit.Check{Key: "k", Rule: r, N: 3})
 	}
-	verdict, err := v.TakeAll(ctx, checks...)
+	all, err := v.TakeAll(ctx, checks...)
 	if err == nil {
-		checkTaken(t, verdict.Rule, 3, verdict.Result, nil)
-	} else if verdict.Allowed {
-		t.Fatalf("%+v, although %v", verdict, err)
+		checkTaken(t, all.Rule, 3, all.Result, nil)
+	} else if all.Allowed {
+		t.Fatalf("%+v, although %v", all, err)
 	}
 	return err
 }

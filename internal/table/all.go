@@ -27,9 +27,9 @@ type asked struct {
 // else nothing, and puts the answer of each into out, which is as long as
 // checks. Checks of one counter must be admitted together. Those under a dry run
 // (see [limit.Rule.DryRun]) never stand in the way.
-func (t *Table) TakeAll(checks []limit.Check, now int64, out []limit.Result) (v limit.Verdict) {
+func (t *Table) TakeAll(checks []limit.Check, now int64, out []limit.Result) (v limit.AllResult) {
 	var few [FewChecks]asked
-	v = limit.NewVerdict()
+	v = limit.NewAllResult()
 	for try := range allTries {
 		list := few[:0]
 		for i := range checks {
