@@ -12,7 +12,8 @@ type Algorithm uint8
 // The algorithms. The zero Algorithm is none of them.
 const (
 	// AlgorithmFunnel is a leaky bucket kept as the time at which it will be
-	// empty: the generic cell rate algorithm (GCRA) of ITU-T I.371.
+	// empty: the generic cell rate algorithm (GCRA) of ITU-T I.371. A token bucket
+	// is the same, seen from its other side.
 	AlgorithmFunnel Algorithm = iota + 1
 	// AlgorithmSlidingWindow counts in sub-buckets of a window, of which the
 	// oldest one leaves bit by bit; with one bucket it is the two-window approximation.
@@ -61,7 +62,7 @@ const (
 )
 
 // Rule is an immutable limit: a name, an algorithm and its numbers. Build one
-// with [Funnel], [SlidingWindow], [SlidingWindowBuckets], [FixedWindow] or
+// with [TokenBucket], [Funnel], [SlidingWindow], [SlidingWindowBuckets], [FixedWindow] or
 // [SlidingLog]; it is safe to share between goroutines and limiters. The zero
 // Rule is not usable: limiters refuse it like a nil one.
 //
@@ -88,7 +89,8 @@ type Rule struct {
 }
 
 // Funnel describes a leaky bucket that holds capacity units and leaks units
-// per period. A full funnel must run empty within [MaxDrain].
+// per period, kept as the generic cell rate algorithm (GCRA) has it. A full funnel
+// must run empty within [MaxDrain]. Who thinks of a token bucket: see [TokenBucket].
 func Funnel(name string, capacity, units int64, per time.Duration) (*Rule, error) {
 	r := &Rule{name: name, alg: AlgorithmFunnel, limit: capacity, units: units, period: per}
 	errs := []error{r.checkName(), r.checkUnits("capacity", capacity, 0), r.checkUnits("units", units, 1)}
@@ -104,6 +106,13 @@ func Funnel(name string, capacity, units int64, per time.Duration) (*Rule, error
 	}
 	r.ticks = r.inTicks()
 	return r.sealed(), nil
+}
+
+// TokenBucket describes a token bucket that holds up to burst tokens, and gets refill
+// more per period: it is [Funnel] in other words. A unit taken is a token; the tokens
+// that are there are the room that is left in the leaky bucket.
+func TokenBucket(name string, burst, refill int64, per time.Duration) (*Rule, error) {
+	return Funnel(name, burst, refill, per)
 }
 
 // SlidingWindow describes limit units in a window, counted in [DefaultBuckets]

@@ -208,3 +208,19 @@ func TestErrorsAreDistinct(t *testing.T) {
 		}
 	}
 }
+
+// A token bucket is a funnel: equal rules, and equal errors.
+func TestTokenBucketIsFunnel(t *testing.T) {
+	for _, c := range []struct {
+		burst, refill int64
+		per           time.Duration
+	}{{10, 3, time.Second}, {0, 1, time.Hour}, {7, 100, time.Millisecond}, {-1, 1, time.Second}, {1, 0, 0}} {
+		tokens, err := TokenBucket("t", c.burst, c.refill, c.per)
+		funnel, want := Funnel("t", c.burst, c.refill, c.per)
+		if (err == nil) != (want == nil) || err != nil && err.Error() != want.Error() {
+			t.Errorf("%+v: %v, want %v", c, err, want)
+		} else if err == nil && *tokens != *funnel {
+			t.Errorf("%+v: %v, want %v", c, tokens, funnel)
+		}
+	}
+}
