@@ -28,6 +28,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 }
 
+var _ limit.Limiter = (*hybrid.Limiter)(nil)
+
 type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}

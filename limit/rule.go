@@ -90,7 +90,7 @@ type Rule struct {
 
 // Funnel describes a leaky bucket that holds capacity units and leaks units
 // per period, kept as the generic cell rate algorithm (GCRA) has it. A full funnel
-// must run empty within [MaxDrain]. Who thinks of a token bucket: see [TokenBucket].
+// must run empty within [MaxDrain]. [TokenBucket] is the same in other words.
 func Funnel(name string, capacity, units int64, per time.Duration) (*Rule, error) {
 	r := &Rule{name: name, alg: AlgorithmFunnel, limit: capacity, units: units, period: per}
 	errs := []error{r.checkName(), r.checkUnits("capacity", capacity, 0), r.checkUnits("units", units, 1)}

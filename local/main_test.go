@@ -12,6 +12,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+var _ limit.Limiter = (*Limiter)(nil)
+
 // start is where manual clocks begin: far from zero, as real ones do.
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
