@@ -23,16 +23,18 @@ const module = "github.com/hybridlimit/hybridlimit"
 // two halves that know nothing of each other, and what joins them.
 var mayImport = map[string][]string{
 	".":                   {},
-	"limit":               {},
+	"limit":               {"internal/arith"},
 	"clock":               {},
-	"local":               {"limit", "clock", "internal/table"},
+	"local":               {"limit", "clock", "internal/decision", "internal/table"},
 	"remote":              {"limit", "internal/redisstore"},
-	"hybrid":              {"limit", "clock", "internal/table", "internal/redisstore"},
+	"hybrid":              {"limit", "clock", "internal/arith", "internal/decision", "internal/table", "internal/redisstore"},
+	"internal/arith":      {},
+	"internal/decision":   {"limit"},
 	"internal/limittest":  {"limit"},
 	"internal/oracle":     {},
-	"internal/redisstore": {"limit", "clock"},
+	"internal/redisstore": {"limit", "clock", "internal/arith", "internal/decision"},
 	"internal/redistest":  {},
-	"internal/table":      {"limit", "clock"},
+	"internal/table":      {"limit", "clock", "internal/arith", "internal/decision"},
 }
 
 // forTests are packages that any test may be built on.

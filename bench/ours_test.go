@@ -127,7 +127,7 @@ func ruled(make func(string, int64, time.Duration) (*limit.Rule, error)) opener 
 
 // openLog is for checks that are admitted: a unit is remembered for a millisecond.
 func openLog(tb testing.TB, keys []string, rule *limit.Rule) asks {
-	return localAsks(tb, local.Options{MaxKeys: room(keys)}, limit.Must(limit.SlidingLog(rule.Name(), limit.MaxLogLimit, time.Millisecond)))
+	return localAsks(tb, local.Options{MaxKeys: room(keys)}, limit.Must(limit.SlidingLog(rule.Name(), 1_000_000, time.Millisecond)))
 }
 
 func openLocal(tb testing.TB, keys []string, rule *limit.Rule) asks {

@@ -1,6 +1,9 @@
 package hybrid
 
-import "github.com/hybridlimit/hybridlimit/limit"
+import (
+	"github.com/hybridlimit/hybridlimit/internal/decision"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
 
 // fewChecks is how many checks can be asked together without an allocation.
 const fewChecks = 4
@@ -9,28 +12,28 @@ const fewChecks = 4
 // each consumes its units if all of them admit, else none does. The result is
 // the answer of the check that decided, and says which that was. Several checks
 // of one key under one rule must be admitted together; under rules of one name
-// that differ in more than the limit they are refused (see [limit.Mistaken]).
-// One that is a dry run does not stand in the way of the others. No checks are
-// allowed; one that [Limiter.Take] would refuse without looking refuses all. Up
-// to 4 checks need no allocation.
+// that differ in more than the limit they are refused: each would re-express what
+// the other has counted. One that is a dry run does not stand in the way of the
+// others. No checks are allowed; one that [Limiter.Take] would refuse without
+// looking refuses all. Up to 4 checks need no allocation.
 //
 // It is one step on this node. Redis is told of each key by itself, as of any
 // check: the limits of other nodes see nothing of what was refused.
 func (l *Limiter) TakeAll(checks ...limit.Check) limit.AllResult {
 	for i := range checks {
 		if q := &checks[i]; !l.usable(q.Rule, q.Units()) {
-			v := limit.NewAllResult()
-			v.Add(i, q.Rule, l.invalid(q.Key, q.Rule, q.N))
+			v := decision.None()
+			decision.Add(&v, i, q.Rule, l.invalid(q.Key, q.Rule, q.N))
 			return v
 		}
 	}
-	if i := limit.Mistaken(checks); i >= 0 {
-		v := limit.NewAllResult()
-		v.Add(i, checks[i].Rule, l.invalid(checks[i].Key, checks[i].Rule, checks[i].N))
+	if i := decision.Mistaken(checks); i >= 0 {
+		v := decision.None()
+		decision.Add(&v, i, checks[i].Rule, l.invalid(checks[i].Key, checks[i].Rule, checks[i].N))
 		return v
 	}
 	if len(checks) == 0 {
-		return limit.NewAllResult()
+		return decision.None()
 	}
 	var few [fewChecks]limit.Result
 	out := few[:min(len(checks), fewChecks)]

@@ -3,6 +3,7 @@ package hybrid
 import (
 	"slices"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -66,7 +67,7 @@ func (s *shard) isApart() bool { return len(s.rest) > 0 || s.flight != nil && s.
 
 // justRead returns a report that only asks, with what it may have to restore.
 func justRead(rep table.Report) table.Report {
-	rep.Units, rep.Buckets, rep.Ahead, rep.Debt = 0, nil, limit.Span{}, 0
-	rep.Back, rep.BackTop, rep.BackBuckets = limit.Span{}, limit.Span{}, nil
+	rep.Units, rep.Buckets, rep.Ahead, rep.Debt = 0, nil, arith.Span{}, 0
+	rep.Back, rep.BackTop, rep.BackBuckets = arith.Span{}, arith.Span{}, nil
 	return rep
 }

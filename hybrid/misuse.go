@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -23,7 +24,7 @@ const (
 
 // invalid takes note of a check that cannot be asked, and returns the answer to it.
 func (l *Limiter) invalid(key string, rule *limit.Rule, n int64) limit.Result {
-	res := limit.Invalid(rule)
+	res := decision.Invalid(rule)
 	if l == nil {
 		return res
 	}

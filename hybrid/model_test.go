@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -46,7 +47,7 @@ type modelSet struct {
 
 type modelFunnel struct {
 	modelBirth
-	tat  limit.Span
+	tat  arith.Span
 	gone int64 // when the key expires
 }
 
@@ -90,7 +91,7 @@ func newModelRedis() *modelRedis {
 }
 
 // takesOff reports whether an operation hands something back.
-func takesOff(op *redisstore.Op) bool { return op.Back != limit.Span{} || len(op.BackBuckets) > 0 }
+func takesOff(op *redisstore.Op) bool { return op.Back != arith.Span{} || len(op.BackBuckets) > 0 }
 
 // wipe is FLUSHALL, or a restart without data.
 func (m *modelRedis) wipe() {
@@ -120,11 +121,11 @@ func (m *modelRedis) renew(now int64, key string, r *limit.Rule, used int64) (st
 		f := &modelFunnel{modelBirth: was.modelBirth, gone: was.gone}
 		f.renew(now)
 		if f.reset, f.born = f.gen, now/1000; used > 0 {
-			f.tat = r.Add(limit.Span{NS: now}, r.Cost(used))
+			f.tat = r.Add(arith.Span{NS: now}, r.Cost(used))
 		}
 		f.expire(now, r)
 		m.funnels[key] = f
-		return redisstore.State{Gen: f.gen, Born: f.born, Level: r.Sub(f.tat, limit.Span{NS: now})}
+		return redisstore.State{Gen: f.gen, Born: f.born, Level: r.Sub(f.tat, arith.Span{NS: now})}
 	}
 	was := m.windowAt(now, key)
 	w := &modelWindow{modelBirth: was.modelBirth, buckets: map[int64]int64{}, last: map[int64]int64{}, gone: was.gone}
@@ -306,17 +307,17 @@ func (m *modelRedis) windowAt(now int64, key string) *modelWindow {
 func inBucket(now int64, r *limit.Rule) int64 { return now % int64(r.Width()) / 1000 * 1000 }
 
 func (m *modelRedis) funnel(now int64, op *redisstore.Op, apply bool) redisstore.State {
-	f, at := m.funnelAt(now, op.Key), limit.Span{NS: now}
+	f, at := m.funnelAt(now, op.Key), arith.Span{NS: now}
 	if apply && op.Raise {
 		mine, theirs := f.merge(op.Known, now)
 		if !mine {
-			f.tat = limit.Span{}
+			f.tat = arith.Span{}
 		}
 		if theirs {
 			f.tat = f.tat.Max(op.Rule.Add(op.Known.Level, at))
 		}
 	}
-	back := op.Back != limit.Span{} && op.BackGen >= f.reset && at.Less(f.tat) && !op.BackTop.Less(op.Rule.Sub(f.tat, at))
+	back := op.Back != arith.Span{} && op.BackGen >= f.reset && at.Less(f.tat) && !op.BackTop.Less(op.Rule.Sub(f.tat, at))
 	if apply && back {
 		f.tat = op.Rule.Sub(f.tat, op.Back)
 		f.renew(now)

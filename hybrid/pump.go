@@ -1,9 +1,9 @@
 package hybrid
 
 import (
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/table"
-	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // due returns when s has something to send (0: nothing, or not in this
@@ -228,7 +228,7 @@ func (c *core) op(ctr *table.Counter, rep table.Report, units int64) redisstore.
 }
 
 // handsBack reports whether something is handed back.
-func handsBack(rep table.Report) bool { return rep.Back != limit.Span{} || len(rep.BackBuckets) > 0 }
+func handsBack(rep table.Report) bool { return rep.Back != arith.Span{} || len(rep.BackBuckets) > 0 }
 
 func toRemote(in []table.Bucket) []redisstore.Bucket {
 	if len(in) == 0 {

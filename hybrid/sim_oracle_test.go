@@ -3,6 +3,7 @@ package hybrid
 import (
 	"slices"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -469,7 +470,7 @@ func (o *nodeOracle) heard(n *simNode, k oracleKey, done redisstore.Renewed, at,
 	sh.sent = sh.oldest() // if they get there later than the Set did, they count
 	sh.gen, sh.own, sh.base, sh.toldAt, sh.slack, sh.fuzzy = done.State.Gen, nil, 0, at, simTimeout+50*ms, true
 	clear(sh.buckets)
-	if lv := done.State.Level; lv != (limit.Span{}) {
+	if lv := done.State.Level; lv != (arith.Span{}) {
 		sh.base = float64(at-simStart) + float64(lv.NS) + float64(lv.Rem)/float64(max(k.rule.Units(), 1))
 	}
 	for _, b := range done.State.Buckets {

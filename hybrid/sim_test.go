@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/oracle"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -200,7 +201,7 @@ func (s *sim) agreedOn(n *simNode, k oracleKey) {
 func (v *simServer) remaining(key string, r *limit.Rule, off int64) int64 {
 	now := v.time()
 	if r.Algorithm() == limit.AlgorithmFunnel {
-		level := max(float64(r.Sub(v.model.funnelAt(now, key).tat, limit.Span{NS: now}).NS)-float64(off), 0)
+		level := max(float64(r.Sub(v.model.funnelAt(now, key).tat, arith.Span{NS: now}).NS)-float64(off), 0)
 		return max(r.Limit()-int64(math.Ceil(level/unit(r))), 0)
 	}
 	w := newTally(r, now+off)

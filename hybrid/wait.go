@@ -20,7 +20,7 @@ type Reservation = limit.Reservation
 // any check. A window holds what has happened and has no place for what is still
 // to come: there a reservation is OK only if its delay is 0; [Limiter.Wait] works
 // with both. No reservation is OK for more units than the limit, for more than
-// [limit.MaxDrain] ahead, during an outage with [FailClosed], or if
+// [limit.MaxWindow] ahead, during an outage with [FailClosed], or if
 // [Limiter.Take] would refuse without looking. A dry run is always OK and has no
 // delay.
 //
@@ -33,7 +33,7 @@ func (l *Limiter) Reserve(key string, rule *limit.Rule, n int64) Reservation {
 	if !l.usable(rule, n) {
 		return limit.NewReservation(false, l.invalid(key, rule, n), nil)
 	}
-	terms := table.Terms{MaxDelay: int64(limit.MaxDrain)}
+	terms := table.Terms{MaxDelay: int64(limit.MaxWindow)}
 	if rule.IsDryRun() {
 		terms.MaxDelay = -1
 	}

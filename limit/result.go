@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/bits"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 )
 
 // Never is the RetryAfter of a question that no waiting will help: more units
@@ -28,7 +30,7 @@ const (
 	// SourceDegraded is a hybrid limiter that cannot reach Redis.
 	SourceDegraded
 	// SourceInvalid is a limiter that was asked what it cannot decide: n is negative,
-	// or the rule is nil, zero or not supported. See [Invalid].
+	// or the rule is nil, zero or not supported. The answer is denied, for ever.
 	SourceInvalid
 )
 
@@ -64,16 +66,6 @@ type Result struct {
 	ResetAfter time.Duration
 	// Source tells on what knowledge the decision rests.
 	Source Source
-}
-
-// Invalid is the answer to a question that cannot be asked (a negative n, a rule
-// that is nil or not supported): denied, for ever, with [SourceInvalid].
-func Invalid(r *Rule) Result {
-	res := Result{RetryAfter: Never, Source: SourceInvalid}
-	if r.Valid() {
-		res.Limit = r.limit
-	}
-	return res
 }
 
 // RetryAfterSeconds returns RetryAfter in whole seconds, rounded up and at least 1: what
@@ -119,7 +111,7 @@ func (r *Rule) Weigh(n, weight int64) int64 {
 // FunnelResult describes the answer to a question for n units of a funnel
 // whose level after the decision is the given span (the time to run empty).
 // Each unit counts weight-fold; weight is at least 1, usually 1.
-func (r *Rule) FunnelResult(allowed bool, n, weight int64, level Span) Result {
+func (r *Rule) FunnelResult(allowed bool, n, weight int64, level arith.Span) Result {
 	res := Result{Allowed: allowed, Limit: r.limit, ResetAfter: level.Ceil()}
 	res.Remaining = r.Whole(r.Sub(r.full, level)) / max(weight, 1)
 	if allowed {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 )
 
 // Algorithm names the way in which a rule counts.
@@ -45,20 +47,16 @@ const (
 	// MaxUnits is the largest limit, capacity or number of leaked units: the
 	// largest integer up to which the doubles of Redis' Lua are exact.
 	MaxUnits = 1 << 53
-	// MinWindow and MaxWindow bound a window.
-	MinWindow = time.Millisecond
+	// MaxWindow bounds a window, and the time in which a full funnel runs empty.
 	MaxWindow = 100 * 365 * 24 * time.Hour
-	// MaxDrain bounds the time in which a full funnel runs empty.
-	MaxDrain = MaxWindow
-	// MaxBuckets bounds the sub-buckets of a sliding window.
-	MaxBuckets = 1000
-	// MaxLogLimit bounds the limit of a sliding log, which keeps one record
-	// per unit.
-	MaxLogLimit = 1_000_000
 	// MaxNameBytes bounds the name of a rule.
 	MaxNameBytes = 256
 	// DefaultBuckets is what SlidingWindow uses.
 	DefaultBuckets = 10
+
+	minWindow   = time.Millisecond
+	maxBuckets  = 1000
+	maxLogLimit = 1_000_000 // a sliding log keeps one record per unit
 )
 
 // Rule is an immutable limit: a name, an algorithm and its numbers. Build one
@@ -83,14 +81,14 @@ type Rule struct {
 	period  time.Duration // funnel: per; otherwise the window as asked for
 	width   time.Duration // windows: length of one bucket, whole microseconds
 	share   int64         // windows: limit / buckets, rounded up
-	one     Span          // funnel: cost of one unit
-	full    Span          // funnel: limit · one
-	ticks   Ticks         // funnel
+	one     arith.Span    // funnel: cost of one unit
+	full    arith.Span    // funnel: limit · one
+	ticks   arith.Ticks   // funnel
 }
 
 // Funnel describes a leaky bucket that holds capacity units and leaks units
 // per period, kept as the generic cell rate algorithm (GCRA) has it. A full funnel
-// must run empty within [MaxDrain]. [TokenBucket] is the same in other words.
+// must run empty within [MaxWindow]. [TokenBucket] is the same in other words.
 func Funnel(name string, capacity, units int64, per time.Duration) (*Rule, error) {
 	r := &Rule{name: name, alg: AlgorithmFunnel, limit: capacity, units: units, period: per}
 	errs := []error{r.checkName(), r.checkUnits("capacity", capacity, 0), r.checkUnits("units", units, 1)}
@@ -101,8 +99,8 @@ func Funnel(name string, capacity, units int64, per time.Duration) (*Rule, error
 		return nil, err
 	}
 	r.one, r.full = r.Cost(1), r.Cost(capacity)
-	if r.full.NS > int64(MaxDrain) {
-		return nil, r.bad("capacity", capacity, "at %d per %v a full funnel would need more than %v to drain", units, per, MaxDrain)
+	if r.full.NS > int64(MaxWindow) {
+		return nil, r.bad("capacity", capacity, "at %d per %v a full funnel would need more than %v to drain", units, per, MaxWindow)
 	}
 	r.ticks = r.inTicks()
 	return r.sealed(), nil
@@ -123,7 +121,7 @@ func SlidingWindow(name string, limit int64, window time.Duration) (*Rule, error
 }
 
 // SlidingWindowBuckets is [SlidingWindow] with the number of sub-buckets given,
-// 1 to [MaxBuckets]. More buckets follow the true window more closely and cost
+// 1 to 1,000. More buckets follow the true window more closely and cost
 // more memory and bandwidth. One bucket is the current window plus what is left
 // of the previous one: up to twice the limit may be in a window then.
 //
@@ -141,7 +139,8 @@ func FixedWindow(name string, limit int64, window time.Duration) (*Rule, error) 
 }
 
 // SlidingLog describes at most limit units in any window, exactly: each unit
-// is remembered until it is one window old. The limit is at most [MaxLogLimit].
+// is remembered until it is one window old. The limit is at most
+// 1,000,000.
 // The window is rounded up to a whole microsecond.
 func SlidingLog(name string, limit int64, window time.Duration) (*Rule, error) {
 	return windowRule(AlgorithmSlidingLog, name, limit, window, 1)
@@ -150,14 +149,14 @@ func SlidingLog(name string, limit int64, window time.Duration) (*Rule, error) {
 func windowRule(alg Algorithm, name string, limit int64, window time.Duration, buckets int) (*Rule, error) {
 	r := &Rule{name: name, alg: alg, limit: limit, period: window, buckets: buckets}
 	errs := []error{r.checkName(), r.checkUnits("limit", limit, 0)}
-	if window < MinWindow || window > MaxWindow {
-		errs = append(errs, r.bad("window", window, "must be %v to %v", MinWindow, MaxWindow))
+	if window < minWindow || window > MaxWindow {
+		errs = append(errs, r.bad("window", window, "must be %v to %v", minWindow, MaxWindow))
 	}
-	if buckets < 1 || buckets > MaxBuckets {
-		errs = append(errs, r.bad("buckets", buckets, "must be 1 to %d", MaxBuckets))
+	if buckets < 1 || buckets > maxBuckets {
+		errs = append(errs, r.bad("buckets", buckets, "must be 1 to %d", maxBuckets))
 	}
-	if alg == AlgorithmSlidingLog && limit > MaxLogLimit {
-		errs = append(errs, r.bad("limit", limit, "a sliding log keeps one record per unit and holds at most %d; a sliding window has no such bound", MaxLogLimit))
+	if alg == AlgorithmSlidingLog && limit > maxLogLimit {
+		errs = append(errs, r.bad("limit", limit, "a sliding log keeps one record per unit and holds at most %d; a sliding window has no such bound", maxLogLimit))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -273,7 +272,7 @@ func (r *Rule) Kept() int {
 // drains, or the window plus one bucket.
 func (r *Rule) Horizon() time.Duration {
 	if r.alg == AlgorithmFunnel {
-		return time.Duration(r.full.ceil())
+		return r.full.Ceil()
 	}
 	return r.width * time.Duration(r.Kept()+1)
 }

@@ -25,7 +25,7 @@ func TestRetryAfterSeconds(t *testing.T) {
 		{Result{RetryAfter: Never}, 0, false},
 		{Result{Allowed: true}, 0, false},
 		{Result{Allowed: true, WouldRefuse: true, RetryAfter: time.Minute}, 0, false},
-		{Invalid(nil), 0, false},
+		{Result{RetryAfter: Never, Source: SourceInvalid}, 0, false},
 	} {
 		if n, ok := c.res.RetryAfterSeconds(); n != c.want || ok != c.ok {
 			t.Errorf("%+v: %d, %v, want %d, %v", c.res, n, ok, c.want, c.ok)

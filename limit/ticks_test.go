@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 )
 
 // Ticks count the same as spans, and no funnel has longer ones.
@@ -13,13 +15,13 @@ func TestTicks(t *testing.T) {
 	for _, c := range []struct {
 		capacity, units int64
 		per             time.Duration
-		want            Ticks // but for Most
+		want            arith.Ticks // but for Most
 	}{
-		{10, 10, time.Second, Ticks{PerNS: 1, One: 100_000_000, Full: 1_000_000_000}},
-		{1000, 30, time.Second, Ticks{PerNS: 3, One: 100_000_000, Full: 100_000_000_000}},
-		{5, 7, 3, Ticks{PerNS: 7, One: 3, Full: 15}},
-		{5, 3_000_000_000, time.Second, Ticks{PerNS: 3, One: 1, Full: 5}},
-		{0, 1, time.Hour, Ticks{PerNS: 1, One: int64(time.Hour)}},
+		{10, 10, time.Second, arith.Ticks{PerNS: 1, One: 100_000_000, Full: 1_000_000_000}},
+		{1000, 30, time.Second, arith.Ticks{PerNS: 3, One: 100_000_000, Full: 100_000_000_000}},
+		{5, 7, 3, arith.Ticks{PerNS: 7, One: 3, Full: 15}},
+		{5, 3_000_000_000, time.Second, arith.Ticks{PerNS: 3, One: 1, Full: 5}},
+		{0, 1, time.Hour, arith.Ticks{PerNS: 1, One: int64(time.Hour)}},
 	} {
 		r := Must(Funnel("r", c.capacity, c.units, c.per))
 		got := r.Ticks()
@@ -31,10 +33,10 @@ func TestTicks(t *testing.T) {
 		}
 	}
 	for _, r := range []*Rule{{}, Must(SlidingWindow("w", 5, time.Second)), Must(Funnel("too large", MaxUnits, MaxUnits, time.Second+1))} {
-		if got := r.Ticks(); got != (Ticks{}) {
+		if got := r.Ticks(); got != (arith.Ticks{}) {
 			t.Errorf("%v: %+v", r, got)
 		}
-		if _, ok := r.ToTicks(Span{NS: 1}); ok {
+		if _, ok := r.ToTicks(arith.Span{NS: 1}); ok {
 			t.Errorf("%v: counts in ticks", r)
 		}
 	}
@@ -47,7 +49,7 @@ func TestTicksAreExact(t *testing.T) {
 	for range 3000 {
 		draw := func(bits int) int64 { return rng.Int64N(1<<(1+rng.IntN(bits))) + 1 }
 		r, err := Funnel("r", draw(30), draw(40), time.Duration(draw(45)))
-		if err != nil || r.Ticks() == (Ticks{}) {
+		if err != nil || r.Ticks() == (arith.Ticks{}) {
 			continue
 		}
 		counted++
@@ -56,10 +58,10 @@ func TestTicksAreExact(t *testing.T) {
 			t.Fatalf("%v: %+v wraps", r, k)
 		}
 		now := min(draw(60), k.Most/2)
-		span, ticks := Span{NS: now}, now*k.PerNS
+		span, ticks := arith.Span{NS: now}, now*k.PerNS
 		for range 50 {
 			now = min(now+draw(20), k.Most)
-			at := Span{NS: now}
+			at := arith.Span{NS: now}
 			next, n := r.Add(span.Max(at), r.One()), max(ticks, now*k.PerNS)+k.One
 			fits := !r.Add(at, r.Full()).Less(next)
 			if got := n <= now*k.PerNS+k.Full; got != fits {
@@ -80,7 +82,7 @@ func TestTicksAreExact(t *testing.T) {
 		}
 	}
 	r := Must(Funnel("r", 10, 4, 6))
-	if got, want := r.TicksResult(0), r.FunnelResult(true, 1, 1, Span{}); got != want {
+	if got, want := r.TicksResult(0), r.FunnelResult(true, 1, 1, arith.Span{}); got != want {
 		t.Errorf("empty: %+v, want %+v", got, want)
 	}
 	if counted < 1000 {
@@ -91,7 +93,7 @@ func TestTicksAreExact(t *testing.T) {
 // What is no whole number of ticks, or too large for one, is not taken for one.
 func TestTicksOfOddSpans(t *testing.T) {
 	r := Must(Funnel("r", 10, 4, 6)) // 1.5 ns: ticks of half a nanosecond, Rem in quarters
-	for s, want := range map[Span]bool{
+	for s, want := range map[arith.Span]bool{
 		{NS: 5}: true, {NS: 5, Rem: 2}: true, {NS: 5, Rem: 1}: false, {NS: -1}: false,
 		{NS: math.MaxInt64}: false, {NS: math.MaxInt64/2 - 1}: true, {NS: math.MaxInt64 / 2}: false,
 	} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -65,7 +66,7 @@ func (k *Key) AllowN(n int64) bool {
 func (k *Key) Take(n int64) limit.Result {
 	if !k.askable(n) {
 		_, _, rule := k.limiter()
-		return limit.Invalid(rule)
+		return decision.Invalid(rule)
 	}
 	res, _ := k.handle.Take(k.lim.clock, n)
 	return k.handle.Rule().Judged(res)
@@ -75,7 +76,7 @@ func (k *Key) Take(n int64) limit.Result {
 func (k *Key) Peek() limit.Result {
 	if !k.askable(1) {
 		_, _, rule := k.limiter()
-		return limit.Invalid(rule)
+		return decision.Invalid(rule)
 	}
 	return k.handle.Rule().Judged(k.handle.Peek(k.lim.clock))
 }

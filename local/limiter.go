@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -37,10 +38,11 @@ func New(o Options) (*Limiter, error) {
 
 // Take admits n units of key under rule, all or none, and describes the
 // decision. n of 0 consumes nothing and is allowed. A question that cannot be
-// asked (n below 0, a nil or zero rule) is answered by [limit.Invalid].
+// asked (n below 0, a nil or zero rule) is refused for ever, with
+// [limit.SourceInvalid].
 func (l *Limiter) Take(key string, rule *limit.Rule, n int64) limit.Result {
 	if !l.askable(rule, n) {
-		return limit.Invalid(rule)
+		return decision.Invalid(rule)
 	}
 	res, _ := l.table.Take(l.clock, key, rule, n)
 	return rule.Judged(res)
@@ -52,7 +54,7 @@ func (l *Limiter) Take(key string, rule *limit.Rule, n int64) limit.Result {
 // none. The rest is as with [Limiter.Take].
 func (l *Limiter) TakeAtMost(key string, rule *limit.Rule, n int64) (granted int64, res limit.Result) {
 	if !l.askable(rule, n) {
-		return 0, limit.Invalid(rule)
+		return 0, decision.Invalid(rule)
 	}
 	if rule.IsDryRun() {
 		return n, l.Take(key, rule, n)
@@ -97,7 +99,7 @@ func (l *Limiter) Reset(key string, rule *limit.Rule) error { return l.Set(key, 
 // answer. It consumes nothing, and leaves no trace of an unknown key.
 func (l *Limiter) Peek(key string, rule *limit.Rule) limit.Result {
 	if !l.askable(rule, 1) {
-		return limit.Invalid(rule)
+		return decision.Invalid(rule)
 	}
 	return rule.Judged(l.table.Peek(l.clock, key, rule))
 }

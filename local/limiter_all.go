@@ -1,6 +1,7 @@
 package local
 
 import (
+	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -9,25 +10,26 @@ import (
 // each consumes its units if all of them admit, else none does. The result is
 // the answer of the check that decided, and says which that was. Several checks
 // of one key under one rule must be admitted together; under rules of one name
-// that differ in more than the limit they are refused (see [limit.Mistaken]).
-// One that is a dry run does not stand in the way of the others. No checks are
-// allowed; one that cannot be asked refuses. Up to 4 checks need no allocation.
+// that differ in more than the limit they are refused: each would re-express what
+// the other has counted. One that is a dry run does not stand in the way of the
+// others. No checks are allowed; one that cannot be asked refuses. Up to 4 checks
+// need no allocation.
 func (l *Limiter) TakeAll(checks ...limit.Check) limit.AllResult {
 	for i := range checks {
 		if !l.askable(checks[i].Rule, checks[i].Units()) {
-			v := limit.NewAllResult()
-			v.Add(i, checks[i].Rule, limit.Invalid(checks[i].Rule))
+			v := decision.None()
+			decision.Add(&v, i, checks[i].Rule, decision.Invalid(checks[i].Rule))
 			return v
 		}
 	}
-	if i := limit.Mistaken(checks); i >= 0 {
+	if i := decision.Mistaken(checks); i >= 0 {
 		l.invalid.Add(1)
-		v := limit.NewAllResult()
-		v.Add(i, checks[i].Rule, limit.Invalid(checks[i].Rule))
+		v := decision.None()
+		decision.Add(&v, i, checks[i].Rule, decision.Invalid(checks[i].Rule))
 		return v
 	}
 	if len(checks) == 0 {
-		return limit.NewAllResult()
+		return decision.None()
 	}
 	var few [table.FewChecks]limit.Result
 	out := few[:min(len(checks), table.FewChecks)]

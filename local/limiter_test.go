@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -51,7 +52,7 @@ func TestInvalidQuestions(t *testing.T) {
 			}
 			for _, n := range ns {
 				asked += 2
-				if got, want := l.Take("k", rule, n), limit.Invalid(rule); got != want {
+				if got, want := l.Take("k", rule, n), decision.Invalid(rule); got != want {
 					t.Errorf("%s: Take(%v, %d) = %+v, want %+v", name, rule, n, got, want)
 				}
 				if l.AllowN("k", rule, n) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -14,14 +15,14 @@ import (
 // Only a funnel can be reserved ahead: it is then fuller than full, and all later
 // callers come after. Windows and logs record only what has happened: there a
 // reservation is OK only if its delay is 0. [Limiter.Wait] works with all rules. No
-// reservation is OK for more units than the limit, for more than [limit.MaxDrain]
+// reservation is OK for more units than the limit, for more than [limit.MaxWindow]
 // ahead, or if the question cannot be asked. A dry run is always OK and has no delay.
 func (l *Limiter) Reserve(key string, rule *limit.Rule, n int64) limit.Reservation {
 	if !l.askable(rule, n) {
-		return limit.NewReservation(false, limit.Invalid(rule), nil)
+		return limit.NewReservation(false, decision.Invalid(rule), nil)
 	}
 	if !rule.IsDryRun() {
-		return l.reserve(key, rule, n, table.Terms{MaxDelay: int64(limit.MaxDrain)})
+		return l.reserve(key, rule, n, table.Terms{MaxDelay: int64(limit.MaxWindow)})
 	}
 	v := l.reserve(key, rule, n, table.Terms{MaxDelay: -1})
 	if !v.OK() { // nothing was booked, and the caller need not wait

@@ -17,7 +17,7 @@ type Reservation struct{ made *redisstore.Reservation }
 // booked ahead: its units queue, and Delay is how long until the n fit. They
 // count in Redis at once, so that everybody else comes after them. OK is false,
 // and nothing is consumed, for more units than the funnel holds and for a delay
-// above [limit.MaxDrain].
+// above [limit.MaxWindow].
 //
 // A window and a log count what has happened, and have no place for units of
 // the future: those that would be free at some time are anybody's until then.

@@ -62,7 +62,7 @@ var callMutants = []mutant{
 		name:   "booked-for-ever",
 		breaks: "Units are booked ahead for one who will not wait so long.",
 		file:   "internal/table/reserve.go",
-		old:    `int64(res.RetryAfter) > min(terms.MaxDelay, int64(limit.MaxDrain)):`,
+		old:    `int64(res.RetryAfter) > min(terms.MaxDelay, int64(limit.MaxWindow)):`,
 		new:    `false:`,
 		by:     local("TestWaitDeadline"),
 	},

@@ -60,7 +60,7 @@ var generationMutants = []mutant{
 		file:   "internal/table/calls.go",
 		old: `t.with(key, rule, now, true, func(c *Counter) bool {
 		return c.link() == nil`,
-		new: `t.with(key, rule, now, a.Level != limit.Span{} || len(a.Buckets) > 0, func(c *Counter) bool {
+		new: `t.with(key, rule, now, a.Level != arith.Span{} || len(a.Buckets) > 0, func(c *Counter) bool {
 		return c.link() == nil`,
 		by: hybrid("TestRealResetOfAForeignKey"),
 	},

@@ -62,8 +62,8 @@ var grantMutants = []mutant{
 		name:   "pending-from-the-beginning",
 		breaks: "Units of a lease are pending as if they had come when the funnel ran empty.",
 		file:   "internal/table/grant.go",
-		old:    `f.pend.tat.Max(limit.Span{NS: max(now, c.last)})`,
-		new:    `f.pend.tat.Max(limit.Span{NS: 0 * max(now, c.last)})`,
+		old:    `f.pend.tat.Max(arith.Span{NS: max(now, c.last)})`,
+		new:    `f.pend.tat.Max(arith.Span{NS: 0 * max(now, c.last)})`,
 		by:     tables("TestLeasesAreTheSame"),
 	},
 	{

@@ -94,8 +94,8 @@ var leaseMutants = []mutant{
 		name:   "a-funnel-that-leaks-nothing",
 		breaks: "What a funnel has leaked since its lease is lost when that is revoked.",
 		file:   "internal/table/grant.go",
-		old:    `f.view = r.Add(limit.Span{NS: l.base}, `,
-		new:    `f.view = r.Add(limit.Span{NS: c.last + 1}, `,
+		old:    `f.view = r.Add(arith.Span{NS: l.base}, `,
+		new:    `f.view = r.Add(arith.Span{NS: c.last + 1}, `,
 		by:     tables("TestLeasesAreTheSame"),
 	},
 	{

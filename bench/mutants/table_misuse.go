@@ -21,8 +21,8 @@ var misuseMutants = []mutant{
 	{
 		name:   "invalid-looks-like-a-decision",
 		breaks: "The answer to what cannot be asked does not say that it is one.",
-		file:   "limit/result.go",
-		old:    `Source: SourceInvalid}`,
+		file:   "internal/decision/decision.go",
+		old:    `, Source: limit.SourceInvalid}`,
 		new:    `}`,
 		by:     hybrid("TestQuestionsThatCannotBeAsked"),
 	},

@@ -120,8 +120,8 @@ var viewMutants = []mutant{
 		name:   "empty-just-now",
 		breaks: "A funnel that was empty long ago counts as empty just now: units that are reported late look lost, and are restored.",
 		file:   "internal/table/sync.go",
-		old:    `c.rule().Add(a.Level, limit.Span{NS: a.At}).Max(limit.Span{})`,
-		new:    `c.rule().Add(a.Level, limit.Span{NS: a.At}).Max(limit.Span{NS: a.At})`,
+		old:    `c.rule().Add(a.Level, arith.Span{NS: a.At}).Max(arith.Span{})`,
+		new:    `c.rule().Add(a.Level, arith.Span{NS: a.At}).Max(arith.Span{NS: a.At})`,
 		by:     tables("TestLateUnitsAfterAnEmptyAnswer"),
 	},
 	{

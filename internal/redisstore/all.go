@@ -8,6 +8,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -23,10 +25,10 @@ const maxBuckets = 20_000
 // TakeAll is TakeAll of package remote, which documents it.
 func (l *Limiter) TakeAll(ctx context.Context, checks ...limit.Check) (limit.AllResult, error) {
 	if by, err := l.srv.together(checks); err != nil {
-		return besideError(checks, by, limit.Invalid), err
+		return besideError(checks, by, decision.Invalid), err
 	}
 	if len(checks) == 0 {
-		v := limit.NewAllResult()
+		v := decision.None()
 		v.Source = limit.SourceRemote
 		return v, nil
 	}
@@ -81,7 +83,7 @@ func (s *server) together(checks []limit.Check) (by int, err error) {
 				i, limit.ErrUnsupported, q.Key, s.keys.Shard(q.Key), s.keys.Shard(checks[0].Key))
 		}
 	}
-	if i := limit.Mistaken(checks); i >= 0 {
+	if i := decision.Mistaken(checks); i >= 0 {
 		return i, fmt.Errorf("remote: check %d: %w: an earlier one counts its key under a rule of the same name but another rate, period or number of buckets; give each limit a name of its own",
 			i, limit.ErrUnsupported)
 	}
@@ -176,7 +178,7 @@ func (a *all) call() *call {
 		dry := digit(rule.IsDryRun())
 		switch rule.Algorithm() {
 		case limit.AlgorithmFunnel:
-			capacity := rule.Add(rule.Full(), limit.Span{NS: int64(e.ahead)})
+			capacity := rule.Add(rule.Full(), arith.Span{NS: int64(e.ahead)})
 			full, cost, own := toWire(rule, capacity), toWire(rule, rule.Cost(ask)), toWire(rule, rule.Cost(e.own))
 			c.args = append(c.args, "f", dry, rateText(rule), full.us, full.rem, horizonMS(rule), cost.us, cost.rem, own.us, own.rem)
 		case limit.AlgorithmSlidingLog:
@@ -213,13 +215,13 @@ func (a *all) judge(r *reader) (v limit.AllResult, by int, err error) {
 	if err := r.end(); err != nil {
 		return v, -1, err
 	}
-	v = limit.NewAllResult()
+	v = decision.None()
 	for i, e := range a.asked {
 		n := e.ask
 		if !a.never(i) {
 			n -= held[e.counter] // it is part of what is there now
 		}
-		v.Add(i, a.checks[i].Rule, a.checks[i].Rule.Judged(e.tell(e.fits, n)))
+		decision.Add(&v, i, a.checks[i].Rule, a.checks[i].Rule.Judged(e.tell(e.fits, n)))
 	}
 	if booked != v.Allowed {
 		return v, -1, fmt.Errorf("%w: units booked: %v, although admitted: %v", ErrBadReply, booked, v.Allowed)

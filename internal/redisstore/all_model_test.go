@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -86,7 +87,7 @@ func (w *together) want(now int64, checks []limit.Check) (admitted bool, fits []
 // expected returns what Take says of the same checks, now that they are decided:
 // none of these questions consumes anything.
 func (w *together) expected(checks []limit.Check, admitted bool, fits []bool) limit.AllResult {
-	v := limit.NewAllResult()
+	v := decision.None()
 	held := map[string]int64{}
 	for i, q := range checks {
 		if admitted && fits[i] {
@@ -99,15 +100,15 @@ func (w *together) expected(checks []limit.Check, admitted bool, fits []bool) li
 		case admitted && fits[i]:
 			res := take(w.t, w.l, q.Key, q.Rule, 0)
 			res.Allowed, res.WouldRefuse, res.RetryAfter = true, false, 0 // a dry run may have left a debt
-			v.Add(i, q.Rule, res)
+			decision.Add(&v, i, q.Rule, res)
 		case admitted: // a dry run
 			n := addUnits(real, dry)
 			if n <= q.Rule.Limit() {
 				n -= held[q.Rule.Name()+q.Key]
 			}
-			v.Add(i, q.Rule, take(w.t, w.l, q.Key, q.Rule, n))
+			decision.Add(&v, i, q.Rule, take(w.t, w.l, q.Key, q.Rule, n))
 		case !fits[i] && !q.Rule.IsDryRun():
-			v.Add(i, q.Rule, take(w.t, w.l, q.Key, q.Rule, real))
+			decision.Add(&v, i, q.Rule, take(w.t, w.l, q.Key, q.Rule, real))
 		}
 	}
 	return v

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -29,7 +30,7 @@ func TestExecAllocatesNothingPerKey(t *testing.T) {
 			for i := range b.Ops {
 				b.Ops[i] = Op{Key: s.Keyspace().CounterKey(rule, fmt.Sprint(i)), Rule: rule, Units: 3, Ahead: rule.Cost(3)}
 				if rule.Width() > 0 {
-					b.Ops[i].Ahead, b.Ops[i].Buckets = limit.Span{}, []Bucket{{293333334, 3, time.Second}}
+					b.Ops[i].Ahead, b.Ops[i].Buckets = arith.Span{}, []Bucket{{293333334, 3, time.Second}}
 				}
 			}
 			batches := []*Batch{b}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -105,7 +106,7 @@ func (t *batchText) funnel(op *Op, units int64) {
 		top := toWire(op.Rule, op.Ceiling)
 		t.group('c', top.us, top.rem, min(op.Debt, units))
 	}
-	if back := toWire(op.Rule, op.Back); op.Back != (limit.Span{}) {
+	if back := toWire(op.Rule, op.Back); op.Back != (arith.Span{}) {
 		t.group('b', back.us, back.rem, op.BackGen)
 		t.span(op, op.BackTop)
 	}
@@ -129,7 +130,7 @@ func (t *batchText) group(letter byte, fields ...int64) {
 	t.ops = appendNumbers(append(t.ops, ';', letter), fields...)
 }
 
-func (t *batchText) span(op *Op, s limit.Span) {
+func (t *batchText) span(op *Op, s arith.Span) {
 	w := toWire(op.Rule, s)
 	t.ops = appendNumbers(t.ops, w.us, w.rem)
 }
@@ -224,9 +225,9 @@ func (op *Op) check() string {
 	return fmt.Sprintf("%v cannot be booked in batches", op.Rule.Algorithm())
 }
 
-func validSpan(rule *limit.Rule, s limit.Span) bool { return s.NS >= 0 && validRem(rule, s) }
+func validSpan(rule *limit.Rule, s arith.Span) bool { return s.NS >= 0 && validRem(rule, s) }
 
-func validRem(rule *limit.Rule, s limit.Span) bool { return s.Rem >= 0 && s.Rem < rule.Units() }
+func validRem(rule *limit.Rule, s arith.Span) bool { return s.Rem >= 0 && s.Rem < rule.Units() }
 
 // sumBuckets returns the units of all buckets, saturating, and whether each of
 // them may cross to Lua.

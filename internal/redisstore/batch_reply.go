@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -205,10 +206,10 @@ func (r *batchReader) state(st *State, op *Op) {
 }
 
 // level takes the time at which a funnel is empty, and returns how long that is from now.
-func (r *batchReader) level(rule *limit.Rule) limit.Span {
+func (r *batchReader) level(rule *limit.Rule) arith.Span {
 	w := wireSpan{us: r.number(maxExact), rem: r.field(denominator(rule) - 1)}
 	if r.err != nil {
-		return limit.Span{}
+		return arith.Span{}
 	}
 	w.us -= r.now
 	return fromWire(rule, w)

@@ -8,14 +8,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 )
 
 // Faults 26, 56: a batch above the bound is not sent.
 func TestInvalidBatches(t *testing.T) {
 	b := onMini(t)
 	x := newBookings(t, b)
-	span := limit.Span{NS: -1}
+	span := arith.Span{NS: -1}
 	bad := []*Batch{
 		nil,
 		{Node: "n1", Seq: 1, Shard: 1},
@@ -30,7 +30,7 @@ func TestInvalidBatches(t *testing.T) {
 		{Node: "n1", Seq: 1, Ops: []Op{{Key: "elsewhere", Rule: x.funnel}}},
 		{Node: "n1", Seq: 1, Ops: []Op{{Key: x.fk, Rule: x.funnel, Units: -1}}},
 		{Node: "n1", Seq: 1, Ops: []Op{{Key: x.fk, Rule: x.funnel, Ahead: span}}},
-		{Node: "n1", Seq: 1, Ops: []Op{{Key: x.fk, Rule: x.funnel, Raise: true, Known: State{Level: limit.Span{Rem: -1}}}}},
+		{Node: "n1", Seq: 1, Ops: []Op{{Key: x.fk, Rule: x.funnel, Raise: true, Known: State{Level: arith.Span{Rem: -1}}}}},
 		{Node: "n1", Seq: 1, Ops: []Op{{Key: x.fk, Rule: x.funnel, Raise: true, Known: State{Gen: -1}}}},
 		{Node: "n1", Seq: 1, Ops: []Op{{Key: x.fk, Rule: x.funnel, Raise: true, Known: State{Born: maxExact + 1}}}},
 		{Node: "n1", Seq: 1, Ops: []Op{{Key: x.wk, Rule: x.window, Units: 1, Buckets: []Bucket{{ID: 1, Units: 2}}}}},

@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -27,7 +28,7 @@ func (l *Limiter) TakeAtMost(ctx context.Context, key string, rule *limit.Rule, 
 	}
 	s, args := mostCall(rule, most)
 	if s == nil {
-		return 0, limit.Invalid(rule), fmt.Errorf("remote: %w: %v", limit.ErrUnsupported, rule)
+		return 0, decision.Invalid(rule), fmt.Errorf("remote: %w: %v", limit.ErrUnsupported, rule)
 	}
 	r := l.run(ctx, s, l.srv.keys.CounterKey(rule, key), args...)
 	allowed := r.flag()

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -21,7 +22,7 @@ func TestForgiven(t *testing.T) {
 			funnel(t, 100, 7, 3000*time.Hour), funnel(t, 10, 1, 1000*time.Hour), funnel(t, 1<<40, 1<<40, 1000*time.Hour),
 		} {
 			key := s.Keyspace().CounterKey(rule, fmt.Sprint("k", i))
-			had, all, total, cut := limit.Span{}, limit.Span{}, int64(0), int64(0)
+			had, all, total, cut := arith.Span{}, arith.Span{}, int64(0), int64(0)
 			for seq := int64(1); seq <= 40; seq++ {
 				units := 1 + rng.Int64N(rule.Limit())
 				op := Op{Key: key, Rule: rule, Units: units, Ahead: rule.Cost(units)}
@@ -34,7 +35,7 @@ func TestForgiven(t *testing.T) {
 				cut += st.Forgiven
 				all = rule.Add(all, rule.Cost(units-st.Forgiven))
 				// What has leaked meanwhile is less than slack.
-				slack := limit.Span{NS: int64(time.Minute)}
+				slack := arith.Span{NS: int64(time.Minute)}
 				if rule.Add(st.Level, slack).Less(all) || rule.Add(all, slack).Less(st.Level) {
 					t.Fatalf("%v: level %v, but %v were booked", rule, st.Level, all)
 				}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -344,7 +345,7 @@ func FuzzDecodeMutated(f *testing.F) {
 		good := Reply{Fate: Fate(kind%4) + 1, Now: time.Duration(now&(maxExact>>1)) * time.Microsecond, Total: a & maxExact}
 		if good.Fate <= FateDuplicate {
 			good.States = []State{
-				{Gen: gen & maxExact, Born: now & (maxExact >> 1), Level: limit.Span{NS: a & (1<<40 - 1), Rem: b & 3}, Converted: kind&2 != 0, Forgiven: b & (ops[0].Debt / 2)},
+				{Gen: gen & maxExact, Born: now & (maxExact >> 1), Level: arith.Span{NS: a & (1<<40 - 1), Rem: b & 3}, Converted: kind&2 != 0, Forgiven: b & (ops[0].Debt / 2)},
 				{Gen: gen & maxExact, Born: b & maxExact, Converted: kind&8 != 0, Buckets: []Bucket{{a & (maxExact >> 1), b & maxExact, anyWindow.Width()}, {ID: a&(maxExact>>1) + 1, Units: 1}}},
 			}
 			if kind&16 != 0 {

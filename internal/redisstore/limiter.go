@@ -7,6 +7,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -30,7 +32,7 @@ func (l *Limiter) Keyspace() Keyspace { return l.srv.keys }
 // Take is Take of package remote.
 func (l *Limiter) Take(ctx context.Context, key string, rule *limit.Rule, n int64) (limit.Result, error) {
 	if err := askable(rule, n); err != nil {
-		return limit.Invalid(rule), err
+		return decision.Invalid(rule), err
 	}
 	return l.decide(ctx, key, rule, question{n: n, book: true})
 }
@@ -63,7 +65,7 @@ func (q question) allowed(rule *limit.Rule, booked bool, remaining int64) bool {
 func (l *Limiter) decide(ctx context.Context, key string, rule *limit.Rule, q question) (limit.Result, error) {
 	s, args := q.call(rule)
 	if s == nil {
-		return limit.Invalid(rule), fmt.Errorf("remote: %w: %v", limit.ErrUnsupported, rule)
+		return decision.Invalid(rule), fmt.Errorf("remote: %w: %v", limit.ErrUnsupported, rule)
 	}
 	r := l.run(ctx, s, l.srv.keys.CounterKey(rule, key), args...)
 	booked := r.flag()
@@ -89,7 +91,7 @@ func (q question) call(rule *limit.Rule) (*script, []any) {
 }
 
 // funnelArgs asks a funnel for n units, as if its capacity were what is given.
-func funnelArgs(rule *limit.Rule, n int64, capacity limit.Span) []any {
+func funnelArgs(rule *limit.Rule, n int64, capacity arith.Span) []any {
 	cost, full := toWire(rule, rule.Cost(n)), toWire(rule, capacity)
 	return []any{rateText(rule), cost.us, cost.rem, full.us, full.rem, horizonMS(rule)}
 }
@@ -97,7 +99,7 @@ func funnelArgs(rule *limit.Rule, n int64, capacity limit.Span) []any {
 // Peek is Peek of package remote.
 func (l *Limiter) Peek(ctx context.Context, key string, rule *limit.Rule) (limit.Result, error) {
 	if !rule.Valid() {
-		return limit.Invalid(rule), fmt.Errorf("remote: %w", limit.ErrNilRule)
+		return decision.Invalid(rule), fmt.Errorf("remote: %w", limit.ErrNilRule)
 	}
 	return l.decide(ctx, key, rule, question{n: 1})
 }

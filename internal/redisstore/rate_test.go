@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -83,10 +84,10 @@ func TestBatchReadsAhead(t *testing.T) {
 			return states[len(states)-1]
 		}
 		do(two, 5)
-		if st := do(two, 3, 4); two.Whole(two.Add(st.Level, limit.Span{NS: int64(time.Minute)})) != 12 {
+		if st := do(two, 3, 4); two.Whole(two.Add(st.Level, arith.Span{NS: int64(time.Minute)})) != 12 {
 			t.Errorf("5, 3 and 4 units are %v", st.Level)
 		}
-		if st := do(three, 1); st.Gen == 0 || three.Whole(three.Add(st.Level, limit.Span{NS: int64(time.Minute)})) != 13 {
+		if st := do(three, 1); st.Gen == 0 || three.Whole(three.Add(st.Level, arith.Span{NS: int64(time.Minute)})) != 13 {
 			t.Errorf("12 units and 1 at another rate: %+v", st)
 		}
 	})
@@ -112,7 +113,7 @@ func TestBatchWithoutMGET(t *testing.T) {
 	for seq := range int64(3) {
 		batch := &Batch{Shard: shard, Node: "n1", Seq: seq + 1, Prev: seq, Ops: []Op{{Key: key, Rule: rule, Units: 2, Ahead: rule.Cost(2)}}}
 		level := exec(t, s, batch).States[0].Level
-		if got := rule.Whole(rule.Add(level, limit.Span{NS: int64(time.Minute)})); got != 2*seq+2 {
+		if got := rule.Whole(rule.Add(level, arith.Span{NS: int64(time.Minute)})); got != 2*seq+2 {
 			t.Errorf("%d units are booked, want %d", got, 2*seq+2)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -120,7 +121,7 @@ func (m *misuse) neverTooMuch() {
 		for _, to := range m.uses[i:] {
 			sum += to.n
 			within := time.Duration(to.at-from.at+1) * time.Microsecond
-			if m.rule.Add(m.rule.Full(), limit.Span{NS: int64(within)}).Less(m.rule.Cost(sum)) {
+			if m.rule.Add(m.rule.Full(), arith.Span{NS: int64(within)}).Less(m.rule.Cost(sum)) {
 				m.t.Errorf("%s, %v: %d units were usable within %v", m.key, m.rule, sum, within)
 				return
 			}

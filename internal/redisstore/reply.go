@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -89,10 +90,10 @@ func parseNumber(s string, most int64) (int64, bool) {
 }
 
 // span returns the next two items, a span of a funnel.
-func (r *reader) span(rule *limit.Rule) limit.Span {
+func (r *reader) span(rule *limit.Rule) arith.Span {
 	w := wireSpan{us: r.number(maxExact), rem: r.number(denominator(rule) - 1)}
 	if r.err != nil {
-		return limit.Span{}
+		return arith.Span{}
 	}
 	return fromWire(rule, w)
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -122,7 +123,7 @@ func TestDecodeRejects(t *testing.T) {
 	if r, err := decodeBatch(written(good), ops); err != nil || r.Now != now*time.Microsecond || r.States[0].Level.NS > (12-now)*1000+1000 || r.States[0].Level.NS < (12-now)*1000 {
 		t.Fatalf("the good reply: %+v, %v", r, err)
 	}
-	if r, err := decodeBatch("a 1760000000123456 5\n1760000000123458 7", ops); err != nil || r.States[0].Gen != 0 || r.States[0].Born != now || r.States[0].Level != (limit.Span{NS: 2001}) {
+	if r, err := decodeBatch("a 1760000000123456 5\n1760000000123458 7", ops); err != nil || r.States[0].Gen != 0 || r.States[0].Born != now || r.States[0].Level != (arith.Span{NS: 2001}) {
 		t.Fatalf("the good reply in short: %+v, %v", r, err)
 	}
 	if r, err := decodeBatch("a 1760000000123456 5\ne no\"way", ops); err != nil || r.States[0].Err == nil {

@@ -53,7 +53,7 @@ func (r *Reservation) Cancel(ctx context.Context) error {
 
 // Reserve is Reserve of package remote.
 func (l *Limiter) Reserve(ctx context.Context, key string, rule *limit.Rule, n int64) (*Reservation, error) {
-	return l.reserve(ctx, key, rule, n, limit.MaxDrain)
+	return l.reserve(ctx, key, rule, n, limit.MaxWindow)
 }
 
 // reserve is Reserve for those who can wait for most at the longest: what would
@@ -69,7 +69,7 @@ func (l *Limiter) reserve(ctx context.Context, key string, rule *limit.Rule, n i
 	}
 	a := l.srv.sumUp([]limit.Check{{Key: key, Rule: rule, N: n}})
 	if !rule.IsDryRun() {
-		a.asked[0].ahead = min(most, limit.MaxDrain)
+		a.asked[0].ahead = min(most, limit.MaxWindow)
 	}
 	c := a.call()
 	l.srv.do(ctx, c)

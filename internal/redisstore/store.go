@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -47,7 +48,7 @@ type State struct {
 	Born int64
 	// Level is the time in which a funnel will be empty, in the rule's own
 	// denominator; never negative. Zero for windows.
-	Level limit.Span
+	Level arith.Span
 	// Buckets are the buckets of a window that still count, by ascending ID.
 	// None for funnels.
 	Buckets []Bucket
@@ -69,7 +70,7 @@ type Op struct {
 	Units int64
 	// Ahead, for a funnel, is how far into the future it would be empty if it
 	// had only ever seen the sender's unsynced units.
-	Ahead limit.Span
+	Ahead arith.Span
 	// Buckets, for a window, says in which bucket the units were admitted.
 	// Their sum is at most Units: what no longer counts anywhere when a batch
 	// is sent again is left out of them, but still booked in the ledger.
@@ -81,11 +82,11 @@ type Op struct {
 	// bucket. They
 	// begin a new generation. They come off before Units are booked, being units
 	// of earlier batches.
-	Back        limit.Span
+	Back        arith.Span
 	BackBuckets []Bucket
 	// BackTop is the level of a funnel above which Back does not come off: others
 	// have booked behind without the sender knowing, and keep their times.
-	BackTop limit.Span
+	BackTop arith.Span
 	// BackGen is the generation of the key in which that was done. What a reset
 	// since has cleared is not handed back again.
 	BackGen int64
@@ -93,7 +94,7 @@ type Op struct {
 	// them as would raise the level above Ceiling are not booked, but forgiven. The
 	// level is not lowered for it: what others have booked stays.
 	Debt    int64
-	Ceiling limit.Span
+	Ceiling arith.Span
 	// Raise first merges Known into the counter: after a loss. Both are of the
 	// later generation then, in which only content counts that is of it or was
 	// born since it began: the maximum, where it is both. Doing so twice, or

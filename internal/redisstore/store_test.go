@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -51,7 +52,7 @@ func (x *bookings) used() (inFunnel, inWindow int64) {
 	return roundUp(x.funnel, r.States[0].Level), sum(r.States[1].Buckets)
 }
 
-func roundUp(rule *limit.Rule, s limit.Span) int64 {
+func roundUp(rule *limit.Rule, s arith.Span) int64 {
 	n := rule.Whole(s)
 	if rule.Cost(n).Less(s) {
 		n++
@@ -257,10 +258,10 @@ func TestRaiseToEmpty(t *testing.T) {
 				b.advance(1400 * time.Millisecond)
 				op := Op{Key: s.Keyspace().CounterKey(rule, "k"), Rule: rule}
 				got := exec(t, s, &Batch{Node: "n1", Seq: 1, Ops: []Op{op}}).States[0].Level
-				if has && got != (limit.Span{NS: int64(level)}) || !has && got.NS > -int64(time.Hour) {
+				if has && got != (arith.Span{NS: int64(level)}) || !has && got.NS > -int64(time.Hour) {
 					t.Errorf("level %v, want %v", got, level)
 				}
-				op.Units, op.Ahead, op.Raise, op.Known.Level = 1, limit.Span{NS: 2e8}, true, limit.Span{NS: int64(known)}
+				op.Units, op.Ahead, op.Raise, op.Known.Level = 1, arith.Span{NS: 2e8}, true, arith.Span{NS: int64(known)}
 				got = exec(t, s, &Batch{Node: "n1", Seq: 2, Prev: 1, Ops: []Op{op}}).States[0].Level
 				if want := max(time.Second+max(level, known), 200*time.Millisecond); got.Ceil() != want {
 					t.Errorf("level %v, want %v", got, want)

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -39,7 +40,7 @@ func rateText(rule *limit.Rule) string {
 }
 
 // toWire converts a span. It rounds up where it must.
-func toWire(rule *limit.Rule, s limit.Span) wireSpan {
+func toWire(rule *limit.Rule, s arith.Span) wireSpan {
 	units, d := uint64(rule.Units()), denominator(rule)
 	w := wireSpan{us: s.NS / 1000}
 	ns := s.NS % 1000
@@ -70,7 +71,7 @@ func toWire(rule *limit.Rule, s limit.Span) wireSpan {
 }
 
 // fromWire converts back: us is -2^53 to 2^53, rem 0 to below D.
-func fromWire(rule *limit.Rule, w wireSpan) limit.Span {
+func fromWire(rule *limit.Rule, w wireSpan) arith.Span {
 	units := uint64(rule.Units())
 	rem := uint64(w.rem) // in 1/(1000·units) µs, that is in 1/units ns
 	if denominator(rule) == maxDenominator {
@@ -82,7 +83,7 @@ func fromWire(rule *limit.Rule, w wireSpan) limit.Span {
 		}
 		rem = q
 	}
-	return limit.Span{NS: w.us*1000 + int64(rem/units), Rem: int64(rem % units)}
+	return arith.Span{NS: w.us*1000 + int64(rem/units), Rem: int64(rem % units)}
 }
 
 // horizonMS returns for how many ms a rule's counter may matter.

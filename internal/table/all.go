@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 
+	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -29,7 +30,7 @@ type asked struct {
 // (see [limit.Rule.DryRun]) never stand in the way.
 func (t *Table) TakeAll(checks []limit.Check, now int64, out []limit.Result) (v limit.AllResult) {
 	var few [FewChecks]asked
-	v = limit.NewAllResult()
+	v = decision.None()
 	for try := range allTries {
 		list := few[:0]
 		for i := range checks {
@@ -40,7 +41,7 @@ func (t *Table) TakeAll(checks []limit.Check, now int64, out []limit.Result) (v 
 				t.link.signal()
 			}
 			for i := range checks {
-				v.Add(i, checks[i].Rule, out[i])
+				decision.Add(&v, i, checks[i].Rule, out[i])
 			}
 			return v
 		}
@@ -49,7 +50,7 @@ func (t *Table) TakeAll(checks []limit.Check, now int64, out []limit.Result) (v 
 	// The counters could not be locked together: refuse, which is the safe side.
 	for i := range checks {
 		out[i] = limit.Result{Limit: checks[i].Rule.Limit(), RetryAfter: closedRetry}
-		v.Add(i, checks[i].Rule, out[i])
+		decision.Add(&v, i, checks[i].Rule, out[i])
 	}
 	return v
 }

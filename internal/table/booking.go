@@ -3,6 +3,7 @@ package table
 import (
 	"slices"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -30,7 +31,7 @@ type Booking struct {
 	// booking, less what was handed back since of bookings that are due before it. So
 	// end is never later than the time at which the funnel is empty, less what may be
 	// used after due. Of another algorithm end is when the units no longer count.
-	begin, end limit.Span
+	begin, end arith.Span
 
 	vague   bool // booked in an outage: what the units weigh is not known
 	gone    bool // cancelled
@@ -49,14 +50,14 @@ func (b *Booking) waits(now int64) bool { return !b.gone && b.due > now }
 // still returns how many units of b still count, and what they take to leak. The
 // others have leaked, or left a window: to hand them back would take off newer units
 // in their place. A unit that has leaked in part counts as one.
-func (b *Booking) still(r *limit.Rule, now int64) (n int64, cost limit.Span) {
-	left := r.Sub(b.end, limit.Span{NS: now})
+func (b *Booking) still(r *limit.Rule, now int64) (n int64, cost arith.Span) {
+	left := r.Sub(b.end, arith.Span{NS: now})
 	cost = r.Cost(b.n)
 	switch {
 	case b.vague:
 		return b.n, cost
-	case left == limit.Span{}:
-		return 0, limit.Span{}
+	case left == arith.Span{}:
+		return 0, arith.Span{}
 	case r.Algorithm() != limit.AlgorithmFunnel || b.due >= now || !left.Less(cost):
 		return b.n, cost
 	}
@@ -64,7 +65,7 @@ func (b *Booking) still(r *limit.Rule, now int64) (n int64, cost limit.Span) {
 }
 
 // wholeUp returns how many units leak in a span, rounded up.
-func wholeUp(r *limit.Rule, s limit.Span) int64 {
+func wholeUp(r *limit.Rule, s arith.Span) int64 {
 	n := r.Whole(s)
 	if r.Cost(n).Less(s) {
 		n++
@@ -74,14 +75,14 @@ func wholeUp(r *limit.Rule, s limit.Span) int64 {
 
 // noteBookingLocked notes that n units were booked with the answer res. A funnel was
 // to be empty at begin before that.
-func (c *Counter) noteBookingLocked(now, n int64, begin limit.Span, res limit.Result) *Booking {
+func (c *Counter) noteBookingLocked(now, n int64, begin arith.Span, res limit.Result) *Booking {
 	s := c.tell() // from now on eras are counted
 	b := &Booking{n: n, due: now + int64(res.RetryAfter), era: s.era, vague: res.Source == limit.SourceDegraded}
 	if c.alg() != limit.AlgorithmFunnel {
-		b.end = limit.Span{NS: now + int64(res.ResetAfter)}
+		b.end = arith.Span{NS: now + int64(res.ResetAfter)}
 		return b
 	}
-	b.begin, b.end = begin.Max(limit.Span{NS: now}), c.funnel.view
+	b.begin, b.end = begin.Max(arith.Span{NS: now}), c.funnel.view
 	if n > 0 {
 		c.tidyLocked(now)
 		c.enqueueLocked(b)
@@ -118,12 +119,12 @@ func (c *Counter) tidyLocked(now int64) {
 
 // leastLocked returns the time before which the funnel must not be empty, because of
 // bookings that wait.
-func (c *Counter) leastLocked(now int64) (least limit.Span) {
+func (c *Counter) leastLocked(now int64) (least arith.Span) {
 	for _, b := range c.told().booked {
 		switch {
 		case !b.waits(now):
 		case c.link() == nil:
-			least = c.rule().Add(least.Max(limit.Span{NS: b.due}), c.rule().Cost(b.n))
+			least = c.rule().Add(least.Max(arith.Span{NS: b.due}), c.rule().Cost(b.n))
 		default:
 			least = least.Max(b.end)
 		}
@@ -133,12 +134,12 @@ func (c *Counter) leastLocked(now int64) (least limit.Span) {
 
 // fullLocked reports whether a booking may wait in a shared funnel, on any node.
 func (c *Counter) fullLocked(now int64) bool {
-	return c.link() != nil && c.rule().Add(limit.Span{NS: now}, c.rule().Full()).Less(c.funnel.view)
+	return c.link() != nil && c.rule().Add(arith.Span{NS: now}, c.rule().Full()).Less(c.funnel.view)
 }
 
 // givenUpLocked returns how many units are to be handed back now that b is cancelled,
 // as far as no booking waits behind, and what they take to leak.
-func (c *Counter) givenUpLocked(now int64, b *Booking) (n int64, cost limit.Span) {
+func (c *Counter) givenUpLocked(now int64, b *Booking) (n int64, cost arith.Span) {
 	s, r := c.tell(), c.rule()
 	switch {
 	case b.era != s.era, b.dropped: // a reset has cleared it, or it was forgotten
@@ -199,7 +200,7 @@ func (c *Counter) loweredLocked(now int64) {
 // correctedLocked notes that an answer has changed the level of a funnel, which
 // was to be empty at was. A change of less than slack ns is none: the times of
 // answers are not known more exactly.
-func (c *Counter) correctedLocked(was limit.Span, slack int64) {
+func (c *Counter) correctedLocked(was arith.Span, slack int64) {
 	r, view := c.rule(), c.funnel.view
 	up, down := r.Sub(view, was), r.Sub(was, view)
 	if up.NS > slack || up == down {

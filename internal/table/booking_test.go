@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -39,7 +40,7 @@ func neverTooMuch(t *testing.T, r *limit.Rule, uses []use) {
 		sum := int64(0)
 		for _, to := range uses[i:] {
 			sum += to.n
-			if most := r.Add(r.Full(), limit.Span{NS: to.at - from.at + 1}); most.Less(r.Cost(sum)) {
+			if most := r.Add(r.Full(), arith.Span{NS: to.at - from.at + 1}); most.Less(r.Cost(sum)) {
 				t.Fatalf("%v: %d units were usable within %v", r, sum, time.Duration(to.at-from.at))
 			}
 		}
@@ -131,7 +132,7 @@ func TestGivenUpByAll(t *testing.T) {
 			full := c.funnel.view
 			var waiting []*Booking
 			for range 1 + rng.IntN(9) {
-				_, b, _ := c.Reserve(now, 1+rng.Int64N(r.Limit()), r, Terms{MaxDelay: int64(limit.MaxDrain)})
+				_, b, _ := c.Reserve(now, 1+rng.Int64N(r.Limit()), r, Terms{MaxDelay: int64(limit.MaxWindow)})
 				waiting = append(waiting, b)
 				now += rng.Int64N(r.One().NS/10 + 1)
 			}

@@ -1,6 +1,9 @@
 package table
 
-import "github.com/hybridlimit/hybridlimit/limit"
+import (
+	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
 
 // The calls of a counter besides the plain check. Each is one step under the
 // lock of the counter.
@@ -60,7 +63,7 @@ func (c *Counter) refund(now, n int64, rule *limit.Rule) (back int64, ok bool) {
 
 // handBackLocked takes off n units, of a funnel at the given cost. Units that the
 // authority has been told of are taken off only if tell is set.
-func (c *Counter) handBackLocked(now, n int64, cost limit.Span, tell bool) (back int64) {
+func (c *Counter) handBackLocked(now, n int64, cost arith.Span, tell bool) (back int64) {
 	if !c.returnsLocked() {
 		c.setBackGen(c.gen())
 	}
@@ -130,7 +133,7 @@ func (c *Counter) set(now, used int64, rule *limit.Rule) (ok bool) {
 type Renewal struct {
 	Gen       int64
 	Born      int64      // see Answer
-	Level     limit.Span // funnel
+	Level     arith.Span // funnel
 	Buckets   []Bucket   // window
 	At        int64      // our time at which that was done, ns
 	ServerNow int64      // the authority's time then, ns
@@ -170,7 +173,7 @@ func (c *Counter) renewLocked(now int64, a Renewal) (wake bool) {
 	c.born, c.freshAt = a.Born, max(c.freshAt, a.At)
 	c.mark(outdated) // a reset is no exchange that measures the clock
 	if c.alg() == limit.AlgorithmFunnel {
-		c.link().withdrawn.Add(c.funnel.renew(c.rule(), c.rule().Add(limit.Span{NS: a.At}, a.Level), w))
+		c.link().withdrawn.Add(c.funnel.renew(c.rule(), c.rule().Add(arith.Span{NS: a.At}, a.Level), w))
 		c.setApart(c.clocksApart())
 	} else {
 		c.rollLocked(now)

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -192,7 +193,7 @@ func (c *Counter) describeLocked(now, n int64, allowed bool) limit.Result {
 	var res limit.Result
 	switch c.alg() {
 	case limit.AlgorithmFunnel:
-		res = c.rule().FunnelResult(allowed, n, w, c.rule().Sub(c.funnel.view, limit.Span{NS: now}))
+		res = c.rule().FunnelResult(allowed, n, w, c.rule().Sub(c.funnel.view, arith.Span{NS: now}))
 	case limit.AlgorithmSlidingLog:
 		res = c.slog().describe(c.rule(), now, n, allowed)
 	default:

@@ -1,20 +1,23 @@
 package table
 
-import "github.com/hybridlimit/hybridlimit/limit"
+import (
+	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
 
 // ceilingLocked returns the level up to which units of an outage are booked. It is no lower
 // than what waiting reservations need.
-func (c *Counter) ceilingLocked(now int64) limit.Span {
-	r, debt := c.rule(), limit.Span{NS: max(c.link().maxDebt, 0)}
+func (c *Counter) ceilingLocked(now int64) arith.Span {
+	r, debt := c.rule(), arith.Span{NS: max(c.link().maxDebt, 0)}
 	if c.link().maxDebt == 0 {
 		debt = r.Full()
 	}
-	return earlier(r.Add(r.Full(), debt), mostDebt).Max(r.Sub(c.leastLocked(now), limit.Span{NS: now}))
+	return earlier(r.Add(r.Full(), debt), mostDebt).Max(r.Sub(c.leastLocked(now), arith.Span{NS: now}))
 }
 
 // mostDebt is the longest time in which a debt is repaid. The authority counts time up to a
 // bound, and would not count units that leak after it although it has booked them.
-var mostDebt = limit.Span{NS: int64(limit.MaxDrain)}
+var mostDebt = arith.Span{NS: int64(limit.MaxWindow)}
 
 // indebtLocked notes n units that were admitted as debt, if there is an outage.
 func (c *Counter) indebtLocked(n int64) {
@@ -29,7 +32,7 @@ func (c *Counter) indebtLocked(n int64) {
 // WeightOpen, where nothing waits, because everything is admitted.
 func (c *Counter) forgiveLocked() {
 	f, r := &c.funnel, c.rule()
-	end := r.Add(limit.Span{NS: c.last}, mostDebt)
+	end := r.Add(arith.Span{NS: c.last}, mostDebt)
 	if !end.Less(f.pend.tat) || modeWeight(c.mode()) != WeightOpen {
 		return
 	}

@@ -3,6 +3,7 @@ package table
 import (
 	"sync"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -56,7 +57,7 @@ func (c *Counter) beginFolded(r *limit.Rule, now, off int64, sure bool) {
 		bits = foldedSure
 	}
 	c.more = &foldedAway
-	c.funnel.view = limit.Span{NS: floorDiv(now+off, int64(r.Width())), Rem: int64(bits)}
+	c.funnel.view = arith.Span{NS: floorDiv(now+off, int64(r.Width())), Rem: int64(bits)}
 	c.funnel.pend.tat.NS = off
 }
 
@@ -100,7 +101,7 @@ func (c *Counter) foldLocked() {
 	if w.moved {
 		bits |= foldedMoved
 	}
-	f := funnel{view: limit.Span{NS: w.cur}, pend: part{units: w.pend[i], tat: limit.Span{NS: w.off}}}
+	f := funnel{view: arith.Span{NS: w.cur}, pend: part{units: w.pend[i], tat: arith.Span{NS: w.off}}}
 	f.known.Rem = w.last[i]
 	if w.known != nil {
 		bits |= foldedTold

@@ -4,6 +4,7 @@ import (
 	"math/bits"
 	"sync"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -19,9 +20,9 @@ import (
 // those that are pending, as far as there are any; the others are reported to
 // the authority, and come off what it has told until it has answered.
 type funnel struct {
-	view  limit.Span // what checks are decided on: (((known − sentBack) ⊕ sent) − back) ⊕ pend
+	view  arith.Span // what checks are decided on: (((known − sentBack) ⊕ sent) − back) ⊕ pend
 	pend  part
-	known limit.Span
+	known arith.Span
 	away  *away // nil: nothing is under way
 }
 
@@ -46,10 +47,10 @@ func (f *funnel) under() away {
 
 // put changes what is under way.
 func (f *funnel) put(a away) {
-	if a.back.span == (limit.Span{}) {
+	if a.back.span == (arith.Span{}) {
 		a.back = credit{}
 	}
-	if a.sentBack.span == (limit.Span{}) {
+	if a.sentBack.span == (arith.Span{}) {
 		a.sentBack = credit{}
 	}
 	switch {
@@ -71,12 +72,12 @@ func (f *funnel) put(a away) {
 // since. If the TAT is above top by then, others have booked behind, and nothing
 // comes off.
 type credit struct {
-	span, until, top limit.Span
+	span, until, top arith.Span
 }
 
 // at returns what is left of the credit.
-func (c credit) at(r *limit.Rule, now int64) limit.Span {
-	return earlier(c.span, r.Sub(c.until, limit.Span{NS: now}))
+func (c credit) at(r *limit.Rule, now int64) arith.Span {
+	return earlier(c.span, r.Sub(c.until, arith.Span{NS: now}))
 }
 
 func (c credit) plus(r *limit.Rule, d credit) credit {
@@ -86,14 +87,14 @@ func (c credit) plus(r *limit.Rule, d credit) credit {
 // part is a run of units: how many, and the TAT of a funnel that saw only them.
 type part struct {
 	units int64
-	tat   limit.Span
+	tat   arith.Span
 }
 
 // maxPart bounds a part's units, so that sums of two never wrap.
 const maxPart = 1 << 60
 
 // plus merges p into the TAT x, each unit counting w-fold.
-func (p part) plus(r *limit.Rule, x limit.Span, w int64) limit.Span {
+func (p part) plus(r *limit.Rule, x arith.Span, w int64) arith.Span {
 	if p.units == 0 {
 		return x
 	}
@@ -117,8 +118,8 @@ func (p part) join(r *limit.Rule, q part) part {
 }
 
 // fits reports whether cost can be added at now without spilling.
-func (f *funnel) fits(r *limit.Rule, now int64, cost limit.Span) bool {
-	at := limit.Span{NS: now}
+func (f *funnel) fits(r *limit.Rule, now int64, cost arith.Span) bool {
+	at := arith.Span{NS: now}
 	return !r.Add(at, r.Full()).Less(r.Add(f.view.Max(at), cost))
 }
 
@@ -130,7 +131,7 @@ func (f *funnel) take(r *limit.Rule, now, n, cost, weight int64, book bool) bool
 		}
 		return true
 	}
-	at, span := limit.Span{NS: now}, r.Cost(cost)
+	at, span := arith.Span{NS: now}, r.Cost(cost)
 	view := r.Add(f.view.Max(at), span)
 	if r.Add(at, r.Full()).Less(view) {
 		return false
@@ -144,7 +145,7 @@ func (f *funnel) take(r *limit.Rule, now, n, cost, weight int64, book bool) bool
 
 // book counts n units, whether they fit or not.
 func (f *funnel) book(r *limit.Rule, now, n, cost, weight int64) {
-	at, span := limit.Span{NS: now}, r.Cost(cost)
+	at, span := arith.Span{NS: now}, r.Cost(cost)
 	if weight != WeightOpen {
 		f.raise(r, at, n, cost, weight, span)
 	}
@@ -155,7 +156,7 @@ func (f *funnel) book(r *limit.Rule, now, n, cost, weight int64) {
 // the limit. The difference from n times the weight is kept in spared until the view has run
 // empty, and units that are handed back come off spared first. Otherwise a node that asks
 // for much and hands most of it back would be admitted the whole limit.
-func (f *funnel) raise(r *limit.Rule, at limit.Span, n, cost, weight int64, span limit.Span) {
+func (f *funnel) raise(r *limit.Rule, at arith.Span, n, cost, weight int64, span arith.Span) {
 	if spared := max(satMul(n, weight)-cost, 0); spared > 0 || f.away != nil && f.away.spared > 0 {
 		a := f.under()
 		if !at.Less(f.view) {
@@ -178,7 +179,7 @@ func (f *funnel) unspare(units int64) (left int64) {
 
 // owe notes n units that are to be reported to the authority. span is what cost units
 // take to leak.
-func (f *funnel) owe(r *limit.Rule, at limit.Span, n, cost int64, span limit.Span) {
+func (f *funnel) owe(r *limit.Rule, at arith.Span, n, cost int64, span arith.Span) {
 	if cost != n {
 		span = r.Cost(n)
 	}
@@ -224,8 +225,8 @@ func (f *funnel) giveBack(r *limit.Rule) {
 // the funnel and it does not run empty before least because of that. It returns how
 // many, and how many of these will never be reported to the authority: all, unless
 // tell is set.
-func (f *funnel) refund(r *limit.Rule, now, n, w int64, cost, least limit.Span, tell bool) (back, withdrawn int64) {
-	at := limit.Span{NS: now}
+func (f *funnel) refund(r *limit.Rule, now, n, w int64, cost, least arith.Span, tell bool) (back, withdrawn int64) {
+	at := arith.Span{NS: now}
 	held := r.Whole(r.Sub(f.view, least))
 	if !at.Less(least) {
 		held = wholeUp(r, r.Sub(f.view, at))
@@ -282,7 +283,7 @@ func (f *funnel) refund(r *limit.Rule, now, n, w int64, cost, least limit.Span, 
 
 // renew sets the funnel to what the authority says of it after a reset. What
 // is pending was admitted before that, and does not count any more.
-func (f *funnel) renew(r *limit.Rule, tat limit.Span, w int64) (withdrawn int64) {
+func (f *funnel) renew(r *limit.Rule, tat arith.Span, w int64) (withdrawn int64) {
 	withdrawn = f.pend.units
 	f.known, f.pend = tat, part{}
 	f.put(away{sent: f.under().sent, sentDebt: f.under().sentDebt})
@@ -296,7 +297,7 @@ func (f *funnel) renew(r *limit.Rule, tat limit.Span, w int64) (withdrawn int64)
 //
 // Both are capped at most. The authority counts time up to a bound, and a level above
 // that, be it forged or a debt, would look lost in every answer.
-func (f *funnel) settle(r *limit.Rule, tat, most limit.Span, at, slack int64, floor bool, w int64) (lost bool) {
+func (f *funnel) settle(r *limit.Rule, tat, most arith.Span, at, slack int64, floor bool, w int64) (lost bool) {
 	tat = earlier(tat, most)
 	a := f.under()
 	a.back.span, a.sentBack.span = a.back.at(r, at), a.sentBack.at(r, at)
@@ -312,7 +313,7 @@ func (f *funnel) settle(r *limit.Rule, tat, most limit.Span, at, slack int64, fl
 	return lost
 }
 
-func earlier(a, b limit.Span) limit.Span {
+func earlier(a, b arith.Span) arith.Span {
 	if b.Less(a) {
 		return b
 	}
@@ -330,13 +331,13 @@ func (f *funnel) compose(r *limit.Rule, w int64) {
 }
 
 // told returns the TAT without what is pending.
-func (f *funnel) told(r *limit.Rule, w int64) limit.Span {
+func (f *funnel) told(r *limit.Rule, w int64) arith.Span {
 	return r.Sub(f.booked(r, w), f.under().back.span)
 }
 
 // booked returns what the authority should say once it has booked what is sent:
 // units that are handed back are of earlier reports, and so come off first.
-func (f *funnel) booked(r *limit.Rule, w int64) limit.Span {
+func (f *funnel) booked(r *limit.Rule, w int64) arith.Span {
 	a := f.under()
 	return a.sent.plus(r, r.Sub(f.known, a.sentBack.span), w)
 }
@@ -358,7 +359,7 @@ func (f *funnel) reweigh(r *limit.Rule, was, is int64) {
 // above that. So the weight of what was admitted before the outage lasts for at most
 // the time in which a full funnel runs empty.
 func (f *funnel) capWeighted(r *limit.Rule, now, w int64) {
-	full := r.Add(limit.Span{NS: now}, r.Full())
+	full := r.Add(arith.Span{NS: now}, r.Full())
 	if w > 1 && full.Less(f.view) {
 		f.view = f.pend.plus(r, f.told(r, 1), 1).Max(full)
 	}
@@ -366,21 +367,21 @@ func (f *funnel) capWeighted(r *limit.Rule, now, w int64) {
 
 // convert re-expresses a time at which a funnel is empty in another rule's cost of
 // a unit.
-func convert(old, rule *limit.Rule, now int64, t limit.Span) limit.Span {
-	at := limit.Span{NS: now}
+func convert(old, rule *limit.Rule, now int64, t arith.Span) arith.Span {
+	at := arith.Span{NS: now}
 	level := old.Sub(t, at)
-	if level == (limit.Span{}) {
-		return limit.Span{NS: min(t.NS, now)}
+	if level == (arith.Span{}) {
+		return arith.Span{NS: min(t.NS, now)}
 	}
 	units := old.Whole(level)
 	to := rule.Cost(units)
-	if rest := old.Sub(level, old.Cost(units)); rest != (limit.Span{}) {
+	if rest := old.Sub(level, old.Cost(units)); rest != (arith.Span{}) {
 		// The fraction of a unit is rounded up to a ns. Rounded up to a whole
 		// unit it would never leak if rules of two shapes are used in turns.
 		hi, lo := bits.Mul64(uint64(rest.NS+1), uint64(rule.Cost(1).NS+1))
 		if d := uint64(old.Cost(1).NS); d > hi {
 			q, _ := bits.Div64(hi, lo, d)
-			to = rule.Add(to, limit.Span{NS: int64(min(q+1, uint64(rule.Cost(1).NS+1)))})
+			to = rule.Add(to, arith.Span{NS: int64(min(q+1, uint64(rule.Cost(1).NS+1)))})
 		} else {
 			to = rule.Add(to, rule.Cost(1))
 		}
@@ -390,7 +391,7 @@ func convert(old, rule *limit.Rule, now int64, t limit.Span) limit.Span {
 
 // reshape re-expresses the funnel in another rule's cost of a unit.
 func (f *funnel) reshape(old, rule *limit.Rule, now int64) {
-	conv := func(t limit.Span) limit.Span { return convert(old, rule, now, t) }
+	conv := func(t arith.Span) arith.Span { return convert(old, rule, now, t) }
 	f.view, f.known = conv(f.view), conv(f.known)
 	f.pend.tat = conv(f.pend.tat)
 	if f.away == nil {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -68,7 +69,7 @@ func play(t *testing.T, r *limit.Rule, ops []byte) {
 			}
 			a := Answer{Rule: r, At: now, ServerNow: now + x, Gen: x % 3, Level: r.Cost(x % 100)}
 			if r.Algorithm() != limit.AlgorithmFunnel {
-				a.Level = limit.Span{}
+				a.Level = arith.Span{}
 				a.Buckets = []Bucket{{ID: (now + x) / int64(r.Width()), Units: x}, {ID: x, Units: -x}, {ID: -x, Units: 1 << 62}}
 			}
 			c.Settle(now, a)

@@ -4,6 +4,7 @@ import (
 	"math"
 	"sync/atomic"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -69,10 +70,10 @@ func (c *Counter) spentLocked(l *lease, w uint64, used, now int64) {
 		return
 	}
 	f := &c.funnel
-	f.view = r.Add(limit.Span{NS: l.base}, r.OfTicks(l.floor(timeOf(w))))
+	f.view = r.Add(arith.Span{NS: l.base}, r.OfTicks(l.floor(timeOf(w))))
 	// The units came before now; when exactly is not known. The TAT of the pending part may
 	// be too late without harm, as long as it is not later than the view.
-	f.pend.tat = earlier(f.view, r.Add(f.pend.tat.Max(limit.Span{NS: max(now, c.last)}), r.Cost(used)))
+	f.pend.tat = earlier(f.view, r.Add(f.pend.tat.Max(arith.Span{NS: max(now, c.last)}), r.Cost(used)))
 	f.pend.units = min(f.pend.units+used, maxPart)
 	c.indebtLocked(used)
 }
@@ -164,7 +165,7 @@ func (c *Counter) wordLocked(l *lease, left int64) (w uint64, ok bool) {
 		return newWord(until<<windowTime|last, uint32(left)), until<<windowUnit > last
 	}
 	r := c.rule()
-	holds, ok := r.ToTicks(r.Sub(c.funnel.view, limit.Span{NS: c.last}))
+	holds, ok := r.ToTicks(r.Sub(c.funnel.view, arith.Span{NS: c.last}))
 	return newWord(l.ceil(holds+last*l.perNS), uint32(left)), ok && holds>>l.coarse <= timeMost/2 // more is a debt
 }
 

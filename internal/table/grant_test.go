@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -34,7 +35,7 @@ func newShared(r *limit.Rule) (*Counter, *Link) {
 }
 
 // answer has the authority answer what c reports.
-func answer(t *testing.T, c *Counter, now int64, level limit.Span) {
+func answer(t *testing.T, c *Counter, now int64, level arith.Span) {
 	t.Helper()
 	c.link().Drain(func(*Counter, bool) {})
 	rep, ok := c.Collect(now, false)
@@ -160,18 +161,18 @@ func TestSharedFunnelGrants(t *testing.T) {
 			t.Fatal("a funnel with units of others does not grant")
 		}
 	}
-	exact := limit.Span{NS: grantAt}
+	exact := arith.Span{NS: grantAt}
 	for i := range int64(4) {
-		exact = r.Add(exact.Max(limit.Span{NS: grantAt + i*int64(time.Minute)}), r.Cost(1))
+		exact = r.Add(exact.Max(arith.Span{NS: grantAt + i*int64(time.Minute)}), r.Cost(1))
 	}
 	c.lock(now)
 	defer c.unlock()
-	late := r.Add(r.Add(limit.Span{NS: grantAt}, r.Cost(4)), limit.Span{NS: now - grantAt})
+	late := r.Add(r.Add(arith.Span{NS: grantAt}, r.Cost(4)), arith.Span{NS: now - grantAt})
 	if p := c.funnel.pend.tat; p.Less(exact) || late.Less(p) || c.funnel.view.Less(p) {
 		t.Errorf("pending until %v, want %v to %v, in a view until %v", p, exact, late, c.funnel.view)
 	}
 	n, _ := coarseOf(r)
-	want, early := r.Add(limit.Span{NS: grantAt}, r.Cost(54)), r.OfTicks(1<<n-1)
+	want, early := r.Add(arith.Span{NS: grantAt}, r.Cost(54)), r.OfTicks(1<<n-1)
 	if v := c.funnel.view; want.Less(v) || v.Less(r.Sub(want, early)) || c.funnel.pend.units != 4 {
 		t.Errorf("%d units pending, a view until %v, want 4 and %v, or up to %v before", c.funnel.pend.units, v, want, early)
 	}

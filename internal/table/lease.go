@@ -16,7 +16,7 @@ type lease struct {
 	rule   *limit.Rule
 	base   int64 // ns; times in words count from here
 	span   int64 // ns from base on for which the lease is valid
-	perNS  int64 // of a leaky bucket, see [limit.Ticks]; 0: of a window
+	perNS  int64 // of a leaky bucket, see [arith.Ticks]; 0: of a window
 	one    int64 // cost of a unit, in 1<<coarse ticks
 	full   int64 // capacity of a leaky bucket, in 1<<coarse ticks
 	epoch  *epoch

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -155,7 +156,7 @@ func (s *same) suffer(event int, now, x int64, flip bool, r *limit.Rule) {
 			rep := s.late[0]
 			s.late = s.late[1:]
 			off, _ := c.part().clock()
-			a := Answer{Rule: rep.Rule, At: now, ServerNow: now + off, Level: limit.Span{NS: x * 1e6}}
+			a := Answer{Rule: rep.Rule, At: now, ServerNow: now + off, Level: arith.Span{NS: x * 1e6}}
 			if r.Algorithm() != limit.AlgorithmFunnel {
 				a.Buckets = []Bucket{{ID: (now+off)/int64(r.Width()) - x%12, Units: x % r.Limit()}}
 			}
@@ -183,7 +184,7 @@ func (s *same) suffer(event int, now, x int64, flip bool, r *limit.Rule) {
 func compare(t *testing.T, a, b *Counter) {
 	t.Helper()
 	v, w := a.win(), b.win() // unfolded
-	if a.funnel.view.Max(limit.Span{NS: a.last}) != b.funnel.view.Max(limit.Span{NS: b.last}) || a.funnel.pend != b.funnel.pend || a.funnel.known != b.funnel.known {
+	if a.funnel.view.Max(arith.Span{NS: a.last}) != b.funnel.view.Max(arith.Span{NS: b.last}) || a.funnel.pend != b.funnel.pend || a.funnel.known != b.funnel.known {
 		t.Errorf("%+v, without leases %+v", a.funnel, b.funnel)
 	}
 	if w != nil {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -18,9 +19,9 @@ func mergeRun(t *testing.T, seed uint64, nodes int, check func(r *limit.Rule, me
 	r := funnelRule(t, 1+rng.Int64N(100), 1+rng.Int64N(100), time.Duration(1+rng.Int64N(10))*time.Second)
 	fs, firsts := make([]funnel, nodes), make([]int64, nodes)
 	truth := newRatTAT(r)
-	var redis limit.Span
+	var redis arith.Span
 	interval, now := int64(0), int64(1e9)
-	exact := func(s limit.Span) *big.Rat {
+	exact := func(s arith.Span) *big.Rat {
 		return new(big.Rat).Add(big.NewRat(s.NS, 1), big.NewRat(s.Rem, r.Units()))
 	}
 	for range 200 {
@@ -41,9 +42,9 @@ func mergeRun(t *testing.T, seed uint64, nodes int, check func(r *limit.Rule, me
 		}
 		interval = max(interval, now-firsts[i])
 		f.collect(r)
-		ahead := r.Sub(f.under().sent.tat, limit.Span{NS: now})
-		redis = r.Add(redis, r.Cost(f.under().sent.units)).Max(r.Add(limit.Span{NS: now}, ahead))
-		f.settle(r, redis, limit.Span{NS: math.MaxInt64}, now, 0, false, 1)
+		ahead := r.Sub(f.under().sent.tat, arith.Span{NS: now})
+		redis = r.Add(redis, r.Cost(f.under().sent.units)).Max(r.Add(arith.Span{NS: now}, ahead))
+		f.settle(r, redis, arith.Span{NS: math.MaxInt64}, now, 0, false, 1)
 		// What the others have not told yet is in the truth only.
 		synced := true
 		for j := range fs {

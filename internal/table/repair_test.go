@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -267,7 +268,7 @@ func TestBookedUnitsAfterTheClockStoodStill(t *testing.T) {
 	c := NewCounter("k", r, link, now)
 	c.Shard(now, func(string) int { return 1 })
 	link.Part(1).SetOffset(0, 0)
-	tell := func(level limit.Span, end func()) {
+	tell := func(level arith.Span, end func()) {
 		c.Refresh()
 		if _, ok := c.Collect(now, false); !ok {
 			t.Fatal("nothing to tell")
@@ -281,8 +282,8 @@ func TestBookedUnitsAfterTheClockStoodStill(t *testing.T) {
 	tell(r.Cost(100), nil)
 	link.SetLag(int64(20 * time.Second)) // all of them have leaked, but not here
 	c.allow(now, 400, r)
-	tell(limit.Span{}, func() { c.Quarantine(now, true) })
-	tell(limit.Span{}, nil) // the key has been made anew
+	tell(arith.Span{}, func() { c.Quarantine(now, true) })
+	tell(arith.Span{}, nil) // the key has been made anew
 	if res, _ := c.take(now, 0, r); res.Remaining > 600 || res.Remaining < 590 {
 		t.Errorf("%d remain of 1000, 400 were admitted just now", res.Remaining)
 	}
@@ -388,11 +389,11 @@ func TestLateUnitsAfterAnEmptyAnswer(t *testing.T) {
 	}
 	c.allow(now, 5, r)
 	now += 3 * second // the exchange takes long, the funnel ran empty 2 s ago
-	c.Settle(now, Answer{Rule: r, Level: limit.Span{NS: -2 * second}, At: now, ServerNow: now, Slack: 1})
+	c.Settle(now, Answer{Rule: r, Level: arith.Span{NS: -2 * second}, At: now, ServerNow: now, Slack: 1})
 	if rep, ok := c.Collect(now, false); !ok || rep.Units != 5 || rep.Ahead.NS != 2*second {
 		t.Fatalf("%+v", rep)
 	}
-	out := c.Settle(now, Answer{Rule: r, Level: limit.Span{NS: 3 * second}, At: now, ServerNow: now, Slack: 1})
+	out := c.Settle(now, Answer{Rule: r, Level: arith.Span{NS: 3 * second}, At: now, ServerNow: now, Slack: 1})
 	if rep := c.Resend(now, true); out.Lost || rep.KnownLevel.NS != 3*second {
 		t.Errorf("lost %v, known %v", out.Lost, rep.KnownLevel)
 	}

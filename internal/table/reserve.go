@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -68,7 +69,7 @@ func (c *Counter) reserveLocked(now, n int64, terms Terms) (res limit.Result, bo
 		c.bookLocked(now, n)
 		return c.describeLocked(now, n, true), true
 	case c.alg() != limit.AlgorithmFunnel, modeWeight(c.mode()) < 0, n > c.rule().Limit(),
-		int64(res.RetryAfter) > min(terms.MaxDelay, int64(limit.MaxDrain)):
+		int64(res.RetryAfter) > min(terms.MaxDelay, int64(limit.MaxWindow)):
 		return res, false // only a funnel can be booked ahead
 	}
 	c.bookLocked(now, n)
@@ -126,7 +127,7 @@ func (c *Counter) estimateLocked(now, ahead, n int64) (wait int64) {
 	}
 	if (w > 0 || n == 0) && c.alg() == limit.AlgorithmFunnel {
 		cost := min(rule.Weigh(n, w)+ahead, maxPart)
-		level := rule.Add(rule.Sub(c.funnel.view, limit.Span{NS: now}), rule.Cost(cost))
+		level := rule.Add(rule.Sub(c.funnel.view, arith.Span{NS: now}), rule.Cost(cost))
 		return int64(rule.Sub(level, rule.Full()).Ceil())
 	}
 	claim := c.claimLocked(0) // its units are among ahead

@@ -3,7 +3,7 @@ package table
 import (
 	"math"
 
-	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 )
 
 // This file has what happens to units that were sent if no answer settles them.
@@ -42,7 +42,7 @@ func (c *Counter) keepSentLocked() {
 	if c.win() == nil {
 		// Follow the clock before units from after it stood still are added.
 		c.followClockLocked(clockStep + max(c.last-c.freshAt, 0)/clockDrift)
-		c.funnel.settle(c.rule(), c.funnel.known, limit.Span{NS: math.MaxInt64}, 0, 0, true, w)
+		c.funnel.settle(c.rule(), c.funnel.known, arith.Span{NS: math.MaxInt64}, 0, 0, true, w)
 		return
 	}
 	c.win().known = mergeBuckets(c.win().known, c.win().sent, func(a, b int64) int64 { return a + b })

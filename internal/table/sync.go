@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -17,12 +18,12 @@ import (
 type Report struct {
 	Rule    *limit.Rule
 	Units   int64      // sent in all; 0: only a question
-	Ahead   limit.Span // funnel: TAT of the units sent, counted from now
+	Ahead   arith.Span // funnel: TAT of the units sent, counted from now
 	Buckets []Bucket   // window: the units that still count, by bucket
 	// Back (funnel) and BackBuckets (window) are units handed back. They are not
 	// among Units, but among those that the authority counts already.
-	Back        limit.Span
-	BackTop     limit.Span // above this level others have booked behind what is handed back
+	Back        arith.Span
+	BackTop     arith.Span // above this level others have booked behind what is handed back
 	BackBuckets []Bucket
 	BackGen     int64 // the generation in which they were handed back
 
@@ -30,7 +31,7 @@ type Report struct {
 	// to forgive as many of them as would raise the level above Ceiling, counted from
 	// now. A window forgets by itself.
 	Debt    int64
-	Ceiling limit.Span
+	Ceiling arith.Span
 
 	Raise bool // the authority may have lost KnownLevel or KnownBuckets
 	Gen   int64
@@ -38,7 +39,7 @@ type Report struct {
 	// KnownLevel (funnel, counted from now, negative if it has run empty before) and
 	// KnownBuckets (window) are what the authority has told and should still know. They
 	// are set if Raise is.
-	KnownLevel   limit.Span
+	KnownLevel   arith.Span
 	KnownBuckets []Bucket
 }
 
@@ -48,7 +49,7 @@ type Answer struct {
 	Raised    bool        // the report carried Raise
 	Gen       int64
 	Born      int64      // when the newest unit was booked, in the unit of generations; 0: none was
-	Level     limit.Span // funnel; negative if it has been empty for so long
+	Level     arith.Span // funnel; negative if it has been empty for so long
 	Buckets   []Bucket   // window
 	Forgiven  int64      // units of the report's Debt that were not booked
 	Converted bool       // buckets were of another width before, and may have shifted
@@ -152,7 +153,7 @@ func (c *Counter) Resend(now int64, raise bool) Report {
 
 func (c *Counter) reportLocked(now int64) Report {
 	rep := Report{Rule: c.rule(), Raise: c.is(raising) && c.born != untold, Gen: c.gen(), Born: max(c.born, 0), BackGen: c.backGen()}
-	at := limit.Span{NS: now}
+	at := arith.Span{NS: now}
 	if c.win() != nil {
 		rep.Units, rep.Buckets = c.win().sentUnits, c.win().list(c.win().sent)
 		rep.BackBuckets = c.win().list(c.win().sentBack)
@@ -169,9 +170,9 @@ func (c *Counter) reportLocked(now int64) Report {
 	if rep.Debt = a.sentDebt; rep.Debt > 0 {
 		rep.Ceiling = c.ceilingLocked(now)
 	}
-	if rep.Back != (limit.Span{}) {
+	if rep.Back != (arith.Span{}) {
 		// The authority's level is known no more exactly than its clock.
-		slack := limit.Span{NS: max(c.part().slack.Load(), 0) + backSlack}
+		slack := arith.Span{NS: max(c.part().slack.Load(), 0) + backSlack}
 		rep.BackTop = c.rule().Add(c.rule().Sub(a.sentBack.top, at), slack)
 	}
 	if rep.Raise {
@@ -207,7 +208,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	// what we knew and have sent is no lower bound.
 	floor := ours && !(theirs && a.Converted) && !before
 	if !theirs {
-		a.Level, a.Buckets = limit.Span{NS: math.MinInt64}, nil // empty, since when is not known
+		a.Level, a.Buckets = arith.Span{NS: math.MinInt64}, nil // empty, since when is not known
 	}
 	out, astray := Outcome{}, false
 	if c.win() == nil {
@@ -241,9 +242,9 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 			c.followClockLocked(slack)
 		}
 		c.setApart(c.clocksApart())
-		most := c.rule().Add(limit.Span{NS: a.At}, limit.Span{NS: int64(limit.MaxDrain)})
+		most := c.rule().Add(arith.Span{NS: a.At}, arith.Span{NS: int64(limit.MaxWindow)})
 		was := c.rule().Sub(c.funnel.view, c.rule().Cost(a.Forgiven)) // no reservation was among them
-		out.Lost = c.funnel.settle(c.rule(), c.rule().Add(a.Level, limit.Span{NS: a.At}).Max(limit.Span{}), most, a.At, slack, floor, w)
+		out.Lost = c.funnel.settle(c.rule(), c.rule().Add(a.Level, arith.Span{NS: a.At}).Max(arith.Span{}), most, a.At, slack, floor, w)
 		c.correctedLocked(was, slack)
 		c.funnel.capWeighted(c.rule(), max(now, c.last), w)
 	}
@@ -284,7 +285,7 @@ func (c *Counter) tellsLocked(now int64) bool {
 	if c.win() != nil {
 		return c.win().backUnits > 0
 	}
-	return c.funnel.under().back.at(c.rule(), now) != limit.Span{}
+	return c.funnel.under().back.at(c.rule(), now) != arith.Span{}
 }
 
 // returnsLocked reports whether units were handed back that the authority has
@@ -292,7 +293,7 @@ func (c *Counter) tellsLocked(now int64) bool {
 func (c *Counter) returnsLocked() bool {
 	if c.win() == nil {
 		a := c.funnel.under()
-		return a.back.span != limit.Span{} || a.sentBack.span != limit.Span{}
+		return a.back.span != arith.Span{} || a.sentBack.span != arith.Span{}
 	}
 	return c.win().backUnits > 0 || slices.ContainsFunc(c.win().sentBack, func(u int64) bool { return u > 0 })
 }
@@ -374,7 +375,7 @@ const leastApart = clockStep / 4
 // knownUnitsLocked returns what the authority has told, in units, rounded down.
 func (c *Counter) knownUnitsLocked(now int64) int64 {
 	if c.win() == nil {
-		return c.rule().Whole(c.rule().Sub(c.funnel.known, limit.Span{NS: now}))
+		return c.rule().Whole(c.rule().Sub(c.funnel.known, arith.Span{NS: now}))
 	}
 	used := int64(0)
 	for i, u := range c.win().known {

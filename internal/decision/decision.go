@@ -1,0 +1,55 @@
+// Package decision builds the answers that the limiters of this module have in common.
+package decision
+
+import "github.com/hybridlimit/hybridlimit/limit"
+
+// Invalid is the answer to a question that cannot be asked (a negative n, a rule
+// that is nil or not supported): denied, for ever, with [limit.SourceInvalid].
+func Invalid(r *limit.Rule) limit.Result {
+	res := limit.Result{RetryAfter: limit.Never, Source: limit.SourceInvalid}
+	if r.Valid() {
+		res.Limit = r.Limit()
+	}
+	return res
+}
+
+// None is the answer to no checks: allowed. The answer to several is built from it
+// with [Add].
+func None() limit.AllResult {
+	return limit.AllResult{Result: limit.Result{Allowed: true}, By: -1}
+}
+
+// Add takes the answer to check i into account.
+func Add(all *limit.AllResult, i int, rule *limit.Rule, res limit.Result) {
+	decides := all.By < 0
+	switch {
+	case decides:
+	case res.Allowed != all.Allowed:
+		decides = all.Allowed
+	case !res.Allowed:
+		decides = res.RetryAfter > all.RetryAfter
+	case res.WouldRefuse != all.WouldRefuse:
+		decides = res.WouldRefuse
+	default:
+		decides = res.Remaining < all.Remaining
+	}
+	if decides {
+		all.Result, all.By, all.Rule = res, i, rule
+	}
+}
+
+// Mistaken returns the index of the first check that cannot be asked together
+// with those before it, because it asks for the same counter under a rule that
+// counts otherwise: each would re-express what the other has counted. Several
+// limits of one key need names of their own. -1 if there is none.
+func Mistaken(checks []limit.Check) int {
+	for i := range checks {
+		for j := range i {
+			a, b := &checks[i], &checks[j]
+			if a.Key == b.Key && a.Rule.Hash() == b.Rule.Hash() && a.Rule.Name() == b.Rule.Name() && !a.Rule.SameShape(b.Rule) {
+				return i
+			}
+		}
+	}
+	return -1
+}
