@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Steady reports whether the readings of c never go back, because nobody can set it: it
+// steady reports whether the readings of c never go back, because nobody can set it: it
 // is [System], [Coarse] or what [Forward] returns.
-func Steady(c Clock) bool {
+func steady(c Clock) bool {
 	switch c.(type) {
 	case System, *Coarse, *forward:
 		return true
@@ -18,7 +18,7 @@ func Steady(c Clock) bool {
 // Forward returns a clock that shows what c shows, or [System] if c is nil, and never goes
 // back: when somebody sets c back, it stands still until c has caught up.
 func Forward(c Clock) Clock {
-	if c = Or(c); Steady(c) {
+	if c = Or(c); steady(c) {
 		return c
 	}
 	return &forward{of: c}

@@ -10,7 +10,7 @@ import (
 func TestForwardNeverGoesBack(t *testing.T) {
 	hands := NewManual(time.Unix(1000, 0))
 	r := Forward(hands)
-	if !Steady(r) {
+	if !steady(r) {
 		t.Error("it may go back")
 	}
 	var wg sync.WaitGroup
@@ -40,10 +40,10 @@ func TestSteady(t *testing.T) {
 		steady bool
 	}{{nil, true}, {System{}, true}, {coarse, true}, {manual, false}, {Skewed{Of: System{}}, false}} {
 		c := Or(of.clock)
-		if Steady(c) != of.steady {
-			t.Errorf("%T: steady is %v", of.clock, Steady(c))
+		if steady(c) != of.steady {
+			t.Errorf("%T: steady is %v", of.clock, steady(c))
 		}
-		if f := Forward(of.clock); !Steady(f) || (f == c) != of.steady {
+		if f := Forward(of.clock); !steady(f) || (f == c) != of.steady {
 			t.Errorf("%T: read through %T", of.clock, f)
 		}
 	}
