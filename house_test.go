@@ -28,6 +28,7 @@ var mayImport = map[string][]string{
 	"local":               {"limit", "clock", "internal/decision", "internal/table"},
 	"remote":              {"limit", "internal/redisstore"},
 	"hybrid":              {"limit", "clock", "internal/arith", "internal/decision", "internal/table", "internal/redisstore"},
+	"hybridtest":          {"limit", "clock", "hybrid"},
 	"internal/arith":      {},
 	"internal/decision":   {"limit"},
 	"internal/limittest":  {"limit"},
@@ -44,6 +45,7 @@ var forTests = []string{"internal/redistest", "internal/limittest", "internal/or
 var outside = map[string][]string{
 	"remote":              {"github.com/redis/go-redis/v9"},
 	"hybrid":              {"github.com/redis/go-redis/v9", "golang.org/x/sync"},
+	"hybridtest":          {"github.com/redis/go-redis/v9", "github.com/alicebob/miniredis/v2"},
 	"internal/redisstore": {"github.com/redis/go-redis/v9"},
 	"internal/table":      {"github.com/dgraph-io/ristretto/v2"},
 }
@@ -51,7 +53,7 @@ var outside = map[string][]string{
 // topLevel is all that may lie in the root directory, besides dot-files.
 var topLevel = []string{
 	"README.md", "LICENSE", "go.mod", "go.sum", "go.work", "go.work.sum", "doc.go", "hybrid_test.go", "house_test.go", "house_faults_test.go",
-	"limit", "clock", "local", "remote", "hybrid", "internal", "bench",
+	"limit", "clock", "local", "remote", "hybrid", "hybridtest", "internal", "bench",
 }
 
 // packages returns the directories of the root module that hold Go files.
