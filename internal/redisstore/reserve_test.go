@@ -83,7 +83,7 @@ func TestCancelMakesNoBurst(t *testing.T) {
 	reserve(t, l, "k", rule, 1, true, 1100*time.Millisecond)
 }
 
-// The queue ends at MaxDrain, and what does not find room in it is not booked.
+// The queue ends at MaxWindow, and what does not find room in it is not booked.
 func TestReserveIsBounded(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *backend) {
 		const year = 365 * 24 * time.Hour
