@@ -333,11 +333,17 @@ func (o *nodeOracle) struck(v *simServer) {
 	}
 }
 
-// notWithoutCause: keys of a server that is well are decided as if all were.
+// notWithoutCause: keys of a server that is well are decided as if all were. A new node whose
+// client does not say on which server a shard is takes them for one until they have answered:
+// a shard that it has not heard of yet may be taken to be on one that is away.
 func (o *nodeOracle) notWithoutCause(n *simNode, bk *book, sh *share) {
-	ill := o.nodes[n].ill[bk.server.id]
+	nb, settling := o.nodes[n], int64(o.s.settling())
+	ill := nb.ill[bk.server.id]
 	o.s.fleet.steps[checkWell]++
-	if ill != 0 && o.s.now-ill < int64(o.s.settling()) || sh.wounded {
+	if ill != 0 && o.s.now-ill < settling || sh.wounded {
+		return
+	}
+	if o.s.unmapped && nb.blind[bk.shard] != 0 && o.s.now-nb.joined < settling {
 		return
 	}
 	o.s.failf("%s decides by the fallback about a key of server%d, which was well (ill last at %d)", n.name, bk.server.id, ill)

@@ -82,6 +82,7 @@ type nodeBook struct {
 	asked   int                // steps that conserved was called after
 	jumped  int64              // its clock was last set then
 	stalled int64              // its clock stands still until then
+	joined  int64              // it began then
 }
 
 // share is a node's part in a key.
@@ -138,7 +139,7 @@ func newOracle(s *sim) *nodeOracle {
 
 func (o *nodeOracle) joined(n *simNode) {
 	k := o.s.opt.Shards
-	b := &nodeBook{ill: make([]int64, len(o.s.servers)), shares: map[oracleKey]*share{}, told: max(int64(o.s.opt.ExpectedNodes), 1), blind: make([]int64, k), vague: make([]int64, k), flight: map[int]*exchange{}, whole: map[string]wholeOp{}}
+	b := &nodeBook{joined: o.s.now, ill: make([]int64, len(o.s.servers)), shares: map[oracleKey]*share{}, told: max(int64(o.s.opt.ExpectedNodes), 1), blind: make([]int64, k), vague: make([]int64, k), flight: map[int]*exchange{}, whole: map[string]wholeOp{}}
 	for i := range b.blind {
 		b.blind[i] = o.s.now + 1 // nothing has been heard of the server
 	}
