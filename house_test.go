@@ -22,6 +22,13 @@ const module = "github.com/hybridlimit/hybridlimit"
 // may be built on. Arrows point one way: words and clocks at the bottom, the
 // two halves that know nothing of each other, and what joins them.
 var mayImport = map[string][]string{
+	// Examples show what users write.
+	"examples/limits":     {"limit", "hybrid"},
+	"examples/plans":      {"limit", "hybrid"},
+	"examples/quickstart": {"limit", "hybrid"},
+	"examples/sharing":    {"limit", "hybrid"},
+	"examples/waiting":    {"limit", "hybrid"},
+
 	".":                   {},
 	"limit":               {"internal/arith"},
 	"clock":               {},
@@ -43,6 +50,9 @@ var forTests = []string{"internal/redistest", "internal/limittest", "internal/or
 
 // outside names what is not ours and may be imported by what is not a test.
 var outside = map[string][]string{
+	"examples/quickstart": {"github.com/redis/go-redis/v9"},
+	"examples/sharing":    {"github.com/redis/go-redis/v9", "github.com/alicebob/miniredis/v2"},
+
 	"remote":              {"github.com/redis/go-redis/v9"},
 	"hybrid":              {"github.com/redis/go-redis/v9", "golang.org/x/sync"},
 	"hybridtest":          {"github.com/redis/go-redis/v9", "github.com/alicebob/miniredis/v2"},
@@ -147,7 +157,11 @@ func TestHousePackageDocs(t *testing.T) {
 	for _, dir := range packages(t) {
 		docs := 0
 		for _, f := range sources(t, dir, false) {
-			if f.Doc != nil && strings.HasPrefix(f.Doc.Text(), "Package "+f.Name.Name+" ") {
+			subject := "Package " + f.Name.Name + " "
+			if f.Name.Name == "main" {
+				subject = "Command " + filepath.Base(dir) + " "
+			}
+			if f.Doc != nil && strings.HasPrefix(f.Doc.Text(), subject) {
 				docs++
 			}
 		}
