@@ -69,7 +69,7 @@ func writeTakes(b *strings.Builder, res *results) {
 	if len(t.rows) == 0 {
 		return
 	}
-	b.WriteString("## What one Redis takes\n\nHow many keys a second nodes report follows from how often keys are asked, not from the number of checks: the formula of [the README](../../README.md#what-it-takes), for a load that has lasted. " +
+	b.WriteString("## What one Redis takes\n\nHow many keys a second nodes report follows from how often keys are asked, not from the number of checks: the formula of [the operations guide](../../docs/operations.md#capacity), for a load that has lasted. " +
 		"Limits of 10 a minute have not been reached here by most keys when the measurement begins, so that there is more to report; and without a pause reports wait for each other, so that there is less. Heartbeats are in these figures.\n\n")
 	if words.Len() > 0 {
 		b.WriteString(words.String() + "Much of a call is to wake Redis up: one that is busy takes less, as `redis_rate` shows.\n\n")

@@ -1,6 +1,6 @@
 // Package capacity says how often a fleet of hybrid limiters reports, and so what it asks of
 // Redis: from how often its keys are asked, the number of nodes, the limits and the two
-// times that the nodes go by. The README's section "What it takes" states the same in words.
+// times that the nodes go by. The section "Capacity" of docs/operations.md states the same in words.
 package capacity
 
 import (

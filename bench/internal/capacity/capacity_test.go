@@ -15,7 +15,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var far = limit.Must(limit.Funnel("far", 1_000_000, 1_000_000, time.Minute))
 
-// The README's example: ten nodes, customers with a generous limit, and some who ask for
+// The example of docs/operations.md: ten nodes, customers with a generous limit, and some who ask for
 // twice what they may.
 func ExampleFleet() {
 	f := Fleet{Nodes: 10, Rule: limit.Must(limit.SlidingWindow("plan", 60_000, time.Minute)), Exchange: time.Millisecond}

@@ -1,0 +1,181 @@
+package hybridlimit_test
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+)
+
+// What is written for people is checked as far as a program can.
+
+// read returns the text of a file.
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// The README is for ten minutes; what takes longer is in docs.
+func TestHouseReadmeIsShort(t *testing.T) {
+	const mostLines, mostColumns = 250, 120
+	lines := 0
+	for line := range strings.Lines(read(t, "README.md")) {
+		lines++
+		if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > mostColumns {
+			t.Errorf("README.md:%d has %d characters, more than %d", lines, n, mostColumns)
+		}
+	}
+	if lines > mostLines {
+		t.Errorf("README.md has %d lines, more than %d", lines, mostLines)
+	}
+}
+
+// The program that users copy is one that is compiled and tested.
+func TestHouseReadmeQuickStart(t *testing.T) {
+	program := read(t, "examples/quickstart/main.go")
+	if !strings.Contains(read(t, "README.md"), "```go\n"+program+"```\n") {
+		t.Error("README.md does not contain examples/quickstart/main.go as it is")
+	}
+}
+
+// The recipes are no whole programs: they compile among declarations of what they use.
+func TestHouseReadmeRecipes(t *testing.T) {
+	_, recipes, found := strings.Cut(read(t, "README.md"), "## Recipes\n\n```go\n")
+	recipes, _, closed := strings.Cut(recipes, "```\n")
+	if !found || !closed {
+		t.Fatal("README.md has no recipes")
+	}
+	program := `package main
+
+import (
+	"context"
+	"time"
+
+	"` + module + `/clock"
+	"` + module + `/hybrid"
+	"` + module + `/limit"
+)
+
+const day = 24 * time.Hour
+
+func recipes(ctx context.Context, lim *hybrid.Limiter, perUser, perTenant, tenPerSecond *limit.Rule,
+	user, tenant, action string, size int64, start time.Time, customer struct{ ID, Plan string }) []any {
+	` + recipes + `
+	return []any{ok, v, err, refused, key, alone}
+}
+
+func main() {}
+`
+	file := filepath.Join(t.TempDir(), "main.go")
+	if err := os.WriteFile(file, []byte(program), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("go", "vet", file).CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+var (
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	fenced  = regexp.MustCompile("(?s)```.*?```")
+)
+
+// Every link within the project leads somewhere, to the heading as well.
+func TestHouseLinks(t *testing.T) {
+	pages := 0
+	err := filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if p != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata") {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if filepath.Ext(p) != ".md" {
+			return nil
+		}
+		pages++
+		for _, m := range link.FindAllStringSubmatch(read(t, p), -1) {
+			if !strings.Contains(m[1], "://") {
+				followLink(t, p, m[1])
+			}
+		}
+		return nil
+	})
+	if err != nil || pages < 10 {
+		t.Errorf("%d pages, %v", pages, err)
+	}
+}
+
+func followLink(t *testing.T, page, to string) {
+	t.Helper()
+	file, anchor, anchored := strings.Cut(to, "#")
+	target := page
+	if file != "" {
+		target = filepath.Join(filepath.Dir(page), file)
+	}
+	if _, err := os.Stat(target); err != nil {
+		t.Errorf("%s links to %s, which is not there", page, to)
+		return
+	}
+	if !anchored {
+		return
+	}
+	for _, h := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(read(t, target), ""), -1) {
+		if slug(h[1]) == anchor {
+			return
+		}
+	}
+	t.Errorf("%s links to %s, which is no heading", page, to)
+}
+
+// slug returns the anchor that a heading has.
+func slug(heading string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == ' ':
+			return '-'
+		case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+			return unicode.ToLower(r)
+		}
+		return -1
+	}, strings.TrimSpace(heading))
+}
+
+// fileName is what looks like a file or a directory of ours, in backticks.
+var fileName = regexp.MustCompile("`((?:[a-z_]+/)*(?:[a-z_]+/|[a-z_]+\\.(?:go|lua|txt)))`")
+
+// Names of files go out of date; those that CONTRIBUTING gives must be there. A
+// file that is named without its directory may be in any.
+func TestHouseContributingNamesFiles(t *testing.T) {
+	files := map[string]bool{}
+	err := filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
+		files[d.Name()] = true
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := fileName.FindAllStringSubmatch(read(t, "CONTRIBUTING.md"), -1)
+	if len(named) < 40 {
+		t.Errorf("CONTRIBUTING.md names %d files", len(named))
+	}
+	for _, m := range named {
+		_, err := os.Stat(m[1])
+		if err != nil && (strings.Contains(m[1], "/") || !files[m[1]]) {
+			t.Errorf("CONTRIBUTING.md names %s, which is not there", m[1])
+		}
+	}
+}
