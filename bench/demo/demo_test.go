@@ -11,7 +11,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
+	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
@@ -63,6 +65,7 @@ func TestDemo(t *testing.T) {
 	if r.DataLost || r.LossesDetected != 0 {
 		t.Errorf("a loss where there was none: %+v", r)
 	}
+	narrow(t, said)
 	for _, want := range []string{"healthy", "connections are refused", "nothing is answered", "Redis is back", "All promises kept"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("did not say %q:\n%s", want, said)
@@ -86,21 +89,113 @@ func TestDemoServer(t *testing.T) {
 	}
 }
 
-// A run that is interrupted ends at once and reports nothing.
+// A run that is interrupted ends at once, and sums up what there was until then.
 func TestDemoInterrupted(t *testing.T) {
-	c, err := parse([]string{"-seconds", "600"}, io.Discard)
+	c, err := parse([]string{"-seconds", "600", "-nodes", "2"}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	said := &trigger{word: "\n", then: cancel} // the first line: all are ready
+	said := &trigger{word: "synced", then: cancel} // the line of the first second
 	begun := time.Now()
-	if r, err := demo(ctx, c, said); !errors.Is(err, context.Canceled) || r != nil {
-		t.Errorf("%v, %v", r, err)
+	r, err := demo(ctx, c, said)
+	if !errors.Is(err, context.Canceled) || r == nil || !r.Interrupted {
+		t.Fatalf("%v, %+v", err, r)
 	}
 	if d := time.Since(begun); d > time.Minute {
 		t.Errorf("ended after %v", d)
+	}
+	if len(r.Phases) != 1 || r.Phases[0].Offered == 0 || r.AdmittedTotal == 0 || r.AdmittedTotal != r.Phases[0].Admitted {
+		t.Errorf("summed up %+v", r)
+	}
+	var out, stdout, stderr bytes.Buffer
+	if code := interrupted(r, true, &out, &stdout, &stderr); code != exitInterrupted {
+		t.Errorf("exit code %d", code)
+	}
+	for _, want := range []string{"\nhealthy ", "Interrupted: "} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the summary lacks %q:\n%s", want, &out)
+		}
+	}
+	if !strings.Contains(stdout.String(), `"interrupted":true`) || strings.Contains(out.String(), "promises kept") {
+		t.Errorf("printed %s and\n%s", &stdout, &out)
+	}
+	narrow(t, out.String())
+}
+
+// Before the load begins there is nothing to sum up.
+func TestDemoInterruptedAtOnce(t *testing.T) {
+	c, err := parse(nil, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if r, err := demo(ctx, c, io.Discard); !errors.Is(err, context.Canceled) || r != nil {
+		t.Errorf("%v, %v", r, err)
+	}
+	if code := interrupted(nil, true, io.Discard, io.Discard, io.Discard); code != exitInterrupted {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// narrow fails if a line does not fit a terminal.
+func narrow(t *testing.T, text string) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		if n := utf8.RuneCountInString(strings.TrimRight(line, " \n")); n > columns80 {
+			t.Errorf("a line of %d columns: %s", n, line)
+		}
+	}
+}
+
+// Numbers of any size leave the columns where they are.
+func TestLinesAreNarrow(t *testing.T) {
+	big := phaseReport{Name: "recovered", Seconds: 3600, Offered: 1 << 40, Admitted: 999_999, AllowedBound: 123_456_789,
+		WorstWindow: 9_999_999_999, WindowBound: 100_000, P50: 999_999, P99: 99_999_999_999, Commands: 12_345_678}
+	r := &report{Phases: []phaseReport{big}, Limit: 1 << 40, WindowMS: 3_600_000, AdmittedTotal: 1 << 40, RedisTotal: 1 << 40,
+		DataLost: true, Broken: []string{strings.Repeat("a promise that is long ", 10)}}
+	var out bytes.Buffer
+	r.print(&out)
+	narrow(t, out.String())
+
+	s := &show{out: &out}
+	var states []hybrid.State
+	for i := range 99 {
+		states = append(states, hybrid.State{Mode: hybrid.Synced + hybrid.Mode(i%3)})
+	}
+	out.Reset()
+	s.columns(tenths(3600)+"s", recovered, count(9_999_999_999), "1000 %", stateText(states), count(99_999_999), short(99_999_999), count(999_999))
+	narrow(t, out.String())
+	for want, states := range map[string][]hybrid.State{
+		"3 synced":             {{Mode: hybrid.Synced}, {Mode: hybrid.Synced}, {Mode: hybrid.Synced}},
+		"1 degraded 2 synced":  {{Mode: hybrid.Synced}, {Mode: hybrid.Degraded}, {Mode: hybrid.Synced}},
+		"1 degr 1 resy 1 sync": {{Mode: hybrid.Synced}, {Mode: hybrid.Degraded}, {Mode: hybrid.Resyncing}},
+		"33d 33r 33s":          states,
+	} {
+		if got := stateText(states); got != want {
+			t.Errorf("states %q, want %q", got, want)
+		}
+	}
+}
+
+// Each bound says what it bounds.
+func TestSummaryNamesBounds(t *testing.T) {
+	var out bytes.Buffer
+	(&report{OK: true, Phases: []phaseReport{{Name: "healthy", AllowedBound: 42, WindowBound: 43}}}).print(&out)
+	const heads = `
+                                 admitted fullest  window  check  check    Redis
+phase      secs offered admitted  at most  window at most    p50    p99 commands
+healthy     0.0       0        0       42       0      43    0ns    0ns        0
+`
+	if !strings.HasPrefix(out.String(), heads) {
+		t.Errorf("the table begins\n%swant\n%s", &out, heads)
+	}
+	for _, want := range []string{"Admitted at most: by all nodes, of all keys", "Window at most: what is promised"} {
+		if !strings.Contains(strings.Join(strings.Fields(out.String()), " "), want) {
+			t.Errorf("does not say %q:\n%s", want, &out)
+		}
 	}
 }
 

@@ -2,9 +2,11 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
@@ -17,46 +19,39 @@ type line struct {
 	sent     int64
 }
 
-// fewNodes is up to how many nodes each is shown by itself.
-const fewNodes = 4
-
 func (s *show) header() {
-	fmt.Fprintf(s.out, "%d nodes share %s; each has %d keys and %.0f checks/s, the hottest key is offered %g times its limit.\n",
-		s.nodes, s.world.name, s.keys, s.traffic.rate(), s.overload)
-	fmt.Fprintf(s.out, "Rule: %v. Times of checks are those of one in %d, with the reading of the clock in them.\n\n", s.rule, sampled)
-	s.columns("time", "phase", "admitted/s", "hottest key", "state", "nodes", "pending", "p50/p99 ns", "redis cmd/s")
+	fmt.Fprint(s.out, wrapped(fmt.Sprintf("%d nodes share %s; each has %d keys and %.0f checks/s, the hottest key is offered %g times its limit.",
+		s.nodes, s.world.name, s.keys, s.traffic.rate(), s.overload)))
+	fmt.Fprint(s.out, wrapped(fmt.Sprintf("Rule: %v. Hot key: what it was admitted in a window, of its limit. Pending: units that Redis has not confirmed. "+
+		"Checks are timed one in %d, with the reading of the clock in them.", s.rule, sampled)))
+	fmt.Fprintln(s.out)
+	s.columns("time", "phase", "admitted/s", "hot key", "state of the nodes", "pending", "p99", "Redis/s")
 	s.line = line{at: now(), admitted: make([]int64, s.nodes), sent: s.sent()}
 }
 
 func (s *show) columns(cells ...any) {
-	fmt.Fprintf(s.out, "%6s  %-9s  %-16s  %-15s  %-28s  %5v  %7v  %12s  %11v\n", cells...)
+	fmt.Fprintf(s.out, "%6s %-9s %10s %7s  %-20s %7s %6s %7s\n", cells...)
 }
 
 // tell prints how it goes.
 func (s *show) tell() {
 	t := now()
 	seconds := (t - s.line.at).Seconds()
-	var rates []string
 	var sum, pending, hot int64
 	var states []hybrid.State
 	var times []int64
 	for i, n := range s.fleet.nodes {
 		total, inWindow, recent := n.glance(int(s.rule.Period()/slot), int((t-s.start)/slot))
-		rate := int64(float64(total-s.line.admitted[i]) / seconds)
+		sum, hot = sum+int64(float64(total-s.line.admitted[i])/seconds), hot+inWindow
 		s.line.admitted[i] = total
-		sum, hot = sum+rate, hot+inWindow
-		rates = append(rates, fmt.Sprint(rate))
 		times = append(times, recent...)
 		states = append(states, n.lim.State())
 		pending += n.lim.Stats().PendingUnits
 	}
-	if len(rates) > fewNodes {
-		rates = []string{fmt.Sprint(sum), "by all"}
-	}
 	sent := s.sent()
-	s.columns(fmt.Sprintf("%.1fs", (t-s.start).Seconds()), s.phase(), strings.Join(rates, " "),
-		fmt.Sprintf("%d/%d", hot, s.rule.Limit()), stateText(states), liveText(states), pending,
-		fmt.Sprintf("%d/%d", percentile(times, 0.5), percentile(times, 0.99)), int64(float64(sent-s.line.sent)/seconds))
+	s.columns(tenths((t-s.start).Seconds())+"s", s.phase(), count(sum),
+		fmt.Sprintf("%d %%", hot*100/s.rule.Limit()), stateText(states), count(pending),
+		short(percentile(times, 0.99)), count(int64(float64(sent-s.line.sent)/seconds)))
 	s.line.at, s.line.sent = t, sent
 }
 
@@ -76,33 +71,84 @@ func (n *node) glance(window, end int) (total, hot int64, recent []int64) {
 	return total, hot, recent
 }
 
-// stateText names each node's state, or counts them when there are many.
+// stateWidth is the room that the states of the nodes have.
+const stateWidth = 20
+
+// stateText counts the nodes in each state. If there is no room for words it has letters.
 func stateText(states []hybrid.State) string {
-	var names []string
 	counts := map[string]int{}
 	for _, s := range states {
-		name := s.Mode.String()
-		names = append(names, name)
-		counts[name]++
+		counts[s.Mode.String()]++
 	}
-	if len(states) <= fewNodes && len(counts) > 1 {
-		return strings.Join(names, " ")
+	text := func(format string, letters int) string {
+		var parts []string
+		for _, name := range slices.Sorted(maps.Keys(counts)) {
+			parts = append(parts, fmt.Sprintf(format, counts[name], name[:min(letters, len(name))]))
+		}
+		return strings.Join(parts, " ")
 	}
-	names = slices.Compact(slices.Sorted(slices.Values(names)))
-	for i, name := range names {
-		names[i] = fmt.Sprint(counts[name], " ", name)
+	for _, letters := range []int{len("resyncing"), 4} {
+		if t := text("%d %s", letters); len(t) <= stateWidth {
+			return t
+		}
 	}
-	return strings.Join(names, ", ")
+	return text("%d%s", 1)
 }
 
-// liveText says how many live nodes the nodes know of.
-func liveText(states []hybrid.State) string {
-	least, most := states[0].Nodes, states[0].Nodes
-	for _, s := range states {
-		least, most = min(least, s.Nodes), max(most, s.Nodes)
+// count shortens a number above 99,999 to three digits or so.
+func count(n int64) string {
+	for _, unit := range []struct {
+		size int64
+		name string
+	}{{1e9, "G"}, {1e6, "M"}, {1e3, "k"}} {
+		if n >= 100*unit.size || n >= 1e6 && n >= unit.size {
+			return fmt.Sprintf("%.4g%s", float64(n)/float64(unit.size), unit.name)
+		}
 	}
-	if least == most {
-		return fmt.Sprint(most)
+	return fmt.Sprint(n)
+}
+
+// tenths returns seconds with one digit after the point, if they are few.
+func tenths(seconds float64) string {
+	if seconds < 999.5 {
+		return fmt.Sprintf("%.1f", seconds)
 	}
-	return fmt.Sprintf("%d-%d", least, most)
+	return fmt.Sprintf("%.0f", seconds)
+}
+
+// short returns ns with two digits or so.
+func short(ns int64) string {
+	switch {
+	case ns < 1e3:
+		return fmt.Sprintf("%dns", ns)
+	case ns < 999_500:
+		return fmt.Sprintf("%.3gµs", float64(ns)/1e3)
+	case ns < 999_500_000:
+		return fmt.Sprintf("%.3gms", float64(ns)/1e6)
+	}
+	return fmt.Sprintf("%.3gs", float64(ns)/1e9)
+}
+
+// columns80 is how wide a line may be.
+const columns80 = 80
+
+// wrapped breaks a text into lines between words.
+func wrapped(text string) string {
+	var b strings.Builder
+	at := 0
+	for word := range strings.FieldsSeq(text) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case at > 0 && at+1+n > columns80:
+			b.WriteByte('\n')
+			at = 0
+		case at > 0:
+			b.WriteByte(' ')
+			at++
+		}
+		b.WriteString(word)
+		at += n
+	}
+	b.WriteByte('\n')
+	return b.String()
 }

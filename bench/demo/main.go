@@ -8,6 +8,9 @@
 //	go run ./bench/demo                  # an embedded Redis behind a wire that fails
 //	go run ./bench/demo -server          # a redis-server child: killed, restarted empty, frozen
 //	go run ./bench/demo -redis host:6379 # your own server, cut off from the nodes, never touched
+//
+// What it prints fits a terminal of 80 columns. Ctrl-C ends it with a summary of what there
+// was until then, which judges nothing.
 package main
 
 import (
@@ -60,13 +63,21 @@ func run(args []string, stdout, stderr io.Writer) int {
 	r, err := demo(ctx, c, human)
 	switch {
 	case ctx.Err() != nil:
-		fmt.Fprintln(stderr, "demo: interrupted")
-		return exitInterrupted
+		return interrupted(r, c.json, human, stdout, stderr)
 	case err != nil:
 		fmt.Fprintln(stderr, "demo:", err)
 		return exitFailed
 	}
 	return conclude(r, c.json, human, stdout, stderr)
+}
+
+// interrupted shows what there was until then, if the load had begun.
+func interrupted(r *report, asJSON bool, human, stdout, stderr io.Writer) int {
+	if r != nil {
+		conclude(r, asJSON, human, stdout, stderr)
+	}
+	fmt.Fprintln(stderr, "demo: interrupted")
+	return exitInterrupted
 }
 
 func conclude(r *report, asJSON bool, human, stdout, stderr io.Writer) int {
@@ -83,7 +94,8 @@ func conclude(r *report, asJSON bool, human, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// demo runs the whole story and judges it.
+// demo runs the whole story and judges it. If ctx ends while it runs, it returns the error
+// of ctx, and what was seen until then if the load had begun.
 func demo(ctx context.Context, c config, out io.Writer) (*report, error) {
 	w, err := newWorld(c)
 	if err != nil {
@@ -99,10 +111,17 @@ func demo(ctx context.Context, c config, out io.Writer) (*report, error) {
 		return nil, err
 	}
 	s := &show{config: c, world: w, fleet: f, traffic: newTraffic(c), out: out}
-	if err := s.play(ctx); err != nil {
+	err = s.play(ctx)
+	if ctx.Err() != nil {
+		return newInterrupted(s), ctx.Err()
+	}
+	if err != nil {
 		return nil, err
 	}
 	b, err := f.settle(ctx, s.atLoss)
+	if ctx.Err() != nil {
+		return newInterrupted(s), ctx.Err()
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
@@ -37,6 +35,7 @@ type report struct {
 	NoticedMS      float64  `json:"outage_noticed_ms"` // by the last node
 	Broken         []string `json:"broken_promises"`
 	OK             bool     `json:"ok"`
+	Interrupted    bool     `json:"interrupted,omitempty"` // nothing was judged
 }
 
 // phaseReport is one phase of it.
@@ -54,11 +53,36 @@ type phaseReport struct {
 	Commands     int64   `json:"redis_commands"`
 }
 
-func newReport(s *show, b *books) *report {
-	r := &report{
+// blank is the report of a run of which nothing has been counted.
+func blank(s *show) *report {
+	return &report{
 		Nodes: s.nodes, Rule: s.rule.String(), Limit: s.rule.Limit(), WindowMS: s.rule.Period().Milliseconds(),
 		Redis: s.world.name, Keys: s.keys, Overload: s.overload, Broken: []string{},
 	}
+}
+
+// newInterrupted returns what has been counted of a run that has ended early. It judges
+// nothing: the nodes have not settled.
+func newInterrupted(s *show) *report {
+	r := blank(s)
+	r.Interrupted = true
+	v := newVerdict(s)
+	for p := healthy; p < phases && s.begun[p] > 0; p++ {
+		if s.begun[p+1] == 0 { // p was on
+			s.begun[p+1], s.commands[p+1] = s.end, s.commands[phases]
+		}
+		last := v.phase(p, func(string, ...any) {})
+		r.Phases = append(r.Phases, last)
+		r.AdmittedTotal += last.Admitted
+		if s.begun[p+1] == s.end {
+			break
+		}
+	}
+	return r
+}
+
+func newReport(s *show, b *books) *report {
+	r := blank(s)
 	v := newVerdict(s)
 	for p := range phases {
 		r.Phases = append(r.Phases, v.phase(p, r.breach))
@@ -234,25 +258,38 @@ func (f *fleet) counts(p phase, item int) (offered, admitted int64) {
 
 func (r *report) print(out io.Writer) {
 	fmt.Fprintln(out)
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "phase\tseconds\toffered\tadmitted\tat most\tfullest window\tat most\tcheck p50\tp99\tredis commands\t")
+	row := func(cells ...any) {
+		fmt.Fprintf(out, "%-9s %5s %7s %8s %8s %7s %7s %6s %6s %8s\n", cells...)
+	}
+	row("", "", "", "", "admitted", "fullest", "window", "check", "check", "Redis")
+	row("phase", "secs", "offered", "admitted", "at most", "window", "at most", "p50", "p99", "commands")
 	for _, p := range r.Phases {
-		fmt.Fprintf(t, "%s\t%.1f\t%d\t%d\t%d\t%d\t%d\t%d ns\t%d ns\t%d\t\n",
-			p.Name, p.Seconds, p.Offered, p.Admitted, p.AllowedBound, p.WorstWindow, p.WindowBound, p.P50, p.P99, p.Commands)
+		row(p.Name, tenths(p.Seconds), count(p.Offered), count(p.Admitted), count(p.AllowedBound),
+			count(p.WorstWindow), count(p.WindowBound), short(p.P50), short(p.P99), count(p.Commands))
 	}
-	t.Flush()
-	fmt.Fprintf(out, "\nFullest window: of a hot key, limit %d per %v; \"at most\" is what is promised for that very window.\n",
+	fmt.Fprintln(out)
+	say := func(format string, args ...any) { fmt.Fprint(out, wrapped(fmt.Sprintf(format, args...))) }
+	say("Admitted at most: by all nodes, of all keys, if every window were as full as is promised.")
+	say("Fullest window: of a hot key, limit %d per %v. Window at most: what is promised for that very window.",
 		r.Limit, time.Duration(r.WindowMS)*time.Millisecond)
-	fmt.Fprintf(out, "The outage was noticed by all nodes after %.0f ms.\n", r.NoticedMS)
-	if r.DataLost {
-		fmt.Fprintf(out, "Redis lost all data: noticed for %d shards of all nodes; %d units passed beyond a quota used up before.\n", r.LossesDetected, r.AfterLoss)
-	}
-	fmt.Fprintf(out, "Units: %d admitted = %d accounted for (%d confirmed before a loss of data, %d in Redis' own ledger, %d expired, %d pending).\n",
-		r.AdmittedTotal, r.RedisTotal, r.BookedBefore, r.LedgerUnits, r.ExpiredUnits, r.PendingUnits)
-	fmt.Fprintf(out, "Lost: %d. Counted twice: %d.\n", r.LostUnits, r.DoubleCounted)
-	if r.OK {
-		fmt.Fprintln(out, "All promises kept.")
+	if r.Interrupted {
+		say("Interrupted: %d units admitted until then. The nodes have not settled, so nothing is judged.", r.AdmittedTotal)
 		return
 	}
-	fmt.Fprintf(out, "BROKEN PROMISES:\n  %s\n", strings.Join(r.Broken, "\n  "))
+	say("The outage was noticed by all nodes after %.0f ms.", r.NoticedMS)
+	if r.DataLost {
+		say("Redis lost all data: noticed for %d shards of all nodes; %d units passed beyond a quota used up before.",
+			r.LossesDetected, r.AfterLoss)
+	}
+	say("Units: %d admitted = %d accounted for (%d confirmed before a loss of data, %d in Redis' own ledger, %d expired, %d pending).",
+		r.AdmittedTotal, r.RedisTotal, r.BookedBefore, r.LedgerUnits, r.ExpiredUnits, r.PendingUnits)
+	say("Lost: %d. Counted twice: %d.", r.LostUnits, r.DoubleCounted)
+	if r.OK {
+		say("All promises kept.")
+		return
+	}
+	say("BROKEN PROMISES:")
+	for _, b := range r.Broken {
+		say("- %s", b)
+	}
 }
