@@ -62,15 +62,16 @@ import (
 
 	"` + module + `/clock"
 	"` + module + `/hybrid"
+	"` + module + `/hybridtest"
 	"` + module + `/limit"
 )
 
 const day = 24 * time.Hour
 
-func recipes(ctx context.Context, lim *hybrid.Limiter, perUser, perTenant, tenPerSecond *limit.Rule,
+func recipes(ctx context.Context, t hybridtest.TB, lim *hybrid.Limiter, perUser, perTenant, tenPerSecond *limit.Rule,
 	user, tenant, action string, size int64, start time.Time, customer struct{ ID, Plan string }) []any {
 	` + recipes + `
-	return []any{ok, v, err, refused, key, alone}
+	return []any{ok, v, err, refused, key, alone, h}
 }
 
 func main() {}
