@@ -1,13 +1,18 @@
-// Package clock says where time comes from.
+// Package clock says where a limiter's time comes from. Most programs need none of it: a
+// limiter that is given no clock uses [System], which is monotonic.
+//
+//   - [Manual] moves only when told to: for tests.
+//   - [Coarse] is cheaper to read, and up to a tick behind.
+//   - [Skewed] shows a wrong time on purpose.
+//
+// In a bubble of testing/synctest System follows the bubble.
 //
 // A limiter reads its [Clock] once per check (one by a bound key twice, if the key has to
-// ask its counter) and passes the reading down as an
-// argument; no other package of this module asks the operating system for the
-// time. Readings are nanoseconds since the Unix epoch as the clock counts
-// them, but they are not wall-clock time: [System] reads the wall once, when
-// the process starts, and follows the monotonic clock from there on, so that
-// neither NTP nor an operator can move it. It is what a limiter uses that is given no
-// clock. [Coarse] is cheaper to read, and a little behind.
+// ask its counter) and passes the reading down as an argument; no other package of this
+// module asks the operating system for the time. Readings are nanoseconds since the Unix
+// epoch as the clock counts them, but they are not wall-clock time: System reads the wall
+// once, when the process starts, and follows the monotonic clock from there on, so that
+// neither NTP nor an operator can move it.
 package clock
 
 import (

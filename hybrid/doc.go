@@ -1,24 +1,38 @@
 // Package hybrid is a rate limiter that decides in the process and shares its
 // limits through Redis.
 //
-// A check ([Limiter.Allow], [Limiter.Take]) looks at a counter in memory: no
-// I/O, no waiting, no allocation, well under a microsecond. In the background
-// the limiter tells Redis what it has admitted, in batches, and learns what
+//	rdb := redis.NewClient(hybrid.RedisOptions("localhost:6379"))
+//	lim, err := hybrid.New(rdb, hybrid.Options{}) // does not wait for Redis
+//	…
+//	defer lim.Close(context.Background()) // reports what is pending
+//
+//	perUser := limit.Must(limit.SlidingWindow("api", 100, time.Minute)) // built once
+//	if !lim.Allow(user, perUser) {
+//		// refuse; Take tells when to come back
+//	}
+//
+// A process needs one [Limiter], for any number of rules and keys. A check
+// ([Limiter.Allow], [Limiter.Take]) looks at a counter in memory: no I/O, no
+// waiting, no allocation, well under a microsecond. In the background the
+// limiter reports to Redis what it has admitted, in batches, and learns what
 // the other processes have. Each batch is booked exactly once, whatever gets
 // lost on the way; a Redis that has lost data is noticed and told again what
 // its clients know.
 //
-// While Redis is unreachable the limiter goes on by itself: by default each
-// unit then counts as many times as there were live nodes, so that the fleet
-// still admits about one limit ([FairShare]). What was admitted meanwhile is
-// booked when Redis is back, as far as it still counts.
+// # While Redis is unreachable
+//
+// The limiter goes on by itself: by default each unit then counts as many times
+// as there were live nodes, so that the fleet still admits about one limit
+// ([FairShare]; see [Options].Fallback). What was admitted meanwhile is booked
+// when Redis is back, as far as it still counts. [Limiter.State] says how the
+// connection is, and [Options].Logger gets a line per change.
+//
+// # What is not promised
 //
 // What several processes admit together may exceed a limit by what they admit
 // before they hear of each other: each may keep to itself up to half of its part of
 // what the limit leaves, for at most [Options].MaxLag. A unit beyond that is
-// reported at once. The README states the bound.
-//
-// For maintainers: core.go, pump.go, replies.go, machine.go and offset.go are
-// the reconciler, a state machine without clocks and goroutines; wheel.go holds what
-// it has to report later; driver.go runs it; limiter.go is what users see.
+// reported at once. Usually that is a few per cent; the README states the
+// bound. Package remote does not exceed limits, at the price of a round trip
+// per check. A sliding log is not supported: see [Limiter.CheckRule].
 package hybrid

@@ -1,6 +1,16 @@
-// Package limit holds the words that every limiter of this module shares: a
-// [Rule] says what is allowed, a [Result] says what was decided, and the errors
-// say what was wrong with a question.
+// Package limit describes limits: a [Rule] says what is allowed, a [Result] what was
+// decided, and the errors what was wrong with a question. The limiters of packages
+// hybrid, local and remote take the same rules.
+//
+//	perUser := limit.Must(limit.SlidingWindow("api", 100, time.Minute))     // 100 a minute
+//	burst := limit.Must(limit.TokenBucket("uploads", 20, 5, time.Second))   // 20 at once, then 5 a second
+//	perDay := limit.Must(limit.FixedWindow("api per day", 5000, 24*time.Hour))
+//
+// Build a rule once and share it. Its name is a namespace: the same name and key are one
+// counter, also when the limit differs, so that customers can have plans and plans can
+// change. Several limits of one caller need several names, and [JoinKey] makes one key
+// of several parts. [Limiter] is the interface for code that takes any limiter which
+// answers from memory.
 //
 // The package decides nothing and keeps no state. Its arithmetic is exact: integers
 // with a remainder, so that a rate such as 7 per 3 s does not drift. Those methods of

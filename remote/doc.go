@@ -1,8 +1,19 @@
-// Package remote decides in Redis: exact over any number of processes, at one round
-// trip per check, or for several checks together ([Limiter.TakeAll]). A [Limiter]
-// answers for all four algorithms of package limit. A caller who would rather wait
-// than be refused can queue ([Limiter.Wait], [Limiter.Reserve]): in Redis too, and
-// so behind the callers of all processes.
+// Package remote is a rate limiter that asks Redis for each check: exact over any
+// number of processes, at one round trip per check, or for several checks together
+// ([Limiter.TakeAll]).
+//
+//	lim, err := remote.New(rdb, remote.Options{}) // rdb is a client of go-redis
+//	…
+//	perUser := limit.Must(limit.SlidingWindow("api", 100, time.Minute)) // built once
+//	res, err := lim.Take(ctx, user, perUser, 1)
+//	switch {
+//	case err != nil: // Redis did not answer: your decision, see [Classify]
+//	case !res.Allowed: // refuse; res.RetryAfter says when to come back
+//	}
+//
+// A [Limiter] answers for all algorithms of package limit. A caller who would rather
+// wait than be refused can queue ([Limiter.Wait], [Limiter.Reserve]): in Redis too,
+// and so behind the callers of all processes.
 //
 // Package hybrid counts in the same keys: a unit that one of them books is seen by
 // the other, if both have the same KeyPrefix and Shards.
@@ -10,7 +21,7 @@
 // # What is kept in Redis
 //
 // All times are Redis' own, read inside the script; no script and no caller
-// compares clocks. A funnel is one string, its generation and the time at which
+// compares clocks. A leaky bucket is one string, its generation and the time at which
 // it will be empty (the theoretical arrival time of the generic cell rate
 // algorithm, ITU-T I.371); a window is one string, its generation and the units
 // per bucket; a log is a sorted set with one member per unit. Whatever is written
