@@ -3,9 +3,7 @@ package hybrid
 import (
 	"slices"
 
-	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
-	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -60,14 +58,4 @@ func (c *core) fate(s *shard, r redisstore.Reply) {
 		s.rest = append(s.rest, it)
 	}
 	c.endFlight(s)
-}
-
-// isApart reports whether a flight is under way in parts.
-func (s *shard) isApart() bool { return len(s.rest) > 0 || s.flight != nil && s.flight.part }
-
-// justRead returns a report that only asks, with what it may have to restore.
-func justRead(rep table.Report) table.Report {
-	rep.Units, rep.Buckets, rep.Ahead, rep.Debt = 0, nil, arith.Span{}, 0
-	rep.Back, rep.BackTop, rep.BackBuckets = arith.Span{}, arith.Span{}, nil
-	return rep
 }

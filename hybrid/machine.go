@@ -1,16 +1,9 @@
 package hybrid
 
 import (
-	"errors"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
-	"github.com/hybridlimit/hybridlimit/internal/table"
-)
-
-var (
-	errTimeout      = errors.New("hybrid: no answer within the command timeout")
-	errMissingReply = errors.New("hybrid: redis answered fewer commands than it was sent")
 )
 
 // The state machine: Synced → Degraded → Resyncing → Synced. The limiter is as well as
@@ -75,115 +68,4 @@ func (c *core) assess() {
 	}
 	c.state = s
 	c.emit(efState{s})
-}
-
-// applyWeight tells the counters that a unit weighs another number now.
-func (c *core) applyWeight() {
-	c.link.SetFallback(c.cfg.fallback.weight(c.nodes))
-	for i := range c.shards {
-		c.applyMode(i)
-	}
-}
-
-// onFlush starts to reconcile all that is waiting now.
-func (c *core) onFlush(ev evFlush) {
-	if c.state.Mode == Degraded && c.beat == nil {
-		c.beatAt = c.now // look at once whether it is still away
-	}
-	if ev.all {
-		c.refreshAll()
-	}
-	c.wheel.all(c.ready)
-	f := &flush{id: ev.id, marks: map[int]*flushMark{}}
-	for i := range c.shards {
-		s := &c.shards[i]
-		if !s.waits() {
-			continue
-		}
-		f.marks[i] = &flushMark{
-			normal: s.takenNormal + int64(len(s.normal)+len(s.backlog)),
-			urgent: s.takenUrgent + int64(len(s.urgent)),
-		}
-		s.retry = 0
-		if len(s.normal) > 0 {
-			s.normalAt = c.now
-		}
-		if len(s.urgent) > 0 {
-			s.urgentAt = c.now
-		}
-	}
-	c.flushes = append(c.flushes, f)
-}
-
-// refreshAll queues every live counter, to ask for it if it has nothing to tell.
-func (c *core) refreshAll() {
-	c.each(func(k *table.Counter) bool {
-		if k.Refresh() {
-			c.enqueue(k, false)
-		}
-		return true
-	})
-}
-
-func (c *core) dropFlush(id uint64) {
-	for i, f := range c.flushes {
-		if f.id == id {
-			c.flushes = append(c.flushes[:i], c.flushes[i+1:]...)
-			return
-		}
-	}
-}
-
-// checkFlushes ends the requests that are fulfilled, and those that cannot be
-// while Redis is away.
-func (c *core) checkFlushes() {
-	kept := c.flushes[:0]
-	for _, f := range c.flushes {
-		switch {
-		case c.flushed(f):
-			c.emit(efFlushed{id: f.id})
-		case c.hopeless(f) && c.beat == nil && c.beatAt > c.now:
-			c.emit(efFlushed{id: f.id, err: &UnavailableError{Reason: c.state.Reason, Err: c.state.Err}})
-		default:
-			kept = append(kept, f)
-		}
-	}
-	clear(c.flushes[len(kept):])
-	c.flushes = kept
-}
-
-// flushed reports whether all that a request asks for is told, and no shard is
-// still being told what it has missed.
-func (c *core) flushed(f *flush) bool {
-	for i, m := range f.marks {
-		s := &c.shards[i]
-		if !m.boarded && s.takenNormal >= m.normal && s.takenUrgent >= m.urgent {
-			m.boarded, m.flight = true, s.flight
-		}
-		if m.boarded && (m.flight == nil || m.flight != s.flight) && !s.isApart() {
-			delete(f.marks, i)
-		}
-	}
-	return len(f.marks) == 0 && c.state.Mode != Resyncing && c.count(down) < len(c.shards)
-}
-
-// hopeless reports whether only shards that are away keep a request waiting.
-func (c *core) hopeless(f *flush) bool {
-	for i := range f.marks {
-		if c.shards[i].server.health != down {
-			return false
-		}
-	}
-	return c.count(down) > 0
-}
-
-// returning reports whether any server has not been heard of yet, or was away and is not
-// told yet what it has missed.
-func (c *core) returning() bool {
-	for i := range c.shards {
-		if s := &c.shards[i]; s.server.health != down && !s.well() {
-			return true
-		}
-	}
-	return false
 }

@@ -12,46 +12,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/table"
 )
 
-// Fallback says what a check does while Redis is unreachable.
-type Fallback uint8
-
-// The policies. FairShare is the default.
-const (
-	// FairShare counts each unit as many times as there were live nodes, so
-	// that all nodes together admit about one limit. A node never goes below
-	// one request per limit period.
-	FairShare Fallback = iota
-	// FullLimit lets each node use the whole limit by itself.
-	FullLimit
-	// FailOpen admits every request that is not larger than the limit.
-	FailOpen
-	// FailClosed refuses every request.
-	FailClosed
-)
-
-var fallbackNames = [...]string{"fair-share", "full-limit", "fail-open", "fail-closed"}
-
-// String returns the policy in lower case, with dashes.
-func (f Fallback) String() string {
-	if int(f) < len(fallbackNames) {
-		return fallbackNames[f]
-	}
-	return fmt.Sprintf("fallback(%d)", uint8(f))
-}
-
-// weight returns what a unit counts as during an outage of n nodes.
-func (f Fallback) weight(n int64) int64 {
-	switch f {
-	case FullLimit:
-		return 1
-	case FailOpen:
-		return table.WeightOpen
-	case FailClosed:
-		return table.WeightClosed
-	}
-	return n
-}
-
 // Options configures a [Limiter]. The zero value is a good start: each field
 // that is zero takes the default named beside it.
 type Options struct {

@@ -2,11 +2,6 @@ package hybrid
 
 import "slices"
 
-// newLoad returns the bounds of a server to which nothing is under way.
-func newLoad(cfg *coreConfig) *load {
-	return &load{budget: newBudget(cfg.timeout), slots: cfg.maxPipes}
-}
-
 // place takes over on which servers the shards are, by address; "" is unknown. A shard
 // that is not where it was joins the server of that name, if that is as well as the one
 // before and by the same clock. Else it is a server of its own for now.
@@ -29,12 +24,6 @@ func (c *core) place(addrs []string) {
 			c.alone(i)
 		}
 	}
-}
-
-// joins reports whether a shard of a server may move to another one. If another clock has
-// answered for it than that one's, what the client says is out of date.
-func (v *server) joins(to *server) bool {
-	return v.health == to.health && (!v.offset.known || !to.offset.known || v.offset.agrees(&to.offset))
 }
 
 // alone makes a shard a server of its own, which is as well as the one that it was on.
@@ -64,4 +53,15 @@ func (c *core) move(shard int, to *server) {
 		c.applyOffset(shard)
 	}
 	c.applyMode(shard)
+}
+
+// sampleShard feeds an exchange for one shard to it. If there are several servers and that
+// shows another clock, the shard has moved or the clock was set: the next heartbeat tells.
+func (c *core) sampleShard(shard int, sent, recv, now int64) {
+	v := c.shards[shard].server
+	if len(c.servers) > 1 && len(v.shards) > 1 && v.offset.contradicts(sent, recv, now) {
+		v = c.alone(shard)
+		c.beatAt = min(c.beatAt, c.now)
+	}
+	c.sample(v, sent, recv, now)
 }

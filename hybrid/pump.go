@@ -1,9 +1,7 @@
 package hybrid
 
 import (
-	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
-	"github.com/hybridlimit/hybridlimit/internal/table"
 )
 
 // due returns when s has something to send (0: nothing, or not in this
@@ -46,10 +44,6 @@ func (c *core) pump() {
 	}
 }
 
-// free reports whether a pipeline may be started: of what was missed in an outage one at
-// a time, else a few.
-func (l *load) free(missed bool) bool { return l.slots > 0 && (!missed || l.paced == 0) }
-
 // pick prepares the flights of the shards of a server that are due, as many as one
 // pipeline may carry: of those that have missed something, or of the others.
 func (c *core) pick(v *server, missed bool) (ids []int) {
@@ -77,23 +71,9 @@ func (c *core) pick(v *server, missed bool) (ids []int) {
 	return ids
 }
 
-// waits reports whether s has something to send, or has sent something.
-func (s *shard) waits() bool {
-	return s.unsettled() || len(s.normal)+len(s.urgent)+len(s.backlog) > 0
-}
-
 // urgentShare is the part of a flight that keys may fill which are not urgent, if others in
 // it are: one in so many. In a flood of new keys a hot one goes less above its limit.
 const urgentShare = 4
-
-// unsettled reports whether something was sent that Redis has not answered yet.
-func (s *shard) unsettled() bool { return s.flight != nil || len(s.rest) > 0 }
-
-// owed reports whether Redis is still to be told of what it may have missed.
-func (s *shard) owed() bool { return s.unsettled() || len(s.backlog) > 0 }
-
-// well reports whether the server of s can be reached and has been told all.
-func (s *shard) well() bool { return s.server.health == up && !s.missed }
 
 // board makes the next flight of s from its queues, until it costs what is left of
 // the budget. It stays nil if the counters there turn out to have nothing to tell.
@@ -149,19 +129,6 @@ func (c *core) board(s *shard, left int64) {
 	}
 }
 
-func (f *flight) add(it item) {
-	f.items = append(f.items, it)
-	f.cost += cost(it.rule)
-}
-
-// shorten drops the first k counters, and with the last of them the memory.
-func shorten(q []queued, k int) []queued {
-	if k == len(q) {
-		return nil
-	}
-	return q[k:]
-}
-
 // send starts one pipeline to a server with the flights of some of its shards.
 func (c *core) send(v *server, ids []int, missed bool) {
 	p := &pipe{load: v.load, shards: ids, sent: c.local, at: c.now}
@@ -179,72 +146,4 @@ func (c *core) send(v *server, ids []int, missed bool) {
 	c.pipes[id] = p
 	v.load.slots--
 	c.emit(efSend{id: id, batches: batches})
-}
-
-// batch states the flight of a shard, anew each time it is sent: the units
-// are the same, but what is relative to now is not.
-func (c *core) batch(id int) *redisstore.Batch {
-	s := &c.shards[id]
-	f := s.flight
-	if f.tries++; f.tries > 1 {
-		c.stats.resent.Add(1)
-	}
-	if f.unsure && s.acked == 0 {
-		c.giveUpRefunds(s)
-	}
-	c.stats.batches.Add(1)
-	if s.mustAsk() {
-		s.ask()
-	}
-	if s.asks {
-		return &redisstore.Batch{Shard: id, Node: s.node, Seq: s.seq, Prev: s.acked, Nonce: f.nonce}
-	}
-	c.stats.keysSynced.Add(uint64(len(f.items)))
-	b := &redisstore.Batch{Shard: id, Node: s.node, Seq: s.seq, Prev: s.acked, Nonce: f.nonce, Accept: s.accept, Ops: make([]redisstore.Op, len(f.items))}
-	for i := range f.items {
-		it := &f.items[i]
-		rep := it.c.Resend(c.local, s.accept)
-		it.rule, it.raised = rep.Rule, rep.Raise
-		if it.booked {
-			b.Ops[i] = c.op(it.c, justRead(rep), 0)
-			continue
-		}
-		b.Ops[i] = c.op(it.c, rep, it.units)
-	}
-	return b
-}
-
-func (c *core) op(ctr *table.Counter, rep table.Report, units int64) redisstore.Op {
-	op := redisstore.Op{
-		Key: c.keys.CounterKey(rep.Rule, ctr.Key()), Rule: rep.Rule, Units: units,
-		Ahead: rep.Ahead, Buckets: toRemote(rep.Buckets), Raise: rep.Raise,
-		Back: rep.Back, BackTop: rep.BackTop, BackBuckets: toRemote(rep.BackBuckets), BackGen: rep.BackGen,
-		Debt: min(rep.Debt, units), Ceiling: rep.Ceiling,
-	}
-	if rep.Raise {
-		op.Known = redisstore.State{Gen: rep.Gen, Born: rep.Born, Level: rep.KnownLevel, Buckets: toRemote(rep.KnownBuckets)}
-	}
-	return op
-}
-
-// handsBack reports whether something is handed back.
-func handsBack(rep table.Report) bool { return rep.Back != arith.Span{} || len(rep.BackBuckets) > 0 }
-
-func toRemote(in []table.Bucket) []redisstore.Bucket {
-	if len(in) == 0 {
-		return nil
-	}
-	out := make([]redisstore.Bucket, len(in))
-	for i, b := range in {
-		out[i] = redisstore.Bucket(b)
-	}
-	return out
-}
-
-func toLocal(in []redisstore.Bucket) []table.Bucket {
-	out := make([]table.Bucket, len(in))
-	for i, b := range in {
-		out[i] = table.Bucket(b)
-	}
-	return out
 }

@@ -21,7 +21,7 @@ var beatMutants = []mutant{
 	{
 		name:   "loss-of-one-shard-raises-no-alarm",
 		breaks: "The other shards are looked at when their turn comes.",
-		file:   "hybrid/replies.go",
+		file:   "hybrid/reseed.go",
 		old:    `c.alarm, c.beatAt = true, c.now`,
 		new:    `c.beatAt = c.now`,
 		by:     hybrid("TestLossOfOneShardHasAllAsked"),
@@ -29,7 +29,7 @@ var beatMutants = []mutant{
 	{
 		name:   "lost-list-of-nodes-is-believed",
 		breaks: "After a loss every node takes itself for one of the few that have entered themselves again.",
-		file:   "hybrid/replies.go",
+		file:   "hybrid/nodes.go",
 		old:    `case n >= c.nodes:`,
 		new:    `case n >= 1:`,
 		by:     hybrid("TestLossDoesNotHideNodes"),
@@ -61,7 +61,7 @@ var beatMutants = []mutant{
 	{
 		name:   "answers-speak-for-failed-shards",
 		breaks: "A server that answers for some shards is well for those for which it does not, too.",
-		file:   "hybrid/server.go",
+		file:   "hybrid/outcome.go",
 		old:    `s.rounds.fails >= apartAfter*c.cfg.degradeAfter`,
 		new:    `false`,
 		by:     hybrid("TestHalfOfAServerFails"),

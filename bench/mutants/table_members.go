@@ -5,7 +5,7 @@ var memberMutants = []mutant{
 	{
 		name:   "expected-nodes-begin-late",
 		breaks: "A fleet that starts without Redis admits a limit each until it knows that Redis is away.",
-		file:   "hybrid/core.go",
+		file:   "hybrid/nodes.go",
 		old:    `c.link.SetMode(c.cfg.fallback.weight(n), false)`,
 		new:    "",
 		by:     hybrid("TestFleetStartsDuringAnOutage"),
@@ -13,7 +13,7 @@ var memberMutants = []mutant{
 	{
 		name:   "expected-nodes-are-an-outage",
 		breaks: "What is admitted before the first answer is not urgent, and keeps its weight for an interval.",
-		file:   "hybrid/core.go",
+		file:   "hybrid/nodes.go",
 		old:    `c.link.SetMode(c.cfg.fallback.weight(n), false)`,
 		new:    `c.link.SetMode(c.cfg.fallback.weight(n), true)`,
 		by:     hybrid("TestExpectedNodesWithRedis"),
@@ -21,7 +21,7 @@ var memberMutants = []mutant{
 	{
 		name:   "expected-nodes-are-not-held",
 		breaks: "The first node of a fleet to start takes itself for the only one.",
-		file:   "hybrid/core.go",
+		file:   "hybrid/nodes.go",
 		old:    `c.holdNodes(math.MaxInt64)`,
 		new:    `c.holdNodes(math.MinInt64)`,
 		by:     hybrid("TestExpectedNodesWithRedis"),
@@ -53,7 +53,7 @@ var memberMutants = []mutant{
 	{
 		name:   "nonce-of-each-try",
 		breaks: "A batch that is sent again looks like another one, and is booked twice under two names.",
-		file:   "hybrid/pump.go",
+		file:   "hybrid/batch.go",
 		old:    `Nonce: f.nonce,`,
 		new:    `Nonce: f.nonce + uint64(f.tries),`,
 		by:     sim(300),
@@ -61,7 +61,7 @@ var memberMutants = []mutant{
 	{
 		name:   "new-name-for-what-is-under-way",
 		breaks: "What may have been booked under the old name is sent under the new one.",
-		file:   "hybrid/identity.go",
+		file:   "hybrid/rename.go",
 		old:    `if s := &c.shards[i]; s.flight == nil {`,
 		new: `if s := &c.shards[i]; s.flight != nil {
 			s.begin(c.node)
@@ -80,7 +80,7 @@ var memberMutants = []mutant{
 	{
 		name:   "answered-to-the-old-name",
 		breaks: "A node with a new name asks for nothing that was under way under the old one: it does not notice that Redis has lost that.",
-		file:   "hybrid/replies.go",
+		file:   "hybrid/settle.go",
 		old:    `renamed && it.c.Refresh()`,
 		new:    `false && renamed`,
 		by:     hybrid("TestCopyAndLoss"),
@@ -88,7 +88,7 @@ var memberMutants = []mutant{
 	{
 		name:   "new-name-without-records",
 		breaks: "A node with a new name does not notice that Redis has lost what it knows.",
-		file:   "hybrid/identity.go",
+		file:   "hybrid/rename.go",
 		old:    `c.refreshAll()`,
 		new:    "",
 		by:     hybrid("TestCopyAndLoss"),

@@ -154,7 +154,7 @@ var logMutants = []mutant{
 	{
 		name:   "broken-each-time",
 		breaks: "A broken key is told of with each try.",
-		file:   "hybrid/replies.go",
+		file:   "hybrid/settle.go",
 		old:    `if !it.c.Quarantined() {`,
 		new:    `{`,
 		by:     hybrid("TestBrokenKeysAreEvents"),
@@ -162,7 +162,7 @@ var logMutants = []mutant{
 	{
 		name:   "a-loss-for-each-shard",
 		breaks: "A loss of everything is told of once for each shard.",
-		file:   "hybrid/replies.go",
+		file:   "hybrid/reseed.go",
 		old:    "\tc.stats.losses.Add(1)\n",
 		new:    "\tc.stats.losses.Add(1)\n\tc.happened(Event{Kind: EventDataLost})\n",
 		by:     hybrid("TestLossIsAnEvent"),

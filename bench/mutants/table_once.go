@@ -5,7 +5,7 @@ var onceMutants = []mutant{
 	{
 		name:   "resend-under-a-new-number",
 		breaks: "A batch that is sent again gets another number and another nonce, and Redis cannot tell that it knows it.",
-		file:   "hybrid/pump.go",
+		file:   "hybrid/batch.go",
 		old:    `c.stats.resent.Add(1)`,
 		new: `c.stats.resent.Add(1)
 		s.seq, f.nonce = s.seq+1, c.ids.nonce() // by either Redis would know it`,
@@ -39,7 +39,7 @@ var onceMutants = []mutant{
 	{
 		name:   "failed-batch-is-forgotten",
 		breaks: "A batch whose fate is unknown is not sent again.",
-		file:   "hybrid/server.go",
+		file:   "hybrid/outcome.go",
 		old:    `s.retry = c.now + c.jitter(`,
 		new: `s.flight = nil
 		s.retry = c.now + c.jitter(`,

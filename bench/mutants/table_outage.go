@@ -5,16 +5,10 @@ var outageMutants = []mutant{
 	{
 		name:   "weight-1-in-fair-share",
 		breaks: "Cut off, every node admits the whole limit.",
-		file:   "hybrid/options.go",
-		old: `return n
-}
-
-// Options`,
-		new: `return min(n, 1)
-}
-
-// Options`,
-		by: sim(300),
+		file:   "hybrid/fallback.go",
+		old:    "return n\n",
+		new:    "return min(n, 1)\n",
+		by:     sim(300),
 	},
 	{
 		name:   "weight-lifted-before-the-answer",
@@ -43,7 +37,7 @@ var outageMutants = []mutant{
 	{
 		name:   "nodes-fall-after-an-outage",
 		breaks: "The first node to return takes itself for the only one.",
-		file:   "hybrid/replies.go",
+		file:   "hybrid/nodes.go",
 		old:    `if c.now < c.floorTo {`,
 		new:    `if c.now < 0 {`,
 		by:     hybrid("TestShareSurvivesASecondOutage"),
@@ -51,7 +45,7 @@ var outageMutants = []mutant{
 	{
 		name:   "never-degraded",
 		breaks: "A node goes on as if synced, however long Redis is away.",
-		file:   "hybrid/server.go",
+		file:   "hybrid/outcome.go",
 		old:    `c.setHealth(v, down)`,
 		new:    `c.setHealth(v, up)`,
 		by:     hybrid("TestPromiseOutage"),
@@ -59,7 +53,7 @@ var outageMutants = []mutant{
 	{
 		name:   "never-back",
 		breaks: "A node stays degraded when Redis is back.",
-		file:   "hybrid/server.go",
+		file:   "hybrid/outcome.go",
 		old:    `c.setHealth(v, trying)`,
 		new:    ``,
 		by:     sim(300),
@@ -67,7 +61,7 @@ var outageMutants = []mutant{
 	{
 		name:   "one-dead-shard-takes-all-down",
 		breaks: "On a Cluster the loss of one master cuts off all shards.",
-		file:   "hybrid/server.go",
+		file:   "hybrid/outcome.go",
 		old:    `c.setHealth(v, down)`,
 		new: `for _, v := range c.servers {
 			c.setHealth(v, down)
@@ -77,7 +71,7 @@ var outageMutants = []mutant{
 	{
 		name:   "backlog-is-forgotten",
 		breaks: "What waited during an outage is dropped when it ends.",
-		file:   "hybrid/server.go",
+		file:   "hybrid/outcome.go",
 		old:    `s.backlog = append(s.backlog, s.normal...)`,
 		new:    ``,
 		by:     sim(300),
@@ -85,7 +79,7 @@ var outageMutants = []mutant{
 	{
 		name:   "urgent-queue-is-forgotten",
 		breaks: "What waited urgently when Redis went away is dropped.",
-		file:   "hybrid/server.go",
+		file:   "hybrid/outcome.go",
 		old:    `s.normal, s.normalAt, s.retry, s.missed = nil, 0, 0, true`,
 		new: `s.normal, s.normalAt, s.retry, s.missed = nil, 0, 0, true
 		s.urgent, s.urgentAt = nil, 0`,
@@ -126,7 +120,7 @@ var outageMutants = []mutant{
 	{
 		name:   "heartbeats-excuse-batches",
 		breaks: "A heartbeat that is answered makes up for batches that are not.",
-		file:   "hybrid/server.go",
+		file:   "hybrid/outcome.go",
 		old:    `if !slices.ContainsFunc(v.shards, func(i int) bool { return c.shards[i].flight != nil }) {`,
 		new:    `if len(v.shards) > 0 {`,
 		by:     hybrid("TestBatchesThatAreNeverAnswered"),

@@ -21,7 +21,7 @@ var refundMutants = []mutant{
 	{
 		name:   "refund-again-in-the-first-flight",
 		breaks: "The first flight of a node hands back again what may have been handed back, because no ledger is no loss then.",
-		file:   "hybrid/pump.go",
+		file:   "hybrid/batch.go",
 		old:    `if f.unsure && s.acked == 0 {`,
 		new:    `if f.unsure && s.acked < 0 {`,
 		by:     hybrid("TestRealRefundInTheFirstFlight"),

@@ -5,7 +5,7 @@ var serverMutants = []mutant{
 	{
 		name:   "shard-moves-from-the-dead",
 		breaks: "A shard that leaves a dead server is taken for told at once.",
-		file:   "hybrid/place.go",
+		file:   "hybrid/server.go",
 		old:    `return v.health == to.health && `,
 		new:    `return `,
 		by:     hybrid("TestShardMovesFromADeadServer"),
@@ -21,7 +21,7 @@ var serverMutants = []mutant{
 	{
 		name:   "late-is-refused",
 		breaks: "One answer that is lost, while others are not, cuts a shard off.",
-		file:   "hybrid/server.go",
+		file:   "hybrid/outcome.go",
 		old:    `s.rounds.fails >= apartAfter*c.cfg.degradeAfter`,
 		new:    `s.rounds.fails > 0`,
 		by:     hybrid("TestHalfOfAnAnswer"),
@@ -29,7 +29,7 @@ var serverMutants = []mutant{
 	{
 		name:   "start-as-if-synced",
 		breaks: "A node that starts while Redis is away begins the outage a round too late.",
-		file:   "hybrid/server.go",
+		file:   "hybrid/outcome.go",
 		old:    ` || v.health != up || class`,
 		new:    ` || class`,
 		by:     hybrid("TestStartWithoutRedis"),
@@ -37,7 +37,7 @@ var serverMutants = []mutant{
 	{
 		name:   "probe-ends-the-outage",
 		breaks: "A server that answers heartbeats and no batch ends an outage again and again.",
-		file:   "hybrid/server.go",
+		file:   "hybrid/outcome.go",
 		old:    `c.setHealth(v, trying)`,
 		new:    `c.setHealth(v, up)`,
 		by:     hybrid("TestBatchesThatAreNeverAnswered"),
@@ -45,7 +45,7 @@ var serverMutants = []mutant{
 	{
 		name:   "weight-ends-too-early",
 		breaks: "Counters get their normal weight back before Redis has been told what they have admitted.",
-		file:   "hybrid/server.go",
+		file:   "hybrid/health.go",
 		old:    `s.missed && s.server.health != down && !s.owed()`,
 		new:    `s.missed && s.server.health != down`,
 		by:     sim(300),
@@ -61,7 +61,7 @@ var serverMutants = []mutant{
 	{
 		name:   "clock-of-the-wrong-master",
 		breaks: "An answer for a shard that has moved sets the clock of the master on which it was.",
-		file:   "hybrid/server.go",
+		file:   "hybrid/place.go",
 		old:    `if len(c.servers) > 1 && len(v.shards) > 1 && v.offset.contradicts(sent, recv, now) {`,
 		new:    `if len(c.servers) > 1 && false {`,
 		by:     hybrid("TestReplyFromWhereAShardIsNow"),
@@ -69,7 +69,7 @@ var serverMutants = []mutant{
 	{
 		name:   "shard-joins-another-clock",
 		breaks: "A shard goes by the clock of the master on which it was, as long as the client does not know better.",
-		file:   "hybrid/place.go",
+		file:   "hybrid/server.go",
 		old:    `(!v.offset.known || !to.offset.known || v.offset.agrees(&to.offset))`,
 		new:    `true`,
 		by:     hybrid("TestClientThatIsOutOfDate"),
@@ -85,7 +85,7 @@ var serverMutants = []mutant{
 	{
 		name:   "answers-of-others-are-its-own",
 		breaks: "A shard that gets no answers counts as answered when another of its server is.",
-		file:   "hybrid/server.go",
+		file:   "hybrid/outcome.go",
 		old: `		if a.err == nil {
 			c.shards[a.shard].rounds.fails = 0
 		}`,
@@ -103,7 +103,7 @@ var serverMutants = []mutant{
 	{
 		name:   "hidden-shards-are-boundless",
 		breaks: "Shards of which nobody knows where they are share nothing.",
-		file:   "hybrid/core.go",
+		file:   "hybrid/step.go",
 		old:    `v := &server{shards: []int{i}, load: common}`,
 		new: `v := &server{shards: []int{i}, load: newLoad(&cfg)}
 		_ = common`,

@@ -5,7 +5,7 @@ var syncMutants = []mutant{
 	{
 		name:   "every-loss-is-accepted",
 		breaks: "A node that has once been told of a loss tells Redis to accept whatever it has lost, from then on.",
-		file:   "hybrid/replies.go",
+		file:   "hybrid/settle.go",
 		old:    `s.acked, s.accept, s.lost = s.seq, false, false`,
 		new:    `s.acked, s.lost = s.seq, false`,
 		by:     hybrid("TestLostTwice"),
@@ -49,7 +49,7 @@ var syncMutants = []mutant{
 	{
 		name:   "quarantine-for-ever",
 		breaks: "A key that was put aside is never asked for again.",
-		file:   "hybrid/core.go",
+		file:   "hybrid/step.go",
 		old:    `k.Requeue() {`,
 		new:    `k.Requeue() && k == nil {`,
 		by:     sim(300),
@@ -65,7 +65,7 @@ var syncMutants = []mutant{
 	{
 		name:   "reseed-forgotten",
 		breaks: "After a loss only the keys of the batch that met it are told anew.",
-		file:   "hybrid/replies.go",
+		file:   "hybrid/reseed.go",
 		old:    `if s.reseed && k.MarkRaise`,
 		new:    `if !s.reseed && k.MarkRaise`,
 		by:     hybrid("TestLostTwice"),

@@ -1,0 +1,82 @@
+package hybrid
+
+import (
+	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/internal/table"
+)
+
+// batch states the flight of a shard, anew each time it is sent: the units
+// are the same, but what is relative to now is not.
+func (c *core) batch(id int) *redisstore.Batch {
+	s := &c.shards[id]
+	f := s.flight
+	if f.tries++; f.tries > 1 {
+		c.stats.resent.Add(1)
+	}
+	if f.unsure && s.acked == 0 {
+		c.giveUpRefunds(s)
+	}
+	c.stats.batches.Add(1)
+	if s.mustAsk() {
+		s.ask()
+	}
+	if s.asks {
+		return &redisstore.Batch{Shard: id, Node: s.node, Seq: s.seq, Prev: s.acked, Nonce: f.nonce}
+	}
+	c.stats.keysSynced.Add(uint64(len(f.items)))
+	b := &redisstore.Batch{Shard: id, Node: s.node, Seq: s.seq, Prev: s.acked, Nonce: f.nonce, Accept: s.accept, Ops: make([]redisstore.Op, len(f.items))}
+	for i := range f.items {
+		it := &f.items[i]
+		rep := it.c.Resend(c.local, s.accept)
+		it.rule, it.raised = rep.Rule, rep.Raise
+		if it.booked {
+			b.Ops[i] = c.op(it.c, justRead(rep), 0)
+			continue
+		}
+		b.Ops[i] = c.op(it.c, rep, it.units)
+	}
+	return b
+}
+
+func (c *core) op(ctr *table.Counter, rep table.Report, units int64) redisstore.Op {
+	op := redisstore.Op{
+		Key: c.keys.CounterKey(rep.Rule, ctr.Key()), Rule: rep.Rule, Units: units,
+		Ahead: rep.Ahead, Buckets: toRemote(rep.Buckets), Raise: rep.Raise,
+		Back: rep.Back, BackTop: rep.BackTop, BackBuckets: toRemote(rep.BackBuckets), BackGen: rep.BackGen,
+		Debt: min(rep.Debt, units), Ceiling: rep.Ceiling,
+	}
+	if rep.Raise {
+		op.Known = redisstore.State{Gen: rep.Gen, Born: rep.Born, Level: rep.KnownLevel, Buckets: toRemote(rep.KnownBuckets)}
+	}
+	return op
+}
+
+// handsBack reports whether something is handed back.
+func handsBack(rep table.Report) bool { return rep.Back != arith.Span{} || len(rep.BackBuckets) > 0 }
+
+// justRead returns a report that only asks, with what it may have to restore.
+func justRead(rep table.Report) table.Report {
+	rep.Units, rep.Buckets, rep.Ahead, rep.Debt = 0, nil, arith.Span{}, 0
+	rep.Back, rep.BackTop, rep.BackBuckets = arith.Span{}, arith.Span{}, nil
+	return rep
+}
+
+func toRemote(in []table.Bucket) []redisstore.Bucket {
+	if len(in) == 0 {
+		return nil
+	}
+	out := make([]redisstore.Bucket, len(in))
+	for i, b := range in {
+		out[i] = redisstore.Bucket(b)
+	}
+	return out
+}
+
+func toLocal(in []redisstore.Bucket) []table.Bucket {
+	out := make([]table.Bucket, len(in))
+	for i, b := range in {
+		out[i] = table.Bucket(b)
+	}
+	return out
+}

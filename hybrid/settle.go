@@ -1,0 +1,102 @@
+package hybrid
+
+import (
+	"errors"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/internal/table"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// settle ends a flight that Redis has booked.
+func (c *core) settle(s *shard, f *flight, r redisstore.Reply, sent, recv int64) {
+	server, offset := int64(r.Now), s.server.offset.ns
+	a := table.Answer{
+		At: min(max(server-offset, sent), recv), ServerNow: server,
+		Slack: max(recv-sent, 0) + int64(time.Millisecond),
+	}
+	s.acked, s.accept, s.lost = s.seq, false, false
+	// The answer was to the old name: Redis has to have a record of the new one, see rename.
+	renamed := s.node != c.node
+	c.endFlight(s)
+	for i, it := range f.items {
+		st := r.States[i]
+		if st.Err != nil {
+			it.booked = it.booked || st.Booked
+			c.onKeyError(it, st.Err)
+			continue
+		}
+		st.Forgiven += it.forgiven // one of them is 0
+		c.stats.acked.Add(it.units - st.Forgiven)
+		c.stats.forgiven.Add(st.Forgiven)
+		if it.back {
+			c.stats.returned.Add(1)
+		}
+		a.Rule, a.Raised, a.Gen, a.Born, a.Level = it.rule, it.raised, st.Gen, st.Born, st.Level
+		a.Buckets, a.Converted, a.Forgiven = toLocal(st.Buckets), st.Converted, st.Forgiven
+		out := it.c.Settle(c.local, a)
+		if renamed && it.c.Refresh() {
+			out.Again = true
+		}
+		c.afterSettle(it.c, out)
+	}
+}
+
+// onKeyError puts a key aside that Redis could not use although the rest of
+// its batch was fine.
+func (c *core) onKeyError(it item, err error) {
+	var key *limit.KeyError
+	if it.booked {
+		c.stats.acked.Add(it.units - it.forgiven)
+		c.stats.forgiven.Add(it.forgiven)
+		if it.back {
+			c.stats.returned.Add(1)
+		}
+	}
+	reason := err.Error()
+	if errors.As(err, &key) {
+		reason = key.Reason
+	}
+	if !it.c.Quarantined() {
+		c.happened(Event{Kind: EventQuarantined, Reason: "redis cannot use the key: " + reason, Key: it.c.Key(), Err: err})
+	}
+	first := it.c.Quarantine(c.local, it.booked)
+	c.stats.quarantined.Add(1)
+	if first {
+		c.wounded = append(c.wounded, quarantined{it.c, c.now + c.cfg.quarantine})
+	}
+}
+
+func (c *core) afterSettle(ctr *table.Counter, o table.Outcome) {
+	if o.Lost {
+		c.stats.rolledBack.Add(1)
+	}
+	c.stats.noteOvershoot(o.Overshoot)
+	if o.Again {
+		c.enqueue(ctr, false)
+	}
+	if o.Urgent {
+		c.enqueue(ctr, true)
+	}
+}
+
+// abandon takes apart a flight that was not sent because it contradicts
+// itself. That would be a bug here; it must not keep the rest of the shard
+// from being told, so its keys are set aside as if Redis had refused them.
+func (c *core) abandon(s *shard, err error) {
+	c.stats.badReplies.Add(1)
+	c.giveUpRefunds(s)
+	for _, it := range s.flight.items {
+		c.onKeyError(it, err)
+	}
+	c.endFlight(s)
+}
+
+// endFlight makes room for the next flight of a shard, which is counted under the
+// name that the node has by now.
+func (c *core) endFlight(s *shard) {
+	if s.flight, s.asks = nil, false; s.node != c.node {
+		s.begin(c.node)
+	}
+}

@@ -1,0 +1,120 @@
+package hybrid
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/internal/table"
+)
+
+func newCore(cfg coreConfig, rng *rand.Rand, ids identities, link *table.Link, keys redisstore.Keyspace, shards int,
+	each func(func(*table.Counter) bool), stats *counters) *core {
+	c := &core{
+		cfg: cfg, rng: rng, ids: ids, node: ids.name(), link: link, keys: keys, each: each, stats: stats,
+		wheel: newWheel(cfg.interval, cfg.maxLag, rng.Int64N(cfg.interval)), activeAt: math.MinInt64 / 2,
+		nodes: 1, shards: make([]shard, shards), pipes: map[uint64]*pipe{}, overdue: map[uint64]*load{},
+		state: State{Mode: Resyncing, Reason: "starting", Nodes: 1},
+	}
+	common := newLoad(&cfg)
+	for i := range c.shards {
+		v := &server{shards: []int{i}, load: common}
+		c.shards[i].server, c.shards[i].node, c.servers = v, c.node, append(c.servers, v)
+	}
+	if cfg.expectedNodes > 1 {
+		c.expectNodes(cfg.expectedNodes)
+	}
+	link.SetFallback(cfg.fallback.weight(c.nodes))
+	return c
+}
+
+// step handles one event. now is the time that timers run on, localNow the
+// counters' time; both in ns. The effects are valid until the next step.
+func (c *core) step(now, localNow int64, ev event) []effect {
+	c.now, c.local = max(now, c.now), max(localNow, c.local)
+	c.link.SetLag(c.now - c.local)
+	clear(c.out)
+	c.out = c.out[:0]
+	if c.state.Since.IsZero() {
+		c.state.Since = time.Unix(0, c.local)
+	}
+	c.drain()
+	switch ev := ev.(type) {
+	case evTick:
+	case evReplies:
+		c.onReplies(ev)
+	case evTimeout:
+		c.onTimeout(ev.id)
+	case evFreed:
+		if v := c.overdue[ev.id]; v != nil {
+			v.slots++
+			delete(c.overdue, ev.id)
+		}
+	case evBeat:
+		c.onBeat(ev)
+	case evFlush:
+		c.onFlush(ev)
+	case evForget:
+		c.dropFlush(ev.id)
+	}
+	c.timers()
+	c.assess() // twice, so that nobody misses that Redis has returned
+	c.checkReturned()
+	c.assess()
+	if c.remode {
+		c.applyUnplaced()
+	}
+	c.pump()
+	c.checkFlushes()
+	return c.out
+}
+
+// timers does what is due by now, other than sending.
+func (c *core) timers() {
+	c.wheel.due(c.now, c.ready)
+	if c.beat == nil && c.now >= c.beatAt {
+		c.sendBeat()
+	}
+	for len(c.wounded) > 0 && c.now >= c.wounded[0].at {
+		if k := c.wounded[0].c; k.Requeue() {
+			c.enqueue(k, false)
+		}
+		c.wounded = c.wounded[1:]
+	}
+	if c.reseed != 0 && c.now >= c.reseed {
+		c.reseedNow()
+	}
+}
+
+// wakeAt returns when the next step is due if nothing happens, and whether
+// the core may sleep until then or an event (see [table.Link.Sleep]).
+func (c *core) wakeAt() (at int64, sleep bool) {
+	at = c.now + c.cfg.heartbeat
+	sooner := func(t int64) {
+		if t != 0 {
+			at = min(at, t)
+		}
+	}
+	if c.beat == nil {
+		sooner(c.beatAt)
+	}
+	if len(c.wounded) > 0 {
+		sooner(c.wounded[0].at)
+	}
+	sooner(c.reseed)
+	sooner(c.wheel.next())
+	sleep = c.now-c.activeAt >= c.cfg.interval
+	for i := range c.shards {
+		s := &c.shards[i]
+		t, queued := c.due(s)
+		sleep = sleep && !queued
+		if s.pipe == 0 && s.server.load.free(s.missed) {
+			sooner(t)
+		}
+	}
+	if !sleep {
+		sooner(c.wheel.after(c.now))
+	}
+	return at, sleep
+}
