@@ -1,7 +1,6 @@
 package hybrid
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -187,9 +186,9 @@ func (c *core) onBeat(ev evBeat) {
 	if failing && c.count(down) > 0 {
 		c.scheduleProbe(class)
 	}
-	if found && c.floorTo == math.MaxInt64 && c.count(down) == 0 { // an outage is over, or Redis has answered for the first time
+	if found && c.members.waitsForAnswer() && c.count(down) == 0 { // an outage is over, or Redis has answered for the first time
 		c.downAt = 0
-		c.holdNodes(c.now + max(beatsToReturn*c.cfg.heartbeat, c.cfg.maxBackoff))
+		c.members.hold(c.now + max(beatsToReturn*c.cfg.heartbeat, c.cfg.maxBackoff))
 	}
 }
 

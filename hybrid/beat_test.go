@@ -85,8 +85,8 @@ func TestLossDoesNotHideNodes(t *testing.T) {
 			for range 400 {
 				s.run(5 * time.Millisecond)
 				for _, n := range s.nodes {
-					if n.core.nodes != 5 {
-						t.Fatalf("%d keys: %s counts %d of 5 nodes", keys, n.name, n.core.nodes)
+					if n.core.members.count != 5 {
+						t.Fatalf("%d keys: %s counts %d of 5 nodes", keys, n.name, n.core.members.count)
 					}
 				}
 			}

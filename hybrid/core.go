@@ -33,11 +33,7 @@ type core struct {
 	local int64 // the counters' time, ns
 
 	state   State
-	nodes   int64
-	floor   int64 // nodes are at least so many, they may not have come back yet,
-	floorTo int64 // until then
-	fall    int64 // the most nodes told of since
-	fallAt  int64 // fewer than there were have been told of; 0: they have not
+	members members
 	shards  []shard
 	servers []*server
 	turn    int  // server to look at first, so that all get their turn

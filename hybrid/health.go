@@ -1,7 +1,6 @@
 package hybrid
 
 import (
-	"math"
 	"slices"
 )
 
@@ -12,7 +11,7 @@ func (c *core) setHealth(v *server, h health) {
 	v.health = h
 	if h == down && c.downAt == 0 {
 		c.downAt = c.now
-		c.holdNodes(math.MaxInt64)
+		c.members.holdUntilAnswer()
 	}
 	if h == down && c.outageAt == 0 {
 		c.outageAt = c.now

@@ -63,8 +63,8 @@ func TestCopyNoticedWithAFlightUnderWay(t *testing.T) {
 			t.Errorf("shard %d goes by %q and the number %d, the node by %q", i, sh.node, sh.acked, n.core.node)
 		}
 	}
-	if n.core.nodes != 2 || twin.core.nodes != 2 {
-		t.Errorf("they count %d and %d nodes", n.core.nodes, twin.core.nodes)
+	if n.core.members.count != 2 || twin.core.members.count != 2 {
+		t.Errorf("they count %d and %d nodes", n.core.members.count, twin.core.members.count)
 	}
 }
 

@@ -102,7 +102,7 @@ func TestThousandIdleNodes(t *testing.T) {
 		t.Errorf("%d exchanges have failed", n)
 	}
 	for _, n := range s.nodes {
-		if got := n.stats.losses.Load(); got != 1 || n.core.nodes != size || n.core.state.Mode != Synced {
+		if got := n.stats.losses.Load(); got != 1 || n.core.members.count != size || n.core.state.Mode != Synced {
 			t.Fatalf("%s: %v, %d losses", n.name, n.core.state, got)
 		}
 	}

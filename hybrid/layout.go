@@ -7,7 +7,7 @@ import "strings"
 
 // noteLayouts takes note of the layouts of others that a heartbeat has found.
 func (c *core) noteLayouts(others []string) {
-	if len(others) == 0 && c.now < c.floorTo {
+	if len(others) == 0 && c.members.held(c.now) {
 		return // Redis may have lost the list of them, as that of the nodes
 	}
 	c.stats.mismatches.Store(int64(len(others)))

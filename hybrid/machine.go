@@ -43,7 +43,7 @@ func (c *core) assess() {
 	case c.returning(), c.state.Mode != Synced && c.reseed != 0:
 		mode = Resyncing
 	}
-	s := State{Mode: mode, Since: c.state.Since, Nodes: int(c.nodes), Down: cut}
+	s := State{Mode: mode, Since: c.state.Since, Nodes: int(c.members.count), Down: cut}
 	switch {
 	case mode == Degraded:
 		s.Reason, s.Err = c.reason, c.cause

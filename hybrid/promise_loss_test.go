@@ -138,8 +138,8 @@ func TestPromiseNodesAreNotForgotten(t *testing.T) {
 	for range 100 {
 		s.run(50 * time.Millisecond)
 		for _, n := range s.nodes {
-			if n.core.nodes != 3 {
-				t.Fatalf("%s counts %d nodes of 3", n.name, n.core.nodes)
+			if n.core.members.count != 3 {
+				t.Fatalf("%s counts %d nodes of 3", n.name, n.core.members.count)
 			}
 		}
 	}
@@ -147,7 +147,7 @@ func TestPromiseNodesAreNotForgotten(t *testing.T) {
 	s.nodes[2].core.cfg.heartbeat = int64(time.Hour)
 	s.nodes[2].core.beatAt = s.now + int64(time.Hour)
 	s.run(12 * time.Second)
-	if got := s.nodes[0].core.nodes; got != 2 {
+	if got := s.nodes[0].core.members.count; got != 2 {
 		t.Errorf("%d nodes after one of 3 has gone", got)
 	}
 }

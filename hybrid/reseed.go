@@ -14,7 +14,7 @@ func (c *core) noteLoss(s *shard) {
 	}
 	s.lost, s.reseed = true, true
 	c.stats.losses.Add(1)
-	c.holdNodes(max(c.floorTo, c.now+beatsToReturn*c.cfg.heartbeat))
+	c.members.hold(max(c.members.atLeastUntil, c.now+beatsToReturn*c.cfg.heartbeat))
 	if c.reseed == 0 {
 		// A loss rarely comes alone: let the other shards report theirs, and
 		// look at those that have nothing to send.

@@ -14,7 +14,7 @@ func newCore(cfg coreConfig, rng *rand.Rand, ids identities, link *table.Link, k
 	c := &core{
 		cfg: cfg, rng: rng, ids: ids, node: ids.name(), link: link, keys: keys, each: each, stats: stats,
 		wheel: newWheel(cfg.interval, cfg.maxLag, rng.Int64N(cfg.interval)), activeAt: math.MinInt64 / 2,
-		nodes: 1, shards: make([]shard, shards), pipes: map[uint64]*pipe{}, overdue: map[uint64]*load{},
+		members: members{count: 1}, shards: make([]shard, shards), pipes: map[uint64]*pipe{}, overdue: map[uint64]*load{},
 		state: State{Mode: Resyncing, Reason: "starting", Nodes: 1},
 	}
 	common := newLoad(&cfg)
@@ -25,7 +25,7 @@ func newCore(cfg coreConfig, rng *rand.Rand, ids identities, link *table.Link, k
 	if cfg.expectedNodes > 1 {
 		c.expectNodes(cfg.expectedNodes)
 	}
-	link.SetFallback(cfg.fallback.weight(c.nodes))
+	link.SetFallback(cfg.fallback.weight(c.members.count))
 	return c
 }
 

@@ -2,7 +2,7 @@ package hybrid
 
 // applyWeight tells the counters that a unit weighs another number now.
 func (c *core) applyWeight() {
-	c.link.SetFallback(c.cfg.fallback.weight(c.nodes))
+	c.link.SetFallback(c.cfg.fallback.weight(c.members.count))
 	for i := range c.shards {
 		c.applyMode(i)
 	}
@@ -13,7 +13,7 @@ func (c *core) applyWeight() {
 // when all are in. So it is for expected nodes (see expectNodes) until the shard's server
 // has answered.
 func (c *core) applyMode(shard int) {
-	w := c.cfg.fallback.weight(c.nodes)
+	w := c.cfg.fallback.weight(c.members.count)
 	s := &c.shards[shard]
 	c.remode = true
 	s.weighs = s.server.health == down || !s.well() && s.weighs
@@ -36,6 +36,33 @@ func (c *core) applyUnplaced() {
 		gone = gone && c.shards[i].server.health == down
 	}
 	if gone {
-		c.link.Part(-1).SetMode(c.cfg.fallback.weight(c.nodes), true)
+		c.link.Part(-1).SetMode(c.cfg.fallback.weight(c.members.count), true)
 	}
+}
+
+// expectNodes lets a new core count so many nodes until it has heard of them,
+// and their fair shares from the first check on: whether Redis is away is known
+// only when an exchange has failed, and until then each process of a fleet that
+// starts would admit the whole limit. Its units weigh more, but the reports of
+// them are as urgent as ever, so that one exchange ends it if Redis is there.
+func (c *core) expectNodes(n int64) {
+	c.members.count, c.state.Nodes = n, int(n)
+	c.link.SetNodes(n)
+	c.members.holdUntilAnswer()
+	if c.cfg.fallback != FairShare {
+		return
+	}
+	for i := range c.shards {
+		c.shards[i].weighs = true
+	}
+	c.link.SetMode(c.cfg.fallback.weight(n), false)
+}
+
+// countNodes applies the number of live nodes that a heartbeat has reported.
+func (c *core) countNodes(n int64) {
+	if !c.members.reported(n, c.now, c.cfg.heartbeat) {
+		return
+	}
+	c.link.SetNodes(c.members.count)
+	c.applyWeight()
 }

@@ -29,8 +29,8 @@ var beatMutants = []mutant{
 	{
 		name:   "lost-list-of-nodes-is-believed",
 		breaks: "After a loss every node takes itself for one of the few that have entered themselves again.",
-		file:   "hybrid/nodes.go",
-		old:    `case n >= c.nodes:`,
+		file:   "hybrid/members.go",
+		old:    `case n >= m.count:`,
 		new:    `case n >= 1:`,
 		by:     hybrid("TestLossDoesNotHideNodes"),
 	},

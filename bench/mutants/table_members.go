@@ -5,7 +5,7 @@ var memberMutants = []mutant{
 	{
 		name:   "expected-nodes-begin-late",
 		breaks: "A fleet that starts without Redis admits a limit each until it knows that Redis is away.",
-		file:   "hybrid/nodes.go",
+		file:   "hybrid/weight.go",
 		old:    `c.link.SetMode(c.cfg.fallback.weight(n), false)`,
 		new:    "",
 		by:     hybrid("TestFleetStartsDuringAnOutage"),
@@ -13,7 +13,7 @@ var memberMutants = []mutant{
 	{
 		name:   "expected-nodes-are-an-outage",
 		breaks: "What is admitted before the first answer is not urgent, and keeps its weight for an interval.",
-		file:   "hybrid/nodes.go",
+		file:   "hybrid/weight.go",
 		old:    `c.link.SetMode(c.cfg.fallback.weight(n), false)`,
 		new:    `c.link.SetMode(c.cfg.fallback.weight(n), true)`,
 		by:     hybrid("TestExpectedNodesWithRedis"),
@@ -21,17 +21,17 @@ var memberMutants = []mutant{
 	{
 		name:   "expected-nodes-are-not-held",
 		breaks: "The first node of a fleet to start takes itself for the only one.",
-		file:   "hybrid/nodes.go",
-		old:    `c.holdNodes(math.MaxInt64)`,
-		new:    `c.holdNodes(math.MinInt64)`,
+		file:   "hybrid/weight.go",
+		old:    `c.members.holdUntilAnswer()`,
+		new:    `c.members.hold(0)`,
 		by:     hybrid("TestExpectedNodesWithRedis"),
 	},
 	{
 		name:   "expected-nodes-for-ever",
 		breaks: "Nodes that were expected and never came keep their shares.",
 		file:   "hybrid/beat.go",
-		old:    `if found && c.floorTo == math.MaxInt64 &&`,
-		new:    `if found && c.downAt != 0 && c.floorTo == math.MaxInt64 &&`,
+		old:    `if found && c.members.waitsForAnswer() &&`,
+		new:    `if found && c.downAt != 0 && c.members.waitsForAnswer() &&`,
 		by:     hybrid("TestExpectedNodesWithRedis"),
 	},
 	{

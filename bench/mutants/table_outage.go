@@ -37,9 +37,9 @@ var outageMutants = []mutant{
 	{
 		name:   "nodes-fall-after-an-outage",
 		breaks: "The first node to return takes itself for the only one.",
-		file:   "hybrid/nodes.go",
-		old:    `if c.now < c.floorTo {`,
-		new:    `if c.now < 0 {`,
+		file:   "hybrid/members.go",
+		old:    `if m.held(now) {`,
+		new:    `if now < 0 {`,
 		by:     hybrid("TestShareSurvivesASecondOutage"),
 	},
 	{
