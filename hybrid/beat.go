@@ -7,24 +7,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
 
-// beat is a heartbeat under way. It is also the probe of servers that were
-// away, and the check of shards that have nothing to send.
-type beat struct {
-	id     uint64
-	at     int64   // pace
-	sent   int64   // local time
-	node   string  // that it enters, and whose records it asks for
-	shards []int   // that it asks
-	acked  []int64 // per shard: acknowledged under that name when the beat was sent
-	turns  int64   // all shards are asked in so many beats
-}
-
 func (c *core) sendBeat() {
 	b := &beat{id: c.newID(), at: c.now, sent: c.local, node: c.node}
 	b.shards, b.turns = c.asked()
-	if c.alarm {
-		c.alarm, c.hurry = false, b.turns
-	}
 	for _, i := range b.shards {
 		acked := c.shards[i].acked
 		if c.shards[i].node != b.node {
@@ -35,7 +20,7 @@ func (c *core) sendBeat() {
 	if !c.waiting() {
 		c.stats.behind.Store(0)
 	}
-	c.beat = b
+	c.beats.begin(b)
 	c.stats.beats.Add(1)
 	c.emit(efBeat{id: b.id, node: b.node, shards: b.shards})
 }
@@ -116,7 +101,7 @@ func (c *core) wanted(i int) bool {
 	switch v := s.server; {
 	case v.health == down, !v.offset.known && v != c.shards[0].server:
 		return true
-	case (c.doubt || c.downAt != 0) && i == v.shards[0]:
+	case (c.beats.lastFailed || c.downAt != 0) && i == v.shards[0]:
 		// Each server is asked then. The list of nodes does not say whether a batch would be
 		// taken: it may be fine although none would, or broken although all would.
 		return true
@@ -137,20 +122,19 @@ const maxTurns = 16
 
 // pause returns how long after b the next heartbeat leaves, if all is well.
 func (c *core) pause(b *beat) int64 {
-	if c.hurry--; c.alarm || c.hurry > 0 {
+	if c.beats.directly() {
 		return 0
 	}
-	c.hurry = 0
 	d := c.cfg.heartbeat / b.turns
 	return c.jitter(max(d, min(c.cfg.heartbeat, 5*int64(time.Millisecond))), 0.9, 1)
 }
 
 func (c *core) onBeat(ev evBeat) {
-	b := c.beat
+	b := c.beats.current
 	if b == nil || b.id != ev.id {
 		return
 	}
-	c.beat, c.doubt = nil, ev.err != nil
+	c.beats.end(ev.err != nil)
 	if len(ev.beat.Seqs) != len(b.shards) {
 		// Nothing is known of any shard.
 		if ev.beat = (redisstore.Beat{}); ev.err == nil {
@@ -170,10 +154,10 @@ func (c *core) onBeat(ev evBeat) {
 	}
 	all = c.ofList(all, ev, listed)
 	failing := slices.ContainsFunc(all, func(a answer) bool { return a.err != nil })
-	c.beatAt = max(b.at+c.pause(b), c.now)
+	c.beats.next = max(b.at+c.pause(b), c.now)
 	switch {
 	case failing:
-		c.beatAt = c.now + c.jitter(c.cfg.retry, 0.5, 1.5)
+		c.beats.next = c.now + c.jitter(c.cfg.retry, 0.5, 1.5)
 	case ev.err != nil:
 		c.stats.failures.Add(1)
 		c.noteFailure(ev.err) // only the list of nodes is broken: no hurry

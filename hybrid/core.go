@@ -41,7 +41,6 @@ type core struct {
 	pipes   map[uint64]*pipe
 	overdue map[uint64]*load // pipelines that have timed out, and whose calls have not ended
 	lastID  uint64
-	backoff int   // probes that failed in a row
 	downAt  int64 // since when a server is down; 0: none is
 	// Since when not all was well: a server that returns may fail again at once.
 	outageAt int64
@@ -49,13 +48,9 @@ type core struct {
 	cause    error
 	mismatch string // says that others use another layout, which is not shared
 	news     bool   // these have changed
-	beatAt   int64  // next heartbeat or probe
-	beat     *beat  // the one under way
-	alarm    bool   // data was lost: ask all shards, one beat after the other
-	hurry    int64  // so many of those beats are left
-	doubt    bool   // the latest one has failed
-	reseed   int64  // when to tell Redis anew what it has lost; 0: nothing lost
-	wounded  []quarantined
+	beats    heartbeats
+	reseed   int64 // when to tell Redis anew what it has lost; 0: nothing lost
+	broken   quarantine
 	flushes  []*flush
 	wheel    *wheel
 	activeAt int64 // when counters were handed over last

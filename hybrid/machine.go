@@ -15,18 +15,18 @@ import (
 // not followed by a long pause; and no longer than a heartbeat while some
 // shards are well. What only an operator can mend is asked for slowly.
 func (c *core) scheduleProbe(class redisstore.Class) {
-	if c.beat != nil {
+	if c.beats.current != nil {
 		return // one is on its way
 	}
 	limit := c.cfg.maxBackoff
 	if class != redisstore.ClassMisconfigured {
-		limit = min(limit, c.cfg.minBackoff<<min(c.backoff, 20), max(c.now-c.outageAt, c.cfg.minBackoff))
+		limit = min(limit, c.cfg.minBackoff<<min(c.beats.probesFailed, 20), max(c.now-c.outageAt, c.cfg.minBackoff))
 	}
 	if c.count(down) < len(c.shards) {
 		limit = min(limit, c.cfg.heartbeat)
 	}
-	c.backoff++
-	c.beatAt = c.now + limit/20 + c.jitter(limit, 0, 0.95)
+	c.beats.probesFailed++
+	c.beats.next = c.now + limit/20 + c.jitter(limit, 0, 0.95)
 }
 
 // assess derives the limiter's state from its servers'.
@@ -63,7 +63,7 @@ func (c *core) assess() {
 		s.Since = time.Unix(0, c.local)
 		c.stats.stateChanges.Add(1)
 		if mode == Synced {
-			c.backoff, c.outageAt = 0, 0
+			c.beats.probesFailed, c.outageAt = 0, 0
 		}
 	}
 	c.state = s

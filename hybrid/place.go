@@ -61,7 +61,7 @@ func (c *core) sampleShard(shard int, sent, recv, now int64) {
 	v := c.shards[shard].server
 	if len(c.servers) > 1 && len(v.shards) > 1 && v.offset.contradicts(sent, recv, now) {
 		v = c.alone(shard)
-		c.beatAt = min(c.beatAt, c.now)
+		c.beats.next = min(c.beats.next, c.now)
 	}
 	c.sample(v, sent, recv, now)
 }

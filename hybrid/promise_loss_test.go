@@ -145,7 +145,7 @@ func TestPromiseNodesAreNotForgotten(t *testing.T) {
 	}
 	// One that really goes is missed in time.
 	s.nodes[2].core.cfg.heartbeat = int64(time.Hour)
-	s.nodes[2].core.beatAt = s.now + int64(time.Hour)
+	s.nodes[2].core.beats.next = s.now + int64(time.Hour)
 	s.run(12 * time.Second)
 	if got := s.nodes[0].core.members.count; got != 2 {
 		t.Errorf("%d nodes after one of 3 has gone", got)

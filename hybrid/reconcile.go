@@ -2,8 +2,8 @@ package hybrid
 
 // onFlush starts to reconcile all that is waiting now.
 func (c *core) onFlush(ev evFlush) {
-	if c.state.Mode == Degraded && c.beat == nil {
-		c.beatAt = c.now // look at once whether it is still away
+	if c.state.Mode == Degraded && c.beats.current == nil {
+		c.beats.next = c.now // look at once whether it is still away
 	}
 	if ev.all {
 		c.refreshAll()
@@ -47,7 +47,7 @@ func (c *core) checkFlushes() {
 		switch {
 		case c.flushed(f):
 			c.emit(efFlushed{id: f.id})
-		case c.hopeless(f) && c.beat == nil && c.beatAt > c.now:
+		case c.hopeless(f) && c.beats.current == nil && c.beats.next > c.now:
 			c.emit(efFlushed{id: f.id, err: &UnavailableError{Reason: c.state.Reason, Err: c.state.Err}})
 		default:
 			kept = append(kept, f)

@@ -186,7 +186,7 @@ func TestUrgentAfterAnOutage(t *testing.T) {
 func TestOneStallIsOneRound(t *testing.T) {
 	s, n := lonely(t, Options{Shards: 1, HeartbeatInterval: 300 * time.Millisecond}, 1, 1)
 	s.servers[0].freeze()
-	for n.core.beat == nil {
+	for n.core.beats.current == nil {
 		s.run(time.Millisecond / 4)
 	}
 	n.take("key0", reconcileRule, 600) // urgent

@@ -47,9 +47,9 @@ func (c *core) onReplies(ev evReplies) {
 func (c *core) batchesFared(began int64, all []answer) {
 	before := c.count(down)
 	if class := c.fared(began, all, c.booked); c.count(down) > before { // else the next probe is planned
-		due := c.beatAt
+		due := c.beats.next
 		c.scheduleProbe(class)
-		c.beatAt = min(c.beatAt, due)
+		c.beats.next = min(c.beats.next, due)
 	}
 }
 
@@ -80,7 +80,7 @@ func (c *core) unpack(id uint64) []int {
 // the call returns, so that a client that ignores deadlines cannot pile up
 // goroutines.
 func (c *core) onTimeout(id uint64) {
-	if c.beat != nil && c.beat.id == id {
+	if c.beats.current != nil && c.beats.current.id == id {
 		c.onBeat(evBeat{id: id, err: errTimeout})
 		return
 	}

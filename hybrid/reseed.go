@@ -19,7 +19,7 @@ func (c *core) noteLoss(s *shard) {
 		// A loss rarely comes alone: let the other shards report theirs, and
 		// look at those that have nothing to send.
 		c.reseed = c.now + c.cfg.linger*10
-		c.alarm, c.beatAt = true, c.now
+		c.beats.askAll(c.now)
 	}
 }
 

@@ -64,7 +64,7 @@ func (c *core) onKeyError(it item, err error) {
 	first := it.c.Quarantine(c.local, it.booked)
 	c.stats.quarantined.Add(1)
 	if first {
-		c.wounded = append(c.wounded, quarantined{it.c, c.now + c.cfg.quarantine})
+		c.broken.add(it.c, c.now+c.cfg.quarantine)
 	}
 }
 

@@ -124,10 +124,10 @@ func TestErrorOfAnotherServer(t *testing.T) {
 		n.takeAll(16)
 		s.run(5 * time.Second)
 		for rounds := range 2 {
-			for n.core.beat == nil || len(n.core.beat.shards) != 4 {
+			for n.core.beats.current == nil || len(n.core.beats.current.shards) != 4 {
 				s.run(time.Millisecond / 10)
 			}
-			b := n.core.beat
+			b := n.core.beats.current
 			beat := redisstore.Beat{Seqs: slices.Clone(b.acked), Times: make([]time.Duration, 4), Errs: make([]error, 4)}
 			for i, sh := range b.shards { // of the second server no answer has come
 				if beat.Times[i] = time.Duration(s.servers[sh].time()); sh%2 == 1 {

@@ -340,7 +340,7 @@ func (o *nodeOracle) notWithoutCause(n *simNode, bk *book, sh *share) {
 	nb, settling := o.nodes[n], int64(o.s.settling())
 	ill := nb.ill[bk.server.id]
 	o.s.fleet.steps[checkWell]++
-	if ill != 0 && o.s.now-ill < settling || sh.wounded {
+	if ill != 0 && o.s.now-ill < settling || sh.unreadable {
 		return
 	}
 	if o.s.unmapped && nb.blind[bk.shard] != 0 && o.s.now-nb.joined < settling {
@@ -373,8 +373,8 @@ func (o *nodeOracle) stepped(n *simNode) {
 	if placed != len(c.shards) {
 		o.s.failf("I7: for %s %d of %d shards are on a server", n.name, placed, len(c.shards))
 	}
-	if len(c.wounded) > n.made {
-		o.s.failf("I7: %s wants to ask %d broken keys again, of %d", n.name, len(c.wounded), n.made)
+	if len(c.broken) > n.made {
+		o.s.failf("I7: %s wants to ask %d broken keys again, of %d", n.name, len(c.broken), n.made)
 	}
 	queued := c.wheel.held
 	for i := range c.shards {

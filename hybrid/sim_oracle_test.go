@@ -87,20 +87,20 @@ type nodeBook struct {
 
 // share is a node's part in a key.
 type share struct {
-	admitted int64
-	least    int64       // the smallest limit by which the node has decided
-	own      []admission // since the flight of the last answer was made up
-	buckets  map[int64]redisstore.Bucket
-	gen      int64
-	base     float64 // TAT as told
-	top      float64 // and at the most, as the node knows it: see tellsAgain
-	toldAt   int64   // when the last answer was given; 0: never
-	asked    int64   // when the node was asked last
-	busy     int64   // since when it has been asked without a pause
-	sent     int64   // units from then on may be under way that a Set of the node's has left out of own
-	slack    int64   // by how much that may be wrong
-	fuzzy    bool    // it may know more than it must: a weight, a clock that stood still
-	wounded  bool    // Redis cannot read the key, as told last
+	admitted   int64
+	least      int64       // the smallest limit by which the node has decided
+	own        []admission // since the flight of the last answer was made up
+	buckets    map[int64]redisstore.Bucket
+	gen        int64
+	base       float64 // TAT as told
+	top        float64 // and at the most, as the node knows it: see tellsAgain
+	toldAt     int64   // when the last answer was given; 0: never
+	asked      int64   // when the node was asked last
+	busy       int64   // since when it has been asked without a pause
+	sent       int64   // units from then on may be under way that a Set of the node's has left out of own
+	slack      int64   // by how much that may be wrong
+	fuzzy      bool    // it may know more than it must: a weight, a clock that stood still
+	unreadable bool    // Redis cannot read the key, as told last
 }
 
 // calls counts what a node has sent.
@@ -376,7 +376,7 @@ func (o *nodeOracle) toldKey(sh *share, r *limit.Rule, st redisstore.State, x *e
 		clear(sh.buckets)
 	}
 	was := sh.slack
-	sh.toldAt, sh.slack, sh.fuzzy, sh.wounded = x.executed, o.slack(), false, false
+	sh.toldAt, sh.slack, sh.fuzzy, sh.unreadable = x.executed, o.slack(), false, false
 	base := float64(x.executed-simStart) + float64(st.Level.NS) + float64(st.Level.Rem)/float64(max(r.Units(), 1))
 	if !funnel {
 		base = 0
@@ -410,7 +410,7 @@ func (o *nodeOracle) toldKey(sh *share, r *limit.Rule, st redisstore.State, x *e
 // broken: Redis cannot read the key. What it has booked before that counts as
 // told, though not by Redis.
 func (sh *share) broken(booked bool, x *exchange) {
-	sh.fuzzy, sh.wounded = true, true
+	sh.fuzzy, sh.unreadable = true, true
 	for i := range sh.own {
 		if booked && sh.own[i].order < x.made {
 			sh.own[i].weight = 1

@@ -73,14 +73,13 @@ func (c *core) step(now, localNow int64, ev event) []effect {
 // timers does what is due by now, other than sending.
 func (c *core) timers() {
 	c.wheel.due(c.now, c.ready)
-	if c.beat == nil && c.now >= c.beatAt {
+	if c.beats.current == nil && c.now >= c.beats.next {
 		c.sendBeat()
 	}
-	for len(c.wounded) > 0 && c.now >= c.wounded[0].at {
-		if k := c.wounded[0].c; k.Requeue() {
+	for _, k := range c.broken.release(c.now) {
+		if k.Requeue() {
 			c.enqueue(k, false)
 		}
-		c.wounded = c.wounded[1:]
 	}
 	if c.reseed != 0 && c.now >= c.reseed {
 		c.reseedNow()
@@ -96,12 +95,10 @@ func (c *core) wakeAt() (at int64, sleep bool) {
 			at = min(at, t)
 		}
 	}
-	if c.beat == nil {
-		sooner(c.beatAt)
+	if c.beats.current == nil {
+		sooner(c.beats.next)
 	}
-	if len(c.wounded) > 0 {
-		sooner(c.wounded[0].at)
-	}
+	sooner(c.broken.next())
 	sooner(c.reseed)
 	sooner(c.wheel.next())
 	sleep = c.now-c.activeAt >= c.cfg.interval

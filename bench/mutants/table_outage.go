@@ -97,7 +97,7 @@ var outageMutants = []mutant{
 		name:   "probes-without-back-off",
 		breaks: "A Redis that is away is asked at the shortest pause for ever.",
 		file:   "hybrid/machine.go",
-		old:    `c.backoff++`,
+		old:    `c.beats.probesFailed++`,
 		new:    "",
 		by:     hybrid("TestProbesBackOff"),
 	},

@@ -114,7 +114,7 @@ var serverMutants = []mutant{
 		breaks: "Each pipeline that fails while a server is down puts the heartbeat off.",
 		file:   "hybrid/replies.go",
 		old: `c.count(down) > before { // else the next probe is planned
-		due := c.beatAt`,
+		due := c.beats.next`,
 		new: `class != 0 && c.count(down) > 0*before {
 		due := int64(1) << 62`,
 		by: hybrid("TestHeartbeatsWhileOneIsDown"),
@@ -147,8 +147,8 @@ var serverMutants = []mutant{
 		name:   "loads-are-asked-alone",
 		breaks: "Of several servers that share a load one is never asked while others are down.",
 		file:   "hybrid/beat.go",
-		old:    `case (c.doubt || c.downAt != 0) && i == v.shards[0]:`,
-		new:    `case (c.doubt || c.downAt != 0) && i == v.shards[0] && len(c.servers) == 1:`,
+		old:    `case (c.beats.lastFailed || c.downAt != 0) && i == v.shards[0]:`,
+		new:    `case (c.beats.lastFailed || c.downAt != 0) && i == v.shards[0] && len(c.servers) == 1:`,
 		by:     hybrid("TestSimKept"),
 	},
 }
