@@ -61,22 +61,3 @@ func justRead(rep table.Report) table.Report {
 	rep.Back, rep.BackTop, rep.BackBuckets = arith.Span{}, arith.Span{}, nil
 	return rep
 }
-
-func toRemote(in []table.Bucket) []redisstore.Bucket {
-	if len(in) == 0 {
-		return nil
-	}
-	out := make([]redisstore.Bucket, len(in))
-	for i, b := range in {
-		out[i] = redisstore.Bucket(b)
-	}
-	return out
-}
-
-func toLocal(in []redisstore.Bucket) []table.Bucket {
-	out := make([]table.Bucket, len(in))
-	for i, b := range in {
-		out[i] = table.Bucket(b)
-	}
-	return out
-}

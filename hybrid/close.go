@@ -33,11 +33,11 @@ func (d *driver) close(ctx context.Context) error {
 		// Only now: a heartbeat still under way would enter the node again.
 		err = d.leave(ctx)
 	}
-	d.lim.link.Close()
-	last := State{Mode: Closed, Reason: "closed", Err: err, Since: time.Unix(0, d.lim.now()), Nodes: d.state.Load().Nodes}
+	d.link.Close()
+	last := State{Mode: Closed, Reason: "closed", Err: err, Since: time.Unix(0, d.now()), Nodes: d.state.Load().Nodes}
 	d.state.Store(&last)
-	d.lim.link.SetMode(d.core.cfg.fallback.weight(int64(last.Nodes)), true)
-	n := d.lim.Stats().PendingUnits
+	d.link.SetMode(d.core.cfg.fallback.weight(int64(last.Nodes)), true)
+	n := d.stats().PendingUnits
 	switch {
 	case n <= 0:
 		return err
@@ -70,7 +70,7 @@ func (d *driver) leave(ctx context.Context) error {
 
 // pending reports whether Redis is still to be told of something.
 func (d *driver) pending() (any bool) {
-	d.lim.table.Range(func(c *table.Counter) bool {
+	d.table.Range(func(c *table.Counter) bool {
 		any = c.Pending()
 		return !any
 	})
@@ -110,3 +110,54 @@ func insist(ctx context.Context, try func() (again bool, err error)) error {
 		}
 	}
 }
+
+// Close reports what is pending, tells the other nodes that this one leaves,
+// and stops every goroutine. While Redis cannot be reached it goes on asking for as
+// long as ctx lasts, unless nothing is pending or only an operator can mend what is
+// wrong (a password, a permission). If ctx ends first, or a
+// key there is broken, it stops all the same and returns an error that says
+// how many units Redis has not been told of. A ctx without a deadline gets one
+// of 5 s. Who is waiting (see [Limiter.Wait]) stops waiting. Further calls do
+// nothing.
+//
+// Checks after Close are still answered, from memory alone and by the
+// fallback policy.
+func (l *Limiter) Close(ctx context.Context) error {
+	if l == nil || l.table == nil || !l.closed.CompareAndSwap(false, true) {
+		return nil
+	}
+	var err error
+	l.lines.Close() // what they hand back is still reported
+	if l.driver != nil {
+		err = l.driver.close(orBackground(ctx))
+	} else {
+		err = l.endAlone(orBackground(ctx))
+	}
+	l.table.Close()
+	return err
+}
+
+// endAlone stops the notifier of a limiter without Redis.
+func (l *Limiter) endAlone(ctx context.Context) error {
+	ctx, cancel := withDefaultDeadline(ctx)
+	defer cancel()
+	l.notify.stop()
+	select {
+	case <-l.alone:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("hybrid: close: a call of OnEvent or of the logger still hangs: %w", ctx.Err())
+	}
+}
+
+// withDefaultDeadline bounds what the caller has not bounded.
+func withDefaultDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, bounded := ctx.Deadline(); bounded {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, defaultCloseTimeout)
+}
+
+// defaultCloseTimeout bounds the last calls of Redis when the caller's
+// context does not.
+const defaultCloseTimeout = 5 * time.Second

@@ -13,14 +13,15 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // driver runs the core: one goroutine steps it; each call of Redis has a
 // short-lived goroutine of its own, of which there are at most five per server.
 type driver struct {
+	parts
 	core    *core
-	lim     *Limiter
 	store   *redisstore.Store
 	node    atomic.Pointer[string]
 	timeout time.Duration
@@ -39,6 +40,18 @@ type driver struct {
 	waiting map[uint64]chan error
 	lastReq uint64
 }
+
+// parts is what a driver shares with its limiter.
+type parts struct {
+	table  *table.Table
+	link   *table.Link
+	clock  clock.Clock // of the counters
+	notify *notifier
+	counts *counters
+	stats  func() Stats
+}
+
+func (p *parts) now() int64 { return int64(p.clock.Now()) }
 
 // call is an exchange under way.
 type call struct {
@@ -59,13 +72,8 @@ type request struct {
 	done     chan error // also what tells requests apart; has room for the answer
 }
 
-// pace is the time that timers run on. It is the system's even if checks are
-// decided by another clock: a clock that a test holds still must not stop the
-// heart.
-func pace() time.Duration { return clock.System{}.Now() }
-
 // newDriver returns a driver that is to be started.
-func newDriver(rdb redis.UniversalClient, o Options, l *Limiter) (*driver, error) {
+func newDriver(rdb redis.UniversalClient, o Options, p parts) (*driver, error) {
 	store, err := redisstore.NewStore(rdb, redisstore.Options{KeyPrefix: o.KeyPrefix, Shards: o.Shards, CommandTimeout: o.CommandTimeout})
 	if err != nil {
 		return nil, fmt.Errorf("hybrid: %w", err)
@@ -73,19 +81,19 @@ func newDriver(rdb redis.UniversalClient, o Options, l *Limiter) (*driver, error
 	var seed [32]byte
 	_, _ = rand.Read(seed[:]) // never fails: the runtime would crash first
 	d := &driver{
-		lim: l, store: store, timeout: o.CommandTimeout, beatTTL: 3 * o.HeartbeatInterval,
+		parts: p, store: store, timeout: o.CommandTimeout, beatTTL: 3 * o.HeartbeatInterval,
 		results: make(chan result, 8), requests: make(chan request), stop: make(chan struct{}), stepped: make(chan struct{}),
 		calls: map[uint64]call{}, late: map[uint64]bool{}, waiting: map[uint64]chan error{},
 	}
 	cfg := o.coreConfig()
-	d.core = newCore(cfg, mrand.New(mrand.NewChaCha8(seed)), systemIdentities(), l.link, store.Keyspace(), o.Shards, l.table.Range, &l.stats)
+	d.core = newCore(cfg, mrand.New(mrand.NewChaCha8(seed)), systemIdentities(), p.link, store.Keyspace(), o.Shards, p.table.Range, p.counts)
 	if _, single := rdb.(*redis.Client); single { // then nobody needs to be asked
 		d.core.place(store.Servers(context.Background()))
 	}
 	name := d.core.node
 	d.node.Store(&name)
 	first := d.core.state
-	first.Since = time.Unix(0, l.now())
+	first.Since = time.Unix(0, p.now())
 	d.state.Store(&first)
 	return d, nil
 }
@@ -93,7 +101,7 @@ func newDriver(rdb redis.UniversalClient, o Options, l *Limiter) (*driver, error
 // begin starts the goroutines.
 func (d *driver) begin() {
 	d.done.Go(d.run)
-	d.done.Go(d.lim.notify.run)
+	d.done.Go(d.notify.run)
 }
 
 // minPause bounds how often the driver wakes by itself.
@@ -103,13 +111,13 @@ func (d *driver) run() error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	defer close(d.stepped)
-	defer d.lim.notify.stop()
+	defer d.notify.stop()
 	for {
 		var ev event = evTick{}
 		select {
 		case <-timer.C:
 			ev = d.overdue()
-		case <-d.lim.link.Wake():
+		case <-d.link.Wake():
 		case r := <-d.results:
 			ev = d.ended(r)
 		case q := <-d.requests:
@@ -124,8 +132,8 @@ func (d *driver) run() error {
 
 func (d *driver) step(ev event) {
 	at, local := int64(pace()), int64(0)
-	if local = at; d.lim.clock != clock.Clock(clock.System{}) { // else two readings would not be the same
-		local = d.lim.now()
+	if local = at; d.clock != clock.Clock(clock.System{}) { // else two readings would not be the same
+		local = d.now()
 	}
 	for _, e := range d.core.step(at, local, ev) {
 		switch e := e.(type) {
@@ -138,7 +146,7 @@ func (d *driver) step(ev event) {
 		case efState:
 			d.publish(e.state)
 		case efEvent:
-			d.lim.notify.happened(e.event)
+			d.notify.happened(e.event)
 		case efFlushed:
 			if ch := d.waiting[e.id]; ch != nil {
 				ch <- e.err
@@ -154,7 +162,7 @@ func (d *driver) pause() time.Duration {
 	for _, c := range d.calls {
 		at = min(at, int64(c.deadline))
 	}
-	if sleep && !d.lim.link.Sleep() {
+	if sleep && !d.link.Sleep() {
 		return minPause
 	}
 	return max(time.Duration(at)-pace(), minPause)
@@ -209,7 +217,7 @@ func (d *driver) start(id uint64, pipeline bool, most time.Duration, f func() ev
 func (d *driver) send(e efSend) {
 	d.start(e.id, true, d.timeout, func() event {
 		out := d.store.Exec(context.Background(), e.batches)
-		return evReplies{id: e.id, recv: d.lim.now(), outcomes: out}
+		return evReplies{id: e.id, recv: d.now(), outcomes: out}
 	})
 }
 
@@ -225,13 +233,13 @@ func (d *driver) beat(e efBeat) {
 	d.start(e.id, false, d.timeout*5/4, func() event { // the first may have to ask where the shards are
 		addrs := d.store.Servers(context.Background())
 		b, err := d.store.Beat(context.Background(), e.node, d.beatTTL, e.shards)
-		return evBeat{id: e.id, recv: d.lim.now(), addrs: addrs, beat: b, err: err}
+		return evBeat{id: e.id, recv: d.now(), addrs: addrs, beat: b, err: err}
 	})
 }
 
 func (d *driver) publish(s State) {
 	d.state.Store(&s)
-	d.lim.notify.changed(s)
+	d.notify.changed(s)
 }
 
 // accept turns a request into an event.

@@ -167,7 +167,7 @@ var callMutants = []mutant{
 	{
 		name:   "taken-and-counted-by-both",
 		breaks: "A unit that a lease has counted by itself when it was taken is counted once more.",
-		file:   "hybrid/limiter.go",
+		file:   "hybrid/take.go",
 		old:    "	if counted {\n		return res\n	}\n",
 		new:    "	_ = counted\n",
 		by:     hybrid("TestStatsCountEachDecisionOnce"),
@@ -175,7 +175,7 @@ var callMutants = []mutant{
 	{
 		name:   "counted-by-both",
 		breaks: "A decision that a lease counts by itself is counted once more.",
-		file:   "hybrid/limiter.go",
+		file:   "hybrid/take.go",
 		old:    `	case counted:`,
 		new:    `	case counted && !ok:`,
 		by:     hybrid("TestStatsCountEachDecisionOnce"),

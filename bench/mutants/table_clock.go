@@ -21,7 +21,7 @@ var clockMutants = []mutant{
 	{
 		name:   "nobody-says-where-a-key-lives",
 		breaks: "A limiter does not tell its counters which master their keys live on: the reconciler does, later.",
-		file:   "hybrid/limiter.go",
+		file:   "hybrid/new.go",
 		old:    `l.link.SetShards(ks.Shard)`,
 		new:    `_ = ks`,
 		by:     hybrid("TestNewWindowsOnTwoMasters"),

@@ -141,7 +141,7 @@ var leaseMutants = []mutant{
 	{
 		name:   "dry-and-counted-by-both",
 		breaks: "What a lease admits by a rule that refuses nobody is counted once more.",
-		file:   "hybrid/limiter.go",
+		file:   "hybrid/take.go",
 		old:    `	case counted:`,
 		new:    `	case counted && !rule.IsDryRun():`,
 		by:     hybrid("TestStatsCountEachDecisionOnce"),

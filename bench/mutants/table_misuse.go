@@ -29,7 +29,7 @@ var misuseMutants = []mutant{
 	{
 		name:   "a-line-for-each-mistake",
 		breaks: "Every check that cannot be asked is logged.",
-		file:   "hybrid/misuse.go",
+		file:   "hybrid/invalid.go",
 		old:    `!l.misuse.told[cause].Swap(true)`,
 		new:    `!l.misuse.told[cause].Load()`,
 		by:     hybrid("TestMistakesAreToldOnce"),

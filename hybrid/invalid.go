@@ -2,24 +2,10 @@ package hybrid
 
 import (
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/limit"
-)
-
-// misuse remembers which causes of checks that cannot be asked have been told of: one
-// event each, however many such checks there are.
-type misuse struct{ told [causes]atomic.Bool }
-
-// The causes.
-const (
-	causeRule  = iota // nil, or not made by a constructor
-	causeN            // negative
-	causeKind         // a rule that this limiter cannot decide
-	causeNames        // rules of one name asked together for one key
-	causes
 )
 
 // invalid takes note of a check that cannot be asked, and returns the answer to it.

@@ -1,0 +1,71 @@
+package hybrid
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/internal/table"
+)
+
+// New returns a running limiter that shares its limits through rdb, a client
+// of one server, a Sentinel group or a Cluster. It does not wait for Redis: a
+// limiter that is made while Redis is down works, degraded. A nil rdb makes a
+// limiter that shares nothing. The limiter never closes or reconfigures rdb.
+//
+// Bad options are an error that names each of them. Settings of the client under
+// which deadlines do not hold, or calls are repeated, are an event ([EventClient]); see
+// [RedisOptions].
+func New(rdb redis.UniversalClient, o Options) (*Limiter, error) {
+	l, err := build(rdb, o)
+	if err == nil && l.driver != nil {
+		l.driver.begin()
+	}
+	return l, err
+}
+
+// build returns a limiter that does not run yet.
+func build(rdb redis.UniversalClient, o Options) (*Limiter, error) {
+	if o.Shards == 0 {
+		o.Shards = redisstore.ShardsFor(rdb)
+	}
+	o = o.withDefaults()
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	l := &Limiter{clock: clock.Forward(o.Clock), patience: 2 * o.SyncInterval}
+	if rdb != nil {
+		l.link = table.NewLink(o.pace(), o.Shards)
+		l.link.SetMaxDebt(o.MaxDebt)
+		ks, err := redisstore.NewKeyspace(o.KeyPrefix, o.Shards)
+		if err != nil {
+			return nil, fmt.Errorf("hybrid: %w", err)
+		}
+		l.link.SetShards(ks.Shard)
+	}
+	var err error
+	l.table, err = table.New(table.Options{MaxKeys: o.MaxKeys, Clock: o.Clock, Link: l.link, Conflict: l.conflict})
+	if err != nil {
+		return nil, fmt.Errorf("hybrid: %w", err)
+	}
+	l.notify = newNotifier(o, l.Stats, func() { l.stats.hookPanics.Add(1) })
+	if rdb == nil {
+		l.alone = make(chan struct{})
+		go func() {
+			defer close(l.alone)
+			_ = l.notify.run() // it returns no error
+		}()
+		return l, nil
+	}
+	if l.driver, err = newDriver(rdb, o, parts{table: l.table, link: l.link, clock: l.clock, notify: l.notify, counts: &l.stats, stats: l.Stats}); err != nil {
+		l.table.Close()
+		return nil, err
+	}
+	for _, fault := range faultsOf(rdb) {
+		l.notify.happened(Event{Kind: EventClient, Time: time.Unix(0, l.now()), Reason: fault})
+	}
+	return l, nil
+}
