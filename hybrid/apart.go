@@ -14,21 +14,21 @@ import (
 // it has not, and never will, because a later number is booked now: then they are to be
 // told anew. Both is done in smaller flights.
 
-// silences is how many times in a row a flight gets no answer before its fate is asked
+// maxUnanswered is how many times in a row a flight gets no answer before its fate is asked
 // for. The first time it is sent again: mostly just the answer was lost, and to ask would
 // take two exchanges that can be lost as well.
-const silences = 2
+const maxUnanswered = 2
 
 // mustAsk reports whether it is time to ask for the fate of the flight of s. One of a
 // single key cannot be made smaller.
 func (s *shard) mustAsk() bool {
-	return s.flight.silent >= silences && len(s.flight.items) > 1 && !s.asks
+	return s.flight.unanswered >= maxUnanswered && len(s.flight.items) > 1 && !s.asksFate
 }
 
 // ask has the fate of the flight asked for. While Redis is told to accept whatever comes
 // it could not say.
 func (s *shard) ask() {
-	s.asks, s.accept = true, false
+	s.asksFate, s.accept = true, false
 	s.seq++
 }
 

@@ -20,7 +20,7 @@ func takenApart(t *testing.T, reached bool, take func(n *simNode)) (*sim, *simNo
 	take(n)
 	sh := &n.core.shards[0]
 	for range 5000 {
-		if s.run(time.Millisecond); sh.asks {
+		if s.run(time.Millisecond); sh.asksFate {
 			return s, n
 		}
 	}
@@ -32,7 +32,7 @@ func takenApart(t *testing.T, reached bool, take func(n *simNode)) (*sim, *simNo
 // question. If it has arrived after the loss, Redis says that it has booked it before.
 func TestBookedUnderAnEarlierNumber(t *testing.T) {
 	s, n := takenApart(t, true, func(n *simNode) { n.takeAll(6) })
-	n.core.shards[0].asks = false // as for a batch of which Redis says that it has lost what came before
+	n.core.shards[0].asksFate = false // as for a batch of which Redis says that it has lost what came before
 	s.allTold(n, 2, 2, 2, 2, 2, 2)
 }
 
@@ -41,7 +41,7 @@ func (s *sim) allTold(n *simNode, units ...int64) {
 	s.t.Helper()
 	s.lossReq, s.lossRep = 0, 0
 	s.run(5 * time.Second)
-	if sh := &n.core.shards[0]; sh.unsettled() || sh.asks || n.unsynced() != 0 || n.core.state.Mode != Synced {
+	if sh := &n.core.shards[0]; sh.unsettled() || sh.asksFate || n.unsynced() != 0 || n.core.state.Mode != Synced {
 		s.t.Fatalf("%v; flight %+v, %d to be told, %d units unsynced", n.core.state, sh.flight, len(sh.rest), n.unsynced())
 	}
 	for i, want := range units {
@@ -104,7 +104,7 @@ func TestRefundInAFlightTakenApart(t *testing.T) {
 				n.take("key1", reconcileRule, 1)
 				n.refund("key0", reconcileRule, 3)
 				sh := &n.core.shards[0]
-				for i := 0; !sh.asks; i++ {
+				for i := 0; !sh.asksFate; i++ {
 					if s.run(time.Millisecond); i > 5000 {
 						t.Fatal("nobody asks what has become of the flight")
 					}
@@ -163,7 +163,7 @@ func TestForgivenInAFlightTakenApart(t *testing.T) {
 	if len(sh.rest) != 3 || sh.rest[1].forgiven != 4 || sh.rest[0].forgiven != 0 || !sh.rest[0].booked {
 		t.Fatalf("%+v", sh.rest)
 	}
-	if sh.acked != sh.seq-1 || sh.flight != nil || sh.asks {
+	if sh.acked != sh.seq-1 || sh.flight != nil || sh.asksFate {
 		t.Errorf("acknowledged %d of %d, flight %v", sh.acked, sh.seq, sh.flight)
 	}
 }

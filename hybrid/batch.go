@@ -14,14 +14,14 @@ func (c *core) batch(id int) *redisstore.Batch {
 	if f.tries++; f.tries > 1 {
 		c.stats.resent.Add(1)
 	}
-	if f.unsure && s.acked == 0 {
+	if f.maybeBooked && s.acked == 0 {
 		c.giveUpRefunds(s)
 	}
 	c.stats.batches.Add(1)
 	if s.mustAsk() {
 		s.ask()
 	}
-	if s.asks {
+	if s.asksFate {
 		return &redisstore.Batch{Shard: id, Node: s.node, Seq: s.seq, Prev: s.acked, Nonce: f.nonce}
 	}
 	c.stats.keysSynced.Add(uint64(len(f.items)))
@@ -31,7 +31,7 @@ func (c *core) batch(id int) *redisstore.Batch {
 		rep := it.c.Resend(c.local, s.accept)
 		it.rule, it.raised = rep.Rule, rep.Raise
 		if it.booked {
-			b.Ops[i] = c.op(it.c, justRead(rep), 0)
+			b.Ops[i] = c.op(it.c, readOnly(rep), 0)
 			continue
 		}
 		b.Ops[i] = c.op(it.c, rep, it.units)
@@ -55,8 +55,8 @@ func (c *core) op(ctr *table.Counter, rep table.Report, units int64) redisstore.
 // handsBack reports whether something is handed back.
 func handsBack(rep table.Report) bool { return rep.Back != arith.Span{} || len(rep.BackBuckets) > 0 }
 
-// justRead returns a report that only asks, with what it may have to restore.
-func justRead(rep table.Report) table.Report {
+// readOnly returns a report that only asks, with what it may have to restore.
+func readOnly(rep table.Report) table.Report {
 	rep.Units, rep.Buckets, rep.Ahead, rep.Debt = 0, nil, arith.Span{}, 0
 	rep.Back, rep.BackTop, rep.BackBuckets = arith.Span{}, arith.Span{}, nil
 	return rep

@@ -9,7 +9,7 @@ import (
 
 func (c *core) sendBeat() {
 	b := &beat{id: c.newID(), at: c.now, sent: c.local, node: c.node}
-	b.shards, b.turns = c.asked()
+	b.shards, b.beatsForAll = c.shardsToAsk()
 	for _, i := range b.shards {
 		acked := c.shards[i].acked
 		if c.shards[i].node != b.node {
@@ -37,7 +37,7 @@ func (c *core) waiting() bool {
 
 // asked returns the shards that the next heartbeat asks, and in how many turns
 // all are that there is a reason to ask.
-func (c *core) asked() (list []int, turns int64) {
+func (c *core) shardsToAsk() (list []int, turns int64) {
 	turns = 1
 	var seen []*load
 	for k, v := range c.servers {
@@ -51,32 +51,32 @@ func (c *core) asked() (list []int, turns int64) {
 				shards = append(shards, o.shards...)
 			}
 		}
-		some, of := c.askedOf(v.load, shards)
+		some, of := c.shardsToAskOf(v.load, shards)
 		list, turns = append(list, some...), max(turns, of)
 	}
 	return list, turns
 }
 
-// askedOf does so for shards that may be on one server: a few at a time, in turns. However
+// shardsToAskOf does so for shards that may be on one server: a few at a time, in turns. However
 // slow it is, it must be able to answer a heartbeat in time, or no node would ever return
 // to one that is merely slow.
-func (c *core) askedOf(l *load, shards []int) (list []int, turns int64) {
+func (c *core) shardsToAskOf(l *load, shards []int) (list []int, turns int64) {
 	n, gone, wanted, spare := len(shards), 0, 0, -1
 	for _, i := range shards {
 		if c.shards[i].server.health == down {
 			gone++
 		}
 	}
-	most := max(c.cfg.shardsPerPipe, n/maxTurns)
+	most := max(c.cfg.shardsPerPipe, n/maxBeatsForAll)
 	if gone > n/2 {
 		most = c.cfg.resyncPipe
 	}
-	next := l.asks % n
+	next := l.nextAsked % n
 	for k := range n {
-		at := (l.asks + k) % n
+		at := (l.nextAsked + k) % n
 		i := shards[at]
 		switch {
-		case !c.wanted(i):
+		case !c.reasonToAsk(i):
 			// One that was never written only says that it could be.
 			if spare < 0 || c.shards[shards[spare]].seq == 0 && c.shards[i].seq > 0 {
 				spare = at
@@ -91,12 +91,12 @@ func (c *core) askedOf(l *load, shards []int) (list []int, turns int64) {
 	if len(list) == 0 && c.shards[shards[spare]].seq > 0 {
 		list, next = []int{shards[spare]}, spare+1
 	}
-	l.asks = next % n
+	l.nextAsked = next % n
 	return list, int64(max(1, (wanted+most-1)/most))
 }
 
 // wanted reports whether there is a reason to ask for a shard.
-func (c *core) wanted(i int) bool {
+func (c *core) reasonToAsk(i int) bool {
 	s := &c.shards[i]
 	switch v := s.server; {
 	case v.health == down, !v.offset.known && v != c.shards[0].server:
@@ -112,20 +112,20 @@ func (c *core) wanted(i int) bool {
 	}
 	// A batch that leaves before the next heartbeat will tell whether Redis
 	// still has what it was told.
-	at, _ := c.due(s)
+	at, _ := s.due()
 	return s.pipe == 0 && at == 0
 }
 
-// maxTurns is in how many heartbeats a single server is asked for all shards, at
+// maxBeatsForAll is in how many heartbeats a single server is asked for all shards, at
 // the most.
-const maxTurns = 16
+const maxBeatsForAll = 16
 
 // pause returns how long after b the next heartbeat leaves, if all is well.
 func (c *core) pause(b *beat) int64 {
 	if c.beats.directly() {
 		return 0
 	}
-	d := c.cfg.heartbeat / b.turns
+	d := c.cfg.heartbeat / b.beatsForAll
 	return c.jitter(max(d, min(c.cfg.heartbeat, 5*int64(time.Millisecond))), 0.9, 1)
 }
 
@@ -163,7 +163,7 @@ func (c *core) onBeat(ev evBeat) {
 		c.noteFailure(ev.err) // only the list of nodes is broken: no hurry
 	}
 	found := false
-	class := c.fared(b.at, all, func(v *server) {
+	class := c.exchangeEnded(b.at, all, func(v *server) {
 		found = true
 		c.reached(v)
 	})

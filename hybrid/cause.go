@@ -4,7 +4,7 @@ import "sync/atomic"
 
 // misuse remembers which causes of checks that cannot be asked have been told of: one
 // event each, however many such checks there are.
-type misuse struct{ told [causes]atomic.Bool }
+type misuse struct{ reported [causes]atomic.Bool }
 
 // The causes.
 const (

@@ -19,7 +19,7 @@ func RedisOptions(addr string) *redis.Options {
 	return &redis.Options{
 		Addr: addr, ContextTimeoutEnabled: true, MaxRetries: -1,
 		DialTimeout: clientTimeout, ReadTimeout: clientTimeout, WriteTimeout: clientTimeout, DialerRetries: 1,
-		DisableIdentity: true, MaintNotificationsConfig: silent(),
+		DisableIdentity: true, MaintNotificationsConfig: noNotices(),
 	}
 }
 
@@ -39,12 +39,12 @@ func RedisClusterOptions(addrs ...string) *redis.ClusterOptions {
 	return &redis.ClusterOptions{
 		Addrs: addrs, ContextTimeoutEnabled: true, MaxRetries: -1, MinRetryBackoff: -1, MaxRetryBackoff: -1,
 		DialTimeout: clientTimeout, ReadTimeout: clientTimeout, WriteTimeout: clientTimeout, DialerRetries: 1,
-		DisableIdentity: true, MaintNotificationsConfig: silent(),
+		DisableIdentity: true, MaintNotificationsConfig: noNotices(),
 	}
 }
 
 // silent saves the round trips that would ask a server for notices of maintenance.
-func silent() *maintnotifications.Config {
+func noNotices() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 

@@ -50,7 +50,7 @@ func (d *driver) close(ctx context.Context) error {
 // report has everything booked that is pending. While ctx lasts it goes on trying,
 // unless nothing is left to tell.
 func (d *driver) report(ctx context.Context) error {
-	return insist(ctx, func() (again bool, err error) {
+	return retry(ctx, func() (again bool, err error) {
 		err = d.flush(ctx, false)
 		var away *UnavailableError
 		if !errors.As(err, &away) {
@@ -62,7 +62,7 @@ func (d *driver) report(ctx context.Context) error {
 
 // leave takes the node out of the live ones.
 func (d *driver) leave(ctx context.Context) error {
-	return insist(ctx, func() (again bool, err error) {
+	return retry(ctx, func() (again bool, err error) {
 		err = d.store.Leave(ctx, d.core.node, d.core.written())
 		return mayRecover(err), err
 	})
@@ -89,8 +89,8 @@ func mayRecover(err error) bool {
 // a quarter more than it was away for, and 5 s hold 15 attempts.
 const firstPause = 50 * time.Millisecond
 
-// insist calls try until it says that to try again is of no use, or ctx ends.
-func insist(ctx context.Context, try func() (again bool, err error)) error {
+// retry calls try until it says that to try again is of no use, or ctx ends.
+func retry(ctx context.Context, try func() (again bool, err error)) error {
 	var last error
 	for pause := firstPause; ; pause += pause / 4 {
 		again, err := try()

@@ -32,28 +32,28 @@ type core struct {
 	now   int64 // pace: what timers run on, ns
 	local int64 // the counters' time, ns
 
-	state   State
-	members members
-	shards  []shard
-	servers []*server
-	turn    int  // server to look at first, so that all get their turn
-	remode  bool // shards have changed what a unit weighs
-	pipes   map[uint64]*pipe
-	overdue map[uint64]*load // pipelines that have timed out, and whose calls have not ended
-	lastID  uint64
-	downAt  int64 // since when a server is down; 0: none is
+	state          State
+	members        members
+	shards         []shard
+	servers        []*server
+	nextServer     int  // server to look at first, so that all get their turn
+	weightsChanged bool // shards have changed what a unit weighs
+	pipes          map[uint64]*pipe
+	overdue        map[uint64]*load // pipelines that have timed out, and whose calls have not ended
+	lastID         uint64
+	downAt         int64 // since when a server is down; 0: none is
 	// Since when not all was well: a server that returns may fail again at once.
-	outageAt int64
-	reason   string // why the latest exchange failed, and its error
-	cause    error
-	mismatch string // says that others use another layout, which is not shared
-	news     bool   // these have changed
-	beats    heartbeats
-	reseed   int64 // when to tell Redis anew what it has lost; 0: nothing lost
-	broken   quarantine
-	flushes  []*flush
-	wheel    *wheel
-	activeAt int64 // when counters were handed over last
+	outageAt      int64
+	lastReason    string // why the latest exchange failed, and its error
+	lastErr       error
+	mismatch      string // says that others use another layout, which is not shared
+	reasonChanged bool   // these have changed
+	beats         heartbeats
+	reseed        int64 // when to tell Redis anew what it has lost; 0: nothing lost
+	broken        quarantine
+	flushes       []*flush
+	wheel         *wheel
+	activeAt      int64 // when counters were handed over last
 
 	out []effect
 }

@@ -55,9 +55,9 @@ func (p *parts) now() int64 { return int64(p.clock.Now()) }
 
 // call is an exchange under way.
 type call struct {
-	deadline  time.Duration // pace time
-	pipeline  bool
-	stillborn bool // was not started, because an earlier one still hangs
+	deadline   time.Duration // pace time
+	pipeline   bool
+	notStarted bool // was not started, because an earlier one still hangs
 }
 
 type result struct {
@@ -178,7 +178,7 @@ func (d *driver) overdue() event {
 	for id, c := range d.calls {
 		if now >= c.deadline {
 			delete(d.calls, id)
-			if !c.stillborn {
+			if !c.notStarted {
 				d.late[id] = c.pipeline
 			}
 			return evTimeout{id}
@@ -226,7 +226,7 @@ func (d *driver) send(e efSend) {
 func (d *driver) beat(e efBeat) {
 	for _, pipeline := range d.late {
 		if !pipeline {
-			d.calls[e.id] = call{deadline: pace(), stillborn: true}
+			d.calls[e.id] = call{deadline: pace(), notStarted: true}
 			return
 		}
 	}
@@ -248,7 +248,7 @@ func (d *driver) accept(q request) event {
 		for id, ch := range d.waiting {
 			if ch == q.done {
 				delete(d.waiting, id)
-				return evForget{id}
+				return evWithdraw{id}
 			}
 		}
 		return evTick{} // it was answered in the moment in which its sender gave up

@@ -23,7 +23,7 @@ type (
 		id  uint64
 		all bool // refresh every live counter, not only report what is pending
 	}
-	evForget struct{ id uint64 } // nobody waits for that flush any more
+	evWithdraw struct{ id uint64 } // nobody waits for that flush any more
 )
 
 type event any

@@ -7,13 +7,13 @@ import (
 
 // flight is a batch on its way: which counters, and what they sent.
 type flight struct {
-	items  []item
-	cost   int64 // estimate, ns
-	tries  int
-	nonce  uint64 // so that Redis can tell it from that of a copy of this process
-	unsure bool   // one of them may have been booked without an answer
-	silent int    // so many times in a row there was no answer
-	part   bool   // of a flight that was taken apart
+	items       []item
+	cost        int64 // estimate, ns
+	tries       int
+	nonce       uint64 // so that Redis can tell it from that of a copy of this process
+	maybeBooked bool   // one of them may have been booked without an answer
+	unanswered  int    // so many times in a row there was no answer
+	part        bool   // of a flight that was taken apart
 }
 
 type item struct {

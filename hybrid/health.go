@@ -60,7 +60,7 @@ func (c *core) cutOff(v *server) bool {
 // told yet what it has missed.
 func (c *core) returning() bool {
 	for i := range c.shards {
-		if s := &c.shards[i]; s.server.health != down && !s.well() {
+		if s := &c.shards[i]; s.server.health != down && !s.healthy() {
 			return true
 		}
 	}

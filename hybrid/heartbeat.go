@@ -3,13 +3,13 @@ package hybrid
 // beat is a heartbeat under way. It also probes servers that were unreachable, and checks
 // shards that have nothing to send for lost data.
 type beat struct {
-	id     uint64
-	at     int64   // when it was sent, on the clock that timers run on
-	sent   int64   // the same instant on the counters' clock
-	node   string  // the name that it enters, and whose records it asks for
-	shards []int   // the shards that it asks for
-	acked  []int64 // per shard: the number acknowledged under that name when the heartbeat was sent
-	turns  int64   // how many such heartbeats ask for all shards
+	id          uint64
+	at          int64   // when it was sent, on the clock that timers run on
+	sent        int64   // the same instant on the counters' clock
+	node        string  // the name that it enters, and whose records it asks for
+	shards      []int   // the shards that it asks for
+	acked       []int64 // per shard: the number acknowledged under that name when the heartbeat was sent
+	beatsForAll int64   // how many such heartbeats ask for all shards
 }
 
 // heartbeats is when the next heartbeat is sent, and how the latest one ended.
@@ -30,7 +30,7 @@ func (h *heartbeats) askAll(now int64) { h.dataLost, h.next = true, now }
 // begin notes that b was sent.
 func (h *heartbeats) begin(b *beat) {
 	if h.dataLost {
-		h.dataLost, h.left = false, b.turns
+		h.dataLost, h.left = false, b.beatsForAll
 	}
 	h.current = b
 }

@@ -30,7 +30,7 @@ func (l *Limiter) invalid(key string, rule *limit.Rule, n int64) limit.Result {
 		err = fmt.Errorf("hybrid: %w: %v counts a key together with another rule of that name, which has another period, rate or number of buckets",
 			limit.ErrUnsupported, rule)
 	}
-	if !l.misuse.told[cause].Swap(true) {
+	if !l.misuse.reported[cause].Swap(true) {
 		l.notify.happened(Event{Kind: EventInvalid, Time: time.Unix(0, l.now()), Reason: "a check cannot be asked, and is denied", Key: key, Err: err})
 	}
 	return res

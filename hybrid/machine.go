@@ -46,7 +46,7 @@ func (c *core) assess() {
 	s := State{Mode: mode, Since: c.state.Since, Nodes: int(c.members.count), Down: cut}
 	switch {
 	case mode == Degraded:
-		s.Reason, s.Err = c.reason, c.cause
+		s.Reason, s.Err = c.lastReason, c.lastErr
 	case mode == Resyncing && c.state.Mode == Resyncing:
 		s.Reason = c.state.Reason
 	case mode == Resyncing:
@@ -55,10 +55,10 @@ func (c *core) assess() {
 		s.Reason = c.mismatch
 	}
 	old := c.state
-	if mode == old.Mode && s.Nodes == old.Nodes && cut == old.Down && (mode == Resyncing || s.Reason == old.Reason && (mode == Synced || !c.news)) {
+	if mode == old.Mode && s.Nodes == old.Nodes && cut == old.Down && (mode == Resyncing || s.Reason == old.Reason && (mode == Synced || !c.reasonChanged)) {
 		return
 	}
-	c.news = false
+	c.reasonChanged = false
 	if mode != old.Mode {
 		s.Since = time.Unix(0, c.local)
 		c.stats.stateChanges.Add(1)

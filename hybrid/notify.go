@@ -86,9 +86,9 @@ func (n *notifier) run() error {
 	for {
 		select {
 		case s := <-n.states:
-			n.tell(s)
+			n.deliverState(s)
 		case e := <-n.events:
-			n.tellEvent(e)
+			n.deliverEvent(e)
 		case <-timer.C:
 			n.logState(*n.late)
 		case <-n.done:
@@ -106,7 +106,7 @@ func (n *notifier) drain() {
 	for {
 		select {
 		case e := <-n.events:
-			n.tellEvent(e)
+			n.deliverEvent(e)
 		default:
 			return
 		}
@@ -114,7 +114,7 @@ func (n *notifier) drain() {
 }
 
 // tell calls out to the logger and to the hook.
-func (n *notifier) tell(s State) {
+func (n *notifier) deliverState(s State) {
 	n.outage.note(s, n.stats)
 	n.logState(s)
 	if n.onState != nil {
@@ -144,8 +144,8 @@ func (n *notifier) logState(s State) {
 	n.write(level, "rate limiter "+s.Mode.String(), attrs, skipped)
 }
 
-// tellEvent calls out to the logger and to the hook.
-func (n *notifier) tellEvent(e Event) {
+// deliverEvent calls out to the logger and to the hook.
+func (n *notifier) deliverEvent(e Event) {
 	// Of the others there are few, whatever happens.
 	skipped, ok := 0, true
 	if e.Kind == EventDataLost || e.Kind == EventQuarantined || e.Kind == EventRenamed {

@@ -15,29 +15,29 @@ var (
 // fared takes note of what has become of an exchange that began at a time. answered is
 // told of each server that has answered for some of its shards. It returns the class of
 // what has failed that passes soonest.
-func (c *core) fared(began int64, all []answer, answered func(*server)) (class redisstore.Class) {
+func (c *core) exchangeEnded(began int64, all []answer, answered func(*server)) (class redisstore.Class) {
 	var of []*server
 	for _, a := range all {
 		v := c.shards[a.shard].server
-		if len(v.told) == 0 {
+		if len(v.answers) == 0 {
 			of = append(of, v)
 		}
-		v.told = append(v.told, a)
+		v.answers = append(v.answers, a)
 	}
 	for _, v := range of {
 		worked := func(a answer) bool { return a.err == nil }
-		some := slices.ContainsFunc(v.told, worked)
+		some := slices.ContainsFunc(v.answers, worked)
 		if some {
 			answered(v)
 		}
-		failing := slices.DeleteFunc(v.told, worked)
+		failing := slices.DeleteFunc(v.answers, worked)
 		if len(failing) > 0 {
 			if k := c.failing(v, began, some, failing); class == 0 || k < class {
 				class = k
 			}
 		}
-		clear(v.told)
-		v.told = v.told[:0]
+		clear(v.answers)
+		v.answers = v.answers[:0]
 	}
 	if class != 0 {
 		c.stats.failures.Add(1)
@@ -66,7 +66,7 @@ func (c *core) failing(v *server, began int64, some bool, list []answer) redisst
 			s.failing = began
 		}
 		if s.rounds.failed(began, c.now); s.rounds.fails >= apartAfter*c.cfg.degradeAfter && (some || v.bookedAt > s.failing) && len(v.shards) > 1 {
-			c.setHealth(c.alone(a.shard), down)
+			c.setHealth(c.isolate(a.shard), down)
 		}
 	}
 	return class
@@ -87,13 +87,13 @@ func (c *core) noteFailure(err error) redisstore.Class {
 	if errors.Is(err, errTimeout) {
 		class, reason = redisstore.ClassUnavailable, "timeout"
 	}
-	c.reason, c.cause, c.news = reason, err, true
+	c.lastReason, c.lastErr, c.reasonChanged = reason, err, true
 	return class
 }
 
 // booked takes note that a server has answered a batch.
 func (c *core) booked(v *server) {
-	for _, a := range v.told {
+	for _, a := range v.answers {
 		if a.err == nil {
 			c.shards[a.shard].rounds.fails = 0
 		}
@@ -106,7 +106,7 @@ func (c *core) booked(v *server) {
 // reached takes note that a server has answered a heartbeat. If it was down it is told
 // what it has missed.
 func (c *core) reached(v *server) {
-	for _, a := range v.told {
+	for _, a := range v.answers {
 		if s := &c.shards[a.shard]; a.err == nil && !a.list && s.flight == nil {
 			s.rounds.fails = 0
 		}

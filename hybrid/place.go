@@ -14,20 +14,20 @@ func (c *core) place(addrs []string) {
 		k := slices.IndexFunc(c.servers, func(v *server) bool { return v.name == addrs[i] })
 		switch {
 		case k < 0: // another master has taken over, or this one is new to us
-			v := c.alone(i)
+			v := c.isolate(i)
 			bounds := *v.load
 			bounds.slots, bounds.paced = c.cfg.maxPipes, 0
 			v.name, v.load = addrs[i], &bounds
 		case from.joins(c.servers[k]):
 			c.move(i, c.servers[k])
 		default:
-			c.alone(i)
+			c.isolate(i)
 		}
 	}
 }
 
 // alone makes a shard a server of its own, which is as well as the one that it was on.
-func (c *core) alone(shard int) *server {
+func (c *core) isolate(shard int) *server {
 	from := c.shards[shard].server
 	if len(from.shards) == 1 {
 		from.name = ""
@@ -60,7 +60,7 @@ func (c *core) move(shard int, to *server) {
 func (c *core) sampleShard(shard int, sent, recv, now int64) {
 	v := c.shards[shard].server
 	if len(c.servers) > 1 && len(v.shards) > 1 && v.offset.contradicts(sent, recv, now) {
-		v = c.alone(shard)
+		v = c.isolate(shard)
 		c.beats.next = min(c.beats.next, c.now)
 	}
 	c.sample(v, sent, recv, now)

@@ -83,7 +83,7 @@ func TestServerRefusesAShard(t *testing.T) {
 		t.Fatalf("%v", st)
 	}
 	for _, sh := range []int{0, 1, 3} {
-		if v := n.core.shards[sh].server; !n.core.shards[sh].well() || len(v.shards) != 3 {
+		if v := n.core.shards[sh].server; !n.core.shards[sh].healthy() || len(v.shards) != 3 {
 			t.Errorf("shard %d is on %+v", sh, v)
 		}
 	}
@@ -172,7 +172,7 @@ func TestAnswersForOthers(t *testing.T) {
 		if n.core.shards[2].server.health != up {
 			t.Fatal("too soon")
 		}
-		n.core.fared(n.core.now, []answer{{shard: 2, err: errLate}, {shard: 0}}, n.core.booked)
+		n.core.exchangeEnded(n.core.now, []answer{{shard: 2, err: errLate}, {shard: 0}}, n.core.booked)
 	}
 	n.placed(t, nil, "[2]", "server0[0 1 3]")
 	if n.core.shards[2].server.health != down || n.core.shards[0].server.health != up {

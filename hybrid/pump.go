@@ -4,31 +4,10 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
 
-// due returns when s has something to send (0: nothing, or not in this
-// state), and whether anything is waiting at all.
-func (c *core) due(s *shard) (at int64, waiting bool) {
-	v := s.server
-	waiting = s.waits()
-	switch {
-	case v.health == down || !v.offset.known || !waiting:
-		return 0, waiting
-	case s.missed && s.owed():
-		return max(s.retry, v.load.paceAt, 1), true
-	case v.health != up:
-		return 0, true
-	case s.unsettled():
-		return max(s.retry, 1), true
-	}
-	if at = s.normalAt; at == 0 || s.urgentAt != 0 && s.urgentAt < at {
-		at = s.urgentAt
-	}
-	return at, true
-}
-
 // pump starts pipelines for the shards that are due, as long as slots last. Each is for
 // one server: one that hangs holds up no other.
 func (c *core) pump() {
-	first, n := c.turn, len(c.servers)
+	first, n := c.nextServer, len(c.servers)
 	for _, missed := range [...]bool{true, false} { // else those that have missed something may wait for ever
 		for k := range n {
 			v := c.servers[(first+k)%n]
@@ -38,7 +17,7 @@ func (c *core) pump() {
 					break
 				}
 				c.send(v, ids, missed)
-				c.turn = (first + k + 1) % n
+				c.nextServer = (first + k + 1) % n
 			}
 		}
 	}
@@ -52,9 +31,9 @@ func (c *core) pick(v *server, missed bool) (ids []int) {
 		width = c.cfg.resyncPipe
 	}
 	for range n {
-		i := v.shards[v.turn%n]
+		i := v.shards[v.nextShard%n]
 		s := &c.shards[i]
-		if at, _ := c.due(s); at != 0 && c.now >= at && s.pipe == 0 && s.missed == missed {
+		if at, _ := s.due(); at != 0 && c.now >= at && s.pipe == 0 && s.missed == missed {
 			if s.flight == nil {
 				c.board(s, left)
 			}
@@ -63,7 +42,7 @@ func (c *core) pick(v *server, missed bool) (ids []int) {
 				left -= s.flight.cost
 			}
 		}
-		v.turn = (v.turn + 1) % n
+		v.nextShard = (v.nextShard + 1) % n
 		if len(ids) == width || left <= 0 {
 			break
 		}
@@ -82,7 +61,7 @@ func (c *core) board(s *shard, left int64) {
 	late, most := int64(0), c.cfg.maxBatch
 	for len(s.rest) > 0 && len(f.items) < c.cfg.maxBatch && f.cost < left {
 		f.add(s.rest[0])
-		f.unsure, f.part = f.unsure || s.rest[0].booked, true
+		f.maybeBooked, f.part = f.maybeBooked || s.rest[0].booked, true
 		s.rest = s.rest[1:]
 	}
 	take := func(queue *[]queued, taken *int64, urgent bool) {
@@ -139,7 +118,7 @@ func (c *core) send(v *server, ids []int, missed bool) {
 	batches := make([]*redisstore.Batch, len(ids))
 	for i, sh := range ids {
 		c.shards[sh].pipe = id
-		if batches[i] = c.batch(sh); !c.shards[sh].asks {
+		if batches[i] = c.batch(sh); !c.shards[sh].asksFate {
 			p.cost += c.shards[sh].flight.cost
 		}
 	}

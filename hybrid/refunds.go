@@ -12,12 +12,12 @@ import "slices"
 // unanswered notes that nobody knows what has become of the flight of s. If it hands
 // something back Redis shall look into its ledger again, which it does not while it is
 // told to accept whatever comes: it may have booked the flight, and lost the ledger.
-func (s *shard) unanswered() {
+func (s *shard) noteUnanswered() {
 	if s.flight == nil {
 		return
 	}
-	s.flight.unsure = true
-	s.flight.silent++
+	s.flight.maybeBooked = true
+	s.flight.unanswered++
 	if slices.ContainsFunc(s.flight.items, func(it item) bool { return it.back }) {
 		s.accept = false
 	}
@@ -27,7 +27,7 @@ func (s *shard) unanswered() {
 // back if it may have done so before. What the authority may not have taken off counts
 // here again.
 func (c *core) giveUpRefunds(s *shard) {
-	if s.flight == nil || !s.flight.unsure {
+	if s.flight == nil || !s.flight.maybeBooked {
 		return
 	}
 	for i := range s.flight.items {

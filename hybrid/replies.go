@@ -30,7 +30,7 @@ func (c *core) onReplies(ev evReplies) {
 			c.abandon(s, err)
 			continue
 		case redisstore.MayHaveRun(err):
-			s.unanswered()
+			s.noteUnanswered()
 		}
 		all, failed = append(all, answer{shard: sh, err: err}), failed || err != nil
 	}
@@ -40,13 +40,13 @@ func (c *core) onReplies(ev evReplies) {
 	case timedOut(ev.outcomes):
 		p.load.budget.timedOut(p.cost)
 	}
-	c.batchesFared(p.at, all)
+	c.batchesEnded(p.at, all)
 }
 
-// batchesFared takes note of what has become of a pipeline that began at a time.
-func (c *core) batchesFared(began int64, all []answer) {
+// batchesEnded takes note of what has become of a pipeline that began at a time.
+func (c *core) batchesEnded(began int64, all []answer) {
 	before := c.count(down)
-	if class := c.fared(began, all, c.booked); c.count(down) > before { // else the next probe is planned
+	if class := c.exchangeEnded(began, all, c.booked); c.count(down) > before { // else the next probe is planned
 		due := c.beats.next
 		c.scheduleProbe(class)
 		c.beats.next = min(c.beats.next, due)
@@ -92,21 +92,21 @@ func (c *core) onTimeout(id uint64) {
 	c.overdue[id] = p.load
 	var all []answer
 	for _, sh := range c.unpack(id) {
-		c.shards[sh].unanswered()
+		c.shards[sh].noteUnanswered()
 		all = append(all, answer{shard: sh, err: errTimeout})
 	}
-	c.batchesFared(p.at, all)
+	c.batchesEnded(p.at, all)
 }
 
 // onReply handles what Redis says of one batch.
 func (c *core) onReply(s *shard, r redisstore.Reply, sent, recv int64) {
 	f := s.flight
 	if f != nil {
-		f.silent = 0
+		f.unanswered = 0
 	}
 	switch r.Fate {
 	case redisstore.FateApplied, redisstore.FateDuplicate, redisstore.FateEarlier:
-		if s.asks || f != nil && r.Fate == redisstore.FateEarlier {
+		if s.asksFate || f != nil && r.Fate == redisstore.FateEarlier {
 			c.fate(s, r)
 			return
 		}
@@ -118,7 +118,7 @@ func (c *core) onReply(s *shard, r redisstore.Reply, sent, recv int64) {
 	case redisstore.FateLost:
 		c.noteLoss(s)
 		c.giveUpRefunds(s)
-		s.asks = false
+		s.asksFate = false
 		// The batch was not applied: send it again, with all we know. If that
 		// is not accepted either, asking at once would not help.
 		s.retry = 0

@@ -3,25 +3,25 @@ package hybrid
 // server is what is known of one server of Redis: the only one, or a master of a Cluster.
 // Health is a server's, because what ails it ails all shards that it holds.
 type server struct {
-	name     string // its address; "": of a shard by itself
-	shards   []int  // that it holds
-	health   health
-	rounds   round
-	bookedAt int64 // pace, when it answered a batch last
-	offset   offsetFilter
-	load     *load
-	turn     int      // shard to look at first, so that all get their turn
-	told     []answer // of the exchange that is looked at, see fared
+	name      string // its address; "": of a shard by itself
+	shards    []int  // that it holds
+	health    health
+	rounds    round
+	bookedAt  int64 // pace, when it answered a batch last
+	offset    offsetFilter
+	load      *load
+	nextShard int      // shard to look at first, so that all get their turn
+	answers   []answer // of the exchange that is looked at, see fared
 }
 
 // load bounds what is under way to a server. Shards by themselves share one with each other,
 // or with the server that they were on: they may well be on the same.
 type load struct {
-	budget budget
-	slots  int    // pipelines that may still be started
-	asks   int    // shard that the next heartbeat asks first
-	paceAt int64  // no pipeline before that tells what was missed
-	paced  uint64 // the one under way; 0: none
+	budget    budget
+	slots     int    // pipelines that may still be started
+	nextAsked int    // shard that the next heartbeat asks first
+	paceAt    int64  // no pipeline before that tells what was missed
+	paced     uint64 // the one under way; 0: none
 }
 
 // health is whether a server can be reached.

@@ -96,7 +96,7 @@ func (c *core) abandon(s *shard, err error) {
 // endFlight makes room for the next flight of a shard, which is counted under the
 // name that the node has by now.
 func (c *core) endFlight(s *shard) {
-	if s.flight, s.asks = nil, false; s.node != c.node {
+	if s.flight, s.asksFate = nil, false; s.node != c.node {
 		s.begin(c.node)
 	}
 }

@@ -55,14 +55,14 @@ func (c *core) step(now, localNow int64, ev event) []effect {
 		c.onBeat(ev)
 	case evFlush:
 		c.onFlush(ev)
-	case evForget:
+	case evWithdraw:
 		c.dropFlush(ev.id)
 	}
 	c.timers()
 	c.assess() // twice, so that nobody misses that Redis has returned
 	c.checkReturned()
 	c.assess()
-	if c.remode {
+	if c.weightsChanged {
 		c.applyUnplaced()
 	}
 	c.pump()
@@ -104,7 +104,7 @@ func (c *core) wakeAt() (at int64, sleep bool) {
 	sleep = c.now-c.activeAt >= c.cfg.interval
 	for i := range c.shards {
 		s := &c.shards[i]
-		t, queued := c.due(s)
+		t, queued := s.due()
 		sleep = sleep && !queued
 		if s.pipe == 0 && s.server.load.free(s.missed) {
 			sooner(t)

@@ -15,9 +15,9 @@ func (c *core) applyWeight() {
 func (c *core) applyMode(shard int) {
 	w := c.cfg.fallback.weight(c.members.count)
 	s := &c.shards[shard]
-	c.remode = true
-	s.weighs = s.server.health == down || !s.well() && s.weighs
-	if s.weighs {
+	c.weightsChanged = true
+	s.weighted = s.server.health == down || !s.healthy() && s.weighted
+	if s.weighted {
 		c.link.Part(shard).SetMode(w, c.outageAt != 0) // at the start it need not be one
 	} else {
 		c.link.Part(shard).SetMode(1, false)
@@ -27,9 +27,9 @@ func (c *core) applyMode(shard int) {
 // applyUnplaced does the same for counters of which it is not known where they belong.
 func (c *core) applyUnplaced() {
 	gone := true
-	c.remode = false
+	c.weightsChanged = false
 	for i := range c.shards {
-		if c.shards[i].well() {
+		if c.shards[i].healthy() {
 			c.link.Part(-1).SetMode(1, false)
 			return
 		}
@@ -53,7 +53,7 @@ func (c *core) expectNodes(n int64) {
 		return
 	}
 	for i := range c.shards {
-		c.shards[i].weighs = true
+		c.shards[i].weighted = true
 	}
 	c.link.SetMode(c.cfg.fallback.weight(n), false)
 }

@@ -5,11 +5,11 @@ import "github.com/hybridlimit/hybridlimit/internal/table"
 // wheel holds the counters that will have to report, by when: so that those that are due
 // at about the same time travel together. Its slots are one tick apart, and go round.
 type wheel struct {
-	tick  int64 // ns
-	phase int64 // of the ticks, so that nodes do not report in step
-	slots [][]*table.Counter
-	turn  int64 // the slot of this tick is due next
-	held  int   // counters in all slots
+	tick     int64 // ns
+	phase    int64 // of the ticks, so that nodes do not report in step
+	slots    [][]*table.Counter
+	nextTick int64 // the slot of this tick is due next
+	held     int   // counters in all slots
 }
 
 // mostSlots bounds the slots of a wheel.
@@ -29,7 +29,7 @@ func (w *wheel) after(now int64) int64 { return (w.at(now)+1)*w.tick + w.phase }
 
 // add has c wait until a time, or for as long as it can.
 func (w *wheel) add(c *table.Counter, at int64) {
-	tick := min(max(w.at(at), w.turn), w.turn+int64(len(w.slots))-1)
+	tick := min(max(w.at(at), w.nextTick), w.nextTick+int64(len(w.slots))-1)
 	i := tick % int64(len(w.slots))
 	w.slots[i] = append(w.slots[i], c)
 	w.held++
@@ -38,17 +38,17 @@ func (w *wheel) add(c *table.Counter, at int64) {
 // due hands over what is due by now.
 func (w *wheel) due(now int64, f func(*table.Counter)) {
 	to := w.at(now)
-	for n := 0; n < len(w.slots) && w.turn <= to; n++ {
-		w.empty(w.turn, f)
-		w.turn++
+	for n := 0; n < len(w.slots) && w.nextTick <= to; n++ {
+		w.empty(w.nextTick, f)
+		w.nextTick++
 	}
-	w.turn = max(w.turn, to+1)
+	w.nextTick = max(w.nextTick, to+1)
 }
 
 // all hands over everything.
 func (w *wheel) all(f func(*table.Counter)) {
 	for i := range int64(len(w.slots)) {
-		w.empty(w.turn+i, f)
+		w.empty(w.nextTick+i, f)
 	}
 }
 
@@ -68,7 +68,7 @@ func (w *wheel) next() int64 {
 		return 0
 	}
 	for i := range int64(len(w.slots)) {
-		if tick := w.turn + i; len(w.slots[tick%int64(len(w.slots))]) > 0 {
+		if tick := w.nextTick + i; len(w.slots[tick%int64(len(w.slots))]) > 0 {
 			return tick*w.tick + w.phase
 		}
 	}

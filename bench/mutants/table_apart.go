@@ -22,8 +22,8 @@ var apartMutants = []mutant{
 		name:   "flight-sent-again-for-ever",
 		breaks: "A flight that gets no answer is sent again, the same, for ever.",
 		file:   "hybrid/apart.go",
-		old:    `s.flight.silent >= silences && len`,
-		new:    `s.flight.silent < 0 && len`,
+		old:    `s.flight.unanswered >= maxUnanswered && len`,
+		new:    `s.flight.unanswered < 0 && len`,
 		by:     hybrid("TestFlightIsTakenApart"),
 	},
 	{

@@ -14,8 +14,8 @@ var beatMutants = []mutant{
 		name:   "heartbeats-that-ask-for-the-first",
 		breaks: "Only the first few shards are ever looked at.",
 		file:   "hybrid/beat.go",
-		old:    `l.asks = next % n`,
-		new:    `l.asks = 0 * next`,
+		old:    `l.nextAsked = next % n`,
+		new:    `l.nextAsked = 0 * next`,
 		by:     hybrid("TestLossIsNoticedInEveryShard"),
 	},
 	{

@@ -30,8 +30,8 @@ var misuseMutants = []mutant{
 		name:   "a-line-for-each-mistake",
 		breaks: "Every check that cannot be asked is logged.",
 		file:   "hybrid/invalid.go",
-		old:    `!l.misuse.told[cause].Swap(true)`,
-		new:    `!l.misuse.told[cause].Load()`,
+		old:    `!l.misuse.reported[cause].Swap(true)`,
+		new:    `!l.misuse.reported[cause].Load()`,
 		by:     hybrid("TestMistakesAreToldOnce"),
 	},
 }
