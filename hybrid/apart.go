@@ -7,33 +7,36 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// A flight that takes Redis longer than an exchange may last would be sent again, the
-// same, for ever. So after two time-outs only its fate is asked for: by a batch without
-// operations, under the next number and the same nonce, which costs Redis next to
-// nothing. Either Redis has booked the flight: then its counters are only to be read. Or
-// it has not, and never will, because a later number is booked now: then they are to be
-// told anew. Both is done in smaller flights.
+// A flight that occupies Redis for longer than an exchange may last would time out and be
+// sent again for ever. So after maxUnanswered attempts only its fate is asked for: by a
+// batch without operations, with the next number and the same nonce, which costs Redis next
+// to nothing.
+//
+// If Redis has booked the flight, what is left to do is to read the state of its keys. If
+// it has not, it never will, because the number of the question is later; then the units
+// are reported again. Either is done in smaller flights.
 
-// maxUnanswered is how many times in a row a flight gets no answer before its fate is asked
-// for. The first time it is sent again: mostly just the answer was lost, and to ask would
-// take two exchanges that can be lost as well.
+// maxUnanswered is after how many attempts without an answer the fate of a flight is asked
+// for. After the first one the flight is sent again: mostly just the answer was lost, and a
+// question needs two exchanges.
 const maxUnanswered = 2
 
-// mustAsk reports whether it is time to ask for the fate of the flight of s. One of a
-// single key cannot be made smaller.
+// mustAsk reports whether to ask for the fate of the flight of s. A flight with a single
+// key is always sent again, because it cannot be split.
 func (s *shard) mustAsk() bool {
 	return s.flight.unanswered >= maxUnanswered && len(s.flight.items) > 1 && !s.asksFate
 }
 
-// ask has the fate of the flight asked for. While Redis is told to accept whatever comes
-// it could not say.
+// ask makes the next batch of s a question for the fate of its flight. Redis must not be
+// told to accept the question: then it would not compare the nonce.
 func (s *shard) ask() {
 	s.asksFate, s.accept = true, false
 	s.seq++
 }
 
-// fate handles what Redis says of a flight whose fate was asked for, or that was sent again
-// under another number after a loss although it had arrived after that.
+// fate handles the answer that says whether a flight was booked, and splits the flight. The
+// answer came to a question, or to a flight that was sent again under another number after
+// a loss of data, although its first attempt had been booked after that loss.
 func (c *core) fate(s *shard, r redisstore.Reply) {
 	f := s.flight
 	booked := r.Fate == redisstore.FateEarlier

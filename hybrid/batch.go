@@ -6,8 +6,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/table"
 )
 
-// batch states the flight of a shard, anew each time it is sent: the units
-// are the same, but what is relative to now is not.
+// batch returns the batch for the flight of a shard. It is made anew for each attempt: the
+// units stay the same, but ages are relative to the present.
 func (c *core) batch(id int) *redisstore.Batch {
 	s := &c.shards[id]
 	f := s.flight
@@ -39,6 +39,7 @@ func (c *core) batch(id int) *redisstore.Batch {
 	return b
 }
 
+// op returns the operation for the report of one counter.
 func (c *core) op(ctr *table.Counter, rep table.Report, units int64) redisstore.Op {
 	op := redisstore.Op{
 		Key: c.keys.CounterKey(rep.Rule, ctr.Key()), Rule: rep.Rule, Units: units,
@@ -52,10 +53,11 @@ func (c *core) op(ctr *table.Counter, rep table.Report, units int64) redisstore.
 	return op
 }
 
-// handsBack reports whether something is handed back.
+// handsBack reports whether a report hands units back.
 func handsBack(rep table.Report) bool { return rep.Back != arith.Span{} || len(rep.BackBuckets) > 0 }
 
-// readOnly returns a report that only asks, with what it may have to restore.
+// readOnly returns a report that books nothing: it only reads the state of the key, and
+// restores what Redis may have lost.
 func readOnly(rep table.Report) table.Report {
 	rep.Units, rep.Buckets, rep.Ahead, rep.Debt = 0, nil, arith.Span{}, 0
 	rep.Back, rep.BackTop, rep.BackBuckets = arith.Span{}, arith.Span{}, nil

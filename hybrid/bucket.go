@@ -5,6 +5,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/table"
 )
 
+// toRemote converts the buckets of a counter to those of a batch.
 func toRemote(in []table.Bucket) []redisstore.Bucket {
 	if len(in) == 0 {
 		return nil
@@ -16,6 +17,7 @@ func toRemote(in []table.Bucket) []redisstore.Bucket {
 	return out
 }
 
+// toLocal converts the buckets of a reply to those of a counter.
 func toLocal(in []redisstore.Bucket) []table.Bucket {
 	out := make([]table.Bucket, len(in))
 	for i, b := range in {

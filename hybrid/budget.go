@@ -6,15 +6,15 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// What booking one operation costs Redis, measured with redis-server 7.0: a funnel, and a
-// bucket of a window of 1,000, which a script reads and writes as a whole. Those of
-// windows of a few buckets take a fraction of that.
+// The cost of booking one operation in Redis, in ns, measured with redis-server 7.0: of a
+// funnel, and of one bucket of a window with 1,000 buckets, which a script reads and writes
+// as a whole. A bucket of a window with a few buckets costs a fraction of that.
 const (
 	opCost     = 5 * int64(time.Microsecond)
-	bucketCost = 1500 // ns
+	bucketCost = 1500
 )
 
-// cost estimates for how long, in ns, an operation of a rule occupies Redis.
+// cost estimates how long an operation of a rule occupies Redis, in ns.
 func cost(r *limit.Rule) int64 {
 	if r.Algorithm() == limit.AlgorithmFunnel {
 		return opCost
@@ -22,35 +22,35 @@ func cost(r *limit.Rule) int64 {
 	return opCost + int64(r.Kept()+1)*bucketCost
 }
 
-// budget bounds how long one pipeline occupies Redis, by the estimate of cost. It
-// adapts to how fast Redis answers, so that reports come late when there are too many,
-// and do not time out: it falls to half of what has taken too long, and grows by a step
-// when a pipeline that has used it up was answered soon. So the budgets of many nodes
-// become equal in time.
+// budget bounds the estimated cost of one pipeline. It adapts to how fast Redis answers, so
+// that an overload makes reports late and not time out. After a slow answer it falls to
+// half of the cost that was slow. It grows by a step after a fast answer to a pipeline that
+// has used it up. So the budgets of many nodes become equal in time.
 type budget struct {
-	ns   int64
-	most int64
-	slow int64 // an answer that takes longer takes too long
+	ns   int64 // the estimated cost that a pipeline may have
+	most int64 // upper bound of ns
+	slow int64 // an answer that takes longer than this is slow
 }
 
-// least is what a budget falls to at the least. Answers may just be lost, and then a
-// flight of each key would have more of them lost.
+// least is the lower bound of the budget. Answers may also be lost for other reasons than
+// overload; smaller flights would then lose more answers.
 func (b *budget) least() int64 { return max(b.most/64, opCost) }
 
 const (
-	// mostCost is the most that a budget can be, in ns: Redis serves nobody else meanwhile.
+	// mostCost is the upper bound of any budget: Redis serves no other client meanwhile.
 	mostCost = 10 * int64(time.Millisecond)
-	// costStep is by how much it grows.
+	// costStep is by how much a budget grows.
 	costStep = 10 * opCost
 )
 
+// newBudget returns the budget of a server that has not answered yet.
 func newBudget(timeout int64) budget {
 	most := min(mostCost, timeout/8)
-	return budget{ns: most / 2, most: most, slow: timeout / 8} // 200 windows of 10 buckets
+	return budget{ns: most / 2, most: most, slow: timeout / 8} // room for 200 windows of 10 buckets
 }
 
-// answered takes note of a pipeline of a cost that was answered after a time. One that
-// only asks for the fate of flights costs nothing, and says nothing.
+// answered adapts b to a pipeline of a cost that was answered after took. A pipeline that
+// only asks for the fate of flights has no cost, and a fast answer to it says nothing.
 func (b *budget) answered(cost, took int64) {
 	switch {
 	case took > b.slow:
@@ -61,13 +61,12 @@ func (b *budget) answered(cost, took int64) {
 	}
 }
 
-// timedOut takes note of a pipeline of a cost that got no answer in time.
+// timedOut adapts b to a pipeline of a cost that got no answer in time.
 func (b *budget) timedOut(cost int64) {
 	if cost > 0 {
 		b.ns = max(min(b.ns, cost)/2, b.least())
 	}
 }
 
-// anew takes note that an outage is over, in which time-outs said nothing of how fast
-// Redis is.
+// anew raises b after an outage: its time-outs said nothing about how fast Redis works.
 func (b *budget) anew() { b.ns = max(b.ns, b.most/8) }

@@ -36,7 +36,7 @@ func (d *driver) close(ctx context.Context) error {
 	d.link.Close()
 	last := State{Mode: Closed, Reason: "closed", Err: err, Since: time.Unix(0, d.now()), Nodes: d.state.Load().Nodes}
 	d.state.Store(&last)
-	d.link.SetMode(d.core.cfg.fallback.weight(int64(last.Nodes)), true)
+	d.link.SetMode(d.core.cfg.fallback.multiplier(int64(last.Nodes)), true)
 	n := d.stats().PendingUnits
 	switch {
 	case n <= 0:

@@ -2,47 +2,47 @@ package hybrid
 
 import "github.com/hybridlimit/hybridlimit/internal/redisstore"
 
-// Events.
+// Events are what the driver gives to the core.
 type (
-	evTick    struct{} // time has passed, or counters are waiting
-	evReplies struct {
+	evTick    struct{} // time has passed, or checks have handed over counters
+	evReplies struct { // a pipeline has ended
 		id       uint64
-		recv     int64 // local time
+		recv     int64 // when, on the counter clock
 		outcomes []redisstore.Outcome
 	}
-	evTimeout struct{ id uint64 } // the exchange has overrun its deadline
-	evFreed   struct{ id uint64 } // one that had has ended
-	evBeat    struct {
+	evTimeout struct{ id uint64 } // a pipeline or a heartbeat has overrun its deadline
+	evFreed   struct{ id uint64 } // a pipeline that had overrun its deadline has returned
+	evBeat    struct {            // a heartbeat has ended
 		id    uint64
-		recv  int64
-		addrs []string // of the servers of all shards, see [redisstore.Store.Servers]
+		recv  int64    // when, on the counter clock
+		addrs []string // addresses of the servers of all shards, see [redisstore.Store.Servers]
 		beat  redisstore.Beat
 		err   error
 	}
-	evFlush struct {
+	evFlush struct { // a caller asks for a flush
 		id  uint64
-		all bool // refresh every live counter, not only report what is pending
+		all bool // also fetch the state of counters that have nothing to report
 	}
-	evWithdraw struct{ id uint64 } // nobody waits for that flush any more
+	evWithdraw struct{ id uint64 } // no caller waits for that flush any more
 )
 
 type event any
 
-// Effects.
+// Effects are what the core asks the driver to do.
 type (
-	efSend struct {
+	efSend struct { // send a pipeline
 		id      uint64
 		batches []*redisstore.Batch
 	}
-	efBeat struct {
+	efBeat struct { // send a heartbeat
 		id     uint64
 		node   string
 		shards []int
 	}
-	efName    struct{ node string } // the node goes by this name from now on
-	efState   struct{ state State }
-	efEvent   struct{ event Event }
-	efFlushed struct {
+	efName    struct{ node string } // publish the new name of the node
+	efState   struct{ state State } // publish the state
+	efEvent   struct{ event Event } // report an event
+	efFlushed struct {              // a flush has ended
 		id  uint64
 		err error
 	}

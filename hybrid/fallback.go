@@ -33,8 +33,8 @@ func (f Fallback) String() string {
 	return fmt.Sprintf("fallback(%d)", uint8(f))
 }
 
-// weight returns what a unit counts as during an outage of n nodes.
-func (f Fallback) weight(n int64) int64 {
+// multiplier returns what a unit costs during an outage, in units, when n nodes are live.
+func (f Fallback) multiplier(n int64) int64 {
 	switch f {
 	case FullLimit:
 		return 1

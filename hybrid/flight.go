@@ -5,27 +5,28 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// flight is a batch on its way: which counters, and what they sent.
+// flight is a batch under way: the counters and what they report.
 type flight struct {
 	items       []item
-	cost        int64 // estimate, ns
-	tries       int
-	nonce       uint64 // so that Redis can tell it from that of a copy of this process
-	maybeBooked bool   // one of them may have been booked without an answer
-	unanswered  int    // so many times in a row there was no answer
-	part        bool   // of a flight that was taken apart
+	cost        int64  // estimate of how long it occupies Redis, ns
+	tries       int    // how often it was sent
+	nonce       uint64 // distinguishes it from a flight of a copy of this process
+	maybeBooked bool   // Redis may have booked it: an attempt got no answer
+	unanswered  int    // how many attempts in a row got no answer
+	part        bool   // it is part of a flight that was split
 }
 
+// item is what one counter reports in a flight.
 type item struct {
 	c      *table.Counter
 	rule   *limit.Rule
 	units  int64
-	back   bool // something is handed back
-	raised bool
-	// Redis has booked it, which is known without its state: that is only read. So
-	// many of its units were forgiven then.
+	back   bool // it hands units back
+	raised bool // it restores what Redis has lost
+	// Redis is known to have booked the item, but the answer with the state of the key was
+	// lost: the next batch only reads that state.
 	booked   bool
-	forgiven int64
+	forgiven int64 // how many of the units Redis forgave when it booked them
 }
 
 func (f *flight) add(it item) {
@@ -33,10 +34,11 @@ func (f *flight) add(it item) {
 	f.cost += cost(it.rule)
 }
 
+// pipe is a pipeline under way: the flights of some shards of one server.
 type pipe struct {
 	load   *load
 	shards []int
-	sent   int64 // local time
-	at     int64 // pace
-	cost   int64 // of its flights, ns
+	sent   int64 // when it was sent, on the counter clock
+	at     int64 // the same instant on the timer clock
+	cost   int64 // sum of its flights, ns
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 )
 
+// setHealth changes the health of a server.
 func (c *core) setHealth(v *server, h health) {
 	if v.health == h {
 		return
@@ -21,7 +22,7 @@ func (c *core) setHealth(v *server, h health) {
 	}
 }
 
-// count returns how many shards are on servers of a health.
+// count returns how many shards are on servers with that health.
 func (c *core) count(h health) (n int) {
 	for _, v := range c.servers {
 		if v.health == h {
@@ -31,8 +32,8 @@ func (c *core) count(h health) (n int) {
 	return n
 }
 
-// checkReturned ends the return of the shards that have been told all that they have
-// missed, and of servers that have missed nothing.
+// checkReturned ends the outage of shards that have nothing left to send that Redis may
+// have missed, and of servers that have no other shards.
 func (c *core) checkReturned() {
 	for i := range c.shards {
 		if s := &c.shards[i]; s.missed && s.server.health != down && !s.owed() {
@@ -48,16 +49,16 @@ func (c *core) checkReturned() {
 	}
 }
 
-// cutOff reports whether a server is away, or has only answered a probe since it was, and
-// is sent the first batch: one that takes the one may still refuse the other, and
-// nobody wants to be told of each attempt.
+// cutOff reports whether the shards of a server count as cut off: the server is down, or it
+// has answered a probe and not yet a batch. It may answer probes and still refuse batches,
+// and the state must not change with every attempt.
 func (c *core) cutOff(v *server) bool {
 	owed := func(i int) bool { return c.shards[i].missed && c.shards[i].owed() }
 	return v.health == down || v.health == trying && slices.ContainsFunc(v.shards, owed)
 }
 
-// returning reports whether any server has not been heard of yet, or was away and is not
-// told yet what it has missed.
+// returning reports whether any server has not answered yet, or has not booked yet what it
+// missed in an outage.
 func (c *core) returning() bool {
 	for i := range c.shards {
 		if s := &c.shards[i]; s.server.health != down && !s.healthy() {

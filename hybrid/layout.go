@@ -2,13 +2,14 @@ package hybrid
 
 import "strings"
 
-// Processes of another layout (see [redisstore.Keyspace.Layout]) share no limit with this one,
-// though they use the same Redis and prefix: each kind admits a limit of its own.
+// Processes with another layout (see [redisstore.Keyspace.Layout]) use other Redis keys,
+// although they have the same Redis and prefix. They share no limit with this process: each
+// layout admits a whole limit.
 
-// noteLayouts takes note of the layouts of others that a heartbeat has found.
+// noteLayouts applies the list of other layouts that a heartbeat has found.
 func (c *core) noteLayouts(others []string) {
 	if len(others) == 0 && c.members.held(c.now) {
-		return // Redis may have lost the list of them, as that of the nodes
+		return // Redis may have lost the list
 	}
 	c.stats.mismatches.Store(int64(len(others)))
 	found := ""

@@ -6,17 +6,22 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
 
-// The state machine: Synced → Degraded → Resyncing → Synced. The limiter is as well as
-// the worst of the servers.
+// The mode of the limiter goes Synced → Degraded → Resyncing → Synced. It is that of the
+// worst server.
 
-// scheduleProbe plans the next probe: exponential back-off with full jitter,
-// so that nodes which lost Redis together do not come back together. It waits
-// no longer than the outage has lasted, so that a short one (a fail-over) is
-// not followed by a long pause; and no longer than a heartbeat while some
-// shards are well. What only an operator can mend is asked for slowly.
+// scheduleProbe schedules the next probe of servers that are down, with exponential
+// back-off and full jitter, so that nodes which lost Redis together do not return together.
+// The pause is no longer than:
+//
+//   - the outage has lasted, so that a short outage (a failover) is not followed by a long
+//     pause;
+//   - a heartbeat, while any server is not down.
+//
+// A failure that only an operator can end (a password, a permission) is probed at
+// MaxBackoff from the first probe on.
 func (c *core) scheduleProbe(class redisstore.Class) {
 	if c.beats.current != nil {
-		return // one is on its way
+		return // one is under way
 	}
 	limit := c.cfg.maxBackoff
 	if class != redisstore.ClassMisconfigured {
@@ -29,7 +34,8 @@ func (c *core) scheduleProbe(class redisstore.Class) {
 	c.beats.next = c.now + limit/20 + c.jitter(limit, 0, 0.95)
 }
 
-// assess derives the limiter's state from its servers'.
+// assess derives the state of the limiter from its servers, and reports it if it has
+// changed.
 func (c *core) assess() {
 	cut, mode := 0, Synced
 	for _, v := range c.servers {
@@ -40,7 +46,7 @@ func (c *core) assess() {
 	switch {
 	case cut > 0:
 		mode = Degraded
-	case c.returning(), c.state.Mode != Synced && c.reseed != 0:
+	case c.returning(), c.state.Mode != Synced && c.reseedAt != 0:
 		mode = Resyncing
 	}
 	s := State{Mode: mode, Since: c.state.Since, Nodes: int(c.members.count), Down: cut}

@@ -260,7 +260,7 @@ func TestShardsThatMoveAllTheTime(t *testing.T) {
 			t.Errorf("downAt %d outageAt %d", n.core.downAt, n.core.outageAt)
 		}
 		for i := range n.core.shards {
-			if n.core.shards[i].weighted || n.core.shards[i].missed {
+			if n.core.shards[i].multiplied || n.core.shards[i].missed {
 				t.Error("weighs", i)
 			}
 		}

@@ -1,31 +1,36 @@
 package hybrid
 
-// offsetFilter estimates how far Redis' clock is ahead of ours from exchanges
-// that Redis has stamped: as in NTP, the stamp was taken somewhere between
-// sending and receiving, and the quickest exchange says most. The estimate
-// ages, because clocks drift apart; an exchange that contradicts it (another
-// server, a clock that was set) replaces it at once, unless it began before
-// the one that the estimate rests on had ended: then it may be about the past.
+// offsetFilter estimates how far Redis' clock is ahead of ours, from exchanges in which
+// Redis has answered its time. As in NTP: Redis read its clock between the sending and the
+// receiving, so the fastest exchange gives the smallest error.
+//
+// The error of an estimate grows with its age, because clocks drift. An exchange that
+// contradicts the estimate replaces it at once: it came from another server, or a clock was
+// set. But an exchange that was sent before the estimate was taken may be about the time
+// before, and is ignored if it contradicts.
+//
+// The zero offsetFilter knows nothing. All times are in ns.
 type offsetFilter struct {
 	known bool
 	ns    int64 // Redis' clock minus ours
-	err   int64 // bound of the error when taken
-	at    int64 // our time when taken
-	lag   int64 // how far our clock was behind one that keeps going, when taken
-	step  int64 // by how much the exchange that was taken last has found Redis' clock set ahead or back
+	err   int64 // bound of the error when the estimate was taken
+	at    int64 // when it was taken, on our clock
+	lag   int64 // how far our clock was then behind one that never stops
+	step  int64 // by how much the latest exchange has found Redis' clock set forward or back
 }
 
-// offsetDrift is the rate at which an estimate is taken to grow stale: 1 in
-// 2,000, beyond what real oscillators show.
+// offsetDrift is the assumed drift between two clocks: 1 in 2,000, which is more than real
+// oscillators show.
 const offsetDrift = 2000
 
-// sample takes an exchange and reports whether the estimate has changed. lag says how far
-// our clock is behind one that keeps going: if ours stood still, Redis' was not set.
+// sample adds an exchange: when it was sent and received on our clock, and Redis' time. lag
+// is how far our clock is behind one that never stops; if our clock stood still, Redis'
+// clock was not set. It returns whether the estimate has changed.
 func (f *offsetFilter) sample(sent, recv, server, lag int64) bool {
 	if recv < sent {
 		return false
 	}
-	lo, hi := server-recv, server-sent // the offset lies between
+	lo, hi := server-recv, server-sent // the offset is between these
 	grown := f.grown(recv)
 	fresh := offsetFilter{known: true, ns: lo + (hi-lo)/2, err: (hi-lo)/2 + 1000, at: recv, lag: lag}
 	agrees := f.holds(sent, recv, server)
@@ -40,15 +45,16 @@ func (f *offsetFilter) sample(sent, recv, server, lag int64) bool {
 	return changed
 }
 
-// grown is the bound of the error at our time.
+// grown returns the bound of the error at a time on our clock.
 func (f *offsetFilter) grown(now int64) int64 { return f.err + (now-f.at)/offsetDrift }
 
-// holds reports whether an exchange may be with that clock.
+// holds reports whether an exchange agrees with the estimate.
 func (f *offsetFilter) holds(sent, recv, server int64) bool {
 	return f.ns >= server-recv-f.grown(recv) && f.ns <= server-sent+f.grown(recv)
 }
 
-// contradicts reports whether an exchange that began since shows another clock.
+// contradicts reports whether an exchange that was sent after the estimate was taken shows
+// another clock.
 func (f *offsetFilter) contradicts(sent, recv, server int64) bool {
 	return f.known && sent >= f.at && recv >= sent && !f.holds(sent, recv, server)
 }

@@ -12,9 +12,9 @@ var (
 	errMissingReply = errors.New("hybrid: redis answered fewer commands than it was sent")
 )
 
-// fared takes note of what has become of an exchange that began at a time. answered is
-// told of each server that has answered for some of its shards. It returns the class of
-// what has failed that passes soonest.
+// exchangeEnded handles how an exchange that was sent at began has ended for its shards. It
+// calls answered for each server that has answered for any of them. It returns the class of
+// the failures, 0 if there are none: of several the one that may pass soonest.
 func (c *core) exchangeEnded(began int64, all []answer, answered func(*server)) (class redisstore.Class) {
 	var of []*server
 	for _, a := range all {
@@ -45,12 +45,14 @@ func (c *core) exchangeEnded(began int64, all []answer, answered func(*server)) 
 	return class
 }
 
-// apartAfter is after how many times the rounds that make an outage a shard is one, although
-// its server answers for others: more answers than are lost in a row by chance.
+// apartAfter bounds how long a shard may fail while its server answers for others: after
+// that many times degradeAfter rounds it is an outage of the shard. So many answers are not
+// lost in a row by chance.
 const apartAfter = 4
 
-// failing takes note of the shards of a server for which an exchange did not work. One for
-// which none does, while some do for others, is taken for a server of its own.
+// failing handles the shards of a server for which an exchange has failed. some says that
+// the server has answered for others of its shards. A shard for which every exchange fails
+// while the server answers for others becomes a server of its own, which is down.
 func (c *core) failing(v *server, began int64, some bool, list []answer) redisstore.Class {
 	class := c.noteFailure(list[0].err)
 	if !some {
@@ -63,17 +65,17 @@ func (c *core) failing(v *server, began int64, some bool, list []answer) redisst
 		s := &c.shards[a.shard]
 		s.retry = c.now + c.jitter(c.cfg.retry, 0.5, 1.5)
 		if s.rounds.fails == 0 {
-			s.failing = began
+			s.failedSince = began
 		}
-		if s.rounds.failed(began, c.now); s.rounds.fails >= apartAfter*c.cfg.degradeAfter && (some || v.bookedAt > s.failing) && len(v.shards) > 1 {
+		if s.rounds.failed(began, c.now); s.rounds.fails >= apartAfter*c.cfg.degradeAfter && (some || v.bookedAt > s.failedSince) && len(v.shards) > 1 {
 			c.setHealth(c.isolate(a.shard), down)
 		}
 	}
 	return class
 }
 
-// failed takes note of an exchange that began at a time, and that a server did not answer. One
-// of which nothing has been heard since it was away, or ever, but heartbeats is away at once.
+// failed counts an exchange that a server has not answered. A server that has not answered
+// a batch since its latest outage, or ever, is down at once.
 func (c *core) failed(v *server, began int64, class redisstore.Class) {
 	v.rounds.failed(began, c.now)
 	if v.rounds.fails >= c.cfg.degradeAfter || v.health != up || class == redisstore.ClassMisconfigured {
@@ -81,7 +83,7 @@ func (c *core) failed(v *server, began int64, class redisstore.Class) {
 	}
 }
 
-// noteFailure keeps why an exchange has failed.
+// noteFailure keeps the reason of a failure, and returns its class.
 func (c *core) noteFailure(err error) redisstore.Class {
 	class, reason := redisstore.Classify(err)
 	if errors.Is(err, errTimeout) {
@@ -91,7 +93,7 @@ func (c *core) noteFailure(err error) redisstore.Class {
 	return class
 }
 
-// booked takes note that a server has answered a batch.
+// booked notes that a server has answered a batch.
 func (c *core) booked(v *server) {
 	for _, a := range v.answers {
 		if a.err == nil {
@@ -103,8 +105,8 @@ func (c *core) booked(v *server) {
 	}
 }
 
-// reached takes note that a server has answered a heartbeat. If it was down it is told
-// what it has missed.
+// reached notes that a server has answered a heartbeat. If the server was down, its queues
+// become the backlog: what it may have missed is sent first, at a limited pace.
 func (c *core) reached(v *server) {
 	for _, a := range v.answers {
 		if s := &c.shards[a.shard]; a.err == nil && !a.list && s.flight == nil {
@@ -112,7 +114,7 @@ func (c *core) reached(v *server) {
 		}
 	}
 	if v.health != down {
-		// A batch that is under way, and has failed before, speaks for itself.
+		// A batch that is being sent again decides by itself whether the server is up.
 		if !slices.ContainsFunc(v.shards, func(i int) bool { return c.shards[i].flight != nil }) {
 			v.rounds.fails = 0
 		}

@@ -2,9 +2,10 @@ package hybrid
 
 import "slices"
 
-// place takes over on which servers the shards are, by address; "" is unknown. A shard
-// that is not where it was joins the server of that name, if that is as well as the one
-// before and by the same clock. Else it is a server of its own for now.
+// place applies on which servers the shards are. addrs holds the address of each shard's
+// server, empty if it is unknown. A shard whose address has changed moves to the server
+// with that address if the two have the same health and clock. Else it becomes a server of
+// its own for now.
 func (c *core) place(addrs []string) {
 	for i := range min(len(addrs), len(c.shards)) {
 		from := c.shards[i].server
@@ -13,7 +14,7 @@ func (c *core) place(addrs []string) {
 		}
 		k := slices.IndexFunc(c.servers, func(v *server) bool { return v.name == addrs[i] })
 		switch {
-		case k < 0: // another master has taken over, or this one is new to us
+		case k < 0: // a replica was promoted, or the server is new
 			v := c.isolate(i)
 			bounds := *v.load
 			bounds.slots, bounds.paced = c.cfg.maxPipes, 0
@@ -26,7 +27,7 @@ func (c *core) place(addrs []string) {
 	}
 }
 
-// alone makes a shard a server of its own, which is as well as the one that it was on.
+// isolate makes a shard a server of its own, with the health of the server that it was on.
 func (c *core) isolate(shard int) *server {
 	from := c.shards[shard].server
 	if len(from.shards) == 1 {
@@ -39,7 +40,8 @@ func (c *core) isolate(shard int) *server {
 	return v
 }
 
-// move puts a shard on another server, whose clock it goes by from now on.
+// move puts a shard on another server. Its counters follow the clock of that server from
+// now on.
 func (c *core) move(shard int, to *server) {
 	from := c.shards[shard].server
 	from.shards = slices.DeleteFunc(from.shards, func(i int) bool { return i == shard })
@@ -55,8 +57,9 @@ func (c *core) move(shard int, to *server) {
 	c.applyMode(shard)
 }
 
-// sampleShard feeds an exchange for one shard to it. If there are several servers and that
-// shows another clock, the shard has moved or the clock was set: the next heartbeat tells.
+// sampleShard adds an exchange for one shard to the estimate of a clock. If it contradicts
+// the estimate of the shard's server, the shard has moved to another server, or the clock
+// was set. Then the shard becomes a server of its own, and a heartbeat is sent to find out.
 func (c *core) sampleShard(shard int, sent, recv, now int64) {
 	v := c.shards[shard].server
 	if len(c.servers) > 1 && len(v.shards) > 1 && v.offset.contradicts(sent, recv, now) {

@@ -4,11 +4,11 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
 
-// pump starts pipelines for the shards that are due, as long as slots last. Each is for
-// one server: one that hangs holds up no other.
+// pump starts pipelines for the shards that are due, as long as their servers have slots. A
+// pipeline is for one server, so that a server that hangs delays no other.
 func (c *core) pump() {
 	first, n := c.nextServer, len(c.servers)
-	for _, missed := range [...]bool{true, false} { // else those that have missed something may wait for ever
+	for _, missed := range [...]bool{true, false} { // first those after an outage: the others could take all slots for ever
 		for k := range n {
 			v := c.servers[(first+k)%n]
 			for v.load.free(missed) {
@@ -23,8 +23,8 @@ func (c *core) pump() {
 	}
 }
 
-// pick prepares the flights of the shards of a server that are due, as many as one
-// pipeline may carry: of those that have missed something, or of the others.
+// pick makes the flights of the shards of v that are due, and returns as many shards as one
+// pipeline may carry: of those that have missed something in an outage, or of the others.
 func (c *core) pick(v *server, missed bool) (ids []int) {
 	n, width, left := len(v.shards), c.cfg.shardsPerPipe, v.load.budget.ns
 	if missed {
@@ -50,20 +50,47 @@ func (c *core) pick(v *server, missed bool) (ids []int) {
 	return ids
 }
 
-// urgentShare is the part of a flight that keys may fill which are not urgent, if others in
-// it are: one in so many. In a flood of new keys a hot one goes less above its limit.
+// urgentShare bounds a flight with urgent keys: if it has any, it is filled up with other
+// keys to one part in urgentShare of MaxBatch at most. Urgent reports then do not wait for
+// Redis to book a flood of new keys.
 const urgentShare = 4
 
-// board makes the next flight of s from its queues, until it costs what is left of
-// the budget. It stays nil if the counters there turn out to have nothing to tell.
+// board makes the next flight of s, until it costs what is left of the budget. The parts of a
+// flight that was split travel first, and by themselves. There is no flight if no counter in
+// the queues has anything to report.
 func (c *core) board(s *shard, left int64) {
 	var f flight
-	late, most := int64(0), c.cfg.maxBatch
 	for len(s.rest) > 0 && len(f.items) < c.cfg.maxBatch && f.cost < left {
 		f.add(s.rest[0])
 		f.maybeBooked, f.part = f.maybeBooked || s.rest[0].booked, true
 		s.rest = s.rest[1:]
 	}
+	var late int64
+	if !f.part {
+		late = c.boardQueues(s, &f, left)
+	}
+	if len(s.urgent) == 0 {
+		s.urgentAt = 0
+	}
+	if len(s.normal) == 0 {
+		s.normalAt = 0
+	}
+	if len(f.items) == 0 {
+		return
+	}
+	s.seq++
+	f.nonce = c.ids.nonce()
+	s.flight = &f
+	s.retry = 0
+	if !f.part { // parts have not waited in a queue
+		c.stats.behind.Store(late)
+	}
+}
+
+// boardQueues fills f from the queues of s that are due, and returns the longest time that
+// one of its reports has waited.
+func (c *core) boardQueues(s *shard, f *flight, left int64) (late int64) {
+	most := c.cfg.maxBatch
 	take := func(queue *[]queued, taken *int64, urgent bool) {
 		k := 0
 		for k < len(*queue) && len(f.items) < most && f.cost < left {
@@ -77,38 +104,23 @@ func (c *core) board(s *shard, left int64) {
 		*taken += int64(k)
 		*queue = shorten(*queue, k)
 	}
-	if !f.part {
-		take(&s.backlog, &s.takenNormal, false)
+	take(&s.backlog, &s.takenNormal, false)
+	if s.missed {
+		return late
 	}
-	if !s.missed && !f.part {
-		if s.urgentAt != 0 && c.now >= s.urgentAt {
-			take(&s.urgent, &s.takenUrgent, true)
-			if len(f.items) > 0 {
-				most /= urgentShare // what is urgent does not wait for Redis to book many others
-			}
-		}
-		if s.normalAt != 0 && c.now >= s.normalAt {
-			take(&s.normal, &s.takenNormal, false)
+	if s.urgentAt != 0 && c.now >= s.urgentAt {
+		take(&s.urgent, &s.takenUrgent, true)
+		if len(f.items) > 0 {
+			most /= urgentShare
 		}
 	}
-	if len(s.urgent) == 0 {
-		s.urgentAt = 0
+	if s.normalAt != 0 && c.now >= s.normalAt {
+		take(&s.normal, &s.takenNormal, false)
 	}
-	if len(s.normal) == 0 {
-		s.normalAt = 0
-	}
-	if len(f.items) > 0 {
-		s.seq++
-		f.nonce = c.ids.nonce()
-		s.flight = &f
-		s.retry = 0
-		if !f.part { // what waits in parts is not in a queue
-			c.stats.behind.Store(late)
-		}
-	}
+	return late
 }
 
-// send starts one pipeline to a server with the flights of some of its shards.
+// send starts one pipeline to a server, with the flights of some of its shards.
 func (c *core) send(v *server, ids []int, missed bool) {
 	p := &pipe{load: v.load, shards: ids, sent: c.local, at: c.now}
 	id := c.newID()

@@ -6,7 +6,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/table"
 )
 
-// drain sorts the counters that checks have handed over into their shards.
+// drain queues the counters that checks have handed over.
 func (c *core) drain() {
 	c.link.Drain(func(k *table.Counter, urgent bool) {
 		c.activeAt = c.now
@@ -14,9 +14,10 @@ func (c *core) drain() {
 	})
 }
 
+// enqueue queues a counter: an urgent one in its shard, another in the wheel until it is due.
 func (c *core) enqueue(k *table.Counter, urgent bool) {
-	// At once, though it may report later: until its shard is known, a window goes by the
-	// clock of another server.
+	// Ask for the shard even if the counter reports later: until a counter knows its shard, its
+	// window follows the clock of another server.
 	s := &c.shards[k.Shard(c.local, c.keys.Shard)]
 	if urgent {
 		s.urgent = append(s.urgent, queued{k, c.now})
@@ -28,7 +29,7 @@ func (c *core) enqueue(k *table.Counter, urgent bool) {
 	c.wheel.add(k, c.now+max(k.Due(), c.local)-c.local)
 }
 
-// ready queues a counter whose time to report has come.
+// ready moves a counter that is due from the wheel into the queue of its shard.
 func (c *core) ready(k *table.Counter) {
 	s := &c.shards[k.Shard(c.local, c.keys.Shard)]
 	if len(s.normal) >= max(s.prune, minPrune) {
@@ -43,7 +44,7 @@ func (c *core) ready(k *table.Counter) {
 	}
 }
 
-// refreshAll queues every live counter, to ask for it if it has nothing to tell.
+// refreshAll queues every live counter, including those that have nothing to report.
 func (c *core) refreshAll() {
 	c.each(func(k *table.Counter) bool {
 		if k.Refresh() {
@@ -53,7 +54,7 @@ func (c *core) refreshAll() {
 	})
 }
 
-// shorten drops the first k counters, and with the last of them the memory.
+// shorten drops the first k counters. An empty queue frees its memory.
 func shorten(q []queued, k int) []queued {
 	if k == len(q) {
 		return nil

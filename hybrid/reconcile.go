@@ -1,9 +1,9 @@
 package hybrid
 
-// onFlush starts to reconcile all that is waiting now.
+// onFlush starts a flush: everything that is waiting is due now.
 func (c *core) onFlush(ev evFlush) {
 	if c.state.Mode == Degraded && c.beats.current == nil {
-		c.beats.next = c.now // look at once whether it is still away
+		c.beats.next = c.now // probe at once
 	}
 	if ev.all {
 		c.refreshAll()
@@ -30,6 +30,7 @@ func (c *core) onFlush(ev evFlush) {
 	c.flushes = append(c.flushes, f)
 }
 
+// dropFlush forgets a flush that no caller waits for any more.
 func (c *core) dropFlush(id uint64) {
 	for i, f := range c.flushes {
 		if f.id == id {
@@ -39,8 +40,8 @@ func (c *core) dropFlush(id uint64) {
 	}
 }
 
-// checkFlushes ends the requests that are fulfilled, and those that cannot be
-// while Redis is away.
+// checkFlushes ends the flushes that are done, and with an error those that wait only for
+// servers that are down.
 func (c *core) checkFlushes() {
 	kept := c.flushes[:0]
 	for _, f := range c.flushes {
@@ -57,8 +58,8 @@ func (c *core) checkFlushes() {
 	c.flushes = kept
 }
 
-// flushed reports whether all that a request asks for is told, and no shard is
-// still being told what it has missed.
+// flushed reports whether everything that a flush asked for is booked, and no shard is
+// returning from an outage.
 func (c *core) flushed(f *flush) bool {
 	for i, m := range f.marks {
 		s := &c.shards[i]
@@ -72,7 +73,7 @@ func (c *core) flushed(f *flush) bool {
 	return len(f.marks) == 0 && c.state.Mode != Resyncing && c.count(down) < len(c.shards)
 }
 
-// hopeless reports whether only shards that are away keep a request waiting.
+// hopeless reports whether a flush waits only for servers that are down.
 func (c *core) hopeless(f *flush) bool {
 	for i := range f.marks {
 		if c.shards[i].server.health != down {

@@ -2,16 +2,19 @@ package hybrid
 
 import "slices"
 
-// A unit may be booked twice after a loss of data: that is the safe side. What is
-// handed back must not be, or more would be admitted than the limit. The ledger sees to
-// it, as for units, as long as Redis has it. Once Redis has lost it, nobody can tell
-// whether a flight that got no answer was booked before: its refunds are given up. So are
-// those of the first flight under a name as soon as it has got no answer: that Redis has
-// no ledger then says nothing.
+// After a loss of data a unit may be booked twice: that errs on the safe side. A refund
+// must not be applied twice, because more than the limit would be admitted.
+//
+// As long as Redis has the record of the latest flight (its number and its nonce), the
+// record prevents both. If the record is lost, nobody can tell whether a flight without an
+// answer was booked before; so its refunds are given up. The first flight under a name has
+// no record to compare with, so its refunds are given up after the first attempt without an
+// answer.
 
-// unanswered notes that nobody knows what has become of the flight of s. If it hands
-// something back Redis shall look into its ledger again, which it does not while it is
-// told to accept whatever comes: it may have booked the flight, and lost the ledger.
+// noteUnanswered notes that it is unknown whether Redis has booked the flight of s. While
+// Redis is told to accept a flight, it does not compare the flight with its record. A
+// flight with refunds must be compared, because it may have been booked and the record lost
+// after that.
 func (s *shard) noteUnanswered() {
 	if s.flight == nil {
 		return
@@ -23,9 +26,8 @@ func (s *shard) noteUnanswered() {
 	}
 }
 
-// giveUpRefunds keeps a flight that Redis does not know any more from handing anything
-// back if it may have done so before. What the authority may not have taken off counts
-// here again.
+// giveUpRefunds removes the refunds from the flight of s if Redis may have applied them
+// already. Their units count again on this node, because Redis may not have applied them.
 func (c *core) giveUpRefunds(s *shard) {
 	if s.flight == nil || !s.flight.maybeBooked {
 		return

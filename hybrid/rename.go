@@ -2,12 +2,15 @@ package hybrid
 
 import "fmt"
 
-// rename gives the node a new name after somebody else was seen to report under
-// the one it has. A shard whose flight may have been booked under the old name
-// keeps that name until its fate is known; the others begin anew at once. The
-// next heartbeat enters the node among the live ones. All counters are asked for:
-// only where Redis has a record of the node does a heartbeat show that Redis has
-// lost what the node knows.
+// rename gives the node a new name, because another process was seen to report under the
+// present one.
+//
+// A shard whose flight may have been booked under the old name keeps that name until it is
+// known whether it was. The other shards use the new name at once. The next heartbeat
+// enters the new name into the list of live nodes.
+//
+// All counters are then reported. Only where Redis has a record of the node can a heartbeat
+// show that Redis has lost data, and the new name has no record yet.
 func (c *core) rename() {
 	old := c.node
 	c.node = c.ids.name()
@@ -22,11 +25,11 @@ func (c *core) rename() {
 	c.refreshAll()
 }
 
-// nameTaken handles that Redis has somebody else's batch under the number of the
-// flight of s, or a later one. Under that name the flight cannot be booked any
-// more, so it is sent under the node's new one.
+// nameTaken handles the answer that another process has booked a batch under the number of
+// the flight of s, or a later one. The flight cannot be booked under that name any more, so
+// it is sent again under the new name of the node.
 func (c *core) nameTaken(s *shard) {
-	c.giveUpRefunds(s) // it may have been booked before the other came
+	c.giveUpRefunds(s) // the flight may have been booked before the other batch was
 	if s.node == c.node {
 		c.rename()
 	}

@@ -7,12 +7,11 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
 
-// onReplies handles the end of a pipeline. Each batch in it has fared on its
-// own.
+// onReplies handles the end of a pipeline. Its batches succeed or fail each by itself.
 func (c *core) onReplies(ev evReplies) {
 	p := c.pipes[ev.id]
 	if p == nil {
-		return // it timed out before; its flights are on their way again
+		return // it timed out before, and its flights are being sent again
 	}
 	p.load.slots++
 	all, failed := make([]answer, 0, len(p.shards)), false
@@ -43,17 +42,18 @@ func (c *core) onReplies(ev evReplies) {
 	c.batchesEnded(p.at, all)
 }
 
-// batchesEnded takes note of what has become of a pipeline that began at a time.
+// batchesEnded handles how a pipeline that was sent at began has ended for its shards. If a
+// server is down because of it, a probe is scheduled.
 func (c *core) batchesEnded(began int64, all []answer) {
 	before := c.count(down)
-	if class := c.exchangeEnded(began, all, c.booked); c.count(down) > before { // else the next probe is planned
+	if class := c.exchangeEnded(began, all, c.booked); c.count(down) > before { // else the next probe is scheduled
 		due := c.beats.next
 		c.scheduleProbe(class)
 		c.beats.next = min(c.beats.next, due)
 	}
 }
 
-// timedOut reports whether something that was sent has got no answer in time.
+// timedOut reports whether any batch got no answer in time.
 func timedOut(outcomes []redisstore.Outcome) bool {
 	return slices.ContainsFunc(outcomes, func(o redisstore.Outcome) bool {
 		_, reason := redisstore.Classify(o.Err)
@@ -61,7 +61,7 @@ func timedOut(outcomes []redisstore.Outcome) bool {
 	})
 }
 
-// unpack ends a pipeline, whatever has become of it, and returns its shards.
+// unpack removes a pipeline that has ended in any way, and returns its shards.
 func (c *core) unpack(id uint64) []int {
 	p := c.pipes[id]
 	delete(c.pipes, id)
@@ -75,9 +75,9 @@ func (c *core) unpack(id uint64) []int {
 	return p.shards
 }
 
-// onTimeout handles an exchange that has overrun its deadline: its fate is
-// unknown, so what it carried is to be sent again. Its slot stays taken until
-// the call returns, so that a client that ignores deadlines cannot pile up
+// onTimeout handles a pipeline or a heartbeat that has overrun its deadline. Whether Redis
+// has booked its flights is unknown, so they are sent again. The slot of a pipeline stays
+// taken until the call returns: otherwise a client that ignores deadlines would pile up
 // goroutines.
 func (c *core) onTimeout(id uint64) {
 	if c.beats.current != nil && c.beats.current.id == id {
@@ -98,7 +98,7 @@ func (c *core) onTimeout(id uint64) {
 	c.batchesEnded(p.at, all)
 }
 
-// onReply handles what Redis says of one batch.
+// onReply handles the reply to one batch.
 func (c *core) onReply(s *shard, r redisstore.Reply, sent, recv int64) {
 	f := s.flight
 	if f != nil {
@@ -119,15 +119,15 @@ func (c *core) onReply(s *shard, r redisstore.Reply, sent, recv int64) {
 		c.noteLoss(s)
 		c.giveUpRefunds(s)
 		s.asksFate = false
-		// The batch was not applied: send it again, with all we know. If that
-		// is not accepted either, asking at once would not help.
+		// The batch was not applied. Send it again at once, with what this node knows of the
+		// keys. If Redis was told to accept that and has not, wait before the next attempt.
 		s.retry = 0
 		if s.accept {
 			c.stats.badReplies.Add(1)
 			s.retry = c.now + c.jitter(c.cfg.retry, 0.5, 1.5)
 		}
 		s.accept = true
-	default: // another, or a later one, under our name
+	default: // another process has used the name of this node
 		c.nameTaken(s)
 	}
 }

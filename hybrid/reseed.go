@@ -6,8 +6,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/table"
 )
 
-// noteLoss records that Redis has lost the data of a shard, once per loss,
-// and arranges for everything known of it to be told anew.
+// noteLoss records that Redis has lost the data of a shard, once per loss, and schedules
+// that everything this node knows of the shard is sent again.
 func (c *core) noteLoss(s *shard) {
 	if s.lost {
 		return
@@ -15,18 +15,18 @@ func (c *core) noteLoss(s *shard) {
 	s.lost, s.reseed = true, true
 	c.stats.losses.Add(1)
 	c.members.hold(max(c.members.atLeastUntil, c.now+beatsToReturn*c.cfg.heartbeat))
-	if c.reseed == 0 {
-		// A loss rarely comes alone: let the other shards report theirs, and
-		// look at those that have nothing to send.
-		c.reseed = c.now + c.cfg.linger*10
+	if c.reseedAt == 0 {
+		// A loss rarely concerns one shard alone. Wait until the others have noticed theirs, and
+		// ask for those that have nothing to send.
+		c.reseedAt = c.now + c.cfg.linger*10
 		c.beats.askAll(c.now)
 	}
 }
 
-// reseedNow queues every counter that knows something of a lost shard.
+// reseedNow queues every counter that knows a state of a shard whose data was lost.
 func (c *core) reseedNow() {
-	c.reseed = 0
-	c.happened(Event{Kind: EventDataLost, Reason: fmt.Sprintf("redis has lost data, and is told what is known of it: %d of %d shards", c.toReseed(), len(c.shards))})
+	c.reseedAt = 0
+	c.happened(Event{Kind: EventDataLost, Reason: fmt.Sprintf("redis has lost data, and is sent what this node knows of it: %d of %d shards", c.toReseed(), len(c.shards))})
 	c.each(func(k *table.Counter) bool {
 		s := &c.shards[k.Shard(c.local, c.keys.Shard)]
 		if s.reseed && k.MarkRaise(c.local) {
@@ -40,6 +40,7 @@ func (c *core) reseedNow() {
 	}
 }
 
+// toReseed returns how many shards have lost data.
 func (c *core) toReseed() (n int) {
 	for i := range c.shards {
 		if c.shards[i].reseed {

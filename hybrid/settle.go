@@ -9,7 +9,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// settle ends a flight that Redis has booked.
+// settle ends a flight that Redis has booked, and gives each counter the state of its key.
 func (c *core) settle(s *shard, f *flight, r redisstore.Reply, sent, recv int64) {
 	server, offset := int64(r.Now), s.server.offset.ns
 	a := table.Answer{
@@ -17,7 +17,8 @@ func (c *core) settle(s *shard, f *flight, r redisstore.Reply, sent, recv int64)
 		Slack: max(recv-sent, 0) + int64(time.Millisecond),
 	}
 	s.acked, s.accept, s.lost = s.seq, false, false
-	// The answer was to the old name: Redis has to have a record of the new one, see rename.
+	// If the node was renamed while the flight was under way, Redis has no record of the new
+	// name yet. Report these counters again, see rename.
 	renamed := s.node != c.node
 	c.endFlight(s)
 	for i, it := range f.items {
@@ -27,7 +28,7 @@ func (c *core) settle(s *shard, f *flight, r redisstore.Reply, sent, recv int64)
 			c.onKeyError(it, st.Err)
 			continue
 		}
-		st.Forgiven += it.forgiven // one of them is 0
+		st.Forgiven += it.forgiven // at most one of the two is not 0
 		c.stats.acked.Add(it.units - st.Forgiven)
 		c.stats.forgiven.Add(st.Forgiven)
 		if it.back {
@@ -43,8 +44,8 @@ func (c *core) settle(s *shard, f *flight, r redisstore.Reply, sent, recv int64)
 	}
 }
 
-// onKeyError puts a key aside that Redis could not use although the rest of
-// its batch was fine.
+// onKeyError puts a counter into quarantine whose key Redis could not use, although it has
+// applied the rest of the batch.
 func (c *core) onKeyError(it item, err error) {
 	var key *limit.KeyError
 	if it.booked {
@@ -68,6 +69,7 @@ func (c *core) onKeyError(it item, err error) {
 	}
 }
 
+// afterSettle counts and queues what has come of an answer for a counter.
 func (c *core) afterSettle(ctr *table.Counter, o table.Outcome) {
 	if o.Lost {
 		c.stats.rolledBack.Add(1)
@@ -81,9 +83,9 @@ func (c *core) afterSettle(ctr *table.Counter, o table.Outcome) {
 	}
 }
 
-// abandon takes apart a flight that was not sent because it contradicts
-// itself. That would be a bug here; it must not keep the rest of the shard
-// from being told, so its keys are set aside as if Redis had refused them.
+// abandon gives up a flight that the store has refused to send because it contradicts
+// itself. That would be a bug in this package. Its keys go into quarantine, so that the
+// other keys of the shard are still reported.
 func (c *core) abandon(s *shard, err error) {
 	c.stats.badReplies.Add(1)
 	c.giveUpRefunds(s)
@@ -93,8 +95,8 @@ func (c *core) abandon(s *shard, err error) {
 	c.endFlight(s)
 }
 
-// endFlight makes room for the next flight of a shard, which is counted under the
-// name that the node has by now.
+// endFlight makes room for the next flight of s. If the node was renamed meanwhile, that
+// flight is numbered under the new name.
 func (c *core) endFlight(s *shard) {
 	if s.flight, s.asksFate = nil, false; s.node != c.node {
 		s.begin(c.node)

@@ -25,12 +25,12 @@ func newCore(cfg coreConfig, rng *rand.Rand, ids identities, link *table.Link, k
 	if cfg.expectedNodes > 1 {
 		c.expectNodes(cfg.expectedNodes)
 	}
-	link.SetFallback(cfg.fallback.weight(c.members.count))
+	link.SetFallback(cfg.fallback.multiplier(c.members.count))
 	return c
 }
 
-// step handles one event. now is the time that timers run on, localNow the
-// counters' time; both in ns. The effects are valid until the next step.
+// step handles one event. now is the time on the timer clock, localNow on the counter
+// clock. The effects are valid until the next step.
 func (c *core) step(now, localNow int64, ev event) []effect {
 	c.now, c.local = max(now, c.now), max(localNow, c.local)
 	c.link.SetLag(c.now - c.local)
@@ -59,10 +59,10 @@ func (c *core) step(now, localNow int64, ev event) []effect {
 		c.dropFlush(ev.id)
 	}
 	c.timers()
-	c.assess() // twice, so that nobody misses that Redis has returned
+	c.assess() // twice: an outage that ends without a backlog is also reported as Resyncing
 	c.checkReturned()
 	c.assess()
-	if c.weightsChanged {
+	if c.multipliersChanged {
 		c.applyUnplaced()
 	}
 	c.pump()
@@ -70,7 +70,7 @@ func (c *core) step(now, localNow int64, ev event) []effect {
 	return c.out
 }
 
-// timers does what is due by now, other than sending.
+// timers does what is due by now, except sending batches.
 func (c *core) timers() {
 	c.wheel.due(c.now, c.ready)
 	if c.beats.current == nil && c.now >= c.beats.next {
@@ -81,13 +81,13 @@ func (c *core) timers() {
 			c.enqueue(k, false)
 		}
 	}
-	if c.reseed != 0 && c.now >= c.reseed {
+	if c.reseedAt != 0 && c.now >= c.reseedAt {
 		c.reseedNow()
 	}
 }
 
-// wakeAt returns when the next step is due if nothing happens, and whether
-// the core may sleep until then or an event (see [table.Link.Sleep]).
+// wakeAt returns when the next step is due if no event comes before, and whether the driver
+// may sleep until then without looking for counters (see [table.Link.Sleep]).
 func (c *core) wakeAt() (at int64, sleep bool) {
 	at = c.now + c.cfg.heartbeat
 	sooner := func(t int64) {
@@ -99,7 +99,7 @@ func (c *core) wakeAt() (at int64, sleep bool) {
 		sooner(c.beats.next)
 	}
 	sooner(c.broken.next())
-	sooner(c.reseed)
+	sooner(c.reseedAt)
 	sooner(c.wheel.next())
 	sleep = c.now-c.activeAt >= c.cfg.interval
 	for i := range c.shards {

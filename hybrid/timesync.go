@@ -1,7 +1,7 @@
 package hybrid
 
-// sample feeds an exchange with a server to the estimate of its clock. Masters of a
-// Cluster need not agree on the time.
+// sample adds an exchange with a server to the estimate of the server's clock. The masters
+// of a Cluster may have different clocks.
 func (c *core) sample(v *server, sent, recv, now int64) {
 	if !v.offset.sample(sent, recv, now, c.now-c.local) {
 		return
@@ -12,9 +12,8 @@ func (c *core) sample(v *server, sent, recv, now int64) {
 	}
 }
 
-// applyOffset tells the counters of a shard how far the clock of its server is ahead. That
-// of shard 0, which every heartbeat reads, stands for keys of which it is not known where
-// they belong.
+// applyOffset gives the counters of a shard the offset of the clock of its server. Counters
+// whose shard is not known yet get the offset of shard 0, which every heartbeat samples.
 func (c *core) applyOffset(shard int) {
 	f := &c.shards[shard].server.offset
 	c.link.Part(shard).SetOffset(f.ns, f.err)

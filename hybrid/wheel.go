@@ -2,20 +2,22 @@ package hybrid
 
 import "github.com/hybridlimit/hybridlimit/internal/table"
 
-// wheel holds the counters that will have to report, by when: so that those that are due
-// at about the same time travel together. Its slots are one tick apart, and go round.
+// wheel is a timing wheel: it holds the counters that report later, by when they do, so
+// that those that are due at about the same time are sent together. Its slots are one tick
+// apart, and are reused in turn.
 type wheel struct {
-	tick     int64 // ns
-	phase    int64 // of the ticks, so that nodes do not report in step
-	slots    [][]*table.Counter
-	nextTick int64 // the slot of this tick is due next
-	held     int   // counters in all slots
+	tick     int64              // ns
+	phase    int64              // offset of the ticks, so that nodes do not report in step
+	slots    [][]*table.Counter // by tick modulo the number of slots
+	nextTick int64              // the slot of this tick is due next
+	held     int                // counters in all slots
 }
 
-// mostSlots bounds the slots of a wheel.
+// mostSlots is the upper bound of the slots of a wheel.
 const mostSlots = 1024
 
-// newWheel returns a wheel on which a counter waits for at most a time. All are in ns.
+// newWheel returns a wheel on which a counter waits for most at the longest. All arguments
+// are in ns.
 func newWheel(tick, most, phase int64) *wheel {
 	tick = max(tick, most/(mostSlots-2))
 	return &wheel{tick: tick, phase: phase % tick, slots: make([][]*table.Counter, most/tick+2)}
@@ -24,10 +26,10 @@ func newWheel(tick, most, phase int64) *wheel {
 // at returns the tick of a time.
 func (w *wheel) at(now int64) int64 { return (now - w.phase) / w.tick }
 
-// after returns when the next tick after a time is.
+// after returns the time of the next tick after now.
 func (w *wheel) after(now int64) int64 { return (w.at(now)+1)*w.tick + w.phase }
 
-// add has c wait until a time, or for as long as it can.
+// add holds c until a time, or for as long as the wheel can.
 func (w *wheel) add(c *table.Counter, at int64) {
 	tick := min(max(w.at(at), w.nextTick), w.nextTick+int64(len(w.slots))-1)
 	i := tick % int64(len(w.slots))
@@ -35,7 +37,7 @@ func (w *wheel) add(c *table.Counter, at int64) {
 	w.held++
 }
 
-// due hands over what is due by now.
+// due calls f for each counter that is due by now, and removes them.
 func (w *wheel) due(now int64, f func(*table.Counter)) {
 	to := w.at(now)
 	for n := 0; n < len(w.slots) && w.nextTick <= to; n++ {
@@ -45,13 +47,14 @@ func (w *wheel) due(now int64, f func(*table.Counter)) {
 	w.nextTick = max(w.nextTick, to+1)
 }
 
-// all hands over everything.
+// all calls f for each counter, and removes them.
 func (w *wheel) all(f func(*table.Counter)) {
 	for i := range int64(len(w.slots)) {
 		w.empty(w.nextTick+i, f)
 	}
 }
 
+// empty calls f for each counter in the slot of a tick, and removes them.
 func (w *wheel) empty(tick int64, f func(*table.Counter)) {
 	i := tick % int64(len(w.slots))
 	list := w.slots[i]
@@ -62,7 +65,7 @@ func (w *wheel) empty(tick int64, f func(*table.Counter)) {
 	}
 }
 
-// next returns when something is due, 0 if nothing is.
+// next returns when the next counter is due, 0 if there is none.
 func (w *wheel) next() int64 {
 	if w.held == 0 {
 		return 0

@@ -5,7 +5,7 @@ var beatMutants = []mutant{
 	{
 		name:   "heartbeats-that-ask-for-all",
 		breaks: "A server that is too slow to tell of every shard in time never gets its nodes back.",
-		file:   "hybrid/beat.go",
+		file:   "hybrid/asked.go",
 		old:    `case len(list) < most:`,
 		new:    `case len(list) <= n:`,
 		by:     hybrid("TestSlowServerIsNotAskedForTooMuch"),
@@ -13,7 +13,7 @@ var beatMutants = []mutant{
 	{
 		name:   "heartbeats-that-ask-for-the-first",
 		breaks: "Only the first few shards are ever looked at.",
-		file:   "hybrid/beat.go",
+		file:   "hybrid/asked.go",
 		old:    `l.nextAsked = next % n`,
 		new:    `l.nextAsked = 0 * next`,
 		by:     hybrid("TestLossIsNoticedInEveryShard"),
@@ -37,7 +37,7 @@ var beatMutants = []mutant{
 	{
 		name:   "broken-list-of-nodes-is-an-outage",
 		breaks: "A limiter that has written nothing takes a broken list of nodes for an outage.",
-		file:   "hybrid/beat.go",
+		file:   "hybrid/asked.go",
 		old:    `case (c.beats.lastFailed || c.downAt != 0) && i`,
 		new:    `case c.downAt != 0 && i`,
 		by:     hybrid("TestNodeListBrokenFromTheStart"),

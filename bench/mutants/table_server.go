@@ -78,7 +78,7 @@ var serverMutants = []mutant{
 		name:   "heartbeat-of-the-wrong-master",
 		breaks: "Where shards are is taken over only after a heartbeat has set the clocks.",
 		file:   "hybrid/beat.go",
-		old:    `c.place(ev.addrs) // before it is known what it shows of their clocks`,
+		old:    `c.place(ev.addrs) // by the clocks as they were known before`,
 		new:    ``,
 		by:     hybrid("TestClockOfAShardThatMoves"),
 	},
@@ -113,7 +113,7 @@ var serverMutants = []mutant{
 		name:   "failures-put-heartbeats-off",
 		breaks: "Each pipeline that fails while a server is down puts the heartbeat off.",
 		file:   "hybrid/replies.go",
-		old: `c.count(down) > before { // else the next probe is planned
+		old: `c.count(down) > before { // else the next probe is scheduled
 		due := c.beats.next`,
 		new: `class != 0 && c.count(down) > 0*before {
 		due := int64(1) << 62`,
@@ -146,7 +146,7 @@ var serverMutants = []mutant{
 	{
 		name:   "loads-are-asked-alone",
 		breaks: "Of several servers that share a load one is never asked while others are down.",
-		file:   "hybrid/beat.go",
+		file:   "hybrid/asked.go",
 		old:    `case (c.beats.lastFailed || c.downAt != 0) && i == v.shards[0]:`,
 		new:    `case (c.beats.lastFailed || c.downAt != 0) && i == v.shards[0] && len(c.servers) == 1:`,
 		by:     hybrid("TestSimKept"),
