@@ -5,20 +5,20 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// fewChecks is how many checks can be asked together without an allocation.
+// fewChecks is how many checks TakeAll decides without an allocation.
 const fewChecks = 4
 
-// TakeAll asks several checks together, of different keys or rules, or both:
-// each consumes its units if all of them admit, else none does. The result is
-// the answer of the check that decided, and says which that was. Several checks
-// of one key under one rule must be admitted together; under rules of one name
-// that differ in more than the limit they are refused: each would re-express what
-// the other has counted. One that is a dry run does not stand in the way of the
-// others. No checks are allowed; one that [Limiter.Take] would refuse without
-// looking refuses all. Up to 4 checks need no allocation.
+// TakeAll decides several checks together, of different keys or rules, or both. If all of
+// them admit, each consumes its units; else none does. The result is the answer of the
+// check that decided, and says which that was.
 //
-// It is one step on this node. Redis is told of each key by itself, as of any
-// check: the limits of other nodes see nothing of what was refused.
+// Several checks of one key under one rule must be admitted together. Checks of one key
+// under rules of one name that differ in more than the limit are refused: each rule would
+// re-express what the other has counted. A check with a dry run does not stop the others.
+// No checks are allowed. One invalid check refuses all. Up to 4 checks need no allocation.
+//
+// It is one step on this node. The keys are reported to Redis one by one, as with any
+// check. Other nodes never see what was refused.
 func (l *Limiter) TakeAll(checks ...limit.Check) limit.AllResult {
 	for i := range checks {
 		if q := &checks[i]; !l.usable(q.Rule, q.Units()) {
@@ -45,7 +45,7 @@ func (l *Limiter) TakeAll(checks ...limit.Check) limit.AllResult {
 	return v
 }
 
-// countAll counts the decisions of an admitted TakeAll, or the one refusal.
+// countAll counts the decisions of an admitted TakeAll, or its one refusal.
 func (l *Limiter) countAll(checks []limit.Check, out []limit.Result, v *limit.AllResult) {
 	if !v.Allowed {
 		l.tally.count(checks[v.By].Units(), false, v.Source)

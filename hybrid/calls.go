@@ -10,11 +10,10 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// TakeAtMost admits what is left of key, up to n units, and returns how many
-// those are. Allowed tells whether it was any; if not, RetryAfter is when there
-// will be one. 0 units consume nothing and are allowed; what [Limiter.Take]
-// refuses without looking gets nothing. A dry run grants all of them, and
-// consumes all or none.
+// TakeAtMost admits what is left of key, up to n units, and returns how many it has
+// admitted. Allowed says whether it was any; if not, RetryAfter is when there will be one.
+// 0 units consume nothing and are allowed. An invalid check gets nothing. A dry run grants
+// all n, and consumes all or none.
 func (l *Limiter) TakeAtMost(key string, rule *limit.Rule, n int64) (granted int64, res limit.Result) {
 	if !l.usable(rule, n) {
 		return 0, l.invalid(key, rule, n)
@@ -27,20 +26,21 @@ func (l *Limiter) TakeAtMost(key string, rule *limit.Rule, n int64) (granted int
 	return granted, res
 }
 
-// Refund hands n units of key back, because the call that they were taken for
-// did not happen, and returns how many: never more than this node knows to be
-// counted, so that a key is never better off than if it had not been used. The
-// newest units go first. Units that Redis has not been told of are simply never
-// reported; the others are handed back there, exactly once, with the next
-// report, and every node learns of it as of anything else.
+// Refund hands n units of key back, because the call that they were taken for did not
+// happen. It returns how many were handed back: at most as many as this node knows to be
+// counted, so that a key never admits more than if it had not been used. The newest units
+// are handed back first. Units that were not reported to Redis yet will not be. The others
+// are handed back there, exactly once, with the next report, and the other nodes learn of
+// it as of any report.
 //
-// Call it on the node that has taken the units, and soon: a unit that counts no
-// longer cannot be handed back, and in its place a newer one would be. Nor can
-// what Redis has been told of a funnel that is fuller than full: somebody may have
-// booked ahead, and keeps his time. If Redis finds that somebody has, whom this
-// node had not heard of, it keeps what this node has handed back. A negative
-// n, or a rule that [Limiter.CheckRule] finds fault with, hands nothing back. After
-// Close Redis does not hear of it any more.
+// Call it on the node that has taken the units, and soon: a unit that has expired cannot be
+// handed back, and a newer one would be in its place. Reported units of a funnel that is
+// filled beyond its capacity cannot be handed back either: another caller may have reserved
+// ahead of time, and keeps its time. If Redis finds such a reservation that this node does
+// not know, it keeps the units.
+//
+// A negative n, or a rule that [Limiter.CheckRule] rejects, hands nothing back. After
+// Close, refunds are not reported to Redis.
 func (l *Limiter) Refund(key string, rule *limit.Rule, n int64) (back int64) {
 	if !l.usable(rule, n) {
 		l.invalid(key, rule, n)
@@ -51,32 +51,31 @@ func (l *Limiter) Refund(key string, rule *limit.Rule, n int64) (back int64) {
 	return back
 }
 
-// Reset forgets what has been used of key, for the whole fleet: it is
-// [Limiter.Set] to 0.
+// Reset sets the used units of key to 0, for all nodes. See [Limiter.Set].
 func (l *Limiter) Reset(ctx context.Context, key string, rule *limit.Rule) error {
 	return l.Set(ctx, key, rule, 0)
 }
 
-// Set makes used units of key count, whatever was counted before: what an
-// upstream service says in a header, for example. More than the limit is a debt.
+// Set makes used units of key count, whatever was counted before: for example what an
+// upstream service says in a header. More than the limit is a debt. It takes one round
+// trip.
 //
-// It is done in Redis when Set returns without an error, and known to this node;
-// the others learn of it with their next report of the key, those that refuse
-// it within a lag of their next check. Units that another node has
-// admitted, but not reported by then, come on top. Views from before do not come
-// back, not even after a loss of data: this node remembers for as long as one could
-// matter (the window, or the time in which a full funnel drains), and so does every
-// other that has heard of it. What a node that has not heard of it books before they
-// can say so counts together with what it had known: the key admits less then. If
-// there is no room to remember the key ([Stats].Overflow counts that as a decision),
-// only the others do.
+// When Set returns nil, it is done in Redis and known to this node. The other nodes learn
+// of it with their next report of the key; those that refuse the key, within a lag of their
+// next check. Units that another node has admitted but not reported by then are added.
 //
-// It is one round trip. Errors: [limit.ErrInvalidN] for used < 0, what
-// [Limiter.CheckRule] says of the rule, [limit.ErrClosed], an [*UnavailableError]
-// if Redis could not be reached or a [*limit.KeyError] if the key is unusable
-// there. With an error it is unknown whether it was done; to repeat it is safe.
-// A limiter without Redis sets its own counter, or returns [limit.ErrNoRoom] if
-// there are too many keys to remember this one.
+// Earlier states do not come back, not even after Redis has lost data. This node remembers
+// the new state for as long as an earlier one could matter (the window, or the time in
+// which a full funnel drains), and so does every node that has learnt it. A node that has
+// not learnt it may report before those nodes have restored it; then what it knew is added,
+// and the key admits less. If this node has no room to remember the key (which
+// [Stats].Overflow counts as a decision), only the others remember.
+//
+// Errors: [limit.ErrInvalidN] for used < 0, that of [Limiter.CheckRule], [limit.ErrClosed],
+// an [*UnavailableError] if Redis could not be reached, or a [*limit.KeyError] if the key
+// is unusable there. With an error it is unknown whether the units were set; it is safe to
+// call Set again. A limiter without Redis sets its own counter, or returns
+// [limit.ErrNoRoom] if there are too many keys to remember this one.
 func (l *Limiter) Set(ctx context.Context, key string, rule *limit.Rule, used int64) error {
 	if err := l.CheckRule(rule); err != nil {
 		return err
@@ -101,8 +100,8 @@ func (l *Limiter) Set(ctx context.Context, key string, rule *limit.Rule, used in
 	return nil
 }
 
-// renewal translates what Redis says of a counter that was set. When exactly
-// that was done is not known; the later, the safer.
+// renewal converts what Redis answers about a counter that was set. It is not known exactly
+// when it was set; the time of the answer is the latest possible and errs on the safe side.
 func renewal(recv int64, done redisstore.Renewed) table.Renewal {
 	return table.Renewal{
 		Gen: done.State.Gen, Born: done.State.Born, Level: done.State.Level, Buckets: toLocal(done.State.Buckets),
@@ -110,7 +109,7 @@ func renewal(recv int64, done redisstore.Renewed) table.Renewal {
 	}
 }
 
-// explain puts the error of a single exchange into the package's own.
+// explain makes the error of a single exchange one of this package.
 func explain(what string, err error) error {
 	var key *limit.KeyError
 	if errors.As(err, &key) || errors.Is(err, limit.ErrInvalidN) {

@@ -9,12 +9,12 @@ import (
 )
 
 // clientTimeout bounds a dial, a read and a write of a client with the recommended
-// settings. It is below [Options].CommandTimeout.
+// settings. It is shorter than the default of [Options].CommandTimeout.
 const clientTimeout = 200 * time.Millisecond
 
-// RedisOptions returns go-redis options for a single server with the recommended
-// settings: deadlines hold, nothing is sent twice, and a server that is silent is given
-// up soon. Add a password, TLS and the like.
+// RedisOptions returns go-redis options for a single server with the recommended settings:
+// deadlines hold, nothing is sent twice, and a server that does not answer is given up
+// soon. Add a password, TLS and the like.
 func RedisOptions(addr string) *redis.Options {
 	return &redis.Options{
 		Addr: addr, ContextTimeoutEnabled: true, MaxRetries: -1,
@@ -23,8 +23,8 @@ func RedisOptions(addr string) *redis.Options {
 	}
 }
 
-// RedisFailoverOptions is [RedisOptions] for a group of servers that Sentinel watches,
-// by the name that it has there, and the addresses of sentinels.
+// RedisFailoverOptions is [RedisOptions] for a Sentinel group: the name of its master and
+// the addresses of its sentinels.
 func RedisFailoverOptions(master string, sentinels ...string) *redis.FailoverOptions {
 	return &redis.FailoverOptions{
 		MasterName: master, SentinelAddrs: sentinels, ContextTimeoutEnabled: true, MaxRetries: -1,
@@ -33,8 +33,8 @@ func RedisFailoverOptions(master string, sentinels ...string) *redis.FailoverOpt
 	}
 }
 
-// RedisClusterOptions is [RedisOptions] for a Redis Cluster, by the addresses of some of
-// its servers. A call that includes a dead master does not hold up the others.
+// RedisClusterOptions is [RedisOptions] for a Redis Cluster: the addresses of some of its
+// servers. A pipeline that includes a dead master does not delay the others.
 func RedisClusterOptions(addrs ...string) *redis.ClusterOptions {
 	return &redis.ClusterOptions{
 		Addrs: addrs, ContextTimeoutEnabled: true, MaxRetries: -1, MinRetryBackoff: -1, MaxRetryBackoff: -1,
@@ -43,13 +43,13 @@ func RedisClusterOptions(addrs ...string) *redis.ClusterOptions {
 	}
 }
 
-// silent saves the round trips that would ask a server for notices of maintenance.
+// noNotices saves the round trips that ask a server for notices of maintenance.
 func noNotices() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
-// faultsOf returns what is wrong with the settings of a client, as far as they can be
-// read: those of a wrapper cannot.
+// faultsOf returns what is wrong with the settings of a client. It returns nothing for a
+// client of another type, whose settings cannot be read.
 func faultsOf(rdb redis.UniversalClient) (faults []string) {
 	var bounded bool
 	var retries int
@@ -64,10 +64,10 @@ func faultsOf(rdb redis.UniversalClient) (faults []string) {
 		return nil
 	}
 	if !bounded {
-		faults = append(faults, "ContextTimeoutEnabled is false: deadlines do not bound reads and writes, so that a call to a silent server lasts as long as the client's own time-outs")
+		faults = append(faults, "ContextTimeoutEnabled is false: deadlines do not bound reads and writes, so that a call to a server that does not answer takes as long as the client's own time-outs")
 	}
 	if retries > 0 {
-		faults = append(faults, fmt.Sprintf("MaxRetries is %d: what the program itself sends by this client may be executed more than once; what this limiter sends is never repeated by the client", retries))
+		faults = append(faults, fmt.Sprintf("MaxRetries is %d: a command that the program itself sends by this client may be executed more than once; commands of this limiter are never repeated by the client", retries))
 	}
 	return faults
 }

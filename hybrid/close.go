@@ -10,18 +10,18 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/table"
 )
 
-// close reports what is pending, leaves, and stops every goroutine.
+// close reports what is pending, leaves the list of nodes, and stops every goroutine.
 func (d *driver) close(ctx context.Context) error {
 	ctx, cancel := withDefaultDeadline(ctx)
 	defer cancel()
 	err := d.report(ctx)
 	close(d.stop)
-	// No step does I/O or calls out, so this is a matter of microseconds. It
-	// is not left to ctx: a last step must not undo what is set below.
+	// This takes microseconds, because a step does no I/O and calls no foreign code. It does not
+	// end with ctx, because a step after this would undo what is set below.
 	<-d.stepped
 	stopped := make(chan struct{})
 	go func() {
-		_ = d.done.Wait() // no goroutine of ours returns an error
+		_ = d.done.Wait() // none of the goroutines returns an error
 		close(stopped)
 	}()
 	select {
@@ -30,7 +30,7 @@ func (d *driver) close(ctx context.Context) error {
 		err = errors.Join(err, fmt.Errorf("hybrid: close: a call of redis or of OnStateChange still hangs: %w", ctx.Err()))
 	}
 	if err == nil {
-		// Only now: a heartbeat still under way would enter the node again.
+		// After all calls have returned: a heartbeat would enter the node again.
 		err = d.leave(ctx)
 	}
 	d.link.Close()
@@ -47,8 +47,8 @@ func (d *driver) close(ctx context.Context) error {
 	return fmt.Errorf("hybrid: close: %d admitted units were not reported to redis: %w", n, err)
 }
 
-// report has everything booked that is pending. While ctx lasts it goes on trying,
-// unless nothing is left to tell.
+// report reports everything that is pending. While Redis is unreachable and something is
+// pending, it tries again until ctx ends.
 func (d *driver) report(ctx context.Context) error {
 	return retry(ctx, func() (again bool, err error) {
 		err = d.flush(ctx, false)
@@ -60,7 +60,7 @@ func (d *driver) report(ctx context.Context) error {
 	})
 }
 
-// leave takes the node out of the live ones.
+// leave removes the node from the list of live nodes.
 func (d *driver) leave(ctx context.Context) error {
 	return retry(ctx, func() (again bool, err error) {
 		err = d.store.Leave(ctx, d.core.node, d.core.written())
@@ -68,7 +68,7 @@ func (d *driver) leave(ctx context.Context) error {
 	})
 }
 
-// pending reports whether Redis is still to be told of something.
+// pending reports whether any counter has something to report.
 func (d *driver) pending() (any bool) {
 	d.table.Range(func(c *table.Counter) bool {
 		any = c.Pending()
@@ -77,25 +77,25 @@ func (d *driver) pending() (any bool) {
 	return any
 }
 
-// mayRecover reports whether an error may go away by itself. A wrong password or
-// a missing permission does not while a process waits to end.
+// mayRecover reports whether an error may go away by itself. A wrong password or a missing
+// permission does not while a process waits to end.
 func mayRecover(err error) bool {
 	class, _ := redisstore.Classify(err)
 	return class == redisstore.ClassUnavailable
 }
 
-// firstPause is how long Close waits before it asks a Redis that is away again. The
-// pauses grow by a quarter each, so that a Redis that returns is asked after at most
-// a quarter more than it was away for, and 5 s hold 15 attempts.
+// firstPause is the pause before Close tries an unreachable Redis again. Each pause is a
+// quarter longer than the one before: Close notices that Redis has returned after a quarter
+// of the time that it was away at most, and 5 s hold 15 attempts.
 const firstPause = 50 * time.Millisecond
 
-// retry calls try until it says that to try again is of no use, or ctx ends.
+// retry calls try until it says that another attempt is of no use, or ctx ends.
 func retry(ctx context.Context, try func() (again bool, err error)) error {
 	var last error
 	for pause := firstPause; ; pause += pause / 4 {
 		again, err := try()
 		if err != nil && last != nil && ctx.Err() != nil {
-			return errors.Join(last, err) // why it took so long, and that it was too long
+			return errors.Join(last, err) // the reason for the retries, and that ctx has ended
 		}
 		if !again {
 			return err
@@ -111,23 +111,22 @@ func retry(ctx context.Context, try func() (again bool, err error)) error {
 	}
 }
 
-// Close reports what is pending, tells the other nodes that this one leaves,
-// and stops every goroutine. While Redis cannot be reached it goes on asking for as
-// long as ctx lasts, unless nothing is pending or only an operator can mend what is
-// wrong (a password, a permission). If ctx ends first, or a
-// key there is broken, it stops all the same and returns an error that says
-// how many units Redis has not been told of. A ctx without a deadline gets one
-// of 5 s. Who is waiting (see [Limiter.Wait]) stops waiting. Further calls do
+// Close reports what is pending, removes this node from the list of live nodes, and stops
+// every goroutine. Waiting calls (see [Limiter.Wait]) return. Further calls of Close do
 // nothing.
 //
-// Checks after Close are still answered, from memory alone and by the
-// fallback policy.
+// While Redis is unreachable Close tries again until ctx ends, unless nothing is pending or
+// only an operator can end the failure (a password, a permission). If not everything could
+// be reported, Close stops all the same and returns an error that says how many units Redis
+// does not know. A ctx without a deadline gets one of 5 s.
+//
+// Checks after Close are still answered, from memory alone and by the fallback policy.
 func (l *Limiter) Close(ctx context.Context) error {
 	if l == nil || l.table == nil || !l.closed.CompareAndSwap(false, true) {
 		return nil
 	}
 	var err error
-	l.lines.Close() // what they hand back is still reported
+	l.lines.Close() // first, so that what waiting calls hand back is reported
 	if l.driver != nil {
 		err = l.driver.close(orBackground(ctx))
 	} else {
@@ -150,7 +149,7 @@ func (l *Limiter) endAlone(ctx context.Context) error {
 	}
 }
 
-// withDefaultDeadline bounds what the caller has not bounded.
+// withDefaultDeadline gives ctx a deadline if it has none.
 func withDefaultDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, bounded := ctx.Deadline(); bounded {
 		return ctx, func() {}
@@ -158,6 +157,5 @@ func withDefaultDeadline(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeout(ctx, defaultCloseTimeout)
 }
 
-// defaultCloseTimeout bounds the last calls of Redis when the caller's
-// context does not.
+// defaultCloseTimeout bounds Close when the context of the caller has no deadline.
 const defaultCloseTimeout = 5 * time.Second

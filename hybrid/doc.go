@@ -8,31 +8,31 @@
 //
 //	perUser := limit.Must(limit.SlidingWindow("api", 100, time.Minute)) // built once
 //	if !lim.Allow(user, perUser) {
-//		// refuse; Take tells when to come back
+//		// refuse; Take says when to come back
 //	}
 //
 // A process needs one [Limiter], for any number of rules and keys. A check
 // ([Limiter.Allow], [Limiter.Take]) looks at a counter in memory: no I/O, no
 // waiting, no allocation, well under a microsecond. In the background the
 // limiter reports to Redis what it has admitted, in batches, and learns what
-// the other processes have. Each batch is booked exactly once, whatever gets
-// lost on the way; a Redis that has lost data is noticed and told again what
-// its clients know.
+// the other processes have admitted. Each batch is booked exactly once,
+// whatever messages are lost. If Redis loses data, its clients notice, and
+// send again what they know.
 //
 // # While Redis is unreachable
 //
-// The limiter goes on by itself: by default each unit then counts as many times
-// as there were live nodes, so that the fleet still admits about one limit
+// The limiter decides alone: by default each unit then costs as many units as
+// there were live nodes, so that the fleet still admits about one limit
 // ([FairShare]; see [Options].Fallback). What was admitted meanwhile is booked
-// when Redis is back, as far as it still counts. [Limiter.State] says how the
-// connection is, and [Options].Logger gets a line per change.
+// when Redis is reachable again, as far as it still counts. [Limiter.State] says
+// how the connection is, and [Options].Logger gets a line per change.
 //
 // # What is not promised
 //
-// What several processes admit together may exceed a limit by what they admit
-// before they hear of each other: each may keep to itself up to half of its part of
-// what the limit leaves, for at most [Options].MaxLag. A unit beyond that is
-// reported at once. Usually that is a few per cent; the README states the
+// Several processes together may exceed a limit by what they admit before they
+// learn of each other. Each may leave up to half of its share of what the limit
+// leaves unreported, for at most [Options].MaxLag. A unit beyond that is
+// reported at once. Usually the excess is a few per cent; the README states the
 // bound. Package remote does not exceed limits, at the price of a round trip
 // per check. A sliding log is not supported: see [Limiter.CheckRule].
 package hybrid

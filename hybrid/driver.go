@@ -17,8 +17,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// driver runs the core: one goroutine steps it; each call of Redis has a
-// short-lived goroutine of its own, of which there are at most five per server.
+// driver runs the core. One goroutine steps it. Each call of Redis has a short-lived
+// goroutine of its own; there are at most five of them per server.
 type driver struct {
 	parts
 	core    *core
@@ -36,8 +36,8 @@ type driver struct {
 
 	// Owned by the stepping goroutine.
 	calls   map[uint64]call
-	late    map[uint64]bool // calls that are over their deadline, by id: is it a pipeline
-	waiting map[uint64]chan error
+	late    map[uint64]bool       // calls that have overrun their deadline: whether each is a pipeline
+	waiting map[uint64]chan error // flushes that callers wait for
 	lastReq uint64
 }
 
@@ -55,11 +55,12 @@ func (p *parts) now() int64 { return int64(p.clock.Now()) }
 
 // call is an exchange under way.
 type call struct {
-	deadline   time.Duration // pace time
+	deadline   time.Duration // on the timer clock
 	pipeline   bool
-	notStarted bool // was not started, because an earlier one still hangs
+	notStarted bool // an earlier heartbeat still hangs
 }
 
+// result is the event of a call that has ended.
 type result struct {
 	id uint64
 	ev event
@@ -69,10 +70,10 @@ type result struct {
 type request struct {
 	all      bool
 	withdraw bool
-	done     chan error // also what tells requests apart; has room for the answer
+	done     chan error // gets the answer, and identifies the request; it has room for one
 }
 
-// newDriver returns a driver that is to be started.
+// newDriver returns a driver that does not run yet.
 func newDriver(rdb redis.UniversalClient, o Options, p parts) (*driver, error) {
 	store, err := redisstore.NewStore(rdb, redisstore.Options{KeyPrefix: o.KeyPrefix, Shards: o.Shards, CommandTimeout: o.CommandTimeout})
 	if err != nil {
@@ -87,7 +88,7 @@ func newDriver(rdb redis.UniversalClient, o Options, p parts) (*driver, error) {
 	}
 	cfg := o.coreConfig()
 	d.core = newCore(cfg, mrand.New(mrand.NewChaCha8(seed)), systemIdentities(), p.link, store.Keyspace(), o.Shards, p.table.Range, p.counts)
-	if _, single := rdb.(*redis.Client); single { // then nobody needs to be asked
+	if _, single := rdb.(*redis.Client); single { // then its address is known without asking
 		d.core.place(store.Servers(context.Background()))
 	}
 	name := d.core.node
@@ -104,9 +105,10 @@ func (d *driver) begin() {
 	d.done.Go(d.notify.run)
 }
 
-// minPause bounds how often the driver wakes by itself.
+// minPause is the shortest time between two steps without an event.
 const minPause = 200 * time.Microsecond
 
+// run steps the core until the driver is stopped.
 func (d *driver) run() error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -130,9 +132,10 @@ func (d *driver) run() error {
 	}
 }
 
+// step gives an event to the core and carries out the effects.
 func (d *driver) step(ev event) {
 	at, local := int64(pace()), int64(0)
-	if local = at; d.clock != clock.Clock(clock.System{}) { // else two readings would not be the same
+	if local = at; d.clock != clock.Clock(clock.System{}) { // one reading serves for both clocks if they are the same
 		local = d.now()
 	}
 	for _, e := range d.core.step(at, local, ev) {
@@ -168,11 +171,11 @@ func (d *driver) pause() time.Duration {
 	return max(time.Duration(at)-pace(), minPause)
 }
 
-// grace is how much longer than its deadline a call is waited for, so that
-// a client that keeps deadlines reports its error itself.
+// grace is how much longer than its deadline a call is waited for, so that a client that
+// keeps deadlines can return its own error.
 const grace = 100 * time.Millisecond
 
-// overdue returns the event of a call that has not kept its deadline, if any.
+// overdue returns the event of a call that has overrun its deadline, if there is one.
 func (d *driver) overdue() event {
 	now := pace()
 	for id, c := range d.calls {
@@ -187,7 +190,7 @@ func (d *driver) overdue() event {
 	return evTick{}
 }
 
-// ended returns the event of a call that has come back.
+// ended returns the event of a call that has returned.
 func (d *driver) ended(r result) event {
 	if pipeline, late := d.late[r.id]; late {
 		delete(d.late, r.id)
@@ -200,8 +203,7 @@ func (d *driver) ended(r result) event {
 	return r.ev
 }
 
-// start starts a call, which has deadlines of its own: those of the store's commands, which
-// take so long at the most.
+// start starts a call. most is the longest time that the deadlines of its commands allow.
 func (d *driver) start(id uint64, pipeline bool, most time.Duration, f func() event) {
 	d.calls[id] = call{deadline: pace() + most + grace, pipeline: pipeline}
 	d.done.Go(func() error {
@@ -214,6 +216,7 @@ func (d *driver) start(id uint64, pipeline bool, most time.Duration, f func() ev
 	})
 }
 
+// send starts a pipeline.
 func (d *driver) send(e efSend) {
 	d.start(e.id, true, d.timeout, func() event {
 		out := d.store.Exec(context.Background(), e.batches)
@@ -221,8 +224,7 @@ func (d *driver) send(e efSend) {
 	})
 }
 
-// beat starts a heartbeat, unless an earlier one still hangs: then there is
-// nothing to be learnt from another.
+// beat starts a heartbeat. If an earlier one still hangs, it fails instead.
 func (d *driver) beat(e efBeat) {
 	for _, pipeline := range d.late {
 		if !pipeline {
@@ -230,19 +232,20 @@ func (d *driver) beat(e efBeat) {
 			return
 		}
 	}
-	d.start(e.id, false, d.timeout*5/4, func() event { // the first may have to ask where the shards are
+	d.start(e.id, false, d.timeout*5/4, func() event { // the first heartbeat may have to ask where the shards are
 		addrs := d.store.Servers(context.Background())
 		b, err := d.store.Beat(context.Background(), e.node, d.beatTTL, e.shards)
 		return evBeat{id: e.id, recv: d.now(), addrs: addrs, beat: b, err: err}
 	})
 }
 
+// publish makes a state known.
 func (d *driver) publish(s State) {
 	d.state.Store(&s)
 	d.notify.changed(s)
 }
 
-// accept turns a request into an event.
+// accept returns the event of a request.
 func (d *driver) accept(q request) event {
 	if q.withdraw {
 		for id, ch := range d.waiting {
@@ -251,14 +254,15 @@ func (d *driver) accept(q request) event {
 				return evWithdraw{id}
 			}
 		}
-		return evTick{} // it was answered in the moment in which its sender gave up
+		return evTick{} // it was answered just before the caller gave up
 	}
 	d.lastReq++
 	d.waiting[d.lastReq] = q.done
 	return evFlush{id: d.lastReq, all: q.all}
 }
 
-// flush asks for a reconciliation and waits for it.
+// flush asks for a flush and waits until it has ended. With all it also fetches counters
+// that have nothing to report.
 func (d *driver) flush(ctx context.Context, all bool) error {
 	q := request{all: all, done: make(chan error, 1)}
 	select {

@@ -6,34 +6,34 @@ import (
 	"time"
 )
 
-// EventKind says what has happened.
+// EventKind says what kind of event has happened.
 type EventKind uint8
 
 // The kinds of events.
 const (
-	// EventDataLost: Redis has lost data that this node had been told was there, and is
-	// told anew what is known of it.
+	// EventDataLost: Redis has lost data that this node has reported. The node sends again
+	// what it knows.
 	EventDataLost EventKind = iota + 1
-	// EventQuarantined: Redis cannot use one key, because another program has written to
-	// it. The key is decided by the fallback policy, and tried again every few seconds.
+	// EventQuarantined: Redis cannot use one key, because another program has written to it.
+	// The key is decided by the fallback policy, and tried again every few seconds.
 	EventQuarantined
-	// EventInvalid: a check was asked that cannot be decided; it was denied. There is one
-	// event for each cause, however often it occurs (see [Stats].Invalid).
+	// EventInvalid: an invalid check was denied. There is one event for each cause, however
+	// often it occurs (see [Stats].Invalid).
 	EventInvalid
-	// EventClient: the settings of the Redis client make deadlines void, or repeat calls.
+	// EventClient: the settings of the Redis client disable deadlines, or repeat commands.
 	EventClient
-	// EventRenamed: another process, such as a clone of the virtual machine, was seen to
-	// go by the name of this node, which has taken a new one. See [Limiter.ID].
+	// EventRenamed: another process, such as a clone of the virtual machine, was seen to use
+	// the name of this node. The node has taken a new name. See [Limiter.ID].
 	EventRenamed
-	// EventConflict: rules of one name that differ in more than the limit are used side by
-	// side, so that neither limits anybody to what it says (see [Stats].Conflicts). There is
-	// one event for each name.
+	// EventConflict: two rules of one name are in use that differ in more than the limit, so
+	// that neither limits a key that both are used for (see [Stats].Conflicts). There is one
+	// event for each name.
 	EventConflict
-	// EventMismatch: other processes use the same Redis and prefix with other Shards, or
-	// another version of this library: they share no limit with this one. It is in
-	// [State].Reason, too, for as long as they are there.
+	// EventMismatch: other processes use the same Redis and prefix with another number of
+	// Shards, or another version of this library. They share no limit with this one. While
+	// they are there, [State].Reason says so too.
 	EventMismatch
-	kindState // of log lines alone
+	kindState // not an event: the kind of log lines about the state
 	kinds
 )
 
@@ -47,15 +47,15 @@ func (k EventKind) String() string {
 	return fmt.Sprintf("event(%d)", uint8(k))
 }
 
-// Event is something that an operator may want to know of, besides changes of state. The
+// Event is something that an operator may want to know, besides changes of the state. The
 // zero Event is none.
 type Event struct {
 	Kind EventKind
 	// Time is when it happened, by the limiter's clock.
 	Time time.Time
-	// Reason says in a few words what happened, or why.
+	// Reason says in a few words what has happened, or why.
 	Reason string
-	// Key is the key that it happened to, as it was given; empty if it was not a key alone.
+	// Key is the key that it is about, as it was given; empty if it is not about one key.
 	Key string
 	// Err is the error behind it, if there is one.
 	Err error
@@ -73,11 +73,11 @@ func (e Event) String() string {
 	return text
 }
 
-// maxLoggedKey is how many bytes of a key a log line shows at most, quotes included.
+// maxLoggedKey is the largest number of bytes of a key in a log line, quotes included.
 const maxLoggedKey = 64
 
-// escaped returns a key as it may be put into a log line: quoted, without control
-// characters, and shortened to maxLoggedKey bytes.
+// escaped returns a key for a log line: quoted, without control characters, and shortened
+// to maxLoggedKey bytes.
 func escaped(key string) string {
 	const cut = `…"`
 	text := strconv.QuoteToASCII(key[:min(len(key), maxLoggedKey)])

@@ -6,20 +6,19 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/table"
 )
 
-// Fallback says what a check does while Redis is unreachable.
+// Fallback is the policy for checks while Redis is unreachable.
 type Fallback uint8
 
 // The policies. FairShare is the default.
 const (
-	// FairShare counts each unit as many times as there were live nodes, so
-	// that all nodes together admit about one limit. A node never goes below
-	// one request per limit period.
+	// FairShare makes each unit cost as many units as there were live nodes, so that all nodes
+	// together admit about one limit. A node always admits at least one unit per limit period.
 	FairShare Fallback = iota
-	// FullLimit lets each node use the whole limit by itself.
+	// FullLimit lets each node admit the whole limit.
 	FullLimit
-	// FailOpen admits every request that is not larger than the limit.
+	// FailOpen admits every check for no more units than the limit.
 	FailOpen
-	// FailClosed refuses every request.
+	// FailClosed refuses every check.
 	FailClosed
 )
 

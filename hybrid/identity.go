@@ -6,16 +6,16 @@ import (
 	"encoding/hex"
 )
 
-// identities is where a core gets what tells it apart from every other process,
-// one that was copied from it included: a virtual machine that is cloned, or
-// restored from a snapshot, has the memory of the original, and with it the state of
-// every generator in it. Whoever runs the core takes them from outside.
+// identities makes what distinguishes this process from every other, including one that was
+// copied from it. A virtual machine that is cloned, or restored from a snapshot, has the
+// memory of the original, and with it the state of every random generator. So identities
+// come from outside of the process.
 type identities struct {
-	name  func() string // for a node
-	nonce func() uint64 // for a flight
+	name  func() string // of a node
+	nonce func() uint64 // of a flight
 }
 
-// systemIdentities asks the operating system.
+// systemIdentities returns identities from the operating system.
 func systemIdentities() identities {
 	return identities{
 		name: func() string {

@@ -8,7 +8,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// invalid takes note of a check that cannot be asked, and returns the answer to it.
+// invalid counts and reports an invalid check, and returns the answer to it.
 func (l *Limiter) invalid(key string, rule *limit.Rule, n int64) limit.Result {
 	res := decision.Invalid(rule)
 	if l == nil {
@@ -27,18 +27,18 @@ func (l *Limiter) invalid(key string, rule *limit.Rule, n int64) limit.Result {
 	case n < 0:
 		cause, err = causeN, fmt.Errorf("hybrid: %w: %d", limit.ErrInvalidN, n)
 	default:
-		err = fmt.Errorf("hybrid: %w: %v counts a key together with another rule of that name, which has another period, rate or number of buckets",
+		err = fmt.Errorf("hybrid: %w: %v shares its name with another rule in this call, which has another period, rate or number of buckets",
 			limit.ErrUnsupported, rule)
 	}
 	if !l.misuse.reported[cause].Swap(true) {
-		l.notify.happened(Event{Kind: EventInvalid, Time: time.Unix(0, l.now()), Reason: "a check cannot be asked, and is denied", Key: key, Err: err})
+		l.notify.happened(Event{Kind: EventInvalid, Time: time.Unix(0, l.now()), Reason: "an invalid check is denied", Key: key, Err: err})
 	}
 	return res
 }
 
-// conflict takes note of two rules of one name that are used side by side, though they
-// count differently. It is called under locks of the table.
+// conflict reports that two rules of one name are in use that count differently. It is
+// called while the table holds locks.
 func (l *Limiter) conflict(was, is *limit.Rule) {
 	l.notify.happened(Event{Kind: EventConflict, Time: time.Unix(0, l.now()),
-		Reason: fmt.Sprintf("rules of one name that count differently are used side by side; of a key asked by both neither holds: %v; %v", was, is)})
+		Reason: fmt.Sprintf("two rules of one name count differently, so neither limits a key that both are used for: %v; %v", was, is)})
 }

@@ -8,32 +8,30 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Key is one key under one rule, for callers who ask for it often: most of
-// its checks need no look-up. Its methods are those of the
-// [Limiter] it comes from, and it counts together with them: a Key has no state of its
-// own. With many of them a check is not faster than by name. It is safe for concurrent
-// use; a nil or zero Key refuses every check.
+// Key is one key under one rule, for callers who check it often: most of its checks need no
+// look-up. Its methods are those of the [Limiter] that it comes from. A Key has no state of
+// its own: it counts together with checks of that key by name. A program that uses many of
+// them gains nothing. It is safe for concurrent use. A nil or zero Key refuses every check.
 //
-// Keep one of a key rather than make one for each check.
+// Keep one Key for a key; do not make one for each check.
 type Key struct {
-	handle table.Handle // not bound: nothing can be asked
+	handle table.Handle // not bound: every check is invalid
 	lim    *Limiter
 }
 
-// Key binds a key to a rule. A rule that [Limiter.CheckRule] finds fault with is
-// refused by each check.
+// Key binds a key to a rule. If [Limiter.CheckRule] rejects the rule, every check is
+// refused.
 func (l *Limiter) Key(key string, rule *limit.Rule) *Key {
 	var t *table.Table
 	if l.usable(rule, 0) {
 		t = l.table
 	}
 	k := &Key{lim: l}
-	k.handle.Bind(t, strings.Clone(key), rule) // the key may be part of something large
+	k.handle.Bind(t, strings.Clone(key), rule) // the key may be a part of a large string
 	return k
 }
 
-// whole returns what the methods of the limiter need, a nil limiter from a nil or
-// zero Key.
+// whole returns what the methods of the limiter need. A nil or zero Key has a nil limiter.
 func (k *Key) whole() (l *Limiter, key string, rule *limit.Rule) {
 	if k == nil {
 		return nil, "", nil

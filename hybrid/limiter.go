@@ -11,15 +11,13 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Limiter decides locally and reconciles with Redis. Build it with [New]; all
-// methods are safe for concurrent use. A nil or zero Limiter refuses every
-// check.
+// Limiter decides locally and reconciles with Redis. Make it with [New]. All methods are
+// safe for concurrent use. A nil or zero Limiter refuses every check.
 //
-// One Limiter is one node: a process needs only one, for any number of rules
-// and keys.
+// One Limiter is one node. A process needs only one, for any number of rules and keys.
 type Limiter struct {
-	// Go puts 8 bytes before an object of this size. With these, the cells of tally
-	// begin where cache lines do.
+	// The allocator puts 8 bytes before an object of this size. This padding makes the cells
+	// of tally begin at cache lines.
 	_     [56]byte
 	tally tally
 
@@ -27,21 +25,21 @@ type Limiter struct {
 	clock  clock.Clock
 	link   *table.Link
 	driver *driver       // nil: local only
-	alone  chan struct{} // closed: the notifier has ended; nil: it is the driver's
+	alone  chan struct{} // without Redis: closed when the notifier has ended
 	stats  counters
 	lines  table.Lines
 	notify *notifier
 	misuse misuse
-	// Who waits for a window lets the others hear of what was admitted here.
+	// How long a waiter for a window leaves the other nodes time to hear what was admitted here.
 	patience time.Duration
 	closed   atomic.Bool
 }
 
 func (l *Limiter) now() int64 { return int64(l.clock.Now()) }
 
-// CheckRule reports whether this limiter can decide rule: an error wrapping
-// [limit.ErrNilRule] or [limit.ErrUnsupported] if not. Checks with such a rule
-// are refused and counted in [Stats].Invalid.
+// CheckRule reports whether this limiter can decide rule: an error that wraps
+// [limit.ErrNilRule] or [limit.ErrUnsupported] if not. Checks with such a rule are refused
+// and counted in [Stats].Invalid.
 func (l *Limiter) CheckRule(rule *limit.Rule) error {
 	switch {
 	case !rule.Valid():
@@ -52,15 +50,15 @@ func (l *Limiter) CheckRule(rule *limit.Rule) error {
 	return nil
 }
 
+// usable reports whether a check is valid.
 func (l *Limiter) usable(rule *limit.Rule, n int64) bool {
 	return l != nil && l.table != nil && n >= 0 && rule.Valid() && rule.Algorithm() != limit.AlgorithmSlidingLog
 }
 
-// Flush reconciles every key in memory with Redis now: what is pending is
-// booked, and every view is fetched anew. It waits until that is done or ctx
-// is. While Redis cannot be reached it probes once, whatever the back-off says,
-// and returns an [UnavailableError]: pause before you call again. Without Redis
-// it does nothing.
+// Flush reconciles every key in memory with Redis now: what is pending is booked, and every
+// view is fetched again. It waits until that is done or ctx ends. While Redis is
+// unreachable it sends one probe, regardless of the back-off, and returns an
+// [UnavailableError]; pause before you call it again. Without Redis it does nothing.
 func (l *Limiter) Flush(ctx context.Context) error {
 	if l == nil || l.driver == nil {
 		return nil
@@ -68,7 +66,7 @@ func (l *Limiter) Flush(ctx context.Context) error {
 	return l.driver.flush(orBackground(ctx), true)
 }
 
-// State returns the connection's state.
+// State returns the state of the connection to Redis.
 func (l *Limiter) State() State {
 	if l == nil {
 		return State{Mode: Closed, Nodes: 1}
@@ -83,9 +81,9 @@ func (l *Limiter) State() State {
 	return *l.driver.state.Load()
 }
 
-// ID returns the name under which this node is known in Redis, random for each
-// start; empty without Redis. It changes when another process is seen to use it: a
-// clone of the virtual machine, for example (see [Stats].Renames).
+// ID returns the name of this node in Redis. It is random for each start, and empty without
+// Redis. It changes when another process is seen to use it, for example a clone of the
+// virtual machine (see [Stats].Renames).
 func (l *Limiter) ID() string {
 	if l == nil || l.driver == nil {
 		return ""
@@ -93,9 +91,8 @@ func (l *Limiter) ID() string {
 	return *l.driver.node.Load()
 }
 
-// Stats returns what the limiter has done so far. It is for somebody who looks from time
-// to time: busy keys count what they admit each by itself, and to ask 65,536 of them
-// takes 1 ms.
+// Stats returns what the limiter has done so far. Do not call it often: popular keys count
+// what they admit each by itself, and to add up 65,536 of them takes 1 ms.
 func (l *Limiter) Stats() Stats {
 	var s Stats
 	if l == nil || l.table == nil {
@@ -104,8 +101,8 @@ func (l *Limiter) Stats() Stats {
 		}
 		return s
 	}
-	// What reduces the pending units is read before what adds to them, so that
-	// a snapshot taken in between never shows a negative number.
+	// What reduces the pending units is read before what adds to them, so that their number is
+	// never negative.
 	s.AckedUnits, s.ForgivenUnits = l.stats.acked.Load(), l.stats.forgiven.Load()
 	if l.link != nil {
 		s.ExpiredUnits, s.WithdrawnUnits = l.link.Expired(), l.link.Withdrawn()

@@ -11,13 +11,13 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/table"
 )
 
-// New returns a running limiter that shares its limits through rdb, a client
-// of one server, a Sentinel group or a Cluster. It does not wait for Redis: a
-// limiter that is made while Redis is down works, degraded. A nil rdb makes a
-// limiter that shares nothing. The limiter never closes or reconfigures rdb.
+// New returns a running limiter that shares its limits through rdb, a client of one server,
+// a Sentinel group or a Cluster. It does not wait for Redis: a limiter that is made while
+// Redis is unreachable works, degraded. With a nil rdb the limiter shares nothing. The
+// limiter never closes or reconfigures rdb.
 //
-// Bad options are an error that names each of them. Settings of the client under
-// which deadlines do not hold, or calls are repeated, are an event ([EventClient]); see
+// Bad options are one error that names each of them. Settings of the client with which
+// deadlines do not hold, or commands are repeated, are an event ([EventClient]); see
 // [RedisOptions].
 func New(rdb redis.UniversalClient, o Options) (*Limiter, error) {
 	l, err := build(rdb, o)

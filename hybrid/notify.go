@@ -7,46 +7,47 @@ import (
 	"time"
 )
 
-// notifier tells people and programs of changes of state and of events, from a
-// goroutine of its own, so that neither a slow logger nor a slow callback can hold
-// up the reconciler or a check.
+// notifier passes changes of the state, and events, to the logger and to the hooks. It does
+// so in a goroutine of its own, so that a slow logger or hook delays neither the reconciler
+// nor a check.
 type notifier struct {
 	log     *slog.Logger
 	onState func(State)
 	onEvent func(Event)
 	stats   func() Stats
-	panics  func() // counts one
+	panics  func() // counts a panic of a logger or a hook
 	states  chan State
 	events  chan Event
 	done    chan struct{}
-	last    State // owned by changed
+	last    State // that was passed on; owned by changed
 
 	// Owned by run.
 	lines  [kinds]throttle
 	outage outage
-	late   *State // the latest state of which no line has told yet, because there were too many
+	late   *State // the state that is to be logged as soon as the throttle allows; nil: none
 }
 
-// Bounds of what waits for a slow receiver: of more, the oldest are skipped.
+// The longest queues for a slow receiver. In a full queue the oldest entry is replaced.
 const (
 	stateBacklog = 16
 	eventBacklog = 64
 )
 
-// Bounds of log lines: of each kind so many at once, and then one in so long.
+// Log lines of one kind: logBurst at once, then one every logEvery.
 const (
 	logBurst = 6
 	logEvery = 10 * time.Second
 )
 
+// newNotifier returns a notifier that does not run yet.
 func newNotifier(o Options, stats func() Stats, panics func()) *notifier {
 	return &notifier{log: o.Logger, onState: o.OnStateChange, onEvent: o.OnEvent, stats: stats, panics: panics,
 		states: make(chan State, stateBacklog), events: make(chan Event, eventBacklog), done: make(chan struct{}),
 		last: State{Mode: Resyncing}}
 }
 
-// changed is called by the reconciler for every new state, and passes on what
-// is worth telling: another mode, or that an operator is needed.
+// changed is called by the reconciler for every new state. It passes on another mode, and a
+// failure that only an operator can end.
 func (n *notifier) changed(s State) {
 	if s.Mode == n.last.Mode && (s.Mode != Degraded || s.Reason == n.last.Reason || !needsOperator(s.Reason)) {
 		n.last.Nodes = s.Nodes
@@ -59,7 +60,8 @@ func (n *notifier) changed(s State) {
 // happened passes an event on. It never blocks.
 func (n *notifier) happened(e Event) { push(n.events, e) }
 
-// push puts v into a queue, in the place of the oldest if there is no room.
+// push puts v into a queue, and drops the oldest entries if there is no room. It never
+// blocks.
 func push[T any](queue chan T, v T) {
 	for {
 		select {
@@ -74,12 +76,15 @@ func push[T any](queue chan T, v T) {
 	}
 }
 
+// needsOperator reports whether only an operator can end a failure.
 func needsOperator(reason string) bool {
 	return reason == "noauth" || reason == "noperm" || reason == "wrongpass"
 }
 
+// stop ends run.
 func (n *notifier) stop() { close(n.done) }
 
+// run passes on states and events until stop.
 func (n *notifier) run() error {
 	timer := time.NewTimer(math.MaxInt64)
 	defer timer.Stop()
@@ -101,7 +106,7 @@ func (n *notifier) run() error {
 	}
 }
 
-// drain tells of what has happened before the limiter was closed.
+// drain passes on the events from before the limiter was closed.
 func (n *notifier) drain() {
 	for {
 		select {
@@ -113,7 +118,7 @@ func (n *notifier) drain() {
 	}
 }
 
-// tell calls out to the logger and to the hook.
+// deliverState gives a state to the logger and to the hook.
 func (n *notifier) deliverState(s State) {
 	n.outage.note(s, n.stats)
 	n.logState(s)
@@ -122,7 +127,7 @@ func (n *notifier) deliverState(s State) {
 	}
 }
 
-// logState logs a line of a state, or leaves it for later if there were too many.
+// logState logs a state, or puts it off if there were too many lines.
 func (n *notifier) logState(s State) {
 	skipped, ok := n.lines[kindState].admit(pace())
 	if !ok {
@@ -144,9 +149,9 @@ func (n *notifier) logState(s State) {
 	n.write(level, "rate limiter "+s.Mode.String(), attrs, skipped)
 }
 
-// deliverEvent calls out to the logger and to the hook.
+// deliverEvent gives an event to the logger and to the hook.
 func (n *notifier) deliverEvent(e Event) {
-	// Of the others there are few, whatever happens.
+	// The other kinds are rare by themselves.
 	skipped, ok := 0, true
 	if e.Kind == EventDataLost || e.Kind == EventQuarantined || e.Kind == EventRenamed {
 		skipped, ok = n.lines[e.Kind].admit(pace())
@@ -156,7 +161,7 @@ func (n *notifier) deliverEvent(e Event) {
 		if e.Key != "" {
 			attrs = append(attrs, slog.String("key", escaped(e.Key)))
 		}
-		if e.Err != nil && e.Kind != EventQuarantined { // that names the key, whole
+		if e.Err != nil && e.Kind != EventQuarantined { // that error contains the whole key
 			attrs = append(attrs, slog.Any("err", e.Err))
 		}
 		n.write(slog.LevelWarn, "rate limiter: "+e.Kind.String(), attrs, skipped)
@@ -166,7 +171,7 @@ func (n *notifier) deliverEvent(e Event) {
 	}
 }
 
-// write logs a line that stands for others of its kind that were skipped.
+// write logs a line, and how many lines of its kind were skipped before it.
 func (n *notifier) write(level slog.Level, text string, attrs []slog.Attr, skipped int) {
 	if skipped > 0 {
 		attrs = append(attrs, slog.Int("skipped", skipped))
@@ -174,7 +179,7 @@ func (n *notifier) write(level slog.Level, text string, attrs []slog.Attr, skipp
 	n.guarded(func() { n.log.LogAttrs(context.Background(), level, text, attrs...) })
 }
 
-// guarded calls foreign code; a panic in it ends here.
+// guarded calls foreign code and recovers a panic in it.
 func (n *notifier) guarded(f func()) {
 	defer func() {
 		if recover() != nil {
@@ -186,7 +191,7 @@ func (n *notifier) guarded(f func()) {
 
 // throttle lets logBurst lines through at once, and then one each logEvery.
 type throttle struct {
-	full    time.Duration // when it admits a whole burst again, on the clock of timers
+	full    time.Duration // when a whole burst is admitted again, on the timer clock
 	skipped int
 }
 

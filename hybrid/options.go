@@ -12,92 +12,93 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/table"
 )
 
-// Options configures a [Limiter]. The zero value is a good start: each field
-// that is zero takes the default named beside it.
+// Options configures a [Limiter]. A field that is zero takes the default that its comment
+// names.
 type Options struct {
-	// MaxKeys is how many keys are held in memory; there is room for a quarter more, at
-	// least 4,096 more. Default 65,536.
+	// MaxKeys is how many keys are held in memory. There is room for a quarter more, and for
+	// at least 4,096 more. Default 65,536.
 	MaxKeys int
-	// SyncInterval is the time between two collections of reports. A key that is used
-	// for the first time, or again after MaxLag, is asked for with the next. Default
-	// 100 ms; 1 ms to 1 min.
+	// SyncInterval is the time between two collections of reports. The state of a key that is
+	// used for the first time, or again after MaxLag, is fetched with the next collection.
+	// Default 100 ms; 1 ms to 1 min.
 	SyncInterval time.Duration
-	// MaxLag is how long an admitted unit may stay unknown to Redis, and a view of a key
-	// in use may be out of date, when nothing is urgent; but never longer than a
-	// quarter of the time for which units of the rule count, nor shorter than
-	// SyncInterval. A unit is urgent when it is one of half of this node's part of what
-	// the limit leaves. Default 1 s, or SyncInterval if that is longer; at most 1 min.
-	// SyncInterval is the tightest.
+	// MaxLag is how long an admitted unit may stay unreported, and how old the state of a key in
+	// use may be, if nothing is urgent. It is never longer than a quarter of the time for which
+	// units of the rule count, nor shorter than SyncInterval. Reports become urgent when this
+	// node has used half of its share of what the limit leaves. Default 1 s, or SyncInterval if
+	// that is longer; at most 1 min. SyncInterval is the tightest setting.
 	MaxLag time.Duration
 	// CommandTimeout bounds every call of Redis. Default 250 ms; 1 ms to 1 min.
 	CommandTimeout time.Duration
-	// Shards is the number of groups that keys are divided into. A script call
-	// carries keys of one group, and a Cluster keeps each on one of its masters. All
-	// processes that share limits must use the same number. Default: 1 for a single
-	// server or a Sentinel group (a [redis.Client]), else 64; at most 1,024.
+	// Shards is the number of groups that keys are divided into. A script call carries keys of
+	// one group, and a Cluster keeps each group on one of its masters. All processes that share
+	// limits must use the same number. Default: 1 for a single server or a Sentinel group (a
+	// [redis.Client]), else 64; at most 1,024.
 	Shards int
-	// KeyPrefix begins every Redis key. All processes that share limits must
-	// use the same. Default "hl"; at most 64 bytes, without braces.
+	// KeyPrefix begins every Redis key. All processes that share limits must use the same.
+	// Default "hl"; at most 64 bytes, without braces.
 	KeyPrefix string
-	// Fallback is what checks do while Redis is unreachable. Default FairShare.
+	// Fallback is the policy for checks while Redis is unreachable. Default FairShare.
 	Fallback Fallback
-	// MaxDebt bounds what a funnel repays of an outage. Units that were admitted in one
-	// fill it to what takes so much longer to leak than it holds, at the most, so that
-	// nobody is refused for longer than that because of them; what would be above is
-	// forgiven, and counted (see [Stats].ForgivenUnits). What was admitted while Redis
-	// was there is booked wholly, and so is what a waiting reservation is behind. A
-	// window forgets by itself. Default 0: as long as the rule takes to leak what it
-	// holds; negative: nothing is repaid.
+	// MaxDebt bounds what a funnel repays after an outage. The units that were admitted in the
+	// outage fill the funnel to at most its capacity and what leaks in MaxDebt, so that they
+	// cause refusals for no longer than MaxDebt. Units above that are forgiven, and counted in
+	// [Stats].ForgivenUnits. Units that were admitted while Redis was reachable are booked
+	// completely, and so are units that a waiting reservation is behind. A window needs no
+	// bound, because it forgets by itself. Default 0: the time in which the full funnel drains;
+	// negative: nothing is repaid.
 	MaxDebt time.Duration
-	// ExpectedNodes is how many nodes the fleet has at the least, for as long as a
-	// node cannot know: from its start until four heartbeats after Redis has first
-	// answered (or MaxBackoff, if that is longer). With [FairShare] each unit counts
-	// so many times from the first check on until Redis has answered, so that a
-	// fleet that starts while Redis is away, or whose processes are replaced one by
-	// one then, admits about one limit. A Redis that is there has answered within
-	// milliseconds; a burst that comes sooner finds only this node's share. The other
-	// policies begin when Redis is known to be away; until then a check finds the
-	// whole limit. Default 0: unknown, which counts as 1; at most 100,000.
+	// ExpectedNodes is how many nodes the fleet has at least. A node counts on so many while it
+	// cannot know better: from its start until four heartbeats, or MaxBackoff if that is longer,
+	// after the first answer of Redis.
+	//
+	// With [FairShare] each unit costs so many units from the first check until the first
+	// answer. So a fleet that starts while Redis is unreachable, or whose processes are replaced
+	// one by one then, admits about one limit. A reachable Redis has answered within
+	// milliseconds; a burst before that finds only this node's share. The other policies apply
+	// once Redis is known to be unreachable; before that a check finds the whole limit.
+	//
+	// Default 0: unknown, which counts as 1; at most 100,000.
 	ExpectedNodes int
-	// HeartbeatInterval is how often a node shows that it is alive. It counts
-	// as gone after three missed beats, and two later its share is the others'.
-	// Default 1 s; 10 ms to 1 min.
+	// HeartbeatInterval is how often a node shows that it is alive. A node is gone after three
+	// missed heartbeats, and two heartbeats later the others have its share. Default 1 s; 10 ms
+	// to 1 min.
 	HeartbeatInterval time.Duration
-	// MinBackoff and MaxBackoff bound the time between probes of a Redis that
-	// does not answer. Defaults 100 ms and 2 s: a node is back at most a pause
-	// and a moment after Redis is.
+	// MinBackoff and MaxBackoff bound the pauses between probes of an unreachable Redis. A node
+	// returns at most one pause after Redis has. Defaults 100 ms and 2 s.
 	MinBackoff, MaxBackoff time.Duration
-	// DegradeAfter is how many rounds of exchanges must fail in a row before the
-	// fallback applies; those that were under way at the same time are one round. With
-	// the default of 2 a server that stalls for 0.3 s is no outage, one that stalls for
-	// twice CommandTimeout is.
+	// DegradeAfter is how many rounds of exchanges must fail in a row before the fallback policy
+	// applies. Exchanges that were under way at the same time are one round. With the default of
+	// 2, a server that stalls for 0.3 s is no outage, and one that stalls for twice
+	// CommandTimeout is.
 	DegradeAfter int
-	// MaxBatch is how many keys one script call carries at most. Redis serves
-	// nobody else meanwhile: 100 keys take about 0.5 ms. It carries fewer if they would
-	// take Redis more than 10 ms, as windows of many buckets do, and while Redis answers
-	// late. Default 200; at most 1,000.
+	// MaxBatch is how many keys one script call carries at most. Redis serves no other client
+	// meanwhile: 100 keys take about 0.5 ms. A call carries fewer keys if they would take Redis
+	// more than 10 ms, as windows of many buckets do, and while Redis answers late. Default 200;
+	// at most 1,000.
 	MaxBatch int
 	// Clock is where time comes from. Default: [clock.System].
 	Clock clock.Clock
-	// Logger gets one line per change of state and per event (see [EventKind]), at level
-	// Info, Warn or, for what only an operator can mend, Error. Of one kind there are 6
-	// lines at once, and then one in 10 s that says how many were skipped. The line that
-	// ends an outage says how long it was and what has become of its units. Default: silent.
+	// Logger gets one line per change of the state and per event (see [EventKind]), at level
+	// Info, Warn or, for what only an operator can end, Error. Of one kind there are 6 lines at
+	// once, and then one every 10 s that says how many were skipped. The line that ends an
+	// outage says how long it was and what became of its units. Default: none.
 	Logger *slog.Logger
-	// OnStateChange is called after each change of state, one call at a time,
-	// from a goroutine of its own that holds no lock. It may use the limiter
-	// but not close it. A panic in it is recovered and counted. If it is slow,
-	// intermediate changes may be skipped. Default: none.
+	// OnStateChange is called after each change of the state, one call at a time, from a
+	// goroutine of its own that holds no lock. It may use the limiter but not close it. A panic
+	// in it is recovered and counted. If it is slow, changes in between may be skipped. Default:
+	// none.
 	OnStateChange func(State)
-	// OnEvent is called for each event, in the same way as OnStateChange; never both at
-	// the same time. If it is slow, the oldest of more than 64 may be skipped.
-	// Default: none.
+	// OnEvent is called for each event, in the same way and never at the same time as
+	// OnStateChange. If it is slow, the oldest of more than 64 events may be skipped. Default:
+	// none.
 	OnEvent func(Event)
 }
 
 // coalesce is how long an urgent report waits for others.
 const coalesce = time.Millisecond
 
+// withDefaults returns o with defaults in the fields that are zero.
 func (o Options) withDefaults() Options {
 	setDefault(&o.SyncInterval, 100*time.Millisecond)
 	setDefault(&o.MaxLag, max(time.Second, o.SyncInterval))
@@ -116,6 +117,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// setDefault sets v to d if it is zero.
 func setDefault[T comparable](v *T, d T) {
 	var zero T
 	if *v == zero {
@@ -123,7 +125,7 @@ func setDefault[T comparable](v *T, d T) {
 	}
 }
 
-// validate reports everything that is wrong with o at once.
+// validate returns one error that names everything that is wrong with o.
 func (o Options) validate() error {
 	var errs []error
 	within := func(name string, v, lo, hi time.Duration) {

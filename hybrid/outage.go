@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// outage adds up the outages of which no line has told yet.
+// outage adds up the outages since the latest log line about one.
 type outage struct {
-	since  time.Time // of the one that lasts; zero: none does
-	before Stats     // when it began
-	count  int
+	since  time.Time // start of the present outage; zero: there is none
+	before Stats     // at that start
+	count  int       // outages that have ended
 	sum    time.Duration
-	stats  Stats // what has happened in them: only units are added up
+	stats  Stats // what has happened in them: only the sums of units
 }
 
-// note takes a change of state into account.
+// note applies a change of state.
 func (o *outage) note(s State, stats func() Stats) {
 	switch {
 	case s.Mode == Degraded && o.since.IsZero():
@@ -31,7 +31,7 @@ func (o *outage) note(s State, stats func() Stats) {
 	}
 }
 
-// report returns what to say of the outages that have ended, and forgets them.
+// report returns what a log line says about the outages that have ended, and forgets them.
 func (o *outage) report() []slog.Attr {
 	if o.count == 0 {
 		return nil

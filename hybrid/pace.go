@@ -6,7 +6,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/clock"
 )
 
-// pace is the time that timers run on. It is the system's even if checks are
-// decided by another clock: a clock that a test holds still must not stop the
-// heart.
+// pace returns the time of the timer clock, which is the system's. A test may stop the
+// clock that checks are decided on; heartbeats must go on.
 func pace() time.Duration { return clock.System{}.Now() }

@@ -7,19 +7,17 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// preloadStep is how many keys Preload asks for at a time.
+// preloadStep is how many keys Preload fetches at a time.
 const preloadStep = 1000
 
-// Preload fetches what Redis knows of keys ahead of traffic, a thousand at a
-// time: without it the first checks of a key are decided before the first answer
-// has come. It returns when all of them are known. Keys that are in use are asked
-// for only if what is known of them is old. More keys than Options.MaxKeys
-// displace each other.
+// Preload fetches what Redis knows about keys before they are checked, a thousand at a
+// time. Without it the first checks of a key are decided before the first answer has come.
+// It returns when all of them are known. A key in use is fetched only if its state is old.
+// If there are more keys than Options.MaxKeys, they evict each other.
 //
-// Errors: what [Limiter.CheckRule] says of the rule, [limit.ErrClosed], the error
-// of ctx, or an [*UnavailableError] while Redis cannot be reached; some of the
-// keys may be known then. Without Redis there is nothing to fetch, and it
-// returns nil.
+// Errors: that of [Limiter.CheckRule], [limit.ErrClosed], the error of ctx, or an
+// [*UnavailableError] while Redis cannot be reached; some of the keys may be known then.
+// Without Redis there is nothing to fetch, and it returns nil.
 func (l *Limiter) Preload(ctx context.Context, rule *limit.Rule, keys ...string) error {
 	if err := l.CheckRule(rule); err != nil {
 		return err

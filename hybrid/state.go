@@ -5,20 +5,22 @@ import (
 	"time"
 )
 
-// Mode is what a limiter's view of the shared state is worth.
+// Mode is how the limiter decides: alone, together with the other nodes, or by the fallback
+// policy.
 type Mode uint8
 
 // The modes.
 const (
 	// LocalOnly: the limiter was made without a Redis client.
 	LocalOnly Mode = iota
-	// Synced: views of keys in use are at most about a lag old, see [Options].MaxLag.
+	// Synced: what this node knows about keys in use is at most about a lag old, see
+	// [Options].MaxLag.
 	Synced
-	// Degraded: Redis, or a part of it, cannot be reached; the fallback policy
-	// decides the keys that live there.
+	// Degraded: Redis, or a part of it, cannot be reached. Keys there are decided by the
+	// fallback policy.
 	Degraded
-	// Resyncing: Redis answers, and is being told what it has missed. A
-	// limiter starts in this mode until Redis has answered once.
+	// Resyncing: Redis answers again, and gets the reports that it has missed. A limiter also
+	// starts in this mode, until Redis has answered once.
 	Resyncing
 	// Closed: the limiter has been closed.
 	Closed
@@ -37,22 +39,20 @@ func (m Mode) String() string {
 // State describes a limiter's connection to the shared state.
 type State struct {
 	Mode Mode
-	// Since is when the mode was entered, by the limiter's clock. It is zero
-	// for a limiter that shares nothing.
+	// Since is when the mode was entered, by the limiter's clock. It is zero without Redis.
 	Since time.Time
-	// Reason says in a word or two why; empty when synced, unless processes of another
-	// layout are there, with which no limit is shared. Err is the error behind it, if
-	// there is one.
+	// Reason says in a word or two why the limiter is in this mode. It is empty when synced,
+	// unless there are processes with another layout, with which no limit is shared. Err is the
+	// error behind it, if there is one.
 	Reason string
 	Err    error
-	// Nodes is the number of live nodes last heard of, this one included; for some
-	// heartbeats after a start or an outage it does not fall, and begins with
-	// [Options].ExpectedNodes.
+	// Nodes is the number of live nodes, this one included, that was reported last. It begins
+	// with [Options].ExpectedNodes. For some heartbeats after a start or an outage it does not
+	// fall.
 	Nodes int
-	// Down is the number of shards that are cut off: soon all of
-	// [Options].Shards if Redis is a single server, those of the failed masters
-	// on a cluster.
-	// The keys of the others are decided as if synced.
+	// Down is the number of shards that are cut off: those of the failed masters on a Cluster;
+	// all of [Options].Shards, after a moment, if the only server has failed. Keys of the other
+	// shards are decided as if synced.
 	Down int
 }
 
@@ -67,10 +67,10 @@ func (s State) String() string {
 	return fmt.Sprintf("%v (%s), %d nodes", s.Mode, s.Reason, s.Nodes)
 }
 
-// UnavailableError tells that Redis could not be reached and why.
+// UnavailableError says that Redis could not be reached, and why.
 type UnavailableError struct {
 	Reason string // one short word, such as "timeout", "refused" or "noauth"
-	Err    error  // as the client reported it; may be nil
+	Err    error  // the error of the client; may be nil
 }
 
 func (e *UnavailableError) Error() string {

@@ -6,9 +6,8 @@ import "github.com/hybridlimit/hybridlimit/limit"
 // it if so.
 func (l *Limiter) Allow(key string, rule *limit.Rule) bool { return l.AllowN(key, rule, 1) }
 
-// AllowN reports whether n units are admitted, all or none. No units are
-// always admitted; a negative number, or a rule that [Limiter.CheckRule]
-// finds fault with, is refused.
+// AllowN reports whether n units are admitted, all or none. 0 units are always admitted. A
+// negative n, or a rule that [Limiter.CheckRule] rejects, is refused.
 func (l *Limiter) AllowN(key string, rule *limit.Rule, n int64) bool {
 	if !l.usable(rule, n) {
 		l.invalid(key, rule, n)
@@ -42,7 +41,7 @@ func (l *Limiter) Take(key string, rule *limit.Rule, n int64) limit.Result {
 	return l.judge(rule, n, res)
 }
 
-// judge counts a decision, and returns it as it is to be told.
+// judge counts a decision, and returns the answer to it.
 func (l *Limiter) judge(rule *limit.Rule, n int64, res limit.Result) limit.Result {
 	if !res.Allowed && rule.IsDryRun() {
 		l.tally.pass()
@@ -52,9 +51,9 @@ func (l *Limiter) judge(rule *limit.Rule, n int64, res limit.Result) limit.Resul
 	return res
 }
 
-// Peek tells what Take of one unit would answer, without consuming it or
-// counting as a decision: Allowed says whether there is room, RetryAfter when
-// there will be. A key that is not in memory is described as an unused one.
+// Peek returns what Take of one unit would answer, without consuming it and without
+// counting as a decision: Allowed says whether there is room, RetryAfter when there will
+// be. A key that is not in memory is described as an unused one.
 func (l *Limiter) Peek(key string, rule *limit.Rule) limit.Result {
 	if !l.usable(rule, 1) {
 		return l.invalid(key, rule, 1)

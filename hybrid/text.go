@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// How states, events and figures look as text and as JSON: modes and kinds are words,
-// errors are their text, times are as in RFC 3339, and fields have the names that they
-// have in Go.
+// States, events and figures as text and as JSON. Modes and kinds are words, errors are
+// their text, times are as in RFC 3339, and fields have the names that they have in Go.
 
 // MarshalText returns the mode as a word.
 func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
@@ -35,6 +34,7 @@ func (k *EventKind) UnmarshalText(text []byte) error {
 	return readWord(k, "kind of event", eventNames[:], text)
 }
 
+// readWord sets v to the index of text in words.
 func readWord[T ~uint8](v *T, what string, words []string, text []byte) error {
 	for i, w := range words {
 		if w == string(text) {
@@ -45,7 +45,7 @@ func readWord[T ~uint8](v *T, what string, words []string, text []byte) error {
 	return fmt.Errorf("hybrid: unknown %s %.64q", what, text)
 }
 
-// stateText is what JSON shows of a State.
+// stateText is the JSON form of a State.
 type stateText struct {
 	Mode   Mode
 	Since  time.Time `json:",omitzero"`
@@ -60,7 +60,8 @@ func (s State) MarshalJSON() ([]byte, error) {
 	return json.Marshal(stateText{s.Mode, s.Since, s.Reason, textOf(s.Err), s.Nodes, s.Down})
 }
 
-// UnmarshalJSON reads what MarshalJSON has written. Of Err only the text comes back.
+// UnmarshalJSON reads what MarshalJSON has written. Err becomes an error with the same
+// text.
 func (s *State) UnmarshalJSON(text []byte) error {
 	var t stateText
 	if err := json.Unmarshal(text, &t); err != nil {
@@ -70,7 +71,7 @@ func (s *State) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// eventText is what JSON shows of an Event.
+// eventText is the JSON form of an Event.
 type eventText struct {
 	Kind   EventKind
 	Time   time.Time
@@ -79,13 +80,14 @@ type eventText struct {
 	Err    string `json:",omitempty"`
 }
 
-// MarshalJSON returns an object with the fields of e, Err as its text. What is no UTF-8 in
-// the key is replaced, as JSON wants.
+// MarshalJSON returns an object with the fields of e, Err as its text. Bytes of the key
+// that are not UTF-8 are replaced.
 func (e Event) MarshalJSON() ([]byte, error) {
 	return json.Marshal(eventText{e.Kind, e.Time, e.Reason, e.Key, textOf(e.Err)})
 }
 
-// UnmarshalJSON reads what MarshalJSON has written. Of Err only the text comes back.
+// UnmarshalJSON reads what MarshalJSON has written. Err becomes an error with the same
+// text.
 func (e *Event) UnmarshalJSON(text []byte) error {
 	var t eventText
 	if err := json.Unmarshal(text, &t); err != nil {
@@ -115,6 +117,7 @@ func (s Stats) String() string { return figures(reflect.ValueOf(s)) }
 // String returns the numbers that are not 0, as name=value.
 func (o Outcomes) String() string { return figures(reflect.ValueOf(o)) }
 
+// figures returns the fields of a struct that are not 0, as name=value.
 func figures(v reflect.Value) string {
 	var b strings.Builder
 	for i := range v.NumField() {

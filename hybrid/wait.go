@@ -8,27 +8,26 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Reservation is what [Limiter.Reserve] returns: OK, Delay, Result and Cancel.
+// Reservation is the answer of [Limiter.Reserve]: OK, Delay, Result and Cancel.
 type Reservation = limit.Reservation
 
-// Reserve takes n units of key now, for a caller who is willing to wait until
-// they may be used: see [limit.Reservation.Delay]. It never waits itself.
+// Reserve takes n units of key now, for a caller who is willing to wait until they may be
+// used: see [limit.Reservation.Delay]. Reserve itself never waits.
 //
-// Only a funnel can be reserved ahead: it is then fuller than full, for the
-// whole fleet as soon as Redis has been told, and everybody else comes after.
-// Two nodes that reserve within one sync interval may get the same time, as with
-// any check. A window holds what has happened and has no place for what is still
-// to come: there a reservation is OK only if its delay is 0; [Limiter.Wait] works
-// with both. No reservation is OK for more units than the limit, for more than
-// [limit.MaxWindow] ahead, during an outage with [FailClosed], or if
-// [Limiter.Take] would refuse without looking. A dry run is always OK and has no
-// delay.
+// Only a funnel can be reserved ahead of time. It is then filled beyond its capacity, on
+// all nodes as soon as the reservation is reported, and other callers come after it. Two
+// nodes that reserve within one sync interval may get the same time. A window has no place
+// for the future: with a window a reservation is OK only if its delay is 0; [Limiter.Wait]
+// works with both.
 //
-// Cancel hands those of the units back that still count, as [Limiter.Refund]
-// does: none, if this node has reset or set the key since. Those who have booked
-// behind keep their times, so that newcomers would be admitted at these times once
-// more: then nothing comes back until they have given up, too, or ever if they are
-// on another node.
+// A reservation is not OK for more units than the limit, for more than [limit.MaxWindow]
+// ahead, during an outage with [FailClosed], or if the check is invalid. A dry run is
+// always OK and has no delay.
+//
+// Cancel hands back those of the units that still count, as [Limiter.Refund] does: none if
+// this node has reset or set the key since. Callers who have reserved behind it keep their
+// times. Therefore nothing comes back until they have cancelled too, and never if they are
+// on another node: newcomers would be admitted at these times once more.
 func (l *Limiter) Reserve(key string, rule *limit.Rule, n int64) Reservation {
 	if !l.usable(rule, n) {
 		return limit.NewReservation(false, l.invalid(key, rule, n), nil)
@@ -40,7 +39,7 @@ func (l *Limiter) Reserve(key string, rule *limit.Rule, n int64) Reservation {
 	v := l.reserve(key, rule, n, terms)
 	switch {
 	case v.OK():
-	case rule.IsDryRun(): // nothing was booked, and nobody need wait
+	case rule.IsDryRun(): // nothing was booked, and the caller need not wait
 		l.tally.pass()
 		res := rule.Judged(v.Result())
 		res.RetryAfter = 0
@@ -51,7 +50,7 @@ func (l *Limiter) Reserve(key string, rule *limit.Rule, n int64) Reservation {
 	return v
 }
 
-// reserve counts as a decision only what it books: who waits asks again.
+// reserve counts a decision only if it books: a waiter calls it several times.
 func (l *Limiter) reserve(key string, rule *limit.Rule, n int64, terms table.Terms) Reservation {
 	res, booked := l.table.Reserve(key, rule, n, l.now(), terms)
 	if booked != nil {
@@ -62,25 +61,24 @@ func (l *Limiter) reserve(key string, rule *limit.Rule, n int64, terms table.Ter
 	})
 }
 
-// Wait blocks until n units of key are admitted, and consumes them. Who waits
-// for a key on this node is served in the order of arrival, and before other
-// callers here who keep asking. Across nodes the units of a funnel are booked
-// ahead, so that nobody starves; those of a window are not, so that who waits for
-// many of them may be overtaken by other nodes that take few at a time.
+// Wait blocks until n units of key are admitted, and consumes them. The waiters for a key
+// on this node are served in the order of their calls, and before callers on this node who
+// only check. Units of a funnel are reserved across all nodes, so that every waiter is
+// served. Units of a window are not: a waiter for many of them may be overtaken by other
+// nodes that take few at a time.
 //
-// If the units cannot be had before ctx ends, as far as this node knows, Wait
-// returns a [*limit.WaitError] at once, which says how long it would have
-// taken; for more units than the limit holds, too. If ctx ends, or the limiter
-// is closed, while it waits, it returns ctx's error or [limit.ErrClosed]. With an
-// error nothing is consumed: what had been booked is handed back, once.
+// If the units cannot be had before ctx ends, as far as this node knows, Wait returns a
+// [*limit.WaitError] at once, which says how long it would have taken. It does the same for
+// more units than the limit. If ctx ends while it waits, it returns the error of ctx; if
+// the limiter is closed, [limit.ErrClosed]. With an error nothing is consumed: what was
+// booked is handed back, once.
 //
-// Other errors: [limit.ErrInvalidN] for n < 0, what [Limiter.CheckRule] says of
-// the rule, [limit.ErrClosed] from a nil or zero Limiter. A nil ctx never ends.
-// No units, and a dry run, are not waited for. A closed limiter admits at once or
-// not at all.
+// Other errors: [limit.ErrInvalidN] for n < 0, that of [Limiter.CheckRule],
+// [limit.ErrClosed] from a nil or zero Limiter. A nil ctx never ends. 0 units and a dry run
+// do not wait. A closed limiter admits at once or not at all.
 //
-// It sleeps on the system's timers: for a limiter with another clock it may
-// return early or late by what the two differ.
+// Wait sleeps on the system's timers. A limiter with another clock may return early or late
+// by what the two differ.
 func (l *Limiter) Wait(ctx context.Context, key string, rule *limit.Rule, n int64) error {
 	if err := l.why(rule, n); err != nil {
 		l.invalid(key, rule, n)
@@ -102,7 +100,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, rule *limit.Rule, n int6
 	})
 }
 
-// why returns what is wrong with a question, nil if it can be asked.
+// why returns the error of an invalid check, nil for a valid one.
 func (l *Limiter) why(rule *limit.Rule, n int64) error {
 	if err := l.CheckRule(rule); err != nil {
 		return err

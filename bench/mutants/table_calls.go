@@ -183,7 +183,7 @@ var callMutants = []mutant{
 	{
 		name:   "dry-runs-uncounted",
 		breaks: "What a dry run lets pass is not reported.",
-		file:   "hybrid/stats.go",
+		file:   "hybrid/tally.go",
 		old:    `func (t *tally) pass() { t.cell().passed.Add(1) }`,
 		new:    `func (t *tally) pass() {}`,
 		by:     hybrid("TestDryRun"),
