@@ -11,31 +11,11 @@ import (
 // Where nobody knows where shards are, a slow server is still asked for a few at a time.
 func TestHiddenShardsOnASlowServer(t *testing.T) {
 	for _, unmapped := range []bool{false, true} {
-		s := emptySim(t, 1, Options{Shards: 64, SyncInterval: simInterval}, 1, []*limit.Rule{reconcileRule})
-		s.oracle.loose, s.unmapped = true, unmapped
-		for range 3 {
-			s.addNode(Options{})
-		}
-		s.run(2 * time.Second)
-		for _, n := range s.nodes {
-			n.takeAll(300)
-		}
-		s.run(5 * time.Second)
-		s.servers[0].capacity = perScript(4 * ms)
-		s.down = true
-		s.untilMode(s.nodes[0], Degraded)
-		s.down = false
-		for _, n := range s.nodes {
-			n.takeAll(100)
-		}
+		s := onASlowServer(t, func(s *sim) { s.unmapped = unmapped })
 		s.run(60 * time.Second)
 		for _, n := range s.nodes {
 			s.oracle.struck(s.servers[0])
-			changes := n.stats.stateChanges.Load()
-			s.run(10 * time.Second)
-			if n.core.state.Mode != Synced || n.unsynced() != 0 || n.stats.stateChanges.Load() != changes {
-				t.Errorf("unknown client: %v: %s: %v, %d units unsynced, %d state changes", unmapped, n.name, n.core.state, n.unsynced(), n.stats.stateChanges.Load()-changes)
-			}
+			n.staysSynced(fmt.Sprintf("unknown client %v: ", unmapped))
 		}
 	}
 }
@@ -46,20 +26,10 @@ func TestHiddenShardsAtSaturation(t *testing.T) {
 	for _, unmapped := range []bool{false, true} {
 		s := emptySim(t, 1, Options{Shards: 64}, 1, []*limit.Rule{wide})
 		s.oracle.loose, s.unmapped = true, unmapped
-		v := s.servers[0]
-		v.capacity = usual()
-		v.capacity.slow = 4
-		s.excuse(v)
-		n := s.addNode(Options{})
-		s.run(3 * time.Second)
-		n.modes = nil
-		const keys = 400
-		for i := range keys {
-			v.fill(fmt.Sprint("key", i), wide)
-		}
+		n, keys := s.slowAndFull(4, wide)
 		for range 10 {
-			for i := range keys {
-				n.take(fmt.Sprint("key", i), wide, 1)
+			for _, key := range keys {
+				n.take(key, wide, 1)
 			}
 			s.run(time.Second)
 		}
@@ -76,24 +46,14 @@ func TestBudgetOfARenamedServer(t *testing.T) {
 	for _, renamed := range []bool{false, true} {
 		s := emptySim(t, 1, Options{Shards: 64}, 1, []*limit.Rule{wide})
 		s.oracle.loose = true
-		v := s.servers[0]
-		v.capacity = usual()
-		v.capacity.slow = 20
-		s.excuse(v)
-		n := s.addNode(Options{})
-		s.run(3 * time.Second)
-		n.modes = nil
-		const keys = 400
-		for i := range keys {
-			v.fill(fmt.Sprint("key", i), wide)
-		}
+		n, keys := s.slowAndFull(20, wide)
 		other := make([]string, 64)
 		for i := range other {
 			other[i] = "other"
 		}
 		for range 30 {
-			for i := range keys {
-				n.take(fmt.Sprint("key", i), wide, 1)
+			for _, key := range keys {
+				n.take(key, wide, 1)
 			}
 			s.run(time.Second)
 			if renamed {
@@ -105,4 +65,20 @@ func TestBudgetOfARenamedServer(t *testing.T) {
 			t.Errorf("renamed %v: %d exchanges have failed", renamed, f)
 		}
 	}
+}
+
+// slowAndFull makes the server slow, enters a node, and fills 400 keys in Redis.
+func (s *sim) slowAndFull(slow int64, rule *limit.Rule) (n *simNode, keys []string) {
+	v := s.servers[0]
+	v.capacity = usual()
+	v.capacity.slow = slow
+	s.excuse(v)
+	n = s.addNode(Options{})
+	s.run(3 * time.Second)
+	n.modes = nil
+	for i := range 400 {
+		keys = append(keys, fmt.Sprint("key", i))
+		v.fill(keys[i], rule)
+	}
+	return n, keys
 }

@@ -225,8 +225,20 @@ func TestLostTwice(t *testing.T) {
 //
 // Fault 10: three nodes, and a server that takes 4 ms for every script.
 func TestSlowServerIsNotAskedForTooMuch(t *testing.T) {
+	s := onASlowServer(t, func(*sim) {})
+	s.run(20 * time.Second)
+	for _, n := range s.nodes {
+		n.staysSynced("")
+	}
+}
+
+// onASlowServer returns three nodes with 64 shards after an outage, and a server that takes
+// 4 ms for every script by then.
+func onASlowServer(t *testing.T, prepare func(*sim)) *sim {
+	t.Helper()
 	s := emptySim(t, 1, Options{Shards: 64, SyncInterval: simInterval}, 1, []*limit.Rule{reconcileRule})
 	s.oracle.loose = true
+	prepare(s)
 	for range 3 {
 		s.addNode(Options{})
 	}
@@ -242,13 +254,16 @@ func TestSlowServerIsNotAskedForTooMuch(t *testing.T) {
 	for _, n := range s.nodes {
 		n.takeAll(100)
 	}
-	s.run(20 * time.Second)
-	for _, n := range s.nodes {
-		changes := n.stats.stateChanges.Load()
-		s.run(10 * time.Second)
-		if n.core.state.Mode != Synced || n.unsynced() != 0 || n.stats.stateChanges.Load() != changes {
-			t.Errorf("%s: %v, %d units unsynced, %d state changes", n.name, n.core.state, n.unsynced(), n.stats.stateChanges.Load()-changes)
-		}
+	return s
+}
+
+// staysSynced checks that a node has no outage in 10 s, and nothing to report after that.
+func (n *simNode) staysSynced(what string) {
+	n.s.t.Helper()
+	changes := n.stats.stateChanges.Load()
+	n.s.run(10 * time.Second)
+	if n.core.state.Mode != Synced || n.unsynced() != 0 || n.stats.stateChanges.Load() != changes {
+		n.s.t.Errorf("%s%s: %v, %d units unsynced, %d state changes", what, n.name, n.core.state, n.unsynced(), n.stats.stateChanges.Load()-changes)
 	}
 }
 

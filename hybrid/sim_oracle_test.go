@@ -1,8 +1,6 @@
 package hybrid
 
 import (
-	"slices"
-
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -55,18 +53,6 @@ type book struct {
 	name   string // in Redis
 }
 
-// admission is one admitted request.
-type admission struct {
-	at, n  int64
-	order  int64 // among admissions and flights
-	server int64 // by the server's clock
-	blind  bool  // the node's idea of that clock was off then
-	weight int64
-	rule   *limit.Rule // that it was admitted by
-	slack  int64       // by how much the node's clocks may have been off then
-	node   int
-}
-
 // nodeBook is what the oracle knows of a node.
 type nodeBook struct {
 	shares  map[oracleKey]*share
@@ -85,24 +71,6 @@ type nodeBook struct {
 	joined  int64              // it began then
 }
 
-// share is a node's part in a key.
-type share struct {
-	admitted   int64
-	least      int64       // the smallest limit by which the node has decided
-	own        []admission // since the flight of the last answer was made up
-	buckets    map[int64]redisstore.Bucket
-	gen        int64
-	base       float64 // TAT as told
-	top        float64 // and at the most, as the node knows it: see tellsAgain
-	toldAt     int64   // when the last answer was given; 0: never
-	asked      int64   // when the node was asked last
-	busy       int64   // since when it has been asked without a pause
-	sent       int64   // units from then on may be under way that a Set of the node's has left out of own
-	slack      int64   // by how much that may be wrong
-	fuzzy      bool    // it may know more than it must: a weight, a clock that stood still
-	unreadable bool    // Redis cannot read the key, as told last
-}
-
 // calls counts what a node has sent.
 type calls struct {
 	at             int64
@@ -118,19 +86,6 @@ type exchange struct {
 	editions []int64            // of each key, when it was executed
 	asksFor  *exchange          // it only asks for the fate of that flight
 	parts    map[string]wholeOp // it carries these of flights that were taken apart
-}
-
-// weigh returns what the units weigh at the least if each weighs so much: by
-// the rule then, or by what has become of it since.
-func (a *admission) weigh(now *limit.Rule, weight int64) int64 {
-	if a.n < 0 {
-		return a.n * max(weight, 1) // handed back: at the most, each as it weighs now
-	}
-	if weight <= 1 || a.weight <= 1 {
-		return a.n
-	}
-	weight = min(weight, a.weight)
-	return min(a.rule.Weigh(a.n, weight), now.Weigh(a.n, weight))
 }
 
 func newOracle(s *sim) *nodeOracle {
@@ -343,105 +298,6 @@ func (o *nodeOracle) beaten(n *simNode, begun int64, shards []int, b redisstore.
 	}
 }
 
-// reweigh: what weighed more before may be weighed by fewer nodes from now on.
-func (nb *nodeBook) reweigh() {
-	for _, sh := range nb.shares {
-		for i := range sh.own {
-			sh.own[i].weight = min(sh.own[i].weight, max(nb.told, 1))
-		}
-	}
-}
-
-// toldKey merges an answer: what was told never falls within a generation (I4).
-func (o *nodeOracle) toldKey(sh *share, r *limit.Rule, st redisstore.State, x *exchange, jumped int64) bool {
-	i := 0
-	sh.sent = 0
-	for i < len(sh.own) && sh.own[i].order < x.made {
-		i++
-	}
-	old := sh.own[:i]
-	funnel, before := r.Algorithm() == limit.AlgorithmFunnel, 0.0
-	if funnel {
-		before = o.tat(sh, r, old) - float64(st.Forgiven)*unit(r)
-	}
-	sh.own = sh.own[i:]
-	if v := o.s.serverOf(x.b.Shard); x.executed < v.jumped || v.jumped != 0 && x.left < v.jumped+o.slack() || x.left < jumped {
-		sh.forget() // by a clock that is not valid any more, or that the node does not believe yet
-		return false
-	}
-	if max(sh.slack, o.slack()) > simTimeout && o.s.serverOf(x.b.Shard).lost >= sh.toldAt {
-		// While exchanges take long the node may find that its idea of the server's
-		// clock was ahead. A window goes back for that, and restores nothing: of what
-		// was lost meanwhile only that counts which the answer says.
-		clear(sh.buckets)
-	}
-	was := sh.slack
-	sh.toldAt, sh.slack, sh.fuzzy, sh.unreadable = x.executed, o.slack(), false, false
-	base := float64(x.executed-simStart) + float64(st.Level.NS) + float64(st.Level.Rem)/float64(max(r.Units(), 1))
-	if !funnel {
-		base = 0
-	}
-	if st.Gen <= sh.gen && slices.ContainsFunc(old, func(a admission) bool { return a.n < 0 }) {
-		// Not the generation that begins when something is handed back: the answer
-		// is from before a reset that the node knows of, or by data that was lost
-		// since. It comes off what was told all the same, from where is not known.
-		clear(sh.buckets)
-		sh.base = 0
-	}
-	if st.Gen < sh.gen {
-		return true
-	}
-	if st.Gen > sh.gen {
-		sh.gen, before = st.Gen, 0
-		clear(sh.buckets)
-	}
-	if sh.base = base; before > base { // it goes by what it was told before
-		sh.base, sh.slack = before, max(sh.slack, was)
-	}
-	for _, b := range st.Buckets {
-		if was := sh.buckets[b.ID]; b.Units < was.Units {
-			b.Units, b.Last = was.Units, max(b.Last, was.Last)
-		}
-		sh.buckets[b.ID] = b
-	}
-	return true
-}
-
-// broken: Redis cannot read the key. What it has booked before that counts as
-// told, though not by Redis.
-func (sh *share) broken(booked bool, x *exchange) {
-	sh.fuzzy, sh.unreadable = true, true
-	for i := range sh.own {
-		if booked && sh.own[i].order < x.made {
-			sh.own[i].weight = 1
-			if sh.own[i].n < 0 { // came off what was told before
-				clear(sh.buckets)
-				sh.base = 0
-			}
-		}
-	}
-}
-
-// unit is what one unit adds to the time at which a funnel runs empty, ns.
-func unit(r *limit.Rule) float64 { return float64(r.Period()) / float64(r.Units()) }
-
-// tat returns when a funnel runs empty that was told of sh and saw own.
-func (o *nodeOracle) tat(sh *share, r *limit.Rule, own []admission) float64 {
-	tat := sh.base
-	for _, a := range own {
-		tat = a.onto(tat, r)
-	}
-	return tat
-}
-
-// onto adds an admission to a funnel that runs empty at tat.
-func (a *admission) onto(tat float64, r *limit.Rule) float64 {
-	if a.n > 0 {
-		tat = max(tat, float64(a.at-simStart))
-	}
-	return tat + float64(a.n)*unit(r)
-}
-
 // renewed: units before it do not count any more, but those that it says.
 func (o *nodeOracle) renewed(k oracleKey, v *simServer, used, gen int64) {
 	b := o.book(k)
@@ -494,14 +350,6 @@ func (o *nodeOracle) refunded(n *simNode, k oracleKey, back int64) {
 	o.s.fleet.refunded(n, k, back)
 }
 
-// oldest returns when the oldest unit was admitted that a flight may carry.
-func (sh *share) oldest() int64 {
-	if sh.sent == 0 && len(sh.own) > 0 {
-		return sh.own[0].at
-	}
-	return sh.sent
-}
-
 // jumped: from now on a node's idea of the servers' clocks is wrong, until it
 // hears from them. What it knew cannot be relied upon.
 func (o *nodeOracle) jumped(n *simNode) {
@@ -538,13 +386,5 @@ func (o *nodeOracle) serverJumped(v *simServer) {
 				sh.forget()
 			}
 		}
-	}
-}
-
-func (sh *share) forget() {
-	clear(sh.buckets)
-	sh.base, sh.fuzzy = 0, true
-	for i, a := range sh.own { // what they are worth now is not known, only how old they are
-		sh.own[i] = admission{at: a.at, order: a.order, n: min(a.n, 0), rule: a.rule, blind: true}
 	}
 }

@@ -24,6 +24,7 @@ import (
 //	sim_server_test.go  a server: the model of Redis, its clock and its losses
 //	sim_capacity_test.go  how long its scripts take, and the queue in front of it
 //	sim_oracle_test.go  what a node must know, from records of its own
+//	sim_share_test.go   what it must know of one key
 //	sim_checks_test.go  what must hold of it; what it may count at the most is in
 //	                    sim_most_test.go
 //	sim_fleet_test.go   what all nodes together have admitted, and Redis counts;
