@@ -127,32 +127,20 @@ type choice[T any] struct {
 	do     T
 }
 
-// pause waits, and tells whether the storm goes on.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // seasons alternates storms and calms until ctx ends: bounds are strictest
 // when nothing has been wrong for a while.
 func (r *run) seasons(ctx context.Context) error {
 	d := dice{rand.New(rand.NewPCG(r.seed, 1))}
-	if !pause(ctx, warmUp) {
+	if !rig.Pause(ctx, warmUp) {
 		return nil
 	}
 	for {
 		r.calm.Store(false)
-		if !pause(ctx, d.between(10*time.Second, 25*time.Second)) {
+		if !rig.Pause(ctx, d.between(10*time.Second, 25*time.Second)) {
 			return nil
 		}
 		r.calm.Store(true)
-		if !pause(ctx, d.between(14*time.Second, 20*time.Second)) {
+		if !rig.Pause(ctx, d.between(14*time.Second, 20*time.Second)) {
 			return nil
 		}
 	}
@@ -163,7 +151,7 @@ const warmUp = 2 * time.Second
 
 // befall brings one misfortune after the other, with pauses, while it storms.
 func (r *run) befall(ctx context.Context, d dice, lo, hi time.Duration, next func(dice) error) error {
-	for pause(ctx, d.between(lo, hi)) {
+	for rig.Pause(ctx, d.between(lo, hi)) {
 		if r.calm.Load() {
 			continue
 		}
@@ -204,7 +192,7 @@ const many = 1 << 20
 func (r *run) lossy(ctx context.Context, n *node, name string, length time.Duration, exchanges int, lose func(int)) error {
 	f := r.begin(name, n.place, true)
 	lose(exchanges)
-	pause(ctx, length)
+	rig.Pause(ctx, length)
 	lose(0)
 	r.end(f)
 	return nil
@@ -239,7 +227,7 @@ const bearable = 50 * time.Millisecond
 func (r *run) delay(ctx context.Context, n *node, by, length time.Duration) error {
 	f := r.begin("delayed", n.place, by > bearable)
 	n.proxy.Delay(by)
-	pause(ctx, length)
+	rig.Pause(ctx, length)
 	n.proxy.Delay(0)
 	r.end(f)
 	return nil
@@ -250,7 +238,7 @@ func (r *run) apart(ctx context.Context, n *node, name string, length time.Durat
 	f := r.begin(name, n.place, true)
 	do(true)
 	r.seal(f)
-	pause(ctx, length)
+	rig.Pause(ctx, length)
 	r.unseal(f)
 	do(false)
 	r.end(f)
@@ -309,7 +297,7 @@ func (r *run) freeze(ctx context.Context, length time.Duration) error {
 		return err
 	}
 	r.seal(f)
-	pause(ctx, length)
+	rig.Pause(ctx, length)
 	r.unseal(f)
 	return r.world.server.Thaw()
 }
@@ -332,12 +320,12 @@ func (r *run) kill(ctx context.Context, length time.Duration, crashes int, d dic
 	r.books.audit(before, l, r.accounts(), false)
 	r.mayBookAgain(r.books.turn(before, l, l, true))
 	for range crashes {
-		pause(ctx, length/time.Duration(crashes+1))
+		rig.Pause(ctx, length/time.Duration(crashes+1))
 		if err := r.renew(r.nodes[d.IntN(len(r.nodes))], false); err != nil {
 			return err
 		}
 	}
-	pause(ctx, length/time.Duration(crashes+1))
+	rig.Pause(ctx, length/time.Duration(crashes+1))
 	r.unseal(f)
 	return r.world.server.Restart()
 }
@@ -354,7 +342,7 @@ func (r *run) flushAll() error {
 // flushAgain has the server forget everything, and once more while the nodes tell it
 // what they know.
 func (r *run) flushAgain(ctx context.Context, after time.Duration) error {
-	if err := r.flushAll(); err != nil || !pause(ctx, after) {
+	if err := r.flushAll(); err != nil || !rig.Pause(ctx, after) {
 		return err
 	}
 	return r.flushAll()
@@ -367,7 +355,7 @@ func (r *run) flushUnheard(ctx context.Context, n *node, after time.Duration) er
 	defer r.end(f)
 	n.proxy.CutReplies(many)
 	defer n.proxy.CutReplies(0)
-	pause(ctx, after)
+	rig.Pause(ctx, after)
 	return r.flushAll()
 }
 
@@ -413,7 +401,7 @@ func (r *run) outOfMemory(ctx context.Context, length time.Duration) error {
 	if err := r.configure("maxmemory", "1"); err != nil {
 		return err
 	}
-	pause(ctx, length)
+	rig.Pause(ctx, length)
 	return r.configure("maxmemory", "0")
 }
 
@@ -449,7 +437,7 @@ func (r *run) deleteLedger(d dice) error {
 	n.mu.Lock()
 	id := n.lim.ID()
 	n.mu.Unlock()
-	keys, err := r.world.scan(ctx, strings.Replace(r.world.ledgerPattern(), "node:*", "node:"+id, 1))
+	keys, err := rig.Scan(ctx, r.world.direct, strings.Replace(rig.LedgerPattern(r.world.prefix), "node:*", "node:"+id, 1))
 	if err != nil || len(keys) == 0 {
 		return err
 	}
@@ -487,7 +475,7 @@ func (r *run) poisonKey(ctx context.Context, d dice, length time.Duration) error
 	if err != nil {
 		return err
 	}
-	pause(ctx, length)
+	rig.Pause(ctx, length)
 	r.world.mu.Lock()
 	defer r.world.mu.Unlock()
 	_, err = r.world.remove(name)

@@ -72,7 +72,7 @@ func newGatherer(r *run) *gatherer {
 
 // follow judges until ctx ends.
 func (b *gatherer) follow(ctx context.Context) {
-	for pause(ctx, 250*ms) {
+	for rig.Pause(ctx, 250*ms) {
 		b.advance(rig.Now() - verdictAfter)
 	}
 }
@@ -81,7 +81,7 @@ func (b *gatherer) follow(ctx context.Context) {
 func (b *gatherer) finish() {
 	for until := rig.Now(); ; {
 		b.advance(rig.Now())
-		if b.fleet.now >= b.run.slotOf(until) && b.verify() || !pause(context.Background(), 20*ms) {
+		if b.fleet.now >= b.run.slotOf(until) && b.verify() || !rig.Pause(context.Background(), 20*ms) {
 			return
 		}
 	}

@@ -3,9 +3,9 @@ package main
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -64,8 +64,8 @@ var junkRules = []*limit.Rule{
 
 // traffic is what each node is asked.
 type traffic struct {
-	items []item    // all whose every admission is recorded
-	edges []float64 // checks per second and node of the items up to here
+	items []item  // all whose every admission is recorded
+	mix   rig.Mix // of the items, in checks per second and node
 }
 
 func newTraffic(nodes int) *traffic {
@@ -83,10 +83,8 @@ func newTraffic(nodes int) *traffic {
 		tr.items = append(tr.items, item{"quota", r, quotaRate})
 	}
 	tr.items = append(tr.items, item{"toll", tollRule, quotaRate})
-	sum := 0.0
 	for _, it := range tr.items {
-		sum += it.rate / float64(nodes)
-		tr.edges = append(tr.edges, sum)
+		tr.mix.Add(it.rate / float64(nodes))
 	}
 	return tr
 }
@@ -99,14 +97,11 @@ func (tr *traffic) rules() (out []*limit.Rule) {
 }
 
 // rate returns the checks per second and node, junk included.
-func (tr *traffic) rate() float64 { return tr.edges[len(tr.edges)-1] + junkRate }
+func (tr *traffic) rate() float64 { return tr.mix.Rate() + junkRate }
 
 // pick returns the item at x of the total, 0 to 1; as many as there are items
 // is junk.
-func (tr *traffic) pick(x float64) int {
-	i, _ := slices.BinarySearch(tr.edges, x*tr.rate())
-	return i
-}
+func (tr *traffic) pick(x float64) int { return tr.mix.Pick(x * tr.rate()) }
 
 // victim draws an item for a key that is to be lost. Half of them are quotas:
 // what is lost of those, and not restored, is not forgotten in time.

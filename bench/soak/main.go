@@ -17,21 +17,12 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
-	"github.com/redis/go-redis/v9/logging"
+	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
 )
 
 func main() { os.Exit(start(os.Args[1:], os.Stdout, os.Stderr)) }
-
-// Exit codes.
-const (
-	exitBroken      = 1
-	exitFailed      = 2
-	exitInterrupted = 130
-)
 
 func start(args []string, stdout, stderr io.Writer) int {
 	c, err := parse(args, stderr)
@@ -39,15 +30,10 @@ func start(args []string, stdout, stderr io.Writer) int {
 		return 0
 	}
 	if err != nil {
-		fmt.Fprintln(stderr, "soak:", err)
-		return exitFailed
+		return rig.Fail("soak", err, stderr)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := rig.Interruptible()
 	defer stop()
-	// go-redis reports every refused dial of its pool to standard error, and
-	// refused dials are what this is about. The switch is global: for a
-	// program, not for a library.
-	logging.Disable()
 	ok, err := soak(ctx, c, stdout)
 	return conclude(ctx, ok, err, stderr)
 }
@@ -57,12 +43,11 @@ func conclude(ctx context.Context, ok bool, err error, stderr io.Writer) int {
 	switch {
 	case ctx.Err() != nil:
 		fmt.Fprintln(stderr, "soak: interrupted")
-		return exitInterrupted
+		return rig.ExitInterrupted
 	case err != nil:
-		fmt.Fprintln(stderr, "soak:", err)
-		return exitFailed
+		return rig.Fail("soak", err, stderr)
 	case !ok:
-		return exitBroken
+		return rig.ExitBroken
 	}
 	return 0
 }
@@ -96,15 +81,10 @@ func parse(args []string, stderr io.Writer) (config, error) {
 
 // validate names every flag that makes no sense.
 func (c config) validate(rest []string) error {
-	var errs []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
-	check(len(rest) == 0, "unexpected arguments %q", rest)
-	check(c.nodes >= 1 && c.nodes <= 32, "-nodes %d: must be 1 to 32", c.nodes)
-	check(c.length >= time.Second, "-for %v: must be at least 1s", c.length)
-	check(c.every >= 100*time.Millisecond, "-every %v: must be at least 100ms", c.every)
-	return errors.Join(errs...)
+	var p rig.Problems
+	p.Unless(len(rest) == 0, "unexpected arguments %q", rest)
+	p.Unless(c.nodes >= 1 && c.nodes <= 32, "-nodes %d: must be 1 to 32", c.nodes)
+	p.Unless(c.length >= time.Second, "-for %v: must be at least 1s", c.length)
+	p.Unless(c.every >= 100*time.Millisecond, "-every %v: must be at least 100ms", c.every)
+	return p.Err()
 }

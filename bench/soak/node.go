@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -16,14 +15,13 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// What the limiters are set to, and what bounds depend on. All but maxBackoff,
-// which would keep a node away for longer than most faults last, are the
-// defaults.
+// What the limiters are set to, and what bounds depend on. With the default of maxBackoff a
+// node would stay away for longer than most faults last.
 const (
-	interval       = 100 * time.Millisecond // SyncInterval
-	lag            = 300 * time.Millisecond // MaxLag
-	commandTimeout = 250 * time.Millisecond
-	heartbeat      = time.Second
+	interval       = rig.Interval
+	lag            = rig.Lag
+	commandTimeout = rig.CommandTimeout
+	heartbeat      = rig.Heartbeat
 	maxBackoff     = time.Second
 	degradeAfter   = 2
 	// grace is how much longer than its timeout a limiter waits for a call, and how
@@ -115,14 +113,10 @@ func (t *trail) since(s int) int64 {
 
 // start makes the next process of the place. n.mu is held.
 func (n *node) start() error {
-	rdb := rig.NewClient(n.proxy.Addr())
-	rdb.AddHook(rig.Hook{Begun: n.begun, Ended: n.note})
-	lim, err := hybrid.New(rdb, hybrid.Options{
-		SyncInterval: interval, MaxLag: lag, CommandTimeout: commandTimeout, HeartbeatInterval: heartbeat, MaxBackoff: maxBackoff,
-		DegradeAfter: degradeAfter, KeyPrefix: n.run.prefix, MaxKeys: maxKeys, ExpectedNodes: n.run.config.nodes,
+	lim, rdb, err := rig.Start(n.proxy.Addr(), rig.Hook{Begun: n.begun, Ended: n.note}, hybrid.Options{
+		MaxBackoff: maxBackoff, DegradeAfter: degradeAfter, KeyPrefix: n.run.prefix, MaxKeys: maxKeys, ExpectedNodes: n.run.config.nodes,
 	})
 	if err != nil {
-		rdb.Close()
 		return fmt.Errorf("node %d: %w", n.place, err)
 	}
 	n.lim, n.rdb, n.counted, n.born = lim, rdb, 0, rig.Now()
@@ -183,8 +177,8 @@ func (n *node) endLap() {
 func (n *node) load(ctx context.Context) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	last, due := rig.Now(), 0.0
-	idle := last // since when it waits for the timer
+	pacer := rig.NewPacer()
+	idle := rig.Now() // since when it waits for the timer
 	for {
 		select {
 		case <-ctx.Done():
@@ -204,14 +198,12 @@ func (n *node) load(ctx context.Context) {
 			n.weather = n.weather.next(n.rng, t, n.run.calm.Load())
 		}
 		rate := n.run.traffic.rate() * n.weather.factor
-		// What a busy machine has missed by more than 50 ms is not offered.
-		for due = min(due+rate*(t-last).Seconds(), rate*0.05); due >= 1; due-- {
+		for range pacer.Due(t, rate) {
 			n.check()
 		}
 		idle = rig.Now()
 		n.ticked = idle
 		n.mu.Unlock()
-		last = t
 	}
 }
 
@@ -288,15 +280,4 @@ func (n *node) processes() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.process
-}
-
-// flush has the node tell Redis the rest. One that finds Redis away, because
-// this machine is busy, says so at once and is asked again.
-func (n *node) flush(ctx context.Context) error {
-	for {
-		err := n.lim.Flush(ctx)
-		if _, away := errors.AsType[*hybrid.UnavailableError](err); !away || !pause(ctx, time.Second) {
-			return err
-		}
-	}
 }

@@ -305,7 +305,7 @@ func (r *run) heal(ctx context.Context) error {
 	begun := rig.Now()
 	fmt.Fprintf(r.out, "%8s  no more faults\n", (begun - r.start).Round(time.Second))
 	synced := make([]bool, len(r.nodes))
-	for left := len(r.nodes); (left > 0 || rig.Now()-begun < calmLength) && pause(ctx, 20*ms); {
+	for left := len(r.nodes); (left > 0 || rig.Now()-begun < calmLength) && rig.Pause(ctx, 20*ms); {
 		for i, n := range r.nodes {
 			n.mu.Lock()
 			now := n.lim.State().Mode == hybrid.Synced

@@ -98,7 +98,7 @@ func (r *run) flush(ctx context.Context) error {
 	var wg sync.WaitGroup
 	for _, n := range r.nodes {
 		wg.Go(func() {
-			if err := n.flush(ctx); err != nil {
+			if err := rig.Flush(ctx, n.lim); err != nil {
 				r.breach("node %d could not flush although nothing was wrong: %v", n.place, err)
 			}
 		})
@@ -158,7 +158,7 @@ func (r *run) judgeLeaks(before int) {
 		if runtime.NumGoroutine() <= before {
 			return
 		}
-		pause(context.Background(), 20*ms)
+		rig.Pause(context.Background(), 20*ms)
 	}
 	r.breach("%d goroutines before the run, %d after it", before, runtime.NumGoroutine())
 	_ = pprof.Lookup("goroutine").WriteTo(r.out, 1)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
@@ -94,7 +95,7 @@ func TestBadFlags(t *testing.T) {
 		"-seed x":             "seed",
 	} {
 		var stdout, stderr bytes.Buffer
-		if code := start(strings.Fields(args), &stdout, &stderr); code != exitFailed || !strings.Contains(stderr.String(), want) {
+		if code := start(strings.Fields(args), &stdout, &stderr); code != rig.ExitFailed || !strings.Contains(stderr.String(), want) {
 			t.Errorf("%s: exit code %d, %s", args, code, &stderr)
 		}
 	}
@@ -113,9 +114,9 @@ func TestExitCodes(t *testing.T) {
 		want int
 	}{
 		{t.Context(), true, nil, 0},
-		{t.Context(), false, nil, exitBroken},
-		{t.Context(), false, io.EOF, exitFailed},
-		{gone, false, context.Canceled, exitInterrupted},
+		{t.Context(), false, nil, rig.ExitBroken},
+		{t.Context(), false, io.EOF, rig.ExitFailed},
+		{gone, false, context.Canceled, rig.ExitInterrupted},
 	} {
 		if got := conclude(c.ctx, c.ok, c.err, io.Discard); got != c.want {
 			t.Errorf("%+v: %d", c, got)

@@ -69,29 +69,19 @@ return out`)
 // ledgers is what Redis has booked for each node by its own account.
 type ledgers map[string]int64
 
-// add takes in a ledger's key, which ends in the node's name, and its value:
-// "<seq> <nonce> <total> <failed> <forgiven>".
+// add adds the total of a ledger.
 func (l ledgers) add(key, value string) error {
-	var seq, total int64
-	var nonce string
-	if _, err := fmt.Sscan(value, &seq, &nonce, &total); err != nil {
-		return fmt.Errorf("ledger %s holds %q: %w", key, value, err)
-	}
-	l[nodeOf(key)] += total
-	return nil
+	total, err := rig.LedgerTotal(key, value)
+	l[rig.LedgerNode(key)] += total
+	return err
 }
-
-// nodeOf returns whose ledger a key is.
-func nodeOf(key string) string { return key[strings.LastIndexByte(key, ':')+1:] }
-
-func (w *world) ledgerPattern() string { return w.prefix + ":1:{*}:node:*" }
 
 // ledgers reads all ledgers, and in the same instant removes a key, or "all".
 // lost is what the ledgers held that are removed. w.mu is held.
 func (w *world) ledgers(remove string) (all, lost ledgers, err error) {
 	ctx, cancel := w.ask()
 	defer cancel()
-	list, err := ledgersScript.Run(ctx, w.direct, nil, w.ledgerPattern(), remove).StringSlice()
+	list, err := ledgersScript.Run(ctx, w.direct, nil, rig.LedgerPattern(w.prefix), remove).StringSlice()
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the ledgers: %w", err)
 	}
@@ -116,7 +106,7 @@ func (w *world) lastLedgers() (ledgers, error) {
 	if err := w.direct.Do(ctx, "client", "pause", askTimeout.Milliseconds(), "write").Err(); err != nil {
 		return nil, err
 	}
-	keys, err := w.scan(ctx, w.ledgerPattern())
+	keys, err := rig.Scan(ctx, w.direct, rig.LedgerPattern(w.prefix))
 	if err != nil || len(keys) == 0 {
 		return nil, err
 	}
@@ -135,19 +125,6 @@ func (w *world) lastLedgers() (ledgers, error) {
 	return out, nil
 }
 
-// scan returns the keys that match, each once.
-func (w *world) scan(ctx context.Context, pattern string) (keys []string, err error) {
-	seen := map[string]bool{} // SCAN may name a key twice
-	it := w.direct.Scan(ctx, 0, pattern, 1000).Iterator()
-	for it.Next(ctx) {
-		if key := it.Val(); !seen[key] {
-			seen[key] = true
-			keys = append(keys, key)
-		}
-	}
-	return keys, it.Err()
-}
-
 // census is what is in Redis.
 type census struct {
 	keys    int // ledgers apart, which a crashed node leaves behind for a day
@@ -160,7 +137,7 @@ type census struct {
 func (w *world) census() (c census, err error) {
 	ctx, cancel := w.ask()
 	defer cancel()
-	keys, err := w.scan(ctx, "*")
+	keys, err := rig.Scan(ctx, w.direct, "*")
 	if err != nil {
 		return c, err
 	}
@@ -237,26 +214,18 @@ func (w *world) stored(it item, since int64) (units float64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	f := strings.Fields(value)
-	bad := fmt.Errorf("counter %s holds %q", w.key(it), value)
-	switch {
-	case len(f) == 6 && f[0] == "f": // generation, birth, denominator, empty at us, remainder
+	if f := strings.Fields(value); len(f) == 6 && f[0] == "f" { // generation, birth, denominator, empty at us, remainder
 		us, err := strconv.ParseInt(f[4], 10, 64)
 		if err != nil {
-			return 0, bad
+			return 0, fmt.Errorf("counter %s holds %q: %w", w.key(it), value, err)
 		}
 		return max(float64(us-now.UnixMicro())*float64(it.rule.Units())/float64(it.rule.Period().Microseconds()), 0), nil
-	case len(f) >= 4 && f[0] == "w": // generation, birth, width, id:units:last ...
-		for _, b := range f[4:] {
-			var id, u, last int64
-			if _, err := fmt.Sscanf(b, "%d:%d:%d", &id, &u, &last); err != nil {
-				return 0, bad
-			}
-			if id*int64(it.rule.Width()) >= since {
-				units += float64(u)
-			}
-		}
-		return units, nil
 	}
-	return 0, bad
+	buckets, err := rig.Buckets(w.key(it), value)
+	for _, b := range buckets {
+		if b.ID*int64(it.rule.Width()) >= since {
+			units += float64(b.Units)
+		}
+	}
+	return units, err
 }
