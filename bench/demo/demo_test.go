@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"math"
 	"os"
 	"strings"
 	"testing"
@@ -253,8 +252,11 @@ func TestTraffic(t *testing.T) {
 		t.Fatal(err)
 	}
 	tr := newTraffic(c)
-	if tr.edges[0]*3 != 400 || math.Abs((tr.edges[3]-tr.edges[2])*3-100) > 1e-6 {
-		t.Errorf("the first and fourth key are asked %v and %v times a second and node", tr.edges[0], tr.edges[3]-tr.edges[2])
+	// The k-th key is asked 400/3/k times a second and node: the sums are 133.3, 200, 244.4 and 277.8.
+	for rate, want := range map[float64]int{133.3: 0, 133.4: 1, 244.4: 2, 244.5: 3, 277.7: 3, 277.8: 4} {
+		if got := tr.mix.Pick(rate); got != want {
+			t.Errorf("at %v checks a second: key %d, want %d", rate, got, want)
+		}
 	}
 	if len(tr.watched) != minWatched+1 || tr.items[tr.watched[minWatched]].key != "quota" {
 		t.Errorf("watched: %v", tr.watched)

@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -20,14 +19,13 @@ import (
 
 func now() time.Duration { return rig.Now() }
 
-// What the limiters are set to, and what bounds depend on. All but maxBackoff
-// are the defaults: so that a short run need not wait for its end, Redis is
-// looked for at least twice a second.
+// What the limiters are set to, and what bounds depend on. maxBackoff is shorter than the
+// default, so that a short run need not wait for a probe.
 const (
-	interval       = 100 * time.Millisecond // SyncInterval
-	lag            = 300 * time.Millisecond // MaxLag
-	commandTimeout = 250 * time.Millisecond
-	heartbeat      = time.Second
+	interval       = rig.Interval
+	lag            = rig.Lag
+	commandTimeout = rig.CommandTimeout
+	heartbeat      = rig.Heartbeat
 	maxBackoff     = 500 * time.Millisecond
 )
 
@@ -45,15 +43,12 @@ type fleet struct {
 func newFleet(c config, w *world) (*fleet, error) {
 	f := &fleet{prefix: fmt.Sprintf("hldemo-%016x", rand.Uint64()), direct: rig.NewPatientClient(w.addr)}
 	for id := range c.nodes {
-		n := &node{id: id, rdb: rig.NewClient(w.addr), wire: &wire{}, rng: rand.New(rand.NewPCG(uint64(id), 1))}
-		n.rdb.AddHook(rig.Hook{Ended: n.wire.note})
+		n := &node{id: id, wire: &wire{}, rng: rand.New(rand.NewPCG(uint64(id), 1))}
 		var err error
-		n.lim, err = hybrid.New(n.rdb, hybrid.Options{
-			SyncInterval: interval, MaxLag: lag, CommandTimeout: commandTimeout, HeartbeatInterval: heartbeat, MaxBackoff: maxBackoff,
-			KeyPrefix: f.prefix, OnStateChange: n.changed,
+		n.lim, n.rdb, err = rig.Start(w.addr, rig.Hook{Ended: n.wire.note}, hybrid.Options{
+			MaxBackoff: maxBackoff, KeyPrefix: f.prefix, OnStateChange: n.changed,
 		})
 		if err != nil {
-			n.rdb.Close()
 			f.close()
 			return nil, err
 		}
@@ -154,29 +149,13 @@ func (f *fleet) settle(ctx context.Context, atLoss []int64) (*books, error) {
 	return b, err
 }
 
-// flush has every node tell Redis the rest. A flush that finds Redis away says
-// so at once. It is tried again, but not at once: each try has the node look
-// for Redis without regard to its back-off.
+// flush reports what is left on every node.
 func (f *fleet) flush(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	var g errgroup.Group
 	for _, n := range f.nodes {
-		g.Go(func() error {
-			pause := time.NewTicker(time.Second)
-			defer pause.Stop()
-			for {
-				err := n.lim.Flush(ctx)
-				if _, away := errors.AsType[*hybrid.UnavailableError](err); !away {
-					return err
-				}
-				select {
-				case <-pause.C:
-				case <-ctx.Done():
-					return err
-				}
-			}
-		})
+		g.Go(func() error { return rig.Flush(ctx, n.lim) })
 	}
 	if err := g.Wait(); err != nil {
 		return err
@@ -184,50 +163,26 @@ func (f *fleet) flush(ctx context.Context) error {
 	return f.await(ctx, "all nodes to be synced", func(s hybrid.State) bool { return s.Mode == hybrid.Synced })
 }
 
-// ledgers returns for each node the units that Redis has booked, or forgiven,
-// by its own account: each node has one record per shard, "<seq> <nonce> <total> <failed> <forgiven>". They
-// must be read before Close, which deletes them.
+// ledgers returns for each node the units that Redis has booked, or forgiven, by its own
+// account. They must be read before Close, which deletes them.
 func (f *fleet) ledgers(ctx context.Context) ([]int64, error) {
+	keys, err := rig.Scan(ctx, f.direct, rig.LedgerPattern(f.prefix))
+	if err != nil {
+		return nil, fmt.Errorf("scan: %w", err)
+	}
 	sums := map[string]int64{}
-	for key, err := range f.scan(ctx, ":1:{*}:node:*") {
-		if err != nil {
-			return nil, err
-		}
+	for _, key := range keys {
 		value, err := f.direct.Get(ctx, key).Result()
 		if err != nil {
 			return nil, fmt.Errorf("ledger %s: %w", key, err)
 		}
-		var seq, total int64
-		var nonce string
-		if _, err := fmt.Sscan(value, &seq, &nonce, &total); err != nil {
-			return nil, fmt.Errorf("ledger %s holds %q: %w", key, value, err)
+		total, err := rig.LedgerTotal(key, value)
+		if err != nil {
+			return nil, err
 		}
-		sums[key[strings.LastIndexByte(key, ':')+1:]] += total
+		sums[rig.LedgerNode(key)] += total
 	}
-	var units []int64
-	for _, sum := range sums {
-		units = append(units, sum)
-	}
-	return units, nil
-}
-
-// scan yields the keys of this run that match, each once.
-func (f *fleet) scan(ctx context.Context, pattern string) func(func(string, error) bool) {
-	return func(yield func(string, error) bool) {
-		seen := map[string]bool{} // SCAN may name a key twice
-		it := f.direct.Scan(ctx, 0, f.prefix+pattern, 1000).Iterator()
-		for it.Next(ctx) {
-			if key := it.Val(); !seen[key] {
-				seen[key] = true
-				if !yield(key, nil) {
-					return
-				}
-			}
-		}
-		if err := it.Err(); err != nil {
-			yield("", fmt.Errorf("scan: %w", err))
-		}
-	}
+	return slices.Collect(maps.Values(sums)), nil
 }
 
 // differ compares what nodes and Redis say, node by node. Which ledger is
@@ -262,10 +217,8 @@ func (f *fleet) close() {
 		})
 	}
 	wg.Wait()
-	for key, err := range f.scan(ctx, ":*") {
-		if err != nil {
-			break // they expire by themselves
-		}
+	keys, _ := rig.Scan(ctx, f.direct, f.prefix+":*") // those that are not found expire
+	for _, key := range keys {
 		f.direct.Unlink(ctx, key)
 	}
 	f.direct.Close()
@@ -274,22 +227,21 @@ func (f *fleet) close() {
 // counted returns the units that Redis' counter of the quota holds: the counter
 // itself, which the ledgers know nothing of. Its window outlasts the run.
 func (f *fleet) counted(ctx context.Context) (units int64, err error) {
-	for key, err := range f.scan(ctx, ":1:{*}:s:*:quota:k:quota") {
-		if err != nil {
-			return 0, err
-		}
-		value, err := f.direct.Get(ctx, key).Result() // "w <generation> <born> <width> <id>:<units>:<last> ..."
+	keys, err := rig.Scan(ctx, f.direct, f.prefix+":1:{*}:s:*:quota:k:quota")
+	if err != nil {
+		return 0, fmt.Errorf("scan: %w", err)
+	}
+	for _, key := range keys {
+		value, err := f.direct.Get(ctx, key).Result()
 		if err != nil {
 			return 0, fmt.Errorf("counter %s: %w", key, err)
 		}
-		for _, bucket := range strings.Fields(value)[4:] {
-			_, u, _ := strings.Cut(bucket, ":")
-			u, _, _ = strings.Cut(u, ":")
-			n, err := strconv.ParseInt(u, 10, 64)
-			if err != nil {
-				return 0, fmt.Errorf("counter %s holds %q: %w", key, value, err)
-			}
-			units += n
+		buckets, err := rig.Buckets(key, value)
+		if err != nil {
+			return 0, err
+		}
+		for _, b := range buckets {
+			units += b.Units
 		}
 	}
 	return units, nil

@@ -10,14 +10,14 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 const (
-	slot       = 10 * time.Millisecond // how finely admissions are recorded
-	sampled    = 16                    // one check in so many is timed
-	maxCatchUp = 0.05                  // s; what was missed by more, by a busy machine, is not offered
+	slot    = 10 * time.Millisecond // how finely admissions are recorded
+	sampled = 16                    // one check in so many is timed
 )
 
 // Bounds of how many of the hottest keys are watched closely.
@@ -46,9 +46,9 @@ type item struct {
 // traffic is what each node is asked: the same for all.
 type traffic struct {
 	items   []item
-	edges   []float64 // checks per second of the items up to here
-	watched []int     // items whose every admission is recorded
-	watch   []int     // item → its place in watched, -1 if it is not
+	mix     rig.Mix // of the items, in checks per second
+	watched []int   // items whose every admission is recorded
+	watch   []int   // item → its place in watched, -1 if it is not
 }
 
 // newTraffic spreads the load like Zipf's law: the k-th key is asked 1/k as
@@ -58,40 +58,38 @@ type traffic struct {
 func newTraffic(c config) *traffic {
 	tr := &traffic{}
 	capacity := float64(c.rule.Limit()) / c.rule.Period().Seconds()
-	sum, watched := 0.0, 0
+	watched := 0
 	for k := range c.keys {
 		rate := c.overload * capacity / float64(k+1)
 		if k < minWatched || k < maxWatched && rate >= capacity {
 			watched++
 		}
-		sum += rate / float64(c.nodes)
-		tr.add(item{fmt.Sprintf("user:%d", k), c.rule}, sum, k < watched)
+		tr.add(item{fmt.Sprintf("user:%d", k), c.rule}, rate/float64(c.nodes), k < watched)
 	}
 	quota := limit.Must(limit.SlidingWindow("quota", quotaUnits+int64(c.nodes), time.Hour))
-	sum += quotaUnits / (quotaUsedUp * c.length.Seconds()) / float64(c.nodes)
-	tr.add(item{"quota", quota}, sum, true)
+	tr.add(item{"quota", quota}, quotaUnits/(quotaUsedUp*c.length.Seconds())/float64(c.nodes), true)
 	return tr
 }
 
 // The quota's units, and the share of the run after which they are used up.
 const quotaUnits, quotaUsedUp = 100, 0.15
 
-func (tr *traffic) add(it item, edge float64, watched bool) {
+func (tr *traffic) add(it item, rate float64, watched bool) {
 	at := -1
 	if watched {
 		at = len(tr.watched)
 		tr.watched = append(tr.watched, len(tr.items))
 	}
-	tr.items, tr.edges, tr.watch = append(tr.items, it), append(tr.edges, edge), append(tr.watch, at)
+	tr.items, tr.watch = append(tr.items, it), append(tr.watch, at)
+	tr.mix.Add(rate)
 }
 
 // rate returns the checks per second and node.
-func (tr *traffic) rate() float64 { return tr.edges[len(tr.edges)-1] }
+func (tr *traffic) rate() float64 { return tr.mix.Rate() }
 
 // pick returns the item at x of the total, 0 to 1.
 func (tr *traffic) pick(x float64) int {
-	i, _ := slices.BinarySearch(tr.edges, x*tr.rate())
-	return min(i, len(tr.edges)-1)
+	return min(tr.mix.Pick(x*tr.rate()), len(tr.items)-1)
 }
 
 // node is one process of the fleet: a limiter, a connection, and somebody who
@@ -167,7 +165,7 @@ func (n *node) prepare(tr *traffic) {
 func (n *node) load(tr *traffic, start time.Duration, stop <-chan struct{}) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	last, due := now(), 0.0
+	pacer, last := rig.NewPacer(), now()
 	for {
 		select {
 		case <-stop:
@@ -175,12 +173,11 @@ func (n *node) load(tr *traffic, start time.Duration, stop <-chan struct{}) {
 		case <-tick.C:
 		}
 		t := now()
-		due = min(due+tr.rate()*(t-last).Seconds(), tr.rate()*maxCatchUp)
 		n.mu.Lock()
 		if t-last >= slowFrom {
 			n.stalls = append(n.stalls, span{last, t})
 		}
-		for ; due >= 1; due-- {
+		for range pacer.Due(t, tr.rate()) {
 			n.check(tr, start)
 		}
 		n.mu.Unlock()

@@ -29,6 +29,7 @@ import (
 
 	"github.com/redis/go-redis/v9/logging"
 
+	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -36,9 +37,9 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
 // Exit codes.
 const (
-	exitBroken      = 1
-	exitFailed      = 2
-	exitInterrupted = 130
+	exitBroken      = rig.ExitBroken
+	exitFailed      = rig.ExitFailed
+	exitInterrupted = rig.ExitInterrupted
 )
 
 func run(args []string, stdout, stderr io.Writer) int {
@@ -176,20 +177,15 @@ func parseRule(text string) (*limit.Rule, error) {
 
 // validate names every flag that makes no sense.
 func (c config) validate(rest []string) error {
-	var errs []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
-	check(len(rest) == 0, "unexpected arguments %q", rest)
-	check(c.nodes >= 1 && c.nodes <= 100, "-nodes %d: must be 1 to 100", c.nodes)
-	check(c.keys >= 1 && c.keys <= 100_000, "-keys %d: must be 1 to 100,000", c.keys)
-	check(c.length >= minLength && c.length <= time.Hour, "-seconds %v: must be %v to 3600", c.length.Seconds(), minLength.Seconds())
-	check(c.overload > 0 && c.overload <= 100, "-overload %v: must be above 0 and at most 100", c.overload)
-	check(c.rule == nil || c.rule.Limit() >= int64(c.nodes), "-rule: a limit below the number of nodes: each admits one unit per window when alone")
-	check(!c.server || c.redis == "", "-server and -redis exclude each other")
-	return errors.Join(errs...)
+	var p rig.Problems
+	p.Unless(len(rest) == 0, "unexpected arguments %q", rest)
+	p.Unless(c.nodes >= 1 && c.nodes <= 100, "-nodes %d: must be 1 to 100", c.nodes)
+	p.Unless(c.keys >= 1 && c.keys <= 100_000, "-keys %d: must be 1 to 100,000", c.keys)
+	p.Unless(c.length >= minLength && c.length <= time.Hour, "-seconds %v: must be %v to 3600", c.length.Seconds(), minLength.Seconds())
+	p.Unless(c.overload > 0 && c.overload <= 100, "-overload %v: must be above 0 and at most 100", c.overload)
+	p.Unless(c.rule == nil || c.rule.Limit() >= int64(c.nodes), "-rule: a limit below the number of nodes: each admits one unit per window when alone")
+	p.Unless(!c.server || c.redis == "", "-server and -redis exclude each other")
+	return p.Err()
 }
 
 // minLength is the shortest run in which every part of the story has room.
