@@ -55,7 +55,7 @@ func (s *sim) allTold(n *simNode, units ...int64) {
 	}
 }
 
-// A flight that got no answer twice is told again in smaller ones, each unit once, and
+// A flight that got no answer twice is reported again in smaller ones, each unit once, and
 // what was admitted meanwhile too.
 //
 // Fault 75: a batch takes Redis longer than the time-out.
@@ -134,8 +134,8 @@ func TestRefundInAFlightTakenApart(t *testing.T) {
 	}
 }
 
-// A key that Redis could not use when it booked the flight is told later, the others are
-// not told again.
+// A key that Redis could not use when it booked the flight is reported later, the others are
+// not reported again.
 func TestBrokenKeyInAFlightTakenApart(t *testing.T) {
 	s, n := takenApart(t, true, func(n *simNode) {
 		n.s.servers[0].poison(n.s.keyspace().CounterKey(reconcileRule, "key2"), true)
@@ -206,7 +206,7 @@ func TestBudget(t *testing.T) {
 }
 
 // Redis has booked a flight, and loses everything before its parts are read: what was
-// sent counts as known, and is told again.
+// sent counts as known, and is reported again.
 func TestLossBeforePartsAreRead(t *testing.T) {
 	s, n := takenApart(t, true, func(n *simNode) { n.takeAll(6) })
 	s.lossReq, s.lossRep = 0, 0

@@ -71,7 +71,7 @@ func TestLossOfOneShardHasAllAsked(t *testing.T) {
 	}
 }
 
-// Nodes whose entries Redis has lost do not forget each other, whoever notices
+// Nodes whose entries Redis has lost do not forget each other, whichever notices
 // first: alone, each would take the whole limit in an outage.
 func TestLossDoesNotHideNodes(t *testing.T) {
 	for _, keys := range []int{0, 1, 20} {
@@ -208,7 +208,7 @@ func TestHalfOfAServerFails(t *testing.T) {
 }
 
 // After a loss a single node has Redis count what it has admitted, no unit more
-// or less. Of several, another may have told Redis anew of what a batch under
+// or less. Of several, another may have reported to Redis again what a batch under
 // way had booked before the loss; then that is booked once more, on the safe
 // side, and nothing else is.
 func TestLossCountsNothingTwice(t *testing.T) {

@@ -157,7 +157,7 @@ func TestSetFromOutside(t *testing.T) {
 	})
 }
 
-// Units come back once, whether or not Redis had been told of them, and however
+// Units come back once, whether or not they had been reported to Redis, and however
 // often the report is sent.
 func TestRefundOnce(t *testing.T) {
 	for name, fault := range map[string]func(*network){

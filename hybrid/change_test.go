@@ -87,7 +87,7 @@ func TestTwoShapesOfOneRule(t *testing.T) {
 				}
 				for range 100 {
 					for i, n := range nodes {
-						n.AllowN("k", shapes[i], 101) // asks, and is told
+						n.AllowN("k", shapes[i], 101) // asks, and learns it
 					}
 					time.Sleep(100 * time.Millisecond)
 				}

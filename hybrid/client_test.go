@@ -12,7 +12,7 @@ import (
 // wrapped is a client of which nobody knows what it does.
 type wrapped struct{ redis.UniversalClient }
 
-// Settings that make deadlines void or repeat calls are told of; the recommended ones, and
+// Settings that make deadlines void or repeat calls are reported; the recommended ones, and
 // those that cannot be read, are not.
 func TestClientSettings(t *testing.T) {
 	const nobody = "127.0.0.1:1"

@@ -65,7 +65,7 @@ func TestSkewedClocks(t *testing.T) {
 				for _, n := range nodes {
 					s := n.Stats()
 					// A unit admitted just before a fixed window ends has nothing
-					// to tell any more; all others are told in time.
+					// to report any more; all others are reported in time.
 					late := s.ExpiredUnits > 4 || s.ExpiredUnits > 0 && rule.Algorithm() != limit.AlgorithmFixedWindow
 					if s.Losses != 0 || s.RolledBackKeys != 0 || late || s.StateChanges != 1 {
 						t.Errorf("the clocks caused trouble: %+v", s)

@@ -81,7 +81,7 @@ func (w *world) cluster() (*cluster, *redis.ClusterClient) {
 	return c, rdb
 }
 
-// answer is called before a node executes a command, and tells whether it has
+// answer is called before a node executes a command, and reports whether it has
 // been answered already.
 func (c *cluster) answer(node int, p *server.Peer, cmd string, args []string) bool {
 	c.mu.Lock()

@@ -10,12 +10,12 @@ import (
 )
 
 // unheard returns how old what nodes know of the keys is, the oldest last: for how long those
-// that are in use have not been told of.
+// that are in use have not been reported.
 func (s *sim) unheard() (list []time.Duration) {
 	for _, n := range s.nodes {
 		for _, k := range n.keys {
 			if sh := s.oracle.nodes[n].shares[k]; sh.admitted > 0 {
-				list = append(list, time.Duration(s.now-max(sh.toldAt, simStart)))
+				list = append(list, time.Duration(s.now-max(sh.answeredAt, simStart)))
 			}
 		}
 	}
@@ -28,8 +28,8 @@ func partOf(list []time.Duration, part float64) time.Duration {
 	return list[int(float64(len(list)-1)*part)]
 }
 
-// Eight nodes use three times as many keys as Redis can be told of within a lag. Every
-// key is told of in its turn, so that reports come late, all to the same degree. A hot
+// Eight nodes use three times as many keys as can be reported to Redis within a lag. Every
+// key is reported in its turn, so that reports come late, all to the same degree. A hot
 // key is near its limit: its reports go first, so that it is kept all the same.
 func TestSaturation(t *testing.T) {
 	const (
@@ -100,7 +100,7 @@ func TestSaturation(t *testing.T) {
 		t.Errorf("reports wait for %v by Stats, and views are up to %v old", behind, slices.Max(late))
 	}
 	s.run(2 * over * lag)
-	s.toldOnce()
+	s.reportedOnce()
 	for _, n := range s.nodes {
 		if d := n.stats.behind.Load(); d != 0 {
 			t.Errorf("%s is %v behind, with nothing to tell", n.name, time.Duration(d))
@@ -153,5 +153,5 @@ func TestServerSlowsDown(t *testing.T) {
 		t.Errorf("99 %% of views are newer than %v, 3 s after it has recovered", got)
 	}
 	s.run(5 * time.Second)
-	s.toldOnce()
+	s.reportedOnce()
 }

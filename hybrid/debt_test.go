@@ -13,7 +13,7 @@ import (
 
 // Of 100 units that a funnel of 10 admits in an outage, Redis books what the funnel
 // holds and MaxDebt more, and the part of a unit that has leaked. What was admitted before the outage is booked wholly, and so
-// is what comes after it. A window is told of all.
+// is what comes after it. All of a window is reported.
 func TestMaxDebt(t *testing.T) {
 	rule := limit.Must(limit.Funnel("debt", 10, 1, time.Hour))
 	for debt, want := range map[time.Duration]int64{0: 21, -1: 11, 25 * time.Hour: 36, 1000 * time.Hour: 104} {

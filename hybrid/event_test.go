@@ -16,7 +16,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// happenings records what OnEvent is told.
+// happenings records the calls of OnEvent.
 type happenings struct {
 	mu   sync.Mutex
 	seen []hybrid.Event
@@ -142,7 +142,7 @@ func TestOperatorsAreToldByErrors(t *testing.T) {
 	})
 }
 
-// A broken key is told of once, with its name, until it works again and breaks anew.
+// A broken key is reported once, with its name, until it works again and breaks anew.
 //
 // Fault 27: one event for each time that a key breaks.
 func TestBrokenKeysAreEvents(t *testing.T) {
@@ -223,7 +223,7 @@ func TestMistakesAreToldOnce(t *testing.T) {
 		l.TakeAll(limit.Check{Key: "k", Rule: longTen}, limit.Check{Key: "k", Rule: other})
 		l.Key("k", nil).Allow()
 	}
-	if err := l.Close(bg); err != nil { // and with that everything has been told
+	if err := l.Close(bg); err != nil { // and with that everything has been delivered
 		t.Fatal(err)
 	}
 	if got := l.Stats().Invalid; got != 700 {
@@ -317,7 +317,7 @@ func TestOnEventHangs(t *testing.T) {
 	})
 }
 
-// Rules of one name that count differently, used side by side, are told of once, with both.
+// Rules of one name that count differently, used side by side, are reported once, with both.
 //
 // Fault 87: counted, and logged once with both rules.
 func TestConflictsAreToldOnce(t *testing.T) {

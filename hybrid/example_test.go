@@ -281,7 +281,7 @@ func ExampleLimiter_Wait() {
 	// true
 }
 
-// Who cannot wait here is told when to come back, with a place in the queue.
+// A caller who cannot wait here learns when to come back, with a place in the queue.
 func ExampleLimiter_Reserve() {
 	lim, err := hybrid.New(nil, hybrid.Options{})
 	if err != nil {

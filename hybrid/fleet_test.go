@@ -123,7 +123,7 @@ func TestFairShareOfASmallLimit(t *testing.T) {
 	})
 }
 
-// Nodes that come back one by one keep counting each other: whoever is first
+// Nodes that come back one by one keep counting each other: the first one
 // must not take itself for the only one.
 func TestShareSurvivesASecondOutage(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
@@ -135,7 +135,7 @@ func TestShareSurvivesASecondOutage(t *testing.T) {
 		nodes[0].net.up()
 		eventually(t, 10*time.Second, "synced", func() bool { return nodes[0].State().Mode == hybrid.Synced })
 		// They are waited for 5 s from now. A number that is not held would fall one and a
-		// half heartbeats after it was told, that is with the second one from now.
+		// half heartbeats after it was reported, that is with the second one from now.
 		time.Sleep(3 * time.Second)
 		if s := nodes[0].State(); s.Mode != hybrid.Synced || s.Nodes != 3 {
 			t.Errorf("%v, want it synced and counting 3 nodes", s)

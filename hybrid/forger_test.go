@@ -38,7 +38,7 @@ type kept struct {
 	tat   *big.Int        // funnel: when it is empty, in 1/D µs
 }
 
-// merge puts another state into k, and tells of which of the two the content counts.
+// merge puts another state into k, and reports which of the two contents counts.
 func (k *kept) merge(gen, born, now int64) (mine, theirs bool) {
 	top := max(k.gen, gen)
 	mine, theirs = k.gen == top || k.born >= top || max(top, born) > now, gen == top || born >= top

@@ -77,7 +77,7 @@ func playHostile(t *testing.T, asks, lies []byte) {
 			t.Fatalf("preload: %v", err)
 		}
 	}
-	for range 2 { // what the first one finds missing in Redis is told anew by the second
+	for range 2 { // what the first one finds missing in Redis is reported again by the second
 		if err := l.Flush(ctx); err != nil {
 			t.Fatalf("flush: %v (%v, %+v)", err, l.State(), l.Stats())
 		}

@@ -166,7 +166,7 @@ func TestHookHangs(t *testing.T) {
 	})
 }
 
-// What a limiter tells about itself does not grow with its keys: whoever turns
+// What a limiter says about itself does not grow with its keys: a program that turns
 // Stats into metrics gets a fixed number of series, and a log line never holds
 // what a client has sent.
 //

@@ -76,7 +76,7 @@ func instead(fate, reply string) string {
 }
 
 // A Redis that has lost everything whenever it is asked is not asked without
-// pause, and what it was told is told again to the one that follows.
+// pause, and what was reported to it is reported again to the one that follows.
 func TestHostileLossWithoutEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32
@@ -99,7 +99,7 @@ func TestHostileLossWithoutEnd(t *testing.T) {
 }
 
 // A Redis that calls every batch an old one does not use up the numbers of
-// batches: an honest one is told again.
+// batches: an honest one is reported again.
 func TestHostileStaleWithoutEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32
@@ -126,7 +126,7 @@ func TestHostileStaleWithoutEnd(t *testing.T) {
 	})
 }
 
-// A level beyond the end of Redis' time cannot be told to Redis again. It is
+// A level beyond the end of Redis' time cannot be reported to Redis again. It is
 // not tried for ever.
 func TestHostileLevelBeyondTheEndOfTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

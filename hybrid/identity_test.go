@@ -93,7 +93,7 @@ func TestFlushWhileACopyIsNoticed(t *testing.T) {
 	}
 }
 
-// A loss is none because a name is new, and one that a heartbeat tells together
+// A loss is none because a name is new, and one that a heartbeat shows together
 // with the copy is not missed.
 //
 // The lag is long: else all that is asked for is old enough to be asked for again.

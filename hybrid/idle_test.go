@@ -37,7 +37,7 @@ func crowdOf(t *testing.T, size, keys int) (*sim, *simServer) {
 }
 
 // A thousand nodes that nobody asks for anything cost Redis one script a heartbeat each. They
-// notice within a heartbeat that it has lost everything, and what they know is told
+// notice within a heartbeat that it has lost everything, and what they know is reported
 // again without a storm.
 func TestThousandIdleNodes(t *testing.T) {
 	const (

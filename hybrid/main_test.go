@@ -95,7 +95,7 @@ func wantMode(t testing.TB, l *hybrid.Limiter, m hybrid.Mode) {
 
 func flush(t testing.TB, l *hybrid.Limiter) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(bg, time.Minute) // a test that hangs tells nothing
+	ctx, cancel := context.WithTimeout(bg, time.Minute) // a test that hangs shows nothing
 	defer cancel()
 	if err := l.Flush(ctx); err != nil {
 		t.Fatalf("flush: %v (%v)", err, l.State())
@@ -228,7 +228,7 @@ func (b *logbook) text() (s string) {
 	return s
 }
 
-// changes records what OnStateChange is told.
+// changes records the calls of OnStateChange.
 type changes struct {
 	mu   sync.Mutex
 	seen []hybrid.State

@@ -89,7 +89,7 @@ func TestExpectedNodesWithRedis(t *testing.T) {
 		net := &network{lag: lag}
 		n := w.node(hybrid.Options{ExpectedNodes: 4}, net)
 		for _, rule := range []*limit.Rule{hundred, limit.Must(limit.Funnel("f", 100, 100, 24*time.Hour))} {
-			wantAdmitted(t, n.Limiter, "burst", rule, 50, 25) // each weighs 4
+			wantAdmitted(t, n.Limiter, "burst", rule, 50, 25) // each costs 4
 			if src := n.Take("burst", rule, 1).Source; src != limit.SourceUnsynced {
 				t.Errorf("decided as %v before anything is known", src)
 			}

@@ -58,7 +58,7 @@ type modelWindow struct {
 	gone    int64
 }
 
-// modelBirth is what tells of which time a state is.
+// modelBirth says of which time a state is.
 type modelBirth struct {
 	gen   int64
 	reset int64 // the generation that the latest reset has begun
@@ -68,7 +68,7 @@ type modelBirth struct {
 // renew begins a generation that is later than all that was booked before.
 func (b *modelBirth) renew(now int64) { b.gen = max(now/1000, b.gen+1, b.born+1) }
 
-// merge puts another state into this one, and tells of which the content counts.
+// merge puts another state into this one, and reports which content counts.
 func (b *modelBirth) merge(o redisstore.State, now int64) (mine, theirs bool) {
 	top := max(b.gen, o.Gen)
 	mine, theirs = b.gen == top || b.born >= top || max(top, o.Born) > now/1000, o.Gen == top || o.Born >= top
@@ -340,7 +340,7 @@ func (m *modelRedis) funnel(now int64, op *redisstore.Op, apply bool) redisstore
 		f.expire(now, op.Rule)
 		m.funnels[op.Key] = f
 	} else if f.gen > 0 {
-		f.expire(now, op.Rule) // whoever is told of the generation now may go on knowing it
+		f.expire(now, op.Rule) // a node that learns the generation now may go on knowing it
 	}
 	return st
 }

@@ -153,7 +153,7 @@ func TestClientThatIsOutOfDate(t *testing.T) {
 	}
 }
 
-// A new master at another address is told what it has missed in one pipeline at a time, as the
+// A new master at another address gets what it has missed in one pipeline at a time, as the
 // old one would be.
 func TestNewMasterIsToldGently(t *testing.T) {
 	const shards = 64
@@ -247,7 +247,7 @@ func TestShardsThatMoveAllTheTime(t *testing.T) {
 		if n.core.state.Mode != Synced || n.core.state.Down != 0 || len(n.core.servers) != 3 {
 			t.Errorf("seed %d: %v %v", seed, n.core.state, n.groups())
 		}
-		s.toldOnce()
+		s.reportedOnce()
 		if uint64(len(n.flushed)) != n.asked || len(n.core.flushes) > 0 {
 			t.Errorf("%d of %d flushes have ended", len(n.flushed), n.asked)
 		}

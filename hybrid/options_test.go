@@ -151,7 +151,7 @@ func TestUnitsAtTheEdge(t *testing.T) {
 
 // Waiting as long as RetryAfter says is enough, and a moment less is not.
 //
-// Fault 59: waiting as long as told is enough.
+// Fault 59: waiting as long as the answer says is enough.
 func TestRetryAfterIsExact(t *testing.T) {
 	now := clock.NewManual(time.Date(2026, 3, 1, 12, 0, 0, 7, time.UTC))
 	l := newLimiter(t, nil, hybrid.Options{Clock: now})

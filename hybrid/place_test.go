@@ -46,7 +46,7 @@ func TestShardsAreWhereTheClientSays(t *testing.T) {
 	n.placed(t, s.addrs(), "server0[0 2]", "server1[1 3]")
 }
 
-// A shard that moves from a server that is down to one that is not has something to tell
+// A shard that moves from a server that is down to one that is not has something to report
 // it first, and the other way round nobody knows yet whether it is down.
 func TestShardMovesFromADeadServer(t *testing.T) {
 	s, n := lonely(t, Options{Shards: 4}, 2, 8)

@@ -11,9 +11,9 @@ import (
 )
 
 // TestPromiseOneKeyLost: Redis loses a single key (evicted, or deleted by
-// hand) while the ledger stays: no sequence number tells, only the answer,
+// hand) while the ledger stays: no sequence number shows it, only the answer,
 // which is lower than what the nodes know. Their views must not fall, and
-// Redis must be told.
+// Redis must learn it.
 func TestPromiseOneKeyLost(t *testing.T) {
 	for _, rule := range []*limit.Rule{
 		limit.Must(limit.SlidingWindow("sliding", 500, time.Hour)),
@@ -40,7 +40,7 @@ func TestPromiseOneKeyLost(t *testing.T) {
 }
 
 // TestPromiseResetRolledBack: Redis forgets a reset and nothing else, before the node
-// that has made it has reported anything since: no sequence number tells. The node says
+// that has made it has reported anything since: no sequence number shows it. The node says
 // so together with what it books next, which would else be booked on what was cleared.
 //
 // Fault 74: a reset stands after a small rollback.

@@ -2,5 +2,5 @@
 
 package hybrid
 
-// underRace tells that the race detector is on.
+// underRace reports that the race detector is on.
 const underRace = true

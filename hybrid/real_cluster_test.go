@@ -215,7 +215,7 @@ func (c *crew) partlyDown(i int) {
 
 // A master of a cluster falls silent: its connections stay open, and nobody
 // answers. Every call that asks it as well lasts until its deadline; what the
-// others say counts all the same, also while they are still being told the
+// others say counts all the same, also while they still get the
 // scripts. On a busy machine some of their answers are late, but not many.
 //
 // Fault 16: SIGSTOP of a master of a cluster, SIGCONT after the fail-over.
@@ -249,7 +249,7 @@ func TestRealClusterMasterFrozen(t *testing.T) {
 	c.agreeInCluster(k)
 }
 
-// agreeInCluster is agree for whoever are the masters now.
+// agreeInCluster is agree for those that are masters now.
 func (c *crew) agreeInCluster(k *redistest.Cluster) {
 	c.t.Helper()
 	var masters []*redis.Client

@@ -32,7 +32,7 @@ func promoted(s *redistest.Server) func() bool {
 
 // The master is killed under load while its replica is up to date. The nodes
 // go on by themselves, and are synced soon after the promotion; the new master
-// has never seen the scripts, and is told every unit exactly once.
+// has never seen the scripts, and gets every unit exactly once.
 //
 // Fault 15: a fail-over by Sentinels after kill -9.
 // Fault 21: the promoted replica has no script in its cache.
@@ -127,7 +127,7 @@ func TestRealMasterFrozen(t *testing.T) {
 	c.recovered(promoted(r.Replica))
 	c.nodes = append(c.nodes, straggler)
 
-	p.BlackHole(true) // nobody is to be told anything by a master of the past
+	p.BlackHole(true) // no client is to get an answer from a master of the past
 	if err := r.Master.Thaw(); err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestRealMasterFrozen(t *testing.T) {
 }
 
 // refused checks that a node which can reach a replica only is degraded for
-// that reason, and is told of nothing as booked.
+// that reason, and gets no answer that anything is booked.
 func (c *crew) refused(l *hybrid.Limiter) {
 	c.t.Helper()
 	readonly := func() bool { s := l.State(); return s.Mode == hybrid.Degraded && s.Reason == "readonly" }
@@ -165,11 +165,11 @@ func (c *crew) refused(l *hybrid.Limiter) {
 // back what they knew.
 //
 // What one node alone has used is exact again, to the unit. So is what all have
-// used and had been told of. An exhausted key stays exhausted. Of a key that
+// used and had reported. An exhausted key stays exhausted. Of a key that
 // all are using in the very moment it can only be said that no less is
 // counted than any node has seen, and no more than was admitted and what was in
 // flight: what others have seen of that comes back with their views, and is
-// told again by its sender, who cannot know.
+// reported again by its sender, which cannot know.
 //
 // Fault 17: a fail-over that loses acknowledged writes.
 func TestRealWritesLostByFailover(t *testing.T) {
@@ -193,7 +193,7 @@ func TestRealWritesLostByFailover(t *testing.T) {
 			c.ask(l, fmt.Sprint("shared-", k), 3)
 		}
 	}
-	for range 2 { // the second round brings what the others have told in the first
+	for range 2 { // the second round brings what the others have reported in the first
 		c.flush()
 	}
 	contended := totalIn(t, master, counterKey(longWindow, "contended"))

@@ -76,7 +76,7 @@ func TestRealResetReturnsAfterALoss(t *testing.T) {
 
 // The node that resets a key has no counter of it. It remembers the reset all the same,
 // for the others: one of them was cut off meanwhile, Redis loses everything, and it
-// tells what it knew before.
+// reports what it knew before.
 //
 // Fault 74: a reset by a node without a counter of the key stands after FLUSHALL.
 func TestRealResetOfAForeignKey(t *testing.T) {

@@ -74,7 +74,7 @@ func TestRealGarbageNodes(t *testing.T) {
 // Redis evicts one counter, or somebody deletes it, while the nodes are asked
 // for it; or a node's ledger alone.
 //
-// Fault 28: an exhausted key stays exhausted, and Redis is told again.
+// Fault 28: an exhausted key stays exhausted, and it is reported to Redis again.
 func TestRealKeyEvicted(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -277,7 +277,7 @@ func (w widest) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	}
 }
 
-// More keys than one script call may carry, in few shards: they are told in
+// More keys than one script call may carry, in few shards: they are reported in
 // several calls, and all of them are, also when Redis has lost them.
 //
 // Faults 26, 56: no call carries more than MaxBatch keys, so that ours are not

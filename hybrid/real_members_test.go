@@ -28,7 +28,7 @@ func awayFirst(t *testing.T, fault func(*redistest.Proxy, bool)) (srv *redistest
 	return srv, p
 }
 
-// Ten limiters are made while Redis is away. Nobody has told them of each other;
+// Ten limiters are made while Redis is away. They do not know each other;
 // together they admit one limit all the same, and report it when Redis is back.
 //
 // Fault 71: a fleet that starts without Redis admits one limit.
@@ -65,7 +65,7 @@ func TestRealFleetStartsWithoutRedis(t *testing.T) {
 }
 
 // Five processes are replaced one by one while Redis is away. Each new one takes
-// its share anew, because nobody can tell it what the old one has admitted:
+// its share anew, because it cannot know what the old one has admitted:
 // L · (nodes + restarts) / nodes.
 //
 // Fault 71: replaced processes get a share each, not a limit each.
@@ -105,7 +105,7 @@ func TestRealProcessesReplacedWithoutRedis(t *testing.T) {
 
 // A process and its copy (a virtual machine that was cloned, or restored while the
 // original lives) go by one name and count the same numbers. Whatever they admit is
-// booked, whoever reports first; they get to know of each other; and each leaves
+// booked, whichever reports first; they get to know of each other; and each leaves
 // under its own name.
 //
 // Fault 77: two limiters under one name, and nothing vanishes.
@@ -165,7 +165,7 @@ func TestRealCopyOfAProcess(t *testing.T) {
 
 // A copy that reports nothing learns from its heartbeats that the other does.
 //
-// Fault 77: a silent copy is told by its heartbeat.
+// Fault 77: a silent copy learns it by its heartbeat.
 func TestRealSilentCopy(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)

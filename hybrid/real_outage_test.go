@@ -18,7 +18,7 @@ import (
 
 // Redis loses everything in the middle of a window, by FLUSHALL or because it
 // is killed and comes back empty. Every node notices within a heartbeat, idle
-// or not; Redis is told again what they know; an exhausted key stays so,
+// or not; they report to Redis again what they know; an exhausted key stays so,
 // for a node that joins later too.
 //
 // Faults 21, 28: an exhausted key stays so after FLUSHALL and after a restart.

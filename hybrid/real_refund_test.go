@@ -13,7 +13,7 @@ import (
 
 // A refund is booked, and the reply is lost. Before it is sent again Redis loses the
 // ledger that would have known it: that alone, or everything, which another node then
-// restores. Nobody can tell that it was booked, and it is not booked again.
+// restores. Nothing shows that it was booked, and it is not booked again.
 //
 // Fault 72: 7 of 10 units count, not 4.
 func TestRealRefundAndLostLedger(t *testing.T) {
@@ -60,7 +60,7 @@ func TestRealRefundAndLostLedger(t *testing.T) {
 }
 
 // The same with the very first flight of a node: what it hands back was set, and so was
-// reported by nobody. That Redis has no ledger tells nothing then.
+// not reported by any node. That Redis has no ledger says nothing then.
 //
 // Fault 72: 7 of 10 units count, not 4.
 func TestRealRefundInTheFirstFlight(t *testing.T) {

@@ -151,7 +151,7 @@ func TestRealReadOnly(t *testing.T) {
 // that are missing.
 //
 // Fault 25: degraded with that reason, one line that says so however often it
-// is tried again, and all is told once it is mended.
+// is tried again, and everything is reported once it is mended.
 func TestRealMisconfigured(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ breaks, mends, reason string }{
@@ -185,7 +185,7 @@ func TestRealMisconfigured(t *testing.T) {
 			failed := l.Stats().Failures
 			eventually(t, 10*time.Second, "tried again and again", func() bool { return l.Stats().Failures >= failed+10 })
 			// A connection that was killed may be what degrades; the reason
-			// that needs an operator is told all the same, once.
+			// that needs an operator is delivered all the same, once.
 			warn := log.alarms()
 			if said := strings.Count(log.text(), "reason="+c.reason+" "); said != 1 || warn > 2 {
 				t.Errorf("%q was said %d times, with %d warnings:\n%s", c.reason, said, warn, log.text())

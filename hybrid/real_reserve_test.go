@@ -23,7 +23,7 @@ func TestRealCancelWhenDue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The nodes tell each other what the test has them flush, and nothing else.
+	// The nodes exchange what the test has them flush, and nothing else.
 	nodes := realFleet(t, srv.Addr(), 2, hybrid.Options{SyncInterval: time.Second, HeartbeatInterval: 200 * time.Millisecond, CommandTimeout: 5 * time.Second})
 	rule := limit.Must(limit.Funnel("f", 100, 100, time.Second))
 	look := func(l *hybrid.Limiter, key string) {

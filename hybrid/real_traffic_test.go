@@ -55,7 +55,7 @@ type crew struct {
 	diary *diary
 	nodes []*hybrid.Limiter
 	all   books                      // of the rule longWindow
-	watch func(string, limit.Result) // is told of every check of the load; may be nil
+	watch func(string, limit.Result) // is called for every check of the load; may be nil
 
 	stop chan struct{}
 	once sync.Once

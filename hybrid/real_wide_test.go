@@ -15,7 +15,7 @@ import (
 )
 
 // 200 windows with units in 1,000 buckets each would take Redis longer than the default
-// time-out, if they were told at once: they are told in calls of a few.
+// time-out, if they were reported at once: they are reported in calls of a few.
 //
 // Fault 75: a batch takes Redis longer than the time-out.
 func TestRealWideWindows(t *testing.T) {

@@ -109,7 +109,7 @@ func TestRealPipelinesTorn(t *testing.T) {
 // A server that is frozen before a limiter comes: dials are accepted by the
 // kernel, and greetings are never answered.
 //
-// Faults 3, 4: calls end at their deadline, few are under way, and all is told
+// Faults 3, 4: calls end at their deadline, few are under way, and everything is reported
 // once the server goes on.
 func TestRealFrozenAtStart(t *testing.T) {
 	t.Parallel()

@@ -14,7 +14,7 @@ import (
 
 var reconcileRule = limit.Must(limit.SlidingWindow("sliding", 1000, time.Hour))
 
-// lonely returns a world of one node with so many keys in use, all told.
+// lonely returns a world of one node with so many keys in use, all reported.
 func lonely(t *testing.T, o Options, servers, keys int) (*sim, *simNode) {
 	s := emptySim(t, 1, o, servers, []*limit.Rule{reconcileRule})
 	s.oracle.loose = true
@@ -61,7 +61,7 @@ func TestProbesBackOff(t *testing.T) {
 	}
 }
 
-// What has waited for Redis is told a few shards at a time, with pauses.
+// What has waited for Redis is reported a few shards at a time, with pauses.
 func TestBacklogIsPaced(t *testing.T) {
 	const shards = 64
 	s, n := lonely(t, Options{Shards: shards}, 1, 500)

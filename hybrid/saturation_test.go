@@ -56,8 +56,8 @@ func (s *sim) stayedSynced() {
 	}
 }
 
-// toldOnce fails if Redis does not have exactly what was admitted.
-func (s *sim) toldOnce() {
+// reportedOnce fails if Redis does not have exactly what was admitted.
+func (s *sim) reportedOnce() {
 	s.t.Helper()
 	for _, n := range s.nodes {
 		if got := s.redis.applied[n.name]; got != n.admitted || n.unsynced() != 0 {
@@ -78,7 +78,7 @@ func (v *simServer) fill(key string, r *limit.Rule) {
 }
 
 // 200 windows take Redis longer than an exchange may last, even when it only has to read
-// them. They are told of in smaller flights, and each unit is booked once.
+// them. They are reported in smaller flights, and each unit is booked once.
 //
 // Fault 75: 400 windows of 1,000 buckets, in one shard.
 func TestFlightsThatOverrunTheTimeout(t *testing.T) {
@@ -104,7 +104,7 @@ func TestFlightsThatOverrunTheTimeout(t *testing.T) {
 			busy := v.busy
 			s.run(time.Duration(10+20*nodes) * time.Second)
 			s.stayedSynced()
-			s.toldOnce()
+			s.reportedOnce()
 			failures := s.failures()
 			s.run(10 * time.Second)
 			t.Logf("%d exchanges failed, the server worked %v in all and for %v after the last unit", failures, time.Duration(v.busy), time.Duration(v.busy-busy))

@@ -41,7 +41,7 @@ func TestShardWithoutAnswers(t *testing.T) {
 	}
 }
 
-// While a slow server is busy with what is new, it is still told what it has missed.
+// While a slow server is busy with what is new, it still gets what it has missed.
 func TestMissedGoesFirst(t *testing.T) {
 	rule := limit.Must(limit.Funnel("f", 1_000_000_000, 1_000_000_000, time.Second))
 	for _, load := range []bool{false, true} {

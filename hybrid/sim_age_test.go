@@ -75,7 +75,7 @@ func (s *sim) ages(d time.Duration, keys int, rate float64, lag int64) (ages []i
 		}
 		u.last = s.now
 		if s.now-u.since >= lag {
-			ages = append(ages, s.now-s.oracle.nodes[n].shares[k].toldAt)
+			ages = append(ages, s.now-s.oracle.nodes[n].shares[k].answeredAt)
 		}
 		n.take(k.key, k.rule, 1)
 		s.run(time.Duration(s.rng.ExpFloat64() / rate * float64(time.Second)))

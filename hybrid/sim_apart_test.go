@@ -77,12 +77,12 @@ func (x *exchange) madeOf(key string) int64 {
 	return x.made
 }
 
-// whole returns the operation that an exchange has told of and how, as if its flight had
+// whole returns the operation that an exchange has reported and how, as if its flight had
 // not been taken apart.
 func (x *exchange) whole(i int, st redisstore.State) (*redisstore.Op, *exchange, redisstore.State) {
 	op, as := &x.b.Ops[i], *x
 	as.made = x.madeOf(op.Key)
-	if w := x.parts[op.Key]; w.booked && op.Units == 0 { // else the node has told the units anew
+	if w := x.parts[op.Key]; w.booked && op.Units == 0 { // else the node has reported the units again
 		op, as.left = w.op, w.left
 		st.Forgiven += w.forgiven
 	}

@@ -27,7 +27,7 @@ func (s *sim) beside(o Options, version string) *sim {
 	return b
 }
 
-// leave ends a node as Close does when it has nothing to tell.
+// leave ends a node as Close does when it has nothing to report.
 func (n *simNode) leave() {
 	if n.unsynced() != 0 {
 		n.s.failf("%s leaves with %d units that Redis does not know of", n.name, n.unsynced())
@@ -140,7 +140,7 @@ func sideBySide(t *testing.T, o Options, version string, check bool) (data []str
 	use(8 * time.Second)
 	at("after a loss")
 	for len(a.nodes) > 0 {
-		// What nobody uses for a lag and two ticks is told of.
+		// A key that no caller uses for a lag and two ticks is reported.
 		a.run(1500 * time.Millisecond)
 		a.nodes[0].leave()
 		if check {

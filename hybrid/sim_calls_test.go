@@ -115,7 +115,7 @@ func (o *nodeOracle) reserved(n *simNode, k oracleKey, units int64, res limit.Re
 		o.notWithoutCause(n, bk, sh)
 	}
 	if weight == 1 && nb.blind[bk.shard] == 0 {
-		slack := float64(max(o.slack(), sh.slack) + (o.s.now-sh.toldAt)/2000)
+		slack := float64(max(o.slack(), sh.slack) + (o.s.now-sh.answeredAt)/2000)
 		over := o.tat(sh, rule, sh.own) - float64(o.s.now-simStart) + float64(units-rule.Limit())*unit(rule)
 		if float64(res.RetryAfter) < (over-slack)*(1-1e-9)-1 {
 			o.s.failf("I1: %s lets %d units of %v %q through after %v, though by what it must know they fit after %v\nknown: %+v",

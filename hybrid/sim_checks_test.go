@@ -135,7 +135,7 @@ func (o *nodeOracle) notTooMuch(n *simNode, k oracleKey, units, weight int64, re
 // left returns how many units can remain at the most. It errs on the high
 // side: by the slack of the clocks.
 func (o *nodeOracle) left(n *simNode, k oracleKey, sh *share, weight int64) int64 {
-	rule, slack := n.rule(k.rule), max(o.slack(), sh.slack)+(o.s.now-sh.toldAt)/2000
+	rule, slack := n.rule(k.rule), max(o.slack(), sh.slack)+(o.s.now-sh.answeredAt)/2000
 	if rule.Algorithm() != limit.AlgorithmFunnel {
 		return rule.Limit() - o.windowLow(k, sh, rule, weight, slack)
 	}
@@ -231,7 +231,7 @@ func (w *windowTally) count() int64 {
 func (o *nodeOracle) upToDate(n *simNode, k oracleKey) {
 	o.s.fleet.steps[checkFresh]++
 	sh := o.nodes[n].shares[k]
-	if age := o.s.now - max(sh.toldAt, sh.busy, o.calm); age > o.refresh(n.rule(k.rule)) {
+	if age := o.s.now - max(sh.answeredAt, sh.busy, o.calm); age > o.refresh(n.rule(k.rule)) {
 		o.s.failf("I1: %s admits units of %v %q on a view that is %v old", n.name, k.rule, k.key, time.Duration(age))
 	}
 	if at := o.unheard(k, sh); at != 0 && o.s.now-max(at, o.calm) > o.refresh(n.rule(k.rule)) {
@@ -290,7 +290,7 @@ func (o *nodeOracle) fleet(n *simNode, k oracleKey, units int64) {
 	back := int64(0)
 	for _, a := range bk.all {
 		if a.n < 0 && a.at >= from-wait {
-			// It came off when Redis was told, be it of units that others have added
+			// It came off when it was reported, be it of units that others have added
 			// since: the node did not know that what it handed back was gone.
 			back -= a.n
 		}

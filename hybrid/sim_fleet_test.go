@@ -9,7 +9,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// simFleet tells package oracle what happens to each key in the whole fleet: who
+// simFleet reports to package oracle what happens to each key in the whole fleet: who
 // has admitted what, what the servers have booked and lost, who has heard of it.
 // It looks at messages and at servers' data, never at a counter or a core.
 // What it then asks is in sim_promise_test.go.
@@ -36,7 +36,7 @@ type fleetKey struct {
 	slowAt  int64 // when a unit was last admitted whose bucket may be off by much
 	late    []lateness
 	cut     []cutOffUnits
-	strays  map[int]bool // nodes that have told an old master what is lost
+	strays  map[int]bool // nodes that have reported to an old master what is lost
 	before  int64        // the latest unit of a node that was cut off, when somebody last heard of Redis
 }
 
@@ -160,10 +160,10 @@ func (f *simFleet) expiring(v *simServer, b *redisstore.Batch) {
 	}
 }
 
-// replacing reports which of a batch's keys would be replaced by what the batch tells
+// replacing reports which of a batch's keys would be replaced by what the batch reports
 // again of a later generation, although its node has not heard of all that: it was booked
 // after that began, but births are by Redis' clock, which is behind where it was; or an
-// old master has begun the generation, whose node has not told again yet what it knew; or
+// old master has begun the generation, whose node has not yet reported again what it knew; or
 // the node's own clock was set, so that what it knows has leaked for it.
 func (f *simFleet) replacing(v *simServer, n *simNode, b *redisstore.Batch) (out []bool) {
 	for i := range b.Ops {
@@ -200,7 +200,7 @@ func (f *simFleet) executed(v *simServer, n *simNode, b *redisstore.Batch, r red
 			continue
 		}
 		if op.Raise || r.States[i].Gen >= f.s.oracle.nodes[n].shares[f.s.oracle.index[op.Key]].gen {
-			delete(fk.strays, n.id) // it has told again what it knew, or that cannot replace anything
+			delete(fk.strays, n.id) // it has reported again what it knew, or that cannot replace anything
 		}
 		if op.Raise { // that comes first
 			fk.Raised(f.s.now, op.Known.Level.NS+1)
@@ -223,7 +223,7 @@ func (f *simFleet) executed(v *simServer, n *simNode, b *redisstore.Batch, r red
 			// are by Redis' clock, which is behind where it was.
 			fk.Older(n.id)
 		}
-		// A stray copy from before the loss tells less than its node knew by then.
+		// A stray copy from before the loss has less than its node knew by then.
 		if op.Raise && left >= fk.lostAt || x.informs[i] == fk.losses {
 			fk.Restored(n.id)
 		}
@@ -247,8 +247,8 @@ func (x *flightFacts) belated(fk *fleetKey, i int, now int64) {
 	fk.late = append(fk.late, l)
 }
 
-// outdated notes which nodes know a key of an earlier generation than what is told again
-// of it: that replaces what they will tell.
+// outdated notes which nodes know a key of an earlier generation than what is reported again
+// of it: that replaces what they will report.
 func (f *simFleet) outdated(fk *fleetKey, op *redisstore.Op) {
 	for _, n := range f.s.nodes {
 		if sh := f.s.oracle.nodes[n].shares[f.s.oracle.index[op.Key]]; sh != nil && sh.gen < op.Known.Gen {
@@ -270,14 +270,14 @@ func (f *simFleet) repeated(x *flightFacts, i int, n *simNode, fk *fleetKey, op 
 		f.applyAgain(fk, n.name, op)
 	case x.stray[i]:
 		// What the old master had booked is lost, but another node may have heard of
-		// it there and told it again: then it counts twice.
+		// it there and reported it again: then it counts twice.
 		fk.Twice(f.s.now, op.Units)
 		f.again[creditKey{n.name, ""}] += op.Units
 	}
 	return x.booked[i] || x.stray[i]
 }
 
-// refused notes that a node is told that its units were not booked, and will send them in
+// refused notes that a node gets the answer that its units were not booked, and will send them in
 // another flight. They were if Redis has fallen back since to a record from before that.
 func (f *simFleet) refused(n *simNode, b *redisstore.Batch, i int) {
 	x, op := f.flights[flightID{n.id, b.Nonce}], &b.Ops[i]
@@ -311,9 +311,9 @@ func (f *simFleet) editions(b *redisstore.Batch) (out []int64) {
 	return out
 }
 
-// told notes that a node has heard what Redis had of a key, in an exchange that took so
+// answered notes that a node has heard what Redis had of a key, in an exchange that took so
 // long; older: of an earlier generation than what the node knows.
-func (f *simFleet) told(n *simNode, k oracleKey, edition int64, older bool, took int64) {
+func (f *simFleet) answered(n *simNode, k oracleKey, edition int64, older bool, took int64) {
 	fk := f.key(k)
 	if len(fk.cut) > 0 {
 		fk.before = fk.cut[len(fk.cut)-1].at
@@ -328,8 +328,8 @@ func (f *simFleet) told(n *simNode, k oracleKey, edition int64, older bool, took
 	fk.Heard(n.id, edition)
 }
 
-// toldAstray notes that a node has heard of a later generation from an old master.
-func (f *simFleet) toldAstray(n *simNode, k oracleKey) {
+// answeredAstray notes that a node has heard of a later generation from an old master.
+func (f *simFleet) answeredAstray(n *simNode, k oracleKey) {
 	if fk := f.key(k); fk.server.split != nil {
 		fk.Astray(n.id, fk.server.split.kept[fk])
 	}

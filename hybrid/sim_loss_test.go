@@ -18,7 +18,7 @@ var laterFaults = []fault{
 	}},
 	{"second loss", func(s *sim, p *simPlan, rng *rand.Rand) {
 		v, first, second := s.servers[rng.IntN(len(s.servers))], rng.IntN(3), rng.IntN(3)
-		// Nodes notice with their next batch or heartbeat, and need a while to tell all.
+		// Nodes notice with their next batch or heartbeat, and need a while to report everything.
 		d := rng.Int64N(2*int64(s.opt.HeartbeatInterval) + 300*ms)
 		old := v.save()
 		s.checks(time.Duration(rng.Int64N(300*ms)), 2*p.perSecond)

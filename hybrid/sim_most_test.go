@@ -8,7 +8,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// What a node may count at the most: what it refuses, and what it tells Redis again.
+// What a node may count at the most: what it refuses, and what it reports to Redis again.
 
 // notTooLittle: what is refused had no room for it, in truth.
 func (o *nodeOracle) notTooLittle(n *simNode, k oracleKey, units int64, res limit.Result) {
@@ -32,9 +32,9 @@ func (o *nodeOracle) notTooLittle(n *simNode, k oracleKey, units int64, res limi
 		return
 	}
 	o.s.fleet.steps[checkRefused]++
-	slack := o.s.fleet.slack(fk) + 2*sh.slack + (o.s.now-sh.toldAt)/2000
+	slack := o.s.fleet.slack(fk) + 2*sh.slack + (o.s.now-sh.answeredAt)/2000
 	if k.rule.Algorithm() == limit.AlgorithmFunnel || !o.repaired(bk, rule) {
-		// What a node counts was told by Redis, which may have lost it since, or is its own.
+		// What a node counts was answered by Redis, which may have lost it since, or is its own.
 		p := oracle.Period{From: o.s.fleet.longAgo(fk, slack), At: o.s.now}
 		most := fk.Most(p)
 		if o.since(n, bk, sh) == 0 {
@@ -76,21 +76,21 @@ func (o *nodeOracle) windowHigh(n *simNode, k oracleKey, sh *share, rule *limit.
 	return w.count()
 }
 
-// since returns from when on units count for a node that has been told of the
+// since returns from when on units count for a node that has learnt the
 // latest reset, if it has: those that were reported late come after it too. What it is
 // told of by an old master may be of a later generation, and yet from before a reset that
 // the new one alone has seen.
 func (o *nodeOracle) since(n *simNode, bk *book, sh *share) int64 {
 	v := bk.server
 	apart := v.side(n) != v.model && bk.reset >= v.split.at
-	if bk.gen == 0 || sh.gen < bk.gen || sh.toldAt == 0 || apart {
+	if bk.gen == 0 || sh.gen < bk.gen || sh.answeredAt == 0 || apart {
 		return 0
 	}
 	return bk.reset - o.age - o.worst
 }
 
 // repaired reports whether Redis counts no unit twice: not any more, if it has
-// lost some that the nodes have told it anew.
+// lost some that the nodes have reported again.
 func (o *nodeOracle) repaired(bk *book, r *limit.Rule) bool {
 	v := bk.server
 	if v.lost == 0 {
@@ -111,9 +111,9 @@ func (sh *share) topUp(op *redisstore.Op, x *exchange, st redisstore.State, give
 	sh.top = max(sh.top+float64(op.Units)*unit(op.Rule), told, alone)
 }
 
-// tellsAgain checks what a node tells Redis again of a funnel: no more than it was told,
+// reportsAgain checks what a node reports again of a funnel: no more than it was answered,
 // and has reported since.
-func (o *nodeOracle) tellsAgain(n *simNode, op *redisstore.Op) {
+func (o *nodeOracle) reportsAgain(n *simNode, op *redisstore.Op) {
 	nb, k := o.nodes[n], o.index[op.Key]
 	sh, fk := nb.shares[k], o.s.fleet.key(k)
 	if o.loose || op.Rule.Algorithm() != limit.AlgorithmFunnel {

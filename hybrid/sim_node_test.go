@@ -40,7 +40,7 @@ type simNode struct {
 	flushed  map[uint64]error
 	asked    uint64 // flushes asked for
 	modes    []Mode
-	told     State // the latest that it has told of itself
+	told     State // the latest that it has published
 	events   []Event
 }
 
@@ -95,7 +95,7 @@ func (n *simNode) identities() identities {
 }
 
 // twin starts a process that goes by the name and the numbers of another, as if
-// copied from it when it had last told everything. Nothing was admitted since.
+// copied from it when it had last reported everything. Nothing was admitted since.
 func (n *simNode) twin() *simNode {
 	t := n.s.addNode(Options{})
 	t.core.node = n.core.node
@@ -229,7 +229,7 @@ func (n *simNode) sendBatches(e efSend) {
 		out := slices.Clone(outcomes)
 		for i, x := range tries {
 			if !late && out[i].Err == nil {
-				n.s.oracle.told(n, x, out[i].Reply)
+				n.s.oracle.answered(n, x, out[i].Reply)
 			}
 		}
 		n.s.note(n.id, "replies", int64(e.id), int64(len(out)))
@@ -358,7 +358,7 @@ func (n *simNode) allow(k oracleKey, c *table.Counter, units int64) limit.Result
 	if allowed {
 		n.admitted += units
 	} else {
-		res.RetryAfter = 1 // it does not tell
+		res.RetryAfter = 1 // it does not say
 		if rule.Limit() < units {
 			res.RetryAfter = limit.Never
 		}
@@ -446,7 +446,7 @@ func (n *simNode) wakeUp() {
 }
 
 // forgetIdle drops the counters that a full table could: those that have
-// nothing to tell.
+// nothing to report.
 func (n *simNode) forgetIdle() {
 	order, keys := n.order, n.keys
 	n.order, n.keys = nil, nil

@@ -7,9 +7,9 @@ import (
 )
 
 // nodeOracle knows what must hold of each node. It never looks at a counter's state: it keeps
-// the list of all admitted units, and of what each node was told over the wire.
+// the list of all admitted units, and of what each node was answered over the wire.
 //
-// What a node must know of a key at the least is what it was told last plus
+// What a node must know of a key at the least is what it was answered last plus
 // what it has admitted since the flight of that answer was made up. From that
 // follow
 //
@@ -56,13 +56,13 @@ type book struct {
 // nodeBook is what the oracle knows of a node.
 type nodeBook struct {
 	shares  map[oracleKey]*share
-	told    int64   // live nodes, as told last
+	told    int64   // live nodes, as reported last
 	ill     []int64 // per server: when the node was last kept from it
-	blind   []int64 // per shard: not 0 if no exchange has told its clock that left after this
+	blind   []int64 // per shard: not 0 if no exchange has shown its clock that left after this
 	vague   []int64 // per shard: how long the quickest took that has; it knows the clock no better
 	flight  map[int]*exchange
 	whole   map[string]wholeOp // by Redis' key: flights that were taken apart
-	unwell  int64              // it was last not synced then: a unit may have come to weigh more
+	unwell  int64              // it was last not synced then: a unit may cost more since
 	mode    Mode               // after its latest step
 	before  calls              // that it had made when the outage began
 	asked   int                // steps that conserved was called after
@@ -123,7 +123,7 @@ func (o *nodeOracle) book(k oracleKey) *book {
 	return o.books[k]
 }
 
-// dropped: the node has forgotten what it was told.
+// dropped: the node has forgotten what it was answered.
 func (o *nodeOracle) dropped(n *simNode, k oracleKey) {
 	sh := o.nodes[n].shares[k]
 	*sh = share{admitted: sh.admitted, least: limit.MaxUnits, buckets: map[int64]redisstore.Bucket{}}
@@ -187,7 +187,7 @@ func (o *nodeOracle) sent(n *simNode, b *redisstore.Batch) *exchange {
 		what := "  asks for "
 		if op.Raise {
 			what = "  raises "
-			o.tellsAgain(n, op)
+			o.reportsAgain(n, op)
 		}
 		o.s.note(n.id, what+o.index[op.Key].key, op.Units, int64(i))
 	}
@@ -217,8 +217,8 @@ func (o *nodeOracle) executed(v *simServer, n *simNode, b *redisstore.Batch, r r
 	}
 }
 
-// told notes that a node has received the answer to a batch.
-func (o *nodeOracle) told(n *simNode, x *exchange, r redisstore.Reply) {
+// answered notes that a node has received the answer to a batch.
+func (o *nodeOracle) answered(n *simNode, x *exchange, r redisstore.Reply) {
 	nb := o.nodes[n]
 	o.sighted(n, x.b.Shard, x.left)
 	settled := r.Fate == redisstore.FateApplied || r.Fate == redisstore.FateDuplicate
@@ -244,12 +244,12 @@ func (o *nodeOracle) told(n *simNode, x *exchange, r redisstore.Reply) {
 			older := max(st.Gen, st.Born) < sh.gen && int64(r.Now)/1000 >= sh.gen
 			later := st.Gen > sh.gen
 			as.left = x.left
-			if o.toldKey(sh, k.rule, st, as, nb.jumped) {
+			if o.answeredKey(sh, k.rule, st, as, nb.jumped) {
 				switch {
 				case x.editions != nil:
-					o.s.fleet.told(n, k, x.editions[i], older, o.s.now-x.left)
+					o.s.fleet.answered(n, k, x.editions[i], older, o.s.now-x.left)
 				case later:
-					o.s.fleet.toldAstray(n, k)
+					o.s.fleet.answeredAstray(n, k)
 				}
 			} else {
 				o.s.fleet.forget(n, k)
@@ -311,7 +311,7 @@ func (o *nodeOracle) renewed(k oracleKey, v *simServer, used, gen int64) {
 
 // heard: a node has the answer to a Set of its own. What it has not reported of
 // the key was admitted before, and does not count any more.
-// What it was told of that edition it tells again if Redis loses it.
+// What it was answered of that edition it reports again if Redis loses it.
 func (o *nodeOracle) heard(n *simNode, k oracleKey, done redisstore.Renewed, at, edition int64) {
 	sh := o.nodes[n].shares[k]
 	nb := o.nodes[n]
@@ -325,7 +325,7 @@ func (o *nodeOracle) heard(n *simNode, k oracleKey, done redisstore.Renewed, at,
 	}
 	o.s.fleet.key(k).Heard(n.id, edition)
 	sh.sent = sh.oldest() // if they get there later than the Set did, they count
-	sh.gen, sh.own, sh.base, sh.toldAt, sh.slack, sh.fuzzy = done.State.Gen, nil, 0, at, simTimeout+50*ms, true
+	sh.gen, sh.own, sh.base, sh.answeredAt, sh.slack, sh.fuzzy = done.State.Gen, nil, 0, at, simTimeout+50*ms, true
 	clear(sh.buckets)
 	if lv := done.State.Level; lv != (arith.Span{}) {
 		sh.base = float64(at-simStart) + float64(lv.NS) + float64(lv.Rem)/float64(max(k.rule.Units(), 1))

@@ -94,8 +94,8 @@ func (f *simFleet) causes(fk *fleetKey) string {
 func (f *simFleet) knows(n *simNode, k oracleKey, units int64) {
 	fk, rule := f.key(k), n.rule(k.rule)
 	slack := f.slack(fk)
-	if sh := f.s.oracle.nodes[n].shares[k]; sh.toldAt != 0 {
-		slack += 2*sh.slack + (f.s.now-sh.toldAt)/2000
+	if sh := f.s.oracle.nodes[n].shares[k]; sh.answeredAt != 0 {
+		slack += 2*sh.slack + (f.s.now-sh.answeredAt)/2000
 	}
 	if f.s.oracle.loose {
 		return
@@ -151,7 +151,7 @@ func (f *simFleet) outage(n *simNode, k oracleKey) {
 		}
 		one = max(one, float64(c.limit))
 		share[c.holder] = max(share[c.holder], float64(c.units), float64(c.limit)/float64(c.nodes))
-		// What a request weighs is capped at the limit: a large one leaks faster than a share.
+		// What a request costs is capped at the limit: a large one leaks faster than a share.
 		leaks[c.holder] = max(leaks[c.holder], 1/float64(c.nodes), min(float64(c.units)/max(float64(c.limit), 1), 1))
 	}
 	most, limits := 0.0, 0.0
@@ -170,7 +170,7 @@ func (f *simFleet) outage(n *simNode, k oracleKey) {
 	}
 }
 
-// restored checks that what was lost has been told again by all that knew it.
+// restored checks that what was lost has been reported again by all that knew it.
 func (f *simFleet) restored() {
 	for k, fk := range f.keys {
 		if f.steps[checkRestored]++; fk.Losing() {

@@ -267,7 +267,7 @@ func (v *simServer) exec(n *simNode, b *redisstore.Batch) redisstore.Outcome {
 	return out
 }
 
-// beat enters a node, counts those that are alive, and tells of other layouts than its own.
+// beat enters a node, counts those that are alive, and returns other layouts than its own.
 func (v *simServer) beat(n *simNode, node string) (b redisstore.Beat) {
 	t, ttl := v.time(), 3*int64(v.s.opt.HeartbeatInterval)
 	b.Now = time.Duration(t)
@@ -280,7 +280,7 @@ func (v *simServer) beat(n *simNode, node string) (b redisstore.Beat) {
 	return b
 }
 
-// seq tells the latest batch that a shard knows of a node.
+// seq returns the latest batch that a shard knows of a node.
 func (v *simServer) seq(n *simNode, shard int, node string) (seq int64, now time.Duration) {
 	t := v.time()
 	v.takes(func(c *capacity) int64 { return c.call })

@@ -14,15 +14,15 @@ type share struct {
 	own        []admission // since the flight of the last answer was made up
 	buckets    map[int64]redisstore.Bucket
 	gen        int64
-	base       float64 // TAT as told
-	top        float64 // and at the most, as the node knows it: see tellsAgain
-	toldAt     int64   // when the last answer was given; 0: never
+	base       float64 // TAT as answered
+	top        float64 // and at the most, as the node knows it: see reportsAgain
+	answeredAt int64   // when the last answer was given; 0: never
 	asked      int64   // when the node was asked last
 	busy       int64   // since when it has been asked without a pause
 	sent       int64   // units from then on may be under way that a Set of the node's has left out of own
 	slack      int64   // by how much that may be wrong
 	fuzzy      bool    // it may know more than it must: a weight, a clock that stood still
-	unreadable bool    // Redis cannot read the key, as told last
+	unreadable bool    // Redis cannot read the key, as answered last
 }
 
 // admission is one admitted request.
@@ -37,11 +37,11 @@ type admission struct {
 	node   int
 }
 
-// weigh returns what the units weigh at the least if each weighs so much: by
+// weigh returns what the units cost at the least if each costs so much: by
 // the rule then, or by what has become of it since.
 func (a *admission) weigh(now *limit.Rule, weight int64) int64 {
 	if a.n < 0 {
-		return a.n * max(weight, 1) // handed back: at the most, each as it weighs now
+		return a.n * max(weight, 1) // handed back: at the most, each as it costs now
 	}
 	if weight <= 1 || a.weight <= 1 {
 		return a.n
@@ -59,8 +59,8 @@ func (nb *nodeBook) reweigh() {
 	}
 }
 
-// toldKey merges an answer: what was told never falls within a generation (I4).
-func (o *nodeOracle) toldKey(sh *share, r *limit.Rule, st redisstore.State, x *exchange, jumped int64) bool {
+// answeredKey merges an answer: what was answered never falls within a generation (I4).
+func (o *nodeOracle) answeredKey(sh *share, r *limit.Rule, st redisstore.State, x *exchange, jumped int64) bool {
 	i := 0
 	sh.sent = 0
 	for i < len(sh.own) && sh.own[i].order < x.made {
@@ -76,14 +76,14 @@ func (o *nodeOracle) toldKey(sh *share, r *limit.Rule, st redisstore.State, x *e
 		sh.forget() // by a clock that is not valid any more, or that the node does not believe yet
 		return false
 	}
-	if max(sh.slack, o.slack()) > simTimeout && o.s.serverOf(x.b.Shard).lost >= sh.toldAt {
+	if max(sh.slack, o.slack()) > simTimeout && o.s.serverOf(x.b.Shard).lost >= sh.answeredAt {
 		// While exchanges take long the node may find that its idea of the server's
 		// clock was ahead. A window goes back for that, and restores nothing: of what
 		// was lost meanwhile only that counts which the answer says.
 		clear(sh.buckets)
 	}
 	was := sh.slack
-	sh.toldAt, sh.slack, sh.fuzzy, sh.unreadable = x.executed, o.slack(), false, false
+	sh.answeredAt, sh.slack, sh.fuzzy, sh.unreadable = x.executed, o.slack(), false, false
 	base := float64(x.executed-simStart) + float64(st.Level.NS) + float64(st.Level.Rem)/float64(max(r.Units(), 1))
 	if !funnel {
 		base = 0
@@ -91,7 +91,7 @@ func (o *nodeOracle) toldKey(sh *share, r *limit.Rule, st redisstore.State, x *e
 	if st.Gen <= sh.gen && slices.ContainsFunc(old, func(a admission) bool { return a.n < 0 }) {
 		// Not the generation that begins when something is handed back: the answer
 		// is from before a reset that the node knows of, or by data that was lost
-		// since. It comes off what was told all the same, from where is not known.
+		// since. It comes off what was answered all the same, from where is not known.
 		clear(sh.buckets)
 		sh.base = 0
 	}
@@ -102,7 +102,7 @@ func (o *nodeOracle) toldKey(sh *share, r *limit.Rule, st redisstore.State, x *e
 		sh.gen, before = st.Gen, 0
 		clear(sh.buckets)
 	}
-	if sh.base = base; before > base { // it goes by what it was told before
+	if sh.base = base; before > base { // it follows what it was answered before
 		sh.base, sh.slack = before, max(sh.slack, was)
 	}
 	for _, b := range st.Buckets {
@@ -121,7 +121,7 @@ func (sh *share) broken(booked bool, x *exchange) {
 	for i := range sh.own {
 		if booked && sh.own[i].order < x.made {
 			sh.own[i].weight = 1
-			if sh.own[i].n < 0 { // came off what was told before
+			if sh.own[i].n < 0 { // came off what was answered before
 				clear(sh.buckets)
 				sh.base = 0
 			}
@@ -132,7 +132,7 @@ func (sh *share) broken(booked bool, x *exchange) {
 // unit is what one unit adds to the time at which a funnel runs empty, ns.
 func unit(r *limit.Rule) float64 { return float64(r.Period()) / float64(r.Units()) }
 
-// tat returns when a funnel runs empty that was told of sh and saw own.
+// tat returns when a funnel runs empty that was answered sh and saw own.
 func (o *nodeOracle) tat(sh *share, r *limit.Rule, own []admission) float64 {
 	tat := sh.base
 	for _, a := range own {

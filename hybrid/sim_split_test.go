@@ -10,7 +10,7 @@ import (
 )
 
 // splitBrain is a fail-over in which the old master goes on for a while: some nodes
-// write to it, the others to the new one. What only the old one was told is lost.
+// write to it, the others to the new one. What was reported only to the old one is lost.
 type splitBrain struct {
 	at    int64 // when it began
 	old   *modelRedis
@@ -19,7 +19,7 @@ type splitBrain struct {
 	kept  map[*fleetKey]int64 // up to which edition the old master has each key
 }
 
-// strayKey is what a node has told of a key.
+// strayKey is what a node has reported of a key.
 type strayKey struct {
 	fk   *fleetKey
 	node int
@@ -45,7 +45,7 @@ func (v *simServer) divide(nodes []*simNode) {
 }
 
 // unite ends the old master. What it has booked of a node need not count any more:
-// the node tells again what it knew, by maximum, and that may be absorbed by what
+// the node reports again what it knew, by maximum, and that may be absorbed by what
 // the new one has booked.
 func (v *simServer) unite() {
 	if v.split == nil {
@@ -84,7 +84,7 @@ func (f *simFleet) astray(v *simServer, n *simNode, b *redisstore.Batch, r redis
 		// sent it in another flight by now.
 		if v.model.applied[n.name] += b.Ops[i].Units; x.stray[i] || x.booked[i] || x.applied && !n.carries(b) {
 			f.again[creditKey{n.name, ""}] += b.Ops[i].Units
-			fk.Twice(f.s.now, b.Ops[i].Units) // its nodes may tell the new master of both
+			fk.Twice(f.s.now, b.Ops[i].Units) // its nodes may report both to the new master
 		}
 		x.stray[i] = true
 		x.belated(fk, i, f.s.now)

@@ -122,7 +122,7 @@ func (s *sim) settled() {
 		if acked := n.stats.acked.Load() + n.stats.forgiven.Load(); !s.oracle.loose && applied != acked {
 			s.failf("I3: Redis applied %d units of %s, which were acked %d", applied, n.name, acked)
 		}
-		// What leaves its window between two attempts is not told the second time.
+		// What leaves its window between two attempts is not reported the second time.
 		if known := n.handedBack(); back > known {
 			s.failf("I3: Redis has taken off what %s handed back %d times, which knows of %d", n.name, back, known)
 		}

@@ -128,7 +128,7 @@ func TestDeniedKeyIsRefreshed(t *testing.T) {
 	})
 }
 
-// Idle nodes notice a loss of data within a heartbeat, and tell Redis what
+// Idle nodes notice a loss of data within a heartbeat, and report to Redis what
 // they know.
 //
 // Fault 28: a node with nothing to say restores what it knows.
@@ -147,7 +147,7 @@ func TestIdleNodeNoticesFlushAll(t *testing.T) {
 				w.wantUsed("k", rule, 0)
 				time.Sleep(1200 * time.Millisecond)
 				w.wantUsed("k", rule, 10)
-				if rule == longTen { // both nodes have told it, and it counts once
+				if rule == longTen { // both nodes have reported it, and it counts once
 					w.wantTotal("k", rule, 11)
 				}
 				for _, n := range []*node{a, b} {
@@ -190,14 +190,14 @@ func TestFlush(t *testing.T) {
 	})
 }
 
-// A key that is asked a thousand times is one operation when it is told.
+// A key that is asked a thousand times is one operation when it is reported.
 //
 // Fault 57: units gather in the counter.
 func TestManyUnitsAreOneOperation(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.synced(unhurried)
 		n.Allow("k", longWindow)
-		time.Sleep(100 * time.Millisecond) // its first touch is told at once
+		time.Sleep(100 * time.Millisecond) // its first touch is reported at once
 		before := n.Stats()
 		wantAdmitted(t, n.Limiter, "k", longWindow, 1000, 1000)
 		flush(t, n.Limiter)

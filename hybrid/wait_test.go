@@ -154,7 +154,7 @@ func TestWaitIsNotStarvedByAnotherNode(t *testing.T) {
 }
 
 // Fault 58: what was booked for somebody who gives up is given back once,
-// whether or not Redis has been told of it, and whatever becomes of the batch.
+// whether or not it has been reported to Redis, and whatever becomes of the batch.
 func TestWaitCanceledOnASharedLimit(t *testing.T) {
 	rule := limit.Must(limit.Funnel("slow", 10, 10, time.Hour))
 	for _, c := range []struct {

@@ -48,7 +48,7 @@ func TestWaitGivesUpItsClaim(t *testing.T) {
 		nodes := w.fleet(2, hybrid.Options{})
 		r := limit.Must(limit.SlidingWindow("s", 100, time.Second))
 		const step = 20 * time.Millisecond
-		for range 75 { // who waits finds the key in use, and knows it
+		for range 75 { // a waiter finds the key in use, and knows it
 			nodes[0].Allow("k", r)
 			nodes[1].Allow("k", r)
 			time.Sleep(step)
