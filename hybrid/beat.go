@@ -65,9 +65,10 @@ func (c *core) onBeat(ev evBeat) {
 	}
 	all := c.beatShards(b, ev)
 	c.place(ev.addrs) // and by what the heartbeat has shown of them
+	// After beatShards: a loss that it has noticed holds the number of nodes.
 	if listed {
-		c.noteLayouts(ev.beat.Others)      // after noteLoss, which
-		c.countNodes(int64(ev.beat.Nodes)) // holds the number of nodes
+		c.noteLayouts(ev.beat.Others)
+		c.countNodes(int64(ev.beat.Nodes))
 	}
 	all = c.ofList(all, ev, listed)
 	failing := slices.ContainsFunc(all, func(a answer) bool { return a.err != nil })
