@@ -3,11 +3,15 @@
 package hybrid_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
@@ -16,19 +20,51 @@ import (
 
 // Not under the race detector: it takes the processor that the exchanges need.
 
+// slowest measures the longest exchange of several clients, in ns.
+type slowest struct{ atomic.Int64 }
+
+func (s *slowest) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (s *slowest) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		defer s.note(time.Now())
+		return next(ctx, cmd)
+	}
+}
+
+func (s *slowest) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		defer s.note(time.Now())
+		return next(ctx, cmds)
+	}
+}
+
+func (s *slowest) note(begun time.Time) { s.raise(int64(time.Since(begun))) }
+
+func (s *slowest) raise(took int64) {
+	for was := s.Load(); took > was && !s.CompareAndSwap(was, took); was = s.Load() {
+	}
+}
+
 // New keys come in floods, and are asked for. What is near its limit goes first.
 //
-// Fault 84: hot keys stay within 1.1 of their limits, and nobody is degraded.
+// Fault 84: hot keys stay within 1.1 of their limits, and nobody is degraded. On top comes
+// what two nodes are asked for during one exchange and a half, as package hybrid promises,
+// and while a report waits for it: a busy machine may make that long.
 func TestRealFloodOfNewKeys(t *testing.T) {
 	srv := redistest.Start(t)
 	hot := limit.Must(limit.FixedWindow("hot", 50, time.Hour))
 	const newKeys, d = 20_000, 3 * time.Second // a second, of all nodes
+	const hotEvery = 20 * time.Millisecond     // on each node
+	var exchange, behind slowest
 	var load sync.WaitGroup
 	var all []*changes
 	units := make([]int64, 3)
 	for i := range units {
 		seen := new(changes)
-		l := newLimiter(t, client(t, hybrid.RedisOptions(srv.Addr())), hybrid.Options{OnStateChange: seen.add})
+		rdb := client(t, hybrid.RedisOptions(srv.Addr()))
+		rdb.AddHook(&exchange)
+		l := newLimiter(t, rdb, hybrid.Options{OnStateChange: seen.add})
 		all = append(all, seen)
 		eventually(t, 10*time.Second, "synced with all", func() bool { return l.State().Nodes == i+1 })
 		load.Go(func() {
@@ -38,10 +74,11 @@ func TestRealFloodOfNewKeys(t *testing.T) {
 			for begun := time.Now(); time.Since(begun) < d; <-tick.C {
 				for due := int(time.Since(begun) / (time.Second / newKeys * 3)); asked < due && time.Since(begun) < d; asked++ {
 					l.Allow(fmt.Sprint("new", i, asked), longWindow)
-					for ; hotAsked < int((time.Since(begun)-d/3)/(20*time.Millisecond)); hotAsked++ {
+					for ; hotAsked < int((time.Since(begun)-d/3)/hotEvery); hotAsked++ {
 						if l.Allow("hot", hot) {
 							units[i]++
 						}
+						behind.raise(int64(l.Stats().Behind))
 					}
 				}
 			}
@@ -55,7 +92,8 @@ func TestRealFloodOfNewKeys(t *testing.T) {
 			t.Errorf("node %d was degraded", i)
 		}
 	}
-	if sum > 55 || sum < 48 {
-		t.Errorf("%d units of the hot key admitted, its limit is 50", sum)
+	most := 55 + 2*(exchange.Load()*3/2+behind.Load())/int64(hotEvery)
+	if sum > most || sum < 48 {
+		t.Errorf("%d units of the hot key admitted, its limit is 50: at most %d are promised with exchanges of up to %v and %v behind", sum, most, time.Duration(exchange.Load()), time.Duration(behind.Load()))
 	}
 }
