@@ -32,17 +32,20 @@ var mayImport = map[string][]string{
 	".":                   {},
 	"limit":               {"internal/arith"},
 	"clock":               {},
-	"local":               {"limit", "clock", "internal/decision", "internal/table"},
+	"local":               {"limit", "clock", "internal/decision", "internal/table", "internal/waitqueue"},
 	"remote":              {"limit", "internal/redisstore"},
-	"hybrid":              {"limit", "clock", "internal/arith", "internal/decision", "internal/table", "internal/redisstore"},
+	"hybrid":              {"limit", "clock", "internal/arith", "internal/decision", "internal/table", "internal/waitqueue", "internal/redisstore"},
 	"hybridtest":          {"limit", "clock", "hybrid"},
 	"internal/arith":      {},
 	"internal/decision":   {"limit"},
+	"internal/keyhash":    {},
 	"internal/limittest":  {"limit"},
 	"internal/oracle":     {},
 	"internal/redisstore": {"limit", "clock", "internal/arith", "internal/decision"},
 	"internal/redistest":  {},
-	"internal/table":      {"limit", "clock", "internal/arith", "internal/decision"},
+	"internal/rulenames":  {"limit"},
+	"internal/table":      {"limit", "clock", "internal/arith", "internal/decision", "internal/keyhash", "internal/rulenames"},
+	"internal/waitqueue":  {"limit", "clock"},
 }
 
 // forTests are packages that any test may be built on.

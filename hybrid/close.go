@@ -126,7 +126,7 @@ func (l *Limiter) Close(ctx context.Context) error {
 		return nil
 	}
 	var err error
-	l.lines.Close() // first, so that what waiting calls hand back is reported
+	l.queues.Close() // first, so that what waiting calls hand back is reported
 	if l.driver != nil {
 		err = l.driver.close(orBackground(ctx))
 	} else {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/internal/table"
+	"github.com/hybridlimit/hybridlimit/internal/waitqueue"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -27,7 +28,7 @@ type Limiter struct {
 	driver *driver       // nil: local only
 	alone  chan struct{} // without Redis: closed when the notifier has ended
 	stats  counters
-	lines  table.Lines
+	queues waitqueue.Queues
 	notify *notifier
 	misuse misuse
 	// How long a waiter for a window leaves the other nodes time to hear what was admitted here.

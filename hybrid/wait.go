@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/hybridlimit/hybridlimit/internal/table"
+	"github.com/hybridlimit/hybridlimit/internal/waitqueue"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -92,8 +93,8 @@ func (l *Limiter) Wait(ctx context.Context, key string, rule *limit.Rule, n int6
 		l.AllowN(key, rule, n)
 		return nil
 	}
-	return l.lines.Wait(ctx, key, rule, n, table.Asker{
-		Reserve:  func(t table.Terms) Reservation { return l.reserve(key, rule, n, t) },
+	return l.queues.Wait(ctx, key, rule, n, waitqueue.Limiter{
+		Reserve:  func(t waitqueue.Terms) Reservation { return l.reserve(key, rule, n, table.Terms(t)) },
 		Estimate: func(ahead, n int64) int64 { return l.table.Estimate(key, rule, ahead, n, l.now()) },
 		Unclaim:  func() { l.table.Unclaim(key, rule, l.now()) },
 		Patience: l.patience,

@@ -7,6 +7,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/internal/table"
+	"github.com/hybridlimit/hybridlimit/internal/waitqueue"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -22,7 +23,7 @@ import (
 type Limiter struct {
 	table   *table.Table
 	clock   clock.Clock
-	lines   table.Lines
+	queues  waitqueue.Queues
 	invalid atomic.Int64
 }
 
@@ -132,7 +133,7 @@ func (l *Limiter) askable(rule *limit.Rule, n int64) bool {
 // counters. Further calls do nothing.
 func (l *Limiter) Close() {
 	if l != nil && l.table != nil {
-		l.lines.Close()
+		l.queues.Close()
 		l.table.Close()
 	}
 }

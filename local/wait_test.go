@@ -109,7 +109,7 @@ func TestWaitAdmitsInTurn(t *testing.T) {
 		if took < 7*time.Second || took > most {
 			t.Errorf("took %v", took)
 		}
-		if callers, lines := l.lines.Waiting(); callers != 0 || lines != 0 {
+		if callers, lines := l.queues.Waiting(); callers != 0 || lines != 0 {
 			t.Errorf("still %d waiting, in %d lines", callers, lines)
 		}
 	})
@@ -188,7 +188,7 @@ func TestWaitCanceled(t *testing.T) {
 		synctest.Wait()
 		giveUp()
 		all.Wait()
-		if callers, _ := l.lines.Waiting(); callers != 0 {
+		if callers, _ := l.queues.Waiting(); callers != 0 {
 			t.Error("somebody is left in the line")
 		}
 		// The third is served as if the others had never come.

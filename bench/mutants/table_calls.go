@@ -13,7 +13,7 @@ var callMutants = []mutant{
 	{
 		name:   "who-gives-up-keeps-its-units",
 		breaks: "A wait that is canceled does not hand back what was booked.",
-		file:   "internal/table/lines.go",
+		file:   "internal/waitqueue/queue.go",
 		old:    "\t\t\tr.Cancel()\n",
 		new:    "",
 		by:     local("TestWaitCanceled"),
@@ -21,9 +21,9 @@ var callMutants = []mutant{
 	{
 		name:   "no-line",
 		breaks: "Nobody waits for those who came before.",
-		file:   "internal/table/lines.go",
-		old:    `ls.pause(ctx, me.mine, math.MaxInt64)`,
-		new:    `ls.pause(ctx, me.mine, 0)`,
+		file:   "internal/waitqueue/queue.go",
+		old:    `qs.pause(ctx, me.mine, math.MaxInt64)`,
+		new:    `qs.pause(ctx, me.mine, 0)`,
 		by:     local("TestWaitAdmitsInTurn"),
 	},
 	{
@@ -37,7 +37,7 @@ var callMutants = []mutant{
 	{
 		name:   "claimed-for-ever",
 		breaks: "What somebody has waited for is kept when he has gone.",
-		file:   "internal/table/lines.go",
+		file:   "internal/waitqueue/queue.go",
 		old:    `defer ask.Unclaim()`,
 		new:    `defer func() {}()`,
 		by:     local("TestWaitCanceled"),
@@ -53,7 +53,7 @@ var callMutants = []mutant{
 	{
 		name:   "deadlines-are-found-out",
 		breaks: "That a deadline cannot be met because of those in front is said when it has passed.",
-		file:   "internal/table/lines.go",
+		file:   "internal/waitqueue/queue.go",
 		old:    `late(ask.Estimate(ahead, n))`,
 		new:    `late(ask.Estimate(0*ahead, n))`,
 		by:     local("TestWaitDeadline"),
@@ -109,7 +109,7 @@ var callMutants = []mutant{
 	{
 		name:   "claimed-without-end",
 		breaks: "Who waits for what other nodes take keeps its own node from everything.",
-		file:   "internal/table/lines.go",
+		file:   "internal/waitqueue/queue.go",
 		old:    `Claim: waited/2 <= window,`,
 		new:    `Claim: true,`,
 		by:     hybrid("TestWaitGivesUpItsClaim"),
@@ -117,7 +117,7 @@ var callMutants = []mutant{
 	{
 		name:   "too-modest-to-wait",
 		breaks: "Who waits for much of a window never gets it while its node admits anything else.",
-		file:   "internal/table/lines.go",
+		file:   "internal/waitqueue/queue.go",
 		old:    `Share: waited < ask.Patience}`,
 		new:    `Share: true}`,
 		by:     hybrid("TestWaitBesideTraffic"),

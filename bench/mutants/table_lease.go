@@ -149,10 +149,10 @@ var leaseMutants = []mutant{
 	{
 		name:   "a-hash-of-both-ends",
 		breaks: "Keys that begin and end alike have the same hash.",
-		file:   "internal/table/hash.go",
+		file:   "internal/keyhash/hash.go",
 		old:    `between<<8 | uint64(n)`,
 		new:    `0*between | uint64(n)`,
-		by:     tables("TestHashesSpread"),
+		by:     keyhashes("TestHashesSpread"),
 	},
 	{
 		name:   "longer-keys-are-cut",

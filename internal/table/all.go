@@ -73,7 +73,7 @@ func TakeAllOf(counters []*Counter, checks []limit.Check, now int64, out []limit
 // lookup again, with again set.
 func (t *Table) lookup(q *limit.Check, now int64, again bool) *Counter {
 	h, print := t.hashOf(q.Key, q.Rule)
-	t.names.see(q.Rule)
+	t.names.See(q.Rule)
 	if !again {
 		if c := t.index.search(h, print).counterOf(q.Key, q.Rule); c != nil {
 			return c

@@ -4,7 +4,7 @@
 // # One check, step by step
 //
 //  1. The key is hashed under the rule, with secret seeds of the table, to a hash and to a
-//     fingerprint of 64 bits (hash.go).
+//     fingerprint of 64 bits (package keyhash).
 //  2. The hash leads to a shard of the index, to a row of eight entries there, and to a tag
 //     of 8 bits. The first entry of the row with this tag is most likely that of the key;
 //     its cache line is fetched (index.go).

@@ -127,26 +127,3 @@ func TestNoConflicts(t *testing.T) {
 		t.Errorf("%d conflicts: %v", n, *told)
 	}
 }
-
-// However many names and shapes there are, no more than the bounds are remembered.
-func TestConflictsAreBounded(t *testing.T) {
-	table, told := conflictsOf(t)
-	now := int64(start.UnixNano())
-	for round := range 2 {
-		for i := range 2 * maxNames {
-			for s := range 2 {
-				table.takeAt("k", limit.Must(limit.FixedWindow(fmt.Sprint("name", i), 10, time.Duration(s+1)*time.Minute)), 1, now+int64(round))
-			}
-		}
-	}
-	if n := table.names.known.Load(); n != maxNames || len(*told) != maxNames {
-		t.Errorf("%d names known, %d told of, want %d", n, len(*told), maxNames)
-	}
-	for s := range 100 {
-		table.takeAt("k", limit.Must(limit.FixedWindow("name0", 10, time.Duration(s+5)*time.Second)), 1, now)
-	}
-	e, _ := table.names.all.Load("name0")
-	if n := len(e.(*named).before); n != maxShapes {
-		t.Errorf("%d shapes known, want %d", n, maxShapes)
-	}
-}

@@ -46,6 +46,6 @@ func (t *Table) Stats() Stats {
 		Live: s.live.Load(), Room: t.room,
 		Created: s.created.Load(), Expired: s.expired.Load(), Forgotten: s.forgotten.Load(),
 		Evictions: s.evictions.Load(), DroppedSets: s.dropped.Load(),
-		Overflow: s.overflow.Load(), Conflicts: t.names.conflicts.Load(),
+		Overflow: s.overflow.Load(), Conflicts: t.names.Conflicts(),
 	}
 }

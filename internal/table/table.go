@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/keyhash"
+	"github.com/hybridlimit/hybridlimit/internal/rulenames"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -22,7 +24,7 @@ import (
 type Table struct {
 	clock clock.Clock
 	link  *Link
-	seeds hasher
+	seeds keyhash.Hasher
 	hash  func(key string, rule *limit.Rule) uint64 // nil but in tests
 
 	index  index
@@ -37,7 +39,7 @@ type Table struct {
 	stop      chan struct{} // closed: end keep
 	kept      chan struct{} // closed: keep has ended
 
-	names ruleNames // in use
+	names rulenames.Names // in use
 	stats tableCounts
 }
 
@@ -48,14 +50,14 @@ func New(o Options) (*Table, error) {
 	}
 	o = o.withDefaults()
 	t := &Table{
-		clock: o.Clock, link: o.Link, seeds: newHasher(), hash: o.hash,
+		clock: o.Clock, link: o.Link, seeds: keyhash.New(), hash: o.hash,
 		room: int64(o.MaxKeys + o.slack),
 		stop: make(chan struct{}),
 		kept: make(chan struct{}),
 	}
 	t.index.init(int(t.room), &t.leases)
 	t.crowded = make(chan *shard, len(t.index.shards))
-	t.names.told = o.Conflict
+	t.names.OnConflict = o.Conflict
 	var err error
 	if t.policy, err = t.newPolicy(int64(o.MaxKeys)); err != nil {
 		return nil, err
@@ -66,7 +68,7 @@ func New(o Options) (*Table, error) {
 
 // hashOf returns the hash and the fingerprint of a key under a rule.
 func (t *Table) hashOf(key string, rule *limit.Rule) (h, print uint64) {
-	h, print = t.seeds.of(key, rule.Hash())
+	h, print = t.seeds.Of(key, rule.Hash())
 	if t.hash != nil {
 		h = t.hash(key, rule)
 	}
@@ -109,7 +111,7 @@ func (t *Table) allowSlowly(tried *entry, h, print uint64, key string, rule *lim
 			return v == Admitted, src, v == Admitted
 		}
 	}
-	t.names.see(rule)
+	t.names.See(rule)
 	if c := e.counterOf(key, rule); c != nil {
 		if allowed, src, ok := c.check(now, n, rule); ok {
 			return allowed, src, false
@@ -169,7 +171,7 @@ func wholeAnswer(rule *limit.Rule, level int64, src limit.Source) limit.Result {
 }
 
 func (t *Table) ask(h, print uint64, key string, rule *limit.Rule, n, now int64, book bool) limit.Result {
-	t.names.see(rule)
+	t.names.See(rule)
 	if c := t.index.search(h, print).counterOf(key, rule); c != nil {
 		if res, ok := c.ask(now, n, rule, book); ok {
 			return res
@@ -230,9 +232,9 @@ func (t *Table) find(h, print uint64, key string, rule *limit.Rule, now int64, c
 
 // createLocked makes a counter and enters it in the index. It revokes the leases of the key
 // under rules of this name and another algorithm: the next check of these must be noticed
-// as a conflict, see ruleNames.
+// as a conflict, see package rulenames.
 func (t *Table) createLocked(sh *shard, h, print uint64, key string, rule *limit.Rule, now int64) *Counter {
-	for _, other := range t.names.others(rule) {
+	for _, other := range t.names.Others(rule) {
 		t.revoke(key, other, now)
 	}
 	c := newCounter(key, rule, h, t.link, &sh.home, now)
@@ -274,7 +276,7 @@ func (t *Table) revoke(key string, rule *limit.Rule, now int64) {
 // none it is created or, without create, made up for this call. The result corrects the
 // source of an answer; its shard is not locked any more.
 func (t *Table) with(key string, rule *limit.Rule, now int64, create bool, f func(*Counter) (ok bool)) found {
-	t.names.see(rule)
+	t.names.See(rule)
 	h, print := t.hashOf(key, rule)
 	if c := t.index.search(h, print).counterOf(key, rule); c != nil && f(c) {
 		return found{}

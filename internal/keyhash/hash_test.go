@@ -1,11 +1,15 @@
-package table
+package keyhash
 
 import (
 	"fmt"
 	"math/bits"
 	"strings"
 	"testing"
+
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // keysOf are many keys that differ in little, of each length that is hashed in its own
 // way.
@@ -17,7 +21,7 @@ var keysOf = map[string]func(i int) string{
 	"of users":             func(i int) string { return fmt.Sprint("user:", i) },
 	"of 16 bytes":          func(i int) string { return fmt.Sprintf("%016x", i) },
 	"of 18 bytes, between": func(i int) string { return fmt.Sprintf("abcdefg%04xhijklmn", i&0xffff) },
-	"of zeros":             func(i int) string { return strings.Repeat("\x00", i%(inlineKey+1)) },
+	"of zeros":             func(i int) string { return strings.Repeat("\x00", i%(shortKey+1)) },
 	"of 18 bytes, only between": func(i int) string {
 		return string([]byte("aaaaaaaa")) + string([]byte{byte(i), byte(i >> 8)}) + "aaaaaaaa"
 	},
@@ -25,13 +29,13 @@ var keysOf = map[string]func(i int) string{
 	"long":                  func(i int) string { return fmt.Sprintf("user:%032d", i) },
 }
 
-func hash(s hasher, key string) uint64 {
-	h, _ := s.of(key, 0)
+func hash(s Hasher, key string) uint64 {
+	h, _ := s.Of(key, 0)
 	return h
 }
 
-func print(s hasher, key string) uint64 {
-	_, p := s.of(key, 0)
+func print(s Hasher, key string) uint64 {
+	_, p := s.Of(key, 0)
 	return p
 }
 
@@ -49,7 +53,7 @@ var ranges = map[string]struct{ from, bits int }{
 func TestHashesSpread(t *testing.T) {
 	const n = 1 << 16
 	for what, key := range keysOf {
-		s := newHasher()
+		s := New()
 		hashes := make(map[uint64]string, n)
 		for i := range n {
 			k := key(i)
@@ -82,18 +86,18 @@ func TestHashesSpread(t *testing.T) {
 
 // Each bit of a key has a part in each bit of its hash and of its fingerprint.
 func TestHashesMix(t *testing.T) {
-	for what, hash := range map[string]func(hasher, string) uint64{"hash": hash, "fingerprint": print} {
+	for what, hash := range map[string]func(Hasher, string) uint64{"hash": hash, "fingerprint": print} {
 		mixes(t, what, hash)
 	}
 }
 
-func mixes(t *testing.T, what string, hash func(hasher, string) uint64) {
+func mixes(t *testing.T, what string, hash func(Hasher, string) uint64) {
 	const seeds = 400
-	for _, n := range []int{1, 3, 4, 7, 8, 10, 16, 17, inlineKey} {
+	for _, n := range []int{1, 3, 4, 7, 8, 10, 16, 17, shortKey} {
 		for bit := range 8 * n {
 			var flips [64]int
 			for range seeds {
-				s := newHasher()
+				s := New()
 				k := []byte(strings.Repeat("k", n))
 				was := hash(s, string(k))
 				k[bit/8] ^= 1 << (bit % 8)
@@ -103,17 +107,17 @@ func mixes(t *testing.T, what string, hash func(hasher, string) uint64) {
 			}
 			for b, f := range flips {
 				if f < seeds*3/10 || f > seeds*7/10 {
-					t.Errorf("of %d bytes, bit %d turns bit %d of the %s in %d of %d tables", n, bit, b, what, f, seeds)
+					t.Errorf("of %d bytes, bit %d turns bit %d of the %s with %d of %d hashers", n, bit, b, what, f, seeds)
 				}
 			}
 		}
 	}
 }
 
-// No two tables have the same hash, and one table has only one for a key, wherever that
+// No two hashers have the same hash, and one hasher has only one for a key, wherever that
 // is in memory.
-func TestHashesAreTheTables(t *testing.T) {
-	a, b := newHasher(), newHasher()
+func TestSeedsDiffer(t *testing.T) {
+	a, b := New(), New()
 	seeds := make(map[uint64]bool)
 	for _, s := range append(a.short[:], b.short[:]...) {
 		if seeds[s] {
@@ -121,13 +125,13 @@ func TestHashesAreTheTables(t *testing.T) {
 		}
 		seeds[s] = true
 	}
-	for n := range 2 * inlineKey {
+	for n := range 2 * shortKey {
 		k := strings.Repeat("x", n)
 		if hash(a, k) != hash(a, strings.Clone(k)) {
 			t.Errorf("two hashes for %q", k)
 		}
 		if hash(a, k) == hash(b, k) || print(a, k) == print(b, k) || hash(a, k) == print(a, k) {
-			t.Errorf("two tables have the same for %q", k)
+			t.Errorf("two hashers have the same for %q", k)
 		}
 	}
 }

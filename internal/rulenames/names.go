@@ -1,4 +1,5 @@
-package table
+// Package rulenames detects rules of one name that count differently and are used in turns.
+package rulenames
 
 import (
 	"slices"
@@ -18,7 +19,7 @@ const (
 	nameCells = 256
 )
 
-// ruleNames detects conflicts: rules of one name that count differently (by another
+// Names detects conflicts: rules of one name that count differently (by another
 // algorithm, rate, period or number of buckets) are used in turns. Each change re-expresses
 // what is counted, or counts elsewhere, so that the limit does not hold. To go from one rule
 // to another once, as a deployment does, is no conflict; nor are other limits, as different
@@ -26,15 +27,18 @@ const (
 //
 // A check that a lease decides is not noted. It need not be: a check under another rule is
 // decided by the counter, which revokes the lease. Under another algorithm it is another
-// counter; creating that revokes the lease of the first, see [Table.createLocked].
-type ruleNames struct {
+// counter; creating that revokes the lease of the first.
+//
+// The zero Names is ready to use, and safe for concurrent use.
+type Names struct {
 	cells     [nameCells]atomic.Pointer[named]
 	all       sync.Map // string → *named
 	known     atomic.Int64
 	conflicts atomic.Int64
-	// told is called for the first conflict of each name, maybe under locks: it must not
-	// block. It may be nil.
-	told func(was, is *limit.Rule)
+
+	// OnConflict is called for the first conflict of each name, maybe under locks of the
+	// caller: it must not block. nil: it is not called. Set it before the first use.
+	OnConflict func(was, is *limit.Rule)
 }
 
 // named is what is known about the rules of one name.
@@ -42,13 +46,13 @@ type named struct {
 	current atomic.Pointer[limit.Rule] // used last, or one of the same shape
 	mixed   atomic.Bool                // rules of several algorithms were used
 
-	mu     sync.Mutex    // protects all below
-	before []*limit.Rule // used earlier, the latest last; one for each shape
-	told   bool          // the conflict was reported
+	mu       sync.Mutex    // protects all below
+	before   []*limit.Rule // used earlier, the latest last; one for each shape
+	reported bool          // the conflict was
 }
 
-// see notes that a rule is used.
-func (n *ruleNames) see(rule *limit.Rule) {
+// See notes that a rule is used.
+func (n *Names) See(rule *limit.Rule) {
 	cell := &n.cells[rule.NameHash()%nameCells]
 	if e := cell.Load(); e != nil && e.current.Load().SameShape(rule) {
 		return
@@ -61,13 +65,13 @@ func (n *ruleNames) see(rule *limit.Rule) {
 	if e.current.Load().SameShape(rule) {
 		return
 	}
-	if was, first := n.change(e, rule); first && n.told != nil {
-		n.told(was, rule)
+	if was, first := n.change(e, rule); first && n.OnConflict != nil {
+		n.OnConflict(was, rule)
 	}
 }
 
 // entry returns what is known about the rules of a name, nil if there are too many names.
-func (n *ruleNames) entry(rule *limit.Rule) *named {
+func (n *Names) entry(rule *limit.Rule) *named {
 	if e, ok := n.all.Load(rule.Name()); ok {
 		return e.(*named)
 	}
@@ -85,7 +89,7 @@ func (n *ruleNames) entry(rule *limit.Rule) *named {
 
 // change notes that a rule is used after one of another shape. It returns that one, and
 // whether this is the first conflict of their name.
-func (n *ruleNames) change(e *named, rule *limit.Rule) (was *limit.Rule, first bool) {
+func (n *Names) change(e *named, rule *limit.Rule) (was *limit.Rule, first bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if was = e.current.Load(); was.SameShape(rule) {
@@ -98,7 +102,7 @@ func (n *ruleNames) change(e *named, rule *limit.Rule) (was *limit.Rule, first b
 	if again >= 0 {
 		e.before = slices.Delete(e.before, again, again+1)
 		n.conflicts.Add(1)
-		first, e.told = !e.told, true
+		first, e.reported = !e.reported, true
 	} else if len(e.before) == maxShapes {
 		e.before = slices.Delete(e.before, 0, 1)
 	}
@@ -107,8 +111,8 @@ func (n *ruleNames) change(e *named, rule *limit.Rule) (was *limit.Rule, first b
 	return was, first
 }
 
-// others returns the rules of this name that were used and have another algorithm.
-func (n *ruleNames) others(rule *limit.Rule) (list []*limit.Rule) {
+// Others returns the rules of this name that were used and have another algorithm.
+func (n *Names) Others(rule *limit.Rule) (list []*limit.Rule) {
 	e := n.cells[rule.NameHash()%nameCells].Load()
 	if e == nil || !e.mixed.Load() || e.current.Load().Name() != rule.Name() {
 		return nil
@@ -122,3 +126,7 @@ func (n *ruleNames) others(rule *limit.Rule) (list []*limit.Rule) {
 	}
 	return list
 }
+
+// Conflicts returns how often a rule was used again after another of its name that counts
+// differently.
+func (n *Names) Conflicts() int64 { return n.conflicts.Load() }

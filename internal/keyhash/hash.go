@@ -1,4 +1,5 @@
-package table
+// Package keyhash hashes keys under rules, with secret seeds, to a hash and to a fingerprint.
+package keyhash
 
 import (
 	"encoding/binary"
@@ -8,26 +9,32 @@ import (
 	"unsafe"
 )
 
-// hasher hashes keys under rules. Each table has random seeds of its own, which it does not
-// show: an attacker cannot know which keys collide.
-type hasher struct {
+// shortKey is the length, in bytes, of the longest key that is hashed without package
+// hash/maphash.
+const shortKey = 18
+
+// Hasher hashes keys under rules. Its seeds are random and it does not show them: an attacker
+// cannot know which keys collide. Build it with [New]: all zero Hashers hash alike. It is
+// never written to, and safe for concurrent use.
+type Hasher struct {
 	long, longPrint maphash.Seed
 	short           [6]uint64
 }
 
-func newHasher() hasher {
-	s := hasher{long: maphash.MakeSeed(), longPrint: maphash.MakeSeed()}
+// New returns a Hasher with seeds of its own.
+func New() Hasher {
+	s := Hasher{long: maphash.MakeSeed(), longPrint: maphash.MakeSeed()}
 	for i := range s.short {
 		s.short[i] = rand.Uint64()
 	}
 	return s
 }
 
-// of returns the hash of a key under a rule with the given hash, and the fingerprint of the
+// Of returns the hash of a key under a rule with the given hash, and the fingerprint of the
 // two: a second hash with other seeds, which is never 0.
-func (s *hasher) of(key string, rule uint64) (h, print uint64) {
+func (s *Hasher) Of(key string, rule uint64) (h, print uint64) {
 	m := &s.short
-	if len(key) > inlineKey {
+	if len(key) > shortKey {
 		h = folded(maphash.String(s.long, key)^m[0]^rule, m[1])
 		print = folded(maphash.String(s.longPrint, key)^m[2]^rule, m[3])
 		return h, max(print, 1)
@@ -47,7 +54,7 @@ func folded(a, b uint64) uint64 {
 	return hi ^ lo
 }
 
-// parts returns all of a key of at most inlineKey bytes: its first and last bytes, and in
+// parts returns all of a key of at most shortKey bytes: its first and last bytes, and in
 // rest its length and the bytes between.
 func parts(key string) (first, last, rest uint64) {
 	b := unsafe.Slice(unsafe.StringData(key), len(key))

@@ -1,0 +1,62 @@
+package rulenames
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// However many names and shapes there are, no more than the bounds are remembered.
+func TestConflictsAreBounded(t *testing.T) {
+	reported := 0
+	n := Names{OnConflict: func(was, is *limit.Rule) { reported++ }}
+	see := func(name string, window time.Duration) { n.See(limit.Must(limit.FixedWindow(name, 10, window))) }
+	for range 2 {
+		for i := range 2 * maxNames {
+			for s := range 2 {
+				see(fmt.Sprint("name", i), time.Duration(s+1)*time.Minute)
+			}
+		}
+	}
+	if n := n.known.Load(); n != maxNames || reported != maxNames {
+		t.Errorf("%d names known, %d reported, want %d", n, reported, maxNames)
+	}
+	for s := range 100 {
+		see("name0", time.Duration(s+5)*time.Second)
+	}
+	e, _ := n.all.Load("name0")
+	if n := len(e.(*named).before); n != maxShapes {
+		t.Errorf("%d shapes known, want %d", n, maxShapes)
+	}
+}
+
+// A rule that replaces another once is no conflict. Rules that are used in turns are one, each
+// time that one comes back. It is reported for the first time only.
+func TestConflictIsToComeBack(t *testing.T) {
+	var reported [][2]*limit.Rule
+	n := Names{OnConflict: func(was, is *limit.Rule) { reported = append(reported, [2]*limit.Rule{was, is}) }}
+	a, b := limit.Must(limit.FixedWindow("api", 10, time.Minute)), limit.Must(limit.SlidingWindow("api", 10, time.Minute))
+	steps := []struct {
+		rule      *limit.Rule
+		conflicts int64
+	}{
+		{a, 0}, {a, 0}, {b, 0}, {b, 0}, {a, 1}, {b, 2}, {b.DryRun(), 2}, {a, 3},
+	}
+	for i, s := range steps {
+		if n.See(s.rule); n.Conflicts() != s.conflicts {
+			t.Errorf("step %d: %d conflicts, want %d", i, n.Conflicts(), s.conflicts)
+		}
+	}
+	if len(reported) != 1 || reported[0] != [2]*limit.Rule{b, a} {
+		t.Errorf("reported %v", reported)
+	}
+	if o := n.Others(a); len(o) != 1 || o[0].Algorithm() != b.Algorithm() {
+		t.Errorf("other rules: %v", o)
+	}
+}
