@@ -36,6 +36,7 @@ var mayImport = map[string][]string{
 	"remote":              {"limit", "internal/redisstore"},
 	"hybrid":              {"limit", "clock", "internal/arith", "internal/decision", "internal/table", "internal/waitqueue", "internal/redisstore"},
 	"hybridtest":          {"limit", "clock", "hybrid"},
+	"internal/algorithm":  {"limit", "internal/arith"},
 	"internal/arith":      {},
 	"internal/decision":   {"limit"},
 	"internal/keyhash":    {},
@@ -44,7 +45,7 @@ var mayImport = map[string][]string{
 	"internal/redisstore": {"limit", "clock", "internal/arith", "internal/decision"},
 	"internal/redistest":  {},
 	"internal/rulenames":  {"limit"},
-	"internal/table":      {"limit", "clock", "internal/arith", "internal/decision", "internal/keyhash", "internal/rulenames"},
+	"internal/table":      {"limit", "clock", "internal/algorithm", "internal/arith", "internal/decision", "internal/keyhash", "internal/rulenames"},
 	"internal/waitqueue":  {"limit", "clock"},
 }
 

@@ -69,17 +69,17 @@ var beatMutants = []mutant{
 	{
 		name:   "raised-with-what-is-under-way",
 		breaks: "After a loss the units of the batch under way are restored, and then booked.",
-		file:   "internal/table/sync.go",
-		old:    `rep.KnownLevel = c.rule().Diff(c.funnel.known, at)`,
-		new:    `rep.KnownLevel = c.rule().Sub(c.funnel.under().sent.plus(c.rule(), c.funnel.known, 1), at)`,
+		file:   "internal/algorithm/leakybucket_shared.go",
+		old:    `return r.Diff(f.Known, arith.Span{NS: now}), nil`,
+		new:    `return r.Diff(f.booked(r, 1), arith.Span{NS: now}), nil`,
 		by:     hybrid("TestLossCountsNothingTwice"),
 	},
 	{
 		name:   "raised-with-what-is-under-way-too",
 		breaks: "The same for windows.",
-		file:   "internal/table/sync.go",
-		old:    `rep.KnownBuckets = c.win().list(c.win().known)`,
-		new:    `rep.KnownBuckets = append(c.win().list(c.win().known), c.win().list(c.win().sent)...)`,
+		file:   "internal/algorithm/window_shared.go",
+		old:    `buckets = w.list(w.known)`,
+		new:    `buckets = append(w.list(w.known), w.list(w.sent)...)`,
 		by:     hybrid("TestLossCountsNothingTwice"),
 	},
 }

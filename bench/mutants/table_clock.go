@@ -29,7 +29,7 @@ var clockMutants = []mutant{
 	{
 		name:   "units-in-another-bucket-are-lost-units",
 		breaks: "Redis' clock was behind, and it has counted units in other buckets meanwhile. Nodes that know them in theirs restore them there.",
-		file:   "internal/table/window.go",
+		file:   "internal/algorithm/window_clock.go",
 		old:    `w.moved = w.moved || u > 0`,
 		new:    `w.moved = w.moved || false && u > 0`,
 		by:     hybrid("TestRealClockSetBackCountsOnce"),

@@ -29,7 +29,7 @@ var generationMutants = []mutant{
 	{
 		name:   "what-was-set-has-no-ids",
 		breaks: "A node that has set a window it did not know tells nobody again if Redis loses that.",
-		file:   "internal/table/window.go",
+		file:   "internal/algorithm/window_clock.go",
 		old: `w.moved = false
 	}
 }`,
@@ -83,7 +83,7 @@ var generationMutants = []mutant{
 	{
 		name:   "units-ahead-under-another-id",
 		breaks: "A node whose clock was set back restores units under the ID of another bucket: Redis counts them twice.",
-		file:   "internal/table/buckets.go",
+		file:   "internal/algorithm/buckets.go",
 		old:    `w.moved = w.moved || b.ID > w.cur && b.Units > 0`,
 		new:    ``,
 		by:     tables("TestUnitsAheadAreNotReportedElsewhere"),
@@ -115,7 +115,7 @@ var generationMutants = []mutant{
 	{
 		name:   "booked-earlier-taken-for-a-loss",
 		breaks: "A batch is sent again: what Redis had booked by its own clock, in an older bucket, is restored in a newer one besides.",
-		file:   "internal/table/window.go",
+		file:   "internal/algorithm/window_shared.go",
 		old:    `w.bookedEarlier(least, told)`,
 		new:    ``,
 		by:     tables("TestUnitsBookedInAnOlderBucket"),

@@ -14,9 +14,9 @@ var onceMutants = []mutant{
 	{
 		name:   "delta-applied-twice",
 		breaks: "What a funnel has sent stays pending, and is sent once more.",
-		file:   "internal/table/funnel.go",
+		file:   "internal/algorithm/leakybucket_shared.go",
 		old: `sentBack: a.sentBack.plus(r, a.back), sentDebt: a.sentDebt + a.debt, spared: a.spared})
-	f.pend = part{}`,
+	f.Pend = Run{}`,
 		new: `sentBack: a.sentBack.plus(r, a.back), sentDebt: a.sentDebt + a.debt, spared: a.spared})`,
 		by:  sim(300),
 	},
@@ -49,18 +49,16 @@ var onceMutants = []mutant{
 		name:   "expired-counted-as-acked",
 		breaks: "Units that outlived their window in flight are not counted as expired.",
 		file:   "internal/table/sync.go",
-		old: `c.link().expired.Add(expired)
-		// In buckets`,
-		new: `c.link().expired.Add(0 * expired)
-		// In buckets`,
-		by: tables("TestSettleCountsWhatItExpires"),
+		old:    `c.expiredLocked(s.Expired)`,
+		new:    `c.expiredLocked(0 * s.Expired)`,
+		by:     tables("TestSettleCountsWhatItExpires"),
 	},
 	{
 		name:   "refused-units-are-dropped",
 		breaks: "Units of a key that Redis cannot use are gone instead of pending again.",
-		file:   "internal/table/sync.go",
-		old:    `c.funnel.giveBack(c.rule())`,
-		new:    `c.funnel.put(away{})`,
+		file:   "internal/algorithm/leakybucket_shared.go",
+		old:    "\tf.Pend = a.sent.join(r, f.Pend)\n",
+		new:    "",
 		by:     sim(300),
 	},
 	{

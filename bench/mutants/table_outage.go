@@ -21,7 +21,7 @@ var outageMutants = []mutant{
 	{
 		name:   "weight-applies-late",
 		breaks: "The units of the last interval before an outage weigh 1 in it.",
-		file:   "internal/table/funnel.go",
+		file:   "internal/algorithm/leakybucket.go",
 		old:    `case was == 1 && is > 1 && units > 0:`,
 		new:    `case was == 1 && is > 1 && units < 0:`,
 		by:     tables("TestFairShareWeighsUnits"),
@@ -29,7 +29,7 @@ var outageMutants = []mutant{
 	{
 		name:   "refund-of-a-capped-weight",
 		breaks: "A node that asks for more than its share in an outage, and hands most of it back, is admitted the whole limit.",
-		file:   "internal/table/funnel.go",
+		file:   "internal/algorithm/leakybucket.go",
 		old:    `spared = f.under().spared`,
 		new:    `spared = 0`,
 		by:     tables("TestRefundOfACappedWeight"),

@@ -21,7 +21,7 @@ var windowMutants = []mutant{
 	{
 		name:   "no-memory-of-the-last-unit",
 		breaks: "The last unit of a bucket is always taken to have come at its end.",
-		file:   "internal/table/window.go",
+		file:   "internal/algorithm/window.go",
 		old:    `w.last[0] = max(w.last[0], w.elapsed(r, now))`,
 		new:    `w.last[0] = int64(r.Width())`,
 		by:     tables("TestWindowAdmitsAsMuchAsALog"),
@@ -37,16 +37,16 @@ var windowMutants = []mutant{
 	{
 		name:   "a-lease-forgets-its-last-unit",
 		breaks: "A window does not learn when the last unit came that a lease has admitted.",
-		file:   "internal/table/grant.go",
-		old:    "		win.came(r, c.last) // its current",
-		new:    "		// its current",
+		file:   "internal/algorithm/window.go",
+		old:    "\tw.came(r, last)\n\tw.add",
+		new:    "\tw.add",
 		by:     tables("TestLeasesHoldTheLimitOfWindows"),
 	},
 	{
 		name:   "a-folded-window-forgets-its-last-unit",
 		breaks: "A window that is folded forgets when its last unit came.",
-		file:   "internal/table/fold.go",
-		old:    "	w.last[i] = f.known.Rem\n",
+		file:   "internal/algorithm/fold.go",
+		old:    "\tw.last[i] = f.Known.Rem\n",
 		new:    "",
 		by:     tables("TestFoldedWindowKeepsItsLastUnit"),
 	},
@@ -85,7 +85,7 @@ var windowMutants = []mutant{
 	{
 		name:   "last-lost-in-an-answer",
 		breaks: "A node forgets that its own units came later than those that Redis tells of.",
-		file:   "internal/table/buckets.go",
+		file:   "internal/algorithm/buckets.go",
 		old:    `w.last[i] = max(w.last[i], int64(b.Last))`,
 		new:    `w.last[i] = int64(b.Last)`,
 		by:     tables("TestAnswerKeepsTheLastUnit"),
@@ -101,7 +101,7 @@ var windowMutants = []mutant{
 	{
 		name:   "a-guess-keeps-its-buckets",
 		breaks: "When Redis' clock is known, what was counted by a guess stays in the buckets that it was in, whatever its age.",
-		file:   "internal/table/window.go",
+		file:   "internal/algorithm/window_clock.go",
 		old:    "int64(old.Width()) + w.last[i] + ahead",
 		new:    "int64(old.Width()) + w.last[i] + ahead/int64(old.Width())*int64(old.Width())",
 		by:     tables("TestFirstReadingKeepsAges"),

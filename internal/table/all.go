@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 
+	"github.com/hybridlimit/hybridlimit/internal/algorithm"
 	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -134,7 +135,7 @@ func twinned(list []asked, checks []limit.Check) (unordered bool) {
 			case b.c == a.c:
 				a.twin = a.twin || j < i
 				if q := &checks[b.check]; dry || !q.Rule.IsDryRun() {
-					a.total = min(a.total+min(q.Units(), maxPart), maxPart)
+					a.total = min(a.total+min(q.Units(), algorithm.MaxUnits), algorithm.MaxUnits)
 				}
 			case before(*a, *b) == 0:
 				unordered = true
@@ -181,14 +182,6 @@ func decideTogether(list []asked, checks []limit.Check, now int64, out []limit.R
 // bookLocked counts n units, whether they fit or not.
 func (c *Counter) bookLocked(now, n int64) {
 	w := modeWeight(c.mode())
-	cost := c.rule().Weigh(n, w)
-	switch c.alg() {
-	case limit.AlgorithmFunnel:
-		c.funnel.book(c.rule(), now, n, cost, w)
-		c.indebtLocked(n)
-	case limit.AlgorithmSlidingLog:
-		c.slog().book(now, n)
-	default:
-		c.win().book(c.rule(), now, n, cost)
-	}
+	c.state().Book(c.rule(), now, n, c.rule().Weigh(n, w), w)
+	c.indebtLocked(n)
 }

@@ -54,8 +54,8 @@ func TestTakeAllOfADeadCounter(t *testing.T) {
 			t.Errorf("decided with check %d dead", dead)
 		}
 		for _, a := range list {
-			if !a.c.mu.TryLock() || a.c.win().newer != 0 {
-				t.Errorf("check %d dead: %q is locked, or has %d units", dead, a.c.Key(), a.c.win().newer)
+			if !a.c.mu.TryLock() || number(a.c.win(), "newer") != 0 {
+				t.Errorf("check %d dead: %q is locked, or has %d units", dead, a.c.Key(), number(a.c.win(), "newer"))
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package table
 import (
 	"slices"
 
+	"github.com/hybridlimit/hybridlimit/internal/algorithm"
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -33,6 +34,7 @@ type Booking struct {
 	// used after due. Of another algorithm end is when the units no longer count.
 	begin, end arith.Span
 
+	leaks   bool // of a leaky bucket
 	vague   bool // booked in an outage: what the units weigh is not known
 	gone    bool // cancelled
 	mixed   bool // the authority has lowered the level since: others may have booked behind
@@ -58,31 +60,22 @@ func (b *Booking) still(r *limit.Rule, now int64) (n int64, cost arith.Span) {
 		return b.n, cost
 	case left == arith.Span{}:
 		return 0, arith.Span{}
-	case r.Algorithm() != limit.AlgorithmFunnel || b.due >= now || !left.Less(cost):
+	case !b.leaks || b.due >= now || !left.Less(cost):
 		return b.n, cost
 	}
-	return min(b.n, wholeUp(r, left)), left
+	return min(b.n, algorithm.WholeUp(r, left)), left
 }
 
-// wholeUp returns how many units leak in a span, rounded up.
-func wholeUp(r *limit.Rule, s arith.Span) int64 {
-	n := r.Whole(s)
-	if r.Cost(n).Less(s) {
-		n++
-	}
-	return n
-}
-
-// noteBookingLocked notes that n units were booked with the answer res. A funnel was
+// noteBookingLocked notes that n units were booked with the answer res. A leaky bucket was
 // to be empty at begin before that.
 func (c *Counter) noteBookingLocked(now, n int64, begin arith.Span, res limit.Result) *Booking {
 	s := c.tell() // from now on eras are counted
 	b := &Booking{n: n, due: now + int64(res.RetryAfter), era: s.era, vague: res.Source == limit.SourceDegraded}
-	if c.alg() != limit.AlgorithmFunnel {
+	if b.leaks = c.leaky() != nil; !b.leaks {
 		b.end = arith.Span{NS: now + int64(res.ResetAfter)}
 		return b
 	}
-	b.begin, b.end = begin.Max(arith.Span{NS: now}), c.funnel.view
+	b.begin, b.end = begin.Max(arith.Span{NS: now}), c.bucket.View
 	if n > 0 {
 		c.tidyLocked(now)
 		c.enqueueLocked(b)
@@ -134,7 +127,7 @@ func (c *Counter) leastLocked(now int64) (least arith.Span) {
 
 // fullLocked reports whether a booking may wait in a shared funnel, on any node.
 func (c *Counter) fullLocked(now int64) bool {
-	return c.link() != nil && c.rule().Add(arith.Span{NS: now}, c.rule().Full()).Less(c.funnel.view)
+	return c.link() != nil && c.rule().Add(arith.Span{NS: now}, c.rule().Full()).Less(c.bucket.View)
 }
 
 // givenUpLocked returns how many units are to be handed back now that b is cancelled,
@@ -144,13 +137,13 @@ func (c *Counter) givenUpLocked(now int64, b *Booking) (n int64, cost arith.Span
 	switch {
 	case b.era != s.era, b.dropped: // a reset has cleared it, or it was forgotten
 		return 0, cost
-	case c.alg() != limit.AlgorithmFunnel:
+	case !b.leaks:
 		return b.still(r, now)
 	}
 	if b.gone = true; !slices.Contains(s.booked, b) { // the counter was forgotten and made again
 		s.booked = slices.Insert(s.booked, 0, b)
 	}
-	all, end := !c.fullLocked(now), c.funnel.view
+	all, end := !c.fullLocked(now), c.bucket.View
 	for _, b := range slices.Backward(s.booked) {
 		if !all && (!b.gone || b.mixed || b.end != end) {
 			break
@@ -187,13 +180,13 @@ func (c *Counter) handedBackLocked(now, n int64) {
 // loweredLocked notes that used units have been handed back, the newest first. They
 // came before the bookings that are not due yet.
 func (c *Counter) loweredLocked(now int64) {
-	end, r := c.funnel.view, c.rule()
+	end, r := c.bucket.View, c.rule()
 	for _, b := range slices.Backward(c.told().booked) {
-		b.end = earlier(b.end, end)
+		b.end = algorithm.Earlier(b.end, end)
 		if b.gone || b.due > now {
 			end = r.Sub(b.end, r.Cost(b.n))
 		}
-		b.begin = earlier(b.begin, end)
+		b.begin = algorithm.Earlier(b.begin, end)
 	}
 }
 
@@ -201,7 +194,7 @@ func (c *Counter) loweredLocked(now int64) {
 // was to be empty at was. A change of less than slack ns is none: the times of
 // answers are not known more exactly.
 func (c *Counter) correctedLocked(was arith.Span, slack int64) {
-	r, view := c.rule(), c.funnel.view
+	r, view := c.rule(), c.bucket.View
 	up, down := r.Sub(view, was), r.Sub(was, view)
 	if up.NS > slack || up == down {
 		return // others have booked behind
@@ -209,6 +202,13 @@ func (c *Counter) correctedLocked(was arith.Span, slack int64) {
 	for _, b := range c.told().booked {
 		b.begin, b.end = r.Sub(r.Add(b.begin, up), down), r.Sub(r.Add(b.end, up), down)
 		b.mixed = b.mixed || down.NS > slack
+	}
+}
+
+// reshapeBookingsLocked re-expresses the times of bookings by another rule.
+func (c *Counter) reshapeBookingsLocked(old, rule *limit.Rule, now int64) {
+	for _, b := range c.told().booked {
+		b.begin, b.end = algorithm.Convert(old, rule, now, b.begin), algorithm.Convert(old, rule, now, b.end)
 	}
 }
 
@@ -223,7 +223,7 @@ func (c *Counter) cancel(now int64, rule *limit.Rule, b *Booking) (back int64, o
 	if n, cost := c.givenUpLocked(now, b); n > 0 {
 		back = c.handBackLocked(now, n, cost, true)
 	}
-	if c.alg() == limit.AlgorithmFunnel {
+	if b.leaks {
 		c.handedBackLocked(now, back)
 	}
 	c.unlockAndTell()

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"github.com/hybridlimit/hybridlimit/internal/algorithm"
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -67,24 +68,13 @@ func (c *Counter) handBackLocked(now, n int64, cost arith.Span, tell bool) (back
 	if !c.returnsLocked() {
 		c.setBackGen(c.gen())
 	}
-	w, withdrawn := modeWeight(c.mode()), int64(0)
-	switch c.alg() {
-	case limit.AlgorithmFunnel:
-		back, withdrawn = c.funnel.refund(c.rule(), now, n, w, cost, c.leastLocked(now), tell && c.link() != nil)
-	case limit.AlgorithmSlidingLog:
-		back = c.slog().refund(c.rule(), now, n)
-	default:
-		c.rollLocked(now)
-		back, withdrawn = c.win().refund(c.rule(), n, w)
-	}
+	c.rollLocked(now)
+	back, withdrawn := c.state().Refund(c.rule(), now, n, modeWeight(c.mode()), cost, c.leastLocked(now), tell && c.link() != nil)
 	if c.link() != nil {
 		c.link().withdrawn.Add(withdrawn)
 		return back
 	}
-	c.funnel.put(away{}) // there is no authority to report it to
-	if c.win() != nil {
-		c.win().settleAlone()
-	}
+	c.state().SettleAlone()
 	return back
 }
 
@@ -107,25 +97,8 @@ func (c *Counter) set(now, used int64, rule *limit.Rule) (ok bool) {
 	}
 	now = c.enterLocked(now, rule)
 	c.newEra()
-	switch c.alg() {
-	case limit.AlgorithmFunnel:
-		c.funnel = funnel{}
-		if used > 0 {
-			c.funnel.take(c.rule(), now, used, used, WeightOpen, true)
-			c.funnel.compose(c.rule(), 1)
-		}
-	case limit.AlgorithmSlidingLog:
-		*c.slog() = slidingLog{claim: c.slog().claim}
-		if used = min(used, c.rule().Limit()); used > 0 {
-			c.slog().take(c.rule(), now, used, true)
-		}
-	default:
-		c.rollLocked(now)
-		clear(c.win().pend)
-		c.win().came(c.rule(), now)
-		c.win().pend[0], c.win().pendUnits = min(used, maxPart), min(used, maxPart)
-		c.win().sum(c.rule(), 1)
-	}
+	c.rollLocked(now)
+	c.state().Set(c.rule(), now, used)
 	return true
 }
 
@@ -133,7 +106,7 @@ func (c *Counter) set(now, used int64, rule *limit.Rule) (ok bool) {
 type Renewal struct {
 	Gen       int64
 	Born      int64      // see Answer
-	Level     arith.Span // funnel
+	Level     arith.Span // leaky bucket
 	Buckets   []Bucket   // window
 	At        int64      // our time at which that was done, ns
 	ServerNow int64      // the authority's time then, ns
@@ -163,7 +136,6 @@ func (c *Counter) renew(now int64, rule *limit.Rule, a Renewal) (ok bool) {
 }
 
 func (c *Counter) renewLocked(now int64, a Renewal) (wake bool) {
-	w := modeWeight(c.mode())
 	c.newEra()
 	c.mark(raising)
 	c.note(voided, c.is(inFlight))
@@ -172,15 +144,11 @@ func (c *Counter) renewLocked(now int64, a Renewal) (wake bool) {
 	c.setWitness(a.At + int64(c.rule().Horizon()))
 	c.born, c.freshAt = a.Born, max(c.freshAt, a.At)
 	c.mark(outdated) // a reset is no exchange that measures the clock
-	if c.alg() == limit.AlgorithmFunnel {
-		c.link().withdrawn.Add(c.funnel.renew(c.rule(), c.rule().Add(arith.Span{NS: a.At}, a.Level), w))
-		c.setApart(c.clocksApart())
-	} else {
-		c.rollLocked(now)
-		c.win().read(c.rule(), a.At, a.ServerNow)
-		c.link().withdrawn.Add(c.win().renew(c.rule(), a.Buckets, w))
-	}
-	c.setUrgentAt((c.rule().Limit() - c.knownUnitsLocked(now)) / (2 * c.link().nodes.Load()))
+	c.setApart(c.clocksApart())
+	c.rollLocked(now)
+	is := algorithm.Answer{Level: a.Level, Buckets: a.Buckets, At: a.At, ServerNow: a.ServerNow}
+	c.link().withdrawn.Add(c.state().Renew(c.rule(), is, modeWeight(c.mode())))
+	c.setUrgentAt((c.rule().Limit() - c.state().KnownUnits(c.rule(), now)) / (2 * c.link().nodes.Load()))
 	return c.noteLocked()
 }
 

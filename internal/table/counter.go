@@ -5,7 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/algorithm"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -32,10 +32,10 @@ type Counter struct {
 	lent     uint32 // units of the lease when granted; unitsRefused: a refusal; 0: no lease
 	counted  uint32 // units of the lease that home.admitted has already
 
-	entry        *entry // in the index; nil: its row was full. Writes need the lock of the shard, too
-	refusesUntil int64  // ns; 0: not known to refuse. Valid until c is locked again
-	last         int64  // latest now seen: time never runs backwards in a counter
-	funnel       funnel // or a folded window
+	entry        *entry                // in the index; nil: its row was full. Writes need the lock of the shard, too
+	refusesUntil int64                 // ns; 0: not known to refuse. Valid until c is locked again
+	last         int64                 // latest now seen: time never runs backwards in a counter
+	bucket       algorithm.LeakyBucket // or a folded window; not used by other algorithms
 
 	// State of the exchange with the authority.
 	freshAt                int64    // when the authority last answered, ns; before that, when c was made
@@ -64,16 +64,7 @@ func newCounter(key string, rule *limit.Rule, hash uint64, link *Link, home *hom
 		c.setMode(p.mode.Load())
 		c.freshAt = max(now, 0)
 	}
-	switch rule.Algorithm() {
-	case limit.AlgorithmSlidingWindow, limit.AlgorithmFixedWindow:
-		if c.more == nil && isFoldable(rule) {
-			c.beginFolded(rule, now, off, sure)
-		} else {
-			c.with().window = newWindow(rule, now, off, sure)
-		}
-	case limit.AlgorithmSlidingLog:
-		c.with().log = new(slidingLog)
-	}
+	c.beginLocked(rule, now, off, sure)
 	return c
 }
 
@@ -96,8 +87,8 @@ func (c *Counter) enterLocked(now int64, rule *limit.Rule) int64 {
 		}
 		return now
 	}
-	if w := c.win(); w != nil && !w.sure {
-		c.rebaseLocked(now) // while the time of the latest check is known
+	if !c.state().KnowsClock() {
+		c.followClockLocked(now) // while the time of the latest check is known
 	}
 	c.last = now
 	if rule != c.law.Load() {
@@ -123,82 +114,65 @@ func (c *Counter) switchModeLocked(m int64) {
 		return
 	}
 	c.setMode(m)
-	if c.win() != nil {
-		c.win().sum(c.rule(), is)
-	} else if c.alg() == limit.AlgorithmFunnel {
-		c.funnel.reweigh(c.rule(), was, is)
-		c.funnel.capWeighted(c.rule(), c.last, is)
-	}
+	c.state().Reweigh(c.rule(), c.last, was, is)
 }
 
 // decideLocked admits or refuses n units, and books them if admitted.
 func (c *Counter) decideLocked(now, n int64, book bool) bool {
 	r, w := c.rule(), modeWeight(c.mode())
-	funnel := r.Algorithm() == limit.AlgorithmFunnel
-	if !funnel && c.win() != nil {
-		c.rollLocked(now)
-	}
+	c.rollLocked(now)
 	switch {
 	case n == 0:
 		return true
 	case n > r.Limit(), w < 0:
 		return false
 	}
-	cost := r.Weigh(n, w)
-	switch {
-	case funnel:
-		allowed := c.funnel.take(r, now, n, cost, w, book)
-		if allowed && book {
-			c.indebtLocked(n)
-		}
-		return allowed
-	case r.Algorithm() == limit.AlgorithmSlidingLog:
-		return c.slog().take(r, now, n, book)
+	allowed := c.state().Take(r, now, n, r.Weigh(n, w), w, book)
+	if allowed && book {
+		c.indebtLocked(n)
 	}
-	return c.win().take(r, now, n, cost, book)
+	return allowed
 }
 
-// rollLocked moves the window on to now, by the known offset of the authority's
-// clock, and counts the units that fell out unreported.
+// rollLocked moves the state on to now, by the known offset of the authority's
+// clock, and counts the units that have left it unreported.
 func (c *Counter) rollLocked(now int64) {
 	if c.link() != nil {
-		c.rebaseLocked(now)
+		c.followClockLocked(now)
 	}
-	if gone := c.win().roll(c.rule(), now, modeWeight(c.mode())); gone > 0 && c.link() != nil {
-		c.link().expired.Add(gone)
+	c.expiredLocked(c.state().Roll(c.rule(), now, modeWeight(c.mode())))
+}
+
+// expiredLocked counts pending units that do not count any more and were not reported.
+func (c *Counter) expiredLocked(units int64) {
+	if units > 0 && c.link() != nil {
+		c.link().expired.Add(units)
 	}
 }
 
-// rebaseLocked applies the known offset of the authority's clock to the window. If
-// the window used a guess, its newest bucket is the one of the latest check.
-func (c *Counter) rebaseLocked(now int64) {
-	off, sure := c.part().clock()
-	if c.freshAt < c.part().backAt.Load() {
-		c.win().wentBack(c.rule(), c.part().backTo.Load())
+// followClockLocked applies what is known of the authority's clock.
+func (c *Counter) followClockLocked(now int64) {
+	c.state().Follow(c.rule(), now, c.last, modeWeight(c.mode()), c.clock())
+}
+
+// clock returns what is known of the authority's clock. Without a link there is none but ours.
+func (c *Counter) clock() (k algorithm.Clock) {
+	p := c.part()
+	if p == nil {
+		return algorithm.Clock{Sure: true}
 	}
-	if !sure || off == c.win().off && c.win().sure {
-		return
+	k.Off, k.Sure = p.clock()
+	k.Slack = p.slack.Load()
+	if k.WentBack = c.freshAt < p.backAt.Load(); k.WentBack {
+		k.BackTo = p.backTo.Load()
 	}
-	if !c.win().sure && c.last != math.MinInt64 {
-		now = min(now, c.last)
-	}
-	if c.win().rebase(c.rule(), now, off, c.part().slack.Load()) {
-		c.win().sum(c.rule(), modeWeight(c.mode()))
-	}
+	return k
 }
 
 // describeLocked returns the whole answer to a check for n units at now.
 func (c *Counter) describeLocked(now, n int64, allowed bool) limit.Result {
 	w := modeWeight(c.mode())
-	var res limit.Result
-	switch c.alg() {
-	case limit.AlgorithmFunnel:
-		res = c.rule().FunnelResult(allowed, n, w, c.rule().Sub(c.funnel.view, arith.Span{NS: now}))
-	case limit.AlgorithmSlidingLog:
-		res = c.slog().describe(c.rule(), now, n, allowed)
-	default:
-		res = c.win().describe(c.rule(), now, n, w, allowed)
-	}
+	res := c.state().Describe(c.rule(), now, n, w, allowed)
 	if w < 0 && !allowed && n <= c.rule().Limit() {
 		res.Remaining, res.RetryAfter = 0, closedRetry
 	}
@@ -275,26 +249,15 @@ const (
 func (c *Counter) worthLocked(now int64) worth {
 	defer c.refoldLocked(c.isFolded())
 	now = max(now, c.last)
-	if c.win() != nil {
-		c.rollLocked(now)
-	} else if c.link() != nil && c.alg() == limit.AlgorithmFunnel {
-		c.drainLocked(now)
+	c.rollLocked(now)
+	if c.link() != nil && !c.is(inFlight) && modeDegraded(c.part().mode.Load()) {
+		// What is pending cannot be reported, and would keep c from ever being forgotten.
+		c.expiredLocked(c.state().Drain(c.rule(), now))
 	}
 	if c.is(inFlight) || c.unsyncedUnits() > 0 || c.link() != nil && c.tellsLocked(now) {
 		return worthPinned
 	}
-	used, denies := false, false
-	switch c.alg() {
-	case limit.AlgorithmFunnel:
-		used = c.funnel.view.NS >= now
-		denies = !c.funnel.fits(c.rule(), now, c.rule().Cost(1))
-	case limit.AlgorithmSlidingLog:
-		c.slog().expire(c.rule(), now)
-		used, denies = c.slog().used > 0, c.slog().used >= c.rule().Limit()
-	default:
-		used = c.win().newer > 0 || c.win().oldest > 0
-		denies = !c.win().fits(c.rule(), now, 1)
-	}
+	used, denies := c.state().Usage(c.rule(), now)
 	switch {
 	case denies, c.told().witness > now:
 		return worthDenying
@@ -304,38 +267,28 @@ func (c *Counter) worthLocked(now int64) worth {
 	return worthPartial
 }
 
-// drainLocked drops the pending units of a funnel that has been empty for as long as
-// a full one takes to run empty. In an outage they cannot be reported, and would keep
-// the counter from ever being forgotten.
-func (c *Counter) drainLocked(now int64) {
-	f := &c.funnel
-	if f.pend.units == 0 || c.is(inFlight) || !modeDegraded(c.part().mode.Load()) {
-		return
-	}
-	if f.pend.plus(c.rule(), f.known, 1).NS < now-int64(c.rule().Horizon()) {
-		c.link().expired.Add(f.pend.units)
-		f.pend = part{}
-		f.indebt(0)
-	}
-}
-
 // unsyncedUnits returns the units that the authority has not acknowledged.
 func (c *Counter) unsyncedUnits() int64 {
 	if c.link() == nil {
 		return 0
 	}
-	if !c.isFolded() && c.win() != nil {
-		return c.win().pendUnits + c.win().sentUnits
-	}
-	return c.funnel.pend.units + c.funnel.under().sent.units
+	pending, sent := c.unitsLocked()
+	return pending + sent
 }
 
 // pendUnits returns the units that the authority has not been sent.
 func (c *Counter) pendUnits() int64 {
-	if !c.isFolded() && c.win() != nil {
-		return c.win().pendUnits
+	pending, _ := c.unitsLocked()
+	return pending
+}
+
+// unitsLocked returns the units that the authority has not been sent, and those that it has
+// not acknowledged. A folded window stays folded: it has its units where a bucket has them.
+func (c *Counter) unitsLocked() (pending, sent int64) {
+	if c.isFolded() {
+		return c.bucket.Units()
 	}
-	return c.funnel.pend.units
+	return c.state().Units()
 }
 
 // adoptLocked goes on counting under another rule of the same name. If only the
@@ -343,26 +296,13 @@ func (c *Counter) pendUnits() int64 {
 // the new periods or buckets, rounded up, so that nothing is forgotten.
 func (c *Counter) adoptLocked(rule *limit.Rule, now int64) {
 	old := c.rule()
-	c.win() // is unfolded by the rule that it was folded by
+	s := c.state() // is unfolded by the rule that it was folded by
 	c.law.Store(rule)
 	if old.SameShape(rule) {
 		return
 	}
-	w := modeWeight(c.mode())
-	switch c.alg() {
-	case limit.AlgorithmFunnel:
-		c.funnel.reshape(old, rule, now)
-		for _, b := range c.told().booked {
-			b.begin, b.end = convert(old, rule, now, b.begin), convert(old, rule, now, b.end)
-		}
-	case limit.AlgorithmSlidingWindow, limit.AlgorithmFixedWindow:
-		if gone := c.win().roll(old, now, w); gone > 0 && c.link() != nil {
-			c.link().expired.Add(gone)
-		}
-		if gone := c.win().reshape(old, rule, now, w); gone > 0 && c.link() != nil {
-			c.link().expired.Add(gone)
-		}
-	}
+	c.expiredLocked(s.Reshape(old, rule, now, modeWeight(c.mode())))
+	c.reshapeBookingsLocked(old, rule, now)
 	if c.link() != nil {
 		c.mark(outdated)
 	}

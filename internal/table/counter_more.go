@@ -3,16 +3,16 @@ package table
 import (
 	"math"
 
+	"github.com/hybridlimit/hybridlimit/internal/algorithm"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// more is state that most counters of funnels do not need.
+// more is what most counters of leaky buckets do not need.
 type more struct {
-	key    *byte // first byte of the key, if that is neither in the counter nor behind it; immutable
-	window *window
-	log    *slidingLog
-	story  *story
-	piece  *piece // the piece that this is part of; nil: none
+	key   *byte           // first byte of the key, if that is neither in the counter nor behind it; immutable
+	state algorithm.State // nil: the bucket of the counter
+	story *story
+	piece *piece // the piece that this is part of; nil: none
 }
 
 // story is the history of a key: of resets, of bookings ahead and of clocks that stood
@@ -80,22 +80,26 @@ func (c *Counter) setMode(m int64) { c.modeBits = int32(m) }
 // 1<<32 − 1: with so many units a report too many does not matter.
 func (c *Counter) setUrgentAt(n int64) { c.urgentAt = uint32(min(max(n, 1), math.MaxUint32)) }
 
-// win returns the window of a counter of windows, else nil. It unfolds it.
-func (c *Counter) win() *window {
-	switch c.more {
-	case nil:
-		return nil
-	case &foldedAway:
+// state returns what c counts. It unfolds a folded window.
+func (c *Counter) state() algorithm.State {
+	switch {
+	case c.more == nil:
+		return &c.bucket
+	case c.isFolded():
 		return c.unfold()
+	case c.more.state != nil:
+		return c.more.state
 	}
-	return c.more.window
+	return &c.bucket
 }
 
-func (c *Counter) slog() *slidingLog {
-	if c.more == nil {
-		return nil
+// leaky returns the leaky bucket, nil if c counts by another algorithm. It is for what only a
+// leaky bucket can: be booked ahead, and have debts.
+func (c *Counter) leaky() *algorithm.LeakyBucket {
+	if c.more == nil || !c.isFolded() && c.more.state == nil {
+		return &c.bucket
 	}
-	return c.more.log
+	return nil
 }
 
 func (c *Counter) gen() int64     { return c.told().gen }
@@ -129,7 +133,7 @@ func (c *Counter) setBackGen(g int64) {
 	}
 }
 
-// setApart notes how far the clocks are apart, see followClockLocked. Less than leastApart
+// setApart notes how far the clocks are apart, see repairKnownLocked. Less than leastApart
 // counts as nothing, because two readings are never taken at the same moment.
 func (c *Counter) setApart(ns int64) {
 	if ns >= leastApart || ns <= -leastApart || c.hasStory() {

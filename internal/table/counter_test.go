@@ -2,7 +2,6 @@ package table
 
 import (
 	"math"
-	"math/big"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -27,61 +26,6 @@ func windowRule(tb testing.TB, lim int64, window time.Duration, buckets int) *li
 		tb.Fatal(err)
 	}
 	return r
-}
-
-// ratTAT is a funnel in real numbers: slow and obviously right.
-type ratTAT struct {
-	tat, t, full *big.Rat
-}
-
-func newRatTAT(r *limit.Rule) *ratTAT {
-	t := big.NewRat(int64(r.Period()), r.Units())
-	return &ratTAT{new(big.Rat), t, new(big.Rat).Mul(t, big.NewRat(r.Limit(), 1))}
-}
-
-func (f *ratTAT) after(now, n int64) *big.Rat {
-	at := big.NewRat(now, 1)
-	base := f.tat
-	if base.Cmp(at) < 0 {
-		base = at
-	}
-	return new(big.Rat).Add(base, new(big.Rat).Mul(f.t, big.NewRat(n, 1)))
-}
-
-func (f *ratTAT) take(now, n int64) bool {
-	tat := f.after(now, n)
-	if new(big.Rat).Sub(tat, big.NewRat(now, 1)).Cmp(f.full) > 0 {
-		return false
-	}
-	f.tat = tat
-	return true
-}
-
-// add books units whether or not they fit.
-func (f *ratTAT) add(now, n int64) { f.tat = f.after(now, n) }
-
-func TestFunnelAgainstRealNumbers(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	for run := range 300 {
-		units, per := 1+rng.Int64N(1000), time.Duration(1+rng.Int64N(int64(time.Hour)))
-		if run%5 == 0 {
-			units, per = 1+rng.Int64N(20_000_000), time.Second
-		}
-		r, err := limit.Funnel("x", 1+rng.Int64N(50), units, per)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, ref := NewCounter("k", r, nil, 0), newRatTAT(r)
-		now, step := int64(0), int64(per)/units+2
-		for range 300 {
-			now += rng.Int64N(2 * step)
-			n := rng.Int64N(4)
-			want := n == 0 || ref.take(now, n)
-			if got, _, _ := c.allow(now, n, r); got != want {
-				t.Fatalf("run %d, %v, n=%d at %d: got %v, want %v", run, r, n, now, got, want)
-			}
-		}
-	}
 }
 
 // Fault 44: idle for years, and the largest numbers.
@@ -161,7 +105,7 @@ func TestRetryAfterIsEnough(t *testing.T) {
 				}
 				if res.RetryAfter > 1 {
 					early := NewCounter("k", r, nil, 0)
-					early.last, early.funnel = c.last, c.funnel
+					early.last, early.bucket = c.last, c.bucket
 					if r.Algorithm() == limit.AlgorithmFunnel {
 						if ok, _, _ := early.allow(now+int64(res.RetryAfter)-1, n, r); ok {
 							t.Fatalf("%v: RetryAfter %v is too long for n=%d", r, res.RetryAfter, n)

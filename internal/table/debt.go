@@ -1,6 +1,7 @@
 package table
 
 import (
+	"github.com/hybridlimit/hybridlimit/internal/algorithm"
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -12,7 +13,7 @@ func (c *Counter) ceilingLocked(now int64) arith.Span {
 	if c.link().maxDebt == 0 {
 		debt = r.Full()
 	}
-	return earlier(r.Add(r.Full(), debt), mostDebt).Max(r.Sub(c.leastLocked(now), arith.Span{NS: now}))
+	return algorithm.Earlier(r.Add(r.Full(), debt), mostDebt).Max(r.Sub(c.leastLocked(now), arith.Span{NS: now}))
 }
 
 // mostDebt is the longest time in which a debt is repaid. The authority counts time up to a
@@ -21,24 +22,20 @@ var mostDebt = arith.Span{NS: int64(limit.MaxWindow)}
 
 // indebtLocked notes n units that were admitted as debt, if there is an outage.
 func (c *Counter) indebtLocked(n int64) {
-	if c.link() != nil && modeDegraded(c.mode()) {
-		c.funnel.indebt(n)
-		c.forgiveLocked()
+	if f := c.leaky(); f != nil && c.link() != nil && modeDegraded(c.mode()) {
+		f.Indebt(n)
+		c.forgiveLocked(f)
 	}
 }
 
 // forgiveLocked drops the units of an outage that would be forgiven whatever the authority
 // counts: those that would leak later than mostDebt even alone. It does so only at
 // WeightOpen, where nothing waits, because everything is admitted.
-func (c *Counter) forgiveLocked() {
-	f, r := &c.funnel, c.rule()
-	end := r.Add(arith.Span{NS: c.last}, mostDebt)
-	if !end.Less(f.pend.tat) || modeWeight(c.mode()) != WeightOpen {
+func (c *Counter) forgiveLocked(f *algorithm.LeakyBucket) {
+	if modeWeight(c.mode()) != WeightOpen {
 		return
 	}
-	if n := min(r.Whole(r.Sub(f.pend.tat, end)), f.under().debt); n > 0 {
-		f.pend = part{f.pend.units - n, r.Sub(f.pend.tat, r.Cost(n))}
-		f.indebt(0)
+	if n := f.ForgiveLate(c.rule(), c.rule().Add(arith.Span{NS: c.last}, mostDebt)); n > 0 {
 		c.link().forgiven.Add(n)
 	}
 }

@@ -118,7 +118,7 @@ func (t *Table) overflowLocked(sh *shard, rule *limit.Rule, now int64) *Counter 
 	}
 	if t.link != nil {
 		c.lock(now)
-		c.win() // unfolds it with the weight that it was folded with
+		c.state() // unfolds it with the weight that it was folded with
 
 		// The fallback of an outage applies here as well.
 		c.setMode(t.link.unsorted.mode.Load())

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -74,7 +75,7 @@ func foldedOften(t *testing.T, r *limit.Rule, linked bool, seed uint64) (folds i
 		if both[1].c.isFolded() {
 			t.Error("who has a story is folded")
 		}
-		if both[0].c.isFolded() && (both[0].c.funnel.pend.units > 0 || both[0].c.funnel.known.NS > 0) {
+		if both[0].c.isFolded() && (both[0].c.bucket.Pend.Units > 0 || both[0].c.bucket.Known.NS > 0) {
 			folds++
 		}
 		if got[0] != got[1] {
@@ -83,8 +84,10 @@ func foldedOften(t *testing.T, r *limit.Rule, linked bool, seed uint64) (folds i
 		if rng.IntN(4) == 0 {
 			compare(t, both[0].c, both[1].c)
 			v, w := both[0].c.win(), both[1].c.win()
-			if v.moved != w.moved || v.sure != w.sure || v.claim != w.claim || !slices.Equal(v.known, w.known) || (v.known == nil) != (w.known == nil) {
-				t.Errorf("%+v, never folded %+v", v, w)
+			for _, name := range []string{"moved", "sure", "claim", "known"} {
+				if is, want := fmt.Sprintf("%#v", field(v, name)), fmt.Sprintf("%#v", field(w, name)); is != want {
+					t.Errorf("%s: %s, never folded %s", name, is, want)
+				}
 			}
 		}
 	}

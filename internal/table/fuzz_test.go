@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/algorithm"
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -81,7 +82,7 @@ func play(t *testing.T, r *limit.Rule, ops []byte) {
 				sent = -1
 			}
 		}
-		if got := booked + c.Unsynced() + link.Expired(); got != admitted && admitted < maxPart/2 {
+		if got := booked + c.Unsynced() + link.Expired(); got != admitted && admitted < algorithm.MaxUnits/2 {
 			t.Fatalf("%v: %d units admitted, %d booked + %d unsynced + %d expired", r, admitted, booked, c.Unsynced(), link.Expired())
 		}
 	}

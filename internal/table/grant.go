@@ -4,8 +4,7 @@ import (
 	"math"
 	"sync/atomic"
 
-	"github.com/hybridlimit/hybridlimit/internal/arith"
-	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/internal/algorithm"
 )
 
 // A counter that is not locked has granted a lease to its entry, if it can. Locking it
@@ -63,18 +62,8 @@ func (c *Counter) usedLocked() int64 {
 // spentLocked books the units that a lease has admitted. w is its last word.
 func (c *Counter) spentLocked(l *lease, w uint64, used, now int64) {
 	c.last = max(c.last, l.askedLast(w))
-	r := c.rule()
-	if win := c.win(); win != nil {
-		win.came(r, c.last) // its current bucket is that of the lease: c was not locked since
-		win.add(used, used)
-		return
-	}
-	f := &c.funnel
-	f.view = r.Add(arith.Span{NS: l.base}, r.OfTicks(l.floor(timeOf(w))))
-	// The units came before now; when exactly is not known. The TAT of the pending part may
-	// be too late without harm, as long as it is not later than the view.
-	f.pend.tat = earlier(f.view, r.Add(f.pend.tat.Max(arith.Span{NS: max(now, c.last)}), r.Cost(used)))
-	f.pend.units = min(f.pend.units+used, maxPart)
+	// The state is as it was at the grant: c was not locked since.
+	c.state().Spend(c.rule(), now, c.last, used, l.emptyAt(w))
 	c.indebtLocked(used)
 }
 
@@ -124,48 +113,32 @@ var alone = newEpoch()
 // and no more than fit into a window. A leaky bucket is bounded by its level instead, if it
 // holds a unit: under a limit of 0 the cost of several might have no room in a word.
 func (c *Counter) spareLocked() int64 {
-	if modeWeight(c.mode()) != 1 || c.alg() == limit.AlgorithmSlidingLog || c.rule().Limit() == 0 {
+	if modeWeight(c.mode()) != 1 || c.rule().Limit() == 0 {
 		return 0
 	}
-	left := maxPart - c.pendUnits()
+	left := algorithm.MaxUnits - c.pendUnits()
 	if c.part() != nil && !c.is(inUrgent|inFlight) && !modeDegraded(c.mode()) {
 		left = int64(c.urgentAt) - 1 - c.pendUnits() // more are urgent, see noteLocked
 	}
-	if w := c.win(); w != nil {
-		if !w.isSteady(c.part()) {
-			return 0
-		}
-		left = min(left, c.rule().Limit()-w.newer-w.still(c.rule(), c.last, w.oldest))
-	}
-	return min(left, leaseMost)
-}
-
-// isSteady reports whether w uses the offset of the authority's clock that p knows.
-func (w *window) isSteady(p *Part) bool {
-	if p == nil {
-		return w.sure
-	}
-	off, sure := p.clock()
-	return sure && w.sure && w.off == off
+	return min(left, leaseMost, c.state().Spare(c.rule(), c.last, c.clock()))
 }
 
 // wordLocked returns the word of so many units, or of a refusal, with generation 0. It
 // reports false if the state of c has no room in a word.
 //
-// The lease of a window ends with its current bucket. Until then units only leave its oldest
-// bucket, so that what fits now goes on fitting.
+// The lease of a window ends with its current bucket.
 func (c *Counter) wordLocked(l *lease, left int64) (w uint64, ok bool) {
 	last := c.last - l.base
 	if c.refusesUntil != 0 {
 		time := min(c.refusesUntil-l.base, timeMost)
 		return newWord(time, unitsRefused), time > last
 	}
-	if win := c.win(); win != nil {
-		until := min(win.end-win.off-l.base, windowSpan-1) >> windowUnit
+	level, until := c.state().Lease(c.rule(), c.last)
+	if l.perNS == 0 {
+		until = min(until-l.base, windowSpan-1) >> windowUnit
 		return newWord(until<<windowTime|last, uint32(left)), until<<windowUnit > last
 	}
-	r := c.rule()
-	holds, ok := r.ToTicks(r.Sub(c.funnel.view, arith.Span{NS: c.last}))
+	holds, ok := c.rule().ToTicks(level)
 	return newWord(l.ceil(holds+last*l.perNS), uint32(left)), ok && holds>>l.coarse <= timeMost/2 // more is a debt
 }
 
@@ -185,15 +158,7 @@ func (c *Counter) refusedLocked(now int64) {
 		}
 	}
 	if w >= 0 && r.Limit() > 0 {
-		cost := r.Weigh(1, w)
-		switch r.Algorithm() {
-		case limit.AlgorithmFunnel:
-			until = min(until, int64(r.Sub(r.Add(c.funnel.view, r.Cost(cost)), r.Full()).Ceil()))
-		case limit.AlgorithmSlidingLog:
-			return
-		default:
-			until = min(until, c.win().fitsAt(r, cost))
-		}
+		until = min(until, c.state().FitsAt(r, now, r.Weigh(1, w)))
 	}
 	if until > now {
 		c.refusesUntil = until

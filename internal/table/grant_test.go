@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/algorithm"
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -168,13 +169,13 @@ func TestSharedFunnelGrants(t *testing.T) {
 	c.lock(now)
 	defer c.unlock()
 	late := r.Add(r.Add(arith.Span{NS: grantAt}, r.Cost(4)), arith.Span{NS: now - grantAt})
-	if p := c.funnel.pend.tat; p.Less(exact) || late.Less(p) || c.funnel.view.Less(p) {
-		t.Errorf("pending until %v, want %v to %v, in a view until %v", p, exact, late, c.funnel.view)
+	if p := c.bucket.Pend.TAT; p.Less(exact) || late.Less(p) || c.bucket.View.Less(p) {
+		t.Errorf("pending until %v, want %v to %v, in a view until %v", p, exact, late, c.bucket.View)
 	}
 	n, _ := coarseOf(r)
 	want, early := r.Add(arith.Span{NS: grantAt}, r.Cost(54)), r.OfTicks(1<<n-1)
-	if v := c.funnel.view; want.Less(v) || v.Less(r.Sub(want, early)) || c.funnel.pend.units != 4 {
-		t.Errorf("%d units pending, a view until %v, want 4 and %v, or up to %v before", c.funnel.pend.units, v, want, early)
+	if v := c.bucket.View; want.Less(v) || v.Less(r.Sub(want, early)) || c.bucket.Pend.Units != 4 {
+		t.Errorf("%d units pending, a view until %v, want 4 and %v, or up to %v before", c.bucket.Pend.Units, v, want, early)
 	}
 }
 
@@ -206,7 +207,7 @@ func TestLeasesEndWithTheClock(t *testing.T) {
 	r := windowRule(t, 100, time.Hour, 10)
 	c, link := newShared(r)
 	c.check(grantAt, 1, r)
-	link.Part(1).SetOffset(clockStep/2, 1)
+	link.Part(1).SetOffset(algorithm.ClockStep/2, 1)
 	if v := byLease(c, r, 1, grantAt); v != Admitted {
 		t.Errorf("%v after a reading as good as the one before", v)
 	}
@@ -221,8 +222,8 @@ func TestLeasesEndWithTheClock(t *testing.T) {
 		t.Errorf("%v by the clock of before", v)
 	}
 	c.check(grantAt, 1, r)
-	if v := byLease(c, r, 1, grantAt); v != Admitted || c.win().off != off {
-		t.Errorf("%v by the clock as it is, %d ahead", v, c.win().off)
+	if v := byLease(c, r, 1, grantAt); v != Admitted || number(c.win(), "off") != off {
+		t.Errorf("%v by the clock as it is, %d ahead", v, number(c.win(), "off"))
 	}
 	if n := c.Unsynced(); n != 4 {
 		t.Errorf("%d units unsynced, want 4", n)
@@ -252,7 +253,7 @@ func TestNoLeaseOfADebt(t *testing.T) {
 	c := NewCounter("k", r, nil, grantAt)
 	c.check(grantAt, 1, r)
 	c.lock(grantAt)
-	c.funnel.view.NS += 1 << wordTimeBits
+	c.bucket.View.NS += 1 << wordTimeBits
 	c.unlock()
 	for n := int64(1); n < 100; n++ {
 		if ok, _, leased, _ := c.Allow(grantAt, n, r); ok {

@@ -5,6 +5,8 @@ import (
 	"math/bits"
 	"sync/atomic"
 
+	"github.com/hybridlimit/hybridlimit/internal/algorithm"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -57,7 +59,7 @@ func coarseOf(r *limit.Rule) (n int, ok bool) {
 // if the rule can have none: a sliding log, or a bucket whose times have no room in a word.
 func newLease(rule *limit.Rule, now int64, src limit.Source, epoch *epoch, made uint32) *lease {
 	n, ok := coarseOf(rule)
-	if !ok || now < 0 || now > leaseLatest || rule.Algorithm() == limit.AlgorithmSlidingLog {
+	if !ok || now < 0 || now > leaseLatest {
 		return nil
 	}
 	k := rule.Ticks()
@@ -68,8 +70,8 @@ func newLease(rule *limit.Rule, now int64, src limit.Source, epoch *epoch, made 
 		if l.span < leaseShortest {
 			return nil
 		}
-	case rule.Algorithm() == limit.AlgorithmFunnel:
-		return nil // its numbers are too large for ticks
+	case !algorithm.IsWindow(rule):
+		return nil // a leaky bucket whose numbers are too large for ticks, or a log
 	default:
 		l.span = windowSpan
 	}
@@ -94,6 +96,14 @@ func (l *lease) ceil(ticks int64) int64 { return (ticks + 1<<l.coarse - 1) >> l.
 // floor returns the fewest ticks that ceil converts to a time. So a bucket that is granted
 // again right after it was revoked has the same time, and roundings do not add up.
 func (l *lease) floor(time int64) (ticks int64) { return max(time<<l.coarse-(1<<l.coarse-1), 0) }
+
+// emptyAt returns when a leaky bucket is empty by the word w; of a window the zero time.
+func (l *lease) emptyAt(w uint64) arith.Span {
+	if l.perNS == 0 {
+		return arith.Span{}
+	}
+	return l.rule.Add(arith.Span{NS: l.base}, l.rule.OfTicks(l.floor(timeOf(w))))
+}
 
 // decide decides for n units at now by the word w. If it admits, is is the word to store, and
 // level is what a leaky bucket then holds, in ticks.

@@ -3,7 +3,6 @@ package table
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
@@ -107,10 +106,10 @@ func align(t *testing.T, a, b *Counter, now int64) {
 		t.Errorf("asked at %d, without leases at %d", a.last, b.last)
 	}
 	if a.alg() == limit.AlgorithmFunnel {
-		if p, q := a.funnel.pend.tat, b.funnel.pend.tat; p.Less(q) || a.funnel.view.Less(p) && p != q {
-			t.Errorf("pending until %v, without leases %v, of %v", p, q, a.funnel.view)
+		if p, q := a.bucket.Pend.TAT, b.bucket.Pend.TAT; p.Less(q) || a.bucket.View.Less(p) && p != q {
+			t.Errorf("pending until %v, without leases %v, of %v", p, q, a.bucket.View)
 		}
-		a.funnel.pend.tat = b.funnel.pend.tat
+		a.bucket.Pend.TAT = b.bucket.Pend.TAT
 	}
 	a.last = b.last
 	if a.win() != nil {
@@ -184,14 +183,14 @@ func (s *same) suffer(event int, now, x int64, flip bool, r *limit.Rule) {
 func compare(t *testing.T, a, b *Counter) {
 	t.Helper()
 	v, w := a.win(), b.win() // unfolded
-	if a.funnel.view.Max(arith.Span{NS: a.last}) != b.funnel.view.Max(arith.Span{NS: b.last}) || a.funnel.pend != b.funnel.pend || a.funnel.known != b.funnel.known {
-		t.Errorf("%+v, without leases %+v", a.funnel, b.funnel)
+	if a.bucket.View.Max(arith.Span{NS: a.last}) != b.bucket.View.Max(arith.Span{NS: b.last}) || a.bucket.Pend != b.bucket.Pend || a.bucket.Known != b.bucket.Known {
+		t.Errorf("%+v, without leases %+v", a.bucket, b.bucket)
 	}
 	if w != nil {
-		type counts struct{ off, cur, end, newer, oldest, pending int64 }
-		of := func(w *window) counts { return counts{w.off, w.cur, w.end, w.newer, w.oldest, w.pendUnits} }
-		if of(v) != of(w) || !slices.Equal(v.pend, w.pend) {
-			t.Errorf("%+v %d, without leases %+v %d", of(v), v.pend, of(w), w.pend)
+		for _, name := range []string{"off", "cur", "end", "newer", "oldest", "pendUnits", "pend"} {
+			if is, want := fmt.Sprint(field(v, name)), fmt.Sprint(field(w, name)); is != want {
+				t.Errorf("%s: %s, without leases %s", name, is, want)
+			}
 		}
 	}
 	type flags struct {

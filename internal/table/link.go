@@ -4,15 +4,16 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/algorithm"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // Weights that are not plain factors, see [Link.SetMode].
 const (
 	// WeightOpen admits every check for no more than the limit.
-	WeightOpen = 0
+	WeightOpen = algorithm.WeightOpen
 	// WeightClosed refuses every check for 1 unit or more.
-	WeightClosed = -1
+	WeightClosed = algorithm.WeightClosed
 )
 
 // closedRetry is the RetryAfter of a check refused by WeightClosed: it is not
@@ -95,8 +96,8 @@ func (p *Part) SetOffset(ns, slack int64) {
 	p.offset.Store(ns)
 	p.slack.Store(slack)
 	// A lease of a window uses the offset at the time of the grant. As long as the epoch does
-	// not change, that is within clockStep of the present offset.
-	if moved := ns - p.turned.Load(); sure != (slack >= 0) || moved > clockStep/2 || moved < -clockStep/2 {
+	// not change, that is within algorithm.ClockStep of the present offset.
+	if moved := ns - p.turned.Load(); sure != (slack >= 0) || moved > algorithm.ClockStep/2 || moved < -algorithm.ClockStep/2 {
 		p.turned.Store(ns)
 		p.epoch.n.Add(1) // last: a counter that reads the new epoch must see the new offset
 	}

@@ -2,6 +2,7 @@ package table
 
 import (
 	"fmt"
+	"reflect"
 	"runtime"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/algorithm"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -158,3 +160,25 @@ func checkShard(tb testing.TB, t *Table, sh *shard) int {
 
 // pace has counters report once in d, if their rule lets them.
 func pace(d time.Duration) Pace { return Pace{Interval: d / 5, MaxLag: d} }
+
+// win returns the window of a counter of windows, unfolded, else nil.
+func (c *Counter) win() *algorithm.Window {
+	w, _ := c.state().(*algorithm.Window)
+	return w
+}
+
+// field returns an unexported field of a state, to be printed or compared.
+func field(state any, name string) reflect.Value {
+	return reflect.ValueOf(state).Elem().FieldByName(name)
+}
+
+// number and numbers are field of an integer and of a slice of integers.
+func number(state any, name string) int64 { return field(state, name).Int() }
+
+func numbers(state any, name string) (list []int64) {
+	f := field(state, name)
+	for i := range f.Len() {
+		list = append(list, f.Index(i).Int())
+	}
+	return list
+}

@@ -1,112 +1,18 @@
 package table
 
 import (
-	"math"
-	"math/big"
 	"math/rand/v2"
 	"testing"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
-
-// mergeRun plays one random history of several nodes that share a funnel
-// through an authority which merges as the Lua script does, and hands the
-// authority's TAT and the true one to check after every sync.
-func mergeRun(t *testing.T, seed uint64, nodes int, check func(r *limit.Rule, merged, truth *big.Rat, interval int64)) {
-	rng := rand.New(rand.NewPCG(seed, 7))
-	r := funnelRule(t, 1+rng.Int64N(100), 1+rng.Int64N(100), time.Duration(1+rng.Int64N(10))*time.Second)
-	fs, firsts := make([]funnel, nodes), make([]int64, nodes)
-	truth := newRatTAT(r)
-	var redis arith.Span
-	interval, now := int64(0), int64(1e9)
-	exact := func(s arith.Span) *big.Rat {
-		return new(big.Rat).Add(big.NewRat(s.NS, 1), big.NewRat(s.Rem, r.Units()))
-	}
-	for range 200 {
-		now += rng.Int64N(int64(2*r.Period())/r.Units() + 2)
-		i := rng.IntN(nodes)
-		f := &fs[i]
-		if rng.IntN(4) > 0 {
-			if n := 1 + rng.Int64N(3); f.take(r, now, n, n, 1, true) {
-				if f.pend.units == n {
-					firsts[i] = now
-				}
-				truth.add(now, n)
-			}
-			continue
-		}
-		if f.pend.units == 0 {
-			continue
-		}
-		interval = max(interval, now-firsts[i])
-		f.collect(r)
-		ahead := r.Sub(f.under().sent.tat, arith.Span{NS: now})
-		redis = r.Add(redis, r.Cost(f.under().sent.units)).Max(r.Add(arith.Span{NS: now}, ahead))
-		f.settle(r, redis, arith.Span{NS: math.MaxInt64}, now, 0, false, 1)
-		// What the others have not told yet is in the truth only.
-		synced := true
-		for j := range fs {
-			synced = synced && fs[j].pend.units == 0
-		}
-		if synced {
-			at := big.NewRat(now, 1)
-			merged, real := exact(redis), truth.tat
-			if merged.Cmp(at) < 0 {
-				merged = at // an empty funnel is empty, however long it has been
-			}
-			if real.Cmp(at) < 0 {
-				real = at
-			}
-			check(r, merged, real, interval)
-		}
-	}
-}
-
-func TestMergeOfOneNodeIsExact(t *testing.T) {
-	checked := 0
-	for seed := range uint64(500) {
-		mergeRun(t, seed, 1, func(r *limit.Rule, merged, truth *big.Rat, _ int64) {
-			checked++
-			if merged.Cmp(truth) != 0 {
-				t.Fatalf("seed %d, %v: merged %v, true %v", seed, r, merged, truth)
-			}
-		})
-	}
-	if checked < 10_000 {
-		t.Fatalf("only %d comparisons", checked)
-	}
-}
-
-func TestMergeNeverUnderCountsAndIsCloseToTheTruth(t *testing.T) {
-	checked := 0
-	for seed := range uint64(3000) {
-		mergeRun(t, seed, 2+int(seed%4), func(r *limit.Rule, merged, truth *big.Rat, interval int64) {
-			checked++
-			if merged.Cmp(truth) < 0 {
-				t.Fatalf("seed %d, %v: merged %v is below the true %v", seed, r, merged, truth)
-			}
-			if d := new(big.Rat).Sub(merged, truth); d.Cmp(big.NewRat(interval, 1)) > 0 {
-				t.Fatalf("seed %d, %v: merged exceeds the true TAT by %v ns, more than an interval of %d", seed, r, d, interval)
-			}
-		})
-	}
-	if checked < 1000 {
-		t.Fatalf("only %d comparisons", checked)
-	}
-}
 
 func newTestLink() *Link { return NewLink(pace(500*time.Millisecond), 4) }
 
 // TestUnitsSurviveEveryTurn moves units between pending, sent and known in
 // random order and counts them.
 func TestUnitsSurviveEveryTurn(t *testing.T) {
-	defer func() {
-		if nothingHanded.back != nil || nothingHanded.sentBack != nil {
-			t.Error("what one window was handed back is another's")
-		}
-	}()
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 9))
 		link := newTestLink()
@@ -216,7 +122,7 @@ func TestLateUnitsStayInTheirBucket(t *testing.T) {
 	c := NewCounter("k", r, link, start)
 	c.allow(start+int64(900*time.Millisecond), 7, r)
 	rep, ok := c.Collect(start+int64(950*time.Millisecond), false)
-	if !ok || len(rep.Buckets) != 1 || rep.Buckets[0] != (Bucket{1000, 7, 900 * time.Millisecond}) {
+	if !ok || len(rep.Buckets) != 1 || rep.Buckets[0] != (Bucket{ID: 1000, Units: 7, Last: 900 * time.Millisecond}) {
 		t.Fatalf("report %+v", rep)
 	}
 	// The window ends while the report is under way.
@@ -277,32 +183,12 @@ func TestUnitsBookedInAnOlderBucket(t *testing.T) {
 		now += second
 		lost := settle(c.told...)
 		total := int64(0)
-		for _, u := range k.win().known {
+		for _, u := range numbers(k.win(), "known") {
 			total += u
 		}
 		want := c.told[0] + c.told[1] + c.told[2] + c.told[3]
 		if lost != c.lost || !c.lost && total != want {
 			t.Errorf("%s: lost %v, %d units known, want %v, %d", name, lost, total, c.lost, want)
-		}
-	}
-}
-
-// What has been under way in one window is nothing to the next that uses its buckets.
-func TestSpareBucketsAreEmpty(t *testing.T) {
-	r := windowRule(t, 1000, time.Hour, 10)
-	for range 100 { // a pool may forget what it was given
-		w := newWindow(r, 1e15, 0, true)
-		w.book(r, 1e15, 7, 7)
-		w.collect()
-		w.forgetSent()
-		for i, u := range spareBuckets(fewBuckets) {
-			if u != 0 {
-				t.Fatalf("%d units in bucket %d", u, i)
-			}
-		}
-		w.collect()
-		if w.sentUnits != 0 || len(w.list(w.sent)) != 0 {
-			t.Fatalf("%d units sent, in %v", w.sentUnits, w.list(w.sent))
 		}
 	}
 }

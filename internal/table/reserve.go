@@ -4,7 +4,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/algorithm"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -40,7 +40,7 @@ func (c *Counter) reserve(now, n int64, rule *limit.Rule, terms Terms) (res limi
 	if terms.Claim {
 		c.claimLocked(0) // the claim is of this caller
 	}
-	begin := c.funnel.view // not used for other algorithms
+	begin := c.bucket.View // not used for other algorithms
 	res, yes := c.reserveLocked(now, n, terms)
 	if yes {
 		booked = c.noteBookingLocked(now, n, begin, res)
@@ -56,21 +56,21 @@ func (c *Counter) reserve(now, n int64, rule *limit.Rule, terms Terms) (res limi
 }
 
 func (c *Counter) reserveLocked(now, n int64, terms Terms) (res limit.Result, booked bool) {
-	fits := c.decideLocked(now, n, false)
+	fits, ahead := c.decideLocked(now, n, false), c.leaky() != nil
 	res = c.describeLocked(now, n, fits)
 	switch {
 	case n == 0:
 		return res, true
-	case fits && terms.Share && c.alg() != limit.AlgorithmFunnel && c.crowdedLocked(now, n):
+	case fits && terms.Share && !ahead && c.crowdedLocked(now, n):
 		res.Allowed, res.RetryAfter = false, time.Duration(min(int64(c.link().pace.Interval)/shareParts, shareWait))
 		c.setUrgentAt(1) // report to the other nodes at once
 		return res, false
 	case fits:
 		c.bookLocked(now, n)
 		return c.describeLocked(now, n, true), true
-	case c.alg() != limit.AlgorithmFunnel, modeWeight(c.mode()) < 0, n > c.rule().Limit(),
+	case !ahead, modeWeight(c.mode()) < 0, n > c.rule().Limit(),
 		int64(res.RetryAfter) > min(terms.MaxDelay, int64(limit.MaxWindow)):
-		return res, false // only a funnel can be booked ahead
+		return res, false // only a leaky bucket can be booked ahead
 	}
 	c.bookLocked(now, n)
 	after := c.describeLocked(now, 0, true)
@@ -85,25 +85,18 @@ func (c *Counter) crowdedLocked(now, n int64) bool {
 	if unheard == 0 || modeWeight(c.mode()) != 1 {
 		return false
 	}
-	return satMul(c.link().nodes.Load(), unheard+n) > c.roomLocked(now)+unheard
+	return algorithm.Times(unheard+n, c.link().nodes.Load()) > c.roomLocked(now)+unheard
 }
 
 // claimLocked keeps n units of a window or log for a caller who waits for them. It
 // replaces the claim of before, which it returns.
 func (c *Counter) claimLocked(n int64) (was int64) {
-	switch {
-	case c.slog() != nil:
-		was, c.slog().claim = c.slog().claim, n
-	case c.win() != nil:
-		was, c.win().claim = c.win().claim, n
-		c.win().sum(c.rule(), modeWeight(c.mode()))
-	}
-	return was
+	return c.state().Claim(c.rule(), n, modeWeight(c.mode()))
 }
 
 // estimate returns how many ns it takes, at the least, until n units have been
 // admitted after others that ask for ahead units in all, if there are no further
-// checks; for 0 units of a funnel, how long it is fuller than full.
+// checks; for 0 units of a leaky bucket, how long it is fuller than full.
 func (c *Counter) estimate(now, ahead, n int64, rule *limit.Rule) (wait int64, ok bool) {
 	c.lock(now)
 	if c.dead {
@@ -122,13 +115,12 @@ func (c *Counter) estimate(now, ahead, n int64, rule *limit.Rule) (wait int64, o
 
 func (c *Counter) estimateLocked(now, ahead, n int64) (wait int64) {
 	w, rule := modeWeight(c.mode()), c.rule()
-	if w == WeightOpen || n == 0 && c.alg() != limit.AlgorithmFunnel {
+	f := c.leaky()
+	switch {
+	case w == WeightOpen, n == 0 && f == nil:
 		return 0
-	}
-	if (w > 0 || n == 0) && c.alg() == limit.AlgorithmFunnel {
-		cost := min(rule.Weigh(n, w)+ahead, maxPart)
-		level := rule.Add(rule.Sub(c.funnel.view, arith.Span{NS: now}), rule.Cost(cost))
-		return int64(rule.Sub(level, rule.Full()).Ceil())
+	case f != nil && (w > 0 || n == 0):
+		return f.Wait(rule, now, min(rule.Weigh(n, w)+ahead, algorithm.MaxUnits))
 	}
 	claim := c.claimLocked(0) // its units are among ahead
 	l := max(rule.Limit(), 1)

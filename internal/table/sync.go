@@ -2,8 +2,8 @@ package table
 
 import (
 	"math"
-	"slices"
 
+	"github.com/hybridlimit/hybridlimit/internal/algorithm"
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -14,29 +14,22 @@ import (
 // Quarantine (the authority's copy of this key is broken) ends it. In between
 // Resend reports the same again, as often as needed.
 
+// Bucket is a number of units in one bucket of a window.
+type Bucket = algorithm.Bucket
+
 // Report is what a counter reports to the authority.
 type Report struct {
-	Rule    *limit.Rule
-	Units   int64      // sent in all; 0: only a question
-	Ahead   arith.Span // funnel: TAT of the units sent, counted from now
-	Buckets []Bucket   // window: the units that still count, by bucket
-	// Back (funnel) and BackBuckets (window) are units handed back. They are not
-	// among Units, but among those that the authority counts already.
-	Back        arith.Span
-	BackTop     arith.Span // above this level others have booked behind what is handed back
-	BackBuckets []Bucket
-	BackGen     int64 // the generation in which they were handed back
+	Rule *limit.Rule
+	algorithm.Sent
+	BackGen int64 // the generation in which Back and BackBuckets were handed back
 
-	// Debt (funnel) is how many of Units were admitted in an outage. The authority is
-	// to forgive as many of them as would raise the level above Ceiling, counted from
-	// now. A window forgets by itself.
-	Debt    int64
+	// Ceiling is the level, counted from now, above which the authority is to forgive Debt.
 	Ceiling arith.Span
 
 	Raise bool // the authority may have lost KnownLevel or KnownBuckets
 	Gen   int64
 	Born  int64 // when the newest unit of these was booked, as the authority told
-	// KnownLevel (funnel, counted from now, negative if it has run empty before) and
+	// KnownLevel (leaky bucket, counted from now, negative if it has run empty before) and
 	// KnownBuckets (window) are what the authority has told and should still know. They
 	// are set if Raise is.
 	KnownLevel   arith.Span
@@ -49,7 +42,7 @@ type Answer struct {
 	Raised    bool        // the report carried Raise
 	Gen       int64
 	Born      int64      // when the newest unit was booked, in the unit of generations; 0: none was
-	Level     arith.Span // funnel; negative if it has been empty for so long
+	Level     arith.Span // leaky bucket; negative if it has been empty for so long
 	Buckets   []Bucket   // window
 	Forgiven  int64      // units of the report's Debt that were not booked
 	Converted bool       // buckets were of another width before, and may have shifted
@@ -74,8 +67,8 @@ func (c *Counter) Shard(now int64, f func(key string) int) int {
 		c.lock(now)
 		p = p.link.Part(f(c.Key()))
 		c.place.Store(p)
-		if c.win() != nil && c.last != math.MinInt64 { // it has been asked
-			c.rebaseLocked(c.last)
+		if c.last != math.MinInt64 { // it has been asked
+			c.followClockLocked(c.last)
 		}
 		c.unlock()
 	}
@@ -115,9 +108,7 @@ func (c *Counter) Collect(now int64, urgent bool) (rep Report, ok bool) {
 		return rep, false // Settle will queue it again
 	}
 	now = max(now, c.last)
-	if c.win() != nil {
-		c.rollLocked(now)
-	}
+	c.rollLocked(now)
 	// Without units, a question is sent only if the view is old or unknown: a counter
 	// may be queued twice, and is fresh the second time. A view that will be old at the
 	// next collection counts as old. A quarantined key is always asked for: only the
@@ -125,11 +116,7 @@ func (c *Counter) Collect(now int64, urgent bool) (rep Report, ok bool) {
 	if !c.tellsLocked(now) && !c.staleLocked(now+int64(c.link().pace.Interval)) && !c.is(quarantined) {
 		return rep, false
 	}
-	if c.win() != nil {
-		c.win().collect()
-	} else {
-		c.funnel.collect(c.rule())
-	}
+	c.state().Collect(c.rule())
 	c.mark(inFlight)
 	return c.reportLocked(now), true
 }
@@ -141,9 +128,7 @@ func (c *Counter) Resend(now int64, raise bool) Report {
 	c.lock(now)
 	defer c.unlock()
 	now = max(now, c.last)
-	if c.win() != nil {
-		c.rollLocked(now)
-	}
+	c.rollLocked(now)
 	c.note(raising, c.is(raising) || raise)
 	if off, sure := c.part().clock(); sure && c.is(raising) {
 		c.outgrowLocked(now, now+off)
@@ -153,31 +138,14 @@ func (c *Counter) Resend(now int64, raise bool) Report {
 
 func (c *Counter) reportLocked(now int64) Report {
 	rep := Report{Rule: c.rule(), Raise: c.is(raising) && c.born != untold, Gen: c.gen(), Born: max(c.born, 0), BackGen: c.backGen()}
-	at := arith.Span{NS: now}
-	if c.win() != nil {
-		rep.Units, rep.Buckets = c.win().sentUnits, c.win().list(c.win().sent)
-		rep.BackBuckets = c.win().list(c.win().sentBack)
-		if rep.Raise && !c.win().moved {
-			rep.KnownBuckets = c.win().list(c.win().known)
-		}
-		return rep
-	}
-	a := c.funnel.under()
-	rep.Units, rep.Back = a.sent.units, a.sentBack.at(c.rule(), now)
-	if rep.Units > 0 {
-		rep.Ahead = c.rule().Sub(a.sent.tat, at)
-	}
-	if rep.Debt = a.sentDebt; rep.Debt > 0 {
+	// The authority's level is known no more exactly than its clock.
+	rep.Sent = c.state().Sent(c.rule(), now, max(c.part().slack.Load(), 0)+backSlack)
+	if rep.Debt > 0 {
 		rep.Ceiling = c.ceilingLocked(now)
 	}
-	if rep.Back != (arith.Span{}) {
-		// The authority's level is known no more exactly than its clock.
-		slack := arith.Span{NS: max(c.part().slack.Load(), 0) + backSlack}
-		rep.BackTop = c.rule().Add(c.rule().Sub(a.sentBack.top, at), slack)
-	}
 	if rep.Raise {
-		c.followClockLocked(clockStep + (now-c.freshAt)/clockDrift)
-		rep.KnownLevel = c.rule().Diff(c.funnel.known, at)
+		c.repairKnownLocked(algorithm.ClockStep + (now-c.freshAt)/clockDrift)
+		rep.KnownLevel, rep.KnownBuckets = c.state().Told(c.rule(), now)
 	}
 	return rep
 }
@@ -195,7 +163,6 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	}
 	// From here on the counter's unsynced units weigh what the link says.
 	c.setMode(c.part().mode.Load())
-	w := modeWeight(c.mode())
 	if a.Gen < c.gen() {
 		c.outgrowLocked(a.At, a.ServerNow)
 	}
@@ -211,9 +178,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 		a.Level, a.Buckets = arith.Span{NS: math.MinInt64}, nil // empty, since when is not known
 	}
 	out, astray := Outcome{}, false
-	if c.win() == nil {
-		c.funnel.forgive(c.rule(), a.Forgiven)
-	}
+	c.state().Forgive(c.rule(), a.Forgiven)
 	switch {
 	case void:
 		// The answer is from before a reset that we have heard of meanwhile. What
@@ -226,27 +191,9 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 		c.keepSentLocked()
 		c.mark(outdated)
 		return c.queueLocked(max(now, c.last), out)
-	case c.win() != nil:
-		now = max(now, c.last)
-		c.rollLocked(now)
-		astray = c.win().sure && now+c.win().off-a.ServerNow > a.Slack+c.part().slack.Load()+clockStep
-		lost, expired := c.win().settle(c.rule(), a.Buckets, c.serverBucketLocked(now, a.ServerNow), floor, w)
-		c.link().expired.Add(expired)
-		// In buckets narrower than the clocks can be compared, units come back
-		// in a neighbouring one.
-		out.Lost = lost && int64(c.rule().Width()) > a.Slack
 	default:
-		slack := a.Slack
-		if c.born != untold {
-			slack += (a.At - c.freshAt) / clockDrift
-			c.followClockLocked(slack)
-		}
-		c.setApart(c.clocksApart())
-		most := c.rule().Add(arith.Span{NS: a.At}, arith.Span{NS: int64(limit.MaxWindow)})
-		was := c.rule().Sub(c.funnel.view, c.rule().Cost(a.Forgiven)) // no reservation was among them
-		out.Lost = c.funnel.settle(c.rule(), c.rule().Add(a.Level, arith.Span{NS: a.At}).Max(arith.Span{}), most, a.At, slack, floor, w)
-		c.correctedLocked(was, slack)
-		c.funnel.capWeighted(c.rule(), max(now, c.last), w)
+		s := c.settleLocked(max(now, c.last), a, floor)
+		out.Lost, astray = s.Lost, s.Astray
 	}
 	// If the authority has lost a reset, each node that knows of it must report it at
 	// once. Otherwise others book on what the reset has cleared, and the two cannot be
@@ -266,7 +213,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	if astray {
 		c.mark(outdated)
 	}
-	used := c.knownUnitsLocked(max(now, c.last))
+	used := c.state().KnownUnits(c.rule(), max(now, c.last))
 	out.Overshoot = max(used-c.rule().Limit(), 0)
 	// Half of this node's fair part of what is left: when so much has been admitted
 	// without a report, the other nodes should hear of it at once.
@@ -277,26 +224,40 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	return out
 }
 
+// settleLocked takes over the state of the authority.
+func (c *Counter) settleLocked(now int64, a Answer, floor bool) algorithm.Settled {
+	r, w := c.rule(), modeWeight(c.mode())
+	is := algorithm.Answer{
+		Level: a.Level, Buckets: a.Buckets, At: a.At, ServerNow: a.ServerNow, Slack: a.Slack,
+		ClockSlack: c.part().slack.Load(), Now: now, Floor: floor,
+	}
+	f := c.leaky()
+	if f == nil {
+		c.rollLocked(now)
+		s := c.state().Settle(r, is, w)
+		c.expiredLocked(s.Expired)
+		return s
+	}
+	if c.born != untold {
+		is.Slack += (a.At - c.freshAt) / clockDrift
+		c.repairKnownLocked(is.Slack)
+	}
+	c.setApart(c.clocksApart())
+	was := r.Sub(f.View, r.Cost(a.Forgiven)) // no reservation was among them
+	s := f.Settle(r, is, w)
+	c.correctedLocked(was, is.Slack)
+	f.CapWeighted(r, now, w)
+	return s
+}
+
 // tellsLocked reports whether c has something to report at now.
 func (c *Counter) tellsLocked(now int64) bool {
-	if c.is(raising) || c.pendUnits() > 0 {
-		return true
-	}
-	if c.win() != nil {
-		return c.win().backUnits > 0
-	}
-	return c.funnel.under().back.at(c.rule(), now) != arith.Span{}
+	return c.is(raising) || c.pendUnits() > 0 || c.state().ReturnsAt(c.rule(), now)
 }
 
 // returnsLocked reports whether units were handed back that the authority has
 // not acknowledged.
-func (c *Counter) returnsLocked() bool {
-	if c.win() == nil {
-		a := c.funnel.under()
-		return a.back.span != arith.Span{} || a.sentBack.span != arith.Span{}
-	}
-	return c.win().backUnits > 0 || slices.ContainsFunc(c.win().sentBack, func(u int64) bool { return u > 0 })
-}
+func (c *Counter) returnsLocked() bool { return c.state().HasReturns() }
 
 // queueLocked notes into which queues the reconciler must put c.
 func (c *Counter) queueLocked(now int64, out Outcome) Outcome {
@@ -311,17 +272,6 @@ func (c *Counter) queueLocked(now int64, out Outcome) Outcome {
 	return out
 }
 
-// serverBucketLocked returns the ID of the authority's bucket at the time of an
-// answer. If that time is ahead of the authority's present clock, the answer was
-// given before that clock was set back. To move the window there would be wrong:
-// all that the authority counts from now on would be in older buckets.
-func (c *Counter) serverBucketLocked(now, server int64) int64 {
-	if c.win().sure {
-		server = min(server, now+c.win().off+c.part().slack.Load()+clockStep)
-	}
-	return floorDiv(server, int64(c.rule().Width()))
-}
-
 // outgrowLocked forgets a generation that does not matter any longer by the
 // authority's clock, because nothing from before it can count. What we know of that
 // generation does not count either; to raise it would undo what was booked since.
@@ -334,21 +284,22 @@ func (c *Counter) outgrowLocked(now, server int64) {
 // blankLocked reports whether nothing that the authority has told before counts
 // any more.
 func (c *Counter) blankLocked(now int64) bool {
-	if c.win() == nil {
-		return c.funnel.known.NS <= now
-	}
 	c.rollLocked(max(now, c.last))
-	return len(c.win().list(c.win().known)) == 0
+	return c.state().Blank(now)
 }
 
-// followClockLocked lowers the known TAT of a funnel if, by more than slack, our clock has
+// repairKnownLocked lowers the known level of a leaky bucket if, by more than slack, our clock has
 // stood still since the last answer, or the authority's was set back before that and has
 // been put right since. The authority counts so much less now. Without this it would look
 // like lost data, and be restored for all nodes. If the authority's clock only jumps ahead
 // it is restored: what leaks by that jump has not leaked.
-func (c *Counter) followClockLocked(slack int64) {
+func (c *Counter) repairKnownLocked(slack int64) {
+	f := c.leaky()
+	if f == nil {
+		return
+	}
 	if d := c.clocksApart() - c.apart(); d > slack {
-		c.funnel.known.NS = max(c.funnel.known.NS-d, 0)
+		f.LowerKnown(d)
 		c.setApart(c.apart() + d)
 	}
 }
@@ -365,27 +316,8 @@ const clockDrift = 2000
 // besides the uncertainty of its clock.
 const backSlack = 1_000_000
 
-// clockStep is by how much, in ns, two readings of one clock may differ only
-// because they were not taken at the same moment.
-const clockStep = 20_000_000
-
 // leastApart is the least difference of clocks, in ns, that is noted, see setApart.
-const leastApart = clockStep / 4
-
-// knownUnitsLocked returns what the authority has told, in units, rounded down.
-func (c *Counter) knownUnitsLocked(now int64) int64 {
-	if c.win() == nil {
-		return c.rule().Whole(c.rule().Sub(c.funnel.known, arith.Span{NS: now}))
-	}
-	used := int64(0)
-	for i, u := range c.win().known {
-		if i == c.rule().Kept() && i > 0 {
-			u = c.win().still(c.rule(), now, u)
-		}
-		used = min(used+u, maxPart)
-	}
-	return used
-}
+const leastApart = algorithm.ClockStep / 4
 
 // Quarantined reports whether the authority could not use the key at the last exchange.
 func (c *Counter) Quarantined() bool {
@@ -405,13 +337,10 @@ func (c *Counter) Quarantine(now int64, booked bool) (first bool) {
 	first = !c.is(wounded)
 	c.unmark(inFlight)
 	c.mark(quarantined | wounded)
-	switch {
-	case booked:
+	if booked {
 		c.keepSentLocked()
-	case c.win() == nil:
-		c.funnel.giveBack(c.rule())
-	default:
-		c.link().expired.Add(c.win().giveBack())
+	} else {
+		c.expiredLocked(c.state().GiveBack(c.rule()))
 	}
 	return first
 }
@@ -465,12 +394,7 @@ func (c *Counter) MarkRaise(now int64) bool {
 	if c.dead || c.born == untold {
 		return false
 	}
-	if c.win() != nil {
-		c.rollLocked(now)
-		if len(c.win().list(c.win().known)) == 0 && c.gen() == 0 {
-			return false
-		}
-	} else if c.funnel.known.NS <= now && c.gen() == 0 {
+	if c.blankLocked(now) && c.gen() == 0 {
 		return false
 	}
 	c.mark(raising)

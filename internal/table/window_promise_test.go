@@ -209,7 +209,7 @@ func TestAnswerKeepsTheLastUnit(t *testing.T) {
 	c := NewCounter("k", r, link, now)
 	c.Shard(now, func(string) int { return 1 })
 	settle := func(units int64, last time.Duration) {
-		c.Settle(now, Answer{Rule: r, Buckets: []Bucket{{now / int64(time.Second), units, last}}, At: now, ServerNow: now, Slack: 1})
+		c.Settle(now, Answer{Rule: r, Buckets: []Bucket{{ID: now / int64(time.Second), Units: units, Last: last}}, At: now, ServerNow: now, Slack: 1})
 	}
 	collect := func() Report {
 		c.Refresh()
@@ -221,7 +221,7 @@ func TestAnswerKeepsTheLastUnit(t *testing.T) {
 	now += int64(300 * time.Millisecond)
 	c.allow(now, 5, r)
 	settle(10, 100*time.Millisecond)
-	if got := c.win().last[0]; got != int64(300*time.Millisecond) {
+	if got := numbers(c.win(), "last")[0]; got != int64(300*time.Millisecond) {
 		t.Errorf("the last unit came after %v", time.Duration(got))
 	}
 	c.refund(now, 5, r) // of which Redis has not heard
@@ -229,7 +229,7 @@ func TestAnswerKeepsTheLastUnit(t *testing.T) {
 		t.Fatalf("%+v", rep)
 	}
 	settle(10, 100*time.Millisecond)
-	if got := c.win().last[0]; got != int64(100*time.Millisecond) {
+	if got := numbers(c.win(), "last")[0]; got != int64(100*time.Millisecond) {
 		t.Errorf("the last unit came after %v", time.Duration(got))
 	}
 }

@@ -1,4 +1,4 @@
-package table
+package algorithm
 
 import (
 	"sync"
@@ -14,7 +14,7 @@ type Bucket struct {
 }
 
 // list returns the non-empty buckets of b in ascending order of ID.
-func (w *window) list(b []int64) []Bucket {
+func (w *Window) list(b []int64) []Bucket {
 	var out []Bucket
 	for i := len(b) - 1; i >= 0; i-- {
 		if b[i] > 0 {
@@ -27,19 +27,19 @@ func (w *window) list(b []int64) []Bucket {
 // sorted returns the units of a list by bucket. Buckets ahead of the current one, by a clock
 // that was corrected since, count in the current one. They must not be reported under its
 // ID, or the authority would count them twice: w.moved notes that.
-func (w *window) sorted(list []Bucket) []int64 {
+func (w *Window) sorted(list []Bucket) []int64 {
 	told := make([]int64, len(w.pend))
 	for _, b := range list {
 		w.moved = w.moved || b.ID > w.cur && b.Units > 0
 		if i := max(w.cur-b.ID, 0); i < int64(len(told)) && b.Units > 0 {
-			told[i] = min(told[i]+b.Units, maxPart)
+			told[i] = min(told[i]+b.Units, MaxUnits)
 		}
 	}
 	return told
 }
 
 // hear takes over the times of the last units of a list.
-func (w *window) hear(list []Bucket) {
+func (w *Window) hear(list []Bucket) {
 	for _, b := range list {
 		if i := max(w.cur-b.ID, 0); i < int64(len(w.last)) && b.Units > 0 {
 			w.last[i] = max(w.last[i], int64(b.Last))
@@ -70,7 +70,7 @@ func unshift(b []int64, k int64) {
 	}
 	k = min(k, n-1)
 	for i := int64(1); i <= k; i++ {
-		b[0] = min(b[0]+b[i], maxPart)
+		b[0] = min(b[0]+b[i], MaxUnits)
 	}
 	copy(b[1:], b[k+1:])
 	clear(b[n-k:])
@@ -102,7 +102,7 @@ func spareBuckets(n int) []int64 {
 }
 
 // forgetSent forgets what is under way.
-func (w *window) forgetSent() {
+func (w *Window) forgetSent() {
 	spareFor(w.sent)
 	w.sent, w.sentUnits = nil, 0
 }

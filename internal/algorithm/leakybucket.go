@@ -1,0 +1,282 @@
+package algorithm
+
+import (
+	"math"
+	"math/bits"
+
+	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// LeakyBucket is a leaky bucket (GCRA), kept as the time at which it will be empty: its
+// theoretical arrival time, TAT, as the generic cell rate algorithm calls it.
+// The zero LeakyBucket is empty.
+//
+// For a shared bucket three parts are kept. Known is the TAT that the authority has told;
+// sent and Pend are this node's units since then, each with the TAT of a bucket that saw only
+// them. Merging is max-plus algebra: a run of units raises a TAT x to max(x + units·T, its
+// TAT). That is exact for one node, and never too low for several. Units that are handed back
+// come off those that are pending, as far as there are any; the others are reported to
+// the authority, and come off what it has told until it has answered.
+type LeakyBucket struct {
+	View  arith.Span // what checks are decided on: (((Known − sentBack) ⊕ sent) − back) ⊕ Pend
+	Pend  Run        // units that the authority has not been sent
+	Known arith.Span // what the authority has told
+	away  *away      // nil: nothing is under way
+}
+
+// Roll does nothing: a leaky bucket leaks by itself.
+func (f *LeakyBucket) Roll(*limit.Rule, int64, int64) int64 { return 0 }
+
+// fits reports whether cost can be added at now without spilling.
+func (f *LeakyBucket) fits(r *limit.Rule, now int64, cost arith.Span) bool {
+	at := arith.Span{NS: now}
+	return !r.Add(at, r.Full()).Less(r.Add(f.View.Max(at), cost))
+}
+
+// Take admits n units or refuses them, see [Decider].
+func (f *LeakyBucket) Take(r *limit.Rule, now, n, cost, weight int64, book bool) bool {
+	if weight == WeightOpen {
+		if book {
+			f.Book(r, now, n, cost, weight)
+		}
+		return true
+	}
+	at, span := arith.Span{NS: now}, r.Cost(cost)
+	view := r.Add(f.View.Max(at), span)
+	if r.Add(at, r.Full()).Less(view) {
+		return false
+	}
+	if book {
+		f.raise(r, at, n, cost, weight, span)
+		f.owe(r, at, n, cost, span)
+	}
+	return true
+}
+
+// Book counts n units, whether they fit or not.
+func (f *LeakyBucket) Book(r *limit.Rule, now, n, cost, weight int64) {
+	at, span := arith.Span{NS: now}, r.Cost(cost)
+	if weight != WeightOpen {
+		f.raise(r, at, n, cost, weight, span)
+	}
+	f.owe(r, at, n, cost, span)
+}
+
+// raise adds n units to the view, which count as cost. [limit.Rule.Weigh] caps the cost at
+// the limit. The difference from n times the weight is kept in spared until the view has run
+// empty, and units that are handed back come off spared first. Otherwise a node that asks
+// for much and hands most of it back would be admitted the whole limit.
+func (f *LeakyBucket) raise(r *limit.Rule, at arith.Span, n, cost, weight int64, span arith.Span) {
+	if spared := max(Times(n, weight)-cost, 0); spared > 0 || f.away != nil && f.away.spared > 0 {
+		a := f.under()
+		if !at.Less(f.View) {
+			a.spared = 0
+		}
+		a.spared = min(a.spared+spared, MaxUnits)
+		f.put(a)
+	}
+	f.View = r.Add(f.View.Max(at), span)
+}
+
+// unspare takes units off spared, and returns how many are left to take off the view.
+func (f *LeakyBucket) unspare(units int64) (left int64) {
+	a := f.under()
+	left = max(units-a.spared, 0)
+	a.spared -= units - left
+	f.put(a)
+	return left
+}
+
+// owe notes n units that are to be reported to the authority. span is what cost units
+// take to leak.
+func (f *LeakyBucket) owe(r *limit.Rule, at arith.Span, n, cost int64, span arith.Span) {
+	if cost != n {
+		span = r.Cost(n)
+	}
+	f.Pend.TAT = r.Add(f.Pend.TAT.Max(at), span)
+	f.Pend.Units = min(f.Pend.Units+n, MaxUnits)
+}
+
+// Describe returns the whole answer to a check, see [Decider].
+func (f *LeakyBucket) Describe(r *limit.Rule, now, n, weight int64, allowed bool) limit.Result {
+	return r.FunnelResult(allowed, n, weight, r.Sub(f.View, arith.Span{NS: now}))
+}
+
+// FitsAt returns the time before which so much more cannot fit.
+func (f *LeakyBucket) FitsAt(r *limit.Rule, _, cost int64) int64 {
+	return int64(r.Sub(r.Add(f.View, r.Cost(cost)), r.Full()).Ceil())
+}
+
+// Wait returns how long, in ns, it takes until so much more fits.
+func (f *LeakyBucket) Wait(r *limit.Rule, now, cost int64) int64 {
+	level := r.Add(r.Sub(f.View, arith.Span{NS: now}), r.Cost(cost))
+	return int64(r.Sub(level, r.Full()).Ceil())
+}
+
+// Usage reports whether any units count, and whether one more would be refused.
+func (f *LeakyBucket) Usage(r *limit.Rule, now int64) (used, denies bool) {
+	return f.View.NS >= now, !f.fits(r, now, r.Cost(1))
+}
+
+// Claim does nothing: units of a leaky bucket are booked ahead.
+func (f *LeakyBucket) Claim(*limit.Rule, int64, int64) int64 { return 0 }
+
+// Set makes n units count instead of what counted before.
+func (f *LeakyBucket) Set(r *limit.Rule, now, n int64) {
+	if *f = (LeakyBucket{}); n > 0 {
+		f.Take(r, now, n, n, WeightOpen, true)
+		f.compose(r, 1)
+	}
+}
+
+// Spare does not bound a lease: the level of the bucket does.
+func (f *LeakyBucket) Spare(*limit.Rule, int64, Clock) int64 { return MaxUnits }
+
+// Lease returns the level at last.
+func (f *LeakyBucket) Lease(r *limit.Rule, last int64) (level arith.Span, until int64) {
+	return r.Sub(f.View, arith.Span{NS: last}), math.MaxInt64
+}
+
+// Spend counts n units that a lease has admitted, see [Leaser]. They came before now; when
+// exactly is not known. The TAT of the pending part may be too late without harm, as long as
+// it is not later than the view.
+func (f *LeakyBucket) Spend(r *limit.Rule, now, last, n int64, empty arith.Span) {
+	f.View = empty
+	f.Pend.TAT = Earlier(f.View, r.Add(f.Pend.TAT.Max(arith.Span{NS: max(now, last)}), r.Cost(n)))
+	f.Pend.Units = min(f.Pend.Units+n, MaxUnits)
+}
+
+// Refund hands back n units that take cost to leak, as far as there are so many in
+// the bucket and it does not run empty before least because of that. It returns how
+// many, and how many of these will never be reported to the authority: all, unless
+// tell is set.
+func (f *LeakyBucket) Refund(r *limit.Rule, now, n, w int64, cost, least arith.Span, tell bool) (back, withdrawn int64) {
+	at := arith.Span{NS: now}
+	held := r.Whole(r.Sub(f.View, least))
+	if !at.Less(least) {
+		held = WholeUp(r, r.Sub(f.View, at))
+	}
+	withdrawn = min(n, f.Pend.Units)
+	if w == WeightClosed {
+		w = 1
+	}
+	spared := int64(0)
+	if w > 1 && held > 0 {
+		spared = f.under().spared
+	}
+	if w != WeightOpen { // else what is pending is not in the view
+		withdrawn = min(withdrawn, (held+spared+w-1)/w)
+	}
+	if tell && w == 1 {
+		withdrawn = min(withdrawn, r.Whole(cost)) // the fraction of a unit comes off what was told
+	}
+	weighed := Times(withdrawn, w)
+	if spared > 0 {
+		weighed = f.unspare(weighed)
+	}
+	weighed = min(weighed, held)
+	told := min(n-withdrawn, held-weighed) // has come to weigh 1
+	if !tell {
+		told = 0
+	}
+	back = withdrawn + told
+	if f.Pend.Units -= withdrawn; f.Pend.Units == 0 {
+		f.Pend = Run{}
+	} else {
+		f.Pend.TAT = r.Sub(f.Pend.TAT, Earlier(r.Cost(withdrawn), cost))
+	}
+	f.Indebt(0)
+	off := r.Cost(weighed)
+	if w == 1 {
+		off = Earlier(off, cost)
+	}
+	if told > 0 {
+		rest := r.Sub(Earlier(r.Cost(withdrawn+told), cost), r.Cost(withdrawn))
+		off = r.Add(off, rest)
+		top := f.booked(r, 1).Max(r.Add(at, r.Full()))
+		a := f.under()
+		a.back = a.back.plus(r, credit{rest, f.told(r, 1), top})
+		f.put(a)
+	}
+	f.View = r.Sub(f.View.Max(at), off).Max(at)
+	if w != WeightOpen {
+		// A view that was capped at full (see CapWeighted) had less of them in it.
+		f.View = f.View.Max(f.Pend.plus(r, f.told(r, 1), 1))
+	}
+	return back, withdrawn
+}
+
+// WholeUp returns how many units leak in a span, rounded up.
+func WholeUp(r *limit.Rule, s arith.Span) int64 {
+	n := r.Whole(s)
+	if r.Cost(n).Less(s) {
+		n++
+	}
+	return n
+}
+
+// Reweigh lets unsynced units count is-fold from now on. Only a change from 1
+// upwards is applied to earlier ones: that happens when an outage begins, and they
+// are those of the last interval. A view that is weighted already is left as it is.
+func (f *LeakyBucket) Reweigh(r *limit.Rule, now, was, is int64) {
+	units := f.under().sent.Units + f.Pend.Units
+	switch {
+	case was == 1 && is > 1 && units > 0:
+		f.View = r.Add(f.View, r.Cost(Times(units, is-1)))
+	case is == 1:
+		f.compose(r, 1)
+	}
+	f.CapWeighted(r, now, is)
+}
+
+// CapWeighted caps the weighted view at a full bucket, unless the unweighted one is
+// above that. So the weight of what was admitted before the outage lasts for at most
+// the time in which a full bucket runs empty.
+func (f *LeakyBucket) CapWeighted(r *limit.Rule, now, w int64) {
+	full := r.Add(arith.Span{NS: now}, r.Full())
+	if w > 1 && full.Less(f.View) {
+		f.View = f.Pend.plus(r, f.told(r, 1), 1).Max(full)
+	}
+}
+
+// Convert re-expresses a time at which a leaky bucket is empty in another rule's cost of
+// a unit.
+func Convert(old, rule *limit.Rule, now int64, t arith.Span) arith.Span {
+	at := arith.Span{NS: now}
+	level := old.Sub(t, at)
+	if level == (arith.Span{}) {
+		return arith.Span{NS: min(t.NS, now)}
+	}
+	units := old.Whole(level)
+	to := rule.Cost(units)
+	if rest := old.Sub(level, old.Cost(units)); rest != (arith.Span{}) {
+		// The fraction of a unit is rounded up to a ns. Rounded up to a whole
+		// unit it would never leak if rules of two shapes are used in turns.
+		hi, lo := bits.Mul64(uint64(rest.NS+1), uint64(rule.Cost(1).NS+1))
+		if d := uint64(old.Cost(1).NS); d > hi {
+			q, _ := bits.Div64(hi, lo, d)
+			to = rule.Add(to, arith.Span{NS: int64(min(q+1, uint64(rule.Cost(1).NS+1)))})
+		} else {
+			to = rule.Add(to, rule.Cost(1))
+		}
+	}
+	return rule.Add(at, to)
+}
+
+// Reshape re-expresses the bucket in another rule's cost of a unit.
+func (f *LeakyBucket) Reshape(old, rule *limit.Rule, now, _ int64) (expired int64) {
+	conv := func(t arith.Span) arith.Span { return Convert(old, rule, now, t) }
+	f.View, f.Known = conv(f.View), conv(f.Known)
+	f.Pend.TAT = conv(f.Pend.TAT)
+	if f.away == nil {
+		return 0
+	}
+	f.away.sent.TAT = conv(f.away.sent.TAT)
+	for _, c := range []*credit{&f.away.back, &f.away.sentBack} {
+		c.until, c.top = conv(c.until), conv(c.top)
+		// Whole units, rounded down: never more than was handed back.
+		c.span = rule.Cost(old.Whole(c.span))
+	}
+	return 0
+}

@@ -1,0 +1,288 @@
+package algorithm
+
+import (
+	"math"
+	"sync"
+
+	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// away is what is under way to the authority of a leaky bucket. Most buckets have
+// none most of the time, so that it is taken from a pool for each report.
+type away struct {
+	sent           Run
+	back, sentBack credit // handed back: not reported yet, and reported
+	debt, sentDebt int64  // units that were admitted in an outage: of those pending, and of those sent
+	spared         int64  // by how many units the view is less than n times the weight, see raise
+}
+
+var spareAway = sync.Pool{New: func() any { return new(away) }}
+
+// under returns what is under way, for reading.
+func (f *LeakyBucket) under() away {
+	if f.away == nil {
+		return away{}
+	}
+	return *f.away
+}
+
+// put changes what is under way.
+func (f *LeakyBucket) put(a away) {
+	if a.back.span == (arith.Span{}) {
+		a.back = credit{}
+	}
+	if a.sentBack.span == (arith.Span{}) {
+		a.sentBack = credit{}
+	}
+	switch {
+	case a != away{}:
+		if f.away == nil {
+			f.away = spareAway.Get().(*away)
+		}
+		*f.away = a
+	case f.away != nil:
+		*f.away = a
+		spareAway.Put(f.away)
+		f.away = nil
+	}
+}
+
+// credit is what is to come off a TAT: the cost of units that were handed back,
+// less what has leaked by the time it comes off. until is when all of it will have
+// leaked: to take it off after that would take off units that others have added
+// since. If the TAT is above top by then, others have booked behind, and nothing
+// comes off.
+type credit struct {
+	span, until, top arith.Span
+}
+
+// at returns what is left of the credit.
+func (c credit) at(r *limit.Rule, now int64) arith.Span {
+	return Earlier(c.span, r.Sub(c.until, arith.Span{NS: now}))
+}
+
+func (c credit) plus(r *limit.Rule, d credit) credit {
+	return credit{r.Add(c.span, d.span), c.until.Max(d.until), c.top.Max(d.top)}
+}
+
+// Run is a run of units: how many, and the TAT of a bucket that saw only them.
+type Run struct {
+	Units int64
+	TAT   arith.Span
+}
+
+// plus merges p into the TAT x, each unit counting w-fold.
+func (p Run) plus(r *limit.Rule, x arith.Span, w int64) arith.Span {
+	if p.Units == 0 {
+		return x
+	}
+	tat := p.TAT
+	if w > 1 {
+		// The exact weighted TAT is not kept. This is never below it.
+		tat = r.Add(tat, r.Cost(Times(p.Units, w-1)))
+	}
+	return r.Add(x, r.Cost(Times(p.Units, max(w, 1)))).Max(tat)
+}
+
+// join appends q to p: q's units came after (or beside) p's.
+func (p Run) join(r *limit.Rule, q Run) Run {
+	if p.Units == 0 {
+		return q
+	}
+	if q.Units == 0 {
+		return p
+	}
+	return Run{Units: min(p.Units+q.Units, MaxUnits), TAT: q.plus(r, p.TAT, 1)}
+}
+
+// Units returns the units that are not sent, and those that are sent and not acknowledged.
+func (f *LeakyBucket) Units() (pending, sent int64) { return f.Pend.Units, f.under().sent.Units }
+
+// Drain drops the pending units of a bucket that has been empty for as long as a full one
+// takes to run empty.
+func (f *LeakyBucket) Drain(r *limit.Rule, now int64) (dropped int64) {
+	if f.Pend.Units == 0 || f.Pend.plus(r, f.Known, 1).NS >= now-int64(r.Horizon()) {
+		return 0
+	}
+	dropped, f.Pend = f.Pend.Units, Run{}
+	f.Indebt(0)
+	return dropped
+}
+
+// HasReturns reports whether units were handed back that are not acknowledged.
+func (f *LeakyBucket) HasReturns() bool {
+	a := f.under()
+	return a.back.span != arith.Span{} || a.sentBack.span != arith.Span{}
+}
+
+// ReturnsAt reports whether units were handed back that are not sent and have not leaked.
+func (f *LeakyBucket) ReturnsAt(r *limit.Rule, now int64) bool {
+	return f.under().back.at(r, now) != arith.Span{}
+}
+
+// KnowsClock is true: only levels are exchanged, relative to the time of the exchange.
+func (f *LeakyBucket) KnowsClock() bool { return true }
+
+// Follow does nothing, see KnowsClock.
+func (f *LeakyBucket) Follow(*limit.Rule, int64, int64, int64, Clock) {}
+
+// LowerKnown lowers what the authority has told by so many ns.
+func (f *LeakyBucket) LowerKnown(ns int64) { f.Known.NS = max(f.Known.NS-ns, 0) }
+
+// Indebt notes that n more of the pending units were admitted in an outage. The debt
+// is at most what is pending.
+func (f *LeakyBucket) Indebt(n int64) {
+	a := f.under()
+	if debt := min(a.debt+n, f.Pend.Units); debt != a.debt {
+		a.debt = debt
+		f.put(a)
+	}
+}
+
+// ForgiveLate drops those of the units of an outage that would leak after end even alone, and
+// returns how many.
+func (f *LeakyBucket) ForgiveLate(r *limit.Rule, end arith.Span) (n int64) {
+	if !end.Less(f.Pend.TAT) {
+		return 0
+	}
+	if n = min(r.Whole(r.Sub(f.Pend.TAT, end)), f.under().debt); n > 0 {
+		f.Pend = Run{f.Pend.Units - n, r.Sub(f.Pend.TAT, r.Cost(n))}
+		f.Indebt(0)
+	}
+	return n
+}
+
+// Sent returns what is sent, see [Exchanger].
+func (f *LeakyBucket) Sent(r *limit.Rule, now, slack int64) (s Sent) {
+	a, at := f.under(), arith.Span{NS: now}
+	s.Units, s.Debt, s.Back = a.sent.Units, a.sentDebt, a.sentBack.at(r, now)
+	if s.Units > 0 {
+		s.Ahead = r.Sub(a.sent.TAT, at)
+	}
+	if s.Back != (arith.Span{}) {
+		s.BackTop = r.Add(r.Sub(a.sentBack.top, at), arith.Span{NS: slack})
+	}
+	return s
+}
+
+// Told returns the level that the authority has told, negative if it has run empty before.
+func (f *LeakyBucket) Told(r *limit.Rule, now int64) (level arith.Span, _ []Bucket) {
+	return r.Diff(f.Known, arith.Span{NS: now}), nil
+}
+
+// KnownUnits returns what the authority has told, in units, rounded down.
+func (f *LeakyBucket) KnownUnits(r *limit.Rule, now int64) int64 {
+	return r.Whole(r.Sub(f.Known, arith.Span{NS: now}))
+}
+
+// Blank reports whether what the authority has told has leaked.
+func (f *LeakyBucket) Blank(now int64) bool { return f.Known.NS <= now }
+
+// KeepSent counts what was sent as known, without an answer.
+func (f *LeakyBucket) KeepSent(r *limit.Rule, w int64) {
+	f.settle(r, f.Known, arith.Span{NS: math.MaxInt64}, 0, 0, true, w)
+}
+
+// KeepSentBack goes on counting units whose hand-back was sent.
+func (f *LeakyBucket) KeepSentBack(r *limit.Rule, w int64) {
+	a := f.under()
+	f.put(away{sent: a.sent, back: a.back, debt: a.debt, sentDebt: a.sentDebt})
+	f.compose(r, w)
+}
+
+// DropSent forgets what was sent.
+func (f *LeakyBucket) DropSent(r *limit.Rule, w int64) {
+	a := f.under()
+	f.put(away{back: a.back, debt: a.debt})
+	f.compose(r, w)
+}
+
+// SettleAlone takes off what was handed back: it is not in the view any more.
+func (f *LeakyBucket) SettleAlone() { f.put(away{}) }
+
+// Forgive notes that the authority has not booked n of the units sent, as it has told.
+func (f *LeakyBucket) Forgive(r *limit.Rule, n int64) {
+	if n > 0 {
+		a := f.under()
+		a.sent.TAT = r.Sub(a.sent.TAT, r.Cost(n))
+		a.sent.Units = max(a.sent.Units-n, 0)
+		f.put(a)
+	}
+}
+
+// Collect moves what is pending to what is sent.
+func (f *LeakyBucket) Collect(r *limit.Rule) {
+	a := f.under()
+	f.put(away{sent: a.sent.join(r, f.Pend), sentBack: a.sentBack.plus(r, a.back), sentDebt: a.sentDebt + a.debt, spared: a.spared})
+	f.Pend = Run{}
+}
+
+// GiveBack undoes Collect: the authority has refused what was sent.
+func (f *LeakyBucket) GiveBack(r *limit.Rule) (expired int64) {
+	a := f.under()
+	f.Pend = a.sent.join(r, f.Pend)
+	f.put(away{back: a.sentBack.plus(r, a.back), debt: a.sentDebt + a.debt, spared: a.spared})
+	return 0
+}
+
+// Renew sets the bucket to what the authority says of it after a reset. What
+// is pending was admitted before that, and does not count any more.
+func (f *LeakyBucket) Renew(r *limit.Rule, a Answer, w int64) (withdrawn int64) {
+	withdrawn = f.Pend.Units
+	f.Known, f.Pend = r.Add(arith.Span{NS: a.At}, a.Level), Run{}
+	f.put(away{sent: f.under().sent, sentDebt: f.under().sentDebt})
+	f.compose(r, w)
+	return withdrawn
+}
+
+// Settle takes over an answer, see [Exchanger]. Times are capped at what the authority counts.
+func (f *LeakyBucket) Settle(r *limit.Rule, a Answer, w int64) Settled {
+	at := arith.Span{NS: a.At}
+	most := r.Add(at, arith.Span{NS: int64(limit.MaxWindow)})
+	return Settled{Lost: f.settle(r, r.Add(a.Level, at).Max(arith.Span{}), most, a.At, a.Slack, a.Floor, w)}
+}
+
+// settle takes over the TAT of the authority. If floor is set, which it is not after
+// a reset, what this node knew and had sent is a lower bound of the truth, and an
+// answer below it by more than slack ns is a sign of lost data.
+//
+// Both are capped at most. The authority counts time up to a bound, and a level above
+// that, be it forged or a debt, would look lost in every answer.
+func (f *LeakyBucket) settle(r *limit.Rule, tat, most arith.Span, at, slack int64, floor bool, w int64) (lost bool) {
+	tat = Earlier(tat, most)
+	a := f.under()
+	a.back.span, a.sentBack.span = a.back.at(r, at), a.sentBack.at(r, at)
+	f.put(a)
+	if floor {
+		least := Earlier(f.booked(r, 1), most)
+		lost = least.NS > tat.NS+slack && least.NS > at+slack
+		tat = tat.Max(least)
+	}
+	f.Known = tat
+	f.put(away{back: a.back, debt: a.debt})
+	f.compose(r, w)
+	return lost
+}
+
+// compose recomputes the view, each unsynced unit counting w-fold, in full.
+func (f *LeakyBucket) compose(r *limit.Rule, w int64) {
+	if f.away != nil && f.away.spared > 0 {
+		a := f.under()
+		a.spared = 0
+		f.put(a)
+	}
+	f.View = f.Pend.plus(r, f.told(r, w), w)
+}
+
+// told returns the TAT without what is pending.
+func (f *LeakyBucket) told(r *limit.Rule, w int64) arith.Span {
+	return r.Sub(f.booked(r, w), f.under().back.span)
+}
+
+// booked returns what the authority should say once it has booked what is sent:
+// units that are handed back are of earlier reports, and so come off first.
+func (f *LeakyBucket) booked(r *limit.Rule, w int64) arith.Span {
+	a := f.under()
+	return a.sent.plus(r, r.Sub(f.Known, a.sentBack.span), w)
+}

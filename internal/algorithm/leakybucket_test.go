@@ -1,0 +1,166 @@
+package algorithm
+
+import (
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func funnelRule(tb testing.TB, capacity, units int64, per time.Duration) *limit.Rule {
+	tb.Helper()
+	r, err := limit.Funnel("test", capacity, units, per)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return r
+}
+
+// ratTAT is a funnel in real numbers: slow and obviously right.
+type ratTAT struct {
+	tat, t, full *big.Rat
+}
+
+func newRatTAT(r *limit.Rule) *ratTAT {
+	t := big.NewRat(int64(r.Period()), r.Units())
+	return &ratTAT{new(big.Rat), t, new(big.Rat).Mul(t, big.NewRat(r.Limit(), 1))}
+}
+
+func (f *ratTAT) after(now, n int64) *big.Rat {
+	at := big.NewRat(now, 1)
+	base := f.tat
+	if base.Cmp(at) < 0 {
+		base = at
+	}
+	return new(big.Rat).Add(base, new(big.Rat).Mul(f.t, big.NewRat(n, 1)))
+}
+
+func (f *ratTAT) take(now, n int64) bool {
+	tat := f.after(now, n)
+	if new(big.Rat).Sub(tat, big.NewRat(now, 1)).Cmp(f.full) > 0 {
+		return false
+	}
+	f.tat = tat
+	return true
+}
+
+// add books units whether or not they fit.
+func (f *ratTAT) add(now, n int64) { f.tat = f.after(now, n) }
+
+func TestLeakyBucketAgainstRealNumbers(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for run := range 300 {
+		units, per := 1+rng.Int64N(1000), time.Duration(1+rng.Int64N(int64(time.Hour)))
+		if run%5 == 0 {
+			units, per = 1+rng.Int64N(20_000_000), time.Second
+		}
+		r, err := limit.Funnel("x", 1+rng.Int64N(50), units, per)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, ref := new(LeakyBucket), newRatTAT(r)
+		now, step := int64(0), int64(per)/units+2
+		for range 300 {
+			now += rng.Int64N(2 * step)
+			n := 1 + rng.Int64N(3)
+			want := ref.take(now, n)
+			if got := f.Take(r, now, n, n, 1, true); got != want {
+				t.Fatalf("run %d, %v, n=%d at %d: got %v, want %v", run, r, n, now, got, want)
+			}
+		}
+	}
+}
+
+// mergeRun plays one random history of several nodes that share a leaky bucket
+// through an authority which merges as the Lua script does, and hands the
+// authority's TAT and the true one to check after every sync.
+func mergeRun(t *testing.T, seed uint64, nodes int, check func(r *limit.Rule, merged, truth *big.Rat, interval int64)) {
+	rng := rand.New(rand.NewPCG(seed, 7))
+	r := funnelRule(t, 1+rng.Int64N(100), 1+rng.Int64N(100), time.Duration(1+rng.Int64N(10))*time.Second)
+	fs, firsts := make([]LeakyBucket, nodes), make([]int64, nodes)
+	truth := newRatTAT(r)
+	var redis arith.Span
+	interval, now := int64(0), int64(1e9)
+	exact := func(s arith.Span) *big.Rat {
+		return new(big.Rat).Add(big.NewRat(s.NS, 1), big.NewRat(s.Rem, r.Units()))
+	}
+	for range 200 {
+		now += rng.Int64N(int64(2*r.Period())/r.Units() + 2)
+		i := rng.IntN(nodes)
+		f := &fs[i]
+		if rng.IntN(4) > 0 {
+			if n := 1 + rng.Int64N(3); f.Take(r, now, n, n, 1, true) {
+				if f.Pend.Units == n {
+					firsts[i] = now
+				}
+				truth.add(now, n)
+			}
+			continue
+		}
+		if f.Pend.Units == 0 {
+			continue
+		}
+		interval = max(interval, now-firsts[i])
+		f.Collect(r)
+		ahead := r.Sub(f.under().sent.TAT, arith.Span{NS: now})
+		redis = r.Add(redis, r.Cost(f.under().sent.Units)).Max(r.Add(arith.Span{NS: now}, ahead))
+		f.settle(r, redis, arith.Span{NS: math.MaxInt64}, now, 0, false, 1)
+		// What the others have not told yet is in the truth only.
+		synced := true
+		for j := range fs {
+			synced = synced && fs[j].Pend.Units == 0
+		}
+		if synced {
+			at := big.NewRat(now, 1)
+			merged, real := exact(redis), truth.tat
+			if merged.Cmp(at) < 0 {
+				merged = at // an empty funnel is empty, however long it has been
+			}
+			if real.Cmp(at) < 0 {
+				real = at
+			}
+			check(r, merged, real, interval)
+		}
+	}
+}
+
+func TestMergeOfOneNodeIsExact(t *testing.T) {
+	checked := 0
+	for seed := range uint64(500) {
+		mergeRun(t, seed, 1, func(r *limit.Rule, merged, truth *big.Rat, _ int64) {
+			checked++
+			if merged.Cmp(truth) != 0 {
+				t.Fatalf("seed %d, %v: merged %v, true %v", seed, r, merged, truth)
+			}
+		})
+	}
+	if checked < 10_000 {
+		t.Fatalf("only %d comparisons", checked)
+	}
+}
+
+func TestMergeNeverUnderCountsAndIsCloseToTheTruth(t *testing.T) {
+	checked := 0
+	for seed := range uint64(3000) {
+		mergeRun(t, seed, 2+int(seed%4), func(r *limit.Rule, merged, truth *big.Rat, interval int64) {
+			checked++
+			if merged.Cmp(truth) < 0 {
+				t.Fatalf("seed %d, %v: merged %v is below the true %v", seed, r, merged, truth)
+			}
+			if d := new(big.Rat).Sub(merged, truth); d.Cmp(big.NewRat(interval, 1)) > 0 {
+				t.Fatalf("seed %d, %v: merged exceeds the true TAT by %v ns, more than an interval of %d", seed, r, d, interval)
+			}
+		})
+	}
+	if checked < 1000 {
+		t.Fatalf("only %d comparisons", checked)
+	}
+}

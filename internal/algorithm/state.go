@@ -1,0 +1,214 @@
+// Package algorithm has the arithmetic of the algorithms: what is counted of a key, and what
+// follows from it. It takes no lock and reads no clock.
+package algorithm
+
+import (
+	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// State is what is counted of one key by one algorithm. A counter knows its state by this
+// interface alone, so that another algorithm is another file here.
+//
+// Times are in ns and never run backwards. The rule is the one that the state counts by. A
+// cost is what n units count as: n times the weight, capped by [limit.Rule.Weigh]. The weight
+// is what a unit that the authority has not acknowledged counts as, [WeightOpen] or
+// [WeightClosed]. States are not safe for concurrent use.
+type State interface {
+	Decider
+	Leaser
+	Exchanger
+}
+
+// Decider is the part of a [State] that checks use.
+type Decider interface {
+	// Roll moves on to now. It returns the pending units that have outlived the window.
+	Roll(r *limit.Rule, now, weight int64) (expired int64)
+	// Take admits n units or refuses them. Without book it consumes nothing.
+	Take(r *limit.Rule, now, n, cost, weight int64, book bool) bool
+	// Book counts n units, whether they fit or not.
+	Book(r *limit.Rule, now, n, cost, weight int64)
+	// Describe returns the whole answer to a check for n units.
+	Describe(r *limit.Rule, now, n, weight int64, allowed bool) limit.Result
+	// FitsAt returns a time before which so much more cannot fit, if it does not fit now;
+	// now, if there is no such time.
+	FitsAt(r *limit.Rule, now, cost int64) int64
+	// Usage reports whether any units count, and whether one more would be refused.
+	Usage(r *limit.Rule, now int64) (used, denies bool)
+	// Claim keeps n units for a caller who waits. It replaces the claim of before, which it
+	// returns. A state that can be booked ahead has no claims.
+	Claim(r *limit.Rule, n, weight int64) (was int64)
+	// Refund hands back n units, the newest first, as far as so many count. Those of a leaky
+	// bucket take cost to leak, and it does not run empty before least because of them. It
+	// returns how many, and how many of these will never be reported to the authority. Units
+	// of a leaky bucket that are reported already are handed back only if tell is set.
+	Refund(r *limit.Rule, now, n, weight int64, cost, least arith.Span, tell bool) (back, withdrawn int64)
+	// Set makes n units count instead of what counted before.
+	Set(r *limit.Rule, now, n int64)
+	// Reshape re-expresses what is counted by another rule, rounded up. It returns the pending
+	// units that do not count under that.
+	Reshape(old, rule *limit.Rule, now, weight int64) (expired int64)
+	// Reweigh changes what a unit that the authority has not acknowledged counts as.
+	Reweigh(r *limit.Rule, now, was, is int64)
+}
+
+// Leaser is the part of a [State] that leases use.
+type Leaser interface {
+	// Spare bounds how many units a lease may have; 0: there is no lease.
+	Spare(r *limit.Rule, last int64, clock Clock) int64
+	// Lease returns what the word of a lease begins with: the level of a leaky bucket at last,
+	// or when the current bucket of a window ends.
+	Lease(r *limit.Rule, last int64) (level arith.Span, until int64)
+	// Spend counts n units that a lease has admitted up to now, the last of them at last. A
+	// leaky bucket is empty at empty after that.
+	Spend(r *limit.Rule, now, last, n int64, empty arith.Span)
+}
+
+// Exchanger is the part of a [State] that the exchange with the authority uses. Collect
+// begins an exchange. Settle, KeepSent, DropSent or GiveBack ends it.
+type Exchanger interface {
+	// Units returns the units that the authority has not been sent, and those that it was sent
+	// and has not acknowledged.
+	Units() (pending, sent int64)
+	// Drain drops the pending units if all that is counted has long ceased to count, and
+	// returns how many. It is for outages, in which nothing can be reported.
+	Drain(r *limit.Rule, now int64) (dropped int64)
+	// HasReturns reports whether units were handed back that the authority has not
+	// acknowledged.
+	HasReturns() bool
+	// ReturnsAt reports whether there are such that it was not sent and that count.
+	ReturnsAt(r *limit.Rule, now int64) bool
+	// KnowsClock reports whether the state needs no reading of the authority's clock.
+	KnowsClock() bool
+	// Follow applies a reading of the authority's clock. last is when the latest check was,
+	// [math.MinInt64] if there was none.
+	Follow(r *limit.Rule, now, last, weight int64, clock Clock)
+
+	// Collect moves what is pending to what is sent.
+	Collect(r *limit.Rule)
+	// Sent returns what is sent and not acknowledged. The authority's level is known to slack.
+	Sent(r *limit.Rule, now, slack int64) Sent
+	// Told returns what the authority has told, and should still know. It is empty if it is
+	// not known in which buckets that is.
+	Told(r *limit.Rule, now int64) (level arith.Span, buckets []Bucket)
+	// KnownUnits returns what the authority has told, in units, rounded down.
+	KnownUnits(r *limit.Rule, now int64) int64
+	// Blank reports whether nothing that the authority has told counts any more.
+	Blank(now int64) bool
+	// Forgive notes that the authority has not booked n of the units sent.
+	Forgive(r *limit.Rule, n int64)
+	// Settle takes over an answer: what was sent is booked.
+	Settle(r *limit.Rule, a Answer, weight int64) Settled
+	// KeepSent counts what was sent as known, without an answer.
+	KeepSent(r *limit.Rule, weight int64)
+	// KeepSentBack goes on counting units whose hand-back was sent.
+	KeepSentBack(r *limit.Rule, weight int64)
+	// DropSent forgets what was sent: a reset has cleared it.
+	DropSent(r *limit.Rule, weight int64)
+	// GiveBack undoes Collect. It returns the units that have expired meanwhile.
+	GiveBack(r *limit.Rule) (expired int64)
+	// Renew sets the state to what the authority says after a reset. Pending units are
+	// dropped: they were admitted before. It returns how many.
+	Renew(r *limit.Rule, a Answer, weight int64) (withdrawn int64)
+	// SettleAlone takes off what was handed back, if there is no authority.
+	SettleAlone()
+}
+
+// Weights that are not plain factors.
+const (
+	// WeightOpen admits every check for no more than the limit.
+	WeightOpen = 0
+	// WeightClosed refuses every check for 1 unit or more.
+	WeightClosed = -1
+)
+
+// MaxUnits bounds what is counted, so that sums of two never wrap.
+const MaxUnits = 1 << 60
+
+// ClockStep is by how much, in ns, two readings of one clock may differ only because they
+// were not taken at the same moment.
+const ClockStep = 20_000_000
+
+// Clock is what is known of the authority's clock.
+type Clock struct {
+	Off   int64 // its time minus ours, ns
+	Slack int64 // uncertainty of Off, ns
+	Sure  bool  // Off was measured; false: it is a guess
+
+	WentBack bool  // it was set back since the last answer
+	BackTo   int64 // what it showed then
+}
+
+// Sent is what is sent to the authority and not acknowledged.
+type Sent struct {
+	Units   int64      // in all; 0: only a question
+	Ahead   arith.Span // leaky bucket: when the units sent have leaked, counted from now
+	Buckets []Bucket   // window: the units that still count, by bucket
+	// Back (leaky bucket) and BackBuckets (window) are units handed back. They are not
+	// among Units, but among those that the authority counts already.
+	Back        arith.Span
+	BackTop     arith.Span // above this level others have booked behind what is handed back
+	BackBuckets []Bucket
+	Debt        int64 // leaky bucket: how many of Units were admitted in an outage
+}
+
+// Answer is the state of the authority.
+type Answer struct {
+	Level      arith.Span // leaky bucket
+	Buckets    []Bucket   // window
+	At         int64      // our time at which the answer was given, ns
+	ServerNow  int64      // the authority's time then, ns
+	Slack      int64      // uncertainty of At, ns
+	ClockSlack int64      // uncertainty of the authority's clock at present, ns
+	Now        int64      // our present time, ns
+	Floor      bool       // what we knew and have sent is a lower bound of the truth
+}
+
+// Settled is what an [Answer] was found to be.
+type Settled struct {
+	Lost    bool  // below the lower bound: the authority has lost data
+	Astray  bool  // given by a clock that is not the authority's present one
+	Expired int64 // units that have outlived the window
+}
+
+// New returns an empty state for a rule, nil for a leaky bucket: the zero [LeakyBucket] is
+// empty. off is how far the authority's clock is ahead; sure: that was measured.
+func New(r *limit.Rule, now, off int64, sure bool) State {
+	switch r.Algorithm() {
+	case limit.AlgorithmFunnel:
+		return nil
+	case limit.AlgorithmSlidingLog:
+		return new(SlidingLog)
+	}
+	return NewWindow(r, now, off, sure)
+}
+
+// IsWindow reports whether a rule counts by a [Window].
+func IsWindow(r *limit.Rule) bool {
+	a := r.Algorithm()
+	return a == limit.AlgorithmSlidingWindow || a == limit.AlgorithmFixedWindow
+}
+
+// Times returns a · b, at most MaxUnits.
+func Times(a, b int64) int64 {
+	if a > 0 && b > MaxUnits/a {
+		return MaxUnits
+	}
+	return a * b
+}
+
+// Earlier returns the lesser of two times.
+func Earlier(a, b arith.Span) arith.Span {
+	if b.Less(a) {
+		return b
+	}
+	return a
+}
+
+func floorDiv(a, b int64) int64 {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return q
+}

@@ -1,0 +1,219 @@
+package algorithm
+
+import (
+	"slices"
+
+	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// Units returns the units that are not sent, and those that are sent and not acknowledged.
+func (w *Window) Units() (pending, sent int64) { return w.pendUnits, w.sentUnits }
+
+// Drain does nothing: Roll drops what has left the window.
+func (w *Window) Drain(*limit.Rule, int64) int64 { return 0 }
+
+// HasReturns reports whether units were handed back that are not acknowledged.
+func (w *Window) HasReturns() bool {
+	return w.backUnits > 0 || slices.ContainsFunc(w.sentBack, func(u int64) bool { return u > 0 })
+}
+
+// ReturnsAt reports whether units were handed back that are not sent.
+func (w *Window) ReturnsAt(*limit.Rule, int64) bool { return w.backUnits > 0 }
+
+// Sent returns what is sent, see [Exchanger].
+func (w *Window) Sent(*limit.Rule, int64, int64) Sent {
+	return Sent{Units: w.sentUnits, Buckets: w.list(w.sent), BackBuckets: w.list(w.sentBack)}
+}
+
+// Told returns what the authority has told, nothing if it is not known in which buckets.
+func (w *Window) Told(*limit.Rule, int64) (_ arith.Span, buckets []Bucket) {
+	if !w.moved {
+		buckets = w.list(w.known)
+	}
+	return arith.Span{}, buckets
+}
+
+// KnownUnits returns what the authority has told, as far as it counts.
+func (w *Window) KnownUnits(r *limit.Rule, now int64) (used int64) {
+	for i, u := range w.known {
+		if i == r.Kept() && i > 0 {
+			u = w.still(r, now, u)
+		}
+		used = min(used+u, MaxUnits)
+	}
+	return used
+}
+
+// Blank reports whether nothing that the authority has told is in the window.
+func (w *Window) Blank(int64) bool { return len(w.list(w.known)) == 0 }
+
+// Forgive does nothing: a window has no debt.
+func (w *Window) Forgive(*limit.Rule, int64) {}
+
+// KeepSent counts what was sent as known, without an answer.
+func (w *Window) KeepSent(r *limit.Rule, weight int64) {
+	w.known = mergeBuckets(w.known, w.sent, func(a, b int64) int64 { return a + b })
+	w.sent, w.sentUnits = nil, 0
+	for i, u := range w.sentBack {
+		if w.known == nil {
+			break // nothing was under way
+		}
+		w.known[i] = max(w.known[i]-u, 0)
+	}
+	w.KeepSentBack(r, weight)
+}
+
+// KeepSentBack goes on counting units whose hand-back was sent.
+func (w *Window) KeepSentBack(r *limit.Rule, weight int64) {
+	clear(w.sentBack)
+	w.sum(r, weight)
+}
+
+// DropSent forgets what was sent.
+func (w *Window) DropSent(r *limit.Rule, weight int64) {
+	w.forgetSent()
+	w.KeepSentBack(r, weight)
+}
+
+// Collect moves what is pending to what is sent.
+func (w *Window) Collect(*limit.Rule) {
+	if w.sent == nil {
+		w.sent = spareBuckets(len(w.pend))
+	}
+	for i, u := range w.pend {
+		w.sent[i] += u
+	}
+	clear(w.pend)
+	w.sentUnits += w.pendUnits
+	w.pendUnits = 0
+	for i, u := range w.back {
+		w.sentBack[i] += u
+	}
+	clear(w.back)
+	w.backUnits = 0
+}
+
+// GiveBack undoes Collect, and returns the units that have expired meanwhile.
+func (w *Window) GiveBack(*limit.Rule) (expired int64) {
+	expired = w.sentUnits
+	for i, u := range w.sent {
+		w.pend[i] += u
+		w.pendUnits += u
+		expired -= u
+	}
+	w.forgetSent()
+	for i, u := range w.sentBack {
+		w.back[i] += u
+		w.backUnits += u
+	}
+	clear(w.sentBack)
+	return expired
+}
+
+// Renew sets the window to what the authority says of it after a reset. What
+// is pending was admitted before that, and does not count any more.
+func (w *Window) Renew(r *limit.Rule, a Answer, weight int64) (withdrawn int64) {
+	w.read(r, a.At, a.ServerNow)
+	withdrawn = w.pendUnits
+	clear(w.pend)
+	clear(w.back)
+	clear(w.sentBack)
+	clear(w.last)
+	w.pendUnits, w.backUnits = 0, 0
+	w.known = w.sorted(a.Buckets)
+	w.hear(a.Buckets)
+	w.sum(r, weight)
+	return withdrawn
+}
+
+// Settle takes over an answer, see [Exchanger]. In buckets narrower than the clocks can be
+// compared, units come back in a neighbouring one: then nothing is lost.
+func (w *Window) Settle(r *limit.Rule, a Answer, weight int64) (s Settled) {
+	s.Astray = w.sure && a.Now+w.off-a.ServerNow > a.Slack+a.ClockSlack+ClockStep
+	s.Lost, s.Expired = w.settle(r, a.Buckets, w.serverBucket(r, a), a.Floor, weight)
+	s.Lost = s.Lost && int64(r.Width()) > a.Slack
+	return s
+}
+
+// serverBucket returns the ID of the authority's bucket at the time of an answer. If that
+// time is ahead of the authority's present clock, the answer was given before that clock was
+// set back. To move the window there would be wrong: all that the authority counts from now
+// on would be in older buckets.
+func (w *Window) serverBucket(r *limit.Rule, a Answer) int64 {
+	server := a.ServerNow
+	if w.sure {
+		server = min(server, a.Now+w.off+a.ClockSlack+ClockStep)
+	}
+	return floorDiv(server, int64(r.Width()))
+}
+
+// settle takes over the buckets of the authority; serverCur is its current bucket.
+// As with a leaky bucket, what we knew and had sent is a lower bound of the truth, if floor
+// is set, and an answer below it is a sign of lost data.
+func (w *Window) settle(r *limit.Rule, buckets []Bucket, serverCur int64, floor bool, weight int64) (lost bool, expired int64) {
+	expired = w.advance(r, serverCur, weight)
+	least := w.known
+	if least == nil {
+		least = make([]int64, len(w.pend))
+	}
+	for i, u := range w.sent {
+		least[i] = min(least[i]+u, MaxUnits)
+	}
+	for i, u := range w.sentBack {
+		least[i] = max(least[i]-u, 0)
+	}
+	clear(w.sentBack)
+	moved := w.moved
+	w.moved = false
+	told := w.sorted(buckets)
+	w.bookedEarlier(least, told)
+	w.forgetSent()
+	// Units that we sent ahead of the authority's clock are booked into its current
+	// bucket. The comparison must do the same.
+	if ahead := min(w.cur-serverCur, int64(len(least)-1)); ahead > 0 {
+		for i := range ahead {
+			if least[i] > 0 {
+				w.last[ahead] = int64(r.Width()) // at the end of that
+			}
+			least[ahead] = min(least[ahead]+least[i], MaxUnits)
+			least[i] = 0
+		}
+	}
+	if !floor || moved {
+		clear(least)
+	}
+	for i, u := range told {
+		lost = lost || u < least[i]
+		if u >= least[i] && w.pend[i] == 0 {
+			w.last[i] = 0 // the authority knows better: units may have been handed back
+		}
+		told[i] = max(u, least[i])
+	}
+	w.hear(buckets)
+	w.known = told
+	w.sum(r, weight)
+	return lost, expired
+}
+
+// bookedEarlier moves units that were sent, which are part of least, to the bucket in which
+// the authority has booked them: it books units ahead of its clock into its current bucket,
+// and a batch that was sent again may have been booked long ago.
+func (w *Window) bookedEarlier(least, told []int64) {
+	for i, u := range w.sent {
+		for k := i + 1; k < len(told) && u > 0 && least[i] > told[i]; k++ {
+			if n := min(u, least[i]-told[i], told[k]-least[k]); n > 0 {
+				least[i], least[k], u = least[i]-n, least[k]+n, u-n
+			}
+		}
+	}
+}
+
+// SettleAlone takes off what was handed back, of a window that nothing is reported of.
+func (w *Window) SettleAlone() {
+	for i, u := range w.back {
+		w.pend[i] = max(w.pend[i]-u, 0)
+	}
+	clear(w.back)
+	w.backUnits = 0
+}
