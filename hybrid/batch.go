@@ -2,8 +2,8 @@ package hybrid
 
 import (
 	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
-	"github.com/hybridlimit/hybridlimit/internal/table"
 )
 
 // batch returns the batch for the flight of a shard. It is made anew for each attempt: the
@@ -40,7 +40,7 @@ func (c *core) batch(id int) *redisstore.Batch {
 }
 
 // op returns the operation for the report of one counter.
-func (c *core) op(ctr *table.Counter, rep table.Report, units int64) redisstore.Op {
+func (c *core) op(ctr *counter.Counter, rep counter.Report, units int64) redisstore.Op {
 	op := redisstore.Op{
 		Key: c.keys.CounterKey(rep.Rule, ctr.Key()), Rule: rep.Rule, Units: units,
 		Ahead: rep.Ahead, Buckets: toRemote(rep.Buckets), Raise: rep.Raise,
@@ -54,11 +54,11 @@ func (c *core) op(ctr *table.Counter, rep table.Report, units int64) redisstore.
 }
 
 // handsBack reports whether a report hands units back.
-func handsBack(rep table.Report) bool { return rep.Back != arith.Span{} || len(rep.BackBuckets) > 0 }
+func handsBack(rep counter.Report) bool { return rep.Back != arith.Span{} || len(rep.BackBuckets) > 0 }
 
 // readOnly returns a report that books nothing: it only reads the state of the key, and
 // restores what Redis may have lost.
-func readOnly(rep table.Report) table.Report {
+func readOnly(rep counter.Report) counter.Report {
 	rep.Units, rep.Buckets, rep.Ahead, rep.Debt = 0, nil, arith.Span{}, 0
 	rep.Back, rep.BackTop, rep.BackBuckets = arith.Span{}, arith.Span{}, nil
 	return rep

@@ -1,12 +1,12 @@
 package hybrid
 
 import (
+	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
-	"github.com/hybridlimit/hybridlimit/internal/table"
 )
 
 // toRemote converts the buckets of a counter to those of a batch.
-func toRemote(in []table.Bucket) []redisstore.Bucket {
+func toRemote(in []counter.Bucket) []redisstore.Bucket {
 	if len(in) == 0 {
 		return nil
 	}
@@ -18,10 +18,10 @@ func toRemote(in []table.Bucket) []redisstore.Bucket {
 }
 
 // toLocal converts the buckets of a reply to those of a counter.
-func toLocal(in []redisstore.Bucket) []table.Bucket {
-	out := make([]table.Bucket, len(in))
+func toLocal(in []redisstore.Bucket) []counter.Bucket {
+	out := make([]counter.Bucket, len(in))
 	for i, b := range in {
-		out[i] = table.Bucket(b)
+		out[i] = counter.Bucket(b)
 	}
 	return out
 }

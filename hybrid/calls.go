@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
-	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -102,8 +102,8 @@ func (l *Limiter) Set(ctx context.Context, key string, rule *limit.Rule, used in
 
 // renewal converts what Redis answers about a counter that was set. It is not known exactly
 // when it was set; the time of the answer is the latest possible and errs on the safe side.
-func renewal(recv int64, done redisstore.Renewed) table.Renewal {
-	return table.Renewal{
+func renewal(recv int64, done redisstore.Renewed) counter.Renewal {
+	return counter.Renewal{
 		Gen: done.State.Gen, Born: done.State.Born, Level: done.State.Level, Buckets: toLocal(done.State.Buckets),
 		At: recv, ServerNow: int64(done.Now),
 	}

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
-	"github.com/hybridlimit/hybridlimit/internal/table"
 )
 
 // close reports what is pending, leaves the list of nodes, and stops every goroutine.
@@ -70,7 +70,7 @@ func (d *driver) leave(ctx context.Context) error {
 
 // pending reports whether any counter has something to report.
 func (d *driver) pending() (any bool) {
-	d.table.Range(func(c *table.Counter) bool {
+	d.table.Range(func(c *counter.Counter) bool {
 		any = c.Pending()
 		return !any
 	})

@@ -4,8 +4,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
-	"github.com/hybridlimit/hybridlimit/internal/table"
 )
 
 // core is the reconciler. It decides what to send to Redis and when, and what a reply, an
@@ -27,9 +27,9 @@ type core struct {
 	rng   *rand.Rand
 	ids   identities
 	node  string // name of this node; it changes if another process is seen to use it
-	link  *table.Link
+	link  *counter.Link
 	keys  redisstore.Keyspace
-	each  func(func(*table.Counter) bool) // visits every live counter
+	each  func(func(*counter.Counter) bool) // visits every live counter
 	stats *counters
 
 	now   int64 // time of this step on the timer clock

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -44,7 +45,7 @@ type driver struct {
 // parts is what a driver shares with its limiter.
 type parts struct {
 	table  *table.Table
-	link   *table.Link
+	link   *counter.Link
 	clock  clock.Clock // of the counters
 	notify *notifier
 	counts *counters

@@ -3,7 +3,7 @@ package hybrid
 import (
 	"fmt"
 
-	"github.com/hybridlimit/hybridlimit/internal/table"
+	"github.com/hybridlimit/hybridlimit/internal/counter"
 )
 
 // Fallback is the policy for checks while Redis is unreachable.
@@ -38,9 +38,9 @@ func (f Fallback) multiplier(n int64) int64 {
 	case FullLimit:
 		return 1
 	case FailOpen:
-		return table.WeightOpen
+		return counter.WeightOpen
 	case FailClosed:
-		return table.WeightClosed
+		return counter.WeightClosed
 	}
 	return n
 }

@@ -1,7 +1,7 @@
 package hybrid
 
 import (
-	"github.com/hybridlimit/hybridlimit/internal/table"
+	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -18,7 +18,7 @@ type flight struct {
 
 // item is what one counter reports in a flight.
 type item struct {
-	c      *table.Counter
+	c      *counter.Counter
 	rule   *limit.Rule
 	units  int64
 	back   bool // it hands units back

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/internal/waitqueue"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -24,7 +25,7 @@ type Limiter struct {
 
 	table  *table.Table
 	clock  clock.Clock
-	link   *table.Link
+	link   *counter.Link
 	driver *driver       // nil: local only
 	alone  chan struct{} // without Redis: closed when the notifier has ended
 	stats  counters
@@ -98,7 +99,7 @@ func (l *Limiter) Stats() Stats {
 	var s Stats
 	if l == nil || l.table == nil {
 		if l != nil {
-			l.tally.sum(&s, [table.Sources]int64{})
+			l.tally.sum(&s, [counter.Sources]int64{})
 		}
 		return s
 	}

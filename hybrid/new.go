@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/table"
 )
@@ -38,7 +39,7 @@ func build(rdb redis.UniversalClient, o Options) (*Limiter, error) {
 	}
 	l := &Limiter{clock: clock.Forward(o.Clock), patience: 2 * o.SyncInterval}
 	if rdb != nil {
-		l.link = table.NewLink(o.pace(), o.Shards)
+		l.link = counter.NewLink(o.pace(), o.Shards)
 		l.link.SetMaxDebt(o.MaxDebt)
 		ks, err := redisstore.NewKeyspace(o.KeyPrefix, o.Shards)
 		if err != nil {

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
-	"github.com/hybridlimit/hybridlimit/internal/table"
 )
 
 // Options configures a [Limiter]. A field that is zero takes the default that its comment
@@ -160,7 +160,7 @@ func (o Options) validate() error {
 	return errors.Join(errs...)
 }
 
-func (o Options) pace() table.Pace { return table.Pace{Interval: o.SyncInterval, MaxLag: o.MaxLag} }
+func (o Options) pace() counter.Pace { return counter.Pace{Interval: o.SyncInterval, MaxLag: o.MaxLag} }
 
 func (o Options) coreConfig() coreConfig {
 	return coreConfig{

@@ -1,18 +1,18 @@
 package hybrid
 
-import "github.com/hybridlimit/hybridlimit/internal/table"
+import "github.com/hybridlimit/hybridlimit/internal/counter"
 
 // quarantine holds the counters whose keys Redis cannot use, in the order in which they
 // are to be tried again.
 type quarantine []quarantined
 
 type quarantined struct {
-	c     *table.Counter
+	c     *counter.Counter
 	until int64 // on the clock that timers run on
 }
 
 // add puts a counter in until a time, which is not before that of any other.
-func (q *quarantine) add(c *table.Counter, until int64) { *q = append(*q, quarantined{c, until}) }
+func (q *quarantine) add(c *counter.Counter, until int64) { *q = append(*q, quarantined{c, until}) }
 
 // next returns when the next counter is to be tried again, 0 if there is none.
 func (q quarantine) next() int64 {
@@ -23,7 +23,7 @@ func (q quarantine) next() int64 {
 }
 
 // release takes the counters out that are to be tried again by now.
-func (q *quarantine) release(now int64) (list []*table.Counter) {
+func (q *quarantine) release(now int64) (list []*counter.Counter) {
 	for len(*q) > 0 && now >= (*q)[0].until {
 		list = append(list, (*q)[0].c)
 		*q = (*q)[1:]

@@ -3,19 +3,19 @@ package hybrid
 import (
 	"slices"
 
-	"github.com/hybridlimit/hybridlimit/internal/table"
+	"github.com/hybridlimit/hybridlimit/internal/counter"
 )
 
 // drain queues the counters that checks have handed over.
 func (c *core) drain() {
-	c.link.Drain(func(k *table.Counter, urgent bool) {
+	c.link.Drain(func(k *counter.Counter, urgent bool) {
 		c.activeAt = c.now
 		c.enqueue(k, urgent)
 	})
 }
 
 // enqueue queues a counter: an urgent one in its shard, another in the wheel until it is due.
-func (c *core) enqueue(k *table.Counter, urgent bool) {
+func (c *core) enqueue(k *counter.Counter, urgent bool) {
 	// Ask for the shard even if the counter reports later: until a counter knows its shard, its
 	// window follows the clock of another server.
 	s := &c.shards[k.Shard(c.local, c.keys.Shard)]
@@ -30,7 +30,7 @@ func (c *core) enqueue(k *table.Counter, urgent bool) {
 }
 
 // ready moves a counter that is due from the wheel into the queue of its shard.
-func (c *core) ready(k *table.Counter) {
+func (c *core) ready(k *counter.Counter) {
 	s := &c.shards[k.Shard(c.local, c.keys.Shard)]
 	if len(s.normal) >= max(s.prune, minPrune) {
 		before := len(s.normal)
@@ -46,7 +46,7 @@ func (c *core) ready(k *table.Counter) {
 
 // refreshAll queues every live counter, including those that have nothing to report.
 func (c *core) refreshAll() {
-	c.each(func(k *table.Counter) bool {
+	c.each(func(k *counter.Counter) bool {
 		if k.Refresh() {
 			c.enqueue(k, false)
 		}

@@ -3,7 +3,7 @@ package hybrid
 import (
 	"fmt"
 
-	"github.com/hybridlimit/hybridlimit/internal/table"
+	"github.com/hybridlimit/hybridlimit/internal/counter"
 )
 
 // noteLoss records that Redis has lost the data of a shard, once per loss, and schedules
@@ -27,7 +27,7 @@ func (c *core) noteLoss(s *shard) {
 func (c *core) reseedNow() {
 	c.reseedAt = 0
 	c.happened(Event{Kind: EventDataLost, Reason: fmt.Sprintf("redis has lost data, and is sent what this node knows of it: %d of %d shards", c.toReseed(), len(c.shards))})
-	c.each(func(k *table.Counter) bool {
+	c.each(func(k *counter.Counter) bool {
 		s := &c.shards[k.Shard(c.local, c.keys.Shard)]
 		if s.reseed && k.MarkRaise(c.local) {
 			s.normal = append(s.normal, queued{k, c.now})

@@ -4,15 +4,15 @@ import (
 	"errors"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
-	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // settle ends a flight that Redis has booked, and gives each counter the state of its key.
 func (c *core) settle(s *shard, f *flight, r redisstore.Reply, sent, recv int64) {
 	server, offset := int64(r.Now), s.server.offset.ns
-	a := table.Answer{
+	a := counter.Answer{
 		At: min(max(server-offset, sent), recv), ServerNow: server,
 		Slack: max(recv-sent, 0) + int64(time.Millisecond),
 	}
@@ -70,7 +70,7 @@ func (c *core) onKeyError(it item, err error) {
 }
 
 // afterSettle counts and queues what has come of an answer for a counter.
-func (c *core) afterSettle(ctr *table.Counter, o table.Outcome) {
+func (c *core) afterSettle(ctr *counter.Counter, o counter.Outcome) {
 	if o.Lost {
 		c.stats.rolledBack.Add(1)
 	}

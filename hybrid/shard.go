@@ -1,6 +1,6 @@
 package hybrid
 
-import "github.com/hybridlimit/hybridlimit/internal/table"
+import "github.com/hybridlimit/hybridlimit/internal/counter"
 
 // shard is the state of one group of keys.
 type shard struct {
@@ -31,7 +31,7 @@ type shard struct {
 
 // queued is a counter that is to report.
 type queued struct {
-	c  *table.Counter
+	c  *counter.Counter
 	at int64 // when it was queued, on the timer clock
 }
 

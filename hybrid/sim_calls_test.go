@@ -5,14 +5,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/table"
+	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // reserve books units ahead, and sometimes gives them back.
 func (n *simNode) reserve(key string, rule *limit.Rule, units int64) {
 	s, k := n.s, oracleKey{rule, key}
-	terms := table.Terms{MaxDelay: s.calls.Int64N(2) * s.calls.Int64N(int64(10*time.Second)), Share: s.calls.IntN(2) == 0}
+	terms := counter.Terms{MaxDelay: s.calls.Int64N(2) * s.calls.Int64N(int64(10*time.Second)), Share: s.calls.IntN(2) == 0}
 	res, b, ok := n.counter(k).Reserve(n.time(), units, n.rule(rule), terms)
 	booked := b != nil
 	if !ok || !booked && res.Allowed || booked && int64(res.RetryAfter) > terms.MaxDelay {
@@ -48,7 +48,7 @@ func (n *simNode) reserve(key string, rule *limit.Rule, units int64) {
 }
 
 // cancel gives a reservation up.
-func (n *simNode) cancel(k oracleKey, b *table.Booking, units int64) {
+func (n *simNode) cancel(k oracleKey, b *counter.Booking, units int64) {
 	back, ok := n.counter(k).Cancel(n.time(), n.rule(k.rule), b)
 	if !ok || back < 0 || back > units && k.rule.Algorithm() != limit.AlgorithmFunnel {
 		n.s.failf("%d units handed back of %d that were reserved", back, units)
@@ -65,7 +65,7 @@ func (n *simNode) takeTogether(key string, rule *limit.Rule, units int64) {
 	for range 1 + s.calls.IntN(3) {
 		keys = append(keys, oracleKey{s.rules[s.calls.IntN(len(s.rules))], fmt.Sprint("key", s.calls.IntN(s.keys))})
 	}
-	checks, counters := make([]limit.Check, len(keys)), make([]*table.Counter, len(keys))
+	checks, counters := make([]limit.Check, len(keys)), make([]*counter.Counter, len(keys))
 	sums := map[oracleKey]int64{}
 	for i, k := range keys {
 		counters[i], checks[i] = n.counter(k), limit.Check{Key: k.key, Rule: n.rule(k.rule), N: 1 + s.calls.Int64N(3)}
@@ -75,7 +75,7 @@ func (n *simNode) takeTogether(key string, rule *limit.Rule, units int64) {
 		sums[k] += checks[i].N
 	}
 	out := make([]limit.Result, len(keys))
-	if !table.TakeAllOf(counters, checks, n.time(), out) {
+	if !counter.TakeAllOf(counters, checks, n.time(), out) {
 		s.failf("a counter died")
 	}
 	all := true

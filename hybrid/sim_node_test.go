@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
-	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -18,15 +18,15 @@ type simNode struct {
 	id       int
 	name     string // of the process; in Redis it may go by another
 	core     *core
-	link     *table.Link
+	link     *counter.Link
 	stats    counters
 	clock    simClock
 	skew     int64
 	stopped  int64 // where its clock stands still; 0: it runs
 	latest   int64 // the latest time that the clock has shown
 	wires    []wire
-	counters map[oracleKey]*table.Counter
-	order    []*table.Counter
+	counters map[oracleKey]*counter.Counter
+	order    []*counter.Counter
 	rules    map[*limit.Rule]*limit.Rule // what some have become
 	keys     []oracleKey                 // of order
 	wake     int64                       // due time of the latest scheduled tick
@@ -47,9 +47,9 @@ type simNode struct {
 // addNode starts a node. o gives what is not the same for all.
 func (s *sim) addNode(o Options) *simNode {
 	n := &simNode{
-		s: s, id: s.born, name: fmt.Sprint("node", s.born), link: table.NewLink(s.opt.pace(), s.opt.Shards),
+		s: s, id: s.born, name: fmt.Sprint("node", s.born), link: counter.NewLink(s.opt.pace(), s.opt.Shards),
 		clock:    simClock{at: s.now, base: s.now},
-		counters: map[oracleKey]*table.Counter{}, rules: map[*limit.Rule]*limit.Rule{}, flushed: map[uint64]error{}, wires: make([]wire, len(s.servers)),
+		counters: map[oracleKey]*counter.Counter{}, rules: map[*limit.Rule]*limit.Rule{}, flushed: map[uint64]error{}, wires: make([]wire, len(s.servers)),
 	}
 	n.link.SetMaxDebt(s.opt.MaxDebt)
 	n.link.SetShards(s.keyspace().Shard)
@@ -58,7 +58,7 @@ func (s *sim) addNode(o Options) *simNode {
 	if o.Fallback != 0 {
 		opt.Fallback = o.Fallback
 	}
-	each := func(f func(*table.Counter) bool) {
+	each := func(f func(*counter.Counter) bool) {
 		for _, c := range n.order {
 			if !f(c) {
 				return
@@ -348,7 +348,7 @@ func (n *simNode) take(key string, rule *limit.Rule, units int64) limit.Result {
 }
 
 // allow asks for no more than yes or no, as the hot path does.
-func (n *simNode) allow(k oracleKey, c *table.Counter, units int64) limit.Result {
+func (n *simNode) allow(k oracleKey, c *counter.Counter, units int64) limit.Result {
 	rule := n.rule(k.rule)
 	allowed, src, _, ok := c.Allow(n.time(), units, rule)
 	if !ok {
@@ -424,10 +424,10 @@ func (n *simNode) set(k oracleKey, used int64) {
 }
 
 // counter returns the counter of a key, a new one if there is none.
-func (n *simNode) counter(k oracleKey) *table.Counter {
+func (n *simNode) counter(k oracleKey) *counter.Counter {
 	c := n.counters[k]
 	if c == nil {
-		c = table.NewCounter(k.key, n.rule(k.rule), n.link, n.time())
+		c = counter.NewAlone(k.key, n.rule(k.rule), n.link, n.time())
 		n.counters[k] = c
 		n.order, n.keys = append(n.order, c), append(n.keys, k)
 		n.made++

@@ -5,12 +5,12 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
-	"github.com/hybridlimit/hybridlimit/internal/table"
 )
 
-func newCore(cfg coreConfig, rng *rand.Rand, ids identities, link *table.Link, keys redisstore.Keyspace, shards int,
-	each func(func(*table.Counter) bool), stats *counters) *core {
+func newCore(cfg coreConfig, rng *rand.Rand, ids identities, link *counter.Link, keys redisstore.Keyspace, shards int,
+	each func(func(*counter.Counter) bool), stats *counters) *core {
 	c := &core{
 		cfg: cfg, rng: rng, ids: ids, node: ids.name(), link: link, keys: keys, each: each, stats: stats,
 		wheel: newWheel(cfg.interval, cfg.maxLag, rng.Int64N(cfg.interval)), activeAt: math.MinInt64 / 2,
@@ -87,7 +87,7 @@ func (c *core) timers() {
 }
 
 // wakeAt returns when the next step is due if no event comes before, and whether the driver
-// may sleep until then without looking for counters (see [table.Link.Sleep]).
+// may sleep until then without looking for counters (see [counter.Link.Sleep]).
 func (c *core) wakeAt() (at int64, sleep bool) {
 	at = c.now + c.cfg.heartbeat
 	sooner := func(t int64) {

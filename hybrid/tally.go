@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/hybridlimit/hybridlimit/internal/table"
+	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -56,7 +56,7 @@ type cell struct {
 const groupLocal = 3
 
 // groups maps the sources to columns.
-var groups = [table.Sources]uint8{
+var groups = [counter.Sources]uint8{
 	limit.SourceLocal: groupLocal, limit.SourceRemote: groupLocal,
 	limit.SourceUnsynced: 0, limit.SourceSynced: 1, limit.SourceDegraded: 2,
 	limit.SourceInvalid: groupLocal, 6: groupLocal, 7: groupLocal, // there are no such sources
@@ -109,7 +109,7 @@ func (t *tally) invalid() { t.cell().wrong.Add(1) }
 
 // sum adds the cells, and the units that leases have admitted, to s. It returns how many of
 // the admitted units are reported to Redis: all but those of overflow counters.
-func (t *tally) sum(s *Stats, leases [table.Sources]int64) (shared int64) {
+func (t *tally) sum(s *Stats, leases [counter.Sources]int64) (shared int64) {
 	var sums [2][4]uint64
 	for src, n := range leases {
 		g := group(limit.Source(src))

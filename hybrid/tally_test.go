@@ -6,7 +6,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/hybridlimit/hybridlimit/internal/table"
+	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -37,7 +37,7 @@ func TestTallyLosesNothing(t *testing.T) {
 	}
 	all.Wait()
 	var s Stats
-	if shared := sums.sum(&s, [table.Sources]int64{}); shared != goroutines*each/2 || s.Allowed.Synced != s.Denied.Synced || s.Denied.Synced != goroutines*each/2 {
+	if shared := sums.sum(&s, [counter.Sources]int64{}); shared != goroutines*each/2 || s.Allowed.Synced != s.Denied.Synced || s.Denied.Synced != goroutines*each/2 {
 		t.Errorf("%d shared of %+v", shared, s)
 	}
 	used := 0

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/hybridlimit/hybridlimit/internal/table"
+	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/waitqueue"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -33,7 +33,7 @@ func (l *Limiter) Reserve(key string, rule *limit.Rule, n int64) Reservation {
 	if !l.usable(rule, n) {
 		return limit.NewReservation(false, l.invalid(key, rule, n), nil)
 	}
-	terms := table.Terms{MaxDelay: int64(limit.MaxWindow)}
+	terms := counter.Terms{MaxDelay: int64(limit.MaxWindow)}
 	if rule.IsDryRun() {
 		terms.MaxDelay = -1
 	}
@@ -52,7 +52,7 @@ func (l *Limiter) Reserve(key string, rule *limit.Rule, n int64) Reservation {
 }
 
 // reserve counts a decision only if it books: a waiter calls it several times.
-func (l *Limiter) reserve(key string, rule *limit.Rule, n int64, terms table.Terms) Reservation {
+func (l *Limiter) reserve(key string, rule *limit.Rule, n int64, terms counter.Terms) Reservation {
 	res, booked := l.table.Reserve(key, rule, n, l.now(), terms)
 	if booked != nil {
 		l.tally.count(n, true, res.Source)
@@ -94,7 +94,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, rule *limit.Rule, n int6
 		return nil
 	}
 	return l.queues.Wait(ctx, key, rule, n, waitqueue.Limiter{
-		Reserve:  func(t waitqueue.Terms) Reservation { return l.reserve(key, rule, n, table.Terms(t)) },
+		Reserve:  func(t waitqueue.Terms) Reservation { return l.reserve(key, rule, n, counter.Terms(t)) },
 		Estimate: func(ahead, n int64) int64 { return l.table.Estimate(key, rule, ahead, n, l.now()) },
 		Unclaim:  func() { l.table.Unclaim(key, rule, l.now()) },
 		Patience: l.patience,

@@ -1,16 +1,16 @@
 package hybrid
 
-import "github.com/hybridlimit/hybridlimit/internal/table"
+import "github.com/hybridlimit/hybridlimit/internal/counter"
 
 // wheel is a timing wheel: it holds the counters that report later, by when they do, so
 // that those that are due at about the same time are sent together. Its slots are one tick
 // apart, and are reused in turn.
 type wheel struct {
-	tick     int64              // ns
-	phase    int64              // offset of the ticks, so that nodes do not report in step
-	slots    [][]*table.Counter // by tick modulo the number of slots
-	nextTick int64              // the slot of this tick is due next
-	held     int                // counters in all slots
+	tick     int64                // ns
+	phase    int64                // offset of the ticks, so that nodes do not report in step
+	slots    [][]*counter.Counter // by tick modulo the number of slots
+	nextTick int64                // the slot of this tick is due next
+	held     int                  // counters in all slots
 }
 
 // mostSlots is the upper bound of the slots of a wheel.
@@ -20,7 +20,7 @@ const mostSlots = 1024
 // are in ns.
 func newWheel(tick, most, phase int64) *wheel {
 	tick = max(tick, most/(mostSlots-2))
-	return &wheel{tick: tick, phase: phase % tick, slots: make([][]*table.Counter, most/tick+2)}
+	return &wheel{tick: tick, phase: phase % tick, slots: make([][]*counter.Counter, most/tick+2)}
 }
 
 // at returns the tick of a time.
@@ -30,7 +30,7 @@ func (w *wheel) at(now int64) int64 { return (now - w.phase) / w.tick }
 func (w *wheel) after(now int64) int64 { return (w.at(now)+1)*w.tick + w.phase }
 
 // add holds c until a time, or for as long as the wheel can.
-func (w *wheel) add(c *table.Counter, at int64) {
+func (w *wheel) add(c *counter.Counter, at int64) {
 	tick := min(max(w.at(at), w.nextTick), w.nextTick+int64(len(w.slots))-1)
 	i := tick % int64(len(w.slots))
 	w.slots[i] = append(w.slots[i], c)
@@ -38,7 +38,7 @@ func (w *wheel) add(c *table.Counter, at int64) {
 }
 
 // due calls f for each counter that is due by now, and removes them.
-func (w *wheel) due(now int64, f func(*table.Counter)) {
+func (w *wheel) due(now int64, f func(*counter.Counter)) {
 	to := w.at(now)
 	for n := 0; n < len(w.slots) && w.nextTick <= to; n++ {
 		w.empty(w.nextTick, f)
@@ -48,14 +48,14 @@ func (w *wheel) due(now int64, f func(*table.Counter)) {
 }
 
 // all calls f for each counter, and removes them.
-func (w *wheel) all(f func(*table.Counter)) {
+func (w *wheel) all(f func(*counter.Counter)) {
 	for i := range int64(len(w.slots)) {
 		w.empty(w.nextTick+i, f)
 	}
 }
 
 // empty calls f for each counter in the slot of a tick, and removes them.
-func (w *wheel) empty(tick int64, f func(*table.Counter)) {
+func (w *wheel) empty(tick int64, f func(*counter.Counter)) {
 	i := tick % int64(len(w.slots))
 	list := w.slots[i]
 	w.slots[i] = nil

@@ -4,23 +4,23 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/hybridlimit/hybridlimit/internal/table"
+	"github.com/hybridlimit/hybridlimit/internal/counter"
 )
 
 // onWheel is a wheel whose counters have numbers.
 type onWheel struct {
 	*wheel
-	of map[*table.Counter]int
+	of map[*counter.Counter]int
 }
 
 func (w *onWheel) put(number int, at int64) {
-	c := new(table.Counter)
+	c := new(counter.Counter)
 	w.of[c] = number
 	w.add(c, at)
 }
 
 func (w *onWheel) dueBy(now int64) (got []int) {
-	w.due(now, func(c *table.Counter) { got = append(got, w.of[c]) })
+	w.due(now, func(c *counter.Counter) { got = append(got, w.of[c]) })
 	return got
 }
 
@@ -92,7 +92,7 @@ func TestWheelTimeline(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := &onWheel{newWheel(c.tick, c.most, c.phase), map[*table.Counter]int{}}
+			w := &onWheel{newWheel(c.tick, c.most, c.phase), map[*counter.Counter]int{}}
 			if len(w.slots) > mostSlots {
 				t.Errorf("%d slots", len(w.slots))
 			}
@@ -117,19 +117,19 @@ func TestWheelTimeline(t *testing.T) {
 // kept for its time.
 func TestWheelAll(t *testing.T) {
 	for turns := range int64(12) {
-		w := &onWheel{newWheel(10, 30, 3), map[*table.Counter]int{}}
+		w := &onWheel{newWheel(10, 30, 3), map[*counter.Counter]int{}}
 		now := 3 + 10*turns
 		w.dueBy(now)
 		for i := range 4 {
 			w.put(i, now+10*int64(i+1))
 		}
 		var got []int
-		w.all(func(c *table.Counter) { got = append(got, w.of[c]) })
+		w.all(func(c *counter.Counter) { got = append(got, w.of[c]) })
 		if !slices.Equal(got, []int{0, 1, 2, 3}) || w.held != 0 || w.next() != 0 {
 			t.Fatalf("after %d ticks: %v in this order, %d are still held", turns, got, w.held)
 		}
 		w.put(4, now+20)
-		w.all(func(c *table.Counter) {
+		w.all(func(c *counter.Counter) {
 			if w.held == 0 {
 				w.add(c, now+10) // as an earlier one: its slot was emptied before
 			}

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/decision"
-	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -232,7 +232,7 @@ func TestCloseWhileAsked(t *testing.T) {
 					if i%100 == 0 {
 						l.Stats()
 						l.Peek("k", rule)
-						l.table.Range(func(*table.Counter) bool { return true })
+						l.table.Range(func(*counter.Counter) bool { return true })
 					}
 				}
 			})

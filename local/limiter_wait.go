@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/decision"
-	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/internal/waitqueue"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -23,9 +23,9 @@ func (l *Limiter) Reserve(key string, rule *limit.Rule, n int64) limit.Reservati
 		return limit.NewReservation(false, decision.Invalid(rule), nil)
 	}
 	if !rule.IsDryRun() {
-		return l.reserve(key, rule, n, table.Terms{MaxDelay: int64(limit.MaxWindow)})
+		return l.reserve(key, rule, n, counter.Terms{MaxDelay: int64(limit.MaxWindow)})
 	}
-	v := l.reserve(key, rule, n, table.Terms{MaxDelay: -1})
+	v := l.reserve(key, rule, n, counter.Terms{MaxDelay: -1})
 	if !v.OK() { // nothing was booked, and the caller need not wait
 		res := rule.Judged(v.Result())
 		res.RetryAfter = 0
@@ -34,7 +34,7 @@ func (l *Limiter) Reserve(key string, rule *limit.Rule, n int64) limit.Reservati
 	return v
 }
 
-func (l *Limiter) reserve(key string, rule *limit.Rule, n int64, terms table.Terms) limit.Reservation {
+func (l *Limiter) reserve(key string, rule *limit.Rule, n int64, terms counter.Terms) limit.Reservation {
 	res, booked := l.table.Reserve(key, rule, n, int64(l.clock.Now()), terms)
 	return limit.NewReservation(booked != nil, res, func() {
 		l.table.Cancel(key, rule, int64(l.clock.Now()), booked)
@@ -70,7 +70,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, rule *limit.Rule, n int6
 		return nil
 	}
 	return l.queues.Wait(ctx, key, rule, n, waitqueue.Limiter{
-		Reserve:  func(t waitqueue.Terms) limit.Reservation { return l.reserve(key, rule, n, table.Terms(t)) },
+		Reserve:  func(t waitqueue.Terms) limit.Reservation { return l.reserve(key, rule, n, counter.Terms(t)) },
 		Estimate: func(ahead, n int64) int64 { return l.table.Estimate(key, rule, ahead, n, int64(l.clock.Now())) },
 		Unclaim:  func() { l.table.Unclaim(key, rule, int64(l.clock.Now())) },
 	})

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
-	"github.com/hybridlimit/hybridlimit/internal/table"
+	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -280,9 +280,9 @@ func TestCancelWhenDue(t *testing.T) {
 func TestBookingsAreBounded(t *testing.T) {
 	c := clock.NewManual(start)
 	l := newLimiter(t, Options{Clock: c})
-	r := limit.Must(limit.Funnel("f", 10*table.MaxDue, 1, time.Hour))
+	r := limit.Must(limit.Funnel("f", 10*counter.MaxDue, 1, time.Hour))
 	var made []limit.Reservation
-	for range table.MaxDue + 5 {
+	for range counter.MaxDue + 5 {
 		made = append(made, l.Reserve("k", r, 1))
 	}
 	c.Advance(time.Second)

@@ -26,7 +26,7 @@ func hybrid(test string) check     { return check{"hybrid", test, 0} }
 func local(test string) check      { return check{"local", test, 0} }
 func tables(test string) check     { return check{"internal/table", test, 0} }
 func keyhashes(test string) check  { return check{"internal/keyhash", test, 0} }
-func algorithms(test string) check { return check{"internal/algorithm", test, 0} }
+func counters(test string) check   { return check{"internal/counter", test, 0} }
 func rulenames(test string) check  { return check{"internal/rulenames", test, 0} }
 func redisstore(test string) check { return check{"internal/redisstore", test, 0} }
 func words(test string) check      { return check{"limit", test, 0} }

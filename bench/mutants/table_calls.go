@@ -29,7 +29,7 @@ var callMutants = []mutant{
 	{
 		name:   "nothing-is-claimed",
 		breaks: "Who asks all the time takes what another one waits for.",
-		file:   "internal/table/reserve.go",
+		file:   "internal/counter/reserve.go",
 		old:    `} else if terms.Claim {`,
 		new:    `} else if terms.Claim && n < 0 {`,
 		by:     local("TestWaitIsNotStarvedByOthers"),
@@ -45,7 +45,7 @@ var callMutants = []mutant{
 	{
 		name:   "all-wait-for-the-same-window",
 		breaks: "Those who wait on several nodes take the whole of a new window each.",
-		file:   "internal/table/reserve.go",
+		file:   "internal/counter/reserve.go",
 		old:    `!ahead && c.crowdedLocked(now, n):`,
 		new:    `!ahead && c.crowdedLocked(now, n) && n < 0:`,
 		by:     hybrid("TestWaitOnASharedLimit"),
@@ -61,7 +61,7 @@ var callMutants = []mutant{
 	{
 		name:   "booked-for-ever",
 		breaks: "Units are booked ahead for one who will not wait so long.",
-		file:   "internal/table/reserve.go",
+		file:   "internal/counter/reserve.go",
 		old:    `int64(res.RetryAfter) > min(terms.MaxDelay, int64(limit.MaxWindow)):`,
 		new:    `false:`,
 		by:     local("TestWaitDeadline"),
@@ -69,7 +69,7 @@ var callMutants = []mutant{
 	{
 		name:   "late-cancel-takes-from-others",
 		breaks: "A reservation that has leaked away is handed back all the same.",
-		file:   "internal/table/booking.go",
+		file:   "internal/counter/booking.go",
 		old:    `return min(b.n, algorithm.WholeUp(r, left)), left`,
 		new:    `return b.n, cost`,
 		by:     local("TestCancelLate"),
@@ -77,7 +77,7 @@ var callMutants = []mutant{
 	{
 		name:   "middle-of-the-queue",
 		breaks: "What was given up in the middle of a queue does not come back when those behind give up, too.",
-		file:   "internal/table/booking.go",
+		file:   "internal/counter/booking.go",
 		old:    `			n, cost = n+units, r.Add(cost, span)`,
 		new:    `			n, cost = units, span`,
 		by:     local("TestCancelInTheMiddle"),
@@ -85,7 +85,7 @@ var callMutants = []mutant{
 	{
 		name:   "canceled-after-a-reset",
 		breaks: "What a reset has cleared is handed back again.",
-		file:   "internal/table/booking.go",
+		file:   "internal/counter/booking.go",
 		old:    `case b.era != s.era, b.dropped:`,
 		new:    `case b.dropped:`,
 		by:     local("TestCancelAfterReset"),
@@ -126,16 +126,14 @@ var callMutants = []mutant{
 		name:   "set-unseen",
 		breaks: "What was set does not count on the node that has set it if it did not know the key.",
 		file:   "internal/table/calls.go",
-		old: `t.with(key, rule, now, true, func(c *Counter) bool {
-		return c.link() == nil`,
-		new: `t.with(key, rule, now, false, func(c *Counter) bool {
-		return c.link() == nil`,
-		by: hybrid("TestSetOfAnUnknownKey"),
+		old:    "t.with(key, rule, now, true, func(c *counter.Counter) bool {\n\t\treturn !c.IsShared()",
+		new:    "t.with(key, rule, now, false, func(c *counter.Counter) bool {\n\t\treturn !c.IsShared()",
+		by:     hybrid("TestSetOfAnUnknownKey"),
 	},
 	{
 		name:   "booked-ahead-unseen",
 		breaks: "What is booked ahead does not delay anybody.",
-		file:   "internal/table/reserve.go",
+		file:   "internal/counter/reserve.go",
 		old:    "\tc.bookLocked(now, n)\n\tafter",
 		new:    "\tafter",
 		by:     sim(300),
@@ -143,7 +141,7 @@ var callMutants = []mutant{
 	{
 		name:   "all-but-the-one-that-refuses",
 		breaks: "Of several checks those consume their units that have room.",
-		file:   "internal/table/all.go",
+		file:   "internal/counter/together.go",
 		old:    `all && !res.WouldRefuse`,
 		new:    `res.Allowed && !res.WouldRefuse`,
 		by:     local("TestTakeAll"),
@@ -151,7 +149,7 @@ var callMutants = []mutant{
 	{
 		name:   "each-for-itself",
 		breaks: "Checks of one counter are each admitted as if the others were not there.",
-		file:   "internal/table/all.go",
+		file:   "internal/counter/together.go",
 		old:    `a.total = min(a.total+min(q.Units(), algorithm.MaxUnits), algorithm.MaxUnits)`,
 		new:    `a.total = max(a.total, q.Units())`,
 		by:     local("TestTakeAllOfOneCounter"),
@@ -159,10 +157,10 @@ var callMutants = []mutant{
 	{
 		name:   "decided-by-the-dead",
 		breaks: "A counter that has been replaced is asked with the others.",
-		file:   "internal/table/all.go",
-		old:    `alive = !a.c.dead`,
+		file:   "internal/counter/together.go",
+		old:    `alive = !a.Counter.dead`,
 		new:    `alive = true`,
-		by:     tables("TestTakeAllOfADeadCounter"),
+		by:     counters("TestTakeAllOfADeadCounter"),
 	},
 	{
 		name:   "taken-and-counted-by-both",
@@ -199,7 +197,7 @@ var callMutants = []mutant{
 	{
 		name:   "more-than-is-left",
 		breaks: "TakeAtMost grants the whole limit each time.",
-		file:   "internal/table/calls.go",
+		file:   "internal/counter/calls.go",
 		old:    `granted > 0 && !c.decideLocked(now, granted, true)`,
 		new:    `granted > 0 && !c.decideLocked(now, 1, true)`,
 		by:     sim(300),

@@ -5,7 +5,7 @@ var clockMutants = []mutant{
 	{
 		name:   "an-hour-put-right-is-an-hour-lost",
 		breaks: "Redis' clock was behind for an hour. What a node heard in that hour it restores when the clock is right again.",
-		file:   "internal/table/sync.go",
+		file:   "internal/counter/sync.go",
 		old:    `; d > slack {`,
 		new:    `; false && d > slack {`,
 		by:     hybrid("TestRealClockSetBackAndPutRight"),
@@ -13,10 +13,10 @@ var clockMutants = []mutant{
 	{
 		name:   "a-new-window-goes-by-any-clock",
 		breaks: "On a Cluster a new window goes by the clock of another master until the reconciler has seen it.",
-		file:   "internal/table/link.go",
+		file:   "internal/counter/link.go",
 		old:    `p = l.Part(l.shardOf(key))`,
 		new:    `_ = l.Part(l.shardOf(key))`,
-		by:     tables("TestNewWindowGoesByItsOwnMaster"),
+		by:     counters("TestNewWindowGoesByItsOwnMaster"),
 	},
 	{
 		name:   "nobody-says-where-a-key-lives",
@@ -37,18 +37,18 @@ var clockMutants = []mutant{
 	{
 		name:   "asked-again-is-heard-before",
 		breaks: "Redis' clock was set back once. Whenever a node asks for a window again, what Redis has lost of it counts as moved.",
-		file:   "internal/table/sync.go",
+		file:   "internal/counter/sync.go",
 		old: `c.mark(outdated)
 	if c.is(inNormal) {`,
 		new: `c.mark(outdated)
 	c.freshAt -= c.lag()
 	if c.is(inNormal) {`,
-		by: tables("TestLossAfterTheClockWasSetBack"),
+		by: counters("TestLossAfterTheClockWasSetBack"),
 	},
 	{
 		name:   "each-step-ahead-puts-right",
 		breaks: "Redis' clock jumps ahead, and a funnel drains for everybody as if so much time had passed.",
-		file:   "internal/table/link.go",
+		file:   "internal/counter/link.go",
 		old:    `min(p.back.Load()+ns, 0)`,
 		new:    `p.back.Load() + ns`,
 		by:     hybrid("TestRedisClockJumps"),

@@ -5,23 +5,23 @@ var debtMutants = []mutant{
 	{
 		name:   "handed-back-before-those-who-wait",
 		breaks: "What is cancelled when it is due, or refunded, makes room for newcomers at the times of those behind.",
-		file:   "internal/table/booking.go",
+		file:   "internal/counter/booking.go",
 		old:    `least = c.rule().Add(least.Max(arith.Span{NS: b.due}), c.rule().Cost(b.n))`,
 		new:    `least = arith.Span{}`,
-		by:     tables("TestHandedBackOnce"),
+		by:     counters("TestHandedBackOnce"),
 	},
 	{
 		name:   "handed-back-to-those-before",
 		breaks: "A booking that is handed back late takes what has leaked of one that was handed back before.",
-		file:   "internal/table/booking.go",
+		file:   "internal/counter/booking.go",
 		old:    `behind.begin, behind.end = r.Sub(behind.begin, cost), r.Sub(behind.end, cost)`,
 		new:    `behind.begin = r.Sub(behind.begin, cost)`,
-		by:     tables("TestHandedBackOnce"),
+		by:     counters("TestHandedBackOnce"),
 	},
 	{
 		name:   "alone-on-a-shared-funnel",
 		breaks: "A node hands back what it has reserved although other nodes have booked behind.",
-		file:   "internal/table/booking.go",
+		file:   "internal/counter/booking.go",
 		old:    `return c.link() != nil && c.rule().Add(`,
 		new:    `return c.link() != nil && now < 0 && c.rule().Add(`,
 		by:     hybrid("TestReserveOnASharedLimit"),
@@ -77,7 +77,7 @@ var debtMutants = []mutant{
 	{
 		name:   "forgiven-before-those-who-wait",
 		breaks: "Units that a waiting reservation is behind are forgiven: newcomers take its place.",
-		file:   "internal/table/debt.go",
+		file:   "internal/counter/debt.go",
 		old:    `.Max(r.Sub(c.leastLocked(now), arith.Span{NS: now}))`,
 		new:    ``,
 		by:     hybrid("TestDebtKeepsReservations"),
@@ -85,7 +85,7 @@ var debtMutants = []mutant{
 	{
 		name:   "booked-beyond-the-end-of-time",
 		breaks: "A node tells Redis of more units of an outage than Redis has time for, and counts them as booked.",
-		file:   "internal/table/debt.go",
+		file:   "internal/counter/debt.go",
 		old:    "\t\tc.forgiveLocked(f)\n",
 		new:    "",
 		by:     hybrid("TestRealDebtOfCenturies"),
@@ -93,7 +93,7 @@ var debtMutants = []mutant{
 	{
 		name:   "a-debt-as-long-as-time",
 		breaks: "A debt may end where Redis' time ends, so that what is above cannot be seen.",
-		file:   "internal/table/debt.go",
+		file:   "internal/counter/debt.go",
 		old:    `Earlier(r.Add(r.Full(), debt), mostDebt)`,
 		new:    `r.Add(r.Full(), debt)`,
 		by:     hybrid("TestRealDebtOfCenturies"),
@@ -101,7 +101,7 @@ var debtMutants = []mutant{
 	{
 		name:   "given-up-before-those-who-wait",
 		breaks: "A node gives up units of an outage that a reservation waits behind for longer than anybody repays.",
-		file:   "internal/table/debt.go",
+		file:   "internal/counter/debt.go",
 		old:    `modeWeight(c.mode()) != WeightOpen {`,
 		new:    `modeWeight(c.mode()) < WeightClosed {`,
 		by:     hybrid("TestDebtKeepsReservations"),
@@ -109,7 +109,7 @@ var debtMutants = []mutant{
 	{
 		name:   "forgiven-taken-for-a-loss",
 		breaks: "An answer that is lower because units were forgiven counts as a loss of data.",
-		file:   "internal/table/sync.go",
+		file:   "internal/counter/sync.go",
 		old:    `c.state().Forgive(c.rule(), a.Forgiven)`,
 		new:    `c.state().Forgive(c.rule(), 0)`,
 		by:     hybrid("TestMaxDebt"),

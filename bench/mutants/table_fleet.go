@@ -5,10 +5,10 @@ var fleetMutants = []mutant{
 	{
 		name:   "flight-from-before-a-set-counts",
 		breaks: "A flight that Redis has booked before a Set, and whose answer was lost, is told again as if it had come after.",
-		file:   "internal/table/sync.go",
+		file:   "internal/counter/sync.go",
 		old:    `floor := ours && !(theirs && a.Converted) && !before`,
 		new:    `floor := ours && !(theirs && a.Converted)`,
-		by:     tables("TestFlightFromBeforeASet"),
+		by:     counters("TestFlightFromBeforeASet"),
 	},
 	{
 		name:   "nothing-told-again",

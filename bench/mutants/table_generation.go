@@ -41,15 +41,15 @@ var generationMutants = []mutant{
 	{
 		name:   "an-older-answer-is-mixed",
 		breaks: "An answer from before a reset enters what a node knows since.",
-		file:   "internal/table/sync.go",
+		file:   "internal/counter/sync.go",
 		old:    `theirs := a.Gen >= c.gen() || a.Born >= c.gen()`,
 		new:    `theirs := true`,
-		by:     tables("TestAnswerOfAnotherGeneration"),
+		by:     counters("TestAnswerOfAnotherGeneration"),
 	},
 	{
 		name:   "reset-is-not-in-the-ledger",
 		breaks: "A reset is not reported: a small rollback of Redis forgets it, and nobody notices.",
-		file:   "internal/table/calls.go",
+		file:   "internal/counter/calls.go",
 		old:    "\tc.newEra()\n\tc.mark(raising)\n",
 		new:    "\tc.newEra()\n",
 		by:     hybrid("TestPromiseResetRolledBack"),
@@ -58,16 +58,14 @@ var generationMutants = []mutant{
 		name:   "reset-without-a-witness",
 		breaks: "A node that resets a key of which it has no counter does not remember it.",
 		file:   "internal/table/calls.go",
-		old: `t.with(key, rule, now, true, func(c *Counter) bool {
-		return c.link() == nil`,
-		new: `t.with(key, rule, now, a.Level != arith.Span{} || len(a.Buckets) > 0, func(c *Counter) bool {
-		return c.link() == nil`,
-		by: hybrid("TestRealResetOfAForeignKey"),
+		old:    "t.with(key, rule, now, true, func(c *counter.Counter) bool {\n\t\treturn !c.IsShared()",
+		new:    "t.with(key, rule, now, a.Level != arith.Span{} || len(a.Buckets) > 0, func(c *counter.Counter) bool {\n\t\treturn !c.IsShared()",
+		by:     hybrid("TestRealResetOfAForeignKey"),
 	},
 	{
 		name:   "witness-is-dropped",
 		breaks: "A counter that only remembers a reset is forgotten like one that was never used.",
-		file:   "internal/table/counter.go",
+		file:   "internal/counter/forget.go",
 		old:    `case denies, c.told().witness > now:`,
 		new:    `case denies:`,
 		by:     tables("TestWitnessOfAResetStays"),
@@ -86,7 +84,7 @@ var generationMutants = []mutant{
 		file:   "internal/algorithm/buckets.go",
 		old:    `w.moved = w.moved || b.ID > w.cur && b.Units > 0`,
 		new:    ``,
-		by:     tables("TestUnitsAheadAreNotReportedElsewhere"),
+		by:     counters("TestUnitsAheadAreNotReportedElsewhere"),
 	},
 	{
 		name:   "a-reset-ahead-of-the-clock-clears-what-came-since",
@@ -99,10 +97,10 @@ var generationMutants = []mutant{
 	{
 		name:   "an-answer-ahead-of-its-clock-is-older",
 		breaks: "Redis' clock is set back: a node that knows of an earlier reset ignores what is booked since.",
-		file:   "internal/table/sync.go",
+		file:   "internal/counter/sync.go",
 		old:    ` || a.ServerNow/1000 < max(c.gen(), c.born)`,
 		new:    ``,
-		by:     tables("TestAnswerOfAnotherGeneration"),
+		by:     counters("TestAnswerOfAnotherGeneration"),
 	},
 	{
 		name:   "content-ahead-of-the-clock-is-newer",
@@ -118,6 +116,6 @@ var generationMutants = []mutant{
 		file:   "internal/algorithm/window_shared.go",
 		old:    `w.bookedEarlier(least, told)`,
 		new:    ``,
-		by:     tables("TestUnitsBookedInAnOlderBucket"),
+		by:     counters("TestUnitsBookedInAnOlderBucket"),
 	},
 }

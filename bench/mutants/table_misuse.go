@@ -50,8 +50,8 @@ var conflictMutants = []mutant{
 		name:   "checks-unseen",
 		breaks: "Rules of one name that contradict each other are not noticed by those who only ask whether there is room.",
 		file:   "internal/table/table.go",
-		old:    "	t.names.See(rule)\n	if c := e.counterOf",
-		new:    "	if c := e.counterOf",
+		old:    "\tt.names.See(rule)\n\tif c := counterOf(e,",
+		new:    "\tif c := counterOf(e,",
 		by:     tables("TestConflicts"),
 	},
 	{

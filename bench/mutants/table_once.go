@@ -23,7 +23,7 @@ var onceMutants = []mutant{
 	{
 		name:   "pending-cleared-before-the-ack",
 		breaks: "Units count as acknowledged as soon as they are sent.",
-		file:   "internal/table/sync.go",
+		file:   "internal/counter/sync.go",
 		old: `c.mark(inFlight)
 	return c.reportLocked(now), true`,
 		new: `c.mark(inFlight)
@@ -48,10 +48,10 @@ var onceMutants = []mutant{
 	{
 		name:   "expired-counted-as-acked",
 		breaks: "Units that outlived their window in flight are not counted as expired.",
-		file:   "internal/table/sync.go",
+		file:   "internal/counter/sync.go",
 		old:    `c.expiredLocked(s.Expired)`,
 		new:    `c.expiredLocked(0 * s.Expired)`,
-		by:     tables("TestSettleCountsWhatItExpires"),
+		by:     counters("TestSettleCountsWhatItExpires"),
 	},
 	{
 		name:   "refused-units-are-dropped",
@@ -64,7 +64,7 @@ var onceMutants = []mutant{
 	{
 		name:   "forgotten-with-pending-units",
 		breaks: "A counter that has unreported units may be forgotten.",
-		file:   "internal/table/counter.go",
+		file:   "internal/counter/forget.go",
 		old:    `if c.is(inFlight) || c.unsyncedUnits() > 0 || c.link() != nil && c.tellsLocked(now) {`,
 		new:    `if c.is(inFlight | raising) {`,
 		by:     sim(300),

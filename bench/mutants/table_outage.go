@@ -13,10 +13,10 @@ var outageMutants = []mutant{
 	{
 		name:   "weight-lifted-before-the-answer",
 		breaks: "Back from an outage, what was admitted in it weighs 1 before Redis knows it.",
-		file:   "internal/table/counter.go",
+		file:   "internal/counter/counter.go",
 		old:    `if is == 1 && was > 1 && c.unsyncedUnits() > 0 {`,
 		new:    `if is == 1 && was > 1 && c.unsyncedUnits() < 0 {`,
-		by:     tables("TestWeightLastsUntilTheAnswer"),
+		by:     counters("TestWeightLastsUntilTheAnswer"),
 	},
 	{
 		name:   "weight-applies-late",
@@ -24,7 +24,7 @@ var outageMutants = []mutant{
 		file:   "internal/algorithm/leakybucket.go",
 		old:    `case was == 1 && is > 1 && units > 0:`,
 		new:    `case was == 1 && is > 1 && units < 0:`,
-		by:     tables("TestFairShareWeighsUnits"),
+		by:     counters("TestFairShareWeighsUnits"),
 	},
 	{
 		name:   "refund-of-a-capped-weight",
@@ -32,7 +32,7 @@ var outageMutants = []mutant{
 		file:   "internal/algorithm/leakybucket.go",
 		old:    `spared = f.under().spared`,
 		new:    `spared = 0`,
-		by:     tables("TestRefundOfACappedWeight"),
+		by:     counters("TestRefundOfACappedWeight"),
 	},
 	{
 		name:   "nodes-fall-after-an-outage",

@@ -13,7 +13,7 @@ var syncMutants = []mutant{
 	{
 		name:   "no-near-limit-trigger",
 		breaks: "A key near its limit waits for its turn like all others.",
-		file:   "internal/table/link.go",
+		file:   "internal/counter/link.go",
 		old:    `near := unsynced > 0 && unsynced >= int64(c.urgentAt) && !c.is(inFlight)`,
 		new:    `near := unsynced > 0 && unsynced < 0`,
 		by:     hybrid("TestPromiseNearLimitTrigger"),
@@ -21,7 +21,7 @@ var syncMutants = []mutant{
 	{
 		name:   "denied-keys-are-not-refreshed",
 		breaks: "A key that is only denied is never asked for again.",
-		file:   "internal/table/link.go",
+		file:   "internal/counter/link.go",
 		old: `if !c.is(inNormal) {
 		wake = c`,
 		new: `if unsynced > 0 && !c.is(inNormal) {
@@ -31,7 +31,7 @@ var syncMutants = []mutant{
 	{
 		name:   "refused-when-new-and-then-forgotten",
 		breaks: "A key that is refused while its view is new is asked for only by a check that finds the view a lag old.",
-		file:   "internal/table/link.go",
+		file:   "internal/counter/link.go",
 		old: `if !c.is(inNormal) {
 		wake = c`,
 		new: `if !c.is(inNormal) && (unsynced > 0 || c.staleLocked(c.last)) {
@@ -41,7 +41,7 @@ var syncMutants = []mutant{
 	{
 		name:   "collected-too-soon-to-be-old",
 		breaks: "A view that will be a lag old before the next collection is left for that.",
-		file:   "internal/table/sync.go",
+		file:   "internal/counter/sync.go",
 		old:    `!c.staleLocked(now+int64(c.link().pace.Interval))`,
 		new:    `!c.staleLocked(now)`,
 		by:     hybrid("TestSimAgeOfBeliefs"),
@@ -81,7 +81,7 @@ var syncMutants = []mutant{
 	{
 		name:   "reports-when-it-suits",
 		breaks: "A unit is reported ten lags after its key was last heard of.",
-		file:   "internal/table/sync.go",
+		file:   "internal/counter/sync.go",
 		old:    `return c.freshAt + c.lag()`,
 		new:    `return c.freshAt + 10*c.lag()`,
 		by:     sim(300),
@@ -89,7 +89,7 @@ var syncMutants = []mutant{
 	{
 		name:   "first-touch-waits",
 		breaks: "A key that is new to a node is asked for when its view would be a lag old, not with the next tick.",
-		file:   "internal/table/sync.go",
+		file:   "internal/counter/sync.go",
 		old:    `if c.born == untold || c.is(raising|outdated)`,
 		new:    `if c.is(raising | outdated)`,
 		by:     hybrid("TestFirstTouch"),

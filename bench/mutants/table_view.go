@@ -21,7 +21,7 @@ var viewMutants = []mutant{
 	{
 		name:   "no-raise-after-a-loss",
 		breaks: "After a loss the nodes do not say what they knew.",
-		file:   "internal/table/sync.go",
+		file:   "internal/counter/sync.go",
 		old:    `Raise: c.is(raising) && c.born != untold,`,
 		new:    `Raise: c.is(raising) && c.born < untold,`,
 		by:     sim(300),
@@ -56,7 +56,7 @@ var viewMutants = []mutant{
 		file:   "internal/algorithm/window.go",
 		old:    `w.pendUnits -= shift(w.pend, k)`,
 		new:    "",
-		by:     tables("TestSlidingWindowAgainstReference"),
+		by:     counters("TestSlidingWindowAgainstReference"),
 	},
 	{
 		name:   "buckets-one-off",
@@ -77,17 +77,17 @@ var viewMutants = []mutant{
 	{
 		name:   "time-goes-back",
 		breaks: "A check with an older time than the counter has seen is decided by it.",
-		file:   "internal/table/counter.go",
+		file:   "internal/counter/counter.go",
 		old: `now = max(now, c.last, 0)
 	p := c.part()`,
 		new: `now = max(now, 0)
 	p := c.part()`,
-		by: tables("TestTimeNeverRunsBackwards"),
+		by: counters("TestTimeNeverRunsBackwards"),
 	},
 	{
 		name:   "reset-is-not-believed",
 		breaks: "An old view survives a reset of its key.",
-		file:   "internal/table/sync.go",
+		file:   "internal/counter/sync.go",
 		old:    `ours := c.gen() >= a.Gen || c.born >= a.Gen`,
 		new:    `ours := true`,
 		by:     hybrid("TestDeniedKeyIsRefreshed"),
@@ -103,7 +103,7 @@ var viewMutants = []mutant{
 	{
 		name:   "any-key-of-the-same-hash",
 		breaks: "A key whose hash is that of another shares its counter.",
-		file:   "internal/table/counter.go",
+		file:   "internal/counter/counter.go",
 		old:    `return c.Key() == key`,
 		new:    `return true`,
 		by:     tables("TestCollidingKeysDoNotShare"),
@@ -122,7 +122,7 @@ var viewMutants = []mutant{
 		file:   "internal/algorithm/leakybucket_shared.go",
 		old:    `r.Add(a.Level, at).Max(arith.Span{})`,
 		new:    `r.Add(a.Level, at).Max(at)`,
-		by:     tables("TestLateUnitsAfterAnEmptyAnswer"),
+		by:     counters("TestLateUnitsAfterAnEmptyAnswer"),
 	},
 	{
 		name:   "restored-as-empty-just-now",
@@ -130,7 +130,7 @@ var viewMutants = []mutant{
 		file:   "internal/algorithm/leakybucket_shared.go",
 		old:    `return r.Diff(f.Known, arith.Span{NS: now}), nil`,
 		new:    `return r.Sub(f.Known, arith.Span{NS: now}), nil`,
-		by:     tables("TestLateUnitsAfterAnEmptyAnswer"),
+		by:     counters("TestLateUnitsAfterAnEmptyAnswer"),
 	},
 	{
 		name:   "empty-since-nobody-knows-when",

@@ -8,7 +8,7 @@ var windowMutants = []mutant{
 		file:   "limit/window.go",
 		old:    `return n <= r.share && still > 0`,
 		new:    `return still > 0`,
-		by:     tables("TestWindowHoldsItsLimit"),
+		by:     counters("TestWindowHoldsItsLimit"),
 	},
 	{
 		name:   "no-cap-in-redis",
@@ -24,7 +24,7 @@ var windowMutants = []mutant{
 		file:   "internal/algorithm/window.go",
 		old:    `w.last[0] = max(w.last[0], w.elapsed(r, now))`,
 		new:    `w.last[0] = int64(r.Width())`,
-		by:     tables("TestWindowAdmitsAsMuchAsALog"),
+		by:     counters("TestWindowAdmitsAsMuchAsALog"),
 	},
 	{
 		name:   "no-memory-of-the-last-unit-in-redis",
@@ -48,7 +48,7 @@ var windowMutants = []mutant{
 		file:   "internal/algorithm/fold.go",
 		old:    "\tw.last[i] = f.Known.Rem\n",
 		new:    "",
-		by:     tables("TestFoldedWindowKeepsItsLastUnit"),
+		by:     counters("TestFoldedWindowKeepsItsLastUnit"),
 	},
 	{
 		name:   "last-rounded-down",
@@ -88,7 +88,7 @@ var windowMutants = []mutant{
 		file:   "internal/algorithm/buckets.go",
 		old:    `w.last[i] = max(w.last[i], int64(b.Last))`,
 		new:    `w.last[i] = int64(b.Last)`,
-		by:     tables("TestAnswerKeepsTheLastUnit"),
+		by:     counters("TestAnswerKeepsTheLastUnit"),
 	},
 	{
 		name:   "wait-of-a-straight-line",
@@ -96,7 +96,7 @@ var windowMutants = []mutant{
 		file:   "limit/result.go",
 		old:    `r.GoneAt(c, c-max(room-newer, 0), last[i])`,
 		new:    `ratio(int64(r.width), max(c-max(room-newer, 0), 0), max(c, 1))`,
-		by:     tables("TestWindowWaitIsExact"),
+		by:     counters("TestWindowWaitIsExact"),
 	},
 	{
 		name:   "a-guess-keeps-its-buckets",
@@ -104,6 +104,6 @@ var windowMutants = []mutant{
 		file:   "internal/algorithm/window_clock.go",
 		old:    "int64(old.Width()) + w.last[i] + ahead",
 		new:    "int64(old.Width()) + w.last[i] + ahead/int64(old.Width())*int64(old.Width())",
-		by:     tables("TestFirstReadingKeepsAges"),
+		by:     counters("TestFirstReadingKeepsAges"),
 	},
 }

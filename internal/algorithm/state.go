@@ -114,6 +114,12 @@ type Exchanger interface {
 	SettleAlone()
 }
 
+var (
+	_ State = (*LeakyBucket)(nil)
+	_ State = (*Window)(nil)
+	_ State = (*SlidingLog)(nil)
+)
+
 // Weights that are not plain factors.
 const (
 	// WeightOpen admits every check for no more than the limit.

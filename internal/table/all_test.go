@@ -37,30 +37,6 @@ func TestTakeAllCrowded(t *testing.T) {
 	}
 }
 
-// A counter that died after it was looked up decides nothing, and neither do the
-// others.
-func TestTakeAllOfADeadCounter(t *testing.T) {
-	table := newTable(t, Options{})
-	r := limit.Must(limit.FixedWindow("r", 5, time.Hour))
-	checks := []limit.Check{askFor("a", r, 1), askFor("b", r, 1), askFor("c", r, 1)}
-	for dead := range checks {
-		var list []asked
-		for i, q := range checks {
-			c := newCounter(q.Key, r, uint64(i), nil, nil, 0)
-			c.dead = i == dead
-			list = append(list, asked{c: c, check: i})
-		}
-		if _, ok := table.takeTogether(list, checks, 0, make([]limit.Result, 3)); ok {
-			t.Errorf("decided with check %d dead", dead)
-		}
-		for _, a := range list {
-			if !a.c.mu.TryLock() || number(a.c.win(), "newer") != 0 {
-				t.Errorf("check %d dead: %q is locked, or has %d units", dead, a.c.Key(), number(a.c.win(), "newer"))
-			}
-		}
-	}
-}
-
 func askFor(key string, r *limit.Rule, n int64) limit.Check {
 	return limit.Check{Key: key, Rule: r, N: n}
 }

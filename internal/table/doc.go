@@ -1,5 +1,5 @@
-// Package table holds the counters of package local and of the limiters that share: it finds
-// the counter of a key, decides, and says what is to be reported to the authority.
+// Package table finds the counter of a key: an index in bounded memory, and which counters
+// leave it when it is full.
 //
 // # One check, step by step
 //
@@ -11,10 +11,8 @@
 //  3. The clock is read meanwhile, once. All that follows uses that reading.
 //  4. If the entry has the fingerprint and a lease of this very rule, the lease decides by
 //     the word of the entry: it refuses, or admits by a compare-and-swap of the word
-//     (entry.go, word.go, lease.go). No lock is taken.
-//  5. Otherwise the [Counter] decides under its mutex. Its full key is compared. It revokes
-//     its lease, which adds to it what the lease has admitted, decides, and grants a new
-//     lease if it can (counter.go, grant.go).
+//     (package counter). No lock is taken.
+//  5. Otherwise the counter decides under its mutex. Its full key is compared.
 //  6. If the index has no counter of the key, one is created under the lock of the shard.
 //
 // The word has all that [Table.AllowBy] needs, and for a leaky bucket all that
@@ -34,7 +32,7 @@
 // # What is promised
 //
 //   - A key has one live counter, however many goroutines ask for it first.
-//   - A counter with units that its [Link] has not reported is never dropped.
+//   - A counter with units that its link has not reported is never dropped.
 //   - A flood of other keys does not free a key that is being refused, and memory stays
 //     bounded (see [Options.MaxKeys]).
 //   - When no counter may be evicted new keys share overflow counters: they are limited more
@@ -48,9 +46,4 @@
 //     agree in both are decided as one. The chance is below 1 in 2⁶⁴ for a pair of keys.
 //   - Nothing survives the process, and nothing is shared between processes.
 //   - The clock's resolution is the resolution of every decision.
-//   - A leaky bucket that takes more than 2⁴⁷ ns (39 hours) to run empty counts in steps of
-//     2, 4, 8 … ns while it has a lease, and may admit a unit up to one step early: 32 ns for
-//     a month, 256 ns for eight. That does not add up. If the time of a unit is no multiple
-//     of the step there is no lease: each check takes the mutex. Where the time of a unit is
-//     no whole number of ns both begin at less than 39 hours.
 package table

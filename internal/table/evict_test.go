@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -50,12 +51,13 @@ func newcomer(t *testing.T, table *Table, rule *limit.Rule) (gone []string) {
 	return gone
 }
 
-// hold says of a counter that the policy holds it.
-func (t *Table) hold(key string, rule *limit.Rule) {
+// hold says of a counter that the policy holds it, as if it had been offered after some use.
+func (t *Table) hold(tb testing.TB, key string, rule *limit.Rule) {
+	tb.Helper()
 	c := t.lookUp(key, rule)
-	c.mu.Lock()
-	c.held = true
-	c.mu.Unlock()
+	if c.Check(int64(t.clock.Now()), 0, rule); !c.Offer() {
+		tb.Fatalf("%q does not look used", key)
+	}
 }
 
 // Who has to go for a newcomer is one that was not used lately and that the policy does not
@@ -79,14 +81,15 @@ func TestWhoGoesForANewcomer(t *testing.T) {
 		now := int64(table.clock.Now())
 		for _, i := range c.full {
 			k := table.lookUp(fmt.Sprint("k ", i), rule)
-			k.check(now, 9, rule)
-			k.seen = k.trace()
+			k.Check(now, 9, rule)
+			k.Offer()
+			k.Release()
 		}
 		for _, i := range c.used {
 			table.Allow(fmt.Sprint("k ", i), rule, 1, now)
 		}
 		for _, i := range c.held {
-			table.hold(fmt.Sprint("k ", i), rule)
+			table.hold(t, fmt.Sprint("k ", i), rule)
 		}
 		gone := newcomer(t, table, rule)
 		s := table.Stats()
@@ -114,24 +117,24 @@ func TestWhoMustStay(t *testing.T) {
 	if gone := newcomer(t, table, rule); len(gone) > 0 {
 		t.Errorf("%v were forgotten, and refuse", gone)
 	}
-	link := NewLink(pace(time.Second), 4)
+	link := counter.NewLink(pace(time.Second), 4)
 	table = fullTable(t, rule, Options{Link: link})
-	table.Range(func(c *Counter) bool {
+	table.Range(func(c *counter.Counter) bool {
 		c.Shard(0, func(string) int { return 1 })
 		return true
 	})
 	now := int64(table.clock.Now())
-	link.Drain(func(c *Counter, urgent bool) {
+	link.Drain(func(c *counter.Counter, urgent bool) {
 		if rep, ok := c.Collect(now, urgent); ok {
-			c.Settle(now, Answer{Rule: rep.Rule, At: now, ServerNow: now, Level: rule.Cost(1)})
+			c.Settle(now, counter.Answer{Rule: rep.Rule, At: now, ServerNow: now, Level: rule.Cost(1)})
 		}
 	})
 	for _, key := range names("k", 4) {
 		table.Allow(key, rule, 0, now) // is queued, and may grant
-		if key != "k 2" {
-			table.Allow(key, rule, 1, now)
+		if key == "k 2" {
+			continue
 		}
-		if c := table.lookUp(key, rule); c.unsyncedUnits() != 0 {
+		if _, _, leased := table.AllowBy(at(now), key, rule, 1); !leased {
 			t.Fatalf("%q has units besides those of its lease: the test shows nothing", key)
 		}
 	}
@@ -154,13 +157,12 @@ func TestLooksAreNoUse(t *testing.T) {
 		for i, key := range names("k", 4) {
 			c := table.lookUp(key, rule)
 			sh.mu.Lock()
-			table.forgetLocked(sh, c, worthIdle, now)
+			table.forgetLocked(sh, c, counter.Idle, now)
 			sh.mu.Unlock()
-			c.mu.Lock()
-			if used := c.isUsedLocked(); used != (i == 2) {
+			c.Release()
+			if used := c.IsBusy(); used != (i == 2) {
 				t.Errorf("%s looks used: %v", key, used)
 			}
-			c.mu.Unlock()
 		}
 		table.growForTest()
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -54,7 +55,7 @@ func TestForgottenWithoutAnAdmittedUnit(t *testing.T) {
 		for range i % 512 { // the lease admits at the beginning, in the middle or at the end
 			round.Load()
 		}
-		gone := table.forgetLocked(sh, c, worthPartial, now)
+		gone := table.forgetLocked(sh, c, counter.Partial, now)
 		sh.mu.Unlock()
 		until(t, "the others", func() bool { return asked.Load() == i })
 		want := int64(1)

@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -12,7 +13,7 @@ import (
 // no look-up as long as the key keeps that entry. It counts nothing itself. All methods but
 // Bind are safe for concurrent use. The zero Handle is not bound.
 type Handle struct {
-	entry atomic.Pointer[entry] // nil: not looked up yet
+	entry atomic.Pointer[counter.Entry] // nil: not looked up yet
 	print uint64
 	rule  *limit.Rule
 	*unfound
@@ -55,8 +56,8 @@ func (h *Handle) AllowBy(clock clock.Clock, n int64) (allowed bool, src limit.So
 	fetchToWrite(unsafe.Pointer(e)) // e may be nil: a prefetch of that does nothing
 	now := int64(clock.Now())
 	if e != nil && n > 0 {
-		if _, src, v := e.take(h.print, h.rule, n, now); v != Unanswered {
-			return v == Admitted, src, v == Admitted
+		if _, src, v := e.Take(h.print, h.rule, n, now); v != counter.Unanswered {
+			return v == counter.Admitted, src, v == counter.Admitted
 		}
 	}
 	allowed, src, counted = h.table.allowSlowly(e, h.hash, h.print, h.key, h.rule, n, now)
@@ -70,7 +71,7 @@ func (h *Handle) Take(clock clock.Clock, n int64) (res limit.Result, counted boo
 	fetchToWrite(unsafe.Pointer(e))
 	now := int64(clock.Now())
 	if e != nil && n == 1 && hasWholeAnswer(h.rule) {
-		if level, src, v := e.take(h.print, h.rule, n, now); v == Admitted {
+		if level, src, v := e.Take(h.print, h.rule, n, now); v == counter.Admitted {
 			return wholeAnswer(h.rule, level, src), true
 		}
 	}
@@ -85,7 +86,7 @@ func (h *Handle) Peek(clock clock.Clock) limit.Result {
 	fetchToRead(unsafe.Pointer(e))
 	now := int64(clock.Now())
 	if e != nil && hasWholeAnswer(h.rule) {
-		if level, src, v := e.peek(h.print, h.rule, now); v == Admitted {
+		if level, src, v := e.Peek(h.print, h.rule, now); v == counter.Admitted {
 			return wholeAnswer(h.rule, level, src)
 		}
 	}
@@ -93,8 +94,8 @@ func (h *Handle) Peek(clock clock.Clock) limit.Result {
 }
 
 // find looks up the entry again, if was is not the entry of the key any more.
-func (h *Handle) find(was *entry) {
-	if was == nil || was.print.Load() != h.print {
+func (h *Handle) find(was *counter.Entry) {
+	if was == nil || was.Print() != h.print {
 		h.entry.Store(h.table.index.search(h.hash, h.print))
 	}
 }

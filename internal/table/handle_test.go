@@ -4,6 +4,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/hybridlimit/hybridlimit/internal/counter"
 )
 
 // Its counter may be forgotten, and another made: the key finds that one, in whatever entry.
@@ -15,17 +17,17 @@ func TestHandleFindsAnotherCounter(t *testing.T) {
 	allow := func(n int64) bool { ok, _, _ := k.AllowBy(table.clock, n); return ok }
 	allow(4)
 	was := k.entry.Load()
-	if was == nil || was.counter.Load().Key() != "k" {
+	if was == nil || was.Counter().Key() != "k" {
 		t.Fatalf("bound to %v", was)
 	}
-	c, now := was.counter.Load(), int64(table.clock.Now())
-	sh := table.index.shard(c.hash)
+	c, now := was.Counter(), int64(table.clock.Now())
+	sh := table.index.shard(c.Hash())
 	sh.mu.Lock()
-	if !table.forgetLocked(sh, c, worthPartial, now) {
+	if !table.forgetLocked(sh, c, counter.Partial, now) {
 		t.Fatal("not forgotten")
 	}
 	sh.mu.Unlock()
-	if !allow(7) || k.entry.Load().counter.Load() == c {
+	if !allow(7) || k.entry.Load().Counter() == c {
 		t.Error("not found")
 	}
 	if ok, _ := table.Allow("k", rule, 3, now); !ok || allow(1) {

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -32,18 +33,18 @@ const (
 
 // shard is a part of the index with a lock of its own.
 type shard struct {
-	rows *atomic.Pointer[rows] // in the index
-	home home
+	rows  *atomic.Pointer[rows] // in the index
+	group counter.Group
 
-	mu       sync.Mutex         // protects all below and writes to tags; counters here die only under it
-	live     int                // counters
-	most     int                // rows there may be
-	extra    map[ident]*Counter // whose rows are full; nil until needed
-	overflow map[ident]*Counter // by rule, of newcomers without room; nil until needed
-	growing  bool               // the table was told that it should
-	gone     []*Counter         // forgotten, and the policy does not know yet
-	hand     int                // the entry at which eviction goes on
-	swept    int                // and the sweep
+	mu       sync.Mutex                 // protects all below and writes to tags; counters here die only under it
+	live     int                        // counters
+	most     int                        // rows there may be
+	extra    map[ident]*counter.Counter // whose rows are full; nil until needed
+	overflow map[ident]*counter.Counter // by rule, of newcomers without room; nil until needed
+	growing  bool                       // the table was told that it should
+	gone     []*counter.Counter         // forgotten, and the policy does not know yet
+	hand     int                        // the entry at which eviction goes on
+	swept    int                        // and the sweep
 	_        [32]byte
 }
 
@@ -51,12 +52,12 @@ type shard struct {
 // to stay in the cache of the processor, so that a look-up waits for one line of memory.
 type rows struct {
 	tags    []atomic.Uint64 // for each row, a byte for each entry; 0: free
-	entries []entry
+	entries []counter.Entry
 	mask    uint64
 }
 
 func newRows(n int) *rows {
-	return &rows{tags: make([]atomic.Uint64, n), entries: make([]entry, n*rowSize), mask: uint64(n - 1)}
+	return &rows{tags: make([]atomic.Uint64, n), entries: make([]counter.Entry, n*rowSize), mask: uint64(n - 1)}
 }
 
 const (
@@ -78,7 +79,7 @@ func (r *rows) matching(h uint64) uint64 {
 
 // locate returns the entry that a hash most likely has, or nil. It does not read the entry,
 // but prefetches it.
-func (x *index) locate(h uint64) *entry {
+func (x *index) locate(h uint64) *counter.Entry {
 	r := x.rows[h>>x.shift%shardsMost].Load()
 	same := r.matching(h)
 	if same == 0 {
@@ -90,11 +91,11 @@ func (x *index) locate(h uint64) *entry {
 }
 
 // search returns the entry with this hash and fingerprint, or nil.
-func (x *index) search(h, print uint64) *entry {
+func (x *index) search(h, print uint64) *counter.Entry {
 	r := x.rows[h>>x.shift%shardsMost].Load()
 	for same := r.matching(h); same != 0; same &= same - 1 {
 		e := &r.entries[r.row(h)*rowSize+uint64(bits.TrailingZeros64(same))/8]
-		if e.print.Load() == print {
+		if e.Print() == print {
 			return e
 		}
 	}
@@ -104,7 +105,7 @@ func (x *index) search(h, print uint64) *entry {
 func (x *index) shard(h uint64) *shard { return &x.shards[h>>x.shift] }
 
 // init makes an index with room for so many counters.
-func (x *index) init(keys int, l *leases) {
+func (x *index) init(keys int, l *counter.Leases) {
 	n := 1
 	for n < shardsMost && n*shardKeys < keys {
 		n *= 2
@@ -116,7 +117,7 @@ func (x *index) init(keys int, l *leases) {
 	}
 	for i := range x.shards {
 		sh := &x.shards[i]
-		sh.rows, sh.home.leases, sh.most = &x.rows[i], l, most
+		sh.rows, sh.group.Leases, sh.most = &x.rows[i], l, most
 		sh.rows.Store(newRows(1))
 	}
 }
@@ -132,23 +133,22 @@ func identOf(key string, rule *limit.Rule) ident {
 	return ident{alg: rule.Algorithm(), name: rule.Name(), key: key}
 }
 
-func (c *Counter) ident() ident { return identOf(c.Key(), c.rule()) }
+func identOfCounter(c *counter.Counter) ident { return identOf(c.Key(), c.Rule()) }
 
 // findLocked returns the counter of a key, or nil.
-func (sh *shard) findLocked(h, print uint64, key string, rule *limit.Rule) *Counter {
+func (sh *shard) findLocked(h, print uint64, key string, rule *limit.Rule) *counter.Counter {
 	r := sh.rows.Load()
 	for same := r.matching(h); same != 0; same &= same - 1 {
 		e := &r.entries[r.row(h)*rowSize+uint64(bits.TrailingZeros64(same))/8]
-		if c := e.counter.Load(); c != nil && e.print.Load() == print && c.matches(key, rule) {
+		if c := e.Counter(); c != nil && e.Print() == print && c.Matches(key, rule) {
 			return c
 		}
 	}
 	return sh.extra[identOf(key, rule)]
 }
 
-// putLocked enters a counter that is new or has lost its entry. It must be locked, unless
-// only the caller knows of it.
-func (sh *shard) putLocked(c *Counter, h, print uint64) {
+// putLocked enters a counter that is new or moves, see [counter.Counter.Move].
+func (sh *shard) putLocked(c *counter.Counter, h, print uint64) {
 	r := sh.rows.Load()
 	row := r.row(h)
 	tags := r.tags[row].Load()
@@ -156,45 +156,35 @@ func (sh *shard) putLocked(c *Counter, h, print uint64) {
 		if tags>>(i*8)&0xff != 0 {
 			continue
 		}
-		e := &r.entries[row*rowSize+i]
-		c.entry = e // before anybody finds c
-		e.print.Store(print)
-		e.counter.Store(c)
+		c.Enter(&r.entries[row*rowSize+i], print)
 		r.tags[row].Store(tags | tagOf(h)<<(i*8))
 		return
 	}
 	if sh.extra == nil {
-		sh.extra = make(map[ident]*Counter)
+		sh.extra = make(map[ident]*counter.Counter)
 	}
-	sh.extra[c.ident()] = c
+	sh.extra[identOfCounter(c)] = c
 }
 
 // comeInLocked gives c, which has no entry, one if its row is not full any more.
-func (sh *shard) comeInLocked(c *Counter, h, print uint64) {
+func (sh *shard) comeInLocked(c *counter.Counter, h, print uint64, now int64) {
 	r := sh.rows.Load()
 	if tags := r.tags[r.row(h)].Load(); (tags-everyByte)&^tags&topBits == 0 {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(sh.extra, c.ident())
-	sh.putLocked(c, h, print)
+	delete(sh.extra, identOfCounter(c))
+	c.Move(now, func() { sh.putLocked(c, h, print) })
 }
 
-// removeLocked removes c, which must be locked and dead, with its lease revoked.
-func (sh *shard) removeLocked(c *Counter) {
+// removeLocked removes c, which is dead and has left its entry e.
+func (sh *shard) removeLocked(c *counter.Counter, e *counter.Entry) {
 	sh.live--
-	e := c.entry
 	if e == nil {
-		delete(sh.extra, c.ident())
+		delete(sh.extra, identOfCounter(c))
 		return
 	}
-	c.entry = nil
-	e.print.Store(0)
-	e.counter.Store(nil)
-	e.lease.Store(nil)
 	r := sh.rows.Load()
-	i := uint64(uintptr(unsafe.Pointer(e))-uintptr(unsafe.Pointer(&r.entries[0]))) / uint64(unsafe.Sizeof(entry{}))
+	i := uint64(uintptr(unsafe.Pointer(e))-uintptr(unsafe.Pointer(&r.entries[0]))) / uint64(unsafe.Sizeof(counter.Entry{}))
 	at := &r.tags[i/rowSize]
 	at.Store(at.Load() &^ (0xff << (i % rowSize * 8)))
 }
@@ -207,7 +197,7 @@ func (sh *shard) isCrowdedLocked() bool {
 
 // growLocked makes more entries and moves all counters there. An entry from before has no
 // fingerprint any more, so that a check that has found it looks again.
-func (sh *shard) growLocked(hash func(*Counter) (h, print uint64), now int64) {
+func (sh *shard) growLocked(hash func(*counter.Counter) (h, print uint64), now int64) {
 	was := sh.rows.Load()
 	n := len(was.tags)
 	for n < sh.most && sh.live*entriesLeast > n*rowSize {
@@ -216,25 +206,12 @@ func (sh *shard) growLocked(hash func(*Counter) (h, print uint64), now int64) {
 	sh.rows.Store(newRows(n))
 	extra := sh.extra
 	sh.extra, sh.hand, sh.swept = nil, 0, 0
-	move := func(c *Counter) {
-		c.mu.Lock()
-		used := c.isUsedLocked()
-		c.revokeLocked(now)
-		if e := c.entry; e != nil {
-			e.print.Store(0)
-			e.counter.Store(nil)
-			e.lease.Store(nil)
-			c.entry = nil
-		}
+	move := func(c *counter.Counter) {
 		h, print := hash(c)
-		sh.putLocked(c, h, print)
-		if c.grantLocked(); !used {
-			c.seen = c.trace()
-		}
-		c.mu.Unlock()
+		c.Move(now, func() { sh.putLocked(c, h, print) })
 	}
 	for i := range was.entries {
-		if c := was.entries[i].counter.Load(); c != nil {
+		if c := was.entries[i].Counter(); c != nil {
 			move(c)
 		}
 	}
@@ -244,12 +221,12 @@ func (sh *shard) growLocked(hash func(*Counter) (h, print uint64), now int64) {
 }
 
 // all returns the counters of a shard.
-func (sh *shard) all(list []*Counter) []*Counter {
+func (sh *shard) all(list []*counter.Counter) []*counter.Counter {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	r := sh.rows.Load()
 	for i := range r.entries {
-		if c := r.entries[i].counter.Load(); c != nil {
+		if c := r.entries[i].Counter(); c != nil {
 			list = append(list, c)
 		}
 	}

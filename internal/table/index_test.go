@@ -6,8 +6,10 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -15,7 +17,7 @@ import (
 func oneHash(string, *limit.Rule) uint64 { return 42 }
 
 // lookUp returns the counter of a key, nil if there is none.
-func (t *Table) lookUp(key string, rule *limit.Rule) *Counter {
+func (t *Table) lookUp(key string, rule *limit.Rule) *counter.Counter {
 	h, print := t.hashOf(key, rule)
 	sh := t.index.shard(h)
 	sh.mu.Lock()
@@ -27,13 +29,16 @@ func (t *Table) lookUp(key string, rule *limit.Rule) *Counter {
 func (t *Table) forgetForTest(tb testing.TB, key string, rule *limit.Rule) {
 	tb.Helper()
 	c := t.lookUp(key, rule)
-	sh := t.index.shard(c.hash)
+	sh := t.index.shard(c.Hash())
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if !t.forgetLocked(sh, c, worthPartial, int64(t.clock.Now())) {
+	if !t.forgetLocked(sh, c, counter.Partial, int64(t.clock.Now())) {
 		tb.Fatalf("%q stays", key)
 	}
 }
+
+// word returns the word of an entry, its first field.
+func word(e *counter.Entry) uint64 { return (*atomic.Uint64)(unsafe.Pointer(e)).Load() }
 
 // growForTest makes more entries in every shard, whether there should be or not.
 func (t *Table) growForTest() {
@@ -55,19 +60,19 @@ func TestEntriesThatServeOthers(t *testing.T) {
 	h.AllowBy(table.clock, 4)
 	was := h.entry.Load()
 	table.forgetForTest(t, "first", rule)
-	if _, _, v := was.take(h.print, rule, 1, now); v != Unanswered {
+	if _, _, v := was.Take(h.print, rule, 1, now); v != counter.Unanswered {
 		t.Errorf("%v of a key that was forgotten", v)
 	}
 	table.Allow("second", rule, 1, now)
 	second := table.lookUp("second", rule)
-	if second.entry != was {
+	if second.Entry() != was {
 		t.Fatal("the second key has another entry: the test shows nothing")
 	}
-	word := was.word.Load()
-	if _, _, v := was.take(h.print, rule, 1, now); v != Unanswered {
+	before := word(was)
+	if _, _, v := was.Take(h.print, rule, 1, now); v != counter.Unanswered {
 		t.Errorf("%v by the entry of another key", v)
 	}
-	if _, _, v := was.peek(h.print, rule, now); v != Unanswered {
+	if _, _, v := was.Peek(h.print, rule, now); v != counter.Unanswered {
 		t.Errorf("%v at a glance by the entry of another key", v)
 	}
 	if res := h.Peek(table.clock); res.Remaining != 10 {
@@ -78,7 +83,7 @@ func TestEntriesThatServeOthers(t *testing.T) {
 			t.Errorf("check %d of the handle: %v", i, ok)
 		}
 	}
-	if is := h.entry.Load(); was.word.Load() != word || is == was || is != table.lookUp("first", rule).entry {
+	if is := h.entry.Load(); word(was) != before || is == was || is != table.lookUp("first", rule).Entry() {
 		t.Error("the handle has used the entry of another key, or has not found its own")
 	}
 	check(t, table)
@@ -98,7 +103,7 @@ func TestEntriesFromBeforeGrowth(t *testing.T) {
 		}
 		was := h.entry.Load()
 		table.growForTest()
-		if _, _, v := was.take(h.print, rule, 1, int64(table.clock.Now())); v != Unanswered {
+		if _, _, v := was.Take(h.print, rule, 1, int64(table.clock.Now())); v != counter.Unanswered {
 			t.Fatalf("%v by an entry that is nobody's", v)
 		}
 		if h.Peek(table.clock).Remaining != rule.Limit()-int64(got) {
@@ -109,7 +114,7 @@ func TestEntriesFromBeforeGrowth(t *testing.T) {
 		t.Errorf("%d units admitted of 10", got)
 	}
 	h.AllowBy(table.clock, 1)
-	if e := h.entry.Load(); e != table.lookUp("k", rule).entry {
+	if e := h.entry.Load(); e != table.lookUp("k", rule).Entry() {
 		t.Error("the handle has not found its entry again")
 	}
 }
@@ -247,12 +252,10 @@ func TestAdmittedCountsOnce(t *testing.T) {
 		ask(2)
 		expect("2 more")
 		c := table.lookUp("k", r)
-		c.lock(now)
-		c.unlock()
+		c.Worth(now) // revokes the lease, and grants another
 		expect("revoked")
 		ask(5)
-		c.lock(now)
-		c.unlock()
+		c.Worth(now) // revokes the lease, and grants another
 		expect("revoked, and not looked at before")
 		ask(3)
 		table.forgetForTest(t, "k", r)
@@ -302,13 +305,13 @@ func TestAdmittedDuringChecks(t *testing.T) {
 func TestPeekByLease(t *testing.T) {
 	table := newTable(t, Options{})
 	rule, now := funnelRule(t, 10, 1, time.Second), int64(table.clock.Now())
-	ref := NewCounter("k", rule, nil, now)
+	ref := counter.NewAlone("k", rule, nil, now)
 	for i := range 10 {
 		table.Allow("k", rule, 1, now)
-		ref.check(now, 1, rule)
-		word := table.lookUp("k", rule).entry.word.Load()
+		ref.Check(now, 1, rule)
+		before := word(table.lookUp("k", rule).Entry())
 		got := table.Peek(at(now), "k", rule)
-		if want, _ := ref.peek(now, 1, rule); got != want || i < 9 && table.lookUp("k", rule).entry.word.Load() != word {
+		if want, _ := ref.Ask(now, 1, rule, false); got != want || i < 9 && word(table.lookUp("k", rule).Entry()) != before {
 			t.Errorf("after %d units: %+v, want %+v", i+1, got, want)
 		}
 		now += 1e8

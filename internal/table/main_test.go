@@ -2,7 +2,6 @@ package table
 
 import (
 	"fmt"
-	"reflect"
 	"runtime"
 	"testing"
 	"time"
@@ -10,7 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/hybridlimit/hybridlimit/clock"
-	"github.com/hybridlimit/hybridlimit/internal/algorithm"
+	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -44,20 +43,6 @@ func (t *Table) takeAt(key string, rule *limit.Rule, n, now int64) limit.Result 
 	return res
 }
 
-// allow is check, for counters whose life is not in question.
-func (c *Counter) allow(now, n int64, rule *limit.Rule) (allowed bool, src limit.Source, ok bool) {
-	return c.check(now, n, rule)
-}
-
-func (c *Counter) take(now, n int64, rule *limit.Rule) (limit.Result, bool) {
-	return c.Take(now, n, rule)
-}
-
-// peek tells what take would answer, and consumes nothing.
-func (c *Counter) peek(now, n int64, rule *limit.Rule) (limit.Result, bool) {
-	return c.ask(now, n, rule, false)
-}
-
 // names returns n keys.
 func names(prefix string, n int) []string {
 	s := make([]string, n)
@@ -71,9 +56,6 @@ func names(prefix string, n int) []string {
 func slow(capacity int64) *limit.Rule {
 	return limit.Must(limit.Funnel("slow", capacity, 1, 24*time.Hour/time.Duration(max(capacity, 1))*10))
 }
-
-// fast is a funnel that admits all that a test asks for.
-var fast = limit.Must(limit.Funnel("fast", 1_000_000, 1_000_000, time.Second))
 
 // until waits for what other goroutines are about to bring about.
 func until(tb testing.TB, what string, cond func() bool) {
@@ -121,24 +103,22 @@ func checkShard(tb testing.TB, t *Table, sh *shard) int {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	seen := make(map[ident]bool)
-	note := func(c *Counter, e *entry) {
+	note := func(c *counter.Counter, e *counter.Entry) {
 		h, print := t.hashOfCounter(c)
-		c.mu.Lock()
-		defer c.mu.Unlock()
 		switch {
-		case c.dead:
+		case c.Dropped():
 			tb.Errorf("dead counter of %q in the index", c.Key())
-		case c.entry != e || t.index.shard(h) != sh || e != nil && e.print.Load() != print:
+		case c.Entry() != e || t.index.shard(h) != sh || e != nil && e.Print() != print:
 			tb.Errorf("counter of %q is in another place", c.Key())
-		case seen[c.ident()]:
+		case seen[identOfCounter(c)]:
 			tb.Errorf("%q has two live counters", c.Key())
 		}
-		seen[c.ident()] = true
+		seen[identOfCounter(c)] = true
 	}
 	r := sh.rows.Load()
 	for i := range r.entries {
 		e := &r.entries[i]
-		c, tag := e.counter.Load(), r.tags[i/rowSize].Load()>>(i%rowSize*8)&0xff
+		c, tag := e.Counter(), r.tags[i/rowSize].Load()>>(i%rowSize*8)&0xff
 		if (c == nil) != (tag == 0) {
 			tb.Errorf("entry %d has tag %d and counter %v", i, tag, c)
 		}
@@ -147,7 +127,7 @@ func checkShard(tb testing.TB, t *Table, sh *shard) int {
 		}
 	}
 	for id, c := range sh.extra {
-		if c.ident() != id {
+		if identOfCounter(c) != id {
 			tb.Errorf("counter of %q is filed under %q", c.Key(), id.key)
 		}
 		note(c, nil)
@@ -159,26 +139,24 @@ func checkShard(tb testing.TB, t *Table, sh *shard) int {
 }
 
 // pace has counters report once in d, if their rule lets them.
-func pace(d time.Duration) Pace { return Pace{Interval: d / 5, MaxLag: d} }
+func pace(d time.Duration) counter.Pace { return counter.Pace{Interval: d / 5, MaxLag: d} }
 
-// win returns the window of a counter of windows, unfolded, else nil.
-func (c *Counter) win() *algorithm.Window {
-	w, _ := c.state().(*algorithm.Window)
-	return w
-}
-
-// field returns an unexported field of a state, to be printed or compared.
-func field(state any, name string) reflect.Value {
-	return reflect.ValueOf(state).Elem().FieldByName(name)
-}
-
-// number and numbers are field of an integer and of a slice of integers.
-func number(state any, name string) int64 { return field(state, name).Int() }
-
-func numbers(state any, name string) (list []int64) {
-	f := field(state, name)
-	for i := range f.Len() {
-		list = append(list, f.Index(i).Int())
+func funnelRule(tb testing.TB, capacity, units int64, per time.Duration) *limit.Rule {
+	tb.Helper()
+	r, err := limit.Funnel("test", capacity, units, per)
+	if err != nil {
+		tb.Fatal(err)
 	}
-	return list
+	return r
 }
+
+func windowRule(tb testing.TB, lim int64, window time.Duration, buckets int) *limit.Rule {
+	tb.Helper()
+	r, err := limit.SlidingWindowBuckets("test", lim, window, buckets)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return r
+}
+
+func newTestLink() *counter.Link { return counter.NewLink(pace(500*time.Millisecond), 4) }

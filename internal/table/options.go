@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -25,7 +26,7 @@ type Options struct {
 	// readings are passed to the checks.
 	Clock clock.Clock
 	// Link ties the counters to a reconciler; nil: nothing is shared.
-	Link *Link
+	Link *counter.Link
 	// Conflict is called for the first conflict of each name, see [Stats].Conflicts,
 	// with the rule that was used before and the one that is used now. It may be called under
 	// locks: it must neither block nor ask the table. nil: it is not called.

@@ -5,12 +5,14 @@ import (
 	"time"
 
 	"github.com/dgraph-io/ristretto/v2"
+
+	"github.com/hybridlimit/hybridlimit/internal/counter"
 )
 
 // policy decides by frequency of use which counters should stay when there are more than
 // MaxKeys. It is a ristretto cache with counters as values. The sweep offers counters to it
 // in the background: no check waits for it.
-type policy = ristretto.Cache[uint64, *Counter]
+type policy = ristretto.Cache[uint64, *counter.Counter]
 
 const (
 	// sweepEvery is the time between two sweeps. Each looks at one in sweepAll counters, at
@@ -33,7 +35,7 @@ func (t *Table) newPolicy(maxKeys int64) (*policy, error) {
 		// much memory, so round it down here.
 		track = max(int64(1)<<(bits.Len64(uint64(sketchLarge*maxKeys))-1), sketchSmall*sketchKeys)
 	}
-	return ristretto.NewCache(&ristretto.Config[uint64, *Counter]{
+	return ristretto.NewCache(&ristretto.Config[uint64, *counter.Counter]{
 		NumCounters:        track,
 		MaxCost:            maxKeys,
 		BufferItems:        64,
@@ -46,7 +48,7 @@ func (t *Table) newPolicy(maxKeys int64) (*policy, error) {
 
 // onEvict is called, on ristretto's goroutine, for a counter that the policy drops for
 // another. The counter stays in the index until a new key needs the room.
-func (t *Table) onEvict(item *ristretto.Item[*Counter]) {
+func (t *Table) onEvict(item *ristretto.Item[*counter.Counter]) {
 	if t.closing.Load() {
 		return // closing evicts everything
 	}
@@ -55,11 +57,9 @@ func (t *Table) onEvict(item *ristretto.Item[*Counter]) {
 }
 
 // release notes that the policy does not hold a counter, or has rejected it.
-func release(item *ristretto.Item[*Counter]) {
+func release(item *ristretto.Item[*counter.Counter]) {
 	if c := item.Value; c != nil {
-		c.mu.Lock()
-		c.held = false
-		c.mu.Unlock()
+		c.Release()
 	}
 }
 
@@ -94,8 +94,8 @@ type sweeper struct {
 	shard   int
 	created int64
 	entries int // that there are
-	used    []*Counter
-	dropped []*Counter
+	used    []*counter.Counter
+	dropped []*counter.Counter
 }
 
 // sweep looks at a part of all counters. It offers to the policy those that were used since
@@ -123,7 +123,7 @@ func (t *Table) sweepPart(sh *shard, s *sweeper, now int64) (more bool) {
 	r := sh.rows.Load()
 	end := min(sh.swept+sweepHold, len(r.entries))
 	for ; sh.swept < end; sh.swept++ {
-		if c := r.entries[sh.swept].counter.Load(); c != nil {
+		if c := r.entries[sh.swept].Counter(); c != nil {
 			t.sweepLocked(sh, s, c, now)
 		}
 	}
@@ -138,18 +138,11 @@ func (t *Table) sweepPart(sh *shard, s *sweeper, now int64) (more bool) {
 	return false
 }
 
-func (t *Table) sweepLocked(sh *shard, s *sweeper, c *Counter, now int64) {
-	c.mu.Lock()
-	used := c.isUsedLocked()
-	if used {
-		c.seen = c.trace()
-		c.held = true // about to be offered; release undoes it
-	}
-	c.mu.Unlock()
-	if used {
+func (t *Table) sweepLocked(sh *shard, s *sweeper, c *counter.Counter, now int64) {
+	if c.Offer() {
 		s.used = append(s.used, c)
 	} else {
-		t.forgetLocked(sh, c, worthIdle, now)
+		t.forgetLocked(sh, c, counter.Idle, now)
 	}
 }
 
@@ -157,20 +150,18 @@ func (t *Table) sweepLocked(sh *shard, s *sweeper, c *Counter, now int64) {
 func (t *Table) tell(s *sweeper) {
 	for i, c := range s.used {
 		s.used[i] = nil
-		if is, _ := t.policy.Get(c.hash); is == c {
+		if is, _ := t.policy.Get(c.Hash()); is == c {
 			continue
 		}
-		if !t.policy.Set(c.hash, c, 1) {
+		if !t.policy.Set(c.Hash(), c, 1) {
 			t.stats.dropped.Add(1)
-			c.mu.Lock()
-			c.held = false
-			c.mu.Unlock()
+			c.Release()
 		}
 	}
 	for i, c := range s.dropped {
 		s.dropped[i] = nil
-		if is, _ := t.policy.Get(c.hash); is == c { // else the key is back
-			t.policy.Del(c.hash)
+		if is, _ := t.policy.Get(c.Hash()); is == c { // else the key is back
+			t.policy.Del(c.Hash())
 		}
 	}
 	s.used, s.dropped = s.used[:0], s.dropped[:0]

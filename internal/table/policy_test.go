@@ -10,6 +10,7 @@ import (
 	"github.com/dgraph-io/ristretto/v2"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -27,13 +28,9 @@ func oneRow(key string, _ *limit.Rule) uint64 {
 func heard(t *testing.T, table *Table, key string, rule *limit.Rule) bool {
 	t.Helper()
 	c := table.lookUp(key, rule)
-	c.mu.Lock()
-	c.held = false
-	c.mu.Unlock()
+	c.Release()
 	table.sweepForTest()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.held
+	return c.IsBusy() // that it was used is known to the sweep: so it is held
 }
 
 // The policy hears of every key that was used since the sweep looked at it, whatever its
@@ -50,12 +47,12 @@ func TestPolicyHearsOfUse(t *testing.T) {
 		"a log":              {rule: limit.Must(limit.SlidingLog("log", 1000, time.Hour))},
 		"too large numbers":  {rule: limit.Must(limit.Funnel("large", 1<<40, 1<<40-1, 365*24*time.Hour))},
 		"in an outage":       {rule: slow(1000), weight: 3},
-		"no limit at all":    {rule: slow(1000), weight: WeightOpen},
+		"no limit at all":    {rule: slow(1000), weight: counter.WeightOpen},
 		"in a full row":      {rule: slow(1000), hash: oneRow},
 	} {
 		o := Options{hash: c.hash}
 		if c.weight != 0 || what == "no limit at all" {
-			o.Link = NewLink(pace(time.Second), 4)
+			o.Link = counter.NewLink(pace(time.Second), 4)
 			o.Link.SetMode(c.weight, true)
 		}
 		table := newUnkept(t, o)
@@ -77,7 +74,7 @@ func TestPolicyHearsOfUse(t *testing.T) {
 				t.Errorf("%s: the policy does not hear of use, round %d", what, round)
 			}
 			table.policy.Wait()
-			if is, _ := table.policy.Get(table.lookUp("k", c.rule).hash); is != table.lookUp("k", c.rule) {
+			if is, _ := table.policy.Get(table.lookUp("k", c.rule).Hash()); is != table.lookUp("k", c.rule) {
 				t.Errorf("%s: is not offered", what)
 			}
 			table.growForTest()
@@ -94,17 +91,17 @@ func TestPolicyLetsGo(t *testing.T) {
 	rule := slow(10)
 	table.Allow("k", rule, 1, int64(table.clock.Now()))
 	c := table.lookUp("k", rule)
-	for what, drop := range map[string]func(*ristretto.Item[*Counter]){"drops": table.onEvict, "rejects": release} {
-		table.hold("k", rule)
-		drop(&ristretto.Item[*Counter]{Value: c})
-		if c.held || c.dead || table.lookUp("k", rule) != c {
-			t.Errorf("%s: held %v, dead %v", what, c.held, c.dead)
+	for what, drop := range map[string]func(*ristretto.Item[*counter.Counter]){"drops": table.onEvict, "rejects": release} {
+		table.hold(t, "k", rule)
+		drop(&ristretto.Item[*counter.Counter]{Value: c})
+		if c.IsBusy() || c.Dropped() || table.lookUp("k", rule) != c {
+			t.Errorf("%s: held %v, dead %v", what, c.IsBusy(), c.Dropped())
 		}
 	}
 	if s := table.Stats(); s.Evictions != 1 {
 		t.Errorf("%+v", s)
 	}
-	table.onEvict(&ristretto.Item[*Counter]{})
+	table.onEvict(&ristretto.Item[*counter.Counter]{})
 }
 
 // A counter that has left is not kept by the policy.
@@ -115,7 +112,7 @@ func TestPolicyForgetsWhoHasLeft(t *testing.T) {
 		table.Allow("k", rule, 1, int64(c.Now()))
 		settle(t, table)
 	}
-	h := table.lookUp("k", rule).hash
+	h := table.lookUp("k", rule).Hash()
 	if is, ok := table.policy.Get(h); !ok || is != table.lookUp("k", rule) {
 		t.Fatal("the policy does not hold a key that is used")
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -22,7 +23,7 @@ func TestCallsWithoutRoom(t *testing.T) {
 	if table.Set("another", r, 5, now) {
 		t.Error("set without room")
 	}
-	res, b := table.Reserve("one more", r, 1, now, Terms{Claim: true})
+	res, b := table.Reserve("one more", r, 1, now, counter.Terms{Claim: true})
 	if b == nil || table.Cancel("one more", r, now, b) != 0 {
 		t.Errorf("%+v: canceled", res)
 	}

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/keyhash"
 	"github.com/hybridlimit/hybridlimit/internal/rulenames"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -23,12 +24,12 @@ import (
 // Locks are taken in this order: shard, counter. The policy is called under neither.
 type Table struct {
 	clock clock.Clock
-	link  *Link
+	link  *counter.Link
 	seeds keyhash.Hasher
 	hash  func(key string, rule *limit.Rule) uint64 // nil but in tests
 
 	index  index
-	leases leases
+	leases counter.Leases
 	room   int64 // bound of the number of counters
 	policy *policy
 
@@ -75,7 +76,9 @@ func (t *Table) hashOf(key string, rule *limit.Rule) (h, print uint64) {
 	return h, print
 }
 
-func (t *Table) hashOfCounter(c *Counter) (h, print uint64) { return t.hashOf(c.Key(), c.rule()) }
+func (t *Table) hashOfCounter(c *counter.Counter) (h, print uint64) {
+	return t.hashOf(c.Key(), c.Rule())
+}
 
 // Allow decides for n units of key at now (ns), and returns on what knowledge.
 func (t *Table) Allow(key string, rule *limit.Rule, n, now int64) (bool, limit.Source) {
@@ -94,41 +97,41 @@ func (t *Table) AllowBy(clock clock.Clock, key string, rule *limit.Rule, n int64
 }
 
 // allowAt is Allow of a key whose entry is most likely e, which may be nil.
-func (t *Table) allowAt(e *entry, h, print uint64, key string, rule *limit.Rule, n, now int64) (allowed bool, src limit.Source, counted bool) {
+func (t *Table) allowAt(e *counter.Entry, h, print uint64, key string, rule *limit.Rule, n, now int64) (allowed bool, src limit.Source, counted bool) {
 	if e != nil && n > 0 {
-		if _, src, v := e.take(print, rule, n, now); v != Unanswered {
-			return v == Admitted, src, v == Admitted
+		if _, src, v := e.Take(print, rule, n, now); v != counter.Unanswered {
+			return v == counter.Admitted, src, v == counter.Admitted
 		}
 	}
 	return t.allowSlowly(e, h, print, key, rule, n, now)
 }
 
 // allowSlowly is allowAt once tried, which may be nil, has not answered.
-func (t *Table) allowSlowly(tried *entry, h, print uint64, key string, rule *limit.Rule, n, now int64) (allowed bool, src limit.Source, counted bool) {
+func (t *Table) allowSlowly(tried *counter.Entry, h, print uint64, key string, rule *limit.Rule, n, now int64) (allowed bool, src limit.Source, counted bool) {
 	e := t.index.search(h, print)
 	if e != nil && e != tried && n > 0 {
-		if _, src, v := e.take(print, rule, n, now); v != Unanswered {
-			return v == Admitted, src, v == Admitted
+		if _, src, v := e.Take(print, rule, n, now); v != counter.Unanswered {
+			return v == counter.Admitted, src, v == counter.Admitted
 		}
 	}
 	t.names.See(rule)
-	if c := e.counterOf(key, rule); c != nil {
-		if allowed, src, ok := c.check(now, n, rule); ok {
+	if c := counterOf(e, key, rule); c != nil {
+		if allowed, src, ok := c.Check(now, n, rule); ok {
 			return allowed, src, false
 		}
 	}
 	f := t.find(h, print, key, rule, now, n > 0)
-	allowed, src, _ = f.c.check(now, n, rule)
+	allowed, src, _ = f.c.Check(now, n, rule)
 	f.leave()
 	return allowed, f.source(src), false
 }
 
 // counterOf returns the counter of an entry, nil if it has none or that of another key.
-func (e *entry) counterOf(key string, rule *limit.Rule) *Counter {
+func counterOf(e *counter.Entry, key string, rule *limit.Rule) *counter.Counter {
 	if e == nil {
 		return nil
 	}
-	if c := e.counter.Load(); c != nil && c.matches(key, rule) {
+	if c := e.Counter(); c != nil && c.Matches(key, rule) {
 		return c
 	}
 	return nil
@@ -140,7 +143,7 @@ func (t *Table) Take(clock clock.Clock, key string, rule *limit.Rule, n int64) (
 	e := t.index.locate(h)
 	now := int64(clock.Now())
 	if e != nil && n == 1 && hasWholeAnswer(rule) {
-		if level, src, v := e.take(print, rule, n, now); v == Admitted {
+		if level, src, v := e.Take(print, rule, n, now); v == counter.Admitted {
 			return wholeAnswer(rule, level, src), true
 		}
 	}
@@ -153,7 +156,7 @@ func (t *Table) Peek(clock clock.Clock, key string, rule *limit.Rule) limit.Resu
 	e := t.index.locate(h)
 	now := int64(clock.Now())
 	if e != nil && hasWholeAnswer(rule) {
-		if level, src, v := e.peek(print, rule, now); v == Admitted {
+		if level, src, v := e.Peek(print, rule, now); v == counter.Admitted {
 			return wholeAnswer(rule, level, src)
 		}
 	}
@@ -172,13 +175,13 @@ func wholeAnswer(rule *limit.Rule, level int64, src limit.Source) limit.Result {
 
 func (t *Table) ask(h, print uint64, key string, rule *limit.Rule, n, now int64, book bool) limit.Result {
 	t.names.See(rule)
-	if c := t.index.search(h, print).counterOf(key, rule); c != nil {
-		if res, ok := c.ask(now, n, rule, book); ok {
+	if c := counterOf(t.index.search(h, print), key, rule); c != nil {
+		if res, ok := c.Ask(now, n, rule, book); ok {
 			return res
 		}
 	}
 	f := t.find(h, print, key, rule, now, book && n > 0)
-	res, _ := f.c.ask(now, n, rule, book)
+	res, _ := f.c.Ask(now, n, rule, book)
 	f.leave()
 	res.Source = f.source(res.Source)
 	return res
@@ -187,23 +190,20 @@ func (t *Table) ask(h, print uint64, key string, rule *limit.Rule, n, now int64,
 // found is a counter to decide with while its shard is locked. Counters die only under the
 // lock of their shard, so this one is alive until leave.
 type found struct {
-	c      *Counter
+	c      *counter.Counter
 	sh     *shard // locked
 	madeUp bool   // the key has no counter: c is for one question
-	link   *Link
+	link   *counter.Link
 }
 
 func (f *found) leave() { f.sh.mu.Unlock() }
 
 // source corrects the source of a made-up counter, which has no link.
 func (f *found) source(s limit.Source) limit.Source {
-	switch {
-	case !f.madeUp || f.link == nil:
+	if !f.madeUp || f.link == nil {
 		return s
-	case modeDegraded(f.link.unsorted.mode.Load()):
-		return limit.SourceDegraded
 	}
-	return limit.SourceUnsynced
+	return f.link.Source()
 }
 
 // find returns the counter of a key. If there is none it is created or, without create, made
@@ -213,8 +213,8 @@ func (t *Table) find(h, print uint64, key string, rule *limit.Rule, now int64, c
 	f := found{sh: sh, link: t.link}
 	sh.mu.Lock()
 	if f.c = sh.findLocked(h, print, key, rule); f.c != nil {
-		if f.c.entry == nil {
-			sh.comeInLocked(f.c, h, print)
+		if f.c.Entry() == nil {
+			sh.comeInLocked(f.c, h, print, now)
 		}
 		return f
 	}
@@ -233,11 +233,11 @@ func (t *Table) find(h, print uint64, key string, rule *limit.Rule, now int64, c
 // createLocked makes a counter and enters it in the index. It revokes the leases of the key
 // under rules of this name and another algorithm: the next check of these must be noticed
 // as a conflict, see package rulenames.
-func (t *Table) createLocked(sh *shard, h, print uint64, key string, rule *limit.Rule, now int64) *Counter {
+func (t *Table) createLocked(sh *shard, h, print uint64, key string, rule *limit.Rule, now int64) *counter.Counter {
 	for _, other := range t.names.Others(rule) {
 		t.revoke(key, other, now)
 	}
-	c := newCounter(key, rule, h, t.link, &sh.home, now)
+	c := counter.New(key, rule, h, t.link, &sh.group, now)
 	sh.live++
 	sh.putLocked(c, h, print)
 	if !sh.growing && sh.isCrowdedLocked() {
@@ -252,33 +252,30 @@ func (t *Table) createLocked(sh *shard, h, print uint64, key string, rule *limit
 // madeUp returns a counter for one question about a key that has none. It has no link, so
 // that nothing is reported, but weighs units as a new counter would. If there is no room for
 // the key, it is the overflow counter that the key would share.
-func (t *Table) madeUp(sh *shard, key string, rule *limit.Rule, now int64) *Counter {
+func (t *Table) madeUp(sh *shard, key string, rule *limit.Rule, now int64) *counter.Counter {
 	if c := sh.overflow[identOf("", rule)]; c != nil && t.stats.live.Load() >= t.room {
 		return c
 	}
-	c := newCounter(key, rule, 0, nil, nil, now)
-	if t.link != nil {
-		c.setMode(t.link.unsorted.mode.Load())
-	}
+	c := counter.New(key, rule, 0, nil, nil, now)
+	c.Follow(t.link, now)
 	return c
 }
 
 // revoke ends the lease of a key, if it has one, so that the counter decides its next check.
 func (t *Table) revoke(key string, rule *limit.Rule, now int64) {
 	h, print := t.hashOf(key, rule)
-	if c := t.index.search(h, print).counterOf(key, rule); c != nil {
-		c.lock(now)
-		c.mu.Unlock()
+	if c := counterOf(t.index.search(h, print), key, rule); c != nil {
+		c.Revoke(now)
 	}
 }
 
 // with calls f with the counter of a key, and again with another if it was dead. If there is
 // none it is created or, without create, made up for this call. The result corrects the
 // source of an answer; its shard is not locked any more.
-func (t *Table) with(key string, rule *limit.Rule, now int64, create bool, f func(*Counter) (ok bool)) found {
+func (t *Table) with(key string, rule *limit.Rule, now int64, create bool, f func(*counter.Counter) (ok bool)) found {
 	t.names.See(rule)
 	h, print := t.hashOf(key, rule)
-	if c := t.index.search(h, print).counterOf(key, rule); c != nil && f(c) {
+	if c := counterOf(t.index.search(h, print), key, rule); c != nil && f(c) {
 		return found{}
 	}
 	made := t.find(h, print, key, rule, now, create)
@@ -290,8 +287,8 @@ func (t *Table) with(key string, rule *limit.Rule, now int64, create bool, f fun
 // Range calls f for every live counter until it returns false. Counters that are created
 // or forgotten meanwhile may be seen or not. Overflow counters are left out: they belong to
 // no key.
-func (t *Table) Range(f func(*Counter) bool) {
-	var list []*Counter
+func (t *Table) Range(f func(*counter.Counter) bool) {
+	var list []*counter.Counter
 	for i := range t.index.shards {
 		list = t.index.shards[i].all(list[:0])
 		for _, c := range list {
@@ -304,25 +301,15 @@ func (t *Table) Range(f func(*Counter) bool) {
 
 // Admitted returns how many units leases have admitted so far, by source. It locks every
 // counter, one by one.
-func (t *Table) Admitted() (n [Sources]int64) {
-	t.Range(func(c *Counter) bool {
-		c.countLocked()
+func (t *Table) Admitted() (n [counter.Sources]int64) {
+	t.Range(func(c *counter.Counter) bool {
+		c.CountAdmitted()
 		return true
 	})
 	for i := range t.index.shards {
 		for src := range n {
-			n[src] += t.index.shards[i].home.admitted[src].Load()
+			n[src] += t.index.shards[i].group.Admitted(limit.Source(src))
 		}
 	}
 	return n
-}
-
-// countLocked adds to the sums of the shard what the lease of c has admitted so far.
-func (c *Counter) countLocked() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if used := uint32(c.usedLocked()); used > c.counted {
-		c.home.admitted[c.entry.lease.Load().source].Add(int64(used - c.counted))
-		c.counted = used
-	}
 }

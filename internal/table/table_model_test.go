@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 func TestPeekCreatesNothing(t *testing.T) {
-	table := newTable(t, Options{MaxKeys: 100, Link: NewLink(pace(time.Second), 4)})
+	table := newTable(t, Options{MaxKeys: 100, Link: counter.NewLink(pace(time.Second), 4)})
 	for i := range 1000 {
 		res := table.Peek(table.clock, fmt.Sprint(i), slow(10))
 		if !res.Allowed || res.Remaining != 10 || res.ResetAfter != 0 || res.Source != limit.SourceUnsynced {
@@ -26,7 +27,7 @@ func TestPeekCreatesNothing(t *testing.T) {
 	if s := table.Stats(); s.Live != 0 || s.Created != 0 {
 		t.Errorf("%+v", s)
 	}
-	table.link.Drain(func(*Counter, bool) { t.Error("the reconciler was told") })
+	table.link.Drain(func(*counter.Counter, bool) { t.Error("the reconciler was told") })
 }
 
 func TestIdleCountersLeave(t *testing.T) {
@@ -61,8 +62,8 @@ func TestRangeSeesEveryCounterThatStays(t *testing.T) {
 	}
 	for range 30 {
 		seen := make(map[string]bool)
-		table.Range(func(c *Counter) bool {
-			if c.name() == rule.Name() {
+		table.Range(func(c *counter.Counter) bool {
+			if c.Rule().Name() == rule.Name() {
 				seen[c.Key()] = true
 			}
 			return true
@@ -74,7 +75,7 @@ func TestRangeSeesEveryCounterThatStays(t *testing.T) {
 		}
 	}
 	n := 0
-	table.Range(func(*Counter) bool { n++; return n < 3 })
+	table.Range(func(*counter.Counter) bool { n++; return n < 3 })
 	if n != 3 {
 		t.Errorf("Range went on after false: %d", n)
 	}
@@ -85,16 +86,16 @@ func TestRangeSeesEveryCounterThatStays(t *testing.T) {
 
 // model is the slow and obviously right table: a map, and nothing is ever
 // dropped.
-type model map[ident]*Counter
+type model map[ident]*counter.Counter
 
 func (m model) take(key string, rule *limit.Rule, n, now int64) limit.Result {
 	id := ident{alg: rule.Algorithm(), name: rule.Name(), key: key}
 	c := m[id]
 	if c == nil {
-		c = NewCounter(key, rule, nil, now)
+		c = counter.NewAlone(key, rule, nil, now)
 		m[id] = c
 	}
-	res, _ := c.take(now, n, rule)
+	res, _ := c.Take(now, n, rule)
 	return res
 }
 
@@ -156,7 +157,7 @@ func TestTableStress(t *testing.T) {
 					table.Allow(key, rule, 1, now)
 				}
 				if i%5000 == 0 {
-					table.Range(func(c *Counter) bool { return c.Key() != "" })
+					table.Range(func(c *counter.Counter) bool { return c.Key() != "" })
 					table.Stats()
 				}
 			}

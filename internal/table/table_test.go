@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -155,10 +156,10 @@ func TestEvictionsForgetNothing(t *testing.T) {
 func TestPinnedCountersSurviveAnything(t *testing.T) {
 	const keys = 3000
 	rule := limit.Must(limit.Funnel("pinned", 1_000_000, 1_000_000, time.Millisecond))
-	table := newTable(t, Options{MaxKeys: 64, slack: 256 * 8, Link: NewLink(pace(time.Second), 4)})
+	table := newTable(t, Options{MaxKeys: 64, slack: 256 * 8, Link: counter.NewLink(pace(time.Second), 4)})
 	users := names("user", keys)
 	var own int64
-	counters := make(map[string]*Counter)
+	counters := make(map[string]*counter.Counter)
 	for i, k := range users {
 		before := table.Stats().Overflow
 		table.Allow(k, rule, 3, int64(table.clock.Now()))
@@ -172,7 +173,7 @@ func TestPinnedCountersSurviveAnything(t *testing.T) {
 	settle(t, table)
 	table.clock.(*clock.Manual).Advance(time.Hour) // long empty, were it not for the units to report
 	table.sweepForTest()
-	table.Range(func(c *Counter) bool {
+	table.Range(func(c *counter.Counter) bool {
 		if got := c.Unsynced(); got != 3 {
 			t.Errorf("%q has %d units to report, want 3", c.Key(), got)
 		}
@@ -325,18 +326,18 @@ func TestOverflowCountersAreBounded(t *testing.T) {
 
 // An overflow counter follows the policy of an outage, and tells nobody.
 func TestOverflowCountersAndLink(t *testing.T) {
-	link := NewLink(pace(time.Second), 4)
+	link := counter.NewLink(pace(time.Second), 4)
 	table := newTable(t, Options{MaxKeys: 1, slack: 1, Link: link, hash: func(string, *limit.Rule) uint64 { return 7 }})
 	for i := range 2 {
 		table.Allow(fmt.Sprint("live", i), slow(10), 1, 0)
 		settle(t, table)
 	}
-	link.Drain(func(*Counter, bool) {})
+	link.Drain(func(*counter.Counter, bool) {})
 	if res := table.takeAt("newcomer", slow(10), 1, 0); !res.Allowed || res.Source != limit.SourceLocal {
 		t.Errorf("newcomer: %+v", res)
 	}
-	link.Drain(func(c *Counter, _ bool) { t.Errorf("the reconciler was handed %q", c.Key()) })
-	link.SetMode(WeightClosed, true)
+	link.Drain(func(c *counter.Counter, _ bool) { t.Errorf("the reconciler was handed %q", c.Key()) })
+	link.SetMode(counter.WeightClosed, true)
 	if res := table.takeAt("newcomer", slow(10), 1, 0); res.Allowed {
 		t.Errorf("newcomer, failing closed: %+v", res)
 	}

@@ -1,0 +1,233 @@
+package counter
+
+import (
+	"slices"
+
+	"github.com/hybridlimit/hybridlimit/internal/algorithm"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// Booking is what a reservation holds of a counter.
+//
+// To cancel a booking of a funnel it is wrong to just lower the level by it. Bookings
+// behind it keep their times, and new callers would be admitted at the same times
+// once more. Let x be the time at which a funnel is empty that sees only the bookings
+// that still wait, each when it is due. As long as the level does not fall below x, a
+// new caller finds as much of the capacity taken as the waiting bookings will use.
+// What cannot be handed back because of them is handed back when they are cancelled,
+// too, as far as it has not leaked by then.
+//
+// Of a shared funnel only the other nodes know which bookings wait there. A booking
+// keeps the funnel fuller than full until it is due, and no node lowers it further
+// while a booking may wait. So no booking waits if the level is within the capacity.
+// If it is above, only the end of the queue is handed back, and only if no other node
+// has booked behind or between.
+type Booking struct {
+	n   int64 // units that have not been handed back
+	due int64 // when they may be used, ns
+	era uint32
+
+	// begin and end are when the funnel was to be empty before and after the
+	// booking, less what was handed back since of bookings that are due before it. So
+	// end is never later than the time at which the funnel is empty, less what may be
+	// used after due. Of another algorithm end is when the units no longer count.
+	begin, end arith.Span
+
+	leaks   bool // of a leaky bucket
+	vague   bool // booked in an outage: what the units weigh is not known
+	gone    bool // cancelled
+	mixed   bool // the authority has lowered the level since: others may have booked behind
+	dropped bool // forgotten, see MaxDue
+}
+
+// MaxDue bounds the bookings of a key that are remembered after they are due. If
+// there are more that have not leaked, the earliest are forgotten and cannot be
+// handed back.
+const MaxDue = 1024
+
+// waits reports whether new callers must leave room for b.
+func (b *Booking) waits(now int64) bool { return !b.gone && b.due > now }
+
+// still returns how many units of b still count, and what they take to leak. The
+// others have leaked, or left a window: to hand them back would take off newer units
+// in their place. A unit that has leaked in part counts as one.
+func (b *Booking) still(r *limit.Rule, now int64) (n int64, cost arith.Span) {
+	left := r.Sub(b.end, arith.Span{NS: now})
+	cost = r.Cost(b.n)
+	switch {
+	case b.vague:
+		return b.n, cost
+	case left == arith.Span{}:
+		return 0, arith.Span{}
+	case !b.leaks || b.due >= now || !left.Less(cost):
+		return b.n, cost
+	}
+	return min(b.n, algorithm.WholeUp(r, left)), left
+}
+
+// noteBookingLocked notes that n units were booked with the answer res. A leaky bucket was
+// to be empty at begin before that.
+func (c *Counter) noteBookingLocked(now, n int64, begin arith.Span, res limit.Result) *Booking {
+	s := c.tell() // from now on eras are counted
+	b := &Booking{n: n, due: now + int64(res.RetryAfter), era: s.era, vague: res.Source == limit.SourceDegraded}
+	if b.leaks = c.leaky() != nil; !b.leaks {
+		b.end = arith.Span{NS: now + int64(res.ResetAfter)}
+		return b
+	}
+	b.begin, b.end = begin.Max(arith.Span{NS: now}), c.bucket.View
+	if n > 0 {
+		c.tidyLocked(now)
+		c.enqueueLocked(b)
+	}
+	return b
+}
+
+// enqueueLocked inserts b before the bookings that are due later. There are some if
+// units that were handed back have made room before them.
+func (c *Counter) enqueueLocked(b *Booking) {
+	s, r := c.tell(), c.rule()
+	k, cost := len(s.booked), r.Sub(b.end, b.begin)
+	for ; k > 0 && s.booked[k-1].due > b.due; k-- {
+		behind := s.booked[k-1]
+		own := r.Cost(behind.n)
+		b.begin, b.end = r.Sub(b.begin, own), r.Sub(b.end, own)
+		behind.begin, behind.end = r.Add(behind.begin, cost), r.Add(behind.end, cost)
+	}
+	s.booked = slices.Insert(s.booked, k, b)
+}
+
+// tidyLocked forgets the bookings that no longer matter.
+func (c *Counter) tidyLocked(now int64) {
+	s := c.tell()
+	s.booked = slices.DeleteFunc(s.booked, func(b *Booking) bool {
+		n, _ := b.still(c.rule(), now)
+		return n == 0 && !b.waits(now)
+	})
+	for len(s.booked) > MaxDue && s.booked[0].due <= now {
+		s.booked[0].dropped = true
+		s.booked = s.booked[1:]
+	}
+}
+
+// leastLocked returns the time before which the funnel must not be empty, because of
+// bookings that wait.
+func (c *Counter) leastLocked(now int64) (least arith.Span) {
+	for _, b := range c.told().booked {
+		switch {
+		case !b.waits(now):
+		case c.link() == nil:
+			least = c.rule().Add(least.Max(arith.Span{NS: b.due}), c.rule().Cost(b.n))
+		default:
+			least = least.Max(b.end)
+		}
+	}
+	return least
+}
+
+// fullLocked reports whether a booking may wait in a shared funnel, on any node.
+func (c *Counter) fullLocked(now int64) bool {
+	return c.link() != nil && c.rule().Add(arith.Span{NS: now}, c.rule().Full()).Less(c.bucket.View)
+}
+
+// givenUpLocked returns how many units are to be handed back now that b is cancelled,
+// as far as no booking waits behind, and what they take to leak.
+func (c *Counter) givenUpLocked(now int64, b *Booking) (n int64, cost arith.Span) {
+	s, r := c.tell(), c.rule()
+	switch {
+	case b.era != s.era, b.dropped: // a reset has cleared it, or it was forgotten
+		return 0, cost
+	case !b.leaks:
+		return b.still(r, now)
+	}
+	if b.gone = true; !slices.Contains(s.booked, b) { // the counter was forgotten and made again
+		s.booked = slices.Insert(s.booked, 0, b)
+	}
+	all, end := !c.fullLocked(now), c.bucket.View
+	for _, b := range slices.Backward(s.booked) {
+		if !all && (!b.gone || b.mixed || b.end != end) {
+			break
+		}
+		if b.gone {
+			units, span := b.still(r, now)
+			n, cost = n+units, r.Add(cost, span)
+		}
+		end = b.begin
+	}
+	return n, cost
+}
+
+// handedBackLocked notes that n units of cancelled bookings were handed back, the
+// last first.
+func (c *Counter) handedBackLocked(now, n int64) {
+	s, r := c.tell(), c.rule()
+	for k, b := range slices.Backward(s.booked) {
+		if !b.gone {
+			continue
+		}
+		off, cost := b.still(r, now)
+		if n < off {
+			off, cost = n, r.Cost(n)
+		}
+		b.n, b.end, n = b.n-off, r.Sub(b.end, cost), n-off
+		for _, behind := range s.booked[k+1:] {
+			behind.begin, behind.end = r.Sub(behind.begin, cost), r.Sub(behind.end, cost)
+		}
+	}
+	c.tidyLocked(now)
+}
+
+// loweredLocked notes that used units have been handed back, the newest first. They
+// came before the bookings that are not due yet.
+func (c *Counter) loweredLocked(now int64) {
+	end, r := c.bucket.View, c.rule()
+	for _, b := range slices.Backward(c.told().booked) {
+		b.end = algorithm.Earlier(b.end, end)
+		if b.gone || b.due > now {
+			end = r.Sub(b.end, r.Cost(b.n))
+		}
+		b.begin = algorithm.Earlier(b.begin, end)
+	}
+}
+
+// correctedLocked notes that an answer has changed the level of a funnel, which
+// was to be empty at was. A change of less than slack ns is none: the times of
+// answers are not known more exactly.
+func (c *Counter) correctedLocked(was arith.Span, slack int64) {
+	r, view := c.rule(), c.bucket.View
+	up, down := r.Sub(view, was), r.Sub(was, view)
+	if up.NS > slack || up == down {
+		return // others have booked behind
+	}
+	for _, b := range c.told().booked {
+		b.begin, b.end = r.Sub(r.Add(b.begin, up), down), r.Sub(r.Add(b.end, up), down)
+		b.mixed = b.mixed || down.NS > slack
+	}
+}
+
+// reshapeBookingsLocked re-expresses the times of bookings by another rule.
+func (c *Counter) reshapeBookingsLocked(old, rule *limit.Rule, now int64) {
+	for _, b := range c.told().booked {
+		b.begin, b.end = algorithm.Convert(old, rule, now, b.begin), algorithm.Convert(old, rule, now, b.end)
+	}
+}
+
+// Cancel hands back what a booking holds, as far as it still counts and no booking waits
+// behind it. Nothing is handed back if the key was reset or set since. Call it once for each
+// booking.
+func (c *Counter) Cancel(now int64, rule *limit.Rule, b *Booking) (back int64, ok bool) {
+	c.lock(now)
+	if c.dead {
+		c.mu.Unlock()
+		return 0, false
+	}
+	now = c.enterLocked(now, rule)
+	if n, cost := c.givenUpLocked(now, b); n > 0 {
+		back = c.handBackLocked(now, n, cost, true)
+	}
+	if b.leaks {
+		c.handedBackLocked(now, back)
+	}
+	c.unlockAndNote()
+	return back, true
+}

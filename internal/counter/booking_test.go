@@ -1,0 +1,148 @@
+package counter
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// use is units that a caller may use from some time on.
+type use struct {
+	at, n  int64
+	booked *Booking // nil: taken at once
+}
+
+// funnelsOfAllShapes are small and large, slow and fast, and some whose rates are
+// no whole number of nanoseconds.
+func funnelsOfAllShapes() []*limit.Rule {
+	return []*limit.Rule{
+		limit.Must(limit.Funnel("one", 1, 1, time.Second)),
+		limit.Must(limit.Funnel("even", 100, 100, 10*time.Second)),
+		limit.Must(limit.Funnel("odd", 10, 7, 3*time.Second)),
+		limit.Must(limit.Funnel("odder", 41, 997, time.Second)),
+		limit.Must(limit.Funnel("fast", 3000, 10_000_000, time.Second)),
+		limit.Must(limit.Funnel("slow", 5, 3, 30*24*time.Hour)),
+	}
+}
+
+// neverTooMuch fails if more than the capacity and what leaks meanwhile was usable
+// between any two times. Who has to wait is told whole nanoseconds, rounded up: up
+// to one more leaks before the first of them.
+func neverTooMuch(t *testing.T, r *limit.Rule, uses []use) {
+	t.Helper()
+	slices.SortFunc(uses, func(a, b use) int { return cmp.Compare(a.at, b.at) })
+	for i, from := range uses {
+		sum := int64(0)
+		for _, to := range uses[i:] {
+			sum += to.n
+			if most := r.Add(r.Full(), arith.Span{NS: to.at - from.at + 1}); most.Less(r.Cost(sum)) {
+				t.Fatalf("%v: %d units were usable within %v", r, sum, time.Duration(to.at-from.at))
+			}
+		}
+	}
+}
+
+// Whatever is reserved, cancelled before it is due, then or later, and refunded:
+// at no instant, and in no interval, are more units usable than the capacity and
+// what leaks meanwhile. What was cancelled or refunded was not used.
+//
+// Fault 79: a reservation cancelled when due with others behind it; a refund with a queue behind.
+func TestHandedBackOnce(t *testing.T) {
+	for seed := range uint64(2000) {
+		for _, r := range funnelsOfAllShapes() {
+			m := &misuse{rng: rand.New(rand.NewPCG(seed, 79)), c: NewAlone("k", r, nil, 0), r: r, now: start.UnixNano()}
+			for range 120 {
+				m.step()
+			}
+			neverTooMuch(t, r, m.uses)
+		}
+	}
+}
+
+// misuse asks for units of a funnel, and does not use all that it gets.
+type misuse struct {
+	rng  *rand.Rand
+	c    *Counter
+	r    *limit.Rule
+	now  int64
+	uses []use
+}
+
+// step does one thing that a caller may do.
+func (m *misuse) step() {
+	n := 1 + m.rng.Int64N(m.r.Limit())
+	if m.rng.IntN(2) == 0 {
+		n = 1 + m.rng.Int64N(min(m.r.Limit(), 3))
+	}
+	switch m.rng.IntN(8) {
+	case 0, 1:
+		if res, _ := m.c.Ask(m.now, n, m.r, true); res.Allowed {
+			m.uses = append(m.uses, use{at: m.now, n: n})
+		}
+	case 2, 3:
+		if res, b, _ := m.c.Reserve(m.now, n, m.r, Terms{MaxDelay: int64(4 * m.r.Horizon())}); b != nil {
+			m.uses = append(m.uses, use{at: m.now + int64(res.RetryAfter), n: n, booked: b})
+		}
+	case 4, 5:
+		if i := len(m.uses) - 1 - m.rng.IntN(6); i >= 0 && m.uses[i].booked != nil {
+			m.c.Cancel(m.now, m.r, m.uses[i].booked)
+			m.uses = slices.Delete(m.uses, i, i+1)
+		}
+	case 6:
+		// The newest units are handed back: those of a call that was just made.
+		i := len(m.uses) - 1
+		for i >= 0 && m.uses[i].at > m.now {
+			i--
+		}
+		if i >= 0 && m.uses[i].at == m.now && m.uses[i].booked == nil {
+			m.c.Refund(m.now, m.uses[i].n, m.r)
+			m.uses = slices.Delete(m.uses, i, i+1)
+		}
+	case 7:
+		m.wait()
+	}
+}
+
+// wait lets time pass: often until something is due.
+func (m *misuse) wait() {
+	due := m.now
+	for _, u := range m.uses {
+		if u.at > m.now && (due == m.now || m.rng.IntN(2) == 0) {
+			due = u.at
+		}
+	}
+	if due == m.now || m.rng.IntN(3) == 0 {
+		due = m.now + 1 + m.rng.Int64N(int64(m.r.Horizon()))
+	}
+	m.now = due
+}
+
+// All who wait give up, in any order: nothing is left of it.
+func TestGivenUpByAll(t *testing.T) {
+	for seed := range uint64(300) {
+		for _, r := range funnelsOfAllShapes() {
+			rng, now := rand.New(rand.NewPCG(seed, 80)), start.UnixNano()
+			c := NewAlone("k", r, nil, 0)
+			c.Ask(now, r.Limit(), r, true)
+			full := c.bucket.View
+			var waiting []*Booking
+			for range 1 + rng.IntN(9) {
+				_, b, _ := c.Reserve(now, 1+rng.Int64N(r.Limit()), r, Terms{MaxDelay: int64(limit.MaxWindow)})
+				waiting = append(waiting, b)
+				now += rng.Int64N(r.One().NS/10 + 1)
+			}
+			rng.Shuffle(len(waiting), func(i, j int) { waiting[i], waiting[j] = waiting[j], waiting[i] })
+			for _, b := range waiting {
+				c.Cancel(now, r, b)
+			}
+			if c.bucket.View != full || len(c.told().booked) > 0 {
+				t.Errorf("seed %d, %v: empty %v later than before, %d bookings", seed, r, r.Sub(c.bucket.View, full), len(c.told().booked))
+			}
+		}
+	}
+}

@@ -1,0 +1,161 @@
+package counter
+
+import (
+	"github.com/hybridlimit/hybridlimit/internal/algorithm"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// The calls of a counter besides the plain check. Each is one step under the
+// lock of the counter. ok is false if the counter is dead: then nothing has happened.
+
+// TakeAtMost admits what is left, up to n units, and returns how many.
+func (c *Counter) TakeAtMost(now, n int64, rule *limit.Rule) (granted int64, res limit.Result, ok bool) {
+	c.lock(now)
+	if c.dead {
+		c.mu.Unlock()
+		return 0, res, false
+	}
+	now = c.enterLocked(now, rule)
+	c.decideLocked(now, 0, false) // moves a window on
+	if granted = min(n, c.roomLocked(now)); granted > 0 && !c.decideLocked(now, granted, true) {
+		granted = 0
+	}
+	// If nothing could be granted, RetryAfter is that of one unit.
+	res = c.describeLocked(now, min(n, 1), granted > 0 || n == 0)
+	c.unlockAndNote()
+	return granted, res, true
+}
+
+// roomLocked returns how many units would be admitted now.
+func (c *Counter) roomLocked(now int64) int64 {
+	w := modeWeight(c.mode())
+	switch {
+	case w < 0:
+		return 0
+	case w == WeightOpen:
+		return c.rule().Limit()
+	}
+	room := c.describeLocked(now, 0, true).Remaining
+	if room == 0 && w > 1 && c.decideLocked(now, 1, false) {
+		return 1 // the weight of a single unit is capped, see limit.Rule.Weigh
+	}
+	return room
+}
+
+// Refund hands back n units, as far as so many count and no reservation was made
+// behind them, and returns how many.
+func (c *Counter) Refund(now, n int64, rule *limit.Rule) (back int64, ok bool) {
+	c.lock(now)
+	if c.dead {
+		c.mu.Unlock()
+		return 0, false
+	}
+	now = c.enterLocked(now, rule)
+	back = c.handBackLocked(now, n, c.rule().Cost(n), !c.fullLocked(now))
+	c.loweredLocked(now)
+	c.unlockAndNote()
+	return back, true
+}
+
+// handBackLocked takes off n units, of a funnel at the given cost. Units that the
+// authority has been told of are taken off only if tell is set.
+func (c *Counter) handBackLocked(now, n int64, cost arith.Span, tell bool) (back int64) {
+	if !c.returnsLocked() {
+		c.setBackGen(c.gen())
+	}
+	c.rollLocked(now)
+	back, withdrawn := c.state().Refund(c.rule(), now, n, modeWeight(c.mode()), cost, c.leastLocked(now), tell && c.link() != nil)
+	if c.link() != nil {
+		c.link().withdrawn.Add(withdrawn)
+		return back
+	}
+	c.state().SettleAlone()
+	return back
+}
+
+// unlockAndNote hands c to the reconciler if there is something to report, and unlocks it.
+func (c *Counter) unlockAndNote() {
+	wake := c.link() != nil && c.noteLocked()
+	c.unlock()
+	if wake {
+		c.link().signal()
+	}
+}
+
+// Set makes used units count instead of what counted before. It is for counters
+// without a link.
+func (c *Counter) Set(now, used int64, rule *limit.Rule) (ok bool) {
+	c.lock(now)
+	defer c.unlock()
+	if c.dead {
+		return false
+	}
+	now = c.enterLocked(now, rule)
+	c.newEra()
+	c.rollLocked(now)
+	c.state().Set(c.rule(), now, used)
+	return true
+}
+
+// Renewal is the state of a key that the authority has reset or set.
+type Renewal struct {
+	Gen       int64
+	Born      int64      // see Answer
+	Level     arith.Span // leaky bucket
+	Buckets   []Bucket   // window
+	At        int64      // our time at which that was done, ns
+	ServerNow int64      // the authority's time then, ns
+}
+
+// Renew takes over a state that the authority has reset or set. What is pending was
+// admitted before, and is dropped. A state that is older than what c knows changes
+// nothing.
+//
+// c then reports the reset once more, raising: from then on the authority cannot lose
+// the reset without losing a report as well, which the reconciler notices. c is not
+// forgotten as long as views from before the reset can matter: it may be the only
+// counter that knows of it.
+func (c *Counter) Renew(now int64, rule *limit.Rule, a Renewal) (ok bool) {
+	c.lock(now)
+	if c.dead {
+		c.mu.Unlock()
+		return false
+	}
+	now = c.enterLocked(now, rule)
+	wake := a.Gen > c.gen() && c.renewLocked(now, a)
+	c.unlock()
+	if wake {
+		c.link().signal()
+	}
+	return true
+}
+
+func (c *Counter) renewLocked(now int64, a Renewal) (wake bool) {
+	c.newEra()
+	c.mark(raising)
+	c.note(voided, c.is(inFlight))
+	c.setGen(a.Gen)
+	c.setHeard(a.ServerNow)
+	c.setWitness(a.At + int64(c.rule().Horizon()))
+	c.born, c.freshAt = a.Born, max(c.freshAt, a.At)
+	c.mark(outdated) // a reset is no exchange that measures the clock
+	c.setApart(c.clocksApart())
+	c.rollLocked(now)
+	is := algorithm.Answer{Level: a.Level, Buckets: a.Buckets, At: a.At, ServerNow: a.ServerNow}
+	c.link().withdrawn.Add(c.state().Renew(c.rule(), is, modeWeight(c.mode())))
+	c.setUrgentAt((c.rule().Limit() - c.state().KnownUnits(c.rule(), now)) / (2 * c.link().nodes.Load()))
+	return c.noteLocked()
+}
+
+// Touch asks the authority as a check would, and consumes nothing.
+func (c *Counter) Touch(now int64, rule *limit.Rule) (ok bool) {
+	c.lock(now)
+	if c.dead {
+		c.mu.Unlock()
+		return false
+	}
+	c.enterLocked(now, rule)
+	c.unlockAndNote()
+	return true
+}

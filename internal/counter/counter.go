@@ -1,0 +1,280 @@
+package counter
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hybridlimit/hybridlimit/internal/algorithm"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// Counter counts one key under one rule. Build it with [New] or [NewAlone]. All methods are
+// safe for concurrent use, unless they say otherwise.
+//
+// It does what a lease cannot: merge an answer of the authority, roll a window, reserve,
+// change the rule. A check that a lease decides does not read the counter.
+type Counter struct {
+	law      atomic.Pointer[limit.Rule] // written under mu
+	hash     uint64                     // immutable
+	place    atomic.Pointer[Part]       // part of the link for the counter's shard; nil: nothing is shared
+	group    *Group                     // immutable; nil: grants no leases
+	urgentAt uint32                     // pending units that make a report urgent
+	short    [inlineKey]byte            // immutable: the key, if it fits
+	keyBytes uint8                      // immutable: length of the key, or longKey or isBehind
+	flags    flags                      // written under mu
+
+	mu       sync.Mutex // protects all fields without another note
+	modeBits int32      // mode of the link, as seen last
+	dead     bool
+	held     bool   // the policy holds it
+	seen     uint32 // trace, when the sweep last looked
+	lent     uint32 // units of the lease when granted; unitsRefused: a refusal; 0: no lease
+	counted  uint32 // units of the lease that the group has counted already
+
+	entry        *Entry                // nil: none. Written under the lock of who has the entries, too
+	refusesUntil int64                 // ns; 0: not known to refuse. Valid until c is locked again
+	last         int64                 // latest now seen: time never runs backwards in a counter
+	bucket       algorithm.LeakyBucket // or a folded window; not used by other algorithms
+
+	// State of the exchange with the authority.
+	freshAt                int64    // when the authority last answered, ns; before that, when c was made
+	born                   int64    // when the newest unit it has told of was booked, by its clock; untold: no answer yet
+	nextNormal, nextUrgent *Counter // owned by the stacks of the link
+	more                   *more
+}
+
+// New returns a counter of a key. hash orders counters that are locked together. link may be
+// nil: then nothing is shared. group may be nil: then it grants no leases.
+func New(key string, rule *limit.Rule, hash uint64, link *Link, group *Group, now int64) *Counter {
+	c := new(Counter)
+	if len(key) > inlineKey && len(key) <= behindKey {
+		c = &new(namedCounter).counter
+		c.keyBytes = isBehind
+	}
+	c.hash, c.group, c.last = hash, group, math.MinInt64
+	c.law.Store(rule)
+	c.setKey(key)
+	c.setMode(packMode(1, false))
+	c.born = untold
+	off, sure := int64(0), true
+	if link != nil {
+		var p *Part
+		p, off, sure = link.partOf(key)
+		c.place.Store(p)
+		c.setUrgentAt(rule.Limit() / (2 * link.nodes.Load()))
+		c.setMode(p.mode.Load())
+		c.freshAt = max(now, 0)
+	}
+	c.beginLocked(rule, now, off, sure)
+	return c
+}
+
+// Matches reports whether c counts key under a rule of this name and algorithm.
+func (c *Counter) Matches(key string, rule *limit.Rule) bool {
+	if r := c.law.Load(); r != rule && (r.Hash() != rule.Hash() || r.Algorithm() != rule.Algorithm() || r.Name() != rule.Name()) {
+		return false
+	}
+	return c.Key() == key
+}
+
+// enterLocked prepares c for a question and returns the time to decide at.
+func (c *Counter) enterLocked(now int64, rule *limit.Rule) int64 {
+	now = max(now, c.last, 0)
+	p := c.part()
+	if p == nil {
+		c.last = now
+		if rule != c.law.Load() {
+			c.adoptLocked(rule, now)
+		}
+		return now
+	}
+	if !c.state().KnowsClock() {
+		c.followClockLocked(now) // while the time of the latest check is known
+	}
+	c.last = now
+	if rule != c.law.Load() {
+		c.adoptLocked(rule, now)
+	}
+	m := p.mode.Load()
+	if c.is(quarantined) && !modeDegraded(m) {
+		m = p.link.fallback.Load()
+	}
+	if m != c.mode() {
+		c.switchModeLocked(m)
+	}
+	return now
+}
+
+// switchModeLocked changes what a unit weighs. A heavier weight applies at
+// once, to unsynced units too. A lighter one waits for the authority's answer:
+// what was admitted under the heavier one is not known to it yet.
+func (c *Counter) switchModeLocked(m int64) {
+	was, is := modeWeight(c.mode()), modeWeight(m)
+	if is == 1 && was > 1 && c.unsyncedUnits() > 0 {
+		c.setMode(packMode(was, modeDegraded(m)))
+		return
+	}
+	c.setMode(m)
+	c.state().Reweigh(c.rule(), c.last, was, is)
+}
+
+// decideLocked admits or refuses n units, and books them if admitted.
+func (c *Counter) decideLocked(now, n int64, book bool) bool {
+	r, w := c.rule(), modeWeight(c.mode())
+	c.rollLocked(now)
+	switch {
+	case n == 0:
+		return true
+	case n > r.Limit(), w < 0:
+		return false
+	}
+	allowed := c.state().Take(r, now, n, r.Weigh(n, w), w, book)
+	if allowed && book {
+		c.indebtLocked(n)
+	}
+	return allowed
+}
+
+// rollLocked moves the state on to now, by the known offset of the authority's
+// clock, and counts the units that have left it unreported.
+func (c *Counter) rollLocked(now int64) {
+	if c.link() != nil {
+		c.followClockLocked(now)
+	}
+	c.expiredLocked(c.state().Roll(c.rule(), now, modeWeight(c.mode())))
+}
+
+// expiredLocked counts pending units that do not count any more and were not reported.
+func (c *Counter) expiredLocked(units int64) {
+	if units > 0 && c.link() != nil {
+		c.link().expired.Add(units)
+	}
+}
+
+// followClockLocked applies what is known of the authority's clock.
+func (c *Counter) followClockLocked(now int64) {
+	c.state().Follow(c.rule(), now, c.last, modeWeight(c.mode()), c.clock())
+}
+
+// clock returns what is known of the authority's clock. Without a link there is none but ours.
+func (c *Counter) clock() (k algorithm.Clock) {
+	p := c.part()
+	if p == nil {
+		return algorithm.Clock{Sure: true}
+	}
+	k.Off, k.Sure = p.clock()
+	k.Slack = p.slack.Load()
+	if k.WentBack = c.freshAt < p.backAt.Load(); k.WentBack {
+		k.BackTo = p.backTo.Load()
+	}
+	return k
+}
+
+// describeLocked returns the whole answer to a check for n units at now.
+func (c *Counter) describeLocked(now, n int64, allowed bool) limit.Result {
+	w := modeWeight(c.mode())
+	res := c.state().Describe(c.rule(), now, n, w, allowed)
+	if w < 0 && !allowed && n <= c.rule().Limit() {
+		res.Remaining, res.RetryAfter = 0, ClosedRetry
+	}
+	res.Source = c.sourceLocked()
+	return res
+}
+
+// untold is born before the first answer of the authority.
+const untold = -1
+
+// Check decides for n units. ok is false if c is dead: then nothing was consumed.
+func (c *Counter) Check(now, n int64, rule *limit.Rule) (allowed bool, src limit.Source, ok bool) {
+	c.lock(now)
+	if c.dead {
+		c.mu.Unlock()
+		return false, 0, false
+	}
+	isNew := c.last == math.MinInt64
+	now = c.enterLocked(now, rule)
+	allowed = c.decideLocked(now, n, true)
+	if !allowed && n == 1 {
+		c.refusedLocked(now)
+	}
+	src = c.sourceLocked()
+	c.endCheckLocked(isNew)
+	return allowed, src, true
+}
+
+// Ask is Check with the whole answer. Without book it consumes nothing.
+func (c *Counter) Ask(now, n int64, rule *limit.Rule, book bool) (res limit.Result, ok bool) {
+	c.lock(now)
+	if c.dead {
+		c.mu.Unlock()
+		return res, false
+	}
+	isNew := c.last == math.MinInt64
+	now = c.enterLocked(now, rule)
+	allowed := c.decideLocked(now, n, book)
+	res = c.describeLocked(now, n, allowed)
+	if !allowed && n == 1 {
+		c.refusedLocked(now)
+	}
+	c.endCheckLocked(isNew)
+	return res, true
+}
+
+// endCheckLocked hands c to the reconciler if there is something to report, grants a lease
+// and unlocks c. Many new keys are asked once only: their window is folded, and their counter
+// does not look used.
+func (c *Counter) endCheckLocked(isNew bool) {
+	p := c.part()
+	wake := p != nil && c.noteLocked()
+	c.grantLocked()
+	if isNew {
+		c.foldLocked()
+		c.seen = c.trace()
+	}
+	c.mu.Unlock()
+	if wake {
+		p.link.signal()
+	}
+}
+
+// unsyncedUnits returns the units that the authority has not acknowledged.
+func (c *Counter) unsyncedUnits() int64 {
+	if c.link() == nil {
+		return 0
+	}
+	pending, sent := c.unitsLocked()
+	return pending + sent
+}
+
+// pendUnits returns the units that the authority has not been sent.
+func (c *Counter) pendUnits() int64 {
+	pending, _ := c.unitsLocked()
+	return pending
+}
+
+// unitsLocked returns the units that the authority has not been sent, and those that it has
+// not acknowledged. A folded window stays folded: it has its units where a bucket has them.
+func (c *Counter) unitsLocked() (pending, sent int64) {
+	if c.isFolded() {
+		return c.bucket.Units()
+	}
+	return c.state().Units()
+}
+
+// adoptLocked goes on counting under another rule of the same name. If only the
+// limit differs there is nothing to do. Otherwise what is counted is re-expressed in
+// the new periods or buckets, rounded up, so that nothing is forgotten.
+func (c *Counter) adoptLocked(rule *limit.Rule, now int64) {
+	old := c.rule()
+	s := c.state() // is unfolded by the rule that it was folded by
+	c.law.Store(rule)
+	if old.SameShape(rule) {
+		return
+	}
+	c.expiredLocked(s.Reshape(old, rule, now, modeWeight(c.mode())))
+	c.reshapeBookingsLocked(old, rule, now)
+	if c.link() != nil {
+		c.mark(outdated)
+	}
+}

@@ -1,0 +1,107 @@
+package counter
+
+import (
+	"sync/atomic"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// Verdict is what a lease says of a check.
+type Verdict uint8
+
+const (
+	// Unanswered means that the counter has to decide. Nothing was consumed.
+	Unanswered Verdict = iota
+	// Refused means that nothing was consumed.
+	Refused
+	// Admitted means that all units were consumed.
+	Admitted
+)
+
+// Entry is what an index has of a key: half a cache line with all that most checks need.
+//
+// A check reads it without a lock: first the word, then the rest. It trusts the rest only if
+// the word is still the same when it is swapped. An entry serves other keys later, and the
+// generation in the word says whether that has happened. The generation wraps: if 16 leases
+// begin and end between the read and the swap of one check, and all within a tick, they may
+// leave the same word (ABA), and the check is decided by the lease of before.
+type Entry struct {
+	word    atomic.Uint64
+	print   atomic.Uint64           // fingerprint of key and rule; 0: the entry is free
+	lease   atomic.Pointer[lease]   // says how to read the word; valid if the word has units
+	counter atomic.Pointer[Counter] // nil: the entry is free
+}
+
+// Take decides a check for n units, at least 1, of the key with this fingerprint. level is
+// what a leaky bucket holds after it, in ticks.
+func (e *Entry) Take(print uint64, rule *limit.Rule, n, now int64) (level int64, src limit.Source, v Verdict) {
+	for {
+		w := e.word.Load()
+		if unitsOf(w) == 0 || e.print.Load() != print {
+			return 0, 0, Unanswered
+		}
+		l := e.lease.Load()
+		if l == nil || l.rule != rule {
+			return 0, 0, Unanswered
+		}
+		is, level, v := l.decide(w, n, now)
+		if v == Unanswered || v == Refused && e.word.Load() == w || v == Admitted && e.word.CompareAndSwap(w, is) {
+			return level, l.source, v
+		}
+	}
+}
+
+// Peek is Take of one unit that consumes nothing. level is from before.
+func (e *Entry) Peek(print uint64, rule *limit.Rule, now int64) (level int64, src limit.Source, v Verdict) {
+	w := e.word.Load()
+	l := e.lease.Load()
+	if unitsOf(w) == 0 || e.print.Load() != print || l == nil || l.rule != rule {
+		return 0, 0, Unanswered
+	}
+	if _, level, v = l.decide(w, 1, now); v == Unanswered || e.word.Load() != w {
+		return 0, 0, Unanswered
+	}
+	return level - l.one<<l.coarse, l.source, v
+}
+
+// Counter returns the counter of the entry, nil if it is free.
+func (e *Entry) Counter() *Counter { return e.counter.Load() }
+
+// Print returns the fingerprint of the entry, 0 if it is free.
+func (e *Entry) Print() uint64 { return e.print.Load() }
+
+// Entry returns the entry of c, nil if it has none. The caller must keep others from entering
+// and dropping c.
+func (c *Counter) Entry() *Entry { return c.entry }
+
+// Enter gives c, which has no entry, the free entry e. Only the caller may know of c, or it
+// is called from within Move.
+func (c *Counter) Enter(e *Entry, print uint64) {
+	c.entry = e // before anybody finds c
+	e.print.Store(print)
+	e.counter.Store(c)
+}
+
+// Move takes c out of its entry, if it has one, and calls enter, which may call Enter. It is
+// no use of c. A check that has found the old entry finds no fingerprint there.
+func (c *Counter) Move(now int64, enter func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	used := c.isUsedLocked()
+	c.revokeLocked(now)
+	c.leaveLocked()
+	enter()
+	if c.grantLocked(); !used {
+		c.seen = c.trace()
+	}
+}
+
+// leaveLocked frees the entry of c, whose lease is revoked.
+func (c *Counter) leaveLocked() {
+	if e := c.entry; e != nil {
+		c.entry = nil
+		e.print.Store(0)
+		e.counter.Store(nil)
+		e.lease.Store(nil)
+	}
+}

@@ -1,0 +1,25 @@
+package counter
+
+import (
+	"testing"
+	"time"
+)
+
+// The authority's clock was set: what was admitted while a batch was under way
+// has outlived its window by the time of the answer, and counts as expired.
+func TestSettleCountsWhatItExpires(t *testing.T) {
+	r := windowRule(t, 100, time.Second, 10)
+	link := newTestLink()
+	now := int64(1e15)
+	c := NewAlone("k", r, link, now)
+	c.take(now, 7, r)
+	if rep, ok := c.Collect(now, false); !ok || rep.Units != 7 {
+		t.Fatalf("told %+v", rep)
+	}
+	c.take(now, 5, r)
+	at := now + int64(time.Millisecond)
+	c.Settle(at, Answer{Rule: r, At: at, ServerNow: at + int64(time.Minute)})
+	if c.Unsynced() != 0 || link.Expired() != 5 {
+		t.Errorf("%d units unsynced, %d expired, want 0 and 5", c.Unsynced(), link.Expired())
+	}
+}

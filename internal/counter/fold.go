@@ -1,0 +1,72 @@
+package counter
+
+import (
+	"sync"
+
+	"github.com/hybridlimit/hybridlimit/internal/algorithm"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// A window is folded (see package algorithm) into the leaky bucket that each counter has. All
+// code that uses the state of a counter unfolds it. It is folded after the first check of a
+// new counter, because many keys are asked once only, and when the authority has answered.
+// Code that only looks whether a counter can be forgotten folds it again.
+
+// foldedAway is the more of all counters whose window is folded. It stays empty: all code but
+// state and with reads it as such, and no code writes to it.
+var foldedAway more
+
+// piece is an unfolded window of few buckets, together with its more.
+type piece struct {
+	more   more
+	window algorithm.SmallWindow
+}
+
+var sparePieces = sync.Pool{New: func() any { return new(piece) }}
+
+func (c *Counter) isFolded() bool { return c.more == &foldedAway }
+
+// beginLocked gives a new counter its state. off is how far the authority's clock is ahead;
+// sure: that was measured.
+func (c *Counter) beginLocked(r *limit.Rule, now, off int64, sure bool) {
+	if c.more == nil && algorithm.IsFoldable(r) {
+		c.more, c.bucket = &foldedAway, algorithm.NewFolded(r, now, off, sure)
+	} else if s := algorithm.New(r, now, off, sure); s != nil {
+		c.with().state = s
+	}
+}
+
+// unfold unfolds the window of c, which must be folded. Rule and mode must be those that it
+// was folded with: code that changes them unfolds it before, or sums up afterwards.
+func (c *Counter) unfold() *algorithm.Window {
+	p := sparePieces.Get().(*piece)
+	p.window.Unfold(&c.bucket, c.rule(), modeWeight(c.mode()))
+	c.bucket = algorithm.LeakyBucket{}
+	w := &p.window.Window
+	p.more.state, p.more.piece = w, p
+	c.more = &p.more
+	return w
+}
+
+// foldLocked folds the window of c, if there is one that can be.
+func (c *Counter) foldLocked() {
+	m := c.more
+	if m == nil || m.piece == nil || *m != (more{state: m.state, piece: m.piece}) {
+		return
+	}
+	p := m.piece
+	f, ok := p.window.Fold(c.rule(), modeWeight(c.mode()))
+	if !ok {
+		return
+	}
+	c.bucket, c.more = f, &foldedAway
+	*p = piece{}
+	sparePieces.Put(p)
+}
+
+// refoldLocked folds the window of c again if it was.
+func (c *Counter) refoldLocked(was bool) {
+	if was {
+		c.foldLocked()
+	}
+}

@@ -1,0 +1,111 @@
+package counter
+
+// This file says when a counter can be forgotten. Who holds the counters calls these methods,
+// under a lock that keeps others from entering and dropping the same counter.
+
+// Worth says how much would be lost if a counter were forgotten.
+type Worth uint8
+
+const (
+	// Idle: as if never used.
+	Idle Worth = iota
+	// Partial: used, but would not refuse one unit now.
+	Partial
+	// Denying: would refuse one unit now, or knows of a reset that others may have missed.
+	Denying
+	// Pinned: holds units that the authority has not acknowledged.
+	Pinned
+)
+
+func (c *Counter) worthLocked(now int64) Worth {
+	defer c.refoldLocked(c.isFolded())
+	now = max(now, c.last)
+	c.rollLocked(now)
+	if c.link() != nil && !c.is(inFlight) && modeDegraded(c.part().mode.Load()) {
+		// What is pending cannot be reported, and would keep c from ever being forgotten.
+		c.expiredLocked(c.state().Drain(c.rule(), now))
+	}
+	if c.is(inFlight) || c.unsyncedUnits() > 0 || c.link() != nil && c.tellsLocked(now) {
+		return Pinned
+	}
+	used, denies := c.state().Usage(c.rule(), now)
+	switch {
+	case denies, c.told().witness > now:
+		return Denying
+	case !used:
+		return Idle
+	}
+	return Partial
+}
+
+// Worth returns how much would be lost if c were forgotten.
+func (c *Counter) Worth(now int64) Worth {
+	c.lock(now)
+	defer c.unlock()
+	return c.worthLocked(now)
+}
+
+// isUsedLocked reports whether c was asked since it was last noted as seen, as far as its
+// trace says.
+func (c *Counter) isUsedLocked() bool { return c.trace() != c.seen }
+
+// trace changes when c is asked: by what is left of its lease, or by itself.
+func (c *Counter) trace() uint32 {
+	t := uint64(c.last)
+	if c.entry != nil {
+		t ^= c.entry.word.Load()
+	}
+	return uint32(t) ^ uint32(t>>32)
+}
+
+// IsBusy reports whether c was used lately, or is held by the policy.
+func (c *Counter) IsBusy() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.held || c.isUsedLocked()
+}
+
+// Offer reports whether c was used since the last call, as far as its trace says. Then it is
+// held until Release.
+func (c *Counter) Offer() (used bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if used = c.isUsedLocked(); used {
+		c.seen, c.held = c.trace(), true
+	}
+	return used
+}
+
+// Release notes that the policy does not hold c.
+func (c *Counter) Release() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.held = false
+}
+
+// Dropped is what was known of a counter that was dropped.
+type Dropped struct {
+	Entry *Entry // it had, and has left; nil: none
+	Worth Worth
+	Held  bool // by the policy
+}
+
+// Drop marks c dead if it is worth no more than most, and reports whether it did.
+func (c *Counter) Drop(most Worth, now int64) (d Dropped, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	used := c.isUsedLocked()
+	if c.lent != unitsRefused {
+		c.revokeLocked(now) // else units might be admitted after c was looked at
+	}
+	if d.Worth = c.worthLocked(now); d.Worth > most {
+		if c.grantLocked(); !used {
+			c.seen = c.trace() // this was no use
+		}
+		return d, false
+	}
+	c.revokeLocked(now)
+	c.dead, d.Held, d.Entry = true, c.held, c.entry
+	c.leaveLocked()
+	return d, true
+}

@@ -1,0 +1,147 @@
+package counter
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// version is content of some generation.
+type version struct{ gen, born, units int64 }
+
+// answer is what the authority says if it has a version.
+func (v version) answer(r *limit.Rule, now int64) Answer {
+	a := Answer{Rule: r, Gen: v.gen, Born: v.born, At: now, ServerNow: now, Slack: 1, Level: r.Cost(v.units)}
+	if r.Algorithm() != limit.AlgorithmFunnel && v.units > 0 {
+		a.Buckets = []Bucket{{ID: now / int64(r.Width()), Units: v.units}}
+	}
+	return a
+}
+
+// units returns how many units a report raises the authority to.
+func (rep *Report) units(r *limit.Rule) (n int64) {
+	if r.Algorithm() == limit.AlgorithmFunnel {
+		return r.Whole(rep.KnownLevel)
+	}
+	for _, b := range rep.KnownBuckets {
+		n += b.Units
+	}
+	return n
+}
+
+// What an answer says counts if it is of the generation that the counter knows of, or
+// was born since that began; and the reverse. A counter that knows more says so.
+//
+// Fault 74: what a reset has cleared does not come back by way of an answer.
+func TestAnswerOfAnotherGeneration(t *testing.T) {
+	for _, r := range []*limit.Rule{
+		limit.Must(limit.Funnel("f", 100, 100, time.Hour)), limit.Must(limit.SlidingWindow("w", 100, time.Hour)),
+	} {
+		for name, c := range map[string]struct {
+			known, told, want version
+			raises            bool
+		}{
+			"the same":                         {version{5, 6, 10}, version{5, 7, 12}, version{5, 7, 12}, false},
+			"the same, but less":               {version{5, 7, 12}, version{5, 6, 10}, version{5, 7, 12}, true},
+			"a reset":                          {version{5, 6, 10}, version{9, 9, 2}, version{9, 9, 2}, false},
+			"a reset that had been lost":       {version{5, 12, 10}, version{9, 9, 2}, version{9, 12, 10}, true},
+			"before a reset":                   {version{9, 9, 2}, version{5, 6, 10}, version{9, 9, 2}, true},
+			"before a reset to nothing":        {version{9, 9, 0}, version{0, 8, 10}, version{9, 9, 0}, true},
+			"booked since by others":           {version{9, 9, 2}, version{0, 12, 10}, version{9, 12, 10}, true},
+			"booked since by others, but less": {version{9, 9, 7}, version{0, 12, 3}, version{9, 12, 7}, true},
+			"after the clock was set back":     {version{2e15, 2e15, 2}, version{0, 1e15, 10}, version{2e15, 2e15, 10}, true},
+		} {
+			link, now := newTestLink(), int64(1e18)
+			link.Part(1).SetOffset(0, 1)
+			k := NewAlone("k", r, link, now)
+			k.Shard(now, func(string) int { return 1 })
+			for i, v := range []version{c.known, c.told} {
+				k.Refresh()
+				if _, ok := k.Collect(now, false); !ok {
+					t.Fatal("nothing to ask")
+				}
+				k.Settle(now, v.answer(r, now))
+				if i == 0 && k.is(raising) {
+					t.Errorf("%v, %s: the first answer is a loss", r, name)
+				}
+			}
+			raises := k.is(raising)
+			rep := k.Resend(now, true)
+			if got := (version{rep.Gen, rep.Born, rep.units(r)}); got != c.want || raises != c.raises {
+				t.Errorf("%v, %s: knows %v and raises %v, want %v, %v", r, name, got, raises, c.want, c.raises)
+			}
+		}
+	}
+}
+
+// A flight that was booked before a Set, and whose answer was lost, is answered
+// after it by what the Set has left: the flight's units are not in that, and are not
+// told again.
+//
+// Fault 74: what a Set has replaced does not come on top of it.
+func TestFlightFromBeforeASet(t *testing.T) {
+	for _, r := range []*limit.Rule{
+		limit.Must(limit.Funnel("f", 100, 100, time.Hour)), limit.Must(limit.SlidingWindow("w", 100, time.Hour)),
+	} {
+		link, now := newTestLink(), int64(1e18)
+		link.Part(1).SetOffset(0, 1)
+		k := NewAlone("k", r, link, now)
+		k.Shard(now, func(string) int { return 1 })
+		k.Refresh()
+		if _, ok := k.Collect(now, false); !ok {
+			t.Fatal("nothing to ask")
+		}
+		k.Settle(now, version{5, 5, 0}.answer(r, now))
+		if _, ok := k.Take(now, 2, r); !ok {
+			t.Fatal("a counter died")
+		}
+		if rep, ok := k.Collect(now, true); !ok || rep.Units != 2 {
+			t.Fatalf("%v: collected %+v, %v", r, rep, ok)
+		}
+		set := version{9, 9, 27}.answer(r, now)
+		k.Renew(now, r, Renewal{Gen: set.Gen, Born: set.Born, Level: set.Level, Buckets: set.Buckets, At: now, ServerNow: now})
+		if out := k.Settle(now, set); out.Lost {
+			t.Errorf("%v: the answer is taken for lost data", r)
+		}
+		if res, _ := k.Take(now, 0, r); res.Remaining != 73 {
+			t.Errorf("%v: %d remain, want 73", r, res.Remaining)
+		}
+	}
+}
+
+// A node whose clock was set back hears of units ahead of its own bucket. They count as
+// current, but it must not report them under the ID of that: the authority has them
+// under another one, and would count them twice.
+func TestUnitsAheadAreNotReportedElsewhere(t *testing.T) {
+	r := windowRule(t, 100, 10*time.Second, 10)
+	for _, by := range []string{"answer", "reset"} {
+		link, now := newTestLink(), int64(1e18)
+		link.Part(1).SetOffset(0, 1)
+		k := NewAlone("k", r, link, now)
+		k.Shard(now, func(string) int { return 1 })
+		k.Take(now, 1, r)
+		if _, ok := k.Collect(now, false); !ok {
+			t.Fatal("nothing to ask")
+		}
+		// Our clock has been set back by two buckets, and the offset is from before.
+		ahead := now + 2*int64(r.Width())
+		theirs := []Bucket{{ID: ahead / int64(r.Width()), Units: 40}}
+		a := Answer{Rule: r, Gen: 7, Born: 7, At: now, ServerNow: ahead, Slack: 1, Buckets: theirs}
+		if by == "reset" {
+			k.Renew(now, r, Renewal{Gen: 7, Born: 7, At: now, ServerNow: ahead, Buckets: theirs})
+		} else {
+			k.Settle(now, a)
+		}
+		if res, _ := k.Take(now, 61, r); res.Allowed {
+			t.Errorf("%s: 61 of 100 units admitted beside 40", by)
+		}
+		link.Part(1).SetOffset(2*int64(r.Width()), 1)
+		rep := k.Resend(now, true)
+		for _, b := range rep.KnownBuckets {
+			if b.ID != theirs[0].ID {
+				t.Errorf("%s: reports %v, told were %v", by, rep.KnownBuckets, theirs)
+			}
+		}
+	}
+}

@@ -1,0 +1,188 @@
+package counter
+
+import (
+	"math"
+	"sync/atomic"
+
+	"github.com/hybridlimit/hybridlimit/internal/algorithm"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// A counter that is not locked has granted a lease to its entry, if it can. Locking it
+// revokes the lease first, so that all other code works on the counter alone and need not
+// know of leases.
+
+// Group is what the counters of a part of an index have in common. It is ready to use with
+// leases, and safe for concurrent use.
+type Group struct {
+	Leases   *Leases
+	admitted [Sources]atomic.Int64 // units, by leases: all of the revoked ones, of others what CountAdmitted has counted
+}
+
+// Sources bounds the values of [limit.Source]. There are fewer.
+const Sources = 8
+
+// Admitted returns how many units the leases of the group have admitted, as far as they were
+// counted, see CountAdmitted.
+func (g *Group) Admitted(src limit.Source) int64 { return g.admitted[src].Load() }
+
+// CountAdmitted adds to the sums of the group what the lease of c has admitted so far.
+func (c *Counter) CountAdmitted() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if used := uint32(c.usedLocked()); used > c.counted {
+		c.group.admitted[c.entry.lease.Load().source].Add(int64(used - c.counted))
+		c.counted = used
+	}
+}
+
+// Revoke ends the lease of c, if it has one, so that c decides the next check.
+func (c *Counter) Revoke(now int64) {
+	c.lock(now)
+	c.mu.Unlock()
+}
+
+// lock locks c and revokes its lease. now is the time, as far as the caller knows it.
+func (c *Counter) lock(now int64) {
+	c.mu.Lock()
+	c.revokeLocked(now)
+}
+
+// unlock grants a lease, if c can, and unlocks c.
+func (c *Counter) unlock() {
+	c.grantLocked()
+	c.mu.Unlock()
+}
+
+// revokeLocked ends the lease and adds to c what the lease has admitted.
+func (c *Counter) revokeLocked(now int64) {
+	c.refusesUntil = 0
+	lent := c.lent
+	if lent == 0 {
+		return
+	}
+	w := c.entry.word.And(generationMask)
+	used := lent - unitsOf(w)
+	counted := c.counted
+	c.lent, c.counted = 0, 0
+	if lent == unitsRefused || used == 0 {
+		return
+	}
+	l := c.entry.lease.Load()
+	c.group.admitted[l.source].Add(int64(used - counted))
+	c.spentLocked(l, w, int64(used), now)
+}
+
+// usedLocked returns how many units the lease has admitted so far.
+func (c *Counter) usedLocked() int64 {
+	if c.lent == 0 || c.lent == unitsRefused {
+		return 0
+	}
+	return int64(c.lent - unitsOf(c.entry.word.Load()))
+}
+
+// spentLocked books the units that a lease has admitted. w is its last word.
+func (c *Counter) spentLocked(l *lease, w uint64, used, now int64) {
+	c.last = max(c.last, l.askedLast(w))
+	// The state is as it was at the grant: c was not locked since.
+	c.state().Spend(c.rule(), now, c.last, used, l.emptyAt(w))
+	c.indebtLocked(used)
+}
+
+// grantLocked grants a lease, if c can. A folded window stays folded.
+func (c *Counter) grantLocked() {
+	if c.entry == nil || c.dead || c.lent != 0 || c.last == math.MinInt64 || c.is(quarantined) {
+		return
+	}
+	defer c.refoldLocked(c.isFolded())
+	e, p := c.entry, c.part()
+	epoch, shard := alone, 0
+	if p != nil {
+		epoch, shard = p.epoch, p.shard
+	}
+	made := epoch.n.Load() // before reading what a new epoch changes
+	if p != nil && (!c.is(inNormal) && !p.link.closed.Load() || p.mode.Load() != c.mode()) {
+		return // the next check has to notify the reconciler, or its units weigh differently
+	}
+	left := int64(0)
+	if c.refusesUntil == 0 {
+		if left = c.spareLocked(); left <= 0 {
+			return
+		}
+	}
+	r, src := c.rule(), c.sourceLocked()
+	l := e.lease.Load()
+	if !l.fits(r, c.last, src, epoch, made) {
+		if l = c.group.Leases.of(r, c.last, src, epoch, made, shard); l == nil {
+			return
+		}
+	}
+	w, ok := c.wordLocked(l, left)
+	if !ok {
+		return
+	}
+	if e.lease.Load() != l {
+		e.lease.Store(l)
+	}
+	c.lent = unitsOf(w)
+	e.word.Store(w | (e.word.Load()+1)&generationMask)
+}
+
+// alone is the epoch of all counters without a link. It never changes.
+var alone = newEpoch()
+
+// spareLocked returns how many units a lease of c may have: fewer than make a report urgent,
+// and no more than fit into a window. A leaky bucket is bounded by its level instead, if it
+// holds a unit: under a limit of 0 the cost of several might have no room in a word.
+func (c *Counter) spareLocked() int64 {
+	if modeWeight(c.mode()) != 1 || c.rule().Limit() == 0 {
+		return 0
+	}
+	left := algorithm.MaxUnits - c.pendUnits()
+	if c.part() != nil && !c.is(inUrgent|inFlight) && !modeDegraded(c.mode()) {
+		left = int64(c.urgentAt) - 1 - c.pendUnits() // more are urgent, see noteLocked
+	}
+	return min(left, leaseMost, c.state().Spare(c.rule(), c.last, c.clock()))
+}
+
+// wordLocked returns the word of so many units, or of a refusal, with generation 0. It
+// reports false if the state of c has no room in a word.
+//
+// The lease of a window ends with its current bucket.
+func (c *Counter) wordLocked(l *lease, left int64) (w uint64, ok bool) {
+	last := c.last - l.base
+	if c.refusesUntil != 0 {
+		time := min(c.refusesUntil-l.base, timeMost)
+		return newWord(time, unitsRefused), time > last
+	}
+	level, until := c.state().Lease(c.rule(), c.last)
+	if l.perNS == 0 {
+		until = min(until-l.base, windowSpan-1) >> windowUnit
+		return newWord(until<<windowTime|last, uint32(left)), until<<windowUnit > last
+	}
+	holds, ok := c.rule().ToTicks(level)
+	return newWord(l.ceil(holds+last*l.perNS), uint32(left)), ok && holds>>l.coarse <= timeMost/2 // more is a debt
+}
+
+// refuseFor is the longest, in ns, that a lease refuses. For so long the counter does not
+// roll its window and does not look used to the sweep.
+const refuseFor = 10_000_000_000
+
+// refusedLocked notes that c has refused one unit at now, and until when it will refuse.
+func (c *Counter) refusedLocked(now int64) {
+	r, w := c.rule(), modeWeight(c.mode())
+	until := now + refuseFor
+	if c.part() != nil {
+		// A refusing key asks the authority once a lag, so that it learns of a reset or a
+		// refund.
+		if until = c.freshAt + c.lag(); until <= now {
+			until = now + c.lag() // this check has queued it for a report
+		}
+	}
+	if w >= 0 && r.Limit() > 0 {
+		until = min(until, c.state().FitsAt(r, now, r.Weigh(1, w)))
+	}
+	if until > now {
+		c.refusesUntil = until
+	}
+}

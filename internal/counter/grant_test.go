@@ -1,0 +1,265 @@
+package counter
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/algorithm"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// grantAt is the time at which the tests of grants begin.
+const grantAt = int64(1e12)
+
+// byLease asks c for n units by its lease alone.
+func byLease(c *Counter, r *limit.Rule, n, now int64) Verdict {
+	_, _, v := c.entry.Take(1, r, n, now)
+	return v
+}
+
+// drainLease takes single units until the lease does not answer, and returns how many.
+func drainLease(c *Counter, r *limit.Rule, now int64) (n int64) {
+	for byLease(c, r, 1, now) == Admitted {
+		n++
+	}
+	return n
+}
+
+// newShared returns a counter of shard 1, whose clock is known, and its link.
+func newShared(r *limit.Rule) (*Counter, *Link) {
+	link := newTestLink()
+	link.Part(1).SetOffset(0, 1)
+	c := NewAlone("k", r, link, grantAt)
+	c.Shard(grantAt, func(string) int { return 1 })
+	return c, link
+}
+
+// answer has the authority answer what c reports.
+func answer(t *testing.T, c *Counter, now int64, level arith.Span) {
+	t.Helper()
+	c.link().Drain(func(*Counter, bool) {})
+	rep, ok := c.Collect(now, false)
+	if !ok {
+		t.Fatal("reports nothing")
+	}
+	c.Settle(now, Answer{Rule: rep.Rule, At: now, ServerNow: now, Level: level, Buckets: rep.Buckets})
+}
+
+// A lease has as many units as a word has room for. Who asks for more than are left of it
+// asks the counter, which grants again.
+func TestExhaustedLeaseFallsBack(t *testing.T) {
+	c := NewAlone("k", fast, nil, grantAt)
+	c.Check(grantAt, 1, fast)
+	if n := drainLease(c, fast, grantAt); n != leaseMost {
+		t.Errorf("%d units by a lease, want %d", n, leaseMost)
+	}
+	c.Check(grantAt, 1, fast)
+	if v := byLease(c, fast, leaseMost-3, grantAt); v != Admitted {
+		t.Fatalf("%v for all but 3 units", v)
+	}
+	word := c.entry.word.Load()
+	if v := byLease(c, fast, 4, grantAt); v != Unanswered || c.entry.word.Load() != word {
+		t.Errorf("%v for more units than are left", v)
+	}
+	if v := byLease(c, fast, 3, grantAt); v != Admitted || unitsOf(c.entry.word.Load()) != 0 {
+		t.Errorf("%v for what is left", v)
+	}
+	if res, _ := c.peek(grantAt, 1, fast); res.Remaining != fast.Limit()-2-2*leaseMost {
+		t.Errorf("%d units remain", res.Remaining)
+	}
+}
+
+// A shared counter is not on lease for the unit that makes its report urgent: the check
+// that takes it wakes the reconciler.
+func TestUrgentUnitIsNotOnLease(t *testing.T) {
+	for _, r := range []*limit.Rule{slow(100), windowRule(t, 100, time.Hour, 10)} {
+		for _, first := range []int64{1, 7} {
+			c, link := newShared(r)
+			c.Check(grantAt, first, r)
+			if n, want := drainLease(c, r, grantAt), int64(c.urgentAt)-1-first; n != want {
+				t.Errorf("%v: %d units on lease after %d, want %d", r, n, first, want)
+			}
+			link.urgent.drain(func(c *Counter) **Counter { return &c.nextUrgent }, func(*Counter) { t.Errorf("%v: urgent too early", r) })
+			c.Check(grantAt, 1, r)
+			urgent := 0
+			link.urgent.drain(func(c *Counter) **Counter { return &c.nextUrgent }, func(*Counter) { urgent++ })
+			if urgent != 1 || c.Unsynced() != int64(c.urgentAt) {
+				t.Errorf("%v: urgent %d times with %d units of %d", r, urgent, c.Unsynced(), c.urgentAt)
+			}
+			// It is told once, and no reason to grant nothing until the reconciler comes.
+			if byLease(c, r, 1, grantAt) != Admitted {
+				t.Errorf("%v: no lease while an urgent report is on its way", r)
+			}
+		}
+	}
+}
+
+// Who is not queued for a report is not on lease: the next check has to queue it. When
+// nobody listens any more it need not.
+func TestWhoIsNotQueuedGrantsNothing(t *testing.T) {
+	r := slow(100)
+	c, link := newShared(r)
+	c.Check(grantAt, 1, r)
+	if byLease(c, r, 1, grantAt) != Admitted {
+		t.Fatal("no lease")
+	}
+	answer(t, c, grantAt, r.Cost(2))
+	if v := byLease(c, r, 1, grantAt); v != Unanswered {
+		t.Errorf("%v after a report", v)
+	}
+	c.Check(grantAt, 1, r)
+	if v := byLease(c, r, 1, grantAt); v != Admitted || !c.is(inNormal) {
+		t.Errorf("%v, queued %v", v, c.is(inNormal))
+	}
+	link.Close()
+	c.Collect(grantAt, false)
+	c.Check(grantAt, 1, r)
+	if v := byLease(c, r, 1, grantAt); v != Admitted || c.is(inNormal) {
+		t.Errorf("%v after the link was closed, queued %v", v, c.is(inNormal))
+	}
+}
+
+// A key that was put aside goes by a weight of its own, which no epoch ends.
+func TestQuarantinedGrantsNothing(t *testing.T) {
+	r := slow(100)
+	c, link := newShared(r)
+	c.Check(grantAt, 1, r)
+	link.Drain(func(c *Counter, urgent bool) { c.Collect(grantAt, urgent) })
+	c.Quarantine(grantAt, false)
+	for range 3 {
+		c.Check(grantAt, 1, r)
+		if v := byLease(c, r, 1, grantAt); v != Unanswered {
+			t.Fatalf("%v of a key that was put aside", v)
+		}
+	}
+	c.Requeue()
+	link.SetMode(1, true) // as it is weighed itself
+	c.Check(grantAt, 1, r)
+	if v := byLease(c, r, 1, grantAt); v != Unanswered {
+		t.Errorf("%v of a key that was put aside, in an outage", v)
+	}
+	link.SetMode(1, false)
+	answer(t, c, grantAt, r.Cost(5))
+	c.Check(grantAt, 1, r)
+	if v := byLease(c, r, 1, grantAt); v != Admitted {
+		t.Errorf("%v of a key that is well again", v)
+	}
+}
+
+// A funnel that holds what others have admitted grants as any other. What it then has
+// pending is no more than the units that it was asked for would be if they had come last.
+func TestSharedFunnelGrants(t *testing.T) {
+	r := slow(100)
+	c, _ := newShared(r)
+	c.Check(grantAt, 1, r)
+	answer(t, c, grantAt, r.Cost(50))
+	c.Check(grantAt, 1, r)
+	now := grantAt
+	for range 3 {
+		now += int64(time.Minute)
+		if byLease(c, r, 1, now) != Admitted {
+			t.Fatal("a funnel with units of others does not grant")
+		}
+	}
+	exact := arith.Span{NS: grantAt}
+	for i := range int64(4) {
+		exact = r.Add(exact.Max(arith.Span{NS: grantAt + i*int64(time.Minute)}), r.Cost(1))
+	}
+	c.lock(now)
+	defer c.unlock()
+	late := r.Add(r.Add(arith.Span{NS: grantAt}, r.Cost(4)), arith.Span{NS: now - grantAt})
+	if p := c.bucket.Pend.TAT; p.Less(exact) || late.Less(p) || c.bucket.View.Less(p) {
+		t.Errorf("pending until %v, want %v to %v, in a view until %v", p, exact, late, c.bucket.View)
+	}
+	n, _ := coarseOf(r)
+	want, early := r.Add(arith.Span{NS: grantAt}, r.Cost(54)), r.OfTicks(1<<n-1)
+	if v := c.bucket.View; want.Less(v) || v.Less(r.Sub(want, early)) || c.bucket.Pend.Units != 4 {
+		t.Errorf("%d units pending, a view until %v, want 4 and %v, or up to %v before", c.bucket.Pend.Units, v, want, early)
+	}
+}
+
+// What is on lease is unsynced as soon as it is admitted.
+func TestLeasedUnitsArePending(t *testing.T) {
+	r := slow(100)
+	c, _ := newShared(r)
+	c.Check(grantAt, 1, r)
+	answer(t, c, grantAt, r.Cost(1))
+	c.Check(grantAt, 0, r) // is queued, and has consumed nothing
+	if c.Pending() || c.Unsynced() != 0 {
+		t.Fatalf("%d units pending", c.Unsynced())
+	}
+	for n := range int64(3) {
+		byLease(c, r, 1, grantAt)
+		if !c.Pending() || c.Unsynced() != n+1 {
+			t.Errorf("pending %v, %d units, want %d", c.Pending(), c.Unsynced(), n+1)
+		}
+	}
+	if rep, ok := c.Collect(grantAt, false); !ok || rep.Units != 3 {
+		t.Errorf("reports %+v", rep)
+	}
+}
+
+// A window on lease goes by the authority's clock as it was known when it was granted. A
+// step of that clock ends the lease, and whoever only looks does not grant another by the
+// reading of before.
+func TestLeasesEndWithTheClock(t *testing.T) {
+	r := windowRule(t, 100, time.Hour, 10)
+	c, link := newShared(r)
+	c.Check(grantAt, 1, r)
+	link.Part(1).SetOffset(algorithm.ClockStep/2, 1)
+	if v := byLease(c, r, 1, grantAt); v != Admitted {
+		t.Errorf("%v after a reading as good as the one before", v)
+	}
+	off := int64(time.Hour)
+	link.Part(1).SetOffset(off, 1)
+	if v := byLease(c, r, 1, grantAt); v != Unanswered {
+		t.Errorf("%v after the clock was set", v)
+	}
+	c.lock(grantAt)
+	c.unlock()
+	if v := byLease(c, r, 1, grantAt); v != Unanswered {
+		t.Errorf("%v by the clock of before", v)
+	}
+	c.Check(grantAt, 1, r)
+	if v := byLease(c, r, 1, grantAt); v != Admitted || number(c.win(), "off") != off {
+		t.Errorf("%v by the clock as it is, %d ahead", v, number(c.win(), "off"))
+	}
+	if n := c.Unsynced(); n != 4 {
+		t.Errorf("%d units unsynced, want 4", n)
+	}
+}
+
+// Two words of two leases differ, though nothing else does: a check that has read the first
+// does not swap the second.
+func TestLeasesHaveGenerations(t *testing.T) {
+	c := NewAlone("k", fast, nil, grantAt)
+	c.Check(grantAt, 1, fast)
+	seen := map[uint64]bool{}
+	for range generationMask + 1 {
+		w := c.entry.word.Load()
+		if seen[w] || unitsOf(w) != leaseMost {
+			t.Fatalf("the word %x, of %d units, again", w, unitsOf(w))
+		}
+		seen[w] = true
+		c.lock(grantAt)
+		c.unlock()
+	}
+}
+
+// A debt that has no room in a word is not granted on: it would wrap, and look empty.
+func TestNoLeaseOfADebt(t *testing.T) {
+	r := funnelRule(t, 1000, 4, time.Nanosecond) // 4 ticks a ns
+	c := NewAlone("k", r, nil, grantAt)
+	c.Check(grantAt, 1, r)
+	c.lock(grantAt)
+	c.bucket.View.NS += 1 << wordTimeBits
+	c.unlock()
+	for n := int64(1); n < 100; n++ {
+		if ok, _, leased, _ := c.Allow(grantAt, n, r); ok {
+			t.Fatalf("%d units admitted on a debt, by a lease: %v", n, leased)
+		}
+	}
+}
+
+const wordTimeBits = 64 - wordTime

@@ -1,0 +1,186 @@
+package counter
+
+import (
+	"math"
+	"math/bits"
+	"sync/atomic"
+
+	"github.com/hybridlimit/hybridlimit/internal/algorithm"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// lease says how the word of an entry is read. A counter grants a lease together with a
+// word. As long as the word has units, the two decide checks without the counter. A lease is
+// immutable and shared: all keys of a rule with the same source, epoch and shard of the
+// authority have the same one for a while.
+type lease struct {
+	rule   *limit.Rule
+	base   int64 // ns; times in words count from here
+	span   int64 // ns from base on for which the lease is valid
+	perNS  int64 // of a leaky bucket, see [arith.Ticks]; 0: of a window
+	one    int64 // cost of a unit, in 1<<coarse ticks
+	full   int64 // capacity of a leaky bucket, in 1<<coarse ticks
+	epoch  *epoch
+	made   uint32 // number of the epoch at the time of the grant: the lease ends with it
+	coarse uint8  // times in words are in 1<<coarse ticks
+	source limit.Source
+}
+
+const (
+	// leaseSlack is by how much, in ns, the base of a lease is before the key was asked, at
+	// most: another key of the rule, asked a moment earlier, can share the lease then.
+	leaseSlack = 1 << 24
+	// leaseShortest is how long, in ns, a lease lasts at the least: shorter ones would be made
+	// all the time.
+	leaseShortest = 100_000_000
+	// leaseLatest is until when, in ns, counters grant. Not long after that the times at
+	// which full buckets are empty end.
+	leaseLatest = math.MaxInt64 / 2
+	// In the time of a window the lower windowTime bits are when the key was asked last, in
+	// ns: on that depends when the units of its bucket leave. The upper bits are when the
+	// lease ends, in units of 1<<windowUnit ns. windowSpan is the longest lease, in ns.
+	windowTime = 33
+	windowMask = 1<<windowTime - 1
+	windowUnit = 2*windowTime - (64 - wordTime) // 0.26 ms
+	windowSpan = 1 << windowTime
+)
+
+// coarseOf returns the smallest n for which the times of a full bucket, in 1<<n ticks, have
+// room in a word: 0 up to 1<<47 ticks, which is 39 hours if a tick is 1 ns. It reports false
+// if the cost of a unit is no multiple of 1<<n ticks: such a rule gets no lease.
+func coarseOf(r *limit.Rule) (n int, ok bool) {
+	k := r.Ticks()
+	n = max(bits.Len64(uint64(k.Full))-bits.Len64(timeMost/2), 0)
+	return n, bits.TrailingZeros64(uint64(k.One)) >= n
+}
+
+// newLease returns a lease of a rule for keys that were asked at now or later. It returns nil
+// if the rule can have none: a sliding log, or a bucket whose times have no room in a word.
+func newLease(rule *limit.Rule, now int64, src limit.Source, epoch *epoch, made uint32) *lease {
+	n, ok := coarseOf(rule)
+	if !ok || now < 0 || now > leaseLatest {
+		return nil
+	}
+	k := rule.Ticks()
+	l := &lease{rule: rule, perNS: k.PerNS, coarse: uint8(n), one: k.One >> n, full: k.Full >> n, epoch: epoch, made: made, source: src}
+	switch {
+	case k.PerNS != 0:
+		l.span = min(k.Most, timeMost/2/k.PerNS<<n, timeMost/2) // the times of refusals are in ns
+		if l.span < leaseShortest {
+			return nil
+		}
+	case !algorithm.IsWindow(rule):
+		return nil // a leaky bucket whose numbers are too large for ticks, or a log
+	default:
+		l.span = windowSpan
+	}
+	// The base is a multiple of the unit of times, so that a time that was rounded up under
+	// one lease is not rounded up once more under the next.
+	l.base = max(now-min(leaseSlack, l.span/8), 0) &^ (1<<n - 1)
+	return l
+}
+
+// fits reports whether l can be granted to a key that was asked at last: at least half of its
+// span must be left.
+func (l *lease) fits(rule *limit.Rule, last int64, src limit.Source, epoch *epoch, made uint32) bool {
+	return l != nil && l.rule == rule && l.source == src && l.epoch == epoch && l.made == made &&
+		last >= l.base && last-l.base <= l.span/2
+}
+
+// ceil converts ticks to the unit of times, rounded up, as if the clock went in such steps.
+// At one moment as many units are admitted as without a lease. Over time a unit is admitted
+// early by at most one unit of time.
+func (l *lease) ceil(ticks int64) int64 { return (ticks + 1<<l.coarse - 1) >> l.coarse }
+
+// floor returns the fewest ticks that ceil converts to a time. So a bucket that is granted
+// again right after it was revoked has the same time, and roundings do not add up.
+func (l *lease) floor(time int64) (ticks int64) { return max(time<<l.coarse-(1<<l.coarse-1), 0) }
+
+// emptyAt returns when a leaky bucket is empty by the word w; of a window the zero time.
+func (l *lease) emptyAt(w uint64) arith.Span {
+	if l.perNS == 0 {
+		return arith.Span{}
+	}
+	return l.rule.Add(arith.Span{NS: l.base}, l.rule.OfTicks(l.floor(timeOf(w))))
+}
+
+// decide decides for n units at now by the word w. If it admits, is is the word to store, and
+// level is what a leaky bucket then holds, in ticks.
+func (l *lease) decide(w uint64, n, now int64) (is uint64, level int64, v Verdict) {
+	at, time := now-l.base, timeOf(w)
+	if uint64(at) >= uint64(l.span) || l.epoch.n.Load() != l.made {
+		return 0, 0, Unanswered
+	}
+	if refuses(w) {
+		if at < time {
+			return 0, 0, Refused
+		}
+		return 0, 0, Unanswered
+	}
+	if int64(unitsOf(w)) < n {
+		return 0, 0, Unanswered
+	}
+	if l.perNS == 0 {
+		if at >= time>>windowTime<<windowUnit {
+			return 0, 0, Unanswered
+		}
+		return spend(w, max(time, time&^windowMask|at), n), 0, Admitted
+	}
+	at *= l.perNS
+	if l.coarse != 0 {
+		at = l.ceil(at)
+	}
+	time = max(time, at)
+	if level = time - at + n*l.one; level > l.full {
+		return 0, 0, Unanswered // the counter says until when it refuses
+	}
+	return spend(w, time+n*l.one, n), level << l.coarse, Admitted
+}
+
+// askedLast returns, from the word, a lower bound of when the key was asked last under the
+// lease. For a window it is exact. A leaky bucket was not fuller than full when it admitted.
+func (l *lease) askedLast(w uint64) int64 {
+	time := timeOf(w)
+	if l.perNS == 0 {
+		return l.base + time&windowMask
+	}
+	if time <= l.full {
+		return math.MinInt64
+	}
+	if l.coarse > 0 {
+		time-- // it was rounded up
+	}
+	return l.base + (time-l.full)<<l.coarse/l.perNS // fuller than full before
+}
+
+// epoch ends leases: its number changes when a unit counts as something else, or when the
+// authority's clock has moved. Leases of an earlier number are void. It has a cache line of
+// its own, because each check reads it.
+type epoch struct {
+	n atomic.Uint32
+	_ [60]byte
+}
+
+func newEpoch() *epoch { return new(epoch) }
+
+// leaseCells bounds how many leases are cached. With more rules in use leases are made
+// again more often.
+const leaseCells = 256
+
+// Leases caches leases by rule, source and shard of the authority. The zero Leases is ready to use, and safe for
+// concurrent use.
+type Leases [leaseCells]atomic.Pointer[lease]
+
+// of returns a lease for a key that was asked at last, nil if the rule can have none.
+func (s *Leases) of(rule *limit.Rule, last int64, src limit.Source, epoch *epoch, made uint32, shard int) *lease {
+	cell := &s[(rule.Hash()+uint64(rule.Limit())*31+uint64(src)*37+uint64(shard)*41)%leaseCells]
+	l := cell.Load()
+	if l.fits(rule, last, src, epoch, made) {
+		return l
+	}
+	if l = newLease(rule, last, src, epoch, made); l != nil {
+		cell.Store(l)
+	}
+	return l
+}

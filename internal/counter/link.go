@@ -1,0 +1,336 @@
+package counter
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/algorithm"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// Weights that are not plain factors, see [Link.SetMode].
+const (
+	// WeightOpen admits every check for no more than the limit.
+	WeightOpen = algorithm.WeightOpen
+	// WeightClosed refuses every check for 1 unit or more.
+	WeightClosed = algorithm.WeightClosed
+)
+
+// ClosedRetry is the RetryAfter of a check refused by WeightClosed: it is not
+// known when the authority will be back, so that callers have to ask again.
+const ClosedRetry = time.Second
+
+// Link connects counters to the reconciler (package hybrid), which
+// reconciles them with an authority. Counters read from it what a unit weighs and how
+// far the authority's clock is ahead, and put themselves into its queues when they
+// have something to report. All of it is lock-free: a check never waits for the
+// reconciler. The zero Link is not usable, see [NewLink].
+type Link struct {
+	parts    []Part               // one per shard of the authority
+	unsorted Part                 // for counters whose shard is not known yet
+	shardOf  func(key string) int // nil: the reconciler finds out
+	fallback atomic.Int64         // mode of quarantined counters
+	lag      atomic.Int64         // see SetLag, ns
+	nodes    atomic.Int64         // live nodes, at least 1
+	pace     Pace
+	maxDebt  int64        // see SetMaxDebt
+	expired  atomic.Int64 // units, see Expired
+	// Admitted units that will never be reported: they were handed back, or
+	// their key was reset, before they were reported.
+	withdrawn atomic.Int64
+	forgiven  atomic.Int64 // units, see Forgiven
+	normal    stack
+	urgent    stack
+	idle      atomic.Bool // the reconciler sleeps
+	closed    atomic.Bool
+	wake      chan struct{}
+}
+
+// Pace says how often the counters of a [Link] report.
+type Pace struct {
+	// Interval is the time between two collections of reports.
+	Interval time.Duration
+	// MaxLag is the longest time that a view in use goes without an answer, and a
+	// unit without being reported, if nothing is urgent; see lag.
+	MaxLag time.Duration
+}
+
+// lag returns the longest, in ns, that a view of rule may be out of date if nothing is
+// urgent: at most a quarter of the time for which units count, so that other nodes hear
+// of a window before it ends.
+func (p *Pace) lag(rule *limit.Rule) int64 {
+	return int64(min(p.MaxLag, max(p.Interval, rule.Horizon()/4)))
+}
+
+// Part is the state of one shard of the authority: shards may live on different
+// servers, each with a clock of its own, and fail one by one.
+type Part struct {
+	link   *Link
+	shard  int
+	mode   atomic.Int64 // packed by packMode
+	offset atomic.Int64 // the authority's clock minus ours, ns
+	slack  atomic.Int64 // uncertainty of offset, ns; negative: offset is a guess
+	turned atomic.Int64 // offset when it last changed the epoch
+	epoch  *epoch
+	back   atomic.Int64 // the authority's clock minus where it once was, ns: at most 0
+	backAt atomic.Int64 // our time when the authority's clock was last found set back, ns
+	backTo atomic.Int64 // what the authority's clock showed then
+}
+
+// clock returns how far the authority's clock is ahead of ours, and whether
+// that was measured.
+func (p *Part) clock() (off int64, sure bool) { return p.offset.Load(), p.slack.Load() >= 0 }
+
+// SetMode sets what a unit counts as from now on (1: as itself; N: as N;
+// [WeightOpen], [WeightClosed]) and whether answers are marked as degraded.
+func (p *Part) SetMode(weight int64, degraded bool) {
+	if m := packMode(weight, degraded); p.mode.Swap(m) != m {
+		p.epoch.n.Add(1)
+	}
+}
+
+// SetOffset sets how many nanoseconds the authority's clock is ahead of ours,
+// give or take slack. A negative slack says that it is only a guess.
+func (p *Part) SetOffset(ns, slack int64) {
+	sure := p.slack.Load() >= 0
+	p.offset.Store(ns)
+	p.slack.Store(slack)
+	// A lease of a window uses the offset at the time of the grant. As long as the epoch does
+	// not change, that is within algorithm.ClockStep of the present offset.
+	if moved := ns - p.turned.Load(); sure != (slack >= 0) || moved > algorithm.ClockStep/2 || moved < -algorithm.ClockStep/2 {
+		p.turned.Store(ns)
+		p.epoch.n.Add(1) // last: a counter that reads the new epoch must see the new offset
+	}
+}
+
+// Step notes that an exchange has found the authority's clock set ahead by ns, or back by
+// -ns. The exchange began at our time at, and showed the authority's time server.
+func (p *Part) Step(ns, at, server int64) {
+	if ns == 0 {
+		return
+	}
+	p.back.Store(min(p.back.Load()+ns, 0))
+	if ns < 0 {
+		p.backTo.Store(server)
+		p.backAt.Store(at)
+	}
+}
+
+// NewLink returns a link to an authority of so many shards, with weight 1 and
+// one node.
+func NewLink(pace Pace, shards int) *Link {
+	l := &Link{pace: pace, parts: make([]Part, shards), wake: make(chan struct{}, 1)}
+	l.nodes.Store(1)
+	l.unsorted.link, l.unsorted.shard, l.unsorted.epoch = l, -1, newEpoch()
+	l.unsorted.slack.Store(-1)
+	for i := range l.parts {
+		l.parts[i].link, l.parts[i].shard, l.parts[i].epoch = l, i, newEpoch()
+		l.parts[i].slack.Store(-1)
+	}
+	l.SetMode(1, false)
+	l.SetFallback(1)
+	return l
+}
+
+// packMode packs a mode into 32 bits. The weight is capped at maxWeight.
+func packMode(weight int64, degraded bool) int64 {
+	m := min(weight, maxWeight) << 1
+	if degraded {
+		m |= 1
+	}
+	return m
+}
+
+// maxWeight is more than a fleet has nodes.
+const maxWeight = 1 << 29
+
+func modeWeight(m int64) int64  { return m >> 1 }
+func modeDegraded(m int64) bool { return m&1 != 0 }
+
+// Part returns the part for one shard. Shard -1 is for the counters whose shard
+// is not known yet: the reconciler finds it when it first sees them.
+func (l *Link) Part(shard int) *Part {
+	if shard < 0 || shard >= len(l.parts) {
+		return &l.unsorted
+	}
+	return &l.parts[shard]
+}
+
+// SetMode is [Part.SetMode] for all shards.
+func (l *Link) SetMode(weight int64, degraded bool) {
+	for i := range l.parts {
+		l.parts[i].SetMode(weight, degraded)
+	}
+	l.unsorted.SetMode(weight, degraded)
+}
+
+// SetFallback sets the weight of units in quarantined counters.
+func (l *Link) SetFallback(weight int64) { l.fallback.Store(packMode(weight, true)) }
+
+// SetMaxDebt bounds the debt of a funnel after an outage: the units that were admitted
+// in it fill the funnel to at most what takes d longer to leak than its capacity. 0
+// stands for the time that the capacity takes to leak, less for no debt. Call it
+// before the first check.
+func (l *Link) SetMaxDebt(d time.Duration) { l.maxDebt = int64(d) }
+
+// SetShards sets the function that returns the shard of a key. Without it a counter uses
+// a guess of its authority's clock until the reconciler has seen it. Call it before the
+// first check.
+func (l *Link) SetShards(of func(key string) int) { l.shardOf = of }
+
+// partOf returns the part for the shard of a key, and the offset of its clock: a guess until
+// the shard has answered.
+func (l *Link) partOf(key string) (p *Part, off int64, sure bool) {
+	p = &l.unsorted
+	if l.shardOf != nil {
+		p = l.Part(l.shardOf(key))
+	}
+	if off, sure = p.clock(); !sure {
+		off, sure = l.unsorted.clock()
+	}
+	return p, off, sure
+}
+
+// Source returns on what knowledge a decision rests about a key that has no counter.
+func (l *Link) Source() limit.Source {
+	if modeDegraded(l.unsorted.mode.Load()) {
+		return limit.SourceDegraded
+	}
+	return limit.SourceUnsynced
+}
+
+// SetLag sets by how many nanoseconds the clock of the checks is behind a clock
+// that never stops. Only changes matter: they show that it stood still.
+func (l *Link) SetLag(ns int64) { l.lag.Store(ns) }
+
+// SetNodes sets the number of live nodes; less than 1 means 1.
+func (l *Link) SetNodes(n int64) { l.nodes.Store(max(n, 1)) }
+
+// Expired returns how many units were dropped because they had outlived their
+// window before they could be reported.
+func (l *Link) Expired() int64 { return l.expired.Load() }
+
+// Withdrawn returns how many admitted units were handed back, or reset, before
+// they were reported.
+func (l *Link) Withdrawn() int64 { return l.withdrawn.Load() }
+
+// Forgiven returns how many units of outages were dropped before they were reported,
+// because the authority would not book them.
+func (l *Link) Forgiven() int64 { return l.forgiven.Load() }
+
+// Close ends the queues: counters do not enter them any more.
+func (l *Link) Close() {
+	l.closed.Store(true)
+	l.Drain(func(*Counter, bool) {})
+}
+
+// Wake is signalled when an urgent counter is waiting, or any counter while
+// the reconciler sleeps (see [Link.Sleep]).
+func (l *Link) Wake() <-chan struct{} { return l.wake }
+
+// Sleep announces that the reconciler will wait for Wake, and reports whether
+// it may: false if something has arrived meanwhile.
+func (l *Link) Sleep() bool {
+	l.idle.Store(true)
+	if l.normal.empty() && l.urgent.empty() {
+		return true
+	}
+	l.idle.Store(false)
+	return false
+}
+
+// Drain hands every waiting counter to f, in the order of arrival.
+func (l *Link) Drain(f func(c *Counter, urgent bool)) {
+	l.idle.Store(false)
+	l.urgent.drain(func(c *Counter) **Counter { return &c.nextUrgent }, func(c *Counter) { f(c, true) })
+	l.normal.drain(func(c *Counter) **Counter { return &c.nextNormal }, func(c *Counter) { f(c, false) })
+}
+
+func (l *Link) signal() {
+	select {
+	case l.wake <- struct{}{}:
+	default: // a signal is waiting already
+	}
+}
+
+// stack is a lock-free list of counters linked through a field of theirs, so that
+// adding one allocates nothing. It is only emptied as a whole, so that the ABA
+// problem of such stacks cannot arise.
+type stack struct {
+	head atomic.Pointer[Counter]
+}
+
+func (s *stack) empty() bool { return s.head.Load() == nil }
+
+// push adds c, whose link field is next, and reports whether s was empty.
+func (s *stack) push(c *Counter, next **Counter) bool {
+	for {
+		head := s.head.Load()
+		*next = head
+		if s.head.CompareAndSwap(head, c) {
+			return head == nil
+		}
+	}
+}
+
+// drain empties s and calls f for each counter, the first pushed first. It unlinks all of
+// them before it calls f, because f may push a counter again. A link that stayed would keep
+// the counters behind it from being freed.
+func (s *stack) drain(next func(*Counter) **Counter, f func(*Counter)) {
+	var list []*Counter
+	for c := s.head.Swap(nil); c != nil; {
+		list = append(list, c)
+		at := next(c)
+		c, *at = *at, nil
+	}
+	for i := len(list) - 1; i >= 0; i-- {
+		f(list[i])
+	}
+}
+
+// noteLocked puts c into the queues of the reconciler if it has something to report
+// or to ask. It returns whether the reconciler should be woken.
+func (c *Counter) noteLocked() bool {
+	if c.is(quarantined) {
+		return false // the reconciler asks again by itself
+	}
+	l := c.link()
+	unsynced := c.pendUnits()
+	wake := false
+	near := unsynced > 0 && unsynced >= int64(c.urgentAt) && !c.is(inFlight)
+	if l.closed.Load() {
+		return false
+	}
+	// Nothing is urgent while the authority is away.
+	if near && !c.is(inUrgent) && !modeDegraded(c.mode()) {
+		c.mark(inUrgent)
+		wake = l.urgent.push(c, &c.nextUrgent)
+	}
+	// Refused or not, a key in use needs a fresh view: see Due.
+	if !c.is(inNormal) {
+		wake = c.pushNormalLocked() || wake
+	}
+	return wake
+}
+
+func (c *Counter) pushNormalLocked() bool {
+	c.mark(inNormal)
+	c.link().normal.push(c, &c.nextNormal)
+	return c.link().idle.Load() && c.link().idle.CompareAndSwap(true, false)
+}
+
+// sourceLocked returns on what knowledge a decision of c rests.
+func (c *Counter) sourceLocked() limit.Source {
+	switch {
+	case c.link() == nil:
+		return limit.SourceLocal
+	case modeDegraded(c.mode()):
+		return limit.SourceDegraded
+	case c.born == untold:
+		return limit.SourceUnsynced
+	}
+	return limit.SourceSynced
+}
+
+// IsShared reports whether c has a link.
+func (c *Counter) IsShared() bool { return c.link() != nil }

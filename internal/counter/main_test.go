@@ -1,0 +1,74 @@
+package counter
+
+import (
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/hybridlimit/hybridlimit/internal/algorithm"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// start is where manual clocks begin: far from zero, as real ones do.
+var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// allow is check, for counters whose life is not in question.
+func (c *Counter) allow(now, n int64, rule *limit.Rule) (allowed bool, src limit.Source, ok bool) {
+	return c.Check(now, n, rule)
+}
+
+func (c *Counter) take(now, n int64, rule *limit.Rule) (limit.Result, bool) {
+	return c.Take(now, n, rule)
+}
+
+// peek tells what take would answer, and consumes nothing.
+func (c *Counter) peek(now, n int64, rule *limit.Rule) (limit.Result, bool) {
+	return c.Ask(now, n, rule, false)
+}
+
+// names returns n keys.
+func names(prefix string, n int) []string {
+	s := make([]string, n)
+	for i := range s {
+		s[i] = fmt.Sprintf("%s %d", prefix, i)
+	}
+	return s
+}
+
+// slow is a funnel that leaks nothing worth mentioning while a test runs.
+func slow(capacity int64) *limit.Rule {
+	return limit.Must(limit.Funnel("slow", capacity, 1, 24*time.Hour/time.Duration(max(capacity, 1))*10))
+}
+
+// pace has counters report once in d, if their rule lets them.
+func pace(d time.Duration) Pace { return Pace{Interval: d / 5, MaxLag: d} }
+
+// win returns the window of a counter of windows, unfolded, else nil.
+func (c *Counter) win() *algorithm.Window {
+	w, _ := c.state().(*algorithm.Window)
+	return w
+}
+
+// field returns an unexported field of a state, to be printed or compared.
+func field(state any, name string) reflect.Value {
+	return reflect.ValueOf(state).Elem().FieldByName(name)
+}
+
+// number and numbers are field of an integer and of a slice of integers.
+func number(state any, name string) int64 { return field(state, name).Int() }
+
+func numbers(state any, name string) (list []int64) {
+	f := field(state, name)
+	for i := range f.Len() {
+		list = append(list, f.Index(i).Int())
+	}
+	return list
+}
+
+// fast is a funnel that admits all that a test asks for.
+var fast = limit.Must(limit.Funnel("fast", 1_000_000, 1_000_000, time.Second))

@@ -1,0 +1,212 @@
+package counter
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+func newTestLink() *Link { return NewLink(pace(500*time.Millisecond), 4) }
+
+// TestUnitsSurviveEveryTurn moves units between pending, sent and known in
+// random order and counts them.
+func TestUnitsSurviveEveryTurn(t *testing.T) {
+	for seed := range uint64(300) {
+		rng := rand.New(rand.NewPCG(seed, 9))
+		link := newTestLink()
+		r := windowRule(t, 1000, time.Second, 1+rng.IntN(10))
+		if seed%2 == 0 {
+			r = funnelRule(t, 1000, 1000, time.Second)
+		}
+		c := NewAlone("k", r, link, 0)
+		now, admitted, booked, flying := int64(1e12), int64(0), int64(0), int64(-1)
+		redis := &Answer{Rule: r}
+		for range 300 {
+			now += rng.Int64N(int64(20 * time.Millisecond))
+			switch rng.IntN(6) {
+			case 0, 1, 2:
+				n := 1 + rng.Int64N(5)
+				if ok, _, _ := c.allow(now, n, r); ok {
+					admitted += n
+				}
+			case 3:
+				if rep, ok := c.Collect(now, rng.IntN(2) == 0); ok {
+					flying = rep.Units
+				}
+			case 4:
+				if flying >= 0 {
+					rep := c.Resend(now, rng.IntN(2) == 0)
+					if rep.Units != flying {
+						t.Fatalf("seed %d: sent %d units, then %d", seed, flying, rep.Units)
+					}
+				}
+			case 5:
+				if flying < 0 {
+					continue
+				}
+				if rng.IntN(3) == 0 {
+					c.Quarantine(now, false)
+				} else {
+					booked += flying
+					redis.At, redis.ServerNow = now, now
+					c.Settle(now, *redis)
+				}
+				flying = -1
+			}
+			if got := booked + c.Unsynced() + link.Expired(); got != admitted {
+				t.Fatalf("seed %d: admitted %d, booked %d, unsynced %d, expired %d", seed, admitted, booked, c.Unsynced(), link.Expired())
+			}
+		}
+	}
+}
+
+func TestFairShareWeighsUnits(t *testing.T) {
+	for _, r := range []*limit.Rule{funnelRule(t, 30, 30, time.Minute), windowRule(t, 30, time.Minute, 10)} {
+		link := newTestLink()
+		c := NewAlone("k", r, link, 1e12)
+		for range 3 {
+			c.allow(1e12, 1, r)
+		}
+		link.SetMode(3, true)
+		got := 3
+		for range 100 {
+			if ok, src, _ := c.allow(1e12, 1, r); ok {
+				got++
+				if src != limit.SourceDegraded {
+					t.Fatalf("source %v", src)
+				}
+			}
+		}
+		if got != 10 {
+			t.Errorf("%v: a third of the fleet admitted %d of 30, want 10", r, got)
+		}
+		link.SetMode(WeightClosed, true)
+		if res, _ := c.take(1e12, 1, r); res.Allowed || res.RetryAfter <= 0 || res.RetryAfter == limit.Never {
+			t.Errorf("%v: closed: %+v", r, res)
+		}
+		link.SetMode(WeightOpen, true)
+		for range 100 {
+			if ok, _, _ := c.allow(1e12, 1, r); !ok {
+				t.Fatalf("%v: refused though open", r)
+			}
+		}
+		if ok, _, _ := c.allow(1e12, 31, r); ok {
+			t.Errorf("%v: more than the limit in one request was admitted", r)
+		}
+	}
+}
+
+func TestFairShareAdmitsAtLeastOneRequest(t *testing.T) {
+	for _, r := range []*limit.Rule{funnelRule(t, 5, 5, time.Minute), windowRule(t, 5, time.Minute, 10)} {
+		link := newTestLink()
+		link.SetMode(50, true)
+		c := NewAlone("k", r, link, 0)
+		if ok, _, _ := c.allow(0, 2, r); !ok {
+			t.Errorf("%v: 50 nodes: the first request was refused", r)
+		}
+		if ok, _, _ := c.allow(0, 1, r); ok {
+			t.Errorf("%v: 50 nodes: a second request was admitted at once", r)
+		}
+	}
+}
+
+func TestLateUnitsStayInTheirBucket(t *testing.T) {
+	r, err := limit.FixedWindow("f", 100, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := newTestLink()
+	start := int64(1000 * time.Second)
+	c := NewAlone("k", r, link, start)
+	c.allow(start+int64(900*time.Millisecond), 7, r)
+	rep, ok := c.Collect(start+int64(950*time.Millisecond), false)
+	if !ok || len(rep.Buckets) != 1 || rep.Buckets[0] != (Bucket{ID: 1000, Units: 7, Last: 900 * time.Millisecond}) {
+		t.Fatalf("report %+v", rep)
+	}
+	// The window ends while the report is under way.
+	c.allow(start+int64(1100*time.Millisecond), 5, r)
+	if rep = c.Resend(start+int64(1100*time.Millisecond), false); rep.Units != 7 || len(rep.Buckets) != 0 {
+		t.Fatalf("resent after its window: %+v", rep)
+	}
+	c.Settle(start+int64(1200*time.Millisecond), Answer{Rule: r, ServerNow: start + int64(1200*time.Millisecond)})
+	if res, _ := c.peek(start+int64(1300*time.Millisecond), 0, r); res.Remaining != 95 {
+		t.Fatalf("old units count in the new window: %+v", res)
+	}
+}
+
+// A node's clock is ahead of the authority's by part of a bucket, and it hears much later,
+// after a batch was sent again, in which bucket its units were booked. That is no loss; but
+// that a part of them is missing is one, and also what was known before.
+func TestUnitsBookedInAnOlderBucket(t *testing.T) {
+	r := windowRule(t, 100, 10*time.Second, 10)
+	second := int64(time.Second)
+	for name, c := range map[string]struct {
+		told []int64 // units by bucket, the oldest first; 3 were known in the first, 7 sent of the third
+		lost bool
+	}{
+		"booked on time":                 {[]int64{3, 0, 7, 0}, false},
+		"booked earlier":                 {[]int64{3, 7, 0, 0}, false},
+		"in parts, by a batch of others": {[]int64{3, 4, 3, 0}, false},
+		"beside those of others":         {[]int64{4, 9, 0, 5}, false},
+		"with what is known":             {[]int64{10, 0, 0, 0}, false},
+		"lost":                           {[]int64{3, 0, 0, 0}, true},
+		"partly lost":                    {[]int64{3, 6, 0, 0}, true},
+		"lost, but others came later":    {[]int64{3, 0, 0, 9}, true},
+		"what was known is lost":         {[]int64{0, 10, 0, 0}, true},
+	} {
+		link, now := newTestLink(), int64(1e18)
+		link.Part(1).SetOffset(0, 1)
+		k := NewAlone("k", r, link, now)
+		k.Shard(now, func(string) int { return 1 })
+		settle := func(units ...int64) bool {
+			var told []Bucket
+			for i, n := range units {
+				if n > 0 {
+					told = append(told, Bucket{ID: int64(1e9) + int64(i), Units: n})
+				}
+			}
+			return k.Settle(now, Answer{Rule: r, At: now, ServerNow: now, Slack: 1, Buckets: told}).Lost
+		}
+		collect := func() {
+			k.Refresh()
+			if _, ok := k.Collect(now, false); !ok {
+				t.Fatal("nothing to tell")
+			}
+		}
+		collect()
+		settle(3)
+		now += 2 * second
+		k.Take(now, 7, r)
+		collect()
+		now += second
+		lost := settle(c.told...)
+		total := int64(0)
+		for _, u := range numbers(k.win(), "known") {
+			total += u
+		}
+		want := c.told[0] + c.told[1] + c.told[2] + c.told[3]
+		if lost != c.lost || !c.lost && total != want {
+			t.Errorf("%s: lost %v, %d units known, want %v, %d", name, lost, total, c.lost, want)
+		}
+	}
+}
+
+// Fault 47: a lowered limit leaves 0, a raised one only the difference.
+func TestRuleChangeKeepsUsage(t *testing.T) {
+	now := int64(1e15)
+	f := NewAlone("k", funnelRule(t, 10, 10, time.Hour), nil, now)
+	f.allow(now, 8, f.rule())
+	if res, _ := f.peek(now, 0, funnelRule(t, 20, 10, time.Minute)); res.Remaining != 12 {
+		t.Errorf("funnel, 8 used, now 20: %d remain", res.Remaining)
+	}
+	if res, _ := f.peek(now, 0, funnelRule(t, 5, 10, time.Minute)); res.Remaining != 0 {
+		t.Errorf("funnel, lowered below its use: %d remain", res.Remaining)
+	}
+	w := NewAlone("k", windowRule(t, 10, time.Hour, 10), nil, now)
+	w.allow(now, 8, w.rule())
+	if res, _ := w.peek(now, 0, windowRule(t, 20, 30*time.Minute, 5)); res.Remaining != 12 {
+		t.Errorf("window, 8 used, now 20: %d remain", res.Remaining)
+	}
+}

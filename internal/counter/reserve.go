@@ -1,0 +1,141 @@
+package counter
+
+import (
+	"math"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/algorithm"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// Terms say what a reservation may be like.
+type Terms struct {
+	// MaxDelay is the longest wait, in ns, for which units are booked.
+	MaxDelay int64
+	// Claim keeps other callers from taking what this one waits for, of a key that
+	// cannot be booked ahead, until the next reservation or Unclaim.
+	Claim bool
+	// Share admits no more than this node's part of what is left until the other
+	// nodes have heard of it. Otherwise, when a window ends, the callers who wait on
+	// each node would all take what is left at the same moment.
+	Share bool
+}
+
+// A caller who waits until the other nodes have heard of this node's units tries
+// again after one shareParts-th of Pace.Interval, and after at most shareWait ns.
+const (
+	shareParts = 50
+	shareWait  = 20_000_000
+)
+
+// Reserve books n units if the terms allow it. RetryAfter is when they may be used
+// or, if they are not booked, when to ask again.
+func (c *Counter) Reserve(now, n int64, rule *limit.Rule, terms Terms) (res limit.Result, booked *Booking, ok bool) {
+	c.lock(now)
+	if c.dead {
+		c.mu.Unlock()
+		return res, nil, false
+	}
+	now = c.enterLocked(now, rule)
+	if terms.Claim {
+		c.claimLocked(0) // the claim is of this caller
+	}
+	begin := c.bucket.View // not used for other algorithms
+	res, yes := c.reserveLocked(now, n, terms)
+	if yes {
+		booked = c.noteBookingLocked(now, n, begin, res)
+	} else if terms.Claim {
+		c.claimLocked(n)
+	}
+	c.unlockAndNote()
+	return res, booked, true
+}
+
+func (c *Counter) reserveLocked(now, n int64, terms Terms) (res limit.Result, booked bool) {
+	fits, ahead := c.decideLocked(now, n, false), c.leaky() != nil
+	res = c.describeLocked(now, n, fits)
+	switch {
+	case n == 0:
+		return res, true
+	case fits && terms.Share && !ahead && c.crowdedLocked(now, n):
+		res.Allowed, res.RetryAfter = false, time.Duration(min(int64(c.link().pace.Interval)/shareParts, shareWait))
+		c.setUrgentAt(1) // report to the other nodes at once
+		return res, false
+	case fits:
+		c.bookLocked(now, n)
+		return c.describeLocked(now, n, true), true
+	case !ahead, modeWeight(c.mode()) < 0, n > c.rule().Limit(),
+		int64(res.RetryAfter) > min(terms.MaxDelay, int64(limit.MaxWindow)):
+		return res, false // only a leaky bucket can be booked ahead
+	}
+	c.bookLocked(now, n)
+	after := c.describeLocked(now, 0, true)
+	res.Remaining, res.ResetAfter = after.Remaining, after.ResetAfter
+	return res, true
+}
+
+// crowdedLocked reports whether n more units would exceed this node's part of what is
+// left, with the units that the other nodes have not heard of yet.
+func (c *Counter) crowdedLocked(now, n int64) bool {
+	unheard := c.unsyncedUnits()
+	if unheard == 0 || modeWeight(c.mode()) != 1 {
+		return false
+	}
+	return algorithm.Times(unheard+n, c.link().nodes.Load()) > c.roomLocked(now)+unheard
+}
+
+// claimLocked keeps n units of a window or log for a caller who waits for them. It
+// replaces the claim of before, which it returns.
+func (c *Counter) claimLocked(n int64) (was int64) {
+	return c.state().Claim(c.rule(), n, modeWeight(c.mode()))
+}
+
+// Estimate returns how many ns it takes, at the least, until n units have been
+// admitted after others that ask for ahead units in all, if there are no further
+// checks; for 0 units of a leaky bucket, how long it is fuller than full.
+func (c *Counter) Estimate(now, ahead, n int64, rule *limit.Rule) (wait int64, ok bool) {
+	c.lock(now)
+	if c.dead {
+		c.mu.Unlock()
+		return 0, false
+	}
+	now = c.enterLocked(now, rule)
+	wait = c.estimateLocked(now, ahead, n)
+	c.unlockAndNote() // a caller who waits long needs to hear of a reset
+	return wait, true
+}
+
+func (c *Counter) estimateLocked(now, ahead, n int64) (wait int64) {
+	w, rule := modeWeight(c.mode()), c.rule()
+	f := c.leaky()
+	switch {
+	case w == WeightOpen, n == 0 && f == nil:
+		return 0
+	case f != nil && (w > 0 || n == 0):
+		return f.Wait(rule, now, min(rule.Weigh(n, w)+ahead, algorithm.MaxUnits))
+	}
+	claim := c.claimLocked(0) // its units are among ahead
+	l := max(rule.Limit(), 1)
+	windows, rest := ahead/l, ahead%l+n
+	if rest > l {
+		windows, rest = windows+1, rest-l
+	}
+	fits := c.decideLocked(now, rest, false)
+	wait = int64(c.describeLocked(now, rest, fits).RetryAfter)
+	c.claimLocked(claim)
+	each := int64(rule.Width()) * int64(rule.Buckets())
+	if windows > (math.MaxInt64-wait)/max(each, 1) {
+		return math.MaxInt64
+	}
+	return wait + windows*each
+}
+
+// Unclaim ends the claim of a reservation, see [Terms].
+func (c *Counter) Unclaim(now int64) (ok bool) {
+	c.lock(now)
+	defer c.unlock()
+	if !c.dead {
+		c.claimLocked(0)
+	}
+	return !c.dead
+}

@@ -1,0 +1,421 @@
+package counter
+
+import (
+	"math"
+
+	"github.com/hybridlimit/hybridlimit/internal/algorithm"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// The methods in this file are for the reconciler of a shared limiter, which
+// calls them from one goroutine. An exchange of a counter begins with Collect,
+// which moves what is pending to "sent". Settle (the authority has booked it) or
+// Quarantine (the authority's copy of this key is broken) ends it. In between
+// Resend reports the same again, as often as needed.
+
+// Bucket is a number of units in one bucket of a window.
+type Bucket = algorithm.Bucket
+
+// Report is what a counter reports to the authority.
+type Report struct {
+	Rule *limit.Rule
+	algorithm.Sent
+	BackGen int64 // the generation in which Back and BackBuckets were handed back
+
+	// Ceiling is the level, counted from now, above which the authority is to forgive Debt.
+	Ceiling arith.Span
+
+	Raise bool // the authority may have lost KnownLevel or KnownBuckets
+	Gen   int64
+	Born  int64 // when the newest unit of these was booked, as the authority told
+	// KnownLevel (leaky bucket, counted from now, negative if it has run empty before) and
+	// KnownBuckets (window) are what the authority has told and should still know. They
+	// are set if Raise is.
+	KnownLevel   arith.Span
+	KnownBuckets []Bucket
+}
+
+// Answer is what the authority says of a key.
+type Answer struct {
+	Rule      *limit.Rule // of the report
+	Raised    bool        // the report carried Raise
+	Gen       int64
+	Born      int64      // when the newest unit was booked, in the unit of generations; 0: none was
+	Level     arith.Span // leaky bucket; negative if it has been empty for so long
+	Buckets   []Bucket   // window
+	Forgiven  int64      // units of the report's Debt that were not booked
+	Converted bool       // buckets were of another width before, and may have shifted
+	At        int64      // our time at which the answer was given, ns
+	ServerNow int64      // the authority's time then, ns
+	Slack     int64      // uncertainty of At, ns
+}
+
+// Outcome is what the reconciler has to do after an answer.
+type Outcome struct {
+	Lost      bool  // the authority knew less than it should: report again, raising
+	Again     bool  // there is more to report: put the counter into the normal queue
+	Urgent    bool  // it is urgent: put the counter into the urgent queue as well
+	Overshoot int64 // units by which the authority's total is above the limit
+}
+
+// Shard returns the shard of the counter, computed by f from its key the first
+// time. Only the reconciler may call it.
+func (c *Counter) Shard(now int64, f func(key string) int) int {
+	p := c.part()
+	if p.shard < 0 {
+		c.lock(now)
+		p = p.link.Part(f(c.Key()))
+		c.place.Store(p)
+		if c.last != math.MinInt64 { // it has been asked
+			c.followClockLocked(c.last)
+		}
+		c.unlock()
+	}
+	return p.shard
+}
+
+// Due returns when, in the counters' time, c should report at the latest: when its view
+// is a lag old, or at once if it has something to restore or to hand back.
+func (c *Counter) Due() int64 {
+	c.mu.Lock() // not lock: the lease can stay
+	defer c.mu.Unlock()
+	if c.born == untold || c.is(raising|outdated) || !c.isFolded() && c.returnsLocked() {
+		return math.MinInt64
+	}
+	return c.freshAt + c.lag()
+}
+
+// lag returns the longest, in ns, that the view of a shared counter may be out of date.
+func (c *Counter) lag() int64 { return c.link().pace.lag(c.rule()) }
+
+// staleLocked reports whether the view is to be fetched again.
+func (c *Counter) staleLocked(now int64) bool {
+	return c.born == untold || c.is(outdated) || now-c.freshAt >= c.lag()
+}
+
+// Collect begins an exchange and returns what c has to report at now; urgent says
+// which of the two queues c was taken from. ok is false if there is nothing to report.
+func (c *Counter) Collect(now int64, urgent bool) (rep Report, ok bool) {
+	c.lock(now)
+	defer c.unlock()
+	if urgent {
+		c.unmark(inUrgent)
+	} else {
+		c.unmark(inNormal)
+	}
+	if c.dead || c.is(inFlight) {
+		return rep, false // Settle will queue it again
+	}
+	now = max(now, c.last)
+	c.rollLocked(now)
+	// Without units, a question is sent only if the view is old or unknown: a counter
+	// may be queued twice, and is fresh the second time. A view that will be old at the
+	// next collection counts as old. A quarantined key is always asked for: only the
+	// reconciler queues it.
+	if !c.tellsLocked(now) && !c.staleLocked(now+int64(c.link().pace.Interval)) && !c.is(quarantined) {
+		return rep, false
+	}
+	c.state().Collect(c.rule())
+	c.mark(inFlight)
+	return c.reportLocked(now), true
+}
+
+// Resend reports what is in flight once more. The units are the same; what is
+// relative to now is computed again. raise adds what the authority should know
+// already.
+func (c *Counter) Resend(now int64, raise bool) Report {
+	c.lock(now)
+	defer c.unlock()
+	now = max(now, c.last)
+	c.rollLocked(now)
+	c.note(raising, c.is(raising) || raise)
+	if off, sure := c.part().clock(); sure && c.is(raising) {
+		c.outgrowLocked(now, now+off)
+	}
+	return c.reportLocked(now)
+}
+
+func (c *Counter) reportLocked(now int64) Report {
+	rep := Report{Rule: c.rule(), Raise: c.is(raising) && c.born != untold, Gen: c.gen(), Born: max(c.born, 0), BackGen: c.backGen()}
+	// The authority's level is known no more exactly than its clock.
+	rep.Sent = c.state().Sent(c.rule(), now, max(c.part().slack.Load(), 0)+backSlack)
+	if rep.Debt > 0 {
+		rep.Ceiling = c.ceilingLocked(now)
+	}
+	if rep.Raise {
+		c.repairKnownLocked(algorithm.ClockStep + (now-c.freshAt)/clockDrift)
+		rep.KnownLevel, rep.KnownBuckets = c.state().Told(c.rule(), now)
+	}
+	return rep
+}
+
+// Settle ends the exchange: what was sent is booked, and a is the state of the
+// authority. What has been admitted since stays pending.
+func (c *Counter) Settle(now int64, a Answer) Outcome {
+	c.lock(now)
+	defer c.unlock()
+	before := c.is(voided) // what is in flight was sent before a reset that we know of
+	void := before && a.Gen < c.gen()
+	c.unmark(inFlight | quarantined | voided | outdated)
+	if a.Raised && !void {
+		c.unmark(raising)
+	}
+	// From here on the counter's unsynced units weigh what the link says.
+	c.setMode(c.part().mode.Load())
+	if a.Gen < c.gen() {
+		c.outgrowLocked(a.At, a.ServerNow)
+	}
+	// Content counts if it is of the later generation of the two, or was born after
+	// that began: the reset has cleared older content. If our generation or content is
+	// later than now, the authority's clock was set back: then births say nothing.
+	theirs := a.Gen >= c.gen() || a.Born >= c.gen() || a.ServerNow/1000 < max(c.gen(), c.born)
+	ours := c.gen() >= a.Gen || c.born >= a.Gen
+	// Redis may have booked a flight from before a reset either before it or after:
+	// what we knew and have sent is no lower bound.
+	floor := ours && !(theirs && a.Converted) && !before
+	if !theirs {
+		a.Level, a.Buckets = arith.Span{NS: math.MinInt64}, nil // empty, since when is not known
+	}
+	out, astray := Outcome{}, false
+	c.state().Forgive(c.rule(), a.Forgiven)
+	switch {
+	case void:
+		// The answer is from before a reset that we have heard of meanwhile. What
+		// was sent has been reset with the rest.
+		c.dropSentLocked()
+		c.mark(outdated)
+		return c.queueLocked(max(now, c.last), out)
+	case !a.Rule.SameShape(c.rule()):
+		// The numbers no longer fit the rule: ask again under the new one.
+		c.keepSentLocked()
+		c.mark(outdated)
+		return c.queueLocked(max(now, c.last), out)
+	default:
+		s := c.settleLocked(max(now, c.last), a, floor)
+		out.Lost, astray = s.Lost, s.Astray
+	}
+	// If the authority has lost a reset, each node that knows of it must report it at
+	// once. Otherwise others book on what the reset has cleared, and the two cannot be
+	// told apart any more.
+	c.note(raising, c.is(raising) || out.Lost || a.Gen < c.gen())
+	c.setGen(max(c.gen(), a.Gen))
+	c.setHeard(a.ServerNow)
+	if !ours {
+		c.born = 0
+	}
+	if theirs {
+		c.born = max(c.born, a.Born)
+	}
+	c.born, c.freshAt = max(c.born, 0), max(a.At, 0)
+	// An answer by a clock that was just set back may have been misread: ask again
+	// with the next check.
+	if astray {
+		c.mark(outdated)
+	}
+	used := c.state().KnownUnits(c.rule(), max(now, c.last))
+	out.Overshoot = max(used-c.rule().Limit(), 0)
+	// Half of this node's fair part of what is left: when so much has been admitted
+	// without a report, the other nodes should hear of it at once.
+	c.setUrgentAt((c.rule().Limit() - used) / (2 * c.link().nodes.Load()))
+	if out = c.queueLocked(max(now, c.last), out); !out.Again {
+		c.foldLocked()
+	}
+	return out
+}
+
+// settleLocked takes over the state of the authority.
+func (c *Counter) settleLocked(now int64, a Answer, floor bool) algorithm.Settled {
+	r, w := c.rule(), modeWeight(c.mode())
+	is := algorithm.Answer{
+		Level: a.Level, Buckets: a.Buckets, At: a.At, ServerNow: a.ServerNow, Slack: a.Slack,
+		ClockSlack: c.part().slack.Load(), Now: now, Floor: floor,
+	}
+	f := c.leaky()
+	if f == nil {
+		c.rollLocked(now)
+		s := c.state().Settle(r, is, w)
+		c.expiredLocked(s.Expired)
+		return s
+	}
+	if c.born != untold {
+		is.Slack += (a.At - c.freshAt) / clockDrift
+		c.repairKnownLocked(is.Slack)
+	}
+	c.setApart(c.clocksApart())
+	was := r.Sub(f.View, r.Cost(a.Forgiven)) // no reservation was among them
+	s := f.Settle(r, is, w)
+	c.correctedLocked(was, is.Slack)
+	f.CapWeighted(r, now, w)
+	return s
+}
+
+// tellsLocked reports whether c has something to report at now.
+func (c *Counter) tellsLocked(now int64) bool {
+	return c.is(raising) || c.pendUnits() > 0 || c.state().ReturnsAt(c.rule(), now)
+}
+
+// returnsLocked reports whether units were handed back that the authority has
+// not acknowledged.
+func (c *Counter) returnsLocked() bool { return c.state().HasReturns() }
+
+// queueLocked notes into which queues the reconciler must put c.
+func (c *Counter) queueLocked(now int64, out Outcome) Outcome {
+	if c.tellsLocked(now) && !c.is(inNormal) {
+		c.mark(inNormal)
+		out.Again = true
+	}
+	if c.pendUnits() >= int64(c.urgentAt) && !c.is(inUrgent) && !modeDegraded(c.mode()) {
+		c.mark(inUrgent)
+		out.Urgent = true
+	}
+	return out
+}
+
+// outgrowLocked forgets a generation that does not matter any longer by the
+// authority's clock, because nothing from before it can count. What we know of that
+// generation does not count either; to raise it would undo what was booked since.
+func (c *Counter) outgrowLocked(now, server int64) {
+	if server-c.heard() > int64(c.rule().Horizon()) && c.blankLocked(now) {
+		c.setGen(0)
+	}
+}
+
+// blankLocked reports whether nothing that the authority has told before counts
+// any more.
+func (c *Counter) blankLocked(now int64) bool {
+	c.rollLocked(max(now, c.last))
+	return c.state().Blank(now)
+}
+
+// repairKnownLocked lowers the known level of a leaky bucket if, by more than slack, our clock has
+// stood still since the last answer, or the authority's was set back before that and has
+// been put right since. The authority counts so much less now. Without this it would look
+// like lost data, and be restored for all nodes. If the authority's clock only jumps ahead
+// it is restored: what leaks by that jump has not leaked.
+func (c *Counter) repairKnownLocked(slack int64) {
+	f := c.leaky()
+	if f == nil {
+		return
+	}
+	if d := c.clocksApart() - c.apart(); d > slack {
+		f.LowerKnown(d)
+		c.setApart(c.apart() + d)
+	}
+}
+
+// clocksApart returns, in ns, how far our clock has fallen behind the authority's, see
+// Link.SetLag and Part.Step.
+func (c *Counter) clocksApart() int64 { return c.link().lag.Load() + c.part().back.Load() }
+
+// clockDrift bounds how fast two clocks drift apart: 1 in 2,000, far more than the
+// 1 in 10,000 of a bad oscillator.
+const clockDrift = 2000
+
+// backSlack is by how much, in ns, the same level may seem higher to the authority,
+// besides the uncertainty of its clock.
+const backSlack = 1_000_000
+
+// leastApart is the least difference of clocks, in ns, that is noted, see setApart.
+const leastApart = algorithm.ClockStep / 4
+
+// Quarantined reports whether the authority could not use the key at the last exchange.
+func (c *Counter) Quarantined() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.is(quarantined)
+}
+
+// Quarantine ends the exchange without an answer, for this key alone. Its units
+// are pending again, unless they were booked before the authority's copy broke.
+// Until an answer comes the key is decided at the fallback weight; ask again later,
+// with Requeue. first reports whether that was not planned yet: a counter that was
+// in several queues may fail twice.
+func (c *Counter) Quarantine(now int64, booked bool) (first bool) {
+	c.lock(now)
+	defer c.unlock()
+	first = !c.is(wounded)
+	c.unmark(inFlight)
+	c.mark(quarantined | wounded)
+	if booked {
+		c.keepSentLocked()
+	} else {
+		c.expiredLocked(c.state().GiveBack(c.rule()))
+	}
+	return first
+}
+
+// Requeue marks c as waiting in the normal queue and reports whether it was
+// not there yet, so that the caller must put it there.
+func (c *Counter) Requeue() bool {
+	c.mu.Lock() // not lock: the lease can stay
+	defer c.unlock()
+	c.unmark(wounded)
+	if c.dead || c.is(inNormal) {
+		return false
+	}
+	c.mark(inNormal)
+	return true
+}
+
+// Dropped reports whether c is dead, so that the queue it waits in may drop it.
+func (c *Counter) Dropped() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dead {
+		c.unmark(inNormal)
+	}
+	return c.dead
+}
+
+// Refresh makes c ask the authority again even if its view is fresh, and
+// reports whether it is not queued yet, so that the caller must queue it.
+func (c *Counter) Refresh() bool {
+	c.mu.Lock() // not lock: the lease can stay
+	defer c.unlock()
+	if c.dead {
+		return false
+	}
+	c.mark(outdated)
+	if c.is(inNormal) {
+		return false
+	}
+	c.mark(inNormal)
+	return true
+}
+
+// MarkRaise notes that the authority has lost data, and reports whether c has
+// something to restore and is not queued yet: the caller must queue it.
+func (c *Counter) MarkRaise(now int64) bool {
+	c.lock(now)
+	defer c.unlock()
+	defer c.refoldLocked(c.isFolded())
+	now = max(now, c.last)
+	if c.dead || c.born == untold {
+		return false
+	}
+	if c.blankLocked(now) && c.gen() == 0 {
+		return false
+	}
+	c.mark(raising)
+	if c.is(inNormal) || c.is(inFlight) {
+		return false // in flight: Settle finds the mark and queues it
+	}
+	c.mark(inNormal)
+	return true
+}
+
+// Pending reports whether there are units, admitted or handed back, that the authority
+// has not acknowledged.
+func (c *Counter) Pending() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.unsyncedUnits()+c.usedLocked() > 0 || c.returnsLocked()
+}
+
+// Unsynced returns the admitted units that the authority has not acknowledged.
+func (c *Counter) Unsynced() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.unsyncedUnits() + c.usedLocked()
+}

@@ -1,0 +1,136 @@
+package counter
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+
+	"github.com/hybridlimit/hybridlimit/internal/algorithm"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// Asked is one of several checks, and its counter.
+type Asked struct {
+	Counter *Counter
+	Check   int   // index of the check
+	total   int64 // units that must fit for it: those of all checks of its counter
+	again   bool  // an earlier check has the same counter
+}
+
+// TakeTogether consumes what all of the checks ask for if each of them admits it, else
+// nothing, and puts the answer of each into out, in one step. Checks of one counter must be
+// admitted together. Those under a dry run (see [limit.Rule.DryRun]) never stand in the way.
+// Counters that have no order, because they agree in hash, key and rule, are locked under
+// crowd. ok is false if a counter was dead; then nothing has happened.
+func TakeTogether(list []Asked, checks []limit.Check, now int64, out []limit.Result, crowd sync.Locker) (ok bool) {
+	// All callers lock in one order, so that there is no deadlock. Only overflow
+	// counters may be equal in it.
+	slices.SortStableFunc(list, before)
+	if total(list, checks) {
+		crowd.Lock()
+		defer crowd.Unlock()
+	}
+	locked, alive, wake := 0, true, (*Link)(nil)
+	for ; locked < len(list) && alive; locked++ {
+		if a := &list[locked]; !a.again {
+			a.Counter.lock(now)
+			alive = !a.Counter.dead
+		}
+	}
+	if alive {
+		wake = decideTogether(list, checks, now, out)
+	}
+	for i := range list[:locked] {
+		if !list[i].again {
+			list[i].Counter.unlock()
+		}
+	}
+	if wake != nil {
+		wake.signal()
+	}
+	return alive
+}
+
+// before orders counters.
+func before(a, b Asked) int {
+	if a.Counter.hash != b.Counter.hash {
+		return cmp.Compare(a.Counter.hash, b.Counter.hash)
+	}
+	return cmp.Or(cmp.Compare(a.Counter.alg(), b.Counter.alg()),
+		cmp.Compare(a.Counter.Key(), b.Counter.Key()), cmp.Compare(a.Counter.name(), b.Counter.name()))
+}
+
+// total marks the checks that share a counter with an earlier one, and sums up the
+// units of each counter; a dry run comes after the others. It reports whether two
+// counters have no order.
+func total(list []Asked, checks []limit.Check) (unordered bool) {
+	for i := range list {
+		a := &list[i]
+		dry := checks[a.Check].Rule.IsDryRun()
+		for j := range list {
+			b := &list[j]
+			switch {
+			case b.Counter == a.Counter:
+				a.again = a.again || j < i
+				if q := &checks[b.Check]; dry || !q.Rule.IsDryRun() {
+					a.total = min(a.total+min(q.Units(), algorithm.MaxUnits), algorithm.MaxUnits)
+				}
+			case before(*a, *b) == 0:
+				unordered = true
+			}
+		}
+	}
+	return unordered
+}
+
+// decideTogether is TakeTogether with all counters locked. It returns the link whose
+// reconciler is to be woken, nil if there is none. Most checks are admitted: what
+// remains is then computed once, after the units have been counted.
+func decideTogether(list []Asked, checks []limit.Check, now int64, out []limit.Result) (wake *Link) {
+	all := true
+	for i := range list {
+		a := &list[i]
+		rule := checks[a.Check].Rule
+		at := a.Counter.enterLocked(now, rule)
+		res := &out[a.Check]
+		if a.Counter.decideLocked(at, a.total, false) {
+			*res = limit.Result{Allowed: true, Source: a.Counter.sourceLocked()}
+			continue
+		}
+		*res = rule.Judged(a.Counter.describeLocked(at, a.total, false))
+		all = all && res.Allowed
+	}
+	for i := range list {
+		a := &list[i]
+		q, res := &checks[a.Check], &out[a.Check]
+		if at := a.Counter.enterLocked(now, q.Rule); all && !res.WouldRefuse {
+			a.Counter.bookLocked(at, q.Units())
+			src := res.Source
+			*res = a.Counter.describeLocked(at, q.Units(), true)
+			res.Source = src
+		} else if res.Allowed && !res.WouldRefuse {
+			*res = a.Counter.describeLocked(at, a.total, true)
+		}
+		if a.Counter.link() != nil && a.Counter.noteLocked() {
+			wake = a.Counter.link()
+		}
+	}
+	return wake
+}
+
+// bookLocked counts n units, whether they fit or not.
+func (c *Counter) bookLocked(now, n int64) {
+	w := modeWeight(c.mode())
+	c.state().Book(c.rule(), now, n, c.rule().Weigh(n, w), w)
+	c.indebtLocked(n)
+}
+
+// TakeAllOf is [TakeTogether] of counters that all have an order: they are those of the
+// checks.
+func TakeAllOf(counters []*Counter, checks []limit.Check, now int64, out []limit.Result) (ok bool) {
+	list := make([]Asked, len(checks))
+	for i, c := range counters {
+		list[i] = Asked{Counter: c, Check: i}
+	}
+	return TakeTogether(list, checks, now, out, new(sync.Mutex))
+}

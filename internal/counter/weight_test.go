@@ -1,0 +1,105 @@
+package counter
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// After an outage units go on to weigh what they did in it until the authority
+// has been told: till then nobody knows what the others have admitted.
+func TestWeightLastsUntilTheAnswer(t *testing.T) {
+	for _, r := range []*limit.Rule{funnelRule(t, 30, 30, time.Hour), windowRule(t, 30, time.Hour, 10)} {
+		link := newTestLink()
+		now := int64(1e15)
+		c := NewAlone("k", r, link, now)
+		link.SetMode(3, true)
+		got := int64(0)
+		take := func() {
+			for range 100 {
+				if ok, _, _ := c.allow(now, 1, r); ok {
+					got++
+				}
+			}
+		}
+		take()
+		link.SetMode(1, false)
+		take()
+		if got != 10 {
+			t.Errorf("%v: %d units admitted before the answer, want 10", r, got)
+		}
+		rep, ok := c.Collect(now, false)
+		if !ok || rep.Units != got {
+			t.Fatalf("%v: told %+v", r, rep)
+		}
+		a := Answer{Rule: r, At: now, ServerNow: now, Level: r.Cost(10), Buckets: rep.Buckets}
+		c.Settle(now, a)
+		take()
+		if got != 30 {
+			t.Errorf("%v: %d units admitted after the answer, want 30", r, got)
+		}
+	}
+}
+
+// A request that is larger than a node's share weighs no more than the limit. What is
+// handed back of it must not come off at the full weight of each unit: else a node that
+// asks for much and hands most of it back is admitted the whole limit.
+func TestRefundOfACappedWeight(t *testing.T) {
+	const weight = 5
+	for _, test := range []struct {
+		r     *limit.Rule
+		every time.Duration // so long what was kept of a request leaves no room for another
+	}{
+		{funnelRule(t, 10, 10, 10*time.Second), 5 * time.Second},
+		{windowRule(t, 10, 10*time.Second, 10), 10 * time.Second},
+	} {
+		for _, fails := range []bool{false, true} {
+			now := int64(1e15)
+			c := NewAlone("k", test.r, newTestLink(), now)
+			c.link().SetMode(weight, true)
+			kept := time.Duration(0)
+			for range 1000 {
+				before := c.Unsynced()
+				if res, _ := c.Take(now, 5, test.r); res.Allowed {
+					if fails {
+						c.Collect(now, false)
+						c.Quarantine(now, false)
+					}
+					c.Refund(now, 3, test.r)
+					c.Refund(now, 1, test.r)
+					if kept++; c.Unsynced() != before+1 {
+						t.Fatalf("%v: %d units are to be reported, want one more than %d", test.r, c.Unsynced(), before)
+					}
+				}
+				now += int64(100 * time.Millisecond)
+			}
+			if least, most := 90*time.Second/test.every, 110*time.Second/test.every; kept < least || kept > most {
+				t.Errorf("%v, reports fail %v: %d units admitted and kept, want %d to %d", test.r, fails, kept, least, most)
+			}
+		}
+	}
+}
+
+// What a capped request weighs less than its units would is forgotten when it has leaked,
+// and when the authority has answered.
+func TestCappedWeightIsForgotten(t *testing.T) {
+	for _, answered := range []bool{false, true} {
+		r := funnelRule(t, 10, 10, 10*time.Second)
+		now := int64(1e15)
+		c := NewAlone("k", r, newTestLink(), now)
+		c.link().SetMode(5, true)
+		c.Take(now, 10, r)
+		if answered {
+			c.Collect(now, false)
+			c.Settle(now, Answer{Rule: r, At: now, ServerNow: now})
+		}
+		now += int64(10 * time.Second)
+		c.Take(now, 1, r)
+		c.Take(now, 1, r)
+		c.Refund(now, 1, r)
+		if res, _ := c.Take(now, 0, r); res.Remaining != 1 {
+			t.Errorf("answered %v: %d units remain, want the one that was handed back", answered, res.Remaining)
+		}
+	}
+}

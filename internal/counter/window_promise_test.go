@@ -1,0 +1,239 @@
+package counter
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/limittest"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// offer has a counter admit as much as it can of a load, each time all that is asked for or,
+// in one piece, what is left; and returns what it admitted.
+func offer(r *limit.Rule, load []limittest.Ask) *limittest.Log {
+	c, log := NewAlone("k", r, nil, load[0].At), limittest.NewLog(limittest.Window(r))
+	for i, a := range load {
+		switch {
+		case i%2 == 0 || r.Limit() > 200:
+			if n, _, _ := c.TakeAtMost(a.At, a.N, r); n > 0 {
+				log.Add(a.At, n)
+			}
+		default:
+			for range a.N {
+				if ok, _, _ := c.allow(a.At, 1, r); !ok {
+					break
+				}
+				log.Add(a.At, 1)
+			}
+		}
+	}
+	return log
+}
+
+// windowRules are rules from few to many units and buckets.
+func windowRules(t *testing.T, limits, buckets []int64) (rules []*limit.Rule) {
+	for _, l := range limits {
+		for _, b := range buckets {
+			rules = append(rules, windowRule(t, l, 10*time.Second, int(b)))
+		}
+	}
+	return rules
+}
+
+var manyBuckets = []int64{1, 2, 3, 7, 10, 60, 1000}
+
+// No window, wherever it begins, holds more than the limit and one bucket's share of it,
+// whatever the load.
+//
+// Fault 85: at most limit + limit/buckets in any window, for any pattern.
+func TestWindowHoldsItsLimit(t *testing.T) {
+	for _, r := range windowRules(t, []int64{1, 2, 3, 7, 10, 100, 1000, 1 << 40}, manyBuckets) {
+		for seed := range uint64(12) {
+			rng := rand.New(rand.NewPCG(seed, 85))
+			load := limittest.Adverse(rng, r, start.UnixNano()+rng.Int64N(1e10), 400)
+			if seed%3 == 0 {
+				load = limittest.HeavyTailed(rng, r, start.UnixNano()+rng.Int64N(1e10), 400)
+			}
+			if log := offer(r, load); log.Most > limittest.Bound(r) {
+				t.Errorf("%v in %d buckets, seed %d: %d units in one window, at most %d are promised", r, r.Buckets(), seed, log.Most, limittest.Bound(r))
+			}
+		}
+	}
+}
+
+// Nor with one that was looked for: a load is changed at random, and the change is kept if
+// more were admitted in a window.
+func TestWindowHoldsItsLimitAgainstASearch(t *testing.T) {
+	for _, r := range windowRules(t, []int64{2, 5, 20}, []int64{1, 2, 5, 10}) {
+		rng := rand.New(rand.NewPCG(uint64(r.Limit()), uint64(r.Buckets())))
+		gaps := make([]int64, 14)
+		for i := range gaps {
+			gaps[i] = rng.Int64N(limittest.Window(r)) / (1 + rng.Int64N(20))
+		}
+		try := func() int64 {
+			load, at := []limittest.Ask{}, start.UnixNano()
+			for _, gap := range gaps {
+				at += gap
+				load = append(load, limittest.Ask{At: at, N: 1 + (gap%997)*r.Limit()/996})
+			}
+			return offer(r, load).Most
+		}
+		best := try()
+		for range 1500 {
+			i := rng.IntN(len(gaps))
+			was := gaps[i]
+			if gaps[i] += rng.Int64N(2*int64(r.Width())+1) - int64(r.Width()); rng.IntN(3) == 0 {
+				gaps[i] = rng.Int64N(limittest.Window(r))
+			}
+			gaps[i] = max(gaps[i], 0)
+			if now := try(); now < best {
+				gaps[i] = was
+			} else {
+				best = now
+			}
+		}
+		if best > limittest.Bound(r) {
+			t.Errorf("%v in %d buckets: %d units in one window, at most %d are promised; gaps %d", r, r.Buckets(), best, limittest.Bound(r), gaps)
+		}
+		if best <= r.Limit() {
+			t.Errorf("%v in %d buckets: no more than the limit was found: the search is too tame", r, r.Buckets())
+		}
+	}
+}
+
+// At least 0.97 of what an exact log admits is admitted, with limits from 10 up: of a steady
+// load above the limit, of bursts about a window apart, and of bursts of all sizes over a
+// hundred windows: what of these is admitted is decided by a few large ones, so that fewer
+// windows say less (15, with one bucket: 0.95 once).
+func TestWindowAdmitsAsMuchAsALog(t *testing.T) {
+	rules := append(windowRules(t, []int64{10, 11, 13, 25, 50, 100, 1000}, []int64{1, 2, 5, 7, 10, 15}),
+		windowRules(t, []int64{10, 17, 100}, []int64{3, 60, 1000})...)
+	for _, r := range rules {
+		rng := rand.New(rand.NewPCG(uint64(r.Limit()), uint64(r.Buckets())))
+		begin := func() int64 { return start.UnixNano() + rng.Int64N(1e10) }
+		loads := map[string][]limittest.Ask{}
+		for _, times := range []float64{1.05, 1.1, 1.2, 1.5, 2, 3, 10} {
+			loads[fmt.Sprint("steady ", times)] = limittest.Steady(r, begin(), times, int(min(30, 10_000/r.Limit()/int64(times))))
+		}
+		for _, apart := range []float64{1, 1.0001, 1.01, 1.03, 1.1} {
+			loads[fmt.Sprint("bursts ", apart)] = limittest.Bursts(r, begin(), apart, 25)
+		}
+		for i := range 6 {
+			loads[fmt.Sprint("heavy-tailed ", i)] = limittest.HeavyTailed(rng, r, begin(), 2000)
+		}
+		for what, load := range loads {
+			exact := limittest.NewLog(limittest.Window(r))
+			for _, a := range load {
+				exact.TakeAtMost(a.At, a.N, r.Limit())
+			}
+			log := offer(r, load)
+			if log.Total*100 < exact.Total*97 || log.Most > limittest.Bound(r) {
+				t.Errorf("%v in %d buckets, %s: %d units admitted, an exact log admits %d; %d in one window",
+					r, r.Buckets(), what, log.Total, exact.Total, log.Most)
+			}
+		}
+	}
+}
+
+// The wait that a refusal names is enough when nobody else asks, and 1 ns less is not,
+// whatever came before.
+func TestWindowWaitIsExact(t *testing.T) {
+	for _, r := range windowRules(t, []int64{1, 3, 10, 100}, manyBuckets) {
+		rng := rand.New(rand.NewPCG(uint64(r.Limit()), uint64(r.Buckets())))
+		c := NewAlone("k", r, nil, start.UnixNano())
+		log, now := limittest.NewLog(limittest.Window(r)), int64(0)
+		for _, a := range limittest.Adverse(rng, r, start.UnixNano(), 600) {
+			if now = max(now, a.At); a.N > r.Limit() {
+				continue
+			}
+			res, _ := c.take(now, a.N, r)
+			if wait := int64(res.RetryAfter); !res.Allowed {
+				early, _ := c.peek(now+wait-1, a.N, r)
+				now += wait
+				if res, _ = c.take(now, a.N, r); early.Allowed || !res.Allowed {
+					t.Fatalf("%v in %d buckets: %d units after a wait of %d: %v, 1 ns before: %v", r, r.Buckets(), a.N, wait, res.Allowed, early.Allowed)
+				}
+			}
+			log.Add(now, a.N)
+		}
+		if log.Most > limittest.Bound(r) {
+			t.Errorf("%v in %d buckets: %d units in one window", r, r.Buckets(), log.Most)
+		}
+	}
+}
+
+// What Redis tells of a bucket does not make a node forget that units of its own, which are
+// not told yet, came later; when there are none, Redis knows best.
+func TestAnswerKeepsTheLastUnit(t *testing.T) {
+	link := newTestLink()
+	link.Part(1).SetOffset(0, 0)
+	r := windowRule(t, 100, 10*time.Second, 10)
+	now := int64(1e18)
+	c := NewAlone("k", r, link, now)
+	c.Shard(now, func(string) int { return 1 })
+	settle := func(units int64, last time.Duration) {
+		c.Settle(now, Answer{Rule: r, Buckets: []Bucket{{ID: now / int64(time.Second), Units: units, Last: last}}, At: now, ServerNow: now, Slack: 1})
+	}
+	collect := func() Report {
+		c.Refresh()
+		rep, _ := c.Collect(now, false)
+		return rep
+	}
+	c.allow(now, 10, r)
+	collect()
+	now += int64(300 * time.Millisecond)
+	c.allow(now, 5, r)
+	settle(10, 100*time.Millisecond)
+	if got := numbers(c.win(), "last")[0]; got != int64(300*time.Millisecond) {
+		t.Errorf("the last unit came after %v", time.Duration(got))
+	}
+	c.Refund(now, 5, r) // of which Redis has not heard
+	if rep := collect(); rep.Units != 0 {
+		t.Fatalf("%+v", rep)
+	}
+	settle(10, 100*time.Millisecond)
+	if got := numbers(c.win(), "last")[0]; got != int64(100*time.Millisecond) {
+		t.Errorf("the last unit came after %v", time.Duration(got))
+	}
+}
+
+// A window that is folded knows when its last unit came.
+func TestFoldedWindowKeepsItsLastUnit(t *testing.T) {
+	r, now := windowRule(t, 10, 10*time.Second, 10), start.UnixNano()+int64(700*time.Millisecond)
+	c := NewAlone("k", r, nil, now)
+	c.allow(now, 10, r)
+	if !c.isFolded() {
+		t.Fatal("it is not folded")
+	}
+	for _, later := range []time.Duration{10*time.Second - 1, 10 * time.Second} {
+		if ok, _, _ := c.allow(now+int64(later), 10, r); ok != (later == 10*time.Second) {
+			t.Errorf("all of it again after %v: %v", later, ok)
+		}
+	}
+}
+
+// What was counted by a guess of the authority's clock is as old as it was when that is
+// known, wherever buckets begin then.
+func TestFirstReadingKeepsAges(t *testing.T) {
+	r := windowRule(t, 10, 10*time.Second, 10)
+	for _, ahead := range []time.Duration{-time.Hour - 900*time.Millisecond, -200 * time.Millisecond, 0, 800 * time.Millisecond, time.Hour + time.Second/3} {
+		link := newTestLink()
+		at := int64(1e18) + int64(900*time.Millisecond)
+		c := NewAlone("k", r, link, at)
+		c.Shard(at, func(string) int { return 1 })
+		c.allow(at, 10, r)
+		c.allow(at+int64(200*time.Millisecond), 1, r)
+		link.Part(1).SetOffset(int64(ahead), 0)
+		for _, later := range []time.Duration{300 * time.Millisecond, 5 * time.Second, 8900 * time.Millisecond} {
+			c.allow(at+int64(later), 10, r)
+		}
+		for _, later := range []time.Duration{9 * time.Second, 10*time.Second - 1, 10 * time.Second} {
+			res, _ := c.take(at+int64(later), 10, r)
+			if res.Allowed != (later == 10*time.Second) {
+				t.Errorf("clock ahead by %v: all of it again after %v: %+v", ahead, later, res)
+			}
+		}
+	}
+}
