@@ -122,7 +122,9 @@ func (c *Counter) switchModeLocked(m int64) {
 // decideLocked admits or refuses n units, and books them if admitted.
 func (c *Counter) decideLocked(now, n int64, book bool) bool {
 	r, w := c.rule(), modeWeight(c.mode())
-	c.rollLocked(now)
+	if c.more != nil { // else a leaky bucket, of which nothing has to move
+		c.rollLocked(now)
+	}
 	switch {
 	case n == 0:
 		return true
@@ -172,9 +174,9 @@ func (c *Counter) clock() (k algorithm.Clock) {
 }
 
 // describeLocked returns the whole answer to a check for n units at now.
-func (c *Counter) describeLocked(now, n int64, allowed bool) limit.Result {
+func (c *Counter) describeLocked(now, n int64, allowed bool) (res limit.Result) {
 	w := modeWeight(c.mode())
-	res := c.state().Describe(c.rule(), now, n, w, allowed)
+	res = c.state().Describe(c.rule(), now, n, w, allowed)
 	if w < 0 && !allowed && n <= c.rule().Limit() {
 		res.Remaining, res.RetryAfter = 0, ClosedRetry
 	}

@@ -88,9 +88,14 @@ func (c *Counter) setUrgentAt(n int64) { c.urgentAt = uint32(min(max(n, 1), math
 
 // state returns what c counts. It unfolds a folded window.
 func (c *Counter) state() algorithm.State {
+	if c.more == nil {
+		return &c.bucket // here, so that this much is inlined
+	}
+	return c.stateElsewhere()
+}
+
+func (c *Counter) stateElsewhere() algorithm.State {
 	switch {
-	case c.more == nil:
-		return &c.bucket
 	case c.isFolded():
 		return c.unfold()
 	case c.more.state != nil:
