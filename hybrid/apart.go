@@ -53,7 +53,7 @@ func (c *core) fate(s *shard, r redisstore.Reply) {
 	for i, it := range f.items {
 		switch {
 		case booked && slices.Contains(r.Failed, i):
-			c.onKeyError(it, &limit.KeyError{Key: c.keys.CounterKey(it.rule, it.c.Key()), Reason: "failed when the batch was applied"})
+			c.onKeyError(it, &limit.KeyError{Key: c.nameOf(it.c, it.rule), Reason: "failed when the batch was applied"})
 			continue
 		case booked && !it.booked:
 			it.booked, it.forgiven = true, r.Forgiven[i]

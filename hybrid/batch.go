@@ -4,6 +4,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // batch returns the batch for the flight of a shard. It is made anew for each attempt: the
@@ -42,7 +43,7 @@ func (c *core) batch(id int) *redisstore.Batch {
 // op returns the operation for the report of one counter.
 func (c *core) op(ctr *counter.Counter, rep counter.Report, units int64) redisstore.Op {
 	op := redisstore.Op{
-		Key: c.keys.CounterKey(rep.Rule, ctr.Key()), Rule: rep.Rule, Units: units,
+		Key: c.nameOf(ctr, rep.Rule), Rule: rep.Rule, Units: units,
 		Ahead: rep.Ahead, Buckets: toRemote(rep.Buckets), Raise: rep.Raise,
 		Back: rep.Back, BackTop: rep.BackTop, BackBuckets: toRemote(rep.BackBuckets), BackGen: rep.BackGen,
 		Debt: min(rep.Debt, units), Ceiling: rep.Ceiling,
@@ -62,4 +63,9 @@ func readOnly(rep counter.Report) counter.Report {
 	rep.Units, rep.Buckets, rep.Ahead, rep.Debt = 0, nil, arith.Span{}, 0
 	rep.Back, rep.BackTop, rep.BackBuckets = arith.Span{}, arith.Span{}, nil
 	return rep
+}
+
+// nameOf returns the name of a counter in Redis.
+func (c *core) nameOf(ctr *counter.Counter, rule *limit.Rule) string {
+	return c.keys.CounterKeyIn(ctr.Shard(c.local, c.keys.Shard), rule, ctr.Key(), ctr.IsHashed())
 }

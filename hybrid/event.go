@@ -56,6 +56,7 @@ type Event struct {
 	// Reason says in a few words what has happened, or why.
 	Reason string
 	// Key is the key that it is about, as it was given; empty if it is not about one key.
+	// Of a key of more than 256 bytes it is the SHA-256 sum, in hexadecimal digits.
 	Key string
 	// Err is the error behind it, if there is one.
 	Err error

@@ -147,6 +147,22 @@ var leaseMutants = []mutant{
 		by:     hybrid("TestStatsCountEachDecisionOnce"),
 	},
 	{
+		name:   "a-key-that-is-the-sum-of-another",
+		breaks: "A key that looks like the sum of a long key is counted with that.",
+		file:   "internal/counter/key.go",
+		old:    `return c.Key() == key && !c.IsHashed()`,
+		new:    `return c.Key() == key`,
+		by:     counters("TestLongKeysAreNotTheirSums"),
+	},
+	{
+		name:   "a-long-key-by-its-beginning",
+		breaks: "Of a long key the end does not matter.",
+		file:   "internal/counter/key.go",
+		old:    `sha256.Sum256([]byte(key))`,
+		new:    `sha256.Sum256([]byte(key[:MaxKey]))`,
+		by:     counters("TestLongKeysAreNotTheirSums"),
+	},
+	{
 		name:   "a-hash-of-both-ends",
 		breaks: "Keys that begin and end alike have the same hash.",
 		file:   "internal/keyhash/hash.go",
@@ -157,9 +173,9 @@ var leaseMutants = []mutant{
 	{
 		name:   "longer-keys-are-cut",
 		breaks: "A key of more than 64 bytes is cut off.",
-		file:   "internal/counter/counter.go",
-		old:    `len(key) <= behindKey {`,
-		new:    `len(key) <= 2*behindKey {`,
+		file:   "internal/counter/key.go",
+		old:    `len(key) <= behindKey ||`,
+		new:    `len(key) <= 2*behindKey ||`,
 		by:     counters("TestCountersKeepTheirKeys"),
 	},
 }

@@ -48,7 +48,7 @@ type Counter struct {
 // nil: then nothing is shared. group may be nil: then it grants no leases.
 func New(key string, rule *limit.Rule, hash uint64, link *Link, group *Group, now int64) *Counter {
 	c := new(Counter)
-	if len(key) > inlineKey && len(key) <= behindKey {
+	if isBehindCounter(key) {
 		c = &new(namedCounter).counter
 		c.keyBytes = isBehind
 	}
@@ -75,7 +75,7 @@ func (c *Counter) Matches(key string, rule *limit.Rule) bool {
 	if r := c.law.Load(); r != rule && (r.Hash() != rule.Hash() || r.Algorithm() != rule.Algorithm() || r.Name() != rule.Name()) {
 		return false
 	}
-	return c.Key() == key
+	return c.hasKey(key)
 }
 
 // enterLocked prepares c for a question and returns the time to decide at.

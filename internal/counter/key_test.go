@@ -3,6 +3,7 @@ package counter
 import (
 	"bytes"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 	"unsafe"
@@ -20,7 +21,7 @@ func TestCountersKeepTheirKeys(t *testing.T) {
 		limit.Must(limit.SlidingLog("log", 1, time.Hour)),
 	}
 	for _, r := range rules {
-		for _, n := range []int{0, 1, inlineKey - 1, inlineKey, inlineKey + 1, 41, behindKey - 1, behindKey, behindKey + 1, 255, 256, 100_000} {
+		for _, n := range []int{0, 1, inlineKey - 1, inlineKey, inlineKey + 1, 41, behindKey - 1, behindKey, behindKey + 1, 255, MaxKey, MaxKey + 1, 100_000} {
 			want := make([]byte, n)
 			for i := range want {
 				want[i] = byte(i*31 + n)
@@ -34,9 +35,28 @@ func TestCountersKeepTheirKeys(t *testing.T) {
 			}
 			c = nil
 			runtime.GC()
-			if key != string(want) {
+			if kept, _ := KeyOf(string(want)); key != kept || n <= MaxKey && key != string(want) {
 				t.Errorf("%v: a key of %d bytes has changed", r, n)
 			}
 		}
+	}
+}
+
+// A key that looks like the sum of a long one is another key, and so is a long key with
+// another end.
+//
+// Fault 52: never shared.
+func TestLongKeysAreNotTheirSums(t *testing.T) {
+	long := strings.Repeat("k", MaxKey) + "1"
+	c := NewAlone(long, fast, nil, 0)
+	sum, hashed := KeyOf(long)
+	if !hashed || !c.IsHashed() || c.Key() != sum || len(sum) != 64 {
+		t.Errorf("kept as %q", c.Key())
+	}
+	if c.Matches(sum, fast) || c.Matches(long[:MaxKey]+"2", fast) || !c.Matches(long, fast) {
+		t.Error("takes another key for its own, or not its own")
+	}
+	if s := NewAlone(sum, fast, nil, 0); s.IsHashed() || s.Matches(long, fast) || !s.Matches(sum, fast) {
+		t.Error("a sum is taken for its key")
 	}
 }

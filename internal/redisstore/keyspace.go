@@ -67,10 +67,20 @@ func (k Keyspace) Shard(key string) int {
 // of rules, algorithms or keys never share one: the length of the name comes
 // before it, and a key that is stored as a hash is marked as such.
 func (k Keyspace) CounterKey(rule *limit.Rule, key string) string {
-	name, kind, shard := rule.Name(), ":k:", k.Shard(key)
-	if len(key) > MaxKeyBytes {
+	shard, hashed := k.Shard(key), len(key) > MaxKeyBytes
+	if hashed {
 		sum := sha256.Sum256([]byte(key))
-		key, kind = hex.EncodeToString(sum[:]), ":h:"
+		key = hex.EncodeToString(sum[:])
+	}
+	return k.CounterKeyIn(shard, rule, key, hashed)
+}
+
+// CounterKeyIn is CounterKey of a key in a given shard. If the key is longer than
+// [MaxKeyBytes], it is given as its SHA-256 sum in hexadecimal digits, and hashed is set.
+func (k Keyspace) CounterKeyIn(shard int, rule *limit.Rule, key string, hashed bool) string {
+	name, kind := rule.Name(), ":k:"
+	if hashed {
+		kind = ":h:"
 	}
 	b := make([]byte, 0, len(k.prefix)+len(layout)+len(name)+len(key)+24)
 	b = k.appendShard(b, shard)

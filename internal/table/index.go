@@ -124,16 +124,20 @@ func (x *index) init(keys int, l *counter.Leases) {
 
 // ident tells counters apart: by the full key, and by algorithm and name of the rule.
 type ident struct {
-	alg  limit.Algorithm
-	name string
-	key  string
+	alg    limit.Algorithm
+	name   string
+	key    string
+	hashed bool // key is a sum, see [counter.KeyOf]
 }
 
 func identOf(key string, rule *limit.Rule) ident {
-	return ident{alg: rule.Algorithm(), name: rule.Name(), key: key}
+	key, hashed := counter.KeyOf(key)
+	return ident{alg: rule.Algorithm(), name: rule.Name(), key: key, hashed: hashed}
 }
 
-func identOfCounter(c *counter.Counter) ident { return identOf(c.Key(), c.Rule()) }
+func identOfCounter(c *counter.Counter) ident {
+	return ident{alg: c.Rule().Algorithm(), name: c.Rule().Name(), key: c.Key(), hashed: c.IsHashed()}
+}
 
 // findLocked returns the counter of a key, or nil.
 func (sh *shard) findLocked(h, print uint64, key string, rule *limit.Rule) *counter.Counter {
@@ -143,6 +147,9 @@ func (sh *shard) findLocked(h, print uint64, key string, rule *limit.Rule) *coun
 		if c := e.Counter(); c != nil && e.Print() == print && c.Matches(key, rule) {
 			return c
 		}
+	}
+	if len(sh.extra) == 0 {
+		return nil
 	}
 	return sh.extra[identOf(key, rule)]
 }
@@ -160,6 +167,11 @@ func (sh *shard) putLocked(c *counter.Counter, h, print uint64) {
 		r.tags[row].Store(tags | tagOf(h)<<(i*8))
 		return
 	}
+	sh.putExtraLocked(c)
+}
+
+// putExtraLocked enters a counter that has no entry.
+func (sh *shard) putExtraLocked(c *counter.Counter) {
 	if sh.extra == nil {
 		sh.extra = make(map[ident]*counter.Counter)
 	}
@@ -196,7 +208,8 @@ func (sh *shard) isCrowdedLocked() bool {
 }
 
 // growLocked makes more entries and moves all counters there. An entry from before has no
-// fingerprint any more, so that a check that has found it looks again.
+// fingerprint any more, so that a check that has found it looks again. Of a counter that has
+// neither an entry nor its key the fingerprint is not known: it gets an entry when it is asked.
 func (sh *shard) growLocked(hash func(*counter.Counter) (h, print uint64), now int64) {
 	was := sh.rows.Load()
 	n := len(was.tags)
@@ -206,17 +219,20 @@ func (sh *shard) growLocked(hash func(*counter.Counter) (h, print uint64), now i
 	sh.rows.Store(newRows(n))
 	extra := sh.extra
 	sh.extra, sh.hand, sh.swept = nil, 0, 0
-	move := func(c *counter.Counter) {
-		h, print := hash(c)
-		c.Move(now, func() { sh.putLocked(c, h, print) })
-	}
 	for i := range was.entries {
-		if c := was.entries[i].Counter(); c != nil {
-			move(c)
+		e := &was.entries[i]
+		if c := e.Counter(); c != nil {
+			print := e.Print()
+			c.Move(now, func() { sh.putLocked(c, c.Hash(), print) })
 		}
 	}
 	for _, c := range extra {
-		move(c)
+		if c.IsHashed() {
+			sh.putExtraLocked(c)
+			continue
+		}
+		h, print := hash(c)
+		c.Move(now, func() { sh.putLocked(c, h, print) })
 	}
 }
 
