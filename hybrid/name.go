@@ -1,0 +1,11 @@
+package hybrid
+
+import (
+	"github.com/hybridlimit/hybridlimit/internal/counter"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// nameOf returns the name of a counter in Redis.
+func (c *core) nameOf(ctr *counter.Counter, rule *limit.Rule) string {
+	return c.keys.CounterKeyIn(ctr.Shard(c.local, c.keys.Shard), rule, ctr.Key(), ctr.IsHashed())
+}
