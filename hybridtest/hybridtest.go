@@ -13,6 +13,7 @@ package hybridtest
 import (
 	"context"
 	"fmt"
+	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -58,7 +59,10 @@ type Options struct {
 // Harness is limiters around an embedded Redis. Build one with [New]; the zero Harness
 // is not usable. The limiters and the clock are safe for concurrent use; the methods of
 // the Harness are for the goroutine of the test. It does not work in a bubble of
-// testing/synctest, which cannot see the network.
+// testing/synctest, which cannot see the network: there [New] ends the test.
+//
+// A limiter that has been closed, by the test or by the service, is a process that has
+// ended: the methods leave it out.
 type Harness struct {
 	// Limiter is the first of Limiters.
 	Limiter  *hybrid.Limiter
@@ -74,6 +78,9 @@ type Harness struct {
 // What cannot be started ends the test.
 func New(tb TB, o Options) *Harness {
 	tb.Helper()
+	if inBubble() {
+		tb.Fatalf("hybridtest: does not work in a bubble of testing/synctest: move Harness.Clock instead")
+	}
 	if o.Limiters == 0 {
 		o.Limiters = 1
 	}
@@ -91,6 +98,14 @@ func New(tb TB, o Options) *Harness {
 	h.Limiter = h.Limiters[0]
 	h.await(hybrid.Synced)
 	return h
+}
+
+// inBubble reports whether the caller is in a bubble of testing/synctest. Time stands still
+// there for as long as a goroutine waits for the network, so that a Harness would wait for ever.
+func inBubble() (in bool) {
+	defer func() { in = recover() == nil }()
+	synctest.Wait() // panics outside of a bubble
+	return true
 }
 
 // startRedis starts a Redis whose time is that of the clock, see network.
@@ -172,7 +187,10 @@ func (h *Harness) Sync() {
 	defer cancel()
 	for range 2 { // the second round tells the first limiter what the last has reported
 		for i, lim := range h.Limiters {
-			if mode := lim.State().Mode; mode == hybrid.Degraded {
+			switch mode := lim.State().Mode; mode {
+			case hybrid.Closed:
+				continue
+			case hybrid.Degraded:
 				h.tb.Fatalf("hybridtest: limiter %d cannot be synced: it is %v", i, mode)
 			}
 			if err := lim.Flush(ctx); err != nil {
@@ -190,6 +208,9 @@ func (h *Harness) Preload(rule *limit.Rule, keys ...string) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for i, lim := range h.Limiters {
+		if lim.State().Mode == hybrid.Closed {
+			continue
+		}
 		if err := lim.Preload(ctx, rule, keys...); err != nil {
 			h.tb.Fatalf("hybridtest: limiter %d: %v", i, err)
 		}
@@ -199,13 +220,16 @@ func (h *Harness) Preload(rule *limit.Rule, keys ...string) {
 // probe is a rule under which limiters are made to ask Redis.
 var probe = limit.Must(limit.Funnel("hybridtest", 1, 1, time.Second))
 
-// await makes limiters ask Redis until all of them are in a mode.
+// await makes limiters ask Redis until all of them are in a mode, or closed.
 func (h *Harness) await(mode hybrid.Mode) {
 	h.tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for i, lim := range h.Limiters {
-		for n := 0; lim.State().Mode != mode; n++ {
+		for n := 0; ; n++ {
+			if m := lim.State().Mode; m == mode || m == hybrid.Closed {
+				break
+			}
 			if ctx.Err() != nil {
 				h.tb.Fatalf("hybridtest: limiter %d is not %v after %v, but %v", i, mode, patience, lim.State())
 			}

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -124,6 +125,39 @@ func TestOptionsReachTheLimiters(t *testing.T) {
 	if h.Limiter.Allow("k", tenAMinute) {
 		t.Error("the fallback is not the one that was chosen")
 	}
+}
+
+// A service closes its limiter, or a node of several ends: the others go on.
+func TestClosedLimitersAreLeftOut(t *testing.T) {
+	h := hybridtest.New(t, hybridtest.Options{Limiters: 2})
+	if n := taken(h.Limiters[0], 4); n != 4 {
+		t.Fatalf("%d units", n)
+	}
+	if err := h.Limiters[0].Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.Preload(tenAMinute, "k")
+	if res := h.Limiters[1].Peek("k", tenAMinute); res.Remaining != 6 {
+		t.Errorf("%+v, want 6 remaining", res)
+	}
+	h.CutOff()
+	h.Heal()
+	h.Sync()
+	if err := h.Limiters[1].Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.CutOff() // nobody is left
+	h.Heal()
+}
+
+func TestBubbleIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := new(fake)
+		f.run(func() { hybridtest.New(f, hybridtest.Options{}) })
+		if !strings.Contains(f.failure, "bubble") {
+			t.Errorf("%q", f.failure)
+		}
+	})
 }
 
 // fake is a test that may fail.
