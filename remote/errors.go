@@ -17,12 +17,12 @@ type Class uint8
 // The classes. The zero Class is no error.
 const (
 	// ClassUnavailable may pass by itself: try again later.
-	ClassUnavailable = Class(redisstore.ClassUnavailable)
+	ClassUnavailable Class = iota + 1
 	// ClassMisconfigured stays until an operator changes something, such as a
 	// password.
-	ClassMisconfigured = Class(redisstore.ClassMisconfigured)
+	ClassMisconfigured
 	// ClassKey concerns one key only.
-	ClassKey = Class(redisstore.ClassKey)
+	ClassKey
 )
 
 // String returns the class as one lower-case word.

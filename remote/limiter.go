@@ -13,7 +13,7 @@ import (
 // occupies Redis for all of them. Windows are read bucket by bucket: all checks
 // together may have no more than 20,000, where one of a sliding window has a
 // bucket more than its rule says, and one of another kind has one.
-const MaxChecks = redisstore.MaxChecks
+const MaxChecks = 1000
 
 // Limiter asks Redis for every decision, one round trip each. Build one with
 // [New]; the zero Limiter is not usable. It is safe for concurrent use, holds

@@ -12,11 +12,29 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
 	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// The constants are written out, so that godoc shows what they are.
+func TestConstantsAreThoseOfTheEngine(t *testing.T) {
+	for name, c := range map[string]struct{ got, want any }{
+		"DefaultKeyPrefix":      {remote.DefaultKeyPrefix, redisstore.DefaultKeyPrefix},
+		"DefaultShards":         {remote.DefaultShards, redisstore.DefaultShards},
+		"DefaultCommandTimeout": {remote.DefaultCommandTimeout, redisstore.DefaultCommandTimeout},
+		"MaxChecks":             {remote.MaxChecks, redisstore.MaxChecks},
+		"ClassUnavailable":      {remote.ClassUnavailable, remote.Class(redisstore.ClassUnavailable)},
+		"ClassMisconfigured":    {remote.ClassMisconfigured, remote.Class(redisstore.ClassMisconfigured)},
+		"ClassKey":              {remote.ClassKey, remote.Class(redisstore.ClassKey)},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s is %v, the engine's %v", name, c.got, c.want)
+		}
+	}
+}
 
 // The engine is tested in internal/redisstore; here each call is made once, to see
 // that it gets there with all that was said.

@@ -1,21 +1,17 @@
 package remote
 
-import (
-	"time"
-
-	"github.com/hybridlimit/hybridlimit/internal/redisstore"
-)
+import "time"
 
 // Defaults of [Options].
 const (
 	// DefaultKeyPrefix begins the name of every key.
-	DefaultKeyPrefix = redisstore.DefaultKeyPrefix
+	DefaultKeyPrefix = "hl"
 	// DefaultShards is the number of shards for a Cluster, whose masters share them,
 	// and for clients of which nothing is known. It is 1 for a single server and a
 	// Sentinel group.
-	DefaultShards = redisstore.DefaultShards
+	DefaultShards = 64
 	// DefaultCommandTimeout is the deadline of a call to Redis.
-	DefaultCommandTimeout = redisstore.DefaultCommandTimeout
+	DefaultCommandTimeout = 250 * time.Millisecond
 )
 
 // Options says how Redis is used. The zero value is ready for use.
