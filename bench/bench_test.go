@@ -30,7 +30,7 @@ func BenchmarkPreload(b *testing.B) {
 			keys[i] = strconv.Itoa(next)
 			next++
 		}
-		if err := l.Preload(context.Background(), window, keys...); err != nil {
+		if err := l.Preload(context.Background(), keys, window); err != nil {
 			b.Fatal(err)
 		}
 	}

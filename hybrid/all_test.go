@@ -123,7 +123,7 @@ func TestPreload(t *testing.T) {
 		}
 		flush(t, nodes[0].Limiter)
 		before := nodes[1].Stats()
-		if err := nodes[1].Preload(bg, longTen, keys...); err != nil {
+		if err := nodes[1].Preload(bg, keys, longTen); err != nil {
 			t.Fatal(err)
 		}
 		s := nodes[1].Stats()
@@ -142,17 +142,17 @@ func TestPreload(t *testing.T) {
 			}
 		}
 		before = nodes[1].Stats()
-		if err := nodes[1].Preload(bg, longTen, keys[0], keys[0]); err != nil {
+		if err := nodes[1].Preload(bg, []string{keys[0], keys[0]}, longTen); err != nil {
 			t.Error(err)
 		}
 
 		for name, c := range map[string]struct{ err, want error }{
-			"no keys":      {nodes[1].Preload(bg, longTen), nil},
-			"nil context":  {nodes[1].Preload(noContext, longTen, "k"), nil},
-			"nil rule":     {nodes[1].Preload(bg, nil, "k"), limit.ErrNilRule},
-			"a log":        {nodes[1].Preload(bg, limit.Must(limit.SlidingLog("log", 5, time.Minute)), "k"), limit.ErrUnsupported},
-			"nil limiter":  {(*hybrid.Limiter)(nil).Preload(bg, longTen, "k"), limit.ErrClosed},
-			"zero limiter": {new(hybrid.Limiter).Preload(bg, longTen, "k"), limit.ErrClosed},
+			"no keys":      {nodes[1].Preload(bg, nil, longTen), nil},
+			"nil context":  {nodes[1].Preload(noContext, []string{"k"}, longTen), nil},
+			"nil rule":     {nodes[1].Preload(bg, []string{"k"}, nil), limit.ErrNilRule},
+			"a log":        {nodes[1].Preload(bg, []string{"k"}, limit.Must(limit.SlidingLog("log", 5, time.Minute))), limit.ErrUnsupported},
+			"nil limiter":  {(*hybrid.Limiter)(nil).Preload(bg, []string{"k"}, longTen), limit.ErrClosed},
+			"zero limiter": {new(hybrid.Limiter).Preload(bg, []string{"k"}, longTen), limit.ErrClosed},
 		} {
 			if !errors.Is(c.err, c.want) || (c.err == nil) != (c.want == nil) {
 				t.Errorf("%s: %v, want %v", name, c.err, c.want)
@@ -160,13 +160,13 @@ func TestPreload(t *testing.T) {
 		}
 		ended, cancel := context.WithCancel(bg)
 		cancel()
-		if err := nodes[1].Preload(ended, longTen, "another"); !errors.Is(err, context.Canceled) {
+		if err := nodes[1].Preload(ended, []string{"another"}, longTen); !errors.Is(err, context.Canceled) {
 			t.Errorf("ended: %v", err)
 		}
 		nodes[1].net.down()
 		var away *hybrid.UnavailableError
 		time.Sleep(5 * time.Second)
-		if err := nodes[1].Preload(bg, longTen, "one more"); !errors.As(err, &away) {
+		if err := nodes[1].Preload(bg, []string{"one more"}, longTen); !errors.As(err, &away) {
 			t.Errorf("in an outage: %v", err)
 		}
 		nodes[1].net.up()
@@ -174,11 +174,11 @@ func TestPreload(t *testing.T) {
 		if err := nodes[0].Close(bg); err != nil {
 			t.Error(err)
 		}
-		if err := nodes[0].Preload(bg, longTen, "k"); !errors.Is(err, limit.ErrClosed) {
+		if err := nodes[0].Preload(bg, []string{"k"}, longTen); !errors.Is(err, limit.ErrClosed) {
 			t.Errorf("closed: %v", err)
 		}
 	})
-	if err := newLimiter(t, nil, hybrid.Options{}).Preload(bg, longTen, "k"); err != nil {
+	if err := newLimiter(t, nil, hybrid.Options{}).Preload(bg, []string{"k"}, longTen); err != nil {
 		t.Errorf("without Redis: %v", err)
 	}
 }

@@ -211,7 +211,7 @@ func TestRefundReachesTheFleet(t *testing.T) {
 		wantAdmitted(t, a.Limiter, "k", r, 10, 10)
 		time.Sleep(time.Second)
 		// One unit more, and others could be booked ahead.
-		if err := b.Preload(bg, r, "k"); err != nil {
+		if err := b.Preload(bg, []string{"k"}, r); err != nil {
 			t.Fatal(err)
 		}
 		wantAdmitted(t, b.Limiter, "k", r, 5, 0)

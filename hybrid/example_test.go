@@ -347,7 +347,7 @@ func ExampleLimiter_Preload() {
 
 	lim := start()
 	defer lim.Close(ctx)
-	if err := lim.Preload(ctx, rule, "alice", "bob"); err != nil {
+	if err := lim.Preload(ctx, []string{"alice", "bob"}, rule); err != nil {
 		panic(err)
 	}
 	fmt.Println(lim.AllowN("alice", rule, 20), lim.AllowN("bob", rule, 20))

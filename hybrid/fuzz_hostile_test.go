@@ -73,7 +73,7 @@ func playHostile(t *testing.T, asks, lies []byte) {
 	ctx, cancel := context.WithTimeout(bg, time.Minute)
 	defer cancel()
 	for _, rule := range hostileRules { // a key that looked unused has been forgotten
-		if err := l.Preload(ctx, rule, "k0", "k1", "k2"); err != nil {
+		if err := l.Preload(ctx, []string{"k0", "k1", "k2"}, rule); err != nil {
 			t.Fatalf("preload: %v", err)
 		}
 	}

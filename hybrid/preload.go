@@ -18,7 +18,7 @@ const preloadStep = 1000
 // Errors: that of [Limiter.CheckRule], [limit.ErrClosed], the error of ctx, or an
 // [*UnavailableError] while Redis cannot be reached; some of the keys may be known then.
 // Without Redis there is nothing to fetch, and it returns nil.
-func (l *Limiter) Preload(ctx context.Context, rule *limit.Rule, keys ...string) error {
+func (l *Limiter) Preload(ctx context.Context, keys []string, rule *limit.Rule) error {
 	if err := l.CheckRule(rule); err != nil {
 		return err
 	}

@@ -71,7 +71,7 @@ func TestRealClockSetBackAndPutRight(t *testing.T) {
 	set(0)
 	for range 3 {
 		for _, l := range nodes {
-			_ = l.Preload(bg, funnel, "k")
+			_ = l.Preload(bg, []string{"k"}, funnel)
 			flush(t, l)
 		}
 	}
@@ -99,7 +99,7 @@ func TestRealClockSetBackCountsOnce(t *testing.T) {
 	wantAdmitted(t, nodes[0], "k", window, 100, 100)
 	for range 2 {
 		for _, l := range nodes {
-			_ = l.Preload(bg, window, "k")
+			_ = l.Preload(bg, []string{"k"}, window)
 			flush(t, l)
 		}
 	}
@@ -109,7 +109,7 @@ func TestRealClockSetBackCountsOnce(t *testing.T) {
 	set(0)
 	for range 3 {
 		for _, l := range nodes {
-			_ = l.Preload(bg, window, "k")
+			_ = l.Preload(bg, []string{"k"}, window)
 			l.Allow("k", window)
 			flush(t, l)
 		}

@@ -25,7 +25,7 @@ func wantUsed(t testing.TB, rdb redis.UniversalClient, key string, rule *limit.R
 	eventually(t, 10*time.Second, fmt.Sprintf("%v: %d used", rule, want), func() bool {
 		for _, l := range nodes {
 			if l.Peek(key, rule).Remaining != rule.Limit()-want {
-				_ = l.Preload(bg, rule, key) // asks if the view is old
+				_ = l.Preload(bg, []string{key}, rule) // asks if the view is old
 				return false
 			}
 		}

@@ -27,7 +27,7 @@ func TestRealCancelWhenDue(t *testing.T) {
 	nodes := realFleet(t, srv.Addr(), 2, hybrid.Options{SyncInterval: time.Second, HeartbeatInterval: 200 * time.Millisecond, CommandTimeout: 5 * time.Second})
 	rule := limit.Must(limit.Funnel("f", 100, 100, time.Second))
 	look := func(l *hybrid.Limiter, key string) {
-		if err := l.Preload(bg, rule, key); err != nil {
+		if err := l.Preload(bg, []string{key}, rule); err != nil {
 			t.Fatal(err)
 		}
 	}

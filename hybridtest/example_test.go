@@ -15,7 +15,7 @@ func ExampleNew() {
 		mails := limit.Must(limit.TokenBucket("mails", 4, 1, time.Minute))
 
 		fmt.Println("taken:", h.Limiters[0].AllowN("alice", mails, 4))
-		h.Preload(mails, "alice")
+		h.Preload([]string{"alice"}, mails)
 		fmt.Println("on the other:", h.Limiters[1].Allow("alice", mails))
 
 		h.Clock.Advance(time.Minute)

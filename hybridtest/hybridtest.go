@@ -202,7 +202,7 @@ func (h *Harness) Sync() {
 
 // Preload is [Harness.Sync], after which every limiter knows of the given keys too,
 // whether it has used them or not.
-func (h *Harness) Preload(rule *limit.Rule, keys ...string) {
+func (h *Harness) Preload(keys []string, rule *limit.Rule) {
 	h.tb.Helper()
 	h.Sync()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -211,7 +211,7 @@ func (h *Harness) Preload(rule *limit.Rule, keys ...string) {
 		if lim.State().Mode == hybrid.Closed {
 			continue
 		}
-		if err := lim.Preload(ctx, rule, keys...); err != nil {
+		if err := lim.Preload(ctx, keys, rule); err != nil {
 			h.tb.Fatalf("hybridtest: limiter %d: %v", i, err)
 		}
 	}
@@ -234,7 +234,7 @@ func (h *Harness) await(mode hybrid.Mode) {
 				h.tb.Fatalf("hybridtest: limiter %d is not %v after %v, but %v", i, mode, patience, lim.State())
 			}
 			try, done := context.WithTimeout(ctx, 100*pause)
-			_ = lim.Preload(try, probe, fmt.Sprint("probe ", n%10))
+			_ = lim.Preload(try, []string{fmt.Sprint("probe ", n%10)}, probe)
 			done()
 			time.Sleep(pause)
 		}

@@ -46,7 +46,7 @@ func TestLimitersShareWhatIsSynced(t *testing.T) {
 	if n := taken(h.Limiter, 4); n != 4 {
 		t.Fatalf("%d units", n)
 	}
-	h.Preload(tenAMinute, "k")
+	h.Preload([]string{"k"}, tenAMinute)
 	for i, l := range h.Limiters {
 		if res := l.Peek("k", tenAMinute); res.Remaining != 6 || res.Source != limit.SourceSynced {
 			t.Errorf("limiter %d: %+v, want 6 remaining", i, res)
@@ -66,7 +66,7 @@ func TestTimePassesWithTheClock(t *testing.T) {
 	if n := taken(h.Limiter, 11); n != 10 {
 		t.Fatalf("%d units", n)
 	}
-	h.Preload(tenAMinute, "k")
+	h.Preload([]string{"k"}, tenAMinute)
 	if res := h.Limiters[1].Take("k", tenAMinute, 1); res.Allowed || res.RetryAfter != 6*time.Second {
 		t.Fatalf("%+v", res)
 	}
@@ -136,7 +136,7 @@ func TestClosedLimitersAreLeftOut(t *testing.T) {
 	if err := h.Limiters[0].Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	h.Preload(tenAMinute, "k")
+	h.Preload([]string{"k"}, tenAMinute)
 	if res := h.Limiters[1].Peek("k", tenAMinute); res.Remaining != 6 {
 		t.Errorf("%+v, want 6 remaining", res)
 	}

@@ -66,7 +66,7 @@ func run(addr string, out io.Writer) error {
 	key := fmt.Sprintf("customer %d", os.Getpid())
 	fmt.Fprintln(out, "the first node admits", admitted(nodes[0], key, 6))
 	for _, n := range nodes { // at once, rather than within a second
-		if err := errors.Join(n.Flush(ctx), n.Preload(ctx, rule, key)); err != nil {
+		if err := errors.Join(n.Flush(ctx), n.Preload(ctx, []string{key}, rule)); err != nil {
 			return err
 		}
 	}
