@@ -55,7 +55,8 @@ type Event struct {
 	Time time.Time
 	// Reason says in a few words what has happened, or why.
 	Reason string
-	// Key is the key that it is about, as it was given; empty if it is not about one key.
+	// Key is the key that it is about; empty if it is not about one key. Of a key above 256
+	// bytes it is the SHA-256 sum in hexadecimal digits.
 	// Of a key of more than 256 bytes it is the SHA-256 sum, in hexadecimal digits.
 	Key string
 	// Err is the error behind it, if there is one.

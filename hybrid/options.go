@@ -10,13 +10,14 @@ import (
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/internal/table"
 )
 
 // Options configures a [Limiter]. A field that is zero takes the default that its comment
 // names.
 type Options struct {
 	// MaxKeys is how many keys are held in memory. There is room for a quarter more, and for
-	// at least 4,096 more. Default 65,536.
+	// at least 4,096 more. Default 65,536; at most 1<<26.
 	MaxKeys int
 	// SyncInterval is the time between two collections of reports. The state of a key that is
 	// used for the first time, or again after MaxLag, is fetched with the next collection.
@@ -65,12 +66,13 @@ type Options struct {
 	// to 1 min.
 	HeartbeatInterval time.Duration
 	// MinBackoff and MaxBackoff bound the pauses between probes of an unreachable Redis. A node
-	// returns at most one pause after Redis has. Defaults 100 ms and 2 s.
+	// returns at most one pause after Redis has. Defaults 100 ms, and 2 s or MinBackoff if that is
+	// longer; 1 ms to 1 h.
 	MinBackoff, MaxBackoff time.Duration
 	// DegradeAfter is how many rounds of exchanges must fail in a row before the fallback policy
 	// applies. Exchanges that were under way at the same time are one round. With the default of
 	// 2, a server that stalls for 0.3 s is no outage, and one that stalls for twice
-	// CommandTimeout is.
+	// CommandTimeout is. Default 2; at most 100.
 	DegradeAfter int
 	// MaxBatch is how many keys one script call carries at most. Redis serves no other client
 	// meanwhile: 100 keys take about 0.5 ms. A call carries fewer keys if they would take Redis
@@ -148,9 +150,7 @@ func (o Options) validate() error {
 	between("DegradeAfter", o.DegradeAfter, 1, 100)
 	between("MaxBatch", o.MaxBatch, 1, 1000)
 	between("ExpectedNodes", o.ExpectedNodes, 0, 100_000)
-	if o.MaxKeys < 0 {
-		errs = append(errs, fmt.Errorf("hybrid: MaxKeys %d: must not be negative", o.MaxKeys))
-	}
+	between("MaxKeys", o.MaxKeys, 0, table.MaxMaxKeys)
 	if o.Fallback > FailClosed {
 		errs = append(errs, fmt.Errorf("hybrid: Fallback %d: unknown", o.Fallback))
 	}

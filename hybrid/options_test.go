@@ -31,6 +31,10 @@ func TestOptionsAllProblemsAtOnce(t *testing.T) {
 			t.Errorf("%s is not mentioned in:\n%v", field, err)
 		}
 	}
+	bad.MaxKeys = 1<<26 + 1
+	if _, err := hybrid.New(nil, bad); err == nil || !strings.Contains(err.Error(), "MaxKeys") || !strings.Contains(err.Error(), "Shards") {
+		t.Errorf("too many keys, among other problems: %v", err)
+	}
 	for line := range strings.SplitSeq(err.Error(), "\n") {
 		if !strings.HasPrefix(line, "hybrid: ") {
 			t.Errorf("not prefixed with the package: %q", line)
