@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"log"
 	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -22,9 +25,11 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	err = http.ListenAndServe(":8080", handler(lim))
-	lim.Close(context.Background()) // reports what is pending
-	log.Fatal(err)
+	go func() { log.Fatal(http.ListenAndServe(":8080", handler(lim))) }()
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, os.Interrupt, syscall.SIGTERM)
+	<-stop
+	lim.Close(context.Background()) // reports what is pending, within 5 s
 }
 
 func handler(lim *hybrid.Limiter) http.HandlerFunc {
