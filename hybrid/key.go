@@ -96,7 +96,7 @@ func (k *Key) Refund(n int64) (back int64) {
 }
 
 // Reserve is [Limiter.Reserve].
-func (k *Key) Reserve(n int64) Reservation {
+func (k *Key) Reserve(n int64) limit.Reservation {
 	l, key, rule := k.whole()
 	return l.Reserve(key, rule, n)
 }

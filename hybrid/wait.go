@@ -9,9 +9,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Reservation is the answer of [Limiter.Reserve]: OK, Delay, Result and Cancel.
-type Reservation = limit.Reservation
-
 // Reserve takes n units of key now, for a caller who is willing to wait until they may be
 // used: see [limit.Reservation.Delay]. Reserve itself never waits.
 //
@@ -29,7 +26,7 @@ type Reservation = limit.Reservation
 // this node has reset or set the key since. Callers who have reserved behind it keep their
 // times. Therefore nothing comes back until they have cancelled too, and never if they are
 // on another node: newcomers would be admitted at these times once more.
-func (l *Limiter) Reserve(key string, rule *limit.Rule, n int64) Reservation {
+func (l *Limiter) Reserve(key string, rule *limit.Rule, n int64) limit.Reservation {
 	if !l.usable(rule, n) {
 		return limit.NewReservation(false, l.invalid(key, rule, n), nil)
 	}
@@ -52,7 +49,7 @@ func (l *Limiter) Reserve(key string, rule *limit.Rule, n int64) Reservation {
 }
 
 // reserve counts a decision only if it books: a waiter calls it several times.
-func (l *Limiter) reserve(key string, rule *limit.Rule, n int64, terms counter.Terms) Reservation {
+func (l *Limiter) reserve(key string, rule *limit.Rule, n int64, terms counter.Terms) limit.Reservation {
 	res, booked := l.table.Reserve(key, rule, n, l.now(), terms)
 	if booked != nil {
 		l.tally.count(n, true, res.Source)
@@ -94,7 +91,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, rule *limit.Rule, n int6
 		return nil
 	}
 	return l.queues.Wait(ctx, key, rule, n, waitqueue.Limiter{
-		Reserve:  func(t waitqueue.Terms) Reservation { return l.reserve(key, rule, n, counter.Terms(t)) },
+		Reserve:  func(t waitqueue.Terms) limit.Reservation { return l.reserve(key, rule, n, counter.Terms(t)) },
 		Estimate: func(ahead, n int64) int64 { return l.table.Estimate(key, rule, ahead, n, l.now()) },
 		Unclaim:  func() { l.table.Unclaim(key, rule, l.now()) },
 		Patience: l.patience,

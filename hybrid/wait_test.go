@@ -362,7 +362,7 @@ func TestWaitRefuses(t *testing.T) {
 				t.Errorf("%s: %v, want %v", name, c.err, c.want)
 			}
 		}
-		for name, v := range map[string]hybrid.Reservation{
+		for name, v := range map[string]limit.Reservation{
 			"negative": n.Reserve("k", r, -1), "nil rule": n.Reserve("k", nil, 1), "a log": n.Reserve("k", log, 1),
 			"nil limiter": none.Reserve("k", r, 1), "zero limiter": new(hybrid.Limiter).Reserve("k", r, 1), "zero": {},
 		} {
