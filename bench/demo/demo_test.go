@@ -14,6 +14,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // play runs the demo as a user would and returns its result and what it says.
@@ -152,7 +153,7 @@ func narrow(t *testing.T, text string) {
 // Numbers of any size leave the columns where they are.
 func TestLinesAreNarrow(t *testing.T) {
 	big := phaseReport{Name: "recovered", Seconds: 3600, Offered: 1 << 40, Admitted: 999_999, AllowedBound: 123_456_789,
-		WorstWindow: 9_999_999_999, WindowBound: 100_000, P50: 999_999, P99: 99_999_999_999, Commands: 12_345_678}
+		WorstWindow: 9_999_999_999, WindowBound: limit.MaxUnits, P50: 999_999, P99: 99_999_999_999, Commands: 12_345_678}
 	r := &report{Phases: []phaseReport{big}, Limit: 1 << 40, WindowMS: 3_600_000, AdmittedTotal: 1 << 40, RedisTotal: 1 << 40,
 		DataLost: true, Broken: []string{strings.Repeat("a promise that is long ", 10)}}
 	var out bytes.Buffer
@@ -215,6 +216,7 @@ func TestBadFlags(t *testing.T) {
 	for args, want := range map[string]string{
 		"-nodes 0":                       "-nodes",
 		"-keys 0 -overload 0":            "-overload",
+		"-rule 9000000000000/24h":        "checks/s in all",
 		"-seconds 1":                     "-seconds",
 		"-rule 5":                        "-rule",
 		"-rule x/1s":                     "-rule",

@@ -100,7 +100,7 @@ func count(n int64) string {
 	for _, unit := range []struct {
 		size int64
 		name string
-	}{{1e9, "G"}, {1e6, "M"}, {1e3, "k"}} {
+	}{{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}} {
 		if n >= 100*unit.size || n >= 1e6 && n >= unit.size {
 			return fmt.Sprintf("%.4g%s", float64(n)/float64(unit.size), unit.name)
 		}

@@ -183,9 +183,25 @@ func (c config) validate(rest []string) error {
 	p.Unless(c.keys >= 1 && c.keys <= 100_000, "-keys %d: must be 1 to 100,000", c.keys)
 	p.Unless(c.length >= minLength && c.length <= time.Hour, "-seconds %v: must be %v to 3600", c.length.Seconds(), minLength.Seconds())
 	p.Unless(c.overload > 0 && c.overload <= 100, "-overload %v: must be above 0 and at most 100", c.overload)
+	p.Unless(c.offered() <= mostOffered, "-rule, -overload: %.3g checks/s in all, at most %.3g: a burst would last for seconds", c.offered(), mostOffered)
 	p.Unless(c.rule == nil || c.rule.Limit() >= int64(c.nodes), "-rule: a limit below the number of nodes: each admits one unit per window when alone")
 	p.Unless(!c.server || c.redis == "", "-server and -redis exclude each other")
 	return p.Err()
+}
+
+// mostOffered is how many checks a second are offered at most, by all nodes together.
+const mostOffered = 10e6
+
+// offered returns how many checks a second are offered, by all nodes together; 0 without a rule.
+func (c config) offered() (sum float64) {
+	if c.rule == nil {
+		return 0
+	}
+	hottest := c.overload * float64(c.rule.Limit()) / c.rule.Period().Seconds()
+	for k := range min(max(c.keys, 0), 100_000) {
+		sum += hottest / float64(k+1)
+	}
+	return sum
 }
 
 // minLength is the shortest run in which every part of the story has room.
