@@ -180,3 +180,22 @@ func TestHouseContributingNamesFiles(t *testing.T) {
 		}
 	}
 }
+
+// reason is a word for what is wrong with Redis, where it is made.
+var reason = regexp.MustCompile(`Class(?:Unavailable|Misconfigured), "([a-z]+)"|return "([a-z]+)"`)
+
+// Who is woken by a reason finds it in the runbook.
+func TestHouseRunbookHasReasons(t *testing.T) {
+	source, runbook := read(t, "internal/redisstore/errors.go"), read(t, "docs/operations.md")
+	_, source, found := strings.Cut(source, "ClassKey\n)\n")
+	_, source, cut := strings.Cut(source, "\n}\n") // after Class.String
+	reasons := reason.FindAllStringSubmatch(source, -1)
+	if !found || !cut || len(reasons) < 25 {
+		t.Fatalf("%d reasons", len(reasons))
+	}
+	for _, m := range reasons {
+		if word := m[1] + m[2]; !strings.Contains(runbook, "`"+word+"`") {
+			t.Errorf("docs/operations.md does not say what to do about %q", word)
+		}
+	}
+}
