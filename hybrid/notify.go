@@ -78,7 +78,11 @@ func push[T any](queue chan T, v T) {
 
 // needsOperator reports whether only an operator can end a failure.
 func needsOperator(reason string) bool {
-	return reason == "noauth" || reason == "noperm" || reason == "wrongpass"
+	switch reason {
+	case "noauth", "wrongpass", "noperm", "denied", "crossslot", "unsupported":
+		return true
+	}
+	return false
 }
 
 // stop ends run.
