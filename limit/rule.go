@@ -115,7 +115,7 @@ func TokenBucket(name string, burst, refill int64, per time.Duration) (*Rule, er
 
 // SlidingWindow describes limit units in a window, counted in [DefaultBuckets]
 // sub-buckets. No window, wherever it begins, holds more than the limit and one
-// bucket's share of it: limit + ⌈limit/buckets⌉, see [Rule.Gone].
+// bucket's share of it: limit + ⌈limit/buckets⌉.
 func SlidingWindow(name string, limit int64, window time.Duration) (*Rule, error) {
 	return SlidingWindowBuckets(name, limit, window, DefaultBuckets)
 }
