@@ -28,11 +28,7 @@ var onceMutants = []mutant{
 	return c.reportLocked(now), true`,
 		new: `c.mark(inFlight)
 	rep = c.reportLocked(now)
-	if c.win() == nil {
-		c.funnel.put(away{})
-	} else {
-		c.win().sentUnits = 0
-	}
+	c.state().DropSent(c.rule(), modeWeight(c.mode()))
 	return rep, true`,
 		by: sim(300),
 	},
