@@ -151,7 +151,7 @@ var callMutants = []mutant{
 		breaks: "Checks of one counter are each admitted as if the others were not there.",
 		file:   "internal/counter/together.go",
 		old:    `a.total = min(a.total+min(q.Units(), algorithm.MaxUnits), algorithm.MaxUnits)`,
-		new:    `a.total = max(a.total, q.Units())`,
+		new:    `a.total = max(a.total, min(q.Units(), algorithm.MaxUnits))`,
 		by:     local("TestTakeAllOfOneCounter"),
 	},
 	{

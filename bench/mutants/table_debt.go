@@ -95,7 +95,7 @@ var debtMutants = []mutant{
 		breaks: "A debt may end where Redis' time ends, so that what is above cannot be seen.",
 		file:   "internal/counter/debt.go",
 		old:    `Earlier(r.Add(r.Full(), debt), mostDebt)`,
-		new:    `r.Add(r.Full(), debt)`,
+		new:    `Earlier(r.Add(r.Full(), debt), arith.Span{NS: 1<<63 - 1})`,
 		by:     hybrid("TestRealDebtOfCenturies"),
 	},
 	{

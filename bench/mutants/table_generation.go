@@ -59,7 +59,7 @@ var generationMutants = []mutant{
 		breaks: "A node that resets a key of which it has no counter does not remember it.",
 		file:   "internal/table/calls.go",
 		old:    "t.with(key, rule, now, true, func(c *counter.Counter) bool {\n\t\treturn !c.IsShared()",
-		new:    "t.with(key, rule, now, a.Level != arith.Span{} || len(a.Buckets) > 0, func(c *counter.Counter) bool {\n\t\treturn !c.IsShared()",
+		new:    "t.with(key, rule, now, a.Level.NS != 0 || len(a.Buckets) > 0, func(c *counter.Counter) bool {\n\t\treturn !c.IsShared()",
 		by:     hybrid("TestRealResetOfAForeignKey"),
 	},
 	{

@@ -47,7 +47,7 @@ var grantMutants = []mutant{
 		breaks: "A funnel that holds what others have admitted grants nothing.",
 		file:   "internal/counter/grant.go",
 		old:    "\tleft := algorithm.MaxUnits - c.pendUnits()\n",
-		new:    "\tleft := algorithm.MaxUnits - c.pendUnits()\n\tif f := &c.bucket; c.win() == nil && f.View != f.Pend.TAT {\n\t\treturn 0\n\t}\n",
+		new:    "\tleft := algorithm.MaxUnits - c.pendUnits()\n\tif f := c.leaky(); f != nil && f.View != f.Pend.TAT {\n\t\treturn 0\n\t}\n",
 		by:     counters("TestSharedFunnelGrants"),
 	},
 	{
