@@ -106,7 +106,7 @@ var viewMutants = []mutant{
 		file:   "internal/counter/counter.go",
 		old:    `return c.hasKey(key)`,
 		new:    `return len(c.Key()) == len(key)`,
-		by:     tables("TestCollidingKeysDoNotShare"),
+		by:     counters("TestCountersKeepTheirKeys"),
 	},
 	{
 		name:   "refund-by-a-negative-number",

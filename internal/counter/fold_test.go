@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/algorithm"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -232,10 +233,18 @@ func TestFoldedClaim(t *testing.T) {
 	c := NewAlone("k", r, newTestLink(), now)
 	c.Shard(now, func(string) int { return 1 })
 	c.link().Part(1).SetOffset(0, 1)
-	c.allow(now, 1<<41, r)
-	c.link().SetMode(1<<20, true)
-	c.Reserve(now, 5, r, Terms{Claim: true})
-	c.Check(now, 1, r)
+	c.allow(now, 1, r)
+	for i := range 2 { // more than can be told apart from more and a claim
+		if i == 1 {
+			c.Reserve(now, 5, r, Terms{Claim: true})
+		}
+		if _, ok := c.Collect(now, false); !ok {
+			t.Fatal("nothing to report")
+		}
+		last := algorithm.Bucket{ID: now / int64(r.Width()), Units: 1 << 62}
+		c.Settle(now, Answer{Rule: r, Buckets: []algorithm.Bucket{last}, At: now, ServerNow: now})
+		now += int64(time.Minute)
+	}
 	c.lock(now)
 	if was := c.claimLocked(0); was != 5 {
 		t.Errorf("%d units are kept, want 5", was)

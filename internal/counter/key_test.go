@@ -33,6 +33,13 @@ func TestCountersKeepTheirKeys(t *testing.T) {
 			if !c.Matches(string(want), r) || n > 0 && c.Matches(string(want[1:]), r) || c.Matches(string(want)+"x", r) {
 				t.Errorf("%v: does not know its key of %d bytes", r, n)
 			}
+			if n > 0 {
+				other := bytes.Clone(want)
+				other[n/2] ^= 1
+				if c.Matches(string(other), r) {
+					t.Errorf("%v: takes another key of %d bytes for its own", r, n)
+				}
+			}
 			c = nil
 			runtime.GC()
 			if kept, _ := KeyOf(string(want)); key != kept || n <= MaxKey && key != string(want) {
