@@ -60,9 +60,15 @@ func TestFallbackPolicies(t *testing.T) {
 					for _, n := range nodes {
 						wantAdmitted(t, n.Limiter, "used", rule, 10, 10)
 					}
-					time.Sleep(500 * time.Millisecond)
+					// A first report may leave with a part of the ten, so that who reports
+					// next learns of that part only: all have reported before all ask again.
+					for range 2 {
+						for _, n := range nodes {
+							flush(t, n.Limiter)
+						}
+						time.Sleep(1500 * time.Millisecond) // more than a lag
+					}
 					for _, n := range nodes {
-						flush(t, n.Limiter)
 						n.net.down()
 					}
 					time.Sleep(3 * time.Second)
