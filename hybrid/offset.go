@@ -16,7 +16,7 @@ type offsetFilter struct {
 	err   int64 // bound of the error when the estimate was taken
 	at    int64 // when it was taken, on our clock
 	lag   int64 // how far our clock was then behind one that never stops
-	step  int64 // by how much the latest exchange has found Redis' clock set forward or back
+	step  int64 // the most by which the latest exchange may have found Redis' clock set forward or back
 }
 
 // offsetDrift is the assumed drift between two clocks: 1 in 2,000, which is more than real
@@ -39,10 +39,23 @@ func (f *offsetFilter) sample(sent, recv, server, lag int64) bool {
 	}
 	changed := !f.known || fresh.ns != f.ns
 	if f.known && !agrees {
-		fresh.step = fresh.ns - f.ns - (lag - f.lag)
+		fresh.step = widest(fresh.ns-f.ns-(lag-f.lag), grown+fresh.err)
 	}
 	*f = fresh
 	return changed
+}
+
+// widest returns a step that was measured with an error of at most err as large as it may
+// have been: who takes a step for too small takes what Redis no longer counts for lost. A
+// step that may be none is none.
+func widest(step, err int64) int64 {
+	switch {
+	case step > err:
+		return step + err
+	case step < -err:
+		return step - err
+	}
+	return 0
 }
 
 // grown returns the bound of the error at a time on our clock.

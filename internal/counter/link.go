@@ -103,8 +103,8 @@ func (p *Part) SetOffset(ns, slack int64) {
 	}
 }
 
-// Step notes that an exchange has found the authority's clock set ahead by ns, or back by
-// -ns. The exchange began at our time at, and showed the authority's time server.
+// Step notes that an exchange has found the authority's clock set ahead by at most ns, or
+// back by at most -ns. The exchange began at our time at, and showed the authority's time server.
 func (p *Part) Step(ns, at, server int64) {
 	if ns == 0 {
 		return
