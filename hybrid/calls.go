@@ -91,21 +91,22 @@ func (l *Limiter) Set(ctx context.Context, key string, rule *limit.Rule, used in
 		}
 		return nil
 	}
+	sent := l.now()
 	done, err := l.driver.store.Renew(orBackground(ctx), key, rule, used)
 	if err != nil {
 		return explain("set", err)
 	}
 	now := l.now()
-	l.table.Renew(key, rule, now, renewal(now, done))
+	l.table.Renew(key, rule, now, renewal(sent, now, done))
 	return nil
 }
 
 // renewal converts what Redis answers about a counter that was set. It is not known exactly
 // when it was set; the time of the answer is the latest possible and errs on the safe side.
-func renewal(recv int64, done redisstore.Renewed) counter.Renewal {
+func renewal(sent, recv int64, done redisstore.Renewed) counter.Renewal {
 	return counter.Renewal{
 		Gen: done.State.Gen, Born: done.State.Born, Level: done.State.Level, Buckets: toLocal(done.State.Buckets),
-		At: recv, ServerNow: int64(done.Now),
+		At: recv, Late: recv - sent, ServerNow: int64(done.Now),
 	}
 }
 

@@ -46,7 +46,10 @@ func clocked(t *testing.T, size int) (nodes []*hybrid.Limiter, look *redis.Clien
 		if err := look.Set(bg, "!ahead", int64(ahead/time.Second), 0).Err(); err != nil {
 			t.Fatal(err)
 		}
-		<-time.After(4 * quick.HeartbeatInterval) // all nodes see it
+		for _, l := range nodes { // all nodes see it: the second answer from now was asked for after this
+			was := l.Stats().Heartbeats
+			eventually(t, 30*time.Second, "two heartbeats", func() bool { return l.Stats().Heartbeats >= was+2 })
+		}
 	}
 }
 

@@ -11,10 +11,11 @@ import (
 
 // settle ends a flight that Redis has booked, and gives each counter the state of its key.
 func (c *core) settle(s *shard, f *flight, r redisstore.Reply, sent, recv int64) {
-	server, offset := int64(r.Now), s.server.offset.ns
+	server, clock := int64(r.Now), &s.server.offset
+	at := min(max(server-clock.ns, sent), recv)
 	a := counter.Answer{
-		At: min(max(server-offset, sent), recv), ServerNow: server,
-		Slack: max(recv-sent, 0) + int64(time.Millisecond),
+		At: at, ServerNow: server,
+		Slack: max(recv-sent, 0) + int64(time.Millisecond), Late: min(at-sent, clock.grown(recv)),
 	}
 	s.acked, s.accept, s.lost = s.seq, false, false
 	// If the node was renamed while the flight was under way, Redis has no record of the new

@@ -402,6 +402,7 @@ func (n *simNode) set(k oracleKey, used int64) {
 	if w := n.wires[v.id]; s.down || v.killed || v.frozen || v.side(n) != v.model || w != (wire{}) || s.chance(s.lossReq) {
 		return
 	}
+	sent := n.time()
 	s.after(s.latency(), func() {
 		if s.down || v.killed || v.frozen {
 			return
@@ -415,7 +416,7 @@ func (n *simNode) set(k oracleKey, used int64) {
 			n.deliver(func() event {
 				if c := n.counters[k]; c != nil {
 					s.oracle.heard(n, k, done, at, edition)
-					c.Renew(n.time(), n.rule(k.rule), renewal(n.time(), done))
+					c.Renew(n.time(), n.rule(k.rule), renewal(sent, n.time(), done))
 				}
 				return evTick{}
 			})

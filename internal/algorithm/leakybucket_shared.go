@@ -240,7 +240,9 @@ func (f *LeakyBucket) Renew(r *limit.Rule, a Answer, w int64) (withdrawn int64) 
 func (f *LeakyBucket) Settle(r *limit.Rule, a Answer, w int64) Settled {
 	at := arith.Span{NS: a.At}
 	most := r.Add(at, arith.Span{NS: int64(limit.MaxWindow)})
-	return Settled{Lost: f.settle(r, r.Add(a.Level, at).Max(arith.Span{}), most, a.At, a.Slack, a.Floor, w)}
+	tat := Earlier(r.Add(a.Level, at).Max(arith.Span{}), most)
+	lost := f.settle(r, tat, most, a.At, a.Slack, a.Floor, w)
+	return Settled{Lost: lost, Below: r.Sub(f.Known, tat).Max(arith.Span{}) != arith.Span{}}
 }
 
 // settle takes over the TAT of the authority. If floor is set, which it is not after

@@ -152,6 +152,7 @@ type Answer struct {
 // Settled is what an [Answer] was found to be.
 type Settled struct {
 	Lost    bool  // below the lower bound: the authority has lost data
+	Below   bool  // below the lower bound of a leaky bucket, which stands
 	Astray  bool  // given by a clock that is not the authority's present one
 	Expired int64 // units that have outlived the window
 }

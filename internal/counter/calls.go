@@ -105,6 +105,7 @@ type Renewal struct {
 	Level     arith.Span // leaky bucket
 	Buckets   []Bucket   // window
 	At        int64      // our time at which that was done, ns
+	Late      int64      // by how much At may be too late, ns
 	ServerNow int64      // the authority's time then, ns
 }
 
@@ -139,6 +140,7 @@ func (c *Counter) renewLocked(now int64, a Renewal) (wake bool) {
 	c.setHeard(a.ServerNow)
 	c.setWitness(a.At + int64(c.rule().Horizon()))
 	c.born, c.freshAt = a.Born, max(c.freshAt, a.At)
+	c.lateLocked(a.Late, false)
 	c.mark(outdated) // a reset is no exchange that measures the clock
 	c.setApart(c.clocksApart())
 	c.rollLocked(now)

@@ -32,6 +32,8 @@ type Counter struct {
 	lent     uint32 // units of the lease when granted; unitsRefused: a refusal; 0: no lease
 	counted  uint32 // units of the lease that the group has counted already
 
+	lateMicros uint32 // see lateLocked, µs
+
 	entry        *Entry                // nil: none. Written under the lock of who has the entries, too
 	refusesUntil int64                 // ns; 0: not known to refuse. Valid until c is locked again
 	last         int64                 // latest now seen: time never runs backwards in a counter

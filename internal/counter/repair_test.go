@@ -260,6 +260,46 @@ func TestLossAfterTheClockWasSetBack(t *testing.T) {
 	}
 }
 
+// An exchange took long, and its answer was given earlier than it was taken to be. The next
+// one is quick, and below what is known by that much: nothing was lost. What is below by more
+// is.
+func TestNoLossAfterASlowAnswer(t *testing.T) {
+	const late = 100 * time.Millisecond
+	r := limit.Must(limit.Funnel("r", 100, 1, time.Second))
+	for _, lost := range []bool{false, true} {
+		link := newTestLink()
+		now := int64(1e18)
+		c := NewAlone("k", r, link, now)
+		c.Shard(now, func(string) int { return 1 })
+		full := now + int64(10*time.Second) // when the bucket will be empty
+		ask := func(end, err time.Duration) Outcome {
+			if _, ok := c.Collect(now, false); !ok {
+				t.Fatal("nothing to ask")
+			}
+			now += int64(late)
+			return c.Settle(now, Answer{
+				Rule: r, Level: arith.Span{NS: end.Nanoseconds() - now + int64(err)}, At: now, ServerNow: now - int64(err),
+				Slack: int64(err + time.Millisecond), Late: int64(err),
+			})
+		}
+		if out := ask(time.Duration(full), late); out.Lost {
+			t.Fatal("the first answer shows a loss")
+		}
+		for range 2 { // what is known stands, and so does its error
+			c.Refresh()
+			if out := ask(time.Duration(full), 0); out.Lost {
+				t.Error("an answer that was given earlier than known is taken for a loss")
+			}
+		}
+		if lost {
+			c.Refresh()
+			if out := ask(time.Duration(full)-5*time.Millisecond, 0); !out.Lost {
+				t.Error("a loss of more than the error was not noticed")
+			}
+		}
+	}
+}
+
 // Units that were booked on a key before it broke were admitted after our clock
 // had stood still. What is known from before that moves; they do not.
 func TestBookedUnitsAfterTheClockStoodStill(t *testing.T) {

@@ -2,6 +2,7 @@ package counter
 
 import (
 	"math"
+	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/algorithm"
 	"github.com/hybridlimit/hybridlimit/internal/arith"
@@ -49,6 +50,7 @@ type Answer struct {
 	At        int64      // our time at which the answer was given, ns
 	ServerNow int64      // the authority's time then, ns
 	Slack     int64      // uncertainty of At, ns
+	Late      int64      // by how much At may be too late, ns
 }
 
 // Outcome is what the reconciler has to do after an answer.
@@ -239,15 +241,27 @@ func (c *Counter) settleLocked(now int64, a Answer, floor bool) algorithm.Settle
 		return s
 	}
 	if c.born != untold {
-		is.Slack += (a.At - c.freshAt) / clockDrift
+		is.Slack += (a.At-c.freshAt)/clockDrift + int64(c.lateMicros)*int64(time.Microsecond)
 		c.repairKnownLocked(is.Slack)
 	}
 	c.setApart(c.clocksApart())
 	was := r.Sub(f.View, r.Cost(a.Forgiven)) // no reservation was among them
 	s := f.Settle(r, is, w)
+	c.lateLocked(a.Late, s.Below)
 	c.correctedLocked(was, is.Slack)
 	f.CapWeighted(r, now, w)
 	return s
+}
+
+// lateLocked notes by how much, in ns, the level that is known may be too late: by as much
+// the next answer may be below it, and nothing is lost. If what was known before stands, its
+// error does, too.
+func (c *Counter) lateLocked(late int64, stands bool) {
+	micros := uint32(min(max(late, 0)/int64(time.Microsecond)+1, math.MaxUint32))
+	if stands {
+		micros = max(micros, c.lateMicros)
+	}
+	c.lateMicros = micros
 }
 
 // tellsLocked reports whether c has something to report at now.
