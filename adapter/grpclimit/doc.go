@@ -1,0 +1,51 @@
+// Package grpclimit limits the calls of gRPC servers and clients with a limiter of
+// hybridlimit.
+//
+//	perPeer := limit.Must(limit.TokenBucket("api", 20, 10, time.Second))
+//	unary, err := grpclimit.UnaryServerInterceptor(lim, perPeer, grpclimit.Peer())
+//	…
+//	server := grpc.NewServer(grpc.ChainUnaryInterceptor(unary))
+//
+// The rule and the key function are required, because there is no safe default of
+// either: a constructor without them returns an error. So does one with an option that
+// makes no sense there. Unary calls and streams need an interceptor each; calls of one
+// kind are not limited by the interceptor of the other. Interceptors of one limiter and
+// one rule share the counters of a key.
+//
+// # Answers
+//
+// A refused call ends with a [*RefusalError], whose status is one of these:
+//
+//   - codes.ResourceExhausted: the limit refused. The details are a RetryInfo with the
+//     wait after which the same call succeeds if nobody else calls, left out when no
+//     waiting helps ([limit.Never]); and a QuotaFailure that names the policy, which is
+//     the name of the rule. The key is in it only with [ShowKey].
+//   - codes.InvalidArgument, or what [KeyErrorCode] says: the key function returned an
+//     error or an empty key. Such calls never share a counter, and never pass.
+//   - codes.Internal: the limiter cannot decide, because the cost is negative or the
+//     rule does not fit. Correct the service.
+//
+// Messages are stable: "rate limit exceeded: policy NAME", NAME being quoted as in Go.
+// Errors of key functions are not sent to the client: [RefusalError].Err has them, for
+// interceptors that log.
+//
+// # Streams
+//
+// Opening a stream counts like a unary call. [EachMessage] counts each message that a
+// server receives, too, under a rule of its own. A refused message ends the stream.
+//
+// # Clients
+//
+// A client interceptor refuses before the call is sent, or with [Wait] waits until it is
+// admitted. [FollowRetryInfo] makes the limiter honour what a server asks for. No
+// interceptor repeats a call.
+//
+// # What is not promised
+//
+//   - [Peer] is the other end of the connection: behind a proxy, that is the proxy.
+//   - [Metadata] is what the caller says. Authenticate first, in an interceptor before
+//     this one.
+//   - Calls are counted when they begin: not how many run at a time, nor bytes, unless
+//     [Cost] says so.
+//   - A panic of a function that an option holds is not recovered.
+package grpclimit

@@ -1,0 +1,243 @@
+package grpclimit
+
+import (
+	"context"
+	"reflect"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// Limiter is what every interceptor needs; [limit.Limiter], *hybrid.Limiter and
+// *local.Limiter have it. Some options need more and say so. It must be safe for concurrent
+// use.
+type Limiter interface {
+	Take(key string, rule *limit.Rule, n int64) limit.Result
+}
+
+type (
+	allTaker interface {
+		TakeAll(checks ...limit.Check) limit.AllResult
+	}
+	refunder interface {
+		Refund(key string, rule *limit.Rule, n int64) (back int64)
+	}
+	waiter interface {
+		Wait(ctx context.Context, key string, rule *limit.Rule, n int64) error
+	}
+	ruleChecker interface {
+		CheckRule(rule *limit.Rule) error
+	}
+)
+
+// gate decides about calls. It is immutable.
+type gate struct {
+	*config
+	lim      Limiter
+	all      allTaker  // nil unless there are several limits
+	back     refunder  // nil unless units are handed back
+	waiting  waiter    // nil unless calls wait
+	follower *follower // nil unless servers are followed
+}
+
+func newGate(client bool, lim Limiter, rule *limit.Rule, key KeyFunc, opts []Option) (*gate, error) {
+	c := configure(client, rule, key, opts)
+	g := &gate{config: c, lim: lim}
+	if isNil(lim) {
+		c.bad("the limiter is nil")
+		return nil, c.err()
+	}
+	if len(c.limits) > 1 {
+		g.all, _ = lim.(allTaker)
+		c.need(g.all != nil, "And", "TakeAll")
+	}
+	if c.refunds != nil {
+		g.back, _ = lim.(refunder)
+		c.need(g.back != nil, "RefundOn", "Refund")
+	}
+	if c.wait {
+		g.waiting, _ = lim.(waiter)
+		c.need(g.waiting != nil, "Wait", "Wait")
+	}
+	if c.follow != 0 {
+		g.follower = newFollower(lim, c.follow)
+		c.need(g.follower != nil, "FollowRetryInfo", "Peek and Set")
+	}
+	g.checkRules()
+	if err := c.err(); err != nil {
+		return nil, err
+	}
+	if c.dry {
+		c.makeDry()
+	}
+	return g, nil
+}
+
+// isNil also finds a nil pointer in the interface: such a limiter refuses every call.
+func isNil(lim Limiter) bool {
+	if lim == nil {
+		return true
+	}
+	v := reflect.ValueOf(lim)
+	return v.Kind() == reflect.Pointer && v.IsNil()
+}
+
+func (c *config) need(has bool, option, method string) {
+	if !has {
+		c.bad("%s needs a limiter that has %s", option, method)
+	}
+}
+
+// checkRules asks the limiter whether it can decide by these rules: one that cannot would
+// refuse each call.
+func (g *gate) checkRules() {
+	checker, ok := g.lim.(ruleChecker)
+	if !ok {
+		return
+	}
+	rules := []*limit.Rule{g.message}
+	for _, l := range g.limits {
+		rules = append(rules, l.rule)
+	}
+	for _, r := range rules {
+		if !r.Valid() {
+			continue // reported, or there is none
+		}
+		if err := checker.CheckRule(r); err != nil {
+			g.bad("%w", err)
+		}
+	}
+}
+
+// makeDry replaces the rules once, as a rule that is new for each check is slower.
+func (c *config) makeDry() {
+	for i := range c.limits {
+		c.limits[i].rule = c.limits[i].rule.DryRun()
+	}
+	c.message = c.message.DryRun()
+}
+
+// claim is what a call has taken.
+type claim struct {
+	checks []limit.Check // empty if the call was free, or passed without a key
+	// unsure tells that a limit whose rule is a dry run may have taken nothing.
+	unsure bool
+	// noKey tells that the call has no key and passed because nothing is refused.
+	noKey bool
+}
+
+// admit takes the units of a call, or returns why it is refused.
+func (g *gate) admit(ctx context.Context, call Call) (claim, error) {
+	n := int64(1)
+	if g.cost != nil {
+		n = g.cost(ctx, call)
+	}
+	if n == 0 {
+		return claim{}, nil
+	}
+	checks, err := g.checksOf(ctx, call, n)
+	if err != nil {
+		return claim{noKey: true}, g.conclude(ctx, Decision{Call: call, Err: noKey(g.keyCode, err)})
+	}
+	if g.waiting != nil {
+		return claim{checks: checks, unsure: true}, g.conclude(ctx, g.waitFor(ctx, call, checks[0]))
+	}
+	by, res := g.take(checks)
+	d := Decision{Call: call, Rule: by.Rule, Result: res, Err: g.refusal(by, res)}
+	return claim{checks: checks, unsure: res.WouldRefuse || !res.Allowed}, g.conclude(ctx, d)
+}
+
+// checksOf returns what is to be asked of the limiter.
+func (g *gate) checksOf(ctx context.Context, call Call, n int64) ([]limit.Check, error) {
+	checks := make([]limit.Check, len(g.limits))
+	for i, l := range g.limits {
+		key, err := l.key.of(ctx, call)
+		if err != nil {
+			return nil, err
+		}
+		checks[i] = limit.Check{Key: key, Rule: l.rule, N: n}
+	}
+	if g.plan != nil {
+		if rule := g.plan(ctx, call); rule != nil {
+			if g.dry {
+				rule = rule.DryRun()
+			}
+			checks[0].Rule = rule
+		}
+	}
+	return checks, nil
+}
+
+// take asks the limiter, and returns which check decided.
+func (g *gate) take(checks []limit.Check) (limit.Check, limit.Result) {
+	if len(checks) == 1 {
+		q := checks[0]
+		return q, g.lim.Take(q.Key, q.Rule, q.N)
+	}
+	v := g.all.TakeAll(checks...)
+	by := limit.Check{Rule: v.Rule}
+	if v.By >= 0 && v.By < len(checks) {
+		by = checks[v.By]
+	}
+	return by, v.Result
+}
+
+// refusal returns the error of a check that was refused, or nil.
+func (g *gate) refusal(q limit.Check, res limit.Result) error {
+	switch {
+	case res.Allowed:
+		return nil
+	case res.Source == limit.SourceInvalid:
+		return undecided(q.Rule, res, nil)
+	}
+	return exceeded(q.Rule, res, g.subject(q.Key), nil)
+}
+
+func (g *gate) subject(key string) string {
+	if g.showKey {
+		return key
+	}
+	return ""
+}
+
+func (g *gate) waitFor(ctx context.Context, call Call, q limit.Check) Decision {
+	d := Decision{Call: call, Rule: q.Rule}
+	if err := g.waiting.Wait(ctx, q.Key, q.Rule, q.N); err != nil {
+		d.Err = notWaited(q.Rule, g.subject(q.Key), err)
+	}
+	return d
+}
+
+// conclude tells the observer, and returns the error that the call ends with.
+func (g *gate) conclude(ctx context.Context, d Decision) error {
+	if g.observer != nil {
+		g.observer(ctx, d)
+	}
+	if g.dry {
+		return nil
+	}
+	return d.Err
+}
+
+// ended hands back what a call has taken if it ended in such a way. What may not have been
+// taken is kept: it would be handed back out of the units of others.
+func (g *gate) ended(took claim, err error) {
+	if g.back == nil || !g.refunds[codeOf(err)] {
+		return
+	}
+	for _, q := range took.checks {
+		if !took.unsure || !q.Rule.IsDryRun() {
+			g.back.Refund(q.Key, q.Rule, q.N)
+		}
+	}
+}
+
+// codeOf returns the code that gRPC sends for the error of a handler.
+func codeOf(err error) codes.Code {
+	if s, ok := status.FromError(err); ok {
+		return s.Code()
+	}
+	return status.FromContextError(err).Code()
+}

@@ -1,0 +1,124 @@
+package grpclimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// maxSubjectBytes bounds the key in a QuotaFailure: details travel in a trailer, whose
+// size clients bound.
+const maxSubjectBytes = 256
+
+// RefusalError is the error of a call that an interceptor of this package refused. gRPC
+// sends its status; the rest stays in the process. On a client it tells a call that was
+// not sent from one that the server refused: use [errors.As]. It is immutable.
+type RefusalError struct {
+	// Rule is the rule that refused; nil if it did not come to that.
+	Rule *limit.Rule
+	// Result is the limiter's answer. Of a client that waits only RetryAfter is known.
+	Result limit.Result
+	// Err is why there was no answer: the error of a key function or of [Wait]. Else nil.
+	Err error
+
+	status *status.Status
+}
+
+// GRPCStatus returns what the caller is told.
+func (e *RefusalError) GRPCStatus() *status.Status {
+	if e == nil || e.status == nil {
+		return status.New(codes.Internal, "rate limit: no reason known")
+	}
+	return e.status
+}
+
+func (e *RefusalError) Error() string {
+	s := "grpclimit: " + e.GRPCStatus().Message()
+	if e != nil && e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+func (e *RefusalError) Unwrap() error {
+	if e == nil {
+		return nil
+	}
+	return e.Err
+}
+
+// noKey is the refusal of a call whose key is not known.
+func noKey(code codes.Code, why error) *RefusalError {
+	return &RefusalError{Err: why, status: status.New(code, "rate limit: the call has no key")}
+}
+
+// undecided is the refusal of a call that the limiter cannot decide.
+func undecided(rule *limit.Rule, res limit.Result, why error) *RefusalError {
+	s := status.Newf(codes.Internal, "rate limit: cannot be decided: policy %q", nameOf(rule))
+	return &RefusalError{Rule: rule, Result: res, Err: why, status: s}
+}
+
+// exceeded is the refusal of a call by a limit. subject is the key if callers are to see
+// it, else "".
+func exceeded(rule *limit.Rule, res limit.Result, subject string, why error) *RefusalError {
+	name := nameOf(rule)
+	s := status.Newf(codes.ResourceExhausted, "rate limit exceeded: policy %q", name)
+	if detailed, err := s.WithDetails(details(name, subject, res.RetryAfter)...); err == nil {
+		s = detailed
+	}
+	return &RefusalError{Rule: rule, Result: res, Err: why, status: s}
+}
+
+func details(name, subject string, retryAfter time.Duration) []protoadapt.MessageV1 {
+	if subject == "" {
+		subject = name
+	}
+	quota := &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{{
+		Subject: text(subject), Description: fmt.Sprintf("policy %q", name),
+	}}}
+	if retryAfter <= 0 || retryAfter == limit.Never {
+		return []protoadapt.MessageV1{quota}
+	}
+	return []protoadapt.MessageV1{&errdetails.RetryInfo{RetryDelay: durationpb.New(retryAfter)}, quota}
+}
+
+// text makes s fit a protobuf string, which must be UTF-8: a key may be any bytes.
+func text(s string) string {
+	if len(s) > maxSubjectBytes {
+		s = s[:maxSubjectBytes]
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}
+
+func nameOf(rule *limit.Rule) string {
+	if rule == nil {
+		return ""
+	}
+	return rule.Name()
+}
+
+// notWaited is the error of a call that was not waited for to the end.
+func notWaited(rule *limit.Rule, subject string, err error) error {
+	var late *limit.WaitError
+	switch {
+	case errors.As(err, &late):
+		return exceeded(rule, limit.Result{Limit: rule.Limit(), RetryAfter: late.Need}, subject, err)
+	case errors.Is(err, limit.ErrClosed):
+		s := status.New(codes.Unavailable, "rate limit: the limiter is closed")
+		return &RefusalError{Rule: rule, Err: err, status: s}
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		s := status.New(status.FromContextError(err).Code(), "rate limit: the call ended while it waited")
+		return &RefusalError{Rule: rule, Err: err, status: s}
+	}
+	return undecided(rule, limit.Result{Source: limit.SourceInvalid}, err)
+}

@@ -1,0 +1,51 @@
+package grpclimit
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// UnaryServerInterceptor returns an interceptor that refuses unary calls above rule,
+// counted under the key that key returns. It returns an error, and never an interceptor that
+// lets all calls pass, if one of them is nil or an option cannot be used.
+func UnaryServerInterceptor(lim Limiter, rule *limit.Rule, key KeyFunc, opts ...Option) (grpc.UnaryServerInterceptor, error) {
+	g, err := newGate(false, lim, rule, key, opts)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		took, err := g.admit(ctx, Call{Method: info.FullMethod, Request: req})
+		if err != nil {
+			return nil, err
+		}
+		reply, err := handler(ctx, req)
+		g.ended(took, err)
+		return reply, err
+	}, nil
+}
+
+// StreamServerInterceptor is [UnaryServerInterceptor] for streams: it refuses to open
+// them, and with [EachMessage] it refuses messages.
+func StreamServerInterceptor(lim Limiter, rule *limit.Rule, key KeyFunc, opts ...Option) (grpc.StreamServerInterceptor, error) {
+	g, err := newGate(false, lim, rule, key, opts)
+	if err != nil {
+		return nil, err
+	}
+	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		call := Call{Method: info.FullMethod, Stream: true}
+		took, err := g.admit(ss.Context(), call)
+		if err != nil {
+			return err
+		}
+		if g.message == nil {
+			err = handler(srv, ss)
+		} else {
+			err = g.countMessages(srv, ss, call, took, handler)
+		}
+		g.ended(took, err)
+		return err
+	}, nil
+}
