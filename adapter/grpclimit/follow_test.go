@@ -171,7 +171,7 @@ func TestFollowFails(t *testing.T) {
 	var sets int
 	l := &setter{lim, lim.Peek, func(ctx context.Context, used int64) error {
 		sets++
-		if end, ok := ctx.Deadline(); !ok || time.Until(end) > time.Second || ctx.Err() != nil {
+		if end, ok := ctx.Deadline(); !ok || time.Until(end) > time.Second || errors.Is(ctx.Err(), context.Canceled) {
 			t.Errorf("the context ends at %v, %v, %v", end, ok, ctx.Err())
 		}
 		return broken
