@@ -31,12 +31,12 @@ func TestClientRefuses(t *testing.T) {
 	s, calls := counting(echo())
 	rule := bucket("upstream", 2)
 	addr := serve(t, nil, s)
-	cc := dial(t, addr, clients(t, lim, rule, grpclimit.Target())...)
+	cc := dial(t, addr, clients(t, lim, rule, grpclimit.ByTarget())...)
 	want(t, say(t, cc, ""), codes.OK)
 	want(t, streamed(t, cc), codes.OK)
 	for _, err := range []error{say(t, cc, ""), streamed(t, cc)} {
 		want(t, err, codes.ResourceExhausted)
-		var refused *grpclimit.RefusalError
+		var refused *grpclimit.RefusedError
 		if !errors.As(err, &refused) || refused.Rule != rule || refused.Result.RetryAfter != time.Second {
 			t.Errorf("%v: %+v", err, refused)
 		}
@@ -54,10 +54,10 @@ func TestClientRefuses(t *testing.T) {
 	want(t, say(t, cc, ""), codes.OK)
 
 	// What the server refuses is no refusal of ours.
-	cc = dial(t, serve(t, nil, failing(status.Error(codes.ResourceExhausted, "server"))), clients(t, lim, rule, grpclimit.Target())...)
+	cc = dial(t, serve(t, nil, failing(status.Error(codes.ResourceExhausted, "server"))), clients(t, lim, rule, grpclimit.ByTarget())...)
 	err := say(t, cc, "")
 	want(t, err, codes.ResourceExhausted)
-	if errors.As(err, new(*grpclimit.RefusalError)) {
+	if errors.As(err, new(*grpclimit.RefusedError)) {
 		t.Errorf("%v", err)
 	}
 }
@@ -79,7 +79,7 @@ func TestClientWithoutKey(t *testing.T) {
 // On a server there is no target: calls are refused, not counted together.
 func TestTargetOnServer(t *testing.T) {
 	lim, _ := alone(t)
-	cc := dial(t, serve(t, nil, echo(), unary(t, lim, bucket("api", 9), grpclimit.Target())))
+	cc := dial(t, serve(t, nil, echo(), unary(t, lim, bucket("api", 9), grpclimit.ByTarget())))
 	want(t, say(t, cc, ""), codes.InvalidArgument)
 }
 
@@ -91,7 +91,7 @@ func TestClientWaits(t *testing.T) {
 	defer lim.Close()
 	s, calls := counting(echo())
 	const every, n = 20 * time.Millisecond, 6
-	cc := dial(t, serve(t, nil, s), clients(t, lim, limit.Must(limit.TokenBucket("upstream", 1, 1, every)), grpclimit.Method(), grpclimit.Wait())...)
+	cc := dial(t, serve(t, nil, s), clients(t, lim, limit.Must(limit.TokenBucket("upstream", 1, 1, every)), grpclimit.ByMethod(), grpclimit.Wait())...)
 	begin := time.Now()
 	for range n {
 		want(t, say(t, cc, ""), codes.OK)
@@ -143,7 +143,7 @@ func TestClientWaitEnds(t *testing.T) {
 	for range 2 {
 		err := <-done
 		want(t, err, codes.Canceled)
-		if !errors.As(err, new(*grpclimit.RefusalError)) || !errors.Is(err, context.Canceled) {
+		if !errors.As(err, new(*grpclimit.RefusedError)) || !errors.Is(err, context.Canceled) {
 			t.Errorf("%v", err)
 		}
 	}

@@ -2,7 +2,7 @@
 // hybridlimit.
 //
 //	perPeer := limit.Must(limit.TokenBucket("api", 20, 10, time.Second))
-//	unary, err := grpclimit.UnaryServerInterceptor(lim, perPeer, grpclimit.Peer())
+//	unary, err := grpclimit.UnaryServerInterceptor(lim, perPeer, grpclimit.ByPeer())
 //	…
 //	server := grpc.NewServer(grpc.ChainUnaryInterceptor(unary))
 //
@@ -14,7 +14,7 @@
 //
 // # Answers
 //
-// A refused call ends with a [*RefusalError], whose status is one of these:
+// A refused call ends with a [*RefusedError], whose status is one of these:
 //
 //   - codes.ResourceExhausted: the limit refused. The details are a RetryInfo with the
 //     wait after which the same call succeeds if nobody else calls, left out when no
@@ -26,7 +26,7 @@
 //     rule does not fit. Correct the service.
 //
 // Messages are stable: "rate limit exceeded: policy NAME", NAME being quoted as in Go.
-// Errors of key functions are not sent to the client: [RefusalError].Err has them, for
+// Errors of key functions are not sent to the client: [RefusedError].Err has them, for
 // interceptors that log.
 //
 // # Streams
@@ -42,8 +42,8 @@
 //
 // # What is not promised
 //
-//   - [Peer] is the other end of the connection: behind a proxy, that is the proxy.
-//   - [Metadata] is what the caller says. Authenticate first, in an interceptor before
+//   - [ByPeer] is the other end of the connection: behind a proxy, that is the proxy.
+//   - [ByMetadata] is what the caller says. Authenticate first, in an interceptor before
 //     this one.
 //   - Calls are counted when they begin: not how many run at a time, nor bytes, unless
 //     [Cost] says so.

@@ -122,7 +122,7 @@ func usedFor(rule *limit.Rule, pause time.Duration) int64 {
 // retryDelay returns the pause that a server asks for; 0 if it asks for none, or for
 // nonsense.
 func retryDelay(err error) time.Duration {
-	var own *RefusalError
+	var own *RefusedError
 	if errors.As(err, &own) { // another interceptor's, not a server's
 		return 0
 	}

@@ -63,7 +63,7 @@ func TestFollowOwnServer(t *testing.T) {
 			for range 5 {
 				err := kind.call(t, cc)
 				want(t, err, codes.ResourceExhausted)
-				if !errors.As(err, new(*grpclimit.RefusalError)) {
+				if !errors.As(err, new(*grpclimit.RefusedError)) {
 					t.Errorf("the server was asked again: %v", err)
 				}
 			}
@@ -261,7 +261,7 @@ func TestFollowForTheFleet(t *testing.T) {
 	want(t, say(t, ccs[0], ""), codes.ResourceExhausted)
 	h.Preload([]string{"k"}, rule)
 	err := say(t, ccs[1], "")
-	if !errors.As(err, new(*grpclimit.RefusalError)) || calls.Load() != 1 {
+	if !errors.As(err, new(*grpclimit.RefusedError)) || calls.Load() != 1 {
 		t.Errorf("%v, %d calls", err, calls.Load())
 	}
 	for _, lim := range h.Limiters {

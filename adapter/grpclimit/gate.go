@@ -121,25 +121,20 @@ func (c *config) makeDry() {
 
 // claim is what a call has taken.
 type claim struct {
-	checks []limit.Check // empty if the call was free, or passed without a key
+	checks []limit.Check // empty if the call is not counted: unlimited, or a dry run without a key
 	// unsure tells that a limit whose rule is a dry run may have taken nothing.
 	unsure bool
-	// noKey tells that the call has no key and passed because nothing is refused.
-	noKey bool
 }
 
 // admit takes the units of a call, or returns why it is refused.
 func (g *gate) admit(ctx context.Context, call Call) (claim, error) {
-	n := int64(1)
-	if g.cost != nil {
-		n = g.cost(ctx, call)
-	}
-	if n == 0 {
+	rule := g.ruleOf(ctx, call)
+	if rule == unlimited {
 		return claim{}, nil
 	}
-	checks, err := g.checksOf(ctx, call, n)
+	checks, err := g.checksOf(ctx, call, rule)
 	if err != nil {
-		return claim{noKey: true}, g.conclude(ctx, Decision{Call: call, Err: noKey(g.keyCode, err)})
+		return claim{}, g.conclude(ctx, Decision{Call: call, Err: noKey(g.keyCode, err)})
 	}
 	if g.waiting != nil {
 		return claim{checks: checks, unsure: true}, g.conclude(ctx, g.waitFor(ctx, call, checks[0]))
@@ -149,8 +144,28 @@ func (g *gate) admit(ctx context.Context, call Call) (claim, error) {
 	return claim{checks: checks, unsure: res.WouldRefuse || !res.Allowed}, g.conclude(ctx, d)
 }
 
+// ruleOf returns the first rule of a call.
+func (g *gate) ruleOf(ctx context.Context, call Call) *limit.Rule {
+	rule := g.limits[0].rule
+	if g.plan == nil {
+		return rule
+	}
+	switch planned := g.plan(ctx, call); {
+	case planned == nil:
+		return rule
+	case g.dry && planned != unlimited:
+		return planned.DryRun()
+	default:
+		return planned
+	}
+}
+
 // checksOf returns what is to be asked of the limiter.
-func (g *gate) checksOf(ctx context.Context, call Call, n int64) ([]limit.Check, error) {
+func (g *gate) checksOf(ctx context.Context, call Call, first *limit.Rule) ([]limit.Check, error) {
+	n := int64(1)
+	if g.cost != nil {
+		n = units(g.cost(ctx, call))
+	}
 	checks := make([]limit.Check, len(g.limits))
 	for i, l := range g.limits {
 		key, err := l.key.of(ctx, call)
@@ -159,15 +174,16 @@ func (g *gate) checksOf(ctx context.Context, call Call, n int64) ([]limit.Check,
 		}
 		checks[i] = limit.Check{Key: key, Rule: l.rule, N: n}
 	}
-	if g.plan != nil {
-		if rule := g.plan(ctx, call); rule != nil {
-			if g.dry {
-				rule = rule.DryRun()
-			}
-			checks[0].Rule = rule
-		}
-	}
+	checks[0].Rule = first
 	return checks, nil
+}
+
+// units returns how many units a cost is. A forgotten one must not let everything pass.
+func units(cost int64) int64 {
+	if cost == 0 {
+		return 1
+	}
+	return cost
 }
 
 // take asks the limiter, and returns which check decided.

@@ -31,7 +31,7 @@ type Call struct {
 // see [KeyErrorCode]. It must be safe for concurrent use.
 type KeyFunc func(ctx context.Context, call Call) (string, error)
 
-// Errors of the key functions of this package; [RefusalError].Err wraps them.
+// Errors of the key functions of this package; [RefusedError].Err wraps them.
 var (
 	// ErrNoKey reports a call without what its key is made of: no peer, no or empty
 	// metadata, an empty string from a key function.
@@ -47,18 +47,18 @@ var (
 // the 2⁶⁴ addresses of its network.
 const peerBits = 64
 
-// Peer counts by the IP address at the other end of the connection, without the port.
+// ByPeer counts by the IP address at the other end of the connection, without the port.
 // IPv4-mapped IPv6 is IPv4. IPv6 counts by /64, such as "2001:db8::/64", without its zone.
 // A peer without an IP address (Unix socket, bufconn) is refused with [ErrNotTCP]; see
-// [PeerOr].
-func Peer() KeyFunc {
+// [ByPeerOr].
+func ByPeer() KeyFunc {
 	return func(ctx context.Context, _ Call) (string, error) { return peerKey(ctx) }
 }
 
-// PeerOr is [Peer] for servers that also listen where peers have no IP address: these
+// ByPeerOr is [ByPeer] for servers that also listen where peers have no IP address: these
 // peers all count together, under the key other. It is nil if other is empty, which the
 // constructors refuse.
-func PeerOr(other string) KeyFunc {
+func ByPeerOr(other string) KeyFunc {
 	if other == "" {
 		return nil
 	}
@@ -107,11 +107,11 @@ func ipOf(a net.Addr) (netip.Addr, bool) {
 	return at.Addr(), err == nil
 }
 
-// Metadata counts by a value that the caller sent, such as a user's name that an
+// ByMetadata counts by a value that the caller sent, such as a user's name that an
 // interceptor before this one has verified. A call without it, with an empty value, or with
 // more than one value is refused. It is for servers: it reads the incoming metadata.
 // It is nil if name is empty.
-func Metadata(name string) KeyFunc {
+func ByMetadata(name string) KeyFunc {
 	if name == "" {
 		return nil
 	}
@@ -127,14 +127,14 @@ func Metadata(name string) KeyFunc {
 	}
 }
 
-// Method counts by the full name of the method.
-func Method() KeyFunc {
+// ByMethod counts by the full name of the method.
+func ByMethod() KeyFunc {
 	return func(_ context.Context, call Call) (string, error) { return call.Method, nil }
 }
 
-// Target counts by the target of the client connection. A call on a server has none and is
+// ByTarget counts by the target of the client connection. A call on a server has none and is
 // refused.
-func Target() KeyFunc {
+func ByTarget() KeyFunc {
 	return func(_ context.Context, call Call) (string, error) { return call.Target, nil }
 }
 

@@ -56,7 +56,7 @@ func TestPeer(t *testing.T) {
 		{nil, "", grpclimit.ErrNoKey},
 	} {
 		ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: c.addr})
-		key, err := grpclimit.Peer()(ctx, grpclimit.Call{})
+		key, err := grpclimit.ByPeer()(ctx, grpclimit.Call{})
 		if key != c.key || !errors.Is(err, c.err) {
 			t.Errorf("%v: %q, %v", c.addr, key, err)
 		}
@@ -64,11 +64,11 @@ func TestPeer(t *testing.T) {
 		if errors.Is(c.err, grpclimit.ErrNotTCP) {
 			wantKey, wantErr = "others", nil
 		}
-		if key, err := grpclimit.PeerOr("others")(ctx, grpclimit.Call{}); key != wantKey || !errors.Is(err, wantErr) {
+		if key, err := grpclimit.ByPeerOr("others")(ctx, grpclimit.Call{}); key != wantKey || !errors.Is(err, wantErr) {
 			t.Errorf("%v, or others: %q, %v", c.addr, key, err)
 		}
 	}
-	if key, err := grpclimit.Peer()(t.Context(), grpclimit.Call{}); key != "" || !errors.Is(err, grpclimit.ErrNoKey) {
+	if key, err := grpclimit.ByPeer()(t.Context(), grpclimit.Call{}); key != "" || !errors.Is(err, grpclimit.ErrNoKey) {
 		t.Errorf("no peer: %q, %v", key, err)
 	}
 }
@@ -77,7 +77,7 @@ func TestMetadata(t *testing.T) {
 	in := func(pairs ...string) context.Context {
 		return metadata.NewIncomingContext(t.Context(), metadata.Pairs(pairs...))
 	}
-	key := grpclimit.Metadata("User")
+	key := grpclimit.ByMetadata("User")
 	if got, err := key(in("user", "alice"), grpclimit.Call{}); got != "alice" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -104,14 +104,14 @@ func TestJoin(t *testing.T) {
 	if of(grpclimit.Join(fixed("a:b"), fixed("c"))) == of(grpclimit.Join(fixed("a"), fixed("b:c"))) {
 		t.Error("other parts make the same key")
 	}
-	if of(grpclimit.Join(grpclimit.Method(), grpclimit.Target())) == of(grpclimit.Join(grpclimit.Target(), grpclimit.Method())) {
+	if of(grpclimit.Join(grpclimit.ByMethod(), grpclimit.ByTarget())) == of(grpclimit.Join(grpclimit.ByTarget(), grpclimit.ByMethod())) {
 		t.Error("another order makes the same key")
 	}
 	empty := func(context.Context, grpclimit.Call) (string, error) { return "", nil }
 	if s, err := grpclimit.Join(fixed("a"), empty)(t.Context(), call); s != "" || !errors.Is(err, grpclimit.ErrNoKey) {
 		t.Errorf("with an empty part: %q, %v", s, err)
 	}
-	if s, err := grpclimit.Join(fixed("a"), grpclimit.Metadata("user"))(t.Context(), call); s != "" || !errors.Is(err, grpclimit.ErrNoKey) {
+	if s, err := grpclimit.Join(fixed("a"), grpclimit.ByMetadata("user"))(t.Context(), call); s != "" || !errors.Is(err, grpclimit.ErrNoKey) {
 		t.Errorf("with a part that is not there: %q, %v", s, err)
 	}
 	parts := []grpclimit.KeyFunc{fixed("a")}
@@ -119,7 +119,7 @@ func TestJoin(t *testing.T) {
 	parts[0] = nil
 	of(joined) // which has a copy
 	for i, none := range []grpclimit.KeyFunc{
-		grpclimit.Join(), grpclimit.Join(fixed("a"), nil), fixed(""), grpclimit.PeerOr(""), grpclimit.Metadata(""),
+		grpclimit.Join(), grpclimit.Join(fixed("a"), nil), fixed(""), grpclimit.ByPeerOr(""), grpclimit.ByMetadata(""),
 	} {
 		if none != nil {
 			t.Errorf("key function %d is not nil", i)
@@ -137,7 +137,7 @@ func from(ip string) grpc.DialOption {
 
 func TestPeersOverTCP(t *testing.T) {
 	lim, _ := alone(t)
-	addr := serve(t, nil, echo(), unary(t, lim, bucket("api", 2), grpclimit.Peer()))
+	addr := serve(t, nil, echo(), unary(t, lim, bucket("api", 2), grpclimit.ByPeer()))
 	one, again := dial(t, addr), dial(t, addr) // other ports of one address
 	want(t, say(t, one, "a"), codes.OK)
 	want(t, say(t, again, "b"), codes.OK)
@@ -165,7 +165,7 @@ func TestMappedPeerOverTCP(t *testing.T) {
 	lim, _ := alone(t)
 	var keys []string
 	spy := func(ctx context.Context, call grpclimit.Call) (string, error) {
-		key, err := grpclimit.Peer()(ctx, call)
+		key, err := grpclimit.ByPeer()(ctx, call)
 		keys = append(keys, key)
 		return key, err
 	}
@@ -184,7 +184,7 @@ func TestPeersWithoutAddress(t *testing.T) {
 	lim, _ := alone(t)
 	t.Run("bufconn", func(t *testing.T) {
 		lis := bufconn.Listen(1 << 16)
-		serve(t, lis, echo(), unary(t, lim, bucket("buf", 2), grpclimit.Peer()))
+		serve(t, lis, echo(), unary(t, lim, bucket("buf", 2), grpclimit.ByPeer()))
 		cc := dial(t, "passthrough:///buf", grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			return lis.DialContext(ctx)
 		}))
@@ -196,7 +196,7 @@ func TestPeersWithoutAddress(t *testing.T) {
 		if err != nil {
 			t.Skip(err)
 		}
-		serve(t, lis, echo(), unary(t, lim, bucket("unix", 1), grpclimit.PeerOr("local")))
+		serve(t, lis, echo(), unary(t, lim, bucket("unix", 1), grpclimit.ByPeerOr("local")))
 		cc := dial(t, "unix:"+file)
 		want(t, say(t, cc, "a"), codes.OK)
 		want(t, say(t, cc, "b"), codes.ResourceExhausted)
@@ -214,7 +214,7 @@ func FuzzPeer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, network, text string, ip []byte) {
 		for _, a := range []net.Addr{named{network, text}, &net.TCPAddr{IP: ip, Zone: text}} {
 			ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: a})
-			key, err := grpclimit.Peer()(ctx, grpclimit.Call{})
+			key, err := grpclimit.ByPeer()(ctx, grpclimit.Call{})
 			if (key == "") != (err != nil) {
 				t.Errorf("%v: %q, %v", a, key, err)
 			}

@@ -10,23 +10,10 @@ import (
 
 // countMessages serves a stream whose messages are counted.
 func (g *gate) countMessages(srv any, ss grpc.ServerStream, call Call, took claim, handler grpc.StreamHandler) error {
-	var key string
-	switch {
-	case took.noKey:
+	if len(took.checks) == 0 {
 		return handler(srv, ss)
-	case len(took.checks) > 0:
-		key = took.checks[0].Key
-	default: // it was free to open: its key was not needed
-		var why error
-		if key, why = g.limits[0].key.of(ss.Context(), call); why != nil {
-			err := g.conclude(ss.Context(), Decision{Call: call, Err: noKey(g.keyCode, why)})
-			if err != nil {
-				return err
-			}
-			return handler(srv, ss)
-		}
 	}
-	m := &countedStream{ServerStream: ss, gate: g, call: call, key: key}
+	m := &countedStream{ServerStream: ss, gate: g, call: call, key: took.checks[0].Key}
 	err := handler(srv, m)
 	if refused := m.refused.Load(); err == nil && refused != nil {
 		return *refused // the caller must not believe that all of it was read
@@ -61,10 +48,7 @@ func (s *countedStream) RecvMsg(m any) error {
 func (s *countedStream) count(m any) error {
 	g, n := s.gate, int64(1)
 	if g.perMsg != nil {
-		n = g.perMsg(s.Context(), m)
-	}
-	if n == 0 {
-		return nil
+		n = units(g.perMsg(s.Context(), m))
 	}
 	q := limit.Check{Key: s.key, Rule: g.message, N: n}
 	res := g.lim.Take(q.Key, q.Rule, q.N)

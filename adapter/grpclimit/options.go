@@ -55,9 +55,17 @@ func (c *config) bad(format string, args ...any) {
 	c.problems = append(c.problems, fmt.Errorf("grpclimit: "+format, args...))
 }
 
-// Plan chooses the rule of each call, such as by what a customer has paid. nil means the
-// rule that the constructor was given. Rules of one name share the counter of a key. Return
-// rules that were built once.
+// unlimited is no rule of any constructor, and known by its address.
+var unlimited = new(limit.Rule)
+
+// Unlimited returns what a [Plan] returns for a call that nothing limits, such as a health
+// check. It is not counted under any rule, nor are its messages, and it needs no key.
+func Unlimited() *limit.Rule { return unlimited }
+
+// Plan chooses the rule of each call, such as by what a customer has paid. nil, as of a plan
+// that nobody knows, means the rule that the constructor was given: to let a call pass takes
+// [Unlimited]. Rules of one name share the counter of a key. Return rules that were built
+// once.
 func Plan(plan func(ctx context.Context, call Call) *limit.Rule) Option {
 	return func(c *config) {
 		c.plan = plan
@@ -67,9 +75,8 @@ func Plan(plan func(ctx context.Context, call Call) *limit.Rule) Option {
 	}
 }
 
-// Cost says how many units a call takes, under each of its rules; without it a call takes
-// 1. At 0 the call passes uncounted and needs no key: a health check, for example. Below 0
-// it is refused with codes.Internal.
+// Cost says how many units a call takes, under each of its rules. Default 1. A cost of 0 is
+// 1, as that of a [limit.Check]; with one below 0 the call is refused with codes.Internal.
 func Cost(cost func(ctx context.Context, call Call) int64) Option {
 	return func(c *config) {
 		c.cost = cost
@@ -128,8 +135,8 @@ func RefundOn(on ...codes.Code) Option {
 }
 
 // EachMessage counts each message that a server receives on a stream, under rule and the
-// key of the stream. cost says how many units a message takes; nil means 1, and 0 is not
-// counted. The handler's RecvMsg returns the refusal, then and from then on, and the stream
+// key of the stream. cost says how many units a message takes, as [Cost] does; nil means
+// 1. The handler's RecvMsg returns the refusal, then and from then on, and the stream
 // ends with it unless the handler returns another error. Unary calls are not affected. The
 // name of the rule must differ from those of the others.
 func EachMessage(rule *limit.Rule, cost func(ctx context.Context, message any) int64) Option {

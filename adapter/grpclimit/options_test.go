@@ -51,7 +51,7 @@ func TestConstructorsRefuse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer shared.Close(context.Background())
-	rule, key := bucket("api", 1), grpclimit.Method()
+	rule, key := bucket("api", 1), grpclimit.ByMethod()
 	window := limit.Must(limit.SlidingWindow("window", 10, time.Minute))
 	exact := limit.Must(limit.SlidingLog("exact", 10, time.Minute))
 	only := taker(func(string, *limit.Rule, int64) limit.Result { return limit.Result{} })
@@ -109,7 +109,7 @@ func TestConstructorsRefuse(t *testing.T) {
 
 func TestConstructorsRefuseOptionsOfTheOtherSide(t *testing.T) {
 	lim, _ := alone(t)
-	rule, key := bucket("api", 1), grpclimit.Method()
+	rule, key := bucket("api", 1), grpclimit.ByMethod()
 	if server, client := construct(t, lim, rule, key, grpclimit.EachMessage(bucket("messages", 1), nil)); server != nil || client == nil {
 		t.Errorf("EachMessage: %v, %v", server, client)
 	}
@@ -132,7 +132,7 @@ func TestConstructorsReportEveryProblem(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer shared.Close(context.Background())
-	server, _ = construct(t, shared, limit.Must(limit.SlidingLog("log", 1, time.Minute)), grpclimit.Method())
+	server, _ = construct(t, shared, limit.Must(limit.SlidingLog("log", 1, time.Minute)), grpclimit.ByMethod())
 	if !errors.Is(server, limit.ErrUnsupported) {
 		t.Errorf("%v", server)
 	}

@@ -20,10 +20,10 @@ import (
 // size clients bound.
 const maxSubjectBytes = 256
 
-// RefusalError is the error of a call that an interceptor of this package refused. gRPC
+// RefusedError is the error of a call that an interceptor of this package refused. gRPC
 // sends its status; the rest stays in the process. On a client it tells a call that was
 // not sent from one that the server refused: use [errors.As]. It is immutable.
-type RefusalError struct {
+type RefusedError struct {
 	// Rule is the rule that refused; nil if it did not come to that.
 	Rule *limit.Rule
 	// Result is the limiter's answer. Of a client that waits only RetryAfter is known.
@@ -35,14 +35,14 @@ type RefusalError struct {
 }
 
 // GRPCStatus returns what the caller is told.
-func (e *RefusalError) GRPCStatus() *status.Status {
+func (e *RefusedError) GRPCStatus() *status.Status {
 	if e == nil || e.status == nil {
 		return status.New(codes.Internal, "rate limit: no reason known")
 	}
 	return e.status
 }
 
-func (e *RefusalError) Error() string {
+func (e *RefusedError) Error() string {
 	s := "grpclimit: " + e.GRPCStatus().Message()
 	if e != nil && e.Err != nil {
 		s += ": " + e.Err.Error()
@@ -50,7 +50,7 @@ func (e *RefusalError) Error() string {
 	return s
 }
 
-func (e *RefusalError) Unwrap() error {
+func (e *RefusedError) Unwrap() error {
 	if e == nil {
 		return nil
 	}
@@ -58,25 +58,25 @@ func (e *RefusalError) Unwrap() error {
 }
 
 // noKey is the refusal of a call whose key is not known.
-func noKey(code codes.Code, why error) *RefusalError {
-	return &RefusalError{Err: why, status: status.New(code, "rate limit: the call has no key")}
+func noKey(code codes.Code, why error) *RefusedError {
+	return &RefusedError{Err: why, status: status.New(code, "rate limit: the call has no key")}
 }
 
 // undecided is the refusal of a call that the limiter cannot decide.
-func undecided(rule *limit.Rule, res limit.Result, why error) *RefusalError {
+func undecided(rule *limit.Rule, res limit.Result, why error) *RefusedError {
 	s := status.Newf(codes.Internal, "rate limit: cannot be decided: policy %q", nameOf(rule))
-	return &RefusalError{Rule: rule, Result: res, Err: why, status: s}
+	return &RefusedError{Rule: rule, Result: res, Err: why, status: s}
 }
 
 // exceeded is the refusal of a call by a limit. subject is the key if callers are to see
 // it, else "".
-func exceeded(rule *limit.Rule, res limit.Result, subject string, why error) *RefusalError {
+func exceeded(rule *limit.Rule, res limit.Result, subject string, why error) *RefusedError {
 	name := nameOf(rule)
 	s := status.Newf(codes.ResourceExhausted, "rate limit exceeded: policy %q", name)
 	if detailed, err := s.WithDetails(details(name, subject, res.RetryAfter)...); err == nil {
 		s = detailed
 	}
-	return &RefusalError{Rule: rule, Result: res, Err: why, status: s}
+	return &RefusedError{Rule: rule, Result: res, Err: why, status: s}
 }
 
 func details(name, subject string, retryAfter time.Duration) []protoadapt.MessageV1 {
@@ -115,10 +115,10 @@ func notWaited(rule *limit.Rule, subject string, err error) error {
 		return exceeded(rule, limit.Result{Limit: rule.Limit(), RetryAfter: late.Need}, subject, err)
 	case errors.Is(err, limit.ErrClosed):
 		s := status.New(codes.Unavailable, "rate limit: the limiter is closed")
-		return &RefusalError{Rule: rule, Err: err, status: s}
+		return &RefusedError{Rule: rule, Err: err, status: s}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		s := status.New(status.FromContextError(err).Code(), "rate limit: the call ended while it waited")
-		return &RefusalError{Rule: rule, Err: err, status: s}
+		return &RefusedError{Rule: rule, Err: err, status: s}
 	}
 	return undecided(rule, limit.Result{Source: limit.SourceInvalid}, err)
 }

@@ -30,7 +30,7 @@ func as(ctx context.Context, user string) context.Context {
 func TestRefusal(t *testing.T) {
 	lim, now := alone(t)
 	rule := bucket("per user", 2)
-	cc := dial(t, serve(t, nil, echo(), unary(t, lim, rule, grpclimit.Metadata("user")), stream(t, lim, rule, grpclimit.Metadata("user"))))
+	cc := dial(t, serve(t, nil, echo(), unary(t, lim, rule, grpclimit.ByMetadata("user")), stream(t, lim, rule, grpclimit.ByMetadata("user"))))
 	alice := as(t.Context(), "alice")
 	want(t, sayIn(alice, cc, "a"), codes.OK)
 	now.Advance(300 * time.Millisecond)
@@ -62,7 +62,7 @@ func TestNoRetryInfoWhenWaitingCannotHelp(t *testing.T) {
 	lim, _ := alone(t)
 	two := func(context.Context, grpclimit.Call) int64 { return 2 }
 	for _, rule := range []*limit.Rule{bucket("one", 1), bucket("none", 0), limit.Must(limit.FixedWindow("nothing", 0, time.Hour))} {
-		cc := dial(t, serve(t, nil, echo(), unary(t, lim, rule, grpclimit.Method(), grpclimit.Cost(two))))
+		cc := dial(t, serve(t, nil, echo(), unary(t, lim, rule, grpclimit.ByMethod(), grpclimit.Cost(two))))
 		err := say(t, cc, "a")
 		want(t, err, codes.ResourceExhausted)
 		if retry, quota := detailsOf(t, err); retry != nil || len(quota.GetViolations()) != 1 {
@@ -101,7 +101,7 @@ func TestCallsWithoutKey(t *testing.T) {
 		"other": func(context.Context, grpclimit.Call) (string, error) {
 			return "key", status.Error(codes.Aborted, secret)
 		},
-		"none": grpclimit.Metadata("user"),
+		"none": grpclimit.ByMetadata("user"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			var served atomic.Int64
@@ -134,7 +134,7 @@ func TestCallsWithoutKey(t *testing.T) {
 }
 
 // What a client is not told is in the error, for interceptors that log.
-func TestRefusalErrorForLogs(t *testing.T) {
+func TestRefusedErrorForLogs(t *testing.T) {
 	lim, _ := alone(t)
 	broken := errors.New("broken")
 	got := make(chan error, 1)
@@ -147,11 +147,11 @@ func TestRefusalErrorForLogs(t *testing.T) {
 	cc := dial(t, serve(t, nil, echo(), grpc.ChainUnaryInterceptor(log), unary(t, lim, bucket("api", 1), key)))
 	want(t, say(t, cc, "a"), codes.InvalidArgument)
 	err := <-got
-	var refused *grpclimit.RefusalError
+	var refused *grpclimit.RefusedError
 	if !errors.As(err, &refused) || !errors.Is(err, broken) || refused.Rule != nil || !strings.Contains(err.Error(), "broken") {
 		t.Errorf("%v", err)
 	}
-	for _, none := range []*grpclimit.RefusalError{nil, {}} {
+	for _, none := range []*grpclimit.RefusedError{nil, {}} {
 		if status.Code(none) != codes.Internal || none.Error() == "" || none.Unwrap() != nil {
 			t.Errorf("%v", none)
 		}
@@ -167,15 +167,20 @@ func TestPlan(t *testing.T) {
 			return pro
 		case "broken":
 			return new(limit.Rule)
+		case "":
+			return grpclimit.Unlimited()
 		}
 		return nil
 	}
-	cc := dial(t, serve(t, nil, echo(), unary(t, lim, free, grpclimit.Metadata("user"), grpclimit.Plan(plan))))
+	cc := dial(t, serve(t, nil, echo(), unary(t, lim, free, grpclimit.ByMetadata("user"), grpclimit.Plan(plan))))
 	for user, n := range map[string]int{"free": 1, "pro": 3} {
 		for range n {
 			want(t, sayIn(as(t.Context(), user), cc, "a"), codes.OK)
 		}
 		want(t, sayIn(as(t.Context(), user), cc, "a"), codes.ResourceExhausted)
+	}
+	for range 5 {
+		want(t, sayIn(as(t.Context(), ""), cc, "a"), codes.OK) // and has no key
 	}
 	err := sayIn(as(t.Context(), "broken"), cc, "a")
 	want(t, err, codes.Internal)
@@ -195,13 +200,12 @@ func TestCost(t *testing.T) {
 	}
 	for name, opts := range map[string][]grpclimit.Option{"one": nil, "two": {grpclimit.And(window, grpclimit.Fixed("all"))}} {
 		t.Run(name, func(t *testing.T) {
-			key := grpclimit.Join(grpclimit.Fixed(name), grpclimit.Metadata("user"))
+			key := grpclimit.Join(grpclimit.Fixed(name), grpclimit.ByMetadata("user"))
 			cc := dial(t, serve(t, nil, echo(), unary(t, lim, rule, key, append(opts, grpclimit.Cost(cost))...)))
 			left := func() int64 { return lim.Peek(limit.JoinKey(name, "u"), rule).Remaining }
 			ctx := as(t.Context(), "u")
-			want(t, sayIn(ctx, cc, "12345678"), codes.OK)
-			want(t, sayIn(ctx, cc, "1"), codes.OK)         // free
-			want(t, sayIn(t.Context(), cc, "1"), codes.OK) // and needs no key
+			want(t, sayIn(ctx, cc, "1234567"), codes.OK)
+			want(t, sayIn(ctx, cc, "1"), codes.OK) // 0 is 1
 			if left() != 3 {
 				t.Fatalf("%d left, want 3", left())
 			}
@@ -211,7 +215,7 @@ func TestCost(t *testing.T) {
 			if left() != 0 {
 				t.Errorf("%d left, want 0", left())
 			}
-			want(t, sayIn(ctx, cc, "1"), codes.OK)
+			want(t, sayIn(ctx, cc, "1"), codes.ResourceExhausted)
 		})
 	}
 	if res := lim.Peek("all", window); res.Remaining != 90 {
@@ -222,7 +226,7 @@ func TestCost(t *testing.T) {
 func TestSeveralLimits(t *testing.T) {
 	lim, _ := alone(t)
 	perUser, perMethod := bucket("per user", 2), bucket("per method", 3)
-	cc := dial(t, serve(t, nil, echo(), unary(t, lim, perUser, grpclimit.Metadata("user"), grpclimit.And(perMethod, grpclimit.Method()), grpclimit.ShowKey())))
+	cc := dial(t, serve(t, nil, echo(), unary(t, lim, perUser, grpclimit.ByMetadata("user"), grpclimit.And(perMethod, grpclimit.ByMethod()), grpclimit.ShowKey())))
 	in := func(user string) context.Context { return as(t.Context(), user) }
 	want(t, sayIn(in("a"), cc, ""), codes.OK)
 	want(t, sayIn(in("a"), cc, ""), codes.OK)
@@ -252,7 +256,7 @@ func TestDryRun(t *testing.T) {
 	refund := grpclimit.RefundOn(codes.OK, codes.InvalidArgument)
 	for i, opts := range [][]grpclimit.Option{{}, {plan}, {grpclimit.And(bucket("other", 5), grpclimit.Fixed("x"))}} {
 		seen = nil
-		key := grpclimit.Join(grpclimit.Fixed(fmt.Sprint(i)), grpclimit.Metadata("user"))
+		key := grpclimit.Join(grpclimit.Fixed(fmt.Sprint(i)), grpclimit.ByMetadata("user"))
 		name := limit.JoinKey(fmt.Sprint(i), "u")
 		cc := dial(t, serve(t, nil, echo(), unary(t, lim, rule, key, append(opts, grpclimit.DryRun(), observe, refund)...)))
 		if !lim.AllowN(name, rule, 2) { // somebody else's units
@@ -313,7 +317,7 @@ func TestNoRefundOfRefusals(t *testing.T) {
 func TestManyCallers(t *testing.T) {
 	lim, _ := alone(t)
 	const callers, each, most = 8, 20, 50
-	cc := dial(t, serve(t, nil, echo(), unary(t, lim, bucket("api", most), grpclimit.Peer())))
+	cc := dial(t, serve(t, nil, echo(), unary(t, lim, bucket("api", most), grpclimit.ByPeer())))
 	var wg sync.WaitGroup
 	var served, refused atomic.Int64
 	for range callers {
@@ -342,7 +346,7 @@ func TestServersShare(t *testing.T) {
 	rule := limit.Must(limit.SlidingWindow("api", 10, time.Hour))
 	var ccs []*grpc.ClientConn
 	for _, lim := range h.Limiters {
-		ccs = append(ccs, dial(t, serve(t, nil, echo(), unary(t, lim, rule, grpclimit.Peer()))))
+		ccs = append(ccs, dial(t, serve(t, nil, echo(), unary(t, lim, rule, grpclimit.ByPeer()))))
 	}
 	h.Preload([]string{"127.0.0.1"}, rule)
 	for range 6 {
@@ -364,7 +368,7 @@ func TestLimiterClosed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cc := dial(t, serve(t, nil, echo(), unary(t, lim, limit.Must(limit.FixedWindow("api", 1, 100*365*24*time.Hour)), grpclimit.Peer())))
+	cc := dial(t, serve(t, nil, echo(), unary(t, lim, limit.Must(limit.FixedWindow("api", 1, 100*365*24*time.Hour)), grpclimit.ByPeer())))
 	want(t, say(t, cc, ""), codes.OK)
 	lim.Close()
 	want(t, say(t, cc, ""), codes.ResourceExhausted)

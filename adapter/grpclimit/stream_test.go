@@ -13,11 +13,12 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/hybridlimit/hybridlimit/adapter/grpclimit"
+	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 func TestOpening(t *testing.T) {
 	lim, now := alone(t)
-	cc := dial(t, serve(t, nil, echo(), stream(t, lim, bucket("streams", 2), grpclimit.Peer())))
+	cc := dial(t, serve(t, nil, echo(), stream(t, lim, bucket("streams", 2), grpclimit.ByPeer())))
 	first, err := open(t, cc, bothWays)
 	if err != nil {
 		t.Fatal(err)
@@ -41,15 +42,13 @@ func TestEachMessage(t *testing.T) {
 	lim, now := alone(t)
 	messages := bucket("messages", 3)
 	cost := func(_ context.Context, m any) int64 { return int64(len(m.(*wrapperspb.StringValue).GetValue())) }
-	cc := dial(t, serve(t, nil, echo(), stream(t, lim, bucket("streams", 100), grpclimit.Peer(), grpclimit.EachMessage(messages, cost))))
+	cc := dial(t, serve(t, nil, echo(), stream(t, lim, bucket("streams", 100), grpclimit.ByPeer(), grpclimit.EachMessage(messages, cost))))
 	cs, err := open(t, cc, bothWays)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want(t, exchange(cs, "12"), codes.OK)
-	want(t, exchange(cs, ""), codes.OK) // free
-	want(t, exchange(cs, "1"), codes.OK)
-	want(t, exchange(cs, ""), codes.OK)
+	want(t, exchange(cs, ""), codes.OK) // 0 is 1
 	err = exchange(cs, "1")
 	want(t, err, codes.ResourceExhausted)
 	retry, quota := detailsOf(t, err)
@@ -72,7 +71,7 @@ func TestEachMessage(t *testing.T) {
 
 func TestEachMessageCostsOne(t *testing.T) {
 	lim, _ := alone(t)
-	cc := dial(t, serve(t, nil, echo(), stream(t, lim, bucket("streams", 100), grpclimit.Peer(), grpclimit.EachMessage(bucket("messages", 3), nil))))
+	cc := dial(t, serve(t, nil, echo(), stream(t, lim, bucket("streams", 100), grpclimit.ByPeer(), grpclimit.EachMessage(bucket("messages", 3), nil))))
 	cs, err := open(t, cc, bothWays)
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +85,7 @@ func TestEachMessageCostsOne(t *testing.T) {
 func TestEachMessageBelowZero(t *testing.T) {
 	lim, _ := alone(t)
 	less := func(context.Context, any) int64 { return -1 }
-	cc := dial(t, serve(t, nil, echo(), stream(t, lim, bucket("streams", 100), grpclimit.Peer(), grpclimit.EachMessage(bucket("messages", 3), less))))
+	cc := dial(t, serve(t, nil, echo(), stream(t, lim, bucket("streams", 100), grpclimit.ByPeer(), grpclimit.EachMessage(bucket("messages", 3), less))))
 	cs, err := open(t, cc, bothWays)
 	if err != nil {
 		t.Fatal(err)
@@ -137,34 +136,38 @@ func TestHandlerThatIgnoresRefusals(t *testing.T) {
 
 func TestEachMessageWithoutKey(t *testing.T) {
 	lim, _ := alone(t)
-	free := grpclimit.Cost(func(context.Context, grpclimit.Call) int64 { return 0 })
 	messages := grpclimit.EachMessage(bucket("messages", 1), nil)
 	var seen []grpclimit.Decision
 	observe := grpclimit.Observe(func(_ context.Context, d grpclimit.Decision) { seen = append(seen, d) })
 
-	// Free to open: the key is needed for the messages all the same.
-	cc := dial(t, serve(t, nil, echo(), stream(t, lim, bucket("streams", 1), grpclimit.Metadata("user"), free, messages)))
+	cc := dial(t, serve(t, nil, echo(), stream(t, lim, bucket("streams", 1), grpclimit.ByMetadata("user"), messages)))
 	want(t, streamed(t, cc), codes.InvalidArgument)
-	cs, err := cc.NewStream(as(t.Context(), "u"), bothWays, streamMethod)
+
+	// A dry run lets the stream pass, and says so once.
+	cc = dial(t, serve(t, nil, echo(), stream(t, lim, bucket("streams", 1), grpclimit.ByMetadata("user"), messages, observe, grpclimit.DryRun())))
+	cs, err := open(t, cc, bothWays)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want(t, exchange(cs, ""), codes.OK)
-	want(t, exchange(cs, ""), codes.ResourceExhausted)
+	for range 5 {
+		want(t, exchange(cs, ""), codes.OK)
+	}
+	if len(seen) != 1 || !errors.Is(seen[0].Err, grpclimit.ErrNoKey) {
+		t.Errorf("observed %+v", seen)
+	}
+}
 
-	// A dry run lets them pass, and says so once.
-	for _, opts := range [][]grpclimit.Option{{}, {free}} {
-		seen = nil
-		cc = dial(t, serve(t, nil, echo(), stream(t, lim, bucket("streams", 1), grpclimit.Metadata("user"), append(opts, messages, observe, grpclimit.DryRun())...)))
-		if cs, err = open(t, cc, bothWays); err != nil {
-			t.Fatal(err)
-		}
-		for range 5 {
-			want(t, exchange(cs, ""), codes.OK)
-		}
-		if len(seen) != 1 || !errors.Is(seen[0].Err, grpclimit.ErrNoKey) {
-			t.Errorf("observed %+v", seen)
-		}
+func TestUnlimitedStream(t *testing.T) {
+	lim, _ := alone(t)
+	plan := grpclimit.Plan(func(context.Context, grpclimit.Call) *limit.Rule { return grpclimit.Unlimited() })
+	observe := grpclimit.Observe(func(_ context.Context, d grpclimit.Decision) { t.Errorf("decided %+v", d) })
+	cc := dial(t, serve(t, nil, echo(), stream(t, lim, bucket("streams", 0), grpclimit.ByMetadata("user"), plan, observe, grpclimit.EachMessage(bucket("messages", 0), nil))))
+	cs, err := open(t, cc, bothWays)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		want(t, exchange(cs, ""), codes.OK)
 	}
 }
 
@@ -172,7 +175,7 @@ func TestEachMessageDryRun(t *testing.T) {
 	lim, _ := alone(t)
 	would := make(chan bool, 10)
 	observe := grpclimit.Observe(func(_ context.Context, d grpclimit.Decision) { would <- d.Result.WouldRefuse })
-	cc := dial(t, serve(t, nil, echo(), stream(t, lim, bucket("streams", 1), grpclimit.Peer(), grpclimit.DryRun(), observe, grpclimit.EachMessage(bucket("messages", 1), nil))))
+	cc := dial(t, serve(t, nil, echo(), stream(t, lim, bucket("streams", 1), grpclimit.ByPeer(), grpclimit.DryRun(), observe, grpclimit.EachMessage(bucket("messages", 1), nil))))
 	cs, err := open(t, cc, bothWays)
 	if err != nil {
 		t.Fatal(err)
@@ -198,7 +201,7 @@ func TestStreamCancelled(t *testing.T) {
 		return err
 	}}
 	rule := bucket("streams", 2)
-	cc := dial(t, serve(t, nil, s, stream(t, lim, rule, grpclimit.Peer(), grpclimit.RefundOn(codes.Canceled), grpclimit.EachMessage(bucket("messages", 9), nil))))
+	cc := dial(t, serve(t, nil, s, stream(t, lim, rule, grpclimit.ByPeer(), grpclimit.RefundOn(codes.Canceled), grpclimit.EachMessage(bucket("messages", 9), nil))))
 	ctx, cancel := context.WithCancel(t.Context())
 	cs, err := cc.NewStream(ctx, bothWays, streamMethod)
 	if err != nil {
@@ -227,7 +230,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 func TestMessageThatCannotBeDecoded(t *testing.T) {
 	lim, _ := alone(t)
 	messages := bucket("messages", 1)
-	cc := dial(t, serve(t, nil, echo(), stream(t, lim, bucket("streams", 9), grpclimit.Peer(), grpclimit.EachMessage(messages, nil))))
+	cc := dial(t, serve(t, nil, echo(), stream(t, lim, bucket("streams", 9), grpclimit.ByPeer(), grpclimit.EachMessage(messages, nil))))
 	cs, err := open(t, cc, bothWays)
 	if err != nil {
 		t.Fatal(err)

@@ -54,7 +54,7 @@ func run(out io.Writer) error {
 	defer server.Stop()
 
 	// The client waits for its turn, and does not call when the server has asked for a pause.
-	wait, err := grpclimit.UnaryClientInterceptor(lim, upstream, grpclimit.Target(),
+	wait, err := grpclimit.UnaryClientInterceptor(lim, upstream, grpclimit.ByTarget(),
 		grpclimit.Wait(), grpclimit.FollowRetryInfo(time.Hour))
 	if err != nil {
 		return err
@@ -73,11 +73,11 @@ func run(out io.Writer) error {
 
 // newServer returns a server whose unary calls and streams share a limit.
 func newServer(lim *hybrid.Limiter) (*grpc.Server, error) {
-	unary, err := grpclimit.UnaryServerInterceptor(lim, perPeer, grpclimit.Peer())
+	unary, err := grpclimit.UnaryServerInterceptor(lim, perPeer, grpclimit.ByPeer())
 	if err != nil {
 		return nil, err
 	}
-	stream, err := grpclimit.StreamServerInterceptor(lim, perPeer, grpclimit.Peer())
+	stream, err := grpclimit.StreamServerInterceptor(lim, perPeer, grpclimit.ByPeer())
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func call(cc *grpc.ClientConn) string {
 		return reply.GetStatus().String()
 	}
 	who := "by the server"
-	if errors.As(err, new(*grpclimit.RefusalError)) {
+	if errors.As(err, new(*grpclimit.RefusedError)) {
 		who = "by the client, not sent"
 	}
 	s := status.Convert(err)
