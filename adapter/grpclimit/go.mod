@@ -2,6 +2,7 @@ module github.com/hybridlimit/hybridlimit/adapter/grpclimit
 
 go 1.25.0
 
+// Until the first release, which is to require the version of the root module that it goes with.
 replace github.com/hybridlimit/hybridlimit => ../../
 
 require (
