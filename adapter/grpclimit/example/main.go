@@ -99,11 +99,11 @@ func call(cc *grpc.ClientConn) string {
 		who = "by the client, not sent"
 	}
 	s := status.Convert(err)
-	text := fmt.Sprintf("refused %s: %s", who, s.Message())
+	again := "never"
 	for _, d := range s.Details() {
 		if info, ok := d.(*errdetails.RetryInfo); ok {
-			text += fmt.Sprint(", again in ", info.GetRetryDelay().AsDuration().Round(time.Hour))
+			again = fmt.Sprint("in ", info.GetRetryDelay().AsDuration().Round(time.Hour))
 		}
 	}
-	return text
+	return fmt.Sprintf("refused %s: %s, again %s", who, s.Message(), again)
 }
