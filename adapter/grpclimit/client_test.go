@@ -191,7 +191,7 @@ func TestClientRefunds(t *testing.T) {
 	lim, _ := alone(t)
 	rule := bucket("upstream", 5)
 	left := func() int64 { return lim.Peek("k", rule).Remaining }
-	opts := clients(t, lim, rule, grpclimit.Fixed("k"), grpclimit.RefundOn(codes.Unavailable, codes.OK))
+	opts := clients(t, lim, rule, grpclimit.Fixed("k"), grpclimit.RefundOn(codes.Unavailable, codes.Canceled, codes.OK))
 	gone := dial(t, serve(t, nil, failing(status.Error(codes.Unavailable, ""))), opts...)
 	broken := dial(t, serve(t, nil, failing(status.Error(codes.Internal, ""))), opts...)
 	fine := dial(t, serve(t, nil, echo()), opts...)
@@ -251,7 +251,7 @@ func TestClientRefunds(t *testing.T) {
 	if _, err := fine.NewStream(ctx, bothWays, streamMethod); err == nil {
 		t.Error("opened with a context that has ended")
 	}
-	if left() != 2 { // codes.Canceled is not handed back here
-		t.Errorf("%d left, want 2", left())
+	if left() != 3 {
+		t.Errorf("%d left after a stream that did not open, want 3", left())
 	}
 }

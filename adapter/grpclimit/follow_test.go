@@ -193,17 +193,20 @@ func TestFollowFails(t *testing.T) {
 	}
 }
 
-// Calls that fail together cost one round trip.
+// Calls that fail together cost one round trip: while the first of them sets the counter, the
+// others return. Later ones are followed again.
 func TestFollowTogether(t *testing.T) {
-	lim, _ := alone(t)
+	lim, now := alone(t)
 	rule := bucket("upstream", 100)
 	const callers = 20
-	var sets atomic.Int64
-	l := &setter{lim, lim.Peek, func(_ context.Context, used int64) error { sets.Add(1); return lim.Set("k", rule, used) }}
-	var arrived sync.WaitGroup
-	arrived.Add(callers)
-	err := busy(t, codes.ResourceExhausted, durationpb.New(time.Minute))
-	s := &service{say: func(context.Context, string) (string, error) { arrived.Done(); arrived.Wait(); return "", err }}
+	var sets, returned atomic.Int64
+	release := make(chan struct{})
+	l := &setter{lim, lim.Peek, func(_ context.Context, used int64) error {
+		sets.Add(1)
+		<-release
+		return lim.Set("k", rule, used)
+	}}
+	s := failing(busy(t, codes.ResourceExhausted, durationpb.New(time.Minute)))
 	cc := dial(t, serve(t, nil, s), clients(t, l, rule, grpclimit.Fixed("k"), grpclimit.FollowRetryInfo(time.Hour))...)
 	var wg sync.WaitGroup
 	for range callers {
@@ -211,11 +214,21 @@ func TestFollowTogether(t *testing.T) {
 			if err := sayIn(t.Context(), cc, ""); status.Code(err) != codes.ResourceExhausted {
 				t.Error(err)
 			}
+			returned.Add(1)
 		})
 	}
+	eventually(t, "all but one return", func() bool { return returned.Load() == callers-1 || sets.Load() > 1 })
+	close(release)
 	wg.Wait()
-	if sets.Load() != 1 || lim.Peek("k", rule).RetryAfter != time.Minute {
-		t.Errorf("set %d times, %+v", sets.Load(), lim.Peek("k", rule))
+	for range 2 {
+		if lim.Peek("k", rule).RetryAfter != time.Minute {
+			t.Errorf("%+v", lim.Peek("k", rule))
+		}
+		now.Advance(time.Hour)
+		want(t, say(t, cc, ""), codes.ResourceExhausted)
+	}
+	if sets.Load() != 3 {
+		t.Errorf("set %d times, want once for each time that calls fail", sets.Load())
 	}
 }
 
