@@ -86,7 +86,7 @@ var callMutants = []mutant{
 		name:   "canceled-after-a-reset",
 		breaks: "What a reset has cleared is handed back again.",
 		file:   "internal/counter/booking.go",
-		old:    `case b.era != s.era, b.dropped:`,
+		old:    `case b.resets != h.resets, b.dropped:`,
 		new:    `case b.dropped:`,
 		by:     local("TestCancelAfterReset"),
 	},

@@ -75,7 +75,7 @@ var foldMutants = []mutant{
 		by:     counters("TestWindowsThatAreNotFolded"),
 	},
 	{
-		name:   "a-fold-of-a-story",
+		name:   "a-fold-of-a-history",
 		breaks: "Resets are forgotten when a window is folded.",
 		file:   "internal/counter/fold.go",
 		old:    `|| *m != (more{state: m.state, piece: m.piece}) {`,

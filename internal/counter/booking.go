@@ -26,7 +26,8 @@ import (
 type Booking struct {
 	n   int64 // units that have not been handed back
 	due int64 // when they may be used, ns
-	era uint32
+	// resets is how often the counter had been reset or set when this was booked.
+	resets uint32
 
 	// begin and end are when the funnel was to be empty before and after the
 	// booking, less what was handed back since of bookings that are due before it. So
@@ -69,8 +70,8 @@ func (b *Booking) still(r *limit.Rule, now int64) (n int64, cost arith.Span) {
 // noteBookingLocked notes that n units were booked with the answer res. A leaky bucket was
 // to be empty at begin before that.
 func (c *Counter) noteBookingLocked(now, n int64, begin arith.Span, res limit.Result) *Booking {
-	s := c.tell() // from now on eras are counted
-	b := &Booking{n: n, due: now + int64(res.RetryAfter), era: s.era, vague: res.Source == limit.SourceDegraded}
+	h := c.withHistory() // from now on resets are counted
+	b := &Booking{n: n, due: now + int64(res.RetryAfter), resets: h.resets, vague: res.Source == limit.SourceDegraded}
 	if b.leaks = c.leaky() != nil; !b.leaks {
 		b.end = arith.Span{NS: now + int64(res.ResetAfter)}
 		return b
@@ -86,34 +87,34 @@ func (c *Counter) noteBookingLocked(now, n int64, begin arith.Span, res limit.Re
 // enqueueLocked inserts b before the bookings that are due later. There are some if
 // units that were handed back have made room before them.
 func (c *Counter) enqueueLocked(b *Booking) {
-	s, r := c.tell(), c.rule()
-	k, cost := len(s.booked), r.Sub(b.end, b.begin)
-	for ; k > 0 && s.booked[k-1].due > b.due; k-- {
-		behind := s.booked[k-1]
+	h, r := c.withHistory(), c.rule()
+	k, cost := len(h.booked), r.Sub(b.end, b.begin)
+	for ; k > 0 && h.booked[k-1].due > b.due; k-- {
+		behind := h.booked[k-1]
 		own := r.Cost(behind.n)
 		b.begin, b.end = r.Sub(b.begin, own), r.Sub(b.end, own)
 		behind.begin, behind.end = r.Add(behind.begin, cost), r.Add(behind.end, cost)
 	}
-	s.booked = slices.Insert(s.booked, k, b)
+	h.booked = slices.Insert(h.booked, k, b)
 }
 
 // tidyLocked forgets the bookings that no longer matter.
 func (c *Counter) tidyLocked(now int64) {
-	s := c.tell()
-	s.booked = slices.DeleteFunc(s.booked, func(b *Booking) bool {
+	h := c.withHistory()
+	h.booked = slices.DeleteFunc(h.booked, func(b *Booking) bool {
 		n, _ := b.still(c.rule(), now)
 		return n == 0 && !b.waits(now)
 	})
-	for len(s.booked) > MaxDue && s.booked[0].due <= now {
-		s.booked[0].dropped = true
-		s.booked = s.booked[1:]
+	for len(h.booked) > MaxDue && h.booked[0].due <= now {
+		h.booked[0].dropped = true
+		h.booked = h.booked[1:]
 	}
 }
 
 // leastLocked returns the time before which the funnel must not be empty, because of
 // bookings that wait.
 func (c *Counter) leastLocked(now int64) (least arith.Span) {
-	for _, b := range c.told().booked {
+	for _, b := range c.past().booked {
 		switch {
 		case !b.waits(now):
 		case c.link() == nil:
@@ -133,18 +134,18 @@ func (c *Counter) fullLocked(now int64) bool {
 // givenUpLocked returns how many units are to be handed back now that b is cancelled,
 // as far as no booking waits behind, and what they take to leak.
 func (c *Counter) givenUpLocked(now int64, b *Booking) (n int64, cost arith.Span) {
-	s, r := c.tell(), c.rule()
+	h, r := c.withHistory(), c.rule()
 	switch {
-	case b.era != s.era, b.dropped: // a reset has cleared it, or it was forgotten
+	case b.resets != h.resets, b.dropped: // a reset has cleared it, or it was forgotten
 		return 0, cost
 	case !b.leaks:
 		return b.still(r, now)
 	}
-	if b.gone = true; !slices.Contains(s.booked, b) { // the counter was forgotten and made again
-		s.booked = slices.Insert(s.booked, 0, b)
+	if b.gone = true; !slices.Contains(h.booked, b) { // the counter was forgotten and made again
+		h.booked = slices.Insert(h.booked, 0, b)
 	}
 	all, end := !c.fullLocked(now), c.bucket.View
-	for _, b := range slices.Backward(s.booked) {
+	for _, b := range slices.Backward(h.booked) {
 		if !all && (!b.gone || b.mixed || b.end != end) {
 			break
 		}
@@ -160,8 +161,8 @@ func (c *Counter) givenUpLocked(now int64, b *Booking) (n int64, cost arith.Span
 // handedBackLocked notes that n units of cancelled bookings were handed back, the
 // last first.
 func (c *Counter) handedBackLocked(now, n int64) {
-	s, r := c.tell(), c.rule()
-	for k, b := range slices.Backward(s.booked) {
+	h, r := c.withHistory(), c.rule()
+	for k, b := range slices.Backward(h.booked) {
 		if !b.gone {
 			continue
 		}
@@ -170,7 +171,7 @@ func (c *Counter) handedBackLocked(now, n int64) {
 			off, cost = n, r.Cost(n)
 		}
 		b.n, b.end, n = b.n-off, r.Sub(b.end, cost), n-off
-		for _, behind := range s.booked[k+1:] {
+		for _, behind := range h.booked[k+1:] {
 			behind.begin, behind.end = r.Sub(behind.begin, cost), r.Sub(behind.end, cost)
 		}
 	}
@@ -181,7 +182,7 @@ func (c *Counter) handedBackLocked(now, n int64) {
 // came before the bookings that are not due yet.
 func (c *Counter) loweredLocked(now int64) {
 	end, r := c.bucket.View, c.rule()
-	for _, b := range slices.Backward(c.told().booked) {
+	for _, b := range slices.Backward(c.past().booked) {
 		b.end = algorithm.Earlier(b.end, end)
 		if b.gone || b.due > now {
 			end = r.Sub(b.end, r.Cost(b.n))
@@ -199,7 +200,7 @@ func (c *Counter) correctedLocked(was arith.Span, slack int64) {
 	if up.NS > slack || up == down {
 		return // others have booked behind
 	}
-	for _, b := range c.told().booked {
+	for _, b := range c.past().booked {
 		b.begin, b.end = r.Sub(r.Add(b.begin, up), down), r.Sub(r.Add(b.end, up), down)
 		b.mixed = b.mixed || down.NS > slack
 	}
@@ -207,7 +208,7 @@ func (c *Counter) correctedLocked(was arith.Span, slack int64) {
 
 // reshapeBookingsLocked re-expresses the times of bookings by another rule.
 func (c *Counter) reshapeBookingsLocked(old, rule *limit.Rule, now int64) {
-	for _, b := range c.told().booked {
+	for _, b := range c.past().booked {
 		b.begin, b.end = algorithm.Convert(old, rule, now, b.begin), algorithm.Convert(old, rule, now, b.end)
 	}
 }

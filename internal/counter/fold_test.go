@@ -41,7 +41,7 @@ func foldedOften(t *testing.T, r *limit.Rule, linked bool, seed uint64) (folds i
 	rng := rand.New(rand.NewPCG(seed, 13))
 	now := int64(1e12)
 	both := [2]*same{newSame(r, linked, now), newSame(r, linked, now)}
-	both[1].c.tell() // who has a story is not folded
+	both[1].c.withHistory() // a key with a history is not folded
 	other := changed(r)
 	if r.Algorithm() == limit.AlgorithmFixedWindow {
 		other = limit.Must(limit.FixedWindow(r.Name(), r.Limit()+1, r.Period()/2))
@@ -73,7 +73,7 @@ func foldedOften(t *testing.T, r *limit.Rule, linked bool, seed uint64) (folds i
 			s.c.mu.Unlock() // not unlock: what is on lease is not seen
 		}
 		if both[1].c.isFolded() {
-			t.Error("who has a story is folded")
+			t.Error("a key with a history is folded")
 		}
 		if both[0].c.isFolded() && (both[0].c.bucket.Pend.Units > 0 || both[0].c.bucket.Known.NS > 0) {
 			folds++

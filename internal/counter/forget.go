@@ -30,7 +30,7 @@ func (c *Counter) worthLocked(now int64) Worth {
 	}
 	used, denies := c.state().Usage(c.rule(), now)
 	switch {
-	case denies, c.told().witness > now:
+	case denies, c.past().witness > now:
 		return Denying
 	case !used:
 		return Idle

@@ -9,22 +9,10 @@ import (
 
 // more is what most counters of leaky buckets do not need.
 type more struct {
-	key   *byte           // first byte of the key, if that is neither in the counter nor behind it; immutable
-	state algorithm.State // nil: the bucket of the counter
-	story *story
-	piece *piece // the piece that this is part of; nil: none
-}
-
-// story is the history of a key: of resets, of bookings ahead and of clocks that stood
-// still. Few keys have one.
-type story struct {
-	gen     int64      // generation of the authority's state
-	heard   int64      // the authority's clock at its last answer
-	witness int64      // ns; until then views from before a reset that was made here could matter
-	backGen int64      // gen when the oldest units were handed back that the authority has not acknowledged
-	apart   int64      // see clocksApart, at the last answer for a funnel
-	era     uint32     // how often this counter was reset or set
-	booked  []*Booking // of a funnel, by due
+	key     *byte           // first byte of the key, if that is neither in the counter nor behind it; immutable
+	state   algorithm.State // nil: the bucket of the counter
+	history *history        // nil: none
+	piece   *piece          // the piece that this is part of; nil: none
 }
 
 // with returns more for writing.
@@ -37,26 +25,6 @@ func (c *Counter) with() *more {
 	}
 	return c.more
 }
-
-// tell returns the history for writing.
-func (c *Counter) tell() *story {
-	m := c.with()
-	if m.story == nil {
-		m.story = new(story)
-	}
-	return m.story
-}
-
-// told returns the history for reading.
-func (c *Counter) told() story {
-	if c.more == nil || c.more.story == nil {
-		return story{}
-	}
-	return *c.more.story
-}
-
-// hasStory reports whether the key has a history.
-func (c *Counter) hasStory() bool { return c.more != nil && c.more.story != nil }
 
 // Rule returns the rule that c counts by: the latest that it was asked under.
 func (c *Counter) Rule() *limit.Rule { return c.law.Load() }
@@ -111,50 +79,4 @@ func (c *Counter) leaky() *algorithm.LeakyBucket {
 		return &c.bucket
 	}
 	return nil
-}
-
-func (c *Counter) gen() int64     { return c.told().gen }
-func (c *Counter) heard() int64   { return c.told().heard }
-func (c *Counter) backGen() int64 { return c.told().backGen }
-func (c *Counter) apart() int64   { return c.told().apart }
-
-func (c *Counter) setGen(g int64) {
-	if g != 0 || c.hasStory() {
-		c.tell().gen = g
-	}
-}
-
-// setHeard notes the authority's clock. It matters only if there is a generation.
-func (c *Counter) setHeard(t int64) {
-	if c.hasStory() {
-		c.tell().heard = t
-	}
-}
-
-// setWitness keeps c from being forgotten until a time, in ns.
-func (c *Counter) setWitness(until int64) {
-	if until != 0 || c.hasStory() {
-		c.tell().witness = until
-	}
-}
-
-func (c *Counter) setBackGen(g int64) {
-	if g != 0 || c.hasStory() {
-		c.tell().backGen = g
-	}
-}
-
-// setApart notes how far the clocks are apart, see repairKnownLocked. Less than leastApart
-// counts as nothing, because two readings are never taken at the same moment.
-func (c *Counter) setApart(ns int64) {
-	if ns >= leastApart || ns <= -leastApart || c.hasStory() {
-		c.tell().apart = ns
-	}
-}
-
-// newEra voids all bookings.
-func (c *Counter) newEra() {
-	s := c.tell()
-	s.era++
-	s.booked = nil
 }

@@ -1,0 +1,78 @@
+package counter
+
+// history is what few keys have: resets, bookings ahead, and clocks that stood still.
+type history struct {
+	gen     int64      // generation of the authority's state
+	heard   int64      // the authority's clock at its last answer
+	witness int64      // ns; until then views from before a reset that was made here could matter
+	backGen int64      // gen when the oldest units were handed back that the authority has not acknowledged
+	apart   int64      // see clocksApart, at the last answer for a leaky bucket
+	resets  uint32     // how often this counter was reset or set
+	booked  []*Booking // of a leaky bucket, by due
+}
+
+// withHistory returns the history for writing.
+func (c *Counter) withHistory() *history {
+	m := c.with()
+	if m.history == nil {
+		m.history = new(history)
+	}
+	return m.history
+}
+
+// past returns the history for reading.
+func (c *Counter) past() history {
+	if !c.hasHistory() {
+		return history{}
+	}
+	return *c.more.history
+}
+
+// hasHistory reports whether the key has a history.
+func (c *Counter) hasHistory() bool { return c.more != nil && c.more.history != nil }
+
+func (c *Counter) gen() int64     { return c.past().gen }
+func (c *Counter) heard() int64   { return c.past().heard }
+func (c *Counter) backGen() int64 { return c.past().backGen }
+func (c *Counter) apart() int64   { return c.past().apart }
+
+func (c *Counter) setGen(g int64) {
+	if g != 0 || c.hasHistory() {
+		c.withHistory().gen = g
+	}
+}
+
+// setHeard notes the authority's clock. It matters only if there is a generation.
+func (c *Counter) setHeard(t int64) {
+	if c.hasHistory() {
+		c.withHistory().heard = t
+	}
+}
+
+// setWitness keeps c from being forgotten until a time, in ns.
+func (c *Counter) setWitness(until int64) {
+	if until != 0 || c.hasHistory() {
+		c.withHistory().witness = until
+	}
+}
+
+func (c *Counter) setBackGen(g int64) {
+	if g != 0 || c.hasHistory() {
+		c.withHistory().backGen = g
+	}
+}
+
+// setApart notes how far the clocks are apart, see repairKnownLocked. Less than leastApart
+// counts as nothing, because two readings are never taken at the same moment.
+func (c *Counter) setApart(ns int64) {
+	if ns >= leastApart || ns <= -leastApart || c.hasHistory() {
+		c.withHistory().apart = ns
+	}
+}
+
+// voidBookings makes all bookings void.
+func (c *Counter) voidBookings() {
+	h := c.withHistory()
+	h.resets++
+	h.booked = nil
+}
