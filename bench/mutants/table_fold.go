@@ -110,8 +110,8 @@ var foldMutants = []mutant{
 		name:   "unfolded-by-an-answer",
 		breaks: "Windows stay unfolded after Redis has been told of them.",
 		file:   "internal/counter/sync.go",
-		old:    "!out.Again {\n		c.foldLocked()",
-		new:    `!out.Again {`,
+		old:    "\t\tc.foldLocked()\n\t}\n\treturn out",
+		new:    "\t}\n\treturn out",
 		by:     counters("TestWindowsAreFolded"),
 	},
 	{

@@ -36,10 +36,10 @@ type Booking struct {
 	begin, end arith.Span
 
 	leaks   bool // of a leaky bucket
-	vague   bool // booked in an outage: what the units weigh is not known
+	vague   bool // booked in an outage: the weight of its units is not known
 	gone    bool // cancelled
 	mixed   bool // the authority has lowered the level since: others may have booked behind
-	dropped bool // forgotten, see MaxDue
+	dropped bool // nothing is handed back: see tidyLocked and voidBookingsLocked
 }
 
 // MaxDue bounds the bookings of a key that are remembered after they are due. If
@@ -57,8 +57,8 @@ func (b *Booking) still(r *limit.Rule, now int64) (n int64, cost arith.Span) {
 	left := r.Sub(b.end, arith.Span{NS: now})
 	cost = r.Cost(b.n)
 	switch {
-	case b.vague:
-		return b.n, cost
+	case b.vague && b.leaks:
+		return b.n, cost // until tidyLocked drops it
 	case left == arith.Span{}:
 		return 0, arith.Span{}
 	case !b.leaks || b.due >= now || !left.Less(cost):
@@ -70,17 +70,18 @@ func (b *Booking) still(r *limit.Rule, now int64) (n int64, cost arith.Span) {
 // noteBookingLocked notes that n units were booked with the answer res. A leaky bucket was
 // to be empty at begin before that.
 func (c *Counter) noteBookingLocked(now, n int64, begin arith.Span, res limit.Result) *Booking {
-	h := c.withHistory() // from now on resets are counted
-	b := &Booking{n: n, due: now + int64(res.RetryAfter), resets: h.resets, vague: res.Source == limit.SourceDegraded}
-	if b.leaks = c.leaky() != nil; !b.leaks {
-		b.end = arith.Span{NS: now + int64(res.ResetAfter)}
+	b := &Booking{n: n, due: now + int64(res.RetryAfter), resets: c.past().resets, vague: res.Source == limit.SourceDegraded}
+	if n == 0 {
 		return b
 	}
-	b.begin, b.end = begin.Max(arith.Span{NS: now}), c.bucket.View
-	if n > 0 {
+	if b.leaks = c.leaky() != nil; b.leaks {
+		b.begin, b.end = begin.Max(arith.Span{NS: now}), c.bucket.View
 		c.tidyLocked(now)
 		c.enqueueLocked(b)
+	} else {
+		b.end = arith.Span{NS: now + int64(res.ResetAfter)}
 	}
+	c.keepHistoryLocked(now + int64(res.ResetAfter)) // counts resets meanwhile
 	return b
 }
 
@@ -98,12 +99,16 @@ func (c *Counter) enqueueLocked(b *Booking) {
 	h.booked = slices.Insert(h.booked, k, b)
 }
 
-// tidyLocked forgets the bookings that no longer matter.
+// tidyLocked drops the bookings that no longer matter. One of an outage matters until the
+// bucket is empty and all is reported. Until then its units may count, and how long each does
+// is not known.
 func (c *Counter) tidyLocked(now int64) {
 	h := c.withHistory()
+	over := c.bucket.View.NS < now && c.unsyncedUnits() == 0 && !c.returnsLocked()
 	h.booked = slices.DeleteFunc(h.booked, func(b *Booking) bool {
 		n, _ := b.still(c.rule(), now)
-		return n == 0 && !b.waits(now)
+		b.dropped = !b.waits(now) && (n == 0 || over)
+		return b.dropped
 	})
 	for len(h.booked) > MaxDue && h.booked[0].due <= now {
 		h.booked[0].dropped = true
@@ -134,13 +139,14 @@ func (c *Counter) fullLocked(now int64) bool {
 // givenUpLocked returns how many units are to be handed back now that b is cancelled,
 // as far as no booking waits behind, and what they take to leak.
 func (c *Counter) givenUpLocked(now int64, b *Booking) (n int64, cost arith.Span) {
-	h, r := c.withHistory(), c.rule()
+	r := c.rule()
 	switch {
-	case b.resets != h.resets, b.dropped: // a reset has cleared it, or it was forgotten
+	case b.resets != c.past().resets, b.dropped:
 		return 0, cost
 	case !b.leaks:
 		return b.still(r, now)
 	}
+	h := c.withHistory()
 	if b.gone = true; !slices.Contains(h.booked, b) { // the counter was forgotten and made again
 		h.booked = slices.Insert(h.booked, 0, b)
 	}
@@ -226,7 +232,7 @@ func (c *Counter) Cancel(now int64, rule *limit.Rule, b *Booking) (back int64, o
 	if n, cost := c.givenUpLocked(now, b); n > 0 {
 		back = c.handBackLocked(now, n, cost, true)
 	}
-	if b.leaks {
+	if b.leaks && c.hasHistory() { // else there is nothing to note it in
 		c.handedBackLocked(now, back)
 	}
 	c.unlockAndNote()

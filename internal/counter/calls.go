@@ -92,7 +92,7 @@ func (c *Counter) Set(now, used int64, rule *limit.Rule) (ok bool) {
 		return false
 	}
 	now = c.enterLocked(now, rule)
-	c.voidBookings()
+	c.voidBookingsLocked(now)
 	c.rollLocked(now)
 	c.state().Set(c.rule(), now, used)
 	return true
@@ -133,7 +133,7 @@ func (c *Counter) Renew(now int64, rule *limit.Rule, a Renewal) (ok bool) {
 }
 
 func (c *Counter) renewLocked(now int64, a Renewal) (wake bool) {
-	c.voidBookings()
+	c.voidBookingsLocked(now)
 	c.mark(raising)
 	c.note(voided, c.is(inFlight))
 	c.setGen(a.Gen)

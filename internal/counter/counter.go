@@ -83,6 +83,7 @@ func (c *Counter) Matches(key string, rule *limit.Rule) bool {
 // enterLocked prepares c for a question and returns the time to decide at.
 func (c *Counter) enterLocked(now int64, rule *limit.Rule) int64 {
 	now = max(now, c.last, 0)
+	c.dropHistoryLocked(now)
 	p := c.part()
 	if p == nil {
 		c.last = now

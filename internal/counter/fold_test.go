@@ -2,6 +2,7 @@ package counter
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -41,7 +42,7 @@ func foldedOften(t *testing.T, r *limit.Rule, linked bool, seed uint64) (folds i
 	rng := rand.New(rand.NewPCG(seed, 13))
 	now := int64(1e12)
 	both := [2]*same{newSame(r, linked, now), newSame(r, linked, now)}
-	both[1].c.withHistory() // a key with a history is not folded
+	both[1].c.keepHistoryLocked(math.MaxInt64) // a key with a history is not folded
 	other := changed(r)
 	if r.Algorithm() == limit.AlgorithmFixedWindow {
 		other = limit.Must(limit.FixedWindow(r.Name(), r.Limit()+1, r.Period()/2))

@@ -20,6 +20,7 @@ const (
 func (c *Counter) worthLocked(now int64) Worth {
 	defer c.refoldLocked(c.isFolded())
 	now = max(now, c.last)
+	c.dropHistoryLocked(now)
 	c.rollLocked(now)
 	if c.link() != nil && !c.is(inFlight) && modeDegraded(c.part().mode.Load()) {
 		// What is pending cannot be reported, and would keep c from ever being forgotten.

@@ -1,6 +1,7 @@
 package counter
 
-// history is what few keys have: resets, bookings ahead, and clocks that stood still.
+// history is what few keys have: resets, bookings, and clocks that stood still. It is dropped
+// when nothing in it matters any more.
 type history struct {
 	gen     int64      // generation of the authority's state
 	heard   int64      // the authority's clock at its last answer
@@ -9,6 +10,8 @@ type history struct {
 	apart   int64      // see clocksApart, at the last answer for a leaky bucket
 	resets  uint32     // how often this counter was reset or set
 	booked  []*Booking // of a leaky bucket, by due
+
+	keepUntil int64 // ns; nothing is dropped before
 }
 
 // withHistory returns the history for writing.
@@ -70,9 +73,40 @@ func (c *Counter) setApart(ns int64) {
 	}
 }
 
-// voidBookings makes all bookings void.
-func (c *Counter) voidBookings() {
+// keepHistoryLocked returns the history, which is kept until a time, in ns, at the least.
+func (c *Counter) keepHistoryLocked(until int64) *history {
 	h := c.withHistory()
+	h.keepUntil = max(h.keepUntil, until)
+	return h
+}
+
+// voidBookingsLocked makes all bookings void. Some may be known to their holders alone: those
+// of a window, and those from before c was forgotten and made again. The number of resets
+// tells them apart for as long as they can count.
+func (c *Counter) voidBookingsLocked(now int64) {
+	h := c.keepHistoryLocked(now + int64(c.rule().Horizon()))
 	h.resets++
+	for _, b := range h.booked {
+		b.dropped = true
+	}
 	h.booked = nil
+}
+
+// dropHistoryLocked drops the history if nothing in it matters any more, so that the key is
+// as small and as fast as one without. It is kept with a generation, because the authority
+// compares that with its own. It is kept while the clocks are apart, because the known level
+// would be lowered by the whole difference once more.
+func (c *Counter) dropHistoryLocked(now int64) {
+	if !c.hasHistory() || now < c.more.history.keepUntil {
+		return
+	}
+	c.tidyLocked(now)
+	h := c.more.history
+	if len(h.booked) > 0 || h.gen != 0 || h.witness > now || max(h.apart, -h.apart) >= leastApart || c.returnsLocked() {
+		h.keepUntil = now + int64(c.rule().Horizon())/8 // not with each check: there may be many bookings
+		return
+	}
+	if c.more.history = nil; *c.more == (more{}) {
+		c.more = nil
+	}
 }

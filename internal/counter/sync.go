@@ -221,6 +221,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	// without a report, the other nodes should hear of it at once.
 	c.setUrgentAt((c.rule().Limit() - used) / (2 * c.link().nodes.Load()))
 	if out = c.queueLocked(max(now, c.last), out); !out.Again {
+		c.dropHistoryLocked(max(now, c.last))
 		c.foldLocked()
 	}
 	return out
