@@ -47,7 +47,7 @@ var mayImport = map[string][]string{
 	"internal/redistest":  {},
 	"internal/rulenames":  {"limit"},
 	"internal/table":      {"limit", "clock", "internal/counter", "internal/decision", "internal/keyhash", "internal/rulenames"},
-	"internal/waitqueue":  {"limit", "clock"},
+	"internal/waitqueue":  {"limit", "clock", "internal/counter"},
 }
 
 // forTests are packages that any test may be built on.

@@ -91,7 +91,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, rule *limit.Rule, n int6
 		return nil
 	}
 	return l.queues.Wait(ctx, key, rule, n, waitqueue.Limiter{
-		Reserve:  func(t waitqueue.Terms) limit.Reservation { return l.reserve(key, rule, n, counter.Terms(t)) },
+		Reserve:  func(t counter.Terms) limit.Reservation { return l.reserve(key, rule, n, t) },
 		Estimate: func(ahead, n int64) int64 { return l.table.Estimate(key, rule, ahead, n, l.now()) },
 		Unclaim:  func() { l.table.Unclaim(key, rule, l.now()) },
 		Patience: l.patience,

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -60,31 +61,18 @@ type waiter struct {
 // never wrap.
 const maxAhead = 1 << 60
 
-// Terms say what a reservation may be like.
-type Terms struct {
-	// MaxDelay is the longest wait, in ns, for which units are booked.
-	MaxDelay int64
-	// Claim keeps other callers from taking what this one waits for, of a key that
-	// cannot be booked ahead, until the next reservation or Unclaim.
-	Claim bool
-	// Share admits no more than this node's part of what is left until the other
-	// nodes have heard of it. Otherwise, when a window ends, the callers who wait on
-	// each node would all take what is left at the same moment.
-	Share bool
-}
-
 // Limiter is what a queue calls to get units of a key.
 type Limiter struct {
 	// Reserve books units if the terms allow it. Delay says when they may be used or, if they
 	// are not booked, when to ask again.
-	Reserve func(Terms) limit.Reservation
+	Reserve func(counter.Terms) limit.Reservation
 	// Estimate returns after how many ns, at the least, n units can have been
 	// admitted after others that ask for ahead units in all.
 	Estimate func(ahead, n int64) int64
 	// Unclaim ends the claim of a reservation.
 	Unclaim func()
 	// Patience is for how long the first waiter in a queue leaves other nodes their part
-	// of a window, see [Terms].Share.
+	// of a window, see [counter.Terms].Share.
 	Patience time.Duration
 }
 
@@ -106,7 +94,7 @@ func (qs *Queues) Wait(ctx context.Context, key string, rule *limit.Rule, n int6
 	if n > rule.Limit() {
 		return &limit.WaitError{Key: key, Rule: rule, N: n, Need: limit.Never, Left: untilDeadline(ctx)}
 	}
-	if qs.waiting.Load() == 0 && ask.Reserve(Terms{MaxDelay: -1, Share: true}).OK() {
+	if qs.waiting.Load() == 0 && ask.Reserve(counter.Terms{MaxDelay: -1, Share: true}).OK() {
 		return nil
 	}
 	id := ident{alg: rule.Algorithm(), name: rule.Name(), key: key}
@@ -143,7 +131,7 @@ func (qs *Queues) serve(ctx context.Context, id ident, me *waiter, ask Limiter, 
 		defer ask.Unclaim()
 	}
 	for waited := time.Duration(0); ; {
-		terms := Terms{MaxDelay: int64(untilDeadline(ctx)), Claim: waited/2 <= window, Share: waited < ask.Patience}
+		terms := counter.Terms{MaxDelay: int64(untilDeadline(ctx)), Claim: waited/2 <= window, Share: waited < ask.Patience}
 		if !terms.Claim {
 			ask.Unclaim()
 		}

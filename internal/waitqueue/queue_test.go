@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -29,7 +30,7 @@ type every struct {
 
 func (e *every) limiter() Limiter {
 	return Limiter{
-		Reserve: func(t Terms) limit.Reservation {
+		Reserve: func(t counter.Terms) limit.Reservation {
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			wait := time.Until(e.next)
