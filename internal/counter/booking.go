@@ -104,7 +104,7 @@ func (c *Counter) enqueueLocked(b *Booking) {
 // is not known.
 func (c *Counter) tidyLocked(now int64) {
 	h := c.withHistory()
-	over := c.bucket.View.NS < now && c.unsyncedUnits() == 0 && !c.returnsLocked()
+	over := c.bucket.View.NS < now && c.unsyncedUnits() == 0 && !c.state().HasReturns()
 	h.booked = slices.DeleteFunc(h.booked, func(b *Booking) bool {
 		n, _ := b.still(c.rule(), now)
 		b.dropped = !b.waits(now) && (n == 0 || over)

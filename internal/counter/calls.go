@@ -61,7 +61,7 @@ func (c *Counter) Refund(now, n int64, rule *limit.Rule) (back int64, ok bool) {
 // handBackLocked takes off n units, of a funnel at the given cost. Units that the
 // authority has been told of are taken off only if tell is set.
 func (c *Counter) handBackLocked(now, n int64, cost arith.Span, tell bool) (back int64) {
-	if !c.returnsLocked() {
+	if !c.state().HasReturns() {
 		c.setBackGen(c.gen())
 	}
 	c.rollLocked(now)

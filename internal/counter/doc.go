@@ -11,7 +11,7 @@
 //     What it counts is a State of package algorithm: it does not know by which algorithm.
 //  3. A counter with a [Link] puts itself into a queue of the link when it has something to
 //     report (link.go). The reconciler collects its report, and settles it when the authority
-//     has answered (sync.go, sent.go).
+//     has answered (sync.go).
 //
 // Entries belong to an index, which says which counter has which entry; this package knows no
 // index. Counters without one are made by [NewAlone].

@@ -1,5 +1,7 @@
 package counter
 
+import "github.com/hybridlimit/hybridlimit/internal/algorithm"
+
 // history is what few keys have: resets, bookings, and clocks that stood still. It is dropped
 // when nothing in it matters any more.
 type history struct {
@@ -80,6 +82,9 @@ func (c *Counter) keepHistoryLocked(until int64) *history {
 	return h
 }
 
+// leastApart is the least difference of clocks, in ns, that is noted, see setApart.
+const leastApart = algorithm.ClockStep / 4
+
 // voidBookingsLocked makes all bookings void. Some may be known to their holders alone: those
 // of a window, and those from before c was forgotten and made again. The number of resets
 // tells them apart for as long as they can count.
@@ -102,7 +107,7 @@ func (c *Counter) dropHistoryLocked(now int64) {
 	}
 	c.tidyLocked(now)
 	h := c.more.history
-	if len(h.booked) > 0 || h.gen != 0 || h.witness > now || max(h.apart, -h.apart) >= leastApart || c.returnsLocked() {
+	if len(h.booked) > 0 || h.gen != 0 || h.witness > now || max(h.apart, -h.apart) >= leastApart || c.state().HasReturns() {
 		h.keepUntil = now + int64(c.rule().Horizon())/8 // not with each check: there may be many bookings
 		return
 	}

@@ -82,7 +82,7 @@ func (c *Counter) Shard(now int64, f func(key string) int) int {
 func (c *Counter) Due() int64 {
 	c.mu.Lock() // not lock: the lease can stay
 	defer c.mu.Unlock()
-	if c.born == untold || c.is(raising|outdated) || !c.isFolded() && c.returnsLocked() {
+	if c.born == untold || c.is(raising|outdated) || !c.isFolded() && c.state().HasReturns() {
 		return math.MinInt64
 	}
 	return c.freshAt + c.lag()
@@ -270,10 +270,6 @@ func (c *Counter) tellsLocked(now int64) bool {
 	return c.is(raising) || c.pendUnits() > 0 || c.state().ReturnsAt(c.rule(), now)
 }
 
-// returnsLocked reports whether units were handed back that the authority has
-// not acknowledged.
-func (c *Counter) returnsLocked() bool { return c.state().HasReturns() }
-
 // queueLocked notes into which queues the reconciler must put c.
 func (c *Counter) queueLocked(now int64, out Outcome) Outcome {
 	if c.tellsLocked(now) && !c.is(inNormal) {
@@ -331,9 +327,6 @@ const clockDrift = 2000
 // besides the uncertainty of its clock.
 const backSlack = 1_000_000
 
-// leastApart is the least difference of clocks, in ns, that is noted, see setApart.
-const leastApart = algorithm.ClockStep / 4
-
 // Quarantined reports whether the authority could not use the key at the last exchange.
 func (c *Counter) Quarantined() bool {
 	c.mu.Lock()
@@ -358,6 +351,24 @@ func (c *Counter) Quarantine(now int64, booked bool) (first bool) {
 		c.expiredLocked(c.state().GiveBack(c.rule()))
 	}
 	return first
+}
+
+// dropSentLocked forgets what was sent: a reset has cleared it.
+func (c *Counter) dropSentLocked() { c.state().DropSent(c.rule(), modeWeight(c.mode())) }
+
+// KeepSentBack goes on counting units whose hand-back was sent: it is not known whether
+// the authority has taken them off, and the hand-back will not be sent again.
+func (c *Counter) KeepSentBack(now int64) {
+	c.lock(now)
+	defer c.unlock()
+	c.state().KeepSentBack(c.rule(), modeWeight(c.mode()))
+}
+
+// keepSentLocked counts what was sent as known, without an answer.
+func (c *Counter) keepSentLocked() {
+	// What is known is repaired before units from after our clock stood still are added.
+	c.repairKnownLocked(algorithm.ClockStep + max(c.last-c.freshAt, 0)/clockDrift)
+	c.state().KeepSent(c.rule(), modeWeight(c.mode()))
 }
 
 // Requeue marks c as waiting in the normal queue and reports whether it was
@@ -425,7 +436,7 @@ func (c *Counter) MarkRaise(now int64) bool {
 func (c *Counter) Pending() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.unsyncedUnits()+c.usedLocked() > 0 || c.returnsLocked()
+	return c.unsyncedUnits()+c.usedLocked() > 0 || c.state().HasReturns()
 }
 
 // Unsynced returns the admitted units that the authority has not acknowledged.
