@@ -39,7 +39,7 @@ var indexMutants = []mutant{
 		breaks: "What was admitted by leases is lost when a shard grows.",
 		file:   "internal/counter/entry.go",
 		old:    "\tc.revokeLocked(now)\n\tc.leaveLocked()\n\tenter()",
-		new:    "\tc.lent, c.counted = 0, 0\n\tc.leaveLocked()\n\tenter()",
+		new:    "\tc.granted, c.counted = 0, 0\n\tc.leaveLocked()\n\tenter()",
 		by:     tables("TestGrowthKeepsAll"),
 	},
 	{
@@ -158,8 +158,8 @@ var indexMutants = []mutant{
 		name:   "leased-and-forgotten",
 		breaks: "A counter is forgotten by what it knew before its lease.",
 		file:   "internal/counter/forget.go",
-		old:    "	if c.lent != unitsRefused {\n		c.revokeLocked(now) // else",
-		new:    "	if c.lent != unitsRefused {\n		// else",
+		old:    "	if c.granted != unitsRefused {\n		c.revokeLocked(now) // else",
+		new:    "	if c.granted != unitsRefused {\n		// else",
 		by:     tables("TestWhoMustStay"),
 	},
 	{
@@ -206,7 +206,7 @@ var indexMutants = []mutant{
 		name:   "forgotten-while-it-admits",
 		breaks: "A counter is forgotten together with a unit that its lease admits meanwhile.",
 		file:   "internal/counter/forget.go",
-		old:    `if c.lent != unitsRefused {`,
+		old:    `if c.granted != unitsRefused {`,
 		new:    `if c.usedLocked() > 0 {`,
 		by:     tables("TestForgottenWithoutAnAdmittedUnit"),
 	},

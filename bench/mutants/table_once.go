@@ -61,7 +61,7 @@ var onceMutants = []mutant{
 		name:   "forgotten-with-pending-units",
 		breaks: "A counter that has unreported units may be forgotten.",
 		file:   "internal/counter/forget.go",
-		old:    `if c.is(inFlight) || c.unsyncedUnits() > 0 || c.link() != nil && c.tellsLocked(now) {`,
+		old:    `if c.is(inFlight) || c.unsyncedUnits() > 0 || c.link() != nil && c.hasReportLocked(now) {`,
 		new:    `if c.is(inFlight | raising) {`,
 		by:     sim(300),
 	},

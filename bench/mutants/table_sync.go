@@ -90,7 +90,7 @@ var syncMutants = []mutant{
 		name:   "first-touch-waits",
 		breaks: "A key that is new to a node is asked for when its view would be a lag old, not with the next tick.",
 		file:   "internal/counter/sync.go",
-		old:    `if c.born == untold || c.is(raising|outdated)`,
+		old:    `if c.born == noAnswer || c.is(raising|outdated)`,
 		new:    `if c.is(raising | outdated)`,
 		by:     hybrid("TestFirstTouch"),
 	},

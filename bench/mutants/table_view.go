@@ -22,8 +22,8 @@ var viewMutants = []mutant{
 		name:   "no-raise-after-a-loss",
 		breaks: "After a loss the nodes do not say what they knew.",
 		file:   "internal/counter/sync.go",
-		old:    `Raise: c.is(raising) && c.born != untold,`,
-		new:    `Raise: c.is(raising) && c.born < untold,`,
+		old:    `Raise: c.is(raising) && c.born != noAnswer,`,
+		new:    `Raise: c.is(raising) && c.born < noAnswer,`,
 		by:     sim(300),
 	},
 	{
@@ -70,8 +70,8 @@ var viewMutants = []mutant{
 		name:   "funnel-sync-forgets-the-rest",
 		breaks: "What a funnel admits while a batch is under way is forgotten when the answer comes.",
 		file:   "internal/algorithm/leakybucket_shared.go",
-		old:    `f.View = f.Pend.plus(r, f.told(r, w), w)`,
-		new:    `f.View = f.told(r, w)`,
+		old:    `f.View = f.Pend.plus(r, f.reported(r, w), w)`,
+		new:    `f.View = f.reported(r, w)`,
 		by:     sim(300),
 	},
 	{

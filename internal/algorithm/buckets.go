@@ -38,8 +38,8 @@ func (w *Window) sorted(list []Bucket) []int64 {
 	return told
 }
 
-// hear takes over the times of the last units of a list.
-func (w *Window) hear(list []Bucket) {
+// noteTimes takes over the times of the last units of a list.
+func (w *Window) noteTimes(list []Bucket) {
 	for _, b := range list {
 		if i := max(w.cur-b.ID, 0); i < int64(len(w.last)) && b.Units > 0 {
 			w.last[i] = max(w.last[i], int64(b.Last))

@@ -21,7 +21,7 @@ const (
 	foldedBucket foldedBits = 1<<8 - 1
 	foldedSure   foldedBits = 1 << 8 // as in Window
 	foldedMoved  foldedBits = 1 << 9
-	foldedTold   foldedBits = 1 << 10 // known is not nil
+	foldedKnown  foldedBits = 1 << 10 // known is not nil
 )
 
 // IsFoldable reports whether windows of a rule can be folded: those of few buckets.
@@ -48,7 +48,7 @@ func (s *SmallWindow) Unfold(f *LeakyBucket, r *limit.Rule, weight int64) {
 	w.pend, w.last = s.units[:n:n], s.times[:n:n]
 	w.last[i] = f.Known.Rem
 	w.pend[i], w.pendUnits = f.Pend.Units, f.Pend.Units
-	if bits&foldedTold != 0 {
+	if bits&foldedKnown != 0 {
 		w.known = spareBuckets(n)
 		w.known[i] = f.Known.NS
 	}
@@ -75,7 +75,7 @@ func (w *Window) Fold(r *limit.Rule, weight int64) (f LeakyBucket, ok bool) {
 	f = LeakyBucket{View: arith.Span{NS: w.cur}, Pend: Run{Units: w.pend[i], TAT: arith.Span{NS: w.off}}}
 	f.Known.Rem = w.last[i]
 	if w.known != nil {
-		bits |= foldedTold
+		bits |= foldedKnown
 		f.Known.NS = w.known[i]
 		spareFor(w.known)
 	}

@@ -171,12 +171,12 @@ func (f *LeakyBucket) Refund(r *limit.Rule, now, n, w int64, cost, least arith.S
 	if tell && w == 1 {
 		withdrawn = min(withdrawn, r.Whole(cost)) // the fraction of a unit comes off what was told
 	}
-	weighed := Times(withdrawn, w)
+	weighted := Times(withdrawn, w)
 	if spared > 0 {
-		weighed = f.unspare(weighed)
+		weighted = f.unspare(weighted)
 	}
-	weighed = min(weighed, held)
-	told := min(n-withdrawn, held-weighed) // has come to weigh 1
+	weighted = min(weighted, held)
+	told := min(n-withdrawn, held-weighted) // has come to weigh 1
 	if !tell {
 		told = 0
 	}
@@ -187,7 +187,7 @@ func (f *LeakyBucket) Refund(r *limit.Rule, now, n, w int64, cost, least arith.S
 		f.Pend.TAT = r.Sub(f.Pend.TAT, Earlier(r.Cost(withdrawn), cost))
 	}
 	f.Indebt(0)
-	off := r.Cost(weighed)
+	off := r.Cost(weighted)
 	if w == 1 {
 		off = Earlier(off, cost)
 	}
@@ -196,13 +196,13 @@ func (f *LeakyBucket) Refund(r *limit.Rule, now, n, w int64, cost, least arith.S
 		off = r.Add(off, rest)
 		top := f.booked(r, 1).Max(r.Add(at, r.Full()))
 		a := f.under()
-		a.back = a.back.plus(r, credit{rest, f.told(r, 1), top})
+		a.back = a.back.plus(r, credit{rest, f.reported(r, 1), top})
 		f.put(a)
 	}
 	f.View = r.Sub(f.View.Max(at), off).Max(at)
 	if w != WeightOpen {
 		// A view that was capped at full (see CapWeighted) had less of them in it.
-		f.View = f.View.Max(f.Pend.plus(r, f.told(r, 1), 1))
+		f.View = f.View.Max(f.Pend.plus(r, f.reported(r, 1), 1))
 	}
 	return back, withdrawn
 }
@@ -236,7 +236,7 @@ func (f *LeakyBucket) Reweigh(r *limit.Rule, now, was, is int64) {
 func (f *LeakyBucket) CapWeighted(r *limit.Rule, now, w int64) {
 	full := r.Add(arith.Span{NS: now}, r.Full())
 	if w > 1 && full.Less(f.View) {
-		f.View = f.Pend.plus(r, f.told(r, 1), 1).Max(full)
+		f.View = f.Pend.plus(r, f.reported(r, 1), 1).Max(full)
 	}
 }
 

@@ -166,8 +166,8 @@ func (f *LeakyBucket) Sent(r *limit.Rule, now, slack int64) (s Sent) {
 	return s
 }
 
-// Told returns the level that the authority has told, negative if it has run empty before.
-func (f *LeakyBucket) Told(r *limit.Rule, now int64) (level arith.Span, _ []Bucket) {
+// KnownState returns the level that the authority has told, negative if it has run empty before.
+func (f *LeakyBucket) KnownState(r *limit.Rule, now int64) (level arith.Span, _ []Bucket) {
 	return r.Diff(f.Known, arith.Span{NS: now}), nil
 }
 
@@ -274,11 +274,11 @@ func (f *LeakyBucket) compose(r *limit.Rule, w int64) {
 		a.spared = 0
 		f.put(a)
 	}
-	f.View = f.Pend.plus(r, f.told(r, w), w)
+	f.View = f.Pend.plus(r, f.reported(r, w), w)
 }
 
 // told returns the TAT without what is pending.
-func (f *LeakyBucket) told(r *limit.Rule, w int64) arith.Span {
+func (f *LeakyBucket) reported(r *limit.Rule, w int64) arith.Span {
 	return r.Sub(f.booked(r, w), f.under().back.span)
 }
 

@@ -88,9 +88,9 @@ type Exchanger interface {
 	Collect(r *limit.Rule)
 	// Sent returns what is sent and not acknowledged. The authority's level is known to slack.
 	Sent(r *limit.Rule, now, slack int64) Sent
-	// Told returns what the authority has told, and should still know. It is empty if it is
+	// KnownState returns what the authority has told, and should still know. It is empty if it is
 	// not known in which buckets that is.
-	Told(r *limit.Rule, now int64) (level arith.Span, buckets []Bucket)
+	KnownState(r *limit.Rule, now int64) (level arith.Span, buckets []Bucket)
 	// KnownUnits returns what the authority has told, in units, rounded down.
 	KnownUnits(r *limit.Rule, now int64) int64
 	// Blank reports whether nothing that the authority has told counts any more.
@@ -151,8 +151,8 @@ type Answer struct {
 
 // Settled is what an [Answer] was found to be.
 type Settled struct {
-	Lost    bool  // below the lower bound: the authority has lost data
-	Below   bool  // below the lower bound of a leaky bucket, which stands
-	Astray  bool  // given by a clock that is not the authority's present one
-	Expired int64 // units that have outlived the window
+	Lost       bool  // below the lower bound: the authority has lost data
+	Below      bool  // below the lower bound of a leaky bucket, which stands
+	OtherClock bool  // given by a clock that is not the authority's present one
+	Expired    int64 // units that have outlived the window
 }

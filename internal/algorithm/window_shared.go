@@ -26,8 +26,8 @@ func (w *Window) Sent(*limit.Rule, int64, int64) Sent {
 	return Sent{Units: w.sentUnits, Buckets: w.list(w.sent), BackBuckets: w.list(w.sentBack)}
 }
 
-// Told returns what the authority has told, nothing if it is not known in which buckets.
-func (w *Window) Told(*limit.Rule, int64) (_ arith.Span, buckets []Bucket) {
+// KnownState returns what the authority has told, nothing if it is not known in which buckets.
+func (w *Window) KnownState(*limit.Rule, int64) (_ arith.Span, buckets []Bucket) {
 	if !w.moved {
 		buckets = w.list(w.known)
 	}
@@ -122,7 +122,7 @@ func (w *Window) Renew(r *limit.Rule, a Answer, weight int64) (withdrawn int64) 
 	clear(w.last)
 	w.pendUnits, w.backUnits = 0, 0
 	w.known = w.sorted(a.Buckets)
-	w.hear(a.Buckets)
+	w.noteTimes(a.Buckets)
 	w.sum(r, weight)
 	return withdrawn
 }
@@ -130,7 +130,7 @@ func (w *Window) Renew(r *limit.Rule, a Answer, weight int64) (withdrawn int64) 
 // Settle takes over an answer, see [Exchanger]. In buckets narrower than the clocks can be
 // compared, units come back in a neighbouring one: then nothing is lost.
 func (w *Window) Settle(r *limit.Rule, a Answer, weight int64) (s Settled) {
-	s.Astray = w.sure && a.Now+w.off-a.ServerNow > a.Slack+a.ClockSlack+ClockStep
+	s.OtherClock = w.sure && a.Now+w.off-a.ServerNow > a.Slack+a.ClockSlack+ClockStep
 	s.Lost, s.Expired = w.settle(r, a.Buckets, w.serverBucket(r, a), a.Floor, weight)
 	s.Lost = s.Lost && int64(r.Width()) > a.Slack
 	return s
@@ -190,7 +190,7 @@ func (w *Window) settle(r *limit.Rule, buckets []Bucket, serverCur int64, floor 
 		}
 		told[i] = max(u, least[i])
 	}
-	w.hear(buckets)
+	w.noteTimes(buckets)
 	w.known = told
 	w.sum(r, weight)
 	return lost, expired

@@ -37,7 +37,7 @@ func (c *Counter) Allow(now, n int64, rule *limit.Rule) (allowed bool, src limit
 func (c *Counter) Forget(now int64) bool {
 	c.lock(now)
 	defer c.unlock()
-	c.dead = c.dead || c.worthLocked(now) <= Partial
+	c.dead = c.dead || c.retentionLocked(now) <= Partial
 	return c.dead
 }
 

@@ -35,11 +35,11 @@ type Booking struct {
 	// used after due. Of another algorithm end is when the units no longer count.
 	begin, end arith.Span
 
-	leaks   bool // of a leaky bucket
-	vague   bool // booked in an outage: the weight of its units is not known
-	gone    bool // cancelled
-	mixed   bool // the authority has lowered the level since: others may have booked behind
-	dropped bool // nothing is handed back: see tidyLocked and voidBookingsLocked
+	leaks     bool // of a leaky bucket
+	inOutage  bool // booked in an outage: the weight of its units is not known
+	cancelled bool // cancelled
+	mixed     bool // the authority has lowered the level since: others may have booked behind
+	dropped   bool // nothing is handed back: see tidyLocked and voidBookingsLocked
 }
 
 // MaxDue bounds the bookings of a key that are remembered after they are due. If
@@ -48,7 +48,7 @@ type Booking struct {
 const MaxDue = 1024
 
 // waits reports whether new callers must leave room for b.
-func (b *Booking) waits(now int64) bool { return !b.gone && b.due > now }
+func (b *Booking) waits(now int64) bool { return !b.cancelled && b.due > now }
 
 // still returns how many units of b still count, and what they take to leak. The
 // others have leaked, or left a window: to hand them back would take off newer units
@@ -57,7 +57,7 @@ func (b *Booking) still(r *limit.Rule, now int64) (n int64, cost arith.Span) {
 	left := r.Sub(b.end, arith.Span{NS: now})
 	cost = r.Cost(b.n)
 	switch {
-	case b.vague && b.leaks:
+	case b.inOutage && b.leaks:
 		return b.n, cost // until tidyLocked drops it
 	case left == arith.Span{}:
 		return 0, arith.Span{}
@@ -70,7 +70,7 @@ func (b *Booking) still(r *limit.Rule, now int64) (n int64, cost arith.Span) {
 // noteBookingLocked notes that n units were booked with the answer res. A leaky bucket was
 // to be empty at begin before that.
 func (c *Counter) noteBookingLocked(now, n int64, begin arith.Span, res limit.Result) *Booking {
-	b := &Booking{n: n, due: now + int64(res.RetryAfter), resets: c.past().resets, vague: res.Source == limit.SourceDegraded}
+	b := &Booking{n: n, due: now + int64(res.RetryAfter), resets: c.past().resets, inOutage: res.Source == limit.SourceDegraded}
 	if n == 0 {
 		return b
 	}
@@ -136,9 +136,9 @@ func (c *Counter) fullLocked(now int64) bool {
 	return c.link() != nil && c.rule().Add(arith.Span{NS: now}, c.rule().Full()).Less(c.bucket.View)
 }
 
-// givenUpLocked returns how many units are to be handed back now that b is cancelled,
+// toHandBackLocked returns how many units are to be handed back now that b is cancelled,
 // as far as no booking waits behind, and what they take to leak.
-func (c *Counter) givenUpLocked(now int64, b *Booking) (n int64, cost arith.Span) {
+func (c *Counter) toHandBackLocked(now int64, b *Booking) (n int64, cost arith.Span) {
 	r := c.rule()
 	switch {
 	case b.resets != c.past().resets, b.dropped:
@@ -147,15 +147,15 @@ func (c *Counter) givenUpLocked(now int64, b *Booking) (n int64, cost arith.Span
 		return b.still(r, now)
 	}
 	h := c.withHistory()
-	if b.gone = true; !slices.Contains(h.booked, b) { // the counter was forgotten and made again
+	if b.cancelled = true; !slices.Contains(h.booked, b) { // the counter was forgotten and made again
 		h.booked = slices.Insert(h.booked, 0, b)
 	}
 	all, end := !c.fullLocked(now), c.bucket.View
 	for _, b := range slices.Backward(h.booked) {
-		if !all && (!b.gone || b.mixed || b.end != end) {
+		if !all && (!b.cancelled || b.mixed || b.end != end) {
 			break
 		}
-		if b.gone {
+		if b.cancelled {
 			units, span := b.still(r, now)
 			n, cost = n+units, r.Add(cost, span)
 		}
@@ -169,7 +169,7 @@ func (c *Counter) givenUpLocked(now int64, b *Booking) (n int64, cost arith.Span
 func (c *Counter) handedBackLocked(now, n int64) {
 	h, r := c.withHistory(), c.rule()
 	for k, b := range slices.Backward(h.booked) {
-		if !b.gone {
+		if !b.cancelled {
 			continue
 		}
 		off, cost := b.still(r, now)
@@ -190,7 +190,7 @@ func (c *Counter) loweredLocked(now int64) {
 	end, r := c.bucket.View, c.rule()
 	for _, b := range slices.Backward(c.past().booked) {
 		b.end = algorithm.Earlier(b.end, end)
-		if b.gone || b.due > now {
+		if b.cancelled || b.due > now {
 			end = r.Sub(b.end, r.Cost(b.n))
 		}
 		b.begin = algorithm.Earlier(b.begin, end)
@@ -229,7 +229,7 @@ func (c *Counter) Cancel(now int64, rule *limit.Rule, b *Booking) (back int64, o
 		return 0, false
 	}
 	now = c.enterLocked(now, rule)
-	if n, cost := c.givenUpLocked(now, b); n > 0 {
+	if n, cost := c.toHandBackLocked(now, b); n > 0 {
 		back = c.handBackLocked(now, n, cost, true)
 	}
 	if b.leaks && c.hasHistory() { // else there is nothing to note it in

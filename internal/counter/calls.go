@@ -137,12 +137,12 @@ func (c *Counter) renewLocked(now int64, a Renewal) (wake bool) {
 	c.mark(raising)
 	c.note(voided, c.is(inFlight))
 	c.setGen(a.Gen)
-	c.setHeard(a.ServerNow)
+	c.setServerNow(a.ServerNow)
 	c.setWitness(a.At + int64(c.rule().Horizon()))
 	c.born, c.freshAt = a.Born, max(c.freshAt, a.At)
 	c.lateLocked(a.Late, false)
 	c.mark(outdated) // a reset is no exchange that measures the clock
-	c.setApart(c.clocksApart())
+	c.setClockGap(c.currentClockGap())
 	c.rollLocked(now)
 	is := algorithm.Answer{Level: a.Level, Buckets: a.Buckets, At: a.At, ServerNow: a.ServerNow}
 	c.link().withdrawn.Add(c.state().Renew(c.rule(), is, modeWeight(c.mode())))

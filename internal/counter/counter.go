@@ -15,21 +15,21 @@ import (
 // It does what a lease cannot: merge an answer of the authority, roll a window, reserve,
 // change the rule. A check that a lease decides does not read the counter.
 type Counter struct {
-	law      atomic.Pointer[limit.Rule] // written under mu
-	hash     uint64                     // immutable
-	place    atomic.Pointer[Part]       // part of the link for the counter's shard; nil: nothing is shared
-	group    *Group                     // immutable; nil: grants no leases
-	urgentAt uint32                     // pending units that make a report urgent
-	short    [inlineKey]byte            // immutable: the key, if it fits
-	keyBytes uint8                      // immutable: length of the key, or longKey or isBehind
-	flags    flags                      // written under mu
+	latestRule atomic.Pointer[limit.Rule] // written under mu
+	hash       uint64                     // immutable
+	linkPart   atomic.Pointer[Part]       // part of the link for the counter's shard; nil: nothing is shared
+	group      *Group                     // immutable; nil: grants no leases
+	urgentAt   uint32                     // pending units that make a report urgent
+	short      [inlineKey]byte            // immutable: the key, if it fits
+	keyBytes   uint8                      // immutable: length of the key, or longKey or isBehind
+	flags      flags                      // written under mu
 
 	mu       sync.Mutex // protects all fields without another note
 	modeBits int32      // mode of the link, as seen last
 	dead     bool
 	held     bool   // the policy holds it
 	seen     uint32 // trace, when the sweep last looked
-	lent     uint32 // units of the lease when granted; unitsRefused: a refusal; 0: no lease
+	granted  uint32 // units of the lease when granted; unitsRefused: a refusal; 0: no lease
 	counted  uint32 // units of the lease that the group has counted already
 
 	lateMicros uint32 // see lateLocked, µs
@@ -41,7 +41,7 @@ type Counter struct {
 
 	// State of the exchange with the authority.
 	freshAt                int64    // when the authority last answered, ns; before that, when c was made
-	born                   int64    // when the newest unit it has told of was booked, by its clock; untold: no answer yet
+	born                   int64    // when the newest unit it has told of was booked, by its clock; noAnswer: no answer yet
 	nextNormal, nextUrgent *Counter // owned by the stacks of the link
 	more                   *more
 }
@@ -55,15 +55,15 @@ func New(key string, rule *limit.Rule, hash uint64, link *Link, group *Group, no
 		c.keyBytes = isBehind
 	}
 	c.hash, c.group, c.last = hash, group, math.MinInt64
-	c.law.Store(rule)
+	c.latestRule.Store(rule)
 	c.setKey(key)
 	c.setMode(packMode(1, false))
-	c.born = untold
+	c.born = noAnswer
 	off, sure := int64(0), true
 	if link != nil {
 		var p *Part
 		p, off, sure = link.partOf(key)
-		c.place.Store(p)
+		c.linkPart.Store(p)
 		c.setUrgentAt(rule.Limit() / (2 * link.nodes.Load()))
 		c.setMode(p.mode.Load())
 		c.freshAt = max(now, 0)
@@ -74,7 +74,7 @@ func New(key string, rule *limit.Rule, hash uint64, link *Link, group *Group, no
 
 // Matches reports whether c counts key under a rule of this name and algorithm.
 func (c *Counter) Matches(key string, rule *limit.Rule) bool {
-	if r := c.law.Load(); r != rule && (r.Hash() != rule.Hash() || r.Algorithm() != rule.Algorithm() || r.Name() != rule.Name()) {
+	if r := c.latestRule.Load(); r != rule && (r.Hash() != rule.Hash() || r.Algorithm() != rule.Algorithm() || r.Name() != rule.Name()) {
 		return false
 	}
 	return c.hasKey(key)
@@ -87,7 +87,7 @@ func (c *Counter) enterLocked(now int64, rule *limit.Rule) int64 {
 	p := c.part()
 	if p == nil {
 		c.last = now
-		if rule != c.law.Load() {
+		if rule != c.latestRule.Load() {
 			c.adoptLocked(rule, now)
 		}
 		return now
@@ -96,7 +96,7 @@ func (c *Counter) enterLocked(now int64, rule *limit.Rule) int64 {
 		c.followClockLocked(now) // while the time of the latest check is known
 	}
 	c.last = now
-	if rule != c.law.Load() {
+	if rule != c.latestRule.Load() {
 		c.adoptLocked(rule, now)
 	}
 	m := p.mode.Load()
@@ -187,8 +187,8 @@ func (c *Counter) describeLocked(now, n int64, allowed bool) (res limit.Result) 
 	return res
 }
 
-// untold is born before the first answer of the authority.
-const untold = -1
+// noAnswer is born before the first answer of the authority.
+const noAnswer = -1
 
 // Check decides for n units. ok is false if c is dead: then nothing was consumed.
 func (c *Counter) Check(now, n int64, rule *limit.Rule) (allowed bool, src limit.Source, ok bool) {
@@ -273,7 +273,7 @@ func (c *Counter) unitsLocked() (pending, sent int64) {
 func (c *Counter) adoptLocked(rule *limit.Rule, now int64) {
 	old := c.rule()
 	s := c.state() // is unfolded by the rule that it was folded by
-	c.law.Store(rule)
+	c.latestRule.Store(rule)
 	if old.SameShape(rule) {
 		return
 	}

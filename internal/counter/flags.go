@@ -5,14 +5,14 @@ package counter
 type flags uint8
 
 const (
-	outdated    flags = 1 << iota // the view is to be fetched again, however fresh it is
-	inNormal                      // in the normal queue of the reconciler, not collected yet
-	inUrgent                      // in its urgent queue
-	inFlight                      // units (or a question) were sent and are not acknowledged
-	raising                       // the authority has lost what we know
-	quarantined                   // the authority's copy of the key is broken
-	wounded                       // quarantined, and due to be asked again
-	voided                        // what is in flight was sent before a reset that we know of
+	outdated     flags = 1 << iota // the view is to be fetched again, however fresh it is
+	inNormal                       // in the normal queue of the reconciler, not collected yet
+	inUrgent                       // in its urgent queue
+	inFlight                       // units (or a question) were sent and are not acknowledged
+	raising                        // the authority has lost what we know
+	quarantined                    // the authority's copy of the key is broken
+	retryPlanned                   // quarantined, and due to be asked again
+	voided                         // what is in flight was sent before a reset that we know of
 )
 
 func (c *Counter) is(f flags) bool { return c.flags&f != 0 }

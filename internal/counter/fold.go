@@ -16,13 +16,13 @@ import (
 // state and with reads it as such, and no code writes to it.
 var foldedAway more
 
-// piece is an unfolded window of few buckets, together with its more.
-type piece struct {
+// unfolded is an unfolded window of few buckets, together with its more.
+type unfolded struct {
 	more   more
 	window algorithm.SmallWindow
 }
 
-var sparePieces = sync.Pool{New: func() any { return new(piece) }}
+var spareUnfolded = sync.Pool{New: func() any { return new(unfolded) }}
 
 func (c *Counter) isFolded() bool { return c.more == &foldedAway }
 
@@ -39,11 +39,11 @@ func (c *Counter) beginLocked(r *limit.Rule, now, off int64, sure bool) {
 // unfold unfolds the window of c, which must be folded. Rule and mode must be those that it
 // was folded with: code that changes them unfolds it before, or sums up afterwards.
 func (c *Counter) unfold() *algorithm.Window {
-	p := sparePieces.Get().(*piece)
+	p := spareUnfolded.Get().(*unfolded)
 	p.window.Unfold(&c.bucket, c.rule(), modeWeight(c.mode()))
 	c.bucket = algorithm.LeakyBucket{}
 	w := &p.window.Window
-	p.more.state, p.more.piece = w, p
+	p.more.state, p.more.unfolded = w, p
 	c.more = &p.more
 	return w
 }
@@ -51,17 +51,17 @@ func (c *Counter) unfold() *algorithm.Window {
 // foldLocked folds the window of c, if there is one that can be.
 func (c *Counter) foldLocked() {
 	m := c.more
-	if m == nil || m.piece == nil || *m != (more{state: m.state, piece: m.piece}) {
+	if m == nil || m.unfolded == nil || *m != (more{state: m.state, unfolded: m.unfolded}) {
 		return
 	}
-	p := m.piece
+	p := m.unfolded
 	f, ok := p.window.Fold(c.rule(), modeWeight(c.mode()))
 	if !ok {
 		return
 	}
 	c.bucket, c.more = f, &foldedAway
-	*p = piece{}
-	sparePieces.Put(p)
+	*p = unfolded{}
+	spareUnfolded.Put(p)
 }
 
 // refoldLocked folds the window of c again if it was.

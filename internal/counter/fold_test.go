@@ -56,7 +56,7 @@ func foldedOften(t *testing.T, r *limit.Rule, linked bool, seed uint64) (folds i
 		}
 		var got [2]struct {
 			res   limit.Result
-			worth Worth
+			worth Retention
 			units int64
 		}
 		for i, s := range both {
@@ -69,7 +69,7 @@ func foldedOften(t *testing.T, r *limit.Rule, linked bool, seed uint64) (folds i
 				g.res.Allowed, g.res.Source, _ = s.c.Check(now, n, rule)
 			}
 			s.c.lock(now)
-			g.worth, g.units = s.c.worthLocked(now), s.c.unsyncedUnits()*1000+s.c.pendUnits()
+			g.worth, g.units = s.c.retentionLocked(now), s.c.unsyncedUnits()*1000+s.c.pendUnits()
 			s.c.foldLocked()
 			s.c.mu.Unlock() // not unlock: what is on lease is not seen
 		}
@@ -137,7 +137,7 @@ func TestWindowsAreFolded(t *testing.T) {
 			c.Ask(now, 1, r, true)
 			folded("asked once")
 			c.lock(now)
-			if w := c.worthLocked(now); w != Pinned || c.unsyncedUnits() != 1 || c.pendUnits() != 1 {
+			if w := c.retentionLocked(now); w != Pinned || c.unsyncedUnits() != 1 || c.pendUnits() != 1 {
 				t.Errorf("%v: %d units, worth %d", r, c.pendUnits(), w)
 			}
 			c.mu.Unlock()

@@ -3,12 +3,12 @@ package counter
 // This file says when a counter can be forgotten. Who holds the counters calls these methods,
 // under a lock that keeps others from entering and dropping the same counter.
 
-// Worth says how much would be lost if a counter were forgotten.
-type Worth uint8
+// Retention says how much would be lost if a counter were forgotten.
+type Retention uint8
 
 const (
 	// Idle: as if never used.
-	Idle Worth = iota
+	Idle Retention = iota
 	// Partial: used, but would not refuse one unit now.
 	Partial
 	// Denying: would refuse one unit now, or knows of a reset that others may have missed.
@@ -17,7 +17,7 @@ const (
 	Pinned
 )
 
-func (c *Counter) worthLocked(now int64) Worth {
+func (c *Counter) retentionLocked(now int64) Retention {
 	defer c.refoldLocked(c.isFolded())
 	now = max(now, c.last)
 	c.dropHistoryLocked(now)
@@ -26,7 +26,7 @@ func (c *Counter) worthLocked(now int64) Worth {
 		// What is pending cannot be reported, and would keep c from ever being forgotten.
 		c.expiredLocked(c.state().Drain(c.rule(), now))
 	}
-	if c.is(inFlight) || c.unsyncedUnits() > 0 || c.link() != nil && c.tellsLocked(now) {
+	if c.is(inFlight) || c.unsyncedUnits() > 0 || c.link() != nil && c.hasReportLocked(now) {
 		return Pinned
 	}
 	used, denies := c.state().Usage(c.rule(), now)
@@ -39,11 +39,11 @@ func (c *Counter) worthLocked(now int64) Worth {
 	return Partial
 }
 
-// Worth returns how much would be lost if c were forgotten.
-func (c *Counter) Worth(now int64) Worth {
+// Retention returns how much would be lost if c were forgotten.
+func (c *Counter) Retention(now int64) Retention {
 	c.lock(now)
 	defer c.unlock()
-	return c.worthLocked(now)
+	return c.retentionLocked(now)
 }
 
 // isUsedLocked reports whether c was asked since it was last noted as seen, as far as its
@@ -86,20 +86,20 @@ func (c *Counter) Release() {
 
 // Dropped is what was known of a counter that was dropped.
 type Dropped struct {
-	Entry *Entry // it had, and has left; nil: none
-	Worth Worth
-	Held  bool // by the policy
+	Entry     *Entry // it had, and has left; nil: none
+	Retention Retention
+	Held      bool // by the policy
 }
 
 // Drop marks c dead if it is worth no more than most, and reports whether it did.
-func (c *Counter) Drop(most Worth, now int64) (d Dropped, ok bool) {
+func (c *Counter) Drop(most Retention, now int64) (d Dropped, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	used := c.isUsedLocked()
-	if c.lent != unitsRefused {
+	if c.granted != unitsRefused {
 		c.revokeLocked(now) // else units might be admitted after c was looked at
 	}
-	if d.Worth = c.worthLocked(now); d.Worth > most {
+	if d.Retention = c.retentionLocked(now); d.Retention > most {
 		if c.grantLocked(); !used {
 			c.seen = c.trace() // this was no use
 		}

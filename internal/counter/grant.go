@@ -57,15 +57,15 @@ func (c *Counter) unlock() {
 // revokeLocked ends the lease and adds to c what the lease has admitted.
 func (c *Counter) revokeLocked(now int64) {
 	c.refusesUntil = 0
-	lent := c.lent
-	if lent == 0 {
+	granted := c.granted
+	if granted == 0 {
 		return
 	}
 	w := c.entry.word.And(generationMask)
-	used := lent - unitsOf(w)
+	used := granted - unitsOf(w)
 	counted := c.counted
-	c.lent, c.counted = 0, 0
-	if lent == unitsRefused || used == 0 {
+	c.granted, c.counted = 0, 0
+	if granted == unitsRefused || used == 0 {
 		return
 	}
 	l := c.entry.lease.Load()
@@ -75,10 +75,10 @@ func (c *Counter) revokeLocked(now int64) {
 
 // usedLocked returns how many units the lease has admitted so far.
 func (c *Counter) usedLocked() int64 {
-	if c.lent == 0 || c.lent == unitsRefused {
+	if c.granted == 0 || c.granted == unitsRefused {
 		return 0
 	}
-	return int64(c.lent - unitsOf(c.entry.word.Load()))
+	return int64(c.granted - unitsOf(c.entry.word.Load()))
 }
 
 // spentLocked books the units that a lease has admitted. w is its last word.
@@ -91,7 +91,7 @@ func (c *Counter) spentLocked(l *lease, w uint64, used, now int64) {
 
 // grantLocked grants a lease, if c can. A folded window stays folded.
 func (c *Counter) grantLocked() {
-	if c.entry == nil || c.dead || c.lent != 0 || c.last == math.MinInt64 || c.is(quarantined) {
+	if c.entry == nil || c.dead || c.granted != 0 || c.last == math.MinInt64 || c.is(quarantined) {
 		return
 	}
 	defer c.refoldLocked(c.isFolded())
@@ -124,7 +124,7 @@ func (c *Counter) grantLocked() {
 	if e.lease.Load() != l {
 		e.lease.Store(l)
 	}
-	c.lent = unitsOf(w)
+	c.granted = unitsOf(w)
 	e.word.Store(w | (e.word.Load()+1)&generationMask)
 }
 

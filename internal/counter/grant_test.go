@@ -134,7 +134,7 @@ func TestQuarantinedGrantsNothing(t *testing.T) {
 		}
 	}
 	c.Requeue()
-	link.SetMode(1, true) // as it is weighed itself
+	link.SetMode(1, true) // as it is weighted itself
 	c.Check(grantAt, 1, r)
 	if v := byLease(c, r, 1, grantAt); v != Unanswered {
 		t.Errorf("%v of a key that was put aside, in an outage", v)

@@ -5,13 +5,13 @@ import "github.com/hybridlimit/hybridlimit/internal/algorithm"
 // history is what few keys have: resets, bookings, and clocks that stood still. It is dropped
 // when nothing in it matters any more.
 type history struct {
-	gen     int64      // generation of the authority's state
-	heard   int64      // the authority's clock at its last answer
-	witness int64      // ns; until then views from before a reset that was made here could matter
-	backGen int64      // gen when the oldest units were handed back that the authority has not acknowledged
-	apart   int64      // see clocksApart, at the last answer for a leaky bucket
-	resets  uint32     // how often this counter was reset or set
-	booked  []*Booking // of a leaky bucket, by due
+	gen       int64      // generation of the authority's state
+	serverNow int64      // the authority's clock at its last answer
+	witness   int64      // ns; until then views from before a reset that was made here could matter
+	backGen   int64      // gen when the oldest units were handed back that the authority has not acknowledged
+	clockGap  int64      // see currentClockGap, at the last answer for a leaky bucket
+	resets    uint32     // how often this counter was reset or set
+	booked    []*Booking // of a leaky bucket, by due
 
 	keepUntil int64 // ns; nothing is dropped before
 }
@@ -36,10 +36,10 @@ func (c *Counter) past() history {
 // hasHistory reports whether the key has a history.
 func (c *Counter) hasHistory() bool { return c.more != nil && c.more.history != nil }
 
-func (c *Counter) gen() int64     { return c.past().gen }
-func (c *Counter) heard() int64   { return c.past().heard }
-func (c *Counter) backGen() int64 { return c.past().backGen }
-func (c *Counter) apart() int64   { return c.past().apart }
+func (c *Counter) gen() int64       { return c.past().gen }
+func (c *Counter) serverNow() int64 { return c.past().serverNow }
+func (c *Counter) backGen() int64   { return c.past().backGen }
+func (c *Counter) clockGap() int64  { return c.past().clockGap }
 
 func (c *Counter) setGen(g int64) {
 	if g != 0 || c.hasHistory() {
@@ -47,10 +47,10 @@ func (c *Counter) setGen(g int64) {
 	}
 }
 
-// setHeard notes the authority's clock. It matters only if there is a generation.
-func (c *Counter) setHeard(t int64) {
+// setServerNow notes the authority's clock. It matters only if there is a generation.
+func (c *Counter) setServerNow(t int64) {
 	if c.hasHistory() {
-		c.withHistory().heard = t
+		c.withHistory().serverNow = t
 	}
 }
 
@@ -67,11 +67,11 @@ func (c *Counter) setBackGen(g int64) {
 	}
 }
 
-// setApart notes how far the clocks are apart, see repairKnownLocked. Less than leastApart
+// setClockGap notes how far the clocks are apart, see repairKnownLocked. Less than leastClockGap
 // counts as nothing, because two readings are never taken at the same moment.
-func (c *Counter) setApart(ns int64) {
-	if ns >= leastApart || ns <= -leastApart || c.hasHistory() {
-		c.withHistory().apart = ns
+func (c *Counter) setClockGap(ns int64) {
+	if ns >= leastClockGap || ns <= -leastClockGap || c.hasHistory() {
+		c.withHistory().clockGap = ns
 	}
 }
 
@@ -82,8 +82,8 @@ func (c *Counter) keepHistoryLocked(until int64) *history {
 	return h
 }
 
-// leastApart is the least difference of clocks, in ns, that is noted, see setApart.
-const leastApart = algorithm.ClockStep / 4
+// leastClockGap is the least difference of clocks, in ns, that is noted, see setClockGap.
+const leastClockGap = algorithm.ClockStep / 4
 
 // voidBookingsLocked makes all bookings void. Some may be known to their holders alone: those
 // of a window, and those from before c was forgotten and made again. The number of resets
@@ -107,7 +107,7 @@ func (c *Counter) dropHistoryLocked(now int64) {
 	}
 	c.tidyLocked(now)
 	h := c.more.history
-	if len(h.booked) > 0 || h.gen != 0 || h.witness > now || max(h.apart, -h.apart) >= leastApart || c.state().HasReturns() {
+	if len(h.booked) > 0 || h.gen != 0 || h.witness > now || max(h.clockGap, -h.clockGap) >= leastClockGap || c.state().HasReturns() {
 		h.keepUntil = now + int64(c.rule().Horizon())/8 // not with each check: there may be many bookings
 		return
 	}

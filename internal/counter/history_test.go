@@ -23,7 +23,7 @@ func exchange(t *testing.T, c *Counter, now int64) {
 		t.Fatal("nothing to ask")
 	}
 	r := rep.Rule
-	level, buckets := c.state().Told(r, now)
+	level, buckets := c.state().KnownState(r, now)
 	level = r.Add(level, r.Cost(rep.Units)).Max(rep.Ahead)
 	a := Answer{Rule: r, At: now, ServerNow: now, Slack: 1, Level: r.Sub(level, rep.Back), Buckets: append(buckets, rep.Buckets...)}
 	if out := c.Settle(now, a); out.Lost {

@@ -326,7 +326,7 @@ func (c *Counter) sourceLocked() limit.Source {
 		return limit.SourceLocal
 	case modeDegraded(c.mode()):
 		return limit.SourceDegraded
-	case c.born == untold:
+	case c.born == noAnswer:
 		return limit.SourceUnsynced
 	}
 	return limit.SourceSynced

@@ -81,14 +81,14 @@ func TestDrainedFunnelIsNotPinned(t *testing.T) {
 	now := int64(1e15)
 	c := NewAlone("k", r, link, now)
 	c.allow(now, 5, r)
-	if w := c.worthLocked(now + int64(10*time.Second)); w != Pinned {
+	if w := c.retentionLocked(now + int64(10*time.Second)); w != Pinned {
 		t.Errorf("worth %d while the authority may yet be told", w)
 	}
 	link.SetMode(3, true)
-	if w := c.worthLocked(now + int64(time.Second)); w != Pinned {
+	if w := c.retentionLocked(now + int64(time.Second)); w != Pinned {
 		t.Errorf("worth %d within a drain", w)
 	}
-	if w := c.worthLocked(now + int64(3*time.Second)); w != Idle || link.Expired() != 5 {
+	if w := c.retentionLocked(now + int64(3*time.Second)); w != Idle || link.Expired() != 5 {
 		t.Errorf("worth %d, %d units expired, 3 s after half a drain", w, link.Expired())
 	}
 }

@@ -9,10 +9,10 @@ import (
 
 // more is what most counters of leaky buckets do not need.
 type more struct {
-	key     *byte           // first byte of the key, if that is neither in the counter nor behind it; immutable
-	state   algorithm.State // nil: the bucket of the counter
-	history *history        // nil: none
-	piece   *piece          // the piece that this is part of; nil: none
+	key      *byte           // first byte of the key, if that is neither in the counter nor behind it; immutable
+	state    algorithm.State // nil: the bucket of the counter
+	history  *history        // nil: none
+	unfolded *unfolded       // what this is part of; nil: nothing
 }
 
 // with returns more for writing.
@@ -27,21 +27,21 @@ func (c *Counter) with() *more {
 }
 
 // Rule returns the rule that c counts by: the latest that it was asked under.
-func (c *Counter) Rule() *limit.Rule { return c.law.Load() }
+func (c *Counter) Rule() *limit.Rule { return c.latestRule.Load() }
 
 // Hash returns the hash that c was made with.
 func (c *Counter) Hash() uint64 { return c.hash }
 
-func (c *Counter) rule() *limit.Rule    { return c.law.Load() }
+func (c *Counter) rule() *limit.Rule    { return c.latestRule.Load() }
 func (c *Counter) alg() limit.Algorithm { return c.rule().Algorithm() }
 func (c *Counter) name() string         { return c.rule().Name() }
 
 // part returns the part of the link for the counter's shard, nil without a link.
-func (c *Counter) part() *Part { return c.place.Load() }
+func (c *Counter) part() *Part { return c.linkPart.Load() }
 
 // link returns the link to the reconciler, nil if nothing is shared.
 func (c *Counter) link() *Link {
-	if p := c.place.Load(); p != nil {
+	if p := c.linkPart.Load(); p != nil {
 		return p.link
 	}
 	return nil

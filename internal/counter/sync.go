@@ -68,7 +68,7 @@ func (c *Counter) Shard(now int64, f func(key string) int) int {
 	if p.shard < 0 {
 		c.lock(now)
 		p = p.link.Part(f(c.Key()))
-		c.place.Store(p)
+		c.linkPart.Store(p)
 		if c.last != math.MinInt64 { // it has been asked
 			c.followClockLocked(c.last)
 		}
@@ -82,7 +82,7 @@ func (c *Counter) Shard(now int64, f func(key string) int) int {
 func (c *Counter) Due() int64 {
 	c.mu.Lock() // not lock: the lease can stay
 	defer c.mu.Unlock()
-	if c.born == untold || c.is(raising|outdated) || !c.isFolded() && c.state().HasReturns() {
+	if c.born == noAnswer || c.is(raising|outdated) || !c.isFolded() && c.state().HasReturns() {
 		return math.MinInt64
 	}
 	return c.freshAt + c.lag()
@@ -93,7 +93,7 @@ func (c *Counter) lag() int64 { return c.link().pace.lag(c.rule()) }
 
 // staleLocked reports whether the view is to be fetched again.
 func (c *Counter) staleLocked(now int64) bool {
-	return c.born == untold || c.is(outdated) || now-c.freshAt >= c.lag()
+	return c.born == noAnswer || c.is(outdated) || now-c.freshAt >= c.lag()
 }
 
 // Collect begins an exchange and returns what c has to report at now; urgent says
@@ -115,7 +115,7 @@ func (c *Counter) Collect(now int64, urgent bool) (rep Report, ok bool) {
 	// may be queued twice, and is fresh the second time. A view that will be old at the
 	// next collection counts as old. A quarantined key is always asked for: only the
 	// reconciler queues it.
-	if !c.tellsLocked(now) && !c.staleLocked(now+int64(c.link().pace.Interval)) && !c.is(quarantined) {
+	if !c.hasReportLocked(now) && !c.staleLocked(now+int64(c.link().pace.Interval)) && !c.is(quarantined) {
 		return rep, false
 	}
 	c.state().Collect(c.rule())
@@ -133,13 +133,13 @@ func (c *Counter) Resend(now int64, raise bool) Report {
 	c.rollLocked(now)
 	c.note(raising, c.is(raising) || raise)
 	if off, sure := c.part().clock(); sure && c.is(raising) {
-		c.outgrowLocked(now, now+off)
+		c.forgetGenerationLocked(now, now+off)
 	}
 	return c.reportLocked(now)
 }
 
 func (c *Counter) reportLocked(now int64) Report {
-	rep := Report{Rule: c.rule(), Raise: c.is(raising) && c.born != untold, Gen: c.gen(), Born: max(c.born, 0), BackGen: c.backGen()}
+	rep := Report{Rule: c.rule(), Raise: c.is(raising) && c.born != noAnswer, Gen: c.gen(), Born: max(c.born, 0), BackGen: c.backGen()}
 	// The authority's level is known no more exactly than its clock.
 	rep.Sent = c.state().Sent(c.rule(), now, max(c.part().slack.Load(), 0)+backSlack)
 	if rep.Debt > 0 {
@@ -147,7 +147,7 @@ func (c *Counter) reportLocked(now int64) Report {
 	}
 	if rep.Raise {
 		c.repairKnownLocked(algorithm.ClockStep + (now-c.freshAt)/clockDrift)
-		rep.KnownLevel, rep.KnownBuckets = c.state().Told(c.rule(), now)
+		rep.KnownLevel, rep.KnownBuckets = c.state().KnownState(c.rule(), now)
 	}
 	return rep
 }
@@ -166,7 +166,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	// From here on the counter's unsynced units weigh what the link says.
 	c.setMode(c.part().mode.Load())
 	if a.Gen < c.gen() {
-		c.outgrowLocked(a.At, a.ServerNow)
+		c.forgetGenerationLocked(a.At, a.ServerNow)
 	}
 	// Content counts if it is of the later generation of the two, or was born after
 	// that began: the reset has cleared older content. If our generation or content is
@@ -179,7 +179,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	if !theirs {
 		a.Level, a.Buckets = arith.Span{NS: math.MinInt64}, nil // empty, since when is not known
 	}
-	out, astray := Outcome{}, false
+	out, otherClock := Outcome{}, false
 	c.state().Forgive(c.rule(), a.Forgiven)
 	switch {
 	case void:
@@ -195,14 +195,14 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 		return c.queueLocked(max(now, c.last), out)
 	default:
 		s := c.settleLocked(max(now, c.last), a, floor)
-		out.Lost, astray = s.Lost, s.Astray
+		out.Lost, otherClock = s.Lost, s.OtherClock
 	}
 	// If the authority has lost a reset, each node that knows of it must report it at
 	// once. Otherwise others book on what the reset has cleared, and the two cannot be
 	// told apart any more.
 	c.note(raising, c.is(raising) || out.Lost || a.Gen < c.gen())
 	c.setGen(max(c.gen(), a.Gen))
-	c.setHeard(a.ServerNow)
+	c.setServerNow(a.ServerNow)
 	if !ours {
 		c.born = 0
 	}
@@ -212,7 +212,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	c.born, c.freshAt = max(c.born, 0), max(a.At, 0)
 	// An answer by a clock that was just set back may have been misread: ask again
 	// with the next check.
-	if astray {
+	if otherClock {
 		c.mark(outdated)
 	}
 	used := c.state().KnownUnits(c.rule(), max(now, c.last))
@@ -241,11 +241,11 @@ func (c *Counter) settleLocked(now int64, a Answer, floor bool) algorithm.Settle
 		c.expiredLocked(s.Expired)
 		return s
 	}
-	if c.born != untold {
+	if c.born != noAnswer {
 		is.Slack += (a.At-c.freshAt)/clockDrift + int64(c.lateMicros)*int64(time.Microsecond)
 		c.repairKnownLocked(is.Slack)
 	}
-	c.setApart(c.clocksApart())
+	c.setClockGap(c.currentClockGap())
 	was := r.Sub(f.View, r.Cost(a.Forgiven)) // no reservation was among them
 	s := f.Settle(r, is, w)
 	c.lateLocked(a.Late, s.Below)
@@ -265,14 +265,14 @@ func (c *Counter) lateLocked(late int64, stands bool) {
 	c.lateMicros = micros
 }
 
-// tellsLocked reports whether c has something to report at now.
-func (c *Counter) tellsLocked(now int64) bool {
+// hasReportLocked reports whether c has something to report at now.
+func (c *Counter) hasReportLocked(now int64) bool {
 	return c.is(raising) || c.pendUnits() > 0 || c.state().ReturnsAt(c.rule(), now)
 }
 
 // queueLocked notes into which queues the reconciler must put c.
 func (c *Counter) queueLocked(now int64, out Outcome) Outcome {
-	if c.tellsLocked(now) && !c.is(inNormal) {
+	if c.hasReportLocked(now) && !c.is(inNormal) {
 		c.mark(inNormal)
 		out.Again = true
 	}
@@ -283,11 +283,11 @@ func (c *Counter) queueLocked(now int64, out Outcome) Outcome {
 	return out
 }
 
-// outgrowLocked forgets a generation that does not matter any longer by the
+// forgetGenerationLocked forgets a generation that does not matter any longer by the
 // authority's clock, because nothing from before it can count. What we know of that
 // generation does not count either; to raise it would undo what was booked since.
-func (c *Counter) outgrowLocked(now, server int64) {
-	if server-c.heard() > int64(c.rule().Horizon()) && c.blankLocked(now) {
+func (c *Counter) forgetGenerationLocked(now, server int64) {
+	if server-c.serverNow() > int64(c.rule().Horizon()) && c.blankLocked(now) {
 		c.setGen(0)
 	}
 }
@@ -309,15 +309,15 @@ func (c *Counter) repairKnownLocked(slack int64) {
 	if f == nil {
 		return
 	}
-	if d := c.clocksApart() - c.apart(); d > slack {
+	if d := c.currentClockGap() - c.clockGap(); d > slack {
 		f.LowerKnown(d)
-		c.setApart(c.apart() + d)
+		c.setClockGap(c.clockGap() + d)
 	}
 }
 
-// clocksApart returns, in ns, how far our clock has fallen behind the authority's, see
+// currentClockGap returns, in ns, how far our clock has fallen behind the authority's, see
 // Link.SetLag and Part.Step.
-func (c *Counter) clocksApart() int64 { return c.link().lag.Load() + c.part().back.Load() }
+func (c *Counter) currentClockGap() int64 { return c.link().lag.Load() + c.part().back.Load() }
 
 // clockDrift bounds how fast two clocks drift apart: 1 in 2,000, far more than the
 // 1 in 10,000 of a bad oscillator.
@@ -342,9 +342,9 @@ func (c *Counter) Quarantined() bool {
 func (c *Counter) Quarantine(now int64, booked bool) (first bool) {
 	c.lock(now)
 	defer c.unlock()
-	first = !c.is(wounded)
+	first = !c.is(retryPlanned)
 	c.unmark(inFlight)
-	c.mark(quarantined | wounded)
+	c.mark(quarantined | retryPlanned)
 	if booked {
 		c.keepSentLocked()
 	} else {
@@ -376,7 +376,7 @@ func (c *Counter) keepSentLocked() {
 func (c *Counter) Requeue() bool {
 	c.mu.Lock() // not lock: the lease can stay
 	defer c.unlock()
-	c.unmark(wounded)
+	c.unmark(retryPlanned)
 	if c.dead || c.is(inNormal) {
 		return false
 	}
@@ -417,7 +417,7 @@ func (c *Counter) MarkRaise(now int64) bool {
 	defer c.unlock()
 	defer c.refoldLocked(c.isFolded())
 	now = max(now, c.last)
-	if c.dead || c.born == untold {
+	if c.dead || c.born == noAnswer {
 		return false
 	}
 	if c.blankLocked(now) && c.gen() == 0 {

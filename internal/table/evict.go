@@ -52,7 +52,7 @@ func (t *Table) makeRoomLocked(sh *shard, now int64) bool {
 }
 
 // forgetLocked removes c if it is worth no more than most, and reports whether it did.
-func (t *Table) forgetLocked(sh *shard, c *counter.Counter, most counter.Worth, now int64) bool {
+func (t *Table) forgetLocked(sh *shard, c *counter.Counter, most counter.Retention, now int64) bool {
 	d, ok := c.Drop(most, now)
 	if !ok {
 		return false
@@ -62,7 +62,7 @@ func (t *Table) forgetLocked(sh *shard, c *counter.Counter, most counter.Worth, 
 		sh.gone = append(sh.gone, c)
 	}
 	t.stats.live.Add(-1)
-	if d.Worth == counter.Idle {
+	if d.Retention == counter.Idle {
 		t.stats.expired.Add(1)
 	} else {
 		t.stats.forgotten.Add(1)
@@ -96,7 +96,7 @@ func (t *Table) overflowLocked(sh *shard, rule *limit.Rule, now int64) *counter.
 // whether there was one.
 func (sh *shard) dropOverflowLocked(now int64) bool {
 	for id, c := range sh.overflow {
-		if c.Worth(now) == counter.Idle {
+		if c.Retention(now) == counter.Idle {
 			delete(sh.overflow, id)
 			return true
 		}

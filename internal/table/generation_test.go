@@ -75,10 +75,10 @@ func TestWitnessOfAResetStays(t *testing.T) {
 	if witness() != c {
 		t.Fatal("the witness was dropped")
 	}
-	if w := c.Worth(now + int64(rule.Horizon()) - 1); w != counter.Denying {
+	if w := c.Retention(now + int64(rule.Horizon()) - 1); w != counter.Denying {
 		t.Errorf("worth %v shortly before it may go", w)
 	}
-	if w := c.Worth(now + int64(rule.Horizon())); w != counter.Idle {
+	if w := c.Retention(now + int64(rule.Horizon())); w != counter.Idle {
 		t.Errorf("worth %v when it may go", w)
 	}
 }

@@ -256,10 +256,10 @@ func TestAdmittedCountsOnce(t *testing.T) {
 		ask(2)
 		expect("2 more")
 		c := table.lookUp("k", r)
-		c.Worth(now) // revokes the lease, and grants another
+		c.Retention(now) // revokes the lease, and grants another
 		expect("revoked")
 		ask(5)
-		c.Worth(now) // revokes the lease, and grants another
+		c.Retention(now) // revokes the lease, and grants another
 		expect("revoked, and not looked at before")
 		ask(3)
 		table.forgetForTest(t, "k", r)
