@@ -78,7 +78,7 @@ var indexMutants = []mutant{
 		name:   "a-look-is-use",
 		breaks: "A counter that cannot be forgotten looks used.",
 		file:   "internal/counter/forget.go",
-		old:    "		if c.grantLocked(); !used {\n			c.seen = c.trace() // this was no use\n		}\n",
+		old:    "		if c.grantLocked(); !used {\n			c.seen = c.trace() // this was no check\n		}\n",
 		new:    "		c.grantLocked()\n		_ = used\n",
 		by:     tables("TestLooksAreNoUse"),
 	},

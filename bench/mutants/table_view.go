@@ -14,8 +14,8 @@ var viewMutants = []mutant{
 		name:   "late-reply-lowers-a-window",
 		breaks: "An answer that knows less than the node does lowers its view.",
 		file:   "internal/algorithm/window_shared.go",
-		old:    `told[i] = max(u, least[i])`,
-		new:    `told[i] = u`,
+		old:    `theirs[i] = max(u, least[i])`,
+		new:    `theirs[i] = u`,
 		by:     sim(300),
 	},
 	{
@@ -60,10 +60,10 @@ var viewMutants = []mutant{
 	},
 	{
 		name:   "buckets-one-off",
-		breaks: "The buckets that Redis tells are taken for one older.",
+		breaks: "The buckets that Redis answers are taken for one older.",
 		file:   "internal/algorithm/buckets.go",
-		old:    `if i := max(w.cur-b.ID, 0); i < int64(len(told))`,
-		new:    `if i := max(w.cur-b.ID, 0) + 1; i < int64(len(told))`,
+		old:    `if i := max(w.cur-b.ID, 0); i < int64(len(units))`,
+		new:    `if i := max(w.cur-b.ID, 0) + 1; i < int64(len(units))`,
 		by:     sim(300),
 	},
 	{

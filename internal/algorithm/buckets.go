@@ -28,14 +28,14 @@ func (w *Window) list(b []int64) []Bucket {
 // that was corrected since, count in the current one. They must not be reported under its
 // ID, or the authority would count them twice: w.moved notes that.
 func (w *Window) sorted(list []Bucket) []int64 {
-	told := make([]int64, len(w.pend))
+	units := make([]int64, len(w.pend))
 	for _, b := range list {
 		w.moved = w.moved || b.ID > w.cur && b.Units > 0
-		if i := max(w.cur-b.ID, 0); i < int64(len(told)) && b.Units > 0 {
-			told[i] = min(told[i]+b.Units, MaxUnits)
+		if i := max(w.cur-b.ID, 0); i < int64(len(units)) && b.Units > 0 {
+			units[i] = min(units[i]+b.Units, MaxUnits)
 		}
 	}
-	return told
+	return units
 }
 
 // noteTimes takes over the times of the last units of a list.

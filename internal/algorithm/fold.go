@@ -10,7 +10,7 @@ import (
 // be folded: it is stored in the fields of a leaky bucket, which a counter has anyway.
 //
 // These then hold: Pend.Units, the pending units of the bucket; Known.NS, what the authority
-// has told of the bucket; Known.Rem, when its last unit came; View.NS, the ID of the current
+// has answered of the bucket; Known.Rem, when its last unit came; View.NS, the ID of the current
 // bucket; View.Rem, foldedBits; Pend.TAT.NS, how far the authority's clock is ahead.
 
 // foldedBits are the rest of a folded window. The lowest are the index of the bucket that has

@@ -12,16 +12,16 @@ import (
 // theoretical arrival time, TAT, as the generic cell rate algorithm calls it.
 // The zero LeakyBucket is empty.
 //
-// For a shared bucket three parts are kept. Known is the TAT that the authority has told;
+// For a shared bucket three parts are kept. Known is the TAT by the authority's last answer;
 // sent and Pend are this node's units since then, each with the TAT of a bucket that saw only
 // them. Merging is max-plus algebra: a run of units raises a TAT x to max(x + units·T, its
 // TAT). That is exact for one node, and never too low for several. Units that are handed back
 // come off those that are pending, as far as there are any; the others are reported to
-// the authority, and come off what it has told until it has answered.
+// the authority, and come off what is known until it has answered.
 type LeakyBucket struct {
 	View  arith.Span // what checks are decided on: (((Known − sentBack) ⊕ sent) − back) ⊕ Pend
 	Pend  Run        // units that the authority has not been sent
-	Known arith.Span // what the authority has told
+	Known arith.Span // by the authority's last answer
 	away  *away      // nil: nothing is under way
 }
 
@@ -150,8 +150,8 @@ func (f *LeakyBucket) Spend(r *limit.Rule, now, last, n int64, empty arith.Span)
 // Refund hands back n units that take cost to leak, as far as there are so many in
 // the bucket and it does not run empty before least because of that. It returns how
 // many, and how many of these will never be reported to the authority: all, unless
-// tell is set.
-func (f *LeakyBucket) Refund(r *limit.Rule, now, n, w int64, cost, least arith.Span, tell bool) (back, withdrawn int64) {
+// reported is set.
+func (f *LeakyBucket) Refund(r *limit.Rule, now, n, w int64, cost, least arith.Span, reported bool) (back, withdrawn int64) {
 	at := arith.Span{NS: now}
 	held := r.Whole(r.Sub(f.View, least))
 	if !at.Less(least) {
@@ -168,19 +168,19 @@ func (f *LeakyBucket) Refund(r *limit.Rule, now, n, w int64, cost, least arith.S
 	if w != WeightOpen { // else what is pending is not in the view
 		withdrawn = min(withdrawn, (held+spared+w-1)/w)
 	}
-	if tell && w == 1 {
-		withdrawn = min(withdrawn, r.Whole(cost)) // the fraction of a unit comes off what was told
+	if reported && w == 1 {
+		withdrawn = min(withdrawn, r.Whole(cost)) // the fraction of a unit comes off what was reported
 	}
 	weighted := Times(withdrawn, w)
 	if spared > 0 {
 		weighted = f.unspare(weighted)
 	}
 	weighted = min(weighted, held)
-	told := min(n-withdrawn, held-weighted) // has come to weigh 1
-	if !tell {
-		told = 0
+	known := min(n-withdrawn, held-weighted) // of weight 1
+	if !reported {
+		known = 0
 	}
-	back = withdrawn + told
+	back = withdrawn + known
 	if f.Pend.Units -= withdrawn; f.Pend.Units == 0 {
 		f.Pend = Run{}
 	} else {
@@ -191,8 +191,8 @@ func (f *LeakyBucket) Refund(r *limit.Rule, now, n, w int64, cost, least arith.S
 	if w == 1 {
 		off = Earlier(off, cost)
 	}
-	if told > 0 {
-		rest := r.Sub(Earlier(r.Cost(withdrawn+told), cost), r.Cost(withdrawn))
+	if known > 0 {
+		rest := r.Sub(Earlier(r.Cost(withdrawn+known), cost), r.Cost(withdrawn))
 		off = r.Add(off, rest)
 		top := f.booked(r, 1).Max(r.Add(at, r.Full()))
 		a := f.under()

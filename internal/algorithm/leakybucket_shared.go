@@ -127,7 +127,7 @@ func (f *LeakyBucket) KnowsClock() bool { return true }
 // Follow does nothing, see KnowsClock.
 func (f *LeakyBucket) Follow(*limit.Rule, int64, int64, int64, Clock) {}
 
-// LowerKnown lowers what the authority has told by so many ns.
+// LowerKnown lowers the known level by so many ns.
 func (f *LeakyBucket) LowerKnown(ns int64) { f.Known.NS = max(f.Known.NS-ns, 0) }
 
 // Indebt notes that n more of the pending units were admitted in an outage. The debt
@@ -166,17 +166,17 @@ func (f *LeakyBucket) Sent(r *limit.Rule, now, slack int64) (s Sent) {
 	return s
 }
 
-// KnownState returns the level that the authority has told, negative if it has run empty before.
+// KnownState returns the known level, negative if the bucket has run empty before.
 func (f *LeakyBucket) KnownState(r *limit.Rule, now int64) (level arith.Span, _ []Bucket) {
 	return r.Diff(f.Known, arith.Span{NS: now}), nil
 }
 
-// KnownUnits returns what the authority has told, in units, rounded down.
+// KnownUnits returns the known level in units, rounded down.
 func (f *LeakyBucket) KnownUnits(r *limit.Rule, now int64) int64 {
 	return r.Whole(r.Sub(f.Known, arith.Span{NS: now}))
 }
 
-// Blank reports whether what the authority has told has leaked.
+// Blank reports whether all that is known has leaked.
 func (f *LeakyBucket) Blank(now int64) bool { return f.Known.NS <= now }
 
 // KeepSent counts what was sent as known, without an answer.
@@ -201,7 +201,7 @@ func (f *LeakyBucket) DropSent(r *limit.Rule, w int64) {
 // SettleAlone takes off what was handed back: it is not in the view any more.
 func (f *LeakyBucket) SettleAlone() { f.put(away{}) }
 
-// Forgive notes that the authority has not booked n of the units sent, as it has told.
+// Forgive notes that the authority has not booked n of the units sent, by its answer.
 func (f *LeakyBucket) Forgive(r *limit.Rule, n int64) {
 	if n > 0 {
 		a := f.under()
@@ -277,7 +277,7 @@ func (f *LeakyBucket) compose(r *limit.Rule, w int64) {
 	f.View = f.Pend.plus(r, f.reported(r, w), w)
 }
 
-// told returns the TAT without what is pending.
+// reported returns the TAT without what is pending.
 func (f *LeakyBucket) reported(r *limit.Rule, w int64) arith.Span {
 	return r.Sub(f.booked(r, w), f.under().back.span)
 }

@@ -113,7 +113,7 @@ func mergeRun(t *testing.T, seed uint64, nodes int, check func(r *limit.Rule, me
 		ahead := r.Sub(f.under().sent.TAT, arith.Span{NS: now})
 		redis = r.Add(redis, r.Cost(f.under().sent.Units)).Max(r.Add(arith.Span{NS: now}, ahead))
 		f.settle(r, redis, arith.Span{NS: math.MaxInt64}, now, 0, false, 1)
-		// What the others have not told yet is in the truth only.
+		// What the others have not reported yet is in the truth only.
 		synced := true
 		for j := range fs {
 			synced = synced && fs[j].Pend.Units == 0

@@ -41,8 +41,8 @@ type Decider interface {
 	// Refund hands back n units, the newest first, as far as so many count. Those of a leaky
 	// bucket take cost to leak, and it does not run empty before least because of them. It
 	// returns how many, and how many of these will never be reported to the authority. Units
-	// of a leaky bucket that are reported already are handed back only if tell is set.
-	Refund(r *limit.Rule, now, n, weight int64, cost, least arith.Span, tell bool) (back, withdrawn int64)
+	// of a leaky bucket that are reported already are handed back only if reported is set.
+	Refund(r *limit.Rule, now, n, weight int64, cost, least arith.Span, reported bool) (back, withdrawn int64)
 	// Set makes n units count instead of what counted before.
 	Set(r *limit.Rule, now, n int64)
 	// Reshape re-expresses what is counted by another rule, rounded up. It returns the pending
@@ -88,12 +88,12 @@ type Exchanger interface {
 	Collect(r *limit.Rule)
 	// Sent returns what is sent and not acknowledged. The authority's level is known to slack.
 	Sent(r *limit.Rule, now, slack int64) Sent
-	// KnownState returns what the authority has told, and should still know. It is empty if it is
+	// KnownState returns what the authority has answered, and should still know. It is empty if it is
 	// not known in which buckets that is.
 	KnownState(r *limit.Rule, now int64) (level arith.Span, buckets []Bucket)
-	// KnownUnits returns what the authority has told, in units, rounded down.
+	// KnownUnits returns what is known, in units, rounded down.
 	KnownUnits(r *limit.Rule, now int64) int64
-	// Blank reports whether nothing that the authority has told counts any more.
+	// Blank reports whether nothing that is known counts any more.
 	Blank(now int64) bool
 	// Forgive notes that the authority has not booked n of the units sent.
 	Forgive(r *limit.Rule, n int64)

@@ -16,7 +16,7 @@ import (
 // total), sent and pend (ours that it has not acknowledged). They add up,
 // across nodes too, so that merging is a sum. Units that are handed back come
 // off those that are pending in their bucket; the others are reported to the
-// authority, and come off what it has told until it has answered.
+// authority, and come off what is known until it has answered.
 //
 // For each bucket it is known when its last unit came, on any node (see
 // [limit.Rule.Gone]). The time may be too late, for instance after units were handed
@@ -121,8 +121,8 @@ func (w *Window) advance(r *limit.Rule, id, weight int64) (expired int64) {
 	return before - w.pendUnits
 }
 
-// at returns what bucket i counts as when an unsynced unit weighs weight. Units
-// in back and sentBack had been told or sent before: they never come off those that
+// at returns what bucket i counts as with the weight of an unsynced unit. Units
+// in back and sentBack had been known or sent before: they never come off those that
 // are pending.
 func (w *Window) at(i int, weight int64) int64 {
 	n := int64(0)
@@ -186,7 +186,7 @@ func (w *Window) FitsAt(r *limit.Rule, _, cost int64) int64 {
 	return begin + r.GoneAt(w.oldest, w.oldest-room, w.last[len(w.last)-1])
 }
 
-// Take admits n units, which weigh cost units in the view, or refuses them.
+// Take admits n units, which count as cost units in the view, or refuses them.
 // A cost of 0 is the open policy: nothing is refused.
 func (w *Window) Take(r *limit.Rule, now, n, cost, weight int64, book bool) bool {
 	if cost > 0 && !w.fits(r, now, cost) {

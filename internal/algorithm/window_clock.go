@@ -53,7 +53,7 @@ func (w *Window) rebase(r *limit.Rule, now, off, slack int64) (moved bool) {
 }
 
 // read takes over what the authority's clock showed at, or shortly before, our time at,
-// if the window uses a guess. It is about to be told all that counts, in buckets with the
+// if the window uses a guess. It is about to get all that counts, in buckets with the
 // IDs of the authority: from now on the IDs are right, see rebase.
 func (w *Window) read(r *limit.Rule, at, server int64) {
 	if !w.sure {

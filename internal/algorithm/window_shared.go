@@ -26,7 +26,7 @@ func (w *Window) Sent(*limit.Rule, int64, int64) Sent {
 	return Sent{Units: w.sentUnits, Buckets: w.list(w.sent), BackBuckets: w.list(w.sentBack)}
 }
 
-// KnownState returns what the authority has told, nothing if it is not known in which buckets.
+// KnownState returns what the authority has answered, nothing if its buckets are not known.
 func (w *Window) KnownState(*limit.Rule, int64) (_ arith.Span, buckets []Bucket) {
 	if !w.moved {
 		buckets = w.list(w.known)
@@ -34,7 +34,7 @@ func (w *Window) KnownState(*limit.Rule, int64) (_ arith.Span, buckets []Bucket)
 	return arith.Span{}, buckets
 }
 
-// KnownUnits returns what the authority has told, as far as it counts.
+// KnownUnits returns what is known, as far as it counts.
 func (w *Window) KnownUnits(r *limit.Rule, now int64) (used int64) {
 	for i, u := range w.known {
 		if i == r.Kept() && i > 0 {
@@ -45,7 +45,7 @@ func (w *Window) KnownUnits(r *limit.Rule, now int64) (used int64) {
 	return used
 }
 
-// Blank reports whether nothing that the authority has told is in the window.
+// Blank reports whether nothing that is known is in the window.
 func (w *Window) Blank(int64) bool { return len(w.list(w.known)) == 0 }
 
 // Forgive does nothing: a window has no debt.
@@ -166,8 +166,8 @@ func (w *Window) settle(r *limit.Rule, buckets []Bucket, serverCur int64, floor 
 	clear(w.sentBack)
 	moved := w.moved
 	w.moved = false
-	told := w.sorted(buckets)
-	w.bookedEarlier(least, told)
+	theirs := w.sorted(buckets)
+	w.bookedEarlier(least, theirs)
 	w.forgetSent()
 	// Units that we sent ahead of the authority's clock are booked into its current
 	// bucket. The comparison must do the same.
@@ -183,15 +183,15 @@ func (w *Window) settle(r *limit.Rule, buckets []Bucket, serverCur int64, floor 
 	if !floor || moved {
 		clear(least)
 	}
-	for i, u := range told {
+	for i, u := range theirs {
 		lost = lost || u < least[i]
 		if u >= least[i] && w.pend[i] == 0 {
 			w.last[i] = 0 // the authority knows better: units may have been handed back
 		}
-		told[i] = max(u, least[i])
+		theirs[i] = max(u, least[i])
 	}
 	w.noteTimes(buckets)
-	w.known = told
+	w.known = theirs
 	w.sum(r, weight)
 	return lost, expired
 }
@@ -199,10 +199,10 @@ func (w *Window) settle(r *limit.Rule, buckets []Bucket, serverCur int64, floor 
 // bookedEarlier moves units that were sent, which are part of least, to the bucket in which
 // the authority has booked them: it books units ahead of its clock into its current bucket,
 // and a batch that was sent again may have been booked long ago.
-func (w *Window) bookedEarlier(least, told []int64) {
+func (w *Window) bookedEarlier(least, theirs []int64) {
 	for i, u := range w.sent {
-		for k := i + 1; k < len(told) && u > 0 && least[i] > told[i]; k++ {
-			if n := min(u, least[i]-told[i], told[k]-least[k]); n > 0 {
+		for k := i + 1; k < len(theirs) && u > 0 && least[i] > theirs[i]; k++ {
+			if n := min(u, least[i]-theirs[i], theirs[k]-least[k]); n > 0 {
 				least[i], least[k], u = least[i]-n, least[k]+n, u-n
 			}
 		}

@@ -11,7 +11,7 @@ import (
 
 // Not under the race detector: it makes pools lose items, and they are allocated anew.
 
-// A window that is asked while Redis is told of it again and again needs no memory for
+// A window that is asked while it is reported again and again needs no memory for
 // that, however many buckets it has.
 func TestFoldingDoesNotAllocate(t *testing.T) {
 	now := int64(1e12)

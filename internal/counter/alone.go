@@ -32,7 +32,7 @@ func (c *Counter) Allow(now, n int64, rule *limit.Rule) (allowed bool, src limit
 	return allowed, src, false, ok
 }
 
-// Forget marks c dead if it would refuse nobody and has nothing to report, as an index without
+// Forget marks c dead if it would admit a unit and has nothing to report, as an index without
 // room does, and reports whether it is dead.
 func (c *Counter) Forget(now int64) bool {
 	c.lock(now)

@@ -10,34 +10,33 @@ import (
 
 // Booking is what a reservation holds of a counter.
 //
-// To cancel a booking of a funnel it is wrong to just lower the level by it. Bookings
-// behind it keep their times, and new callers would be admitted at the same times
-// once more. Let x be the time at which a funnel is empty that sees only the bookings
-// that still wait, each when it is due. As long as the level does not fall below x, a
-// new caller finds as much of the capacity taken as the waiting bookings will use.
-// What cannot be handed back because of them is handed back when they are cancelled,
-// too, as far as it has not leaked by then.
+// When a booking of a leaky bucket is cancelled, it would be wrong to just lower the level by
+// it. Bookings behind it keep their times, and new callers would be admitted at the same times
+// once more. Let x be the time at which a bucket is empty that sees only the bookings that
+// still wait, each when it is due. As long as the level does not fall below x, a new caller
+// finds as much of the capacity taken as the waiting bookings will use. What cannot be handed
+// back because of them is handed back when they are cancelled, too. Of that, what has leaked
+// by then is not handed back.
 //
-// Of a shared funnel only the other nodes know which bookings wait there. A booking
-// keeps the funnel fuller than full until it is due, and no node lowers it further
-// while a booking may wait. So no booking waits if the level is within the capacity.
-// If it is above, only the end of the queue is handed back, and only if no other node
-// has booked behind or between.
+// Of a shared bucket only the other nodes know which of their bookings wait. A booking keeps
+// the bucket fuller than full until it is due, and no node lowers it further while a booking
+// may wait. So no booking waits if the level is within the capacity. If it is above, only the
+// end of the queue is handed back, and only if no other node has booked behind or between.
 type Booking struct {
 	n   int64 // units that have not been handed back
 	due int64 // when they may be used, ns
 	// resets is how often the counter had been reset or set when this was booked.
 	resets uint32
 
-	// begin and end are when the funnel was to be empty before and after the
-	// booking, less what was handed back since of bookings that are due before it. So
-	// end is never later than the time at which the funnel is empty, less what may be
-	// used after due. Of another algorithm end is when the units no longer count.
+	// begin and end are when the leaky bucket was to be empty before and after the booking,
+	// less what was handed back since of bookings that are due before it. So end is never
+	// later than the time at which the bucket is empty, less what may be used after due. Of
+	// another algorithm end is when the units no longer count.
 	begin, end arith.Span
 
 	leaks     bool // of a leaky bucket
 	inOutage  bool // booked in an outage: the weight of its units is not known
-	cancelled bool // cancelled
+	cancelled bool
 	mixed     bool // the authority has lowered the level since: others may have booked behind
 	dropped   bool // nothing is handed back: see tidyLocked and voidBookingsLocked
 }
@@ -116,7 +115,7 @@ func (c *Counter) tidyLocked(now int64) {
 	}
 }
 
-// leastLocked returns the time before which the funnel must not be empty, because of
+// leastLocked returns the time before which the leaky bucket must not be empty, because of
 // bookings that wait.
 func (c *Counter) leastLocked(now int64) (least arith.Span) {
 	for _, b := range c.past().booked {
@@ -131,7 +130,7 @@ func (c *Counter) leastLocked(now int64) (least arith.Span) {
 	return least
 }
 
-// fullLocked reports whether a booking may wait in a shared funnel, on any node.
+// fullLocked reports whether a booking may wait in a shared leaky bucket, on any node.
 func (c *Counter) fullLocked(now int64) bool {
 	return c.link() != nil && c.rule().Add(arith.Span{NS: now}, c.rule().Full()).Less(c.bucket.View)
 }
@@ -197,7 +196,7 @@ func (c *Counter) loweredLocked(now int64) {
 	}
 }
 
-// correctedLocked notes that an answer has changed the level of a funnel, which
+// correctedLocked notes that an answer has changed the level of a leaky bucket, which
 // was to be empty at was. A change of less than slack ns is none: the times of
 // answers are not known more exactly.
 func (c *Counter) correctedLocked(was arith.Span, slack int64) {
@@ -212,7 +211,7 @@ func (c *Counter) correctedLocked(was arith.Span, slack int64) {
 	}
 }
 
-// reshapeBookingsLocked re-expresses the times of bookings by another rule.
+// reshapeBookingsLocked converts the times of bookings to another rule.
 func (c *Counter) reshapeBookingsLocked(old, rule *limit.Rule, now int64) {
 	for _, b := range c.past().booked {
 		b.begin, b.end = algorithm.Convert(old, rule, now, b.begin), algorithm.Convert(old, rule, now, b.end)

@@ -31,8 +31,8 @@ func funnelsOfAllShapes() []*limit.Rule {
 }
 
 // neverTooMuch fails if more than the capacity and what leaks meanwhile was usable
-// between any two times. Who has to wait is told whole nanoseconds, rounded up: up
-// to one more leaks before the first of them.
+// between any two times. A delay is in whole nanoseconds, rounded up: up to
+// one more leaks before the first of them.
 func neverTooMuch(t *testing.T, r *limit.Rule, uses []use) {
 	t.Helper()
 	slices.SortFunc(uses, func(a, b use) int { return cmp.Compare(a.at, b.at) })
@@ -122,7 +122,7 @@ func (m *misuse) wait() {
 	m.now = due
 }
 
-// All who wait give up, in any order: nothing is left of it.
+// All waiters give up, in any order: nothing is left of it.
 func TestGivenUpByAll(t *testing.T) {
 	for seed := range uint64(300) {
 		for _, r := range funnelsOfAllShapes() {

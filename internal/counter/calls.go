@@ -58,14 +58,14 @@ func (c *Counter) Refund(now, n int64, rule *limit.Rule) (back int64, ok bool) {
 	return back, true
 }
 
-// handBackLocked takes off n units, of a funnel at the given cost. Units that the
-// authority has been told of are taken off only if tell is set.
-func (c *Counter) handBackLocked(now, n int64, cost arith.Span, tell bool) (back int64) {
+// handBackLocked takes off n units, of a leaky bucket at the given cost. Units that were
+// reported to the authority are taken off only if reported is set.
+func (c *Counter) handBackLocked(now, n int64, cost arith.Span, reported bool) (back int64) {
 	if !c.state().HasReturns() {
 		c.setBackGen(c.gen())
 	}
 	c.rollLocked(now)
-	back, withdrawn := c.state().Refund(c.rule(), now, n, modeWeight(c.mode()), cost, c.leastLocked(now), tell && c.link() != nil)
+	back, withdrawn := c.state().Refund(c.rule(), now, n, modeWeight(c.mode()), cost, c.leastLocked(now), reported && c.link() != nil)
 	if c.link() != nil {
 		c.link().withdrawn.Add(withdrawn)
 		return back
@@ -113,10 +113,9 @@ type Renewal struct {
 // admitted before, and is dropped. A state that is older than what c knows changes
 // nothing.
 //
-// c then reports the reset once more, raising: from then on the authority cannot lose
-// the reset without losing a report as well, which the reconciler notices. c is not
-// forgotten as long as views from before the reset can matter: it may be the only
-// counter that knows of it.
+// c then reports the reset once more, raising. From then on the authority cannot lose the
+// reset without losing a report as well, which the reconciler notices. c is not forgotten as
+// long as views from before the reset can matter, because no other counter may know of it.
 func (c *Counter) Renew(now int64, rule *limit.Rule, a Renewal) (ok bool) {
 	c.lock(now)
 	if c.dead {

@@ -34,14 +34,14 @@ type Counter struct {
 
 	lateMicros uint32 // see lateLocked, µs
 
-	entry        *Entry                // nil: none. Written under the lock of who has the entries, too
+	entry        *Entry                // nil: none. Written under the lock of the index as well
 	refusesUntil int64                 // ns; 0: not known to refuse. Valid until c is locked again
 	last         int64                 // latest now seen: time never runs backwards in a counter
 	bucket       algorithm.LeakyBucket // or a folded window; not used by other algorithms
 
 	// State of the exchange with the authority.
 	freshAt                int64    // when the authority last answered, ns; before that, when c was made
-	born                   int64    // when the newest unit it has told of was booked, by its clock; noAnswer: no answer yet
+	born                   int64    // when the newest unit that it knows was booked, by its clock; noAnswer: it has not answered yet
 	nextNormal, nextUrgent *Counter // owned by the stacks of the link
 	more                   *more
 }
@@ -109,9 +109,9 @@ func (c *Counter) enterLocked(now int64, rule *limit.Rule) int64 {
 	return now
 }
 
-// switchModeLocked changes what a unit weighs. A heavier weight applies at
-// once, to unsynced units too. A lighter one waits for the authority's answer:
-// what was admitted under the heavier one is not known to it yet.
+// switchModeLocked changes the weight of a unit. A greater weight applies at once, to unsynced
+// units too. A smaller one waits for the authority's answer, because the authority does not
+// know yet what was admitted under the greater one.
 func (c *Counter) switchModeLocked(m int64) {
 	was, is := modeWeight(c.mode()), modeWeight(m)
 	if is == 1 && was > 1 && c.unsyncedUnits() > 0 {
@@ -187,7 +187,7 @@ func (c *Counter) describeLocked(now, n int64, allowed bool) (res limit.Result) 
 	return res
 }
 
-// noAnswer is born before the first answer of the authority.
+// noAnswer is the value of born before the first answer of the authority.
 const noAnswer = -1
 
 // Check decides for n units. ok is false if c is dead: then nothing was consumed.

@@ -76,9 +76,9 @@ func TestTimeNeverRunsBackwards(t *testing.T) {
 	}
 }
 
-// TestRetryAfterIsEnough waits exactly as long as told, and one ns less.
+// TestRetryAfterIsEnough waits exactly as long as the answer says, and one ns less.
 //
-// Fault 59: waiting as long as told is enough, 1 ns less is not.
+// Fault 59: waiting as long as the answer says is enough, 1 ns less is not.
 func TestRetryAfterIsEnough(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	log, _ := limit.SlidingLog("log", 7, time.Second)

@@ -1,4 +1,4 @@
-// Package counter counts one key under one rule: it decides checks under a mutex, lends what
+// Package counter counts one key under one rule: it decides checks under a mutex, grants what
 // is left to a word that is swapped without a lock, and says what is to be reported to the
 // authority.
 //
@@ -18,7 +18,7 @@
 //
 // # What is not promised
 //
-//   - Keys are told apart by their fingerprint alone while there is a lease: two keys of one
+//   - Keys differ by their fingerprint alone while there is a lease: two keys of one
 //     entry that agree in it are decided as one.
 //   - The clock's resolution is the resolution of every decision.
 //   - A leaky bucket that takes more than 2⁴⁷ ns (39 hours) to run empty counts in steps of

@@ -77,7 +77,7 @@ func (c *Counter) Entry() *Entry { return c.entry }
 // Enter gives c, which has no entry, the free entry e. Only the caller may know of c, or it
 // is called from within Move.
 func (c *Counter) Enter(e *Entry, print uint64) {
-	c.entry = e // before anybody finds c
+	c.entry = e // before a check can find c
 	e.print.Store(print)
 	e.counter.Store(c)
 }

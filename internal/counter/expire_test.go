@@ -14,7 +14,7 @@ func TestSettleCountsWhatItExpires(t *testing.T) {
 	c := NewAlone("k", r, link, now)
 	c.take(now, 7, r)
 	if rep, ok := c.Collect(now, false); !ok || rep.Units != 7 {
-		t.Fatalf("told %+v", rep)
+		t.Fatalf("reports %+v", rep)
 	}
 	c.take(now, 5, r)
 	at := now + int64(time.Millisecond)

@@ -32,7 +32,7 @@ func TestFoldedWindowsAreTheSame(t *testing.T) {
 		}
 	}
 	if foldedAway != (more{}) {
-		t.Error("somebody has written to what all who are folded share")
+		t.Error("foldedAway, which all folded counters share, was written to")
 	}
 }
 
@@ -55,9 +55,9 @@ func foldedOften(t *testing.T, r *limit.Rule, linked bool, seed uint64) (folds i
 			rule = other
 		}
 		var got [2]struct {
-			res   limit.Result
-			worth Retention
-			units int64
+			res       limit.Result
+			retention Retention
+			units     int64
 		}
 		for i, s := range both {
 			s.suffer(event, now, x, flip, r)
@@ -69,7 +69,7 @@ func foldedOften(t *testing.T, r *limit.Rule, linked bool, seed uint64) (folds i
 				g.res.Allowed, g.res.Source, _ = s.c.Check(now, n, rule)
 			}
 			s.c.lock(now)
-			g.worth, g.units = s.c.retentionLocked(now), s.c.unsyncedUnits()*1000+s.c.pendUnits()
+			g.retention, g.units = s.c.retentionLocked(now), s.c.unsyncedUnits()*1000+s.c.pendUnits()
 			s.c.foldLocked()
 			s.c.mu.Unlock() // not unlock: what is on lease is not seen
 		}
@@ -95,7 +95,7 @@ func foldedOften(t *testing.T, r *limit.Rule, linked bool, seed uint64) (folds i
 	return folds
 }
 
-// sufferMore is suffer of what windows alone suffer, or only who may be folded.
+// sufferMore is suffer of what windows alone suffer, or only those that may be folded.
 func (s *same) sufferMore(event int, now, x int64, flip bool, r *limit.Rule) {
 	switch event {
 	case 16:
@@ -120,7 +120,7 @@ func (s *same) sufferMore(event int, now, x int64, flip bool, r *limit.Rule) {
 }
 
 // Of keys that come and may not come again none keeps more memory than a funnel, before
-// the authority was told of them and after, whatever is looked at besides.
+// they are reported and after, whatever is looked at besides.
 func TestWindowsAreFolded(t *testing.T) {
 	now := int64(1e12)
 	for _, key := range []string{"", "k", strings.Repeat("k", inlineKey+1), strings.Repeat("k", behindKey)} {
@@ -138,7 +138,7 @@ func TestWindowsAreFolded(t *testing.T) {
 			folded("asked once")
 			c.lock(now)
 			if w := c.retentionLocked(now); w != Pinned || c.unsyncedUnits() != 1 || c.pendUnits() != 1 {
-				t.Errorf("%v: %d units, worth %d", r, c.pendUnits(), w)
+				t.Errorf("%v: %d units, retention %d", r, c.pendUnits(), w)
 			}
 			c.mu.Unlock()
 			folded("looked at")
@@ -185,10 +185,10 @@ func TestWindowsThatAreNotFolded(t *testing.T) {
 			c.Settle(now, Answer{Rule: r, Buckets: []Bucket{{ID: now / int64(r.Width()), Units: 1}}, At: now, ServerNow: now})
 			c.Refund(now, 1, r)
 		},
-		"somebody who waits": func(c *Counter) { c.claimLocked(1) },
-		"another weight":     func(c *Counter) { c.link().SetMode(40, true); c.allow(now+1e10, 1, r) },
-		"many buckets":       func(c *Counter) { c.allow(now, 1, windowRule(t, 10, time.Second, 50)) },
-		"a reset":            func(c *Counter) { c.Renew(now, r, Renewal{Gen: 1, At: now, ServerNow: now}) },
+		"a claim":        func(c *Counter) { c.claimLocked(1) },
+		"another weight": func(c *Counter) { c.link().SetMode(40, true); c.allow(now+1e10, 1, r) },
+		"many buckets":   func(c *Counter) { c.allow(now, 1, windowRule(t, 10, time.Second, 50)) },
+		"a reset":        func(c *Counter) { c.Renew(now, r, Renewal{Gen: 1, At: now, ServerNow: now}) },
 	} {
 		c := NewAlone("k", r, newTestLink(), now)
 		c.Shard(now, func(string) int { return 1 })
@@ -228,14 +228,14 @@ func TestFoldedWindowsChangeRules(t *testing.T) {
 	}
 }
 
-// Who waits for units of a window that counts as many as there are keeps its turn.
+// A waiter for units of a window that counts as many as there are keeps its claim.
 func TestFoldedClaim(t *testing.T) {
 	r, now := windowRule(t, 1<<53, time.Hour, 10), int64(1e12)
 	c := NewAlone("k", r, newTestLink(), now)
 	c.Shard(now, func(string) int { return 1 })
 	c.link().Part(1).SetOffset(0, 1)
 	c.allow(now, 1, r)
-	for i := range 2 { // more than can be told apart from more and a claim
+	for i := range 2 { // more than can be distinguished from more and a claim
 		if i == 1 {
 			c.Reserve(now, 5, r, Terms{Claim: true})
 		}

@@ -1,7 +1,7 @@
 package counter
 
-// This file says when a counter can be forgotten. Who holds the counters calls these methods,
-// under a lock that keeps others from entering and dropping the same counter.
+// This file says when a counter can be forgotten. The index calls these methods, under a lock
+// that keeps other calls from entering and dropping the same counter.
 
 // Retention says how much would be lost if a counter were forgotten.
 type Retention uint8
@@ -91,7 +91,7 @@ type Dropped struct {
 	Held      bool // by the policy
 }
 
-// Drop marks c dead if it is worth no more than most, and reports whether it did.
+// Drop marks c dead if its retention is no higher than most, and reports whether it did.
 func (c *Counter) Drop(most Retention, now int64) (d Dropped, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,7 +101,7 @@ func (c *Counter) Drop(most Retention, now int64) (d Dropped, ok bool) {
 	}
 	if d.Retention = c.retentionLocked(now); d.Retention > most {
 		if c.grantLocked(); !used {
-			c.seen = c.trace() // this was no use
+			c.seen = c.trace() // this was no check
 		}
 		return d, false
 	}

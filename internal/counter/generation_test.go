@@ -39,8 +39,8 @@ func TestAnswerOfAnotherGeneration(t *testing.T) {
 		limit.Must(limit.Funnel("f", 100, 100, time.Hour)), limit.Must(limit.SlidingWindow("w", 100, time.Hour)),
 	} {
 		for name, c := range map[string]struct {
-			known, told, want version
-			raises            bool
+			known, answered, want version
+			raises                bool
 		}{
 			"the same":                         {version{5, 6, 10}, version{5, 7, 12}, version{5, 7, 12}, false},
 			"the same, but less":               {version{5, 7, 12}, version{5, 6, 10}, version{5, 7, 12}, true},
@@ -56,7 +56,7 @@ func TestAnswerOfAnotherGeneration(t *testing.T) {
 			link.Part(1).SetOffset(0, 1)
 			k := NewAlone("k", r, link, now)
 			k.Shard(now, func(string) int { return 1 })
-			for i, v := range []version{c.known, c.told} {
+			for i, v := range []version{c.known, c.answered} {
 				k.Refresh()
 				if _, ok := k.Collect(now, false); !ok {
 					t.Fatal("nothing to ask")
@@ -77,7 +77,7 @@ func TestAnswerOfAnotherGeneration(t *testing.T) {
 
 // A flight that was booked before a Set, and whose answer was lost, is answered
 // after it by what the Set has left: the flight's units are not in that, and are not
-// told again.
+// reported again.
 //
 // Fault 74: what a Set has replaced does not come on top of it.
 func TestFlightFromBeforeASet(t *testing.T) {
@@ -110,7 +110,7 @@ func TestFlightFromBeforeASet(t *testing.T) {
 	}
 }
 
-// A node whose clock was set back hears of units ahead of its own bucket. They count as
+// A node whose clock was set back learns of units ahead of its own bucket. They count as
 // current, but it must not report them under the ID of that: the authority has them
 // under another one, and would count them twice.
 func TestUnitsAheadAreNotReportedElsewhere(t *testing.T) {
@@ -140,7 +140,7 @@ func TestUnitsAheadAreNotReportedElsewhere(t *testing.T) {
 		rep := k.Resend(now, true)
 		for _, b := range rep.KnownBuckets {
 			if b.ID != theirs[0].ID {
-				t.Errorf("%s: reports %v, told were %v", by, rep.KnownBuckets, theirs)
+				t.Errorf("%s: reports %v, answered were %v", by, rep.KnownBuckets, theirs)
 			}
 		}
 	}

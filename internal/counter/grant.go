@@ -102,7 +102,7 @@ func (c *Counter) grantLocked() {
 	}
 	made := epoch.n.Load() // before reading what a new epoch changes
 	if p != nil && (!c.is(inNormal) && !p.link.closed.Load() || p.mode.Load() != c.mode()) {
-		return // the next check has to notify the reconciler, or its units weigh differently
+		return // the next check has to notify the reconciler, or its units have another weight
 	}
 	left := int64(0)
 	if c.refusesUntil == 0 {

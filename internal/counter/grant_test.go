@@ -46,7 +46,7 @@ func answer(t *testing.T, c *Counter, now int64, level arith.Span) {
 	c.Settle(now, Answer{Rule: rep.Rule, At: now, ServerNow: now, Level: level, Buckets: rep.Buckets})
 }
 
-// A lease has as many units as a word has room for. Who asks for more than are left of it
+// A lease has as many units as a word has room for. A check for more than are left of it
 // asks the counter, which grants again.
 func TestExhaustedLeaseFallsBack(t *testing.T) {
 	c := NewAlone("k", fast, nil, grantAt)
@@ -87,7 +87,7 @@ func TestUrgentUnitIsNotOnLease(t *testing.T) {
 			if urgent != 1 || c.Unsynced() != int64(c.urgentAt) {
 				t.Errorf("%v: urgent %d times with %d units of %d", r, urgent, c.Unsynced(), c.urgentAt)
 			}
-			// It is told once, and no reason to grant nothing until the reconciler comes.
+			// It is reported once, and is no reason to grant nothing until the reconciler comes.
 			if byLease(c, r, 1, grantAt) != Admitted {
 				t.Errorf("%v: no lease while an urgent report is on its way", r)
 			}
@@ -95,8 +95,8 @@ func TestUrgentUnitIsNotOnLease(t *testing.T) {
 	}
 }
 
-// Who is not queued for a report is not on lease: the next check has to queue it. When
-// nobody listens any more it need not.
+// A counter that is not queued for a report has no lease: the next check has to queue it.
+// When the link is closed it need not.
 func TestWhoIsNotQueuedGrantsNothing(t *testing.T) {
 	r := slow(100)
 	c, link := newShared(r)
@@ -201,7 +201,7 @@ func TestLeasedUnitsArePending(t *testing.T) {
 }
 
 // A window on lease goes by the authority's clock as it was known when it was granted. A
-// step of that clock ends the lease, and whoever only looks does not grant another by the
+// step of that clock ends the lease, and a call that only looks does not grant another by the
 // reading of before.
 func TestLeasesEndWithTheClock(t *testing.T) {
 	r := windowRule(t, 100, time.Hour, 10)

@@ -87,7 +87,7 @@ const leastClockGap = algorithm.ClockStep / 4
 
 // voidBookingsLocked makes all bookings void. Some may be known to their holders alone: those
 // of a window, and those from before c was forgotten and made again. The number of resets
-// tells them apart for as long as they can count.
+// is kept for as long as they can count, and shows that they are void.
 func (c *Counter) voidBookingsLocked(now int64) {
 	h := c.keepHistoryLocked(now + int64(c.rule().Horizon()))
 	h.resets++

@@ -46,7 +46,7 @@ func newAnswered(t *testing.T, r *limit.Rule, shared bool, now int64) (*Counter,
 }
 
 // After all that was reserved has been used, or cancelled, and has ceased to count, a key is
-// as one that nobody has reserved: it has no history, decides the same, and has leases.
+// as one without reservations: it has no history, decides the same, and has leases.
 func TestHistoryIsDropped(t *testing.T) {
 	rules := append(funnelsOfAllShapes(), windowRule(t, 10, time.Second, 10), limit.Must(limit.SlidingLog("log", 10, time.Second)))
 	for _, r := range rules {

@@ -12,7 +12,7 @@ import (
 )
 
 // A counter has a key of its own, of any length: what the caller does with the bytes that
-// it passed does not matter, nor does it whether anybody still has the counter.
+// it passed does not matter, nor does it whether the counter is still in use.
 func TestCountersKeepTheirKeys(t *testing.T) {
 	many := limit.Must(limit.SlidingWindowBuckets("many", 1, time.Hour, 60))
 	rules := []*limit.Rule{

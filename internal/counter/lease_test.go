@@ -94,8 +94,8 @@ func leased(t *testing.T, r *limit.Rule, linked bool, seed uint64) (answers int,
 	return answers, units
 }
 
-// align ends the lease of a, and fails the test unless it is like b. A lease does not tell
-// when units came: what it leaves open is taken over from b.
+// align ends the lease of a, and fails the test unless it is like b. A lease does not
+// say when units came: what it leaves open is taken over from b.
 func align(t *testing.T, a, b *Counter, now int64) {
 	t.Helper()
 	a.lock(now)
@@ -113,7 +113,7 @@ func align(t *testing.T, a, b *Counter, now int64) {
 	}
 	a.last = b.last
 	if a.win() != nil {
-		a.rollLocked(now) // who refuses by a lease does not
+		a.rollLocked(now) // a lease that refuses does not
 		b.rollLocked(now)
 	}
 	compare(t, a, b)
@@ -340,7 +340,7 @@ func TestLeasesKnowTheTime(t *testing.T) {
 	for range 5 {
 		byLease(c, r, 1, later)
 	}
-	c.lock(now) // by somebody whose clock was read an hour ago
+	c.lock(now) // by a check whose clock was read an hour ago
 	defer c.unlock()
 	if c.last != later {
 		t.Errorf("asked at %v, want %v", c.last-now, later-now)

@@ -21,10 +21,9 @@ const (
 const ClosedRetry = time.Second
 
 // Link connects counters to the reconciler (package hybrid), which
-// reconciles them with an authority. Counters read from it what a unit weighs and how
-// far the authority's clock is ahead, and put themselves into its queues when they
-// have something to report. All of it is lock-free: a check never waits for the
-// reconciler. The zero Link is not usable, see [NewLink].
+// reconciles them with an authority. Counters read from it the weight of a unit and how
+// far the authority's clock is ahead. They put themselves into its queues when they have
+// something to report. All of it is lock-free: a check never waits for the reconciler. The zero Link is not usable, see [NewLink].
 type Link struct {
 	parts    []Part               // one per shard of the authority
 	unsorted Part                 // for counters whose shard is not known yet
@@ -56,8 +55,8 @@ type Pace struct {
 }
 
 // lag returns the longest, in ns, that a view of rule may be out of date if nothing is
-// urgent: at most a quarter of the time for which units count, so that other nodes hear
-// of a window before it ends.
+// urgent: at most a quarter of the time for which units count, so that a report
+// of a window arrives before it ends.
 func (p *Pace) lag(rule *limit.Rule) int64 {
 	return int64(min(p.MaxLag, max(p.Interval, rule.Horizon()/4)))
 }
@@ -167,10 +166,10 @@ func (l *Link) SetMode(weight int64, degraded bool) {
 // SetFallback sets the weight of units in quarantined counters.
 func (l *Link) SetFallback(weight int64) { l.fallback.Store(packMode(weight, true)) }
 
-// SetMaxDebt bounds the debt of a funnel after an outage: the units that were admitted
-// in it fill the funnel to at most what takes d longer to leak than its capacity. 0
-// stands for the time that the capacity takes to leak, less for no debt. Call it
-// before the first check.
+// SetMaxDebt bounds the debt of a leaky bucket after an outage. The units that were admitted
+// in the outage fill it to at most what takes d longer to leak than its capacity. 0 stands for
+// the time that the capacity takes to leak, less than 0 for no debt. Call it before the first
+// check.
 func (l *Link) SetMaxDebt(d time.Duration) { l.maxDebt = int64(d) }
 
 // SetShards sets the function that returns the shard of a key. Without it a counter uses

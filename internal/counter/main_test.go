@@ -26,7 +26,7 @@ func (c *Counter) take(now, n int64, rule *limit.Rule) (limit.Result, bool) {
 	return c.Take(now, n, rule)
 }
 
-// peek tells what take would answer, and consumes nothing.
+// peek returns what take would answer, and consumes nothing.
 func (c *Counter) peek(now, n int64, rule *limit.Rule) (limit.Result, bool) {
 	return c.Ask(now, n, rule, false)
 }
@@ -40,7 +40,7 @@ func names(prefix string, n int) []string {
 	return s
 }
 
-// slow is a funnel that leaks nothing worth mentioning while a test runs.
+// slow is a leaky bucket that leaks next to nothing while a test runs.
 func slow(capacity int64) *limit.Rule {
 	return limit.Must(limit.Funnel("slow", capacity, 1, 24*time.Hour/time.Duration(max(capacity, 1))*10))
 }

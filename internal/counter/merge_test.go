@@ -136,15 +136,15 @@ func TestLateUnitsStayInTheirBucket(t *testing.T) {
 	}
 }
 
-// A node's clock is ahead of the authority's by part of a bucket, and it hears much later,
+// A node's clock is ahead of the authority's by part of a bucket, and it learns much later,
 // after a batch was sent again, in which bucket its units were booked. That is no loss; but
 // that a part of them is missing is one, and also what was known before.
 func TestUnitsBookedInAnOlderBucket(t *testing.T) {
 	r := windowRule(t, 100, 10*time.Second, 10)
 	second := int64(time.Second)
 	for name, c := range map[string]struct {
-		told []int64 // units by bucket, the oldest first; 3 were known in the first, 7 sent of the third
-		lost bool
+		known []int64 // units by bucket, the oldest first; 3 were known in the first, 7 sent of the third
+		lost  bool
 	}{
 		"booked on time":                 {[]int64{3, 0, 7, 0}, false},
 		"booked earlier":                 {[]int64{3, 7, 0, 0}, false},
@@ -161,18 +161,18 @@ func TestUnitsBookedInAnOlderBucket(t *testing.T) {
 		k := NewAlone("k", r, link, now)
 		k.Shard(now, func(string) int { return 1 })
 		settle := func(units ...int64) bool {
-			var told []Bucket
+			var known []Bucket
 			for i, n := range units {
 				if n > 0 {
-					told = append(told, Bucket{ID: int64(1e9) + int64(i), Units: n})
+					known = append(known, Bucket{ID: int64(1e9) + int64(i), Units: n})
 				}
 			}
-			return k.Settle(now, Answer{Rule: r, At: now, ServerNow: now, Slack: 1, Buckets: told}).Lost
+			return k.Settle(now, Answer{Rule: r, At: now, ServerNow: now, Slack: 1, Buckets: known}).Lost
 		}
 		collect := func() {
 			k.Refresh()
 			if _, ok := k.Collect(now, false); !ok {
-				t.Fatal("nothing to tell")
+				t.Fatal("nothing to report")
 			}
 		}
 		collect()
@@ -181,12 +181,12 @@ func TestUnitsBookedInAnOlderBucket(t *testing.T) {
 		k.Take(now, 7, r)
 		collect()
 		now += second
-		lost := settle(c.told...)
+		lost := settle(c.known...)
 		total := int64(0)
 		for _, u := range numbers(k.win(), "known") {
 			total += u
 		}
-		want := c.told[0] + c.told[1] + c.told[2] + c.told[3]
+		want := c.known[0] + c.known[1] + c.known[2] + c.known[3]
 		if lost != c.lost || !c.lost && total != want {
 			t.Errorf("%s: lost %v, %d units known, want %v, %d", name, lost, total, c.lost, want)
 		}

@@ -73,7 +73,7 @@ func TestAlternatingShapesDrain(t *testing.T) {
 	}
 }
 
-// In an outage nobody can be told of units. Those that leaked long ago must
+// In an outage units cannot be reported. Those that leaked long ago must
 // not keep their counters for ever.
 func TestDrainedFunnelIsNotPinned(t *testing.T) {
 	r := funnelRule(t, 10, 10, time.Second)
@@ -82,14 +82,14 @@ func TestDrainedFunnelIsNotPinned(t *testing.T) {
 	c := NewAlone("k", r, link, now)
 	c.allow(now, 5, r)
 	if w := c.retentionLocked(now + int64(10*time.Second)); w != Pinned {
-		t.Errorf("worth %d while the authority may yet be told", w)
+		t.Errorf("retention %d while the units may yet be reported", w)
 	}
 	link.SetMode(3, true)
 	if w := c.retentionLocked(now + int64(time.Second)); w != Pinned {
-		t.Errorf("worth %d within a drain", w)
+		t.Errorf("retention %d within a drain", w)
 	}
 	if w := c.retentionLocked(now + int64(3*time.Second)); w != Idle || link.Expired() != 5 {
-		t.Errorf("worth %d, %d units expired, 3 s after half a drain", w, link.Expired())
+		t.Errorf("retention %d, %d units expired, 3 s after half a drain", w, link.Expired())
 	}
 }
 
@@ -193,7 +193,7 @@ func TestWindowThatWentBackRestoresNothing(t *testing.T) {
 	c := NewAlone("k", r, link, now)
 	c.Shard(now, func(string) int { return 1 })
 	id := now / int64(time.Second)
-	told := []Bucket{{ID: id - 1, Units: 20}, {ID: id, Units: 30}}
+	known := []Bucket{{ID: id - 1, Units: 20}, {ID: id, Units: 30}}
 	answer := func(server int64, buckets []Bucket) Outcome {
 		c.Refresh()
 		if _, ok := c.Collect(now, false); !ok {
@@ -202,7 +202,7 @@ func TestWindowThatWentBackRestoresNothing(t *testing.T) {
 		now += int64(time.Millisecond)
 		return c.Settle(now, Answer{Rule: r, Buckets: buckets, At: now, ServerNow: server, Slack: 1})
 	}
-	answer(now, told)
+	answer(now, known)
 	part.SetOffset(-int64(time.Second), 0)
 	if res, _ := c.take(now, 0, r); res.Remaining != 50 {
 		t.Errorf("%d remain of 50", res.Remaining)
@@ -210,7 +210,7 @@ func TestWindowThatWentBackRestoresNothing(t *testing.T) {
 	c.MarkRaise(now)
 	rep, ok := c.Collect(now, false)
 	if !ok || !rep.Raise || len(rep.KnownBuckets) != 0 {
-		t.Errorf("it tells %+v", rep)
+		t.Errorf("it reports %+v", rep)
 	}
 	// By its clock of now the authority has all of it in one bucket.
 	one := []Bucket{{ID: id - 1, Units: 50}}
@@ -218,15 +218,15 @@ func TestWindowThatWentBackRestoresNothing(t *testing.T) {
 	if res, _ := c.take(now, 0, r); out.Lost || res.Remaining != 50 {
 		t.Errorf("lost: %v, %d remain of 50", out.Lost, res.Remaining)
 	}
-	if out = answer(now-int64(time.Second), told[:1]); !out.Lost {
+	if out = answer(now-int64(time.Second), known[:1]); !out.Lost {
 		t.Error("a loss after that was not noticed")
 	}
 }
 
-// A window that has been told since the authority's clock was set back knows in which
+// A window that has had an answer since the authority's clock was set back knows in which
 // buckets the authority counts, also when it is to be asked again. What is missing is lost.
 //
-// Fault 78: what was heard since is no less than what Redis must have.
+// Fault 78: what was answered since is no less than what Redis must have.
 func TestLossAfterTheClockWasSetBack(t *testing.T) {
 	again := map[string]func(c *Counter, now int64) int64{
 		"refreshed": func(c *Counter, now int64) int64 { c.Refresh(); return now },
@@ -309,10 +309,10 @@ func TestBookedUnitsAfterTheClockStoodStill(t *testing.T) {
 	c := NewAlone("k", r, link, now)
 	c.Shard(now, func(string) int { return 1 })
 	link.Part(1).SetOffset(0, 0)
-	tell := func(level arith.Span, end func()) {
+	exchange := func(level arith.Span, end func()) {
 		c.Refresh()
 		if _, ok := c.Collect(now, false); !ok {
-			t.Fatal("nothing to tell")
+			t.Fatal("nothing to report")
 		}
 		if end != nil {
 			end()
@@ -320,11 +320,11 @@ func TestBookedUnitsAfterTheClockStoodStill(t *testing.T) {
 		}
 		c.Settle(now, Answer{Rule: r, Level: level, At: now, ServerNow: now, Slack: 1})
 	}
-	tell(r.Cost(100), nil)
+	exchange(r.Cost(100), nil)
 	link.SetLag(int64(20 * time.Second)) // all of them have leaked, but not here
 	c.allow(now, 400, r)
-	tell(arith.Span{}, func() { c.Quarantine(now, true) })
-	tell(arith.Span{}, nil) // the key has been made anew
+	exchange(arith.Span{}, func() { c.Quarantine(now, true) })
+	exchange(arith.Span{}, nil) // the key has been made anew
 	if res, _ := c.take(now, 0, r); res.Remaining > 600 || res.Remaining < 590 {
 		t.Errorf("%d remain of 1000, 400 were admitted just now", res.Remaining)
 	}
@@ -386,7 +386,7 @@ func TestGenerationIsOutgrownByTheAuthoritysClock(t *testing.T) {
 			link.Part(1).SetOffset(server-now, 1)
 			rep := c.Resend(now, true) // something else has been lost
 			if outgrown := test.theirs > r.Horizon(); outgrown != (rep.Gen == 0) {
-				t.Errorf("%v, %v: generation %d is told anew", r, test, rep.Gen)
+				t.Errorf("%v, %v: generation %d is reported anew", r, test, rep.Gen)
 			}
 			c.unmark(raising)
 			answer(0)
@@ -416,9 +416,9 @@ func TestSettledCountersAreSmall(t *testing.T) {
 	}
 }
 
-// The authority tells since when a funnel has been empty. Units that are reported late
+// The authority says since when a leaky bucket has been empty. Units that are reported late
 // go on from there: to know it as empty just now would make the next answer look like a
-// loss, and restore what nobody has lost.
+// loss, and restore what was not lost.
 func TestLateUnitsAfterAnEmptyAnswer(t *testing.T) {
 	r := limit.Must(limit.Funnel("f", 10, 1, time.Second))
 	link, now, second := newTestLink(), int64(1e12), int64(time.Second)
@@ -426,7 +426,7 @@ func TestLateUnitsAfterAnEmptyAnswer(t *testing.T) {
 	c.Shard(now, func(string) int { return 0 })
 	c.allow(now, 1, r)
 	if _, ok := c.Collect(now, false); !ok {
-		t.Fatal("nothing to tell")
+		t.Fatal("nothing to report")
 	}
 	c.allow(now, 5, r)
 	now += 3 * second // the exchange takes long, the funnel ran empty 2 s ago

@@ -15,14 +15,14 @@ type Terms struct {
 	// Claim keeps other callers from taking what this one waits for, of a key that
 	// cannot be booked ahead, until the next reservation or Unclaim.
 	Claim bool
-	// Share admits no more than this node's part of what is left until the other
-	// nodes have heard of it. Otherwise, when a window ends, the callers who wait on
-	// each node would all take what is left at the same moment.
+	// Share admits no more than this node's part of what is left until its units are
+	// reported. Otherwise, when a window ends, the callers who wait on each node would all
+	// take what is left at the same moment.
 	Share bool
 }
 
-// A caller who waits until the other nodes have heard of this node's units tries
-// again after one shareParts-th of Pace.Interval, and after at most shareWait ns.
+// A caller who waits until this node's units are reported tries again after one shareParts-th
+// of Pace.Interval, and after at most shareWait ns.
 const (
 	shareParts = 50
 	shareWait  = 20_000_000
@@ -75,13 +75,13 @@ func (c *Counter) reserveLocked(now, n int64, terms Terms) (res limit.Result, bo
 }
 
 // crowdedLocked reports whether n more units would exceed this node's part of what is
-// left, with the units that the other nodes have not heard of yet.
+// left, with the units that are not reported yet.
 func (c *Counter) crowdedLocked(now, n int64) bool {
-	unheard := c.unsyncedUnits()
-	if unheard == 0 || modeWeight(c.mode()) != 1 {
+	unreported := c.unsyncedUnits()
+	if unreported == 0 || modeWeight(c.mode()) != 1 {
 		return false
 	}
-	return algorithm.Times(unheard+n, c.link().nodes.Load()) > c.roomLocked(now)+unheard
+	return algorithm.Times(unreported+n, c.link().nodes.Load()) > c.roomLocked(now)+unreported
 }
 
 // claimLocked keeps n units of a window or log for a caller who waits for them. It
@@ -101,7 +101,7 @@ func (c *Counter) Estimate(now, ahead, n int64, rule *limit.Rule) (wait int64, o
 	}
 	now = c.enterLocked(now, rule)
 	wait = c.estimateLocked(now, ahead, n)
-	c.unlockAndNote() // a caller who waits long needs to hear of a reset
+	c.unlockAndNote() // a caller who waits long needs a fresh view, because of resets
 	return wait, true
 }
 

@@ -29,9 +29,9 @@ type Report struct {
 
 	Raise bool // the authority may have lost KnownLevel or KnownBuckets
 	Gen   int64
-	Born  int64 // when the newest unit of these was booked, as the authority told
+	Born  int64 // when the newest unit of these was booked, by the authority's clock
 	// KnownLevel (leaky bucket, counted from now, negative if it has run empty before) and
-	// KnownBuckets (window) are what the authority has told and should still know. They
+	// KnownBuckets (window) are what the authority has answered and should still know. They
 	// are set if Raise is.
 	KnownLevel   arith.Span
 	KnownBuckets []Bucket
@@ -163,7 +163,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	if a.Raised && !void {
 		c.unmark(raising)
 	}
-	// From here on the counter's unsynced units weigh what the link says.
+	// From here on the counter's unsynced units have the weight that the link says.
 	c.setMode(c.part().mode.Load())
 	if a.Gen < c.gen() {
 		c.forgetGenerationLocked(a.At, a.ServerNow)
@@ -183,7 +183,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	c.state().Forgive(c.rule(), a.Forgiven)
 	switch {
 	case void:
-		// The answer is from before a reset that we have heard of meanwhile. What
+		// The answer is from before a reset that we know of meanwhile. What
 		// was sent has been reset with the rest.
 		c.dropSentLocked()
 		c.mark(outdated)
@@ -197,9 +197,9 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 		s := c.settleLocked(max(now, c.last), a, floor)
 		out.Lost, otherClock = s.Lost, s.OtherClock
 	}
-	// If the authority has lost a reset, each node that knows of it must report it at
-	// once. Otherwise others book on what the reset has cleared, and the two cannot be
-	// told apart any more.
+	// If the authority has lost a reset, each node that knows of it must report it at once.
+	// Otherwise others book on top of what the reset has cleared, and the two cannot be
+	// separated any more.
 	c.note(raising, c.is(raising) || out.Lost || a.Gen < c.gen())
 	c.setGen(max(c.gen(), a.Gen))
 	c.setServerNow(a.ServerNow)
@@ -217,8 +217,8 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	}
 	used := c.state().KnownUnits(c.rule(), max(now, c.last))
 	out.Overshoot = max(used-c.rule().Limit(), 0)
-	// Half of this node's fair part of what is left: when so much has been admitted
-	// without a report, the other nodes should hear of it at once.
+	// Half of this node's fair part of what is left. When so much has been admitted without
+	// a report, the report is urgent.
 	c.setUrgentAt((c.rule().Limit() - used) / (2 * c.link().nodes.Load()))
 	if out = c.queueLocked(max(now, c.last), out); !out.Again {
 		c.dropHistoryLocked(max(now, c.last))
@@ -292,7 +292,7 @@ func (c *Counter) forgetGenerationLocked(now, server int64) {
 	}
 }
 
-// blankLocked reports whether nothing that the authority has told before counts
+// blankLocked reports whether nothing that the authority has answered before counts
 // any more.
 func (c *Counter) blankLocked(now int64) bool {
 	c.rollLocked(max(now, c.last))

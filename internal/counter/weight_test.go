@@ -7,8 +7,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// After an outage units go on to weigh what they did in it until the authority
-// has been told: till then nobody knows what the others have admitted.
+// After an outage units keep the weight that they had in it until they are reported: until
+// then no node knows what the others have admitted.
 func TestWeightLastsUntilTheAnswer(t *testing.T) {
 	for _, r := range []*limit.Rule{funnelRule(t, 30, 30, time.Hour), windowRule(t, 30, time.Hour, 10)} {
 		link := newTestLink()
@@ -31,7 +31,7 @@ func TestWeightLastsUntilTheAnswer(t *testing.T) {
 		}
 		rep, ok := c.Collect(now, false)
 		if !ok || rep.Units != got {
-			t.Fatalf("%v: told %+v", r, rep)
+			t.Fatalf("%v: reports %+v", r, rep)
 		}
 		a := Answer{Rule: r, At: now, ServerNow: now, Level: r.Cost(10), Buckets: rep.Buckets}
 		c.Settle(now, a)
@@ -42,7 +42,7 @@ func TestWeightLastsUntilTheAnswer(t *testing.T) {
 	}
 }
 
-// A request that is larger than a node's share weighs no more than the limit. What is
+// A request that is larger than a node's share counts as no more than the limit. What is
 // handed back of it must not come off at the full weight of each unit: else a node that
 // asks for much and hands most of it back is admitted the whole limit.
 func TestRefundOfACappedWeight(t *testing.T) {
@@ -81,7 +81,7 @@ func TestRefundOfACappedWeight(t *testing.T) {
 	}
 }
 
-// What a capped request weighs less than its units would is forgotten when it has leaked,
+// What a capped request counts less than its units would is forgotten when it has leaked,
 // and when the authority has answered.
 func TestCappedWeightIsForgotten(t *testing.T) {
 	for _, answered := range []bool{false, true} {

@@ -137,7 +137,7 @@ func TestWindowAdmitsAsMuchAsALog(t *testing.T) {
 	}
 }
 
-// The wait that a refusal names is enough when nobody else asks, and 1 ns less is not,
+// The wait that a refusal names is enough without other checks, and 1 ns less is not,
 // whatever came before.
 func TestWindowWaitIsExact(t *testing.T) {
 	for _, r := range windowRules(t, []int64{1, 3, 10, 100}, manyBuckets) {
@@ -164,8 +164,8 @@ func TestWindowWaitIsExact(t *testing.T) {
 	}
 }
 
-// What Redis tells of a bucket does not make a node forget that units of its own, which are
-// not told yet, came later; when there are none, Redis knows best.
+// What Redis answers of a bucket does not make a node forget that units of its own, which are
+// not reported yet, came later. When there are none, Redis knows best.
 func TestAnswerKeepsTheLastUnit(t *testing.T) {
 	link := newTestLink()
 	link.Part(1).SetOffset(0, 0)
@@ -189,7 +189,7 @@ func TestAnswerKeepsTheLastUnit(t *testing.T) {
 	if got := numbers(c.win(), "last")[0]; got != int64(300*time.Millisecond) {
 		t.Errorf("the last unit came after %v", time.Duration(got))
 	}
-	c.Refund(now, 5, r) // of which Redis has not heard
+	c.Refund(now, 5, r) // which are not reported
 	if rep := collect(); rep.Units != 0 {
 		t.Fatalf("%+v", rep)
 	}
