@@ -1,12 +1,11 @@
 package local
 
 import (
-	"runtime"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/hybridlimit/hybridlimit/internal/limittest"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -14,8 +13,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var _ limit.Limiter = (*Limiter)(nil)
 
-// start is where manual clocks begin: far from zero, as real ones do.
-var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+// What tests of several packages use, by short names.
+var (
+	start = limittest.Start
+	slow  = limittest.Slow
+	until = limittest.Until
+)
 
 func newLimiter(tb testing.TB, o Options) *Limiter {
 	tb.Helper()
@@ -25,19 +28,4 @@ func newLimiter(tb testing.TB, o Options) *Limiter {
 	}
 	tb.Cleanup(l.Close)
 	return l
-}
-
-// slow is a funnel that leaks nothing worth mentioning while a test runs.
-func slow(capacity int64) *limit.Rule {
-	return limit.Must(limit.Funnel("slow", capacity, 1, 24*time.Hour/time.Duration(max(capacity, 1))*10))
-}
-
-// until waits for what other goroutines are about to bring about.
-func until(tb testing.TB, what string, cond func() bool) {
-	tb.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !cond(); runtime.Gosched() {
-		if time.Now().After(deadline) {
-			tb.Fatalf("still waiting for %s after 20 s", what)
-		}
-	}
 }

@@ -10,19 +10,17 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/limittest"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func funnelRule(tb testing.TB, capacity, units int64, per time.Duration) *limit.Rule {
-	tb.Helper()
-	r, err := limit.Funnel("test", capacity, units, per)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return r
-}
+// What tests of several packages use, by short names.
+var (
+	funnelRule = limittest.FunnelRule
+	windowRule = limittest.WindowRule
+)
 
 // ratTAT is a funnel in real numbers: slow and obviously right.
 type ratTAT struct {

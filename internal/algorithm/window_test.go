@@ -5,17 +5,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
-	"github.com/hybridlimit/hybridlimit/limit"
 )
-
-func windowRule(tb testing.TB, lim int64, window time.Duration, buckets int) *limit.Rule {
-	tb.Helper()
-	r, err := limit.SlidingWindowBuckets("test", lim, window, buckets)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return r
-}
 
 // What has been under way in one window is nothing to the next that uses its buckets.
 func TestSpareBucketsAreEmpty(t *testing.T) {

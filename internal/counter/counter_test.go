@@ -10,24 +10,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-func funnelRule(tb testing.TB, capacity, units int64, per time.Duration) *limit.Rule {
-	tb.Helper()
-	r, err := limit.Funnel("test", capacity, units, per)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return r
-}
-
-func windowRule(tb testing.TB, lim int64, window time.Duration, buckets int) *limit.Rule {
-	tb.Helper()
-	r, err := limit.SlidingWindowBuckets("test", lim, window, buckets)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return r
-}
-
 // Fault 44: idle for years, and the largest numbers.
 func TestFunnelExtremes(t *testing.T) {
 	for _, r := range []*limit.Rule{

@@ -1,7 +1,6 @@
 package counter
 
 import (
-	"fmt"
 	"reflect"
 	"testing"
 	"time"
@@ -9,13 +8,20 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/hybridlimit/hybridlimit/internal/algorithm"
+	"github.com/hybridlimit/hybridlimit/internal/limittest"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// start is where manual clocks begin: far from zero, as real ones do.
-var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+// What tests of several packages use, by short names.
+var (
+	start      = limittest.Start
+	names      = limittest.Names
+	slow       = limittest.Slow
+	funnelRule = limittest.FunnelRule
+	windowRule = limittest.WindowRule
+)
 
 // allow is check, for counters whose life is not in question.
 func (c *Counter) allow(now, n int64, rule *limit.Rule) (allowed bool, src limit.Source, ok bool) {
@@ -29,20 +35,6 @@ func (c *Counter) take(now, n int64, rule *limit.Rule) (limit.Result, bool) {
 // peek returns what take would answer, and consumes nothing.
 func (c *Counter) peek(now, n int64, rule *limit.Rule) (limit.Result, bool) {
 	return c.Ask(now, n, rule, false)
-}
-
-// names returns n keys.
-func names(prefix string, n int) []string {
-	s := make([]string, n)
-	for i := range s {
-		s[i] = fmt.Sprintf("%s %d", prefix, i)
-	}
-	return s
-}
-
-// slow is a leaky bucket that leaks next to nothing while a test runs.
-func slow(capacity int64) *limit.Rule {
-	return limit.Must(limit.Funnel("slow", capacity, 1, 24*time.Hour/time.Duration(max(capacity, 1))*10))
 }
 
 // pace has counters report once in d, if their rule lets them.

@@ -1,8 +1,6 @@
 package table
 
 import (
-	"fmt"
-	"runtime"
 	"testing"
 	"time"
 
@@ -10,13 +8,21 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
+	"github.com/hybridlimit/hybridlimit/internal/limittest"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// start is where manual clocks begin: far from zero, as real ones do.
-var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+// What tests of several packages use, by short names.
+var (
+	start      = limittest.Start
+	names      = limittest.Names
+	slow       = limittest.Slow
+	funnelRule = limittest.FunnelRule
+	windowRule = limittest.WindowRule
+	until      = limittest.Until
+)
 
 // newTable returns a table on a clock that stands still.
 func newTable(tb testing.TB, o Options) *Table {
@@ -41,30 +47,6 @@ func (a at) Now() time.Duration { return time.Duration(a) }
 func (t *Table) takeAt(key string, rule *limit.Rule, n, now int64) limit.Result {
 	res, _ := t.Take(at(now), key, rule, n)
 	return res
-}
-
-// names returns n keys.
-func names(prefix string, n int) []string {
-	s := make([]string, n)
-	for i := range s {
-		s[i] = fmt.Sprintf("%s %d", prefix, i)
-	}
-	return s
-}
-
-// slow is a funnel that leaks nothing worth mentioning while a test runs.
-func slow(capacity int64) *limit.Rule {
-	return limit.Must(limit.Funnel("slow", capacity, 1, 24*time.Hour/time.Duration(max(capacity, 1))*10))
-}
-
-// until waits for what other goroutines are about to bring about.
-func until(tb testing.TB, what string, cond func() bool) {
-	tb.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !cond(); runtime.Gosched() {
-		if time.Now().After(deadline) {
-			tb.Fatalf("still waiting for %s after 20 s", what)
-		}
-	}
 }
 
 // settle has the policy hear of all that is used, and waits until it has decided.
@@ -140,23 +122,5 @@ func checkShard(tb testing.TB, t *Table, sh *shard) int {
 
 // pace has counters report once in d, if their rule lets them.
 func pace(d time.Duration) counter.Pace { return counter.Pace{Interval: d / 5, MaxLag: d} }
-
-func funnelRule(tb testing.TB, capacity, units int64, per time.Duration) *limit.Rule {
-	tb.Helper()
-	r, err := limit.Funnel("test", capacity, units, per)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return r
-}
-
-func windowRule(tb testing.TB, lim int64, window time.Duration, buckets int) *limit.Rule {
-	tb.Helper()
-	r, err := limit.SlidingWindowBuckets("test", lim, window, buckets)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return r
-}
 
 func newTestLink() *counter.Link { return counter.NewLink(pace(500*time.Millisecond), 4) }

@@ -1,0 +1,60 @@
+package limittest
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// Start is where manual clocks begin: far from zero, as real ones do.
+var Start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// Names returns n keys.
+func Names(prefix string, n int) []string {
+	s := make([]string, n)
+	for i := range s {
+		s[i] = fmt.Sprintf("%s %d", prefix, i)
+	}
+	return s
+}
+
+// Slow returns a leaky bucket that leaks next to nothing while a test runs.
+func Slow(capacity int64) *limit.Rule {
+	return limit.Must(limit.Funnel("slow", capacity, 1, 24*time.Hour/time.Duration(max(capacity, 1))*10))
+}
+
+// FunnelRule returns a leaky bucket with the name test.
+func FunnelRule(tb testing.TB, capacity, units int64, per time.Duration) *limit.Rule {
+	tb.Helper()
+	r, err := limit.Funnel("test", capacity, units, per)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return r
+}
+
+// WindowRule returns a sliding window with the name test.
+func WindowRule(tb testing.TB, lim int64, window time.Duration, buckets int) *limit.Rule {
+	tb.Helper()
+	r, err := limit.SlidingWindowBuckets("test", lim, window, buckets)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return r
+}
+
+// Until waits until cond holds, which other goroutines bring about.
+func Until(tb testing.TB, what string, cond func() bool) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	for ; !cond(); runtime.Gosched() {
+		if ctx.Err() != nil {
+			tb.Fatalf("still waiting for %s after 20 s", what)
+		}
+	}
+}
