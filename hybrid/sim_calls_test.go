@@ -3,6 +3,7 @@ package hybrid
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/counter"
@@ -65,17 +66,17 @@ func (n *simNode) takeTogether(key string, rule *limit.Rule, units int64) {
 	for range 1 + s.calls.IntN(3) {
 		keys = append(keys, oracleKey{s.rules[s.calls.IntN(len(s.rules))], fmt.Sprint("key", s.calls.IntN(s.keys))})
 	}
-	checks, counters := make([]limit.Check, len(keys)), make([]*counter.Counter, len(keys))
+	checks, asked := make([]limit.Check, len(keys)), make([]counter.Asked, len(keys))
 	sums := map[oracleKey]int64{}
 	for i, k := range keys {
-		counters[i], checks[i] = n.counter(k), limit.Check{Key: k.key, Rule: n.rule(k.rule), N: 1 + s.calls.Int64N(3)}
+		asked[i], checks[i] = counter.Asked{Counter: n.counter(k), Check: i}, limit.Check{Key: k.key, Rule: n.rule(k.rule), N: 1 + s.calls.Int64N(3)}
 		if i == 0 {
 			checks[i].N = min(max(units, 1), rule.Limit()+1) // 0 would mean 1
 		}
 		sums[k] += checks[i].N
 	}
 	out := make([]limit.Result, len(keys))
-	if !counter.TakeAllOf(counters, checks, n.time(), out) {
+	if !counter.TakeTogether(asked, checks, n.time(), out, new(sync.Mutex)) {
 		s.failf("a counter died")
 	}
 	all := true

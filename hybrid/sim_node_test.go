@@ -452,7 +452,7 @@ func (n *simNode) forgetIdle() {
 	order, keys := n.order, n.keys
 	n.order, n.keys = nil, nil
 	for i, c := range order {
-		if c.Forget(n.time()) {
+		if _, ok := c.Drop(counter.Partial, n.time()); ok {
 			delete(n.counters, keys[i])
 			n.s.oracle.dropped(n, keys[i])
 		} else {

@@ -32,15 +32,6 @@ func (c *Counter) Allow(now, n int64, rule *limit.Rule) (allowed bool, src limit
 	return allowed, src, false, ok
 }
 
-// Forget marks c dead if it would admit a unit and has nothing to report, as an index without
-// room does, and reports whether it is dead.
-func (c *Counter) Forget(now int64) bool {
-	c.lock(now)
-	defer c.unlock()
-	c.dead = c.dead || c.retentionLocked(now) <= Partial
-	return c.dead
-}
-
 // Follow takes over the mode of a link that c does not report to. nil changes nothing.
 func (c *Counter) Follow(link *Link, now int64) {
 	if link == nil {

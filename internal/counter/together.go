@@ -124,13 +124,3 @@ func (c *Counter) bookLocked(now, n int64) {
 	c.state().Book(c.rule(), now, n, c.rule().Weigh(n, w), w)
 	c.indebtLocked(n)
 }
-
-// TakeAllOf is [TakeTogether] of counters that all have an order: they are those of the
-// checks.
-func TakeAllOf(counters []*Counter, checks []limit.Check, now int64, out []limit.Result) (ok bool) {
-	list := make([]Asked, len(checks))
-	for i, c := range counters {
-		list[i] = Asked{Counter: c, Check: i}
-	}
-	return TakeTogether(list, checks, now, out, new(sync.Mutex))
-}
