@@ -61,8 +61,8 @@ func (c *Counter) Refund(now, n int64, rule *limit.Rule) (back int64, ok bool) {
 // handBackLocked takes off n units, of a leaky bucket at the given cost. Units that were
 // reported to the authority are taken off only if reported is set.
 func (c *Counter) handBackLocked(now, n int64, cost arith.Span, reported bool) (back int64) {
-	if !c.state().HasReturns() {
-		c.setBackGen(c.gen())
+	if c.hasHistory() && !c.state().HasReturns() {
+		c.more.history.backGen = c.gen()
 	}
 	c.rollLocked(now)
 	back, withdrawn := c.state().Refund(c.rule(), now, n, modeWeight(c.mode()), cost, c.leastLocked(now), reported && c.link() != nil)
@@ -132,16 +132,13 @@ func (c *Counter) Renew(now int64, rule *limit.Rule, a Renewal) (ok bool) {
 }
 
 func (c *Counter) renewLocked(now int64, a Renewal) (wake bool) {
-	c.voidBookingsLocked(now)
+	h := c.voidBookingsLocked(now)
 	c.mark(raising)
 	c.note(voided, c.is(inFlight))
-	c.setGen(a.Gen)
-	c.setServerNow(a.ServerNow)
-	c.setWitness(a.At + int64(c.rule().Horizon()))
+	h.gen, h.serverNow, h.witness, h.clockGap = a.Gen, a.ServerNow, a.At+int64(c.rule().Horizon()), c.currentClockGap()
 	c.born, c.freshAt = a.Born, max(c.freshAt, a.At)
 	c.lateLocked(a.Late, false)
 	c.mark(outdated) // a reset is no exchange that measures the clock
-	c.setClockGap(c.currentClockGap())
 	c.rollLocked(now)
 	is := algorithm.Answer{Level: a.Level, Buckets: a.Buckets, At: a.At, ServerNow: a.ServerNow}
 	c.link().withdrawn.Add(c.state().Renew(c.rule(), is, modeWeight(c.mode())))

@@ -36,39 +36,20 @@ func (c *Counter) past() history {
 // hasHistory reports whether the key has a history.
 func (c *Counter) hasHistory() bool { return c.more != nil && c.more.history != nil }
 
-func (c *Counter) gen() int64       { return c.past().gen }
-func (c *Counter) serverNow() int64 { return c.past().serverNow }
-func (c *Counter) backGen() int64   { return c.past().backGen }
-func (c *Counter) clockGap() int64  { return c.past().clockGap }
+// gen returns the generation of the authority's state.
+func (c *Counter) gen() int64 { return c.past().gen }
 
-func (c *Counter) setGen(g int64) {
-	if g != 0 || c.hasHistory() {
-		c.withHistory().gen = g
+// setGen notes the generation of the authority's state, and its clock, which matters only if
+// there is a generation.
+func (c *Counter) setGen(gen, serverNow int64) {
+	if gen != 0 || c.hasHistory() {
+		h := c.withHistory()
+		h.gen, h.serverNow = gen, serverNow
 	}
 }
 
-// setServerNow notes the authority's clock. It matters only if there is a generation.
-func (c *Counter) setServerNow(t int64) {
-	if c.hasHistory() {
-		c.withHistory().serverNow = t
-	}
-}
-
-// setWitness keeps c from being forgotten until a time, in ns.
-func (c *Counter) setWitness(until int64) {
-	if until != 0 || c.hasHistory() {
-		c.withHistory().witness = until
-	}
-}
-
-func (c *Counter) setBackGen(g int64) {
-	if g != 0 || c.hasHistory() {
-		c.withHistory().backGen = g
-	}
-}
-
-// setClockGap notes how far the clocks are apart, see repairKnownLocked. Less than leastClockGap
-// counts as nothing, because two readings are never taken at the same moment.
+// setClockGap notes how far the clocks are apart, see repairKnownLocked. Less than
+// leastClockGap counts as nothing, because two readings are never taken at the same moment.
 func (c *Counter) setClockGap(ns int64) {
 	if ns >= leastClockGap || ns <= -leastClockGap || c.hasHistory() {
 		c.withHistory().clockGap = ns
@@ -87,14 +68,15 @@ const leastClockGap = algorithm.ClockStep / 4
 
 // voidBookingsLocked makes all bookings void. Some may be known to their holders alone: those
 // of a window, and those from before c was forgotten and made again. The number of resets
-// is kept for as long as they can count, and shows that they are void.
-func (c *Counter) voidBookingsLocked(now int64) {
+// is kept for as long as they can count, and shows that they are void. It returns the history.
+func (c *Counter) voidBookingsLocked(now int64) *history {
 	h := c.keepHistoryLocked(now + int64(c.rule().Horizon()))
 	h.resets++
 	for _, b := range h.booked {
 		b.dropped = true
 	}
 	h.booked = nil
+	return h
 }
 
 // dropHistoryLocked drops the history if nothing in it matters any more, so that the key is

@@ -139,7 +139,7 @@ func (c *Counter) Resend(now int64, raise bool) Report {
 }
 
 func (c *Counter) reportLocked(now int64) Report {
-	rep := Report{Rule: c.rule(), Raise: c.is(raising) && c.born != noAnswer, Gen: c.gen(), Born: max(c.born, 0), BackGen: c.backGen()}
+	rep := Report{Rule: c.rule(), Raise: c.is(raising) && c.born != noAnswer, Gen: c.gen(), Born: max(c.born, 0), BackGen: c.past().backGen}
 	// The authority's level is known no more exactly than its clock.
 	rep.Sent = c.state().Sent(c.rule(), now, max(c.part().slack.Load(), 0)+backSlack)
 	if rep.Debt > 0 {
@@ -201,8 +201,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	// Otherwise others book on top of what the reset has cleared, and the two cannot be
 	// separated any more.
 	c.note(raising, c.is(raising) || out.Lost || a.Gen < c.gen())
-	c.setGen(max(c.gen(), a.Gen))
-	c.setServerNow(a.ServerNow)
+	c.setGen(max(c.gen(), a.Gen), a.ServerNow)
 	if !ours {
 		c.born = 0
 	}
@@ -287,8 +286,8 @@ func (c *Counter) queueLocked(now int64, out Outcome) Outcome {
 // authority's clock, because nothing from before it can count. What we know of that
 // generation does not count either; to raise it would undo what was booked since.
 func (c *Counter) forgetGenerationLocked(now, server int64) {
-	if server-c.serverNow() > int64(c.rule().Horizon()) && c.blankLocked(now) {
-		c.setGen(0)
+	if server-c.past().serverNow > int64(c.rule().Horizon()) && c.blankLocked(now) {
+		c.setGen(0, server)
 	}
 }
 
@@ -309,9 +308,9 @@ func (c *Counter) repairKnownLocked(slack int64) {
 	if f == nil {
 		return
 	}
-	if d := c.currentClockGap() - c.clockGap(); d > slack {
+	if d := c.currentClockGap() - c.past().clockGap; d > slack {
 		f.LowerKnown(d)
-		c.setClockGap(c.clockGap() + d)
+		c.setClockGap(c.currentClockGap())
 	}
 }
 
