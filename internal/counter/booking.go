@@ -222,12 +222,9 @@ func (c *Counter) reshapeBookingsLocked(old, rule *limit.Rule, now int64) {
 // behind it. Nothing is handed back if the key was reset or set since. Call it once for each
 // booking.
 func (c *Counter) Cancel(now int64, rule *limit.Rule, b *Booking) (back int64, ok bool) {
-	c.lock(now)
-	if c.dead {
-		c.mu.Unlock()
+	if now, ok = c.enter(now, rule); !ok {
 		return 0, false
 	}
-	now = c.enterLocked(now, rule)
 	if n, cost := c.toHandBackLocked(now, b); n > 0 {
 		back = c.handBackLocked(now, n, cost, true)
 	}

@@ -11,12 +11,9 @@ import (
 
 // TakeAtMost admits what is left, up to n units, and returns how many.
 func (c *Counter) TakeAtMost(now, n int64, rule *limit.Rule) (granted int64, res limit.Result, ok bool) {
-	c.lock(now)
-	if c.dead {
-		c.mu.Unlock()
+	if now, ok = c.enter(now, rule); !ok {
 		return 0, res, false
 	}
-	now = c.enterLocked(now, rule)
 	c.decideLocked(now, 0, false) // moves a window on
 	if granted = min(n, c.roomLocked(now)); granted > 0 && !c.decideLocked(now, granted, true) {
 		granted = 0
@@ -46,12 +43,9 @@ func (c *Counter) roomLocked(now int64) int64 {
 // Refund hands back n units, as far as so many count and no reservation was made
 // behind them, and returns how many.
 func (c *Counter) Refund(now, n int64, rule *limit.Rule) (back int64, ok bool) {
-	c.lock(now)
-	if c.dead {
-		c.mu.Unlock()
+	if now, ok = c.enter(now, rule); !ok {
 		return 0, false
 	}
-	now = c.enterLocked(now, rule)
 	back = c.handBackLocked(now, n, c.rule().Cost(n), !c.fullLocked(now))
 	c.loweredLocked(now)
 	c.unlockAndNote()
@@ -86,12 +80,10 @@ func (c *Counter) unlockAndNote() {
 // Set makes used units count instead of what counted before. It is for counters
 // without a link.
 func (c *Counter) Set(now, used int64, rule *limit.Rule) (ok bool) {
-	c.lock(now)
-	defer c.unlock()
-	if c.dead {
+	if now, ok = c.enter(now, rule); !ok {
 		return false
 	}
-	now = c.enterLocked(now, rule)
+	defer c.unlock()
 	c.voidBookingsLocked(now)
 	c.rollLocked(now)
 	c.state().Set(c.rule(), now, used)
@@ -117,12 +109,9 @@ type Renewal struct {
 // reset without losing a report as well, which the reconciler notices. c is not forgotten as
 // long as views from before the reset can matter, because no other counter may know of it.
 func (c *Counter) Renew(now int64, rule *limit.Rule, a Renewal) (ok bool) {
-	c.lock(now)
-	if c.dead {
-		c.mu.Unlock()
+	if now, ok = c.enter(now, rule); !ok {
 		return false
 	}
-	now = c.enterLocked(now, rule)
 	wake := a.Gen > c.gen() && c.renewLocked(now, a)
 	c.unlock()
 	if wake {
@@ -148,12 +137,9 @@ func (c *Counter) renewLocked(now int64, a Renewal) (wake bool) {
 
 // Touch asks the authority as a check would, and consumes nothing.
 func (c *Counter) Touch(now int64, rule *limit.Rule) (ok bool) {
-	c.lock(now)
-	if c.dead {
-		c.mu.Unlock()
+	if _, ok = c.enter(now, rule); !ok {
 		return false
 	}
-	c.enterLocked(now, rule)
 	c.unlockAndNote()
 	return true
 }

@@ -80,6 +80,16 @@ func (c *Counter) Matches(key string, rule *limit.Rule) bool {
 	return c.hasKey(key)
 }
 
+// enter locks c and prepares it for a call. at is the time to decide at. ok is false if c is
+// dead: then it is not locked.
+func (c *Counter) enter(now int64, rule *limit.Rule) (at int64, ok bool) {
+	if c.lock(now); c.dead {
+		c.mu.Unlock()
+		return 0, false
+	}
+	return c.enterLocked(now, rule), true
+}
+
 // enterLocked prepares c for a question and returns the time to decide at.
 func (c *Counter) enterLocked(now int64, rule *limit.Rule) int64 {
 	now = max(now, c.last, 0)

@@ -31,12 +31,9 @@ const (
 // Reserve books n units if the terms allow it. RetryAfter is when they may be used
 // or, if they are not booked, when to ask again.
 func (c *Counter) Reserve(now, n int64, rule *limit.Rule, terms Terms) (res limit.Result, booked *Booking, ok bool) {
-	c.lock(now)
-	if c.dead {
-		c.mu.Unlock()
+	if now, ok = c.enter(now, rule); !ok {
 		return res, nil, false
 	}
-	now = c.enterLocked(now, rule)
 	if terms.Claim {
 		c.claimLocked(0) // the claim is of this caller
 	}
@@ -94,12 +91,9 @@ func (c *Counter) claimLocked(n int64) (was int64) {
 // admitted after others that ask for ahead units in all, if there are no further
 // checks; for 0 units of a leaky bucket, how long it is fuller than full.
 func (c *Counter) Estimate(now, ahead, n int64, rule *limit.Rule) (wait int64, ok bool) {
-	c.lock(now)
-	if c.dead {
-		c.mu.Unlock()
+	if now, ok = c.enter(now, rule); !ok {
 		return 0, false
 	}
-	now = c.enterLocked(now, rule)
 	wait = c.estimateLocked(now, ahead, n)
 	c.unlockAndNote() // a caller who waits long needs a fresh view, because of resets
 	return wait, true
