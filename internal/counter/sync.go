@@ -271,10 +271,7 @@ func (c *Counter) hasReportLocked(now int64) bool {
 
 // queueLocked notes into which queues the reconciler must put c.
 func (c *Counter) queueLocked(now int64, out Outcome) Outcome {
-	if c.hasReportLocked(now) && !c.is(inNormal) {
-		c.mark(inNormal)
-		out.Again = true
-	}
+	out.Again = c.hasReportLocked(now) && c.joinNormalLocked()
 	if c.pendUnits() >= int64(c.urgentAt) && !c.is(inUrgent) && !modeDegraded(c.mode()) {
 		c.mark(inUrgent)
 		out.Urgent = true
@@ -376,6 +373,12 @@ func (c *Counter) Requeue() bool {
 	c.mu.Lock() // not lock: the lease can stay
 	defer c.unlock()
 	c.unmark(retryPlanned)
+	return c.joinNormalLocked()
+}
+
+// joinNormalLocked marks c as waiting in the normal queue, and reports whether it was not
+// there yet. A dead counter does not wait.
+func (c *Counter) joinNormalLocked() bool {
 	if c.dead || c.is(inNormal) {
 		return false
 	}
@@ -398,15 +401,8 @@ func (c *Counter) Dropped() bool {
 func (c *Counter) Refresh() bool {
 	c.mu.Lock() // not lock: the lease can stay
 	defer c.unlock()
-	if c.dead {
-		return false
-	}
 	c.mark(outdated)
-	if c.is(inNormal) {
-		return false
-	}
-	c.mark(inNormal)
-	return true
+	return c.joinNormalLocked()
 }
 
 // MarkRaise notes that the authority has lost data, and reports whether c has
@@ -423,11 +419,7 @@ func (c *Counter) MarkRaise(now int64) bool {
 		return false
 	}
 	c.mark(raising)
-	if c.is(inNormal) || c.is(inFlight) {
-		return false // in flight: Settle finds the mark and queues it
-	}
-	c.mark(inNormal)
-	return true
+	return !c.is(inFlight) && c.joinNormalLocked() // in flight: Settle finds the mark and queues it
 }
 
 // Pending reports whether there are units, admitted or handed back, that the authority
