@@ -55,7 +55,7 @@ func neverTooMuch(t *testing.T, r *limit.Rule, uses []use) {
 func TestHandedBackOnce(t *testing.T) {
 	for seed := range uint64(2000) {
 		for _, r := range funnelsOfAllShapes() {
-			m := &misuse{rng: rand.New(rand.NewPCG(seed, 79)), c: NewAlone("k", r, nil, 0), r: r, now: start.UnixNano()}
+			m := &wasteful{rng: rand.New(rand.NewPCG(seed, 79)), c: NewAlone("k", r, nil, 0), r: r, now: start.UnixNano()}
 			for range 120 {
 				m.step()
 			}
@@ -64,8 +64,8 @@ func TestHandedBackOnce(t *testing.T) {
 	}
 }
 
-// misuse asks for units of a funnel, and does not use all that it gets.
-type misuse struct {
+// wasteful is a caller who asks for units of a leaky bucket, and does not use all that it gets.
+type wasteful struct {
 	rng  *rand.Rand
 	c    *Counter
 	r    *limit.Rule
@@ -74,7 +74,7 @@ type misuse struct {
 }
 
 // step does one thing that a caller may do.
-func (m *misuse) step() {
+func (m *wasteful) step() {
 	n := 1 + m.rng.Int64N(m.r.Limit())
 	if m.rng.IntN(2) == 0 {
 		n = 1 + m.rng.Int64N(min(m.r.Limit(), 3))
@@ -109,7 +109,7 @@ func (m *misuse) step() {
 }
 
 // wait lets time pass: often until something is due.
-func (m *misuse) wait() {
+func (m *wasteful) wait() {
 	due := m.now
 	for _, u := range m.uses {
 		if u.at > m.now && (due == m.now || m.rng.IntN(2) == 0) {

@@ -82,8 +82,8 @@ func (c *Counter) Enter(e *Entry, print uint64) {
 	e.counter.Store(c)
 }
 
-// Move takes c out of its entry, if it has one, and calls enter, which may call Enter. It is
-// no use of c. A check that has found the old entry finds no fingerprint there.
+// Move takes c out of its entry, if it has one, and calls enter, which may call Enter. It does
+// not count as a use of c. A check that has found the old entry finds no fingerprint there.
 func (c *Counter) Move(now int64, enter func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -60,8 +60,8 @@ func foldedOften(t *testing.T, r *limit.Rule, linked bool, seed uint64) (folds i
 			units     int64
 		}
 		for i, s := range both {
-			s.suffer(event, now, x, flip, r)
-			s.sufferMore(event, now, x, flip, r)
+			s.apply(event, now, x, flip, r)
+			s.applyMore(event, now, x, flip, r)
 			g := &got[i]
 			if event%3 == 0 {
 				g.res, _ = s.c.Ask(now, n, rule, flip)
@@ -95,8 +95,8 @@ func foldedOften(t *testing.T, r *limit.Rule, linked bool, seed uint64) (folds i
 	return folds
 }
 
-// sufferMore is suffer of what windows alone suffer, or only those that may be folded.
-func (s *same) sufferMore(event int, now, x int64, flip bool, r *limit.Rule) {
+// applyMore applies the events that only windows have, or only counters that may be folded.
+func (s *same) applyMore(event int, now, x int64, flip bool, r *limit.Rule) {
 	switch event {
 	case 16:
 		s.c.Reserve(now, x%3+1, r, Terms{Claim: flip})

@@ -50,7 +50,8 @@ func (c *Counter) Retention(now int64) Retention {
 // trace says.
 func (c *Counter) isUsedLocked() bool { return c.trace() != c.seen }
 
-// trace changes when c is asked: by what is left of its lease, or by itself.
+// trace is a value that each check of c changes. One by the lease changes the word, any other
+// the time of the last check.
 func (c *Counter) trace() uint32 {
 	t := uint64(c.last)
 	if c.entry != nil {
@@ -86,7 +87,7 @@ func (c *Counter) Release() {
 
 // Dropped is what was known of a counter that was dropped.
 type Dropped struct {
-	Entry     *Entry // it had, and has left; nil: none
+	Entry     *Entry // the entry that it had; nil: none
 	Retention Retention
 	Held      bool // by the policy
 }

@@ -77,7 +77,7 @@ func leased(t *testing.T, r *limit.Rule, linked bool, seed uint64) (answers int,
 			align(t, both[0].c, both[1].c, now)
 		}
 		for _, s := range both {
-			s.suffer(event, now, x, flip, r)
+			s.apply(event, now, x, flip, r)
 		}
 		allowed, src, byLease, ok := both[0].c.Allow(now, n, rule)
 		want, wantSrc, _ := both[1].c.Check(now, n, rule)
@@ -127,8 +127,8 @@ func changed(r *limit.Rule) *limit.Rule {
 	return limit.Must(limit.SlidingWindowBuckets(r.Name(), r.Limit()*2, 2*r.Period(), 7))
 }
 
-// suffer lets something happen to the counter, as the number says.
-func (s *same) suffer(event int, now, x int64, flip bool, r *limit.Rule) {
+// apply applies the event of a number to the counter.
+func (s *same) apply(event int, now, x int64, flip bool, r *limit.Rule) {
 	c := s.c
 	switch event {
 	case 2:

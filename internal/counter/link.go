@@ -64,16 +64,16 @@ func (p *Pace) lag(rule *limit.Rule) int64 {
 // Part is the state of one shard of the authority: shards may live on different
 // servers, each with a clock of its own, and fail one by one.
 type Part struct {
-	link   *Link
-	shard  int
-	mode   atomic.Int64 // packed by packMode
-	offset atomic.Int64 // the authority's clock minus ours, ns
-	slack  atomic.Int64 // uncertainty of offset, ns; negative: offset is a guess
-	turned atomic.Int64 // offset when it last changed the epoch
-	epoch  *epoch
-	back   atomic.Int64 // the authority's clock minus where it once was, ns: at most 0
-	backAt atomic.Int64 // our time when the authority's clock was last found set back, ns
-	backTo atomic.Int64 // what the authority's clock showed then
+	link        *Link
+	shard       int
+	mode        atomic.Int64 // packed by packMode
+	offset      atomic.Int64 // the authority's clock minus ours, ns
+	slack       atomic.Int64 // uncertainty of offset, ns; negative: offset is a guess
+	epochOffset atomic.Int64 // offset when it last changed the epoch
+	epoch       *epoch
+	back        atomic.Int64 // the authority's clock minus where it once was, ns: at most 0
+	backAt      atomic.Int64 // our time when the authority's clock was last found set back, ns
+	backTo      atomic.Int64 // what the authority's clock showed then
 }
 
 // clock returns how far the authority's clock is ahead of ours, and whether
@@ -96,8 +96,8 @@ func (p *Part) SetOffset(ns, slack int64) {
 	p.slack.Store(slack)
 	// A lease of a window uses the offset at the time of the grant. As long as the epoch does
 	// not change, that is within algorithm.ClockStep of the present offset.
-	if moved := ns - p.turned.Load(); sure != (slack >= 0) || moved > algorithm.ClockStep/2 || moved < -algorithm.ClockStep/2 {
-		p.turned.Store(ns)
+	if moved := ns - p.epochOffset.Load(); sure != (slack >= 0) || moved > algorithm.ClockStep/2 || moved < -algorithm.ClockStep/2 {
+		p.epochOffset.Store(ns)
 		p.epoch.n.Add(1) // last: a counter that reads the new epoch must see the new offset
 	}
 }
