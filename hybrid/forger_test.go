@@ -413,12 +413,12 @@ func (f *forger) remaining(key string, rule *limit.Rule, at time.Time) int64 {
 			used.SetFrac(level, big.NewInt(int64(rule.Period())))
 		}
 	} else {
-		width, keep := rule.Width().Microseconds(), int64(rule.Kept())
+		width, keep := rule.Arith().Width.Microseconds(), int64(rule.Arith().Kept)
 		for age := range keep + 1 {
 			id := now/width - age
 			part := k.units[id]
 			if age > 0 && age == keep {
-				part -= rule.Gone(part, k.last[id]*1000, now%width*1000)
+				part -= rule.Arith().Gone(part, k.last[id]*1000, now%width*1000)
 			}
 			used.Add(used, new(big.Rat).SetInt64(part))
 		}

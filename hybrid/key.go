@@ -71,7 +71,7 @@ func (k *Key) Take(n int64) limit.Result {
 	if counted {
 		return res
 	}
-	return k.lim.judge(k.handle.Rule(), n, res)
+	return k.lim.count(n, res)
 }
 
 // Peek is [Limiter.Peek].
@@ -80,7 +80,7 @@ func (k *Key) Peek() limit.Result {
 		l, key, rule := k.whole()
 		return l.Peek(key, rule)
 	}
-	return k.handle.Rule().Judged(k.handle.Peek(k.lim.clock))
+	return k.handle.Peek(k.lim.clock)
 }
 
 // TakeAtMost is [Limiter.TakeAtMost].

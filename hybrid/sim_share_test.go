@@ -47,7 +47,7 @@ func (a *admission) weigh(now *limit.Rule, weight int64) int64 {
 		return a.n
 	}
 	weight = min(weight, a.weight)
-	return min(a.rule.Weigh(a.n, weight), now.Weigh(a.n, weight))
+	return min(a.rule.Arith().Weigh(a.n, weight), now.Arith().Weigh(a.n, weight))
 }
 
 // reweigh: what weighed more before may be weighed by fewer nodes from now on.

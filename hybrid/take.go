@@ -38,16 +38,16 @@ func (l *Limiter) Take(key string, rule *limit.Rule, n int64) limit.Result {
 	if counted {
 		return res
 	}
-	return l.judge(rule, n, res)
+	return l.count(n, res)
 }
 
-// judge counts a decision, and returns the answer to it.
-func (l *Limiter) judge(rule *limit.Rule, n int64, res limit.Result) limit.Result {
-	if !res.Allowed && rule.IsDryRun() {
+// count counts a decision, and returns it.
+func (l *Limiter) count(n int64, res limit.Result) limit.Result {
+	if res.WouldRefuse {
 		l.tally.pass()
-		return rule.Judged(res)
+	} else {
+		l.tally.count(n, res.Allowed, res.Source)
 	}
-	l.tally.count(n, res.Allowed, res.Source)
 	return res
 }
 
@@ -58,5 +58,5 @@ func (l *Limiter) Peek(key string, rule *limit.Rule) limit.Result {
 	if !l.usable(rule, 1) {
 		return l.invalid(key, rule, 1)
 	}
-	return rule.Judged(l.table.Peek(l.clock, key, rule))
+	return l.table.Peek(l.clock, key, rule)
 }

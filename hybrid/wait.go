@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/hybridlimit/hybridlimit/internal/counter"
+	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/internal/waitqueue"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -39,7 +40,7 @@ func (l *Limiter) Reserve(key string, rule *limit.Rule, n int64) limit.Reservati
 	case v.OK():
 	case rule.IsDryRun(): // nothing was booked, and the caller need not wait
 		l.tally.pass()
-		res := rule.Judged(v.Result())
+		res := decision.Judged(rule, v.Result())
 		res.RetryAfter = 0
 		return limit.NewReservation(true, res, nil)
 	default:

@@ -11,7 +11,7 @@ import (
 func TestDryRun(t *testing.T) {
 	rule := Must(Funnel("api", 10, 1, time.Second))
 	d := rule.DryRun()
-	if !d.IsDryRun() || rule.IsDryRun() || d == rule || !d.SameShape(rule) || d.Hash() != rule.Hash() || d.Limit() != 10 {
+	if !d.IsDryRun() || rule.IsDryRun() || d == rule || !d.Arith().SameShape(rule.Arith()) || d.Limit() != 10 {
 		t.Fatalf("%v, %v", d, rule)
 	}
 	if !strings.Contains(d.String(), "dry run") || strings.Contains(rule.String(), "dry run") {
@@ -20,16 +20,6 @@ func TestDryRun(t *testing.T) {
 	var none *Rule
 	if none.DryRun() != nil || none.IsDryRun() || new(Rule).DryRun() != nil {
 		t.Error("a dry run of nothing")
-	}
-	refusal := Result{Limit: 10, RetryAfter: time.Second}
-	if got := d.Judged(refusal); !got.Allowed || !got.WouldRefuse || got.RetryAfter != time.Second {
-		t.Errorf("%+v", got)
-	}
-	if got := rule.Judged(refusal); got != refusal {
-		t.Errorf("%+v", got)
-	}
-	if got := d.Judged(Result{Allowed: true}); got.WouldRefuse {
-		t.Errorf("%+v", got)
 	}
 }
 

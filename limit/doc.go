@@ -12,8 +12,5 @@
 // of several parts. [Limiter] is the interface for code that takes any limiter which
 // answers from memory.
 //
-// The package decides nothing and keeps no state. Its arithmetic is exact: integers
-// with a remainder, so that a rate such as 7 per 3 s does not drift. Services
-// need these methods of a Rule: Name, Algorithm, Limit, Units, Period, Buckets, Width,
-// Valid, String, DryRun and IsDryRun. All others are for the limiters of this module.
+// The package decides nothing and keeps no state.
 package limit

@@ -70,27 +70,17 @@ const (
 // the count as it is, another period or other buckets re-express it, rounded
 // up. A rule of another algorithm has counters of its own.
 type Rule struct {
-	name    string
-	hash    uint64 // of name and algorithm, the same in every process
-	named   uint64 // of the name
+	arith   arith.Rule
 	alg     Algorithm
 	buckets int
 	dry     bool
-	limit   int64
-	units   int64         // funnel: units leaked per period
-	period  time.Duration // funnel: per; otherwise the window as asked for
-	width   time.Duration // windows: length of one bucket, whole microseconds
-	share   int64         // windows: limit / buckets, rounded up
-	one     arith.Span    // funnel: cost of one unit
-	full    arith.Span    // funnel: limit · one
-	ticks   arith.Ticks   // funnel
 }
 
 // Funnel describes a leaky bucket that holds capacity units and leaks units
 // per period, kept as the generic cell rate algorithm (GCRA) has it. A full funnel
 // must run empty within [MaxWindow]. [TokenBucket] is the same in other words.
 func Funnel(name string, capacity, units int64, per time.Duration) (*Rule, error) {
-	r := &Rule{name: name, alg: AlgorithmFunnel, limit: capacity, units: units, period: per}
+	r := &Rule{arith: arith.Rule{Name: name}, alg: AlgorithmFunnel}
 	errs := []error{r.checkName(), r.checkUnits("capacity", capacity, 0), r.checkUnits("units", units, 1)}
 	if per <= 0 || per > MaxWindow {
 		errs = append(errs, r.bad("per", per, "must be above 0 and at most %v", MaxWindow))
@@ -98,11 +88,10 @@ func Funnel(name string, capacity, units int64, per time.Duration) (*Rule, error
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	r.one, r.full = r.Cost(1), r.Cost(capacity)
-	if r.full.NS > int64(MaxWindow) {
+	r.arith = arith.Funnel(name, capacity, units, per)
+	if r.arith.Full.NS > int64(MaxWindow) {
 		return nil, r.bad("capacity", capacity, "at %d per %v a full funnel would need more than %v to drain", units, per, MaxWindow)
 	}
-	r.ticks = r.inTicks()
 	return r.sealed(), nil
 }
 
@@ -128,14 +117,14 @@ func SlidingWindow(name string, limit int64, window time.Duration) (*Rule, error
 // The length of a bucket is rounded up to a whole microsecond, so that the
 // window counted may be up to buckets microseconds longer than asked for.
 func SlidingWindowBuckets(name string, limit int64, window time.Duration, buckets int) (*Rule, error) {
-	return windowRule(AlgorithmSlidingWindow, name, limit, window, buckets)
+	return windowRule(AlgorithmSlidingWindow, name, limit, window, buckets, buckets)
 }
 
 // FixedWindow describes at most limit units in each window of a sequence that
 // is aligned to the Unix epoch of the deciding clock (Redis' when shared).
 // The window is rounded up to a whole microsecond.
 func FixedWindow(name string, limit int64, window time.Duration) (*Rule, error) {
-	return windowRule(AlgorithmFixedWindow, name, limit, window, 1)
+	return windowRule(AlgorithmFixedWindow, name, limit, window, 1, 0)
 }
 
 // SlidingLog describes at most limit units in any window, exactly: each unit
@@ -143,11 +132,11 @@ func FixedWindow(name string, limit int64, window time.Duration) (*Rule, error) 
 // 1,000,000.
 // The window is rounded up to a whole microsecond.
 func SlidingLog(name string, limit int64, window time.Duration) (*Rule, error) {
-	return windowRule(AlgorithmSlidingLog, name, limit, window, 1)
+	return windowRule(AlgorithmSlidingLog, name, limit, window, 1, 0)
 }
 
-func windowRule(alg Algorithm, name string, limit int64, window time.Duration, buckets int) (*Rule, error) {
-	r := &Rule{name: name, alg: alg, limit: limit, period: window, buckets: buckets}
+func windowRule(alg Algorithm, name string, limit int64, window time.Duration, buckets, kept int) (*Rule, error) {
+	r := &Rule{arith: arith.Rule{Name: name}, alg: alg, buckets: buckets}
 	errs := []error{r.checkName(), r.checkUnits("limit", limit, 0)}
 	if window < minWindow || window > MaxWindow {
 		errs = append(errs, r.bad("window", window, "must be %v to %v", minWindow, MaxWindow))
@@ -161,9 +150,7 @@ func windowRule(alg Algorithm, name string, limit int64, window time.Duration, b
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	step := time.Duration(buckets) * time.Microsecond
-	r.width = (window + step - 1) / step * time.Microsecond
-	r.share = (limit + int64(buckets) - 1) / int64(buckets)
+	r.arith = arith.Window(name, limit, window, buckets, kept)
 	return r.sealed(), nil
 }
 
@@ -177,11 +164,11 @@ func Must(rule *Rule, err error) *Rule {
 }
 
 func (r *Rule) checkName() error {
-	if r.name == "" {
+	if r.arith.Name == "" {
 		return r.bad("name", `""`, "must not be empty")
 	}
-	if len(r.name) > MaxNameBytes {
-		return r.bad("name", fmt.Sprintf("of %d bytes", len(r.name)), "must be at most %d bytes", MaxNameBytes)
+	if len(r.arith.Name) > MaxNameBytes {
+		return r.bad("name", fmt.Sprintf("of %d bytes", len(r.arith.Name)), "must be at most %d bytes", MaxNameBytes)
 	}
 	return nil
 }
@@ -194,7 +181,7 @@ func (r *Rule) checkUnits(field string, v, least int64) error {
 }
 
 func (r *Rule) bad(field string, value any, format string, args ...any) error {
-	name := r.name
+	name := r.arith.Name
 	if len(name) > MaxNameBytes {
 		name = name[:32] + "…"
 	}
@@ -205,10 +192,10 @@ func (r *Rule) bad(field string, value any, format string, args ...any) error {
 func (r *Rule) sealed() *Rule {
 	// FNV-1a, written out: it must give the same in every process and version.
 	h := uint64(14695981039346656037)
-	for _, b := range []byte(r.name) {
+	for _, b := range []byte(r.arith.Name) {
 		h = (h ^ uint64(b)) * 1099511628211
 	}
-	r.named, r.hash = h, (h^uint64(r.alg))*1099511628211
+	r.arith.NameHash, r.arith.Hash = h, (h^uint64(r.alg))*1099511628211
 	return r
 }
 
@@ -230,74 +217,42 @@ func (r *Rule) DryRun() *Rule {
 func (r *Rule) IsDryRun() bool { return r != nil && r.dry }
 
 // Name returns the name.
-func (r *Rule) Name() string { return r.name }
-
-// Hash returns a number derived from name and algorithm that is the same in
-// every process. Different rules may share it.
-func (r *Rule) Hash() uint64 { return r.hash }
-
-// NameHash returns a number derived from the name alone. Different names may share it.
-func (r *Rule) NameHash() uint64 { return r.named }
+func (r *Rule) Name() string { return r.arith.Name }
 
 // Algorithm returns the algorithm.
 func (r *Rule) Algorithm() Algorithm { return r.alg }
 
 // Limit returns the limit, or the capacity of a funnel, in units.
-func (r *Rule) Limit() int64 { return r.limit }
+func (r *Rule) Limit() int64 { return r.arith.Limit }
 
 // Units returns the units that a funnel leaks per [Rule.Period]; 0 for others.
-func (r *Rule) Units() int64 { return r.units }
+func (r *Rule) Units() int64 { return r.arith.Units }
 
 // Period returns the period of a funnel's leak, or the window as asked for.
-func (r *Rule) Period() time.Duration { return r.period }
+func (r *Rule) Period() time.Duration { return r.arith.Period }
 
 // Buckets returns the sub-buckets of a window, 1 for a fixed window or a log,
 // 0 for a funnel.
 func (r *Rule) Buckets() int { return r.buckets }
 
-// Width returns the length of one bucket of a window (the whole window, of a
-// fixed window or a log), a whole number of microseconds; 0 for a funnel.
-func (r *Rule) Width() time.Duration { return r.width }
-
-// Kept returns how many buckets before the current one still count: Buckets
-// for a sliding window (the oldest of them in part), 0 for all others.
-func (r *Rule) Kept() int {
-	if r.alg == AlgorithmSlidingWindow {
-		return r.buckets
-	}
-	return 0
-}
-
-// Horizon returns how long a unit may matter: the time in which a full funnel
-// drains, or the window plus one bucket.
-func (r *Rule) Horizon() time.Duration {
-	if r.alg == AlgorithmFunnel {
-		return r.full.Ceil()
-	}
-	return r.width * time.Duration(r.Kept()+1)
-}
-
 // Valid reports whether r was built by a constructor of this package. A nil
 // rule is not.
 func (r *Rule) Valid() bool { return r != nil && r.alg != 0 }
 
-// SameShape reports whether r and o count alike: everything but the limit is
-// equal, so that a counter may go from one to the other as it is.
-func (r *Rule) SameShape(o *Rule) bool {
-	return r == o || r.hash == o.hash && r.name == o.name && r.alg == o.alg && r.units == o.units &&
-		r.period == o.period && r.buckets == o.buckets && r.width == o.width
-}
+// Arith returns what the limiters of this module compute with. It is not for users, and
+// nobody may write to it.
+func (r *Rule) Arith() *arith.Rule { return &r.arith }
 
 // String describes the rule for people and logs.
 func (r *Rule) String() string {
 	if !r.Valid() {
 		return "invalid rule"
 	}
-	text := fmt.Sprintf("%s %q: %d", r.alg, r.name, r.limit)
+	text := fmt.Sprintf("%s %q: %d", r.alg, r.arith.Name, r.arith.Limit)
 	if r.alg == AlgorithmFunnel {
-		text += fmt.Sprintf(", leaking %d", r.units)
+		text += fmt.Sprintf(", leaking %d", r.arith.Units)
 	}
-	text += fmt.Sprintf(" per %v", r.period)
+	text += fmt.Sprintf(" per %v", r.arith.Period)
 	if r.alg == AlgorithmSlidingWindow && r.buckets != DefaultBuckets {
 		text += fmt.Sprintf(" in %d buckets", r.buckets)
 	}

@@ -3,13 +3,10 @@ package limit
 import (
 	"errors"
 	"math"
-	"math/big"
-	"math/rand/v2"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/hybridlimit/hybridlimit/internal/arith"
 )
 
 // Faults 45, 46: a bad number is an error that names it.
@@ -70,6 +67,17 @@ func TestGoodNumbers(t *testing.T) {
 	}
 }
 
+// Users read all methods of a rule: what only limiters need is behind Arith.
+func TestMethodsOfARule(t *testing.T) {
+	var names []string
+	for rule, i := reflect.TypeFor[*Rule](), 0; i < rule.NumMethod(); i++ {
+		names = append(names, rule.Method(i).Name)
+	}
+	if got := strings.Join(names, " "); got != "Algorithm Arith Buckets DryRun IsDryRun Limit Name Period String Units Valid" {
+		t.Errorf("a rule has the methods %s", got)
+	}
+}
+
 func TestMustPanicsOnError(t *testing.T) {
 	defer func() {
 		if recover() == nil {
@@ -83,117 +91,6 @@ func TestZeroAndNilRulesAreInvalid(t *testing.T) {
 	var nilRule *Rule
 	if nilRule.Valid() || new(Rule).Valid() {
 		t.Error("a rule without constructor is valid")
-	}
-}
-
-// Fault 46: a window that is no whole number of µs is rounded up.
-func TestWidthCoversTheWindow(t *testing.T) {
-	for _, w := range []time.Duration{time.Second / 3, time.Millisecond, 7 * time.Second, 1234567891} {
-		for _, b := range []int{1, 3, 10, 1000} {
-			r := Must(SlidingWindowBuckets("x", 1, w, b))
-			total := r.Width() * time.Duration(b)
-			if r.Width()%time.Microsecond != 0 || total < w || total-w >= time.Duration(b)*time.Microsecond {
-				t.Errorf("%v in %d buckets: width %v", w, b, r.Width())
-			}
-		}
-	}
-}
-
-func TestCostIsExact(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 1))
-	for range 5000 {
-		units, per := 1+rng.Int64N(1<<uint(1+rng.IntN(52))), time.Duration(1+rng.Int64N(1<<uint(1+rng.IntN(60))))
-		r := &Rule{alg: AlgorithmFunnel, units: units, period: per, limit: MaxUnits}
-		n := rng.Int64N(1 << uint(1+rng.IntN(52)))
-		want := new(big.Rat).Mul(big.NewRat(n, 1), big.NewRat(int64(per), units))
-		got := r.Cost(n)
-		if got.NS == maxSpan {
-			if want.Cmp(big.NewRat(maxSpan, 1)) < 0 {
-				t.Fatalf("%d × %v/%d saturated at %v", n, per, units, want)
-			}
-			continue
-		}
-		is := new(big.Rat).Add(big.NewRat(got.NS, 1), big.NewRat(got.Rem, units))
-		if is.Cmp(want) != 0 || got.Rem < 0 || got.Rem >= units {
-			t.Fatalf("%d × %v/%d = %+v, want %v", n, per, units, got, want)
-		}
-		if w := r.Whole(got); w != n {
-			t.Fatalf("%d units are worth %d", n, w)
-		}
-		twice := r.Add(got, got)
-		if got.NS < maxSpan/4 && r.Sub(twice, got) != got {
-			t.Fatalf("a + a − a = %+v, want %+v", r.Sub(twice, got), got)
-		}
-	}
-}
-
-// Fault 44: times saturate.
-func TestSpanSaturates(t *testing.T) {
-	r := Must(Funnel("x", 5, 1, time.Second))
-	top := arith.Span{NS: math.MaxInt64}
-	if s := r.Add(top, r.Cost(5)); s.NS < top.NS {
-		t.Errorf("MaxInt64 + 5 s wrapped to %+v", s)
-	}
-	if s := r.Cost(math.MaxInt64); s.NS != maxSpan {
-		t.Errorf("cost of MaxInt64 units: %+v", s)
-	}
-	if s := r.Sub(arith.Span{}, r.Cost(1)); s != (arith.Span{}) {
-		t.Errorf("0 − 1 s = %+v", s)
-	}
-}
-
-// Fault 44: weighted units saturate.
-func TestWeigh(t *testing.T) {
-	r := Must(SlidingWindow("x", 10, time.Second))
-	for _, c := range [][3]int64{{1, 3, 3}, {4, 3, 10}, {1, 1 << 60, 10}, {0, 5, 0}, {11, 3, 11}, {3, 1, 3}, {math.MaxInt64, 7, math.MaxInt64}} {
-		if got := r.Weigh(c[0], c[1]); got != c[2] {
-			t.Errorf("Weigh(%d, %d) = %d, want %d", c[0], c[1], got, c[2])
-		}
-	}
-}
-
-// Faults 44, 45, 46: any number is rejected or gives sensible results.
-func FuzzRuleNumbers(f *testing.F) {
-	f.Add("x", int64(10), int64(5), int64(time.Second), 10, int64(3))
-	f.Add("", int64(-1), int64(0), int64(0), 0, int64(math.MinInt64))
-	f.Fuzz(func(t *testing.T, name string, a, b, d int64, buckets int, n int64) {
-		for _, mk := range []func() (*Rule, error){
-			func() (*Rule, error) { return Funnel(name, a, b, time.Duration(d)) },
-			func() (*Rule, error) { return SlidingWindowBuckets(name, a, time.Duration(d), buckets) },
-			func() (*Rule, error) { return FixedWindow(name, a, time.Duration(d)) },
-			func() (*Rule, error) { return SlidingLog(name, a, time.Duration(d)) },
-		} {
-			r, err := mk()
-			if (r == nil) == (err == nil) {
-				t.Fatalf("rule %v and error %v", r, err)
-			}
-			if r == nil {
-				continue
-			}
-			if r.Horizon() < 0 || r.Cost(n).NS < 0 || r.Full().NS < 0 {
-				t.Fatalf("%v: negative time", r)
-			}
-			if r.Algorithm() == AlgorithmFunnel {
-				res := r.FunnelResult(n%2 == 0, n, 1, r.Cost(n))
-				check(t, r, res)
-				continue
-			}
-			counts, last := make([]int64, r.Kept()+1), make([]int64, r.Kept()+1)
-			for i := range counts {
-				counts[i] = max(n>>uint(i%60), 0)
-				last[i] = int64(r.Width()) / (1 + (d+n)&7)
-			}
-			check(t, r, r.WindowResult(n%2 == 0, n, 1, counts, last, r.Width()/3))
-		}
-	})
-}
-
-func check(t *testing.T, r *Rule, res Result) {
-	if res.Remaining < 0 || res.Remaining > r.Limit() || res.RetryAfter < 0 || res.ResetAfter < 0 {
-		t.Fatalf("%v: %+v", r, res)
-	}
-	if res.Allowed == (res.RetryAfter != 0) {
-		t.Fatalf("%v: allowed and RetryAfter disagree: %+v", r, res)
 	}
 }
 

@@ -69,7 +69,7 @@ func (k *Key) Take(n int64) limit.Result {
 		return decision.Invalid(rule)
 	}
 	res, _ := k.handle.Take(k.lim.clock, n)
-	return k.handle.Rule().Judged(res)
+	return res
 }
 
 // Peek is [Limiter.Peek].
@@ -78,7 +78,7 @@ func (k *Key) Peek() limit.Result {
 		_, _, rule := k.limiter()
 		return decision.Invalid(rule)
 	}
-	return k.handle.Rule().Judged(k.handle.Peek(k.lim.clock))
+	return k.handle.Peek(k.lim.clock)
 }
 
 // TakeAtMost is [Limiter.TakeAtMost].

@@ -46,7 +46,7 @@ func (l *Limiter) Take(key string, rule *limit.Rule, n int64) limit.Result {
 		return decision.Invalid(rule)
 	}
 	res, _ := l.table.Take(l.clock, key, rule, n)
-	return rule.Judged(res)
+	return res
 }
 
 // TakeAtMost admits what is left of key under rule, up to n units, and returns
@@ -102,7 +102,7 @@ func (l *Limiter) Peek(key string, rule *limit.Rule) limit.Result {
 	if !l.askable(rule, 1) {
 		return decision.Invalid(rule)
 	}
-	return rule.Judged(l.table.Peek(l.clock, key, rule))
+	return l.table.Peek(l.clock, key, rule)
 }
 
 // Allow is AllowN of 1 unit.

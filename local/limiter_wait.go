@@ -27,7 +27,7 @@ func (l *Limiter) Reserve(key string, rule *limit.Rule, n int64) limit.Reservati
 	}
 	v := l.reserve(key, rule, n, counter.Terms{MaxDelay: -1})
 	if !v.OK() { // nothing was booked, and the caller need not wait
-		res := rule.Judged(v.Result())
+		res := decision.Judged(rule, v.Result())
 		res.RetryAfter = 0
 		return limit.NewReservation(true, res, nil)
 	}

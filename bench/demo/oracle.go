@@ -153,7 +153,7 @@ type ledgerOfNode struct {
 // newOracle takes each node's record of a key.
 func newOracle(rule *limit.Rule, records []record, circ []circumstance) *oracle {
 	n := len(circ)
-	o := &oracle{limit: rule.Limit(), share: rule.Share(), window: int(rule.Period() / slot), slots: n}
+	o := &oracle{limit: rule.Limit(), share: rule.Arith().Share, window: int(rule.Period() / slot), slots: n}
 	o.live = sums(n, func(i int) int64 { return bit(!circ[i].alone) })
 	o.back = sums(n, func(i int) int64 { return bit(circ[i].returning) })
 	for _, r := range records {

@@ -6,7 +6,7 @@ var apartMutants = []mutant{
 		name:   "flights-of-any-cost",
 		breaks: "A flight carries as many keys as it may, whatever they cost Redis.",
 		file:   "hybrid/budget.go",
-		old:    `return opCost + int64(r.Kept()+1)*bucketCost`,
+		old:    `return opCost + int64(r.Arith().Kept+1)*bucketCost`,
 		new:    `return opCost`,
 		by:     hybrid("TestRealWideWindows"),
 	},

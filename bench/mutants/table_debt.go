@@ -94,8 +94,8 @@ var debtMutants = []mutant{
 		name:   "a-debt-as-long-as-time",
 		breaks: "A debt may end where Redis' time ends, so that what is above cannot be seen.",
 		file:   "internal/counter/debt.go",
-		old:    `Earlier(r.Add(r.Full(), debt), mostDebt)`,
-		new:    `Earlier(r.Add(r.Full(), debt), arith.Span{NS: 1<<63 - 1})`,
+		old:    `Earlier(r.Add(r.Full, debt), mostDebt)`,
+		new:    `Earlier(r.Add(r.Full, debt), arith.Span{NS: 1<<63 - 1})`,
 		by:     hybrid("TestRealDebtOfCenturies"),
 	},
 	{

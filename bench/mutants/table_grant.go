@@ -110,7 +110,7 @@ var grantMutants = []mutant{
 		name:   "much-of-nothing",
 		breaks: "A limit of 0 admits so many units that their cost wraps.",
 		file:   "internal/counter/grant.go",
-		old:    ` || c.rule().Limit() == 0 {`,
+		old:    ` || c.rule().Limit == 0 {`,
 		new:    ` {`,
 		by:     counters("TestNoLeaseOfNothing"),
 	},

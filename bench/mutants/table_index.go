@@ -126,8 +126,8 @@ var indexMutants = []mutant{
 		name:   "what-is-left-before",
 		breaks: "Take says how many units were left before it took one.",
 		file:   "internal/table/table.go",
-		old:    `rule.TicksResult(level)`,
-		new:    `rule.TicksResult(max(level-rule.Ticks().One, 0))`,
+		old:    `decision.Ticks(rule.Arith(), level)`,
+		new:    `decision.Ticks(rule.Arith(), max(level-rule.Arith().Ticks.One, 0))`,
 		by:     tables("TestTableDecidesLikeAMap"),
 	},
 	{

@@ -94,8 +94,8 @@ var leaseMutants = []mutant{
 		name:   "a-funnel-that-leaks-nothing",
 		breaks: "What a funnel has leaked since its lease is lost when that is revoked.",
 		file:   "internal/counter/lease.go",
-		old:    `l.rule.Add(arith.Span{NS: l.base}, `,
-		new:    `l.rule.Add(arith.Span{NS: l.base + leaseSlack}, `,
+		old:    `r.Add(arith.Span{NS: l.base}, `,
+		new:    `r.Add(arith.Span{NS: l.base + leaseSlack}, `,
 		by:     counters("TestLeasesAreTheSame"),
 	},
 	{

@@ -5,8 +5,8 @@ var windowMutants = []mutant{
 	{
 		name:   "no-cap",
 		breaks: "More than one bucket's share of the limit leaves before the last unit of its bucket does.",
-		file:   "limit/window.go",
-		old:    `return n <= r.share && still > 0`,
+		file:   "internal/arith/window.go",
+		old:    `return n <= r.Share && still > 0`,
 		new:    `return still > 0`,
 		by:     counters("TestWindowHoldsItsLimit"),
 	},
@@ -23,7 +23,7 @@ var windowMutants = []mutant{
 		breaks: "The last unit of a bucket is always taken to have come at its end.",
 		file:   "internal/algorithm/window.go",
 		old:    `w.last[0] = max(w.last[0], w.elapsed(r, now))`,
-		new:    `w.last[0] = int64(r.Width())`,
+		new:    `w.last[0] = int64(r.Width)`,
 		by:     counters("TestWindowAdmitsAsMuchAsALog"),
 	},
 	{
@@ -93,17 +93,17 @@ var windowMutants = []mutant{
 	{
 		name:   "wait-of-a-straight-line",
 		breaks: "RetryAfter takes the oldest bucket to leave evenly, to its end.",
-		file:   "limit/result.go",
+		file:   "internal/decision/result.go",
 		old:    `r.GoneAt(c, c-max(room-newer, 0), last[i])`,
-		new:    `ratio(int64(r.width), max(c-max(room-newer, 0), 0), max(c, 1))`,
+		new:    `int64(r.Width)*max(c-max(room-newer, 0), 0)/max(c, 1)`,
 		by:     counters("TestWindowWaitIsExact"),
 	},
 	{
 		name:   "a-guess-keeps-its-buckets",
 		breaks: "When Redis' clock is known, what was counted by a guess stays in the buckets that it was in, whatever its age.",
 		file:   "internal/algorithm/window_clock.go",
-		old:    "int64(old.Width()) + w.last[i] + ahead",
-		new:    "int64(old.Width()) + w.last[i] + ahead/int64(old.Width())*int64(old.Width())",
+		old:    "int64(old.Width) + w.last[i] + ahead",
+		new:    "int64(old.Width) + w.last[i] + ahead/int64(old.Width)*int64(old.Width)",
 		by:     counters("TestFirstReadingKeepsAges"),
 	},
 }

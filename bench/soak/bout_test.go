@@ -104,7 +104,7 @@ func (b *bout) must(t *testing.T, when string, place int, want float64) {
 func tenthMore(r *limit.Rule) *limit.Rule {
 	more := r.Limit() + r.Limit()/5
 	if r.Algorithm() == limit.AlgorithmSlidingWindow && r.Buckets() == 1 {
-		more += r.Share() // as much more may be in a window
+		more += r.Arith().Share // as much more may be in a window
 	}
 	switch r.Algorithm() {
 	case limit.AlgorithmFunnel:

@@ -106,7 +106,7 @@ func (f *fleet) judgeOutage(k int) {
 	case b.leak > 0:
 		since, wide = b.Emptied()-1, b.leaked(f.skew()/2+int64(dated))
 	case !b.fixed:
-		is.From += int64(b.rule.Width())
+		is.From += int64(b.rule.Arith().Width)
 		since = is.From
 	}
 	for len(b.cut) > 0 && b.cut[0].at <= since {

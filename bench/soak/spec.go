@@ -45,7 +45,7 @@ func (p *spec) book() oracle.Rule {
 	case p.leak > 0:
 		return oracle.Rule{Leak: p.leak}
 	}
-	return oracle.Rule{Window: int64(p.rule.Period()), Width: int64(p.rule.Width())}
+	return oracle.Rule{Window: int64(p.rule.Period()), Width: int64(p.rule.Arith().Width)}
 }
 
 // skew is by how much a unit that one node has booked may be off for another.
@@ -89,8 +89,8 @@ func (f *fleet) known(k, place int) (units float64, ok bool) {
 		return units - b.leaked(f.skew()/2+int64(dated)), ok
 	case !b.fixed:
 		full := is
-		full.From += int64(b.rule.Width())
-		units = max(units-float64(b.rule.Share()), b.Known(place, full))
+		full.From += int64(b.rule.Arith().Width)
+		units = max(units-float64(b.rule.Arith().Share), b.Known(place, full))
 	}
 	return units, ok
 }

@@ -25,26 +25,26 @@ const (
 )
 
 // IsFoldable reports whether windows of a rule can be folded: those of few buckets.
-func IsFoldable(r *limit.Rule) bool { return IsWindow(r) && r.Kept() < fewBuckets }
+func IsFoldable(r *limit.Rule) bool { return IsWindow(r) && r.Arith().Kept < fewBuckets }
 
 // NewFolded returns an empty window, folded, see [New].
-func NewFolded(r *limit.Rule, now, off int64, sure bool) (f LeakyBucket) {
+func NewFolded(r *arith.Rule, now, off int64, sure bool) (f LeakyBucket) {
 	bits := foldedBits(0)
 	if sure {
 		bits = foldedSure
 	}
-	f.View = arith.Span{NS: floorDiv(now+off, int64(r.Width())), Rem: int64(bits)}
+	f.View = arith.Span{NS: floorDiv(now+off, int64(r.Width)), Rem: int64(bits)}
 	f.Pend.TAT.NS = off
 	return f
 }
 
 // Unfold makes s, which must be zero, the window that was folded into f. Rule and weight must
 // be those that it was folded with.
-func (s *SmallWindow) Unfold(f *LeakyBucket, r *limit.Rule, weight int64) {
-	w, n, bits := &s.Window, r.Kept()+1, foldedBits(f.View.Rem)
+func (s *SmallWindow) Unfold(f *LeakyBucket, r *arith.Rule, weight int64) {
+	w, n, bits := &s.Window, r.Kept+1, foldedBits(f.View.Rem)
 	i := bits & foldedBucket
 	w.off, w.sure, w.moved, w.handed = f.Pend.TAT.NS, bits&foldedSure != 0, bits&foldedMoved != 0, &nothingHanded
-	w.cur, w.end = f.View.NS, (f.View.NS+1)*int64(r.Width())
+	w.cur, w.end = f.View.NS, (f.View.NS+1)*int64(r.Width)
 	w.pend, w.last = s.units[:n:n], s.times[:n:n]
 	w.last[i] = f.Known.Rem
 	w.pend[i], w.pendUnits = f.Pend.Units, f.Pend.Units
@@ -57,8 +57,8 @@ func (s *SmallWindow) Unfold(f *LeakyBucket, r *limit.Rule, weight int64) {
 
 // Fold returns w, folded. ok is false if it cannot be folded. Otherwise w must not be used any
 // more.
-func (w *Window) Fold(r *limit.Rule, weight int64) (f LeakyBucket, ok bool) {
-	if !IsFoldable(r) {
+func (w *Window) Fold(r *arith.Rule, weight int64) (f LeakyBucket, ok bool) {
+	if r.Kept >= fewBuckets {
 		return f, false
 	}
 	i, ok := w.single(r, weight)
@@ -86,7 +86,7 @@ func (w *Window) Fold(r *limit.Rule, weight int64) (f LeakyBucket, ok bool) {
 // single returns the bucket that has all units of a window. It reports false if there is
 // none, if something is under way, or if units were handed back that are not reported. Units
 // that were handed back are under way only together with units that were sent, see Collect.
-func (w *Window) single(r *limit.Rule, weight int64) (i int, ok bool) {
+func (w *Window) single(r *arith.Rule, weight int64) (i int, ok bool) {
 	if w.sent != nil || w.sentUnits != 0 || w.backUnits != 0 || w.claim != 0 {
 		return 0, false
 	}
@@ -102,7 +102,7 @@ func (w *Window) single(r *limit.Rule, weight int64) (i int, ok bool) {
 	}
 	// Units that were booked at another weight may count as less than sum would say.
 	newer, oldest := w.at(i, weight), int64(0)
-	if i > 0 && i == r.Kept() {
+	if i > 0 && i == r.Kept {
 		newer, oldest = 0, newer
 	}
 	return i, w.pendUnits == w.pend[i] && w.newer == newer && w.oldest == oldest

@@ -5,6 +5,7 @@ import (
 	"math/bits"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -26,16 +27,16 @@ type LeakyBucket struct {
 }
 
 // Roll does nothing: a leaky bucket leaks by itself.
-func (f *LeakyBucket) Roll(*limit.Rule, int64, int64) int64 { return 0 }
+func (f *LeakyBucket) Roll(*arith.Rule, int64, int64) int64 { return 0 }
 
 // fits reports whether cost can be added at now without spilling.
-func (f *LeakyBucket) fits(r *limit.Rule, now int64, cost arith.Span) bool {
+func (f *LeakyBucket) fits(r *arith.Rule, now int64, cost arith.Span) bool {
 	at := arith.Span{NS: now}
-	return !r.Add(at, r.Full()).Less(r.Add(f.View.Max(at), cost))
+	return !r.Add(at, r.Full).Less(r.Add(f.View.Max(at), cost))
 }
 
 // Take admits n units or refuses them, see [Decider].
-func (f *LeakyBucket) Take(r *limit.Rule, now, n, cost, weight int64, book bool) bool {
+func (f *LeakyBucket) Take(r *arith.Rule, now, n, cost, weight int64, book bool) bool {
 	if weight == WeightOpen {
 		if book {
 			f.Book(r, now, n, cost, weight)
@@ -44,7 +45,7 @@ func (f *LeakyBucket) Take(r *limit.Rule, now, n, cost, weight int64, book bool)
 	}
 	at, span := arith.Span{NS: now}, r.Cost(cost)
 	view := r.Add(f.View.Max(at), span)
-	if r.Add(at, r.Full()).Less(view) {
+	if r.Add(at, r.Full).Less(view) {
 		return false
 	}
 	if book {
@@ -55,7 +56,7 @@ func (f *LeakyBucket) Take(r *limit.Rule, now, n, cost, weight int64, book bool)
 }
 
 // Book counts n units, whether they fit or not.
-func (f *LeakyBucket) Book(r *limit.Rule, now, n, cost, weight int64) {
+func (f *LeakyBucket) Book(r *arith.Rule, now, n, cost, weight int64) {
 	at, span := arith.Span{NS: now}, r.Cost(cost)
 	if weight != WeightOpen {
 		f.raise(r, at, n, cost, weight, span)
@@ -63,11 +64,11 @@ func (f *LeakyBucket) Book(r *limit.Rule, now, n, cost, weight int64) {
 	f.owe(r, at, n, cost, span)
 }
 
-// raise adds n units to the view, which count as cost. [limit.Rule.Weigh] caps the cost at
+// raise adds n units to the view, which count as cost. [arith.Rule.Weigh] caps the cost at
 // the limit. The difference from n times the weight is kept in spared until the view has run
 // empty, and units that are handed back come off spared first. Otherwise a node that asks
 // for much and hands most of it back would be admitted the whole limit.
-func (f *LeakyBucket) raise(r *limit.Rule, at arith.Span, n, cost, weight int64, span arith.Span) {
+func (f *LeakyBucket) raise(r *arith.Rule, at arith.Span, n, cost, weight int64, span arith.Span) {
 	if spared := max(Times(n, weight)-cost, 0); spared > 0 || f.away != nil && f.away.spared > 0 {
 		a := f.under()
 		if !at.Less(f.View) {
@@ -90,7 +91,7 @@ func (f *LeakyBucket) unspare(units int64) (left int64) {
 
 // owe notes n units that are to be reported to the authority. span is what cost units
 // take to leak.
-func (f *LeakyBucket) owe(r *limit.Rule, at arith.Span, n, cost int64, span arith.Span) {
+func (f *LeakyBucket) owe(r *arith.Rule, at arith.Span, n, cost int64, span arith.Span) {
 	if cost != n {
 		span = r.Cost(n)
 	}
@@ -99,31 +100,31 @@ func (f *LeakyBucket) owe(r *limit.Rule, at arith.Span, n, cost int64, span arit
 }
 
 // Describe returns the whole answer to a check, see [Decider].
-func (f *LeakyBucket) Describe(r *limit.Rule, now, n, weight int64, allowed bool) limit.Result {
-	return r.FunnelResult(allowed, n, weight, r.Sub(f.View, arith.Span{NS: now}))
+func (f *LeakyBucket) Describe(r *arith.Rule, now, n, weight int64, allowed bool) limit.Result {
+	return decision.Funnel(r, allowed, n, weight, r.Sub(f.View, arith.Span{NS: now}))
 }
 
 // FitsAt returns the time before which so much more cannot fit.
-func (f *LeakyBucket) FitsAt(r *limit.Rule, _, cost int64) int64 {
-	return int64(r.Sub(r.Add(f.View, r.Cost(cost)), r.Full()).Ceil())
+func (f *LeakyBucket) FitsAt(r *arith.Rule, _, cost int64) int64 {
+	return int64(r.Sub(r.Add(f.View, r.Cost(cost)), r.Full).Ceil())
 }
 
 // Wait returns how long, in ns, it takes until so much more fits.
-func (f *LeakyBucket) Wait(r *limit.Rule, now, cost int64) int64 {
+func (f *LeakyBucket) Wait(r *arith.Rule, now, cost int64) int64 {
 	level := r.Add(r.Sub(f.View, arith.Span{NS: now}), r.Cost(cost))
-	return int64(r.Sub(level, r.Full()).Ceil())
+	return int64(r.Sub(level, r.Full).Ceil())
 }
 
 // Usage reports whether any units count, and whether one more would be refused.
-func (f *LeakyBucket) Usage(r *limit.Rule, now int64) (used, denies bool) {
+func (f *LeakyBucket) Usage(r *arith.Rule, now int64) (used, denies bool) {
 	return f.View.NS >= now, !f.fits(r, now, r.Cost(1))
 }
 
 // Claim does nothing: units of a leaky bucket are booked ahead.
-func (f *LeakyBucket) Claim(*limit.Rule, int64, int64) int64 { return 0 }
+func (f *LeakyBucket) Claim(*arith.Rule, int64, int64) int64 { return 0 }
 
 // Set makes n units count instead of what counted before.
-func (f *LeakyBucket) Set(r *limit.Rule, now, n int64) {
+func (f *LeakyBucket) Set(r *arith.Rule, now, n int64) {
 	if *f = (LeakyBucket{}); n > 0 {
 		f.Take(r, now, n, n, WeightOpen, true)
 		f.compose(r, 1)
@@ -131,17 +132,17 @@ func (f *LeakyBucket) Set(r *limit.Rule, now, n int64) {
 }
 
 // Spare does not bound a lease: the level of the bucket does.
-func (f *LeakyBucket) Spare(*limit.Rule, int64, Clock) int64 { return MaxUnits }
+func (f *LeakyBucket) Spare(*arith.Rule, int64, Clock) int64 { return MaxUnits }
 
 // Lease returns the level at last.
-func (f *LeakyBucket) Lease(r *limit.Rule, last int64) (level arith.Span, until int64) {
+func (f *LeakyBucket) Lease(r *arith.Rule, last int64) (level arith.Span, until int64) {
 	return r.Sub(f.View, arith.Span{NS: last}), math.MaxInt64
 }
 
 // Spend counts n units that a lease has admitted, see [Leaser]. They came before now; when
 // exactly is not known. The TAT of the pending part may be too late without harm, as long as
 // it is not later than the view.
-func (f *LeakyBucket) Spend(r *limit.Rule, now, last, n int64, empty arith.Span) {
+func (f *LeakyBucket) Spend(r *arith.Rule, now, last, n int64, empty arith.Span) {
 	f.View = empty
 	f.Pend.TAT = Earlier(f.View, r.Add(f.Pend.TAT.Max(arith.Span{NS: max(now, last)}), r.Cost(n)))
 	f.Pend.Units = min(f.Pend.Units+n, MaxUnits)
@@ -151,7 +152,7 @@ func (f *LeakyBucket) Spend(r *limit.Rule, now, last, n int64, empty arith.Span)
 // the bucket and it does not run empty before least because of that. It returns how
 // many, and how many of these will never be reported to the authority: all, unless
 // reported is set.
-func (f *LeakyBucket) Refund(r *limit.Rule, now, n, w int64, cost, least arith.Span, reported bool) (back, withdrawn int64) {
+func (f *LeakyBucket) Refund(r *arith.Rule, now, n, w int64, cost, least arith.Span, reported bool) (back, withdrawn int64) {
 	at := arith.Span{NS: now}
 	held := r.Whole(r.Sub(f.View, least))
 	if !at.Less(least) {
@@ -194,7 +195,7 @@ func (f *LeakyBucket) Refund(r *limit.Rule, now, n, w int64, cost, least arith.S
 	if known > 0 {
 		rest := r.Sub(Earlier(r.Cost(withdrawn+known), cost), r.Cost(withdrawn))
 		off = r.Add(off, rest)
-		top := f.booked(r, 1).Max(r.Add(at, r.Full()))
+		top := f.booked(r, 1).Max(r.Add(at, r.Full))
 		a := f.under()
 		a.back = a.back.plus(r, credit{rest, f.reported(r, 1), top})
 		f.put(a)
@@ -208,7 +209,7 @@ func (f *LeakyBucket) Refund(r *limit.Rule, now, n, w int64, cost, least arith.S
 }
 
 // WholeUp returns how many units leak in a span, rounded up.
-func WholeUp(r *limit.Rule, s arith.Span) int64 {
+func WholeUp(r *arith.Rule, s arith.Span) int64 {
 	n := r.Whole(s)
 	if r.Cost(n).Less(s) {
 		n++
@@ -219,7 +220,7 @@ func WholeUp(r *limit.Rule, s arith.Span) int64 {
 // Reweigh lets unsynced units count is-fold from now on. Only a change from 1
 // upwards is applied to earlier ones: that happens when an outage begins, and they
 // are those of the last interval. A view that is weighted already is left as it is.
-func (f *LeakyBucket) Reweigh(r *limit.Rule, now, was, is int64) {
+func (f *LeakyBucket) Reweigh(r *arith.Rule, now, was, is int64) {
 	units := f.under().sent.Units + f.Pend.Units
 	switch {
 	case was == 1 && is > 1 && units > 0:
@@ -233,8 +234,8 @@ func (f *LeakyBucket) Reweigh(r *limit.Rule, now, was, is int64) {
 // CapWeighted caps the weighted view at a full bucket, unless the unweighted one is
 // above that. So the weight of what was admitted before the outage lasts for at most
 // the time in which a full bucket runs empty.
-func (f *LeakyBucket) CapWeighted(r *limit.Rule, now, w int64) {
-	full := r.Add(arith.Span{NS: now}, r.Full())
+func (f *LeakyBucket) CapWeighted(r *arith.Rule, now, w int64) {
+	full := r.Add(arith.Span{NS: now}, r.Full)
 	if w > 1 && full.Less(f.View) {
 		f.View = f.Pend.plus(r, f.reported(r, 1), 1).Max(full)
 	}
@@ -242,7 +243,7 @@ func (f *LeakyBucket) CapWeighted(r *limit.Rule, now, w int64) {
 
 // Convert re-expresses a time at which a leaky bucket is empty in another rule's cost of
 // a unit.
-func Convert(old, rule *limit.Rule, now int64, t arith.Span) arith.Span {
+func Convert(old, rule *arith.Rule, now int64, t arith.Span) arith.Span {
 	at := arith.Span{NS: now}
 	level := old.Sub(t, at)
 	if level == (arith.Span{}) {
@@ -265,7 +266,7 @@ func Convert(old, rule *limit.Rule, now int64, t arith.Span) arith.Span {
 }
 
 // Reshape re-expresses the bucket in another rule's cost of a unit.
-func (f *LeakyBucket) Reshape(old, rule *limit.Rule, now, _ int64) (expired int64) {
+func (f *LeakyBucket) Reshape(old, rule *arith.Rule, now, _ int64) (expired int64) {
 	conv := func(t arith.Span) arith.Span { return Convert(old, rule, now, t) }
 	f.View, f.Known = conv(f.View), conv(f.Known)
 	f.Pend.TAT = conv(f.Pend.TAT)

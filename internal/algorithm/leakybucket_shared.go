@@ -58,11 +58,11 @@ type credit struct {
 }
 
 // at returns what is left of the credit.
-func (c credit) at(r *limit.Rule, now int64) arith.Span {
+func (c credit) at(r *arith.Rule, now int64) arith.Span {
 	return Earlier(c.span, r.Sub(c.until, arith.Span{NS: now}))
 }
 
-func (c credit) plus(r *limit.Rule, d credit) credit {
+func (c credit) plus(r *arith.Rule, d credit) credit {
 	return credit{r.Add(c.span, d.span), c.until.Max(d.until), c.top.Max(d.top)}
 }
 
@@ -73,7 +73,7 @@ type Run struct {
 }
 
 // plus merges p into the TAT x, each unit counting w-fold.
-func (p Run) plus(r *limit.Rule, x arith.Span, w int64) arith.Span {
+func (p Run) plus(r *arith.Rule, x arith.Span, w int64) arith.Span {
 	if p.Units == 0 {
 		return x
 	}
@@ -86,7 +86,7 @@ func (p Run) plus(r *limit.Rule, x arith.Span, w int64) arith.Span {
 }
 
 // join appends q to p: q's units came after (or beside) p's.
-func (p Run) join(r *limit.Rule, q Run) Run {
+func (p Run) join(r *arith.Rule, q Run) Run {
 	if p.Units == 0 {
 		return q
 	}
@@ -101,7 +101,7 @@ func (f *LeakyBucket) Units() (pending, sent int64) { return f.Pend.Units, f.und
 
 // Drain drops the pending units of a bucket that has been empty for as long as a full one
 // takes to run empty.
-func (f *LeakyBucket) Drain(r *limit.Rule, now int64) (dropped int64) {
+func (f *LeakyBucket) Drain(r *arith.Rule, now int64) (dropped int64) {
 	if f.Pend.Units == 0 || f.Pend.plus(r, f.Known, 1).NS >= now-int64(r.Horizon()) {
 		return 0
 	}
@@ -117,7 +117,7 @@ func (f *LeakyBucket) HasReturns() bool {
 }
 
 // ReturnsAt reports whether units were handed back that are not sent and have not leaked.
-func (f *LeakyBucket) ReturnsAt(r *limit.Rule, now int64) bool {
+func (f *LeakyBucket) ReturnsAt(r *arith.Rule, now int64) bool {
 	return f.under().back.at(r, now) != arith.Span{}
 }
 
@@ -125,7 +125,7 @@ func (f *LeakyBucket) ReturnsAt(r *limit.Rule, now int64) bool {
 func (f *LeakyBucket) KnowsClock() bool { return true }
 
 // Follow does nothing, see KnowsClock.
-func (f *LeakyBucket) Follow(*limit.Rule, int64, int64, int64, Clock) {}
+func (f *LeakyBucket) Follow(*arith.Rule, int64, int64, int64, Clock) {}
 
 // LowerKnown lowers the known level by so many ns.
 func (f *LeakyBucket) LowerKnown(ns int64) { f.Known.NS = max(f.Known.NS-ns, 0) }
@@ -142,7 +142,7 @@ func (f *LeakyBucket) Indebt(n int64) {
 
 // ForgiveLate drops those of the units of an outage that would leak after end even alone, and
 // returns how many.
-func (f *LeakyBucket) ForgiveLate(r *limit.Rule, end arith.Span) (n int64) {
+func (f *LeakyBucket) ForgiveLate(r *arith.Rule, end arith.Span) (n int64) {
 	if !end.Less(f.Pend.TAT) {
 		return 0
 	}
@@ -154,7 +154,7 @@ func (f *LeakyBucket) ForgiveLate(r *limit.Rule, end arith.Span) (n int64) {
 }
 
 // Sent returns what is sent, see [Exchanger].
-func (f *LeakyBucket) Sent(r *limit.Rule, now, slack int64) (s Sent) {
+func (f *LeakyBucket) Sent(r *arith.Rule, now, slack int64) (s Sent) {
 	a, at := f.under(), arith.Span{NS: now}
 	s.Units, s.Debt, s.Back = a.sent.Units, a.sentDebt, a.sentBack.at(r, now)
 	if s.Units > 0 {
@@ -167,12 +167,12 @@ func (f *LeakyBucket) Sent(r *limit.Rule, now, slack int64) (s Sent) {
 }
 
 // KnownState returns the known level, negative if the bucket has run empty before.
-func (f *LeakyBucket) KnownState(r *limit.Rule, now int64) (level arith.Span, _ []Bucket) {
+func (f *LeakyBucket) KnownState(r *arith.Rule, now int64) (level arith.Span, _ []Bucket) {
 	return r.Diff(f.Known, arith.Span{NS: now}), nil
 }
 
 // KnownUnits returns the known level in units, rounded down.
-func (f *LeakyBucket) KnownUnits(r *limit.Rule, now int64) int64 {
+func (f *LeakyBucket) KnownUnits(r *arith.Rule, now int64) int64 {
 	return r.Whole(r.Sub(f.Known, arith.Span{NS: now}))
 }
 
@@ -180,19 +180,19 @@ func (f *LeakyBucket) KnownUnits(r *limit.Rule, now int64) int64 {
 func (f *LeakyBucket) Blank(now int64) bool { return f.Known.NS <= now }
 
 // KeepSent counts what was sent as known, without an answer.
-func (f *LeakyBucket) KeepSent(r *limit.Rule, w int64) {
+func (f *LeakyBucket) KeepSent(r *arith.Rule, w int64) {
 	f.settle(r, f.Known, arith.Span{NS: math.MaxInt64}, 0, 0, true, w)
 }
 
 // KeepSentBack goes on counting units whose hand-back was sent.
-func (f *LeakyBucket) KeepSentBack(r *limit.Rule, w int64) {
+func (f *LeakyBucket) KeepSentBack(r *arith.Rule, w int64) {
 	a := f.under()
 	f.put(away{sent: a.sent, back: a.back, debt: a.debt, sentDebt: a.sentDebt})
 	f.compose(r, w)
 }
 
 // DropSent forgets what was sent.
-func (f *LeakyBucket) DropSent(r *limit.Rule, w int64) {
+func (f *LeakyBucket) DropSent(r *arith.Rule, w int64) {
 	a := f.under()
 	f.put(away{back: a.back, debt: a.debt})
 	f.compose(r, w)
@@ -202,7 +202,7 @@ func (f *LeakyBucket) DropSent(r *limit.Rule, w int64) {
 func (f *LeakyBucket) SettleAlone() { f.put(away{}) }
 
 // Forgive notes that the authority has not booked n of the units sent, by its answer.
-func (f *LeakyBucket) Forgive(r *limit.Rule, n int64) {
+func (f *LeakyBucket) Forgive(r *arith.Rule, n int64) {
 	if n > 0 {
 		a := f.under()
 		a.sent.TAT = r.Sub(a.sent.TAT, r.Cost(n))
@@ -212,14 +212,14 @@ func (f *LeakyBucket) Forgive(r *limit.Rule, n int64) {
 }
 
 // Collect moves what is pending to what is sent.
-func (f *LeakyBucket) Collect(r *limit.Rule) {
+func (f *LeakyBucket) Collect(r *arith.Rule) {
 	a := f.under()
 	f.put(away{sent: a.sent.join(r, f.Pend), sentBack: a.sentBack.plus(r, a.back), sentDebt: a.sentDebt + a.debt, spared: a.spared})
 	f.Pend = Run{}
 }
 
 // GiveBack undoes Collect: the authority has refused what was sent.
-func (f *LeakyBucket) GiveBack(r *limit.Rule) (expired int64) {
+func (f *LeakyBucket) GiveBack(r *arith.Rule) (expired int64) {
 	a := f.under()
 	f.Pend = a.sent.join(r, f.Pend)
 	f.put(away{back: a.sentBack.plus(r, a.back), debt: a.sentDebt + a.debt, spared: a.spared})
@@ -228,7 +228,7 @@ func (f *LeakyBucket) GiveBack(r *limit.Rule) (expired int64) {
 
 // Renew sets the bucket to what the authority says of it after a reset. What
 // is pending was admitted before that, and does not count any more.
-func (f *LeakyBucket) Renew(r *limit.Rule, a Answer, w int64) (withdrawn int64) {
+func (f *LeakyBucket) Renew(r *arith.Rule, a Answer, w int64) (withdrawn int64) {
 	withdrawn = f.Pend.Units
 	f.Known, f.Pend = r.Add(arith.Span{NS: a.At}, a.Level), Run{}
 	f.put(away{sent: f.under().sent, sentDebt: f.under().sentDebt})
@@ -237,7 +237,7 @@ func (f *LeakyBucket) Renew(r *limit.Rule, a Answer, w int64) (withdrawn int64) 
 }
 
 // Settle takes over an answer, see [Exchanger]. Times are capped at what the authority counts.
-func (f *LeakyBucket) Settle(r *limit.Rule, a Answer, w int64) Settled {
+func (f *LeakyBucket) Settle(r *arith.Rule, a Answer, w int64) Settled {
 	at := arith.Span{NS: a.At}
 	most := r.Add(at, arith.Span{NS: int64(limit.MaxWindow)})
 	tat := Earlier(r.Add(a.Level, at).Max(arith.Span{}), most)
@@ -251,7 +251,7 @@ func (f *LeakyBucket) Settle(r *limit.Rule, a Answer, w int64) Settled {
 //
 // Both are capped at most. The authority counts time up to a bound, and a level above
 // that, be it forged or a debt, would look lost in every answer.
-func (f *LeakyBucket) settle(r *limit.Rule, tat, most arith.Span, at, slack int64, floor bool, w int64) (lost bool) {
+func (f *LeakyBucket) settle(r *arith.Rule, tat, most arith.Span, at, slack int64, floor bool, w int64) (lost bool) {
 	tat = Earlier(tat, most)
 	a := f.under()
 	a.back.span, a.sentBack.span = a.back.at(r, at), a.sentBack.at(r, at)
@@ -268,7 +268,7 @@ func (f *LeakyBucket) settle(r *limit.Rule, tat, most arith.Span, at, slack int6
 }
 
 // compose recomputes the view, each unsynced unit counting w-fold, in full.
-func (f *LeakyBucket) compose(r *limit.Rule, w int64) {
+func (f *LeakyBucket) compose(r *arith.Rule, w int64) {
 	if f.away != nil && f.away.spared > 0 {
 		a := f.under()
 		a.spared = 0
@@ -278,13 +278,13 @@ func (f *LeakyBucket) compose(r *limit.Rule, w int64) {
 }
 
 // reported returns the TAT without what is pending.
-func (f *LeakyBucket) reported(r *limit.Rule, w int64) arith.Span {
+func (f *LeakyBucket) reported(r *arith.Rule, w int64) arith.Span {
 	return r.Sub(f.booked(r, w), f.under().back.span)
 }
 
 // booked returns what the authority should say once it has booked what is sent:
 // units that are handed back are of earlier reports, and so come off first.
-func (f *LeakyBucket) booked(r *limit.Rule, w int64) arith.Span {
+func (f *LeakyBucket) booked(r *arith.Rule, w int64) arith.Span {
 	a := f.under()
 	return a.sent.plus(r, r.Sub(f.Known, a.sentBack.span), w)
 }

@@ -27,9 +27,9 @@ type ratTAT struct {
 	tat, t, full *big.Rat
 }
 
-func newRatTAT(r *limit.Rule) *ratTAT {
-	t := big.NewRat(int64(r.Period()), r.Units())
-	return &ratTAT{new(big.Rat), t, new(big.Rat).Mul(t, big.NewRat(r.Limit(), 1))}
+func newRatTAT(r *arith.Rule) *ratTAT {
+	t := big.NewRat(int64(r.Period), r.Units)
+	return &ratTAT{new(big.Rat), t, new(big.Rat).Mul(t, big.NewRat(r.Limit, 1))}
 }
 
 func (f *ratTAT) after(now, n int64) *big.Rat {
@@ -64,13 +64,13 @@ func TestLeakyBucketAgainstRealNumbers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f, ref := new(LeakyBucket), newRatTAT(r)
+		f, ref := new(LeakyBucket), newRatTAT(r.Arith())
 		now, step := int64(0), int64(per)/units+2
 		for range 300 {
 			now += rng.Int64N(2 * step)
 			n := 1 + rng.Int64N(3)
 			want := ref.take(now, n)
-			if got := f.Take(r, now, n, n, 1, true); got != want {
+			if got := f.Take(r.Arith(), now, n, n, 1, true); got != want {
 				t.Fatalf("run %d, %v, n=%d at %d: got %v, want %v", run, r, n, now, got, want)
 			}
 		}
@@ -80,11 +80,11 @@ func TestLeakyBucketAgainstRealNumbers(t *testing.T) {
 // mergeRun plays one random history of several nodes that share a leaky bucket
 // through an authority which merges as the Lua script does, and hands the
 // authority's TAT and the true one to check after every sync.
-func mergeRun(t *testing.T, seed uint64, nodes int, check func(r *limit.Rule, merged, truth *big.Rat, interval int64)) {
+func mergeRun(t *testing.T, seed uint64, nodes int, check func(r *arith.Rule, merged, truth *big.Rat, interval int64)) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	r := funnelRule(t, 1+rng.Int64N(100), 1+rng.Int64N(100), time.Duration(1+rng.Int64N(10))*time.Second)
 	fs, firsts := make([]LeakyBucket, nodes), make([]int64, nodes)
-	truth := newRatTAT(r)
+	truth := newRatTAT(r.Arith())
 	var redis arith.Span
 	interval, now := int64(0), int64(1e9)
 	exact := func(s arith.Span) *big.Rat {
@@ -95,7 +95,7 @@ func mergeRun(t *testing.T, seed uint64, nodes int, check func(r *limit.Rule, me
 		i := rng.IntN(nodes)
 		f := &fs[i]
 		if rng.IntN(4) > 0 {
-			if n := 1 + rng.Int64N(3); f.Take(r, now, n, n, 1, true) {
+			if n := 1 + rng.Int64N(3); f.Take(r.Arith(), now, n, n, 1, true) {
 				if f.Pend.Units == n {
 					firsts[i] = now
 				}
@@ -107,10 +107,10 @@ func mergeRun(t *testing.T, seed uint64, nodes int, check func(r *limit.Rule, me
 			continue
 		}
 		interval = max(interval, now-firsts[i])
-		f.Collect(r)
-		ahead := r.Sub(f.under().sent.TAT, arith.Span{NS: now})
-		redis = r.Add(redis, r.Cost(f.under().sent.Units)).Max(r.Add(arith.Span{NS: now}, ahead))
-		f.settle(r, redis, arith.Span{NS: math.MaxInt64}, now, 0, false, 1)
+		f.Collect(r.Arith())
+		ahead := r.Arith().Sub(f.under().sent.TAT, arith.Span{NS: now})
+		redis = r.Arith().Add(redis, r.Arith().Cost(f.under().sent.Units)).Max(r.Arith().Add(arith.Span{NS: now}, ahead))
+		f.settle(r.Arith(), redis, arith.Span{NS: math.MaxInt64}, now, 0, false, 1)
 		// What the others have not reported yet is in the truth only.
 		synced := true
 		for j := range fs {
@@ -125,7 +125,7 @@ func mergeRun(t *testing.T, seed uint64, nodes int, check func(r *limit.Rule, me
 			if real.Cmp(at) < 0 {
 				real = at
 			}
-			check(r, merged, real, interval)
+			check(r.Arith(), merged, real, interval)
 		}
 	}
 }
@@ -133,7 +133,7 @@ func mergeRun(t *testing.T, seed uint64, nodes int, check func(r *limit.Rule, me
 func TestMergeOfOneNodeIsExact(t *testing.T) {
 	checked := 0
 	for seed := range uint64(500) {
-		mergeRun(t, seed, 1, func(r *limit.Rule, merged, truth *big.Rat, _ int64) {
+		mergeRun(t, seed, 1, func(r *arith.Rule, merged, truth *big.Rat, _ int64) {
 			checked++
 			if merged.Cmp(truth) != 0 {
 				t.Fatalf("seed %d, %v: merged %v, true %v", seed, r, merged, truth)
@@ -148,7 +148,7 @@ func TestMergeOfOneNodeIsExact(t *testing.T) {
 func TestMergeNeverUnderCountsAndIsCloseToTheTruth(t *testing.T) {
 	checked := 0
 	for seed := range uint64(3000) {
-		mergeRun(t, seed, 2+int(seed%4), func(r *limit.Rule, merged, truth *big.Rat, interval int64) {
+		mergeRun(t, seed, 2+int(seed%4), func(r *arith.Rule, merged, truth *big.Rat, interval int64) {
 			checked++
 			if merged.Cmp(truth) < 0 {
 				t.Fatalf("seed %d, %v: merged %v is below the true %v", seed, r, merged, truth)

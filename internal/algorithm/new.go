@@ -17,7 +17,7 @@ func New(r *limit.Rule, now, off int64, sure bool) State {
 	case limit.AlgorithmSlidingLog:
 		return new(SlidingLog)
 	}
-	return NewWindow(r, now, off, sure)
+	return NewWindow(r.Arith(), now, off, sure)
 }
 
 // IsWindow reports whether a rule counts by a [Window].

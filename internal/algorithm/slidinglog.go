@@ -22,9 +22,9 @@ type logEntry struct {
 
 // expire forgets the units that are at least one window old. A unit exactly as
 // old as the window no longer counts.
-func (l *SlidingLog) expire(r *limit.Rule, now int64) {
+func (l *SlidingLog) expire(r *arith.Rule, now int64) {
 	i := 0
-	for i < len(l.entries) && l.entries[i].at <= now-int64(r.Width()) {
+	for i < len(l.entries) && l.entries[i].at <= now-int64(r.Width) {
 		l.used -= l.entries[i].n
 		i++
 	}
@@ -34,12 +34,12 @@ func (l *SlidingLog) expire(r *limit.Rule, now int64) {
 }
 
 // Roll does nothing: units leave when they are looked at.
-func (l *SlidingLog) Roll(*limit.Rule, int64, int64) int64 { return 0 }
+func (l *SlidingLog) Roll(*arith.Rule, int64, int64) int64 { return 0 }
 
 // Take admits n units or refuses them, see [Decider].
-func (l *SlidingLog) Take(r *limit.Rule, now, n, cost, weight int64, book bool) bool {
+func (l *SlidingLog) Take(r *arith.Rule, now, n, cost, weight int64, book bool) bool {
 	l.expire(r, now)
-	if n > r.Limit()-l.used-l.claim {
+	if n > r.Limit-l.used-l.claim {
 		return false
 	}
 	if book {
@@ -49,7 +49,7 @@ func (l *SlidingLog) Take(r *limit.Rule, now, n, cost, weight int64, book bool) 
 }
 
 // Book counts n units, whether they fit or not.
-func (l *SlidingLog) Book(_ *limit.Rule, now, n, _, _ int64) {
+func (l *SlidingLog) Book(_ *arith.Rule, now, n, _, _ int64) {
 	if last := len(l.entries) - 1; last >= 0 && l.entries[last].at == now {
 		l.entries[last].n += n
 	} else {
@@ -59,35 +59,35 @@ func (l *SlidingLog) Book(_ *limit.Rule, now, n, _, _ int64) {
 }
 
 // Describe returns the whole answer to a check, see [Decider].
-func (l *SlidingLog) Describe(r *limit.Rule, now, n, _ int64, allowed bool) limit.Result {
+func (l *SlidingLog) Describe(r *arith.Rule, now, n, _ int64, allowed bool) limit.Result {
 	l.expire(r, now)
-	res := limit.Result{Allowed: allowed, Limit: r.Limit(), Remaining: max(r.Limit()-l.used-l.claim, 0)}
+	res := limit.Result{Allowed: allowed, Limit: r.Limit, Remaining: max(r.Limit-l.used-l.claim, 0)}
 	if k := len(l.entries); k > 0 {
-		res.ResetAfter = time.Duration(l.entries[k-1].at + int64(r.Width()) - now)
+		res.ResetAfter = time.Duration(l.entries[k-1].at + int64(r.Width) - now)
 	}
 	switch {
 	case allowed:
-	case n > r.Limit():
+	case n > r.Limit:
 		res.RetryAfter = limit.Never
 	default:
-		res.RetryAfter = l.wait(r, now, l.used+l.claim+n-r.Limit())
+		res.RetryAfter = l.wait(r, now, l.used+l.claim+n-r.Limit)
 	}
 	return res
 }
 
 // wait returns how long until at least need units have left the window.
-func (l *SlidingLog) wait(r *limit.Rule, now, need int64) time.Duration {
+func (l *SlidingLog) wait(r *arith.Rule, now, need int64) time.Duration {
 	for _, e := range l.entries {
 		if need -= e.n; need <= 0 {
-			return time.Duration(e.at + int64(r.Width()) - now)
+			return time.Duration(e.at + int64(r.Width) - now)
 		}
 	}
-	return time.Duration(r.Width()) // claimed units have still to be taken
+	return time.Duration(r.Width) // claimed units have still to be taken
 }
 
 // Refund takes n units off, the newest first, as far as there are so many, and
 // returns how many.
-func (l *SlidingLog) Refund(r *limit.Rule, now, n, _ int64, _, _ arith.Span, _ bool) (back, withdrawn int64) {
+func (l *SlidingLog) Refund(r *arith.Rule, now, n, _ int64, _, _ arith.Span, _ bool) (back, withdrawn int64) {
 	l.expire(r, now)
 	for back < n && len(l.entries) > 0 {
 		last := &l.entries[len(l.entries)-1]
@@ -103,27 +103,27 @@ func (l *SlidingLog) Refund(r *limit.Rule, now, n, _ int64, _, _ arith.Span, _ b
 }
 
 // FitsAt returns now: it is not computed.
-func (l *SlidingLog) FitsAt(_ *limit.Rule, now, _ int64) int64 { return now }
+func (l *SlidingLog) FitsAt(_ *arith.Rule, now, _ int64) int64 { return now }
 
 // Usage reports whether any units count, and whether one more would be refused.
-func (l *SlidingLog) Usage(r *limit.Rule, now int64) (used, denies bool) {
+func (l *SlidingLog) Usage(r *arith.Rule, now int64) (used, denies bool) {
 	l.expire(r, now)
-	return l.used > 0, l.used >= r.Limit()
+	return l.used > 0, l.used >= r.Limit
 }
 
 // Claim keeps n units for a caller who waits, see [Decider].
-func (l *SlidingLog) Claim(_ *limit.Rule, n, _ int64) (was int64) {
+func (l *SlidingLog) Claim(_ *arith.Rule, n, _ int64) (was int64) {
 	was, l.claim = l.claim, n
 	return was
 }
 
 // Set makes n units count instead of what counted before, at most the limit.
-func (l *SlidingLog) Set(r *limit.Rule, now, n int64) {
+func (l *SlidingLog) Set(r *arith.Rule, now, n int64) {
 	*l = SlidingLog{claim: l.claim}
-	if n = min(n, r.Limit()); n > 0 {
+	if n = min(n, r.Limit); n > 0 {
 		l.Take(r, now, n, n, 1, true)
 	}
 }
 
 // Reshape does nothing: units keep their times.
-func (l *SlidingLog) Reshape(_, _ *limit.Rule, _, _ int64) int64 { return 0 }
+func (l *SlidingLog) Reshape(_, _ *arith.Rule, _, _ int64) int64 { return 0 }

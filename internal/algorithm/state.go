@@ -11,7 +11,7 @@ import (
 // interface alone, so that another algorithm is another file here.
 //
 // Times are in ns and never run backwards. The rule is the one that the state counts by. A
-// cost is what n units count as: n times the weight, capped by [limit.Rule.Weigh]. The weight
+// cost is what n units count as: n times the weight, capped by [arith.Rule.Weigh]. The weight
 // is what a unit that the authority has not acknowledged counts as, [WeightOpen] or
 // [WeightClosed]. States are not safe for concurrent use.
 type State interface {
@@ -23,45 +23,45 @@ type State interface {
 // Decider is the part of a [State] that checks use.
 type Decider interface {
 	// Roll moves on to now. It returns the pending units that have outlived the window.
-	Roll(r *limit.Rule, now, weight int64) (expired int64)
+	Roll(r *arith.Rule, now, weight int64) (expired int64)
 	// Take admits n units or refuses them. Without book it consumes nothing.
-	Take(r *limit.Rule, now, n, cost, weight int64, book bool) bool
+	Take(r *arith.Rule, now, n, cost, weight int64, book bool) bool
 	// Book counts n units, whether they fit or not.
-	Book(r *limit.Rule, now, n, cost, weight int64)
+	Book(r *arith.Rule, now, n, cost, weight int64)
 	// Describe returns the whole answer to a check for n units.
-	Describe(r *limit.Rule, now, n, weight int64, allowed bool) limit.Result
+	Describe(r *arith.Rule, now, n, weight int64, allowed bool) limit.Result
 	// FitsAt returns a time before which so much more cannot fit, if it does not fit now;
 	// now, if there is no such time.
-	FitsAt(r *limit.Rule, now, cost int64) int64
+	FitsAt(r *arith.Rule, now, cost int64) int64
 	// Usage reports whether any units count, and whether one more would be refused.
-	Usage(r *limit.Rule, now int64) (used, denies bool)
+	Usage(r *arith.Rule, now int64) (used, denies bool)
 	// Claim keeps n units for a caller who waits. It replaces the claim of before, which it
 	// returns. A state that can be booked ahead has no claims.
-	Claim(r *limit.Rule, n, weight int64) (was int64)
+	Claim(r *arith.Rule, n, weight int64) (was int64)
 	// Refund hands back n units, the newest first, as far as so many count. Those of a leaky
 	// bucket take cost to leak, and it does not run empty before least because of them. It
 	// returns how many, and how many of these will never be reported to the authority. Units
 	// of a leaky bucket that are reported already are handed back only if reported is set.
-	Refund(r *limit.Rule, now, n, weight int64, cost, least arith.Span, reported bool) (back, withdrawn int64)
+	Refund(r *arith.Rule, now, n, weight int64, cost, least arith.Span, reported bool) (back, withdrawn int64)
 	// Set makes n units count instead of what counted before.
-	Set(r *limit.Rule, now, n int64)
+	Set(r *arith.Rule, now, n int64)
 	// Reshape re-expresses what is counted by another rule, rounded up. It returns the pending
 	// units that do not count under that.
-	Reshape(old, rule *limit.Rule, now, weight int64) (expired int64)
+	Reshape(old, rule *arith.Rule, now, weight int64) (expired int64)
 	// Reweigh changes what a unit that the authority has not acknowledged counts as.
-	Reweigh(r *limit.Rule, now, was, is int64)
+	Reweigh(r *arith.Rule, now, was, is int64)
 }
 
 // Leaser is the part of a [State] that leases use.
 type Leaser interface {
 	// Spare bounds how many units a lease may have; 0: there is no lease.
-	Spare(r *limit.Rule, last int64, clock Clock) int64
+	Spare(r *arith.Rule, last int64, clock Clock) int64
 	// Lease returns what the word of a lease begins with: the level of a leaky bucket at last,
 	// or when the current bucket of a window ends.
-	Lease(r *limit.Rule, last int64) (level arith.Span, until int64)
+	Lease(r *arith.Rule, last int64) (level arith.Span, until int64)
 	// Spend counts n units that a lease has admitted up to now, the last of them at last. A
 	// leaky bucket is empty at empty after that.
-	Spend(r *limit.Rule, now, last, n int64, empty arith.Span)
+	Spend(r *arith.Rule, now, last, n int64, empty arith.Span)
 }
 
 // Exchanger is the part of a [State] that the exchange with the authority uses. Collect
@@ -72,44 +72,44 @@ type Exchanger interface {
 	Units() (pending, sent int64)
 	// Drain drops the pending units if all that is counted has long ceased to count, and
 	// returns how many. It is for outages, in which nothing can be reported.
-	Drain(r *limit.Rule, now int64) (dropped int64)
+	Drain(r *arith.Rule, now int64) (dropped int64)
 	// HasReturns reports whether units were handed back that the authority has not
 	// acknowledged.
 	HasReturns() bool
 	// ReturnsAt reports whether there are such that it was not sent and that count.
-	ReturnsAt(r *limit.Rule, now int64) bool
+	ReturnsAt(r *arith.Rule, now int64) bool
 	// KnowsClock reports whether the state needs no reading of the authority's clock.
 	KnowsClock() bool
 	// Follow applies a reading of the authority's clock. last is when the latest check was,
 	// [math.MinInt64] if there was none.
-	Follow(r *limit.Rule, now, last, weight int64, clock Clock)
+	Follow(r *arith.Rule, now, last, weight int64, clock Clock)
 
 	// Collect moves what is pending to what is sent.
-	Collect(r *limit.Rule)
+	Collect(r *arith.Rule)
 	// Sent returns what is sent and not acknowledged. The authority's level is known to slack.
-	Sent(r *limit.Rule, now, slack int64) Sent
+	Sent(r *arith.Rule, now, slack int64) Sent
 	// KnownState returns what the authority has answered, and should still know. It is empty if it is
 	// not known in which buckets that is.
-	KnownState(r *limit.Rule, now int64) (level arith.Span, buckets []Bucket)
+	KnownState(r *arith.Rule, now int64) (level arith.Span, buckets []Bucket)
 	// KnownUnits returns what is known, in units, rounded down.
-	KnownUnits(r *limit.Rule, now int64) int64
+	KnownUnits(r *arith.Rule, now int64) int64
 	// Blank reports whether nothing that is known counts any more.
 	Blank(now int64) bool
 	// Forgive notes that the authority has not booked n of the units sent.
-	Forgive(r *limit.Rule, n int64)
+	Forgive(r *arith.Rule, n int64)
 	// Settle takes over an answer: what was sent is booked.
-	Settle(r *limit.Rule, a Answer, weight int64) Settled
+	Settle(r *arith.Rule, a Answer, weight int64) Settled
 	// KeepSent counts what was sent as known, without an answer.
-	KeepSent(r *limit.Rule, weight int64)
+	KeepSent(r *arith.Rule, weight int64)
 	// KeepSentBack goes on counting units whose hand-back was sent.
-	KeepSentBack(r *limit.Rule, weight int64)
+	KeepSentBack(r *arith.Rule, weight int64)
 	// DropSent forgets what was sent: a reset has cleared it.
-	DropSent(r *limit.Rule, weight int64)
+	DropSent(r *arith.Rule, weight int64)
 	// GiveBack undoes Collect. It returns the units that have expired meanwhile.
-	GiveBack(r *limit.Rule) (expired int64)
+	GiveBack(r *arith.Rule) (expired int64)
 	// Renew sets the state to what the authority says after a reset. Pending units are
 	// dropped: they were admitted before. It returns how many.
-	Renew(r *limit.Rule, a Answer, weight int64) (withdrawn int64)
+	Renew(r *arith.Rule, a Answer, weight int64) (withdrawn int64)
 	// SettleAlone takes off what was handed back, if there is no authority.
 	SettleAlone()
 }

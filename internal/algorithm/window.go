@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -19,7 +20,7 @@ import (
 // authority, and come off what is known until it has answered.
 //
 // For each bucket it is known when its last unit came, on any node (see
-// [limit.Rule.Gone]). The time may be too late, for instance after units were handed
+// [arith.Rule.Gone]). The time may be too late, for instance after units were handed
 // back, so that the bucket counts longer, but never too early.
 type Window struct {
 	off   int64 // authority's clock minus ours, ns
@@ -62,8 +63,8 @@ type SmallWindow struct {
 }
 
 // NewWindow returns an empty window, see [New].
-func NewWindow(r *limit.Rule, now, off int64, sure bool) *Window {
-	n := r.Kept() + 1
+func NewWindow(r *arith.Rule, now, off int64, sure bool) *Window {
+	n := r.Kept + 1
 	if n > fewBuckets {
 		both := make([]int64, 2*n)
 		w := &Window{pend: both[:n:n], last: both[n:]}
@@ -74,37 +75,37 @@ func NewWindow(r *limit.Rule, now, off int64, sure bool) *Window {
 }
 
 // open makes a new window of s. The rule must have few buckets.
-func (s *SmallWindow) open(r *limit.Rule, now, off int64, sure bool) *Window {
-	n := r.Kept() + 1
+func (s *SmallWindow) open(r *arith.Rule, now, off int64, sure bool) *Window {
+	n := r.Kept + 1
 	s.pend, s.last = s.units[:n:n], s.times[:n:n]
 	s.begin(r, now, off, sure)
 	return &s.Window
 }
 
-func (w *Window) begin(r *limit.Rule, now, off int64, sure bool) {
+func (w *Window) begin(r *arith.Rule, now, off int64, sure bool) {
 	w.off, w.sure, w.handed = off, sure, &nothingHanded
-	w.cur = floorDiv(now+off, int64(r.Width()))
-	w.end = (w.cur + 1) * int64(r.Width())
+	w.cur = floorDiv(now+off, int64(r.Width))
+	w.end = (w.cur + 1) * int64(r.Width)
 }
 
 // elapsed returns how much of the current bucket has passed at now. It stays
 // within the bucket even if the clocks' offset has been corrected since.
-func (w *Window) elapsed(r *limit.Rule, now int64) int64 {
-	width := int64(r.Width())
+func (w *Window) elapsed(r *arith.Rule, now int64) int64 {
+	width := int64(r.Width)
 	return min(max(now+w.off-(w.end-width), 0), width-1)
 }
 
 // Roll moves on to the bucket of now and returns the pending units that have
 // outlived the window on the way.
-func (w *Window) Roll(r *limit.Rule, now, weight int64) (expired int64) {
+func (w *Window) Roll(r *arith.Rule, now, weight int64) (expired int64) {
 	if now+w.off < w.end {
 		return 0
 	}
-	return w.advance(r, floorDiv(now+w.off, int64(r.Width())), weight)
+	return w.advance(r, floorDiv(now+w.off, int64(r.Width)), weight)
 }
 
 // advance moves on to the bucket with the given ID, if it is a later one.
-func (w *Window) advance(r *limit.Rule, id, weight int64) (expired int64) {
+func (w *Window) advance(r *arith.Rule, id, weight int64) (expired int64) {
 	k := id - w.cur
 	if k <= 0 {
 		return 0
@@ -116,7 +117,7 @@ func (w *Window) advance(r *limit.Rule, id, weight int64) (expired int64) {
 	shift(w.known, k)
 	shift(w.last, k)
 	shift(w.sent, k) // sentUnits stays: they are under way and will be acknowledged
-	w.cur, w.end = id, (id+1)*int64(r.Width())
+	w.cur, w.end = id, (id+1)*int64(r.Width)
 	w.sum(r, weight)
 	return before - w.pendUnits
 }
@@ -143,13 +144,13 @@ func (w *Window) at(i int, weight int64) int64 {
 }
 
 // claimed returns what the claim counts as.
-func (w *Window) claimed(r *limit.Rule, weight int64) int64 { return r.Weigh(w.claim, max(weight, 1)) }
+func (w *Window) claimed(r *arith.Rule, weight int64) int64 { return r.Weigh(w.claim, max(weight, 1)) }
 
 // sum recomputes the cached totals.
-func (w *Window) sum(r *limit.Rule, weight int64) {
+func (w *Window) sum(r *arith.Rule, weight int64) {
 	full := len(w.pend)
 	w.newer, w.oldest = w.claimed(r, weight), 0
-	if r.Kept() > 0 {
+	if r.Kept > 0 {
 		full--
 		w.oldest = w.at(full, weight)
 	}
@@ -159,7 +160,7 @@ func (w *Window) sum(r *limit.Rule, weight int64) {
 }
 
 // still returns what counts at now of so many units of the oldest bucket.
-func (w *Window) still(r *limit.Rule, now, units int64) int64 {
+func (w *Window) still(r *arith.Rule, now, units int64) int64 {
 	if units == 0 {
 		return 0
 	}
@@ -167,8 +168,8 @@ func (w *Window) still(r *limit.Rule, now, units int64) int64 {
 }
 
 // fits reports whether cost more units stay within the limit.
-func (w *Window) fits(r *limit.Rule, now, cost int64) bool {
-	room := r.Limit() - w.newer - cost
+func (w *Window) fits(r *arith.Rule, now, cost int64) bool {
+	room := r.Limit - w.newer - cost
 	if room < 0 || w.oldest <= room {
 		return room >= 0
 	}
@@ -177,18 +178,18 @@ func (w *Window) fits(r *limit.Rule, now, cost int64) bool {
 
 // FitsAt returns the time, on our clock, before which cost more units cannot fit,
 // if they do not now. It is no later than the end of the current bucket.
-func (w *Window) FitsAt(r *limit.Rule, _, cost int64) int64 {
-	room := r.Limit() - w.newer - cost
+func (w *Window) FitsAt(r *arith.Rule, _, cost int64) int64 {
+	room := r.Limit - w.newer - cost
 	if room < 0 || room >= w.oldest {
 		return w.end - w.off
 	}
-	begin := w.end - int64(r.Width()) - w.off
+	begin := w.end - int64(r.Width) - w.off
 	return begin + r.GoneAt(w.oldest, w.oldest-room, w.last[len(w.last)-1])
 }
 
 // Take admits n units, which count as cost units in the view, or refuses them.
 // A cost of 0 is the open policy: nothing is refused.
-func (w *Window) Take(r *limit.Rule, now, n, cost, weight int64, book bool) bool {
+func (w *Window) Take(r *arith.Rule, now, n, cost, weight int64, book bool) bool {
 	if cost > 0 && !w.fits(r, now, cost) {
 		return false
 	}
@@ -199,7 +200,7 @@ func (w *Window) Take(r *limit.Rule, now, n, cost, weight int64, book bool) bool
 }
 
 // Book counts n units that came at now, whether they fit or not.
-func (w *Window) Book(r *limit.Rule, now, n, cost, _ int64) {
+func (w *Window) Book(r *arith.Rule, now, n, cost, _ int64) {
 	w.came(r, now)
 	w.add(n, cost)
 }
@@ -212,10 +213,10 @@ func (w *Window) add(n, cost int64) {
 }
 
 // came notes that a unit came at now, in the current bucket.
-func (w *Window) came(r *limit.Rule, now int64) { w.last[0] = max(w.last[0], w.elapsed(r, now)) }
+func (w *Window) came(r *arith.Rule, now int64) { w.last[0] = max(w.last[0], w.elapsed(r, now)) }
 
 // Describe returns the whole answer to a check, see [Decider].
-func (w *Window) Describe(r *limit.Rule, now, n, weight int64, allowed bool) limit.Result {
+func (w *Window) Describe(r *arith.Rule, now, n, weight int64, allowed bool) limit.Result {
 	var few [fewBuckets]int64
 	counts := few[:0]
 	if n := len(w.pend); n > len(few) {
@@ -226,23 +227,23 @@ func (w *Window) Describe(r *limit.Rule, now, n, weight int64, allowed bool) lim
 		counts = append(counts, w.at(i, weight))
 	}
 	counts[0] = min(counts[0]+w.claimed(r, weight), MaxUnits)
-	return r.WindowResult(allowed, n, max(weight, 1), counts, w.last, time.Duration(w.elapsed(r, now)))
+	return decision.Window(r, allowed, n, max(weight, 1), counts, w.last, time.Duration(w.elapsed(r, now)))
 }
 
 // Usage reports whether any units count, and whether one more would be refused.
-func (w *Window) Usage(r *limit.Rule, now int64) (used, denies bool) {
+func (w *Window) Usage(r *arith.Rule, now int64) (used, denies bool) {
 	return w.newer > 0 || w.oldest > 0, !w.fits(r, now, 1)
 }
 
 // Claim keeps n units for a caller who waits, see [Decider].
-func (w *Window) Claim(r *limit.Rule, n, weight int64) (was int64) {
+func (w *Window) Claim(r *arith.Rule, n, weight int64) (was int64) {
 	was, w.claim = w.claim, n
 	w.sum(r, weight)
 	return was
 }
 
 // Set makes n units of the current bucket count instead of what was pending before.
-func (w *Window) Set(r *limit.Rule, now, n int64) {
+func (w *Window) Set(r *arith.Rule, now, n int64) {
 	clear(w.pend)
 	w.came(r, now)
 	w.pend[0], w.pendUnits = min(n, MaxUnits), min(n, MaxUnits)
@@ -251,22 +252,22 @@ func (w *Window) Set(r *limit.Rule, now, n int64) {
 
 // Spare returns how many units a lease may have: what fits now. It is 0 if the window does
 // not use the offset of the authority's clock that is known.
-func (w *Window) Spare(r *limit.Rule, last int64, clock Clock) int64 {
+func (w *Window) Spare(r *arith.Rule, last int64, clock Clock) int64 {
 	if !clock.Sure || !w.sure || w.off != clock.Off {
 		return 0
 	}
-	return r.Limit() - w.newer - w.still(r, last, w.oldest)
+	return r.Limit - w.newer - w.still(r, last, w.oldest)
 }
 
 // Lease returns when the current bucket ends. Until then units only leave the oldest bucket,
 // so that what fits now goes on fitting.
-func (w *Window) Lease(*limit.Rule, int64) (level arith.Span, until int64) {
+func (w *Window) Lease(*arith.Rule, int64) (level arith.Span, until int64) {
 	return level, w.end - w.off
 }
 
 // Spend counts n units that a lease has admitted. The current bucket is still that of the
 // lease.
-func (w *Window) Spend(r *limit.Rule, _, last, n int64, _ arith.Span) {
+func (w *Window) Spend(r *arith.Rule, _, last, n int64, _ arith.Span) {
 	w.came(r, last)
 	w.add(n, n)
 }
@@ -274,7 +275,7 @@ func (w *Window) Spend(r *limit.Rule, _, last, n int64, _ arith.Span) {
 // Refund hands back n units, from the newest buckets, as far as there are so
 // many in the window. It returns how many, and how many of these will never be
 // reported to the authority.
-func (w *Window) Refund(r *limit.Rule, _, n, weight int64, _, _ arith.Span, _ bool) (back, withdrawn int64) {
+func (w *Window) Refund(r *arith.Rule, _, n, weight int64, _, _ arith.Span, _ bool) (back, withdrawn int64) {
 	if w.back == nil {
 		w.handed = &handed{make([]int64, len(w.pend)), make([]int64, len(w.pend))}
 	}
@@ -292,4 +293,4 @@ func (w *Window) Refund(r *limit.Rule, _, n, weight int64, _, _ arith.Span, _ bo
 }
 
 // Reweigh lets unsynced units count is-fold from now on.
-func (w *Window) Reweigh(r *limit.Rule, _, _, is int64) { w.sum(r, is) }
+func (w *Window) Reweigh(r *arith.Rule, _, _, is int64) { w.sum(r, is) }

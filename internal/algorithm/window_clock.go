@@ -3,7 +3,7 @@ package algorithm
 import (
 	"math"
 
-	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 )
 
 // KnowsClock reports whether the offset of the authority's clock was measured.
@@ -11,7 +11,7 @@ func (w *Window) KnowsClock() bool { return w.sure }
 
 // Follow applies the known offset of the authority's clock. If the window used a guess, its
 // newest bucket is the one of the latest check.
-func (w *Window) Follow(r *limit.Rule, now, last, weight int64, clock Clock) {
+func (w *Window) Follow(r *arith.Rule, now, last, weight int64, clock Clock) {
 	if clock.WentBack {
 		w.wentBack(r, clock.BackTo)
 	}
@@ -37,8 +37,8 @@ func (w *Window) Follow(r *limit.Rule, now, last, weight int64, clock Clock) {
 //
 // If the window uses a guess, its newest bucket must be the one of now. The caller
 // must call sum if rebase returns true.
-func (w *Window) rebase(r *limit.Rule, now, off, slack int64) (moved bool) {
-	width, ahead := int64(r.Width()), off-w.off
+func (w *Window) rebase(r *arith.Rule, now, off, slack int64) (moved bool) {
+	width, ahead := int64(r.Width), off-w.off
 	first := !w.sure
 	w.off, w.sure = off, true
 	switch begin := w.end - width; {
@@ -55,7 +55,7 @@ func (w *Window) rebase(r *limit.Rule, now, off, slack int64) (moved bool) {
 // read takes over what the authority's clock showed at, or shortly before, our time at,
 // if the window uses a guess. It is about to get all that counts, in buckets with the
 // IDs of the authority: from now on the IDs are right, see rebase.
-func (w *Window) read(r *limit.Rule, at, server int64) {
+func (w *Window) read(r *arith.Rule, at, server int64) {
 	if !w.sure {
 		w.rebase(r, at, server-at, 0)
 		w.moved = false
@@ -65,16 +65,16 @@ func (w *Window) read(r *limit.Rule, at, server int64) {
 // wentBack notes that the authority's clock was set back to some time. It may have been put
 // right since. Buckets that lay ahead meanwhile may have been merged into another one when
 // nodes booked. So a unit that is missing in its bucket is no sign of lost data.
-func (w *Window) wentBack(r *limit.Rule, to int64) {
-	begin := w.end - int64(r.Width())
+func (w *Window) wentBack(r *arith.Rule, to int64) {
+	begin := w.end - int64(r.Width)
 	for i, u := range w.known {
-		w.moved = w.moved || u > 0 && begin-int64(i)*int64(r.Width()) > to
+		w.moved = w.moved || u > 0 && begin-int64(i)*int64(r.Width) > to
 	}
 }
 
 // retreat goes back to the bucket of now. What lies ahead counts in that.
-func (w *Window) retreat(r *limit.Rule, now int64) {
-	width := int64(r.Width())
+func (w *Window) retreat(r *arith.Rule, now int64) {
+	width := int64(r.Width)
 	id := floorDiv(now+w.off, width)
 	k := w.cur - id
 	unshift(w.pend, k)
@@ -88,7 +88,7 @@ func (w *Window) retreat(r *limit.Rule, now int64) {
 }
 
 // Reshape re-expresses the window in the buckets of another rule.
-func (w *Window) Reshape(old, rule *limit.Rule, now, weight int64) (expired int64) {
+func (w *Window) Reshape(old, rule *arith.Rule, now, weight int64) (expired int64) {
 	expired = w.Roll(old, now, weight)
 	before := w.pendUnits
 	w.move(old, rule, now, 0)
@@ -99,12 +99,12 @@ func (w *Window) Reshape(old, rule *limit.Rule, now, weight int64) (expired int6
 // move replaces the window by one of another rule at now, with the same units. Each bucket
 // goes into the bucket in which its last unit lies, after that is moved ahead by so many ns.
 // The earlier units of a bucket may count too long after that, never too short.
-func (w *Window) move(old, rule *limit.Rule, now, ahead int64) {
+func (w *Window) move(old, rule *arith.Rule, now, ahead int64) {
 	is := NewWindow(rule, now, w.off, w.sure)
-	n, width := int64(len(is.pend)), int64(rule.Width())
+	n, width := int64(len(is.pend)), int64(rule.Width)
 	// to returns where bucket i goes, and when its last unit came there.
 	to := func(i int) (age, last int64) {
-		at := (w.cur-int64(i))*int64(old.Width()) + w.last[i] + ahead
+		at := (w.cur-int64(i))*int64(old.Width) + w.last[i] + ahead
 		id := floorDiv(at, width)
 		switch {
 		case id >= is.cur:

@@ -4,14 +4,13 @@ import (
 	"slices"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
-	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // Units returns the units that are not sent, and those that are sent and not acknowledged.
 func (w *Window) Units() (pending, sent int64) { return w.pendUnits, w.sentUnits }
 
 // Drain does nothing: Roll drops what has left the window.
-func (w *Window) Drain(*limit.Rule, int64) int64 { return 0 }
+func (w *Window) Drain(*arith.Rule, int64) int64 { return 0 }
 
 // HasReturns reports whether units were handed back that are not acknowledged.
 func (w *Window) HasReturns() bool {
@@ -19,15 +18,15 @@ func (w *Window) HasReturns() bool {
 }
 
 // ReturnsAt reports whether units were handed back that are not sent.
-func (w *Window) ReturnsAt(*limit.Rule, int64) bool { return w.backUnits > 0 }
+func (w *Window) ReturnsAt(*arith.Rule, int64) bool { return w.backUnits > 0 }
 
 // Sent returns what is sent, see [Exchanger].
-func (w *Window) Sent(*limit.Rule, int64, int64) Sent {
+func (w *Window) Sent(*arith.Rule, int64, int64) Sent {
 	return Sent{Units: w.sentUnits, Buckets: w.list(w.sent), BackBuckets: w.list(w.sentBack)}
 }
 
 // KnownState returns what the authority has answered, nothing if its buckets are not known.
-func (w *Window) KnownState(*limit.Rule, int64) (_ arith.Span, buckets []Bucket) {
+func (w *Window) KnownState(*arith.Rule, int64) (_ arith.Span, buckets []Bucket) {
 	if !w.moved {
 		buckets = w.list(w.known)
 	}
@@ -35,9 +34,9 @@ func (w *Window) KnownState(*limit.Rule, int64) (_ arith.Span, buckets []Bucket)
 }
 
 // KnownUnits returns what is known, as far as it counts.
-func (w *Window) KnownUnits(r *limit.Rule, now int64) (used int64) {
+func (w *Window) KnownUnits(r *arith.Rule, now int64) (used int64) {
 	for i, u := range w.known {
-		if i == r.Kept() && i > 0 {
+		if i == r.Kept && i > 0 {
 			u = w.still(r, now, u)
 		}
 		used = min(used+u, MaxUnits)
@@ -49,10 +48,10 @@ func (w *Window) KnownUnits(r *limit.Rule, now int64) (used int64) {
 func (w *Window) Blank(int64) bool { return len(w.list(w.known)) == 0 }
 
 // Forgive does nothing: a window has no debt.
-func (w *Window) Forgive(*limit.Rule, int64) {}
+func (w *Window) Forgive(*arith.Rule, int64) {}
 
 // KeepSent counts what was sent as known, without an answer.
-func (w *Window) KeepSent(r *limit.Rule, weight int64) {
+func (w *Window) KeepSent(r *arith.Rule, weight int64) {
 	w.known = mergeBuckets(w.known, w.sent, func(a, b int64) int64 { return a + b })
 	w.sent, w.sentUnits = nil, 0
 	for i, u := range w.sentBack {
@@ -65,19 +64,19 @@ func (w *Window) KeepSent(r *limit.Rule, weight int64) {
 }
 
 // KeepSentBack goes on counting units whose hand-back was sent.
-func (w *Window) KeepSentBack(r *limit.Rule, weight int64) {
+func (w *Window) KeepSentBack(r *arith.Rule, weight int64) {
 	clear(w.sentBack)
 	w.sum(r, weight)
 }
 
 // DropSent forgets what was sent.
-func (w *Window) DropSent(r *limit.Rule, weight int64) {
+func (w *Window) DropSent(r *arith.Rule, weight int64) {
 	w.forgetSent()
 	w.KeepSentBack(r, weight)
 }
 
 // Collect moves what is pending to what is sent.
-func (w *Window) Collect(*limit.Rule) {
+func (w *Window) Collect(*arith.Rule) {
 	if w.sent == nil {
 		w.sent = spareBuckets(len(w.pend))
 	}
@@ -95,7 +94,7 @@ func (w *Window) Collect(*limit.Rule) {
 }
 
 // GiveBack undoes Collect, and returns the units that have expired meanwhile.
-func (w *Window) GiveBack(*limit.Rule) (expired int64) {
+func (w *Window) GiveBack(*arith.Rule) (expired int64) {
 	expired = w.sentUnits
 	for i, u := range w.sent {
 		w.pend[i] += u
@@ -113,7 +112,7 @@ func (w *Window) GiveBack(*limit.Rule) (expired int64) {
 
 // Renew sets the window to what the authority says of it after a reset. What
 // is pending was admitted before that, and does not count any more.
-func (w *Window) Renew(r *limit.Rule, a Answer, weight int64) (withdrawn int64) {
+func (w *Window) Renew(r *arith.Rule, a Answer, weight int64) (withdrawn int64) {
 	w.read(r, a.At, a.ServerNow)
 	withdrawn = w.pendUnits
 	clear(w.pend)
@@ -129,10 +128,10 @@ func (w *Window) Renew(r *limit.Rule, a Answer, weight int64) (withdrawn int64) 
 
 // Settle takes over an answer, see [Exchanger]. In buckets narrower than the clocks can be
 // compared, units come back in a neighbouring one: then nothing is lost.
-func (w *Window) Settle(r *limit.Rule, a Answer, weight int64) (s Settled) {
+func (w *Window) Settle(r *arith.Rule, a Answer, weight int64) (s Settled) {
 	s.OtherClock = w.sure && a.Now+w.off-a.ServerNow > a.Slack+a.ClockSlack+ClockStep
 	s.Lost, s.Expired = w.settle(r, a.Buckets, w.serverBucket(r, a), a.Floor, weight)
-	s.Lost = s.Lost && int64(r.Width()) > a.Slack
+	s.Lost = s.Lost && int64(r.Width) > a.Slack
 	return s
 }
 
@@ -140,18 +139,18 @@ func (w *Window) Settle(r *limit.Rule, a Answer, weight int64) (s Settled) {
 // time is ahead of the authority's present clock, the answer was given before that clock was
 // set back. To move the window there would be wrong: all that the authority counts from now
 // on would be in older buckets.
-func (w *Window) serverBucket(r *limit.Rule, a Answer) int64 {
+func (w *Window) serverBucket(r *arith.Rule, a Answer) int64 {
 	server := a.ServerNow
 	if w.sure {
 		server = min(server, a.Now+w.off+a.ClockSlack+ClockStep)
 	}
-	return floorDiv(server, int64(r.Width()))
+	return floorDiv(server, int64(r.Width))
 }
 
 // settle takes over the buckets of the authority; serverCur is its current bucket.
 // As with a leaky bucket, what we knew and had sent is a lower bound of the truth, if floor
 // is set, and an answer below it is a sign of lost data.
-func (w *Window) settle(r *limit.Rule, buckets []Bucket, serverCur int64, floor bool, weight int64) (lost bool, expired int64) {
+func (w *Window) settle(r *arith.Rule, buckets []Bucket, serverCur int64, floor bool, weight int64) (lost bool, expired int64) {
 	expired = w.advance(r, serverCur, weight)
 	least := w.known
 	if least == nil {
@@ -174,7 +173,7 @@ func (w *Window) settle(r *limit.Rule, buckets []Bucket, serverCur int64, floor 
 	if ahead := min(w.cur-serverCur, int64(len(least)-1)); ahead > 0 {
 		for i := range ahead {
 			if least[i] > 0 {
-				w.last[ahead] = int64(r.Width()) // at the end of that
+				w.last[ahead] = int64(r.Width) // at the end of that
 			}
 			least[ahead] = min(least[ahead]+least[i], MaxUnits)
 			least[i] = 0

@@ -1,7 +1,5 @@
-// Package arith holds the exact times in which the limiters of this module compute
-// the levels of funnels: integers with a remainder, so that a rate such as 7 per 3 s
-// does not drift. The methods of [github.com/hybridlimit/hybridlimit/limit.Rule] that
-// use them are for these limiters too.
+// Package arith has the arithmetic of rules. It is exact: the levels of funnels are integers
+// with a remainder, so that a rate such as 7 per 3 s does not drift.
 package arith
 
 import (

@@ -52,7 +52,7 @@ func (b *Booking) waits(now int64) bool { return !b.cancelled && b.due > now }
 // still returns how many units of b still count, and what they take to leak. The
 // others have leaked, or left a window: to hand them back would take off newer units
 // in their place. A unit that has leaked in part counts as one.
-func (b *Booking) still(r *limit.Rule, now int64) (n int64, cost arith.Span) {
+func (b *Booking) still(r *arith.Rule, now int64) (n int64, cost arith.Span) {
 	left := r.Sub(b.end, arith.Span{NS: now})
 	cost = r.Cost(b.n)
 	switch {
@@ -132,7 +132,7 @@ func (c *Counter) leastLocked(now int64) (least arith.Span) {
 
 // fullLocked reports whether a booking may wait in a shared leaky bucket, on any node.
 func (c *Counter) fullLocked(now int64) bool {
-	return c.link() != nil && c.rule().Add(arith.Span{NS: now}, c.rule().Full()).Less(c.bucket.View)
+	return c.link() != nil && c.rule().Add(arith.Span{NS: now}, c.rule().Full).Less(c.bucket.View)
 }
 
 // toHandBackLocked returns how many units are to be handed back now that b is cancelled,
@@ -212,7 +212,7 @@ func (c *Counter) correctedLocked(was arith.Span, slack int64) {
 }
 
 // reshapeBookingsLocked converts the times of bookings to another rule.
-func (c *Counter) reshapeBookingsLocked(old, rule *limit.Rule, now int64) {
+func (c *Counter) reshapeBookingsLocked(old, rule *arith.Rule, now int64) {
 	for _, b := range c.past().booked {
 		b.begin, b.end = algorithm.Convert(old, rule, now, b.begin), algorithm.Convert(old, rule, now, b.end)
 	}

@@ -31,11 +31,11 @@ func (c *Counter) roomLocked(now int64) int64 {
 	case w < 0:
 		return 0
 	case w == WeightOpen:
-		return c.rule().Limit()
+		return c.rule().Limit
 	}
 	room := c.describeLocked(now, 0, true).Remaining
 	if room == 0 && w > 1 && c.decideLocked(now, 1, false) {
-		return 1 // the weight of a single unit is capped, see limit.Rule.Weigh
+		return 1 // the weight of a single unit is capped, see arith.Rule.Weigh
 	}
 	return room
 }
@@ -131,7 +131,7 @@ func (c *Counter) renewLocked(now int64, a Renewal) (wake bool) {
 	c.rollLocked(now)
 	is := algorithm.Answer{Level: a.Level, Buckets: a.Buckets, At: a.At, ServerNow: a.ServerNow}
 	c.link().withdrawn.Add(c.state().Renew(c.rule(), is, modeWeight(c.mode())))
-	c.setUrgentAt((c.rule().Limit() - c.state().KnownUnits(c.rule(), now)) / (2 * c.link().nodes.Load()))
+	c.setUrgentAt((c.rule().Limit - c.state().KnownUnits(c.rule(), now)) / (2 * c.link().nodes.Load()))
 	return c.noteLocked()
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/hybridlimit/hybridlimit/internal/algorithm"
+	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -74,7 +75,7 @@ func New(key string, rule *limit.Rule, hash uint64, link *Link, group *Group, no
 
 // Matches reports whether c counts key under a rule of this name and algorithm.
 func (c *Counter) Matches(key string, rule *limit.Rule) bool {
-	if r := c.latestRule.Load(); r != rule && (r.Hash() != rule.Hash() || r.Algorithm() != rule.Algorithm() || r.Name() != rule.Name()) {
+	if r := c.latestRule.Load(); r != rule && (r.Arith().Hash != rule.Arith().Hash || r.Algorithm() != rule.Algorithm() || r.Name() != rule.Name()) {
 		return false
 	}
 	return c.hasKey(key)
@@ -141,7 +142,7 @@ func (c *Counter) decideLocked(now, n int64, book bool) bool {
 	switch {
 	case n == 0:
 		return true
-	case n > r.Limit(), w < 0:
+	case n > r.Limit, w < 0:
 		return false
 	}
 	allowed := c.state().Take(r, now, n, r.Weigh(n, w), w, book)
@@ -190,7 +191,7 @@ func (c *Counter) clock() (k algorithm.Clock) {
 func (c *Counter) describeLocked(now, n int64, allowed bool) (res limit.Result) {
 	w := modeWeight(c.mode())
 	res = c.state().Describe(c.rule(), now, n, w, allowed)
-	if w < 0 && !allowed && n <= c.rule().Limit() {
+	if w < 0 && !allowed && n <= c.rule().Limit {
 		res.Remaining, res.RetryAfter = 0, ClosedRetry
 	}
 	res.Source = c.sourceLocked()
@@ -218,7 +219,8 @@ func (c *Counter) Check(now, n int64, rule *limit.Rule) (allowed bool, src limit
 	return allowed, src, true
 }
 
-// Ask is Check with the whole answer. Without book it consumes nothing.
+// Ask is Check with the whole answer, which lets pass what a dry run refuses. Without book it
+// consumes nothing.
 func (c *Counter) Ask(now, n int64, rule *limit.Rule, book bool) (res limit.Result, ok bool) {
 	c.lock(now)
 	if c.dead {
@@ -228,7 +230,7 @@ func (c *Counter) Ask(now, n int64, rule *limit.Rule, book bool) (res limit.Resu
 	isNew := c.last == math.MinInt64
 	now = c.enterLocked(now, rule)
 	allowed := c.decideLocked(now, n, book)
-	res = c.describeLocked(now, n, allowed)
+	res = decision.Judged(rule, c.describeLocked(now, n, allowed))
 	if !allowed && n == 1 {
 		c.refusedLocked(now)
 	}
@@ -281,14 +283,14 @@ func (c *Counter) unitsLocked() (pending, sent int64) {
 // limit differs there is nothing to do. Otherwise what is counted is re-expressed in
 // the new periods or buckets, rounded up, so that nothing is forgotten.
 func (c *Counter) adoptLocked(rule *limit.Rule, now int64) {
-	old := c.rule()
+	old, is := c.rule(), rule.Arith()
 	s := c.state() // is unfolded by the rule that it was folded by
 	c.latestRule.Store(rule)
-	if old.SameShape(rule) {
+	if old.SameShape(is) {
 		return
 	}
-	c.expiredLocked(s.Reshape(old, rule, now, modeWeight(c.mode())))
-	c.reshapeBookingsLocked(old, rule, now)
+	c.expiredLocked(s.Reshape(old, is, now, modeWeight(c.mode())))
+	c.reshapeBookingsLocked(old, is, now)
 	if c.link() != nil {
 		c.mark(outdated)
 	}

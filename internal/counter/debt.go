@@ -11,9 +11,9 @@ import (
 func (c *Counter) ceilingLocked(now int64) arith.Span {
 	r, debt := c.rule(), arith.Span{NS: max(c.link().maxDebt, 0)}
 	if c.link().maxDebt == 0 {
-		debt = r.Full()
+		debt = r.Full
 	}
-	return algorithm.Earlier(r.Add(r.Full(), debt), mostDebt).Max(r.Sub(c.leastLocked(now), arith.Span{NS: now}))
+	return algorithm.Earlier(r.Add(r.Full, debt), mostDebt).Max(r.Sub(c.leastLocked(now), arith.Span{NS: now}))
 }
 
 // mostDebt is the longest time in which a debt is repaid. The authority counts time up to a

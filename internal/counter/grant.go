@@ -110,7 +110,7 @@ func (c *Counter) grantLocked() {
 			return
 		}
 	}
-	r, src := c.rule(), c.sourceLocked()
+	r, src := c.latestRule.Load(), c.sourceLocked()
 	l := e.lease.Load()
 	if !l.fits(r, c.last, src, epoch, made) {
 		if l = c.group.Leases.of(r, c.last, src, epoch, made, shard); l == nil {
@@ -135,7 +135,7 @@ var alone = newEpoch()
 // and no more than fit into a window. A leaky bucket is bounded by its level instead, if it
 // holds a unit: under a limit of 0 the cost of several might have no room in a word.
 func (c *Counter) spareLocked() int64 {
-	if modeWeight(c.mode()) != 1 || c.rule().Limit() == 0 {
+	if modeWeight(c.mode()) != 1 || c.rule().Limit == 0 {
 		return 0
 	}
 	left := algorithm.MaxUnits - c.pendUnits()
@@ -179,7 +179,7 @@ func (c *Counter) refusedLocked(now int64) {
 			until = now + c.lag() // this check has queued it for a report
 		}
 	}
-	if w >= 0 && r.Limit() > 0 {
+	if w >= 0 && r.Limit > 0 {
 		until = min(until, c.state().FitsAt(r, now, r.Weigh(1, w)))
 	}
 	if until > now {

@@ -49,8 +49,7 @@ const (
 // coarseOf returns the smallest n for which the times of a full bucket, in 1<<n ticks, have
 // room in a word: 0 up to 1<<47 ticks, which is 39 hours if a tick is 1 ns. It reports false
 // if the cost of a unit is no multiple of 1<<n ticks: such a rule gets no lease.
-func coarseOf(r *limit.Rule) (n int, ok bool) {
-	k := r.Ticks()
+func coarseOf(k *arith.Ticks) (n int, ok bool) {
 	n = max(bits.Len64(uint64(k.Full))-bits.Len64(timeMost/2), 0)
 	return n, bits.TrailingZeros64(uint64(k.One)) >= n
 }
@@ -58,11 +57,11 @@ func coarseOf(r *limit.Rule) (n int, ok bool) {
 // newLease returns a lease of a rule for keys that were asked at now or later. It returns nil
 // if the rule can have none: a sliding log, or a bucket whose times have no room in a word.
 func newLease(rule *limit.Rule, now int64, src limit.Source, epoch *epoch, made uint32) *lease {
-	n, ok := coarseOf(rule)
+	k := &rule.Arith().Ticks
+	n, ok := coarseOf(k)
 	if !ok || now < 0 || now > leaseLatest {
 		return nil
 	}
-	k := rule.Ticks()
 	l := &lease{rule: rule, perNS: k.PerNS, coarse: uint8(n), one: k.One >> n, full: k.Full >> n, epoch: epoch, made: made, source: src}
 	switch {
 	case k.PerNS != 0:
@@ -102,7 +101,8 @@ func (l *lease) emptyAt(w uint64) arith.Span {
 	if l.perNS == 0 {
 		return arith.Span{}
 	}
-	return l.rule.Add(arith.Span{NS: l.base}, l.rule.OfTicks(l.floor(timeOf(w))))
+	r := l.rule.Arith()
+	return r.Add(arith.Span{NS: l.base}, r.OfTicks(l.floor(timeOf(w))))
 }
 
 // decide decides for n units at now by the word w. If it admits, is is the word to store, and
@@ -174,7 +174,7 @@ type Leases [leaseCells]atomic.Pointer[lease]
 
 // of returns a lease for a key that was asked at last, nil if the rule can have none.
 func (s *Leases) of(rule *limit.Rule, last int64, src limit.Source, epoch *epoch, made uint32, shard int) *lease {
-	cell := &s[(rule.Hash()+uint64(rule.Limit())*31+uint64(src)*37+uint64(shard)*41)%leaseCells]
+	cell := &s[(rule.Arith().Hash+uint64(rule.Limit())*31+uint64(src)*37+uint64(shard)*41)%leaseCells]
 	l := cell.Load()
 	if l.fits(rule, last, src, epoch, made) {
 		return l

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/algorithm"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -57,7 +58,7 @@ type Pace struct {
 // lag returns the longest, in ns, that a view of rule may be out of date if nothing is
 // urgent: at most a quarter of the time for which units count, so that a report
 // of a window arrives before it ends.
-func (p *Pace) lag(rule *limit.Rule) int64 {
+func (p *Pace) lag(rule *arith.Rule) int64 {
 	return int64(min(p.MaxLag, max(p.Interval, rule.Horizon()/4)))
 }
 

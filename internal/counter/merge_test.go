@@ -197,7 +197,7 @@ func TestUnitsBookedInAnOlderBucket(t *testing.T) {
 func TestRuleChangeKeepsUsage(t *testing.T) {
 	now := int64(1e15)
 	f := NewAlone("k", funnelRule(t, 10, 10, time.Hour), nil, now)
-	f.allow(now, 8, f.rule())
+	f.allow(now, 8, f.Rule())
 	if res, _ := f.peek(now, 0, funnelRule(t, 20, 10, time.Minute)); res.Remaining != 12 {
 		t.Errorf("funnel, 8 used, now 20: %d remain", res.Remaining)
 	}
@@ -205,7 +205,7 @@ func TestRuleChangeKeepsUsage(t *testing.T) {
 		t.Errorf("funnel, lowered below its use: %d remain", res.Remaining)
 	}
 	w := NewAlone("k", windowRule(t, 10, time.Hour, 10), nil, now)
-	w.allow(now, 8, w.rule())
+	w.allow(now, 8, w.Rule())
 	if res, _ := w.peek(now, 0, windowRule(t, 20, 30*time.Minute, 5)); res.Remaining != 12 {
 		t.Errorf("window, 8 used, now 20: %d remain", res.Remaining)
 	}

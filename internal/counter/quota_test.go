@@ -10,7 +10,7 @@ import (
 // quota is a funnel whose times have room in a word only in steps of 64 ns.
 func quota(t *testing.T) *limit.Rule {
 	r := funnelRule(t, 1000, 1000, 90*24*time.Hour)
-	if n, ok := coarseOf(r); n != 6 || !ok {
+	if n, ok := coarseOf(&r.Arith().Ticks); n != 6 || !ok {
 		t.Fatalf("counts in 1<<%d ticks: %v", n, ok)
 	}
 	return r

@@ -41,7 +41,7 @@ func TestReshapeCountsWhatItDrops(t *testing.T) {
 	now := int64(1e15)
 	c := NewAlone("k", windowRule(t, 100, 10*time.Second, 10), link, now)
 	for range 50 {
-		c.allow(now, 1, c.rule())
+		c.allow(now, 1, c.Rule())
 	}
 	c.allow(now+int64(5*time.Second), 1, windowRule(t, 100, time.Second, 10))
 	if c.unsyncedUnits() != 1 || link.Expired() != 50 {
@@ -320,7 +320,7 @@ func TestBookedUnitsAfterTheClockStoodStill(t *testing.T) {
 		}
 		c.Settle(now, Answer{Rule: r, Level: level, At: now, ServerNow: now, Slack: 1})
 	}
-	exchange(r.Cost(100), nil)
+	exchange(r.Arith().Cost(100), nil)
 	link.SetLag(int64(20 * time.Second)) // all of them have leaked, but not here
 	c.allow(now, 400, r)
 	exchange(arith.Span{}, func() { c.Quarantine(now, true) })
@@ -385,12 +385,12 @@ func TestGenerationIsOutgrownByTheAuthoritysClock(t *testing.T) {
 			now, server = now+int64(test.ours), server+int64(test.theirs)
 			link.Part(1).SetOffset(server-now, 1)
 			rep := c.Resend(now, true) // something else has been lost
-			if outgrown := test.theirs > r.Horizon(); outgrown != (rep.Gen == 0) {
+			if outgrown := test.theirs > r.Arith().Horizon(); outgrown != (rep.Gen == 0) {
 				t.Errorf("%v, %v: generation %d is reported anew", r, test, rep.Gen)
 			}
 			c.unmark(raising)
 			answer(0)
-			if rep = answer(0); rep.Raise != (test.theirs <= r.Horizon()) {
+			if rep = answer(0); rep.Raise != (test.theirs <= r.Arith().Horizon()) {
 				t.Errorf("%v, %v: insists on its generation: %v", r, test, rep.Raise)
 			}
 		}
@@ -406,7 +406,7 @@ func TestSettledCountersAreSmall(t *testing.T) {
 		c.Shard(1e12, func(string) int { return 1 })
 		link.SetLag(int64(lag))
 		for range 3 {
-			c.allow(1e12, 1, c.rule())
+			c.allow(1e12, 1, c.Rule())
 			rep, _ := c.Collect(1e12, false)
 			c.Settle(1e12, Answer{Rule: rep.Rule, Level: rep.Ahead, At: 1e12, ServerNow: 1e12})
 		}

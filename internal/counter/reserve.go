@@ -61,7 +61,7 @@ func (c *Counter) reserveLocked(now, n int64, terms Terms) (res limit.Result, bo
 	case fits:
 		c.bookLocked(now, n)
 		return c.describeLocked(now, n, true), true
-	case !ahead, modeWeight(c.mode()) < 0, n > c.rule().Limit(),
+	case !ahead, modeWeight(c.mode()) < 0, n > c.rule().Limit,
 		int64(res.RetryAfter) > min(terms.MaxDelay, int64(limit.MaxWindow)):
 		return res, false // only a leaky bucket can be booked ahead
 	}
@@ -109,7 +109,7 @@ func (c *Counter) estimateLocked(now, ahead, n int64) (wait int64) {
 		return f.Wait(rule, now, min(rule.Weigh(n, w)+ahead, algorithm.MaxUnits))
 	}
 	claim := c.claimLocked(0) // its units are among ahead
-	l := max(rule.Limit(), 1)
+	l := max(rule.Limit, 1)
 	windows, rest := ahead/l, ahead%l+n
 	if rest > l {
 		windows, rest = windows+1, rest-l
@@ -117,7 +117,7 @@ func (c *Counter) estimateLocked(now, ahead, n int64) (wait int64) {
 	fits := c.decideLocked(now, rest, false)
 	wait = int64(c.describeLocked(now, rest, fits).RetryAfter)
 	c.claimLocked(claim)
-	each := int64(rule.Width()) * int64(rule.Buckets())
+	each := int64(rule.Width) * int64(max(rule.Kept, 1))
 	if windows > (math.MaxInt64-wait)/max(each, 1) {
 		return math.MaxInt64
 	}

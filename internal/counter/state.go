@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/hybridlimit/hybridlimit/internal/algorithm"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -32,9 +33,9 @@ func (c *Counter) Rule() *limit.Rule { return c.latestRule.Load() }
 // Hash returns the hash that c was made with.
 func (c *Counter) Hash() uint64 { return c.hash }
 
-func (c *Counter) rule() *limit.Rule    { return c.latestRule.Load() }
-func (c *Counter) alg() limit.Algorithm { return c.rule().Algorithm() }
-func (c *Counter) name() string         { return c.rule().Name() }
+func (c *Counter) rule() *arith.Rule    { return c.latestRule.Load().Arith() }
+func (c *Counter) alg() limit.Algorithm { return c.latestRule.Load().Algorithm() }
+func (c *Counter) name() string         { return c.rule().Name }
 
 // part returns the part of the link for the counter's shard, nil without a link.
 func (c *Counter) part() *Part { return c.linkPart.Load() }

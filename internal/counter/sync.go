@@ -139,7 +139,7 @@ func (c *Counter) Resend(now int64, raise bool) Report {
 }
 
 func (c *Counter) reportLocked(now int64) Report {
-	rep := Report{Rule: c.rule(), Raise: c.is(raising) && c.born != noAnswer, Gen: c.gen(), Born: max(c.born, 0), BackGen: c.past().backGen}
+	rep := Report{Rule: c.latestRule.Load(), Raise: c.is(raising) && c.born != noAnswer, Gen: c.gen(), Born: max(c.born, 0), BackGen: c.past().backGen}
 	// The authority's level is known no more exactly than its clock.
 	rep.Sent = c.state().Sent(c.rule(), now, max(c.part().slack.Load(), 0)+backSlack)
 	if rep.Debt > 0 {
@@ -188,7 +188,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 		c.dropSentLocked()
 		c.mark(outdated)
 		return c.queueLocked(max(now, c.last), out)
-	case !a.Rule.SameShape(c.rule()):
+	case !a.Rule.Arith().SameShape(c.rule()):
 		// The numbers no longer fit the rule: ask again under the new one.
 		c.keepSentLocked()
 		c.mark(outdated)
@@ -215,10 +215,10 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 		c.mark(outdated)
 	}
 	used := c.state().KnownUnits(c.rule(), max(now, c.last))
-	out.Overshoot = max(used-c.rule().Limit(), 0)
+	out.Overshoot = max(used-c.rule().Limit, 0)
 	// Half of this node's fair part of what is left. When so much has been admitted without
 	// a report, the report is urgent.
-	c.setUrgentAt((c.rule().Limit() - used) / (2 * c.link().nodes.Load()))
+	c.setUrgentAt((c.rule().Limit - used) / (2 * c.link().nodes.Load()))
 	if out = c.queueLocked(max(now, c.last), out); !out.Again {
 		c.dropHistoryLocked(max(now, c.last))
 		c.foldLocked()

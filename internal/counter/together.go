@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/hybridlimit/hybridlimit/internal/algorithm"
+	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -97,7 +98,7 @@ func decideTogether(list []Asked, checks []limit.Check, now int64, out []limit.R
 			*res = limit.Result{Allowed: true, Source: a.Counter.sourceLocked()}
 			continue
 		}
-		*res = rule.Judged(a.Counter.describeLocked(at, a.total, false))
+		*res = decision.Judged(rule, a.Counter.describeLocked(at, a.total, false))
 		all = all && res.Allowed
 	}
 	for i := range list {

@@ -46,7 +46,7 @@ func Mistaken(checks []limit.Check) int {
 	for i := range checks {
 		for j := range i {
 			a, b := &checks[i], &checks[j]
-			if a.Key == b.Key && a.Rule.Hash() == b.Rule.Hash() && a.Rule.Name() == b.Rule.Name() && !a.Rule.SameShape(b.Rule) {
+			if a.Key == b.Key && a.Rule.Arith().Hash == b.Rule.Arith().Hash && a.Rule.Name() == b.Rule.Name() && !a.Rule.Arith().SameShape(b.Rule.Arith()) {
 				return i
 			}
 		}

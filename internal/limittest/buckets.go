@@ -6,7 +6,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Gone is [limit.Rule.Gone] by its words: unit by unit, in fractions of any size.
+// Gone is Gone of internal/arith by its words: unit by unit, in fractions of any size.
 func Gone(r *limit.Rule, units, last, passed int64) int64 {
 	if passed >= last {
 		return units
@@ -15,7 +15,7 @@ func Gone(r *limit.Rule, units, last, passed int64) int64 {
 	if r.Limit() == 0 || units < 2 {
 		return 0
 	}
-	strict, apart := 0, whole(int64(r.Width())*int64(r.Buckets()))
+	strict, apart := 0, whole(int64(r.Arith().Width)*int64(r.Buckets()))
 	apart.Quo(apart, whole(r.Limit()))
 	if even := new(big.Rat).Quo(whole(last), whole(units-1)); even.Cmp(apart) <= 0 {
 		strict, apart = 1, even // the first came after the beginning
@@ -59,16 +59,16 @@ func (b *Buckets) Add(now, n int64) {
 	}
 	id := b.ID(now)
 	b.Units[id] += n
-	b.Last[id] = max(b.Last[id], now-id*int64(b.Rule.Width()))
+	b.Last[id] = max(b.Last[id], now-id*int64(b.Rule.Arith().Width))
 }
 
 // Used returns how many units count at now.
 func (b *Buckets) Used(now int64) (n int64) {
 	id := b.ID(now)
-	for age := range int64(b.Rule.Kept()) + 1 {
+	for age := range int64(b.Rule.Arith().Kept) + 1 {
 		units := b.Units[id-age]
-		if age > 0 && age == int64(b.Rule.Kept()) {
-			units -= Gone(b.Rule, units, b.Last[id-age], now-id*int64(b.Rule.Width()))
+		if age > 0 && age == int64(b.Rule.Arith().Kept) {
+			units -= Gone(b.Rule, units, b.Last[id-age], now-id*int64(b.Rule.Arith().Width))
 		}
 		n += units
 	}
@@ -77,7 +77,7 @@ func (b *Buckets) Used(now int64) (n int64) {
 
 // ID returns the ID of the bucket of a time.
 func (b *Buckets) ID(now int64) int64 {
-	width := int64(b.Rule.Width())
+	width := int64(b.Rule.Arith().Width)
 	id := now / width
 	if now%width < 0 {
 		id--

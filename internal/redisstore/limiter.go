@@ -73,7 +73,7 @@ func (l *Limiter) decide(ctx context.Context, key string, rule *limit.Rule, q qu
 	if err := r.end(); err != nil {
 		return failed(rule), err
 	}
-	return rule.Judged(tell(q.allowed(rule, booked, tell(true, 0).Remaining), q.n)), nil
+	return decision.Judged(rule, tell(q.allowed(rule, booked, tell(true, 0).Remaining), q.n)), nil
 }
 
 // call returns the script that answers, and its arguments; no script if there
@@ -81,9 +81,9 @@ func (l *Limiter) decide(ctx context.Context, key string, rule *limit.Rule, q qu
 func (q question) call(rule *limit.Rule) (*script, []any) {
 	switch rule.Algorithm() {
 	case limit.AlgorithmFunnel:
-		return scriptTakeFunnel, funnelArgs(rule, q.units(rule), rule.Full())
+		return scriptTakeFunnel, funnelArgs(rule, q.units(rule), rule.Arith().Full)
 	case limit.AlgorithmSlidingWindow, limit.AlgorithmFixedWindow:
-		return scriptTakeWindow, []any{q.units(rule), rule.Limit(), widthUS(rule), rule.Kept(), horizonMS(rule)}
+		return scriptTakeWindow, []any{q.units(rule), rule.Limit(), widthUS(rule), rule.Arith().Kept, horizonMS(rule)}
 	case limit.AlgorithmSlidingLog:
 		return scriptTakeLog, []any{min(q.n, rule.Limit()+1), rule.Limit(), widthUS(rule), digit(q.book)}
 	}
@@ -92,7 +92,7 @@ func (q question) call(rule *limit.Rule) (*script, []any) {
 
 // funnelArgs asks a funnel for n units, as if its capacity were what is given.
 func funnelArgs(rule *limit.Rule, n int64, capacity arith.Span) []any {
-	cost, full := toWire(rule, rule.Cost(n)), toWire(rule, capacity)
+	cost, full := toWire(rule, rule.Arith().Cost(n)), toWire(rule, capacity)
 	return []any{rateText(rule), cost.us, cost.rem, full.us, full.rem, horizonMS(rule)}
 }
 
@@ -130,16 +130,17 @@ func failed(rule *limit.Rule) limit.Result {
 // describes the answer to a question for n units.
 func (r *reader) counter(rule *limit.Rule) func(allowed bool, n int64) limit.Result {
 	var tell func(allowed bool, n int64) limit.Result
+	is := rule.Arith()
 	switch rule.Algorithm() {
 	case limit.AlgorithmFunnel:
 		level := r.span(rule)
-		tell = func(allowed bool, n int64) limit.Result { return rule.FunnelResult(allowed, n, 1, level) }
+		tell = func(allowed bool, n int64) limit.Result { return decision.Funnel(is, allowed, n, 1, level) }
 	case limit.AlgorithmSlidingLog:
 		count, wait, reset := r.number(maxExact), r.now(), r.now()
 		tell = func(allowed bool, n int64) limit.Result { return logResult(rule, allowed, n, count, wait, reset) }
 	default:
 		counts, last, past := r.window(rule)
-		tell = func(allowed bool, n int64) limit.Result { return rule.WindowResult(allowed, n, 1, counts, last, past) }
+		tell = func(ok bool, n int64) limit.Result { return decision.Window(is, ok, n, 1, counts, last, past) }
 	}
 	return func(allowed bool, n int64) limit.Result {
 		res := tell(allowed, n)

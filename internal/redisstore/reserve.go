@@ -108,9 +108,9 @@ func (r *Reservation) read(a *all, reply *reader) error {
 		until := toWire(r.rule, level)
 		r.at = []any{now, min(now+until.us, maxExact), until.rem}
 		if !fits {
-			level = r.rule.Add(level, r.rule.Cost(n))
+			level = r.rule.Arith().Add(level, r.rule.Arith().Cost(n))
 		}
-		r.delay = r.rule.Sub(level, r.rule.Full()).Ceil()
+		r.delay = r.rule.Arith().Sub(level, r.rule.Arith().Full).Ceil()
 	} else {
 		tell := reply.counter(r.rule)
 		r.at, r.delay = []any{now}, tell(fits, n).RetryAfter

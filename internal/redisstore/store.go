@@ -26,7 +26,7 @@ const (
 // Bucket is the units of one bucket of a window. ID is Redis' time divided by
 // the length of the bucket, both in µs. Last says how long after the bucket began
 // the last of them came, from 0 to the length of the bucket: it may be later, and
-// crosses to Redis in µs, rounded up. See [limit.Rule.Gone].
+// crosses to Redis in µs, rounded up. See [arith.Rule.Gone].
 type Bucket struct {
 	ID, Units int64
 	Last      time.Duration

@@ -33,7 +33,7 @@ func TestPipelineTornAtEveryByte(t *testing.T) {
 		for shard := range shards {
 			key := string(s.Keyspace().appendShard(nil, shard)) + "f:1:f:k:x"
 			list = append(list, &Batch{Shard: shard, Node: "n1", Seq: seq, Prev: seq - 1, Ops: []Op{
-				{Key: key, Rule: rule, Units: 1, Ahead: rule.Cost(1)},
+				{Key: key, Rule: rule, Units: 1, Ahead: rule.Arith().Cost(1)},
 			}})
 		}
 		return list

@@ -53,8 +53,8 @@ type named struct {
 
 // See notes that a rule is used.
 func (n *Names) See(rule *limit.Rule) {
-	cell := &n.cells[rule.NameHash()%nameCells]
-	if e := cell.Load(); e != nil && e.current.Load().SameShape(rule) {
+	cell := &n.cells[rule.Arith().NameHash%nameCells]
+	if e := cell.Load(); e != nil && e.current.Load().Arith().SameShape(rule.Arith()) {
 		return
 	}
 	e := n.entry(rule)
@@ -62,7 +62,7 @@ func (n *Names) See(rule *limit.Rule) {
 		return
 	}
 	cell.Store(e)
-	if e.current.Load().SameShape(rule) {
+	if e.current.Load().Arith().SameShape(rule.Arith()) {
 		return
 	}
 	if was, first := n.change(e, rule); first && n.OnConflict != nil {
@@ -92,13 +92,13 @@ func (n *Names) entry(rule *limit.Rule) *named {
 func (n *Names) change(e *named, rule *limit.Rule) (was *limit.Rule, first bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if was = e.current.Load(); was.SameShape(rule) {
+	if was = e.current.Load(); was.Arith().SameShape(rule.Arith()) {
 		return was, false // another goroutine was faster
 	}
 	if was.Algorithm() != rule.Algorithm() {
 		e.mixed.Store(true)
 	}
-	again := slices.IndexFunc(e.before, rule.SameShape)
+	again := slices.IndexFunc(e.before, func(o *limit.Rule) bool { return o.Arith().SameShape(rule.Arith()) })
 	if again >= 0 {
 		e.before = slices.Delete(e.before, again, again+1)
 		n.conflicts.Add(1)
@@ -113,7 +113,7 @@ func (n *Names) change(e *named, rule *limit.Rule) (was *limit.Rule, first bool)
 
 // Others returns the rules of this name that were used and have another algorithm.
 func (n *Names) Others(rule *limit.Rule) (list []*limit.Rule) {
-	e := n.cells[rule.NameHash()%nameCells].Load()
+	e := n.cells[rule.Arith().NameHash%nameCells].Load()
 	if e == nil || !e.mixed.Load() || e.current.Load().Name() != rule.Name() {
 		return nil
 	}

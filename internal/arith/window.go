@@ -1,4 +1,4 @@
-package limit
+package arith
 
 import "math/bits"
 
@@ -45,8 +45,8 @@ func (r *Rule) Gone(units, last, passed int64) int64 {
 		return 0
 	}
 	// Those that came within left before the last one.
-	still := max(ratioUp(left, r.limit, r.counted()), ratio(left, units-1, last)+1)
-	return min(max(units-still, 0), r.share)
+	still := max(ratioUp(left, r.Limit, r.counted()), ratio(left, units-1, last)+1)
+	return min(max(units-still, 0), r.Share)
 }
 
 // GoneAt returns how much of the current bucket has passed when at least n of the units
@@ -55,10 +55,10 @@ func (r *Rule) GoneAt(units, n, last int64) (passed int64) {
 	switch still := units - n; {
 	case n <= 0:
 		return 0
-	case n > r.share || still <= 0 || last == 0:
+	case n > r.Share || still <= 0 || last == 0:
 		return last
 	default: // there are at least two units, and the limit is at least one
-		return max(last-min(ratio(still, r.counted(), r.limit), ratioUp(still, last, units-1)-1), 0)
+		return max(last-min(ratio(still, r.counted(), r.Limit), ratioUp(still, last, units-1)-1), 0)
 	}
 }
 
@@ -68,15 +68,11 @@ func (r *Rule) AreGone(units, n, last, passed int64) bool {
 	if n <= 0 || left <= 0 {
 		return true
 	}
-	return n <= r.share && still > 0 && atMost(left, r.limit, still, r.counted()) && !atMost(still, last, left, units-1)
+	return n <= r.Share && still > 0 && atMost(left, r.Limit, still, r.counted()) && !atMost(still, last, left, units-1)
 }
 
-// Share returns what one bucket of a sliding window has of the limit, rounded up: how
-// many units more than the limit a window may hold.
-func (r *Rule) Share() int64 { return r.share }
-
 // counted returns the length of the window that is counted, in ns: that of its buckets.
-func (r *Rule) counted() int64 { return int64(r.width) * int64(r.buckets) }
+func (r *Rule) counted() int64 { return int64(r.Width) * int64(r.Kept) }
 
 // ratio returns a·b/c, rounded down. It saturates.
 func ratio(a, b, c int64) int64 {

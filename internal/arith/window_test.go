@@ -1,27 +1,24 @@
-package limit_test
+package arith
 
 import (
-	"math"
 	"math/big"
 	"math/rand/v2"
 	"testing"
 	"time"
-
-	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // gone is Gone by its words: unit by unit, in fractions of any size.
-func gone(r *limit.Rule, units, last, passed int64) int64 {
+func gone(r *Rule, units, last, passed int64) int64 {
 	whole := func(n int64) *big.Rat { return new(big.Rat).SetInt64(n) }
 	if passed >= last {
 		return units
 	}
-	if units < 2 || r.Limit() == 0 {
+	if units < 2 || r.Limit == 0 {
 		return 0
 	}
 	// Each came so long before the next: not longer than at a steady load of the limit, and
 	// shorter than would take the first to where the bucket began.
-	strict, apart := 0, new(big.Rat).Quo(whole(int64(r.Width())*int64(r.Buckets())), whole(r.Limit()))
+	strict, apart := 0, new(big.Rat).Quo(whole(int64(r.Width)*int64(r.Kept)), whole(r.Limit))
 	if even := new(big.Rat).Quo(whole(last), whole(units-1)); even.Cmp(apart) <= 0 {
 		strict, apart = 1, even
 	}
@@ -35,8 +32,8 @@ func gone(r *limit.Rule, units, last, passed int64) int64 {
 			early = i + 1
 		}
 	}
-	b := int64(r.Buckets())
-	return min(early, r.Limit()/b+min(r.Limit()%b, 1))
+	b := int64(r.Kept)
+	return min(early, r.Limit/b+min(r.Limit%b, 1))
 }
 
 // What leaves the oldest bucket is what the words say, for any numbers; more and more as
@@ -56,27 +53,24 @@ func TestGone(t *testing.T) {
 		return rng.Int64N(most) >> rng.IntN(50)
 	}
 	for range 20_000 {
-		window := time.Duration(1e6 + some(int64(limit.MaxWindow)-1e6))
-		r, err := limit.SlidingWindowBuckets("w", some(limit.MaxUnits), window, 1+int(some(1000-1)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		units, last := some(limit.MaxUnits-1)+1, some(int64(r.Width()))
-		at := []int64{0, some(int64(r.Width())), last, max(last-1, 0), int64(r.Width()) - 1}
+		length := time.Duration(1e6 + some(100*365*24*int64(time.Hour)-1e6))
+		r := window(some(maxUnits), length, 1+int(some(1000-1)))
+		units, last := some(maxUnits-1)+1, some(int64(r.Width))
+		at := []int64{0, some(int64(r.Width)), last, max(last-1, 0), int64(r.Width) - 1}
 		if n := some(units); n > 0 {
 			at = append(at, r.GoneAt(units, n, last), max(r.GoneAt(units, n, last)-1, 0))
 		}
 		for _, passed := range at {
 			want := gone(r, units, last, passed)
 			if got := r.Gone(units, last, passed); got != want {
-				t.Fatalf("%v in %d, after %d: %d of %d units are gone, the last came after %d, want %d", r, r.Buckets(), passed, got, units, last, want)
+				t.Fatalf("%v in %d, after %d: %d of %d units are gone, the last came after %d, want %d", r, r.Kept, passed, got, units, last, want)
 			}
 			for _, n := range []int64{0, 1, want, want + 1, units} {
 				if n > units {
 					continue
 				}
 				if r.AreGone(units, n, last, passed) != (n <= want) || (r.GoneAt(units, n, last) <= passed) != (n <= want) {
-					t.Fatalf("%v in %d, after %d: %d of %d are gone: %v, from %d on, want %d", r, r.Buckets(), passed, n, units,
+					t.Fatalf("%v in %d, after %d: %d of %d are gone: %v, from %d on, want %d", r, r.Kept, passed, n, units,
 						r.AreGone(units, n, last, passed), r.GoneAt(units, n, last), want)
 				}
 			}
@@ -84,35 +78,5 @@ func TestGone(t *testing.T) {
 				t.Fatalf("%v: of %d units %d count, of one less more", r, units, left)
 			}
 		}
-	}
-}
-
-// A window says when there will be room, and when it is as if never used.
-func TestWindowWaits(t *testing.T) {
-	const sec = int64(time.Second)
-	r := limit.Must(limit.SlidingWindow("w", 100, 10*time.Second))
-	counts, last := make([]int64, 11), make([]int64, 11)
-	counts[9], last[9] = 60, sec*6/10 // the next to leave: 10 of them before the last
-	counts[3], last[3] = 40, sec/2
-	for _, c := range []struct {
-		n    int64
-		wait time.Duration
-	}{
-		{1, 750*time.Millisecond + 1}, // of 60 units 600/59 ms apart: the first came just after the beginning
-		{11, 1350 * time.Millisecond}, // with the last
-		{60, 1350 * time.Millisecond},
-		{61, 6750*time.Millisecond + 1}, // the first of the others
-		{100, 7250 * time.Millisecond},
-	} {
-		res := r.WindowResult(false, c.n, 1, counts, last, 250*time.Millisecond)
-		if d := res.RetryAfter - c.wait; d < -2 || d > 2 {
-			t.Errorf("%d units after %v, want %v", c.n, res.RetryAfter, c.wait)
-		}
-		if res.ResetAfter != 7250*time.Millisecond || res.Remaining != 0 {
-			t.Errorf("%+v", res)
-		}
-	}
-	if res := r.WindowResult(false, 101, 1, counts, last, 0); res.RetryAfter != limit.Never || math.MaxInt64 != int64(limit.Never) {
-		t.Errorf("%+v", res)
 	}
 }

@@ -1,0 +1,187 @@
+package arith
+
+import (
+	"math"
+	"math/bits"
+	"time"
+)
+
+// Rule is what limiters compute with of a [github.com/hybridlimit/hybridlimit/limit.Rule]:
+// its numbers, and the arithmetic that they define. It is part of that rule, shared by all
+// its users: never write to it. Build one with [Funnel] or [Window]. The methods that take
+// or return a [Span] or ticks are for funnels only.
+type Rule struct {
+	Name     string
+	Hash     uint64 // of name and algorithm, the same in every process; different rules may share it
+	NameHash uint64 // of the name alone
+	Limit    int64  // or the capacity of a funnel, in units
+
+	Units  int64         // funnel: units leaked per Period; 0 for all others
+	Period time.Duration // funnel: of its leak; otherwise the window as asked for
+	Full   Span          // funnel: cost of a whole capacity
+	Ticks  Ticks         // funnel: the longest that it can be counted in
+	one    Span          // funnel: cost of one unit
+
+	Width time.Duration // window: length of one bucket, whole microseconds; 0 for a funnel
+	Kept  int           // sliding window: how many buckets before the current one count, the oldest in part; 0 for all others
+	Share int64         // window: limit / buckets, rounded up: how many units more than the limit any window may hold
+}
+
+// maxUnits bounds the units of all rules, see package limit.
+const maxUnits = 1 << 53
+
+// Funnel returns the rule of a leaky bucket that leaks units, at least 1, per period. Its
+// hashes are set by package limit, as those of [Window] are.
+func Funnel(name string, capacity, units int64, per time.Duration) Rule {
+	r := Rule{Name: name, Limit: capacity, Units: units, Period: per}
+	r.one, r.Full, r.Ticks = r.Cost(1), r.Cost(capacity), r.inTicks()
+	return r
+}
+
+// Window returns the rule of a window of so many buckets, of which so many are kept.
+func Window(name string, limit int64, window time.Duration, buckets, kept int) Rule {
+	step := time.Duration(buckets) * time.Microsecond
+	return Rule{
+		Name: name, Limit: limit, Period: window, Kept: kept, Width: (window + step - 1) / step * time.Microsecond,
+		Share: (limit + int64(buckets) - 1) / int64(buckets),
+	}
+}
+
+// SameShape reports whether r and o count alike: everything but the limit is
+// equal, so that a counter may go from one to the other as it is.
+func (r *Rule) SameShape(o *Rule) bool {
+	return r == o || r.Hash == o.Hash && r.Name == o.Name && r.Units == o.Units &&
+		r.Period == o.Period && r.Kept == o.Kept && r.Width == o.Width
+}
+
+// Horizon returns how long a unit may matter: the time in which a full funnel
+// drains, or the window plus one bucket.
+func (r *Rule) Horizon() time.Duration {
+	if r.Units > 0 {
+		return r.Full.Ceil()
+	}
+	return r.Width * time.Duration(r.Kept+1)
+}
+
+// Weigh returns what n units count as when each counts weight-fold: n·weight,
+// saturating, but never so much that a request which fits the limit could not
+// be admitted by an empty counter.
+func (r *Rule) Weigh(n, weight int64) int64 {
+	if weight == 1 || n <= 0 || n > r.Limit {
+		return n
+	}
+	hi, lo := bits.Mul64(uint64(n), uint64(weight))
+	if hi != 0 || lo > uint64(r.Limit) {
+		return r.Limit
+	}
+	return int64(lo)
+}
+
+// Cost returns n times the period divided by the units of a funnel: what n
+// units add to the time at which it runs empty. It saturates, and is zero for
+// n ≤ 0.
+func (r *Rule) Cost(n int64) Span {
+	if n == 1 && r.Full != (Span{}) {
+		return r.one
+	}
+	if n <= 0 || r.Units <= 0 {
+		return Span{}
+	}
+	hi, lo := bits.Mul64(uint64(n), uint64(r.Period))
+	if hi >= uint64(r.Units) {
+		return Span{NS: MaxSpan}
+	}
+	q, rem := bits.Div64(hi, lo, uint64(r.Units))
+	if q >= MaxSpan {
+		return Span{NS: MaxSpan}
+	}
+	return Span{NS: int64(q), Rem: int64(rem)}
+}
+
+// inTicks computes Ticks.
+func (r *Rule) inTicks() Ticks {
+	common := gcd(r.Units, int64(r.Period))
+	t := Ticks{PerNS: r.Units / common, One: int64(r.Period) / common}
+	if hi, full := bits.Mul64(uint64(t.One), uint64(r.Limit)); hi == 0 && full < MaxSpan {
+		t.Full = int64(full)
+		// A level of twice the capacity still fits.
+		t.Most = (math.MaxInt64 - 2*t.Full - t.One) / t.PerNS
+		return t
+	}
+	return Ticks{}
+}
+
+// ToTicks converts a span of the rule to its ticks. It reports whether they are a
+// whole number, and not too large for one.
+func (r *Rule) ToTicks(s Span) (n int64, ok bool) {
+	t := r.Ticks
+	if t.PerNS == 0 || s.NS < 0 || s.NS >= math.MaxInt64/t.PerNS {
+		return 0, false
+	}
+	each := r.Units / t.PerNS // of Rem in a tick
+	return s.NS*t.PerNS + s.Rem/each, s.Rem%each == 0
+}
+
+// OfTicks is the inverse of ToTicks.
+func (r *Rule) OfTicks(n int64) Span {
+	per := r.Ticks.PerNS
+	return Span{NS: n / per, Rem: n % per * (r.Units / per)}
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// Add returns a + b. It saturates rather than wraps. b must not be negative.
+func (r *Rule) Add(a, b Span) Span {
+	s := Span{NS: a.NS + b.NS, Rem: a.Rem + b.Rem}
+	if s.Rem >= r.Units {
+		s.Rem -= r.Units
+		s.NS++
+	}
+	if s.NS < a.NS {
+		return Span{NS: math.MaxInt64}
+	}
+	return s
+}
+
+// Sub returns a − b, or the zero Span if that would be negative.
+func (r *Rule) Sub(a, b Span) Span {
+	if !b.Less(a) {
+		return Span{}
+	}
+	return r.Diff(a, b)
+}
+
+// Diff returns a − b, which is negative if b is later: Rem is not, even then. It
+// saturates rather than wraps.
+func (r *Rule) Diff(a, b Span) Span {
+	s := Span{NS: a.NS - b.NS, Rem: a.Rem - b.Rem}
+	if s.NS >= 0 && a.NS < b.NS {
+		return Span{NS: math.MinInt64}
+	}
+	if s.Rem < 0 {
+		s.Rem += r.Units
+		s.NS--
+	}
+	return s
+}
+
+// Whole returns how many whole units a span is worth in a funnel, at most
+// 2^53.
+func (r *Rule) Whole(s Span) int64 {
+	if s.NS < 0 || r.Period <= 0 {
+		return 0
+	}
+	hi, lo := bits.Mul64(uint64(s.NS), uint64(r.Units))
+	lo, carry := bits.Add64(lo, uint64(s.Rem), 0)
+	hi += carry
+	if hi >= uint64(r.Period) {
+		return maxUnits
+	}
+	q, _ := bits.Div64(hi, lo, uint64(r.Period))
+	return int64(min(q, maxUnits))
+}

@@ -1,0 +1,106 @@
+package decision
+
+import (
+	"math"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// Judged returns res as it is to be told: a refusal by a dry run lets pass what
+// could be asked.
+func Judged(r *limit.Rule, res limit.Result) limit.Result {
+	if !res.Allowed && r.IsDryRun() {
+		res.Allowed, res.WouldRefuse = true, true
+	}
+	return res
+}
+
+// Funnel describes the answer to a question for n units of a funnel
+// whose level after the decision is the given span (the time to run empty).
+// Each unit counts weight-fold; weight is at least 1, usually 1.
+func Funnel(r *arith.Rule, allowed bool, n, weight int64, level arith.Span) limit.Result {
+	res := limit.Result{Allowed: allowed, Limit: r.Limit, ResetAfter: level.Ceil()}
+	res.Remaining = r.Whole(r.Sub(r.Full, level)) / max(weight, 1)
+	switch {
+	case allowed:
+	case n > r.Limit:
+		res.RetryAfter = limit.Never
+	default:
+		res.RetryAfter = max(r.Sub(r.Add(level, r.Cost(r.Weigh(n, weight))), r.Full).Ceil(), 1)
+	}
+	return res
+}
+
+// Ticks is Funnel of one unit that was admitted, with a level of so many
+// ticks (see [arith.Ticks]), no more than a full funnel has.
+func Ticks(r *arith.Rule, level int64) limit.Result {
+	t := &r.Ticks
+	left := (level + t.PerNS - 1) / t.PerNS
+	return limit.Result{Allowed: true, Limit: r.Limit, Remaining: (t.Full - level) / t.One, ResetAfter: time.Duration(left)}
+}
+
+// Window describes the answer to a question for n units of a window.
+// counts holds the weighted units of the buckets, the current one first, then
+// backwards in time, Kept+1 of them; last says of each how long after the bucket
+// began its last unit came, in ns (see [arith.Rule.Gone]); elapsed is the time since the
+// current bucket began. Each unit of n counts weight-fold.
+func Window(r *arith.Rule, allowed bool, n, weight int64, counts, last []int64, elapsed time.Duration) limit.Result {
+	res := limit.Result{Allowed: allowed, Limit: r.Limit}
+	used, oldest, newest := int64(0), len(counts)-1, -1
+	for i, c := range counts {
+		if c > 0 && newest < 0 {
+			newest = i
+		}
+		if r.Kept > 0 && i == oldest {
+			c -= r.Gone(c, last[i], int64(elapsed))
+		}
+		used = addSat(used, c)
+	}
+	res.Remaining = max(r.Limit-used, 0) / max(weight, 1)
+	if newest >= 0 {
+		end := r.Width // a fixed window ends as a whole
+		if r.Kept > 0 {
+			end = min(end, time.Duration(last[newest]))
+		}
+		res.ResetAfter = max(time.Duration(oldest-newest)*r.Width+end-elapsed, 0)
+	}
+	switch {
+	case allowed:
+	case n > r.Limit:
+		res.RetryAfter = limit.Never
+	default:
+		res.RetryAfter = max(windowWait(r, r.Limit-r.Weigh(n, weight), counts, last, elapsed), 1)
+	}
+	return res
+}
+
+// windowWait returns how long until at most room units are counted.
+func windowWait(r *arith.Rule, room int64, counts, last []int64, elapsed time.Duration) time.Duration {
+	if r.Kept == 0 {
+		if counts[0] <= room {
+			return 0
+		}
+		return r.Width - elapsed
+	}
+	// As time passes the units of the oldest bucket leave, then those of the next
+	// oldest. Find the bucket with whose units the count falls to room: the newer
+	// ones still count in full then.
+	newer := int64(0)
+	for i, c := range counts {
+		if sum := addSat(newer, c); sum > room || i == len(counts)-1 {
+			start := time.Duration(len(counts)-1-i)*r.Width - elapsed // when it is the oldest
+			return max(start+time.Duration(r.GoneAt(c, c-max(room-newer, 0), last[i])), 0)
+		}
+		newer = addSat(newer, c)
+	}
+	return 0
+}
+
+func addSat(a, b int64) int64 {
+	if s := a + b; s >= a {
+		return s
+	}
+	return math.MaxInt64
+}
