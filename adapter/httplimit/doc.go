@@ -1,0 +1,25 @@
+// Package httplimit limits the requests that an HTTP server answers, and those that an HTTP
+// client sends. It needs nothing but net/http, and works with every router whose middleware
+// is a func(http.Handler) http.Handler.
+//
+//	perUser := limit.Must(limit.SlidingWindow("api", 100, time.Minute))
+//	protect, err := httplimit.New(lim, perUser, httplimit.By(userOf), httplimit.Options{})
+//	…
+//	http.Handle("/", protect(handler))
+//
+// A request above the limit is answered with 429, Retry-After and a problem document, and
+// does not reach the handler. Each response says in the fields RateLimit and
+// RateLimit-Policy what is left.
+//
+// Rule and key are required. There is no default for the key, because none is safe: the
+// address of a client behind a proxy is what somebody has written into a header, see
+// [ByAddress]. A request without a key, or one that cannot be decided, is refused, never
+// limited together with others and never let through, see [Options].OnError.
+//
+// [NewAll] asks several limits at once, all or none, with a rule, a key and a cost that
+// depend on the request. [NewTransport] is for clients: it waits before it calls an upstream
+// service, or refuses to, and follows what the upstream says about its own limits.
+//
+// The package decides nothing and keeps no state: that is the limiter's, of package hybrid
+// or local.
+package httplimit

@@ -1,0 +1,163 @@
+package httplimit
+
+import (
+	"math/bits"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// Headers is which fields of a response tell the client what is left.
+type Headers uint8
+
+// The choices. Retry-After is independent of them.
+const (
+	// DraftHeaders writes RateLimit and RateLimit-Policy of
+	// draft-ietf-httpapi-ratelimit-headers-11, of the limit that decided and of all limits.
+	// Several middlewares add a line each.
+	DraftHeaders Headers = iota
+	// XRateLimitHeaders writes X-RateLimit-Limit, -Remaining and -Reset of the limit that
+	// decided. Reset is in Unix seconds. Of several middlewares the innermost is heard.
+	XRateLimitHeaders
+	// NoHeaders writes none.
+	NoHeaders
+)
+
+// maxInteger is the largest integer of structured fields (RFC 9651): it has 15 digits, and a
+// rule's limit may have 16.
+const maxInteger = 999_999_999_999_999
+
+// A header's name in the form in which a map of header fields has it.
+const (
+	fieldRateLimit  = "Ratelimit"
+	fieldPolicy     = "Ratelimit-Policy"
+	fieldLimit      = "X-Ratelimit-Limit"
+	fieldRemaining  = "X-Ratelimit-Remaining"
+	fieldReset      = "X-Ratelimit-Reset"
+	fieldRetryAfter = "Retry-After"
+)
+
+// writeFields sets the fields of a decision. A dry run says nothing to the client.
+func (c *config) writeFields(h http.Header, d *Decision, asked []*boundLimit) {
+	if s, ok := d.RetryAfterSeconds(); ok {
+		h[fieldRetryAfter] = []string{strconv.Itoa(s)}
+	}
+	if len(d.Checks) == 0 {
+		return
+	}
+	told := d.By >= 0 && !d.Rule.IsDryRun()
+	switch c.o.Headers {
+	case DraftHeaders:
+		for i, l := range asked {
+			if rule := d.Checks[i].Rule; !rule.IsDryRun() {
+				h[fieldPolicy] = append(h[fieldPolicy], l.policy(rule))
+			}
+		}
+		if told {
+			h[fieldRateLimit] = append(h[fieldRateLimit], limitItem(d, c.effectiveWindow(d)))
+		}
+	case XRateLimitHeaders:
+		if told {
+			h[fieldLimit] = []string{strconv.FormatInt(d.Limit, 10)}
+			h[fieldRemaining] = []string{strconv.FormatInt(d.Remaining, 10)}
+			h[fieldReset] = []string{strconv.FormatInt(ceilSeconds(sum(c.o.Clock.Now(), d.ResetAfter)), 10)}
+		}
+	}
+}
+
+// effectiveWindow returns for how long the client can use no more than what is left, as the
+// draft wants to know it, 0 for not known. It is never longer than Retry-After says, and the
+// ratio of both is never more than what the rule allows in the long run, so that a client
+// which spreads its requests keeps the limit.
+func (c *config) effectiveWindow(d *Decision) time.Duration {
+	switch {
+	case !d.Allowed && d.RetryAfter != limit.Never:
+		return d.RetryAfter
+	case d.Remaining == 0 && d.RetryAfter != limit.Never:
+		// Until the next unit comes back. A limiter says so only to those who have been refused.
+		q := &d.Checks[d.By]
+		if next := c.lim.Peek(q.Key, q.Rule); !next.Allowed && next.RetryAfter != limit.Never {
+			return next.RetryAfter
+		}
+	case d.Rule.Algorithm() == limit.AlgorithmFunnel:
+		return refillTime(d.Rule, d.Remaining)
+	}
+	return d.ResetAfter
+}
+
+// refillTime returns the time in which n units of a bucket come back.
+func refillTime(rule *limit.Rule, n int64) time.Duration {
+	whole := uint64(max(rule.Limit(), 1))
+	hi, lo := bits.Mul64(uint64(rule.Horizon()), min(uint64(max(n, 0)), whole))
+	lo, carry := bits.Add64(lo, whole-1, 0) // rounded up
+	t, _ := bits.Div64(hi+carry, lo, whole)
+	return time.Duration(t)
+}
+
+// policyItem returns an item of RateLimit-Policy. The window is rounded up: the draft knows
+// whole seconds only, and a client that believes in a longer window keeps the limit.
+func policyItem(name string, rule *limit.Rule) string {
+	b := appendString(make([]byte, 0, len(name)+40), name)
+	b = append(b, ";q="...)
+	b = strconv.AppendInt(b, min(rule.Limit(), maxInteger), 10)
+	window := rule.Period()
+	if rule.Algorithm() == limit.AlgorithmFunnel {
+		window = rule.Horizon() // in which a whole bucket comes back
+	}
+	return string(appendSeconds(b, ";w=", window))
+}
+
+// limitItem returns an item of RateLimit.
+func limitItem(d *Decision, window time.Duration) string {
+	b := appendString(make([]byte, 0, len(d.Policy)+40), d.Policy)
+	b = append(b, ";r="...)
+	b = strconv.AppendInt(b, min(max(d.Remaining, 0), maxInteger), 10)
+	return string(appendSeconds(b, ";t=", window))
+}
+
+// appendSeconds appends a parameter that is a time, rounded up, unless it is 0.
+func appendSeconds(b []byte, name string, t time.Duration) []byte {
+	if t <= 0 {
+		return b
+	}
+	return strconv.AppendInt(append(b, name...), ceilSeconds(t), 10)
+}
+
+// appendString appends a string of RFC 9651. What such a string cannot hold is written as
+// %xx, so that the field is well-formed for any name.
+func appendString(b []byte, s string) []byte {
+	const hex = "0123456789abcdef"
+	b = append(b, '"')
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '"' || c == '\\':
+			b = append(b, '\\', c)
+		case c < ' ' || c > '~':
+			b = append(b, '%', hex[c>>4], hex[c&15])
+		default:
+			b = append(b, c)
+		}
+	}
+	return append(b, '"')
+}
+
+// isPrintable reports whether a string of RFC 9651 can hold s.
+func isPrintable(s string) bool { return all(s, func(c byte) bool { return ' ' <= c && c <= '~' }) }
+
+func ceilSeconds(t time.Duration) int64 {
+	s := int64(t / time.Second)
+	if t%time.Second > 0 {
+		s++
+	}
+	return s
+}
+
+// sum adds times, at most [limit.Never].
+func sum(a, b time.Duration) time.Duration {
+	if a > limit.Never-b {
+		return limit.Never
+	}
+	return a + b
+}

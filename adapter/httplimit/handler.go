@@ -1,0 +1,115 @@
+package httplimit
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// handler limits what reaches next.
+type handler struct {
+	*config
+	next http.Handler
+}
+
+// ServeHTTP decides, and answers or passes on.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	d, asked := h.decide(r)
+	if h.o.OnDecision != nil {
+		h.o.OnDecision(r, d)
+	}
+	if d.Err != nil {
+		h.o.OnError(w, r, h.next, d.Err)
+		return
+	}
+	h.writeFields(w.Header(), &d, asked)
+	switch {
+	case !d.Allowed:
+		h.o.Refused(w, r, d)
+	case h.o.RefundOn == nil || len(d.Checks) == 0:
+		h.next.ServeHTTP(w, r)
+	default:
+		h.serveAndRefund(w, r, &d)
+	}
+}
+
+// decide asks the limiter. It returns the limits beside the decision, one for each check.
+func (c *config) decide(r *http.Request) (d Decision, asked []*boundLimit) {
+	checks := make([]limit.Check, 0, len(c.limits))
+	asked = c.limits
+	for _, l := range c.limits {
+		q, err := l.check(r)
+		switch {
+		case err != nil:
+			return undecided(err), nil
+		case q.Rule == unlimited:
+			asked = slices.Delete(slices.Clone(asked), len(checks), len(checks)+1)
+		default:
+			checks = append(checks, q)
+		}
+	}
+	switch len(checks) {
+	case 0:
+		d.Allowed, d.By = true, -1
+		return d, nil
+	case 1:
+		d.Rule = checks[0].Rule
+		d.Result = c.lim.Take(checks[0].Key, d.Rule, checks[0].N)
+	default:
+		d.AllResult = c.lim.TakeAll(checks...)
+	}
+	if d.Source == limit.SourceInvalid || uint(d.By) >= uint(len(checks)) {
+		return undecided(&fault{fmt.Errorf("httplimit: the limiter cannot decide by %v", d.Rule)}), nil
+	}
+	d.Checks, d.Policy = checks, asked[d.By].name(d.Rule)
+	return d, asked
+}
+
+// undecided is a refusal.
+func undecided(err error) (d Decision) {
+	d.Err, d.By, d.Source, d.RetryAfter = err, -1, limit.SourceInvalid, limit.Never
+	return d
+}
+
+// check returns what to ask for a request. Its rule may be unlimited.
+func (l *boundLimit) check(r *http.Request) (q limit.Check, err error) {
+	q.Rule, q.N = l.Rule, 1
+	if l.RuleFor != nil {
+		if q.Rule = l.RuleFor(r); q.Rule == unlimited {
+			return q, nil
+		}
+		if !q.Rule.Valid() {
+			return q, &fault{fmt.Errorf("httplimit: RuleFor: %w", limit.ErrNilRule)}
+		}
+	}
+	if l.Cost != nil {
+		switch q.N = l.Cost(r); {
+		case q.N < 0:
+			return q, &fault{fmt.Errorf("httplimit: Cost: %w: %d", limit.ErrInvalidN, q.N)}
+		case q.N == 0:
+			q.N = 1
+		}
+	}
+	q.Key, err = keyOf(l.Key, r)
+	return q, err
+}
+
+// serveAndRefund hands the units back if the answer is one that costs nothing.
+func (h *handler) serveAndRefund(w http.ResponseWriter, r *http.Request, d *Decision) {
+	rec := &recorder{ResponseWriter: w, status: http.StatusInternalServerError}
+	defer func() { // also when the handler panics
+		if !h.o.RefundOn(rec.status) {
+			return
+		}
+		for i := range d.Checks {
+			// Of several dry runs it is not known which have consumed: none is handed back.
+			if q := &d.Checks[i]; !d.WouldRefuse || !q.Rule.IsDryRun() {
+				h.lim.Refund(q.Key, q.Rule, q.N)
+			}
+		}
+	}()
+	h.next.ServeHTTP(rec.wrapped(), r)
+	rec.note(http.StatusOK) // what net/http sends if the handler has said nothing
+}

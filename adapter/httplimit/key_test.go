@@ -1,0 +1,138 @@
+package httplimit
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+func TestByHeader(t *testing.T) {
+	for _, c := range []struct {
+		header http.Header
+		want   string
+	}{
+		{http.Header{}, ""},
+		{http.Header{"X-Api-Key": {""}}, ""},
+		{http.Header{"X-Api-Key": {" "}}, ""},
+		{http.Header{"X-Api-Key": {"", "", ""}}, ""},
+		{http.Header{"X-Api-Key": {"a"}}, "a"},
+		{http.Header{"X-Api-Key": {"a", "b"}}, "a, b"},
+		{http.Header{"X-Api-Key": {strings.Repeat("k", 9000)}}, strings.Repeat("k", 9000)},
+	} {
+		key, err := ByHeader("x-api-key")(&http.Request{Header: c.header})
+		if key != c.want || errors.Is(err, ErrNoKey) != (c.want == "") {
+			t.Errorf("%.50q: %.50q, %v", c.header, key, err)
+		}
+	}
+	if key, err := ByHeader("host")(&http.Request{Host: "a.example"}); key != "a.example" || err != nil {
+		t.Errorf("host: %q, %v", key, err)
+	}
+}
+
+// Requests without a key are refused, not counted together.
+func TestNoKeyIsNoKey(t *testing.T) {
+	lim, _ := newLimiter(t)
+	rule := perMinute("api", 1)
+	for name, key := range map[string]KeyFunc{
+		"empty":     func(*http.Request) (string, error) { return "", nil },
+		"error":     func(*http.Request) (string, error) { return "shared", errors.New("who is it?") },
+		"no header": ByHeader("X-Api-Key"),
+		"no user":   By(func(*http.Request) string { return "" }),
+		"a part":    Join(ByHeader("Host"), ByHeader("X-Api-Key")),
+	} {
+		var reason error
+		s := server(t, protect(t, lim, Options{OnDecision: func(_ *http.Request, d Decision) { reason = d.Err }}, nil, Limit{Rule: rule, Key: key}))
+		if get(t, s, "/").want(t, 400, "RateLimit: ", "Retry-After: ", "Content-Type: application/problem+json"); reason == nil {
+			t.Errorf("%s: no reason", name)
+		}
+	}
+	for _, key := range []string{"", "shared"} {
+		if lim.Peek(key, rule).Remaining != 1 {
+			t.Errorf("%q was counted", key)
+		}
+	}
+}
+
+// Other parts make another key, and a long part is not cut.
+func TestJoin(t *testing.T) {
+	join := Join(ByHeader("A"), ByHeader("B"))
+	key := func(a, b string) string {
+		k, err := join(&http.Request{Header: http.Header{"A": {a}, "B": {b}}})
+		if err != nil {
+			t.Error(err)
+		}
+		return k
+	}
+	long := strings.Repeat("x", 10_000)
+	seen := map[string][2]string{}
+	for _, p := range [][2]string{{"a", "bc"}, {"ab", "c"}, {"a:b", "c"}, {"a", "b:c"}, {"1:a", "1:b"}, {long + "a", "b"}, {long + "b", "b"}} {
+		k := key(p[0], p[1])
+		if other, twice := seen[k]; twice {
+			t.Errorf("%.20q and %.20q have one key", p, other)
+		}
+		seen[k] = p
+	}
+	lim, _ := newLimiter(t)
+	rule := perMinute("r", 1)
+	for k := range seen {
+		if !lim.Allow(k, rule) {
+			t.Errorf("%.30q shares its counter with another key", k)
+		}
+	}
+}
+
+func TestByRoute(t *testing.T) {
+	lim, _ := newLimiter(t)
+	m, err := New(lim, perMinute("route", 1), ByRoute, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := m(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	mux := http.NewServeMux()
+	mux.Handle("GET /a/{id}", served)
+	mux.Handle("GET /b/{id}", served)
+	s := server(t, mux)
+	get(t, s, "/a/1").want(t, 200)
+	get(t, s, "/a/2").want(t, 429)
+	get(t, s, "/b/1").want(t, 200)
+	get(t, server(t, m(mux)), "/a/1").want(t, 500) // around the mux no route is known
+}
+
+// The middleware beside a handler without one.
+func BenchmarkHandler(b *testing.B) {
+	bare := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	rule := limit.Must(limit.TokenBucket("bench", 1<<40, 1<<40, time.Second))
+	addr, err := ByAddress(AddressOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	lim, _ := newLimiter(b)
+	two := limit.Must(limit.TokenBucket("two", 1<<40, 1<<40, time.Second))
+	for _, c := range []struct {
+		name string
+		h    http.Handler
+	}{
+		{"bare", bare},
+		{"none", protect(b, lim, Options{Headers: NoHeaders}, bare, Limit{Rule: rule, Key: By(byKey)})},
+		{"draft", protect(b, lim, Options{}, bare, Limit{Rule: rule, Key: By(byKey)})},
+		{"address", protect(b, lim, Options{}, bare, Limit{Rule: rule, Key: addr})},
+		{"two", protect(b, lim, Options{}, bare, Limit{Rule: rule, Key: By(byKey)}, Limit{Rule: two, Key: addr})},
+		{"refund", protect(b, lim, Options{RefundOn: func(int) bool { return false }}, bare, Limit{Rule: rule, Key: By(byKey)})},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			r := httptest.NewRequest(http.MethodGet, "/", nil)
+			r.Header.Set("Key", "alice")
+			w := httptest.NewRecorder()
+			b.ReportAllocs()
+			for b.Loop() {
+				clear(w.Header())
+				c.h.ServeHTTP(w, r)
+			}
+		})
+	}
+}

@@ -1,0 +1,213 @@
+package httplimit
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// Limiter is what the middleware needs of a limiter. Those of packages hybrid and local have
+// it. Its methods must be safe for concurrent use.
+type Limiter interface {
+	// Take admits n units of key, all or none.
+	Take(key string, rule *limit.Rule, n int64) limit.Result
+	// TakeAll admits the units of all checks, or none.
+	TakeAll(checks ...limit.Check) limit.AllResult
+	// Peek tells what Take of one unit would answer.
+	Peek(key string, rule *limit.Rule) limit.Result
+	// Refund hands units back.
+	Refund(key string, rule *limit.Rule, n int64) (back int64)
+}
+
+// Limit is one limit of those that a request must keep. Key and one of Rule and RuleFor are
+// required.
+type Limit struct {
+	Rule *limit.Rule
+	// RuleFor chooses the rule by the request, such as the plan of a customer. To limit a
+	// request by this Limit is the default: return [Unlimited] not to. A nil rule, as of a
+	// plan that nobody knows, is an error, see OnError of [Options]. Build rules once: one
+	// that is built anew for each request is slower.
+	RuleFor func(r *http.Request) *limit.Rule
+	Key     KeyFunc
+	// Cost is how many units a request takes. Default 1. A cost of 0 is 1, as that of a
+	// [limit.Check]; a negative one, such as the ContentLength of a body of unknown
+	// length, is an error, see OnError.
+	Cost func(r *http.Request) int64
+	// Policy is what clients are told that the limit is called. Default: the name of the
+	// rule. It is printable ASCII: the draft allows nothing else.
+	Policy string
+}
+
+// unlimited is no rule of any constructor, and known by its address.
+var unlimited = new(limit.Rule)
+
+// Unlimited returns what RuleFor of a [Limit] returns for a request that it does not limit.
+// Nothing is counted then. Limiters refuse it.
+func Unlimited() *limit.Rule { return unlimited }
+
+// Options says how requests are answered. The zero value is ready to use.
+type Options struct {
+	// Headers is which fields tell the client what is left. Default [DraftHeaders].
+	Headers Headers
+	// RefundOn says for which status codes of a response the units are handed back, such as
+	// 304, or those from 500 on. A handler that panics before it has answered counts as
+	// 500. What the client was told is left does not contain what is handed back. Only with
+	// RefundOn handlers get another ResponseWriter: it has Flush, Hijack and ReadFrom
+	// where the server's has Flush and Hijack, and Unwrap for http.ResponseController.
+	// Default: none.
+	RefundOn func(status int) bool
+	// Refused answers a request above the limit. Retry-After and what Headers asks for are
+	// set already. Default: 429 and a problem document (RFC 9457) of the draft's type
+	// quota-exceeded, or temporary-reduced-capacity while the limiter is degraded.
+	Refused func(w http.ResponseWriter, r *http.Request, d Decision)
+	// OnError answers a request that cannot be decided: its key function has returned an
+	// error or no key, its rule is nil, its cost negative. To let it pass call next. Default:
+	// 400 for an error of the key function, 500 for what is the service's own fault.
+	OnError func(w http.ResponseWriter, r *http.Request, next http.Handler, err error)
+	// OnDecision is called with each decision before the request is answered: for logs,
+	// metrics, and to see what a dry run would refuse. It runs on the request's goroutine.
+	OnDecision func(r *http.Request, d Decision)
+	// Clock is for X-RateLimit-Reset, which is a time. Default [clock.System].
+	Clock clock.Clock
+}
+
+// Decision is what was decided about one request.
+type Decision struct {
+	// AllResult has Allowed, Remaining, RetryAfter and the like, of the check that decided;
+	// By is its index in Checks. WouldRefuse tells that a dry run would have refused. With
+	// an Err it is a refusal.
+	limit.AllResult
+	// Checks is what was asked of the limiter. There are none if the request is unlimited or
+	// could not be decided.
+	Checks []limit.Check
+	// Policy is what clients are told that the limit is called which has decided.
+	Policy string
+	// Err says why the request could not be decided; nil if it was.
+	Err error
+}
+
+// New returns a middleware that limits requests by one rule and key. See [NewAll] for its
+// errors.
+func New(lim Limiter, rule *limit.Rule, key KeyFunc, o Options) (func(http.Handler) http.Handler, error) {
+	return NewAll(lim, o, Limit{Rule: rule, Key: key})
+}
+
+// NewAll returns a middleware that lets a request pass if all limits admit it. Then it is
+// charged to all of them, else to none. Give several limits rules of different names.
+//
+// It returns an error that says everything that is wrong: there is no limiter or no limit, a
+// rule or a key function is nil, the limiter does not support a rule, or a policy has a name
+// that the fields cannot carry. Names of rules that RuleFor returns are not known yet; what
+// is not printable ASCII in them, is sent as %xx.
+func NewAll(lim Limiter, o Options, limits ...Limit) (func(http.Handler) http.Handler, error) {
+	c := &config{lim: lim, o: o.withDefaults()}
+	for i := range limits {
+		c.limits = append(c.limits, &boundLimit{Limit: limits[i]})
+	}
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	for _, l := range c.limits {
+		if l.Rule != nil {
+			l.item = policyItem(l.name(l.Rule), l.Rule)
+		}
+	}
+	return func(next http.Handler) http.Handler { return &handler{c, next} }, nil
+}
+
+func (o Options) withDefaults() Options {
+	if o.Refused == nil {
+		o.Refused = answerRefused
+	}
+	if o.OnError == nil {
+		o.OnError = answerError
+	}
+	if o.Clock == nil {
+		o.Clock = clock.System{}
+	}
+	return o
+}
+
+// config is what all handlers of a middleware share. It does not change.
+type config struct {
+	lim    Limiter
+	o      Options
+	limits []*boundLimit
+}
+
+// boundLimit is a limit of a middleware.
+type boundLimit struct {
+	Limit
+	item string // of RateLimit-Policy; "" if the rule depends on the request
+}
+
+// name returns what clients are told that the limit is called.
+func (l *boundLimit) name(rule *limit.Rule) string {
+	if l.Policy == "" && rule.Valid() {
+		return rule.Name()
+	}
+	return l.Policy
+}
+
+// policy returns the item of RateLimit-Policy for a rule of this limit.
+func (l *boundLimit) policy(rule *limit.Rule) string {
+	if l.item != "" {
+		return l.item
+	}
+	return policyItem(l.name(rule), rule)
+}
+
+// validate reports everything that is wrong.
+func (c *config) validate() error {
+	var errs []error
+	if c.lim == nil {
+		errs = append(errs, errors.New("httplimit: limiter is nil"))
+	}
+	if c.o.Headers > NoHeaders {
+		errs = append(errs, fmt.Errorf("httplimit: Headers is %d, must be one of the constants", c.o.Headers))
+	}
+	if len(c.limits) == 0 {
+		errs = append(errs, errors.New("httplimit: no limits"))
+	}
+	for i, l := range c.limits {
+		if err := c.problems(l); err != nil {
+			errs = append(errs, fmt.Errorf("httplimit: limit %d: %w", i, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// problems reports everything that is wrong with one limit.
+func (c *config) problems(l *boundLimit) error {
+	var errs []error
+	if l.Key == nil {
+		errs = append(errs, errors.New("key function is nil: there is no safe default"))
+	}
+	switch {
+	case l.RuleFor != nil:
+		if l.Rule != nil {
+			errs = append(errs, errors.New("both Rule and RuleFor"))
+		}
+	case !l.Rule.Valid():
+		errs = append(errs, limit.ErrNilRule)
+	default:
+		if err := supports(c.lim, l.Rule); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if name := l.name(l.Rule); c.o.Headers == DraftHeaders && !isPrintable(name) {
+		errs = append(errs, fmt.Errorf("policy %q is not printable ASCII: set Policy", name))
+	}
+	return errors.Join(errs...)
+}
+
+// supports asks those limiters that can say so whether they can decide a rule.
+func supports(lim any, rule *limit.Rule) error {
+	if c, ok := lim.(interface{ CheckRule(*limit.Rule) error }); ok {
+		return c.CheckRule(rule)
+	}
+	return nil
+}

@@ -1,0 +1,204 @@
+package httplimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// Waiter is what a [Transport] needs of a limiter. Those of packages hybrid and local have
+// it, and Set besides, which a Transport needs to follow the upstream.
+type Waiter interface {
+	// Take admits n units of key, all or none.
+	Take(key string, rule *limit.Rule, n int64) limit.Result
+	// Peek tells what Take of one unit would answer.
+	Peek(key string, rule *limit.Rule) limit.Result
+	// Wait blocks until n units of key are admitted, or returns an error.
+	Wait(ctx context.Context, key string, rule *limit.Rule, n int64) error
+}
+
+// TransportOptions says how requests to an upstream are limited. The zero value waits and
+// follows the upstream.
+type TransportOptions struct {
+	// Base sends the requests. Default [http.DefaultTransport].
+	Base http.RoundTripper
+	// NoWait refuses a request above the limit at once, with a [*RefusedError].
+	NoWait bool
+	// MaxWait bounds the wait of a request, which ends with the request's context anyway. A
+	// request that would have to wait for longer is refused at once, with a
+	// [*limit.WaitError]. Default: no bound.
+	MaxWait time.Duration
+	// Ignore does not follow what the upstream says about its limits. To follow it, the
+	// rule must be a bucket: a window has no place for the future.
+	Ignore bool
+	// MaxFollow bounds the time for which one answer of the upstream can hold back further
+	// requests, so that a wrong one does not for ever. Default 10 min; at most 24 h.
+	MaxFollow time.Duration
+	// OnError hears what went wrong while the upstream was followed, such as Redis being
+	// away. The response is returned all the same. Default: nobody.
+	OnError func(r *http.Request, err error)
+	// Clock measures how long a request took, and times in Retry-After of a response that
+	// has no Date. Default [clock.System]. Waiting is by the system's timers.
+	Clock clock.Clock
+}
+
+// RefusedError reports a request that was not sent, because its limit does not admit it.
+type RefusedError struct {
+	Key    string
+	Rule   *limit.Rule
+	Result limit.Result
+}
+
+// Error says which limit and for how long.
+func (e *RefusedError) Error() string {
+	wait := "for ever"
+	if e.Result.RetryAfter != limit.Never {
+		wait = "for " + e.Result.RetryAfter.String()
+	}
+	return fmt.Sprintf("httplimit: not sent: %q of %.100q refuses %s", e.Rule.Name(), e.Key, wait)
+}
+
+// Transport is an [http.RoundTripper] that takes one unit for each request before it sends
+// it. Build one with [NewTransport]; it is safe for concurrent use.
+//
+// It follows what the upstream answers, downwards only: an answer can take units away and
+// hold back requests, but never let more pass than the rule. Retry-After of a 429 or 503
+// holds requests back, in seconds or as a date; so does a RateLimit field
+// (draft-ietf-httpapi-ratelimit-headers-11) with nothing left; one with less left than the
+// limiter believes corrects the limiter. With a limiter of package hybrid the whole fleet
+// knows, for a round trip to Redis for each such answer. A malformed field is ignored.
+// Requests that wait already are not held back further.
+//
+// A request that is not sent is an error of the http.Client, with a cause that errors.As
+// finds: a [*RefusedError], a [*limit.WaitError], or that of the context. Its body is
+// closed, as of any request. What the transport below makes of a request does not matter:
+// its unit is used.
+type Transport struct {
+	lim  Waiter
+	rule *limit.Rule
+	key  KeyFunc
+	o    TransportOptions
+	set  setFunc // nil: the upstream is not followed
+}
+
+type setFunc = func(ctx context.Context, key string, rule *limit.Rule, used int64) error
+
+// NewTransport returns a transport that limits requests by one rule and key, such as the
+// host that they go to. It returns an error that says everything that is wrong.
+func NewTransport(lim Waiter, rule *limit.Rule, key KeyFunc, o TransportOptions) (*Transport, error) {
+	var errs []error
+	if lim == nil {
+		errs = append(errs, errors.New("httplimit: limiter is nil"))
+	}
+	if key == nil {
+		errs = append(errs, errors.New("httplimit: key function is nil"))
+	}
+	if o.MaxWait < 0 || o.MaxFollow < 0 || o.MaxFollow > maxMaxFollow {
+		errs = append(errs, fmt.Errorf("httplimit: MaxWait is %v and MaxFollow %v, must be at least 0 and the latter at most %v", o.MaxWait, o.MaxFollow, maxMaxFollow))
+	}
+	set := setOf(lim)
+	switch {
+	case !rule.Valid():
+		errs = append(errs, fmt.Errorf("httplimit: %w", limit.ErrNilRule))
+	case o.Ignore:
+		set = nil
+	case rule.Algorithm() != limit.AlgorithmFunnel:
+		errs = append(errs, fmt.Errorf("httplimit: only a bucket can follow an upstream, not %v: set Ignore, or use limit.TokenBucket", rule))
+	case set == nil:
+		errs = append(errs, errors.New("httplimit: the limiter has no Set to follow an upstream with: set Ignore"))
+	}
+	if rule.Valid() {
+		errs = append(errs, supports(lim, rule))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return &Transport{lim: lim, rule: rule, key: key, o: o.withDefaults(), set: set}, nil
+}
+
+// maxMaxFollow is the largest MaxFollow.
+const maxMaxFollow = 24 * time.Hour
+
+func (o TransportOptions) withDefaults() TransportOptions {
+	if o.Base == nil {
+		o.Base = http.DefaultTransport
+	}
+	if o.MaxFollow == 0 {
+		o.MaxFollow = 10 * time.Minute
+	}
+	if o.OnError == nil {
+		o.OnError = func(*http.Request, error) {}
+	}
+	if o.Clock == nil {
+		o.Clock = clock.System{}
+	}
+	return o
+}
+
+// setOf returns Set of a limiter: that of package local does not wait, and has no context.
+func setOf(lim any) setFunc {
+	switch s := lim.(type) {
+	case interface {
+		Set(ctx context.Context, key string, rule *limit.Rule, used int64) error
+	}:
+		return s.Set
+	case interface {
+		Set(key string, rule *limit.Rule, used int64) error
+	}:
+		return func(_ context.Context, key string, rule *limit.Rule, used int64) error { return s.Set(key, rule, used) }
+	}
+	return nil
+}
+
+// RoundTrip sends a request as soon as the limit admits it.
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	key, err := keyOf(t.key, r)
+	if err == nil {
+		err = t.admit(r.Context(), key)
+	}
+	if err != nil {
+		if r.Body != nil {
+			_ = r.Body.Close()
+		}
+		return nil, err
+	}
+	began := t.o.Clock.Now()
+	resp, err := t.o.Base.RoundTrip(r)
+	if err == nil && t.set != nil {
+		if err := t.follow(key, resp, began); err != nil {
+			t.o.OnError(r, fmt.Errorf("httplimit: following the upstream: %w", err))
+		}
+	}
+	return resp, err
+}
+
+// CloseIdleConnections is for http.Client, which hands it on.
+func (t *Transport) CloseIdleConnections() {
+	if c, ok := t.o.Base.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+// admit takes a unit.
+func (t *Transport) admit(ctx context.Context, key string) error {
+	if t.o.NoWait {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if res := t.lim.Take(key, t.rule, 1); !res.Allowed {
+			return &RefusedError{key, t.rule, res}
+		}
+		return nil
+	}
+	if t.o.MaxWait > 0 {
+		bounded, cancel := context.WithTimeout(ctx, t.o.MaxWait)
+		defer cancel()
+		ctx = bounded
+	}
+	return t.lim.Wait(ctx, key, t.rule, 1)
+}
