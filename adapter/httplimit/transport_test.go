@@ -1,0 +1,394 @@
+package httplimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/hybridtest"
+	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/local"
+)
+
+var toHost = By(func(r *http.Request) string { return r.URL.Host })
+
+var tenPerSecond = limit.Must(limit.TokenBucket("upstream", 10, 10, time.Second))
+
+// upstream answers without a network.
+type upstream func(r *http.Request) *http.Response
+
+func (u upstream) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Body != nil {
+		r.Body.Close()
+	}
+	resp := u(r)
+	resp.Request = r
+	return resp, nil
+}
+
+// says is an upstream's answer with header lines "Name: value".
+func says(status int, lines ...string) *http.Response {
+	h := http.Header{}
+	for _, line := range lines {
+		name, value, _ := strings.Cut(line, ": ")
+		h.Add(name, value)
+	}
+	return &http.Response{StatusCode: status, Header: h, Body: http.NoBody}
+}
+
+func newTransport(t testing.TB, lim Waiter, rule *limit.Rule, o TransportOptions) *Transport {
+	t.Helper()
+	tr, err := NewTransport(lim, rule, toHost, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tr
+}
+
+// request returns one whose body says whether it was closed.
+func request(ctx context.Context, url string) (*http.Request, *closer) {
+	body := &closer{Reader: strings.NewReader("x")}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, body)
+	if err != nil {
+		panic(err)
+	}
+	return r, body
+}
+
+type closer struct {
+	io.Reader
+	closed atomic.Bool
+}
+
+func (c *closer) Close() error { c.closed.Store(true); return nil }
+
+// Requests go out as the rule admits them, each host by itself, and none is lost.
+func TestTransportWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lim, err := local.New(local.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lim.Close()
+		var sent []time.Duration
+		start := time.Now()
+		tr := newTransport(t, lim, tenPerSecond, TransportOptions{Base: upstream(func(*http.Request) *http.Response {
+			sent = append(sent, time.Since(start).Round(time.Millisecond))
+			return says(200)
+		})})
+		for range 15 {
+			r, _ := request(t.Context(), "http://a.example/")
+			if resp, err := tr.RoundTrip(r); err != nil || resp.StatusCode != 200 {
+				t.Fatal(err)
+			}
+		}
+		if len(sent) != 15 || sent[9] != 0 || sent[10] != 100*time.Millisecond || sent[14] != 500*time.Millisecond {
+			t.Errorf("sent at %v", sent)
+		}
+		r, _ := request(t.Context(), "http://b.example/")
+		if tr.RoundTrip(r); sent[15] != 500*time.Millisecond {
+			t.Errorf("another host waited: %v", sent[15])
+		}
+	})
+}
+
+// A request that is not sent costs nothing, does not reach the upstream, and its body is closed.
+func TestTransportRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lim, err := local.New(local.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lim.Close()
+		one := limit.Must(limit.TokenBucket("one", 1, 1, time.Minute))
+		calls := 0
+		base := upstream(func(*http.Request) *http.Response { calls++; return says(200) })
+		lim.Take("a.example", one, 1)
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		soon, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		for name, c := range map[string]struct {
+			o   TransportOptions
+			ctx context.Context
+			url string
+			is  func(error) bool
+		}{
+			"at once": {TransportOptions{NoWait: true}, t.Context(), "http://a.example/", func(err error) bool {
+				var e *RefusedError
+				return errors.As(err, &e) && e.Key == "a.example" && e.Rule == one && e.Result.RetryAfter == time.Minute && strings.Contains(e.Error(), "1m0s")
+			}},
+			"a context that ends too soon": {TransportOptions{}, soon, "http://a.example/", isWaitError},
+			"a wait that is too long":      {TransportOptions{MaxWait: time.Second}, t.Context(), "http://a.example/", isWaitError},
+			"a context that has ended":     {TransportOptions{}, ended, "http://b.example/", func(err error) bool { return errors.Is(err, context.Canceled) }},
+			"at once, ended":               {TransportOptions{NoWait: true}, ended, "http://b.example/", func(err error) bool { return errors.Is(err, context.Canceled) }},
+			"no key":                       {TransportOptions{}, t.Context(), "/", func(err error) bool { return errors.Is(err, ErrNoKey) }},
+		} {
+			c.o.Base = base
+			began := time.Now()
+			r, body := request(c.ctx, c.url)
+			_, err := (&http.Client{Transport: newTransport(t, lim, one, c.o)}).Do(r)
+			if name == "no key" { // http.Client itself refuses such a URL
+				r, body = request(c.ctx, c.url)
+				_, err = newTransport(t, lim, one, c.o).RoundTrip(r)
+			}
+			if !c.is(err) || !body.closed.Load() || time.Since(began) != 0 {
+				t.Errorf("%s: %v after %v, body closed %t", name, err, time.Since(began), body.closed.Load())
+			}
+		}
+		// A context that ends while the request waits.
+		canceled, stop2 := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, stop2)
+		r, body := request(canceled, "http://a.example/")
+		if _, err := newTransport(t, lim, one, TransportOptions{Base: base}).RoundTrip(r); !errors.Is(err, context.Canceled) || !body.closed.Load() {
+			t.Errorf("%v, body closed %t", err, body.closed.Load())
+		}
+		if res := lim.Peek("b.example", one); calls != 0 || res.Remaining != 1 {
+			t.Errorf("%d calls, %+v", calls, res)
+		}
+		time.Sleep(time.Minute)
+		r, _ = request(t.Context(), "http://a.example/")
+		if resp, err := newTransport(t, lim, one, TransportOptions{Base: base, NoWait: true}).RoundTrip(r); err != nil || resp.StatusCode != 200 {
+			t.Error("what was not sent has cost something: ", err)
+		}
+	})
+}
+
+func isWaitError(err error) bool {
+	var e *limit.WaitError
+	return errors.As(err, &e) && errors.Is(err, context.DeadlineExceeded)
+}
+
+// What an upstream says holds requests back for exactly as long, within bounds, and never
+// lets more pass than the rule.
+func TestTransportFollows(t *testing.T) {
+	date := func(d time.Duration) string { return noon.Add(d).Format(http.TimeFormat) }
+	const most = time.Minute
+	for _, c := range []struct {
+		name   string
+		status int
+		lines  []string
+		left   int64         // of 10, after one request
+		wait   time.Duration // until the next
+	}{
+		{"nothing", 200, nil, 9, 0},
+		{"seconds", 429, []string{"Retry-After: 7"}, 0, 7 * time.Second},
+		{"seconds of a 503", 503, []string{"Retry-After: 7"}, 0, 7 * time.Second},
+		{"seconds of another status", 301, []string{"Retry-After: 7"}, 9, 0},
+		{"none", 429, []string{"Retry-After: 0"}, 9, 0},
+		{"a date", 429, []string{"Retry-After: " + date(30*time.Second)}, 0, 30 * time.Second},
+		{"a date by a clock that is wrong", 429, []string{"Retry-After: " + date(time.Hour+5*time.Second), "Date: " + date(time.Hour)}, 0, 5 * time.Second},
+		{"a date that has passed", 429, []string{"Retry-After: " + date(-time.Second)}, 9, 0},
+		{"absurd seconds", 429, []string{"Retry-After: 1000000000"}, 0, most},
+		{"seconds that no number holds", 429, []string{"Retry-After: 99999999999999999999999999"}, 0, most},
+		{"an absurd date", 429, []string{"Retry-After: Fri, 31 Dec 9999 23:59:59 GMT"}, 0, most},
+		{"negative", 429, []string{"Retry-After: -5"}, 0, 100 * time.Millisecond},
+		{"half a second", 429, []string{"Retry-After: 0.5"}, 0, 100 * time.Millisecond},
+		{"garbage", 429, []string{"Retry-After: soon", "RateLimit: (;"}, 0, 100 * time.Millisecond},
+		{"no reason", 429, nil, 0, 100 * time.Millisecond},
+		{"no reason of a 503", 503, nil, 9, 0},
+		{"as many as we know", 200, []string{`RateLimit: "a";r=9;t=1`}, 9, 0},
+		{"more than we know", 200, []string{`RateLimit: "a";r=999999999999999;t=1`}, 9, 0},
+		{"fewer", 200, []string{`RateLimit: "a";r=4;t=1`}, 4, 0},
+		{"fewer, as a token", 200, []string{`RateLimit: a;r=4`}, 4, 0},
+		{"no more", 200, []string{`RateLimit: "a";r=0;t=3`}, 0, 3 * time.Second},
+		{"no more, for who knows how long", 200, []string{`RateLimit: "a";r=0`}, 0, 100 * time.Millisecond},
+		{"no more for ever", 200, []string{`RateLimit: "a";r=0;t=999999999999999`}, 0, most},
+		{"the strictest of several", 200, []string{`RateLimit: "a";r=5;t=1, "b";r=0;t=2`, `RateLimit: "c";r=0;t=4, "d";r=1;t=9`}, 0, 4 * time.Second},
+		{"Retry-After first", 429, []string{`RateLimit: "a";r=0;t=9`, "Retry-After: 2"}, 0, 2 * time.Second},
+		{"negative left", 200, []string{`RateLimit: "a";r=-1;t=9`}, 9, 0},
+		{"nothing said about left", 200, []string{`RateLimit: "a";t=9`}, 9, 0},
+		{"left as a text", 200, []string{`RateLimit: "a";r="0";t=9`}, 9, 0},
+		{"malformed", 200, []string{`RateLimit: "a";r=0;t=9,`}, 9, 0},
+		{"malformed in a second line", 200, []string{`RateLimit: "a";r=0;t=9`, `RateLimit: "`}, 9, 0},
+		{"bytes", 200, []string{`RateLimit-Policy: "a";q=1000;qu="content-bytes"`, `RateLimit: "a";r=0;t=9`}, 9, 0},
+		{"requests", 200, []string{`RateLimit-Policy: "a";q=1000;qu="requests"`, `RateLimit: "a";r=0;t=9`}, 0, 9 * time.Second},
+		{"from a cache", 200, []string{`RateLimit: "a";r=0;t=9`, "Age: 1"}, 9, 0},
+		{"not from a cache", 200, []string{`RateLimit: "a";r=0;t=9`, "Age: 0"}, 0, 9 * time.Second},
+	} {
+		lim, m := newLimiter(t)
+		tr := newTransport(t, lim, tenPerSecond, TransportOptions{
+			Base: upstream(func(*http.Request) *http.Response { return says(c.status, c.lines...) }), Clock: m, MaxFollow: most, NoWait: true,
+			OnError: func(_ *http.Request, err error) { t.Error(err) },
+		})
+		r, _ := request(t.Context(), "http://a.example/")
+		if _, err := tr.RoundTrip(r); err != nil {
+			t.Fatal(err)
+		}
+		res := lim.Peek("a.example", tenPerSecond)
+		if res.Remaining != c.left || res.RetryAfter != c.wait {
+			t.Errorf("%s: %d left, the next after %v, want %d and %v", c.name, res.Remaining, res.RetryAfter, c.left, c.wait)
+		}
+	}
+}
+
+// An upstream's answer to a request that took long is no news about what has come back since.
+func TestTransportAllowsForTheTimeThatARequestTook(t *testing.T) {
+	lim, m := newLimiter(t)
+	sets := &counted{Limiter: lim}
+	tr := newTransport(t, sets, tenPerSecond, TransportOptions{Clock: m, NoWait: true, Base: upstream(func(*http.Request) *http.Response {
+		left := lim.Peek("a.example", tenPerSecond).Remaining
+		m.Advance(250 * time.Millisecond)
+		return says(200, fmt.Sprintf(`RateLimit: "a";r=%d;t=1`, left))
+	})})
+	for range 40 {
+		r, _ := request(t.Context(), "http://a.example/")
+		if _, err := tr.RoundTrip(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if sets.n != 0 {
+		t.Errorf("the limiter was corrected %d times", sets.n)
+	}
+}
+
+// counted counts the calls of Set.
+type counted struct {
+	*local.Limiter
+	n int
+}
+
+func (c *counted) Set(key string, rule *limit.Rule, used int64) error {
+	c.n++
+	return c.Limiter.Set(key, rule, used)
+}
+
+// Against a server with this package's middleware, over real connections: the client learns
+// at once that others have used the quota, the whole fleet with it.
+func TestTransportAndServer(t *testing.T) {
+	f := hybridtest.New(t, hybridtest.Options{Limiters: 2})
+	upstreamLim, err := local.New(local.Options{Clock: f.Clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer upstreamLim.Close()
+	rule := limit.Must(limit.TokenBucket("api", 5, 1, 10*time.Second))
+	all := func(*http.Request) (string, error) { return "all", nil }
+	calls := atomic.Int64{}
+	s := server(t, protect(t, upstreamLim, Options{Clock: f.Clock, OnDecision: func(*http.Request, Decision) { calls.Add(1) }}, nil, Limit{Rule: rule, Key: all}))
+	upstreamLim.Take("all", rule, 5) // by others
+	mine := limit.Must(limit.TokenBucket("to the api", 5, 1, 2*time.Second))
+	client := func(lim Waiter) *http.Client {
+		tr, err := NewTransport(lim, mine, all, TransportOptions{Clock: f.Clock, NoWait: true, OnError: func(_ *http.Request, err error) { t.Error(err) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &http.Client{Transport: tr}
+	}
+	one, two := client(f.Limiters[0]), client(f.Limiters[1])
+	defer one.CloseIdleConnections()
+	resp, err := one.Get(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != 429 || resp.Header.Get("Retry-After") != "10" {
+		t.Fatalf("%d, %v", resp.StatusCode, resp.Header)
+	}
+	f.Preload([]string{"all"}, mine) // as some intervals would
+	for name, c := range map[string]*http.Client{"the client": one, "another process": two} {
+		var refused *RefusedError
+		resp, err := c.Get(s.URL)
+		if err == nil {
+			resp.Body.Close()
+		}
+		if !errors.As(err, &refused) || refused.Result.RetryAfter < 8*time.Second || refused.Result.RetryAfter > 12*time.Second {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if calls.Load() != 1 {
+		t.Errorf("%d calls reached the upstream, want 1", calls.Load())
+	}
+	f.Clock.Advance(12 * time.Second)
+	if resp, err = one.Get(s.URL); err != nil || resp.StatusCode != 200 {
+		t.Fatalf("after the wait: %v", err)
+	}
+	resp.Body.Close()
+}
+
+// Redis is away: the answer arrives all the same, and somebody hears of it.
+func TestTransportFollowFails(t *testing.T) {
+	h := hybridtest.New(t, hybridtest.Options{})
+	var failed error
+	tr := newTransport(t, h.Limiter, tenPerSecond, TransportOptions{
+		Clock: h.Clock, NoWait: true, OnError: func(_ *http.Request, err error) { failed = err },
+		Base: upstream(func(*http.Request) *http.Response { return says(429, "Retry-After: 5") }),
+	})
+	h.CutOff()
+	r, _ := request(t.Context(), "http://a.example/")
+	if resp, err := tr.RoundTrip(r); err != nil || resp.StatusCode != 429 || failed == nil {
+		t.Errorf("%v, and while following %v", err, failed)
+	}
+}
+
+func TestNewTransportErrors(t *testing.T) {
+	lim, _ := newLimiter(t)
+	window := limit.Must(limit.SlidingWindow("w", 10, time.Second))
+	for name, build := range map[string]func() (*Transport, error){
+		"no limiter":        func() (*Transport, error) { return NewTransport(nil, tenPerSecond, toHost, TransportOptions{}) },
+		"no rule":           func() (*Transport, error) { return NewTransport(lim, nil, toHost, TransportOptions{}) },
+		"no key":            func() (*Transport, error) { return NewTransport(lim, tenPerSecond, nil, TransportOptions{}) },
+		"a window":          func() (*Transport, error) { return NewTransport(lim, window, toHost, TransportOptions{}) },
+		"a limiter without": func() (*Transport, error) { return NewTransport(noSet{lim}, tenPerSecond, toHost, TransportOptions{}) },
+		"negative": func() (*Transport, error) {
+			return NewTransport(lim, tenPerSecond, toHost, TransportOptions{MaxWait: -1})
+		},
+		"negative, too": func() (*Transport, error) {
+			return NewTransport(lim, tenPerSecond, toHost, TransportOptions{MaxFollow: -1})
+		},
+		"for days": func() (*Transport, error) {
+			return NewTransport(lim, tenPerSecond, toHost, TransportOptions{MaxFollow: 25 * time.Hour})
+		},
+	} {
+		if tr, err := build(); err == nil || tr != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, l := range []Waiter{lim, noSet{lim}} {
+		if _, err := NewTransport(l, window, toHost, TransportOptions{Ignore: true}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// noSet is a limiter that cannot be told.
+type noSet struct{ Waiter }
+
+// A hold lasts at least as long as it is asked to, and less than one more unit's time, for
+// any rule; however large the numbers are.
+func FuzzHold(f *testing.F) {
+	f.Add(int64(10), int64(10), int64(time.Second), int64(7*time.Second))
+	f.Add(int64(1), int64(1), int64(time.Hour), int64(time.Second))
+	f.Add(int64(1<<53), int64(1<<53), int64(1), int64(time.Hour))
+	f.Fuzz(func(t *testing.T, n, units, per, wait int64) {
+		rule, err := limit.TokenBucket("r", n, units, time.Duration(per))
+		if err != nil || n == 0 || wait <= 0 || wait > int64(maxMaxFollow) {
+			return
+		}
+		lim, err := local.New(local.Options{Clock: clock.NewManual(noon)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lim.Close()
+		tr := newTransport(t, lim, rule, TransportOptions{MaxFollow: maxMaxFollow})
+		if err := tr.hold(t.Context(), "k", time.Duration(wait)); err != nil {
+			t.Fatal(err)
+		}
+		one := rule.Cost(1).Ceil()
+		got := lim.Peek("k", rule).RetryAfter
+		if debt := tr.leaks(time.Duration(wait)); debt >= limit.MaxUnits-n {
+			return // more than can be said
+		}
+		if got < time.Duration(wait) || got > time.Duration(wait)+one {
+			t.Errorf("%v holds for %v, want %v and at most %v more", rule, got, time.Duration(wait), one)
+		}
+	})
+}
