@@ -8,20 +8,6 @@ import (
 	"slices"
 )
 
-// Forwarding says in which header field the proxies in front of a service name the client.
-type Forwarding uint8
-
-// The fields. There is no guessing: a proxy that writes one of them passes the other on as
-// the client has sent it.
-const (
-	// NotForwarded means that clients connect directly. No header is read.
-	NotForwarded Forwarding = iota
-	// XForwardedFor is "X-Forwarded-For: 192.0.2.1, 198.51.100.7".
-	XForwardedFor
-	// Forwarded is the field of RFC 7239: `Forwarded: for="[2001:db8::1]:443";proto=https`.
-	Forwarded
-)
-
 // AddressOptions says whose word about a client's address counts. The zero value takes the
 // address of the peer, which is the client of a service without a proxy.
 type AddressOptions struct {

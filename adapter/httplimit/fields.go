@@ -9,22 +9,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Headers is which fields of a response tell the client what is left.
-type Headers uint8
-
-// The choices. Retry-After is independent of them.
-const (
-	// DraftHeaders writes RateLimit and RateLimit-Policy of
-	// draft-ietf-httpapi-ratelimit-headers-11, of the limit that decided and of all limits.
-	// Several middlewares add a line each.
-	DraftHeaders Headers = iota
-	// XRateLimitHeaders writes X-RateLimit-Limit, -Remaining and -Reset of the limit that
-	// decided. Reset is in Unix seconds. Of several middlewares the innermost is heard.
-	XRateLimitHeaders
-	// NoHeaders writes none.
-	NoHeaders
-)
-
 // maxInteger is the largest integer of structured fields (RFC 9651): it has 15 digits, and a
 // rule's limit may have 16.
 const maxInteger = 999_999_999_999_999
@@ -87,13 +71,22 @@ func (c *config) effectiveWindow(d *Decision) time.Duration {
 	return d.ResetAfter
 }
 
-// refillTime returns the time in which n units of a bucket come back.
+// refillTime returns the time in which n units of a bucket come back, rounded up. All of them
+// do within [limit.MaxWindow].
 func refillTime(rule *limit.Rule, n int64) time.Duration {
-	whole := uint64(max(rule.Limit(), 1))
-	hi, lo := bits.Mul64(uint64(rule.Horizon()), min(uint64(max(n, 0)), whole))
-	lo, carry := bits.Add64(lo, whole-1, 0) // rounded up
-	t, _ := bits.Div64(hi+carry, lo, whole)
+	units := uint64(rule.Units())
+	hi, lo := bits.Mul64(uint64(min(max(n, 0), rule.Limit())), uint64(rule.Period()))
+	lo, carry := bits.Add64(lo, units-1, 0)
+	t, _ := bits.Div64(hi+carry, lo, units)
 	return time.Duration(t)
+}
+
+// policy returns the item of RateLimit-Policy for a rule of this limit.
+func (l *boundLimit) policy(rule *limit.Rule) string {
+	if l.item != "" {
+		return l.item
+	}
+	return policyItem(l.name(rule), rule)
 }
 
 // policyItem returns an item of RateLimit-Policy. The window is rounded up: the draft knows
@@ -104,7 +97,7 @@ func policyItem(name string, rule *limit.Rule) string {
 	b = strconv.AppendInt(b, min(rule.Limit(), maxInteger), 10)
 	window := rule.Period()
 	if rule.Algorithm() == limit.AlgorithmFunnel {
-		window = rule.Horizon() // in which a whole bucket comes back
+		window = refillTime(rule, rule.Limit())
 	}
 	return string(appendSeconds(b, ";w=", window))
 }

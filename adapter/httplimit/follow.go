@@ -8,63 +8,101 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
+
+// Waiter is what a [Transport] needs of a limiter. Those of packages hybrid and local have
+// it, and Set besides, which a Transport needs to follow the upstream.
+type Waiter interface {
+	// Take admits n units of key, all or none.
+	Take(key string, rule *limit.Rule, n int64) limit.Result
+	// Peek tells what Take of one unit would answer.
+	Peek(key string, rule *limit.Rule) limit.Result
+	// Wait blocks until n units of key are admitted, or returns an error.
+	Wait(ctx context.Context, key string, rule *limit.Rule, n int64) error
+}
+
+// maxMaxFollow is the largest MaxFollow.
+const maxMaxFollow = 24 * time.Hour
+
+// setFunc is Set of a limiter.
+type setFunc = func(ctx context.Context, key string, rule *limit.Rule, used int64) error
+
+// setOf returns Set of a limiter: that of package local does not wait, and has no context.
+func setOf(lim any) setFunc {
+	switch s := lim.(type) {
+	case interface {
+		Set(ctx context.Context, key string, rule *limit.Rule, used int64) error
+	}:
+		return s.Set
+	case interface {
+		Set(key string, rule *limit.Rule, used int64) error
+	}:
+		return func(_ context.Context, key string, rule *limit.Rule, used int64) error { return s.Set(key, rule, used) }
+	}
+	return nil
+}
+
+// follower tells a limiter what an upstream says.
+type follower struct {
+	lim   Waiter
+	set   setFunc
+	rule  *limit.Rule // a bucket
+	max   time.Duration
+	clock clock.Clock
+}
 
 // maxSet is how long the limiter may take to be told what the upstream says: the response
 // waits for it.
 const maxSet = time.Second
 
 // follow tells the limiter what the upstream says. The request was sent at the given time.
-func (t *Transport) follow(key string, resp *http.Response, began time.Duration) error {
-	ctx := context.Background()
-	if resp.Request != nil {
-		ctx = resp.Request.Context()
-	}
+func (f *follower) follow(ctx context.Context, key string, resp *http.Response, began time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, maxSet)
 	defer cancel()
-	now := t.o.Clock.Now()
+	now := f.clock.Now()
 	refused := resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable
 	if wait, ok := retryAfter(resp.Header, now); refused && ok {
-		return t.hold(ctx, key, wait)
+		return f.hold(ctx, key, wait)
 	}
 	left, window, ok := upstreamLeft(resp.Header)
 	switch {
 	case ok && left == 0 && window > 0:
-		return t.hold(ctx, key, window)
+		return f.hold(ctx, key, window)
 	case ok:
-		return t.lower(ctx, key, left, now-began)
+		return f.lower(ctx, key, left, now-began)
 	case resp.StatusCode == http.StatusTooManyRequests:
-		return t.lower(ctx, key, 0, 0) // it does not say for how long
+		return f.lower(ctx, key, 0, 0) // it does not say for how long
 	}
 	return nil
 }
 
 // hold lets no request pass for a time: it fills the bucket so far that the next unit fits
 // after it.
-func (t *Transport) hold(ctx context.Context, key string, wait time.Duration) error {
-	wait = min(wait, t.o.MaxFollow)
-	if res := t.lim.Peek(key, t.rule); wait <= 0 || !res.Allowed && res.RetryAfter >= wait {
+func (f *follower) hold(ctx context.Context, key string, wait time.Duration) error {
+	wait = min(wait, f.max)
+	if res := f.lim.Peek(key, f.rule); wait <= 0 || !res.Allowed && res.RetryAfter >= wait {
 		return nil
 	}
-	return t.set(ctx, key, t.rule, min(t.rule.Limit()-1+t.leaks(wait), limit.MaxUnits))
+	return f.set(ctx, key, f.rule, min(f.rule.Limit()-1+f.leaks(wait), limit.MaxUnits))
 }
 
 // lower takes units away, if the limiter believes that more are left than the upstream does.
 // What has come back since the request was sent is no difference.
-func (t *Transport) lower(ctx context.Context, key string, left int64, took time.Duration) error {
-	left = min(left, t.rule.Limit())
-	if t.lim.Peek(key, t.rule).Remaining <= left+t.leaks(max(took, 0)) {
+func (f *follower) lower(ctx context.Context, key string, left int64, took time.Duration) error {
+	left = min(left, f.rule.Limit())
+	if f.lim.Peek(key, f.rule).Remaining <= left+f.leaks(max(took, 0)) {
 		return nil
 	}
-	return t.set(ctx, key, t.rule, t.rule.Limit()-left)
+	return f.set(ctx, key, f.rule, f.rule.Limit()-left)
 }
 
 // leaks returns how many units the bucket leaks in a time, rounded up, at most
 // [limit.MaxUnits].
-func (t *Transport) leaks(in time.Duration) int64 {
-	period := uint64(t.rule.Period())
-	hi, lo := bits.Mul64(uint64(in), uint64(t.rule.Units()))
+func (f *follower) leaks(in time.Duration) int64 {
+	period := uint64(f.rule.Period())
+	hi, lo := bits.Mul64(uint64(in), uint64(f.rule.Units()))
 	lo, carry := bits.Add64(lo, period-1, 0)
 	if hi += carry; hi >= period {
 		return limit.MaxUnits

@@ -6,6 +6,20 @@ import (
 	"strings"
 )
 
+// Forwarding says in which header field the proxies in front of a service name the client.
+type Forwarding uint8
+
+// The fields. There is no guessing: a proxy that writes one of them passes the other on as
+// the client has sent it.
+const (
+	// NotForwarded means that clients connect directly. No header is read.
+	NotForwarded Forwarding = iota
+	// XForwardedFor is "X-Forwarded-For: 192.0.2.1, 198.51.100.7".
+	XForwardedFor
+	// Forwarded is the field of RFC 7239: `Forwarded: for="[2001:db8::1]:443";proto=https`.
+	Forwarded
+)
+
 // hops are the nodes that the proxies have named, read from right to left: what a trusted
 // proxy has appended comes first, and does not depend on what stands to the left of it. Read
 // from the left, a quote that a client opens would swallow all that proxies append.

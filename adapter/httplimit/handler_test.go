@@ -116,7 +116,7 @@ func TestRateLimitFieldHolds(t *testing.T) {
 			if !ok || left != lim.Peek("k", rule).Remaining {
 				t.Fatalf("%v, step %d: %v", rule, step, w.Header())
 			}
-			if per := float64(rule.Limit()) / rule.Horizon().Seconds(); rule.Algorithm() == limit.AlgorithmFunnel && float64(left) > per*window.Seconds() {
+			if per := float64(rule.Units()) / rule.Period().Seconds(); rule.Algorithm() == limit.AlgorithmFunnel && float64(left) > per*window.Seconds() {
 				t.Errorf("%v: %d in %v is more than the rule allows in the long run", rule, left, window)
 			}
 			if c.Advance(time.Duration(step%9) * 37 * time.Millisecond); left == 0 {
@@ -334,6 +334,7 @@ func TestLimiterThatCannotDecide(t *testing.T) {
 	get(t, s, "/", "Key: k").want(t, 500)
 }
 
+// Fault 60: names that the fields cannot carry are rejected, with all else that is wrong.
 func TestNewErrors(t *testing.T) {
 	lim, _ := newLimiter(t)
 	rule, key := perMinute("r", 1), By(byKey)

@@ -11,17 +11,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Waiter is what a [Transport] needs of a limiter. Those of packages hybrid and local have
-// it, and Set besides, which a Transport needs to follow the upstream.
-type Waiter interface {
-	// Take admits n units of key, all or none.
-	Take(key string, rule *limit.Rule, n int64) limit.Result
-	// Peek tells what Take of one unit would answer.
-	Peek(key string, rule *limit.Rule) limit.Result
-	// Wait blocks until n units of key are admitted, or returns an error.
-	Wait(ctx context.Context, key string, rule *limit.Rule, n int64) error
-}
-
 // TransportOptions says how requests to an upstream are limited. The zero value waits and
 // follows the upstream.
 type TransportOptions struct {
@@ -79,14 +68,12 @@ func (e *RefusedError) Error() string {
 // closed, as of any request. What the transport below makes of a request does not matter:
 // its unit is used.
 type Transport struct {
-	lim  Waiter
-	rule *limit.Rule
-	key  KeyFunc
-	o    TransportOptions
-	set  setFunc // nil: the upstream is not followed
+	lim      Waiter
+	rule     *limit.Rule
+	key      KeyFunc
+	o        TransportOptions
+	follower *follower // nil: the upstream is not followed
 }
-
-type setFunc = func(ctx context.Context, key string, rule *limit.Rule, used int64) error
 
 // NewTransport returns a transport that limits requests by one rule and key, such as the
 // host that they go to. It returns an error that says everything that is wrong.
@@ -118,11 +105,12 @@ func NewTransport(lim Waiter, rule *limit.Rule, key KeyFunc, o TransportOptions)
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	return &Transport{lim: lim, rule: rule, key: key, o: o.withDefaults(), set: set}, nil
+	tr := &Transport{lim: lim, rule: rule, key: key, o: o.withDefaults()}
+	if set != nil {
+		tr.follower = &follower{lim, set, rule, tr.o.MaxFollow, tr.o.Clock}
+	}
+	return tr, nil
 }
-
-// maxMaxFollow is the largest MaxFollow.
-const maxMaxFollow = 24 * time.Hour
 
 func (o TransportOptions) withDefaults() TransportOptions {
 	if o.Base == nil {
@@ -140,21 +128,6 @@ func (o TransportOptions) withDefaults() TransportOptions {
 	return o
 }
 
-// setOf returns Set of a limiter: that of package local does not wait, and has no context.
-func setOf(lim any) setFunc {
-	switch s := lim.(type) {
-	case interface {
-		Set(ctx context.Context, key string, rule *limit.Rule, used int64) error
-	}:
-		return s.Set
-	case interface {
-		Set(key string, rule *limit.Rule, used int64) error
-	}:
-		return func(_ context.Context, key string, rule *limit.Rule, used int64) error { return s.Set(key, rule, used) }
-	}
-	return nil
-}
-
 // RoundTrip sends a request as soon as the limit admits it.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	key, err := keyOf(t.key, r)
@@ -169,8 +142,8 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	began := t.o.Clock.Now()
 	resp, err := t.o.Base.RoundTrip(r)
-	if err == nil && t.set != nil {
-		if err := t.follow(key, resp, began); err != nil {
+	if err == nil && t.follower != nil {
+		if err := t.follower.follow(r.Context(), key, resp, began); err != nil {
 			t.o.OnError(r, fmt.Errorf("httplimit: following the upstream: %w", err))
 		}
 	}

@@ -378,11 +378,11 @@ func FuzzHold(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer lim.Close()
-		tr := newTransport(t, lim, rule, TransportOptions{MaxFollow: maxMaxFollow})
+		tr := newTransport(t, lim, rule, TransportOptions{MaxFollow: maxMaxFollow}).follower
 		if err := tr.hold(t.Context(), "k", time.Duration(wait)); err != nil {
 			t.Fatal(err)
 		}
-		one := rule.Cost(1).Ceil()
+		one := refillTime(rule, 1)
 		got := lim.Peek("k", rule).RetryAfter
 		if debt := tr.leaks(time.Duration(wait)); debt >= limit.MaxUnits-n {
 			return // more than can be said

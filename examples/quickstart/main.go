@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"log"
 	"net/http"
-	"os"
 	"os/signal"
 	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hybridlimit/hybridlimit/adapter/httplimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -25,24 +25,17 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	go func() { log.Fatal(http.ListenAndServe(":8080", handler(lim))) }()
-	stop := make(chan os.Signal, 1)
-	signal.Notify(stop, os.Interrupt, syscall.SIGTERM)
-	<-stop
+	protect, err := httplimit.New(lim, perUser, httplimit.By(user), httplimit.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	go func() { log.Fatal(http.ListenAndServe(":8080", protect(http.HandlerFunc(hello)))) }()
+	ctx, _ := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	<-ctx.Done()
 	lim.Close(context.Background()) // reports what is pending, within 5 s
 }
 
-func handler(lim *hybrid.Limiter) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		user, _, _ := r.BasicAuth() // whatever your service knows the caller by
-		res := lim.Take("user:"+user, perUser, 1)
-		if seconds, ok := res.RetryAfterSeconds(); ok {
-			w.Header().Set("Retry-After", fmt.Sprint(seconds))
-		}
-		if !res.Allowed {
-			http.Error(w, "too many requests", http.StatusTooManyRequests)
-			return
-		}
-		fmt.Fprintln(w, res.Remaining, "requests left")
-	}
-}
+// user is whatever your service knows the caller by.
+func user(r *http.Request) string { name, _, _ := r.BasicAuth(); return name }
+
+func hello(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "hello", user(r)) }

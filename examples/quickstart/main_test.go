@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"github.com/hybridlimit/hybridlimit/adapter/httplimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
@@ -26,17 +28,22 @@ func TestHandler(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lim.Close(context.Background())
-	h := handler(lim)
+	protect, err := httplimit.New(lim, perUser, httplimit.By(user), httplimit.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := protect(http.HandlerFunc(hello))
 	get := func(user string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.SetBasicAuth(user, "")
 		w := httptest.NewRecorder()
-		h(w, r)
+		h.ServeHTTP(w, r)
 		return w
 	}
 	for left := 99; left >= 0; left-- {
-		if w := get("alice"); w.Code != http.StatusOK || w.Body.String() != fmt.Sprintln(left, "requests left") {
-			t.Fatalf("with %d left: %d, %s", left, w.Code, w.Body)
+		w := get("alice")
+		if says := fmt.Sprintf(`"api";r=%d;`, left); w.Code != http.StatusOK || w.Body.String() != "hello alice\n" || !strings.HasPrefix(w.Header().Get("RateLimit"), says) {
+			t.Fatalf("with %d left: %d, %s, %v", left, w.Code, w.Body, w.Header())
 		}
 	}
 	if w := get("alice"); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") == "" {
@@ -44,5 +51,8 @@ func TestHandler(t *testing.T) {
 	}
 	if w := get("bob"); w.Code != http.StatusOK {
 		t.Errorf("another user: %d", w.Code)
+	}
+	if w := get(""); w.Code != http.StatusBadRequest {
+		t.Errorf("nobody: %d", w.Code)
 	}
 }
