@@ -55,7 +55,8 @@ func readItem(t *testing.T, item string) (name string, params map[string]int64) 
 // CI runs it 1500 times.
 func FuzzFields(f *testing.F) {
 	f.Add("api", int64(100), int64(100), int64(time.Minute), int64(1))
-	f.Add(`a "b" \ c`, int64(math.MaxInt64), int64(1), int64(1), int64(0))
+	f.Add(`a "b" \ c`, int64(5), int64(1), int64(time.Second), int64(0))
+	f.Add("too many", int64(math.MaxInt64), int64(1), int64(1), int64(0))
 	f.Add("é\x00\xff%", int64(1<<53), int64(1<<53), int64(limit.MaxWindow), int64(1<<52))
 	f.Add("0", int64(0), int64(7), int64(3e9), int64(5))
 	f.Fuzz(func(t *testing.T, name string, n, units, per, cost int64) {

@@ -10,6 +10,7 @@ func table() []mutant {
 		misuseMutants, conflictMutants, clientMutants, permissionMutants, logMutants,
 		debtMutants,
 		fleetMutants, windowMutants,
+		httpMutants,
 	)
 }
 
@@ -31,3 +32,4 @@ func rulenames(test string) check  { return check{"internal/rulenames", test, 0}
 func redisstore(test string) check { return check{"internal/redisstore", test, 0} }
 func words(test string) check      { return check{"limit", test, 0} }
 func clocks(test string) check     { return check{"clock", test, 0} }
+func httplimit(test string) check  { return check{"adapter/httplimit", test, 0} }
