@@ -50,7 +50,8 @@ type Options struct {
 	Limiters int
 	// Limiter is what all of them are made with. Its Clock is replaced by the
 	// Harness's. Where it does not say otherwise SyncInterval and HeartbeatInterval are
-	// 1 min, DegradeAfter is 1, and ExpectedNodes is the number of limiters.
+	// 1 min, CommandTimeout is 20 s, so that a busy machine is no outage, DegradeAfter is 1,
+	// and ExpectedNodes is the number of limiters.
 	Limiter hybrid.Options
 	// Start is where the clock begins. Default 2026-03-01 12:00 UTC.
 	Start time.Time
@@ -127,6 +128,8 @@ func (h *Harness) join(o Options) {
 	h.tb.Helper()
 	c := hybrid.RedisOptions(h.net.addr)
 	c.Dialer = h.net.dial
+	// A machine that is busy is no outage: only CutOff is, which breaks connections at once.
+	c.DialTimeout, c.ReadTimeout, c.WriteTimeout = patience, patience, patience
 	// After as many refused connections as the pool is large go-redis tries one a second.
 	c.PoolSize = 10_000
 	rdb := redis.NewClient(c)
@@ -149,6 +152,7 @@ func (h *Harness) tuned(o Options) hybrid.Options {
 	l.Clock = h.Clock
 	setDefault(&l.SyncInterval, quiet)
 	setDefault(&l.HeartbeatInterval, quiet)
+	setDefault(&l.CommandTimeout, patience)
 	setDefault(&l.DegradeAfter, 1)
 	setDefault(&l.ExpectedNodes, o.Limiters)
 	return l

@@ -51,15 +51,16 @@ type follower struct {
 	rule  *limit.Rule // a bucket
 	max   time.Duration
 	clock clock.Clock
+	wait  time.Duration // for the limiter
 }
 
-// maxSet is how long the limiter may take to be told what the upstream says: the response
-// waits for it.
+// maxSet is how long a limiter may take to be told what the upstream says: the response waits
+// for it.
 const maxSet = time.Second
 
 // follow tells the limiter what the upstream says. The request was sent at the given time.
 func (f *follower) follow(ctx context.Context, key string, resp *http.Response, began time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, maxSet)
+	ctx, cancel := context.WithTimeout(ctx, f.wait)
 	defer cancel()
 	now := f.clock.Now()
 	refused := resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable

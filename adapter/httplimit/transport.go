@@ -107,7 +107,7 @@ func NewTransport(lim Waiter, rule *limit.Rule, key KeyFunc, o TransportOptions)
 	}
 	tr := &Transport{lim: lim, rule: rule, key: key, o: o.withDefaults()}
 	if set != nil {
-		tr.follower = &follower{lim, set, rule, tr.o.MaxFollow, tr.o.Clock}
+		tr.follower = &follower{lim, set, rule, tr.o.MaxFollow, tr.o.Clock, maxSet}
 	}
 	return tr, nil
 }

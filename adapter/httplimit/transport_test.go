@@ -281,6 +281,7 @@ func TestTransportAndServer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		tr.follower.wait = time.Minute // the machine may be busy
 		return &http.Client{Transport: tr}
 	}
 	one, two := client(f.Limiters[0]), client(f.Limiters[1])
