@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
 	"github.com/hybridlimit/hybridlimit/clock"
@@ -15,7 +17,14 @@ import (
 	"github.com/hybridlimit/hybridlimit/local"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	redis.SetLogger(silence{}) // it reports the connections that fail by design
+	goleak.VerifyTestMain(m)
+}
+
+type silence struct{}
+
+func (silence) Printf(context.Context, string, ...any) {}
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
