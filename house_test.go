@@ -37,11 +37,11 @@ var mayImport = map[string][]string{
 	"clock":               {},
 	"local":               {"limit", "clock", "internal/counter", "internal/decision", "internal/table", "internal/waitqueue"},
 	"remote":              {"limit", "internal/redisstore"},
-	"hybrid":              {"limit", "clock", "internal/arith", "internal/counter", "internal/decision", "internal/table", "internal/waitqueue", "internal/redisstore"},
+	"hybrid":              {"limit", "clock", "internal/arith", "internal/counter", "internal/decision", "internal/table", "internal/tally", "internal/waitqueue", "internal/redisstore"},
 	"hybridtest":          {"limit", "clock", "hybrid"},
 	"internal/algorithm":  {"limit", "internal/arith", "internal/decision"},
 	"internal/arith":      {},
-	"internal/counter":    {"limit", "internal/algorithm", "internal/arith", "internal/decision"},
+	"internal/counter":    {"limit", "internal/algorithm", "internal/arith", "internal/decision", "internal/tally"},
 	"internal/decision":   {"limit", "internal/arith"},
 	"internal/keyhash":    {},
 	"internal/limittest":  {"limit"},
@@ -49,7 +49,8 @@ var mayImport = map[string][]string{
 	"internal/redisstore": {"limit", "clock", "internal/arith", "internal/decision"},
 	"internal/redistest":  {},
 	"internal/rulenames":  {"limit"},
-	"internal/table":      {"limit", "clock", "internal/counter", "internal/decision", "internal/keyhash", "internal/rulenames"},
+	"internal/table":      {"limit", "clock", "internal/counter", "internal/decision", "internal/keyhash", "internal/rulenames", "internal/tally"},
+	"internal/tally":      {"limit"},
 	"internal/waitqueue":  {"limit", "clock", "internal/counter"},
 }
 

@@ -48,14 +48,14 @@ func (l *Limiter) TakeAll(checks ...limit.Check) limit.AllResult {
 // countAll counts the decisions of an admitted TakeAll, or its one refusal.
 func (l *Limiter) countAll(checks []limit.Check, out []limit.Result, v *limit.AllResult) {
 	if !v.Allowed {
-		l.tally.count(checks[v.By].Units(), false, v.Source)
+		l.tally.Of(checks[v.By].Rule).Count(checks[v.By].Units(), false, v.Source)
 		return
 	}
 	for i := range checks {
 		if q := &checks[i]; out[i].WouldRefuse {
-			l.tally.pass()
+			l.tally.Of(q.Rule).Pass()
 		} else {
-			l.tally.count(q.Units(), true, out[i].Source)
+			l.tally.Of(q.Rule).Count(q.Units(), true, out[i].Source)
 		}
 	}
 }

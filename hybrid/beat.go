@@ -77,8 +77,10 @@ func (c *core) onBeat(ev evBeat) {
 	case failing:
 		c.beats.next = c.now + c.jitter(c.cfg.retry, 0.5, 1.5)
 	case ev.err != nil:
-		c.stats.failures.Add(1)
 		c.noteFailure(ev.err) // only the list of nodes is broken: go on as usual
+		c.stats.failed(c.lastReason)
+	default:
+		c.stats.answered(c.now-b.at, c.local)
 	}
 	found := false
 	class := c.exchangeEnded(b.at, all, func(v *server) {

@@ -22,7 +22,7 @@ func (l *Limiter) TakeAtMost(key string, rule *limit.Rule, n int64) (granted int
 		return n, l.Take(key, rule, n)
 	}
 	granted, res = l.table.TakeAtMost(key, rule, n, l.now())
-	l.tally.count(granted, res.Allowed, res.Source)
+	l.tally.Of(rule).Count(granted, res.Allowed, res.Source)
 	return granted, res
 }
 

@@ -14,7 +14,7 @@ func (l *Limiter) invalid(key string, rule *limit.Rule, n int64) limit.Result {
 	if l == nil {
 		return res
 	}
-	l.tally.invalid()
+	l.tally.Of(rule).Invalid()
 	if l.table == nil {
 		return res
 	}

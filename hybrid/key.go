@@ -51,12 +51,12 @@ func (k *Key) AllowN(n int64) bool {
 	ok, src, counted := k.handle.AllowBy(k.lim.clock, n)
 	switch {
 	case counted && n > 1:
-		k.lim.tally.together(n, src)
+		k.lim.tally.Of(k.handle.Rule()).Together(n, src)
 	case counted:
 	case n == 1:
-		k.lim.tally.countOne(ok, src)
+		k.lim.tally.Of(k.handle.Rule()).CountOne(ok, src)
 	default:
-		k.lim.tally.count(n, ok, src)
+		k.lim.tally.Of(k.handle.Rule()).Count(n, ok, src)
 	}
 	return ok
 }
@@ -71,7 +71,7 @@ func (k *Key) Take(n int64) limit.Result {
 	if counted {
 		return res
 	}
-	return k.lim.count(n, res)
+	return k.lim.count(k.handle.Rule(), n, res)
 }
 
 // Peek is [Limiter.Peek].

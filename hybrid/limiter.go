@@ -9,6 +9,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/table"
+	"github.com/hybridlimit/hybridlimit/internal/tally"
 	"github.com/hybridlimit/hybridlimit/internal/waitqueue"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -18,11 +19,7 @@ import (
 //
 // One Limiter is one node. A process needs only one, for any number of rules and keys.
 type Limiter struct {
-	// The allocator puts 8 bytes before an object of this size. This padding makes the cells
-	// of tally begin at cache lines.
-	_     [56]byte
-	tally tally
-
+	tally  tally.Tallies
 	table  *table.Table
 	clock  clock.Clock
 	link   *counter.Link
@@ -94,12 +91,12 @@ func (l *Limiter) ID() string {
 }
 
 // Stats returns what the limiter has done so far. Do not call it often: popular keys count
-// what they admit each by itself, and to add up 65,536 of them takes 1 ms.
+// what they admit each by itself, and to add up 65,536 of them takes milliseconds.
 func (l *Limiter) Stats() Stats {
 	var s Stats
 	if l == nil || l.table == nil {
 		if l != nil {
-			l.tally.sum(&s, [counter.Sources]int64{})
+			s.addRules(l.tally.All())
 		}
 		return s
 	}
@@ -111,10 +108,17 @@ func (l *Limiter) Stats() Stats {
 		s.ForgivenUnits += l.link.Forgiven()
 	}
 	s.RefundedUnits, s.RefundsGivenUp = l.stats.refunded.Load(), l.stats.givenUp.Load()
-	shared := l.tally.sum(&s, l.table.Admitted())
+	now := l.now()
+	survey := l.table.Survey(now)
+	shared := s.addRules(l.tally.All())
 	if l.link != nil {
 		s.PendingUnits = shared - s.AckedUnits - s.ForgivenUnits - s.ExpiredUnits - s.WithdrawnUnits
 		s.OverflowUnits = s.AdmittedUnits - shared
+		s.QueuedKeys, s.QuarantinedKeys = survey.Queued, survey.Quarantined
+		if survey.Oldest != 0 {
+			s.OldestPending = time.Duration(max(now-survey.Oldest, 1))
+		}
+		s.addExchanges(&l.stats)
 	}
 	ts := l.table.Stats()
 	s.LiveCounters, s.Evictions, s.Overflow, s.Conflicts = ts.Live, uint64(ts.Evictions), uint64(ts.Overflow), uint64(ts.Conflicts)

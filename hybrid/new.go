@@ -48,7 +48,7 @@ func build(rdb redis.UniversalClient, o Options) (*Limiter, error) {
 		l.link.SetShards(ks.Shard)
 	}
 	var err error
-	l.table, err = table.New(table.Options{MaxKeys: o.MaxKeys, Clock: o.Clock, Link: l.link, Conflict: l.conflict})
+	l.table, err = table.New(table.Options{MaxKeys: o.MaxKeys, Clock: o.Clock, Link: l.link, Tallies: &l.tally, Conflict: l.conflict})
 	if err != nil {
 		return nil, fmt.Errorf("hybrid: %w", err)
 	}

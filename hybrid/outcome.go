@@ -40,7 +40,7 @@ func (c *core) exchangeEnded(began int64, all []answer, answered func(*server)) 
 		v.answers = v.answers[:0]
 	}
 	if class != 0 {
-		c.stats.failures.Add(1)
+		c.stats.failed(c.lastReason)
 	}
 	return class
 }

@@ -36,6 +36,7 @@ func (c *core) onReplies(ev evReplies) {
 	switch {
 	case !failed:
 		p.load.budget.answered(p.cost, c.now-p.at)
+		c.stats.answered(c.now-p.at, c.local)
 	case timedOut(ev.outcomes):
 		p.load.budget.timedOut(p.cost)
 	}

@@ -1,8 +1,11 @@
 package hybrid
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
 
 // Outcomes counts decisions by the state that they are based on, see [limit.Source].
@@ -12,6 +15,16 @@ type Outcomes struct {
 
 // Total returns the sum.
 func (o Outcomes) Total() uint64 { return o.Unsynced + o.Synced + o.Degraded + o.Local }
+
+// RuleStats counts the checks under the rules of one name since the limiter was made.
+type RuleStats struct {
+	// Name is the name of the rules. The empty name is of all rules after the first 1,000
+	// names, and of checks with a rule that is nil or zero.
+	Name            string
+	Allowed, Denied Outcomes
+	WouldRefuse     uint64 // see [Stats]
+	Invalid         uint64
+}
 
 // Stats is a snapshot of what a limiter has done since it was made. Its fields are read one
 // after another, not at one instant.
@@ -25,6 +38,12 @@ type Stats struct {
 	ExpiredUnits    int64 // admitted units that counted no more when Redis could be reached
 	ForgivenUnits   int64 // units of an outage above MaxDebt, which Redis has not booked; not in AckedUnits
 	PendingUnits    int64 // admitted units that are waiting or under way: none of the above, nor withdrawn
+	// OldestPending is how long ago the oldest pending unit was admitted, 0 if there is none.
+	// While Redis answers it is about a lag at most, see [Options].MaxLag. Right after an outage
+	// it may be too low for keys whose report was under way when the outage began.
+	OldestPending   time.Duration
+	QueuedKeys      int64 // keys in memory that wait until they are reported, or asked for
+	QuarantinedKeys int64 // keys in memory that Redis cannot use now
 	OverflowUnits   int64 // admitted units of keys that found no room in memory; never reported
 	WithdrawnUnits  int64 // admitted units that were handed back, or whose key was reset, before they were reported
 	// RefundsGivenUp counts refunds of a key that were not sent again after Redis had lost
@@ -40,14 +59,19 @@ type Stats struct {
 	// Behind is the longest time that a report in the latest script call had waited after it
 	// was due. If it is more than some milliseconds, Redis does not keep up, and views are
 	// older than MaxLag by that time.
-	Behind         time.Duration
-	Heartbeats     uint64
-	Failures       uint64 // exchanges with Redis that failed
-	Losses         uint64 // losses of data that were noticed, per shard
-	RolledBackKeys uint64 // keys of which Redis answered less than it had answered before
-	Quarantined    uint64 // how often a key could not be used in Redis although its batch was applied
-	BadReplies     uint64 // replies that contradict the protocol
-	Renames        uint64 // how often another process, such as a clone of this one, was seen to use the name of this node
+	Behind     time.Duration
+	Heartbeats uint64
+	Failures   uint64 // exchanges with Redis that failed
+	// FailuresBy is Failures by reason: the words that [State].Reason has while degraded. Each
+	// word that there is has an entry. Without Redis there are none.
+	FailuresBy     map[string]uint64
+	Exchanges      Latency   // exchanges with Redis that were answered
+	LastSuccess    time.Time // when the latest of them ended, by the limiter's clock; zero: there was none
+	Losses         uint64    // losses of data that were noticed, per shard
+	RolledBackKeys uint64    // keys of which Redis answered less than it had answered before
+	Quarantined    uint64    // how often a key could not be used in Redis although its batch was applied
+	BadReplies     uint64    // replies that contradict the protocol
+	Renames        uint64    // how often another process, such as a clone of this one, was seen to use the name of this node
 	StateChanges   uint64
 	// Mismatches is how many other layouts (another number of Shards, another version of
 	// this library) the latest heartbeat has found on the same Redis with the same prefix.
@@ -57,6 +81,9 @@ type Stats struct {
 	// Overshoot is the largest number of units by which Redis has reported a key above its
 	// limit.
 	Overshoot int64
+	// Rules is what has become of the checks by rule, in the order of the names. It adds up to
+	// Allowed, Denied, WouldRefuse and Invalid.
+	Rules []RuleStats
 }
 
 // counters holds what the reconciler counts. Its fields are read concurrently.
@@ -68,6 +95,39 @@ type counters struct {
 	returned                                             atomic.Int64 // operations that have handed units back in Redis
 	givenUp                                              atomic.Uint64
 	refunded, forgiven                                   atomic.Int64
+	failuresBy                                           [64]atomic.Uint64 // by index in redisstore.Reasons
+	exchanges                                            latencies
+	lastSuccess                                          atomic.Int64 // on the counter clock, ns; 0: there was none
+}
+
+// failed counts an exchange that failed for a reason.
+func (c *counters) failed(reason string) {
+	i := slices.Index(redisstore.Reasons, reason)
+	c.failuresBy[max(i, 0)].Add(1) // the first is for all that has no word
+	c.failures.Add(1)
+}
+
+// answered counts an exchange that was answered in full after d ns, at now on the counter clock.
+func (c *counters) answered(d, now int64) {
+	c.exchanges.add(d)
+	c.lastSuccess.Store(now)
+}
+
+// addExchanges adds how exchanges have ended to s.
+func (s *Stats) addExchanges(c *counters) {
+	s.FailuresBy, s.Exchanges = c.loadFailures(), c.exchanges.load()
+	if at := c.lastSuccess.Load(); at != 0 {
+		s.LastSuccess = time.Unix(0, at)
+	}
+}
+
+// loadFailures returns how many exchanges have failed, by reason.
+func (c *counters) loadFailures() map[string]uint64 {
+	by := make(map[string]uint64, len(redisstore.Reasons))
+	for i, reason := range redisstore.Reasons {
+		by[reason] = c.failuresBy[i].Load()
+	}
+	return by
 }
 
 // noteOvershoot keeps the largest number. Only the reconciler calls it.

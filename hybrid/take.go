@@ -16,15 +16,15 @@ func (l *Limiter) AllowN(key string, rule *limit.Rule, n int64) bool {
 	ok, src, counted := l.table.AllowBy(l.clock, key, rule, n)
 	switch {
 	case counted && n > 1:
-		l.tally.together(n, src)
+		l.tally.Of(rule).Together(n, src)
 	case counted:
 	case !ok && rule.IsDryRun():
-		l.tally.pass()
+		l.tally.Of(rule).Pass()
 		return true
 	case n == 1:
-		l.tally.countOne(ok, src)
+		l.tally.Of(rule).CountOne(ok, src)
 	default:
-		l.tally.count(n, ok, src)
+		l.tally.Of(rule).Count(n, ok, src)
 	}
 	return ok
 }
@@ -38,15 +38,15 @@ func (l *Limiter) Take(key string, rule *limit.Rule, n int64) limit.Result {
 	if counted {
 		return res
 	}
-	return l.count(n, res)
+	return l.count(rule, n, res)
 }
 
 // count counts a decision, and returns it.
-func (l *Limiter) count(n int64, res limit.Result) limit.Result {
-	if res.WouldRefuse {
-		l.tally.pass()
+func (l *Limiter) count(rule *limit.Rule, n int64, res limit.Result) limit.Result {
+	if is := l.tally.Of(rule); res.WouldRefuse {
+		is.Pass()
 	} else {
-		l.tally.count(n, res.Allowed, res.Source)
+		is.Count(n, res.Allowed, res.Source)
 	}
 	return res
 }

@@ -1,66 +1,12 @@
 package hybrid
 
 import (
-	"sync"
+	"slices"
 	"testing"
 	"time"
-	"unsafe"
 
-	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
-
-// A cell shares no cache line with anything that others write, or all read.
-func TestCellsFillLines(t *testing.T) {
-	const line = 64
-	l, err := New(nil, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close(t.Context())
-	if at, size := uintptr(unsafe.Pointer(&l.tally)), unsafe.Sizeof(cell{}); at%line != 0 || size%line != 0 {
-		t.Errorf("cells of %d bytes begin at %d of a line", size, at%line)
-	}
-}
-
-// No decision is lost, from however many goroutines, and however their stacks grow.
-func TestTallyLosesNothing(t *testing.T) {
-	var sums tally
-	var all sync.WaitGroup
-	const goroutines, each = 50, 1000
-	for range goroutines {
-		all.Go(func() {
-			for i := range each {
-				deep(i%64, func() { sums.count(1, i%2 == 0, limit.SourceSynced) })
-			}
-		})
-	}
-	all.Wait()
-	var s Stats
-	if shared := sums.sum(&s, [counter.Sources]int64{}); shared != goroutines*each/2 || s.Allowed.Synced != s.Denied.Synced || s.Denied.Synced != goroutines*each/2 {
-		t.Errorf("%d shared of %+v", shared, s)
-	}
-	used := 0
-	for i := range sums.cells {
-		if sums.cells[i].one[1][1].Load() > 0 {
-			used++
-		}
-	}
-	if used < 8 {
-		t.Errorf("%d goroutines meet in %d cells", goroutines, used)
-	}
-}
-
-// deep calls f from further down the stack.
-func deep(by int, f func()) {
-	var room [256]byte
-	if by > 0 {
-		deep(by-1, f)
-		room[by] = 1
-		return
-	}
-	f()
-}
 
 // What leases admit, which the table counts, and what the tally counts add up to all checks:
 // by name, a long one too, bound, or bound only just now, admitted or not, or by a rule
@@ -101,9 +47,13 @@ func TestStatsCountEachDecisionOnce(t *testing.T) {
 		if s.Allowed.Local != uint64((w+3)*n) || s.AdmittedUnits != int64((w+3)*n) || s.Denied.Local != uint64(w*(i+1-n)) || s.WouldRefuse != uint64(3*(i+1-n)) {
 			t.Errorf("after %d checks of each: %+v, %+v, %d units, %d but for dry runs", i+1, s.Allowed, s.Denied, s.AdmittedUnits, s.WouldRefuse)
 		}
-	}
-	if l.table.Admitted()[limit.SourceLocal] < full {
-		t.Error("slots have admitted hardly anything")
+		want := []RuleStats{
+			{Name: "day", Allowed: Outcomes{Local: uint64(w * n)}, Denied: Outcomes{Local: uint64(w * (i + 1 - n))}},
+			{Name: "dry", Allowed: Outcomes{Local: uint64(3 * n)}, WouldRefuse: uint64(3 * (i + 1 - n))},
+		}
+		if !slices.Equal(s.Rules, want) {
+			t.Errorf("after %d checks of each: %+v, want %+v", i+1, s.Rules, want)
+		}
 	}
 }
 

@@ -1,10 +1,13 @@
 package hybrid
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 )
@@ -111,11 +114,22 @@ func errorOf(text string) error {
 	return errors.New(text)
 }
 
-// String returns the figures that are not 0, as name=value.
+// String returns the figures that are not 0, as name=value. Of the rules it has the number.
 func (s Stats) String() string { return figures(reflect.ValueOf(s)) }
 
 // String returns the numbers that are not 0, as name=value.
 func (o Outcomes) String() string { return figures(reflect.ValueOf(o)) }
+
+// words returns the entries that are not 0, as word=value.
+func words(by map[string]uint64) string {
+	var list []string
+	for _, w := range slices.Sorted(maps.Keys(by)) {
+		if by[w] != 0 {
+			list = append(list, fmt.Sprintf("%s=%d", w, by[w]))
+		}
+	}
+	return cmp.Or(strings.Join(list, " "), "none")
+}
 
 // figures returns the fields of a struct that are not 0, as name=value.
 func figures(v reflect.Value) string {
@@ -129,9 +143,16 @@ func figures(v reflect.Value) string {
 			b.WriteByte(' ')
 		}
 		name := v.Type().Field(i).Name
-		if f.Kind() == reflect.Struct {
+		switch is := f.Interface().(type) {
+		case time.Time:
+			fmt.Fprintf(&b, "%s=%s", name, is.Format(time.RFC3339Nano))
+		case []RuleStats:
+			fmt.Fprintf(&b, "%s=%d", name, len(is))
+		case map[string]uint64:
+			fmt.Fprintf(&b, "%s={%s}", name, words(is))
+		case Outcomes, Latency:
 			fmt.Fprintf(&b, "%s={%s}", name, figures(f))
-		} else {
+		default:
 			fmt.Fprintf(&b, "%s=%v", name, f)
 		}
 	}

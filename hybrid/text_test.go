@@ -45,8 +45,13 @@ func TestJSON(t *testing.T) {
 }
 
 func TestStatsAsText(t *testing.T) {
-	s := hybrid.Stats{Allowed: hybrid.Outcomes{Synced: 7, Local: 1}, Invalid: 2, PendingUnits: 3, Overshoot: -1}
-	if got, want := s.String(), "Allowed={Synced=7 Local=1} Invalid=2 PendingUnits=3 Overshoot=-1"; got != want || fmt.Sprintf("%+v", s) != want {
+	s := hybrid.Stats{
+		Allowed: hybrid.Outcomes{Synced: 7, Local: 1}, Invalid: 2, PendingUnits: 3, Overshoot: -1,
+		FailuresBy: map[string]uint64{"oom": 1, "busy": 2, "dns": 0}, LastSuccess: time.Date(2026, 3, 1, 12, 0, 0, 7, time.UTC),
+		Exchanges: hybrid.Latency{Last: time.Second}, Rules: []hybrid.RuleStats{{Name: "api"}, {Name: "b"}},
+	}
+	if got, want := s.String(), "Allowed={Synced=7 Local=1} Invalid=2 PendingUnits=3 FailuresBy={busy=2 oom=1} Exchanges={Last=1s} "+
+		"LastSuccess=2026-03-01T12:00:00.000000007Z Overshoot=-1 Rules=2"; got != want || fmt.Sprintf("%+v", s) != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	if got := (hybrid.Stats{}).String(); got != "none" {
@@ -54,7 +59,7 @@ func TestStatsAsText(t *testing.T) {
 	}
 	text, err := json.Marshal(s)
 	var back hybrid.Stats
-	if err != nil || json.Unmarshal(text, &back) != nil || back != s {
+	if err != nil || json.Unmarshal(text, &back) != nil || !reflect.DeepEqual(back, s) {
 		t.Errorf("%s, %v: %v", text, err, back)
 	}
 	if !strings.Contains(string(text), `"Allowed":{"Unsynced":0,"Synced":7,"Degraded":0,"Local":1}`) {

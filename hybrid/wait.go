@@ -39,12 +39,12 @@ func (l *Limiter) Reserve(key string, rule *limit.Rule, n int64) limit.Reservati
 	switch {
 	case v.OK():
 	case rule.IsDryRun(): // nothing was booked, and the caller need not wait
-		l.tally.pass()
+		l.tally.Of(rule).Pass()
 		res := decision.Judged(rule, v.Result())
 		res.RetryAfter = 0
 		return limit.NewReservation(true, res, nil)
 	default:
-		l.tally.count(n, false, v.Result().Source)
+		l.tally.Of(rule).Count(n, false, v.Result().Source)
 	}
 	return v
 }
@@ -53,7 +53,7 @@ func (l *Limiter) Reserve(key string, rule *limit.Rule, n int64) limit.Reservati
 func (l *Limiter) reserve(key string, rule *limit.Rule, n int64, terms counter.Terms) limit.Reservation {
 	res, booked := l.table.Reserve(key, rule, n, l.now(), terms)
 	if booked != nil {
-		l.tally.count(n, true, res.Source)
+		l.tally.Of(rule).Count(n, true, res.Source)
 	}
 	return limit.NewReservation(booked != nil, res, func() {
 		l.stats.refunded.Add(l.table.Cancel(key, rule, l.now(), booked))

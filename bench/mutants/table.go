@@ -9,7 +9,7 @@ func table() []mutant {
 		memberMutants,
 		misuseMutants, conflictMutants, clientMutants, permissionMutants, logMutants,
 		debtMutants,
-		fleetMutants, windowMutants,
+		fleetMutants, windowMutants, figureMutants,
 		httpMutants,
 	)
 }
@@ -30,6 +30,7 @@ func keyhashes(test string) check  { return check{"internal/keyhash", test, 0} }
 func counters(test string) check   { return check{"internal/counter", test, 0} }
 func rulenames(test string) check  { return check{"internal/rulenames", test, 0} }
 func redisstore(test string) check { return check{"internal/redisstore", test, 0} }
+func tallies(test string) check    { return check{"internal/tally", test, 0} }
 func words(test string) check      { return check{"limit", test, 0} }
 func clocks(test string) check     { return check{"clock", test, 0} }
 func httplimit(test string) check  { return check{"adapter/httplimit", test, 0} }

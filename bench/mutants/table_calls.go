@@ -213,9 +213,9 @@ var callMutants = []mutant{
 	{
 		name:   "dry-runs-uncounted",
 		breaks: "What a dry run lets pass is not reported.",
-		file:   "hybrid/tally.go",
-		old:    `func (t *tally) pass() { t.cell().passed.Add(1) }`,
-		new:    `func (t *tally) pass() {}`,
+		file:   "internal/tally/tally.go",
+		old:    `func (t *Tally) Pass() { t.cell().passed.Add(1) }`,
+		new:    `func (t *Tally) Pass() {}`,
 		by:     hybrid("TestDryRun"),
 	},
 	{

@@ -42,6 +42,7 @@ type Counter struct {
 
 	// State of the exchange with the authority.
 	freshAt                int64    // when the authority last answered, ns; before that, when c was made
+	since                  int64    // when the oldest unit was admitted that the authority has not acknowledged, ns; 0: there is none
 	born                   int64    // when the newest unit that it knows was booked, by its clock; noAnswer: it has not answered yet
 	nextNormal, nextUrgent *Counter // owned by the stacks of the link
 	more                   *more

@@ -2,37 +2,58 @@ package counter
 
 import (
 	"math"
-	"sync/atomic"
 
 	"github.com/hybridlimit/hybridlimit/internal/algorithm"
-	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/internal/tally"
 )
 
 // A counter that is not locked has granted a lease to its entry, if it can. Locking it
 // revokes the lease first, so that all other code works on the counter alone and need not
 // know of leases.
 
-// Group is what the counters of a part of an index have in common. It is ready to use with
-// leases, and safe for concurrent use.
+// Group is what the counters of an index have in common. It is ready to use with leases, and
+// safe for concurrent use.
 type Group struct {
-	Leases   *Leases
-	admitted [Sources]atomic.Int64 // units, by leases: all of the revoked ones, of others what CountAdmitted has counted
+	Leases *Leases
+	// Tallies counts the units that leases have admitted: all of the revoked ones, of others
+	// what Survey has counted. nil: nobody asks for them.
+	Tallies *tally.Tallies
 }
 
-// Sources bounds the values of [limit.Source]. There are fewer.
-const Sources = 8
+// count counts units that a lease has admitted.
+func (g *Group) count(l *lease, units int64) {
+	if g.Tallies != nil && units > 0 {
+		g.Tallies.Of(l.rule).Leased(units, l.source)
+	}
+}
 
-// Admitted returns how many units the leases of the group have admitted, as far as they were
-// counted, see CountAdmitted.
-func (g *Group) Admitted(src limit.Source) int64 { return g.admitted[src].Load() }
+// Survey is in what state counters are.
+type Survey struct {
+	Queued      int64 // wait until they are reported
+	Quarantined int64 // the authority's copy of the key is broken
+	Oldest      int64 // when the oldest unit was admitted that the authority has not acknowledged, ns; 0: there is none
+}
 
-// CountAdmitted adds to the sums of the group what the lease of c has admitted so far.
-func (c *Counter) CountAdmitted() {
+// Survey adds c to s, and counts what its lease has admitted so far.
+func (c *Counter) Survey(now int64, s *Survey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if used := uint32(c.usedLocked()); used > c.counted {
-		c.group.admitted[c.entry.lease.Load().source].Add(int64(used - c.counted))
-		c.counted = used
+	used := c.usedLocked()
+	if used > int64(c.counted) {
+		c.group.count(c.entry.lease.Load(), used-int64(c.counted))
+		c.counted = uint32(used)
+	}
+	if c.link() == nil || c.dead {
+		return
+	}
+	if c.is(inNormal | inUrgent) {
+		s.Queued++
+	}
+	if c.is(quarantined) {
+		s.Quarantined++
+	}
+	if c.dateLocked(max(now, c.last), used); c.since != 0 && (s.Oldest == 0 || c.since < s.Oldest) {
+		s.Oldest = c.since
 	}
 }
 
@@ -69,7 +90,7 @@ func (c *Counter) revokeLocked(now int64) {
 		return
 	}
 	l := c.entry.lease.Load()
-	c.group.admitted[l.source].Add(int64(used - counted))
+	c.group.count(l, int64(used-counted))
 	c.spentLocked(l, w, int64(used), now)
 }
 

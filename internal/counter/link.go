@@ -291,11 +291,11 @@ func (s *stack) drain(next func(*Counter) **Counter, f func(*Counter)) {
 // noteLocked puts c into the queues of the reconciler if it has something to report
 // or to ask. It returns whether the reconciler should be woken.
 func (c *Counter) noteLocked() bool {
+	unsynced := c.dateLocked(c.last, 0)
 	if c.is(quarantined) {
 		return false // the reconciler asks again by itself
 	}
 	l := c.link()
-	unsynced := c.pendUnits()
 	wake := false
 	near := unsynced > 0 && unsynced >= int64(c.urgentAt) && !c.is(inFlight)
 	if l.closed.Load() {
@@ -311,6 +311,21 @@ func (c *Counter) noteLocked() bool {
 		wake = c.pushNormalLocked() || wake
 	}
 	return wake
+}
+
+// dateLocked keeps since when c has units that the authority has not acknowledged. leased of
+// them are those of the lease, which may have admitted them before: that is noticed at now at
+// the latest, and only if c was queued without any unit. It returns the units that the
+// authority has not been sent, but for those of the lease.
+func (c *Counter) dateLocked(now, leased int64) (pending int64) {
+	pending, sent := c.unitsLocked()
+	switch {
+	case pending+sent+leased == 0:
+		c.since = 0
+	case c.since == 0:
+		c.since = max(now, 1)
+	}
+	return pending
 }
 
 func (c *Counter) pushNormalLocked() bool {

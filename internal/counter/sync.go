@@ -159,6 +159,9 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	defer c.unlock()
 	before := c.is(voided) // what is in flight was sent before a reset that we know of
 	void := before && a.Gen < c.gen()
+	if c.since != 0 { // what is left was admitted after the flight was collected
+		c.since = max(c.since, a.At-a.Slack)
+	}
 	c.unmark(inFlight | quarantined | voided | outdated)
 	if a.Raised && !void {
 		c.unmark(raising)
@@ -271,6 +274,7 @@ func (c *Counter) hasReportLocked(now int64) bool {
 
 // queueLocked notes into which queues the reconciler must put c.
 func (c *Counter) queueLocked(now int64, out Outcome) Outcome {
+	c.dateLocked(now, 0)
 	out.Again = c.hasReportLocked(now) && c.joinNormalLocked()
 	if c.pendUnits() >= int64(c.urgentAt) && !c.is(inUrgent) && !modeDegraded(c.mode()) {
 		c.mark(inUrgent)

@@ -85,6 +85,14 @@ var prefixes = []struct {
 	{"ERR max number of clients", ClassUnavailable, "maxclients"},
 }
 
+// Reasons are all words that Classify returns. The first one is for what has no word of its
+// own.
+var Reasons = []string{
+	"error", "ask", "busy", "canceled", "closed", "clusterdown", "crossslot", "denied", "dns", "garbage", "loading",
+	"masterdown", "maxclients", "misconf", "moved", "noauth", "noperm", "noreplicas", "noscript", "oom", "panic", "pool", "protocol",
+	"readonly", "refused", "timeout", "tryagain", "unblocked", "unsupported", "wrongpass", "wrongtype",
+}
+
 // Classify sorts an error of this package, or of go-redis, and names its cause
 // in one short word that does not change between versions, fit for a metric's
 // label: "timeout", "refused", "closed", "oom" … and "error" for all others.

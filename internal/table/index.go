@@ -33,8 +33,7 @@ const (
 
 // shard is a part of the index with a lock of its own.
 type shard struct {
-	rows  *atomic.Pointer[rows] // in the index
-	group counter.Group
+	rows *atomic.Pointer[rows] // in the index
 
 	mu       sync.Mutex                 // protects all below and writes to tags; counters here die only under it
 	live     int                        // counters
@@ -105,7 +104,7 @@ func (x *index) search(h, print uint64) *counter.Entry {
 func (x *index) shard(h uint64) *shard { return &x.shards[h>>x.shift] }
 
 // init makes an index with room for so many counters.
-func (x *index) init(keys int, l *counter.Leases) {
+func (x *index) init(keys int) {
 	n := 1
 	for n < shardsMost && n*shardKeys < keys {
 		n *= 2
@@ -117,7 +116,7 @@ func (x *index) init(keys int, l *counter.Leases) {
 	}
 	for i := range x.shards {
 		sh := &x.shards[i]
-		sh.rows, sh.group.Leases, sh.most = &x.rows[i], l, most
+		sh.rows, sh.most = &x.rows[i], most
 		sh.rows.Store(newRows(1))
 	}
 }

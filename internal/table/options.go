@@ -6,6 +6,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
+	"github.com/hybridlimit/hybridlimit/internal/tally"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -27,6 +28,9 @@ type Options struct {
 	Clock clock.Clock
 	// Link ties the counters to a reconciler; nil: nothing is shared.
 	Link *counter.Link
+	// Tallies counts the units that leases have admitted, each as a decision for one unit. All
+	// other decisions are for the caller to count. nil: nobody asks for them.
+	Tallies *tally.Tallies
 	// Conflict is called for the first conflict of each name, see [Stats].Conflicts,
 	// with the rule that was used before and the one that is used now. It may be called under
 	// locks: it must neither block nor ask the table. nil: it is not called.

@@ -31,6 +31,7 @@ type Table struct {
 
 	index  index
 	leases counter.Leases
+	group  counter.Group
 	room   int64 // bound of the number of counters
 	policy *policy
 
@@ -57,7 +58,8 @@ func New(o Options) (*Table, error) {
 		stop: make(chan struct{}),
 		kept: make(chan struct{}),
 	}
-	t.index.init(int(t.room), &t.leases)
+	t.index.init(int(t.room))
+	t.group = counter.Group{Leases: &t.leases, Tallies: o.Tallies}
 	t.crowded = make(chan *shard, len(t.index.shards))
 	t.names.OnConflict = o.Conflict
 	var err error
@@ -90,7 +92,8 @@ func (t *Table) Allow(key string, rule *limit.Rule, n, now int64) (bool, limit.S
 
 // AllowBy is Allow at the time of a clock. It reads the clock after it has begun to fetch
 // the entry of the key, because the two can overlap. counted reports whether the decision
-// is among those that [Table.Admitted] counts.
+// is among those that
+// leases have admitted, see [Options].Tallies.
 func (t *Table) AllowBy(clock clock.Clock, key string, rule *limit.Rule, n int64) (allowed bool, src limit.Source, counted bool) {
 	h, print := t.hashOf(key, rule)
 	e := t.index.locate(h)
@@ -238,7 +241,7 @@ func (t *Table) createLocked(sh *shard, h, print uint64, key string, rule *limit
 	for _, other := range t.names.Others(rule) {
 		t.revoke(key, other, now)
 	}
-	c := counter.New(key, rule, h, t.link, &sh.group, now)
+	c := counter.New(key, rule, h, t.link, &t.group, now)
 	sh.live++
 	sh.putLocked(c, h, print)
 	if !sh.growing && sh.isCrowdedLocked() {
@@ -300,17 +303,12 @@ func (t *Table) Range(f func(*counter.Counter) bool) {
 	}
 }
 
-// Admitted returns how many units leases have admitted so far, by source. It locks every
-// counter, one by one.
-func (t *Table) Admitted() (n [counter.Sources]int64) {
+// Survey counts what leases have admitted so far, see [Options].Tallies, and returns in what
+// state the counters are. It locks every counter, one by one.
+func (t *Table) Survey(now int64) (s counter.Survey) {
 	t.Range(func(c *counter.Counter) bool {
-		c.CountAdmitted()
+		c.Survey(now, &s)
 		return true
 	})
-	for i := range t.index.shards {
-		for src := range n {
-			n[src] += t.index.shards[i].group.Admitted(limit.Source(src))
-		}
-	}
-	return n
+	return s
 }

@@ -1,0 +1,77 @@
+package main
+
+// figureMutants spoil what a limiter says about itself.
+var figureMutants = []mutant{
+	{
+		name:   "every-name-a-tally",
+		breaks: "Rules whose names are made up for each caller fill the memory with tallies.",
+		file:   "internal/tally/tallies.go",
+		old:    "		t.known.Add(1)\n",
+		new:    "",
+		by:     tallies("TestNamesAreBounded"),
+	},
+	{
+		name:   "one-hash-one-rule",
+		breaks: "Rules whose names have one hash are counted under the name of the first.",
+		file:   "internal/tally/tallies.go",
+		old:    `is.hash == h && is.name == rule.Name()`,
+		new:    `is.hash == h`,
+		by:     tallies("TestNamesOfOneHash"),
+	},
+	{
+		name:   "fewer-than-before",
+		breaks: "A number of decisions becomes smaller while a check for several units is being counted.",
+		file:   "internal/tally/tally.go",
+		old:    `s.most[g] = max(s.most[g], int64(n[g]))`,
+		new:    `s.most[g] = max(0, int64(n[g]))`,
+		by:     tallies("TestSumsNeverFall"),
+	},
+	{
+		name:   "as-old-as-the-key",
+		breaks: "A key that had nothing pending keeps the age of an earlier unit.",
+		file:   "internal/counter/link.go",
+		old:    "		c.since = 0\n",
+		new:    "",
+		by:     hybrid("TestOldestPending"),
+	},
+	{
+		name:   "young-again-with-each-check",
+		breaks: "The oldest pending unit of a key is as old as the latest one.",
+		file:   "internal/counter/link.go",
+		old:    "	case c.since == 0:\n",
+		new:    "	default:\n",
+		by:     hybrid("TestOldestPending"),
+	},
+	{
+		name:   "leased-and-never-dated",
+		breaks: "Nobody sees how old a unit is that a lease has admitted to a key without pending units.",
+		file:   "internal/counter/grant.go",
+		old:    `c.dateLocked(max(now, c.last), used)`,
+		new:    `c.dateLocked(max(now, c.last), 0*used)`,
+		by:     hybrid("TestOldestPendingOfALease"),
+	},
+	{
+		name:   "failed-for-no-reason",
+		breaks: "All failures count under the reason of what has no word.",
+		file:   "hybrid/stats.go",
+		old:    `c.failuresBy[max(i, 0)]`,
+		new:    `c.failuresBy[max(min(i, 0), 0)]`,
+		by:     hybrid("TestFailuresByReason"),
+	},
+	{
+		name:   "failed-is-answered",
+		breaks: "Batches without an answer count as answered, fast or slow.",
+		file:   "hybrid/replies.go",
+		old:    "	c.batchesEnded(p.at, all)\n}\n\n// batchesEnded",
+		new:    "	c.stats.answered(c.now-p.at, c.local)\n	c.batchesEnded(p.at, all)\n}\n\n// batchesEnded",
+		by:     hybrid("TestFailuresByReason"),
+	},
+	{
+		name:   "one-bucket-off",
+		breaks: "An exchange that takes exactly as long as a bound counts in the bucket above it.",
+		file:   "hybrid/latency.go",
+		old:    `time.Duration(d) > latencyBound[i]`,
+		new:    `time.Duration(d) >= latencyBound[i]`,
+		by:     hybrid("TestExchangeLatency"),
+	},
+}
