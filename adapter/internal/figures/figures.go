@@ -1,0 +1,109 @@
+// Package figures names what a hybrid limiter exports as metrics, for the adapters of metric
+// systems: the same names, labels and meanings in each.
+package figures
+
+import (
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/hybrid"
+)
+
+// Exchange is the histogram of how long exchanges took, [hybrid.Stats].Exchanges.
+const (
+	Exchange     = "hybridlimit_exchange_duration_seconds"
+	ExchangeHelp = "How long exchanges with Redis took that were answered in full: batches of reports and heartbeats."
+)
+
+// Metrics returns all metrics but the histogram.
+func Metrics() []Metric {
+	return []Metric{
+		{"hybridlimit_decisions_total", "Checks by rule, outcome (allowed, denied) and what they rest on (source: synced, unsynced, degraded, local).", true, []string{"rule", "outcome", "source"}, decisions},
+		{"hybridlimit_dry_run_refusals_total", "Checks that were let pass only because the rule is a dry run.", true, []string{"rule"}, dryRuns},
+		{"hybridlimit_invalid_checks_total", "Checks that cannot be decided, all denied: a negative number of units, or a rule that cannot be used.", true, []string{"rule"}, invalid},
+		{"hybridlimit_rule_conflicts_total", "Uses of a rule after another one of its name that counts differently.", true, nil, count(func(s *Snapshot) uint64 { return s.Conflicts })},
+
+		{"hybridlimit_admitted_units_total", "Units admitted. Each is booked, expired, forgiven, overflowed, withdrawn, or pending.", true, nil, units(func(s *Snapshot) int64 { return s.AdmittedUnits })},
+		{"hybridlimit_booked_units_total", "Admitted units that Redis has booked.", true, nil, units(func(s *Snapshot) int64 { return s.AckedUnits })},
+		{"hybridlimit_expired_units_total", "Admitted units that counted no more when Redis could be reached.", true, nil, units(func(s *Snapshot) int64 { return s.ExpiredUnits })},
+		{"hybridlimit_forgiven_units_total", "Admitted units of an outage above MaxDebt, which Redis has not booked.", true, nil, units(func(s *Snapshot) int64 { return s.ForgivenUnits })},
+		{"hybridlimit_overflow_units_total", "Admitted units of keys that found no room in memory; never reported.", true, nil, units(func(s *Snapshot) int64 { return s.OverflowUnits })},
+		{"hybridlimit_withdrawn_units_total", "Admitted units that were handed back or reset before they were reported.", true, nil, units(func(s *Snapshot) int64 { return s.WithdrawnUnits })},
+		{"hybridlimit_refunded_units_total", "Units handed back, reported or not.", true, nil, units(func(s *Snapshot) int64 { return s.RefundedUnits })},
+		{"hybridlimit_refunds_given_up_total", "Refunds that were not sent again after Redis had lost data.", true, nil, count(func(s *Snapshot) uint64 { return s.RefundsGivenUp })},
+		{"hybridlimit_pending_units", "Admitted units that wait to be reported, or are under way.", false, nil, units(func(s *Snapshot) int64 { return s.PendingUnits })},
+		{"hybridlimit_oldest_pending_seconds", "How long ago the oldest pending unit was admitted; 0: there is none.", false, nil, seconds(func(s *Snapshot) time.Duration { return s.OldestPending })},
+		{"hybridlimit_overshoot_units", "The most units by which Redis has reported a key above its limit, since the start.", false, nil, units(func(s *Snapshot) int64 { return s.Overshoot })},
+
+		{"hybridlimit_keys", "Keys in memory.", false, nil, units(func(s *Snapshot) int64 { return s.LiveCounters })},
+		{"hybridlimit_queued_keys", "Keys that wait until they are reported, or asked for.", false, nil, units(func(s *Snapshot) int64 { return s.QueuedKeys })},
+		{"hybridlimit_quarantined_keys", "Keys that Redis cannot use now, because another program has written to them.", false, nil, units(func(s *Snapshot) int64 { return s.QuarantinedKeys })},
+		{"hybridlimit_evictions_total", "Keys evicted from memory.", true, nil, count(func(s *Snapshot) uint64 { return s.Evictions })},
+		{"hybridlimit_overflow_decisions_total", "Decisions of keys that found no room in memory.", true, nil, count(func(s *Snapshot) uint64 { return s.Overflow })},
+
+		{"hybridlimit_batches_total", "Script calls with reports, including those sent again.", true, nil, count(func(s *Snapshot) uint64 { return s.Batches })},
+		{"hybridlimit_resent_batches_total", "Script calls sent again, because there was no answer or data was lost.", true, nil, count(func(s *Snapshot) uint64 { return s.ResentBatches })},
+		{"hybridlimit_reported_keys_total", "Keys in script calls.", true, nil, count(func(s *Snapshot) uint64 { return s.KeysSynced })},
+		{"hybridlimit_heartbeats_total", "Heartbeats and probes sent.", true, nil, count(func(s *Snapshot) uint64 { return s.Heartbeats })},
+		{"hybridlimit_behind_seconds", "How long reports in the latest script call had waited after they were due.", false, nil, seconds(func(s *Snapshot) time.Duration { return s.Behind })},
+		{"hybridlimit_exchange_last_seconds", "How long the latest exchange took that was answered.", false, nil, seconds(func(s *Snapshot) time.Duration { return s.Exchanges.Last })},
+		{"hybridlimit_exchange_max_seconds", "How long the slowest exchange took that was answered, since the start.", false, nil, seconds(func(s *Snapshot) time.Duration { return s.Exchanges.Max })},
+		{"hybridlimit_exchange_failures_total", "Exchanges with Redis that failed, by reason.", true, []string{"reason"}, failures},
+		{"hybridlimit_last_success_timestamp_seconds", "When the latest exchange ended that was answered. Missing until there is one.", false, nil, lastSuccess},
+
+		{"hybridlimit_mode", "1 for the mode that the limiter is in, 0 for the others.", false, []string{"mode"}, modes},
+		{"hybridlimit_degraded", "1 while Redis, or a part of it, cannot be reached, so that the fallback decides.", false, nil, units(degraded)},
+		{"hybridlimit_nodes", "Live nodes, this one included, as heard of last.", false, nil, units(func(s *Snapshot) int64 { return int64(s.State.Nodes) })},
+		{"hybridlimit_shards_down", "Shards that are cut off.", false, nil, units(func(s *Snapshot) int64 { return int64(s.State.Down) })},
+		{"hybridlimit_state_changes_total", "Changes of the mode.", true, nil, count(func(s *Snapshot) uint64 { return s.StateChanges })},
+
+		{"hybridlimit_data_losses_total", "Losses of data in Redis that were noticed, per shard.", true, nil, count(func(s *Snapshot) uint64 { return s.Losses })},
+		{"hybridlimit_rolled_back_keys_total", "Keys of which Redis answered less than before.", true, nil, count(func(s *Snapshot) uint64 { return s.RolledBackKeys })},
+		{"hybridlimit_quarantines_total", "Times that a key could not be used in Redis.", true, nil, count(func(s *Snapshot) uint64 { return s.Quarantined })},
+		{"hybridlimit_bad_replies_total", "Replies that contradict the protocol.", true, nil, count(func(s *Snapshot) uint64 { return s.BadReplies })},
+		{"hybridlimit_renames_total", "Times that another process was seen to use the name of this node.", true, nil, count(func(s *Snapshot) uint64 { return s.Renames })},
+		{"hybridlimit_layout_mismatches", "Other layouts that use the same Redis and prefix, with which no limit is shared.", false, nil, units(func(s *Snapshot) int64 { return s.Mismatches })},
+		{"hybridlimit_hook_panics_total", "Panics recovered from callbacks and the logger.", true, nil, count(func(s *Snapshot) uint64 { return s.HookPanics })},
+	}
+}
+
+// count reads one series without labels.
+func count(of func(*Snapshot) uint64) func(*Snapshot, Add) {
+	return func(s *Snapshot, add Add) { add(float64(of(s))) }
+}
+
+func units(of func(*Snapshot) int64) func(*Snapshot, Add) {
+	return func(s *Snapshot, add Add) { add(float64(of(s))) }
+}
+
+func seconds(of func(*Snapshot) time.Duration) func(*Snapshot, Add) {
+	return func(s *Snapshot, add Add) { add(of(s).Seconds()) }
+}
+
+func degraded(s *Snapshot) int64 {
+	if s.State.Mode == hybrid.Degraded {
+		return 1
+	}
+	return 0
+}
+
+func modes(s *Snapshot, add Add) {
+	for m := hybrid.LocalOnly; m <= hybrid.Closed; m++ {
+		is := 0.0
+		if m == s.State.Mode {
+			is = 1
+		}
+		add(is, m.String())
+	}
+}
+
+func failures(s *Snapshot, add Add) {
+	for reason, n := range s.FailuresBy {
+		add(float64(n), reason)
+	}
+}
+
+func lastSuccess(s *Snapshot, add Add) {
+	if !s.LastSuccess.IsZero() {
+		add(float64(s.LastSuccess.UnixNano()) / 1e9)
+	}
+}
