@@ -38,9 +38,11 @@ type Stats struct {
 	ExpiredUnits    int64 // admitted units that counted no more when Redis could be reached
 	ForgivenUnits   int64 // units of an outage above MaxDebt, which Redis has not booked; not in AckedUnits
 	PendingUnits    int64 // admitted units that are waiting or under way: none of the above, nor withdrawn
-	// OldestPending is how long ago the oldest pending unit was admitted, 0 if there is none.
-	// While Redis answers it is about a lag at most, see [Options].MaxLag. Right after an outage
-	// it may be too low for keys whose report was under way when the outage began.
+	// OldestPending is how long ago the oldest pending unit was admitted, 0 if there is none: of
+	// the keys in memory, that which has had pending units for longest. While Redis answers it is
+	// about a lag at most, see [Options].MaxLag. In an outage it is as long as that lasts, although
+	// the first units of a window have expired meanwhile. Right after an outage it may be too low
+	// for keys whose report was under way when the outage began.
 	OldestPending   time.Duration
 	QueuedKeys      int64 // keys in memory that wait until they are reported, or asked for
 	QuarantinedKeys int64 // keys in memory that Redis cannot use now
