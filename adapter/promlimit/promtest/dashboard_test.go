@@ -1,0 +1,79 @@
+package promtest
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+)
+
+// dashboard is what Grafana needs of the file, as far as it is tested.
+type dashboard struct {
+	UID        string
+	Templating struct {
+		List []struct{ Name, Definition string }
+	}
+	Panels []struct {
+		ID          int
+		Type, Title string
+		GridPos     struct{ X, Y, W, H int }
+		Targets     []struct{ RefID, Expr, LegendFormat string }
+		Description string
+		FieldConfig struct{ Defaults struct{ Unit string } }
+	}
+}
+
+// Each query of the dashboard finds data in what the collector answers while there is traffic
+// and an outage, and each panel has its place.
+func TestDashboard(t *testing.T) {
+	var d dashboard
+	if err := json.Unmarshal(read(t, "../dashboard.json"), &d); err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t)
+	fill := strings.NewReplacer("$limiter", ".*", "$instance", ".*", "$__rate_interval", "1m")
+	ids, places, queries := map[int]bool{}, map[[2]int]string{}, 0
+	for _, p := range d.Panels {
+		if ids[p.ID] {
+			t.Errorf("%s: two panels have the number %d", p.Title, p.ID)
+		}
+		ids[p.ID] = true
+		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
+			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
+				if other := places[[2]int{x, y}]; other != "" || x >= 24 {
+					t.Fatalf("%s lies over %q or outside", p.Title, other)
+				}
+				places[[2]int{x, y}] = p.Title
+			}
+		}
+		if p.Type == "row" {
+			continue
+		}
+		if len(p.Targets) == 0 || p.Description == "" || p.FieldConfig.Defaults.Unit == "" {
+			t.Errorf("%s: %+v", p.Title, p)
+		}
+		for _, q := range p.Targets {
+			queries++
+			expr := fill.Replace(q.Expr)
+			if strings.Contains(expr, "$") {
+				t.Errorf("%s: unknown variable in %s", p.Title, expr)
+				continue
+			}
+			w.checkNames(t, p.Title, expr)
+			numbers := 0
+			for _, s := range w.evaluate(t, expr) {
+				for _, point := range s.Floats {
+					if !math.IsNaN(point.F) && !math.IsInf(point.F, 0) {
+						numbers++
+					}
+				}
+			}
+			if numbers == 0 {
+				t.Errorf("%s: no data for %s", p.Title, expr)
+			}
+		}
+	}
+	if queries < 30 {
+		t.Errorf("%d queries", queries)
+	}
+}
