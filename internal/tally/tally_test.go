@@ -119,6 +119,8 @@ func TestSumsNeverFall(t *testing.T) {
 
 // However many names there are, no more than MaxNames have a tally of their own, and no
 // decision of the others is lost. All goroutines find the same tally.
+//
+// Fault 63: as many names of rules as there are keys are counted together.
 func TestNamesAreBounded(t *testing.T) {
 	var all Tallies
 	const names, each = 2 * MaxNames, 4
