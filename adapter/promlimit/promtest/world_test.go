@@ -141,7 +141,7 @@ func (w *world) scrape(t *testing.T, instance, url string) {
 	}
 	app := w.db.Appender(context.Background())
 	put := func(name string, of []*dto.LabelPair, value float64, more ...string) {
-		b := labels.NewBuilder(labels.FromStrings(append(more, labels.MetricName, name, "job", "service", "instance", instance)...))
+		b := labels.NewBuilder(labels.FromStrings(append(more, model.MetricNameLabel, name, "job", "service", "instance", instance)...))
 		for _, l := range of {
 			b.Set(l.GetName(), l.GetValue())
 		}
