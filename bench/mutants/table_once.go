@@ -15,9 +15,9 @@ var onceMutants = []mutant{
 		name:   "delta-applied-twice",
 		breaks: "What a funnel has sent stays pending, and is sent once more.",
 		file:   "internal/algorithm/leakybucket_shared.go",
-		old: `sentBack: a.sentBack.plus(r, a.back), sentDebt: a.sentDebt + a.debt, spared: a.spared})
+		old: `sentDebt: a.sentDebt + a.debt, spared: a.spared, limit: a.limit})
 	f.Pend = Run{}`,
-		new: `sentBack: a.sentBack.plus(r, a.back), sentDebt: a.sentDebt + a.debt, spared: a.spared})`,
+		new: `sentDebt: a.sentDebt + a.debt, spared: a.spared, limit: a.limit})`,
 		by:  sim(300),
 	},
 	{
@@ -61,8 +61,8 @@ var onceMutants = []mutant{
 		name:   "forgotten-with-pending-units",
 		breaks: "A counter that has unreported units may be forgotten.",
 		file:   "internal/counter/forget.go",
-		old:    `if c.is(inFlight) || c.unsyncedUnits() > 0 || c.link() != nil && c.hasReportLocked(now) {`,
-		new:    `if c.is(inFlight | raising) {`,
+		old:    `case !c.hasReportLocked(now):`,
+		new:    `case !c.is(raising):`,
 		by:     sim(300),
 	},
 	{

@@ -15,6 +15,7 @@ type away struct {
 	back, sentBack credit // handed back: not reported yet, and reported
 	debt, sentDebt int64  // units that were admitted in an outage: of those pending, and of those sent
 	spared         int64  // by how many units the view is less than n times the weight, see raise
+	limit          int64  // the largest that the bucket had before, while it had what is pending, or sent
 }
 
 var spareAway = sync.Pool{New: func() any { return new(away) }}
@@ -34,6 +35,9 @@ func (f *LeakyBucket) put(a away) {
 	}
 	if a.sentBack.span == (arith.Span{}) {
 		a.sentBack = credit{}
+	}
+	if a.limit > 0 && f.Pend.Units+a.sent.Units == 0 {
+		a.limit = 0
 	}
 	switch {
 	case a != away{}:
@@ -99,10 +103,25 @@ func (p Run) join(r *arith.Rule, q Run) Run {
 // Units returns the units that are not sent, and those that are sent and not acknowledged.
 func (f *LeakyBucket) Units() (pending, sent int64) { return f.Pend.Units, f.under().sent.Units }
 
-// Drain drops the pending units of a bucket that has been empty for as long as a full one
-// takes to run empty.
+// Lowered notes that the limit was larger, if units are not acknowledged: the authority may
+// hold as much as was allowed then, and they come on top of that.
+func (f *LeakyBucket) Lowered(from int64) {
+	if a := f.under(); a.limit < from && f.Pend.Units+a.sent.Units > 0 {
+		a.limit = from
+		f.put(a)
+	}
+}
+
+// Drained reports whether a bucket has been empty for as long as a full one takes to run
+// empty.
+func (f *LeakyBucket) Drained(r *arith.Rule, now int64) bool {
+	full := r.Full.Max(r.Cost(f.under().limit))
+	return f.Pend.plus(r, f.Known, 1).NS < now-int64(full.Ceil())
+}
+
+// Drain drops the pending units of a bucket that is drained.
 func (f *LeakyBucket) Drain(r *arith.Rule, now int64) (dropped int64) {
-	if f.Pend.Units == 0 || f.Pend.plus(r, f.Known, 1).NS >= now-int64(r.Horizon()) {
+	if f.Pend.Units == 0 || !f.Drained(r, now) {
 		return 0
 	}
 	dropped, f.Pend = f.Pend.Units, Run{}
@@ -187,14 +206,14 @@ func (f *LeakyBucket) KeepSent(r *arith.Rule, w int64) {
 // KeepSentBack goes on counting units whose hand-back was sent.
 func (f *LeakyBucket) KeepSentBack(r *arith.Rule, w int64) {
 	a := f.under()
-	f.put(away{sent: a.sent, back: a.back, debt: a.debt, sentDebt: a.sentDebt})
+	f.put(away{sent: a.sent, back: a.back, debt: a.debt, sentDebt: a.sentDebt, limit: a.limit})
 	f.compose(r, w)
 }
 
 // DropSent forgets what was sent.
 func (f *LeakyBucket) DropSent(r *arith.Rule, w int64) {
 	a := f.under()
-	f.put(away{back: a.back, debt: a.debt})
+	f.put(away{back: a.back, debt: a.debt, limit: a.limit})
 	f.compose(r, w)
 }
 
@@ -214,7 +233,7 @@ func (f *LeakyBucket) Forgive(r *arith.Rule, n int64) {
 // Collect moves what is pending to what is sent.
 func (f *LeakyBucket) Collect(r *arith.Rule) {
 	a := f.under()
-	f.put(away{sent: a.sent.join(r, f.Pend), sentBack: a.sentBack.plus(r, a.back), sentDebt: a.sentDebt + a.debt, spared: a.spared})
+	f.put(away{sent: a.sent.join(r, f.Pend), sentBack: a.sentBack.plus(r, a.back), sentDebt: a.sentDebt + a.debt, spared: a.spared, limit: a.limit})
 	f.Pend = Run{}
 }
 
@@ -222,7 +241,7 @@ func (f *LeakyBucket) Collect(r *arith.Rule) {
 func (f *LeakyBucket) GiveBack(r *arith.Rule) (expired int64) {
 	a := f.under()
 	f.Pend = a.sent.join(r, f.Pend)
-	f.put(away{back: a.sentBack.plus(r, a.back), debt: a.sentDebt + a.debt, spared: a.spared})
+	f.put(away{back: a.sentBack.plus(r, a.back), debt: a.sentDebt + a.debt, spared: a.spared, limit: a.limit})
 	return 0
 }
 
@@ -262,7 +281,7 @@ func (f *LeakyBucket) settle(r *arith.Rule, tat, most arith.Span, at, slack int6
 		tat = tat.Max(least)
 	}
 	f.Known = tat
-	f.put(away{back: a.back, debt: a.debt})
+	f.put(away{back: a.back, debt: a.debt, limit: a.limit})
 	f.compose(r, w)
 	return lost
 }

@@ -70,8 +70,11 @@ type Exchanger interface {
 	// Units returns the units that the authority has not been sent, and those that it was sent
 	// and has not acknowledged.
 	Units() (pending, sent int64)
-	// Drain drops the pending units if all that is counted has long ceased to count, and
-	// returns how many. It is for outages, in which nothing can be reported.
+	// Drained reports whether all that is counted has long ceased to count, although it was
+	// not reported.
+	Drained(r *arith.Rule, now int64) bool
+	// Drain drops the pending units if that is so, and returns how many. It is for outages, in
+	// which nothing can be reported, and for a state that is not used any more.
 	Drain(r *arith.Rule, now int64) (dropped int64)
 	// HasReturns reports whether units were handed back that the authority has not
 	// acknowledged.

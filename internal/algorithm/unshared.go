@@ -13,6 +13,7 @@ func (unshared) Spare(*arith.Rule, int64, Clock) int64                    { retu
 func (unshared) Lease(*arith.Rule, int64) (level arith.Span, until int64) { return level, 0 }
 func (unshared) Spend(*arith.Rule, int64, int64, int64, arith.Span)       {}
 func (unshared) Units() (pending, sent int64)                             { return 0, 0 }
+func (unshared) Drained(*arith.Rule, int64) bool                          { return false }
 func (unshared) Drain(*arith.Rule, int64) int64                           { return 0 }
 func (unshared) HasReturns() bool                                         { return false }
 func (unshared) ReturnsAt(*arith.Rule, int64) bool                        { return false }

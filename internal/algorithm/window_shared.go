@@ -9,7 +9,10 @@ import (
 // Units returns the units that are not sent, and those that are sent and not acknowledged.
 func (w *Window) Units() (pending, sent int64) { return w.pendUnits, w.sentUnits }
 
-// Drain does nothing: Roll drops what has left the window.
+// Drained is false: Roll drops what has left the window.
+func (w *Window) Drained(*arith.Rule, int64) bool { return false }
+
+// Drain does nothing, see Drained.
 func (w *Window) Drain(*arith.Rule, int64) int64 { return 0 }
 
 // HasReturns reports whether units were handed back that are not acknowledged.

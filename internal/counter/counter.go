@@ -281,12 +281,15 @@ func (c *Counter) unitsLocked() (pending, sent int64) {
 }
 
 // adoptLocked goes on counting under another rule of the same name. If only the
-// limit differs there is nothing to do. Otherwise what is counted is re-expressed in
+// limit differs what is counted stays as it is. Otherwise what is counted is re-expressed in
 // the new periods or buckets, rounded up, so that nothing is forgotten.
 func (c *Counter) adoptLocked(rule *limit.Rule, now int64) {
 	old, is := c.rule(), rule.Arith()
 	s := c.state() // is unfolded by the rule that it was folded by
 	c.latestRule.Store(rule)
+	if f := c.leaky(); f != nil && c.link() != nil && is.Limit < old.Limit {
+		f.Lowered(old.Limit)
+	}
 	if old.SameShape(is) {
 		return
 	}

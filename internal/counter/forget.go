@@ -22,11 +22,7 @@ func (c *Counter) retentionLocked(now int64) Retention {
 	now = max(now, c.last)
 	c.dropHistoryLocked(now)
 	c.rollLocked(now)
-	if c.link() != nil && !c.is(inFlight) && modeDegraded(c.part().mode.Load()) {
-		// What is pending cannot be reported, and would keep c from ever being forgotten.
-		c.expiredLocked(c.state().Drain(c.rule(), now))
-	}
-	if c.is(inFlight) || c.unsyncedUnits() > 0 || c.link() != nil && c.hasReportLocked(now) {
+	if c.link() != nil && c.pinnedLocked(now) {
 		return Pinned
 	}
 	used, denies := c.state().Usage(c.rule(), now)
@@ -37,6 +33,29 @@ func (c *Counter) retentionLocked(now int64) Retention {
 		return Idle
 	}
 	return Partial
+}
+
+// pinnedLocked reports whether a shared c holds what the authority has not acknowledged. What
+// cannot be reported in an outage, and does not count any more, would keep c from ever being
+// forgotten: that goes with c, see drainLocked.
+func (c *Counter) pinnedLocked(now int64) bool {
+	switch _, sent := c.unitsLocked(); {
+	case c.is(inFlight), sent > 0:
+		return true
+	case !c.hasReportLocked(now):
+		return false
+	case c.is(raising), c.state().ReturnsAt(c.rule(), now):
+		return true
+	}
+	return !modeDegraded(c.part().mode.Load()) || !c.state().Drained(c.rule(), now)
+}
+
+// drainLocked drops what a c that is forgotten has not reported, see pinnedLocked. A c that
+// stays keeps it, and reports it when it can.
+func (c *Counter) drainLocked(now int64) {
+	if c.link() != nil && c.pendUnits() > 0 {
+		c.expiredLocked(c.state().Drain(c.rule(), max(now, c.last)))
+	}
 }
 
 // Retention returns how much would be lost if c were forgotten.
@@ -107,6 +126,7 @@ func (c *Counter) Drop(most Retention, now int64) (d Dropped, ok bool) {
 		return d, false
 	}
 	c.revokeLocked(now)
+	c.drainLocked(now)
 	c.dead, d.Held, d.Entry = true, c.held, c.entry
 	c.leaveLocked()
 	return d, true

@@ -73,26 +73,6 @@ func TestAlternatingShapesDrain(t *testing.T) {
 	}
 }
 
-// In an outage units cannot be reported. Those that leaked long ago must
-// not keep their counters for ever.
-func TestDrainedFunnelIsNotPinned(t *testing.T) {
-	r := funnelRule(t, 10, 10, time.Second)
-	link := newTestLink()
-	now := int64(1e15)
-	c := NewAlone("k", r, link, now)
-	c.allow(now, 5, r)
-	if w := c.retentionLocked(now + int64(10*time.Second)); w != Pinned {
-		t.Errorf("retention %d while the units may yet be reported", w)
-	}
-	link.SetMode(3, true)
-	if w := c.retentionLocked(now + int64(time.Second)); w != Pinned {
-		t.Errorf("retention %d within a drain", w)
-	}
-	if w := c.retentionLocked(now + int64(3*time.Second)); w != Idle || link.Expired() != 5 {
-		t.Errorf("retention %d, %d units expired, 3 s after half a drain", w, link.Expired())
-	}
-}
-
 // A foreign clock that shows a time before 1970 counts as 1970: an unused
 // counter is unused, not full.
 func TestClockBefore1970(t *testing.T) {

@@ -1,0 +1,92 @@
+package counter
+
+import (
+	"testing"
+	"time"
+)
+
+// In an outage nobody can be told of units. Those that leaked long ago must
+// not keep their counters for ever. They are dropped with the counter, not before.
+func TestDrainedFunnelIsNotPinned(t *testing.T) {
+	r := funnelRule(t, 10, 10, time.Second)
+	link := newTestLink()
+	now := int64(1e15)
+	c := NewAlone("k", r, link, now)
+	c.allow(now, 5, r)
+	wantRetention(t, c, now+int64(10*time.Second), Pinned) // the authority may yet be told
+	link.SetMode(3, true)
+	wantRetention(t, c, now+int64(time.Second), Pinned)
+	// 3 s are more than half a drain and a whole one.
+	if wantRetention(t, c, now+int64(3*time.Second), Idle); link.Expired() != 0 || c.pendUnits() != 5 {
+		t.Errorf("%d units expired, %d pending, by a look", link.Expired(), c.pendUnits())
+	}
+	if _, ok := c.Drop(Partial, now+int64(3*time.Second)); !ok || link.Expired() != 5 || c.pendUnits() != 0 {
+		t.Errorf("%d units expired, %d pending", link.Expired(), c.pendUnits())
+	}
+}
+
+// The authority may hold what a limit allowed before it was lowered. Units that came then are
+// on top of that, and are kept for as long as that takes to leak. A counter of limit 0, which
+// is not forgotten because it refuses, reports them when the outage is over.
+//
+// Fault 47: units of before are not dropped by the limit of now.
+func TestLoweredLimitKeepsUnits(t *testing.T) {
+	was := funnelRule(t, 10, 10, time.Second)
+	for _, lower := range []int64{0, 1} {
+		is, link, now := funnelRule(t, lower, 10, time.Second), newTestLink(), int64(1e15)
+		c := NewAlone("k", was, link, now)
+		c.allow(now, 5, was)
+		link.SetMode(1, true)
+		c.allow(now, 0, is)
+		empty := now + int64(500*time.Millisecond)
+		wantRetention(t, c, empty+int64(time.Second), Pinned)
+		after := empty + int64(time.Second) + 1
+		d, gone := c.Drop(Partial, after)
+		if lower > 0 {
+			if !gone || d.Retention != Idle || link.Expired() != 5 {
+				t.Errorf("limit %d: dropped %v %+v, %d units expired", lower, gone, d, link.Expired())
+			}
+			continue
+		}
+		if gone || d.Retention != Denying || link.Expired() != 0 {
+			t.Errorf("limit %d: dropped %v %+v, %d units expired", lower, gone, d, link.Expired())
+		}
+		link.SetMode(1, false)
+		if rep, ok := c.Collect(after, false); !ok || rep.Units != 5 {
+			t.Errorf("limit %d: reports %v %+v", lower, ok, rep)
+		}
+	}
+}
+
+// The limit of before matters until the units that came under it are booked, and no longer.
+func TestLimitOfBeforeEnds(t *testing.T) {
+	was, is := funnelRule(t, 10, 10, time.Second), funnelRule(t, 1, 10, time.Second)
+	for _, booked := range []bool{false, true} {
+		link, now := newTestLink(), int64(1e15)
+		c := NewAlone("k", was, link, now)
+		c.allow(now, 5, was)
+		c.allow(now, 0, is)
+		rep, _ := c.Collect(now, false)
+		if booked {
+			c.Settle(now, Answer{Rule: is, Level: rep.Ahead, At: now, ServerNow: now})
+		} else {
+			c.Quarantine(now, false)
+		}
+		link.SetMode(1, true)
+		now += int64(600 * time.Millisecond) // all has leaked
+		want := Pinned
+		if booked {
+			c.allow(now, 1, is)
+			now += int64(100 * time.Millisecond)
+			want = Idle
+		}
+		wantRetention(t, c, now+int64(500*time.Millisecond), want)
+	}
+}
+
+func wantRetention(t *testing.T, c *Counter, now int64, want Retention) {
+	t.Helper()
+	if w := c.Retention(now); w != want {
+		t.Errorf("retention %d, want %d", w, want)
+	}
+}
