@@ -114,7 +114,9 @@ func (w *Window) GiveBack(*arith.Rule) (expired int64) {
 }
 
 // Renew sets the window to what the authority says of it after a reset. What
-// is pending was admitted before that, and does not count any more.
+// is pending was admitted before that, and does not count any more. As in Settle the window
+// moves on to the authority's bucket. Otherwise what counts in that would be taken for the
+// bucket before, and leave the window with it.
 func (w *Window) Renew(r *arith.Rule, a Answer, weight int64) (withdrawn int64) {
 	w.read(r, a.At, a.ServerNow)
 	withdrawn = w.pendUnits
@@ -123,6 +125,7 @@ func (w *Window) Renew(r *arith.Rule, a Answer, weight int64) (withdrawn int64) 
 	clear(w.sentBack)
 	clear(w.last)
 	w.pendUnits, w.backUnits = 0, 0
+	w.advance(r, w.serverBucket(r, a), weight) // nothing is pending that could expire
 	w.known = w.sorted(a.Buckets)
 	w.noteTimes(a.Buckets)
 	w.sum(r, weight)

@@ -129,7 +129,10 @@ func (c *Counter) renewLocked(now int64, a Renewal) (wake bool) {
 	c.lateLocked(a.Late, false)
 	c.mark(outdated) // a reset is no exchange that measures the clock
 	c.rollLocked(now)
-	is := algorithm.Answer{Level: a.Level, Buckets: a.Buckets, At: a.At, ServerNow: a.ServerNow}
+	is := algorithm.Answer{
+		Level: a.Level, Buckets: a.Buckets, At: a.At, ServerNow: a.ServerNow,
+		ClockSlack: c.part().slack.Load(), Now: now,
+	}
 	c.link().withdrawn.Add(c.state().Renew(c.rule(), is, modeWeight(c.mode())))
 	c.setUrgentAt((c.rule().Limit - c.state().KnownUnits(c.rule(), now)) / (2 * c.link().nodes.Load()))
 	return c.noteLocked()
