@@ -27,8 +27,8 @@ func (c *Counter) retentionLocked(now int64) Retention {
 	}
 	used, denies := c.state().Usage(c.rule(), now)
 	switch {
-	case denies, c.past().witness > now:
-		return Denying
+	case denies && (used || c.rule().Limit > 0), c.past().witness > now:
+		return Denying // an unused c with a limit of 0 refuses as a new one does
 	case !used:
 		return Idle
 	}

@@ -305,6 +305,38 @@ func TestNewcomersShareWhenFull(t *testing.T) {
 	check(t, table)
 }
 
+// Keys that a limit of 0 blocks make room for others: a new counter blocks them as well. One
+// that was used before its limit became 0 stays.
+//
+// Fault 39: blocked keys leave newcomers their own counters.
+func TestBlockedKeysMakeRoom(t *testing.T) {
+	rule := slow(10)
+	for _, blocked := range []*limit.Rule{limit.Must(limit.Funnel("no", 0, 1, time.Hour)), limit.Must(limit.SlidingWindow("no", 0, time.Hour))} {
+		before := limit.Must(limit.Funnel("no", 5, 1, time.Hour))
+		if blocked.Algorithm() != limit.AlgorithmFunnel {
+			before = limit.Must(limit.SlidingWindow("no", 5, time.Hour))
+		}
+		table := newTable(t, Options{MaxKeys: 256, slack: 256 * 2})
+		admit(table, "used", before, 5, 1)
+		admit(table, "used", blocked, 1, 1)
+		flood(table, blocked, "live", 256*3)
+		settle(t, table)
+		for i := range 256 * 2 {
+			if got := admit(table, fmt.Sprint("newcomer", i), rule, 1, 20); got != 10 {
+				t.Fatalf("%v: a newcomer got %d units of 10", blocked.Algorithm(), got)
+			}
+		}
+		settle(t, table)
+		if table.AllowBy(table.clock, "used", before, 1); table.Stats().Overflow != 0 {
+			t.Errorf("%v: %+v", blocked.Algorithm(), table.Stats())
+		}
+		if res := table.Peek(table.clock, "used", before); res.Remaining != 0 {
+			t.Errorf("%v: what a key had used is forgotten: %+v", blocked.Algorithm(), res)
+		}
+		check(t, table)
+	}
+}
+
 // Fault 39: the shared counters are bounded too.
 func TestOverflowCountersAreBounded(t *testing.T) {
 	table := newTable(t, Options{MaxKeys: 1, slack: 1, hash: func(string, *limit.Rule) uint64 { return 7 }})
