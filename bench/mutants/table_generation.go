@@ -71,6 +71,22 @@ var generationMutants = []mutant{
 		by:     tables("TestWitnessOfAResetStays"),
 	},
 	{
+		name:   "blocked-keys-fill-the-table",
+		breaks: "Keys that a limit of 0 blocks are never forgotten, and newcomers share counters.",
+		file:   "internal/counter/forget.go",
+		old:    `denies = false // a new one would refuse as well`,
+		new:    ``,
+		by:     tables("TestBlockedKeysMakeRoom"),
+	},
+	{
+		name:   "blocked-keys-lose-units",
+		breaks: "A key whose limit became 0 in an outage is forgotten with units that were not reported.",
+		file:   "internal/counter/forget.go",
+		old:    ` && !used && c.unsyncedUnits() == 0 {`,
+		new:    ` {`,
+		by:     counters("TestLoweredLimitKeepsUnits"),
+	},
+	{
 		name:   "a-reset-by-the-clock-alone",
 		breaks: "A reset begins before what it clears if Redis' clock has been set back since.",
 		file:   "internal/redisstore/lua/lib.lua",

@@ -26,9 +26,12 @@ func (c *Counter) retentionLocked(now int64) Retention {
 		return Pinned
 	}
 	used, denies := c.state().Usage(c.rule(), now)
+	if c.rule().Limit == 0 && !used && c.unsyncedUnits() == 0 {
+		denies = false // a new one would refuse as well
+	}
 	switch {
-	case denies && (used || c.rule().Limit > 0), c.past().witness > now:
-		return Denying // an unused c with a limit of 0 refuses as a new one does
+	case denies, c.past().witness > now:
+		return Denying
 	case !used:
 		return Idle
 	}
