@@ -91,7 +91,7 @@ func openFloorBound(_ testing.TB, keys []string, rule *limit.Rule) asks {
 	for _, k := range keys {
 		cells = append(cells, f.cells[k])
 	}
-	return asks{allow: f.allow, bound: boundTo(cells, func(c *cell) bool { return f.admit(&c.tat) })}
+	return asks{allow: f.allow, bound: boundTo(cells, func(c *cell) bool { return f.admit(&c.tat) }, nil)}
 }
 
 func openFloorCoarse(tb testing.TB, keys []string, rule *limit.Rule) asks {

@@ -150,14 +150,15 @@ func (l *load) run(b *testing.B, ask check, want bool) {
 	if keys == nil {
 		keys = l.keys
 	}
-	run(b, keys, l.draws, ask, want)
+	run(b, keys, l.draws, ask, fetchText, want)
 }
 
-// run measures checks of keys, or of what has been made of them. Answers are
+// run measures checks of keys, or of what has been made of them. fetch brings what a key
+// points to; nil: that is not brought. Answers are
 // looked at, which costs everybody the same: a contender that refuses what it
 // should admit, or the other way round, is not doing the work of its row.
-func run[K any](b *testing.B, keys []K, draws []uint32, ask func(K) bool, want bool) {
-	bring := bringer(keys, draws)
+func run[K any](b *testing.B, keys []K, draws []uint32, ask func(K) bool, fetch func(K), want bool) {
+	bring := bringer(keys, draws, fetch)
 	b.Run("serial", func(b *testing.B) {
 		b.ReportAllocs()
 		settle(keys, draws, ask)
@@ -198,7 +199,8 @@ func run[K any](b *testing.B, keys []K, draws []uint32, ask func(K) bool, want b
 // Who asks has the key at hand: it has just read or made it. So keys are brought into the
 // processor's cache some checks before they are asked. Else, with many, two fifths of
 // the time of a row went into waiting for the benchmark's own array of strings and for
-// their bytes. What a limiter keeps of a key is not brought. A few keys are at hand anyway.
+// their bytes. A handle is at hand as a string is: the caller keeps it. What a limiter keeps
+// of a key is not brought. A few keys are at hand anyway.
 const (
 	bringFrom = 4096
 	bringKey  = 24 // checks ahead
@@ -206,15 +208,14 @@ const (
 )
 
 // bringer returns what has to be called before check i.
-func bringer[K any](keys []K, draws []uint32) func(i int) {
+func bringer[K any](keys []K, draws []uint32, fetch func(K)) func(i int) {
 	if len(keys) < bringFrom {
 		return func(int) {}
 	}
-	texts, _ := any(keys).([]string)
 	return func(i int) {
 		ahead.Fetch(unsafe.Pointer(&keys[draws[(i+bringKey)&(drawn-1)]]))
-		if texts != nil {
-			fetchText(texts[draws[(i+bringText)&(drawn-1)]])
+		if fetch != nil {
+			fetch(keys[draws[(i+bringText)&(drawn-1)]])
 		}
 	}
 }

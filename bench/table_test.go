@@ -50,6 +50,9 @@ var inProcess = []contender{
 // single has no keys, and is in the rows of one key only.
 var single = []contender{{name: "xtime-single", open: openXtime, keyless: true}}
 
+// far has handles that the caller has not just read.
+var far = []contender{{name: "hybrid-bound-far", open: openBoundFar}}
+
 // byRule are our other algorithms; hybrid itself is a funnel.
 var byRule = []contender{
 	{name: "hybrid-sliding", open: ruled(limit.SlidingWindow)},
@@ -142,7 +145,7 @@ func row(b *testing.B, l *load, of []contender, rule *limit.Rule, want bool) {
 // The base case, with every contender, is 65,536 keys asked evenly; the other
 // rows differ from it in one thing.
 func BenchmarkAllow(b *testing.B) {
-	row(b, evenly(uniform), join(inProcess, byRule, byLog, byState, overRedis), generous, true)
+	row(b, evenly(uniform), join(inProcess, far, byRule, byLog, byState, overRedis), generous, true)
 	row(b, evenly(1), join(inProcess, single, overRedis), generous, true)
 	row(b, evenly(1000), inProcess, generous, true)
 	// Half as many need half as much of the last cache, of which others leave us a part.

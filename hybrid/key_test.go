@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -112,5 +113,12 @@ func TestKeysThatCannotBeAsked(t *testing.T) {
 	}
 	if err := l.Close(bg); err != nil || !l.Key("new", longTen).Allow() || k.Allow() {
 		t.Errorf("after Close: %v", err)
+	}
+}
+
+// See the test of this name in package local.
+func TestKeyIsOneLine(t *testing.T) {
+	if is := unsafe.Sizeof(hybrid.Key{}); unsafe.Sizeof(uintptr(0)) == 8 && is != 64 {
+		t.Errorf("a Key has %d bytes, want 64", is)
 	}
 }

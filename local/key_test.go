@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -70,5 +71,13 @@ func TestKeysThatCannotBeAsked(t *testing.T) {
 	dry := l.Key("k", rule.DryRun())
 	if !dry.Allow() || !dry.Take(1).WouldRefuse || l.Allow("k", rule) {
 		t.Error("a dry run")
+	}
+}
+
+// A check by a handle reads one cache line of it, and the allocator puts what is as large as
+// a line at the beginning of one.
+func TestKeyIsOneLine(t *testing.T) {
+	if is := unsafe.Sizeof(Key{}); unsafe.Sizeof(uintptr(0)) == 8 && is != 64 {
+		t.Errorf("a Key has %d bytes, want 64", is)
 	}
 }

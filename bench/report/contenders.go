@@ -35,7 +35,7 @@ func kindOf(limiter string) kind {
 // asked by handles, or cannot learn of keys; empty for the default clock and names.
 func mannerOf(limiter string) string {
 	for _, name := range []string{"coarse", "bound", "array"} {
-		if strings.HasSuffix(limiter, "-"+name) {
+		if strings.HasSuffix(strings.TrimSuffix(limiter, "-far"), "-"+name) {
 			return name
 		}
 	}
