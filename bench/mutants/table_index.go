@@ -3,6 +3,14 @@ package main
 // indexMutants break how keys and their entries are told apart, and who is forgotten.
 var indexMutants = []mutant{
 	{
+		name:   "an-old-entry-goes-on",
+		breaks: "The entry that a counter has left still admits a check that had read it before.",
+		file:   "internal/counter/entry.go",
+		old:    `to.word.Store(e.word.Swap(0))`,
+		new:    `to.word.Store(e.word.Load())`,
+		by:     counters("TestMoveToTakesTheLeaseAlong"),
+	},
+	{
 		name:   "an-entry-for-any-key",
 		breaks: "An entry answers for another key than it serves.",
 		file:   "internal/counter/entry.go",

@@ -27,7 +27,8 @@ const (
 	// long as it takes to move so many.
 	shardsMost, shardKeys = 1024, 1024
 	// There are more entries when more than 4 of 8 are taken, so that 2 % of keys find their
-	// row full, as long as there are fewer than entriesMost for two counters.
+	// row full, as long as there are fewer than entriesMost for two counters. A shard grows to
+	// twice what it needs then, so that a new key moves less than one other on average.
 	entriesLeast, entriesMost = 2, 3
 )
 
@@ -153,20 +154,26 @@ func (sh *shard) findLocked(h, print uint64, key string, rule *limit.Rule) *coun
 	return sh.extra[identOf(key, rule)]
 }
 
-// putLocked enters a counter that is new or moves, see [counter.Counter.Move].
-func (sh *shard) putLocked(c *counter.Counter, h, print uint64) {
-	r := sh.rows.Load()
+// put has enter use a free entry in the row of h, and then shows the entry to checks. It
+// reports whether there was one.
+func (r *rows) put(h uint64, enter func(*counter.Entry)) bool {
 	row := r.row(h)
 	tags := r.tags[row].Load()
 	for i := range uint64(rowSize) {
-		if tags>>(i*8)&0xff != 0 {
-			continue
+		if tags>>(i*8)&0xff == 0 {
+			enter(&r.entries[row*rowSize+i])
+			r.tags[row].Store(tags | tagOf(h)<<(i*8))
+			return true
 		}
-		c.Enter(&r.entries[row*rowSize+i], print)
-		r.tags[row].Store(tags | tagOf(h)<<(i*8))
-		return
 	}
-	sh.putExtraLocked(c)
+	return false
+}
+
+// putLocked enters a counter that is new or moves, see [counter.Counter.Move].
+func (sh *shard) putLocked(c *counter.Counter, h, print uint64) {
+	if !sh.rows.Load().put(h, func(e *counter.Entry) { c.Enter(e, print) }) {
+		sh.putExtraLocked(c)
+	}
 }
 
 // putExtraLocked enters a counter that has no entry.
@@ -212,17 +219,16 @@ func (sh *shard) isCrowdedLocked() bool {
 func (sh *shard) growLocked(hash func(*counter.Counter) (h, print uint64), now int64) {
 	was := sh.rows.Load()
 	n := len(was.tags)
-	for n < sh.most && sh.live*entriesLeast > n*rowSize {
+	for n < sh.most && 2*sh.live*entriesLeast > n*rowSize {
 		n *= 2
 	}
-	sh.rows.Store(newRows(n))
+	r := newRows(n)
+	sh.rows.Store(r)
 	extra := sh.extra
 	sh.extra, sh.hand, sh.swept = nil, 0, 0
 	for i := range was.entries {
-		e := &was.entries[i]
-		if c := e.Counter(); c != nil {
-			print := e.Print()
-			c.Move(now, func() { sh.putLocked(c, c.Hash(), print) })
+		if c := was.entries[i].Counter(); c != nil && !r.put(c.Hash(), c.MoveTo) {
+			c.Move(now, func() { sh.putExtraLocked(c) })
 		}
 	}
 	for _, c := range extra {

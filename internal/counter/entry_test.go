@@ -1,0 +1,40 @@
+package counter
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// A counter that moves takes its lease along, with what that has admitted. A check that has
+// read the word of the old entry before cannot swap it any more: its unit would be lost.
+func TestMoveToTakesTheLeaseAlong(t *testing.T) {
+	for _, r := range []*limit.Rule{limit.Must(limit.Funnel("bucket", 10, 1, time.Hour)), windowRule(t, 10, time.Hour, 10)} {
+		now := start.UnixNano()
+		c := NewAlone("k", r, nil, now)
+		for range 3 {
+			c.Allow(now, 1, r)
+		}
+		old, to := c.entry, new(Entry)
+		before := old.word.Load()
+		c.MoveTo(to)
+		if old.word.CompareAndSwap(before, before) {
+			t.Errorf("%v: the old entry still admits", r)
+		}
+		if old.Print() != 0 || old.Counter() != nil || old.lease.Load() != nil {
+			t.Errorf("%v: the old entry is not free", r)
+		}
+		if c.Entry() != to || to.Counter() != c || to.Print() != alonePrint || to.word.Load() != before {
+			t.Errorf("%v: the new entry has another word", r)
+		}
+		for range 7 {
+			if allowed, _, _, _ := c.Allow(now, 1, r); !allowed {
+				t.Errorf("%v: refused what is left", r)
+			}
+		}
+		if allowed, _, _, _ := c.Allow(now+int64(time.Millisecond), 1, r); allowed {
+			t.Errorf("%v: admitted more than the limit", r)
+		}
+	}
+}
