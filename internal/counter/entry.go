@@ -97,8 +97,8 @@ func (c *Counter) Move(now int64, enter func()) {
 }
 
 // MoveTo gives c, which has an entry, another that was never used and that no check can find
-// yet. Its lease goes with it, and it does not count as a use. A check that has found the old
-// entry finds neither units nor a fingerprint there.
+// yet. Its lease goes with it, and it does not count as a use. A check that finds the old entry
+// finds no units there, and asks c. Free the old one when checks find the new one.
 func (c *Counter) MoveTo(to *Entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,18 +108,18 @@ func (c *Counter) MoveTo(to *Entry) {
 	to.counter.Store(c)
 	to.word.Store(e.word.Swap(0))
 	c.entry = to
-	e.free()
 }
 
 // leaveLocked frees the entry of c, whose lease is revoked.
 func (c *Counter) leaveLocked() {
 	if e := c.entry; e != nil {
 		c.entry = nil
-		e.free()
+		e.Free()
 	}
 }
 
-func (e *Entry) free() {
+// Free empties an entry whose counter has left it.
+func (e *Entry) Free() {
 	e.print.Store(0)
 	e.counter.Store(nil)
 	e.lease.Store(nil)

@@ -22,6 +22,10 @@ func TestMoveToTakesTheLeaseAlong(t *testing.T) {
 		if old.word.CompareAndSwap(before, before) {
 			t.Errorf("%v: the old entry still admits", r)
 		}
+		if old.Counter() != c || old.Print() != alonePrint {
+			t.Errorf("%v: the old entry does not lead to the counter", r)
+		}
+		old.Free()
 		if old.Print() != 0 || old.Counter() != nil || old.lease.Load() != nil {
 			t.Errorf("%v: the old entry is not free", r)
 		}

@@ -213,9 +213,10 @@ func (sh *shard) isCrowdedLocked() bool {
 	return sh.live*entriesLeast > n*rowSize && n < sh.most
 }
 
-// growLocked makes more entries and moves all counters there. An entry from before has no
-// fingerprint any more, so that a check that has found it looks again. Of a counter that has
-// neither an entry nor its key the fingerprint is not known: it gets an entry when it is asked.
+// growLocked makes more entries and moves all counters there. Checks find the entries from
+// before until all have moved, and ask the counter itself if it has. Then those are free, so
+// that a handle that has one looks again. Of a counter that has neither an entry nor its key
+// the fingerprint is not known: it gets an entry when it is asked.
 func (sh *shard) growLocked(hash func(*counter.Counter) (h, print uint64), now int64) {
 	was := sh.rows.Load()
 	n := len(was.tags)
@@ -223,12 +224,17 @@ func (sh *shard) growLocked(hash func(*counter.Counter) (h, print uint64), now i
 		n *= 2
 	}
 	r := newRows(n)
-	sh.rows.Store(r)
 	extra := sh.extra
 	sh.extra, sh.hand, sh.swept = nil, 0, 0
 	for i := range was.entries {
 		if c := was.entries[i].Counter(); c != nil && !r.put(c.Hash(), c.MoveTo) {
 			c.Move(now, func() { sh.putExtraLocked(c) })
+		}
+	}
+	sh.rows.Store(r)
+	for i := range was.entries {
+		if e := &was.entries[i]; e.Counter() != nil {
+			e.Free()
 		}
 	}
 	for _, c := range extra {

@@ -120,6 +120,38 @@ func TestEntriesFromBeforeGrowth(t *testing.T) {
 	}
 }
 
+// While a shard grows, with its lock held, checks of its keys are decided, of those that have
+// moved and of the others.
+func TestChecksGoOnDuringGrowth(t *testing.T) {
+	table := newTable(t, Options{hash: oneRow})
+	rule, now := slow(10), int64(table.clock.Now())
+	for _, key := range []string{"moved", "other"} {
+		table.Allow(key, rule, 1, now)
+	}
+	c := table.lookUp("moved", rule)
+	sh := table.index.shard(c.Hash())
+	sh.mu.Lock()
+	newRows(1).put(c.Hash(), c.MoveTo)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := range 11 {
+			for _, key := range []string{"moved", "other"} {
+				if ok, _ := table.Allow(key, rule, 1, now); ok != (i < 9) {
+					t.Errorf("check %d of %q: %v", i, key, ok)
+				}
+			}
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(time.Minute): // for ever, were it not for this
+		t.Error("checks wait for the lock of the shard")
+	}
+	sh.mu.Unlock()
+	<-done
+}
+
 // When a shard has grown all of its keys are found, with what they have consumed, by a
 // lease or not, also those that had no room in their rows.
 func TestGrowthKeepsAll(t *testing.T) {
