@@ -62,10 +62,14 @@ func (w *recorder) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// ReadFrom lets the server send a file without a copy through this process.
+// ReadFrom lets the server send a file without a copy through this process. It implies 200, as
+// Write does, but only once there is a byte: if src fails before, the handler can still answer.
 func (w *recorder) ReadFrom(src io.Reader) (int64, error) {
-	w.note(http.StatusOK)
-	return io.Copy(w.ResponseWriter, src)
+	n, err := io.Copy(w.ResponseWriter, src)
+	if n > 0 {
+		w.note(http.StatusOK)
+	}
+	return n, err
 }
 
 type flusher struct{ rec *recorder }

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 )
 
@@ -82,6 +83,22 @@ func TestResponseWriterStaysUsable(t *testing.T) {
 		if status := <-statuses; status != c.status {
 			t.Errorf("%s: status %d is asked about, want %d", c.path, status, c.status)
 		}
+	}
+}
+
+// A copy that fails before its first byte has answered nothing: the status that the handler
+// sends then is the one that counts.
+func TestCopyThatFailsAtOnce(t *testing.T) {
+	lim, _ := newLimiter(t)
+	statuses := make(chan int, 1)
+	s := server(t, protect(t, lim, counting(statuses), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if _, err := io.Copy(w, iotest.ErrReader(io.ErrUnexpectedEOF)); err != nil {
+			http.Error(w, "upstream has gone", http.StatusBadGateway)
+		}
+	}), Limit{Rule: perMinute("r", 100), Key: By(byKey)}))
+	get(t, s, "/", "Key: k").want(t, http.StatusBadGateway)
+	if status := <-statuses; status != http.StatusBadGateway {
+		t.Errorf("status %d is asked about", status)
 	}
 }
 
