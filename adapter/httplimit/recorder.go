@@ -75,9 +75,13 @@ func (w *recorder) ReadFrom(src io.Reader) (int64, error) {
 type flusher struct{ rec *recorder }
 
 // Flush sends the header as well.
-func (f flusher) Flush() {
+func (f flusher) Flush() { _ = f.FlushError() }
+
+// FlushError is for http.ResponseController: without it the error of a client that has gone
+// would end in Flush.
+func (f flusher) FlushError() error {
 	f.rec.note(http.StatusOK)
-	f.rec.ResponseWriter.(http.Flusher).Flush()
+	return http.NewResponseController(f.rec.ResponseWriter).Flush()
 }
 
 type hijacker struct{ rec *recorder }

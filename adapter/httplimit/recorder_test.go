@@ -2,11 +2,13 @@ package httplimit
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -99,6 +101,28 @@ func TestCopyThatFailsAtOnce(t *testing.T) {
 	get(t, s, "/", "Key: k").want(t, http.StatusBadGateway)
 	if status := <-statuses; status != http.StatusBadGateway {
 		t.Errorf("status %d is asked about", status)
+	}
+}
+
+// A handler that sends events learns from Flush that its client has gone.
+func TestFlushReportsErrors(t *testing.T) {
+	lim, _ := newLimiter(t)
+	flushed := make(chan error, 100) // the client repeats requests whose connection breaks
+	s := server(t, protect(t, lim, Options{RefundOn: func(int) bool { return false }}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		c := http.NewResponseController(w)
+		if err := c.SetWriteDeadline(time.Unix(1, 0)); err != nil {
+			t.Error(err)
+		}
+		flushed <- c.Flush()
+	}), Limit{Rule: perMinute("r", 100), Key: By(byKey)}))
+	r, _ := http.NewRequest(http.MethodGet, s.URL, nil)
+	r.Header.Set("Key", "k")
+	if resp, err := s.Client().Do(r); err == nil {
+		resp.Body.Close()
+		t.Error("an answer was written past its deadline")
+	}
+	if err := <-flushed; !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("Flush: %v", err)
 	}
 }
 
