@@ -142,7 +142,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	began := t.o.Clock.Now()
 	resp, err := t.o.Base.RoundTrip(r)
-	if err == nil && t.follower != nil {
+	if err == nil && resp != nil && t.follower != nil {
 		if err := t.follower.follow(r.Context(), key, resp, began); err != nil {
 			t.o.OnError(r, fmt.Errorf("httplimit: following the upstream: %w", err))
 		}

@@ -162,6 +162,20 @@ func TestTransportRefuses(t *testing.T) {
 	})
 }
 
+// A base transport that breaks its contract is an error of the client, not a panic.
+func TestTransportOverBrokenBase(t *testing.T) {
+	lim, _ := newLimiter(t)
+	client := &http.Client{Transport: newTransport(t, lim, tenPerSecond, TransportOptions{Base: neither{}})}
+	if resp, err := client.Get("http://upstream/"); err == nil {
+		t.Errorf("%v", resp)
+	}
+}
+
+// neither returns no response and no error.
+type neither struct{}
+
+func (neither) RoundTrip(*http.Request) (*http.Response, error) { return nil, nil }
+
 func isWaitError(err error) bool {
 	var e *limit.WaitError
 	return errors.As(err, &e) && errors.Is(err, context.DeadlineExceeded)
