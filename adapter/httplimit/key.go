@@ -63,8 +63,10 @@ func ByHeader(name string) KeyFunc {
 }
 
 // ByRoute takes the pattern of the route as the key, such as "GET /items/{id}". It is known
-// behind the router only: wrap the handlers, not the mux. Without a pattern the request is
-// not decided, which is answered with 500.
+// behind the router only: wrap the handlers, not the mux. It is as much of it as the router
+// has written into the request's Pattern by then: with chi's With or Group the whole pattern,
+// with Use of a sub-router "/users/*", for all of its routes. Without a pattern the request
+// is not decided, which is answered with 500.
 func ByRoute(r *http.Request) (string, error) {
 	if r.Pattern == "" {
 		return "", &fault{errors.New("httplimit: request has no route yet: wrap the handlers, not the router")}

@@ -11,6 +11,7 @@ import (
 func ginMiddleware(m middleware) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		passed := false
+		c.Request.Pattern = c.FullPath() // for ByRoute: gin itself does not say
 		m(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			passed, c.Request = true, r
 			c.Next()
