@@ -220,6 +220,48 @@ func TestRuleNames(t *testing.T) {
 	}
 }
 
+// Of more points than an SDK keeps the same ones have a place of their own in each
+// collection. Otherwise the sum of all others would fall, which looks as if the process had
+// started anew.
+func TestMorePointsThanAreKept(t *testing.T) {
+	lim, err := hybrid.New(nil, hybrid.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lim.Close(context.Background())
+	for i := range 1000 {
+		for rule, n := limit.Must(limit.FixedWindow(fmt.Sprint(i), 1, limit.MaxWindow)), 0; n < 3; n++ { // 1 allowed, 2 denied
+			lim.Allow("k", rule)
+		}
+	}
+	meter, readers := provider(t, 1)
+	register(t, meter, "main", lim)
+	var first map[string]float64
+	for range 20 {
+		var all metricdata.ResourceMetrics
+		if err := readers[0].Collect(context.Background(), &all); err != nil {
+			t.Fatal(err)
+		}
+		now := map[string]float64{}
+		for _, m := range all.ScopeMetrics[0].Metrics {
+			if sum, is := m.Data.(metricdata.Sum[float64]); is && m.Name == "hybridlimit_decisions_total" {
+				for _, p := range sum.DataPoints {
+					now[p.Attributes.Encoded(attribute.DefaultEncoder())] = p.Value
+				}
+			}
+		}
+		if first == nil {
+			first = now
+		}
+		if !maps.Equal(first, now) {
+			t.Fatal("the points are not those of the collection before")
+		}
+	}
+	if len(first) != 2000 {
+		t.Errorf("%d points: the SDK has another bound, and this test tests nothing", len(first))
+	}
+}
+
 // A limiter that has ended keeps its figures, until it is stopped; then there are no points of
 // it, and its name is free.
 func TestEndedLimiter(t *testing.T) {

@@ -60,8 +60,10 @@ func sum(a, b hybrid.Outcomes) hybrid.Outcomes {
 }
 
 func decisions(s *Snapshot, add Add) {
+	// Always in the same order: an SDK that keeps so many points keeps the first ones.
 	rules(s, func(rule string, r hybrid.RuleStats) {
-		for outcome, o := range map[string]hybrid.Outcomes{"allowed": r.Allowed, "denied": r.Denied} {
+		for i, o := range []hybrid.Outcomes{r.Allowed, r.Denied} {
+			outcome := []string{"allowed", "denied"}[i]
 			add(float64(o.Synced), rule, outcome, "synced")
 			add(float64(o.Unsynced), rule, outcome, "unsynced")
 			add(float64(o.Degraded), rule, outcome, "degraded")
