@@ -31,7 +31,6 @@ func (c *config) writeFields(h http.Header, d *Decision, asked []*boundLimit) {
 	if len(d.Checks) == 0 {
 		return
 	}
-	told := d.By >= 0 && !d.Rule.IsDryRun()
 	switch c.o.Headers {
 	case DraftHeaders:
 		for i, l := range asked {
@@ -39,16 +38,34 @@ func (c *config) writeFields(h http.Header, d *Decision, asked []*boundLimit) {
 				h[fieldPolicy] = append(h[fieldPolicy], l.policy(rule))
 			}
 		}
-		if told {
+		if d := c.told(d, asked); d != nil {
 			h[fieldRateLimit] = append(h[fieldRateLimit], limitItem(d, c.effectiveWindow(d)))
 		}
 	case XRateLimitHeaders:
-		if told {
+		if d := c.told(d, asked); d != nil {
 			h[fieldLimit] = []string{strconv.FormatInt(d.Limit, 10)}
 			h[fieldRemaining] = []string{strconv.FormatInt(d.Remaining, 10)}
 			h[fieldReset] = []string{strconv.FormatInt(ceilSeconds(sum(c.o.Clock.Now(), d.ResetAfter)), 10)}
 		}
 	}
+}
+
+// told returns what the client hears: d, or if a dry run has decided, what is left of the limit
+// that has the fewest units left and is none. nil if all are dry runs.
+func (c *config) told(d *Decision, asked []*boundLimit) (of *Decision) {
+	if !d.Rule.IsDryRun() {
+		return d
+	}
+	for i := range d.Checks {
+		q := &d.Checks[i]
+		if q.Rule.IsDryRun() {
+			continue
+		}
+		if res := c.lim.Peek(q.Key, q.Rule); of == nil || res.Remaining < of.Remaining {
+			of = &Decision{AllResult: limit.AllResult{Result: res, By: i, Rule: q.Rule}, Checks: d.Checks, Policy: asked[i].name(q.Rule)}
+		}
+	}
+	return of
 }
 
 // effectiveWindow returns for how long the client can use no more than what is left, as the

@@ -255,6 +255,22 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
+// A dry run beside a limit changes nothing of what the client hears of that limit, whichever of
+// them has less left.
+func TestDryRunBesideALimit(t *testing.T) {
+	lim, c := newLimiter(t)
+	real, other, key := perMinute("user", 4), perMinute("other", 9), By(byKey)
+	limits := []Limit{{Rule: perMinute("new", 1).DryRun(), Key: key}, {Rule: other, Key: key}, {Rule: real, Key: key}}
+	s := server(t, protect(t, lim, Options{}, nil, limits...))
+	x := server(t, protect(t, lim, Options{Headers: XRateLimitHeaders, Clock: c}, nil, limits...))
+	const policy = `RateLimit-Policy: "other";q=9;w=60, "user";q=4;w=60`
+	get(t, s, "/", "Key: k").want(t, 200, policy, `RateLimit: "user";r=3;t=60`, "Retry-After: ")
+	get(t, s, "/", "Key: k").want(t, 200, policy, `RateLimit: "user";r=2;t=60`, "Retry-After: ")
+	get(t, x, "/", "Key: k").want(t, 200, "X-RateLimit-Limit: 4", "X-RateLimit-Remaining: 1", fmt.Sprint("X-RateLimit-Reset: ", noon.Unix()+60))
+	get(t, s, "/", "Key: k").want(t, 200, policy, `RateLimit: "user";r=0;t=60`, "Retry-After: ")
+	get(t, s, "/", "Key: k").want(t, 429, policy, `RateLimit: "user";r=0;t=60`, "Retry-After: 60")
+}
+
 func TestDegraded(t *testing.T) {
 	h := hybridtest.New(t, hybridtest.Options{Limiter: hybrid.Options{Fallback: hybrid.FailClosed}})
 	s := server(t, protect(t, h.Limiter, Options{Clock: h.Clock}, nil, Limit{Rule: perMinute("api", 2), Key: By(byKey)}))
