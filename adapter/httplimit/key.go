@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/textproto"
+	"slices"
 	"strings"
 
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -86,6 +87,7 @@ func Join(parts ...KeyFunc) KeyFunc {
 			return nil
 		}
 	}
+	parts = slices.Clone(parts)
 	return func(r *http.Request) (string, error) {
 		keys := make([]string, len(parts))
 		for i, part := range parts {

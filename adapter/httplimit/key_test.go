@@ -86,6 +86,16 @@ func TestJoin(t *testing.T) {
 	}
 }
 
+// What the caller does to its slice afterwards is its own affair.
+func TestJoinKeepsItsParts(t *testing.T) {
+	parts := []KeyFunc{ByHeader("A"), ByHeader("B")}
+	join := Join(parts...)
+	parts[1] = nil
+	if key, err := join(&http.Request{Header: http.Header{"A": {"a"}, "B": {"b"}}}); err != nil || key != limit.JoinKey("a", "b") {
+		t.Errorf("%q, %v", key, err)
+	}
+}
+
 func TestByRoute(t *testing.T) {
 	lim, _ := newLimiter(t)
 	m, err := New(lim, perMinute("route", 1), ByRoute, Options{})
