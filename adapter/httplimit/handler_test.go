@@ -16,6 +16,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/hybridtest"
 	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/local"
 )
 
 func TestRefusal(t *testing.T) {
@@ -346,8 +347,6 @@ func TestLimiterThatCannotDecide(t *testing.T) {
 	other := limit.Must(limit.FixedWindow("calls", 5, time.Hour))
 	s = server(t, protect(t, alone, Options{}, nil, Limit{Rule: twice, Key: key}, Limit{Rule: other, Key: key}))
 	get(t, s, "/", "Key: k").want(t, 500)
-	s = server(t, protect(t, (*hybrid.Limiter)(nil), Options{}, nil, Limit{Rule: twice, Key: key}))
-	get(t, s, "/", "Key: k").want(t, 500)
 }
 
 // Fault 60: names that the fields cannot carry are rejected, with all else that is wrong.
@@ -365,8 +364,10 @@ func TestNewErrors(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := New(nil, rule, key, Options{}); err == nil {
-		t.Error("no limiter")
+	for _, none := range []Limiter{nil, (*hybrid.Limiter)(nil), (*local.Limiter)(nil)} { // as of a New that failed
+		if _, err := New(none, rule, key, Options{}); err == nil || !strings.Contains(err.Error(), "limiter is nil") {
+			t.Errorf("%T: %v", none, err)
+		}
 	}
 	if _, err := New(lim, rule, key, Options{Headers: 3}); err == nil {
 		t.Error("no such headers")

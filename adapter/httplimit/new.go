@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -54,7 +55,7 @@ func (o Options) withDefaults() Options {
 // validate reports everything that is wrong.
 func (c *config) validate() error {
 	var errs []error
-	if c.lim == nil {
+	if isNil(c.lim) {
 		errs = append(errs, errors.New("httplimit: limiter is nil"))
 	}
 	if c.o.Headers > NoHeaders {
@@ -95,9 +96,16 @@ func (c *config) problems(l *boundLimit) error {
 	return errors.Join(errs...)
 }
 
+// isNil also finds a nil pointer in the interface, as a constructor returns with its error: such
+// a limiter decides nothing.
+func isNil(lim any) bool {
+	v := reflect.ValueOf(lim)
+	return lim == nil || v.Kind() == reflect.Pointer && v.IsNil()
+}
+
 // supports asks those limiters that can say so whether they can decide a rule.
 func supports(lim any, rule *limit.Rule) error {
-	if c, ok := lim.(interface{ CheckRule(*limit.Rule) error }); ok {
+	if c, ok := lim.(interface{ CheckRule(*limit.Rule) error }); ok && !isNil(lim) {
 		return c.CheckRule(rule)
 	}
 	return nil

@@ -79,7 +79,7 @@ type Transport struct {
 // host that they go to. It returns an error that says everything that is wrong.
 func NewTransport(lim Waiter, rule *limit.Rule, key KeyFunc, o TransportOptions) (*Transport, error) {
 	var errs []error
-	if lim == nil {
+	if isNil(lim) {
 		errs = append(errs, errors.New("httplimit: limiter is nil"))
 	}
 	if key == nil {

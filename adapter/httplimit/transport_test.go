@@ -348,7 +348,10 @@ func TestNewTransportErrors(t *testing.T) {
 	lim, _ := newLimiter(t)
 	window := limit.Must(limit.SlidingWindow("w", 10, time.Second))
 	for name, build := range map[string]func() (*Transport, error){
-		"no limiter":        func() (*Transport, error) { return NewTransport(nil, tenPerSecond, toHost, TransportOptions{}) },
+		"no limiter": func() (*Transport, error) { return NewTransport(nil, tenPerSecond, toHost, TransportOptions{}) },
+		"a nil limiter": func() (*Transport, error) {
+			return NewTransport((*local.Limiter)(nil), tenPerSecond, toHost, TransportOptions{})
+		},
 		"no rule":           func() (*Transport, error) { return NewTransport(lim, nil, toHost, TransportOptions{}) },
 		"no key":            func() (*Transport, error) { return NewTransport(lim, tenPerSecond, nil, TransportOptions{}) },
 		"a window":          func() (*Transport, error) { return NewTransport(lim, window, toHost, TransportOptions{}) },
