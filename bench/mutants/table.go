@@ -10,7 +10,7 @@ func table() []mutant {
 		misuseMutants, conflictMutants, clientMutants, permissionMutants, logMutants,
 		debtMutants,
 		fleetMutants, windowMutants, figureMutants,
-		httpMutants,
+		httpMutants, grpcMutants,
 	)
 }
 
@@ -34,3 +34,4 @@ func tallies(test string) check    { return check{"internal/tally", test, 0} }
 func words(test string) check      { return check{"limit", test, 0} }
 func clocks(test string) check     { return check{"clock", test, 0} }
 func httplimit(test string) check  { return check{"adapter/httplimit", test, 0} }
+func grpclimit(test string) check  { return check{"adapter/grpclimit", test, 0} }

@@ -114,4 +114,28 @@ var httpMutants = []mutant{
 		new:    `wait = max(wait, 0)`,
 		by:     httplimit("TestTransportFollows"),
 	},
+	{
+		name:   "a-dry-run-hides-the-limits",
+		breaks: "Beside a dry run the client hears of the first limit, whichever has the fewest units left.",
+		file:   "adapter/httplimit/fields.go",
+		old:    `of == nil || res.Remaining < of.Remaining {`,
+		new:    `of == nil {`,
+		by:     httplimit("TestDryRunBesideALimit"),
+	},
+	{
+		name:   "a-copy-of-nothing-is-a-success",
+		breaks: "A copy that fails before its first byte has answered 200.",
+		file:   "adapter/httplimit/recorder.go",
+		old:    `if n > 0 {`,
+		new:    `if n >= 0 {`,
+		by:     httplimit("TestCopyThatFailsAtOnce"),
+	},
+	{
+		name:   "flushed-into-the-void",
+		breaks: "A handler does not learn that its client has gone.",
+		file:   "adapter/httplimit/recorder.go",
+		old:    `return http.NewResponseController(f.rec.ResponseWriter).Flush()`,
+		new:    "_ = http.NewResponseController(f.rec.ResponseWriter).Flush()\n\treturn nil",
+		by:     httplimit("TestFlushReportsErrors"),
+	},
 }
