@@ -237,7 +237,7 @@ func TestMorePointsThanAreKept(t *testing.T) {
 	meter, readers := provider(t, 1)
 	register(t, meter, "main", lim)
 	var first map[string]float64
-	for range 20 {
+	for range 8 {
 		var all metricdata.ResourceMetrics
 		if err := readers[0].Collect(context.Background(), &all); err != nil {
 			t.Fatal(err)
