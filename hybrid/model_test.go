@@ -325,7 +325,7 @@ func (m *modelRedis) funnel(now int64, op *redisstore.Op, apply bool) redisstore
 	forgiven := int64(0)
 	if apply && op.Units > 0 {
 		had := f.tat
-		f.tat = op.Rule.Arith().Add(f.tat, op.Rule.Arith().Cost(op.Units)).Max(op.Rule.Arith().Add(at, op.Ahead))
+		f.tat = op.Rule.Arith().Add(f.tat, op.Rule.Arith().Cost(op.Units)).Max(op.Rule.Arith().Add(op.Ahead, at))
 		f.born = now / 1000
 		if op.Debt > 0 {
 			top := had.Max(op.Rule.Arith().Add(at, op.Ceiling))

@@ -177,7 +177,7 @@ func (f *LeakyBucket) Sent(r *arith.Rule, now, slack int64) (s Sent) {
 	a, at := f.under(), arith.Span{NS: now}
 	s.Units, s.Debt, s.Back = a.sent.Units, a.sentDebt, a.sentBack.at(r, now)
 	if s.Units > 0 {
-		s.Ahead = r.Sub(a.sent.TAT, at)
+		s.Ahead = r.Diff(a.sent.TAT, at)
 	}
 	if s.Back != (arith.Span{}) {
 		s.BackTop = r.Add(r.Sub(a.sentBack.top, at), arith.Span{NS: slack})
@@ -256,34 +256,45 @@ func (f *LeakyBucket) Renew(r *arith.Rule, a Answer, w int64) (withdrawn int64) 
 }
 
 // Settle takes over an answer, see [Exchanger]. Times are capped at what the authority counts.
+//
+// The authority forgets a bucket that has run empty. Units that this node has admitted before
+// it heard of that, and reports after it, count from empty there. Here they count on top of
+// what was in the bucket when they were admitted.
 func (f *LeakyBucket) Settle(r *arith.Rule, a Answer, w int64) Settled {
 	at := arith.Span{NS: a.At}
 	most := r.Add(at, arith.Span{NS: int64(limit.MaxWindow)})
 	tat := Earlier(r.Add(a.Level, at).Max(arith.Span{}), most)
-	lost := f.settle(r, tat, most, a.At, a.Slack, a.Floor, w)
-	return Settled{Lost: lost, Below: r.Sub(f.Known, tat).Max(arith.Span{}) != arith.Span{}}
+	owed := f.Known.NS > a.At+a.Slack // it had not run empty
+	low := f.settle(r, tat, most, a.At, a.Slack, a.Floor, w)
+	return Settled{Lost: low && owed, Forgotten: low && !owed, Below: r.Sub(f.Known, tat).Max(arith.Span{}) != arith.Span{}}
+}
+
+// LowerTo lowers the known level to a TAT, but not below that of an answer.
+func (f *LeakyBucket) LowerTo(r *arith.Rule, top arith.Span, a Answer, w int64) {
+	f.Known = Earlier(f.Known, top.Max(r.Add(a.Level, arith.Span{NS: a.At})))
+	f.compose(r, w)
 }
 
 // settle takes over the TAT of the authority. If floor is set, which it is not after
-// a reset, what this node knew and had sent is a lower bound of the truth, and an
-// answer below it by more than slack ns is a sign of lost data.
+// a reset, what this node knew and had sent is a lower bound of the truth, and low reports
+// whether the answer is below it by more than slack ns.
 //
 // Both are capped at most. The authority counts time up to a bound, and a level above
 // that, be it forged or a debt, would look lost in every answer.
-func (f *LeakyBucket) settle(r *arith.Rule, tat, most arith.Span, at, slack int64, floor bool, w int64) (lost bool) {
+func (f *LeakyBucket) settle(r *arith.Rule, tat, most arith.Span, at, slack int64, floor bool, w int64) (low bool) {
 	tat = Earlier(tat, most)
 	a := f.under()
 	a.back.span, a.sentBack.span = a.back.at(r, at), a.sentBack.at(r, at)
 	f.put(a)
 	if floor {
 		least := Earlier(f.booked(r, 1), most)
-		lost = least.NS > tat.NS+slack && least.NS > at+slack
+		low = least.NS > tat.NS+slack && least.NS > at+slack
 		tat = tat.Max(least)
 	}
 	f.Known = tat
 	f.put(away{back: a.back, debt: a.debt, limit: a.limit})
 	f.compose(r, w)
-	return lost
+	return low
 }
 
 // compose recomputes the view, each unsynced unit counting w-fold, in full.

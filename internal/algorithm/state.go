@@ -130,7 +130,7 @@ type Clock struct {
 // Sent is what is sent to the authority and not acknowledged.
 type Sent struct {
 	Units   int64      // in all; 0: only a question
-	Ahead   arith.Span // leaky bucket: when the units sent have leaked, counted from now
+	Ahead   arith.Span // leaky bucket: when the units sent have leaked, counted from now; maybe negative
 	Buckets []Bucket   // window: the units that still count, by bucket
 	// Back (leaky bucket) and BackBuckets (window) are units handed back. They are not
 	// among Units, but among those that the authority counts already.
@@ -155,6 +155,7 @@ type Answer struct {
 // Settled is what an [Answer] was found to be.
 type Settled struct {
 	Lost       bool  // below the lower bound: the authority has lost data
+	Forgotten  bool  // below it as well, but what is missing had leaked before this answer
 	Below      bool  // below the lower bound of a leaky bucket, which stands
 	OtherClock bool  // given by a clock that is not the authority's present one
 	Expired    int64 // units that have outlived the window

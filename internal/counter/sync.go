@@ -182,7 +182,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	if !theirs {
 		a.Level, a.Buckets = arith.Span{NS: math.MinInt64}, nil // empty, since when is not known
 	}
-	out, otherClock := Outcome{}, false
+	out, restore, otherClock := Outcome{}, false, false
 	c.state().Forgive(c.rule(), a.Forgiven)
 	switch {
 	case void:
@@ -198,12 +198,12 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 		return c.queueLocked(max(now, c.last), out)
 	default:
 		s := c.settleLocked(max(now, c.last), a, floor)
-		out.Lost, otherClock = s.Lost, s.OtherClock
+		out.Lost, restore, otherClock = s.Lost, s.Lost || s.Forgotten, s.OtherClock
 	}
 	// If the authority has lost a reset, each node that knows of it must report it at once.
 	// Otherwise others book on top of what the reset has cleared, and the two cannot be
 	// separated any more.
-	c.note(raising, c.is(raising) || out.Lost || a.Gen < c.gen())
+	c.note(raising, c.is(raising) || restore || a.Gen < c.gen())
 	c.setGen(max(c.gen(), a.Gen), a.ServerNow)
 	if !ours {
 		c.born = 0
@@ -250,6 +250,9 @@ func (c *Counter) settleLocked(now int64, a Answer, floor bool) algorithm.Settle
 	c.setClockGap(c.currentClockGap())
 	was := r.Sub(f.View, r.Cost(a.Forgiven)) // no reservation was among them
 	s := f.Settle(r, is, w)
+	if s.Forgotten { // restore no more than the authority books after an outage
+		f.LowerTo(r, r.Add(c.ceilingLocked(a.At), arith.Span{NS: a.At}), is, w)
+	}
 	c.lateLocked(a.Late, s.Below)
 	c.correctedLocked(was, is.Slack)
 	f.CapWeighted(r, now, w)

@@ -204,8 +204,8 @@ func (op *Op) check() string {
 	}
 	switch op.Rule.Algorithm() {
 	case limit.AlgorithmFunnel:
-		if !validSpan(op.Rule, op.Ahead) || !validSpan(op.Rule, op.Back) || !validSpan(op.Rule, op.BackTop) || !validSpan(op.Rule, op.Ceiling) ||
-			op.Raise && !validRem(op.Rule, op.Known.Level) {
+		if !validSpan(op.Rule, op.Back) || !validSpan(op.Rule, op.BackTop) || !validSpan(op.Rule, op.Ceiling) ||
+			!validRem(op.Rule, op.Ahead) || op.Raise && !validRem(op.Rule, op.Known.Level) {
 			return "a span that is negative or in another denominator"
 		}
 		return ""

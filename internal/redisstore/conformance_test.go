@@ -259,7 +259,8 @@ func randomTable(t *testing.T, seed uint64) (steps []step) {
 			if rule.Algorithm() == limit.AlgorithmFunnel {
 				op.Back, op.BackTop = rule.Arith().Cost(rng.Int64N(2)*number()), rule.Arith().Cost(number())
 				op.Debt, op.Ceiling = min(rng.Int64N(2)*number(), op.Units), rule.Arith().Cost(number())
-				op.Ahead, op.Known = rule.Arith().Cost(op.Units), State{Gen: rng.Int64N(2) * at, Level: rule.Arith().Cost(number())}
+				op.Ahead = rule.Arith().Diff(rule.Arith().Cost(op.Units), rule.Arith().Cost(rng.Int64N(2)*number()))
+				op.Known = State{Gen: rng.Int64N(2) * at, Level: rule.Arith().Cost(number())}
 			} else {
 				id := at / widthUS(rule)
 				last := func() time.Duration { return time.Duration(rng.Int64N(int64(rule.Arith().Width) + 1)) }

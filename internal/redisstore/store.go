@@ -69,7 +69,7 @@ type Op struct {
 	// Units are booked, even above the limit. 0 only reads.
 	Units int64
 	// Ahead, for a funnel, is how far into the future it would be empty if it
-	// had only ever seen the sender's unsynced units.
+	// had only ever seen the sender's unsynced units; negative if these have leaked.
 	Ahead arith.Span
 	// Buckets, for a window, says in which bucket the units were admitted.
 	// Their sum is at most Units: what no longer counts anywhere when a batch

@@ -11,7 +11,8 @@
 --   f <rate> <horizon ms> <us> <rem>   the last two are what one unit costs
 --   w <width us> <kept> <horizon ms>
 -- Operations, with the name of their rule:
---   f1 <units> <cost us> <cost rem> <ahead us> <ahead rem>
+--   f1 <units> <cost us> <cost rem> <ahead us> <ahead rem>   ahead us below 0 if these
+--           units by themselves have leaked for so long
 --   w1 <units> <id>:<units>:<last> …   a list of buckets, which may be empty
 --           Behind each there may be groups, in any order:
 --   ;r      raise the counter first
@@ -122,7 +123,7 @@ end
 local readers = { f = {}, w = {} }
 
 function readers.f.base(op, text)
-  local units, us, rem, ahead_us, ahead_rem = match(text, '^ (%d+) (%d+) (%d+) (%d+) (%d+)$')
+  local units, us, rem, ahead_us, ahead_rem = match(text, '^ (%d+) (%d+) (%d+) (%-?%d+) (%d+)$')
   op.units, op.us, op.rem = tonumber(units), tonumber(us), tonumber(rem)
   op.ahead_us, op.ahead_rem = tonumber(ahead_us), tonumber(ahead_rem)
   return units
@@ -337,7 +338,7 @@ end
 -- pour books units on a funnel. What it adds up are cost and ahead, see add and later.
 local function pour(key, pos)
   local _, stop, name, units, cost_us, cost_rem, ahead_us, ahead_rem =
-    find(ops, '^(f%d+) (%d+) (%d+) (%d+) (%d+) (%d+)\n', pos)
+    find(ops, '^(f%d+) (%d+) (%d+) (%d+) (%-?%d+) (%d+)\n', pos)
   local rule = rules[name or '']
   if not rule or units == '0' then
     return nil
@@ -362,7 +363,7 @@ local function pour(key, pos)
   if us < least or (us == least and rem < rest) then
     us, rem = least, rest
   end
-  if us > TOP or not v and us == now and rem == 0 then -- nothing to keep
+  if us > TOP or not v and (us < now or us == now and rem == 0) then -- nothing to keep
     return nil
   end
   local text = pair(us, rem)

@@ -1,0 +1,64 @@
+package counter
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// A full bucket is under way while Redis is away, and meanwhile a unit a second is admitted,
+// as fast as it leaks. When Redis gets the first report, what it carries has leaked, and
+// Redis forgets it; then it counts the second report from empty. That is no loss. The bucket
+// is full all the same, and Redis is to hear that; but not of more than it books after an
+// outage, since others may have filled the bucket before it ran empty.
+func TestForgottenIsNotLost(t *testing.T) {
+	const second = int64(time.Second)
+	r := limit.Must(limit.Funnel("f", 10, 1, time.Second))
+	for name, c := range map[string]struct {
+		maxDebt     time.Duration
+		first, wait int64 // the answer to the first report, and the time to the second
+		then        int64 // the answer to that
+		lost        bool
+		want        int64 // what is restored
+	}{
+		"as it ran empty":           {0, -10 * second, 0, second, false, 10 * second},
+		"filled by others":          {0, -second / 2, 2 * second, -second, false, 17*second + second/2},
+		"and no debt":               {-1, -second / 2, 2 * second, -second, false, 10 * second},
+		"above what an outage adds": {-1, -second / 2, 2 * second, 12 * second, false, 12 * second},
+		"not empty, and lost":       {-1, 3 * second, 2 * second, -second, true, 21 * second},
+	} {
+		link, now := newTestLink(), int64(1e12)
+		link.SetMaxDebt(c.maxDebt)
+		k := NewAlone("k", r, link, now)
+		k.Shard(now, func(string) int { return 0 })
+		admit := func(n int64) {
+			if res, _ := k.take(now, n, r); !res.Allowed {
+				t.Fatalf("%s: %+v", name, res)
+			}
+		}
+		report := func(units int64) {
+			if rep, ok := k.Collect(now, false); !ok || rep.Units != units || rep.Raise {
+				t.Fatalf("%s: %d units to report, not %+v", name, units, rep)
+			}
+		}
+		settle := func(level int64) Outcome {
+			return k.Settle(now, Answer{Rule: r, Level: arith.Span{NS: level}, At: now, ServerNow: now, Slack: 1})
+		}
+		admit(10)
+		report(10)
+		for range 20 {
+			now += second
+			admit(1)
+		}
+		settle(c.first)
+		report(20)
+		now += c.wait
+		out := settle(c.then)
+		rep := k.Resend(now, false)
+		if out.Lost != c.lost || !out.Again || !rep.Raise || rep.KnownLevel.NS != c.want {
+			t.Errorf("%s: lost %v, raises %v to %v, want %v", name, out.Lost, rep.Raise, rep.KnownLevel, time.Duration(c.want))
+		}
+	}
+}
