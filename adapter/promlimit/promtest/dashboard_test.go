@@ -1,37 +1,19 @@
 package promtest
 
 import (
-	"encoding/json"
 	"math"
 	"strings"
 	"testing"
 )
 
-// dashboard is what Grafana needs of the file, as far as it is tested.
-type dashboard struct {
-	UID        string
-	Templating struct {
-		List []struct{ Name, Definition string }
-	}
-	Panels []struct {
-		ID          int
-		Type, Title string
-		GridPos     struct{ X, Y, W, H int }
-		Targets     []struct{ RefID, Expr, LegendFormat string }
-		Description string
-		FieldConfig struct{ Defaults struct{ Unit string } }
-	}
-}
-
 // Each query of the dashboard finds data in what the collector answers while there is traffic
 // and an outage, and each panel has its place.
 func TestDashboard(t *testing.T) {
-	var d dashboard
-	if err := json.Unmarshal(read(t, "../dashboard.json"), &d); err != nil {
+	d, err := ReadDashboard("../dashboard.json")
+	if err != nil {
 		t.Fatal(err)
 	}
 	w := newWorld(t)
-	fill := strings.NewReplacer("$limiter", ".*", "$instance", ".*", "$__rate_interval", "1m")
 	ids, places, queries := map[int]bool{}, map[[2]int]string{}, 0
 	for _, p := range d.Panels {
 		if ids[p.ID] {
@@ -54,7 +36,7 @@ func TestDashboard(t *testing.T) {
 		}
 		for _, q := range p.Targets {
 			queries++
-			expr := fill.Replace(q.Expr)
+			expr := Fill(q.Expr, "1m")
 			if strings.Contains(expr, "$") {
 				t.Errorf("%s: unknown variable in %s", p.Title, expr)
 				continue

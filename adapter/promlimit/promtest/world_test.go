@@ -1,10 +1,7 @@
 package promtest
 
 import (
-	"context"
 	"fmt"
-	"maps"
-	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strconv"
@@ -13,14 +10,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
-	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
-	"github.com/prometheus/prometheus/storage"
-	"github.com/prometheus/prometheus/tsdb"
 
 	"github.com/hybridlimit/hybridlimit/adapter/promlimit"
 	"github.com/hybridlimit/hybridlimit/hybridtest"
@@ -38,11 +29,9 @@ const (
 
 // world is two processes with a limiter each, whose metrics a Prometheus has scraped.
 type world struct {
-	h      *hybridtest.Harness
-	db     *tsdb.DB
-	engine *promql.Engine
-	start  time.Time
-	names  map[string][]string // of the series that were scraped: the names of their labels
+	h     *hybridtest.Harness
+	prom  *Prometheus
+	start time.Time
 }
 
 // newWorld makes the processes serve traffic, loses Redis for ten minutes, and scrapes them
@@ -77,14 +66,12 @@ func newWorld(t *testing.T) *world {
 // emptyWorld has neither processes nor series.
 func emptyWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{names: map[string][]string{}, start: time.Unix(1_800_000_000, 0)}
+	w := &world{start: time.Unix(1_800_000_000, 0)}
 	var err error
-	if w.db, err = tsdb.Open(t.TempDir(), nil, nil, tsdb.DefaultOptions(), nil); err != nil {
+	if w.prom, err = Open(t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = w.db.Close() })
-	w.engine = promql.NewEngine(promql.EngineOpts{MaxSamples: 1_000_000, Timeout: time.Minute, Parser: parser.NewParser(parser.Options{})})
-	t.Cleanup(func() { _ = w.engine.Close() })
+	t.Cleanup(func() { _ = w.prom.Close() })
 	return w
 }
 
@@ -129,42 +116,7 @@ func (w *world) traffic() {
 // scrape asks one process, and stores what it answers.
 func (w *world) scrape(t *testing.T, instance, url string) {
 	t.Helper()
-	resp, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	page, err := parser.TextToMetricFamilies(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatal(resp.Status, err)
-	}
-	app := w.db.Appender(context.Background())
-	put := func(name string, of []*dto.LabelPair, value float64, more ...string) {
-		b := labels.NewBuilder(labels.FromStrings(append(more, model.MetricNameLabel, name, "job", "service", "instance", instance)...))
-		for _, l := range of {
-			b.Set(l.GetName(), l.GetValue())
-		}
-		series := b.Labels()
-		if _, err := app.Append(0, series, w.now().UnixMilli(), value); err != nil {
-			t.Fatal(err)
-		}
-		w.names[name] = slices.Sorted(maps.Keys(series.Map()))
-	}
-	for name, family := range page {
-		for _, m := range family.Metric {
-			if h := m.Histogram; h != nil {
-				for _, b := range h.Bucket {
-					put(name+"_bucket", m.Label, float64(b.GetCumulativeCount()), "le", fmt.Sprint(b.GetUpperBound()))
-				}
-				put(name+"_count", m.Label, float64(h.GetSampleCount()))
-				put(name+"_sum", m.Label, h.GetSampleSum())
-				continue
-			}
-			put(name, m.Label, m.GetCounter().GetValue()+m.GetGauge().GetValue())
-		}
-	}
-	if err := app.Commit(); err != nil {
+	if err := w.prom.Scrape(url, instance, w.now()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -175,22 +127,11 @@ func (w *world) at(scrape int) time.Time { return w.start.Add(time.Duration(scra
 // evaluate returns the values of an expression at the time of each scrape.
 func (w *world) evaluate(t *testing.T, expr string) promql.Matrix {
 	t.Helper()
-	q, err := w.engine.NewRangeQuery(context.Background(), storage.Queryable(w.db), nil, expr, w.at(0), w.at(scrapes-1), interval)
+	m, err := w.prom.Evaluate(expr, w.at(0), w.at(scrapes-1), interval)
 	if err != nil {
-		t.Errorf("%s: %v", expr, err)
-		return nil
+		t.Error(err)
 	}
-	defer q.Close()
-	res := q.Exec(context.Background())
-	if res.Err != nil || len(res.Warnings) != 0 {
-		t.Errorf("%s: %v, %v", expr, res.Err, res.Warnings)
-		return nil
-	}
-	m, err := res.Matrix()
-	if err != nil {
-		t.Errorf("%s: %v", expr, err)
-	}
-	return slices.Clone(m)
+	return m
 }
 
 // checkNames checks that all that an expression selects is among what was scraped.
@@ -205,7 +146,7 @@ func (w *world) checkNames(t *testing.T, where, expr string) {
 	parser.Inspect(is, func(n parser.Node, _ []parser.Node) error {
 		if v, ok := n.(*parser.VectorSelector); ok {
 			selected++
-			has := w.names[v.Name]
+			has := w.prom.Labels[v.Name]
 			if has == nil {
 				t.Errorf("%s: there is no %s", where, v.Name)
 			}
