@@ -24,8 +24,9 @@ type Panel struct {
 	Targets                  []Target
 	FieldConfig              struct {
 		Defaults struct {
-			Unit   string
-			Custom struct{ AxisLabel string }
+			Unit     string
+			Decimals *int
+			Custom   struct{ AxisLabel string }
 			// Thresholds are the colors of a single number, from Value on.
 			Thresholds struct {
 				Steps []struct {

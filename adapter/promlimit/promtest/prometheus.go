@@ -101,5 +101,9 @@ func (p *Prometheus) Evaluate(expr string, from, to time.Time, step time.Duratio
 		return nil, fmt.Errorf("promtest: %s: %w, %v", expr, res.Err, res.Warnings)
 	}
 	m, err := res.Matrix()
-	return slices.Clone(m), err
+	m = slices.Clone(m)
+	for i := range m { // Close takes the points back
+		m[i].Floats = slices.Clone(m[i].Floats)
+	}
+	return m, err
 }
