@@ -182,7 +182,7 @@ func TestHouseContributingNamesFiles(t *testing.T) {
 }
 
 // reason is a word for what is wrong with Redis, where it is made.
-var reason = regexp.MustCompile(`Class(?:Unavailable|Misconfigured), "([a-z]+)"|return "([a-z]+)"`)
+var reason = regexp.MustCompile(`Class(?:Unavailable|Misconfigured|Key), "([a-z]+)"|return "([a-z]+)"`)
 
 // Who is woken by a reason finds it in the runbook.
 func TestHouseRunbookHasReasons(t *testing.T) {

@@ -176,10 +176,11 @@ func TestAlertsFire(t *testing.T) {
 var heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
 
 // Each alert says how bad it is, what has happened, and where to read on: at a heading of
-// the runbook.
+// the runbook. The table of alerts there says the same of it, and has no other.
 func TestAlertsLeadToTheRunbook(t *testing.T) {
-	anchors := map[string]bool{}
-	for _, h := range heading.FindAllSubmatch(read(t, "../../../docs/operations.md"), -1) {
+	const row = "| `Hybridlimit"
+	guide, anchors, rows := read(t, "../../../docs/operations.md"), map[string]bool{}, 0
+	for _, h := range heading.FindAllSubmatch(guide, -1) {
 		anchors[strings.Map(func(r rune) rune {
 			switch {
 			case r == ' ':
@@ -190,10 +191,26 @@ func TestAlertsLeadToTheRunbook(t *testing.T) {
 			return -1
 		}, string(h[1]))] = true
 	}
-	for _, r := range alerts(t) {
+	table := map[string]string{}
+	for line := range strings.Lines(string(guide)) {
+		if names, rest, _ := strings.Cut(strings.TrimPrefix(line, "| "), " | "); strings.HasPrefix(line, row) {
+			for name := range strings.SplitSeq(names, ", ") {
+				table[strings.Trim(name, "`")] = rest
+				rows++
+			}
+		}
+	}
+	all := alerts(t)
+	if rows != len(all) {
+		t.Errorf("%d alerts, and %d in the table", len(all), rows)
+	}
+	for _, r := range all {
 		file, anchor, _ := strings.Cut(r.Annotations["runbook_url"], "#")
 		if !strings.HasSuffix(file, "/docs/operations.md") || !anchors[anchor] {
 			t.Errorf("%s: there is no %s", r.Alert, r.Annotations["runbook_url"])
+		}
+		if is := table[r.Alert]; !strings.HasPrefix(is, r.Labels["severity"]+" | ") || !strings.Contains(is, "](#"+anchor+") |") {
+			t.Errorf("%s: severity %s, read on at %s, and the table says %q", r.Alert, r.Labels["severity"], anchor, is)
 		}
 		if s := r.Labels["severity"]; s != "page" && s != "ticket" || r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
 			t.Errorf("%s: %v", r.Alert, fmt.Sprint(r.Labels, r.Annotations))

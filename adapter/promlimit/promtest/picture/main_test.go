@@ -13,9 +13,22 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
 	"github.com/hybridlimit/hybridlimit/adapter/promlimit/promtest"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
+
+func TestMain(m *testing.M) {
+	redis.SetLogger(silence{}) // it reports every failed dial
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"),
+		goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"))
+}
+
+type silence struct{}
+
+func (silence) Printf(context.Context, string, ...any) {}
 
 // Each panel is drawn from a real run, in its place, with data; the outage is marked in
 // each that has a course.
