@@ -109,7 +109,7 @@ func (v view) fill(p *panel, marked []promtest.Target) error {
 		}
 		return nil
 	}
-	width, height := float64(p.W-left-10), float64(p.H-under-40)
+	width, height := float64(p.W-left-30), float64(p.H-under-40)
 	top, each := scale(most)
 	if p.FieldConfig.Defaults.Decimals != nil && each < 1 {
 		top, each = max(math.Ceil(most), 1), 1

@@ -4,7 +4,7 @@
 // and writes one HTML page. It is a plain drawing of what Grafana would show, not Grafana.
 //
 //	GOWORK=off go run ./picture -out /tmp/dashboard.html
-//	chromium --headless --no-sandbox --hide-scrollbars --window-size=1450,2000 \
+//	chromium --headless --no-sandbox --hide-scrollbars --force-device-scale-factor=0.85 --window-size=1450,1970 \
 //	    --screenshot=../../../docs/dashboard.png /tmp/dashboard.html
 //
 // Run it in adapter/promlimit/promtest, with a redis-server in PATH.
