@@ -10,7 +10,7 @@ import (
 
 // Redis stops answering while batches are under way, and stays away for so long that what
 // they carry expires. Then it gets them, and after them what was admitted meanwhile. Redis has
-// lost nothing, and the nodes say so; a bucket holds no more than an outage may leave in it.
+// lost nothing, and the nodes say so; none holds more than fits.
 //
 // Fault 13: what has expired is not lost, and is not restored.
 func TestExpiredIsNotLost(t *testing.T) {
@@ -26,9 +26,7 @@ func TestExpiredIsNotLost(t *testing.T) {
 		limit.Must(limit.SlidingWindow("s", 5, time.Minute)),
 		limit.Must(limit.FixedWindow("x", 5, time.Minute)),
 	} {
-		for size := 1; size <= 3; size++ {
-			all = append(all, play{rule, size, 1}, play{rule, size, 5})
-		}
+		all = append(all, play{rule, 1, 1}, play{rule, 1, 5}, play{rule, 2, 5})
 	}
 	for _, p := range all {
 		inBubble(t, func(t *testing.T, w *world) {
@@ -51,7 +49,7 @@ func TestExpiredIsNotLost(t *testing.T) {
 				n.net.up()
 			}
 			time.Sleep(10 * time.Second)
-			if left := nodes[0].Peek("k", p.rule).ResetAfter; left > 2*time.Minute+2*time.Second { // full, and MaxDebt
+			if left := nodes[0].Peek("k", p.rule).ResetAfter; left > 70*time.Second {
 				t.Errorf("%v: Redis counts what leaks for %v", p, left)
 			}
 			traffic(1)
