@@ -154,13 +154,18 @@ func windowRule(alg Algorithm, name string, limit int64, window time.Duration, b
 	return r.sealed(), nil
 }
 
-// Must returns rule, or panics if err is not nil. It is meant for
-// package-level variables, where a bad number is a programming error.
-func Must(rule *Rule, err error) *Rule {
+// Must returns v, or panics if err is not nil. It is for what a program makes once, when it
+// starts: rules, and also limiters and middlewares, whose constructors fail only if their
+// arguments are wrong.
+//
+//	var perUser = limit.Must(limit.SlidingWindow("api", 100, time.Minute))
+//
+// Numbers that come from a configuration deserve the error instead.
+func Must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
 	}
-	return rule
+	return v
 }
 
 func (r *Rule) checkName() error {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -78,13 +79,21 @@ func TestMethodsOfARule(t *testing.T) {
 	}
 }
 
+// Whoever starts a program with a bad number reads which one it is.
 func TestMustPanicsOnError(t *testing.T) {
 	defer func() {
-		if recover() == nil {
-			t.Error("Must did not panic")
+		if err, ok := recover().(error); !ok || !strings.Contains(err.Error(), "name") {
+			t.Errorf("Must panicked with %v", err)
 		}
 	}()
 	Must(Funnel("", 1, 1, time.Second))
+}
+
+// Other constructors at the start of a program are called in the same way.
+func TestMustReturnsAnything(t *testing.T) {
+	if got := Must(strconv.Atoi("7")); got != 7 {
+		t.Errorf("Must returned %v", got)
+	}
 }
 
 func TestZeroAndNilRulesAreInvalid(t *testing.T) {
