@@ -19,6 +19,7 @@ type problem struct {
 	Type     string   `json:"type,omitempty"`
 	Title    string   `json:"title"`
 	Status   int      `json:"status"`
+	Detail   string   `json:"detail,omitempty"`
 	Violated []string `json:"violated-policies,omitempty"`
 }
 
@@ -26,21 +27,28 @@ type problem struct {
 // 429 as well, and not the draft's 503: balancers and monitors take 503 for a server that
 // fails.
 func answerRefused(w http.ResponseWriter, _ *http.Request, d Decision) {
-	p := problem{quotaExceeded, "More requests than the quota allows", http.StatusTooManyRequests, []string{d.Policy}}
+	p := problem{
+		Type: quotaExceeded, Title: "More requests than the quota allows",
+		Status: http.StatusTooManyRequests, Violated: []string{d.Policy},
+	}
 	if d.Source == limit.SourceDegraded {
 		p.Type, p.Title = reducedCapacity, "More requests than the capacity allows at the moment"
 	}
 	p.write(w)
 }
 
-// answerError is the default of Options.OnError. What is wrong is not said: it may be in the
-// service.
+// answerError is the default of Options.OnError. What is wrong is not said, because it may be
+// in the service, except that there is no key: the client can mend that.
 func answerError(w http.ResponseWriter, _ *http.Request, _ http.Handler, err error) {
-	status := http.StatusBadRequest
-	if f := (*fault)(nil); errors.As(err, &f) {
-		status = http.StatusInternalServerError
+	p := problem{Status: http.StatusBadRequest}
+	switch f := (*fault)(nil); {
+	case errors.As(err, &f):
+		p.Status = http.StatusInternalServerError
+	case errors.Is(err, ErrNoKey):
+		p.Detail = "The request does not say whom to count it for"
 	}
-	problem{Title: http.StatusText(status), Status: status}.write(w)
+	p.Title = http.StatusText(p.Status)
+	p.write(w)
 }
 
 func (p problem) write(w http.ResponseWriter) {

@@ -47,8 +47,13 @@ func TestNoKeyIsNoKey(t *testing.T) {
 	} {
 		var reason error
 		s := server(t, protect(t, lim, Options{OnDecision: func(_ *http.Request, d Decision) { reason = d.Err }}, nil, Limit{Rule: rule, Key: key}))
-		if get(t, s, "/").want(t, 400, "RateLimit: ", "Retry-After: ", "Content-Type: application/problem+json"); reason == nil {
+		a := get(t, s, "/")
+		if a.want(t, 400, "RateLimit: ", "Retry-After: ", "Content-Type: application/problem+json"); reason == nil {
 			t.Errorf("%s: no reason", name)
+		}
+		// The client reads what it can mend, and nothing of the service's own errors.
+		if says := strings.Contains(a.body, "whom to count"); says != errors.Is(reason, ErrNoKey) || strings.Contains(a.body, "who is it") {
+			t.Errorf("%s: %s", name, a.body)
 		}
 	}
 	for _, key := range []string{"", "shared"} {
