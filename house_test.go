@@ -30,6 +30,8 @@ var mayImport = map[string][]string{
 	"examples/sharing":    {"limit", "hybrid"},
 	"examples/waiting":    {"limit", "hybrid"},
 
+	"internal/programtest": {}, // runs programs of the documentation
+
 	"adapter/httplimit": {"limit", "clock"},
 	// What adapters share; those with dependencies of their own are modules of their own.
 	"adapter/internal/figures": {"hybrid"},
@@ -57,7 +59,7 @@ var mayImport = map[string][]string{
 }
 
 // forTests are packages that any test may be built on.
-var forTests = []string{"internal/redistest", "internal/limittest", "internal/oracle"}
+var forTests = []string{"internal/redistest", "internal/programtest", "internal/limittest", "internal/oracle"}
 
 // testsMayImport names what the tests of a package may be built on besides.
 var testsMayImport = map[string][]string{
@@ -80,7 +82,8 @@ var outside = map[string][]string{
 // topLevel is all that may lie in the root directory, besides dot-files.
 var topLevel = []string{
 	"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE", "go.mod", "go.sum", "go.work", "go.work.sum",
-	"doc.go", "hybrid_test.go", "house_test.go", "house_docs_test.go", "house_faults_test.go", "house_files_test.go",
+	"doc.go", "hybrid_test.go", "house_test.go", "house_docs_test.go", "house_examples_test.go",
+	"house_faults_test.go", "house_files_test.go",
 	"limit", "clock", "local", "remote", "hybrid", "hybridtest", "internal", "adapter", "bench", "docs", "examples",
 }
 

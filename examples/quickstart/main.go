@@ -17,19 +17,14 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-var perUser = limit.Must(limit.SlidingWindow("api", 100, time.Minute)) // built once
+var perUser = limit.Must(limit.SlidingWindow("api", 100, time.Minute)) // made once
 
 func main() {
 	rdb := redis.NewClient(hybrid.RedisOptions("localhost:6379"))
-	lim, err := hybrid.New(rdb, hybrid.Options{}) // does not wait for Redis, works without it
-	if err != nil {
-		log.Fatal(err)
-	}
-	protect, err := httplimit.New(lim, perUser, httplimit.By(user), httplimit.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	go func() { log.Fatal(http.ListenAndServe(":8080", protect(http.HandlerFunc(hello)))) }()
+	lim := limit.Must(hybrid.New(rdb, hybrid.Options{})) // does not wait for Redis, works without it
+	protect := limit.Must(httplimit.New(lim, perUser, httplimit.By(user), httplimit.Options{}))
+	http.Handle("/", protect(http.HandlerFunc(hello)))
+	go func() { log.Fatal(http.ListenAndServe(":8080", nil)) }()
 	ctx, _ := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	<-ctx.Done()
 	lim.Close(context.Background()) // reports what is pending, within 5 s

@@ -1,0 +1,42 @@
+// Command example limits each user of an HTTP server to 100 requests a minute, and shows
+// Prometheus what the limiter does.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"net/http"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit/adapter/httplimit"
+	"github.com/hybridlimit/hybridlimit/adapter/promlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+var perUser = limit.Must(limit.SlidingWindow("api", 100, time.Minute)) // made once
+
+func main() {
+	rdb := redis.NewClient(hybrid.RedisOptions("localhost:6379"))
+	lim := limit.Must(hybrid.New(rdb, hybrid.Options{})) // does not wait for Redis, works without it
+	protect := limit.Must(httplimit.New(lim, perUser, httplimit.By(user), httplimit.Options{}))
+	http.Handle("/", protect(http.HandlerFunc(hello)))
+	prometheus.MustRegister(limit.Must(promlimit.New("api", lim)))
+	http.Handle("/metrics", promhttp.Handler())
+	go func() { log.Fatal(http.ListenAndServe(":8080", nil)) }()
+	ctx, _ := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	<-ctx.Done()
+	lim.Close(context.Background()) // reports what is pending, within 5 s
+}
+
+// user is whatever your service knows the caller by.
+func user(r *http.Request) string { name, _, _ := r.BasicAuth(); return name }
+
+func hello(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "hello", user(r)) }
