@@ -1,10 +1,86 @@
 package hybridlimit_test
 
 import (
+	"errors"
 	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
+
+// servers are examples that run until somebody ends them. Their own tests do that.
+var servers = []string{"./examples/quickstart", "./adapter/promlimit/example"}
+
+var command = regexp.MustCompile("(?m)^\\| `go run (\\S+)` \\|")
+
+// examples returns the directories of all examples, in the way that go run takes them.
+func examples(t *testing.T) (dirs []string) {
+	t.Helper()
+	for _, pattern := range []string{"examples/*/main.go", "adapter/*/example/main.go"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			dirs = append(dirs, "./"+path.Dir(filepath.ToSlash(f)))
+		}
+	}
+	return dirs
+}
+
+// There is one list of all examples, and each says by which command it is run.
+func TestHouseExamplesAreListed(t *testing.T) {
+	const mostLines = 120
+	var listed []string
+	for _, m := range command.FindAllStringSubmatch(read(t, "examples/README.md"), -1) {
+		listed = append(listed, m[1])
+	}
+	dirs := examples(t)
+	slices.Sort(listed)
+	slices.Sort(dirs)
+	if !slices.Equal(listed, dirs) {
+		t.Errorf("examples/README.md lists %v, and there are %v", listed, dirs)
+	}
+	for _, dir := range dirs {
+		program := read(t, path.Join(dir, "main.go"))
+		if doc, _, _ := strings.Cut(program, "\npackage "); !strings.Contains(doc, "go run "+dir) && !slices.Contains(servers, dir) {
+			t.Errorf("%s does not begin with its command", dir)
+		}
+		if n := strings.Count(program, "\n"); n > mostLines {
+			t.Errorf("%s has %d lines, more than %d", dir, n, mostLines)
+		}
+	}
+}
+
+// The commands do what is said of them: the programs run, print something and end by
+// themselves.
+func TestHouseExamplesRun(t *testing.T) {
+	workspace, err := exec.Command("go", "env", "GOWORK").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range examples(t) {
+		if slices.Contains(servers, dir) {
+			continue
+		}
+		t.Run(dir, func(t *testing.T) {
+			if name := strings.TrimSpace(string(workspace)); (name == "" || name == "off") && strings.HasPrefix(dir, "./adapter/") {
+				t.Skip("is in a module of its own, and there is no workspace")
+			}
+			out, err := exec.Command("go", "run", dir).Output()
+			if bad := new(exec.ExitError); errors.As(err, &bad) {
+				t.Fatalf("%v: %s", err, bad.Stderr)
+			}
+			if err != nil || len(out) == 0 {
+				t.Errorf("%v, and it has printed %q", err, out)
+			}
+		})
+	}
+}
 
 // The steps that begin with nothing end with a program that is compiled and tested, and the
 // README names the lines in which it differs from the quick start.

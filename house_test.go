@@ -23,14 +23,14 @@ const module = "github.com/hybridlimit/hybridlimit"
 // two halves that know nothing of each other, and what joins them.
 var mayImport = map[string][]string{
 	// Examples show what users write.
-	"examples/http":       {"limit", "hybrid", "adapter/httplimit"},
-	"examples/limits":     {"limit", "hybrid"},
-	"examples/plans":      {"limit", "hybrid"},
-	"examples/quickstart": {"limit", "hybrid", "adapter/httplimit"},
-	"examples/sharing":    {"limit", "hybrid"},
-	"examples/waiting":    {"limit", "hybrid"},
-
-	"internal/programtest": {}, // runs programs of the documentation
+	"examples/http":          {"limit", "hybrid", "adapter/httplimit", "examples/internal/demo"},
+	"examples/limits":        {"limit", "hybrid"},
+	"examples/plans":         {"limit", "hybrid", "adapter/httplimit", "examples/internal/demo"},
+	"examples/quickstart":    {"limit", "hybrid", "adapter/httplimit"},
+	"examples/replicas":      {"limit", "hybrid", "adapter/httplimit", "examples/internal/demo"},
+	"examples/worker":        {"limit", "hybrid", "examples/internal/demo"},
+	"examples/internal/demo": {"limit", "hybrid", "internal/redistest"},
+	"internal/programtest":   {}, // runs programs of the documentation
 
 	"adapter/httplimit": {"limit", "clock"},
 	// What adapters share; those with dependencies of their own are modules of their own.
@@ -68,9 +68,11 @@ var testsMayImport = map[string][]string{
 
 // outside names what is not ours and may be imported by what is not a test.
 var outside = map[string][]string{
-	"examples/http":       {"github.com/redis/go-redis/v9", "github.com/alicebob/miniredis/v2"},
-	"examples/quickstart": {"github.com/redis/go-redis/v9"},
-	"examples/sharing":    {"github.com/redis/go-redis/v9", "github.com/alicebob/miniredis/v2"},
+	"examples/http":          {"github.com/redis/go-redis/v9"},
+	"examples/quickstart":    {"github.com/redis/go-redis/v9"},
+	"examples/replicas":      {"github.com/redis/go-redis/v9"},
+	"examples/worker":        {"github.com/redis/go-redis/v9"},
+	"examples/internal/demo": {"github.com/alicebob/miniredis/v2"},
 
 	"remote":              {"github.com/redis/go-redis/v9"},
 	"hybrid":              {"github.com/redis/go-redis/v9", "golang.org/x/sync"},

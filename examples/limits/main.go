@@ -1,6 +1,6 @@
 // Command limits asks for several limits at once: a request must fit the limit
 // of its user, that of its tenant, and one for its size. It is charged to all
-// of them or to none.
+// of them or to none: go run ./examples/limits
 package main
 
 import (
