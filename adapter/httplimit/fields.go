@@ -79,7 +79,10 @@ func (c *config) effectiveWindow(d *Decision) time.Duration {
 	case d.Remaining == 0 && d.RetryAfter != limit.Never:
 		// Until the next unit comes back. A limiter says so only to those who have been refused.
 		q := &d.Checks[d.By]
-		if next := c.lim.Peek(q.Key, q.Rule); !next.Allowed && next.RetryAfter != limit.Never {
+		switch next := c.lim.Peek(q.Key, q.Rule); {
+		case next.Remaining > 0:
+			return time.Second // it has come back since
+		case !next.Allowed && next.RetryAfter != limit.Never:
 			return next.RetryAfter
 		}
 	case d.Rule.Algorithm() == limit.AlgorithmFunnel:

@@ -329,6 +329,25 @@ func TestOwnAnswers(t *testing.T) {
 	}
 }
 
+// slow is a limiter that is asked again when the next unit has come back.
+type slow struct {
+	*local.Limiter
+	clock *clock.Manual
+}
+
+func (s slow) Peek(key string, rule *limit.Rule) limit.Result {
+	s.clock.Advance(time.Hour)
+	return s.Limiter.Peek(key, rule)
+}
+
+// A client who has used the last unit is not told to wait for the whole bucket.
+func TestUnitComesBackMeanwhile(t *testing.T) {
+	lim, c := newLimiter(t)
+	rule := limit.Must(limit.TokenBucket("api", 3, 1, time.Hour))
+	h := protect(t, slow{lim, c}, Options{}, nil, Limit{Rule: rule, Key: By(byKey), Cost: func(*http.Request) int64 { return 3 }})
+	get(t, server(t, h), "/", "Key: k").want(t, 200, `RateLimit: "api";r=0;t=1`)
+}
+
 // A limiter that has been closed, or that cannot decide a rule, lets nothing pass.
 func TestLimiterThatCannotDecide(t *testing.T) {
 	alone, err := hybrid.New(nil, hybrid.Options{Clock: clock.NewManual(noon)})
