@@ -23,8 +23,8 @@ import (
 
 // No address has more than its share, whatever users it poses as.
 var (
-	perUser    = limit.Must(limit.TokenBucket("per user", 3, 1, time.Hour)) // 3 at once, then 1 an hour
-	perAddress = limit.Must(limit.TokenBucket("per address", 5, 1, time.Hour))
+	perUser    = limit.Must(limit.SlidingWindow("per user", 3, time.Hour))
+	perAddress = limit.Must(limit.SlidingWindow("per address", 5, time.Hour))
 )
 
 func main() {

@@ -27,7 +27,7 @@ import (
 
 const alice, bob = "192.0.2.1", "192.0.2.2"
 
-var perClient = limit.Must(limit.TokenBucket("per client", 30, 1, time.Hour)) // 30 at once, then 1 an hour
+var perClient = limit.Must(limit.SlidingWindow("per client", 30, time.Hour))
 
 func main() {
 	logging.Disable() // go-redis writes a line for each connection that is refused
