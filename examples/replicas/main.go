@@ -39,6 +39,8 @@ func main() {
 }
 
 func run(ctx context.Context, out io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute) // it takes some seconds
+	defer cancel()
 	rdb, err := demo.StartRedis(out)
 	if err != nil {
 		return err
@@ -49,7 +51,7 @@ func run(ctx context.Context, out io.Writer) error {
 	for i := range 3 {
 		client := redis.NewClient(hybrid.RedisOptions(rdb.Addr()))
 		defer client.Close()
-		lim := limit.Must(hybrid.New(client, hybrid.Options{HeartbeatInterval: 50 * time.Millisecond})) // they meet soon
+		lim := limit.Must(hybrid.New(client, hybrid.Options{}))
 		defer lim.Close(context.Background())
 		at, stop, err := demo.Serve(replica(i+1, lim))
 		if err != nil {
@@ -74,6 +76,7 @@ func run(ctx context.Context, out io.Writer) error {
 	f.Share(perClient, alice)
 	f.Send(90, alice)
 
+	f.Await(hybrid.Synced) // also on a machine that is busy
 	rdb.Kill()
 	f.Await(hybrid.Degraded)
 	fmt.Fprintln(out, "Redis has crashed: 90 requests, and each replica gives its share")

@@ -3,8 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// What does not depend on when the replicas hear of each other; that is in the brackets.
+// What does not depend on when the replicas hear of each other is written out.
 var want = regexp.MustCompile(`^Redis: .*
 12 requests, .*
 192.0.2.1: 12 admitted, by the replicas \[4 4 4\]
@@ -25,7 +25,7 @@ var want = regexp.MustCompile(`^Redis: .*
 Redis has crashed: .*
 192.0.2.2: 30 admitted, by the replicas \[10 10 10\]
 Redis is back, .*
-192.0.2.1: 0 admitted, by the replicas \[0 0 0\]
+192.0.2.1: (\d) admitted, by the replicas \[[0-9 ]+\]
 192.0.2.2: 0 admitted, by the replicas \[0 0 0\]
 $`)
 
@@ -39,13 +39,23 @@ func printed(t *testing.T) string {
 	if m == nil {
 		t.Fatalf("printed\n%s", &out)
 	}
-	// All replicas knew that 18 were left: no one admits more by itself, and together not
-	// fewer. Replicas that share nothing admit 78.
-	var n int
-	if _, err := fmt.Sscan(m[1], &n); err != nil || n < 18 || n > 3*18 {
-		t.Errorf("%v, printed\n%s", err, &out)
+	// All replicas knew that 18 were left: none admits more by itself, and replicas that share
+	// nothing admit 78. Together they admit 18, and leave some only if one of them has lost sight
+	// of a busy Redis for a moment and given no more than its share.
+	n, later := number(t, m[1]), number(t, m[2])
+	if n < 1 || n > 3*18 || n >= 18 && later > 0 {
+		t.Errorf("printed\n%s", &out)
 	}
 	return out.String()
+}
+
+func number(t *testing.T, s string) int {
+	t.Helper()
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 func TestRun(t *testing.T) { t.Log(printed(t)) }

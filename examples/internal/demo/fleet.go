@@ -49,13 +49,23 @@ func (f *Fleet) Await(mode hybrid.Mode) {
 }
 
 // Share makes all replicas report what they have admitted of some keys, and hear what the
-// others have: at once, rather than within a second.
+// others have: at once, rather than within a second. What a busy Redis does not answer in time
+// is asked again.
 func (f *Fleet) Share(rule *limit.Rule, keys ...string) {
 	for _, n := range f.Nodes {
-		f.Note(n.Flush(f.Ctx))
+		f.retry(func() error { return n.Flush(f.Ctx) })
 	}
 	for _, n := range f.Nodes {
-		f.Note(n.Preload(f.Ctx, keys, rule))
+		f.retry(func() error { return n.Preload(f.Ctx, keys, rule) })
+	}
+}
+
+// retry calls do until it returns no error.
+func (f *Fleet) retry(do func() error) {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for f.Err == nil && do() != nil {
+		f.wait(tick)
 	}
 }
 
