@@ -221,6 +221,15 @@ func (r *Rule) DryRun() *Rule {
 // IsDryRun reports whether r comes from [Rule.DryRun].
 func (r *Rule) IsDryRun() bool { return r != nil && r.dry }
 
+// unlimited is no rule of any constructor, and known by its address.
+var unlimited = new(Rule)
+
+// Unlimited returns what a choice of rules answers for a key that nothing limits: the same
+// pointer each time, to compare with. It is for the callers of limiters, such as the
+// middlewares of this project, who then ask no limiter. A limiter that is asked all the same
+// refuses it like a nil rule: what was forgotten must not let everything pass.
+func Unlimited() *Rule { return unlimited }
+
 // Name returns the name.
 func (r *Rule) Name() string { return r.arith.Name }
 
@@ -250,6 +259,9 @@ func (r *Rule) Arith() *arith.Rule { return &r.arith }
 
 // String describes the rule for people and logs.
 func (r *Rule) String() string {
+	if r == unlimited {
+		return "unlimited"
+	}
 	if !r.Valid() {
 		return "invalid rule"
 	}

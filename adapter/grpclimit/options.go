@@ -55,11 +55,11 @@ func (c *config) bad(format string, args ...any) {
 	c.problems = append(c.problems, fmt.Errorf("grpclimit: "+format, args...))
 }
 
-// unlimited is no rule of any constructor, and known by its address.
-var unlimited = new(limit.Rule)
+var unlimited = limit.Unlimited()
 
 // Unlimited returns what a [Plan] returns for a call that nothing limits, such as a health
 // check. It is not counted under any rule, nor are its messages, and it needs no key.
+// It is [limit.Unlimited].
 func Unlimited() *limit.Rule { return unlimited }
 
 // Plan chooses the rule of each call, such as by what a customer has paid. nil, as of a plan

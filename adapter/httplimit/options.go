@@ -39,11 +39,10 @@ type Limit struct {
 	Policy string
 }
 
-// unlimited is no rule of any constructor, and known by its address.
-var unlimited = new(limit.Rule)
+var unlimited = limit.Unlimited()
 
 // Unlimited returns what RuleFor of a [Limit] returns for a request that it does not limit.
-// Nothing is counted then. Limiters refuse it.
+// Nothing is counted then. It is [limit.Unlimited]; limiters refuse it.
 func Unlimited() *limit.Rule { return unlimited }
 
 // Headers is which fields of a response tell the client what is left.
