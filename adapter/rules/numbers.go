@@ -1,0 +1,157 @@
+package rules
+
+import (
+	"math"
+	"strings"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// The algorithms by the words of a file. A leaky bucket and a token bucket are the same,
+// seen from two sides, and so is the GCRA.
+var algorithms = map[string]limit.Algorithm{
+	"token-bucket":   limit.AlgorithmFunnel,
+	"leaky-bucket":   limit.AlgorithmFunnel,
+	"gcra":           limit.AlgorithmFunnel,
+	"sliding-window": limit.AlgorithmSlidingWindow,
+	"fixed-window":   limit.AlgorithmFixedWindow,
+	"sliding-log":    limit.AlgorithmSlidingLog,
+}
+
+var algorithmNames = []string{"token-bucket", "leaky-bucket", "gcra", "sliding-window", "fixed-window", "sliding-log"}
+
+// Fields of a rule. A plan or an override may change the numbers, not the algorithm: a
+// counter belongs to a name and an algorithm.
+var (
+	numberFields = []string{"limit", "per", "burst", "buckets", "dry_run", "unlimited", "blocked"}
+	ruleFields   = append([]string{"algorithm"}, numberFields...)
+)
+
+// numbers is what a file says of a rule. It is comparable: equal numbers under one name are
+// one rule.
+type numbers struct {
+	algorithm          limit.Algorithm
+	limit              int64
+	per                time.Duration
+	burst              int64 // of a bucket; 0: as many as the limit
+	buckets            int   // of a sliding window; 0: the default
+	dry                bool
+	unlimited, blocked bool
+}
+
+// shaped is the part of the numbers in which rules of one name must not differ if they are
+// used side by side, see package limit.
+type shaped struct {
+	limit   int64
+	per     time.Duration
+	buckets int
+}
+
+func (s numbers) shape() shaped {
+	sh := shaped{per: s.per, buckets: s.buckets}
+	if s.algorithm == limit.AlgorithmFunnel {
+		sh.limit = s.limit // the rate
+	}
+	if s.algorithm == limit.AlgorithmSlidingWindow && s.buckets == 0 {
+		sh.buckets = limit.DefaultBuckets
+	}
+	return sh
+}
+
+// numbers reads the fields of n over what is there already: those of the rule, for a plan
+// or an override.
+func (d decoder) numbers(n *node, path string, over numbers) (s numbers, ok bool) {
+	s, ok = over, true
+	note := func(fine bool) { ok = ok && fine }
+	for _, f := range n.fields {
+		at, fine := join(path, f.name), true
+		switch f.name {
+		case "limit":
+			s.limit, fine = d.integer(f.value, at, 0, limit.MaxUnits)
+		case "per":
+			s.per, fine = d.duration(f.value, at, time.Nanosecond, limit.MaxWindow)
+		case "burst":
+			s.burst, fine = d.integer(f.value, at, 1, limit.MaxUnits)
+		case "buckets":
+			var v int64
+			v, fine = d.integer(f.value, at, 1, math.MaxInt16)
+			s.buckets = int(v)
+		case "dry_run":
+			s.dry, fine = d.boolean(f.value, at)
+		case "unlimited":
+			s.unlimited, fine = d.boolean(f.value, at)
+			s.blocked = s.blocked && (!fine || !s.unlimited || n.get("blocked") != nil)
+		case "blocked":
+			s.blocked, fine = d.boolean(f.value, at)
+			s.unlimited = s.unlimited && (!fine || !s.blocked || n.get("unlimited") != nil)
+		}
+		note(fine)
+	}
+	if ok && s.unlimited && s.blocked {
+		d.add(n.place, path, "cannot be unlimited and blocked at once")
+		ok = false
+	}
+	if v := n.get("limit"); ok && v != nil && s.limit == 0 && s.algorithm == limit.AlgorithmFunnel {
+		d.add(v.place, join(path, "limit"), "a bucket needs a rate above 0; to refuse everything write blocked: true")
+		ok = false
+	}
+	return s, d.suits(n, path, s.algorithm) && ok
+}
+
+// suits checks that a rule has no field of another algorithm. An unknown one suits all.
+func (d decoder) suits(n *node, path string, alg limit.Algorithm) bool {
+	fine := true
+	if v := n.get("burst"); v != nil && alg != limit.AlgorithmFunnel && alg != 0 {
+		d.add(v.place, join(path, "burst"), "is for token-bucket, leaky-bucket and gcra alone: a %v lets its whole limit pass at once", alg)
+		fine = false
+	}
+	if v := n.get("buckets"); v != nil && alg != limit.AlgorithmSlidingWindow && alg != 0 {
+		d.add(v.place, join(path, "buckets"), "is for sliding-window alone")
+		fine = false
+	}
+	return fine
+}
+
+// rule builds the rule of these numbers.
+func (s numbers) rule(name string) (rule *limit.Rule, err error) {
+	if s.unlimited {
+		return limit.Unlimited(), nil
+	}
+	most := s.limit
+	if s.blocked {
+		most = 0
+	}
+	switch s.algorithm {
+	case limit.AlgorithmFunnel:
+		burst := s.burst
+		if burst == 0 {
+			burst = s.limit
+		}
+		if s.blocked {
+			burst = 0
+		}
+		rule, err = limit.TokenBucket(name, burst, s.limit, s.per)
+	case limit.AlgorithmSlidingWindow:
+		buckets := s.buckets
+		if buckets == 0 {
+			buckets = limit.DefaultBuckets
+		}
+		rule, err = limit.SlidingWindowBuckets(name, most, s.per, buckets)
+	case limit.AlgorithmFixedWindow:
+		rule, err = limit.FixedWindow(name, most, s.per)
+	default:
+		rule, err = limit.SlidingLog(name, most, s.per)
+	}
+	if err == nil && s.dry {
+		rule = rule.DryRun()
+	}
+	return rule, err
+}
+
+// plain returns the text of an error of package limit on one line, without the package's
+// name: the place says which rule it is about.
+func plain(err error) string {
+	text := strings.ReplaceAll(err.Error(), "limit: ", "")
+	return strings.ReplaceAll(text, "\n", "; ")
+}

@@ -1,0 +1,291 @@
+package rules
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// The fields of a document of rules.
+var (
+	topFields      = []string{"rules", "plans", "overrides"}
+	overrideFields = []string{"key", "prefix", "plan", "unlimited", "blocked", "rules"}
+)
+
+// maxKeyBytes bounds the key of an override.
+const maxKeyBytes = 1024
+
+// builder makes a [Set] of documents.
+type builder struct {
+	decoder
+	set *Set
+	old map[build]*limit.Rule // of the set before, so that equal rules stay the same pointer
+}
+
+// sections reads a document of rules, plans and overrides.
+func (b *builder) sections(doc *node) {
+	b.known(doc, "", topFields...)
+	section := doc.get("rules")
+	if section == nil {
+		b.add(doc.place, "rules", "is missing: a file without rules limits nothing")
+		return
+	}
+	if b.mapping(section, "rules") {
+		b.unique(section, "rules")
+		for _, f := range section.fields {
+			b.namedRule(f)
+		}
+	}
+	if section := doc.get("plans"); section != nil && b.mapping(section, "plans") {
+		b.unique(section, "plans")
+		for _, f := range section.fields {
+			b.plan(f)
+		}
+	}
+	if section := doc.get("overrides"); section != nil && b.list(section, "overrides") {
+		seen := map[string]int{}
+		for i, item := range section.items {
+			b.overrideItem(item, identity("overrides", i, item), seen)
+		}
+	}
+}
+
+// isName checks the name of a rule or plan. It ends up in header fields and metrics, and the
+// @ is for what is derived from it.
+func (b *builder) isName(f field, path, what string) bool {
+	odd := strings.IndexFunc(f.name, func(r rune) bool { return r < ' ' || r > '~' || r == '@' })
+	switch {
+	case len(f.name) > limit.MaxNameBytes:
+		b.add(f.place, path, "the name of a %s has at most %d bytes, this one has %d", what, limit.MaxNameBytes, len(f.name))
+	case odd >= 0:
+		b.add(f.place, path, "the name of a %s is printable ASCII without @", what)
+	default:
+		return true
+	}
+	return false
+}
+
+func (b *builder) namedRule(f field) {
+	path := join("rules", f.name)
+	if !b.isName(f, path, "rule") || !b.mapping(f.value, path) {
+		return
+	}
+	b.known(f.value, path, ruleFields...)
+	s := numbers{}
+	ok := true
+	if v := f.value.get("algorithm"); v == nil {
+		b.add(f.place, join(path, "algorithm"), "is missing: one of %s", strings.Join(algorithmNames, ", "))
+		ok = false
+	} else if word, fine := b.text(v, join(path, "algorithm")); !fine {
+		ok = false
+	} else if s.algorithm = algorithms[word]; s.algorithm == 0 {
+		b.add(v.place, join(path, "algorithm"), "there is no %q%s; the algorithms are %s", clip(word), meant(word, algorithmNames), strings.Join(algorithmNames, ", "))
+		ok = false
+	}
+	for _, name := range []string{"limit", "per"} {
+		if f.value.get(name) == nil {
+			b.add(f.place, join(path, name), "is missing, as in limit: 100 and per: 1m")
+			ok = false
+		}
+	}
+	s, fine := b.numbers(f.value, path, s)
+	if !ok || !fine {
+		b.set.rules[f.name] = nil // so that it is not called unknown as well
+		return
+	}
+	n := &named{numbers: s, rule: b.rule(f.value, path, f.name, s)}
+	s.unlimited, s.blocked = false, true
+	n.blocked = b.rule(f.value, path, f.name, s)
+	b.set.rules[f.name] = n
+}
+
+// rule returns the rule of these numbers, the one that was there if there was. If it cannot
+// be built, that is a problem.
+func (b *builder) rule(at *node, path, name string, s numbers) *limit.Rule {
+	made := build{name, s}
+	if r := b.set.built[made]; r != nil {
+		return r
+	}
+	r := b.old[made]
+	if r == nil {
+		var err error
+		if r, err = s.rule(name); err != nil {
+			b.add(at.place, path, "%s", plain(err))
+			return nil
+		}
+	}
+	b.set.built[made] = r
+	return r
+}
+
+func (b *builder) plan(f field) {
+	path := join("plans", f.name)
+	if !b.isName(f, path, "plan") {
+		return
+	}
+	p := &plan{name: f.name}
+	b.set.plans[f.name] = p
+	if f.value.kind != nothing && b.mapping(f.value, path) {
+		b.unique(f.value, path)
+		p.rules, p.numbers = b.changed(f.value, path, "@"+f.name, nil)
+	}
+}
+
+// changed reads rules by name that differ from those of the file in their numbers. Those
+// that must not share a counter with the rule get its name and suffix.
+func (b *builder) changed(n *node, path, suffix string, over *plan) (map[string]*limit.Rule, map[string]numbers) {
+	out, all := map[string]*limit.Rule{}, map[string]numbers{}
+	for _, f := range n.fields {
+		at := join(path, f.name)
+		r, there := b.set.rules[f.name]
+		if !there {
+			names := slices.Sorted(maps.Keys(b.set.rules))
+			b.add(f.place, at, "there is no rule %q%s; the rules are %s", clip(f.name), meant(f.name, names), some(names))
+			continue
+		}
+		if !b.mapping(f.value, at) {
+			continue
+		}
+		if v := f.value.get("algorithm"); v != nil {
+			b.add(v.place, join(at, "algorithm"), "only the rule itself has an algorithm: another one would count anew")
+			continue
+		}
+		b.known(f.value, at, numberFields...)
+		if r == nil {
+			b.numbers(f.value, at, numbers{}) // for what else is wrong
+			continue
+		}
+		base := r.numbers
+		if s, differs := over.numbersOf(f.name); differs {
+			base = s
+		}
+		s, fine := b.numbers(f.value, at, base)
+		if !fine {
+			continue
+		}
+		name := f.name
+		if s.shape() != r.numbers.shape() {
+			name += suffix
+		}
+		if rule := b.rule(f.value, at, name, s); rule != nil {
+			out[f.name], all[f.name] = rule, s
+		}
+	}
+	return out, all
+}
+
+func (p *plan) numbersOf(name string) (s numbers, ok bool) {
+	if p != nil {
+		s, ok = p.numbers[name]
+	}
+	return s, ok
+}
+
+func (b *builder) overrideItem(n *node, path string, seen map[string]int) {
+	if !b.mapping(n, path) {
+		return
+	}
+	b.known(n, path, overrideFields...)
+	key, isPrefix, ok := b.subject(n, path)
+	if ok {
+		about := "key " + key
+		if isPrefix {
+			about = "prefix " + key
+		}
+		if line, twice := seen[about]; twice {
+			b.add(n.place, path, "there is an override of this already, in line %d", line)
+		}
+		seen[about] = n.line
+	}
+	o := b.overrideOf(n, path, key)
+	switch {
+	case !ok:
+	case isPrefix:
+		b.set.prefixes[key] = o
+	default:
+		b.set.keys[key] = o
+	}
+}
+
+// subject reads what an override is about.
+func (b *builder) subject(n *node, path string) (key string, isPrefix, ok bool) {
+	exact, prefix := n.get("key"), n.get("prefix")
+	switch {
+	case exact == nil && prefix == nil:
+		b.add(n.place, path, "an override needs a key, or a prefix of keys")
+		return "", false, false
+	case exact != nil && prefix != nil:
+		b.add(prefix.place, path, "an override has a key or a prefix, not both")
+		return "", false, false
+	case exact != nil:
+		key, ok = b.text(exact, join(path, "key"))
+	default:
+		exact, isPrefix = prefix, true
+		key, ok = b.text(prefix, join(path, "prefix"))
+	}
+	if len(key) > maxKeyBytes {
+		b.add(exact.place, path, "a key has at most %d bytes here, this one has %d", maxKeyBytes, len(key))
+		ok = false
+	}
+	return key, isPrefix, ok
+}
+
+// overrideOf reads what an override says.
+func (b *builder) overrideOf(n *node, path, key string) *override {
+	o := &override{}
+	if v := n.get("plan"); v != nil {
+		if name, ok := b.text(v, join(path, "plan")); ok {
+			if o.plan = b.set.plans[name]; o.plan == nil {
+				names := slices.Sorted(maps.Keys(b.set.plans))
+				b.add(v.place, join(path, "plan"), "there is no plan %q%s; the plans are %s", clip(name), meant(name, names), some(names))
+			}
+		}
+	}
+	if v := n.get("unlimited"); v != nil {
+		o.unlimited, _ = b.boolean(v, join(path, "unlimited"))
+	}
+	if v := n.get("blocked"); v != nil {
+		o.blocked, _ = b.boolean(v, join(path, "blocked"))
+	}
+	said := 0
+	for _, name := range []string{"plan", "unlimited", "blocked"} {
+		if n.get(name) != nil {
+			said++
+		}
+	}
+	rules := n.get("rules")
+	switch {
+	case said > 1:
+		b.add(n.place, path, "only one of plan, unlimited and blocked can be said of a key")
+	case said == 0 && rules == nil:
+		b.add(n.place, path, "an override needs one of plan, rules, unlimited and blocked")
+	}
+	if rules != nil && b.mapping(rules, join(path, "rules")) {
+		b.unique(rules, join(path, "rules"))
+		o.rules, _ = b.changed(rules, join(path, "rules"), suffixOf(key), o.plan)
+	}
+	return o
+}
+
+// suffixOf returns what tells the rules of a key from those of others. A key may be a secret
+// or of any length, and a name is shown in metrics.
+func suffixOf(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return "@key-" + hex.EncodeToString(sum[:6])
+}
+
+// some lists names, not too many of them.
+func some(names []string) string {
+	const most = 10
+	switch {
+	case len(names) == 0:
+		return "none"
+	case len(names) > most:
+		return strings.Join(names[:most], ", ") + " and others"
+	}
+	return strings.Join(names, ", ")
+}

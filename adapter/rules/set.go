@@ -1,0 +1,174 @@
+package rules
+
+import (
+	"slices"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// Set is the rules of one file, ready to be looked up. It does not change: a reload makes
+// another one. It is safe for concurrent use. A nil or zero Set has no rules.
+//
+// A look-up allocates nothing and takes no lock. It answers with the same pointer for as
+// long as the numbers are the same, across reloads too.
+type Set struct {
+	rules    map[string]*named
+	plans    map[string]*plan
+	keys     map[string]*override
+	prefixes map[string]*override
+	lengths  []int // of the prefixes, longest first, each once
+	domains  map[string]*level
+
+	names  []string // of the rules, sorted
+	built  map[build]*limit.Rule
+	source source
+}
+
+// named is a rule of the file.
+type named struct {
+	rule    *limit.Rule
+	blocked *limit.Rule // the same with a limit of 0
+	numbers numbers
+}
+
+// plan has rules by name, where they differ from those of the file.
+type plan struct {
+	name    string
+	rules   map[string]*limit.Rule
+	numbers map[string]numbers
+}
+
+// override is what a file says about a key, or about keys that begin alike.
+type override struct {
+	plan  *plan // nil: none
+	rules map[string]*limit.Rule
+	// For all rules that are not among rules: unlimited, blocked, or neither.
+	unlimited, blocked bool
+}
+
+// build is what a rule was made of.
+type build struct {
+	name string
+	numbers
+}
+
+// Rule returns the rule of that name as the file's section rules has it, whoever asks; nil
+// if there is none, which limiters refuse. It is [limit.Unlimited] if the file says so.
+func (s *Set) Rule(name string) *limit.Rule {
+	if s == nil {
+		return nil
+	}
+	if r := s.rules[name]; r != nil {
+		return r.rule
+	}
+	return nil
+}
+
+// For returns the rule of that name for a key: of an override of the key, else of the longest
+// prefix that the key begins with, else [Set.Rule]. It returns nil if there is no such rule,
+// which limiters refuse, and [limit.Unlimited] for a key that nothing limits: then ask no
+// limiter. A blocked key has a rule with a limit of 0.
+//
+// The name of the rule is that of the file, or begins with it and an @: a key whose rate,
+// period or buckets differ from those of the rule has a name, and so a counter, of its own.
+func (s *Set) For(name, key string) *limit.Rule {
+	if s == nil {
+		return nil
+	}
+	r := s.rules[name]
+	if r == nil {
+		return nil
+	}
+	o := s.override(key)
+	if o == nil {
+		return r.rule
+	}
+	if chosen := o.choose(name, r); chosen != nil {
+		return chosen
+	}
+	return r.rule
+}
+
+// ForPlan is [Set.For] for a key of whose plan the caller knows: an override that says
+// something about this rule wins, then the plan, then [Set.Rule]. It returns nil if there is
+// no such plan.
+func (s *Set) ForPlan(name, planName, key string) *limit.Rule {
+	if s == nil {
+		return nil
+	}
+	r, p := s.rules[name], s.plans[planName]
+	if r == nil || p == nil {
+		return nil
+	}
+	if o := s.override(key); o != nil {
+		if chosen := o.choose(name, r); chosen != nil {
+			return chosen
+		}
+	}
+	if chosen := p.rules[name]; chosen != nil {
+		return chosen
+	}
+	return r.rule
+}
+
+// override returns what is said about a key, nil if nothing is.
+func (s *Set) override(key string) *override {
+	if o := s.keys[key]; o != nil {
+		return o
+	}
+	for _, n := range s.lengths {
+		if n <= len(key) {
+			if o := s.prefixes[key[:n]]; o != nil {
+				return o
+			}
+		}
+	}
+	return nil
+}
+
+// choose returns what o says about the rule of a name, nil if nothing.
+func (o *override) choose(name string, r *named) *limit.Rule {
+	switch rule := o.rules[name]; {
+	case rule != nil:
+		return rule
+	case o.blocked:
+		return r.blocked
+	case o.unlimited:
+		return limit.Unlimited()
+	case o.plan == nil:
+		return nil
+	}
+	if rule := o.plan.rules[name]; rule != nil {
+		return rule
+	}
+	return r.rule // a plan that does not say otherwise has the rule as it is
+}
+
+// Names returns the names of the rules, in order.
+func (s *Set) Names() []string {
+	if s == nil {
+		return nil
+	}
+	return slices.Clone(s.names)
+}
+
+// HasPlan reports whether there is a plan of that name.
+func (s *Set) HasPlan(name string) bool { return s != nil && s.plans[name] != nil }
+
+// Size is how much is in a [Set].
+type Size struct {
+	Rules, Plans, Overrides int
+	Domains, Descriptors    int // of Envoy; the descriptors are those with a rate limit
+}
+
+// Size returns how much is in s.
+func (s *Set) Size() Size {
+	if s == nil {
+		return Size{}
+	}
+	size := Size{Rules: len(s.rules), Plans: len(s.plans), Overrides: len(s.keys) + len(s.prefixes), Domains: len(s.domains)}
+	for _, l := range s.domains {
+		size.Descriptors += l.count()
+	}
+	return size
+}
