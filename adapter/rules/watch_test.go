@@ -1,0 +1,81 @@
+package rules
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// one returns a file with one rule.
+func one(limit int) string {
+	return fmt.Sprintf("rules:\n  api: {algorithm: fixed-window, limit: %d, per: 1h}\n", limit)
+}
+
+// limitOf returns the limit that is in force.
+func limitOf(f *File) int64 { return f.Set().Rule("api").Limit() }
+
+// watched follows a file that is read soon after it has changed, and that is not polled
+// while a test runs: what is seen is what the system has told.
+func watched(t *testing.T, path string, o Options) *File {
+	t.Helper()
+	o.Quiet, o.Poll = time.Millisecond, time.Hour
+	f, err := Watch(path, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.Close)
+	return f
+}
+
+func TestWatchSeesChanges(t *testing.T) {
+	path := temp(t, one(1))
+	f := watched(t, path, Options{})
+	for i, how := range []func(testing.TB, string, string){write, replace, write, replace} {
+		how(t, path, one(i+2))
+		eventually(t, fmt.Sprint("limit ", i+2), func() bool { return limitOf(f) == int64(i+2) })
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the file is missed", func() bool { return f.Stats().LastError != "" })
+	if limitOf(f) != 5 {
+		t.Errorf("limit %d after the file was deleted", limitOf(f))
+	}
+	write(t, path, one(7))
+	eventually(t, "the file is back", func() bool { return limitOf(f) == 7 && f.Stats().LastError == "" })
+}
+
+// A volume of Kubernetes: rules.yaml leads to ..data/rules.yaml, and ..data to a directory
+// whose name has the time. An update replaces ..data by renaming another link.
+func TestWatchFollowsASymlinkSwap(t *testing.T) {
+	dir := t.TempDir()
+	version := func(n int) string {
+		name := fmt.Sprintf("..2026_%d", n)
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, name, "rules.yaml"), one(n))
+		return name
+	}
+	link := func(to, name string) {
+		t.Helper()
+		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
+			t.Skipf("no symbolic links here: %v", err)
+		}
+	}
+	link(version(1), "..data")
+	link(filepath.Join("..data", "rules.yaml"), "rules.yaml")
+	f := watched(t, filepath.Join(dir, "rules.yaml"), Options{})
+	for n := 2; n <= 4; n++ {
+		link(version(n), "..data_tmp")
+		if err := os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.RemoveAll(filepath.Join(dir, fmt.Sprintf("..2026_%d", n-1))); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, fmt.Sprint("version ", n), func() bool { return limitOf(f) == int64(n) })
+	}
+}
