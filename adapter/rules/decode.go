@@ -33,7 +33,11 @@ func (d decoder) list(n *node, path string) bool {
 func (d decoder) known(n *node, path string, names ...string) {
 	d.unique(n, path)
 	for _, f := range n.fields {
-		if !slices.Contains(names, f.name) {
+		switch {
+		case slices.Contains(names, f.name):
+		case d.full():
+			d.skipped++
+		default:
 			d.add(f.place, join(path, f.name), "unknown field%s; the fields here are %s", meant(f.name, names), strings.Join(names, ", "))
 		}
 	}
@@ -143,6 +147,8 @@ func is(n *node) string {
 
 // meant returns a question for the name that was probably meant.
 func meant(name string, names []string) string {
+	const most = 200 // names that are compared
+	names = names[:min(len(names), most)]
 	best, at := "", 3 // more than two typing errors are another word
 	for _, n := range names {
 		if len(name) > 2 && strings.HasPrefix(n, name) {

@@ -76,6 +76,9 @@ func (b *builder) descriptors(n *node, path string, into *level, way *trail) {
 	if !b.list(n, path) {
 		return
 	}
+	if len(n.items) == 0 {
+		b.add(n.place, path, "is empty: a domain without descriptors limits nothing")
+	}
 	lines := map[Entry]int{}
 	for i, item := range n.items {
 		at := identity(path, i, item)
@@ -109,6 +112,10 @@ func (b *builder) entry(n *node, path string) (e Entry, ok bool) {
 	// An empty value is the same as none.
 	if v := n.get("value"); v != nil && v.kind != nothing && (v.kind != scalar || v.text != "") {
 		e.Value, ok = b.text(v, join(path, "value"))
+	}
+	if e.Value == "" && strings.HasSuffix(e.Key, "*") {
+		b.add(v.place, join(path, "key"), "a * is for the end of a value, not of a key")
+		ok = false
 	}
 	return e, ok
 }
@@ -153,7 +160,7 @@ func (b *builder) flag(n *node, path, name string) bool {
 
 // rateLimit reads the limit of a descriptor; nil if something is wrong with it.
 func (b *builder) rateLimit(n *node, path string, way *trail, shadow bool) *Descriptor {
-	before := len(b.problems) + b.skipped
+	before := b.count()
 	b.known(n, path, rateLimitFields...)
 	d := &Descriptor{Path: way.domain + "." + strings.Join(way.stat, "."), shared: way.shared}
 	if v := n.get("name"); v != nil {
@@ -172,7 +179,7 @@ func (b *builder) rateLimit(n *node, path string, way *trail, shadow bool) *Desc
 	} else {
 		b.rate(n, path, way, shadow, d)
 	}
-	if len(b.problems)+b.skipped > before {
+	if b.count() > before {
 		return nil
 	}
 	return d

@@ -42,7 +42,7 @@ type Stats struct {
 // Watch loads a file and follows it until [File.Close]. A first file that is bad is an error
 // of type [Problems]: there are no rules to keep.
 func Watch(path string, o Options) (*File, error) {
-	f, err := open(path, o, readFile)
+	f, err := openFile(path, o, readFile)
 	if err != nil {
 		return nil, err
 	}
@@ -54,8 +54,8 @@ func Watch(path string, o Options) (*File, error) {
 	return f, nil
 }
 
-// open loads a file without following it.
-func open(path string, o Options, read func(string) ([]byte, error)) (*File, error) {
+// openFile loads a file without following it.
+func openFile(path string, o Options, read func(string) ([]byte, error)) (*File, error) {
 	o = o.withDefaults()
 	if err := o.validate(); err != nil {
 		return nil, err
@@ -102,7 +102,7 @@ func (f *File) Reload() error {
 	}
 	set, problems := parse(f.path, text, old)
 	if problems == nil && old != nil {
-		problems = set.follow(old, f.path, f.o.AllowRemoval)
+		problems = set.refusal(old, f.path, f.o.AllowRemoval)
 	}
 	if problems != nil {
 		return f.refuseLocked(problems)

@@ -69,9 +69,9 @@ func (s *source) note(n *node, path string) {
 	}
 }
 
-// follow returns why a file must not replace the one in force, nil if it may: it looks as if
-// its end were missing.
-func (s *Set) follow(old *Set, name string, allowRemoval bool) Problems {
+// refusal returns why a file must not replace the one in force, nil if it may: it looks as
+// if its end were missing.
+func (s *Set) refusal(old *Set, name string, allowRemoval bool) Problems {
 	is, was := &s.source, &old.source
 	end := place{strings.Count(is.text, "\n") + 1, 1}
 	refuse := func(at place, field, format string, args ...any) Problems {

@@ -60,9 +60,12 @@ func (s numbers) shape() shaped {
 }
 
 // numbers reads the fields of n over what is there already: those of the rule, for a plan
-// or an override.
+// or an override. unlimited and blocked are not taken over by what says a limit of its own.
 func (d decoder) numbers(n *node, path string, over numbers) (s numbers, ok bool) {
 	s, ok = over, true
+	if n.get("limit") != nil { // who says a limit means one
+		s.unlimited, s.blocked = false, false
+	}
 	note := func(fine bool) { ok = ok && fine }
 	for _, f := range n.fields {
 		at, fine := join(path, f.name), true
@@ -81,10 +84,14 @@ func (d decoder) numbers(n *node, path string, over numbers) (s numbers, ok bool
 			s.dry, fine = d.boolean(f.value, at)
 		case "unlimited":
 			s.unlimited, fine = d.boolean(f.value, at)
-			s.blocked = s.blocked && (!fine || !s.unlimited || n.get("blocked") != nil)
+			if n.get("blocked") == nil && s.unlimited {
+				s.blocked = false
+			}
 		case "blocked":
 			s.blocked, fine = d.boolean(f.value, at)
-			s.unlimited = s.unlimited && (!fine || !s.blocked || n.get("unlimited") != nil)
+			if n.get("unlimited") == nil && s.blocked {
+				s.unlimited = false
+			}
 		}
 		note(fine)
 	}

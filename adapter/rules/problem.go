@@ -78,7 +78,7 @@ type collector struct {
 
 // add notes a problem at a place.
 func (c *collector) add(at place, field, format string, args ...any) {
-	if len(c.problems) >= maxProblems {
+	if c.full() {
 		c.skipped++
 		return
 	}
@@ -86,6 +86,12 @@ func (c *collector) add(at place, field, format string, args ...any) {
 		File: c.file, Line: max(at.line, 1), Column: max(at.column, 1), Field: field, Message: fmt.Sprintf(format, args...),
 	})
 }
+
+// full reports whether no more problems are reported.
+func (c *collector) full() bool { return len(c.problems) >= maxProblems }
+
+// count returns how many problems there were, reported or not.
+func (c *collector) count() int { return len(c.problems) + c.skipped }
 
 // result returns what was gathered, in the order of the lines; nil if there is nothing.
 func (c *collector) result() Problems {

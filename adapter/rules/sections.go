@@ -35,6 +35,9 @@ func (b *builder) sections(doc *node) {
 		return
 	}
 	if b.mapping(section, "rules") {
+		if len(section.fields) == 0 {
+			b.add(section.place, "rules", "is empty: a file without rules limits nothing")
+		}
 		b.unique(section, "rules")
 		for _, f := range section.fields {
 			b.namedRule(f)
@@ -143,8 +146,7 @@ func (b *builder) changed(n *node, path, suffix string, over *plan) (map[string]
 		at := join(path, f.name)
 		r, there := b.set.rules[f.name]
 		if !there {
-			names := slices.Sorted(maps.Keys(b.set.rules))
-			b.add(f.place, at, "there is no rule %q%s; the rules are %s", clip(f.name), meant(f.name, names), some(names))
+			unknown(b.decoder, f.place, at, "rule", f.name, b.set.rules)
 			continue
 		}
 		if !b.mapping(f.value, at) {
@@ -240,8 +242,7 @@ func (b *builder) overrideOf(n *node, path, key string) *override {
 	if v := n.get("plan"); v != nil {
 		if name, ok := b.text(v, join(path, "plan")); ok {
 			if o.plan = b.set.plans[name]; o.plan == nil {
-				names := slices.Sorted(maps.Keys(b.set.plans))
-				b.add(v.place, join(path, "plan"), "there is no plan %q%s; the plans are %s", clip(name), meant(name, names), some(names))
+				unknown(b.decoder, v.place, join(path, "plan"), "plan", name, b.set.plans)
 			}
 		}
 	}
@@ -276,6 +277,16 @@ func (b *builder) overrideOf(n *node, path, key string) *override {
 func suffixOf(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return "@key-" + hex.EncodeToString(sum[:6])
+}
+
+// unknown notes that something is named that is not there.
+func unknown[V any](d decoder, at place, path, what, name string, there map[string]V) {
+	if d.full() { // not worth the search for what was meant
+		d.skipped++
+		return
+	}
+	names := slices.Sorted(maps.Keys(there))
+	d.add(at, path, "there is no %s %q%s; the %ss are %s", what, clip(name), meant(name, names), what, some(names))
 }
 
 // some lists names, not too many of them.

@@ -3,6 +3,7 @@ package rules
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -20,6 +21,11 @@ const (
 	MaxBytes     = 1 << 20
 	maxDepth     = 32
 	maxDocuments = 1000
+	// The time that the parser takes grows with the square of these.
+	maxItems  = 20_000 // of a list
+	maxFields = 2_000  // of a mapping
+	maxEmpty  = 1_000  // fields without a value, in the file
+	maxBlank  = 100    // empty lines in a row
 )
 
 // endMark is what YAML has for the end of a document. As the last line it says that the file
@@ -42,34 +48,53 @@ func documents(c *collector, text string) (docs []*node) {
 		c.add(place{}, "", "the file has more than %d bytes", MaxBytes)
 		return nil
 	}
+	if line := blank(text); line > 0 {
+		c.add(place{line, 1}, "", "there are more than %d empty lines in a row", maxBlank)
+		return nil
+	}
 	if at, r := unprintable(text); at != (place{}) {
 		c.add(at, "", "%s is not allowed: write UTF-8 text", r)
 		return nil
 	}
 	// The parser is recursive: what would be too deep for the stack must be found before.
 	tokens := lexer.Tokenize(strings.ReplaceAll(text, "\r\n", "\n"))
+	tokens = slices.DeleteFunc(tokens, func(t *token.Token) bool { return t.Type == token.CommentType })
 	if !allowed(c, tokens) {
 		return nil
 	}
-	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
-	if err != nil {
-		addSyntax(c, err)
-		return nil
-	}
-	if len(file.Docs) > maxDocuments {
-		c.add(place{}, "", "the file has %d documents, at most %d are allowed", len(file.Docs), maxDocuments)
-		return nil
-	}
-	before := len(c.problems)
-	for _, d := range file.Docs {
-		if n := convert(c, d.Body); n.kind != nothing {
-			docs = append(docs, n)
+	for _, part := range split(tokens) {
+		file, err := parser.Parse(part, 0, parser.AllowDuplicateMapKey())
+		if err != nil {
+			addSyntax(c, err)
+			return nil
+		}
+		for _, d := range file.Docs {
+			if n := convert(c, d.Body); n.kind != nothing {
+				docs = append(docs, n)
+			}
 		}
 	}
-	if len(c.problems) > before {
+	if c.count() > 0 {
 		return nil
 	}
 	return docs
+}
+
+// split divides tokens into those of each document. The parser could do so as well, but
+// skips documents that follow an empty one.
+func split(tokens token.Tokens) (parts []token.Tokens) {
+	begin := 0
+	for i, t := range tokens {
+		if divides(t) {
+			parts = append(parts, tokens[begin:i])
+			begin = i + 1
+		}
+	}
+	return slices.DeleteFunc(append(parts, tokens[begin:]), func(part token.Tokens) bool { return len(part) == 0 })
+}
+
+func divides(t *token.Token) bool {
+	return t.Type == token.DocumentHeaderType || t.Type == token.DocumentEndType
 }
 
 // unprintable returns the place of the first byte that no text file has, and its name.
@@ -91,12 +116,28 @@ func unprintable(text string) (at place, what string) {
 	return place{}, ""
 }
 
-// allowed reports whether tokens have only what a rules file may have, and are not nested
-// too deeply. Without anchors and aliases no small file can describe a large value.
+// blank returns the line in which there are too many empty lines in a row, 0 if there are not.
+func blank(text string) int {
+	line, row := 0, 0
+	for l := range strings.Lines(text) {
+		line++
+		if row++; strings.TrimSpace(l) != "" {
+			row = 0
+		}
+		if row > maxBlank {
+			return line
+		}
+	}
+	return 0
+}
+
+// allowed reports whether tokens have only what a rules file may have, and are neither nested
+// too deeply nor too many. Without anchors and aliases no small file can describe a large
+// value.
 func allowed(c *collector, tokens token.Tokens) bool {
-	before := len(c.problems)
-	var columns []int // of the blocks that are open, outermost first
-	flow := 0         // brackets that are open
+	before := c.count()
+	var n nesting
+	documents := 1
 	for i, t := range tokens {
 		at := placeOf(t)
 		switch t.Type {
@@ -106,28 +147,119 @@ func allowed(c *collector, tokens token.Tokens) bool {
 			c.add(at, "", "tags such as %s are not supported", clip(t.Value))
 		case token.DirectiveType:
 			c.add(at, "", "directives are not supported")
+		case token.LiteralType, token.FoldedType:
+			c.add(at, "", "text in several lines, with | or >, is not supported: write it in quotes")
 		case token.InvalidType:
 			c.add(at, "", "%s", invalidToken(t))
-		case token.SequenceStartType, token.MappingStartType:
-			flow++
-		case token.SequenceEndType, token.MappingEndType:
-			flow--
-		case token.SequenceEntryType, token.MappingKeyType, token.MappingValueType:
-			column := at.column
-			if t.Type == token.MappingValueType && i > 0 {
-				column = placeOf(tokens[i-1]).column
-			}
-			for len(columns) > 0 && columns[len(columns)-1] >= column {
-				columns = columns[:len(columns)-1]
-			}
-			columns = append(columns, column)
+		case token.DocumentHeaderType:
+			documents++
+			n = nesting{}
+		default:
+			n.pass(tokens, i)
 		}
-		if flow+len(columns) > maxDepth {
+		switch {
+		case n.depth() > maxDepth:
 			c.add(at, "", "this is nested more than %d levels deep", maxDepth)
-			return false
+		case n.touched.isMap && n.touched.entries > maxFields:
+			c.add(at, "", "there are more than %d fields in one mapping", maxFields)
+		case n.touched.entries > maxItems:
+			c.add(at, "", "there are more than %d items in one list", maxItems)
+		case n.bare, n.empty > maxEmpty:
+			c.add(at, "", "a field needs a value")
+		case documents > maxDocuments:
+			c.add(at, "", "there are more than %d documents", maxDocuments)
+		default:
+			continue
+		}
+		return false
+	}
+	return c.count() == before
+}
+
+// nesting follows which blocks and brackets are open.
+type nesting struct {
+	blocks  []open // outermost first
+	flow    []open
+	touched open // the one that got an entry last
+	empty   int  // fields and items of blocks without a value
+	bare    bool // there is a field in brackets without one
+}
+
+// open is a mapping or list that is not complete: where it begins, and its entries so far.
+type open struct {
+	column, entries int
+	isMap           bool
+}
+
+func (n *nesting) depth() int { return len(n.blocks) + len(n.flow) }
+
+// pass takes the next token.
+func (n *nesting) pass(tokens token.Tokens, i int) {
+	t, before, after := tokens[i], &token.Token{}, &token.Token{}
+	if i > 0 {
+		before = tokens[i-1]
+	}
+	if i+1 < len(tokens) {
+		after = tokens[i+1]
+	}
+	switch t.Type {
+	case token.SequenceStartType, token.MappingStartType:
+		n.flow = append(n.flow, open{isMap: t.Type == token.MappingStartType})
+	case token.SequenceEndType, token.MappingEndType:
+		n.flow = n.flow[:max(len(n.flow)-1, 0)]
+	case token.CollectEntryType:
+		n.entry(n.flow)
+	case token.MappingValueType:
+		if len(n.flow) > 0 {
+			n.bare = n.bare || ends(after)
+			return
+		}
+		n.block(placeOf(before).column, true, t, after)
+	case token.SequenceEntryType, token.MappingKeyType:
+		n.block(placeOf(t).column, t.Type == token.MappingKeyType, t, after)
+	default:
+		if last := len(n.flow) - 1; last >= 0 && n.flow[last].isMap && begins(before) && ends(after) {
+			n.bare = true // a key and no colon
 		}
 	}
-	return len(c.problems) == before
+}
+
+// begins reports whether a field of a mapping in brackets follows, ends whether it ends here.
+func begins(t *token.Token) bool {
+	return t.Type == token.CollectEntryType || t.Type == token.MappingStartType
+}
+
+func ends(t *token.Token) bool {
+	return t.Type == token.CollectEntryType || t.Type == token.MappingEndType
+}
+
+// entry counts one for the innermost that is open.
+func (n *nesting) entry(of []open) {
+	if last := len(of) - 1; last >= 0 {
+		of[last].entries++
+		n.touched = of[last]
+	}
+}
+
+// block notes an entry of the block that begins in a column.
+func (n *nesting) block(column int, isMap bool, t, after *token.Token) {
+	if len(n.flow) > 0 {
+		return
+	}
+	for len(n.blocks) > 0 && n.blocks[len(n.blocks)-1].column > column {
+		n.blocks = n.blocks[:len(n.blocks)-1]
+	}
+	if last := len(n.blocks) - 1; last < 0 || n.blocks[last].column < column {
+		n.blocks = append(n.blocks, open{column: column})
+	}
+	n.blocks[len(n.blocks)-1].isMap = isMap
+	n.entry(n.blocks)
+	next := placeOf(after)
+	if next.line > placeOf(t).line && (next.column < column || next.column == column && after.Type != token.SequenceEntryType) {
+		n.empty++
+	} else if !isMap && after.Type == token.SequenceEntryType && next.column == column {
+		n.empty++
+	}
 }
 
 func invalidToken(t *token.Token) string {
@@ -169,8 +301,6 @@ func convert(c *collector, n ast.Node) *node {
 		return out
 	case *ast.NullNode:
 		return &node{place: placeOf(n.GetToken())}
-	case *ast.LiteralNode:
-		return &node{place: placeOf(n.GetToken()), kind: scalar, text: n.Value.Value, quoted: true}
 	case *ast.StringNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
 		t := n.GetToken()
 		quoted := t.Type == token.SingleQuoteType || t.Type == token.DoubleQuoteType
