@@ -234,6 +234,7 @@ rules:
 //
 // Fault 64: a hostile file does not take the process with it.
 func TestHostileFiles(t *testing.T) {
+	const n = MaxBytes / 8
 	var bomb, steps strings.Builder
 	bomb.WriteString("a0: &a0 [x, x]\n")
 	for i := range 100 {
@@ -243,22 +244,22 @@ func TestHostileFiles(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"large":         {strings.Repeat("#\n", MaxBytes), "more than 1048576 bytes"},
 		"alias bomb":    {bomb.String(), "anchors, aliases and << are not supported"},
-		"brackets":      {strings.Repeat("[", MaxBytes), "nested more than 32 levels deep"},
-		"braces":        {strings.Repeat("{a: ", MaxBytes/4), "nested more than 32 levels deep"},
-		"dashes":        {strings.Repeat("- ", MaxBytes/2), "nested more than 32 levels deep"},
-		"question":      {strings.Repeat("? ", MaxBytes/2), "nested more than 32 levels deep"},
+		"brackets":      {strings.Repeat("[", n), "nested more than 32 levels deep"},
+		"braces":        {strings.Repeat("{a: ", n/4), "nested more than 32 levels deep"},
+		"dashes":        {strings.Repeat("- ", n/2), "nested more than 32 levels deep"},
+		"question":      {strings.Repeat("? ", n/2), "nested more than 32 levels deep"},
 		"indents":       {steps.String(), "nested more than 32 levels deep"},
-		"items":         {"a: [" + strings.Repeat("a,", MaxBytes/2-4) + "]", "more than 20000 items in one list"},
-		"item lines":    {"a:\n" + strings.Repeat("- a\n", MaxBytes/4-4), "more than 20000 items in one list"},
-		"fields":        {strings.Repeat("a: b\n", MaxBytes/5), "more than 2000 fields in one mapping"},
-		"flow fields":   {"{" + strings.Repeat("a: b, ", MaxBytes/6-1) + "}", "more than 2000 fields in one mapping"},
-		"bare keys":     {"{" + strings.Repeat("a, ", MaxBytes/3-1) + "}", "a field needs a value"},
-		"no values":     {"{" + strings.Repeat("a: , ", MaxBytes/5-1) + "}", "a field needs a value"},
-		"empty items":   {"a:\n" + strings.Repeat("-\n", MaxBytes/2-4), "a field needs a value"},
-		"documents":     {strings.Repeat("---\na: b\n", MaxBytes/9), "more than 1000 documents"},
-		"separators":    {strings.Repeat("---\n", MaxBytes/4), "more than 1000 documents"},
-		"lines":         {"a: |\n" + strings.Repeat("\n", MaxBytes-10), "more than 100 empty lines in a row"},
-		"blanks":        {"a: |\n" + strings.Repeat(" \t\n", MaxBytes/3-10), "more than 100 empty lines in a row"},
+		"items":         {"a: [" + strings.Repeat("a,", n/2-4) + "]", "more than 20000 items in one list"},
+		"item lines":    {"a:\n" + strings.Repeat("- a\n", n/4-4), "more than 20000 items in one list"},
+		"fields":        {strings.Repeat("a: b\n", n/5), "more than 2000 fields in one mapping"},
+		"flow fields":   {"{" + strings.Repeat("a: b, ", n/6-1) + "}", "more than 2000 fields in one mapping"},
+		"bare keys":     {"{" + strings.Repeat("a, ", n/3-1) + "}", "a field needs a value"},
+		"no values":     {"{" + strings.Repeat("a: , ", n/5-1) + "}", "a field needs a value"},
+		"empty items":   {"a:\n" + strings.Repeat("-\n", n/2-4), "a field needs a value"},
+		"documents":     {strings.Repeat("---\na: b\n", n/9), "more than 1000 documents"},
+		"separators":    {strings.Repeat("---\n", n/4), "more than 1000 documents"},
+		"lines":         {"a: |\n" + strings.Repeat("\n", n-10), "more than 100 empty lines in a row"},
+		"blanks":        {"a: |\n" + strings.Repeat(" \t\n", n/3-10), "more than 100 empty lines in a row"},
 		"after nothing": {"---\n---\n" + api + "---\n---\n" + api, "there is a document of rules already"},
 	} {
 		problems := Validate(name, []byte(c.text))

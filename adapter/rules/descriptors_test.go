@@ -1,0 +1,215 @@
+package rules
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// entries makes entries of "key=value key=value".
+func entries(text string) (list []Entry) {
+	for _, f := range strings.Fields(text) {
+		k, v, _ := strings.Cut(f, "=")
+		list = append(list, Entry{k, v})
+	}
+	return list
+}
+
+// rated is a descriptor of so many requests per unit.
+const rated = ", rate_limit: {unit: second, requests_per_unit: "
+
+// The documented examples of envoyproxy/ratelimit, in our words: which limit a request finds.
+func TestDescriptors(t *testing.T) {
+	set := must(t, `
+domain: mongo_cps
+descriptors:
+  - {key: database, value: users`+rated+`500}}
+  - {key: database, value: default`+rated+`501}}
+---
+domain: messaging
+descriptors:
+  - key: message_type
+    value: marketing
+    descriptors:
+      - {key: to_number, rate_limit: {unit: day, requests_per_unit: 5}}
+  - {key: to_number, rate_limit: {unit: day, requests_per_unit: 100}}
+---
+domain: edge_proxy_per_ip
+descriptors:
+  - {key: remote_address`+rated+`10}}
+  - {key: remote_address, value: 50.0.0.5`+rated+`0}}
+---
+domain: levels
+descriptors:
+  - {key: key, value: value`+rated+`300}}
+  - key: deep
+    value: value
+    descriptors: [{key: subkey`+rated+`301}}]
+---
+domain: internal
+descriptors:
+  - {key: ldap, rate_limit: {unlimited: true}}
+  - {key: azure, rate_limit: {unit: MINUTE, requests_per_unit: 100}}
+  - {key: trusted}
+---
+domain: shadow
+descriptors:
+  - key: service
+    descriptors:
+      - {key: user, value: user-a, shadow_mode: true`+rated+`10}}
+      - {key: user, value: user-b`+rated+`20}}
+---
+domain: stars
+descriptors:
+  - {key: path, value: /a/*`+rated+`1}}
+  - {key: path, value: /a/b/*`+rated+`2}}
+  - {key: path, value: /a/b/c`+rated+`3}}
+  - {key: path, value: "/s/*", share_threshold: true`+rated+`5}}
+  - {key: path, detailed_metric: true`+rated+`4}}
+  - {key: 2061234567, value: 007`+rated+`7}}
+`)
+	for _, c := range []struct {
+		domain, entries, path string
+		per                   uint32
+	}{
+		{"mongo_cps", "database=users", "mongo_cps.database_users", 500},
+		{"mongo_cps", "database=default", "mongo_cps.database_default", 501},
+		{"mongo_cps", "database=other", "", 0},
+		{"other", "database=users", "", 0},
+		{"mongo_cps", "", "", 0},
+		{"messaging", "message_type=marketing to_number=1", "messaging.message_type_marketing.to_number", 5},
+		{"messaging", "to_number=1", "messaging.to_number", 100},
+		{"messaging", "message_type=marketing", "", 0},
+		{"messaging", "message_type=other to_number=1", "", 0},
+		{"edge_proxy_per_ip", "remote_address=50.0.0.1", "edge_proxy_per_ip.remote_address", 10},
+		{"edge_proxy_per_ip", "remote_address=50.0.0.5", "edge_proxy_per_ip.remote_address_50.0.0.5", 0},
+		{"edge_proxy_per_ip", "remote_address=", "edge_proxy_per_ip.remote_address", 10},
+		{"levels", "key=value subkey=subvalue", "", 0}, // deeper than the file
+		{"levels", "key=value", "levels.key_value", 300},
+		{"levels", "deep=value subkey=x", "levels.deep_value.subkey", 301},
+		{"levels", "deep=value", "", 0}, // not as deep as the file
+		{"internal", "azure=x", "internal.azure", 100},
+		{"internal", "ldap=x", "internal.ldap", 0},
+		{"internal", "trusted=x", "", 0},
+		{"shadow", "service=auth user=user-a", "shadow.service.user_user-a", 10},
+		{"shadow", "service=auth user=user-b", "shadow.service.user_user-b", 20},
+		{"shadow", "service=auth user=user-c", "", 0},
+		{"stars", "path=/a/x", "stars.path_/a/*", 1},
+		{"stars", "path=/a/b/x", "stars.path_/a/*", 1}, // the first of the file
+		{"stars", "path=/a/b/c", "stars.path_/a/b/c", 3},
+		{"stars", "path=/x", "stars.path", 4},
+		{"stars", "2061234567=007", "stars.2061234567_007", 7},
+	} {
+		d := set.Descriptor(c.domain, entries(c.entries))
+		if (d == nil) != (c.path == "") || d != nil && (d.Path != c.path || d.RequestsPerUnit != c.per) {
+			t.Errorf("%s %q: %+v, want %s with %d", c.domain, c.entries, d, c.path, c.per)
+		}
+		if d != nil && d.Rule != limit.Unlimited() && d.Rule.Limit() != int64(c.per) {
+			t.Errorf("%s %q: %v", c.domain, c.entries, d.Rule)
+		}
+	}
+	find := func(domain, request string) *Descriptor { return set.Descriptor(domain, entries(request)) }
+	if r := find("internal", "ldap=x").Rule; r != limit.Unlimited() {
+		t.Errorf("ldap is %v", r)
+	}
+	if a, b := find("shadow", "service=s user=user-a").Rule, find("shadow", "service=s user=user-b").Rule; !a.IsDryRun() || b.IsDryRun() {
+		t.Errorf("shadow mode: %v, %v", a, b)
+	}
+	if !find("stars", "path=/x").DetailedMetric || find("stars", "path=/a/x").DetailedMetric {
+		t.Error("detailed_metric")
+	}
+	if d := find("internal", "azure=x"); d.Unit != "minute" || d.Rule.String() != `sliding-window "internal@azure/minute": 100 per 1m0s` {
+		t.Errorf("%+v, %v", d, d.Rule)
+	}
+	if size := set.Size(); size.Domains != 7 || size.Descriptors != 18 || !set.HasDomain("stars") || set.HasDomain("star") {
+		t.Errorf("%+v", size)
+	}
+}
+
+// Requests are counted together if, and only if, envoyproxy/ratelimit does so: by domain and
+// entries. So a value that gets a limit of its own keeps what it has used.
+func TestDescriptorKeys(t *testing.T) {
+	text := "domain: d\ndescriptors:\n  - {key: ip" + rated + "10}}\n  - {key: path, value: /s/*, share_threshold: true, descriptors: [{key: user" + rated + "1}}]}\n"
+	set := must(t, text)
+	special := must(t, text+"  - {key: ip, value: 1.1.1.1"+rated+"100}}\n")
+	counter := func(set *Set, request string) string {
+		d := set.Descriptor("d", entries(request))
+		return d.Rule.Name() + " " + d.Key(entries(request))
+	}
+	if a, b := counter(set, "ip=1.1.1.1"), counter(special, "ip=1.1.1.1"); a != b {
+		t.Errorf("%s became %s", a, b)
+	}
+	if a, b := counter(set, "ip=1.1.1.1"), counter(set, "ip=1.1.1.2"); a == b {
+		t.Errorf("two addresses are %s", a)
+	}
+	if a, b := counter(set, "path=/s/1 user=u"), counter(set, "path=/s/2 user=u"); a != b {
+		t.Errorf("%s and %s share a threshold", a, b)
+	}
+	if a, b := counter(set, "path=/s/1 user=u"), counter(set, "path=/s/1 user=v"); a == b {
+		t.Errorf("two users are %s", a)
+	}
+}
+
+// A limit that replaces another one of the same request is the only one that counts.
+func TestDropReplaced(t *testing.T) {
+	set := must(t, `
+domain: d
+descriptors:
+  - {key: a, value: "1", descriptors: [{key: user, value: u, rate_limit: {name: specific, unit: second, requests_per_unit: 5}}]}
+  - {key: b, value: "2", descriptors: [{key: user, value: u, rate_limit: {replaces: [{name: specific}, {name: other}], unit: second, requests_per_unit: 10}}]}
+`)
+	a, b := set.Descriptor("d", entries("a=1 user=u")), set.Descriptor("d", entries("b=2 user=u"))
+	for _, c := range []struct{ found, want []*Descriptor }{
+		{[]*Descriptor{a}, []*Descriptor{a}},
+		{[]*Descriptor{b, nil}, []*Descriptor{b, nil}},
+		{[]*Descriptor{a, nil, b}, []*Descriptor{nil, nil, b}},
+		{[]*Descriptor{b, a, a}, []*Descriptor{b, nil, nil}},
+		{make([]*Descriptor, 40), make([]*Descriptor, 40)},
+		{nil, nil},
+	} {
+		DropReplaced(c.found)
+		for i := range c.want {
+			if c.found[i] != c.want[i] {
+				t.Errorf("%d of %d: %+v", i, len(c.want), c.found[i])
+			}
+		}
+	}
+}
+
+// What the limiter has nothing for is an error that says so.
+func TestDescriptorMistakes(t *testing.T) {
+	one := func(fields string) string { return "domain: d\ndescriptors:\n  - {key: a, " + fields + "}\n" }
+	for _, c := range []struct{ text, want string }{
+		{one("rate_limit: {unit: fortnight, requests_per_unit: 1}"), `3:33: domains.d.descriptors[key=a].rate_limit.unit: there is no unit "fortnight"; the units are second,`},
+		{one("rate_limit: {unit: seconds, requests_per_unit: 1}"), "did you mean second?"},
+		{one("rate_limit: {unit: second}"), "requests_per_unit: is missing"},
+		{one("rate_limit: {requests_per_unit: 5}"), "unit: is missing"},
+		{one("rate_limit: {unit: second, requests_per_unit: 4294967296}"), "must be 0 to 4294967295"},
+		{one("rate_limit: {unit: second, requests_per_unit: -1}"), "must be 0 to 4294967295, is -1"},
+		{one("rate_limit: {unlimited: true, unit: second}"), "unit: must not be given when it is unlimited"},
+		{"domain: d\ndescriptors:\n  - key: a\n    rate_limit:\n", "rate_limit: must be a mapping of fields, not nothing"},
+		{one("rate_limt: {}"), "unknown field, did you mean rate_limit?"},
+		{one("quota_mode: true"), "quota_mode: is not supported"},
+		{one("value_to_metric: true"), "value_to_metric: is not supported"},
+		{one("value: b, share_threshold: true"), "share_threshold: is for a value that ends with *"},
+		{one("shadow_mode: 1"), "must be true or false, is 1"},
+		{one("value: [b]"), "value: must be text, not a list"},
+		{one("descriptors: []"), "is empty: a domain without descriptors limits nothing"},
+		{one("descriptors: [{value: b}]"), "3:28: domains.d.descriptors[key=a].descriptors[value=b].key: is missing"},
+		{one("value: b}\n  - {key: a, value: b"), "this descriptor was given before, in line 3"},
+		{one("rate_limit: {name: n, replaces: [{name: n}], unit: second, requests_per_unit: 1}"), "a limit cannot replace itself"},
+		{one("rate_limit: {replaces: [{}], unit: second, requests_per_unit: 1}"), "replaces[0].name: is missing"},
+		{"descriptors: [{key: a}]\n", "domain: is missing"},
+		{"domain: d\n", "descriptors: is missing"},
+		{"domain: d\ndescriptors: [{key: a*}]\n", "a * is for the end of a value, not of a key"},
+		{"domain: d\ndescriptors: [a]\n", "must be a mapping of fields, not a single value"},
+		{"domain: d\ndescriptors: [{key: a}]\n---\ndomain: d\ndescriptors: [{key: a}]\n", `4:9: domain: there is a domain "d" in this file already`},
+		{"domain: d\ndescriptors: [{key: a}]\nrules: {}\n", "rules: unknown field; the fields here are domain, descriptors"},
+	} {
+		problems := Validate("envoy.yaml", []byte(c.text))
+		if !strings.Contains(problems.Error(), c.want) {
+			t.Errorf("%q:\n\t%v\nwant one that says\n\t%s", c.text, problems.Error(), c.want)
+		}
+	}
+}

@@ -1,0 +1,201 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+const plans = `
+rules:
+  api: {algorithm: token-bucket, limit: 10, per: 1s, burst: 20}
+  calls: {algorithm: sliding-window, limit: 100, per: 1m}
+  open: {algorithm: fixed-window, limit: 5, per: 1h, unlimited: true}
+plans:
+  free: {}
+  pro:
+    api: {limit: 50}
+    calls: {limit: 5000}
+  trial: {calls: {dry_run: true}}
+overrides:
+  - {key: acme, plan: pro}
+  - {key: acme-2, plan: pro, rules: {calls: {limit: 6000}, api: {burst: 99}}}
+  - {key: monitor, unlimited: true}
+  - {key: monitor-2, unlimited: true, rules: {calls: {limit: 1}}}
+  - {key: evil, blocked: true}
+  - {key: 12345, rules: {calls: {blocked: true}, open: {limit: 2}}}
+  - {prefix: "10.", rules: {calls: {limit: 10}}}
+  - {prefix: "10.0.", rules: {calls: {limit: 20}}}
+  - {prefix: "10.0.0.0", blocked: true}
+  - {key: "10.0.0.7", rules: {calls: {unlimited: true}}}
+...
+`
+
+// Who gets which rule.
+func TestFor(t *testing.T) {
+	set := must(t, plans)
+	for _, c := range []struct{ name, key, want string }{
+		{"api", "anyone", `funnel "api": 20, leaking 10 per 1s`},
+		{"calls", "anyone", `sliding-window "calls": 100 per 1m0s`},
+		{"open", "anyone", "unlimited"},
+		{"none", "anyone", "invalid rule"},
+		{"calls", "", `sliding-window "calls": 100 per 1m0s`},
+		{"calls", "acme", `sliding-window "calls": 5000 per 1m0s`},
+		{"api", "acme", `funnel "api@pro": 20, leaking 50 per 1s`}, // another rate, another counter
+		{"open", "acme", "unlimited"},
+		{"calls", "acme-2", `sliding-window "calls": 6000 per 1m0s`},
+		{"api", "acme-2", `funnel "api@key-` + suffixOf("acme-2")[5:] + `": 99, leaking 50 per 1s`}, // over the numbers of the plan
+		{"api", "monitor", "unlimited"},
+		{"none", "monitor", "invalid rule"}, // a rule that is not there is not unlimited
+		{"none", "evil", "invalid rule"},
+		{"calls", "monitor-2", `sliding-window "calls": 1 per 1m0s`},
+		{"api", "monitor-2", "unlimited"},
+		{"api", "evil", `funnel "api": 0, leaking 10 per 1s`},
+		{"calls", "evil", `sliding-window "calls": 0 per 1m0s`},
+		{"open", "evil", `fixed-window "open": 0 per 1h0m0s`},
+		{"calls", "12345", `sliding-window "calls": 0 per 1m0s`},
+		{"open", "12345", `fixed-window "open": 2 per 1h0m0s`}, // who says a limit is not unlimited
+		{"api", "12345", `funnel "api": 20, leaking 10 per 1s`},
+		{"calls", "10.9.9.9", `sliding-window "calls": 10 per 1m0s`},
+		{"calls", "10.0.9.9", `sliding-window "calls": 20 per 1m0s`},
+		{"api", "10.0.9.9", `funnel "api": 20, leaking 10 per 1s`},
+		{"calls", "10.0.0.0", `sliding-window "calls": 0 per 1m0s`},
+		{"calls", "10.0.0.0/8", `sliding-window "calls": 0 per 1m0s`},
+		{"calls", "10.0.0.7", "unlimited"},
+		{"calls", "10", `sliding-window "calls": 100 per 1m0s`},
+		{"calls", "11.0.", `sliding-window "calls": 100 per 1m0s`},
+	} {
+		if got := set.For(c.name, c.key); got.String() != c.want {
+			t.Errorf("%s of %q is %v, want %s", c.name, c.key, got, c.want)
+		}
+	}
+	if set.For("api", "x") != set.Rule("api") || set.For("none", "x") != nil {
+		t.Error("a key without an override has another rule than the file")
+	}
+	want := Size{Rules: 3, Plans: 3, Overrides: 10}
+	if set.Size() != want {
+		t.Errorf("%+v", set.Size())
+	}
+}
+
+// A plan that the caller knows of: overrides come first.
+func TestForPlan(t *testing.T) {
+	set := must(t, plans)
+	for _, c := range []struct{ name, plan, key, want string }{
+		{"calls", "free", "u", `sliding-window "calls": 100 per 1m0s`},
+		{"calls", "pro", "u", `sliding-window "calls": 5000 per 1m0s`},
+		{"calls", "trial", "u", `sliding-window "calls": 100 per 1m0s (dry run)`},
+		{"calls", "gold", "u", "invalid rule"}, // a plan that nobody knows gets nothing
+		{"none", "pro", "u", "invalid rule"},
+		{"calls", "pro", "evil", `sliding-window "calls": 0 per 1m0s`},
+		{"calls", "free", "acme", `sliding-window "calls": 5000 per 1m0s`},
+		{"api", "pro", "10.0.9.9", `funnel "api@pro": 20, leaking 50 per 1s`}, // the override says nothing of it
+		{"calls", "pro", "10.0.9.9", `sliding-window "calls": 20 per 1m0s`},
+	} {
+		if got := set.ForPlan(c.name, c.plan, c.key); got.String() != c.want {
+			t.Errorf("%s of %q in %s is %v, want %s", c.name, c.key, c.plan, got, c.want)
+		}
+	}
+	if !set.HasPlan("free") || set.HasPlan("gold") {
+		t.Error("HasPlan")
+	}
+}
+
+// Rules of one name that are used side by side differ in nothing but the limit: else limiters
+// report a conflict, and lose time.
+func TestNamesHaveOneShape(t *testing.T) {
+	set := must(t, plans)
+	shapes := map[string]shaped{}
+	for b, r := range set.built {
+		if was, there := shapes[b.name]; there && was != b.shape() {
+			t.Errorf("%q has %+v and %+v", b.name, was, b.shape())
+		}
+		shapes[b.name] = b.shape()
+		if r != limit.Unlimited() && r.Name() != b.name {
+			t.Errorf("%v is called %q", r, b.name)
+		}
+	}
+	if len(shapes) != 5 {
+		t.Errorf("names %v", shapes)
+	}
+}
+
+func TestNilSet(t *testing.T) {
+	var none *Set
+	for _, set := range []*Set{none, {}} {
+		if set.Rule("a") != nil || set.For("a", "k") != nil || set.ForPlan("a", "p", "k") != nil || len(set.Names()) != 0 ||
+			set.HasPlan("p") || set.HasDomain("d") || set.Size() != (Size{}) || set.Descriptor("d", []Entry{{"a", "b"}}) != nil {
+			t.Error("a set of nothing has something")
+		}
+	}
+}
+
+// Look-ups are on the way of each request.
+func TestLookUpsDoNotAllocate(t *testing.T) {
+	set := must(t, plans+`---
+domain: d
+descriptors:
+  - key: path
+    value: /a/*
+    descriptors: [{key: user, rate_limit: {unit: second, requests_per_unit: 1}}]
+`)
+	f := &File{}
+	f.set.Store(set)
+	entries := []Entry{{"path", "/a/b"}, {"user", "u"}}
+	for name, look := range map[string]func() bool{
+		"Rule":       func() bool { return f.Set().Rule("api") != nil },
+		"For":        func() bool { return f.Set().For("calls", "anyone") != nil },
+		"For key":    func() bool { return f.Set().For("calls", "acme-2") != nil },
+		"For prefix": func() bool { return f.Set().For("calls", "10.0.0.0.1") != nil },
+		"ForPlan":    func() bool { return f.Set().ForPlan("calls", "pro", "anyone") != nil },
+		"Descriptor": func() bool { return f.Set().Descriptor("d", entries) != nil },
+	} {
+		if n := testing.AllocsPerRun(100, func() {
+			if !look() {
+				t.Fatal(name)
+			}
+		}); n != 0 {
+			t.Errorf("%s allocates %v times", name, n)
+		}
+	}
+}
+
+// The slow way to find an override: all of them, one after another.
+func TestOverridesAgainstAReference(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("rules:\n  r: {algorithm: fixed-window, limit: 9999, per: 1h}\noverrides:\n")
+	subjects := map[string]int{}
+	prefixes := map[string]int{}
+	for i := range 300 {
+		key := fmt.Sprintf("%b", i)
+		if i%3 == 0 {
+			prefixes[key] = i
+			fmt.Fprintf(&b, "  - {prefix: \"%s\", rules: {r: {limit: %d}}}\n", key, i)
+		} else {
+			subjects[key] = i
+			fmt.Fprintf(&b, "  - {key: \"%s\", rules: {r: {limit: %d}}}\n", key, i)
+		}
+	}
+	set := must(t, b.String())
+	for i := range 2000 {
+		key := fmt.Sprintf("%b", i)
+		want, longest := 9999, -1
+		for p, n := range prefixes {
+			if strings.HasPrefix(key, p) && len(p) > longest {
+				want, longest = n, len(p)
+			}
+		}
+		if n, exact := subjects[key]; exact {
+			want = n
+		}
+		if got := set.For("r", key).Limit(); got != int64(want) {
+			t.Fatalf("%s has %d, want %d", key, got, want)
+		}
+	}
+	if !slices.IsSortedFunc(set.lengths, func(a, b int) int { return b - a }) {
+		t.Errorf("lengths %v", set.lengths)
+	}
+}
