@@ -103,6 +103,8 @@ func TestMistakes(t *testing.T) {
 		{"%YAML 1.2\n---\n" + api, "1:1: directives are not supported"},
 		{"rules:\n  ? api\n  : {}\n", "2:3: a field is written as name: value, without a question mark"},
 		{api + "overrides:\n  - key: |\n      a\n    blocked: true\n", "4:10: text in several lines"},
+		{api + "...\n---\n" + api, "4:1: nothing may follow the line of ... in line 3, which ends the file"},
+		{"...\n" + api, "nothing may follow the line of ..."},
 		{"rules:\n\tapi: {}\n", "2:1: this is not YAML"},
 		{"rules:\n  api:\n    limit: 5\n   per: 1s\n", "4:4: this is not YAML"},
 		{`{"rules": {"api": {"limit": 5}}`, "this is not YAML"},

@@ -31,7 +31,6 @@ overrides:
   - {prefix: "10.0.", rules: {calls: {limit: 20}}}
   - {prefix: "10.0.0.0", blocked: true}
   - {key: "10.0.0.7", rules: {calls: {unlimited: true}}}
-...
 `
 
 // Who gets which rule.

@@ -151,6 +151,11 @@ func allowed(c *collector, tokens token.Tokens) bool {
 			c.add(at, "", "text in several lines, with | or >, is not supported: write it in quotes")
 		case token.InvalidType:
 			c.add(at, "", "%s", invalidToken(t))
+		case token.DocumentEndType:
+			if i+1 < len(tokens) { // a file that is cut off there would look whole
+				c.add(placeOf(tokens[i+1]), "", "nothing may follow the line of %s in line %d, which ends the file", endMark, at.line)
+				return false
+			}
 		case token.DocumentHeaderType:
 			documents++
 			n = nesting{}
