@@ -79,3 +79,62 @@ func TestWatchFollowsASymlinkSwap(t *testing.T) {
 		eventually(t, fmt.Sprint("version ", n), func() bool { return limitOf(f) == int64(n) })
 	}
 }
+
+// However often a file changes, what is in force at last is what it is at last.
+func TestWatchThousandRewrites(t *testing.T) {
+	path := temp(t, one(1))
+	f := watched(t, path, Options{})
+	for n := range 1000 {
+		if n%2 == 0 {
+			write(t, path, one(n+2))
+		} else {
+			replace(t, path, one(n+2))
+		}
+	}
+	eventually(t, "the last of them", func() bool { return limitOf(f) == 1001 && f.Stats().LastError == "" })
+}
+
+// A link in the middle of the way, and a directory that is deleted and made again. Of the
+// latter the system tells nothing: it is found by polling.
+func TestWatchDirectoryComesBack(t *testing.T) {
+	root := t.TempDir()
+	dir := filepath.Join(root, "dir")
+	remake := func(n int) {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, "rules.yaml"), one(n))
+	}
+	remake(1)
+	if err := os.Symlink(dir, filepath.Join(root, "link")); err != nil {
+		t.Skipf("no symbolic links here: %v", err)
+	}
+	f, err := Watch(filepath.Join(root, "link", "rules.yaml"), Options{Quiet: time.Millisecond, Poll: 10 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for n := 2; n < 5; n++ {
+		remake(n)
+		eventually(t, fmt.Sprint("directory ", n), func() bool { return limitOf(f) == int64(n) })
+	}
+}
+
+// Links that lead in a circle end.
+func TestWayToEnds(t *testing.T) {
+	dir := t.TempDir()
+	for from, to := range map[string]string{"a": "b", "b": "a", "self": "self"} {
+		if err := os.Symlink(to, filepath.Join(dir, from)); err != nil {
+			t.Skipf("no symbolic links here: %v", err)
+		}
+	}
+	if names := wayTo(filepath.Join(dir, "a", "rules.yaml")); !names[filepath.Join(dir, "a")] || !names[filepath.Join(dir, "b")] {
+		t.Errorf("%v", names)
+	}
+	if names := wayTo(filepath.Join(dir, "none", "rules.yaml")); !names[filepath.Join(dir, "none")] {
+		t.Errorf("%v", names)
+	}
+}

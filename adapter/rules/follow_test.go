@@ -1,0 +1,143 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// followed is a file in a bubble, with notices that the test gives.
+type followed struct {
+	*File
+	text   atomic.Pointer[string] // of the file
+	reads  atomic.Int64
+	events chan fsnotify.Event
+	errors chan error
+}
+
+func bubbleFollow(t *testing.T, o Options) *followed {
+	t.Helper()
+	w := &followed{events: make(chan fsnotify.Event), errors: make(chan error)}
+	w.put(one(1))
+	o.Logger = slog.New(slog.DiscardHandler)
+	f, err := openFile("/etc/rules.yaml", o, func(string) ([]byte, error) {
+		w.reads.Add(1)
+		return []byte(*w.text.Load()), nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.File = f
+	f.done.Go(func() {
+		f.follow(&watcher{events: w.events, errors: w.errors, names: map[string]bool{"/etc/rules.yaml": true}})
+	})
+	synctest.Wait()
+	time.Sleep(f.o.Quiet) // it begins with a reading
+	synctest.Wait()
+	w.reads.Store(0)
+	return w
+}
+
+func (w *followed) put(text string) { w.text.Store(&text) }
+
+func (w *followed) touch(name string) {
+	w.events <- fsnotify.Event{Name: name, Op: fsnotify.Write}
+	synctest.Wait()
+}
+
+// A thousand quick changes are one reading when they end, and a few while they go on.
+func TestQuickChangesAreFewReadings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := bubbleFollow(t, Options{})
+		defer w.Close()
+		for n := range 1000 { // for 10 s
+			w.put(one(n + 2))
+			w.touch("/etc/rules.yaml")
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
+		// One reading after 1 s without a quiet 100 ms, ten times, and the last one.
+		if n := w.reads.Load(); n < 10 || n > 11 || limitOf(w.File) != 1001 {
+			t.Errorf("%d readings, limit %d", n, limitOf(w.File))
+		}
+	})
+}
+
+func TestQuietBeforeReading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := bubbleFollow(t, Options{Quiet: time.Second})
+		defer w.Close()
+		w.put(one(2))
+		w.touch("/etc/rules.yaml")
+		time.Sleep(time.Second - 1)
+		synctest.Wait()
+		if w.reads.Load() != 0 {
+			t.Error("it was read while it may still be written")
+		}
+		time.Sleep(1)
+		synctest.Wait()
+		if w.reads.Load() != 1 || limitOf(w.File) != 2 {
+			t.Errorf("%d readings", w.reads.Load())
+		}
+		w.touch("/etc/passwd") // of the same directory
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if w.reads.Load() != 1 {
+			t.Error("it is read because another file has changed")
+		}
+	})
+}
+
+// Without notices, and after some were lost, the file is read all the same.
+func TestLostNotices(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := bubbleFollow(t, Options{})
+		defer w.Close()
+		w.put(one(2))
+		w.errors <- errors.New("overflow")
+		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
+		if limitOf(w.File) != 2 {
+			t.Error("after lost notices the file was not read")
+		}
+		close(w.events)
+		close(w.errors)
+		for n := 3; n < 6; n++ {
+			w.put(one(n))
+			time.Sleep(30 * time.Second)
+			synctest.Wait()
+			if limitOf(w.File) != int64(n) {
+				t.Error("without notices the file was not polled")
+			}
+		}
+	})
+}
+
+// A bad file that is polled is one failure, not one for each poll.
+func TestPollingABadFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := bubbleFollow(t, Options{})
+		defer w.Close()
+		w.put("rules: {}\n")
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if s := w.Stats(); s.Failures != 1 || s.Loads != 1 || w.reads.Load() < 100 {
+			t.Errorf("%+v after %d readings", s, w.reads.Load())
+		}
+		w.put(fmt.Sprint(one(1), "foo: 1\n"))
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if s := w.Stats(); s.Failures != 2 {
+			t.Errorf("another mistake: %+v", s)
+		}
+		w.Close()
+		w.Close() // further calls do nothing
+	})
+}
