@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -271,7 +270,7 @@ func TestHostileFiles(t *testing.T) {
 	}
 }
 
-// What is no file of text is not read: not a gigabyte of it, nor a pipe that never ends.
+// What is no file of text is not read: not a gigabyte of it.
 func TestLoadRefuses(t *testing.T) {
 	dir := t.TempDir()
 	huge := filepath.Join(dir, "huge.yaml")
@@ -279,12 +278,8 @@ func TestLoadRefuses(t *testing.T) {
 	if err := os.Truncate(huge, 1<<30); err != nil { // takes no room: nothing is in it
 		t.Fatal(err)
 	}
-	pipe := filepath.Join(dir, "pipe.yaml")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
 	for path, want := range map[string]string{
-		huge: "cannot be read: the file has more than 1048576 bytes", dir: "this is not a regular file", pipe: "this is not a regular file",
+		huge: "cannot be read: the file has more than 1048576 bytes", dir: "this is not a regular file",
 		filepath.Join(dir, "none.yaml"): "1:1: cannot be read: no such file or directory",
 	} {
 		_, err := Load(path)

@@ -1,0 +1,80 @@
+package rules
+
+import (
+	"encoding/json"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// Schema returns a JSON Schema (draft 2020-12) of a rules file, for editors: they then offer
+// the fields and mark what is wrong with one while it is written. It cannot say all that
+// [Validate] checks, such as that a plan is there, and it is not for the documents of Envoy.
+// The file schema.json beside this package has it as well.
+func Schema() []byte {
+	out, err := json.MarshalIndent(schema(), "", "  ")
+	if err != nil {
+		panic(err) // it is made of strings, numbers and maps
+	}
+	return append(out, '\n')
+}
+
+type object = map[string]any
+
+// fieldSchemas describes each field of a rule.
+var fieldSchemas = object{
+	"algorithm": object{"enum": algorithmNames, "description": "how units are counted; another one counts anew"},
+	"limit":     object{"type": "integer", "minimum": 0, "maximum": int64(limit.MaxUnits), "description": "units per period; of a bucket, what it gets back or leaks in that time"},
+	"per":       object{"type": "string", "pattern": `^([0-9]+(\.[0-9]*)?(ns|us|µs|μs|ms|s|m|h))+$`, "description": "the period, such as 1s, 1m or 24h"},
+	"burst":     object{"type": "integer", "minimum": 1, "maximum": int64(limit.MaxUnits), "description": "of a bucket: how many units it holds; default: the limit"},
+	"buckets":   object{"type": "integer", "minimum": 1, "maximum": 1000, "description": "of a sliding window: in how many parts it is counted; default 10"},
+	"dry_run":   object{"type": "boolean", "description": "refuse nothing, and count what would be refused"},
+	"unlimited": object{"type": "boolean", "description": "nothing limits this"},
+	"blocked":   object{"type": "boolean", "description": "refuse everything"},
+}
+
+func schema() object {
+	name := object{"pattern": `^[ -?A-~]+$`, "maxLength": 256}
+	numbers := object{"type": "object", "additionalProperties": false, "properties": chosen(numberFields)}
+	changes := object{"type": "object", "propertyNames": name, "additionalProperties": object{"$ref": "#/$defs/numbers"}}
+	text := object{"type": []string{"string", "number"}, "minLength": 1}
+	return object{
+		"$schema": "https://json-schema.org/draft/2020-12/schema",
+		"title":   "hybridlimit rules",
+		"type":    "object", "additionalProperties": false, "required": []string{"rules"},
+		"properties": object{
+			"rules": object{
+				"type": "object", "minProperties": 1, "propertyNames": name,
+				"additionalProperties": object{
+					"type": "object", "additionalProperties": false, "required": []string{"algorithm", "limit", "per"}, "properties": chosen(ruleFields),
+				},
+			},
+			"plans": object{
+				"type": "object", "propertyNames": name,
+				"additionalProperties": object{"oneOf": []any{changes, object{"type": "null"}}},
+			},
+			"overrides": object{
+				"type": "array", "items": object{
+					"type": "object", "additionalProperties": false,
+					"properties": object{
+						"key": text, "prefix": text, "plan": text, "unlimited": object{"type": "boolean"}, "blocked": object{"type": "boolean"}, "rules": changes,
+					},
+					"oneOf": []any{object{"required": []string{"key"}}, object{"required": []string{"prefix"}}},
+					"anyOf": []any{
+						object{"required": []string{"plan"}}, object{"required": []string{"unlimited"}}, object{"required": []string{"blocked"}},
+						object{"required": []string{"rules"}},
+					},
+				},
+			},
+		},
+		"$defs": object{"numbers": numbers},
+	}
+}
+
+// chosen returns the descriptions of these fields.
+func chosen(names []string) object {
+	out := object{}
+	for _, name := range names {
+		out[name] = fieldSchemas[name]
+	}
+	return out
+}
