@@ -3,6 +3,7 @@ package rules
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,7 +12,8 @@ import (
 // File is a rules file that is followed: it is read again when it changes. Make it with
 // [Watch]. All methods are safe for concurrent use.
 type File struct {
-	path string
+	path string // as errors show it
+	abs  string // as it is read, wherever the process goes
 	o    Options
 	read func(path string) ([]byte, error) // of tests
 
@@ -46,7 +48,7 @@ func Watch(path string, o Options) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := newWatcher(f.path)
+	w := newWatcher(f.abs)
 	if w.err != nil {
 		f.o.Logger.Warn("rules: the system does not tell of changes, the file is polled", "file", path, "every", f.o.Poll, "error", w.err)
 	}
@@ -60,15 +62,18 @@ func openFile(path string, o Options, read func(string) ([]byte, error)) (*File,
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	f := &File{path: path, o: o, read: read, stop: make(chan struct{})}
+	f := &File{path: path, abs: path, o: o, read: read, stop: make(chan struct{})}
+	if abs, err := filepath.Abs(path); err == nil {
+		f.abs = abs
+	}
 	if err := f.Reload(); err != nil {
 		return nil, err
 	}
 	return f, nil
 }
 
-// Set returns the rules in force: one load of a pointer. Do not keep it for long, or changes
-// go unnoticed.
+// Set returns the rules in force: one load of a pointer. Ask again for each decision, or
+// changes go unnoticed.
 func (f *File) Set() *Set { return f.set.Load() }
 
 // Stats returns how the loading has gone so far.
@@ -92,7 +97,7 @@ func (f *File) Reload() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	old := f.set.Load()
-	text, err := f.read(f.path)
+	text, err := f.read(f.abs)
 	if err != nil {
 		return f.refuseLocked(unreadable(f.path, err))
 	}

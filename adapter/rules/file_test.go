@@ -241,6 +241,8 @@ func TestRemoval(t *testing.T) {
 		{"JSON instead of YAML", two, `{"rules": {"api": {"algorithm": "gcra", "limit": 1, "per": "1s"}}}`, false, "rules.calls: is in force"},
 		{"several", two + "overrides:\n  - {key: a, blocked: true}\n  - {key: b, blocked: true}\n", one(1), false, ", as are overrides: if"},
 		{"a key", two + "overrides:\n  - {key: a, blocked: true}\n  - {key: b, blocked: true}\n", two + "overrides:\n  - {key: b, blocked: true}\n", false, "overrides[key=a]: is in force"},
+		{"a long key", two + "overrides:\n  - {key: " + strings.Repeat("k", 99) + "1, blocked: true}\n  - {key: " + strings.Repeat("k", 99) + "2, blocked: true}\n",
+			two + "overrides:\n  - {key: " + strings.Repeat("k", 99) + "1, blocked: true}\n", false, "is in force"},
 		{"moved", two + "overrides:\n  - {key: a, blocked: true}\n  - {key: b, blocked: true}\n", "overrides:\n  - {key: b, blocked: true}\n  - {key: a, blocked: true}\n" + two, false, ""},
 		{"more", one(1), two, false, ""},
 		{"changed", one(1), one(2), false, ""},

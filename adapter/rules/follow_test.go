@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -25,7 +26,9 @@ func bubbleFollow(t *testing.T, o Options) *followed {
 	t.Helper()
 	w := &followed{events: make(chan fsnotify.Event), errors: make(chan error)}
 	w.put(one(1))
-	o.Logger = slog.New(slog.DiscardHandler)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
 	f, err := openFile("/etc/rules.yaml", o, func(string) ([]byte, error) {
 		w.reads.Add(1)
 		return []byte(*w.text.Load()), nil
@@ -120,10 +123,11 @@ func TestLostNotices(t *testing.T) {
 	})
 }
 
-// A bad file that is polled is one failure, not one for each poll.
+// A bad file that is polled is one failure and one line, not one for each poll.
 func TestPollingABadFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := bubbleFollow(t, Options{})
+		var log bytes.Buffer
+		w := bubbleFollow(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		defer w.Close()
 		w.put("rules: {}\n")
 		time.Sleep(time.Hour)
@@ -134,8 +138,8 @@ func TestPollingABadFile(t *testing.T) {
 		w.put(fmt.Sprint(one(1), "foo: 1\n"))
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if s := w.Stats(); s.Failures != 2 {
-			t.Errorf("another mistake: %+v", s)
+		if s := w.Stats(); s.Failures != 2 || lines(&log) != 3 { // the first one is of loading it
+			t.Errorf("another mistake: %+v\n%s", s, &log)
 		}
 		w.Close()
 		w.Close() // further calls do nothing

@@ -1,8 +1,11 @@
 package rules
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // place is a position in a file: line and column from 1.
@@ -67,7 +70,7 @@ func join(path, name string) string {
 
 // simple reports whether a name can stand in a path as it is.
 func simple(name string) bool {
-	return name != "" && len(name) <= 64 && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-/:") == ""
+	return name != "" && len(name) <= mostShown && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-/:") == ""
 }
 
 // identity names an item of a list by what it is about rather than by its index, so that
@@ -80,6 +83,9 @@ func identity(path string, index int, n *node) string {
 			if !simple(text) {
 				text = strconv.Quote(clip(text))
 			}
+			if len(v.text) > mostShown { // what is cut off must still tell two apart
+				text += suffixOf(v.text)
+			}
 			parts = append(parts, name+"="+text)
 		}
 	}
@@ -89,11 +95,36 @@ func identity(path string, index int, n *node) string {
 	return path + "[" + strings.Join(parts, ",") + "]"
 }
 
+// mostShown is how many bytes of a text a message shows.
+const mostShown = 64
+
 // clip shortens text for a message.
 func clip(text string) string {
-	const most = 64
-	if len(text) <= most {
+	if len(text) <= mostShown {
 		return text
 	}
-	return text[:most] + "…"
+	end := mostShown
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + "…"
+}
+
+// suffixOf returns what tells a long or secret text from others. It is short, and shows
+// nothing of it.
+func suffixOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "@key-" + hex.EncodeToString(sum[:6])
+}
+
+// count returns how many fields there are in n, at any depth.
+func (n *node) count() int {
+	total := len(n.fields)
+	for _, f := range n.fields {
+		total += f.value.count()
+	}
+	for _, item := range n.items {
+		total += item.count()
+	}
+	return total
 }

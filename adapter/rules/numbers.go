@@ -92,6 +92,9 @@ func (d decoder) numbers(n *node, path string, over numbers) (s numbers, ok bool
 			if n.get("unlimited") == nil && s.blocked {
 				s.unlimited = false
 			}
+			if n.get("dry_run") == nil && s.blocked { // that of the rule is a trial of its limit
+				s.dry = false
+			}
 		}
 		note(fine)
 	}

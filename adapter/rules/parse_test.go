@@ -102,6 +102,9 @@ func TestMistakes(t *testing.T) {
 		{"%YAML 1.2\n---\n" + api, "1:1: directives are not supported"},
 		{"rules:\n  ? api\n  : {}\n", "2:3: a field is written as name: value, without a question mark"},
 		{api + "overrides:\n  - key: |\n      a\n    blocked: true\n", "4:10: text in several lines"},
+		{api + "plans:\n  pro\n   plus: {}\n", "4:3: text in several lines"},
+		{api + "overrides:\n  - {key: \"a\n     b\", blocked: true}\n", "4:11: text in several lines"},
+		{api + "overrides:\n  - key: a\n    plan: pro\n     plus\n", "5:11: text in several lines"},
 		{api + "...\n---\n" + api, "4:1: nothing may follow the line of ... in line 3, which ends the file"},
 		{"...\n" + api, "nothing may follow the line of ..."},
 		{"rules:\n\tapi: {}\n", "2:1: this is not YAML"},
@@ -168,7 +171,7 @@ func TestPlaces(t *testing.T) {
 	for name, text := range map[string]string{
 		"comments": "# c\n\nrules: # x\n\n  # y\n  api:\n    # z\n    algorithm: gcra # w\n    limit: 5\n\n    per: 1s\n    foo: 1\n",
 		"crlf":     "# c\r\n\r\nrules:\r\n\r\n\r\n  api:\r\n\r\n    algorithm: gcra # w\r\n    limit: 5\r\n\r\n    per: 1s\r\n    foo: 1\r\n",
-		"quotes":   "# c\n\nrules:\n  a: {algorithm: \"gc\n\n\n    ra\",\n    limit: 5,\n\n    per: 'x\n    y',\n    foo: 1}\n",
+		"quotes":   "# c\n\nrules:\n  a: {algorithm: \"gc\\nra\",\n\n\n    limit: 5,\n\n    per: 'x''y',\n\n\n    foo: 1}\n",
 		"json":     "{\n\n\n\n\n\t\"rules\": {\n\t\t\"api\": {\"algorithm\": \"gcra\",\n\n\"limit\": 5,\n\n\"per\": \"1s\",\n\"foo\": 1}\n\t}\n}\n",
 		"bom":      "\ufeff# c\n\nrules:\n\n\n  api:\n\n    algorithm: gcra # w\n    limit: 5\n\n    per: 1s\n    foo: 1\n",
 	} {

@@ -12,17 +12,18 @@ const maxProblems = 100
 
 // Problem is one mistake in a rules file.
 type Problem struct {
-	File string // as it was given to [Parse], [Load] or [Watch]
+	File string `json:"file"` // as it was given to [Parse], [Load] or [Watch]
 	// Line and Column are where the mistake is, both from 1. A column counts characters. Of
 	// what is missing it is where that would belong; of a file that cannot be read, 1 and 1.
-	Line, Column int
+	Line   int `json:"line"`
+	Column int `json:"column"`
 	// Field is the path of the field, such as rules.api.limit or
 	// overrides[key=acme].plan. It is empty if the mistake is in no field.
-	Field string
+	Field string `json:"field,omitempty"`
 	// Message says in plain words what is wrong and what is allowed.
-	Message string
+	Message string `json:"message"`
 	// Err is the cause, if that is an error of the system such as fs.ErrNotExist.
-	Err error
+	Err error `json:"-"`
 }
 
 // String returns file:line:column: field: message, as compilers do.

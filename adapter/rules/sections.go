@@ -1,8 +1,6 @@
 package rules
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"maps"
 	"slices"
 	"strings"
@@ -101,7 +99,7 @@ func (b *builder) namedRule(f field) {
 		return
 	}
 	n := &named{numbers: s, rule: b.rule(f.value, path, f.name, s)}
-	s.unlimited, s.blocked = false, true
+	s.unlimited, s.blocked, s.dry = false, true, false // who is blocked is so during a dry run, too
 	n.blocked = b.rule(f.value, path, f.name, s)
 	b.set.rules[f.name] = n
 }
@@ -267,16 +265,10 @@ func (b *builder) overrideOf(n *node, path, key string) *override {
 	}
 	if rules != nil && b.mapping(rules, join(path, "rules")) {
 		b.unique(rules, join(path, "rules"))
+		// A key may be a secret, and names of rules are shown in metrics.
 		o.rules, _ = b.changed(rules, join(path, "rules"), suffixOf(key), o.plan)
 	}
 	return o
-}
-
-// suffixOf returns what tells the rules of a key from those of others. A key may be a secret
-// or of any length, and a name is shown in metrics.
-func suffixOf(key string) string {
-	sum := sha256.Sum256([]byte(key))
-	return "@key-" + hex.EncodeToString(sum[:6])
 }
 
 // unknown notes that something is named that is not there.

@@ -103,6 +103,21 @@ func TestForPlan(t *testing.T) {
 	}
 }
 
+// A dry run is a trial of a limit, not of a block.
+func TestBlockedInADryRun(t *testing.T) {
+	set := must(t, `
+rules:
+  a: {algorithm: gcra, limit: 5, per: 1s, dry_run: true}
+overrides:
+  - {key: evil, blocked: true}
+  - {key: bad, rules: {a: {blocked: true}}}
+  - {key: odd, rules: {a: {blocked: true, dry_run: true}}}
+`)
+	if !set.Rule("a").IsDryRun() || !set.For("a", "odd").IsDryRun() || set.For("a", "evil").IsDryRun() || set.For("a", "bad").IsDryRun() {
+		t.Errorf("%v, %v", set.For("a", "evil"), set.For("a", "bad"))
+	}
+}
+
 // Rules of one name that are used side by side differ in nothing but the limit: else limiters
 // report a conflict, and lose time.
 func TestNamesHaveOneShape(t *testing.T) {

@@ -68,10 +68,15 @@ func documents(c *collector, text string) (docs []*node) {
 			addSyntax(c, err)
 			return nil
 		}
+		fields := 0
 		for _, d := range file.Docs {
 			if n := convert(c, d.Body); n.kind != nothing {
 				docs = append(docs, n)
+				fields += n.count()
 			}
+		}
+		if c.count() == 0 && fields != colons(part) { // better no file than a part of one
+			c.add(placeOf(part[0]), "", "this is not YAML that can be read: it seems to have %d fields, and %d were found", colons(part), fields)
 		}
 	}
 	if c.count() > 0 {
@@ -91,6 +96,16 @@ func split(tokens token.Tokens) (parts []token.Tokens) {
 		}
 	}
 	return slices.DeleteFunc(append(parts, tokens[begin:]), func(part token.Tokens) bool { return len(part) == 0 })
+}
+
+// colons returns how many fields tokens have.
+func colons(tokens token.Tokens) (n int) {
+	for _, t := range tokens {
+		if t.Type == token.MappingValueType {
+			n++
+		}
+	}
+	return n
 }
 
 func divides(t *token.Token) bool {
@@ -148,7 +163,7 @@ func allowed(c *collector, tokens token.Tokens) bool {
 		case token.DirectiveType:
 			c.add(at, "", "directives are not supported")
 		case token.LiteralType, token.FoldedType:
-			c.add(at, "", "text in several lines, with | or >, is not supported: write it in quotes")
+			c.add(at, "", "text in several lines is not supported: write it in one")
 		case token.InvalidType:
 			c.add(at, "", "%s", invalidToken(t))
 		case token.DocumentEndType:
@@ -161,6 +176,9 @@ func allowed(c *collector, tokens token.Tokens) bool {
 			n = nesting{}
 		default:
 			n.pass(tokens, i)
+			if strings.Contains(strings.TrimSpace(t.Origin), "\n") { // cut off, it would be another text
+				c.add(at, "", "text in several lines is not supported: write it in one")
+			}
 		}
 		switch {
 		case n.depth() > maxDepth:

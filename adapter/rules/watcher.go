@@ -22,11 +22,9 @@ type watcher struct {
 	dirs  map[string]bool // that are watched
 }
 
+// newWatcher watches for changes of the file at an absolute path.
 func newWatcher(path string) *watcher {
 	w := &watcher{path: path, dirs: map[string]bool{}}
-	if abs, err := filepath.Abs(path); err == nil {
-		w.path = abs
-	}
 	if w.notify, w.err = fsnotify.NewWatcher(); w.err != nil {
 		return w
 	}
