@@ -195,10 +195,10 @@ const wholeJSON = `{"rules": {"api": {"algorithm": "gcra", "limit": 10, "per": "
 func TestTruncatedNewVersion(t *testing.T) {
 	old := strings.ReplaceAll(whole, "...\n", "")
 	changed := strings.NewReplacer("limit: 100,", "limit: 77,", "limit: 6000", "limit: 6001").Replace(old) + "  - {key: more" + rated + "1}}\n"
+	f, _ := opened(t, temp(t, old), Options{})
+	set := f.Set()
 	for n := range len(changed) {
-		path := temp(t, old)
-		f, _ := opened(t, path, Options{})
-		set := f.Set()
+		f.set.Store(set)
 		f.read = func(string) ([]byte, error) { return []byte(changed[:n]), nil }
 		if f.Reload() != nil {
 			if f.Set() != set {
