@@ -207,7 +207,7 @@ func (a *all) judge(r *reader) (v limit.AllResult, by int, err error) {
 	held := map[string]int64{} // what has been booked on each counter
 	for i := range a.asked {
 		e, rule := &a.asked[i], a.checks[i].Rule
-		e.fits, e.tell = r.flag() && !a.never(i), r.counter(rule)
+		e.fits, e.tell = r.flag() && !a.never(i), r.content(rule).tell
 		if booked && e.fits {
 			held[e.counter] += e.own
 		}

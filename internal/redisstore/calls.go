@@ -32,7 +32,7 @@ func (l *Limiter) TakeAtMost(ctx context.Context, key string, rule *limit.Rule, 
 	}
 	r := l.run(ctx, s, l.srv.keys.CounterKey(rule, key), args...)
 	allowed := r.flag()
-	tell := r.counter(rule)
+	tell := r.content(rule).tell
 	granted = r.number(most)
 	if err := r.end(); err != nil {
 		return 0, failed(rule), err

@@ -19,7 +19,7 @@ import (
 // everyScript is what has to agree.
 var everyScript = map[string]*script{
 	"batch": scriptBatch, "take_funnel": scriptTakeFunnel, "take_window": scriptTakeWindow, "take_log": scriptTakeLog, "take_all": scriptTakeAll,
-	"renew": scriptRenew, "refund": scriptRefund, "beat": scriptBeat, "seq": scriptSeq,
+	"renew": scriptRenew, "refund": scriptRefund, "beat": scriptBeat, "seq": scriptSeq, "nodes": scriptNodes,
 }
 
 // step is one line of the table: a script at a given time, or a plain command.
@@ -228,6 +228,7 @@ func everyCall(at, n int64) []step {
 		}},
 		{script: scriptBeat, at: at, keys: []string{"nodes", "layouts", "ledger"}, args: []any{"n1", 3600000, 86400000, "one"}},
 		{script: scriptSeq, at: at, keys: []string{"ledger"}, args: []any{86400000}},
+		{script: scriptNodes, at: at, keys: []string{"nodes", "layouts"}, args: []any{n}},
 		{script: scriptBatch, at: at, keys: []string{"ledger", "f"}, args: []any{2, 1, 0, 86400000, "5eed", n,
 			"f 1000/100 7200000 100 0\n", fmt.Sprintf("f1 %d %d 999 7 3;b %d 9 %d 5000 0\n", n, n*5, n, at-5)}},
 		{script: scriptBatch, at: at, keys: []string{"ledger", "w"}, args: []any{2, 1, 1, 86400000, "5eed", n,

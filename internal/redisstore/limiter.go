@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -67,13 +66,18 @@ func (l *Limiter) decide(ctx context.Context, key string, rule *limit.Rule, q qu
 	if s == nil {
 		return decision.Invalid(rule), fmt.Errorf("remote: %w: %v", limit.ErrUnsupported, rule)
 	}
-	r := l.run(ctx, s, l.srv.keys.CounterKey(rule, key), args...)
+	res, _, err := q.answer(rule, l.run(ctx, s, l.srv.keys.CounterKey(rule, key), args...))
+	return res, err
+}
+
+// answer reads the reply to the question, and how many units are used.
+func (q question) answer(rule *limit.Rule, r *reader) (res limit.Result, used int64, err error) {
 	booked := r.flag()
-	tell := r.counter(rule)
+	c := r.content(rule)
 	if err := r.end(); err != nil {
-		return failed(rule), err
+		return failed(rule), 0, err
 	}
-	return decision.Judged(rule, tell(q.allowed(rule, booked, tell(true, 0).Remaining), q.n)), nil
+	return decision.Judged(rule, c.tell(q.allowed(rule, booked, c.tell(true, 0).Remaining), q.n)), c.used(), nil
 }
 
 // call returns the script that answers, and its arguments; no script if there
@@ -109,12 +113,7 @@ func (l *Limiter) Peek(ctx context.Context, key string, rule *limit.Rule) (limit
 func (l *Limiter) run(ctx context.Context, s *script, key string, args ...any) *reader {
 	c := &call{script: s, keys: []string{key}, args: args}
 	l.srv.do(ctx, c)
-	if c.err != nil {
-		return &reader{err: wrap(c.err)}
-	}
-	r := newReader(c.val)
-	r.refused(key)
-	return r
+	return c.reply()
 }
 
 // failed is the result beside an error of Redis.
@@ -122,42 +121,6 @@ func failed(rule *limit.Rule) limit.Result {
 	res := limit.Result{Source: limit.SourceRemote}
 	if rule.Valid() {
 		res.Limit = rule.Limit()
-	}
-	return res
-}
-
-// counter returns the next items, what a counter holds, as a function that
-// describes the answer to a question for n units.
-func (r *reader) counter(rule *limit.Rule) func(allowed bool, n int64) limit.Result {
-	var tell func(allowed bool, n int64) limit.Result
-	is := rule.Arith()
-	switch rule.Algorithm() {
-	case limit.AlgorithmFunnel:
-		level := r.span(rule)
-		tell = func(allowed bool, n int64) limit.Result { return decision.Funnel(is, allowed, n, 1, level) }
-	case limit.AlgorithmSlidingLog:
-		count, wait, reset := r.number(maxExact), r.now(), r.now()
-		tell = func(allowed bool, n int64) limit.Result { return logResult(rule, allowed, n, count, wait, reset) }
-	default:
-		counts, last, past := r.window(rule)
-		tell = func(ok bool, n int64) limit.Result { return decision.Window(is, ok, n, 1, counts, last, past) }
-	}
-	return func(allowed bool, n int64) limit.Result {
-		res := tell(allowed, n)
-		res.Source = limit.SourceRemote
-		return res
-	}
-}
-
-// logResult describes the answer to a question for n units of a sliding log.
-func logResult(rule *limit.Rule, allowed bool, n, count int64, wait, reset time.Duration) limit.Result {
-	res := limit.Result{Allowed: allowed, Limit: rule.Limit(), Remaining: max(rule.Limit()-count, 0), ResetAfter: reset}
-	switch {
-	case allowed:
-	case n > rule.Limit():
-		res.RetryAfter = limit.Never
-	default:
-		res.RetryAfter = max(wait, time.Microsecond)
 	}
 	return res
 }

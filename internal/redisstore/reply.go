@@ -188,6 +188,17 @@ func (r *reader) now() time.Duration {
 	return time.Duration(r.number(maxExact)) * time.Microsecond
 }
 
+// reply returns a reader of the reply to a call for one key, which carries the error if
+// there is one.
+func (c *call) reply() *reader {
+	if c.err != nil {
+		return &reader{err: wrap(c.err)}
+	}
+	r := newReader(c.val)
+	r.refused(c.keys[0])
+	return r
+}
+
 // refused tells whether the reply blames the key, and then fails with that.
 func (r *reader) refused(key string) bool {
 	if r.err != nil || len(r.items) != 2 || r.items[0] != "e" {

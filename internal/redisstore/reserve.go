@@ -112,7 +112,7 @@ func (r *Reservation) read(a *all, reply *reader) error {
 		}
 		r.delay = r.rule.Arith().Sub(level, r.rule.Arith().Full).Ceil()
 	} else {
-		tell := reply.counter(r.rule)
+		tell := reply.content(r.rule).tell
 		r.at, r.delay = []any{now}, tell(fits, n).RetryAfter
 	}
 	r.ok = fits || r.rule.IsDryRun()

@@ -53,6 +53,9 @@ var beatSource string
 //go:embed lua/seq.lua
 var seqSource string
 
+//go:embed lua/nodes.lua
+var nodesSource string
+
 // The scripts, by the name of their file.
 var (
 	scriptBatch      = newScript(batchSource)
@@ -64,6 +67,7 @@ var (
 	scriptRefund     = newScript(refundSource)
 	scriptBeat       = newScript(ledgerSource, beatSource)
 	scriptSeq        = newScript(ledgerSource, seqSource)
+	scriptNodes      = newScript(nodesSource)
 )
 
 // script is a Lua program and the name under which Redis caches it.

@@ -1,0 +1,52 @@
+package redisstore
+
+import (
+	"context"
+	"math"
+	"time"
+)
+
+// maxNodesListed bounds the list of nodes, and of layouts.
+const maxNodesListed = 1000
+
+// Live is a node, or a layout, that is in use.
+type Live struct {
+	Name string
+	Left time.Duration // until it counts as gone, unless it says otherwise
+}
+
+// Fleet is who uses a Redis.
+type Fleet struct {
+	Now   time.Duration // Redis' time since the Unix epoch
+	Nodes int           // that are alive
+	// List has the nodes, those that go last if there are more than 1,000.
+	List []Live
+	// Layouts are those in use, see [Keyspace.Layout]. Nodes of all others than ours are
+	// not counted.
+	Layouts []Live
+}
+
+// Fleet lists the nodes that are alive. A list that cannot be read is a [*limit.KeyError].
+func (s *Survey) Fleet(ctx context.Context) (f Fleet, err error) {
+	keys := s.srv.keys
+	c := &call{script: scriptNodes, keys: []string{keys.NodesKey(), keys.LayoutsKey()}, args: []any{maxNodesListed}}
+	s.srv.do(ctx, c)
+	r := c.reply()
+	f.Now = r.now()
+	f.Nodes, f.List = r.live()
+	_, f.Layouts = r.live()
+	if err := r.end(); err != nil {
+		return Fleet{}, err
+	}
+	return f, nil
+}
+
+// live returns the next items, members of a set and how many there are of them.
+func (r *reader) live() (count int, list []Live) {
+	count = int(r.number(math.MaxInt32))
+	listed := r.number(maxNodesListed)
+	for i := int64(0); i < listed && r.err == nil; i++ {
+		list = append(list, Live{Name: bounded(r.text()), Left: r.now()})
+	}
+	return count, list
+}
