@@ -2,9 +2,8 @@
 //
 //	hybridlimit peek acme --rule api=sliding-window,100/1m
 //	hybridlimit doctor --redis redis://localhost:6379
-//	hybridlimit help
 //
-// See docs/cli.md.
+// docs/cli.md shows each command and says what the exit codes mean.
 package main
 
 import (
@@ -17,6 +16,9 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/screen"
 )
 
 // The exit codes, which docs/cli.md promises to scripts.
@@ -30,14 +32,27 @@ const (
 
 // commands is the command line.
 type commands struct {
-	Version versionCmd `cmd:"" help:"Print the version of this program."`
+	JSON bool `name:"json" help:"Print JSON. -json is the same."`
+
+	Peek        peekCmd        `cmd:"" help:"Show what is left of keys, without taking anything."`
+	Reset       resetCmd       `cmd:"" help:"Forget what keys have used, for the whole fleet."`
+	Set         setCmd         `cmd:"" help:"Set how much a key has used, for the whole fleet."`
+	Top         topCmd         `cmd:"" help:"List the keys that are nearest to their limits."`
+	Watch       watchCmd       `cmd:"" help:"Show a key, or totals, again and again."`
+	Quarantined quarantinedCmd `cmd:"" help:"List keys that limiters cannot use and set aside."`
+	Nodes       nodesCmd       `cmd:"" help:"List the live nodes."`
+	Doctor      doctorCmd      `cmd:"" help:"Check a Redis and its settings, and say what to change."`
+	Validate    validateCmd    `cmd:"" help:"Check rules files."`
+	Version     versionCmd     `cmd:"" help:"Print the version of this program."`
 }
 
-// program is what a command works with. It is bound to each command's Run.
+// program is what a command works with: kong hands it to Run.
 type program struct {
+	*screen.Screen
 	ctx         context.Context
 	out, errOut io.Writer
-	getenv      func(string) string
+	in          io.Reader
+	environ     []string
 }
 
 // exitError is an error that has an exit code of its own.
@@ -55,45 +70,71 @@ func (e *exitError) Error() string {
 
 func (e *exitError) Unwrap() error { return e.err }
 
+// found is what a command returns that has shown what is wrong.
+var found = &exitError{code: exitFound}
+
 // usage marks an error as one of the arguments.
-func usage(err error) error { return &exitError{exitUsage, err} }
+func usage(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &exitError{exitUsage, err}
+}
 
 func main() {
+	redis.SetLogger(silence{})
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	p := &program{ctx: ctx, out: os.Stdout, errOut: os.Stderr, getenv: os.Getenv}
+	p := &program{ctx: ctx, out: os.Stdout, errOut: os.Stderr, in: os.Stdin, environ: os.Environ()}
 	code := p.run(os.Args[1:])
 	stop()
 	os.Exit(code)
 }
 
+// silence is for what go-redis logs of its own accord: commands say what went wrong.
+type silence struct{}
+
+// Printf drops it.
+func (silence) Printf(context.Context, string, ...any) {}
+
 // run parses the arguments, runs the command, and returns the exit code.
 func (p *program) run(args []string) (code int) {
-	// kong ends the process after it has printed help.
-	type ended struct{ code int }
-	defer func() {
-		if r := recover(); r != nil {
-			e, fine := r.(ended)
-			if !fine {
-				panic(r)
-			}
-			code = e.code
-		}
-	}()
-	parser, err := kong.New(new(commands),
+	p.Screen = screen.New(p.out, p.environ)
+	line := new(commands)
+	ended := -1 // kong wants the process to end once it has printed help
+	parser, err := kong.New(line,
 		kong.Name("hybridlimit"),
-		kong.Description("Looks at limits in Redis, changes them, and checks what they need."),
+		kong.Description("Looks at limits in Redis, changes them, and checks what they need. Exit codes: 0 fine, 1 something was found, 2 usage, 3 Redis, 4 anything else."),
 		kong.Writers(p.out, p.errOut),
-		kong.Exit(func(code int) { panic(ended{code}) }),
-		kong.UsageOnError(),
+		kong.Exit(func(code int) { ended = code }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: screen.Width}),
+		kong.ExplicitGroups([]kong.Group{{Key: "redis", Title: "Redis:"}, {Key: "rule", Title: "Rule:"}}),
 	)
 	if err != nil {
 		return p.fail(err)
 	}
-	parsed, err := parser.Parse(args)
-	if err != nil {
-		return p.fail(usage(err))
+	parsed, err := parser.Parse(spelled(args))
+	if ended >= 0 {
+		return ended
 	}
+	if err != nil {
+		return p.fail(usage(fmt.Errorf("%w (hybridlimit --help)", err)))
+	}
+	p.JSON = line.JSON
 	return p.fail(parsed.Run(p))
+}
+
+// spelled returns arguments with -json as kong has it.
+func spelled(args []string) []string {
+	out := make([]string, len(args))
+	for i, arg := range args {
+		if arg == "--" {
+			return append(out[:i], args[i:]...)
+		}
+		if out[i] = arg; arg == "-json" {
+			out[i] = "--json"
+		}
+	}
+	return out
 }
 
 // fail says what is wrong, if anything is, and returns the exit code.

@@ -13,11 +13,11 @@ import (
 // a name takes.
 const MaxKeyBytes = 256
 
-// version is that of what is kept in Redis. Versions do not see each other's keys.
-const version = "1"
+// LayoutVersion is that of what is kept in Redis. Versions do not see each other's keys.
+const LayoutVersion = "1"
 
 // layout comes between the prefix and the number of the shard.
-const layout = ":" + version + ":{"
+const layout = ":" + LayoutVersion + ":{"
 
 // Keyspace names the keys in Redis. It is a value without state: equal prefix
 // and shards give equal names in every process. Build one with [NewKeyspace];
@@ -117,7 +117,7 @@ func (k Keyspace) LayoutsKey() string { return k.prefix + ":{0}:layouts" }
 // Layout says in words what processes must agree on to count together, besides the
 // prefix: those of another layout share nothing with these.
 func (k Keyspace) Layout() string {
-	return "version " + version + " with " + strconv.Itoa(k.Shards()) + " shards"
+	return "version " + LayoutVersion + " with " + strconv.Itoa(k.Shards()) + " shards"
 }
 
 // letter tells algorithms apart in names of keys.

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/connect"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/remote"
+)
+
+// redisFlags are those of the commands that talk to Redis.
+type redisFlags struct {
+	connect.Flags
+}
+
+// store is a Redis and the ways to ask it.
+type store struct {
+	*connect.Target
+	lim    *remote.Limiter
+	survey *redisstore.Survey
+}
+
+// open returns what the flags name. The caller must close it.
+func (f redisFlags) open() (*store, error) {
+	target, err := f.Open()
+	if err != nil {
+		return nil, usage(err)
+	}
+	s := &store{Target: target}
+	if s.lim, err = remote.New(target.UniversalClient, f.Options()); err == nil {
+		s.survey, err = redisstore.NewSurvey(target.UniversalClient, redisstore.Options(f.Options()))
+	}
+	if err != nil {
+		target.Close()
+		return nil, usage(err)
+	}
+	return s, nil
+}
+
+// failed gives an error of Redis its words and its exit code.
+func (s *store) failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	code := exitRedis
+	var key *limit.KeyError
+	switch {
+	case errors.As(err, &key):
+		code = exitFound
+	case errors.Is(err, limit.ErrInvalidN), errors.Is(err, limit.ErrNilRule), errors.Is(err, limit.ErrUnsupported):
+		return usage(err)
+	}
+	return &exitError{code, s.Explain(err)}
+}
+
+// warnOfLayout says so if processes use this Redis, but not in the layout of the flags:
+// what they count is elsewhere then.
+func (p *program) warnOfLayout(s *store) {
+	fleet, err := s.survey.Fleet(p.ctx)
+	if err != nil || len(fleet.Layouts) == 0 {
+		return
+	}
+	ours := s.survey.Keyspace().Layout()
+	for _, l := range fleet.Layouts {
+		if l.Name == ours {
+			return
+		}
+	}
+	fmt.Fprintf(p.errOut, "hybridlimit: the nodes here use %s, and this looks at %s: see --shards\n", fleet.Layouts[0].Name, ours)
+}
