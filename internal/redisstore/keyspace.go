@@ -43,6 +43,9 @@ func NewKeyspace(prefix string, shards int) (Keyspace, error) {
 	return Keyspace{prefix: o.KeyPrefix, shards: o.Shards}, nil
 }
 
+// Prefix returns what every name begins with.
+func (k Keyspace) Prefix() string { return k.prefix }
+
 // Shards returns the number of shards.
 func (k Keyspace) Shards() int { return max(k.shards, 1) }
 

@@ -24,6 +24,7 @@ var advice = map[string]string{
 	"readonly":    "This is a replica: name the master.",
 	"oom":         "It is out of memory: hybridlimit doctor says more.",
 	"loading":     "It is starting: try again.",
+	"maxclients":  "It has as many connections as it may: see maxclients.",
 	"unsupported": "Redis 6.2 or later is needed, with all commands that the scripts use.",
 }
 

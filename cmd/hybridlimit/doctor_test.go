@@ -1,0 +1,339 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/doctor"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+)
+
+// healthy are the options of a server that lacks nothing.
+var healthy = []string{"--appendonly", "yes"}
+
+// patient are flags under which no machine is too slow.
+var patient = []string{"--slow-trip=1h", "--slow-command=1h"}
+
+// examine runs doctor and returns the ids of what it finds, each once.
+func examine(t *testing.T, flags ...string) (ids []string, report doctor.Report, code int) {
+	t.Helper()
+	o := cli(t, append([]string{"doctor", "--json", "--timeout=1m"}, flags...)...)
+	if o.code != exitOK && o.code != exitFound {
+		t.Fatalf("exit code %d: %s", o.code, o.err)
+	}
+	o.read(t, &report)
+	for _, f := range report.Findings {
+		ids = append(ids, f.ID)
+		if f.What == "" || f.Why == "" || len(f.Fix) == 0 || f.Server == "" {
+			t.Errorf("%s does not say all: %+v", f.ID, f)
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids), report, o.code
+}
+
+func at(s *redistest.Server) string { return "--redis=redis://" + s.Addr() }
+
+func TestDoctorFindsNothing(t *testing.T) {
+	s := redistest.Start(t, healthy...)
+	ids, report, code := examine(t, append(patient, at(s))...)
+	if len(ids) != 0 || len(report.Unknown) != 0 || code != exitOK || len(report.Servers) != 1 || report.Servers[0].Role != "master" {
+		t.Errorf("%v, %+v, exit code %d", ids, report, code)
+	}
+	cli(t, append([]string{"doctor", "--timeout=1m", at(s)}, patient...)...).want(t, exitOK).golden(t, "doctor-healthy", s)
+}
+
+// It looks, and changes nothing: no key, no setting.
+func TestDoctorChangesNothing(t *testing.T) {
+	s := redistest.Start(t, healthy...)
+	before, err := s.Do("CONFIG", "GET", "*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	examine(t, append(patient, at(s))...)
+	after, err := s.Do("CONFIG", "GET", "*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.EqualFunc(before.([]any), after.([]any), func(a, b any) bool { return a == b }) {
+		t.Error("a setting has changed")
+	}
+	if n, err := s.Do("DBSIZE"); err != nil || n != int64(0) {
+		t.Errorf("%v keys, %v", n, err)
+	}
+}
+
+// Each wrong setting, and nothing else, is found on a server that is healthy otherwise.
+func TestDoctorFindsEachWrongSetting(t *testing.T) {
+	config := func(name, value string) func(*testing.T, *redistest.Server) []string {
+		return func(t *testing.T, s *redistest.Server) []string {
+			do(t, s, "CONFIG", "SET", name, value)
+			return nil
+		}
+	}
+	words := func(words ...string) func(*testing.T, *redistest.Server) []string {
+		return func(t *testing.T, s *redistest.Server) []string {
+			do(t, s, words...)
+			return nil
+		}
+	}
+	for name, c := range map[string]struct {
+		id    string
+		sev   doctor.Severity
+		fix   string // is part of what it says to do
+		args  []string
+		spoil func(*testing.T, *redistest.Server) []string // and returns flags
+	}{
+		"allkeys-lru":    {"eviction", doctor.Warning, "CONFIG SET maxmemory-policy noeviction", nil, config("maxmemory-policy", "allkeys-lru")},
+		"volatile-lru":   {"eviction", doctor.Error, "CONFIG SET maxmemory-policy noeviction", []string{"--maxmemory", "1gb"}, config("maxmemory-policy", "volatile-lru")},
+		"no disk":        {"persistence", doctor.Warning, "CONFIG SET appendonly yes", nil, config("appendonly", "no")},
+		"snapshots only": {"persistence", doctor.Note, "CONFIG SET appendonly yes", []string{"--save", "3600 1"}, config("appendonly", "no")},
+		"fsync always":   {"fsync", doctor.Warning, "CONFIG SET appendfsync everysec", nil, config("appendfsync", "always")},
+		"short timeout":  {"idle-timeout", doctor.Warning, "CONFIG SET timeout 0", nil, config("timeout", "10")},
+		"small buffers":  {"output-buffer", doctor.Warning, "normal 0 0 0", nil, config("client-output-buffer-limit", "normal 524288 0 0")},
+		"soft buffers":   {"output-buffer", doctor.Warning, "normal 0 0 0", nil, config("client-output-buffer-limit", "normal 0 524288 60")},
+		"short scripts":  {"script-limit", doctor.Warning, " 5000", nil, config("lua-time-limit", "20")},
+		"endless script": {"script-limit", doctor.Warning, " 5000", nil, config("lua-time-limit", "0")},
+		"lone master":    {"replicas", doctor.Error, "CONFIG SET min-replicas-to-write 0", nil, config("min-replicas-to-write", "1")},
+		"a replica":      {"replica", doctor.Error, "master", nil, words("REPLICAOF", "127.0.0.1", "1")},
+		"no ZADD":        {"permission", doctor.Error, "ACL SETUSER default +zadd", nil, words("ACL", "SETUSER", "default", "-zadd")},
+		"no scripts":     {"permission", doctor.Error, "ACL SETUSER default +eval +evalsha", nil, words("ACL", "SETUSER", "default", "-@scripting")},
+		"no TIME":        {"permission", doctor.Error, "ACL SETUSER default +time", nil, words("ACL", "SETUSER", "default", "-time")},
+		"other keys":     {"permission", doctor.Error, "ACL SETUSER default ~hl:*", nil, words("ACL", "SETUSER", "default", "resetkeys", "~other:*")},
+		"renamed":        {"command", doctor.Error, "redis.conf: remove the line that begins with: rename-command PEXPIRE", []string{"--rename-command", "PEXPIRE", "hidden"}, nil},
+		"layouts":        {"layouts", doctor.Warning, "same Shards", nil, func(t *testing.T, s *redistest.Server) []string { beat(t, s, 0, 1); beat(t, s, 0, 64); return nil }},
+		"other layout":   {"layouts", doctor.Warning, "--shards", nil, func(t *testing.T, s *redistest.Server) []string { beat(t, s, 0, 64); return nil }},
+		"database":       {"database", doctor.Warning, "/3", nil, func(t *testing.T, s *redistest.Server) []string { beat(t, s, 3, 1); return nil }},
+		"nodes":          {"layouts", doctor.Warning, "DEL", nil, words("SET", "hl:1:{0}:nodes:1", "garbage")},
+		"full":           {"memory", "", "CONFIG SET maxmemory", nil, fill},
+		"crowded":        {"clients", doctor.Warning, "CONFIG SET maxclients 10000", nil, crowd},
+		"many scripts":   {"script-cache", doctor.Warning, "arguments", nil, flood},
+		"snapshot":       {"snapshot", doctor.Warning, "disk", nil, failSnapshot},
+		"slow command":   {"slow-commands", doctor.Warning, "SLOWLOG", []string{"--slowlog-log-slower-than", "0"}, func(*testing.T, *redistest.Server) []string { return []string{"--slow-command=1us"} }},
+		"slow network":   {"latency", doctor.Warning, "CommandTimeout", nil, func(*testing.T, *redistest.Server) []string { return []string{"--slow-trip=1ns"} }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := redistest.Start(t, append(slices.Clone(healthy), c.args...)...)
+			flags := append(slices.Clone(patient), at(s))
+			if c.spoil != nil {
+				flags = append(flags, c.spoil(t, s)...)
+			}
+			ids, report, code := examine(t, flags...)
+			if !slices.Equal(ids, []string{c.id}) {
+				t.Fatalf("found %v, want %s: %+v", ids, c.id, report.Findings)
+			}
+			f := report.Findings[0]
+			if c.sev != "" && f.Severity != c.sev || !strings.Contains(strings.Join(f.Fix, "\n"), c.fix) {
+				t.Errorf("%+v, want %s and %q", f, c.sev, c.fix)
+			}
+			if want := map[bool]int{true: exitOK, false: exitFound}[c.sev == doctor.Note]; code != want {
+				t.Errorf("exit code %d, want %d", code, want)
+			}
+			cli(t, append([]string{"doctor", "--timeout=1m"}, flags...)...).want(t, code).says(t, c.id)
+		})
+	}
+}
+
+// What doctor says to change is what mends it.
+func TestDoctorIsRight(t *testing.T) {
+	s := redistest.Start(t, healthy...)
+	for _, setting := range [][2]string{{"maxmemory-policy", "allkeys-random"}, {"appendonly", "no"}, {"timeout", "5"}, {"min-replicas-to-write", "2"}, {"client-output-buffer-limit", "normal 1000 0 0"}, {"lua-time-limit", "1"}} {
+		do(t, s, "CONFIG", "SET", setting[0], setting[1])
+		if setting[0] == "client-output-buffer-limit" { // or what doctor asks for is too large
+			do(t, s, "CONFIG", "SET", setting[0], "normal 500000 0 0")
+		}
+	}
+	do(t, s, "ACL", "SETUSER", "default", "-get", "-zrange", "resetkeys", "~x")
+	ids, report, _ := examine(t, append(patient, at(s))...)
+	if len(ids) != 7 {
+		t.Fatalf("found %v", ids)
+	}
+	for _, f := range report.Findings {
+		for _, fix := range f.Fix {
+			fields := strings.Fields(fix)
+			switch {
+			case strings.HasPrefix(fix, "CONFIG SET "):
+				name, value, _ := strings.Cut(strings.TrimPrefix(fix, "CONFIG SET "), " ")
+				do(t, s, "CONFIG", "SET", name, strings.Trim(value, `"`))
+			case strings.HasPrefix(fix, "ACL SETUSER "):
+				do(t, s, fields...)
+			}
+		}
+	}
+	if ids, report, code := examine(t, append(patient, at(s))...); len(ids) != 0 || code != exitOK {
+		t.Errorf("still: %+v", report.Findings)
+	}
+}
+
+// beat has a node say that it is alive.
+func beat(t *testing.T, s *redistest.Server, db, shards int) {
+	t.Helper()
+	rdb := client(t, s)
+	if db != 0 {
+		o := *rdb.Options()
+		o.DB = db
+		rdb = redisClient(t, &o)
+	}
+	st, err := redisstore.NewStore(rdb, redisstore.Options{Shards: shards, CommandTimeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := st.Beat(t.Context(), fmt.Sprint("node-", shards), 24*time.Hour, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fill leaves a server little memory.
+func fill(t *testing.T, s *redistest.Server) []string {
+	info, err := s.Info("memory")
+	if err != nil {
+		t.Fatal(err)
+	}
+	used, err := strconv.Atoi(info["used_memory"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	do(t, s, "CONFIG", "SET", "maxmemory", fmt.Sprint(used+used/10))
+	return nil
+}
+
+// crowd takes most of the connections of a server.
+func crowd(t *testing.T, s *redistest.Server) []string {
+	do(t, s, "CONFIG", "SET", "maxclients", "40")
+	for range 33 {
+		conn, err := net.Dial("tcp", s.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		fmt.Fprint(conn, "PING\r\n") // it is one of the clients once it is answered
+		if _, err := conn.Read(make([]byte, 10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return nil
+}
+
+// flood sends ever new scripts.
+func flood(t *testing.T, s *redistest.Server) []string {
+	pipe := client(t, s).Pipeline()
+	for i := range 600 {
+		pipe.ScriptLoad(t.Context(), fmt.Sprint("return ", i))
+	}
+	if _, err := pipe.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return nil
+}
+
+// failSnapshot takes away where snapshots go.
+func failSnapshot(t *testing.T, s *redistest.Server) []string {
+	dir, err := os.MkdirTemp("", "snapshots-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	do(t, s, "CONFIG", "SET", "appendonly", "no") // its file stays where it was
+	if _, err := s.Do("CONFIG", "SET", "dir", dir); err != nil {
+		t.Skipf("the directory cannot be changed: %v", err)
+	}
+	do(t, s, "CONFIG", "SET", "appendonly", "yes")
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	do(t, s, "BGSAVE")
+	await(t, "the snapshot to fail", func() bool {
+		info, err := s.Info("persistence")
+		return err == nil && info["rdb_last_bgsave_status"] == "err"
+	})
+	return nil
+}
+
+// await waits for something.
+func await(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+func TestDoctorOfACluster(t *testing.T) {
+	k := redistest.StartCluster(t, healthy...)
+	url := "--redis=redis://" + k.Addrs()[0]
+	ids, report, code := examine(t, append(patient, url, "--cluster")...)
+	if len(ids) != 0 || len(report.Servers) != 3 || code != exitOK {
+		t.Errorf("a healthy one: %v, %+v", ids, report)
+	}
+	if ids, report, _ := examine(t, append(patient, url)...); !slices.Equal(ids, []string{"cluster-client"}) {
+		t.Errorf("by the client of a single server: %v, %+v", ids, report)
+	}
+	for _, addr := range k.Addrs() {
+		host, port, _ := net.SplitHostPort(addr)
+		rdb := redisClient(t, optionsOf(net.JoinHostPort(host, port)))
+		if err := rdb.ConfigSet(t.Context(), "cluster-require-full-coverage", "yes").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ids, report, code = examine(t, append(patient, url, "--cluster")...)
+	if !slices.Equal(ids, []string{"full-coverage"}) || len(report.Findings) != 3 || code != exitFound {
+		t.Errorf("full coverage: %v, %+v", ids, report)
+	}
+}
+
+// A managed Redis forbids a lot: then doctor says what it cannot tell, and that is no
+// finding.
+func TestDoctorCannotTell(t *testing.T) {
+	s := redistest.Start(t, append(slices.Clone(healthy),
+		"--rename-command", "CONFIG", "", "--rename-command", "SLOWLOG", "", "--rename-command", "LATENCY", "", "--rename-command", "ACL", "")...)
+	ids, report, code := examine(t, append(patient, at(s))...)
+	if len(ids) != 0 || code != exitOK || len(report.Unknown) == 0 {
+		t.Errorf("%v, %+v", ids, report)
+	}
+	cli(t, append([]string{"doctor", "--timeout=1m", at(s)}, patient...)...).want(t, exitOK).says(t, "cannot tell", "output-buffer", "unknown command")
+}
+
+// The user whom docs/redis.md describes may do all that is needed, and no more than that.
+func TestDoctorAsTheLimiter(t *testing.T) {
+	s := redistest.Start(t, healthy...)
+	do(t, s, append([]string{"ACL", "SETUSER", "limiter", "on", ">password"}, documentedRights(t)...)...)
+	url := "--redis=redis://limiter:password@" + s.Addr()
+	ids, report, code := examine(t, append(patient, url)...)
+	if len(ids) != 0 || code != exitOK || len(report.Unknown) == 0 {
+		t.Errorf("%v, %+v", ids, report)
+	}
+	for _, right := range documentedRights(t)[1:] {
+		do(t, s, "ACL", "SETUSER", "limiter", "-"+right[1:])
+		ids, report, _ := examine(t, append(patient, url)...)
+		if !slices.Equal(ids, []string{"permission"}) || !slices.Contains(strings.Fields(report.Findings[0].Fix[0]), right) || !strings.Contains(report.Findings[0].Fix[0], "limiter") {
+			t.Errorf("without %s: %v, %+v", right, ids, report.Findings)
+		}
+		do(t, s, "ACL", "SETUSER", "limiter", right)
+	}
+	o := cli(t, "doctor", "--timeout=1m", "--redis=redis://limiter:wrong@"+s.Addr()).want(t, exitRedis).says(t, "password is wrong")
+	if strings.Contains(o.err, ":wrong") {
+		t.Error("the password is shown")
+	}
+}
+
+// documentedRights are those of docs/redis.md.
+func documentedRights(t *testing.T) (rights []string) {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/redis.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(text), "ACL SETUSER limiter on >password ")
+	rest, _, closed := strings.Cut(rest, "```")
+	if rights = strings.Fields(rest); !found || !closed || len(rights) < 10 || rights[0] != "~hl:*" {
+		t.Fatalf("docs/redis.md says %v", rights)
+	}
+	return rights
+}

@@ -1,0 +1,35 @@
+package doctor
+
+// checks are all that is looked at, in the order in which they are told. docs/cli.md has
+// the same list.
+var checks = []check{
+	{"version", Error, "The scripts need commands and rules of scripting that older servers do not have.", checkVersion},
+	{"command", Error, "The scripts call it: every check, or the exchange that carries it, fails.", checkCommands},
+	{"permission", Error, "The scripts call it: every check, or the exchange that carries it, fails.", checkPermissions},
+	{"scripts", Error, "Every decision and every report is a script.", checkScripts},
+	{"replica", Error, "A replica takes no writes: nothing is counted.", checkReplica},
+	{"cluster-client", Error, "A client of one server cannot follow keys to the others: most calls fail.", checkClusterClient},
+	{"cluster-state", Error, "Redis refuses the keys of slots that nobody serves.", checkClusterState},
+	{"full-coverage", Warning, "With one master down all the others refuse as well: every key is decided by the fallback, not only those of that master.", checkCoverage},
+	{"replicas", Error, "Redis refuses all writes until enough replicas are connected: nothing is counted.", checkReplicas},
+	{"writes", Error, "What cannot be written is not counted.", checkWrites},
+	{"database", Warning, "Limiters and this program look at different databases, and so do limiters whose options differ: they share no limits.", checkDatabase},
+	{"layouts", Warning, "Processes with another number of Shards or another version share no limits with these: together they admit several times a limit.", checkLayouts},
+	{"eviction", Warning, "Redis evicts counters that still count when memory is short: their limits begin anew.", checkEviction},
+	{"memory", Warning, "A Redis without memory refuses all writes: nothing is counted.", checkMemory},
+	{"persistence", Warning, "A restart forgets everything. Nodes of package hybrid notice and report what they knew; package remote does not, and each limit begins anew.", checkPersistence},
+	{"snapshot", Warning, "As long as the last one has failed, Redis may refuse all writes (stop-writes-on-bgsave-error), and a restart forgets more.", checkSnapshot},
+	{"fsync", Warning, "Each write waits for the disk, and everybody waits with it. A limiter needs no more than everysec: what is lost is reported again.", checkFsync},
+	{"clock", Warning, "Redis' clock decides all windows: fixed windows end at another time than the calendar says, and when the clock is put right, windows end early or buckets drain late.", checkClock},
+	{"clock-jump", Error, "A clock that jumps ahead ends windows early; one that steps back makes buckets drain that much later.", checkJumps},
+	{"latency", Warning, "Reports wait for answers: a limiter with the default CommandTimeout of 250 ms takes a Redis for lost that often needs longer than that.", checkLatency},
+	{"slow-commands", Warning, "Redis answers nobody else meanwhile: views get older, and checks of package remote wait.", checkSlow},
+	{"latency-events", Warning, "Redis answered nobody meanwhile: views get older, and checks of package remote wait.", checkEvents},
+	{"script-cache", Warning, "Somebody sends ever new scripts. Redis keeps them all, or (7.4 and later) drops others for them: then each exchange sends its script again.", checkScriptCache},
+	{"script-limit", Warning, "After that time Redis answers others with BUSY, and can be rid of a script that does not end (SCRIPT KILL).", checkScriptLimit},
+	{"clients", Warning, "At maxclients Redis refuses connections: a process that starts finds no Redis.", checkClients},
+	{"idle-timeout", Warning, "Redis closes connections that a pool keeps: the next call on one fails, or dials first.", checkTimeout},
+	{"output-buffer", Warning, "Redis closes the connection of a client whose answers are larger than that, as those to large batches may be.", checkBuffer},
+	{"open", Warning, "Whoever reaches it can reset limits, or end the server.", checkOpen},
+	{"plaintext", Note, "Who listens on the way reads keys and the password.", checkPlaintext},
+}

@@ -1,0 +1,133 @@
+package doctor
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"errors"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// trial is a command that was tried, and the error.
+type trial struct {
+	command string
+	err     error
+}
+
+const nothing = "return 1" // a script
+
+// Commands are what the scripts and the limiters send, each so that it writes nothing: the
+// key is not there. docs/redis.md has the same list.
+var commands = []struct {
+	name   string
+	before []any // the key
+	after  []any
+}{
+	{"evalsha", []any{hash(nothing), 1}, nil},
+	{"eval", []any{nothing, 1}, nil},
+	{"get", nil, nil},
+	{"mget", nil, nil},
+	{"set", nil, []any{"", "xx", "px", 1000}},
+	{"pexpire", nil, []any{1000}},
+	{"pttl", nil, nil},
+	{"zadd", nil, []any{"xx", 1, "x"}},
+	{"zrem", nil, []any{"x"}},
+	{"zcard", nil, nil},
+	{"zcount", nil, []any{0, 1}},
+	{"zrange", nil, []any{0, 0}},
+	{"zremrangebyrank", nil, []any{0, 0}},
+	{"zremrangebyscore", nil, []any{0, 1}},
+}
+
+func hash(script string) string {
+	sum := sha1.Sum([]byte(script))
+	return hex.EncodeToString(sum[:])
+}
+
+// tryCommands sends each command once. Who forbids one, or has renamed it, says so before
+// anything else. ACL DRYRUN would do the same, but only for those who may use ACL, and only
+// by Redis 7 and later.
+func (f *facts) tryCommands(ctx context.Context, server redis.UniversalClient, key string) {
+	try := func(name string, args ...any) {
+		err := server.Do(ctx, append([]any{name}, args...)...).Err()
+		if errors.Is(err, redis.Nil) {
+			err = nil
+		}
+		f.tried = append(f.tried, trial{name, err})
+	}
+	try("time")
+	for _, c := range commands {
+		args := append([]any{}, c.before...)
+		args = append(args, key)
+		try(c.name, append(args, c.after...)...)
+	}
+}
+
+// probeKey returns the name of a key that is not there, as far as possible one that lives
+// on a given server.
+func probeKey(ctx context.Context, rdb redis.UniversalClient, addr string, keys redisstore.Keyspace) string {
+	const node = "doctor"
+	cluster, ok := rdb.(*redis.ClusterClient)
+	for shard := range keys.Shards() {
+		if !ok {
+			break
+		}
+		key := keys.SeqKey(shard, node)
+		if c, err := cluster.MasterForKey(ctx, key); err == nil && c.Options().Addr == addr {
+			return key
+		}
+	}
+	return keys.SeqKey(0, node)
+}
+
+// tryScripts runs the scripts that read, one of each kind of counter.
+func tryScripts(ctx context.Context, survey *redisstore.Survey) error {
+	keys := survey.Keyspace()
+	var looks []redisstore.Look
+	for _, n := range names() {
+		rule := n.AnyRule()
+		name, _ := keys.Parse(keys.CounterKey(rule, "doctor"))
+		looks = append(looks, redisstore.Look{Name: name, Rule: rule})
+	}
+	for _, seen := range survey.Peek(ctx, looks) {
+		if class, _ := redisstore.Classify(seen.Err); class != 0 && class != redisstore.ClassKey {
+			return seen.Err
+		}
+	}
+	return nil
+}
+
+// reasonOf returns the word for what a trial has failed with; empty if it has not, or only
+// because another server has the key, or does not have the script.
+func (t trial) reason() string {
+	_, reason := redisstore.Classify(t.err)
+	switch reason {
+	case "moved", "ask", "noscript", "wrongtype":
+		return ""
+	}
+	return reason
+}
+
+// failed returns the trials with one of the reasons.
+func (f *facts) failed(reasons ...string) (list []trial) {
+	for _, t := range f.tried {
+		for _, reason := range reasons {
+			if t.reason() == reason {
+				list = append(list, t)
+			}
+		}
+	}
+	return list
+}
+
+// names returns a counter of each algorithm.
+func names() (list []redisstore.Name) {
+	for _, a := range []limit.Algorithm{limit.AlgorithmFunnel, limit.AlgorithmSlidingWindow, limit.AlgorithmFixedWindow, limit.AlgorithmSlidingLog} {
+		list = append(list, redisstore.Name{Rule: "doctor", Algorithm: a})
+	}
+	return list
+}
