@@ -92,7 +92,7 @@ func orUnknown(text string) string {
 
 // verdict is the last line.
 func verdict(r doctor.Report) string {
-	counts := map[doctor.Severity]int{}
+	counts := map[doctor.Severity]int64{}
 	set := false
 	for _, f := range r.Findings {
 		counts[f.Severity]++
@@ -102,7 +102,8 @@ func verdict(r doctor.Report) string {
 	}
 	text := fmt.Sprintf("%d checks: nothing is wrong", r.Checks)
 	if len(r.Findings) > 0 {
-		text = fmt.Sprintf("%d checks: %d errors, %d warnings, %d notes", r.Checks, counts[doctor.Error], counts[doctor.Warning], counts[doctor.Note])
+		text = fmt.Sprintf("%d checks: %s, %s, %s", r.Checks, screen.Many(counts[doctor.Error], "error", "errors"),
+			screen.Many(counts[doctor.Warning], "warning", "warnings"), screen.Many(counts[doctor.Note], "note", "notes"))
 	}
 	if len(r.Unknown) > 0 {
 		text += ", and some could not be made"

@@ -69,7 +69,7 @@ func (p *program) showNodes(fleet redisstore.Fleet, layout string) error {
 			return err
 		}
 	}
-	text := fmt.Sprintf("%s nodes of %s.", screen.Count(int64(fleet.Nodes)), layout)
+	text := fmt.Sprintf("%s of %s.", screen.Many(int64(fleet.Nodes), "node", "nodes"), layout)
 	if more := fleet.Nodes - len(fleet.List); more > 0 {
 		text += fmt.Sprintf(" %s of them are not listed.", screen.Count(int64(more)))
 	}

@@ -99,8 +99,8 @@ func (p *program) showBroken(q quarantinedJSON) error {
 			return err
 		}
 	}
-	text := fmt.Sprintf("%s of %s counters cannot be used. Looked at %s keys of Redis.",
-		screen.Count(int64(len(q.Keys))+q.More), screen.Count(q.Counters), lookedAt(redisstore.Scanned{Keys: q.Scanned, Total: q.Total, Complete: q.Complete}))
+	text := fmt.Sprintf("%s cannot be used. Looked at %s of Redis: %s.", screen.Many(int64(len(q.Keys))+q.More, "key", "keys"),
+		lookedAt(redisstore.Scanned{Keys: q.Scanned, Total: q.Total, Complete: q.Complete}), screen.Many(q.Counters, "counter", "counters"))
 	if len(q.Keys) > 0 {
 		text += " Another program has written these keys: find it, and DEL them. Limiters set each aside, try it again every 5 s, and tell anew what they counted."
 	}

@@ -241,14 +241,14 @@ func (p *program) showTop(f *topFound) error {
 
 // summary says what was looked at, and what was not.
 func (f *topFound) summary() (lines []string) {
-	lines = append(lines, fmt.Sprintf("%s near their limits, %s of them over. Looked at %s keys of Redis, %s counters.",
-		screen.Count(f.near), screen.Count(f.over), lookedAt(f.Scanned), screen.Count(f.Counters)))
+	lines = append(lines, fmt.Sprintf("%s near the limit, %s of them over. Looked at %s of Redis: %s.",
+		screen.Many(f.near, "key", "keys"), screen.Count(f.over), lookedAt(f.Scanned), screen.Many(f.Counters, "counter", "counters")))
 	if f.unknown > 0 {
 		names := strings.Join(sorted(f.unknownName), ", ")
-		lines = append(lines, fmt.Sprintf("%s counters are of rules that were not given, such as %s.", screen.Count(f.unknown), names))
+		lines = append(lines, fmt.Sprintf("Of rules that were not given, such as %s: %s.", names, screen.Many(f.unknown, "counter", "counters")))
 	}
 	if f.unusable > 0 {
-		lines = append(lines, fmt.Sprintf("%s cannot be used: see hybridlimit quarantined.", screen.Count(f.unusable)))
+		lines = append(lines, fmt.Sprintf("Cannot be used, see hybridlimit quarantined: %s.", screen.Many(f.unusable, "counter", "counters")))
 	}
 	return lines
 }
@@ -256,7 +256,7 @@ func (f *topFound) summary() (lines []string) {
 // lookedAt says of how many keys a scan knows.
 func lookedAt(sc redisstore.Scanned) string {
 	if sc.Complete {
-		return "all " + screen.Count(sc.Total)
+		return "all of " + screen.Many(sc.Total, "key", "keys")
 	}
-	return fmt.Sprintf("about %s of %s", screen.Count(sc.Keys), screen.Count(sc.Total))
+	return fmt.Sprintf("about %s of %s", screen.Count(sc.Keys), screen.Many(sc.Total, "key", "keys"))
 }

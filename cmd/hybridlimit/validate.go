@@ -104,9 +104,10 @@ func (p *program) showFile(f fileJSON, problems rules.Problems) error {
 	if !f.Valid {
 		return nil
 	}
-	text := fmt.Sprintf("%s: valid: %d rules, %d plans, %d overrides", screen.Clean(f.File), f.Size.Rules, f.Size.Plans, f.Size.Overrides)
+	many := func(n int, word string) string { return screen.Many(int64(n), word, word+"s") }
+	text := fmt.Sprintf("%s: valid: %s, %s, %s", screen.Clean(f.File), many(f.Size.Rules, "rule"), many(f.Size.Plans, "plan"), many(f.Size.Overrides, "override"))
 	if f.Size.Domains > 0 {
-		text += fmt.Sprintf(", %d domains with %d descriptors", f.Size.Domains, f.Size.Descriptors)
+		text += fmt.Sprintf(", %s with %s", many(f.Size.Domains, "domain"), many(f.Size.Descriptors, "descriptor"))
 	}
 	return p.Line(screen.Plain, 2, "%s", text)
 }

@@ -29,9 +29,8 @@ func Wait(d time.Duration) string {
 	case d <= 2*day:
 		return Exact(up(d, time.Minute))
 	}
-	d = up(d, time.Hour)
-	if days := d / day; days < 100 {
-		return strings.TrimSuffix(fmt.Sprintf("%dd%dh", days, d%day/time.Hour), "0h")
+	if hours := up(d, time.Hour); hours < 100*day && hours%day > 0 {
+		return fmt.Sprintf("%dd%dh", hours/day, hours%day/time.Hour)
 	}
 	return fmt.Sprintf("%dd", up(d, day)/day)
 }
@@ -83,4 +82,12 @@ func Bytes(n int64) string {
 		value, names = value/unit, names[1:]
 	}
 	return fmt.Sprintf("%.1f %s", value, names[0])
+}
+
+// Many returns a number and what it counts: one, or the word for several.
+func Many(n int64, one, several string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return Count(n) + " " + several
 }

@@ -34,7 +34,13 @@ type Screen struct {
 // New returns a screen that prints to out. There are colours if out is a terminal and the
 // environment does not forbid them, by NO_COLOR for example.
 func New(out io.Writer, environ []string) *Screen {
-	s := &Screen{Width: Width, out: colorprofile.NewWriter(out, environ)}
+	w := colorprofile.NewWriter(out, environ)
+	for _, v := range environ {
+		if value, set := strings.CutPrefix(v, "NO_COLOR="); set && value != "" {
+			w.Profile = colorprofile.NoTTY // whatever else says that there should be some
+		}
+	}
+	s := &Screen{Width: Width, out: w}
 	if f, ok := out.(*os.File); ok && term.IsTerminal(f.Fd()) {
 		s.Terminal = true
 		if width, _, err := term.GetSize(f.Fd()); err == nil {

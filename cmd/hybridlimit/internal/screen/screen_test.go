@@ -1,0 +1,118 @@
+package screen
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+func TestWait(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0s", -1: "0s", 1: "1ms", time.Millisecond: "1ms", 999 * time.Millisecond: "999ms", time.Second: "1000ms", time.Second + 1: "1.1s",
+		9900 * time.Millisecond: "9.9s", 10 * time.Second: "10.0s", 10*time.Second + 1: "11s", 59*time.Second + 1: "1m", time.Minute: "1m", 90 * time.Second: "1m30s",
+		time.Hour: "1h", time.Hour + 1: "1h1m", 25 * time.Hour: "25h", 48 * time.Hour: "48h", 48*time.Hour + 1: "2d1h", 72 * time.Hour: "3d", 490 * time.Hour: "20d10h", 500 * time.Hour: "20d20h",
+		100*day - 1: "100d", 100*day + 1: "101d", limit.MaxWindow: "36500d", limit.Never: "never",
+	} {
+		if got := Wait(d); got != want {
+			t.Errorf("%v is %q, want %q", d, got, want)
+		}
+	}
+	for d, want := range map[time.Duration]string{time.Minute: "1m", time.Hour: "1h", 90 * time.Minute: "1h30m", 10 * time.Minute: "10m", 1500 * time.Millisecond: "1.5s", time.Second: "1s", time.Hour + time.Second: "1h0m1s"} {
+		if got := Exact(d); got != want {
+			t.Errorf("%v is %q, want %q", d, got, want)
+		}
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	for n, want := range map[int64]string{0: "0", 7: "7", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1000: "-1,000", -100: "-100", limit.MaxUnits: "9,007,199,254,740,992"} {
+		if got := Count(n); got != want {
+			t.Errorf("%d is %q, want %q", n, got, want)
+		}
+	}
+	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 kB", 1536 << 10: "1.5 MB", 1<<63 - 1: "8.0 EB"} {
+		if got := Bytes(n); got != want {
+			t.Errorf("%d is %q, want %q", n, got, want)
+		}
+	}
+	if Seconds(limit.Never) != nil || *Seconds(time.Minute) != 60 {
+		t.Error("seconds for JSON")
+	}
+}
+
+func TestClean(t *testing.T) {
+	for text, want := range map[string]string{"plain": "plain", `say "no"`: `say "no"`, "\x1b[31m": `\x1b[31m`, "a\nb": `a\nb`, "\xff": `\xff`, "日本": "日本", "\u202e": `\u202e`, "": ""} {
+		if got := Clean(text); got != want {
+			t.Errorf("%q is %q, want %q", text, got, want)
+		}
+	}
+}
+
+// A table is never wider than the screen while there is a column that gives way, and shows
+// what it has cut.
+func TestTableFits(t *testing.T) {
+	for _, text := range []string{"short", strings.Repeat("long ", 50), strings.Repeat("長", 100)} {
+		var out bytes.Buffer
+		s := New(&out, nil)
+		table := &Table{Columns: []Column{{Title: "KEY", Least: 12}, {Title: "RULE", Least: 8}, {Title: "USED", Right: true}}}
+		table.Add(text, text, "1,000,000")
+		table.Add("x", "y", "1")
+		if err := s.Table(table); err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+		for _, line := range lines {
+			if n := ansi.StringWidth(line); n > Width || n != ansi.StringWidth(lines[0]) {
+				t.Errorf("%d columns: %q", n, line)
+			}
+		}
+		if strings.Contains(out.String(), "…") != (len(text) > 10) {
+			t.Errorf("%s", out.String())
+		}
+	}
+}
+
+// Colours are for terminals, and not for those who want none.
+func TestColours(t *testing.T) {
+	for name, c := range map[string]struct {
+		environ []string
+		want    bool
+	}{
+		"a pipe":       {[]string{"TERM=xterm-256color"}, false},
+		"forced":       {[]string{"TERM=xterm-256color", "CLICOLOR_FORCE=1"}, true},
+		"NO_COLOR":     {[]string{"TERM=xterm-256color", "CLICOLOR_FORCE=1", "NO_COLOR=1"}, false},
+		"a dumb one":   {[]string{"TERM=dumb"}, false},
+		"no variables": {nil, false},
+	} {
+		var out bytes.Buffer
+		s := New(&out, c.environ)
+		table := &Table{Columns: []Column{{Title: "A"}, {Title: "B"}}, Rows: [][]Cell{{{"x", Bad}, {"y", Good}}}}
+		if err := s.Table(table); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Line(Warn, 0, "careful"); err != nil {
+			t.Fatal(err)
+		}
+		coloured := strings.Contains(out.String(), "\x1b[3") || strings.Contains(out.String(), ";3")
+		if coloured != c.want || ansi.Strip(out.String()) != "A  B\nx  y\ncareful\n" {
+			t.Errorf("%s: %q", name, out.String())
+		}
+	}
+}
+
+func TestLineIsWrapped(t *testing.T) {
+	var out bytes.Buffer
+	if err := New(&out, nil).Line(Plain, 4, "%s", strings.Repeat("word ", 40)+strings.Repeat("x", 200)); err != nil {
+		t.Fatal(err)
+	}
+	for i, line := range strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n") {
+		if ansi.StringWidth(line) > Width || (i > 0) != strings.HasPrefix(line, "    ") {
+			t.Errorf("%q", line)
+		}
+	}
+}
