@@ -51,6 +51,16 @@ func TestDoctorFindsNothing(t *testing.T) {
 	cli(t, append([]string{"doctor", "--timeout=1m", at(s)}, patient...)...).want(t, exitOK).golden(t, "doctor-healthy", s)
 }
 
+// What it prints if there is something to say.
+func TestDoctorPrints(t *testing.T) {
+	s := redistest.Start(t, healthy...)
+	do(t, s, "CONFIG", "SET", "maxmemory", "1gb")
+	do(t, s, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+	do(t, s, "CONFIG", "SET", "appendonly", "no")
+	do(t, s, "ACL", "SETUSER", "default", "-zadd", "-zremrangebyscore")
+	cli(t, append([]string{"doctor", "--timeout=1m", at(s)}, patient...)...).want(t, exitFound).golden(t, "doctor", s)
+}
+
 // It looks, and changes nothing: no key, no setting.
 func TestDoctorChangesNothing(t *testing.T) {
 	s := redistest.Start(t, healthy...)

@@ -72,7 +72,8 @@ func (c *watchCmd) Run(p *program) error {
 func (c *watchCmd) loop(p *program, s *store, columns []screen.Column, see func(*program, *store) (watched, error)) error {
 	tick := time.NewTicker(c.Interval)
 	defer tick.Stop()
-	t := &screen.Table{Columns: columns}
+	rows := &screen.Table{Columns: columns}
+	var last shownRow
 	for n := 1; ; n++ {
 		w, err := see(p, s)
 		switch {
@@ -83,7 +84,7 @@ func (c *watchCmd) loop(p *program, s *store, columns []screen.Column, see func(
 		case err != nil:
 			w = watched{nil, watchError{Time: stamp(), Error: err.Error()}}
 		}
-		if err := p.showWatched(t, n, w, err); err != nil {
+		if last, err = p.showWatched(rows, w, err, last); err != nil {
 			return err
 		}
 		if n == c.Count {
@@ -106,25 +107,36 @@ type watchError struct {
 // stamp is when a look was taken, by the clock of this machine.
 func stamp() string { return time.Now().Format(time.RFC3339Nano) }
 
-func (p *program) showWatched(t *screen.Table, n int, w watched, failed error) error {
-	switch {
-	case p.JSON:
-		return p.Record(w.record)
-	case failed != nil:
-		return p.Line(screen.Bad, 2, "%s  %v", time.Now().Format(time.TimeOnly), failed)
+// shownRow is what the latest look has left on the screen.
+type shownRow uint8
+
+const (
+	nothingShown shownRow = iota
+	rowShown
+	errorShown
+)
+
+// showWatched prints a look, or why there is none.
+func (p *program) showWatched(t *screen.Table, w watched, failed error, last shownRow) (shownRow, error) {
+	now := time.Now().Format(time.TimeOnly)
+	if p.JSON {
+		return last, p.Record(w.record)
+	}
+	if failed != nil {
+		return errorShown, p.Line(screen.Bad, 2, "%s  %v", now, failed)
 	}
 	t.Rows = nil
-	t.Add(append([]string{time.Now().Format(time.TimeOnly)}, w.row...)...)
-	if n == 1 {
-		return p.Table(t)
-	}
-	if p.Terminal {
-		if err := p.Up(2); err != nil {
-			return err
+	t.Add(append([]string{now}, w.row...)...)
+	switch {
+	case last == nothingShown, last == errorShown && p.Terminal:
+		return rowShown, p.Table(t)
+	case p.Terminal:
+		if err := p.Up(2); err != nil { // the titles and the row
+			return last, err
 		}
-		return p.Table(t)
+		return rowShown, p.Table(t)
 	}
-	return p.Rows(t)
+	return rowShown, p.Rows(t)
 }
 
 // The columns have a width that does not depend on the first row.

@@ -43,7 +43,7 @@ func New(out io.Writer, environ []string) *Screen {
 	s := &Screen{Width: Width, out: w}
 	if f, ok := out.(*os.File); ok && term.IsTerminal(f.Fd()) {
 		s.Terminal = true
-		if width, _, err := term.GetSize(f.Fd()); err == nil {
+		if width, _, err := term.GetSize(f.Fd()); err == nil && width > 0 {
 			s.Width = min(max(width, narrowest), widest)
 		}
 	}
