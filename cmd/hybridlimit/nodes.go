@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/screen"
@@ -69,14 +70,14 @@ func (p *program) showNodes(fleet redisstore.Fleet, layout string) error {
 			return err
 		}
 	}
-	text := fmt.Sprintf("%s of %s.", screen.Many(int64(fleet.Nodes), "node", "nodes"), layout)
+	texts := []string{fmt.Sprintf("%s of %s.", screen.Many(int64(fleet.Nodes), "node", "nodes"), layout)}
 	if more := fleet.Nodes - len(fleet.List); more > 0 {
-		text += fmt.Sprintf(" %s of them are not listed.", screen.Count(int64(more)))
+		texts = append(texts, fmt.Sprintf("%s of them are not listed.", screen.Count(int64(more))))
 	}
 	for _, l := range fleet.Layouts {
 		if l.Name != layout {
-			text += fmt.Sprintf(" Others use %s, and share no limits with these.", screen.Clean(l.Name))
+			texts = append(texts, fmt.Sprintf("Others use %s, and share no limits with these.", screen.Clean(l.Name)))
 		}
 	}
-	return p.Line(screen.Faint, 2, "%s", text)
+	return p.Line(screen.Faint, 2, "%s", strings.Join(texts, " "))
 }

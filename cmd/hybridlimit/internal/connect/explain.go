@@ -40,7 +40,7 @@ func (t *Target) Explain(err error) error {
 	_, reason := remote.Classify(err)
 	text := strings.TrimPrefix(err.Error(), "remote: ")
 	if help := advice[reason]; help != "" {
-		return fmt.Errorf("Redis at %s: %s. %s", t.Name, text, help)
+		return fmt.Errorf("the Redis at %s: %s. %s", t.Name, text, help)
 	}
-	return fmt.Errorf("Redis at %s: %s", t.Name, text)
+	return fmt.Errorf("the Redis at %s: %s", t.Name, text)
 }

@@ -11,7 +11,10 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // What no test can do to a real server is said to the checks: versions, clocks, networks.
 
@@ -214,7 +217,7 @@ func TestCommandsAreThoseOfTheDocs(t *testing.T) {
 	_, rest, _ := strings.Cut(string(text), "ACL SETUSER limiter on >password ~hl:* ")
 	rest, _, _ = strings.Cut(rest, "```")
 	var want []string
-	for _, word := range strings.Fields(rest) {
+	for word := range strings.FieldsSeq(rest) {
 		want = append(want, strings.TrimPrefix(word, "+"))
 	}
 	got := []string{"time"}

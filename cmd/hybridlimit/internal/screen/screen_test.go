@@ -7,9 +7,12 @@ import (
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
+	"go.uber.org/goleak"
 
 	"github.com/hybridlimit/hybridlimit/limit"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestWait(t *testing.T) {
 	for d, want := range map[time.Duration]string{
