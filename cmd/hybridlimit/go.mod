@@ -1,6 +1,6 @@
 module github.com/hybridlimit/hybridlimit/cmd/hybridlimit
 
-go 1.25.0
+go 1.26.0
 
 // Until the first release, which is to require the versions of these that it goes with.
 replace (
@@ -17,7 +17,7 @@ require (
 	github.com/charmbracelet/x/term v0.2.2
 	github.com/hybridlimit/hybridlimit v0.0.0-00010101000000-000000000000
 	github.com/hybridlimit/hybridlimit/adapter/rules v0.0.0-00010101000000-000000000000
-	github.com/redis/go-redis/v9 v9.22.0
+	github.com/redis/go-redis/v9 v9.23.0
 )
 
 require go.uber.org/goleak v1.3.0
@@ -37,8 +37,16 @@ require (
 	github.com/mattn/go-runewidth v0.0.24 // indirect
 	github.com/muesli/cancelreader v0.2.2 // indirect
 	github.com/rivo/uniseg v0.4.7 // indirect
+	github.com/tidwall/redcon v1.6.4
 	github.com/xo/terminfo v0.0.0-20220910002029-abceb7e1c41e // indirect
-	go.uber.org/atomic v1.11.0 // indirect
+	go.uber.org/atomic v1.12.0 // indirect
 	golang.org/x/sync v0.22.0 // indirect
-	golang.org/x/sys v0.47.0 // indirect
+	golang.org/x/sys v0.48.0 // indirect
 )
+
+require (
+	github.com/tidwall/btree v1.1.0 // indirect
+	github.com/tidwall/match v1.1.1 // indirect
+)
+
+replace github.com/hybridlimit/hybridlimit/adapter/promlimit => ../../adapter/promlimit

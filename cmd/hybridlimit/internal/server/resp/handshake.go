@@ -1,0 +1,174 @@
+package resp
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/subtle"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/tidwall/redcon"
+)
+
+// What clients send when they connect. It changes nothing but the session.
+
+// redisVersion is the version of Redis that clients are told: with it they use what is here.
+const redisVersion = "7.0.0"
+
+// auth is AUTH [user] password. There is one user.
+func (s *Server) auth(c redcon.Conn, args [][]byte) {
+	switch {
+	case s.o.Password == "" && len(args) == 1:
+		s.fail(c, "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?")
+	case s.login(c.Context().(*session), args):
+		c.WriteString("OK")
+	default:
+		s.fail(c, wrongPassword)
+	}
+}
+
+const wrongPassword = "WRONGPASS invalid username-password pair or user is disabled."
+
+// login takes [user] password. Without a password of the server each is right, as for the
+// user "default" of Redis.
+func (s *Server) login(in *session, args [][]byte) bool {
+	user, password := []byte("default"), args[len(args)-1]
+	if len(args) == 2 {
+		user = args[0]
+	}
+	sum := sha256.Sum256(password) // of equal length, so that the time says nothing
+	right := s.o.Password == "" || subtle.ConstantTimeCompare(sum[:], s.password[:]) == 1
+	in.known = right && string(user) == "default"
+	return in.known
+}
+
+// hello is HELLO [version [AUTH user password] [SETNAME name]].
+func (s *Server) hello(c redcon.Conn, args [][]byte) {
+	in := c.Context().(*session)
+	next := *in
+	if len(args) > 0 {
+		v, err := strconv.Atoi(string(args[0]))
+		if err != nil || v != 2 && v != 3 {
+			s.fail(c, "NOPROTO unsupported protocol version")
+			return
+		}
+		next.protocol, args = v, args[1:]
+	}
+	for len(args) > 0 {
+		switch {
+		case bytes.EqualFold(args[0], []byte("AUTH")) && len(args) > 2:
+			if !s.login(&next, args[1:3]) {
+				s.fail(c, wrongPassword)
+				return
+			}
+			args = args[3:]
+		case bytes.EqualFold(args[0], []byte("SETNAME")) && len(args) > 1:
+			next.name, args = clip(args[1]), args[2:]
+		default:
+			s.fail(c, fmt.Sprintf("ERR Syntax error in HELLO option '%s'", clip(args[0])))
+			return
+		}
+	}
+	if s.o.Password != "" && !next.known {
+		s.fail(c, "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time")
+		return
+	}
+	*in = next
+	in.mapping(c, 7)
+	for _, pair := range [][2]string{{"server", "redis"}, {"version", redisVersion}} {
+		c.WriteBulkString(pair[0])
+		c.WriteBulkString(pair[1])
+	}
+	c.WriteBulkString("proto")
+	c.WriteInt(in.protocol)
+	c.WriteBulkString("id")
+	c.WriteInt(1)
+	for _, pair := range [][2]string{{"mode", "standalone"}, {"role", "master"}} {
+		c.WriteBulkString(pair[0])
+		c.WriteBulkString(pair[1])
+	}
+	c.WriteBulkString("modules")
+	c.WriteArray(0)
+}
+
+// mapping begins a map of n pairs: an array of twice as many in version 2 of the protocol.
+func (in *session) mapping(c redcon.Conn, n int) {
+	if in.protocol == 3 {
+		c.WriteRaw(fmt.Appendf(nil, "%%%d\r\n", n))
+		return
+	}
+	c.WriteArray(2 * n)
+}
+
+// null writes that there is nothing.
+func (in *session) null(c redcon.Conn) {
+	if in.protocol == 3 {
+		c.WriteRaw([]byte("_\r\n"))
+		return
+	}
+	c.WriteNull()
+}
+
+func (s *Server) quit(c redcon.Conn, _ [][]byte) {
+	c.WriteString("OK")
+	end(c)
+}
+
+func (s *Server) reset(c redcon.Conn, _ [][]byte) {
+	*c.Context().(*session) = session{protocol: 2}
+	c.WriteString("RESET")
+}
+
+func (s *Server) ping(c redcon.Conn, args [][]byte) {
+	if len(args) > 0 {
+		c.WriteBulk(args[0])
+		return
+	}
+	c.WriteString("PONG")
+}
+
+func (s *Server) echo(c redcon.Conn, args [][]byte) { c.WriteBulk(args[0]) }
+
+// selectDB accepts database 0 alone: limits of others would be the same.
+func (s *Server) selectDB(c redcon.Conn, args [][]byte) {
+	if string(args[0]) != "0" {
+		s.fail(c, "ERR DB index is out of range: there is only database 0")
+		return
+	}
+	c.WriteString("OK")
+}
+
+// client is CLIENT with those of its subcommands that libraries send.
+func (s *Server) client(c redcon.Conn, args [][]byte) {
+	in := c.Context().(*session)
+	switch sub := strings.ToUpper(clip(args[0])); sub {
+	case "SETNAME":
+		if len(args) != 2 {
+			s.fail(c, "ERR wrong number of arguments for 'client|setname' command")
+			return
+		}
+		in.name = clip(args[1])
+		c.WriteString("OK")
+	case "GETNAME":
+		if in.name == "" {
+			in.null(c)
+			return
+		}
+		c.WriteBulkString(in.name)
+	case "SETINFO", "NO-EVICT", "NO-TOUCH":
+		c.WriteString("OK") // nothing is kept that it could concern
+	case "ID":
+		c.WriteInt(1)
+	default:
+		s.fail(c, fmt.Sprintf("ERR unknown subcommand '%s'; there are SETNAME, GETNAME, SETINFO, NO-EVICT, NO-TOUCH, ID", clip(args[0])))
+	}
+}
+
+// info is INFO: what clients look at to learn whether the server is ready.
+func (s *Server) info(c redcon.Conn, _ [][]byte) {
+	stats := s.Stats()
+	c.WriteBulkString(fmt.Sprintf("# Server\r\nredis_version:%s\r\nredis_mode:standalone\r\nserver_name:hybridlimit\r\n"+
+		"# Clients\r\nconnected_clients:%d\r\n# Persistence\r\nloading:0\r\n# Stats\r\ntotal_commands_processed:%d\r\n"+
+		"# Replication\r\nrole:master\r\n", redisVersion, stats.Conns, stats.Commands))
+}

@@ -1,0 +1,94 @@
+package resp
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"time"
+)
+
+// listener hands connections to redcon, no more than Options.MaxConns at a time.
+type listener struct {
+	net.Listener
+	server *Server
+}
+
+const (
+	firstPause = 5 * time.Millisecond
+	maxPause   = time.Second
+)
+
+// Accept returns the next connection. When the server stops it waits for the connections to
+// end before it returns, because redcon then cuts off those that there are.
+func (l *listener) Accept() (net.Conn, error) {
+	pause := firstPause
+	for {
+		raw, err := l.Listener.Accept()
+		switch {
+		case err == nil:
+			if c := l.server.admit(raw); c != nil {
+				return c, nil
+			}
+		case l.server.isStopping():
+			<-l.server.drained
+			return nil, net.ErrClosed
+		case errors.Is(err, net.ErrClosed):
+			return nil, err
+		default:
+			// Usually there are too many open files; redcon would try again at once, for ever.
+			l.server.o.Logger.Error("resp: cannot accept a connection", "error", err)
+			select {
+			case <-time.After(pause):
+			case <-l.server.stop:
+			}
+			pause = min(2*pause, maxPause)
+		}
+	}
+}
+
+// admit makes a connection known to the server, or sends it away.
+func (s *Server) admit(raw net.Conn) *conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.stopping:
+		_ = raw.Close()
+		return nil
+	case len(s.conns) >= s.o.MaxConns:
+		s.count.turnedAway.Add(1)
+		if s.o.TLS == nil { // else a handshake would be needed first
+			_ = raw.SetWriteDeadline(time.Now().Add(firstPause))
+			_, _ = raw.Write([]byte("-ERR max number of clients reached\r\n"))
+		}
+		_ = raw.Close()
+		return nil
+	}
+	c := &conn{Conn: raw, server: s}
+	if s.o.TLS != nil {
+		c.Conn = tls.Server(raw, s.o.TLS)
+	}
+	s.conns[c] = struct{}{}
+	return c
+}
+
+// forget removes a connection that is closed.
+func (s *Server) forget(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, c)
+	s.drainedLocked()
+}
+
+// drainedLocked lets Accept return when the server stops and there are no connections.
+func (s *Server) drainedLocked() {
+	if s.stopping && len(s.conns) == 0 && !s.ended {
+		s.ended = true
+		close(s.drained)
+	}
+}
+
+func (s *Server) isStopping() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stopping
+}

@@ -1,0 +1,153 @@
+package resp
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+
+	"github.com/tidwall/redcon"
+
+	"github.com/hybridlimit/hybridlimit/adapter/rules"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// Options says what a [Server] serves. Limiter and Rules are required.
+type Options struct {
+	Limiter limit.Limiter
+	// Rules returns the rules in force, for HL.TAKE and HL.PEEK.
+	Rules func() *rules.Set
+	// Password is what clients must send with AUTH or HELLO. Default: none is asked for.
+	Password string
+	// TLS is the certificate of the server and what it asks of clients. Default: no TLS.
+	TLS *tls.Config
+	// MaxConns is how many connections there may be. Default 10,000.
+	MaxConns int
+	// Logger gets a line for each client that is sent away. Default: none.
+	Logger *slog.Logger
+}
+
+// Server answers the commands of Redis clients. Make it with [New]. It is safe for concurrent
+// use.
+type Server struct {
+	o        Options
+	password [sha256.Size]byte // of Options.Password
+	rates    rates
+	stop     chan struct{} // closed when the server stops
+	drained  chan struct{} // closed when it has stopped and no connections are left
+	count    counters
+
+	mu       sync.Mutex // protects what follows
+	ln       net.Listener
+	conns    map[*conn]struct{}
+	stopping bool
+	ended    bool
+}
+
+type counters struct {
+	commands, errors, refused, protocol, turnedAway, panics atomic.Uint64
+}
+
+// Stats is what a server has done since it was made.
+type Stats struct {
+	Conns      int    // connections that there are now
+	Commands   uint64 // commands that were answered
+	Refused    uint64 // of these, checks that were refused by a limit
+	Errors     uint64 // of these, commands that were answered with an error
+	Protocol   uint64 // connections that were ended because of what they sent
+	TurnedAway uint64 // connections beyond Options.MaxConns
+	Panics     uint64 // commands that failed in a way they never should; also in Errors
+}
+
+const defaultMaxConns = 10_000
+
+// New returns a server. It serves when [Server.Serve] is called.
+func New(o Options) (*Server, error) {
+	if o.MaxConns == 0 {
+		o.MaxConns = defaultMaxConns
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	var errs []error
+	if o.Limiter == nil || o.Rules == nil {
+		errs = append(errs, errors.New("resp: Options.Limiter and Options.Rules are required"))
+	}
+	if o.MaxConns < 1 {
+		errs = append(errs, fmt.Errorf("resp: Options.MaxConns is %d, must be at least 1", o.MaxConns))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return &Server{
+		o: o, password: sha256.Sum256([]byte(o.Password)), rates: rates{known: map[rate]*limit.Rule{}},
+		stop: make(chan struct{}), drained: make(chan struct{}), conns: map[*conn]struct{}{},
+	}, nil
+}
+
+// Serve answers clients until [Server.Stop], and returns nil then. It closes ln.
+func (s *Server) Serve(ln net.Listener) error {
+	s.mu.Lock()
+	if s.stopping {
+		s.mu.Unlock()
+		return ln.Close()
+	}
+	s.ln = ln
+	s.mu.Unlock()
+	err := redcon.Serve(&listener{ln, s}, s.serve,
+		func(c redcon.Conn) bool { c.SetContext(&session{protocol: 2}); return true }, nil)
+	if s.isStopping() {
+		return nil
+	}
+	return err
+}
+
+// Stop accepts no more connections, and ends those that there are after the commands that
+// they have sent. It returns when all have ended, or with an error when ctx has: then the
+// others are cut off.
+func (s *Server) Stop(ctx context.Context) error {
+	s.mu.Lock()
+	if !s.stopping {
+		s.stopping = true
+		close(s.stop)
+	}
+	if s.ln != nil {
+		_ = s.ln.Close() // a second time is no harm
+	}
+	for c := range s.conns {
+		c.stop()
+	}
+	s.drainedLocked()
+	s.mu.Unlock()
+	select {
+	case <-s.drained:
+		return nil
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	left := make([]*conn, 0, len(s.conns))
+	for c := range s.conns {
+		left = append(left, c)
+	}
+	s.mu.Unlock()
+	for _, c := range left {
+		_ = c.Close()
+	}
+	return fmt.Errorf("resp: %d connections were cut off: %w", len(left), ctx.Err())
+}
+
+// Stats returns what the server has done.
+func (s *Server) Stats() Stats {
+	s.mu.Lock()
+	conns := len(s.conns)
+	s.mu.Unlock()
+	return Stats{
+		Conns: conns, Commands: s.count.commands.Load(), Refused: s.count.refused.Load(), Errors: s.count.errors.Load(),
+		Protocol: s.count.protocol.Load(), TurnedAway: s.count.turnedAway.Load(), Panics: s.count.panics.Load(),
+	}
+}
