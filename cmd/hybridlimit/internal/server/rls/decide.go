@@ -1,0 +1,149 @@
+package rls
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
+	"github.com/hybridlimit/hybridlimit/adapter/rules"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// question is one descriptor of a request.
+type question struct {
+	limit *rules.Descriptor // nil: nothing limits it
+	key   string
+	n     uint64 // hits; 0: is anything left?
+	back  bool   // hand n hits back
+
+	over bool
+	res  limit.Result
+}
+
+// limited reports whether the limiter is to be asked.
+func (q *question) limited() bool { return q.limit != nil && q.limit.Rule != limit.Unlimited() }
+
+// takes reports whether the question is for units.
+func (q *question) takes() bool { return q.limited() && !q.back && q.n > 0 }
+
+// hits returns how many hits a descriptor stands for: its own number, which may be 0, else
+// that of the request, where 0 is 1.
+func hits(req *ratelimit.RateLimitRequest, d *common.RateLimitDescriptor) (n uint64, back bool) {
+	n = max(1, uint64(req.GetHitsAddend()))
+	if own := d.GetHitsAddend(); own != nil {
+		n = own.GetValue()
+	}
+	return n, d.GetIsNegativeHits()
+}
+
+// maxKey is how long a key may be that is kept as it is. Longer ones are counted under their
+// SHA-256 sum: a caller who sends long headers is limited too, and does not fill the memory.
+const maxKey = 512
+
+func short(key string) string {
+	if len(key) <= maxKey {
+		return key
+	}
+	sum := sha256.Sum256([]byte(key))
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// decide answers all questions of a request.
+func (s *Service) decide(asked []question) {
+	admitted := s.look(asked)
+	switch {
+	case s.o.ChargeRefused:
+		admitted = s.takeEach(asked) && admitted
+	case admitted:
+		admitted = s.takeAll(asked)
+	default:
+		s.describe(asked, -1)
+	}
+	for i := range asked {
+		if q := &asked[i]; q.limited() && q.back {
+			// A request that is refused does not happen: nothing is handed back either.
+			if admitted {
+				s.o.Limiter.Refund(q.key, q.limit.Rule, int64(q.n))
+			}
+			q.res = s.o.Limiter.Peek(q.key, q.limit.Rule)
+		}
+	}
+}
+
+// look answers the questions for no hits at all: whether anything is left. It reports whether
+// that is so for each.
+func (s *Service) look(asked []question) (admitted bool) {
+	admitted = true
+	for i := range asked {
+		if q := &asked[i]; q.limited() && !q.back && q.n == 0 {
+			q.res = s.o.Limiter.Peek(q.key, q.limit.Rule)
+			q.over = !q.res.Allowed
+			admitted = admitted && !q.over
+		}
+	}
+	return admitted
+}
+
+// takeEach takes for each descriptor by itself, and what is left where that is too little.
+func (s *Service) takeEach(asked []question) (admitted bool) {
+	admitted = true
+	for i := range asked {
+		q := &asked[i]
+		if !q.takes() {
+			continue
+		}
+		if q.res = s.o.Limiter.Take(q.key, q.limit.Rule, int64(q.n)); q.res.Allowed {
+			continue
+		}
+		q.over, admitted = true, false
+		if q.res.Remaining > 0 {
+			_, _ = s.o.Limiter.TakeAtMost(q.key, q.limit.Rule, q.res.Remaining)
+			q.res.Remaining = 0
+		}
+	}
+	return admitted
+}
+
+// takeAll takes for all descriptors or for none.
+func (s *Service) takeAll(asked []question) (admitted bool) {
+	var few [4]limit.Check // more are rare
+	var at [4]int
+	checks, places := few[:0], at[:0]
+	for i := range asked {
+		if q := &asked[i]; q.takes() {
+			checks, places = append(checks, limit.Check{Key: q.key, Rule: q.limit.Rule, N: int64(q.n)}), append(places, i)
+		}
+	}
+	switch len(checks) {
+	case 0:
+		return true
+	case 1: // the usual case: one answer has it all
+		q := &asked[places[0]]
+		q.res = s.o.Limiter.Take(q.key, q.limit.Rule, int64(q.n))
+		q.over = !q.res.Allowed
+		return !q.over
+	}
+	all := s.o.Limiter.TakeAll(checks...)
+	if !all.Allowed {
+		s.describe(asked, places[all.By])
+		asked[places[all.By]].res = all.Result
+		return false
+	}
+	for _, i := range places {
+		asked[i].res = s.o.Limiter.Peek(asked[i].key, asked[i].limit.Rule)
+	}
+	return true
+}
+
+// describe says of the descriptors of a refused request how they stand: by is over its limit,
+// and so are all others that would have refused.
+func (s *Service) describe(asked []question, by int) {
+	for i := range asked {
+		if q := &asked[i]; q.takes() {
+			q.res = s.o.Limiter.Peek(q.key, q.limit.Rule)
+			q.over = i == by || !q.limit.Rule.IsDryRun() && q.res.Remaining < int64(q.n)
+		}
+	}
+}
