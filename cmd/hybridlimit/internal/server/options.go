@@ -1,0 +1,82 @@
+package server
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit/adapter/rules"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+)
+
+// Options says what to serve and where. RulesPath and at least one of GRPC and RESP are
+// required.
+type Options struct {
+	// RulesPath is the rules file, and Rules how it is followed.
+	RulesPath string
+	Rules     rules.Options
+	// Redis is what the limit is shared through; nil: each server has limits of its own. It is
+	// closed by [Server.Stop].
+	Redis   redis.UniversalClient
+	Limiter hybrid.Options
+
+	// GRPC, RESP and HTTP are the listeners; nil: there is no such server. They are closed by
+	// [Server.Stop], or by [Start] if that fails.
+	GRPC, RESP, HTTP net.Listener
+	// TLS is for GRPC and RESP. Default: no TLS.
+	TLS *tls.Config
+
+	RESPPassword string
+	RESPMaxConns int // default 10,000
+
+	ChargeRefused, Shadow, Headers bool // see the options of package rls
+
+	// StopDelay is how long the server goes on to answer after it has said that it is not ready
+	// any more, so that balancers and Envoys can notice. Default 0.
+	StopDelay time.Duration
+	// StopTimeout bounds everything that follows: requests under way, and the last reports to
+	// Redis. Default 10 s.
+	StopTimeout time.Duration
+
+	Logger *slog.Logger // default: none
+}
+
+const defaultStopTimeout = 10 * time.Second
+
+func (o Options) withDefaults() Options {
+	if o.StopTimeout == 0 {
+		o.StopTimeout = defaultStopTimeout
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Limiter.Logger == nil {
+		o.Limiter.Logger = o.Logger
+	}
+	if o.Rules.Logger == nil {
+		o.Rules.Logger = o.Logger
+	}
+	return o
+}
+
+// validate reports every bad option at once.
+func (o Options) validate() error {
+	var errs []error
+	if o.RulesPath == "" {
+		errs = append(errs, errors.New("server: a rules file is required"))
+	}
+	if o.GRPC == nil && o.RESP == nil {
+		errs = append(errs, errors.New("server: an address for gRPC or for RESP is required"))
+	}
+	for name, d := range map[string]time.Duration{"StopDelay": o.StopDelay, "StopTimeout": o.StopTimeout} {
+		if d < 0 || d > time.Hour {
+			errs = append(errs, fmt.Errorf("server: Options.%s is %v, must be 0 to 1h", name, d))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,232 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/hybridlimit/hybridlimit/adapter/promlimit"
+	"github.com/hybridlimit/hybridlimit/adapter/rules"
+	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/server/ops"
+	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/server/resp"
+	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/server/rls"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// Server is the servers that answer for one limiter and one rules file. Make it with [Start].
+type Server struct {
+	o       Options
+	file    *rules.File
+	lim     *hybrid.Limiter
+	service *rls.Service // nil: no gRPC
+	grpc    *grpc.Server
+	health  *health.Server
+	resp    *resp.Server // nil: no RESP
+	http    *http.Server // nil: no HTTP
+
+	stopping atomic.Bool
+	serving  sync.WaitGroup
+	failed   chan error // the first server that ended without having been asked
+}
+
+// maxMessage bounds a request of the rate limit service.
+const maxMessage = 256 << 10
+
+// Start loads the rules, makes the limiter and serves. It does not wait for Redis.
+func Start(o Options) (s *Server, err error) {
+	o = o.withDefaults()
+	s = &Server{o: o, failed: make(chan error, 1)}
+	defer func() {
+		if err != nil {
+			s.abandon()
+		}
+	}()
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	if s.file, err = rules.Watch(o.RulesPath, o.Rules); err != nil {
+		return nil, err
+	}
+	if s.lim, err = hybrid.New(o.Redis, o.Limiter); err != nil {
+		return nil, err
+	}
+	if err := s.usable(); err != nil {
+		return nil, err
+	}
+	if err := s.build(); err != nil {
+		return nil, err
+	}
+	s.serve()
+	return s, nil
+}
+
+// usable reports the rules that the limiter cannot decide by.
+func (s *Server) usable() error {
+	var errs []error
+	set := s.file.Set()
+	for _, name := range set.Names() {
+		if rule := set.Rule(name); rule != limit.Unlimited() {
+			if err := s.lim.CheckRule(rule); err != nil {
+				errs = append(errs, fmt.Errorf("serve: %s: rule %q: %w", s.o.RulesPath, name, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// abandon closes what a failed Start has opened.
+func (s *Server) abandon() {
+	if s.file != nil {
+		s.file.Close()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.o.StopTimeout)
+	defer cancel()
+	_ = s.lim.Close(ctx) // of nil: nothing
+	for _, ln := range []interface{ Close() error }{s.o.GRPC, s.o.RESP, s.o.HTTP} {
+		if ln != nil {
+			_ = ln.Close()
+		}
+	}
+	if s.o.Redis != nil {
+		_ = s.o.Redis.Close()
+	}
+}
+
+// build makes the servers.
+func (s *Server) build() error {
+	o := s.o
+	metrics := &ops.Metrics{File: s.file}
+	if o.GRPC != nil {
+		service, err := rls.New(rls.Options{Limiter: s.lim, Rules: s.file.Set, ChargeRefused: o.ChargeRefused, Shadow: o.Shadow, Headers: o.Headers})
+		if err != nil {
+			return err
+		}
+		options := []grpc.ServerOption{grpc.MaxRecvMsgSize(maxMessage)}
+		if o.TLS != nil {
+			options = append(options, grpc.Creds(credentials.NewTLS(o.TLS)))
+		}
+		s.service, s.grpc, s.health = service, grpc.NewServer(options...), health.NewServer()
+		ratelimit.RegisterRateLimitServiceServer(s.grpc, service)
+		healthpb.RegisterHealthServer(s.grpc, s.health)
+		s.health.SetServingStatus(ratelimit.RateLimitService_ServiceDesc.ServiceName, healthpb.HealthCheckResponse_SERVING)
+		metrics.RLS = service
+	}
+	if o.RESP != nil {
+		server, err := resp.New(resp.Options{
+			Limiter: s.lim, Rules: s.file.Set, Password: o.RESPPassword, TLS: o.TLS, MaxConns: o.RESPMaxConns, Logger: o.Logger,
+		})
+		if err != nil {
+			return err
+		}
+		s.resp, metrics.RESP = server, server
+	}
+	if o.HTTP == nil {
+		return nil
+	}
+	registry := prometheus.NewRegistry()
+	err := errors.Join(
+		promlimit.Register(registry, "serve", s.lim),
+		registry.Register(metrics),
+		registry.Register(collectors.NewGoCollector()),
+		registry.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})),
+	)
+	ready := func() ops.Ready { return ops.Check(s.lim, s.file, s.stopping.Load()) }
+	s.http = &http.Server{Handler: ops.Handler(ready, registry), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	return err
+}
+
+// serve starts the servers.
+func (s *Server) serve() {
+	run := func(name, addr string, serve func() error) {
+		s.o.Logger.Info("serve: listening", "protocol", name, "address", addr)
+		s.serving.Go(func() {
+			if err := serve(); err != nil && !s.stopping.Load() {
+				select {
+				case s.failed <- fmt.Errorf("serve: %s: %w", name, err):
+				default:
+				}
+			}
+		})
+	}
+	if s.grpc != nil {
+		run("grpc", s.o.GRPC.Addr().String(), func() error { return s.grpc.Serve(s.o.GRPC) })
+	}
+	if s.resp != nil {
+		run("resp", s.o.RESP.Addr().String(), func() error { return s.resp.Serve(s.o.RESP) })
+	}
+	if s.http != nil {
+		run("http", s.o.HTTP.Addr().String(), func() error { return s.http.Serve(s.o.HTTP) })
+	}
+}
+
+// Failed returns a channel with the error of a server that has ended by itself. Call
+// [Server.Stop] then.
+func (s *Server) Failed() <-chan error { return s.failed }
+
+// Limiter returns the limiter that decides.
+func (s *Server) Limiter() *hybrid.Limiter { return s.lim }
+
+// Stop says that the server is not ready any more, goes on for Options.StopDelay, then accepts
+// nothing more, answers what it has received, and reports to Redis what is pending. With an
+// error something of this was cut off.
+func (s *Server) Stop() error {
+	s.stopping.Store(true)
+	if s.health != nil {
+		s.health.Shutdown()
+	}
+	s.o.Logger.Info("serve: stopping", "delay", s.o.StopDelay.String(), "timeout", s.o.StopTimeout.String())
+	time.Sleep(s.o.StopDelay)
+	ctx, cancel := context.WithTimeout(context.Background(), s.o.StopTimeout)
+	defer cancel()
+	// Clients that do not end must not use up the time for the last reports.
+	clients, cut := context.WithTimeout(ctx, s.o.StopTimeout/2)
+	defer cut()
+	errs := make([]error, 2)
+	var drain sync.WaitGroup
+	if s.grpc != nil {
+		drain.Go(func() { errs[0] = s.stopGRPC(clients) })
+	}
+	if s.resp != nil {
+		drain.Go(func() { errs[1] = s.resp.Stop(clients) })
+	}
+	drain.Wait()
+	errs = append(errs, s.lim.Close(ctx))
+	if s.http != nil {
+		errs = append(errs, s.http.Shutdown(ctx), s.http.Close())
+	}
+	s.serving.Wait()
+	s.file.Close()
+	if s.o.Redis != nil {
+		errs = append(errs, s.o.Redis.Close())
+	}
+	err := errors.Join(errs...)
+	s.o.Logger.Info("serve: stopped", "error", err)
+	return err
+}
+
+// stopGRPC lets the calls under way end, and cuts them off when ctx ends.
+func (s *Server) stopGRPC(ctx context.Context) error {
+	done := make(chan struct{})
+	go func() { defer close(done); s.grpc.GracefulStop() }()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		s.grpc.Stop()
+		<-done
+		return fmt.Errorf("serve: calls were cut off: %w", ctx.Err())
+	}
+}

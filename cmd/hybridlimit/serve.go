@@ -1,0 +1,150 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/adapter/rules"
+	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/connect"
+	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/server"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+)
+
+// redisTimeout is that of hybrid.RedisOptions.
+const redisTimeout = 200 * time.Millisecond
+
+// serveCmd is hybridlimit serve.
+type serveCmd struct {
+	Rules        string `required:"" type:"path" placeholder:"FILE" help:"Rules file. It is followed: a change applies within a second, a bad file changes nothing."`
+	AllowRemoval bool   `help:"Let a file that does not end with '...' remove rules. Only if the file is always replaced as a whole."`
+
+	Alone   bool   `help:"Share with nobody: no Redis, this server has limits of its own."`
+	Redis   string `group:"redis" env:"HYBRIDLIMIT_REDIS" default:"redis://localhost:6379" placeholder:"URL" help:"Redis to share limits through: redis://, rediss:// (TLS) or unix://, with ?master_name= a Sentinel."`
+	Cluster bool   `group:"redis" env:"HYBRIDLIMIT_CLUSTER" help:"That Redis is a Cluster."`
+	Prefix  string `group:"redis" env:"HYBRIDLIMIT_PREFIX" default:"hl" help:"Begins every key in Redis; the same for all who share limits."`
+	Shards  int    `group:"redis" env:"HYBRIDLIMIT_SHARDS" placeholder:"N" help:"Groups of keys; the same for all who share limits. Default: 1, of a Cluster 64."`
+	CA      string `group:"redis" env:"HYBRIDLIMIT_CA" type:"path" placeholder:"FILE" help:"Certificates that sign that of Redis, as PEM. Default: those of the system."`
+	Cert    string `group:"redis" env:"HYBRIDLIMIT_CERT" type:"path" placeholder:"FILE" help:"Certificate to show to Redis, as PEM, with its --key-file."`
+	KeyFile string `group:"redis" env:"HYBRIDLIMIT_KEY_FILE" type:"path" placeholder:"FILE" help:"Private key of --cert."`
+
+	Fallback      string        `group:"limiter" default:"fair-share" enum:"fair-share,full-limit,fail-open,fail-closed" help:"What decides while Redis is away: ${enum}."`
+	ExpectedNodes int           `group:"limiter" help:"How many servers and services share the limits at least."`
+	MaxKeys       int           `group:"limiter" help:"How many keys are held in memory. Default 65536."`
+	MaxLag        time.Duration `group:"limiter" help:"How long an admitted hit may stay unreported. Default 1s."`
+
+	GRPC string `name:"grpc" default:"127.0.0.1:8081" placeholder:"ADDRESS" help:"Where Envoy's rate limit service listens; - for nowhere. Default ${default}."`
+	RESP string `name:"resp" default:"127.0.0.1:6380" placeholder:"ADDRESS" help:"Where Redis clients are served; - for nowhere. Default ${default}."`
+	HTTP string `name:"http" default:"127.0.0.1:8080" placeholder:"ADDRESS" help:"Where /healthz, /readyz and /metrics are; - for nowhere. Default ${default}."`
+
+	RESPPassword string `name:"resp-password" env:"HYBRIDLIMIT_RESP_PASSWORD" placeholder:"TEXT" help:"What Redis clients must send with AUTH. Better set in the environment."`
+	RESPMaxConns int    `name:"resp-max-conns" help:"How many connections of Redis clients there may be. Default 10000."`
+	TLSCert      string `name:"tls-cert" type:"path" placeholder:"FILE" help:"Certificate chain for gRPC and RESP."`
+	TLSKey       string `name:"tls-key" type:"path" placeholder:"FILE" help:"Its private key."`
+	TLSClientCA  string `name:"tls-client-ca" type:"path" placeholder:"FILE" help:"Ask clients for a certificate of this authority."`
+
+	ChargeRefused   bool `help:"A request of several hits that is refused takes what is left. Needed for Envoy's apply_on_stream_done."`
+	Shadow          bool `help:"Answer OK to every request of Envoy, and count what would have been refused."`
+	ResponseHeaders bool `help:"Add RateLimit headers to the answers for Envoy."`
+
+	StopDelay   time.Duration `default:"0s" help:"How long to go on after SIGTERM while /readyz says no. Default ${default}."`
+	StopTimeout time.Duration `default:"10s" help:"How long the end may take after that, last reports to Redis included. Default ${default}."`
+	LogLevel    slog.Level    `default:"info" placeholder:"LEVEL" help:"debug, info, warn or error. Lines are JSON, on standard error."`
+}
+
+// Help is shown by hybridlimit serve --help.
+func (serveCmd) Help() string { return "See docs/server.md." }
+
+// Run serves until the program is told to end.
+func (c *serveCmd) Run(p *program) error {
+	log := slog.New(slog.NewJSONHandler(p.errOut, &slog.HandlerOptions{Level: c.LogLevel}))
+	o, err := c.options(log)
+	if err != nil {
+		return usage(err)
+	}
+	s, err := server.Start(o)
+	if err != nil {
+		return usage(err)
+	}
+	select {
+	case <-p.ctx.Done():
+		signal.Reset(os.Interrupt, syscall.SIGTERM) // a second one ends the program at once
+		return s.Stop()
+	case err := <-s.Failed():
+		return errors.Join(err, s.Stop())
+	}
+}
+
+// options makes the options of the server, and opens its sockets.
+func (c *serveCmd) options(log *slog.Logger) (o server.Options, err error) {
+	o = server.Options{
+		RulesPath: c.Rules, Rules: rules.Options{AllowRemoval: c.AllowRemoval},
+		Limiter: hybrid.Options{
+			KeyPrefix: c.Prefix, Shards: c.Shards, ExpectedNodes: c.ExpectedNodes, MaxKeys: c.MaxKeys, MaxLag: c.MaxLag,
+		},
+		RESPPassword: c.RESPPassword, RESPMaxConns: c.RESPMaxConns,
+		ChargeRefused: c.ChargeRefused, Shadow: c.Shadow, Headers: c.ResponseHeaders,
+		StopDelay: c.StopDelay, StopTimeout: c.StopTimeout, Logger: log,
+	}
+	if err := o.Limiter.Fallback.UnmarshalText([]byte(c.Fallback)); err != nil {
+		return o, err
+	}
+	if o.TLS, err = c.tls(); err != nil {
+		return o, err
+	}
+	if !c.Alone {
+		// A check never waits for Redis, so a call of it may be given up soon.
+		flags := connect.Flags{
+			Redis: c.Redis, Cluster: c.Cluster, Timeout: redisTimeout, Prefix: c.Prefix, Shards: c.Shards,
+			CA: c.CA, Cert: c.Cert, KeyFile: c.KeyFile,
+		}
+		target, err := flags.Open()
+		if err != nil {
+			return o, err
+		}
+		o.Redis = target.UniversalClient
+	}
+	for _, at := range []struct {
+		addr string
+		into *net.Listener
+	}{{c.GRPC, &o.GRPC}, {c.RESP, &o.RESP}, {c.HTTP, &o.HTTP}} {
+		if at.addr == "-" {
+			continue
+		}
+		if *at.into, err = net.Listen("tcp", at.addr); err != nil {
+			return o, err // the program ends, and the sockets with it
+		}
+	}
+	return o, nil
+}
+
+// tls reads the certificates; nil if there are none.
+func (c *serveCmd) tls() (*tls.Config, error) {
+	if c.TLSCert == "" && c.TLSKey == "" && c.TLSClientCA == "" {
+		return nil, nil
+	}
+	pair, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-cert and --tls-key: %w", err)
+	}
+	config := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	if c.TLSClientCA == "" {
+		return config, nil
+	}
+	text, err := os.ReadFile(c.TLSClientCA)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-client-ca: %w", err)
+	}
+	config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
+	if !config.ClientCAs.AppendCertsFromPEM(text) {
+		return nil, errors.New("--tls-client-ca: there is no certificate in the file")
+	}
+	return config, nil
+}
