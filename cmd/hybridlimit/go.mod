@@ -51,7 +51,10 @@ require (
 	google.golang.org/grpc v1.84.0
 )
 
-require google.golang.org/protobuf v1.36.12
+require (
+	go.uber.org/goleak v1.3.0
+	google.golang.org/protobuf v1.36.12
+)
 
 require (
 	github.com/beorn7/perks v1.0.1 // indirect

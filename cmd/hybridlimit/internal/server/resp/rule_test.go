@@ -1,0 +1,57 @@
+package resp
+
+import (
+	"testing"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+func TestRulesOfTheFile(t *testing.T) {
+	_, addr := listen(t, Options{Rules: ruleset(t, `
+rules:
+  api: {algorithm: token-bucket, limit: 60, per: 1m, burst: 3}
+  free: {algorithm: token-bucket, limit: 60, per: 1m}
+  log: {algorithm: sliding-log, limit: 3, per: 1m}
+overrides:
+  - key: mallory
+    blocked: true
+  - prefix: staff-
+    unlimited: true
+`)})
+	c := connect(t, addr)
+	c.want("HL.TAKE api alice", ints(0, 3, 2, -1, 1))
+	c.want("HL.TAKE api alice 2", ints(0, 3, 0, -1, 3))
+	c.want("HL.TAKE api alice", ints(1, 3, 0, 1, 3))
+	c.want("HL.PEEK api alice", ints(1, 3, 0, 1, 3))
+	c.want("HL.PEEK api bob", ints(0, 3, 3, -1, 0))
+	c.want("HL.TAKE api bob 0", ints(0, 3, 3, -1, 0))
+	c.want("HL.TAKE api bob 4", ints(1, 3, 3, -1, 0)) // never
+	c.want("HL.TAKE free staff-bob 1000", ints(0, -1, -1, -1, 0))
+	c.want("HL.TAKE api mallory", ints(1, 0, 0, -1, 0))
+	c.wantError(c.do("HL.TAKE none bob"), "no rule 'none'")
+	c.wantError(c.do("HL.TAKE api bob -1"), "quantity is '-1'")
+	c.wantError(c.do("HL.TAKE api"), "number of arguments")
+	c.wantError(c.do("HL.PEEK api bob 1"), "number of arguments")
+	c.wantError(c.do("HL.TAKE log bob"), "cannot decide")
+}
+
+func TestWithoutARulesFileThereAreNoRules(t *testing.T) {
+	_, addr := listen(t, Options{})
+	c := connect(t, addr)
+	c.wantError(c.do("HL.TAKE api bob"), "no rule 'api'")
+}
+
+// broken is a limiter with a mistake.
+type broken struct{ limit.Limiter }
+
+func (broken) Take(string, *limit.Rule, int64) limit.Result { panic("a mistake") }
+
+func TestAPanicIsAnErrorReply(t *testing.T) {
+	s, addr := listen(t, Options{Limiter: broken{}})
+	c := connect(t, addr)
+	c.wantError(c.do("CL.THROTTLE k 1 1 1"), "failed to answer")
+	c.want("PING", "PONG")
+	if n := s.Stats().Panics; n != 1 {
+		t.Errorf("%d panics", n)
+	}
+}
