@@ -35,10 +35,10 @@ type serveCmd struct {
 	Cert    string `group:"redis" env:"HYBRIDLIMIT_CERT" type:"path" placeholder:"FILE" help:"Certificate to show to Redis, as PEM, with its --key-file."`
 	KeyFile string `group:"redis" env:"HYBRIDLIMIT_KEY_FILE" type:"path" placeholder:"FILE" help:"Private key of --cert."`
 
-	Fallback      string        `group:"limiter" default:"fair-share" enum:"fair-share,full-limit,fail-open,fail-closed" help:"What decides while Redis is away: ${enum}."`
-	ExpectedNodes int           `group:"limiter" help:"How many servers and services share the limits at least."`
-	MaxKeys       int           `group:"limiter" help:"How many keys are held in memory. Default 65536."`
-	MaxLag        time.Duration `group:"limiter" help:"How long an admitted hit may stay unreported. Default 1s."`
+	Fallback      string        `default:"fair-share" enum:"fair-share,full-limit,fail-open,fail-closed" help:"What decides while Redis is away: ${enum}."`
+	ExpectedNodes int           `help:"How many servers and services share the limits at least."`
+	MaxKeys       int           `help:"How many keys are held in memory. Default 65536."`
+	MaxLag        time.Duration `help:"How long an admitted hit may stay unreported. Default 1s."`
 
 	GRPC string `name:"grpc" default:"127.0.0.1:8081" placeholder:"ADDRESS" help:"Where Envoy's rate limit service listens; - for nowhere. Default ${default}."`
 	RESP string `name:"resp" default:"127.0.0.1:6380" placeholder:"ADDRESS" help:"Where Redis clients are served; - for nowhere. Default ${default}."`

@@ -44,6 +44,8 @@ type Options struct {
 	StopTimeout time.Duration
 
 	Logger *slog.Logger // default: none
+
+	sleep func(time.Duration) // for StopDelay, of tests
 }
 
 const defaultStopTimeout = 10 * time.Second
@@ -54,6 +56,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.sleep == nil {
+		o.sleep = time.Sleep
 	}
 	if o.Limiter.Logger == nil {
 		o.Limiter.Logger = o.Logger

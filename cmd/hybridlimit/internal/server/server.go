@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/adapter/promlimit"
 	"github.com/hybridlimit/hybridlimit/adapter/rules"
+	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/server/fresh"
 	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/server/ops"
 	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/server/resp"
 	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/server/rls"
@@ -31,6 +33,7 @@ type Server struct {
 	o       Options
 	file    *rules.File
 	lim     *hybrid.Limiter
+	fresh   *fresh.Fetcher
 	service *rls.Service // nil: no gRPC
 	grpc    *grpc.Server
 	health  *health.Server
@@ -46,31 +49,32 @@ type Server struct {
 const maxMessage = 256 << 10
 
 // Start loads the rules, makes the limiter and serves. It does not wait for Redis.
-func Start(o Options) (s *Server, err error) {
-	o = o.withDefaults()
-	s = &Server{o: o, failed: make(chan error, 1)}
-	defer func() {
-		if err != nil {
-			s.abandon()
-		}
-	}()
-	if err := o.validate(); err != nil {
-		return nil, err
-	}
-	if s.file, err = rules.Watch(o.RulesPath, o.Rules); err != nil {
-		return nil, err
-	}
-	if s.lim, err = hybrid.New(o.Redis, o.Limiter); err != nil {
-		return nil, err
-	}
-	if err := s.usable(); err != nil {
-		return nil, err
-	}
-	if err := s.build(); err != nil {
+func Start(o Options) (*Server, error) {
+	s := &Server{o: o.withDefaults(), failed: make(chan error, 1)}
+	if err := s.begin(); err != nil {
+		s.abandon()
 		return nil, err
 	}
 	s.serve()
 	return s, nil
+}
+
+// begin makes all that serves.
+func (s *Server) begin() (err error) {
+	if err := s.o.validate(); err != nil {
+		return err
+	}
+	if s.file, err = rules.Watch(s.o.RulesPath, s.o.Rules); err != nil {
+		return err
+	}
+	if s.lim, err = hybrid.New(s.o.Redis, s.o.Limiter); err != nil {
+		return err
+	}
+	if err := s.usable(); err != nil {
+		return err
+	}
+	s.fresh = fresh.New(s.lim)
+	return s.build()
 }
 
 // usable reports the rules that the limiter cannot decide by.
@@ -92,6 +96,9 @@ func (s *Server) abandon() {
 	if s.file != nil {
 		s.file.Close()
 	}
+	if s.fresh != nil {
+		s.fresh.Close()
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.o.StopTimeout)
 	defer cancel()
 	_ = s.lim.Close(ctx) // of nil: nothing
@@ -110,7 +117,7 @@ func (s *Server) build() error {
 	o := s.o
 	metrics := &ops.Metrics{File: s.file}
 	if o.GRPC != nil {
-		service, err := rls.New(rls.Options{Limiter: s.lim, Rules: s.file.Set, ChargeRefused: o.ChargeRefused, Shadow: o.Shadow, Headers: o.Headers})
+		service, err := rls.New(rls.Options{Limiter: s.lim, Rules: s.file.Set, Look: s.fresh.Look, ChargeRefused: o.ChargeRefused, Shadow: o.Shadow, Headers: o.Headers})
 		if err != nil {
 			return err
 		}
@@ -126,7 +133,7 @@ func (s *Server) build() error {
 	}
 	if o.RESP != nil {
 		server, err := resp.New(resp.Options{
-			Limiter: s.lim, Rules: s.file.Set, Password: o.RESPPassword, TLS: o.TLS, MaxConns: o.RESPMaxConns, Logger: o.Logger,
+			Limiter: s.lim, Rules: s.file.Set, Look: s.fresh.Look, Password: o.RESPPassword, TLS: o.TLS, MaxConns: o.RESPMaxConns, Logger: o.Logger,
 		})
 		if err != nil {
 			return err
@@ -153,11 +160,16 @@ func (s *Server) serve() {
 	run := func(name, addr string, serve func() error) {
 		s.o.Logger.Info("serve: listening", "protocol", name, "address", addr)
 		s.serving.Go(func() {
-			if err := serve(); err != nil && !s.stopping.Load() {
-				select {
-				case s.failed <- fmt.Errorf("serve: %s: %w", name, err):
-				default:
-				}
+			err := serve()
+			if s.stopping.Load() {
+				return
+			}
+			if err == nil {
+				err = net.ErrClosed
+			}
+			select {
+			case s.failed <- fmt.Errorf("serve: %s: %w", name, err):
+			default:
 			}
 		})
 	}
@@ -188,7 +200,7 @@ func (s *Server) Stop() error {
 		s.health.Shutdown()
 	}
 	s.o.Logger.Info("serve: stopping", "delay", s.o.StopDelay.String(), "timeout", s.o.StopTimeout.String())
-	time.Sleep(s.o.StopDelay)
+	s.o.sleep(s.o.StopDelay)
 	ctx, cancel := context.WithTimeout(context.Background(), s.o.StopTimeout)
 	defer cancel()
 	// Clients that do not end must not use up the time for the last reports.
@@ -203,6 +215,7 @@ func (s *Server) Stop() error {
 		drain.Go(func() { errs[1] = s.resp.Stop(clients) })
 	}
 	drain.Wait()
+	s.fresh.Close()
 	errs = append(errs, s.lim.Close(ctx))
 	if s.http != nil {
 		errs = append(errs, s.http.Shutdown(ctx), s.http.Close())

@@ -19,11 +19,16 @@ func (s *Server) take(c redcon.Conn, args [][]byte) {
 			return
 		}
 	}
-	s.ask(c, args, func(key string, rule *limit.Rule) limit.Result { return s.o.Limiter.Take(key, rule, n) })
+	s.ask(c, args, func(key string, rule *limit.Rule) limit.Result { return s.decide(key, rule, n) })
 }
 
 // peek is HL.PEEK rule key: what HL.TAKE of one unit would answer.
-func (s *Server) peek(c redcon.Conn, args [][]byte) { s.ask(c, args, s.o.Limiter.Peek) }
+func (s *Server) peek(c redcon.Conn, args [][]byte) {
+	s.ask(c, args, func(key string, rule *limit.Rule) limit.Result {
+		s.o.Look(key, rule)
+		return s.o.Limiter.Peek(key, rule)
+	})
+}
 
 // ask answers for the rule and the key that args begin with.
 func (s *Server) ask(c redcon.Conn, args [][]byte, decide func(string, *limit.Rule) limit.Result) {

@@ -22,6 +22,8 @@ type Options struct {
 	Limiter limit.Limiter
 	// Rules returns the rules in force, for HL.TAKE and HL.PEEK.
 	Rules func() *rules.Set
+	// Look is told of keys that are looked at without being counted. Default: nobody is.
+	Look func(key string, rule *limit.Rule)
 	// Password is what clients must send with AUTH or HELLO. Default: none is asked for.
 	Password string
 	// TLS is the certificate of the server and what it asks of clients. Default: no TLS.
@@ -73,6 +75,9 @@ func New(o Options) (*Server, error) {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Look == nil {
+		o.Look = func(string, *limit.Rule) {}
 	}
 	var errs []error
 	if o.Limiter == nil || o.Rules == nil {

@@ -78,6 +78,7 @@ func (s *Service) look(asked []question) (admitted bool) {
 	admitted = true
 	for i := range asked {
 		if q := &asked[i]; q.limited() && !q.back && q.n == 0 {
+			s.o.Look(q.key, q.limit.Rule)
 			q.res = s.o.Limiter.Peek(q.key, q.limit.Rule)
 			q.over = !q.res.Allowed
 			admitted = admitted && !q.over

@@ -27,6 +27,8 @@ type Options struct {
 	Limiter Limiter
 	// Rules returns the rules in force.
 	Rules func() *rules.Set
+	// Look is told of keys that are looked at without being counted. Default: nobody is.
+	Look func(key string, rule *limit.Rule)
 	// ChargeRefused takes what is left of a limit when it refuses a request of several hits.
 	// It is for hits that are reported after the fact, as Envoy does with
 	// apply_on_stream_done: without it the last report of a window is lost, and the limit is
@@ -59,6 +61,9 @@ type Stats struct {
 func New(o Options) (*Service, error) {
 	if o.Limiter == nil || o.Rules == nil {
 		return nil, errors.New("rls: Options.Limiter and Options.Rules are required")
+	}
+	if o.Look == nil {
+		o.Look = func(string, *limit.Rule) {}
 	}
 	return &Service{o: o, overrides: overrides{known: map[override]*rules.Descriptor{}}}, nil
 }

@@ -1,0 +1,214 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/server/ops"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+)
+
+// Two servers are one limit, for clients of both protocols.
+func TestServersShareLimits(t *testing.T) {
+	redis := redistest.Start(t)
+	a, b := begin(t, redis.Addr(), nil).synced(), begin(t, redis.Addr(), nil).synced()
+	for name, ask := range map[string][2]func(string) bool{"resp": {a.take, b.take}, "rls": {a.ask, b.ask}} {
+		if n := admits(t, ask[0], "alice"); n < 5 || n > 10 { // of two nodes: what was not known yet counts twice at most
+			t.Errorf("%s: %d are admitted, want about 10", name, n)
+		}
+		eventually(t, name+": the other refuses", func() bool { return !ask[1]("alice") })
+		if !ask[1]("bob") {
+			t.Errorf("%s: another key is refused", name)
+		}
+	}
+	a.command("CL.THROTTLE", "carol", "1", "1", "86400", "2")
+	eventually(t, "the other knows of CL.THROTTLE", func() bool { return b.command("CL.THROTTLE", "carol", "1", "1", "86400", "0")[2] == 0 })
+}
+
+func TestStopReportsWhatIsPending(t *testing.T) {
+	redis := redistest.Start(t)
+	slow := func(o *Options) { o.Limiter.SyncInterval, o.Limiter.MaxLag = time.Minute, time.Minute }
+	a := begin(t, redis.Addr(), slow).synced()
+	if n := admits(t, a.take, "alice"); n != 10 {
+		t.Fatalf("%d are admitted, want 10", n)
+	}
+	a.end()
+	b := begin(t, redis.Addr(), nil).synced()
+	eventually(t, "the next server knows of it", func() bool { return b.command("HL.TAKE", "api", "alice", "0")[2] == 0 })
+	if b.take("alice") {
+		t.Error("what the first server has admitted is forgotten")
+	}
+}
+
+func TestRulesAreReloaded(t *testing.T) {
+	n := begin(t, "", nil)
+	if got := admits(t, n.take, "alice"); got != 10 {
+		t.Fatalf("%d are admitted, want 10", got)
+	}
+	write(t, n.path, strings.ReplaceAll(limits, "10", "15"))
+	eventually(t, "15 are allowed", func() bool { return n.command("HL.PEEK", "api", "alice")[1] == 15 })
+	if got := admits(t, n.take, "alice"); got != 5 {
+		t.Errorf("%d more are admitted, want 5: what was used stays", got)
+	}
+	write(t, n.path, "rules: {api: {algorithm: sliding-window, limit: ten, per: 24h}}")
+	eventually(t, "the file is refused", func() bool { _, body := n.get("/readyz"); return strings.Contains(body, "limit") })
+	if n.take("alice") || !n.take("bob") || !n.ask("bob") {
+		t.Error("a bad file changes what is in force")
+	}
+	if code, body := n.get("/readyz"); code != http.StatusOK || !strings.Contains(body, `"ready":true`) {
+		t.Errorf("%d, %s: a server with a bad file must go on", code, body)
+	}
+	if _, body := n.get("/metrics"); !strings.Contains(body, "hybridlimit_rules_bad 1") || !strings.Contains(body, "hybridlimit_rules_loads_total 2") {
+		t.Error("the metrics do not say so")
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	n := begin(t, "", nil)
+	admits(t, n.take, "alice")
+	admits(t, n.ask, "alice")
+	n.ask("bob")
+	code, body := n.get("/metrics")
+	if code != http.StatusOK {
+		t.Fatal(code)
+	}
+	for _, line := range []string{
+		`hybridlimit_resp_commands_total{outcome="ok"} 10`, `hybridlimit_resp_commands_total{outcome="refused"} 1`,
+		`hybridlimit_resp_connections 1`, `hybridlimit_rls_requests_total{outcome="ok"} 11`, `hybridlimit_rls_requests_total{outcome="over_limit"} 1`,
+		`hybridlimit_rules_bad 0`, `hybridlimit_rules_count{kind="descriptor"} 1`, `rule="d@user/day"`, `rule="api"`, `limiter="serve"`, "go_goroutines", "process_",
+	} {
+		if !strings.Contains(body, line) {
+			t.Errorf("%s is missing", line)
+		}
+	}
+	if strings.Contains(body, "alice") {
+		t.Error("a key is in the metrics")
+	}
+}
+
+func TestReadinessWhileItStops(t *testing.T) {
+	pause, goOn := make(chan struct{}), make(chan struct{})
+	n := begin(t, "", func(o *Options) {
+		o.StopDelay = time.Second
+		o.sleep = func(time.Duration) { close(pause); <-goOn }
+	})
+	health := healthpb.NewHealthClient(n.cc)
+	status := func(service string) healthpb.HealthCheckResponse_ServingStatus {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		res, err := health.Check(ctx, &healthpb.HealthCheckRequest{Service: service})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.GetStatus()
+	}
+	const name = "envoy.service.ratelimit.v3.RateLimitService"
+	if a, b := status(""), status(name); a != healthpb.HealthCheckResponse_SERVING || b != a {
+		t.Errorf("%v, %v while it serves", a, b)
+	}
+	if code, body := n.get("/readyz"); code != http.StatusOK {
+		t.Errorf("%d, %s while it serves", code, body)
+	}
+	done := make(chan error, 1)
+	go func() { done <- n.server.Stop() }()
+	<-pause
+	if a, b := status(""), status(name); a != healthpb.HealthCheckResponse_NOT_SERVING || b != a {
+		t.Errorf("%v, %v while it stops", a, b)
+	}
+	var ready ops.Ready
+	code, body := n.get("/readyz")
+	if err := json.Unmarshal([]byte(body), &ready); err != nil || code != http.StatusServiceUnavailable || ready.Ready || ready.Why != "stopping" {
+		t.Errorf("%d, %s while it stops", code, body)
+	}
+	if code, _ := n.get("/healthz"); code != http.StatusOK {
+		t.Errorf("%d: it is alive", code)
+	}
+	if !n.take("alice") || !n.ask("alice") {
+		t.Error("it does not answer any more while others may not have noticed")
+	}
+	n.cc.Close()
+	close(goOn)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	n.stopped = true
+	n.redis.Close()
+	http.DefaultClient.CloseIdleConnections()
+	for _, ln := range []net.Listener{n.server.o.GRPC, n.server.o.RESP, n.server.o.HTTP} {
+		if _, err := net.Dial("tcp", ln.Addr().String()); err == nil {
+			t.Errorf("%v still accepts", ln.Addr())
+		}
+	}
+}
+
+func TestOneProtocolIsEnough(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rules.yaml")
+	write(t, path, limits)
+	for _, o := range []Options{{GRPC: loopback(t)}, {RESP: loopback(t)}} {
+		o.RulesPath = path
+		s, err := Start(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestStartFails(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rules.yaml")
+	good, taken := loopback(t), loopback(t)
+	taken.Close()
+	for _, c := range []struct {
+		rules string
+		o     Options
+		want  string
+	}{
+		{limits, Options{}, "address"},
+		{limits, Options{RESP: good, StopTimeout: -1}, "StopTimeout"},
+		{"rules: []", Options{RESP: loopback(t)}, "rules"},
+		{"rules: {api: {algorithm: sliding-log, limit: 10, per: 1m}}", Options{RESP: loopback(t)}, `"api"`},
+		{limits, Options{RESP: loopback(t), Limiter: hybrid.Options{MaxKeys: -1}}, "MaxKeys"},
+		{limits, Options{RESP: loopback(t), RESPMaxConns: -1}, "MaxConns"},
+	} {
+		write(t, path, c.rules)
+		c.o.RulesPath = path
+		if _, err := Start(c.o); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v, want %q in it", err, c.want)
+		}
+	}
+	if _, err := Start(Options{RulesPath: path + ".none", RESP: loopback(t)}); !os.IsNotExist(err) && (err == nil || !strings.Contains(err.Error(), ".none")) {
+		t.Errorf("a file that is missing: %v", err)
+	}
+	if _, err := net.Dial("tcp", good.Addr().String()); err == nil {
+		t.Error("a Start that fails leaves its sockets open")
+	}
+	// A server that cannot serve says so.
+	write(t, path, limits)
+	s, err := Start(Options{RulesPath: path, RESP: taken})
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-s.Failed():
+		if !strings.Contains(err.Error(), "resp") {
+			t.Error(err)
+		}
+	case <-time.After(patience):
+		t.Error("nobody says that a server has failed")
+	}
+	if err := s.Stop(); err != nil {
+		t.Error(err)
+	}
+}

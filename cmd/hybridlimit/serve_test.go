@@ -1,0 +1,174 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const someRules = `
+rules:
+  api: {algorithm: token-bucket, limit: 60, per: 1m, burst: 3}
+`
+
+// rulesFile writes a rules file.
+func rulesFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "rules.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// serving is hybridlimit serve while it runs, and where it listens by protocol.
+type serving struct {
+	addr map[string]string
+	stop context.CancelFunc
+	code chan int
+	logs *bytes.Buffer // to be read after the end
+}
+
+// runServe starts hybridlimit serve with free ports, and waits until it listens.
+func runServe(t *testing.T, args ...string) *serving {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	out, in := io.Pipe()
+	s := &serving{addr: map[string]string{}, stop: cancel, code: make(chan int, 1), logs: new(bytes.Buffer)}
+	p := &program{ctx: ctx, out: io.Discard, errOut: in, in: strings.NewReader(""), environ: os.Environ()}
+	args = append([]string{"serve", "--grpc", "127.0.0.1:0", "--resp", "127.0.0.1:0", "--http", "127.0.0.1:0"}, args...)
+	go func() {
+		code := p.run(args)
+		in.Close()
+		s.code <- code
+	}()
+	lines := bufio.NewScanner(io.TeeReader(out, s.logs))
+	for len(s.addr) < 3 && lines.Scan() {
+		var line struct{ Msg, Protocol, Address string }
+		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
+			t.Fatalf("%q: %v", lines.Text(), err)
+		}
+		if line.Msg == "serve: listening" {
+			s.addr[line.Protocol] = line.Address
+		}
+	}
+	if len(s.addr) < 3 {
+		t.Fatalf("it ends with %d: %s", <-s.code, s.logs)
+	}
+	go func() {
+		for lines.Scan() { // until the pipe is closed
+		}
+	}()
+	return s
+}
+
+// end stops it and checks its exit code.
+func (s *serving) end(t *testing.T, want int) {
+	t.Helper()
+	s.stop()
+	select {
+	case code := <-s.code:
+		if code != want {
+			t.Errorf("exit code %d, want %d", code, want)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("it does not end")
+	}
+}
+
+// redisDo sends a command that is typed, and returns the first line of the reply.
+func redisDo(t *testing.T, addr string, lines ...string) (reply string) {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
+	rd := bufio.NewReader(c)
+	for _, line := range lines {
+		if _, err := io.WriteString(c, line+"\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if reply, err = rd.ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return strings.TrimSpace(reply)
+}
+
+func TestServe(t *testing.T) {
+	s := runServe(t, "--alone", "--rules", rulesFile(t, someRules), "--log-level", "info", "--response-headers", "--stop-timeout", "1m")
+	if got := redisDo(t, s.addr["resp"], "HL.TAKE api alice"); got != "*5" {
+		t.Errorf("%q, want five numbers", got)
+	}
+	s.end(t, exitOK)
+}
+
+// Redis that is not there is no reason not to serve.
+func TestServeWithoutTheRedisThatItWasTold(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln.Close()
+	t.Setenv("HYBRIDLIMIT_REDIS", "redis://"+ln.Addr().String())
+	t.Setenv("HYBRIDLIMIT_RESP_PASSWORD", "secret")
+	s := runServe(t, "--rules", rulesFile(t, someRules), "--fallback", "full-limit", "--stop-timeout", "1m")
+	if got := redisDo(t, s.addr["resp"], "HL.TAKE api alice"); !strings.HasPrefix(got, "-NOAUTH") {
+		t.Errorf("%q without the password", got)
+	}
+	if got := redisDo(t, s.addr["resp"], "AUTH secret", "HL.TAKE api alice"); got != "*5" {
+		t.Errorf("%q, want five numbers", got)
+	}
+	s.stop()
+	select {
+	case <-s.code: // the unit that nobody could be told of may be an error
+	case <-time.After(2 * time.Minute):
+		t.Fatal("it does not end")
+	}
+}
+
+func TestServeRefusesWhatItCannotServe(t *testing.T) {
+	good := rulesFile(t, someRules)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for _, c := range []struct {
+		args string
+		want string
+	}{
+		{"--alone", "--rules"},
+		{"--alone --rules " + good + ".none", ".none"},
+		{"--alone --rules " + rulesFile(t, "rules: {api: {algorithm: token-bucket, limit: x, per: 1m}}"), "rules.yaml:1:"},
+		{"--alone --rules " + good + " --grpc - --resp -", "address"},
+		{"--alone --rules " + good + " --resp " + taken.Addr().String(), "in use"},
+		{"--alone --rules " + good + " --fallback hope", "fallback"},
+		{"--alone --rules " + good + " --stop-timeout 2h", "StopTimeout"},
+		{"--alone --rules " + good + " --tls-cert none.pem", "tls-cert"},
+		{"--rules " + good + " --redis redis://x:secret%zz@h", "--redis"},
+	} {
+		var errs bytes.Buffer
+		p := &program{ctx: t.Context(), out: io.Discard, errOut: &errs, in: strings.NewReader(""), environ: os.Environ()}
+		args := append([]string{"serve"}, strings.Fields(c.args)...)
+		for _, name := range []string{"--grpc", "--resp", "--http"} {
+			if !strings.Contains(c.args, name+" ") {
+				args = append(args, name, "127.0.0.1:0")
+			}
+		}
+		if code := p.run(args); code != exitUsage || !strings.Contains(errs.String(), c.want) || strings.Contains(errs.String(), "secret") {
+			t.Errorf("%s: exit code %d, %s, want %d and %q", c.args, code, errs.String(), exitUsage, c.want)
+		}
+	}
+}
