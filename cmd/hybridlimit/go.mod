@@ -52,6 +52,7 @@ require (
 )
 
 require (
+	github.com/go-redis/redis_rate/v10 v10.0.1
 	go.uber.org/goleak v1.3.0
 	google.golang.org/protobuf v1.36.12
 )

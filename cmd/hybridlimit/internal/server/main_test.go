@@ -24,7 +24,16 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if addr := os.Getenv(child); addr != "" { // a server of a benchmark
+		if err := serveAsChild(addr); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // patience bounds what must happen at once, on any machine.
 const patience = time.Minute

@@ -73,8 +73,12 @@ func TestOutage(t *testing.T) {
 // latencies is how long answers took.
 type latencies []time.Duration
 
-func (l latencies) String() string {
+// at returns the quantile p.
+func (l latencies) at(p float64) time.Duration {
 	slices.Sort(l)
-	at := func(p float64) time.Duration { return l[min(len(l)-1, int(p*float64(len(l))))] }
-	return fmt.Sprintf("%d, p50 %v, p99 %v, max %v", len(l), at(0.5), at(0.99), at(1))
+	return l[min(len(l)-1, int(p*float64(len(l))))]
+}
+
+func (l latencies) String() string {
+	return fmt.Sprintf("%d, p50 %v, p99 %v, max %v", len(l), l.at(0.5), l.at(0.99), l.at(1))
 }
