@@ -39,6 +39,6 @@ func (s *Server) ask(c redcon.Conn, args [][]byte, decide func(string, *limit.Ru
 	case limit.Unlimited():
 		five(c, 0, -1, -1, -1, 0)
 	default:
-		s.answer(c, decide(keyOf(args[1]), rule))
+		s.answer(c, decide(key, rule))
 	}
 }

@@ -1,8 +1,6 @@
 package resp
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"strconv"
 	"sync"
@@ -13,14 +11,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-const (
-	// maxKey is how long a key may be that is kept as it is. Longer ones are counted under
-	// their SHA-256 sum, so that a client cannot fill the memory with few keys.
-	maxKey = 512
-	// maxRates is for how many combinations of max_burst, count and period a rule is kept.
-	// Further ones are built for each call: that takes a microsecond or two more.
-	maxRates = 4096
-)
+// maxRates is for how many combinations of max_burst, count and period a rule is kept.
+// Further ones are built for each call: that takes a microsecond or two more.
+const maxRates = 4096
 
 // throttle is CL.THROTTLE key max_burst count period [quantity].
 func (s *Server) throttle(c redcon.Conn, args [][]byte) {
@@ -38,7 +31,7 @@ func (s *Server) throttle(c redcon.Conn, args [][]byte) {
 		s.fail(c, "ERR "+err.Error())
 		return
 	}
-	s.answer(c, s.decide(keyOf(args[0]), rule, n))
+	s.answer(c, s.decide(string(args[0]), rule, n))
 }
 
 // decide takes n units of a key. None at all only look.
@@ -121,15 +114,6 @@ func gcd(a, b int64) int64 {
 		a, b = b, a%b
 	}
 	return a
-}
-
-// keyOf returns the key that a client's key is counted under.
-func keyOf(key []byte) string {
-	if len(key) <= maxKey {
-		return string(key)
-	}
-	sum := sha256.Sum256(key)
-	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
 // answer writes the five numbers of redis-cell: limited or not, limit, remaining, seconds

@@ -1,9 +1,6 @@
 package rls
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
@@ -36,18 +33,6 @@ func hits(req *ratelimit.RateLimitRequest, d *common.RateLimitDescriptor) (n uin
 		n = own.GetValue()
 	}
 	return n, d.GetIsNegativeHits()
-}
-
-// maxKey is how long a key may be that is kept as it is. Longer ones are counted under their
-// SHA-256 sum: a caller who sends long headers is limited too, and does not fill the memory.
-const maxKey = 512
-
-func short(key string) string {
-	if len(key) <= maxKey {
-		return key
-	}
-	sum := sha256.Sum256([]byte(key))
-	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
 // decide answers all questions of a request.

@@ -133,7 +133,7 @@ func (s *Service) read(req *ratelimit.RateLimitRequest) ([]question, error) {
 			return nil, fmt.Errorf("limit of descriptor %d: %w", i, err)
 		}
 		if found[i] != nil {
-			q.key = short(found[i].Key(entries))
+			q.key = found[i].Key(entries)
 		}
 	}
 	rules.DropReplaced(found)
