@@ -1,0 +1,328 @@
+package redisrate
+
+import (
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-redis/redis_rate/v10"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/hybridlimit/hybridlimit/bench/internal/bubble"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/remote"
+)
+
+// What docs/migrate/redis_rate.md says is equal, and what it says differs.
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// both are redis_rate and this module on one Redis.
+type both struct {
+	rdb    *redis.Client
+	theirs *redis_rate.Limiter
+	ours   *remote.Limiter
+	local  *hybrid.Limiter
+}
+
+func start(t *testing.T) both {
+	t.Helper()
+	rdb := bubble.Client(t, bubble.Start(t), 0)
+	ours, err := remote.New(rdb, remote.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	local, err := hybrid.New(nil, hybrid.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = local.Close(t.Context()) })
+	return both{rdb, redis_rate.NewLimiter(rdb), ours, local}
+}
+
+func (b both) allow(t *testing.T, key string, l redis_rate.Limit, n int) *redis_rate.Result {
+	t.Helper()
+	res, err := b.theirs.AllowN(t.Context(), key, l, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+func (b both) take(t *testing.T, key string, rule *limit.Rule, n int64) limit.Result {
+	t.Helper()
+	res, err := b.ours.Take(t.Context(), key, rule, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+// near tells that two durations are equal but for what redis_rate loses: it computes with
+// floating-point seconds, of which the embedded Redis keeps 14 digits and a real one 17.
+func near(a, b time.Duration) bool { return (a - b).Abs() <= time.Millisecond }
+
+func TestAnswersAreEqual(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, rng := start(t), rand.New(rand.NewPCG(1, 2))
+		theirs, ours := redis_rate.Limit{Rate: 8, Period: time.Second, Burst: 20}, limit.Must(limit.TokenBucket("r", 20, 8, time.Second))
+		refused, fewer := 0, 0
+		for i := range 500 {
+			time.Sleep(time.Duration(rng.IntN(400)) * time.Millisecond)
+			n := 1 + rng.IntN(5)
+			was, is, alone := b.allow(t, "k", theirs, n), b.take(t, "k", ours, int64(n)), b.local.Take("k", ours, int64(n))
+			if (was.Allowed == n) != is.Allowed || was.Allowed != 0 && was.Allowed != n {
+				t.Fatalf("%d: %d of %d, %v", i, was.Allowed, n, is)
+			}
+			if !is.Allowed {
+				refused++
+				if is.RetryAfter <= 0 || !near(was.RetryAfter, is.RetryAfter) {
+					t.Errorf("%d: retry after %v, %v", i, was.RetryAfter, is.RetryAfter)
+				}
+			} else if was.RetryAfter != -1 || is.RetryAfter != 0 {
+				t.Errorf("%d: admitted, and retry after %v, %v", i, was.RetryAfter, is.RetryAfter)
+			}
+			if !near(was.ResetAfter, is.ResetAfter) || was.Limit.Burst != int(is.Limit) {
+				t.Errorf("%d: %+v, %+v", i, was, is)
+			}
+			switch int64(was.Remaining) {
+			case is.Remaining:
+			case is.Remaining - 1:
+				fewer++
+			default:
+				if is.Allowed { // a refusal of several units says 0 there
+					t.Errorf("%d: %d remain, %d", i, was.Remaining, is.Remaining)
+				}
+			}
+			alone.Source = is.Source
+			if alone != is {
+				t.Errorf("%d: hybrid %+v, remote %+v", i, alone, is)
+			}
+		}
+		t.Logf("%d of 500 refused; %d times redis_rate says that one unit fewer remains", refused, fewer)
+		if refused < 100 {
+			t.Errorf("only %d of 500 are refused", refused)
+		}
+	})
+}
+
+// What is refused, what a refusal says, and what nothing can be taken by.
+func TestAnswersDiffer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		theirs, ours := redis_rate.PerMinute(10), limit.Must(limit.TokenBucket("r", 10, 10, time.Minute))
+
+		// Asking for nothing.
+		if was := b.allow(t, "none", theirs, 0); was.Allowed != 0 || was.Remaining != 10 {
+			t.Errorf("%+v", was)
+		}
+		peek, err := b.ours.Peek(t.Context(), "none", ours)
+		if is := b.take(t, "none", ours, 0); err != nil || !is.Allowed || is.Remaining != 10 || !peek.Allowed || peek.Remaining != 10 {
+			t.Errorf("%+v, %+v, %v", is, peek, err)
+		}
+
+		// More than fits at all.
+		if was := b.allow(t, "many", theirs, 11); was.Allowed != 0 || was.RetryAfter != 6*time.Second {
+			t.Errorf("%+v", was)
+		}
+		if is := b.take(t, "many", ours, 11); is.Allowed || is.RetryAfter != limit.Never {
+			t.Errorf("%+v", is)
+		}
+
+		// What remains when several units are refused.
+		b.allow(t, "rest", theirs, 7)
+		b.take(t, "rest", ours, 7)
+		if was, is := b.allow(t, "rest", theirs, 5), b.take(t, "rest", ours, 5); was.Remaining != 0 || is.Remaining != 3 || was.Allowed != 0 || is.Allowed {
+			t.Errorf("%+v, %+v", was, is)
+		}
+
+		// A negative number.
+		b.allow(t, "less", theirs, 5)
+		if was := b.allow(t, "less", theirs, -5); was.Remaining != 10 {
+			t.Errorf("%+v", was)
+		}
+		if _, err := b.ours.Take(t.Context(), "less", ours, -5); !errors.Is(err, limit.ErrInvalidN) {
+			t.Error(err)
+		}
+		if is := b.local.Take("less", ours, -5); is.Allowed || is.Source != limit.SourceInvalid {
+			t.Errorf("%+v", is)
+		}
+	})
+}
+
+// AllowAtMost takes fractions of a unit as well, so that more is gone than it says.
+func TestAtMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		theirs, ours := redis_rate.PerMinute(10), limit.Must(limit.TokenBucket("r", 10, 10, time.Minute))
+		b.allow(t, "k", theirs, 8)
+		b.take(t, "k", ours, 8)
+		time.Sleep(3 * time.Second) // half a unit
+		was, err := b.theirs.AllowAtMost(t.Context(), "k", theirs, 5)
+		if err != nil || was.Allowed != 2 {
+			t.Errorf("%+v, %v", was, err)
+		}
+		granted, _, err := b.ours.TakeAtMost(t.Context(), "k", ours, 5)
+		if err != nil || granted != 2 {
+			t.Errorf("%d, %v", granted, err)
+		}
+		time.Sleep(3500 * time.Millisecond) // the other half
+		if was, is := b.allow(t, "k", theirs, 1), b.take(t, "k", ours, 1); was.Allowed != 0 || !is.Allowed {
+			t.Errorf("%+v, %+v", was, is)
+		}
+	})
+}
+
+// A counter of redis_rate belongs to a key, one of ours to a key under a rule's name.
+func TestKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		reads, writes := limit.Must(limit.TokenBucket("reads", 10, 10, time.Minute)), limit.Must(limit.TokenBucket("writes", 10, 10, time.Minute))
+		b.allow(t, "k", redis_rate.PerMinute(10), 10)
+		b.take(t, "k", reads, 10)
+		// The same key under another limit: theirs has been used for it, ours has not.
+		if was := b.allow(t, "k", redis_rate.Limit{Rate: 10, Period: time.Minute, Burst: 9}, 1); was.Allowed != 0 {
+			t.Errorf("%+v", was)
+		}
+		if is := b.take(t, "k", writes, 1); !is.Allowed {
+			t.Errorf("%+v", is)
+		}
+		// One Redis holds both: no key of theirs is one of ours.
+		keys, err := b.rdb.Keys(t.Context(), "*").Result()
+		theirs := 0
+		for _, key := range keys {
+			if key == "rate:k" {
+				theirs++
+			} else if key[:2] != "hl" {
+				t.Errorf("key %q", key)
+			}
+		}
+		if err != nil || theirs != 1 || len(keys) != 3 {
+			t.Errorf("%q, %v", keys, err)
+		}
+		// Both forget one key.
+		if err := errors.Join(b.theirs.Reset(t.Context(), "k"), b.ours.Reset(t.Context(), "k", reads)); err != nil {
+			t.Error(err)
+		}
+		if was, is := b.allow(t, "k", redis_rate.PerMinute(10), 10), b.take(t, "k", reads, 10); was.Allowed != 10 || !is.Allowed {
+			t.Errorf("%+v, %+v", was, is)
+		}
+	})
+}
+
+// With the Redis away theirs has an error for each check, ours an answer.
+func TestRedisAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := bubble.Start(t)
+		rdb := bubble.Client(t, server, 0)
+		lim, err := hybrid.New(rdb, hybrid.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lim.Close(t.Context())
+		rule := limit.Must(limit.TokenBucket("r", 10, 10, time.Minute))
+		server.SetError("LOADING away")
+		time.Sleep(10 * time.Second)
+		if _, err := redis_rate.NewLimiter(rdb).Allow(t.Context(), "k", redis_rate.PerMinute(10)); err == nil {
+			t.Error("no error")
+		}
+		for range 10 {
+			if !lim.Allow("k", rule) {
+				t.Error("one of the first 10 is refused")
+			}
+		}
+		if res := lim.Take("k", rule, 1); res.Allowed || res.Source != limit.SourceDegraded {
+			t.Errorf("%+v", res)
+		}
+		server.SetError("")
+		time.Sleep(10 * time.Second)
+	})
+}
+
+// ask sends requests of one user, and returns the status and Retry-After of each.
+func ask(h http.Handler, n int) (answers [][2]string) {
+	for range n {
+		r, w := httptest.NewRequest(http.MethodGet, "/", nil), httptest.NewRecorder()
+		r.Header.Set("X-User", "alice")
+		h.ServeHTTP(w, r)
+		answers = append(answers, [2]string{w.Result().Status, w.Header().Get("Retry-After")})
+	}
+	return answers
+}
+
+func admitted(answers [][2]string) (n int) {
+	for _, a := range answers {
+		if a[0] == "200 OK" {
+			n++
+		}
+	}
+	return n
+}
+
+func TestPrograms(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := bubble.Client(t, bubble.Start(t), 0)
+		served := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+		is, lim, err := after(rdb, served)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lim.Close(t.Context())
+		was := before(rdb, served)
+		for i, n := range []int{122, 2, 60, 120} {
+			// Never when a unit comes back at that very instant: redis_rate computes with
+			// floating-point seconds, and limiters that share round up.
+			time.Sleep(10200 * time.Millisecond)
+			theirs, ours := ask(was, n), ask(is, n)
+			if !slices.Equal(theirs, ours) {
+				t.Errorf("%d: %d of %d are admitted, %d", i, admitted(theirs), n, admitted(ours))
+			}
+			if refused := ours[n-1]; refused != [2]string{"429 Too Many Requests", "1"} && n != 2 {
+				t.Errorf("%d: the last answer is %q", i, refused)
+			}
+		}
+	})
+}
+
+// After the switch the answers go on as if there had been none, for who was known before.
+func TestSwitch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := bubble.Client(t, bubble.Start(t), 0)
+		lim, err := hybrid.New(rdb, hybrid.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lim.Close(t.Context())
+		old := redis_rate.NewLimiter(rdb)
+		for i, n := range []int{100, 30, 70} {
+			for range n {
+				if ok, differs, err := during(t.Context(), old, lim, "alice"); differs || err != nil {
+					t.Errorf("%d: %t, which differs: %t, %v", i, ok, differs, err)
+				}
+			}
+			time.Sleep(10200 * time.Millisecond)
+		}
+		// One who was not counted along is told what redis_rate knows.
+		const bob = "bob"
+		was, err := old.AllowN(t.Context(), bob, redis_rate.PerMinute(120), 90)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := lim.Set(t.Context(), bob, perUser, int64(was.Limit.Burst-was.Remaining)); err != nil {
+			t.Fatal(err)
+		}
+		for _, user := range []string{"alice", bob} {
+			left, err := old.AllowN(t.Context(), user, redis_rate.PerMinute(120), 0)
+			if is := lim.Peek(user, perUser).Remaining; err != nil || is == 120 || int64(left.Remaining)-is > 1 || is-int64(left.Remaining) > 1 {
+				t.Errorf("%s: %+v, %d; %v", user, left, is, err)
+			}
+		}
+	})
+}
