@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -83,6 +84,74 @@ func main() {}
 	if out, err := exec.Command("go", "vet", file).CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
+}
+
+// shown is a piece of a page that stands for a file.
+var shown = regexp.MustCompile("(?s)```(?:go|python|yaml)\n(.*?)```")
+
+// What the migration pages show is compiled, parsed and tested elsewhere: each piece is a file,
+// or a part of one. No program that is there is missing in the pages.
+func TestHouseMigrationPages(t *testing.T) {
+	var files []string
+	programs := 0
+	pages := everything(t, "docs/migrate")
+	for _, p := range slices.Concat(everything(t, "bench/migrate"), everything(t, "examples/sidecar")) {
+		text := read(t, p)
+		files = append(files, text)
+		switch filepath.Base(p) {
+		case "before.go", "after.go", "during.go":
+			programs++
+			if !slices.ContainsFunc(pages, func(page string) bool { return strings.Contains(read(t, page), "```go\n"+text+"```\n") }) {
+				t.Errorf("no page of docs/migrate shows %s as it is", p)
+			}
+		}
+	}
+	pieces := 0
+	for _, page := range pages {
+		for _, m := range shown.FindAllStringSubmatch(read(t, page), -1) {
+			pieces++
+			if !slices.ContainsFunc(files, func(text string) bool { return hasLines(text, m[1]) }) {
+				t.Errorf("%s shows what is part of no file:\n%s", page, m[1])
+			}
+		}
+	}
+	if programs < 8 || pieces < 11 {
+		t.Errorf("%d programs, %d pieces", programs, pieces)
+	}
+}
+
+// everything returns the files below a directory.
+func everything(t *testing.T, dir string) (files []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			files = append(files, p)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// hasLines reports whether a text contains lines in a row, which may be indented there.
+func hasLines(text, lines string) bool {
+	const mostIndented = 40
+	for n := range mostIndented {
+		indent := strings.Repeat(" ", n)
+		var piece strings.Builder
+		for line := range strings.Lines(lines) {
+			if line != "\n" {
+				piece.WriteString(indent)
+			}
+			piece.WriteString(line)
+		}
+		if strings.Contains("\n"+text, "\n"+piece.String()) {
+			return true
+		}
+	}
+	return false
 }
 
 var (
