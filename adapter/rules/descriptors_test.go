@@ -9,7 +9,7 @@ import (
 
 // entries makes entries of "key=value key=value".
 func entries(text string) (list []Entry) {
-	for _, f := range strings.Fields(text) {
+	for f := range strings.FieldsSeq(text) {
 		k, v, _ := strings.Cut(f, "=")
 		list = append(list, Entry{k, v})
 	}

@@ -79,12 +79,12 @@ func TestQuietBeforeReading(t *testing.T) {
 		defer w.Close()
 		w.put(one(2))
 		w.touch("/etc/rules.yaml")
-		time.Sleep(time.Second - 1)
+		time.Sleep(time.Second - time.Nanosecond)
 		synctest.Wait()
 		if w.reads.Load() != 0 {
 			t.Error("it was read while it may still be written")
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if w.reads.Load() != 1 || limitOf(w.File) != 2 {
 			t.Errorf("%d readings", w.reads.Load())
