@@ -64,9 +64,13 @@ func interrupt(t *testing.T, watch *exec.Cmd) {
 		t.Skip("Windows has no such signal for another process")
 	}
 	var errOut bytes.Buffer
+	interrupted := false
 	watch.Stdout, watch.Stderr = &lines{then: func(line string) {
-		if !strings.Contains(line, "TIME") {
-			_ = watch.Process.Signal(os.Interrupt) // again and again, until it ends
+		if !interrupted && !strings.Contains(line, "TIME") {
+			interrupted = true
+			if err := watch.Process.Signal(os.Interrupt); err != nil {
+				t.Error(err)
+			}
 		}
 	}}, &errOut
 	if err := watch.Run(); err != nil || errOut.Len() > 0 {

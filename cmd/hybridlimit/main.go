@@ -85,10 +85,9 @@ func usage(err error) error {
 func main() {
 	redis.SetLogger(silence{})
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends what does not heed the first
 	p := &program{ctx: ctx, out: os.Stdout, errOut: os.Stderr, in: os.Stdin, environ: os.Environ()}
-	code := p.run(os.Args[1:])
-	stop()
-	os.Exit(code)
+	os.Exit(p.run(os.Args[1:]))
 }
 
 // silence is for what go-redis logs of its own accord: commands say what went wrong.
