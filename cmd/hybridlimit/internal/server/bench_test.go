@@ -62,7 +62,7 @@ func serveAsChild(addr string) error {
 const benchRules = `
 domain: d
 descriptors:
-  - {key: user, rate_limit: {unit: hour, requests_per_unit: 4000000000}}
+  - {key: user, rate_limit: {unit: hour, requests_per_unit: 2000000000}}
 ...
 `
 
@@ -117,7 +117,7 @@ func askers(b *testing.B, redisAddr string) map[string]func(key string) error {
 	b.Cleanup(func() { cc.Close() })
 	rls, resp, direct := ratelimit.NewRateLimitServiceClient(cc), client(respAddr), client(redisAddr)
 	rate := redis_rate.NewLimiter(direct)
-	perHour := redis_rate.Limit{Rate: 4_000_000_000, Burst: 4_000_000_000, Period: time.Hour}
+	perHour := redis_rate.Limit{Rate: 2_000_000_000, Burst: 2_000_000_000, Period: time.Hour}
 	return map[string]func(string) error{
 		"rls": func(key string) error {
 			_, err := rls.ShouldRateLimit(ctx, &ratelimit.RateLimitRequest{
@@ -127,7 +127,7 @@ func askers(b *testing.B, redisAddr string) map[string]func(key string) error {
 			return err
 		},
 		"resp": func(key string) error {
-			return resp.Do(ctx, "CL.THROTTLE", key, 4_000_000_000, 4_000_000_000, 3600).Err()
+			return resp.Do(ctx, "CL.THROTTLE", key, 2_000_000_000, 2_000_000_000, 3600).Err()
 		},
 		"redis_rate": func(key string) error {
 			_, err := rate.Allow(ctx, key, perHour)

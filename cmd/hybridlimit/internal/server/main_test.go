@@ -158,12 +158,13 @@ func (n *node) take(key string) (admitted bool) {
 // command sends a command whose reply is numbers.
 func (n *node) command(args ...string) (numbers []int64) {
 	n.Helper()
-	text := fmt.Sprintf("*%d\r\n", len(args))
+	var text strings.Builder
+	text.WriteString(fmt.Sprintf("*%d\r\n", len(args)))
 	for _, a := range args {
-		text += fmt.Sprintf("$%d\r\n%s\r\n", len(a), a)
+		text.WriteString(fmt.Sprintf("$%d\r\n%s\r\n", len(a), a))
 	}
 	_ = n.redis.SetDeadline(time.Now().Add(patience))
-	if _, err := io.WriteString(n.redis, text); err != nil {
+	if _, err := io.WriteString(n.redis, text.String()); err != nil {
 		n.Fatal(err)
 	}
 	for left := 1; left > 0; left-- {

@@ -45,8 +45,8 @@ func TestCommandsMayArriveByteByByte(t *testing.T) {
 func TestAClientThatSendsTooMuchIsSentAwayWithAReason(t *testing.T) {
 	s, addr := listen(t, Options{})
 	for i, bad := range []string{
-		fmt.Sprintf("*1\r\n$%d\r\n", math.MaxInt64),
-		fmt.Sprintf("*%d\r\n", math.MaxInt64),
+		fmt.Sprintf("*1\r\n$%d\r\n", int64(math.MaxInt64)),
+		fmt.Sprintf("*%d\r\n", int64(math.MaxInt64)),
 		"*1\r\n$536870912\r\n",
 		encode("CL.THROTTLE", strings.Repeat("k", 1<<20), "1", "1", "1"),
 		strings.Repeat("x", 2*maxInline),

@@ -51,9 +51,9 @@ func TestFrameFindsWhereCommandsEnd(t *testing.T) {
 func TestFrameRefusesWhatIsTooLarge(t *testing.T) {
 	big := strings.Repeat("x", maxCommand)
 	for _, text := range []string{
-		fmt.Sprintf("*%d\r\n", math.MaxInt64),       // redcon would count to it
-		fmt.Sprintf("*1\r\n$%d\r\n", math.MaxInt64), // redcon would fail, and the program with it
-		fmt.Sprintf("*1\r\n$%d\r\n", math.MaxInt64-10),
+		fmt.Sprintf("*%d\r\n", int64(math.MaxInt64)),       // redcon would count to it
+		fmt.Sprintf("*1\r\n$%d\r\n", int64(math.MaxInt64)), // redcon would fail, and the program with it
+		fmt.Sprintf("*1\r\n$%d\r\n", int64(math.MaxInt64-10)),
 		fmt.Sprintf("*%d\r\n", maxArgs+1),
 		fmt.Sprintf("*1\r\n$%d\r\n", maxCommand+1),
 		"*0\r\n", "*-1\r\n", "*1\r\n$-1\r\n", "*\r\n", "*1\n", "*1\r\r\n", "*1x\r\n", "*1\r\n$\r\n", "*1\r\nPING\r\n", "*+1\r\n",

@@ -25,7 +25,7 @@ func TestGreetingsOfClients(t *testing.T) {
 		{"a pool", "CLIENT ID;CLIENT GETNAME;CLIENT NO-EVICT on;CLIENT NO-TOUCH on;RESET;COMMAND COUNT;COMMAND LIST;INFO server"},
 	} {
 		c := connect(t, addr)
-		for _, command := range strings.Split(g.commands, ";") {
+		for command := range strings.SplitSeq(g.commands, ";") {
 			if err, bad := c.do(command).(error); bad {
 				t.Errorf("%s: %s: %v", g.library, command, err)
 			}

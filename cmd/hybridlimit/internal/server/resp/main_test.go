@@ -110,11 +110,12 @@ func (c *client) raw(text string) {
 
 // encode returns a command as clients send it.
 func encode(args ...string) string {
-	text := fmt.Sprintf("*%d\r\n", len(args))
+	var text strings.Builder
+	text.WriteString(fmt.Sprintf("*%d\r\n", len(args)))
 	for _, a := range args {
-		text += fmt.Sprintf("$%d\r\n%s\r\n", len(a), a)
+		text.WriteString(fmt.Sprintf("$%d\r\n%s\r\n", len(a), a))
 	}
-	return text
+	return text.String()
 }
 
 // do sends a command, its words divided by spaces, and returns the reply.

@@ -77,7 +77,7 @@ func serve(t testing.TB, text string, o Options) *world {
 // d returns a descriptor from a text such as "message_type=marketing to_number=206".
 func d(text string) *common.RateLimitDescriptor {
 	desc := &common.RateLimitDescriptor{}
-	for _, pair := range strings.Fields(text) {
+	for pair := range strings.FieldsSeq(text) {
 		key, value, _ := strings.Cut(pair, "=")
 		desc.Entries = append(desc.Entries, &common.RateLimitDescriptor_Entry{Key: key, Value: value})
 	}
@@ -104,18 +104,19 @@ func (w *world) ask(req *ratelimit.RateLimitRequest) *ratelimit.RateLimitRespons
 // line returns a response as one line: the code, then code, limit, what remains and the
 // seconds until reset of each descriptor.
 func line(res *ratelimit.RateLimitResponse) string {
-	text := res.GetOverallCode().String()
+	var text strings.Builder
+	text.WriteString(res.GetOverallCode().String())
 	for _, st := range res.GetStatuses() {
-		text += " | " + st.GetCode().String()
+		text.WriteString(" | " + st.GetCode().String())
 		if l := st.GetCurrentLimit(); l != nil {
-			text += fmt.Sprintf(" %d/%s", l.GetRequestsPerUnit(), l.GetUnit())
+			text.WriteString(fmt.Sprintf(" %d/%s", l.GetRequestsPerUnit(), l.GetUnit()))
 		}
-		text += fmt.Sprintf(" %d", st.GetLimitRemaining())
+		text.WriteString(fmt.Sprintf(" %d", st.GetLimitRemaining()))
 		if r := st.GetDurationUntilReset(); r != nil {
-			text += fmt.Sprintf(" %gs", r.AsDuration().Seconds())
+			text.WriteString(fmt.Sprintf(" %gs", r.AsDuration().Seconds()))
 		}
 	}
-	return text
+	return text.String()
 }
 
 // want sends a request and checks the response.
