@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 	"github.com/hybridlimit/hybridlimit/local"
 )
@@ -131,7 +132,7 @@ var memoryRules = []*limit.Rule{
 
 // awaitBucket waits for a bucket of the window of memoryRules to come to its end.
 func awaitBucket(b *testing.B) {
-	width := time.Minute / limit.DefaultBuckets
+	width := time.Minute / arith.DefaultBuckets
 	was := time.Now().Truncate(width)
 	pollUntil(b, 2*width, "a bucket has ended", func() bool { return time.Now().Truncate(width) != was })
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -127,7 +128,7 @@ func TestPromiseOutage(t *testing.T) {
 		most, _ := worstWindow(list, int64(window), start+int64(window), s.now)
 		each := int64(len(list)) * int64(window) / (s.now - start)
 		// A true window may hold a bucket's share more.
-		if most > c.max+c.max/limit.DefaultBuckets || each < c.min {
+		if most > c.max+c.max/arith.DefaultBuckets || each < c.min {
 			t.Errorf("%v: %d admitted for each window, at most %d in one, want %d to %d", c.policy, each, most, c.min, c.max)
 		}
 		for _, n := range s.nodes {

@@ -51,8 +51,6 @@ const (
 	MaxWindow = 100 * 365 * 24 * time.Hour
 	// MaxNameBytes bounds the name of a rule.
 	MaxNameBytes = 256
-	// DefaultBuckets is what SlidingWindow uses.
-	DefaultBuckets = 10
 
 	minWindow   = time.Millisecond
 	maxBuckets  = 1000
@@ -102,11 +100,11 @@ func TokenBucket(name string, burst, refill int64, per time.Duration) (*Rule, er
 	return Funnel(name, burst, refill, per)
 }
 
-// SlidingWindow describes limit units in a window, counted in [DefaultBuckets]
+// SlidingWindow describes limit units in a window, counted in 10
 // sub-buckets. No window, wherever it begins, holds more than the limit and one
 // bucket's share of it: limit + ⌈limit/buckets⌉.
 func SlidingWindow(name string, limit int64, window time.Duration) (*Rule, error) {
-	return SlidingWindowBuckets(name, limit, window, DefaultBuckets)
+	return SlidingWindowBuckets(name, limit, window, arith.DefaultBuckets)
 }
 
 // SlidingWindowBuckets is [SlidingWindow] with the number of sub-buckets given,
@@ -270,7 +268,7 @@ func (r *Rule) String() string {
 		text += fmt.Sprintf(", leaking %d", r.arith.Units)
 	}
 	text += fmt.Sprintf(" per %v", r.arith.Period)
-	if r.alg == AlgorithmSlidingWindow && r.buckets != DefaultBuckets {
+	if r.alg == AlgorithmSlidingWindow && r.buckets != arith.DefaultBuckets {
 		text += fmt.Sprintf(" in %d buckets", r.buckets)
 	}
 	if r.dry {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -54,7 +55,7 @@ func (s numbers) shape() shaped {
 		sh.limit = s.limit // the rate
 	}
 	if s.algorithm == limit.AlgorithmSlidingWindow && s.buckets == 0 {
-		sh.buckets = limit.DefaultBuckets
+		sh.buckets = arith.DefaultBuckets
 	}
 	return sh
 }
@@ -145,7 +146,7 @@ func (s numbers) rule(name string) (rule *limit.Rule, err error) {
 	case limit.AlgorithmSlidingWindow:
 		buckets := s.buckets
 		if buckets == 0 {
-			buckets = limit.DefaultBuckets
+			buckets = arith.DefaultBuckets
 		}
 		rule, err = limit.SlidingWindowBuckets(name, most, s.per, buckets)
 	case limit.AlgorithmFixedWindow:

@@ -30,6 +30,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -169,8 +170,8 @@ func parseRule(text string) (*limit.Rule, error) {
 	if err = errors.Join(err, err2); err != nil {
 		return nil, fmt.Errorf("-rule %q is not like 1000/2s: %w", text, err)
 	}
-	if d < limit.DefaultBuckets*slot {
-		return nil, fmt.Errorf("-rule %q: the window must be at least %v, what is recorded is no finer", text, limit.DefaultBuckets*slot)
+	if d < arith.DefaultBuckets*slot {
+		return nil, fmt.Errorf("-rule %q: the window must be at least %v, what is recorded is no finer", text, arith.DefaultBuckets*slot)
 	}
 	return limit.SlidingWindow("demo", n, d)
 }

@@ -54,7 +54,7 @@ type handed struct {
 var nothingHanded handed
 
 // fewBuckets is the number of buckets of a window by default.
-const fewBuckets = limit.DefaultBuckets + 1
+const fewBuckets = arith.DefaultBuckets + 1
 
 // SmallWindow is a window of few buckets, in one allocation.
 type SmallWindow struct {

@@ -7,6 +7,9 @@ import (
 	"time"
 )
 
+// DefaultBuckets is in how many buckets a sliding window counts that does not say.
+const DefaultBuckets = 10
+
 // Span is an exact length of time, or an instant counted from a clock's
 // origin: NS whole nanoseconds plus Rem/u of another, where u is the number of
 // units that the funnel it belongs to leaks per period, 0 ≤ Rem < u. Spans of
