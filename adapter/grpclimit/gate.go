@@ -129,7 +129,7 @@ type claim struct {
 // admit takes the units of a call, or returns why it is refused.
 func (g *gate) admit(ctx context.Context, call Call) (claim, error) {
 	rule := g.ruleOf(ctx, call)
-	if rule == unlimited {
+	if rule == limit.Unlimited() {
 		return claim{}, nil
 	}
 	checks, err := g.checksOf(ctx, call, rule)
@@ -153,7 +153,7 @@ func (g *gate) ruleOf(ctx context.Context, call Call) *limit.Rule {
 	switch planned := g.plan(ctx, call); {
 	case planned == nil:
 		return rule
-	case g.dry && planned != unlimited:
+	case g.dry && planned != limit.Unlimited():
 		return planned.DryRun()
 	default:
 		return planned

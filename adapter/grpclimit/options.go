@@ -55,16 +55,10 @@ func (c *config) bad(format string, args ...any) {
 	c.problems = append(c.problems, fmt.Errorf("grpclimit: "+format, args...))
 }
 
-var unlimited = limit.Unlimited()
-
-// Unlimited returns what a [Plan] returns for a call that nothing limits, such as a health
-// check. It is not counted under any rule, nor are its messages, and it needs no key.
-// It is [limit.Unlimited].
-func Unlimited() *limit.Rule { return unlimited }
-
 // Plan chooses the rule of each call, such as by what a customer has paid. nil, as of a plan
-// that nobody knows, means the rule that the constructor was given: to let a call pass takes
-// [Unlimited]. Rules of one name share the counter of a key. Return rules that were built
+// that nobody knows, means the rule that the constructor was given: to let a call pass,
+// such as a health check, takes [limit.Unlimited]: it is not counted under any rule, nor are
+// its messages, and it needs no key. Rules of one name share the counter of a key. Return rules that were built
 // once.
 func Plan(plan func(ctx context.Context, call Call) *limit.Rule) Option {
 	return func(c *config) {

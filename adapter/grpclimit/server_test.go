@@ -168,7 +168,7 @@ func TestPlan(t *testing.T) {
 		case "broken":
 			return new(limit.Rule)
 		case "":
-			return grpclimit.Unlimited()
+			return limit.Unlimited()
 		}
 		return nil
 	}

@@ -159,7 +159,7 @@ func TestEachMessageWithoutKey(t *testing.T) {
 
 func TestUnlimitedStream(t *testing.T) {
 	lim, _ := alone(t)
-	plan := grpclimit.Plan(func(context.Context, grpclimit.Call) *limit.Rule { return grpclimit.Unlimited() })
+	plan := grpclimit.Plan(func(context.Context, grpclimit.Call) *limit.Rule { return limit.Unlimited() })
 	observe := grpclimit.Observe(func(_ context.Context, d grpclimit.Decision) { t.Errorf("decided %+v", d) })
 	cc := dial(t, serve(t, nil, echo(), stream(t, lim, bucket("streams", 0), grpclimit.ByMetadata("user"), plan, observe, grpclimit.EachMessage(bucket("messages", 0), nil))))
 	cs, err := open(t, cc, bothWays)

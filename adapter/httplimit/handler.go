@@ -44,7 +44,7 @@ func (c *config) decide(r *http.Request) (d Decision, asked []*boundLimit) {
 		switch {
 		case err != nil:
 			return undecided(err), nil
-		case q.Rule == unlimited:
+		case q.Rule == limit.Unlimited():
 			asked = slices.Delete(slices.Clone(asked), len(checks), len(checks)+1)
 		default:
 			checks = append(checks, q)
@@ -77,7 +77,7 @@ func undecided(err error) (d Decision) {
 func (l *boundLimit) check(r *http.Request) (q limit.Check, err error) {
 	q.Rule, q.N = l.Rule, 1
 	if l.RuleFor != nil {
-		if q.Rule = l.RuleFor(r); q.Rule == unlimited {
+		if q.Rule = l.RuleFor(r); q.Rule == limit.Unlimited() {
 			return q, nil
 		}
 		if !q.Rule.Valid() {

@@ -162,7 +162,7 @@ func TestSeveralLimits(t *testing.T) {
 
 func TestPlans(t *testing.T) {
 	lim, _ := newLimiter(t)
-	plans := map[string]*limit.Rule{"free": perMinute("calls", 1), "pro": perMinute("calls", 3), "staff": Unlimited(), "é": perMinute("é", 1)}
+	plans := map[string]*limit.Rule{"free": perMinute("calls", 1), "pro": perMinute("calls", 3), "staff": limit.Unlimited(), "é": perMinute("é", 1)}
 	s := server(t, protect(t, lim, Options{}, nil,
 		Limit{RuleFor: func(r *http.Request) *limit.Rule { return plans[r.Header.Get("Plan")] }, Key: By(byKey)},
 		Limit{Rule: perMinute("all", 100), Key: func(*http.Request) (string, error) { return "all", nil }}))
@@ -172,7 +172,7 @@ func TestPlans(t *testing.T) {
 	get(t, s, "/", "Key: k", "Plan: é").want(t, 200, `RateLimit: "%c3%a9";r=0;t=60`)
 	get(t, s, "/", "Plan: staff").want(t, 200, `RateLimit: "all";r=96;t=60`, `RateLimit-Policy: "all";q=100;w=60`) // its key is not asked for
 	get(t, s, "/", "Key: k", "Plan: gold").want(t, 500, "RateLimit: ")                                             // a plan that nobody knows
-	only := server(t, protect(t, lim, Options{}, nil, Limit{RuleFor: func(*http.Request) *limit.Rule { return Unlimited() }, Key: By(byKey)}))
+	only := server(t, protect(t, lim, Options{}, nil, Limit{RuleFor: func(*http.Request) *limit.Rule { return limit.Unlimited() }, Key: By(byKey)}))
 	get(t, only, "/").want(t, 200, "RateLimit: ", "RateLimit-Policy: ")
 }
 
@@ -373,7 +373,7 @@ func TestNewErrors(t *testing.T) {
 	lim, _ := newLimiter(t)
 	rule, key := perMinute("r", 1), By(byKey)
 	for name, limits := range map[string][]Limit{
-		"no limits": nil, "no rule": {{Key: key}}, "zero rule": {{Key: key, Rule: new(limit.Rule)}}, "unlimited": {{Key: key, Rule: Unlimited()}},
+		"no limits": nil, "no rule": {{Key: key}}, "zero rule": {{Key: key, Rule: new(limit.Rule)}}, "unlimited": {{Key: key, Rule: limit.Unlimited()}},
 		"no key": {{Rule: rule}}, "key of no function": {{Rule: rule, Key: By(nil)}}, "key of no header": {{Rule: rule, Key: ByHeader("no header")}},
 		"key of nothing": {{Rule: rule, Key: Join()}}, "key of a part that is nil": {{Rule: rule, Key: Join(key, nil)}},
 		"two rules": {{Rule: rule, Key: key, RuleFor: func(*http.Request) *limit.Rule { return rule }}},

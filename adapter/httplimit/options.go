@@ -25,7 +25,7 @@ type Limiter interface {
 type Limit struct {
 	Rule *limit.Rule
 	// RuleFor chooses the rule by the request, such as the plan of a customer. To limit a
-	// request by this Limit is the default: return [Unlimited] not to. A nil rule, as of a
+	// request by this Limit is the default: return [limit.Unlimited] not to. A nil rule, as of a
 	// plan that nobody knows, is an error, see OnError of [Options]. Build rules once: one
 	// that is built anew for each request is slower.
 	RuleFor func(r *http.Request) *limit.Rule
@@ -38,12 +38,6 @@ type Limit struct {
 	// rule. It is printable ASCII: the draft allows nothing else.
 	Policy string
 }
-
-var unlimited = limit.Unlimited()
-
-// Unlimited returns what RuleFor of a [Limit] returns for a request that it does not limit.
-// Nothing is counted then. It is [limit.Unlimited]; limiters refuse it.
-func Unlimited() *limit.Rule { return unlimited }
 
 // Headers is which fields of a response tell the client what is left.
 type Headers uint8
