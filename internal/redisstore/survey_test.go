@@ -259,3 +259,33 @@ func TestNodesThatHaveGoneAreNotListed(t *testing.T) {
 		t.Errorf("%+v, %v", f, err)
 	}
 }
+
+// What is used and what remains are the limit together, at any time.
+func TestUsedIsTheRest(t *testing.T) {
+	b := onMini(t)
+	l := b.limiter()
+	s := b.survey(Options{Shards: l.Keyspace().Shards()})
+	var looks []Look
+	for _, rule := range oneOfEach(t, "api") {
+		if err := l.Set(ctx, "k", rule, 700); err != nil {
+			t.Fatal(err)
+		}
+		name, _ := s.Keyspace().Parse(s.Keyspace().CounterKey(rule, "k"))
+		looks = append(looks, Look{name, rule})
+	}
+	partly := 0 // looks at a window that has forgotten a part
+	for range 100 {
+		for i, seen := range s.Peek(ctx, looks) {
+			if seen.Err != nil || seen.Used+seen.Result.Remaining != 1000 {
+				t.Fatalf("%v: %+v", looks[i].Rule, seen)
+			}
+			if looks[i].Rule.Algorithm() == limit.AlgorithmSlidingWindow && seen.Used > 0 && seen.Used < 700 {
+				partly++
+			}
+		}
+		b.advance(40 * time.Second)
+	}
+	if partly == 0 {
+		t.Error("no window has been seen that has forgotten a part")
+	}
+}
