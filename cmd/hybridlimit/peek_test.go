@@ -228,6 +228,10 @@ func TestSentinel(t *testing.T) {
 	cli(t, with(flags, "set", "k", "999", slowly)...).want(t, exitOK)
 	cli(t, with([]string{at(r.Master), "--timeout=1m"}, "peek", "k", slowly)...).want(t, exitOK).says(t, "999")
 	cli(t, with([]string{at(r.Replica), "--timeout=1m"}, "set", "k", "1", slowly)...).want(t, exitRedis).says(t, "name the master")
+	o := cli(t, append([]string{"doctor", flags[0], flags[1]}, patient...)...).want(t, exitFound).says(t, "master group of the Sentinel at "+r.Sentinels[0].Addr(), "warning persistence")
+	if strings.Contains(o.out, "error") && !strings.Contains(o.out, "0 errors") {
+		t.Errorf("%s", o.out)
+	}
 }
 
 // Keys come from anywhere: what would not be printed as it is, is escaped; long ones are cut.

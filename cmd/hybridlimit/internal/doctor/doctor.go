@@ -78,6 +78,8 @@ type Options struct {
 	// SlowCommand is which command is too slow, whoever sends it: Redis answers nobody
 	// else meanwhile.
 	SlowCommand time.Duration
+	// Name is what a server that is no Cluster's is called. Default: its address.
+	Name string
 	// Cluster tells that the client is that of a Cluster. Encrypted, Local and Password
 	// say how it connects.
 	Cluster, Encrypted, Local, Password bool
@@ -94,6 +96,9 @@ func Examine(ctx context.Context, rdb redis.UniversalClient, survey *redisstore.
 		f, err := gather(ctx, rdb, m, survey)
 		if err != nil {
 			return Report{}, err
+		}
+		if o.Name != "" && !o.Cluster {
+			f.name = o.Name
 		}
 		r.Servers = append(r.Servers, f.server())
 		r.judge(f, o)
