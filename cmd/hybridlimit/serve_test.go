@@ -19,8 +19,8 @@ rules:
   api: {algorithm: token-bucket, limit: 60, per: 1m, burst: 3}
 `
 
-// writeRules writes a rules file.
-func writeRules(t *testing.T, text string) string {
+// rulesAt writes a rules file.
+func rulesAt(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "rules.yaml")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -107,7 +107,7 @@ func redisDo(t *testing.T, addr string, lines ...string) (reply string) {
 }
 
 func TestServe(t *testing.T) {
-	s := runServe(t, "--alone", "--rules", writeRules(t, someRules), "--log-level", "info", "--response-headers", "--stop-timeout", "1m")
+	s := runServe(t, "--alone", "--rules", rulesAt(t, someRules), "--log-level", "info", "--response-headers", "--stop-timeout", "1m")
 	if got := redisDo(t, s.addr["resp"], "HL.TAKE api alice"); got != "*5" {
 		t.Errorf("%q, want five numbers", got)
 	}
@@ -123,7 +123,7 @@ func TestServeWithoutTheRedisThatItWasTold(t *testing.T) {
 	ln.Close()
 	t.Setenv("HYBRIDLIMIT_REDIS", "redis://"+ln.Addr().String())
 	t.Setenv("HYBRIDLIMIT_RESP_PASSWORD", "secret")
-	s := runServe(t, "--rules", writeRules(t, someRules), "--fallback", "full-limit", "--stop-timeout", "1m")
+	s := runServe(t, "--rules", rulesAt(t, someRules), "--fallback", "full-limit", "--stop-timeout", "200ms")
 	if got := redisDo(t, s.addr["resp"], "HL.TAKE api alice"); !strings.HasPrefix(got, "-NOAUTH") {
 		t.Errorf("%q without the password", got)
 	}
@@ -132,14 +132,17 @@ func TestServeWithoutTheRedisThatItWasTold(t *testing.T) {
 	}
 	s.stop()
 	select {
-	case <-s.code: // the unit that nobody could be told of may be an error
-	case <-time.After(2 * time.Minute):
+	case code := <-s.code:
+		if code != exitFailed { // nobody could be told of the unit
+			t.Errorf("exit code %d, want %d", code, exitFailed)
+		}
+	case <-time.After(time.Minute):
 		t.Fatal("it does not end")
 	}
 }
 
 func TestServeRefusesWhatItCannotServe(t *testing.T) {
-	good := writeRules(t, someRules)
+	good := rulesAt(t, someRules)
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -151,7 +154,7 @@ func TestServeRefusesWhatItCannotServe(t *testing.T) {
 	}{
 		{"--alone", "--rules"},
 		{"--alone --rules " + good + ".none", ".none"},
-		{"--alone --rules " + writeRules(t, "rules: {api: {algorithm: token-bucket, limit: x, per: 1m}}"), "rules.yaml:1:"},
+		{"--alone --rules " + rulesAt(t, "rules: {api: {algorithm: token-bucket, limit: x, per: 1m}}"), "rules.yaml:1:"},
 		{"--alone --rules " + good + " --grpc - --resp -", "address"},
 		{"--alone --rules " + good + " --resp " + taken.Addr().String(), "in use"},
 		{"--alone --rules " + good + " --fallback hope", "fallback"},
