@@ -32,6 +32,7 @@ func partOf(list []time.Duration, part float64) time.Duration {
 // key is reported in its turn, so that reports come late, all to the same degree. A hot
 // key is near its limit: its reports go first, so that it is kept all the same.
 func TestSaturation(t *testing.T) {
+	oneGoroutine(t)
 	const (
 		nodes, slow = 8, 50
 		lag         = time.Second
