@@ -20,8 +20,8 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// certificate writes a certificate for localhost that signs itself, and its key.
-func certificate(t *testing.T) (cert, key string) {
+// certificateFor writes a certificate for localhost that signs itself, and its key.
+func certificateFor(t *testing.T) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -51,7 +51,7 @@ func certificate(t *testing.T) (cert, key string) {
 
 // Both protocols speak TLS, and only with clients that have a certificate.
 func TestServeWithTLS(t *testing.T) {
-	cert, key := certificate(t)
+	cert, key := certificateFor(t)
 	s := runServe(t, "--alone", "--rules", rulesAt(t, someRules), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", cert, "--stop-timeout", "1m")
 	text, err := os.ReadFile(cert)
 	if err != nil {
