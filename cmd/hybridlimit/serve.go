@@ -8,8 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/adapter/rules"
@@ -75,7 +73,6 @@ func (c *serveCmd) Run(p *program) error {
 	}
 	select {
 	case <-p.ctx.Done():
-		signal.Reset(os.Interrupt, syscall.SIGTERM) // a second one ends the program at once
 		return s.Stop()
 	case err := <-s.Failed():
 		return errors.Join(err, s.Stop())

@@ -2,16 +2,10 @@ package main
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"io"
-	"math/big"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -20,48 +14,15 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// certificateFor writes a certificate for localhost that signs itself, and its key.
-func certificateFor(t *testing.T) (cert, key string) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), DNSNames: []string{"localhost"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: secret}} {
-		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return cert, key
-}
-
 // Both protocols speak TLS, and only with clients that have a certificate.
 func TestServeWithTLS(t *testing.T) {
-	cert, key := certificateFor(t)
+	pair, cert, key := certificate(t)
 	s := runServe(t, "--alone", "--rules", rulesAt(t, someRules), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", cert, "--stop-timeout", "1m")
 	text, err := os.ReadFile(cert)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair, err := tls.LoadX509KeyPair(cert, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "localhost"}
+	config := &tls.Config{RootCAs: x509.NewCertPool()}
 	config.RootCAs.AppendCertsFromPEM(text)
 	for _, with := range []bool{false, true} {
 		if with {
