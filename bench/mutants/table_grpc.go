@@ -56,7 +56,7 @@ var grpcMutants = []mutant{
 		breaks: "A call of a plan that nobody knows passes.",
 		file:   "adapter/grpclimit/gate.go",
 		old:    "case planned == nil:\n\t\treturn rule",
-		new:    "case planned == nil:\n\t\treturn unlimited",
+		new:    "case planned == nil:\n\t\treturn limit.Unlimited()",
 		by:     grpclimit("TestPlan"),
 	},
 	{
