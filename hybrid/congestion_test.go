@@ -112,6 +112,7 @@ func TestSaturation(t *testing.T) {
 // A server becomes 20 times slower, by which it has four times more to do than it has
 // time for, and recovers after 10 s.
 func TestServerSlowsDown(t *testing.T) {
+	oneGoroutine(t)
 	const nodes, slow, keys = 4, 5, 2000
 	cold := limit.Must(limit.Funnel("cold", 1_000_000, 1_000_000, time.Hour))
 	s, v := saturated(t, nodes, slow, cold)
