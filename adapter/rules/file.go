@@ -105,7 +105,7 @@ func (f *File) Reload() error {
 		f.unchangedLocked()
 		return nil
 	}
-	set, problems := parse(f.path, text, old)
+	set, problems := parse(f.path, text, old, f.o.Check)
 	if problems == nil && old != nil {
 		problems = set.refusal(old, f.path, f.o.AllowRemoval)
 	}

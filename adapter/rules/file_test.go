@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // whole is a file that shows its end, in which every kind of entry is.
@@ -338,5 +339,45 @@ func TestReloadSurvivesPanics(t *testing.T) {
 	f.reload()
 	if s := f.Stats(); !strings.Contains(s.LastError, "oops") || s.Failures != 1 || limitOf(f) != 1 {
 		t.Errorf("%+v", s)
+	}
+}
+
+// A file with a rule that the limiter cannot decide by is a bad one, wherever the rule is: in
+// force it would refuse everything.
+//
+// Fault 64: a rule of another limiter.
+func TestCheckRefusesRules(t *testing.T) {
+	errLog := errors.New("limit: no sliding logs here")
+	check := func(rule *limit.Rule) error {
+		if rule.Algorithm() == limit.AlgorithmSlidingLog || rule.Limit() > 1000 {
+			return errLog
+		}
+		return nil
+	}
+	for name, c := range map[string]struct{ text, want string }{
+		"a rule":           {strings.Replace(one(2), "fixed-window", "sliding-log", 1), ":2:8: rules.api: no sliding logs here"},
+		"an unlimited one": {"rules: {api: {algorithm: sliding-log, limit: 1, per: 1s, unlimited: true}}\n", "rules.api: "},
+		"a plan":           {one(2) + "plans: {pro: {api: {limit: 1001}}}\n", "plans.pro.api: "},
+		"an override":      {one(2) + "overrides: [{key: k, rules: {api: {limit: 1001}}}]\n", "overrides[key=k].rules.api: "},
+		"a descriptor":     {one(2) + "---\ndomain: d\ndescriptors:\n  - {key: user" + rated + "1001}}\n", "domains.d.descriptors"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := temp(t, one(1))
+			f, _ := opened(t, path, Options{Check: check})
+			write(t, path, c.text)
+			var problems Problems
+			if err := f.Reload(); !errors.As(err, &problems) || len(problems) != 1 || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+			if limitOf(f) != 1 {
+				t.Error("the rules before are not in force any more")
+			}
+			if _, err := openFile(path, Options{Check: check}, readFile); err == nil {
+				t.Error("a first file with such a rule is taken")
+			}
+			if _, err := openFile(path, Options{}, readFile); err != nil {
+				t.Errorf("without Check: %v", err)
+			}
+		})
 	}
 }

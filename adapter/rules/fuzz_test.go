@@ -24,7 +24,7 @@ func seeds(f *testing.F, add func(text string)) {
 func FuzzParse(f *testing.F) {
 	seeds(f, func(text string) { f.Add(text) })
 	f.Fuzz(func(t *testing.T, text string) {
-		set, problems := parse("f", []byte(text), nil)
+		set, problems := parse("f", []byte(text), nil, nil)
 		if (set == nil) != (len(problems) > 0) {
 			t.Fatalf("a set %v, and %d problems", set != nil, len(problems))
 		}
@@ -44,7 +44,7 @@ func FuzzParse(f *testing.F) {
 				}
 			}
 		}
-		if again, problems := parse("f", []byte(text), set); problems != nil || again.refusal(set, "f", false) != nil && set.source.newline {
+		if again, problems := parse("f", []byte(text), set, nil); problems != nil || again.refusal(set, "f", false) != nil && set.source.newline {
 			t.Errorf("the same text once more: %v", problems)
 		}
 	})
@@ -56,11 +56,11 @@ func FuzzParse(f *testing.F) {
 func FuzzCutOff(f *testing.F) {
 	seeds(f, func(text string) { f.Add(text, len(text)/2) })
 	f.Fuzz(func(t *testing.T, text string, n int) {
-		set, _ := parse("f", []byte(text), nil)
+		set, _ := parse("f", []byte(text), nil, nil)
 		if set == nil || n < 0 || n >= len(text) {
 			return
 		}
-		cut, _ := parse("f", []byte(text[:n]), set)
+		cut, _ := parse("f", []byte(text[:n]), set, nil)
 		if cut == nil || cut.refusal(set, "f", false) != nil {
 			return
 		}

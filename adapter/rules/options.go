@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // Options says how [Watch] follows a file. The zero value is ready to use.
@@ -23,6 +24,11 @@ type Options struct {
 	// Poll is how often the file is read without a notice of the system, for file systems
 	// that give none. Default 30 s; 10 ms to 1 h.
 	Poll time.Duration
+	// Check says what is wrong with a rule that the limiter cannot decide by, such as the
+	// CheckRule method of a hybrid.Limiter. A file with such a rule, be it of a plan, an
+	// override or a descriptor, is refused like one with another mistake. It must not call
+	// methods of the [File]. Default: every rule is fine.
+	Check func(rule *limit.Rule) error
 	// Clock is for the times in [Stats]. Default [clock.System].
 	Clock clock.Clock
 	// Logger gets one line for each change of the rules, at level Info, and one when the file

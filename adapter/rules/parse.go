@@ -13,7 +13,7 @@ import (
 // Parse reads the text of a rules file, YAML or JSON. name is what errors call the file. The
 // error is of type [Problems] and has all that was found wrong, in the order of the lines.
 func Parse(name string, text []byte) (*Set, error) {
-	set, problems := parse(name, text, nil)
+	set, problems := parse(name, text, nil, nil)
 	if problems != nil {
 		return nil, problems
 	}
@@ -23,7 +23,7 @@ func Parse(name string, text []byte) (*Set, error) {
 // Validate returns what is wrong with the text of a rules file, nil if nothing is. It is
 // [Parse] for those who do not want the rules.
 func Validate(name string, text []byte) Problems {
-	_, problems := parse(name, text, nil)
+	_, problems := parse(name, text, nil, nil)
 	return problems
 }
 
@@ -36,8 +36,9 @@ func Load(path string) (*Set, error) {
 	return Parse(path, text)
 }
 
-// parse reads a file. Rules that are the same as in old stay the same pointer.
-func parse(name string, text []byte, old *Set) (*Set, Problems) {
+// parse reads a file. Rules that are the same as in old stay the same pointer. A rule that
+// check, unless it is nil, has an error for is a problem.
+func parse(name string, text []byte, old *Set, check func(*limit.Rule) error) (*Set, Problems) {
 	c := &collector{file: name}
 	docs := documents(c, string(text))
 	if len(docs) == 0 {
@@ -46,7 +47,7 @@ func parse(name string, text []byte, old *Set) (*Set, Problems) {
 		}
 		return nil, c.result()
 	}
-	b := &builder{decoder: decoder{c}, set: newSet()}
+	b := &builder{decoder: decoder{c}, set: newSet(), check: check}
 	if old != nil {
 		b.old = old.built
 	}

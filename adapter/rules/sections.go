@@ -20,8 +20,9 @@ const maxKeyBytes = 1024
 // builder makes a [Set] of documents.
 type builder struct {
 	decoder
-	set *Set
-	old map[build]*limit.Rule // of the set before, so that equal rules stay the same pointer
+	set   *Set
+	old   map[build]*limit.Rule   // of the set before, so that equal rules stay the same pointer
+	check func(*limit.Rule) error // Options.Check; nil: none
 }
 
 // sections reads a document of rules, plans and overrides.
@@ -99,13 +100,15 @@ func (b *builder) namedRule(f field) {
 		return
 	}
 	n := &named{numbers: s, rule: b.rule(f.value, path, f.name, s)}
-	s.unlimited, s.blocked, s.dry = false, true, false // who is blocked is so during a dry run, too
-	n.blocked = b.rule(f.value, path, f.name, s)
+	if n.rule != nil { // else the same would be said twice
+		s.unlimited, s.blocked, s.dry = false, true, false // who is blocked is so during a dry run, too
+		n.blocked = b.rule(f.value, path, f.name, s)
+	}
 	b.set.rules[f.name] = n
 }
 
 // rule returns the rule of these numbers, the one that was there if there was. If it cannot
-// be built, that is a problem.
+// be built, or not be used, that is a problem.
 func (b *builder) rule(at *node, path, name string, s numbers) *limit.Rule {
 	made := build{name, s}
 	if r := b.set.built[made]; r != nil {
@@ -118,9 +121,22 @@ func (b *builder) rule(at *node, path, name string, s numbers) *limit.Rule {
 			b.add(at.place, path, "%s", plain(err))
 			return nil
 		}
+		if err := b.usable(r); err != nil {
+			b.add(at.place, path, "%s", plain(err))
+			return nil
+		}
 	}
 	b.set.built[made] = r
 	return r
+}
+
+// usable returns what Options.Check has against a rule. No limiter is asked about what is
+// unlimited.
+func (b *builder) usable(r *limit.Rule) error {
+	if b.check == nil || r == limit.Unlimited() {
+		return nil
+	}
+	return b.check(r)
 }
 
 func (b *builder) plan(f field) {
