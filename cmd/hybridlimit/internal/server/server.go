@@ -25,7 +25,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/server/resp"
 	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/server/rls"
 	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // Server is the servers that answer for one limiter and one rules file. Make it with [Start].
@@ -64,31 +63,16 @@ func (s *Server) begin() (err error) {
 	if err := s.o.validate(); err != nil {
 		return err
 	}
-	if s.file, err = rules.Watch(s.o.RulesPath, s.o.Rules); err != nil {
-		return err
-	}
 	if s.lim, err = hybrid.New(s.o.Redis, s.o.Limiter); err != nil {
 		return err
 	}
-	if err := s.usable(); err != nil {
+	// A rule that this limiter cannot decide by is a mistake, also in a file that comes later.
+	s.o.Rules.Check = s.lim.CheckRule
+	if s.file, err = rules.Watch(s.o.RulesPath, s.o.Rules); err != nil {
 		return err
 	}
 	s.fresh = fresh.New(s.lim)
 	return s.build()
-}
-
-// usable reports the rules that the limiter cannot decide by.
-func (s *Server) usable() error {
-	var errs []error
-	set := s.file.Set()
-	for _, name := range set.Names() {
-		if rule := set.Rule(name); rule != limit.Unlimited() {
-			if err := s.lim.CheckRule(rule); err != nil {
-				errs = append(errs, fmt.Errorf("serve: %s: rule %q: %w", s.o.RulesPath, name, err))
-			}
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // abandon closes what a failed Start has opened.

@@ -60,8 +60,14 @@ func TestRulesAreReloaded(t *testing.T) {
 	if got := admits(t, n.take, "alice"); got != 5 {
 		t.Errorf("%d more are admitted, want 5: what was used stays", got)
 	}
+	// A rule that this limiter cannot decide by would refuse everything.
+	write(t, n.path, strings.ReplaceAll(limits, "sliding-window", "sliding-log"))
+	eventually(t, "the file is refused", func() bool { _, body := n.get("/readyz"); return strings.Contains(body, "sliding log") })
+	if got := n.command("HL.PEEK", "api", "alice"); len(got) != 5 || got[1] != 15 {
+		t.Errorf("%v: such a file is in force", got)
+	}
 	write(t, n.path, "rules: {api: {algorithm: sliding-window, limit: ten, per: 24h}}")
-	eventually(t, "the file is refused", func() bool { _, body := n.get("/readyz"); return strings.Contains(body, "limit") })
+	eventually(t, "the file is refused", func() bool { _, body := n.get("/readyz"); return strings.Contains(body, "whole number") })
 	if n.take("alice") || !n.take("bob") || !n.ask("bob") {
 		t.Error("a bad file changes what is in force")
 	}
@@ -178,7 +184,7 @@ func TestStartFails(t *testing.T) {
 		{limits, Options{}, "address"},
 		{limits, Options{RESP: good, StopTimeout: -1}, "StopTimeout"},
 		{"rules: []", Options{RESP: loopback(t)}, "rules"},
-		{"rules: {api: {algorithm: sliding-log, limit: 10, per: 1m}}", Options{RESP: loopback(t)}, `"api"`},
+		{"rules: {api: {algorithm: sliding-log, limit: 10, per: 1m}}", Options{RESP: loopback(t)}, "rules.yaml:1:14: rules.api: "},
 		{limits, Options{RESP: loopback(t), Limiter: hybrid.Options{MaxKeys: -1}}, "MaxKeys"},
 		{limits, Options{RESP: loopback(t), RESPMaxConns: -1}, "MaxConns"},
 	} {
