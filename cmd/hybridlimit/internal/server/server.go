@@ -36,8 +36,10 @@ type Server struct {
 	service *rls.Service // nil: no gRPC
 	grpc    *grpc.Server
 	health  *health.Server
-	resp    *resp.Server // nil: no RESP
-	http    *http.Server // nil: no HTTP
+	streams context.Context    // of calls that do not end by themselves
+	end     context.CancelFunc // of streams
+	resp    *resp.Server       // nil: no RESP
+	http    *http.Server       // nil: no HTTP
 
 	stopping atomic.Bool
 	serving  sync.WaitGroup
@@ -50,6 +52,7 @@ const maxMessage = 256 << 10
 // Start loads the rules, makes the limiter and serves. It does not wait for Redis.
 func Start(o Options) (*Server, error) {
 	s := &Server{o: o.withDefaults(), failed: make(chan error, 1)}
+	s.streams, s.end = context.WithCancel(context.Background())
 	if err := s.begin(); err != nil {
 		s.abandon()
 		return nil, err
@@ -77,6 +80,7 @@ func (s *Server) begin() (err error) {
 
 // abandon closes what a failed Start has opened.
 func (s *Server) abandon() {
+	s.end()
 	if s.file != nil {
 		s.file.Close()
 	}
@@ -105,7 +109,7 @@ func (s *Server) build() error {
 		if err != nil {
 			return err
 		}
-		options := []grpc.ServerOption{grpc.MaxRecvMsgSize(maxMessage)}
+		options := []grpc.ServerOption{grpc.MaxRecvMsgSize(maxMessage), grpc.StreamInterceptor(s.untilStop)}
 		if o.TLS != nil {
 			options = append(options, grpc.Creds(credentials.NewTLS(o.TLS)))
 		}
@@ -214,8 +218,27 @@ func (s *Server) Stop() error {
 	return err
 }
 
+// untilStop ends a stream when the server stops. There is one kind: clients watch the health
+// of a server, and would do so for ever.
+func (s *Server) untilStop(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, serve grpc.StreamHandler) error {
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	defer context.AfterFunc(s.streams, cancel)()
+	return serve(srv, bounded{stream, ctx})
+}
+
+// bounded is a stream that ends with a context.
+type bounded struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+// Context returns it.
+func (b bounded) Context() context.Context { return b.ctx }
+
 // stopGRPC lets the calls under way end, and cuts them off when ctx ends.
 func (s *Server) stopGRPC(ctx context.Context) error {
+	s.end()
 	done := make(chan struct{})
 	go func() { defer close(done); s.grpc.GracefulStop() }()
 	select {

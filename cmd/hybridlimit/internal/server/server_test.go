@@ -172,6 +172,32 @@ func TestOneProtocolIsEnough(t *testing.T) {
 	}
 }
 
+// A client that watches the health of the server does not keep it from ending.
+func TestStopEndsWatchers(t *testing.T) {
+	n := begin(t, "", nil)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	watch, err := healthpb.NewHealthClient(n.cc).Watch(ctx, &healthpb.HealthCheckRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res, err := watch.Recv(); err != nil || res.GetStatus() != healthpb.HealthCheckResponse_SERVING {
+		t.Fatalf("%v, %v", res, err)
+	}
+	n.redis.Close()
+	n.stopped = true
+	if err := n.server.Stop(); err != nil {
+		t.Error(err)
+	}
+	for err == nil { // it may hear first that the server is not ready
+		_, err = watch.Recv()
+	}
+	if ctx.Err() != nil {
+		t.Error("the stream does not end")
+	}
+	n.cc.Close()
+}
+
 func TestStartFails(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rules.yaml")
 	good, taken := loopback(t), loopback(t)
