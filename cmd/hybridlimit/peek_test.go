@@ -160,6 +160,8 @@ func TestPasswordsAreNotShown(t *testing.T) {
 	for _, url := range []string{
 		"redis://user:s3cret@127.0.0.1:1", "redis://user:s3cret@127.0.0.1:x", "redis://:s3cret/@127.0.0.1:1", "redis://:s3cret%zz@h", "redis://:s3cret@h/1/2", "redis://:s3cret@h?x=1",
 		"rediss://:s3cret@127.0.0.1:1", "unix://:s3cret@/nowhere/redis.sock", "http://:s3cret@h", "redis://:s3cret@" + s.Addr(), "redis://127.0.0.1:1?master_name=m&password=s3cret", "redis://:s3cret @h",
+		"redis://:12/s3cret@127.0.0.1:1/0", "redis://:12/x/s3cret@127.0.0.1:1/0", "redis://:12?s3cret=1@127.0.0.1:1", "unix://:12/s3cret@/nowhere/redis.sock",
+		"redis://s3cret:12/x@127.0.0.1:1", "redis://s3cret:12#x@127.0.0.1:1", "unix://s3cret:12#x@/nowhere",
 	} {
 		o := cli(t, "nodes", "--redis="+url, "--timeout=5s")
 		if o.code != exitUsage && o.code != exitRedis || o.err == "" || strings.Contains(o.err+o.out, "s3cret") {

@@ -60,7 +60,7 @@ var errURL = errors.New("--redis is not a URL such as redis://:password@host:637
 // error is about the flags, and never has a password in it.
 func (f Flags) Open() (*Target, error) {
 	u, err := url.Parse(f.Redis)
-	if err != nil || u.Scheme != "unix" && u.Host == "" || u.Scheme == "unix" && u.Path == "" {
+	if err != nil || !isWhole(u) {
 		return nil, errURL
 	}
 	if f.Timeout < leastTimeout || f.Timeout > mostTimeout {
@@ -79,10 +79,22 @@ func (f Flags) Open() (*Target, error) {
 	default:
 		t.UniversalClient, err = f.single()
 	}
+	if err != nil && strings.Contains(u.RawQuery, "@") {
+		return nil, errURL // what follows a ? may be the rest of a password
+	}
 	if err != nil {
 		return nil, fmt.Errorf("--redis: %s", strings.TrimPrefix(err.Error(), "redis: "))
 	}
 	return t, nil
+}
+
+// isWhole reports whether a URL has its parts where they belong. A password such as 12/34 or
+// 12#34 that is not escaped makes its beginning a port, and its end part of what errors show.
+func isWhole(u *url.URL) bool {
+	if u.Scheme == "unix" {
+		return u.Host == "" && u.Path != "" && u.Fragment == ""
+	}
+	return u.Host != "" && !strings.Contains(u.Path, "@") && u.Fragment == ""
 }
 
 // name returns where a Redis is, without who connects.
