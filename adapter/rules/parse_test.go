@@ -112,6 +112,8 @@ func TestMistakes(t *testing.T) {
 		{`{"rules": {"api": {"limit": 5}}`, "this is not YAML"},
 		{api + "\x00", "3:1: the character U+0000 is not allowed"},
 		{api + "# \xff", "3:3: the byte 0xff is not allowed: write UTF-8 text"},
+		{"rules: {api: {algorithm: gcra, limit: \u009b31m5, per: 1s}}\n", "1:39: the character U+009B is not allowed"},
+		{api + "# \u202e", "3:3: the character U+202E is not allowed"},
 		{api + "a\rb", "a carriage return without a line feed"},
 	} {
 		problems := Validate("rules.yaml", []byte(c.text))

@@ -122,13 +122,19 @@ func unprintable(text string) (at place, what string) {
 			line, column = line+1, 0
 		case r == utf8.RuneError && !strings.HasPrefix(text[i:], "\ufffd"):
 			return place{line, column}, fmt.Sprintf("the byte 0x%02x", text[i])
-		case r < ' ' && r != '\t' && r != '\r', r == 0x7f, r == '\ufeff':
+		case r < ' ' && r != '\t' && r != '\r', r == 0x7f, r == '\ufeff', isControl(r):
 			return place{line, column}, fmt.Sprintf("the character %U", r)
 		case r == '\r' && !strings.HasPrefix(text[i:], "\r\n"):
 			return place{line, column}, "a carriage return without a line feed"
 		}
 	}
 	return place{}, ""
+}
+
+// isControl reports whether a terminal, or a reader, may take r for a command: U+009B begins
+// one as the escape character does, and U+202E turns the text that follows around.
+func isControl(r rune) bool {
+	return r >= 0x80 && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069
 }
 
 // blank returns the line in which there are too many empty lines in a row, 0 if there are not.
