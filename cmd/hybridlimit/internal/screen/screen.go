@@ -3,11 +3,15 @@
 package screen
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/colorprofile"
@@ -81,19 +85,44 @@ func (st Style) Text(text string) string {
 }
 
 // Object prints a value as indented JSON, and a newline.
-func (s *Screen) Object(v any) error {
-	enc := json.NewEncoder(s.out)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
-}
+func (s *Screen) Object(v any) error { return s.json(v, "  ") }
 
 // Record prints a value as one line of JSON.
-func (s *Screen) Record(v any) error {
-	enc := json.NewEncoder(s.out)
+func (s *Screen) Record(v any) error { return s.json(v, "") }
+
+func (s *Screen) json(v any, indent string) error {
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
+	enc.SetIndent("", indent)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := s.out.Write(escaped(text.Bytes()))
+	return err
 }
+
+// escaped returns JSON in which what a terminal may take for a command is escaped. Package json
+// does so below U+0020 alone, but a key may begin a command with U+009B, too.
+func escaped(text []byte) []byte {
+	if !bytes.ContainsFunc(text, unseen) {
+		return text
+	}
+	out := make([]byte, 0, len(text)+len(text)/8)
+	for _, r := range string(text) {
+		if !unseen(r) {
+			out = utf8.AppendRune(out, r)
+			continue
+		}
+		for _, unit := range utf16.Encode([]rune{r}) {
+			out = fmt.Appendf(out, `\u%04x`, unit)
+		}
+	}
+	return out
+}
+
+// unseen reports whether r is no character that is printed; JSON has them in strings alone.
+func unseen(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }
 
 // Line prints a line, wrapped where it is too long. Lines after the first are indented.
 func (s *Screen) Line(st Style, indent int, format string, args ...any) error {

@@ -2,6 +2,8 @@ package screen
 
 import (
 	"bytes"
+	"encoding/json"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -52,6 +54,24 @@ func TestClean(t *testing.T) {
 	for text, want := range map[string]string{"plain": "plain", `say "no"`: `say "no"`, "\x1b[31m": `\x1b[31m`, "a\nb": `a\nb`, "\xff": `\xff`, "日本": "日本", "\u202e": `\u202e`, "": ""} {
 		if got := Clean(text); got != want {
 			t.Errorf("%q is %q, want %q", text, got, want)
+		}
+	}
+}
+
+// JSON has no character that a terminal takes for a command, and means the same.
+func TestJSONIsClean(t *testing.T) {
+	want := map[string]string{"key": "\x1b[31m\u009b31m\u202e\x7f\U000e0001日本 \"<é>\"\n"}
+	for name, print := range map[string]func(*Screen, any) error{"object": (*Screen).Object, "record": (*Screen).Record} {
+		var out bytes.Buffer
+		if err := print(New(&out, nil), want); err != nil {
+			t.Fatal(err)
+		}
+		if bytes.ContainsFunc(out.Bytes(), unseen) || !strings.Contains(out.String(), `[31m\u009b31m\u202e\u007f\udb40\udc01日本 \"<é>\"\n"`) {
+			t.Errorf("%s: %q", name, out.String())
+		}
+		var got map[string]string
+		if err := json.Unmarshal(out.Bytes(), &got); err != nil || !maps.Equal(got, want) {
+			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
 }
