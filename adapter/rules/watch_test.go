@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 )
@@ -121,6 +122,43 @@ func TestWatchDirectoryComesBack(t *testing.T) {
 		remake(n)
 		eventually(t, fmt.Sprint("directory ", n), func() bool { return limitOf(f) == int64(n) })
 	}
+}
+
+// A deployment that renames directories: of that the system tells, so that nobody waits for
+// the polling.
+func TestWatchDirectoryIsReplaced(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("elsewhere the system may not tell of it, and the polling finds it")
+	}
+	root := t.TempDir()
+	dir := filepath.Join(root, "dir")
+	version := func(n int) string {
+		name := fmt.Sprint(dir, n)
+		if err := os.Mkdir(name, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(name, "rules.yaml"), one(n))
+		return name
+	}
+	move := func(from, to string) {
+		t.Helper()
+		if err := os.Rename(from, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	move(version(1), dir)
+	f := watched(t, filepath.Join(dir, "rules.yaml"), Options{})
+	for n := 2; n < 6; n++ {
+		next := version(n)
+		move(dir, fmt.Sprint(dir, ".old", n))
+		if n%2 == 0 {
+			eventually(t, "the file is missed", func() bool { return f.Stats().LastError != "" })
+		}
+		move(next, dir)
+		eventually(t, fmt.Sprint("directory ", n), func() bool { return limitOf(f) == int64(n) })
+	}
+	replace(t, filepath.Join(dir, "rules.yaml"), one(7))
+	eventually(t, "the file in the last directory", func() bool { return limitOf(f) == 7 })
 }
 
 // Links that lead in a circle end.

@@ -58,8 +58,12 @@ func (w *watcher) renew() {
 	w.dirs = dirs
 }
 
-// concerns reports whether a change of that name may be one of the file.
-func (w *watcher) concerns(name string) bool { return w.names[filepath.Clean(name)] }
+// concerns reports whether a change of that name may be one of the file. If a directory was
+// renamed or deleted, there may be another one at its place.
+func (w *watcher) concerns(name string) bool {
+	name = filepath.Clean(name)
+	return w.names[name] || w.dirs[name]
+}
 
 func (w *watcher) close() {
 	if w.notify != nil {
