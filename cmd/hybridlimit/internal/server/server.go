@@ -35,6 +35,7 @@ type Server struct {
 	fresh   *fresh.Fetcher
 	service *rls.Service // nil: no gRPC
 	grpc    *grpc.Server
+	callers *conns // of grpc
 	health  *health.Server
 	streams context.Context    // of calls that do not end by themselves
 	end     context.CancelFunc // of streams
@@ -114,6 +115,7 @@ func (s *Server) build() error {
 			options = append(options, grpc.Creds(credentials.NewTLS(o.TLS)))
 		}
 		s.service, s.grpc, s.health = service, grpc.NewServer(options...), health.NewServer()
+		s.callers = track(o.GRPC)
 		ratelimit.RegisterRateLimitServiceServer(s.grpc, service)
 		healthpb.RegisterHealthServer(s.grpc, s.health)
 		s.health.SetServingStatus(ratelimit.RateLimitService_ServiceDesc.ServiceName, healthpb.HealthCheckResponse_SERVING)
@@ -162,7 +164,7 @@ func (s *Server) serve() {
 		})
 	}
 	if s.grpc != nil {
-		run("grpc", s.o.GRPC.Addr().String(), func() error { return s.grpc.Serve(s.o.GRPC) })
+		run("grpc", s.o.GRPC.Addr().String(), func() error { return s.grpc.Serve(s.callers) })
 	}
 	if s.resp != nil {
 		run("resp", s.o.RESP.Addr().String(), func() error { return s.resp.Serve(s.o.RESP) })
@@ -241,10 +243,12 @@ func (s *Server) stopGRPC(ctx context.Context) error {
 	s.end()
 	done := make(chan struct{})
 	go func() { defer close(done); s.grpc.GracefulStop() }()
+	s.callers.end(false)
 	select {
 	case <-done:
 		return nil
 	case <-ctx.Done():
+		s.callers.end(true)
 		s.grpc.Stop()
 		<-done
 		return fmt.Errorf("serve: calls were cut off: %w", ctx.Err())

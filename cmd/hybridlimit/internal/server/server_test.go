@@ -2,7 +2,10 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
+	"errors"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -196,6 +199,62 @@ func TestStopEndsWatchers(t *testing.T) {
 		t.Error("the stream does not end")
 	}
 	n.cc.Close()
+}
+
+// Clients that connect to the port for gRPC and say nothing, or begin and do not go on, do not
+// keep the server from ending in time.
+func TestStopEndsSilentClients(t *testing.T) {
+	for name, c := range map[string]struct {
+		tls  *tls.Config
+		says string
+		cut  bool // it may be a call that is under way
+	}{
+		"silent":           {nil, "", false},
+		"silent, with TLS": {new(tls.Config), "", false},
+		"half":             {nil, "PRI * HT", true},
+		"half, with TLS":   {new(tls.Config), "\x16\x03\x01", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "rules.yaml")
+			write(t, path, limits)
+			o := Options{RulesPath: path, GRPC: loopback(t), TLS: c.tls, StopTimeout: patience}
+			if c.cut {
+				o.StopTimeout = 2 * time.Millisecond
+			}
+			s, err := Start(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			client, err := net.Dial("tcp", o.GRPC.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			if _, err := io.WriteString(client, c.says); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the server has heard it", func() bool { return s.callers.heard(c.cut) })
+			if err := s.Stop(); (err != nil) != c.cut {
+				t.Error(err)
+			}
+			_ = client.SetReadDeadline(time.Now().Add(patience))
+			if _, err := io.Copy(io.Discard, client); errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Error("the connection is still open")
+			}
+		})
+	}
+}
+
+// heard reports whether there is a connection that has sent something, or nothing.
+func (cs *conns) heard(something bool) bool {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for c := range cs.open {
+		if c.heard.Load() == something {
+			return true
+		}
+	}
+	return false
 }
 
 func TestStartFails(t *testing.T) {
