@@ -196,7 +196,7 @@ func TestRedisThatIsFrozen(t *testing.T) {
 func TestRedisWithAPassword(t *testing.T) {
 	s := redistest.Start(t, "--requirepass", "se/cret")
 	cli(t, "nodes", at(s)).want(t, exitRedis).says(t, "wants a password")
-	cli(t, "nodes", "--redis=redis://:wrong@"+s.Addr()).want(t, exitRedis).says(t, "password is wrong")
+	cli(t, "nodes", "--redis=redis://:wrong@"+s.Addr()).want(t, exitRedis).says(t, "disabled. The user or the password is wrong.")
 	cli(t, "nodes", "--redis=redis://:se%2Fcret@"+s.Addr(), "--timeout=1m").want(t, exitOK)
 	t.Setenv("HYBRIDLIMIT_REDIS", "redis://:se%2Fcret@"+s.Addr())
 	cli(t, "nodes", "--timeout=1m").want(t, exitOK)

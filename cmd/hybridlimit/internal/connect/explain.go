@@ -38,7 +38,7 @@ func (t *Target) Explain(err error) error {
 		return fmt.Errorf("%q in Redis is no counter of the limiter (%s). Another program has written it: DEL it", key.Key, key.Reason)
 	}
 	_, reason := remote.Classify(err)
-	text := strings.TrimPrefix(err.Error(), "remote: ")
+	text := strings.TrimSuffix(strings.TrimPrefix(err.Error(), "remote: "), ".")
 	if help := advice[reason]; help != "" {
 		return fmt.Errorf("the Redis at %s: %s. %s", t.Name, text, help)
 	}
