@@ -74,7 +74,10 @@ func TestExpectedNodesAfterAnOutage(t *testing.T) {
 		wantMode(t, n.Limiter, hybrid.Degraded)
 		wantAdmitted(t, n.Limiter, "k", hundred, 100, 20)
 		net.up()
-		time.Sleep(8 * time.Second) // four heartbeats, and a beat and a half for a smaller number
+		// A probe comes within 1 s. The number is held for 4 heartbeats of 1 s from its answer
+		// on. The next beat is the first to report a smaller number: 1 s. That number counts
+		// with the first beat that comes 1.5 s after it or later: 2 s.
+		time.Sleep(8*time.Second + 500*time.Millisecond)
 		if s := n.State(); s.Nodes != 1 {
 			t.Errorf("%v, want it to count itself alone", s)
 		}
@@ -115,7 +118,8 @@ func TestExpectedNodesWithRedis(t *testing.T) {
 		if s := n.State(); s.Nodes != 4 {
 			t.Errorf("%v, want the expected nodes for four heartbeats", s)
 		}
-		time.Sleep(3 * time.Second) // a smaller number is believed when it lasts
+		// A beat within 1 s reports the smaller number; the second one after it makes it count.
+		time.Sleep(3*time.Second + 500*time.Millisecond)
 		if s := n.State(); s.Nodes != 1 {
 			t.Errorf("%v, want it to count itself alone", s)
 		}
