@@ -72,7 +72,7 @@ func (o *nodeOracle) admit(n *simNode, k oracleKey, units, weight int64, degrade
 	o.order++
 	a := admission{
 		at: o.s.now, order: o.order, n: units, server: bk.server.time(), blind: blind, weight: weight,
-		rule: rule, slack: max(o.slack(), nb.vague[bk.shard]), node: n.id,
+		rule: rule, slack: max(o.slack(), nb.vague[bk.shard]), node: n.id, debt: degraded,
 	}
 	bk.all = append(bk.all, a)
 	o.s.fleet.admitted(n, k, a, degraded)

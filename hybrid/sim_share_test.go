@@ -32,6 +32,7 @@ type admission struct {
 	server int64 // by the server's clock
 	blind  bool  // the node's idea of that clock was off then
 	weight int64
+	debt   bool        // in an outage
 	rule   *limit.Rule // that it was admitted by
 	slack  int64       // by how much the node's clocks may have been off then
 	node   int
@@ -70,6 +71,7 @@ func (o *nodeOracle) answeredKey(sh *share, r *limit.Rule, st redisstore.State, 
 	funnel, before := r.Algorithm() == limit.AlgorithmFunnel, 0.0
 	if funnel {
 		before = o.tat(sh, r, old) - float64(st.Forgiven)*unit(r)
+		before = o.forgiven(sh, r, old, before, st.Forgiven, x.executed)
 	}
 	sh.own = sh.own[i:]
 	if v := o.s.serverOf(x.b.Shard); x.executed < v.jumped || v.jumped != 0 && x.left < v.jumped+o.slack() || x.left < jumped {
@@ -112,6 +114,28 @@ func (o *nodeOracle) answeredKey(sh *share, r *limit.Rule, st redisstore.State, 
 		sh.buckets[b.ID] = b
 	}
 	return true
+}
+
+// forgiven takes off what else Redis would have forgiven of an outage, if it had not dropped
+// the key when that had run empty. Then it counts from less, and forgives less.
+func (o *nodeOracle) forgiven(sh *share, r *limit.Rule, old []admission, tat float64, already, executed int64) float64 {
+	if sh.base > float64(executed-simStart+max(sh.slack, o.slack())) {
+		return tat
+	}
+	debt := -already
+	for _, a := range old {
+		if a.debt {
+			debt += a.n
+		}
+	}
+	most := float64(executed-simStart) + float64(r.Limit())*unit(r)
+	switch d := o.s.opt.MaxDebt; {
+	case d == 0:
+		most += float64(r.Limit()) * unit(r)
+	case d > 0:
+		most += float64(d)
+	}
+	return min(tat, max(most, tat-float64(max(debt, 0))*unit(r)))
 }
 
 // broken: Redis cannot read the key. What it has booked before that counts as

@@ -172,6 +172,9 @@ func (f *LeakyBucket) ForgiveLate(r *arith.Rule, end arith.Span) (n int64) {
 	return n
 }
 
+// SentDebt returns how many of the units that are sent were admitted in an outage.
+func (f *LeakyBucket) SentDebt() int64 { return f.under().sentDebt }
+
 // Sent returns what is sent, see [Exchanger].
 func (f *LeakyBucket) Sent(r *arith.Rule, now, slack int64) (s Sent) {
 	a, at := f.under(), arith.Span{NS: now}
@@ -269,9 +272,13 @@ func (f *LeakyBucket) Settle(r *arith.Rule, a Answer, w int64) Settled {
 	return Settled{Lost: low && owed, Forgotten: low && !owed, Below: r.Sub(f.Known, tat).Max(arith.Span{}) != arith.Span{}}
 }
 
-// LowerTo lowers the known level to a TAT, but not below that of an answer.
-func (f *LeakyBucket) LowerTo(r *arith.Rule, top arith.Span, a Answer, w int64) {
-	f.Known = Earlier(f.Known, top.Max(r.Add(a.Level, arith.Span{NS: a.At})))
+// ForgiveKnown takes as many of n units off the known level as the authority forgives after an
+// outage: those above the TAT top. The level does not fall below that of an answer.
+func (f *LeakyBucket) ForgiveKnown(r *arith.Rule, n int64, top arith.Span, a Answer, w int64) {
+	if n = min(n, r.Whole(r.Sub(f.Known, top))); n <= 0 {
+		return
+	}
+	f.Known = r.Sub(f.Known, r.Cost(n)).Max(r.Add(a.Level, arith.Span{NS: a.At}))
 	f.compose(r, w)
 }
 

@@ -11,23 +11,26 @@ import (
 // A full bucket is under way while Redis is away, and meanwhile a unit a second is admitted,
 // as fast as it leaks. When Redis gets the first report, what it carries has leaked, and
 // Redis forgets it; then it counts the second report from empty. That is no loss. The bucket
-// is full all the same, and Redis is to hear that; but not of more than it books after an
-// outage, since others may have filled the bucket before it ran empty.
+// is full all the same, and Redis is to hear that. Others may have filled the bucket before it
+// ran empty: then the units of the outage are forgiven as Redis does it, and no others.
 func TestForgottenIsNotLost(t *testing.T) {
 	const second = int64(time.Second)
 	r := limit.Must(limit.Funnel("f", 10, 1, time.Second))
 	for name, c := range map[string]struct {
 		maxDebt     time.Duration
+		debt        int   // how many of the 20 units are admitted in an outage
 		first, wait int64 // the answer to the first report, and the time to the second
 		then        int64 // the answer to that
 		lost        bool
 		want        int64 // what is restored
 	}{
-		"as it ran empty":           {0, -10 * second, 0, second, false, 10 * second},
-		"filled by others":          {0, -second / 2, 2 * second, -second, false, 17*second + second/2},
-		"and no debt":               {-1, -second / 2, 2 * second, -second, false, 10 * second},
-		"above what an outage adds": {-1, -second / 2, 2 * second, 12 * second, false, 12 * second},
-		"not empty, and lost":       {-1, 3 * second, 2 * second, -second, true, 21 * second},
+		"as it ran empty":       {0, 20, -10 * second, 0, second, false, 10 * second},
+		"filled by others":      {0, 20, -second / 2, 2 * second, -second, false, 17*second + second/2},
+		"and no debt":           {-1, 20, -second / 2, 2 * second, -second, false, 10*second + second/2},
+		"3 of an outage":        {-1, 3, -second / 2, 2 * second, -second, false, 14*second + second/2},
+		"none of an outage":     {-1, 0, -second / 2, 2 * second, -second, false, 17*second + second/2},
+		"no less than answered": {-1, 20, -second / 2, 2 * second, 12 * second, false, 12 * second},
+		"not empty, and lost":   {-1, 20, 3 * second, 2 * second, -second, true, 21 * second},
 	} {
 		link, now := newTestLink(), int64(1e12)
 		link.SetMaxDebt(c.maxDebt)
@@ -48,10 +51,12 @@ func TestForgottenIsNotLost(t *testing.T) {
 		}
 		admit(10)
 		report(10)
-		for range 20 {
+		for i := range 20 {
+			link.SetMode(1, i < c.debt)
 			now += second
 			admit(1)
 		}
+		link.SetMode(1, false)
 		settle(c.first)
 		report(20)
 		now += c.wait

@@ -249,9 +249,10 @@ func (c *Counter) settleLocked(now int64, a Answer, floor bool) algorithm.Settle
 	}
 	c.setClockGap(c.currentClockGap())
 	was := r.Sub(f.View, r.Cost(a.Forgiven)) // no reservation was among them
+	debt := f.SentDebt() - a.Forgiven
 	s := f.Settle(r, is, w)
-	if s.Forgotten { // restore no more than the authority books after an outage
-		f.LowerTo(r, r.Add(c.ceilingLocked(a.At), arith.Span{NS: a.At}), is, w)
+	if s.Forgotten { // the authority would have forgiven more if it had known what it forgot
+		f.ForgiveKnown(r, debt, r.Add(c.ceilingLocked(a.At), arith.Span{NS: a.At}), is, w)
 	}
 	c.lateLocked(a.Late, s.Below)
 	c.correctedLocked(was, is.Slack)
