@@ -64,6 +64,44 @@ func TestRuleChangesLive(t *testing.T) {
 	}
 }
 
+// Four nodes are cut off. Each admits one request that is larger than its share, and costs the
+// whole limit. Then the limit is raised: the request costs as much as it would have cost under
+// the new limit, and each node goes on to its share of that, and no further.
+//
+// Fault 47: a limit is raised in an outage.
+func TestRaisedLimitInAnOutage(t *testing.T) {
+	const fleet = 4
+	rules := map[string]func(int64) *limit.Rule{
+		"funnel":  func(l int64) *limit.Rule { return limit.Must(limit.Funnel("r", l, 1, 24*time.Hour)) },
+		"rate":    func(l int64) *limit.Rule { return limit.Must(limit.Funnel("r", l, l, 24*time.Hour)) },
+		"sliding": func(l int64) *limit.Rule { return limit.Must(limit.SlidingWindow("r", l, 24*time.Hour)) },
+		"fixed":   func(l int64) *limit.Rule { return limit.Must(limit.FixedWindow("r", l, 24*time.Hour)) },
+	}
+	for name, rule := range rules {
+		for _, p := range [][2]int64{{1, 7}, {2, 7}, {1, 12}, {2, 12}, {2, 400}} {
+			first, raised := p[0], p[1]
+			t.Run(fmt.Sprint(name, p), func(t *testing.T) {
+				inBubble(t, func(t *testing.T, w *world) {
+					nodes := w.fleet(fleet, hybrid.Options{})
+					for _, n := range nodes {
+						n.net.down()
+					}
+					time.Sleep(5 * time.Second)
+					for _, n := range nodes {
+						wantMode(t, n.Limiter, hybrid.Degraded)
+						if !n.Take("k", rule(2), first).Allowed {
+							t.Errorf("%d of 2 units are refused", first)
+						}
+						wantAdmitted(t, n.Limiter, "k", rule(raised), 200, int(max(raised/fleet-first, 0)))
+						wantAdmitted(t, n.Limiter, "k", rule(2), 10, 0)
+						wantAdmitted(t, n.Limiter, "k", rule(raised), 10, 0)
+					}
+				})
+			})
+		}
+	}
+}
+
 // A rolling deployment: some nodes have the old shape of a rule, some the new
 // one. They count together, and none takes the other's way of dividing time
 // for a loss, which it would repair by counting units again.

@@ -178,4 +178,20 @@ var debtMutants = []mutant{
 		new:    `if s.Forgotten && now < 0 {`,
 		by:     counters("TestForgottenIsNotLost"),
 	},
+	{
+		name:   "forgotten-forgives-all",
+		breaks: "A bucket that Redis has forgotten is restored without units that were admitted while Redis answered.",
+		file:   "internal/algorithm/leakybucket_shared.go",
+		old:    `if n = min(n, r.Whole(r.Sub(f.Known, top))); n <= 0 {`,
+		new:    `if n = r.Whole(r.Sub(f.Known, top)); n <= 0 {`,
+		by:     counters("TestForgottenIsNotLost"),
+	},
+	{
+		name:   "capped-by-the-limit-of-before",
+		breaks: "A request that cost a whole small limit in an outage costs no more when the limit is raised: the node admits another share.",
+		file:   "internal/counter/counter.go",
+		old:    `w > 1 && is.Limit > old.Limit {`,
+		new:    `w > 1 && is.Limit > old.Limit && now < 0 {`,
+		by:     hybrid("TestRaisedLimitInAnOutage"),
+	},
 }

@@ -231,6 +231,16 @@ func (f *LeakyBucket) Reweigh(r *arith.Rule, now, was, is int64) {
 	f.CapWeighted(r, now, is)
 }
 
+// Raised moves units from spared to the view: by is how much larger the limit is.
+func (f *LeakyBucket) Raised(r *arith.Rule, now, _, by int64) {
+	a := f.under()
+	if by = min(by, a.spared); by > 0 && f.View.NS >= now {
+		f.View = r.Add(f.View, r.Cost(by))
+		a.spared -= by
+		f.put(a)
+	}
+}
+
 // CapWeighted caps the weighted view at a full bucket, unless the unweighted one is
 // above that. So the weight of what was admitted before the outage lasts for at most
 // the time in which a full bucket runs empty.

@@ -294,3 +294,6 @@ func (w *Window) Refund(r *arith.Rule, _, n, weight int64, _, _ arith.Span, _ bo
 
 // Reweigh lets unsynced units count is-fold from now on.
 func (w *Window) Reweigh(r *arith.Rule, _, _, is int64) { w.sum(r, is) }
+
+// Raised counts all units in full, as a new bucket does.
+func (w *Window) Raised(r *arith.Rule, _, weight, _ int64) { w.sum(r, weight) }

@@ -290,12 +290,14 @@ func (c *Counter) adoptLocked(rule *limit.Rule, now int64) {
 	if f := c.leaky(); f != nil && c.link() != nil && is.Limit < old.Limit {
 		f.Lowered(old.Limit)
 	}
-	if old.SameShape(is) {
-		return
+	if !old.SameShape(is) {
+		c.expiredLocked(s.Reshape(old, is, now, modeWeight(c.mode())))
+		c.reshapeBookingsLocked(old, is, now)
+		if c.link() != nil {
+			c.mark(outdated)
+		}
 	}
-	c.expiredLocked(s.Reshape(old, is, now, modeWeight(c.mode())))
-	c.reshapeBookingsLocked(old, is, now)
-	if c.link() != nil {
-		c.mark(outdated)
+	if w := modeWeight(c.mode()); w > 1 && is.Limit > old.Limit {
+		s.Raised(is, now, w, is.Limit-old.Limit)
 	}
 }
