@@ -3,6 +3,7 @@ package hybrid
 import (
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -19,7 +20,7 @@ func cost(r *limit.Rule) int64 {
 	if r.Algorithm() == limit.AlgorithmFunnel {
 		return opCost
 	}
-	return opCost + int64(r.Arith().Kept+1)*bucketCost
+	return opCost + int64(arith.Of(r.Arith()).Kept+1)*bucketCost
 }
 
 // budget bounds the estimated cost of one pipeline. It adapts to how fast Redis answers, so

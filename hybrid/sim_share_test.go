@@ -3,6 +3,7 @@ package hybrid
 import (
 	"slices"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -48,7 +49,7 @@ func (a *admission) weigh(now *limit.Rule, weight int64) int64 {
 		return a.n
 	}
 	weight = min(weight, a.weight)
-	return min(a.rule.Arith().Weigh(a.n, weight), now.Arith().Weigh(a.n, weight))
+	return min(arith.Of(a.rule.Arith()).Weigh(a.n, weight), arith.Of(now.Arith()).Weigh(a.n, weight))
 }
 
 // reweigh: what weighed more before may be weighed by fewer nodes from now on.

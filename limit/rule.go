@@ -251,9 +251,9 @@ func (r *Rule) Buckets() int { return r.buckets }
 // rule is not.
 func (r *Rule) Valid() bool { return r != nil && r.alg != 0 }
 
-// Arith returns what the limiters of this module compute with. It is not for users, and
-// nobody may write to it.
-func (r *Rule) Arith() *arith.Rule { return &r.arith }
+// Arith returns what the limiters of this module compute with. It is not for users, who can
+// neither read nor change anything by it.
+func (r *Rule) Arith() arith.Sealed { return arith.Seal(&r.arith) }
 
 // String describes the rule for people and logs.
 func (r *Rule) String() string {

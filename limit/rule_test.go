@@ -80,6 +80,19 @@ func TestMethodsOfARule(t *testing.T) {
 }
 
 // Whoever starts a program with a bad number reads which one it is.
+// What Arith returns can be called by users, for whom it must have nothing to read or to write.
+func TestArithIsSealed(t *testing.T) {
+	sealed := reflect.TypeOf((*Rule).Arith).Out(0)
+	if sealed.Kind() != reflect.Struct || sealed.NumMethod() > 0 || reflect.PointerTo(sealed).NumMethod() > 0 {
+		t.Fatalf("it is %v, with methods", sealed)
+	}
+	for i := range sealed.NumField() {
+		if f := sealed.Field(i); f.IsExported() {
+			t.Errorf("it has a field %s", f.Name)
+		}
+	}
+}
+
 func TestMustPanicsOnError(t *testing.T) {
 	defer func() {
 		if err, ok := recover().(error); !ok || !strings.Contains(err.Error(), "name") {

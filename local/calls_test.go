@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/limittest"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -181,7 +182,7 @@ func (w slowWindow) room(now int64) int64 { return w.Rule.Limit() - w.Used(now) 
 
 func (w slowWindow) refund(now, n int64) (back int64) {
 	id := w.ID(now)
-	for age := range int64(w.Rule.Arith().Kept) + 1 {
+	for age := range int64(arith.Of(w.Rule.Arith()).Kept) + 1 {
 		k := min(n-back, w.Units[id-age])
 		w.Units[id-age] -= k
 		back += k
@@ -202,7 +203,7 @@ type slowLog struct {
 
 func (l *slowLog) count(now int64) (n int64) {
 	for _, at := range l.at {
-		if at > now-int64(l.r.Arith().Width) {
+		if at > now-int64(arith.Of(l.r.Arith()).Width) {
 			n++
 		}
 	}

@@ -134,8 +134,8 @@ var indexMutants = []mutant{
 		name:   "what-is-left-before",
 		breaks: "Take says how many units were left before it took one.",
 		file:   "internal/table/table.go",
-		old:    `decision.Ticks(rule.Arith(), level)`,
-		new:    `decision.Ticks(rule.Arith(), max(level-rule.Arith().Ticks.One, 0))`,
+		old:    `decision.Ticks(arith.Of(rule.Arith()), level)`,
+		new:    `decision.Ticks(arith.Of(rule.Arith()), max(level-arith.Of(rule.Arith()).Ticks.One, 0))`,
 		by:     tables("TestTableDecidesLikeAMap"),
 	},
 	{

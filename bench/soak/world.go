@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
@@ -223,7 +224,7 @@ func (w *world) stored(it item, since int64) (units float64, err error) {
 	}
 	buckets, err := rig.Buckets(w.key(it), value)
 	for _, b := range buckets {
-		if b.ID*int64(it.rule.Arith().Width) >= since {
+		if b.ID*int64(arith.Of(it.rule.Arith()).Width) >= since {
 			units += float64(b.Units)
 		}
 	}

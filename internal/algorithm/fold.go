@@ -25,7 +25,7 @@ const (
 )
 
 // IsFoldable reports whether windows of a rule can be folded: those of few buckets.
-func IsFoldable(r *limit.Rule) bool { return IsWindow(r) && r.Arith().Kept < fewBuckets }
+func IsFoldable(r *limit.Rule) bool { return IsWindow(r) && arith.Of(r.Arith()).Kept < fewBuckets }
 
 // NewFolded returns an empty window, folded, see [New].
 func NewFolded(r *arith.Rule, now, off int64, sure bool) (f LeakyBucket) {

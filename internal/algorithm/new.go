@@ -1,6 +1,9 @@
 package algorithm
 
-import "github.com/hybridlimit/hybridlimit/limit"
+import (
+	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
 
 var (
 	_ State = (*LeakyBucket)(nil)
@@ -17,7 +20,7 @@ func New(r *limit.Rule, now, off int64, sure bool) State {
 	case limit.AlgorithmSlidingLog:
 		return new(SlidingLog)
 	}
-	return NewWindow(r.Arith(), now, off, sure)
+	return NewWindow(arith.Of(r.Arith()), now, off, sure)
 }
 
 // IsWindow reports whether a rule counts by a [Window].

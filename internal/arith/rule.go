@@ -27,6 +27,16 @@ type Rule struct {
 	Share int64         // window: limit / buckets, rounded up: how many units more than the limit any window may hold
 }
 
+// Sealed is a rule as package limit hands it out. What opens it is [Of], which only this module
+// can import: users, who see the method that returns it, can change nothing by it.
+type Sealed struct{ rule *Rule }
+
+// Seal seals r.
+func Seal(r *Rule) Sealed { return Sealed{r} }
+
+// Of returns the rule that was sealed.
+func Of(s Sealed) *Rule { return s.rule }
+
 // maxUnits bounds the units of all rules, see package limit.
 const maxUnits = 1 << 53
 

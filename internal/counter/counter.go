@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/hybridlimit/hybridlimit/internal/algorithm"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -76,7 +77,7 @@ func New(key string, rule *limit.Rule, hash uint64, link *Link, group *Group, no
 
 // Matches reports whether c counts key under a rule of this name and algorithm.
 func (c *Counter) Matches(key string, rule *limit.Rule) bool {
-	if r := c.latestRule.Load(); r != rule && (r.Arith().Hash != rule.Arith().Hash || r.Algorithm() != rule.Algorithm() || r.Name() != rule.Name()) {
+	if r := c.latestRule.Load(); r != rule && (arith.Of(r.Arith()).Hash != arith.Of(rule.Arith()).Hash || r.Algorithm() != rule.Algorithm() || r.Name() != rule.Name()) {
 		return false
 	}
 	return c.hasKey(key)
@@ -284,7 +285,7 @@ func (c *Counter) unitsLocked() (pending, sent int64) {
 // limit differs what is counted stays as it is. Otherwise what is counted is re-expressed in
 // the new periods or buckets, rounded up, so that nothing is forgotten.
 func (c *Counter) adoptLocked(rule *limit.Rule, now int64) {
-	old, is := c.rule(), rule.Arith()
+	old, is := c.rule(), arith.Of(rule.Arith())
 	s := c.state() // is unfolded by the rule that it was folded by
 	c.latestRule.Store(rule)
 	if f := c.leaky(); f != nil && c.link() != nil && is.Limit < old.Limit {

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/hybridlimit/hybridlimit/internal/algorithm"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -30,7 +31,7 @@ func (c *Counter) isFolded() bool { return c.more == &foldedAway }
 // sure: that was measured.
 func (c *Counter) beginLocked(r *limit.Rule, now, off int64, sure bool) {
 	if c.more == nil && algorithm.IsFoldable(r) {
-		c.more, c.bucket = &foldedAway, algorithm.NewFolded(r.Arith(), now, off, sure)
+		c.more, c.bucket = &foldedAway, algorithm.NewFolded(arith.Of(r.Arith()), now, off, sure)
 	} else if s := algorithm.New(r, now, off, sure); s != nil {
 		c.with().state = s
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/algorithm"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -152,7 +153,7 @@ func TestWindowsAreFolded(t *testing.T) {
 				t.Errorf("%v: does not raise what was lost", r)
 			}
 			folded("about to raise")
-			if rep, ok = c.Collect(now, false); !ok || !rep.Raise || !slices.Equal(rep.KnownBuckets, []Bucket{{ID: now / int64(r.Arith().Width), Units: 1}}) {
+			if rep, ok = c.Collect(now, false); !ok || !rep.Raise || !slices.Equal(rep.KnownBuckets, []Bucket{{ID: now / int64(arith.Of(r.Arith()).Width), Units: 1}}) {
 				t.Errorf("%v: raises %+v", r, rep)
 			}
 			c.Settle(now, Answer{Rule: r, Raised: true, Buckets: rep.KnownBuckets, At: now, ServerNow: now})
@@ -173,16 +174,16 @@ func TestWindowsAreFolded(t *testing.T) {
 func TestWindowsThatAreNotFolded(t *testing.T) {
 	now, r := int64(1e12), windowRule(t, 10, time.Second, 10)
 	for what, more := range map[string]func(c *Counter){
-		"units in two buckets": func(c *Counter) { c.allow(now+int64(r.Arith().Width), 1, r) },
+		"units in two buckets": func(c *Counter) { c.allow(now+int64(arith.Of(r.Arith()).Width), 1, r) },
 		"known in another": func(c *Counter) {
 			c.Collect(now, false)
-			c.Settle(now, Answer{Rule: r, Buckets: []Bucket{{ID: now/int64(r.Arith().Width) - 1, Units: 1}}, At: now, ServerNow: now})
+			c.Settle(now, Answer{Rule: r, Buckets: []Bucket{{ID: now/int64(arith.Of(r.Arith()).Width) - 1, Units: 1}}, At: now, ServerNow: now})
 			c.allow(now, 1, r)
 		},
 		"units under way": func(c *Counter) { c.Collect(now, false) },
 		"units handed back": func(c *Counter) {
 			c.Collect(now, false)
-			c.Settle(now, Answer{Rule: r, Buckets: []Bucket{{ID: now / int64(r.Arith().Width), Units: 1}}, At: now, ServerNow: now})
+			c.Settle(now, Answer{Rule: r, Buckets: []Bucket{{ID: now / int64(arith.Of(r.Arith()).Width), Units: 1}}, At: now, ServerNow: now})
 			c.Refund(now, 1, r)
 		},
 		"a claim":        func(c *Counter) { c.claimLocked(1) },
@@ -242,7 +243,7 @@ func TestFoldedClaim(t *testing.T) {
 		if _, ok := c.Collect(now, false); !ok {
 			t.Fatal("nothing to report")
 		}
-		last := algorithm.Bucket{ID: now / int64(r.Arith().Width), Units: 1 << 62}
+		last := algorithm.Bucket{ID: now / int64(arith.Of(r.Arith()).Width), Units: 1 << 62}
 		c.Settle(now, Answer{Rule: r, Buckets: []algorithm.Bucket{last}, At: now, ServerNow: now})
 		now += int64(time.Minute)
 	}

@@ -104,7 +104,7 @@ func TestWhoIsNotQueuedGrantsNothing(t *testing.T) {
 	if byLease(c, r, 1, grantAt) != Admitted {
 		t.Fatal("no lease")
 	}
-	answer(t, c, grantAt, r.Arith().Cost(2))
+	answer(t, c, grantAt, arith.Of(r.Arith()).Cost(2))
 	if v := byLease(c, r, 1, grantAt); v != Unanswered {
 		t.Errorf("%v after a report", v)
 	}
@@ -140,7 +140,7 @@ func TestQuarantinedGrantsNothing(t *testing.T) {
 		t.Errorf("%v of a key that was put aside, in an outage", v)
 	}
 	link.SetMode(1, false)
-	answer(t, c, grantAt, r.Arith().Cost(5))
+	answer(t, c, grantAt, arith.Of(r.Arith()).Cost(5))
 	c.Check(grantAt, 1, r)
 	if v := byLease(c, r, 1, grantAt); v != Admitted {
 		t.Errorf("%v of a key that is well again", v)
@@ -153,7 +153,7 @@ func TestSharedFunnelGrants(t *testing.T) {
 	r := slow(100)
 	c, _ := newShared(r)
 	c.Check(grantAt, 1, r)
-	answer(t, c, grantAt, r.Arith().Cost(50))
+	answer(t, c, grantAt, arith.Of(r.Arith()).Cost(50))
 	c.Check(grantAt, 1, r)
 	now := grantAt
 	for range 3 {
@@ -164,17 +164,17 @@ func TestSharedFunnelGrants(t *testing.T) {
 	}
 	exact := arith.Span{NS: grantAt}
 	for i := range int64(4) {
-		exact = r.Arith().Add(exact.Max(arith.Span{NS: grantAt + i*int64(time.Minute)}), r.Arith().Cost(1))
+		exact = arith.Of(r.Arith()).Add(exact.Max(arith.Span{NS: grantAt + i*int64(time.Minute)}), arith.Of(r.Arith()).Cost(1))
 	}
 	c.lock(now)
 	defer c.unlock()
-	late := r.Arith().Add(r.Arith().Add(arith.Span{NS: grantAt}, r.Arith().Cost(4)), arith.Span{NS: now - grantAt})
+	late := arith.Of(r.Arith()).Add(arith.Of(r.Arith()).Add(arith.Span{NS: grantAt}, arith.Of(r.Arith()).Cost(4)), arith.Span{NS: now - grantAt})
 	if p := c.bucket.Pend.TAT; p.Less(exact) || late.Less(p) || c.bucket.View.Less(p) {
 		t.Errorf("pending until %v, want %v to %v, in a view until %v", p, exact, late, c.bucket.View)
 	}
-	n, _ := coarseOf(&r.Arith().Ticks)
-	want, early := r.Arith().Add(arith.Span{NS: grantAt}, r.Arith().Cost(54)), r.Arith().OfTicks(1<<n-1)
-	if v := c.bucket.View; want.Less(v) || v.Less(r.Arith().Sub(want, early)) || c.bucket.Pend.Units != 4 {
+	n, _ := coarseOf(&arith.Of(r.Arith()).Ticks)
+	want, early := arith.Of(r.Arith()).Add(arith.Span{NS: grantAt}, arith.Of(r.Arith()).Cost(54)), arith.Of(r.Arith()).OfTicks(1<<n-1)
+	if v := c.bucket.View; want.Less(v) || v.Less(arith.Of(r.Arith()).Sub(want, early)) || c.bucket.Pend.Units != 4 {
 		t.Errorf("%d units pending, a view until %v, want 4 and %v, or up to %v before", c.bucket.Pend.Units, v, want, early)
 	}
 }
@@ -184,7 +184,7 @@ func TestLeasedUnitsArePending(t *testing.T) {
 	r := slow(100)
 	c, _ := newShared(r)
 	c.Check(grantAt, 1, r)
-	answer(t, c, grantAt, r.Arith().Cost(1))
+	answer(t, c, grantAt, arith.Of(r.Arith()).Cost(1))
 	c.Check(grantAt, 0, r) // is queued, and has consumed nothing
 	if c.Pending() || c.Unsynced() != 0 {
 		t.Fatalf("%d units pending", c.Unsynced())

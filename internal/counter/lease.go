@@ -57,7 +57,7 @@ func coarseOf(k *arith.Ticks) (n int, ok bool) {
 // newLease returns a lease of a rule for keys that were asked at now or later. It returns nil
 // if the rule can have none: a sliding log, or a bucket whose times have no room in a word.
 func newLease(rule *limit.Rule, now int64, src limit.Source, epoch *epoch, made uint32) *lease {
-	k := &rule.Arith().Ticks
+	k := &arith.Of(rule.Arith()).Ticks
 	n, ok := coarseOf(k)
 	if !ok || now < 0 || now > leaseLatest {
 		return nil
@@ -101,7 +101,7 @@ func (l *lease) emptyAt(w uint64) arith.Span {
 	if l.perNS == 0 {
 		return arith.Span{}
 	}
-	r := l.rule.Arith()
+	r := arith.Of(l.rule.Arith())
 	return r.Add(arith.Span{NS: l.base}, r.OfTicks(l.floor(timeOf(w))))
 }
 
@@ -174,7 +174,7 @@ type Leases [leaseCells]atomic.Pointer[lease]
 
 // of returns a lease for a key that was asked at last, nil if the rule can have none.
 func (s *Leases) of(rule *limit.Rule, last int64, src limit.Source, epoch *epoch, made uint32, shard int) *lease {
-	cell := &s[(rule.Arith().Hash+uint64(rule.Limit())*31+uint64(src)*37+uint64(shard)*41)%leaseCells]
+	cell := &s[(arith.Of(rule.Arith()).Hash+uint64(rule.Limit())*31+uint64(src)*37+uint64(shard)*41)%leaseCells]
 	l := cell.Load()
 	if l.fits(rule, last, src, epoch, made) {
 		return l

@@ -4,13 +4,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // quota is a funnel whose times have room in a word only in steps of 64 ns.
 func quota(t *testing.T) *limit.Rule {
 	r := funnelRule(t, 1000, 1000, 90*24*time.Hour)
-	if n, ok := coarseOf(&r.Arith().Ticks); n != 6 || !ok {
+	if n, ok := coarseOf(&arith.Of(r.Arith()).Ticks); n != 6 || !ok {
 		t.Fatalf("counts in 1<<%d ticks: %v", n, ok)
 	}
 	return r

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -33,7 +34,7 @@ func TestWeightLastsUntilTheAnswer(t *testing.T) {
 		if !ok || rep.Units != got {
 			t.Fatalf("%v: reports %+v", r, rep)
 		}
-		a := Answer{Rule: r, At: now, ServerNow: now, Level: r.Arith().Cost(10), Buckets: rep.Buckets}
+		a := Answer{Rule: r, At: now, ServerNow: now, Level: arith.Of(r.Arith()).Cost(10), Buckets: rep.Buckets}
 		c.Settle(now, a)
 		take()
 		if got != 30 {

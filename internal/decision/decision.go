@@ -1,7 +1,10 @@
 // Package decision builds the answers that the limiters of this module have in common.
 package decision
 
-import "github.com/hybridlimit/hybridlimit/limit"
+import (
+	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
 
 // Invalid is the answer to a question that cannot be asked (a negative n, a rule
 // that is nil or not supported): denied, for ever, with [limit.SourceInvalid].
@@ -46,7 +49,7 @@ func Mistaken(checks []limit.Check) int {
 	for i := range checks {
 		for j := range i {
 			a, b := &checks[i], &checks[j]
-			if a.Key == b.Key && a.Rule.Arith().Hash == b.Rule.Arith().Hash && a.Rule.Name() == b.Rule.Name() && !a.Rule.Arith().SameShape(b.Rule.Arith()) {
+			if a.Key == b.Key && arith.Of(a.Rule.Arith()).Hash == arith.Of(b.Rule.Arith()).Hash && a.Rule.Name() == b.Rule.Name() && !arith.Of(a.Rule.Arith()).SameShape(arith.Of(b.Rule.Arith())) {
 				return i
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -181,7 +182,7 @@ func TestBatchHandsBack(t *testing.T) {
 			op := func(units, back int64) Op {
 				op := Op{Key: k, Rule: r, Units: units}
 				if r.Algorithm() == limit.AlgorithmFunnel {
-					op.Back, op.BackTop, op.Ahead = r.Arith().Cost(back), r.Arith().Full, r.Arith().Cost(units)
+					op.Back, op.BackTop, op.Ahead = arith.Of(r.Arith()).Cost(back), arith.Of(r.Arith()).Full, arith.Of(r.Arith()).Cost(units)
 					return op
 				}
 				id := b.now() / widthUS(r)
@@ -193,8 +194,8 @@ func TestBatchHandsBack(t *testing.T) {
 			}
 			used := func(o Outcome) int64 {
 				st := o.Reply.States[0]
-				sum := r.Arith().Whole(st.Level)
-				if r.Arith().Cost(sum).Less(st.Level) {
+				sum := arith.Of(r.Arith()).Whole(st.Level)
+				if arith.Of(r.Arith()).Cost(sum).Less(st.Level) {
 					sum++
 				}
 				for _, b := range st.Buckets {
@@ -237,7 +238,7 @@ func TestGenerationOutlivesWhoeverWasToldOfIt(t *testing.T) {
 			t.Fatal(err)
 		}
 		key := l.srv.keys.CounterKey(rule, "k")
-		b.advance(rule.Arith().Horizon())
+		b.advance(arith.Of(rule.Arith()).Horizon())
 		ask := func(r *limit.Rule) {
 			seq++
 			exec(t, s, &Batch{Node: "n1", Seq: seq, Prev: seq - 1, Ops: []Op{{Key: key, Rule: r}}})
@@ -248,8 +249,8 @@ func TestGenerationOutlivesWhoeverWasToldOfIt(t *testing.T) {
 			ask(lower)
 			take(t, l, "k", lower, 1)
 		}
-		if ttl := b.rdb.PTTL(ctx, key).Val(); ttl < rule.Arith().Horizon()+time.Second {
-			t.Errorf("%v: TTL %v after it was asked for, want %v", rule, ttl, rule.Arith().Horizon()+time.Second)
+		if ttl := b.rdb.PTTL(ctx, key).Val(); ttl < arith.Of(rule.Arith()).Horizon()+time.Second {
+			t.Errorf("%v: TTL %v after it was asked for, want %v", rule, ttl, arith.Of(rule.Arith()).Horizon()+time.Second)
 		}
 	}
 }
@@ -281,7 +282,7 @@ func TestBatchHandsNothingBack(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *backend) {
 		s := b.store()
 		for i, rule := range []*limit.Rule{funnel(t, 10, 1, 1000*time.Hour), fixed(t, 10, 1000*time.Hour), sliding(t, 10, 1000*time.Hour, 10)} {
-			back := Op{Key: s.Keyspace().CounterKey(rule, "k"), Rule: rule, Back: rule.Arith().Cost(5), BackTop: rule.Arith().Full}
+			back := Op{Key: s.Keyspace().CounterKey(rule, "k"), Rule: rule, Back: arith.Of(rule.Arith()).Cost(5), BackTop: arith.Of(rule.Arith()).Full}
 			if rule.Algorithm() != limit.AlgorithmFunnel {
 				back = Op{Key: back.Key, Rule: rule, BackBuckets: []Bucket{{ID: b.now() / widthUS(rule), Units: 5}}}
 			}
@@ -304,7 +305,7 @@ func TestBatchHandsBackAfterReset(t *testing.T) {
 			back := Op{Key: op.Key, Rule: rule}
 			node := fmt.Sprint("n", i)
 			if rule.Algorithm() == limit.AlgorithmFunnel {
-				op.Ahead, back.Back, back.BackTop = rule.Arith().Cost(5), rule.Arith().Cost(5), rule.Arith().Full
+				op.Ahead, back.Back, back.BackTop = arith.Of(rule.Arith()).Cost(5), arith.Of(rule.Arith()).Cost(5), arith.Of(rule.Arith()).Full
 			} else {
 				op.Buckets = []Bucket{{ID: b.now() / widthUS(rule), Units: 5}}
 				back.BackBuckets = op.Buckets

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -108,9 +109,9 @@ func (r *Reservation) read(a *all, reply *reader) error {
 		until := toWire(r.rule, level)
 		r.at = []any{now, min(now+until.us, maxExact), until.rem}
 		if !fits {
-			level = r.rule.Arith().Add(level, r.rule.Arith().Cost(n))
+			level = arith.Of(r.rule.Arith()).Add(level, arith.Of(r.rule.Arith()).Cost(n))
 		}
-		r.delay = r.rule.Arith().Sub(level, r.rule.Arith().Full).Ceil()
+		r.delay = arith.Of(r.rule.Arith()).Sub(level, arith.Of(r.rule.Arith()).Full).Ceil()
 	} else {
 		tell := reply.content(r.rule).tell
 		r.at, r.delay = []any{now}, tell(fits, n).RetryAfter

@@ -88,8 +88,8 @@ func fromWire(rule *limit.Rule, w wireSpan) arith.Span {
 
 // horizonMS returns for how many ms a rule's counter may matter.
 func horizonMS(rule *limit.Rule) int64 {
-	return int64((rule.Arith().Horizon() + time.Millisecond - 1) / time.Millisecond)
+	return int64((arith.Of(rule.Arith()).Horizon() + time.Millisecond - 1) / time.Millisecond)
 }
 
 // widthUS returns the length of a window's bucket in µs.
-func widthUS(rule *limit.Rule) int64 { return int64(rule.Arith().Width / time.Microsecond) }
+func widthUS(rule *limit.Rule) int64 { return int64(arith.Of(rule.Arith()).Width / time.Microsecond) }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -53,8 +54,8 @@ type named struct {
 
 // See notes that a rule is used.
 func (n *Names) See(rule *limit.Rule) {
-	cell := &n.cells[rule.Arith().NameHash%nameCells]
-	if e := cell.Load(); e != nil && e.current.Load().Arith().SameShape(rule.Arith()) {
+	cell := &n.cells[arith.Of(rule.Arith()).NameHash%nameCells]
+	if e := cell.Load(); e != nil && arith.Of(e.current.Load().Arith()).SameShape(arith.Of(rule.Arith())) {
 		return
 	}
 	e := n.entry(rule)
@@ -62,7 +63,7 @@ func (n *Names) See(rule *limit.Rule) {
 		return
 	}
 	cell.Store(e)
-	if e.current.Load().Arith().SameShape(rule.Arith()) {
+	if arith.Of(e.current.Load().Arith()).SameShape(arith.Of(rule.Arith())) {
 		return
 	}
 	if was, first := n.change(e, rule); first && n.OnConflict != nil {
@@ -92,13 +93,13 @@ func (n *Names) entry(rule *limit.Rule) *named {
 func (n *Names) change(e *named, rule *limit.Rule) (was *limit.Rule, first bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if was = e.current.Load(); was.Arith().SameShape(rule.Arith()) {
+	if was = e.current.Load(); arith.Of(was.Arith()).SameShape(arith.Of(rule.Arith())) {
 		return was, false // another goroutine was faster
 	}
 	if was.Algorithm() != rule.Algorithm() {
 		e.mixed.Store(true)
 	}
-	again := slices.IndexFunc(e.before, func(o *limit.Rule) bool { return o.Arith().SameShape(rule.Arith()) })
+	again := slices.IndexFunc(e.before, func(o *limit.Rule) bool { return arith.Of(o.Arith()).SameShape(arith.Of(rule.Arith())) })
 	if again >= 0 {
 		e.before = slices.Delete(e.before, again, again+1)
 		n.conflicts.Add(1)
@@ -113,7 +114,7 @@ func (n *Names) change(e *named, rule *limit.Rule) (was *limit.Rule, first bool)
 
 // Others returns the rules of this name that were used and have another algorithm.
 func (n *Names) Others(rule *limit.Rule) (list []*limit.Rule) {
-	e := n.cells[rule.Arith().NameHash%nameCells].Load()
+	e := n.cells[arith.Of(rule.Arith()).NameHash%nameCells].Load()
 	if e == nil || !e.mixed.Load() || e.current.Load().Name() != rule.Name() {
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -126,7 +127,7 @@ func TestWhoMustStay(t *testing.T) {
 	now := int64(table.clock.Now())
 	link.Drain(func(c *counter.Counter, urgent bool) {
 		if rep, ok := c.Collect(now, urgent); ok {
-			c.Settle(now, counter.Answer{Rule: rep.Rule, At: now, ServerNow: now, Level: rule.Arith().Cost(1)})
+			c.Settle(now, counter.Answer{Rule: rep.Rule, At: now, ServerNow: now, Level: arith.Of(rule.Arith()).Cost(1)})
 		}
 	})
 	for _, key := range names("k", 4) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -18,7 +19,7 @@ func TestSetByAnUnknownClockIsToldAgain(t *testing.T) {
 	link.SetShards(func(string) int { return 1 })
 	table := newTable(t, Options{Link: link})
 	now := int64(table.clock.Now())
-	set := counter.Bucket{ID: (now + ahead) / int64(rule.Arith().Width), Units: 80}
+	set := counter.Bucket{ID: (now + ahead) / int64(arith.Of(rule.Arith()).Width), Units: 80}
 	table.Renew("k", rule, now, counter.Renewal{Gen: 7, Born: 7, At: now, ServerNow: now + ahead, Buckets: []counter.Bucket{set}})
 	link.Part(1).SetOffset(ahead, 1)
 	reported := 0
@@ -75,10 +76,10 @@ func TestWitnessOfAResetStays(t *testing.T) {
 	if witness() != c {
 		t.Fatal("the witness was dropped")
 	}
-	if w := c.Retention(now + int64(rule.Arith().Horizon()) - 1); w != counter.Denying {
+	if w := c.Retention(now + int64(arith.Of(rule.Arith()).Horizon()) - 1); w != counter.Denying {
 		t.Errorf("worth %v shortly before it may go", w)
 	}
-	if w := c.Retention(now + int64(rule.Arith().Horizon())); w != counter.Idle {
+	if w := c.Retention(now + int64(arith.Of(rule.Arith()).Horizon())); w != counter.Idle {
 		t.Errorf("worth %v when it may go", w)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/internal/keyhash"
@@ -72,7 +73,7 @@ func New(o Options) (*Table, error) {
 
 // hashOf returns the hash and the fingerprint of a key under a rule.
 func (t *Table) hashOf(key string, rule *limit.Rule) (h, print uint64) {
-	h, print = t.seeds.Of(key, rule.Arith().Hash)
+	h, print = t.seeds.Of(key, arith.Of(rule.Arith()).Hash)
 	if t.hash != nil {
 		h = t.hash(key, rule)
 	}
@@ -169,10 +170,10 @@ func (t *Table) Peek(clock clock.Clock, key string, rule *limit.Rule) limit.Resu
 
 // hasWholeAnswer reports whether the word of an entry has the whole answer for a unit that
 // is admitted. Of a window only the counter knows how old its units are.
-func hasWholeAnswer(rule *limit.Rule) bool { return rule.Arith().Ticks.PerNS != 0 }
+func hasWholeAnswer(rule *limit.Rule) bool { return arith.Of(rule.Arith()).Ticks.PerNS != 0 }
 
 func wholeAnswer(rule *limit.Rule, level int64, src limit.Source) limit.Result {
-	res := decision.Ticks(rule.Arith(), level)
+	res := decision.Ticks(arith.Of(rule.Arith()), level)
 	res.Source = src
 	return res
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -47,7 +48,7 @@ func (t *Tallies) Of(rule *limit.Rule) *Tally {
 
 // find returns the tally of a valid rule. If there is none, free is its slot.
 func (t *Tallies) find(rule *limit.Rule) (is *Tally, free *atomic.Pointer[Tally]) {
-	h := rule.Arith().NameHash
+	h := arith.Of(rule.Arith()).NameHash
 	for i := h; ; i++ {
 		slot := &t.table[i%slots]
 		if is = slot.Load(); is == nil {
@@ -72,7 +73,7 @@ func (t *Tallies) add(rule *limit.Rule) *Tally {
 	case t.known.Load() >= MaxNames:
 		is = t.restLocked()
 	default:
-		is = newTally(rule.Name(), rule.Arith().NameHash)
+		is = newTally(rule.Name(), arith.Of(rule.Arith()).NameHash)
 		free.Store(is)
 		t.known.Add(1)
 	}
