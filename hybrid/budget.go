@@ -8,7 +8,7 @@ import (
 )
 
 // The cost of booking one operation in Redis, in ns, measured with redis-server 7.0: of a
-// funnel, and of one bucket of a window with 1,000 buckets, which a script reads and writes
+// leaky bucket, and of one bucket of a window with 1,000 buckets, which a script reads and writes
 // as a whole. A bucket of a window with a few buckets costs a fraction of that.
 const (
 	opCost     = 5 * int64(time.Microsecond)

@@ -34,7 +34,7 @@ func (l *Limiter) TakeAtMost(key string, rule *limit.Rule, n int64) (granted int
 // it as of any report.
 //
 // Call it on the node that has taken the units, and soon: a unit that has expired cannot be
-// handed back, and a newer one would be in its place. Reported units of a funnel that is
+// handed back, and a newer one would be in its place. Reported units of a leaky bucket that is
 // filled beyond its capacity cannot be handed back either: another caller may have reserved
 // ahead of time, and keeps its time. If Redis finds such a reservation that this node does
 // not know, it keeps the units.
@@ -66,7 +66,7 @@ func (l *Limiter) Reset(ctx context.Context, key string, rule *limit.Rule) error
 //
 // Earlier states do not come back, not even after Redis has lost data. This node remembers
 // the new state for as long as an earlier one could matter (the window, or the time in
-// which a full funnel drains), and so does every node that has learnt it. A node that has
+// which a full leaky bucket drains), and so does every node that has learnt it. A node that has
 // not learnt it may report before those nodes have restored it; then what it knew is added,
 // and the key admits less. If this node has no room to remember the key (which
 // [Stats].Overflow counts as a decision), only the others remember.

@@ -228,7 +228,7 @@ func TestRefundReachesTheFleet(t *testing.T) {
 	})
 }
 
-// In an outage units come back at the weight that they had, and Redis learns of
+// In an outage units come back at the multiplier that they had, and Redis learns of
 // it afterwards.
 func TestRefundInAnOutage(t *testing.T) {
 	inBubblesOfTens(t, func(t *testing.T, w *world, r *limit.Rule) {

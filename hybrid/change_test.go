@@ -145,7 +145,7 @@ func TestTwoShapesOfOneRule(t *testing.T) {
 }
 
 // Redis' clock jumps (another machine has taken over). It alone decides when a
-// window ends: what was used stays used until then, and no longer. A funnel is
+// window ends: what was used stays used until then, and no longer. A leaky bucket is
 // kept as an instant of Redis' time as well; when that goes back it drains that
 // much later, and what the nodes know keeps it from draining early.
 //

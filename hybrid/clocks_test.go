@@ -53,7 +53,7 @@ func TestSkewedClocks(t *testing.T) {
 				} else {
 					factor := 1
 					if rule.Algorithm() == limit.AlgorithmFunnel {
-						factor = 2 // a full funnel, and what it leaks meanwhile
+						factor = 2 // a full leaky bucket, and what it leaks meanwhile
 					}
 					if most := busiest(all, 10*time.Second); most > 75*factor {
 						t.Errorf("%d admitted in one window", most)

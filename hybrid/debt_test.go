@@ -11,7 +11,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Of 100 units that a funnel of 10 admits in an outage, Redis books what the funnel
+// Of 100 units that a leaky bucket of 10 admits in an outage, Redis books what the leaky bucket
 // holds and MaxDebt more, and the part of a unit that has leaked. What was admitted before the outage is booked wholly, and so
 // is what comes after it. All of a window is reported.
 func TestMaxDebt(t *testing.T) {

@@ -38,9 +38,9 @@ func (f Fallback) multiplier(n int64) int64 {
 	case FullLimit:
 		return 1
 	case FailOpen:
-		return counter.WeightOpen
+		return counter.MultiplierOpen
 	case FailClosed:
-		return counter.WeightClosed
+		return counter.MultiplierClosed
 	}
 	return n
 }

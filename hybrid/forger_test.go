@@ -18,7 +18,7 @@ import (
 )
 
 // forger answers in the place of Redis, from a hook of go-redis. Honest, it
-// keeps windows and funnels as the scripts do, with no more than the arithmetic
+// keeps windows and leaky buckets as the scripts do, with no more than the arithmetic
 // of a textbook. Otherwise it says what dice tell it to, in the form of good
 // replies: every number may be anything that the decoder lets pass.
 type forger struct {
@@ -36,7 +36,7 @@ type kept struct {
 	born  int64           // when the newest unit was booked, µs
 	units map[int64]int64 // window: units by bucket
 	last  map[int64]int64 // and when the last one came, µs after it began
-	tat   *big.Int        // funnel: when it is empty, in 1/D µs
+	tat   *big.Int        // leaky bucket: when it is empty, in 1/D µs
 }
 
 // merge puts another state into k, and reports which of the two contents counts.
@@ -257,7 +257,7 @@ type forged struct {
 // record is an operation of a batch.
 type record struct {
 	kind        string
-	d           int64 // of a funnel's rate
+	d           int64 // of a leaky bucket's rate
 	width, kept int64 // of a window
 	units       int64
 	cost, ahead [2]int64 // µs and a rest

@@ -14,7 +14,7 @@ import (
 // modelRedis executes batches as the Lua scripts do, in plain Go. It also
 // keeps books that Redis does not have: what was ever applied, by node.
 type modelRedis struct {
-	funnels map[string]*modelFunnel
+	leaky   map[string]*modelLeakyBucket
 	windows map[string]*modelWindow
 	ledger  map[ledgerKey]ledgerEntry
 	sets    map[string]*modelSet // by Redis' key: of nodes, of layouts
@@ -45,7 +45,7 @@ type modelSet struct {
 	gone    int64 // when the key expires
 }
 
-type modelFunnel struct {
+type modelLeakyBucket struct {
 	modelBirth
 	tat  arith.Span
 	gone int64 // when the key expires
@@ -95,21 +95,21 @@ func takesOff(op *redisstore.Op) bool { return op.Back != arith.Span{} || len(op
 
 // wipe is FLUSHALL, or a restart without data.
 func (m *modelRedis) wipe() {
-	m.funnels, m.windows = map[string]*modelFunnel{}, map[string]*modelWindow{}
+	m.leaky, m.windows = map[string]*modelLeakyBucket{}, map[string]*modelWindow{}
 	m.ledger, m.sets, m.credit = map[ledgerKey]ledgerEntry{}, map[string]*modelSet{}, map[creditKey]int64{}
 	m.back = map[string]int64{} // a stray copy may take the same off again, of new data
 }
 
 // forget is a key that Redis has evicted, or somebody deleted.
 func (m *modelRedis) forget(key string) {
-	delete(m.funnels, key)
+	delete(m.leaky, key)
 	delete(m.windows, key)
 	maps.DeleteFunc(m.credit, func(k creditKey, _ int64) bool { return k.key == key })
 }
 
 // expire drops the keys that have expired.
 func (m *modelRedis) expire(now int64) {
-	maps.DeleteFunc(m.funnels, func(_ string, f *modelFunnel) bool { return f.gone <= now })
+	maps.DeleteFunc(m.leaky, func(_ string, f *modelLeakyBucket) bool { return f.gone <= now })
 	maps.DeleteFunc(m.windows, func(_ string, w *modelWindow) bool { return w.gone <= now })
 	maps.DeleteFunc(m.sets, func(_ string, set *modelSet) bool { return set.gone <= now })
 }
@@ -117,14 +117,14 @@ func (m *modelRedis) expire(now int64) {
 // renew makes used units of a key count, in a generation that no view has yet.
 func (m *modelRedis) renew(now int64, key string, r *limit.Rule, used int64) (st redisstore.State) {
 	if r.Algorithm() == limit.AlgorithmFunnel {
-		was := m.funnelAt(now, key)
-		f := &modelFunnel{modelBirth: was.modelBirth, gone: was.gone}
+		was := m.leakyAt(now, key)
+		f := &modelLeakyBucket{modelBirth: was.modelBirth, gone: was.gone}
 		f.renew(now)
 		if f.reset, f.born = f.gen, now/1000; used > 0 {
 			f.tat = arith.Of(r.Arith()).Add(arith.Span{NS: now}, arith.Of(r.Arith()).Cost(used))
 		}
 		f.expire(now, r)
-		m.funnels[key] = f
+		m.leaky[key] = f
 		return redisstore.State{Gen: f.gen, Born: f.born, Level: arith.Of(r.Arith()).Sub(f.tat, arith.Span{NS: now})}
 	}
 	was := m.windowAt(now, key)
@@ -145,9 +145,9 @@ func (m *modelRedis) renew(now int64, key string, r *limit.Rule, used int64) (st
 // snapshot copies the data, to roll back to later.
 func (m *modelRedis) snapshot() *modelRedis {
 	s := newModelRedis()
-	for k, f := range m.funnels {
+	for k, f := range m.leaky {
 		c := *f
-		s.funnels[k] = &c
+		s.leaky[k] = &c
 	}
 	for k, w := range m.windows {
 		s.windows[k] = &modelWindow{w.modelBirth, maps.Clone(w.buckets), maps.Clone(w.last), w.gone}
@@ -160,7 +160,7 @@ func (m *modelRedis) snapshot() *modelRedis {
 }
 
 func (m *modelRedis) rollback(s *modelRedis) {
-	m.funnels, m.windows, m.ledger, m.sets, m.credit = s.funnels, s.windows, s.ledger, s.sets, s.credit
+	m.leaky, m.windows, m.ledger, m.sets, m.credit = s.leaky, s.windows, s.ledger, s.sets, s.credit
 	m.back = s.back // what was handed back since then has not been, in this data
 }
 
@@ -252,7 +252,7 @@ func (m *modelRedis) exec(now int64, process string, b *redisstore.Batch) rediss
 
 func (m *modelRedis) op(now int64, op *redisstore.Op, apply bool) redisstore.State {
 	if op.Rule.Algorithm() == limit.AlgorithmFunnel {
-		return m.funnel(now, op, apply)
+		return m.leakyBucket(now, op, apply)
 	}
 	return m.window(now, op, apply)
 }
@@ -268,7 +268,7 @@ func expiry(now, until, gone, gen int64, r *limit.Rule) int64 {
 	return now + (ttl+1000)*ms
 }
 
-func (f *modelFunnel) expire(now int64, r *limit.Rule) {
+func (f *modelLeakyBucket) expire(now int64, r *limit.Rule) {
 	us := f.tat.NS / 1000 * 1000
 	if f.tat.NS > us || f.tat.Rem > 0 {
 		us += 1000
@@ -286,11 +286,11 @@ func (w *modelWindow) expire(now int64, r *limit.Rule) {
 	w.gone = expiry(now, until, w.gone, w.gen, r)
 }
 
-// funnelAt returns a key's funnel, an empty one if there is none any more.
-func (m *modelRedis) funnelAt(now int64, key string) *modelFunnel {
-	f := m.funnels[key]
+// leakyAt returns a key's leaky bucket, an empty one if there is none any more.
+func (m *modelRedis) leakyAt(now int64, key string) *modelLeakyBucket {
+	f := m.leaky[key]
 	if f == nil || f.gone <= now {
-		return &modelFunnel{}
+		return &modelLeakyBucket{}
 	}
 	return f
 }
@@ -308,8 +308,8 @@ func inBucket(now int64, r *limit.Rule) int64 {
 	return now % int64(arith.Of(r.Arith()).Width) / 1000 * 1000
 }
 
-func (m *modelRedis) funnel(now int64, op *redisstore.Op, apply bool) redisstore.State {
-	f, at := m.funnelAt(now, op.Key), arith.Span{NS: now}
+func (m *modelRedis) leakyBucket(now int64, op *redisstore.Op, apply bool) redisstore.State {
+	f, at := m.leakyAt(now, op.Key), arith.Span{NS: now}
 	if apply && op.Raise {
 		mine, theirs := f.merge(op.Known, now)
 		if !mine {
@@ -336,11 +336,11 @@ func (m *modelRedis) funnel(now int64, op *redisstore.Op, apply bool) redisstore
 		}
 	}
 	st := redisstore.State{Gen: f.gen, Born: f.born, Level: arith.Of(op.Rule.Arith()).Diff(f.tat, at), Forgiven: forgiven}
-	// A key is not made for a funnel that is empty already.
-	empty := st.Gen == 0 && !at.Less(f.tat) && m.funnelAt(now, op.Key) != f
+	// A key is not made for a leaky bucket that is empty already.
+	empty := st.Gen == 0 && !at.Less(f.tat) && m.leakyAt(now, op.Key) != f
 	if apply && (op.Units > 0 || op.Raise || back) && !empty {
 		f.expire(now, op.Rule)
-		m.funnels[op.Key] = f
+		m.leaky[op.Key] = f
 	} else if f.gen > 0 {
 		f.expire(now, op.Rule) // a node that learns the generation now may go on knowing it
 	}

@@ -262,7 +262,7 @@ func TestShardsThatMoveAllTheTime(t *testing.T) {
 		}
 		for i := range n.core.shards {
 			if n.core.shards[i].multiplied || n.core.shards[i].missed {
-				t.Error("weighs", i)
+				t.Error("costs", i)
 			}
 		}
 	}

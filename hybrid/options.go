@@ -41,12 +41,12 @@ type Options struct {
 	KeyPrefix string
 	// Fallback is the policy for checks while Redis is unreachable. Default FairShare.
 	Fallback Fallback
-	// MaxDebt bounds what a funnel repays after an outage. The units that were admitted in the
-	// outage fill the funnel to at most its capacity and what leaks in MaxDebt, so that they
+	// MaxDebt bounds what a leaky bucket repays after an outage. The units that were admitted in the
+	// outage fill the leaky bucket to at most its capacity and what leaks in MaxDebt, so that they
 	// cause refusals for no longer than MaxDebt. Units above that are forgiven, and counted in
 	// [Stats].ForgivenUnits. Units that were admitted while Redis was reachable are booked
 	// completely, and so are units that a waiting reservation is behind. A window needs no
-	// bound, because it forgets by itself. Default 0: the time in which the full funnel drains;
+	// bound, because it forgets by itself. Default 0: the time in which the full bucket drains;
 	// negative: nothing is repaid.
 	MaxDebt time.Duration
 	// ExpectedNodes is how many nodes the fleet has at least. A node counts on so many while it

@@ -24,7 +24,7 @@ func TestPromiseOneKeyLost(t *testing.T) {
 		s.overload(3*time.Second, rule, 100)
 		s.run(2 * time.Second)
 		clear(s.redis.windows)
-		clear(s.redis.funnels)
+		clear(s.redis.leaky)
 		if more := len(s.overload(3*time.Second, rule, 100)); more > 0 {
 			t.Errorf("%v: %d more admitted after Redis had lost the key", rule, more)
 		}
@@ -152,7 +152,7 @@ func TestPromiseNodesAreNotForgotten(t *testing.T) {
 	}
 }
 
-// TestPromiseFunnelAfterIdle: units taken from a funnel that had long run
+// TestPromiseFunnelAfterIdle: units taken from a leaky bucket that had long run
 // empty count from now, not from when it was last used.
 func TestPromiseFunnelAfterIdle(t *testing.T) {
 	rule := limit.Must(limit.Funnel("funnel", 100, 1, time.Second))

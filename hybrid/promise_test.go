@@ -64,7 +64,7 @@ func TestPromiseConnected(t *testing.T) {
 			// Σ over the other nodes of min(L, 2·r·(S+δ)): r = 100/s, S+δ about 0.1 s.
 			bound := int64(lim + 2*2*100*102/1000)
 			if rule.Algorithm() == limit.AlgorithmFunnel {
-				bound += lim // a funnel admits its capacity on top of what leaks
+				bound += lim // a leaky bucket admits its capacity on top of what leaks
 			}
 			if rule.Algorithm() == limit.AlgorithmSlidingWindow {
 				bound += arith.Of(rule.Arith()).Share

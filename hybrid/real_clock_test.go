@@ -54,7 +54,7 @@ func clocked(t *testing.T, size int) (nodes []*hybrid.Limiter, look *redis.Clien
 }
 
 // Redis' clock is set back by an hour, a node asks, the clock is put right. For the hour
-// between a funnel is shut; what was seen then is no reason to keep it shut.
+// between a leaky bucket is shut; what was seen then is no reason to keep it shut.
 //
 // Fault 78: answers from before a clock is put right are no sign of lost data.
 func TestRealClockSetBackAndPutRight(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// One node of a fleet is cut off for 8 s while all are asked for more than a funnel
+// One node of a fleet is cut off for 8 s while all are asked for more than a leaky bucket
 // lets through. When it is back, with its share of those 8 s on top of what the others
 // have used, the fleet admits again within a drain time. By the node's units alone it
 // would take 4 s with two nodes and 2 s with four.

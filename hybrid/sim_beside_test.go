@@ -56,7 +56,7 @@ func (s *sim) data() string {
 		if w := m.windows[k]; w != nil {
 			fmt.Fprintln(&b, k, *w)
 		}
-		if f := m.funnels[k]; f != nil {
+		if f := m.leaky[k]; f != nil {
 			fmt.Fprintln(&b, k, *f)
 		}
 	}

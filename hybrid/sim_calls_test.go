@@ -107,15 +107,15 @@ func (o *nodeOracle) reserved(n *simNode, k oracleKey, units int64, res limit.Re
 		o.s.failf("%d units of %v %q booked ahead: %+v", units, k.rule, k.key, res)
 	}
 	o.health(n)
-	weight := int64(1)
+	multiplier := int64(1)
 	if res.Source == limit.SourceDegraded {
 		sh.fuzzy = true
-		if weight = 1; n.core.cfg.fallback == FairShare {
-			weight = nb.told
+		if multiplier = 1; n.core.cfg.fallback == FairShare {
+			multiplier = nb.told
 		}
 		o.notWithoutCause(n, bk, sh)
 	}
-	if weight == 1 && nb.blind[bk.shard] == 0 {
+	if multiplier == 1 && nb.blind[bk.shard] == 0 {
 		slack := float64(max(o.slack(), sh.slack) + (o.s.now-sh.answeredAt)/2000)
 		over := o.tat(sh, rule, sh.own) - float64(o.s.now-simStart) + float64(units-rule.Limit())*unit(rule)
 		if float64(res.RetryAfter) < (over-slack)*(1-1e-9)-1 {
@@ -123,6 +123,6 @@ func (o *nodeOracle) reserved(n *simNode, k oracleKey, units int64, res limit.Re
 				n.name, units, k.rule, k.key, res.RetryAfter, time.Duration(over), sh)
 		}
 	}
-	o.admit(n, k, units, weight, res.Source == limit.SourceDegraded)
+	o.admit(n, k, units, multiplier, res.Source == limit.SourceDegraded)
 	o.s.fleet.ahead(k)
 }

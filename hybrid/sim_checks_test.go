@@ -26,14 +26,14 @@ func (o *nodeOracle) taken(n *simNode, k oracleKey, units int64, res limit.Resul
 	o.shape(rule, k.key, units, res)
 	fallback := n.core.cfg.fallback
 	degraded := res.Source == limit.SourceDegraded
-	weight := int64(1)
+	multiplier := int64(1)
 	if degraded {
 		sh.fuzzy = true
 		switch fallback {
 		case FairShare:
-			weight = nb.told
+			multiplier = nb.told
 		case FailOpen:
-			weight = 0
+			multiplier = 0
 		case FailClosed:
 			if res.Allowed && units > 0 {
 				o.s.failf("I2: %s admitted %d units of %v %q while it is to admit none", n.name, units, k.rule, k.key)
@@ -45,8 +45,8 @@ func (o *nodeOracle) taken(n *simNode, k oracleKey, units int64, res limit.Resul
 		o.notWithoutCause(n, bk, sh)
 	}
 	blind := nb.blind[bk.shard] != 0
-	if !blind && weight > 0 {
-		o.notTooMuch(n, k, units, weight, res)
+	if !blind && multiplier > 0 {
+		o.notTooMuch(n, k, units, multiplier, res)
 	}
 	if !res.Allowed && units <= rule.Limit() && !degraded {
 		o.notTooLittle(n, k, units, res)
@@ -56,23 +56,23 @@ func (o *nodeOracle) taken(n *simNode, k oracleKey, units int64, res limit.Resul
 		o.fleet(n, k, units)
 	}
 	if res.Allowed && units > 0 {
-		o.admit(n, k, units, weight, degraded)
-		if !blind && weight > 0 {
+		o.admit(n, k, units, multiplier, degraded)
+		if !blind && multiplier > 0 {
 			o.s.fleet.knows(n, k, units)
 		}
-		if degraded && weight > 0 {
+		if degraded && multiplier > 0 {
 			o.s.fleet.outage(n, k)
 		}
 	}
 }
 
 // admit keeps what was admitted.
-func (o *nodeOracle) admit(n *simNode, k oracleKey, units, weight int64, degraded bool) {
+func (o *nodeOracle) admit(n *simNode, k oracleKey, units, multiplier int64, degraded bool) {
 	nb, bk := o.nodes[n], o.books[k]
 	sh, rule, blind := nb.shares[k], n.rule(k.rule), nb.blind[bk.shard] != 0
 	o.order++
 	a := admission{
-		at: o.s.now, order: o.order, n: units, server: bk.server.time(), blind: blind, weight: weight,
+		at: o.s.now, order: o.order, n: units, server: bk.server.time(), blind: blind, multiplier: multiplier,
 		rule: rule, slack: max(o.slack(), nb.vague[bk.shard]), node: n.id, debt: degraded,
 	}
 	bk.all = append(bk.all, a)
@@ -111,34 +111,34 @@ func (o *nodeOracle) shape(r *limit.Rule, key string, units int64, res limit.Res
 
 // notTooMuch: no more is admitted, or said to remain, than what the node must
 // know leaves (I1, I2, I4).
-func (o *nodeOracle) notTooMuch(n *simNode, k oracleKey, units, weight int64, res limit.Result) {
+func (o *nodeOracle) notTooMuch(n *simNode, k oracleKey, units, multiplier int64, res limit.Result) {
 	sh := o.nodes[n].shares[k]
-	if weight > 1 {
-		o.s.fleet.steps[checkWeighted]++
+	if multiplier > 1 {
+		o.s.fleet.steps[checkMultiplied]++
 	} else {
 		o.s.fleet.steps[checkTold]++
 	}
-	left := o.left(n, k, sh, weight)
+	left := o.left(n, k, sh, multiplier)
 	most := res.Remaining
-	if res.Allowed && units > 0 && weight == 1 {
+	if res.Allowed && units > 0 && multiplier == 1 {
 		most += units
 	}
-	if weight == 1 && most > max(left, 0) {
+	if multiplier == 1 && most > max(left, 0) {
 		o.s.failf("I1: %s, %v %q: %d units admitted and %d remaining, but from what it must know there were %d\nknown: %+v",
 			n.name, k.rule, k.key, units, res.Remaining, left, sh)
 	}
-	if cost := arith.Of(n.rule(k.rule).Arith()).Weigh(units, weight); weight > 1 && res.Allowed && units > 0 && cost > left {
-		o.s.failf("I2: %s admitted %d units of %v %q, each weighing %d; from what it must know there were %d left\nknown: %+v",
-			n.name, units, k.rule, k.key, weight, left, sh)
+	if cost := arith.Of(n.rule(k.rule).Arith()).Multiplied(units, multiplier); multiplier > 1 && res.Allowed && units > 0 && cost > left {
+		o.s.failf("I2: %s admitted %d units of %v %q, each costing %d; from what it must know there were %d left\nknown: %+v",
+			n.name, units, k.rule, k.key, multiplier, left, sh)
 	}
 }
 
 // left returns how many units can remain at the most. It errs on the high
 // side: by the slack of the clocks.
-func (o *nodeOracle) left(n *simNode, k oracleKey, sh *share, weight int64) int64 {
+func (o *nodeOracle) left(n *simNode, k oracleKey, sh *share, multiplier int64) int64 {
 	rule, slack := n.rule(k.rule), max(o.slack(), sh.slack)+(o.s.now-sh.answeredAt)/2000
 	if rule.Algorithm() != limit.AlgorithmFunnel {
-		return rule.Limit() - o.windowLow(k, sh, rule, weight, slack)
+		return rule.Limit() - o.windowLow(k, sh, rule, multiplier, slack)
 	}
 	full := float64(rule.Limit()) * unit(rule)
 	tat := sh.base
@@ -147,8 +147,8 @@ func (o *nodeOracle) left(n *simNode, k oracleKey, sh *share, weight int64) int6
 		if a.n > 0 {
 			tat = max(tat, at)
 		}
-		if tat += float64(a.weigh(rule, weight)) * unit(rule); weight > 1 {
-			// What weighed more once never makes a funnel more than full.
+		if tat += float64(a.cost(rule, multiplier)) * unit(rule); multiplier > 1 {
+			// What cost more once never makes a leaky bucket more than full.
 			tat = min(tat, at+float64(sh.least)*unit(rule))
 		}
 	}
@@ -160,7 +160,7 @@ func (o *nodeOracle) left(n *simNode, k oracleKey, sh *share, weight int64) int6
 }
 
 // windowLow returns how many units the window must hold at the least.
-func (o *nodeOracle) windowLow(k oracleKey, sh *share, rule *limit.Rule, weight, slack int64) int64 {
+func (o *nodeOracle) windowLow(k oracleKey, sh *share, rule *limit.Rule, multiplier, slack int64) int64 {
 	w := newTally(rule, o.books[k].server.time()+slack)
 	for id, b := range sh.buckets {
 		w.add(id, b.Units, int64(b.Last))
@@ -168,10 +168,10 @@ func (o *nodeOracle) windowLow(k oracleKey, sh *share, rule *limit.Rule, weight,
 	back := int64(0)
 	for _, a := range sh.own {
 		if a.n < 0 { // from which bucket is not known
-			back -= a.weigh(rule, weight)
+			back -= a.cost(rule, multiplier)
 			continue
 		}
-		w.least(a.server-max(slack, a.slack), a.weigh(rule, weight))
+		w.least(a.server-max(slack, a.slack), a.cost(rule, multiplier))
 	}
 	return max(w.count()-back, 0)
 }
@@ -187,7 +187,7 @@ type windowTally struct {
 }
 
 func newTally(r *limit.Rule, now int64) *windowTally {
-	width := max(int64(arith.Of(r.Arith()).Width), 1) // 0 for a funnel, which is not asked
+	width := max(int64(arith.Of(r.Arith()).Width), 1) // 0 for a leaky bucket, which is not asked
 	return &windowTally{r: r, cur: now / width, passed: now % width}
 }
 
@@ -258,7 +258,7 @@ func (o *nodeOracle) unheard(k oracleKey, sh *share) (at int64) {
 }
 
 // expired reports whether a unit may count no longer: its bucket is too old, or
-// its funnel has run empty.
+// its leaky bucket has run empty.
 func (o *nodeOracle) expired(k oracleKey, a admission) bool {
 	if k.rule.Algorithm() == limit.AlgorithmFunnel {
 		return o.s.now-a.at > int64(arith.Of(k.rule.Arith()).Horizon())
@@ -312,7 +312,7 @@ func (o *nodeOracle) fleet(n *simNode, k oracleKey, units int64) {
 	}
 	level := tat - float64(o.s.now-simStart) - float64(o.slack()) - float64(back)*unit(rule)
 	if full := float64(rule.Limit()) * unit(k.rule); level+float64(units)*unit(k.rule) > full*(1+1e-9)+1 {
-		o.s.failf("I1: %s admitted %d units of %v %q, though the funnel held %.1f that it had to know of", n.name, units, k.rule, k.key, level/unit(k.rule))
+		o.s.failf("I1: %s admitted %d units of %v %q, though the leaky bucket held %.1f that it had to know of", n.name, units, k.rule, k.key, level/unit(k.rule))
 	}
 }
 

@@ -108,7 +108,7 @@ func (f *simFleet) admitted(n *simNode, k oracleKey, a admission, apart bool) {
 		fk.slowAt = f.s.now
 	}
 	if apart {
-		fk.cut = append(fk.cut, cutOffUnits{at: f.s.now, units: a.n, limit: a.rule.Limit(), nodes: max(a.weight, 1), holder: shareHolder{n.id, f.s.oracle.nodes[n].jumped}})
+		fk.cut = append(fk.cut, cutOffUnits{at: f.s.now, units: a.n, limit: a.rule.Limit(), nodes: max(a.multiplier, 1), holder: shareHolder{n.id, f.s.oracle.nodes[n].jumped}})
 	}
 }
 
@@ -151,11 +151,11 @@ func (f *simFleet) sent(n *simNode, b *redisstore.Batch) {
 	f.flights[id] = x
 }
 
-// expiring notes which of a batch's funnels Redis does not remember.
+// expiring notes which of a batch's leaky buckets Redis does not remember.
 func (f *simFleet) expiring(v *simServer, b *redisstore.Batch) {
 	for i := range b.Ops {
 		k := f.s.oracle.index[b.Ops[i].Key]
-		if m := v.model.funnels[b.Ops[i].Key]; k.rule.Algorithm() == limit.AlgorithmFunnel && (m == nil || m.gone <= v.time()) {
+		if m := v.model.leaky[b.Ops[i].Key]; k.rule.Algorithm() == limit.AlgorithmFunnel && (m == nil || m.gone <= v.time()) {
 			f.key(k).Expired()
 		}
 	}
@@ -169,7 +169,7 @@ func (f *simFleet) expiring(v *simServer, b *redisstore.Batch) {
 func (f *simFleet) replacing(v *simServer, n *simNode, b *redisstore.Batch) (out []bool) {
 	for i := range b.Ops {
 		op := &b.Ops[i]
-		is := v.model.funnelAt(v.time(), op.Key).modelBirth
+		is := v.model.leakyAt(v.time(), op.Key).modelBirth
 		if op.Rule.Algorithm() != limit.AlgorithmFunnel {
 			is = v.model.windowAt(v.time(), op.Key).modelBirth
 		}

@@ -24,7 +24,7 @@ func (o *nodeOracle) notTooLittle(n *simNode, k oracleKey, units int64, res limi
 		return // for the node nothing has leaked while its clock stood still
 	}
 	for _, a := range sh.own {
-		if a.weight > 1 || a.at <= o.nodes[n].unwell {
+		if a.multiplier > 1 || a.at <= o.nodes[n].unwell {
 			return // it goes on counting more than once until Redis has answered
 		}
 	}
@@ -104,7 +104,7 @@ func (o *nodeOracle) repaired(bk *book, r *limit.Rule) bool {
 	return o.s.now-last > int64(o.s.settling()+arith.Of(r.Arith()).Horizon())
 }
 
-// topUp keeps what a node knows of a funnel at the most, by an answer that was given then.
+// topUp keeps what a node knows of a leaky bucket at the most, by an answer that was given then.
 // If its clock stands still, that leaks so much later.
 func (sh *share) topUp(op *redisstore.Op, x *exchange, st redisstore.State, given, stalled int64) {
 	told := float64(given-simStart) + float64(st.Level.NS) + float64(max(stalled-given, 0)) + 1
@@ -112,7 +112,7 @@ func (sh *share) topUp(op *redisstore.Op, x *exchange, st redisstore.State, give
 	sh.top = max(sh.top+float64(op.Units)*unit(op.Rule), told, alone)
 }
 
-// reportsAgain checks what a node reports again of a funnel: no more than it was answered,
+// reportsAgain checks what a node reports again of a leaky bucket: no more than it was answered,
 // and has reported since.
 func (o *nodeOracle) reportsAgain(n *simNode, op *redisstore.Op) {
 	nb, k := o.nodes[n], o.index[op.Key]

@@ -17,7 +17,7 @@ import (
 //	        know; whatever it reports as remaining is no more than that;
 //	I1      while all is well, what a node must know is never older than the
 //	        promise says, and what it has admitted is booked in time;
-//	I2      the same with weighted units while it is cut off;
+//	I2      the same with multiplied units while it is cut off;
 //	I3      every admitted unit is booked, waiting, or counted as expired; no
 //	        data in Redis has a unit twice;
 //	I5      (at the end) all agree with Redis.
@@ -288,7 +288,7 @@ func (o *nodeOracle) beaten(n *simNode, begun int64, shards []int, b redisstore.
 	nb := o.nodes[n]
 	if b.Nodes > 0 {
 		nb.told = int64(b.Nodes)
-		nb.reweigh()
+		nb.dropMultipliers()
 		o.sighted(n, 0, begun)
 	}
 	for i, sh := range shards {
@@ -304,7 +304,7 @@ func (o *nodeOracle) renewed(k oracleKey, v *simServer, used, gen int64) {
 	b.reset, b.gen = o.s.now, gen
 	if used > 0 {
 		o.order++
-		a := admission{at: o.s.now, order: o.order, n: used, server: v.time(), rule: k.rule, weight: 1, slack: o.slack(), node: -1}
+		a := admission{at: o.s.now, order: o.order, n: used, server: v.time(), rule: k.rule, multiplier: 1, slack: o.slack(), node: -1}
 		b.all = append(b.all, a)
 	}
 }
@@ -344,7 +344,7 @@ func (o *nodeOracle) refunded(n *simNode, k oracleKey, back int64) {
 		return
 	}
 	o.order++
-	a := admission{at: o.s.now, order: o.order, n: -back, server: bk.server.time(), rule: n.rule(k.rule), weight: 1, slack: o.slack(), node: n.id}
+	a := admission{at: o.s.now, order: o.order, n: -back, server: bk.server.time(), rule: n.rule(k.rule), multiplier: 1, slack: o.slack(), node: n.id}
 	bk.all = append(bk.all, a)
 	sh.own = append(sh.own, a)
 	o.s.fleet.refunded(n, k, back)

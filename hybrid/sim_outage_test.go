@@ -8,9 +8,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Nodes that are cut off, and do not divide the limit, fill a funnel each, and each leaks.
+// Nodes that are cut off, and do not divide the limit, fill a leaky bucket each, and each leaks.
 // The simulator lets them, for as long as the outage lasts, and no limit more. Drawn seeds
-// hardly ever fill several funnels in one outage.
+// hardly ever fill several leaky buckets in one outage.
 func TestSimOutageOfSeveralFunnels(t *testing.T) {
 	const each = 100 * ms // in which a unit leaks
 	rule := limit.Must(limit.Funnel("f", 100, 10, time.Second))
@@ -23,7 +23,7 @@ func TestSimOutageOfSeveralFunnels(t *testing.T) {
 				failure = r.(simFailure).msg
 			}
 		}()
-		s.fleet.admitted(n, k, admission{at: s.now, n: units, rule: rule, weight: 1}, true)
+		s.fleet.admitted(n, k, admission{at: s.now, n: units, rule: rule, multiplier: 1}, true)
 		s.fleet.outage(n, k)
 		return ""
 	}

@@ -151,7 +151,7 @@ var faults = []fault{
 				v.wipe()
 			}
 			v.restart()
-			p.say("server%d is back, %d counters", v.id, len(v.model.funnels)+len(v.model.windows))
+			p.say("server%d is back, %d counters", v.id, len(v.model.leaky)+len(v.model.windows))
 			return
 		}
 		v.kill()

@@ -14,25 +14,25 @@ import (
 // package oracle, against what a node may still admit and what Redis may count.
 // And those of a node, which are in sim_checks_test.go.
 const (
-	checkKnown     = "fleet: at most the limit of what a node must know"
-	checkOutage    = "fleet: one limit in an outage of all"
-	checkStored    = "redis: no less than was booked and still counts"
-	checkMost      = "redis: no more than was admitted and still counts"
-	checkRestored  = "redis: told again what it had lost"
-	checkOnce      = "redis: no unit booked twice"
-	checkConserved = "node: every unit is booked, waiting or expired"
-	checkTold      = "node: at most what it was told leaves"
-	checkWeighted  = "node: at most its share while cut off"
-	checkRefused   = "node: nothing refused without a cause"
-	checkAgain     = "node: told again only what it was told"
-	checkWell      = "node: not cut off without a cause"
-	checkFresh     = "node: views are new while all is well"
-	checkCalm      = "node: the limit while all is well"
+	checkKnown      = "fleet: at most the limit of what a node must know"
+	checkOutage     = "fleet: one limit in an outage of all"
+	checkStored     = "redis: no less than was booked and still counts"
+	checkMost       = "redis: no more than was admitted and still counts"
+	checkRestored   = "redis: told again what it had lost"
+	checkOnce       = "redis: no unit booked twice"
+	checkConserved  = "node: every unit is booked, waiting or expired"
+	checkTold       = "node: at most what it was told leaves"
+	checkMultiplied = "node: at most its share while cut off"
+	checkRefused    = "node: nothing refused without a cause"
+	checkAgain      = "node: told again only what it was told"
+	checkWell       = "node: not cut off without a cause"
+	checkFresh      = "node: views are new while all is well"
+	checkCalm       = "node: the limit while all is well"
 )
 
 var simChecks = []string{
 	checkKnown, checkOutage, checkStored, checkMost, checkRestored, checkOnce, checkConserved,
-	checkTold, checkWeighted, checkRefused, checkAgain, checkWell, checkFresh, checkCalm,
+	checkTold, checkMultiplied, checkRefused, checkAgain, checkWell, checkFresh, checkCalm,
 }
 
 // slack is how far a unit may be from where its time says it is: clocks drift,
@@ -78,7 +78,7 @@ func (f *simFleet) whole(fk *fleetKey, slack int64) (p oracle.Period, ok bool) {
 // above reports whether a number of units is more than so many.
 func above(units, most float64) bool { return units > most*(1+1e-9)+1e-3 }
 
-// leaked returns what a funnel leaks in a time, 0 for a window.
+// leaked returns what a leaky bucket leaks in a time, 0 for a window.
 func leaked(r *limit.Rule, d int64) float64 {
 	if r.Algorithm() != limit.AlgorithmFunnel {
 		return 0
@@ -158,10 +158,10 @@ func (f *simFleet) outage(n *simNode, k oracleKey) {
 	most, limits := 0.0, 0.0
 	for holder, units := range share {
 		most += units
-		limits += leaks[holder] // whatever it holds, a whole funnel leaks as fast as any
+		limits += leaks[holder] // whatever it holds, a whole leaky bucket leaks as fast as any
 	}
 	limits = max(limits, 1)
-	// Several whole funnels leak several times as fast as the one that is added up. From
+	// Several whole leaky buckets leak several times as fast as the one that is added up. From
 	// first to now it has taken in at the most what they held, and what they have leaked.
 	most = max(most, one) + ahead + (limits-1)*leaked(rule, f.s.now-first)
 	f.steps[checkOutage]++

@@ -22,41 +22,41 @@ type share struct {
 	busy       int64   // since when it has been asked without a pause
 	sent       int64   // units from then on may be under way that a Set of the node's has left out of own
 	slack      int64   // by how much that may be wrong
-	fuzzy      bool    // it may know more than it must: a weight, a clock that stood still
+	fuzzy      bool    // it may know more than it must: a multiplier, a clock that stood still
 	unreadable bool    // Redis cannot read the key, as answered last
 }
 
 // admission is one admitted request.
 type admission struct {
-	at, n  int64
-	order  int64 // among admissions and flights
-	server int64 // by the server's clock
-	blind  bool  // the node's idea of that clock was off then
-	weight int64
-	debt   bool        // in an outage
-	rule   *limit.Rule // that it was admitted by
-	slack  int64       // by how much the node's clocks may have been off then
-	node   int
+	at, n      int64
+	order      int64 // among admissions and flights
+	server     int64 // by the server's clock
+	blind      bool  // the node's idea of that clock was off then
+	multiplier int64
+	debt       bool        // in an outage
+	rule       *limit.Rule // that it was admitted by
+	slack      int64       // by how much the node's clocks may have been off then
+	node       int
 }
 
-// weigh returns what the units cost at the least if each costs so much: by
+// cost returns what the units cost at the least if each costs so much: by
 // the rule then, or by what has become of it since.
-func (a *admission) weigh(now *limit.Rule, weight int64) int64 {
+func (a *admission) cost(now *limit.Rule, multiplier int64) int64 {
 	if a.n < 0 {
-		return a.n * max(weight, 1) // handed back: at the most, each as it costs now
+		return a.n * max(multiplier, 1) // handed back: at the most, each as it costs now
 	}
-	if weight <= 1 || a.weight <= 1 {
+	if multiplier <= 1 || a.multiplier <= 1 {
 		return a.n
 	}
-	weight = min(weight, a.weight)
-	return min(arith.Of(a.rule.Arith()).Weigh(a.n, weight), arith.Of(now.Arith()).Weigh(a.n, weight))
+	multiplier = min(multiplier, a.multiplier)
+	return min(arith.Of(a.rule.Arith()).Multiplied(a.n, multiplier), arith.Of(now.Arith()).Multiplied(a.n, multiplier))
 }
 
-// reweigh: what weighed more before may be weighed by fewer nodes from now on.
-func (nb *nodeBook) reweigh() {
+// dropMultipliers: what cost more before may count with the multiplier of fewer nodes from now on.
+func (nb *nodeBook) dropMultipliers() {
 	for _, sh := range nb.shares {
 		for i := range sh.own {
-			sh.own[i].weight = min(sh.own[i].weight, max(nb.told, 1))
+			sh.own[i].multiplier = min(sh.own[i].multiplier, max(nb.told, 1))
 		}
 	}
 }
@@ -69,8 +69,8 @@ func (o *nodeOracle) answeredKey(sh *share, r *limit.Rule, st redisstore.State, 
 		i++
 	}
 	old := sh.own[:i]
-	funnel, before := r.Algorithm() == limit.AlgorithmFunnel, 0.0
-	if funnel {
+	isLeaky, before := r.Algorithm() == limit.AlgorithmFunnel, 0.0
+	if isLeaky {
 		before = o.tat(sh, r, old) - float64(st.Forgiven)*unit(r)
 		before = o.forgiven(sh, r, old, before, st.Forgiven, x.executed)
 	}
@@ -88,7 +88,7 @@ func (o *nodeOracle) answeredKey(sh *share, r *limit.Rule, st redisstore.State, 
 	was := sh.slack
 	sh.answeredAt, sh.slack, sh.fuzzy, sh.unreadable = x.executed, o.slack(), false, false
 	base := float64(x.executed-simStart) + float64(st.Level.NS) + float64(st.Level.Rem)/float64(max(r.Units(), 1))
-	if !funnel {
+	if !isLeaky {
 		base = 0
 	}
 	if st.Gen <= sh.gen && slices.ContainsFunc(old, func(a admission) bool { return a.n < 0 }) {
@@ -145,7 +145,7 @@ func (sh *share) broken(booked bool, x *exchange) {
 	sh.fuzzy, sh.unreadable = true, true
 	for i := range sh.own {
 		if booked && sh.own[i].order < x.made {
-			sh.own[i].weight = 1
+			sh.own[i].multiplier = 1
 			if sh.own[i].n < 0 { // came off what was answered before
 				clear(sh.buckets)
 				sh.base = 0
@@ -154,10 +154,10 @@ func (sh *share) broken(booked bool, x *exchange) {
 	}
 }
 
-// unit is what one unit adds to the time at which a funnel runs empty, ns.
+// unit is what one unit adds to the time at which a leaky bucket runs empty, ns.
 func unit(r *limit.Rule) float64 { return float64(r.Period()) / float64(r.Units()) }
 
-// tat returns when a funnel runs empty that was answered sh and saw own.
+// tat returns when a leaky bucket runs empty that was answered sh and saw own.
 func (o *nodeOracle) tat(sh *share, r *limit.Rule, own []admission) float64 {
 	tat := sh.base
 	for _, a := range own {
@@ -166,7 +166,7 @@ func (o *nodeOracle) tat(sh *share, r *limit.Rule, own []admission) float64 {
 	return tat
 }
 
-// onto adds an admission to a funnel that runs empty at tat.
+// onto adds an admission to a leaky bucket that runs empty at tat.
 func (a *admission) onto(tat float64, r *limit.Rule) float64 {
 	if a.n > 0 {
 		tat = max(tat, float64(a.at-simStart))

@@ -201,7 +201,7 @@ func (s *sim) agreedOn(n *simNode, k oracleKey) {
 func (v *simServer) remaining(key string, r *limit.Rule, off int64) int64 {
 	now := v.time()
 	if r.Algorithm() == limit.AlgorithmFunnel {
-		level := max(float64(arith.Of(r.Arith()).Sub(v.model.funnelAt(now, key).tat, arith.Span{NS: now}).NS)-float64(off), 0)
+		level := max(float64(arith.Of(r.Arith()).Sub(v.model.leakyAt(now, key).tat, arith.Span{NS: now}).NS)-float64(off), 0)
 		return max(r.Limit()-int64(math.Ceil(level/unit(r))), 0)
 	}
 	w := newTally(r, now+off)

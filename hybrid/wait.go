@@ -13,7 +13,7 @@ import (
 // Reserve takes n units of key now, for a caller who is willing to wait until they may be
 // used: see [limit.Reservation.Delay]. Reserve itself never waits.
 //
-// Only a funnel can be reserved ahead of time. It is then filled beyond its capacity, on
+// Only a leaky bucket can be reserved ahead of time. It is then filled beyond its capacity, on
 // all nodes as soon as the reservation is reported, and other callers come after it. Two
 // nodes that reserve within one sync interval may get the same time. A window has no place
 // for the future: with a window a reservation is OK only if its delay is 0; [Limiter.Wait]
@@ -62,7 +62,7 @@ func (l *Limiter) reserve(key string, rule *limit.Rule, n int64, terms counter.T
 
 // Wait blocks until n units of key are admitted, and consumes them. The waiters for a key
 // on this node are served in the order of their calls, and before callers on this node who
-// only check. Units of a funnel are reserved across all nodes, so that every waiter is
+// only check. Units of a leaky bucket are reserved across all nodes, so that every waiter is
 // served. Units of a window are not: a waiter for many of them may be overtaken by other
 // nodes that take few at a time.
 //

@@ -47,7 +47,7 @@ const (
 	// MaxUnits is the largest limit, capacity or number of leaked units: the
 	// largest integer up to which the doubles of Redis' Lua are exact.
 	MaxUnits = 1 << 53
-	// MaxWindow bounds a window, and the time in which a full funnel runs empty.
+	// MaxWindow bounds a window, and the time in which a full leaky bucket runs empty.
 	MaxWindow = 100 * 365 * 24 * time.Hour
 	// MaxNameBytes bounds the name of a rule.
 	MaxNameBytes = 256
@@ -75,7 +75,7 @@ type Rule struct {
 }
 
 // Funnel describes a leaky bucket that holds capacity units and leaks units
-// per period, kept as the generic cell rate algorithm (GCRA) has it. A full funnel
+// per period, kept as the generic cell rate algorithm (GCRA) has it. A full leaky bucket
 // must run empty within [MaxWindow]. [TokenBucket] is the same in other words.
 func Funnel(name string, capacity, units int64, per time.Duration) (*Rule, error) {
 	r := &Rule{arith: arith.Rule{Name: name}, alg: AlgorithmFunnel}
@@ -86,7 +86,7 @@ func Funnel(name string, capacity, units int64, per time.Duration) (*Rule, error
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	r.arith = arith.Funnel(name, capacity, units, per)
+	r.arith = arith.LeakyBucket(name, capacity, units, per)
 	if r.arith.Full.NS > int64(MaxWindow) {
 		return nil, r.bad("capacity", capacity, "at %d per %v a full funnel would need more than %v to drain", units, per, MaxWindow)
 	}
@@ -234,17 +234,17 @@ func (r *Rule) Name() string { return r.arith.Name }
 // Algorithm returns the algorithm.
 func (r *Rule) Algorithm() Algorithm { return r.alg }
 
-// Limit returns the limit, or the capacity of a funnel, in units.
+// Limit returns the limit, or the capacity of a leaky bucket, in units.
 func (r *Rule) Limit() int64 { return r.arith.Limit }
 
-// Units returns the units that a funnel leaks per [Rule.Period]; 0 for others.
+// Units returns the units that a leaky bucket leaks per [Rule.Period]; 0 for others.
 func (r *Rule) Units() int64 { return r.arith.Units }
 
-// Period returns the period of a funnel's leak, or the window as asked for.
+// Period returns the period of a leaky bucket's leak, or the window as asked for.
 func (r *Rule) Period() time.Duration { return r.arith.Period }
 
 // Buckets returns the sub-buckets of a window, 1 for a fixed window or a log,
-// 0 for a funnel.
+// 0 for a leaky bucket.
 func (r *Rule) Buckets() int { return r.buckets }
 
 // Valid reports whether r was built by a constructor of this package. A nil

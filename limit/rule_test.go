@@ -127,7 +127,7 @@ func TestErrorsAreDistinct(t *testing.T) {
 	}
 }
 
-// A token bucket is a funnel: equal rules, and equal errors.
+// A token bucket is a leaky bucket: equal rules, and equal errors.
 func TestTokenBucketIsFunnel(t *testing.T) {
 	for _, c := range []struct {
 		burst, refill int64

@@ -48,7 +48,7 @@ func TestTakeAll(t *testing.T) {
 		c.Advance(2 * time.Second)
 		all(10)
 	}
-	// The funnel has refused the last of them: 27 used, 3 leaked.
+	// The leaky bucket has refused the last of them: 27 used, 3 leaked.
 	left(10, 6, 13, 23)
 	c.Advance(2 * time.Second)
 	if v := all(8); v.Allowed || v.Rule != minute || v.By != 1 {

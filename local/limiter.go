@@ -69,7 +69,7 @@ func (l *Limiter) TakeAtMost(key string, rule *limit.Rule, n int64) (granted int
 // question that cannot be asked hands nothing back.
 //
 // Do it soon: a unit that no longer counts cannot be handed back; a newer one would be
-// handed back in its place. Callers who have reserved keep their times: of a funnel no more
+// handed back in its place. Callers who have reserved keep their times: of a leaky bucket no more
 // comes back than they leave room for.
 func (l *Limiter) Refund(key string, rule *limit.Rule, n int64) (back int64) {
 	if !l.askable(rule, n) {

@@ -13,7 +13,7 @@ import (
 // Reserve takes n units of key under rule now, for a caller who is willing to
 // wait until they may be used: see [limit.Reservation.Delay]. It never waits itself.
 //
-// Only a funnel can be reserved ahead: it is then fuller than full, and all later
+// Only a leaky bucket can be reserved ahead: it is then fuller than full, and all later
 // callers come after. Windows and logs record only what has happened: there a
 // reservation is OK only if its delay is 0. [Limiter.Wait] works with all rules. No
 // reservation is OK for more units than the limit, for more than [limit.MaxWindow]

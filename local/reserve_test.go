@@ -114,7 +114,7 @@ func TestCancelInTheMiddle(t *testing.T) {
 func TestCancelLate(t *testing.T) {
 	for _, c := range []struct {
 		after time.Duration
-		back  [4]int64 // of funnel, window, fixed window and log
+		back  [4]int64 // of leaky bucket, window, fixed window and log
 	}{
 		{0, [4]int64{4, 4, 4, 4}}, {12 * time.Second, [4]int64{2, 4, 4, 4}}, {13 * time.Second, [4]int64{2, 4, 4, 4}},
 		{18 * time.Second, [4]int64{1, 4, 4, 4}}, {24 * time.Second, [4]int64{0, 4, 4, 4}},

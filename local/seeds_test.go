@@ -80,7 +80,7 @@ func TestSeedRow2SlidingLogTimelines(t *testing.T) {
 	}
 }
 
-// A funnel on one node: capacity, leak, what is left; fractions are kept and
+// A leaky bucket on one node: capacity, leak, what is left; fractions are kept and
 // long idleness overflows nothing.
 func TestSeedRow4Funnel(t *testing.T) {
 	c := clock.NewManual(start)

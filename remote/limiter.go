@@ -106,7 +106,7 @@ func (l *Limiter) TakeAll(ctx context.Context, checks ...limit.Check) (limit.All
 // waited for even if ctx ends meanwhile, for [Options.CommandTimeout] at most:
 // whoever does not hear it cannot hand anything back.
 //
-// Those who wait for a funnel are served in the order in which Redis heard of
+// Those who wait for a leaky bucket are served in the order in which Redis heard of
 // them, on whichever process they are. A window and a log cannot be booked ahead:
 // whoever waits for one asks again when there should be room, and who gets it is
 // a matter of luck; large n may be overtaken by small ones again and again.
@@ -124,7 +124,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, rule *limit.Rule, n int6
 // Remaining grows by. Like every call of this package it is executed once at most: with an
 // error it is unknown whether they were handed back.
 //
-// Of a funnel that is fuller than full nothing is handed back: somebody may have
+// Of a leaky bucket that is fuller than full nothing is handed back: somebody may have
 // booked ahead, and keeps his time, so that newcomers would be admitted at that
 // time once more.
 //

@@ -13,10 +13,10 @@ import (
 // safe for concurrent use and must not be copied.
 type Reservation struct{ made *redisstore.Reservation }
 
-// Reserve takes n units of key that may be used later. Only a funnel can be
+// Reserve takes n units of key that may be used later. Only a leaky bucket can be
 // booked ahead: its units queue, and Delay is how long until the n fit. They
 // count in Redis at once, so that everybody else comes after them. OK is false,
-// and nothing is consumed, for more units than the funnel holds and for a delay
+// and nothing is consumed, for more units than the leaky bucket holds and for a delay
 // above [limit.MaxWindow].
 //
 // A window and a log count what has happened, and have no place for units of
@@ -57,8 +57,8 @@ func (r *Reservation) Delay() time.Duration {
 //
 // Until Delay has passed all of them come back, unless others have booked behind.
 // Those keep their times, so that newcomers would be admitted at these times once
-// more: while the funnel is fuller than full, only what was booked last comes back.
-// Of a funnel's units that could have been used since, only those come back that
+// more: while the leaky bucket is fuller than full, only what was booked last comes back.
+// Of a leaky bucket's units that could have been used since, only those come back that
 // have not leaked: the others have made room for somebody else. Units of a window
 // that is over, or from before a reset, count no longer.
 //

@@ -132,7 +132,7 @@ var callMutants = []mutant{
 	},
 	{
 		name:   "funnels-keep-their-time",
-		breaks: "Under another rate a funnel in Redis goes on with the same time to drain.",
+		breaks: "Under another rate a leaky bucket in Redis goes on with the same time to drain.",
 		file:   "internal/redisstore/lua/lib.lua",
 		old:    `math.ceil((left + rest / d) * (to / from))`,
 		new:    `math.ceil(left + rest / d)`,
@@ -236,7 +236,7 @@ var callMutants = []mutant{
 	},
 	{
 		name:   "more-back-than-there-was",
-		breaks: "More units of a funnel are handed back than it holds.",
+		breaks: "More units of a leaky bucket are handed back than it holds.",
 		file:   "internal/algorithm/leakybucket.go",
 		old:    `withdrawn = min(withdrawn, (held+spared+w-1)/w)`,
 		new:    `withdrawn = min(withdrawn, n)`,

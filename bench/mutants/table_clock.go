@@ -44,7 +44,7 @@ var clockMutants = []mutant{
 	},
 	{
 		name:   "each-step-ahead-puts-right",
-		breaks: "Redis' clock jumps ahead, and a funnel drains for everybody as if so much time had passed.",
+		breaks: "Redis' clock jumps ahead, and a leaky bucket drains for everybody as if so much time had passed.",
 		file:   "internal/counter/link.go",
 		old:    `min(p.back.Load()+ns, 0)`,
 		new:    `p.back.Load() + ns`,

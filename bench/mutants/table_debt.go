@@ -36,7 +36,7 @@ var debtMutants = []mutant{
 	},
 	{
 		name:   "refunded-with-a-queue",
-		breaks: "A refund lowers a funnel that others have booked ahead.",
+		breaks: "A refund lowers a leaky bucket that others have booked ahead.",
 		file:   "internal/redisstore/lua/refund.lua",
 		old:    `if behind and less(`,
 		new:    `if once and behind and less(`,
@@ -102,8 +102,8 @@ var debtMutants = []mutant{
 		name:   "given-up-before-those-who-wait",
 		breaks: "A node gives up units of an outage that a reservation waits behind for longer than anybody repays.",
 		file:   "internal/counter/debt.go",
-		old:    `modeWeight(c.mode()) != WeightOpen {`,
-		new:    `modeWeight(c.mode()) < WeightClosed {`,
+		old:    `modeMultiplier(c.mode()) != MultiplierOpen {`,
+		new:    `modeMultiplier(c.mode()) < MultiplierClosed {`,
 		by:     hybrid("TestDebtKeepsReservations"),
 	},
 	{

@@ -67,7 +67,7 @@ var foldMutants = []mutant{
 		by:     counters("TestWindowsThatAreNotFolded"),
 	},
 	{
-		name:   "a-fold-of-other-weights",
+		name:   "a-fold-of-other-multipliers",
 		breaks: "Units count for more than they did when they were admitted, after a window was folded.",
 		file:   "internal/algorithm/fold.go",
 		old:    `&& w.newer == newer && w.oldest == oldest`,
@@ -131,11 +131,11 @@ var foldMutants = []mutant{
 		by:     counters("TestFoldedClaim"),
 	},
 	{
-		name:   "unfolded-by-another-weight",
-		breaks: "What has been admitted to keys without room weighs more when an outage begins, or less when it ends.",
+		name:   "unfolded-by-another-multiplier",
+		breaks: "What has been admitted to keys without room counts for more when an outage begins, or less when it ends.",
 		file:   "internal/counter/alone.go",
-		old:    `c.state() // unfolds it with the weight`,
-		new:    `// unfolds it with the weight`,
+		old:    `c.state() // unfolds it with the multiplier`,
+		new:    `// unfolds it with the multiplier`,
 		by:     tables("TestFoldedOverflow"),
 	},
 	{

@@ -138,7 +138,7 @@ var generationMutants = []mutant{
 		name:   "set-in-the-bucket-before",
 		breaks: "A Set at the beginning of a bucket leaves the window with the bucket before, if the node's clock is a little behind.",
 		file:   "internal/algorithm/window_shared.go",
-		old:    `	w.advance(r, w.serverBucket(r, a), weight) // nothing is pending that could expire`,
+		old:    `	w.advance(r, w.serverBucket(r, a), multiplier) // nothing is pending that could expire`,
 		new:    ``,
 		by:     counters("TestSetAtTheBeginningOfABucket"),
 	},

@@ -36,7 +36,7 @@ var grantMutants = []mutant{
 	},
 	{
 		name:   "granted-in-quarantine",
-		breaks: "A key that was put aside goes on by a lease of full weight.",
+		breaks: "A key that was put aside goes on by a lease of full multiplier.",
 		file:   "internal/counter/grant.go",
 		old:    ` || c.is(quarantined) {`,
 		new:    ` {`,
@@ -44,7 +44,7 @@ var grantMutants = []mutant{
 	},
 	{
 		name:   "others-prevent-leases",
-		breaks: "A funnel that holds what others have admitted grants nothing.",
+		breaks: "A leaky bucket that holds what others have admitted grants nothing.",
 		file:   "internal/counter/grant.go",
 		old:    "\tleft := algorithm.MaxUnits - c.pendUnits()\n",
 		new:    "\tleft := algorithm.MaxUnits - c.pendUnits()\n\tif f := c.leaky(); f != nil && f.View != f.Pend.TAT {\n\t\treturn 0\n\t}\n",
@@ -60,7 +60,7 @@ var grantMutants = []mutant{
 	},
 	{
 		name:   "pending-from-the-beginning",
-		breaks: "Units of a lease are pending as if they had come when the funnel ran empty.",
+		breaks: "Units of a lease are pending as if they had come when the leaky bucket ran empty.",
 		file:   "internal/algorithm/leakybucket.go",
 		old:    `f.Pend.TAT.Max(arith.Span{NS: max(now, last)})`,
 		new:    `f.Pend.TAT.Max(arith.Span{NS: 0 * max(now, last)})`,
@@ -140,7 +140,7 @@ var grantMutants = []mutant{
 	},
 	{
 		name:   "parts-of-a-step",
-		breaks: "A funnel whose unit takes no whole number of steps charges too little for each.",
+		breaks: "A leaky bucket whose unit takes no whole number of steps charges too little for each.",
 		file:   "internal/counter/lease.go",
 		old:    `return n, bits.TrailingZeros64(uint64(k.One)) >= n`,
 		new:    `return n, true`,
@@ -148,7 +148,7 @@ var grantMutants = []mutant{
 	},
 	{
 		name:   "a-clock-too-far-ahead",
-		breaks: "A lease is granted so late that the times at which a full funnel is empty overflow.",
+		breaks: "A lease is granted so late that the times at which a full leaky bucket is empty overflow.",
 		file:   "internal/counter/lease.go",
 		old:    `|| now > leaseLatest {`,
 		new:    `{`,
@@ -207,7 +207,7 @@ var grantMutants = []mutant{
 	},
 	{
 		name:   "a-funnel-that-forgets-the-time",
-		breaks: "A funnel does not know how late it was asked by its lease at the least.",
+		breaks: "A leaky bucket does not know how late it was asked by its lease at the least.",
 		file:   "internal/counter/lease.go",
 		old:    `	return l.base + (time-l.full)<<l.coarse/l.perNS`,
 		new:    `	return math.MinInt64`,
@@ -215,7 +215,7 @@ var grantMutants = []mutant{
 	},
 	{
 		name:   "a-lease-of-what-was-held",
-		breaks: "A funnel that was asked a while after its lease began grants what it held back then.",
+		breaks: "A leaky bucket that was asked a while after its lease began grants what it held back then.",
 		file:   "internal/counter/grant.go",
 		old:    `l.ceil(holds+last*l.perNS)`,
 		new:    `l.ceil(holds)`,

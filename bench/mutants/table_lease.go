@@ -4,7 +4,7 @@ package main
 var leaseMutants = []mutant{
 	{
 		name:   "a-lease-is-not-counted",
-		breaks: "Units that a lease of a funnel has admitted are not among those that Redis is told of.",
+		breaks: "Units that a lease of a leaky bucket has admitted are not among those that Redis is told of.",
 		file:   "internal/algorithm/leakybucket.go",
 		old:    "r.Cost(n)))\n\tf.Pend.Units = min(f.Pend.Units+n, MaxUnits)",
 		new:    `r.Cost(n)))`,
@@ -20,10 +20,10 @@ var leaseMutants = []mutant{
 	},
 	{
 		name:   "a-lease-in-any-mode",
-		breaks: "A lease goes on when an outage changes what a unit weighs.",
+		breaks: "A lease goes on when an outage changes the cost multiplier.",
 		file:   "internal/counter/link.go",
-		old:    `if m := packMode(weight, degraded); p.mode.Swap(m) != m {`,
-		new:    `if m := packMode(weight, degraded); p.mode.Swap(m) != m && weight < -1 {`,
+		old:    `if m := packMode(multiplier, degraded); p.mode.Swap(m) != m {`,
+		new:    `if m := packMode(multiplier, degraded); p.mode.Swap(m) != m && multiplier < -1 {`,
 		by:     tables("TestLeasesEndWithTheMode"),
 	},
 	{
@@ -84,7 +84,7 @@ var leaseMutants = []mutant{
 	},
 	{
 		name:   "a-funnel-full-by-one-more",
-		breaks: "A full funnel admits one unit more by a lease.",
+		breaks: "A full leaky bucket admits one unit more by a lease.",
 		file:   "internal/counter/lease.go",
 		old:    `level > l.full {`,
 		new:    `level > l.full+l.one {`,
@@ -92,7 +92,7 @@ var leaseMutants = []mutant{
 	},
 	{
 		name:   "a-funnel-that-leaks-nothing",
-		breaks: "What a funnel has leaked since its lease is lost when that is revoked.",
+		breaks: "What a leaky bucket has leaked since its lease is lost when that is revoked.",
 		file:   "internal/counter/lease.go",
 		old:    `r.Add(arith.Span{NS: l.base}, `,
 		new:    `r.Add(arith.Span{NS: l.base + leaseSlack}, `,

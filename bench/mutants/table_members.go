@@ -12,7 +12,7 @@ var memberMutants = []mutant{
 	},
 	{
 		name:   "expected-nodes-are-an-outage",
-		breaks: "What is admitted before the first answer is not urgent, and keeps its weight for an interval.",
+		breaks: "What is admitted before the first answer is not urgent, and keeps its multiplier for an interval.",
 		file:   "hybrid/multiplier.go",
 		old:    `c.link.SetMode(c.cfg.fallback.multiplier(n), false)`,
 		new:    `c.link.SetMode(c.cfg.fallback.multiplier(n), true)`,

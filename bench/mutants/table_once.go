@@ -13,7 +13,7 @@ var onceMutants = []mutant{
 	},
 	{
 		name:   "delta-applied-twice",
-		breaks: "What a funnel has sent stays pending, and is sent once more.",
+		breaks: "What a leaky bucket has sent stays pending, and is sent once more.",
 		file:   "internal/algorithm/leakybucket_shared.go",
 		old: `sentDebt: a.sentDebt + a.debt, spared: a.spared, limit: a.limit})
 	f.Pend = Run{}`,
@@ -28,7 +28,7 @@ var onceMutants = []mutant{
 	return c.reportLocked(now), true`,
 		new: `c.mark(inFlight)
 	rep = c.reportLocked(now)
-	c.state().DropSent(c.rule(), modeWeight(c.mode()))
+	c.state().DropSent(c.rule(), modeMultiplier(c.mode()))
 	return rep, true`,
 		by: sim(300),
 	},

@@ -3,7 +3,7 @@ package main
 // outageMutants break what happens while Redis is away, and when it comes back.
 var outageMutants = []mutant{
 	{
-		name:   "weight-1-in-fair-share",
+		name:   "multiplier-1-in-fair-share",
 		breaks: "Cut off, every node admits the whole limit.",
 		file:   "hybrid/fallback.go",
 		old:    "return n\n",
@@ -11,28 +11,28 @@ var outageMutants = []mutant{
 		by:     sim(300),
 	},
 	{
-		name:   "weight-lifted-before-the-answer",
-		breaks: "Back from an outage, what was admitted in it weighs 1 before Redis knows it.",
+		name:   "multiplier-lifted-before-the-answer",
+		breaks: "Back from an outage, what was admitted in it counts once before Redis knows it.",
 		file:   "internal/counter/counter.go",
 		old:    `if is == 1 && was > 1 && c.unsyncedUnits() > 0 {`,
 		new:    `if is == 1 && was > 1 && c.unsyncedUnits() < 0 {`,
-		by:     counters("TestWeightLastsUntilTheAnswer"),
+		by:     counters("TestMultiplierLastsUntilTheAnswer"),
 	},
 	{
-		name:   "weight-applies-late",
-		breaks: "The units of the last interval before an outage weigh 1 in it.",
+		name:   "multiplier-applies-late",
+		breaks: "The units of the last interval before an outage count once in it.",
 		file:   "internal/algorithm/leakybucket.go",
 		old:    `case was == 1 && is > 1 && units > 0:`,
 		new:    `case was == 1 && is > 1 && units < 0:`,
-		by:     counters("TestFairShareWeighsUnits"),
+		by:     counters("TestFairShareMultipliesUnits"),
 	},
 	{
-		name:   "refund-of-a-capped-weight",
+		name:   "refund-of-a-capped-multiplier",
 		breaks: "A node that asks for more than its share in an outage, and hands most of it back, is admitted the whole limit.",
 		file:   "internal/algorithm/leakybucket.go",
 		old:    `spared = f.under().spared`,
 		new:    `spared = 0`,
-		by:     counters("TestRefundOfACappedWeight"),
+		by:     counters("TestRefundOfACappedMultiplier"),
 	},
 	{
 		name:   "nodes-fall-after-an-outage",

@@ -13,7 +13,7 @@ var pathMutants = []mutant{
 	},
 	{
 		name:   "plain-whatever-the-rate",
-		breaks: "A funnel that has leaked at another rate goes on as if it had not.",
+		breaks: "A leaky bucket that has leaked at another rate goes on as if it had not.",
 		file:   "internal/redisstore/lua/batch.lua",
 		old:    `string.gsub(rate, '%.', '%%.')`,
 		new:    `'%S+'`,

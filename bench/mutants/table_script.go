@@ -29,7 +29,7 @@ var scriptMutants = []mutant{
 	},
 	{
 		name:   "delta-applied-twice-in-the-script",
-		breaks: "A funnel's units are added twice.",
+		breaks: "A leaky bucket's units are added twice.",
 		file:   "internal/redisstore/lua/batch.lua",
 		old:    `us, rem = us + cost_us, rem + cost_rem`,
 		new:    `us, rem = us + 2 * cost_us, rem + cost_rem`,
@@ -37,7 +37,7 @@ var scriptMutants = []mutant{
 	},
 	{
 		name:   "funnel-merge-without-max",
-		breaks: "A funnel that was idle counts new units from when it ran empty.",
+		breaks: "A leaky bucket that was idle counts new units from when it ran empty.",
 		file:   "internal/redisstore/lua/batch.lua",
 		old: `  st.us, st.rem = later(st.us, st.rem, us, rem)
     if op.debt then`,

@@ -43,8 +43,8 @@ var serverMutants = []mutant{
 		by:     hybrid("TestBatchesThatAreNeverAnswered"),
 	},
 	{
-		name:   "weight-ends-too-early",
-		breaks: "Counters get their normal weight back before Redis has been told what they have admitted.",
+		name:   "multiplier-ends-too-early",
+		breaks: "Counters get their normal multiplier back before Redis has been told what they have admitted.",
 		file:   "hybrid/health.go",
 		old:    `s.missed && s.server.health != down && !s.owed()`,
 		new:    `s.missed && s.server.health != down`,

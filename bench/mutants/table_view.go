@@ -28,7 +28,7 @@ var viewMutants = []mutant{
 	},
 	{
 		name:   "empty-raise-funnel",
-		breaks: "After a loss the nodes raise funnels to nothing.",
+		breaks: "After a loss the nodes raise leaky buckets to nothing.",
 		file:   "internal/algorithm/leakybucket_shared.go",
 		old:    `return r.Diff(f.Known, arith.Span{NS: now}), nil`,
 		new:    `return level, nil`,
@@ -68,7 +68,7 @@ var viewMutants = []mutant{
 	},
 	{
 		name:   "funnel-sync-forgets-the-rest",
-		breaks: "What a funnel admits while a batch is under way is forgotten when the answer comes.",
+		breaks: "What a leaky bucket admits while a batch is under way is forgotten when the answer comes.",
 		file:   "internal/algorithm/leakybucket_shared.go",
 		old:    `f.View = f.Pend.plus(r, f.reported(r, w), w)`,
 		new:    `f.View = f.reported(r, w)`,
@@ -116,7 +116,7 @@ var viewMutants = []mutant{
 	},
 	{
 		name:   "empty-just-now",
-		breaks: "A funnel that was empty long ago counts as empty just now: units that are reported late look lost, and are restored.",
+		breaks: "A leaky bucket that was empty long ago counts as empty just now: units that are reported late look lost, and are restored.",
 		file:   "internal/algorithm/leakybucket_shared.go",
 		old:    `r.Add(a.Level, at).Max(arith.Span{})`,
 		new:    `r.Add(a.Level, at).Max(at)`,
@@ -124,7 +124,7 @@ var viewMutants = []mutant{
 	},
 	{
 		name:   "restored-as-empty-just-now",
-		breaks: "A funnel that a node knows to be empty for long is restored as empty just now.",
+		breaks: "A leaky bucket that a node knows to be empty for long is restored as empty just now.",
 		file:   "internal/algorithm/leakybucket_shared.go",
 		old:    `return r.Diff(f.Known, arith.Span{NS: now}), nil`,
 		new:    `return r.Sub(f.Known, arith.Span{NS: now}), nil`,
@@ -132,7 +132,7 @@ var viewMutants = []mutant{
 	},
 	{
 		name:   "empty-since-nobody-knows-when",
-		breaks: "Redis does not tell since when a funnel is empty.",
+		breaks: "Redis does not tell since when a leaky bucket is empty.",
 		file:   "internal/redisstore/lua/batch.lua",
 		old:    ` .. pair(st.us, st.rem)`,
 		new:    ` .. pair(math.max(st.us, now), st.rem)`,

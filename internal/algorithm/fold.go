@@ -38,9 +38,9 @@ func NewFolded(r *arith.Rule, now, off int64, sure bool) (f LeakyBucket) {
 	return f
 }
 
-// Unfold makes s, which must be zero, the window that was folded into f. Rule and weight must
+// Unfold makes s, which must be zero, the window that was folded into f. Rule and multiplier must
 // be those that it was folded with.
-func (s *SmallWindow) Unfold(f *LeakyBucket, r *arith.Rule, weight int64) {
+func (s *SmallWindow) Unfold(f *LeakyBucket, r *arith.Rule, multiplier int64) {
 	w, n, bits := &s.Window, r.Kept+1, foldedBits(f.View.Rem)
 	i := bits & foldedBucket
 	w.off, w.sure, w.moved, w.handed = f.Pend.TAT.NS, bits&foldedSure != 0, bits&foldedMoved != 0, &nothingHanded
@@ -52,16 +52,16 @@ func (s *SmallWindow) Unfold(f *LeakyBucket, r *arith.Rule, weight int64) {
 		w.known = spareBuckets(n)
 		w.known[i] = f.Known.NS
 	}
-	w.sum(r, weight)
+	w.sum(r, multiplier)
 }
 
 // Fold returns w, folded. ok is false if it cannot be folded. Otherwise w must not be used any
 // more.
-func (w *Window) Fold(r *arith.Rule, weight int64) (f LeakyBucket, ok bool) {
+func (w *Window) Fold(r *arith.Rule, multiplier int64) (f LeakyBucket, ok bool) {
 	if r.Kept >= fewBuckets {
 		return f, false
 	}
-	i, ok := w.single(r, weight)
+	i, ok := w.single(r, multiplier)
 	if !ok {
 		return f, false
 	}
@@ -86,7 +86,7 @@ func (w *Window) Fold(r *arith.Rule, weight int64) (f LeakyBucket, ok bool) {
 // single returns the bucket that has all units of a window. It reports false if there is
 // none, if something is under way, or if units were handed back that are not reported. Units
 // that were handed back are under way only together with units that were sent, see Collect.
-func (w *Window) single(r *arith.Rule, weight int64) (i int, ok bool) {
+func (w *Window) single(r *arith.Rule, multiplier int64) (i int, ok bool) {
 	if w.sent != nil || w.sentUnits != 0 || w.backUnits != 0 || w.claim != 0 {
 		return 0, false
 	}
@@ -100,8 +100,8 @@ func (w *Window) single(r *arith.Rule, weight int64) (i int, ok bool) {
 		}
 		i, found = j, true
 	}
-	// Units that were booked at another weight may count as less than sum would say.
-	newer, oldest := w.at(i, weight), int64(0)
+	// Units that were booked at another multiplier may count as less than sum would say.
+	newer, oldest := w.at(i, multiplier), int64(0)
 	if i > 0 && i == r.Kept {
 		newer, oldest = 0, newer
 	}

@@ -36,10 +36,10 @@ func (f *LeakyBucket) fits(r *arith.Rule, now int64, cost arith.Span) bool {
 }
 
 // Take admits n units or refuses them, see [Decider].
-func (f *LeakyBucket) Take(r *arith.Rule, now, n, cost, weight int64, book bool) bool {
-	if weight == WeightOpen {
+func (f *LeakyBucket) Take(r *arith.Rule, now, n, cost, multiplier int64, book bool) bool {
+	if multiplier == MultiplierOpen {
 		if book {
-			f.Book(r, now, n, cost, weight)
+			f.Book(r, now, n, cost, multiplier)
 		}
 		return true
 	}
@@ -49,27 +49,27 @@ func (f *LeakyBucket) Take(r *arith.Rule, now, n, cost, weight int64, book bool)
 		return false
 	}
 	if book {
-		f.raise(r, at, n, cost, weight, span)
+		f.raise(r, at, n, cost, multiplier, span)
 		f.owe(r, at, n, cost, span)
 	}
 	return true
 }
 
 // Book counts n units, whether they fit or not.
-func (f *LeakyBucket) Book(r *arith.Rule, now, n, cost, weight int64) {
+func (f *LeakyBucket) Book(r *arith.Rule, now, n, cost, multiplier int64) {
 	at, span := arith.Span{NS: now}, r.Cost(cost)
-	if weight != WeightOpen {
-		f.raise(r, at, n, cost, weight, span)
+	if multiplier != MultiplierOpen {
+		f.raise(r, at, n, cost, multiplier, span)
 	}
 	f.owe(r, at, n, cost, span)
 }
 
-// raise adds n units to the view, which count as cost. [arith.Rule.Weigh] caps the cost at
-// the limit. The difference from n times the weight is kept in spared until the view has run
+// raise adds n units to the view, which count as cost. [arith.Rule.Multiplied] caps the cost at
+// the limit. The difference from n times the multiplier is kept in spared until the view has run
 // empty, and units that are handed back come off spared first. Otherwise a node that asks
 // for much and hands most of it back would be admitted the whole limit.
-func (f *LeakyBucket) raise(r *arith.Rule, at arith.Span, n, cost, weight int64, span arith.Span) {
-	if spared := max(Times(n, weight)-cost, 0); spared > 0 || f.away != nil && f.away.spared > 0 {
+func (f *LeakyBucket) raise(r *arith.Rule, at arith.Span, n, cost, multiplier int64, span arith.Span) {
+	if spared := max(Times(n, multiplier)-cost, 0); spared > 0 || f.away != nil && f.away.spared > 0 {
 		a := f.under()
 		if !at.Less(f.View) {
 			a.spared = 0
@@ -100,8 +100,8 @@ func (f *LeakyBucket) owe(r *arith.Rule, at arith.Span, n, cost int64, span arit
 }
 
 // Describe returns the whole answer to a check, see [Decider].
-func (f *LeakyBucket) Describe(r *arith.Rule, now, n, weight int64, allowed bool) limit.Result {
-	return decision.Funnel(r, allowed, n, weight, r.Sub(f.View, arith.Span{NS: now}))
+func (f *LeakyBucket) Describe(r *arith.Rule, now, n, multiplier int64, allowed bool) limit.Result {
+	return decision.LeakyBucket(r, allowed, n, multiplier, r.Sub(f.View, arith.Span{NS: now}))
 }
 
 // FitsAt returns the time before which so much more cannot fit.
@@ -126,7 +126,7 @@ func (f *LeakyBucket) Claim(*arith.Rule, int64, int64) int64 { return 0 }
 // Set makes n units count instead of what counted before.
 func (f *LeakyBucket) Set(r *arith.Rule, now, n int64) {
 	if *f = (LeakyBucket{}); n > 0 {
-		f.Take(r, now, n, n, WeightOpen, true)
+		f.Take(r, now, n, n, MultiplierOpen, true)
 		f.compose(r, 1)
 	}
 }
@@ -159,25 +159,25 @@ func (f *LeakyBucket) Refund(r *arith.Rule, now, n, w int64, cost, least arith.S
 		held = WholeUp(r, r.Sub(f.View, at))
 	}
 	withdrawn = min(n, f.Pend.Units)
-	if w == WeightClosed {
+	if w == MultiplierClosed {
 		w = 1
 	}
 	spared := int64(0)
 	if w > 1 && held > 0 {
 		spared = f.under().spared
 	}
-	if w != WeightOpen { // else what is pending is not in the view
+	if w != MultiplierOpen { // else what is pending is not in the view
 		withdrawn = min(withdrawn, (held+spared+w-1)/w)
 	}
 	if reported && w == 1 {
 		withdrawn = min(withdrawn, r.Whole(cost)) // the fraction of a unit comes off what was reported
 	}
-	weighted := Times(withdrawn, w)
+	multiplied := Times(withdrawn, w)
 	if spared > 0 {
-		weighted = f.unspare(weighted)
+		multiplied = f.unspare(multiplied)
 	}
-	weighted = min(weighted, held)
-	known := min(n-withdrawn, held-weighted) // of weight 1
+	multiplied = min(multiplied, held)
+	known := min(n-withdrawn, held-multiplied) // of multiplier 1
 	if !reported {
 		known = 0
 	}
@@ -188,7 +188,7 @@ func (f *LeakyBucket) Refund(r *arith.Rule, now, n, w int64, cost, least arith.S
 		f.Pend.TAT = r.Sub(f.Pend.TAT, Earlier(r.Cost(withdrawn), cost))
 	}
 	f.Indebt(0)
-	off := r.Cost(weighted)
+	off := r.Cost(multiplied)
 	if w == 1 {
 		off = Earlier(off, cost)
 	}
@@ -201,8 +201,8 @@ func (f *LeakyBucket) Refund(r *arith.Rule, now, n, w int64, cost, least arith.S
 		f.put(a)
 	}
 	f.View = r.Sub(f.View.Max(at), off).Max(at)
-	if w != WeightOpen {
-		// A view that was capped at full (see CapWeighted) had less of them in it.
+	if w != MultiplierOpen {
+		// A view that was capped at full (see CapMultiplied) had less of them in it.
 		f.View = f.View.Max(f.Pend.plus(r, f.reported(r, 1), 1))
 	}
 	return back, withdrawn
@@ -217,10 +217,10 @@ func WholeUp(r *arith.Rule, s arith.Span) int64 {
 	return n
 }
 
-// Reweigh lets unsynced units count is-fold from now on. Only a change from 1
+// SetMultiplier lets unsynced units count is-fold from now on. Only a change from 1
 // upwards is applied to earlier ones: that happens when an outage begins, and they
-// are those of the last interval. A view that is weighted already is left as it is.
-func (f *LeakyBucket) Reweigh(r *arith.Rule, now, was, is int64) {
+// are those of the last interval. A view that is multiplied already is left as it is.
+func (f *LeakyBucket) SetMultiplier(r *arith.Rule, now, was, is int64) {
 	units := f.under().sent.Units + f.Pend.Units
 	switch {
 	case was == 1 && is > 1 && units > 0:
@@ -228,7 +228,7 @@ func (f *LeakyBucket) Reweigh(r *arith.Rule, now, was, is int64) {
 	case is == 1:
 		f.compose(r, 1)
 	}
-	f.CapWeighted(r, now, is)
+	f.CapMultiplied(r, now, is)
 }
 
 // Raised moves units from spared to the view: by is how much larger the limit is.
@@ -241,10 +241,10 @@ func (f *LeakyBucket) Raised(r *arith.Rule, now, _, by int64) {
 	}
 }
 
-// CapWeighted caps the weighted view at a full bucket, unless the unweighted one is
-// above that. So the weight of what was admitted before the outage lasts for at most
+// CapMultiplied caps the multiplied view at a full bucket, unless the plain one is
+// above that. So the multiplier of what was admitted before the outage lasts for at most
 // the time in which a full bucket runs empty.
-func (f *LeakyBucket) CapWeighted(r *arith.Rule, now, w int64) {
+func (f *LeakyBucket) CapMultiplied(r *arith.Rule, now, w int64) {
 	full := r.Add(arith.Span{NS: now}, r.Full)
 	if w > 1 && full.Less(f.View) {
 		f.View = f.Pend.plus(r, f.reported(r, 1), 1).Max(full)

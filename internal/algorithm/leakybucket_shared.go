@@ -14,7 +14,7 @@ type away struct {
 	sent           Run
 	back, sentBack credit // handed back: not reported yet, and reported
 	debt, sentDebt int64  // units that were admitted in an outage: of those pending, and of those sent
-	spared         int64  // by how many units the view is less than n times the weight, see raise
+	spared         int64  // by how many units the view is less than n times the multiplier, see raise
 	limit          int64  // the largest that the bucket had before, while it had what is pending, or sent
 }
 
@@ -83,7 +83,7 @@ func (p Run) plus(r *arith.Rule, x arith.Span, w int64) arith.Span {
 	}
 	tat := p.TAT
 	if w > 1 {
-		// The exact weighted TAT is not kept. This is never below it.
+		// The exact multiplied TAT is not kept. This is never below it.
 		tat = r.Add(tat, r.Cost(Times(p.Units, w-1)))
 	}
 	return r.Add(x, r.Cost(Times(p.Units, max(w, 1)))).Max(tat)

@@ -22,7 +22,7 @@ var (
 	windowRule = limittest.WindowRule
 )
 
-// ratTAT is a funnel in real numbers: slow and obviously right.
+// ratTAT is a leaky bucket in real numbers: slow and obviously right.
 type ratTAT struct {
 	tat, t, full *big.Rat
 }
@@ -120,7 +120,7 @@ func mergeRun(t *testing.T, seed uint64, nodes int, check func(r *arith.Rule, me
 			at := big.NewRat(now, 1)
 			merged, real := exact(redis), truth.tat
 			if merged.Cmp(at) < 0 {
-				merged = at // an empty funnel is empty, however long it has been
+				merged = at // an empty leaky bucket is empty, however long it has been
 			}
 			if real.Cmp(at) < 0 {
 				real = at

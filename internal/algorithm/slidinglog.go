@@ -37,13 +37,13 @@ func (l *SlidingLog) expire(r *arith.Rule, now int64) {
 func (l *SlidingLog) Roll(*arith.Rule, int64, int64) int64 { return 0 }
 
 // Take admits n units or refuses them, see [Decider].
-func (l *SlidingLog) Take(r *arith.Rule, now, n, cost, weight int64, book bool) bool {
+func (l *SlidingLog) Take(r *arith.Rule, now, n, cost, multiplier int64, book bool) bool {
 	l.expire(r, now)
 	if n > r.Limit-l.used-l.claim {
 		return false
 	}
 	if book {
-		l.Book(r, now, n, cost, weight)
+		l.Book(r, now, n, cost, multiplier)
 	}
 	return true
 }

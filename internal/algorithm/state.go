@@ -11,9 +11,9 @@ import (
 // interface alone, so that another algorithm is another file here.
 //
 // Times are in ns and never run backwards. The rule is the one that the state counts by. A
-// cost is what n units count as: n times the weight, capped by [arith.Rule.Weigh]. The weight
-// is what a unit that the authority has not acknowledged counts as, [WeightOpen] or
-// [WeightClosed]. States are not safe for concurrent use.
+// cost is what n units count as: n times the multiplier, capped by [arith.Rule.Multiplied]. The
+// multiplier is what a unit that the authority has not acknowledged counts as, or
+// [MultiplierOpen] or [MultiplierClosed]. States are not safe for concurrent use.
 type State interface {
 	Decider
 	Leaser
@@ -23,13 +23,13 @@ type State interface {
 // Decider is the part of a [State] that checks use.
 type Decider interface {
 	// Roll moves on to now. It returns the pending units that have outlived the window.
-	Roll(r *arith.Rule, now, weight int64) (expired int64)
+	Roll(r *arith.Rule, now, multiplier int64) (expired int64)
 	// Take admits n units or refuses them. Without book it consumes nothing.
-	Take(r *arith.Rule, now, n, cost, weight int64, book bool) bool
+	Take(r *arith.Rule, now, n, cost, multiplier int64, book bool) bool
 	// Book counts n units, whether they fit or not.
-	Book(r *arith.Rule, now, n, cost, weight int64)
+	Book(r *arith.Rule, now, n, cost, multiplier int64)
 	// Describe returns the whole answer to a check for n units.
-	Describe(r *arith.Rule, now, n, weight int64, allowed bool) limit.Result
+	Describe(r *arith.Rule, now, n, multiplier int64, allowed bool) limit.Result
 	// FitsAt returns a time before which so much more cannot fit, if it does not fit now;
 	// now, if there is no such time.
 	FitsAt(r *arith.Rule, now, cost int64) int64
@@ -37,22 +37,22 @@ type Decider interface {
 	Usage(r *arith.Rule, now int64) (used, denies bool)
 	// Claim keeps n units for a caller who waits. It replaces the claim of before, which it
 	// returns. A state that can be booked ahead has no claims.
-	Claim(r *arith.Rule, n, weight int64) (was int64)
+	Claim(r *arith.Rule, n, multiplier int64) (was int64)
 	// Refund hands back n units, the newest first, as far as so many count. Those of a leaky
 	// bucket take cost to leak, and it does not run empty before least because of them. It
 	// returns how many, and how many of these will never be reported to the authority. Units
 	// of a leaky bucket that are reported already are handed back only if reported is set.
-	Refund(r *arith.Rule, now, n, weight int64, cost, least arith.Span, reported bool) (back, withdrawn int64)
+	Refund(r *arith.Rule, now, n, multiplier int64, cost, least arith.Span, reported bool) (back, withdrawn int64)
 	// Set makes n units count instead of what counted before.
 	Set(r *arith.Rule, now, n int64)
 	// Reshape re-expresses what is counted by another rule, rounded up. It returns the pending
 	// units that do not count under that.
-	Reshape(old, rule *arith.Rule, now, weight int64) (expired int64)
-	// Reweigh changes what a unit that the authority has not acknowledged counts as.
-	Reweigh(r *arith.Rule, now, was, is int64)
+	Reshape(old, rule *arith.Rule, now, multiplier int64) (expired int64)
+	// SetMultiplier changes what a unit that the authority has not acknowledged counts as.
+	SetMultiplier(r *arith.Rule, now, was, is int64)
 	// Raised notes that the limit has become larger by so many units. What a request would
 	// have counted as, if its limit had not capped that, counts up to the new limit.
-	Raised(r *arith.Rule, now, weight, by int64)
+	Raised(r *arith.Rule, now, multiplier, by int64)
 }
 
 // Leaser is the part of a [State] that leases use.
@@ -88,7 +88,7 @@ type Exchanger interface {
 	KnowsClock() bool
 	// Follow applies a reading of the authority's clock. last is when the latest check was,
 	// [math.MinInt64] if there was none.
-	Follow(r *arith.Rule, now, last, weight int64, clock Clock)
+	Follow(r *arith.Rule, now, last, multiplier int64, clock Clock)
 
 	// Collect moves what is pending to what is sent.
 	Collect(r *arith.Rule)
@@ -104,18 +104,18 @@ type Exchanger interface {
 	// Forgive notes that the authority has not booked n of the units sent.
 	Forgive(r *arith.Rule, n int64)
 	// Settle takes over an answer: what was sent is booked.
-	Settle(r *arith.Rule, a Answer, weight int64) Settled
+	Settle(r *arith.Rule, a Answer, multiplier int64) Settled
 	// KeepSent counts what was sent as known, without an answer.
-	KeepSent(r *arith.Rule, weight int64)
+	KeepSent(r *arith.Rule, multiplier int64)
 	// KeepSentBack goes on counting units whose hand-back was sent.
-	KeepSentBack(r *arith.Rule, weight int64)
+	KeepSentBack(r *arith.Rule, multiplier int64)
 	// DropSent forgets what was sent: a reset has cleared it.
-	DropSent(r *arith.Rule, weight int64)
+	DropSent(r *arith.Rule, multiplier int64)
 	// GiveBack undoes Collect. It returns the units that have expired meanwhile.
 	GiveBack(r *arith.Rule) (expired int64)
 	// Renew sets the state to what the authority says after a reset. Pending units are
 	// dropped: they were admitted before. It returns how many.
-	Renew(r *arith.Rule, a Answer, weight int64) (withdrawn int64)
+	Renew(r *arith.Rule, a Answer, multiplier int64) (withdrawn int64)
 	// SettleAlone takes off what was handed back, if there is no authority.
 	SettleAlone()
 }

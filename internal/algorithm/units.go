@@ -2,12 +2,12 @@ package algorithm
 
 import "github.com/hybridlimit/hybridlimit/internal/arith"
 
-// Weights that are not plain factors.
+// Multipliers that are not plain factors.
 const (
-	// WeightOpen admits every check for no more than the limit.
-	WeightOpen = 0
-	// WeightClosed refuses every check for 1 unit or more.
-	WeightClosed = -1
+	// MultiplierOpen admits every check for no more than the limit.
+	MultiplierOpen = 0
+	// MultiplierClosed refuses every check for 1 unit or more.
+	MultiplierClosed = -1
 )
 
 // MaxUnits bounds what is counted, so that sums of two never wrap.

@@ -30,8 +30,8 @@ type Window struct {
 	// What a check reads and writes.
 	cur       int64 // ID of bucket 0
 	end       int64 // when bucket 0 ends, ns of the authority's clock
-	newer     int64 // weighted sum of all buckets that count in full
-	oldest    int64 // weighted units of the oldest bucket, which leaves
+	newer     int64 // multiplied sum of all buckets that count in full
+	oldest    int64 // multiplied units of the oldest bucket, which leaves
 	pendUnits int64
 	pend      []int64 // has spare capacity for Describe
 	last      []int64 // when the last unit of a bucket came, ns after it began
@@ -97,15 +97,15 @@ func (w *Window) elapsed(r *arith.Rule, now int64) int64 {
 
 // Roll moves on to the bucket of now and returns the pending units that have
 // outlived the window on the way.
-func (w *Window) Roll(r *arith.Rule, now, weight int64) (expired int64) {
+func (w *Window) Roll(r *arith.Rule, now, multiplier int64) (expired int64) {
 	if now+w.off < w.end {
 		return 0
 	}
-	return w.advance(r, floorDiv(now+w.off, int64(r.Width)), weight)
+	return w.advance(r, floorDiv(now+w.off, int64(r.Width)), multiplier)
 }
 
 // advance moves on to the bucket with the given ID, if it is a later one.
-func (w *Window) advance(r *arith.Rule, id, weight int64) (expired int64) {
+func (w *Window) advance(r *arith.Rule, id, multiplier int64) (expired int64) {
 	k := id - w.cur
 	if k <= 0 {
 		return 0
@@ -118,16 +118,16 @@ func (w *Window) advance(r *arith.Rule, id, weight int64) (expired int64) {
 	shift(w.last, k)
 	shift(w.sent, k) // sentUnits stays: they are under way and will be acknowledged
 	w.cur, w.end = id, (id+1)*int64(r.Width)
-	w.sum(r, weight)
+	w.sum(r, multiplier)
 	return before - w.pendUnits
 }
 
-// at returns what bucket i counts as with the weight of an unsynced unit. Units
+// at returns what bucket i counts as with the multiplier of an unsynced unit. Units
 // in back and sentBack had been known or sent before: they never come off those that
 // are pending.
-func (w *Window) at(i int, weight int64) int64 {
+func (w *Window) at(i int, multiplier int64) int64 {
 	n := int64(0)
-	weight = max(weight, 1)
+	multiplier = max(multiplier, 1)
 	if w.known != nil {
 		n = w.known[i]
 	}
@@ -135,27 +135,29 @@ func (w *Window) at(i int, weight int64) int64 {
 		n = max(n-w.sentBack[i], 0)
 	}
 	if w.sent != nil {
-		n += Times(w.sent[i], weight)
+		n += Times(w.sent[i], multiplier)
 	}
 	if w.back != nil {
 		n = max(n-w.back[i], 0)
 	}
-	return min(n+Times(w.pend[i], weight), MaxUnits)
+	return min(n+Times(w.pend[i], multiplier), MaxUnits)
 }
 
 // claimed returns what the claim counts as.
-func (w *Window) claimed(r *arith.Rule, weight int64) int64 { return r.Weigh(w.claim, max(weight, 1)) }
+func (w *Window) claimed(r *arith.Rule, multiplier int64) int64 {
+	return r.Multiplied(w.claim, max(multiplier, 1))
+}
 
 // sum recomputes the cached totals.
-func (w *Window) sum(r *arith.Rule, weight int64) {
+func (w *Window) sum(r *arith.Rule, multiplier int64) {
 	full := len(w.pend)
-	w.newer, w.oldest = w.claimed(r, weight), 0
+	w.newer, w.oldest = w.claimed(r, multiplier), 0
 	if r.Kept > 0 {
 		full--
-		w.oldest = w.at(full, weight)
+		w.oldest = w.at(full, multiplier)
 	}
 	for i := range full {
-		w.newer = min(w.newer+w.at(i, weight), MaxUnits)
+		w.newer = min(w.newer+w.at(i, multiplier), MaxUnits)
 	}
 }
 
@@ -189,12 +191,12 @@ func (w *Window) FitsAt(r *arith.Rule, _, cost int64) int64 {
 
 // Take admits n units, which count as cost units in the view, or refuses them.
 // A cost of 0 is the open policy: nothing is refused.
-func (w *Window) Take(r *arith.Rule, now, n, cost, weight int64, book bool) bool {
+func (w *Window) Take(r *arith.Rule, now, n, cost, multiplier int64, book bool) bool {
 	if cost > 0 && !w.fits(r, now, cost) {
 		return false
 	}
 	if book {
-		w.Book(r, now, n, cost, weight)
+		w.Book(r, now, n, cost, multiplier)
 	}
 	return true
 }
@@ -216,7 +218,7 @@ func (w *Window) add(n, cost int64) {
 func (w *Window) came(r *arith.Rule, now int64) { w.last[0] = max(w.last[0], w.elapsed(r, now)) }
 
 // Describe returns the whole answer to a check, see [Decider].
-func (w *Window) Describe(r *arith.Rule, now, n, weight int64, allowed bool) limit.Result {
+func (w *Window) Describe(r *arith.Rule, now, n, multiplier int64, allowed bool) limit.Result {
 	var few [fewBuckets]int64
 	counts := few[:0]
 	if n := len(w.pend); n > len(few) {
@@ -224,10 +226,10 @@ func (w *Window) Describe(r *arith.Rule, now, n, weight int64, allowed bool) lim
 		counts = w.pend[n:n]
 	}
 	for i := range w.pend {
-		counts = append(counts, w.at(i, weight))
+		counts = append(counts, w.at(i, multiplier))
 	}
-	counts[0] = min(counts[0]+w.claimed(r, weight), MaxUnits)
-	return decision.Window(r, allowed, n, max(weight, 1), counts, w.last, time.Duration(w.elapsed(r, now)))
+	counts[0] = min(counts[0]+w.claimed(r, multiplier), MaxUnits)
+	return decision.Window(r, allowed, n, max(multiplier, 1), counts, w.last, time.Duration(w.elapsed(r, now)))
 }
 
 // Usage reports whether any units count, and whether one more would be refused.
@@ -236,9 +238,9 @@ func (w *Window) Usage(r *arith.Rule, now int64) (used, denies bool) {
 }
 
 // Claim keeps n units for a caller who waits, see [Decider].
-func (w *Window) Claim(r *arith.Rule, n, weight int64) (was int64) {
+func (w *Window) Claim(r *arith.Rule, n, multiplier int64) (was int64) {
 	was, w.claim = w.claim, n
-	w.sum(r, weight)
+	w.sum(r, multiplier)
 	return was
 }
 
@@ -275,7 +277,7 @@ func (w *Window) Spend(r *arith.Rule, _, last, n int64, _ arith.Span) {
 // Refund hands back n units, from the newest buckets, as far as there are so
 // many in the window. It returns how many, and how many of these will never be
 // reported to the authority.
-func (w *Window) Refund(r *arith.Rule, _, n, weight int64, _, _ arith.Span, _ bool) (back, withdrawn int64) {
+func (w *Window) Refund(r *arith.Rule, _, n, multiplier int64, _, _ arith.Span, _ bool) (back, withdrawn int64) {
 	if w.back == nil {
 		w.handed = &handed{make([]int64, len(w.pend)), make([]int64, len(w.pend))}
 	}
@@ -288,12 +290,12 @@ func (w *Window) Refund(r *arith.Rule, _, n, weight int64, _, _ arith.Span, _ bo
 		w.backUnits, back = w.backUnits+k, back+k
 	}
 	w.pendUnits -= withdrawn
-	w.sum(r, weight)
+	w.sum(r, multiplier)
 	return back, withdrawn
 }
 
-// Reweigh lets unsynced units count is-fold from now on.
-func (w *Window) Reweigh(r *arith.Rule, _, _, is int64) { w.sum(r, is) }
+// SetMultiplier lets unsynced units count is-fold from now on.
+func (w *Window) SetMultiplier(r *arith.Rule, _, _, is int64) { w.sum(r, is) }
 
 // Raised counts all units in full, as a new bucket does.
-func (w *Window) Raised(r *arith.Rule, _, weight, _ int64) { w.sum(r, weight) }
+func (w *Window) Raised(r *arith.Rule, _, multiplier, _ int64) { w.sum(r, multiplier) }

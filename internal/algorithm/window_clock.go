@@ -11,7 +11,7 @@ func (w *Window) KnowsClock() bool { return w.sure }
 
 // Follow applies the known offset of the authority's clock. If the window used a guess, its
 // newest bucket is the one of the latest check.
-func (w *Window) Follow(r *arith.Rule, now, last, weight int64, clock Clock) {
+func (w *Window) Follow(r *arith.Rule, now, last, multiplier int64, clock Clock) {
 	if clock.WentBack {
 		w.wentBack(r, clock.BackTo)
 	}
@@ -22,7 +22,7 @@ func (w *Window) Follow(r *arith.Rule, now, last, weight int64, clock Clock) {
 		now = min(now, last)
 	}
 	if w.rebase(r, now, clock.Off, clock.Slack) {
-		w.sum(r, weight)
+		w.sum(r, multiplier)
 	}
 }
 
@@ -88,11 +88,11 @@ func (w *Window) retreat(r *arith.Rule, now int64) {
 }
 
 // Reshape re-expresses the window in the buckets of another rule.
-func (w *Window) Reshape(old, rule *arith.Rule, now, weight int64) (expired int64) {
-	expired = w.Roll(old, now, weight)
+func (w *Window) Reshape(old, rule *arith.Rule, now, multiplier int64) (expired int64) {
+	expired = w.Roll(old, now, multiplier)
 	before := w.pendUnits
 	w.move(old, rule, now, 0)
-	w.sum(rule, weight)
+	w.sum(rule, multiplier)
 	return expired + before - w.pendUnits
 }
 

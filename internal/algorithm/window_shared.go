@@ -54,7 +54,7 @@ func (w *Window) Blank(int64) bool { return len(w.list(w.known)) == 0 }
 func (w *Window) Forgive(*arith.Rule, int64) {}
 
 // KeepSent counts what was sent as known, without an answer.
-func (w *Window) KeepSent(r *arith.Rule, weight int64) {
+func (w *Window) KeepSent(r *arith.Rule, multiplier int64) {
 	w.known = mergeBuckets(w.known, w.sent, func(a, b int64) int64 { return a + b })
 	w.sent, w.sentUnits = nil, 0
 	for i, u := range w.sentBack {
@@ -63,19 +63,19 @@ func (w *Window) KeepSent(r *arith.Rule, weight int64) {
 		}
 		w.known[i] = max(w.known[i]-u, 0)
 	}
-	w.KeepSentBack(r, weight)
+	w.KeepSentBack(r, multiplier)
 }
 
 // KeepSentBack goes on counting units whose hand-back was sent.
-func (w *Window) KeepSentBack(r *arith.Rule, weight int64) {
+func (w *Window) KeepSentBack(r *arith.Rule, multiplier int64) {
 	clear(w.sentBack)
-	w.sum(r, weight)
+	w.sum(r, multiplier)
 }
 
 // DropSent forgets what was sent.
-func (w *Window) DropSent(r *arith.Rule, weight int64) {
+func (w *Window) DropSent(r *arith.Rule, multiplier int64) {
 	w.forgetSent()
-	w.KeepSentBack(r, weight)
+	w.KeepSentBack(r, multiplier)
 }
 
 // Collect moves what is pending to what is sent.
@@ -117,7 +117,7 @@ func (w *Window) GiveBack(*arith.Rule) (expired int64) {
 // is pending was admitted before that, and does not count any more. As in Settle the window
 // moves on to the authority's bucket. Otherwise what counts in that would be taken for the
 // bucket before, and leave the window with it.
-func (w *Window) Renew(r *arith.Rule, a Answer, weight int64) (withdrawn int64) {
+func (w *Window) Renew(r *arith.Rule, a Answer, multiplier int64) (withdrawn int64) {
 	w.read(r, a.At, a.ServerNow)
 	withdrawn = w.pendUnits
 	clear(w.pend)
@@ -125,18 +125,18 @@ func (w *Window) Renew(r *arith.Rule, a Answer, weight int64) (withdrawn int64) 
 	clear(w.sentBack)
 	clear(w.last)
 	w.pendUnits, w.backUnits = 0, 0
-	w.advance(r, w.serverBucket(r, a), weight) // nothing is pending that could expire
+	w.advance(r, w.serverBucket(r, a), multiplier) // nothing is pending that could expire
 	w.known = w.sorted(a.Buckets)
 	w.noteTimes(a.Buckets)
-	w.sum(r, weight)
+	w.sum(r, multiplier)
 	return withdrawn
 }
 
 // Settle takes over an answer, see [Exchanger]. In buckets narrower than the clocks can be
 // compared, units come back in a neighbouring one: then nothing is lost.
-func (w *Window) Settle(r *arith.Rule, a Answer, weight int64) (s Settled) {
+func (w *Window) Settle(r *arith.Rule, a Answer, multiplier int64) (s Settled) {
 	s.OtherClock = w.sure && a.Now+w.off-a.ServerNow > a.Slack+a.ClockSlack+ClockStep
-	s.Lost, s.Expired = w.settle(r, a.Buckets, w.serverBucket(r, a), a.Floor, weight)
+	s.Lost, s.Expired = w.settle(r, a.Buckets, w.serverBucket(r, a), a.Floor, multiplier)
 	s.Lost = s.Lost && int64(r.Width) > a.Slack
 	return s
 }
@@ -156,8 +156,8 @@ func (w *Window) serverBucket(r *arith.Rule, a Answer) int64 {
 // settle takes over the buckets of the authority; serverCur is its current bucket.
 // As with a leaky bucket, what we knew and had sent is a lower bound of the truth, if floor
 // is set, and an answer below it is a sign of lost data.
-func (w *Window) settle(r *arith.Rule, buckets []Bucket, serverCur int64, floor bool, weight int64) (lost bool, expired int64) {
-	expired = w.advance(r, serverCur, weight)
+func (w *Window) settle(r *arith.Rule, buckets []Bucket, serverCur int64, floor bool, multiplier int64) (lost bool, expired int64) {
+	expired = w.advance(r, serverCur, multiplier)
 	least := w.known
 	if least == nil {
 		least = make([]int64, len(w.pend))
@@ -197,7 +197,7 @@ func (w *Window) settle(r *arith.Rule, buckets []Bucket, serverCur int64, floor 
 	}
 	w.noteTimes(buckets)
 	w.known = theirs
-	w.sum(r, weight)
+	w.sum(r, multiplier)
 	return lost, expired
 }
 

@@ -1,5 +1,5 @@
-// Package arith has the arithmetic of rules. It is exact: the levels of funnels are integers
-// with a remainder, so that a rate such as 7 per 3 s does not drift.
+// Package arith has the arithmetic of rules. It is exact: the levels of leaky buckets are
+// integers with a remainder, so that a rate such as 7 per 3 s does not drift.
 package arith
 
 import (
@@ -12,7 +12,7 @@ const DefaultBuckets = 10
 
 // Span is an exact length of time, or an instant counted from a clock's
 // origin: NS whole nanoseconds plus Rem/u of another, where u is the number of
-// units that the funnel it belongs to leaks per period, 0 ≤ Rem < u. Spans of
+// units that the leaky bucket it belongs to leaks per period, 0 ≤ Rem < u. Spans of
 // rules with different u must not be mixed. The zero Span is no time at all.
 type Span struct {
 	NS, Rem int64
@@ -41,10 +41,10 @@ func (s Span) Ceil() time.Duration {
 	return time.Duration(s.NS)
 }
 
-// Ticks is the arithmetic of a funnel in whole numbers: of a length of time that
+// Ticks is the arithmetic of a leaky bucket in whole numbers: of a length of time that
 // goes into a nanosecond PerNS times, and of which a unit costs One and a whole
 // capacity Full. Lengths of up to Most ns can be counted in it. The zero
-// Ticks is that of a funnel whose numbers are too large for it, or of no funnel.
+// Ticks is that of a leaky bucket whose numbers are too large for it, or of no leaky bucket.
 type Ticks struct {
 	PerNS, One, Full, Most int64
 }

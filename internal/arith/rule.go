@@ -8,21 +8,21 @@ import (
 
 // Rule is what limiters compute with of a [github.com/hybridlimit/hybridlimit/limit.Rule]:
 // its numbers, and the arithmetic that they define. It is part of that rule, shared by all
-// its users: never write to it. Build one with [Funnel] or [Window]. The methods that take
-// or return a [Span] or ticks are for funnels only.
+// its users: never write to it. Build one with [LeakyBucket] or [Window]. The methods that take
+// or return a [Span] or ticks are for leaky buckets only.
 type Rule struct {
 	Name     string
 	Hash     uint64 // of name and algorithm, the same in every process; different rules may share it
 	NameHash uint64 // of the name alone
-	Limit    int64  // or the capacity of a funnel, in units
+	Limit    int64  // or the capacity of a leaky bucket, in units
 
-	Units  int64         // funnel: units leaked per Period; 0 for all others
-	Period time.Duration // funnel: of its leak; otherwise the window as asked for
-	Full   Span          // funnel: cost of a whole capacity
-	Ticks  Ticks         // funnel: the longest that it can be counted in
-	one    Span          // funnel: cost of one unit
+	Units  int64         // leaky bucket: units leaked per Period; 0 for all others
+	Period time.Duration // leaky bucket: of its leak; otherwise the window as asked for
+	Full   Span          // leaky bucket: cost of a whole capacity
+	Ticks  Ticks         // leaky bucket: the longest that it can be counted in
+	one    Span          // leaky bucket: cost of one unit
 
-	Width time.Duration // window: length of one bucket, whole microseconds; 0 for a funnel
+	Width time.Duration // window: length of one bucket, whole microseconds; 0 for a leaky bucket
 	Kept  int           // sliding window: how many buckets before the current one count, the oldest in part; 0 for all others
 	Share int64         // window: limit / buckets, rounded up: how many units more than the limit any window may hold
 }
@@ -40,9 +40,9 @@ func Of(s Sealed) *Rule { return s.rule }
 // maxUnits bounds the units of all rules, see package limit.
 const maxUnits = 1 << 53
 
-// Funnel returns the rule of a leaky bucket that leaks units, at least 1, per period. Its
+// LeakyBucket returns the rule of a leaky bucket that leaks units, at least 1, per period. Its
 // hashes are set by package limit, as those of [Window] are.
-func Funnel(name string, capacity, units int64, per time.Duration) Rule {
+func LeakyBucket(name string, capacity, units int64, per time.Duration) Rule {
 	r := Rule{Name: name, Limit: capacity, Units: units, Period: per}
 	r.one, r.Full, r.Ticks = r.Cost(1), r.Cost(capacity), r.inTicks()
 	return r
@@ -64,7 +64,7 @@ func (r *Rule) SameShape(o *Rule) bool {
 		r.Period == o.Period && r.Kept == o.Kept && r.Width == o.Width
 }
 
-// Horizon returns how long a unit may matter: the time in which a full funnel
+// Horizon returns how long a unit may matter: the time in which a full leaky bucket
 // drains, or the window plus one bucket.
 func (r *Rule) Horizon() time.Duration {
 	if r.Units > 0 {
@@ -73,21 +73,21 @@ func (r *Rule) Horizon() time.Duration {
 	return r.Width * time.Duration(r.Kept+1)
 }
 
-// Weigh returns what n units count as when each counts weight-fold: n·weight,
+// Multiplied returns what n units count as when each counts multiplier times: n·multiplier,
 // saturating, but never so much that a request which fits the limit could not
 // be admitted by an empty counter.
-func (r *Rule) Weigh(n, weight int64) int64 {
-	if weight == 1 || n <= 0 || n > r.Limit {
+func (r *Rule) Multiplied(n, multiplier int64) int64 {
+	if multiplier == 1 || n <= 0 || n > r.Limit {
 		return n
 	}
-	hi, lo := bits.Mul64(uint64(n), uint64(weight))
+	hi, lo := bits.Mul64(uint64(n), uint64(multiplier))
 	if hi != 0 || lo > uint64(r.Limit) {
 		return r.Limit
 	}
 	return int64(lo)
 }
 
-// Cost returns n times the period divided by the units of a funnel: what n
+// Cost returns n times the period divided by the units of a leaky bucket: what n
 // units add to the time at which it runs empty. It saturates, and is zero for
 // n ≤ 0.
 func (r *Rule) Cost(n int64) Span {
@@ -180,7 +180,7 @@ func (r *Rule) Diff(a, b Span) Span {
 	return s
 }
 
-// Whole returns how many whole units a span is worth in a funnel, at most
+// Whole returns how many whole units a span is worth in a leaky bucket, at most
 // 2^53.
 func (r *Rule) Whole(s Span) int64 {
 	if s.NS < 0 || r.Period <= 0 {

@@ -12,9 +12,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// funnel is a rule by pointer, as limiters have it.
-func funnel(capacity, units int64, per time.Duration) *Rule {
-	r := Funnel("f", capacity, units, per)
+// leakyBucket is a rule by pointer, as limiters have it.
+func leakyBucket(capacity, units int64, per time.Duration) *Rule {
+	r := LeakyBucket("f", capacity, units, per)
 	return &r
 }
 
@@ -26,7 +26,7 @@ func window(limit int64, window time.Duration, buckets int) *Rule {
 // A difference of spans is exact whichever of the two is later: added to the earlier
 // one it gives the later one.
 func TestDiff(t *testing.T) {
-	r := funnel(10, 7, time.Second)
+	r := leakyBucket(10, 7, time.Second)
 	for _, a := range []Span{{}, {NS: 5, Rem: 3}, {NS: 5, Rem: 6}, {NS: 1 << 60, Rem: 1}} {
 		for _, b := range []Span{{}, {NS: 5, Rem: 3}, {NS: 4, Rem: 6}, {NS: 1 << 61, Rem: 2}} {
 			d := r.Diff(a, b)
@@ -83,7 +83,7 @@ func TestCostIsExact(t *testing.T) {
 
 // Fault 44: times saturate.
 func TestSpanSaturates(t *testing.T) {
-	r := funnel(5, 1, time.Second)
+	r := leakyBucket(5, 1, time.Second)
 	top := Span{NS: math.MaxInt64}
 	if s := r.Add(top, r.Cost(5)); s.NS < top.NS {
 		t.Errorf("MaxInt64 + 5 s wrapped to %+v", s)
@@ -96,17 +96,17 @@ func TestSpanSaturates(t *testing.T) {
 	}
 }
 
-// Fault 44: weighted units saturate.
-func TestWeigh(t *testing.T) {
+// Fault 44: multiplied units saturate.
+func TestMultiplied(t *testing.T) {
 	r := window(10, time.Second, 10)
 	for _, c := range [][3]int64{{1, 3, 3}, {4, 3, 10}, {1, 1 << 60, 10}, {0, 5, 0}, {11, 3, 11}, {3, 1, 3}, {math.MaxInt64, 7, math.MaxInt64}} {
-		if got := r.Weigh(c[0], c[1]); got != c[2] {
-			t.Errorf("Weigh(%d, %d) = %d, want %d", c[0], c[1], got, c[2])
+		if got := r.Multiplied(c[0], c[1]); got != c[2] {
+			t.Errorf("Multiplied(%d, %d) = %d, want %d", c[0], c[1], got, c[2])
 		}
 	}
 }
 
-// Ticks count the same as spans, and no funnel has longer ones.
+// Ticks count the same as spans, and no leaky bucket has longer ones.
 func TestTicks(t *testing.T) {
 	for _, c := range []struct {
 		capacity, units int64
@@ -119,13 +119,13 @@ func TestTicks(t *testing.T) {
 		{5, 3_000_000_000, time.Second, Ticks{PerNS: 3, One: 1, Full: 5}},
 		{0, 1, time.Hour, Ticks{PerNS: 1, One: int64(time.Hour)}},
 	} {
-		r := funnel(c.capacity, c.units, c.per)
+		r := leakyBucket(c.capacity, c.units, c.per)
 		got := r.Ticks
 		if c.want.Most = got.Most; got != c.want {
 			t.Errorf("%v: %+v, want %+v", r, got, c.want)
 		}
 	}
-	for _, r := range []*Rule{{}, window(5, time.Second, 10), funnel(maxUnits, maxUnits, time.Second+1)} {
+	for _, r := range []*Rule{{}, window(5, time.Second, 10), leakyBucket(maxUnits, maxUnits, time.Second+1)} {
 		if got := r.Ticks; got != (Ticks{}) {
 			t.Errorf("%v: %+v", r, got)
 		}
@@ -137,7 +137,7 @@ func TestTicks(t *testing.T) {
 
 // What is no whole number of ticks, or too large for one, is not taken for one.
 func TestTicksOfOddSpans(t *testing.T) {
-	r := funnel(10, 4, 6) // 1.5 ns: ticks of half a nanosecond, Rem in quarters
+	r := leakyBucket(10, 4, 6) // 1.5 ns: ticks of half a nanosecond, Rem in quarters
 	for s, want := range map[Span]bool{
 		{NS: 5}: true, {NS: 5, Rem: 2}: true, {NS: 5, Rem: 1}: false, {NS: -1}: false,
 		{NS: math.MaxInt64}: false, {NS: math.MaxInt64/2 - 1}: true, {NS: math.MaxInt64 / 2}: false,

@@ -39,9 +39,9 @@ func (c *Counter) Follow(link *Link, now int64) {
 	}
 	c.lock(now)
 	defer c.unlock()
-	c.state() // unfolds it with the weight that it was folded with
+	c.state() // unfolds it with the multiplier that it was folded with
 	c.setMode(link.unsorted.mode.Load())
 }
 
 // RefuseAll makes c refuse every check. Call it before the first.
-func (c *Counter) RefuseAll() { c.setMode(packMode(WeightClosed, false)) }
+func (c *Counter) RefuseAll() { c.setMode(packMode(MultiplierClosed, false)) }

@@ -35,7 +35,7 @@ type Booking struct {
 	begin, end arith.Span
 
 	leaks     bool // of a leaky bucket
-	inOutage  bool // booked in an outage: the weight of its units is not known
+	inOutage  bool // booked in an outage: the multiplier of its units is not known
 	cancelled bool
 	mixed     bool // the authority has lowered the level since: others may have booked behind
 	dropped   bool // nothing is handed back: see tidyLocked and voidBookingsLocked

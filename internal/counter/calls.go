@@ -26,16 +26,16 @@ func (c *Counter) TakeAtMost(now, n int64, rule *limit.Rule) (granted int64, res
 
 // roomLocked returns how many units would be admitted now.
 func (c *Counter) roomLocked(now int64) int64 {
-	w := modeWeight(c.mode())
+	w := modeMultiplier(c.mode())
 	switch {
 	case w < 0:
 		return 0
-	case w == WeightOpen:
+	case w == MultiplierOpen:
 		return c.rule().Limit
 	}
 	room := c.describeLocked(now, 0, true).Remaining
 	if room == 0 && w > 1 && c.decideLocked(now, 1, false) {
-		return 1 // the weight of a single unit is capped, see arith.Rule.Weigh
+		return 1 // the multiplier of a single unit is capped, see arith.Rule.Multiplied
 	}
 	return room
 }
@@ -59,7 +59,7 @@ func (c *Counter) handBackLocked(now, n int64, cost arith.Span, reported bool) (
 		c.more.history.backGen = c.gen()
 	}
 	c.rollLocked(now)
-	back, withdrawn := c.state().Refund(c.rule(), now, n, modeWeight(c.mode()), cost, c.leastLocked(now), reported && c.link() != nil)
+	back, withdrawn := c.state().Refund(c.rule(), now, n, modeMultiplier(c.mode()), cost, c.leastLocked(now), reported && c.link() != nil)
 	if c.link() != nil {
 		c.link().withdrawn.Add(withdrawn)
 		return back
@@ -133,7 +133,7 @@ func (c *Counter) renewLocked(now int64, a Renewal) (wake bool) {
 		Level: a.Level, Buckets: a.Buckets, At: a.At, ServerNow: a.ServerNow,
 		ClockSlack: c.part().slack.Load(), Now: now,
 	}
-	c.link().withdrawn.Add(c.state().Renew(c.rule(), is, modeWeight(c.mode())))
+	c.link().withdrawn.Add(c.state().Renew(c.rule(), is, modeMultiplier(c.mode())))
 	c.setUrgentAt((c.rule().Limit - c.state().KnownUnits(c.rule(), now)) / (2 * c.link().nodes.Load()))
 	return c.noteLocked()
 }

@@ -122,22 +122,22 @@ func (c *Counter) enterLocked(now int64, rule *limit.Rule) int64 {
 	return now
 }
 
-// switchModeLocked changes the weight of a unit. A greater weight applies at once, to unsynced
+// switchModeLocked changes the cost multiplier. A greater one applies at once, to unsynced
 // units too. A smaller one waits for the authority's answer, because the authority does not
 // know yet what was admitted under the greater one.
 func (c *Counter) switchModeLocked(m int64) {
-	was, is := modeWeight(c.mode()), modeWeight(m)
+	was, is := modeMultiplier(c.mode()), modeMultiplier(m)
 	if is == 1 && was > 1 && c.unsyncedUnits() > 0 {
 		c.setMode(packMode(was, modeDegraded(m)))
 		return
 	}
 	c.setMode(m)
-	c.state().Reweigh(c.rule(), c.last, was, is)
+	c.state().SetMultiplier(c.rule(), c.last, was, is)
 }
 
 // decideLocked admits or refuses n units, and books them if admitted.
 func (c *Counter) decideLocked(now, n int64, book bool) bool {
-	r, w := c.rule(), modeWeight(c.mode())
+	r, w := c.rule(), modeMultiplier(c.mode())
 	if c.more != nil { // else a leaky bucket, of which nothing has to move
 		c.rollLocked(now)
 	}
@@ -147,7 +147,7 @@ func (c *Counter) decideLocked(now, n int64, book bool) bool {
 	case n > r.Limit, w < 0:
 		return false
 	}
-	allowed := c.state().Take(r, now, n, r.Weigh(n, w), w, book)
+	allowed := c.state().Take(r, now, n, r.Multiplied(n, w), w, book)
 	if allowed && book {
 		c.indebtLocked(n)
 	}
@@ -160,7 +160,7 @@ func (c *Counter) rollLocked(now int64) {
 	if c.link() != nil {
 		c.followClockLocked(now)
 	}
-	c.expiredLocked(c.state().Roll(c.rule(), now, modeWeight(c.mode())))
+	c.expiredLocked(c.state().Roll(c.rule(), now, modeMultiplier(c.mode())))
 }
 
 // expiredLocked counts pending units that do not count any more and were not reported.
@@ -172,7 +172,7 @@ func (c *Counter) expiredLocked(units int64) {
 
 // followClockLocked applies what is known of the authority's clock.
 func (c *Counter) followClockLocked(now int64) {
-	c.state().Follow(c.rule(), now, c.last, modeWeight(c.mode()), c.clock())
+	c.state().Follow(c.rule(), now, c.last, modeMultiplier(c.mode()), c.clock())
 }
 
 // clock returns what is known of the authority's clock. Without a link there is none but ours.
@@ -191,7 +191,7 @@ func (c *Counter) clock() (k algorithm.Clock) {
 
 // describeLocked returns the whole answer to a check for n units at now.
 func (c *Counter) describeLocked(now, n int64, allowed bool) (res limit.Result) {
-	w := modeWeight(c.mode())
+	w := modeMultiplier(c.mode())
 	res = c.state().Describe(c.rule(), now, n, w, allowed)
 	if w < 0 && !allowed && n <= c.rule().Limit {
 		res.Remaining, res.RetryAfter = 0, ClosedRetry
@@ -292,13 +292,13 @@ func (c *Counter) adoptLocked(rule *limit.Rule, now int64) {
 		f.Lowered(old.Limit)
 	}
 	if !old.SameShape(is) {
-		c.expiredLocked(s.Reshape(old, is, now, modeWeight(c.mode())))
+		c.expiredLocked(s.Reshape(old, is, now, modeMultiplier(c.mode())))
 		c.reshapeBookingsLocked(old, is, now)
 		if c.link() != nil {
 			c.mark(outdated)
 		}
 	}
-	if w := modeWeight(c.mode()); w > 1 && is.Limit > old.Limit {
+	if w := modeMultiplier(c.mode()); w > 1 && is.Limit > old.Limit {
 		s.Raised(is, now, w, is.Limit-old.Limit)
 	}
 }

@@ -30,9 +30,9 @@ func (c *Counter) indebtLocked(n int64) {
 
 // forgiveLocked drops the units of an outage that would be forgiven whatever the authority
 // counts: those that would leak later than mostDebt even alone. It does so only at
-// WeightOpen, where nothing waits, because everything is admitted.
+// MultiplierOpen, where nothing waits, because everything is admitted.
 func (c *Counter) forgiveLocked(f *algorithm.LeakyBucket) {
-	if modeWeight(c.mode()) != WeightOpen {
+	if modeMultiplier(c.mode()) != MultiplierOpen {
 		return
 	}
 	if n := f.ForgiveLate(c.rule(), c.rule().Add(arith.Span{NS: c.last}, mostDebt)); n > 0 {

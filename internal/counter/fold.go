@@ -41,7 +41,7 @@ func (c *Counter) beginLocked(r *limit.Rule, now, off int64, sure bool) {
 // was folded with: code that changes them unfolds it before, or sums up afterwards.
 func (c *Counter) unfold() *algorithm.Window {
 	p := spareUnfolded.Get().(*unfolded)
-	p.window.Unfold(&c.bucket, c.rule(), modeWeight(c.mode()))
+	p.window.Unfold(&c.bucket, c.rule(), modeMultiplier(c.mode()))
 	c.bucket = algorithm.LeakyBucket{}
 	w := &p.window.Window
 	p.more.state, p.more.unfolded = w, p
@@ -56,7 +56,7 @@ func (c *Counter) foldLocked() {
 		return
 	}
 	p := m.unfolded
-	f, ok := p.window.Fold(c.rule(), modeWeight(c.mode()))
+	f, ok := p.window.Fold(c.rule(), modeMultiplier(c.mode()))
 	if !ok {
 		return
 	}

@@ -120,7 +120,7 @@ func (s *same) applyMore(event int, now, x int64, flip bool, r *limit.Rule) {
 	}
 }
 
-// Of keys that come and may not come again none keeps more memory than a funnel, before
+// Of keys that come and may not come again none keeps more memory than a leaky bucket, before
 // they are reported and after, whatever is looked at besides.
 func TestWindowsAreFolded(t *testing.T) {
 	now := int64(1e12)
@@ -186,10 +186,10 @@ func TestWindowsThatAreNotFolded(t *testing.T) {
 			c.Settle(now, Answer{Rule: r, Buckets: []Bucket{{ID: now / int64(arith.Of(r.Arith()).Width), Units: 1}}, At: now, ServerNow: now})
 			c.Refund(now, 1, r)
 		},
-		"a claim":        func(c *Counter) { c.claimLocked(1) },
-		"another weight": func(c *Counter) { c.link().SetMode(40, true); c.allow(now+1e10, 1, r) },
-		"many buckets":   func(c *Counter) { c.allow(now, 1, windowRule(t, 10, time.Second, 50)) },
-		"a reset":        func(c *Counter) { c.Renew(now, r, Renewal{Gen: 1, At: now, ServerNow: now}) },
+		"a claim":            func(c *Counter) { c.claimLocked(1) },
+		"another multiplier": func(c *Counter) { c.link().SetMode(40, true); c.allow(now+1e10, 1, r) },
+		"many buckets":       func(c *Counter) { c.allow(now, 1, windowRule(t, 10, time.Second, 50)) },
+		"a reset":            func(c *Counter) { c.Renew(now, r, Renewal{Gen: 1, At: now, ServerNow: now}) },
 	} {
 		c := NewAlone("k", r, newTestLink(), now)
 		c.Shard(now, func(string) int { return 1 })

@@ -17,7 +17,7 @@ type reference struct {
 	rule     *limit.Rule
 	buckets  *limittest.Buckets // windows
 	admitted []admission        // logs
-	level    *big.Rat           // funnel: units in it at
+	level    *big.Rat           // leaky bucket: units in it at
 	at       int64
 }
 

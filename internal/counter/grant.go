@@ -123,7 +123,7 @@ func (c *Counter) grantLocked() {
 	}
 	made := epoch.n.Load() // before reading what a new epoch changes
 	if p != nil && (!c.is(inNormal) && !p.link.closed.Load() || p.mode.Load() != c.mode()) {
-		return // the next check has to notify the reconciler, or its units have another weight
+		return // the next check has to notify the reconciler, or its units have another multiplier
 	}
 	left := int64(0)
 	if c.refusesUntil == 0 {
@@ -156,7 +156,7 @@ var alone = newEpoch()
 // and no more than fit into a window. A leaky bucket is bounded by its level instead, if it
 // holds a unit: under a limit of 0 the cost of several might have no room in a word.
 func (c *Counter) spareLocked() int64 {
-	if modeWeight(c.mode()) != 1 || c.rule().Limit == 0 {
+	if modeMultiplier(c.mode()) != 1 || c.rule().Limit == 0 {
 		return 0
 	}
 	left := algorithm.MaxUnits - c.pendUnits()
@@ -191,7 +191,7 @@ const refuseFor = 10_000_000_000
 
 // refusedLocked notes that c has refused one unit at now, and until when it will refuse.
 func (c *Counter) refusedLocked(now int64) {
-	r, w := c.rule(), modeWeight(c.mode())
+	r, w := c.rule(), modeMultiplier(c.mode())
 	until := now + refuseFor
 	if c.part() != nil {
 		// A refusing key asks the authority once a lag, so that it learns of a reset or a
@@ -201,7 +201,7 @@ func (c *Counter) refusedLocked(now int64) {
 		}
 	}
 	if w >= 0 && r.Limit > 0 {
-		until = min(until, c.state().FitsAt(r, now, r.Weigh(1, w)))
+		until = min(until, c.state().FitsAt(r, now, r.Multiplied(1, w)))
 	}
 	if until > now {
 		c.refusesUntil = until

@@ -120,7 +120,7 @@ func TestWhoIsNotQueuedGrantsNothing(t *testing.T) {
 	}
 }
 
-// A key that was put aside goes by a weight of its own, which no epoch ends.
+// A key that was put aside goes by a multiplier of its own, which no epoch ends.
 func TestQuarantinedGrantsNothing(t *testing.T) {
 	r := slow(100)
 	c, link := newShared(r)
@@ -134,7 +134,7 @@ func TestQuarantinedGrantsNothing(t *testing.T) {
 		}
 	}
 	c.Requeue()
-	link.SetMode(1, true) // as it is weighted itself
+	link.SetMode(1, true) // as it is multiplied itself
 	c.Check(grantAt, 1, r)
 	if v := byLease(c, r, 1, grantAt); v != Unanswered {
 		t.Errorf("%v of a key that was put aside, in an outage", v)
@@ -147,7 +147,7 @@ func TestQuarantinedGrantsNothing(t *testing.T) {
 	}
 }
 
-// A funnel that holds what others have admitted grants as any other. What it then has
+// A leaky bucket that holds what others have admitted grants as any other. What it then has
 // pending is no more than the units that it was asked for would be if they had come last.
 func TestSharedFunnelGrants(t *testing.T) {
 	r := slow(100)

@@ -50,20 +50,20 @@ func newAnswered(t *testing.T, r *limit.Rule, shared bool, now int64) (*Counter,
 func TestHistoryIsDropped(t *testing.T) {
 	rules := append(funnelsOfAllShapes(), windowRule(t, 10, time.Second, 10), limit.Must(limit.SlidingLog("log", 10, time.Second)))
 	for _, r := range rules {
-		for _, weight := range []int64{0, 1, WeightOpen, 3} { // 0: not shared
-			if weight == 0 || r.Algorithm() != limit.AlgorithmSlidingLog {
-				historyIsDropped(t, r, weight)
+		for _, multiplier := range []int64{0, 1, MultiplierOpen, 3} { // 0: not shared
+			if multiplier == 0 || r.Algorithm() != limit.AlgorithmSlidingLog {
+				historyIsDropped(t, r, multiplier)
 			}
 		}
 	}
 }
 
-func historyIsDropped(t *testing.T, r *limit.Rule, weight int64) {
+func historyIsDropped(t *testing.T, r *limit.Rule, multiplier int64) {
 	t.Helper()
 	now, h := int64(1e17), int64(arith.Of(r.Arith()).Horizon())
-	c, link := newAnswered(t, r, weight != 0, now)
+	c, link := newAnswered(t, r, multiplier != 0, now)
 	if link != nil {
-		link.SetMode(weight, weight != 1)
+		link.SetMode(multiplier, multiplier != 1)
 	}
 	for i := range 3 * int64(30) {
 		_, b, _ := c.Reserve(now, 1+i%min(r.Limit(), 3), r, Terms{MaxDelay: 4 * h})
@@ -73,7 +73,7 @@ func historyIsDropped(t *testing.T, r *limit.Rule, weight int64) {
 		now += h / 20
 	}
 	if !c.hasHistory() {
-		t.Fatalf("%v, weight %d: no history with reservations", r, weight)
+		t.Fatalf("%v, multiplier %d: no history with reservations", r, multiplier)
 	}
 	if link != nil {
 		link.SetMode(1, false)
@@ -82,7 +82,7 @@ func historyIsDropped(t *testing.T, r *limit.Rule, weight int64) {
 	now += 8 * h
 	c.Check(now, 1, r)
 	if exchange(t, c, now); c.hasHistory() || r.Algorithm() == limit.AlgorithmFunnel && c.more != nil || algorithm.IsWindow(r) && link != nil && !c.isFolded() {
-		t.Errorf("%v, weight %d: history %+v, more %+v", r, weight, c.past(), c.more)
+		t.Errorf("%v, multiplier %d: history %+v, more %+v", r, multiplier, c.past(), c.more)
 	}
 	fresh, _ := newAnswered(t, r, link != nil, now)
 	fresh.Check(now, 1, r)
@@ -97,12 +97,12 @@ func historyIsDropped(t *testing.T, r *limit.Rule, weight int64) {
 			}
 		}
 		if got[0] != got[1] {
-			t.Fatalf("%v, weight %d: decides %v, a fresh one %v", r, weight, got[0], got[1])
+			t.Fatalf("%v, multiplier %d: decides %v, a fresh one %v", r, multiplier, got[0], got[1])
 		}
 		now += rng.Int64N(h / r.Limit())
 	}
 	if leases[0] != leases[1] || leases[0] == 0 && algorithm.IsWindow(r) {
-		t.Errorf("%v, weight %d: %d leases, a fresh one has %d", r, weight, leases[0], leases[1])
+		t.Errorf("%v, multiplier %d: %d leases, a fresh one has %d", r, multiplier, leases[0], leases[1])
 	}
 }
 
@@ -179,12 +179,12 @@ func (c *Counter) peeked(now int64, r *limit.Rule) int64 {
 // What was booked in an outage may count for as long as that lasts, and then until the bucket
 // has run empty. After that nothing is taken off what came later.
 func TestBookingsOfAnOutageAreKept(t *testing.T) {
-	for _, weight := range []int64{WeightOpen, 1, 3} {
+	for _, multiplier := range []int64{MultiplierOpen, 1, 3} {
 		for _, lasts := range []bool{true, false} {
 			r, now := funnelRule(t, 10, 10, 10*time.Second), int64(1e17)
 			h := int64(arith.Of(r.Arith()).Horizon())
 			c, link := newAnswered(t, r, true, now)
-			link.SetMode(weight, true)
+			link.SetMode(multiplier, true)
 			_, b, _ := c.Reserve(now, 2, r, Terms{MaxDelay: h})
 			for range 50 {
 				now += h / 9
@@ -200,14 +200,14 @@ func TestBookingsOfAnOutageAreKept(t *testing.T) {
 				c.Take(now, 5, r)
 				want = 0
 			}
-			if weight > 0 && lasts {
+			if multiplier > 0 && lasts {
 				continue // they have leaked from the view, and are handed back to the authority alone
 			}
 			if back, _ := c.Cancel(now, r, b); back != want {
-				t.Errorf("weight %d, outage lasts %v: %d units handed back, want %d", weight, lasts, back, want)
+				t.Errorf("multiplier %d, outage lasts %v: %d units handed back, want %d", multiplier, lasts, back, want)
 			}
 			if left := c.peeked(now, r); !lasts && left != 5 {
-				t.Errorf("weight %d: %d remain, want 5", weight, left)
+				t.Errorf("multiplier %d: %d remain, want 5", multiplier, left)
 			}
 		}
 	}
@@ -252,7 +252,7 @@ func TestBookingsOfAnOutageInAWindow(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		now, want := int64(1e17), int64(2)
 		c, link := newAnswered(t, r, true, now)
-		link.SetMode(WeightOpen, true)
+		link.SetMode(MultiplierOpen, true)
 		_, b, _ := c.Reserve(now, 2, r, Terms{})
 		link.SetMode(1, false)
 		if now += int64(5 * time.Second); late {

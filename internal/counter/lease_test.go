@@ -330,7 +330,7 @@ func TestLeasesAreShared(t *testing.T) {
 	}
 }
 
-// A counter knows by the word of a funnel how late it was asked at the least: what was
+// A counter knows by the word of a leaky bucket how late it was asked at the least: what was
 // admitted could not have been before.
 func TestLeasesKnowTheTime(t *testing.T) {
 	r, now := funnelRule(t, 5, 1, time.Second), int64(1e12)

@@ -9,20 +9,20 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Weights that are not plain factors, see [Link.SetMode].
+// Multipliers that are not plain factors, see [Link.SetMode].
 const (
-	// WeightOpen admits every check for no more than the limit.
-	WeightOpen = algorithm.WeightOpen
-	// WeightClosed refuses every check for 1 unit or more.
-	WeightClosed = algorithm.WeightClosed
+	// MultiplierOpen admits every check for no more than the limit.
+	MultiplierOpen = algorithm.MultiplierOpen
+	// MultiplierClosed refuses every check for 1 unit or more.
+	MultiplierClosed = algorithm.MultiplierClosed
 )
 
-// ClosedRetry is the RetryAfter of a check refused by WeightClosed: it is not
+// ClosedRetry is the RetryAfter of a check refused by MultiplierClosed: it is not
 // known when the authority will be back, so that callers have to ask again.
 const ClosedRetry = time.Second
 
 // Link connects counters to the reconciler (package hybrid), which
-// reconciles them with an authority. Counters read from it the weight of a unit and how
+// reconciles them with an authority. Counters read from it the multiplier of a unit and how
 // far the authority's clock is ahead. They put themselves into its queues when they have
 // something to report. All of it is lock-free: a check never waits for the reconciler. The zero Link is not usable, see [NewLink].
 type Link struct {
@@ -82,9 +82,9 @@ type Part struct {
 func (p *Part) clock() (off int64, sure bool) { return p.offset.Load(), p.slack.Load() >= 0 }
 
 // SetMode sets what a unit counts as from now on (1: as itself; N: as N;
-// [WeightOpen], [WeightClosed]) and whether answers are marked as degraded.
-func (p *Part) SetMode(weight int64, degraded bool) {
-	if m := packMode(weight, degraded); p.mode.Swap(m) != m {
+// [MultiplierOpen], [MultiplierClosed]) and whether answers are marked as degraded.
+func (p *Part) SetMode(multiplier int64, degraded bool) {
+	if m := packMode(multiplier, degraded); p.mode.Swap(m) != m {
 		p.epoch.n.Add(1)
 	}
 }
@@ -116,7 +116,7 @@ func (p *Part) Step(ns, at, server int64) {
 	}
 }
 
-// NewLink returns a link to an authority of so many shards, with weight 1 and
+// NewLink returns a link to an authority of so many shards, with multiplier 1 and
 // one node.
 func NewLink(pace Pace, shards int) *Link {
 	l := &Link{pace: pace, parts: make([]Part, shards), wake: make(chan struct{}, 1)}
@@ -132,20 +132,20 @@ func NewLink(pace Pace, shards int) *Link {
 	return l
 }
 
-// packMode packs a mode into 32 bits. The weight is capped at maxWeight.
-func packMode(weight int64, degraded bool) int64 {
-	m := min(weight, maxWeight) << 1
+// packMode packs a mode into 32 bits. The multiplier is capped at maxMultiplier.
+func packMode(multiplier int64, degraded bool) int64 {
+	m := min(multiplier, maxMultiplier) << 1
 	if degraded {
 		m |= 1
 	}
 	return m
 }
 
-// maxWeight is more than a fleet has nodes.
-const maxWeight = 1 << 29
+// maxMultiplier is more than a fleet has nodes.
+const maxMultiplier = 1 << 29
 
-func modeWeight(m int64) int64  { return m >> 1 }
-func modeDegraded(m int64) bool { return m&1 != 0 }
+func modeMultiplier(m int64) int64 { return m >> 1 }
+func modeDegraded(m int64) bool    { return m&1 != 0 }
 
 // Part returns the part for one shard. Shard -1 is for the counters whose shard
 // is not known yet: the reconciler finds it when it first sees them.
@@ -157,15 +157,15 @@ func (l *Link) Part(shard int) *Part {
 }
 
 // SetMode is [Part.SetMode] for all shards.
-func (l *Link) SetMode(weight int64, degraded bool) {
+func (l *Link) SetMode(multiplier int64, degraded bool) {
 	for i := range l.parts {
-		l.parts[i].SetMode(weight, degraded)
+		l.parts[i].SetMode(multiplier, degraded)
 	}
-	l.unsorted.SetMode(weight, degraded)
+	l.unsorted.SetMode(multiplier, degraded)
 }
 
-// SetFallback sets the weight of units in quarantined counters.
-func (l *Link) SetFallback(weight int64) { l.fallback.Store(packMode(weight, true)) }
+// SetFallback sets the multiplier of units in quarantined counters.
+func (l *Link) SetFallback(multiplier int64) { l.fallback.Store(packMode(multiplier, true)) }
 
 // SetMaxDebt bounds the debt of a leaky bucket after an outage. The units that were admitted
 // in the outage fill it to at most what takes d longer to leak than its capacity. 0 stands for

@@ -62,5 +62,5 @@ func numbers(state any, name string) (list []int64) {
 	return list
 }
 
-// fast is a funnel that admits all that a test asks for.
+// fast is a leaky bucket that admits all that a test asks for.
 var fast = limit.Must(limit.Funnel("fast", 1_000_000, 1_000_000, time.Second))

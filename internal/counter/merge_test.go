@@ -62,7 +62,7 @@ func TestUnitsSurviveEveryTurn(t *testing.T) {
 	}
 }
 
-func TestFairShareWeighsUnits(t *testing.T) {
+func TestFairShareMultipliesUnits(t *testing.T) {
 	for _, r := range []*limit.Rule{funnelRule(t, 30, 30, time.Minute), windowRule(t, 30, time.Minute, 10)} {
 		link := newTestLink()
 		c := NewAlone("k", r, link, 1e12)
@@ -82,11 +82,11 @@ func TestFairShareWeighsUnits(t *testing.T) {
 		if got != 10 {
 			t.Errorf("%v: a third of the fleet admitted %d of 30, want 10", r, got)
 		}
-		link.SetMode(WeightClosed, true)
+		link.SetMode(MultiplierClosed, true)
 		if res, _ := c.take(1e12, 1, r); res.Allowed || res.RetryAfter <= 0 || res.RetryAfter == limit.Never {
 			t.Errorf("%v: closed: %+v", r, res)
 		}
-		link.SetMode(WeightOpen, true)
+		link.SetMode(MultiplierOpen, true)
 		for range 100 {
 			if ok, _, _ := c.allow(1e12, 1, r); !ok {
 				t.Fatalf("%v: refused though open", r)

@@ -8,7 +8,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// quota is a funnel whose times have room in a word only in steps of 64 ns.
+// quota is a leaky bucket whose times have room in a word only in steps of 64 ns.
 func quota(t *testing.T) *limit.Rule {
 	r := funnelRule(t, 1000, 1000, 90*24*time.Hour)
 	if n, ok := coarseOf(&arith.Of(r.Arith()).Ticks); n != 6 || !ok {
@@ -59,7 +59,7 @@ func TestQuotasAreOnTime(t *testing.T) {
 	}
 }
 
-// A funnel whose unit takes no whole number of steps would be charged too little for each,
+// A leaky bucket whose unit takes no whole number of steps would be charged too little for each,
 // and times too far ahead have no room.
 func TestNoLeaseInPartsOfAStep(t *testing.T) {
 	r, now := funnelRule(t, 7, 1, 90*24*time.Hour+1), int64(1e12)

@@ -49,7 +49,7 @@ func TestReshapeCountsWhatItDrops(t *testing.T) {
 	}
 }
 
-// Two shapes of one funnel asked in turn (two versions of a program share a
+// Two shapes of one leaky bucket asked in turn (two versions of a program share a
 // limiter's state) must not round each other up for ever.
 //
 // Fault 47: two shapes in turn do not round each other up.
@@ -409,7 +409,7 @@ func TestLateUnitsAfterAnEmptyAnswer(t *testing.T) {
 		t.Fatal("nothing to report")
 	}
 	c.allow(now, 5, r)
-	now += 3 * second // the exchange takes long, the funnel ran empty 2 s ago
+	now += 3 * second // the exchange takes long, the leaky bucket ran empty 2 s ago
 	c.Settle(now, Answer{Rule: r, Level: arith.Span{NS: -2 * second}, At: now, ServerNow: now, Slack: 1})
 	if rep, ok := c.Collect(now, false); !ok || rep.Units != 5 || rep.Ahead.NS != 2*second {
 		t.Fatalf("%+v", rep)

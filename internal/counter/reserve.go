@@ -61,7 +61,7 @@ func (c *Counter) reserveLocked(now, n int64, terms Terms) (res limit.Result, bo
 	case fits:
 		c.bookLocked(now, n)
 		return c.describeLocked(now, n, true), true
-	case !ahead, modeWeight(c.mode()) < 0, n > c.rule().Limit,
+	case !ahead, modeMultiplier(c.mode()) < 0, n > c.rule().Limit,
 		int64(res.RetryAfter) > min(terms.MaxDelay, int64(limit.MaxWindow)):
 		return res, false // only a leaky bucket can be booked ahead
 	}
@@ -75,7 +75,7 @@ func (c *Counter) reserveLocked(now, n int64, terms Terms) (res limit.Result, bo
 // left, with the units that are not reported yet.
 func (c *Counter) crowdedLocked(now, n int64) bool {
 	unreported := c.unsyncedUnits()
-	if unreported == 0 || modeWeight(c.mode()) != 1 {
+	if unreported == 0 || modeMultiplier(c.mode()) != 1 {
 		return false
 	}
 	return algorithm.Times(unreported+n, c.link().nodes.Load()) > c.roomLocked(now)+unreported
@@ -84,7 +84,7 @@ func (c *Counter) crowdedLocked(now, n int64) bool {
 // claimLocked keeps n units of a window or log for a caller who waits for them. It
 // replaces the claim of before, which it returns.
 func (c *Counter) claimLocked(n int64) (was int64) {
-	return c.state().Claim(c.rule(), n, modeWeight(c.mode()))
+	return c.state().Claim(c.rule(), n, modeMultiplier(c.mode()))
 }
 
 // Estimate returns how many ns it takes, at the least, until n units have been
@@ -100,13 +100,13 @@ func (c *Counter) Estimate(now, ahead, n int64, rule *limit.Rule) (wait int64, o
 }
 
 func (c *Counter) estimateLocked(now, ahead, n int64) (wait int64) {
-	w, rule := modeWeight(c.mode()), c.rule()
+	w, rule := modeMultiplier(c.mode()), c.rule()
 	f := c.leaky()
 	switch {
-	case w == WeightOpen, n == 0 && f == nil:
+	case w == MultiplierOpen, n == 0 && f == nil:
 		return 0
 	case f != nil && (w > 0 || n == 0):
-		return f.Wait(rule, now, min(rule.Weigh(n, w)+ahead, algorithm.MaxUnits))
+		return f.Wait(rule, now, min(rule.Multiplied(n, w)+ahead, algorithm.MaxUnits))
 	}
 	claim := c.claimLocked(0) // its units are among ahead
 	l := max(rule.Limit, 1)

@@ -166,7 +166,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	if a.Raised && !void {
 		c.unmark(raising)
 	}
-	// From here on the counter's unsynced units have the weight that the link says.
+	// From here on the counter's unsynced units have the multiplier that the link says.
 	c.setMode(c.part().mode.Load())
 	if a.Gen < c.gen() {
 		c.forgetGenerationLocked(a.At, a.ServerNow)
@@ -231,7 +231,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 
 // settleLocked takes over the state of the authority.
 func (c *Counter) settleLocked(now int64, a Answer, floor bool) algorithm.Settled {
-	r, w := c.rule(), modeWeight(c.mode())
+	r, w := c.rule(), modeMultiplier(c.mode())
 	is := algorithm.Answer{
 		Level: a.Level, Buckets: a.Buckets, At: a.At, ServerNow: a.ServerNow, Slack: a.Slack,
 		ClockSlack: c.part().slack.Load(), Now: now, Floor: floor,
@@ -256,7 +256,7 @@ func (c *Counter) settleLocked(now int64, a Answer, floor bool) algorithm.Settle
 	}
 	c.lateLocked(a.Late, s.Below)
 	c.correctedLocked(was, is.Slack)
-	f.CapWeighted(r, now, w)
+	f.CapMultiplied(r, now, w)
 	return s
 }
 
@@ -340,7 +340,7 @@ func (c *Counter) Quarantined() bool {
 
 // Quarantine ends the exchange without an answer, for this key alone. Its units
 // are pending again, unless they were booked before the authority's copy broke.
-// Until an answer comes the key is decided at the fallback weight; ask again later,
+// Until an answer comes the key is decided at the fallback multiplier; ask again later,
 // with Requeue. first reports whether that was not planned yet: a counter that was
 // in several queues may fail twice.
 func (c *Counter) Quarantine(now int64, booked bool) (first bool) {
@@ -358,21 +358,21 @@ func (c *Counter) Quarantine(now int64, booked bool) (first bool) {
 }
 
 // dropSentLocked forgets what was sent: a reset has cleared it.
-func (c *Counter) dropSentLocked() { c.state().DropSent(c.rule(), modeWeight(c.mode())) }
+func (c *Counter) dropSentLocked() { c.state().DropSent(c.rule(), modeMultiplier(c.mode())) }
 
 // KeepSentBack goes on counting units whose hand-back was sent: it is not known whether
 // the authority has taken them off, and the hand-back will not be sent again.
 func (c *Counter) KeepSentBack(now int64) {
 	c.lock(now)
 	defer c.unlock()
-	c.state().KeepSentBack(c.rule(), modeWeight(c.mode()))
+	c.state().KeepSentBack(c.rule(), modeMultiplier(c.mode()))
 }
 
 // keepSentLocked counts what was sent as known, without an answer.
 func (c *Counter) keepSentLocked() {
 	// What is known is repaired before units from after our clock stood still are added.
 	c.repairKnownLocked(algorithm.ClockStep + max(c.last-c.freshAt, 0)/clockDrift)
-	c.state().KeepSent(c.rule(), modeWeight(c.mode()))
+	c.state().KeepSent(c.rule(), modeMultiplier(c.mode()))
 }
 
 // Requeue marks c as waiting in the normal queue and reports whether it was

@@ -121,7 +121,7 @@ func decideTogether(list []Asked, checks []limit.Check, now int64, out []limit.R
 
 // bookLocked counts n units, whether they fit or not.
 func (c *Counter) bookLocked(now, n int64) {
-	w := modeWeight(c.mode())
-	c.state().Book(c.rule(), now, n, c.rule().Weigh(n, w), w)
+	w := modeMultiplier(c.mode())
+	c.state().Book(c.rule(), now, n, c.rule().Multiplied(n, w), w)
 	c.indebtLocked(n)
 }

@@ -17,24 +17,24 @@ func Judged(r *limit.Rule, res limit.Result) limit.Result {
 	return res
 }
 
-// Funnel describes the answer to a question for n units of a funnel
+// LeakyBucket describes the answer to a question for n units of a leaky bucket
 // whose level after the decision is the given span (the time to run empty).
-// Each unit counts weight-fold; weight is at least 1, usually 1.
-func Funnel(r *arith.Rule, allowed bool, n, weight int64, level arith.Span) limit.Result {
+// Each unit counts multiplier times; multiplier is at least 1, usually 1.
+func LeakyBucket(r *arith.Rule, allowed bool, n, multiplier int64, level arith.Span) limit.Result {
 	res := limit.Result{Allowed: allowed, Limit: r.Limit, ResetAfter: level.Ceil()}
-	res.Remaining = r.Whole(r.Sub(r.Full, level)) / max(weight, 1)
+	res.Remaining = r.Whole(r.Sub(r.Full, level)) / max(multiplier, 1)
 	switch {
 	case allowed:
 	case n > r.Limit:
 		res.RetryAfter = limit.Never
 	default:
-		res.RetryAfter = max(r.Sub(r.Add(level, r.Cost(r.Weigh(n, weight))), r.Full).Ceil(), 1)
+		res.RetryAfter = max(r.Sub(r.Add(level, r.Cost(r.Multiplied(n, multiplier))), r.Full).Ceil(), 1)
 	}
 	return res
 }
 
-// Ticks is Funnel of one unit that was admitted, with a level of so many
-// ticks (see [arith.Ticks]), no more than a full funnel has.
+// Ticks is LeakyBucket of one unit that was admitted, with a level of so many
+// ticks (see [arith.Ticks]), no more than a full leaky bucket has.
 func Ticks(r *arith.Rule, level int64) limit.Result {
 	t := &r.Ticks
 	left := (level + t.PerNS - 1) / t.PerNS
@@ -42,11 +42,11 @@ func Ticks(r *arith.Rule, level int64) limit.Result {
 }
 
 // Window describes the answer to a question for n units of a window.
-// counts holds the weighted units of the buckets, the current one first, then
+// counts holds the multiplied units of the buckets, the current one first, then
 // backwards in time, Kept+1 of them; last says of each how long after the bucket
 // began its last unit came, in ns (see [arith.Rule.Gone]); elapsed is the time since the
-// current bucket began. Each unit of n counts weight-fold.
-func Window(r *arith.Rule, allowed bool, n, weight int64, counts, last []int64, elapsed time.Duration) limit.Result {
+// current bucket began. Each unit of n counts multiplier times.
+func Window(r *arith.Rule, allowed bool, n, multiplier int64, counts, last []int64, elapsed time.Duration) limit.Result {
 	res := limit.Result{Allowed: allowed, Limit: r.Limit}
 	used, oldest, newest := int64(0), len(counts)-1, -1
 	for i, c := range counts {
@@ -58,7 +58,7 @@ func Window(r *arith.Rule, allowed bool, n, weight int64, counts, last []int64, 
 		}
 		used = addSat(used, c)
 	}
-	res.Remaining = max(r.Limit-used, 0) / max(weight, 1)
+	res.Remaining = max(r.Limit-used, 0) / max(multiplier, 1)
 	if newest >= 0 {
 		end := r.Width // a fixed window ends as a whole
 		if r.Kept > 0 {
@@ -71,7 +71,7 @@ func Window(r *arith.Rule, allowed bool, n, weight int64, counts, last []int64, 
 	case n > r.Limit:
 		res.RetryAfter = limit.Never
 	default:
-		res.RetryAfter = max(windowWait(r, r.Limit-r.Weigh(n, weight), counts, last, elapsed), 1)
+		res.RetryAfter = max(windowWait(r, r.Limit-r.Multiplied(n, multiplier), counts, last, elapsed), 1)
 	}
 	return res
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// In ticks a funnel decides as it does in spans, whatever its numbers are.
+// In ticks a leaky bucket decides as it does in spans, whatever its numbers are.
 func TestTicksAreExact(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	counted := 0
@@ -39,7 +39,7 @@ func TestTicksAreExact(t *testing.T) {
 			}
 			if fits {
 				span, ticks = next, n
-				if got, want := Ticks(r, ticks-now*k.PerNS), Funnel(r, true, 1, 1, r.Sub(span, at)); got != want {
+				if got, want := Ticks(r, ticks-now*k.PerNS), LeakyBucket(r, true, 1, 1, r.Sub(span, at)); got != want {
 					t.Fatalf("%v with %d ticks: %+v, want %+v", r, ticks-now*k.PerNS, got, want)
 				}
 			}
@@ -52,11 +52,11 @@ func TestTicksAreExact(t *testing.T) {
 		}
 	}
 	r := arith.Of(limit.Must(limit.Funnel("r", 10, 4, 6)).Arith())
-	if got, want := Ticks(r, 0), Funnel(r, true, 1, 1, arith.Span{}); got != want {
+	if got, want := Ticks(r, 0), LeakyBucket(r, true, 1, 1, arith.Span{}); got != want {
 		t.Errorf("empty: %+v, want %+v", got, want)
 	}
 	if counted < 1000 {
-		t.Errorf("%d funnels", counted)
+		t.Errorf("%d leaky buckets", counted)
 	}
 }
 
@@ -113,7 +113,7 @@ func FuzzRuleNumbers(f *testing.F) {
 				t.Fatalf("%v: negative time", r)
 			}
 			if r.Algorithm() == limit.AlgorithmFunnel {
-				res := Funnel(is, n%2 == 0, n, 1, is.Cost(n))
+				res := LeakyBucket(is, n%2 == 0, n, 1, is.Cost(n))
 				check(t, r, res)
 				continue
 			}

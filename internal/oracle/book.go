@@ -2,7 +2,7 @@ package oracle
 
 import "slices"
 
-// Rule is how a key is counted. A funnel has a leak, a window has none.
+// Rule is how a key is counted. A leaky bucket has a leak, a window has none.
 type Rule struct {
 	Window int64   // length of the window, ns
 	Leak   float64 // units per ns
@@ -24,7 +24,7 @@ type Book struct {
 	twice    []extra // booked more than once
 	loss     *loss
 	restored int64 // the edition in which the latest loss ended
-	funnel   funnel
+	leaky    leakyBucket
 	reset    int64 // the edition that the latest Set has made
 	undone   bool  // data was lost since
 	backAt   int64 // when Redis' clock was last set back
@@ -48,7 +48,7 @@ type extra struct{ at, units, edition int64 }
 
 // New returns the book of a key that nobody has asked for yet.
 func New(r Rule, at int64) *Book {
-	b := &Book{rule: r, nodes: map[int]*series{}, funnel: funnel{baseAt: at, fullAt: at, emptied: at}}
+	b := &Book{rule: r, nodes: map[int]*series{}, leaky: leakyBucket{baseAt: at, fullAt: at, emptied: at}}
 	b.series(nobody)
 	return b
 }
@@ -91,9 +91,9 @@ type How struct {
 func (b *Book) Admit(node int, at, units int64, how How) {
 	s := b.series(node)
 	s.add(at, units, how.Lost, how.Apart)
-	b.funnel.fill(at, float64(units), b.rule.Leak)
+	b.leaky.fill(at, float64(units), b.rule.Leak)
 	if b.rule.Leak > 0 {
-		b.funnel.events = append(b.funnel.events, event{at: at, node: node, index: s.end() - 1})
+		b.leaky.events = append(b.leaky.events, event{at: at, node: node, index: s.end() - 1})
 		b.fold()
 		return
 	}
@@ -132,7 +132,7 @@ func (b *Book) Booked(node int, m Mark, at, under int64) int64 {
 	if b.rule.Leak > 0 {
 		// A lease does not tell when its units came: none of them may have leaked.
 		units := float64(s.sum(s.all, s.booked, m.admitted))
-		b.funnel.most.book(at, units, units+b.rule.Leak*float64(under), b.rule.Leak)
+		b.leaky.most.book(at, units, units+b.rule.Leak*float64(under), b.rule.Leak)
 	}
 	if m.admitted > s.booked {
 		s.booked = m.admitted
@@ -142,7 +142,7 @@ func (b *Book) Booked(node int, m Mark, at, under int64) int64 {
 		if r := &b.refunds[i]; r.node == node && r.number <= m.refunds && r.edition == 0 {
 			r.edition, r.booked = b.edition, at
 			if b.rule.Leak > 0 {
-				b.funnel.events = append(b.funnel.events, event{at: at, refund: r.units})
+				b.leaky.events = append(b.leaky.events, event{at: at, refund: r.units})
 			}
 		}
 	}
@@ -182,9 +182,9 @@ func (b *Book) Set(at, used int64) int64 {
 		s.floor, s.ceiling = s.end(), s.booked
 	}
 	b.refunds = slices.DeleteFunc(b.refunds, func(r refund) bool { return r.edition != 0 })
-	b.funnel = funnel{baseAt: at, fullAt: at, emptied: at, most: b.funnel.most}
+	b.leaky = leakyBucket{baseAt: at, fullAt: at, emptied: at, most: b.leaky.most}
 	if b.rule.Leak > 0 {
-		b.funnel.most.reset(at, float64(used), b.rule.Leak)
+		b.leaky.most.reset(at, float64(used), b.rule.Leak)
 	}
 	if used > 0 {
 		b.Admit(nobody, at, used, How{})
@@ -207,14 +207,14 @@ func (b *Book) Withdraw(node int) {
 func (b *Book) Twice(at, units int64) {
 	b.twice = append(b.twice, extra{at, units, b.edition})
 	if b.rule.Leak > 0 {
-		b.funnel.most.book(at, float64(units), float64(units), b.rule.Leak)
+		b.leaky.most.book(at, float64(units), float64(units), b.rule.Leak)
 	}
 }
 
-// Raised notes that a node has told Redis again what it knew: a funnel that is empty
+// Raised notes that a node has told Redis again what it knew: a leaky bucket that is empty
 // so long after at, however full it is by what was booked. What a node may know must
 // be checked apart.
-func (b *Book) Raised(at, level int64) { b.funnel.most.raise(float64(at) + float64(level)) }
+func (b *Book) Raised(at, level int64) { b.leaky.most.raise(float64(at) + float64(level)) }
 
 // Jump notes that Redis' clock has jumped. Ahead: what is booked has leaked so
 // much more, but who has not heard of it yet may tell Redis what it knew. Back:
@@ -226,17 +226,17 @@ func (b *Book) Jump(at, d int64) {
 	if b.rule.Leak == 0 {
 		return
 	}
-	b.funnel.most.jump(d)
+	b.leaky.most.jump(d)
 	if d > 0 {
-		b.funnel.events = append(b.funnel.events, event{at: at, jump: d})
+		b.leaky.events = append(b.leaky.events, event{at: at, jump: d})
 	}
 }
 
-// Expired notes that Redis has forgotten a funnel, because it had run empty a
+// Expired notes that Redis has forgotten a leaky bucket, because it had run empty a
 // while ago. Units that are older and booked later do not come on top of it.
 func (b *Book) Expired() {
 	for _, s := range b.nodes {
 		s.lose(s.base, s.booked)
 	}
-	b.funnel.base = 0
+	b.leaky.base = 0
 }

@@ -2,7 +2,7 @@ package oracle
 
 import "math"
 
-// Period is what a question is about: now, and since when units count. A funnel
+// Period is what a question is about: now, and since when units count. A leaky bucket
 // does not mind when units began to count.
 type Period struct{ From, At int64 }
 
@@ -32,7 +32,7 @@ func (b *Book) Known(node int, p Period) float64 {
 	if b.loss != nil {
 		me.mine = max(me.mine, me.booked)
 	}
-	return b.count(p, me.view >= b.funnel.folded)
+	return b.count(p, me.view >= b.leaky.folded)
 }
 
 // Stored returns how many units Redis must count at least.
@@ -42,7 +42,7 @@ func (b *Book) Stored(p Period) float64 {
 		edition = b.loss.kept
 	}
 	b.cut(edition)
-	return b.count(p, edition >= b.funnel.folded)
+	return b.count(p, edition >= b.leaky.folded)
 }
 
 // count adds up what each series says is to be counted.
@@ -60,7 +60,7 @@ func (b *Book) count(p Period, folded bool) float64 {
 
 // net subtracts what was handed back: of a window what was since units count,
 // and what was taken off since, of any bucket, by a clock that had been set back
-// meanwhile; of a funnel what has not been taken off yet.
+// meanwhile; of a leaky bucket what has not been taken off yet.
 func (b *Book) net(p Period, units float64) float64 {
 	for i := range b.refunds {
 		r := &b.refunds[i]
@@ -81,7 +81,7 @@ func (b *Book) net(p Period, units float64) float64 {
 func (b *Book) leastShared(p Period) int64 {
 	least, since := b.leastView(), p.From
 	if b.rule.Leak > 0 {
-		since = b.funnel.emptied - 1
+		since = b.leaky.emptied - 1
 	}
 	for _, s := range b.nodes {
 		if s.ended && s.sum(s.apart, max(s.after(since), s.floor), s.end()) > 0 {
@@ -98,7 +98,7 @@ func (b *Book) Outage(p Period) float64 {
 	least := b.leastShared(p)
 	b.cut(least)
 	if b.rule.Leak > 0 {
-		return b.net(p, b.level(p.At, least >= b.funnel.folded, (*series).shared))
+		return b.net(p, b.level(p.At, least >= b.leaky.folded, (*series).shared))
 	}
 	sum := int64(0)
 	for _, s := range b.nodes {
@@ -110,7 +110,7 @@ func (b *Book) Outage(p Period) float64 {
 
 // Total returns how many units all nodes have admitted.
 func (b *Book) Total(p Period) float64 {
-	if f := &b.funnel; b.rule.Leak > 0 {
+	if f := &b.leaky; b.rule.Leak > 0 {
 		return drain(f.full, b.rule.Leak, p.At-f.fullAt)
 	}
 	sum := int64(0)
@@ -136,7 +136,7 @@ func (b *Book) Pending(node int) float64 {
 }
 
 func (b *Book) most(p Period, undone bool) float64 {
-	if m := &b.funnel.most; b.rule.Leak > 0 {
+	if m := &b.leaky.most; b.rule.Leak > 0 {
 		empty := m.empty
 		if undone {
 			empty = m.never
@@ -159,5 +159,5 @@ func (b *Book) most(p Period, undone bool) float64 {
 	return float64(sum)
 }
 
-// Emptied returns since when the true funnel holds something without a pause.
-func (b *Book) Emptied() int64 { return b.funnel.emptied }
+// Emptied returns since when the true leaky bucket holds something without a pause.
+func (b *Book) Emptied() int64 { return b.leaky.emptied }

@@ -16,7 +16,7 @@
 //	what it has admitted itself since it began to hold the key, and
 //	what was booked in the edition that it heard of last,
 //
-// as far as that is still in the window, or in the funnel. A node that admits a
+// as far as that is still in the window, or in the leaky bucket. A node that admits a
 // unit must therefore find that this sum, the unit included, is no more than the
 // limit (and ⌈L/B⌉ in a sliding window of B buckets). What all nodes have
 // admitted in a true window is no more than that and what the node had not heard

@@ -55,8 +55,8 @@ func (b *Book) Replaced(node int) {
 	for _, s := range b.nodes {
 		s.lose(s.markAt(known), s.booked)
 	}
-	if known < b.funnel.folded {
-		b.funnel.base = 0
+	if known < b.leaky.folded {
+		b.leaky.base = 0
 	}
 }
 
@@ -101,8 +101,8 @@ func (b *Book) close() {
 	}
 	b.restored = b.edition
 	b.undone = b.undone || b.reset > 0 // or mixed with what has come after it
-	if safe < b.funnel.folded {
-		b.funnel.base = 0 // a part of it may be lost
+	if safe < b.leaky.folded {
+		b.leaky.base = 0 // a part of it may be lost
 	}
 	b.loss = nil
 }

@@ -1,6 +1,6 @@
 package oracle
 
-// merged is when a funnel in Redis is empty at the latest, by the rule that
+// merged is when a leaky bucket in Redis is empty at the latest, by the rule that
 // reports are merged by: units are added to that time, also those that come
 // late, but it is never less than what the reporting node's units alone make.
 type merged struct {
@@ -26,7 +26,7 @@ func (m *merged) late(d int64) {
 	m.never += float64(d)
 }
 
-// reset sets the funnel to a number of units.
+// reset sets the leaky bucket to a number of units.
 func (m *merged) reset(at int64, units, leak float64) {
 	m.empty = float64(at) + units/leak
 	m.never = max(m.never, m.empty)

@@ -110,7 +110,7 @@ func (p *pair) agree() error {
 	at := Period{From: p.now - 500 + p.rng.Int64N(200), At: p.now + p.rng.Int64N(30)}
 	same := func(what string, fast, slow float64) error {
 		p.answers++
-		if fast < slow-1e-6 && p.fast.funnel.folded > 0 {
+		if fast < slow-1e-6 && p.fast.leaky.folded > 0 {
 			p.lower++ // what was folded is left out as a whole, if a part of it may be lost
 			return nil
 		}

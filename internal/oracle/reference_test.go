@@ -216,7 +216,7 @@ func (b *slowBook) stored(p Period) float64 {
 	})
 }
 
-// emptied returns since when a funnel that holds all units holds something.
+// emptied returns since when a leaky bucket that holds all units holds something.
 func (b *slowBook) emptied() (at int64) {
 	level, then := 0.0, int64(0)
 	for i := range b.units {

@@ -41,7 +41,7 @@ func (c *content) tell(allowed bool, n int64) limit.Result {
 	is := arith.Of(c.rule.Arith())
 	switch c.rule.Algorithm() {
 	case limit.AlgorithmFunnel:
-		res = decision.Funnel(is, allowed, n, 1, c.level)
+		res = decision.LeakyBucket(is, allowed, n, 1, c.level)
 	case limit.AlgorithmSlidingLog:
 		res = logResult(c.rule, allowed, n, c.count, c.wait, c.reset)
 	default:

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// The counter of those who find no room is folded too, and what a unit weighs may change
-// meanwhile: what was admitted before goes on weighing what it did.
+// The counter of those who find no room is folded too, and the cost multiplier may change
+// meanwhile: what was admitted before goes on counting as it did.
 func TestFoldedOverflow(t *testing.T) {
 	r, now := windowRule(t, 12, time.Hour, 10), int64(1e12)
 	link := newTestLink()
 	table := newTable(t, Options{Link: link})
 	sh := &table.index.shards[0]
 	for i, step := range []struct {
-		n, weight int64
-		admitted  bool
+		n, multiplier int64
+		admitted      bool
 	}{{5, 1, true}, {1, 3, true}, {1, 3, true}, {1, 1, true}, {1, 1, false}} {
-		link.SetMode(step.weight, step.weight > 1)
+		link.SetMode(step.multiplier, step.multiplier > 1)
 		sh.mu.Lock()
 		c := table.overflowLocked(sh, r, now)
 		if ok, _, _ := c.Check(now, step.n, r); ok != step.admitted {

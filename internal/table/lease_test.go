@@ -21,13 +21,13 @@ func TestLeasesEndWithTheMode(t *testing.T) {
 			table.Allow("k", rule, 1, now)
 		}
 		for _, m := range []struct {
-			weight  int64
-			allowed bool
-		}{{counter.WeightClosed, false}, {counter.WeightOpen, true}, {counter.WeightClosed, false}} {
-			link.SetMode(m.weight, true)
+			multiplier int64
+			allowed    bool
+		}{{counter.MultiplierClosed, false}, {counter.MultiplierOpen, true}, {counter.MultiplierClosed, false}} {
+			link.SetMode(m.multiplier, true)
 			for range 2 {
 				if ok, src := table.Allow("k", rule, 1, now); ok != m.allowed || src != limit.SourceDegraded {
-					t.Errorf("%v, weight %d: %v, %v", rule, m.weight, ok, src)
+					t.Errorf("%v, multiplier %d: %v, %v", rule, m.multiplier, ok, src)
 				}
 			}
 		}

@@ -37,23 +37,23 @@ func heard(t *testing.T, table *Table, key string, rule *limit.Rule) bool {
 // rule and however it is decided, and of no other.
 func TestPolicyHearsOfUse(t *testing.T) {
 	for what, c := range map[string]struct {
-		rule   *limit.Rule
-		weight int64
-		hash   func(string, *limit.Rule) uint64
+		rule       *limit.Rule
+		multiplier int64
+		hash       func(string, *limit.Rule) uint64
 	}{
 		"by a lease":         {rule: slow(1000)},
 		"refused by a lease": {rule: slow(2)},
 		"a window":           {rule: windowRule(t, 1000, time.Hour, 10)},
 		"a log":              {rule: limit.Must(limit.SlidingLog("log", 1000, time.Hour))},
 		"too large numbers":  {rule: limit.Must(limit.Funnel("large", 1<<40, 1<<40-1, 365*24*time.Hour))},
-		"in an outage":       {rule: slow(1000), weight: 3},
-		"no limit at all":    {rule: slow(1000), weight: counter.WeightOpen},
+		"in an outage":       {rule: slow(1000), multiplier: 3},
+		"no limit at all":    {rule: slow(1000), multiplier: counter.MultiplierOpen},
 		"in a full row":      {rule: slow(1000), hash: oneRow},
 	} {
 		o := Options{hash: c.hash}
-		if c.weight != 0 || what == "no limit at all" {
+		if c.multiplier != 0 || what == "no limit at all" {
 			o.Link = counter.NewLink(pace(time.Second), 4)
-			o.Link.SetMode(c.weight, true)
+			o.Link.SetMode(c.multiplier, true)
 		}
 		table := newUnkept(t, o)
 		ask := func(key string) {

@@ -255,7 +255,7 @@ func (t *Table) createLocked(sh *shard, h, print uint64, key string, rule *limit
 }
 
 // madeUp returns a counter for one question about a key that has none. It has no link, so
-// that nothing is reported, but weighs units as a new counter would. If there is no room for
+// that nothing is reported, but units count as in a new counter. If there is no room for
 // the key, it is the overflow counter that the key would share.
 func (t *Table) madeUp(sh *shard, key string, rule *limit.Rule, now int64) *counter.Counter {
 	if c := sh.overflow[identOf("", rule)]; c != nil && t.stats.live.Load() >= t.room {

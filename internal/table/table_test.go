@@ -369,7 +369,7 @@ func TestOverflowCountersAndLink(t *testing.T) {
 		t.Errorf("newcomer: %+v", res)
 	}
 	link.Drain(func(c *counter.Counter, _ bool) { t.Errorf("the reconciler was handed %q", c.Key()) })
-	link.SetMode(counter.WeightClosed, true)
+	link.SetMode(counter.MultiplierClosed, true)
 	if res := table.takeAt("newcomer", slow(10), 1, 0); res.Allowed {
 		t.Errorf("newcomer, failing closed: %+v", res)
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// After an outage units keep the weight that they had in it until they are reported: until
+// After an outage units keep the multiplier that they had in it until they are reported: until
 // then no node knows what the others have admitted.
-func TestWeightLastsUntilTheAnswer(t *testing.T) {
+func TestMultiplierLastsUntilTheAnswer(t *testing.T) {
 	for _, r := range []*limit.Rule{funnelRule(t, 30, 30, time.Hour), windowRule(t, 30, time.Hour, 10)} {
 		link := newTestLink()
 		now := int64(1e15)
@@ -44,10 +44,10 @@ func TestWeightLastsUntilTheAnswer(t *testing.T) {
 }
 
 // A request that is larger than a node's share counts as no more than the limit. What is
-// handed back of it must not come off at the full weight of each unit: else a node that
+// handed back of it must not come off at the full multiplier of each unit: else a node that
 // asks for much and hands most of it back is admitted the whole limit.
-func TestRefundOfACappedWeight(t *testing.T) {
-	const weight = 5
+func TestRefundOfACappedMultiplier(t *testing.T) {
+	const multiplier = 5
 	for _, test := range []struct {
 		r     *limit.Rule
 		every time.Duration // so long what was kept of a request leaves no room for another
@@ -58,7 +58,7 @@ func TestRefundOfACappedWeight(t *testing.T) {
 		for _, fails := range []bool{false, true} {
 			now := int64(1e15)
 			c := NewAlone("k", test.r, newTestLink(), now)
-			c.link().SetMode(weight, true)
+			c.link().SetMode(multiplier, true)
 			kept := time.Duration(0)
 			for range 1000 {
 				before := c.Unsynced()
@@ -84,7 +84,7 @@ func TestRefundOfACappedWeight(t *testing.T) {
 
 // What a capped request counts less than its units would is forgotten when it has leaked,
 // and when the authority has answered.
-func TestCappedWeightIsForgotten(t *testing.T) {
+func TestCappedMultiplierIsForgotten(t *testing.T) {
 	for _, answered := range []bool{false, true} {
 		r := funnelRule(t, 10, 10, 10*time.Second)
 		now := int64(1e15)

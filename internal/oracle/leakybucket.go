@@ -1,14 +1,14 @@
 package oracle
 
-// funnel is what a book needs of a rule that leaks. The level of a funnel
+// leakyBucket is what a book needs of a rule that leaks. The level of a leaky bucket
 // depends on when each unit came: it is computed from the events, of which those
 // that every node knows are folded into a level.
-type funnel struct {
+type leakyBucket struct {
 	events  []event
 	base    float64 // the level before the first event,
 	baseAt  int64   // then
 	folded  int64   // a node that has heard of an earlier edition does not know all of base
-	full    float64 // the level of a funnel that holds all that was ever admitted,
+	full    float64 // the level of a leaky bucket that holds all that was ever admitted,
 	fullAt  int64   // then
 	emptied int64   // and when it was last empty
 	most    merged  // what Redis may hold at the most
@@ -33,8 +33,8 @@ const foldAt = 128
 // drain returns what is left of a level after a time.
 func drain(level, leak float64, d int64) float64 { return max(level-leak*float64(d), 0) }
 
-// fill adds units to the funnel that holds everything.
-func (f *funnel) fill(at int64, units, leak float64) {
+// fill adds units to the leaky bucket that holds everything.
+func (f *leakyBucket) fill(at int64, units, leak float64) {
 	f.full = drain(f.full, leak, at-f.fullAt)
 	if f.full == 0 {
 		f.emptied = at
@@ -44,7 +44,7 @@ func (f *funnel) fill(at int64, units, leak float64) {
 
 // fold folds the oldest events, up to the first that some node does not know.
 func (b *Book) fold() {
-	f := &b.funnel
+	f := &b.leaky
 	if len(f.events) < foldAt || len(f.events)%(foldAt/2) != 0 || b.loss != nil {
 		return
 	}
@@ -71,10 +71,10 @@ func (b *Book) fold() {
 	}
 }
 
-// level returns the level of a funnel that the units of each event come to. base
+// level returns the level of a leaky bucket that the units of each event come to. base
 // says that it holds the folded ones.
 func (b *Book) level(at int64, base bool, units func(s *series, index int) int64) float64 {
-	f, level, then := &b.funnel, 0.0, b.funnel.baseAt
+	f, level, then := &b.leaky, 0.0, b.leaky.baseAt
 	if base {
 		level = f.base
 	}
