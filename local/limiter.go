@@ -137,3 +137,14 @@ func (l *Limiter) Close() {
 		l.table.Close()
 	}
 }
+
+// whyNot returns the error of a question that cannot be asked.
+func (l *Limiter) whyNot(rule *limit.Rule, n int64) error {
+	switch {
+	case !rule.Valid():
+		return limit.ErrNilRule
+	case n < 0:
+		return fmt.Errorf("%w: %d", limit.ErrInvalidN, n)
+	}
+	return limit.ErrClosed
+}

@@ -75,14 +75,3 @@ func (l *Limiter) Wait(ctx context.Context, key string, rule *limit.Rule, n int6
 		Unclaim:  func() { l.table.Unclaim(key, rule, int64(l.clock.Now())) },
 	})
 }
-
-// whyNot returns the error of a question that cannot be asked.
-func (l *Limiter) whyNot(rule *limit.Rule, n int64) error {
-	switch {
-	case !rule.Valid():
-		return limit.ErrNilRule
-	case n < 0:
-		return fmt.Errorf("%w: %d", limit.ErrInvalidN, n)
-	}
-	return limit.ErrClosed
-}

@@ -93,7 +93,7 @@ var callMutants = []mutant{
 	{
 		name:   "history-dropped-early",
 		breaks: "The bookings of a key are dropped while they count, and so a reset is not known to have made them void.",
-		file:   "internal/counter/history.go",
+		file:   "internal/counter/booking.go",
 		old:    `if !c.hasHistory() || now < c.more.history.keepUntil {`,
 		new:    `if !c.hasHistory() {`,
 		by:     counters("TestBookingsFromBeforeAReset"),
@@ -101,7 +101,7 @@ var callMutants = []mutant{
 	{
 		name:   "history-of-an-outage-dropped-early",
 		breaks: "What was booked in an outage is dropped while it is not known whether it counts, and is handed back later.",
-		file:   "internal/counter/history.go",
+		file:   "internal/counter/booking.go",
 		old:    `len(h.booked) > 0 || h.gen != 0`,
 		new:    `h.gen != 0`,
 		by:     counters("TestBookingsOfAnOutageAreKept"),
@@ -109,7 +109,7 @@ var callMutants = []mutant{
 	{
 		name:   "history-for-ever",
 		breaks: "A key that was waited on once stays large.",
-		file:   "internal/counter/history.go",
+		file:   "internal/counter/booking.go",
 		old:    `c.more.history = nil; *c.more == (more{})`,
 		new:    `*c.more == (more{})`,
 		by:     counters("TestHistoryIsDropped"),
@@ -117,7 +117,7 @@ var callMutants = []mutant{
 	{
 		name:   "void-for-a-while",
 		breaks: "What a reset has cleared is handed back as soon as the reset is forgotten.",
-		file:   "internal/counter/history.go",
+		file:   "internal/counter/booking.go",
 		old:    `		b.dropped = true`,
 		new:    `		b.dropped = false`,
 		by:     counters("TestBookingsOfAFasterRuleFromBeforeAReset"),

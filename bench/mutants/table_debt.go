@@ -117,7 +117,7 @@ var debtMutants = []mutant{
 	{
 		name:   "forgotten-with-the-limit-of-before",
 		breaks: "When a limit is lowered in an outage, what was admitted under the one before is dropped with a counter too early.",
-		file:   "internal/counter/counter.go",
+		file:   "internal/counter/check.go",
 		old:    `f.Lowered(old.Limit)`,
 		new:    `f.Lowered(0)`,
 		by:     counters("TestLoweredLimitKeepsUnits"),
@@ -189,7 +189,7 @@ var debtMutants = []mutant{
 	{
 		name:   "capped-by-the-limit-of-before",
 		breaks: "A request that cost a whole small limit in an outage costs no more when the limit is raised: the node admits another share.",
-		file:   "internal/counter/counter.go",
+		file:   "internal/counter/check.go",
 		old:    `w > 1 && is.Limit > old.Limit {`,
 		new:    `w > 1 && is.Limit > old.Limit && now < 0 {`,
 		by:     hybrid("TestRaisedLimitInAnOutage"),

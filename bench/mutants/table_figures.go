@@ -29,7 +29,7 @@ var figureMutants = []mutant{
 	{
 		name:   "as-old-as-the-key",
 		breaks: "A key that had nothing pending keeps the age of an earlier unit.",
-		file:   "internal/counter/link.go",
+		file:   "internal/counter/queue.go",
 		old:    "		c.since = 0\n",
 		new:    "",
 		by:     hybrid("TestOldestPending"),
@@ -37,7 +37,7 @@ var figureMutants = []mutant{
 	{
 		name:   "young-again-with-each-check",
 		breaks: "The oldest pending unit of a key is as old as the latest one.",
-		file:   "internal/counter/link.go",
+		file:   "internal/counter/queue.go",
 		old:    "	case c.since == 0:\n",
 		new:    "	default:\n",
 		by:     hybrid("TestOldestPending"),

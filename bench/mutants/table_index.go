@@ -45,7 +45,7 @@ var indexMutants = []mutant{
 	{
 		name:   "growth-forgets-leases",
 		breaks: "What was admitted by leases is lost when a shard grows.",
-		file:   "internal/counter/entry.go",
+		file:   "internal/counter/forget.go",
 		old:    "\tc.revokeLocked(now)\n\tc.leaveLocked()\n\tenter()",
 		new:    "\tc.granted, c.counted = 0, 0\n\tc.leaveLocked()\n\tenter()",
 		by:     tables("TestGrowthKeepsAll"),
@@ -117,7 +117,7 @@ var indexMutants = []mutant{
 	{
 		name:   "counted-for-nobody",
 		breaks: "What a lease has admitted counts as of another source.",
-		file:   "internal/counter/grant.go",
+		file:   "internal/counter/lease.go",
 		old:    `Leased(units, l.source)`,
 		new:    `Leased(units, l.source+3)`,
 		by:     tables("TestAdmittedCountsOnce"),

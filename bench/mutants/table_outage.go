@@ -13,7 +13,7 @@ var outageMutants = []mutant{
 	{
 		name:   "multiplier-lifted-before-the-answer",
 		breaks: "Back from an outage, what was admitted in it counts once before Redis knows it.",
-		file:   "internal/counter/counter.go",
+		file:   "internal/counter/check.go",
 		old:    `if is == 1 && was > 1 && c.unsyncedUnits() > 0 {`,
 		new:    `if is == 1 && was > 1 && c.unsyncedUnits() < 0 {`,
 		by:     counters("TestMultiplierLastsUntilTheAnswer"),

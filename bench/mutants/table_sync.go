@@ -13,7 +13,7 @@ var syncMutants = []mutant{
 	{
 		name:   "no-near-limit-trigger",
 		breaks: "A key near its limit waits for its turn like all others.",
-		file:   "internal/counter/link.go",
+		file:   "internal/counter/queue.go",
 		old:    `near := unsynced > 0 && unsynced >= int64(c.urgentAt) && !c.is(inFlight)`,
 		new:    `near := unsynced > 0 && unsynced < 0`,
 		by:     hybrid("TestPromiseNearLimitTrigger"),
@@ -21,7 +21,7 @@ var syncMutants = []mutant{
 	{
 		name:   "denied-keys-are-not-refreshed",
 		breaks: "A key that is only denied is never asked for again.",
-		file:   "internal/counter/link.go",
+		file:   "internal/counter/queue.go",
 		old: `if !c.is(inNormal) {
 		wake = c`,
 		new: `if unsynced > 0 && !c.is(inNormal) {
@@ -31,7 +31,7 @@ var syncMutants = []mutant{
 	{
 		name:   "refused-when-new-and-then-forgotten",
 		breaks: "A key that is refused while its view is new is asked for only by a check that finds the view a lag old.",
-		file:   "internal/counter/link.go",
+		file:   "internal/counter/queue.go",
 		old: `if !c.is(inNormal) {
 		wake = c`,
 		new: `if !c.is(inNormal) && (unsynced > 0 || c.staleLocked(c.last)) {

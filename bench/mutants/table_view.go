@@ -77,7 +77,7 @@ var viewMutants = []mutant{
 	{
 		name:   "time-goes-back",
 		breaks: "A check with an older time than the counter has seen is decided by it.",
-		file:   "internal/counter/counter.go",
+		file:   "internal/counter/check.go",
 		old:    "now = max(now, c.last, 0)\n\tc.drop",
 		new:    "now = max(now, 0)\n\tc.drop",
 		by:     counters("TestTimeNeverRunsBackwards"),
@@ -101,7 +101,7 @@ var viewMutants = []mutant{
 	{
 		name:   "any-key-of-the-same-hash",
 		breaks: "A key whose hash is that of another shares its counter.",
-		file:   "internal/counter/counter.go",
+		file:   "internal/counter/check.go",
 		old:    `return c.hasKey(key)`,
 		new:    `return len(c.Key()) == len(key)`,
 		by:     counters("TestCountersKeepTheirKeys"),

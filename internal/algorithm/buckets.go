@@ -3,6 +3,8 @@ package algorithm
 import (
 	"sync"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 )
 
 // Bucket is a number of units that were admitted in one bucket of a window.
@@ -11,40 +13,6 @@ import (
 type Bucket struct {
 	ID, Units int64
 	Last      time.Duration
-}
-
-// list returns the non-empty buckets of b in ascending order of ID.
-func (w *Window) list(b []int64) []Bucket {
-	var out []Bucket
-	for i := len(b) - 1; i >= 0; i-- {
-		if b[i] > 0 {
-			out = append(out, Bucket{ID: w.cur - int64(i), Units: b[i], Last: time.Duration(w.last[i])})
-		}
-	}
-	return out
-}
-
-// sorted returns the units of a list by bucket. Buckets ahead of the current one, by a clock
-// that was corrected since, count in the current one. They must not be reported under its
-// ID, or the authority would count them twice: w.moved notes that.
-func (w *Window) sorted(list []Bucket) []int64 {
-	units := make([]int64, len(w.pend))
-	for _, b := range list {
-		w.moved = w.moved || b.ID > w.cur && b.Units > 0
-		if i := max(w.cur-b.ID, 0); i < int64(len(units)) && b.Units > 0 {
-			units[i] = min(units[i]+b.Units, MaxUnits)
-		}
-	}
-	return units
-}
-
-// noteTimes takes over the times of the last units of a list.
-func (w *Window) noteTimes(list []Bucket) {
-	for _, b := range list {
-		if i := max(w.cur-b.ID, 0); i < int64(len(w.last)) && b.Units > 0 {
-			w.last[i] = max(w.last[i], int64(b.Last))
-		}
-	}
 }
 
 // shift moves every bucket back by k and returns the units that fall out.
@@ -89,6 +57,9 @@ func mergeBuckets(a, b []int64, f func(a, b int64) int64) []int64 {
 	return a
 }
 
+// fewBuckets is the number of buckets of a window by default.
+const fewBuckets = arith.DefaultBuckets + 1
+
 // spares is a pool of slices of the usual number of buckets: of many keys few have units
 // under way at any time.
 var spares = sync.Pool{New: func() any { return new([fewBuckets]int64) }}
@@ -99,12 +70,6 @@ func spareBuckets(n int) []int64 {
 		return make([]int64, n)
 	}
 	return spares.Get().(*[fewBuckets]int64)[:n]
-}
-
-// forgetSent forgets what is under way.
-func (w *Window) forgetSent() {
-	spareFor(w.sent)
-	w.sent, w.sentUnits = nil, 0
 }
 
 // spareFor returns b, which may be nil, to the pool.

@@ -53,9 +53,6 @@ type handed struct {
 // nothingHanded is the handed of all windows of which nothing was handed back.
 var nothingHanded handed
 
-// fewBuckets is the number of buckets of a window by default.
-const fewBuckets = arith.DefaultBuckets + 1
-
 // SmallWindow is a window of few buckets, in one allocation.
 type SmallWindow struct {
 	Window

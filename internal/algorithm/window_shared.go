@@ -2,6 +2,7 @@ package algorithm
 
 import (
 	"slices"
+	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 )
@@ -221,4 +222,44 @@ func (w *Window) SettleAlone() {
 	}
 	clear(w.back)
 	w.backUnits = 0
+}
+
+// list returns the non-empty buckets of b in ascending order of ID.
+func (w *Window) list(b []int64) []Bucket {
+	var out []Bucket
+	for i := len(b) - 1; i >= 0; i-- {
+		if b[i] > 0 {
+			out = append(out, Bucket{ID: w.cur - int64(i), Units: b[i], Last: time.Duration(w.last[i])})
+		}
+	}
+	return out
+}
+
+// sorted returns the units of a list by bucket. Buckets ahead of the current one, by a clock
+// that was corrected since, count in the current one. They must not be reported under its
+// ID, or the authority would count them twice: w.moved notes that.
+func (w *Window) sorted(list []Bucket) []int64 {
+	units := make([]int64, len(w.pend))
+	for _, b := range list {
+		w.moved = w.moved || b.ID > w.cur && b.Units > 0
+		if i := max(w.cur-b.ID, 0); i < int64(len(units)) && b.Units > 0 {
+			units[i] = min(units[i]+b.Units, MaxUnits)
+		}
+	}
+	return units
+}
+
+// noteTimes takes over the times of the last units of a list.
+func (w *Window) noteTimes(list []Bucket) {
+	for _, b := range list {
+		if i := max(w.cur-b.ID, 0); i < int64(len(w.last)) && b.Units > 0 {
+			w.last[i] = max(w.last[i], int64(b.Last))
+		}
+	}
+}
+
+// forgetSent forgets what is under way.
+func (w *Window) forgetSent() {
+	spareFor(w.sent)
+	w.sent, w.sentUnits = nil, 0
 }

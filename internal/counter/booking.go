@@ -218,19 +218,34 @@ func (c *Counter) reshapeBookingsLocked(old, rule *arith.Rule, now int64) {
 	}
 }
 
-// Cancel hands back what a booking holds, as far as it still counts and no booking waits
-// behind it. Nothing is handed back if the key was reset or set since. Call it once for each
-// booking.
-func (c *Counter) Cancel(now int64, rule *limit.Rule, b *Booking) (back int64, ok bool) {
-	if now, ok = c.enter(now, rule); !ok {
-		return 0, false
+// voidBookingsLocked makes all bookings void. Some may be known to their holders alone: those
+// of a window, and those from before c was forgotten and made again. The number of resets
+// is kept for as long as they can count, and shows that they are void. It returns the history.
+func (c *Counter) voidBookingsLocked(now int64) *history {
+	h := c.keepHistoryLocked(now + int64(c.rule().Horizon()))
+	h.resets++
+	for _, b := range h.booked {
+		b.dropped = true
 	}
-	if n, cost := c.toHandBackLocked(now, b); n > 0 {
-		back = c.handBackLocked(now, n, cost, true)
+	h.booked = nil
+	return h
+}
+
+// dropHistoryLocked drops the history if nothing in it matters any more, so that the key is
+// as small and as fast as one without. It is kept with a generation, because the authority
+// compares that with its own. It is kept while the clocks are apart, because the known level
+// would be lowered by the whole difference once more.
+func (c *Counter) dropHistoryLocked(now int64) {
+	if !c.hasHistory() || now < c.more.history.keepUntil {
+		return
 	}
-	if b.leaks && c.hasHistory() { // else there is nothing to note it in
-		c.handedBackLocked(now, back)
+	c.tidyLocked(now)
+	h := c.more.history
+	if len(h.booked) > 0 || h.gen != 0 || h.witness > now || max(h.clockGap, -h.clockGap) >= leastClockGap || c.state().HasReturns() {
+		h.keepUntil = now + int64(c.rule().Horizon())/8 // not with each check: there may be many bookings
+		return
 	}
-	c.unlockAndNote()
-	return back, true
+	if c.more.history = nil; *c.more == (more{}) {
+		c.more = nil
+	}
 }

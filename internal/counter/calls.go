@@ -68,15 +68,6 @@ func (c *Counter) handBackLocked(now, n int64, cost arith.Span, reported bool) (
 	return back
 }
 
-// unlockAndNote hands c to the reconciler if there is something to report, and unlocks it.
-func (c *Counter) unlockAndNote() {
-	wake := c.link() != nil && c.noteLocked()
-	c.unlock()
-	if wake {
-		c.link().signal()
-	}
-}
-
 // Set makes used units count instead of what counted before. It is for counters
 // without a link.
 func (c *Counter) Set(now, used int64, rule *limit.Rule) (ok bool) {

@@ -7,9 +7,11 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/internal/algorithm"
 	"github.com/hybridlimit/hybridlimit/internal/arith"
-	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
+
+// inlineKey is the length, in bytes, of the longest key that is kept in the counter itself.
+const inlineKey = 18
 
 // Counter counts one key under one rule. Build it with [New] or [NewAlone]. All methods are
 // safe for concurrent use, unless they say otherwise.
@@ -49,256 +51,76 @@ type Counter struct {
 	more                   *more
 }
 
-// New returns a counter of a key. hash orders counters that are locked together. link may be
-// nil: then nothing is shared. group may be nil: then it grants no leases.
-func New(key string, rule *limit.Rule, hash uint64, link *Link, group *Group, now int64) *Counter {
-	c := new(Counter)
-	if isBehindCounter(key) {
-		c = &new(namedCounter).counter
-		c.keyBytes = isBehind
-	}
-	c.hash, c.group, c.last = hash, group, math.MinInt64
-	c.latestRule.Store(rule)
-	c.setKey(key)
-	c.setMode(packMode(1, false))
-	c.born = noAnswer
-	off, sure := int64(0), true
-	if link != nil {
-		var p *Part
-		p, off, sure = link.partOf(key)
-		c.linkPart.Store(p)
-		c.setUrgentAt(rule.Limit() / (2 * link.nodes.Load()))
-		c.setMode(p.mode.Load())
-		c.freshAt = max(now, 0)
-	}
-	c.beginLocked(rule, now, off, sure)
-	return c
-}
-
-// Matches reports whether c counts key under a rule of this name and algorithm.
-func (c *Counter) Matches(key string, rule *limit.Rule) bool {
-	if r := c.latestRule.Load(); r != rule && (arith.Of(r.Arith()).Hash != arith.Of(rule.Arith()).Hash || r.Algorithm() != rule.Algorithm() || r.Name() != rule.Name()) {
-		return false
-	}
-	return c.hasKey(key)
-}
-
-// enter locks c and prepares it for a call. at is the time to decide at. ok is false if c is
-// dead: then it is not locked.
-func (c *Counter) enter(now int64, rule *limit.Rule) (at int64, ok bool) {
-	if c.lock(now); c.dead {
-		c.mu.Unlock()
-		return 0, false
-	}
-	return c.enterLocked(now, rule), true
-}
-
-// enterLocked prepares c for a question and returns the time to decide at.
-func (c *Counter) enterLocked(now int64, rule *limit.Rule) int64 {
-	now = max(now, c.last, 0)
-	c.dropHistoryLocked(now)
-	p := c.part()
-	if p == nil {
-		c.last = now
-		if rule != c.latestRule.Load() {
-			c.adoptLocked(rule, now)
-		}
-		return now
-	}
-	if !c.state().KnowsClock() {
-		c.followClockLocked(now) // while the time of the latest check is known
-	}
-	c.last = now
-	if rule != c.latestRule.Load() {
-		c.adoptLocked(rule, now)
-	}
-	m := p.mode.Load()
-	if c.is(quarantined) && !modeDegraded(m) {
-		m = p.link.fallback.Load()
-	}
-	if m != c.mode() {
-		c.switchModeLocked(m)
-	}
-	return now
-}
-
-// switchModeLocked changes the cost multiplier. A greater one applies at once, to unsynced
-// units too. A smaller one waits for the authority's answer, because the authority does not
-// know yet what was admitted under the greater one.
-func (c *Counter) switchModeLocked(m int64) {
-	was, is := modeMultiplier(c.mode()), modeMultiplier(m)
-	if is == 1 && was > 1 && c.unsyncedUnits() > 0 {
-		c.setMode(packMode(was, modeDegraded(m)))
-		return
-	}
-	c.setMode(m)
-	c.state().SetMultiplier(c.rule(), c.last, was, is)
-}
-
-// decideLocked admits or refuses n units, and books them if admitted.
-func (c *Counter) decideLocked(now, n int64, book bool) bool {
-	r, w := c.rule(), modeMultiplier(c.mode())
-	if c.more != nil { // else a leaky bucket, of which nothing has to move
-		c.rollLocked(now)
-	}
-	switch {
-	case n == 0:
-		return true
-	case n > r.Limit, w < 0:
-		return false
-	}
-	allowed := c.state().Take(r, now, n, r.Multiplied(n, w), w, book)
-	if allowed && book {
-		c.indebtLocked(n)
-	}
-	return allowed
-}
-
-// rollLocked moves the state on to now, by the known offset of the authority's
-// clock, and counts the units that have left it unreported.
-func (c *Counter) rollLocked(now int64) {
-	if c.link() != nil {
-		c.followClockLocked(now)
-	}
-	c.expiredLocked(c.state().Roll(c.rule(), now, modeMultiplier(c.mode())))
-}
-
-// expiredLocked counts pending units that do not count any more and were not reported.
-func (c *Counter) expiredLocked(units int64) {
-	if units > 0 && c.link() != nil {
-		c.link().expired.Add(units)
-	}
-}
-
-// followClockLocked applies what is known of the authority's clock.
-func (c *Counter) followClockLocked(now int64) {
-	c.state().Follow(c.rule(), now, c.last, modeMultiplier(c.mode()), c.clock())
-}
-
-// clock returns what is known of the authority's clock. Without a link there is none but ours.
-func (c *Counter) clock() (k algorithm.Clock) {
-	p := c.part()
-	if p == nil {
-		return algorithm.Clock{Sure: true}
-	}
-	k.Off, k.Sure = p.clock()
-	k.Slack = p.slack.Load()
-	if k.WentBack = c.freshAt < p.backAt.Load(); k.WentBack {
-		k.BackTo = p.backTo.Load()
-	}
-	return k
-}
-
-// describeLocked returns the whole answer to a check for n units at now.
-func (c *Counter) describeLocked(now, n int64, allowed bool) (res limit.Result) {
-	w := modeMultiplier(c.mode())
-	res = c.state().Describe(c.rule(), now, n, w, allowed)
-	if w < 0 && !allowed && n <= c.rule().Limit {
-		res.Remaining, res.RetryAfter = 0, ClosedRetry
-	}
-	res.Source = c.sourceLocked()
-	return res
-}
-
 // noAnswer is the value of born before the first answer of the authority.
 const noAnswer = -1
 
-// Check decides for n units. ok is false if c is dead: then nothing was consumed.
-func (c *Counter) Check(now, n int64, rule *limit.Rule) (allowed bool, src limit.Source, ok bool) {
-	c.lock(now)
-	if c.dead {
-		c.mu.Unlock()
-		return false, 0, false
-	}
-	isNew := c.last == math.MinInt64
-	now = c.enterLocked(now, rule)
-	allowed = c.decideLocked(now, n, true)
-	if !allowed && n == 1 {
-		c.refusedLocked(now)
-	}
-	src = c.sourceLocked()
-	c.endCheckLocked(isNew)
-	return allowed, src, true
+// more is what most counters of leaky buckets do not need.
+type more struct {
+	key      *byte           // first byte of the key, if that is neither in the counter nor behind it; immutable
+	state    algorithm.State // nil: the bucket of the counter
+	history  *history        // nil: none
+	unfolded *unfolded       // what this is part of; nil: nothing
 }
 
-// Ask is Check with the whole answer, which lets pass what a dry run refuses. Without book it
-// consumes nothing.
-func (c *Counter) Ask(now, n int64, rule *limit.Rule, book bool) (res limit.Result, ok bool) {
-	c.lock(now)
-	if c.dead {
-		c.mu.Unlock()
-		return res, false
-	}
-	isNew := c.last == math.MinInt64
-	now = c.enterLocked(now, rule)
-	allowed := c.decideLocked(now, n, book)
-	res = decision.Judged(rule, c.describeLocked(now, n, allowed))
-	if !allowed && n == 1 {
-		c.refusedLocked(now)
-	}
-	c.endCheckLocked(isNew)
-	return res, true
+// unfolded is an unfolded window of few buckets, together with its more.
+type unfolded struct {
+	more   more
+	window algorithm.SmallWindow
 }
 
-// endCheckLocked hands c to the reconciler if there is something to report, grants a lease
-// and unlocks c. Many new keys are asked once only: their window is folded, and their counter
-// does not look used.
-func (c *Counter) endCheckLocked(isNew bool) {
-	p := c.part()
-	wake := p != nil && c.noteLocked()
-	c.grantLocked()
-	if isNew {
-		c.foldLocked()
-		c.seen = c.trace()
-	}
-	c.mu.Unlock()
-	if wake {
-		p.link.signal()
-	}
+// history is what few keys have: resets, bookings, and clocks that stood still. It is dropped
+// when nothing in it matters any more.
+type history struct {
+	gen       int64      // generation of the authority's state
+	serverNow int64      // the authority's clock at its last answer
+	witness   int64      // ns; until then views from before a reset that was made here could matter
+	backGen   int64      // gen when the oldest units were handed back that the authority has not acknowledged
+	clockGap  int64      // see currentClockGap, at the last answer for a leaky bucket
+	resets    uint32     // how often this counter was reset or set
+	booked    []*Booking // of a leaky bucket, by due
+
+	keepUntil int64 // ns; nothing is dropped before
 }
 
-// unsyncedUnits returns the units that the authority has not acknowledged.
-func (c *Counter) unsyncedUnits() int64 {
-	if c.link() == nil {
-		return 0
+// Rule returns the rule that c counts by: the latest that it was asked under.
+func (c *Counter) Rule() *limit.Rule { return c.latestRule.Load() }
+
+// Hash returns the hash that c was made with.
+func (c *Counter) Hash() uint64 { return c.hash }
+
+func (c *Counter) rule() *arith.Rule    { return arith.Of(c.latestRule.Load().Arith()) }
+func (c *Counter) alg() limit.Algorithm { return c.latestRule.Load().Algorithm() }
+func (c *Counter) name() string         { return c.rule().Name }
+
+// part returns the part of the link for the counter's shard, nil without a link.
+func (c *Counter) part() *Part { return c.linkPart.Load() }
+
+// link returns the link to the reconciler, nil if nothing is shared.
+func (c *Counter) link() *Link {
+	if p := c.linkPart.Load(); p != nil {
+		return p.link
 	}
-	pending, sent := c.unitsLocked()
-	return pending + sent
+	return nil
 }
 
-// pendUnits returns the units that the authority has not been sent.
-func (c *Counter) pendUnits() int64 {
-	pending, _ := c.unitsLocked()
-	return pending
-}
+// IsShared reports whether c has a link.
+func (c *Counter) IsShared() bool { return c.link() != nil }
 
-// unitsLocked returns the units that the authority has not been sent, and those that it has
-// not acknowledged. A folded window stays folded: it has its units where a bucket has them.
-func (c *Counter) unitsLocked() (pending, sent int64) {
-	if c.isFolded() {
-		return c.bucket.Units()
-	}
-	return c.state().Units()
-}
+func (c *Counter) mode() int64     { return int64(c.modeBits) }
+func (c *Counter) setMode(m int64) { c.modeBits = int32(m) }
 
-// adoptLocked goes on counting under another rule of the same name. If only the
-// limit differs what is counted stays as it is. Otherwise what is counted is re-expressed in
-// the new periods or buckets, rounded up, so that nothing is forgotten.
-func (c *Counter) adoptLocked(rule *limit.Rule, now int64) {
-	old, is := c.rule(), arith.Of(rule.Arith())
-	s := c.state() // is unfolded by the rule that it was folded by
-	c.latestRule.Store(rule)
-	if f := c.leaky(); f != nil && c.link() != nil && is.Limit < old.Limit {
-		f.Lowered(old.Limit)
-	}
-	if !old.SameShape(is) {
-		c.expiredLocked(s.Reshape(old, is, now, modeMultiplier(c.mode())))
-		c.reshapeBookingsLocked(old, is, now)
-		if c.link() != nil {
-			c.mark(outdated)
-		}
-	}
-	if w := modeMultiplier(c.mode()); w > 1 && is.Limit > old.Limit {
-		s.Raised(is, now, w, is.Limit-old.Limit)
+// setUrgentAt sets how many pending units make a report urgent: at least 1. It is capped at
+// 1<<32 − 1: with so many units a report too many does not matter.
+func (c *Counter) setUrgentAt(n int64) { c.urgentAt = uint32(min(max(n, 1), math.MaxUint32)) }
+
+func (c *Counter) is(f flags) bool { return c.flags&f != 0 }
+func (c *Counter) mark(f flags)    { c.flags |= f }
+func (c *Counter) unmark(f flags)  { c.flags &^= f }
+
+func (c *Counter) note(f flags, on bool) {
+	if on {
+		c.mark(f)
+	} else {
+		c.unmark(f)
 	}
 }

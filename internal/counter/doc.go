@@ -7,11 +7,12 @@
 //  1. An [Entry] has the word and the lease of a key. [Entry.Take] decides by the two without
 //     a lock, if it can (entry.go, word.go, lease.go).
 //  2. A [Counter] decides under its mutex. It revokes its lease, which adds to it what the
-//     lease has admitted, decides, and grants a new lease if it can (counter.go, grant.go).
-//     What it counts is a State of package algorithm: it does not know by which algorithm.
+//     lease has admitted, decides, and grants a new lease if it can (counter.go, check.go,
+//     grant.go). What it counts is a State of package algorithm: it does not know by which
+//     algorithm.
 //  3. A counter with a [Link] puts itself into a queue of the link when it has something to
-//     report (link.go). The reconciler collects its report, and settles it when the authority
-//     has answered (sync.go).
+//     report (queue.go, link.go). The reconciler collects its report, and settles it when the
+//     authority has answered (sync.go).
 //
 // Entries belong to an index, which says which counter has which entry; this package knows no
 // index. Counters without one are made by [NewAlone].

@@ -6,18 +6,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Verdict is what a lease says of a check.
-type Verdict uint8
-
-const (
-	// Unanswered means that the counter has to decide. Nothing was consumed.
-	Unanswered Verdict = iota
-	// Refused means that nothing was consumed.
-	Refused
-	// Admitted means that all units were consumed.
-	Admitted
-)
-
 // Entry is what an index has of a key: half a cache line with all that most checks need.
 //
 // A check reads it without a lock: first the word, then the rest. It trusts the rest only if
@@ -80,20 +68,6 @@ func (c *Counter) Enter(e *Entry, print uint64) {
 	c.entry = e // before a check can find c
 	e.print.Store(print)
 	e.counter.Store(c)
-}
-
-// Move takes c out of its entry, if it has one, and calls enter, which may call Enter. It does
-// not count as a use of c. A check that has found the old entry finds no fingerprint there.
-func (c *Counter) Move(now int64, enter func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	used := c.isUsedLocked()
-	c.revokeLocked(now)
-	c.leaveLocked()
-	enter()
-	if c.grantLocked(); !used {
-		c.seen = c.trace()
-	}
 }
 
 // MoveTo gives c, which has an entry, another that was never used and that no check can find

@@ -14,15 +14,3 @@ const (
 	retryPlanned                   // quarantined, and due to be asked again
 	voided                         // what is in flight was sent before a reset that we know of
 )
-
-func (c *Counter) is(f flags) bool { return c.flags&f != 0 }
-func (c *Counter) mark(f flags)    { c.flags |= f }
-func (c *Counter) unmark(f flags)  { c.flags &^= f }
-
-func (c *Counter) note(f flags, on bool) {
-	if on {
-		c.mark(f)
-	} else {
-		c.unmark(f)
-	}
-}

@@ -4,8 +4,6 @@ import (
 	"sync"
 
 	"github.com/hybridlimit/hybridlimit/internal/algorithm"
-	"github.com/hybridlimit/hybridlimit/internal/arith"
-	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // A window is folded (see package algorithm) into the leaky bucket that each counter has. All
@@ -17,25 +15,9 @@ import (
 // state and with reads it as such, and no code writes to it.
 var foldedAway more
 
-// unfolded is an unfolded window of few buckets, together with its more.
-type unfolded struct {
-	more   more
-	window algorithm.SmallWindow
-}
-
 var spareUnfolded = sync.Pool{New: func() any { return new(unfolded) }}
 
 func (c *Counter) isFolded() bool { return c.more == &foldedAway }
-
-// beginLocked gives a new counter its state. off is how far the authority's clock is ahead;
-// sure: that was measured.
-func (c *Counter) beginLocked(r *limit.Rule, now, off int64, sure bool) {
-	if c.more == nil && algorithm.IsFoldable(r) {
-		c.more, c.bucket = &foldedAway, algorithm.NewFolded(arith.Of(r.Arith()), now, off, sure)
-	} else if s := algorithm.New(r, now, off, sure); s != nil {
-		c.with().state = s
-	}
-}
 
 // unfold unfolds the window of c, which must be folded. Rule and mode must be those that it
 // was folded with: code that changes them unfolds it before, or sums up afterwards.

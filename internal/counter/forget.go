@@ -134,3 +134,17 @@ func (c *Counter) Drop(most Retention, now int64) (d Dropped, ok bool) {
 	c.leaveLocked()
 	return d, true
 }
+
+// Move takes c out of its entry, if it has one, and calls enter, which may call Enter. It does
+// not count as a use of c. A check that has found the old entry finds no fingerprint there.
+func (c *Counter) Move(now int64, enter func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	used := c.isUsedLocked()
+	c.revokeLocked(now)
+	c.leaveLocked()
+	enter()
+	if c.grantLocked(); !used {
+		c.seen = c.trace()
+	}
+}

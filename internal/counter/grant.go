@@ -4,28 +4,11 @@ import (
 	"math"
 
 	"github.com/hybridlimit/hybridlimit/internal/algorithm"
-	"github.com/hybridlimit/hybridlimit/internal/tally"
 )
 
 // A counter that is not locked has granted a lease to its entry, if it can. Locking it
 // revokes the lease first, so that all other code works on the counter alone and need not
 // know of leases.
-
-// Group is what the counters of an index have in common. It is ready to use with leases, and
-// safe for concurrent use.
-type Group struct {
-	Leases *Leases
-	// Tallies counts the units that leases have admitted: all of the revoked ones, of others
-	// what Survey has counted. nil: nobody asks for them.
-	Tallies *tally.Tallies
-}
-
-// count counts units that a lease has admitted.
-func (g *Group) count(l *lease, units int64) {
-	if g.Tallies != nil && units > 0 {
-		g.Tallies.Of(l.rule).Leased(units, l.source)
-	}
-}
 
 // Survey is in what state counters are.
 type Survey struct {
@@ -73,6 +56,15 @@ func (c *Counter) lock(now int64) {
 func (c *Counter) unlock() {
 	c.grantLocked()
 	c.mu.Unlock()
+}
+
+// unlockAndNote hands c to the reconciler if there is something to report, and unlocks it.
+func (c *Counter) unlockAndNote() {
+	wake := c.link() != nil && c.noteLocked()
+	c.unlock()
+	if wake {
+		c.link().signal()
+	}
 }
 
 // revokeLocked ends the lease and adds to c what the lease has admitted.

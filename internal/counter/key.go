@@ -34,11 +34,8 @@ func KeyOf(key string) (kept string, hashed bool) {
 	return string(s[:]), true
 }
 
-// The longest keys, in bytes, that are kept in the counter itself, and behind it.
-const (
-	inlineKey = 18
-	behindKey = 64
-)
+// behindKey is the length, in bytes, of the longest key that is kept behind a counter.
+const behindKey = 64
 
 // Values of keyBytes that are not a length.
 const (

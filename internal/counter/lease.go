@@ -7,6 +7,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/internal/algorithm"
 	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/tally"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -26,6 +27,18 @@ type lease struct {
 	coarse uint8  // times in words are in 1<<coarse ticks
 	source limit.Source
 }
+
+// Verdict is what a lease says of a check.
+type Verdict uint8
+
+const (
+	// Unanswered means that the counter has to decide. Nothing was consumed.
+	Unanswered Verdict = iota
+	// Refused means that nothing was consumed.
+	Refused
+	// Admitted means that all units were consumed.
+	Admitted
+)
 
 const (
 	// leaseSlack is by how much, in ns, the base of a lease is before the key was asked, at
@@ -183,4 +196,20 @@ func (s *Leases) of(rule *limit.Rule, last int64, src limit.Source, epoch *epoch
 		cell.Store(l)
 	}
 	return l
+}
+
+// Group is what the counters of an index have in common. It is ready to use with leases, and
+// safe for concurrent use.
+type Group struct {
+	Leases *Leases
+	// Tallies counts the units that leases have admitted: all of the revoked ones, of others
+	// what Survey has counted. nil: nobody asks for them.
+	Tallies *tally.Tallies
+}
+
+// count counts units that a lease has admitted.
+func (g *Group) count(l *lease, units int64) {
+	if g.Tallies != nil && units > 0 {
+		g.Tallies.Of(l.rule).Leased(units, l.source)
+	}
 }

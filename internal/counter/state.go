@@ -1,20 +1,10 @@
 package counter
 
 import (
-	"math"
-
 	"github.com/hybridlimit/hybridlimit/internal/algorithm"
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
-
-// more is what most counters of leaky buckets do not need.
-type more struct {
-	key      *byte           // first byte of the key, if that is neither in the counter nor behind it; immutable
-	state    algorithm.State // nil: the bucket of the counter
-	history  *history        // nil: none
-	unfolded *unfolded       // what this is part of; nil: nothing
-}
 
 // with returns more for writing.
 func (c *Counter) with() *more {
@@ -26,34 +16,6 @@ func (c *Counter) with() *more {
 	}
 	return c.more
 }
-
-// Rule returns the rule that c counts by: the latest that it was asked under.
-func (c *Counter) Rule() *limit.Rule { return c.latestRule.Load() }
-
-// Hash returns the hash that c was made with.
-func (c *Counter) Hash() uint64 { return c.hash }
-
-func (c *Counter) rule() *arith.Rule    { return arith.Of(c.latestRule.Load().Arith()) }
-func (c *Counter) alg() limit.Algorithm { return c.latestRule.Load().Algorithm() }
-func (c *Counter) name() string         { return c.rule().Name }
-
-// part returns the part of the link for the counter's shard, nil without a link.
-func (c *Counter) part() *Part { return c.linkPart.Load() }
-
-// link returns the link to the reconciler, nil if nothing is shared.
-func (c *Counter) link() *Link {
-	if p := c.linkPart.Load(); p != nil {
-		return p.link
-	}
-	return nil
-}
-
-func (c *Counter) mode() int64     { return int64(c.modeBits) }
-func (c *Counter) setMode(m int64) { c.modeBits = int32(m) }
-
-// setUrgentAt sets how many pending units make a report urgent: at least 1. It is capped at
-// 1<<32 − 1: with so many units a report too many does not matter.
-func (c *Counter) setUrgentAt(n int64) { c.urgentAt = uint32(min(max(n, 1), math.MaxUint32)) }
 
 // state returns what c counts. It unfolds a folded window.
 func (c *Counter) state() algorithm.State {
@@ -80,4 +42,86 @@ func (c *Counter) leaky() *algorithm.LeakyBucket {
 		return &c.bucket
 	}
 	return nil
+}
+
+// beginLocked gives a new counter its state. off is how far the authority's clock is ahead;
+// sure: that was measured.
+func (c *Counter) beginLocked(r *limit.Rule, now, off int64, sure bool) {
+	if c.more == nil && algorithm.IsFoldable(r) {
+		c.more, c.bucket = &foldedAway, algorithm.NewFolded(arith.Of(r.Arith()), now, off, sure)
+	} else if s := algorithm.New(r, now, off, sure); s != nil {
+		c.with().state = s
+	}
+}
+
+// unsyncedUnits returns the units that the authority has not acknowledged.
+func (c *Counter) unsyncedUnits() int64 {
+	if c.link() == nil {
+		return 0
+	}
+	pending, sent := c.unitsLocked()
+	return pending + sent
+}
+
+// pendUnits returns the units that the authority has not been sent.
+func (c *Counter) pendUnits() int64 {
+	pending, _ := c.unitsLocked()
+	return pending
+}
+
+// unitsLocked returns the units that the authority has not been sent, and those that it has
+// not acknowledged. A folded window stays folded: it has its units where a bucket has them.
+func (c *Counter) unitsLocked() (pending, sent int64) {
+	if c.isFolded() {
+		return c.bucket.Units()
+	}
+	return c.state().Units()
+}
+
+// rollLocked moves the state on to now, by the known offset of the authority's
+// clock, and counts the units that have left it unreported.
+func (c *Counter) rollLocked(now int64) {
+	if c.link() != nil {
+		c.followClockLocked(now)
+	}
+	c.expiredLocked(c.state().Roll(c.rule(), now, modeMultiplier(c.mode())))
+}
+
+// expiredLocked counts pending units that do not count any more and were not reported.
+func (c *Counter) expiredLocked(units int64) {
+	if units > 0 && c.link() != nil {
+		c.link().expired.Add(units)
+	}
+}
+
+// followClockLocked applies what is known of the authority's clock.
+func (c *Counter) followClockLocked(now int64) {
+	c.state().Follow(c.rule(), now, c.last, modeMultiplier(c.mode()), c.clock())
+}
+
+// clock returns what is known of the authority's clock. Without a link there is none but ours.
+func (c *Counter) clock() (k algorithm.Clock) {
+	p := c.part()
+	if p == nil {
+		return algorithm.Clock{Sure: true}
+	}
+	k.Off, k.Sure = p.clock()
+	k.Slack = p.slack.Load()
+	if k.WentBack = c.freshAt < p.backAt.Load(); k.WentBack {
+		k.BackTo = p.backTo.Load()
+	}
+	return k
+}
+
+// sourceLocked returns on what knowledge a decision of c rests.
+func (c *Counter) sourceLocked() limit.Source {
+	switch {
+	case c.link() == nil:
+		return limit.SourceLocal
+	case modeDegraded(c.mode()):
+		return limit.SourceDegraded
+	case c.born == noAnswer:
+		return limit.SourceUnsynced
+	}
+	return limit.SourceSynced
 }

@@ -88,9 +88,6 @@ func (c *Counter) Due() int64 {
 	return c.freshAt + c.lag()
 }
 
-// lag returns the longest, in ns, that the view of a shared counter may be out of date.
-func (c *Counter) lag() int64 { return c.link().pace.lag(c.rule()) }
-
 // staleLocked reports whether the view is to be fetched again.
 func (c *Counter) staleLocked(now int64) bool {
 	return c.born == noAnswer || c.is(outdated) || now-c.freshAt >= c.lag()
@@ -271,11 +268,6 @@ func (c *Counter) lateLocked(late int64, stands bool) {
 	c.lateMicros = micros
 }
 
-// hasReportLocked reports whether c has something to report at now.
-func (c *Counter) hasReportLocked(now int64) bool {
-	return c.is(raising) || c.pendUnits() > 0 || c.state().ReturnsAt(c.rule(), now)
-}
-
 // queueLocked notes into which queues the reconciler must put c.
 func (c *Counter) queueLocked(now int64, out Outcome) Outcome {
 	c.dateLocked(now, 0)
@@ -382,16 +374,6 @@ func (c *Counter) Requeue() bool {
 	defer c.unlock()
 	c.unmark(retryPlanned)
 	return c.joinNormalLocked()
-}
-
-// joinNormalLocked marks c as waiting in the normal queue, and reports whether it was not
-// there yet. A dead counter does not wait.
-func (c *Counter) joinNormalLocked() bool {
-	if c.dead || c.is(inNormal) {
-		return false
-	}
-	c.mark(inNormal)
-	return true
 }
 
 // Dropped reports whether c is dead, so that the queue it waits in may drop it.

@@ -38,14 +38,3 @@ type tableCounts struct {
 	live, created, expired, forgotten atomic.Int64
 	evictions, dropped, overflow      atomic.Int64
 }
-
-// Stats returns the figures of the table. It takes no lock.
-func (t *Table) Stats() Stats {
-	s := &t.stats
-	return Stats{
-		Live: s.live.Load(), Room: t.room,
-		Created: s.created.Load(), Expired: s.expired.Load(), Forgotten: s.forgotten.Load(),
-		Evictions: s.evictions.Load(), DroppedSets: s.dropped.Load(),
-		Overflow: s.overflow.Load(), Conflicts: t.names.Conflicts(),
-	}
-}

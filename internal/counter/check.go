@@ -1,0 +1,201 @@
+package counter
+
+import (
+	"math"
+
+	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/decision"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// New returns a counter of a key. hash orders counters that are locked together. link may be
+// nil: then nothing is shared. group may be nil: then it grants no leases.
+func New(key string, rule *limit.Rule, hash uint64, link *Link, group *Group, now int64) *Counter {
+	c := new(Counter)
+	if isBehindCounter(key) {
+		c = &new(namedCounter).counter
+		c.keyBytes = isBehind
+	}
+	c.hash, c.group, c.last = hash, group, math.MinInt64
+	c.latestRule.Store(rule)
+	c.setKey(key)
+	c.setMode(packMode(1, false))
+	c.born = noAnswer
+	off, sure := int64(0), true
+	if link != nil {
+		var p *Part
+		p, off, sure = link.partOf(key)
+		c.linkPart.Store(p)
+		c.setUrgentAt(rule.Limit() / (2 * link.nodes.Load()))
+		c.setMode(p.mode.Load())
+		c.freshAt = max(now, 0)
+	}
+	c.beginLocked(rule, now, off, sure)
+	return c
+}
+
+// Matches reports whether c counts key under a rule of this name and algorithm.
+func (c *Counter) Matches(key string, rule *limit.Rule) bool {
+	if r := c.latestRule.Load(); r != rule && (arith.Of(r.Arith()).Hash != arith.Of(rule.Arith()).Hash || r.Algorithm() != rule.Algorithm() || r.Name() != rule.Name()) {
+		return false
+	}
+	return c.hasKey(key)
+}
+
+// Check decides for n units. ok is false if c is dead: then nothing was consumed.
+func (c *Counter) Check(now, n int64, rule *limit.Rule) (allowed bool, src limit.Source, ok bool) {
+	c.lock(now)
+	if c.dead {
+		c.mu.Unlock()
+		return false, 0, false
+	}
+	isNew := c.last == math.MinInt64
+	now = c.enterLocked(now, rule)
+	allowed = c.decideLocked(now, n, true)
+	if !allowed && n == 1 {
+		c.refusedLocked(now)
+	}
+	src = c.sourceLocked()
+	c.endCheckLocked(isNew)
+	return allowed, src, true
+}
+
+// Ask is Check with the whole answer, which lets pass what a dry run refuses. Without book it
+// consumes nothing.
+func (c *Counter) Ask(now, n int64, rule *limit.Rule, book bool) (res limit.Result, ok bool) {
+	c.lock(now)
+	if c.dead {
+		c.mu.Unlock()
+		return res, false
+	}
+	isNew := c.last == math.MinInt64
+	now = c.enterLocked(now, rule)
+	allowed := c.decideLocked(now, n, book)
+	res = decision.Judged(rule, c.describeLocked(now, n, allowed))
+	if !allowed && n == 1 {
+		c.refusedLocked(now)
+	}
+	c.endCheckLocked(isNew)
+	return res, true
+}
+
+// endCheckLocked hands c to the reconciler if there is something to report, grants a lease
+// and unlocks c. Many new keys are asked once only: their window is folded, and their counter
+// does not look used.
+func (c *Counter) endCheckLocked(isNew bool) {
+	p := c.part()
+	wake := p != nil && c.noteLocked()
+	c.grantLocked()
+	if isNew {
+		c.foldLocked()
+		c.seen = c.trace()
+	}
+	c.mu.Unlock()
+	if wake {
+		p.link.signal()
+	}
+}
+
+// enter locks c and prepares it for a call. at is the time to decide at. ok is false if c is
+// dead: then it is not locked.
+func (c *Counter) enter(now int64, rule *limit.Rule) (at int64, ok bool) {
+	if c.lock(now); c.dead {
+		c.mu.Unlock()
+		return 0, false
+	}
+	return c.enterLocked(now, rule), true
+}
+
+// enterLocked prepares c for a question and returns the time to decide at.
+func (c *Counter) enterLocked(now int64, rule *limit.Rule) int64 {
+	now = max(now, c.last, 0)
+	c.dropHistoryLocked(now)
+	p := c.part()
+	if p == nil {
+		c.last = now
+		if rule != c.latestRule.Load() {
+			c.adoptLocked(rule, now)
+		}
+		return now
+	}
+	if !c.state().KnowsClock() {
+		c.followClockLocked(now) // while the time of the latest check is known
+	}
+	c.last = now
+	if rule != c.latestRule.Load() {
+		c.adoptLocked(rule, now)
+	}
+	m := p.mode.Load()
+	if c.is(quarantined) && !modeDegraded(m) {
+		m = p.link.fallback.Load()
+	}
+	if m != c.mode() {
+		c.switchModeLocked(m)
+	}
+	return now
+}
+
+// switchModeLocked changes the cost multiplier. A greater one applies at once, to unsynced
+// units too. A smaller one waits for the authority's answer, because the authority does not
+// know yet what was admitted under the greater one.
+func (c *Counter) switchModeLocked(m int64) {
+	was, is := modeMultiplier(c.mode()), modeMultiplier(m)
+	if is == 1 && was > 1 && c.unsyncedUnits() > 0 {
+		c.setMode(packMode(was, modeDegraded(m)))
+		return
+	}
+	c.setMode(m)
+	c.state().SetMultiplier(c.rule(), c.last, was, is)
+}
+
+// adoptLocked goes on counting under another rule of the same name. If only the
+// limit differs what is counted stays as it is. Otherwise what is counted is re-expressed in
+// the new periods or buckets, rounded up, so that nothing is forgotten.
+func (c *Counter) adoptLocked(rule *limit.Rule, now int64) {
+	old, is := c.rule(), arith.Of(rule.Arith())
+	s := c.state() // is unfolded by the rule that it was folded by
+	c.latestRule.Store(rule)
+	if f := c.leaky(); f != nil && c.link() != nil && is.Limit < old.Limit {
+		f.Lowered(old.Limit)
+	}
+	if !old.SameShape(is) {
+		c.expiredLocked(s.Reshape(old, is, now, modeMultiplier(c.mode())))
+		c.reshapeBookingsLocked(old, is, now)
+		if c.link() != nil {
+			c.mark(outdated)
+		}
+	}
+	if w := modeMultiplier(c.mode()); w > 1 && is.Limit > old.Limit {
+		s.Raised(is, now, w, is.Limit-old.Limit)
+	}
+}
+
+// decideLocked admits or refuses n units, and books them if admitted.
+func (c *Counter) decideLocked(now, n int64, book bool) bool {
+	r, w := c.rule(), modeMultiplier(c.mode())
+	if c.more != nil { // else a leaky bucket, of which nothing has to move
+		c.rollLocked(now)
+	}
+	switch {
+	case n == 0:
+		return true
+	case n > r.Limit, w < 0:
+		return false
+	}
+	allowed := c.state().Take(r, now, n, r.Multiplied(n, w), w, book)
+	if allowed && book {
+		c.indebtLocked(n)
+	}
+	return allowed
+}
+
+// describeLocked returns the whole answer to a check for n units at now.
+func (c *Counter) describeLocked(now, n int64, allowed bool) (res limit.Result) {
+	w := modeMultiplier(c.mode())
+	res = c.state().Describe(c.rule(), now, n, w, allowed)
+	if w < 0 && !allowed && n <= c.rule().Limit {
+		res.Remaining, res.RetryAfter = 0, ClosedRetry
+	}
+	res.Source = c.sourceLocked()
+	return res
+}
