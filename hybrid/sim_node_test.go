@@ -335,7 +335,7 @@ func (n *simNode) take(key string, rule *limit.Rule, units int64) limit.Result {
 	if units > 0 && n.s.rng.IntN(4) != 0 {
 		return n.allow(k, c, units)
 	}
-	res, ok := c.Take(n.time(), units, n.rule(rule))
+	res, ok := c.Ask(n.time(), units, n.rule(rule), true)
 	if !ok {
 		n.s.failf("a counter died")
 	}
@@ -350,7 +350,7 @@ func (n *simNode) take(key string, rule *limit.Rule, units int64) limit.Result {
 // allow asks for no more than yes or no, as the hot path does.
 func (n *simNode) allow(k oracleKey, c *counter.Counter, units int64) limit.Result {
 	rule := n.rule(k.rule)
-	allowed, src, _, ok := c.Allow(n.time(), units, rule)
+	allowed, src, ok := allowAlone(c, n.time(), units, rule)
 	if !ok {
 		n.s.failf("a counter died")
 	}
@@ -424,11 +424,30 @@ func (n *simNode) set(k oracleKey, used int64) {
 	})
 }
 
+// alonePrint is the fingerprint of the entries of [newAlone].
+const alonePrint = 1
+
+// newAlone returns a counter without an index, with an entry of its own.
+func newAlone(key string, rule *limit.Rule, link *counter.Link, now int64) *counter.Counter {
+	c := counter.New(key, rule, 0, link, &counter.Group{Leases: new(counter.Leases)}, now)
+	c.Enter(new(counter.Entry), alonePrint)
+	return c
+}
+
+// allowAlone asks the entry of a counter of [newAlone] for n units, at least 1, and the counter
+// if that does not answer. ok is false if the counter is dead.
+func allowAlone(c *counter.Counter, now, n int64, rule *limit.Rule) (allowed bool, src limit.Source, ok bool) {
+	if _, src, v := c.Entry().Take(alonePrint, rule, n, now); v != counter.Unanswered {
+		return v == counter.Admitted, src, true
+	}
+	return c.Check(now, n, rule)
+}
+
 // counter returns the counter of a key, a new one if there is none.
 func (n *simNode) counter(k oracleKey) *counter.Counter {
 	c := n.counters[k]
 	if c == nil {
-		c = counter.NewAlone(k.key, n.rule(k.rule), n.link, n.time())
+		c = newAlone(k.key, n.rule(k.rule), n.link, n.time())
 		n.counters[k] = c
 		n.order, n.keys = append(n.order, c), append(n.keys, k)
 		n.made++

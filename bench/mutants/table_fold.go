@@ -133,7 +133,7 @@ var foldMutants = []mutant{
 	{
 		name:   "unfolded-by-another-multiplier",
 		breaks: "What has been admitted to keys without room counts for more when an outage begins, or less when it ends.",
-		file:   "internal/counter/alone.go",
+		file:   "internal/counter/calls.go",
 		old:    `c.state() // unfolds it with the multiplier`,
 		new:    `// unfolds it with the multiplier`,
 		by:     tables("TestFoldedOverflow"),

@@ -97,7 +97,7 @@ var generationMutants = []mutant{
 	{
 		name:   "units-ahead-under-another-id",
 		breaks: "A node whose clock was set back restores units under the ID of another bucket: Redis counts them twice.",
-		file:   "internal/algorithm/buckets.go",
+		file:   "internal/algorithm/window_shared.go",
 		old:    `w.moved = w.moved || b.ID > w.cur && b.Units > 0`,
 		new:    ``,
 		by:     counters("TestUnitsAheadAreNotReportedElsewhere"),

@@ -85,7 +85,7 @@ var windowMutants = []mutant{
 	{
 		name:   "last-lost-in-an-answer",
 		breaks: "A node forgets that its own units came later than those that Redis tells of.",
-		file:   "internal/algorithm/buckets.go",
+		file:   "internal/algorithm/window_shared.go",
 		old:    `w.last[i] = max(w.last[i], int64(b.Last))`,
 		new:    `w.last[i] = int64(b.Last)`,
 		by:     counters("TestAnswerKeepsTheLastUnit"),

@@ -137,3 +137,17 @@ func (c *Counter) Touch(now int64, rule *limit.Rule) (ok bool) {
 	c.unlockAndNote()
 	return true
 }
+
+// Follow takes over the mode of a link that c does not report to. nil changes nothing.
+func (c *Counter) Follow(link *Link, now int64) {
+	if link == nil {
+		return
+	}
+	c.lock(now)
+	defer c.unlock()
+	c.state() // unfolds it with the multiplier that it was folded with
+	c.setMode(link.unsorted.mode.Load())
+}
+
+// RefuseAll makes c refuse every check. Call it before the first.
+func (c *Counter) RefuseAll() { c.setMode(packMode(MultiplierClosed, false)) }

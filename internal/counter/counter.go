@@ -13,7 +13,7 @@ import (
 // inlineKey is the length, in bytes, of the longest key that is kept in the counter itself.
 const inlineKey = 18
 
-// Counter counts one key under one rule. Build it with [New] or [NewAlone]. All methods are
+// Counter counts one key under one rule. Build it with [New]. All methods are
 // safe for concurrent use, unless they say otherwise.
 //
 // It does what a lease cannot: merge an answer of the authority, roll a window, reserve,

@@ -15,7 +15,7 @@
 //     authority has answered (sync.go).
 //
 // Entries belong to an index, which says which counter has which entry; this package knows no
-// index. Counters without one are made by [NewAlone].
+// index.
 //
 // # What is not promised
 //

@@ -48,8 +48,8 @@ func Add(all *limit.AllResult, i int, rule *limit.Rule, res limit.Result) {
 func Mistaken(checks []limit.Check) int {
 	for i := range checks {
 		for j := range i {
-			a, b := &checks[i], &checks[j]
-			if a.Key == b.Key && arith.Of(a.Rule.Arith()).Hash == arith.Of(b.Rule.Arith()).Hash && a.Rule.Name() == b.Rule.Name() && !arith.Of(a.Rule.Arith()).SameShape(arith.Of(b.Rule.Arith())) {
+			a, b := arith.Of(checks[i].Rule.Arith()), arith.Of(checks[j].Rule.Arith())
+			if checks[i].Key == checks[j].Key && a.Hash == b.Hash && a.Name == b.Name && !a.SameShape(b) {
 				return i
 			}
 		}

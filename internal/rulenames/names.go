@@ -52,10 +52,12 @@ type named struct {
 	reported bool          // the conflict was
 }
 
+func sameShape(a, b *limit.Rule) bool { return arith.Of(a.Arith()).SameShape(arith.Of(b.Arith())) }
+
 // See notes that a rule is used.
 func (n *Names) See(rule *limit.Rule) {
 	cell := &n.cells[arith.Of(rule.Arith()).NameHash%nameCells]
-	if e := cell.Load(); e != nil && arith.Of(e.current.Load().Arith()).SameShape(arith.Of(rule.Arith())) {
+	if e := cell.Load(); e != nil && sameShape(e.current.Load(), rule) {
 		return
 	}
 	e := n.entry(rule)
@@ -63,7 +65,7 @@ func (n *Names) See(rule *limit.Rule) {
 		return
 	}
 	cell.Store(e)
-	if arith.Of(e.current.Load().Arith()).SameShape(arith.Of(rule.Arith())) {
+	if sameShape(e.current.Load(), rule) {
 		return
 	}
 	if was, first := n.change(e, rule); first && n.OnConflict != nil {
@@ -93,13 +95,13 @@ func (n *Names) entry(rule *limit.Rule) *named {
 func (n *Names) change(e *named, rule *limit.Rule) (was *limit.Rule, first bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if was = e.current.Load(); arith.Of(was.Arith()).SameShape(arith.Of(rule.Arith())) {
+	if was = e.current.Load(); sameShape(was, rule) {
 		return was, false // another goroutine was faster
 	}
 	if was.Algorithm() != rule.Algorithm() {
 		e.mixed.Store(true)
 	}
-	again := slices.IndexFunc(e.before, func(o *limit.Rule) bool { return arith.Of(o.Arith()).SameShape(arith.Of(rule.Arith())) })
+	again := slices.IndexFunc(e.before, func(o *limit.Rule) bool { return sameShape(o, rule) })
 	if again >= 0 {
 		e.before = slices.Delete(e.before, again, again+1)
 		n.conflicts.Add(1)

@@ -92,10 +92,10 @@ func (m model) take(key string, rule *limit.Rule, n, now int64) limit.Result {
 	id := ident{alg: rule.Algorithm(), name: rule.Name(), key: key}
 	c := m[id]
 	if c == nil {
-		c = counter.NewAlone(key, rule, nil, now)
+		c = counter.New(key, rule, 0, nil, nil, now)
 		m[id] = c
 	}
-	res, _ := c.Take(now, n, rule)
+	res, _ := c.Ask(now, n, rule, true)
 	return res
 }
 

@@ -2,8 +2,6 @@ package counter
 
 import "github.com/hybridlimit/hybridlimit/limit"
 
-// This file is for callers who keep counters without an index, such as a simulator.
-
 // NewAlone returns a counter with an entry of its own. link may be nil.
 func NewAlone(key string, rule *limit.Rule, link *Link, now int64) *Counter {
 	c := New(key, rule, 0, link, &Group{Leases: new(Leases)}, now)
@@ -31,17 +29,3 @@ func (c *Counter) Allow(now, n int64, rule *limit.Rule) (allowed bool, src limit
 	allowed, src, ok = c.Check(now, n, rule)
 	return allowed, src, false, ok
 }
-
-// Follow takes over the mode of a link that c does not report to. nil changes nothing.
-func (c *Counter) Follow(link *Link, now int64) {
-	if link == nil {
-		return
-	}
-	c.lock(now)
-	defer c.unlock()
-	c.state() // unfolds it with the multiplier that it was folded with
-	c.setMode(link.unsorted.mode.Load())
-}
-
-// RefuseAll makes c refuse every check. Call it before the first.
-func (c *Counter) RefuseAll() { c.setMode(packMode(MultiplierClosed, false)) }
