@@ -45,7 +45,7 @@ var viewMutants = []mutant{
 	{
 		name:   "old-units-in-the-new-window",
 		breaks: "Units are reported in the bucket in which they are sent, not in which they were admitted.",
-		file:   "internal/algorithm/buckets.go",
+		file:   "internal/algorithm/window_shared.go",
 		old:    `Bucket{ID: w.cur - int64(i), Units`,
 		new:    `Bucket{ID: w.cur, Units`,
 		by:     sim(300),
@@ -61,7 +61,7 @@ var viewMutants = []mutant{
 	{
 		name:   "buckets-one-off",
 		breaks: "The buckets that Redis answers are taken for one older.",
-		file:   "internal/algorithm/buckets.go",
+		file:   "internal/algorithm/window_shared.go",
 		old:    `if i := max(w.cur-b.ID, 0); i < int64(len(units))`,
 		new:    `if i := max(w.cur-b.ID, 0) + 1; i < int64(len(units))`,
 		by:     sim(300),
