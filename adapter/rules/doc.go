@@ -35,7 +35,8 @@
 //
 // # Checks in pipelines
 //
-// [Validate] returns all mistakes of a file, each with line, column and field.
+// [Validate] returns all mistakes of a file, each with line, column and field. What a limiter
+// cannot decide by is a mistake for [Options.Load] and [Options.Parse] only, which know it.
 //
 // # Envoy
 //

@@ -375,6 +375,12 @@ func TestCheckRefusesRules(t *testing.T) {
 			if _, err := openFile(path, Options{Check: check}, readFile); err == nil {
 				t.Error("a first file with such a rule is taken")
 			}
+			_, err1 := Options{Check: check}.Load(path)
+			_, err2 := Options{Check: check}.Parse(path, []byte(c.text))
+			_, err3 := Load(path)
+			if err1 == nil || err2 == nil || err3 != nil || err1.Error() != err2.Error() || !strings.Contains(err1.Error(), c.want) {
+				t.Errorf("read once: %v, %v, want %q; without Check: %v", err1, err2, c.want, err3)
+			}
 			if _, err := openFile(path, Options{}, readFile); err != nil {
 				t.Errorf("without Check: %v", err)
 			}

@@ -13,11 +13,26 @@ import (
 // Parse reads the text of a rules file, YAML or JSON. name is what errors call the file. The
 // error is of type [Problems] and has all that was found wrong, in the order of the lines.
 func Parse(name string, text []byte) (*Set, error) {
-	set, problems := parse(name, text, nil, nil)
+	return Options{}.Parse(name, text)
+}
+
+// Parse is [Parse] for a limiter that Options.Check knows: a rule that it cannot decide by is a
+// problem, as it is for [Watch]. The other options mean nothing here.
+func (o Options) Parse(name string, text []byte) (*Set, error) {
+	set, problems := parse(name, text, nil, o.Check)
 	if problems != nil {
 		return nil, problems
 	}
 	return set, nil
+}
+
+// Load is [Load] for a limiter that Options.Check knows, see [Options.Parse].
+func (o Options) Load(path string) (*Set, error) {
+	text, err := readFile(path)
+	if err != nil {
+		return nil, unreadable(path, err)
+	}
+	return o.Parse(path, text)
 }
 
 // Validate returns what is wrong with the text of a rules file, nil if nothing is. It is
@@ -28,13 +43,7 @@ func Validate(name string, text []byte) Problems {
 }
 
 // Load reads a rules file once, see [Parse]. A file that cannot be read is a problem, too.
-func Load(path string) (*Set, error) {
-	text, err := readFile(path)
-	if err != nil {
-		return nil, unreadable(path, err)
-	}
-	return Parse(path, text)
-}
+func Load(path string) (*Set, error) { return Options{}.Load(path) }
 
 // parse reads a file. Rules that are the same as in old stay the same pointer. A rule that
 // check, unless it is nil, has an error for is a problem.
