@@ -7,11 +7,13 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/adapter/rules"
 	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/screen"
+	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
 // validateCmd checks rules files.
 type validateCmd struct {
 	Files []string `arg:"" name:"file" help:"Rules files; - is what is piped in."`
+	For   string   `default:"any" enum:"any,serve" help:"What is to use the files: ${enum}. serve cannot use every rule that there is. Default ${default}."`
 }
 
 // problemJSON is a mistake for programs.
@@ -40,10 +42,15 @@ type sizeJSON struct {
 
 // Run checks the files and prints every problem as file:line:column, like a compiler.
 func (c *validateCmd) Run(p *program) error {
+	var o rules.Options
+	if c.For == "serve" {
+		var limiter *hybrid.Limiter // what it can decide by does not depend on its options
+		o.Check = limiter.CheckRule
+	}
 	bad := false
 	list := make([]fileJSON, len(c.Files))
 	for i, file := range c.Files {
-		set, err := p.readRules(file)
+		set, err := p.readRules(file, o)
 		var problems rules.Problems
 		if err != nil && !errors.As(err, &problems) {
 			return err
@@ -71,15 +78,15 @@ func (c *validateCmd) Run(p *program) error {
 }
 
 // readRules reads a rules file, or what is piped in.
-func (p *program) readRules(file string) (*rules.Set, error) {
+func (p *program) readRules(file string, o rules.Options) (*rules.Set, error) {
 	if file != "-" {
-		return rules.Load(file)
+		return o.Load(file)
 	}
 	text, err := io.ReadAll(io.LimitReader(p.in, rules.MaxBytes+1))
 	if err != nil {
 		return nil, err
 	}
-	return rules.Parse("-", text)
+	return o.Parse("-", text)
 }
 
 func fileOf(file string, set *rules.Set, problems rules.Problems) fileJSON {

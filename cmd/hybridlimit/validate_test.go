@@ -47,6 +47,29 @@ func TestValidateEnvoy(t *testing.T) {
 	cli(t, "validate", file).want(t, exitOK).says(t, "1 domain with 1 descriptor")
 }
 
+// What serve will refuse is found beforehand, and only if somebody asks for serve: elsewhere
+// the same file is good.
+func TestValidateForServe(t *testing.T) {
+	exact := "rules:\n  exact: {algorithm: sliding-log, limit: 5, per: 1m}\n  free: {algorithm: sliding-log, limit: 5, per: 1m, unlimited: true}\n"
+	file := write(t, "log.yaml", exact)
+	cli(t, "validate", file).want(t, exitOK)
+	cli(t, "validate", "--for=any", file).want(t, exitOK)
+	const why = ":2:10: rules.exact: "
+	for name, o := range map[string]outcome{
+		file: cli(t, "validate", "--for", "serve", file), "-": piped(t, exact, "validate", "--for", "serve", "-"),
+	} {
+		if o.says(t, name+why); o.code != exitFound {
+			t.Errorf("%s: exit code %d", name, o.code)
+		}
+	}
+	cli(t, "validate", "--for", "serve", write(t, "good.yaml", rulesFile)).want(t, exitOK).says(t, "valid: 2 rules")
+	cli(t, "validate", "--for", "nobody", file).want(t, exitUsage)
+	// And serve says the same.
+	if o := cli(t, "serve", "--alone", "--grpc=-", "--http=-", "--resp=127.0.0.1:0", "--rules", file); o.code != exitUsage || !strings.Contains(o.err, file+why) {
+		t.Errorf("exit code %d, %s", o.code, o.err)
+	}
+}
+
 func TestVersion(t *testing.T) {
 	cli(t, "version").want(t, exitOK).says(t, "hybridlimit ", ", go1.", "layout 1 in Redis")
 	var v versionJSON
