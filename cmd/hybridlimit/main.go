@@ -74,10 +74,11 @@ func (e *exitError) Unwrap() error { return e.err }
 // found is what a command returns that has shown what is wrong.
 var found = &exitError{code: exitFound}
 
-// usage marks an error as one of the arguments.
+// usage marks an error as one of the arguments, unless it has an exit code already.
 func usage(err error) error {
-	if err == nil {
-		return nil
+	var exit *exitError
+	if err == nil || errors.As(err, &exit) {
+		return err
 	}
 	return &exitError{exitUsage, err}
 }

@@ -109,17 +109,29 @@ func (c *serveCmd) options(log *slog.Logger) (o server.Options, err error) {
 		o.Redis = target.UniversalClient
 	}
 	for _, at := range []struct {
-		addr string
-		into *net.Listener
-	}{{c.GRPC, &o.GRPC}, {c.RESP, &o.RESP}, {c.HTTP, &o.HTTP}} {
+		flag, addr string
+		into       *net.Listener
+	}{{"--grpc", c.GRPC, &o.GRPC}, {"--resp", c.RESP, &o.RESP}, {"--http", c.HTTP, &o.HTTP}} {
 		if at.addr == "-" {
 			continue
 		}
 		if *at.into, err = net.Listen("tcp", at.addr); err != nil {
-			return o, err // the program ends, and the sockets with it
+			return o, cannotListen(at.flag, err) // the program ends, and the sockets with it
 		}
 	}
 	return o, nil
+}
+
+// cannotListen says whether a flag is wrong, or the machine does not allow now what it says,
+// as when another program has the port: then the same command may work later.
+func cannotListen(flag string, err error) error {
+	err = fmt.Errorf("%s: %w", flag, err)
+	var bad *net.AddrError
+	var name *net.DNSError
+	if errors.As(err, &bad) || errors.As(err, &name) && name.IsNotFound {
+		return usage(err)
+	}
+	return &exitError{exitFailed, err}
 }
 
 // tls reads the certificates; nil if there are none.

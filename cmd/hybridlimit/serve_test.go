@@ -141,22 +141,36 @@ func TestServeWithoutTheRedisThatItWasTold(t *testing.T) {
 	}
 }
 
-func TestServeRefusesWhatItCannotServe(t *testing.T) {
-	good := rulesAt(t, someRules)
+// Nothing is wrong with the flags when another program has the port: a script that runs the
+// command again is right to do so.
+func TestServeWhereAnotherProgramListens(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer taken.Close()
+	for _, flag := range []string{"--grpc", "--resp", "--http"} {
+		args := []string{"serve", "--alone", "--rules", rulesAt(t, someRules), "--grpc=127.0.0.1:0", "--resp=127.0.0.1:0", "--http=127.0.0.1:0"}
+		o := cli(t, append(args, flag, taken.Addr().String())...)
+		if o.code != exitFailed || !strings.HasPrefix(o.err, "hybridlimit: "+flag+": ") || !strings.Contains(o.err, taken.Addr().String()) {
+			t.Errorf("exit code %d, %s", o.code, o.err)
+		}
+	}
+}
+
+func TestServeRefusesWhatItCannotServe(t *testing.T) {
+	good := rulesAt(t, someRules)
 	for _, c := range []struct {
 		args string
 		want string
 	}{
 		{"--alone", "--rules"},
+		{"--alone --rules " + good + " --resp 127.0.0.1", "--resp: "},
+		{"--alone --rules " + good + " --http 127.0.0.1:65536", "--http: "},
+		{"--alone --rules " + good + " --grpc 127.0.0.1:nonsense", "--grpc: "},
 		{"--alone --rules " + good + ".none", ".none"},
 		{"--alone --rules " + rulesAt(t, "rules: {api: {algorithm: token-bucket, limit: x, per: 1m}}"), "rules.yaml:1:"},
 		{"--alone --rules " + good + " --grpc - --resp -", "address"},
-		{"--alone --rules " + good + " --resp " + taken.Addr().String(), "in use"},
 		{"--alone --rules " + good + " --fallback hope", "fallback"},
 		{"--alone --rules " + good + " --stop-timeout 2h", "StopTimeout"},
 		{"--alone --rules " + good + " --tls-cert none.pem", "tls-cert"},
