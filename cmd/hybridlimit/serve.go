@@ -42,11 +42,12 @@ type serveCmd struct {
 	RESP string `name:"resp" default:"127.0.0.1:6380" placeholder:"ADDRESS" help:"Where Redis clients are served; - for nowhere. Default ${default}."`
 	HTTP string `name:"http" default:"127.0.0.1:8080" placeholder:"ADDRESS" help:"Where /healthz, /readyz and /metrics are; - for nowhere. Default ${default}."`
 
-	RESPPassword string `name:"resp-password" env:"HYBRIDLIMIT_RESP_PASSWORD" placeholder:"TEXT" help:"What Redis clients must send with AUTH. Better set in the environment."`
-	RESPMaxConns int    `name:"resp-max-conns" help:"How many connections of Redis clients there may be. Default 10000."`
-	TLSCert      string `name:"tls-cert" type:"path" placeholder:"FILE" help:"Certificate chain for gRPC and RESP."`
-	TLSKey       string `name:"tls-key" type:"path" placeholder:"FILE" help:"Its private key."`
-	TLSClientCA  string `name:"tls-client-ca" type:"path" placeholder:"FILE" help:"Ask clients for a certificate of this authority."`
+	RESPPassword string        `name:"resp-password" env:"HYBRIDLIMIT_RESP_PASSWORD" placeholder:"TEXT" help:"What Redis clients must send with AUTH. Better set in the environment."`
+	RESPMaxConns int           `name:"resp-max-conns" help:"How many connections of Redis clients there may be. Default 10000."`
+	RESPIdle     time.Duration `name:"resp-idle-timeout" default:"10m" help:"How long a connection of a Redis client may be silent; 0 is for ever. Default ${default}."`
+	TLSCert      string        `name:"tls-cert" type:"path" placeholder:"FILE" help:"Certificate chain for gRPC and RESP."`
+	TLSKey       string        `name:"tls-key" type:"path" placeholder:"FILE" help:"Its private key."`
+	TLSClientCA  string        `name:"tls-client-ca" type:"path" placeholder:"FILE" help:"Ask clients for a certificate of this authority."`
 
 	ChargeRefused   bool `help:"A request of several hits that is refused takes what is left. Needed for Envoy's apply_on_stream_done."`
 	Shadow          bool `help:"Answer OK to every request of Envoy, and count what would have been refused."`
@@ -86,7 +87,7 @@ func (c *serveCmd) options(log *slog.Logger) (o server.Options, err error) {
 		Limiter: hybrid.Options{
 			KeyPrefix: c.Prefix, Shards: c.Shards, ExpectedNodes: c.ExpectedNodes, MaxKeys: c.MaxKeys, MaxLag: c.MaxLag,
 		},
-		RESPPassword: c.RESPPassword, RESPMaxConns: c.RESPMaxConns,
+		RESPPassword: c.RESPPassword, RESPMaxConns: c.RESPMaxConns, RESPIdleTimeout: c.RESPIdle,
 		ChargeRefused: c.ChargeRefused, Shadow: c.Shadow, Headers: c.ResponseHeaders,
 		StopDelay: c.StopDelay, StopTimeout: c.StopTimeout, Logger: log,
 	}

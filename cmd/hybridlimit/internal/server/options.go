@@ -31,8 +31,9 @@ type Options struct {
 	// TLS is for GRPC and RESP. Default: no TLS.
 	TLS *tls.Config
 
-	RESPPassword string
-	RESPMaxConns int // default 10,000
+	RESPPassword    string
+	RESPMaxConns    int           // default 10,000
+	RESPIdleTimeout time.Duration // default 0: never
 
 	ChargeRefused, Shadow, Headers bool // see the options of package rls
 

@@ -123,7 +123,8 @@ func (s *Server) build() error {
 	}
 	if o.RESP != nil {
 		server, err := resp.New(resp.Options{
-			Limiter: s.lim, Rules: s.file.Set, Look: s.fresh.Look, Password: o.RESPPassword, TLS: o.TLS, MaxConns: o.RESPMaxConns, Logger: o.Logger,
+			Limiter: s.lim, Rules: s.file.Set, Look: s.fresh.Look, Password: o.RESPPassword, TLS: o.TLS, MaxConns: o.RESPMaxConns, IdleTimeout: o.RESPIdleTimeout,
+			Logger: o.Logger,
 		})
 		if err != nil {
 			return err

@@ -30,13 +30,14 @@ var (
 	respConns    = desc("resp_connections", "Connections of Redis clients.")
 	respCommands = desc("resp_commands_total", "Commands of Redis clients by outcome.", "outcome")
 	respEnded    = desc("resp_connections_refused_total", "Connections of Redis clients that were ended by the server.", "reason")
+	respIdle     = desc("resp_connections_idle_total", "Connections of Redis clients that were ended because nothing went over them.")
 
 	rlsRequests = desc("rls_requests_total", "Requests of the rate limit service by outcome.", "outcome")
 )
 
 // Describe sends what Collect can send.
 func (m *Metrics) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{rulesLoads, rulesRefused, rulesBad, rulesLoaded, rulesCount, respConns, respCommands, respEnded, rlsRequests} {
+	for _, d := range []*prometheus.Desc{rulesLoads, rulesRefused, rulesBad, rulesLoaded, rulesCount, respConns, respCommands, respEnded, respIdle, rlsRequests} {
 		out <- d
 	}
 }
@@ -73,6 +74,7 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 		counter(respCommands, s.Errors, "error")
 		counter(respEnded, s.Protocol, "protocol")
 		counter(respEnded, s.TurnedAway, "too_many")
+		counter(respIdle, s.Idle)
 	}
 	if m.RLS != nil {
 		s := m.RLS.Stats()

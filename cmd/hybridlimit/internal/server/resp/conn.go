@@ -21,6 +21,9 @@ const (
 	lingerBytes = 1 << 20
 )
 
+// wakeUp is a deadline that ends a Read that waits.
+var wakeUp = time.Unix(1, 0)
+
 // conn is a connection of a client. redcon reads whole commands from it, and only such as
 // [frame] lets through.
 type conn struct {
@@ -67,6 +70,7 @@ func (c *conn) fill() {
 		c.buf = grown
 	}
 	seen := len(c.buf)
+	c.await()
 	n, err := c.Conn.Read(c.buf[seen:cap(c.buf)])
 	c.buf = c.buf[:seen+n]
 	complete, bad := c.frame.scan(c.buf[seen:])
@@ -74,9 +78,40 @@ func (c *conn) fill() {
 		c.ready = seen + complete
 	}
 	c.bad = bad
-	if c.err = err; c.stopping.Load() && errors.Is(err, os.ErrDeadlineExceeded) {
+	if c.err = err; errors.Is(err, os.ErrDeadlineExceeded) {
 		c.err = io.EOF
+		if !c.stopping.Load() {
+			c.server.count.idle.Add(1)
+			c.server.o.Logger.Debug("resp: a connection is idle, and ended", "client", c.RemoteAddr().String())
+		}
 	}
+}
+
+// await bounds the next Read by Options.IdleTimeout.
+func (c *conn) await() {
+	if c.server.o.IdleTimeout == 0 {
+		return
+	}
+	_ = c.SetReadDeadline(time.Now().Add(c.server.o.IdleTimeout)) // an error is one of a connection that has ended
+	// stop sets its deadline after it has set stopping: if that one was overwritten just now, it
+	// is seen here.
+	if c.stopping.Load() {
+		_ = c.SetReadDeadline(wakeUp)
+	}
+}
+
+// Write sends answers, for Options.IdleTimeout at most: a client that takes none would keep its
+// connection for ever.
+func (c *conn) Write(p []byte) (int, error) {
+	if c.server.o.IdleTimeout > 0 {
+		_ = c.SetWriteDeadline(time.Now().Add(c.server.o.IdleTimeout)) // as in await
+	}
+	n, err := c.Conn.Write(p)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		c.server.count.idle.Add(1)
+		c.server.o.Logger.Debug("resp: a client takes no answers, and its connection is ended", "client", c.RemoteAddr().String())
+	}
+	return n, err
 }
 
 // refuse tells the client why its connection ends.
@@ -98,7 +133,7 @@ func (c *conn) refuse(why error) {
 // none.
 func (c *conn) stop() {
 	c.stopping.Store(true)
-	_ = c.SetReadDeadline(time.Unix(1, 0)) // wakes a Read that waits; an error is one of a connection that has ended
+	_ = c.SetReadDeadline(wakeUp) // an error is one of a connection that has ended
 }
 
 // Close ends the connection.

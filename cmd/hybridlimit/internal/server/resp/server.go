@@ -10,6 +10,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/tidwall/redcon"
 
@@ -30,6 +31,9 @@ type Options struct {
 	TLS *tls.Config
 	// MaxConns is how many connections there may be. Default 10,000.
 	MaxConns int
+	// IdleTimeout ends a connection over which a client sends nothing, or takes no answer, for
+	// that long. Clients with a pool connect anew. Default 0: never.
+	IdleTimeout time.Duration
 	// Logger gets a line for each client that is sent away. Default: none.
 	Logger *slog.Logger
 }
@@ -52,7 +56,7 @@ type Server struct {
 }
 
 type counters struct {
-	commands, errors, refused, protocol, turnedAway, panics atomic.Uint64
+	commands, errors, refused, protocol, turnedAway, idle, panics atomic.Uint64
 }
 
 // Stats is what a server has done since it was made.
@@ -63,6 +67,7 @@ type Stats struct {
 	Errors     uint64 // of these, commands that were answered with an error
 	Protocol   uint64 // connections that were ended because of what they sent
 	TurnedAway uint64 // connections beyond Options.MaxConns
+	Idle       uint64 // connections that were ended by Options.IdleTimeout
 	Panics     uint64 // commands that failed in a way they never should; also in Errors
 }
 
@@ -85,6 +90,9 @@ func New(o Options) (*Server, error) {
 	}
 	if o.MaxConns < 1 {
 		errs = append(errs, fmt.Errorf("resp: Options.MaxConns is %d, must be at least 1", o.MaxConns))
+	}
+	if o.IdleTimeout < 0 {
+		errs = append(errs, fmt.Errorf("resp: Options.IdleTimeout is %v, must be at least 0", o.IdleTimeout))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -153,6 +161,6 @@ func (s *Server) Stats() Stats {
 	s.mu.Unlock()
 	return Stats{
 		Conns: conns, Commands: s.count.commands.Load(), Refused: s.count.refused.Load(), Errors: s.count.errors.Load(),
-		Protocol: s.count.protocol.Load(), TurnedAway: s.count.turnedAway.Load(), Panics: s.count.panics.Load(),
+		Protocol: s.count.protocol.Load(), TurnedAway: s.count.turnedAway.Load(), Idle: s.count.idle.Load(), Panics: s.count.panics.Load(),
 	}
 }
