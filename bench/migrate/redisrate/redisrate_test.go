@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -148,6 +149,18 @@ func TestAnswersDiffer(t *testing.T) {
 		if was := b.allow(t, "less", theirs, -5); was.Remaining != 10 {
 			t.Errorf("%+v", was)
 		}
+		// Some of what was used comes back. All of it, or more, does not: only the answer says so.
+		for less, left := range map[int]int{2: 7, 5: 5, 8: 5} {
+			key := strconv.Itoa(less)
+			b.allow(t, key, theirs, 5)
+			was, then := b.allow(t, key, theirs, -less), b.allow(t, key, theirs, 0)
+			if was.Allowed != -less || was.Remaining != 5+less || then.Remaining != left {
+				t.Errorf("%d handed back: %+v, then %+v", less, was, then)
+			}
+		}
+		if _, _, err := b.ours.TakeAtMost(t.Context(), "less", ours, -5); !errors.Is(err, limit.ErrInvalidN) {
+			t.Error(err)
+		}
 		if _, err := b.ours.Take(t.Context(), "less", ours, -5); !errors.Is(err, limit.ErrInvalidN) {
 			t.Error(err)
 		}
@@ -176,6 +189,70 @@ func TestAtMost(t *testing.T) {
 		time.Sleep(3500 * time.Millisecond) // the other half
 		if was, is := b.allow(t, "k", theirs, 1), b.take(t, "k", ours, 1); was.Allowed != 0 || !is.Allowed {
 			t.Errorf("%+v, %+v", was, is)
+		}
+	})
+}
+
+// What AllowAtMost says when nothing is left, when more is asked for than fits, and of nothing.
+func TestAtMostAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		theirs, ours := redis_rate.PerMinute(10), limit.Must(limit.TokenBucket("r", 10, 10, time.Minute))
+		for i, n := range []int{0, 3, 50, 1, 5} {
+			was, err1 := b.theirs.AllowAtMost(t.Context(), "k", theirs, n)
+			granted, is, err2 := b.ours.TakeAtMost(t.Context(), "k", ours, int64(n))
+			if err := errors.Join(err1, err2); err != nil {
+				t.Fatal(err)
+			}
+			if int64(was.Allowed) != granted || int64(was.Remaining) != is.Remaining || !near(was.ResetAfter, is.ResetAfter) ||
+				is.Allowed != (granted > 0 || n == 0) || !is.Allowed && !near(was.RetryAfter, is.RetryAfter) || is.Allowed && (was.RetryAfter != -1 || is.RetryAfter != 0) {
+				t.Errorf("%d: %+v, %d %+v", i, was, granted, is)
+			}
+		}
+	})
+}
+
+// A key that is in use gets another limit: another burst is the same for both. Of another rate
+// theirs keep how long it takes, ours how many units it is.
+func TestChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		rule := func(burst, units int64) *limit.Rule {
+			return limit.Must(limit.TokenBucket("r", burst, units, time.Minute))
+		}
+		of := func(burst, rate int) redis_rate.Limit {
+			return redis_rate.Limit{Rate: rate, Period: time.Minute, Burst: burst}
+		}
+		for key, c := range map[string]struct{ used, burst, left int }{"larger": {10, 20, 9}, "smaller": {2, 5, 2}, "too small": {8, 5, 0}} {
+			b.allow(t, key, of(10, 10), c.used)
+			b.take(t, key, rule(10, 10), int64(c.used))
+			was, is := b.allow(t, key, of(c.burst, 10), 1), b.take(t, key, rule(int64(c.burst), 10), 1)
+			if was.Remaining != c.left || is.Remaining != int64(c.left) || !near(max(was.RetryAfter, 0), is.RetryAfter) || !near(was.ResetAfter, is.ResetAfter) {
+				t.Errorf("a burst that is %s: %+v, %+v", key, was, is)
+			}
+		}
+		b.allow(t, "k", of(10, 10), 10)
+		b.take(t, "k", rule(10, 10), 10)
+		if was, is := b.allow(t, "k", of(10, 20), 1), b.take(t, "k", rule(10, 20), 1); !near(was.ResetAfter, time.Minute) || !near(is.ResetAfter, 30*time.Second) ||
+			!near(was.RetryAfter, 33*time.Second) || !near(is.RetryAfter, 3*time.Second) {
+			t.Errorf("twice the rate: %+v, %+v", was, is)
+		}
+	})
+}
+
+// Limits that are none.
+func TestNoLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		if res, err := b.theirs.Allow(t.Context(), "k", redis_rate.Limit{Period: time.Minute, Burst: 3}); err == nil {
+			t.Errorf("a rate of 0: %+v", res)
+		}
+		if _, err := limit.TokenBucket("r", 3, 0, time.Minute); err == nil {
+			t.Error("a rate of 0 is a rule")
+		}
+		was, is := b.allow(t, "k", redis_rate.Limit{Rate: 10, Period: time.Minute}, 1), b.take(t, "k", limit.Must(limit.TokenBucket("r", 0, 10, time.Minute)), 1)
+		if was.Allowed != 0 || was.RetryAfter != 6*time.Second || is.Allowed || is.RetryAfter != limit.Never {
+			t.Errorf("a burst of 0: %+v, %+v", was, is)
 		}
 	})
 }

@@ -154,6 +154,118 @@ func TestReserve(t *testing.T) {
 	})
 }
 
+// What a canceled reservation or wait hands back, and whom it helps.
+func TestCancel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		was, is, rule := rate.NewLimiter(1, 1), ours(t), bucket(1, 1, time.Second)
+		was.Allow()
+		is.Allow("k", rule)
+		a, b := was.Reserve(), is.Reserve("k", rule, 1)
+		was.Reserve()
+		is.Reserve("k", rule, 1)
+		// Nobody moves up when one hands back behind whom others have reserved.
+		a.Cancel()
+		b.Cancel()
+		a, b = was.Reserve(), is.Reserve("k", rule, 1)
+		if a.Delay() != 3*time.Second || b.Delay() != 3*time.Second {
+			t.Errorf("behind others: %v, %v", a.Delay(), b.Delay())
+		}
+		// Each further Cancel of theirs hands back once more.
+		for range 2 {
+			a.Cancel()
+			b.Cancel()
+		}
+		if a, b := was.Reserve(), is.Reserve("k", rule, 1); a.Delay() != time.Second || b.Delay() != 3*time.Second {
+			t.Errorf("canceled twice: %v, %v", a.Delay(), b.Delay())
+		}
+
+		// A wait that is given up takes nothing.
+		was, rule = rate.NewLimiter(1, 1), bucket(1, 1, time.Second)
+		was.Allow()
+		is.Allow("w", rule)
+		for name, wait := range map[string]func(context.Context) error{
+			"theirs": was.Wait, "ours": func(ctx context.Context) error { return is.Wait(ctx, "w", rule, 1) },
+		} {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(100*time.Millisecond, cancel)
+			if err := wait(ctx); !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if a, b := was.Reserve(), is.Reserve("w", rule, 1); !near(a.Delay(), 800*time.Millisecond) || !near(b.Delay(), 800*time.Millisecond) {
+			t.Errorf("%v, %v", a.Delay(), b.Delay())
+		}
+	})
+}
+
+// Nothing is asked for while units are reserved ahead: theirs wait for their turn.
+func TestNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		was, is, rule := rate.NewLimiter(1, 1), ours(t), bucket(1, 1, time.Second)
+		for range 2 {
+			was.Reserve()
+			is.Reserve("k", rule, 1)
+		}
+		if tokens, left := was.Tokens(), is.Peek("k", rule).Remaining; tokens != -1 || left != 0 {
+			t.Errorf("%v tokens, %d left", tokens, left)
+		}
+		if a, b := was.AllowN(time.Now(), 0), is.AllowN("k", rule, 0); a || !b {
+			t.Errorf("%t, %t", a, b)
+		}
+		if a, b := was.ReserveN(time.Now(), 0), is.Reserve("k", rule, 0); a.Delay() != time.Second || b.Delay() != 0 {
+			t.Errorf("%v, %v", a.Delay(), b.Delay())
+		}
+		start := time.Now()
+		if err := is.Wait(t.Context(), "k", rule, 0); err != nil || time.Since(start) != 0 {
+			t.Errorf("ours: %v after %v", err, time.Since(start))
+		}
+		if err := was.WaitN(t.Context(), 0); err != nil || time.Since(start) != time.Second {
+			t.Errorf("theirs: %v after %v", err, time.Since(start))
+		}
+	})
+}
+
+// Limits that are none: without a rate, without a burst, without both.
+func TestNoRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		was := rate.NewLimiter(0, 3)
+		if !was.AllowN(time.Now(), 3) || was.Allow() || was.Reserve().Delay() != rate.InfDuration {
+			t.Error("a rate of 0 is not the burst, and then nothing")
+		}
+		if rate.Every(0) != rate.Inf || rate.Every(-1) != rate.Inf {
+			t.Error("every 0 is a limit")
+		}
+		for name, err := range map[string]error{
+			"no rate": second(limit.TokenBucket("r", 3, 0, time.Second)), "every 0": second(limit.TokenBucket("r", 1, 1, 0)), "a burst below 0": second(limit.TokenBucket("r", -1, 1, time.Second)),
+		} {
+			if err == nil {
+				t.Errorf("%s is a rule", name)
+			}
+		}
+		is, none := ours(t), bucket(0, 10, time.Second)
+		if new(rate.Limiter).Allow() || is.Allow("k", none) {
+			t.Error("no burst, and admitted")
+		}
+		if res := is.Take("k", limit.Unlimited(), 1); res.Allowed || res.Source != limit.SourceInvalid {
+			t.Errorf("a limiter that is asked about Unlimited: %+v", res)
+		}
+	})
+}
+
+func second(_ *limit.Rule, err error) error { return err }
+
+// A third of a second is no whole number of nanoseconds.
+func TestRounding(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		was, is, rule := rate.NewLimiter(3, 1), ours(t), bucket(1, 3, time.Second)
+		was.Allow()
+		is.Allow("k", rule)
+		if a, b := was.Reserve().Delay(), is.Reserve("k", rule, 1).Delay(); a != 333333333 || b != 333333334 {
+			t.Errorf("%d, %d", a, b)
+		}
+	})
+}
+
 // SetBurst and SetLimit keep the tokens that are there; another rule of the same name keeps the
 // units that were used.
 func TestChange(t *testing.T) {
@@ -169,6 +281,25 @@ func TestChange(t *testing.T) {
 		if a, b := was.Tokens(), is.Peek("k", bucket(30, 5, time.Second)).Remaining; a != 0 || b != 20 {
 			t.Errorf("another burst: %v tokens, %v", a, b)
 		}
+
+		// A smaller one: theirs keep what fits, ours what was used.
+		was, is = rate.NewLimiter(1, 10), ours(t)
+		was.AllowN(time.Now(), 4)
+		is.AllowN("k", bucket(10, 1, time.Second), 4)
+		was.SetBurst(5)
+		if a, b := was.Tokens(), is.Peek("k", bucket(5, 1, time.Second)).Remaining; a != 5 || b != 1 {
+			t.Errorf("a smaller burst: %v tokens, %v", a, b)
+		}
+		// What is reserved ahead counts by the new rate.
+		was, is = rate.NewLimiter(1, 1), ours(t)
+		for range 3 {
+			was.Reserve()
+			is.Reserve("k", bucket(1, 1, time.Second), 1)
+		}
+		was.SetLimit(10)
+		if a, b := was.Reserve().Delay(), is.Reserve("k", bucket(1, 10, time.Second), 1).Delay(); a != 300*time.Millisecond || b != 300*time.Millisecond {
+			t.Errorf("another rate, with units reserved ahead: %v, %v", a, b)
+		}
 	})
 }
 
@@ -181,6 +312,12 @@ func TestNegative(t *testing.T) {
 	}
 	if res := is.Take("k", rule, -5); res.Allowed || res.Source != limit.SourceInvalid || is.Allow("k", rule) {
 		t.Errorf("%+v", res)
+	}
+	if err := was.WaitN(t.Context(), -1); err != nil || !was.ReserveN(time.Now(), -1).OK() {
+		t.Errorf("they refuse: %v", err)
+	}
+	if err := is.Wait(t.Context(), "k", rule, -1); !errors.Is(err, limit.ErrInvalidN) || is.Reserve("k", rule, -1).OK() {
+		t.Error(err)
 	}
 }
 
