@@ -2,12 +2,10 @@ package main
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/adapter/rules"
@@ -94,7 +92,7 @@ func (c *serveCmd) options(log *slog.Logger) (o server.Options, err error) {
 	if err := o.Limiter.Fallback.UnmarshalText([]byte(c.Fallback)); err != nil {
 		return o, err
 	}
-	if o.TLS, err = c.tls(); err != nil {
+	if o.TLS, err = c.tls(log); err != nil {
 		return o, err
 	}
 	if !c.Alone {
@@ -136,25 +134,13 @@ func cannotListen(flag string, err error) error {
 }
 
 // tls reads the certificates; nil if there are none.
-func (c *serveCmd) tls() (*tls.Config, error) {
+func (c *serveCmd) tls(log *slog.Logger) (*tls.Config, error) {
 	if c.TLSCert == "" && c.TLSKey == "" && c.TLSClientCA == "" {
 		return nil, nil
 	}
-	pair, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
+	files, err := openCertificates(c.TLSCert, c.TLSKey, c.TLSClientCA, log)
 	if err != nil {
-		return nil, fmt.Errorf("--tls-cert and --tls-key: %w", err)
+		return nil, err
 	}
-	config := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
-	if c.TLSClientCA == "" {
-		return config, nil
-	}
-	text, err := os.ReadFile(c.TLSClientCA)
-	if err != nil {
-		return nil, fmt.Errorf("--tls-client-ca: %w", err)
-	}
-	config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
-	if !config.ClientCAs.AppendCertsFromPEM(text) {
-		return nil, errors.New("--tls-client-ca: there is no certificate in the file")
-	}
-	return config, nil
+	return files.server(), nil
 }
