@@ -136,8 +136,9 @@ func (c *conn) stop() {
 	_ = c.SetReadDeadline(wakeUp) // an error is one of a connection that has ended
 }
 
-// Close ends the connection.
+// Close ends the connection. It counts until it has ended.
 func (c *conn) Close() error {
+	err := c.Conn.Close()
 	c.once.Do(func() { c.server.forget(c) })
-	return c.Conn.Close()
+	return err
 }

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/hybridlimit/hybridlimit/adapter/rules"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -176,6 +178,63 @@ func TestStopDoesNotWaitForIdleTimeout(t *testing.T) {
 				t.Errorf("%+v", st)
 			}
 		})
+	}
+}
+
+// stopsBetween stops a connection at the moment when it sets its first deadline.
+type stopsBetween struct {
+	net.Conn
+	stop func()
+	last time.Time
+}
+
+func (s *stopsBetween) SetReadDeadline(t time.Time) error {
+	if stop := s.stop; stop != nil {
+		s.stop = nil
+		stop()
+	}
+	s.last = t
+	return nil
+}
+
+// The same, at the worst moment.
+func TestStopBetweenDeadlines(t *testing.T) {
+	s := &Server{o: Options{IdleTimeout: time.Hour}}
+	between := &stopsBetween{}
+	c := &conn{Conn: between, server: s}
+	between.stop = c.stop
+	if c.await(); !between.last.Equal(wakeUp) {
+		t.Errorf("a Read that nobody wakes waits until %v", between.last)
+	}
+}
+
+// A client with a pool notices nothing.
+func TestPoolsConnectAnew(t *testing.T) {
+	s, addr := listen(t, Options{IdleTimeout: time.Hour})
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	defer rdb.Close()
+	for i := range 5 {
+		if err := rdb.Ping(t.Context()).Err(); err != nil {
+			t.Errorf("%d: %v", i, err)
+		}
+		for deadline := time.Now().Add(patience); s.Stats().Conns > 0; time.Sleep(time.Millisecond) {
+			hourIsOver(s)
+			if time.Now().After(deadline) {
+				t.Fatal("a connection does not end")
+			}
+		}
+	}
+	if st := s.Stats(); st.Idle < 5 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// hourIsOver ends the time of each connection that waits for a command.
+func hourIsOver(s *Server) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		_ = c.SetReadDeadline(wakeUp)
 	}
 }
 
