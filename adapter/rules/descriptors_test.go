@@ -3,6 +3,7 @@ package rules
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -124,6 +125,24 @@ descriptors:
 	}
 	if size := set.Size(); size.Domains != 7 || size.Descriptors != 18 || !set.HasDomain("stars") || set.HasDomain("star") {
 		t.Errorf("%+v", size)
+	}
+}
+
+// A unit is as long as envoyproxy/ratelimit counts it, however it is written.
+func TestUnits(t *testing.T) {
+	const day = 24 * time.Hour
+	for unit, want := range map[string]time.Duration{
+		"second": time.Second, "minute": time.Minute, "hour": time.Hour, "day": day, "week": 7 * day, "month": 30 * day, "year": 365 * day,
+	} {
+		for _, word := range []string{unit, strings.ToUpper(unit)} {
+			set := must(t, "domain: d\ndescriptors: [{key: a, rate_limit: {unit: "+word+", requests_per_unit: 3}}]\n")
+			if d := set.Descriptor("d", entries("a=b")); d.Rule.Period() != want || d.Unit != unit {
+				t.Errorf("%s: %v of %v, want %v", word, d.Rule.Period(), d.Unit, want)
+			}
+		}
+	}
+	if len(units) != 7 || len(unitNames) != 7 {
+		t.Errorf("%v, %v: not all are tested", units, unitNames)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -275,14 +276,17 @@ func TestHostileFiles(t *testing.T) {
 	}
 }
 
-// What is no file of text is not read: not a gigabyte of it.
+// What is no file of text is not read: not a gigabyte of it, nor more of it than it takes to
+// know that it is too large.
 func TestLoadRefuses(t *testing.T) {
 	dir := t.TempDir()
 	huge := filepath.Join(dir, "huge.yaml")
 	write(t, huge, api)
-	if err := os.Truncate(huge, 1<<30); err != nil { // takes no room: nothing is in it
+	if err := os.Truncate(huge, 128*MaxBytes); err != nil { // takes no room: nothing is in it
 		t.Fatal(err)
 	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
 	for path, want := range map[string]string{
 		huge: "cannot be read: the file has more than 1048576 bytes", dir: "this is not a regular file",
 		filepath.Join(dir, "none.yaml"): "1:1: cannot be read: no such file or directory",
@@ -292,6 +296,11 @@ func TestLoadRefuses(t *testing.T) {
 		if !errors.As(err, &problems) || len(problems) != 1 || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", path, err, want)
 		}
+	}
+	runtime.ReadMemStats(&after)
+	// A buffer that grows to the bound takes some times the bound, all its steps together.
+	if n := after.TotalAlloc - before.TotalAlloc; n > 32*MaxBytes {
+		t.Errorf("%d bytes are allocated for a file that is too large, %d are allowed", n, MaxBytes)
 	}
 	if _, err := Load(filepath.Join(dir, "none.yaml")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v is no fs.ErrNotExist", err)
