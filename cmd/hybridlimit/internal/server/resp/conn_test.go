@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 func TestPipelinesAreAnsweredInOrder(t *testing.T) {
@@ -98,6 +101,14 @@ func TestNoMoreConnectionsThanAllowed(t *testing.T) {
 	a.want("PING", "PONG")
 	b.want("PING", "PONG")
 	c := connect(t, addr)
+	for deadline := time.Now().Add(patience); s.Stats().Conns < 3 && s.Stats().TurnedAway < 1; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("a third connection is not noticed")
+		}
+	}
+	if s.Stats().Conns > 2 {
+		t.Fatal("there are three connections, and two are allowed")
+	}
 	c.wantError(c.reply(), "max number of clients")
 	c.wantEnd()
 	if st := s.Stats(); st.Conns != 2 || st.TurnedAway != 1 {
@@ -143,6 +154,47 @@ func TestStopLetsClientsFinish(t *testing.T) {
 	}
 	if err := s.Stop(ctx); err != nil {
 		t.Errorf("a second time: %v", err)
+	}
+}
+
+// held is a limiter that lets no check go on before it is told to.
+type held struct {
+	limit.Limiter
+	begun, goOn chan struct{}
+}
+
+func (h held) Take(key string, rule *limit.Rule, n int64) limit.Result {
+	h.begun <- struct{}{}
+	<-h.goOn
+	return h.Limiter.Take(key, rule, n)
+}
+
+// All commands that have been received when the server stops are answered: what they take
+// counts, so the client must hear of it.
+func TestStopAnswersWhatItHasReceived(t *testing.T) {
+	lim, _ := alone(t)
+	h := held{lim, make(chan struct{}, 3), make(chan struct{})}
+	s, addr := listen(t, Options{Limiter: h})
+	c := connect(t, addr)
+	take := encode("CL.THROTTLE", "k", "9", "1", "1000")
+	c.raw(take + take + take)
+	<-h.begun // all three have been read by now: they are one packet
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- s.Stop(ctx) }()
+	for !s.isStopping() { // Stop tells all connections before it gives up the lock for this
+		time.Sleep(time.Millisecond)
+	}
+	close(h.goOn)
+	for i := range int64(3) {
+		if got, err := c.read(); !reflect.DeepEqual(got, ints(0, 10, 9-i, -1, 1000*(i+1))) {
+			t.Fatalf("answer %d: %v, %v", i, got, err)
+		}
+	}
+	c.wantEnd()
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -39,6 +40,25 @@ func TestWithoutARulesFileThereAreNoRules(t *testing.T) {
 	_, addr := listen(t, Options{})
 	c := connect(t, addr)
 	c.wantError(c.do("HL.TAKE api bob"), "no rule 'api'")
+}
+
+// What is only looked at is fetched from the other servers, what is taken is not: the limiter
+// does so by itself.
+func TestLooksAreTold(t *testing.T) {
+	var told []string // by the server's goroutine, before it answers
+	_, addr := listen(t, Options{
+		Rules: ruleset(t, "rules: {api: {algorithm: token-bucket, limit: 60, per: 1m}, open: {algorithm: token-bucket, limit: 1, per: 1m, unlimited: true}}"),
+		Look:  func(key string, rule *limit.Rule) { told = append(told, rule.Name()+" "+key) },
+	})
+	c := connect(t, addr)
+	for _, command := range []string{"HL.PEEK api a", "HL.TAKE api b", "HL.TAKE api c 0", "HL.PEEK open d", "CL.THROTTLE e 1 1 1", "CL.THROTTLE f 1 1 1 0"} {
+		c.do(command)
+	}
+	c.do("QUIT")
+	c.wantEnd()
+	if want := []string{"api a", "api c", "CL.THROTTLE 1/1s f"}; !slices.Equal(told, want) {
+		t.Errorf("told of %q, want %q", told, want)
+	}
 }
 
 // broken is a limiter with a mistake.

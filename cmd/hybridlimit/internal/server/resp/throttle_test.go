@@ -69,6 +69,23 @@ func TestThrottleCountsARateOnce(t *testing.T) {
 	}
 }
 
+// Seconds are rounded up, not cut: who waits as long as the answer says is admitted then.
+func TestThrottleSaysLongEnoughToWait(t *testing.T) {
+	lim, now := alone(t)
+	_, addr := listen(t, Options{Limiter: lim})
+	c := connect(t, addr)
+	for _, wait := range []time.Duration{time.Millisecond, 500 * time.Millisecond, 2500 * time.Millisecond, 2999 * time.Millisecond} {
+		c.want("CL.THROTTLE k 0 1 3", ints(0, 1, 0, -1, 3))
+		now.Advance(3*time.Second - wait)
+		seconds := int64((wait + time.Second - 1) / time.Second)
+		reply := c.do("CL.THROTTLE k 0 1 3").([]any)
+		if reply[0] != int64(1) || reply[3] != seconds {
+			t.Errorf("%v before it is admitted: %v, want %d s", wait, reply, seconds)
+		}
+		now.Advance(time.Duration(seconds) * time.Second)
+	}
+}
+
 func TestThrottleRefusesWhatItCannotRead(t *testing.T) {
 	s, addr := listen(t, Options{})
 	c := connect(t, addr)
