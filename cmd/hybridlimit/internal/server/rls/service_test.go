@@ -3,6 +3,8 @@ package rls
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +15,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/hybridlimit/hybridlimit/adapter/rules"
+	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 const ab = `
@@ -239,6 +244,61 @@ func TestHeaders(t *testing.T) {
 	w = serve(t, ab, Options{})
 	if got := text(request("d", d("a=1"))); got != "" {
 		t.Errorf("without being asked: %s", got)
+	}
+}
+
+// Who waits for as long as Retry-After says, in whole seconds, is admitted then.
+func TestRetryAfterIsEnough(t *testing.T) {
+	for _, wait := range []time.Duration{time.Millisecond, 500 * time.Millisecond, 1500 * time.Millisecond} {
+		w := serve(t, "domain: d\ndescriptors: [{key: a, rate_limit: {unit: minute, requests_per_unit: 1}}]\n", Options{Headers: true})
+		req := request("d", d("a=1"))
+		w.want(req, "OK | OK 1/MINUTE 0 60s")
+		w.now.Advance(time.Minute - wait)
+		said := ""
+		for _, h := range w.ask(req).GetResponseHeadersToAdd() {
+			if h.GetKey() == "Retry-After" {
+				said = h.GetValue()
+			}
+		}
+		seconds, err := strconv.Atoi(said)
+		if err != nil || time.Duration(seconds)*time.Second >= wait+time.Second {
+			t.Errorf("%v before it is admitted: Retry-After is %q", wait, said)
+		}
+		w.now.Advance(time.Duration(seconds) * time.Second)
+		w.want(req, "OK | OK 1/MINUTE 0 60s")
+	}
+}
+
+// What is only looked at is fetched from the other servers.
+func TestLooksAreTold(t *testing.T) {
+	var told []string // before the answer
+	w := serve(t, ab, Options{Look: func(key string, rule *limit.Rule) { told = append(told, rule.Name()) }})
+	back := with(d("b=1"), 1)
+	back.IsNegativeHits = true
+	w.ask(request("d", with(d("a=1"), 0), d("b=1"), with(d("none=1"), 0), with(d("free=1"), 0)))
+	w.ask(request("d", back))
+	if want := []string{"d@a/minute"}; !slices.Equal(told, want) {
+		t.Errorf("told of %q, want %q", told, want)
+	}
+}
+
+// A unit of a limit in a request is as long as that of the rules file: else both would not
+// count together.
+func TestUnitsAreThoseOfTheFile(t *testing.T) {
+	for unit := range durations {
+		name := strings.ToLower(unit.String())
+		w := serve(t, "domain: d\ndescriptors: [{key: a, rate_limit: {unit: "+name+", requests_per_unit: 3}}]\n", Options{})
+		file, err := w.service.find(w.service.o.Rules(), "d", []rules.Entry{{Key: "a", Value: "1"}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		brought, err := w.service.find(w.service.o.Rules(), "d", []rules.Entry{{Key: "a", Value: "1"}}, own(d("a=1"), 3, unit).GetLimit())
+		if err != nil || brought.Rule.String() != file.Rule.String() || brought.Unit != file.Unit {
+			t.Errorf("%s: %v (%v), want %v", name, brought, err, file.Rule)
+		}
+	}
+	if n := len(envoy.RateLimitUnit_name) - 1; len(durations) != n { // the first one is UNKNOWN
+		t.Errorf("%d units are known, and Envoy has %d", len(durations), n)
 	}
 }
 
