@@ -111,6 +111,30 @@ func TestPeekByRulesFile(t *testing.T) {
 	cli(t, with(flags, "peek", "bob", "--rule=api", "--plan=nope")...).want(t, exitUsage).says(t, `no plan "nope"`)
 }
 
+// Each of several keys is reset under its own rule.
+func TestResetOfKeysWithRulesOfTheirOwn(t *testing.T) {
+	_, flags := real(t)
+	flags = append(flags, "--json", "--rule=login", "--rules="+write(t, "rules.yaml", `
+rules:
+  login: {algorithm: sliding-window, limit: 5, per: 1000h}
+overrides:
+  - {key: acme, rules: {login: {per: 2000h}}}
+`))
+	keys := []string{"bob", "acme"}
+	for _, key := range keys {
+		cli(t, with(flags, "set", key, "3")...).want(t, exitOK)
+	}
+	var got struct{ Keys []keyJSON }
+	cli(t, with(flags, append([]string{"reset"}, keys...)...)...).want(t, exitOK).read(t, &got)
+	if got.Keys[0].Rule.Name == got.Keys[1].Rule.Name || got.Keys[0].Used != 0 || got.Keys[1].Used != 0 {
+		t.Errorf("%+v", got)
+	}
+	cli(t, with(flags, "set", "acme", "4")...).want(t, exitOK).read(t, &got)
+	if k := got.Keys[0]; k.Used != 4 || k.Remaining != 1 {
+		t.Errorf("%+v", k)
+	}
+}
+
 // What cannot be used is said, before Redis is asked.
 func TestBadArguments(t *testing.T) {
 	bad := write(t, "bad.yaml", "rules:\n  api:\n    algorithm: sliding-windw\n")

@@ -9,9 +9,15 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/server"
+	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
 const someRules = `
@@ -138,6 +144,53 @@ func TestServeWithoutTheRedisThatItWasTold(t *testing.T) {
 		}
 	case <-time.After(time.Minute):
 		t.Fatal("it does not end")
+	}
+}
+
+// Each flag changes what it is for, and nothing else.
+func TestServeFlags(t *testing.T) {
+	read := func(args ...string) (o server.Options) {
+		t.Helper()
+		var c serveCmd
+		parser, err := kong.New(&c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		args = append([]string{"--rules=/r.yaml", "--alone", "--grpc=-", "--resp=-", "--http=-"}, args...)
+		if _, err := parser.Parse(args); err != nil {
+			t.Fatal(err)
+		}
+		if o, err = c.options(nil); err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	for flag, want := range map[string]func(*server.Options){
+		"--rules=/other.yaml":    func(o *server.Options) { o.RulesPath = "/other.yaml" },
+		"--allow-removal":        func(o *server.Options) { o.Rules.AllowRemoval = true },
+		"--prefix=p":             func(o *server.Options) { o.Limiter.KeyPrefix = "p" },
+		"--shards=7":             func(o *server.Options) { o.Limiter.Shards = 7 },
+		"--fallback=fair-share":  func(o *server.Options) { o.Limiter.Fallback = hybrid.FairShare },
+		"--fallback=full-limit":  func(o *server.Options) { o.Limiter.Fallback = hybrid.FullLimit },
+		"--fallback=fail-open":   func(o *server.Options) { o.Limiter.Fallback = hybrid.FailOpen },
+		"--fallback=fail-closed": func(o *server.Options) { o.Limiter.Fallback = hybrid.FailClosed },
+		"--expected-nodes=5":     func(o *server.Options) { o.Limiter.ExpectedNodes = 5 },
+		"--max-keys=9":           func(o *server.Options) { o.Limiter.MaxKeys = 9 },
+		"--max-lag=3s":           func(o *server.Options) { o.Limiter.MaxLag = 3 * time.Second },
+		"--resp-password=secret": func(o *server.Options) { o.RESPPassword = "secret" },
+		"--resp-max-conns=11":    func(o *server.Options) { o.RESPMaxConns = 11 },
+		"--resp-idle-timeout=7s": func(o *server.Options) { o.RESPIdleTimeout = 7 * time.Second },
+		"--charge-refused":       func(o *server.Options) { o.ChargeRefused = true },
+		"--shadow":               func(o *server.Options) { o.Shadow = true },
+		"--response-headers":     func(o *server.Options) { o.Headers = true },
+		"--stop-delay=4s":        func(o *server.Options) { o.StopDelay = 4 * time.Second },
+		"--stop-timeout=6s":      func(o *server.Options) { o.StopTimeout = 6 * time.Second },
+	} {
+		expected := read()
+		want(&expected)
+		if got := read(flag); !reflect.DeepEqual(got, expected) {
+			t.Errorf("%s:\n%+v, want\n%+v", flag, got, expected)
+		}
 	}
 }
 
