@@ -331,6 +331,28 @@ func TestDoctorAsTheLimiter(t *testing.T) {
 	}
 }
 
+// A user with a password does not close a server whose default user needs none.
+func TestDoctorFindsTheDefaultUser(t *testing.T) {
+	// The second address is of no machine: with the - Redis does without it.
+	s := redistest.Start(t, append(slices.Clone(healthy), "--bind", "127.0.0.1", "-192.0.2.1", "--protected-mode", "no")...)
+	do(t, s, "ACL", "SETUSER", "limiter", "on", ">password", "~*", "&*", "+@all")
+	url := "--redis=redis://limiter:password@" + s.Addr()
+	if ids, report, code := examine(t, append(patient, url)...); !slices.Equal(ids, []string{"open"}) || code != exitFound {
+		t.Errorf("the default user needs no password: %v, %+v", ids, report.Findings)
+	}
+	o := optionsOf(s.Addr())
+	o.Username, o.Password = "limiter", "password"
+	admin := redisClient(t, o)
+	for _, shut := range [][]any{{"-@all", "+ping"}, {"+@all", "resetpass", ">other"}, {"off"}} {
+		if err := admin.Do(t.Context(), append([]any{"ACL", "SETUSER", "default"}, shut...)...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if ids, report, code := examine(t, append(patient, url)...); len(ids) != 0 || code != exitOK {
+			t.Errorf("%v: %v, %+v", shut, ids, report.Findings)
+		}
+	}
+}
+
 // documentedRights are those of docs/redis.md.
 func documentedRights(t *testing.T) (rights []string) {
 	t.Helper()

@@ -114,8 +114,13 @@ func orMost(n int64) int64 {
 }
 
 func checkOpen(f *facts, o Options) answer {
-	if o.Password || o.Local && f.config["bind"] == "" {
+	switch {
+	case o.Password && !f.open:
+		return fine
+	case o.Local && f.config["bind"] == "":
 		return fine // who is on the machine already, or nothing is known
+	case f.config["port"] == "0" && f.config["tls-auth-clients"] == "yes":
+		return fine // it needs a certificate
 	}
 	mode, ok := f.setting("protected-mode")
 	bind, ok2 := f.setting("bind")

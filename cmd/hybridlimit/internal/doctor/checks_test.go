@@ -116,11 +116,21 @@ func TestChecks(t *testing.T) {
 		"enough replicas": {"", func(f *facts, _ *Options) {
 			f.config["min-replicas-to-write"], f.info["min_slaves_good_slaves"] = "2", "2"
 		}},
-		"noreplicas":           {"replicas", tried("NOREPLICAS Not enough good replicas to write.")},
-		"no encryption":        {"plaintext", func(_ *facts, o *Options) { o.Encrypted = false }},
-		"on this machine":      {"", func(_ *facts, o *Options) { o.Encrypted, o.Local = false, true }},
-		"open":                 {"open", func(_ *facts, o *Options) { o.Password = false }},
-		"open everywhere":      {"open", func(f *facts, o *Options) { o.Password, o.Local, f.config["bind"] = false, true, "127.0.0.1 10.0.0.7" }},
+		"noreplicas":      {"replicas", tried("NOREPLICAS Not enough good replicas to write.")},
+		"no encryption":   {"plaintext", func(_ *facts, o *Options) { o.Encrypted = false }},
+		"on this machine": {"", func(_ *facts, o *Options) { o.Encrypted, o.Local = false, true }},
+		"open":            {"open", func(_ *facts, o *Options) { o.Password = false }},
+		"open everywhere": {"open", func(f *facts, o *Options) { o.Password, o.Local, f.config["bind"] = false, true, "127.0.0.1 10.0.0.7" }},
+		"open but to us":  {"open", func(f *facts, _ *Options) { f.open = true }},
+		"for certificates": {"", func(f *facts, o *Options) {
+			o.Password, f.open, f.config["port"], f.config["tls-auth-clients"] = false, true, "0", "yes"
+		}},
+		"for certificates, or not": {"open", func(f *facts, o *Options) {
+			o.Password, f.open, f.config["port"], f.config["tls-auth-clients"] = false, true, "6379", "yes"
+		}},
+		"certificates at will": {"open", func(f *facts, o *Options) {
+			o.Password, f.open, f.config["port"], f.config["tls-auth-clients"] = false, true, "0", "optional"
+		}},
 		"open to itself":       {"", func(f *facts, o *Options) { o.Password, f.config["bind"] = false, "127.0.0.1 -::1" }},
 		"protected":            {"", func(f *facts, o *Options) { o.Password, f.config["protected-mode"] = false, "yes" }},
 		"60 s idle":            {"", config("timeout", "60")},

@@ -37,6 +37,7 @@ type facts struct {
 	prefix  string
 	db      int   // that is selected
 	elseDB  []int // where limiters have been, while they have not been in db
+	open    bool  // who shows no password may write
 
 	infoErr, configErr, slowErr, eventsErr, fleetErr, dbErr error
 }
@@ -48,8 +49,8 @@ type reading struct{ before, server, after time.Time }
 // answers.
 var settings = []string{
 	"appendfsync", "appendonly", "bind", "busy-reply-threshold", "client-output-buffer-limit", "cluster-require-full-coverage",
-	"lua-time-limit", "maxclients", "maxmemory", "maxmemory-policy", "min-replicas-to-write", "protected-mode", "save",
-	"slowlog-log-slower-than", "latency-monitor-threshold", "timeout",
+	"lua-time-limit", "maxclients", "maxmemory", "maxmemory-policy", "min-replicas-to-write", "port", "protected-mode", "save",
+	"slowlog-log-slower-than", "latency-monitor-threshold", "timeout", "tls-auth-clients",
 }
 
 // gather asks one server for everything. The error is of a server that does not answer.
@@ -78,7 +79,9 @@ func gather(ctx context.Context, rdb, server redis.UniversalClient, survey *redi
 	if single {
 		f.events, f.eventsErr = c.Latency(ctx).Result()
 	}
-	f.tryCommands(ctx, server, probeKey(ctx, rdb, f.name, survey.Keyspace()))
+	key := probeKey(ctx, rdb, f.name, survey.Keyspace())
+	f.tryCommands(ctx, server, key)
+	f.open = opens(ctx, server, key)
 	f.fleet, f.fleetErr = survey.Fleet(ctx)
 	f.scripts = tryScripts(ctx, survey)
 	f.readDatabases(ctx, server, survey.Keyspace())

@@ -67,6 +67,29 @@ func (f *facts) tryCommands(ctx context.Context, server redis.UniversalClient, k
 	}
 }
 
+// opens reports whether a server lets in who shows no password. That ours is right does not
+// say so: it may be of a user besides the default one, who needs none.
+func opens(ctx context.Context, server redis.UniversalClient, key string) bool {
+	c, single := server.(*redis.Client)
+	if !single {
+		return false
+	}
+	o := *c.Options()
+	o.Username, o.Password, o.CredentialsProvider, o.CredentialsProviderContext, o.StreamingCredentialsProvider = "", "", nil, nil, nil
+	o.DB, o.PoolSize, o.MinIdleConns = 0, 1, 0
+	stranger := redis.NewClient(&o)
+	defer stranger.Close()
+	err := stranger.Do(ctx, "set", key, "", "xx", "px", 1000).Err() // of a key that is not there: writes nothing
+	if err == nil || errors.Is(err, redis.Nil) {
+		return true
+	}
+	switch (trial{"set", err}).reason() {
+	case "", "readonly", "oom", "misconf", "noreplicas":
+		return true // another answer than to those who may not
+	}
+	return false
+}
+
 // probeKey returns the name of a key that is not there, as far as possible one that lives
 // on a given server.
 func probeKey(ctx context.Context, rdb redis.UniversalClient, addr string, keys redisstore.Keyspace) string {
