@@ -46,7 +46,8 @@ func checkMemory(f *facts, _ Options) answer {
 	machine, ok2 := f.number("total_system_memory")
 	if ok && ok2 && machine > 0 && rss >= machine/100*memoryShare {
 		return wrong(fmt.Sprintf("%s of the %s of the machine are used, and there is no maxmemory: the system may end Redis.", screen.Bytes(rss), screen.Bytes(machine)),
-			"CONFIG SET maxmemory "+fmt.Sprint(machine/100*memoryShare))
+			// First the memory: a maxmemory below what is used refuses all writes.
+			"Give the machine more memory, or this Redis less data, and then: CONFIG SET maxmemory "+fmt.Sprint(machine/100*memoryShare))
 	}
 	return fine
 }

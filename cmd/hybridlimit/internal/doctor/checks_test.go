@@ -198,6 +198,35 @@ func TestChecksOfASilentServer(t *testing.T) {
 	}
 }
 
+// Without the server's time nobody knows how long ago something was slow.
+func TestSlowAtAnUnknownTime(t *testing.T) {
+	f := well()
+	f.slow = []redis.SlowLog{{Time: noon.Add(-24 * time.Hour), Duration: time.Second, Args: []string{"KEYS", "*"}}}
+	f.events = []redis.Latency{{Name: "fork", Time: noon.Add(-24 * time.Hour), Latest: time.Second, Max: time.Second}}
+	if found, unknown, r := judged(f, usual); len(found) != 0 || len(unknown) != 0 {
+		t.Errorf("yesterday: found %v, cannot tell %v; %+v", found, unknown, r.Findings)
+	}
+	f.times = nil
+	found, unknown, r := judged(f, usual)
+	slices.Sort(unknown)
+	if want := "clock clock-jump latency latency-events slow-commands"; len(found) != 0 || strings.Join(unknown, " ") != want {
+		t.Errorf("found %v, cannot tell %v, want %s; %+v", found, unknown, want, r.Findings)
+	}
+}
+
+// To connect takes longer than a round trip, and is none.
+func TestLatencyIsWithoutConnecting(t *testing.T) {
+	f := well()
+	f.times = readings(0, 0, 0)
+	f.times[0].before = f.times[0].before.Add(-time.Minute)
+	f.times[1].after = f.times[1].after.Add(time.Second)
+	f.times[2].after = f.times[2].after.Add(time.Second)
+	_, _, r := judged(f, usual)
+	if want := "A round trip takes 1.1s, at most 1.1s (middle and most of 2)."; len(r.Findings) != 1 || r.Findings[0].What != want {
+		t.Errorf("%+v, want %s", r.Findings, want)
+	}
+}
+
 // Each word by which doctor calls a finding is explained, and nothing is that is no more.
 func TestChecksAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../../../docs/cli.md")
