@@ -11,6 +11,7 @@ func table() []mutant {
 		debtMutants,
 		fleetMutants, windowMutants, figureMutants,
 		httpMutants, grpcMutants,
+		rulesMutants, envoyMutants, respMutants, serveMutants,
 	)
 }
 
@@ -35,3 +36,8 @@ func words(test string) check      { return check{"limit", test, 0} }
 func clocks(test string) check     { return check{"clock", test, 0} }
 func httplimit(test string) check  { return check{"adapter/httplimit", test, 0} }
 func grpclimit(test string) check  { return check{"adapter/grpclimit", test, 0} }
+func rulesfile(test string) check  { return check{"adapter/rules", test, 0} }
+func serve(test string) check      { return check{"cmd/hybridlimit/internal/server", test, 0} }
+func rls(test string) check        { return check{"cmd/hybridlimit/internal/server/rls", test, 0} }
+func resp(test string) check       { return check{"cmd/hybridlimit/internal/server/resp", test, 0} }
+func cli(test string) check        { return check{"cmd/hybridlimit", test, 0} }
