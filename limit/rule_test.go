@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 )
 
 // Faults 45, 46: a bad number is an error that names it.
@@ -82,7 +84,7 @@ func TestMethodsOfARule(t *testing.T) {
 // Whoever starts a program with a bad number reads which one it is.
 // What Arith returns can be called by users, for whom it must have nothing to read or to write.
 func TestArithIsSealed(t *testing.T) {
-	sealed := reflect.TypeOf((*Rule).Arith).Out(0)
+	sealed := reflect.TypeFor[func(*Rule) arith.Sealed]().Out(0)
 	if sealed.Kind() != reflect.Struct || sealed.NumMethod() > 0 || reflect.PointerTo(sealed).NumMethod() > 0 {
 		t.Fatalf("it is %v, with methods", sealed)
 	}

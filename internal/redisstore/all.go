@@ -95,7 +95,7 @@ func (s *server) together(checks []limit.Check) (by int, err error) {
 func light(checks []limit.Check) (by int, err error) {
 	buckets := 0
 	for i, q := range checks {
-		if buckets += arith.Of(q.Rule.Arith()).Kept + 1; buckets > maxBuckets {
+		if buckets += arithOf(q.Rule).Kept + 1; buckets > maxBuckets {
 			return i, fmt.Errorf("remote: check %d: %w: more than %d buckets in one call", i, limit.ErrUnsupported, maxBuckets)
 		}
 	}
@@ -178,13 +178,13 @@ func (a *all) call() *call {
 		dry := digit(rule.IsDryRun())
 		switch rule.Algorithm() {
 		case limit.AlgorithmFunnel:
-			capacity := arith.Of(rule.Arith()).Add(arith.Of(rule.Arith()).Full, arith.Span{NS: int64(e.ahead)})
-			full, cost, own := toWire(rule, capacity), toWire(rule, arith.Of(rule.Arith()).Cost(ask)), toWire(rule, arith.Of(rule.Arith()).Cost(e.own))
+			capacity := arithOf(rule).Add(arithOf(rule).Full, arith.Span{NS: int64(e.ahead)})
+			full, cost, own := toWire(rule, capacity), toWire(rule, arithOf(rule).Cost(ask)), toWire(rule, arithOf(rule).Cost(e.own))
 			c.args = append(c.args, "f", dry, rateText(rule), full.us, full.rem, horizonMS(rule), cost.us, cost.rem, own.us, own.rem)
 		case limit.AlgorithmSlidingLog:
 			c.args = append(c.args, "l", dry, rule.Limit(), widthUS(rule), ask, e.own)
 		default:
-			c.args = append(c.args, "w", dry, rule.Limit(), widthUS(rule), arith.Of(rule.Arith()).Kept, horizonMS(rule), ask, e.own)
+			c.args = append(c.args, "w", dry, rule.Limit(), widthUS(rule), arithOf(rule).Kept, horizonMS(rule), ask, e.own)
 		}
 	}
 	return c

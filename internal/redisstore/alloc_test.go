@@ -17,7 +17,7 @@ func TestExecAllocatesNothingPerKey(t *testing.T) {
 		allocations := func(ops int) float64 {
 			b := &Batch{Node: "n1", Seq: 1, Ops: make([]Op, ops)}
 			reply := "a 1760000000123456 5" + strings.Repeat("\n1760000000123456 0", ops)
-			if arith.Of(rule.Arith()).Width > 0 {
+			if arithOf(rule).Width > 0 {
 				reply = "a 1760000000123456 5" + strings.Repeat("\n 293333333:7:1 293333334:1:9", ops)
 			}
 			rdb := (&liar{}).client(0)
@@ -28,8 +28,8 @@ func TestExecAllocatesNothingPerKey(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i := range b.Ops {
-				b.Ops[i] = Op{Key: s.Keyspace().CounterKey(rule, fmt.Sprint(i)), Rule: rule, Units: 3, Ahead: arith.Of(rule.Arith()).Cost(3)}
-				if arith.Of(rule.Arith()).Width > 0 {
+				b.Ops[i] = Op{Key: s.Keyspace().CounterKey(rule, fmt.Sprint(i)), Rule: rule, Units: 3, Ahead: arithOf(rule).Cost(3)}
+				if arithOf(rule).Width > 0 {
 					b.Ops[i].Ahead, b.Ops[i].Buckets = arith.Span{}, []Bucket{{293333334, 3, time.Second}}
 				}
 			}

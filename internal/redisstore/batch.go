@@ -82,12 +82,12 @@ func (t *batchText) use(rule *limit.Rule) {
 		t.known[rule] = n
 		t.rules = append(t.rules, letter, ' ')
 		if kind == 0 {
-			one := toWire(rule, arith.Of(rule.Arith()).Cost(1))
+			one := toWire(rule, arithOf(rule).Cost(1))
 			t.rules = append(t.rules, rateText(rule)...)
 			t.rules = appendNumbers(t.rules, horizonMS(rule), one.us, one.rem)
 		} else {
 			t.rules = strconv.AppendInt(t.rules, widthUS(rule), 10)
-			t.rules = appendNumbers(t.rules, int64(arith.Of(rule.Arith()).Kept), horizonMS(rule))
+			t.rules = appendNumbers(t.rules, int64(arithOf(rule).Kept), horizonMS(rule))
 		}
 		t.rules = append(t.rules, '\n')
 	}
@@ -96,7 +96,7 @@ func (t *batchText) use(rule *limit.Rule) {
 
 // funnel writes what there is to an operation on a funnel besides units.
 func (t *batchText) funnel(op *Op, units int64) {
-	t.span(op, arith.Of(op.Rule.Arith()).Cost(units))
+	t.span(op, arithOf(op.Rule).Cost(units))
 	t.span(op, op.Ahead)
 	if op.Raise {
 		level := toWire(op.Rule, op.Known.Level)
@@ -233,7 +233,7 @@ func validRem(rule *limit.Rule, s arith.Span) bool { return s.Rem >= 0 && s.Rem 
 // them may cross to Lua.
 func sumBuckets(rule *limit.Rule, list []Bucket) (sum int64, ok bool) {
 	for _, b := range list {
-		if b.ID < 0 || b.ID > maxExact || b.Units < 0 || b.Last < 0 || b.Last > arith.Of(rule.Arith()).Width {
+		if b.ID < 0 || b.ID > maxExact || b.Units < 0 || b.Last < 0 || b.Last > arithOf(rule).Width {
 			return sum, false
 		}
 		if sum += b.Units; sum < 0 {

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -42,7 +41,7 @@ func TestMergeAcrossGenerations(t *testing.T) {
 					v := c.versions[k]
 					known := State{Gen: v.gen, Born: v.born}
 					f, w := known, known
-					if f.Level = arith.Of(x.funnel.Arith()).Cost(v.units); v.units > 0 {
+					if f.Level = arithOf(x.funnel).Cost(v.units); v.units > 0 {
 						w.Buckets = []Bucket{{ID: x.bucket(), Units: v.units}}
 					}
 					r = exec(t, x.s, &Batch{Node: "m", Seq: next(), Nonce: rand.Uint64(), Accept: true, Ops: []Op{

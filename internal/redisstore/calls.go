@@ -6,7 +6,6 @@ import (
 	"math/bits"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -46,14 +45,14 @@ func mostCall(rule *limit.Rule, most int64) (*script, []any) {
 	switch rule.Algorithm() {
 	case limit.AlgorithmFunnel:
 		step := int64(1) << (bits.Len64(uint64(most)) - 1)
-		args := funnelArgs(rule, step, arith.Of(rule.Arith()).Full)
+		args := funnelArgs(rule, step, arithOf(rule).Full)
 		for step /= 2; step > 0; step /= 2 {
-			cost := toWire(rule, arith.Of(rule.Arith()).Cost(step))
+			cost := toWire(rule, arithOf(rule).Cost(step))
 			args = append(args, cost.us, cost.rem)
 		}
 		return scriptTakeFunnel, append(args, most)
 	case limit.AlgorithmSlidingWindow, limit.AlgorithmFixedWindow:
-		return scriptTakeWindow, []any{most, rule.Limit(), widthUS(rule), arith.Of(rule.Arith()).Kept, horizonMS(rule), "1"}
+		return scriptTakeWindow, []any{most, rule.Limit(), widthUS(rule), arithOf(rule).Kept, horizonMS(rule), "1"}
 	case limit.AlgorithmSlidingLog:
 		return scriptTakeLog, []any{most, rule.Limit(), widthUS(rule), "1", "1"}
 	}
@@ -72,14 +71,14 @@ func (l *Limiter) refund(ctx context.Context, key string, rule *limit.Rule, n in
 	if err != nil || n == 0 {
 		return 0, err
 	}
-	full := toWire(rule, arith.Of(rule.Arith()).Full)
+	full := toWire(rule, arithOf(rule).Full)
 	args = append(append(args, full.us, full.rem), at...)
 	r := l.run(ctx, scriptRefund, l.srv.keys.CounterKey(rule, key), args...)
 	r.done("a refund")
 	if rule.Algorithm() == limit.AlgorithmFunnel {
 		level := r.span(rule)
-		held := arith.Of(rule.Arith()).Whole(level)
-		if arith.Of(rule.Arith()).Cost(held).Less(level) {
+		held := arithOf(rule).Whole(level)
+		if arithOf(rule).Cost(held).Less(level) {
 			held++
 		}
 		return min(n, held), r.end()
@@ -141,10 +140,10 @@ func setArgs(rule *limit.Rule, units int64) ([]any, error) {
 	units = min(units, limit.MaxUnits)
 	switch rule.Algorithm() {
 	case limit.AlgorithmFunnel:
-		cost := toWire(rule, arith.Of(rule.Arith()).Cost(units))
+		cost := toWire(rule, arithOf(rule).Cost(units))
 		return []any{"f", rateText(rule), 0, horizonMS(rule), cost.us, cost.rem}, nil
 	case limit.AlgorithmSlidingWindow, limit.AlgorithmFixedWindow:
-		return []any{"w", widthUS(rule), arith.Of(rule.Arith()).Kept, horizonMS(rule), units, 0}, nil
+		return []any{"w", widthUS(rule), arithOf(rule).Kept, horizonMS(rule), units, 0}, nil
 	case limit.AlgorithmSlidingLog:
 		return []any{"l", widthUS(rule), 0, horizonMS(rule), min(units, rule.Limit()), 0}, nil
 	}

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -182,7 +181,7 @@ func TestBatchHandsBack(t *testing.T) {
 			op := func(units, back int64) Op {
 				op := Op{Key: k, Rule: r, Units: units}
 				if r.Algorithm() == limit.AlgorithmFunnel {
-					op.Back, op.BackTop, op.Ahead = arith.Of(r.Arith()).Cost(back), arith.Of(r.Arith()).Full, arith.Of(r.Arith()).Cost(units)
+					op.Back, op.BackTop, op.Ahead = arithOf(r).Cost(back), arithOf(r).Full, arithOf(r).Cost(units)
 					return op
 				}
 				id := b.now() / widthUS(r)
@@ -194,8 +193,8 @@ func TestBatchHandsBack(t *testing.T) {
 			}
 			used := func(o Outcome) int64 {
 				st := o.Reply.States[0]
-				sum := arith.Of(r.Arith()).Whole(st.Level)
-				if arith.Of(r.Arith()).Cost(sum).Less(st.Level) {
+				sum := arithOf(r).Whole(st.Level)
+				if arithOf(r).Cost(sum).Less(st.Level) {
 					sum++
 				}
 				for _, b := range st.Buckets {
@@ -238,7 +237,7 @@ func TestGenerationOutlivesWhoeverWasToldOfIt(t *testing.T) {
 			t.Fatal(err)
 		}
 		key := l.srv.keys.CounterKey(rule, "k")
-		b.advance(arith.Of(rule.Arith()).Horizon())
+		b.advance(arithOf(rule).Horizon())
 		ask := func(r *limit.Rule) {
 			seq++
 			exec(t, s, &Batch{Node: "n1", Seq: seq, Prev: seq - 1, Ops: []Op{{Key: key, Rule: r}}})
@@ -249,8 +248,8 @@ func TestGenerationOutlivesWhoeverWasToldOfIt(t *testing.T) {
 			ask(lower)
 			take(t, l, "k", lower, 1)
 		}
-		if ttl := b.rdb.PTTL(ctx, key).Val(); ttl < arith.Of(rule.Arith()).Horizon()+time.Second {
-			t.Errorf("%v: TTL %v after it was asked for, want %v", rule, ttl, arith.Of(rule.Arith()).Horizon()+time.Second)
+		if ttl := b.rdb.PTTL(ctx, key).Val(); ttl < arithOf(rule).Horizon()+time.Second {
+			t.Errorf("%v: TTL %v after it was asked for, want %v", rule, ttl, arithOf(rule).Horizon()+time.Second)
 		}
 	}
 }
@@ -282,7 +281,7 @@ func TestBatchHandsNothingBack(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *backend) {
 		s := b.store()
 		for i, rule := range []*limit.Rule{funnel(t, 10, 1, 1000*time.Hour), fixed(t, 10, 1000*time.Hour), sliding(t, 10, 1000*time.Hour, 10)} {
-			back := Op{Key: s.Keyspace().CounterKey(rule, "k"), Rule: rule, Back: arith.Of(rule.Arith()).Cost(5), BackTop: arith.Of(rule.Arith()).Full}
+			back := Op{Key: s.Keyspace().CounterKey(rule, "k"), Rule: rule, Back: arithOf(rule).Cost(5), BackTop: arithOf(rule).Full}
 			if rule.Algorithm() != limit.AlgorithmFunnel {
 				back = Op{Key: back.Key, Rule: rule, BackBuckets: []Bucket{{ID: b.now() / widthUS(rule), Units: 5}}}
 			}
@@ -305,7 +304,7 @@ func TestBatchHandsBackAfterReset(t *testing.T) {
 			back := Op{Key: op.Key, Rule: rule}
 			node := fmt.Sprint("n", i)
 			if rule.Algorithm() == limit.AlgorithmFunnel {
-				op.Ahead, back.Back, back.BackTop = arith.Of(rule.Arith()).Cost(5), arith.Of(rule.Arith()).Cost(5), arith.Of(rule.Arith()).Full
+				op.Ahead, back.Back, back.BackTop = arithOf(rule).Cost(5), arithOf(rule).Cost(5), arithOf(rule).Full
 			} else {
 				op.Buckets = []Bucket{{ID: b.now() / widthUS(rule), Units: 5}}
 				back.BackBuckets = op.Buckets

@@ -12,7 +12,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -259,13 +258,13 @@ func randomTable(t *testing.T, seed uint64) (steps []step) {
 			rule := rules[rng.IntN(len(rules))]
 			op := Op{Key: store.Keyspace().CounterKey(rule, fmt.Sprint("k", rng.IntN(3))), Rule: rule, Units: number(), Raise: rng.IntN(3) == 0}
 			if rule.Algorithm() == limit.AlgorithmFunnel {
-				op.Back, op.BackTop = arith.Of(rule.Arith()).Cost(rng.Int64N(2)*number()), arith.Of(rule.Arith()).Cost(number())
-				op.Debt, op.Ceiling = min(rng.Int64N(2)*number(), op.Units), arith.Of(rule.Arith()).Cost(number())
-				op.Ahead = arith.Of(rule.Arith()).Diff(arith.Of(rule.Arith()).Cost(op.Units), arith.Of(rule.Arith()).Cost(rng.Int64N(2)*number()))
-				op.Known = State{Gen: rng.Int64N(2) * at, Level: arith.Of(rule.Arith()).Cost(number())}
+				op.Back, op.BackTop = arithOf(rule).Cost(rng.Int64N(2)*number()), arithOf(rule).Cost(number())
+				op.Debt, op.Ceiling = min(rng.Int64N(2)*number(), op.Units), arithOf(rule).Cost(number())
+				op.Ahead = arithOf(rule).Diff(arithOf(rule).Cost(op.Units), arithOf(rule).Cost(rng.Int64N(2)*number()))
+				op.Known = State{Gen: rng.Int64N(2) * at, Level: arithOf(rule).Cost(number())}
 			} else {
 				id := at / widthUS(rule)
-				last := func() time.Duration { return time.Duration(rng.Int64N(int64(arith.Of(rule.Arith()).Width) + 1)) }
+				last := func() time.Duration { return time.Duration(rng.Int64N(int64(arithOf(rule).Width) + 1)) }
 				op.Buckets = []Bucket{{max(id-rng.Int64N(3), 0), op.Units, last()}}
 				if rng.IntN(2) == 0 {
 					op.BackBuckets = []Bucket{{max(id-rng.Int64N(3), 0), number(), last()}}

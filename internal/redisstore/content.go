@@ -38,7 +38,7 @@ func (r *reader) content(rule *limit.Rule) *content {
 // tell describes the answer to a question for n units.
 func (c *content) tell(allowed bool, n int64) limit.Result {
 	var res limit.Result
-	is := arith.Of(c.rule.Arith())
+	is := arithOf(c.rule)
 	switch c.rule.Algorithm() {
 	case limit.AlgorithmFunnel:
 		res = decision.LeakyBucket(is, allowed, n, 1, c.level)
@@ -53,7 +53,7 @@ func (c *content) tell(allowed bool, n int64) limit.Result {
 
 // used returns how many units count, those above the limit included.
 func (c *content) used() (n int64) {
-	is := arith.Of(c.rule.Arith())
+	is := arithOf(c.rule)
 	switch c.rule.Algorithm() {
 	case limit.AlgorithmFunnel:
 		if n = is.Whole(c.level); is.Cost(n).Less(c.level) {

@@ -4,8 +4,6 @@ import (
 	"maps"
 	"slices"
 	"testing"
-
-	"github.com/hybridlimit/hybridlimit/internal/arith"
 )
 
 // Whoever got no answer to a batch may ask for its fate under the next number.
@@ -54,8 +52,8 @@ func TestFateSaysWhatHasFailed(t *testing.T) {
 		b.set(x.wk, "garbage")
 		batch := &Batch{Node: "n1", Seq: 1, Ops: []Op{
 			{Key: x.wk, Rule: x.window, Units: 1, Buckets: []Bucket{{ID: x.bucket(), Units: 1}}},
-			{Key: x.fk, Rule: x.funnel, Units: 3, Ahead: arith.Of(x.funnel.Arith()).Cost(3)},
-			{Key: other, Rule: x.funnel, Units: 5, Ahead: arith.Of(x.funnel.Arith()).Cost(5), Debt: 5, Ceiling: arith.Of(x.funnel.Arith()).Cost(2)},
+			{Key: x.fk, Rule: x.funnel, Units: 3, Ahead: arithOf(x.funnel).Cost(3)},
+			{Key: other, Rule: x.funnel, Units: 5, Ahead: arithOf(x.funnel).Cost(5), Debt: 5, Ceiling: arithOf(x.funnel).Cost(2)},
 		}}
 		if r := exec(t, x.s, batch); r.Fate != FateApplied || r.States[0].Err == nil || r.States[2].Forgiven != 3 {
 			t.Fatalf("%+v", r)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -39,7 +38,7 @@ func (x *bookings) failing(seq int64, class Class, reason string) {
 // batchAt is batch without asking Redis for its time.
 func (x *bookings) batchAt(seq, bucket, n int64) *Batch {
 	return &Batch{Node: "n1", Seq: seq, Prev: seq - 1, Ops: []Op{
-		{Key: x.fk, Rule: x.funnel, Units: n, Ahead: arith.Of(x.funnel.Arith()).Cost(n)},
+		{Key: x.fk, Rule: x.funnel, Units: n, Ahead: arithOf(x.funnel).Cost(n)},
 		{Key: x.wk, Rule: x.window, Units: n, Buckets: []Bucket{{ID: bucket, Units: n}}},
 	}}
 }
@@ -364,7 +363,7 @@ func TestCluster(t *testing.T) {
 			batch := &Batch{Shard: shard, Node: "n1", Seq: seq, Prev: seq - 1}
 			for i := range 3 {
 				key := string(s.Keyspace().appendShard(nil, shard)) + fmt.Sprintf("f:1:f:k:}%d", i)
-				batch.Ops = append(batch.Ops, Op{Key: key, Rule: rule, Units: 1, Ahead: arith.Of(rule.Arith()).Cost(1)})
+				batch.Ops = append(batch.Ops, Op{Key: key, Rule: rule, Units: 1, Ahead: arithOf(rule).Cost(1)})
 			}
 			batches = append(batches, batch)
 		}

@@ -9,7 +9,6 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -97,7 +96,7 @@ func (b *backend) playNumbers(l *Limiter, r *limit.Rule, m model, asks []byte) {
 			n = r.Limit() - int64(asks[0]-228)
 		}
 		if asks[1] < 192 {
-			step = arith.Of(r.Arith()).Horizon() >> (asks[1] % 64)
+			step = arithOf(r).Horizon() >> (asks[1] % 64)
 		}
 		if b.at.Year() > 2120 { // its TTLs, and the longest window, still end before Lua's time does
 			return

@@ -85,9 +85,9 @@ func (q question) answer(rule *limit.Rule, r *reader) (res limit.Result, used in
 func (q question) call(rule *limit.Rule) (*script, []any) {
 	switch rule.Algorithm() {
 	case limit.AlgorithmFunnel:
-		return scriptTakeFunnel, funnelArgs(rule, q.units(rule), arith.Of(rule.Arith()).Full)
+		return scriptTakeFunnel, funnelArgs(rule, q.units(rule), arithOf(rule).Full)
 	case limit.AlgorithmSlidingWindow, limit.AlgorithmFixedWindow:
-		return scriptTakeWindow, []any{q.units(rule), rule.Limit(), widthUS(rule), arith.Of(rule.Arith()).Kept, horizonMS(rule)}
+		return scriptTakeWindow, []any{q.units(rule), rule.Limit(), widthUS(rule), arithOf(rule).Kept, horizonMS(rule)}
 	case limit.AlgorithmSlidingLog:
 		return scriptTakeLog, []any{min(q.n, rule.Limit()+1), rule.Limit(), widthUS(rule), digit(q.book)}
 	}
@@ -96,7 +96,7 @@ func (q question) call(rule *limit.Rule) (*script, []any) {
 
 // funnelArgs asks a funnel for n units, as if its capacity were what is given.
 func funnelArgs(rule *limit.Rule, n int64, capacity arith.Span) []any {
-	cost, full := toWire(rule, arith.Of(rule.Arith()).Cost(n)), toWire(rule, capacity)
+	cost, full := toWire(rule, arithOf(rule).Cost(n)), toWire(rule, capacity)
 	return []any{rateText(rule), cost.us, cost.rem, full.us, full.rem, horizonMS(rule)}
 }
 

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -88,12 +87,12 @@ func newWindowModel(rule *limit.Rule) *windowModel {
 }
 
 func (m *windowModel) count(now int64) (count int64) {
-	width, kept := widthUS(m.rule), int64(arith.Of(m.rule.Arith()).Kept)
+	width, kept := widthUS(m.rule), int64(arithOf(m.rule).Kept)
 	for age := range kept + 1 {
 		id := now/width - age
 		part := m.units[id]
 		if age > 0 && age == kept {
-			part -= arith.Of(m.rule.Arith()).Gone(part, m.last[id]*1000, now%width*1000)
+			part -= arithOf(m.rule).Gone(part, m.last[id]*1000, now%width*1000)
 		}
 		count += part
 	}
@@ -345,9 +344,9 @@ func TestExtremeNumbers(t *testing.T) {
 			if got := take(t, l, key, rule, rule.Limit()); !got.Allowed {
 				t.Errorf("%v, all of it: %s", rule, show(got))
 			}
-			op := Op{Key: s.Keyspace().CounterKey(rule, key), Rule: rule, Units: 1<<63 - 1, Ahead: arith.Of(rule.Arith()).Cost(1<<63 - 1)}
+			op := Op{Key: s.Keyspace().CounterKey(rule, key), Rule: rule, Units: 1<<63 - 1, Ahead: arithOf(rule).Cost(1<<63 - 1)}
 			if rule.Algorithm() != limit.AlgorithmFunnel {
-				op.Buckets = []Bucket{{ID: b.now() / widthUS(rule), Units: 1<<63 - 1, Last: arith.Of(rule.Arith()).Width}}
+				op.Buckets = []Bucket{{ID: b.now() / widthUS(rule), Units: 1<<63 - 1, Last: arithOf(rule).Width}}
 			}
 			for seq := int64(1); seq <= 3; seq++ {
 				r := exec(t, s, &Batch{Node: "n" + key, Seq: seq, Prev: seq - 1, Ops: []Op{op}})
@@ -356,7 +355,7 @@ func TestExtremeNumbers(t *testing.T) {
 				}
 			}
 			got := take(t, l, key, rule, 1)
-			if arith.Of(rule.Arith()).Width != time.Microsecond && (got.Allowed || got.Remaining != 0) {
+			if arithOf(rule).Width != time.Microsecond && (got.Allowed || got.Remaining != 0) {
 				t.Errorf("%v, in debt: %s", rule, show(got))
 			}
 		}

@@ -117,14 +117,14 @@ func (r *reader) buckets(rule *limit.Rule) []Bucket {
 // wrong with the list, or "".
 func parseBuckets(out []Bucket, list string, rule *limit.Rule) ([]Bucket, string) {
 	n, from := strings.Count(list, " "), len(out)
-	if n > arith.Of(rule.Arith()).Kept+1 {
-		return nil, fmt.Sprintf("%d buckets, at most %d are kept", n, arith.Of(rule.Arith()).Kept+1)
+	if n > arithOf(rule).Kept+1 {
+		return nil, fmt.Sprintf("%d buckets, at most %d are kept", n, arithOf(rule).Kept+1)
 	}
 	out = slices.Grow(out, n)
 	for len(list) > 0 {
 		var entry string
 		entry, list = cutEntry(list)
-		b, ok := parseBucket(entry, arith.Of(rule.Arith()).Width)
+		b, ok := parseBucket(entry, arithOf(rule).Width)
 		if !ok || len(out) > from && out[len(out)-1].ID >= b.ID {
 			return nil, fmt.Sprintf("%.80q is not a bucket, or out of order", entry)
 		}
@@ -137,7 +137,7 @@ func parseBuckets(out []Bucket, list string, rule *limit.Rule) ([]Bucket, string
 // the last ones came, the current one first, and how much of that has passed.
 func (r *reader) window(rule *limit.Rule) (counts, last []int64, past time.Duration) {
 	current, elapsed := r.number(maxExact), r.number(widthUS(rule)-1)
-	counts, last = make([]int64, arith.Of(rule.Arith()).Kept+1), make([]int64, arith.Of(rule.Arith()).Kept+1)
+	counts, last = make([]int64, arithOf(rule).Kept+1), make([]int64, arithOf(rule).Kept+1)
 	for _, b := range r.buckets(rule) {
 		age := current - b.ID
 		if age < 0 || age >= int64(len(counts)) {

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -109,9 +108,9 @@ func (r *Reservation) read(a *all, reply *reader) error {
 		until := toWire(r.rule, level)
 		r.at = []any{now, min(now+until.us, maxExact), until.rem}
 		if !fits {
-			level = arith.Of(r.rule.Arith()).Add(level, arith.Of(r.rule.Arith()).Cost(n))
+			level = arithOf(r.rule).Add(level, arithOf(r.rule).Cost(n))
 		}
-		r.delay = arith.Of(r.rule.Arith()).Sub(level, arith.Of(r.rule.Arith()).Full).Ceil()
+		r.delay = arithOf(r.rule).Sub(level, arithOf(r.rule).Full).Ceil()
 	} else {
 		tell := reply.content(r.rule).tell
 		r.at, r.delay = []any{now}, tell(fits, n).RetryAfter

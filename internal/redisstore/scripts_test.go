@@ -3,8 +3,6 @@ package redisstore
 import (
 	"testing"
 	"time"
-
-	"github.com/hybridlimit/hybridlimit/internal/arith"
 )
 
 // After SCRIPT FLUSH, as after a restart, all batches of a pipeline are sent
@@ -29,7 +27,7 @@ func TestNoScriptInPipeline(t *testing.T) {
 			for shard := range 8 {
 				key := string(s.Keyspace().appendShard(nil, shard)) + "f:1:f:k:x"
 				batches = append(batches, &Batch{Shard: shard, Node: "n1", Seq: round, Prev: round - 1, Ops: []Op{
-					{Key: key, Rule: rule, Units: 1, Ahead: arith.Of(rule.Arith()).Cost(1)},
+					{Key: key, Rule: rule, Units: 1, Ahead: arithOf(rule).Cost(1)},
 				}})
 			}
 			for i, o := range s.Exec(ctx, batches) {

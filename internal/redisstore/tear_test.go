@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
@@ -34,7 +33,7 @@ func TestPipelineTornAtEveryByte(t *testing.T) {
 		for shard := range shards {
 			key := string(s.Keyspace().appendShard(nil, shard)) + "f:1:f:k:x"
 			list = append(list, &Batch{Shard: shard, Node: "n1", Seq: seq, Prev: seq - 1, Ops: []Op{
-				{Key: key, Rule: rule, Units: 1, Ahead: arith.Of(rule.Arith()).Cost(1)},
+				{Key: key, Rule: rule, Units: 1, Ahead: arithOf(rule).Cost(1)},
 			}})
 		}
 		return list

@@ -16,7 +16,6 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -260,7 +259,7 @@ func TestWaitWindows(t *testing.T) {
 			wg.Wait()
 			for i := 3; i < len(at); i++ {
 				// The bubble begins with the second, and so with a fixed window.
-				if d := at[i] - at[i-3]; d < time.Second && arith.Of(rule.Arith()).Kept == 0 {
+				if d := at[i] - at[i-3]; d < time.Second && arithOf(rule).Kept == 0 {
 					t.Errorf("%v: units at %v", rule, at)
 				}
 			}

@@ -86,10 +86,13 @@ func fromWire(rule *limit.Rule, w wireSpan) arith.Span {
 	return arith.Span{NS: w.us*1000 + int64(rem/units), Rem: int64(rem % units)}
 }
 
+// arithOf returns what a rule computes with.
+func arithOf(rule *limit.Rule) *arith.Rule { return arith.Of(rule.Arith()) }
+
 // horizonMS returns for how many ms a rule's counter may matter.
 func horizonMS(rule *limit.Rule) int64 {
-	return int64((arith.Of(rule.Arith()).Horizon() + time.Millisecond - 1) / time.Millisecond)
+	return int64((arithOf(rule).Horizon() + time.Millisecond - 1) / time.Millisecond)
 }
 
 // widthUS returns the length of a window's bucket in µs.
-func widthUS(rule *limit.Rule) int64 { return int64(arith.Of(rule.Arith()).Width / time.Microsecond) }
+func widthUS(rule *limit.Rule) int64 { return int64(arithOf(rule).Width / time.Microsecond) }
