@@ -45,10 +45,22 @@ var indexMutants = []mutant{
 	{
 		name:   "growth-forgets-leases",
 		breaks: "What was admitted by leases is lost when a shard grows.",
+		file:   "internal/counter/entry.go",
+		old: `	to.word.Store(e.word.Swap(0))
+	c.entry = to
+`,
+		new: `	e.word.Store(0)
+	c.granted, c.counted, c.entry = 0, 0, to
+`,
+		by: tables("TestGrowthKeepsAll"),
+	},
+	{
+		name:   "moves-forget-leases",
+		breaks: "What was admitted by a lease is lost when a counter leaves its entry.",
 		file:   "internal/counter/forget.go",
 		old:    "\tc.revokeLocked(now)\n\tc.leaveLocked()\n\tenter()",
 		new:    "\tc.granted, c.counted = 0, 0\n\tc.leaveLocked()\n\tenter()",
-		by:     tables("TestGrowthKeepsAll"),
+		by:     counters("TestMoveKeepsWhatALeaseAdmitted"),
 	},
 	{
 		name:   "growth-loses-full-rows",

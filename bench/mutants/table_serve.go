@@ -125,7 +125,7 @@ var serveMutants = []mutant{
 	{
 		name:   "no-certificate-is-fine",
 		breaks: "With --tls-client-ca a client without a certificate is served.",
-		file:   "cmd/hybridlimit/serve.go",
+		file:   "cmd/hybridlimit/certificates.go",
 		old:    `config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert`,
 		new:    `config.ClientCAs = x509.NewCertPool()`,
 		by:     cli("TestServeWithTLS"),

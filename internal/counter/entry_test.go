@@ -42,3 +42,33 @@ func TestMoveToTakesTheLeaseAlong(t *testing.T) {
 		}
 	}
 }
+
+// A counter that leaves its entry keeps what its lease has admitted, also if it gets no other.
+func TestMoveKeepsWhatALeaseAdmitted(t *testing.T) {
+	for _, r := range []*limit.Rule{limit.Must(limit.Funnel("bucket", 10, 1, time.Hour)), windowRule(t, 10, time.Hour, 10)} {
+		for name, enter := range map[string]func(*Counter){
+			"out of the entry": func(*Counter) {},
+			"to another":       func(c *Counter) { c.Enter(new(Entry), alonePrint) },
+		} {
+			now := start.UnixNano()
+			c := NewAlone("k", r, nil, now)
+			for range 3 {
+				c.Allow(now, 1, r)
+			}
+			old := c.entry
+			c.Move(now, func() { enter(c) })
+			if old.Counter() != nil || old.Print() != 0 || unitsOf(old.word.Load()) != 0 {
+				t.Errorf("%v, %s: the old entry is not free", r, name)
+			}
+			admitted := 0
+			for range 20 {
+				if res, _ := c.take(now, 1, r); res.Allowed {
+					admitted++
+				}
+			}
+			if admitted != 7 {
+				t.Errorf("%v, %s: %d admitted of the 7 left", r, name, admitted)
+			}
+		}
+	}
+}
