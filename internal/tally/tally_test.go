@@ -34,10 +34,13 @@ func TestCellsFillLines(t *testing.T) {
 func TestTallyLosesNothing(t *testing.T) {
 	var sums Tallies
 	rule := named("r")
-	var all sync.WaitGroup
+	var all, begun sync.WaitGroup
 	const goroutines, each = 50, 1000
+	begun.Add(goroutines)
 	for range goroutines {
 		all.Go(func() {
+			begun.Done()
+			begun.Wait() // a goroutine that has ended leaves its stack to the next one
 			for i := range each {
 				deep(i%64, func() { sums.Of(rule).Count(1, i%2 == 0, limit.SourceSynced) })
 			}
