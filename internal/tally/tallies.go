@@ -63,6 +63,9 @@ func (t *Tallies) find(rule *limit.Rule) (is *Tally, free *atomic.Pointer[Tally]
 // add returns the tally of a valid rule that was not in the table a moment ago.
 func (t *Tallies) add(rule *limit.Rule) *Tally {
 	if t.known.Load() >= MaxNames {
+		if is, _ := t.find(rule); is != nil { // it was the last to be added
+			return is
+		}
 		return t.rest()
 	}
 	t.mu.Lock()
