@@ -82,8 +82,8 @@ var respMutants = []mutant{
 		name:   "hung-up-on",
 		breaks: "A server that stops leaves commands that it has received without an answer.",
 		file:   "cmd/hybridlimit/internal/server/resp/conn.go",
-		old:    `_ = c.SetReadDeadline(time.Unix(1, 0))`,
-		new:    `_ = c.Conn.Close()`,
+		old:    `_ = c.SetReadDeadline(wakeUp) // an`,
+		new:    `_ = c.Conn.Close() // an`,
 		by:     resp("TestStopAnswersWhatItHasReceived"),
 	},
 }
