@@ -126,8 +126,8 @@ var debtMutants = []mutant{
 		name:   "limit-of-before-ends-with-a-report",
 		breaks: "Units that Redis has refused are dropped by the limit of now.",
 		file:   "internal/algorithm/leakybucket_shared.go",
-		old:    `debt: a.sentDebt + a.debt, spared: a.spared, limit: a.limit})`,
-		new:    `debt: a.sentDebt + a.debt, spared: a.spared})`,
+		old:    `debt: a.sentDebt + a.debt, spared: a.spared, capped: a.capped, limit: a.limit})`,
+		new:    `debt: a.sentDebt + a.debt, spared: a.spared, capped: a.capped})`,
 		by:     counters("TestLimitOfBeforeEnds"),
 	},
 	{
@@ -193,5 +193,21 @@ var debtMutants = []mutant{
 		old:    `w > 1 && is.Limit > old.Limit {`,
 		new:    `w > 1 && is.Limit > old.Limit && now < 0 {`,
 		by:     hybrid("TestRaisedLimitInAnOutage"),
+	},
+	{
+		name:   "raised-again-counts-again",
+		breaks: "A limit that is lowered and raised again and again makes a large request of an outage count above the limit.",
+		file:   "internal/algorithm/leakybucket.go",
+		old:    `a.spared, a.capped = a.spared-by, r.Limit`,
+		new:    `a.spared -= by`,
+		by:     counters("TestAlternatingPlansCountACappedRequestOnce"),
+	},
+	{
+		name:   "lower-limit-comes-off-for-good",
+		breaks: "A large request of an outage that a lower limit has capped does not count up to the limit that is raised.",
+		file:   "internal/algorithm/leakybucket.go",
+		old:    `if a := f.under(); a.capped > r.Limit {`,
+		new:    `if a := f.under(); a.capped > r.Limit && w < 0 {`,
+		by:     counters("TestCappedRequestCountsAgainAfterALowerLimit"),
 	},
 }

@@ -15,9 +15,9 @@ var onceMutants = []mutant{
 		name:   "delta-applied-twice",
 		breaks: "What a leaky bucket has sent stays pending, and is sent once more.",
 		file:   "internal/algorithm/leakybucket_shared.go",
-		old: `sentDebt: a.sentDebt + a.debt, spared: a.spared, limit: a.limit})
+		old: `sentDebt: a.sentDebt + a.debt, spared: a.spared, capped: a.capped, limit: a.limit})
 	f.Pend = Run{}`,
-		new: `sentDebt: a.sentDebt + a.debt, spared: a.spared, limit: a.limit})`,
+		new: `sentDebt: a.sentDebt + a.debt, spared: a.spared, capped: a.capped, limit: a.limit})`,
 		by:  sim(300),
 	},
 	{

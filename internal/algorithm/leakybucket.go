@@ -74,7 +74,9 @@ func (f *LeakyBucket) raise(r *arith.Rule, at arith.Span, n, cost, multiplier in
 		if !at.Less(f.View) {
 			a.spared = 0
 		}
-		a.spared = min(a.spared+spared, MaxUnits)
+		if spared > 0 {
+			a.spared, a.capped = min(a.spared+spared, MaxUnits), r.Limit
+		}
 		f.put(a)
 	}
 	f.View = r.Add(f.View.Max(at), span)
@@ -231,12 +233,13 @@ func (f *LeakyBucket) SetMultiplier(r *arith.Rule, now, was, is int64) {
 	f.CapMultiplied(r, now, is)
 }
 
-// Raised moves units from spared to the view: by is how much larger the limit is.
-func (f *LeakyBucket) Raised(r *arith.Rule, now, _, by int64) {
+// Raised moves units from spared to the view, as many as the limit is larger than the one that
+// capped them. If the limit is lowered and raised again it moves none: they are in the view.
+func (f *LeakyBucket) Raised(r *arith.Rule, now, _ int64) {
 	a := f.under()
-	if by = min(by, a.spared); by > 0 && f.View.NS >= now {
+	if by := min(r.Limit-a.capped, a.spared); by > 0 && f.View.NS >= now {
 		f.View = r.Add(f.View, r.Cost(by))
-		a.spared -= by
+		a.spared, a.capped = a.spared-by, r.Limit
 		f.put(a)
 	}
 }
@@ -248,6 +251,10 @@ func (f *LeakyBucket) CapMultiplied(r *arith.Rule, now, w int64) {
 	full := r.Add(arith.Span{NS: now}, r.Full)
 	if w > 1 && full.Less(f.View) {
 		f.View = f.Pend.plus(r, f.reported(r, 1), 1).Max(full)
+		if a := f.under(); a.capped > r.Limit {
+			a.capped = r.Limit // what a larger limit had let in has come off
+			f.put(a)
+		}
 	}
 }
 

@@ -14,7 +14,7 @@ type away struct {
 	sent           Run
 	back, sentBack credit // handed back: not reported yet, and reported
 	debt, sentDebt int64  // units that were admitted in an outage: of those pending, and of those sent
-	spared         int64  // by how many units the view is less than n times the multiplier, see raise
+	spared, capped int64  // by how many units the view is less than n times the multiplier, see raise, and by which limit
 	limit          int64  // the largest that the bucket had before, while it had what is pending, or sent
 }
 
@@ -38,6 +38,9 @@ func (f *LeakyBucket) put(a away) {
 	}
 	if a.limit > 0 && f.Pend.Units+a.sent.Units == 0 {
 		a.limit = 0
+	}
+	if a.spared == 0 {
+		a.capped = 0
 	}
 	switch {
 	case a != away{}:
@@ -236,7 +239,7 @@ func (f *LeakyBucket) Forgive(r *arith.Rule, n int64) {
 // Collect moves what is pending to what is sent.
 func (f *LeakyBucket) Collect(r *arith.Rule) {
 	a := f.under()
-	f.put(away{sent: a.sent.join(r, f.Pend), sentBack: a.sentBack.plus(r, a.back), sentDebt: a.sentDebt + a.debt, spared: a.spared, limit: a.limit})
+	f.put(away{sent: a.sent.join(r, f.Pend), sentBack: a.sentBack.plus(r, a.back), sentDebt: a.sentDebt + a.debt, spared: a.spared, capped: a.capped, limit: a.limit})
 	f.Pend = Run{}
 }
 
@@ -244,7 +247,7 @@ func (f *LeakyBucket) Collect(r *arith.Rule) {
 func (f *LeakyBucket) GiveBack(r *arith.Rule) (expired int64) {
 	a := f.under()
 	f.Pend = a.sent.join(r, f.Pend)
-	f.put(away{back: a.sentBack.plus(r, a.back), debt: a.sentDebt + a.debt, spared: a.spared, limit: a.limit})
+	f.put(away{back: a.sentBack.plus(r, a.back), debt: a.sentDebt + a.debt, spared: a.spared, capped: a.capped, limit: a.limit})
 	return 0
 }
 

@@ -50,9 +50,9 @@ type Decider interface {
 	Reshape(old, rule *arith.Rule, now, multiplier int64) (expired int64)
 	// SetMultiplier changes what a unit that the authority has not acknowledged counts as.
 	SetMultiplier(r *arith.Rule, now, was, is int64)
-	// Raised notes that the limit has become larger by so many units. What a request would
-	// have counted as, if its limit had not capped that, counts up to the new limit.
-	Raised(r *arith.Rule, now, multiplier, by int64)
+	// Raised notes that the limit has become larger. What a request would have counted as, if
+	// its limit had not capped that, counts up to the new limit.
+	Raised(r *arith.Rule, now, multiplier int64)
 }
 
 // Leaser is the part of a [State] that leases use.

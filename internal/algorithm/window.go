@@ -295,4 +295,4 @@ func (w *Window) Refund(r *arith.Rule, _, n, multiplier int64, _, _ arith.Span, 
 func (w *Window) SetMultiplier(r *arith.Rule, _, _, is int64) { w.sum(r, is) }
 
 // Raised counts all units in full, as a new bucket does.
-func (w *Window) Raised(r *arith.Rule, _, multiplier, _ int64) { w.sum(r, multiplier) }
+func (w *Window) Raised(r *arith.Rule, _, multiplier int64) { w.sum(r, multiplier) }

@@ -166,7 +166,7 @@ func (c *Counter) adoptLocked(rule *limit.Rule, now int64) {
 		}
 	}
 	if w := modeMultiplier(c.mode()); w > 1 && is.Limit > old.Limit {
-		s.Raised(is, now, w, is.Limit-old.Limit)
+		s.Raised(is, now, w)
 	}
 }
 
