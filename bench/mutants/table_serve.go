@@ -131,6 +131,14 @@ var serveMutants = []mutant{
 		by:     cli("TestServeWithTLS"),
 	},
 	{
+		name:   "unreadable-for-good",
+		breaks: "A renewed key that the server may not read at first is not used when it may, until a restart.",
+		file:   "cmd/hybridlimit/certificates.go",
+		old:    `if !changed && c.failure == "" {`,
+		new:    `if !changed {`,
+		by:     cli("TestCertificatesThatCouldNotBeReadAreReadLater"),
+	},
+	{
 		name:   "flags-are-mistaken",
 		breaks: "--charge-refused is --shadow: nobody is refused.",
 		file:   "cmd/hybridlimit/serve.go",

@@ -25,6 +25,7 @@ type certificates struct {
 	looking sync.Mutex // protects what follows. Nobody waits for it: handshakes go on with config
 	looked  time.Time
 	seen    [3]fileStamp // of the files as they were read last, whether they could be used or not
+	failure string       // why those could not be used; empty if they are in use
 }
 
 // lookEvery is how often handshakes look whether the files have changed.
@@ -60,7 +61,8 @@ func (c *certificates) server() *tls.Config {
 }
 
 // look reads the files if they have changed. With a mistake those before stay: usually another
-// file is about to follow, and each change is looked at again.
+// file is about to follow. Files that could not be used are read again each time, because what
+// was wrong may be mended without a change of theirs: a permission, or too many open files.
 func (c *certificates) look() {
 	if !c.looking.TryLock() {
 		return
@@ -72,15 +74,20 @@ func (c *certificates) look() {
 	}
 	c.looked = now
 	stamps := c.stamps() // before they are read, so that no change is missed
-	if stamps == c.seen {
+	changed := stamps != c.seen
+	if !changed && c.failure == "" {
 		return
 	}
 	c.seen = stamps
 	config, err := c.read()
 	if err != nil {
-		c.log.Error("serve: the certificates have changed and cannot be used, those before stay", "error", err)
+		if changed || err.Error() != c.failure {
+			c.log.Error("serve: the certificates have changed and cannot be used, those before stay", "error", err)
+		}
+		c.failure = err.Error()
 		return
 	}
+	c.failure = ""
 	c.config.Store(config)
 	c.log.Info("serve: the certificates have changed, and are in use", "file", c.cert)
 }

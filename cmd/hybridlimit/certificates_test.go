@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"log/slog"
 	"net"
 	"os"
@@ -142,6 +143,39 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	f.replace(f.key, oldKey)
 	f.at = f.at.Add(lookEvery)
 	f.want("back again", was, 2, 2)
+}
+
+// A renewed key that the server may not read is used once it may, although nothing else changes:
+// chmod leaves the time and the size of a file. (Here a folder of its name stands for that: also
+// the superuser cannot read it as a file.)
+func TestCertificatesThatCouldNotBeReadAreReadLater(t *testing.T) {
+	_, oldCert, oldKey := certificate(t)
+	renewed, newCert, newKey := certificate(t)
+	f := openFiles(t, oldCert, oldKey, "")
+	f.replace(f.cert, newCert)
+	f.replace(f.key, newKey)
+	away := f.key + ".away"
+	if err := errors.Join(os.Rename(f.key, away), os.Mkdir(f.key, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	f.at = f.at.Add(lookEvery)
+	f.look()
+	f.seen = f.stampsOf(away) // as if the file had been there all the time
+	if err := errors.Join(os.Remove(f.key), os.Rename(away, f.key)); err != nil {
+		t.Fatal(err)
+	}
+	f.at = f.at.Add(lookEvery)
+	f.want("now it can be read", renewed.Certificate[0], 1, 1)
+	f.at = f.at.Add(lookEvery)
+	f.want("and is in use", renewed.Certificate[0], 1, 1)
+}
+
+// stampsOf returns the stamps of the files, with the key under another name.
+func (f *files) stampsOf(key string) [3]fileStamp {
+	was := f.key
+	f.key = key
+	defer func() { f.key = was }()
+	return f.stamps()
 }
 
 // Whom the server believes is read again as well: a client of the authority before is sent away,
