@@ -211,6 +211,18 @@ func (c *Counter) correctedLocked(was arith.Span, slack int64) {
 	}
 }
 
+// raisedLocked notes that units of an outage count as more than before, see
+// [algorithm.Decider].Raised. A leaky bucket was to be empty at was before that.
+func (c *Counter) raisedLocked(was arith.Span) {
+	r := c.rule()
+	up := r.Sub(c.bucket.View, was)
+	for _, b := range c.past().booked {
+		if b.inOutage {
+			b.begin, b.end = r.Add(b.begin, up), r.Add(b.end, up)
+		}
+	}
+}
+
 // reshapeBookingsLocked converts the times of bookings to another rule.
 func (c *Counter) reshapeBookingsLocked(old, rule *arith.Rule, now int64) {
 	for _, b := range c.past().booked {

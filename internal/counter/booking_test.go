@@ -146,3 +146,21 @@ func TestGivenUpByAll(t *testing.T) {
 		}
 	}
 }
+
+// In an outage a reservation waits behind a request that is larger than the node's share. The
+// limit is raised, and the two count as more: the reservation can be cancelled all the same.
+func TestCancelledAfterTheLimitWasRaised(t *testing.T) {
+	plan := func(l int64) *limit.Rule { return funnelRule(t, l, 1, time.Second) }
+	small, large, now := plan(2), plan(7), int64(1e15)
+	k := NewAlone("k", small, newTestLink(), now)
+	k.link().SetMode(4, true)
+	k.Take(now, 2, small)
+	_, booked, _ := k.Reserve(now, 2, small, Terms{MaxDelay: int64(time.Minute)})
+	if booked == nil {
+		t.Fatal("nothing is booked")
+	}
+	k.peek(now, 1, large)
+	if back, _ := k.Cancel(now, large, booked); back != 2 || k.Unsynced() != 2 {
+		t.Errorf("%d of 2 units come back, and %d are to be reported, want the 2 that were taken", back, k.Unsynced())
+	}
+}

@@ -166,7 +166,9 @@ func (c *Counter) adoptLocked(rule *limit.Rule, now int64) {
 		}
 	}
 	if w := modeMultiplier(c.mode()); w > 1 && is.Limit > old.Limit {
+		was := c.bucket.View
 		s.Raised(is, now, w)
+		c.raisedLocked(was)
 	}
 }
 
