@@ -1,6 +1,7 @@
 package counter
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -151,5 +152,50 @@ func TestCappedRequestCountsAgainAfterALowerLimit(t *testing.T) {
 	k.peek(now, 1, small)
 	if res, _ := k.Take(now, 1, large); res.Allowed {
 		t.Error("a node that has admitted more than its share admits another unit")
+	}
+}
+
+// cappedRequests is what an outage counts of requests under limits that change: slow and obviously
+// right. Each counts as many times as there are nodes, but as no more than the largest limit that
+// there has been since, as long as something counts.
+type cappedRequests []struct{ at, n, most int64 }
+
+// until returns when all has leaked, a unit a second.
+func (list cappedRequests) until(multiplier int64) (end int64) {
+	for _, q := range list {
+		end = max(end, q.at) + min(q.n*multiplier, q.most)*int64(time.Second)
+	}
+	return end
+}
+
+func TestCappedRequestsAgainstTheModel(t *testing.T) {
+	for seed := range uint64(500) {
+		rng, now, list := rand.New(rand.NewPCG(seed, 3)), int64(1e15), cappedRequests{}
+		multiplier, capacity := 2+rng.Int64N(6), 1+rng.Int64N(20)
+		k := NewAlone("k", funnelRule(t, capacity, 1, time.Second), newTestLink(), now)
+		k.link().SetMode(multiplier, true)
+		for range 60 {
+			now += rng.Int64N(3*int64(time.Second)) / (1 + rng.Int64N(5))
+			if rng.IntN(3) == 0 {
+				capacity = 1 + rng.Int64N(20)
+			}
+			if list.until(multiplier) < now {
+				list = nil
+			}
+			for i := range list {
+				list[i].most = max(list[i].most, capacity)
+			}
+			n := 1 + rng.Int64N(1+rng.Int64N(capacity))
+			fits := append(list, struct{ at, n, most int64 }{now, n, capacity})
+			want := fits.until(multiplier) <= now+capacity*int64(time.Second)
+			if want {
+				list = fits
+			}
+			res, _ := k.Take(now, n, funnelRule(t, capacity, 1, time.Second))
+			if end := now + int64(res.ResetAfter); res.Allowed != want || end != max(list.until(multiplier), now) {
+				t.Fatalf("seed %d: %d of %d units: allowed %v, want %v; empty in %v, want %v",
+					seed, n, capacity, res.Allowed, want, res.ResetAfter, time.Duration(max(list.until(multiplier)-now, 0)))
+			}
+		}
 	}
 }
