@@ -336,7 +336,10 @@ func (m *modelRedis) leakyBucket(now int64, op *redisstore.Op, apply bool) redis
 		}
 	}
 	st := redisstore.State{Gen: f.gen, Born: f.born, Level: arith.Of(op.Rule.Arith()).Diff(f.tat, at), Forgiven: forgiven}
-	// A key is not made for a leaky bucket that is empty already.
+	// A key is not made for a leaky bucket that is empty already, for a second if units came.
+	if op.Units > 0 {
+		at.NS -= 1000 * ms
+	}
 	empty := st.Gen == 0 && !at.Less(f.tat) && m.leakyAt(now, op.Key) != f
 	if apply && (op.Units > 0 || op.Raise || back) && !empty {
 		f.expire(now, op.Rule)

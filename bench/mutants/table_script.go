@@ -45,6 +45,14 @@ var scriptMutants = []mutant{
 		by:  simScripts(3),
 	},
 	{
+		name:   "leaked-alone-is-forgotten",
+		breaks: "Units of several nodes that have leaked by themselves when they are reported never add up.",
+		file:   "internal/redisstore/lua/batch.lua",
+		old:    `local MEMORY = SLACK * 1000`,
+		new:    `local MEMORY = 0`,
+		by:     redisstore("TestUnitsThatHaveLeakedAloneAddUp"),
+	},
+	{
 		name:   "raise-adds-up",
 		breaks: "Two nodes that raise a window after a loss count its units twice.",
 		file:   "internal/redisstore/lua/batch.lua",

@@ -118,3 +118,34 @@ func TestBatchWithoutMGET(t *testing.T) {
 		}
 	}
 }
+
+// Nodes take units at a steady pace, each slower than they leak: by the time that one reports them
+// they have leaked by themselves. Together they come faster than they leak, so a bucket that is
+// new must not be forgotten between two reports. What came a second before is forgotten.
+func TestUnitsThatHaveLeakedAloneAddUp(t *testing.T) {
+	for name, debt := range map[string]int64{"the short way": 0, "the long way": 1} {
+		b := onMini(t)
+		s, r := b.store(), funnel(t, 100, 10, time.Second)
+		key := s.Keyspace().CounterKey(r, "k")
+		report := func(node string, seq int64) time.Duration {
+			late := arith.Span{NS: -int64(50 * time.Millisecond)}
+			op := Op{Key: key, Rule: r, Units: 2, Ahead: late, Debt: debt, Ceiling: arithOf(r).Full}
+			return time.Duration(exec(t, s, &Batch{Node: node, Seq: seq, Prev: seq - 1, Ops: []Op{op}}).States[0].Level.NS)
+		}
+		const leak, between = 200 * time.Millisecond, 100 * time.Millisecond // of two units, and of two reports
+		want := -50 * time.Millisecond
+		for seq := int64(1); seq < 5; seq++ {
+			for _, node := range []string{"n1", "n2", "n3"} {
+				if got := report(node, seq); got != want {
+					t.Fatalf("%s: report %d of %s: the bucket is empty in %v, want %v", name, seq, node, got, want)
+				}
+				b.advance(between)
+				want += leak - between
+			}
+		}
+		b.advance(want + 1100*time.Millisecond)
+		if got := report("n1", 5); got != -50*time.Millisecond {
+			t.Errorf("%s: a second after it was empty it is empty in %v", name, got)
+		}
+	}
+}

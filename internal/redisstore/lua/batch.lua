@@ -49,6 +49,9 @@
 -- states).
 
 local KEYS, ARGV = KEYS, ARGV -- global names are slower to find
+-- For so many us a funnel is kept that has run empty before its units were reported. Others
+-- may report units of the same time: together they may fill what each by itself does not.
+local MEMORY = SLACK * 1000
 local now = clock()
 local rules, ops = {}, ARGV[8] -- rules by their name
 
@@ -258,7 +261,7 @@ function kinds.f(key, op, apply, index)
     end
     st.born = now
   end
-  local empty = not less(now, 0, st.us, st.rem) and st.gen == 0 and st.absent
+  local empty = not less(op.units > 0 and now - MEMORY or now, 0, st.us, st.rem) and st.gen == 0 and st.absent
   if apply and (op.units > 0 or raise or comes_off) and not empty then
     write_funnel(key, st, rule.rate, now, rule.horizon)
   else
@@ -363,7 +366,7 @@ local function pour(key, pos)
   if us < least or (us == least and rem < rest) then
     us, rem = least, rest
   end
-  if us > TOP or not v and (us < now or us == now and rem == 0) then -- nothing to keep
+  if us > TOP or not v and not less(now - MEMORY, 0, us, rem) then -- nothing to keep
     return nil
   end
   local text = pair(us, rem)
