@@ -1,6 +1,8 @@
 package hybrid
 
 import (
+	"time"
+
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
@@ -25,7 +27,7 @@ func (c *core) batch(id int) *redisstore.Batch {
 		return &redisstore.Batch{Shard: id, Node: s.node, Seq: s.seq, Prev: s.acked, Nonce: f.nonce}
 	}
 	c.stats.keysSynced.Add(uint64(len(f.items)))
-	b := &redisstore.Batch{Shard: id, Node: s.node, Seq: s.seq, Prev: s.acked, Nonce: f.nonce, Accept: s.accept, Ops: make([]redisstore.Op, len(f.items))}
+	b := &redisstore.Batch{Shard: id, Node: s.node, Seq: s.seq, Prev: s.acked, Nonce: f.nonce, Accept: s.accept, MaxLag: time.Duration(c.cfg.maxLag), Ops: make([]redisstore.Op, len(f.items))}
 	for i := range f.items {
 		it := &f.items[i]
 		rep := it.c.Resend(c.local, s.accept)

@@ -136,3 +136,31 @@ func TestExpectedNodesOfOtherPolicies(t *testing.T) {
 		})
 	}
 }
+
+// Two nodes take units more slowly than the bucket leaks, and report them when they have leaked
+// already, in turns. Together they are faster: they get the rate, and no more than the bucket
+// besides. Each report is one that nothing near the limit has made urgent.
+func TestSteadyNodesShareARate(t *testing.T) {
+	for _, lag := range []time.Duration{time.Second, 10 * time.Second, time.Minute} {
+		t.Run(lag.String(), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				rule := limit.Must(limit.TokenBucket("b", int64(lag.Seconds())*20, 1, time.Second))
+				start := func() *node { return w.node(hybrid.Options{MaxLag: lag}, nil) }
+				nodes, begun, total := []*node{start()}, time.Now(), 0
+				for range 60 * int(lag.Seconds()) {
+					if len(nodes) == 1 && time.Since(begun) > lag/2 {
+						nodes = append(nodes, start())
+					}
+					for _, n := range nodes {
+						total += admitted(n.Limiter, "k", rule, 1)
+					}
+					time.Sleep(1050 * time.Millisecond)
+				}
+				most := rule.Limit()*3/2 + int64(time.Since(begun).Seconds())
+				if int64(total) > most {
+					t.Errorf("%d units in %v, at most %d", total, time.Since(begun), most)
+				}
+			})
+		})
+	}
+}

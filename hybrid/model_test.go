@@ -22,7 +22,11 @@ type modelRedis struct {
 	back    map[string]int64     // process → operations that handed something back
 	credit  map[creditKey]int64
 	poison  map[string]bool
+	slack   int64 // for how many ms a counter outlives its meaning, by the latest batch
 }
+
+// keptFor is for how many ms a counter outlives its meaning, if not for longer.
+const keptFor = 1000
 
 // creditKey: how many units of a process the data of a key has in it.
 type creditKey struct{ process, key string }
@@ -123,7 +127,7 @@ func (m *modelRedis) renew(now int64, key string, r *limit.Rule, used int64) (st
 		if f.reset, f.born = f.gen, now/1000; used > 0 {
 			f.tat = arith.Of(r.Arith()).Add(arith.Span{NS: now}, arith.Of(r.Arith()).Cost(used))
 		}
-		f.expire(now, r)
+		f.expire(now, keptFor, r)
 		m.leaky[key] = f
 		return redisstore.State{Gen: f.gen, Born: f.born, Level: arith.Of(r.Arith()).Sub(f.tat, arith.Span{NS: now})}
 	}
@@ -137,7 +141,7 @@ func (m *modelRedis) renew(now int64, key string, r *limit.Rule, used int64) (st
 		w.buckets[id], w.last[id] = used, last
 		st.Buckets = []redisstore.Bucket{{ID: id, Units: used, Last: time.Duration(last)}}
 	}
-	w.expire(now, r)
+	w.expire(now, keptFor, r)
 	m.windows[key] = w
 	return st
 }
@@ -192,6 +196,7 @@ func (m *modelRedis) enter(now int64, key, member string, ttl int64) map[string]
 // exec executes a batch that a process has sent. Which one that is Redis does not
 // know: it goes by the name in the batch.
 func (m *modelRedis) exec(now int64, process string, b *redisstore.Batch) redisstore.Reply {
+	m.slack = keptFor + (int64(b.MaxLag)+ms-1)/ms
 	k := ledgerKey{b.Shard, b.Node}
 	e := m.ledger[k]
 	rep := redisstore.Reply{Now: time.Duration(now), Total: e.total}
@@ -258,32 +263,32 @@ func (m *modelRedis) op(now int64, op *redisstore.Op, apply bool) redisstore.Sta
 }
 
 // expiry returns when a key goes that matters until the given time, and
-// would have gone at another.
-func expiry(now, until, gone, gen int64, r *limit.Rule) int64 {
+// would have gone at another. slack is for how many ms it outlives that.
+func expiry(now, until, gone, gen, slack int64, r *limit.Rule) int64 {
 	up := func(d int64) int64 { return (max(d, 0) + ms - 1) / ms }
 	ttl := up(until - now)
 	if gen > 0 {
-		ttl = max(ttl, up(int64(arith.Of(r.Arith()).Horizon())), (gone-now)/ms-1000)
+		ttl = max(ttl, up(int64(arith.Of(r.Arith()).Horizon())), (gone-now)/ms-slack)
 	}
-	return now + (ttl+1000)*ms
+	return now + (ttl+slack)*ms
 }
 
-func (f *modelLeakyBucket) expire(now int64, r *limit.Rule) {
+func (f *modelLeakyBucket) expire(now, slack int64, r *limit.Rule) {
 	us := f.tat.NS / 1000 * 1000
 	if f.tat.NS > us || f.tat.Rem > 0 {
 		us += 1000
 	}
-	f.gone = expiry(now, us, f.gone, f.gen, r)
+	f.gone = expiry(now, us, f.gone, f.gen, slack, r)
 }
 
-func (w *modelWindow) expire(now int64, r *limit.Rule) {
+func (w *modelWindow) expire(now, slack int64, r *limit.Rule) {
 	until, width := now, int64(arith.Of(r.Arith()).Width)
 	for id, u := range w.buckets {
 		if u > 0 {
 			until = max(until, (id+int64(arith.Of(r.Arith()).Kept)+1)*width)
 		}
 	}
-	w.gone = expiry(now, until, w.gone, w.gen, r)
+	w.gone = expiry(now, until, w.gone, w.gen, slack, r)
 }
 
 // leakyAt returns a key's leaky bucket, an empty one if there is none any more.
@@ -336,16 +341,16 @@ func (m *modelRedis) leakyBucket(now int64, op *redisstore.Op, apply bool) redis
 		}
 	}
 	st := redisstore.State{Gen: f.gen, Born: f.born, Level: arith.Of(op.Rule.Arith()).Diff(f.tat, at), Forgiven: forgiven}
-	// A key is not made for a leaky bucket that is empty already, for a second if units came.
+	// A key is not made for a leaky bucket that is empty already, for a while if units came.
 	if op.Units > 0 {
-		at.NS -= 1000 * ms
+		at.NS -= m.slack * ms
 	}
 	empty := st.Gen == 0 && !at.Less(f.tat) && m.leakyAt(now, op.Key) != f
 	if apply && (op.Units > 0 || op.Raise || back) && !empty {
-		f.expire(now, op.Rule)
+		f.expire(now, m.slack, op.Rule)
 		m.leaky[op.Key] = f
 	} else if f.gen > 0 {
-		f.expire(now, op.Rule) // a node that learns the generation now may go on knowing it
+		f.expire(now, m.slack, op.Rule) // a node that learns the generation now may go on knowing it
 	}
 	return st
 }
@@ -409,9 +414,9 @@ func (m *modelRedis) window(now int64, op *redisstore.Op, apply bool) redisstore
 	empty := len(n) == 0 && is.gen == 0 && m.windows[op.Key] != w
 	if apply && (op.Units > 0 || op.Raise || back) && !empty {
 		m.windows[op.Key] = &modelWindow{modelBirth: is, buckets: n, last: last, gone: w.gone}
-		m.windows[op.Key].expire(now, op.Rule)
+		m.windows[op.Key].expire(now, m.slack, op.Rule)
 	} else if w.gen > 0 {
-		w.gone = expiry(now, now, w.gone, w.gen, op.Rule)
+		w.gone = expiry(now, now, w.gone, w.gen, m.slack, op.Rule)
 	}
 	st := redisstore.State{Gen: is.gen, Born: is.born}
 	for _, id := range slices.Sorted(maps.Keys(n)) {

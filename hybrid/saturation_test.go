@@ -74,7 +74,7 @@ func (v *simServer) fill(key string, r *limit.Rule) {
 	for i := range int64(arith.Of(r.Arith()).Kept) + 1 {
 		w.buckets[now/int64(arith.Of(r.Arith()).Width)-i] = 1
 	}
-	w.expire(now, r)
+	w.expire(now, keptFor, r)
 	v.model.windows[v.s.keyspace().CounterKey(r, key)] = w
 }
 

@@ -53,6 +53,14 @@ var scriptMutants = []mutant{
 		by:     redisstore("TestUnitsThatHaveLeakedAloneAddUp"),
 	},
 	{
+		name:   "leaked-alone-is-forgotten-in-a-lag",
+		breaks: "Units of several nodes that have leaked by themselves do not add up if the nodes wait for long before they report.",
+		file:   "internal/redisstore/lua/batch.lua",
+		old:    `SLACK = SLACK + tonumber(ARGV[9] or '0')`,
+		new:    `SLACK = SLACK + 0`,
+		by:     hybrid("TestSteadyNodesShareARate"),
+	},
+	{
 		name:   "raise-adds-up",
 		breaks: "Two nodes that raise a window after a loss count its units twice.",
 		file:   "internal/redisstore/lua/batch.lua",

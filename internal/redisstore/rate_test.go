@@ -121,31 +121,38 @@ func TestBatchWithoutMGET(t *testing.T) {
 
 // Nodes take units at a steady pace, each slower than they leak: by the time that one reports them
 // they have leaked by themselves. Together they come faster than they leak, so a bucket that is
-// new must not be forgotten between two reports. What came a second before is forgotten.
+// new must not be forgotten between two reports. What came long before is forgotten.
 func TestUnitsThatHaveLeakedAloneAddUp(t *testing.T) {
-	for name, debt := range map[string]int64{"the short way": 0, "the long way": 1} {
+	const leak, ago = 100 * time.Millisecond, 50 * time.Millisecond // of a unit; since when the units of a report have leaked
+	for _, c := range []struct {
+		lag, between time.Duration
+		debt         int64 // 1: the script takes the long way
+	}{
+		{0, 100 * time.Millisecond, 0},
+		{0, 100 * time.Millisecond, 1},
+		{10 * time.Second, 10 * time.Second, 0},
+		{10 * time.Second, 10 * time.Second, 1},
+	} {
 		b := onMini(t)
-		s, r := b.store(), funnel(t, 100, 10, time.Second)
-		key := s.Keyspace().CounterKey(r, "k")
+		s, r := b.store(), funnel(t, 1000, 10, time.Second)
+		key, units := s.Keyspace().CounterKey(r, "k"), int64(2*c.between/leak) // twice as fast as they leak
 		report := func(node string, seq int64) time.Duration {
-			late := arith.Span{NS: -int64(50 * time.Millisecond)}
-			op := Op{Key: key, Rule: r, Units: 2, Ahead: late, Debt: debt, Ceiling: arithOf(r).Full}
-			return time.Duration(exec(t, s, &Batch{Node: node, Seq: seq, Prev: seq - 1, Ops: []Op{op}}).States[0].Level.NS)
+			op := Op{Key: key, Rule: r, Units: units, Ahead: arith.Span{NS: -int64(ago)}, Debt: c.debt, Ceiling: arithOf(r).Full}
+			return time.Duration(exec(t, s, &Batch{Node: node, Seq: seq, Prev: seq - 1, MaxLag: c.lag, Ops: []Op{op}}).States[0].Level.NS)
 		}
-		const leak, between = 200 * time.Millisecond, 100 * time.Millisecond // of two units, and of two reports
-		want := -50 * time.Millisecond
-		for seq := int64(1); seq < 5; seq++ {
+		want := -ago
+		for seq := int64(1); seq < 4; seq++ {
 			for _, node := range []string{"n1", "n2", "n3"} {
 				if got := report(node, seq); got != want {
-					t.Fatalf("%s: report %d of %s: the bucket is empty in %v, want %v", name, seq, node, got, want)
+					t.Fatalf("%+v: report %d of %s: the bucket is empty in %v, want %v", c, seq, node, got, want)
 				}
-				b.advance(between)
-				want += leak - between
+				b.advance(c.between)
+				want += c.between
 			}
 		}
-		b.advance(want + 1100*time.Millisecond)
-		if got := report("n1", 5); got != -50*time.Millisecond {
-			t.Errorf("%s: a second after it was empty it is empty in %v", name, got)
+		b.advance(want + c.lag + 1100*time.Millisecond)
+		if got := report("n1", 4); got != -ago {
+			t.Errorf("%+v: long after it was empty it is empty in %v", c, got)
 		}
 	}
 }

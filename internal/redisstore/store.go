@@ -120,6 +120,9 @@ type Batch struct {
 	// Accept applies the batch although Redis does not know Prev: the sender
 	// has been told of the loss.
 	Accept bool
+	// MaxLag is how long a node may wait before it reports units. Redis keeps counters for so
+	// much longer, so that units which have leaked by themselves by then add up.
+	MaxLag time.Duration
 	Ops    []Op
 }
 

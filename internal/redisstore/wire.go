@@ -90,9 +90,10 @@ func fromWire(rule *limit.Rule, w wireSpan) arith.Span {
 func arithOf(rule *limit.Rule) *arith.Rule { return arith.Of(rule.Arith()) }
 
 // horizonMS returns for how many ms a rule's counter may matter.
-func horizonMS(rule *limit.Rule) int64 {
-	return int64((arithOf(rule).Horizon() + time.Millisecond - 1) / time.Millisecond)
-}
+func horizonMS(rule *limit.Rule) int64 { return ceilMS(arithOf(rule).Horizon()) }
+
+// ceilMS returns d in ms, rounded up.
+func ceilMS(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
 
 // widthUS returns the length of a window's bucket in µs.
 func widthUS(rule *limit.Rule) int64 { return int64(arithOf(rule).Width / time.Microsecond) }

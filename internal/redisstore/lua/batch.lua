@@ -5,8 +5,9 @@
 --           what it was forgiven (index:units,…)
 -- KEYS[2..] one counter per operation
 -- ARGV      seq, prev, accept (0 or 1), TTL of the ledger in ms, nonce (16 random hex
---           digits, the same each time that a batch is sent), the sum of all units, and
---           two texts of lines, which cost less than as many arguments.
+--           digits, the same each time that a batch is sent), the sum of all units,
+--           two texts of lines, which cost less than as many arguments, and for how many ms
+--           a node may wait before it reports.
 -- Rules, of which the first of its kind is called f1 or w1, whatever its line:
 --   f <rate> <horizon ms> <us> <rem>   the last two are what one unit costs
 --   w <width us> <kept> <horizon ms>
@@ -49,8 +50,10 @@
 -- states).
 
 local KEYS, ARGV = KEYS, ARGV -- global names are slower to find
--- For so many us a funnel is kept that has run empty before its units were reported. Others
--- may report units of the same time: together they may fill what each by itself does not.
+-- Others may report units of the same time, as late as they may wait: together they may fill what
+-- each by itself does not. So a counter outlives its meaning for so much longer, and a funnel
+-- that has run empty before its units were reported is kept.
+SLACK = SLACK + tonumber(ARGV[9] or '0')
 local MEMORY = SLACK * 1000
 local now = clock()
 local rules, ops = {}, ARGV[8] -- rules by their name
