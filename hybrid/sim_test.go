@@ -278,6 +278,7 @@ var keptWithScripts = []uint64{3000075, 3000088}
 // TestSimScripts plays seeds with the real scripts beside the model: whatever
 // the one answers, the other must.
 func TestSimScripts(t *testing.T) {
+	oneGoroutine(t)
 	if strconv.IntSize < 64 {
 		t.Skip("the embedded Redis answers integers that fit into an int: needs 64 bits")
 	}
