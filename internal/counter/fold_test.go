@@ -75,7 +75,7 @@ func foldedOften(t *testing.T, r *limit.Rule, linked bool, seed uint64) (folds i
 			s.c.mu.Unlock() // not unlock: what is on lease is not seen
 		}
 		if both[1].c.isFolded() {
-			t.Error("a key with a history is folded")
+			t.Fatal("a key with a history is folded")
 		}
 		if both[0].c.isFolded() && (both[0].c.bucket.Pend.Units > 0 || both[0].c.bucket.Known.NS > 0) {
 			folds++
