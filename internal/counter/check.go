@@ -88,7 +88,7 @@ func (c *Counter) endCheckLocked(isNew bool) {
 	c.grantLocked()
 	if isNew {
 		c.foldLocked()
-		c.seen = c.trace()
+		c.asked = false
 	}
 	c.mu.Unlock()
 	if wake {
@@ -108,7 +108,7 @@ func (c *Counter) enter(now int64, rule *limit.Rule) (at int64, ok bool) {
 
 // enterLocked prepares c for a question and returns the time to decide at.
 func (c *Counter) enterLocked(now int64, rule *limit.Rule) int64 {
-	now = max(now, c.last, 0)
+	now, c.asked = max(now, c.last, 0), true
 	c.dropHistoryLocked(now)
 	p := c.part()
 	if p == nil {

@@ -32,7 +32,8 @@ type Counter struct {
 	modeBits int32      // mode of the link, as seen last
 	dead     bool
 	held     bool   // the policy holds it
-	seen     uint32 // trace, when the sweep last looked
+	asked    bool   // the counter itself was asked since the last Offer, or a lease that ended
+	seen     uint32 // units that the lease had admitted at the last Offer
 	granted  uint32 // units of the lease when granted; unitsRefused: a refusal; 0: no lease
 	counted  uint32 // units of the lease that the group has counted already
 

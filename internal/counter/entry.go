@@ -71,8 +71,8 @@ func (c *Counter) Enter(e *Entry, print uint64) {
 }
 
 // MoveTo gives c, which has an entry, another that was never used and that no check can find
-// yet. Its lease goes with it, and it does not count as a use. A check that finds the old entry
-// finds no units there, and asks c. Free the old one when checks find the new one.
+// yet. Its lease goes with it. A check that finds the old entry finds no units there, and asks
+// c. Free the old one when checks find the new one.
 func (c *Counter) MoveTo(to *Entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

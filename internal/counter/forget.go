@@ -68,19 +68,9 @@ func (c *Counter) Retention(now int64) Retention {
 	return c.retentionLocked(now)
 }
 
-// isUsedLocked reports whether c was asked since it was last noted as seen, as far as its
-// trace says.
-func (c *Counter) isUsedLocked() bool { return c.trace() != c.seen }
-
-// trace is a value that each check of c changes. One by the lease changes the word, any other
-// the time of the last check.
-func (c *Counter) trace() uint32 {
-	t := uint64(c.last)
-	if c.entry != nil {
-		t ^= c.entry.word.Load()
-	}
-	return uint32(t) ^ uint32(t>>32)
-}
+// isUsedLocked reports whether c was asked since the last Offer. A refusal by a lease leaves no
+// trace.
+func (c *Counter) isUsedLocked() bool { return c.asked || c.usedLocked() != int64(c.seen) }
 
 // IsBusy reports whether c was used lately, or is held by the policy.
 func (c *Counter) IsBusy() bool {
@@ -89,13 +79,12 @@ func (c *Counter) IsBusy() bool {
 	return c.held || c.isUsedLocked()
 }
 
-// Offer reports whether c was used since the last call, as far as its trace says. Then it is
-// held until Release.
+// Offer reports whether c was used since the last call. Then it is held until Release.
 func (c *Counter) Offer() (used bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if used = c.isUsedLocked(); used {
-		c.seen, c.held = c.trace(), true
+		c.asked, c.seen, c.held = false, uint32(c.usedLocked()), true
 	}
 	return used
 }
@@ -118,14 +107,11 @@ type Dropped struct {
 func (c *Counter) Drop(most Retention, now int64) (d Dropped, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	used := c.isUsedLocked()
 	if c.granted != unitsRefused {
 		c.revokeLocked(now) // else units might be admitted after c was looked at
 	}
 	if d.Retention = c.retentionLocked(now); d.Retention > most {
-		if c.grantLocked(); !used {
-			c.seen = c.trace() // this was no check
-		}
+		c.grantLocked()
 		return d, false
 	}
 	c.revokeLocked(now)
@@ -135,16 +121,13 @@ func (c *Counter) Drop(most Retention, now int64) (d Dropped, ok bool) {
 	return d, true
 }
 
-// Move takes c out of its entry, if it has one, and calls enter, which may call Enter. It does
-// not count as a use of c. A check that has found the old entry finds no fingerprint there.
+// Move takes c out of its entry, if it has one, and calls enter, which may call Enter. A check
+// that has found the old entry finds no fingerprint there.
 func (c *Counter) Move(now int64, enter func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	used := c.isUsedLocked()
 	c.revokeLocked(now)
 	c.leaveLocked()
 	enter()
-	if c.grantLocked(); !used {
-		c.seen = c.trace()
-	}
+	c.grantLocked()
 }

@@ -77,7 +77,8 @@ func (c *Counter) revokeLocked(now int64) {
 	w := c.entry.word.And(generationMask)
 	used := granted - unitsOf(w)
 	counted := c.counted
-	c.granted, c.counted = 0, 0
+	c.asked = c.asked || used != c.seen
+	c.granted, c.counted, c.seen = 0, 0, 0
 	if granted == unitsRefused || used == 0 {
 		return
 	}

@@ -144,10 +144,17 @@ func TestWhoMustStay(t *testing.T) {
 	}
 }
 
-// A look at a counter that has to stay does not make it look used, nor hides that it was.
+// A look at a counter that has to stay, or a report of it, does not make it look used, nor hides
+// that it was.
 func TestLooksAreNoUse(t *testing.T) {
+	for what, link := range map[string]*counter.Link{"alone": nil, "shared": newTestLink()} {
+		t.Run(what, func(t *testing.T) { looksAreNoUse(t, link) })
+	}
+}
+
+func looksAreNoUse(t *testing.T, link *counter.Link) {
 	rule := slow(10)
-	table := fullTable(t, rule, Options{})
+	table := fullTable(t, rule, Options{Link: link})
 	now := int64(table.clock.Now())
 	table.Allow("k 1", rule, 1, now)
 	table.Allow("k 1", rule, 1, now)
@@ -160,6 +167,11 @@ func TestLooksAreNoUse(t *testing.T) {
 			sh.mu.Lock()
 			table.forgetLocked(sh, c, counter.Idle, now)
 			sh.mu.Unlock()
+			if link != nil {
+				if rep, ok := c.Collect(now, false); ok {
+					c.Settle(now, counter.Answer{Rule: rule, Level: rep.Ahead, At: now, ServerNow: now})
+				}
+			}
 			c.Release()
 			if used := c.IsBusy(); used != (i == 2) {
 				t.Errorf("%s looks used: %v", key, used)
