@@ -2,6 +2,7 @@ package counter
 
 import (
 	"math"
+	"strings"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/decision"
@@ -11,14 +12,10 @@ import (
 // New returns a counter of a key. hash orders counters that are locked together. link may be
 // nil: then nothing is shared. group may be nil: then it grants no leases.
 func New(key string, rule *limit.Rule, hash uint64, link *Link, group *Group, now int64) *Counter {
-	c := new(Counter)
-	if isBehindCounter(key) {
-		c = &new(namedCounter).counter
-		c.keyBytes = isBehind
-	}
-	c.hash, c.group, c.last = hash, group, math.MinInt64
+	c := &Counter{hash: hash, group: group, last: math.MinInt64}
 	c.latestRule.Store(rule)
-	c.setKey(key)
+	c.key, c.hashed = KeyOf(key)
+	c.key = strings.Clone(c.key) // it may be part of a large string
 	c.setMode(packMode(1, false))
 	c.born = noAnswer
 	off, sure := int64(0), true

@@ -10,9 +10,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// inlineKey is the length, in bytes, of the longest key that is kept in the counter itself.
-const inlineKey = 18
-
 // Counter counts one key under one rule. Build it with [New]. All methods are
 // safe for concurrent use, unless they say otherwise.
 //
@@ -23,10 +20,10 @@ type Counter struct {
 	hash       uint64                     // immutable
 	linkPart   atomic.Pointer[Part]       // part of the link for the counter's shard; nil: nothing is shared
 	group      *Group                     // immutable; nil: grants no leases
-	urgentAt   uint32                     // pending units that make a report urgent
-	short      [inlineKey]byte            // immutable: the key, if it fits
-	keyBytes   uint8                      // immutable: length of the key, or longKey or isBehind
+	key        string                     // immutable, see KeyOf
+	hashed     bool                       // immutable: key is a sum
 	flags      flags                      // written under mu
+	urgentAt   uint32                     // pending units that make a report urgent
 
 	mu       sync.Mutex // protects all fields without another note
 	modeBits int32      // mode of the link, as seen last
@@ -57,7 +54,6 @@ const noAnswer = -1
 
 // more is what most counters of leaky buckets do not need.
 type more struct {
-	key      *byte           // first byte of the key, if that is neither in the counter nor behind it; immutable
 	state    algorithm.State // nil: the bucket of the counter
 	history  *history        // nil: none
 	unfolded *unfolded       // what this is part of; nil: nothing

@@ -21,7 +21,7 @@ func TestCountersKeepTheirKeys(t *testing.T) {
 		limit.Must(limit.SlidingLog("log", 1, time.Hour)),
 	}
 	for _, r := range rules {
-		for _, n := range []int{0, 1, inlineKey - 1, inlineKey, inlineKey + 1, 41, behindKey - 1, behindKey, behindKey + 1, 255, MaxKey, MaxKey + 1, 100_000} {
+		for _, n := range []int{0, 1, 41, MaxKey - 1, MaxKey, MaxKey + 1, 100_000} {
 			want := make([]byte, n)
 			for i := range want {
 				want[i] = byte(i*31 + n)
