@@ -26,10 +26,9 @@ const (
 	// make it worth another. A shard grows as a whole: who asks for a key of it waits as
 	// long as it takes to move so many.
 	shardsMost, shardKeys = 1024, 1024
-	// There are more entries when more than 4 of 8 are taken, so that 2 % of keys find their
-	// row full, as long as there are fewer than entriesMost for two counters. A shard grows to
-	// twice what it needs then, so that a new key moves less than one other on average.
-	entriesLeast, entriesMost = 2, 3
+	// A shard has more entries when more than loadMost of loadOf are taken, so that 2 % of keys
+	// find no entry. It has twice as many then, so that a new key moves one other on average.
+	loadMost, loadOf = 3, 4
 )
 
 // shard is a part of the index with a lock of its own.
@@ -49,7 +48,9 @@ type shard struct {
 }
 
 // rows are the entries of a shard and, apart from them, their tags. The tags are few enough
-// to stay in the cache of the processor, so that a look-up waits for one line of memory.
+// to stay in the cache of the processor, so that a look-up waits for one line of memory. A key
+// whose row is full has an entry in the other row of a pair, whose tags are beside those of
+// its own.
 type rows struct {
 	tags    []atomic.Uint64 // for each row, a byte for each entry; 0: free
 	entries []counter.Entry
@@ -70,22 +71,34 @@ func tagOf(h uint64) uint64 { return max(h&0xff, 1) }
 
 func (r *rows) row(h uint64) uint64 { return h >> 8 & r.mask }
 
+// other returns the other row of a pair.
+func (r *rows) other(row uint64) uint64 { return (row ^ 1) & r.mask }
+
 // matching returns a word with the top bit set in each byte that is the tag of h in the tags
-// of its row. Bytes above the lowest match may match in error.
-func (r *rows) matching(h uint64) uint64 {
-	differ := r.tags[r.row(h)].Load() ^ tagOf(h)*everyByte
+// of a row. Bytes above the lowest match may match in error.
+func (r *rows) matching(row, h uint64) uint64 {
+	differ := r.tags[row].Load() ^ tagOf(h)*everyByte
 	return (differ - everyByte) &^ differ & topBits
+}
+
+// at returns the entry of the lowest match.
+func (r *rows) at(row, same uint64) *counter.Entry {
+	return &r.entries[row*rowSize+uint64(bits.TrailingZeros64(same))/8]
 }
 
 // locate returns the entry that a hash most likely has, or nil. It does not read the entry,
 // but prefetches it.
 func (x *index) locate(h uint64) *counter.Entry {
 	r := x.rows[h>>x.shift%shardsMost].Load()
-	same := r.matching(h)
+	row := r.row(h)
+	same := r.matching(row, h)
 	if same == 0 {
-		return nil
+		row = r.other(row)
+		if same = r.matching(row, h); same == 0 {
+			return nil
+		}
 	}
-	e := &r.entries[r.row(h)*rowSize+uint64(bits.TrailingZeros64(same))/8]
+	e := r.at(row, same)
 	fetchToWrite(unsafe.Pointer(e))
 	return e
 }
@@ -93,11 +106,19 @@ func (x *index) locate(h uint64) *counter.Entry {
 // search returns the entry with this hash and fingerprint, or nil.
 func (x *index) search(h, print uint64) *counter.Entry {
 	r := x.rows[h>>x.shift%shardsMost].Load()
-	for same := r.matching(h); same != 0; same &= same - 1 {
-		e := &r.entries[r.row(h)*rowSize+uint64(bits.TrailingZeros64(same))/8]
-		if e.Print() == print {
-			return e
+	return r.search(h, func(e *counter.Entry) bool { return e.Print() == print })
+}
+
+// search returns the first entry with this hash that is the right one, or nil.
+func (r *rows) search(h uint64, right func(*counter.Entry) bool) *counter.Entry {
+	row := r.row(h)
+	for range 2 {
+		for same := r.matching(row, h); same != 0; same &= same - 1 {
+			if e := r.at(row, same); right(e) {
+				return e
+			}
 		}
+		row = r.other(row)
 	}
 	return nil
 }
@@ -112,7 +133,7 @@ func (x *index) init(keys int) {
 	}
 	x.shift, x.shards = 65-bits.Len(uint(n)), make([]shard, n)
 	most := 1
-	for most*rowSize*n*2 < keys*entriesMost {
+	for most*rowSize*n*loadMost < keys*loadOf {
 		most *= 2
 	}
 	for i := range x.shards {
@@ -141,12 +162,12 @@ func identOfCounter(c *counter.Counter) ident {
 
 // findLocked returns the counter of a key, or nil.
 func (sh *shard) findLocked(h, print uint64, key string, rule *limit.Rule) *counter.Counter {
-	r := sh.rows.Load()
-	for same := r.matching(h); same != 0; same &= same - 1 {
-		e := &r.entries[r.row(h)*rowSize+uint64(bits.TrailingZeros64(same))/8]
-		if c := e.Counter(); c != nil && e.Print() == print && c.Matches(key, rule) {
-			return c
-		}
+	e := sh.rows.Load().search(h, func(e *counter.Entry) bool {
+		c := e.Counter()
+		return c != nil && e.Print() == print && c.Matches(key, rule)
+	})
+	if e != nil {
+		return e.Counter()
 	}
 	if len(sh.extra) == 0 {
 		return nil
@@ -154,19 +175,26 @@ func (sh *shard) findLocked(h, print uint64, key string, rule *limit.Rule) *coun
 	return sh.extra[identOf(key, rule)]
 }
 
-// put has enter use a free entry in the row of h, and then shows the entry to checks. It
-// reports whether there was one.
+// free returns a word with the top bit set in each byte that is 0 in the tags of a row.
+func (r *rows) free(row uint64) uint64 {
+	tags := r.tags[row].Load()
+	return (tags - everyByte) &^ tags & topBits
+}
+
+// put has enter use a free entry for h, and then shows the entry to checks. It reports whether
+// there was one.
 func (r *rows) put(h uint64, enter func(*counter.Entry)) bool {
 	row := r.row(h)
-	tags := r.tags[row].Load()
-	for i := range uint64(rowSize) {
-		if tags>>(i*8)&0xff == 0 {
-			enter(&r.entries[row*rowSize+i])
-			r.tags[row].Store(tags | tagOf(h)<<(i*8))
-			return true
-		}
+	if r.free(row) == 0 {
+		row = r.other(row)
 	}
-	return false
+	free := r.free(row)
+	if free == 0 {
+		return false
+	}
+	enter(r.at(row, free))
+	r.tags[row].Store(r.tags[row].Load() | tagOf(h)*(free&-free>>7))
+	return true
 }
 
 // putLocked enters a counter that is new or moves, see [counter.Counter.Move].
@@ -186,8 +214,7 @@ func (sh *shard) putExtraLocked(c *counter.Counter) {
 
 // comeInLocked gives c, which has no entry, one if its row is not full any more.
 func (sh *shard) comeInLocked(c *counter.Counter, h, print uint64, now int64) {
-	r := sh.rows.Load()
-	if tags := r.tags[r.row(h)].Load(); (tags-everyByte)&^tags&topBits == 0 {
+	if r := sh.rows.Load(); r.free(r.row(h)) == 0 && r.free(r.other(r.row(h))) == 0 {
 		return
 	}
 	delete(sh.extra, identOfCounter(c))
@@ -210,8 +237,11 @@ func (sh *shard) removeLocked(c *counter.Counter, e *counter.Entry) {
 // isCrowdedLocked reports whether the shard should have more entries.
 func (sh *shard) isCrowdedLocked() bool {
 	n := len(sh.rows.Load().tags)
-	return sh.live*entriesLeast > n*rowSize && n < sh.most
+	return sh.isCrowded(n) && n < sh.most
 }
+
+// isCrowded reports whether so many rows would be too few.
+func (sh *shard) isCrowded(rows int) bool { return sh.live*loadOf > rows*rowSize*loadMost }
 
 // growLocked makes more entries and moves all counters there. Checks find the entries from
 // before until all have moved, and ask the counter itself if it has. Then those are free, so
@@ -220,7 +250,7 @@ func (sh *shard) isCrowdedLocked() bool {
 func (sh *shard) growLocked(hash func(*counter.Counter) (h, print uint64), now int64) {
 	was := sh.rows.Load()
 	n := len(was.tags)
-	for n < sh.most && 2*sh.live*entriesLeast > n*rowSize {
+	for n < sh.most && sh.isCrowded(n) {
 		n *= 2
 	}
 	r := newRows(n)

@@ -108,6 +108,9 @@ func checkShardLocked(tb testing.TB, t *Table, sh *shard) int {
 			tb.Errorf("entry %d has tag %d and counter %v", i, tag, c)
 		}
 		if c != nil {
+			if h := c.Hash(); tag != tagOf(h) || uint64(i/rowSize) != r.row(h) && uint64(i/rowSize) != r.other(r.row(h)) {
+				tb.Errorf("entry %d has tag %d, the hash of its counter is %x", i, tag, h)
+			}
 			note(c, e)
 		}
 	}
