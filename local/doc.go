@@ -28,7 +28,4 @@
 //   - Nothing survives the process, and nothing is shared between processes. Package hybrid
 //     shares.
 //   - The clock's resolution is the resolution of every decision.
-//   - A leaky bucket that takes more than 2⁴⁷ ns (39 hours) to run empty may admit a unit
-//     early, by 32 ns if it takes a month and by 256 ns if it takes eight. That does not add
-//     up.
 package local

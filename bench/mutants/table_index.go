@@ -154,7 +154,7 @@ var indexMutants = []mutant{
 		name:   "a-glance-ahead",
 		breaks: "Who peeks at a key is told what would be left if it had taken a unit.",
 		file:   "internal/counter/entry.go",
-		old:    `return level - l.one<<l.coarse, `,
+		old:    `return level - l.one, `,
 		new:    `return level, `,
 		by:     tables("TestPeekByLease"),
 	},

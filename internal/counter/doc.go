@@ -22,9 +22,4 @@
 //   - Keys differ by their fingerprint alone while there is a lease: two keys of one
 //     entry that agree in it are decided as one.
 //   - The clock's resolution is the resolution of every decision.
-//   - A leaky bucket that takes more than 2⁴⁷ ns (39 hours) to run empty counts in steps of
-//     2, 4, 8 … ns while it has a lease, and may admit a unit up to one step early: 32 ns for
-//     a month, 256 ns for eight. That does not add up. If the time of a unit is no multiple
-//     of the step there is no lease: each check takes the mutex. Where the time of a unit is
-//     no whole number of ns both begin at less than 39 hours.
 package counter

@@ -49,7 +49,7 @@ func (e *Entry) Peek(print uint64, rule *limit.Rule, now int64) (level int64, sr
 	if _, level, v = l.decide(w, 1, now); v == Unanswered || e.word.Load() != w {
 		return 0, 0, Unanswered
 	}
-	return level - l.one<<l.coarse, l.source, v
+	return level - l.one, l.source, v
 }
 
 // Counter returns the counter of the entry, nil if it is free.

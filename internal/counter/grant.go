@@ -146,10 +146,9 @@ func (c *Counter) grantLocked() {
 var alone = newEpoch()
 
 // spareLocked returns how many units a lease of c may have: fewer than make a report urgent,
-// and no more than fit into a window. A leaky bucket is bounded by its level instead, if it
-// holds a unit: under a limit of 0 the cost of several might have no room in a word.
+// and no more than fit into a window. A leaky bucket is bounded by its level instead.
 func (c *Counter) spareLocked() int64 {
-	if modeMultiplier(c.mode()) != 1 || c.rule().Limit == 0 {
+	if modeMultiplier(c.mode()) != 1 {
 		return 0
 	}
 	left := algorithm.MaxUnits - c.pendUnits()
@@ -175,7 +174,7 @@ func (c *Counter) wordLocked(l *lease, left int64) (w uint64, ok bool) {
 		return newWord(until<<windowTime|last, uint32(left)), until<<windowUnit > last
 	}
 	holds, ok := c.rule().ToTicks(level)
-	return newWord(l.ceil(holds+last*l.perNS), uint32(left)), ok && holds>>l.coarse <= timeMost/2 // more is a debt
+	return newWord(holds+last*l.perNS, uint32(left)), ok && holds <= l.full
 }
 
 // refuseFor is the longest, in ns, that a lease refuses. For so long the counter does not

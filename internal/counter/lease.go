@@ -2,7 +2,6 @@ package counter
 
 import (
 	"math"
-	"math/bits"
 	"sync/atomic"
 
 	"github.com/hybridlimit/hybridlimit/internal/algorithm"
@@ -20,11 +19,10 @@ type lease struct {
 	base   int64 // ns; times in words count from here
 	span   int64 // ns from base on for which the lease is valid
 	perNS  int64 // of a leaky bucket, see [arith.Ticks]; 0: of a window
-	one    int64 // cost of a unit, in 1<<coarse ticks
-	full   int64 // capacity of a leaky bucket, in 1<<coarse ticks
+	one    int64 // cost of a unit, in ticks
+	full   int64 // up to which level a leaky bucket is filled, in ticks: its capacity, or what has room in a word
 	epoch  *epoch
 	made   uint32 // number of the epoch at the time of the grant: the lease ends with it
-	coarse uint8  // times in words are in 1<<coarse ticks
 	source limit.Source
 }
 
@@ -59,27 +57,18 @@ const (
 	windowSpan = 1 << windowTime
 )
 
-// coarseOf returns the smallest n for which the times of a full bucket, in 1<<n ticks, have
-// room in a word: 0 up to 1<<47 ticks, which is 39 hours if a tick is 1 ns. It reports false
-// if the cost of a unit is no multiple of 1<<n ticks: such a rule gets no lease.
-func coarseOf(k *arith.Ticks) (n int, ok bool) {
-	n = max(bits.Len64(uint64(k.Full))-bits.Len64(timeMost/2), 0)
-	return n, bits.TrailingZeros64(uint64(k.One)) >= n
-}
-
 // newLease returns a lease of a rule for keys that were asked at now or later. It returns nil
-// if the rule can have none: a sliding log, or a bucket whose times have no room in a word.
+// if the rule can have none: a sliding log, or a bucket of which one unit has no room in a word.
 func newLease(rule *limit.Rule, now int64, src limit.Source, epoch *epoch, made uint32) *lease {
 	k := &arith.Of(rule.Arith()).Ticks
-	n, ok := coarseOf(k)
-	if !ok || now < 0 || now > leaseLatest {
+	if now < 0 || now > leaseLatest {
 		return nil
 	}
-	l := &lease{rule: rule, perNS: k.PerNS, coarse: uint8(n), one: k.One >> n, full: k.Full >> n, epoch: epoch, made: made, source: src}
+	l := &lease{rule: rule, perNS: k.PerNS, one: k.One, full: min(k.Full, timeMost/2), epoch: epoch, made: made, source: src}
 	switch {
 	case k.PerNS != 0:
-		l.span = min(k.Most, timeMost/2/k.PerNS<<n, timeMost/2) // the times of refusals are in ns
-		if l.span < leaseShortest {
+		l.span = min(k.Most, timeMost/2/k.PerNS)
+		if l.span < leaseShortest || l.one > timeMost/2 {
 			return nil
 		}
 	case !algorithm.IsWindow(rule):
@@ -87,9 +76,7 @@ func newLease(rule *limit.Rule, now int64, src limit.Source, epoch *epoch, made 
 	default:
 		l.span = windowSpan
 	}
-	// The base is a multiple of the unit of times, so that a time that was rounded up under
-	// one lease is not rounded up once more under the next.
-	l.base = max(now-min(leaseSlack, l.span/8), 0) &^ (1<<n - 1)
+	l.base = max(now-min(leaseSlack, l.span/8), 0)
 	return l
 }
 
@@ -100,22 +87,13 @@ func (l *lease) fits(rule *limit.Rule, last int64, src limit.Source, epoch *epoc
 		last >= l.base && last-l.base <= l.span/2
 }
 
-// ceil converts ticks to the unit of times, rounded up, as if the clock went in such steps.
-// At one moment as many units are admitted as without a lease. Over time a unit is admitted
-// early by at most one unit of time.
-func (l *lease) ceil(ticks int64) int64 { return (ticks + 1<<l.coarse - 1) >> l.coarse }
-
-// floor returns the fewest ticks that ceil converts to a time. So a bucket that is granted
-// again right after it was revoked has the same time, and roundings do not add up.
-func (l *lease) floor(time int64) (ticks int64) { return max(time<<l.coarse-(1<<l.coarse-1), 0) }
-
 // emptyAt returns when a leaky bucket is empty by the word w; of a window the zero time.
 func (l *lease) emptyAt(w uint64) arith.Span {
 	if l.perNS == 0 {
 		return arith.Span{}
 	}
 	r := arith.Of(l.rule.Arith())
-	return r.Add(arith.Span{NS: l.base}, r.OfTicks(l.floor(timeOf(w))))
+	return r.Add(arith.Span{NS: l.base}, r.OfTicks(timeOf(w)))
 }
 
 // decide decides for n units at now by the word w. If it admits, is is the word to store, and
@@ -141,14 +119,11 @@ func (l *lease) decide(w uint64, n, now int64) (is uint64, level int64, v Verdic
 		return spend(w, max(time, time&^windowMask|at), n), 0, Admitted
 	}
 	at *= l.perNS
-	if l.coarse != 0 {
-		at = l.ceil(at)
-	}
 	time = max(time, at)
 	if level = time - at + n*l.one; level > l.full {
 		return 0, 0, Unanswered // the counter says until when it refuses
 	}
-	return spend(w, time+n*l.one, n), level << l.coarse, Admitted
+	return spend(w, time+n*l.one, n), level, Admitted
 }
 
 // askedLast returns, from the word, a lower bound of when the key was asked last under the
@@ -161,10 +136,7 @@ func (l *lease) askedLast(w uint64) int64 {
 	if time <= l.full {
 		return math.MinInt64
 	}
-	if l.coarse > 0 {
-		time-- // it was rounded up
-	}
-	return l.base + (time-l.full)<<l.coarse/l.perNS // fuller than full before
+	return l.base + (time-l.full)/l.perNS // fuller than full before
 }
 
 // epoch ends leases: its number changes when a unit counts as something else, or when the

@@ -290,7 +290,7 @@ func TestLeasesAreForSome(t *testing.T) {
 		"another epoch":     !l.fits(r, now, limit.SourceSynced, epoch, 4),
 		"no lease":          !(*lease)(nil).fits(r, now, limit.SourceSynced, epoch, 3),
 		"a moment before":   l.base < now && l.base >= now-leaseSlack,
-		"room for its time": l.span*l.perNS>>l.coarse <= timeMost/2,
+		"room for its time": l.span*l.perNS <= timeMost/2,
 	} {
 		if !fits {
 			t.Errorf("%s: wrong", what)

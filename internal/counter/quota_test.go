@@ -8,63 +8,50 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// quota is a leaky bucket whose times have room in a word only in steps of 64 ns.
+// quota is a leaky bucket that holds more, when it is full, than has room in a word.
 func quota(t *testing.T) *limit.Rule {
 	r := funnelRule(t, 1000, 1000, 90*24*time.Hour)
-	if n, ok := coarseOf(&arith.Of(r.Arith()).Ticks); n != 6 || !ok {
-		t.Fatalf("counts in 1<<%d ticks: %v", n, ok)
+	if l := newLease(r, 1e12, limit.SourceLocal, alone, 0); l.full >= arith.Of(r.Arith()).Ticks.Full {
+		t.Fatalf("filled up to %d ticks by a lease", l.full)
 	}
 	return r
 }
 
-// A quota of months admits all that it holds at one moment, however often its lease is
-// revoked meanwhile, and over time no unit earlier than an exact one does by more than
-// one unit of the word's time.
-func TestQuotasAreOnTime(t *testing.T) {
+// A quota of months decides by leases as far as they have room, and as exactly as without any,
+// however often they are revoked.
+func TestQuotasAreExact(t *testing.T) {
 	r, now := quota(t), int64(1e12)+7
-	c := NewAlone("k", r, nil, now)
-	got := int64(0)
-	for i := range r.Limit() + 10 {
-		ok := false
-		if i%2 == 0 {
-			ok, _, _, _ = c.Allow(now, 1, r)
-		} else {
-			ok, _, _ = c.Check(now, 1, r)
-		}
-		if ok {
-			got++
-		}
-	}
-	if got != r.Limit() {
-		t.Errorf("%d units at one moment, want %d", got, r.Limit())
-	}
-	const step = 64 // ns, as a tick is one
-	exact := NewAlone("k", r, nil, now)
+	c, exact := NewAlone("k", r, nil, now), NewAlone("k", r, nil, now)
 	exact.entry = nil
-	exact.Check(now, r.Limit(), r)
-	for i := range 200 {
-		for range 100 {
+	leased := int64(0)
+	for i := range 3 * r.Limit() {
+		ok, _, byLease, _ := c.Allow(now, 1, r)
+		if want, _, _ := exact.Check(now, 1, r); ok != want {
+			t.Fatalf("check %d: %v, by a lease: %v", i, ok, byLease)
+		}
+		if byLease && ok {
+			leased++
+		}
+		if i%100 == 99 {
 			c.lock(now)
 			c.unlock()
 		}
-		res, _ := exact.peek(now, 1, r)
-		now += int64(res.RetryAfter)
-		if ok, _, _, _ := c.Allow(now-2*step, 1, r); ok {
-			t.Fatalf("unit %d is early by more than %d ns", i, step)
+		if i > r.Limit() {
+			res, _ := exact.peek(now, 1, r)
+			now += int64(res.RetryAfter) - i%2
 		}
-		if ok, _, _, _ := c.Allow(now, 1, r); !ok {
-			t.Fatalf("unit %d is late", i)
-		}
-		exact.Check(now, 1, r)
+	}
+	if least := timeMost / 2 / arith.Of(r.Arith()).Ticks.One; leased < least*9/10 {
+		t.Errorf("%d units by leases, there is room for %d", leased, least)
 	}
 }
 
-// A leaky bucket whose unit takes no whole number of steps would be charged too little for each,
-// and times too far ahead have no room.
-func TestNoLeaseInPartsOfAStep(t *testing.T) {
-	r, now := funnelRule(t, 7, 1, 90*24*time.Hour+1), int64(1e12)
+// There is no lease of a rule whose unit takes more time than a word can tell, nor at times too
+// far ahead.
+func TestNoLeaseWithoutRoom(t *testing.T) {
+	r, now := funnelRule(t, 2, 1, 48*time.Hour), int64(1e12)
 	if newLease(r, now, limit.SourceLocal, alone, 0) != nil {
-		t.Errorf("%v: a lease that rounds the cost of a unit", r)
+		t.Errorf("%v: a lease without room for a unit", r)
 	}
 	if newLease(slow(5), leaseLatest+1, limit.SourceLocal, alone, 0) != nil || newLease(slow(5), -1, limit.SourceLocal, alone, 0) != nil {
 		t.Error("a lease at a time without room")

@@ -24,7 +24,7 @@ func Names(prefix string, n int) []string {
 
 // Slow returns a leaky bucket that leaks next to nothing while a test runs.
 func Slow(capacity int64) *limit.Rule {
-	return limit.Must(limit.Funnel("slow", capacity, 1, 24*time.Hour/time.Duration(max(capacity, 1))*10))
+	return limit.Must(limit.Funnel("slow", capacity, 1, 30*time.Hour/time.Duration(max(capacity, 1))))
 }
 
 // FunnelRule returns a leaky bucket with the name test.

@@ -18,8 +18,8 @@
 // The word has all that [Table.AllowBy] needs, and for a leaky bucket all that
 // [Table.Take] and [Table.Peek] of one unit report. All other calls begin at step 5, and
 // so does a key without a lease: of a sliding log, of a row that was full, of a rule whose
-// numbers are too large, or while a unit does not count as one. A [Handle] remembers the
-// entry and so begins at step 3.
+// numbers are too large, while a leaky bucket takes more than 39 hours to run empty, or while
+// a unit does not count as one. A [Handle] remembers the entry and so begins at step 3.
 //
 // # Which keys are kept
 //
