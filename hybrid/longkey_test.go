@@ -21,8 +21,7 @@ func TestKeysOfAnyLengthHaveOneName(t *testing.T) {
 		t.Fatal(err)
 	}
 	rule := limit.Must(limit.FixedWindow("r", 5, time.Minute))
-	link := counter.NewLink(counter.Pace{Interval: time.Second, MaxLag: time.Second}, 16)
-	link.SetShards(ks.Shard)
+	link := counter.NewLink(counter.Pace{Interval: time.Second, MaxLag: time.Second}, 16, ks.Shard)
 	c := &core{keys: ks}
 	names := map[string]int{}
 	for _, n := range []int{0, 1, 18, 19, 64, 65, 255, 256, 257, 1 << 20} {

@@ -7,5 +7,5 @@ import (
 
 // nameOf returns the name of a counter in Redis.
 func (c *core) nameOf(ctr *counter.Counter, rule *limit.Rule) string {
-	return c.keys.CounterKeyIn(ctr.Shard(c.local, c.keys.Shard), rule, ctr.Key(), ctr.IsHashed())
+	return c.keys.CounterKeyIn(ctr.Shard(), rule, ctr.Key(), ctr.IsHashed())
 }

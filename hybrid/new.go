@@ -39,13 +39,12 @@ func build(rdb redis.UniversalClient, o Options) (*Limiter, error) {
 	}
 	l := &Limiter{clock: clock.Forward(o.Clock), patience: 2 * o.SyncInterval}
 	if rdb != nil {
-		l.link = counter.NewLink(o.pace(), o.Shards)
-		l.link.SetMaxDebt(o.MaxDebt)
 		ks, err := redisstore.NewKeyspace(o.KeyPrefix, o.Shards)
 		if err != nil {
 			return nil, fmt.Errorf("hybrid: %w", err)
 		}
-		l.link.SetShards(ks.Shard)
+		l.link = counter.NewLink(o.pace(), o.Shards, ks.Shard)
+		l.link.SetMaxDebt(o.MaxDebt)
 	}
 	var err error
 	l.table, err = table.New(table.Options{MaxKeys: o.MaxKeys, Clock: o.Clock, Link: l.link, Tallies: &l.tally, Conflict: l.conflict})

@@ -18,7 +18,7 @@ func (c *core) drain() {
 func (c *core) enqueue(k *counter.Counter, urgent bool) {
 	// Ask for the shard even if the counter reports later: until a counter knows its shard, its
 	// window follows the clock of another server.
-	s := &c.shards[k.Shard(c.local, c.keys.Shard)]
+	s := &c.shards[k.Shard()]
 	if urgent {
 		s.urgent = append(s.urgent, queued{k, c.now})
 		if s.urgentAt == 0 {
@@ -31,7 +31,7 @@ func (c *core) enqueue(k *counter.Counter, urgent bool) {
 
 // ready moves a counter that is due from the wheel into the queue of its shard.
 func (c *core) ready(k *counter.Counter) {
-	s := &c.shards[k.Shard(c.local, c.keys.Shard)]
+	s := &c.shards[k.Shard()]
 	if len(s.normal) >= max(s.prune, minPrune) {
 		before := len(s.normal)
 		s.normal = slices.DeleteFunc(s.normal, func(q queued) bool { return q.c.Dropped() })

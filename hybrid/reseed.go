@@ -28,7 +28,7 @@ func (c *core) reseedNow() {
 	c.reseedAt = 0
 	c.happened(Event{Kind: EventDataLost, Reason: fmt.Sprintf("redis has lost data, and is sent what this node knows of it: %d of %d shards", c.toReseed(), len(c.shards))})
 	c.each(func(k *counter.Counter) bool {
-		s := &c.shards[k.Shard(c.local, c.keys.Shard)]
+		s := &c.shards[k.Shard()]
 		if s.reseed && k.MarkRaise(c.local) {
 			s.normal = append(s.normal, queued{k, c.now})
 			s.normalAt = c.now

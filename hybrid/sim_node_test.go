@@ -47,12 +47,11 @@ type simNode struct {
 // addNode starts a node. o gives what is not the same for all.
 func (s *sim) addNode(o Options) *simNode {
 	n := &simNode{
-		s: s, id: s.born, name: fmt.Sprint("node", s.born), link: counter.NewLink(s.opt.pace(), s.opt.Shards),
+		s: s, id: s.born, name: fmt.Sprint("node", s.born), link: counter.NewLink(s.opt.pace(), s.opt.Shards, s.keyspace().Shard),
 		clock:    simClock{at: s.now, base: s.now},
 		counters: map[oracleKey]*counter.Counter{}, rules: map[*limit.Rule]*limit.Rule{}, flushed: map[uint64]error{}, wires: make([]wire, len(s.servers)),
 	}
 	n.link.SetMaxDebt(s.opt.MaxDebt)
-	n.link.SetShards(s.keyspace().Shard)
 	s.born++
 	opt := s.opt
 	if o.Fallback != 0 {

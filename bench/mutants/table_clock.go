@@ -15,16 +15,8 @@ var clockMutants = []mutant{
 		breaks: "On a Cluster a new window goes by the clock of another master until the reconciler has seen it.",
 		file:   "internal/counter/link.go",
 		old:    `p = l.Part(l.shardOf(key))`,
-		new:    `_ = l.Part(l.shardOf(key))`,
+		new:    `p = l.Part(l.shardOf(key) &^ 1)`,
 		by:     counters("TestNewWindowGoesByItsOwnMaster"),
-	},
-	{
-		name:   "nobody-says-where-a-key-lives",
-		breaks: "A limiter does not tell its counters which master their keys live on: the reconciler does, later.",
-		file:   "hybrid/new.go",
-		old:    `l.link.SetShards(ks.Shard)`,
-		new:    `_ = ks`,
-		by:     hybrid("TestNewWindowsOnTwoMasters"),
 	},
 	{
 		name:   "units-in-another-bucket-are-lost-units",

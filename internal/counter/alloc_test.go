@@ -17,7 +17,6 @@ func TestFoldingDoesNotAllocate(t *testing.T) {
 	now := int64(1e12)
 	for _, r := range []*limit.Rule{windowRule(t, 1e6, time.Hour, 10), windowRule(t, 1e6, time.Hour, 3), limit.Must(limit.FixedWindow("f", 1e6, time.Hour))} {
 		c := NewAlone("k", r, newTestLink(), now)
-		c.Shard(now, func(string) int { return 1 })
 		c.allow(now, 1, r)
 		rep, _ := c.Collect(now, false)
 		c.Settle(now, Answer{Rule: r, Buckets: rep.Buckets, At: now, ServerNow: now})

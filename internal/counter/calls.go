@@ -122,7 +122,7 @@ func (c *Counter) renewLocked(now int64, a Renewal) (wake bool) {
 	c.rollLocked(now)
 	is := algorithm.Answer{
 		Level: a.Level, Buckets: a.Buckets, At: a.At, ServerNow: a.ServerNow,
-		ClockSlack: c.part().slack.Load(), Now: now,
+		ClockSlack: c.part.slack.Load(), Now: now,
 	}
 	c.link().withdrawn.Add(c.state().Renew(c.rule(), is, modeMultiplier(c.mode())))
 	c.setUrgentAt((c.rule().Limit - c.state().KnownUnits(c.rule(), now)) / (2 * c.link().nodes.Load()))
@@ -146,7 +146,7 @@ func (c *Counter) Follow(link *Link, now int64) {
 	c.lock(now)
 	defer c.unlock()
 	c.state() // unfolds it with the multiplier that it was folded with
-	c.setMode(link.unsorted.mode.Load())
+	c.setMode(link.any.mode.Load())
 }
 
 // RefuseAll makes c refuse every check. Call it before the first.

@@ -20,11 +20,9 @@ func New(key string, rule *limit.Rule, hash uint64, link *Link, group *Group, no
 	c.born = noAnswer
 	off, sure := int64(0), true
 	if link != nil {
-		var p *Part
-		p, off, sure = link.partOf(key)
-		c.linkPart.Store(p)
+		c.part, off, sure = link.partOf(key)
 		c.setUrgentAt(rule.Limit() / (2 * link.nodes.Load()))
-		c.setMode(p.mode.Load())
+		c.setMode(c.part.mode.Load())
 		c.freshAt = max(now, 0)
 	}
 	c.beginLocked(rule, now, off, sure)
@@ -80,7 +78,7 @@ func (c *Counter) Ask(now, n int64, rule *limit.Rule, book bool) (res limit.Resu
 // and unlocks c. Many new keys are asked once only: their window is folded, and their counter
 // does not look used.
 func (c *Counter) endCheckLocked(isNew bool) {
-	p := c.part()
+	p := c.part
 	wake := p != nil && c.noteLocked()
 	c.grantLocked()
 	if isNew {
@@ -107,7 +105,7 @@ func (c *Counter) enter(now int64, rule *limit.Rule) (at int64, ok bool) {
 func (c *Counter) enterLocked(now int64, rule *limit.Rule) int64 {
 	now, c.asked = max(now, c.last, 0), true
 	c.dropHistoryLocked(now)
-	p := c.part()
+	p := c.part
 	if p == nil {
 		c.last = now
 		if rule != c.latestRule.Load() {

@@ -18,7 +18,7 @@ import (
 type Counter struct {
 	latestRule atomic.Pointer[limit.Rule] // written under mu
 	hash       uint64                     // immutable
-	linkPart   atomic.Pointer[Part]       // part of the link for the counter's shard; nil: nothing is shared
+	part       *Part                      // immutable: part of the link for the counter's shard; nil: nothing is shared
 	group      *Group                     // immutable; nil: grants no leases
 	key        string                     // immutable, see KeyOf
 	hashed     bool                       // immutable: key is a sum
@@ -89,15 +89,12 @@ func (c *Counter) rule() *arith.Rule    { return arith.Of(c.latestRule.Load().Ar
 func (c *Counter) alg() limit.Algorithm { return c.latestRule.Load().Algorithm() }
 func (c *Counter) name() string         { return c.rule().Name }
 
-// part returns the part of the link for the counter's shard, nil without a link.
-func (c *Counter) part() *Part { return c.linkPart.Load() }
-
 // link returns the link to the reconciler, nil if nothing is shared.
 func (c *Counter) link() *Link {
-	if p := c.linkPart.Load(); p != nil {
-		return p.link
+	if c.part == nil {
+		return nil
 	}
-	return nil
+	return c.part.link
 }
 
 // IsShared reports whether c has a link.

@@ -127,7 +127,6 @@ func TestWindowsAreFolded(t *testing.T) {
 	for _, key := range []string{"k", strings.Repeat("k", MaxKey+1)} {
 		for _, r := range []*limit.Rule{windowRule(t, 10, time.Second, 10), limit.Must(limit.FixedWindow("test", 10, time.Second))} {
 			c := NewAlone(key, r, newTestLink(), now)
-			c.Shard(now, func(string) int { return 1 })
 			folded := func(what string) {
 				t.Helper()
 				if c.mu.Lock(); !c.isFolded() {
@@ -192,7 +191,6 @@ func TestWindowsThatAreNotFolded(t *testing.T) {
 		"a reset":            func(c *Counter) { c.Renew(now, r, Renewal{Gen: 1, At: now, ServerNow: now}) },
 	} {
 		c := NewAlone("k", r, newTestLink(), now)
-		c.Shard(now, func(string) int { return 1 })
 		c.link().Part(1).SetOffset(0, 1)
 		c.allow(now, 1, r)
 		c.allow(now, 1, r)
@@ -228,7 +226,6 @@ func TestFoldedWindowsChangeRules(t *testing.T) {
 func TestFoldedClaim(t *testing.T) {
 	r, now := windowRule(t, 1<<53, time.Hour, 10), int64(1e12)
 	c := NewAlone("k", r, newTestLink(), now)
-	c.Shard(now, func(string) int { return 1 })
 	c.link().Part(1).SetOffset(0, 1)
 	c.allow(now, 1, r)
 	for i := range 2 { // more than can be distinguished from more and a claim

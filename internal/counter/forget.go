@@ -50,7 +50,7 @@ func (c *Counter) pinnedLocked(now int64) bool {
 	case c.is(raising), c.state().ReturnsAt(c.rule(), now):
 		return true
 	}
-	return !modeDegraded(c.part().mode.Load()) || !c.state().Drained(c.rule(), now)
+	return !modeDegraded(c.part.mode.Load()) || !c.state().Drained(c.rule(), now)
 }
 
 // drainLocked drops what a c that is forgotten has not reported, see pinnedLocked. A c that

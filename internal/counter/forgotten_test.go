@@ -35,7 +35,6 @@ func TestForgottenIsNotLost(t *testing.T) {
 		link, now := newTestLink(), int64(1e12)
 		link.SetMaxDebt(c.maxDebt)
 		k := NewAlone("k", r, link, now)
-		k.Shard(now, func(string) int { return 0 })
 		admit := func(n int64) {
 			if res, _ := k.take(now, n, r); !res.Allowed {
 				t.Fatalf("%s: %+v", name, res)

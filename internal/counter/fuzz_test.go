@@ -37,7 +37,7 @@ func FuzzCounter(f *testing.F) {
 }
 
 func play(t *testing.T, r *limit.Rule, ops []byte) {
-	link := NewLink(pace(time.Second), 4)
+	link := NewLink(pace(time.Second), 4, shardOne)
 	now, admitted, booked, sent := int64(1e18), int64(0), int64(0), int64(-1)
 	c := NewAlone("k", r, link, now)
 	for len(ops) >= 3 {

@@ -56,7 +56,6 @@ func TestAnswerOfAnotherGeneration(t *testing.T) {
 			link, now := newTestLink(), int64(1e18)
 			link.Part(1).SetOffset(0, 1)
 			k := NewAlone("k", r, link, now)
-			k.Shard(now, func(string) int { return 1 })
 			for i, v := range []version{c.known, c.answered} {
 				k.Refresh()
 				if _, ok := k.Collect(now, false); !ok {
@@ -88,7 +87,6 @@ func TestFlightFromBeforeASet(t *testing.T) {
 		link, now := newTestLink(), int64(1e18)
 		link.Part(1).SetOffset(0, 1)
 		k := NewAlone("k", r, link, now)
-		k.Shard(now, func(string) int { return 1 })
 		k.Refresh()
 		if _, ok := k.Collect(now, false); !ok {
 			t.Fatal("nothing to ask")
@@ -120,7 +118,6 @@ func TestUnitsAheadAreNotReportedElsewhere(t *testing.T) {
 		link, now := newTestLink(), int64(1e18)
 		link.Part(1).SetOffset(0, 1)
 		k := NewAlone("k", r, link, now)
-		k.Shard(now, func(string) int { return 1 })
 		k.Take(now, 1, r)
 		if _, ok := k.Collect(now, false); !ok {
 			t.Fatal("nothing to ask")
@@ -155,7 +152,6 @@ func TestSetAtTheBeginningOfABucket(t *testing.T) {
 		link, now := newTestLink(), int64(1e18)+990*ms // the bucket ends in 10 ms
 		link.Part(1).SetOffset(0, 60*ms)
 		c := NewAlone("k", r, link, now)
-		c.Shard(now, func(string) int { return 1 })
 		c.allow(now, 1, r)
 		server := now + 50*ms
 		set := Bucket{ID: server / int64(arith.Of(r.Arith()).Width), Units: 25, Last: 40 * time.Millisecond}

@@ -109,7 +109,7 @@ func (c *Counter) grantLocked() {
 		return
 	}
 	defer c.refoldLocked(c.isFolded())
-	e, p := c.entry, c.part()
+	e, p := c.entry, c.part
 	epoch, shard := alone, 0
 	if p != nil {
 		epoch, shard = p.epoch, p.shard
@@ -152,7 +152,7 @@ func (c *Counter) spareLocked() int64 {
 		return 0
 	}
 	left := algorithm.MaxUnits - c.pendUnits()
-	if c.part() != nil && !c.is(inUrgent|inFlight) && !modeDegraded(c.mode()) {
+	if c.part != nil && !c.is(inUrgent|inFlight) && !modeDegraded(c.mode()) {
 		left = int64(c.urgentAt) - 1 - c.pendUnits() // more are urgent, see noteLocked
 	}
 	return min(left, leaseMost, c.state().Spare(c.rule(), c.last, c.clock()))
@@ -185,7 +185,7 @@ const refuseFor = 10_000_000_000
 func (c *Counter) refusedLocked(now int64) {
 	r, w := c.rule(), modeMultiplier(c.mode())
 	until := now + refuseFor
-	if c.part() != nil {
+	if c.part != nil {
 		// A refusing key asks the authority once a lag, so that it learns of a reset or a
 		// refund.
 		if until = c.freshAt + c.lag(); until <= now {

@@ -31,7 +31,6 @@ func newShared(r *limit.Rule) (*Counter, *Link) {
 	link := newTestLink()
 	link.Part(1).SetOffset(0, 1)
 	c := NewAlone("k", r, link, grantAt)
-	c.Shard(grantAt, func(string) int { return 1 })
 	return c, link
 }
 

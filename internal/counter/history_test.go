@@ -13,7 +13,7 @@ import (
 // exchange reports all that c has to report, to an authority that counts for c alone.
 func exchange(t *testing.T, c *Counter, now int64) {
 	t.Helper()
-	if c.Refresh(); c.part() == nil {
+	if c.Refresh(); c.part == nil {
 		return
 	}
 	c.link().Drain(func(*Counter, bool) {})
@@ -40,7 +40,6 @@ func newAnswered(t *testing.T, r *limit.Rule, shared bool, now int64) (*Counter,
 	link := newTestLink()
 	link.Part(1).SetOffset(0, 1)
 	c := NewAlone("k", r, link, now)
-	c.Shard(now, func(string) int { return 1 })
 	exchange(t, c, now)
 	return c, link
 }

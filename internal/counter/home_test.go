@@ -20,7 +20,6 @@ func TestNewWindowGoesByItsOwnMaster(t *testing.T) {
 		link := newTestLink()
 		link.Part(-1).SetOffset(0, -1) // the master that has answered first
 		link.Part(1).SetOffset(5*second, 1)
-		link.SetShards(func(string) int { return 1 })
 		now := int64(1e18) + 7*second // for the key's master the window is 2 s old, and ends in 8 s
 		c := NewAlone("k", r, link, now)
 		for range 5 {

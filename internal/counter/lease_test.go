@@ -49,7 +49,6 @@ func newSame(r *limit.Rule, linked bool, now int64) *same {
 	}
 	s.c = NewAlone("k", r, s.link, now)
 	if linked {
-		s.c.Shard(now, func(string) int { return 1 })
 	}
 	return s
 }
@@ -154,7 +153,7 @@ func (s *same) apply(event int, now, x int64, flip bool, r *limit.Rule) {
 		if len(s.late) > 0 {
 			rep := s.late[0]
 			s.late = s.late[1:]
-			off, _ := c.part().clock()
+			off, _ := c.part.clock()
 			a := Answer{Rule: rep.Rule, At: now, ServerNow: now + off, Level: arith.Span{NS: x * 1e6}}
 			if r.Algorithm() != limit.AlgorithmFunnel {
 				a.Buckets = []Bucket{{ID: (now+off)/int64(arith.Of(r.Arith()).Width) - x%12, Units: x % r.Limit()}}

@@ -26,12 +26,12 @@ const ClosedRetry = time.Second
 // far the authority's clock is ahead. They put themselves into its queues when they have
 // something to report. All of it is lock-free: a check never waits for the reconciler. The zero Link is not usable, see [NewLink].
 type Link struct {
-	parts    []Part               // one per shard of the authority
-	unsorted Part                 // for counters whose shard is not known yet
-	shardOf  func(key string) int // nil: the reconciler finds out
-	fallback atomic.Int64         // mode of quarantined counters
-	lag      atomic.Int64         // see SetLag, ns
-	nodes    atomic.Int64         // live nodes, at least 1
+	parts    []Part // one per shard of the authority
+	any      Part   // of no shard, see Part
+	shardOf  func(key string) int
+	fallback atomic.Int64 // mode of quarantined counters
+	lag      atomic.Int64 // see SetLag, ns
+	nodes    atomic.Int64 // live nodes, at least 1
 	pace     Pace
 	maxDebt  int64        // see SetMaxDebt
 	expired  atomic.Int64 // units, see Expired
@@ -117,12 +117,12 @@ func (p *Part) Step(ns, at, server int64) {
 }
 
 // NewLink returns a link to an authority of so many shards, with multiplier 1 and
-// one node.
-func NewLink(pace Pace, shards int) *Link {
-	l := &Link{pace: pace, parts: make([]Part, shards), wake: make(chan struct{}, 1)}
+// one node. shardOf returns the shard of a key.
+func NewLink(pace Pace, shards int, shardOf func(key string) int) *Link {
+	l := &Link{pace: pace, parts: make([]Part, shards), shardOf: shardOf, wake: make(chan struct{}, 1)}
 	l.nodes.Store(1)
-	l.unsorted.link, l.unsorted.shard, l.unsorted.epoch = l, -1, newEpoch()
-	l.unsorted.slack.Store(-1)
+	l.any.link, l.any.shard, l.any.epoch = l, -1, newEpoch()
+	l.any.slack.Store(-1)
 	for i := range l.parts {
 		l.parts[i].link, l.parts[i].shard, l.parts[i].epoch = l, i, newEpoch()
 		l.parts[i].slack.Store(-1)
@@ -147,11 +147,11 @@ const maxMultiplier = 1 << 29
 func modeMultiplier(m int64) int64 { return m >> 1 }
 func modeDegraded(m int64) bool    { return m&1 != 0 }
 
-// Part returns the part for one shard. Shard -1 is for the counters whose shard
-// is not known yet: the reconciler finds it when it first sees them.
+// Part returns the part for one shard. Shard -1 stands for no shard: its clock is the guess
+// for shards that have not answered, and its mode that of keys without a counter.
 func (l *Link) Part(shard int) *Part {
 	if shard < 0 || shard >= len(l.parts) {
-		return &l.unsorted
+		return &l.any
 	}
 	return &l.parts[shard]
 }
@@ -161,7 +161,7 @@ func (l *Link) SetMode(multiplier int64, degraded bool) {
 	for i := range l.parts {
 		l.parts[i].SetMode(multiplier, degraded)
 	}
-	l.unsorted.SetMode(multiplier, degraded)
+	l.any.SetMode(multiplier, degraded)
 }
 
 // SetFallback sets the multiplier of units in quarantined counters.
@@ -173,27 +173,19 @@ func (l *Link) SetFallback(multiplier int64) { l.fallback.Store(packMode(multipl
 // check.
 func (l *Link) SetMaxDebt(d time.Duration) { l.maxDebt = int64(d) }
 
-// SetShards sets the function that returns the shard of a key. Without it a counter uses
-// a guess of its authority's clock until the reconciler has seen it. Call it before the
-// first check.
-func (l *Link) SetShards(of func(key string) int) { l.shardOf = of }
-
 // partOf returns the part for the shard of a key, and the offset of its clock: a guess until
 // the shard has answered.
 func (l *Link) partOf(key string) (p *Part, off int64, sure bool) {
-	p = &l.unsorted
-	if l.shardOf != nil {
-		p = l.Part(l.shardOf(key))
-	}
+	p = l.Part(l.shardOf(key))
 	if off, sure = p.clock(); !sure {
-		off, sure = l.unsorted.clock()
+		off, sure = l.any.clock()
 	}
 	return p, off, sure
 }
 
 // Source returns on what knowledge a decision rests about a key that has no counter.
 func (l *Link) Source() limit.Source {
-	if modeDegraded(l.unsorted.mode.Load()) {
+	if modeDegraded(l.any.mode.Load()) {
 		return limit.SourceDegraded
 	}
 	return limit.SourceUnsynced

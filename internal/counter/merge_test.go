@@ -8,7 +8,10 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-func newTestLink() *Link { return NewLink(pace(500*time.Millisecond), 4) }
+// shardOne puts every key into shard 1.
+func shardOne(string) int { return 1 }
+
+func newTestLink() *Link { return NewLink(pace(500*time.Millisecond), 4, shardOne) }
 
 // TestUnitsSurviveEveryTurn moves units between pending, sent and known in
 // random order and counts them.
@@ -159,7 +162,6 @@ func TestUnitsBookedInAnOlderBucket(t *testing.T) {
 		link, now := newTestLink(), int64(1e18)
 		link.Part(1).SetOffset(0, 1)
 		k := NewAlone("k", r, link, now)
-		k.Shard(now, func(string) int { return 1 })
 		settle := func(units ...int64) bool {
 			var known []Bucket
 			for i, n := range units {

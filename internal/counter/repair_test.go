@@ -95,7 +95,6 @@ func TestShardBeforeTheFirstCheck(t *testing.T) {
 	r := limit.Must(limit.FixedWindow("r", 5, time.Minute))
 	now := int64(1e18)
 	c := NewAlone("k", r, link, now)
-	c.Shard(now, func(string) int { return 1 })
 	for i := range 10 {
 		if ok, _, _ := c.allow(now, 1, r); ok != (i < 5) {
 			t.Fatalf("check %d: admitted %v", i, ok)
@@ -114,7 +113,6 @@ func TestClockOfTheAuthoritySetBack(t *testing.T) {
 	r := limit.Must(limit.SlidingWindowBuckets("r", 10, 10*time.Second, 10))
 	now := int64(1e18)
 	c := NewAlone("k", r, link, now)
-	c.Shard(now, func(string) int { return 1 })
 	for range 3 {
 		c.allow(now, 2, r)
 		now += int64(time.Second)
@@ -140,7 +138,6 @@ func TestLateAnswerFromBeforeTheClockWasSetBack(t *testing.T) {
 	r := limit.Must(limit.FixedWindow("r", 10, 10*time.Second))
 	now := int64(1e18) + int64(time.Second)
 	c := NewAlone("k", r, link, now)
-	c.Shard(now, func(string) int { return 1 })
 	settle := func(server, units int64) {
 		c.Refresh()
 		if _, ok := c.Collect(now, false); !ok {
@@ -171,7 +168,6 @@ func TestWindowThatWentBackRestoresNothing(t *testing.T) {
 	r := limit.Must(limit.SlidingWindowBuckets("r", 100, 10*time.Second, 10))
 	now := int64(1e18) + int64(100*time.Millisecond)
 	c := NewAlone("k", r, link, now)
-	c.Shard(now, func(string) int { return 1 })
 	id := now / int64(time.Second)
 	known := []Bucket{{ID: id - 1, Units: 20}, {ID: id, Units: 30}}
 	answer := func(server int64, buckets []Bucket) Outcome {
@@ -220,7 +216,6 @@ func TestLossAfterTheClockWasSetBack(t *testing.T) {
 		id := int64(1e18) / int64(6*time.Minute)
 		now := id*int64(6*time.Minute) + int64(time.Second)
 		c := NewAlone("k", r, link, now)
-		c.Shard(now, func(string) int { return 1 })
 		part.Step(-int64(time.Minute), now, now-int64(time.Minute)) // and put right
 		ask := func(buckets []Bucket) Outcome {
 			if _, ok := c.Collect(now, false); !ok {
@@ -250,7 +245,6 @@ func TestNoLossAfterASlowAnswer(t *testing.T) {
 		link := newTestLink()
 		now := int64(1e18)
 		c := NewAlone("k", r, link, now)
-		c.Shard(now, func(string) int { return 1 })
 		full := now + int64(10*time.Second) // when the bucket will be empty
 		ask := func(end, err time.Duration) Outcome {
 			if _, ok := c.Collect(now, false); !ok {
@@ -287,7 +281,6 @@ func TestBookedUnitsAfterTheClockStoodStill(t *testing.T) {
 	r := limit.Must(limit.Funnel("r", 1000, 10, time.Second))
 	now := int64(1e18)
 	c := NewAlone("k", r, link, now)
-	c.Shard(now, func(string) int { return 1 })
 	link.Part(1).SetOffset(0, 0)
 	exchange := func(level arith.Span, end func()) {
 		c.Refresh()
@@ -319,7 +312,6 @@ func TestSetBeforeTheClockIsKnown(t *testing.T) {
 		r := limit.Must(limit.FixedWindow("r", 10, time.Second))
 		now := int64(1e18)
 		c := NewAlone("k", r, link, now)
-		c.Shard(now, func(string) int { return 1 })
 		server := now + int64(ahead)
 		c.Renew(now, r, Renewal{Gen: 5, Buckets: []Bucket{{ID: server / int64(time.Second), Units: 10}}, At: now, ServerNow: server})
 		if res, _ := c.take(now, 1, r); res.Allowed {
@@ -351,7 +343,6 @@ func TestGenerationIsOutgrownByTheAuthoritysClock(t *testing.T) {
 			now, server := int64(1e18), int64(1e18)
 			link.Part(1).SetOffset(0, 1)
 			c := NewAlone("k", r, link, now)
-			c.Shard(now, func(string) int { return 1 })
 			answer := func(gen int64) (rep Report) {
 				c.Refresh()
 				if _, ok := c.Collect(now, false); !ok {
@@ -383,7 +374,6 @@ func TestSettledCountersAreSmall(t *testing.T) {
 	for _, lag := range []time.Duration{-60, 127 * time.Microsecond, -3 * time.Millisecond} {
 		link := newTestLink()
 		c := NewAlone("k", funnelRule(t, 10, 1, time.Hour), link, 1e12)
-		c.Shard(1e12, func(string) int { return 1 })
 		link.SetLag(int64(lag))
 		for range 3 {
 			c.allow(1e12, 1, c.Rule())
@@ -403,7 +393,6 @@ func TestLateUnitsAfterAnEmptyAnswer(t *testing.T) {
 	r := limit.Must(limit.Funnel("f", 10, 1, time.Second))
 	link, now, second := newTestLink(), int64(1e12), int64(time.Second)
 	c := NewAlone("k", r, link, now)
-	c.Shard(now, func(string) int { return 0 })
 	c.allow(now, 1, r)
 	if _, ok := c.Collect(now, false); !ok {
 		t.Fatal("nothing to report")

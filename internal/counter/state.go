@@ -101,7 +101,7 @@ func (c *Counter) followClockLocked(now int64) {
 
 // clock returns what is known of the authority's clock. Without a link there is none but ours.
 func (c *Counter) clock() (k algorithm.Clock) {
-	p := c.part()
+	p := c.part
 	if p == nil {
 		return algorithm.Clock{Sure: true}
 	}

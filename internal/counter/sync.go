@@ -61,21 +61,8 @@ type Outcome struct {
 	Overshoot int64 // units by which the authority's total is above the limit
 }
 
-// Shard returns the shard of the counter, computed by f from its key the first
-// time. Only the reconciler may call it.
-func (c *Counter) Shard(now int64, f func(key string) int) int {
-	p := c.part()
-	if p.shard < 0 {
-		c.lock(now)
-		p = p.link.Part(f(c.Key()))
-		c.linkPart.Store(p)
-		if c.last != math.MinInt64 { // it has been asked
-			c.followClockLocked(c.last)
-		}
-		c.unlock()
-	}
-	return p.shard
-}
+// Shard returns the shard of the counter, which must have a link.
+func (c *Counter) Shard() int { return c.part.shard }
 
 // Due returns when, in the counters' time, c should report at the latest: when its view
 // is a lag old, or at once if it has something to restore or to hand back.
@@ -129,7 +116,7 @@ func (c *Counter) Resend(now int64, raise bool) Report {
 	now = max(now, c.last)
 	c.rollLocked(now)
 	c.note(raising, c.is(raising) || raise)
-	if off, sure := c.part().clock(); sure && c.is(raising) {
+	if off, sure := c.part.clock(); sure && c.is(raising) {
 		c.forgetGenerationLocked(now, now+off)
 	}
 	return c.reportLocked(now)
@@ -138,7 +125,7 @@ func (c *Counter) Resend(now int64, raise bool) Report {
 func (c *Counter) reportLocked(now int64) Report {
 	rep := Report{Rule: c.latestRule.Load(), Raise: c.is(raising) && c.born != noAnswer, Gen: c.gen(), Born: max(c.born, 0), BackGen: c.past().backGen}
 	// The authority's level is known no more exactly than its clock.
-	rep.Sent = c.state().Sent(c.rule(), now, max(c.part().slack.Load(), 0)+backSlack)
+	rep.Sent = c.state().Sent(c.rule(), now, max(c.part.slack.Load(), 0)+backSlack)
 	if rep.Debt > 0 {
 		rep.Ceiling = c.ceilingLocked(now)
 	}
@@ -164,7 +151,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 		c.unmark(raising)
 	}
 	// From here on the counter's unsynced units have the multiplier that the link says.
-	c.setMode(c.part().mode.Load())
+	c.setMode(c.part.mode.Load())
 	if a.Gen < c.gen() {
 		c.forgetGenerationLocked(a.At, a.ServerNow)
 	}
@@ -231,7 +218,7 @@ func (c *Counter) settleLocked(now int64, a Answer, floor bool) algorithm.Settle
 	r, w := c.rule(), modeMultiplier(c.mode())
 	is := algorithm.Answer{
 		Level: a.Level, Buckets: a.Buckets, At: a.At, ServerNow: a.ServerNow, Slack: a.Slack,
-		ClockSlack: c.part().slack.Load(), Now: now, Floor: floor,
+		ClockSlack: c.part.slack.Load(), Now: now, Floor: floor,
 	}
 	f := c.leaky()
 	if f == nil {
@@ -313,7 +300,7 @@ func (c *Counter) repairKnownLocked(slack int64) {
 
 // currentClockGap returns, in ns, how far our clock has fallen behind the authority's, see
 // Link.SetLag and Part.Step.
-func (c *Counter) currentClockGap() int64 { return c.link().lag.Load() + c.part().back.Load() }
+func (c *Counter) currentClockGap() int64 { return c.link().lag.Load() + c.part.back.Load() }
 
 // clockDrift bounds how fast two clocks drift apart: 1 in 2,000, far more than the
 // 1 in 10,000 of a bad oscillator.

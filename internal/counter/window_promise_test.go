@@ -173,7 +173,6 @@ func TestAnswerKeepsTheLastUnit(t *testing.T) {
 	r := windowRule(t, 100, 10*time.Second, 10)
 	now := int64(1e18)
 	c := NewAlone("k", r, link, now)
-	c.Shard(now, func(string) int { return 1 })
 	settle := func(units int64, last time.Duration) {
 		c.Settle(now, Answer{Rule: r, Buckets: []Bucket{{ID: now / int64(time.Second), Units: units, Last: last}}, At: now, ServerNow: now, Slack: 1})
 	}
@@ -223,7 +222,6 @@ func TestFirstReadingKeepsAges(t *testing.T) {
 		link := newTestLink()
 		at := int64(1e18) + int64(900*time.Millisecond)
 		c := NewAlone("k", r, link, at)
-		c.Shard(at, func(string) int { return 1 })
 		c.allow(at, 10, r)
 		c.allow(at+int64(200*time.Millisecond), 1, r)
 		link.Part(1).SetOffset(int64(ahead), 0)

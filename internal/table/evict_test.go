@@ -118,10 +118,9 @@ func TestWhoMustStay(t *testing.T) {
 	if gone := newcomer(t, table, rule); len(gone) > 0 {
 		t.Errorf("%v were forgotten, and refuse", gone)
 	}
-	link := counter.NewLink(pace(time.Second), 4)
+	link := counter.NewLink(pace(time.Second), 4, shardOne)
 	table = fullTable(t, rule, Options{Link: link})
 	table.Range(func(c *counter.Counter) bool {
-		c.Shard(0, func(string) int { return 1 })
 		return true
 	})
 	now := int64(table.clock.Now())

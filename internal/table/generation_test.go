@@ -16,7 +16,6 @@ func TestSetByAnUnknownClockIsToldAgain(t *testing.T) {
 	const ahead = int64(5 * time.Second)
 	rule := limit.Must(limit.SlidingWindow("w", 100, 10*time.Second))
 	link := newTestLink()
-	link.SetShards(func(string) int { return 1 })
 	table := newTable(t, Options{Link: link})
 	now := int64(table.clock.Now())
 	set := counter.Bucket{ID: (now + ahead) / int64(arith.Of(rule.Arith()).Width), Units: 80}
@@ -58,7 +57,6 @@ func TestWitnessOfAResetStays(t *testing.T) {
 	}
 	settled := func() {
 		link.Drain(func(k *counter.Counter, urgent bool) {
-			k.Shard(now, func(string) int { return 1 })
 			if rep, ok := k.Collect(now, urgent); ok {
 				if k == c && !rep.Raise {
 					t.Error("the reset is not reported")

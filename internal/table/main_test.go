@@ -129,4 +129,7 @@ func checkShardLocked(tb testing.TB, t *Table, sh *shard) int {
 // pace has counters report once in d, if their rule lets them.
 func pace(d time.Duration) counter.Pace { return counter.Pace{Interval: d / 5, MaxLag: d} }
 
-func newTestLink() *counter.Link { return counter.NewLink(pace(500*time.Millisecond), 4) }
+// shardOne puts every key into shard 1.
+func shardOne(string) int { return 1 }
+
+func newTestLink() *counter.Link { return counter.NewLink(pace(500*time.Millisecond), 4, shardOne) }

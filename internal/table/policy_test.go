@@ -52,7 +52,7 @@ func TestPolicyHearsOfUse(t *testing.T) {
 	} {
 		o := Options{hash: c.hash}
 		if c.multiplier != 0 || what == "no limit at all" {
-			o.Link = counter.NewLink(pace(time.Second), 4)
+			o.Link = counter.NewLink(pace(time.Second), 4, shardOne)
 			o.Link.SetMode(c.multiplier, true)
 		}
 		table := newUnkept(t, o)

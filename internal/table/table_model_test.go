@@ -14,7 +14,7 @@ import (
 )
 
 func TestPeekCreatesNothing(t *testing.T) {
-	table := newTable(t, Options{MaxKeys: 100, Link: counter.NewLink(pace(time.Second), 4)})
+	table := newTable(t, Options{MaxKeys: 100, Link: counter.NewLink(pace(time.Second), 4, shardOne)})
 	for i := range 1000 {
 		res := table.Peek(table.clock, fmt.Sprint(i), slow(10))
 		if !res.Allowed || res.Remaining != 10 || res.ResetAfter != 0 || res.Source != limit.SourceUnsynced {

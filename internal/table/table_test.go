@@ -156,7 +156,7 @@ func TestEvictionsForgetNothing(t *testing.T) {
 func TestPinnedCountersSurviveAnything(t *testing.T) {
 	const keys = 3000
 	rule := limit.Must(limit.Funnel("pinned", 1_000_000, 1_000_000, time.Millisecond))
-	table := newTable(t, Options{MaxKeys: 64, slack: 256 * 8, Link: counter.NewLink(pace(time.Second), 4)})
+	table := newTable(t, Options{MaxKeys: 64, slack: 256 * 8, Link: counter.NewLink(pace(time.Second), 4, shardOne)})
 	users := names("user", keys)
 	var own int64
 	counters := make(map[string]*counter.Counter)
@@ -358,7 +358,7 @@ func TestOverflowCountersAreBounded(t *testing.T) {
 
 // An overflow counter follows the policy of an outage, and tells nobody.
 func TestOverflowCountersAndLink(t *testing.T) {
-	link := counter.NewLink(pace(time.Second), 4)
+	link := counter.NewLink(pace(time.Second), 4, shardOne)
 	table := newTable(t, Options{MaxKeys: 1, slack: 1, Link: link, hash: func(string, *limit.Rule) uint64 { return 7 }})
 	for i := range 2 {
 		table.Allow(fmt.Sprint("live", i), slow(10), 1, 0)
