@@ -18,7 +18,7 @@ func TestStatsCountEachDecisionOnce(t *testing.T) {
 	}
 	defer l.Close(t.Context())
 	const full, asked = 1000, 3000
-	rule, dry := limit.Must(limit.Funnel("day", full, 1, 24*time.Hour)), limit.Must(limit.Funnel("dry", full, 1, 24*time.Hour)).DryRun()
+	rule, dry := limit.Must(limit.Funnel("day", full, full, 24*time.Hour)), limit.Must(limit.Funnel("dry", full, full, 24*time.Hour)).DryRun()
 	const long = "a key that is too long for a slot to have room for it"
 	bound, taken := l.Key("bound", rule), l.Key("bound and taken", rule)
 	ways := []func() bool{
@@ -64,7 +64,7 @@ func TestStatsCountRefusalsOfTheNewlyBound(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close(t.Context())
-	k := l.Key("k", limit.Must(limit.Funnel("day", 1000, 1, 24*time.Hour)))
+	k := l.Key("k", limit.Must(limit.Funnel("day", 1000, 1000, 24*time.Hour)))
 	k.Allow()
 	k.AllowN(999)
 	for range 10 {

@@ -134,8 +134,8 @@ var leaseMutants = []mutant{
 		name:   "bound-and-counted-by-both",
 		breaks: "What a lease admits to a bound key is counted once more.",
 		file:   "internal/table/handle.go",
-		old:    `return v == counter.Admitted, src, v == counter.Admitted`,
-		new:    `return v == counter.Admitted, src, false`,
+		old:    "	allowed, src, counted = h.table.allowFrom(e, h.hash, h.print, h.key, h.rule, n, int64(clock.Now()))\n	h.find(e)\n",
+		new:    "	allowed, src, counted = h.table.allowFrom(e, h.hash, h.print, h.key, h.rule, n, int64(clock.Now()))\n	h.find(e)\n	counted = false\n",
 		by:     hybrid("TestStatsCountEachDecisionOnce"),
 	},
 	{

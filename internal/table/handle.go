@@ -46,13 +46,7 @@ func (h *Handle) Rule() *limit.Rule { return h.rule }
 func (h *Handle) AllowBy(clock clock.Clock, n int64) (allowed bool, src limit.Source, counted bool) {
 	e := h.entry.Load()
 	fetchToWrite(unsafe.Pointer(e)) // e may be nil: a prefetch of that does nothing
-	now := int64(clock.Now())
-	if e != nil && n > 0 {
-		if _, src, v := e.Take(h.print, h.rule, n, now); v != counter.Unanswered {
-			return v == counter.Admitted, src, v == counter.Admitted
-		}
-	}
-	allowed, src, counted = h.table.allowSlowly(e, h.hash, h.print, h.key, h.rule, n, now)
+	allowed, src, counted = h.table.allowFrom(e, h.hash, h.print, h.key, h.rule, n, int64(clock.Now()))
 	h.find(e)
 	return allowed, src, counted
 }
@@ -61,28 +55,18 @@ func (h *Handle) AllowBy(clock clock.Clock, n int64) (allowed bool, src limit.So
 func (h *Handle) Take(clock clock.Clock, n int64) (res limit.Result, counted bool) {
 	e := h.entry.Load()
 	fetchToWrite(unsafe.Pointer(e))
-	now := int64(clock.Now())
-	if e != nil && n == 1 && hasWholeAnswer(h.rule) {
-		if level, src, v := e.Take(h.print, h.rule, n, now); v == counter.Admitted {
-			return wholeAnswer(h.rule, level, src), true
-		}
-	}
-	res = h.table.ask(h.hash, h.print, h.key, h.rule, n, now, true)
+	res, counted = h.table.takeFrom(e, h.hash, h.print, h.key, h.rule, n, int64(clock.Now()))
 	h.find(e)
-	return res, false
+	return res, counted
 }
 
 // Peek is [Table.Peek].
-func (h *Handle) Peek(clock clock.Clock) limit.Result {
+func (h *Handle) Peek(clock clock.Clock) (res limit.Result) {
 	e := h.entry.Load()
 	fetchToRead(unsafe.Pointer(e))
-	now := int64(clock.Now())
-	if e != nil && hasWholeAnswer(h.rule) {
-		if level, src, v := e.Peek(h.print, h.rule, now); v == counter.Admitted {
-			return wholeAnswer(h.rule, level, src)
-		}
-	}
-	return h.table.ask(h.hash, h.print, h.key, h.rule, 1, now, false)
+	res = h.table.peekFrom(e, h.hash, h.print, h.key, h.rule, int64(clock.Now()))
+	h.find(e)
+	return res
 }
 
 // find looks up the entry again, if was is not the entry of the key any more.

@@ -87,7 +87,7 @@ func (t *Table) hashOfCounter(c *counter.Counter) (h, print uint64) {
 // Allow decides for n units of key at now (ns), and returns on what knowledge.
 func (t *Table) Allow(key string, rule *limit.Rule, n, now int64) (bool, limit.Source) {
 	h, print := t.hashOf(key, rule)
-	allowed, src, _ := t.allowAt(t.index.locate(h), h, print, key, rule, n, now)
+	allowed, src, _ := t.allowFrom(t.index.locate(h), h, print, key, rule, n, now)
 	return allowed, src
 }
 
@@ -98,11 +98,11 @@ func (t *Table) Allow(key string, rule *limit.Rule, n, now int64) (bool, limit.S
 func (t *Table) AllowBy(clock clock.Clock, key string, rule *limit.Rule, n int64) (allowed bool, src limit.Source, counted bool) {
 	h, print := t.hashOf(key, rule)
 	e := t.index.locate(h)
-	return t.allowAt(e, h, print, key, rule, n, int64(clock.Now()))
+	return t.allowFrom(e, h, print, key, rule, n, int64(clock.Now()))
 }
 
-// allowAt is Allow of a key whose entry is most likely e, which may be nil.
-func (t *Table) allowAt(e *counter.Entry, h, print uint64, key string, rule *limit.Rule, n, now int64) (allowed bool, src limit.Source, counted bool) {
+// allowFrom is Allow of a key whose entry is most likely e, which may be nil.
+func (t *Table) allowFrom(e *counter.Entry, h, print uint64, key string, rule *limit.Rule, n, now int64) (allowed bool, src limit.Source, counted bool) {
 	if e != nil && n > 0 {
 		if _, src, v := e.Take(print, rule, n, now); v != counter.Unanswered {
 			return v == counter.Admitted, src, v == counter.Admitted
@@ -111,7 +111,7 @@ func (t *Table) allowAt(e *counter.Entry, h, print uint64, key string, rule *lim
 	return t.allowSlowly(e, h, print, key, rule, n, now)
 }
 
-// allowSlowly is allowAt once tried, which may be nil, has not answered.
+// allowSlowly is allowFrom once tried, which may be nil, has not answered.
 func (t *Table) allowSlowly(tried *counter.Entry, h, print uint64, key string, rule *limit.Rule, n, now int64) (allowed bool, src limit.Source, counted bool) {
 	e := t.index.search(h, print)
 	if e != nil && e != tried && n > 0 {
@@ -146,7 +146,11 @@ func counterOf(e *counter.Entry, key string, rule *limit.Rule) *counter.Counter 
 func (t *Table) Take(clock clock.Clock, key string, rule *limit.Rule, n int64) (res limit.Result, counted bool) {
 	h, print := t.hashOf(key, rule)
 	e := t.index.locate(h)
-	now := int64(clock.Now())
+	return t.takeFrom(e, h, print, key, rule, n, int64(clock.Now()))
+}
+
+// takeFrom is Take of a key whose entry is most likely e, which may be nil.
+func (t *Table) takeFrom(e *counter.Entry, h, print uint64, key string, rule *limit.Rule, n, now int64) (res limit.Result, counted bool) {
 	if e != nil && n == 1 && hasWholeAnswer(rule) {
 		if level, src, v := e.Take(print, rule, n, now); v == counter.Admitted {
 			return wholeAnswer(rule, level, src), true
@@ -159,7 +163,11 @@ func (t *Table) Take(clock clock.Clock, key string, rule *limit.Rule, n int64) (
 func (t *Table) Peek(clock clock.Clock, key string, rule *limit.Rule) limit.Result {
 	h, print := t.hashOf(key, rule)
 	e := t.index.locate(h)
-	now := int64(clock.Now())
+	return t.peekFrom(e, h, print, key, rule, int64(clock.Now()))
+}
+
+// peekFrom is Peek of a key whose entry is most likely e, which may be nil.
+func (t *Table) peekFrom(e *counter.Entry, h, print uint64, key string, rule *limit.Rule, now int64) limit.Result {
 	if e != nil && hasWholeAnswer(rule) {
 		if level, src, v := e.Peek(print, rule, now); v == counter.Admitted {
 			return wholeAnswer(rule, level, src)
