@@ -19,7 +19,7 @@ func TestStatsCountEachDecisionOnce(t *testing.T) {
 	defer l.Close(t.Context())
 	const full, asked = 1000, 3000
 	rule, dry := limit.Must(limit.Funnel("day", full, full, 24*time.Hour)), limit.Must(limit.Funnel("dry", full, full, 24*time.Hour)).DryRun()
-	const long = "a key that is too long for a slot to have room for it"
+	const long = "a key that is longer than those that are hashed as short ones"
 	bound, taken := l.Key("bound", rule), l.Key("bound and taken", rule)
 	ways := []func() bool{
 		func() bool { return l.Allow("named", rule) },
