@@ -15,10 +15,13 @@ import (
 type policy = ristretto.Cache[uint64, *counter.Counter]
 
 const (
-	// sweepEvery is the time between two sweeps. Each looks at one in sweepAll counters, at
-	// one more for each counter created since the last, and at sweepHold more.
-	sweepEvery = 100 * time.Millisecond
-	sweepAll   = 300
+	// sweepEvery is the time between two sweeps. Each looks at one in sweepAll entries: a
+	// counter that is as if never used stays for a minute or two, because to make it anew is
+	// the slowest check. For each counter created since the last sweep it looks at more, up to
+	// sweepFull the fuller the table is, so that what is used once does not fill it.
+	sweepEvery = time.Second
+	sweepAll   = 60
+	sweepFull  = 4
 	// sweepHold bounds how many entries the sweep looks at while it holds a lock.
 	sweepHold = 256
 	// sketchSmall and sketchLarge are of how many keys the frequency is tracked for each key
@@ -93,7 +96,7 @@ func (t *Table) grow(sh *shard) {
 type sweeper struct {
 	shard   int
 	created int64
-	entries int // that there are
+	budget  int // entries to look at; less than 0: so many too many were
 	used    []*counter.Counter
 	dropped []*counter.Counter
 }
@@ -101,19 +104,20 @@ type sweeper struct {
 // sweep looks at a part of all counters. It offers to the policy those that were used since
 // it last looked, and forgets those that are as if never used.
 func (t *Table) sweep(s *sweeper) {
-	created := t.stats.created.Load()
-	budget := int(created-s.created) + s.entries/sweepAll + sweepHold
-	s.created, s.entries = created, 0
+	created, entries := t.stats.created.Load(), 0
 	for i := range t.index.shards {
-		s.entries += len(t.index.shards[i].rows.Load().entries)
+		entries += len(t.index.shards[i].rows.Load().entries)
 	}
-	for n := 0; n < len(t.index.shards) && budget > 0; budget -= sweepHold {
+	s.budget += int((created-s.created)*sweepFull*t.stats.live.Load()/t.room) + entries/sweepAll
+	s.created = created
+	for n := 0; n < len(t.index.shards) && s.budget > 0; {
 		if more := t.sweepPart(&t.index.shards[s.shard], s, int64(t.clock.Now())); !more {
 			s.shard = (s.shard + 1) % len(t.index.shards)
 			n++
 		}
 		t.tell(s)
 	}
+	s.budget = min(s.budget, 0) // all were looked at
 }
 
 // sweepPart looks at a part of a shard, and reports whether there is more of it.
@@ -122,6 +126,7 @@ func (t *Table) sweepPart(sh *shard, s *sweeper, now int64) (more bool) {
 	defer sh.mu.Unlock()
 	r := sh.rows.Load()
 	end := min(sh.swept+sweepHold, len(r.entries))
+	s.budget -= end - sh.swept
 	for ; sh.swept < end; sh.swept++ {
 		if c := r.entries[sh.swept].Counter(); c != nil {
 			t.sweepLocked(sh, s, c, now)
@@ -131,6 +136,7 @@ func (t *Table) sweepPart(sh *shard, s *sweeper, now int64) (more bool) {
 		return true
 	}
 	sh.swept = 0
+	s.budget -= len(sh.extra)
 	for _, c := range sh.extra {
 		t.sweepLocked(sh, s, c, now)
 	}

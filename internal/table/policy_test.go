@@ -149,3 +149,46 @@ func TestCloseDuringChecks(t *testing.T) {
 		}
 	}
 }
+
+// The sweep comes to every counter once in sweepAll sweeps, and no sooner: a key that is asked
+// now and then need not be made anew each time. When many are new, and the fuller the table is,
+// it looks at more.
+func TestSweepPace(t *testing.T) {
+	fast := limit.Must(limit.Funnel("fast", 1, 1000, time.Second))
+	for _, c := range []struct{ keys, room, news, least int }{
+		{keys: 1000, room: 1 << 20, news: 0},
+		{keys: 1000, room: 1 << 20, news: 100},        // 0.4 each
+		{keys: 1000, room: 1500, news: 100, least: 2}, // 3 each
+	} {
+		table := newUnkept(t, Options{MaxKeys: c.room - 1, slack: 1})
+		for _, key := range names("k", c.keys) {
+			table.Allow(key, fast, 1, int64(table.clock.Now()))
+		}
+		table.growForTest()
+		var s sweeper
+		table.sweep(&s) // of those that have just been created
+		table.clock.(*clock.Manual).Advance(time.Second)
+		before, entries := table.Stats().Expired, 0
+		for i := range table.index.shards {
+			entries += len(table.index.shards[i].rows.Load().entries)
+		}
+		for _, key := range names("new", c.news) {
+			table.Allow(key, fast, 1, int64(table.clock.Now()))
+		}
+		table.sweep(&s)
+		share := entries/sweepAll + sweepHold // it may end in the middle of a shard
+		got, least, most := int(table.Stats().Expired-before), c.least*c.news, sweepFull*c.news+share
+		if c.least == 0 {
+			most = c.news + share
+		}
+		if got < least || got > most {
+			t.Errorf("%+v: %d of %d expired in a sweep, want %d to %d", c, got, c.keys, least, most)
+		}
+		for range sweepAll + sweepAll/10 {
+			table.sweep(&s)
+		}
+		if n := int(table.Stats().Expired); n < c.keys {
+			t.Errorf("%+v: %d of %d have expired at last", c, n, c.keys)
+		}
+	}
+}
