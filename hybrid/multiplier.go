@@ -25,7 +25,7 @@ func (c *core) applyMode(shard int) {
 	}
 }
 
-// applyUnplaced gives the multiplier to counters whose shard is not known yet.
+// applyUnplaced gives the multiplier to keys without a counter of their own.
 func (c *core) applyUnplaced() {
 	gone := true
 	c.multipliersChanged = false

@@ -16,10 +16,8 @@ func (c *core) drain() {
 
 // enqueue queues a counter: an urgent one in its shard, another in the wheel until it is due.
 func (c *core) enqueue(k *counter.Counter, urgent bool) {
-	// Ask for the shard even if the counter reports later: until a counter knows its shard, its
-	// window follows the clock of another server.
-	s := &c.shards[k.Shard()]
 	if urgent {
+		s := &c.shards[k.Shard()]
 		s.urgent = append(s.urgent, queued{k, c.now})
 		if s.urgentAt == 0 {
 			s.urgentAt = c.now + c.cfg.linger

@@ -12,8 +12,8 @@ func (c *core) sample(v *server, sent, recv, now int64) {
 	}
 }
 
-// applyOffset gives the counters of a shard the offset of the clock of its server. Counters
-// whose shard is not known yet get the offset of shard 0, which every heartbeat samples.
+// applyOffset gives the counters of a shard the offset of the clock of its server. That of
+// shard 0, which every heartbeat samples, is the guess for shards that have not answered.
 func (c *core) applyOffset(shard int) {
 	f := &c.shards[shard].server.offset
 	c.link.Part(shard).SetOffset(f.ns, f.err)

@@ -15,7 +15,9 @@ func New(key string, rule *limit.Rule, hash uint64, link *Link, group *Group, no
 	c := &Counter{hash: hash, group: group, last: math.MinInt64}
 	c.latestRule.Store(rule)
 	c.key, c.hashed = KeyOf(key)
-	c.key = strings.Clone(c.key) // it may be part of a large string
+	if !c.hashed {
+		c.key = strings.Clone(key) // it may be part of a large string
+	}
 	c.setMode(packMode(1, false))
 	c.born = noAnswer
 	off, sure := int64(0), true

@@ -33,17 +33,25 @@ func (e *Entry) Take(print uint64, rule *limit.Rule, n, now int64) (level int64,
 			return 0, 0, Unanswered
 		}
 		is, level, v := l.decide(w, n, now)
-		if v == Unanswered || v == Refused && e.word.Load() == w || v == Admitted && e.word.CompareAndSwap(w, is) {
+		switch {
+		case v == Admitted && w&unqueued != 0:
+			c := e.counter.Load() // it is that of the word, if the word can be swapped
+			if e.word.CompareAndSwap(w, is) {
+				c.queueLeased(now)
+				return level, l.source, v
+			}
+		case v == Unanswered || v == Refused && e.word.Load() == w || v == Admitted && e.word.CompareAndSwap(w, is):
 			return level, l.source, v
 		}
 	}
 }
 
-// Peek is Take of one unit that consumes nothing. level is from before.
+// Peek is Take of one unit that consumes nothing. level is from before. It does not answer while
+// the counter is not queued: to be asked makes it fetch a fresh view.
 func (e *Entry) Peek(print uint64, rule *limit.Rule, now int64) (level int64, src limit.Source, v Verdict) {
 	w := e.word.Load()
 	l := e.lease.Load()
-	if unitsOf(w) == 0 || e.print.Load() != print || l == nil || l.rule != rule {
+	if unitsOf(w) == 0 || w&unqueued != 0 || e.print.Load() != print || l == nil || l.rule != rule {
 		return 0, 0, Unanswered
 	}
 	if _, level, v = l.decide(w, 1, now); v == Unanswered || e.word.Load() != w {

@@ -115,8 +115,8 @@ func (c *Counter) grantLocked() {
 		epoch, shard = p.epoch, p.shard
 	}
 	made := epoch.n.Load() // before reading what a new epoch changes
-	if p != nil && (!c.is(inNormal) && !p.link.closed.Load() || p.mode.Load() != c.mode()) {
-		return // the next check has to notify the reconciler, or its units have another multiplier
+	if p != nil && p.mode.Load() != c.mode() {
+		return // units of the next check have another multiplier
 	}
 	left := int64(0)
 	if c.refusesUntil == 0 {
@@ -139,6 +139,9 @@ func (c *Counter) grantLocked() {
 		e.lease.Store(l)
 	}
 	c.granted = unitsOf(w)
+	if p != nil && !c.is(inNormal) && !p.link.closed.Load() {
+		w |= unqueued // a refusal is not: who is refused has been queued
+	}
 	e.word.Store(w | (e.word.Load()+1)&generationMask)
 }
 

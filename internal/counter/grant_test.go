@@ -94,28 +94,70 @@ func TestUrgentUnitIsNotOnLease(t *testing.T) {
 	}
 }
 
-// A counter that is not queued for a report has no lease: the next check has to queue it.
-// When the link is closed it need not.
-func TestWhoIsNotQueuedGrantsNothing(t *testing.T) {
-	r := slow(100)
-	c, link := newShared(r)
-	c.Check(grantAt, 1, r)
-	if byLease(c, r, 1, grantAt) != Admitted {
-		t.Fatal("no lease")
+// The first check that a lease admits after a report queues the counter for the next one, and
+// wakes a reconciler that sleeps; the others do not. When the link is closed none does.
+func TestLeasesQueueTheirCounter(t *testing.T) {
+	for _, r := range []*limit.Rule{slow(100), windowRule(t, 100, time.Hour, 10)} {
+		c, link := newShared(r)
+		link.Part(1).SetOffset(0, 1)
+		settle := func(units int64) {
+			t.Helper()
+			rep, _ := c.Collect(grantAt, false)
+			for i := range rep.Buckets {
+				rep.Buckets[i].Units = units
+			}
+			c.Settle(grantAt, Answer{Rule: r, Level: arith.Of(r.Arith()).Cost(units), Buckets: rep.Buckets, At: grantAt, ServerNow: grantAt})
+		}
+		c.Check(grantAt, 1, r)
+		settle(1)
+		link.Drain(func(*Counter, bool) {})
+		link.Sleep()
+		for i := range 3 {
+			if v := byLease(c, r, 1, grantAt+int64(i)); v != Admitted || !c.is(inNormal) {
+				t.Fatalf("%v: %v, queued %v", r, v, c.is(inNormal))
+			}
+		}
+		select {
+		case <-link.Wake():
+		default:
+			t.Errorf("%v: the reconciler sleeps on", r)
+		}
+		if c.since != grantAt {
+			t.Errorf("%v: units since %d, want %d", r, c.since, grantAt)
+		}
+		queued := 0
+		link.Drain(func(is *Counter, urgent bool) {
+			if queued++; is != c || urgent {
+				t.Errorf("%v: %p is queued, urgent %v", r, is, urgent)
+			}
+		})
+		if queued != 1 {
+			t.Errorf("%v: queued %d times", r, queued)
+		}
+		settle(4)
+		link.Close()
+		if v := byLease(c, r, 1, grantAt); v != Admitted || c.is(inNormal) {
+			t.Errorf("%v: %v after the link was closed, queued %v", r, v, c.is(inNormal))
+		}
 	}
-	answer(t, c, grantAt, arith.Of(r.Arith()).Cost(2))
+}
+
+// A key that is refused asks the authority now and then: until it is queued no lease refuses.
+func TestWhoIsNotQueuedRefusesItself(t *testing.T) {
+	r := slow(1)
+	c, _ := newShared(r)
+	c.Check(grantAt, 1, r)
+	c.Check(grantAt, 1, r)
+	if v := byLease(c, r, 1, grantAt); v != Refused {
+		t.Fatalf("%v while it is queued", v)
+	}
+	answer(t, c, grantAt, arith.Of(r.Arith()).Cost(1))
 	if v := byLease(c, r, 1, grantAt); v != Unanswered {
 		t.Errorf("%v after a report", v)
 	}
 	c.Check(grantAt, 1, r)
-	if v := byLease(c, r, 1, grantAt); v != Admitted || !c.is(inNormal) {
+	if v := byLease(c, r, 1, grantAt); v != Refused || !c.is(inNormal) {
 		t.Errorf("%v, queued %v", v, c.is(inNormal))
-	}
-	link.Close()
-	c.Collect(grantAt, false)
-	c.Check(grantAt, 1, r)
-	if v := byLease(c, r, 1, grantAt); v != Admitted || c.is(inNormal) {
-		t.Errorf("%v after the link was closed, queued %v", v, c.is(inNormal))
 	}
 }
 

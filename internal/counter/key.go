@@ -3,26 +3,37 @@ package counter
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"unsafe"
 )
 
 // MaxKey is the length, in bytes, of the longest key that a counter keeps as it is, so that
 // what a key takes has a bound. It is that of the names in Redis.
 const MaxKey = 256
 
-// KeyOf returns what a counter keeps of a key: the key, or its SHA-256 sum in hexadecimal
-// digits if it is longer than MaxKey.
+// sumOf returns the SHA-256 sum of a key in hexadecimal digits.
+func sumOf(key string) (s [2 * sha256.Size]byte) {
+	sum := sha256.Sum256(unsafe.Slice(unsafe.StringData(key), len(key))) // is only read: no copy
+	hex.Encode(s[:], sum[:])
+	return s
+}
+
+// KeyOf returns what a counter keeps of a key: the key, or its sum if it is longer than MaxKey.
 func KeyOf(key string) (kept string, hashed bool) {
 	if len(key) <= MaxKey {
 		return key, false
 	}
-	sum := sha256.Sum256([]byte(key))
-	return hex.EncodeToString(sum[:]), true
+	s := sumOf(key)
+	return string(s[:]), true
 }
 
 // hasKey reports whether key is the key of c. A key that looks like a sum is not taken for it.
+// It allocates nothing.
 func (c *Counter) hasKey(key string) bool {
-	kept, hashed := KeyOf(key)
-	return kept == c.key && hashed == c.hashed
+	if hashed := len(key) > MaxKey; !hashed || !c.hashed {
+		return hashed == c.hashed && key == c.key
+	}
+	s := sumOf(key)
+	return string(s[:]) == c.key
 }
 
 // Key returns the key, or its sum, see [KeyOf].

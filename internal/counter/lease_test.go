@@ -48,8 +48,6 @@ func newSame(r *limit.Rule, linked bool, now int64) *same {
 		s.link = newTestLink()
 	}
 	s.c = NewAlone("k", r, s.link, now)
-	if linked {
-	}
 	return s
 }
 

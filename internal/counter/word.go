@@ -3,7 +3,8 @@ package counter
 // The word of an entry is what most checks read and swap. From the top:
 //
 //	48 bits  time
-//	12 bits  units left of the lease; 0: there is no lease, ask the counter
+//	 1 bit   set: the check that admits puts the counter into the queue of the reconciler
+//	11 bits  units left of the lease; 0: there is no lease, ask the counter
 //	 4 bits  generation of the lease, which wraps
 //
 // The time counts from the base of the lease. For a leaky bucket it is when the bucket will
@@ -11,7 +12,8 @@ package counter
 // and when the lease ends (see windowTime). For a refusal it is when that ends, in ns.
 const (
 	wordUnits, wordTime = 4, 16
-	unitsMask           = 1<<(wordTime-wordUnits) - 1
+	unqueued            = 1 << (wordTime - 1)
+	unitsMask           = unqueued>>wordUnits - 1
 	timeMost            = 1<<(64-wordTime) - 1
 	generationMask      = 1<<wordUnits - 1
 
@@ -29,7 +31,7 @@ func newWord(time int64, units uint32) uint64 {
 	return uint64(time)<<wordTime | uint64(units)<<wordUnits
 }
 
-// spend returns w with a new time and n units fewer.
+// spend returns w with a new time and n units fewer, of a counter that is queued.
 func spend(w uint64, time, n int64) uint64 {
-	return uint64(time)<<wordTime | w&(1<<wordTime-1) - uint64(n)<<wordUnits
+	return uint64(time)<<wordTime | w&(unqueued-1) - uint64(n)<<wordUnits
 }

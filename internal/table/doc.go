@@ -5,9 +5,9 @@
 //
 //  1. The key is hashed under the rule, with secret seeds of the table, to a hash and to a
 //     fingerprint of 64 bits (package keyhash).
-//  2. The hash leads to a shard of the index, to a row of eight entries there, and to a tag
-//     of 8 bits. The first entry of the row with this tag is most likely that of the key;
-//     its cache line is fetched (index.go).
+//  2. The hash leads to a shard of the index, to a row of eight entries there, the other row of
+//     its pair, and a tag of 8 bits. The first entry with this tag is most likely that of the
+//     key; its cache line is fetched (index.go).
 //  3. The clock is read meanwhile, once. All that follows uses that reading.
 //  4. If the entry has the fingerprint and a lease of this very rule, the lease decides by
 //     the word of the entry: it refuses, or admits by a compare-and-swap of the word
@@ -17,8 +17,8 @@
 //
 // The word has all that [Table.AllowBy] needs, and for a leaky bucket all that
 // [Table.Take] and [Table.Peek] of one unit report. All other calls begin at step 5, and
-// so does a key without a lease: of a sliding log, of a row that was full, of a rule whose
-// numbers are too large, while a leaky bucket takes more than 39 hours to run empty, or while
+// so does a key without a lease: of a sliding log, of a pair of rows that was full, of a
+// rule whose numbers are too large, while a leaky bucket takes more than 39 hours to run empty, or while
 // a unit does not count as one. A [Handle] remembers the entry and so begins at step 3.
 //
 // # Which keys are kept

@@ -120,9 +120,6 @@ func TestWhoMustStay(t *testing.T) {
 	}
 	link := counter.NewLink(pace(time.Second), 4, shardOne)
 	table = fullTable(t, rule, Options{Link: link})
-	table.Range(func(c *counter.Counter) bool {
-		return true
-	})
 	now := int64(table.clock.Now())
 	link.Drain(func(c *counter.Counter, urgent bool) {
 		if rep, ok := c.Collect(now, urgent); ok {

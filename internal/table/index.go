@@ -27,7 +27,8 @@ const (
 	// long as it takes to move so many.
 	shardsMost, shardKeys = 1024, 1024
 	// A shard has more entries when more than loadMost of loadOf are taken, so that 2 % of keys
-	// find no entry. It has twice as many then, so that a new key moves one other on average.
+	// find no entry. It has twice as many then, so that a new key moves one or two others on
+	// average.
 	loadMost, loadOf = 3, 4
 )
 
@@ -212,7 +213,7 @@ func (sh *shard) putExtraLocked(c *counter.Counter) {
 	sh.extra[identOfCounter(c)] = c
 }
 
-// comeInLocked gives c, which has no entry, one if its row is not full any more.
+// comeInLocked gives c, which has no entry, one if there is room in its pair of rows now.
 func (sh *shard) comeInLocked(c *counter.Counter, h, print uint64, now int64) {
 	if r := sh.rows.Load(); r.free(r.row(h)) == 0 && r.free(r.other(r.row(h))) == 0 {
 		return

@@ -77,7 +77,7 @@ func (t *Table) keep() {
 		case sh := <-t.crowded:
 			t.grow(sh)
 		case <-tick.C:
-			t.sweep(&s)
+			t.sweep(&s, t.between)
 		case <-t.stop:
 			return
 		}
@@ -102,15 +102,16 @@ type sweeper struct {
 }
 
 // sweep looks at a part of all counters. It offers to the policy those that were used since
-// it last looked, and forgets those that are as if never used.
-func (t *Table) sweep(s *sweeper) {
+// it last looked, and forgets those that are as if never used. It calls between now and then,
+// and ends if that is false.
+func (t *Table) sweep(s *sweeper, between func() bool) {
 	created, entries := t.stats.created.Load(), 0
 	for i := range t.index.shards {
 		entries += len(t.index.shards[i].rows.Load().entries)
 	}
-	s.budget += int((created-s.created)*sweepFull*t.stats.live.Load()/t.room) + entries/sweepAll
+	s.budget += int((created-s.created)*sweepFull*t.stats.live.Load()/t.room) + (entries+sweepAll-1)/sweepAll
 	s.created = created
-	for n := 0; n < len(t.index.shards) && s.budget > 0; {
+	for n := 0; n < len(t.index.shards) && s.budget > 0 && between(); {
 		if more := t.sweepPart(&t.index.shards[s.shard], s, int64(t.clock.Now())); !more {
 			s.shard = (s.shard + 1) % len(t.index.shards)
 			n++
@@ -118,6 +119,19 @@ func (t *Table) sweep(s *sweeper) {
 		t.tell(s)
 	}
 	s.budget = min(s.budget, 0) // all were looked at
+}
+
+// between lets a shard grow during a sweep: its new keys have no entries until then. It reports
+// false if the table is closed.
+func (t *Table) between() bool {
+	select {
+	case sh := <-t.crowded:
+		t.grow(sh)
+	case <-t.stop:
+		return false
+	default:
+	}
+	return true
 }
 
 // sweepPart looks at a part of a shard, and reports whether there is more of it.
@@ -175,7 +189,7 @@ func (t *Table) tell(s *sweeper) {
 
 // Close stops the table's goroutines. Its counters are kept: later checks find them, and
 // create others as room permits. Counters are forgotten only to make room from then on, and
-// the index does not grow: a key whose row is full takes the lock of its shard. Further
+// the index does not grow: a key without an entry takes the lock of its shard. Further
 // calls do nothing.
 func (t *Table) Close() {
 	t.closeOnce.Do(func() {

@@ -155,6 +155,7 @@ func TestCloseDuringChecks(t *testing.T) {
 // it looks at more.
 func TestSweepPace(t *testing.T) {
 	fast := limit.Must(limit.Funnel("fast", 1, 1000, time.Second))
+	goOn := func() bool { return true }
 	for _, c := range []struct{ keys, room, news, least int }{
 		{keys: 1000, room: 1 << 20, news: 0},
 		{keys: 1000, room: 1 << 20, news: 100},        // 0.4 each
@@ -166,7 +167,7 @@ func TestSweepPace(t *testing.T) {
 		}
 		table.growForTest()
 		var s sweeper
-		table.sweep(&s) // of those that have just been created
+		table.sweep(&s, goOn) // of those that have just been created
 		table.clock.(*clock.Manual).Advance(time.Second)
 		before, entries := table.Stats().Expired, 0
 		for i := range table.index.shards {
@@ -175,7 +176,7 @@ func TestSweepPace(t *testing.T) {
 		for _, key := range names("new", c.news) {
 			table.Allow(key, fast, 1, int64(table.clock.Now()))
 		}
-		table.sweep(&s)
+		table.sweep(&s, goOn)
 		share := entries/sweepAll + sweepHold // it may end in the middle of a shard
 		got, least, most := int(table.Stats().Expired-before), c.least*c.news, sweepFull*c.news+share
 		if c.least == 0 {
@@ -185,7 +186,7 @@ func TestSweepPace(t *testing.T) {
 			t.Errorf("%+v: %d of %d expired in a sweep, want %d to %d", c, got, c.keys, least, most)
 		}
 		for range sweepAll + sweepAll/10 {
-			table.sweep(&s)
+			table.sweep(&s, goOn)
 		}
 		if n := int(table.Stats().Expired); n < c.keys {
 			t.Errorf("%+v: %d of %d have expired at last", c, n, c.keys)

@@ -18,7 +18,7 @@ import (
 //
 // Most checks find the entry of their key in the index and swap its word: they take no lock
 // and allocate nothing. Other checks take the lock of the counter. A new key takes the lock
-// of a shard of the index and costs two or three allocations.
+// of a shard of the index and costs two allocations or more.
 //
 // Rules must be valid and n not negative, and times must be readings of the clock that the
 // table was given.
