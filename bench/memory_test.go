@@ -150,7 +150,7 @@ func fill(b *testing.B, h holder, n int) {
 	}
 	last, still := uint64(0), 0
 	var known time.Time // when all keys were in memory
-	pollUntil(b, 2*time.Minute, "all keys are in memory, and at rest", func() bool {
+	pollUntil(b, 5*time.Minute, "all keys are in memory, and at rest", func() bool {
 		now := heap().Mallocs
 		all := h.live() > int64(n)*98/100
 		if all && known.IsZero() {

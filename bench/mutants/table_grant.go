@@ -29,7 +29,7 @@ var grantMutants = []mutant{
 	{
 		name:   "queued-and-nobody-wakes",
 		breaks: "What a lease admits after a report is reported when the reconciler happens to wake.",
-		file:   "internal/counter/queue.go",
+		file:   "internal/counter/grant.go",
 		old:    "	c.mu.Unlock()\n	if wake {\n		l.signal()",
 		new:    "	c.mu.Unlock()\n	if false && wake {\n		l.signal()",
 		by:     counters("TestLeasesQueueTheirCounter"),
@@ -37,7 +37,7 @@ var grantMutants = []mutant{
 	{
 		name:   "leased-since-never",
 		breaks: "A unit that a lease admits after a report has no age until the next.",
-		file:   "internal/counter/queue.go",
+		file:   "internal/counter/grant.go",
 		old:    "	c.dateLocked(max(now, c.last), c.usedLocked())\n	l :=",
 		new:    "	l :=",
 		by:     counters("TestLeasesQueueTheirCounter"),
@@ -45,7 +45,7 @@ var grantMutants = []mutant{
 	{
 		name:   "queued-for-nobody",
 		breaks: "When the link is closed each lease queues its counter.",
-		file:   "internal/counter/queue.go",
+		file:   "internal/counter/grant.go",
 		old:    `!c.is(inNormal|quarantined) && !l.closed.Load() && c.pushNormalLocked()`,
 		new:    `!c.is(inNormal|quarantined) && c.pushNormalLocked()`,
 		by:     counters("TestLeasesQueueTheirCounter"),

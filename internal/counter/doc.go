@@ -10,9 +10,10 @@
 //     lease has admitted, decides, and grants a new lease if it can (counter.go, check.go,
 //     grant.go). What it counts is a State of package algorithm: it does not know by which
 //     algorithm.
-//  3. A counter with a [Link] puts itself into a queue of the link when it has something to
-//     report (queue.go, link.go). The reconciler collects its report, and settles it when the
-//     authority has answered (sync.go).
+//  3. A counter with a [Link] is put into a queue of the link when it has something to report:
+//     by itself, or by the first check that its lease admits after a report (queue.go,
+//     link.go). The reconciler collects its report, and settles it when the authority has
+//     answered (sync.go).
 //
 // Entries belong to an index, which says which counter has which entry; this package knows no
 // index.

@@ -33,16 +33,14 @@ func (e *Entry) Take(print uint64, rule *limit.Rule, n, now int64) (level int64,
 			return 0, 0, Unanswered
 		}
 		is, level, v := l.decide(w, n, now)
+		c := e.counter.Load()
 		switch {
-		case v == Admitted && w&unqueued != 0:
-			c := e.counter.Load() // it is that of the word, if the word can be swapped
-			if e.word.CompareAndSwap(w, is) {
-				c.queueLeased(now)
-				return level, l.source, v
-			}
-		case v == Unanswered || v == Refused && e.word.Load() == w || v == Admitted && e.word.CompareAndSwap(w, is):
-			return level, l.source, v
+		case v == Refused && e.word.Load() != w, v == Admitted && !e.word.CompareAndSwap(w, is):
+			continue
+		case v == Admitted && w&unqueued != 0 && c != nil: // nil: after an ABA
+			c.queueLeased(now)
 		}
+		return level, l.source, v
 	}
 }
 

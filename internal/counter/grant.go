@@ -145,6 +145,19 @@ func (c *Counter) grantLocked() {
 	e.word.Store(w | (e.word.Load()+1)&generationMask)
 }
 
+// queueLeased puts c into the normal queue after a lease has admitted its first unit since c
+// was collected. The lease stays.
+func (c *Counter) queueLeased(now int64) {
+	c.mu.Lock()
+	c.dateLocked(max(now, c.last), c.usedLocked())
+	l := c.link()
+	wake := !c.dead && !c.is(inNormal|quarantined) && !l.closed.Load() && c.pushNormalLocked()
+	c.mu.Unlock()
+	if wake {
+		l.signal()
+	}
+}
+
 // alone is the epoch of all counters without a link. It never changes.
 var alone = newEpoch()
 

@@ -25,19 +25,6 @@ func (c *Counter) noteLocked() bool {
 	return wake
 }
 
-// queueLeased puts c into the normal queue after a lease has admitted its first unit since c
-// was collected. The lease stays.
-func (c *Counter) queueLeased(now int64) {
-	c.mu.Lock()
-	c.dateLocked(max(now, c.last), c.usedLocked())
-	l := c.link()
-	wake := !c.dead && !c.is(inNormal|quarantined) && !l.closed.Load() && c.pushNormalLocked()
-	c.mu.Unlock()
-	if wake {
-		l.signal()
-	}
-}
-
 func (c *Counter) pushNormalLocked() bool {
 	c.mark(inNormal)
 	c.link().normal.push(c, &c.nextNormal)

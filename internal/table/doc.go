@@ -11,7 +11,8 @@
 //  3. The clock is read meanwhile, once. All that follows uses that reading.
 //  4. If the entry has the fingerprint and a lease of this very rule, the lease decides by
 //     the word of the entry: it refuses, or admits by a compare-and-swap of the word
-//     (package counter). No lock is taken.
+//     (package counter). No lock is taken, but that of the counter for a moment by the first
+//     check after a report, which queues the counter for the next.
 //  5. Otherwise the counter decides under its mutex. Its full key is compared.
 //  6. If the index has no counter of the key, one is created under the lock of the shard.
 //
