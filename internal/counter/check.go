@@ -105,7 +105,7 @@ func (c *Counter) enter(now int64, rule *limit.Rule) (at int64, ok bool) {
 
 // enterLocked prepares c for a question and returns the time to decide at.
 func (c *Counter) enterLocked(now int64, rule *limit.Rule) int64 {
-	now, c.asked = max(now, c.last, 0), true
+	now, c.asked, c.revoked = max(now, c.last, 0), true, false
 	c.dropHistoryLocked(now)
 	p := c.part
 	if p == nil {

@@ -14,7 +14,8 @@ import (
 // safe for concurrent use, unless they say otherwise.
 //
 // It does what a lease cannot: merge an answer of the authority, roll a window, reserve,
-// change the rule. A check that a lease decides does not read the counter.
+// change the rule. A check that a lease decides does not read the counter, but the
+// first after a report, which queues it.
 type Counter struct {
 	latestRule atomic.Pointer[limit.Rule] // written under mu
 	hash       uint64                     // immutable
@@ -30,6 +31,7 @@ type Counter struct {
 	dead     bool
 	held     bool   // the policy holds it
 	asked    bool   // the counter itself was asked since the last Offer, or a lease that ended
+	revoked  bool   // there is no lease until the counter itself is asked, see Revoke
 	seen     uint32 // units that the lease had admitted at the last Offer
 	granted  uint32 // units of the lease when granted; unitsRefused: a refusal; 0: no lease
 	counted  uint32 // units of the lease that the group has counted already

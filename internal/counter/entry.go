@@ -21,7 +21,8 @@ type Entry struct {
 }
 
 // Take decides a check for n units, at least 1, of the key with this fingerprint. level is
-// what a leaky bucket holds after it, in ticks.
+// what a leaky bucket holds after it, in ticks. The first check that is admitted after a report
+// locks the counter, to queue it.
 func (e *Entry) Take(print uint64, rule *limit.Rule, n, now int64) (level int64, src limit.Source, v Verdict) {
 	for {
 		w := e.word.Load()

@@ -107,11 +107,14 @@ type Dropped struct {
 func (c *Counter) Drop(most Retention, now int64) (d Dropped, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	valid := c.granted != 0 && c.entry.lease.Load().isValid(now)
 	if c.granted != unitsRefused {
 		c.revokeLocked(now) // else units might be admitted after c was looked at
 	}
 	if d.Retention = c.retentionLocked(now); d.Retention > most {
-		c.grantLocked()
+		if valid { // else it would get a lease of its own, of which nobody may ask
+			c.grantLocked()
+		}
 		return d, false
 	}
 	c.revokeLocked(now)

@@ -40,9 +40,11 @@ func (c *Counter) Survey(now int64, s *Survey) {
 	}
 }
 
-// Revoke ends the lease of c, if it has one, so that c decides the next check.
+// Revoke ends the lease of c, if it has one, so that c decides the next check: until then it
+// grants none.
 func (c *Counter) Revoke(now int64) {
 	c.lock(now)
+	c.revoked = true
 	c.mu.Unlock()
 }
 
@@ -98,14 +100,14 @@ func (c *Counter) usedLocked() int64 {
 // spentLocked books the units that a lease has admitted. w is its last word.
 func (c *Counter) spentLocked(l *lease, w uint64, used, now int64) {
 	c.last = max(c.last, l.askedLast(w))
-	// The state is as it was at the grant: c was not locked since.
+	// The state is as it was at the grant: all that changes it revokes the lease before.
 	c.state().Spend(c.rule(), now, c.last, used, l.emptyAt(w))
 	c.indebtLocked(used)
 }
 
 // grantLocked grants a lease, if c can. A folded window stays folded.
 func (c *Counter) grantLocked() {
-	if c.entry == nil || c.dead || c.granted != 0 || c.last == math.MinInt64 || c.is(quarantined) {
+	if c.entry == nil || c.dead || c.revoked || c.granted != 0 || c.last == math.MinInt64 || c.is(quarantined) {
 		return
 	}
 	defer c.refoldLocked(c.isFolded())
@@ -146,12 +148,16 @@ func (c *Counter) grantLocked() {
 }
 
 // queueLeased puts c into the normal queue after a lease has admitted its first unit since c
-// was collected. The lease stays.
+// was collected. The lease stays. Its word says until c is queued that c is not: each check that
+// admits meanwhile comes here, so that none ends before its units are sure to be reported.
 func (c *Counter) queueLeased(now int64) {
 	c.mu.Lock()
 	c.dateLocked(max(now, c.last), c.usedLocked())
 	l := c.link()
 	wake := !c.dead && !c.is(inNormal|quarantined) && !l.closed.Load() && c.pushNormalLocked()
+	if c.granted != 0 {
+		c.entry.word.And(^uint64(unqueued))
+	}
 	c.mu.Unlock()
 	if wake {
 		l.signal()

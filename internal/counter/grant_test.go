@@ -1,6 +1,7 @@
 package counter
 
 import (
+	"runtime"
 	"testing"
 	"time"
 
@@ -112,8 +113,21 @@ func TestLeasesQueueTheirCounter(t *testing.T) {
 		settle(1)
 		link.Drain(func(*Counter, bool) {})
 		link.Sleep()
-		for i := range 3 {
-			if v := byLease(c, r, 1, grantAt+int64(i)); v != Admitted || !c.is(inNormal) {
+		c.mu.Lock() // as if the first check were interrupted before it could queue the counter
+		first := make(chan Verdict)
+		go func() { first <- byLease(c, r, 1, grantAt) }()
+		for unitsOf(c.entry.word.Load()) == c.granted {
+			runtime.Gosched()
+		}
+		if c.entry.word.Load()&unqueued == 0 {
+			t.Errorf("%v: the word says that the counter is queued, and it is not", r)
+		}
+		c.mu.Unlock()
+		if v := <-first; v != Admitted {
+			t.Fatalf("%v: %v", r, v)
+		}
+		for i := range 2 {
+			if v := byLease(c, r, 1, grantAt+int64(i)); v != Admitted || !c.is(inNormal) || c.entry.word.Load()&unqueued != 0 {
 				t.Fatalf("%v: %v, queued %v", r, v, c.is(inNormal))
 			}
 		}
@@ -158,6 +172,40 @@ func TestWhoIsNotQueuedRefusesItself(t *testing.T) {
 	c.Check(grantAt, 1, r)
 	if v := byLease(c, r, 1, grantAt); v != Refused || !c.is(inNormal) {
 		t.Errorf("%v, queued %v", v, c.is(inNormal))
+	}
+}
+
+// A lease that was revoked, so that the next check is noticed, is not granted by a report, nor by
+// a look.
+func TestRevokedUntilAsked(t *testing.T) {
+	r := slow(100)
+	c, _ := newShared(r)
+	c.Check(grantAt, 1, r)
+	c.Revoke(grantAt)
+	answer(t, c, grantAt, arith.Of(r.Arith()).Cost(1))
+	c.Drop(Idle, grantAt)
+	if v := byLease(c, r, 1, grantAt); v != Unanswered {
+		t.Errorf("%v before the counter was asked", v)
+	}
+	c.Check(grantAt, 1, r)
+	if v := byLease(c, r, 1, grantAt); v != Admitted {
+		t.Errorf("%v after the counter was asked", v)
+	}
+}
+
+// A look at a counter whose lease has ended makes no other, and one that is valid goes on.
+func TestLooksMakeNoLeases(t *testing.T) {
+	r := windowRule(t, 100, time.Hour, 10)
+	c, link := newShared(r)
+	link.Part(1).SetOffset(0, 1)
+	c.Check(grantAt, 1, r)
+	if c.Drop(Idle, grantAt); byLease(c, r, 1, grantAt) != Admitted {
+		t.Error("a look has ended a lease")
+	}
+	link.SetMode(1, true)
+	link.SetMode(1, false)
+	if c.Drop(Idle, grantAt+int64(time.Minute)); c.granted != 0 {
+		t.Error("a look has made a lease")
 	}
 }
 

@@ -87,6 +87,11 @@ func (l *lease) fits(rule *limit.Rule, last int64, src limit.Source, epoch *epoc
 		last >= l.base && last-l.base <= l.span/2
 }
 
+// isValid reports whether l can answer at now.
+func (l *lease) isValid(now int64) bool {
+	return uint64(now-l.base) < uint64(l.span) && l.epoch.n.Load() == l.made
+}
+
 // emptyAt returns when a leaky bucket is empty by the word w; of a window the zero time.
 func (l *lease) emptyAt(w uint64) arith.Span {
 	if l.perNS == 0 {
@@ -100,7 +105,7 @@ func (l *lease) emptyAt(w uint64) arith.Span {
 // level is what a leaky bucket then holds, in ticks.
 func (l *lease) decide(w uint64, n, now int64) (is uint64, level int64, v Verdict) {
 	at, time := now-l.base, timeOf(w)
-	if uint64(at) >= uint64(l.span) || l.epoch.n.Load() != l.made {
+	if !l.isValid(now) {
 		return 0, 0, Unanswered
 	}
 	if refuses(w) {

@@ -24,7 +24,8 @@ const ClosedRetry = time.Second
 // Link connects counters to the reconciler (package hybrid), which
 // reconciles them with an authority. Counters read from it the multiplier of a unit and how
 // far the authority's clock is ahead. They put themselves into its queues when they have
-// something to report. All of it is lock-free: a check never waits for the reconciler. The zero Link is not usable, see [NewLink].
+// something to report. All of it is lock-free: a check waits for the reconciler no longer than
+// that holds the lock of the counter. The zero Link is not usable, see [NewLink].
 type Link struct {
 	parts    []Part // one per shard of the authority
 	any      Part   // of no shard, see Part

@@ -3,7 +3,7 @@ package counter
 // The word of an entry is what most checks read and swap. From the top:
 //
 //	48 bits  time
-//	 1 bit   set: the check that admits puts the counter into the queue of the reconciler
+//	 1 bit   set: a check that admits puts the counter into the queue of the reconciler
 //	11 bits  units left of the lease; 0: there is no lease, ask the counter
 //	 4 bits  generation of the lease, which wraps
 //
@@ -31,7 +31,7 @@ func newWord(time int64, units uint32) uint64 {
 	return uint64(time)<<wordTime | uint64(units)<<wordUnits
 }
 
-// spend returns w with a new time and n units fewer, of a counter that is queued.
+// spend returns w with a new time and n units fewer.
 func spend(w uint64, time, n int64) uint64 {
-	return uint64(time)<<wordTime | w&(unqueued-1) - uint64(n)<<wordUnits
+	return uint64(time)<<wordTime | w&(1<<wordTime-1) - uint64(n)<<wordUnits
 }

@@ -18,9 +18,10 @@
 //
 // The word has all that [Table.AllowBy] needs, and for a leaky bucket all that
 // [Table.Take] and [Table.Peek] of one unit report. All other calls begin at step 5, and
-// so does a key without a lease: of a sliding log, of a pair of rows that was full, of a
-// rule whose numbers are too large, while a leaky bucket takes more than 39 hours to run empty, or while
-// a unit does not count as one. A [Handle] remembers the entry and so begins at step 3.
+// so do a Peek of a key that was not used since its last report, and a key without a lease:
+// of a sliding log, of a pair of rows that was full, of a rule whose numbers are too large,
+// while a leaky bucket takes more than 39 hours to run empty, or while a unit does not count
+// as one. A [Handle] remembers the entry and so begins at step 3.
 //
 // # Which keys are kept
 //

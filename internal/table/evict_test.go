@@ -127,7 +127,7 @@ func TestWhoMustStay(t *testing.T) {
 		}
 	})
 	for _, key := range names("k", 4) {
-		table.Allow(key, rule, 0, now) // is queued, and may grant
+		table.Allow(key, rule, 0, now) // is queued
 		if key == "k 2" {
 			continue
 		}
