@@ -25,8 +25,8 @@ func (c *core) applyMode(shard int) {
 	}
 }
 
-// applyUnplaced gives the multiplier to keys without a counter of their own.
-func (c *core) applyUnplaced() {
+// applyWithoutShard gives the multiplier to keys without a counter of their own.
+func (c *core) applyWithoutShard() {
 	gone := true
 	c.multipliersChanged = false
 	for i := range c.shards {

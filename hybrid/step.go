@@ -63,7 +63,7 @@ func (c *core) step(now, localNow int64, ev event) []effect {
 	c.checkReturned()
 	c.assess()
 	if c.multipliersChanged {
-		c.applyUnplaced()
+		c.applyWithoutShard()
 	}
 	c.pump()
 	c.checkFlushes()

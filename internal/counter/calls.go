@@ -146,7 +146,7 @@ func (c *Counter) Follow(link *Link, now int64) {
 	c.lock(now)
 	defer c.unlock()
 	c.state() // unfolds it with the multiplier that it was folded with
-	c.setMode(link.any.mode.Load())
+	c.setMode(link.noShard.mode.Load())
 }
 
 // RefuseAll makes c refuse every check. Call it before the first.

@@ -28,7 +28,7 @@ const ClosedRetry = time.Second
 // that holds the lock of the counter. The zero Link is not usable, see [NewLink].
 type Link struct {
 	parts    []Part // one per shard of the authority
-	any      Part   // of no shard, see Part
+	noShard  Part   // see Part
 	shardOf  func(key string) int
 	fallback atomic.Int64 // mode of quarantined counters
 	lag      atomic.Int64 // see SetLag, ns
@@ -122,8 +122,8 @@ func (p *Part) Step(ns, at, server int64) {
 func NewLink(pace Pace, shards int, shardOf func(key string) int) *Link {
 	l := &Link{pace: pace, parts: make([]Part, shards), shardOf: shardOf, wake: make(chan struct{}, 1)}
 	l.nodes.Store(1)
-	l.any.link, l.any.shard, l.any.epoch = l, -1, newEpoch()
-	l.any.slack.Store(-1)
+	l.noShard.link, l.noShard.shard, l.noShard.epoch = l, -1, newEpoch()
+	l.noShard.slack.Store(-1)
 	for i := range l.parts {
 		l.parts[i].link, l.parts[i].shard, l.parts[i].epoch = l, i, newEpoch()
 		l.parts[i].slack.Store(-1)
@@ -152,7 +152,7 @@ func modeDegraded(m int64) bool    { return m&1 != 0 }
 // for shards that have not answered, and its mode that of keys without a counter.
 func (l *Link) Part(shard int) *Part {
 	if shard < 0 || shard >= len(l.parts) {
-		return &l.any
+		return &l.noShard
 	}
 	return &l.parts[shard]
 }
@@ -162,7 +162,7 @@ func (l *Link) SetMode(multiplier int64, degraded bool) {
 	for i := range l.parts {
 		l.parts[i].SetMode(multiplier, degraded)
 	}
-	l.any.SetMode(multiplier, degraded)
+	l.noShard.SetMode(multiplier, degraded)
 }
 
 // SetFallback sets the multiplier of units in quarantined counters.
@@ -179,14 +179,14 @@ func (l *Link) SetMaxDebt(d time.Duration) { l.maxDebt = int64(d) }
 func (l *Link) partOf(key string) (p *Part, off int64, sure bool) {
 	p = l.Part(l.shardOf(key))
 	if off, sure = p.clock(); !sure {
-		off, sure = l.any.clock()
+		off, sure = l.noShard.clock()
 	}
 	return p, off, sure
 }
 
 // Source returns on what knowledge a decision rests about a key that has no counter.
 func (l *Link) Source() limit.Source {
-	if modeDegraded(l.any.mode.Load()) {
+	if modeDegraded(l.noShard.mode.Load()) {
 		return limit.SourceDegraded
 	}
 	return limit.SourceUnsynced
