@@ -29,9 +29,12 @@ const (
 	// SourceInvalid is a limiter that was asked what it cannot decide: n is negative,
 	// or the rule is nil, zero or not supported. The answer is denied, for ever.
 	SourceInvalid
+	// SourceNotice is a hybrid limiter that another node has told that the key is used up, and
+	// that would have admitted otherwise. The answer is denied.
+	SourceNotice
 )
 
-var sourceNames = [...]string{"local", "remote", "unsynced", "synced", "degraded", "invalid"}
+var sourceNames = [...]string{"local", "remote", "unsynced", "synced", "degraded", "invalid", "notice"}
 
 // String returns the source as one lower-case word.
 func (s Source) String() string {

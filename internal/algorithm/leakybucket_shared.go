@@ -201,6 +201,14 @@ func (f *LeakyBucket) KnownUnits(r *arith.Rule, now int64) int64 {
 	return r.Whole(r.Sub(f.Known, arith.Span{NS: now}))
 }
 
+// FullUntil reports whether one unit more than is known would spill at now, and until when.
+func (f *LeakyBucket) FullUntil(r *arith.Rule, now int64) (until int64, full bool) {
+	a := f.under()
+	known := r.Sub(f.Known, r.Add(a.sentBack.span, a.back.span))
+	until = int64(r.Sub(r.Add(known, r.Cost(1)), r.Full).Ceil())
+	return until, until > now
+}
+
 // Blank reports whether all that is known has leaked.
 func (f *LeakyBucket) Blank(now int64) bool { return f.Known.NS <= now }
 

@@ -99,6 +99,9 @@ type Exchanger interface {
 	KnownState(r *arith.Rule, now int64) (level arith.Span, buckets []Bucket)
 	// KnownUnits returns what is known, in units, rounded down.
 	KnownUnits(r *arith.Rule, now int64) int64
+	// FullUntil reports whether what is known leaves no room for one unit at now, and from when
+	// on one fits if no other comes.
+	FullUntil(r *arith.Rule, now int64) (until int64, full bool)
 	// Blank reports whether nothing that is known counts any more.
 	Blank(now int64) bool
 	// Forgive notes that the authority has not booked n of the units sent.

@@ -26,6 +26,7 @@ func (unshared) KnownState(*arith.Rule, int64) (level arith.Span, buckets []Buck
 	return level, nil
 }
 func (unshared) KnownUnits(*arith.Rule, int64) int64           { return 0 }
+func (unshared) FullUntil(*arith.Rule, int64) (int64, bool)    { return 0, false }
 func (unshared) Blank(int64) bool                              { return true }
 func (unshared) Forgive(*arith.Rule, int64)                    {}
 func (unshared) Settle(*arith.Rule, Answer, int64) (s Settled) { return s }

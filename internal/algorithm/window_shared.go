@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/decision"
 )
 
 // Units returns the units that are not sent, and those that are sent and not acknowledged.
@@ -46,6 +47,19 @@ func (w *Window) KnownUnits(r *arith.Rule, now int64) (used int64) {
 		used = min(used+u, MaxUnits)
 	}
 	return used
+}
+
+// FullUntil reports whether what is known fills the limit at now, and until when, see [Exchanger].
+func (w *Window) FullUntil(r *arith.Rule, now int64) (until int64, full bool) {
+	if w.known == nil || w.KnownUnits(r, now) < r.Limit {
+		return 0, false
+	}
+	counts := slices.Clone(w.known)
+	for i := range w.back {
+		counts[i] = max(counts[i]-w.back[i]-w.sentBack[i], 0)
+	}
+	res := decision.Window(r, false, 1, 1, counts, w.last, time.Duration(w.elapsed(r, now)))
+	return now + int64(res.RetryAfter), res.Remaining == 0
 }
 
 // Blank reports whether nothing that is known is in the window.

@@ -64,6 +64,16 @@ func (r *Rule) SameShape(o *Rule) bool {
 		r.Period == o.Period && r.Kept == o.Kept && r.Width == o.Width
 }
 
+// ShapeHash is equal, in every process, for rules of one name that count alike, see SameShape.
+func (r *Rule) ShapeHash() uint32 {
+	h := r.Hash
+	for _, v := range [...]int64{r.Units, int64(r.Period), int64(r.Kept), int64(r.Width)} {
+		h = (h ^ uint64(v)) * 0x9e3779b97f4a7c15
+		h ^= h >> 29
+	}
+	return uint32(h >> 32)
+}
+
 // Horizon returns how long a unit may matter: the time in which a full leaky bucket
 // drains, or the window plus one bucket.
 func (r *Rule) Horizon() time.Duration {

@@ -15,11 +15,11 @@ func (c *Counter) TakeAtMost(now, n int64, rule *limit.Rule) (granted int64, res
 		return 0, res, false
 	}
 	c.decideLocked(now, 0, false) // moves a window on
-	if granted = min(n, c.roomLocked(now)); granted > 0 && !c.decideLocked(now, granted, true) {
+	if granted = min(n, c.roomLocked(now)); granted > 0 && !c.judgeLocked(now, granted, true) {
 		granted = 0
 	}
 	// If nothing could be granted, RetryAfter is that of one unit.
-	res = c.describeLocked(now, min(n, 1), granted > 0 || n == 0)
+	res = c.answerLocked(now, min(n, 1), granted > 0 || n == 0)
 	c.unlockAndNote()
 	return granted, res, true
 }
@@ -59,6 +59,7 @@ func (c *Counter) handBackLocked(now, n int64, cost arith.Span, reported bool) (
 		c.more.history.backGen = c.gen()
 	}
 	c.rollLocked(now)
+	c.notice = nil // there is room
 	back, withdrawn := c.state().Refund(c.rule(), now, n, modeMultiplier(c.mode()), cost, c.leastLocked(now), reported && c.link() != nil)
 	if c.link() != nil {
 		c.link().withdrawn.Add(withdrawn)
@@ -113,6 +114,7 @@ func (c *Counter) Renew(now int64, rule *limit.Rule, a Renewal) (ok bool) {
 
 func (c *Counter) renewLocked(now int64, a Renewal) (wake bool) {
 	h := c.voidBookingsLocked(now)
+	c.notice = nil
 	c.mark(raising)
 	c.note(voided, c.is(inFlight))
 	h.gen, h.serverNow, h.witness, h.clockGap = a.Gen, a.ServerNow, a.At+int64(c.rule().Horizon()), c.currentClockGap()
@@ -147,6 +149,9 @@ func (c *Counter) Follow(link *Link, now int64) {
 	defer c.unlock()
 	c.state() // unfolds it with the multiplier that it was folded with
 	c.setMode(link.noShard.mode.Load())
+	if p, _, _ := link.partOf(c.key); !c.hashed {
+		c.notice = link.kept(c, c.Rule(), p)
+	}
 }
 
 // RefuseAll makes c refuse every check. Call it before the first.

@@ -28,6 +28,9 @@ func New(key string, rule *limit.Rule, hash uint64, link *Link, group *Group, no
 		c.freshAt = max(now, 0)
 	}
 	c.beginLocked(rule, now, off, sure)
+	if link != nil {
+		c.notice = link.kept(c, rule, c.part)
+	}
 	return c
 }
 
@@ -48,11 +51,13 @@ func (c *Counter) Check(now, n int64, rule *limit.Rule) (allowed bool, src limit
 	}
 	isNew := c.last == math.MinInt64
 	now = c.enterLocked(now, rule)
-	allowed = c.decideLocked(now, n, true)
+	allowed = c.judgeLocked(now, n, true)
 	if !allowed && n == 1 {
 		c.refusedLocked(now)
 	}
-	src = c.sourceLocked()
+	if src = c.sourceLocked(); !allowed {
+		src = c.refusalSourceLocked(now, n)
+	}
 	c.endCheckLocked(isNew)
 	return allowed, src, true
 }
@@ -67,8 +72,8 @@ func (c *Counter) Ask(now, n int64, rule *limit.Rule, book bool) (res limit.Resu
 	}
 	isNew := c.last == math.MinInt64
 	now = c.enterLocked(now, rule)
-	allowed := c.decideLocked(now, n, book)
-	res = decision.Judged(rule, c.describeLocked(now, n, allowed))
+	allowed := c.judgeLocked(now, n, book)
+	res = decision.Judged(rule, c.answerLocked(now, n, allowed))
 	if !allowed && n == 1 {
 		c.refusedLocked(now)
 	}
@@ -106,6 +111,7 @@ func (c *Counter) enter(now int64, rule *limit.Rule) (at int64, ok bool) {
 // enterLocked prepares c for a question and returns the time to decide at.
 func (c *Counter) enterLocked(now int64, rule *limit.Rule) int64 {
 	now, c.asked, c.revoked = max(now, c.last, 0), true, false
+	c.unmark(denied)
 	c.dropHistoryLocked(now)
 	p := c.part
 	if p == nil {

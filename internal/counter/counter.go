@@ -49,6 +49,9 @@ type Counter struct {
 	born                   int64    // when the newest unit that it knows was booked, by its clock; noAnswer: it has not answered yet
 	nextNormal, nextUrgent *Counter // owned by the stacks of the link
 	more                   *more
+
+	notice      *heardNotice // what another node has said; nil: nothing
+	lingerUntil int64        // see lingerLocked, ns; 0: an urgent report does not wait
 }
 
 // noAnswer is the value of born before the first answer of the authority.

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/hybridlimit/hybridlimit/internal/algorithm"
+	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // A counter that is not locked has granted a lease to its entry, if it can. Locking it
@@ -72,6 +73,7 @@ func (c *Counter) unlockAndNote() {
 // revokeLocked ends the lease and adds to c what the lease has admitted.
 func (c *Counter) revokeLocked(now int64) {
 	c.refusesUntil = 0
+	c.unmark(byNotice)
 	granted := c.granted
 	if granted == 0 {
 		return
@@ -127,6 +129,9 @@ func (c *Counter) grantLocked() {
 		}
 	}
 	r, src := c.latestRule.Load(), c.sourceLocked()
+	if c.is(byNotice) {
+		src = limit.SourceNotice
+	}
 	l := e.lease.Load()
 	if !l.fits(r, c.last, src, epoch, made) {
 		if l = c.group.Leases.of(r, c.last, src, epoch, made, shard); l == nil {
@@ -170,8 +175,8 @@ var alone = newEpoch()
 // spareLocked returns how many units a lease of c may have: fewer than make a report urgent,
 // and no more than fit into a window. A leaky bucket is bounded by its level instead.
 func (c *Counter) spareLocked() int64 {
-	if modeMultiplier(c.mode()) != 1 {
-		return 0
+	if modeMultiplier(c.mode()) != 1 || c.is(inUrgent) && c.lingerUntil != 0 || c.notice != nil && c.noticeLocked(c.last) != nil {
+		return 0 // each unit must be seen: it may move the report forward, or be refused
 	}
 	left := algorithm.MaxUnits - c.pendUnits()
 	if c.part != nil && !c.is(inUrgent|inFlight) && !modeDegraded(c.mode()) {
@@ -206,17 +211,26 @@ const refuseFor = 10_000_000_000
 // refusedLocked notes that c has refused one unit at now, and until when it will refuse.
 func (c *Counter) refusedLocked(now int64) {
 	r, w := c.rule(), modeMultiplier(c.mode())
-	until := now + refuseFor
+	until, fits := now+refuseFor, int64(math.MaxInt64)
+	switch alone := c.refusalSourceLocked(now, 1) == limit.SourceNotice; {
+	case alone:
+		c.mark(byNotice)
+		fits = c.notice.until
+	case w >= 0 && r.Limit > 0:
+		c.mark(denied)
+		fits = c.state().FitsAt(r, now, r.Multiplied(1, w))
+	}
 	if c.part != nil {
-		// A refusing key asks the authority once a lag, so that it learns of a reset or a
-		// refund.
-		if until = c.freshAt + c.lag(); until <= now {
-			until = now + c.lag() // this check has queued it for a report
+		// A refusing key goes on asking the authority, so that it learns of a reset or a refund.
+		wait := c.askAfterLocked()
+		if until = c.freshAt + wait; until <= now {
+			until = now + wait // this check has queued it for a report
+		}
+		if wait > c.lag() {
+			c.setUrgentAt(1) // it asks late: the first unit that fits again must not wait for that
 		}
 	}
-	if w >= 0 && r.Limit > 0 {
-		until = min(until, c.state().FitsAt(r, now, r.Multiplied(1, w)))
-	}
+	until = min(until, fits)
 	if until > now {
 		c.refusesUntil = until
 	}

@@ -45,6 +45,8 @@ type Link struct {
 	idle      atomic.Bool // the reconciler sleeps
 	closed    atomic.Bool
 	wake      chan struct{}
+	notices   noticeSet
+	hearing   atomic.Bool // see SetHearing
 }
 
 // Pace says how often the counters of a [Link] report.
@@ -235,7 +237,10 @@ func (l *Link) Sleep() bool {
 // Drain hands every waiting counter to f, in the order of arrival.
 func (l *Link) Drain(f func(c *Counter, urgent bool)) {
 	l.idle.Store(false)
-	l.urgent.drain(func(c *Counter) **Counter { return &c.nextUrgent }, func(c *Counter) { f(c, true) })
+	l.urgent.drain(func(c *Counter) **Counter { return &c.nextUrgent }, func(c *Counter) {
+		c.unstack()
+		f(c, true)
+	})
 	l.normal.drain(func(c *Counter) **Counter { return &c.nextNormal }, func(c *Counter) { f(c, false) })
 }
 

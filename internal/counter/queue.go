@@ -1,5 +1,7 @@
 package counter
 
+import "github.com/hybridlimit/hybridlimit/internal/algorithm"
+
 // noteLocked puts c into the queues of the reconciler if it has something to report
 // or to ask. It returns whether the reconciler should be woken.
 func (c *Counter) noteLocked() bool {
@@ -13,16 +15,69 @@ func (c *Counter) noteLocked() bool {
 	if l.closed.Load() {
 		return false
 	}
-	// Nothing is urgent while the authority is away.
-	if near && !c.is(inUrgent) && !modeDegraded(c.mode()) {
-		c.mark(inUrgent)
-		wake = l.urgent.push(c, &c.nextUrgent)
+	if near && !modeDegraded(c.mode()) { // nothing is urgent while the authority is away
+		wake = c.pushUrgentLocked(unsynced)
 	}
 	// Refused or not, a key in use needs a fresh view: see Due.
 	if !c.is(inNormal) {
 		wake = c.pushNormalLocked() || wake
 	}
 	return wake
+}
+
+// pushUrgentLocked puts c, which has so many pending units, into the urgent queue, or moves the
+// report forward that lingers there. It returns whether the reconciler should be woken.
+func (c *Counter) pushUrgentLocked(pending int64) (wake bool) {
+	until := c.lingerLocked(c.last, pending)
+	switch {
+	case !c.is(inUrgent):
+		c.mark(inUrgent)
+	case c.lingerUntil == 0 || until >= c.lingerUntil-leastLinger:
+		return false
+	}
+	if c.lingerUntil = until; c.is(stacked) {
+		return false
+	}
+	c.mark(stacked)
+	return c.link().urgent.push(c, &c.nextUrgent)
+}
+
+// leastLinger is the shortest time, in ns, for which it pays to let a report wait for others.
+const leastLinger = 1_000_000
+
+// lingerLocked returns until when an urgent report of so many pending units may wait for those
+// of other keys; 0: not at all. It may as long as all nodes together, if each hides as many, can
+// hide no more than is left, and for no longer than it takes all of them to admit a hundredth of
+// the limit.
+func (c *Counter) lingerLocked(now, pending int64) (until int64) {
+	r, n := c.rule(), c.link().nodes.Load()
+	if c.born == noAnswer || c.is(hurried) || algorithm.Times(pending, n) > r.Limit-c.state().KnownUnits(r, now) {
+		return 0
+	}
+	since := c.freshAt // one unit says nothing of the rate
+	if pending > 1 {
+		since = c.since
+	}
+	linger := float64(now-since) / float64(pending) * float64(r.Limit) / float64(100*n)
+	if linger = min(linger, float64(c.link().pace.Interval)); linger < leastLinger {
+		return 0
+	}
+	return now + int64(linger)
+}
+
+// LingerUntil returns until when, in the counters' time, the urgent report of c may wait for
+// others; 0: not at all.
+func (c *Counter) LingerUntil() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lingerUntil
+}
+
+// unstack notes that c has left the urgent stack of the link.
+func (c *Counter) unstack() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unmark(stacked)
 }
 
 func (c *Counter) pushNormalLocked() bool {
@@ -63,3 +118,13 @@ func (c *Counter) hasReportLocked(now int64) bool {
 
 // lag returns the longest, in ns, that the view of a shared counter may be out of date.
 func (c *Counter) lag() int64 { return c.link().pace.lag(c.rule()) }
+
+// askAfterLocked returns how old, in ns, the view of c may become before it is fetched again: a
+// lag, or longer if the authority has said that the key is used up, and that there is room again
+// would be said by a notice.
+func (c *Counter) askAfterLocked() int64 {
+	if c.is(denied) && c.born != noAnswer && c.link().hearing.Load() && !modeDegraded(c.mode()) && !c.is(quarantined) && c.unsyncedUnits() == 0 {
+		return max(c.lag(), RefusedLag)
+	}
+	return c.lag()
+}

@@ -51,6 +51,9 @@ type Answer struct {
 	ServerNow int64      // the authority's time then, ns
 	Slack     int64      // uncertainty of At, ns
 	Late      int64      // by how much At may be too late, ns
+	Sent      int64      // our time at which the exchange began, ns
+	Announce  bool       // units were booked now, and not for the first time after an outage
+	Returned  bool       // units were handed back
 }
 
 // Outcome is what the reconciler has to do after an answer.
@@ -59,6 +62,9 @@ type Outcome struct {
 	Again     bool  // there is more to report: put the counter into the normal queue
 	Urgent    bool  // it is urgent: put the counter into the urgent queue as well
 	Overshoot int64 // units by which the authority's total is above the limit
+
+	Notice *Notice // to be told to the other nodes; nil: nothing
+
 }
 
 // Shard returns the shard of the counter, which must have a link.
@@ -72,12 +78,12 @@ func (c *Counter) Due() int64 {
 	if c.born == noAnswer || c.is(raising|outdated) || !c.isFolded() && c.state().HasReturns() {
 		return math.MinInt64
 	}
-	return c.freshAt + c.lag()
+	return c.freshAt + c.askAfterLocked()
 }
 
 // staleLocked reports whether the view is to be fetched again.
 func (c *Counter) staleLocked(now int64) bool {
-	return c.born == noAnswer || c.is(outdated) || now-c.freshAt >= c.lag()
+	return c.born == noAnswer || c.is(outdated) || now-c.freshAt >= c.askAfterLocked()
 }
 
 // Collect begins an exchange and returns what c has to report at now; urgent says
@@ -146,7 +152,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	if c.since != 0 { // what is left was admitted after the flight was collected
 		c.since = max(c.since, a.At-a.Slack)
 	}
-	c.unmark(inFlight | quarantined | voided | outdated)
+	c.unmark(inFlight | quarantined | voided | outdated | hurried)
 	if a.Raised && !void {
 		c.unmark(raising)
 	}
@@ -167,6 +173,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 		a.Level, a.Buckets = arith.Span{NS: math.MinInt64}, nil // empty, since when is not known
 	}
 	out, restore, otherClock := Outcome{}, false, false
+	wasFull := a.Returned && c.state().KnownUnits(c.rule(), max(now, c.last)) >= c.rule().Limit-1
 	c.state().Forgive(c.rule(), a.Forgiven)
 	switch {
 	case void:
@@ -206,6 +213,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	// Half of this node's fair part of what is left. When so much has been admitted without
 	// a report, the report is urgent.
 	c.setUrgentAt((c.rule().Limit - used) / (2 * c.link().nodes.Load()))
+	out.Notice = c.announceLocked(max(now, c.last), a, wasFull)
 	if out = c.queueLocked(max(now, c.last), out); !out.Again {
 		c.dropHistoryLocked(max(now, c.last))
 		c.foldLocked()
@@ -259,8 +267,9 @@ func (c *Counter) lateLocked(late int64, stands bool) {
 func (c *Counter) queueLocked(now int64, out Outcome) Outcome {
 	c.dateLocked(now, 0)
 	out.Again = c.hasReportLocked(now) && c.joinNormalLocked()
-	if c.pendUnits() >= int64(c.urgentAt) && !c.is(inUrgent) && !modeDegraded(c.mode()) {
+	if pending := c.pendUnits(); pending >= int64(c.urgentAt) && !c.is(inUrgent) && !modeDegraded(c.mode()) {
 		c.mark(inUrgent)
+		c.lingerUntil = c.lingerLocked(now, pending)
 		out.Urgent = true
 	}
 	return out

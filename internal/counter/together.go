@@ -94,11 +94,11 @@ func decideTogether(list []Asked, checks []limit.Check, now int64, out []limit.R
 		rule := checks[a.Check].Rule
 		at := a.Counter.enterLocked(now, rule)
 		res := &out[a.Check]
-		if a.Counter.decideLocked(at, a.total, false) {
+		if a.Counter.judgeLocked(at, a.total, false) {
 			*res = limit.Result{Allowed: true, Source: a.Counter.sourceLocked()}
 			continue
 		}
-		*res = decision.Judged(rule, a.Counter.describeLocked(at, a.total, false))
+		*res = decision.Judged(rule, a.Counter.answerLocked(at, a.total, false))
 		all = all && res.Allowed
 	}
 	for i := range list {
@@ -110,7 +110,7 @@ func decideTogether(list []Asked, checks []limit.Check, now int64, out []limit.R
 			*res = a.Counter.describeLocked(at, q.Units(), true)
 			res.Source = src
 		} else if res.Allowed && !res.WouldRefuse {
-			*res = a.Counter.describeLocked(at, a.total, true)
+			*res = a.Counter.answerLocked(at, a.total, true)
 		}
 		if a.Counter.link() != nil && a.Counter.noteLocked() {
 			wake = a.Counter.link()

@@ -13,7 +13,8 @@ const (
 	Unsynced = iota
 	Synced
 	Degraded
-	Local // not shared through Redis
+	Local  // not shared through Redis
+	Notice // refused because of another node's notice
 	Groups
 )
 
@@ -21,7 +22,7 @@ const (
 var groupOf = [8]uint8{
 	limit.SourceLocal: Local, limit.SourceRemote: Local,
 	limit.SourceUnsynced: Unsynced, limit.SourceSynced: Synced, limit.SourceDegraded: Degraded,
-	limit.SourceInvalid: Local, 6: Local, 7: Local, // there are no such sources
+	limit.SourceInvalid: Local, limit.SourceNotice: Notice, 7: Local, // there is no such source
 }
 
 // group returns the group of a source.
@@ -45,7 +46,7 @@ type cell struct {
 	units  [Groups]atomic.Int64     // admitted by the latter
 	wrong  atomic.Uint64            // invalid checks
 	passed atomic.Uint64            // checks that only a dry run admitted
-	_      [16]byte
+	_      [40]byte
 }
 
 // stackBits says how large blocks of stack are whose goroutines use the same cell: 2 KiB.
