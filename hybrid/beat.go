@@ -23,7 +23,11 @@ func (c *core) sendBeat() {
 	}
 	c.beats.begin(b)
 	c.stats.beats.Add(1)
-	c.emit(efBeat{id: b.id, node: b.node, shards: b.shards})
+	ef := efBeat{id: b.id, node: b.node, shards: b.shards}
+	if h := &c.notices; h.channel != "" {
+		ef.channel, ef.echo = h.channel, h.beatsWith()
+	}
+	c.emit(ef)
 }
 
 // waiting reports whether any shard has something to send.
@@ -68,6 +72,7 @@ func (c *core) onBeat(ev evBeat) {
 	// After beatShards: a loss that it has noticed holds the number of nodes.
 	if listed {
 		c.noteLayouts(ev.beat.Others)
+		c.noteChannel(ev.beat)
 		c.countNodes(int64(ev.beat.Nodes))
 	}
 	all = c.ofList(all, ev, listed)

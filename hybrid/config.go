@@ -14,6 +14,8 @@ type coreConfig struct {
 	shardsPerPipe, resyncPipe  int   // shards in a pipeline, and in one after an outage
 	degradeAfter               int   // rounds of failed exchanges
 	expectedNodes              int64
+	notices                    bool // of keys that are used up are told
+	single                     bool // all pipelines go to one server, so that notices may travel in them
 	fallback                   Fallback
 	resyncPaceMin, resyncRange int64 // pause between pipelines after an outage: a random time from min to min + range
 }

@@ -45,6 +45,8 @@ type core struct {
 	flushes    []*flush
 	activeAt   int64 // when checks last handed over counters
 
+	notices notices
+
 	pipes   map[uint64]*pipe
 	overdue map[uint64]*load // pipelines that have timed out, and whose calls have not returned
 	lastID  uint64
@@ -55,6 +57,7 @@ type core struct {
 	lastReason         string // why the latest exchange failed
 	lastErr            error  // the error behind it
 	reasonChanged      bool   // an exchange has failed since the state was last reported
+	deaf               string // why notices of other nodes do not arrive; empty: they do, or there are none
 	mismatch           string // describes processes with another layout; empty: there are none
 	reseedAt           int64  // when to send again what Redis has lost; 0: nothing is lost
 	multipliersChanged bool   // the cost multiplier of shards has changed in this step

@@ -9,6 +9,7 @@ type (
 		id       uint64
 		recv     int64 // when, on the counter clock
 		outcomes []redisstore.Outcome
+		tellErr  error // why its notices were not told
 	}
 	evTimeout struct{ id uint64 } // a pipeline or a heartbeat has overrun its deadline
 	evFreed   struct{ id uint64 } // a pipeline that had overrun its deadline has returned
@@ -19,7 +20,19 @@ type (
 		beat  redisstore.Beat
 		err   error
 	}
-	evFlush struct { // a caller asks for a flush
+	evTold struct { // a call that tells notices has ended
+		id  uint64
+		err error
+	}
+	evHeard struct { // the subscription has brought something
+		recv      int64 // when, on the counter clock
+		messages  []message
+		echo      uint64 // newest echo of this node's heartbeats; 0: none
+		confirmed bool   // the subscription has begun
+		err       error  // it has ended since
+	}
+	evRoom  struct{ notice redisstore.Notice } // a caller has made room for a key
+	evFlush struct {                           // a caller asks for a flush
 		id  uint64
 		all bool // also fetch the state of counters that have nothing to report
 	}
@@ -33,11 +46,21 @@ type (
 	efSend struct { // send a pipeline
 		id      uint64
 		batches []*redisstore.Batch
+		channel string              // id of the channel for
+		tell    []redisstore.Notice // notices that travel with them
 	}
-	efBeat struct { // send a heartbeat
-		id     uint64
-		node   string
-		shards []int
+	efTell struct { // tell notices
+		id            uint64
+		channel, node string
+		notices       []redisstore.Notice
+	}
+	efListen struct{ channel, node string } // subscribe anew to notices and to the echo of node; without a channel to nothing
+	efBeat   struct {                       // send a heartbeat
+		id      uint64
+		node    string
+		shards  []int
+		channel string // whose echo is to be published; empty: none
+		echo    uint64
 	}
 	efName    struct{ node string } // publish the new name of the node
 	efState   struct{ state State } // publish the state

@@ -33,11 +33,14 @@ const (
 	// Shards, or another version of this library. They share no limit with this one. While
 	// they are there, [State].Reason says so too.
 	EventMismatch
+	// EventDeaf: the notices of other nodes do not arrive, or those of this node cannot be
+	// published, see [State].Deaf.
+	EventDeaf
 	kindState // not an event: the kind of log lines about the state
 	kinds
 )
 
-var eventNames = [...]string{"none", "data-lost", "key-quarantined", "invalid-check", "client-settings", "node-renamed", "rule-conflict", "layout-mismatch"}
+var eventNames = [...]string{"none", "data-lost", "key-quarantined", "invalid-check", "client-settings", "node-renamed", "rule-conflict", "layout-mismatch", "deaf"}
 
 // String returns the kind in lower case, with dashes.
 func (k EventKind) String() string {

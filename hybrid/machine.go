@@ -49,7 +49,7 @@ func (c *core) assess() {
 	case c.returning(), c.state.Mode != Synced && c.reseedAt != 0:
 		mode = Resyncing
 	}
-	s := State{Mode: mode, Since: c.state.Since, Nodes: int(c.members.count), Down: cut}
+	s := State{Mode: mode, Since: c.state.Since, Nodes: int(c.members.count), Down: cut, Deaf: c.deaf}
 	switch {
 	case mode == Degraded:
 		s.Reason, s.Err = c.lastReason, c.lastErr
@@ -61,7 +61,7 @@ func (c *core) assess() {
 		s.Reason = c.mismatch
 	}
 	old := c.state
-	if mode == old.Mode && s.Nodes == old.Nodes && cut == old.Down && (mode == Resyncing || s.Reason == old.Reason && (mode == Synced || !c.reasonChanged)) {
+	if mode == old.Mode && s.Nodes == old.Nodes && cut == old.Down && s.Deaf == old.Deaf && (mode == Resyncing || s.Reason == old.Reason && (mode == Synced || !c.reasonChanged)) {
 		return
 	}
 	c.reasonChanged = false

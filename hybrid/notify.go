@@ -157,7 +157,7 @@ func (n *notifier) logState(s State) {
 func (n *notifier) deliverEvent(e Event) {
 	// The other kinds are rare by themselves.
 	skipped, ok := 0, true
-	if e.Kind == EventDataLost || e.Kind == EventQuarantined || e.Kind == EventRenamed {
+	if e.Kind == EventDataLost || e.Kind == EventQuarantined || e.Kind == EventRenamed || e.Kind == EventDeaf {
 		skipped, ok = n.lines[e.Kind].admit(pace())
 	}
 	if ok {

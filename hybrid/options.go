@@ -80,6 +80,11 @@ type Options struct {
 	// more than 10 ms, as windows of many buckets do, and while Redis answers late. Default 200;
 	// at most 1,000.
 	MaxBatch int
+	// NoNotices switches notices off. Otherwise a node that learns from Redis that a key is used
+	// up tells all others at once, on a channel (Pub/Sub) that each subscribes to with a
+	// connection of its own. Without notices a node learns it only with its own next report or
+	// question, after it has admitted a unit that is too many. Set it the same everywhere.
+	NoNotices bool
 	// Clock is where time comes from. Default: [clock.System].
 	Clock clock.Clock
 	// Logger gets one line per change of the state and per event (see [EventKind]), at level
@@ -169,7 +174,7 @@ func (o Options) coreConfig() coreConfig {
 		minBackoff: int64(o.MinBackoff), maxBackoff: int64(o.MaxBackoff),
 		retry: int64(30 * time.Millisecond), quarantine: int64(5 * time.Second),
 		timeout: int64(o.CommandTimeout), maxBatch: o.MaxBatch, maxPipes: 4, shardsPerPipe: 16, resyncPipe: 4,
-		degradeAfter: o.DegradeAfter, fallback: o.Fallback, expectedNodes: int64(o.ExpectedNodes),
+		degradeAfter: o.DegradeAfter, fallback: o.Fallback, expectedNodes: int64(o.ExpectedNodes), notices: !o.NoNotices,
 		resyncPaceMin: int64(5 * time.Millisecond), resyncRange: int64(20 * time.Millisecond),
 	}
 }

@@ -108,9 +108,10 @@ func (c *core) boardQueues(s *shard, f *flight, left int64) (late int64) {
 	if s.missed {
 		return late
 	}
-	if s.urgentAt != 0 && c.now >= s.urgentAt {
+	due := s.urgentAt != 0 && c.now >= s.urgentAt
+	if due || s.normalAt != 0 && c.now >= s.normalAt { // those that wait for company travel with any other
 		take(&s.urgent, &s.takenUrgent, true)
-		if len(f.items) > 0 {
+		if due && len(f.items) > 0 {
 			most /= urgentShare
 		}
 	}

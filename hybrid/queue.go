@@ -19,8 +19,9 @@ func (c *core) enqueue(k *counter.Counter, urgent bool) {
 	if urgent {
 		s := &c.shards[k.Shard()]
 		s.urgent = append(s.urgent, queued{k, c.now})
-		if s.urgentAt == 0 {
-			s.urgentAt = c.now + c.cfg.linger
+		at := c.now + max(c.cfg.linger, k.LingerUntil()-c.local)
+		if s.urgentAt == 0 || at < s.urgentAt {
+			s.urgentAt = at
 		}
 		return
 	}

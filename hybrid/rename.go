@@ -17,6 +17,7 @@ func (c *core) rename() {
 	c.happened(Event{Kind: EventRenamed, Reason: fmt.Sprintf("another process reports as %s, perhaps a copy of this one; this one is %s now", old, c.node)})
 	c.stats.renames.Add(1)
 	c.emit(efName{c.node})
+	c.notices.channel = "" // the next heartbeat subscribes to the echo of the new name
 	for i := range c.shards {
 		if s := &c.shards[i]; s.flight == nil {
 			s.begin(c.node)

@@ -17,6 +17,8 @@ func (c *core) settle(s *shard, f *flight, r redisstore.Reply, sent, recv int64)
 		At: at, ServerNow: server,
 		Slack: max(recv-sent, 0) + int64(time.Millisecond), Late: min(at-sent, clock.grown(recv)),
 	}
+	a.Sent, a.Announce = sent, r.Fate == redisstore.FateApplied && !s.missed
+	announce := a.Announce
 	s.acked, s.accept, s.lost = s.seq, false, false
 	// If the node was renamed while the flight was under way, Redis has no record of the new
 	// name yet. Report these counters again, see rename.
@@ -37,10 +39,12 @@ func (c *core) settle(s *shard, f *flight, r redisstore.Reply, sent, recv int64)
 		}
 		a.Rule, a.Raised, a.Gen, a.Born, a.Level = it.rule, it.raised, st.Gen, st.Born, st.Level
 		a.Buckets, a.Converted, a.Forgiven = toLocal(st.Buckets), st.Converted, st.Forgiven
+		a.Announce, a.Returned = announce && it.units > 0, it.back
 		out := it.c.Settle(c.local, a)
 		if renamed && it.c.Refresh() {
 			out.Again = true
 		}
+		c.settled(it.c, out)
 		c.afterSettle(it.c, out)
 	}
 }

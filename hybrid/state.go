@@ -54,6 +54,10 @@ type State struct {
 	// all of [Options].Shards, after a moment, if the only server has failed. Keys of the other
 	// shards are decided as if synced.
 	Down int
+	// Deaf says in a word or two why the notices of other nodes do not arrive, or those of this
+	// node cannot be published. It is empty if they do, while Redis is unreachable, and with
+	// [Options].NoNotices.
+	Deaf string
 }
 
 // String describes the state for people and logs.

@@ -11,10 +11,11 @@ import (
 // Outcomes counts decisions by the state that they are based on, see [limit.Source].
 type Outcomes struct {
 	Unsynced, Synced, Degraded, Local uint64
+	Notice                            uint64 // only refusals, see [limit.SourceNotice]
 }
 
 // Total returns the sum.
-func (o Outcomes) Total() uint64 { return o.Unsynced + o.Synced + o.Degraded + o.Local }
+func (o Outcomes) Total() uint64 { return o.Unsynced + o.Synced + o.Degraded + o.Local + o.Notice }
 
 // RuleStats counts the checks under the rules of one name since the limiter was made.
 type RuleStats struct {
@@ -79,6 +80,10 @@ type Stats struct {
 	// this library) the latest heartbeat has found on the same Redis with the same prefix.
 	// Processes with another layout share no limit with this one.
 	Mismatches int64
+	// Notices that keys are used up, or have room again: told to the other nodes, heard from them,
+	// and told late because Redis delivers no more than 20,000 messages a second.
+	NoticesTold, NoticesHeard, NoticesLate uint64
+
 	HookPanics uint64 // panics recovered from OnStateChange, OnEvent and the logger
 	// Overshoot is the largest number of units by which Redis has reported a key above its
 	// limit.
@@ -97,6 +102,7 @@ type counters struct {
 	returned                                             atomic.Int64 // operations that have handed units back in Redis
 	givenUp                                              atomic.Uint64
 	refunded, forgiven                                   atomic.Int64
+	announced, heard, keptBack                           atomic.Uint64
 	failuresBy                                           [64]atomic.Uint64 // by index in redisstore.Reasons
 	exchanges                                            latencies
 	lastSuccess                                          atomic.Int64 // on the counter clock, ns; 0: there was none

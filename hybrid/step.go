@@ -13,9 +13,10 @@ func newCore(cfg coreConfig, rng *rand.Rand, ids identities, link *counter.Link,
 	each func(func(*counter.Counter) bool), stats *counters) *core {
 	c := &core{
 		cfg: cfg, rng: rng, ids: ids, node: ids.name(), link: link, keys: keys, each: each, stats: stats,
-		wheel: newWheel(cfg.interval, cfg.maxLag, rng.Int64N(cfg.interval)), activeAt: math.MinInt64 / 2,
+		wheel: newWheel(cfg.interval, max(cfg.maxLag, counter.RefusedLag), rng.Int64N(cfg.interval)), activeAt: math.MinInt64 / 2,
 		members: members{count: 1}, shards: make([]shard, shards), pipes: map[uint64]*pipe{}, overdue: map[uint64]*load{},
-		state: State{Mode: Resyncing, Reason: "starting", Nodes: 1},
+		state:   State{Mode: Resyncing, Reason: "starting", Nodes: 1},
+		notices: notices{announced: map[counter.NoticeID]redisstore.Notice{}, byID: map[uint64]*counter.Counter{}},
 	}
 	common := newLoad(&cfg)
 	for i := range c.shards {
@@ -53,6 +54,12 @@ func (c *core) step(now, localNow int64, ev event) []effect {
 		}
 	case evBeat:
 		c.onBeat(ev)
+	case evTold:
+		c.onTold(ev.id, ev.err)
+	case evHeard:
+		c.onHeard(ev)
+	case evRoom:
+		c.announce(ev.notice)
 	case evFlush:
 		c.onFlush(ev)
 	case evWithdraw:
@@ -66,6 +73,7 @@ func (c *core) step(now, localNow int64, ev event) []effect {
 		c.applyWithoutShard()
 	}
 	c.pump()
+	c.tell()
 	c.checkFlushes()
 	return c.out
 }
@@ -97,6 +105,9 @@ func (c *core) wakeAt() (at int64, sleep bool) {
 	}
 	if c.beats.current == nil {
 		sooner(c.beats.next)
+	}
+	if h := &c.notices; len(h.announced) > 0 && h.telling == 0 {
+		sooner(max(h.mayTellAt(), 1))
 	}
 	sooner(c.broken.next())
 	sooner(c.reseedAt)

@@ -4,7 +4,7 @@ import "github.com/hybridlimit/hybridlimit/internal/tally"
 
 // outcomesOf converts what was counted in each group of sources.
 func outcomesOf(n [tally.Groups]uint64) Outcomes {
-	return Outcomes{Unsynced: n[tally.Unsynced], Synced: n[tally.Synced], Degraded: n[tally.Degraded], Local: n[tally.Local]}
+	return Outcomes{Unsynced: n[tally.Unsynced], Synced: n[tally.Synced], Degraded: n[tally.Degraded], Local: n[tally.Local], Notice: n[tally.Notice]}
 }
 
 func (o *Outcomes) add(p Outcomes) {
@@ -12,6 +12,7 @@ func (o *Outcomes) add(p Outcomes) {
 	o.Synced += p.Synced
 	o.Degraded += p.Degraded
 	o.Local += p.Local
+	o.Notice += p.Notice
 }
 
 // addRules adds what was counted by rule to s. It returns how many of the admitted units are

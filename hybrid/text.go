@@ -56,11 +56,12 @@ type stateText struct {
 	Err    string    `json:",omitempty"`
 	Nodes  int
 	Down   int
+	Deaf   string `json:",omitempty"`
 }
 
 // MarshalJSON returns an object with the fields of s, Err as its text.
 func (s State) MarshalJSON() ([]byte, error) {
-	return json.Marshal(stateText{s.Mode, s.Since, s.Reason, textOf(s.Err), s.Nodes, s.Down})
+	return json.Marshal(stateText{s.Mode, s.Since, s.Reason, textOf(s.Err), s.Nodes, s.Down, s.Deaf})
 }
 
 // UnmarshalJSON reads what MarshalJSON has written. Err becomes an error with the same
@@ -70,7 +71,7 @@ func (s *State) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &t); err != nil {
 		return err
 	}
-	*s = State{t.Mode, t.Since, t.Reason, errorOf(t.Err), t.Nodes, t.Down}
+	*s = State{t.Mode, t.Since, t.Reason, errorOf(t.Err), t.Nodes, t.Down, t.Deaf}
 	return nil
 }
 

@@ -63,6 +63,7 @@ type Outcome struct {
 	Urgent    bool  // it is urgent: put the counter into the urgent queue as well
 	Overshoot int64 // units by which the authority's total is above the limit
 
+	First  bool    // it was the first answer
 	Notice *Notice // to be told to the other nodes; nil: nothing
 
 }
@@ -172,7 +173,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	if !theirs {
 		a.Level, a.Buckets = arith.Span{NS: math.MinInt64}, nil // empty, since when is not known
 	}
-	out, restore, otherClock := Outcome{}, false, false
+	out, restore, otherClock := Outcome{First: c.born == noAnswer}, false, false
 	wasFull := a.Returned && c.state().KnownUnits(c.rule(), max(now, c.last)) >= c.rule().Limit-1
 	c.state().Forgive(c.rule(), a.Forgiven)
 	switch {
