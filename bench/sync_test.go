@@ -88,7 +88,8 @@ func (s *sender) fill(age int64) {
 func (s *sender) send(b *testing.B, age int64) {
 	b.Helper()
 	s.fill(age)
-	for _, o := range s.Exec(context.Background(), s.batches) {
+	out, _ := s.Exec(context.Background(), s.batches, nil)
+	for _, o := range out {
 		if o.Err != nil || o.Reply.Fate != redisstore.FateApplied {
 			b.Fatalf("%v, %v", o.Reply.Fate, o.Err)
 		}

@@ -220,7 +220,7 @@ func (d *driver) start(id uint64, pipeline bool, most time.Duration, f func() ev
 // send starts a pipeline.
 func (d *driver) send(e efSend) {
 	d.start(e.id, true, d.timeout, func() event {
-		out := d.store.Exec(context.Background(), e.batches)
+		out, _ := d.store.Exec(context.Background(), e.batches, nil)
 		return evReplies{id: e.id, recv: d.now(), outcomes: out}
 	})
 }
@@ -235,7 +235,7 @@ func (d *driver) beat(e efBeat) {
 	}
 	d.start(e.id, false, d.timeout*5/4, func() event { // the first heartbeat may have to ask where the shards are
 		addrs := d.store.Servers(context.Background())
-		b, err := d.store.Beat(context.Background(), e.node, d.beatTTL, e.shards)
+		b, err := d.store.Beat(context.Background(), e.node, d.beatTTL, e.shards, redisstore.BeatOptions{})
 		return evBeat{id: e.id, recv: d.now(), addrs: addrs, beat: b, err: err}
 	})
 }

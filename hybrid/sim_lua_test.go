@@ -212,7 +212,8 @@ func (l *luaRedis) check(err error) {
 
 func (l *luaRedis) compareExec(now int64, b *redisstore.Batch, want redisstore.Outcome) {
 	l.at(now)
-	got := l.store.Exec(context.Background(), []*redisstore.Batch{b})[0]
+	out, _ := l.store.Exec(context.Background(), []*redisstore.Batch{b}, nil)
+	got := out[0]
 	l.check(got.Err)
 	plain := func(r redisstore.Reply) redisstore.Reply {
 		r.States = append([]redisstore.State(nil), r.States...) // nil if there are none
@@ -234,7 +235,7 @@ func (l *luaRedis) compareExec(now int64, b *redisstore.Batch, want redisstore.O
 
 func (l *luaRedis) compareBeat(node string, want redisstore.Beat) {
 	l.at(int64(want.Now))
-	b, err := l.store.Beat(context.Background(), node, 3*l.v.s.opt.HeartbeatInterval, nil)
+	b, err := l.store.Beat(context.Background(), node, 3*l.v.s.opt.HeartbeatInterval, nil, redisstore.BeatOptions{})
 	l.check(err)
 	if b.Nodes != want.Nodes || b.Now != want.Now || !slices.Equal(b.Others, want.Others) {
 		l.v.s.failf("the script counts %d nodes at %v beside %q, the model %d at %v beside %q", b.Nodes, b.Now, b.Others, want.Nodes, want.Now, want.Others)
@@ -246,7 +247,7 @@ func (l *luaRedis) compareBeat(node string, want redisstore.Beat) {
 func (l *luaRedis) compareSeq(now int64, shard int, node string, seq int64) {
 	l.at(now)
 	nodes := l.keep(l.v.s.keyspace().NodesKey())
-	b, err := l.store.Beat(context.Background(), node, time.Millisecond, []int{shard})
+	b, err := l.store.Beat(context.Background(), node, time.Millisecond, []int{shard}, redisstore.BeatOptions{})
 	l.check(err)
 	l.put(l.v.s.keyspace().NodesKey(), nodes)
 	if b.Seqs[0] != seq || int64(b.Times[0]) != now {

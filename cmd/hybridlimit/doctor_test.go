@@ -200,7 +200,7 @@ func beat(t *testing.T, s *redistest.Server, db, shards int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := st.Beat(t.Context(), fmt.Sprint("node-", shards), 24*time.Hour, nil); err != nil {
+	if _, err := st.Beat(t.Context(), fmt.Sprint("node-", shards), 24*time.Hour, nil, redisstore.BeatOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -35,7 +35,7 @@ func TestExecAllocatesNothingPerKey(t *testing.T) {
 			}
 			batches := []*Batch{b}
 			return testing.AllocsPerRun(100, func() {
-				if out := s.Exec(ctx, batches); out[0].Err != nil || len(out[0].Reply.States) != ops {
+				if out := execAll(s, batches); out[0].Err != nil || len(out[0].Reply.States) != ops {
 					t.Fatalf("%+v", out[0])
 				}
 			})

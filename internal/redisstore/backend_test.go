@@ -253,10 +253,16 @@ func mark(allowed bool) byte {
 	return '0'
 }
 
+// execAll is Exec without a message.
+func execAll(s *Store, batches []*Batch) []Outcome {
+	out, _ := s.Exec(ctx, batches, nil)
+	return out
+}
+
 // exec sends one batch and ends the test on an error.
 func exec(t testing.TB, s *Store, b *Batch) Reply {
 	t.Helper()
-	out := s.Exec(ctx, []*Batch{b})[0]
+	out := execAll(s, []*Batch{b})[0]
 	if out.Err != nil {
 		t.Fatalf("batch %d: %v", b.Seq, out.Err)
 	}

@@ -41,7 +41,7 @@ func TestInvalidBatches(t *testing.T) {
 		{Node: "n1", Seq: 1, Ops: []Op{{Key: x.fk, Rule: slidingLog(t, 1, time.Second)}}},
 	}
 	good := x.batch(1, 0, 1)
-	for i, o := range x.s.Exec(ctx, append(bad, good)) {
+	for i, o := range execAll(x.s, append(bad, good)) {
 		if i == len(bad) {
 			if o.Err != nil || o.Reply.Fate != FateApplied {
 				t.Errorf("the good batch: %+v", o)

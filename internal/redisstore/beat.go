@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -29,6 +30,29 @@ type Beat struct {
 	// Others are the layouts that other processes use here, see [Keyspace.Layout], at
 	// most 10.
 	Others []string
+	// Channel is the id of the channel for notices in this database, see
+	// [Keyspace.NoticeChannel]: "" if none was offered, or if its key is broken.
+	Channel string
+	// EchoErr says why the echo was not published.
+	EchoErr error
+}
+
+// BeatOptions is what a heartbeat does besides. The zero value is nothing.
+type BeatOptions struct {
+	// Offer is the id that the channel for notices is to have if it has none yet, 1 to 40
+	// letters and digits. Every node should offer another one. Empty: the channel is of no
+	// interest.
+	Offer string
+	// Echo is published on EchoChannel, unless that is empty.
+	Echo, EchoChannel string
+}
+
+// maxChannelBytes bounds the id of a channel. The script has it, too.
+const maxChannelBytes = 40
+
+// validChannel reports whether a text is fit for the id of a channel.
+func validChannel(id string) bool {
+	return validNode(id) && len(id) <= maxChannelBytes && !strings.ContainsAny(id, "-_")
 }
 
 // Beat says that a node is alive and counts as such for ttl (at least 1 ms, at
@@ -39,16 +63,19 @@ type Beat struct {
 // The beat and the shards may live on different servers. When only some of them
 // answered, the Beat holds what is known. The error says why the beat itself failed, for
 // which Nodes is 0 then, or else why the first of the shards did.
-func (s *Store) Beat(ctx context.Context, node string, ttl time.Duration, shards []int) (Beat, error) {
+func (s *Store) Beat(ctx context.Context, node string, ttl time.Duration, shards []int, o BeatOptions) (Beat, error) {
 	if err := s.checkNode(node, shards); err != nil {
 		return Beat{}, err
 	}
 	if ttl < time.Millisecond || ttl > MaxBeatTTL {
 		return Beat{}, fmt.Errorf("remote: a heartbeat for %v, must be 1 ms to %v", ttl, MaxBeatTTL)
 	}
+	if o.Offer != "" && !validChannel(o.Offer) {
+		return Beat{}, fmt.Errorf("remote: id of a channel %.80q: must be 1 to %d letters or digits", o.Offer, maxChannelBytes)
+	}
 	keys := s.srv.keys
-	beat := &call{script: scriptBeat, keys: []string{keys.NodesKey(), keys.LayoutsKey()},
-		args: []any{node, ttl.Milliseconds(), ledgerTTL.Milliseconds(), keys.Layout()}}
+	beat := &call{script: scriptBeat, keys: []string{keys.NodesKey(), keys.LayoutsKey(), keys.ChannelKey()},
+		args: []any{node, ttl.Milliseconds(), ledgerTTL.Milliseconds(), keys.Layout(), o.Offer}}
 	calls := []*call{beat}
 	with := slices.Index(shards, 0) // that the call of the beat itself asks
 	if with >= 0 {
@@ -63,8 +90,15 @@ func (s *Store) Beat(ctx context.Context, node string, ttl time.Duration, shards
 			})
 		}
 	}
-	s.srv.pipeline(ctx, calls)
-	return decodeBeat(calls, len(shards), with, keys)
+	if o.EchoChannel == "" {
+		s.srv.pipeline(ctx, calls)
+		return decodeBeat(calls, len(shards), with, keys)
+	}
+	echo := Message{o.EchoChannel, []byte(o.Echo)}.call()
+	s.srv.pipeline(ctx, append(calls, echo))
+	b, err := decodeBeat(calls, len(shards), with, keys)
+	b.EchoErr = wrap(echo.err)
+	return b, err
 }
 
 // decodeBeat reads the replies to a beat and to its questions for so many shards, one of
@@ -102,7 +136,10 @@ func (b *Beat) decode(r *reader, with int, keys Keyspace) error {
 	if !ok {
 		r.fail("%.40q is not a number of nodes", word)
 	}
-	now, seq := r.now(), r.number(maxExact)
+	now, seq, channel := r.now(), r.number(maxExact), r.text()
+	if channel != "" && !validChannel(channel) {
+		r.fail("%.80q is not the id of a channel", channel)
+	}
 	var others []string
 	for list == nil && r.err == nil && r.pos < len(r.items) {
 		if text := bounded(r.text()); text != keys.Layout() {
@@ -115,6 +152,7 @@ func (b *Beat) decode(r *reader, with int, keys Keyspace) error {
 		}
 		return err
 	}
+	b.Channel = channel
 	if list == nil {
 		b.Nodes, b.Now, b.Others = int(nodes), now, others
 	}

@@ -16,7 +16,7 @@ func TestBeatAndLeave(t *testing.T) {
 		}
 		exec(t, s, &Batch{Shard: 2, Node: "n1", Seq: 1})
 		for i, node := range []string{"n1", "n2", "n3", "n1"} {
-			beat, err := s.Beat(ctx, node, 3*time.Second, []int{0, 2})
+			beat, err := s.Beat(ctx, node, 3*time.Second, []int{0, 2}, BeatOptions{})
 			if err != nil || beat.Nodes != min(i+1, 3) {
 				t.Fatalf("beat of %s: %+v, %v", node, beat, err)
 			}
@@ -29,7 +29,7 @@ func TestBeatAndLeave(t *testing.T) {
 		}
 		b.everyKeyExpires()
 		b.rdb.PExpire(ctx, s.Keyspace().SeqKey(2, "n1"), time.Minute)
-		if _, err := s.Beat(ctx, "n1", 3*time.Second, []int{2}); err != nil {
+		if _, err := s.Beat(ctx, "n1", 3*time.Second, []int{2}, BeatOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		if ttl := b.rdb.PTTL(ctx, s.Keyspace().SeqKey(2, "n1")).Val(); ttl < ledgerTTL-time.Minute {
@@ -38,7 +38,7 @@ func TestBeatAndLeave(t *testing.T) {
 		if err := s.Leave(ctx, "n1", []int{0, 2}); err != nil {
 			t.Fatal(err)
 		}
-		beat, err := s.Beat(ctx, "n2", 3*time.Second, nil)
+		beat, err := s.Beat(ctx, "n2", 3*time.Second, nil, BeatOptions{})
 		ttl := b.rdb.PTTL(ctx, s.Keyspace().SeqKey(2, "n1")).Val()
 		if err != nil || beat.Nodes != 2 || ttl <= 0 || ttl > time.Minute {
 			t.Errorf("after n1 left: %+v, %v; its ledger lives for %v", beat, err, ttl)
@@ -54,18 +54,18 @@ func TestNodesExpire(t *testing.T) {
 		want int
 		wait time.Duration
 	}{{"a", 1, time.Second}, {"b", 2, time.Second}, {"b", 2, time.Second}, {"b", 1, 0}} {
-		beat, err := s.Beat(ctx, step.node, 3*time.Second, nil)
+		beat, err := s.Beat(ctx, step.node, 3*time.Second, nil, BeatOptions{})
 		if err != nil || beat.Nodes != step.want {
 			t.Errorf("at %v: %+v, %v, want %d nodes", b.at, beat, err, step.want)
 		}
 		b.advance(step.wait)
 	}
 	for _, bad := range []time.Duration{0, -1, time.Microsecond, MaxBeatTTL + 1} {
-		if _, err := s.Beat(ctx, "a", bad, nil); err == nil {
+		if _, err := s.Beat(ctx, "a", bad, nil, BeatOptions{}); err == nil {
 			t.Errorf("a beat for %v passed", bad)
 		}
 	}
-	if _, err := s.Beat(ctx, "a b", time.Second, nil); err == nil {
+	if _, err := s.Beat(ctx, "a b", time.Second, nil, BeatOptions{}); err == nil {
 		t.Error("a bad node passed")
 	}
 	if err := s.Leave(ctx, "a", []int{7}); err == nil {

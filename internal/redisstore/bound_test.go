@@ -90,7 +90,7 @@ func TestClientPanicsAmidAPipeline(t *testing.T) {
 	rdb := l.client(0)
 	defer rdb.Close()
 	s := newVictim(t, rdb).store
-	out := s.Exec(ctx, []*Batch{{Node: "n", Seq: 1}, {Shard: 1, Node: "n", Seq: 1}})
+	out := execAll(s, []*Batch{{Node: "n", Seq: 1}, {Shard: 1, Node: "n", Seq: 1}})
 	if _, reason := Classify(out[1].Err); out[0].Err != nil || out[0].Reply.Fate != FateLost || reason != "panic" {
 		t.Errorf("%+v", out)
 	}

@@ -210,7 +210,7 @@ func TestBatchHandsBack(t *testing.T) {
 				b    *Batch
 				want int64
 			}{{first, 6}, {second, 5}, {second, 5}, {third, 1}, {third, 1}} {
-				o := s.Exec(ctx, []*Batch{c.b})[0]
+				o := execAll(s, []*Batch{c.b})[0]
 				if o.Err != nil || used(o) != c.want {
 					t.Fatalf("%v, step %d: %+v, want %d used", r, i, o, c.want)
 				}

@@ -28,10 +28,10 @@ func wantClass(t testing.TB, err error, class Class, reason string) {
 // failing checks that all three ways into Redis fail alike and write nothing.
 func (x *bookings) failing(seq int64, class Class, reason string) {
 	x.t.Helper()
-	wantClass(x.t, x.s.Exec(ctx, []*Batch{x.batchAt(seq, 1, 1)})[0].Err, class, reason)
+	wantClass(x.t, execAll(x.s, []*Batch{x.batchAt(seq, 1, 1)})[0].Err, class, reason)
 	_, err := (&Limiter{srv: x.s.srv}).Take(ctx, "k", x.funnel, 1)
 	wantClass(x.t, err, class, reason)
-	_, err = x.s.Beat(ctx, "n1", time.Second, []int{0})
+	_, err = x.s.Beat(ctx, "n1", time.Second, []int{0}, BeatOptions{})
 	wantClass(x.t, err, class, reason)
 }
 
@@ -76,7 +76,7 @@ func TestReadOnlyAppliesNothing(t *testing.T) {
 	master.real.Kill()
 	b.do("CONFIG", "SET", "replica-serve-stale-data", "no")
 	poll(t, func() bool {
-		_, reason := Classify(x.s.Exec(ctx, []*Batch{x.batchAt(1, 1, 1)})[0].Err)
+		_, reason := Classify(execAll(x.s, []*Batch{x.batchAt(1, 1, 1)})[0].Err)
 		return reason == "masterdown"
 	})
 	b.do("REPLICAOF", "NO", "ONE")
@@ -104,9 +104,9 @@ func TestPasswords(t *testing.T) {
 		x := newBookings(t, &backend{t: t, rdb: rdb})
 		l := &Limiter{srv: x.s.srv}
 		for _, ask := range []func() error{
-			func() error { return x.s.Exec(ctx, []*Batch{x.batchAt(1, 1, 1)})[0].Err },
+			func() error { return execAll(x.s, []*Batch{x.batchAt(1, 1, 1)})[0].Err },
 			func() error { _, err := l.Take(ctx, "k", x.funnel, 1); return err },
-			func() error { _, err := x.s.Beat(ctx, "n1", time.Second, []int{0}); return err },
+			func() error { _, err := x.s.Beat(ctx, "n1", time.Second, []int{0}, BeatOptions{}); return err },
 		} {
 			// Redis closes the connection of somebody who sends a long command
 			// without a password, and go-redis notices at the next call only.
@@ -210,14 +210,14 @@ func TestLostOnTheWire(t *testing.T) {
 	p.CutReplies(1)
 	batch := x.batchAt(2, x.b.now()/widthUS(x.window), 1)
 	p.CutReplies(1) // the reading of the time took the first
-	if err := x.s.Exec(ctx, []*Batch{batch})[0].Err; err == nil {
+	if err := execAll(x.s, []*Batch{batch})[0].Err; err == nil {
 		t.Fatal("the reply was not lost")
 	}
 	wantReply(t, exec(t, x.s, batch), FateDuplicate, 4)
 
 	batch = x.batch(3, 2, 1)
 	p.DropRequests(1)
-	wantClass(t, x.s.Exec(ctx, []*Batch{batch})[0].Err, ClassUnavailable, "closed")
+	wantClass(t, execAll(x.s, []*Batch{batch})[0].Err, ClassUnavailable, "closed")
 	wantReply(t, exec(t, x.s, batch), FateApplied, 6)
 	x.wantUsed(3)
 
@@ -251,7 +251,7 @@ func TestOnlyMissingScriptsAreSentAgain(t *testing.T) {
 	if err := b.rdb.ScriptLoad(ctx, scriptBeat.source).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := s.Beat(ctx, "n1", time.Second, []int{0, 0, 0}); err != nil || got.Nodes != 1 {
+	if got, err := s.Beat(ctx, "n1", time.Second, []int{0, 0, 0}, BeatOptions{}); err != nil || got.Nodes != 1 {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	if evalsha, eval := b.scriptCalls(); evalsha != 3 || eval != 2 {
@@ -367,12 +367,12 @@ func TestCluster(t *testing.T) {
 			}
 			batches = append(batches, batch)
 		}
-		for shard, out := range s.Exec(ctx, batches) {
+		for shard, out := range execAll(s, batches) {
 			if out.Err != nil || out.Reply.Fate != FateApplied || out.Reply.Total != 3*seq {
 				t.Fatalf("seq %d, shard %d: %+v", seq, shard, out)
 			}
 		}
-		beat, err := s.Beat(ctx, "n1", time.Second, shards)
+		beat, err := s.Beat(ctx, "n1", time.Second, shards, BeatOptions{})
 		if err != nil || beat.Nodes != 1 || beat.Seqs[0] != seq || beat.Seqs[15] != seq {
 			t.Fatalf("beat %d: %+v, %v", seq, beat, err)
 		}

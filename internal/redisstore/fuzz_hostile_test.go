@@ -147,7 +147,7 @@ func (v victim) all(t *testing.T) error {
 
 func (v victim) beat(t *testing.T) error {
 	t.Helper()
-	b, err := v.store.Beat(ctx, "n", time.Second, shardsOf4)
+	b, err := v.store.Beat(ctx, "n", time.Second, shardsOf4, BeatOptions{})
 	if b.Nodes < 0 || b.Now < 0 || len(b.Seqs) != len(shardsOf4) || err != nil && b.Nodes > 0 != (b.Now > 0) && b.Nodes > 0 {
 		t.Fatalf("beat %+v, %v", b, err)
 	}
@@ -171,7 +171,7 @@ func (v victim) exec(t *testing.T) error {
 		batches = append(batches, &Batch{Shard: shard, Node: "n", Seq: 1, Ops: ops[i : i+1]})
 	}
 	var all error
-	for i, out := range v.store.Exec(ctx, batches) {
+	for i, out := range execAll(v.store, batches) {
 		if all = errors.Join(all, out.Err); out.Err == nil {
 			checkDecoded(t, out.Reply, nil, batches[i].Ops)
 		}

@@ -109,7 +109,7 @@ func TestGolden(t *testing.T) {
 
 func goldenNames(t *testing.T, w *strings.Builder) {
 	for _, k := range []Keyspace{{prefix: DefaultKeyPrefix, shards: 1}, {prefix: "app", shards: 64}} {
-		fmt.Fprintf(w, "# %s, prefix %q\n%s\n%s\n%s\n", k.Layout(), k.prefix, k.LayoutsKey(), k.NodesKey(), k.SeqKey(k.Shards()-1, "n1"))
+		fmt.Fprintf(w, "# %s, prefix %q\n%s\n%s\n%s\n%s\n%s\n%s\n", k.Layout(), k.prefix, k.LayoutsKey(), k.NodesKey(), k.ChannelKey(), k.NoticeChannel("id7"), k.EchoChannel("id7", "n1"), k.SeqKey(k.Shards()-1, "n1"))
 		for _, rule := range []*limit.Rule{funnel(t, 10, 7, time.Second), sliding(t, 10, time.Minute, 10), fixed(t, 10, time.Minute), slidingLog(t, 10, time.Minute)} {
 			for _, key := range []string{"", "user:1", "a}b{c", strings.Repeat("x", MaxKeyBytes+1)} {
 				fmt.Fprintf(w, "%q\n", k.CounterKey(rule, key))
@@ -191,8 +191,10 @@ func goldenBatches(t *testing.T, b *backend, r recorder) {
 	} {
 		exec(t, s, batch)
 	}
-	if _, err := s.Beat(ctx, "n1", time.Second, []int{0}); err != nil {
-		t.Fatal(err)
+	for _, o := range []BeatOptions{{}, {Offer: "first1"}, {Offer: "second2"}} {
+		if _, err := s.Beat(ctx, "n1", time.Second, []int{0}, o); err != nil {
+			t.Fatal(err)
+		}
 	}
 	r.stored(b, "batches and a heartbeat")
 }

@@ -81,18 +81,23 @@ func (k Keyspace) CounterKey(rule *limit.Rule, key string) string {
 // CounterKeyIn is CounterKey of a key in a given shard. If the key is longer than
 // [MaxKeyBytes], it is given as its SHA-256 sum in hexadecimal digits, and hashed is set.
 func (k Keyspace) CounterKeyIn(shard int, rule *limit.Rule, key string, hashed bool) string {
+	b := make([]byte, 0, len(k.prefix)+len(layout)+len(rule.Name())+len(key)+24)
+	return string(k.appendCounter(b, shard, rule, key, hashed))
+}
+
+// appendCounter appends the name of a counter, see CounterKeyIn.
+func (k Keyspace) appendCounter(b []byte, shard int, rule *limit.Rule, key string, hashed bool) []byte {
 	name, kind := rule.Name(), ":k:"
 	if hashed {
 		kind = ":h:"
 	}
-	b := make([]byte, 0, len(k.prefix)+len(layout)+len(name)+len(key)+24)
 	b = k.appendShard(b, shard)
 	b = append(b, letter(rule.Algorithm()), ':')
 	b = strconv.AppendInt(b, int64(len(name)), 10)
 	b = append(b, ':')
 	b = append(b, name...)
 	b = append(b, kind...)
-	return string(append(b, key...))
+	return append(b, key...)
 }
 
 // appendShard appends the beginning that all keys of a shard share.
@@ -113,6 +118,24 @@ func (k Keyspace) SeqKey(shard int, node string) string {
 func (k Keyspace) NodesKey() string {
 	return string(strconv.AppendInt(append(k.appendShard(nil, 0), "nodes:"...), int64(k.Shards()), 10))
 }
+
+// ChannelKey returns the name of the key that holds the id of the channel for notices, see
+// [Keyspace.NoticeChannel]. It lives beside that of the nodes.
+func (k Keyspace) ChannelKey() string {
+	return string(strconv.AppendInt(append(k.appendShard(nil, 0), "channel:"...), int64(k.Shards()), 10))
+}
+
+// NoticeChannel returns the channel on which nodes of this layout tell each other which
+// counters are used up. The id is that of the database: channels are shared by all
+// databases of a server.
+func (k Keyspace) NoticeChannel(id string) string {
+	b := append(k.appendShard(nil, 0), "notices:"...)
+	return string(strconv.AppendInt(b, int64(k.Shards()), 10)) + ":" + id
+}
+
+// EchoChannel returns the channel on which a node sends to itself, to find out whether it
+// hears.
+func (k Keyspace) EchoChannel(id, node string) string { return k.NoticeChannel(id) + ":" + node }
 
 // LayoutsKey returns the name of the set of layouts in use, which no version changes.
 func (k Keyspace) LayoutsKey() string { return k.prefix + ":{0}:layouts" }

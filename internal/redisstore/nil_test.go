@@ -30,8 +30,14 @@ func TestNoContext(t *testing.T) {
 			{"Set", func() error { return l.Set(noContext, "k", rule, 1) }},
 			{"Reset", func() error { return l.Reset(noContext, "k", rule) }},
 			{"Renew", func() error { _, err := s.Renew(noContext, "k", rule, 1); return err }},
-			{"Beat", func() error { _, err := s.Beat(noContext, "n1", time.Second, []int{0}); return err }},
-			{"Exec", func() error { return s.Exec(noContext, []*Batch{{Node: "n1", Seq: 1, Accept: true}})[0].Err }},
+			{"Beat", func() error { _, err := s.Beat(noContext, "n1", time.Second, []int{0}, BeatOptions{}); return err }},
+			{"Exec", func() error {
+				out, err := s.Exec(noContext, []*Batch{{Node: "n1", Seq: 1, Accept: true}}, nil)
+				if err != nil {
+					return err
+				}
+				return out[0].Err
+			}},
 			{"Leave", func() error { return s.Leave(noContext, "n1", []int{0}) }},
 		} {
 			if err := guarded(call.do); err != nil {

@@ -114,6 +114,7 @@ type call struct {
 	script *script // nil: args is the whole command
 	keys   []string
 	args   []any
+	keyAt  int8 // without a script: which of args decides on the server, if the client does not know
 	byText bool // send the script itself, not only its hash
 	val    any
 	err    error
@@ -122,7 +123,9 @@ type call struct {
 // command builds what is sent.
 func (c *call) command(ctx context.Context) once {
 	if c.script == nil {
-		return once{redis.NewCmd(ctx, c.args...)}
+		cmd := redis.NewCmd(ctx, c.args...)
+		cmd.SetFirstKeyPos(c.keyAt)
+		return once{cmd}
 	}
 	args := make([]any, 0, 3+len(c.keys)+len(c.args))
 	if c.byText {

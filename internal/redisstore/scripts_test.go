@@ -30,7 +30,7 @@ func TestNoScriptInPipeline(t *testing.T) {
 					{Key: key, Rule: rule, Units: 1, Ahead: arithOf(rule).Cost(1)},
 				}})
 			}
-			for i, o := range s.Exec(ctx, batches) {
+			for i, o := range execAll(s, batches) {
 				if o.Err != nil || o.Reply.Fate != FateApplied || roundUp(rule, o.Reply.States[0].Level) != round {
 					t.Fatalf("round %d, shard %d: %+v", round, i, o)
 				}

@@ -222,11 +222,15 @@ func NewStore(rdb redis.UniversalClient, o Options) (*Store, error) {
 func (s *Store) Keyspace() Keyspace { return s.srv.keys }
 
 // Exec sends batches in one pipeline and returns an outcome for each, in their
-// order. They fail or succeed independently.
-func (s *Store) Exec(ctx context.Context, batches []*Batch) []Outcome {
-	out := make([]Outcome, len(batches))
-	calls := make([]*call, 0, len(batches))
-	from := make([]int, 0, len(batches)) // calls[i] is batches[from[i]]
+// order. They fail or succeed independently. The message, if there is one, is published
+// by the same pipeline, before the batches are applied. The error is that of publishing.
+func (s *Store) Exec(ctx context.Context, batches []*Batch, tell *Message) (out []Outcome, published error) {
+	out = make([]Outcome, len(batches))
+	calls := make([]*call, 0, len(batches)+1)
+	if tell != nil {
+		calls = append(calls, tell.call())
+	}
+	from := make([]int, 0, len(batches)) // the i-th call with a batch is that of batches[from[i]]
 	for i, b := range batches {
 		c, err := s.encode(b)
 		if err != nil {
@@ -236,11 +240,14 @@ func (s *Store) Exec(ctx context.Context, batches []*Batch) []Outcome {
 		calls, from = append(calls, c), append(from, i)
 	}
 	s.srv.pipeline(ctx, calls)
+	if tell != nil {
+		published, calls = wrap(calls[0].err), calls[1:]
+	}
 	for i, c := range calls {
 		o := &out[from[i]]
 		if o.Err = wrap(c.err); o.Err == nil {
 			o.Reply, o.Err = decodeBatch(c.val, batches[from[i]].Ops)
 		}
 	}
-	return out
+	return out, published
 }

@@ -375,7 +375,7 @@ func TestPoisonedLedger(t *testing.T) {
 		x := newBookings(t, b)
 		ledger := x.s.Keyspace().SeqKey(0, "n1")
 		b.rdb.LPush(ctx, ledger, "x")
-		beat, err := x.s.Beat(ctx, "n1", time.Second, []int{0})
+		beat, err := x.s.Beat(ctx, "n1", time.Second, []int{0}, BeatOptions{})
 		if err != nil || beat.Seqs[0] != 0 {
 			t.Errorf("beat over a poisoned ledger: %+v, %v", beat, err)
 		}

@@ -222,7 +222,7 @@ func TestFleet(t *testing.T) {
 			t.Errorf("nobody: %+v, %v", f, err)
 		}
 		for i := range maxNodesListed + 5 {
-			if _, err := b.store().Beat(ctx, fmt.Sprintf("n%d", i), time.Hour+time.Duration(i)*time.Second, nil); err != nil {
+			if _, err := b.store().Beat(ctx, fmt.Sprintf("n%d", i), time.Hour+time.Duration(i)*time.Second, nil, BeatOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -250,7 +250,7 @@ func TestNodesThatHaveGoneAreNotListed(t *testing.T) {
 	keys := b.store().Keyspace()
 	s := b.survey(Options{Shards: keys.Shards()})
 	for i, ttl := range []time.Duration{3 * time.Second, time.Minute} {
-		if _, err := b.store().Beat(ctx, fmt.Sprint("n", i), ttl, nil); err != nil {
+		if _, err := b.store().Beat(ctx, fmt.Sprint("n", i), ttl, nil, BeatOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}

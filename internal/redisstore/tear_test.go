@@ -38,12 +38,12 @@ func TestPipelineTornAtEveryByte(t *testing.T) {
 		}
 		return list
 	}
-	s.Exec(ctx, batches()) // the script is known from here on
+	execAll(s, batches()) // the script is known from here on
 	seenThere, seenBack := map[int]bool{}, map[int]bool{}
 	for after := 0; len(seenThere) <= shards && after < 4000; after += 37 {
 		list := batches()
 		p.Tear(after)
-		if n := answered(s.Exec(ctx, list)); n != 0 && n != shards {
+		if n := answered(execAll(s, list)); n != 0 && n != shards {
 			t.Fatalf("%d batches were answered although only %d bytes arrived", n, after)
 		}
 		seenThere[resend(t, s, list, seq)] = true
@@ -51,7 +51,7 @@ func TestPipelineTornAtEveryByte(t *testing.T) {
 	for after := 1; len(seenBack) <= shards && after < 2000; after += 19 {
 		list := batches()
 		p.Tear(-after)
-		seenBack[answered(s.Exec(ctx, list))] = true
+		seenBack[answered(execAll(s, list))] = true
 		// A client that has all replies keeps the connection, and may write to it
 		// before it learns that it was broken.
 		for since := time.Now(); p.Conns() > 0; runtime.Gosched() {
@@ -82,7 +82,7 @@ func answered(out []Outcome) (n int) {
 func resend(t *testing.T, s *Store, list []*Batch, total int64) int {
 	t.Helper()
 	var fates []Fate
-	for i, o := range s.Exec(ctx, list) {
+	for i, o := range execAll(s, list) {
 		if o.Err != nil || o.Reply.Total != total {
 			t.Fatalf("batch %d of %d units: %+v", i, total, o)
 		}

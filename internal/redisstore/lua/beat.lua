@@ -4,12 +4,15 @@
 --         gone, in us
 -- KEYS[2] the same of the layouts that are in use: nodes of another one do not find
 --         the keys of this one
--- KEYS[3] the node's ledger in the same shard, if it is asked for
+-- KEYS[3] the id of the channel for notices in this database
+-- KEYS[4] the node's ledger in the same shard, if it is asked for
 -- ARGV    node, ms until it counts as gone, TTL of what the node keeps here in ms,
---         its layout
+--         its layout, and the id that the channel gets if it has none: 1 to 40 letters
+--         and digits, or "" if nobody wants to know
 -- Reply   number of live nodes, Redis' time in us, the last batch of the ledger (as in
---         seq.lua), and the layouts in use; or "e", reason, Redis' time in us, the last
---         batch: the list of nodes cannot be read
+--         seq.lua), the id of the channel ("" if its key is broken, too), and the layouts in
+--         use; or "e", reason, Redis' time in us, the last batch, the id: the list of nodes
+--         cannot be read
 
 local now = clock()
 
@@ -28,10 +31,25 @@ local function enter(key, member)
   return true
 end
 
-local seq = KEYS[3] and last_batch(KEYS[3], ARGV[3]) or '0'
+-- channel returns the id of the channel, and keeps it. A key with anything else stays as it
+-- is: others may use it.
+local function channel(key, offer)
+  if offer == '' or redis.call('SET', key, offer, 'NX', 'PX', ARGV[3]) then
+    return offer
+  end
+  local id = guard(fetch, key) or ''
+  if #id > 40 or not match(id, '^[%dA-Za-z]+$') then
+    return ''
+  end
+  redis.call('PEXPIRE', key, ARGV[3])
+  return id
+end
+
+local seq = KEYS[4] and last_batch(KEYS[4], ARGV[3]) or '0'
+local id = channel(KEYS[3], ARGV[5])
 local layouts = guard(enter, KEYS[2], ARGV[4]) and redis.call('ZRANGE', KEYS[2], 0, 9) or {}
 local ok, why = guard(enter, KEYS[1], ARGV[1])
 if not ok then
-  return { 'e', why, int(now), seq }
+  return { 'e', why, int(now), seq, id }
 end
-return { int(redis.call('ZCARD', KEYS[1])), int(now), seq, unpack(layouts) }
+return { int(redis.call('ZCARD', KEYS[1])), int(now), seq, id, unpack(layouts) }

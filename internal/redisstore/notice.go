@@ -1,0 +1,173 @@
+package redisstore
+
+import (
+	"crypto/sha1"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// NoticeID names a counter in notices: the first 16 bytes of the SHA-1 of its Redis key, so
+// that a reader of the channel learns no keys.
+type NoticeID [16]byte
+
+// NoticeIDOf returns the name of the counter at a Redis key.
+func NoticeIDOf(redisKey string) NoticeID { return noticeID([]byte(redisKey)) }
+
+func noticeID(redisKey []byte) NoticeID {
+	sum := sha1.Sum(redisKey)
+	return NoticeID(sum[:len(NoticeID{})])
+}
+
+// maxCounterBytes bounds the name of a counter: prefix, rule, key, and what is between them.
+const maxCounterBytes = MaxKeyPrefixBytes + limit.MaxNameBytes + MaxKeyBytes + 32
+
+// NoticeID returns NoticeIDOf of [Keyspace.CounterKeyIn], without allocating.
+func (k Keyspace) NoticeID(shard int, rule *limit.Rule, key string, hashed bool) NoticeID {
+	var buf [maxCounterBytes]byte
+	return noticeID(k.appendCounter(buf[:0], shard, rule, key, hashed))
+}
+
+// Notice says of one counter that it is used up, or that there is room again.
+type Notice struct {
+	ID    NoticeID
+	Shard int           // of the counter
+	Shape uint32        // of the rule's numbers but the limit, see [ShapeOf]
+	Limit int64         // by which it was judged
+	Gen   int64         // generation of the state, µs
+	Now   time.Duration // Redis' time at which that was so, since the Unix epoch, whole µs
+	Until time.Duration // Redis' time from which one more unit fits; 0: there is room now (reset, set, refund)
+}
+
+// ShapeOf returns a number that is the same in every process for rules which count alike:
+// of one algorithm and name, and with equal numbers but for the limit. Rules that do not
+// rarely share it.
+func ShapeOf(rule *limit.Rule) uint32 {
+	r := arithOf(rule)
+	h := r.Hash // of name and algorithm
+	for _, n := range [...]int64{r.Units, int64(r.Period), int64(r.Kept), int64(r.Width)} {
+		h = (h ^ uint64(n)) * 0xff51afd7ed558ccd // of MurmurHash3's finaliser
+		h ^= h >> 33
+	}
+	return uint32(h)
+}
+
+// MaxNotices is the largest number of notices of one message.
+const MaxNotices = 500
+
+// Format of a message: noticeVersion, the length of the node's name (1 byte), the name,
+// the number of notices, and of each the id (16 bytes), the shape (4 bytes, big-endian),
+// shard, limit, generation, Now and Until in µs. Numbers are varints of the shortest form,
+// from 0 to 2^53, the shard below [MaxShards]. Each content has one spelling.
+const noticeVersion = 1
+
+// ErrNoticeVersion reports a message in a format that a later release may use: ignore it.
+var ErrNoticeVersion = errors.New("remote: notices of an unknown version")
+
+// ErrBadNotices reports a message that is not as [AppendNotices] writes it. It arrives
+// wrapped.
+var ErrBadNotices = errors.New("remote: not a message of notices")
+
+// AppendNotices appends the message by which a node tells notices, at most the first
+// [MaxNotices]. Numbers out of range are set to the nearest that is in it.
+func AppendNotices(b []byte, node string, list []Notice) []byte {
+	node, list = node[:min(len(node), MaxNodeBytes)], list[:min(len(list), MaxNotices)]
+	b = append(b, noticeVersion, byte(len(node)))
+	b = append(b, node...)
+	b = binary.AppendUvarint(b, uint64(len(list)))
+	for i := range list {
+		n := &list[i]
+		b = append(b, n.ID[:]...)
+		b = binary.BigEndian.AppendUint32(b, n.Shape)
+		b = binary.AppendUvarint(b, uint64(min(max(n.Shard, 0), MaxShards-1)))
+		us := time.Microsecond
+		for _, v := range [...]int64{n.Limit, n.Gen, int64(n.Now / us), int64(n.Until/us + (n.Until%us+us-1)/us)} {
+			b = binary.AppendUvarint(b, uint64(min(max(v, 0), limit.MaxUnits)))
+		}
+	}
+	return b
+}
+
+// ReadNotices reads a message of [AppendNotices]. All else is an error: [ErrNoticeVersion]
+// or [ErrBadNotices]. The list shares no memory with the payload, the name does.
+func ReadNotices(payload string) (node string, list []Notice, err error) {
+	if payload != "" && payload[0] != noticeVersion {
+		return "", nil, fmt.Errorf("%w: %d", ErrNoticeVersion, payload[0])
+	}
+	r := noticeReader{rest: payload}
+	r.bytes(1)
+	if n := r.bytes(1); r.ok() {
+		node = r.bytes(int(n[0]))
+	}
+	if !validNode(node) {
+		r.bad = true
+	}
+	const least = len(NoticeID{}) + 4 + 5 // bytes of a notice
+	count := r.number(MaxNotices)
+	if !r.ok() || int(count) > len(r.rest)/least {
+		return "", nil, fmt.Errorf("%w: %d bytes, beginning with %.20q", ErrBadNotices, len(payload), payload)
+	}
+	list = make([]Notice, count)
+	for i := range list {
+		r.notice(&list[i])
+	}
+	if !r.ok() || r.rest != "" {
+		return "", nil, fmt.Errorf("%w: %d bytes of %d left, of %q", ErrBadNotices, len(r.rest), len(payload), node)
+	}
+	return node, list, nil
+}
+
+// noticeReader walks over a message. After what is not as it must be it returns zeros.
+type noticeReader struct {
+	rest string
+	bad  bool
+}
+
+func (r *noticeReader) ok() bool { return !r.bad }
+
+// bytes takes the next n bytes, "" if there are not so many.
+func (r *noticeReader) bytes(n int) (s string) {
+	if r.bad = r.bad || len(r.rest) < n; r.bad {
+		return ""
+	}
+	s, r.rest = r.rest[:n], r.rest[n:]
+	return s
+}
+
+// number takes the next number, from 0 to most, which is at most 2^53.
+func (r *noticeReader) number(most int64) (n int64) {
+	for shift := 0; shift < 56; shift += 7 {
+		s := r.bytes(1)
+		if r.bad {
+			return 0
+		}
+		n |= int64(s[0]&0x7f) << shift
+		if s[0] < 0x80 {
+			// A last byte of 0 is not the shortest form.
+			if r.bad = n > most || s[0] == 0 && shift > 0; r.bad {
+				return 0
+			}
+			return n
+		}
+	}
+	r.bad = true
+	return 0
+}
+
+func (r *noticeReader) notice(n *Notice) {
+	copy(n.ID[:], r.bytes(len(n.ID)))
+	if s := r.bytes(4); s != "" {
+		n.Shape = uint32(s[0])<<24 | uint32(s[1])<<16 | uint32(s[2])<<8 | uint32(s[3])
+	}
+	n.Shard = int(r.number(MaxShards - 1))
+	n.Limit, n.Gen = r.number(limit.MaxUnits), r.number(limit.MaxUnits)
+	n.Now, n.Until = r.time(), r.time()
+}
+
+// time takes the next number, a time.
+func (r *noticeReader) time() time.Duration {
+	return time.Duration(r.number(limit.MaxUnits)) * time.Microsecond
+}
