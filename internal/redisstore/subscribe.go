@@ -30,10 +30,13 @@ type Subscription struct {
 	cancel   context.CancelFunc
 
 	ps        *redis.PubSub // nil: err says why
-	begun     bool
-	confirmed int // channels
+	begun     bool          // only the receiver uses this and what follows
+	confirmed int           // channels
 	err       error
-	closing   sync.Once
+
+	mu         sync.Mutex
+	connecting bool // the receiver closes ps, if that is due then
+	closed     bool
 }
 
 // Subscribe returns a subscription to channels, at least one, which all have one hash tag.
@@ -123,18 +126,34 @@ func (s *Subscription) begin() error {
 		return nil
 	}
 	s.begun = true
+	s.connect(true)
 	ctx, cancel := s.srv.deadline(s.ctx)
 	defer cancel()
-	return s.ps.Subscribe(ctx, s.channels...)
+	err := s.ps.Subscribe(ctx, s.channels...)
+	if s.connect(false) {
+		_ = s.ps.Close()
+		return redis.ErrClosed
+	}
+	return err
 }
 
-// Close ends the subscription, and a Receive under way. If that is about to connect, Close
-// waits until the client has noticed.
+// connect notes whether the receiver is about to connect, and reports whether the
+// subscription has been closed.
+func (s *Subscription) connect(on bool) (closed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.connecting = on
+	return s.closed
+}
+
+// Close ends the subscription, and a Receive under way. It does not wait for the network:
+// a Receive that is about to connect closes the connection by itself.
 func (s *Subscription) Close() {
-	s.closing.Do(func() {
-		s.cancel()
-		if s.ps != nil {
-			_ = s.ps.Close()
-		}
-	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cancel()
+	if !s.closed && !s.connecting && s.ps != nil {
+		_ = s.ps.Close()
+	}
+	s.closed = true
 }

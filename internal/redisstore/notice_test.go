@@ -1,0 +1,177 @@
+package redisstore
+
+import (
+	"errors"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// someNotices returns n notices with numbers of every length.
+func someNotices(rng *rand.Rand, n int) []Notice {
+	number := func() int64 { return min(int64(rng.Uint64()>>(11+rng.IntN(53))), limit.MaxUnits) }
+	list := make([]Notice, n)
+	for i := range list {
+		list[i] = Notice{
+			ID: NoticeIDOf(string(rune(rng.IntN(1e6)))), Shard: rng.IntN(MaxShards), Shape: rng.Uint32(), Limit: number(), Gen: number(),
+			Now: time.Duration(number()) * time.Microsecond, Until: time.Duration(number()) * time.Microsecond,
+		}
+	}
+	return list
+}
+
+// What is written is read, and nothing else: each prefix is an error, and so is what follows.
+func TestNoticesRoundTrip(t *testing.T) {
+	rng := rand.New(rand.NewPCG(35, 1))
+	for _, n := range []int{0, 1, 2, 127, 128, MaxNotices} {
+		list := someNotices(rng, n)
+		if n > 0 {
+			list[n-1] = Notice{Limit: limit.MaxUnits, Gen: limit.MaxUnits, Now: limit.MaxUnits * time.Microsecond, Until: limit.MaxUnits * time.Microsecond, Shard: MaxShards - 1}
+		}
+		payload := string(AppendNotices([]byte("before"), "node-1", list)[len("before"):])
+		node, got, err := ReadNotices(payload)
+		if err != nil || node != "node-1" || !reflect.DeepEqual(got, list) {
+			t.Fatalf("%d notices: %q, %v, %v", n, node, got, err)
+		}
+		for cut := range min(len(payload), 300) {
+			if _, _, err := ReadNotices(payload[:cut]); !errors.Is(err, ErrBadNotices) {
+				t.Fatalf("%d of %d bytes: %v", cut, len(payload), err)
+			}
+		}
+		if _, _, err := ReadNotices(payload + "\x00"); !errors.Is(err, ErrBadNotices) {
+			t.Fatalf("a byte too many: %v", err)
+		}
+	}
+}
+
+// What the codec cannot carry is brought into its range, times so that a counter opens
+// rather too late than too early.
+func TestNoticesOutOfRange(t *testing.T) {
+	long := strings.Repeat("n", MaxNodeBytes+9)
+	node, list, err := ReadNotices(string(AppendNotices(nil, long, make([]Notice, MaxNotices+7))))
+	if err != nil || node != long[:MaxNodeBytes] || len(list) != MaxNotices {
+		t.Fatalf("%q, %d notices, %v", node, len(list), err)
+	}
+	_, list, err = ReadNotices(string(AppendNotices(nil, "n", []Notice{
+		{Shard: -1, Limit: -1, Gen: -1, Now: -1, Until: -1},
+		{Shard: MaxShards, Limit: 1<<63 - 1, Gen: 1<<63 - 1, Now: 1<<63 - 1, Until: 1<<63 - 1},
+		{Now: 1999 * time.Nanosecond, Until: 1001 * time.Nanosecond},
+	})))
+	const top = limit.MaxUnits * time.Microsecond
+	want := []Notice{{}, {Shard: MaxShards - 1, Limit: limit.MaxUnits, Gen: limit.MaxUnits, Now: top, Until: top}, {Now: time.Microsecond, Until: 2 * time.Microsecond}}
+	if err != nil || !reflect.DeepEqual(list, want) {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
+// Anybody who may publish can send anything: it is an error, and costs no memory.
+func TestNoticesHostile(t *testing.T) {
+	one := string(AppendNotices(nil, "n", []Notice{{Limit: 5}}))
+	for name, payload := range map[string]string{
+		"empty": "", "only a version": "\x01", "no node": "\x01\x00\x00", "a node that is too long": "\x01\x41" + strings.Repeat("n", 65) + "\x00",
+		"a node with a space": "\x01\x03a b\x00", "a node that is cut": "\x01\x03ab", "no count": "\x01\x01n",
+		"more than there are": "\x01\x01n\x02" + one[4:], "fewer than there are": "\x01\x01n\x00" + one[4:],
+		"too many": "\x01\x01n\xf5\x03" + strings.Repeat(one[4:], MaxNotices+1), "a count without end": "\x01\x01n" + strings.Repeat("\xff", 100),
+		"a count in another spelling": "\x01\x01n\x81\x00" + one[4:], "a number in another spelling": one[:len(one)-1] + "\x80\x00",
+		"a time above 2^53": one[:len(one)-1] + "\x81\x80\x80\x80\x80\x80\x80\x10", "nine bytes": one[:len(one)-1] + "\x80\x80\x80\x80\x80\x80\x80\x80\x01",
+		"shard 1024": one[:len(one)-5] + "\x80\x08" + one[len(one)-4:],
+	} {
+		var err error
+		allocs := testing.AllocsPerRun(10, func() { _, _, err = ReadNotices(payload) })
+		if !errors.Is(err, ErrBadNotices) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if allocs > 20 {
+			t.Errorf("%s: %v allocations", name, allocs)
+		}
+	}
+	for _, payload := range []string{"\x00", "\x02", "\x02anything", "hello"} {
+		if _, _, err := ReadNotices(payload); !errors.Is(err, ErrNoticeVersion) || errors.Is(err, ErrBadNotices) {
+			t.Errorf("%q: %v", payload, err)
+		}
+	}
+}
+
+// FuzzNotices: what is read has one spelling, and is in range.
+func FuzzNotices(f *testing.F) {
+	rng := rand.New(rand.NewPCG(35, 2))
+	for n := range 4 {
+		f.Add(string(AppendNotices(nil, "n", someNotices(rng, n))))
+	}
+	f.Add("\x02")
+	f.Fuzz(func(t *testing.T, payload string) {
+		node, list, err := ReadNotices(payload)
+		if err != nil {
+			if node != "" || list != nil || !errors.Is(err, ErrBadNotices) && !errors.Is(err, ErrNoticeVersion) {
+				t.Fatalf("%q, %v, %v", node, list, err)
+			}
+			return
+		}
+		for _, n := range list {
+			if n.Shard < 0 || n.Shard >= MaxShards || min(n.Limit, n.Gen, int64(n.Now), int64(n.Until)) < 0 || max(n.Limit, n.Gen, int64(n.Now/time.Microsecond), int64(n.Until/time.Microsecond)) > limit.MaxUnits {
+				t.Fatalf("%+v", n)
+			}
+		}
+		if again := string(AppendNotices(nil, node, list)); again != payload {
+			t.Fatalf("%q is read as %q", payload, again)
+		}
+	})
+}
+
+// The name of a counter in notices is that of its Redis key, and costs nothing.
+func TestNoticeID(t *testing.T) {
+	k := Keyspace{prefix: strings.Repeat("p", MaxKeyPrefixBytes), shards: MaxShards}
+	long := built(t)(limit.SlidingWindow(strings.Repeat("r", limit.MaxNameBytes), 10, time.Minute))
+	seen := map[NoticeID]bool{}
+	for _, rule := range []*limit.Rule{long, funnel(t, 10, 7, time.Second), sliding(t, 10, time.Minute, 10)} {
+		for _, key := range []string{"", "user:1", strings.Repeat("x", MaxKeyBytes)} {
+			for _, hashed := range []bool{false, true} {
+				want := NoticeIDOf(k.CounterKeyIn(1023, rule, key, hashed))
+				if got := k.NoticeID(1023, rule, key, hashed); got != want || seen[got] {
+					t.Errorf("%v, key %.20q, %v: %x, want %x", rule, key, hashed, got, want)
+				}
+				seen[want] = true
+				if n := testing.AllocsPerRun(20, func() { k.NoticeID(1023, rule, key, hashed) }); n > 0 {
+					t.Errorf("%v allocations for %v", n, rule)
+				}
+			}
+		}
+	}
+	if got := NoticeIDOf("abc"); got != (NoticeID{0xa9, 0x99, 0x3e, 0x36, 0x47, 0x06, 0x81, 0x6a, 0xba, 0x3e, 0x25, 0x71, 0x78, 0x50, 0xc2, 0x6c}) {
+		t.Errorf("of abc: %x", got)
+	}
+}
+
+// Rules that count alike have one shape, in every process and release. Others have another.
+func TestShapeOf(t *testing.T) {
+	rules := []*limit.Rule{
+		funnel(t, 10, 7, time.Second), funnel(t, 20, 7, time.Second), funnel(t, 10, 8, time.Second), funnel(t, 10, 7, 2*time.Second),
+		sliding(t, 10, time.Minute, 10), sliding(t, 11, time.Minute, 10), sliding(t, 10, time.Minute, 12), sliding(t, 10, time.Hour, 10),
+		fixed(t, 10, time.Minute), fixed(t, 20, time.Minute), fixed(t, 10, time.Hour), built(t)(limit.FixedWindow("y", 10, time.Minute)),
+	}
+	for _, a := range rules {
+		for _, b := range rules {
+			if same := arith.Of(a.Arith()).SameShape(arith.Of(b.Arith())); same != (ShapeOf(a) == ShapeOf(b)) {
+				t.Errorf("%v and %v: same shape %v, %08x and %08x", a, b, same, ShapeOf(a), ShapeOf(b))
+			}
+		}
+	}
+	if got, want := ShapeOf(rules[0]), uint32(0x2ba13d19); got != want {
+		t.Errorf("%08x, want %08x: processes of two releases would ignore each other's notices", got, want)
+	}
+	if n := testing.AllocsPerRun(20, func() { ShapeOf(rules[0]) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkNoticeID(b *testing.B) {
+	k, rule := Keyspace{prefix: "hl", shards: 64}, funnel(b, 10, 7, time.Second)
+	for b.Loop() {
+		k.NoticeID(7, rule, "user:12345", false)
+	}
+}
