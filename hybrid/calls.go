@@ -98,7 +98,19 @@ func (l *Limiter) Set(ctx context.Context, key string, rule *limit.Rule, used in
 	}
 	now := l.now()
 	l.table.Renew(key, rule, now, renewal(sent, now, done))
+	if used < rule.Limit() {
+		l.announceRoom(key, rule, done)
+	}
 	return nil
+}
+
+// announceRoom tells the other nodes that key has room again.
+func (l *Limiter) announceRoom(key string, rule *limit.Rule, done redisstore.Renewed) {
+	keys := l.driver.store.Keyspace()
+	l.driver.announceRoom(redisstore.Notice{
+		ID: redisstore.NoticeIDOf(keys.CounterKey(rule, key)), Shard: keys.Shard(key), Shape: redisstore.ShapeOf(rule),
+		Limit: rule.Limit(), Gen: done.State.Gen, Now: done.Now,
+	})
 }
 
 // renewal converts what Redis answers about a counter that was set. It is not known exactly

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	mrand "math/rand/v2"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -24,11 +25,13 @@ type driver struct {
 	parts
 	core    *core
 	store   *redisstore.Store
+	ears    *listener // nil: there are no notices
 	node    atomic.Pointer[string]
 	timeout time.Duration
 	beatTTL time.Duration
 
 	results  chan result
+	heard    chan struct{} // ears have something
 	requests chan request
 	stop     chan struct{}
 	stepped  chan struct{} // closed: the stepping goroutine has ended
@@ -37,7 +40,7 @@ type driver struct {
 
 	// Owned by the stepping goroutine.
 	calls   map[uint64]call
-	late    map[uint64]bool       // calls that have overrun their deadline: whether each is a pipeline
+	late    map[uint64]callKind   // calls that have overrun their deadline
 	waiting map[uint64]chan error // flushes that callers wait for
 	lastReq uint64
 }
@@ -57,9 +60,17 @@ func (p *parts) now() int64 { return int64(p.clock.Now()) }
 // call is an exchange under way.
 type call struct {
 	deadline   time.Duration // on the timer clock
-	pipeline   bool
+	kind       callKind
 	notStarted bool // an earlier heartbeat still hangs
 }
+
+type callKind uint8
+
+const (
+	callPipeline callKind = iota
+	callBeat
+	callTell
+)
 
 // result is the event of a call that has ended.
 type result struct {
@@ -71,7 +82,8 @@ type result struct {
 type request struct {
 	all      bool
 	withdraw bool
-	done     chan error // gets the answer, and identifies the request; it has room for one
+	room     *redisstore.Notice // only tell this
+	done     chan error         // gets the answer, and identifies the request; it has room for one
 }
 
 // newDriver returns a driver that does not run yet.
@@ -85,11 +97,13 @@ func newDriver(rdb redis.UniversalClient, o Options, p parts) (*driver, error) {
 	d := &driver{
 		parts: p, store: store, timeout: o.CommandTimeout, beatTTL: 3 * o.HeartbeatInterval,
 		results: make(chan result, 8), requests: make(chan request), stop: make(chan struct{}), stepped: make(chan struct{}),
-		calls: map[uint64]call{}, late: map[uint64]bool{}, waiting: map[uint64]chan error{},
+		calls: map[uint64]call{}, late: map[uint64]callKind{}, waiting: map[uint64]chan error{},
+		heard: make(chan struct{}, 1),
 	}
 	cfg := o.coreConfig()
+	_, cfg.single = rdb.(*redis.Client)
 	d.core = newCore(cfg, mrand.New(mrand.NewChaCha8(seed)), systemIdentities(), p.link, store.Keyspace(), o.Shards, p.table.Range, p.counts)
-	if _, single := rdb.(*redis.Client); single { // then its address is known without asking
+	if cfg.single { // then its address is known without asking
 		d.core.place(store.Servers(context.Background()))
 	}
 	name := d.core.node
@@ -102,6 +116,9 @@ func newDriver(rdb redis.UniversalClient, o Options, p parts) (*driver, error) {
 
 // begin starts the goroutines.
 func (d *driver) begin() {
+	if d.core.cfg.notices {
+		d.ears = newListener(d.store, d.wakeHeard)
+	}
 	d.done.Go(d.run)
 	d.done.Go(d.notify.run)
 }
@@ -121,6 +138,8 @@ func (d *driver) run() error {
 		case <-timer.C:
 			ev = d.overdue()
 		case <-d.link.Wake():
+		case <-d.heard:
+			ev = d.hear()
 		case r := <-d.results:
 			ev = d.ended(r)
 		case q := <-d.requests:
@@ -145,6 +164,10 @@ func (d *driver) step(ev event) {
 			d.send(e)
 		case efBeat:
 			d.beat(e)
+		case efTell:
+			d.tell(e)
+		case efListen:
+			d.listen(e)
 		case efName:
 			d.node.Store(&e.node)
 		case efState:
@@ -183,7 +206,7 @@ func (d *driver) overdue() event {
 		if now >= c.deadline {
 			delete(d.calls, id)
 			if !c.notStarted {
-				d.late[id] = c.pipeline
+				d.late[id] = c.kind
 			}
 			return evTimeout{id}
 		}
@@ -193,9 +216,9 @@ func (d *driver) overdue() event {
 
 // ended returns the event of a call that has returned.
 func (d *driver) ended(r result) event {
-	if pipeline, late := d.late[r.id]; late {
+	if kind, late := d.late[r.id]; late {
 		delete(d.late, r.id)
-		if pipeline {
+		if kind == callPipeline {
 			return evFreed{r.id}
 		}
 		return evTick{}
@@ -205,8 +228,8 @@ func (d *driver) ended(r result) event {
 }
 
 // start starts a call. most is the longest time that the deadlines of its commands allow.
-func (d *driver) start(id uint64, pipeline bool, most time.Duration, f func() event) {
-	d.calls[id] = call{deadline: pace() + most + grace, pipeline: pipeline}
+func (d *driver) start(id uint64, kind callKind, most time.Duration, f func() event) {
+	d.calls[id] = call{deadline: pace() + most + grace, kind: kind}
 	d.done.Go(func() error {
 		ev := f()
 		select {
@@ -219,23 +242,34 @@ func (d *driver) start(id uint64, pipeline bool, most time.Duration, f func() ev
 
 // send starts a pipeline.
 func (d *driver) send(e efSend) {
-	d.start(e.id, true, d.timeout, func() event {
-		out, _ := d.store.Exec(context.Background(), e.batches, nil)
-		return evReplies{id: e.id, recv: d.now(), outcomes: out}
+	var m *redisstore.Message
+	if len(e.tell) > 0 {
+		m = d.message(e.channel, d.core.node, e.tell)
+	}
+	d.start(e.id, callPipeline, d.timeout, func() event {
+		out, err := d.store.Exec(context.Background(), e.batches, m)
+		return evReplies{id: e.id, recv: d.now(), outcomes: out, tellErr: err}
 	})
 }
 
 // beat starts a heartbeat. If an earlier one still hangs, it fails instead.
 func (d *driver) beat(e efBeat) {
-	for _, pipeline := range d.late {
-		if !pipeline {
+	for _, kind := range d.late {
+		if kind == callBeat {
 			d.calls[e.id] = call{deadline: pace(), notStarted: true}
 			return
 		}
 	}
-	d.start(e.id, false, d.timeout*5/4, func() event { // the first heartbeat may have to ask where the shards are
+	var o redisstore.BeatOptions
+	if d.ears != nil {
+		o.Offer = e.node
+	}
+	if e.channel != "" {
+		o.EchoChannel, o.Echo = d.store.Keyspace().EchoChannel(e.channel, e.node), strconv.FormatUint(e.echo, 10)
+	}
+	d.start(e.id, callBeat, d.timeout*5/4, func() event { // the first heartbeat may have to ask where the shards are
 		addrs := d.store.Servers(context.Background())
-		b, err := d.store.Beat(context.Background(), e.node, d.beatTTL, e.shards, redisstore.BeatOptions{})
+		b, err := d.store.Beat(context.Background(), e.node, d.beatTTL, e.shards, o)
 		return evBeat{id: e.id, recv: d.now(), addrs: addrs, beat: b, err: err}
 	})
 }
@@ -248,6 +282,9 @@ func (d *driver) publish(s State) {
 
 // accept returns the event of a request.
 func (d *driver) accept(q request) event {
+	if q.room != nil {
+		return evRoom{*q.room}
+	}
 	if q.withdraw {
 		for id, ch := range d.waiting {
 			if ch == q.done {

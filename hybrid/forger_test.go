@@ -102,10 +102,10 @@ func (f *forger) answer(cmd redis.Cmder) error {
 	switch key := name(keys[0]); {
 	case strings.Contains(key, ":nodes:"):
 		seq := int64(0)
-		if len(keys) > 2 {
-			seq = f.ledgers[name(keys[2])].seq
+		if len(keys) > 3 {
+			seq = f.ledgers[name(keys[3])].seq
 		}
-		words = []string{"1", micros(), fmt.Sprint(seq)}
+		words = []string{"1", micros(), fmt.Sprint(seq), ""}
 	case len(rest) == 1:
 		words = []string{fmt.Sprint(f.ledgers[key].seq), micros()}
 	default:

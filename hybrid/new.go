@@ -45,6 +45,9 @@ func build(rdb redis.UniversalClient, o Options) (*Limiter, error) {
 		}
 		l.link = counter.NewLink(o.pace(), o.Shards, ks.Shard)
 		l.link.SetMaxDebt(o.MaxDebt)
+		if !o.NoNotices {
+			l.link.SetNotices(o.MaxKeys, noticeIDs(ks))
+		}
 	}
 	var err error
 	l.table, err = table.New(table.Options{MaxKeys: o.MaxKeys, Clock: o.Clock, Link: l.link, Tallies: &l.tally, Conflict: l.conflict})

@@ -10,6 +10,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algorithm"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // A node that learns from Redis that its report has used up a key tells all others at once, on a
@@ -48,6 +49,13 @@ type notices struct {
 
 	byID map[uint64]*counter.Counter // by the first bytes of the ID; all that Redis has answered for
 	kept int                         // how many of them were alive at the last look
+}
+
+// noticeIDs returns the function that names counters in notices.
+func noticeIDs(keys redisstore.Keyspace) func(shard int, rule *limit.Rule, key string, hashed bool) counter.NoticeID {
+	return func(shard int, rule *limit.Rule, key string, hashed bool) counter.NoticeID {
+		return counter.NoticeID(keys.NoticeID(shard, rule, key, hashed))
+	}
 }
 
 // message is what a node has told.

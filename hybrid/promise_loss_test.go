@@ -190,7 +190,7 @@ func TestInvalidBatchIsTakenApart(t *testing.T) {
 	if sent == nil {
 		t.Fatal("nothing was sent")
 	}
-	n.core.step(s.now+int64(time.Second), n.time(), evReplies{sent.id, n.time(), []redisstore.Outcome{{Err: redisstore.ErrInvalidBatch}}})
+	n.core.step(s.now+int64(time.Second), n.time(), evReplies{id: sent.id, recv: n.time(), outcomes: []redisstore.Outcome{{Err: redisstore.ErrInvalidBatch}}})
 	if n.unsynced() != 5 || n.core.state.Mode != Synced {
 		t.Fatalf("%d units left, %v", n.unsynced(), n.core.state)
 	}

@@ -54,6 +54,9 @@ func (s *sim) addNode(o Options) *simNode {
 	n.link.SetMaxDebt(s.opt.MaxDebt)
 	s.born++
 	opt := s.opt
+	if opt.NoNotices = !s.hears; s.hears {
+		n.link.SetNotices(opt.MaxKeys, noticeIDs(s.keyspace()))
+	}
 	if o.Fallback != 0 {
 		opt.Fallback = o.Fallback
 	}
@@ -232,7 +235,7 @@ func (n *simNode) sendBatches(e efSend) {
 			}
 		}
 		n.s.note(n.id, "replies", int64(e.id), int64(len(out)))
-		return evReplies{e.id, n.time(), out}
+		return evReplies{id: e.id, recv: n.time(), outcomes: out}
 	})
 }
 

@@ -60,6 +60,7 @@ type sim struct {
 	oneCall bool
 
 	rates
+	hears  bool // nodes tell notices, and hear them
 	down   bool // no server accepts connections
 	healed bool // no fault may begin any more
 	// Some calls hand units back.

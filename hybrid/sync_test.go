@@ -22,7 +22,9 @@ var prompt = hybrid.Options{MaxLag: 100 * time.Millisecond}
 // The first check of a key is answered from nothing, and asks Redis at once.
 func TestFirstTouch(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		a, b := w.synced(unhurried), w.synced(unhurried)
+		deaf := unhurried
+		deaf.NoNotices = true
+		a, b := w.synced(unhurried), w.synced(deaf)
 		wantAdmitted(t, a.Limiter, "k", longTen, 10, 10)
 		time.Sleep(15 * time.Millisecond)
 		w.wantUsed("k", longTen, 10)
@@ -136,7 +138,9 @@ func TestIdleNodeNoticesFlushAll(t *testing.T) {
 	for _, rule := range []*limit.Rule{longTen, longFunnel} {
 		t.Run(rule.Algorithm().String(), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
-				a, b := w.synced(prompt), w.synced(prompt)
+				deaf := prompt
+				deaf.NoNotices = true
+				a, b := w.synced(prompt), w.synced(deaf)
 				wantAdmitted(t, a.Limiter, "k", rule, 20, 10)
 				time.Sleep(time.Second)
 				b.Allow("k", rule) // one too many, unsynced

@@ -62,7 +62,7 @@ func TestStatsAsText(t *testing.T) {
 	if err != nil || json.Unmarshal(text, &back) != nil || !reflect.DeepEqual(back, s) {
 		t.Errorf("%s, %v: %v", text, err, back)
 	}
-	if !strings.Contains(string(text), `"Allowed":{"Unsynced":0,"Synced":7,"Degraded":0,"Local":1}`) {
+	if !strings.Contains(string(text), `"Allowed":{"Unsynced":0,"Synced":7,"Degraded":0,"Local":1,"Notice":0}`) {
 		t.Errorf("%s", text)
 	}
 	e := hybrid.Event{Kind: hybrid.EventDataLost, Reason: "gone", Key: "k\n", Err: errors.New("why")}

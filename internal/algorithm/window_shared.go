@@ -54,7 +54,8 @@ func (w *Window) FullUntil(r *arith.Rule, now int64) (until int64, full bool) {
 	if w.known == nil || w.KnownUnits(r, now) < r.Limit {
 		return 0, false
 	}
-	counts := slices.Clone(w.known)
+	var few [fewBuckets]int64
+	counts := append(few[:0], w.known...)
 	for i := range w.back {
 		counts[i] = max(counts[i]-w.back[i]-w.sentBack[i], 0)
 	}

@@ -217,7 +217,8 @@ func (c *Counter) refusedLocked(now int64) {
 		c.mark(byNotice)
 		fits = c.notice.until
 	case w >= 0 && r.Limit > 0:
-		c.mark(denied)
+		_, full := c.state().FullUntil(r, now)
+		c.note(denied, full)
 		fits = c.state().FitsAt(r, now, r.Multiplied(1, w))
 	}
 	if c.part != nil {
@@ -225,9 +226,6 @@ func (c *Counter) refusedLocked(now int64) {
 		wait := c.askAfterLocked()
 		if until = c.freshAt + wait; until <= now {
 			until = now + wait // this check has queued it for a report
-		}
-		if wait > c.lag() {
-			c.setUrgentAt(1) // it asks late: the first unit that fits again must not wait for that
 		}
 	}
 	until = min(until, fits)

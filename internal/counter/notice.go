@@ -3,6 +3,7 @@ package counter
 import (
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -123,18 +124,20 @@ func (c *Counter) Hear(now int64, n Notice) (ask bool) {
 func (c *Counter) hearRoomLocked(now int64) (ask bool) {
 	bound := c.noticeLocked(now) != nil
 	c.notice = nil
-	if !bound && !c.is(denied) {
+	c.rollLocked(now)
+	if _, full := c.state().FullUntil(c.rule(), now); !full && !bound {
 		return false
 	}
-	c.mark(outdated)
+	c.mark(outdated | inNormal) // it may be in the queue already, until later
 	c.unmark(denied)
-	return c.joinNormalLocked()
+	return true
 }
 
 // announceLocked ends the notice that an answer makes void, and returns what the other nodes are
-// to be told of the answer: that there is no room for one more unit, or that there is again after
-// units were handed back, of which wasFull says that they were missed. It returns nil if there
-// is nothing new. Units that are booked ahead are no use by now, and a dry run refuses nobody.
+// to be told of the answer: that there is no room for one more unit, or that they must ask because
+// there is room again after units were handed back (wasFull: there was none before), or because
+// units are booked ahead of time, which is no use by now. It returns nil if there is nothing new.
+// A dry run refuses nobody.
 func (c *Counter) announceLocked(now int64, a Answer, wasFull bool) *Notice {
 	r, heard := c.rule(), c.notice
 	if heard != nil && (a.Sent >= heard.heard || a.ServerNow >= heard.Now) {
@@ -147,9 +150,9 @@ func (c *Counter) announceLocked(now int64, a Answer, wasFull bool) *Notice {
 	n := &Notice{Shape: r.ShapeHash(), Limit: r.Limit, Gen: c.gen(), Now: a.ServerNow}
 	until, full := c.state().FullUntil(r, now)
 	switch {
-	case !full && wasFull:
+	case !full && wasFull, a.Announce && c.leastLocked(now) != arith.Span{}:
 		return n
-	case !full || !a.Announce || c.latestRule.Load().IsDryRun() || len(c.past().booked) > 0:
+	case !full || !a.Announce || c.latestRule.Load().IsDryRun():
 		return nil
 	}
 	least := now + int64(c.link().pace.Interval)

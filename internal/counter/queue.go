@@ -19,7 +19,7 @@ func (c *Counter) noteLocked() bool {
 		wake = c.pushUrgentLocked(unsynced)
 	}
 	// Refused or not, a key in use needs a fresh view: see Due.
-	if !c.is(inNormal) {
+	if !c.is(inNormal) || c.is(asksLate) && !c.is(denied) {
 		wake = c.pushNormalLocked() || wake
 	}
 	return wake
@@ -82,6 +82,7 @@ func (c *Counter) unstack() {
 
 func (c *Counter) pushNormalLocked() bool {
 	c.mark(inNormal)
+	c.unmark(asksLate)
 	c.link().normal.push(c, &c.nextNormal)
 	return c.link().idle.Load() && c.link().idle.CompareAndSwap(true, false)
 }

@@ -79,7 +79,9 @@ func (c *Counter) Due() int64 {
 	if c.born == noAnswer || c.is(raising|outdated) || !c.isFolded() && c.state().HasReturns() {
 		return math.MinInt64
 	}
-	return c.freshAt + c.askAfterLocked()
+	wait := c.askAfterLocked()
+	c.note(asksLate, wait > c.lag())
+	return c.freshAt + wait
 }
 
 // staleLocked reports whether the view is to be fetched again.
@@ -95,7 +97,7 @@ func (c *Counter) Collect(now int64, urgent bool) (rep Report, ok bool) {
 	if urgent {
 		c.unmark(inUrgent)
 	} else {
-		c.unmark(inNormal)
+		c.unmark(inNormal | asksLate)
 	}
 	if c.dead || c.is(inFlight) {
 		return rep, false // Settle will queue it again

@@ -46,13 +46,7 @@ type Notice struct {
 // of one algorithm and name, and with equal numbers but for the limit. Rules that do not
 // rarely share it.
 func ShapeOf(rule *limit.Rule) uint32 {
-	r := arithOf(rule)
-	h := r.Hash // of name and algorithm
-	for _, n := range [...]int64{r.Units, int64(r.Period), int64(r.Kept), int64(r.Width)} {
-		h = (h ^ uint64(n)) * 0xff51afd7ed558ccd // of MurmurHash3's finaliser
-		h ^= h >> 33
-	}
-	return uint32(h)
+	return arithOf(rule).ShapeHash()
 }
 
 // MaxNotices is the largest number of notices of one message.
