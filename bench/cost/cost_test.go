@@ -8,22 +8,11 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/hybridlimit/hybridlimit/bench/internal/capacity"
+	"github.com/hybridlimit/hybridlimit/bench/internal/fleet"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func TestPercentile(t *testing.T) {
-	var took []time.Duration
-	for i := range 1000 {
-		took = append(took, time.Duration(i+1))
-	}
-	for permille, want := range map[int]time.Duration{0: 1, 500: 501, 999: 1000} {
-		if got := percentile(took, permille); got != want {
-			t.Errorf("%d of 1,000 took %v at the most, want %v", permille, got, want)
-		}
-	}
-}
 
 // A line says by check what has added up, and by second what an idle limiter goes on using.
 func TestLine(t *testing.T) {
@@ -31,7 +20,7 @@ func TestLine(t *testing.T) {
 	stats := hybrid.Stats{Batches: 10, KeysSynced: 500, Heartbeats: 2, Failures: 1}
 	took := make([]time.Duration, 1000)
 	took[0], took[1] = 7*time.Microsecond, 5*time.Microsecond
-	s := sample{checks: 1000, refused: 250, wall: 2 * time.Second, client: 3 * time.Millisecond, redis: time.Millisecond, commands: 600, bytes: 64_000, stats: stats, took: took}
+	s := sample{checks: 1000, refused: 250, wall: 2 * time.Second, client: 3 * time.Millisecond, redis: fleet.Usage{Processor: time.Millisecond, Commands: 600, Bytes: 64_000}, stats: stats, took: took}
 	got := s.line(row{5000, 2000, 1, far}, ours)
 	for _, want := range []string{
 		"BenchmarkCost/hybrid/5000/2000/1/far 1000 3 client-us/check 1 redis-us/check 64 B/check 300 commands/s 500 checks/s 25 refused-% 250 keys/s ",
@@ -41,7 +30,7 @@ func TestLine(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
 	}
-	s = sample{wall: 2 * time.Second, client: 3 * time.Millisecond, redis: time.Millisecond, commands: 24, bytes: 4000}
+	s = sample{wall: 2 * time.Second, client: 3 * time.Millisecond, redis: fleet.Usage{Processor: time.Millisecond, Commands: 24, Bytes: 4000}}
 	got = s.line(row{0, 20000, 1, idle}, nobody)
 	if want := "BenchmarkCost/nothing/0/20000/1/idle 1 1500 client-us/s 500 redis-us/s 2000 B/s 12 commands/s"; got != want {
 		t.Errorf("%q, want %q", got, want)
@@ -99,11 +88,11 @@ func TestKinds(t *testing.T) {
 func TestLoad(t *testing.T) {
 	r := row{2000, 10, 2, far}
 	var asked []int
-	s := each(r, func() func(string) bool {
+	s := fleet.Of(r.nodes, func() func(string) bool {
 		i := len(asked)
 		asked = append(asked, 0)
 		return func(string) bool { asked[i]++; return i == 0 }
-	}, func() {})
+	}, nil)
 	l := newLoad(r)
 	n := l.run(s, 100*time.Millisecond, true)
 	if made := asked[0] + asked[1]; n != made || n != len(l.took) || n < 20 || n > 200 {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
 )
 
 // line writes a measurement in the form of Go's benchmarks. What it takes is by check, or by
@@ -19,10 +21,10 @@ func (s sample) line(r row, l limiter) string {
 	}
 	us := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
 	figure(us(s.client)/per, "client-us/"+of)
-	figure(us(s.redis)/per, "redis-us/"+of)
-	figure(s.bytes/per, "B/"+of)
+	figure(us(s.redis.Processor)/per, "redis-us/"+of)
+	figure(s.redis.Bytes/per, "B/"+of)
 	second := s.wall.Seconds()
-	figure(s.commands/second, "commands/s")
+	figure(s.redis.Commands/second, "commands/s")
 	if s.checks > 0 {
 		figure(float64(s.checks)/second, "checks/s")
 		figure(100*float64(s.refused)/float64(s.checks), "refused-%")
@@ -36,14 +38,9 @@ func (s sample) line(r row, l limiter) string {
 	}
 	if len(s.took) > 0 {
 		slices.Sort(s.took)
-		figure(us(percentile(s.took, 500)), "p50-us")
-		figure(us(percentile(s.took, 990)), "p99-us")
-		figure(us(percentile(s.took, 999)), "p99.9-us")
+		figure(us(rig.Percentile(s.took, 500)), "p50-us")
+		figure(us(rig.Percentile(s.took, 990)), "p99-us")
+		figure(us(rig.Percentile(s.took, 999)), "p99.9-us")
 	}
 	return b.String()
-}
-
-// percentile returns what so many of 1,000 checks took at the most, of a sorted list.
-func percentile(took []time.Duration, permille int) time.Duration {
-	return took[min(len(took)*permille/1000, len(took)-1)]
 }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/bench/internal/fleet"
 	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
 )
 
@@ -59,7 +60,7 @@ func newLoad(r row) *load {
 
 // run asks for a time; measured says that each check is timed. It returns how many
 // checks there were.
-func (l *load) run(s *subject, d time.Duration, measured bool) (checks int) {
+func (l *load) run(s *fleet.Fleet, d time.Duration, measured bool) (checks int) {
 	if l.row.kind == flatOut {
 		return l.runFlatOut(s, d)
 	}
@@ -88,7 +89,7 @@ func (l *load) run(s *subject, d time.Duration, measured bool) (checks int) {
 	return checks
 }
 
-func (l *load) runFlatOut(s *subject, d time.Duration) (checks int) {
+func (l *load) runFlatOut(s *fleet.Fleet, d time.Duration) (checks int) {
 	for begun := rig.Now(); rig.Now()-begun < d; {
 		for range 256 {
 			l.count(l.ask(s, checks))
@@ -99,10 +100,10 @@ func (l *load) runFlatOut(s *subject, d time.Duration) (checks int) {
 }
 
 // ask asks the nodes in turn.
-func (l *load) ask(s *subject, i int) bool {
+func (l *load) ask(s *fleet.Fleet, i int) bool {
 	key := l.keys[l.draws[l.next&(len(l.draws)-1)]]
 	l.next++
-	return s.ask[i%len(s.ask)](key)
+	return s.Ask[i%len(s.Ask)](key)
 }
 
 func (l *load) count(allowed bool) {

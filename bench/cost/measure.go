@@ -5,10 +5,9 @@ import (
 	"io"
 	"regexp"
 	"runtime"
-	"strconv"
-	"strings"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/bench/internal/fleet"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
@@ -24,9 +23,8 @@ type options struct {
 type sample struct {
 	checks, refused int
 	wall            time.Duration
-	client, redis   time.Duration // processor time
-	commands        float64       // that Redis was given, also by scripts
-	bytes           float64       // in and out
+	client          time.Duration // processor time
+	redis           fleet.Usage
 	stats           hybrid.Stats
 	took            []time.Duration // each check
 }
@@ -64,15 +62,13 @@ func (o *options) sample(server *redistest.Server, r row, l limiter) (s sample, 
 	if err != nil {
 		return s, err
 	}
-	defer subject.close()
+	defer subject.Close()
 	load := newLoad(r)
 	if l.settles {
 		load.run(subject, o.warm, false)
 	}
-	if subject.await != nil {
-		if err := subject.await(); err != nil {
-			return s, err
-		}
+	if err := subject.Await(); err != nil {
+		return s, err
 	}
 	runtime.GC()
 	before, err := takeAccount(server, subject)
@@ -86,53 +82,23 @@ func (o *options) sample(server *redistest.Server, r row, l limiter) (s sample, 
 	if err != nil {
 		return s, err
 	}
-	s.client, s.redis = after.client-before.client, after.redis-before.redis
-	s.commands, s.bytes = after.commands-before.commands-infoCommands, after.bytes-before.bytes
-	s.stats = add(after.stats, before.stats, -1)
+	s.client, s.redis = after.client-before.client, after.redis.Since(before.redis)
+	s.stats = fleet.Add(after.stats, before.stats, -1)
 	return s, nil
-}
-
-// add returns those figures of a that a line tells of, and sign times those of b.
-func add(a, b hybrid.Stats, sign int) (sum hybrid.Stats) {
-	plus := func(a, b uint64) uint64 { return a + uint64(sign)*b }
-	sum.Batches, sum.KeysSynced = plus(a.Batches, b.Batches), plus(a.KeysSynced, b.KeysSynced)
-	sum.Heartbeats, sum.Failures = plus(a.Heartbeats, b.Heartbeats), plus(a.Failures, b.Failures)
-	return sum
 }
 
 // account is what has been used up so far.
 type account struct {
-	client, redis   time.Duration
-	commands, bytes float64
-	stats           hybrid.Stats
+	client time.Duration
+	redis  fleet.Usage
+	stats  hybrid.Stats
 }
 
-// infoCommands is how many commands an account takes by itself.
-const infoCommands = 2
-
-func takeAccount(server *redistest.Server, s *subject) (a account, err error) {
+func takeAccount(server *redistest.Server, s *fleet.Fleet) (a account, err error) {
 	if a.client, err = processorTime(); err != nil {
 		return a, err
 	}
-	if s.stats != nil {
-		a.stats = s.stats()
-	}
-	read := func(fields map[string]string, name string) (f float64) {
-		if err == nil {
-			f, err = strconv.ParseFloat(strings.TrimSpace(fields[name]), 64)
-		}
-		return f
-	}
-	stats, err := server.Info("stats")
-	if err != nil {
-		return a, err
-	}
-	a.commands = read(stats, "total_commands_processed")
-	a.bytes = read(stats, "total_net_input_bytes") + read(stats, "total_net_output_bytes")
-	cpu, err := server.Info("cpu")
-	if err != nil {
-		return a, err
-	}
-	a.redis = time.Duration((read(cpu, "used_cpu_user") + read(cpu, "used_cpu_sys")) * float64(time.Second))
+	a.stats = s.Stats()
+	a.redis, err = fleet.UsageOf(server)
 	return a, err
 }

@@ -48,3 +48,8 @@ func (m *Mix) Pick(rate float64) int {
 	i, _ := slices.BinarySearch(m.edges, rate)
 	return i
 }
+
+// Percentile returns what so many of 1,000 took at the most, of a sorted list that is not empty.
+func Percentile(took []time.Duration, permille int) time.Duration {
+	return took[min(len(took)*permille/1000, len(took)-1)]
+}

@@ -48,3 +48,15 @@ func TestStored(t *testing.T) {
 		}
 	}
 }
+
+func TestPercentile(t *testing.T) {
+	var took []time.Duration
+	for i := range 1000 {
+		took = append(took, time.Duration(i+1))
+	}
+	for permille, want := range map[int]time.Duration{0: 1, 500: 501, 999: 1000} {
+		if got := Percentile(took, permille); got != want {
+			t.Errorf("%d of 1,000 took %v at the most, want %v", permille, got, want)
+		}
+	}
+}
