@@ -189,10 +189,7 @@ func writeCost(r recorded, plots map[string][]byte) string {
 		"makes the page from it again. Redis shares the machine with the client. Compare figures of one table only.\n\n" +
 		"Checks come at a steady pace, with other work between them; of several nodes each is asked for an equal part. Keys have a Zipf distribution with the exponent 1.1. " +
 		"Processor time is that of the whole process and of the whole redis-server, less what the same load takes with no limiter at all, which the row `nothing` shows.\n\n")
-	c := r.cost.config
-	t := newTable("machine", "Go", "Redis", "by")
-	t.add(c["machine"], c["go"], c["redis"], "`"+c["command"]+"`")
-	t.write(&b)
+	writeMachine(&b, r.cost.config)
 	b.WriteString("## What is wanted\n\nMeasured is what the medians say; the next column is the median, and the range, of what each pass says by itself.\n\n")
 	verdicts(&b, costTargets(), r)
 	if plots[plotCost] != nil {

@@ -1,64 +1,9 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 )
-
-// costPages makes the page and the plot of a directory's raw file, and returns both.
-func costPages(t *testing.T, from string) (page, plot string) {
-	t.Helper()
-	out := t.TempDir()
-	if err := run(t.Context(), []string{"-parts", partCost, "-from", from, "-out", out}, nil, os.Stderr); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(filepath.Join(out, "README.md")); err == nil {
-		t.Error("the page of other parts was written, too")
-	}
-	return readText(t, filepath.Join(out, costPage)), readText(t, filepath.Join(out, plotCost))
-}
-
-func readText(t *testing.T, path string) string {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
-// The page that the recorded lines in testdata make, by hand checked once.
-func TestGoldenCost(t *testing.T) {
-	const golden = "testdata/golden-cost.md"
-	got, plot := costPages(t, "testdata")
-	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if want := readText(t, golden); got != want {
-		t.Errorf("the page differs from %s (-update rewrites it):\n%s", golden, got)
-	}
-	if !strings.HasPrefix(plot, "<?xml") || !strings.Contains(plot, "</svg>") {
-		t.Errorf("%.80q is no SVG", plot)
-	}
-}
-
-// The page and the plot that are recorded are what the raw file beside them makes.
-func TestRecordedCost(t *testing.T) {
-	const dir = "../results"
-	page, plot := costPages(t, dir)
-	if page != readText(t, filepath.Join(dir, costPage)) {
-		t.Errorf("%s is not what its raw file makes: go run ./bench/report -parts cost -from bench/results", costPage)
-	}
-	// Other processors round a coordinate in another way.
-	if runtime.GOARCH == "amd64" && plot != readText(t, filepath.Join(dir, plotCost)) {
-		t.Errorf("%s is not what its raw file makes: go run ./bench/report -parts cost -from bench/results", plotCost)
-	}
-}
 
 // What is wanted is judged less what the load itself takes, and by the worst where any counts.
 func TestCostTargets(t *testing.T) {
@@ -75,7 +20,8 @@ func TestCostTargets(t *testing.T) {
 		{"failed", lines("hybrid"+far+"0 failed", "hybrid"+far+"0 failed", "hybrid"+far+"1 failed", "hybrid/0/65536/1/flatout 1 2 failed"), "3.00 exchanges **fail**"},
 		{"failed", lines("hybrid" + far + "0 failed"), "0 exchanges pass"},
 	} {
-		r := recorded{newResults(), newResults(), newResults(), mustParse(t, "procs: 1\n"+c.raw)}
+		r := newRecorded()
+		r.cost = mustParse(t, "procs: 1\n"+c.raw)
 		if got := verdictAmong(t, costTargets(), c.phrase, r); got != c.want {
 			t.Errorf("%q of %q: %s, want %s", c.phrase, c.raw, got, c.want)
 		}

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 )
 
 func main() {
@@ -62,6 +63,8 @@ func readOptions(args []string, stderr io.Writer) (o options, err error) {
 	fs.IntVar(&o.plan.accuracyRuns, "accuracy.runs", 3, "how often the accuracy is measured")
 	fs.IntVar(&o.plan.costPasses, "cost.passes", 5, "how many passes over each load of the part cost")
 	fs.StringVar(&o.plan.costRows, "cost.run", ".", "loads to measure there, as for bench/cost; the raw file then holds these alone")
+	fs.DurationVar(&o.plan.smallFor, "small.for", 75*time.Second, "how long each row of the part small takes")
+	fs.StringVar(&o.plan.smallRows, "small.run", ".", "rows to measure there, as for bench/small; the raw file then holds these alone")
 	if err := fs.Parse(args); err != nil {
 		return o, err
 	}
@@ -97,11 +100,13 @@ func write(from, to string, parts []string) error {
 		return err
 	}
 	files := map[string][]byte{}
-	if slices.ContainsFunc(parts, func(part string) bool { return part != partCost }) {
+	if slices.ContainsFunc(parts, sharesPage) {
 		files["README.md"], files[plotChecks], files[plotAccuracy] = []byte(page(r, plots)), plots[plotChecks], plots[plotAccuracy]
 	}
-	if slices.Contains(parts, partCost) && len(r.cost.rows) > 0 {
-		files[costPage], files[plotCost] = []byte(writeCost(r, plots)), plots[plotCost]
+	for part, own := range ownPages {
+		if slices.Contains(parts, part) && len(r.part(part).rows) > 0 {
+			files[own.page], files[own.plot] = []byte(own.write(r, plots)), plots[own.plot]
+		}
 	}
 	for name, text := range files {
 		if text == nil {

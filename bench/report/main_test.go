@@ -114,13 +114,13 @@ func after(words []string, flag string) string {
 // All parts are measured and recorded, and the page is made from them.
 func TestMeasure(t *testing.T) {
 	out, l := t.TempDir(), &lab{}
-	if err := run(t.Context(), []string{"-out", out, "-count", "5", "-memory.keys", "77", "-cost.passes", "7"}, l.do, &strings.Builder{}); err != nil {
+	if err := run(t.Context(), []string{"-out", out, "-count", "5", "-memory.keys", "77", "-cost.passes", "7", "-small.for", "9s"}, l.do, &strings.Builder{}); err != nil {
 		t.Fatal(err)
 	}
 	ran := strings.Join(l.ran, "\n")
 	for _, want := range []string{
 		"-run ^$ -bench . -skip ^BenchmarkMemory$ -count 1 -benchtime 100ms", "-memory.keys 77", "-overlay overlay.json ./bench -accuracy ",
-		"go run ./bench/cost -passes 7 -warm 1s -measure 2s -run .",
+		"go run ./bench/cost -passes 7 -warm 1s -measure 2s -run .", "go run ./bench/small -for 9s -run .",
 	} {
 		if !strings.Contains(ran, want) {
 			t.Errorf("nobody ran %q:\n%s", want, ran)
@@ -191,7 +191,7 @@ func TestErrors(t *testing.T) {
 	if _, err := os.Stat(summary); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the summary of another run has stayed: %v", err)
 	}
-	for _, fail := range []string{"-bench .", "mutants", "trigger -accuracy.runs", "bench/cost"} {
+	for _, fail := range []string{"-bench .", "mutants", "trigger -accuracy.runs", "bench/cost", "bench/small"} {
 		err := run(t.Context(), []string{"-out", t.TempDir()}, (&lab{fail: fail}).do, &strings.Builder{})
 		if !errors.Is(err, errLab) {
 			t.Errorf("%s fails: %v", fail, err)

@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -25,6 +26,8 @@ type plan struct {
 	accuracyRuns            int
 	costPasses              int
 	costRows                string
+	smallFor                time.Duration
+	smallRows               string
 }
 
 // runner runs a command in a directory and returns what it prints.
@@ -124,6 +127,8 @@ func (m *measurement) measure(ctx context.Context, part string) (command, text s
 		words = []string{
 			"go", "run", "./bench/cost", "-passes", strconv.Itoa(m.plan.costPasses), "-warm", costWarm, "-measure", costMeasure, "-run", m.plan.costRows,
 		}
+	case partSmall:
+		words = []string{"go", "run", "./bench/small", "-for", m.plan.smallFor.String(), "-run", m.plan.smallRows}
 	default:
 		text, err = m.accuracy(ctx)
 		return "go run ./bench/report -parts accuracy -accuracy.runs " + strconv.Itoa(m.plan.accuracyRuns), text, err

@@ -17,7 +17,7 @@ func page(r recorded, plots map[string][]byte) string {
 	var b strings.Builder
 	b.WriteString("# Measured\n\n" +
 		"Written by `go run ./bench/report`; do not edit. Medians of what the raw files next to this page hold; `go run ./bench/report -from bench/results` " +
-		"makes the page from them again. Compare figures of one table only: machines differ, and so do moments. What a limiter costs at the load of a service has [a page of its own](" + costPage + ").\n\n")
+		"makes the page from them again. Compare figures of one table only: machines differ, and so do moments. What a limiter costs at the load of a service has [a page of its own](" + costPage + ")" + linkToSmall(r) + ".\n\n")
 	writeMachines(&b, r)
 	writeTargets(&b, r)
 	picture := func(name, title string) {
@@ -45,11 +45,26 @@ func page(r recorded, plots map[string][]byte) string {
 	return strings.TrimRight(b.String(), "\n") + "\n"
 }
 
+// linkToSmall is empty as long as that page is.
+func linkToSmall(r recorded) string {
+	if len(r.small.rows) == 0 {
+		return ""
+	}
+	return ", and [how exact fleets are at small limits](" + smallPage + ") another"
+}
+
+// writeMachine says by what a page about one raw file was measured.
+func writeMachine(b *strings.Builder, c map[string]string) {
+	t := newTable("machine", "Go", "Redis", "by")
+	t.add(c["machine"], c["go"], c["redis"], "`"+c["command"]+"`")
+	t.write(b)
+}
+
 func writeMachines(b *strings.Builder, r recorded) {
 	t := newTable("raw results", "machine", "Go", "Redis", "by")
 	for _, part := range parts {
 		c := r.part(part).config
-		if part != partCost && len(r.part(part).rows) > 0 {
+		if sharesPage(part) && len(r.part(part).rows) > 0 {
 			t.add("[`raw-"+part+".txt`](raw-"+part+".txt)", c["machine"], c["go"], c["redis"], "`"+c["command"]+"`")
 		}
 	}

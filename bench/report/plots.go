@@ -36,7 +36,7 @@ func newPlot() *plot.Plot {
 // drawPlots returns the plots that there are figures for, by file name.
 func drawPlots(r recorded) (map[string][]byte, error) {
 	out := map[string][]byte{}
-	for name, draw := range map[string]func(recorded) (picture, error){plotChecks: plotOfChecks, plotAccuracy: plotOfAccuracy, plotCost: plotOfCost} {
+	for name, draw := range map[string]func(recorded) (picture, error){plotChecks: plotOfChecks, plotAccuracy: plotOfAccuracy, plotCost: plotOfCost, plotSmall: plotOfSmall} {
 		p, err := draw(r)
 		if err != nil {
 			return nil, err
@@ -109,6 +109,32 @@ func plotOfCost(r recorded) (picture, error) {
 	return bars{"processor time per check, µs", names, series, func(name, of string) (float64, bool) {
 		v := values[name][slices.Index(series, of)]
 		return v, v > leastBar
+	}}.picture()
+}
+
+// plotOfSmall is what fleets admit whose keys are asked at random nodes, by what one process
+// admits: a bar for our nodes and one for nodes that count for themselves.
+func plotOfSmall(r recorded) (picture, error) {
+	var names []string
+	values := map[string]float64{}
+	for _, s := range r.small.smalls("random", "") {
+		v, ok := s.median("to-one")
+		if !ok || s.nodes == "1" {
+			continue
+		}
+		name := s.rule + " " + s.limit + ", " + s.nodes + " nodes"
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+		values[name+s.limiter] = v
+	}
+	if len(names) == 0 {
+		return picture{}, nil
+	}
+	slices.Reverse(names) // the first on top
+	return bars{"units admitted ÷ one process, limits per 30 s", names, []string{"hybrid", "alone"}, func(name, limiter string) (float64, bool) {
+		v, ok := values[name+limiter]
+		return v, ok
 	}}.picture()
 }
 

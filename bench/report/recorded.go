@@ -13,15 +13,33 @@ const (
 	partBench    = "bench"
 	partMemory   = "memory"
 	partAccuracy = "accuracy"
-	partCost     = "cost" // has a page of its own
+	partCost     = "cost"
+	partSmall    = "small"
 )
 
-var parts = []string{partBench, partMemory, partAccuracy, partCost}
+var parts = []string{partBench, partMemory, partAccuracy, partCost, partSmall}
+
+// ownPage is a page about one part alone, with a plot.
+type ownPage struct {
+	page, plot string
+	write      func(r recorded, plots map[string][]byte) string
+}
+
+// ownPages are the parts that have such a page. The others share one.
+var ownPages = map[string]ownPage{
+	partCost:  {costPage, plotCost, writeCost},
+	partSmall: {smallPage, plotSmall, writeSmall},
+}
+
+func sharesPage(part string) bool {
+	_, own := ownPages[part]
+	return !own
+}
 
 func rawFile(dir, part string) string { return filepath.Join(dir, "raw-"+part+".txt") }
 
 // recorded is what all raw files say. A part that was never measured is empty.
-type recorded struct{ bench, memory, accuracy, cost *results }
+type recorded struct{ bench, memory, accuracy, cost, small *results }
 
 func (r recorded) part(name string) *results {
 	switch name {
@@ -31,6 +49,8 @@ func (r recorded) part(name string) *results {
 		return r.memory
 	case partCost:
 		return r.cost
+	case partSmall:
+		return r.small
 	}
 	return r.accuracy
 }
@@ -55,7 +75,7 @@ func load(dir string) (r recorded, err error) {
 		}
 		return res
 	}
-	r = recorded{read(partBench), read(partMemory), read(partAccuracy), read(partCost)}
+	r = recorded{read(partBench), read(partMemory), read(partAccuracy), read(partCost), read(partSmall)}
 	if err == nil && found == 0 {
 		err = fmt.Errorf("no raw results in %s", dir)
 	}

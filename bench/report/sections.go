@@ -15,6 +15,14 @@ type column struct{ unit, title string }
 // left out; extra adds cells of its own.
 func writeRows(b *strings.Builder, res *results, bench, first string, seen map[*row]bool, columns []column, extra ...func(*row) string) {
 	rows := res.bench(bench)
+	for _, r := range rows {
+		seen[r] = true
+	}
+	writeTable(b, rows, first, func(r *row) string { return strings.Join(r.path[1:], ", ") }, columns, extra...)
+}
+
+// writeTable is writeRows for some rows, and names them.
+func writeTable(b *strings.Builder, rows []*row, first string, name func(*row) string, columns []column, extra ...func(*row) string) {
 	columns = slices.DeleteFunc(slices.Clone(columns), func(c column) bool {
 		return c.unit != "" && !slices.ContainsFunc(rows, func(r *row) bool { return len(r.values[c.unit]) > 0 })
 	})
@@ -24,8 +32,7 @@ func writeRows(b *strings.Builder, res *results, bench, first string, seen map[*
 	}
 	t := newTable(head...)
 	for _, r := range rows {
-		seen[r] = true
-		cells := []string{strings.Join(r.path[1:], ", ")}
+		cells := []string{name(r)}
 		next := 0
 		for _, c := range columns {
 			cell := ""
@@ -173,7 +180,7 @@ func writeOthers(b *strings.Builder, r recorded, seen map[*row]bool) {
 	t := newTable("benchmark", "figures")
 	for _, part := range parts {
 		for _, row := range r.part(part).rows {
-			if seen[row] || part == partCost {
+			if seen[row] || !sharesPage(part) {
 				continue
 			}
 			var cells []string

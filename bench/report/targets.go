@@ -71,6 +71,30 @@ func targets() []target {
 	}
 }
 
+// smallTargets are what the project wants of fleets at small limits: as exact as one process.
+func smallTargets() (list []target) {
+	most := func(bound float64, unit, wants string, m func(recorded) (reading, bool)) {
+		list = append(list, target{wants, bound, false, unit, m})
+	}
+	for _, t := range []struct {
+		load, wants    string
+		units, fullest float64
+	}{
+		{"random/window/5/10", "10 nodes, window 5 per 30 s", 1.06, 1.06},
+		{"random/bucket/5/10", "10 nodes, bucket 5 per 30 s", 1.05, 1.08},
+		{"random/window/10/4", "4 nodes, window 10 per 30 s", 1.02, 1.03},
+		{"random/window/20/30", "30 nodes, window 20 per 30 s", 1.03, 1.05},
+	} {
+		most(t.units, "×", t.wants+": admitted ÷ one process", ofHybrid(t.load, "to-one"))
+		most(t.fullest, "×", t.wants+": fullest window, mean ÷ one process", ofHybrid(t.load, "fullest-to-one"))
+	}
+	most(1, "%", "refused wrongly, over all rows, of what one process admits", missingUnits)
+	most(5, "ms", "from the unit that uses up a key until all of 10 nodes refuse, p99, any limit", worstSmall("random", "heard-p99-ms"))
+	most(1.15, "×", "bursts of ten within 100 ms, 10 nodes, 5 per 30 s: fullest window, mean ÷ limit", worstSmall("burst-100ms", "fullest"))
+	most(1.65, "×", "bursts of ten within 5 ms, 10 nodes, 5 per 30 s: fullest window, mean ÷ limit", worstSmall("burst-5ms", "fullest"))
+	return list
+}
+
 // verdict says in words what has become of a target, and what single passes say.
 func (t target) verdict(r recorded) (measured, passes, word string) {
 	m, ok := t.measure(r)

@@ -6,10 +6,15 @@ import (
 	"testing"
 )
 
+// newRecorded returns what empty files say.
+func newRecorded() recorded {
+	return recorded{newResults(), newResults(), newResults(), newResults(), newResults()}
+}
+
 // None of the targets is met by nothing.
 func TestNothingMeasured(t *testing.T) {
-	empty := recorded{newResults(), newResults(), newResults(), newResults()}
-	for _, want := range slices.Concat(targets(), costTargets()) {
+	empty := newRecorded()
+	for _, want := range slices.Concat(targets(), costTargets(), smallTargets()) {
 		if measured, passes, word := want.verdict(empty); word != "not measured" || measured+passes != "" {
 			t.Errorf("%s: %s %s %s", want.wants, measured, passes, word)
 		}
@@ -63,7 +68,8 @@ func TestTargets(t *testing.T) {
 		{"pipeline, sliding", "BenchmarkSync/sliding-window/batch-100 1 5 redis-us/key\nBenchmarkSync/sliding-window/take 1 8 redis-us/key", "0.62 × **fail**"},
 		{"per second, funnel", "BenchmarkSyncRate/funnel 1 99999 keys/s", "99,999 keys/s **fail**"},
 	} {
-		r := recorded{mustParse(t, "procs: 1\n"+c.bench), newResults(), newResults(), newResults()}
+		r := newRecorded()
+		r.bench = mustParse(t, "procs: 1\n"+c.bench)
 		if got := verdictOf(t, c.phrase, r); got != c.want {
 			t.Errorf("%q: %s, want %s", c.bench, got, c.want)
 		}
@@ -72,12 +78,13 @@ func TestTargets(t *testing.T) {
 
 // A hundred thousand keys are not a million.
 func TestHeapTargets(t *testing.T) {
-	r := recorded{newResults(), mustParse(t, `procs: 1
+	r := newRecorded()
+	r.memory = mustParse(t, `procs: 1
 BenchmarkMemory/local/funnel/1000000 1 300 B/key
 BenchmarkMemory/hybrid/funnel/1048576 1 401 B/key
 BenchmarkMemory/hybrid/sliding-window/100000 1 100 B/key
 BenchmarkMemory/hybrid-busy/sliding-window/1000000 1 399 B/key
-`), newResults(), newResults()}
+`)
 	if got := verdictOf(t, "million, funnel", r); got != "401 B **fail**" {
 		t.Error(got)
 	}

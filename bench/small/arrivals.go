@@ -40,9 +40,9 @@ func newTraffic(r row, length time.Duration) traffic {
 // addSteady draws checks at a steady pace, each of any key: the checks of one key come as in a
 // Poisson process, nearly.
 func (t *traffic) addSteady(rng *rand.Rand, r row, length time.Duration) {
-	t.counted = load[r.limit].keys
+	t.counted = r.keys
 	keys := t.counted + r.watched()
-	pause := float64(time.Second) / (load[r.limit].rate * float64(keys))
+	pause := float64(time.Second) / (r.rate * float64(keys))
 	for i := range int(float64(length) / pause) {
 		a := arrival{time.Duration((float64(i) + rng.Float64()) * pause), rng.IntN(keys), rng.IntN(r.nodes)}
 		if r.pattern == sticky {
@@ -74,5 +74,5 @@ func (r row) watched() int {
 	if r.pattern != random || r.nodes == 1 {
 		return 0
 	}
-	return max(load[r.limit].keys/watchedShare, 2)
+	return max(r.keys/watchedShare, 2)
 }

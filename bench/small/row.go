@@ -13,7 +13,14 @@ type row struct {
 	window  bool // by a sliding window, not by a token bucket
 	limit   int64
 	nodes   int
-	per     time.Duration // the limit is for this time
+	load
+}
+
+// load is how many keys there are, and how often they are asked for.
+type load struct {
+	keys int
+	rate float64       // checks per key and second; bursts have a pace of their own
+	per  time.Duration // what the limit is for
 }
 
 // pattern says which node is asked, and when.
@@ -42,13 +49,9 @@ func (p pattern) span() time.Duration {
 // period is what the limits of all rows are for.
 const period = 30 * time.Second
 
-// load is how many keys there are, and how often each is asked for, by limit: about twelve
-// times as often as the limit allows, of the highest five times. All take a similar number of
-// checks.
-var load = map[int64]struct {
-	keys int
-	rate float64 // checks per key and second
-}{5: {200, 2}, 10: {100, 4}, 20: {40, 7.5}, 60: {20, 10}}
+// loads are those of all rows, by limit: about twelve times what the limit allows, of the
+// highest five times. All are 200 to 400 checks a second.
+var loads = map[int64]load{5: {200, 2, period}, 10: {100, 4, period}, 20: {40, 7.5, period}, 60: {20, 10, period}}
 
 // rows returns the loads, in the order of the tables.
 func rows() (list []row) {
@@ -57,14 +60,14 @@ func rows() (list []row) {
 			for _, n := range []int64{5, 10, 20, 60} {
 				for _, nodes := range []int{1, 4, 10, 30} {
 					if p == random || nodes > 1 {
-						list = append(list, row{p, window, n, nodes, period})
+						list = append(list, row{p, window, n, nodes, loads[n]})
 					}
 				}
 			}
 		}
 	}
 	for _, p := range []pattern{burst100, burst5} {
-		list = append(list, row{p, true, 5, 10, period}, row{p, false, 5, 10, period})
+		list = append(list, row{p, true, 5, 10, loads[5]}, row{p, false, 5, 10, loads[5]})
 	}
 	return list
 }

@@ -54,6 +54,9 @@ func newSubject(l limiter, r row, keys int) (s *subject, err error) {
 }
 
 func (s *subject) close() {
+	if s.watch != nil {
+		s.watch.close()
+	}
 	if s.fleet != nil {
 		s.fleet.Close()
 	}

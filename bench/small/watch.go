@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"time"
@@ -8,7 +9,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/local"
 )
 
 const (
@@ -22,7 +22,7 @@ const (
 type watcher struct {
 	rule  *limit.Rule
 	nodes []*hybrid.Limiter
-	all   *local.Limiter // counts what all nodes admit, as one process would
+	all   *hybrid.Limiter // counts what all nodes admit, as one process would
 
 	asking sync.WaitGroup
 	done   chan struct{}
@@ -41,7 +41,7 @@ type watch struct {
 }
 
 func newWatcher(rule *limit.Rule, nodes []*hybrid.Limiter) (*watcher, error) {
-	all, err := local.New(local.Options{})
+	all, err := hybrid.New(nil, hybrid.Options{})
 	return &watcher{rule: rule, nodes: nodes, all: all}, err
 }
 
@@ -82,6 +82,8 @@ func (w *watcher) stop() {
 	close(w.done)
 	w.asking.Wait()
 }
+
+func (w *watcher) close() { _ = w.all.Close(context.Background()) } // it has nothing to report
 
 func (w *watcher) look() {
 	w.mu.Lock()

@@ -14,7 +14,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/local"
 	"github.com/hybridlimit/hybridlimit/remote"
 )
 
@@ -43,10 +42,12 @@ func Of(nodes int, node func() func(key string) bool, end func()) *Fleet {
 func Local(nodes int, rule *limit.Rule) (*Fleet, error) {
 	f := &Fleet{}
 	for range nodes {
-		l, err := local.New(local.Options{})
+		l, err := hybrid.New(nil, hybrid.Options{}) // as package local, but it can be closed
 		if err != nil {
+			f.Close()
 			return nil, err
 		}
+		f.ends = append(f.ends, func() { end(l) })
 		f.Ask = append(f.Ask, func(key string) bool { return l.Allow(key, rule) })
 	}
 	return f, nil
@@ -148,11 +149,15 @@ func Add(a, b hybrid.Stats, sign int) (sum hybrid.Stats) {
 // Close ends all nodes, each limiter before its client.
 func (f *Fleet) Close() {
 	for _, l := range f.Limiters {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		_ = l.Close(ctx) // what it could not report is not what is measured
-		cancel()
+		end(l)
 	}
 	for _, end := range f.ends {
 		end()
 	}
+}
+
+func end(l *hybrid.Limiter) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	_ = l.Close(ctx) // what it could not report is not what is measured
 }

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// slowFullest counts, from each unit on, all that follow within the time.
+func slowFullest(times []time.Duration, length time.Duration) (most int) {
+	for _, from := range times {
+		n := 0
+		for _, at := range times {
+			if from <= at && at < from+length {
+				n++
+			}
+		}
+		most = max(most, n)
+	}
+	return most
+}
+
+func TestFullest(t *testing.T) {
+	for seed := range uint64(500) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		var times []time.Duration
+		for range rng.IntN(30) {
+			times = append(times, time.Duration(rng.IntN(40)))
+		}
+		slices.Sort(times)
+		length := time.Duration(1 + rng.IntN(20))
+		if got, want := fullest(times, length), slowFullest(times, length); got != want {
+			t.Fatalf("seed %d: %d of %v within %d, want %d", seed, got, times, length, want)
+		}
+	}
+}
+
+// A key that was never admitted has no fullest window, and what one key has too many does not
+// make up for what another one misses.
+func TestAdmitted(t *testing.T) {
+	a, right := admitted{{1, 2, 3}, {}, {5}}, admitted{{1}, {4}, {5, 6, 7}}
+	if mean, most := a.fullestWindows(2); mean != 1.5 || most != 2 || a.units() != 4 {
+		t.Errorf("mean %v, most %d of %d units", mean, most, a.units())
+	}
+	if n := a.missing(right); n != 3 {
+		t.Errorf("%d units are missing, want 1 and 2", n)
+	}
+}
+
+// All rows have names of their own. Keys are offered more than their limit, and as often as a
+// row says.
+func TestTraffic(t *testing.T) {
+	const length = 60 * time.Second
+	names := map[string]bool{}
+	for _, r := range rows() {
+		if names[r.String()] {
+			t.Errorf("%v is there twice", r)
+		}
+		names[r.String()] = true
+		tr := newTraffic(r, length)
+		if !slices.IsSortedFunc(tr.arrivals, func(a, b arrival) int { return int(a.at - b.at) }) {
+			t.Errorf("%v: not in the order of time", r)
+		}
+		perKey, nodes := make([]int, len(tr.names)), map[int]map[int]bool{}
+		for _, a := range tr.arrivals {
+			perKey[a.key]++
+			if nodes[a.key] == nil {
+				nodes[a.key] = map[int]bool{}
+			}
+			nodes[a.key][a.node] = true
+			if a.node < 0 || a.node >= r.nodes || a.at < 0 || a.at > length {
+				t.Fatalf("%v: %+v", r, a)
+			}
+		}
+		least, most := int(2*r.limit*int64(length/r.per)), r.nodes
+		if r.pattern.span() > 0 {
+			least = burstSize
+		}
+		if r.pattern == sticky {
+			most = 1
+		}
+		for key, n := range perKey {
+			if n < least || len(nodes[key]) > most {
+				t.Errorf("%v: key %d is asked for %d times at %d nodes, want %d times or more at %d or less", r, key, n, len(nodes[key]), least, most)
+			}
+		}
+	}
+}
+
+func TestCheck(t *testing.T) {
+	for _, c := range []struct {
+		o             options
+		pattern, want string
+		args          []string
+	}{
+		{options{length: 1, parallel: 1}, ".", "", nil},
+		{options{length: 0, parallel: 1}, ".", "-for is 0s", nil},
+		{options{length: 1, parallel: 0}, ".", "-parallel is 0", nil},
+		{options{length: 1, parallel: 1}, "(", "missing closing", nil},
+		{options{length: 1, parallel: 1}, ".", "unexpected", []string{"more"}},
+	} {
+		if err := c.o.check(c.pattern, c.args); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want %q", c.o, err, c.want)
+		}
+	}
+	o := options{length: 1, parallel: 1, pattern: regexp.MustCompile("^nothing$")}
+	if err := o.run(nil, rows()); err == nil {
+		t.Error("to measure no row is no error")
+	}
+}
+
+// Two rows on real servers, with windows of a second. The slack is for the time between a check
+// and its entry in the record: a shorter window never holds more.
+func TestMeasure(t *testing.T) {
+	if redistest.Default() == "" {
+		t.Skip("there is no redis-server")
+	}
+	const slack = 100 * time.Millisecond
+	busy := load{20, 40, time.Second}
+	for _, r := range []row{{random, true, 5, 10, busy}, {random, false, 5, 10, busy}} {
+		m, err := measure(r, 2*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bound := int(r.limit + (r.limit+9)/10) // of a window: a bucket more
+		if !r.window {
+			bound = int(2 * r.limit) // of a bucket: what it holds, and what it gets within a second
+		}
+		for _, s := range m.subjects {
+			_, most := s.log.fullestWindows(r.per - slack)
+			if (s.name == one || s.waits) && most > bound {
+				t.Errorf("%v, %s: %d units within a second, want at most %d", r, s.name, most, bound)
+			}
+			if s.log.units() == 0 || s.stats.Failures > 0 {
+				t.Errorf("%v, %s: %d units, %d failures", r, s.name, s.log.units(), s.stats.Failures)
+			}
+		}
+		checkLines(t, m)
+	}
+}
+
+// checkLines parses what is printed: each figure has a unit, and each limiter a line.
+func checkLines(t *testing.T, m *measurement) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSpace(m.lines()), "\n")
+	for i, s := range m.subjects {
+		f := strings.Fields(lines[i])
+		if want := fmt.Sprintf("BenchmarkSmall/%s/%v", s.name, m.row); f[0] != want || len(f)%2 != 0 {
+			t.Fatalf("%q, want %s and pairs", lines[i], want)
+		}
+		values := map[string]float64{}
+		for j := 2; j+1 < len(f); j += 2 {
+			v, err := strconv.ParseFloat(f[j], 64)
+			if err != nil {
+				t.Fatalf("%q: %v", lines[i], err)
+			}
+			values[f[j+1]] = v
+		}
+		if s.server != nil && (values["calls/s"] <= 0 || values["redis-us/check"] <= 0) {
+			t.Errorf("Redis was not asked: %s", lines[i])
+		}
+		if s.name != one && values["to-one"] <= 0 {
+			t.Errorf("not compared: %s", lines[i])
+		}
+	}
+}
