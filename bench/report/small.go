@@ -110,9 +110,18 @@ func writeSmall(r recorded, plots map[string][]byte) string {
 		for _, s := range r.small.smalls(s.pattern, s.rule) {
 			rows = append(rows, s.row)
 		}
-		writeTable(&b, rows, "", func(r *row) string { return r.path[5] + " nodes, " + r.path[4] + ": `" + r.path[1] + "`" }, smallColumns)
+		writeTable(&b, rows, "", smallName, smallColumns)
 	}
 	return strings.TrimRight(b.String(), "\n") + "\n"
+}
+
+// smallName names a row of a table.
+func smallName(r *row) string {
+	nodes := r.path[5] + " nodes"
+	if r.path[5] == "1" {
+		nodes = "one node"
+	}
+	return nodes + ", " + r.path[4] + ": `" + r.path[1] + "`"
 }
 
 // smallTitle puts a pattern and a rule into words.

@@ -14,7 +14,7 @@ func (m *measurement) lines() string {
 	var b strings.Builder
 	for _, s := range m.subjects {
 		fmt.Fprintf(&b, "BenchmarkSmall/%s/%v %d", s.name, m.row, len(m.arrivals))
-		m.figures(s, func(v float64, unit string) { fmt.Fprintf(&b, " %.4g %s", v, unit) })
+		m.figures(s, func(v float64, unit string) { fmt.Fprintf(&b, " %.5g %s", v, unit) })
 		b.WriteByte('\n')
 	}
 	return b.String()

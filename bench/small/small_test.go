@@ -8,11 +8,15 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/hybridlimit/hybridlimit/bench/internal/fleet"
+	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -98,6 +102,69 @@ func TestTraffic(t *testing.T) {
 	}
 }
 
+// The limiters that ask Redis each time are measured where they say something, on ten nodes.
+func TestDoes(t *testing.T) {
+	for name, want := range map[string]string{
+		"random/window/5/1":     "one hybrid",
+		"random/bucket/5/4":     "one hybrid alone",
+		"random/window/60/10":   "one hybrid alone remote",
+		"random/bucket/60/10":   "one hybrid alone remote redis_rate",
+		"sticky/bucket/60/10":   "one hybrid alone",
+		"burst-5ms/bucket/5/10": "one hybrid alone remote redis_rate",
+	} {
+		i := slices.IndexFunc(rows(), func(r row) bool { return r.String() == name })
+		if i < 0 {
+			t.Errorf("no row %s", name)
+			continue
+		}
+		var names []string
+		for _, l := range limiters {
+			if l.does(rows()[i]) {
+				names = append(names, l.name)
+			}
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+}
+
+// A key is watched from the unit that uses it up, until the last of the other nodes refuses.
+// The one that admitted the unit is not asked. One that never refuses ends the wait.
+func TestWatcher(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rule := limit.Must(limit.SlidingWindow("window", 2, period))
+		f, err := fleet.Local(3, rule)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		w, err := newWatcher(rule, f.Limiters)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.close()
+		w.start()
+		for _, key := range []string{"never", "late"} {
+			w.admitted(key, 0, rig.Now())
+			time.Sleep(time.Second)
+			w.admitted(key, 0, rig.Now()) // is used up now
+		}
+		for node, n := range []int{0, 2, 2} {
+			time.Sleep(10 * time.Millisecond)
+			for range n {
+				f.Limiters[node].Allow("late", rule)
+			}
+		}
+		time.Sleep(longestWait)
+		w.stop()
+		slices.Sort(w.took)
+		if len(w.took) != 2 || w.took[0] < 30*time.Millisecond || w.took[0] > 30*time.Millisecond+watchPace || w.took[1] != longestWait || w.never != 1 {
+			t.Errorf("took %v, %d never: want 30 ms, and once the whole wait", w.took, w.never)
+		}
+	})
+}
+
 func TestCheck(t *testing.T) {
 	for _, c := range []struct {
 		o             options
@@ -120,13 +187,14 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Two rows on real servers, with windows of a second. The slack is for the time between a check
-// and its entry in the record: a shorter window never holds more.
+// Two rows on real servers, with windows of a second. The slack is for the time between the
+// entry of a unit in the record and the decision, which a time-out of 250 ms bounds: a shorter
+// window never holds more.
 func TestMeasure(t *testing.T) {
 	if redistest.Default() == "" {
 		t.Skip("there is no redis-server")
 	}
-	const slack = 100 * time.Millisecond
+	const slack = 300 * time.Millisecond
 	busy := load{20, 40, time.Second}
 	for _, r := range []row{{random, true, 5, 10, busy}, {random, false, 5, 10, busy}} {
 		m, err := measure(r, 2*time.Second)
@@ -142,8 +210,8 @@ func TestMeasure(t *testing.T) {
 			if (s.name == one || s.waits) && most > bound {
 				t.Errorf("%v, %s: %d units within a second, want at most %d", r, s.name, most, bound)
 			}
-			if s.log.units() == 0 || s.stats.Failures > 0 {
-				t.Errorf("%v, %s: %d units, %d failures", r, s.name, s.log.units(), s.stats.Failures)
+			if s.log.units() == 0 {
+				t.Errorf("%v, %s has admitted nothing", r, s.name)
 			}
 		}
 		checkLines(t, m)

@@ -42,7 +42,7 @@ func newSubject(l limiter, r row, keys int) (s *subject, err error) {
 	if s.fleet, err = l.open(addr, r, rule); err != nil {
 		return s, err
 	}
-	if len(s.fleet.Limiters) > 0 && r.watched() > 0 {
+	if l.redis && len(s.fleet.Limiters) > 0 && r.watched() > 0 {
 		if s.watch, err = newWatcher(rule, s.fleet.Limiters); err != nil {
 			return s, err
 		}

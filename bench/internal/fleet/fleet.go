@@ -42,13 +42,9 @@ func Of(nodes int, node func() func(key string) bool, end func()) *Fleet {
 func Local(nodes int, rule *limit.Rule) (*Fleet, error) {
 	f := &Fleet{}
 	for range nodes {
-		l, err := hybrid.New(nil, hybrid.Options{}) // as package local, but it can be closed
-		if err != nil {
-			f.Close()
+		if err := f.add(nil, rule, hybrid.Options{}); err != nil { // as package local, but it can be closed
 			return nil, err
 		}
-		f.ends = append(f.ends, func() { end(l) })
-		f.Ask = append(f.Ask, func(key string) bool { return l.Allow(key, rule) })
 	}
 	return f, nil
 }
@@ -57,15 +53,23 @@ func Local(nodes int, rule *limit.Rule) (*Fleet, error) {
 func Hybrid(addr string, nodes int, rule *limit.Rule, o hybrid.Options) (*Fleet, error) {
 	f := &Fleet{}
 	for range nodes {
-		l, err := hybrid.New(f.client(hybrid.RedisOptions(addr)), o)
-		if err != nil {
-			f.Close()
+		if err := f.add(f.client(hybrid.RedisOptions(addr)), rule, o); err != nil {
 			return nil, err
 		}
-		f.Limiters = append(f.Limiters, l)
-		f.Ask = append(f.Ask, func(key string) bool { return l.Allow(key, rule) })
 	}
 	return f, nil
+}
+
+// add adds a hybrid limiter, or ends all that there are.
+func (f *Fleet) add(rdb redis.UniversalClient, rule *limit.Rule, o hybrid.Options) error {
+	l, err := hybrid.New(rdb, o)
+	if err != nil {
+		f.Close()
+		return err
+	}
+	f.Limiters = append(f.Limiters, l)
+	f.Ask = append(f.Ask, func(key string) bool { return l.Allow(key, rule) })
+	return nil
 }
 
 // Remote opens nodes that ask Redis for each check.
@@ -112,12 +116,12 @@ func (f *Fleet) answered(err error) bool {
 	return err == nil
 }
 
-// Await returns when the hybrid limiters have heard of each other.
+// Await returns when the hybrid limiters have heard of each other, if they share anything.
 func (f *Fleet) Await() error {
 	for _, l := range f.Limiters {
 		for end := rig.Now() + 10*time.Second; ; time.Sleep(10 * time.Millisecond) {
 			st := l.State()
-			if st.Mode == hybrid.Synced && st.Nodes == len(f.Limiters) {
+			if st.Mode == hybrid.LocalOnly || st.Mode == hybrid.Synced && st.Nodes == len(f.Limiters) {
 				break
 			}
 			if rig.Now() > end {
@@ -149,15 +153,11 @@ func Add(a, b hybrid.Stats, sign int) (sum hybrid.Stats) {
 // Close ends all nodes, each limiter before its client.
 func (f *Fleet) Close() {
 	for _, l := range f.Limiters {
-		end(l)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		_ = l.Close(ctx) // what it could not report is not what is measured
+		cancel()
 	}
 	for _, end := range f.ends {
 		end()
 	}
-}
-
-func end(l *hybrid.Limiter) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	_ = l.Close(ctx) // what it could not report is not what is measured
 }

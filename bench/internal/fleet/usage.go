@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -28,9 +29,7 @@ func UsageOf(server *redistest.Server) (u Usage, err error) {
 		if err != nil {
 			return u, err
 		}
-		for name, value := range fields {
-			info[name] = value
-		}
+		maps.Copy(info, fields)
 	}
 	read := func(name string) (f float64) {
 		if err == nil {
