@@ -2,7 +2,7 @@
 // requests. Nodes are limiters in one process, each with its own client, on a real
 // redis-server. Each key is offered about twelve times its limit.
 //
-//	go run ./bench/small                              # all rows: a quarter of an hour
+//	go run ./bench/small                              # all rows: twenty minutes
 //	go run ./bench/small -run random/window/5/10      # those whose name matches
 //	go run ./bench/report -parts small                # all rows, and the page and plot of bench/results
 //
@@ -26,7 +26,7 @@ import (
 func main() {
 	o := options{}
 	flag.DurationVar(&o.length, "for", 75*time.Second, "length of a row: two and a half windows")
-	flag.IntVar(&o.parallel, "parallel", 6, "rows at a time")
+	flag.IntVar(&o.parallel, "parallel", 4, "rows at a time")
 	pattern := flag.String("run", ".", "rows to measure, by their name: pattern/rule/limit/nodes")
 	flag.Parse()
 	if err := o.check(*pattern, flag.Args()); err != nil {
