@@ -201,7 +201,7 @@ func (w *Window) settle(r *arith.Rule, buckets []Bucket, serverCur int64, floor 
 			least[i] = 0
 		}
 	}
-	if !floor || moved {
+	if !floor || moved || w.cur-serverCur >= int64(len(least)) { // a fixed window does not have that bucket any more
 		clear(least)
 	}
 	for i, u := range theirs {
