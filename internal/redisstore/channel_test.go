@@ -103,7 +103,7 @@ func TestDatabasesDoNotHearEachOther(t *testing.T) {
 		t.Fatalf("both listen to %s", channels[0])
 	}
 	for db, s := range stores {
-		if _, err := s.Exec(ctx, nil, &Message{channels[db], []byte(fmt.Sprint("from ", db))}); err != nil {
+		if _, err := s.Exec(ctx, nil, &Message{channels[db], fmt.Append(nil, "from ", db)}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,0 +1,296 @@
+package hybrid
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+)
+
+// ears is a listener, and the wire that it hears by.
+type ears struct {
+	*listener
+	store *redisstore.Store
+	redis *miniredis.Miniredis // nil: a real one
+	wakes atomic.Int64
+
+	mu    sync.Mutex
+	conns []net.Conn
+	dials int
+	down  bool // dials are refused
+	hang  bool // dials take until they are given up
+}
+
+func (e *ears) dial(ctx context.Context, _, addr string) (conn net.Conn, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.dials++
+	switch {
+	case e.hang:
+		e.mu.Unlock()
+		<-ctx.Done()
+		e.mu.Lock()
+		return nil, ctx.Err()
+	case e.down:
+		return nil, syscall.ECONNREFUSED
+	case e.redis != nil:
+		conn, err = e.redis.Dial()
+	default:
+		conn, err = (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+	}
+	e.conns = append(e.conns, conn)
+	return conn, err
+}
+
+// set says what becomes of dials, and cuts all connections.
+func (e *ears) set(down, hang bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.down, e.hang, e.dials = down, hang, 0
+	for _, conn := range e.conns {
+		if conn != nil {
+			conn.Close()
+		}
+	}
+	e.conns = nil
+}
+
+// newEars returns a listener to a server, nil: one in the bubble. A second client publishes.
+func newEars(t *testing.T, server *redistest.Server) (e *ears, say func(channel, payload string)) {
+	t.Helper()
+	e = &ears{}
+	addr := "127.0.0.1:6379"
+	if server != nil {
+		addr = server.Addr()
+	} else {
+		e.redis = miniredis.NewMiniRedis()
+		t.Cleanup(e.redis.Close)
+	}
+	client := func(dial func(context.Context, string, string) (net.Conn, error)) *redisstore.Store {
+		rdb := redis.NewClient(&redis.Options{
+			Addr: addr, Dialer: dial, ContextTimeoutEnabled: true, DialerRetries: 1, DisableIdentity: true,
+			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		})
+		t.Cleanup(func() { rdb.Close() })
+		s, err := redisstore.NewStore(rdb, redisstore.Options{CommandTimeout: 5 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	mouth := client((&ears{redis: e.redis}).dial)
+	e.store = client(e.dial)
+	e.listener = newListener(e.store, func() { e.wakes.Add(1) })
+	t.Cleanup(e.close)
+	return e, func(channel, payload string) {
+		t.Helper()
+		if err := mouth.Publish(context.Background(), redisstore.Message{Channel: channel, Payload: []byte(payload)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// earsInBubble runs a test with a listener in a bubble.
+func earsInBubble(t *testing.T, test func(t *testing.T, e *ears, say func(channel, payload string))) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		e, say := newEars(t, nil)
+		test(t, e, say)
+	})
+}
+
+// hears waits until nothing happens any more, and checks what was heard.
+func (e *ears) hears(t *testing.T, want heard) {
+	t.Helper()
+	synctest.Wait()
+	if got := e.take(); fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
+		t.Fatalf("heard %.300s, want %.300s", fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want))
+	}
+}
+
+// What arrives is handed over at once, in its order, and the driver is woken once for it.
+func TestListenerHears(t *testing.T) {
+	earsInBubble(t, func(t *testing.T, e *ears, say func(channel, payload string)) {
+		e.hears(t, heard{})
+		e.listen("c", "echo")
+		e.hears(t, heard{confirmed: true})
+		e.wakes.Store(0)
+		say("c", "one")
+		say("other", "no")
+		say("echo", "e1")
+		say("c", "two")
+		synctest.Wait()
+		if n := e.wakes.Load(); n != 1 {
+			t.Errorf("woken %d times for one box", n)
+		}
+		e.hears(t, heard{messages: []string{"one", "two"}, echoes: []string{"e1"}})
+		e.hears(t, heard{})
+		say("c", "three")
+		synctest.Wait()
+		if n := e.wakes.Load(); n != 2 {
+			t.Errorf("woken %d times for two boxes", n)
+		}
+		e.listen("d", "echo2") // forgets what it has not handed over
+		e.hears(t, heard{confirmed: true})
+		say("c", "to nobody")
+		say("d", "four")
+		e.hears(t, heard{messages: []string{"four"}})
+		e.listen("", "")
+		synctest.Wait()
+		say("d", "to nobody")
+		e.hears(t, heard{})
+	})
+}
+
+// A mailbox that is not emptied drops the oldest messages, by number and by bytes.
+func TestListenerIsBounded(t *testing.T) {
+	var wakes int
+	l := &listener{channel: "c", echo: "e", wake: func() { wakes++ }}
+	for i := range mailboxMessages + 7 {
+		l.put(0, "c", fmt.Sprint(i), nil)
+		l.put(0, "e", fmt.Sprint(i), nil)
+	}
+	l.put(0, "e", strings.Repeat("x", maxEchoBytes+1), nil)
+	l.put(0, "elsewhere", "x", nil)
+	l.put(1, "c", "of another round", nil)
+	h := l.take()
+	if len(h.messages) != mailboxMessages || h.dropped != 7 || h.messages[0] != "7" || h.messages[mailboxMessages-1] != fmt.Sprint(mailboxMessages+6) {
+		t.Errorf("%d messages from %s on, %d dropped", len(h.messages), h.messages[0], h.dropped)
+	}
+	if len(h.echoes) != mailboxEchoes || h.echoes[mailboxEchoes-1] != fmt.Sprint(mailboxMessages+6) {
+		t.Errorf("echoes %q", h.echoes)
+	}
+	part := strings.Repeat("x", mailboxBytes/4)
+	for range 6 {
+		l.put(0, "c", part, nil)
+	}
+	l.put(0, "c", "y", nil)
+	l.put(0, "c", strings.Repeat("z", mailboxBytes+1), nil)
+	if h = l.take(); len(h.messages) != 4 || h.messages[3] != "y" || h.dropped != 4 || wakes != 2 {
+		t.Errorf("%d messages, %d dropped, %d wakes", len(h.messages), h.dropped, wakes)
+	}
+}
+
+// A subscription that breaks is made anew, after a pause that grows while that fails. The
+// driver is told why, and that there was a gap.
+func TestListenerReconnects(t *testing.T) {
+	earsInBubble(t, func(t *testing.T, e *ears, say func(channel, payload string)) {
+		e.listen("c", "e")
+		e.hears(t, heard{confirmed: true})
+		say("c", "before")
+		synctest.Wait()
+		e.set(false, false)
+		time.Sleep(2*minListenPause + time.Millisecond)
+		synctest.Wait()
+		if h := e.take(); h.err == nil || !h.confirmed || !slices.Equal(h.messages, []string{"before"}) {
+			t.Fatalf("after a gap: %+v", h)
+		}
+		e.set(true, false)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if h := e.take(); h.err == nil || h.confirmed {
+			t.Fatalf("in an outage: %+v", h)
+		}
+		e.mu.Lock()
+		dials := e.dials
+		e.mu.Unlock()
+		// The pauses are 100 to 200 ms, twice that, and so on up to 2.5 to 5 s, see run. In a minute:
+		// at most 5 that grow, 3.1 s, and (60 - 3.1) / 2.5; at least 5, 6.2 s, and (60 - 6.2) / 5.
+		if dials < 5+10 || dials > 1+5+23 {
+			t.Errorf("%d dials in a minute", dials)
+		}
+		e.set(false, false)
+		time.Sleep(maxListenPause + time.Millisecond)
+		synctest.Wait()
+		if h := e.take(); !h.confirmed {
+			t.Fatalf("after the outage: %+v", h)
+		}
+		say("c", "after")
+		e.hears(t, heard{messages: []string{"after"}})
+		time.Sleep(listenSilence + 2*minListenPause)
+		synctest.Wait()
+		if h := e.take(); h.err == nil || !h.confirmed {
+			t.Fatalf("after silence: %+v", h)
+		}
+	})
+}
+
+// A round that begins ends a pause, a read and a dial of the one before, and so does close.
+func TestListenerClosesAtOnce(t *testing.T) {
+	for name, state := range map[string]func(e *ears){
+		"idle":    func(e *ears) {},
+		"reading": func(e *ears) { e.listen("c", "e") },
+		"pausing": func(e *ears) { e.set(true, false); e.listen("c", "e") },
+		"dialing": func(e *ears) { e.set(false, true); e.listen("c", "e") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			earsInBubble(t, func(t *testing.T, e *ears, say func(channel, payload string)) {
+				start := time.Now()
+				state(e)
+				synctest.Wait()
+				e.set(false, false)
+				e.listen("d", "e")
+				if name != "reading" { // its connection was cut, but that round is over
+					e.hears(t, heard{confirmed: true})
+				}
+				state(e)
+				synctest.Wait()
+				e.close()
+				e.close()
+				e.listen("c", "e")
+				if d := time.Since(start); d > 0 {
+					t.Errorf("it took %v", d)
+				}
+			})
+		})
+	}
+}
+
+// await waits until something is heard.
+func (e *ears) await(t *testing.T, what string, ok func(h heard) bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(e.take()); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within 20 s", what)
+		}
+	}
+}
+
+// The same on a real server: connections that it closes, and a restart.
+func TestListenerOnARealServer(t *testing.T) {
+	server := redistest.Start(t)
+	e, say := newEars(t, server)
+	await := func(what string, ok func(h heard) bool) { t.Helper(); e.await(t, what, ok) }
+	confirmed := func(h heard) bool { return h.confirmed }
+	e.listen("c", "e")
+	await("the first", confirmed)
+	for range 3 {
+		if _, err := server.Do("CLIENT", "KILL", "TYPE", "pubsub"); err != nil {
+			t.Fatal(err)
+		}
+		await("after a kill", confirmed)
+		say("c", "heard")
+		await("a message", func(h heard) bool { return slices.Equal(h.messages, []string{"heard"}) })
+	}
+	server.Kill()
+	await("down", func(h heard) bool { return h.err != nil && !h.confirmed })
+	if err := server.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	await("after a restart", confirmed)
+	e.close()
+}
