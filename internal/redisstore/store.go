@@ -251,6 +251,7 @@ func (s *Store) Exec(ctx context.Context, batches []*Batch, tell *Message) (out 
 	}
 	return out, published
 }
+
 // Message is what is published on a channel.
 type Message struct {
 	Channel string // see [Keyspace.NoticeChannel]
