@@ -102,9 +102,7 @@ func (c *core) noteHearing() {
 	if on || c.state.Mode != Synced {
 		h.since = c.now
 	}
-	if c.link.SetHearing(on) && !on {
-		c.wheel.all(c.ready) // keys that refuse ask more often from now on
-	}
+	c.link.SetHearing(on) // the wheel looks at keys that refuse within a lag
 	reason := ""
 	switch {
 	case on && h.muted == nil || c.now-h.since < deafAfter*c.cfg.heartbeat && h.muted == nil:

@@ -13,7 +13,7 @@ func newCore(cfg coreConfig, rng *rand.Rand, ids identities, link *counter.Link,
 	each func(func(*counter.Counter) bool), stats *counters) *core {
 	c := &core{
 		cfg: cfg, rng: rng, ids: ids, node: ids.name(), link: link, keys: keys, each: each, stats: stats,
-		wheel: newWheel(cfg.interval, max(cfg.maxLag, counter.RefusedLag), rng.Int64N(cfg.interval)), activeAt: math.MinInt64 / 2,
+		wheel: newWheel(cfg.interval, cfg.maxLag, rng.Int64N(cfg.interval)), activeAt: math.MinInt64 / 2,
 		members: members{count: 1}, shards: make([]shard, shards), pipes: map[uint64]*pipe{}, overdue: map[uint64]*load{},
 		state:   State{Mode: Resyncing, Reason: "starting", Nodes: 1},
 		notices: notices{announced: map[counter.NoticeID]redisstore.Notice{}, byID: map[uint64]*counter.Counter{}},
@@ -80,7 +80,7 @@ func (c *core) step(now, localNow int64, ev event) []effect {
 
 // timers does what is due by now, except sending batches.
 func (c *core) timers() {
-	c.wheel.due(c.now, c.ready)
+	c.wheel.due(c.now, c.look)
 	if c.beats.current == nil && c.now >= c.beats.next {
 		c.sendBeat()
 	}

@@ -16,6 +16,5 @@ const (
 	denied                         // the latest check was refused by what the authority has answered
 	byNotice                       // the refusal that is about to be granted rests on a notice
 	hurried                        // the next urgent report does not linger: other nodes may begin at the same instant
-	asksLate                       // in the normal queue until a later time than a lag, because it was denied
 	stacked                        // in the urgent stack of the link: the reconciler has not seen it yet
 )

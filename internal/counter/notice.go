@@ -27,8 +27,8 @@ type heardNotice struct {
 	until int64 // Until by our clock, ns
 }
 
-// RefusedLag is how often, in ns, a key in use that refuses asks the authority while notices
-// arrive: that there is room again is said by a notice.
+// RefusedLag is the longest time, in ns, for which a key in use that refuses does not ask the
+// authority while notices arrive: that there is room again is said by a notice.
 const RefusedLag = 5_000_000_000
 
 // noticeLocked returns the notice that binds a check at now, nil if there is none. It ends one

@@ -37,15 +37,13 @@ func (l *Link) SetNotices(keys int, name func(shard int, rule *limit.Rule, key s
 }
 
 // SetHearing says whether the notices of other nodes arrive. While they do, keys that refuse ask
-// less often, see [RefusedLag]. When they do not any more, leases end. It reports whether
-// that has changed.
-func (l *Link) SetHearing(on bool) (changed bool) {
-	if changed = l.hearing.Swap(on) != on; changed && !on {
+// less often, see [RefusedLag]. When they do not any more, leases end.
+func (l *Link) SetHearing(on bool) {
+	if l.hearing.Swap(on) && !on {
 		for i := range l.parts {
 			l.parts[i].epoch.n.Add(1)
 		}
 	}
-	return changed
 }
 
 // Keep keeps a notice that was heard at now for counters that are made later. It reports whether

@@ -19,7 +19,7 @@ func (c *Counter) noteLocked() bool {
 		wake = c.pushUrgentLocked(unsynced)
 	}
 	// Refused or not, a key in use needs a fresh view: see Due.
-	if !c.is(inNormal) || c.is(asksLate) && !c.is(denied) {
+	if !c.is(inNormal) {
 		wake = c.pushNormalLocked() || wake
 	}
 	return wake
@@ -82,7 +82,6 @@ func (c *Counter) unstack() {
 
 func (c *Counter) pushNormalLocked() bool {
 	c.mark(inNormal)
-	c.unmark(asksLate)
 	c.link().normal.push(c, &c.nextNormal)
 	return c.link().idle.Load() && c.link().idle.CompareAndSwap(true, false)
 }
@@ -122,10 +121,10 @@ func (c *Counter) lag() int64 { return c.link().pace.lag(c.rule()) }
 
 // askAfterLocked returns how old, in ns, the view of c may become before it is fetched again: a
 // lag, or longer if the authority has said that the key is used up, and that there is room again
-// would be said by a notice.
+// would be said by a notice. By then at least half of what is known still counts.
 func (c *Counter) askAfterLocked() int64 {
 	if c.is(denied) && c.born != noAnswer && c.link().hearing.Load() && !modeDegraded(c.mode()) && !c.is(quarantined) && c.unsyncedUnits() == 0 {
-		return max(c.lag(), RefusedLag)
+		return max(c.lag(), min(RefusedLag, int64(c.rule().Horizon()/2)))
 	}
 	return c.lag()
 }

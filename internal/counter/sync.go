@@ -79,10 +79,11 @@ func (c *Counter) Due() int64 {
 	if c.born == noAnswer || c.is(raising|outdated) || !c.isFolded() && c.state().HasReturns() {
 		return math.MinInt64
 	}
-	wait := c.askAfterLocked()
-	c.note(asksLate, wait > c.lag())
-	return c.freshAt + wait
+	return c.freshAt + c.askAfterLocked()
 }
+
+// Lag returns the longest, in ns, that a unit of c may wait for its report.
+func (c *Counter) Lag() int64 { return c.lag() }
 
 // staleLocked reports whether the view is to be fetched again.
 func (c *Counter) staleLocked(now int64) bool {
@@ -97,7 +98,7 @@ func (c *Counter) Collect(now int64, urgent bool) (rep Report, ok bool) {
 	if urgent {
 		c.unmark(inUrgent)
 	} else {
-		c.unmark(inNormal | asksLate)
+		c.unmark(inNormal)
 	}
 	if c.dead || c.is(inFlight) {
 		return rep, false // Settle will queue it again
