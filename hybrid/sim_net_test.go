@@ -37,7 +37,7 @@ var (
 
 // latency draws the one-way time of a message.
 func (s *sim) latency() int64 {
-	d := 100_000 + s.rng.Int64N(400_000)
+	d := s.far + 100_000 + s.rng.Int64N(400_000)
 	if s.chance(s.delay) {
 		d += s.rng.Int64N(max(s.delayMax, 400*ms))
 	}

@@ -32,6 +32,8 @@ import (
 //	sim_beside_test.go  another world on the same Redis, with another layout
 //	sim_plan_test.go    what one seed draws: rules, rates, faults
 //	sim_loss_test.go    faults that lose data in more intricate ways
+//	sim_small_test.go   how exact small limits are, beside one process; its rows are in
+//	                    sim_small_rows_test.go
 //	sim_test.go         the tests, and what a failure prints
 type sim struct {
 	t     *testing.T // nil: failures panic with a simFailure
@@ -60,9 +62,10 @@ type sim struct {
 	oneCall bool
 
 	rates
-	hears  bool // nodes tell notices, and hear them
-	down   bool // no server accepts connections
-	healed bool // no fault may begin any more
+	hears  bool  // nodes tell notices, and hear them
+	far    int64 // ns that each way of a message takes longer
+	down   bool  // no server accepts connections
+	healed bool  // no fault may begin any more
 	// Some calls hand units back.
 	refunds bool
 	oracle  *nodeOracle
