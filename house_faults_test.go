@@ -16,7 +16,7 @@ import (
 
 const (
 	faultTable = "hybrid/FAULTS.md"
-	faults     = 88
+	faults     = 92
 )
 
 var (

@@ -22,7 +22,8 @@ type modelRedis struct {
 	back    map[string]int64     // process → operations that handed something back
 	credit  map[creditKey]int64
 	poison  map[string]bool
-	slack   int64 // for how many ms a counter outlives its meaning, by the latest batch
+	channel string // id of the channel of notices; empty: it has none
+	slack   int64  // for how many ms a counter outlives its meaning, by the latest batch
 }
 
 // keptFor is for how many ms a counter outlives its meaning, if not for longer.
@@ -102,6 +103,7 @@ func (m *modelRedis) wipe() {
 	m.leaky, m.windows = map[string]*modelLeakyBucket{}, map[string]*modelWindow{}
 	m.ledger, m.sets, m.credit = map[ledgerKey]ledgerEntry{}, map[string]*modelSet{}, map[creditKey]int64{}
 	m.back = map[string]int64{} // a stray copy may take the same off again, of new data
+	m.channel = ""
 }
 
 // forget is a key that Redis has evicted, or somebody deleted.
@@ -160,11 +162,13 @@ func (m *modelRedis) snapshot() *modelRedis {
 		s.sets[k] = &modelSet{maps.Clone(set.members), set.gone}
 	}
 	s.ledger, s.credit, s.back = maps.Clone(m.ledger), maps.Clone(m.credit), maps.Clone(m.back)
+	s.channel = m.channel
 	return s
 }
 
 func (m *modelRedis) rollback(s *modelRedis) {
 	m.leaky, m.windows, m.ledger, m.sets, m.credit = s.leaky, s.windows, s.ledger, s.sets, s.credit
+	m.channel = s.channel
 	m.back = s.back // what was handed back since then has not been, in this data
 }
 

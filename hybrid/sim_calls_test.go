@@ -126,3 +126,34 @@ func (o *nodeOracle) reserved(n *simNode, k oracleKey, units int64, res limit.Re
 	o.admit(n, k, units, multiplier, res.Source == limit.SourceDegraded)
 	o.s.fleet.ahead(k)
 }
+
+// set makes used units of a key count, for everybody.
+func (n *simNode) set(k oracleKey, used int64) {
+	s, v := n.s, n.s.serverOf(n.s.keyspace().Shard(k.key))
+	if w := n.wires[v.id]; s.down || v.killed || v.frozen || v.side(n) != v.model || w != (wire{}) || s.chance(s.lossReq) {
+		return
+	}
+	sent := n.time()
+	s.after(s.latency(), func() {
+		if s.down || v.killed || v.frozen {
+			return
+		}
+		done, ok := v.renew(k, used)
+		if !ok || s.chance(s.lossRep) {
+			return
+		}
+		at, edition := s.now, s.fleet.key(k).Edition()
+		s.after(s.latency(), func() {
+			n.deliver(func() event {
+				if c := n.counters[k]; c != nil {
+					s.oracle.heard(n, k, done, at, edition)
+					c.Renew(n.time(), n.rule(k.rule), renewal(sent, n.time(), done))
+				}
+				if used < n.rule(k.rule).Limit() {
+					return evRoom{s.roomOf(k, n.rule(k.rule), done)}
+				}
+				return evTick{}
+			})
+		})
+	})
+}

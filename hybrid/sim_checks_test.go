@@ -48,9 +48,11 @@ func (o *nodeOracle) taken(n *simNode, k oracleKey, units int64, res limit.Resul
 	if !blind && multiplier > 0 {
 		o.notTooMuch(n, k, units, multiplier, res)
 	}
-	if !res.Allowed && units <= rule.Limit() && !degraded {
+	if byNotice := res.Source == limit.SourceNotice; !res.Allowed && units <= rule.Limit() && !degraded && !byNotice {
 		o.notTooLittle(n, k, units, res)
+		sh.refused = o.s.now
 	}
+	o.notForLong(n, k, units, res)
 	if o.calm != 0 && !degraded && res.Allowed && units > 0 {
 		o.upToDate(n, k)
 		o.fleet(n, k, units)
@@ -232,7 +234,7 @@ func (w *windowTally) count() int64 {
 func (o *nodeOracle) upToDate(n *simNode, k oracleKey) {
 	o.s.fleet.steps[checkFresh]++
 	sh := o.nodes[n].shares[k]
-	if age := o.s.now - max(sh.answeredAt, sh.busy, o.calm); age > o.refresh(n.rule(k.rule)) {
+	if age := o.s.now - max(sh.answeredAt, sh.busy, o.calm); age > o.patience(sh, n.rule(k.rule)) {
 		o.s.failf("I1: %s admits units of %v %q on a view that is %v old", n.name, k.rule, k.key, time.Duration(age))
 	}
 	if at := o.unheard(k, sh); at != 0 && o.s.now-max(at, o.calm) > o.refresh(n.rule(k.rule)) {
@@ -281,7 +283,7 @@ func (o *nodeOracle) refresh(r *limit.Rule) int64 {
 func (o *nodeOracle) fleet(n *simNode, k oracleKey, units int64) {
 	o.s.fleet.steps[checkCalm]++
 	bk, sh, rule := o.books[k], o.nodes[n].shares[k], n.rule(k.rule)
-	wait := int64(0)
+	wait := o.patience(sh, rule)
 	for _, n := range o.s.nodes {
 		wait = max(wait, o.refresh(n.rule(k.rule)))
 	}

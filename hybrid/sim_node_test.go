@@ -52,11 +52,12 @@ func (s *sim) addNode(o Options) *simNode {
 		counters: map[oracleKey]*counter.Counter{}, rules: map[*limit.Rule]*limit.Rule{}, flushed: map[uint64]error{}, wires: make([]wire, len(s.servers)),
 	}
 	n.link.SetMaxDebt(s.opt.MaxDebt)
+	if s.air != nil {
+		s.air.joins(n)
+	}
 	s.born++
 	opt := s.opt
-	if opt.NoNotices = !s.hears; s.hears {
-		n.link.SetNotices(opt.MaxKeys, noticeIDs(s.keyspace()))
-	}
+	opt.NoNotices = s.air == nil
 	if o.Fallback != 0 {
 		opt.Fallback = o.Fallback
 	}
@@ -69,6 +70,7 @@ func (s *sim) addNode(o Options) *simNode {
 	}
 	rng := rand.New(rand.NewPCG(s.seed, uint64(n.id)))
 	cfg := opt.coreConfig()
+	cfg.single = len(s.servers) == 1
 	if s.plan != nil {
 		cfg.shardsPerPipe, cfg.resyncPipe = s.plan.perPipe, min(cfg.resyncPipe, s.plan.perPipe)
 	}
@@ -154,13 +156,17 @@ func (n *simNode) step(ev event) {
 			n.sendBatches(e)
 		case efBeat:
 			n.sendBeat(e)
+		case efTell:
+			n.tell(e)
+		case efListen:
+			n.listen(e)
 		case efFlushed:
 			n.flushed[e.id] = e.err
 		case efEvent:
 			n.events = append(n.events, e.event)
 		case efState:
 			n.s.note(n.id, "state "+e.state.Mode.String(), int64(e.state.Nodes), int64(e.state.Down))
-			if old := n.told; e.state.Mode == old.Mode && e.state.Mode != Degraded && e.state.Nodes == old.Nodes && e.state.Down == old.Down && e.state.Reason == old.Reason {
+			if old := n.told; e.state.Mode == old.Mode && e.state.Mode != Degraded && e.state.Nodes == old.Nodes && e.state.Down == old.Down && e.state.Deaf == old.Deaf && e.state.Reason == old.Reason {
 				n.s.failf("I7: %s tells the same state twice: %v", n.name, old)
 			}
 			n.told = e.state
@@ -199,6 +205,7 @@ func (n *simNode) sendBatches(e efSend) {
 		byServer[k] = append(byServer[k], i)
 	}
 	var parts []*part
+	var tellErr error
 	for k, list := range byServer {
 		if len(list) == 0 {
 			continue
@@ -210,6 +217,9 @@ func (n *simNode) sendBatches(e efSend) {
 			server: v, steps: len(list),
 			run: func(i int) {
 				out := v.exec(n, e.batches[list[i]])
+				if i == len(list)-1 && len(e.tell) > 0 {
+					tellErr = n.s.air.publish(n, e.channel, message{n.core.node, e.tell}, 0)
+				}
 				if !v.copies {
 					got[i], at[i] = out, n.s.now
 					tries[list[i]].editions = n.s.fleet.editions(e.batches[list[i]])
@@ -235,7 +245,7 @@ func (n *simNode) sendBatches(e efSend) {
 			}
 		}
 		n.s.note(n.id, "replies", int64(e.id), int64(len(out)))
-		return evReplies{id: e.id, recv: n.time(), outcomes: out}
+		return evReplies{id: e.id, recv: n.time(), outcomes: out, tellErr: tellErr}
 	})
 }
 
@@ -264,7 +274,11 @@ func (n *simNode) sendBeat(e efBeat) {
 	var got redisstore.Beat
 	var seq int64
 	nodes.run = func(int) {
-		if b := s.servers[0].beat(n, e.node); !s.servers[0].copies {
+		b := s.servers[0].beat(n, e.node)
+		if e.channel != "" {
+			b.EchoErr = s.air.publish(n, e.channel, message{}, e.echo)
+		}
+		if !s.servers[0].copies {
 			if got = b; with >= 0 {
 				seq, _ = s.servers[0].seq(n, 0, e.node)
 			}
@@ -278,7 +292,7 @@ func (n *simNode) sendBeat(e efBeat) {
 			ofList = errOfKey
 			return
 		}
-		beat.Nodes, beat.Now, beat.Others = got.Nodes, got.Now, got.Others
+		beat.Nodes, beat.Now, beat.Others, beat.Channel, beat.EchoErr = got.Nodes, got.Now, got.Others, got.Channel, got.EchoErr
 	}
 	nodes.fail = func(_ int, err error) {
 		if ofList = err; with >= 0 {
@@ -396,34 +410,6 @@ func (n *simNode) refund(key string, rule *limit.Rule, units int64) {
 	n.refunded += back
 	n.s.oracle.refunded(n, k, back)
 	n.wakeUp()
-}
-
-// set makes used units of a key count, for everybody.
-func (n *simNode) set(k oracleKey, used int64) {
-	s, v := n.s, n.s.serverOf(n.s.keyspace().Shard(k.key))
-	if w := n.wires[v.id]; s.down || v.killed || v.frozen || v.side(n) != v.model || w != (wire{}) || s.chance(s.lossReq) {
-		return
-	}
-	sent := n.time()
-	s.after(s.latency(), func() {
-		if s.down || v.killed || v.frozen {
-			return
-		}
-		done, ok := v.renew(k, used)
-		if !ok || s.chance(s.lossRep) {
-			return
-		}
-		at, edition := s.now, s.fleet.key(k).Edition()
-		s.after(s.latency(), func() {
-			n.deliver(func() event {
-				if c := n.counters[k]; c != nil {
-					s.oracle.heard(n, k, done, at, edition)
-					c.Renew(n.time(), n.rule(k.rule), renewal(sent, n.time(), done))
-				}
-				return evTick{}
-			})
-		})
-	})
 }
 
 // counter returns the counter of a key, a new one if there is none.

@@ -32,7 +32,7 @@ const (
 
 var simChecks = []string{
 	checkKnown, checkOutage, checkStored, checkMost, checkRestored, checkOnce, checkConserved,
-	checkTold, checkMultiplied, checkRefused, checkAgain, checkWell, checkFresh, checkCalm,
+	checkTold, checkMultiplied, checkRefused, checkAgain, checkWell, checkFresh, checkCalm, checkHint,
 }
 
 // slack is how far a unit may be from where its time says it is: clocks drift,

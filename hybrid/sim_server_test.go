@@ -273,6 +273,9 @@ func (v *simServer) beat(n *simNode, node string) (b redisstore.Beat) {
 	b.Now = time.Duration(t)
 	v.takes(func(c *capacity) int64 { return c.call + 2*c.op })
 	b.Nodes, b.Others = v.side(n).beat(t, v.s.keyspace(), v.s.layout(), node, ttl)
+	if v.s.air != nil {
+		b.Channel = v.s.air.channelOf(v.side(n))
+	}
 	b.Others = slices.DeleteFunc(b.Others, func(l string) bool { return l == v.s.layout() })
 	if v.lua != nil && v.side(n) == v.model {
 		v.lua.compareBeat(node, b)

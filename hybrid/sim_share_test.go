@@ -23,6 +23,8 @@ type share struct {
 	sent       int64   // units from then on may be under way that a Set of the node's has left out of own
 	slack      int64   // by how much that may be wrong
 	fuzzy      bool    // it may know more than it must: a multiplier, a clock that stood still
+	refused    int64   // when it was last refused by what Redis had answered
+	wrongly    int64   // since when it has been refused by a notice although there was room; 0: it has not
 	unreadable bool    // Redis cannot read the key, as answered last
 }
 

@@ -9,7 +9,10 @@ import (
 
 // The rows of "small limits" in the simulator.
 
-var smallWanted = flag.Bool("sim.small.wanted", false, "hold small limits to what issue 35 wants, not to what is reached")
+var (
+	smallWanted = flag.Bool("sim.small.wanted", false, "hold small limits to what issue 35 wants, not to what is reached")
+	smallSilent = flag.Bool("sim.small.silent", false, "without notices")
+)
 
 func smallWindow(limits int64, per time.Duration) *limit.Rule {
 	return limit.Must(limit.SlidingWindow("window", limits, per))
@@ -20,102 +23,102 @@ func smallFunnel(limits int64, per time.Duration) *limit.Rule {
 }
 
 // smallRows offer twelve times what the limit admits, or ten times, or bursts. The maxima are what
-// was measured before nodes sent notices, the highest of three seeds, and 5 %. What is wanted is
-// from issue 35.
+// issue 35 wants, or else the highest of three seeds and about 5 %. Where they are above what is
+// wanted, that is still to be reached.
 var smallRows = []smallRow{
 	{
 		name: "4 nodes, window 5 per 30 s", nodes: 4, keys: 40, rule: smallWindow(5, 30*time.Second), perSecond: 2,
 		length: 75 * time.Second,
-		most:   smallBounds{1.61, 1.44, 1.58, 0.01}, wanted: smallBounds{0, 0, 0, 0.01},
+		most:   smallBounds{1.02, 1.03, 1.05, 0.01}, wanted: smallBounds{0, 0, 0, 0.01},
 	},
 	{
 		name: "4 nodes, window 10 per 30 s", nodes: 4, keys: 40, rule: smallWindow(10, 30*time.Second), perSecond: 4,
 		length: 75 * time.Second,
-		most:   smallBounds{1.36, 1.26, 1.34, 0.01}, wanted: smallBounds{1.02, 1.03, 0, 0.01},
+		most:   smallBounds{1.02, 1.03, 1.15, 0.01}, wanted: smallBounds{1.02, 1.03, 0, 0.01},
 	},
 	{
 		name: "4 nodes, bucket 10 per 30 s", nodes: 4, keys: 40, rule: smallFunnel(10, 30*time.Second), perSecond: 4,
 		length: 75 * time.Second,
-		most:   smallBounds{1.1, 1.16, 1.22, 0.01}, wanted: smallBounds{0, 0, 0, 0.01},
+		most:   smallBounds{1.02, 1.03, 1.05, 0.01}, wanted: smallBounds{0, 0, 0, 0.01},
 	},
 	{
 		name: "4 nodes, window 20 per 60 s", nodes: 4, keys: 20, rule: smallWindow(20, time.Minute), perSecond: 4,
 		length: 150 * time.Second,
-		most:   smallBounds{1.21, 1.12, 1.2, 0.01}, wanted: smallBounds{0, 0, 0, 0.01},
+		most:   smallBounds{1.02, 1.03, 1.05, 0.01}, wanted: smallBounds{0, 0, 0, 0.01},
 	},
 	{
 		name: "10 nodes, window 5 per 30 s", nodes: 10, keys: 60, rule: smallWindow(5, 30*time.Second), perSecond: 2,
 		length: 75 * time.Second,
-		most:   smallBounds{2.18, 2.5, 2.45, 0.01}, wanted: smallBounds{1.06, 1.06, 0, 0.01},
+		most:   smallBounds{1.02, 1.03, 1.05, 0.01}, wanted: smallBounds{1.06, 1.06, 0, 0.01},
 	},
 	{
 		name: "10 nodes, bucket 5 per 30 s", nodes: 10, keys: 60, rule: smallFunnel(5, 30*time.Second), perSecond: 2,
 		length: 75 * time.Second,
-		most:   smallBounds{1.42, 1.73, 1.87, 0.01}, wanted: smallBounds{1.05, 1.08, 0, 0.01},
+		most:   smallBounds{1.02, 1.03, 1.05, 0.01}, wanted: smallBounds{1.05, 1.08, 0, 0.01},
 	},
 	{
 		name: "10 nodes, window 10 per 30 s", nodes: 10, keys: 40, rule: smallWindow(10, 30*time.Second), perSecond: 4,
 		length: 75 * time.Second,
-		most:   smallBounds{1.86, 1.82, 1.91, 0.01}, wanted: smallBounds{0, 0, 0, 0.01},
+		most:   smallBounds{1.02, 1.03, 1.15, 0.01}, wanted: smallBounds{0, 0, 0, 0.01},
 	},
 	{
 		name: "10 nodes, window 20 per 60 s", nodes: 10, keys: 20, rule: smallWindow(20, time.Minute), perSecond: 4,
 		length: 150 * time.Second,
-		most:   smallBounds{1.51, 1.42, 1.44, 0.01}, wanted: smallBounds{0, 0, 0, 0.01},
+		most:   smallBounds{1.02, 1.03, 1.05, 0.01}, wanted: smallBounds{0, 0, 0, 0.01},
 	},
 	{
 		name: "10 nodes, window 5 per 30 s, sticky", nodes: 10, keys: 40, rule: smallWindow(5, 30*time.Second), perSecond: 2,
 		length: 75 * time.Second, sticky: true,
-		most: smallBounds{1.05, 1.05, 1.05, 0.01}, wanted: smallBounds{0, 0, 0, 0.01},
+		most: smallBounds{1.02, 1.03, 1.05, 0.01}, wanted: smallBounds{0, 0, 0, 0.01},
 	},
 	{
 		name: "10 nodes, bucket 5 per 30 s, sticky", nodes: 10, keys: 40, rule: smallFunnel(5, 30*time.Second), perSecond: 2,
 		length: 75 * time.Second, sticky: true,
-		most: smallBounds{1.05, 1.05, 1.05, 0.01}, wanted: smallBounds{0, 0, 0, 0.01},
+		most: smallBounds{1.02, 1.03, 1.05, 0.01}, wanted: smallBounds{0, 0, 0, 0.01},
 	},
 	{
 		name: "50 nodes, window 20 per 60 s", nodes: 50, keys: 20, rule: smallWindow(20, time.Minute), perSecond: 4,
 		length: 150 * time.Second,
-		most:   smallBounds{2.33, 3.31, 3.35, 0.01}, wanted: smallBounds{1.05, 1.05, 0, 0.01},
+		most:   smallBounds{1.02, 1.03, 1.05, 0.01}, wanted: smallBounds{1.05, 1.05, 0, 0.01},
 	},
 	{
 		name: "50 nodes, bucket 20 per 60 s", nodes: 50, keys: 20, rule: smallFunnel(20, time.Minute), perSecond: 4,
 		length: 150 * time.Second,
-		most:   smallBounds{1.15, 2, 2.1, 0.01}, wanted: smallBounds{1.05, 1.05, 0, 0.01},
+		most:   smallBounds{1.02, 1.03, 1.05, 0.01}, wanted: smallBounds{1.05, 1.05, 0, 0.01},
 	},
 	{
 		name: "200 nodes, window 20 per 60 s", nodes: 200, keys: 10, rule: smallWindow(20, time.Minute), perSecond: 4,
 		length: 75 * time.Second,
-		most:   smallBounds{4.52, 7.55, 7.88, 0.01}, wanted: smallBounds{1.1, 1.1, 0, 0.01},
+		most:   smallBounds{1.02, 1.03, 1.05, 0.01}, wanted: smallBounds{1.1, 1.1, 0, 0.01},
 	},
 	{
 		name: "10 nodes, window 1,000 per s", nodes: 10, keys: 1, rule: smallWindow(1000, time.Second), perSecond: 10_000,
 		length: 5 * time.Second,
-		most:   smallBounds{1.12, 1.12, 1.12, 0.01}, wanted: smallBounds{1.03, 1.03, 0, 0.01},
+		most:   smallBounds{1.12, 1.13, 1.13, 0.05}, wanted: smallBounds{1.03, 1.03, 0, 0.01},
 	},
 	{
 		name: "10 nodes, bucket 1,000 per s", nodes: 10, keys: 1, rule: smallFunnel(1000, time.Second), perSecond: 10_000,
 		length: 5 * time.Second,
-		most:   smallBounds{1.06, 1.07, 1.07, 0.01}, wanted: smallBounds{1.03, 1.03, 0, 0.01},
+		most:   smallBounds{1.03, 1.03, 1.03, 0.01}, wanted: smallBounds{1.03, 1.03, 0, 0.01},
 	},
 	{
 		name: "10 nodes, burst in 100 ms, window", nodes: 10, keys: 30, rule: smallWindow(5, 30*time.Second),
 		length: 300 * time.Second, burst: 100 * time.Millisecond, checks: 10,
-		most: smallBounds{1.87, 1.87, 2.1, 0.01}, wanted: smallBounds{0, 1.15, 0, 0.01},
+		most: smallBounds{1.15, 1.15, 1.6, 0.01}, wanted: smallBounds{0, 1.15, 0, 0.01},
 	},
 	{
 		name: "10 nodes, burst in 5 ms, window", nodes: 10, keys: 30, rule: smallWindow(5, 30*time.Second),
 		length: 300 * time.Second, burst: 5 * time.Millisecond, checks: 10,
-		most: smallBounds{2.02, 2.02, 2.1, 0.01}, wanted: smallBounds{0, 1.65, 0, 0.01},
+		most: smallBounds{1.9, 1.9, 2, 0.01}, wanted: smallBounds{0, 1.65, 0, 0.01},
 	},
 	{
 		name: "10 nodes, burst of 30 in 100 ms", nodes: 10, keys: 30, rule: smallWindow(5, 30*time.Second),
 		length: 300 * time.Second, burst: 100 * time.Millisecond, checks: 30,
-		most: smallBounds{2.95, 2.95, 3.57, 0.01}, wanted: smallBounds{0, 0, 0, 0.01},
+		most: smallBounds{1.21, 1.21, 1.8, 0.01}, wanted: smallBounds{0, 0, 0, 0.01},
 	},
 	{
 		name: "10 nodes, burst in 100 ms, bucket", nodes: 10, keys: 30, rule: smallFunnel(5, 30*time.Second),
 		length: 300 * time.Second, burst: 100 * time.Millisecond, checks: 10,
-		most: smallBounds{1.84, 1.84, 2.1, 0.01}, wanted: smallBounds{0, 1.15, 0, 0.01},
+		most: smallBounds{1.15, 1.15, 1.6, 0.01}, wanted: smallBounds{0, 1.15, 0, 0.01},
 	},
 }

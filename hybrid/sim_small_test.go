@@ -72,6 +72,9 @@ type smallFigures struct {
 func playSmall(r smallRow, seed uint64) smallFigures {
 	s := emptySim(nil, seed, Options{Shards: 1}, 1, []*limit.Rule{r.rule})
 	s.oracle.loose, s.far = true, smallWait
+	if !*smallSilent {
+		s.withNotices()
+	}
 	for range r.nodes {
 		s.addNode(Options{})
 	}

@@ -82,6 +82,9 @@ func simRun(name string, seed uint64, host luaHost, change ...func(*sim)) (s *si
 	s.heal()
 	s.settled()
 	s.calm()
+	if s.air != nil {
+		s.air.silence()
+	}
 	s.settled()
 	s.agreed()
 	return s, ""
@@ -274,6 +277,14 @@ func TestSim(t *testing.T) {
 // keptWithScripts are seeds in which the scripts and the model once disagreed: the list
 // of nodes had expired by a clock that jumped ahead and back.
 var keptWithScripts = []uint64{3000075, 3000088}
+
+// TestSimNotices plays seeds in which nodes tell each other that keys are used up: notices are
+// lost, late, doubled, of data that is lost, and forged.
+//
+// Faults 89, 90, 91, 92: notices only refuse, and never for long after a check.
+func TestSimNotices(t *testing.T) {
+	simSeeds(t, nil, seedRange(*simSeed, *simRuns), (*sim).withBadNotices)
+}
 
 // TestSimScripts plays seeds with the real scripts beside the model: whatever
 // the one answers, the other must.

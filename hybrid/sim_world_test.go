@@ -21,6 +21,7 @@ import (
 //	sim_mishap_test.go  what befalls a node: pauses, crashes, clocks that are set
 //	sim_calls_test.go   its calls beyond the plain check
 //	sim_net_test.go     the wires between nodes and servers
+//	sim_air_test.go     how notices travel; forged ones are in sim_forged_test.go
 //	sim_server_test.go  a server: the model of Redis, its clock and its losses
 //	sim_capacity_test.go  how long its scripts take, and the queue in front of it
 //	sim_oracle_test.go  what a node must know, from records of its own
@@ -31,6 +32,8 @@ import (
 //	                    what must hold of that is in sim_promise_test.go
 //	sim_beside_test.go  another world on the same Redis, with another layout
 //	sim_plan_test.go    what one seed draws: rules, rates, faults
+//	sim_refused_test.go what must hold of refusals by notices; histories of these are in
+//	                    sim_histories_test.go
 //	sim_loss_test.go    faults that lose data in more intricate ways
 //	sim_small_test.go   how exact small limits are, beside one process; its rows are in
 //	                    sim_small_rows_test.go
@@ -62,12 +65,12 @@ type sim struct {
 	oneCall bool
 
 	rates
-	hears  bool  // nodes tell notices, and hear them
 	far    int64 // ns that each way of a message takes longer
 	down   bool  // no server accepts connections
 	healed bool  // no fault may begin any more
 	// Some calls hand units back.
 	refunds bool
+	air     *simAir // nil: there are no notices
 	oracle  *nodeOracle
 	fleet   *simFleet
 	trace   uint64
@@ -128,6 +131,7 @@ func emptySim(t *testing.T, seed uint64, o Options, servers int, rules []*limit.
 		t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 0xfee1)), simTime: &simTime{now: simStart},
 		opt: o.withDefaults(), rules: rules, keys: 5, trace: 14695981039346656037,
 	}
+	s.opt.NoNotices = true // see withNotices
 	s.oracle, s.fleet = newOracle(s), newSimFleet(s)
 	for i := range servers {
 		v := &simServer{s: s, id: i, model: newModelRedis(), clock: simClock{at: simStart, base: simStart}}
