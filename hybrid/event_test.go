@@ -51,7 +51,7 @@ func TestLostRepliesAndTheLog(t *testing.T) {
 				var log logbook
 				var seen changes
 				n := w.synced(hybrid.Options{SyncInterval: 20 * time.Millisecond, MaxLag: 20 * time.Millisecond, NoNotices: true, Logger: slog.New(&log), OnStateChange: seen.add}) // keys that refuse ask all the time
-				time.Sleep(time.Minute) // what the start has said is forgotten
+				time.Sleep(time.Minute)                                                                                                                                             // what the start has said is forgotten
 				before, _ := log.count(slog.LevelWarn)
 				_, all := log.count(slog.LevelWarn)
 				rng := rand.New(rand.NewPCG(uint64(percent), 1))
