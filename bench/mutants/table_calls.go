@@ -125,7 +125,7 @@ var callMutants = []mutant{
 	{
 		name:   "old-refunds-after-a-reset",
 		breaks: "Redis takes off what a node hands back of units from before a reset.",
-		file:   "internal/redisstore/lua/batch.lua",
+		file:   "internal/redisstore/lua/long.lua",
 		old:    "comes_off = back and back.gen >= st.reset\n  if comes_off then",
 		new:    "comes_off = back\n  if comes_off then",
 		by:     redisstore("TestBatchHandsBackAfterReset"),

@@ -29,7 +29,7 @@ var debtMutants = []mutant{
 	{
 		name:   "handed-back-behind-its-back",
 		breaks: "Redis hands back what a node has given up before it heard that others have booked behind.",
-		file:   "internal/redisstore/lua/batch.lua",
+		file:   "internal/redisstore/lua/long.lua",
 		old:    `(us > 0 or rem > 0) and not less(back.top_us, back.top_rem, us, rem)`,
 		new:    `us > 0 or rem > 0`,
 		by:     hybrid("TestRealCancelWhenDue"),
@@ -53,7 +53,7 @@ var debtMutants = []mutant{
 	{
 		name:   "forgiven-below-the-ceiling",
 		breaks: "All units of an outage are forgiven: the ceiling is ignored.",
-		file:   "internal/redisstore/lua/batch.lua",
+		file:   "internal/redisstore/lua/long.lua",
 		old:    `us, rem = later(us, rem, add(now, 0, debt.us, debt.rem, D))`,
 		new:    `us, rem = later(us, rem, now, 0)`,
 		by:     redisstore("TestForgiven"),
@@ -61,7 +61,7 @@ var debtMutants = []mutant{
 	{
 		name:   "forgiven-and-booked",
 		breaks: "A batch that is sent again is told that nothing was forgiven.",
-		file:   "internal/redisstore/lua/batch.lua",
+		file:   "internal/redisstore/lua/long.lua",
 		old:    `return units and math.min(tonumber(units), most) or 0`,
 		new:    `return units and 0 or 0`,
 		by:     redisstore("TestForgiven"),
@@ -69,7 +69,7 @@ var debtMutants = []mutant{
 	{
 		name:   "forgiven-twice",
 		breaks: "A batch that is sent again is forgiven by what it finds, and not by what it was told.",
-		file:   "internal/redisstore/lua/batch.lua",
+		file:   "internal/redisstore/lua/long.lua",
 		old:    `cut = forgave(index, op.debt.units)`,
 		new:    `cut = forgave(index, MAX) + forgive(st, 0, 0, op.debt, rule)`,
 		by:     redisstore("TestForgiven"),

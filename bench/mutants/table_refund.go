@@ -29,7 +29,7 @@ var refundMutants = []mutant{
 	{
 		name:   "a-generation-for-nothing",
 		breaks: "A refund of a key that Redis has lost begins an empty generation, which clears what the fleet knows of it.",
-		file:   "internal/redisstore/lua/batch.lua",
+		file:   "internal/redisstore/lua/long.lua",
 		old:    `comes_off = (us > 0 or rem > 0) and not less(`,
 		new:    `comes_off = not less(`,
 		by:     redisstore("TestBatchHandsNothingBack"),

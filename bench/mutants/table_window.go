@@ -69,7 +69,7 @@ var windowMutants = []mutant{
 	{
 		name:   "last-lost-in-a-raise",
 		breaks: "A node that raises a window after a loss leaves out when its units came.",
-		file:   "internal/redisstore/lua/batch.lua",
+		file:   "internal/redisstore/lua/long.lua",
 		old:    `st.l[age] = math.max(st.l[age] or 0, known.l[age])`,
 		new:    `st.l[age] = st.l[age] or 0`,
 		by:     simScripts(3),
@@ -78,7 +78,7 @@ var windowMutants = []mutant{
 		name:   "last-lost-on-the-short-way",
 		breaks: "Where a batch goes the short way, the last unit of a bucket is that which was told of last.",
 		file:   "internal/redisstore/lua/batch.lua",
-		old:    `int(math.max(when, came))`,
+		old:    `when > came and when or came`,
 		new:    `came`,
 		by:     redisstore("TestShortWayIsTheSame"),
 	},

@@ -44,10 +44,10 @@ func (s step) command(t *testing.T) []any {
 		// Or a key expires here and not there while the machine is busy.
 		"local SLACK = 1000 ": "local SLACK = 3600000 ",
 	} {
-		if strings.Count(text, was) != 1 {
-			t.Fatalf("lib.lua has changed: %q is not there once", was)
+		if !strings.Contains(text, was) {
+			t.Fatalf("the scripts have changed: %q is not there", was)
 		}
-		text = strings.Replace(text, was, is, 1)
+		text = strings.ReplaceAll(text, was, is)
 	}
 	cmd := []any{"EVAL", text, len(s.keys)}
 	for _, k := range s.keys {
@@ -141,8 +141,8 @@ func TestConformance(t *testing.T) {
 			t.Errorf("%s.lua was compared %d times only", name, used[s])
 		}
 	}
-	if files, _ := filepath.Glob("lua/*.lua"); len(files) != len(everyScript)+5 {
-		t.Errorf("%d files in lua, %d scripts and the 5 that they share are compared", len(files), len(everyScript))
+	if files, _ := filepath.Glob("lua/*.lua"); len(files) != len(everyScript)+8 {
+		t.Errorf("%d files in lua, %d scripts and the 8 that they share are compared", len(files), len(everyScript))
 	}
 }
 

@@ -11,8 +11,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+//go:embed lua/base.lua
+var baseSource string
+
+//go:embed lua/clock.lua
+var clockSource string
+
 //go:embed lua/lib.lua
 var libSource string
+
+//go:embed lua/long.lua
+var longSource string
 
 //go:embed lua/batch.lua
 var batchSource string
@@ -58,7 +67,8 @@ var nodesSource string
 
 // The scripts, by the name of their file.
 var (
-	scriptBatch      = newScript(batchSource)
+	// What a usual batch does not need is in a function, which is called when it is needed.
+	scriptBatch      = compose("local function make_long(...)\n", baseSource, libSource, longSource, "end\n", baseSource, clockSource, batchSource)
 	scriptTakeFunnel = newScript(funnelSource, takeFunnelSource)
 	scriptTakeWindow = newScript(windowSource, takeWindowSource)
 	scriptTakeLog    = newScript(logSource, takeLogSource)
@@ -76,7 +86,12 @@ type script struct{ source, sha string }
 // newScript puts a script together: what all share, how the kinds of counters
 // decide that it asks, and what is its own.
 func newScript(parts ...string) *script {
-	text := bare(libSource + strings.Join(parts, ""))
+	return compose(baseSource, clockSource, libSource, strings.Join(parts, ""))
+}
+
+// compose makes one script of parts.
+func compose(parts ...string) *script {
+	text := bare(strings.Join(parts, ""))
 	sum := sha1.Sum([]byte(text))
 	return &script{source: text, sha: hex.EncodeToString(sum[:])}
 }

@@ -14,7 +14,7 @@ import (
 // longWay is the batch script without its short ways for the usual states.
 func longWay(t *testing.T) *script {
 	t.Helper()
-	return &script{source: replaced(t, scriptBatch.source, "local line, stop = short(key, pos)", "local line, stop")}
+	return &script{source: replaced(t, scriptBatch.source, "local funnels, windows, spelled, spelling = rules.f1, rules.w1, nil, nil", "local funnels, windows, spelled, spelling")}
 }
 
 // replaced replaces what must be in a script once.

@@ -49,315 +49,58 @@
 -- does not know the batch before this one, Redis has lost data: nothing is applied, no
 -- states).
 
-local KEYS, ARGV = KEYS, ARGV -- global names are slower to find
--- Others may report units of the same time, as late as they may wait: together they may fill what
--- each by itself does not. So a counter outlives its meaning for so much longer, and a funnel
--- that has run empty before its units were reported is kept.
-SLACK = SLACK + tonumber(ARGV[9] or '0')
-local MEMORY = SLACK * 1000
-local now = clock()
-local rules, ops = {}, ARGV[8] -- rules by their name
+-- Most calls carry few operations, so what counts is what a call costs whatever it carries.
+-- Lua makes each function of a script anew in each call, and allocates once more for each local
+-- that functions share. So there are only three functions here, which share nothing. What is not
+-- usual is in long.lua.
 
--- ledger returns the last seq, its nonce, the total, the failed operations and what
--- was forgiven. A ledger that cannot be read counts as lost; the next batch overwrites it.
-local function ledger()
-  local v = guard(fetch, KEYS[1])
-  local seq, nonce, total, failed, forgiven = match(v or '', '^(%d+) (%x+) (%d+) ([-%d,]+) ([-%d:,]+)$')
-  if not seq then
-    return 0, '', 0, '', ''
-  end
-  local last, sum = guard(num, seq), guard(num, total)
-  if not last or not sum or last > TOP / 2 then -- no node counts that far: forged
-    return 0, '', 0, '', ''
-  end
-  return last, nonce, sum, failed, forgiven
-end
-
-local function raise_funnel(st, gen, born, us, rem)
-  local mine, theirs = merge(st, gen, born, now)
-  if not mine then
-    st.us, st.rem = 0, 0
-  end
-  if theirs then
-    st.us, st.rem = later(st.us, st.rem, us, rem)
-  end
-end
-
-local function raise_window(st, gen, born, known, kept)
-  local mine, theirs = merge(st, gen, born, now)
-  if not mine then
-    st.n, st.l = {}, {}
-  end
-  for age = 0, kept do
-    if theirs and known.n[age] then
-      st.n[age] = math.max(st.n[age] or 0, known.n[age])
-      st.l[age] = math.max(st.l[age] or 0, known.l[age])
-    end
-  end
-end
-
-local last, nonce, total, failed, forgiven -- what the ledger says
-local cuts = {} -- what this batch is forgiven, for the ledger
-
--- read_rules reads what the operations are booked under.
-local function read_rules(text)
-  local count = { f = 0, w = 0 }
-  for kind, line in string.gmatch(text, '([fw]) ([^\n]*)\n') do
-    local rule = {}
-    if kind == 'f' then
-      local rate, horizon, us, rem = match(line, '^(%S+) (%d+) (%d+) (%d+)$')
-      rule.rate, rule.horizon, rule.us, rule.rem = rate, tonumber(horizon), tonumber(us), tonumber(rem)
-      rule.D = tonumber((rated(rate)))
-      -- What a funnel of no generation is, and begins with if it is written now.
-      rule.form = '^f 0 ([1-9]%d*) ' .. string.gsub(rate, '%.', '%%.') .. ' ([1-9]%d*) (%d+)$'
-      rule.head = 'f 0 ' .. int(now) .. ' ' .. rate .. ' '
+-- read_rules returns what the operations are booked under, by the names of the rules: what
+-- the short ways need of it. A state of no generation begins with head if it is written now.
+local function read_rules(text, now, stamp)
+  local find, rules, pos, funnels, windows = string.find, {}, 1, 0, 0
+  while pos <= #text do
+    local _, stop, rate, D = find(text, '^f ((%d+)%S*)[ %d]*\n', pos)
+    if stop then
+      funnels = funnels + 1
+      rules[funnels == 1 and 'f1' or 'f' .. funnels] = { rate = rate, D = D + 0, head = 'f 0 ' .. stamp .. ' ' .. rate .. ' ' }
     else
-      local width, kept, horizon = match(line, '^(%d+) (%d+) (%d+)$')
-      rule.width, rule.kept, rule.horizon = tonumber(width), tonumber(kept), tonumber(horizon)
-      rule.current = (now - now % rule.width) / rule.width
-      rule.oldest = rule.current - rule.kept
-      rule.form = '^w 0 ([1-9]%d*) ' .. width .. '()'
-      rule.head = 'w 0 ' .. int(now) .. ' ' .. width
+      local width, kept
+      _, stop, width, kept = find(text, '^w (%d+) (%d+) %d+\n', pos)
+      local us = width + 0
+      local current = (now - now % us) / us
+      windows = windows + 1
+      rules[windows == 1 and 'w1' or 'w' .. windows] = {
+        us = us, width = width, kept = kept + 0, current = current, head = 'w 0 ' .. stamp .. ' ' .. width,
+      }
     end
-    count[kind] = count[kind] + 1
-    rules[kind .. int(count[kind])] = rule
+    pos = stop + 1
   end
-end
-
--- A counter's kind reads its operations into tables, by the names of fields: first
--- what each operation has, then each group by its letter.
-local readers = { f = {}, w = {} }
-
-function readers.f.base(op, text)
-  local units, us, rem, ahead_us, ahead_rem = match(text, '^ (%d+) (%d+) (%d+) (%-?%d+) (%d+)$')
-  op.units, op.us, op.rem = tonumber(units), tonumber(us), tonumber(rem)
-  op.ahead_us, op.ahead_rem = tonumber(ahead_us), tonumber(ahead_rem)
-  return units
-end
-
-function readers.f.r(op, text)
-  local gen, born, us, rem = match(text, '^ (%d+) (%d+) (%-?%d+) (%d+)$')
-  op.raise = { gen = tonumber(gen), born = tonumber(born), us = tonumber(us), rem = tonumber(rem) }
-  return gen
-end
-
-function readers.f.c(op, text)
-  local us, rem, units = match(text, '^ (%d+) (%d+) (%d+)$')
-  op.debt = { us = tonumber(us), rem = tonumber(rem), units = tonumber(units) }
-  return us
-end
-
-function readers.f.b(op, text)
-  local us, rem, gen, top_us, top_rem = match(text, '^ (%d+) (%d+) (%d+) (%d+) (%d+)$')
-  op.back = { us = tonumber(us), rem = tonumber(rem), gen = tonumber(gen) }
-  op.back.top_us, op.back.top_rem = tonumber(top_us), tonumber(top_rem)
-  return us
-end
-
-function readers.w.base(op, text)
-  local units, list = match(text, '^ (%d+)(.*)$')
-  op.units, op.list = tonumber(units), list
-  return units
-end
-
-function readers.w.r(op, text)
-  local gen, born, list = match(text, '^ (%d+) (%d+)(.*)$')
-  op.raise = { gen = tonumber(gen), born = tonumber(born), list = list }
-  return gen
-end
-
-function readers.w.b(op, text)
-  local gen, list = match(text, '^ (%d+)(.*)$')
-  op.back = { gen = tonumber(gen), list = list }
-  return gen
-end
-
--- read_op reads the operation in a line. What is wrong with it is its key's fault.
-local function read_op(line)
-  local name, kind, base, groups = match(line, '^(([fw])%d+)([^;]*)(.*)$')
-  local reader, op = readers[kind], { kind = kind, rule = rules[name or ''] }
-  if not op.rule then
-    bad('unknown kind of operation')
-  end
-  local fine, at = reader.base(op, base), 1
-  while fine and at <= #groups do
-    local _, stop, letter, text = find(groups, '^;(%a)([^;]+)', at)
-    fine = stop and reader[letter] and reader[letter](op, text)
-    at = (stop or at) + 1
-  end
-  if not fine then
-    bad('malformed operation')
-  end
-  return op
-end
-
--- forgive takes off what units of an outage have raised a funnel by, from (us, rem),
--- above a ceiling. It returns how many whole units that are.
-local function forgive(st, us, rem, debt, rule)
-  local D = rule.D
-  us, rem = later(us, rem, add(now, 0, debt.us, debt.rem, D))
-  if not less(us, rem, st.us, st.rem) then
-    return 0
-  end
-  local over, rest = subtract(st.us, st.rem, us, rem, D)
-  -- Division by the cost of a unit, exact: by that of 1, 2, 4, 8 … units.
-  local steps, n, cus, crem = {}, 1, rule.us, rule.rem
-  while n <= debt.units and cus < TOP and not less(over, rest, cus, crem) do
-    steps[#steps + 1] = { n, cus, crem }
-    n, cus, crem = n * 2, add(cus, crem, cus, crem, D)
-  end
-  local cut = 0
-  for i = #steps, 1, -1 do
-    local s = steps[i]
-    if cut + s[1] <= debt.units and not less(over, rest, s[2], s[3]) then
-      cut = cut + s[1]
-      over, rest = subtract(over, rest, s[2], s[3], D)
-    end
-  end
-  st.us, st.rem = add(us, rem, over, rest, D)
-  return cut
-end
-
--- forgave returns how many units of an operation were forgiven when the batch was
--- applied.
-local function forgave(index, most)
-  local units = match(',' .. forgiven .. ',', ',' .. int(index) .. ':(%d+),')
-  return units and math.min(tonumber(units), most) or 0
-end
-
--- A kind books an operation, unless it is only to say what there is, and returns the
--- counter's line of the reply.
-local kinds = {}
-
-function kinds.f(key, op, apply, index)
-  local rule, D = op.rule, op.rule.D
-  local st = read_funnel(key, rule.rate, now)
-  local raise, back, cut = op.raise, op.back, 0
-  if apply and raise then
-    local us, rem = add(now, 0, raise.us, raise.rem, D)
-    if us < 0 then
-      us, rem = 0, 0 -- empty, for nobody knows how long
-    end
-    raise_funnel(st, raise.gen, raise.born, us, rem)
-  end
-  -- What is handed back was booked by earlier batches.
-  local comes_off = back and back.gen >= st.reset
-  if comes_off then
-    -- Those who have booked behind, without the sender knowing, keep their times:
-    -- to lower the level would let newcomers in at the same times once more. And
-    -- where there is nothing to take off no generation begins: it would clear what
-    -- nodes know that Redis has lost.
-    local us, rem = level(st.us, st.rem, now)
-    comes_off = (us > 0 or rem > 0) and not less(back.top_us, back.top_rem, us, rem)
-  end
-  if apply and comes_off then
-    st.us, st.rem = subtract(st.us, st.rem, back.us, back.rem, D)
-    renew(st, now)
-  end
-  if apply and op.units > 0 then
-    local us, rem = add(now, 0, op.ahead_us, op.ahead_rem, D)
-    local hadus, hadrem = st.us, st.rem
-    st.us, st.rem = add(st.us, st.rem, op.us, op.rem, D)
-    st.us, st.rem = later(st.us, st.rem, us, rem)
-    if op.debt then
-      cut = forgive(st, hadus, hadrem, op.debt, rule)
-    end
-    st.born = now
-  end
-  local empty = not less(op.units > 0 and now - MEMORY or now, 0, st.us, st.rem) and st.gen == 0 and st.absent
-  if apply and (op.units > 0 or raise or comes_off) and not empty then
-    write_funnel(key, st, rule.rate, now, rule.horizon)
-  else
-    remember(key, st.us + 1, now, st.gen, rule.horizon)
-  end
-  local line = (st.converted and 'g ' or 'f ') .. int(st.gen) .. ' ' .. int(st.born) .. ' ' .. pair(st.us, st.rem)
-  if not op.debt then
-    return line
-  end
-  if not apply then
-    cut = forgave(index, op.debt.units)
-  elseif cut > 0 then
-    cuts[#cuts + 1] = int(index) .. ':' .. int(cut)
-  end
-  return line .. ' ' .. int(cut)
-end
-
-function kinds.w(key, op, apply)
-  local rule, raise, back = op.rule, op.raise, op.back
-  local st = read_window(key, rule, now)
-  if apply and raise then
-    local known = { n = {}, l = {} }
-    place(known, raise.list, rule.width, rule, now)
-    raise_window(st, raise.gen, raise.born, known, rule.kept)
-  end
-  local comes_off = back and back.gen >= st.reset
-  if apply and comes_off then
-    local less = { n = {}, l = {} }
-    place(less, back.list, rule.width, rule, now)
-    comes_off = false -- see kinds.f
-    for age = 0, rule.kept do
-      if less.n[age] and st.n[age] then
-        -- 0 is left out of the list of buckets
-        st.n[age] = st.n[age] > less.n[age] and st.n[age] - less.n[age] or nil
-        comes_off = true
-      end
-    end
-    if comes_off then
-      renew(st, now)
-    end
-  end
-  if apply and op.units > 0 then
-    place(st, op.list, rule.width, rule, now)
-    st.born = now
-  end
-  local list
-  if apply and (op.units > 0 or raise or comes_off) and (next(st.n) or st.gen > 0 or not st.absent) then
-    list = write_window(key, st, rule, now)
-  else
-    list = buckets(st, rule, now)
-    remember(key, now, now, st.gen, rule.horizon)
-  end
-  return (st.converted and 'v ' or 'w ') .. int(st.gen) .. ' ' .. int(st.born) .. list
+  return rules
 end
 
 -- The short ways. Most operations only book units, and most counters have no
--- generation and the rule's own rate or width, or are not there. Whoever gets nil must
--- go the long way: nothing has been done. BenchmarkExec with pauses, processor time of
--- Redis per key: funnel 5.9 µs, the long way 10.2; window 7.6 µs, the long way 14.9.
+-- generation and the rule's own rate or width, or are not there. A short way gets the value
+-- that the key has, or nil. It returns the counter's line of the reply, where the line of the
+-- operation ends, the new value, and until when that matters. Nil means: go the long way.
 
--- fresh keeps a state of no generation that is written now, unless something other
--- than a text is at its key.
-local function fresh(key, known, value, untilus)
-  local text = spell(lasts(key, untilus, now, 0))
-  if known then
-    ahead[key] = nil
-    return call('SET', key, value, 'PX', text)
-  end
-  return call('SET', key, value, 'PX', text, 'NX')
-end
-
--- canonical reports whether digits that do not begin with 0 are a time of today.
-local function canonical(s)
-  return #s == 16 and s <= '9007199254740991'
-end
-
--- pour books units on a funnel. What it adds up are cost and ahead, see add and later.
-local function pour(key, pos)
-  local _, stop, name, units, cost_us, cost_rem, ahead_us, ahead_rem =
-    find(ops, '^(f%d+) (%d+) (%d+) (%d+) (%-?%d+) (%d+)\n', pos)
+-- pour books units on a funnel. What it adds up are cost and ahead, see add and later in
+-- lib.lua. A funnel that has run empty before oldest is not kept.
+local function pour(ops, pos, rules, v, now, oldest, whole)
+  local _, stop, name, cost_us, cost_rem, ahead_us, ahead_rem =
+    string.find(ops, '^(f%d+) [1-9]%d* (%d+) (%d+) (%-?%d+) (%d+)\n', pos)
   local rule = rules[name or '']
-  if not rule or units == '0' then
+  if not rule then
     return nil
   end
-  local v, us, rem, D = ahead[key], 0, 0, rule.D
+  local us, rem, D = 0, 0, rule.D
   if v then
-    local born
-    born, us, rem = match(v, rule.form)
-    if not born or not canonical(born) or byte(rem) == 48 and rem ~= '0' then
+    local rate -- behind a birth of today, of 16 digits
+    rate, us, rem = string.match(v, '^f 0 [1-8]%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d (%S+) ([1-9]%d*) (%d+)$')
+    if rate ~= rule.rate or rem ~= '0' and rem < '1' then -- which begins with 0
       return nil
     end
     us, rem = us + 0, rem + 0
-    if us > TOP or rem >= D then
+    if us > 9007199254740991 or rem >= D then
       return nil
     end
   end
@@ -369,189 +112,164 @@ local function pour(key, pos)
   if us < least or (us == least and rem < rest) then
     us, rem = least, rest
   end
-  if us > TOP or not v and not less(now - MEMORY, 0, us, rem) then -- nothing to keep
+  if us > 9007199254740991 or not v and (us < oldest or us == oldest and rem == 0) then
     return nil
   end
-  local text = pair(us, rem)
-  if not fresh(key, v, rule.head .. text, rem > 0 and us + 1 or us) then
-    return nil
-  end
-  return text, stop
-end
-
--- digits reports whether a text of digits is a number above 0, spelled as int()
--- does, of which a few can be added up.
-local function digits(s)
-  return byte(s) ~= 48 and #s < 16
-end
-
--- newest looks at the buckets in the value of a window from pos on. It returns where
--- those that count begin, where the last of all does, and its id, units and last. Nothing is
--- wrong with a value for which it returns anything, unless the last is ahead of time:
--- ids ascend.
-local function newest(v, pos, rule)
-  local start, last, id, units, when = pos, 0, 0, nil, nil
-  local stop = #v
-  while pos <= stop do
-    local _, tail, i, u, w = find(v, '^ (%d+):(%d+):(%d+)', pos)
-    if not tail or not digits(i) or not digits(u) or i + 0 <= id then
-      return nil
-    end
-    if w ~= '0' and (not digits(w) or w + 0 > rule.width) then
-      return nil
-    end
-    last, id, units, when = pos, i + 0, u, w + 0
-    pos = tail + 1
-    if id < rule.oldest then
-      start = pos
-    end
-  end
-  return start, last, id, units, when
+  local text = string.format(whole, us) .. (rem == 0 and ' 0' or ' ' .. string.format(whole, rem))
+  return text, stop, rule.head .. text, rem > 0 and us + 1 or us
 end
 
 -- pour_window books units of one bucket on a window, to be added to the newest one or
 -- to come after it.
-local function pour_window(key, pos)
-  local _, stop, name, booked, list, id, units, came = find(ops, '^(w%d+) (%d+)( (%d+):(%d+):(%d+))\n', pos)
+local function pour_window(ops, pos, rules, v, whole)
+  local find = string.find
+  local _, stop, name, list, id, units, came = find(ops, '^(w%d+) [1-9]%d*( ([1-9]%d*):([1-9]%d*):(%d+))\n', pos)
   local rule = rules[name or '']
-  if not rule or booked == '0' or not digits(id) or not digits(units) then
+  if not rule or #id > 15 or #units > 15 then
     return nil
   end
-  local v, new = ahead[key], id + 0
-  if new > rule.current or new < rule.oldest then
+  local new, width, oldest = id + 0, rule.us, rule.current - rule.kept
+  if new > rule.current or new < oldest or v and #v > 4096 then
     return nil
   end
   if v then
-    local born, from = match(v, rule.form)
-    if not born or not canonical(born) or #v > 4096 then
+    local _, tail, text = find(v, '^w 0 [1-8]%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d (%d+)')
+    if text ~= rule.width then
       return nil
     end
-    local start, last, top, had, when = newest(v, from, rule)
-    if not start or top > new then
+    -- Nothing is wrong with the buckets, whose ids ascend. Those that count begin at start.
+    -- The newest is at last.
+    local start, last, top, had, when, length = tail + 1, tail + 1, 0, 0, 0, #v
+    while tail < length do
+      local at, i, u, w = tail + 1, nil, nil, nil
+      _, tail, i, u, w = find(v, '^ ([1-9]%d*):([1-9]%d*):(%d+)', at)
+      if not tail or #i > 15 or #u > 15 or i + 0 <= top then
+        return nil
+      end
+      if #w > 15 or w ~= '0' and w < '1' or w + 0 > width then
+        return nil
+      end
+      last, top, had, when = at, i + 0, u, w + 0
+      if top < oldest then
+        start = tail + 1
+      end
+    end
+    if top > new then
       return nil
     end
     if top == new then
-      list = sub(v, start, last) .. id .. ':' .. int(had + units) .. ':' .. int(math.max(when, came))
+      came = came + 0
+      list = string.sub(v, start, last) .. id .. ':' .. string.format(whole .. ':' .. whole, had + units, when > came and when or came)
     else
-      list = sub(v, start) .. list
+      list = string.sub(v, start) .. list
     end
   end
-  if not fresh(key, v, rule.head .. list, (new + rule.kept + 1) * rule.width) then
-    return nil
-  end
-  return list, stop
+  return list, stop, rule.head .. list, (new + rule.kept + 1) * width
 end
 
--- reason puts what pcall caught into words, on one line.
-local function reason(why)
-  if type(why) == 'table' then
-    why = why.err
-  end
-  why = string.gsub(tostring(why), '^!', '')
-  return (string.gsub(why, '\n', ' '))
+local KEYS, ARGV, call = KEYS, ARGV, call -- global names are slower to find
+-- Others may report units of the same time, as late as they may wait: together they may fill what
+-- each by itself does not. So a counter outlives its meaning for so much longer, and a funnel
+-- that has run empty before its units were reported is kept.
+SLACK = SLACK + (ARGV[9] or 0)
+local MEMORY = SLACK * 1000
+local now, ops = clock(), ARGV[8]
+local long -- what make_long has made, if it was needed
+
+-- To print a number as an integer takes half of the time that %.0f takes, but its range
+-- is that of the machine.
+local whole = '%d'
+local stamp = format(whole, now)
+if stamp + 0 ~= now then
+  whole = '%.0f'
+  stamp = format(whole, now)
 end
 
-local seq, prev, accept = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
-look_ahead(KEYS)
-last, nonce, total, failed, forgiven = ledger()
-local verdict = 'l'
+-- What the ledger says.
+local values = redis.pcall('MGET', unpack(KEYS)) -- if it fails, each key is asked for by itself
+local known = values[1] or nil
+local last, nonce, total, failed, forgiven = match(known or '', '^([1-9]%d*) (%x+) ([1-9]%d*) ([-%d,]+) ([-%d:,]+)$')
+if last and #last < 16 and #total < 16 then
+  last, total = last + 0, total + 0
+else
+  long = make_long(now, SLACK, MEMORY)
+  last, nonce, total, failed, forgiven = long.ledger(known)
+end
+local seq, prev, verdict = ARGV[1] + 0, ARGV[2] + 0, 'l'
 if last == seq then
   verdict = nonce == ARGV[5] and 'd' or 'o'
 elseif last > prev and last < seq and nonce == ARGV[5] then
-  return 'k ' .. int(now) .. ' ' .. int(total) .. '\n' .. int(last) .. ' ' .. failed .. ' ' .. forgiven
+  return 'k ' .. stamp .. ' ' .. format(whole, total) .. '\n' .. format(whole, last) .. ' ' .. failed .. ' ' .. forgiven
 elseif last > seq then
   verdict = 's'
-elseif last == prev or accept then
+elseif last == prev or ARGV[3] == '1' then
   verdict = 'a'
 end
 if verdict ~= 'a' and verdict ~= 'd' then
-  return verdict .. ' ' .. int(now) .. ' ' .. int(total)
-end
-
-local function keep(sum, broken)
-  local lists = ' ' .. (broken[1] and table.concat(broken, ',') or '-') .. ' ' .. (cuts[1] and table.concat(cuts, ',') or '-')
-  redis.call('SET', KEYS[1], int(seq) .. ' ' .. ARGV[5] .. ' ' .. int(sum) .. lists, 'PX', ARGV[4])
+  return verdict .. ' ' .. stamp .. ' ' .. format(whole, total)
 end
 
 -- The ledger is written before anything else: if Redis is out of memory or
 -- read-only this fails, and with it the script, while nothing is applied. Once
 -- one write has passed, Redis lets the others of the script pass too.
-local apply = verdict == 'a'
-local sum = apply and math.min(total + ARGV[6], MAX) or total
+local apply, sum = verdict == 'a', total
 if apply then
-  keep(sum, {})
-end
-
-local out, broken = { '' }, {}
-
--- fails reports whether an operation is among those in a list.
-local function fails(list, index)
-  return find(',' .. list .. ',', ',' .. int(index) .. ',', 1, true)
-end
-
--- ending returns where the line at pos ends.
-local function ending(pos)
-  return find(ops, '\n', pos, true) or #ops + 1
-end
-
-local function short(key, pos)
-  if apply and byte(ops, pos) == 102 then -- f
-    return pour(key, pos)
-  elseif apply then
-    return pour_window(key, pos)
+  sum = total + ARGV[6]
+  if sum > MAX then
+    sum = MAX
   end
 end
-
-local function long(key, pos, index)
-  local stop = ending(pos)
-  if not apply and fails(failed, index) then
-    bad('failed when the batch was applied')
-  end
-  local op = read_op(sub(ops, pos, stop - 1))
-  return kinds[op.kind](key, op, apply, index), stop
+local sum_text = format(whole, sum)
+if apply then
+  call('SET', KEYS[1], ARGV[1] .. ' ' .. ARGV[5] .. ' ' .. sum_text .. ' - -', 'PX', ARGV[4])
 end
 
--- run works on operations from the one at hand on.
-local hand = { i = 2, pos = 1 }
-local function run()
-  local pos = hand.pos
-  for i = hand.i, #KEYS do
-    hand.i, hand.pos = i, pos
-    local key = KEYS[i]
-    local line, stop = short(key, pos)
-    if not line then
-      line, stop = long(key, pos, i - 2)
+local out, pos, rules = { '', '' }, 1, read_rules(ARGV[7], now, stamp)
+local funnels, windows, spelled, spelling = rules.f1, rules.w1, nil, nil
+local seen = #KEYS > 2 and {} -- keys of which the value that was read is used
+for i = 2, #KEYS do
+  local key, v = KEYS[i], values[i] or nil
+  if seen and seen[key] then
+    v = nil
+  elseif seen then
+    seen[key] = true
+  end
+  local line, stop, value, untilus
+  if apply and funnels then
+    line, stop, value, untilus = pour(ops, pos, rules, v, now, now - MEMORY, whole)
+  end
+  if apply and windows and not line then
+    line, stop, value, untilus = pour_window(ops, pos, rules, v, whole)
+  end
+  if line then
+    local ttl = untilus > now and untilus - now + 999 or 0
+    ttl = (ttl - ttl % 1000) / 1000 + SLACK
+    if ttl ~= spelled then -- many keys of a batch last as long as the one before
+      spelled, spelling = ttl, format(whole, ttl < FOREVER and ttl or FOREVER)
     end
-    out[i], pos = line, stop + 1
-  end
-  return true
-end
-
--- An operation fails alone, whatever goes wrong: the ledger says already that the batch
--- was applied.
-read_rules(ARGV[7])
-local done, why = pcall(run)
-while not done do
-  local i = hand.i
-  -- A duplicate has been booked the first time, unless the ledger says that it failed.
-  out[i] = ((apply or fails(failed, i - 2)) and 'e ' or 'b ') .. reason(why)
-  broken[#broken + 1] = int(i - 2)
-  hand.i, hand.pos = i + 1, ending(hand.pos) + 1
-  done, why = pcall(run)
-end
-
-if apply and (broken[1] or cuts[1]) then
-  if broken[1] then
-    local failures, index = table.concat(broken, ','), 0
-    sum = total
-    for line in string.gmatch(ops, '([^\n]*)\n') do
-      if not fails(failures, index) then
-        sum = sum + match(line, '^%a%d+ (%d+)')
-      end
-      index = index + 1
+    -- NX: something other than a text may be at a key at which MGET finds nothing.
+    local done
+    if v then
+      done = redis.pcall('SET', key, value, 'PX', spelling)
+    else
+      done = redis.pcall('SET', key, value, 'PX', spelling, 'NX')
+    end
+    if not done then
+      line = nil
+    elseif done.err then
+      long = long or make_long(now, SLACK, MEMORY)
+      line = long.blame(done, i - 2)
     end
   end
-  keep(math.min(sum, MAX), broken)
+  if not line then
+    long = long or make_long(now, SLACK, MEMORY)
+    line, stop = long.book(key, pos, i - 2, v, apply, failed, forgiven)
+  end
+  out[i], pos = line, stop + 1
 end
-out[1] = verdict .. ' ' .. int(now) .. ' ' .. int(math.min(sum, MAX))
-return table.concat(out, '\n')
+
+if apply and long then
+  sum_text = long.correct(total, sum, sum_text)
+end
+out[1] = verdict .. ' ' .. stamp .. ' ' .. sum_text
+return table.concat(out, '\n', 1, #KEYS)

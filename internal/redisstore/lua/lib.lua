@@ -1,20 +1,10 @@
--- Shared pieces. This file is put in front of every script.
---
--- Numbers. Lua counts in doubles, exact up to 2^53, and prints large ones with
--- an exponent: whatever leaves a script as text goes through int(). Times are
--- microseconds since the epoch; 2^53 of them last until the year 2255.
+-- Functions that scripts share.
 --
 -- Errors. What is wrong with one key is raised with bad() and caught by
 -- guard(), so that the answer blames that key alone. Everything else is raised
 -- by redis.call itself and fails the whole script, with Redis' own words.
 
-local MAX = 9007199254740992 -- 2^53: the largest number of units
-local TOP = 9007199254740991 -- 2^53 - 1: the latest time
-local SLACK = 1000 -- ms that a key outlives its meaning
-local FOREVER = 6307200000000 -- ms, 200 years: the longest TTL
-
-local format, match, find = string.format, string.match, string.find
-local byte, sub, ceil, call = string.byte, string.sub, math.ceil, redis.call
+local ceil = math.ceil
 
 -- To print a number as an integer takes half of the time that %.0f takes, but its range
 -- is that of the machine.
@@ -49,12 +39,6 @@ local function guard(f, ...)
   error(r, 0)
 end
 
--- clock returns Redis' time in microseconds.
-local function clock()
-  local t = redis.call('TIME')
-  return tonumber(t[1]) * 1000000 + tonumber(t[2])
-end
-
 -- num parses a number that was read from a key, and has nothing but digits and
 -- slashes in it. Only the one spelling that int() produces is accepted: other Luas
 -- take a leading 0 for octal.
@@ -82,19 +66,8 @@ local function try(command, key)
   return redis.call(command, key) -- raises in Redis' own words
 end
 
--- ahead holds what was read before it was needed, by key: a script with many keys
--- asks for all of them at once. Each value is good for one use.
+-- ahead holds what was read before it was needed, by key. Each value is good for one use.
 local ahead = {}
-
-local function look_ahead(keys)
-  local values = redis.pcall('MGET', unpack(keys))
-  if values.err then
-    return -- whoever asks for a key by itself will be told why
-  end
-  for i = 1, #keys do
-    ahead[keys[i]] = values[i]
-  end
-end
 
 -- fetch returns the string at a key, or false. One that MGET finds nothing at may
 -- be of another type.
