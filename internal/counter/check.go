@@ -3,6 +3,7 @@ package counter
 import (
 	"math"
 	"strings"
+	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/decision"
@@ -203,4 +204,68 @@ func (c *Counter) describeLocked(now, n int64, allowed bool) (res limit.Result) 
 	}
 	res.Source = c.sourceLocked()
 	return res
+}
+
+// judgeLocked is decideLocked for a check that obeys notices. Reservations and waiters do not.
+func (c *Counter) judgeLocked(now, n int64, book bool) (allowed bool) {
+	bound := c.notice != nil && n > 0 && c.noticeLocked(now) != nil
+	return c.decideLocked(now, n, book && !bound) && !bound
+}
+
+// answerLocked is describeLocked for a check that judgeLocked has decided.
+func (c *Counter) answerLocked(now, n int64, allowed bool) (res limit.Result) {
+	res = c.describeLocked(now, n, allowed)
+	if c.notice == nil {
+		return res
+	}
+	h := c.noticeLocked(now)
+	if h == nil {
+		return res
+	}
+	res.Remaining = 0
+	res.ResetAfter = max(res.ResetAfter, time.Duration(h.until-now))
+	if !allowed {
+		res.RetryAfter = max(res.RetryAfter, time.Duration(h.until-now))
+		res.Source = c.refusalSourceLocked(now, n)
+	}
+	return res
+}
+
+// refusalSourceLocked returns on what knowledge a refusal of n units rests. It rests on a notice if
+// c by itself would admit.
+func (c *Counter) refusalSourceLocked(now, n int64) limit.Source {
+	if c.notice != nil && c.noticeLocked(now) != nil && c.decideLocked(now, n, false) {
+		return limit.SourceNotice
+	}
+	return c.sourceLocked()
+}
+
+// refuseFor is the longest, in ns, that a lease refuses. For so long the counter does not
+// roll its window and does not look used to the sweep.
+const refuseFor = 10_000_000_000
+
+// refusedLocked notes that c has refused one unit at now, and until when it will refuse.
+func (c *Counter) refusedLocked(now int64) {
+	r, w := c.rule(), modeMultiplier(c.mode())
+	until, fits := now+refuseFor, int64(math.MaxInt64)
+	switch alone := c.refusalSourceLocked(now, 1) == limit.SourceNotice; {
+	case alone:
+		c.mark(byNotice)
+		fits = c.notice.until
+	case w >= 0 && r.Limit > 0:
+		_, full := c.state().FullUntil(r, now)
+		c.note(denied, full)
+		fits = c.state().FitsAt(r, now, r.Multiplied(1, w))
+	}
+	if c.part != nil {
+		// A refusing key goes on asking the authority, so that it learns of a reset or a refund.
+		wait := c.askAfterLocked()
+		if until = c.freshAt + wait; until <= now {
+			until = now + wait // this check has queued it for a report
+		}
+	}
+	until = min(until, fits)
+	if until > now {
+		c.refusesUntil = until
+	}
 }

@@ -203,33 +203,3 @@ func (c *Counter) wordLocked(l *lease, left int64) (w uint64, ok bool) {
 	holds, ok := c.rule().ToTicks(level)
 	return newWord(holds+last*l.perNS, uint32(left)), ok && holds <= l.full
 }
-
-// refuseFor is the longest, in ns, that a lease refuses. For so long the counter does not
-// roll its window and does not look used to the sweep.
-const refuseFor = 10_000_000_000
-
-// refusedLocked notes that c has refused one unit at now, and until when it will refuse.
-func (c *Counter) refusedLocked(now int64) {
-	r, w := c.rule(), modeMultiplier(c.mode())
-	until, fits := now+refuseFor, int64(math.MaxInt64)
-	switch alone := c.refusalSourceLocked(now, 1) == limit.SourceNotice; {
-	case alone:
-		c.mark(byNotice)
-		fits = c.notice.until
-	case w >= 0 && r.Limit > 0:
-		_, full := c.state().FullUntil(r, now)
-		c.note(denied, full)
-		fits = c.state().FitsAt(r, now, r.Multiplied(1, w))
-	}
-	if c.part != nil {
-		// A refusing key goes on asking the authority, so that it learns of a reset or a refund.
-		wait := c.askAfterLocked()
-		if until = c.freshAt + wait; until <= now {
-			until = now + wait // this check has queued it for a report
-		}
-	}
-	until = min(until, fits)
-	if until > now {
-		c.refusesUntil = until
-	}
-}

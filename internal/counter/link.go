@@ -244,6 +244,13 @@ func (l *Link) Drain(f func(c *Counter, urgent bool)) {
 	l.normal.drain(func(c *Counter) **Counter { return &c.nextNormal }, func(c *Counter) { f(c, false) })
 }
 
+// unstack notes that c has left the urgent stack of the link.
+func (c *Counter) unstack() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unmark(stacked)
+}
+
 func (l *Link) signal() {
 	select {
 	case l.wake <- struct{}{}:

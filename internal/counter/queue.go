@@ -73,13 +73,6 @@ func (c *Counter) LingerUntil() int64 {
 	return c.lingerUntil
 }
 
-// unstack notes that c has left the urgent stack of the link.
-func (c *Counter) unstack() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.unmark(stacked)
-}
-
 func (c *Counter) pushNormalLocked() bool {
 	c.mark(inNormal)
 	c.link().normal.push(c, &c.nextNormal)
@@ -118,6 +111,10 @@ func (c *Counter) hasReportLocked(now int64) bool {
 
 // lag returns the longest, in ns, that the view of a shared counter may be out of date.
 func (c *Counter) lag() int64 { return c.link().pace.lag(c.rule()) }
+
+// RefusedLag is the longest time, in ns, for which a key in use that refuses does not ask the
+// authority while notices arrive: that there is room again is said by a notice.
+const RefusedLag = 5_000_000_000
 
 // askAfterLocked returns how old, in ns, the view of c may become before it is fetched again: a
 // lag, or longer if the authority has said that the key is used up, and that there is room again

@@ -65,6 +65,7 @@ type Outcome struct {
 
 	First  bool    // it was the first answer
 	Notice *Notice // to be told to the other nodes; nil: nothing
+	Forget bool    // a notice of the key has ended before its time: see [Link.Forget]
 
 }
 
@@ -217,7 +218,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	// Half of this node's fair part of what is left. When so much has been admitted without
 	// a report, the report is urgent.
 	c.setUrgentAt((c.rule().Limit - used) / (2 * c.link().nodes.Load()))
-	out.Notice = c.announceLocked(max(now, c.last), a, wasFull)
+	out.Notice, out.Forget = c.announceLocked(max(now, c.last), a, wasFull)
 	if out = c.queueLocked(max(now, c.last), out); !out.Again {
 		c.dropHistoryLocked(max(now, c.last))
 		c.foldLocked()
@@ -254,6 +255,40 @@ func (c *Counter) settleLocked(now int64, a Answer, floor bool) algorithm.Settle
 	c.correctedLocked(was, is.Slack)
 	f.CapMultiplied(r, now, w)
 	return s
+}
+
+// announceLocked ends the notice that an answer makes void, and returns what the other nodes are
+// to be told of the answer: that there is no room for one more unit, or that they must ask because
+// there is room again after units were handed back (wasFull: there was none before), or because
+// units are booked ahead of time, which is no use by now. It returns nil if there is nothing new.
+// A dry run refuses nobody.
+func (c *Counter) announceLocked(now int64, a Answer, wasFull bool) (n *Notice, forget bool) {
+	r, heard := c.rule(), c.notice
+	if forget = heard != nil && (a.Sent >= heard.heard || a.ServerNow >= heard.Now); forget {
+		c.notice = nil
+	}
+	off, sure := c.part.clock()
+	if c.link().notices.name == nil || !sure || modeDegraded(c.mode()) || r.Limit == 0 {
+		return nil, false
+	}
+	n = &Notice{Shape: r.ShapeHash(), Limit: r.Limit, Gen: c.gen(), Now: a.ServerNow}
+	until, full := c.state().FullUntil(r, now)
+	switch {
+	case !full && wasFull, a.Announce && c.leastLocked(now) != arith.Span{}:
+		return n, forget
+	case !full || !a.Announce || c.latestRule.Load().IsDryRun():
+		return nil, forget && !full
+	}
+	least := now + int64(c.link().pace.Interval)
+	if heard != nil && heard.Limit >= n.Limit && heard.Shape == n.Shape {
+		least = max(least, heard.until+int64(c.link().pace.Interval))
+	}
+	if until < least {
+		return nil, false
+	}
+	n.Until = until + off
+	c.notice = &heardNotice{Notice: *n, heard: now, until: until}
+	return n, false
 }
 
 // lateLocked notes by how much, in ns, the level that is known may be too late: by as much

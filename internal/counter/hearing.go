@@ -1,30 +1,8 @@
 package counter
 
-import (
-	"sync"
-	"sync/atomic"
+import "github.com/hybridlimit/hybridlimit/limit"
 
-	"github.com/hybridlimit/hybridlimit/limit"
-)
-
-// NoticeID names a counter in notices.
-type NoticeID [16]byte
-
-// noticeSet keeps notices by the names of counters, so that a counter that is made later obeys
-// them. It is bounded: notices are anybody's input who may publish.
-type noticeSet struct {
-	name  func(shard int, rule *limit.Rule, key string, hashed bool) NoticeID // nil: there are no notices
-	most  int
-	count atomic.Int64 // of byID, so that most new counters need not look
-
-	mu   sync.Mutex
-	byID map[NoticeID]keptNotice
-}
-
-type keptNotice struct {
-	Notice
-	heard int64 // our time, ns
-}
+// This file is how a link and its counters hear notices.
 
 // leastNotices is the least bound of the notices that are kept.
 const leastNotices = 4096
@@ -65,25 +43,6 @@ func (l *Link) Keep(id NoticeID, n Notice, now int64) (counts bool) {
 	}
 	s.count.Store(int64(len(s.byID)))
 	return true
-}
-
-// dropOne drops the notice that ends first of a few. Which few is random.
-func (s *noticeSet) dropOne(but NoticeID) {
-	const few = 8
-	var first NoticeID
-	seen, until := 0, int64(0)
-	for id, n := range s.byID {
-		if id == but {
-			continue
-		}
-		if seen == 0 || n.Until < until {
-			first, until = id, n.Until
-		}
-		if seen++; seen == few {
-			break
-		}
-	}
-	delete(s.byID, first)
 }
 
 // Forget drops the notice of a counter: the authority has answered since.
@@ -132,4 +91,41 @@ func (l *Link) kept(c *Counter, rule *limit.Rule, p *Part) *heardNotice {
 	}
 	until := min(n.Until, n.Now+int64(c.rule().Horizon())) - off
 	return &heardNotice{Notice: n.Notice, heard: n.heard, until: until}
+}
+
+// Hear takes over a notice that was heard at now. It reports whether the reconciler must put c
+// into the normal queue: there may be room in a key that refuses.
+func (c *Counter) Hear(now int64, n Notice) (ask bool) {
+	c.lock(now)
+	defer c.unlock()
+	now = max(now, c.last)
+	off, sure := c.part.clock()
+	if c.dead || !sure || c.is(quarantined) || modeDegraded(c.part.mode.Load()) || n.Gen < c.gen() && n.Now/1000 < c.gen() {
+		return false
+	}
+	if c.born != noAnswer && n.Now-off < c.freshAt-max(c.part.slack.Load(), 0) {
+		return false // the latest answer is of a later time
+	}
+	if n.Until == 0 {
+		return c.hearRoomLocked(now)
+	}
+	until := min(n.Until, n.Now+int64(c.rule().Horizon())) - off
+	if h := c.notice; until <= now || h != nil && h.until >= until && h.Limit >= n.Limit && h.Shape == n.Shape {
+		return false
+	}
+	c.notice = &heardNotice{Notice: n, heard: now, until: until}
+	return false
+}
+
+// hearRoomLocked handles the notice that there is room.
+func (c *Counter) hearRoomLocked(now int64) (ask bool) {
+	bound := c.noticeLocked(now) != nil
+	c.notice = nil
+	c.rollLocked(now)
+	if _, full := c.state().FullUntil(c.rule(), now); !full && !bound {
+		return false
+	}
+	c.mark(outdated | inNormal) // it may be in the queue already, until later
+	c.unmark(denied)
+	return true
 }

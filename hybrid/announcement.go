@@ -1,0 +1,107 @@
+package hybrid
+
+import (
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/counter"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+)
+
+// This file is how the core tells notices.
+
+// settled notes what has come of an answer: a counter that others may speak of, or what they are
+// to be told.
+func (c *core) settled(ctr *counter.Counter, o counter.Outcome) {
+	if !c.cfg.notices || !o.First && o.Notice == nil && !o.Forget {
+		return
+	}
+	id := ctr.ID()
+	if o.Forget {
+		c.link.Forget(id)
+	}
+	if o.First {
+		c.notices.byID[idPrefix(id)] = ctr
+	}
+	if n := o.Notice; n != nil {
+		c.announce(redisstore.Notice{
+			ID: redisstore.NoticeID(id), Shard: ctr.Shard(), Shape: n.Shape, Limit: n.Limit,
+			Gen: n.Gen, Now: time.Duration(n.Now), Until: time.Duration(n.Until),
+		})
+	}
+}
+
+// announce has a notice told. If too many wait, one of those that end soonest is dropped.
+func (c *core) announce(n redisstore.Notice) {
+	h := &c.notices
+	if !c.cfg.notices || h.channel == "" || h.muted != nil {
+		return
+	}
+	if n.Until == 0 {
+		h.room = true
+	} else if c.now < h.mayTellAt() {
+		c.stats.keptBack.Add(1)
+	}
+	h.announced[counter.NoticeID(n.ID)] = n
+	if len(h.announced) > maxAnnounced {
+		for _, n := range h.inOrder()[maxAnnounced:] {
+			delete(h.announced, counter.NoticeID(n.ID))
+		}
+	}
+}
+
+// spend notes a message that Redis delivers to all nodes.
+func (c *core) spend() {
+	c.notices.spent = max(c.notices.spent, c.now) + c.members.count*int64(time.Second)/maxDeliveries
+}
+
+// tell publishes what is to be told, in the pipeline that leaves anyway or by itself. All nodes
+// hear all messages, and wait when there are too many, each for a random time, so that they do
+// not go on at the same instant.
+func (c *core) tell() {
+	h := &c.notices
+	if len(h.announced) == 0 || h.telling != 0 {
+		return
+	}
+	if h.channel == "" || h.muted != nil || !c.shards[0].healthy() {
+		clear(h.announced)
+		h.room = false
+		return
+	}
+	if c.now < h.mayTellAt() && !h.room {
+		return
+	}
+	list := h.inOrder()
+	list = list[:min(len(list), redisstore.MaxNotices)]
+	for i := range list {
+		delete(h.announced, counter.NoticeID(list[i].ID))
+	}
+	h.room = h.room && len(list) == redisstore.MaxNotices && list[len(list)-1].Until == 0 // then there may be more
+	c.stats.announced.Add(uint64(len(list)))
+	c.spend()
+	if h.spent-c.now > int64(time.Second) {
+		h.tellAt = h.spent - int64(time.Second) + c.jitter(c.members.count*c.members.count*int64(time.Second)/maxDeliveries, 0, 1)
+	}
+	if c.cfg.single {
+		for i, e := range c.out {
+			if s, ok := e.(efSend); ok {
+				s.channel, s.tell, h.telling = h.channel, list, s.id
+				c.out[i] = s
+				return
+			}
+		}
+	}
+	h.telling = c.newID()
+	c.emit(efTell{id: h.telling, channel: h.channel, node: c.node, notices: list})
+}
+
+// onTold handles the end of a call that has told something. What was lost is not told again.
+func (c *core) onTold(id uint64, err error) {
+	h := &c.notices
+	if h.telling != id {
+		return
+	}
+	h.telling = 0
+	if class, _ := redisstore.Classify(err); err != nil && class == redisstore.ClassMisconfigured {
+		h.muted = err // until a heartbeat says otherwise
+	}
+}

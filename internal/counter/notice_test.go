@@ -1,0 +1,482 @@
+package counter
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// hearing returns a link of two nodes that hears notices, with a clock that is 5 s ahead.
+func hearing(t *testing.T) *Link {
+	t.Helper()
+	link := newTestLink()
+	link.SetNotices(10, func(_ int, r *limit.Rule, key string, _ bool) (id NoticeID) {
+		copy(id[:], r.Name()+"/"+key)
+		return id
+	})
+	link.SetNodes(2)
+	link.Part(1).SetOffset(ahead, 1000)
+	link.SetHearing(true)
+	return link
+}
+
+const (
+	ahead = 5_000_000_000
+	ms    = 1_000_000
+	noon  = 1_000_000_000_000_000
+)
+
+// notice returns what is heard at now of a key that is used up for a while.
+func notice(r *limit.Rule, now, lasts int64) Notice {
+	a := arith.Of(r.Arith())
+	return Notice{Shape: a.ShapeHash(), Limit: r.Limit(), Now: now + ahead, Until: now + lasts + ahead}
+}
+
+func smallRules(t *testing.T) []*limit.Rule {
+	return []*limit.Rule{funnelRule(t, 10, 10, time.Minute), windowRule(t, 10, time.Minute, 10)}
+}
+
+// answered settles a report of c at now: Redis counts used units, all booked now.
+func (c *Counter) answered(now, used int64, change func(*Answer)) Outcome {
+	r := c.Rule()
+	a := Answer{Rule: r, At: now, ServerNow: now + ahead, Sent: now - ms, Born: (now + ahead) / 1000, Slack: ms}
+	if used > 0 && r.Algorithm() == limit.AlgorithmFunnel {
+		a.Level = arith.Of(r.Arith()).Cost(used)
+	} else if used > 0 {
+		width := int64(arith.Of(r.Arith()).Width)
+		a.Buckets = []Bucket{{ID: (now + ahead) / width, Units: used, Last: time.Duration((now + ahead) % width)}}
+	}
+	if change != nil {
+		change(&a)
+	}
+	return c.Settle(now, a)
+}
+
+// report collects what c has to report at now, and has it answered.
+func (c *Counter) report(t *testing.T, now, used int64, change func(*Answer)) Outcome {
+	t.Helper()
+	if _, ok := c.Collect(now, true); !ok {
+		t.Fatal("nothing to report")
+	}
+	return c.answered(now, used, change)
+}
+
+// A counter that has heard that its key is used up refuses until one unit fits, whatever is
+// asked, and says on what that rests.
+func TestNoticeRefuses(t *testing.T) {
+	for _, r := range smallRules(t) {
+		link := hearing(t)
+		c := NewAlone("k", r, link, noon)
+		c.allow(noon, 1, r)
+		c.Hear(noon+ms, notice(r, noon+ms, 1000*ms))
+		now := int64(noon + 2*ms)
+		want := func(what string, res limit.Result) {
+			t.Helper()
+			if res.Allowed || res.Remaining != 0 || res.RetryAfter != 999*ms || res.ResetAfter < 999*ms || res.Source != limit.SourceNotice {
+				t.Errorf("%v: %s: %+v", r, what, res)
+			}
+		}
+		ok, src, _ := c.allow(now, 1, r)
+		if ok || src != limit.SourceNotice {
+			t.Errorf("%v: %v, %v", r, ok, src)
+		}
+		res, _ := c.take(now, 1, r)
+		want("take", res)
+		res, _ = c.take(now, 3, r)
+		want("take of 3", res)
+		res, _ = c.peek(now, 1, r)
+		want("peek", res)
+		granted, res, _ := c.TakeAtMost(now, 5, r)
+		if want("take at most", res); granted != 0 {
+			t.Errorf("%v: %d granted", r, granted)
+		}
+		out := make([]limit.Result, 1)
+		TakeTogether([]Asked{{Counter: c}}, []limit.Check{{Key: "k", Rule: r, N: 1}}, now, out, new(sync.Mutex))
+		want("take all", out[0])
+		if res, _ = c.take(now, 11, r); res.RetryAfter != limit.Never || res.Source == limit.SourceNotice {
+			t.Errorf("%v: more than the limit: %+v", r, res)
+		}
+		if res, _ = c.take(now, 0, r); !res.Allowed || res.Remaining != 0 {
+			t.Errorf("%v: 0 units: %+v", r, res)
+		}
+		if res, booked, _ := c.Reserve(now, 1, r, Terms{}); booked == nil {
+			t.Errorf("%v: a reservation obeys: %+v", r, res)
+		}
+		if ok, _, _ = c.allow(noon+1001*ms, 1, r); !ok {
+			t.Errorf("%v: refused although the notice is over", r)
+		}
+	}
+}
+
+// A notice binds rules of its shape whose limit is no higher. It binds nobody who is not to
+// be limited, and in an outage it ends a lag after it was heard.
+func TestNoticeBinds(t *testing.T) {
+	in := func(limit, per int64) *limit.Rule { return windowRule(t, limit, time.Duration(per)*time.Second, 10) }
+	for _, c := range []struct {
+		name  string
+		rule  *limit.Rule // that is asked; the notice is of 10 a minute
+		mode  int64
+		after int64 // ms
+		want  bool  // admitted
+	}{
+		{"the rule itself", in(10, 60), 1, 1, false},
+		{"a lower limit", in(9, 60), 1, 1, false},
+		{"a higher limit", in(11, 60), 1, 1, true},
+		{"another window", in(10, 61), 1, 1, true},
+		{"open", in(10, 60), MultiplierOpen, 1, true},
+		{"an outage", in(10, 60), 2, 1, false},
+		{"an outage, a lag later", in(10, 60), 2, 501, true},
+		{"a lag later", in(10, 60), 1, 501, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			link := hearing(t)
+			k := NewAlone("k", c.rule, link, noon)
+			k.Hear(noon, notice(in(10, 60), noon, 10_000*ms))
+			if c.mode != 1 {
+				link.SetMode(c.mode, true)
+			}
+			if ok, _, _ := k.allow(noon+c.after*ms, 1, c.rule); ok != c.want {
+				t.Errorf("admitted: %v", ok)
+			}
+		})
+	}
+}
+
+// What is older than what the counter knows, or than a reset that it knows of, counts for
+// nothing, and so does what arrives while nobody can say that there is room again.
+func TestNoticeIsNotHeard(t *testing.T) {
+	for name, prepare := range map[string]func(link *Link, c *Counter, n *Notice){
+		"an older generation": func(_ *Link, c *Counter, n *Notice) {
+			c.Renew(noon, c.Rule(), Renewal{Gen: (noon + ahead) / 1000, At: noon, ServerNow: noon + ahead})
+			n.Now -= 10 * ms
+		},
+		"an earlier answer": func(_ *Link, c *Counter, n *Notice) { n.Now -= 10 * ms },
+		"it is over":        func(_ *Link, _ *Counter, n *Notice) { n.Until = noon + ahead },
+		"an outage":         func(link *Link, _ *Counter, _ *Notice) { link.SetMode(2, true); link.Part(0).SetMode(1, false) },
+		"a broken key": func(_ *Link, c *Counter, _ *Notice) {
+			c.allow(noon, 1, c.Rule())
+			c.Collect(noon, true)
+			c.Quarantine(noon, false)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			link := hearing(t)
+			r := windowRule(t, 10, time.Minute, 10)
+			c := NewAlone("k", r, link, noon-ms)
+			c.allow(noon-ms, 1, r)
+			c.report(t, noon, 1, nil)
+			n := notice(r, noon, 10_000*ms)
+			prepare(link, c, &n)
+			c.Hear(noon, n)
+			if c.notice != nil {
+				t.Errorf("heard %+v", *c.notice)
+			}
+		})
+	}
+}
+
+// An answer to an exchange that began after the notice was heard ends it, and so does one of a
+// later time of Redis. Any other does not.
+func TestAnswerEndsNotice(t *testing.T) {
+	for _, c := range []struct {
+		sent, server int64 // relative to when the notice was heard, and to its time, ms
+		want         bool
+	}{{-1, -1, false}, {0, -1, true}, {-1, 0, true}, {5, -3_600_000, true}} {
+		link := hearing(t)
+		r := funnelRule(t, 10, 10, time.Minute)
+		k := NewAlone("k", r, link, noon-10*ms)
+		k.allow(noon-10*ms, 1, r)
+		k.Collect(noon-5*ms, true)
+		k.Hear(noon, notice(r, noon, 10_000*ms))
+		out := k.answered(noon+10*ms, 1, func(a *Answer) {
+			a.Sent, a.ServerNow = noon+c.sent*ms, noon+ahead+c.server*ms
+		})
+		if ended := k.notice == nil; ended != c.want || out.Forget != c.want {
+			t.Errorf("%+v: ended %v, to be forgotten %v", c, ended, out.Forget)
+		}
+	}
+}
+
+// The report that uses up a key is told once, with the time from which one unit fits.
+func TestAnnouncement(t *testing.T) {
+	for _, r := range smallRules(t) {
+		link := hearing(t)
+		c := NewAlone("k", r, link, noon)
+		tell := func(a *Answer) { a.Announce = true }
+		take := func(now, used int64, change func(*Answer)) *Notice {
+			t.Helper()
+			c.allow(now, 1, r)
+			return c.report(t, now, used, change).Notice
+		}
+		if n := take(noon, 9, tell); n != nil {
+			t.Errorf("%v: told although there is room: %+v", r, n)
+		}
+		if n := take(noon+1000*ms, 10, nil); n != nil {
+			t.Errorf("%v: a duplicate is told: %+v", r, n)
+		}
+		c = NewAlone("k", r, link, noon)
+		n := take(noon+1000*ms, 10, tell)
+		res, _ := c.peek(noon+1000*ms, 1, r)
+		if n == nil || n.Limit != 10 || n.Now != noon+ahead+1000*ms || n.Until != n.Now+int64(res.RetryAfter) || res.RetryAfter < 5*time.Second {
+			t.Fatalf("%v: told %+v, and asked, %+v", r, n, res)
+		}
+		c.Hear(noon+1001*ms, notice(r, noon+1001*ms, 50)) // of a unit that fits at once: that is no news
+		c.Collect(noon+1001*ms, true)
+		k := NewAlone("k", r, link, noon)
+		k.allow(noon, 1, r)
+		k.Hear(noon+1000*ms, *n)
+		if again := k.report(t, noon+1000*ms, 10, tell).Notice; again != nil {
+			t.Errorf("%v: told again: %+v", r, again)
+		}
+	}
+}
+
+// Nothing is told of a dry run, of an outage, or by a link that has no notices.
+func TestNoAnnouncement(t *testing.T) {
+	r := windowRule(t, 10, time.Minute, 10)
+	for name, c := range map[string]struct {
+		rule *limit.Rule
+		link func(*Link)
+	}{
+		"a dry run":  {r.DryRun(), func(*Link) {}},
+		"an outage":  {r, func(l *Link) { l.SetMode(1, true) }},
+		"no notices": {r, func(l *Link) { l.notices.name = nil }},
+	} {
+		link := hearing(t)
+		k := NewAlone("k", c.rule, link, noon)
+		k.allow(noon, 1, c.rule)
+		k.Collect(noon, true)
+		c.link(link)
+		if n := k.answered(noon+ms, 10, func(a *Answer) { a.Announce = true }).Notice; n != nil {
+			t.Errorf("%s: %+v", name, n)
+		}
+	}
+}
+
+// Units that were handed back are told if they were missed. Who hears that asks at once.
+func TestRoomIsTold(t *testing.T) {
+	for _, r := range smallRules(t) {
+		link := hearing(t)
+		c := NewAlone("k", r, link, noon)
+		c.allow(noon, 1, r)
+		c.report(t, noon, 10, nil)
+		c.Refund(noon+1000*ms, 1, r)
+		n := c.report(t, noon+1000*ms, 8, func(a *Answer) { a.Returned, a.Gen = true, (noon+ahead)/1000+900_000 }).Notice
+		if n == nil || n.Until != 0 {
+			t.Fatalf("%v: told %+v", r, n)
+		}
+		full := NewAlone("k", r, link, noon)
+		full.allow(noon, 1, r)
+		full.report(t, noon, 10, nil)
+		full.allow(noon+ms, 1, r)
+		if due := full.Due(); due != noon+RefusedLag {
+			t.Errorf("%v: asks after %v", r, time.Duration(due-noon))
+		}
+		if !full.Hear(noon+1000*ms, *n) || full.Due() > noon+1000*ms {
+			t.Errorf("%v: asks after %v", r, time.Duration(full.Due()-noon))
+		}
+		bound := NewAlone("k", r, link, noon)
+		bound.Hear(noon, notice(r, noon, 10_000*ms))
+		if !bound.Hear(noon+1000*ms, *n) || bound.notice != nil {
+			t.Errorf("%v: still refuses", r)
+		}
+		if free := NewAlone("k", r, link, noon); free.Hear(noon, *n) {
+			t.Errorf("%v: a key with room asks", r)
+		}
+	}
+}
+
+// A key that refuses asks late only while notices arrive, and only if Redis has said that it is
+// used up.
+func TestRefusedLag(t *testing.T) {
+	r := windowRule(t, 10, time.Minute, 10)
+	for name, c := range map[string]struct {
+		used    int64
+		prepare func(*Link, *Counter)
+		want    int64
+	}{
+		"used up":          {10, func(*Link, *Counter) {}, RefusedLag},
+		"deaf":             {10, func(l *Link, _ *Counter) { l.SetHearing(false) }, 500 * ms},
+		"another question": {10, func(_ *Link, c *Counter) { c.Touch(noon+2*ms, r) }, 500 * ms},
+		"a claim": {5, func(_ *Link, c *Counter) {
+			c.Reserve(noon+ms, 10, r, Terms{Claim: true})
+			if ok, _, _ := c.allow(noon+ms, 1, r); ok {
+				t.Error("what is claimed was taken")
+			}
+		}, 500 * ms},
+	} {
+		link := hearing(t)
+		k := NewAlone("k", r, link, noon)
+		k.allow(noon, 1, r)
+		k.report(t, noon, c.used, nil)
+		if c.used == 10 {
+			k.allow(noon+ms, 1, r)
+		}
+		c.prepare(link, k)
+		if got := k.Due() - noon; got != c.want {
+			t.Errorf("%s: asks after %v", name, time.Duration(got))
+		}
+	}
+	short := windowRule(t, 10, time.Second, 10)
+	k := NewAlone("k", short, hearing(t), noon)
+	k.allow(noon, 1, short)
+	k.report(t, noon, 10, nil)
+	k.allow(noon+ms, 1, short)
+	if got := k.Due() - noon; got != 550*ms {
+		t.Errorf("a window of a second: asks after %v", time.Duration(got))
+	}
+}
+
+// A notice ends the lease that could go on admitting, and is what the next refusals rest on.
+func TestNoticeRevokesLease(t *testing.T) {
+	for _, r := range []*limit.Rule{funnelRule(t, 1000, 1000, time.Minute), windowRule(t, 1000, time.Minute, 10)} {
+		e, c := grantedTo(t, r, hearing(t))
+		if _, _, v := e.Take(7, r, 1, noon+ms); v != Admitted {
+			t.Fatalf("%v: no lease", r)
+		}
+		c.Hear(noon+2*ms, notice(r, noon+2*ms, 1000*ms))
+		if _, _, v := e.Take(7, r, 1, noon+3*ms); v != Unanswered {
+			t.Fatalf("%v: a lease decides after the notice", r)
+		}
+		c.allow(noon+4*ms, 1, r)
+		if _, src, v := e.Take(7, r, 1, noon+5*ms); v != Refused || src != limit.SourceNotice {
+			t.Errorf("%v: %v by %v", r, v, src)
+		}
+		if _, _, v := e.Take(7, r, 1, noon+1003*ms); v != Unanswered {
+			t.Errorf("%v: refused when the notice is over", r)
+		}
+	}
+}
+
+// grantedTo returns a counter that Redis has answered for at noon, and its entry, print 7.
+func grantedTo(t *testing.T, r *limit.Rule, link *Link) (*Entry, *Counter) {
+	t.Helper()
+	e, c := new(Entry), New("k", r, 1, link, &Group{Leases: new(Leases)}, noon)
+	c.Enter(e, 7)
+	c.allow(noon, 1, r)
+	c.report(t, noon, 1, nil)
+	return e, c
+}
+
+// When a notice is over all nodes begin at the same instant: the first unit is urgent, and does
+// not wait for company.
+func TestFirstUnitAfterANotice(t *testing.T) {
+	r := windowRule(t, 1000, time.Minute, 10)
+	link := hearing(t)
+	c := NewAlone("k", r, link, noon)
+	c.allow(noon, 1, r)
+	c.report(t, noon, 1, nil)
+	c.Hear(noon+ms, notice(r, noon+ms, 1000*ms))
+	link.Drain(func(*Counter, bool) {})
+	c.allow(noon+2000*ms, 1, r)
+	urgent := false
+	link.Drain(func(_ *Counter, u bool) { urgent = urgent || u })
+	if !urgent || c.LingerUntil() != 0 {
+		t.Errorf("urgent: %v, waits until %d", urgent, c.LingerUntil())
+	}
+}
+
+// A counter that is made later obeys what was heard before, if Redis has not answered since.
+func TestNewCounterObeys(t *testing.T) {
+	for _, r := range smallRules(t) {
+		link := hearing(t)
+		id := NewAlone("k", r, link, noon).ID()
+		n := notice(r, noon, 1000*ms)
+		if !link.Keep(id, n, noon) {
+			t.Fatal("not kept")
+		}
+		if ok, src, _ := NewAlone("k", r, link, noon).allow(noon+ms, 1, r); ok || src != limit.SourceNotice {
+			t.Errorf("%v: %v by %v", r, ok, src)
+		}
+		alone := NewAlone("k", r, nil, noon)
+		if alone.Follow(link, noon); alone.notice == nil {
+			t.Errorf("%v: the answer about a key without a counter does not", r)
+		}
+		if ok, _, _ := NewAlone("other", r, link, noon).allow(noon+ms, 1, r); !ok {
+			t.Errorf("%v: another key is refused", r)
+		}
+		link.Keep(id, Notice{Now: n.Now + ms}, noon+ms)
+		if ok, _, _ := NewAlone("k", r, link, noon).allow(noon+ms, 1, r); !ok {
+			t.Errorf("%v: refused although there is room again", r)
+		}
+		if link.Keep(id, n, noon+2*ms) {
+			t.Errorf("%v: an older notice counts", r)
+		}
+		link.Keep(id, notice(r, noon+3*ms, 1000*ms), noon+3*ms)
+		if link.Forget(id); link.Kept() != 0 {
+			t.Errorf("%v: %d kept", r, link.Kept())
+		}
+	}
+}
+
+// Notices are anybody's input: their number is bounded, and those that end first go.
+func TestNoticesAreBounded(t *testing.T) {
+	r := windowRule(t, 10, time.Minute, 10)
+	link := hearing(t)
+	for i := range 10 * leastNotices {
+		var id NoticeID
+		copy(id[:], fmt.Sprint(i))
+		link.Keep(id, notice(r, noon, math.MaxInt32+int64(i)), noon)
+		if link.Kept() > leastNotices {
+			t.Fatalf("%d kept", link.Kept())
+		}
+	}
+	link.SweepNotices(func(n Notice) bool { return n.Until < noon+ahead+math.MaxInt32+9*leastNotices })
+	if left := link.Kept(); left < leastNotices*7/10 {
+		t.Errorf("only %d of those that end last are left", left) // the first to end of 8 goes: mostly an old one
+	}
+}
+
+// An urgent report waits for others as long as all nodes together can hide no more than is left.
+// While it does each unit is seen, and can only move it forward.
+func TestLinger(t *testing.T) {
+	r := windowRule(t, 100, time.Minute, 10)
+	link := hearing(t)
+	link.SetNodes(4)
+	e, c := grantedTo(t, r, link)
+	if out := c.answeredAgain(t, noon+1000*ms, 90); out.Urgent {
+		t.Fatal("urgent without a unit")
+	}
+	now := int64(noon + 3000*ms) // 10 left: a unit is urgent, and may wait: 4 · 1 ≤ 10
+	c.allow(now, 1, r)
+	until := c.LingerUntil()
+	if want := now + 2000*ms*100/400; until != min(want, now+100*ms) {
+		t.Fatalf("waits until %d, now is %d", until, now)
+	}
+	if _, _, v := e.Take(7, r, 1, now); v != Unanswered {
+		t.Error("a lease while the report waits")
+	}
+	link.Drain(func(*Counter, bool) {})
+	c.allow(now+2*ms, 1, r) // 4 · 2 ≤ 10, two units in 2 ms
+	if next := c.LingerUntil(); next >= until {
+		t.Errorf("the second unit does not move the report forward: %d, before %d", next, until)
+	}
+	moved := 0
+	link.Drain(func(_ *Counter, urgent bool) { moved++ })
+	if c.allow(now+3*ms, 1, r); c.LingerUntil() != 0 || moved == 0 { // 4 · 3 > 10
+		t.Errorf("still waits until %d", c.LingerUntil())
+	}
+	before := c.LingerUntil()
+	c.allow(now+4*ms, 1, r)
+	if c.LingerUntil() > before {
+		t.Error("a unit has moved the report back")
+	}
+	if _, ok := c.Collect(now+5*ms, true); !ok {
+		t.Error("nothing to report")
+	}
+}
+
+// answeredAgain has c ask at now, and answers that so many units are used.
+func (c *Counter) answeredAgain(t *testing.T, now, used int64) Outcome {
+	t.Helper()
+	c.Refresh()
+	if _, ok := c.Collect(now, false); !ok {
+		t.Fatal("asks nothing")
+	}
+	return c.answered(now, used, nil)
+}
