@@ -30,7 +30,7 @@ func (c *core) settled(ctr *counter.Counter, o counter.Outcome) {
 	}
 }
 
-// announce has a notice told. If too many wait, one of those that end soonest is dropped.
+// announce has a notice told. If too many wait, those that end soonest are dropped.
 func (c *core) announce(n redisstore.Notice) {
 	h := &c.notices
 	if !c.cfg.notices || h.channel == "" || h.muted != nil {
@@ -42,8 +42,8 @@ func (c *core) announce(n redisstore.Notice) {
 		c.stats.keptBack.Add(1)
 	}
 	h.announced[counter.NoticeID(n.ID)] = n
-	if len(h.announced) > maxAnnounced {
-		for _, n := range h.inOrder()[maxAnnounced:] {
+	if len(h.announced) >= maxAnnounced {
+		for _, n := range h.inOrder()[maxAnnounced*3/4:] {
 			delete(h.announced, counter.NoticeID(n.ID))
 		}
 	}

@@ -78,6 +78,7 @@ func (c *core) board(s *shard, left int64) {
 	if len(f.items) == 0 {
 		return
 	}
+	s.boardedAt = c.now
 	s.seq++
 	f.nonce = c.ids.nonce()
 	s.flight = &f

@@ -19,7 +19,7 @@ func (c *core) enqueue(k *counter.Counter, urgent bool) {
 	if urgent {
 		s := &c.shards[k.Shard()]
 		s.urgent = append(s.urgent, queued{k, c.now})
-		at := c.now + max(c.cfg.linger, k.LingerUntil()-c.local)
+		at := max(c.now, s.boardedAt+c.cfg.linger, c.now+k.LingerUntil()-c.local)
 		if s.urgentAt == 0 || at < s.urgentAt {
 			s.urgentAt = at
 		}

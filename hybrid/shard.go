@@ -24,6 +24,7 @@ type shard struct {
 
 	normal, urgent, backlog []queued
 	normalAt, urgentAt      int64 // when the queue is due; 0: it is empty
+	boardedAt               int64 // when the latest flight was made
 	takenNormal             int64 // how many counters were ever taken from normal and backlog
 	takenUrgent             int64 // and from urgent
 	prune                   int   // length of normal at which it is searched for dead counters
