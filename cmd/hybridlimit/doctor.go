@@ -27,7 +27,7 @@ func (c *doctorCmd) Run(p *program) error {
 	}
 	defer s.Close()
 	report, err := doctor.Examine(p.ctx, s.UniversalClient, s.survey, doctor.Options{
-		SlowTrip: c.SlowTrip, SlowCommand: c.SlowCommand, Name: s.Name,
+		SlowTrip: c.SlowTrip, SlowCommand: c.SlowCommand, Timeout: c.Timeout, Name: s.Name,
 		Cluster: s.Cluster, Encrypted: s.Encrypted, Local: s.Local, Password: s.Password,
 	})
 	if err != nil {

@@ -121,6 +121,13 @@ func TestDoctorFindsEachWrongSetting(t *testing.T) {
 		"no ZADD":        {"permission", doctor.Error, "ACL SETUSER default +zadd", nil, words("ACL", "SETUSER", "default", "-zadd")},
 		"no scripts":     {"permission", doctor.Error, "ACL SETUSER default +eval +evalsha", nil, words("ACL", "SETUSER", "default", "-@scripting")},
 		"no TIME":        {"permission", doctor.Error, "ACL SETUSER default +time", nil, words("ACL", "SETUSER", "default", "-time")},
+		"no publish":     {"notices", doctor.Warning, "ACL SETUSER default +publish", nil, words("ACL", "SETUSER", "default", "-publish")},
+		"no subscribe":   {"notices", doctor.Warning, "ACL SETUSER default +subscribe", nil, words("ACL", "SETUSER", "default", "-subscribe")},
+		"no channels":    {"notices", doctor.Warning, "ACL SETUSER default &hl:*", nil, words("ACL", "SETUSER", "default", "resetchannels")},
+		"other channels": {"notices", doctor.Warning, "ACL SETUSER default &hl:*", nil, words("ACL", "SETUSER", "default", "resetchannels", "&other:*")},
+		"no Pub/Sub":     {"notices", doctor.Warning, "ACL SETUSER default +publish +subscribe &hl:*", nil, words("ACL", "SETUSER", "default", "resetchannels", "-@pubsub")},
+		"no PUBLISH":     {"notices", doctor.Warning, "redis.conf: remove the line that begins with: rename-command PUBLISH", []string{"--rename-command", "PUBLISH", "hidden"}, nil},
+		"small channels": {"output-buffer", doctor.Warning, "pubsub 33554432 8388608 60", nil, config("client-output-buffer-limit", "pubsub 65536 0 0")},
 		"other keys":     {"permission", doctor.Error, "ACL SETUSER default ~hl:*", nil, words("ACL", "SETUSER", "default", "resetkeys", "~other:*")},
 		"renamed":        {"command", doctor.Error, "redis.conf: remove the line that begins with: rename-command PEXPIRE", []string{"--rename-command", "PEXPIRE", "hidden"}, nil},
 		"layouts":        {"layouts", doctor.Warning, "same Shards", nil, func(t *testing.T, s *redistest.Server) []string { beat(t, s, 0, 1); beat(t, s, 0, 64); return nil }},
@@ -165,9 +172,9 @@ func TestDoctorIsRight(t *testing.T) {
 			do(t, s, "CONFIG", "SET", setting[0], "normal 500000 0 0")
 		}
 	}
-	do(t, s, "ACL", "SETUSER", "default", "-get", "-zrange", "resetkeys", "~x")
+	do(t, s, "ACL", "SETUSER", "default", "-get", "-zrange", "resetkeys", "~x", "-publish", "-subscribe", "resetchannels")
 	ids, report, _ := examine(t, append(patient, at(s))...)
-	if len(ids) != 7 {
+	if len(ids) != 8 {
 		t.Fatalf("found %v", ids)
 	}
 	for _, f := range report.Findings {
@@ -318,9 +325,16 @@ func TestDoctorAsTheLimiter(t *testing.T) {
 		t.Errorf("%v, %+v", ids, report)
 	}
 	for _, right := range documentedRights(t)[1:] {
-		do(t, s, "ACL", "SETUSER", "limiter", "-"+right[1:])
+		without, id := "-"+right[1:], "permission"
+		switch right {
+		case "+publish", "+subscribe":
+			id = "notices"
+		case "&hl:*":
+			without, id = "resetchannels", "notices"
+		}
+		do(t, s, "ACL", "SETUSER", "limiter", without)
 		ids, report, _ := examine(t, append(patient, url)...)
-		if !slices.Equal(ids, []string{"permission"}) || !slices.Contains(strings.Fields(report.Findings[0].Fix[0]), right) || !strings.Contains(report.Findings[0].Fix[0], "limiter") {
+		if !slices.Equal(ids, []string{id}) || !slices.Contains(strings.Fields(report.Findings[0].Fix[0]), right) || !strings.Contains(report.Findings[0].Fix[0], "limiter") {
 			t.Errorf("without %s: %v, %+v", right, ids, report.Findings)
 		}
 		do(t, s, "ACL", "SETUSER", "limiter", right)
@@ -362,7 +376,7 @@ func documentedRights(t *testing.T) (rights []string) {
 	}
 	_, rest, found := strings.Cut(string(text), "ACL SETUSER limiter on >password ")
 	rest, _, closed := strings.Cut(rest, "```")
-	if rights = strings.Fields(rest); !found || !closed || len(rights) < 10 || rights[0] != "~hl:*" {
+	if rights = strings.Fields(rest); !found || !closed || len(rights) < 10 || rights[0] != "~hl:*" || rights[1] != "&hl:*" {
 		t.Fatalf("docs/redis.md says %v", rights)
 	}
 	return rights

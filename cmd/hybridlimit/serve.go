@@ -35,6 +35,7 @@ type serveCmd struct {
 	ExpectedNodes int           `help:"How many servers and services share the limits at least."`
 	MaxKeys       int           `help:"How many keys are held in memory. Default 65536."`
 	MaxLag        time.Duration `help:"How long an admitted hit may stay unreported. Default 1s."`
+	NoNotices     bool          `help:"Do not say at once, on a channel of Redis, which keys are used up. The same for all who share limits."`
 
 	GRPC string `name:"grpc" default:"127.0.0.1:8081" placeholder:"ADDRESS" help:"Where Envoy's rate limit service listens; - for nowhere. Default ${default}."`
 	RESP string `name:"resp" default:"127.0.0.1:6380" placeholder:"ADDRESS" help:"Where Redis clients are served; - for nowhere. Default ${default}."`
@@ -83,7 +84,7 @@ func (c *serveCmd) options(log *slog.Logger) (o server.Options, err error) {
 	o = server.Options{
 		RulesPath: c.Rules, Rules: rules.Options{AllowRemoval: c.AllowRemoval},
 		Limiter: hybrid.Options{
-			KeyPrefix: c.Prefix, Shards: c.Shards, ExpectedNodes: c.ExpectedNodes, MaxKeys: c.MaxKeys, MaxLag: c.MaxLag,
+			KeyPrefix: c.Prefix, Shards: c.Shards, ExpectedNodes: c.ExpectedNodes, MaxKeys: c.MaxKeys, MaxLag: c.MaxLag, NoNotices: c.NoNotices,
 		},
 		RESPPassword: c.RESPPassword, RESPMaxConns: c.RESPMaxConns, RESPIdleTimeout: c.RESPIdle,
 		ChargeRefused: c.ChargeRefused, Shadow: c.Shadow, Headers: c.ResponseHeaders,

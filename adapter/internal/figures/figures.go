@@ -17,7 +17,7 @@ const (
 // Metrics returns all metrics but the histogram.
 func Metrics() []Metric {
 	return []Metric{
-		{"hybridlimit_decisions_total", "Checks by rule, outcome (allowed, denied) and what they rest on (source: synced, unsynced, degraded, local).", true, []string{"rule", "outcome", "source"}, decisions},
+		{"hybridlimit_decisions_total", "Checks by rule, outcome (allowed, denied) and what they rest on (source: synced, unsynced, degraded, local; of refusals also notice).", true, []string{"rule", "outcome", "source"}, decisions},
 		{"hybridlimit_dry_run_refusals_total", "Checks that were let pass only because the rule is a dry run.", true, []string{"rule"}, dryRuns},
 		{"hybridlimit_invalid_checks_total", "Checks that cannot be decided, all denied: a negative number of units, or a rule that cannot be used.", true, []string{"rule"}, invalid},
 		{"hybridlimit_rule_conflicts_total", "Uses of a rule after another one of its name that counts differently.", true, nil, count(func(s *Snapshot) uint64 { return s.Conflicts })},
@@ -50,8 +50,13 @@ func Metrics() []Metric {
 		{"hybridlimit_exchange_failures_total", "Exchanges with Redis that failed, by reason.", true, []string{"reason"}, failures},
 		{"hybridlimit_last_success_timestamp_seconds", "When the latest exchange ended that was answered. Missing until there is one.", false, nil, lastSuccess},
 
+		{"hybridlimit_notices_sent_total", "Notices published: that a key is used up, or has room again.", true, nil, count(func(s *Snapshot) uint64 { return s.NoticesTold })},
+		{"hybridlimit_notices_heard_total", "Notices of other nodes that have arrived.", true, nil, count(func(s *Snapshot) uint64 { return s.NoticesHeard })},
+		{"hybridlimit_notices_late_total", "Notices that had to wait, because Redis delivers 20,000 messages a second at most.", true, nil, count(func(s *Snapshot) uint64 { return s.NoticesLate })},
+		{"hybridlimit_deaf", "1 while notices of other nodes do not arrive although Redis answers, or cannot be published. 0 with NoNotices.", false, nil, yes(func(s *Snapshot) bool { return s.State.Deaf != "" })},
+
 		{"hybridlimit_mode", "1 for the mode that the limiter is in, 0 for the others.", false, []string{"mode"}, modes},
-		{"hybridlimit_degraded", "1 while Redis, or a part of it, cannot be reached, so that the fallback decides.", false, nil, units(degraded)},
+		{"hybridlimit_degraded", "1 while Redis, or a part of it, cannot be reached, so that the fallback decides.", false, nil, yes(func(s *Snapshot) bool { return s.State.Mode == hybrid.Degraded })},
 		{"hybridlimit_nodes", "Live nodes, this one included, as heard of last.", false, nil, units(func(s *Snapshot) int64 { return int64(s.State.Nodes) })},
 		{"hybridlimit_shards_down", "Shards that are cut off.", false, nil, units(func(s *Snapshot) int64 { return int64(s.State.Down) })},
 		{"hybridlimit_state_changes_total", "Changes of the mode.", true, nil, count(func(s *Snapshot) uint64 { return s.StateChanges })},
@@ -79,11 +84,15 @@ func seconds(of func(*Snapshot) time.Duration) func(*Snapshot, Add) {
 	return func(s *Snapshot, add Add) { add(of(s).Seconds()) }
 }
 
-func degraded(s *Snapshot) int64 {
-	if s.State.Mode == hybrid.Degraded {
-		return 1
+// yes reads 1 if something is so, else 0.
+func yes(is func(*Snapshot) bool) func(*Snapshot, Add) {
+	return func(s *Snapshot, add Add) {
+		if is(s) {
+			add(1)
+		} else {
+			add(0)
+		}
 	}
-	return 0
 }
 
 func modes(s *Snapshot, add Add) {

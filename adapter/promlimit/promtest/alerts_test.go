@@ -122,6 +122,7 @@ var shown = map[string][]struct {
 	"HybridlimitKeysQuarantined": {{`hybridlimit_quarantined_keys`, 0, 1, false}},
 	"HybridlimitNodesDisagree":   {{`hybridlimit_nodes{instance="a"}`, 2, 1, false}, {`hybridlimit_nodes{instance="b"}`, 2, 2, false}},
 	"HybridlimitLayoutMismatch":  {{`hybridlimit_layout_mismatches`, 0, 1, false}},
+	"HybridlimitDeaf":            {{`hybridlimit_deaf`, 0, 1, false}},
 	"HybridlimitOverflow":        {{`hybridlimit_overflow_decisions_total`, 5, 6, false}},
 	"HybridlimitMisuse":          {{`hybridlimit_invalid_checks_total{rule="api"}`, 0, 1, false}},
 	"HybridlimitRuleConflict":    {{`hybridlimit_rule_conflicts_total`, 0, 1, false}},

@@ -22,6 +22,9 @@ const (
 	leastScript = 100
 	// leastBuffer is what an answer to a large batch may need.
 	leastBuffer = 1 << 20
+	// leastNoticeBuffer is what a subscriber should be allowed that does not read for a moment:
+	// a message has up to 40 KB, and there may be hundreds a second.
+	leastNoticeBuffer = 1 << 20
 )
 
 func checkScriptCache(f *facts, _ Options) answer {
@@ -90,19 +93,32 @@ func checkBuffer(f *facts, _ Options) answer {
 	if !ok {
 		return f.noConfig()
 	}
+	hard, soft, ok := bufferLimit(text, "normal")
+	if low := min(hard, soft); ok && low < leastBuffer {
+		return wrong(fmt.Sprintf("client-output-buffer-limit of normal clients is %s.", screen.Bytes(low)), `CONFIG SET client-output-buffer-limit "normal 0 0 0"`)
+	}
+	most, _, found := bufferLimit(text, "pubsub")
+	switch {
+	case found && most < leastNoticeBuffer:
+		return wrong(fmt.Sprintf("client-output-buffer-limit of subscribers is %s.", screen.Bytes(most)), `CONFIG SET client-output-buffer-limit "pubsub 33554432 8388608 60"`).because(
+			"Redis closes the connection of a subscriber that does not read for a moment: a node misses the notices until it has subscribed again.")
+	case !ok:
+		return cannotTell("client-output-buffer-limit is in another form")
+	}
+	return fine
+}
+
+// bufferLimit returns the limits of a class of clients, in bytes.
+func bufferLimit(text, class string) (hard, soft int64, ok bool) {
 	words := strings.Fields(text)
 	for i := 0; i+3 < len(words); i += 4 {
 		hard, err := strconv.ParseInt(words[i+1], 10, 64)
 		soft, err2 := strconv.ParseInt(words[i+2], 10, 64)
-		if words[i] != "normal" || err != nil || err2 != nil {
-			continue
+		if words[i] == class && err == nil && err2 == nil {
+			return orMost(hard), orMost(soft), true
 		}
-		if low := min(orMost(hard), orMost(soft)); low < leastBuffer {
-			return wrong(fmt.Sprintf("client-output-buffer-limit of normal clients is %s.", screen.Bytes(low)), `CONFIG SET client-output-buffer-limit "normal 0 0 0"`)
-		}
-		return fine
 	}
-	return cannotTell("client-output-buffer-limit is in another form")
+	return 0, 0, false
 }
 
 // orMost returns n, or the largest number for 0, which stands for no limit.

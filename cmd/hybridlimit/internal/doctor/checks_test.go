@@ -12,6 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
+
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -131,11 +133,20 @@ func TestChecks(t *testing.T) {
 		"certificates at will": {"open", func(f *facts, o *Options) {
 			o.Password, f.open, f.config["port"], f.config["tls-auth-clients"] = false, true, "0", "optional"
 		}},
-		"open to itself":       {"", func(f *facts, o *Options) { o.Password, f.config["bind"] = false, "127.0.0.1 -::1" }},
-		"protected":            {"", func(f *facts, o *Options) { o.Password, f.config["protected-mode"] = false, "yes" }},
-		"60 s idle":            {"", config("timeout", "60")},
-		"59 s idle":            {"idle-timeout", config("timeout", "59")},
-		"1 MB buffer":          {"", config("client-output-buffer-limit", "normal 1048576 0 0 replica 1 1 1")},
+		"open to itself":      {"", func(f *facts, o *Options) { o.Password, f.config["bind"] = false, "127.0.0.1 -::1" }},
+		"protected":           {"", func(f *facts, o *Options) { o.Password, f.config["protected-mode"] = false, "yes" }},
+		"60 s idle":           {"", config("timeout", "60")},
+		"59 s idle":           {"idle-timeout", config("timeout", "59")},
+		"1 MB buffer":         {"", config("client-output-buffer-limit", "normal 1048576 0 0 replica 1 1 1")},
+		"small for notices":   {"output-buffer", config("client-output-buffer-limit", "normal 0 0 0 pubsub 1048575 0 0")},
+		"1 MB for notices":    {"", config("client-output-buffer-limit", "normal 0 0 0 pubsub 1048576 1 60")},
+		"endless for notices": {"", config("client-output-buffer-limit", "normal 0 0 0 pubsub 0 0 0")},
+		"silent channel": {"notices", func(f *facts, _ *Options) {
+			f.notices = []trial{{"publish", nil}, {"subscribe", redisstore.ErrSilence}}
+		}},
+		"no channels": {"notices", func(f *facts, _ *Options) {
+			f.notices = []trial{{"publish", proto("NOPERM No permissions to access a channel")}, {"subscribe", proto("NOPERM No permissions to access a channel")}}
+		}},
 		"buffers of replicas":  {"", config("client-output-buffer-limit", "replica 1 1 1 normal 0 0 0")},
 		"79 % of the clients":  {"", info("connected_clients", "7999")},
 		"80 % of the clients":  {"clients", info("connected_clients", "8000")},
@@ -253,13 +264,13 @@ func TestCommandsAreThoseOfTheDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(text), "ACL SETUSER limiter on >password ~hl:* ")
+	_, rest, _ := strings.Cut(string(text), "ACL SETUSER limiter on >password ~hl:* &hl:* ")
 	rest, _, _ = strings.Cut(rest, "```")
 	var want []string
 	for word := range strings.FieldsSeq(rest) {
 		want = append(want, strings.TrimPrefix(word, "+"))
 	}
-	got := []string{"time"}
+	got := []string{"time", "publish", "subscribe"} // see tryNotices
 	for _, c := range commands {
 		got = append(got, c.name)
 	}

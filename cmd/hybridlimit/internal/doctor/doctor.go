@@ -78,6 +78,8 @@ type Options struct {
 	// SlowCommand is which command is too slow, whoever sends it: Redis answers nobody
 	// else meanwhile.
 	SlowCommand time.Duration
+	// Timeout bounds one call.
+	Timeout time.Duration
 	// Name is what a server that is no Cluster's is called. Default: its address.
 	Name string
 	// Cluster tells that the client is that of a Cluster. Encrypted, Local and Password
@@ -93,7 +95,7 @@ func Examine(ctx context.Context, rdb redis.UniversalClient, survey *redisstore.
 	}
 	r := Report{Servers: []Server{}, Findings: []Finding{}, Unknown: []Unknown{}, Checks: len(checks)}
 	for _, m := range masters {
-		f, err := gather(ctx, rdb, m, survey)
+		f, err := gather(ctx, rdb, m, survey, o.Timeout)
 		if err != nil {
 			return Report{}, err
 		}

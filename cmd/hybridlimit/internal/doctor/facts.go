@@ -28,6 +28,7 @@ type facts struct {
 	config  map[string]string
 	cluster map[string]string // CLUSTER INFO, of a node of one
 	tried   []trial
+	notices []trial // publishing and subscribing
 	scripts error
 	times   []reading
 	slow    []redis.SlowLog
@@ -54,7 +55,7 @@ var settings = []string{
 }
 
 // gather asks one server for everything. The error is of a server that does not answer.
-func gather(ctx context.Context, rdb, server redis.UniversalClient, survey *redisstore.Survey) (*facts, error) {
+func gather(ctx context.Context, rdb, server redis.UniversalClient, survey *redisstore.Survey, timeout time.Duration) (*facts, error) {
 	f := &facts{name: "Redis", config: map[string]string{}, layout: survey.Keyspace().Layout(), prefix: survey.Keyspace().Prefix()}
 	c, single := server.(*redis.Client)
 	if single {
@@ -81,6 +82,7 @@ func gather(ctx context.Context, rdb, server redis.UniversalClient, survey *redi
 	}
 	key := probeKey(ctx, rdb, f.name, survey.Keyspace())
 	f.tryCommands(ctx, server, key)
+	f.tryNotices(ctx, server, survey.Keyspace(), timeout)
 	f.open = opens(ctx, server, key)
 	f.fleet, f.fleetErr = survey.Fleet(ctx)
 	f.scripts = tryScripts(ctx, survey)

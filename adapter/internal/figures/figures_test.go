@@ -1,0 +1,86 @@
+package figures
+
+import (
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/hybrid"
+)
+
+// read returns the values of all series.
+func read(s *Snapshot) map[string]float64 {
+	all := map[string]float64{}
+	for _, m := range Metrics() {
+		m.Read(s, func(value float64, labels ...string) { all[fmt.Sprint(m.Name, labels)] = value })
+	}
+	return all
+}
+
+// set gives a field another value than zero.
+func set(t *testing.T, field reflect.Value) {
+	t.Helper()
+	switch is := field.Addr().Interface().(type) {
+	case *uint64:
+		*is = 1
+	case *int64:
+		*is = 1
+	case *int:
+		*is = 1
+	case *string:
+		*is = "noperm"
+	case *time.Duration:
+		*is = time.Second
+	case *time.Time:
+		*is = time.Unix(1, 0)
+	case *hybrid.Mode:
+		*is = hybrid.Degraded
+	case *hybrid.Latency:
+		is.Last = time.Second
+	case *map[string]uint64:
+		*is = map[string]uint64{"oom": 1}
+	default:
+		t.Fatalf("no value for a %T", is)
+	}
+}
+
+// Each figure of a limiter is in a metric, and so is each source of decisions.
+func TestEveryFigureIsExported(t *testing.T) {
+	elsewhere := map[string]string{
+		"Allowed": "Rules", "Denied": "Rules", "WouldRefuse": "Rules", "Invalid": "Rules", "Failures": "FailuresBy",
+		"Since": "", "Reason": "", "Err": "", // for people
+	}
+	changes := func(name string, of func(*Snapshot) reflect.Value) {
+		var s Snapshot
+		s.Rules = []hybrid.RuleStats{{Name: "api"}}
+		before := read(&s)
+		set(t, of(&s).FieldByName(name))
+		if reflect.DeepEqual(before, read(&s)) {
+			t.Errorf("no metric has %s", name)
+		}
+	}
+	stats := func(s *Snapshot) reflect.Value { return reflect.ValueOf(&s.Stats).Elem() }
+	state := func(s *Snapshot) reflect.Value { return reflect.ValueOf(&s.State).Elem() }
+	denied := func(s *Snapshot) reflect.Value { return reflect.ValueOf(&s.Rules[0].Denied).Elem() }
+	for _, of := range []func(*Snapshot) reflect.Value{stats, state, denied} {
+		is := of(&Snapshot{Stats: hybrid.Stats{Rules: make([]hybrid.RuleStats, 1)}}).Type()
+		for i := range is.NumField() {
+			name := is.Field(i).Name
+			if _, skip := elsewhere[name]; !skip && name != "Rules" {
+				changes(name, of)
+			}
+		}
+	}
+}
+
+// Rules that share a label are added up, all sources of them.
+func TestRulesOfOneLabel(t *testing.T) {
+	one := hybrid.Outcomes{Unsynced: 1, Synced: 2, Degraded: 3, Local: 4, Notice: 5}
+	s := Snapshot{Stats: hybrid.Stats{Rules: []hybrid.RuleStats{{Name: "", Denied: one}, {Name: Other, Denied: one}}}}
+	for source, want := range map[string]float64{"unsynced": 2, "synced": 4, "degraded": 6, "local": 8, "notice": 10} {
+		if got := read(&s)["hybridlimit_decisions_total"+fmt.Sprint([]string{Other, "denied", source})]; got != want {
+			t.Errorf("%s: %v refusals, want %v", source, got, want)
+		}
+	}
+}
