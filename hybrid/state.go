@@ -62,13 +62,17 @@ type State struct {
 
 // String describes the state for people and logs.
 func (s State) String() string {
+	why, deaf := "", ""
 	switch {
-	case s.Reason == "":
-		return fmt.Sprintf("%v, %d nodes", s.Mode, s.Nodes)
-	case s.Down > 0:
-		return fmt.Sprintf("%v (%s, %d shards), %d nodes", s.Mode, s.Reason, s.Down, s.Nodes)
+	case s.Reason != "" && s.Down > 0:
+		why = fmt.Sprintf(" (%s, %d shards)", s.Reason, s.Down)
+	case s.Reason != "":
+		why = fmt.Sprintf(" (%s)", s.Reason)
 	}
-	return fmt.Sprintf("%v (%s), %d nodes", s.Mode, s.Reason, s.Nodes)
+	if s.Deaf != "" {
+		deaf = ", deaf (" + s.Deaf + ")"
+	}
+	return fmt.Sprintf("%v%s, %d nodes%s", s.Mode, why, s.Nodes, deaf)
 }
 
 // UnavailableError says that Redis could not be reached, and why.

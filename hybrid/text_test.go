@@ -24,6 +24,8 @@ func TestJSON(t *testing.T) {
 			`{"Mode":"synced","Since":"2026-03-01T12:00:00.000000007Z","Nodes":3,"Down":0}`},
 		{hybrid.State{Mode: hybrid.Degraded, Since: at, Reason: "oom", Err: errors.New("OOM command not allowed"), Nodes: 1, Down: 64}, new(hybrid.State),
 			`{"Mode":"degraded","Since":"2026-03-01T12:00:00.000000007Z","Reason":"oom","Err":"OOM command not allowed","Nodes":1,"Down":64}`},
+		{hybrid.State{Mode: hybrid.Synced, Since: at, Nodes: 3, Deaf: "noperm"}, new(hybrid.State),
+			`{"Mode":"synced","Since":"2026-03-01T12:00:00.000000007Z","Nodes":3,"Down":0,"Deaf":"noperm"}`},
 		{hybrid.State{Mode: hybrid.LocalOnly, Nodes: 1}, new(hybrid.State), `{"Mode":"local-only","Nodes":1,"Down":0}`},
 		{hybrid.Event{Kind: hybrid.EventQuarantined, Time: at, Reason: "redis cannot use the key", Key: "a\nb", Err: errors.New("WRONGTYPE")}, new(hybrid.Event),
 			`{"Kind":"key-quarantined","Time":"2026-03-01T12:00:00.000000007Z","Reason":"redis cannot use the key","Key":"a\nb","Err":"WRONGTYPE"}`},
@@ -40,6 +42,22 @@ func TestJSON(t *testing.T) {
 	for _, bad := range []string{`{"Mode":"sleepy"}`, `{"Mode":7}`, `[]`} {
 		if err := json.Unmarshal([]byte(bad), new(hybrid.State)); err == nil {
 			t.Errorf("%s was read", bad)
+		}
+	}
+}
+
+func TestStateAsText(t *testing.T) {
+	for _, c := range []struct {
+		s    hybrid.State
+		want string
+	}{
+		{hybrid.State{Mode: hybrid.Synced, Nodes: 3}, "synced, 3 nodes"},
+		{hybrid.State{Mode: hybrid.Synced, Nodes: 3, Deaf: "noperm"}, "synced, 3 nodes, deaf (noperm)"},
+		{hybrid.State{Mode: hybrid.Resyncing, Reason: "redis answers again", Nodes: 3}, "resyncing (redis answers again), 3 nodes"},
+		{hybrid.State{Mode: hybrid.Degraded, Reason: "oom", Nodes: 1, Down: 64}, "degraded (oom, 64 shards), 1 nodes"},
+	} {
+		if got := c.s.String(); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
 		}
 	}
 }
