@@ -6,8 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // read returns the values of all series.
 func read(s *Snapshot) map[string]float64 {
