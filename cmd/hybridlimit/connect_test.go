@@ -65,6 +65,12 @@ func encrypted(t *testing.T, s *redistest.Server, pair tls.Certificate, pool *x5
 	if err != nil {
 		t.Fatal(err)
 	}
+	relay(t, lis, func(conn net.Conn) { forward(conn, s.Addr()) })
+	return lis.Addr().String()
+}
+
+// relay serves each connection until the end of the test.
+func relay(t *testing.T, lis net.Listener, serve func(net.Conn)) {
 	var all sync.WaitGroup
 	t.Cleanup(all.Wait)
 	t.Cleanup(func() { lis.Close() })
@@ -74,10 +80,9 @@ func encrypted(t *testing.T, s *redistest.Server, pair tls.Certificate, pool *x5
 			if err != nil {
 				return
 			}
-			all.Go(func() { forward(conn, s.Addr()) })
+			all.Go(func() { serve(conn) })
 		}
 	})
-	return lis.Addr().String()
 }
 
 func forward(conn net.Conn, addr string) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"net"
 	"os"
@@ -342,6 +343,34 @@ func TestDoctorAsTheLimiter(t *testing.T) {
 	o := cli(t, "doctor", "--timeout=1m", "--redis=redis://limiter:wrong@"+s.Addr()).want(t, exitRedis).says(t, "password is wrong")
 	if strings.Contains(o.err, ":wrong") {
 		t.Error("the password is shown")
+	}
+}
+
+// deafConn is a connection of a client to a proxy that answers PUBLISH by itself.
+type deafConn struct{ net.Conn }
+
+func (c deafConn) Read(b []byte) (n int, err error) {
+	for {
+		if n, err = c.Conn.Read(b); !bytes.Contains(bytes.ToLower(b[:n]), []byte("\r\npublish\r\n")) {
+			return n, err
+		}
+		if _, err := c.Write([]byte(":0\r\n")); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// A proxy may let Pub/Sub commands through, and no message.
+func TestDoctorFindsADeafProxy(t *testing.T) {
+	s := redistest.Start(t, healthy...)
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	relay(t, lis, func(conn net.Conn) { forward(deafConn{conn}, s.Addr()) })
+	ids, report, code := examine(t, append(patient, "--timeout=1s", "--redis=redis://"+lis.Addr().String())...)
+	if !slices.Equal(ids, []string{"notices"}) || code != exitFound || !strings.Contains(report.Findings[0].What, "nothing was heard") {
+		t.Errorf("%v, %+v", ids, report.Findings)
 	}
 }
 
