@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"math"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
 
 // notifier passes changes of the state, and events, to the logger and to the hooks. It does
@@ -168,7 +170,11 @@ func (n *notifier) deliverEvent(e Event) {
 		if e.Err != nil && e.Kind != EventQuarantined { // that error contains the whole key
 			attrs = append(attrs, slog.Any("err", e.Err))
 		}
-		n.write(slog.LevelWarn, "rate limiter: "+e.Kind.String(), attrs, skipped)
+		level := slog.LevelWarn
+		if _, reason := redisstore.Classify(e.Err); e.Kind == EventDeaf && needsOperator(reason) {
+			level = slog.LevelError
+		}
+		n.write(level, "rate limiter: "+e.Kind.String(), attrs, skipped)
 	}
 	if n.onEvent != nil {
 		n.guarded(func() { n.onEvent(e) })
