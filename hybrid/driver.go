@@ -20,8 +20,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// driver runs the core. One goroutine steps it. Each call of Redis has a short-lived
-// goroutine of its own; there are at most five of them per server.
+// driver runs the core. One goroutine steps it. Each call of Redis has a goroutine while it
+// lasts, which then waits for another; there are at most six of them per server.
 type driver struct {
 	parts
 	core    *core
@@ -34,6 +34,7 @@ type driver struct {
 	results  chan result
 	heard    chan struct{} // ears have something
 	requests chan request
+	jobs     chan func() // has no room: a job is taken by a goroutine that waits for one, or not at all
 	stop     chan struct{}
 	stepped  chan struct{} // closed: the stepping goroutine has ended
 	done     errgroup.Group
@@ -99,7 +100,7 @@ func newDriver(rdb redis.UniversalClient, o Options, p parts) (*driver, error) {
 		parts: p, store: store, timeout: o.CommandTimeout, beatTTL: 3 * o.HeartbeatInterval,
 		results: make(chan result, 8), requests: make(chan request), stop: make(chan struct{}), stepped: make(chan struct{}),
 		calls: map[uint64]call{}, late: map[uint64]callKind{}, waiting: map[uint64]chan error{},
-		heard: make(chan struct{}, 1),
+		heard: make(chan struct{}, 1), jobs: make(chan func()),
 	}
 	cfg := o.coreConfig()
 	_, cfg.single = rdb.(*redis.Client)
@@ -231,14 +232,30 @@ func (d *driver) ended(r result) event {
 // start starts a call. most is the longest time that the deadlines of its commands allow.
 func (d *driver) start(id uint64, kind callKind, most time.Duration, f func() event) {
 	d.calls[id] = call{deadline: pace() + most + grace, kind: kind}
-	d.done.Go(func() error {
+	job := func() {
 		ev := f()
 		select {
 		case d.results <- result{id, ev}:
 		case <-d.stop:
 		}
-		return nil
-	})
+	}
+	select {
+	case d.jobs <- job: // to a goroutine that has nothing to do: its stack has grown already
+	default:
+		d.done.Go(func() error { return d.work(job) })
+	}
+}
+
+// work does one job after another.
+func (d *driver) work(job func()) error {
+	for {
+		job()
+		select {
+		case job = <-d.jobs:
+		case <-d.stop:
+			return nil
+		}
+	}
 }
 
 // send starts a pipeline.
