@@ -71,19 +71,27 @@ func (l *Limiter) refund(ctx context.Context, key string, rule *limit.Rule, n in
 	if err != nil || n == 0 {
 		return 0, err
 	}
+	ctx, cancel := l.srv.deadline(ctx)
+	defer cancel()
 	full := toWire(rule, arithOf(rule).Full)
 	args = append(append(args, full.us, full.rem), at...)
 	r := l.run(ctx, scriptRefund, l.srv.keys.CounterKey(rule, key), args...)
 	r.done("a refund")
+	now, gen := r.now(), r.number(maxExact)
 	if rule.Algorithm() == limit.AlgorithmFunnel {
 		level := r.span(rule)
 		held := arithOf(rule).Whole(level)
 		if arithOf(rule).Cost(held).Less(level) {
 			held++
 		}
-		return min(n, held), r.end()
+		back = min(n, held)
+	} else {
+		back = min(n, r.number(limit.MaxUnits))
 	}
-	return min(n, r.number(limit.MaxUnits)), r.end()
+	if err = r.end(); err == nil && back > 0 {
+		l.tellRoom(ctx, key, rule, now, gen)
+	}
+	return back, err
 }
 
 // Reset forgets what has been used of key under rule. It is [Limiter.Set] to 0.
@@ -93,7 +101,12 @@ func (l *Limiter) Reset(ctx context.Context, key string, rule *limit.Rule) error
 
 // Set is Set of package remote.
 func (l *Limiter) Set(ctx context.Context, key string, rule *limit.Rule, used int64) error {
-	_, err := l.renew(ctx, key, rule, used)
+	ctx, cancel := l.srv.deadline(ctx)
+	defer cancel()
+	done, err := l.renew(ctx, key, rule, used)
+	if err == nil && used < rule.Limit() {
+		l.tellRoom(ctx, key, rule, done.Now, done.State.Gen)
+	}
 	return err
 }
 
@@ -105,7 +118,7 @@ type Renewed struct {
 	State State
 }
 
-// Renew is [Limiter.Set], for those who hold views of the counter.
+// Renew is [Limiter.Set], for those who hold views of the counter. It publishes nothing.
 func (s *Store) Renew(ctx context.Context, key string, rule *limit.Rule, used int64) (Renewed, error) {
 	return (&Limiter{srv: s.srv}).renew(ctx, key, rule, used)
 }

@@ -14,7 +14,10 @@ import (
 // Limiter is what package remote is the public face of: it documents the calls.
 // The zero Limiter is not usable. It is safe for concurrent use, and no call is
 // executed more than once.
-type Limiter struct{ srv *server }
+type Limiter struct {
+	srv  *server
+	room channel
+}
 
 // New returns a limiter that uses rdb, see New of package remote.
 func New(rdb redis.UniversalClient, o Options) (*Limiter, error) {

@@ -9,8 +9,8 @@
 --         no more than still counts of what was booked once there follow the time
 --         of the booking in us and, for a funnel, that at which it would have been
 --         empty (us, rem)
--- Reply   "1", and what was there that can be handed back: for a funnel level us
---         and level rem, for the others units; or "e", reason
+-- Reply   "1", Redis' time in us, generation, and what was there that can be handed
+--         back: for a funnel level us and level rem, for the others units; or "e", reason
 
 local key, kind = KEYS[1], ARGV[1]
 local now = clock()
@@ -43,7 +43,7 @@ take_off.f = function()
   -- They keep their times: to lower the level would let newcomers in at the same
   -- times once more.
   if behind and less(tonumber(ARGV[7]), tonumber(ARGV[8]), us, rem) then
-    return { '1', '0', '0' }
+    return { '1', int(now), int(st.gen), '0', '0' }
   end
   if (us > 0 or rem > 0) and (bus > 0 or brem > 0) then
     st.us, st.rem = subtract(st.us, st.rem, bus, brem, size)
@@ -51,7 +51,7 @@ take_off.f = function()
     renew(st, now)
     write_funnel(key, st, rate, now, horizon)
   end
-  return { '1', int(us), int(rem) }
+  return { '1', int(now), int(st.gen), int(us), int(rem) }
 end
 
 take_off.w = function()
@@ -74,7 +74,7 @@ take_off.w = function()
     renew(st, now)
     write_window(key, st, rule, now)
   end
-  return { '1', int(sum) }
+  return { '1', int(now), int(st.gen), int(sum) }
 end
 
 take_off.l = function()
@@ -92,7 +92,7 @@ take_off.l = function()
   elseif off > 0 then
     redis.call('ZREMRANGEBYRANK', key, int(-off), '-1')
   end
-  return { '1', int(count) }
+  return { '1', int(now), '0', int(count) }
 end
 
 local answer, why = guard(take_off[kind])

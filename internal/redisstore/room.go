@@ -1,0 +1,67 @@
+package redisstore
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// The nodes of package hybrid rarely ask for a key that is used up, because they expect a notice
+// when there is room again. So a caller who makes room without being a node publishes one, too.
+
+// roomNode is the name of the sender in such notices. No node has it: their names are
+// hexadecimal digits.
+const roomNode = "remote"
+
+// channelFor is how long a [Limiter] goes by what it knows of the channel for notices. It asks
+// seldom, because calls without a channel should cost one round trip as a rule. A database that
+// was emptied gets a new channel.
+const channelFor = 2 * time.Second
+
+// channel is the channel for notices, as far as it is known. The zero channel is unknown.
+type channel struct {
+	name  atomic.Value // a string; "": there is none, or it cannot be used
+	until atomic.Int64 // ns by the system's clock
+}
+
+// ask returns the name of the channel, "" if there is none. At most one caller at a time asks
+// Redis; the others go by what was known.
+func (ch *channel) ask(ctx context.Context, srv *server) string {
+	now, until := int64(clock.System{}.Now()), ch.until.Load()
+	if now >= until && ch.until.CompareAndSwap(until, now+int64(channelFor)) {
+		// A pipeline with the call itself would save the round trip, but go-redis keeps
+		// connections of their own for pipelines. The script cannot read the key, which may
+		// be on another server of a Cluster.
+		c := &call{args: []any{"get", srv.keys.ChannelKey()}}
+		srv.do(ctx, c)
+		name := ""
+		if id, _ := c.val.(string); validChannel(id) {
+			name = srv.keys.NoticeChannel(id)
+		}
+		ch.name.Store(name)
+	}
+	name, _ := ch.name.Load().(string)
+	return name
+}
+
+// tellRoom tells the nodes of package hybrid that key has room, since Redis' time now and in
+// generation gen (µs). It changes nothing for the caller whether they hear it, and no node counts
+// logs.
+func (l *Limiter) tellRoom(ctx context.Context, key string, rule *limit.Rule, now time.Duration, gen int64) {
+	if rule.Algorithm() == limit.AlgorithmSlidingLog {
+		return
+	}
+	name := l.room.ask(ctx, l.srv)
+	if name == "" {
+		return
+	}
+	keys := l.srv.keys
+	n := Notice{ID: NoticeIDOf(keys.CounterKey(rule, key)), Shard: keys.Shard(key), Shape: ShapeOf(rule), Limit: rule.Limit(), Gen: gen, Now: now}
+	c := Message{name, AppendNotices(nil, roomNode, []Notice{n})}.call()
+	if l.srv.do(ctx, c); c.err != nil {
+		l.room.name.Store("") // a missing permission must not cost each call a round trip
+	}
+}
