@@ -129,14 +129,16 @@ func (l *Limiter) Wait(ctx context.Context, key string, rule *limit.Rule, n int6
 // time once more.
 //
 // It begins a new generation of the key, so that nodes that hold a view of it
-// (package hybrid) do not take the difference for a loss of data.
+// (package hybrid) do not take the difference for a loss of data. If units came back it
+// tells these nodes, as [Limiter.Set] does.
 //
 // The errors are those of [Limiter.Take].
 func (l *Limiter) Refund(ctx context.Context, key string, rule *limit.Rule, n int64) (back int64, err error) {
 	return l.asks.Refund(ctx, key, rule, n)
 }
 
-// Reset forgets what has been used of key under rule. It is [Limiter.Set] to 0.
+// Reset forgets what has been used of key under rule. It is [Limiter.Set] to 0, and tells the
+// nodes of package hybrid that there is room.
 func (l *Limiter) Reset(ctx context.Context, key string, rule *limit.Rule) error {
 	return l.asks.Reset(ctx, key, rule)
 }
@@ -146,6 +148,12 @@ func (l *Limiter) Reset(ctx context.Context, key string, rule *limit.Rule) error
 // log holds no more than its limit. It raises the key's generation, so that
 // nodes that still hold an older view of it (package hybrid) drop that view
 // instead of restoring it.
+//
+// If there is room afterwards it publishes that on the channel of these nodes, so that
+// those which refuse the key ask for it at once instead of after up to 5 s. That takes a
+// second round trip where there is such a channel, and the user of the server needs +publish and
+// access to the channels hl:* (hl being the KeyPrefix); without it the call works, but the nodes
+// hear nothing.
 //
 // The errors are those of [Limiter.Take]. An unusable key is not repaired.
 func (l *Limiter) Set(ctx context.Context, key string, rule *limit.Rule, used int64) error {

@@ -53,7 +53,8 @@ func (r *Reservation) Delay() time.Duration {
 // once. Like every call of this package it is executed once at most: with an
 // error it is unknown whether they were handed back, and asking again does
 // nothing. If ctx is over already nothing is asked, and Cancel may be tried
-// again. A reservation that is nil or not OK holds nothing.
+// again. A reservation that is nil or not OK holds nothing. If units came back the nodes of
+// package hybrid hear of it, see [Limiter.Set].
 //
 // Until Delay has passed all of them come back, unless others have booked behind.
 // Those keep their times, so that newcomers would be admitted at these times once
