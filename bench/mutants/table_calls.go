@@ -266,4 +266,28 @@ var callMutants = []mutant{
 		new:    `st.gen = st.gen`,
 		by:     hybrid("TestResetSurvivesALoss"),
 	},
+	{
+		name:   "room-kept-secret",
+		breaks: "Package remote does not publish that it has made room: a node that refuses the key asks up to 5 s later.",
+		file:   "internal/redisstore/channel.go",
+		old:    `name := te.ask(ctx, srv)`,
+		new:    `name := ""`,
+		by:     hybrid("TestRoomMadeByRemote"),
+	},
+	{
+		name:   "room-of-another-generation",
+		breaks: "A notice of room does not carry the generation that a reset has begun.",
+		file:   "internal/redisstore/channel.go",
+		old:    `Limit: rule.Limit(), Gen: gen, Now: now,`,
+		new:    `Limit: rule.Limit(), Now: now,`,
+		by:     redisstore("TestRoomIsTold"),
+	},
+	{
+		name:   "channel-asked-each-time",
+		breaks: "Each call that makes room asks for the channel: two round trips where nobody listens.",
+		file:   "internal/redisstore/channel.go",
+		old:    `now >= until && `,
+		new:    ``,
+		by:     redisstore("TestRoomWithoutListeners"),
+	},
 }

@@ -89,7 +89,7 @@ func (l *Limiter) refund(ctx context.Context, key string, rule *limit.Rule, n in
 		back = min(n, r.number(limit.MaxUnits))
 	}
 	if err = r.end(); err == nil && back > 0 {
-		l.tellRoom(ctx, key, rule, now, gen)
+		l.room.tellRoom(ctx, l.srv, key, rule, now, gen)
 	}
 	return back, err
 }
@@ -105,7 +105,7 @@ func (l *Limiter) Set(ctx context.Context, key string, rule *limit.Rule, used in
 	defer cancel()
 	done, err := l.renew(ctx, key, rule, used)
 	if err == nil && used < rule.Limit() {
-		l.tellRoom(ctx, key, rule, done.Now, done.State.Gen)
+		l.room.tellRoom(ctx, l.srv, key, rule, done.Now, done.State.Gen)
 	}
 	return err
 }

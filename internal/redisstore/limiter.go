@@ -16,7 +16,7 @@ import (
 // executed more than once.
 type Limiter struct {
 	srv  *server
-	room channel
+	room teller
 }
 
 // New returns a limiter that uses rdb, see New of package remote.

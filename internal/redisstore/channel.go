@@ -21,17 +21,17 @@ const roomNode = "remote"
 // was emptied gets a new channel.
 const channelFor = 2 * time.Second
 
-// channel is the channel for notices, as far as it is known. The zero channel is unknown.
-type channel struct {
+// teller knows the channel for notices, or that there is none. The zero teller knows nothing yet.
+type teller struct {
 	name  atomic.Value // a string; "": there is none, or it cannot be used
 	until atomic.Int64 // ns by the system's clock
 }
 
 // ask returns the name of the channel, "" if there is none. At most one caller at a time asks
 // Redis; the others go by what was known.
-func (ch *channel) ask(ctx context.Context, srv *server) string {
-	now, until := int64(clock.System{}.Now()), ch.until.Load()
-	if now >= until && ch.until.CompareAndSwap(until, now+int64(channelFor)) {
+func (te *teller) ask(ctx context.Context, srv *server) string {
+	now, until := int64(clock.System{}.Now()), te.until.Load()
+	if now >= until && te.until.CompareAndSwap(until, now+int64(channelFor)) {
 		// A pipeline with the call itself would save the round trip, but go-redis keeps
 		// connections of their own for pipelines. The script cannot read the key, which may
 		// be on another server of a Cluster.
@@ -41,27 +41,29 @@ func (ch *channel) ask(ctx context.Context, srv *server) string {
 		if id, _ := c.val.(string); validChannel(id) {
 			name = srv.keys.NoticeChannel(id)
 		}
-		ch.name.Store(name)
+		te.name.Store(name)
 	}
-	name, _ := ch.name.Load().(string)
+	name, _ := te.name.Load().(string)
 	return name
 }
 
 // tellRoom tells the nodes of package hybrid that key has room, since Redis' time now and in
 // generation gen (µs). It changes nothing for the caller whether they hear it, and no node counts
 // logs.
-func (l *Limiter) tellRoom(ctx context.Context, key string, rule *limit.Rule, now time.Duration, gen int64) {
+func (te *teller) tellRoom(ctx context.Context, srv *server, key string, rule *limit.Rule, now time.Duration, gen int64) {
 	if rule.Algorithm() == limit.AlgorithmSlidingLog {
 		return
 	}
-	name := l.room.ask(ctx, l.srv)
+	name := te.ask(ctx, srv)
 	if name == "" {
 		return
 	}
-	keys := l.srv.keys
-	n := Notice{ID: NoticeIDOf(keys.CounterKey(rule, key)), Shard: keys.Shard(key), Shape: ShapeOf(rule), Limit: rule.Limit(), Gen: gen, Now: now}
+	n := Notice{
+		ID: NoticeIDOf(srv.keys.CounterKey(rule, key)), Shard: srv.keys.Shard(key), Shape: ShapeOf(rule),
+		Limit: rule.Limit(), Gen: gen, Now: now,
+	}
 	c := Message{name, AppendNotices(nil, roomNode, []Notice{n})}.call()
-	if l.srv.do(ctx, c); c.err != nil {
-		l.room.name.Store("") // a missing permission must not cost each call a round trip
+	if srv.do(ctx, c); c.err != nil {
+		te.name.Store("") // a missing permission must not cost each call a round trip
 	}
 }
