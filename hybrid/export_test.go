@@ -19,3 +19,6 @@ func NewCopy(rdb redis.UniversalClient, o Options, id string, seqs map[int]int64
 	l.driver.begin()
 	return l, nil
 }
+
+// Kept returns how many notices l keeps for keys to come.
+func (l *Limiter) Kept() int { return l.link.Kept() }

@@ -129,7 +129,7 @@ func TestNoticeOfARefund(t *testing.T) {
 
 // Redis fails over to a replica that is 60 s behind: its answer ends what was heard before.
 //
-// Fault 90: a notice of a database that is lost refuses no longer than until Redis has answered.
+// Fault 89: a notice of a database that is lost refuses no longer than until Redis has answered.
 func TestNoticeBeforeAFailover(t *testing.T) {
 	rule := smallWindow(5, time.Hour)
 	s := newNoticeSim(t, 2, Options{}, rule)
@@ -193,7 +193,7 @@ func TestNoticeOfOtherShards(t *testing.T) {
 // A counter that is made after the notice obeys it, and one that is made again. The first answer
 // ends it.
 //
-// Fault 91: a counter that is made while a notice arrives.
+// Fault 89: a counter that is made while a notice arrives.
 func TestNoticeBeforeTheCounter(t *testing.T) {
 	rule := smallWindow(5, 30*time.Second)
 	s := newNoticeSim(t, 2, Options{}, rule)
@@ -259,7 +259,7 @@ func TestNoticeOfALowerLimit(t *testing.T) {
 // Notices from the far future, of unknown keys and shards, and about all keys at once do not stop
 // a node, and refuse for a lag at most.
 //
-// Fault 92: forged notices.
+// Fault 89: forged notices.
 func TestForgedNotices(t *testing.T) {
 	rule := smallWindow(5, 30*time.Second)
 	s := newNoticeSim(t, 2, Options{}, rule)

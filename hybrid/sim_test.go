@@ -281,7 +281,7 @@ var keptWithScripts = []uint64{3000075, 3000088}
 // TestSimNotices plays seeds in which nodes tell each other that keys are used up: notices are
 // lost, late, doubled, of data that is lost, and forged.
 //
-// Faults 89, 90, 91, 92: notices only refuse, and never for long after a check.
+// Fault 89: notices only refuse, and never for long after a check.
 func TestSimNotices(t *testing.T) {
 	simSeeds(t, nil, seedRange(*simSeed, *simRuns), (*sim).withBadNotices)
 }
