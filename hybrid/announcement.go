@@ -9,9 +9,10 @@ import (
 
 // This file is how the core tells notices.
 
-// settled notes what has come of an answer: a counter that others may speak of, or what they are
-// to be told.
-func (c *core) settled(ctr *counter.Counter, o counter.Outcome) {
+// settled notes what has come of an answer whose exchange began at sent: a counter that others may
+// speak of, or what they are to be told. A notice may overtake the first answer, which comes by
+// another connection.
+func (c *core) settled(ctr *counter.Counter, o counter.Outcome, sent int64) {
 	if !c.cfg.notices || !o.First && o.Notice == nil && !o.Forget {
 		return
 	}
@@ -21,6 +22,9 @@ func (c *core) settled(ctr *counter.Counter, o counter.Outcome) {
 	}
 	if o.First {
 		c.notices.byID[idPrefix(id)] = ctr
+		if n, ok := c.link.Missed(id, sent); ok && ctr.Hear(c.local, n) {
+			c.enqueue(ctr, false)
+		}
 	}
 	if n := o.Notice; n != nil {
 		c.announce(redisstore.Notice{

@@ -44,7 +44,7 @@ func (c *core) settle(s *shard, f *flight, r redisstore.Reply, sent, recv int64)
 		if renamed && it.c.Refresh() {
 			out.Again = true
 		}
-		c.settled(it.c, out)
+		c.settled(it.c, out, sent)
 		c.afterSettle(it.c, out)
 	}
 }

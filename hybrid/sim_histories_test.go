@@ -214,6 +214,28 @@ func TestNoticeBeforeTheCounter(t *testing.T) {
 	}
 }
 
+// A notice overtakes the first answer, which is of a time before it.
+//
+// Fault 89: a counter that waits for its first answer while a notice arrives.
+func TestNoticeBeforeTheFirstAnswer(t *testing.T) {
+	rule := smallWindow(5, 30*time.Second)
+	s := newNoticeSim(t, 2, Options{}, rule)
+	n := s.nodes[1]
+	n.takes("k", rule, 1)
+	for n.core.shards[0].flight == nil {
+		s.run(100 * time.Microsecond)
+	}
+	is := s.used("k", rule, 20*time.Second)
+	is.Now += 10 * time.Millisecond // Redis has yet to execute what is under way
+	n.hear(message{"node0", []redisstore.Notice{is}}, 0)
+	for n.core.shards[0].flight != nil {
+		s.run(100 * time.Microsecond)
+	}
+	if got, last := n.takes("k", rule, 1); got != 0 || last.Source != limit.SourceNotice {
+		t.Errorf("what was heard while the first answer was under way is not obeyed: %+v", last)
+	}
+}
+
 // Ten pods are replaced one by one at a limit of 5 a day. What they have used up is refused by
 // those that come, from the first check on or at the latest from the first answer.
 func TestNoticeInARollingDeploy(t *testing.T) {

@@ -54,6 +54,19 @@ func (l *Link) Forget(id NoticeID) {
 	s.count.Store(int64(len(s.byID)))
 }
 
+// Missed returns the notice that was heard since a time, our time in ns, for a counter that was there
+// already but had no answer yet, and so was not found when the notice arrived.
+func (l *Link) Missed(id NoticeID, since int64) (n Notice, ok bool) {
+	s := &l.notices
+	if s.count.Load() == 0 {
+		return n, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k, found := s.byID[id]
+	return k.Notice, found && k.heard > since
+}
+
 // SweepNotices drops the notices that are over.
 func (l *Link) SweepNotices(over func(Notice) bool) {
 	s := &l.notices
