@@ -319,33 +319,39 @@ func TestNoticeInAnOutage(t *testing.T) {
 //
 // Fault 89: all notices end at the same time.
 func TestNoticeEnds(t *testing.T) {
-	inBubbleOnEachKind(t, func(t *testing.T, w *world, rule *limit.Rule) {
-		const size = 5
-		nodes := w.fleet(size, hybrid.Options{})
-		nodes[0].useUp(t, "k", rule)
-		res := nodes[1].Take("k", rule, 1)
-		wantNotice(t, "before", res)
-		time.Sleep(res.RetryAfter + 10*time.Millisecond)
-		before := w.used("k", rule)
-		if !nodes[2].Allow("k", rule) {
-			t.Fatal("refused")
-		}
-		time.Sleep(2 * time.Millisecond)
-		if got := w.used("k", rule); got != before+1 {
-			t.Errorf("%d units used, then %d: the first was not reported at once", before, got)
-		}
-		more := 0
-		for range 50 {
-			time.Sleep(10 * time.Millisecond)
-			for _, n := range nodes {
-				more += admitted(n.Limiter, "k", rule, 1)
-			}
-		}
-		// What there is, and one unit of each other node that it did not know of.
-		if most := int(rule.Limit()-before-1) + size - 1; more > most {
-			t.Errorf("%d units more admitted, want %d at most", more, most)
-		}
+	inBubbleOnEachKind(t, noticeEnds)
+	// Of so many units a node usually reports one tenth at once.
+	inBubble(t, func(t *testing.T, w *world) {
+		noticeEnds(t, w, limit.Must(limit.FixedWindow("hundred", 100, time.Minute)))
 	})
+}
+
+func noticeEnds(t *testing.T, w *world, rule *limit.Rule) {
+	const size = 5
+	nodes := w.fleet(size, hybrid.Options{})
+	nodes[0].useUp(t, "k", rule)
+	res := nodes[1].Take("k", rule, 1)
+	wantNotice(t, "before", res)
+	time.Sleep(res.RetryAfter + 10*time.Millisecond)
+	before := w.used("k", rule)
+	if !nodes[2].Allow("k", rule) {
+		t.Fatal("refused")
+	}
+	time.Sleep(2 * time.Millisecond)
+	if got := w.used("k", rule); got != before+1 {
+		t.Errorf("%d units used, then %d: the first was not reported at once", before, got)
+	}
+	more := 0
+	for range 50 {
+		time.Sleep(10 * time.Millisecond)
+		for _, n := range nodes {
+			more += admitted(n.Limiter, "k", rule, 1)
+		}
+	}
+	// What there is, and one unit of each other node that it did not know of.
+	if most := int(rule.Limit()-before-1) + size - 1; more > most {
+		t.Errorf("%d units more admitted, want %d at most", more, most)
+	}
 }
 
 // Without notices each node learns it with its own report, and no one is deaf.
