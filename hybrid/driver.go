@@ -325,6 +325,7 @@ func (d *driver) wakeHeard() {
 // hear returns the event of what the subscription has brought.
 func (d *driver) hear() event {
 	h := d.ears.take()
+	d.counts.missed.Add(uint64(h.dropped))
 	ev := evHeard{recv: d.now(), confirmed: h.confirmed, err: h.err}
 	for _, payload := range h.messages {
 		node, list, err := redisstore.ReadNotices(payload)

@@ -83,6 +83,9 @@ type Stats struct {
 	// Notices that keys are used up, or have room again: told to the other nodes, heard from them,
 	// and told late because Redis delivers no more than 20,000 messages a second.
 	NoticesTold, NoticesHeard, NoticesLate uint64
+	// NoticesMissed is how many messages with notices were dropped because they came faster than
+	// this node can handle them.
+	NoticesMissed uint64
 
 	HookPanics uint64 // panics recovered from OnStateChange, OnEvent and the logger
 	// Overshoot is the largest number of units by which Redis has reported a key above its
@@ -102,7 +105,7 @@ type counters struct {
 	returned                                             atomic.Int64 // operations that have handed units back in Redis
 	givenUp                                              atomic.Uint64
 	refunded, forgiven                                   atomic.Int64
-	announced, heard, keptBack                           atomic.Uint64
+	announced, heard, keptBack, missed                   atomic.Uint64
 	failuresBy                                           [64]atomic.Uint64 // by index in redisstore.Reasons
 	exchanges                                            latencies
 	lastSuccess                                          atomic.Int64 // on the counter clock, ns; 0: there was none

@@ -46,21 +46,13 @@ type keptNotice struct {
 	heard int64 // our time, ns
 }
 
-// dropOne drops the notice that ends first of a few. Which few is random.
+// dropOne drops any notice but one. Which is random, so that forged ones, whose times may be
+// anything, do not drive out the others for good.
 func (s *noticeSet) dropOne(but NoticeID) {
-	const few = 8
-	var first NoticeID
-	seen, until := 0, int64(0)
-	for id, n := range s.byID {
-		if id == but {
-			continue
-		}
-		if seen == 0 || n.Until < until {
-			first, until = id, n.Until
-		}
-		if seen++; seen == few {
-			break
+	for id := range s.byID {
+		if id != but {
+			delete(s.byID, id)
+			return
 		}
 	}
-	delete(s.byID, first)
 }

@@ -52,6 +52,7 @@ func Metrics() []Metric {
 
 		{"hybridlimit_notices_sent_total", "Notices published: that a key is used up, or has room again.", true, nil, count(func(s *Snapshot) uint64 { return s.NoticesTold })},
 		{"hybridlimit_notices_heard_total", "Notices of other nodes that have arrived.", true, nil, count(func(s *Snapshot) uint64 { return s.NoticesHeard })},
+		{"hybridlimit_notices_missed_total", "Messages with notices that came faster than the node can handle them, and were dropped.", true, nil, count(func(s *Snapshot) uint64 { return s.NoticesMissed })},
 		{"hybridlimit_notices_late_total", "Notices that had to wait, because Redis delivers 20,000 messages a second at most.", true, nil, count(func(s *Snapshot) uint64 { return s.NoticesLate })},
 		{"hybridlimit_deaf", "1 while notices of other nodes do not arrive although Redis answers, or cannot be published. 0 with NoNotices.", false, nil, yes(func(s *Snapshot) bool { return s.State.Deaf != "" })},
 
