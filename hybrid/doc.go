@@ -32,7 +32,7 @@
 // Several processes together may exceed a limit by what they admit before they
 // learn of each other. Each may leave up to half of its share of what the limit
 // leaves unreported, for at most [Options].MaxLag. A unit beyond that is
-// reported at once. Usually the excess is a few per cent; the README states the
-// bound. Package remote does not exceed limits, at the price of a round trip
+// reported at once. The process that uses up a key tells all others at once, by
+// Pub/Sub. Usually the excess is one or two per cent; the README states the bound. Package remote does not exceed limits, at the price of a round trip
 // per check. A sliding log is not supported: see [Limiter.CheckRule].
 package hybrid

@@ -26,9 +26,10 @@ type Options struct {
 	// MaxLag is how long an admitted unit may stay unreported, and how old the state of a key in
 	// use may be, if nothing is urgent. It is never longer than a quarter of the time for which
 	// units of the rule count, nor shorter than SyncInterval. Reports become urgent when this
-	// node has used half of its share of what the limit leaves. Default 1 s, or SyncInterval if
-	// that is longer; at most 1 min. SyncInterval is the tightest setting. Redis keeps the state of
-	// a key for so much longer.
+	// node has used half of its share of what the limit leaves. A key that Redis has called used
+	// up is asked for every 5 s only, while notices arrive, see NoNotices. Default 1 s, or
+	// SyncInterval if that is longer; at most 1 min. SyncInterval is the tightest setting. Redis
+	// keeps the state of a key for so much longer.
 	MaxLag time.Duration
 	// CommandTimeout bounds every call of Redis. Default 250 ms; 1 ms to 1 min.
 	CommandTimeout time.Duration
