@@ -53,6 +53,9 @@ func (c *core) announce(n redisstore.Notice) {
 	}
 }
 
+// maxSpread bounds the random time, in ns, for which a node waits longer than the budget has it.
+const maxSpread = 10_000_000_000
+
 // spend notes a message that Redis delivers to all nodes.
 func (c *core) spend() {
 	c.notices.spent = max(c.notices.spent, c.now) + c.members.count*int64(time.Second)/maxDeliveries
@@ -81,9 +84,10 @@ func (c *core) tell() {
 	}
 	h.room = h.room && len(list) == redisstore.MaxNotices && list[len(list)-1].Until == 0 // then there may be more
 	c.stats.announced.Add(uint64(len(list)))
+	was := max(h.spent, c.now)
 	c.spend()
 	if h.spent-c.now > int64(time.Second) {
-		h.tellAt = h.spent - int64(time.Second) + c.jitter(c.members.count*c.members.count*int64(time.Second)/maxDeliveries, 0, 1)
+		h.tellAt = h.spent - int64(time.Second) + c.jitter(min(c.members.count*(h.spent-was), maxSpread), 0, 1)
 	}
 	if c.cfg.single {
 		for i, e := range c.out {

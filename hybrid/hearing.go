@@ -115,7 +115,7 @@ func (c *core) sweepNotices() {
 			return max(n.Until, n.Now+int64(time.Minute)) < server || n.Until == 0 && n.Now+int64(time.Minute) < server
 		})
 	}
-	if len(h.byID) > 2*h.kept+1024 {
+	if len(h.byID) > h.kept*5/4+1024 { // dead counters are not to stay in memory for long
 		maps.DeleteFunc(h.byID, func(_ uint64, k *counter.Counter) bool { return k.Dropped() })
 		h.kept = len(h.byID)
 	}
