@@ -155,7 +155,7 @@ func TestLateReplies(t *testing.T) {
 // booked, and repaid before anybody is admitted again.
 func TestDebtIsBooked(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		nodes := w.fleet(3, hybrid.Options{})
+		nodes := w.fleet(3, hybrid.Options{NoNotices: true})
 		for _, n := range nodes { // unsynced: nobody knows of anybody
 			wantAdmitted(t, n.Limiter, "k", longTen, 20, 10)
 		}
