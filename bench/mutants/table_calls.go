@@ -230,8 +230,8 @@ var callMutants = []mutant{
 		name:   "more-than-is-left",
 		breaks: "TakeAtMost grants the whole limit each time.",
 		file:   "internal/counter/calls.go",
-		old:    `granted > 0 && !c.decideLocked(now, granted, true)`,
-		new:    `granted > 0 && !c.decideLocked(now, 1, true)`,
+		old:    `granted > 0 && !c.judgeLocked(now, granted, true)`,
+		new:    `granted > 0 && !c.judgeLocked(now, 1, true)`,
 		by:     sim(300),
 	},
 	{

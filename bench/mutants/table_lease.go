@@ -53,8 +53,8 @@ var leaseMutants = []mutant{
 	{
 		name:   "a-refusal-that-misses-a-reset",
 		breaks: "A key that is shared refuses for as long as one that is not, and does not hear of a reset.",
-		file:   "internal/counter/grant.go",
-		old:    `if until = c.freshAt + c.lag(); until <= now {`,
+		file:   "internal/counter/check.go",
+		old:    `if until = c.freshAt + wait; until <= now {`,
 		new:    `if until < now {`,
 		by:     counters("TestRefusalsEndInTime"),
 	},

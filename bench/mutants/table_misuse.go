@@ -146,9 +146,9 @@ var logMutants = []mutant{
 		breaks: "A wrong password is logged as if it could pass by itself.",
 		file:   "hybrid/notify.go",
 		old: `		level = slog.LevelError
-`,
+	case`,
 		new: `		level = slog.LevelWarn
-`,
+	case`,
 		by: hybrid("TestOperatorsAreToldByErrors"),
 	},
 	{

@@ -54,8 +54,8 @@ var serverMutants = []mutant{
 		name:   "nobody-knows-the-only-server",
 		breaks: "Until the first heartbeat each shard of a single server travels alone.",
 		file:   "hybrid/driver.go",
-		old:    `; single { // then its`,
-		new:    `; single && false { // then its`,
+		old:    `if cfg.single { // then its`,
+		new:    `if cfg.single && false { // then its`,
 		by:     hybrid("TestOnlyServerIsKnown"),
 	},
 	{

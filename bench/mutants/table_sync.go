@@ -82,8 +82,8 @@ var syncMutants = []mutant{
 		name:   "reports-when-it-suits",
 		breaks: "A unit is reported ten lags after its key was last heard of.",
 		file:   "internal/counter/sync.go",
-		old:    `return c.freshAt + c.lag()`,
-		new:    `return c.freshAt + 10*c.lag()`,
+		old:    `return c.freshAt + c.askAfterLocked()`,
+		new:    `return c.freshAt + 10*c.askAfterLocked()`,
 		by:     sim(300),
 	},
 	{
