@@ -176,3 +176,20 @@ func TestEchoes(t *testing.T) {
 		t.Errorf("deaf: %q", c.deaf)
 	}
 }
+
+// While a shard cannot be reached nothing is heard of its keys: nobody could say that there is
+// room again.
+func TestNothingIsHeardInAnOutage(t *testing.T) {
+	c, n := announcing(t, 2)
+	hear := func(key string) (kept int) {
+		c.step(n.pace(), n.time(), evHeard{messages: []message{{node: "other", notices: []redisstore.Notice{c.used(key, 10)}}}})
+		return c.link.Kept()
+	}
+	if kept := hear("a"); kept != 1 {
+		t.Fatalf("%d kept, want 1", kept)
+	}
+	c.setHealth(c.shards[0].server, down)
+	if kept := hear("b"); kept != 1 {
+		t.Errorf("%d kept, want 1", kept)
+	}
+}

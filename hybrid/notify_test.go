@@ -26,6 +26,18 @@ func TestWhatOperatorsMustMend(t *testing.T) {
 	}
 }
 
+// A node that is deaf for want of a permission is an error, another a warning.
+func TestDeafForWantOfAPermission(t *testing.T) {
+	for err, want := range map[error]string{refusal("NOPERM x"): "level=ERROR", errBroken: "level=WARN", nil: "level=WARN"} {
+		var log bytes.Buffer
+		n := newNotifier(Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func() Stats { return Stats{} }, func() {})
+		n.deliverEvent(Event{Kind: EventDeaf, Reason: "x", Err: err})
+		if !bytes.Contains(log.Bytes(), []byte(want)) {
+			t.Errorf("%v: %q, want %s", err, log.Bytes(), want)
+		}
+	}
+}
+
 // A line that was put off is overtaken by a later state while a hook takes its time: then
 // nothing is logged in its place, and no state twice.
 func TestLineThatWasPutOffIsOvertaken(t *testing.T) {

@@ -212,6 +212,9 @@ func TestNoticeBeforeTheCounter(t *testing.T) {
 	if got, last := n.takes("k", rule, 1); got != 1 {
 		t.Errorf("refused although Redis has answered: %+v", last)
 	}
+	if kept := n.link.Kept(); kept != 0 {
+		t.Errorf("%d notices are kept for new counters although Redis has answered", kept)
+	}
 }
 
 // A notice overtakes the first answer, which is of a time before it.
@@ -304,5 +307,78 @@ func TestForgedNotices(t *testing.T) {
 	s.run(s.opt.MaxLag + 2*s.opt.SyncInterval + 10*time.Millisecond)
 	if got, last := n.takes("k", rule, 1); got != 1 {
 		t.Errorf("still refused a lag after a check: %+v", last)
+	}
+}
+
+// What is announced are units that were booked now: not those of a batch that was sent again, or
+// of an outage, and not that a key is still used up.
+func TestOnlyNewUnitsAreAnnounced(t *testing.T) {
+	rule := smallWindow(5, 30*time.Second)
+	for name, c := range map[string]struct {
+		play func(s *sim, n *simNode)
+		want uint64
+	}{
+		"booked at once": {func(s *sim, n *simNode) { s.useUp(n, "k", rule) }, 1},
+		"asked again": {func(s *sim, n *simNode) {
+			s.useUp(n, "k", rule)
+			for range 12 {
+				s.run(time.Second)
+				n.takes("k", rule, 1)
+			}
+		}, 1},
+		"a reply is lost": {func(s *sim, n *simNode) {
+			n.wires[0] = wire{dropRep: true}
+			s.useUp(n, "k", rule)
+			n.wires[0] = wire{}
+			if s.run(time.Second); n.stats.resent.Load() == 0 || n.core.state.Mode != Synced {
+				t.Errorf("not sent again: %v", n.core.state)
+			}
+		}, 0},
+		"an outage": {func(s *sim, n *simNode) {
+			s.down = true
+			s.run(3 * time.Second)
+			s.useUp(n, "k", rule)
+			s.down = false
+			if s.run(10 * time.Second); n.core.state.Mode != Synced {
+				t.Errorf("not back: %v", n.core.state)
+			}
+		}, 0},
+	} {
+		s := newNoticeSim(t, 2, Options{Fallback: FullLimit}, rule)
+		n := s.nodes[0]
+		if c.play(s, n); n.stats.announced.Load() != c.want || n.counters[oracleKey{rule, "k"}].Unsynced() > 0 {
+			t.Errorf("%s: %d announced, want %d", name, n.stats.announced.Load(), c.want)
+		}
+	}
+}
+
+// What is handed back of a key that refuses is reported within a lag, although the key itself asks
+// less often. The lag of this rule is shorter than MaxLag.
+func TestRefusedKeyReportsInTime(t *testing.T) {
+	rule := smallWindow(5, 2*time.Second)
+	s := newNoticeSim(t, 2, Options{}, rule)
+	n := s.nodes[0]
+	s.useUp(n, "k", rule)
+	n.takes("k", rule, 1)
+	n.refund("k", rule, 2)
+	if s.run(550*time.Millisecond + 2*s.opt.SyncInterval); n.stats.returned.Load() != 1 {
+		t.Error("units that were handed back are not reported within a lag")
+	}
+}
+
+// A report that may wait for others leaves a tick later at most.
+func TestCompany(t *testing.T) {
+	rule := smallWindow(100, time.Minute)
+	s := newNoticeSim(t, 4, Options{}, rule)
+	n := s.nodes[0]
+	n.takes("k", rule, 90)
+	s.run(500 * time.Millisecond) // a lag is 1 s
+	n.takes("k", rule, 1)         // 4 nodes can hide as many as 10 are left
+	c := n.counters[oracleKey{rule, "k"}]
+	if s.run(20 * time.Millisecond); c.Unsynced() != 1 {
+		t.Errorf("%d units wait for company, want 1", c.Unsynced())
+	}
+	if s.run(s.opt.SyncInterval); c.Unsynced() != 0 {
+		t.Errorf("%d units still wait for company", c.Unsynced())
 	}
 }

@@ -6,7 +6,7 @@ import "slices"
 func table() []mutant {
 	return slices.Concat(
 		onceMutants, apartMutants, serverMutants, viewMutants, syncMutants, outageMutants, beatMutants, callMutants, pathMutants, leaseMutants, grantMutants, indexMutants, foldMutants, generationMutants, refundMutants, clockMutants, scriptMutants,
-		memberMutants,
+		memberMutants, noticeMutants, companyMutants, announceMutants,
 		misuseMutants, conflictMutants, clientMutants, permissionMutants, logMutants,
 		debtMutants,
 		fleetMutants, windowMutants, figureMutants,

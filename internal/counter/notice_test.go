@@ -151,7 +151,8 @@ func TestNoticeBinds(t *testing.T) {
 // nothing, and so does what arrives while nobody can say that there is room again.
 func TestNoticeIsNotHeard(t *testing.T) {
 	for name, prepare := range map[string]func(link *Link, c *Counter, n *Notice){
-		"an older generation": func(_ *Link, c *Counter, n *Notice) {
+		"an older generation": func(link *Link, c *Counter, n *Notice) {
+			link.Part(1).SetOffset(ahead, 20*ms) // else it would be older than the answer, too
 			c.Renew(noon, c.Rule(), Renewal{Gen: (noon + ahead) / 1000, At: noon, ServerNow: noon + ahead})
 			n.Now -= 10 * ms
 		},
@@ -225,14 +226,18 @@ func TestAnnouncement(t *testing.T) {
 		if n == nil || n.Limit != 10 || n.Now != noon+ahead+1000*ms || n.Until != n.Now+int64(res.RetryAfter) || res.RetryAfter < 5*time.Second {
 			t.Fatalf("%v: told %+v, and asked, %+v", r, n, res)
 		}
-		c.Hear(noon+1001*ms, notice(r, noon+1001*ms, 50)) // of a unit that fits at once: that is no news
-		c.Collect(noon+1001*ms, true)
 		k := NewAlone("k", r, link, noon)
 		k.allow(noon, 1, r)
 		k.Hear(noon+1000*ms, *n)
 		if again := k.report(t, noon+1000*ms, 10, tell).Notice; again != nil {
 			t.Errorf("%v: told again: %+v", r, again)
 		}
+	}
+	fast := funnelRule(t, 10, 10, 500*time.Millisecond) // one unit fits after 50 ms: half a tick
+	c := NewAlone("k", fast, hearing(t), noon)
+	c.allow(noon, 1, fast)
+	if n := c.report(t, noon, 10, func(a *Answer) { a.Announce = true }).Notice; n != nil {
+		t.Errorf("%v: told for a moment: %+v", fast, n)
 	}
 }
 
@@ -291,47 +296,6 @@ func TestRoomIsTold(t *testing.T) {
 	}
 }
 
-// A key that refuses asks late only while notices arrive, and only if Redis has said that it is
-// used up.
-func TestRefusedLag(t *testing.T) {
-	r := windowRule(t, 10, time.Minute, 10)
-	for name, c := range map[string]struct {
-		used    int64
-		prepare func(*Link, *Counter)
-		want    int64
-	}{
-		"used up":          {10, func(*Link, *Counter) {}, RefusedLag},
-		"deaf":             {10, func(l *Link, _ *Counter) { l.SetHearing(false) }, 500 * ms},
-		"another question": {10, func(_ *Link, c *Counter) { c.Touch(noon+2*ms, r) }, 500 * ms},
-		"a claim": {5, func(_ *Link, c *Counter) {
-			c.Reserve(noon+ms, 10, r, Terms{Claim: true})
-			if ok, _, _ := c.allow(noon+ms, 1, r); ok {
-				t.Error("what is claimed was taken")
-			}
-		}, 500 * ms},
-	} {
-		link := hearing(t)
-		k := NewAlone("k", r, link, noon)
-		k.allow(noon, 1, r)
-		k.report(t, noon, c.used, nil)
-		if c.used == 10 {
-			k.allow(noon+ms, 1, r)
-		}
-		c.prepare(link, k)
-		if got := k.Due() - noon; got != c.want {
-			t.Errorf("%s: asks after %v", name, time.Duration(got))
-		}
-	}
-	short := windowRule(t, 10, time.Second, 10)
-	k := NewAlone("k", short, hearing(t), noon)
-	k.allow(noon, 1, short)
-	k.report(t, noon, 10, nil)
-	k.allow(noon+ms, 1, short)
-	if got := k.Due() - noon; got != 550*ms {
-		t.Errorf("a window of a second: asks after %v", time.Duration(got))
-	}
-}
-
 // A notice ends the lease that could go on admitting, and is what the next refusals rest on.
 func TestNoticeRevokesLease(t *testing.T) {
 	for _, r := range []*limit.Rule{funnelRule(t, 1000, 1000, time.Minute), windowRule(t, 1000, time.Minute, 10)} {
@@ -339,7 +303,7 @@ func TestNoticeRevokesLease(t *testing.T) {
 		if _, _, v := e.Take(7, r, 1, noon+ms); v != Admitted {
 			t.Fatalf("%v: no lease", r)
 		}
-		c.Hear(noon+2*ms, notice(r, noon+2*ms, 1000*ms))
+		c.Hear(noon+2*ms, notice(r, noon+2*ms, 100*ms)) // less than a lag
 		if _, _, v := e.Take(7, r, 1, noon+3*ms); v != Unanswered {
 			t.Fatalf("%v: a lease decides after the notice", r)
 		}
@@ -347,7 +311,7 @@ func TestNoticeRevokesLease(t *testing.T) {
 		if _, src, v := e.Take(7, r, 1, noon+5*ms); v != Refused || src != limit.SourceNotice {
 			t.Errorf("%v: %v by %v", r, v, src)
 		}
-		if _, _, v := e.Take(7, r, 1, noon+1003*ms); v != Unanswered {
+		if _, _, v := e.Take(7, r, 1, noon+103*ms); v != Unanswered {
 			t.Errorf("%v: refused when the notice is over", r)
 		}
 	}
@@ -378,6 +342,11 @@ func TestFirstUnitAfterANotice(t *testing.T) {
 	link.Drain(func(_ *Counter, u bool) { urgent = urgent || u })
 	if !urgent || c.LingerUntil() != 0 {
 		t.Errorf("urgent: %v, waits until %d", urgent, c.LingerUntil())
+	}
+	c.report(t, noon+2000*ms, 994, nil)
+	c.allow(noon+4000*ms, 1, r)
+	if got := c.LingerUntil() - noon; got != 4100*ms {
+		t.Errorf("the next urgent unit waits until %v", time.Duration(got))
 	}
 }
 
@@ -438,51 +407,33 @@ func TestNoticesAreBounded(t *testing.T) {
 	}
 }
 
-// An urgent report waits for others as long as all nodes together can hide no more than is left.
-// While it does each unit is seen, and can only move it forward.
-func TestLinger(t *testing.T) {
-	r := windowRule(t, 100, time.Minute, 10)
-	link := hearing(t)
-	link.SetNodes(4)
-	e, c := grantedTo(t, r, link)
-	if out := c.answeredAgain(t, noon+1000*ms, 90); out.Urgent {
-		t.Fatal("urgent without a unit")
-	}
-	now := int64(noon + 3000*ms) // 10 left: a unit is urgent, and may wait: 4 · 1 ≤ 10
-	c.allow(now, 1, r)
-	until := c.LingerUntil()
-	if want := now + 2000*ms*100/400; until != min(want, now+100*ms) {
-		t.Fatalf("waits until %d, now is %d", until, now)
-	}
-	if _, _, v := e.Take(7, r, 1, now); v != Unanswered {
-		t.Error("a lease while the report waits")
-	}
-	link.Drain(func(*Counter, bool) {})
-	c.allow(now+2*ms, 1, r) // 4 · 2 ≤ 10, two units in 2 ms
-	if next := c.LingerUntil(); next >= until {
-		t.Errorf("the second unit does not move the report forward: %d, before %d", next, until)
-	}
-	moved := 0
-	link.Drain(func(_ *Counter, urgent bool) { moved++ })
-	if c.allow(now+3*ms, 1, r); c.LingerUntil() != 0 || moved == 0 { // 4 · 3 > 10
-		t.Errorf("still waits until %d", c.LingerUntil())
-	}
-	before := c.LingerUntil()
-	c.allow(now+4*ms, 1, r)
-	if c.LingerUntil() > before {
-		t.Error("a unit has moved the report back")
-	}
-	if _, ok := c.Collect(now+5*ms, true); !ok {
-		t.Error("nothing to report")
+// A notice refuses for no longer than units of the rule count, whatever it says.
+func TestNoticeEndsWithTheRule(t *testing.T) {
+	for _, r := range smallRules(t) {
+		link := hearing(t)
+		heard := NewAlone("k", r, link, noon)
+		forged := notice(r, noon, 1000*ms)
+		forged.Until = math.MaxInt64
+		heard.Hear(noon, forged)
+		link.Keep(heard.ID(), forged, noon)
+		for name, c := range map[string]*Counter{"heard": heard, "kept": NewAlone("k", r, link, noon)} {
+			if c.notice == nil || c.notice.until > noon+int64(arith.Of(r.Arith()).Horizon()) {
+				t.Errorf("%v: %s: %+v", r, name, c.notice)
+			}
+		}
 	}
 }
 
-// answeredAgain has c ask at now, and answers that so many units are used.
-func (c *Counter) answeredAgain(t *testing.T, now, used int64) Outcome {
-	t.Helper()
-	c.Refresh()
-	if _, ok := c.Collect(now, false); !ok {
-		t.Fatal("asks nothing")
+// Units that are booked ahead of time refuse nobody elsewhere: the others ask.
+func TestBookedAheadRefusesNobody(t *testing.T) {
+	r := funnelRule(t, 10, 10, time.Minute)
+	c := NewAlone("k", r, hearing(t), noon)
+	c.allow(noon, 10, r)
+	if _, booked, _ := c.Reserve(noon, 1, r, Terms{MaxDelay: int64(time.Minute)}); booked == nil {
+		t.Fatal("not booked")
 	}
-	return c.answered(now, used, nil)
+	n := c.report(t, noon+ms, 11, func(a *Answer) { a.Announce = true }).Notice
+	if n == nil || n.Until != 0 {
+		t.Errorf("told %+v", n)
+	}
 }

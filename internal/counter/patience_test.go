@@ -1,0 +1,73 @@
+package counter
+
+import (
+	"testing"
+	"time"
+)
+
+// A key that refuses asks late only while notices arrive, and only if Redis has said that it is
+// used up.
+func TestRefusedLag(t *testing.T) {
+	r := windowRule(t, 10, time.Minute, 10)
+	for name, c := range map[string]struct {
+		used    int64
+		prepare func(*Link, *Counter)
+		want    int64
+	}{
+		"used up":          {10, func(*Link, *Counter) {}, RefusedLag},
+		"deaf":             {10, func(l *Link, _ *Counter) { l.SetHearing(false) }, 500 * ms},
+		"another question": {10, func(_ *Link, c *Counter) { c.Touch(noon+2*ms, r) }, 500 * ms},
+		"a claim": {5, func(_ *Link, c *Counter) {
+			c.Reserve(noon+ms, 10, r, Terms{Claim: true})
+			if ok, _, _ := c.allow(noon+ms, 1, r); ok {
+				t.Error("what is claimed was taken")
+			}
+		}, 500 * ms},
+	} {
+		link := hearing(t)
+		k := NewAlone("k", r, link, noon)
+		k.allow(noon, 1, r)
+		k.report(t, noon, c.used, nil)
+		if c.used == 10 {
+			k.allow(noon+ms, 1, r)
+		}
+		c.prepare(link, k)
+		if got := k.Due() - noon; got != c.want {
+			t.Errorf("%s: asks after %v", name, time.Duration(got))
+		}
+	}
+	short := windowRule(t, 10, time.Second, 10)
+	k := NewAlone("k", short, hearing(t), noon)
+	k.allow(noon, 1, short)
+	k.report(t, noon, 10, nil)
+	k.allow(noon+ms, 1, short)
+	if got := k.Due() - noon; got != 550*ms {
+		t.Errorf("a window of a second: asks after %v", time.Duration(got))
+	}
+	busy := NewAlone("k", r, hearing(t), noon)
+	busy.allow(noon, 1, r)
+	busy.Collect(noon, true)
+	busy.allow(noon, 1, r) // while the report is under way
+	busy.answered(noon, 10, nil)
+	busy.allow(noon+ms, 1, r)
+	if got := busy.Due() - noon; got != 500*ms {
+		t.Errorf("with a unit that is not reported: asks after %v", time.Duration(got))
+	}
+}
+
+// A lease that refuses for long, because it would be told that there is room, ends when nobody
+// can tell that any more.
+func TestDeafLeasesEnd(t *testing.T) {
+	r := windowRule(t, 10, time.Minute, 10)
+	link := hearing(t)
+	e, c := grantedTo(t, r, link)
+	c.answeredAgain(t, noon+ms, 10)
+	c.allow(noon+2*ms, 1, r)
+	if _, _, v := e.Take(7, r, 1, noon+2000*ms); v != Refused {
+		t.Fatalf("%v while notices arrive", v)
+	}
+	link.SetHearing(false)
+	if _, _, v := e.Take(7, r, 1, noon+2000*ms); v != Unanswered {
+		t.Errorf("%v when they do not any more", v)
+	}
+}
