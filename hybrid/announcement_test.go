@@ -193,3 +193,31 @@ func TestNothingIsHeardInAnOutage(t *testing.T) {
 		t.Errorf("%d kept, want 1", kept)
 	}
 }
+
+// What is kept for new counters goes when it is over, and a minute after it was said at the
+// earliest. So do counters that were dropped.
+func TestKeptNoticesEnd(t *testing.T) {
+	c, n := announcing(t, 2)
+	notices := []redisstore.Notice{c.used("a", 10), c.used("b", 0), c.used("c", 100)}
+	n.s.run(time.Second)
+	c.step(n.pace(), n.time(), evHeard{messages: []message{{node: "other", notices: notices}}})
+	n.s.run(50 * time.Second)
+	if kept := c.link.Kept(); kept != 3 {
+		t.Errorf("%d kept, want 3", kept)
+	}
+	n.s.run(20 * time.Second)
+	if kept := c.link.Kept(); kept != 1 {
+		t.Errorf("%d kept after a minute, want 1", kept)
+	}
+	rule := smallFunnel(10, 2*time.Second)
+	for i := range 3300 {
+		if i == 1100 {
+			n.s.run(3 * time.Second)
+			n.forgetIdle()
+		}
+		n.take(fmt.Sprint("key", i), rule, 1)
+	}
+	if n.s.run(3 * time.Second); len(c.notices.byID) != 2200 {
+		t.Errorf("%d counters can be spoken of, want 2200", len(c.notices.byID))
+	}
+}

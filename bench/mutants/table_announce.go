@@ -67,6 +67,22 @@ var announceMutants = []mutant{
 		by:     hybrid("TestNoticeBeforeTheCounter"),
 	},
 	{
+		name:   "kept-for-ever",
+		breaks: "What was heard is kept when it is over.",
+		file:   "hybrid/hearing.go",
+		old:    `if c.link.Kept() > 0 {`,
+		new:    `if c.link.Kept() < 0 {`,
+		by:     hybrid("TestKeptNoticesEnd"),
+	},
+	{
+		name:   "dropped-and-spoken-of",
+		breaks: "Counters that were dropped stay in memory because notices could be about them.",
+		file:   "hybrid/hearing.go",
+		old:    `if len(h.byID) > 2*h.kept+1024 {`,
+		new:    `if len(h.byID) > 1<<40 {`,
+		by:     hybrid("TestKeptNoticesEnd"),
+	},
+	{
 		name:   "each-tells-as-if-alone",
 		breaks: "A node counts the messages that it tells, and not those of others.",
 		file:   "hybrid/hearing.go",

@@ -282,7 +282,7 @@ func TestRoomIsTold(t *testing.T) {
 		if due := full.Due(); due != noon+RefusedLag {
 			t.Errorf("%v: asks after %v", r, time.Duration(due-noon))
 		}
-		if !full.Hear(noon+1000*ms, *n) || full.Due() > noon+1000*ms {
+		if !full.Hear(noon+100*ms, *n) || full.Due() > noon+100*ms { // sooner than after a lag
 			t.Errorf("%v: asks after %v", r, time.Duration(full.Due()-noon))
 		}
 		bound := NewAlone("k", r, link, noon)
@@ -435,5 +435,24 @@ func TestBookedAheadRefusesNobody(t *testing.T) {
 	n := c.report(t, noon+ms, 11, func(a *Answer) { a.Announce = true }).Notice
 	if n == nil || n.Until != 0 {
 		t.Errorf("told %+v", n)
+	}
+}
+
+// Who makes room himself does not obey any longer what was heard before.
+func TestOwnRoomEndsNotice(t *testing.T) {
+	for _, r := range smallRules(t) {
+		for name, room := range map[string]func(c *Counter){
+			"a refund": func(c *Counter) { c.Refund(noon+2*ms, 1, r) },
+			"a reset": func(c *Counter) {
+				c.Renew(noon+2*ms, r, Renewal{Gen: (noon + ahead) / 1000, At: noon + 2*ms, ServerNow: noon + ahead + 2*ms})
+			},
+		} {
+			c := NewAlone("k", r, hearing(t), noon)
+			c.allow(noon, 1, r)
+			c.Hear(noon+ms, notice(r, noon+ms, 1000*ms))
+			if room(c); c.notice != nil {
+				t.Errorf("%v: %s: still obeys %+v", r, name, *c.notice)
+			}
+		}
 	}
 }
