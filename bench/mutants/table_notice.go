@@ -222,8 +222,8 @@ var noticeMutants = []mutant{
 		name:   "in-a-hurry-for-ever",
 		breaks: "Once a key was refused by a notice its reports never wait for others.",
 		file:   "internal/counter/sync.go",
-		old:    `voided | outdated | hurried)`,
-		new:    `voided | outdated)`,
+		old:    `voided | outdated | hurried | denied)`,
+		new:    `voided | outdated | denied)`,
 		by:     counters("TestFirstUnitAfterANotice"),
 	},
 	{
@@ -385,6 +385,14 @@ var noticeMutants = []mutant{
 		old:    `if c.is(denied) && c.born`,
 		new:    `if c.born`,
 		by:     counters("TestRefusedLag"),
+	},
+	{
+		name:   "patient-although-there-is-room",
+		breaks: "A lease that is granted when Redis has answered that there is room again is not reported for 5 s.",
+		file:   "internal/counter/sync.go",
+		old:    `voided | outdated | hurried | denied)`,
+		new:    `voided | outdated | hurried)`,
+		by:     counters("TestRoomEndsPatience"),
 	},
 	{
 		name:   "patient-for-a-short-window",

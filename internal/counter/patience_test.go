@@ -3,6 +3,8 @@ package counter
 import (
 	"testing"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // A key that refuses asks late only while notices arrive, and only if Redis has said that it is
@@ -69,5 +71,24 @@ func TestDeafLeasesEnd(t *testing.T) {
 	link.SetHearing(false)
 	if _, _, v := e.Take(7, r, 1, noon+2000*ms); v != Unanswered {
 		t.Errorf("%v when they do not any more", v)
+	}
+}
+
+// Redis has answered that there is room again: what a lease admits from then on is reported within
+// a lag, although the latest check was refused.
+func TestRoomEndsPatience(t *testing.T) {
+	for _, r := range []*limit.Rule{funnelRule(t, 1000, 1000, time.Minute), windowRule(t, 1000, time.Minute, 10)} {
+		e, c := grantedTo(t, r, hearing(t))
+		c.answeredAgain(t, noon+ms, 1000)
+		c.allow(noon+2*ms, 1, r)
+		c.Refresh()
+		c.Collect(noon+100*ms, false)
+		c.answered(noon+100*ms, 10, func(a *Answer) { a.Gen = (noon+ahead)/1000 + 50_000 }) // reset by a node that is not heard
+		if _, _, v := e.Take(7, r, 1, noon+101*ms); v != Admitted {
+			t.Fatalf("%v: no lease", r)
+		}
+		if got := c.Due() - noon; got != 600*ms {
+			t.Errorf("%v: reports after %v", r, time.Duration(got))
+		}
 	}
 }

@@ -157,7 +157,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	if c.since != 0 { // what is left was admitted after the flight was collected
 		c.since = max(c.since, a.At-a.Slack)
 	}
-	c.unmark(inFlight | quarantined | voided | outdated | hurried)
+	c.unmark(inFlight | quarantined | voided | outdated | hurried | denied)
 	if a.Raised && !void {
 		c.unmark(raising)
 	}
