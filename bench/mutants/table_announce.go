@@ -35,14 +35,6 @@ var announceMutants = []mutant{
 		by:     hybrid("TestOnlyNewUnitsAreAnnounced"),
 	},
 	{
-		name:   "backlogs-are-told",
-		breaks: "After an outage all that was used up in it is told at once.",
-		file:   "hybrid/settle.go",
-		old:    `r.Fate == redisstore.FateApplied && !s.missed`,
-		new:    `r.Fate == redisstore.FateApplied`,
-		by:     hybrid("TestOnlyNewUnitsAreAnnounced"),
-	},
-	{
 		name:   "questions-are-told",
 		breaks: "Who only asks whether a key is used up tells all others that it is.",
 		file:   "hybrid/settle.go",
