@@ -7,10 +7,10 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
 
-// This file is how the core tells notices.
+// This file is how the core publishes notices.
 
 // settled notes what has come of an answer whose exchange began at sent: a counter that others may
-// speak of, or what they are to be told. A notice may overtake the first answer, which comes by
+// speak of, or what they are to hear. A notice may overtake the first answer, which comes by
 // another connection.
 func (c *core) settled(ctr *counter.Counter, o counter.Outcome, sent int64) {
 	if !c.cfg.notices || !o.First && o.Notice == nil && !o.Forget {
@@ -34,7 +34,7 @@ func (c *core) settled(ctr *counter.Counter, o counter.Outcome, sent int64) {
 	}
 }
 
-// announce has a notice told. If too many wait, those that end soonest are dropped.
+// announce has a notice published. If too many wait, those that end soonest are dropped.
 func (c *core) announce(n redisstore.Notice) {
 	h := &c.notices
 	if !c.cfg.notices || h.channel == "" || h.muted != nil {
@@ -42,7 +42,7 @@ func (c *core) announce(n redisstore.Notice) {
 	}
 	if n.Until == 0 {
 		h.room = true
-	} else if c.now < h.mayTellAt() {
+	} else if c.now < h.mayPublishAt() {
 		c.stats.keptBack.Add(1)
 	}
 	h.announced[counter.NoticeID(n.ID)] = n
@@ -61,12 +61,12 @@ func (c *core) spend() {
 	c.notices.spent = max(c.notices.spent, c.now) + c.members.count*int64(time.Second)/maxDeliveries
 }
 
-// tell publishes what is to be told, in the pipeline that leaves anyway or by itself. All nodes
+// publish sends what was announced, in the pipeline that leaves anyway or by itself. All nodes
 // hear all messages, and wait when there are too many, each for a random time, so that they do
 // not go on at the same instant.
-func (c *core) tell() {
+func (c *core) publish() {
 	h := &c.notices
-	if len(h.announced) == 0 || h.telling != 0 {
+	if len(h.announced) == 0 || h.publishing != 0 {
 		return
 	}
 	if h.channel == "" || h.muted != nil || !c.shards[0].healthy() {
@@ -74,7 +74,7 @@ func (c *core) tell() {
 		h.room = false
 		return
 	}
-	if c.now < h.mayTellAt() && !h.room {
+	if c.now < h.mayPublishAt() && !h.room {
 		return
 	}
 	list := h.inOrder()
@@ -87,28 +87,28 @@ func (c *core) tell() {
 	was := max(h.spent, c.now)
 	c.spend()
 	if h.spent-c.now > int64(time.Second) {
-		h.tellAt = h.spent - int64(time.Second) + c.jitter(min(c.members.count*(h.spent-was), maxSpread), 0, 1)
+		h.publishAt = h.spent - int64(time.Second) + c.jitter(min(c.members.count*(h.spent-was), maxSpread), 0, 1)
 	}
 	if c.cfg.single {
 		for i, e := range c.out {
 			if s, ok := e.(efSend); ok {
-				s.channel, s.tell, h.telling = h.channel, list, s.id
+				s.channel, s.notices, h.publishing = h.channel, list, s.id
 				c.out[i] = s
 				return
 			}
 		}
 	}
-	h.telling = c.newID()
-	c.emit(efTell{id: h.telling, channel: h.channel, node: c.node, notices: list})
+	h.publishing = c.newID()
+	c.emit(efPublish{id: h.publishing, channel: h.channel, node: c.node, notices: list})
 }
 
-// onTold handles the end of a call that has told something. What was lost is not told again.
-func (c *core) onTold(id uint64, err error) {
+// onPublished handles the end of a call that has published something. What was lost is not published again.
+func (c *core) onPublished(id uint64, err error) {
 	h := &c.notices
-	if h.telling != id {
+	if h.publishing != id {
 		return
 	}
-	h.telling = 0
+	h.publishing = 0
 	if class, _ := redisstore.Classify(err); err != nil && class == redisstore.ClassMisconfigured {
 		h.muted = err // until a heartbeat says otherwise
 	}

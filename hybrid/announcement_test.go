@@ -37,11 +37,11 @@ func (c *core) used(key string, seconds int64) redisstore.Notice {
 func told(effects []effect) (id uint64, list []redisstore.Notice) {
 	for _, e := range effects {
 		switch e := e.(type) {
-		case efTell:
+		case efPublish:
 			return e.id, e.notices
 		case efSend:
-			if len(e.tell) > 0 {
-				return e.id, e.tell
+			if len(e.notices) > 0 {
+				return e.id, e.notices
 			}
 		}
 	}
@@ -66,7 +66,7 @@ func TestOrderOfAnnouncements(t *testing.T) {
 	if _, list = told(c.step(n.pace(), n.time(), evTick{})); list != nil {
 		t.Errorf("told while a message is under way: %+v", list)
 	}
-	if _, list = told(c.step(n.pace(), n.time(), evTold{id: id})); len(list) != 2 {
+	if _, list = told(c.step(n.pace(), n.time(), evPublished{id: id})); len(list) != 2 {
 		t.Errorf("then told %+v", list)
 	}
 }
@@ -81,7 +81,7 @@ func TestBudgetOfAnnouncements(t *testing.T) {
 		c.announce(c.used(key, seconds))
 		if id, list := told(c.step(now, now, evTick{})); list != nil {
 			sent++
-			c.step(now, now, evTold{id: id})
+			c.step(now, now, evPublished{id: id})
 		}
 	}
 	for i := range 1000 {
@@ -130,7 +130,7 @@ func TestMutedAnnouncements(t *testing.T) {
 	denied := noPermission{}
 	c.announce(c.used("a", 10))
 	id, _ := told(c.step(n.pace(), n.time(), evTick{}))
-	c.step(n.pace(), n.time(), evTold{id: id, err: denied})
+	c.step(n.pace(), n.time(), evPublished{id: id, err: denied})
 	if c.announce(c.used("b", 10)); len(c.notices.announced) != 0 {
 		t.Error("announced although it cannot be told")
 	}

@@ -71,7 +71,7 @@ type callKind uint8
 const (
 	callPipeline callKind = iota
 	callBeat
-	callTell
+	callPublish
 )
 
 // result is the event of a call that has ended.
@@ -84,7 +84,7 @@ type result struct {
 type request struct {
 	all      bool
 	withdraw bool
-	room     *redisstore.Notice // only tell this
+	room     *redisstore.Notice // only publish this
 	done     chan error         // gets the answer, and identifies the request; it has room for one
 }
 
@@ -166,8 +166,8 @@ func (d *driver) step(ev event) {
 			d.send(e)
 		case efBeat:
 			d.beat(e)
-		case efTell:
-			d.tell(e)
+		case efPublish:
+			d.announce(e)
 		case efListen:
 			d.listen(e)
 		case efName:
@@ -261,12 +261,12 @@ func (d *driver) work(job func()) error {
 // send starts a pipeline.
 func (d *driver) send(e efSend) {
 	var m *redisstore.Message
-	if len(e.tell) > 0 {
-		m = d.message(e.channel, d.core.node, e.tell)
+	if len(e.notices) > 0 {
+		m = d.message(e.channel, d.core.node, e.notices)
 	}
 	d.start(e.id, callPipeline, d.timeout, func() event {
 		out, err := d.store.Exec(context.Background(), e.batches, m)
-		return evReplies{id: e.id, recv: d.now(), outcomes: out, tellErr: err}
+		return evReplies{id: e.id, recv: d.now(), outcomes: out, publishErr: err}
 	})
 }
 
@@ -292,15 +292,15 @@ func (d *driver) beat(e efBeat) {
 	})
 }
 
-// message returns what is published to tell notices.
+// message returns what is published of notices.
 func (d *driver) message(channel, node string, list []redisstore.Notice) *redisstore.Message {
 	return &redisstore.Message{Channel: d.store.Keyspace().NoticeChannel(channel), Payload: redisstore.AppendNotices(nil, node, list)}
 }
 
-// tell publishes notices by themselves.
-func (d *driver) tell(e efTell) {
-	d.start(e.id, callTell, d.timeout, func() event {
-		return evTold{e.id, d.store.Publish(context.Background(), *d.message(e.channel, e.node, e.notices))}
+// publish publishes notices by themselves.
+func (d *driver) announce(e efPublish) {
+	d.start(e.id, callPublish, d.timeout, func() event {
+		return evPublished{e.id, d.store.Publish(context.Background(), *d.message(e.channel, e.node, e.notices))}
 	})
 }
 
@@ -342,7 +342,7 @@ func (d *driver) hear() event {
 	return ev
 }
 
-// announceRoom tells the other nodes that a caller has made room for a key.
+// announceRoom says to the other nodes that a caller has made room for a key.
 func (d *driver) announceRoom(n redisstore.Notice) {
 	if d.ears == nil {
 		return

@@ -6,10 +6,10 @@ import "github.com/hybridlimit/hybridlimit/internal/redisstore"
 type (
 	evTick    struct{} // time has passed, or checks have handed over counters
 	evReplies struct { // a pipeline has ended
-		id       uint64
-		recv     int64 // when, on the counter clock
-		outcomes []redisstore.Outcome
-		tellErr  error // why its notices were not told
+		id         uint64
+		recv       int64 // when, on the counter clock
+		outcomes   []redisstore.Outcome
+		publishErr error // why its notices were not published
 	}
 	evTimeout struct{ id uint64 } // a pipeline or a heartbeat has overrun its deadline
 	evFreed   struct{ id uint64 } // a pipeline that had overrun its deadline has returned
@@ -20,7 +20,7 @@ type (
 		beat  redisstore.Beat
 		err   error
 	}
-	evTold struct { // a call that tells notices has ended
+	evPublished struct { // a call that publishes notices has ended
 		id  uint64
 		err error
 	}
@@ -47,9 +47,9 @@ type (
 		id      uint64
 		batches []*redisstore.Batch
 		channel string              // id of the channel for
-		tell    []redisstore.Notice // notices that travel with them
+		notices []redisstore.Notice // that travel with them
 	}
-	efTell struct { // tell notices
+	efPublish struct { // publish notices
 		id            uint64
 		channel, node string
 		notices       []redisstore.Notice

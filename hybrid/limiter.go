@@ -128,7 +128,7 @@ func (l *Limiter) Stats() Stats {
 	s.RolledBackKeys, s.Quarantined = c.rolledBack.Load(), c.quarantined.Load()
 	s.Renames, s.Mismatches, s.Behind = c.renames.Load(), c.mismatches.Load(), time.Duration(c.behind.Load())
 	s.BadReplies, s.StateChanges = c.badReplies.Load(), c.stateChanges.Load()
-	s.NoticesTold, s.NoticesHeard, s.NoticesLate = c.announced.Load(), c.heard.Load(), c.keptBack.Load()
+	s.NoticesSent, s.NoticesHeard, s.NoticesLate = c.announced.Load(), c.heard.Load(), c.keptBack.Load()
 	s.NoticesMissed = c.missed.Load()
 	s.HookPanics, s.Overshoot = c.hookPanics.Load(), c.overshoot.Load()
 	return s

@@ -264,8 +264,8 @@ func TestNoticeOfADryRun(t *testing.T) {
 				t.Errorf("%v, dry run: %+v", rule, res)
 			}
 		}
-		if s := a.Stats(); s.NoticesTold != 0 {
-			t.Errorf("%d notices told", s.NoticesTold)
+		if s := a.Stats(); s.NoticesSent != 0 {
+			t.Errorf("%d notices told", s.NoticesSent)
 		}
 	})
 }
@@ -369,7 +369,7 @@ func TestNoNotices(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		for _, n := range nodes {
-			if s, st := n.State(), n.Stats(); s.Deaf != "" || s.Mode != hybrid.Synced || st.NoticesTold+st.NoticesHeard+st.NoticesLate != 0 {
+			if s, st := n.State(), n.Stats(); s.Deaf != "" || s.Mode != hybrid.Synced || st.NoticesSent+st.NoticesHeard+st.NoticesLate != 0 {
 				t.Errorf("%+v, %+v", s, st)
 			}
 		}

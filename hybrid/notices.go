@@ -12,7 +12,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// A node that learns from Redis that its report has used up a key tells all others at once, on a
+// A node that learns from Redis that its report has used up a key says so to all others at once, on a
 // channel. A notice is a hint: it refuses until the key has room again or Redis has answered, and
 // nothing else leans on it.
 
@@ -20,7 +20,7 @@ const (
 	// maxDeliveries bounds the messages that Redis delivers: so many a second to all nodes
 	// together. A delivery takes it about 5 µs of processor time.
 	maxDeliveries = 20_000
-	// maxAnnounced bounds the notices that wait to be told. When there are so many a quarter is
+	// maxAnnounced bounds the notices that wait to be published. When there are so many a quarter is
 	// dropped.
 	maxAnnounced = 4_000
 	// echoesMissed is after how many heartbeats in a row whose echo was not heard the
@@ -30,7 +30,7 @@ const (
 	deafAfter = 3
 )
 
-// notices is what a node has to tell the others, and whether it hears them.
+// notices is what a node has to say to the others, and whether it hears them.
 type notices struct {
 	channel   string // id of the channel; empty: not known
 	confirmed bool   // the subscription is
@@ -41,11 +41,11 @@ type notices struct {
 	err       error  // why it is not; nil: not known
 	muted     error  // why nothing can be published; nil: it can
 
-	announced map[counter.NoticeID]redisstore.Notice // to be told
-	room      bool                                   // some of them say that there is room: these do not wait
-	telling   uint64                                 // id of the call that tells; 0: none
-	tellAt    int64                                  // nothing is told before, unless there is room
-	spent     int64                                  // until when the messages heard and sent use up what Redis may deliver, on the timer clock
+	announced  map[counter.NoticeID]redisstore.Notice // to be published
+	room       bool                                   // some of them say that there is room: these do not wait
+	publishing uint64                                 // id of the call that publishes; 0: none
+	publishAt  int64                                  // nothing is published before, unless there is room
+	spent      int64                                  // until when the messages heard and sent use up what Redis may deliver, on the timer clock
 
 	byID map[uint64]*counter.Counter // by the first bytes of the ID; all that Redis has answered for
 	kept int                         // how many of them were alive at the last look
@@ -58,7 +58,7 @@ func noticeIDs(keys redisstore.Keyspace) func(shard int, rule *limit.Rule, key s
 	}
 }
 
-// message is what a node has told.
+// message is what a node has published at once.
 type message struct {
 	node    string
 	notices []redisstore.Notice
@@ -78,7 +78,7 @@ func (h *notices) beatsWith() uint64 {
 	return h.echo
 }
 
-// inOrder returns what is to be told: first that there is room, then the longest waits.
+// inOrder returns what is to be published: first that there is room, then the longest waits.
 func (h *notices) inOrder() []redisstore.Notice {
 	return slices.SortedFunc(maps.Values(h.announced), func(a, b redisstore.Notice) int {
 		if (a.Until == 0) != (b.Until == 0) {
@@ -88,8 +88,8 @@ func (h *notices) inOrder() []redisstore.Notice {
 	})
 }
 
-// mayTellAt returns when the deliveries of the last second are few enough for another message.
-func (h *notices) mayTellAt() int64 { return max(h.spent-int64(time.Second), h.tellAt) }
+// mayPublishAt returns when the deliveries of the last second are few enough for another message.
+func (h *notices) mayPublishAt() int64 { return max(h.spent-int64(time.Second), h.publishAt) }
 
 // idPrefix returns the part of an ID by which counters are looked up. Counters that share it are
 // rare, and lose no more than notices.

@@ -82,7 +82,7 @@ type Options struct {
 	// at most 1,000.
 	MaxBatch int
 	// NoNotices switches notices off. Otherwise a node that learns from Redis that a key is used
-	// up tells all others at once, on a channel (Pub/Sub) that each subscribes to with a
+	// up publishes that at once, on a channel (Pub/Sub) that each subscribes to with a
 	// connection of its own. Without notices a node learns it only with its own next report or
 	// question, after it has admitted a unit that is too many. Set it the same everywhere.
 	NoNotices bool

@@ -61,7 +61,7 @@ func noticesWithinTheBudget(t *testing.T, fleet int64) {
 		return n
 	}
 	beats := func(s hybrid.Stats) uint64 { return s.Heartbeats } // each publishes an echo, to one node
-	told := func(s hybrid.Stats) uint64 { return s.NoticesTold }
+	told := func(s hybrid.Stats) uint64 { return s.NoticesSent }
 	for _, l := range nodes {
 		eventually(t, patience, "it knows of all", func() bool { return l.State().Nodes == int(fleet) })
 	}

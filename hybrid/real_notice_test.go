@@ -180,7 +180,7 @@ func TestRealSmallLimitUnderLoad(t *testing.T) {
 	eventually(t, patience, "all have heard", func() bool {
 		heard := 0
 		for _, l := range nodes {
-			if l.Stats().NoticesHeard > 0 || l.Stats().NoticesTold > 0 {
+			if l.Stats().NoticesHeard > 0 || l.Stats().NoticesSent > 0 {
 				heard++
 			}
 		}

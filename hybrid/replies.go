@@ -10,7 +10,7 @@ import (
 // onReplies handles the end of a pipeline. Its batches succeed or fail each by itself.
 func (c *core) onReplies(ev evReplies) {
 	p := c.pipes[ev.id]
-	c.onTold(ev.id, ev.tellErr)
+	c.onPublished(ev.id, ev.publishErr)
 	if p == nil {
 		return // it timed out before, and its flights are being sent again
 	}
@@ -87,7 +87,7 @@ func (c *core) onTimeout(id uint64) {
 		return
 	}
 	p := c.pipes[id]
-	c.onTold(id, nil)
+	c.onPublished(id, nil)
 	if p == nil {
 		return
 	}

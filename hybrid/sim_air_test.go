@@ -235,8 +235,8 @@ func (n *simNode) hear(m message, echo uint64) {
 	})
 }
 
-// tell publishes notices in a call of their own.
-func (n *simNode) tell(e efTell) {
+// publish publishes notices in a call of their own.
+func (n *simNode) tell(e efPublish) {
 	var err error
 	p := &part{
 		server: n.s.servers[0], steps: 1,
@@ -248,7 +248,7 @@ func (n *simNode) tell(e efTell) {
 		accept: func(int) {},
 		fail:   func(_ int, failed error) { err = failed },
 	}
-	n.call(e.id, false, []*part{p}, func(bool) event { return evTold{e.id, err} })
+	n.call(e.id, false, []*part{p}, func(bool) event { return evPublished{e.id, err} })
 }
 
 // keyOf returns the key that a notice is about.

@@ -156,7 +156,7 @@ func (n *simNode) step(ev event) {
 			n.sendBatches(e)
 		case efBeat:
 			n.sendBeat(e)
-		case efTell:
+		case efPublish:
 			n.tell(e)
 		case efListen:
 			n.listen(e)
@@ -205,7 +205,7 @@ func (n *simNode) sendBatches(e efSend) {
 		byServer[k] = append(byServer[k], i)
 	}
 	var parts []*part
-	var tellErr error
+	var publishErr error
 	for k, list := range byServer {
 		if len(list) == 0 {
 			continue
@@ -217,8 +217,8 @@ func (n *simNode) sendBatches(e efSend) {
 			server: v, steps: len(list),
 			run: func(i int) {
 				out := v.exec(n, e.batches[list[i]])
-				if i == len(list)-1 && len(e.tell) > 0 {
-					tellErr = n.s.air.publish(n, e.channel, message{n.core.node, e.tell}, 0)
+				if i == len(list)-1 && len(e.notices) > 0 {
+					publishErr = n.s.air.publish(n, e.channel, message{n.core.node, e.notices}, 0)
 				}
 				if !v.copies {
 					got[i], at[i] = out, n.s.now
@@ -245,7 +245,7 @@ func (n *simNode) sendBatches(e efSend) {
 			}
 		}
 		n.s.note(n.id, "replies", int64(e.id), int64(len(out)))
-		return evReplies{id: e.id, recv: n.time(), outcomes: out, tellErr: tellErr}
+		return evReplies{id: e.id, recv: n.time(), outcomes: out, publishErr: publishErr}
 	})
 }
 

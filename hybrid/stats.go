@@ -80,9 +80,9 @@ type Stats struct {
 	// this library) the latest heartbeat has found on the same Redis with the same prefix.
 	// Processes with another layout share no limit with this one.
 	Mismatches int64
-	// Notices that keys are used up, or have room again: told to the other nodes, heard from them,
-	// and told late because Redis delivers no more than 20,000 messages a second.
-	NoticesTold, NoticesHeard, NoticesLate uint64
+	// Notices that keys are used up, or have room again: published, heard from other nodes, and
+	// published late because Redis delivers no more than 20,000 messages a second.
+	NoticesSent, NoticesHeard, NoticesLate uint64
 	// NoticesMissed is how many messages with notices were dropped because they came faster than
 	// this node can handle them.
 	NoticesMissed uint64

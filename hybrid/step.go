@@ -54,8 +54,8 @@ func (c *core) step(now, localNow int64, ev event) []effect {
 		}
 	case evBeat:
 		c.onBeat(ev)
-	case evTold:
-		c.onTold(ev.id, ev.err)
+	case evPublished:
+		c.onPublished(ev.id, ev.err)
 	case evHeard:
 		c.onHeard(ev)
 	case evRoom:
@@ -73,7 +73,7 @@ func (c *core) step(now, localNow int64, ev event) []effect {
 		c.applyWithoutShard()
 	}
 	c.pump()
-	c.tell()
+	c.publish()
 	c.checkFlushes()
 	return c.out
 }
@@ -106,8 +106,8 @@ func (c *core) wakeAt() (at int64, sleep bool) {
 	if c.beats.current == nil {
 		sooner(c.beats.next)
 	}
-	if h := &c.notices; len(h.announced) > 0 && h.telling == 0 {
-		sooner(max(h.mayTellAt(), 1))
+	if h := &c.notices; len(h.announced) > 0 && h.publishing == 0 {
+		sooner(max(h.mayPublishAt(), 1))
 	}
 	sooner(c.broken.next())
 	sooner(c.reseedAt)

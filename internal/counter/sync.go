@@ -64,7 +64,7 @@ type Outcome struct {
 	Overshoot int64 // units by which the authority's total is above the limit
 
 	First  bool    // it was the first answer
-	Notice *Notice // to be told to the other nodes; nil: nothing
+	Notice *Notice // what the other nodes are to hear; nil: nothing
 	Forget bool    // a notice of the key has ended before its time: see [Link.Forget]
 
 }
@@ -258,7 +258,7 @@ func (c *Counter) settleLocked(now int64, a Answer, floor bool) algorithm.Settle
 }
 
 // announceLocked ends the notice that an answer makes void, and returns what the other nodes are
-// to be told of the answer: that there is no room for one more unit, or that they must ask because
+// to hear of the answer: that there is no room for one more unit, or that they must ask because
 // there is room again after units were handed back (wasFull: there was none before), or because
 // units are booked ahead of time, which is no use by now. It returns nil if there is nothing new.
 // A dry run refuses nobody.

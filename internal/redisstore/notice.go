@@ -65,7 +65,7 @@ var ErrNoticeVersion = errors.New("remote: notices of an unknown version")
 // wrapped.
 var ErrBadNotices = errors.New("remote: not a message of notices")
 
-// AppendNotices appends the message by which a node tells notices, at most the first
+// AppendNotices appends the message by which a node publishes notices, at most the first
 // [MaxNotices]. Numbers out of range are set to the nearest that is in it.
 func AppendNotices(b []byte, node string, list []Notice) []byte {
 	node, list = node[:min(len(node), MaxNodeBytes)], list[:min(len(list), MaxNotices)]

@@ -224,11 +224,11 @@ func (s *Store) Keyspace() Keyspace { return s.srv.keys }
 // Exec sends batches in one pipeline and returns an outcome for each, in their
 // order. They fail or succeed independently. The message, if there is one, is published
 // by the same pipeline, before the batches are applied. The error is that of publishing.
-func (s *Store) Exec(ctx context.Context, batches []*Batch, tell *Message) (out []Outcome, published error) {
+func (s *Store) Exec(ctx context.Context, batches []*Batch, m *Message) (out []Outcome, published error) {
 	out = make([]Outcome, len(batches))
 	calls := make([]*call, 0, len(batches)+1)
-	if tell != nil {
-		calls = append(calls, tell.call())
+	if m != nil {
+		calls = append(calls, m.call())
 	}
 	from := make([]int, 0, len(batches)) // the i-th call with a batch is that of batches[from[i]]
 	for i, b := range batches {
@@ -240,7 +240,7 @@ func (s *Store) Exec(ctx context.Context, batches []*Batch, tell *Message) (out 
 		calls, from = append(calls, c), append(from, i)
 	}
 	s.srv.pipeline(ctx, calls)
-	if tell != nil {
+	if m != nil {
 		published, calls = wrap(calls[0].err), calls[1:]
 	}
 	for i, c := range calls {

@@ -50,7 +50,7 @@ func Metrics() []Metric {
 		{"hybridlimit_exchange_failures_total", "Exchanges with Redis that failed, by reason.", true, []string{"reason"}, failures},
 		{"hybridlimit_last_success_timestamp_seconds", "When the latest exchange ended that was answered. Missing until there is one.", false, nil, lastSuccess},
 
-		{"hybridlimit_notices_sent_total", "Notices published: that a key is used up, or has room again.", true, nil, count(func(s *Snapshot) uint64 { return s.NoticesTold })},
+		{"hybridlimit_notices_sent_total", "Notices published: that a key is used up, or has room again.", true, nil, count(func(s *Snapshot) uint64 { return s.NoticesSent })},
 		{"hybridlimit_notices_heard_total", "Notices of other nodes that have arrived.", true, nil, count(func(s *Snapshot) uint64 { return s.NoticesHeard })},
 		{"hybridlimit_notices_missed_total", "Messages with notices that came faster than the node can handle them, and were dropped.", true, nil, count(func(s *Snapshot) uint64 { return s.NoticesMissed })},
 		{"hybridlimit_notices_late_total", "Notices that had to wait, because Redis delivers 20,000 messages a second at most.", true, nil, count(func(s *Snapshot) uint64 { return s.NoticesLate })},
