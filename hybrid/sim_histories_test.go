@@ -360,6 +360,7 @@ func TestRefusedKeyReportsInTime(t *testing.T) {
 	n := s.nodes[0]
 	s.useUp(n, "k", rule)
 	n.takes("k", rule, 1)
+	s.run(3 * s.opt.SyncInterval / 2) // until it waits for its next question
 	n.refund("k", rule, 2)
 	if s.run(550*time.Millisecond + 2*s.opt.SyncInterval); n.stats.returned.Load() != 1 {
 		t.Error("units that were handed back are not reported within a lag")

@@ -164,18 +164,10 @@ var announceMutants = []mutant{
 	},
 	{
 		name:   "refused-and-forgotten",
-		breaks: "Units that a key admits after it has refused wait until it would have asked again.",
+		breaks: "What is handed back of a key that refuses waits until the key would have asked again.",
 		file:   "hybrid/queue.go",
 		old:    `c.now+min(max(k.Due(), c.local)-c.local, max(k.Lag(), c.wheel.tick))`,
 		new:    `c.now+max(k.Due(), c.local)-c.local`,
-		by:     hybrid("TestRefusedKeyReportsInTime"),
-	},
-	{
-		name:   "refused-and-asked-with-each-lag",
-		breaks: "A key that refuses, and would hear of room, takes a place in a batch with each lag.",
-		file:   "hybrid/queue.go",
-		old:    `if k.Due() > c.local+c.wheel.tick {`,
-		new:    `if k.Due() > c.local+c.wheel.tick && false {`,
 		by:     hybrid("TestRefusedKeyReportsInTime"),
 	},
 	{
