@@ -112,7 +112,7 @@ func (c *core) sweepNotices() {
 		clock := &c.shards[0].server.offset
 		server := c.local + clock.ns
 		c.link.SweepNotices(func(n counter.Notice) bool {
-			return max(n.Until, n.Now+int64(time.Minute)) < server || n.Until == 0 && n.Now+int64(time.Minute) < server
+			return max(n.Until, n.Now+int64(time.Minute)) < server
 		})
 	}
 	if len(h.byID) > h.kept*5/4+1024 { // dead counters are not to stay in memory for long

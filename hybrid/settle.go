@@ -17,7 +17,7 @@ func (c *core) settle(s *shard, f *flight, r redisstore.Reply, sent, recv int64)
 		At: at, ServerNow: server,
 		Slack: max(recv-sent, 0) + int64(time.Millisecond), Late: min(at-sent, clock.grown(recv)),
 	}
-	a.Sent, a.Announce = sent, r.Fate == redisstore.FateApplied && !s.missed
+	a.Sent, a.Announce = sent, r.Fate == redisstore.FateApplied
 	announce := a.Announce
 	s.acked, s.accept, s.lost = s.seq, false, false
 	// If the node was renamed while the flight was under way, Redis has no record of the new

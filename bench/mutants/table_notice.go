@@ -347,11 +347,11 @@ var noticeMutants = []mutant{
 		by:     counters("TestNoticesAreBounded"),
 	},
 	{
-		name:   "the-last-to-end-goes",
-		breaks: "Of too many notices those are dropped that would refuse for longest.",
+		name:   "the-new-one-goes",
+		breaks: "When there are too many notices a new one is dropped, so that forged ones keep all others out.",
 		file:   "internal/counter/notice.go",
-		old:    `n.Until < until`,
-		new:    `n.Until > until`,
+		old:    `if id != but {`,
+		new:    `if id == but {`,
 		by:     counters("TestNoticesAreBounded"),
 	},
 	{

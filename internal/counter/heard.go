@@ -25,7 +25,7 @@ func (c *Counter) bindsLocked(n *heardNotice, now int64) bool {
 	switch {
 	case r.Limit > n.Limit, r.ShapeHash() != n.Shape, modeMultiplier(c.mode()) == MultiplierOpen:
 		return false
-	case c.link() != nil && (modeDegraded(c.mode()) || c.is(quarantined)):
+	case c.link() != nil && modeDegraded(c.mode()):
 		return now < n.heard+c.lag()
 	}
 	return true

@@ -139,6 +139,5 @@ func (c *Counter) hearRoomLocked(now int64) (ask bool) {
 		return false
 	}
 	c.mark(outdated | inNormal) // it may be in the queue already, until later
-	c.unmark(denied)
 	return true
 }

@@ -269,7 +269,7 @@ func (c *Counter) announceLocked(now int64, a Answer, wasFull bool) (n *Notice, 
 	}
 	off, sure := c.part.clock()
 	if c.link().notices.name == nil || !sure || modeDegraded(c.mode()) || r.Limit == 0 {
-		return nil, false
+		return nil, forget
 	}
 	n = &Notice{Shape: r.ShapeHash(), Limit: r.Limit, Gen: c.gen(), Now: a.ServerNow}
 	until, full := c.state().FullUntil(r, now)
