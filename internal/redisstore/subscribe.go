@@ -153,7 +153,9 @@ func (s *Subscription) Close() {
 	defer s.mu.Unlock()
 	s.cancel()
 	if !s.closed && !s.connecting && s.ps != nil {
-		_ = s.ps.Close()
+		// It waits while go-redis connects after an error, see receive: a Dialer may not notice
+		// that its context has ended.
+		go func() { _ = s.ps.Close() }()
 	}
 	s.closed = true
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -284,5 +285,47 @@ func TestSubscribeInABubble(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// Close does not wait for a client that connects anew after a break, with a Dialer that does not
+// notice that its context has ended. That of TLS is one.
+func TestSubscriptionClosesWhileTheDialerHangs(t *testing.T) {
+	b := onReal(t)
+	first, again, release := make(chan net.Conn, 1), make(chan bool, 100), make(chan bool)
+	var dials atomic.Int64
+	o := *b.rdb.Options()
+	o.Dialer = func(_ context.Context, network, addr string) (net.Conn, error) {
+		if dials.Add(1) > 1 {
+			again <- true
+			<-release
+			return nil, net.ErrClosed
+		}
+		conn, err := net.Dial(network, addr)
+		first <- conn
+		return conn, err
+	}
+	rdb := redis.NewClient(&o)
+	defer rdb.Close()
+	sub := listening(t, storeOn(t, rdb), "c")
+	ended, closed := make(chan error, 1), make(chan bool)
+	go func() {
+		_, _, err := sub.Receive(0)
+		ended <- err
+	}()
+	(<-first).Close()
+	<-again
+	go func() {
+		sub.Close()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-time.After(10 * time.Second):
+		t.Error("Close waits for the dialer")
+	}
+	close(release)
+	if err := <-ended; err == nil {
+		t.Error("no error")
 	}
 }
