@@ -19,11 +19,11 @@ func (d *driver) close(ctx context.Context) error {
 	// This takes microseconds, because a step does no I/O and calls no foreign code. It does not
 	// end with ctx, because a step after this would undo what is set below.
 	<-d.stepped
-	if d.ears != nil {
-		d.ears.close()
-	}
 	stopped := make(chan struct{})
 	go func() {
+		if d.ears != nil {
+			d.ears.close()
+		}
 		_ = d.done.Wait() // none of the goroutines returns an error
 		close(stopped)
 	}()

@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
@@ -83,4 +87,42 @@ func TestRealCloseWhileRedisStaysAway(t *testing.T) {
 			t.Errorf("with nothing to report it took %v", took)
 		}
 	}
+}
+
+// The connection for notices is broken, and the client's Dialer hangs without regard to its context.
+// Close ends with its own.
+func TestRealCloseWhileTheDialerHangs(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	var hangs atomic.Bool
+	release := make(chan bool)
+	o := clientOptions(srv.Addr())
+	o.Dialer = func(_ context.Context, network, addr string) (net.Conn, error) {
+		if hangs.Load() {
+			<-release
+			return nil, net.ErrClosed
+		}
+		return net.Dial(network, addr)
+	}
+	rdb := redis.NewClient(o)
+	t.Cleanup(func() { rdb.Close() })
+	l := newLimiter(t, rdb, hybrid.Options{})
+	listening(t, rdb, 1)
+	hangs.Store(true)
+	if _, err := srv.Do("CLIENT", "KILL", "TYPE", "pubsub"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, patience, "the node does not listen", func() bool { return len(subscribers(t, srv)) == 0 })
+	ended := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(bg, 500*time.Millisecond)
+		defer cancel()
+		ended <- l.Close(ctx)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Error("Close does not end with its context")
+	}
+	close(release)
 }
