@@ -53,12 +53,14 @@ func (c *core) announce(n redisstore.Notice) {
 	}
 }
 
-// maxSpread bounds the random time, in ns, for which a node waits longer than the budget has it.
-const maxSpread = 10_000_000_000
+// delivery is what a message to all nodes takes of the budget, in ns.
+func (c *core) delivery() int64 { return c.members.count * int64(time.Second) / maxDeliveries }
 
-// spend notes a message that Redis delivers to all nodes.
+// spend notes a message that Redis delivers to all nodes. More than two messages of each node above
+// the budget are not counted: a flood of what does not wait for it is over when it ends.
 func (c *core) spend() {
-	c.notices.spent = max(c.notices.spent, c.now) + c.members.count*int64(time.Second)/maxDeliveries
+	most := c.now + int64(time.Second) + 2*c.members.count*c.delivery()
+	c.notices.spent = min(max(c.notices.spent, c.now)+c.delivery(), most)
 }
 
 // publish sends what was announced, in the pipeline that leaves anyway or by itself. All nodes
@@ -84,10 +86,9 @@ func (c *core) publish() {
 	}
 	h.room = h.room && len(list) == redisstore.MaxNotices && list[len(list)-1].Until == 0 // then there may be more
 	c.stats.announced.Add(uint64(len(list)))
-	was := max(h.spent, c.now)
 	c.spend()
 	if h.spent-c.now > int64(time.Second) {
-		h.publishAt = h.spent - int64(time.Second) + c.jitter(min(c.members.count*(h.spent-was), maxSpread), 0, 1)
+		h.publishAt = h.spent - int64(time.Second) + c.jitter(c.members.count*c.delivery(), 0, 1)
 	}
 	if c.cfg.single {
 		for i, e := range c.out {

@@ -103,7 +103,7 @@ func TestBudgetOfAnnouncements(t *testing.T) {
 	}
 	c.step(now, now, heard)
 	sent = 0
-	for end := now + int64(9*time.Second); now < end; now += int64(10 * time.Millisecond) {
+	for end := now + int64(900*time.Millisecond); now < end; now += int64(10 * time.Millisecond) {
 		step(fmt.Sprint(now), 600)
 	}
 	if sent > 0 {
@@ -120,6 +120,26 @@ func TestBudgetOfAnnouncements(t *testing.T) {
 	}
 	if got := len(c.notices.announced); got > maxAnnounced {
 		t.Errorf("%d wait to be told", got)
+	}
+}
+
+// Messages that nothing bounds, as those that say that there is room, do not silence a node for longer
+// than two rounds of messages of all nodes, and not the largest fleet either.
+func TestBudgetAfterAFlood(t *testing.T) {
+	for _, nodes := range []int64{1, 10, 200, 100_000} {
+		c, n := announcing(t, nodes)
+		now := n.pace()
+		heard := evHeard{messages: slices.Repeat([]message{{node: "other"}}, 100_000)}
+		c.step(now, now, heard)
+		most := now + 2*nodes*(nodes*int64(time.Second)/maxDeliveries)
+		if at := c.notices.mayTellAt(); at < now || at > most {
+			t.Errorf("%d nodes: nothing is told for %v, want at most %v", nodes, time.Duration(at-now), time.Duration(most-now))
+		}
+		c.announce(c.used("k", 60))
+		c.step(c.notices.mayTellAt(), now, evTick{})
+		if at := c.notices.tellAt; at != 0 && at < c.now {
+			t.Errorf("%d nodes: the next is told %v ago", nodes, time.Duration(c.now-at))
+		}
 	}
 }
 

@@ -30,8 +30,8 @@ var noticeMutants = []mutant{
 		name:   "notice-lasts-in-an-outage",
 		breaks: "A notice refuses for as long as it says although nobody can say any more that there is room.",
 		file:   "internal/counter/heard.go",
-		old:    `case c.link() != nil && (`,
-		new:    `case c.link() == nil && (`,
+		old:    `case c.link() != nil && modeDegraded`,
+		new:    `case c.link() == nil && modeDegraded`,
 		by:     counters("TestNoticeBinds"),
 	},
 	{
