@@ -59,8 +59,10 @@ func (c *Counter) handBackLocked(now, n int64, cost arith.Span, reported bool) (
 		c.more.history.backGen = c.gen()
 	}
 	c.rollLocked(now)
-	c.notice = nil // there is room
 	back, withdrawn := c.state().Refund(c.rule(), now, n, modeMultiplier(c.mode()), cost, c.leastLocked(now), reported && c.link() != nil)
+	if back > 0 {
+		c.notice = nil // there is room
+	}
 	if c.link() != nil {
 		c.link().withdrawn.Add(withdrawn)
 		return back

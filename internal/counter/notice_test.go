@@ -263,6 +263,20 @@ func TestNoAnnouncement(t *testing.T) {
 	}
 }
 
+// Who hands nothing back makes no room: the notice stands.
+func TestNothingIsHandedBack(t *testing.T) {
+	for _, r := range smallRules(t) {
+		k := NewAlone("k", r, hearing(t), noon)
+		k.Hear(noon, notice(r, noon, 10_000*ms))
+		if back, _ := k.Refund(noon+ms, 1, r); back != 0 {
+			t.Fatalf("%v: %d handed back", r, back)
+		}
+		if ok, _, _ := k.allow(noon+2*ms, 1, r); ok {
+			t.Errorf("%v: a notice was forgotten", r)
+		}
+	}
+}
+
 // Units that were handed back are told if they were missed. Who hears that asks at once.
 func TestRoomIsTold(t *testing.T) {
 	for _, r := range smallRules(t) {
