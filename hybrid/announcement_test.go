@@ -132,12 +132,12 @@ func TestBudgetAfterAFlood(t *testing.T) {
 		heard := evHeard{messages: slices.Repeat([]message{{node: "other"}}, 100_000)}
 		c.step(now, now, heard)
 		most := now + 2*nodes*(nodes*int64(time.Second)/maxDeliveries)
-		if at := c.notices.mayTellAt(); at < now || at > most {
+		if at := c.notices.mayPublishAt(); at < now || at > most {
 			t.Errorf("%d nodes: nothing is told for %v, want at most %v", nodes, time.Duration(at-now), time.Duration(most-now))
 		}
 		c.announce(c.used("k", 60))
-		c.step(c.notices.mayTellAt(), now, evTick{})
-		if at := c.notices.tellAt; at != 0 && at < c.now {
+		c.step(c.notices.mayPublishAt(), now, evTick{})
+		if at := c.notices.publishAt; at != 0 && at < c.now {
 			t.Errorf("%d nodes: the next is told %v ago", nodes, time.Duration(c.now-at))
 		}
 	}

@@ -61,8 +61,9 @@ func (l *Limiter) Reset(ctx context.Context, key string, rule *limit.Rule) error
 // trip.
 //
 // When Set returns nil, it is done in Redis and known to this node. The other nodes learn
-// of it with their next report of the key; those that refuse the key, within a lag of their
-// next check. Units that another node has admitted but not reported by then are added.
+// of it with their next report of the key. Those that refuse the key hear of it at once (see
+// [Options].NoNotices) or, if that is lost, within 5 s of their next check. Units that another
+// node has admitted but not reported by then are added.
 //
 // Earlier states do not come back, not even after Redis has lost data. This node remembers
 // the new state for as long as an earlier one could matter (the window, or the time in

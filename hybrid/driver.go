@@ -270,13 +270,21 @@ func (d *driver) send(e efSend) {
 	})
 }
 
+// hangs reports whether a call of a kind that has overrun its deadline has not returned.
+func (d *driver) hangs(kind callKind) bool {
+	for _, k := range d.late {
+		if k == kind {
+			return true
+		}
+	}
+	return false
+}
+
 // beat starts a heartbeat. If an earlier one still hangs, it fails instead.
 func (d *driver) beat(e efBeat) {
-	for _, kind := range d.late {
-		if kind == callBeat {
-			d.calls[e.id] = call{deadline: pace(), notStarted: true}
-			return
-		}
+	if d.hangs(callBeat) {
+		d.calls[e.id] = call{deadline: pace(), kind: callBeat, notStarted: true}
+		return
 	}
 	var o redisstore.BeatOptions
 	if d.ears != nil {
@@ -297,8 +305,12 @@ func (d *driver) message(channel, node string, list []redisstore.Notice) *rediss
 	return &redisstore.Message{Channel: d.store.Keyspace().NoticeChannel(channel), Payload: redisstore.AppendNotices(nil, node, list)}
 }
 
-// publish publishes notices by themselves.
+// announce publishes notices by themselves. While an earlier call still hangs it does not.
 func (d *driver) announce(e efPublish) {
+	if d.hangs(callPublish) {
+		d.calls[e.id] = call{deadline: pace(), kind: callPublish, notStarted: true}
+		return
+	}
 	d.start(e.id, callPublish, d.timeout, func() event {
 		return evPublished{e.id, d.store.Publish(context.Background(), *d.message(e.channel, e.node, e.notices))}
 	})

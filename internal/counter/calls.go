@@ -151,7 +151,13 @@ func (c *Counter) Follow(link *Link, now int64) {
 	defer c.unlock()
 	c.state() // unfolds it with the multiplier that it was folded with
 	c.setMode(link.noShard.mode.Load())
-	if p, _, _ := link.partOf(c.key); !c.hashed {
+}
+
+// Obey takes over the notice that is kept by a link, which c does not report to, of the key that
+// c was made for.
+func (c *Counter) Obey(link *Link, key string) {
+	if link != nil {
+		p, _, _ := link.partOf(key)
 		c.notice = link.kept(c, c.Rule(), p)
 	}
 }

@@ -78,6 +78,7 @@ type history struct {
 	witness   int64      // ns; until then views from before a reset that was made here could matter
 	backGen   int64      // gen when the oldest units were handed back that the authority has not acknowledged
 	clockGap  int64      // see currentClockGap, at the last answer for a leaky bucket
+	saidAt    int64      // ns; when the other nodes were last told to ask because units are booked ahead
 	resets    uint32     // how often this counter was reset or set
 	booked    []*Booking // of a leaky bucket, by due
 

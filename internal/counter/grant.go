@@ -175,7 +175,7 @@ var alone = newEpoch()
 // spareLocked returns how many units a lease of c may have: fewer than make a report urgent,
 // and no more than fit into a window. A leaky bucket is bounded by its level instead.
 func (c *Counter) spareLocked() int64 {
-	if modeMultiplier(c.mode()) != 1 || c.is(inUrgent) && c.lingerUntil != 0 || c.notice != nil && c.noticeLocked(c.last) != nil {
+	if modeMultiplier(c.mode()) != 1 || c.is(inUrgent) && c.lingerUntil != 0 && !modeDegraded(c.mode()) || c.notice != nil && c.noticeLocked(c.last) != nil {
 		return 0 // each unit must be seen: it may move the report forward, or be refused
 	}
 	left := algorithm.MaxUnits - c.pendUnits()

@@ -32,7 +32,8 @@ func (l *Link) Keep(id NoticeID, n Notice, now int64) (counts bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was, found := s.byID[id]
-	if found && n.Gen < was.Gen && n.Now < was.Now || found && was.Until == 0 && n.Gen <= was.Gen && n.Now < was.Now {
+	room := was.Until == 0 || n.Until == 0
+	if found && n.Now < was.Now && (n.Gen < was.Gen || n.Gen == was.Gen && room) {
 		return false
 	}
 	if !found || n.Until == 0 || was.Until == 0 || n.Until > was.Until || n.Limit > was.Limit || n.Shape != was.Shape {

@@ -377,7 +377,7 @@ func TestNewCounterObeys(t *testing.T) {
 			t.Errorf("%v: %v by %v", r, ok, src)
 		}
 		alone := NewAlone("k", r, nil, noon)
-		if alone.Follow(link, noon); alone.notice == nil {
+		if alone.Obey(link, "k"); alone.notice == nil {
 			t.Errorf("%v: the answer about a key without a counter does not", r)
 		}
 		if ok, _, _ := NewAlone("other", r, link, noon).allow(noon+ms, 1, r); !ok {
@@ -449,6 +449,10 @@ func TestBookedAheadRefusesNobody(t *testing.T) {
 	n := c.report(t, noon+ms, 11, func(a *Answer) { a.Announce = true }).Notice
 	if n == nil || n.Until != 0 {
 		t.Errorf("told %+v", n)
+	}
+	c.Reserve(noon+2*ms, 1, r, Terms{MaxDelay: int64(time.Minute)}) // many callers who wait are no flood of notices
+	if n := c.report(t, noon+3*ms, 12, func(a *Answer) { a.Announce = true }).Notice; n != nil {
+		t.Errorf("again within a lag: %+v", n)
 	}
 }
 

@@ -274,9 +274,9 @@ func (c *Counter) announceLocked(now int64, a Answer, wasFull bool) (n *Notice, 
 	n = &Notice{Shape: r.ShapeHash(), Limit: r.Limit, Gen: c.gen(), Now: a.ServerNow}
 	until, full := c.state().FullUntil(r, now)
 	switch {
-	case !full && wasFull, a.Announce && c.leastLocked(now) != arith.Span{}:
+	case !full && wasFull, a.Announce && c.saysBookedLocked(now):
 		return n, forget
-	case !full || !a.Announce || c.latestRule.Load().IsDryRun():
+	case !full || !a.Announce || c.latestRule.Load().IsDryRun() || c.leastLocked(now) != arith.Span{}:
 		return nil, forget && !full
 	}
 	least := now + int64(c.link().pace.Interval)
@@ -289,6 +289,16 @@ func (c *Counter) announceLocked(now int64, a Answer, wasFull bool) (n *Notice, 
 	n.Until = until + off
 	c.notice = &heardNotice{Notice: *n, heard: now, until: until}
 	return n, false
+}
+
+// saysBookedLocked reports whether the other nodes are to ask now because units are booked ahead:
+// once a lag.
+func (c *Counter) saysBookedLocked(now int64) bool {
+	if c.leastLocked(now) == (arith.Span{}) || now < c.more.history.saidAt+c.lag() {
+		return false
+	}
+	c.more.history.saidAt = now
+	return true
 }
 
 // lateLocked notes by how much, in ns, the level that is known may be too late: by as much

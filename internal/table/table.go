@@ -271,6 +271,7 @@ func (t *Table) madeUp(sh *shard, key string, rule *limit.Rule, now int64) *coun
 	}
 	c := counter.New(key, rule, 0, nil, nil, now)
 	c.Follow(t.link, now)
+	c.Obey(t.link, key)
 	return c
 }
 
