@@ -30,6 +30,7 @@ type smallRow struct {
 	sticky       bool          // a key is asked for on one node only
 	burst        time.Duration // not 0: instead bursts within this time, on a rested key
 	checks       int           // in a burst
+	lead         bool          // just before a burst each node admits a unit, whose report may wait for others
 	most, wanted smallBounds
 }
 
@@ -134,6 +135,11 @@ func (p *smallRun) bursts(key int) (list []smallAsk) {
 	rest := 2 * int64(arith.Of(p.rule.Arith()).Horizon())
 	at := p.s.now + p.rng.Int64N(rest)
 	for series := key * 1000; at < p.s.now+int64(p.length); series++ {
+		for node := range p.nodes {
+			if p.lead {
+				list = append(list, smallAsk{at: at - 2*ms, node: node, key: key, series: series, onlyToBeSeen: series == key*1000})
+			}
+		}
 		for range p.checks {
 			list = append(list, smallAsk{
 				at: at + p.rng.Int64N(int64(p.burst)), node: p.rng.IntN(p.nodes), key: key, series: series,
