@@ -29,7 +29,8 @@ const (
 // A number of n reports may be 3·√n from its mean, more than which is a matter of 1 in
 // 370 where they come at random; these come more evenly. Near their limits keys have a
 // little left now and then of which the formula does not know: nearLimit is by how much less
-// they may report. As much less are calls, because reports meet in one.
+// they may report. Calls may be half as many, because urgent reports wait for each other. With
+// notices keys that refuse ask less often, and the formula is an upper bound.
 func TestCapacity(t *testing.T) {
 	const nearLimit = 0.1
 	far := limit.Must(limit.Funnel("far", 1_000_000, 1_000_000, time.Minute))
@@ -63,7 +64,7 @@ func TestCapacity(t *testing.T) {
 				}
 			}
 			within("keys reported", keys, reports.All()*capacityMeasured.Seconds(), c.less)
-			within("script calls", calls, c.fleet.Calls(reports)*capacityMeasured.Seconds(), 2*c.less)
+			within("script calls", calls, c.fleet.Calls(reports)*capacityMeasured.Seconds(), 5*c.less)
 		})
 	}
 }
@@ -73,7 +74,7 @@ func measureReports(t *testing.T, f capacity.Fleet, rate float64, settles time.D
 	t.Helper()
 	cryptotest.SetGlobalRandom(t, 1) // names and jitter of the nodes
 	synctest.Test(t, func(t *testing.T) {
-		nodes := newBubbleFleet(t, f.Nodes, capacityLag, hybrid.Options{SyncInterval: f.SyncInterval, MaxLag: f.MaxLag, Shards: 1})
+		nodes := newBubbleFleet(t, f.Nodes, capacityLag, hybrid.Options{SyncInterval: f.SyncInterval, MaxLag: f.MaxLag, Shards: 1, NoNotices: true})
 		rng := rand.New(rand.NewPCG(1, 1))
 		zipf := rand.NewZipf(rng, capacityExponent, 1, capacityKeys-1)
 		names := keyNames(capacityKeys)

@@ -128,7 +128,7 @@ func TestNoticeOfAnotherRule(t *testing.T) {
 			{"another name", limit.Must(limit.SlidingWindow("other", 5, time.Hour)), false},
 			{"another algorithm", limit.Must(limit.Funnel("plan", 5, 5, time.Hour)), false},
 		} {
-			res := b.Take("k", c.rule, 1)
+			res := b.Peek("k", c.rule) // what Take takes may be reported at once, and counts for the others
 			if (res.Source == limit.SourceNotice) != c.bound || res.Allowed == c.bound {
 				t.Errorf("%s: %+v, bound %v", c.name, res, c.bound)
 			}

@@ -213,7 +213,7 @@ func (f *found) leave() { f.sh.mu.Unlock() }
 
 // source corrects the source of a made-up counter, which has no link.
 func (f *found) source(s limit.Source) limit.Source {
-	if !f.madeUp || f.link == nil {
+	if !f.madeUp || f.link == nil || s == limit.SourceNotice {
 		return s
 	}
 	return f.link.Source()
