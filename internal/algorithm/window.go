@@ -217,16 +217,23 @@ func (w *Window) came(r *arith.Rule, now int64) { w.last[0] = max(w.last[0], w.e
 // Describe returns the whole answer to a check, see [Decider].
 func (w *Window) Describe(r *arith.Rule, now, n, multiplier int64, allowed bool) limit.Result {
 	var few [fewBuckets]int64
-	counts := few[:0]
-	if n := len(w.pend); n > len(few) {
-		w.pend = slices.Grow(w.pend, n)
-		counts = w.pend[n:n]
-	}
+	counts := w.scratch(few[:0])
 	for i := range w.pend {
 		counts = append(counts, w.at(i, multiplier))
 	}
 	counts[0] = min(counts[0]+w.claimed(r, multiplier), MaxUnits)
 	return decision.Window(r, allowed, n, max(multiplier, 1), counts, w.last, time.Duration(w.elapsed(r, now)))
+}
+
+// scratch returns room for a number per bucket: few if that is enough, else what is spare behind
+// pend.
+func (w *Window) scratch(few []int64) []int64 {
+	n := len(w.pend)
+	if n <= cap(few) {
+		return few
+	}
+	w.pend = slices.Grow(w.pend, n)
+	return w.pend[n:n]
 }
 
 // Usage reports whether any units count, and whether one more would be refused.

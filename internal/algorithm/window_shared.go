@@ -55,7 +55,7 @@ func (w *Window) FullUntil(r *arith.Rule, now int64) (until int64, full bool) {
 		return 0, false
 	}
 	var few [fewBuckets]int64
-	counts := append(few[:0], w.known...)
+	counts := append(w.scratch(few[:0]), w.known...)
 	for i := range w.back {
 		counts[i] = max(counts[i]-w.back[i]-w.sentBack[i], 0)
 	}
