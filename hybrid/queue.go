@@ -26,8 +26,18 @@ func (c *core) enqueue(k *counter.Counter, urgent bool) {
 		return
 	}
 	// A key that refuses may be due long after a lag. Units that it admits before are not. If it has
-	// none by then it leaves the queue until it is asked again.
+	// none by then it leaves the queue until it is asked again, see look.
 	c.wheel.add(k, c.now+min(max(k.Due(), c.local)-c.local, max(k.Lag(), c.wheel.tick)))
+}
+
+// look looks at a counter that the wheel has held for a lag at most. One that refuses because of a
+// notice, and is not due, goes back: it must be asked for even if nobody checks it again.
+func (c *core) look(k *counter.Counter) {
+	if k.HasNotice() && k.Due() > c.local+c.wheel.tick {
+		c.enqueue(k, false)
+		return
+	}
+	c.ready(k)
 }
 
 // ready moves a counter that is due from the wheel into the queue of its shard.

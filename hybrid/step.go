@@ -80,7 +80,7 @@ func (c *core) step(now, localNow int64, ev event) []effect {
 
 // timers does what is due by now, except sending batches.
 func (c *core) timers() {
-	c.wheel.due(c.now, c.ready)
+	c.wheel.due(c.now, c.look)
 	if c.beats.current == nil && c.now >= c.beats.next {
 		c.sendBeat()
 	}

@@ -131,6 +131,13 @@ func (c *Counter) Hear(now int64, n Notice) (ask bool) {
 	return false
 }
 
+// HasNotice reports whether c has heard a notice that is not over.
+func (c *Counter) HasNotice() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.notice != nil
+}
+
 // hearRoomLocked handles the notice that there is room.
 func (c *Counter) hearRoomLocked(now int64) (ask bool) {
 	bound := c.noticeLocked(now) != nil
