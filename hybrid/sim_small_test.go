@@ -52,7 +52,7 @@ type smallRun struct {
 	s     *sim
 	rng   *rand.Rand
 	alone map[int]*counter.Counter // by key, of the one process
-	truth map[int]*smallTruth      // by key
+	truth map[int]smallTruths      // by key
 	fleet map[int][]admission      // by series
 	one   map[int][]admission      // by series
 
@@ -81,7 +81,7 @@ func playSmall(r smallRow, seed uint64) smallFigures {
 	}
 	p := &smallRun{
 		smallRow: r, s: s, rng: rand.New(rand.NewPCG(seed, 0x5a11)),
-		alone: map[int]*counter.Counter{}, truth: map[int]*smallTruth{}, fleet: map[int][]admission{}, one: map[int][]admission{},
+		alone: map[int]*counter.Counter{}, truth: map[int]smallTruths{}, fleet: map[int][]admission{}, one: map[int][]admission{},
 	}
 	s.run(3 * time.Second) // until all know how many they are
 	asks := p.arrivals()
@@ -156,7 +156,7 @@ func (p *smallRun) ask(a smallAsk) {
 	s, name := p.s, fmt.Sprint("key", a.key)
 	if p.alone[a.key] == nil {
 		p.alone[a.key] = newAlone(name, p.rule, nil, s.now)
-		p.truth[a.key] = &smallTruth{rule: p.rule, buckets: map[int64]*smallBucket{}}
+		p.truth[a.key] = newSmallTruths(p.rule)
 	}
 	truth := p.truth[a.key]
 	room := truth.room(s.now)
@@ -206,10 +206,42 @@ func fullestOf(series map[int][]admission, r *limit.Rule) (mean, worst float64) 
 	return mean, worst
 }
 
+// smallTruths are the same by clocks that differ by as much as a node may misjudge that of Redis. A
+// unit near the end of a bucket of a window may count in either of two, and one at the end of a
+// bucket changes when all others of it leave.
+type smallTruths []*smallTruth
+
+// smallClock is by how much a node may misjudge Redis' clock, in ns: by half of a round trip.
+const smallClock = 700_000
+
+func newSmallTruths(r *limit.Rule) (list smallTruths) {
+	for _, shift := range []int64{0, -smallClock, smallClock} {
+		list = append(list, &smallTruth{rule: r, shift: shift, buckets: map[int64]*smallBucket{}})
+	}
+	return list
+}
+
+func (list smallTruths) admit(now int64) {
+	for _, t := range list {
+		t.admit(now + t.shift)
+	}
+}
+
+// room reports whether one unit more fits, by each of the clocks.
+func (list smallTruths) room(now int64) bool {
+	for _, t := range list {
+		if !t.room(now + t.shift) {
+			return false
+		}
+	}
+	return true
+}
+
 // smallTruth counts what a fleet has admitted of a key, as one process would that has admitted
 // the same. What that has room for is refused wrongly.
 type smallTruth struct {
 	rule    *limit.Rule
+	shift   int64   // of its clock, ns
 	tat     float64 // of a leaky bucket, ns of true time
 	buckets map[int64]*smallBucket
 }

@@ -129,7 +129,7 @@ func (c *Counter) renewLocked(now int64, a Renewal) (wake bool) {
 		ClockSlack: c.part.slack.Load(), Now: now,
 	}
 	c.link().withdrawn.Add(c.state().Renew(c.rule(), is, modeMultiplier(c.mode())))
-	c.setUrgentAt((c.rule().Limit - c.state().KnownUnits(c.rule(), now)) / (2 * c.link().nodes.Load()))
+	c.setUrgentAt(urgentFrom(c.rule().Limit-c.state().KnownUnits(c.rule(), now), c.link().nodes.Load()))
 	return c.noteLocked()
 }
 

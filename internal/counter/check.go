@@ -24,7 +24,7 @@ func New(key string, rule *limit.Rule, hash uint64, link *Link, group *Group, no
 	off, sure := int64(0), true
 	if link != nil {
 		c.part, off, sure = link.partOf(key)
-		c.setUrgentAt(rule.Limit() / (2 * link.nodes.Load()))
+		c.setUrgentAt(urgentFrom(rule.Limit(), link.nodes.Load()))
 		c.setMode(c.part.mode.Load())
 		c.freshAt = max(now, 0)
 	}

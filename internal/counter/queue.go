@@ -25,6 +25,17 @@ func (c *Counter) noteLocked() bool {
 	return wake
 }
 
+// urgentFrom returns of how many pending units the report is urgent while so many are left for all
+// nodes: half of this node's part, or a quarter if half of it is more than a few. Then the nodes
+// hide less from each other when a large limit is nearly used up by many checks (10 nodes, 1,000 per
+// second, ten times as many checks: 1.02 times the limit is admitted, not 1.05).
+func urgentFrom(left, nodes int64) int64 {
+	half := left / (2 * nodes)
+	return max(half/2, min(half, fewUrgent))
+}
+
+const fewUrgent = 4
+
 // pushUrgentLocked puts c, which has so many pending units, into the urgent queue, or moves the
 // report forward that lingers there. It returns whether the reconciler should be woken.
 func (c *Counter) pushUrgentLocked(pending int64) (wake bool) {

@@ -215,9 +215,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	}
 	used := c.state().KnownUnits(c.rule(), max(now, c.last))
 	out.Overshoot = max(used-c.rule().Limit, 0)
-	// Half of this node's fair part of what is left. When so much has been admitted without
-	// a report, the report is urgent.
-	c.setUrgentAt((c.rule().Limit - used) / (2 * c.link().nodes.Load()))
+	c.setUrgentAt(urgentFrom(c.rule().Limit-used, c.link().nodes.Load()))
 	out.Notice, out.Forget = c.announceLocked(max(now, c.last), a, wasFull)
 	if out = c.queueLocked(max(now, c.last), out); !out.Again {
 		c.dropHistoryLocked(max(now, c.last))
