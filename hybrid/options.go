@@ -26,7 +26,7 @@ type Options struct {
 	// MaxLag is how long an admitted unit may stay unreported, and how old the state of a key in
 	// use may be, if nothing is urgent. It is never longer than a quarter of the time for which
 	// units of the rule count, nor shorter than SyncInterval. Reports become urgent when this
-	// node has used half of its share of what the limit leaves. A key that Redis has called used
+	// node has used half of its share of what the limit leaves (of more than 8 units: a quarter). A key that Redis has called used
 	// up is asked for every 5 s only, while notices arrive, see NoNotices. Default 1 s, or
 	// SyncInterval if that is longer; at most 1 min. SyncInterval is the tightest setting. Redis
 	// keeps the state of a key for so much longer.

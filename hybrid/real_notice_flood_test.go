@@ -102,8 +102,9 @@ func noticesWithinTheBudget(t *testing.T, fleet int64) {
 	if messages*fleet > most {
 		t.Errorf("%d messages to %d nodes, want %d deliveries at most", messages, fleet, most)
 	}
-	if over := messages*fleet > budget; late > 0 != over {
-		t.Errorf("%d notices late after %d messages", late, messages)
+	// In between it depends on how fast the machine is: the budget is for a time.
+	if messages*fleet > most && late == 0 || messages*fleet <= budget && late > 0 {
+		t.Errorf("%d notices late after %d messages in %v", late, messages, elapsed)
 	}
 	for i, l := range nodes {
 		if l.Stats().StateChanges != 1 || l.State().Deaf != "" {
