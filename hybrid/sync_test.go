@@ -74,12 +74,12 @@ func TestNearLimitOfAShare(t *testing.T) {
 		n := nodes[0]
 		n.Allow("k", hundred)
 		time.Sleep(15 * time.Millisecond)
-		admitted(n.Limiter, "k", hundred, 15) // half a share is 16
+		admitted(n.Limiter, "k", hundred, 7) // a quarter of a share is 8
 		time.Sleep(100 * time.Millisecond)
 		w.wantUsed("k", hundred, 1)
 		n.Allow("k", hundred)
 		time.Sleep(15 * time.Millisecond)
-		w.wantUsed("k", hundred, 17)
+		w.wantUsed("k", hundred, 9)
 	})
 }
 

@@ -28,9 +28,13 @@ func (c *Counter) noteLocked() bool {
 // urgentFrom returns of how many pending units the report is urgent while so many are left for all
 // nodes: half of this node's part, or a quarter if half of it is more than a few. Then the nodes
 // hide less from each other when a large limit is nearly used up by many checks (10 nodes, 1,000 per
-// second, ten times as many checks: 1.02 times the limit is admitted, not 1.05).
+// second, ten times as many checks: 1.02 times the limit is admitted, not 1.05). One node by itself
+// hides nothing from anybody.
 func urgentFrom(left, nodes int64) int64 {
 	half := left / (2 * nodes)
+	if nodes == 1 {
+		return half
+	}
 	return max(half/2, min(half, fewUrgent))
 }
 
