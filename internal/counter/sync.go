@@ -178,7 +178,10 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 		a.Level, a.Buckets = arith.Span{NS: math.MinInt64}, nil // empty, since when is not known
 	}
 	out, restore, otherClock := Outcome{First: c.born == noAnswer}, false, false
-	wasFull := a.Returned && c.state().KnownUnits(c.rule(), max(now, c.last)) >= c.rule().Limit-1
+	back := int64(0)
+	if a.Returned {
+		back = c.sentBackLocked(now)
+	}
 	c.state().Forgive(c.rule(), a.Forgiven)
 	switch {
 	case void:
@@ -216,12 +219,27 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	used := c.state().KnownUnits(c.rule(), max(now, c.last))
 	out.Overshoot = max(used-c.rule().Limit, 0)
 	c.setUrgentAt(urgentFrom(c.rule().Limit-used, c.link().nodes.Load()))
+	// Whether it was full is what Redis says: this node may have known less before.
+	wasFull := back > 0 && used+back >= c.rule().Limit-1
 	out.Notice, out.Forget = c.announceLocked(max(now, c.last), a, wasFull)
 	if out = c.queueLocked(max(now, c.last), out); !out.Again {
 		c.dropHistoryLocked(max(now, c.last))
 		c.foldLocked()
 	}
 	return out
+}
+
+// sentBackLocked returns how many units, rounded up, what is in flight hands back.
+func (c *Counter) sentBackLocked(now int64) (n int64) {
+	r := c.rule()
+	sent := c.state().Sent(r, now, 0)
+	if n = r.Whole(sent.Back); r.Cost(n).Less(sent.Back) {
+		n++
+	}
+	for _, b := range sent.BackBuckets {
+		n += b.Units
+	}
+	return n
 }
 
 // settleLocked takes over the state of the authority.
