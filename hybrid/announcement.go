@@ -37,7 +37,7 @@ func (c *core) settled(ctr *counter.Counter, o counter.Outcome, sent int64) {
 // announce has a notice published. If too many wait, those that end soonest are dropped.
 func (c *core) announce(n redisstore.Notice) {
 	h := &c.notices
-	if !c.cfg.notices || h.channel == "" || h.muted != nil {
+	if !c.cfg.notices || h.channel == "" && h.asked || h.muted != nil {
 		return
 	}
 	if n.Until == 0 {
@@ -68,7 +68,7 @@ func (c *core) spend() {
 // not go on at the same instant.
 func (c *core) publish() {
 	h := &c.notices
-	if len(h.announced) == 0 || h.publishing != 0 {
+	if !h.asked || len(h.announced) == 0 || h.publishing != 0 {
 		return
 	}
 	if h.channel == "" || h.muted != nil || !c.shards[0].healthy() {

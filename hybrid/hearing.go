@@ -17,6 +17,7 @@ func (c *core) noteChannel(b redisstore.Beat) {
 	if !c.cfg.notices {
 		return
 	}
+	h.asked = true
 	if h.muted = b.EchoErr; h.muted != nil {
 		h.silent = 0
 	}

@@ -33,6 +33,7 @@ const (
 // notices is what a node has to say to the others, and whether it hears them.
 type notices struct {
 	channel   string // id of the channel; empty: not known
+	asked     bool   // a heartbeat has said what the channel is, or that there is none
 	confirmed bool   // the subscription is
 	silent    int    // heartbeats in a row whose echo was not heard
 	echo      uint64 // number of the latest

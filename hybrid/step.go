@@ -106,7 +106,7 @@ func (c *core) wakeAt() (at int64, sleep bool) {
 	if c.beats.current == nil {
 		sooner(c.beats.next)
 	}
-	if h := &c.notices; len(h.announced) > 0 && h.publishing == 0 {
+	if h := &c.notices; h.asked && len(h.announced) > 0 && h.publishing == 0 {
 		sooner(max(h.mayPublishAt(), 1))
 	}
 	sooner(c.broken.next())
