@@ -32,7 +32,6 @@ func partOf(list []time.Duration, part float64) time.Duration {
 // key is reported in its turn, so that reports come late, all to the same degree. A hot
 // key is near its limit: its reports go first, so that it is kept all the same.
 func TestSaturation(t *testing.T) {
-	oneGoroutine(t)
 	const (
 		nodes, slow = 8, 50
 		lag         = time.Second
@@ -112,7 +111,6 @@ func TestSaturation(t *testing.T) {
 // A server becomes 20 times slower, by which it has four times more to do than it has
 // time for, and recovers after 10 s.
 func TestServerSlowsDown(t *testing.T) {
-	oneGoroutine(t)
 	const nodes, slow, keys = 4, 5, 2000
 	cold := limit.Must(limit.Funnel("cold", 1_000_000, 1_000_000, time.Hour))
 	s, v := saturated(t, nodes, slow, cold)

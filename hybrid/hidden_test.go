@@ -22,7 +22,6 @@ func TestHiddenShardsOnASlowServer(t *testing.T) {
 
 // Shards by themselves share what may be under way: they may all be on one server.
 func TestHiddenShardsAtSaturation(t *testing.T) {
-	oneGoroutine(t)
 	wide := limit.Must(limit.SlidingWindowBuckets("wide", 1_000_000, 1000*time.Second, 1000))
 	for _, unmapped := range []bool{false, true} {
 		s := emptySim(t, 1, Options{Shards: 64}, 1, []*limit.Rule{wide})
@@ -43,7 +42,6 @@ func TestHiddenShardsAtSaturation(t *testing.T) {
 
 // A slow server has found its budget. The client calls it by another address at times.
 func TestBudgetOfARenamedServer(t *testing.T) {
-	oneGoroutine(t)
 	wide := limit.Must(limit.SlidingWindowBuckets("wide", 1_000_000, 1000*time.Second, 1000))
 	for _, renamed := range []bool{false, true} {
 		s := emptySim(t, 1, Options{Shards: 64}, 1, []*limit.Rule{wide})

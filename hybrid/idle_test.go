@@ -40,7 +40,6 @@ func crowdOf(t *testing.T, size, keys int) (*sim, *simServer) {
 // notice within a heartbeat that it has lost everything, and what they know is reported
 // again without a storm.
 func TestThousandIdleNodes(t *testing.T) {
-	oneGoroutine(t)
 	const (
 		size, keys = 1000, 5
 		heartbeat  = time.Second

@@ -203,7 +203,6 @@ func TestNewMasterIsToldGently(t *testing.T) {
 // Shards move between three masters that die and return, over connections that lose. In the
 // end each unit is booked once, and nothing is left of it all.
 func TestShardsThatMoveAllTheTime(t *testing.T) {
-	oneGoroutine(t)
 	rule := limit.Must(limit.Funnel("f", 1_000_000_000, 1_000_000_000, time.Second))
 	for seed := range 20 {
 		s := spread(t, Options{Shards: 16, SyncInterval: simInterval}, func(i int) int { return i % 3 }, rule)

@@ -130,7 +130,6 @@ func TestStartWithoutRedis(t *testing.T) {
 // MinBackoff. Exchanges leave each 0.1 s: 0.1 · 0.1 s / 2.5 s is 4 %, and a little for probes
 // that are lost as well.
 func TestLostAnswersAreSeldomAnOutage(t *testing.T) {
-	oneGoroutine(t)
 	for _, shards := range []int{1, 64} {
 		s, n := lonely(t, Options{Shards: shards}, 1, 200)
 		s.lossRep = 0.2

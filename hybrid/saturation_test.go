@@ -83,7 +83,6 @@ func (v *simServer) fill(key string, r *limit.Rule) {
 //
 // Fault 75: 400 windows of 1,000 buckets, in one shard.
 func TestFlightsThatOverrunTheTimeout(t *testing.T) {
-	oneGoroutine(t)
 	wide := limit.Must(limit.SlidingWindowBuckets("wide", 1_000_000, 1000*time.Second, 1000))
 	for _, nodes := range []int{1, 3} {
 		t.Run(fmt.Sprint(nodes, " nodes"), func(t *testing.T) {

@@ -90,7 +90,6 @@ func TestMissedGoesFirst(t *testing.T) {
 // While one master is down, failures of another do not put heartbeats off: a node that sends
 // none for three is taken for gone.
 func TestHeartbeatsWhileOneIsDown(t *testing.T) {
-	oneGoroutine(t)
 	rule := limit.Must(limit.Funnel("f", 1_000, 1_000, time.Second))
 	for _, cut := range []float64{0.05, 0.15} {
 		s := spread(t, Options{Shards: 64}, func(i int) int { return i % 2 }, rule)

@@ -126,7 +126,13 @@ func newSim(t *testing.T, seed uint64, nodes int, rules ...*limit.Rule) *sim {
 	return s
 }
 
+// emptySim returns a world without nodes, which one goroutine plays. Without a test (nil) it is up to
+// the caller how often.
 func emptySim(t *testing.T, seed uint64, o Options, servers int, rules []*limit.Rule) *sim {
+	if t != nil {
+		t.Helper()
+		oneGoroutine(t)
+	}
 	s := &sim{
 		t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 0xfee1)), simTime: &simTime{now: simStart},
 		opt: o.withDefaults(), rules: rules, keys: 5, trace: 14695981039346656037,
