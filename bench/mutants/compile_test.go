@@ -17,51 +17,74 @@ import (
 // be empty, in both.
 func TestMutantsCompile(t *testing.T) {
 	const root = "../.."
-	sound := map[string]map[string]bool{} // by directory: the problems without a mutant
+	packages := map[string]*parsed{} // by directory
 	for _, m := range table() {
 		if !strings.HasSuffix(m.file, ".go") {
 			continue
 		}
 		dir := filepath.Join(root, path.Dir(m.file))
-		if sound[dir] == nil {
-			sound[dir] = problems(t, dir, "", "")
+		p := packages[dir]
+		if p == nil {
+			p = parsePackage(t, dir)
+			packages[dir] = p
 		}
 		text, err := m.mutate(root)
 		if err != nil {
 			t.Error(err)
 			continue
 		}
-		for what := range problems(t, dir, path.Base(m.file), text) {
-			if !sound[dir][what] {
+		for what := range p.problems(path.Base(m.file), text) {
+			if !p.sound[what] {
 				t.Errorf("%s does not compile: %s", m.name, what)
 			}
 		}
 	}
 }
 
-// problems type-checks a package with the given text in place of one of its files.
-func problems(t *testing.T, dir, file, text string) map[string]bool {
+// parsed is a package whose files are parsed once for all mutants.
+type parsed struct {
+	dir   string
+	fset  *token.FileSet
+	files map[string]*ast.File
+	sound map[string]bool // the problems without a mutant
+}
+
+func parsePackage(t *testing.T, dir string) *parsed {
 	t.Helper()
 	pkg, err := build.ImportDir(dir, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	found, fset := map[string]bool{}, token.NewFileSet()
-	var files []*ast.File
+	p := &parsed{dir: dir, fset: token.NewFileSet(), files: map[string]*ast.File{}}
 	for _, name := range pkg.GoFiles {
-		var src any
-		if name == file {
-			src = text
+		if p.files[name], err = p.parse(name, nil); err != nil {
+			t.Fatal(err)
 		}
-		f, err := parser.ParseFile(fset, filepath.Join(dir, name), src, parser.SkipObjectResolution)
-		if err != nil {
-			found[err.Error()] = true
-			continue
+	}
+	p.sound = p.problems("", "")
+	return p
+}
+
+func (p *parsed) parse(name string, src any) (*ast.File, error) {
+	return parser.ParseFile(p.fset, filepath.Join(p.dir, name), src, parser.SkipObjectResolution)
+}
+
+// problems type-checks the package with the given text in place of one of its files.
+func (p *parsed) problems(file, text string) map[string]bool {
+	found := map[string]bool{}
+	var files []*ast.File
+	for name, f := range p.files {
+		if name == file {
+			var err error
+			if f, err = p.parse(name, text); err != nil {
+				found[err.Error()] = true
+				continue
+			}
 		}
 		files = append(files, f)
 	}
 	cfg := types.Config{Importer: nothing{}, Error: func(err error) { found[err.(types.Error).Msg] = true }}
-	_, _ = cfg.Check(dir, fset, files, nil) // Error has seen all of them
+	_, _ = cfg.Check(p.dir, p.fset, files, nil) // Error has seen all of them
 	return found
 }
 
