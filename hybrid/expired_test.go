@@ -28,6 +28,9 @@ func TestExpiredIsNotLost(t *testing.T) {
 	} {
 		all = append(all, play{rule, 1, 1}, play{rule, 1, 5}, play{rule, 2, 5})
 	}
+	if hybrid.UnderRace {
+		all = all[:3] // the others take other numbers through the same code
+	}
 	for _, p := range all {
 		inBubble(t, func(t *testing.T, w *world) {
 			nodes, begun, total := w.fleet(p.size, hybrid.Options{}), time.Now(), 0

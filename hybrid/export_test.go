@@ -20,5 +20,8 @@ func NewCopy(rdb redis.UniversalClient, o Options, id string, seqs map[int]int64
 	return l, nil
 }
 
+// UnderRace reports that the race detector is on.
+const UnderRace = underRace
+
 // Kept returns how many notices l keeps for keys to come.
 func (l *Limiter) Kept() int { return l.link.Kept() }
