@@ -12,6 +12,11 @@ const (
 	minSlack = 4096
 	// evictLooks bounds how many counters are looked at to make room for one.
 	evictLooks = 16
+	// scatter spreads the entries at which eviction looks one after the other over the rows. If it
+	// emptied row after row, those that it has not come to for longest would be full, and a fifth
+	// of the keys of a full table would find no entry. It is odd, and the number of entries a power
+	// of two, so that all have their turn.
+	scatter = 40503*rowSize + 1
 	// maxOverflow bounds the overflow counters of a shard. There is one for each rule.
 	maxOverflow = 64
 )
@@ -24,23 +29,15 @@ const overflowKey = "(overflow)"
 // one among evictLooks: one that was not used lately and that the policy does not hold, else
 // the first of the others that may go.
 func (t *Table) makeRoomLocked(sh *shard, now int64) bool {
-	r := sh.rows.Load()
 	var busy [evictLooks]*counter.Counter
-	n, looks := 0, 0
-	for range r.entries {
-		c := r.entries[sh.hand].Counter()
-		sh.hand = (sh.hand + 1) % len(r.entries)
-		switch {
-		case c == nil:
-			continue
+	n := 0
+	for range min(evictLooks, sh.live) {
+		switch c := sh.nextLocked(); {
 		case c.IsBusy():
 			busy[n] = c
 			n++
 		case t.forgetLocked(sh, c, counter.Partial, now):
 			return true
-		}
-		if looks++; looks == evictLooks {
-			break
 		}
 	}
 	for _, c := range busy[:n] {
@@ -49,6 +46,27 @@ func (t *Table) makeRoomLocked(sh *shard, now int64) bool {
 		}
 	}
 	return false
+}
+
+// nextLocked returns the counter at which eviction looks next: in the order of their entries, and
+// then as many of those without an entry as there are, chosen by the map. There must be one.
+func (sh *shard) nextLocked() *counter.Counter {
+	for r := sh.rows.Load(); ; {
+		at := sh.hand
+		if sh.hand++; at < len(r.entries) {
+			if c := r.entries[uint64(at)*scatter%uint64(len(r.entries))].Counter(); c != nil {
+				return c
+			}
+			continue
+		}
+		if at >= len(r.entries)+len(sh.extra) {
+			sh.hand = 0
+			continue
+		}
+		for _, c := range sh.extra {
+			return c
+		}
+	}
 }
 
 // forgetLocked removes c if it is worth no more than most, and reports whether it did.

@@ -23,7 +23,7 @@ const (
 	// rowSize is how many entries a row has: one for each byte of a word of tags.
 	rowSize = 8
 	// shardsMost is over how many locks the index is spread, and shardKeys how many keys
-	// make it worth another. A shard grows as a whole: who asks for a key of it waits as
+	// make it worth another. A shard grows as a whole: who asks for a new key of it waits as
 	// long as it takes to move so many.
 	shardsMost, shardKeys = 1024, 1024
 	// A shard has more entries when more than loadMost of loadOf are taken, so that 2 % of keys
@@ -41,9 +41,8 @@ type shard struct {
 	most     int                        // rows there may be
 	extra    map[ident]*counter.Counter // whose rows are full; nil until needed
 	overflow map[ident]*counter.Counter // by rule, of newcomers without room; nil until needed
-	growing  bool                       // the table was told that it should
 	gone     []*counter.Counter         // forgotten, and the policy does not know yet
-	hand     int                        // the entry at which eviction goes on
+	hand     int                        // where eviction goes on, see nextLocked
 	swept    int                        // and the sweep
 	_        [32]byte
 }

@@ -66,7 +66,8 @@ func release(item *ristretto.Item[*counter.Counter]) {
 	}
 }
 
-// keep grows shards and sweeps, until the table is closed.
+// keep sweeps until the table is closed. No decision waits for it: with one processor it may not
+// run for long.
 func (t *Table) keep() {
 	defer close(t.kept)
 	tick := time.NewTicker(sweepEvery)
@@ -74,21 +75,11 @@ func (t *Table) keep() {
 	var s sweeper
 	for {
 		select {
-		case sh := <-t.crowded:
-			t.grow(sh)
 		case <-tick.C:
-			t.sweep(&s, t.between)
+			t.sweep(&s, t.isOpen)
 		case <-t.stop:
 			return
 		}
-	}
-}
-
-func (t *Table) grow(sh *shard) {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	if sh.growing = false; sh.isCrowdedLocked() {
-		sh.growLocked(t.hashOfCounter, int64(t.clock.Now()))
 	}
 }
 
@@ -102,16 +93,15 @@ type sweeper struct {
 }
 
 // sweep looks at a part of all counters. It offers to the policy those that were used since
-// it last looked, and forgets those that are as if never used. It calls between now and then,
-// and ends if that is false.
-func (t *Table) sweep(s *sweeper, between func() bool) {
+// it last looked, and forgets those that are as if never used. It ends when goOn returns false.
+func (t *Table) sweep(s *sweeper, goOn func() bool) {
 	created, entries := t.stats.created.Load(), 0
 	for i := range t.index.shards {
 		entries += len(t.index.shards[i].rows.Load().entries)
 	}
 	s.budget += int((created-s.created)*sweepFull*t.stats.live.Load()/t.room) + (entries+sweepAll-1)/sweepAll
 	s.created = created
-	for n := 0; n < len(t.index.shards) && s.budget > 0 && between(); {
+	for n := 0; n < len(t.index.shards) && s.budget > 0 && goOn(); {
 		if more := t.sweepPart(&t.index.shards[s.shard], s, int64(t.clock.Now())); !more {
 			s.shard = (s.shard + 1) % len(t.index.shards)
 			n++
@@ -121,17 +111,13 @@ func (t *Table) sweep(s *sweeper, between func() bool) {
 	s.budget = min(s.budget, 0) // all were looked at
 }
 
-// between lets a shard grow during a sweep: its new keys have no entries until then. It reports
-// false if the table is closed.
-func (t *Table) between() bool {
+func (t *Table) isOpen() bool {
 	select {
-	case sh := <-t.crowded:
-		t.grow(sh)
 	case <-t.stop:
 		return false
 	default:
+		return true
 	}
-	return true
 }
 
 // sweepPart looks at a part of a shard, and reports whether there is more of it.
@@ -188,9 +174,8 @@ func (t *Table) tell(s *sweeper) {
 }
 
 // Close stops the table's goroutines. Its counters are kept: later checks find them, and
-// create others as room permits. Counters are forgotten only to make room from then on, and
-// the index does not grow: a key without an entry takes the lock of its shard. Further
-// calls do nothing.
+// create others as room permits. Counters are forgotten only to make room from then on.
+// Further calls do nothing.
 func (t *Table) Close() {
 	t.closeOnce.Do(func() {
 		close(t.stop)

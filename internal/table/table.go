@@ -36,8 +36,7 @@ type Table struct {
 	room   int64 // bound of the number of counters
 	policy *policy
 
-	crowded   chan *shard // should grow, at most once each; see keep
-	crowd     sync.Mutex  // held by who locks counters that have no order, see TakeAll
+	crowd     sync.Mutex // held by who locks counters that have no order, see TakeAll
 	closing   atomic.Bool
 	closeOnce sync.Once
 	stop      chan struct{} // closed: end keep
@@ -61,7 +60,6 @@ func New(o Options) (*Table, error) {
 	}
 	t.index.init(int(t.room))
 	t.group = counter.Group{Leases: &t.leases, Tallies: o.Tallies}
-	t.crowded = make(chan *shard, len(t.index.shards))
 	t.names.OnConflict = o.Conflict
 	var err error
 	if t.policy, err = t.newPolicy(int64(o.MaxKeys)); err != nil {
@@ -251,12 +249,10 @@ func (t *Table) createLocked(sh *shard, h, print uint64, key string, rule *limit
 		t.revoke(key, other, now)
 	}
 	c := counter.New(key, rule, h, t.link, &t.group, now)
-	sh.live++
-	sh.putLocked(c, h, print)
-	if !sh.growing && sh.isCrowdedLocked() {
-		sh.growing = true
-		t.crowded <- sh // has room for all
+	if sh.live++; sh.isCrowdedLocked() {
+		sh.growLocked(t.hashOfCounter, now)
 	}
+	sh.putLocked(c, h, print)
 	t.stats.live.Add(1)
 	t.stats.created.Add(1)
 	return c

@@ -1,0 +1,70 @@
+package table
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// No decision waits for the goroutine of the table: with one processor it may not run for as long
+// as there are checks. So the same must hold if it never runs.
+//
+// Fault 95: no new key is refused at its first check as long as others may be forgotten.
+func TestNewKeysBesideKeysThatRefuse(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	for what, rule := range map[string]*limit.Rule{
+		"bucket": slow(10),
+		"window": windowRule(t, 10, 24*time.Hour, 10),
+		"log":    limit.Must(limit.SlidingLog("log", 10, 24*time.Hour)),
+	} {
+		t.Run(what, func(t *testing.T) { floodBesideRefused(t, newTable(t, Options{MaxKeys: 1000}), rule) })
+		t.Run(what+", no goroutine", func(t *testing.T) { floodBesideRefused(t, newUnkept(t, Options{MaxKeys: 1000}), rule) })
+	}
+}
+
+// floodBesideRefused asks once for each of 100,000 keys beside 200 that refuse.
+func floodBesideRefused(t *testing.T, table *Table, rule *limit.Rule) {
+	refusing, refused, now := names("refuses", 200), 0, int64(table.clock.Now())
+	for _, key := range refusing {
+		admit(table, key, rule, 1, 11)
+	}
+	for i := range 100_000 {
+		if ok, _ := table.Allow(fmt.Sprint(i), rule, 1, now); !ok {
+			refused++
+		}
+	}
+	if s := table.Stats(); refused > 0 || s.Overflow > 0 || s.Live > s.Room {
+		t.Errorf("%d new keys were refused, %+v", refused, s)
+	}
+	for _, key := range refusing {
+		if admit(table, key, rule, 1, 2) > 0 {
+			t.Errorf("%q is free after the flood", key)
+		}
+	}
+	for i := range table.index.shards {
+		if sh := &table.index.shards[i]; len(sh.extra) > sh.live/10 {
+			t.Errorf("%d of %d counters of a shard have no entry", len(sh.extra), sh.live)
+		}
+	}
+	check(t, table)
+}
+
+// Counters without an entry make room for new keys as all others do.
+func TestCountersWithoutAnEntryMakeRoom(t *testing.T) {
+	table := newUnkept(t, Options{MaxKeys: 1, slack: 39, hash: oneHash})
+	rule := slow(10)
+	flood(table, rule, "first", 40)
+	flood(table, rule, "new", 1000)
+	if n := len(table.index.shard(42).extra); n != 40-2*rowSize {
+		t.Fatalf("%d counters have no entry: the test shows nothing", n)
+	}
+	for _, key := range names("first", 40) {
+		if table.lookUp(key, rule) != nil {
+			t.Errorf("%q has stayed", key)
+		}
+	}
+	check(t, table)
+}
