@@ -103,6 +103,14 @@ var indexMutants = []mutant{
 		by:     tables("TestCrowdedShardsGrow"),
 	},
 	{
+		name:   "full-rows-make-no-room",
+		breaks: "Counters whose rows are full are never forgotten for a new key.",
+		file:   "internal/table/evict.go",
+		old:    "if at >= len(r.entries)+len(sh.extra) {",
+		new:    "if at >= len(r.entries) {",
+		by:     tables("TestCountersWithoutAnEntryMakeRoom"),
+	},
+	{
 		name:   "a-revoked-lease-is-use",
 		breaks: "A key whose lease is ended looks used.",
 		file:   "internal/counter/grant.go",
