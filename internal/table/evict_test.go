@@ -182,8 +182,8 @@ func TestIdleCountersLeaveFromFullRows(t *testing.T) {
 	table := newUnkept(t, Options{hash: oneHash})
 	rule := limit.Must(limit.Funnel("fast", 1, 1, time.Second))
 	flood(table, rule, "k", 5*rowSize)
-	if n := len(table.index.shard(42).extra); n != 4*rowSize {
-		t.Fatalf("%d counters besides the row", n)
+	if n := len(table.index.shard(42).extra); n != 3*rowSize {
+		t.Fatalf("%d counters besides the two rows", n)
 	}
 	table.clock.(*clock.Manual).Advance(2 * time.Second)
 	table.Allow("k 0", rule, 1, int64(table.clock.Now()))
