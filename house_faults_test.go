@@ -16,7 +16,7 @@ import (
 
 const (
 	faultTable = "hybrid/FAULTS.md"
-	faults     = 92
+	faults     = 100
 )
 
 var (

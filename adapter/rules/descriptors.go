@@ -12,7 +12,7 @@ import (
 // The fields of a document in the format of envoyproxy/ratelimit.
 var (
 	domainFields     = []string{"domain", "descriptors"}
-	descriptorFields = []string{"key", "value", "rate_limit", "descriptors", "shadow_mode", "detailed_metric", "share_threshold", "value_to_metric", "quota_mode"}
+	descriptorFields = []string{"key", "value", "rate_limit", "descriptors", "shadow_mode", "detailed_metric", "share_threshold", "value_to_metric", "quota_mode", "metadata"}
 	rateLimitFields  = []string{"unit", "requests_per_unit", "unlimited", "name", "replaces"}
 )
 
@@ -53,7 +53,19 @@ func (b *builder) domain(doc *node) {
 		b.add(doc.place, "descriptors", "is missing: a domain without descriptors limits nothing")
 		return
 	}
+	b.named, b.replacing = nil, nil
 	b.descriptors(l, join("domains", name)+".descriptors", root, &trail{domain: name})
+	for _, r := range b.replacing {
+		if !slices.Contains(b.named, r.name) {
+			b.add(r.place, r.path, "there is no limit of the name %q in this domain%s", clip(r.name), meant(r.name, b.named))
+		}
+	}
+}
+
+// reference is the name of a limit that another one replaces.
+type reference struct {
+	place
+	path, name string
 }
 
 // trail is the way from a domain to a descriptor.
@@ -113,8 +125,8 @@ func (b *builder) entry(n *node, path string) (e Entry, ok bool) {
 	if v := n.get("value"); v != nil && v.kind != nothing && (v.kind != scalar || v.text != "") {
 		e.Value, ok = b.text(v, join(path, "value"))
 	}
-	if e.Value == "" && strings.HasSuffix(e.Key, "*") {
-		b.add(v.place, join(path, "key"), "a * is for the end of a value, not of a key")
+	if strings.Contains(e.Key, "*") {
+		b.add(v.place, join(path, "key"), "a * is for a value, not for a key")
 		ok = false
 	}
 	return e, ok
@@ -123,9 +135,9 @@ func (b *builder) entry(n *node, path string) (e Entry, ok bool) {
 // descriptor reads one descriptor, and those that are nested in it.
 func (b *builder) descriptor(n *node, path string, e Entry, into *level, way *trail) {
 	shared := ""
-	if b.flag(n, path, "share_threshold") {
-		if shared = e.Value; !strings.HasSuffix(e.Value, "*") {
-			b.add(n.get("share_threshold").place, join(path, "share_threshold"), "is for a value that ends with *")
+	if b.flag(n, path, "share_threshold", "rate_limit", "descriptors") {
+		if shared = e.Value; !strings.Contains(e.Value, "*") {
+			b.add(n.get("share_threshold").place, join(path, "share_threshold"), "is for a value with a *")
 		}
 	}
 	for _, name := range []string{"value_to_metric", "quota_mode"} {
@@ -133,9 +145,12 @@ func (b *builder) descriptor(n *node, path string, e Entry, into *level, way *tr
 			b.add(n.get(name).place, join(path, name), "is not supported: the limiter has nothing like it; leave it out")
 		}
 	}
+	if v := n.get("metadata"); v != nil {
+		b.add(v.place, join(path, "metadata"), "is not supported: answers have no dynamic metadata; leave it out")
+	}
 	next := &level{}
 	way = way.to(e.Key, e.Value, shared)
-	shadow, detailed := b.flag(n, path, "shadow_mode"), b.flag(n, path, "detailed_metric")
+	shadow, detailed := b.flag(n, path, "shadow_mode", "rate_limit"), b.flag(n, path, "detailed_metric", "rate_limit")
 	if v := n.get("rate_limit"); v != nil && b.mapping(v, join(path, "rate_limit")) {
 		if d := b.rateLimit(v, join(path, "rate_limit"), way, shadow); d != nil {
 			d.DetailedMetric = detailed
@@ -148,13 +163,17 @@ func (b *builder) descriptor(n *node, path string, e Entry, into *level, way *tr
 	into.put(e, next)
 }
 
-// flag reads a field that is true or false, and false if it is missing.
-func (b *builder) flag(n *node, path, name string) bool {
+// flag reads a field that is true or false, and false if it is missing. It may not be true if
+// n has none of the fields beside which alone it has an effect.
+func (b *builder) flag(n *node, path, name string, beside ...string) bool {
 	v := n.get(name)
 	if v == nil {
 		return false
 	}
 	value, _ := b.boolean(v, join(path, name))
+	if value && beside != nil && !slices.ContainsFunc(beside, func(f string) bool { return n.get(f) != nil }) {
+		b.add(v.place, join(path, name), "has no effect without %s beside it", strings.Join(beside, " or "))
+	}
 	return value
 }
 
@@ -165,6 +184,7 @@ func (b *builder) rateLimit(n *node, path string, way *trail, shadow bool) *Desc
 	d := &Descriptor{Path: way.domain + "." + strings.Join(way.stat, "."), shared: way.shared}
 	if v := n.get("name"); v != nil {
 		d.Name, _ = b.text(v, join(path, "name"))
+		b.named = append(b.named, d.Name)
 	}
 	if v := n.get("replaces"); v != nil {
 		d.Replaces = b.replaces(v, join(path, "replaces"), d.Name)
@@ -233,10 +253,14 @@ func (b *builder) replaces(n *node, path, own string) (names []string) {
 			continue
 		}
 		name, ok := b.text(v, join(at, "name"))
-		if ok && name == own {
+		if !ok {
+			continue
+		}
+		if name == own {
 			b.add(v.place, join(at, "name"), "a limit cannot replace itself")
 		}
 		names = append(names, name)
+		b.replacing = append(b.replacing, reference{v.place, join(at, "name"), name})
 	}
 	return names
 }

@@ -176,14 +176,16 @@ func TestDropReplaced(t *testing.T) {
 domain: d
 descriptors:
   - {key: a, value: "1", descriptors: [{key: user, value: u, rate_limit: {name: specific, unit: second, requests_per_unit: 5}}]}
-  - {key: b, value: "2", descriptors: [{key: user, value: u, rate_limit: {replaces: [{name: specific}, {name: other}], unit: second, requests_per_unit: 10}}]}
+  - {key: b, value: "2", descriptors: [{key: user, value: u, rate_limit: {replaces: [{name: specific}, {name: free}], unit: second, requests_per_unit: 10}}]}
+  - {key: c, rate_limit: {name: free, unlimited: true}}
 `)
-	a, b := set.Descriptor("d", entries("a=1 user=u")), set.Descriptor("d", entries("b=2 user=u"))
+	a, b, free := set.Descriptor("d", entries("a=1 user=u")), set.Descriptor("d", entries("b=2 user=u")), set.Descriptor("d", entries("c=3"))
 	for _, c := range []struct{ found, want []*Descriptor }{
 		{[]*Descriptor{a}, []*Descriptor{a}},
 		{[]*Descriptor{b, nil}, []*Descriptor{b, nil}},
 		{[]*Descriptor{a, nil, b}, []*Descriptor{nil, nil, b}},
 		{[]*Descriptor{b, a, a}, []*Descriptor{b, nil, nil}},
+		{[]*Descriptor{free, b}, []*Descriptor{free, b}}, // nothing to replace
 		{make([]*Descriptor, 40), make([]*Descriptor, 40)},
 		{nil, nil},
 	} {
@@ -210,8 +212,9 @@ func TestDescriptorMistakes(t *testing.T) {
 		{"domain: d\ndescriptors:\n  - key: a\n    rate_limit:\n", "rate_limit: must be a mapping of fields, not nothing"},
 		{one("rate_limt: {}"), "unknown field, did you mean rate_limit?"},
 		{one("quota_mode: true"), "quota_mode: is not supported"},
+		{one("metadata: {a: [b]}"), "metadata: is not supported"},
 		{one("value_to_metric: true"), "value_to_metric: is not supported"},
-		{one("value: b, share_threshold: true"), "share_threshold: is for a value that ends with *"},
+		{one("value: b, share_threshold: true"), "share_threshold: is for a value with a *"},
 		{one("shadow_mode: 1"), "must be true or false, is 1"},
 		{one("value: [b]"), "value: must be text, not a list"},
 		{one("descriptors: []"), "is empty: a domain without descriptors limits nothing"},
@@ -219,9 +222,15 @@ func TestDescriptorMistakes(t *testing.T) {
 		{one("value: b}\n  - {key: a, value: b"), "this descriptor was given before, in line 3"},
 		{one("rate_limit: {name: n, replaces: [{name: n}], unit: second, requests_per_unit: 1}"), "a limit cannot replace itself"},
 		{one("rate_limit: {replaces: [{}], unit: second, requests_per_unit: 1}"), "replaces[0].name: is missing"},
+		{"domain: d\ndescriptors:\n- key: a\n  rate_limit:\n    unit: second\n    requests_per_unit: 1\n    replaces:\n    - name:\n", "8:13: domains.d.descriptors[key=a].rate_limit.replaces[0].name: must be text, not nothing"},
+		{one("rate_limit: {name: some, replaces: [{name: sme}], unit: second, requests_per_unit: 1}"), `replaces[name=sme].name: there is no limit of the name "sme" in this domain, did you mean some?`},
+		{one("rate_limit: {unit: second, requestsperunit: 1}"), "requestsperunit: unknown field"},
+		{one("rate_limit: {unit: second, requests_per_unit: 1, unit_multiplier: 2}"), "unit_multiplier: unknown field"},
+		{"0.25: d\ndescriptors: [{key: a}]\n", `1:1: ["0.25"]: unknown field`},
 		{"descriptors: [{key: a}]\n", "domain: is missing"},
 		{"domain: d\n", "descriptors: is missing"},
-		{"domain: d\ndescriptors: [{key: a*}]\n", "a * is for the end of a value, not of a key"},
+		{"domain: d\ndescriptors: [{key: a*}]\n", "a * is for a value, not for a key"},
+		{"domain: d\ndescriptors: [{key: a*c, value: b}]\n", "2:21: domains.d.descriptors[key=\"a*c\",value=b].key: a * is for a value, not for a key"},
 		{"domain: d\ndescriptors: [a]\n", "must be a mapping of fields, not a single value"},
 		{"domain: d\ndescriptors: [{key: a}]\n---\ndomain: d\ndescriptors: [{key: a}]\n", `4:9: domain: there is a domain "d" in this file already`},
 		{"domain: d\ndescriptors: [{key: a}]\nrules: {}\n", "rules: unknown field; the fields here are domain, descriptors"},

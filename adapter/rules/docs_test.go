@@ -3,6 +3,7 @@ package rules
 import (
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -41,7 +42,7 @@ func TestDocs(t *testing.T) {
 			t.Errorf("%s is in no table of fields", name)
 		}
 	}
-	for _, name := range append(append([]string{}, algorithmNames...), "domain", "descriptors", "shadow_mode", "share_threshold", "quota_mode", "replaces") {
+	for _, name := range slices.Concat(algorithmNames, domainFields, descriptorFields, rateLimitFields) {
 		if !strings.Contains(string(page), name) {
 			t.Errorf("%s is not on the page", name)
 		}

@@ -11,7 +11,7 @@ func seeds(f *testing.F, add func(text string)) {
 	f.Helper()
 	for _, text := range []string{
 		whole, wholeJSON, one(1), api, "", "...\n", "---\n---\n", "rules: [", "rules:\n  api:\n", "a: &a [*a]\n", "? a\n: b\n", "- - - a\n", "'", "\"\\u",
-		api + "overrides:\n- {key: 1, rules: {api: {unlimited: true}}}\n", "domain: d\ndescriptors:\n- {key: a, value: b*, share_threshold: true}\n",
+		api + "overrides:\n- {key: 1, rules: {api: {unlimited: true}}}\n", "domain: d\ndescriptors:\n- {key: a, value: b*c, share_threshold: true, rate_limit: {unit: day, requests_per_unit: 1}}\n",
 		"rules: {a: {algorithm: gcra, limit: 9007199254740992, per: 876000h}}\n", "rules: !!x |\n  a\n", "\ufeffrules:\r\n  a: {}\r\n", "a: {b,}\n", "# c",
 	} {
 		add(text)

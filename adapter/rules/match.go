@@ -57,15 +57,9 @@ type level struct {
 
 // fork is the descriptors of one key: by their values.
 type fork struct {
-	values   map[string]*level
-	patterns []pattern // in the order of the file
-	rest     *level    // of the descriptor without a value
-}
-
-// pattern is a value that ends with a star.
-type pattern struct {
-	prefix string
-	to     *level
+	values   map[string]*level // patterns as well: a request may have one as its value
+	patterns patterns
+	rest     *level // of the descriptor without a value
 }
 
 func (l *level) put(e Entry, to *level) {
@@ -77,14 +71,13 @@ func (l *level) put(e Entry, to *level) {
 		f = &fork{values: map[string]*level{}}
 		l.keys[e.Key] = f
 	}
-	prefix, isPattern := strings.CutSuffix(e.Value, "*")
-	switch {
-	case e.Value == "":
+	if e.Value == "" {
 		f.rest = to
-	case isPattern:
-		f.patterns = append(f.patterns, pattern{prefix, to})
-	default:
-		f.values[e.Value] = to
+		return
+	}
+	f.values[e.Value] = to
+	if strings.Contains(e.Value, "*") {
+		f.patterns.put(e.Value, to)
 	}
 }
 
@@ -99,10 +92,8 @@ func (l *level) find(e Entry) *level {
 	if to := f.values[e.Value]; to != nil {
 		return to
 	}
-	for i := range f.patterns {
-		if strings.HasPrefix(e.Value, f.patterns[i].prefix) {
-			return f.patterns[i].to
-		}
+	if to := f.patterns.find(e.Value); to != nil {
+		return to
 	}
 	return f.rest
 }
@@ -115,9 +106,6 @@ func (l *level) count() (n int) {
 	for _, f := range l.keys {
 		for _, to := range f.values {
 			n += to.count()
-		}
-		for _, p := range f.patterns {
-			n += p.to.count()
 		}
 		if f.rest != nil {
 			n += f.rest.count()
@@ -151,12 +139,12 @@ func (s *Set) Descriptor(domain string, entries []Entry) *Descriptor {
 func (s *Set) HasDomain(domain string) bool { return s != nil && s.domains[domain] != nil }
 
 // DropReplaced sets those limits of one request to nil that another limit of the request
-// replaces. Neither counts then but the other.
+// replaces. Neither counts then but the other. What is unlimited cannot be replaced.
 func DropReplaced(found []*Descriptor) {
 	var dropped [16]bool // more descriptors are rare
 	drop := dropped[:0]
 	for _, d := range found {
-		drop = append(drop, d != nil && d.Name != "" && slices.ContainsFunc(found, func(o *Descriptor) bool {
+		drop = append(drop, d != nil && d.Name != "" && d.Rule != limit.Unlimited() && slices.ContainsFunc(found, func(o *Descriptor) bool {
 			return o != nil && slices.Contains(o.Replaces, d.Name)
 		}))
 	}

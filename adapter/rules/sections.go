@@ -23,6 +23,9 @@ type builder struct {
 	set   *Set
 	old   map[build]*limit.Rule   // of the set before, so that equal rules stay the same pointer
 	check func(*limit.Rule) error // Options.Check; nil: none
+
+	named     []string    // names of limits of the domain that is read
+	replacing []reference // names that its limits replace
 }
 
 // sections reads a document of rules, plans and overrides.

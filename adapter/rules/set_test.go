@@ -155,10 +155,13 @@ descriptors:
   - key: path
     value: /a/*
     descriptors: [{key: user, rate_limit: {unit: second, requests_per_unit: 1}}]
-`)
+  - {key: path, value: "/v1/*/orders/*", rate_limit: {unit: second, requests_per_unit: 1}}
+---
+`+manyPatterned(1000))
 	f := &File{}
 	f.set.Store(set)
 	entries := []Entry{{"path", "/a/b"}, {"user", "u"}}
+	stars, many := []Entry{{"path", "/v1/acme/orders/1"}}, []Entry{{"path", "/x/5/team-999-a/9"}}
 	for name, look := range map[string]func() bool{
 		"Rule":       func() bool { return f.Set().Rule("api") != nil },
 		"For":        func() bool { return f.Set().For("calls", "anyone") != nil },
@@ -166,6 +169,8 @@ descriptors:
 		"For prefix": func() bool { return f.Set().For("calls", "10.0.0.0.1") != nil },
 		"ForPlan":    func() bool { return f.Set().ForPlan("calls", "pro", "anyone") != nil },
 		"Descriptor": func() bool { return f.Set().Descriptor("d", entries) != nil },
+		"stars":      func() bool { return f.Set().Descriptor("d", stars) != nil },
+		"many":       func() bool { return f.Set().Descriptor("many", many) != nil },
 	} {
 		if n := testing.AllocsPerRun(100, func() {
 			if !look() {

@@ -1,8 +1,11 @@
 package rls
 
 import (
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/adapter/rules"
 )
 
 // The examples of envoyproxy/ratelimit's README: what it says of each must hold here. What
@@ -171,6 +174,63 @@ descriptors:
 		}
 	}
 	w.want(request("example9", d("key1=other")), "OK | OK 0")
+}
+
+// value_to_metric names metrics, of which we have none by value: such files are refused.
+func TestExample10(t *testing.T) {
+	_, err := rules.Parse("f", []byte(`domain: example10
+descriptors:
+  - key: route
+    value_to_metric: true
+    descriptors: [{key: subject_id, rate_limit: {unit: minute, requests_per_unit: 60}}]
+`))
+	if err == nil || !strings.HasPrefix(err.Error(), "f:4:22: ") {
+		t.Error(err)
+	}
+}
+
+func TestExample11(t *testing.T) {
+	w := serve(t, `
+domain: example11
+descriptors:
+  - {key: files, value: files/*, share_threshold: true, rate_limit: {unit: hour, requests_per_unit: 10}}
+  - {key: files_no_share, value: files_no_share/*, share_threshold: false, rate_limit: {unit: hour, requests_per_unit: 10}}
+`, Options{})
+	for _, c := range []struct {
+		text string
+		want int
+	}{
+		{"files=files/a.pdf", 10}, {"files=files/b.csv", 0}, {"files=files/c.txt", 0},
+		{"files_no_share=files_no_share/a.pdf", 10}, {"files_no_share=files_no_share/b.csv", 10},
+	} {
+		if n := w.admits("example11", c.text); n != c.want {
+			t.Errorf("%s: %d, want %d", c.text, n, c.want)
+		}
+	}
+}
+
+// A star limits wherever it is in a value.
+func TestStarsAnywhere(t *testing.T) {
+	w := serve(t, `
+domain: stars
+descriptors:
+  - {key: path, value: /v1/*/orders, rate_limit: {unit: hour, requests_per_unit: 2}}
+  - {key: host, value: "*.shop.example", share_threshold: true, rate_limit: {unit: hour, requests_per_unit: 3}}
+  - {key: agent, value: "*bot*v1*", rate_limit: {unit: hour, requests_per_unit: 4}}
+`, Options{})
+	for _, c := range []struct {
+		text string
+		want int
+	}{
+		{"path=/v1/acme/orders", 2}, {"path=/v1/emca/orders", 2}, // each value by itself
+		{"host=a.shop.example", 3}, {"host=b.c.shop.example", 0}, // together
+		{"agent=some-bot/v1.2", 4},
+	} {
+		if n := w.admits("stars", c.text); n != c.want {
+			t.Errorf("%s: %d, want %d", c.text, n, c.want)
+		}
+	}
+	w.want(request("stars", d("path=/v1/acme/orders/7")), "OK | OK 0")
 }
 
 func TestUnitsAreNamedInAnswers(t *testing.T) {
