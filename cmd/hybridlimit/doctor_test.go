@@ -15,6 +15,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/doctor"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 // healthy are the options of a server that lacks nothing.
@@ -134,6 +136,7 @@ func TestDoctorFindsEachWrongSetting(t *testing.T) {
 		"layouts":        {"layouts", doctor.Warning, "same Shards", nil, func(t *testing.T, s *redistest.Server) []string { beat(t, s, 0, 1); beat(t, s, 0, 64); return nil }},
 		"other layout":   {"layouts", doctor.Warning, "--shards", nil, func(t *testing.T, s *redistest.Server) []string { beat(t, s, 0, 64); return nil }},
 		"database":       {"database", doctor.Warning, "/3", nil, func(t *testing.T, s *redistest.Server) []string { beat(t, s, 3, 1); return nil }},
+		"applications":   {"applications", doctor.Warning, "KeyPrefix", nil, twoApplications},
 		"nodes":          {"layouts", doctor.Warning, "DEL", nil, words("SET", "hl:1:{0}:nodes:1", "garbage")},
 		"full":           {"memory", "", "CONFIG SET maxmemory", nil, fill},
 		"crowded":        {"clients", doctor.Warning, "CONFIG SET maxclients 10000", nil, crowd},
@@ -211,6 +214,17 @@ func beat(t *testing.T, s *redistest.Server, db, shards int) {
 	if _, err := st.Beat(t.Context(), fmt.Sprint("node-", shards), 24*time.Hour, nil, redisstore.BeatOptions{}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// twoApplications count by rules of one name, which mean different things.
+func twoApplications(t *testing.T, s *redistest.Server) []string {
+	lim := limit.Must(remote.New(client(t, s), remote.Options{CommandTimeout: time.Minute}))
+	for _, rule := range []*limit.Rule{limit.Must(limit.TokenBucket("api", 5, 5, time.Hour)), limit.Must(limit.FixedWindow("api", 5, time.Hour))} {
+		if _, err := lim.Take(t.Context(), "k", rule, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return nil
 }
 
 // fill leaves a server little memory.
@@ -319,7 +333,7 @@ func TestDoctorCannotTell(t *testing.T) {
 // The user whom docs/redis.md describes may do all that is needed, and no more than that.
 func TestDoctorAsTheLimiter(t *testing.T) {
 	s := redistest.Start(t, healthy...)
-	do(t, s, append([]string{"ACL", "SETUSER", "limiter", "on", ">password"}, documentedRights(t)...)...)
+	do(t, s, append([]string{"ACL", "SETUSER", "limiter", "on", ">password", "+scan", "+dbsize"}, documentedRights(t)...)...)
 	url := "--redis=redis://limiter:password@" + s.Addr()
 	ids, report, code := examine(t, append(patient, url)...)
 	if len(ids) != 0 || code != exitOK || len(report.Unknown) == 0 {

@@ -19,13 +19,7 @@ local now = clock()
 -- enter adds a member to a set for as long as a beat is good for, and drops those that
 -- have gone.
 local function enter(key, member)
-  local added = redis.pcall('ZADD', key, int(now + tonumber(ARGV[2]) * 1000), member)
-  if type(added) == 'table' then
-    if find(tostring(added.err), 'WRONGTYPE', 1, true) then
-      bad('WRONGTYPE')
-    end
-    error(added.err, 0)
-  end
+  try('ZADD', key, int(now + tonumber(ARGV[2]) * 1000), member)
   redis.call('ZREMRANGEBYSCORE', key, '-inf', int(now))
   redis.call('PEXPIRE', key, ARGV[3])
   return true

@@ -36,7 +36,7 @@ local function guard(f, ...)
   if type(r) == 'string' and sub(r, 1, 1) == '!' then
     return nil, sub(r, 2)
   end
-  error(r, 0)
+  error(type(r) == 'string' and (string.gsub(r, '^ERR ', '')) or r, 0) -- Redis puts ERR before what is raised
 end
 
 -- num parses a number that was read from a key, and has nothing but digits and
@@ -53,17 +53,17 @@ local function num(s)
   return n
 end
 
--- try runs a command that only reads, and blames the key if it is of another
+-- try runs a command that may be run twice, and blames the key if it is of another
 -- type.
-local function try(command, key)
-  local v = redis.pcall(command, key)
+local function try(...)
+  local v = redis.pcall(...)
   if type(v) ~= 'table' then
     return v
   end
   if string.find(tostring(v.err), 'WRONGTYPE', 1, true) then
     bad('WRONGTYPE')
   end
-  return redis.call(command, key) -- raises in Redis' own words
+  return redis.call(...) -- raises in Redis' own words: error() would put ERR before them
 end
 
 -- ahead holds what was read before it was needed, by key. Each value is good for one use.

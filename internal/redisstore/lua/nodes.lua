@@ -11,13 +11,7 @@ local now = clock()
 -- list appends the members of a set that have not gone: those that go last, if there are
 -- too many.
 local function list(answer, key)
-  local count = redis.pcall('ZCOUNT', key, '(' .. int(now), '+inf')
-  if type(count) == 'table' then
-    if find(tostring(count.err), 'WRONGTYPE', 1, true) then
-      bad('WRONGTYPE')
-    end
-    error(count.err, 0)
-  end
+  local count = try('ZCOUNT', key, '(' .. int(now), '+inf')
   local most = math.min(count, tonumber(ARGV[1]))
   answer[#answer + 1], answer[#answer + 2] = int(count), int(most)
   if most == 0 then

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -54,8 +55,38 @@ func commandsOf(list []trial) (names []string) {
 	return names
 }
 
-func checkPermissions(f *facts, _ Options) answer {
-	denied := f.failed("noperm")
+func checkPermissions(f *facts, _ Options) answer { return f.mayNot(f.failed("noperm")) }
+
+func checkTools(f *facts, _ Options) answer {
+	denied := failed(f.tools, "noperm")
+	if missing := commandsOf(failed(f.tools, "unsupported")); len(missing) > 0 {
+		return wrong(fmt.Sprintf("This server does not know %s.", strings.Join(missing, ", ")), "Let nothing rename or forbid it.")
+	}
+	if f.mayNotSelect() {
+		return fine
+	}
+	return f.mayNot(denied)
+}
+
+// mayNotSelect reports whether the user may not select the database: then nothing works, and
+// checkPermissions says so.
+func (f *facts) mayNotSelect() bool {
+	return slices.ContainsFunc(f.failed("noperm"), func(t trial) bool { return t.denied() == "select" })
+}
+
+// denied returns the command that a user may not use: go-redis may have to send another one
+// before it, such as SELECT.
+func (t trial) denied() string {
+	_, rest, _ := strings.Cut(t.err.Error(), "permissions to run the '")
+	name, _, found := strings.Cut(rest, "'")
+	if !found {
+		return t.command
+	}
+	return name
+}
+
+// mayNot says which permissions are missing.
+func (f *facts) mayNot(denied []trial) answer {
 	if len(denied) == 0 {
 		return fine
 	}
@@ -65,9 +96,11 @@ func checkPermissions(f *facts, _ Options) answer {
 		if text := t.err.Error(); strings.Contains(text, "key") && !strings.Contains(text, "command") {
 			keys = true
 		} else {
-			rights = append(rights, "+"+t.command)
+			rights = append(rights, "+"+t.denied())
 		}
 	}
+	slices.Sort(rights)
+	rights = slices.Compact(rights)
 	user := cmp.Or(f.user, "default")
 	fix, what := "ACL SETUSER "+user, []string{}
 	if keys {
@@ -75,7 +108,6 @@ func checkPermissions(f *facts, _ Options) answer {
 		what = append(what, fmt.Sprintf("the keys %s:*", f.prefix))
 	}
 	if len(rights) > 0 {
-		slices.Sort(rights)
 		fix += " " + strings.Join(rights, " ")
 		what = append(what, strings.ToUpper(strings.ReplaceAll(strings.Join(rights, ", "), "+", "")))
 	}
@@ -212,4 +244,20 @@ func checkLayouts(f *facts, _ Options) answer {
 		return wrong(fmt.Sprintf("Nodes use different layouts: %s.", strings.Join(others, " and ")), "Give all processes the same Shards, and the same version.")
 	}
 	return wrong(fmt.Sprintf("Nodes use %s besides %s.", strings.Join(others, " and "), f.layout), "Give all processes the same Shards, and the same version.")
+}
+
+// checkApplications finds rules of one name that count differently, as those of two applications
+// do that have never heard of each other. It sees the algorithm alone: numbers are not in Redis.
+func checkApplications(f *facts, _ Options) answer {
+	if f.rulesErr != nil {
+		return cannotTell("the counters cannot be listed" + because(f.rulesErr))
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.rules)) {
+		if list := f.rules[name]; len(list) > 1 {
+			slices.Sort(list)
+			return wrong(fmt.Sprintf("Rule %.40q has counters of different algorithms: %v and %v.", name, list[0], list[1]),
+				"If several applications use this Redis, give each a KeyPrefix of its own.")
+		}
+	}
+	return fine
 }

@@ -32,6 +32,9 @@ func (f *facts) tryNotices(ctx context.Context, server redis.UniversalClient, ke
 }
 
 func checkNotices(f *facts, _ Options) answer {
+	if f.mayNotSelect() {
+		return fine
+	}
 	channels, rights, unknown := false, []string{}, []string{}
 	for _, t := range f.notices {
 		switch reason := t.reason(); {

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // trips is how many round trips are measured.
@@ -28,9 +29,11 @@ type facts struct {
 	config  map[string]string
 	cluster map[string]string // CLUSTER INFO, of a node of one
 	tried   []trial
+	tools   []trial // what only hybridlimit top and quarantined need
 	notices []trial // publishing and subscribing
 	scripts error
 	times   []reading
+	rules   map[string][]limit.Algorithm // by name, those of which there are counters
 	slow    []redis.SlowLog
 	events  []redis.Latency
 	fleet   redisstore.Fleet
@@ -40,7 +43,7 @@ type facts struct {
 	elseDB  []int // where limiters have been, while they have not been in db
 	open    bool  // who shows no password may write
 
-	infoErr, configErr, slowErr, eventsErr, fleetErr, dbErr error
+	infoErr, configErr, slowErr, eventsErr, fleetErr, rulesErr, dbErr error
 }
 
 // reading is the server's clock, read between two times of ours.
@@ -85,6 +88,7 @@ func gather(ctx context.Context, rdb, server redis.UniversalClient, survey *redi
 	f.tryNotices(ctx, server, survey.Keyspace(), timeout)
 	f.open = opens(ctx, server, key)
 	f.fleet, f.fleetErr = survey.Fleet(ctx)
+	f.readRules(ctx, survey)
 	f.scripts = tryScripts(ctx, survey)
 	f.readDatabases(ctx, server, survey.Keyspace())
 	if err := f.readClock(ctx, server, trips); err != nil && !refused(err) {
@@ -156,6 +160,20 @@ func (f *facts) readDatabases(ctx context.Context, server redis.UniversalClient,
 		}
 		other.Close()
 	}
+}
+
+// readRules looks at the names of counters among so many keys.
+func (f *facts) readRules(ctx context.Context, survey *redisstore.Survey) {
+	const most = 10_000
+	f.rules = map[string][]limit.Algorithm{}
+	_, f.rulesErr = survey.Scan(ctx, most, func(names []redisstore.Name) error {
+		for _, n := range names {
+			if !slices.Contains(f.rules[n.Rule], n.Algorithm) {
+				f.rules[n.Rule] = append(f.rules[n.Rule], n.Algorithm)
+			}
+		}
+		return nil
+	})
 }
 
 // parseInfo takes lines of "name:value" apart.

@@ -21,7 +21,7 @@ type trial struct {
 const nothing = "return 1" // a script
 
 // Commands are what the scripts and the limiters send, each so that it writes nothing: the
-// key is not there. docs/redis.md has the same list.
+// key is not there. docs/redis.md has the same list, and a test compares what is really sent.
 var commands = []struct {
 	name   string
 	before []any // the key
@@ -65,6 +65,11 @@ func (f *facts) tryCommands(ctx context.Context, server redis.UniversalClient, k
 		args = append(args, key)
 		try(c.name, append(args, c.after...)...)
 	}
+	limiters := f.tried
+	f.tried = nil
+	try("dbsize")
+	try("scan", 0, "count", 1)
+	f.tried, f.tools = limiters, f.tried
 }
 
 // opens reports whether a server lets in who shows no password. That ours is right does not
@@ -136,8 +141,10 @@ func (t trial) reason() string {
 }
 
 // failed returns the trials with one of the reasons.
-func (f *facts) failed(reasons ...string) (list []trial) {
-	for _, t := range f.tried {
+func (f *facts) failed(reasons ...string) []trial { return failed(f.tried, reasons...) }
+
+func failed(tried []trial, reasons ...string) (list []trial) {
+	for _, t := range tried {
 		for _, reason := range reasons {
 			if t.reason() == reason {
 				list = append(list, t)
