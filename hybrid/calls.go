@@ -31,7 +31,8 @@ func (l *Limiter) TakeAtMost(key string, rule *limit.Rule, n int64) (granted int
 // counted, so that a key never admits more than if it had not been used. The newest units
 // are handed back first. Units that were not reported to Redis yet will not be. The others
 // are handed back there, exactly once, with the next report, and the other nodes learn of
-// it as of any report.
+// it as of any report. Of a sliding window the units of the oldest bucket count in part: then
+// n are taken off, and the answer is by how many fewer count now.
 //
 // Call it on the node that has taken the units, and soon: a unit that has expired cannot be
 // handed back, and a newer one would be in its place. Reported units of a leaky bucket that is

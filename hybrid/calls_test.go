@@ -202,6 +202,31 @@ func TestRefundOnce(t *testing.T) {
 	}
 }
 
+// What is handed back of a sliding window is what counts less, also of its oldest bucket.
+func TestRefundOfAFadedBucket(t *testing.T) {
+	rule := limit.Must(limit.SlidingWindow("mails", 5, time.Minute))
+	inBubble(t, func(t *testing.T, w *world) {
+		n := w.fleet(1, hybrid.Options{})[0]
+		keys := map[string]int64{"one": 1, "three": 3, "all": 5}
+		for round := range 16 {
+			for key := range keys {
+				wantAdmitted(t, n.Limiter, key, rule, 1, 1)
+				time.Sleep(time.Second)
+				wantAdmitted(t, n.Limiter, key, rule, 4, 4)
+			}
+			time.Sleep(50*time.Second + time.Duration(round)*500*time.Millisecond) // what remains differs by round
+			for key, units := range keys {
+				left := n.Peek(key, rule).Remaining
+				back := n.Refund(key, rule, units)
+				if got := n.Peek(key, rule).Remaining; got-left != back || back > units || units == 5 && got != 5 {
+					t.Errorf("%d of 5 remain; a refund of %d says %d, and %d remain", left, units, back, got)
+				}
+			}
+			time.Sleep(2 * time.Minute)
+		}
+	})
+}
+
 // A key that was refused everywhere is free again where nobody asked for the
 // refund.
 func TestRefundReachesTheFleet(t *testing.T) {

@@ -92,6 +92,28 @@ func TestRefund(t *testing.T) {
 	})
 }
 
+// What is handed back is what counts less: after a minute nothing does of a sliding window, though
+// its oldest bucket is still there, and before that a part.
+func TestRefundOfAFadedBucket(t *testing.T) {
+	rule := limit.Must(limit.SlidingWindow("mails", 5, time.Minute))
+	for wait := 54 * time.Second; wait <= 61*time.Second; wait += 500 * time.Millisecond {
+		for n := range int64(7) {
+			c := clock.NewManual(start.Truncate(time.Minute))
+			l := newLimiter(t, Options{Clock: c})
+			for range 5 {
+				l.Take("k", rule, 1)
+				c.Advance(time.Second)
+			}
+			c.Advance(wait - 5*time.Second)
+			left := l.Peek("k", rule).Remaining
+			back := l.Refund("k", rule, n)
+			if got := l.Peek("k", rule).Remaining; got-left != back || back > n || n >= 5 && got != 5 {
+				t.Errorf("after %v %d of 5 remain; a refund of %d says %d, and %d remain", wait, left, n, back, got)
+			}
+		}
+	}
+}
+
 func TestSetAndReset(t *testing.T) {
 	forCallRules(t, func(t *testing.T, l *Limiter, c *clock.Manual, r *limit.Rule) {
 		l.Take("k", r, 4)
@@ -181,13 +203,13 @@ func (w slowWindow) add(now, n int64) { w.Add(now, n) }
 func (w slowWindow) room(now int64) int64 { return w.Rule.Limit() - w.Used(now) }
 
 func (w slowWindow) refund(now, n int64) (back int64) {
-	id := w.ID(now)
+	id, before := w.ID(now), w.Used(now)
 	for age := range int64(arith.Of(w.Rule.Arith()).Kept) + 1 {
-		k := min(n-back, w.Units[id-age])
+		k := min(n, w.Units[id-age])
 		w.Units[id-age] -= k
-		back += k
+		n -= k
 	}
-	return back
+	return before - w.Used(now)
 }
 
 func (w slowWindow) clear() {

@@ -66,7 +66,8 @@ func (l *Limiter) TakeAtMost(key string, rule *limit.Rule, n int64) (granted int
 // Refund hands n units of key back, because the call that they were taken for
 // did not happen, and returns how many: as far as so many count, the newest
 // first, so that a key is never better off than if it had not been used. A
-// question that cannot be asked hands nothing back.
+// question that cannot be asked hands nothing back. Of a sliding window the units of the oldest
+// bucket count in part: then n are taken off, and the answer is by how many fewer count now.
 //
 // Do it soon: a unit that no longer counts cannot be handed back; a newer one would be
 // handed back in its place. Callers who have reserved keep their times: of a leaky bucket no more

@@ -118,10 +118,9 @@ func (l *Limiter) Wait(ctx context.Context, key string, rule *limit.Rule, n int6
 }
 
 // Refund hands n units of key back, because the call that they were taken for
-// did not happen: as far as so many are there, the newest first. It returns how
-// many. Those in the oldest bucket of a sliding window are handed back whole,
-// although no more than a part of each counts by then: more may come back than
-// Remaining grows by. Like every call of this package it is executed once at most: with an
+// did not happen: as far as so many are there, the newest first. It returns by how
+// many fewer count now: the units of the oldest bucket of a sliding window count in part,
+// or not any more. Like every call of this package it is executed once at most: with an
 // error it is unknown whether they were handed back.
 //
 // Of a leaky bucket that is fuller than full nothing is handed back: somebody may have

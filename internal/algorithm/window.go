@@ -279,19 +279,25 @@ func (w *Window) Spend(r *arith.Rule, _, last, n int64, _ arith.Span) {
 }
 
 // Refund hands back n units, from the newest buckets, as far as there are so
-// many in the window. It returns how many, and how many of these will never be
-// reported to the authority.
-func (w *Window) Refund(r *arith.Rule, _, n, multiplier int64, _, _ arith.Span, _ bool) (back, withdrawn int64) {
+// many in the window. It returns by how many fewer count now, which of units of the
+// oldest bucket may be none, and how many will never be reported to the authority.
+func (w *Window) Refund(r *arith.Rule, now, n, multiplier int64, _, _ arith.Span, _ bool) (back, withdrawn int64) {
 	if w.back == nil {
 		w.handed = &handed{make([]int64, len(w.pend)), make([]int64, len(w.pend))}
 	}
 	for i := range w.pend {
-		k := min(n-back, w.pend[i])
+		before := w.at(i, 1)
+		k := min(n, w.pend[i])
 		w.pend[i] -= k
-		withdrawn, back = withdrawn+k, back+k
-		k = max(min(n-back, w.at(i, 1)-w.pend[i]), 0)
+		withdrawn, n = withdrawn+k, n-k
+		k = max(min(n, w.at(i, 1)-w.pend[i]), 0)
 		w.back[i] += k
-		w.backUnits, back = w.backUnits+k, back+k
+		w.backUnits, n = w.backUnits+k, n-k
+		if after := w.at(i, 1); i < r.Kept || r.Kept == 0 {
+			back += before - after
+		} else {
+			back += w.still(r, now, before) - w.still(r, now, after)
+		}
 	}
 	w.pendUnits -= withdrawn
 	w.sum(r, multiplier)

@@ -78,20 +78,31 @@ func (l *Limiter) refund(ctx context.Context, key string, rule *limit.Rule, n in
 	r := l.run(ctx, scriptRefund, l.srv.keys.CounterKey(rule, key), args...)
 	r.done("a refund")
 	now, gen := r.now(), r.number(maxExact)
-	if rule.Algorithm() == limit.AlgorithmFunnel {
-		level := r.span(rule)
-		held := arithOf(rule).Whole(level)
-		if arithOf(rule).Cost(held).Less(level) {
-			held++
-		}
-		back = min(n, held)
-	} else {
-		back = min(n, r.number(limit.MaxUnits))
-	}
+	back = r.handedBack(rule, n)
 	if err = r.end(); err == nil && back > 0 {
 		l.room.tellRoom(ctx, l.srv, key, rule, now, gen)
 	}
 	return back, err
+}
+
+// handedBack returns the end of an answer of refund.lua: by how many units of n fewer count now.
+func (r *reader) handedBack(rule *limit.Rule, n int64) int64 {
+	a := arithOf(rule)
+	switch rule.Algorithm() {
+	case limit.AlgorithmFunnel:
+		level := r.span(rule)
+		held := a.Whole(level)
+		if a.Cost(held).Less(level) {
+			held++
+		}
+		return min(n, held)
+	case limit.AlgorithmSlidingLog:
+		return min(n, r.number(limit.MaxUnits))
+	}
+	back := min(n, r.number(limit.MaxUnits))
+	oldest, last, passed := r.number(limit.MaxUnits), 1000*r.number(maxExact), 1000*r.number(maxExact)
+	still := func(units int64) int64 { return units - a.Gone(units, last, passed) }
+	return back + still(oldest) - still(oldest-min(n-back, oldest))
 }
 
 // Reset forgets what has been used of key under rule. It is [Limiter.Set] to 0.

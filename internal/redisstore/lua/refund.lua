@@ -10,7 +10,10 @@
 --         of the booking in us and, for a funnel, that at which it would have been
 --         empty (us, rem)
 -- Reply   "1", Redis' time in us, generation, and what was there that can be handed
---         back: for a funnel level us and level rem, for the others units; or "e", reason
+--         back: for a funnel level us and level rem, for the others units, of a window
+--         without those of its oldest bucket, which count in part: they follow, with when
+--         the last of them came and how much of the current bucket has passed, in us; or
+--         "e", reason
 
 local key, kind = KEYS[1], ARGV[1]
 local now = clock()
@@ -57,7 +60,7 @@ end
 take_off.w = function()
   local rule = { width = size, kept = tonumber(ARGV[3]), horizon = horizon }
   local st = read_window(key, rule, now)
-  local sum, left = 0, n
+  local sum, left, oldest, last = 0, n, 0, st.l[rule.kept] or 0
   local from, to = 0, rule.kept
   if once then
     from = math.max((now - now % size - (once - once % size)) / size, 0)
@@ -65,16 +68,20 @@ take_off.w = function()
   end
   for age = from, to do
     local units = st.n[age] or 0
-    sum = math.min(sum + units, MAX)
+    if age > 0 and age == rule.kept then
+      oldest = units
+    else
+      sum = math.min(sum + units, MAX)
+    end
     local off = math.min(units, left)
     left = left - off
     st.n[age] = units > off and units - off or nil
   end
-  if sum > 0 then
+  if sum > 0 or oldest > 0 then
     renew(st, now)
     write_window(key, st, rule, now)
   end
-  return { '1', int(now), int(st.gen), int(sum) }
+  return { '1', int(now), int(st.gen), int(sum), int(oldest), int(last), int(now % size) }
 end
 
 take_off.l = function()
