@@ -28,6 +28,16 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 }
 
+// The linter of "promtool check metrics" has nothing to say about the page.
+func TestPassesTheLinter(t *testing.T) {
+	h := hybridtest.New(t, hybridtest.Options{})
+	h.Limiter.Allow("k", api)
+	problems, err := testutil.GatherAndLint(register(t, h.Limiter))
+	if err != nil || len(problems) != 0 {
+		t.Errorf("%v, %v", problems, err)
+	}
+}
+
 var api = limit.Must(limit.SlidingWindow("api", 10, time.Hour))
 
 // register returns a registry with one limiter, called "main".

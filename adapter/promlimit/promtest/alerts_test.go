@@ -113,20 +113,23 @@ var shown = map[string][]struct {
 	before, then float64
 	rate         bool
 }{
-	"HybridlimitFlapping":        {{`hybridlimit_state_changes_total`, 0, 1, true}},
-	"HybridlimitFailing":         {{`hybridlimit_exchange_failures_total{reason="oom"}`, 1, 2, true}},
-	"HybridlimitUnreported":      {{`hybridlimit_oldest_pending_seconds`, 1, 61, false}, {`hybridlimit_degraded`, 0, 0, false}},
-	"HybridlimitBehind":          {{`hybridlimit_behind_seconds`, 0.9, 1.1, false}},
-	"HybridlimitSlowExchanges":   {{`hybridlimit_exchange_duration_seconds_bucket{le="0.1"}`, 100, 98, true}, {`hybridlimit_exchange_duration_seconds_bucket{le="0.25"}`, 100, 100, true}, {`hybridlimit_exchange_duration_seconds_bucket{le="+Inf"}`, 100, 100, true}},
-	"HybridlimitDataLost":        {{`hybridlimit_data_losses_total`, 3, 4, false}, {`hybridlimit_rolled_back_keys_total`, 0, 0, false}},
-	"HybridlimitKeysQuarantined": {{`hybridlimit_quarantined_keys`, 0, 1, false}},
-	"HybridlimitNodesDisagree":   {{`hybridlimit_nodes{instance="a"}`, 2, 1, false}, {`hybridlimit_nodes{instance="b"}`, 2, 2, false}},
-	"HybridlimitLayoutMismatch":  {{`hybridlimit_layout_mismatches`, 0, 1, false}},
-	"HybridlimitDeaf":            {{`hybridlimit_deaf`, 0, 1, false}},
-	"HybridlimitOverflow":        {{`hybridlimit_overflow_decisions_total`, 5, 6, false}},
-	"HybridlimitMisuse":          {{`hybridlimit_invalid_checks_total{rule="api"}`, 0, 1, false}},
-	"HybridlimitRuleConflict":    {{`hybridlimit_rule_conflicts_total`, 0, 1, false}},
-	"HybridlimitUnexpected":      {{`hybridlimit_bad_replies_total`, 0, 0, false}, {`hybridlimit_renames_total`, 0, 1, false}, {`hybridlimit_hook_panics_total`, 0, 0, false}},
+	"HybridlimitFlapping":           {{`hybridlimit_state_changes_total`, 0, 1, true}},
+	"HybridlimitFailing":            {{`hybridlimit_exchange_failures_total{reason="oom"}`, 1, 2, true}},
+	"HybridlimitUnreported":         {{`hybridlimit_oldest_pending_seconds`, 1, 61, false}, {`hybridlimit_degraded`, 0, 0, false}},
+	"HybridlimitBehind":             {{`hybridlimit_behind_seconds`, 0.9, 1.1, false}},
+	"HybridlimitSlowExchanges":      {{`hybridlimit_exchange_duration_seconds_bucket{le="0.1"}`, 100, 98, true}, {`hybridlimit_exchange_duration_seconds_bucket{le="0.25"}`, 100, 100, true}, {`hybridlimit_exchange_duration_seconds_bucket{le="+Inf"}`, 100, 100, true}},
+	"HybridlimitDataLost":           {{`hybridlimit_data_losses_total`, 3, 4, false}, {`hybridlimit_rolled_back_keys_total`, 0, 0, false}},
+	"HybridlimitKeysQuarantined":    {{`hybridlimit_quarantined_keys`, 0, 1, false}},
+	"HybridlimitNodesDisagree":      {{`hybridlimit_nodes{instance="a"}`, 2, 1, false}, {`hybridlimit_nodes{instance="b"}`, 2, 2, false}},
+	"HybridlimitLayoutMismatch":     {{`hybridlimit_layout_mismatches`, 0, 1, false}},
+	"HybridlimitDeaf":               {{`hybridlimit_deaf`, 0, 1, false}},
+	"HybridlimitOverflow":           {{`hybridlimit_overflow_decisions_total`, 5, 6, false}},
+	"HybridlimitMisuse":             {{`hybridlimit_invalid_checks_total{rule="api"}`, 0, 1, false}},
+	"HybridlimitRuleConflict":       {{`hybridlimit_rule_conflicts_total`, 0, 1, false}},
+	"HybridlimitRulesRefused":       {{`hybridlimit_rules_bad`, 0, 1, false}},
+	"HybridlimitRequestsInvalid":    {{`hybridlimit_rls_requests_total{outcome="invalid"}`, 3, 4, false}},
+	"HybridlimitConnectionsRefused": {{`hybridlimit_resp_connections_refused_total{reason="too_many"}`, 0, 1, false}},
+	"HybridlimitUnexpected":         {{`hybridlimit_bad_replies_total`, 0, 0, false}, {`hybridlimit_renames_total`, 0, 1, false}, {`hybridlimit_hook_panics_total`, 0, 0, false}},
 }
 
 // Each alert that needs more than an outage is true when its series say so, and not before.

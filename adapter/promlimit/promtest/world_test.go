@@ -2,6 +2,7 @@ package promtest
 
 import (
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strconv"
@@ -90,6 +91,10 @@ func (w *world) serve(t *testing.T) map[string]string {
 		t.Cleanup(srv.Close)
 		urls[fmt.Sprintf("node-%d:8080", i)] = srv.URL
 	}
+	// What hybridlimit serve has besides; a test there compares the file with its page.
+	srv := httptest.NewServer(http.FileServer(http.Dir("testdata")))
+	t.Cleanup(srv.Close)
+	urls["serve:8080"] = srv.URL + "/serve.txt"
 	return urls
 }
 

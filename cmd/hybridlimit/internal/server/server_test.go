@@ -104,7 +104,7 @@ func TestMetrics(t *testing.T) {
 	for _, line := range []string{
 		`hybridlimit_resp_commands_total{outcome="ok"} 10`, `hybridlimit_resp_commands_total{outcome="refused"} 1`,
 		`hybridlimit_resp_connections 1`, `hybridlimit_rls_requests_total{outcome="ok"} 11`, `hybridlimit_rls_requests_total{outcome="over_limit"} 1`,
-		`hybridlimit_rules_bad 0`, `hybridlimit_rules_count{kind="descriptor"} 1`, `rule="d@user/day"`, `rule="api"`, `limiter="serve"`, "go_goroutines", "process_",
+		`hybridlimit_rules_bad 0`, `hybridlimit_rules_entries{kind="descriptor"} 1`, `rule="d@user/day"`, `rule="api"`, `limiter="serve"`, "go_goroutines", "process_",
 	} {
 		if !strings.Contains(body, line) {
 			t.Errorf("%s is missing", line)

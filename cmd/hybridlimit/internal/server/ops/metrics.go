@@ -25,7 +25,7 @@ var (
 	rulesRefused = desc("rules_refused_total", "Rules files that were refused, or could not be read.")
 	rulesBad     = desc("rules_bad", "1 if the rules file as it is now is not in force.")
 	rulesLoaded  = desc("rules_loaded_timestamp_seconds", "When the rules in force were loaded.")
-	rulesCount   = desc("rules_count", "Rules, plans, overrides and descriptors in force.", "kind")
+	rulesCount   = desc("rules_entries", "Entries of the rules file in force by kind: rule, plan, override, descriptor.", "kind")
 
 	respConns    = desc("resp_connections", "Connections of Redis clients.")
 	respCommands = desc("resp_commands_total", "Commands of Redis clients by outcome.", "outcome")
