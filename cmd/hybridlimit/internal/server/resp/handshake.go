@@ -156,12 +156,12 @@ func (s *Server) client(c redcon.Conn, args [][]byte) {
 			return
 		}
 		c.WriteBulkString(in.name)
-	case "SETINFO", "NO-EVICT", "NO-TOUCH":
-		c.WriteString("OK") // nothing is kept that it could concern
+	case "SETINFO", "NO-EVICT", "NO-TOUCH", "TRACKING":
+		c.WriteString("OK") // nothing is kept that it could concern: rueidis wants TRACKING, and no key here changes
 	case "ID":
 		c.WriteInt(1)
 	default:
-		s.fail(c, fmt.Sprintf("ERR unknown subcommand '%s'; there are SETNAME, GETNAME, SETINFO, NO-EVICT, NO-TOUCH, ID", clip(args[0])))
+		s.fail(c, fmt.Sprintf("ERR unknown subcommand '%s'; there are SETNAME, GETNAME, SETINFO, NO-EVICT, NO-TOUCH, TRACKING, ID", clip(args[0])))
 	}
 }
 

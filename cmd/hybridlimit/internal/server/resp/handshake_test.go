@@ -18,6 +18,7 @@ func TestGreetingsOfClients(t *testing.T) {
 		{"redis-py", "CLIENT SETINFO LIB-NAME redis-py;CLIENT SETINFO LIB-VER 6.4.0;SELECT 0;PING"},
 		{"redis-py with RESP3", "HELLO 3;CLIENT SETNAME app;CLIENT SETINFO LIB-NAME redis-py"},
 		{"go-redis", "HELLO 3;CLIENT SETINFO LIB-NAME go-redis;CLIENT SETINFO LIB-VER 9.23.0;PING"},
+		{"rueidis", "HELLO 3;CLIENT TRACKING ON OPTIN;CLIENT SETINFO LIB-NAME rueidis;CLIENT SETINFO LIB-VER 1.0.78;PING"},
 		{"node-redis", "HELLO 2;CLIENT SETINFO LIB-NAME node-redis;CLIENT SETINFO LIB-VER 5.0.0;PING"},
 		{"ioredis", "INFO;CLIENT SETINFO LIB-NAME ioredis;CLIENT SETNAME app;SELECT 0"},
 		{"lettuce", "HELLO 3 SETNAME app;CLIENT SETINFO lib-name Lettuce;PING"},
@@ -31,6 +32,20 @@ func TestGreetingsOfClients(t *testing.T) {
 			}
 		}
 		c.want("CL.THROTTLE "+strings.Fields(g.library)[0]+g.commands[:1]+fmt.Sprint(len(g.commands))+" 1 1 1", ints(0, 2, 1, -1, 1))
+	}
+}
+
+// rueidis takes a server for one of a Cluster unless the error of CLUSTER SLOTS has that word in it.
+func TestRueidisFindsNoCluster(t *testing.T) {
+	_, addr := listen(t, Options{})
+	c := connect(t, addr)
+	for _, command := range []string{"HELLO 3", "CLIENT TRACKING ON OPTIN"} {
+		if err, bad := c.do(command).(error); bad {
+			t.Error(err)
+		}
+	}
+	for _, command := range []string{"CLUSTER SLOTS", "CLUSTER SHARDS"} {
+		c.wantError(c.do(command), "CLUSTER")
 	}
 }
 
