@@ -51,6 +51,14 @@ var windowMutants = []mutant{
 		by:     counters("TestFoldedWindowKeepsItsLastUnit"),
 	},
 	{
+		name:   "a-refund-counts-the-faded-bucket-in-full",
+		breaks: "A refund says that units came back which did not count any more.",
+		file:   "internal/algorithm/window.go",
+		old:    `back += w.still(r, now, before) - w.still(r, now, after)`,
+		new:    `back += before - after`,
+		by:     local("TestRefundOfAFadedBucket"),
+	},
+	{
 		name:   "last-rounded-down",
 		breaks: "Redis is told of the last unit of a bucket up to 1 µs too early.",
 		file:   "internal/redisstore/batch.go",
