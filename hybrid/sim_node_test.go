@@ -403,12 +403,12 @@ func (n *simNode) takeAtMost(key string, rule *limit.Rule, units int64) {
 // refund hands units back.
 func (n *simNode) refund(key string, rule *limit.Rule, units int64) {
 	k := oracleKey{rule, key}
-	back, ok := n.counter(k).Refund(n.time(), units, n.rule(rule))
-	if !ok || back < 0 || back > units {
-		n.s.failf("%d units handed back of %d", back, units)
+	back, taken, ok := n.counter(k).TakeOff(n.time(), units, n.rule(rule))
+	if !ok || back < 0 || back > taken || taken > units {
+		n.s.failf("%d units handed back, and %d taken off, of %d", back, taken, units)
 	}
 	n.refunded += back
-	n.s.oracle.refunded(n, k, back)
+	n.s.oracle.refunded(n, k, taken) // it counts every unit in full
 	n.wakeUp()
 }
 

@@ -154,7 +154,7 @@ func (f *LeakyBucket) Spend(r *arith.Rule, now, last, n int64, empty arith.Span)
 // the bucket and it does not run empty before least because of that. It returns how
 // many, and how many of these will never be reported to the authority: all, unless
 // reported is set.
-func (f *LeakyBucket) Refund(r *arith.Rule, now, n, w int64, cost, least arith.Span, reported bool) (back, withdrawn int64) {
+func (f *LeakyBucket) Refund(r *arith.Rule, now, n, w int64, cost, least arith.Span, reported bool) (back, taken, withdrawn int64) {
 	at := arith.Span{NS: now}
 	held := r.Whole(r.Sub(f.View, least))
 	if !at.Less(least) {
@@ -207,7 +207,7 @@ func (f *LeakyBucket) Refund(r *arith.Rule, now, n, w int64, cost, least arith.S
 		// A view that was capped at full (see CapMultiplied) had less of them in it.
 		f.View = f.View.Max(f.Pend.plus(r, f.reported(r, 1), 1))
 	}
-	return back, withdrawn
+	return back, back, withdrawn
 }
 
 // WholeUp returns how many units leak in a span, rounded up.

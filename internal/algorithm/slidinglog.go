@@ -87,7 +87,7 @@ func (l *SlidingLog) wait(r *arith.Rule, now, need int64) time.Duration {
 
 // Refund takes n units off, the newest first, as far as there are so many, and
 // returns how many.
-func (l *SlidingLog) Refund(r *arith.Rule, now, n, _ int64, _, _ arith.Span, _ bool) (back, withdrawn int64) {
+func (l *SlidingLog) Refund(r *arith.Rule, now, n, _ int64, _, _ arith.Span, _ bool) (back, taken, withdrawn int64) {
 	l.expire(r, now)
 	for back < n && len(l.entries) > 0 {
 		last := &l.entries[len(l.entries)-1]
@@ -99,7 +99,7 @@ func (l *SlidingLog) Refund(r *arith.Rule, now, n, _ int64, _, _ arith.Span, _ b
 		}
 	}
 	l.used -= back
-	return back, 0
+	return back, back, 0
 }
 
 // FitsAt returns now: it is not computed.

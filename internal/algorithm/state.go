@@ -40,9 +40,9 @@ type Decider interface {
 	Claim(r *arith.Rule, n, multiplier int64) (was int64)
 	// Refund hands back n units, the newest first, as far as so many count. Those of a leaky
 	// bucket take cost to leak, and it does not run empty before least because of them. It
-	// returns how many, and how many of these will never be reported to the authority. Units
-	// of a leaky bucket that are reported already are handed back only if reported is set.
-	Refund(r *arith.Rule, now, n, multiplier int64, cost, least arith.Span, reported bool) (back, withdrawn int64)
+	// returns by how many fewer count now, how many were taken off, and how many of these will
+	// never be reported to the authority. Units of a leaky bucket that are reported already are handed back only if reported is set.
+	Refund(r *arith.Rule, now, n, multiplier int64, cost, least arith.Span, reported bool) (back, taken, withdrawn int64)
 	// Set makes n units count instead of what counted before.
 	Set(r *arith.Rule, now, n int64)
 	// Reshape re-expresses what is counted by another rule, rounded up. It returns the pending

@@ -280,19 +280,20 @@ func (w *Window) Spend(r *arith.Rule, _, last, n int64, _ arith.Span) {
 
 // Refund hands back n units, from the newest buckets, as far as there are so
 // many in the window. It returns by how many fewer count now, which of units of the
-// oldest bucket may be none, and how many will never be reported to the authority.
-func (w *Window) Refund(r *arith.Rule, now, n, multiplier int64, _, _ arith.Span, _ bool) (back, withdrawn int64) {
+// oldest bucket may be none, how many it has taken off, and how many of these will never
+// be reported to the authority.
+func (w *Window) Refund(r *arith.Rule, now, n, multiplier int64, _, _ arith.Span, _ bool) (back, taken, withdrawn int64) {
 	if w.back == nil {
 		w.handed = &handed{make([]int64, len(w.pend)), make([]int64, len(w.pend))}
 	}
 	for i := range w.pend {
 		before := w.at(i, 1)
-		k := min(n, w.pend[i])
+		k := min(n-taken, w.pend[i])
 		w.pend[i] -= k
-		withdrawn, n = withdrawn+k, n-k
-		k = max(min(n, w.at(i, 1)-w.pend[i]), 0)
+		withdrawn, taken = withdrawn+k, taken+k
+		k = max(min(n-taken, w.at(i, 1)-w.pend[i]), 0)
 		w.back[i] += k
-		w.backUnits, n = w.backUnits+k, n-k
+		w.backUnits, taken = w.backUnits+k, taken+k
 		if after := w.at(i, 1); i < r.Kept || r.Kept == 0 {
 			back += before - after
 		} else {
@@ -301,7 +302,7 @@ func (w *Window) Refund(r *arith.Rule, now, n, multiplier int64, _, _ arith.Span
 	}
 	w.pendUnits -= withdrawn
 	w.sum(r, multiplier)
-	return back, withdrawn
+	return back, taken, withdrawn
 }
 
 // SetMultiplier lets unsynced units count is-fold from now on.

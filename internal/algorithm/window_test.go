@@ -33,7 +33,7 @@ func TestNothingHandedStaysEmpty(t *testing.T) {
 	w := NewWindow(arith.Of(r.Arith()), 1e15, 0, true)
 	w.Book(arith.Of(r.Arith()), 1e15, 7, 7, 1)
 	w.Collect(arith.Of(r.Arith()))
-	if back, withdrawn := w.Refund(arith.Of(r.Arith()), 1e15, 5, 1, arith.Span{}, arith.Span{}, true); back != 5 || withdrawn != 0 || !w.ReturnsAt(arith.Of(r.Arith()), 1e15) {
+	if back, _, withdrawn := w.Refund(arith.Of(r.Arith()), 1e15, 5, 1, arith.Span{}, arith.Span{}, true); back != 5 || withdrawn != 0 || !w.ReturnsAt(arith.Of(r.Arith()), 1e15) {
 		t.Fatalf("%d units came back, %d of them not reported", back, withdrawn)
 	}
 	if nothingHanded.back != nil || nothingHanded.sentBack != nil {

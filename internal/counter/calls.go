@@ -43,32 +43,39 @@ func (c *Counter) roomLocked(now int64) int64 {
 // Refund hands back n units, as far as so many count and no reservation was made
 // behind them, and returns how many.
 func (c *Counter) Refund(now, n int64, rule *limit.Rule) (back int64, ok bool) {
+	back, _, ok = c.TakeOff(now, n, rule)
+	return back, ok
+}
+
+// TakeOff is Refund, and says how many units it has taken off: of the oldest bucket of a
+// window they may be more than count less.
+func (c *Counter) TakeOff(now, n int64, rule *limit.Rule) (back, taken int64, ok bool) {
 	if now, ok = c.enter(now, rule); !ok {
-		return 0, false
+		return 0, 0, false
 	}
-	back = c.handBackLocked(now, n, c.rule().Cost(n), !c.fullLocked(now))
+	back, taken = c.handBackLocked(now, n, c.rule().Cost(n), !c.fullLocked(now))
 	c.loweredLocked(now)
 	c.unlockAndNote()
-	return back, true
+	return back, taken, true
 }
 
 // handBackLocked takes off n units, of a leaky bucket at the given cost. Units that were
 // reported to the authority are taken off only if reported is set.
-func (c *Counter) handBackLocked(now, n int64, cost arith.Span, reported bool) (back int64) {
+func (c *Counter) handBackLocked(now, n int64, cost arith.Span, reported bool) (back, taken int64) {
 	if c.hasHistory() && !c.state().HasReturns() {
 		c.more.history.backGen = c.gen()
 	}
 	c.rollLocked(now)
-	back, withdrawn := c.state().Refund(c.rule(), now, n, modeMultiplier(c.mode()), cost, c.leastLocked(now), reported && c.link() != nil)
+	back, taken, withdrawn := c.state().Refund(c.rule(), now, n, modeMultiplier(c.mode()), cost, c.leastLocked(now), reported && c.link() != nil)
 	if back > 0 {
 		c.notice = nil // there is room
 	}
 	if c.link() != nil {
 		c.link().withdrawn.Add(withdrawn)
-		return back
+		return back, taken
 	}
 	c.state().SettleAlone()
-	return back
+	return back, taken
 }
 
 // Set makes used units count instead of what counted before. It is for counters

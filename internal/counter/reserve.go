@@ -142,7 +142,7 @@ func (c *Counter) Cancel(now int64, rule *limit.Rule, b *Booking) (back int64, o
 		return 0, false
 	}
 	if n, cost := c.toHandBackLocked(now, b); n > 0 {
-		back = c.handBackLocked(now, n, cost, true)
+		back, _ = c.handBackLocked(now, n, cost, true)
 	}
 	if b.leaks && c.hasHistory() { // else there is nothing to note it in
 		c.handedBackLocked(now, back)
