@@ -6,8 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/tidwall/redcon"
 )
 
 // session is what a server knows of a connection.
@@ -21,8 +19,9 @@ type session struct {
 type command struct {
 	least, most int // arguments, without the name
 	open        bool
-	key         int // which argument is the key, for COMMAND INFO; 0: none
-	run         func(s *Server, c redcon.Conn, args [][]byte)
+	key         int  // which argument is the key, for COMMAND INFO; 0: none
+	now         bool // is not queued after MULTI
+	run         func(s *Server, c *conn, args [][]byte)
 }
 
 // commands are all that there are, by their names in upper case. It is filled by init because
@@ -37,8 +36,13 @@ func init() {
 
 		"AUTH":    {least: 1, most: 2, open: true, run: (*Server).auth},
 		"HELLO":   {least: 0, most: maxArgs, open: true, run: (*Server).hello},
-		"QUIT":    {least: 0, most: maxArgs, open: true, run: (*Server).quit},
-		"RESET":   {least: 0, most: 0, open: true, run: (*Server).reset},
+		"QUIT":    {least: 0, most: maxArgs, open: true, now: true, run: (*Server).quit},
+		"RESET":   {least: 0, most: 0, open: true, now: true, run: (*Server).reset},
+		"MULTI":   {least: 0, most: 0, now: true, run: (*Server).multi},
+		"EXEC":    {least: 0, most: 0, now: true, run: (*Server).exec},
+		"DISCARD": {least: 0, most: 0, now: true, run: (*Server).discard},
+		"WATCH":   {least: 1, most: maxArgs, now: true, run: (*Server).watch},
+		"UNWATCH": {least: 0, most: 0, run: (*Server).unwatch},
 		"PING":    {least: 0, most: 1, run: (*Server).ping},
 		"ECHO":    {least: 1, most: 1, run: (*Server).echo},
 		"SELECT":  {least: 1, most: 1, run: (*Server).selectDB},
@@ -48,49 +52,63 @@ func init() {
 	}
 }
 
-// serve answers one command. It is called by redcon, for a connection one command at a time.
-func (s *Server) serve(c redcon.Conn, cmd redcon.Command) {
-	s.count.commands.Add(1)
+// serve answers one command. For a connection it is called for one command at a time.
+func (s *Server) serve(c *conn, args [][]byte) {
+	name := args[0]
 	defer func() {
 		if r := recover(); r != nil {
 			s.count.panics.Add(1)
-			s.o.Logger.Error("resp: a command has failed", "command", clip(cmd.Args[0]), "panic", fmt.Sprint(r))
+			s.o.Logger.Error("resp: a command has failed", "command", clip(name), "panic", fmt.Sprint(r))
 			s.fail(c, "ERR the server failed to answer this command")
 		}
 	}()
-	name := cmd.Args[0]
-	known, found := commands[string(bytes.ToUpper(name))]
-	args := cmd.Args[1:]
-	switch session := c.Context().(*session); {
+	upper := string(bytes.ToUpper(name))
+	known := commands[upper]
+	problem := s.objection(c, known, args)
+	if problem == "" && c.tx.open && !known.now {
+		if problem = c.tx.add(args); problem == "" {
+			c.simple("QUEUED") // it counts when it is run
+			return
+		}
+	}
+	s.count.commands.Add(1)
+	switch {
 	case isHTTP(name):
 		// A browser that was tricked into sending commands begins like this.
 		s.fail(c, "ERR this is not an HTTP server")
-		end(c)
-	case !found:
-		s.fail(c, fmt.Sprintf("ERR unknown command '%s'; there are %s", clip(name), names()))
-	case s.o.Password != "" && !session.known && !known.open:
-		s.fail(c, "NOAUTH Authentication required.")
-	case len(args) < known.least || len(args) > known.most:
-		s.fail(c, fmt.Sprintf("ERR wrong number of arguments for '%s' command", strings.ToLower(clip(name))))
+		c.over = true
+	case problem != "" && upper == "EXEC":
+		c.tx = transaction{}
+		s.fail(c, "EXECABORT Transaction discarded because of: "+problem)
+	case problem != "":
+		c.tx.fail()
+		s.fail(c, problem)
 	default:
-		known.run(s, c, args)
+		known.run(s, c, args[1:])
 	}
+}
+
+// objection returns why a command cannot be run or queued, empty if it can.
+func (s *Server) objection(c *conn, known command, args [][]byte) string {
+	switch n := len(args) - 1; {
+	case known.run == nil:
+		return fmt.Sprintf("ERR unknown command '%s'; there are %s", clip(args[0]), names())
+	case n < known.least || n > known.most:
+		return fmt.Sprintf("ERR wrong number of arguments for '%s' command", strings.ToLower(clip(args[0])))
+	case s.o.Password != "" && !c.known && !known.open:
+		return "NOAUTH Authentication required."
+	}
+	return ""
 }
 
 func isHTTP(name []byte) bool {
 	return bytes.EqualFold(name, []byte("POST")) || bytes.EqualFold(name, []byte("HOST:"))
 }
 
-// end closes a connection after what was written to it. Commands that came behind are dropped.
-func end(c redcon.Conn) {
-	c.ReadPipeline()
-	_ = c.Close()
-}
-
 // fail answers with an error.
-func (s *Server) fail(c redcon.Conn, text string) {
+func (s *Server) fail(c *conn, text string) {
 	s.count.errors.Add(1)
-	c.WriteError(text)
+	c.problem(text)
 }
 
 // names lists the commands.

@@ -11,9 +11,10 @@ import (
 )
 
 const (
-	// firstBuffer is enough for some tens of commands. A buffer grows up to about two
-	// commands of the largest size.
+	// firstBuffer is enough for some tens of commands. A buffer grows up to two commands of
+	// the largest size.
 	firstBuffer = 4 << 10
+	keepReply   = 64 << 10 // answers are sent when they are that long, if not before
 	// lingerFor and lingerBytes bound what is read, and thrown away, of a client that is
 	// sent away: if nothing was read, the system would reset the connection, and the
 	// client would never see why.
@@ -24,66 +25,77 @@ const (
 // wakeUp is a deadline that ends a Read that waits.
 var wakeUp = time.Unix(1, 0)
 
-// conn is a connection of a client. redcon reads whole commands from it, and only such as
-// [frame] lets through.
+// conn is a connection of a client, and what the server knows of it.
 type conn struct {
 	net.Conn
 	server *Server
 	once   sync.Once // of closing
-
-	buf   []byte // what has been received
-	from  int    // where redcon reads on
-	ready int    // up to where buf holds whole commands
-	frame frame
-	bad   error // what is wrong with the command behind ready
-	err   error // why nothing more can be received
+	in     parser
+	reply
+	session
+	tx   transaction
+	err  error // why nothing more can be received
+	over bool  // nothing more is to be answered
 
 	stopping atomic.Bool
 }
 
-// Read is called by redcon after it has answered all that it has read before.
-func (c *conn) Read(p []byte) (int, error) {
-	for c.from == c.ready {
+// serve answers commands until the connection ends.
+func (c *conn) serve() {
+	defer c.Close()
+	for !c.over {
+		c.in.unknown = c.server.o.Password != "" && !c.known
+		args, bad := c.in.next()
 		switch {
-		case c.bad != nil:
-			c.refuse(c.bad)
-			return 0, io.EOF
-		case c.stopping.Load() && c.ready == len(c.buf):
-			return 0, io.EOF // between two commands
-		case c.err != nil:
-			return 0, c.err
+		case bad != nil:
+			c.flush()
+			c.refuse(bad)
+			return
+		case args != nil:
+			c.server.serve(c, args)
+			c.flushIfLarge()
+		default:
+			if c.flush(); !c.receive() {
+				return
+			}
 		}
-		c.fill()
 	}
-	n := copy(p, c.buf[c.from:c.ready])
-	c.from += n
-	return n, nil
+	c.flush()
 }
 
-// fill receives something. All that was ready has been read.
-func (c *conn) fill() {
-	c.buf = c.buf[:copy(c.buf, c.buf[c.ready:])]
-	c.from, c.ready = 0, 0
-	if len(c.buf) == cap(c.buf) {
-		grown := make([]byte, len(c.buf), max(firstBuffer, 2*cap(c.buf)))
-		copy(grown, c.buf)
-		c.buf = grown
+// receive waits for something to parse. It reports false when nothing more will come.
+func (c *conn) receive() bool {
+	space := c.in.room()
+	if c.err != nil || c.stopping.Load() && len(c.in.buf) == 0 { // between two commands
+		return false
 	}
-	seen := len(c.buf)
 	c.await()
-	n, err := c.Conn.Read(c.buf[seen:cap(c.buf)])
-	c.buf = c.buf[:seen+n]
-	complete, bad := c.frame.scan(c.buf[seen:])
-	if complete >= 0 {
-		c.ready = seen + complete
+	n, err := c.Conn.Read(space)
+	c.in.received(n)
+	if c.err = err; errors.Is(err, os.ErrDeadlineExceeded) && !c.stopping.Load() {
+		c.server.count.idle.Add(1)
+		c.server.o.Logger.Debug("resp: a connection is idle, and ended", "client", c.RemoteAddr().String())
 	}
-	c.bad = bad
-	if c.err = err; errors.Is(err, os.ErrDeadlineExceeded) {
-		c.err = io.EOF
-		if !c.stopping.Load() {
-			c.server.count.idle.Add(1)
-			c.server.o.Logger.Debug("resp: a connection is idle, and ended", "client", c.RemoteAddr().String())
-		}
+	return n > 0 || err == nil
+}
+
+// flush sends the answers. If it fails the next call of receive does, too.
+func (c *conn) flush() {
+	if len(c.out) == 0 {
+		return
+	}
+	if _, err := c.Write(c.out); err != nil {
+		c.err, c.over = err, true
+	}
+	if c.out = c.out[:0]; cap(c.out) > keepReply {
+		c.out = nil
+	}
+}
+
+// flushIfLarge bounds the answers that are kept, however many commands have been received.
+func (c *conn) flushIfLarge() {
+	if len(c.out) > keepReply {
+		c.flush()
 	}
 }
 
@@ -100,7 +112,7 @@ func (c *conn) await() {
 	}
 }
 
-// Write sends answers, for Options.IdleTimeout at most: a client that takes none would keep its
+// Write sends answers, each time for Options.IdleTimeout at most: a client that takes none would keep its
 // connection for ever.
 func (c *conn) Write(p []byte) (int, error) {
 	if c.server.o.IdleTimeout > 0 {

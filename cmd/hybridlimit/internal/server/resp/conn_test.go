@@ -52,9 +52,9 @@ func TestAClientThatSendsTooMuchIsSentAwayWithAReason(t *testing.T) {
 		fmt.Sprintf("*%d\r\n", int64(math.MaxInt64)),
 		"*1\r\n$536870912\r\n",
 		encode("CL.THROTTLE", strings.Repeat("k", 1<<20), "1", "1", "1"),
-		strings.Repeat("x", 2*maxInline),
+		strings.Repeat("x", 2*maxCommand),
 		"*1\r\n:1\r\n",
-		"\x00*1\r\n\x16\x03\x01\x02\x00\r\n" + strings.Repeat("\x00", 2*maxInline), // a TLS handshake, say
+		"\x00*1\r\n\x16\x03\x01\x02\x00\r\n" + strings.Repeat("\x00", 2*maxCommand), // a TLS handshake, say
 	} {
 		c := connect(t, addr)
 		c.raw(encode("PING"))

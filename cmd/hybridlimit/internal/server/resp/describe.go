@@ -5,13 +5,11 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/tidwall/redcon"
 )
 
 // command is COMMAND with its subcommands COUNT, DOCS, INFO and LIST. Clients complete and
 // check commands by it.
-func (s *Server) command(c redcon.Conn, args [][]byte) {
+func (s *Server) command(c *conn, args [][]byte) {
 	all := slices.Sorted(maps.Keys(commands))
 	if len(args) == 0 {
 		describe(c, all)
@@ -19,13 +17,13 @@ func (s *Server) command(c redcon.Conn, args [][]byte) {
 	}
 	switch sub := strings.ToUpper(clip(args[0])); sub {
 	case "COUNT":
-		c.WriteInt(len(all))
+		c.integer(int64(len(all)))
 	case "DOCS":
-		c.Context().(*session).mapping(c, 0)
+		c.mapping(0)
 	case "LIST":
-		c.WriteArray(len(all))
+		c.array(len(all))
 		for _, name := range all {
-			c.WriteBulkString(strings.ToLower(name))
+			c.bulk(strings.ToLower(name))
 		}
 	case "INFO":
 		if len(args) > 1 {
@@ -41,31 +39,31 @@ func (s *Server) command(c redcon.Conn, args [][]byte) {
 }
 
 // describe writes name, number of arguments, flags and place of the key of each command.
-func describe(c redcon.Conn, names []string) {
-	c.WriteArray(len(names))
+func describe(c *conn, names []string) {
+	c.array(len(names))
 	for _, name := range names {
 		known, found := commands[name]
 		if !found {
-			c.Context().(*session).null(c)
+			c.null()
 			continue
 		}
-		c.WriteArray(6)
-		c.WriteBulkString(strings.ToLower(name))
+		c.array(6)
+		c.bulk(strings.ToLower(name))
 		arity := known.least + 1
 		if known.most != known.least {
 			arity = -arity // or more
 		}
-		c.WriteInt(arity)
+		c.integer(int64(arity))
 		flags := []string{"fast"}
 		if known.key > 0 {
 			flags = append(flags, "write")
 		}
-		c.WriteArray(len(flags))
+		c.array(len(flags))
 		for _, f := range flags {
-			c.WriteString(f)
+			c.simple(f)
 		}
-		c.WriteInt(known.key)
-		c.WriteInt(known.key)
-		c.WriteInt(min(known.key, 1))
+		c.integer(int64(known.key))
+		c.integer(int64(known.key))
+		c.integer(int64(min(known.key, 1)))
 	}
 }

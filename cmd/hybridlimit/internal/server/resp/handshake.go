@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-
-	"github.com/tidwall/redcon"
 )
 
 // What clients send when they connect. It changes nothing but the session.
@@ -17,12 +15,12 @@ import (
 const redisVersion = "7.0.0"
 
 // auth is AUTH [user] password. There is one user.
-func (s *Server) auth(c redcon.Conn, args [][]byte) {
+func (s *Server) auth(c *conn, args [][]byte) {
 	switch {
 	case s.o.Password == "" && len(args) == 1:
 		s.fail(c, "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?")
-	case s.login(c.Context().(*session), args):
-		c.WriteString("OK")
+	case s.login(&c.session, args):
+		c.simple("OK")
 	default:
 		s.fail(c, wrongPassword)
 	}
@@ -44,8 +42,8 @@ func (s *Server) login(in *session, args [][]byte) bool {
 }
 
 // hello is HELLO [version [AUTH user password] [SETNAME name]].
-func (s *Server) hello(c redcon.Conn, args [][]byte) {
-	in := c.Context().(*session)
+func (s *Server) hello(c *conn, args [][]byte) {
+	in := &c.session
 	next := *in
 	if len(args) > 0 {
 		v, err := strconv.Atoi(string(args[0]))
@@ -75,73 +73,73 @@ func (s *Server) hello(c redcon.Conn, args [][]byte) {
 		return
 	}
 	*in = next
-	in.mapping(c, 7)
+	c.mapping(7)
 	for _, pair := range [][2]string{{"server", "redis"}, {"version", redisVersion}} {
-		c.WriteBulkString(pair[0])
-		c.WriteBulkString(pair[1])
+		c.bulk(pair[0])
+		c.bulk(pair[1])
 	}
-	c.WriteBulkString("proto")
-	c.WriteInt(in.protocol)
-	c.WriteBulkString("id")
-	c.WriteInt(1)
+	c.bulk("proto")
+	c.integer(int64(in.protocol))
+	c.bulk("id")
+	c.integer(1)
 	for _, pair := range [][2]string{{"mode", "standalone"}, {"role", "master"}} {
-		c.WriteBulkString(pair[0])
-		c.WriteBulkString(pair[1])
+		c.bulk(pair[0])
+		c.bulk(pair[1])
 	}
-	c.WriteBulkString("modules")
-	c.WriteArray(0)
+	c.bulk("modules")
+	c.array(0)
 }
 
 // mapping begins a map of n pairs: an array of twice as many in version 2 of the protocol.
-func (in *session) mapping(c redcon.Conn, n int) {
-	if in.protocol == 3 {
-		c.WriteRaw(fmt.Appendf(nil, "%%%d\r\n", n))
+func (c *conn) mapping(n int) {
+	if c.protocol == 3 {
+		c.out = fmt.Appendf(c.out, "%%%d\r\n", n)
 		return
 	}
-	c.WriteArray(2 * n)
+	c.array(2 * n)
 }
 
 // null writes that there is nothing.
-func (in *session) null(c redcon.Conn) {
-	if in.protocol == 3 {
-		c.WriteRaw([]byte("_\r\n"))
+func (c *conn) null() {
+	if c.protocol == 3 {
+		c.out = append(c.out, "_\r\n"...)
 		return
 	}
-	c.WriteNull()
+	c.out = append(c.out, "$-1\r\n"...)
 }
 
-func (s *Server) quit(c redcon.Conn, _ [][]byte) {
-	c.WriteString("OK")
-	end(c)
+func (s *Server) quit(c *conn, _ [][]byte) {
+	c.simple("OK")
+	c.over = true
 }
 
-func (s *Server) reset(c redcon.Conn, _ [][]byte) {
-	*c.Context().(*session) = session{protocol: 2}
-	c.WriteString("RESET")
+func (s *Server) reset(c *conn, _ [][]byte) {
+	c.session, c.tx = session{protocol: 2}, transaction{}
+	c.simple("RESET")
 }
 
-func (s *Server) ping(c redcon.Conn, args [][]byte) {
+func (s *Server) ping(c *conn, args [][]byte) {
 	if len(args) > 0 {
-		c.WriteBulk(args[0])
+		c.bulk(string(args[0]))
 		return
 	}
-	c.WriteString("PONG")
+	c.simple("PONG")
 }
 
-func (s *Server) echo(c redcon.Conn, args [][]byte) { c.WriteBulk(args[0]) }
+func (s *Server) echo(c *conn, args [][]byte) { c.bulk(string(args[0])) }
 
 // selectDB accepts database 0 alone: limits of others would be the same.
-func (s *Server) selectDB(c redcon.Conn, args [][]byte) {
+func (s *Server) selectDB(c *conn, args [][]byte) {
 	if string(args[0]) != "0" {
 		s.fail(c, "ERR DB index is out of range: there is only database 0")
 		return
 	}
-	c.WriteString("OK")
+	c.simple("OK")
 }
 
 // client is CLIENT with those of its subcommands that libraries send.
-func (s *Server) client(c redcon.Conn, args [][]byte) {
-	in := c.Context().(*session)
+func (s *Server) client(c *conn, args [][]byte) {
+	in := &c.session
 	switch sub := strings.ToUpper(clip(args[0])); sub {
 	case "SETNAME":
 		if len(args) != 2 {
@@ -149,26 +147,26 @@ func (s *Server) client(c redcon.Conn, args [][]byte) {
 			return
 		}
 		in.name = clip(args[1])
-		c.WriteString("OK")
+		c.simple("OK")
 	case "GETNAME":
 		if in.name == "" {
-			in.null(c)
+			c.null()
 			return
 		}
-		c.WriteBulkString(in.name)
+		c.bulk(in.name)
 	case "SETINFO", "NO-EVICT", "NO-TOUCH", "TRACKING":
-		c.WriteString("OK") // nothing is kept that it could concern: rueidis wants TRACKING, and no key here changes
+		c.simple("OK") // nothing is kept that it could concern: rueidis wants TRACKING, and no key here changes
 	case "ID":
-		c.WriteInt(1)
+		c.integer(1)
 	default:
 		s.fail(c, fmt.Sprintf("ERR unknown subcommand '%s'; there are SETNAME, GETNAME, SETINFO, NO-EVICT, NO-TOUCH, TRACKING, ID", clip(args[0])))
 	}
 }
 
 // info is INFO: what clients look at to learn whether the server is ready.
-func (s *Server) info(c redcon.Conn, _ [][]byte) {
+func (s *Server) info(c *conn, _ [][]byte) {
 	stats := s.Stats()
-	c.WriteBulkString(fmt.Sprintf("# Server\r\nredis_version:%s\r\nredis_mode:standalone\r\nserver_name:hybridlimit\r\n"+
+	c.bulk(fmt.Sprintf("# Server\r\nredis_version:%s\r\nredis_mode:standalone\r\nserver_name:hybridlimit\r\n"+
 		"# Clients\r\nconnected_clients:%d\r\n# Persistence\r\nloading:0\r\n# Stats\r\ntotal_commands_processed:%d\r\n"+
 		"# Replication\r\nrole:master\r\n", redisVersion, stats.Conns, stats.Commands))
 }

@@ -7,39 +7,31 @@ import (
 	"time"
 )
 
-// listener hands connections to redcon, no more than Options.MaxConns at a time.
-type listener struct {
-	net.Listener
-	server *Server
-}
-
 const (
 	firstPause = 5 * time.Millisecond
 	maxPause   = time.Second
 )
 
-// Accept returns the next connection. When the server stops it waits for the connections to
-// end before it returns, because redcon then cuts off those that there are.
-func (l *listener) Accept() (net.Conn, error) {
+// accept serves connections, no more than Options.MaxConns at a time, until the listener is
+// closed.
+func (s *Server) accept(ln net.Listener) error {
 	pause := firstPause
 	for {
-		raw, err := l.Listener.Accept()
+		raw, err := ln.Accept()
 		switch {
 		case err == nil:
-			if c := l.server.admit(raw); c != nil {
-				return c, nil
+			pause = firstPause
+			if c := s.admit(raw); c != nil {
+				s.serving.Go(c.serve)
 			}
-		case l.server.isStopping():
-			<-l.server.drained
-			return nil, net.ErrClosed
 		case errors.Is(err, net.ErrClosed):
-			return nil, err
+			return err
 		default:
-			// Usually there are too many open files; redcon would try again at once, for ever.
-			l.server.o.Logger.Error("resp: cannot accept a connection", "error", err)
+			// Usually there are too many open files.
+			s.o.Logger.Error("resp: cannot accept a connection", "error", err)
 			select {
 			case <-time.After(pause):
-			case <-l.server.stop:
+			case <-s.stop:
 			}
 			pause = min(2*pause, maxPause)
 		}
@@ -63,7 +55,7 @@ func (s *Server) admit(raw net.Conn) *conn {
 		_ = raw.Close()
 		return nil
 	}
-	c := &conn{Conn: raw, server: s}
+	c := &conn{Conn: raw, server: s, in: parser{most: maxCommand}, session: session{protocol: 2}}
 	if s.o.TLS != nil {
 		c.Conn = tls.Server(raw, s.o.TLS)
 	}
@@ -79,7 +71,7 @@ func (s *Server) forget(c *conn) {
 	s.drainedLocked()
 }
 
-// drainedLocked lets Accept return when the server stops and there are no connections.
+// drainedLocked lets Stop return when the server stops and there are no connections.
 func (s *Server) drainedLocked() {
 	if s.stopping && len(s.conns) == 0 && !s.ended {
 		s.ended = true

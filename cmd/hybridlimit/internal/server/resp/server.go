@@ -7,12 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/tidwall/redcon"
 
 	"github.com/hybridlimit/hybridlimit/adapter/rules"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -46,6 +46,7 @@ type Server struct {
 	rates    rates
 	stop     chan struct{} // closed when the server stops
 	drained  chan struct{} // closed when it has stopped and no connections are left
+	serving  sync.WaitGroup
 	count    counters
 
 	mu       sync.Mutex // protects what follows
@@ -112,11 +113,14 @@ func (s *Server) Serve(ln net.Listener) error {
 	}
 	s.ln = ln
 	s.mu.Unlock()
-	err := redcon.Serve(&listener{ln, s}, s.serve,
-		func(c redcon.Conn) bool { c.SetContext(&session{protocol: 2}); return true }, nil)
+	err := s.accept(ln)
 	if s.isStopping() {
-		return nil
+		err = nil
+	} else {
+		_ = ln.Close()
+		s.cutOff()
 	}
+	s.serving.Wait()
 	return err
 }
 
@@ -142,16 +146,18 @@ func (s *Server) Stop(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
+	return fmt.Errorf("resp: %d connections were cut off: %w", s.cutOff(), ctx.Err())
+}
+
+// cutOff closes all connections, and returns how many.
+func (s *Server) cutOff() int {
 	s.mu.Lock()
-	left := make([]*conn, 0, len(s.conns))
-	for c := range s.conns {
-		left = append(left, c)
-	}
+	left := slices.Collect(maps.Keys(s.conns))
 	s.mu.Unlock()
 	for _, c := range left {
 		_ = c.Close()
 	}
-	return fmt.Errorf("resp: %d connections were cut off: %w", len(left), ctx.Err())
+	return len(left)
 }
 
 // Stats returns what the server has done.

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tidwall/redcon"
-
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -16,7 +14,7 @@ import (
 const maxRates = 4096
 
 // throttle is CL.THROTTLE key max_burst count period [quantity].
-func (s *Server) throttle(c redcon.Conn, args [][]byte) {
+func (s *Server) throttle(c *conn, args [][]byte) {
 	r := rate{}
 	n := int64(1)
 	into := []*int64{&r.burst, &r.count, &r.period, &n}
@@ -118,7 +116,7 @@ func gcd(a, b int64) int64 {
 
 // answer writes the five numbers of redis-cell: limited or not, limit, remaining, seconds
 // until a retry makes sense or -1, seconds until nothing is counted any more.
-func (s *Server) answer(c redcon.Conn, res limit.Result) {
+func (s *Server) answer(c *conn, res limit.Result) {
 	if res.Source == limit.SourceInvalid {
 		s.fail(c, "ERR this server cannot decide by such a rule")
 		return
@@ -135,10 +133,10 @@ func (s *Server) answer(c redcon.Conn, res limit.Result) {
 	five(c, limited, res.Limit, res.Remaining, retry, resetSeconds(res.ResetAfter))
 }
 
-func five(c redcon.Conn, numbers ...int64) {
-	c.WriteArray(len(numbers))
+func five(c *conn, numbers ...int64) {
+	c.array(len(numbers))
 	for _, n := range numbers {
-		c.WriteInt64(n)
+		c.integer(n)
 	}
 }
 
