@@ -30,7 +30,9 @@ func (d *driver) close(ctx context.Context) error {
 	select {
 	case <-stopped:
 	case <-ctx.Done():
-		err = errors.Join(err, fmt.Errorf("hybrid: close: a call of redis or of OnStateChange still hangs: %w", ctx.Err()))
+		if err == nil { // else it has taken all the time, and nothing need hang
+			err = fmt.Errorf("hybrid: close: a call of redis or of OnStateChange still hangs: %w", ctx.Err())
+		}
 	}
 	if err == nil {
 		// After all calls have returned: a heartbeat would enter the node again.
@@ -53,14 +55,23 @@ func (d *driver) close(ctx context.Context) error {
 // report reports everything that is pending. While Redis is unreachable and something is
 // pending, it tries again until ctx ends.
 func (d *driver) report(ctx context.Context) error {
+	longAway := d.longAway(ctx)
 	return retry(ctx, func() (again bool, err error) {
 		err = d.flush(ctx, false)
 		var away *UnavailableError
 		if !errors.As(err, &away) {
 			return false, err
 		}
-		return mayRecover(away.Err) && d.pending(), err
+		return mayRecover(away.Err) && d.pending() && !longAway, err
 	})
+}
+
+// longAway reports whether Redis has been unreachable for longer than ctx lasts: then it is
+// unlikely to return before the end.
+func (d *driver) longAway(ctx context.Context) bool {
+	s := d.state.Load()
+	end, bounded := ctx.Deadline()
+	return s.Mode == Degraded && bounded && time.Duration(d.now()-s.Since.UnixNano()) > time.Until(end)
 }
 
 // leave removes the node from the list of live nodes.
@@ -98,7 +109,7 @@ func retry(ctx context.Context, try func() (again bool, err error)) error {
 	for pause := firstPause; ; pause += pause / 4 {
 		again, err := try()
 		if err != nil && last != nil && ctx.Err() != nil {
-			return errors.Join(last, err) // the reason for the retries, and that ctx has ended
+			return gaveUp(ctx, last)
 		}
 		if !again {
 			return err
@@ -109,17 +120,21 @@ func retry(ctx context.Context, try func() (again bool, err error)) error {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return errors.Join(last, ctx.Err())
+			return gaveUp(ctx, last)
 		}
 	}
 }
+
+// gaveUp returns the reason for the retries, and that ctx has ended, in one line.
+func gaveUp(ctx context.Context, last error) error { return fmt.Errorf("%w: %w", last, ctx.Err()) }
 
 // Close reports what is pending, removes this node from the list of live nodes, and stops
 // every goroutine. Waiting calls (see [Limiter.Wait]) return. Further calls of Close do
 // nothing.
 //
-// While Redis is unreachable Close tries again until ctx ends, unless nothing is pending or
-// only an operator can end the failure (a password, a permission). If not everything could
+// While Redis is unreachable Close tries again until ctx ends, unless nothing is pending,
+// only an operator can end the failure (a password, a permission), or the limiter has been
+// degraded for longer than ctx lasts already. If not everything could
 // be reported, Close stops all the same and returns an error that says how many units Redis
 // does not know. A ctx without a deadline gets one of 5 s.
 //

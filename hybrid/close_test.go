@@ -124,6 +124,42 @@ func TestCloseDuringOutage(t *testing.T) {
 	}
 }
 
+// An outage that is older than the time that Close has is not waited for. What Close says is
+// one line, and true.
+//
+// Fault 83: Close waits only as long as there is hope.
+func TestCloseAfterALongOutage(t *testing.T) {
+	for _, c := range []struct {
+		age, has time.Duration
+		units    int
+		waits    bool
+	}{
+		{time.Minute, 5 * time.Second, 3, false},
+		{6 * time.Second, 5 * time.Second, 3, false},
+		{3 * time.Second, 5 * time.Second, 3, true},
+		{time.Minute, 2 * time.Minute, 3, true},
+		{time.Second, 5 * time.Second, 0, false},
+	} {
+		inBubble(t, func(t *testing.T, w *world) {
+			n := w.synced(hybrid.Options{})
+			time.Sleep(time.Second)
+			n.net.down()
+			time.Sleep(c.age)
+			wantAdmitted(t, n.Limiter, "k", longTen, c.units, c.units)
+			ctx, cancel := context.WithTimeout(bg, c.has)
+			defer cancel()
+			begun := time.Now()
+			err := n.Close(ctx)
+			if took := time.Since(begun); (took >= c.has) != c.waits || !c.waits && took > time.Second {
+				t.Errorf("%+v: Close took %v", c, took)
+			}
+			if text := fmt.Sprint(err); strings.Contains(text, "\n") || strings.Contains(text, "hangs") || !strings.Contains(text, "unavailable: ") {
+				t.Errorf("%+v: %s", c, text)
+			}
+		})
+	}
+}
+
 // What only an operator can mend is not waited for.
 //
 // Fault 25: closing without a permission ends at once.

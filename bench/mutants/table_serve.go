@@ -163,6 +163,22 @@ var serveMutants = []mutant{
 		by:     cli("TestCertificatesThatCouldNotBeReadAreReadLater"),
 	},
 	{
+		name:   "no-log-no-server",
+		breaks: "A log line that nothing reads any more ends the server.",
+		file:   "cmd/hybridlimit/serve.go",
+		old:    "\tsignal.Ignore(syscall.SIGPIPE)\n",
+		new:    "",
+		by:     cli("TestServeWithoutAReaderOfItsLog"),
+	},
+	{
+		name:   "hung-up",
+		breaks: "SIGHUP ends the server, and what it has not reported is lost.",
+		file:   "cmd/hybridlimit/serve.go",
+		old:    `signal.Notify(hangup, syscall.SIGHUP)`,
+		new:    `signal.Notify(hangup, syscall.SIGUSR1)`,
+		by:     cli("TestServeHangup"),
+	},
+	{
 		name:   "flags-are-mistaken",
 		breaks: "--charge-refused is --shadow: nobody is refused.",
 		file:   "cmd/hybridlimit/serve.go",

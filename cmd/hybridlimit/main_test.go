@@ -21,7 +21,13 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
+// asProgram is set in the environment of a test binary that is to be the program.
+const asProgram = "HYBRIDLIMIT_TEST_AS_PROGRAM"
+
 func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
 	redis.SetLogger(silence{})
 	for _, name := range os.Environ() { // what the user has set is not for tests
 		if name, _, _ := strings.Cut(name, "="); strings.HasPrefix(name, "HYBRIDLIMIT_") {

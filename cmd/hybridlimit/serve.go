@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/adapter/rules"
@@ -60,8 +63,14 @@ type serveCmd struct {
 // Help is shown by hybridlimit serve --help.
 func (serveCmd) Help() string { return "See docs/server.md." }
 
-// Run serves until the program is told to end.
+// Run serves until the program is told to end. Its signals are taken first: each of them may
+// come before the server is ready.
 func (c *serveCmd) Run(p *program) error {
+	// Without this a write to a log that has no reader any more ends the program.
+	signal.Ignore(syscall.SIGPIPE)
+	hangup := make(chan os.Signal, 1) // one that waits is enough: the file is read after it
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
 	log := slog.New(slog.NewJSONHandler(p.errOut, &slog.HandlerOptions{Level: c.LogLevel}))
 	o, err := c.options(log)
 	if err != nil {
@@ -71,12 +80,27 @@ func (c *serveCmd) Run(p *program) error {
 	if err != nil {
 		return usage(err)
 	}
-	select {
-	case <-p.ctx.Done():
-		return s.Stop()
-	case err := <-s.Failed():
-		return errors.Join(err, s.Stop())
+	for {
+		select {
+		case <-hangup:
+			s.Reload()
+		case <-p.ctx.Done():
+			return logged(s.Stop())
+		case err := <-s.Failed():
+			log.Error("serve: a server has ended", "error", err)
+			_ = s.Stop()
+			return logged(err)
+		}
 	}
+}
+
+// logged returns an error that is in the log, so that it is not said a second time, as text
+// between lines of JSON.
+func logged(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &exitError{code: exitFailed}
 }
 
 // options makes the options of the server, and opens its sockets.

@@ -195,7 +195,7 @@ func TestServeFlags(t *testing.T) {
 	}
 }
 
-// Nothing is wrong with the flags when another program has the port: a script that runs the
+// Fault 97: nothing is wrong with the flags when another program has the port: a script that runs the
 // command again is right to do so.
 func TestServeWhereAnotherProgramListens(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -217,8 +218,21 @@ func (s *Server) Stop() error {
 		errs = append(errs, s.o.Redis.Close())
 	}
 	err := errors.Join(errs...)
-	s.o.Logger.Info("serve: stopped", "error", err)
+	if err == nil {
+		s.o.Logger.Info("serve: stopped")
+	} else {
+		s.o.Logger.Error("serve: stopped", "error", strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
 	return err
+}
+
+// Reload reads the rules file now. A bad one changes nothing.
+func (s *Server) Reload() {
+	if err := s.file.Reload(); err != nil {
+		s.o.Logger.Error("serve: the rules file was read again and is refused", "error", err)
+		return
+	}
+	s.o.Logger.Info("serve: the rules file was read again")
 }
 
 // untilStop ends a stream when the server stops. There is one kind: clients watch the health
