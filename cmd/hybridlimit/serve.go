@@ -71,7 +71,9 @@ func (c *serveCmd) Run(p *program) error {
 	hangup := make(chan os.Signal, 1) // one that waits is enough: the file is read after it
 	signal.Notify(hangup, syscall.SIGHUP)
 	defer signal.Stop(hangup)
-	log := slog.New(slog.NewJSONHandler(p.errOut, &slog.HandlerOptions{Level: c.LogLevel}))
+	lines := newLogWriter(p.errOut)
+	defer lines.close()
+	log := slog.New(slog.NewJSONHandler(lines, &slog.HandlerOptions{Level: c.LogLevel}))
 	o, err := c.options(log)
 	if err != nil {
 		return usage(err)

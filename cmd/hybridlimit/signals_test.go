@@ -21,7 +21,8 @@ type process struct {
 	cmd  *exec.Cmd
 	addr map[string]string // by protocol
 	log  *os.File          // the end of its standard error that is read
-	done chan struct{}
+	done chan struct{}     // closed: the process has ended
+	read chan struct{}     // closed: so has its log
 
 	mu    sync.Mutex // protects lines
 	lines []string   // that were logged
@@ -42,17 +43,17 @@ func start(t *testing.T, files string, args ...string) *process {
 		t.Fatal(err)
 	}
 	args = append([]string{"-c", `ulimit -n ` + files + `; exec "$0" "$@"`, self, "serve", "--grpc=127.0.0.1:0", "--resp=127.0.0.1:0", "--http=127.0.0.1:0"}, args...)
-	p := &process{T: t, cmd: exec.Command("sh", args...), addr: map[string]string{}, log: rd, done: make(chan struct{})}
+	p := &process{T: t, cmd: exec.Command("sh", args...), addr: map[string]string{}, log: rd, done: make(chan struct{}), read: make(chan struct{})}
 	p.cmd.Env, p.cmd.Stderr = append(os.Environ(), asProgram+"=1"), wr
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	wr.Close()
 	go func() { _ = p.cmd.Wait(); close(p.done) }()
-	t.Cleanup(func() { _ = p.cmd.Process.Kill(); <-p.done; rd.Close() })
+	t.Cleanup(func() { _ = p.cmd.Process.Kill(); <-p.done; rd.Close(); <-p.read })
 	listening := make(chan bool)
 	go func() {
-		defer func() { _, _ = io.Copy(io.Discard, rd) }()
+		defer close(p.read)
 		for text := bufio.NewScanner(rd); text.Scan(); {
 			p.mu.Lock()
 			p.lines = append(p.lines, text.Text())
@@ -110,6 +111,7 @@ func (p *process) ends(want int) {
 	case <-time.After(time.Minute):
 		p.Fatalf("it does not end\n%s", p.logged())
 	}
+	<-p.read
 	if got := p.cmd.ProcessState.ExitCode(); got != want {
 		p.Errorf("%v, want exit code %d\n%s", p.cmd.ProcessState, want, p.logged())
 	}
