@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
@@ -71,7 +72,8 @@ func (d *driver) report(ctx context.Context) error {
 func (d *driver) longAway(ctx context.Context) bool {
 	s := d.state.Load()
 	end, bounded := ctx.Deadline()
-	return s.Mode == Degraded && bounded && time.Duration(d.now()-s.Since.UnixNano()) > time.Until(end)
+	left := end.UnixNano() - int64(clock.System{}.Now())
+	return s.Mode == Degraded && bounded && d.now()-s.Since.UnixNano() > left
 }
 
 // leave removes the node from the list of live nodes.
