@@ -87,11 +87,11 @@ var respMutants = []mutant{
 		by:     resp("TestTransactionsAreBounded"),
 	},
 	{
-		name:   "lines-of-another-kind",
-		breaks: "A stray end of line between two commands ends a connection that Redis would serve.",
+		name:   "lengths-of-any-form",
+		breaks: "A length that Redis refuses is read as a number.",
 		file:   "cmd/hybridlimit/internal/server/resp/parser.go",
-		old:    `if len(p.args) > 0 { //`,
-		new:    `if true { //`,
+		old:    `digits[0] < '1'`,
+		new:    `digits[0] < '0'`,
 		by:     resp("TestAnswersAsRedis"),
 	},
 	{
