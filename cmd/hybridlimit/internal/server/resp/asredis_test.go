@@ -40,7 +40,7 @@ func both(t testing.TB, password string) asRedis {
 	for _, name := range []string{"ping", "echo", "multi", "exec", "discard", "watch", "unwatch", "select", "quit", "reset", "auth"} {
 		rights = append(rights, "+"+name)
 	}
-	redis := redistest.Start(t)
+	redis := redistest.Start(t, "--databases", "1")
 	redis.Do(append([]string{"ACL", "SETUSER", "default", "resetpass"}, rights[2:]...)...)
 	_, addr := listen(t, Options{Password: password})
 	return asRedis{t, redis.Addr(), addr}
