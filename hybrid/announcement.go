@@ -100,7 +100,7 @@ func (c *core) publish() {
 		}
 	}
 	h.publishing = c.newID()
-	c.emit(efPublish{id: h.publishing, channel: h.channel, node: c.node, notices: list})
+	c.emit(efPublish{id: h.publishing, timeout: c.deadline(c.shards[0].server, 0), channel: h.channel, node: c.node, notices: list})
 }
 
 // onPublished handles the end of a call that has published something. What was lost is not published again.

@@ -23,7 +23,7 @@ func (c *core) sendBeat() {
 	}
 	c.beats.begin(b)
 	c.stats.beats.Add(1)
-	ef := efBeat{id: b.id, node: b.node, shards: b.shards}
+	ef := efBeat{id: b.id, timeout: c.beatDeadline(), node: b.node, shards: b.shards}
 	if h := &c.notices; h.channel != "" {
 		ef.channel, ef.echo = h.channel, h.beatsWith()
 	}
@@ -55,7 +55,7 @@ func (c *core) onBeat(ev evBeat) {
 	if b == nil || b.id != ev.id {
 		return
 	}
-	c.beats.end(ev.err != nil)
+	c.beats.end(ev.err != nil, ev.err != nil && isTimeout(ev.err))
 	if len(ev.beat.Seqs) != len(b.shards) {
 		// Then nothing is known about any shard.
 		if ev.beat = (redisstore.Beat{}); ev.err == nil {
@@ -90,7 +90,9 @@ func (c *core) onBeat(ev evBeat) {
 	found := false
 	class := c.exchangeEnded(b.at, all, func(v *server) {
 		found = true
-		c.reached(v)
+		if c.reached(v); ev.err == nil { // else the answers of others were waited for until the deadline
+			v.load.distance.answered(c.now, c.now-b.at)
+		}
 	})
 	if failing && c.count(down) > 0 {
 		c.scheduleProbe(class)

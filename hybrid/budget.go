@@ -30,18 +30,22 @@ func cost(r *limit.Rule) int64 {
 type budget struct {
 	ns   int64 // the estimated cost that a pipeline may have
 	most int64 // upper bound of ns
-	slow int64 // an answer that takes longer than this is slow
+	slow int64 // an answer that takes so much longer than the way there and back is slow
 }
 
-// least is the lower bound of the budget. Answers may also be lost for other reasons than
-// overload; smaller flights would then lose more answers.
+// least is the lower bound of the budget. A call that costs less costs Redis and the client as
+// much for itself as for its keys, so that smaller ones would make an overload worse. Answers are
+// also slow because the machine of the client is busy.
 func (b *budget) least() int64 { return max(b.most/64, opCost) }
 
 const (
 	// mostCost is the upper bound of any budget: Redis serves no other client meanwhile.
 	mostCost = 10 * int64(time.Millisecond)
-	// costStep is by how much a budget grows.
-	costStep = 10 * opCost
+	// costStep is by how much a budget grows after an answer. One that is far away answers seldom: there
+	// it is a step for each so many ns, and so many steps at most.
+	costStep     = 10 * opCost
+	costStepsPer = int64(time.Millisecond)
+	mostSteps    = 10
 )
 
 // newBudget returns the budget of a server that has not answered yet.
@@ -50,15 +54,16 @@ func newBudget(timeout int64) budget {
 	return budget{ns: most / 2, most: most, slow: timeout / 8} // room for 200 windows of 10 buckets
 }
 
-// answered adapts b to a pipeline of a cost that was answered after took. A pipeline that
-// only asks for the fate of flights has no cost, and a fast answer to it says nothing.
-func (b *budget) answered(cost, took int64) {
+// answered adapts b to a pipeline of a cost that was answered after took by a server at a distance.
+// The way there and back is no overload, nor is its jitter. A pipeline that only asks for the fate
+// of flights has no cost, and a fast answer to it says nothing.
+func (b *budget) answered(cost, took, distance int64) {
 	switch {
-	case took > b.slow:
+	case took-distance > max(b.slow, distance):
 		b.timedOut(cost)
 	case cost == 0:
 	case cost >= b.ns*3/4:
-		b.ns = min(b.ns+costStep, b.most)
+		b.ns = min(b.ns+costStep*min(max(distance/costStepsPer, 1), mostSteps), b.most)
 	}
 }
 

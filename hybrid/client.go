@@ -6,11 +6,15 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
 
-// clientTimeout bounds a dial, a read and a write of a client with the recommended
-// settings. It is shorter than the default of [Options].CommandTimeout.
-const clientTimeout = 200 * time.Millisecond
+// clientTimeout bounds a dial, a read and a write of a client with the recommended settings.
+// It is the longest deadline of a call with the default of [Options].CommandTimeout: each call has
+// a deadline of its own, and a connection to a server that is far away takes several round trips
+// to make.
+const clientTimeout = mostPatience * redisstore.DefaultCommandTimeout
 
 // RedisOptions returns go-redis options for a single server with the recommended settings:
 // deadlines hold, nothing is sent twice, and a server that does not answer is given up
@@ -48,20 +52,32 @@ func noNotices() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
-// faultsOf returns what is wrong with the settings of a client. It returns nothing for a
+// faultsOf returns what is wrong with the settings of a client, beside that CommandTimeout. It returns nothing for a
 // client of another type, whose settings cannot be read.
-func faultsOf(rdb redis.UniversalClient) (faults []string) {
+func faultsOf(rdb redis.UniversalClient, timeout time.Duration) (faults []string) {
 	var bounded bool
 	var retries int
+	var dial, read, write time.Duration
 	switch c := rdb.(type) {
 	case *redis.Client: // of Sentinel, too
-		bounded, retries = c.Options().ContextTimeoutEnabled, c.Options().MaxRetries
+		o := c.Options()
+		bounded, retries, dial, read, write = o.ContextTimeoutEnabled, o.MaxRetries, o.DialTimeout, o.ReadTimeout, o.WriteTimeout
 	case *redis.ClusterClient:
-		bounded, retries = c.Options().ContextTimeoutEnabled, c.Options().MaxRetries
+		o := c.Options()
+		bounded, retries, dial, read, write = o.ContextTimeoutEnabled, o.MaxRetries, o.DialTimeout, o.ReadTimeout, o.WriteTimeout
 	case *redis.Ring:
-		bounded, retries = c.Options().ContextTimeoutEnabled, c.Options().MaxRetries
+		o := c.Options()
+		bounded, retries, dial, read, write = o.ContextTimeoutEnabled, o.MaxRetries, o.DialTimeout, o.ReadTimeout, o.WriteTimeout
 	default:
 		return nil
+	}
+	for _, t := range []struct {
+		name string
+		is   time.Duration
+	}{{"DialTimeout", dial}, {"ReadTimeout", read}, {"WriteTimeout", write}} {
+		if 0 < t.is && t.is < timeout {
+			faults = append(faults, fmt.Sprintf("%s is %v, less than the CommandTimeout of %v: the client gives up a server that is far away before this limiter does", t.name, t.is, timeout))
+		}
 	}
 	if !bounded {
 		faults = append(faults, "ContextTimeoutEnabled is false: deadlines do not bound reads and writes, so that a call to a server that does not answer takes as long as the client's own time-outs")

@@ -9,7 +9,7 @@ type coreConfig struct {
 	retry                      int64 // before a failed flight is sent again, on average
 	quarantine                 int64 // before a broken key is tried again
 	timeout                    int64 // of an exchange
-	maxBatch                   int   // keys in a flight
+	maxBatch, farBatch         int   // keys in a flight, and in one to a server that is far away
 	maxPipes                   int   // pipelines under way to a server
 	shardsPerPipe, resyncPipe  int   // shards in a pipeline, and in one after an outage
 	degradeAfter               int   // rounds of failed exchanges

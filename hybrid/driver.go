@@ -28,7 +28,6 @@ type driver struct {
 	store   *redisstore.Store
 	ears    *listener // nil: there are no notices
 	node    atomic.Pointer[string]
-	timeout time.Duration
 	beatTTL time.Duration
 
 	results  chan result
@@ -90,14 +89,14 @@ type request struct {
 
 // newDriver returns a driver that does not run yet.
 func newDriver(rdb redis.UniversalClient, o Options, p parts) (*driver, error) {
-	store, err := redisstore.NewStore(rdb, redisstore.Options{KeyPrefix: o.KeyPrefix, Shards: o.Shards, CommandTimeout: o.CommandTimeout})
+	store, err := redisstore.NewStore(rdb, redisstore.Options{KeyPrefix: o.KeyPrefix, Shards: o.Shards, CommandTimeout: mostPatience * o.CommandTimeout})
 	if err != nil {
 		return nil, fmt.Errorf("hybrid: %w", err)
 	}
 	var seed [32]byte
 	_, _ = rand.Read(seed[:]) // never fails: the runtime would crash first
 	d := &driver{
-		parts: p, store: store, timeout: o.CommandTimeout, beatTTL: 3 * o.HeartbeatInterval,
+		parts: p, store: store, beatTTL: 3 * o.HeartbeatInterval,
 		results: make(chan result, 8), requests: make(chan request), stop: make(chan struct{}), stepped: make(chan struct{}),
 		calls: map[uint64]call{}, late: map[uint64]callKind{}, waiting: map[uint64]chan error{},
 		heard: make(chan struct{}, 1), jobs: make(chan func()),
@@ -229,11 +228,13 @@ func (d *driver) ended(r result) event {
 	return r.ev
 }
 
-// start starts a call. most is the longest time that the deadlines of its commands allow.
-func (d *driver) start(id uint64, kind callKind, most time.Duration, f func() event) {
-	d.calls[id] = call{deadline: pace() + most + grace, kind: kind}
+// start starts a call, which has so long, in ns.
+func (d *driver) start(id uint64, kind callKind, most int64, f func(context.Context) event) {
+	d.calls[id] = call{deadline: pace() + time.Duration(most) + grace, kind: kind}
 	job := func() {
-		ev := f()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(most))
+		ev := f(ctx)
+		cancel()
 		select {
 		case d.results <- result{id, ev}:
 		case <-d.stop:
@@ -264,8 +265,8 @@ func (d *driver) send(e efSend) {
 	if len(e.notices) > 0 {
 		m = d.message(e.channel, d.core.node, e.notices)
 	}
-	d.start(e.id, callPipeline, d.timeout, func() event {
-		out, err := d.store.Exec(context.Background(), e.batches, m)
+	d.start(e.id, callPipeline, e.timeout, func(ctx context.Context) event {
+		out, err := d.store.Exec(ctx, e.batches, m)
 		return evReplies{id: e.id, recv: d.now(), outcomes: out, publishErr: err}
 	})
 }
@@ -293,11 +294,18 @@ func (d *driver) beat(e efBeat) {
 	if e.channel != "" {
 		o.EchoChannel, o.Echo = d.store.Keyspace().EchoChannel(e.channel, e.node), strconv.FormatUint(e.echo, 10)
 	}
-	d.start(e.id, callBeat, d.timeout*5/4, func() event { // the first heartbeat may have to ask where the shards are
-		addrs := d.store.Servers(context.Background())
-		b, err := d.store.Beat(context.Background(), e.node, d.beatTTL, e.shards, o)
+	d.start(e.id, callBeat, e.timeout*5/4, func(ctx context.Context) event {
+		addrs := d.servers(ctx, time.Duration(e.timeout)/4) // the first heartbeat may have to ask for them
+		b, err := d.store.Beat(ctx, e.node, d.beatTTL, e.shards, o)
 		return evBeat{id: e.id, recv: d.now(), addrs: addrs, beat: b, err: err}
 	})
+}
+
+// servers returns the addresses of the servers of all shards. It waits for so long at most.
+func (d *driver) servers(ctx context.Context, most time.Duration) []string {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	return d.store.Servers(ctx)
 }
 
 // message returns what is published of notices.
@@ -311,8 +319,8 @@ func (d *driver) announce(e efPublish) {
 		d.calls[e.id] = call{deadline: pace(), kind: callPublish, notStarted: true}
 		return
 	}
-	d.start(e.id, callPublish, d.timeout, func() event {
-		return evPublished{e.id, d.store.Publish(context.Background(), *d.message(e.channel, e.node, e.notices))}
+	d.start(e.id, callPublish, e.timeout, func(ctx context.Context) event {
+		return evPublished{e.id, d.store.Publish(ctx, *d.message(e.channel, e.node, e.notices))}
 	})
 }
 

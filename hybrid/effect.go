@@ -45,18 +45,21 @@ type event any
 type (
 	efSend struct { // send a pipeline
 		id      uint64
+		timeout int64 // how long to wait for the answer, ns
 		batches []*redisstore.Batch
 		channel string              // id of the channel for
 		notices []redisstore.Notice // that travel with them
 	}
 	efPublish struct { // publish notices
 		id            uint64
+		timeout       int64 // how long to wait for the answer, ns
 		channel, node string
 		notices       []redisstore.Notice
 	}
 	efListen struct{ channel, node string } // subscribe anew to notices and to the echo of node; without a channel to nothing
 	efBeat   struct {                       // send a heartbeat
 		id      uint64
+		timeout int64 // how long to wait for the answer, ns
 		node    string
 		shards  []int
 		channel string // whose echo is to be published; empty: none

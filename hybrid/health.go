@@ -9,7 +9,9 @@ func (c *core) setHealth(v *server, h health) {
 	if v.health == h {
 		return
 	}
-	v.health = h
+	if v.health = h; h == down {
+		v.load.distance.unknown()
+	}
 	if h == down && c.downAt == 0 {
 		c.downAt = c.now
 		c.members.holdUntilAnswer()

@@ -19,6 +19,7 @@ type heartbeats struct {
 
 	lastFailed   bool // the latest one ended with an error
 	probesFailed int  // probes that failed in a row
+	unanswered   int  // heartbeats and probes in a row that had no answer in time
 
 	dataLost bool  // data was lost since the latest heartbeat was sent: ask for all shards
 	left     int64 // how many more heartbeats that takes
@@ -35,8 +36,14 @@ func (h *heartbeats) begin(b *beat) {
 	h.current = b
 }
 
-// end notes that the heartbeat under way has ended.
-func (h *heartbeats) end(failed bool) { h.current, h.lastFailed = nil, failed }
+// end notes that the heartbeat under way has ended, with an error or because its time was up.
+func (h *heartbeats) end(failed, late bool) {
+	if h.current, h.lastFailed = nil, failed; late {
+		h.unanswered++
+	} else if !failed {
+		h.unanswered = 0
+	}
+}
 
 // directly reports whether the next heartbeat follows directly. It is called once per
 // heartbeat that has ended.

@@ -67,7 +67,7 @@ func build(rdb redis.UniversalClient, o Options) (*Limiter, error) {
 		l.table.Close()
 		return nil, err
 	}
-	for _, fault := range faultsOf(rdb) {
+	for _, fault := range faultsOf(rdb, o.CommandTimeout) {
 		l.notify.happened(Event{Kind: EventClient, Time: time.Unix(0, l.now()), Reason: fault})
 	}
 	return l, nil

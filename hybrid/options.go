@@ -1,6 +1,7 @@
 package hybrid
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -31,7 +32,11 @@ type Options struct {
 	// SyncInterval if that is longer; at most 1 min. SyncInterval is the tightest setting. Redis
 	// keeps the state of a key for so much longer.
 	MaxLag time.Duration
-	// CommandTimeout bounds every call of Redis. Default 250 ms; 1 ms to 1 min.
+	// CommandTimeout is how long a call of Redis may take. A server that is far away has longer: five
+	// times the shortest answer of the last seconds, because a call may have to make a connection. One that
+	// has not answered yet, or not for several calls, has twice as long each time. Eight times
+	// CommandTimeout is the most, also of [Limiter.Set] and [Limiter.Reset]. Default 250 ms, which is right
+	// for a Redis 0.1 to 150 ms away; 1 ms to 1 min.
 	CommandTimeout time.Duration
 	// Shards is the number of groups that keys are divided into. A script call carries keys of
 	// one group, and a Cluster keeps each group on one of its masters. All processes that share
@@ -78,8 +83,8 @@ type Options struct {
 	DegradeAfter int
 	// MaxBatch is how many keys one script call carries at most. Redis serves no other client
 	// meanwhile: 100 keys take about 0.5 ms. A call carries fewer keys if they would take Redis
-	// more than 10 ms, as windows of many buckets do, and while Redis answers late. Default 200;
-	// at most 1,000.
+	// more than 10 ms, as windows of many buckets do, and while Redis answers late. Default 200, and up to
+	// 1,000 if Redis is more than 20 ms away; at most 1,000.
 	MaxBatch int
 	// NoNotices switches notices off. Otherwise a node that learns from Redis that a key is used
 	// up publishes that at once, on a channel (Pub/Sub) that each subscribes to with a
@@ -104,6 +109,9 @@ type Options struct {
 	OnEvent func(Event)
 }
 
+// defaultBatch is the default of MaxBatch for a server that is nearby.
+const defaultBatch = 200
+
 // coalesce is how long an urgent report waits for others.
 const coalesce = time.Millisecond
 
@@ -118,7 +126,6 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.MinBackoff, 100*time.Millisecond)
 	setDefault(&o.MaxBackoff, max(2*time.Second, o.MinBackoff))
 	setDefault(&o.DegradeAfter, 2)
-	setDefault(&o.MaxBatch, 200)
 	o.Clock = clock.Or(o.Clock)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -155,7 +162,7 @@ func (o Options) validate() error {
 	within("MaxBackoff", o.MaxBackoff, max(o.MinBackoff, time.Millisecond), time.Hour)
 	between("Shards", o.Shards, 1, 1024)
 	between("DegradeAfter", o.DegradeAfter, 1, 100)
-	between("MaxBatch", o.MaxBatch, 1, 1000)
+	between("MaxBatch", o.MaxBatch, 0, redisstore.MaxOps)
 	between("ExpectedNodes", o.ExpectedNodes, 0, 100_000)
 	between("MaxKeys", o.MaxKeys, 0, table.MaxMaxKeys)
 	if o.Fallback > FailClosed {
@@ -174,7 +181,7 @@ func (o Options) coreConfig() coreConfig {
 		interval: int64(o.SyncInterval), maxLag: int64(o.MaxLag), heartbeat: int64(o.HeartbeatInterval), linger: int64(coalesce),
 		minBackoff: int64(o.MinBackoff), maxBackoff: int64(o.MaxBackoff),
 		retry: int64(30 * time.Millisecond), quarantine: int64(5 * time.Second),
-		timeout: int64(o.CommandTimeout), maxBatch: o.MaxBatch, maxPipes: 4, shardsPerPipe: 16, resyncPipe: 4,
+		timeout: int64(o.CommandTimeout), maxBatch: cmp.Or(o.MaxBatch, defaultBatch), farBatch: cmp.Or(o.MaxBatch, redisstore.MaxOps), maxPipes: 4, shardsPerPipe: 16, resyncPipe: 4,
 		degradeAfter: o.DegradeAfter, fallback: o.Fallback, expectedNodes: int64(o.ExpectedNodes), notices: !o.NoNotices,
 		resyncPaceMin: int64(5 * time.Millisecond), resyncRange: int64(20 * time.Millisecond),
 	}

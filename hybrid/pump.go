@@ -35,7 +35,7 @@ func (c *core) pick(v *server, missed bool) (ids []int) {
 		s := &c.shards[i]
 		if at, _ := s.due(); at != 0 && c.now >= at && s.pipe == 0 && s.missed == missed {
 			if s.flight == nil {
-				c.board(s, left)
+				c.board(s, left, c.mostKeys(v))
 			}
 			if s.flight != nil {
 				ids = append(ids, i)
@@ -51,14 +51,14 @@ func (c *core) pick(v *server, missed bool) (ids []int) {
 }
 
 // urgentShare bounds a flight with urgent keys: if it has any, it is filled up with other
-// keys to one part in urgentShare of MaxBatch at most. Urgent reports then do not wait for
+// keys to one part in urgentShare at most. Urgent reports then do not wait for
 // Redis to book a flood of new keys.
 const urgentShare = 4
 
-// board makes the next flight of s, until it costs what is left of the budget. The parts of a
-// flight that was split travel first, and by themselves. There is no flight if no counter in
-// the queues has anything to report.
-func (c *core) board(s *shard, left int64) {
+// board makes the next flight of s, until it costs what is left of the budget or has the most keys.
+// The parts of a flight that was split travel first, and by themselves. There is no flight if no
+// counter in the queues has anything to report.
+func (c *core) board(s *shard, left int64, most int) {
 	var f flight
 	for len(s.rest) > 0 && len(f.items) < c.cfg.maxBatch && f.cost < left {
 		f.add(s.rest[0])
@@ -67,7 +67,7 @@ func (c *core) board(s *shard, left int64) {
 	}
 	var late int64
 	if !f.part {
-		late = c.boardQueues(s, &f, left)
+		late = c.boardQueues(s, &f, left, most)
 	}
 	if len(s.urgent) == 0 {
 		s.urgentAt = 0
@@ -90,8 +90,7 @@ func (c *core) board(s *shard, left int64) {
 
 // boardQueues fills f from the queues of s that are due, and returns the longest time that
 // one of its reports has waited.
-func (c *core) boardQueues(s *shard, f *flight, left int64) (late int64) {
-	most := c.cfg.maxBatch
+func (c *core) boardQueues(s *shard, f *flight, left int64, most int) (late int64) {
 	take := func(queue *[]queued, taken *int64, urgent bool) {
 		k := 0
 		for k < len(*queue) && len(f.items) < most && f.cost < left {
@@ -138,5 +137,5 @@ func (c *core) send(v *server, ids []int, missed bool) {
 	}
 	c.pipes[id] = p
 	v.load.slots--
-	c.emit(efSend{id: id, batches: batches})
+	c.emit(efSend{id: id, timeout: c.flightDeadline(v, ids), batches: batches})
 }

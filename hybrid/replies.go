@@ -36,7 +36,8 @@ func (c *core) onReplies(ev evReplies) {
 	}
 	switch {
 	case !failed:
-		p.load.budget.answered(p.cost, c.now-p.at)
+		p.load.distance.answered(c.now, c.now-p.at)
+		p.load.budget.answered(p.cost, c.now-p.at, p.load.distance.ns())
 		c.stats.answered(c.now-p.at, c.local)
 	case timedOut(ev.outcomes):
 		p.load.budget.timedOut(p.cost)
@@ -57,10 +58,13 @@ func (c *core) batchesEnded(began int64, all []answer) {
 
 // timedOut reports whether any batch got no answer in time.
 func timedOut(outcomes []redisstore.Outcome) bool {
-	return slices.ContainsFunc(outcomes, func(o redisstore.Outcome) bool {
-		_, reason := redisstore.Classify(o.Err)
-		return reason == "timeout"
-	})
+	return slices.ContainsFunc(outcomes, func(o redisstore.Outcome) bool { return isTimeout(o.Err) })
+}
+
+// isTimeout reports whether an exchange has failed because its time was up.
+func isTimeout(err error) bool {
+	_, reason := redisstore.Classify(err)
+	return reason == "timeout" || errors.Is(err, errTimeout)
 }
 
 // unpack removes a pipeline that has ended in any way, and returns its shards.

@@ -18,6 +18,7 @@ type server struct {
 // or keep that of the server that they were on: they may all be on the same server.
 type load struct {
 	budget    budget
+	distance  distance
 	slots     int    // how many more pipelines may be started
 	nextAsked int    // index of the shard that the next heartbeat asks for first
 	paceAt    int64  // no pipeline with what was missed in an outage starts before this

@@ -104,7 +104,7 @@ func (f *simFleet) key(k oracleKey) *fleetKey {
 func (f *simFleet) admitted(n *simNode, k oracleKey, a admission, apart bool) {
 	fk := f.key(k)
 	fk.Admit(n.id, f.s.now, a.n, oracle.How{Apart: apart, Lost: a.blind})
-	if a.slack > simTimeout || a.slack > f.s.oracle.slack() || a.blind {
+	if a.slack > f.s.longest() || a.slack > f.s.oracle.slack() || a.blind {
 		fk.slowAt = f.s.now
 	}
 	if apart {

@@ -44,6 +44,9 @@ func (s *sim) latency() int64 {
 	return d
 }
 
+// longest returns how long an exchange may have taken so far.
+func (s *sim) longest() int64 { return max(s.patience, simTimeout) }
+
 // part is what one server does of a call.
 type part struct {
 	server *simServer
@@ -60,9 +63,10 @@ type part struct {
 // call plays one exchange over the bad network: it ends when every part has,
 // or at the deadline. answer makes the event of it, once it reaches the node;
 // late says that the node has given up by then.
-func (n *simNode) call(id uint64, pipeline bool, parts []*part, answer func(late bool) event) {
+func (n *simNode) call(id uint64, timeout int64, pipeline bool, parts []*part, answer func(late bool) event) {
 	s, open, over := n.s, len(parts), false
-	s.after(simTimeout, func() {
+	s.patience = max(s.patience, timeout)
+	s.after(timeout, func() {
 		if over {
 			return
 		}

@@ -237,7 +237,7 @@ func (n *simNode) sendBatches(e efSend) {
 			fail: func(i int, err error) { outcomes[list[i]] = redisstore.Outcome{Err: err} },
 		})
 	}
-	n.call(e.id, true, parts, func(late bool) event {
+	n.call(e.id, e.timeout, true, parts, func(late bool) event {
 		out := slices.Clone(outcomes)
 		for i, x := range tries {
 			if !late && out[i].Err == nil {
@@ -324,7 +324,7 @@ func (n *simNode) sendBeat(e efBeat) {
 		})
 	}
 	begun := s.now
-	n.call(e.id, false, parts, func(late bool) event {
+	n.call(e.id, e.timeout*5/4, false, parts, func(late bool) event {
 		if !late {
 			s.oracle.beaten(n, begun, e.shards, beat)
 		}

@@ -1,6 +1,7 @@
 package hybrid
 
 import (
+	"cmp"
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -136,7 +137,7 @@ func (o *nodeOracle) dropped(n *simNode, k oracleKey) {
 func (o *nodeOracle) slack() int64 {
 	slack := 5*ms + o.s.stays() + (o.s.now-simStart)/4000 // clocks drift by up to 1 in 5,000
 	if o.slowly(); o.slow != 0 && o.s.now-o.slow < int64(o.s.settling()) {
-		slack = simTimeout + 50*ms
+		slack = o.s.longest() + 50*ms
 	}
 	o.worst = max(o.worst, slack)
 	return slack
@@ -162,7 +163,7 @@ func (o *nodeOracle) slowly() {
 // sent notes a batch that leaves.
 func (o *nodeOracle) sent(n *simNode, b *redisstore.Batch) *exchange {
 	nb := o.nodes[n]
-	if len(b.Ops) > o.s.opt.MaxBatch {
+	if len(b.Ops) > cmp.Or(o.s.opt.MaxBatch, redisstore.MaxOps) {
 		o.s.failf("I7: %s sends a batch of %d keys", n.name, len(b.Ops))
 	}
 	x := nb.flight[b.Shard]
@@ -325,7 +326,7 @@ func (o *nodeOracle) heard(n *simNode, k oracleKey, done redisstore.Renewed, at,
 	}
 	o.s.fleet.key(k).Heard(n.id, edition)
 	sh.sent = sh.oldest() // if they get there later than the Set did, they count
-	sh.gen, sh.own, sh.base, sh.answeredAt, sh.slack, sh.fuzzy = done.State.Gen, nil, 0, at, simTimeout+50*ms, true
+	sh.gen, sh.own, sh.base, sh.answeredAt, sh.slack, sh.fuzzy = done.State.Gen, nil, 0, at, o.s.longest()+50*ms, true
 	clear(sh.buckets)
 	if lv := done.State.Level; lv != (arith.Span{}) {
 		sh.base = float64(at-simStart) + float64(lv.NS) + float64(lv.Rem)/float64(max(k.rule.Units(), 1))

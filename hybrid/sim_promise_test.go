@@ -39,8 +39,8 @@ var simChecks = []string{
 // and while exchanges take long nodes misjudge the server's.
 func (f *simFleet) slack(fk *fleetKey) int64 {
 	slack := 2*f.s.oracle.slack() + (f.s.now-simStart)/2000
-	if f.s.now-fk.slowAt <= int64(arith.Of(fk.rule.Arith()).Horizon())+2*simTimeout {
-		slack += 2 * (simTimeout + 50*ms)
+	if f.s.now-fk.slowAt <= int64(arith.Of(fk.rule.Arith()).Horizon())+2*f.s.longest() {
+		slack += 2 * (f.s.longest() + 50*ms)
 	}
 	return slack
 }

@@ -81,7 +81,7 @@ func (o *nodeOracle) answeredKey(sh *share, r *limit.Rule, st redisstore.State, 
 		sh.forget() // by a clock that is not valid any more, or that the node does not believe yet
 		return false
 	}
-	if max(sh.slack, o.slack()) > simTimeout && o.s.serverOf(x.b.Shard).lost >= sh.answeredAt {
+	if max(sh.slack, o.slack()) > o.s.longest() && o.s.serverOf(x.b.Shard).lost >= sh.answeredAt {
 		// While exchanges take long the node may find that its idea of the server's
 		// clock was ahead. A window goes back for that, and restores nothing: of what
 		// was lost meanwhile only that counts which the answer says.

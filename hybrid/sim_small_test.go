@@ -30,6 +30,7 @@ type smallRow struct {
 	sticky       bool          // a key is asked for on one node only
 	burst        time.Duration // not 0: instead bursts within this time, on a rested key
 	checks       int           // in a burst
+	far          int64         // by how much longer than usual each way of a message takes, ns; 0: by smallWait
 	lead         bool          // just before a burst each node admits a unit, whose report may wait for others
 	most, wanted smallBounds
 }
@@ -57,22 +58,24 @@ type smallRun struct {
 	one   map[int][]admission      // by series
 
 	wrong, admittedOne, admittedFleet int64
+	oldest                            int64 // the longest that a unit was pending, ns
 	scripts, keysSynced               uint64
 	from                              int64
 }
 
 // smallFigures is what a row has measured.
 type smallFigures struct {
-	smallBounds         // admitted, fullest and worst are ÷ one process; refused is a share of what one process admits
-	most        float64 // the fullest window in limits, mean over the series
-	reports     float64 // keys a second
-	scripts     float64 // script calls a second, with heartbeats
+	smallBounds               // admitted, fullest and worst are ÷ one process; refused is a share of what one process admits
+	most        float64       // the fullest window in limits, mean over the series
+	reports     float64       // keys a second
+	scripts     float64       // script calls a second, with heartbeats
+	oldest      time.Duration // the longest that a unit was pending
 }
 
 // playSmall plays a row from a seed.
 func playSmall(r smallRow, seed uint64) smallFigures {
 	s := emptySim(nil, seed, Options{Shards: 1}, 1, []*limit.Rule{r.rule})
-	s.oracle.loose, s.far = true, smallWait
+	s.oracle.loose, s.far = true, cmp.Or(r.far, smallWait)
 	if !*smallSilent {
 		s.withNotices()
 	}
@@ -87,13 +90,31 @@ func playSmall(r smallRow, seed uint64) smallFigures {
 	asks := p.arrivals()
 	p.from = s.now
 	before, keys := s.calledScripts()
+	looked := s.now
 	for _, a := range asks {
 		s.run(time.Duration(a.at - s.now))
+		if s.now-looked >= 10*ms {
+			looked = s.now
+			p.look()
+		}
 		p.ask(a)
 	}
 	p.scripts, p.keysSynced = s.calledScripts()
 	p.scripts, p.keysSynced = p.scripts-before, p.keysSynced-keys
 	return p.figures()
+}
+
+// look notes how long units have been pending.
+func (p *smallRun) look() {
+	for _, n := range p.s.nodes {
+		var sv counter.Survey
+		for _, c := range n.counters {
+			c.Survey(n.time(), &sv)
+		}
+		if sv.Oldest != 0 {
+			p.oldest = max(p.oldest, n.time()-sv.Oldest)
+		}
+	}
 }
 
 // calledScripts returns how many script calls the nodes have made, and of how many keys.
@@ -190,6 +211,7 @@ func (p *smallRun) figures() (f smallFigures) {
 	seconds := float64(p.s.now-p.from) / 1e9
 	f.admitted, f.refused = ratio(p.admittedFleet, p.admittedOne), ratio(p.wrong, p.admittedOne)
 	f.fullest, f.worst, f.most = fleet/one, worst/worstOne, fleet
+	f.oldest = time.Duration(p.oldest)
 	f.reports, f.scripts = float64(p.keysSynced)/seconds, float64(p.scripts)/seconds
 	return f
 }

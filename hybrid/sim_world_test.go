@@ -65,9 +65,10 @@ type sim struct {
 	oneCall bool
 
 	rates
-	far    int64 // ns that each way of a message takes longer
-	down   bool  // no server accepts connections
-	healed bool  // no fault may begin any more
+	far      int64 // ns that each way of a message takes longer
+	patience int64 // the longest deadline of an exchange so far, ns
+	down     bool  // no server accepts connections
+	healed   bool  // no fault may begin any more
 	// Some calls hand units back.
 	refunds bool
 	air     *simAir // nil: there are no notices

@@ -23,9 +23,9 @@ func (m *measurement) lines() string {
 // figures hands on what has come of a limiter. The first one is the process that is right.
 func (m *measurement) figures(s *subject, figure func(v float64, unit string)) {
 	right := m.subjects[0].log
-	units, rightUnits := float64(s.log.units()), float64(right.units())
-	mean, most := s.log.fullestWindows(m.per)
-	rightMean, _ := right.fullestWindows(m.per)
+	units, rightUnits := float64(s.log.Units()), float64(right.Units())
+	mean, most := s.log.FullestWindows(m.per)
+	rightMean, _ := right.FullestWindows(m.per)
 	figure(units, "units")
 	figure(mean/float64(m.limit), "fullest")
 	figure(float64(most)/float64(m.limit), "fullest-worst")
@@ -35,7 +35,7 @@ func (m *measurement) figures(s *subject, figure func(v float64, unit string)) {
 	}
 	figure(units/rightUnits, "to-one")
 	figure(mean/rightMean, "fullest-to-one")
-	missing := float64(s.log.missing(right))
+	missing := float64(s.log.Missing(right))
 	figure(missing, "missing")
 	figure(100*missing/rightUnits, "missing-%")
 	if s.server == nil {

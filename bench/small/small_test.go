@@ -45,7 +45,7 @@ func TestFullest(t *testing.T) {
 		}
 		slices.Sort(times)
 		length := time.Duration(1 + rng.IntN(20))
-		if got, want := fullest(times, length), slowFullest(times, length); got != want {
+		if got, want := fleet.Fullest(times, length), slowFullest(times, length); got != want {
 			t.Fatalf("seed %d: %d of %v within %d, want %d", seed, got, times, length, want)
 		}
 	}
@@ -54,11 +54,11 @@ func TestFullest(t *testing.T) {
 // A key that was never admitted has no fullest window, and what one key has too many does not
 // make up for what another one misses.
 func TestAdmitted(t *testing.T) {
-	a, right := admitted{{1, 2, 3}, {}, {5}}, admitted{{1}, {4}, {5, 6, 7}}
-	if mean, most := a.fullestWindows(2); mean != 1.5 || most != 2 || a.units() != 4 {
-		t.Errorf("mean %v, most %d of %d units", mean, most, a.units())
+	a, right := fleet.Admitted{{1, 2, 3}, {}, {5}}, fleet.Admitted{{1}, {4}, {5, 6, 7}}
+	if mean, most := a.FullestWindows(2); mean != 1.5 || most != 2 || a.Units() != 4 {
+		t.Errorf("mean %v, most %d of %d units", mean, most, a.Units())
 	}
-	if n := a.missing(right); n != 3 {
+	if n := a.Missing(right); n != 3 {
 		t.Errorf("%d units are missing, want 1 and 2", n)
 	}
 }
@@ -210,11 +210,11 @@ func TestMeasure(t *testing.T) {
 			bound = int(2 * r.limit) // of a bucket: what it holds, and what it gets within a second
 		}
 		for _, s := range m.subjects {
-			_, most := s.log.fullestWindows(r.per - slack)
+			_, most := s.log.FullestWindows(r.per - slack)
 			if (s.name == one || s.waits) && most > bound {
 				t.Errorf("%v, %s: %d units within a second, want at most %d", r, s.name, most, bound)
 			}
-			if s.log.units() == 0 {
+			if s.log.Units() == 0 {
 				t.Errorf("%v, %s has admitted nothing", r, s.name)
 			}
 		}

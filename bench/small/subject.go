@@ -16,7 +16,7 @@ type subject struct {
 	server *redistest.Server // nil: it has none
 	watch  *watcher          // nil: no key is watched
 
-	log   admitted
+	log   fleet.Admitted
 	redis fleet.Usage   // in the time of the load
 	stats hybrid.Stats  // likewise
 	wall  time.Duration // how long that was
@@ -26,7 +26,7 @@ type subject struct {
 // newSubject opens a limiter, with a server of its own if it needs one. It returns when the
 // nodes know each other.
 func newSubject(l limiter, r row, keys int) (s *subject, err error) {
-	s = &subject{limiter: l, log: make(admitted, keys)}
+	s = &subject{limiter: l, log: make(fleet.Admitted, keys)}
 	defer func() {
 		if err != nil {
 			s.close()

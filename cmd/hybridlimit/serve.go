@@ -17,8 +17,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
-// redisTimeout is that of hybrid.RedisOptions.
-const redisTimeout = 200 * time.Millisecond
+// mostPatience is how many times the command timeout a limiter waits at most for a call of Redis,
+// and so the client for a connection: see [hybrid.Options].
+const mostPatience = 8
 
 // serveCmd is hybridlimit serve.
 type serveCmd struct {
@@ -34,11 +35,12 @@ type serveCmd struct {
 	Cert    string `group:"redis" env:"HYBRIDLIMIT_CERT" type:"path" placeholder:"FILE" help:"Certificate to show to Redis, as PEM, with its --key-file."`
 	KeyFile string `group:"redis" env:"HYBRIDLIMIT_KEY_FILE" type:"path" placeholder:"FILE" help:"Private key of --cert."`
 
-	Fallback      string        `default:"fair-share" enum:"fair-share,full-limit,fail-open,fail-closed" help:"What decides while Redis is away: ${enum}."`
-	ExpectedNodes int           `help:"How many servers and services share the limits at least."`
-	MaxKeys       int           `help:"How many keys are held in memory. Default 65536."`
-	MaxLag        time.Duration `help:"How long an admitted hit may stay unreported. Default 1s."`
-	NoNotices     bool          `help:"Do not say at once, on a channel of Redis, which keys are used up. The same for all who share limits."`
+	Fallback       string        `default:"fair-share" enum:"fair-share,full-limit,fail-open,fail-closed" help:"What decides while Redis is away: ${enum}."`
+	ExpectedNodes  int           `help:"How many servers and services share the limits at least."`
+	MaxKeys        int           `help:"How many keys are held in memory. Default 65536."`
+	MaxLag         time.Duration `help:"How long an admitted hit may stay unreported. Default 1s."`
+	CommandTimeout time.Duration `default:"250ms" help:"How long a call of Redis may take before it is sent again; five round trips if that is longer, eight times as long at most. Default ${default}."`
+	NoNotices      bool          `help:"Do not say at once, on a channel of Redis, which keys are used up. The same for all who share limits."`
 
 	GRPC string `name:"grpc" default:"127.0.0.1:8081" placeholder:"ADDRESS" help:"Where Envoy's rate limit service listens; - for nowhere. Default ${default}."`
 	RESP string `name:"resp" default:"127.0.0.1:6380" placeholder:"ADDRESS" help:"Where Redis clients are served; - for nowhere. Default ${default}."`
@@ -110,7 +112,7 @@ func (c *serveCmd) options(log *slog.Logger) (o server.Options, err error) {
 	o = server.Options{
 		RulesPath: c.Rules, Rules: rules.Options{AllowRemoval: c.AllowRemoval},
 		Limiter: hybrid.Options{
-			KeyPrefix: c.Prefix, Shards: c.Shards, ExpectedNodes: c.ExpectedNodes, MaxKeys: c.MaxKeys, MaxLag: c.MaxLag, NoNotices: c.NoNotices,
+			KeyPrefix: c.Prefix, Shards: c.Shards, ExpectedNodes: c.ExpectedNodes, MaxKeys: c.MaxKeys, MaxLag: c.MaxLag, CommandTimeout: c.CommandTimeout, NoNotices: c.NoNotices,
 		},
 		RESPPassword: c.RESPPassword, RESPMaxConns: c.RESPMaxConns, RESPIdleTimeout: c.RESPIdle,
 		ChargeRefused: c.ChargeRefused, Shadow: c.Shadow, Headers: c.ResponseHeaders,
@@ -123,9 +125,8 @@ func (c *serveCmd) options(log *slog.Logger) (o server.Options, err error) {
 		return o, err
 	}
 	if !c.Alone {
-		// A check never waits for Redis, so a call of it may be given up soon.
 		flags := connect.Flags{
-			Redis: c.Redis, Cluster: c.Cluster, Timeout: redisTimeout, Prefix: c.Prefix, Shards: c.Shards,
+			Redis: c.Redis, Cluster: c.Cluster, Timeout: mostPatience * c.CommandTimeout, Prefix: c.Prefix, Shards: c.Shards,
 			CA: c.CA, Cert: c.Cert, KeyFile: c.KeyFile,
 		}
 		target, err := flags.Open()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -86,6 +87,7 @@ type server struct {
 	keys    Keyspace
 	timeout time.Duration
 	texts   texts
+	dialing atomic.Bool // connect is under way
 }
 
 func newServer(rdb redis.UniversalClient, o Options) (*server, error) {

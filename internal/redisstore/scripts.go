@@ -171,6 +171,7 @@ func (s *server) do(ctx context.Context, c *call) {
 	}
 	c.finish(cmd, err)
 	s.reroute(ctx, c)
+	s.connect(c)
 }
 
 // reroute has a cluster's client ask anew which server is in charge of what if
