@@ -57,7 +57,7 @@ func faultRows(t *testing.T) map[int][]string {
 }
 
 // faultModules are modules of their own whose tests show faults, too.
-var faultModules = []string{"adapter/rules", "cmd/hybridlimit", "cmd/hybridlimit/internal/server/resp"}
+var faultModules = []string{"adapter/httptests", "adapter/rules", "cmd/hybridlimit", "cmd/hybridlimit/internal/server/resp"}
 
 // faultTests returns every test of the root module and of faultModules, and the faults that
 // its comment names.

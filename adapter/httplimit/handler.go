@@ -98,7 +98,7 @@ func (l *boundLimit) check(r *http.Request) (q limit.Check, err error) {
 
 // serveAndRefund hands the units back if the answer is one that costs nothing.
 func (h *handler) serveAndRefund(w http.ResponseWriter, r *http.Request, d *Decision) {
-	rec := &recorder{ResponseWriter: w, status: http.StatusInternalServerError}
+	rec := &recorder{ResponseWriter: w, ctx: r.Context(), status: http.StatusInternalServerError}
 	defer func() { // also when the handler panics
 		if !h.o.RefundOn(rec.status) {
 			return

@@ -62,8 +62,8 @@ type Options struct {
 	// RefundOn says for which status codes of a response the units are handed back, such as
 	// 304, or those from 500 on. A handler that panics before it has answered counts as
 	// 500. What the client was told is left does not contain what is handed back. Only with
-	// RefundOn handlers get another ResponseWriter: it has Flush, Hijack and ReadFrom
-	// where the server's has Flush and Hijack, and Unwrap for http.ResponseController.
+	// RefundOn handlers get another ResponseWriter. It can do what the server's can, and has
+	// Unwrap for http.ResponseController.
 	// Default: none.
 	RefundOn func(status int) bool
 	// Refused answers a request above the limit. Retry-After and what Headers asks for are

@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"bufio"
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -10,34 +11,72 @@ import (
 // recorder remembers the status of a response.
 type recorder struct {
 	http.ResponseWriter
-	status int // until noted what a panic makes of it
+	ctx    context.Context // of the request
+	status int             // until noted what a panic makes of it
 	noted  bool
 }
 
-// wrapped returns a ResponseWriter that can do what the server's own can, as handlers find
-// out by asking for http.Flusher and http.Hijacker.
+// What a server's ResponseWriter may have beyond the interface, and handlers ask it for. The
+// others need no combinations: Write is as good as WriteString and ReadFrom, CloseNotify is
+// the request's context, and http.ResponseController finds the rest with Unwrap.
+type (
+	flushes struct {
+		*recorder
+		flusher
+	}
+	hijacks struct {
+		*recorder
+		hijacker
+	}
+	flushesAndHijacks struct {
+		*recorder
+		flusher
+		hijacker
+	}
+)
+
+// wrapped returns a ResponseWriter that can do what the server's own can, and promises no
+// more: a handler that finds no Hijacker answers in another way.
 func (w *recorder) wrapped() http.ResponseWriter {
-	_, flushes := w.ResponseWriter.(http.Flusher)
-	_, hijacks := w.ResponseWriter.(http.Hijacker)
+	_, flush := w.ResponseWriter.(http.Flusher)
+	_, hijack := w.ResponseWriter.(http.Hijacker)
+	if p, push := w.ResponseWriter.(http.Pusher); push {
+		return w.pushing(p, flush, hijack)
+	}
 	switch {
-	case flushes && hijacks:
-		return struct {
-			*recorder
-			flusher
-			hijacker
-		}{w, flusher{w}, hijacker{w}}
-	case flushes:
-		return struct {
-			*recorder
-			flusher
-		}{w, flusher{w}}
-	case hijacks:
-		return struct {
-			*recorder
-			hijacker
-		}{w, hijacker{w}}
+	case flush && hijack:
+		return flushesAndHijacks{w, flusher{w}, hijacker{w}}
+	case flush:
+		return flushes{w, flusher{w}}
+	case hijack:
+		return hijacks{w, hijacker{w}}
 	}
 	return w
+}
+
+// pushing is wrapped for a writer that has Push, as those of HTTP/2 have.
+func (w *recorder) pushing(p http.Pusher, flush, hijack bool) http.ResponseWriter {
+	switch {
+	case flush && hijack:
+		return struct {
+			flushesAndHijacks
+			http.Pusher
+		}{flushesAndHijacks{w, flusher{w}, hijacker{w}}, p}
+	case flush:
+		return struct {
+			flushes
+			http.Pusher
+		}{flushes{w, flusher{w}}, p}
+	case hijack:
+		return struct {
+			hijacks
+			http.Pusher
+		}{hijacks{w, hijacker{w}}, p}
+	}
+	return struct {
+		*recorder
+		http.Pusher
+	}{w, p}
 }
 
 // note takes down the first status that is final.
@@ -60,6 +99,23 @@ func (w *recorder) WriteHeader(status int) {
 func (w *recorder) Write(b []byte) (int, error) {
 	w.note(http.StatusOK)
 	return w.ResponseWriter.Write(b)
+}
+
+// WriteString lets the server write a text without a copy. It implies 200.
+func (w *recorder) WriteString(s string) (int, error) {
+	w.note(http.StatusOK)
+	return io.WriteString(w.ResponseWriter, s)
+}
+
+// CloseNotify says when the client has gone. A server's writer that cannot has a request whose
+// context does: gin asks for one, and panics without it.
+func (w *recorder) CloseNotify() <-chan bool {
+	if n, ok := w.ResponseWriter.(http.CloseNotifier); ok { //lint:ignore SA1019 handlers use it
+		return n.CloseNotify()
+	}
+	gone := make(chan bool, 1)
+	context.AfterFunc(w.ctx, func() { gone <- true })
+	return gone
 }
 
 // ReadFrom lets the server send a file without a copy through this process. It implies 200, as

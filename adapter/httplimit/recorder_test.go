@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -126,52 +127,103 @@ func TestFlushReportsErrors(t *testing.T) {
 	}
 }
 
-// Without a refund the handler gets the server's own ResponseWriter; with one, a writer that
+// Fault 99: without a refund the handler gets the server's own ResponseWriter; with one, a writer that
 // promises no more than the server's can do.
 func TestResponseWriterPromisesNoMore(t *testing.T) {
-	type plain struct{ http.ResponseWriter }
-	type flushes struct {
-		http.ResponseWriter
-		http.Flusher
-	}
-	type hijacks struct {
-		http.ResponseWriter
-		http.Hijacker
-	}
-	type both struct {
-		http.ResponseWriter
-		http.Flusher
-		http.Hijacker
-	}
-	w := httptest.NewRecorder()
-	for _, c := range []struct {
-		w               http.ResponseWriter
-		flush, hijacker bool
-	}{{plain{w}, false, false}, {flushes{w, w}, true, false}, {hijacks{w, noHijacker{}}, false, true}, {both{w, w, noHijacker{}}, true, true}} {
+	type (
+		f = http.Flusher
+		h = http.Hijacker
+		p = http.Pusher
+		w = http.ResponseWriter
+	)
+	rec, no := httptest.NewRecorder(), noMore{}
+	for _, writer := range []http.ResponseWriter{
+		struct{ w }{rec}, struct {
+			w
+			f
+		}{rec, rec}, struct {
+			w
+			h
+		}{rec, no}, struct {
+			w
+			p
+		}{rec, no}, struct {
+			w
+			f
+			h
+		}{rec, rec, no}, struct {
+			w
+			f
+			p
+		}{rec, rec, no}, struct {
+			w
+			h
+			p
+		}{rec, no, no}, struct {
+			w
+			f
+			h
+			p
+		}{rec, rec, no, no},
+	} {
 		lim, _ := newLimiter(t)
 		statuses := make(chan int, 1)
 		for name, o := range map[string]Options{"plain": {}, "refund": counting(statuses)} {
 			r := httptest.NewRequest(http.MethodGet, "/", nil)
 			r.Header.Set("Key", "k")
 			protect(t, lim, o, http.HandlerFunc(func(got http.ResponseWriter, _ *http.Request) {
-				_, flush := got.(http.Flusher)
-				h, hijack := got.(http.Hijacker)
-				if flush != c.flush || hijack != c.hijacker || (got == c.w) != (name == "plain") {
-					t.Errorf("%s, %T: got %T", name, c.w, got)
+				if optional(got) != optional(writer) || (got == writer) != (name == "plain") {
+					t.Errorf("%s, %T: got %T", name, writer, got)
 				}
-				if hijack {
+				if h, ok := got.(http.Hijacker); ok {
 					h.Hijack() // fails, and leaves the response as it is
 				}
-			}), Limit{Rule: perMinute("r", 100), Key: By(byKey)}).ServeHTTP(c.w, r)
+				if p, ok := got.(http.Pusher); ok && p.Push("/", nil) != errPushed {
+					t.Errorf("%T: does not push", got)
+				}
+			}), Limit{Rule: perMinute("r", 100), Key: By(byKey)}).ServeHTTP(writer, r)
 		}
 		if status := <-statuses; status != 200 {
-			t.Errorf("%T: status %d", c.w, status)
+			t.Errorf("%T: status %d", writer, status)
 		}
 	}
 }
 
-type noHijacker struct{}
+// optional returns which of the optional interfaces w has.
+func optional(w http.ResponseWriter) (has [3]bool) {
+	_, has[0] = w.(http.Flusher)
+	_, has[1] = w.(http.Hijacker)
+	_, has[2] = w.(http.Pusher)
+	return has
+}
 
-func (noHijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	return nil, nil, http.ErrNotSupported
+var errPushed = errors.New("pushed")
+
+// noMore has methods that only say that they were called.
+type noMore struct{}
+
+func (noMore) Push(string, *http.PushOptions) error { return errPushed }
+
+func (noMore) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, http.ErrNotSupported }
+
+// Fault 99: CloseNotify is that of the server, or else follows the request's context; a text
+// is 200.
+func TestResponseWriterCloseNotify(t *testing.T) {
+	lim, _ := newLimiter(t)
+	statuses := make(chan int, 1)
+	rec := httptest.NewRecorder()
+	ctx, leave := context.WithCancel(t.Context())
+	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
+	r.Header.Set("Key", "k")
+	protect(t, lim, counting(statuses), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		gone := w.(http.CloseNotifier).CloseNotify() //lint:ignore SA1019 handlers use it
+		leave()
+		if !<-gone {
+			t.Error("the client has not gone")
+		}
+		w.(io.StringWriter).WriteString("text")
+	}), Limit{Rule: perMinute("r", 100), Key: By(byKey)}).ServeHTTP(rec, r)
+	if status := <-statuses; status != 200 || rec.Body.String() != "text" {
+		t.Errorf("status %d, %q", status, rec.Body)
+	}
 }

@@ -25,6 +25,8 @@ func TestMain(m *testing.M) {
 // middleware is what every router wraps.
 type middleware = func(http.Handler) http.Handler
 
+var rule = limit.Must(limit.TokenBucket("per address", 2, 1, time.Hour))
+
 // perAddress returns a middleware that admits two requests of an address, and hands back the
 // units of those that fail.
 func perAddress() (middleware, *local.Limiter) {
@@ -36,7 +38,6 @@ func perAddress() (middleware, *local.Limiter) {
 	if err != nil {
 		panic(err)
 	}
-	rule := limit.Must(limit.TokenBucket("per address", 2, 1, time.Hour))
 	m, err := httplimit.New(lim, rule, address, httplimit.Options{
 		RefundOn: func(status int) bool { return status >= 500 },
 		Refused: func(w http.ResponseWriter, _ *http.Request, d httplimit.Decision) {
