@@ -32,9 +32,10 @@ var mayImport = map[string][]string{
 	"examples/internal/demo": {"limit", "hybrid", "internal/redistest"},
 	"internal/programtest":   {}, // runs programs of the documentation
 
-	"adapter/httplimit": {"limit", "clock"},
+	"adapter/httplimit": {"limit", "clock", "adapter/internal/undecided"},
 	// What adapters share; those with dependencies of their own are modules of their own.
-	"adapter/internal/figures": {"hybrid"},
+	"adapter/internal/figures":   {"hybrid"},
+	"adapter/internal/undecided": {"limit", "clock"},
 
 	".":                   {},
 	"limit":               {"internal/arith"},

@@ -42,3 +42,11 @@ func (l *Limiter) conflict(was, is *limit.Rule) {
 	l.notify.happened(Event{Kind: EventConflict, Time: time.Unix(0, l.now()),
 		Reason: fmt.Sprintf("two rules of one name count differently, so neither limits a key that both are used for: %v; %v", was, is)})
 }
+
+// CountInvalid counts a check that its caller could not ask, such as that of a request without a
+// key, as invalid: see [Stats]. The rule may be nil. The middlewares of this project call it.
+func (l *Limiter) CountInvalid(rule *limit.Rule) {
+	if l != nil {
+		l.tally.Of(rule).Invalid()
+	}
+}

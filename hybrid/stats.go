@@ -32,7 +32,7 @@ type RuleStats struct {
 type Stats struct {
 	Allowed, Denied Outcomes // decisions
 	WouldRefuse     uint64   // checks that were admitted only because the rule is a dry run; neither in Allowed nor in Denied
-	Invalid         uint64   // checks with a negative n or a rule that cannot be used; all denied, and not in Denied
+	Invalid         uint64   // checks with a negative n or a rule that cannot be used, and those of CountInvalid; all denied, and not in Denied
 	Conflicts       uint64   // how often a rule was used after another rule of its name that counts differently
 	AdmittedUnits   int64
 	AckedUnits      int64 // admitted units that Redis has booked

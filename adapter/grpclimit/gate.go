@@ -7,6 +7,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/hybridlimit/hybridlimit/adapter/internal/undecided"
+	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -40,11 +42,12 @@ type gate struct {
 	back     refunder  // nil unless units are handed back
 	waiting  waiter    // nil unless calls wait
 	follower *follower // nil unless servers are followed
+	log      *undecided.Log
 }
 
 func newGate(client bool, lim Limiter, rule *limit.Rule, key KeyFunc, opts []Option) (*gate, error) {
 	c := configure(client, rule, key, opts)
-	g := &gate{config: c, lim: lim}
+	g := &gate{config: c, lim: lim, log: undecided.New(c.logger, clock.System{}, "grpclimit: a call cannot be decided")}
 	if isNil(lim) {
 		c.bad("the limiter is nil")
 		return nil, c.err()
@@ -134,6 +137,7 @@ func (g *gate) admit(ctx context.Context, call Call) (claim, error) {
 	}
 	checks, err := g.checksOf(ctx, call, rule)
 	if err != nil {
+		undecided.Count(g.lim, rule)
 		return claim{}, g.conclude(ctx, Decision{Call: call, Err: noKey(g.keyCode, err)})
 	}
 	if g.waiting != nil {
@@ -206,7 +210,7 @@ func (g *gate) refusal(q limit.Check, res limit.Result) error {
 	case res.Allowed:
 		return nil
 	case res.Source == limit.SourceInvalid:
-		return undecided(q.Rule, res, nil)
+		return notDecided(q.Rule, res, nil)
 	}
 	return exceeded(q.Rule, res, g.subject(q.Key), nil)
 }
@@ -230,6 +234,9 @@ func (g *gate) waitFor(ctx context.Context, call Call, q limit.Check) Decision {
 func (g *gate) conclude(ctx context.Context, d Decision) error {
 	if g.observer != nil {
 		g.observer(ctx, d)
+	}
+	if ours := codeOf(d.Err) == codes.Internal; ours || d.Err != nil && d.Rule == nil {
+		g.log.Note(ctx, ours, d.Err)
 	}
 	if g.dry {
 		return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -46,6 +47,7 @@ type config struct {
 	wait     bool
 	follow   time.Duration // longest pause; 0: none
 	observer func(context.Context, Decision)
+	logger   *slog.Logger // nil: the default one
 
 	servers, clients []string // options that are only for one side
 	problems         []error
@@ -179,6 +181,19 @@ func Observe(observer func(ctx context.Context, d Decision)) Option {
 		c.observer = observer
 		if observer == nil {
 			c.bad("Observe: the function is nil")
+		}
+	}
+}
+
+// Logger gets a line about calls that cannot be decided: one in 10 s at level Warn if the key is
+// missing, and one at Error of what is the program's own fault. They are counted as Invalid in
+// the figures of a limiter of package hybrid. Default: [slog.Default]; to be silent, give one
+// with [slog.DiscardHandler].
+func Logger(logger *slog.Logger) Option {
+	return func(c *config) {
+		c.logger = logger
+		if logger == nil {
+			c.bad("Logger: the logger is nil")
 		}
 	}
 }

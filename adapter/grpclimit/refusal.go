@@ -62,8 +62,8 @@ func noKey(code codes.Code, why error) *RefusedError {
 	return &RefusedError{Err: why, status: status.New(code, "rate limit: the call has no key")}
 }
 
-// undecided is the refusal of a call that the limiter cannot decide.
-func undecided(rule *limit.Rule, res limit.Result, why error) *RefusedError {
+// notDecided is the refusal of a call that the limiter cannot decide.
+func notDecided(rule *limit.Rule, res limit.Result, why error) *RefusedError {
 	s := status.Newf(codes.Internal, "rate limit: cannot be decided: policy %q", nameOf(rule))
 	return &RefusedError{Rule: rule, Result: res, Err: why, status: s}
 }
@@ -120,5 +120,5 @@ func notWaited(rule *limit.Rule, subject string, err error) error {
 		s := status.New(status.FromContextError(err).Code(), "rate limit: the call ended while it waited")
 		return &RefusedError{Rule: rule, Err: err, status: s}
 	}
-	return undecided(rule, limit.Result{Source: limit.SourceInvalid}, err)
+	return notDecided(rule, limit.Result{Source: limit.SourceInvalid}, err)
 }

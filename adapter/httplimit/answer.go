@@ -41,8 +41,8 @@ func answerRefused(w http.ResponseWriter, _ *http.Request, d Decision) {
 // in the service, except that there is no key: the client can mend that.
 func answerError(w http.ResponseWriter, _ *http.Request, _ http.Handler, err error) {
 	p := problem{Status: http.StatusBadRequest}
-	switch f := (*fault)(nil); {
-	case errors.As(err, &f):
+	switch {
+	case isFault(err):
 		p.Status = http.StatusInternalServerError
 	case errors.Is(err, ErrNoKey):
 		p.Detail = "The request does not say whom to count it for"

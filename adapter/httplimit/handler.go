@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/hybridlimit/hybridlimit/adapter/internal/undecided"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -16,11 +17,16 @@ type handler struct {
 
 // ServeHTTP decides, and answers or passes on.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if h.o.PassPreflights && isPreflight(r) {
+		h.next.ServeHTTP(w, r)
+		return
+	}
 	d, asked := h.decide(r)
 	if h.o.OnDecision != nil {
 		h.o.OnDecision(r, d)
 	}
 	if d.Err != nil {
+		h.log.Note(r.Context(), isFault(d.Err), d.Err)
 		h.o.OnError(w, r, h.next, d.Err)
 		return
 	}
@@ -35,6 +41,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// isPreflight reports whether a browser asks whether it may send the request itself.
+func isPreflight(r *http.Request) bool {
+	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
+}
+
 // decide asks the limiter. It returns the limits beside the decision, one for each check.
 func (c *config) decide(r *http.Request) (d Decision, asked []*boundLimit) {
 	checks := make([]limit.Check, 0, len(c.limits))
@@ -43,7 +54,8 @@ func (c *config) decide(r *http.Request) (d Decision, asked []*boundLimit) {
 		q, err := l.check(r)
 		switch {
 		case err != nil:
-			return undecided(err), nil
+			undecided.Count(c.lim, q.Rule)
+			return refused(err), nil
 		case q.Rule == limit.Unlimited():
 			asked = slices.Delete(slices.Clone(asked), len(checks), len(checks)+1)
 		default:
@@ -61,14 +73,14 @@ func (c *config) decide(r *http.Request) (d Decision, asked []*boundLimit) {
 		d.AllResult = c.lim.TakeAll(checks...)
 	}
 	if d.Source == limit.SourceInvalid || uint(d.By) >= uint(len(checks)) {
-		return undecided(&fault{fmt.Errorf("httplimit: the limiter cannot decide by %v", d.Rule)}), nil
+		return refused(&fault{fmt.Errorf("httplimit: the limiter cannot decide by %v", d.Rule)}), nil
 	}
 	d.Checks, d.Policy = checks, asked[d.By].name(d.Rule)
 	return d, asked
 }
 
-// undecided is a refusal.
-func undecided(err error) (d Decision) {
+// refused is the decision about a request that cannot be decided.
+func refused(err error) (d Decision) {
 	d.Err, d.By, d.Source, d.RetryAfter = err, -1, limit.SourceInvalid, limit.Never
 	return d
 }

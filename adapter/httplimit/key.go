@@ -116,6 +116,11 @@ type fault struct{ err error }
 func (f *fault) Error() string { return f.err.Error() }
 func (f *fault) Unwrap() error { return f.err }
 
+func isFault(err error) bool {
+	var f *fault
+	return errors.As(err, &f)
+}
+
 // isToken reports whether s is a token of RFC 9110, as names of fields are.
 func isToken(s string) bool {
 	for i := range len(s) {

@@ -26,6 +26,8 @@ type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}
 
+var slidingLog = limit.Must(limit.SlidingLog("log", 5, time.Minute))
+
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // newLimiter returns a limiter whose time stands still.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"reflect"
 
+	"github.com/hybridlimit/hybridlimit/adapter/internal/undecided"
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -25,6 +26,7 @@ func New(lim Limiter, rule *limit.Rule, key KeyFunc, o Options) (func(http.Handl
 // is not printable ASCII in them, is sent as %xx.
 func NewAll(lim Limiter, o Options, limits ...Limit) (func(http.Handler) http.Handler, error) {
 	c := &config{lim: lim, o: o.withDefaults()}
+	c.log = undecided.New(o.Logger, c.o.Clock, "httplimit: a request cannot be decided")
 	for i := range limits {
 		c.limits = append(c.limits, &boundLimit{Limit: limits[i]})
 	}

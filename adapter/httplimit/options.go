@@ -1,8 +1,10 @@
 package httplimit
 
 import (
+	"log/slog"
 	"net/http"
 
+	"github.com/hybridlimit/hybridlimit/adapter/internal/undecided"
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -25,9 +27,10 @@ type Limiter interface {
 type Limit struct {
 	Rule *limit.Rule
 	// RuleFor chooses the rule by the request, such as the plan of a customer. To limit a
-	// request by this Limit is the default: return [limit.Unlimited] not to. A nil rule, as of a
-	// plan that nobody knows, is an error, see OnError of [Options]. Build rules once: one
-	// that is built anew for each request is slower.
+	// request by this Limit is the default: return [limit.Unlimited] not to. A nil rule, as a
+	// map has for an unknown plan, is an error, see OnError of [Options]: return the rule of
+	// your smallest plan instead. Build rules once: one that is built anew for each request
+	// is slower.
 	RuleFor func(r *http.Request) *limit.Rule
 	Key     KeyFunc
 	// Cost is how many units a request takes. Default 1. A cost of 0 is 1, as that of a
@@ -74,6 +77,17 @@ type Options struct {
 	// error or no key, its rule is nil, its cost negative. To let it pass call next. Default:
 	// 400 for an error of the key function, 500 for what is the service's own fault.
 	OnError func(w http.ResponseWriter, r *http.Request, next http.Handler, err error)
+	// Logger gets a line about requests that cannot be decided: one in 10 s at level Warn if
+	// the key is missing, and one at Error of what is the service's own fault. They are
+	// counted as Invalid in the figures of a limiter of package hybrid. Default:
+	// [slog.Default]; to be silent, give one with [slog.DiscardHandler].
+	Logger *slog.Logger
+	// PassPreflights lets CORS preflights pass, not counted and not decided: OPTIONS with
+	// Origin and Access-Control-Request-Method. A browser sends them without what keys are
+	// made of. It is better to put the limiter behind the CORS middleware, which answers
+	// them itself, and whose fields a refusal needs. Anybody can send a preflight, so next
+	// should answer it at little cost. Default: they are requests like any other.
+	PassPreflights bool
 	// OnDecision is called with each decision before the request is answered: for logs,
 	// metrics, and to see what a dry run would refuse. It runs on the request's goroutine.
 	OnDecision func(r *http.Request, d Decision)
@@ -101,6 +115,7 @@ type config struct {
 	lim    Limiter
 	o      Options
 	limits []*boundLimit
+	log    *undecided.Log // changes by itself
 }
 
 // boundLimit is a limit of a middleware.

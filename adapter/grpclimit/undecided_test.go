@@ -1,0 +1,46 @@
+package grpclimit_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/hybridlimit/hybridlimit/adapter/grpclimit"
+	"github.com/hybridlimit/hybridlimit/hybridtest"
+)
+
+// Calls that cannot be decided are in the log, a line a while, and counted as invalid.
+func TestUndecidedIsLoggedAndCounted(t *testing.T) {
+	var text bytes.Buffer
+	lim := hybridtest.New(t, hybridtest.Options{}).Limiter
+	logged := grpclimit.Logger(slog.New(slog.NewTextHandler(&text, nil)))
+	calls := func(want codes.Code, line string, key grpclimit.KeyFunc, opts ...grpclimit.Option) {
+		t.Helper()
+		defer text.Reset()
+		was := lim.Stats().Invalid
+		intercept, err := grpclimit.UnaryServerInterceptor(lim, bucket("r", 5), key, append(opts, logged)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			_, err := intercept(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: sayMethod}, func(context.Context, any) (any, error) { return nil, nil })
+			if got := status.Code(err); got != want {
+				t.Errorf("%v, want %v", got, want)
+			}
+		}
+		if got := text.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, line) {
+			t.Errorf("the log is %q", got)
+		}
+		if n := lim.Stats().Invalid - was; n != 3 {
+			t.Errorf("%d invalid checks, want 3", n)
+		}
+	}
+	calls(codes.InvalidArgument, "level=WARN", grpclimit.ByMetadata("user"))
+	calls(codes.Internal, "level=ERROR", grpclimit.Fixed("k"), grpclimit.Cost(func(context.Context, grpclimit.Call) int64 { return -1 }))
+}

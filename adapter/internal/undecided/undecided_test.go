@@ -1,0 +1,44 @@
+package undecided
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/clock"
+)
+
+// One line a while of each kind, with what was skipped; a flood of what callers have to mend
+// does not hide what the service has to.
+func TestOneLineAWhile(t *testing.T) {
+	var text bytes.Buffer
+	now := clock.NewManual(time.Unix(1_700_000_000, 0))
+	l := New(slog.New(slog.NewTextHandler(&text, nil)), now, "cannot be decided")
+	lines := func() string {
+		defer text.Reset()
+		return text.String()
+	}
+	for range 100 {
+		l.Note(t.Context(), false, errors.New("no key"))
+	}
+	l.Note(t.Context(), true, errors.New("no rule"))
+	if got := lines(); strings.Count(got, "\n") != 2 || !strings.Contains(got, `level=WARN msg="cannot be decided" err="no key"`) ||
+		!strings.Contains(got, `level=ERROR msg="cannot be decided" err="no rule"`) {
+		t.Errorf("%s", got)
+	}
+	now.Advance(Every)
+	for range 3 {
+		l.Note(t.Context(), false, errors.New("no key"))
+	}
+	if got := lines(); strings.Count(got, "\n") != 1 || !strings.HasSuffix(got, "skipped=99\n") {
+		t.Errorf("after a while: %s", got)
+	}
+	l.kinds[0].next = now.Now() + 2*Every // the clock is set back
+	l.Note(t.Context(), false, errors.New("no key"))
+	if got := lines(); strings.Count(got, "\n") != 1 {
+		t.Errorf("after the clock was set back: %q", got)
+	}
+}
