@@ -4,8 +4,6 @@ import (
 	"context"
 	"math/bits"
 	"net/http"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
@@ -62,19 +60,21 @@ const maxSet = time.Second
 func (f *follower) follow(ctx context.Context, key string, resp *http.Response, began time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, f.wait)
 	defer cancel()
-	now := f.clock.Now()
-	refused := resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable
-	if wait, ok := retryAfter(resp.Header, now); refused && ok {
-		return f.hold(ctx, key, wait)
+	now, refused := f.clock.Now(), resp.StatusCode == http.StatusTooManyRequests
+	switch resp.StatusCode {
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusForbidden:
+		if wait, ok := retryAfter(resp.Header, now); ok {
+			return f.hold(ctx, key, wait)
+		}
 	}
-	left, window, ok := upstreamLeft(resp.Header)
+	left, window, ok := upstreamLeft(resp.Header, now)
 	switch {
 	case ok && left == 0 && window > 0:
 		return f.hold(ctx, key, window)
+	case refused:
+		return f.lower(ctx, key, 0, 0) // it does not say for how long
 	case ok:
 		return f.lower(ctx, key, left, now-began)
-	case resp.StatusCode == http.StatusTooManyRequests:
-		return f.lower(ctx, key, 0, 0) // it does not say for how long
 	}
 	return nil
 }
@@ -110,80 +110,4 @@ func (f *follower) leaks(in time.Duration) int64 {
 	}
 	n, _ := bits.Div64(hi, lo, period)
 	return int64(min(n, limit.MaxUnits))
-}
-
-// retryAfter returns what Retry-After asks for: seconds, or the time from the response's own
-// Date until another, so that it does not matter whether our clock is right. More seconds
-// than a number holds are many. A time that has passed is 0.
-func retryAfter(h http.Header, now time.Duration) (wait time.Duration, ok bool) {
-	text := trimOWS(h.Get(fieldRetryAfter))
-	if text == "" {
-		return 0, false
-	}
-	if all(text, isDigit) {
-		s, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || s > int64(maxMaxFollow/time.Second) {
-			return maxMaxFollow, true
-		}
-		return time.Duration(s) * time.Second, true
-	}
-	until, err := http.ParseTime(text)
-	if err != nil {
-		return 0, false
-	}
-	from, err := http.ParseTime(h.Get("Date"))
-	if err != nil {
-		from = time.Unix(0, int64(now))
-	}
-	return max(until.Sub(from), 0), true
-}
-
-// upstreamLeft returns what the fields RateLimit and RateLimit-Policy say is left, for how
-// long no more than that can be used, and whether they say so. Of several policies the one
-// counts that allows the least. Policies that do not count requests say nothing, nor does a
-// response from a cache.
-func upstreamLeft(h http.Header) (left int64, window time.Duration, ok bool) {
-	if len(h[fieldRateLimit]) == 0 || !isFresh(h) {
-		return 0, 0, false
-	}
-	items, valid := parseList(strings.Join(h[fieldRateLimit], ", "))
-	if !valid {
-		return 0, 0, false
-	}
-	others := otherUnits(h)
-	for _, item := range items {
-		r, counts := item.integer("r")
-		if !counts || r < 0 || others[item.name] {
-			continue
-		}
-		t, _ := item.integer("t")
-		w := time.Duration(min(max(t, 0), int64(maxMaxFollow/time.Second))) * time.Second
-		if !ok || r < left || r == left && w > window {
-			left, window, ok = r, w, true
-		}
-	}
-	return left, window, ok
-}
-
-func isFresh(h http.Header) bool {
-	age := trimOWS(h.Get("Age"))
-	return strings.Trim(age, "0") == ""
-}
-
-// otherUnits returns the policies that do not count requests.
-func otherUnits(h http.Header) map[string]bool {
-	items, valid := parseList(strings.Join(h[fieldPolicy], ", "))
-	if !valid {
-		return nil
-	}
-	var names map[string]bool
-	for _, item := range items {
-		if unit, found := item.text("qu"); found && unit != "requests" && unit != "request" {
-			if names == nil {
-				names = map[string]bool{}
-			}
-			names[item.name] = true
-		}
-	}
-	return names
 }

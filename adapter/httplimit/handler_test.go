@@ -113,7 +113,7 @@ func TestRateLimitFieldHolds(t *testing.T) {
 			r.Header.Set("Key", "k")
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, r)
-			left, window, ok := upstreamLeft(w.Header())
+			left, window, ok := upstreamLeft(w.Header(), c.Now())
 			if !ok || left != lim.Peek("k", rule).Remaining {
 				t.Fatalf("%v, step %d: %v", rule, step, w.Header())
 			}

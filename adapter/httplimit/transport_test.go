@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -185,6 +186,7 @@ func isWaitError(err error) bool {
 // lets more pass than the rule.
 func TestTransportFollows(t *testing.T) {
 	date := func(d time.Duration) string { return noon.Add(d).Format(http.TimeFormat) }
+	epoch := func(in int64) string { return strconv.FormatInt(noon.Unix()+in, 10) }
 	const most = time.Minute
 	for _, c := range []struct {
 		name   string
@@ -205,7 +207,42 @@ func TestTransportFollows(t *testing.T) {
 		{"seconds that no number holds", 429, []string{"Retry-After: 99999999999999999999999999"}, 0, most},
 		{"an absurd date", 429, []string{"Retry-After: Fri, 31 Dec 9999 23:59:59 GMT"}, 0, most},
 		{"negative", 429, []string{"Retry-After: -5"}, 0, 100 * time.Millisecond},
-		{"half a second", 429, []string{"Retry-After: 0.5"}, 0, 100 * time.Millisecond},
+		{"half a second", 429, []string{"Retry-After: 0.5"}, 0, time.Second},
+		{"a fraction", 429, []string{"Retry-After: 30.5"}, 0, 31 * time.Second},
+		{"twice", 429, []string{"Retry-After: 30, 30"}, 0, 30 * time.Second},
+		{"several", 429, []string{"Retry-After: 5, soon", "Retry-After: 30", "Retry-After: 7"}, 0, 30 * time.Second},
+		{"a unit", 429, []string{"Retry-After: 30s"}, 0, 30 * time.Second},
+		{"units", 429, []string{"Retry-After: 0m12.5s"}, 0, 13 * time.Second},
+		{"milliseconds", 429, []string{"Retry-After: 1500ms"}, 0, 2 * time.Second},
+		{"a number and a date", 429, []string{"Retry-After: 5", "Retry-After: " + date(9*time.Second)}, 0, 9 * time.Second},
+		{"negative units", 429, []string{"Retry-After: -5s"}, 0, 100 * time.Millisecond},
+		{"an exponent", 429, []string{"Retry-After: 1e9"}, 0, 100 * time.Millisecond},
+		{"two points", 429, []string{"Retry-After: 1.2.3"}, 0, 100 * time.Millisecond},
+		{"digits without end", 429, []string{"Retry-After: " + strings.Repeat("9", 1000)}, 0, most},
+		{"forbidden", 403, nil, 9, 0},
+		{"forbidden for a while", 403, []string{"Retry-After: 7"}, 0, 7 * time.Second},
+		{"GitHub, primary", 403, []string{"X-RateLimit-Limit: 60", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: " + epoch(30)}, 0, 30 * time.Second},
+		{"GitHub, 429", 429, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: " + epoch(30)}, 0, 30 * time.Second},
+		{"GitHub, its clock is an hour ahead", 403, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: " + epoch(3630), "Date: " + date(time.Hour)}, 0, 30 * time.Second},
+		{"GitHub, secondary", 403, []string{"Retry-After: 9", "X-RateLimit-Remaining: 4000", "X-RateLimit-Reset: " + epoch(3000)}, 0, 9 * time.Second},
+		{"GitHub, secondary, no reason", 429, []string{"X-RateLimit-Remaining: 4000", "X-RateLimit-Reset: " + epoch(3000)}, 0, 100 * time.Millisecond},
+		{"GitHub, the last one", 200, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: " + epoch(30)}, 0, 30 * time.Second},
+		{"GitHub, for an hour", 403, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: " + epoch(3600)}, 0, most},
+		{"a reset that has passed", 200, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: " + epoch(-5)}, 0, 100 * time.Millisecond},
+		{"milliseconds since 1970", 403, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: " + epoch(30) + "500"}, 0, 31 * time.Second},
+		{"a reset with a fraction", 200, []string{"X-RateLimit-Remaining: 0.0", "X-RateLimit-Reset: " + epoch(30) + ".25"}, 0, 31 * time.Second},
+		{"seconds until the reset", 200, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 12"}, 0, 12 * time.Second},
+		{"another spelling", 200, []string{"X-Rate-Limit-Remaining: 0", "X-Rate-Limit-Reset: " + epoch(12)}, 0, 12 * time.Second},
+		{"X-RateLimit, fewer", 200, []string{"X-RateLimit-Remaining: 4", "X-RateLimit-Reset: " + epoch(30)}, 4, 0},
+		{"X-RateLimit, unlimited", 200, []string{"X-RateLimit-Remaining: -1"}, 9, 0},
+		{"X-RateLimit, garbage", 200, []string{"X-RateLimit-Remaining: none", "X-RateLimit-Reset: never"}, 9, 0},
+		{"X-RateLimit, no reset", 200, []string{"X-RateLimit-Remaining: 0"}, 0, 100 * time.Millisecond},
+		{"X-RateLimit, from a cache", 200, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 9", "Age: 5"}, 9, 0},
+		{"an earlier draft", 200, []string{"RateLimit-Limit: 10", "RateLimit-Remaining: 0", "RateLimit-Reset: 9"}, 0, 9 * time.Second},
+		{"an earlier draft, fewer", 200, []string{"RateLimit-Limit: 10", "RateLimit-Remaining: 3", "RateLimit-Reset: 9"}, 3, 0},
+		{"an earlier draft before X-RateLimit", 200, []string{"RateLimit-Remaining: 0", "RateLimit-Reset: 9", "X-RateLimit-Remaining: 5"}, 0, 9 * time.Second},
+		{"draft 7", 429, []string{"RateLimit: limit=10, remaining=0, reset=5", "RateLimit-Policy: 10;w=60"}, 0, 5 * time.Second},
+		{"several windows", 200, []string{"X-RateLimit-Remaining: 5, 0", "X-RateLimit-Reset: 3, 8"}, 0, 8 * time.Second},
 		{"garbage", 429, []string{"Retry-After: soon", "RateLimit: (;"}, 0, 100 * time.Millisecond},
 		{"no reason", 429, nil, 0, 100 * time.Millisecond},
 		{"no reason of a 503", 503, nil, 9, 0},
