@@ -114,12 +114,12 @@ func TestLineThatEndsAnOutage(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		wantMode(t, n.Limiter, hybrid.Synced)
 		text := log.text()
-		for _, want := range []string{"admitted=37", "reported=8", "expired=30", "outages=1", "outage=1m"} {
+		for _, want := range []string{"admitted=37", "reported=8", "expired=30", "outages=1", "outage_seconds=6"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("no %s in\n%s", want, text)
 			}
 		}
-		if strings.Count(text, "outage=") != 1 {
+		if strings.Count(text, "outage_seconds=") != 1 {
 			t.Errorf("the start was told as an outage:\n%s", text)
 		}
 	})

@@ -148,7 +148,7 @@ func (n *notifier) logState(s State) {
 	case s.Mode == Degraded:
 		level = slog.LevelWarn
 	}
-	attrs := []slog.Attr{slog.String("reason", s.Reason), slog.Int("nodes", s.Nodes), slog.Int("down", s.Down), slog.Any("err", s.Err)}
+	attrs := append(why(s.Reason, s.Err), slog.Int("nodes", s.Nodes), slog.Int("down", s.Down))
 	if s.Mode == Synced {
 		attrs = append(attrs, n.outage.report()...)
 	}
@@ -163,12 +163,13 @@ func (n *notifier) deliverEvent(e Event) {
 		skipped, ok = n.lines[e.Kind].admit(pace())
 	}
 	if ok {
-		attrs := []slog.Attr{slog.String("reason", e.Reason)}
+		err := e.Err
+		if e.Kind == EventQuarantined { // that error contains the whole key
+			err = nil
+		}
+		attrs := why(e.Reason, err)
 		if e.Key != "" {
 			attrs = append(attrs, slog.String("key", escaped(e.Key)))
-		}
-		if e.Err != nil && e.Kind != EventQuarantined { // that error contains the whole key
-			attrs = append(attrs, slog.Any("err", e.Err))
 		}
 		level := slog.LevelWarn
 		if _, reason := redisstore.Classify(e.Err); e.Kind == EventDeaf && needsOperator(reason) {
@@ -179,6 +180,17 @@ func (n *notifier) deliverEvent(e Event) {
 	if n.onEvent != nil {
 		n.guarded(func() { n.onEvent(e) })
 	}
+}
+
+// why returns the attributes that say why something has happened: none that is empty.
+func why(reason string, err error) (attrs []slog.Attr) {
+	if reason != "" {
+		attrs = append(attrs, slog.String("reason", reason))
+	}
+	if err != nil {
+		attrs = append(attrs, slog.String("err", err.Error()))
+	}
+	return attrs
 }
 
 // write logs a line, and how many lines of its kind were skipped before it.

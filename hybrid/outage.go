@@ -36,7 +36,7 @@ func (o *outage) report() []slog.Attr {
 	if o.count == 0 {
 		return nil
 	}
-	attrs := []slog.Attr{slog.Duration("outage", o.sum), slog.Int("outages", o.count), slog.Int64("admitted", o.stats.AdmittedUnits),
+	attrs := []slog.Attr{slog.Float64("outage_seconds", o.sum.Seconds()), slog.Int("outages", o.count), slog.Int64("admitted", o.stats.AdmittedUnits),
 		slog.Int64("reported", o.stats.AckedUnits), slog.Int64("expired", o.stats.ExpiredUnits),
 		slog.Int64("forgiven", o.stats.ForgivenUnits)}
 	*o = outage{since: o.since, before: o.before}

@@ -31,7 +31,7 @@ const (
 func (a Algorithm) String() string {
 	switch a {
 	case AlgorithmFunnel:
-		return "funnel"
+		return "token-bucket"
 	case AlgorithmSlidingWindow:
 		return "sliding-window"
 	case AlgorithmFixedWindow:
@@ -72,23 +72,33 @@ type Rule struct {
 	alg     Algorithm
 	buckets int
 	dry     bool
+	funnel  bool // made by Funnel: for texts alone
 }
 
 // Funnel describes a leaky bucket that holds capacity units and leaks units
 // per period, kept as the generic cell rate algorithm (GCRA) has it. A full leaky bucket
 // must run empty within [MaxWindow]. [TokenBucket] is the same in other words.
 func Funnel(name string, capacity, units int64, per time.Duration) (*Rule, error) {
-	r := &Rule{arith: arith.Rule{Name: name}, alg: AlgorithmFunnel}
-	errs := []error{r.checkName(), r.checkUnits("capacity", capacity, 0), r.checkUnits("units", units, 1)}
+	r := &Rule{arith: arith.Rule{Name: name}, alg: AlgorithmFunnel, funnel: true}
+	return r.leaking("capacity", capacity, "units", units, per)
+}
+
+// leaking fills in the numbers of a leaky bucket, which errors call as its constructor does.
+func (r *Rule) leaking(full string, capacity int64, flow string, units int64, per time.Duration) (*Rule, error) {
+	errs := []error{r.checkName(), r.checkUnits(full, capacity, 0), r.checkUnits(flow, units, 1)}
 	if per <= 0 || per > MaxWindow {
 		errs = append(errs, r.bad("per", per, "must be above 0 and at most %v", MaxWindow))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	r.arith = arith.LeakyBucket(name, capacity, units, per)
+	r.arith = arith.LeakyBucket(r.arith.Name, capacity, units, per)
 	if r.arith.Full.NS > int64(MaxWindow) {
-		return nil, r.bad("capacity", capacity, "at %d per %v a full funnel would need more than %v to drain", units, per, MaxWindow)
+		verb := "fill"
+		if r.funnel {
+			verb = "drain"
+		}
+		return nil, r.bad(full, capacity, "at %d per %v it would need more than %v to %s", units, per, MaxWindow, verb)
 	}
 	return r.sealed(), nil
 }
@@ -97,7 +107,8 @@ func Funnel(name string, capacity, units int64, per time.Duration) (*Rule, error
 // more per period: it is [Funnel] in other words. A unit taken is a token; the tokens
 // that are there are the room that is left in the leaky bucket.
 func TokenBucket(name string, burst, refill int64, per time.Duration) (*Rule, error) {
-	return Funnel(name, burst, refill, per)
+	r := &Rule{arith: arith.Rule{Name: name}, alg: AlgorithmFunnel}
+	return r.leaking("burst", burst, "refill", refill, per)
 }
 
 // SlidingWindow describes limit units in a window, counted in 10
@@ -188,7 +199,7 @@ func (r *Rule) bad(field string, value any, format string, args ...any) error {
 	if len(name) > MaxNameBytes {
 		name = name[:32] + "…"
 	}
-	return fmt.Errorf("limit: %s rule %q: %s %v: %s", r.alg, name, field, value, fmt.Sprintf(format, args...))
+	return fmt.Errorf("limit: %s rule %q: %s %v: %s", r.word(), name, field, value, fmt.Sprintf(format, args...))
 }
 
 // sealed fills in what is derived from the name.
@@ -255,6 +266,14 @@ func (r *Rule) Valid() bool { return r != nil && r.alg != 0 }
 // neither read nor change anything by it.
 func (r *Rule) Arith() arith.Sealed { return arith.Seal(&r.arith) }
 
+// word is how the caller has called the algorithm.
+func (r *Rule) word() string {
+	if r.funnel {
+		return "funnel"
+	}
+	return r.alg.String()
+}
+
 // String describes the rule for people and logs.
 func (r *Rule) String() string {
 	if r == unlimited {
@@ -263,9 +282,12 @@ func (r *Rule) String() string {
 	if !r.Valid() {
 		return "invalid rule"
 	}
-	text := fmt.Sprintf("%s %q: %d", r.alg, r.arith.Name, r.arith.Limit)
-	if r.alg == AlgorithmFunnel {
+	text := fmt.Sprintf("%s %q: %d", r.word(), r.arith.Name, r.arith.Limit)
+	switch {
+	case r.funnel:
 		text += fmt.Sprintf(", leaking %d", r.arith.Units)
+	case r.alg == AlgorithmFunnel:
+		text += fmt.Sprintf(", refilling %d", r.arith.Units)
 	}
 	text += fmt.Sprintf(" per %v", r.arith.Period)
 	if r.alg == AlgorithmSlidingWindow && r.buckets != arith.DefaultBuckets {

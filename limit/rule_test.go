@@ -128,18 +128,24 @@ func TestErrorsAreDistinct(t *testing.T) {
 	}
 }
 
-// A token bucket is a leaky bucket: equal rules, and equal errors.
+// A token bucket is a leaky bucket: equal rules. Texts have the words of its constructor.
 func TestTokenBucketIsFunnel(t *testing.T) {
 	for _, c := range []struct {
 		burst, refill int64
 		per           time.Duration
-	}{{10, 3, time.Second}, {0, 1, time.Hour}, {7, 100, time.Millisecond}, {-1, 1, time.Second}, {1, 0, 0}} {
+	}{{10, 3, time.Second}, {0, 1, time.Hour}, {7, 100, time.Millisecond}, {-1, 1, time.Second}, {1, 0, 0}, {MaxUnits, 1, time.Hour}} {
 		tokens, err := TokenBucket("t", c.burst, c.refill, c.per)
 		funnel, want := Funnel("t", c.burst, c.refill, c.per)
-		if (err == nil) != (want == nil) || err != nil && err.Error() != want.Error() {
+		words := strings.NewReplacer("funnel", "token-bucket", "capacity", "burst", "units", "refill", "drain", "fill", "leaking", "refilling")
+		if (err == nil) != (want == nil) || err != nil && err.Error() != words.Replace(want.Error()) {
 			t.Errorf("%+v: %v, want %v", c, err, want)
-		} else if err == nil && *tokens != *funnel {
-			t.Errorf("%+v: %v, want %v", c, tokens, funnel)
+		} else if err == nil {
+			if tokens.String() != words.Replace(funnel.String()) {
+				t.Errorf("%v, want as %v", tokens, funnel)
+			}
+			if funnel.funnel = false; *tokens != *funnel {
+				t.Errorf("%+v: %v, want %v", c, tokens, funnel)
+			}
 		}
 	}
 }

@@ -25,8 +25,8 @@ overrides:
 	fmt.Println(set.For("api", "acme"))
 	fmt.Println(set.For("api", "status-page") == limit.Unlimited())
 	// Output:
-	// funnel "api": 20, leaking 100 per 1m0s
-	// funnel "api@pro": 20, leaking 1000 per 1m0s
+	// token-bucket "api": 20, refilling 100 per 1m0s
+	// token-bucket "api@pro": 20, refilling 1000 per 1m0s
 	// true
 }
 

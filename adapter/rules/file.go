@@ -50,7 +50,7 @@ func Watch(path string, o Options) (*File, error) {
 	}
 	w := newWatcher(f.abs)
 	if w.err != nil {
-		f.o.Logger.Warn("rules: the system does not tell of changes, the file is polled", "file", path, "every", f.o.Poll, "error", w.err)
+		f.o.Logger.Warn("rules: the system does not tell of changes, the file is polled", "file", path, "every_seconds", f.o.Poll.Seconds(), "error", w.err)
 	}
 	f.done.Go(func() { f.follow(w) })
 	return f, nil

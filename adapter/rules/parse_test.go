@@ -55,7 +55,7 @@ func TestMistakes(t *testing.T) {
 		{rule("algorithm: gcra, limit: 5, per: 999999999h"), "must be a duration"},
 		{rule("algorithm: gcra, limit: 5, per: 900000h"), "must be 1ns to 876000h0m0s, is 900000h"},
 		{rule("algorithm: fixed-window, limit: 5, per: 1us"), "window 1µs: must be 1ms to 876000h0m0s"},
-		{rule("algorithm: gcra, limit: 1, burst: 9007199254740992, per: 24h"), "would need more than 876000h0m0s to drain"},
+		{rule("algorithm: gcra, limit: 1, burst: 9007199254740992, per: 24h"), "would need more than 876000h0m0s to fill"},
 		{rule("algorithm: sliding-log, limit: 1000001, per: 1s"), "a sliding log keeps one record per unit and holds at most 1000000"},
 		{rule(window + ", burst: 9"), "burst: is for token-bucket, leaky-bucket and gcra alone"},
 		{rule("algorithm: gcra, limit: 5, per: 1s, burst: 0"), "burst: must be 1 to"},
@@ -215,14 +215,14 @@ rules:
 `)
 	for name, want := range map[string]*limit.Rule{
 		"token":   limit.Must(limit.TokenBucket("token", 20, 5, time.Second)),
-		"leaky":   limit.Must(limit.Funnel("leaky", 5, 5, time.Second)),
-		"gcra":    limit.Must(limit.Funnel("gcra", 5, 5, time.Second)),
+		"leaky":   limit.Must(limit.TokenBucket("leaky", 5, 5, time.Second)),
+		"gcra":    limit.Must(limit.TokenBucket("gcra", 5, 5, time.Second)),
 		"window":  limit.Must(limit.SlidingWindow("window", 100, time.Minute)),
 		"fine":    limit.Must(limit.SlidingWindowBuckets("fine", 100, time.Minute, 60)),
 		"quota":   limit.Must(limit.FixedWindow("quota", 1000, 24*time.Hour)).DryRun(),
 		"exact":   limit.Must(limit.SlidingLog("exact", 10, 90*time.Second)),
 		"nothing": limit.Must(limit.FixedWindow("nothing", 0, time.Second)),
-		"shut":    limit.Must(limit.Funnel("shut", 0, 5, time.Second)),
+		"shut":    limit.Must(limit.TokenBucket("shut", 0, 5, time.Second)),
 		"open":    limit.Unlimited(),
 	} {
 		if got := set.Rule(name); got.String() != want.String() {

@@ -37,30 +37,30 @@ overrides:
 func TestFor(t *testing.T) {
 	set := must(t, plans)
 	for _, c := range []struct{ name, key, want string }{
-		{"api", "anyone", `funnel "api": 20, leaking 10 per 1s`},
+		{"api", "anyone", `token-bucket "api": 20, refilling 10 per 1s`},
 		{"calls", "anyone", `sliding-window "calls": 100 per 1m0s`},
 		{"open", "anyone", "unlimited"},
 		{"none", "anyone", "invalid rule"},
 		{"calls", "", `sliding-window "calls": 100 per 1m0s`},
 		{"calls", "acme", `sliding-window "calls": 5000 per 1m0s`},
-		{"api", "acme", `funnel "api@pro": 20, leaking 50 per 1s`}, // another rate, another counter
+		{"api", "acme", `token-bucket "api@pro": 20, refilling 50 per 1s`}, // another rate, another counter
 		{"open", "acme", "unlimited"},
 		{"calls", "acme-2", `sliding-window "calls": 6000 per 1m0s`},
-		{"api", "acme-2", `funnel "api@key-` + suffixOf("acme-2")[5:] + `": 99, leaking 50 per 1s`}, // over the numbers of the plan
+		{"api", "acme-2", `token-bucket "api@key-` + suffixOf("acme-2")[5:] + `": 99, refilling 50 per 1s`}, // over the numbers of the plan
 		{"api", "monitor", "unlimited"},
 		{"none", "monitor", "invalid rule"}, // a rule that is not there is not unlimited
 		{"none", "evil", "invalid rule"},
 		{"calls", "monitor-2", `sliding-window "calls": 1 per 1m0s`},
 		{"api", "monitor-2", "unlimited"},
-		{"api", "evil", `funnel "api": 0, leaking 10 per 1s`},
+		{"api", "evil", `token-bucket "api": 0, refilling 10 per 1s`},
 		{"calls", "evil", `sliding-window "calls": 0 per 1m0s`},
 		{"open", "evil", `fixed-window "open": 0 per 1h0m0s`},
 		{"calls", "12345", `sliding-window "calls": 0 per 1m0s`},
 		{"open", "12345", `fixed-window "open": 2 per 1h0m0s`}, // who says a limit is not unlimited
-		{"api", "12345", `funnel "api": 20, leaking 10 per 1s`},
+		{"api", "12345", `token-bucket "api": 20, refilling 10 per 1s`},
 		{"calls", "10.9.9.9", `sliding-window "calls": 10 per 1m0s`},
 		{"calls", "10.0.9.9", `sliding-window "calls": 20 per 1m0s`},
-		{"api", "10.0.9.9", `funnel "api": 20, leaking 10 per 1s`},
+		{"api", "10.0.9.9", `token-bucket "api": 20, refilling 10 per 1s`},
 		{"calls", "10.0.0.0", `sliding-window "calls": 0 per 1m0s`},
 		{"calls", "10.0.0.0/8", `sliding-window "calls": 0 per 1m0s`},
 		{"calls", "10.0.0.7", "unlimited"},
@@ -91,7 +91,7 @@ func TestForPlan(t *testing.T) {
 		{"none", "pro", "u", "invalid rule"},
 		{"calls", "pro", "evil", `sliding-window "calls": 0 per 1m0s`},
 		{"calls", "free", "acme", `sliding-window "calls": 5000 per 1m0s`},
-		{"api", "pro", "10.0.9.9", `funnel "api@pro": 20, leaking 50 per 1s`}, // the override says nothing of it
+		{"api", "pro", "10.0.9.9", `token-bucket "api@pro": 20, refilling 50 per 1s`}, // the override says nothing of it
 		{"calls", "pro", "10.0.9.9", `sliding-window "calls": 20 per 1m0s`},
 	} {
 		if got := set.ForPlan(c.name, c.plan, c.key); got.String() != c.want {

@@ -124,17 +124,9 @@ func inline(text string) (*limit.Rule, error) {
 	return set.Rule(name), err
 }
 
-// words are the algorithms as a rules file calls them.
-var words = map[limit.Algorithm]string{
-	limit.AlgorithmFunnel:        "token-bucket",
-	limit.AlgorithmSlidingWindow: "sliding-window",
-	limit.AlgorithmFixedWindow:   "fixed-window",
-	limit.AlgorithmSlidingLog:    "sliding-log",
-}
-
 // describe returns a rule in words.
 func describe(rule *limit.Rule) string {
-	text := fmt.Sprintf("%s: %s, ", screen.Clean(rule.Name()), words[rule.Algorithm()])
+	text := fmt.Sprintf("%s: %s, ", screen.Clean(rule.Name()), rule.Algorithm())
 	switch rule.Algorithm() {
 	case limit.AlgorithmFunnel:
 		text += fmt.Sprintf("%s at once, %s per %s", screen.Count(rule.Limit()), screen.Count(rule.Units()), screen.Exact(rule.Period()))
@@ -158,5 +150,5 @@ type ruleJSON struct {
 }
 
 func ruleOf(rule *limit.Rule) *ruleJSON {
-	return &ruleJSON{rule.Name(), words[rule.Algorithm()], rule.Limit(), rule.Units(), rule.Period().Seconds(), rule.IsDryRun()}
+	return &ruleJSON{rule.Name(), rule.Algorithm().String(), rule.Limit(), rule.Units(), rule.Period().Seconds(), rule.IsDryRun()}
 }
