@@ -73,7 +73,7 @@ func (e Event) String() string {
 		text += ", key " + escaped(e.Key)
 	}
 	if e.Err != nil {
-		text += ": " + e.Err.Error()
+		text += ": " + textOf(e.Err)
 	}
 	return text
 }

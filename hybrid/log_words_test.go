@@ -14,12 +14,15 @@ func TestLogLinesSayNothingEmpty(t *testing.T) {
 	var text bytes.Buffer
 	n := newNotifier(Options{Logger: slog.New(slog.NewJSONHandler(&text, nil))}, func() Stats { return Stats{} }, func() {})
 	start := time.Unix(1_700_000_000, 0)
-	n.deliverState(State{Mode: Degraded, Since: start, Reason: "refused", Err: errors.New("dial")})
+	n.deliverState(State{Mode: Degraded, Since: start, Reason: "refused", Err: errors.New("remote: dial")})
 	n.deliverState(State{Mode: Synced, Since: start.Add(90 * time.Second)})
 	n.deliverEvent(Event{Kind: EventRenamed})
 	got := text.String()
 	if strings.Contains(got, `""`) || strings.Contains(got, "null") || strings.Contains(got, "<nil>") {
 		t.Errorf("an empty attribute: %s", got)
+	}
+	if err := (&UnavailableError{"refused", errors.New("remote: dial")}); err.Error() != "hybrid: redis is unavailable: refused: dial" {
+		t.Error(err)
 	}
 	for _, want := range []string{`"reason":"refused","err":"dial"`, `"outage_seconds":90,`} {
 		if !strings.Contains(got, want) {

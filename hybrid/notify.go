@@ -188,7 +188,7 @@ func why(reason string, err error) (attrs []slog.Attr) {
 		attrs = append(attrs, slog.String("reason", reason))
 	}
 	if err != nil {
-		attrs = append(attrs, slog.String("err", err.Error()))
+		attrs = append(attrs, slog.String("err", textOf(err)))
 	}
 	return attrs
 }

@@ -85,7 +85,7 @@ func (e *UnavailableError) Error() string {
 	if e.Err == nil {
 		return "hybrid: redis is unavailable: " + e.Reason
 	}
-	return fmt.Sprintf("hybrid: redis is unavailable: %s: %v", e.Reason, e.Err)
+	return fmt.Sprintf("hybrid: redis is unavailable: %s: %s", e.Reason, textOf(e.Err))
 }
 
 // Unwrap returns the client's error.

@@ -101,11 +101,12 @@ func (e *Event) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
+// textOf returns what an error says, without the name of a package that the user does not use.
 func textOf(err error) string {
 	if err == nil {
 		return ""
 	}
-	return err.Error()
+	return strings.TrimPrefix(err.Error(), "remote: ")
 }
 
 func errorOf(text string) error {
