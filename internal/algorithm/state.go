@@ -125,13 +125,16 @@ type Exchanger interface {
 
 // Clock is what is known of the authority's clock.
 type Clock struct {
-	Off   int64 // its time minus ours, ns
-	Slack int64 // uncertainty of Off, ns
+	Off   int64 // the most that its time may be ahead of ours, ns
+	Slack int64 // it is ahead by no less than Off − 2·Slack, ns
 	Sure  bool  // Off was measured; false: it is a guess
 
 	WentBack bool  // it was set back since the last answer
 	BackTo   int64 // what it showed then
 }
+
+// mayBe reports whether, by what was measured, the authority's clock may be ahead by off.
+func (k *Clock) mayBe(off int64) bool { return k.Sure && off <= k.Off && off >= k.Off-2*k.Slack }
 
 // Sent is what is sent to the authority and not acknowledged.
 type Sent struct {

@@ -23,7 +23,7 @@ import (
 // [arith.Rule.Gone]). The time may be too late, for instance after units were handed
 // back, so that the bucket counts longer, but never too early.
 type Window struct {
-	off   int64 // authority's clock minus ours, ns
+	off   int64 // authority's clock minus ours, at the most, ns
 	sure  bool  // off was measured; false: it is a guess
 	moved bool  // the window went back: until an answer the IDs of known are wrong
 
@@ -259,7 +259,7 @@ func (w *Window) Set(r *arith.Rule, now, n int64) {
 // Spare returns how many units a lease may have: what fits now. It is 0 if the window does
 // not use the offset of the authority's clock that is known.
 func (w *Window) Spare(r *arith.Rule, last int64, clock Clock) int64 {
-	if !clock.Sure || !w.sure || w.off != clock.Off {
+	if !w.sure || !clock.mayBe(w.off) {
 		return 0
 	}
 	return r.Limit - w.newer - w.still(r, last, w.oldest)

@@ -9,13 +9,16 @@ import (
 // KnowsClock reports whether the offset of the authority's clock was measured.
 func (w *Window) KnowsClock() bool { return w.sure }
 
-// Follow applies the known offset of the authority's clock. If the window used a guess, its
-// newest bucket is the one of the latest check.
+// Follow applies the known offset of the authority's clock: the most that it may be, and a later
+// reading only if it excludes that. A window that went by less would see its units leave early as
+// soon as a better reading puts it ahead. What it reports at once is not ahead of the authority's
+// clock when it arrives there. If the window used a guess, its newest bucket is the one of the
+// latest check.
 func (w *Window) Follow(r *arith.Rule, now, last, multiplier int64, clock Clock) {
 	if clock.WentBack {
 		w.wentBack(r, clock.BackTo)
 	}
-	if !clock.Sure || clock.Off == w.off && w.sure {
+	if !clock.Sure || w.sure && clock.mayBe(w.off) {
 		return
 	}
 	if !w.sure && last != math.MinInt64 {

@@ -151,7 +151,7 @@ func (w *Window) Renew(r *arith.Rule, a Answer, multiplier int64) (withdrawn int
 // Settle takes over an answer, see [Exchanger]. In buckets narrower than the clocks can be
 // compared, units come back in a neighbouring one: then nothing is lost.
 func (w *Window) Settle(r *arith.Rule, a Answer, multiplier int64) (s Settled) {
-	s.OtherClock = w.sure && a.Now+w.off-a.ServerNow > a.Slack+a.ClockSlack+ClockStep
+	s.OtherClock = w.sure && a.Now+w.off-a.ServerNow > a.Slack+2*a.ClockSlack+ClockStep
 	s.Lost, s.Expired = w.settle(r, a.Buckets, w.serverBucket(r, a), a.Floor, multiplier)
 	s.Lost = s.Lost && int64(r.Width) > a.Slack
 	return s

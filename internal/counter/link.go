@@ -73,7 +73,7 @@ type Part struct {
 	mode        atomic.Int64 // packed by packMode
 	offset      atomic.Int64 // the authority's clock minus ours, ns
 	slack       atomic.Int64 // uncertainty of offset, ns; negative: offset is a guess
-	epochOffset atomic.Int64 // offset when it last changed the epoch
+	epochOffset atomic.Int64 // what latest returned when it last changed the epoch
 	epoch       *epoch
 	back        atomic.Int64 // the authority's clock minus where it once was, ns: at most 0
 	backAt      atomic.Int64 // our time when the authority's clock was last found set back, ns
@@ -83,6 +83,13 @@ type Part struct {
 // clock returns how far the authority's clock is ahead of ours, and whether
 // that was measured.
 func (p *Part) clock() (off int64, sure bool) { return p.offset.Load(), p.slack.Load() >= 0 }
+
+// latest returns the most that the authority's clock may be ahead of ours, and whether that was
+// measured. Windows go by it, see [algorithm.Window.Follow].
+func (p *Part) latest() (off int64, sure bool) {
+	off, sure = p.clock()
+	return off + max(p.slack.Load(), 0), sure
+}
 
 // SetMode sets what a unit counts as from now on (1: as itself; N: as N;
 // [MultiplierOpen], [MultiplierClosed]) and whether answers are marked as degraded.
@@ -100,8 +107,9 @@ func (p *Part) SetOffset(ns, slack int64) {
 	p.slack.Store(slack)
 	// A lease of a window uses the offset at the time of the grant. As long as the epoch does
 	// not change, that is within algorithm.ClockStep of the present offset.
-	if moved := ns - p.epochOffset.Load(); sure != (slack >= 0) || moved > algorithm.ClockStep/2 || moved < -algorithm.ClockStep/2 {
-		p.epochOffset.Store(ns)
+	latest, _ := p.latest()
+	if moved := latest - p.epochOffset.Load(); sure != (slack >= 0) || moved > algorithm.ClockStep/2 || moved < -algorithm.ClockStep/2 {
+		p.epochOffset.Store(latest)
 		p.epoch.n.Add(1) // last: a counter that reads the new epoch must see the new offset
 	}
 }
@@ -176,11 +184,11 @@ func (l *Link) SetFallback(multiplier int64) { l.fallback.Store(packMode(multipl
 // check.
 func (l *Link) SetMaxDebt(d time.Duration) { l.maxDebt = int64(d) }
 
-// partOf returns the part for the shard of a key, and the offset of its clock: a guess until
-// the shard has answered.
+// partOf returns the part for the shard of a key, and the most that its clock may be ahead: a
+// guess until the shard has answered.
 func (l *Link) partOf(key string) (p *Part, off int64, sure bool) {
 	p = l.Part(l.shardOf(key))
-	if off, sure = p.clock(); !sure {
+	if off, sure = p.latest(); !sure {
 		off, sure = l.noShard.clock()
 	}
 	return p, off, sure

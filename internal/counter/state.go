@@ -105,7 +105,7 @@ func (c *Counter) clock() (k algorithm.Clock) {
 	if p == nil {
 		return algorithm.Clock{Sure: true}
 	}
-	k.Off, k.Sure = p.clock()
+	k.Off, k.Sure = p.latest()
 	k.Slack = p.slack.Load()
 	if k.WentBack = c.freshAt < p.backAt.Load(); k.WentBack {
 		k.BackTo = p.backTo.Load()
