@@ -67,7 +67,7 @@ func (b *Book) fold() {
 	}
 	if k > 0 {
 		f.events = append(f.events[:0], f.events[k:]...)
-		f.folded = least
+		f.folded = max(f.folded, least) // a node that has joined since knows nothing of the base
 	}
 }
 
