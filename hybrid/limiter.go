@@ -108,6 +108,7 @@ func (l *Limiter) Stats() Stats {
 		s.ForgivenUnits += l.link.Forgiven()
 	}
 	s.RefundedUnits, s.RefundsGivenUp = l.stats.refunded.Load(), l.stats.givenUp.Load()
+	s.CancelledUnits = l.stats.cancelled.Load()
 	now := l.now()
 	survey := l.table.Survey(now)
 	shared := s.addRules(l.tally.All())

@@ -34,7 +34,7 @@ type Stats struct {
 	WouldRefuse     uint64   // checks that were admitted only because the rule is a dry run; neither in Allowed nor in Denied
 	Invalid         uint64   // checks with a negative n or a rule that cannot be used, and those of CountInvalid; all denied, and not in Denied
 	Conflicts       uint64   // how often a rule was used after another rule of its name that counts differently
-	AdmittedUnits   int64
+	AdmittedUnits   int64    // those of a Wait or Reserve from when they are booked on, see CancelledUnits
 	AckedUnits      int64 // admitted units that Redis has booked
 	ExpiredUnits    int64 // admitted units that counted no more when Redis could be reached
 	ForgivenUnits   int64 // units of an outage above MaxDebt, which Redis has not booked; not in AckedUnits
@@ -53,6 +53,9 @@ type Stats struct {
 	// data, because they may have been applied before. Their units still count.
 	RefundsGivenUp uint64
 	RefundedUnits  int64 // units handed back by Refund and Cancel, reported or not
+	// CancelledUnits are admitted units whose Wait ended with an error, or whose reservation was
+	// cancelled. Fewer are handed back if they count no more, or if others have booked behind.
+	CancelledUnits int64
 	LiveCounters   int64 // keys in memory
 	Evictions      uint64
 	Overflow       uint64 // decisions of keys that found no room in memory
@@ -104,7 +107,7 @@ type counters struct {
 	acked, overshoot, mismatches, behind                 atomic.Int64
 	returned                                             atomic.Int64 // operations that have handed units back in Redis
 	givenUp                                              atomic.Uint64
-	refunded, forgiven                                   atomic.Int64
+	refunded, forgiven, cancelled                        atomic.Int64
 	announced, heard, keptBack, missed                   atomic.Uint64
 	failuresBy                                           [64]atomic.Uint64 // by index in redisstore.Reasons
 	exchanges                                            latencies

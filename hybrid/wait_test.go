@@ -391,3 +391,42 @@ func TestWaitRefuses(t *testing.T) {
 		}
 	})
 }
+
+// Callers have been given what is admitted, less what was cancelled: also what cannot be handed
+// back, because Redis has lost it and it counts no more, or because others have booked behind it.
+func TestCancelledUnitsAreCounted(t *testing.T) {
+	rule := limit.Must(limit.Funnel("slow", 10, 10, 10*time.Second))
+	for name, between := range map[string]func(w *world, n *node){
+		"handed back":      func(*world, *node) {},
+		"lost":             func(w *world, _ *node) { w.redis.FlushAll() },
+		"reset":            func(_ *world, n *node) { _ = n.Reset(bg, "k", rule) },
+		"booked behind it": func(_ *world, n *node) { n.Reserve("k", rule, 2) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				n := w.synced(hybrid.Options{})
+				given := int64(10)
+				wantAdmitted(t, n.Limiter, "k", rule, int(given), int(given))
+				if name == "booked behind it" {
+					given += 2
+				}
+				ctx, cancel := context.WithCancel(bg)
+				var all sync.WaitGroup
+				all.Go(func() {
+					if err := n.Wait(ctx, "k", rule, 3); !errors.Is(err, context.Canceled) {
+						t.Errorf("%v", err)
+					}
+				})
+				synctest.Wait()
+				between(w, n)
+				cancel()
+				all.Wait()
+				time.Sleep(2 * time.Second)
+				if s := n.Stats(); s.AdmittedUnits-s.CancelledUnits != given || s.CancelledUnits != 3 {
+					t.Errorf("%d units admitted, %d cancelled, %d handed back; callers have %d", s.AdmittedUnits, s.CancelledUnits, s.RefundedUnits, given)
+				}
+				conserved(t, n.Limiter, false)
+			})
+		})
+	}
+}

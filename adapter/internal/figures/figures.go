@@ -29,6 +29,7 @@ func Metrics() []Metric {
 		{"hybridlimit_overflow_units_total", "Admitted units of keys that found no room in memory; never reported.", true, nil, units(func(s *Snapshot) int64 { return s.OverflowUnits })},
 		{"hybridlimit_withdrawn_units_total", "Admitted units that were handed back or reset before they were reported.", true, nil, units(func(s *Snapshot) int64 { return s.WithdrawnUnits })},
 		{"hybridlimit_refunded_units_total", "Units handed back, reported or not.", true, nil, units(func(s *Snapshot) int64 { return s.RefundedUnits })},
+		{"hybridlimit_cancelled_units_total", "Admitted units whose Wait ended with an error, or whose reservation was cancelled.", true, nil, units(func(s *Snapshot) int64 { return s.CancelledUnits })},
 		{"hybridlimit_refunds_given_up_total", "Refunds that were not sent again after Redis had lost data.", true, nil, count(func(s *Snapshot) uint64 { return s.RefundsGivenUp })},
 		{"hybridlimit_pending_units", "Admitted units that wait to be reported, or are under way.", false, nil, units(func(s *Snapshot) int64 { return s.PendingUnits })},
 		{"hybridlimit_oldest_pending_seconds", "How long ago the oldest pending unit was admitted; 0: there is none.", false, nil, seconds(func(s *Snapshot) time.Duration { return s.OldestPending })},
