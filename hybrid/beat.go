@@ -132,8 +132,10 @@ func (c *core) beatShards(b *beat, ev evBeat) (all []answer) {
 		}
 		s := &c.shards[sh]
 		all = append(all, answer{shard: sh})
+		now := s.numberAt
 		if i < len(ev.beat.Times) {
-			c.sample(s.server, b.sent, ev.recv, int64(ev.beat.Times[i]))
+			now = int64(ev.beat.Times[i])
+			c.sample(s.server, b.sent, ev.recv, now)
 		}
 		if s.node != b.node {
 			continue // the record is that of another name than the shard uses
@@ -141,9 +143,10 @@ func (c *core) beatShards(b *beat, ev evBeat) (all []answer) {
 		taken = taken || ev.beat.Seqs[i] > s.seq // a number that this node has not used yet
 		// Redis must have what it had acknowledged before the heartbeat was sent.
 		if ev.beat.Seqs[i] < b.acked[i] && !s.lost && !s.accept {
-			c.noteLoss(s)
+			c.noteLoss(s, now)
 			s.accept = s.flight == nil // a flight under way is answered that data was lost
 		}
+		s.numberAt = now
 	}
 	if taken {
 		c.rename()

@@ -113,6 +113,7 @@ func (c *core) onReply(s *shard, r redisstore.Reply, sent, recv int64) {
 	}
 	switch r.Fate {
 	case redisstore.FateApplied, redisstore.FateDuplicate, redisstore.FateEarlier:
+		s.numberAt = int64(r.Now)
 		if s.asksFate || f != nil && r.Fate == redisstore.FateEarlier {
 			c.fate(s, r)
 			return
@@ -123,7 +124,7 @@ func (c *core) onReply(s *shard, r redisstore.Reply, sent, recv int64) {
 		}
 		c.settle(s, f, r, sent, recv)
 	case redisstore.FateLost:
-		c.noteLoss(s)
+		c.noteLoss(s, int64(r.Now))
 		c.giveUpRefunds(s)
 		s.asksFate = false
 		// The batch was not applied. Send it again at once, with what this node knows of the

@@ -20,6 +20,8 @@ type shard struct {
 	accept   bool   // Redis has lost the number of this shard, and is to accept ours
 	lost     bool   // a loss of data was noticed, and is not repaired yet
 	reseed   bool   // what is known of this shard is to be sent again
+	outlived bool   // nothing was lost: the numbers are older than Redis keeps them
+	numberAt int64  // when Redis last showed its record of the numbers, by its clock, ns
 	retry    int64  // the flight is not sent again before this
 
 	normal, urgent, backlog []queued

@@ -35,10 +35,10 @@ type Stats struct {
 	Invalid         uint64   // checks with a negative n or a rule that cannot be used, and those of CountInvalid; all denied, and not in Denied
 	Conflicts       uint64   // how often a rule was used after another rule of its name that counts differently
 	AdmittedUnits   int64    // those of a Wait or Reserve from when they are booked on, see CancelledUnits
-	AckedUnits      int64 // admitted units that Redis has booked
-	ExpiredUnits    int64 // admitted units that counted no more when Redis could be reached
-	ForgivenUnits   int64 // units of an outage above MaxDebt, which Redis has not booked; not in AckedUnits
-	PendingUnits    int64 // admitted units that are waiting or under way: none of the above, nor withdrawn
+	AckedUnits      int64    // admitted units that Redis has booked
+	ExpiredUnits    int64    // admitted units that counted no more when Redis could be reached
+	ForgivenUnits   int64    // units of an outage above MaxDebt, which Redis has not booked; not in AckedUnits
+	PendingUnits    int64    // admitted units that are waiting or under way: none of the above, nor withdrawn
 	// OldestPending is how long ago the oldest pending unit was admitted, 0 if there is none: of
 	// the keys in memory, that which has had pending units for longest. While Redis answers it is
 	// about a lag at most, see [Options].MaxLag. In an outage it is as long as that lasts, although

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -111,6 +112,31 @@ func TestCutOffAndHeal(t *testing.T) {
 	h.Sync()
 	if n := taken(h.Limiter, 11); n != 10 {
 		t.Errorf("%d units a minute later", n)
+	}
+}
+
+// Redis forgets a node that it has not heard of for a day. That is no loss of data: nothing is
+// counted, and there is no event.
+func TestLongOutageIsNoLoss(t *testing.T) {
+	for _, rule := range []*limit.Rule{tenAMinute, limit.Must(limit.SlidingWindow("hourly", 10, time.Hour)), limit.Must(limit.TokenBucket("weekly", 10, 10, 7*24*time.Hour))} {
+		for _, out := range []time.Duration{2 * time.Hour, 40 * time.Hour} {
+			var events atomic.Int64
+			h := hybridtest.New(t, hybridtest.Options{Limiters: 2, Limiter: hybrid.Options{OnEvent: func(hybrid.Event) { events.Add(1) }}})
+			for _, l := range h.Limiters {
+				l.AllowN("k", rule, 2)
+			}
+			h.Sync()
+			h.CutOff()
+			h.Limiter.Allow("k", rule)
+			h.Clock.Advance(out)
+			h.Limiter.Allow("k", rule)
+			h.Heal()
+			for i, l := range h.Limiters {
+				if s := l.Stats(); s.Losses+s.RolledBackKeys > 0 || events.Load() > 0 {
+					t.Errorf("%v, %v: limiter %d: %d losses, %d keys rolled back, %d events", rule, out, i, s.Losses, s.RolledBackKeys, events.Load())
+				}
+			}
+		}
 	}
 }
 

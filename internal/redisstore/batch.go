@@ -29,7 +29,7 @@ func (s *Store) encode(b *Batch) (*call, error) {
 		c.keys = append(c.keys, b.Ops[i].Key)
 		t.add(&b.Ops[i])
 	}
-	c.args = []any{b.Seq, b.Prev, accept, ledgerTTL.Milliseconds(), fmt.Sprintf("%016x", b.Nonce), t.units, string(t.rules), string(t.ops), ceilMS(b.MaxLag)}
+	c.args = []any{b.Seq, b.Prev, accept, LedgerTTL.Milliseconds(), fmt.Sprintf("%016x", b.Nonce), t.units, string(t.rules), string(t.ops), ceilMS(b.MaxLag)}
 	batchTexts.Put(t)
 	return c, nil
 }

@@ -75,7 +75,7 @@ func (s *Store) Beat(ctx context.Context, node string, ttl time.Duration, shards
 	}
 	keys := s.srv.keys
 	beat := &call{script: scriptBeat, keys: []string{keys.NodesKey(), keys.LayoutsKey(), keys.ChannelKey()},
-		args: []any{node, ttl.Milliseconds(), ledgerTTL.Milliseconds(), keys.Layout(), o.Offer}}
+		args: []any{node, ttl.Milliseconds(), LedgerTTL.Milliseconds(), keys.Layout(), o.Offer}}
 	calls := []*call{beat}
 	with := slices.Index(shards, 0) // that the call of the beat itself asks
 	if with >= 0 {
@@ -86,7 +86,7 @@ func (s *Store) Beat(ctx context.Context, node string, ttl time.Duration, shards
 			calls = append(calls, &call{
 				script: scriptSeq,
 				keys:   []string{keys.SeqKey(shard, node)},
-				args:   []any{ledgerTTL.Milliseconds()},
+				args:   []any{LedgerTTL.Milliseconds()},
 			})
 		}
 	}

@@ -32,7 +32,7 @@ func TestBeatAndLeave(t *testing.T) {
 		if _, err := s.Beat(ctx, "n1", 3*time.Second, []int{2}, BeatOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if ttl := b.rdb.PTTL(ctx, s.Keyspace().SeqKey(2, "n1")).Val(); ttl < ledgerTTL-time.Minute {
+		if ttl := b.rdb.PTTL(ctx, s.Keyspace().SeqKey(2, "n1")).Val(); ttl < LedgerTTL-time.Minute {
 			t.Errorf("a beat left the ledger a TTL of %v", ttl)
 		}
 		if err := s.Leave(ctx, "n1", []int{0, 2}); err != nil {

@@ -36,7 +36,7 @@ func TestChannelID(t *testing.T) {
 		if channelOf(t, s, ""); b.rdb.PTTL(ctx, key).Val() > time.Minute {
 			t.Error("a beat that is not interested has prolonged the id")
 		}
-		if channelOf(t, s, "third3"); b.rdb.PTTL(ctx, key).Val() < ledgerTTL-time.Minute {
+		if channelOf(t, s, "third3"); b.rdb.PTTL(ctx, key).Val() < LedgerTTL-time.Minute {
 			t.Errorf("after a beat the id lasts for %v", b.rdb.PTTL(ctx, key).Val())
 		}
 		b.everyKeyExpires()

@@ -18,9 +18,9 @@ const (
 	MaxOps = 1000
 	// MaxNodeBytes bounds the name of a node.
 	MaxNodeBytes = 64
-	// ledgerTTL is how long Redis remembers a node that neither sends nor
-	// beats. A node that comes back later is told that data was lost.
-	ledgerTTL = 24 * time.Hour
+	// LedgerTTL is how long Redis remembers a node that neither sends nor
+	// beats. A node that comes back later is answered as if data was lost.
+	LedgerTTL = 24 * time.Hour
 )
 
 // Bucket is the units of one bucket of a window. ID is Redis' time divided by
