@@ -85,10 +85,11 @@ type Part struct {
 func (p *Part) clock() (off int64, sure bool) { return p.offset.Load(), p.slack.Load() >= 0 }
 
 // latest returns the most that the authority's clock may be ahead of ours, and whether that was
-// measured. Windows go by it, see [algorithm.Window.Follow].
+// measured. Windows go by it, see [algorithm.Window.Follow]. Of the slack 1 µs is for the resolution
+// of the authority's clock: with it a report that takes no time would arrive ahead of that clock.
 func (p *Part) latest() (off int64, sure bool) {
 	off, sure = p.clock()
-	return off + max(p.slack.Load(), 0), sure
+	return off + max(p.slack.Load()-int64(time.Microsecond), 0), sure
 }
 
 // SetMode sets what a unit counts as from now on (1: as itself; N: as N;
