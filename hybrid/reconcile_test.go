@@ -16,7 +16,12 @@ var reconcileRule = limit.Must(limit.SlidingWindow("sliding", 1000, time.Hour))
 
 // lonely returns a world of one node with so many keys in use, all reported.
 func lonely(t *testing.T, o Options, servers, keys int) (*sim, *simNode) {
-	s := emptySim(t, 1, o, servers, []*limit.Rule{reconcileRule})
+	return lonelyFrom(t, 1, o, servers, keys)
+}
+
+// lonelyFrom is lonely with a seed.
+func lonelyFrom(t *testing.T, seed uint64, o Options, servers, keys int) (*sim, *simNode) {
+	s := emptySim(t, seed, o, servers, []*limit.Rule{reconcileRule})
 	s.oracle.loose = true
 	s.addNode(Options{})
 	n := s.nodes[0]

@@ -177,7 +177,7 @@ func (p *smallRun) ask(a smallAsk) {
 	s, name := p.s, fmt.Sprint("key", a.key)
 	if p.alone[a.key] == nil {
 		p.alone[a.key] = newAlone(name, p.rule, nil, s.now)
-		p.truth[a.key] = newSmallTruths(p.rule)
+		p.truth[a.key] = newSmallTruths(p.rule, smallClock+p.far)
 	}
 	truth := p.truth[a.key]
 	room := truth.room(s.now)
@@ -233,11 +233,11 @@ func fullestOf(series map[int][]admission, r *limit.Rule) (mean, worst float64) 
 // bucket changes when all others of it leave.
 type smallTruths []*smallTruth
 
-// smallClock is by how much a node may misjudge Redis' clock, in ns: by half of a round trip.
+// smallClock is by how much a node may misjudge Redis' clock that is nearby, in ns: by half of a round trip.
 const smallClock = 700_000
 
-func newSmallTruths(r *limit.Rule) (list smallTruths) {
-	for _, shift := range []int64{0, -smallClock, smallClock} {
+func newSmallTruths(r *limit.Rule, clock int64) (list smallTruths) {
+	for _, shift := range []int64{0, -clock, clock} {
 		list = append(list, &smallTruth{rule: r, shift: shift, buckets: map[int64]*smallBucket{}})
 	}
 	return list
