@@ -52,7 +52,7 @@ var mayImport = map[string][]string{
 	"internal/limittest":  {"limit", "internal/arith"},
 	"internal/oracle":     {},
 	"internal/redisstore": {"limit", "clock", "internal/arith", "internal/decision"},
-	"internal/redistest":  {},
+	"internal/redistest":  {"clock"},
 	"internal/rulenames":  {"limit", "internal/arith"},
 	"internal/table":      {"limit", "clock", "internal/arith", "internal/counter", "internal/decision", "internal/keyhash", "internal/rulenames", "internal/tally"},
 	"internal/tally":      {"limit", "internal/arith"},

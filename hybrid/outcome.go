@@ -83,10 +83,16 @@ func (c *core) failed(v *server, began int64, class redisstore.Class) {
 	}
 }
 
+// isTimeout reports whether an exchange has failed because its time was up.
+func isTimeout(err error) bool {
+	_, reason := redisstore.Classify(err)
+	return reason == "timeout" || errors.Is(err, errTimeout)
+}
+
 // noteFailure keeps the reason of a failure, and returns its class.
 func (c *core) noteFailure(err error) redisstore.Class {
 	class, reason := redisstore.Classify(err)
-	if errors.Is(err, errTimeout) {
+	if isTimeout(err) {
 		class, reason = redisstore.ClassUnavailable, "timeout"
 	}
 	c.lastReason, c.lastErr, c.reasonChanged = reason, err, true

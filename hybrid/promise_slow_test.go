@@ -1,7 +1,6 @@
 package hybrid
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -35,7 +34,7 @@ func TestPromiseWindowsWhileExchangesAreSlow(t *testing.T) {
 				}
 			}
 			if log.Most > limittest.Bound(rule) {
-				t.Error(fmt.Sprintf("seed %d, window %v: %d units in one window, at most %d are promised", seed, window, log.Most, limittest.Bound(rule)))
+				t.Errorf("seed %d, window %v: %d units in one window, at most %d are promised", seed, window, log.Most, limittest.Bound(rule))
 			}
 		}
 	}

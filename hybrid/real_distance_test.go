@@ -13,9 +13,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 // faraway dials servers over wires on which a round trip takes so long.
@@ -119,14 +119,14 @@ func TestRealFarAwayIsReached(t *testing.T) {
 	}
 }
 
-// The same for package remote, whose calls are bounded by their callers' patience: the connection
+// Fault 93: the same for package remote, whose calls are bounded by their callers' patience: the connection
 // is made meanwhile.
 func TestRealFarAwayForRemote(t *testing.T) {
 	t.Parallel()
 	far := newFaraway(t, 150*time.Millisecond, true)
 	o := hybrid.RedisOptions(redistest.Start(t).Addr())
 	o.Dialer = far.dial(o.DialTimeout)
-	r, err := remote.New(client(t, o), remote.Options{})
+	r, err := redisstore.New(client(t, o), redisstore.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

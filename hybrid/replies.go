@@ -61,12 +61,6 @@ func timedOut(outcomes []redisstore.Outcome) bool {
 	return slices.ContainsFunc(outcomes, func(o redisstore.Outcome) bool { return isTimeout(o.Err) })
 }
 
-// isTimeout reports whether an exchange has failed because its time was up.
-func isTimeout(err error) bool {
-	_, reason := redisstore.Classify(err)
-	return reason == "timeout" || errors.Is(err, errTimeout)
-}
-
 // unpack removes a pipeline that has ended in any way, and returns its shards.
 func (c *core) unpack(id uint64) []int {
 	p := c.pipes[id]

@@ -2,6 +2,7 @@ package hybrid
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -90,3 +91,11 @@ func (e *UnavailableError) Error() string {
 
 // Unwrap returns the client's error.
 func (e *UnavailableError) Unwrap() error { return e.Err }
+
+// textOf returns what an error says, without the name of a package that the user does not use.
+func textOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return strings.TrimPrefix(err.Error(), "remote: ")
+}

@@ -101,14 +101,6 @@ func (e *Event) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// textOf returns what an error says, without the name of a package that the user does not use.
-func textOf(err error) string {
-	if err == nil {
-		return ""
-	}
-	return strings.TrimPrefix(err.Error(), "remote: ")
-}
-
 func errorOf(text string) error {
 	if text == "" {
 		return nil

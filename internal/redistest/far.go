@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/clock"
 )
 
 // Far is a wire to a server that is far away: every byte arrives half of a round trip after it was
@@ -22,7 +24,7 @@ type Far struct {
 
 	trip   atomic.Int64 // a round trip, ns
 	jitter atomic.Int64 // up to so much more on each way, ns
-	stall  atomic.Int64 // nothing arrives before this, ns since the Unix epoch
+	stall  atomic.Int64 // nothing arrives before this, ns of the system clock
 	hung   atomic.Bool
 }
 
@@ -56,7 +58,7 @@ func (f *Far) Move(trip, jitter time.Duration) {
 }
 
 // Stall keeps back for so long what is under way and what is sent meanwhile.
-func (f *Far) Stall(d time.Duration) { f.stall.Store(time.Now().Add(d).UnixNano()) }
+func (f *Far) Stall(d time.Duration) { f.stall.Store(int64(clock.System{}.Now() + d)) }
 
 // Hang keeps back everything until it is called with false.
 func (f *Far) Hang(on bool) { f.hung.Store(on) }
@@ -84,7 +86,7 @@ func (f *Far) carry(client net.Conn) {
 		client.Close()
 		server.Close()
 	})
-	opened := time.Now().Add(time.Duration(f.trip.Load()))
+	opened := clock.System{}.Now() + time.Duration(f.trip.Load())
 	var wg sync.WaitGroup
 	for _, way := range []struct {
 		from, to net.Conn
@@ -104,22 +106,18 @@ func (f *Far) carry(client net.Conn) {
 
 // parcel is bytes that are under way.
 type parcel struct {
-	at   time.Time // when they arrive
+	at   time.Duration // when they arrive
 	data []byte
 }
 
 // load takes what one side sends. What it has written before the connection is open arrives as
 // if it had been written then.
-func (f *Far) load(from net.Conn, opened time.Time, parcels chan<- parcel) {
+func (f *Far) load(from net.Conn, opened time.Duration, parcels chan<- parcel) {
 	defer close(parcels)
 	for buf := make([]byte, 1<<16); ; {
 		n, err := from.Read(buf)
 		if n > 0 {
-			at := time.Now()
-			if at.Before(opened) {
-				at = opened
-			}
-			at = at.Add(time.Duration(f.trip.Load()/2 + rand.Int64N(f.jitter.Load()+1)))
+			at := max(clock.System{}.Now(), opened) + time.Duration(f.trip.Load()/2+rand.Int64N(f.jitter.Load()+1))
 			parcels <- parcel{at, append([]byte(nil), buf[:n]...)}
 		}
 		if err != nil {
@@ -131,10 +129,10 @@ func (f *Far) load(from net.Conn, opened time.Time, parcels chan<- parcel) {
 // deliver hands over what arrives.
 func (f *Far) deliver(ctx context.Context, to net.Conn, parcels <-chan parcel) {
 	for p := range parcels {
-		if !sleep(ctx, time.Until(p.at)) {
+		if !sleep(ctx, p.at-clock.System{}.Now()) {
 			continue // so that load does not wait for ever
 		}
-		for f.hung.Load() || time.Now().UnixNano() < f.stall.Load() {
+		for f.hung.Load() || int64(clock.System{}.Now()) < f.stall.Load() {
 			if !sleep(ctx, time.Millisecond) {
 				break
 			}

@@ -8,8 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/hybridlimit/hybridlimit/clock"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // One line a while of each kind, with what was skipped; a flood of what callers have to mend
 // does not hide what the service has to.
