@@ -62,8 +62,8 @@ func (l *Limiter) Reset(ctx context.Context, key string, rule *limit.Rule) error
 // trip.
 //
 // When Set returns nil, it is done in Redis and known to this node. The other nodes learn
-// of it with their next report of the key. Those that refuse the key hear of it at once (see
-// [Options].NoNotices) or, if that is lost, within 5 s of their next check. Units that another
+// of it with their next report of the key. Those that refuse the key hear of it at once, and
+// ask within a SyncInterval (see [Options].NoNotices) or, if that is lost, within 5 s of their next check. Units that another
 // node has admitted but not reported by then are added.
 //
 // Earlier states do not come back, not even after Redis has lost data. This node remembers

@@ -22,7 +22,8 @@ type Options struct {
 	MaxKeys int
 	// SyncInterval is the time between two collections of reports. The state of a key that is
 	// used for the first time, or again after MaxLag, is fetched with the next collection.
-	// Default 100 ms; 1 ms to 1 min.
+	// A node that hears that a key has room again asks for it then, too, and that a key is used up for less
+	// than this is not told to the others. Default 100 ms; 1 ms to 1 min.
 	SyncInterval time.Duration
 	// MaxLag is how long an admitted unit may stay unreported, and how old the state of a key in
 	// use may be, if nothing is urgent. It is never longer than a quarter of the time for which
