@@ -106,7 +106,7 @@ var memberMutants = []mutant{
 		breaks: "Close does not use the time that its context gives.",
 		file:   "hybrid/close.go",
 		old:    `return mayRecover(away.Err) && d.pending() && !longAway, err`,
-		new:    `return false, err`,
+		new:    `return false && !longAway, err`,
 		by:     hybrid("TestRealCloseWhileRedisStops"),
 	},
 	{
@@ -121,8 +121,8 @@ var memberMutants = []mutant{
 		name:   "close-hopes-too-long",
 		breaks: "Close waits for a Redis that has been away for longer than Close may last.",
 		file:   "hybrid/close.go",
-		old:    ` && !longAway, err`,
-		new:    `, err`,
+		old:    `longAway := d.longAway(ctx)`,
+		new:    `longAway := d.longAway(ctx) && false`,
 		by:     hybrid("TestCloseAfterALongOutage"),
 	},
 	{

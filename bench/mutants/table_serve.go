@@ -175,7 +175,7 @@ var serveMutants = []mutant{
 		breaks: "SIGHUP ends the server, and what it has not reported is lost.",
 		file:   "cmd/hybridlimit/serve.go",
 		old:    `signal.Notify(hangup, syscall.SIGHUP)`,
-		new:    `signal.Notify(hangup, syscall.SIGUSR1)`,
+		new:    `signal.Notify(hangup, syscall.SIGTERM)`,
 		by:     cli("TestServeHangup"),
 	},
 	{
