@@ -52,8 +52,8 @@ func noNotices() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
-// faultsOf returns what is wrong with the settings of a client, beside that CommandTimeout. It returns nothing for a
-// client of another type, whose settings cannot be read.
+// faultsOf returns what is wrong with the settings of a client, whose limiter has that CommandTimeout.
+// It returns nothing for a client of another type, whose settings cannot be read.
 func faultsOf(rdb redis.UniversalClient, timeout time.Duration) (faults []string) {
 	var bounded bool
 	var retries int

@@ -1,0 +1,69 @@
+package hybrid
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A distance is the shortest answer of the last one or two periods. One that has grown is noticed.
+func TestDistance(t *testing.T) {
+	const ms = int64(time.Millisecond)
+	var d distance
+	for i, c := range []struct{ now, took, want int64 }{
+		{distancePeriod, 40 * ms, 40 * ms}, {distancePeriod + 1, 90 * ms, 40 * ms}, {distancePeriod + 2, 30 * ms, 30 * ms},
+		{2*distancePeriod + 1, 150 * ms, 30 * ms}, {3*distancePeriod + 2, 150 * ms, 150 * ms}, {9 * distancePeriod, 200 * ms, 200 * ms},
+	} {
+		if d.answered(c.now, c.took); d.ns() != c.want {
+			t.Errorf("%d: %v, want %v", i, time.Duration(d.ns()), time.Duration(c.want))
+		}
+	}
+	if d.unknown(); d.ns() != 0 {
+		t.Errorf("%v after an outage", time.Duration(d.ns()))
+	}
+}
+
+// Fault 93: deadlines and flights by how far away a server is.
+func TestDeadlines(t *testing.T) {
+	const ms = int64(time.Millisecond)
+	c := &core{cfg: coreConfig{timeout: 250 * ms, maxBatch: 200, farBatch: 1000}}
+	for _, tt := range []struct {
+		health     health
+		away       int64
+		unanswered int
+		want       int64
+		keys       int
+	}{
+		{up, ms, 0, 250 * ms, 200}, {up, ms, patient, 250 * ms, 200}, {up, ms, patient + 1, 500 * ms, 200}, {down, ms, 20, 2000 * ms, 200},
+		{starting, 0, 0, 250 * ms, 200}, {starting, 0, 1, 500 * ms, 200}, {starting, 0, 9, 2000 * ms, 200},
+		{up, 40 * ms, 0, 250 * ms, 400}, {up, 150 * ms, 0, 750 * ms, 1000}, {up, 900 * ms, 0, 2000 * ms, 1000},
+	} {
+		v := &server{health: tt.health, load: newLoad(&c.cfg)}
+		v.load.distance.answered(1, tt.away)
+		if tt.away == 0 {
+			v.load.distance.unknown()
+		}
+		if d, keys := c.deadline(v, tt.unanswered), c.mostKeys(v); d != tt.want || keys != tt.keys {
+			t.Errorf("%+v: %v and %d keys", tt, time.Duration(d), keys)
+		}
+	}
+}
+
+// A client that gives up before the limiter does is warned of, one with the recommended settings is not.
+func TestShortTimeOutsOfAClient(t *testing.T) {
+	o := RedisOptions("127.0.0.1:1")
+	good := redis.NewClient(o)
+	defer func() { _ = good.Close() }()
+	if faults := faultsOf(good, 250*time.Millisecond); len(faults) > 0 {
+		t.Errorf("%q", faults)
+	}
+	o = RedisOptions("127.0.0.1:1")
+	o.ReadTimeout = 100 * time.Millisecond
+	bad := redis.NewClient(o)
+	defer func() { _ = bad.Close() }()
+	if faults := faultsOf(bad, 250*time.Millisecond); len(faults) != 1 || !strings.Contains(faults[0], "ReadTimeout is 100ms") {
+		t.Errorf("%q", faults)
+	}
+}
