@@ -104,7 +104,7 @@ func TestThrottleRefusesWhatItCannotRead(t *testing.T) {
 		{"CL.THROTTLE k 1 1 9223372036854775807", "period"},
 		{"CL.THROTTLE k 1 1 1 -1", "quantity is '-1'"},
 		{"CL.THROTTLE k 1 1 1 1e3", "quantity is '1e3'"},
-		{"CL.THROTTLE k 9007199254740991 1 3153600000", "capacity"}, // would take longer than 100 years
+		{"CL.THROTTLE k 9007199254740991 1 3153600000", "to fill"}, // would take longer than 100 years
 		{"CL.THROTTLE k " + strings.Repeat("9", 10_000) + " 1 1", "max_burst"},
 	} {
 		c.wantError(c.do(bad.command), "ERR ", bad.word)
