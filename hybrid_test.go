@@ -33,7 +33,7 @@ var (
 
 func TestMain(m *testing.M) {
 	redis.SetLogger(silence{}) // dials fail here by design
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.LateDial))
 }
 
 type silence struct{}

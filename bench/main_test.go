@@ -6,12 +6,14 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
+
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
 func TestMain(m *testing.M) {
 	// go-redis reports on stderr, where it would cut the lines of results apart.
 	redis.SetLogger(silence{})
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.LateDial))
 }
 
 type silence struct{}

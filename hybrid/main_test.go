@@ -17,15 +17,14 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 func TestMain(m *testing.M) {
 	// go-redis reports every failed dial on stderr; here they fail by design.
 	redis.SetLogger(silence{})
-	// After as many failed dials as a pool is large go-redis tries one a second,
-	// until up to a second after the client was closed.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.LateDial))
 }
 
 var _ limit.Limiter = (*hybrid.Limiter)(nil)

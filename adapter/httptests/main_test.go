@@ -12,12 +12,13 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/adapter/httplimit"
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
 	"github.com/hybridlimit/hybridlimit/local"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, // fasthttp's clock, and its sweeper, which ends some seconds after the server
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.LateDial), // fasthttp's clock, and its sweeper, which ends some seconds after the server
 		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"),
 		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"))
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.LateDial)) }
 
 // slowFullest counts, from each unit on, all that follow within the time.
 func slowFullest(times []time.Duration, length time.Duration) (most int) {

@@ -10,9 +10,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/hybridlimit/hybridlimit/internal/programtest"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.LateDial)) }
 
 // A user has 100 requests a minute, and is then told when to come back. The program ends on
 // Ctrl-C.

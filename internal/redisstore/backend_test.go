@@ -19,7 +19,7 @@ import (
 func TestMain(m *testing.M) {
 	// go-redis reports on stderr what servers here do wrong by design.
 	redis.SetLogger(silence{})
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.LateDial))
 }
 
 type silence struct{}

@@ -10,9 +10,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/hybridlimit/hybridlimit/internal/programtest"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.LateDial)) }
 
 // eventually waits until the page of metrics has a line.
 func eventually(t *testing.T, p *programtest.Program, line string) {

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/hybridlimit/hybridlimit/bench/internal/bubble"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
 	"github.com/hybridlimit/hybridlimit/remote"
 )
@@ -19,7 +20,7 @@ import (
 // What docs/migrate/redis-cell.md says is equal. The module itself is not here: the numbers
 // are those of its README, and of the table in its own tests.
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.LateDial)) }
 
 func TestDocumentedExample(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

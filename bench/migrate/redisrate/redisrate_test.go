@@ -17,13 +17,14 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/bench/internal/bubble"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
 	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 // What docs/migrate/redis_rate.md says is equal, and what it says differs.
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.LateDial)) }
 
 // both are redis_rate and this module on one Redis.
 type both struct {

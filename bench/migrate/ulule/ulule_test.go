@@ -19,13 +19,14 @@ import (
 	"github.com/hybridlimit/hybridlimit/adapter/httplimit"
 	"github.com/hybridlimit/hybridlimit/bench/internal/bubble"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
 	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 // What docs/migrate/ulule-limiter.md says is equal, and what it says differs.
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.LateDial)) }
 
 // stores are the two of theirs that people use. Both behave alike.
 func stores(t *testing.T, rdb *redis.Client) map[string]limiter.Store {

@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) {
 	redis.SetLogger(silence{}) // it reports every failed dial
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"),
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.LateDial),
 		goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"))
 }
 
