@@ -266,8 +266,9 @@ func (d *driver) send(e efSend) {
 		m = d.message(e.channel, d.core.node, e.notices)
 	}
 	d.start(e.id, callPipeline, e.timeout, func(ctx context.Context) event {
+		began := pace()
 		out, err := d.store.Exec(ctx, e.batches, m)
-		return evReplies{id: e.id, recv: d.now(), outcomes: out, publishErr: err}
+		return evReplies{id: e.id, recv: d.now(), took: int64(pace() - began), outcomes: out, publishErr: err}
 	})
 }
 

@@ -8,6 +8,7 @@ type (
 	evReplies struct { // a pipeline has ended
 		id         uint64
 		recv       int64 // when, on the counter clock
+		took       int64 // how long the call itself has taken, ns
 		outcomes   []redisstore.Outcome
 		publishErr error // why its notices were not published
 	}

@@ -36,14 +36,19 @@ func (c *core) onReplies(ev evReplies) {
 	}
 	switch {
 	case !failed:
-		p.load.distance.answered(c.now, c.now-p.at)
-		p.load.budget.answered(p.cost, c.now-p.at, p.load.distance.ns())
+		p.load.distance.answered(c.now, ev.took)
+		p.load.budget.answered(p.cost, p.servers(ev.took, c.now), p.load.distance.ns())
 		c.stats.answered(c.now-p.at, c.local)
 	case timedOut(ev.outcomes):
 		p.load.budget.timedOut(p.cost)
 	}
 	c.batchesEnded(p.at, all)
 }
+
+// servers returns how much of what a call took, which was handled at now, the server and the way
+// there have taken. What this process has waited for a processor before and after the call it has
+// waited about once more during the call: a busy client is no overloaded server.
+func (p *pipe) servers(took, now int64) int64 { return max(took-(now-p.at-took), 0) }
 
 // batchesEnded handles how a pipeline that was sent at began has ended for its shards. If a
 // server is down because of it, a probe is scheduled.

@@ -248,7 +248,7 @@ func (n *simNode) tell(e efPublish) {
 		accept: func(int) {},
 		fail:   func(_ int, failed error) { err = failed },
 	}
-	n.call(e.id, e.timeout, false, []*part{p}, func(bool) event { return evPublished{e.id, err} })
+	n.call(e.id, e.timeout, false, []*part{p}, func(bool, int64) event { return evPublished{e.id, err} })
 }
 
 // keyOf returns the key that a notice is about.

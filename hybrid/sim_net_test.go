@@ -63,7 +63,7 @@ type part struct {
 // call plays one exchange over the bad network: it ends when every part has,
 // or at the deadline. answer makes the event of it, once it reaches the node;
 // late says that the node has given up by then.
-func (n *simNode) call(id uint64, timeout int64, pipeline bool, parts []*part, answer func(late bool) event) {
+func (n *simNode) call(id uint64, timeout int64, pipeline bool, parts []*part, answer func(late bool, took int64) event) {
 	s, open, over := n.s, len(parts), false
 	s.patience = max(s.patience, timeout)
 	s.after(timeout, func() {
@@ -80,7 +80,7 @@ func (n *simNode) call(id uint64, timeout int64, pipeline bool, parts []*part, a
 			for _, p := range parts {
 				p.missing(errLate)
 			}
-			n.deliver(func() event { return answer(false) })
+			n.deliver(func() event { return answer(false, timeout) })
 			return
 		}
 		n.deliver(func() event { return evTimeout{id} })
@@ -90,19 +90,34 @@ func (n *simNode) call(id uint64, timeout int64, pipeline bool, parts []*part, a
 	})
 	for _, p := range parts {
 		p.answered = make([]bool, p.steps)
-		n.send(p, func() {
-			if p.done {
-				return
-			}
-			p.done = true
-			if open--; open > 0 {
-				return
-			}
-			late := over // then the core must not mind
-			over = true
-			n.deliver(func() event { return answer(late) })
+		n.starve(func() {
+			began := s.now
+			n.send(p, func() {
+				if p.done {
+					return
+				}
+				p.done = true
+				if open--; open > 0 {
+					return
+				}
+				n.starve(func() {
+					late := over // then the core must not mind
+					over = true
+					took := s.now - began
+					n.starve(func() { n.deliver(func() event { return answer(late, took) }) })
+				})
+			})
 		})
 	}
+}
+
+// starve does something when a goroutine of the process gets a processor.
+func (n *simNode) starve(f func()) {
+	if n.starved == 0 {
+		f()
+		return
+	}
+	n.s.after(n.starved, f)
 }
 
 // missing fails the steps that have no answer.

@@ -30,6 +30,7 @@ type simNode struct {
 	rules    map[*limit.Rule]*limit.Rule // what some have become
 	keys     []oracleKey                 // of order
 	wake     int64                       // due time of the latest scheduled tick
+	starved  int64                       // for so long a goroutine that could run waits for a processor
 	paused   int64                       // the process does not run until then
 	asleep   int64                       // ns of the past in which its clocks stood still
 	frozen   int64                       // since when they do; 0: they run
@@ -237,7 +238,7 @@ func (n *simNode) sendBatches(e efSend) {
 			fail: func(i int, err error) { outcomes[list[i]] = redisstore.Outcome{Err: err} },
 		})
 	}
-	n.call(e.id, e.timeout, true, parts, func(late bool) event {
+	n.call(e.id, e.timeout, true, parts, func(late bool, took int64) event {
 		out := slices.Clone(outcomes)
 		for i, x := range tries {
 			if !late && out[i].Err == nil {
@@ -245,7 +246,7 @@ func (n *simNode) sendBatches(e efSend) {
 			}
 		}
 		n.s.note(n.id, "replies", int64(e.id), int64(len(out)))
-		return evReplies{id: e.id, recv: n.time(), outcomes: out, publishErr: publishErr}
+		return evReplies{id: e.id, recv: n.time(), took: took, outcomes: out, publishErr: publishErr}
 	})
 }
 
@@ -324,7 +325,7 @@ func (n *simNode) sendBeat(e efBeat) {
 		})
 	}
 	begun := s.now
-	n.call(e.id, e.timeout*5/4, false, parts, func(late bool) event {
+	n.call(e.id, e.timeout*5/4, false, parts, func(late bool, _ int64) event {
 		if !late {
 			s.oracle.beaten(n, begun, e.shards, beat)
 		}
