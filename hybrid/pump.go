@@ -70,7 +70,7 @@ func (c *core) board(s *shard, left int64, most int) {
 		late = c.boardQueues(s, &f, left, most)
 	}
 	if len(s.urgent) == 0 {
-		s.urgentAt = 0
+		s.urgentAt, s.pressing = 0, nil
 	}
 	if len(s.normal) == 0 {
 		s.normalAt = 0
@@ -110,6 +110,7 @@ func (c *core) boardQueues(s *shard, f *flight, left int64, most int) (late int6
 	}
 	due := s.urgentAt != 0 && c.now >= s.urgentAt
 	if due || s.normalAt != 0 && c.now >= s.normalAt { // those that wait for company travel with any other
+		take(&s.pressing, new(int64), true)
 		take(&s.urgent, &s.takenUrgent, true)
 		if due && len(f.items) > 0 {
 			most /= urgentShare

@@ -25,11 +25,12 @@ type shard struct {
 	retry    int64  // the flight is not sent again before this
 
 	normal, urgent, backlog []queued
-	normalAt, urgentAt      int64 // when the queue is due; 0: it is empty
-	boardedAt               int64 // when the latest flight was made
-	takenNormal             int64 // how many counters were ever taken from normal and backlog
-	takenUrgent             int64 // and from urgent
-	prune                   int   // length of normal at which it is searched for dead counters
+	normalAt, urgentAt      int64    // when the queue is due; 0: it is empty
+	boardedAt               int64    // when the latest flight was made
+	takenNormal             int64    // how many counters were ever taken from normal and backlog
+	takenUrgent             int64    // and from urgent
+	pressing                []queued // of urgent, those that overtake the others
+	prune                   int      // length of normal at which it is searched for dead counters
 }
 
 // queued is a counter that is to report.

@@ -420,7 +420,7 @@ var companyMutants = []mutant{
 		file:   "internal/counter/grant.go",
 		old:    ` || c.is(inUrgent) && c.lingerUntil != 0 && !modeDegraded(c.mode()) ||`,
 		new:    ` ||`,
-		by:     counters("TestLinger"),
+		by:     counters("TestLingerWithoutLease"),
 	},
 	{
 		name:   "lingers-longer-with-each-unit",
@@ -450,8 +450,8 @@ var companyMutants = []mutant{
 		name:   "lingers-and-nobody-waits",
 		breaks: "The reconciler sends a report at once that is to wait for others.",
 		file:   "hybrid/queue.go",
-		old:    `, c.now+k.LingerUntil()-c.local)`,
-		new:    `, 0*k.LingerUntil())`,
+		old:    `, c.now+until-c.local)`,
+		new:    `, 0*until)`,
 		by:     hybrid("TestCompany"),
 	},
 }

@@ -16,5 +16,6 @@ const (
 	denied                         // the latest check was refused by what the authority has answered
 	byNotice                       // the refusal that is about to be granted rests on a notice
 	hurried                        // the next urgent report does not linger: other nodes may begin at the same instant
+	pressing                       // urgent, and twice as many units wait as make a report urgent
 	stacked                        // in the urgent stack of the link: the reconciler has not seen it yet
 )

@@ -179,8 +179,11 @@ func (c *Counter) spareLocked() int64 {
 		return 0 // each unit must be seen: it may move the report forward, or be refused
 	}
 	left := algorithm.MaxUnits - c.pendUnits()
-	if c.part != nil && !c.is(inUrgent|inFlight) && !modeDegraded(c.mode()) {
+	if c.part != nil && !c.is(pressing|inFlight) && !modeDegraded(c.mode()) {
 		left = int64(c.urgentAt) - 1 - c.pendUnits() // more are urgent, see noteLocked
+		if c.is(inUrgent) {
+			left += int64(c.urgentAt) // more must overtake
+		}
 	}
 	return min(left, leaseMost, c.state().Spare(c.rule(), c.last, c.clock()))
 }

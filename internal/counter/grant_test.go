@@ -95,6 +95,51 @@ func TestUrgentUnitIsNotOnLease(t *testing.T) {
 	}
 }
 
+// A report that waits behind other urgent ones overtakes them as soon as twice as many units wait
+// as make it urgent. None of these is on lease, and none is from then on a reason to grant nothing.
+//
+// Fault 94.
+func TestReportOvertakes(t *testing.T) {
+	for _, r := range []*limit.Rule{slow(100), windowRule(t, 100, time.Hour, 10)} {
+		c, link := newShared(r)
+		c.setUrgentAt(10)
+		pushed := func() (times int, overtakes bool) {
+			link.Drain(func(c *Counter, urgent bool) {
+				if urgent {
+					times++
+					_, overtakes = c.Urgency()
+				}
+			})
+			return times, overtakes
+		}
+		c.Check(grantAt, int64(c.urgentAt), r)
+		if n, overtakes := pushed(); n != 1 || overtakes {
+			t.Errorf("%v: urgent %d times, overtakes: %v", r, n, overtakes)
+		}
+		if n, want := drainLease(c, r, grantAt), int64(c.urgentAt)-1; n != want {
+			t.Errorf("%v: %d units on lease while an urgent report waits, want %d", r, n, want)
+		}
+		if n, _ := pushed(); n != 0 {
+			t.Errorf("%v: overtakes too early", r)
+		}
+		c.Check(grantAt, 1, r)
+		if n, overtakes := pushed(); n != 1 || !overtakes {
+			t.Errorf("%v: urgent %d times, overtakes: %v, with %d units of %d", r, n, overtakes, c.Unsynced(), c.urgentAt)
+		}
+		if byLease(c, r, 1, grantAt) != Admitted {
+			t.Errorf("%v: no lease while a report overtakes others", r)
+		}
+		c.Check(grantAt, 1, r)
+		if n, _ := pushed(); n != 0 {
+			t.Errorf("%v: it overtakes %d times more", r, n)
+		}
+		c.Collect(grantAt, true)
+		if _, overtakes := c.Urgency(); overtakes {
+			t.Errorf("%v: still overtakes when its report has left", r)
+		}
+	}
+}
+
 // The first check that a lease admits after a report queues the counter for the next one, and
 // wakes a reconciler that sleeps; the others do not. When the link is closed none does.
 func TestLeasesQueueTheirCounter(t *testing.T) {

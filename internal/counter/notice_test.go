@@ -354,12 +354,12 @@ func TestFirstUnitAfterANotice(t *testing.T) {
 	c.allow(noon+2000*ms, 1, r)
 	urgent := false
 	link.Drain(func(_ *Counter, u bool) { urgent = urgent || u })
-	if !urgent || c.LingerUntil() != 0 {
-		t.Errorf("urgent: %v, waits until %d", urgent, c.LingerUntil())
+	if !urgent || lingers(c) != 0 {
+		t.Errorf("urgent: %v, waits until %d", urgent, lingers(c))
 	}
 	c.report(t, noon+2000*ms, 994, nil)
 	c.allow(noon+4000*ms, 1, r)
-	if got := c.LingerUntil() - noon; got != 4100*ms {
+	if got := lingers(c) - noon; got != 4100*ms {
 		t.Errorf("the next urgent unit waits until %v", time.Duration(got))
 	}
 }

@@ -43,13 +43,16 @@ const fewUrgent = 4
 // pushUrgentLocked puts c, which has so many pending units, into the urgent queue, or moves the
 // report forward that lingers there. It returns whether the reconciler should be woken.
 func (c *Counter) pushUrgentLocked(pending int64) (wake bool) {
-	until := c.lingerLocked(c.last, pending)
+	until, doubled := c.lingerLocked(c.last, pending), pending >= 2*int64(c.urgentAt)
 	switch {
 	case !c.is(inUrgent):
 		c.mark(inUrgent)
+	case doubled && !c.is(pressing) && c.lingerUntil <= c.last: // others are before it in the queue
+		until = 0
 	case c.lingerUntil == 0 || until >= c.lingerUntil-leastLinger:
 		return false
 	}
+	c.note(pressing, doubled)
 	if c.lingerUntil = until; c.is(stacked) {
 		return false
 	}
@@ -80,12 +83,13 @@ func (c *Counter) lingerLocked(now, pending int64) (until int64) {
 	return now + int64(linger)
 }
 
-// LingerUntil returns until when, in the counters' time, the urgent report of c may wait for
-// others; 0: not at all.
-func (c *Counter) LingerUntil() int64 {
+// Urgency returns until when, in the counters' time, the urgent report of c may wait for others,
+// 0 for not at all, and whether it must overtake those that are urgent too, because twice as many
+// units wait as make it urgent.
+func (c *Counter) Urgency() (until int64, overtakes bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.lingerUntil
+	return c.lingerUntil, c.is(pressing)
 }
 
 func (c *Counter) pushNormalLocked() bool {

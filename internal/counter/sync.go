@@ -96,6 +96,7 @@ func (c *Counter) staleLocked(now int64) bool {
 func (c *Counter) Collect(now int64, urgent bool) (rep Report, ok bool) {
 	c.lock(now)
 	defer c.unlock()
+	c.unmark(pressing)
 	if urgent {
 		c.unmark(inUrgent)
 	} else {
@@ -334,6 +335,7 @@ func (c *Counter) queueLocked(now int64, out Outcome) Outcome {
 	out.Again = c.hasReportLocked(now) && c.joinNormalLocked()
 	if pending := c.pendUnits(); pending >= int64(c.urgentAt) && !c.is(inUrgent) && !modeDegraded(c.mode()) {
 		c.mark(inUrgent)
+		c.note(pressing, pending >= 2*int64(c.urgentAt))
 		c.lingerUntil = c.lingerLocked(now, pending)
 		out.Urgent = true
 	}
