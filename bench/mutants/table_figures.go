@@ -62,8 +62,8 @@ var figureMutants = []mutant{
 		name:   "failed-is-answered",
 		breaks: "Batches without an answer count as answered, fast or slow.",
 		file:   "hybrid/replies.go",
-		old:    "	c.batchesEnded(p.at, all)\n}\n\n// batchesEnded",
-		new:    "	c.stats.answered(c.now-p.at, c.local)\n	c.batchesEnded(p.at, all)\n}\n\n// batchesEnded",
+		old:    "	c.batchesEnded(p.at, all)\n}\n\n// servers",
+		new:    "	c.stats.answered(c.now-p.at, c.local)\n	c.batchesEnded(p.at, all)\n}\n\n// servers",
 		by:     hybrid("TestFailuresByReason"),
 	},
 	{
