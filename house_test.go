@@ -32,26 +32,27 @@ var mayImport = map[string][]string{
 	"examples/internal/demo": {"limit", "hybrid", "internal/redistest"},
 	"internal/programtest":   {}, // runs programs of the documentation
 
-	"adapter/httplimit": {"limit", "clock", "adapter/internal/undecided"},
+	"adapter/httplimit": {"limit", "clock", "internal/escape", "adapter/internal/undecided"},
 	// What adapters share; those with dependencies of their own are modules of their own.
 	"adapter/internal/figures":   {"hybrid"},
 	"adapter/internal/undecided": {"limit", "clock"},
 
 	".":                   {},
-	"limit":               {"internal/arith"},
+	"limit":               {"internal/arith", "internal/escape"},
 	"clock":               {},
 	"local":               {"limit", "clock", "internal/counter", "internal/decision", "internal/table", "internal/waitqueue"},
 	"remote":              {"limit", "internal/redisstore"},
-	"hybrid":              {"limit", "clock", "internal/arith", "internal/counter", "internal/decision", "internal/table", "internal/tally", "internal/waitqueue", "internal/redisstore"},
+	"hybrid":              {"limit", "clock", "internal/arith", "internal/counter", "internal/decision", "internal/escape", "internal/table", "internal/tally", "internal/waitqueue", "internal/redisstore"},
 	"hybridtest":          {"limit", "clock", "hybrid"},
 	"internal/algorithm":  {"limit", "internal/arith", "internal/decision"},
 	"internal/arith":      {},
 	"internal/counter":    {"limit", "internal/algorithm", "internal/arith", "internal/decision", "internal/tally"},
 	"internal/decision":   {"limit", "internal/arith"},
+	"internal/escape":     {},
 	"internal/keyhash":    {},
 	"internal/limittest":  {"limit", "internal/arith"},
 	"internal/oracle":     {},
-	"internal/redisstore": {"limit", "clock", "internal/arith", "internal/decision"},
+	"internal/redisstore": {"limit", "clock", "internal/arith", "internal/decision", "internal/escape"},
 	"internal/redistest":  {"clock"},
 	"internal/rulenames":  {"limit", "internal/arith"},
 	"internal/table":      {"limit", "clock", "internal/arith", "internal/counter", "internal/decision", "internal/keyhash", "internal/rulenames", "internal/tally"},
@@ -87,7 +88,7 @@ var outside = map[string][]string{
 var topLevel = []string{
 	"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE", "go.mod", "go.sum", "go.work", "go.work.sum",
 	"doc.go", "hybrid_test.go", "house_test.go", "house_docs_test.go", "house_examples_test.go",
-	"house_faults_test.go", "house_files_test.go",
+	"house_faults_test.go", "house_files_test.go", "house_keys_test.go",
 	"limit", "clock", "local", "remote", "hybrid", "hybridtest", "internal", "adapter", "bench", "cmd", "docs", "examples",
 }
 

@@ -2,8 +2,9 @@ package hybrid
 
 import (
 	"fmt"
-	"strconv"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/escape"
 )
 
 // EventKind says what kind of event has happened.
@@ -58,8 +59,7 @@ type Event struct {
 	Time time.Time
 	// Reason says in a few words what has happened, or why.
 	Reason string
-	// Key is the key that it is about; empty if it is not about one key. Of a key above 256
-	// bytes it is the SHA-256 sum in hexadecimal digits.
+	// Key is the key that it is about; empty if it is not about one key.
 	// Of a key of more than 256 bytes it is the SHA-256 sum, in hexadecimal digits.
 	Key string
 	// Err is the error behind it, if there is one.
@@ -70,29 +70,10 @@ type Event struct {
 func (e Event) String() string {
 	text := e.Kind.String() + ": " + e.Reason
 	if e.Key != "" {
-		text += ", key " + escaped(e.Key)
+		text += ", key " + escape.Quote(e.Key)
 	}
 	if e.Err != nil {
 		text += ": " + textOf(e.Err)
 	}
 	return text
-}
-
-// maxLoggedKey is the largest number of bytes of a key in a log line, quotes included.
-const maxLoggedKey = 64
-
-// escaped returns a key for a log line: quoted, without control characters, and shortened
-// to maxLoggedKey bytes.
-func escaped(key string) string {
-	const cut = `…"`
-	text := strconv.QuoteToASCII(key[:min(len(key), maxLoggedKey)])
-	if len(text) <= maxLoggedKey && len(key) <= maxLoggedKey {
-		return text
-	}
-	room := maxLoggedKey - len(cut)
-	for n := min(len(key), room); ; n-- {
-		if text = strconv.QuoteToASCII(key[:n]); len(text)-1 <= room {
-			return text[:len(text)-1] + cut
-		}
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/escape"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
 
@@ -164,12 +165,12 @@ func (n *notifier) deliverEvent(e Event) {
 	}
 	if ok {
 		err := e.Err
-		if e.Kind == EventQuarantined { // that error contains the whole key
+		if e.Kind == EventQuarantined { // that error names the key once more
 			err = nil
 		}
 		attrs := why(e.Reason, err)
 		if e.Key != "" {
-			attrs = append(attrs, slog.String("key", escaped(e.Key)))
+			attrs = append(attrs, slog.String("key", escape.Quote(e.Key)))
 		}
 		level := slog.LevelWarn
 		if _, reason := redisstore.Classify(e.Err); e.Kind == EventDeaf && needsOperator(reason) {

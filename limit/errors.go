@@ -3,6 +3,8 @@ package limit
 import (
 	"errors"
 	"fmt"
+
+	"github.com/hybridlimit/hybridlimit/internal/escape"
 )
 
 // Errors that callers may branch on. They arrive wrapped, with the offending
@@ -28,9 +30,15 @@ var (
 // type or holds a value that this module never writes. The key is left as it is;
 // delete it to start over. Other keys are not affected.
 type KeyError struct {
-	Key    string // name in Redis
+	Key    string // name in Redis, in full
 	Reason string // "WRONGTYPE", or what is wrong with the value
 }
 
-// Error describes the key and the reason.
-func (e *KeyError) Error() string { return fmt.Sprintf("limit: key %q in Redis: %s", e.Key, e.Reason) }
+// mostReason is the largest number of bytes of a reason in the text of an error.
+const mostReason = 256
+
+// Error describes the key and the reason. Both come from elsewhere: they are escaped, and cut
+// where they are long. The name in Redis is in quotes, 64 bytes at most.
+func (e *KeyError) Error() string {
+	return fmt.Sprintf("limit: key %s in Redis: %s", escape.Quote(e.Key), escape.Plain(e.Reason, mostReason))
+}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/escape"
 )
 
 // WaitError reports units that were not waited for, because that would have
@@ -11,7 +13,7 @@ import (
 // consumed. It is a [context.DeadlineExceeded], or an [ErrTooMany] if no waiting
 // helps.
 type WaitError struct {
-	Key  string
+	Key  string // in full
 	Rule *Rule
 	N    int64
 	// Need is how long it would have taken, as far as is known; [Never] if no
@@ -19,9 +21,10 @@ type WaitError struct {
 	Need, Left time.Duration
 }
 
-// Error says what was asked for and how long it would have taken.
+// Error says what was asked for and how long it would have taken. The key in it is in quotes, escaped,
+// and cut to 64 bytes.
 func (e *WaitError) Error() string {
-	what := fmt.Sprintf("limit: %d units of %v, key %.64q", e.N, e.Rule, e.Key)
+	what := fmt.Sprintf("limit: %d units of %v, key %s", e.N, e.Rule, escape.Quote(e.Key))
 	if e.Need == Never {
 		return what + ": more than there will ever be"
 	}

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
+	"github.com/hybridlimit/hybridlimit/internal/escape"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -78,7 +79,7 @@ func peerKey(ctx context.Context) (string, error) {
 	}
 	addr, ok := ipOf(p.Addr)
 	if !ok {
-		return "", fmt.Errorf("%w: its network is %.32q", ErrNotTCP, p.Addr.Network())
+		return "", fmt.Errorf("%w: its network is %s", ErrNotTCP, escape.Quote(p.Addr.Network()))
 	}
 	if addr = addr.Unmap(); addr.Is4() {
 		return addr.String(), nil

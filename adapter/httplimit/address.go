@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+
+	"github.com/hybridlimit/hybridlimit/internal/escape"
 )
 
 // AddressOptions says whose word about a client's address counts. The zero value takes the
@@ -102,7 +104,7 @@ const maxHops = 64
 func (o *AddressOptions) client(r *http.Request) (netip.Addr, error) {
 	at := parseNode(r.RemoteAddr)
 	if !at.IsValid() && !(o.TrustUnix && isUnix(r.RemoteAddr)) {
-		return at, fmt.Errorf("%w: peer %.100q is no address", ErrNoKey, r.RemoteAddr)
+		return at, fmt.Errorf("%w: peer %s is no address", ErrNoKey, escape.Quote(r.RemoteAddr))
 	}
 	if o.Header == NotForwarded || at.IsValid() && !o.trusts(at) {
 		return at, nil

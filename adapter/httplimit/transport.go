@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/escape"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -38,18 +39,18 @@ type TransportOptions struct {
 
 // RefusedError reports a request that was not sent, because its limit does not admit it.
 type RefusedError struct {
-	Key    string
+	Key    string // in full
 	Rule   *limit.Rule
 	Result limit.Result
 }
 
-// Error says which limit and for how long.
+// Error says which limit and for how long. The key in it is in quotes, escaped, and cut to 64 bytes.
 func (e *RefusedError) Error() string {
 	wait := "for ever"
 	if e.Result.RetryAfter != limit.Never {
 		wait = "for " + e.Result.RetryAfter.String()
 	}
-	return fmt.Sprintf("httplimit: not sent: %q of %.100q refuses %s", e.Rule.Name(), e.Key, wait)
+	return fmt.Sprintf("httplimit: not sent: %q of %s refuses %s", e.Rule.Name(), escape.Quote(e.Key), wait)
 }
 
 // Transport is an [http.RoundTripper] that takes one unit for each request before it sends

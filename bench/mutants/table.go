@@ -27,6 +27,7 @@ func simRealScripts(seeds int) check { return check{"hybrid", "TestSimRealScript
 func hybrid(test string) check     { return check{"hybrid", test, 0} }
 func local(test string) check      { return check{"local", test, 0} }
 func tables(test string) check     { return check{"internal/table", test, 0} }
+func escapes(test string) check    { return check{"internal/escape", test, 0} }
 func keyhashes(test string) check  { return check{"internal/keyhash", test, 0} }
 func counters(test string) check   { return check{"internal/counter", test, 0} }
 func rulenames(test string) check  { return check{"internal/rulenames", test, 0} }

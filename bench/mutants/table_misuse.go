@@ -177,10 +177,10 @@ var logMutants = []mutant{
 	},
 	{
 		name:   "a-key-in-full",
-		breaks: "A log line shows the whole of a key.",
-		file:   "hybrid/event.go",
-		old:    `if len(text) <= maxLoggedKey && len(key) <= maxLoggedKey {`,
-		new:    `if text = strconv.QuoteToASCII(key); key != "" {`,
-		by:     hybrid("FuzzEscaped"),
+		breaks: "A log line or an error shows the whole of a key.",
+		file:   "internal/escape/escape.go",
+		old:    `if len(b) > most {`,
+		new:    `if most < 0 {`,
+		by:     escapes("FuzzQuote"),
 	},
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/hybridlimit/hybridlimit/internal/escape"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -44,7 +45,7 @@ func (p *program) change(where redisFlags, which ruleFlags, keys []string, used 
 	}
 	for i, rule := range list {
 		if rule == limit.Unlimited() {
-			return usage(fmt.Errorf("%q is unlimited by %s: nothing is counted", keys[i], which.Rule))
+			return usage(fmt.Errorf("%s is unlimited by %s: nothing is counted", escape.Quote(keys[i]), which.Rule))
 		}
 	}
 	s, err := where.open()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/screen"
+	"github.com/hybridlimit/hybridlimit/internal/escape"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -54,7 +55,7 @@ func (c *watchCmd) Run(p *program) error {
 			return err
 		}
 		if list[0] == limit.Unlimited() {
-			return usage(fmt.Errorf("%q is unlimited by %s: nothing is counted", c.Key, c.Rule))
+			return usage(fmt.Errorf("%s is unlimited by %s: nothing is counted", escape.Quote(c.Key), c.Rule))
 		}
 		columns, see = watchColumns, func(p *program, s *store) (watched, error) { return seeKey(p, s, c.Key, list[0]) }
 	}

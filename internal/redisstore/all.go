@@ -10,6 +10,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/decision"
+	"github.com/hybridlimit/hybridlimit/internal/escape"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -79,8 +80,8 @@ func (s *server) together(checks []limit.Check) (by int, err error) {
 		case letter(q.Rule.Algorithm()) == '?':
 			return i, fmt.Errorf("remote: check %d: %w: %v", i, limit.ErrUnsupported, q.Rule)
 		case apart && s.keys.Shard(q.Key) != s.keys.Shard(checks[0].Key):
-			return i, fmt.Errorf("remote: check %d: %w: its key %.64q is in shard %d, that of check 0 in shard %d, and servers that share the shards decide on one at a time",
-				i, limit.ErrUnsupported, q.Key, s.keys.Shard(q.Key), s.keys.Shard(checks[0].Key))
+			return i, fmt.Errorf("remote: check %d: %w: its key %s is in shard %d, that of check 0 in shard %d, and servers that share the shards decide on one at a time",
+				i, limit.ErrUnsupported, escape.Quote(q.Key), s.keys.Shard(q.Key), s.keys.Shard(checks[0].Key))
 		}
 	}
 	if i := decision.Mistaken(checks); i >= 0 {

@@ -2,10 +2,10 @@ package redisstore
 
 import (
 	"encoding/hex"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/escape"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -76,8 +76,8 @@ func (n Name) Of(rule *limit.Rule) bool {
 	return rule.Valid() && n.Rule == rule.Name() && n.Algorithm == rule.Algorithm()
 }
 
-// String returns the key and its rule, fit for one line of text.
-func (n Name) String() string { return strconv.Quote(n.Key) + " of " + strconv.Quote(n.Rule) }
+// String returns the key and its rule, fit for one line of text: of both the first 64 bytes.
+func (n Name) String() string { return escape.Quote(n.Key) + " of " + escape.Quote(n.Rule) }
 
 // AnyRule returns a rule under which a counter can be looked at to find out whether it
 // can be used: its numbers are made up. It returns nil if no rule can have that name.

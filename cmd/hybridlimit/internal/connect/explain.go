@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/hybridlimit/hybridlimit/internal/escape"
 	"github.com/hybridlimit/hybridlimit/limit"
 	"github.com/hybridlimit/hybridlimit/remote"
 )
@@ -35,7 +36,8 @@ func (t *Target) Explain(err error) error {
 	}
 	var key *limit.KeyError
 	if errors.As(err, &key) {
-		return fmt.Errorf("%q in Redis is no counter of the limiter (%s). Another program has written it: DEL it", key.Key, key.Reason)
+		// The name is not cut: somebody is to find it. It has some hundred bytes at most, as names of counters have.
+		return fmt.Errorf("%q in Redis is no counter of the limiter (%s). Another program has written it: DEL it", key.Key, escape.Plain(key.Reason, 256))
 	}
 	_, reason := remote.Classify(err)
 	text := strings.TrimSuffix(strings.TrimPrefix(err.Error(), "remote: "), ".")

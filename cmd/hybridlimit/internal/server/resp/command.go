@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/hybridlimit/hybridlimit/internal/escape"
 )
 
 // session is what a server knows of a connection.
@@ -117,10 +119,5 @@ func names() string { return strings.Join(slices.Sorted(maps.Keys(commands)), ",
 // clip shortens what a client has sent, for error texts. What cannot be printed is escaped.
 func clip(b []byte) string {
 	const most = 64
-	cut := ""
-	if len(b) > most {
-		b, cut = b[:most], "…"
-	}
-	quoted := fmt.Sprintf("%q", b)
-	return quoted[1:len(quoted)-1] + cut
+	return escape.Plain(string(b[:min(len(b), most+1)]), most)
 }

@@ -1,0 +1,40 @@
+package limit_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/escape"
+	"github.com/hybridlimit/hybridlimit/internal/limittest"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// The text of an error is short and can be printed, whatever the key. Its fields have the whole key.
+func TestErrorsOfHostileKeys(t *testing.T) {
+	key := limittest.HostileKey()
+	rule := limit.Must(limit.FixedWindow("api", 5, time.Minute))
+	const words = 200 // what an error says besides
+	late := &limit.WaitError{Key: key, Rule: rule, N: 1, Need: time.Second, Left: time.Millisecond}
+	never := &limit.WaitError{Key: key, Rule: rule, N: 9, Need: limit.Never}
+	broken := &limit.KeyError{Key: key, Reason: "WRONGTYPE"}
+	strange := &limit.KeyError{Key: "k", Reason: key}
+	limittest.CheckError(t, "late", late, words+escape.MaxQuoted)
+	limittest.CheckError(t, "never", never, words+escape.MaxQuoted)
+	limittest.CheckError(t, "broken", broken, words+escape.MaxQuoted)
+	limittest.CheckError(t, "a strange reason", strange, words+256)
+	if late.Key != key || broken.Key != key || strange.Reason != key {
+		t.Error("a field is cut")
+	}
+	for _, err := range []error{late, never, broken} {
+		if !strings.Contains(err.Error(), escape.Quote(key)) {
+			t.Errorf("the key is not as in logs: %v", err)
+		}
+	}
+	// A rule's name may come from a request, too: the constructors bound it.
+	name := "\x1b[2J" + strings.Repeat("\xff", limit.MaxNameBytes-4)
+	late.Rule = limit.Must(limit.FixedWindow(name, 5, time.Minute))
+	limittest.CheckError(t, "a hostile name", late, words+escape.MaxQuoted+4*limit.MaxNameBytes)
+	_, err := limit.FixedWindow(key, 5, time.Minute)
+	limittest.CheckError(t, "a hostile name that is too long", err, words+4*limit.MaxNameBytes)
+}
