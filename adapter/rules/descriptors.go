@@ -132,6 +132,13 @@ func (b *builder) entry(n *node, path string) (e Entry, ok bool) {
 	return e, ok
 }
 
+// unsupported are fields of the format that would have no effect when they are true, and why.
+var unsupported = map[string]string{
+	"detailed_metric": "no metric has a label for a value, of which clients can make any number",
+	"value_to_metric": "no metric has a label for a value, of which clients can make any number",
+	"quota_mode":      "the limiter has nothing like it",
+}
+
 // descriptor reads one descriptor, and those that are nested in it.
 func (b *builder) descriptor(n *node, path string, e Entry, into *level, way *trail) {
 	shared := ""
@@ -140,9 +147,9 @@ func (b *builder) descriptor(n *node, path string, e Entry, into *level, way *tr
 			b.add(n.get("share_threshold").place, join(path, "share_threshold"), "is for a value with a *")
 		}
 	}
-	for _, name := range []string{"value_to_metric", "quota_mode"} {
+	for name, why := range unsupported {
 		if b.flag(n, path, name) {
-			b.add(n.get(name).place, join(path, name), "is not supported: the limiter has nothing like it; leave it out")
+			b.add(n.get(name).place, join(path, name), "is not supported: %s; leave it out", why)
 		}
 	}
 	if v := n.get("metadata"); v != nil {
@@ -150,10 +157,9 @@ func (b *builder) descriptor(n *node, path string, e Entry, into *level, way *tr
 	}
 	next := &level{}
 	way = way.to(e.Key, e.Value, shared)
-	shadow, detailed := b.flag(n, path, "shadow_mode", "rate_limit"), b.flag(n, path, "detailed_metric", "rate_limit")
+	shadow := b.flag(n, path, "shadow_mode", "rate_limit")
 	if v := n.get("rate_limit"); v != nil && b.mapping(v, join(path, "rate_limit")) {
 		if d := b.rateLimit(v, join(path, "rate_limit"), way, shadow); d != nil {
-			d.DetailedMetric = detailed
 			next.limit = d
 		}
 	}

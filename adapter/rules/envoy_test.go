@@ -16,7 +16,7 @@ func found(set *Set, domain, request string) string {
 	if d == nil {
 		return "none"
 	}
-	return fmt.Sprintf("%s: %v, key %q, name %q, replaces %q, details %v", d.Path, d.Rule, d.Key(entries(request)), d.Name, d.Replaces, d.DetailedMetric)
+	return fmt.Sprintf("%s: %v, key %q, name %q, replaces %q", d.Path, d.Rule, d.Key(entries(request)), d.Name, d.Replaces)
 }
 
 // Each field of the format changes what a request finds, or the file is refused with the
@@ -41,7 +41,7 @@ func TestEveryFieldHasAnEffect(t *testing.T) {
 		{"name", swap(limited, "unit", "name: carts, unit"), limited, ""},
 		{"replaces", swap(limited, "unit", "replaces: [{name: all}], unit") + other, limited + other, ""},
 		{"shadow_mode", limited + "  shadow_mode: true\n", limited, ""},
-		{"detailed_metric", limited + "  detailed_metric: true\n", limited, ""},
+		{"detailed_metric", limited + "  detailed_metric: true\n", "", "f:6:20: "},
 		{"share_threshold", limited + "  share_threshold: true\n", limited, ""},
 		{"value_to_metric", limited + "  value_to_metric: true\n", "", "f:6:20: "},
 		{"quota_mode", limited + "  quota_mode: true\n", "", "f:6:15: "},

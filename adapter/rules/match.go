@@ -28,8 +28,6 @@ type Descriptor struct {
 	// that it replaces; see [DropReplaced].
 	Name     string
 	Replaces []string
-	// DetailedMetric asks for metrics of each value.
-	DetailedMetric bool
 
 	shared []string // by entry: the pattern that stands for the value; "": the value itself
 }

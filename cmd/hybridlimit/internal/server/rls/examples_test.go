@@ -155,7 +155,7 @@ func TestExamples8And9(t *testing.T) {
 	w := serve(t, `
 domain: example8
 descriptors:
-  - {key: key1, detailed_metric: true, rate_limit: {unit: minute, requests_per_unit: 10}}
+  - {key: key1, rate_limit: {unit: minute, requests_per_unit: 10}}
   - {key: key1, value: value1, rate_limit: {unit: minute, requests_per_unit: 20}}
 ---
 domain: example9
@@ -176,16 +176,19 @@ descriptors:
 	w.want(request("example9", d("key1=other")), "OK | OK 0")
 }
 
-// value_to_metric names metrics, of which we have none by value: such files are refused.
-func TestExample10(t *testing.T) {
-	_, err := rules.Parse("f", []byte(`domain: example10
+// detailed_metric, of example 8, and value_to_metric name metrics, of which we have none by value:
+// such files are refused.
+func TestExamples8And10AreRefused(t *testing.T) {
+	for _, field := range []string{"detailed_metric", "value_to_metric"} {
+		_, err := rules.Parse("f", []byte(`domain: example10
 descriptors:
   - key: route
-    value_to_metric: true
+    `+field+`: true
     descriptors: [{key: subject_id, rate_limit: {unit: minute, requests_per_unit: 60}}]
 `))
-	if err == nil || !strings.HasPrefix(err.Error(), "f:4:22: ") {
-		t.Error(err)
+		if err == nil || !strings.HasPrefix(err.Error(), "f:4:22: ") || !strings.Contains(err.Error(), "no metric has a label for a value") {
+			t.Error(err)
+		}
 	}
 }
 
