@@ -28,7 +28,7 @@ type RuleStats struct {
 }
 
 // Stats is a snapshot of what a limiter has done since it was made. Its fields are read one
-// after another, not at one instant.
+// after another, not at one instant. As JSON its durations are seconds, and their names end so.
 type Stats struct {
 	Allowed, Denied Outcomes // decisions
 	WouldRefuse     uint64   // checks that were admitted only because the rule is a dry run; neither in Allowed nor in Denied
@@ -44,11 +44,11 @@ type Stats struct {
 	// about a lag at most, see [Options].MaxLag. In an outage it is as long as that lasts, although
 	// the first units of a window have expired meanwhile. Right after an outage it may be too low
 	// for keys whose report was under way when the outage began.
-	OldestPending   time.Duration
-	QueuedKeys      int64 // keys in memory that wait until they are reported, or asked for
-	QuarantinedKeys int64 // keys in memory that Redis cannot use now
-	OverflowUnits   int64 // admitted units of keys that found no room in memory; never reported
-	WithdrawnUnits  int64 // admitted units that were handed back, or whose key was reset, before they were reported
+	OldestPending   time.Duration `json:"-"` // as JSON: OldestPendingSeconds
+	QueuedKeys      int64         // keys in memory that wait until they are reported, or asked for
+	QuarantinedKeys int64         // keys in memory that Redis cannot use now
+	OverflowUnits   int64         // admitted units of keys that found no room in memory; never reported
+	WithdrawnUnits  int64         // admitted units that were handed back, or whose key was reset, before they were reported
 	// RefundsGivenUp counts refunds of a key that were not sent again after Redis had lost
 	// data, because they may have been applied before. Their units still count.
 	RefundsGivenUp uint64
@@ -65,7 +65,7 @@ type Stats struct {
 	// Behind is the longest time that a report in the latest script call had waited after it
 	// was due. If it is more than some milliseconds, Redis does not keep up, and views are
 	// older than MaxLag by that time.
-	Behind     time.Duration
+	Behind     time.Duration `json:"-"` // as JSON: BehindSeconds
 	Heartbeats uint64
 	Failures   uint64 // exchanges with Redis that failed
 	// FailuresBy is Failures by reason: the words that [State].Reason has while degraded. Each

@@ -6,14 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/escape"
 )
 
 // States, events and figures as text and as JSON. Modes and kinds are words, errors are
-// their text, times are as in RFC 3339, and fields have the names that they have in Go.
+// their text, times are as in RFC 3339, and fields have the names that they have in Go. Durations
+// are seconds with fractions, and Seconds is the end of their names.
 
 // MarshalText returns the mode as a word.
 func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
@@ -45,7 +49,7 @@ func readWord[T ~uint8](v *T, what string, words []string, text []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("hybrid: unknown %s %.64q", what, text)
+	return fmt.Errorf("hybrid: unknown %s %s", what, escape.Quote(string(text)))
 }
 
 // stateText is the JSON form of a State.
@@ -106,6 +110,58 @@ func errorOf(text string) error {
 		return nil
 	}
 	return errors.New(text)
+}
+
+// plainStats is Stats without its methods.
+type plainStats Stats
+
+// statsText is the JSON form of Stats, in which the durations have no other place.
+type statsText struct {
+	plainStats
+	OldestPendingSeconds, BehindSeconds float64
+}
+
+// MarshalJSON returns an object with the fields of s, but OldestPendingSeconds, BehindSeconds and those
+// of Exchanges for durations.
+func (s Stats) MarshalJSON() ([]byte, error) {
+	return json.Marshal(statsText{plainStats(s), s.OldestPending.Seconds(), s.Behind.Seconds()})
+}
+
+// UnmarshalJSON reads what MarshalJSON has written.
+func (s *Stats) UnmarshalJSON(text []byte) error {
+	var t statsText
+	if err := json.Unmarshal(text, &t); err != nil {
+		return err
+	}
+	*s = Stats(t.plainStats)
+	s.OldestPending, s.Behind = ofSeconds(t.OldestPendingSeconds), ofSeconds(t.BehindSeconds)
+	return nil
+}
+
+// latencyText is the JSON form of a Latency.
+type latencyText struct {
+	LastSeconds, MaxSeconds, SumSeconds float64
+	Buckets                             [latencyBounds + 1]uint64
+}
+
+// MarshalJSON returns an object with LastSeconds, MaxSeconds, SumSeconds and Buckets.
+func (l Latency) MarshalJSON() ([]byte, error) {
+	return json.Marshal(latencyText{l.Last.Seconds(), l.Max.Seconds(), l.Sum.Seconds(), l.Buckets})
+}
+
+// UnmarshalJSON reads what MarshalJSON has written.
+func (l *Latency) UnmarshalJSON(text []byte) error {
+	var t latencyText
+	if err := json.Unmarshal(text, &t); err != nil {
+		return err
+	}
+	*l = Latency{ofSeconds(t.LastSeconds), ofSeconds(t.MaxSeconds), ofSeconds(t.SumSeconds), t.Buckets}
+	return nil
+}
+
+// ofSeconds returns so many seconds, to the nanosecond up to 104 days.
+func ofSeconds(s float64) time.Duration {
+	return time.Duration(math.Round(min(max(s*1e9, math.MinInt64), math.MaxInt64-1023))) // the largest float64 below
 }
 
 // String returns the figures that are not 0, as name=value. Of the rules it has the number.

@@ -1,9 +1,11 @@
 package hybrid_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"strings"
 	"testing"
@@ -64,11 +66,11 @@ func TestStateAsText(t *testing.T) {
 
 func TestStatsAsText(t *testing.T) {
 	s := hybrid.Stats{
-		Allowed: hybrid.Outcomes{Synced: 7, Local: 1}, Invalid: 2, PendingUnits: 3, Overshoot: -1,
+		Allowed: hybrid.Outcomes{Synced: 7, Local: 1}, Invalid: 2, PendingUnits: 3, Overshoot: -1, OldestPending: 1500 * time.Millisecond, Behind: 2 * time.Millisecond,
 		FailuresBy: map[string]uint64{"oom": 1, "busy": 2, "dns": 0}, LastSuccess: time.Date(2026, 3, 1, 12, 0, 0, 7, time.UTC),
 		Exchanges: hybrid.Latency{Last: time.Second}, Rules: []hybrid.RuleStats{{Name: "api"}, {Name: "b"}},
 	}
-	if got, want := s.String(), "Allowed={Synced=7 Local=1} Invalid=2 PendingUnits=3 FailuresBy={busy=2 oom=1} Exchanges={Last=1s} "+
+	if got, want := s.String(), "Allowed={Synced=7 Local=1} Invalid=2 PendingUnits=3 OldestPending=1.5s Behind=2ms FailuresBy={busy=2 oom=1} Exchanges={Last=1s} "+
 		"LastSuccess=2026-03-01T12:00:00.000000007Z Overshoot=-1 Rules=2"; got != want || fmt.Sprintf("%+v", s) != want {
 		t.Errorf("%s, want %s", got, want)
 	}
@@ -80,11 +82,51 @@ func TestStatsAsText(t *testing.T) {
 	if err != nil || json.Unmarshal(text, &back) != nil || !reflect.DeepEqual(back, s) {
 		t.Errorf("%s, %v: %v", text, err, back)
 	}
-	if !strings.Contains(string(text), `"Allowed":{"Unsynced":0,"Synced":7,"Degraded":0,"Local":1,"Notice":0}`) {
-		t.Errorf("%s", text)
+	for _, part := range []string{
+		`"Allowed":{"Unsynced":0,"Synced":7,"Degraded":0,"Local":1,"Notice":0}`, `"OldestPendingSeconds":1.5`, `"BehindSeconds":0.002`,
+		`"Exchanges":{"LastSeconds":1,"MaxSeconds":0,"SumSeconds":0,"Buckets":[0,`,
+	} {
+		if !strings.Contains(string(text), part) {
+			t.Errorf("%s is not in %s", part, text)
+		}
+	}
+	// The handlers of slog: text has the figures that are not 0, JSON all of them.
+	var line bytes.Buffer
+	slog.New(slog.NewJSONHandler(&line, nil)).Info("m", "stats", s)
+	if !strings.Contains(line.String(), `"stats":`+string(text)) {
+		t.Errorf("a line of JSON is %s", line.String())
 	}
 	e := hybrid.Event{Kind: hybrid.EventDataLost, Reason: "gone", Key: "k\n", Err: errors.New("why")}
 	if got, want := e.String(), `data-lost: gone, key "k\n": why`; got != want || hybrid.EventKind(99).String() != "event(99)" {
 		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// Each duration says its unit as JSON, and none is left out.
+func TestDurationsSayTheirUnit(t *testing.T) {
+	var check func(v any)
+	check = func(v any) {
+		text, err := json.Marshal(v)
+		var fields map[string]any
+		if err != nil || json.Unmarshal(text, &fields) != nil {
+			t.Fatalf("%s, %v", text, err)
+		}
+		for i := range reflect.TypeOf(v).NumField() {
+			f := reflect.TypeOf(v).Field(i)
+			_, bare := fields[f.Name]
+			_, seconds := fields[f.Name+"Seconds"]
+			if is := f.Type == reflect.TypeFor[time.Duration](); is == bare || is != seconds {
+				t.Errorf("%v.%s, a %v, is in %s", reflect.TypeOf(v), f.Name, f.Type, text)
+			}
+		}
+	}
+	check(hybrid.Stats{})
+	check(hybrid.Latency{})
+	var l hybrid.Latency
+	if err := json.Unmarshal([]byte(`{"LastSeconds":1e300,"MaxSeconds":-1e300}`), &l); err != nil || l.Last <= 0 || l.Max >= 0 {
+		t.Errorf("%v, %v", l, err)
+	}
+	if err := json.Unmarshal([]byte(`{"BehindSeconds":"1s"}`), new(hybrid.Stats)); err == nil {
+		t.Error("text was read as seconds")
 	}
 }

@@ -46,7 +46,7 @@ func (s Source) String() string {
 
 // Result is the answer to one check: the five facts of redis-cell's
 // CL.THROTTLE, for every algorithm, and who decided. The zero Result is a
-// refusal by a limit of 0.
+// refusal by a limit of 0. As JSON and in logs its durations are seconds.
 type Result struct {
 	// Allowed tells whether the units asked for were admitted (all or none).
 	Allowed bool

@@ -95,7 +95,8 @@ type Options struct {
 	Clock clock.Clock
 }
 
-// Decision is what was decided about one request.
+// Decision is what was decided about one request. As JSON and in logs it is without Checks: their keys
+// come from clients.
 type Decision struct {
 	// AllResult has Allowed, Remaining, RetryAfter and the like, of the check that decided;
 	// By is its index in Checks. WouldRefuse tells that a dry run would have refused. With
