@@ -4,7 +4,34 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"github.com/hybridlimit/hybridlimit/adapter/internal/figures"
 )
+
+// Each metric of a limiter is on the dashboard, or it says here why not.
+func TestDashboardHasEachMetric(t *testing.T) {
+	d, err := ReadDashboard("../dashboard.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := ""
+	for _, p := range d.Panels {
+		for _, q := range p.Targets {
+			asked += q.Expr + "\n"
+		}
+	}
+	elsewhere := map[string]string{
+		"hybridlimit_exchange_last_seconds": "the histogram has it, of more than one exchange",
+		"hybridlimit_exchange_max_seconds":  "the histogram has it, by time",
+		"hybridlimit_quarantines_total":     "the panel has how many keys are set aside now",
+	}
+	for _, m := range figures.Metrics() {
+		on := strings.Contains(asked, m.Name+"{")
+		if why := elsewhere[m.Name]; on == (why != "") {
+			t.Errorf("%s: on the dashboard: %v, and here: %q", m.Name, on, why)
+		}
+	}
+}
 
 // Each query of the dashboard finds data in what the collector answers while there is traffic
 // and an outage, and each panel has its place.
