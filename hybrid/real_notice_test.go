@@ -2,12 +2,8 @@ package hybrid_test
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
-	"io"
 	"log/slog"
-	"net"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -295,38 +291,12 @@ func TestRealNoticesNotPermitted(t *testing.T) {
 // encrypted puts TLS in front of a server, and returns where, and how to trust it.
 func encrypted(t testing.TB, srv *redistest.Server) (addr string, trust *tls.Config) {
 	t.Helper()
-	made := httptest.NewTLSServer(nil) // for its certificate
-	defer made.Close()
-	pool := x509.NewCertPool()
-	pool.AddCert(made.Certificate())
-	lis, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: made.TLS.Certificates})
+	s, err := redistest.NewSecret(srv.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all sync.WaitGroup
-	t.Cleanup(all.Wait)
-	t.Cleanup(func() { lis.Close() })
-	all.Go(func() {
-		for {
-			near, err := lis.Accept()
-			if err != nil {
-				return
-			}
-			far, err := net.Dial("tcp", srv.Addr())
-			if err != nil {
-				near.Close()
-				continue
-			}
-			for _, way := range [2][2]net.Conn{{near, far}, {far, near}} {
-				all.Go(func() {
-					_, _ = io.Copy(way[0], way[1])
-					near.Close()
-					far.Close()
-				})
-			}
-		}
-	})
-	return lis.Addr().String(), &tls.Config{RootCAs: pool}
+	t.Cleanup(s.Close)
+	return s.Addr(), s.Config()
 }
 
 // Notices arrive with both protocols, and through TLS, in both directions.

@@ -119,7 +119,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	old, oldCert, oldKey := certificate(t)
 	renewed, newCert, newKey := certificate(t)
 	f := openFiles(t, oldCert, oldKey, "")
-	was, is := old.Certificate[0], renewed.Certificate[0]
+	was, is := old.Leaf.Raw, renewed.Leaf.Raw
 	f.want("at the start", was, 0, 0)
 
 	f.replace(f.cert, newCert)
@@ -165,9 +165,9 @@ func TestCertificatesThatCouldNotBeReadAreReadLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.at = f.at.Add(lookEvery)
-	f.want("now it can be read", renewed.Certificate[0], 1, 1)
+	f.want("now it can be read", renewed.Leaf.Raw, 1, 1)
 	f.at = f.at.Add(lookEvery)
-	f.want("and is in use", renewed.Certificate[0], 1, 1)
+	f.want("and is in use", renewed.Leaf.Raw, 1, 1)
 }
 
 // stampsOf returns the stamps of the files, with the key under another name.
@@ -185,8 +185,8 @@ func TestClientAuthoritiesAreReadAgain(t *testing.T) {
 	other, otherCert, _ := certificate(t)
 	f := openFiles(t, cert, key, cert)
 	for _, protocol := range []string{"resp", "grpc"} {
-		before := &tls.Config{Certificates: []tls.Certificate{pair}, ClientSessionCache: tls.NewLRUClientSessionCache(1), ServerName: "x"}
-		after := &tls.Config{Certificates: []tls.Certificate{other}}
+		before := &tls.Config{Certificates: []tls.Certificate{pair.Certificate}, ClientSessionCache: tls.NewLRUClientSessionCache(1), ServerName: "x"}
+		after := &tls.Config{Certificates: []tls.Certificate{other.Certificate}}
 		f.replace(f.clientCA, cert)
 		f.at = f.at.Add(lookEvery)
 		if f.served(protocol, before) == nil || f.served(protocol, after) != nil {

@@ -1,19 +1,8 @@
 package main
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
-	"io"
-	"math/big"
-	"net"
 	"path/filepath"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
@@ -30,84 +19,23 @@ func TestUnixSocket(t *testing.T) {
 
 // certificate returns a certificate for 127.0.0.1 that signs itself, and files of it and
 // its key.
-func certificate(t *testing.T) (pair tls.Certificate, cert, key string) {
+func certificate(t *testing.T) (pair redistest.Certificate, cert, key string) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	pair, err := redistest.NewCertificate()
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, IsCA: true, BasicConstraintsValid: true,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert = write(t, "cert.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
-	key = write(t, "key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})))
-	if pair, err = tls.LoadX509KeyPair(cert, key); err != nil {
-		t.Fatal(err)
-	}
-	return pair, cert, key
-}
-
-// encrypted puts TLS in front of a server, and returns where. Clients must show a
-// certificate of the pool.
-func encrypted(t *testing.T, s *redistest.Server, pair tls.Certificate, pool *x509.CertPool) string {
-	t.Helper()
-	lis, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool})
-	if err != nil {
-		t.Fatal(err)
-	}
-	relay(t, lis, func(conn net.Conn) { forward(conn, s.Addr()) })
-	return lis.Addr().String()
-}
-
-// relay serves each connection until the end of the test.
-func relay(t *testing.T, lis net.Listener, serve func(net.Conn)) {
-	var all sync.WaitGroup
-	t.Cleanup(all.Wait)
-	t.Cleanup(func() { lis.Close() })
-	all.Go(func() {
-		for {
-			conn, err := lis.Accept()
-			if err != nil {
-				return
-			}
-			all.Go(func() { serve(conn) })
-		}
-	})
-}
-
-func forward(conn net.Conn, addr string) {
-	defer conn.Close()
-	to, err := net.Dial("tcp", addr)
-	if err != nil {
-		return
-	}
-	defer to.Close()
-	var back sync.WaitGroup
-	back.Go(func() {
-		_, _ = io.Copy(conn, to)
-		conn.Close()
-	})
-	_, _ = io.Copy(to, conn)
-	to.Close()
-	back.Wait()
+	return pair, write(t, "cert.pem", string(pair.CertPEM)), write(t, "key.pem", string(pair.KeyPEM))
 }
 
 func TestTLS(t *testing.T) {
 	pair, cert, key := certificate(t)
-	pool := x509.NewCertPool()
-	pool.AddCert(pair.Leaf)
-	s := redistest.Start(t, healthy...)
-	addr := encrypted(t, s, pair, pool)
+	secret, err := redistest.NewMutualSecret(redistest.Start(t, healthy...).Addr(), pair)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(secret.Close)
+	addr := secret.Addr()
 	url := "--redis=rediss://" + addr
 	cli(t, "set", "k", "990", slowly, url, "--timeout=1m", "--ca="+cert, "--cert="+cert, "--key-file="+key).want(t, exitOK).says(t, "990")
 	cli(t, "nodes", url, "--timeout=1m", "--cert="+cert, "--key-file="+key).want(t, exitRedis).says(t, "certificate")

@@ -374,6 +374,14 @@ func (c deafConn) Read(b []byte) (n int, err error) {
 	}
 }
 
+// deafListener accepts deafConns.
+type deafListener struct{ net.Listener }
+
+func (l deafListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	return deafConn{conn}, err
+}
+
 // A proxy may let Pub/Sub commands through, and no message.
 func TestDoctorFindsADeafProxy(t *testing.T) {
 	s := redistest.Start(t, healthy...)
@@ -381,7 +389,7 @@ func TestDoctorFindsADeafProxy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	relay(t, lis, func(conn net.Conn) { forward(deafConn{conn}, s.Addr()) })
+	t.Cleanup(redistest.NewRelay(deafListener{lis}, s.Addr()).Close)
 	ids, report, code := examine(t, append(patient, "--timeout=1s", "--redis=redis://"+lis.Addr().String())...)
 	if !slices.Equal(ids, []string{"notices"}) || code != exitFound || !strings.Contains(report.Findings[0].What, "nothing was heard") {
 		t.Errorf("%v, %+v", ids, report.Findings)

@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"io"
-	"os"
 	"testing"
 	"time"
 
@@ -18,15 +16,10 @@ import (
 func TestServeWithTLS(t *testing.T) {
 	pair, cert, key := certificate(t)
 	s := runServe(t, "--alone", "--rules", rulesAt(t, someRules), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", cert, "--stop-timeout", "1m")
-	text, err := os.ReadFile(cert)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := &tls.Config{RootCAs: x509.NewCertPool()}
-	config.RootCAs.AppendCertsFromPEM(text)
+	config := &tls.Config{RootCAs: pair.Pool()}
 	for _, with := range []bool{false, true} {
 		if with {
-			config.Certificates = []tls.Certificate{pair}
+			config.Certificates = []tls.Certificate{pair.Certificate}
 		}
 		if got := pingTLS(t, s.addr["resp"], config); (got == "+PONG\r\n") != with {
 			t.Errorf("with a certificate of the client %v: %q", with, got)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -259,8 +260,11 @@ func TestOptionsAreChecked(t *testing.T) {
 }
 
 func TestWithTLS(t *testing.T) {
-	cert, pool := certificate(t)
-	_, addr := listen(t, Options{TLS: &tls.Config{Certificates: []tls.Certificate{cert}}, MaxConns: 1})
+	cert, err := redistest.NewCertificate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, addr := listen(t, Options{TLS: &tls.Config{Certificates: []tls.Certificate{cert.Certificate}}, MaxConns: 1})
 	plain := connect(t, addr)
 	plain.raw(encode("PING"))
 	if first, err := plain.rd.Peek(1); err == nil && first[0] == '+' {
@@ -269,7 +273,7 @@ func TestWithTLS(t *testing.T) {
 	plain.Close()
 	var c *client
 	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) { // until the place is free
-		conn, err := tls.Dial("tcp", addr, &tls.Config{RootCAs: pool, ServerName: "localhost"})
+		conn, err := tls.Dial("tcp", addr, &tls.Config{RootCAs: cert.Pool(), ServerName: "localhost"})
 		if err == nil {
 			c = over(t, conn)
 			break
