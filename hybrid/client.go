@@ -14,7 +14,7 @@ import (
 // It is the longest deadline of a call with the default of [Options].CommandTimeout: each call has
 // a deadline of its own, and a connection to a server that is far away takes several round trips
 // to make.
-const clientTimeout = mostPatience * redisstore.DefaultCommandTimeout
+const clientTimeout = redisstore.MostPatience * redisstore.DefaultCommandTimeout
 
 // RedisOptions returns go-redis options for a single server with the recommended settings:
 // deadlines hold, nothing is sent twice, and a server that does not answer is given up

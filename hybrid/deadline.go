@@ -1,11 +1,10 @@
 package hybrid
 
+import "github.com/hybridlimit/hybridlimit/internal/redisstore"
+
 // trips is how many round trips a call may take: to make a connection takes up to four of them (TCP,
 // TLS, the greeting, the choice of a database) before the call itself.
 const trips = 5
-
-// mostPatience bounds a deadline, in times of CommandTimeout.
-const mostPatience = 8
 
 // patient is how many attempts without an answer in time it takes, of a server that has answered
 // before, until further ones wait longer.
@@ -16,7 +15,7 @@ const patient = 3
 // may be. Once it has answered the first attempts wait equally long: one that hangs is to be noticed
 // soon, and mostly the answers were just lost.
 func (c *core) deadline(v *server, unanswered int) int64 {
-	d, most := max(c.cfg.timeout, trips*v.load.distance.ns()), mostPatience*c.cfg.timeout
+	d, most := max(c.cfg.timeout, trips*v.load.distance.ns()), redisstore.MostPatience*c.cfg.timeout
 	if v.health != starting {
 		unanswered -= patient
 	}

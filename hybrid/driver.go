@@ -89,7 +89,7 @@ type request struct {
 
 // newDriver returns a driver that does not run yet.
 func newDriver(rdb redis.UniversalClient, o Options, p parts) (*driver, error) {
-	store, err := redisstore.NewStore(rdb, redisstore.Options{KeyPrefix: o.KeyPrefix, Shards: o.Shards, CommandTimeout: mostPatience * o.CommandTimeout})
+	store, err := redisstore.NewStore(rdb, redisstore.Options{KeyPrefix: o.KeyPrefix, Shards: o.Shards, CommandTimeout: redisstore.MostPatience * o.CommandTimeout})
 	if err != nil {
 		return nil, fmt.Errorf("hybrid: %w", err)
 	}

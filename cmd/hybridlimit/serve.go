@@ -15,11 +15,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/connect"
 	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/server"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
-
-// mostPatience is how many times the command timeout a limiter waits at most for a call of Redis,
-// and so the client for a connection: see [hybrid.Options].
-const mostPatience = 8
 
 // serveCmd is hybridlimit serve.
 type serveCmd struct {
@@ -126,7 +123,7 @@ func (c *serveCmd) options(log *slog.Logger) (o server.Options, err error) {
 	}
 	if !c.Alone {
 		flags := connect.Flags{
-			Redis: c.Redis, Cluster: c.Cluster, Timeout: mostPatience * c.CommandTimeout, Prefix: c.Prefix, Shards: c.Shards,
+			Redis: c.Redis, Cluster: c.Cluster, Timeout: redisstore.MostPatience * c.CommandTimeout, Prefix: c.Prefix, Shards: c.Shards,
 			CA: c.CA, Cert: c.Cert, KeyFile: c.KeyFile,
 		}
 		target, err := flags.Open()

@@ -24,6 +24,9 @@ const (
 	MaxShards = 1024
 	// DefaultCommandTimeout is the deadline of a call to Redis.
 	DefaultCommandTimeout = 250 * time.Millisecond
+	// MostPatience bounds how long package hybrid waits for a call of a Redis that is far away,
+	// in times of its CommandTimeout, and so the time-outs of the clients that it is given.
+	MostPatience = 8
 )
 
 // Options are those of package remote, which documents them. The zero value is ready
