@@ -104,8 +104,7 @@ func TestStatsAsText(t *testing.T) {
 
 // Each duration says its unit as JSON, and none is left out.
 func TestDurationsSayTheirUnit(t *testing.T) {
-	var check func(v any)
-	check = func(v any) {
+	check := func(v any) {
 		text, err := json.Marshal(v)
 		var fields map[string]any
 		if err != nil || json.Unmarshal(text, &fields) != nil {
