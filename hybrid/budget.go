@@ -55,12 +55,15 @@ func newBudget(timeout int64) budget {
 }
 
 // answered adapts b to a pipeline of a cost that was answered after took by a server at a distance.
-// The way there and back is no overload, nor is its jitter. A pipeline that only asks for the fate
-// of flights has no cost, and a fast answer to it says nothing.
-func (b *budget) answered(cost, took, distance int64) {
+// The way there and back is no overload, nor is its jitter. dialed says that a connection was made
+// meanwhile: then a slow answer says nothing. A pipeline that only asks for the fate of flights has
+// no cost, and a fast answer to it says nothing.
+func (b *budget) answered(cost, took, distance int64, dialed bool) {
 	switch {
 	case took-distance > max(b.slow, distance):
-		b.timedOut(cost)
+		if !dialed {
+			b.timedOut(cost)
+		}
 	case cost == 0:
 	case cost >= b.ns*3/4:
 		b.ns = min(b.ns+costStep*min(max(distance/costStepsPer, 1), mostSteps), b.most)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	mrand "math/rand/v2"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -38,6 +39,7 @@ type driver struct {
 	stepped  chan struct{} // closed: the stepping goroutine has ended
 	done     errgroup.Group
 	state    atomic.Pointer[State]
+	dials    atomic.Uint32 // how many connections the client had made when it last answered
 
 	// Owned by the stepping goroutine.
 	calls   map[uint64]call
@@ -265,11 +267,23 @@ func (d *driver) send(e efSend) {
 	if len(e.notices) > 0 {
 		m = d.message(e.channel, d.core.node, e.notices)
 	}
+	before := d.dials.Load()
 	d.start(e.id, callPipeline, e.timeout, func(ctx context.Context) event {
 		began := pace()
 		out, err := d.store.Exec(ctx, e.batches, m)
-		return evReplies{id: e.id, recv: d.now(), took: int64(pace() - began), outcomes: out, publishErr: err}
+		return evReplies{id: e.id, recv: d.now(), took: int64(pace() - began), outcomes: out, publishErr: err, dialed: d.dialed(before, out)}
 	})
+}
+
+// dialed reports whether the client may have made a connection since it had made so many. It asks
+// only after a success: a client of a Cluster that knows no server yet would ask the network.
+func (d *driver) dialed(before uint32, out []redisstore.Outcome) bool {
+	if slices.ContainsFunc(out, func(o redisstore.Outcome) bool { return o.Err != nil }) {
+		return false
+	}
+	now := d.store.Dials()
+	d.dials.Store(now)
+	return now != before
 }
 
 // hangs reports whether a call of a kind that has overrun its deadline has not returned.

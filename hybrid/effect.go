@@ -11,6 +11,7 @@ type (
 		took       int64 // how long the call itself has taken, ns
 		outcomes   []redisstore.Outcome
 		publishErr error // why its notices were not published
+		dialed     bool  // the client may have made a connection meanwhile
 	}
 	evTimeout struct{ id uint64 } // a pipeline or a heartbeat has overrun its deadline
 	evFreed   struct{ id uint64 } // a pipeline that had overrun its deadline has returned

@@ -1,6 +1,10 @@
 package hybrid
 
-import "github.com/redis/go-redis/v9"
+import (
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
 
 // NewCopy is New of a process that was copied from another: it goes by that one's
 // name, and in each shard by the number of its latest batch.
@@ -25,3 +29,10 @@ const UnderRace = underRace
 
 // Kept returns how many notices l keeps for keys to come.
 func (l *Limiter) Kept() int { return l.link.Kept() }
+
+// Budget returns what a pipeline of l to the server of shard 0 may cost Redis, and what it might have
+// when l was new. l must be closed.
+func (l *Limiter) Budget() (now, first time.Duration) {
+	c := l.driver.core
+	return time.Duration(c.shards[0].server.load.budget.ns), time.Duration(newBudget(c.cfg.timeout).ns)
+}

@@ -37,7 +37,7 @@ func (c *core) onReplies(ev evReplies) {
 	switch {
 	case !failed:
 		p.load.distance.answered(c.now, ev.took)
-		p.load.budget.answered(p.cost, p.servers(ev.took, c.now), p.load.distance.ns())
+		p.load.budget.answered(p.cost, p.servers(ev.took, c.now), p.load.distance.ns(), ev.dialed)
 		c.stats.answered(c.now-p.at, c.local)
 	case timedOut(ev.outcomes):
 		p.load.budget.timedOut(p.cost)

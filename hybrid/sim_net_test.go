@@ -38,6 +38,9 @@ var (
 // latency draws the one-way time of a message.
 func (s *sim) latency() int64 {
 	d := s.far + 100_000 + s.rng.Int64N(400_000)
+	if s.jitter > 0 {
+		d += s.rng.Int64N(s.jitter + 1)
+	}
 	if s.chance(s.delay) {
 		d += s.rng.Int64N(max(s.delayMax, 400*ms))
 	}

@@ -31,6 +31,7 @@ type smallRow struct {
 	burst        time.Duration // not 0: instead bursts within this time, on a rested key
 	checks       int           // in a burst
 	far          int64         // by how much longer than usual each way of a message takes, ns; 0: by smallWait
+	jitter       int64         // and up to so much more, ns
 	lead         bool          // just before a burst each node admits a unit, whose report may wait for others
 	most, wanted smallBounds
 }
@@ -76,6 +77,7 @@ type smallFigures struct {
 func playSmall(r smallRow, seed uint64) smallFigures {
 	s := emptySim(nil, seed, Options{Shards: 1}, 1, []*limit.Rule{r.rule})
 	s.oracle.loose, s.far = true, cmp.Or(r.far, smallWait)
+	s.jitter = r.jitter
 	if !*smallSilent {
 		s.withNotices()
 	}

@@ -66,6 +66,7 @@ type sim struct {
 
 	rates
 	far      int64 // ns that each way of a message takes longer
+	jitter   int64 // and up to so many more
 	patience int64 // the longest deadline of an exchange so far, ns
 	down     bool  // no server accepts connections
 	healed   bool  // no fault may begin any more

@@ -48,3 +48,18 @@ func addrOf(ctx context.Context, rdb redis.UniversalClient, key string) (string,
 	}
 	return c.Options().Addr, nil
 }
+
+// Dials returns how often the client, whoever used it, had no free connection and made one. With a
+// client of a Cluster it uses the network if no call has succeeded yet.
+func (s *Store) Dials() (n uint32) {
+	_ = guarded(func() error { // a panic of a foreign client leaves it unknown
+		if p := s.srv.rdb.PoolStats(); p != nil {
+			n = p.Misses
+			if p.PipelineStats != nil {
+				n += p.PipelineStats.Misses
+			}
+		}
+		return nil
+	})
+	return n
+}
