@@ -6,14 +6,14 @@ import "github.com/hybridlimit/hybridlimit/internal/redisstore"
 // TLS, the greeting, the choice of a database) before the call itself.
 const trips = 5
 
-// patient is how many attempts without an answer in time it takes, of a server that has answered
+// patient is how many heartbeats without an answer in time it takes, of a server that has answered
 // before, until further ones wait longer.
 const patient = 3
 
-// deadline returns how long to wait for a call of a server, in ns, after so many attempts in a row had
-// no answer in time. It is CommandTimeout, or longer if the server is known to be far away, or
-// may be. Once it has answered the first attempts wait equally long: one that hangs is to be noticed
-// soon, and mostly the answers were just lost.
+// deadline returns how long to wait for a call of a server, in ns, after so many heartbeats in a row had
+// no answer in time. It is CommandTimeout, or longer if the server is known to be far away, or may
+// be. Flights need not find that out: heartbeats do. Once the server has answered the first ones
+// wait equally long: one that hangs is to be noticed soon, and mostly the answers were just lost.
 func (c *core) deadline(v *server, unanswered int) int64 {
 	d, most := max(c.cfg.timeout, trips*v.load.distance.ns()), redisstore.MostPatience*c.cfg.timeout
 	if v.health != starting {
@@ -29,14 +29,6 @@ func (c *core) deadline(v *server, unanswered int) int64 {
 func (c *core) beatDeadline() (d int64) {
 	for _, v := range c.servers {
 		d = max(d, c.deadline(v, c.beats.unanswered))
-	}
-	return d
-}
-
-// flightDeadline returns how long to wait for the flights of some shards of a server.
-func (c *core) flightDeadline(v *server, shards []int) (d int64) {
-	for _, i := range shards {
-		d = max(d, c.deadline(v, c.shards[i].flight.unanswered))
 	}
 	return d
 }

@@ -138,5 +138,5 @@ func (c *core) send(v *server, ids []int, missed bool) {
 	}
 	c.pipes[id] = p
 	v.load.slots--
-	c.emit(efSend{id: id, timeout: c.flightDeadline(v, ids), batches: batches})
+	c.emit(efSend{id: id, timeout: c.deadline(v, 0), batches: batches})
 }

@@ -205,3 +205,31 @@ func (f *farFleet) hangs() {
 		n.stats.failures.Store(0)
 	}
 }
+
+// Fault 93: Redis is farther away than a call usually has time. The nodes reach it because each attempt
+// has longer, and stay synchronised.
+func TestSimFartherThanADeadline(t *testing.T) {
+	f := newFarFleet(t, 600*time.Millisecond, 0)
+	failed := f.failures()
+	f.use(5 * time.Second)
+	if f.stayedSynced(); f.failures() > failed {
+		t.Errorf("%d failures, %d of them while the nodes found out how far it is", f.failures(), failed)
+	}
+}
+
+// Fault 93: while it is used Redis moves so far away that no call is answered in time. That is an outage,
+// and it ends by itself: the distance is known with the first answer.
+func TestSimMovesOutOfReach(t *testing.T) {
+	f := newFarFleet(t, time.Millisecond, 0)
+	f.use(time.Second)
+	f.move(600*time.Millisecond, 0)
+	for range 12 { // two rounds to notice, a probe each 2 s at the latest, and what was missed
+		f.oracle.struck(f.servers[0]) // who cannot reach it may be degraded
+		f.use(time.Second)
+	}
+	for _, n := range f.nodes {
+		if d := n.core.servers[0].load.distance.ns(); n.told.Mode != Synced || d < 600*ms {
+			t.Errorf("%s is %v, and believes Redis to be %v away", n.name, n.told.Mode, time.Duration(d))
+		}
+	}
+}

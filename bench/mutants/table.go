@@ -8,7 +8,7 @@ func table() []mutant {
 		onceMutants, apartMutants, serverMutants, viewMutants, syncMutants, outageMutants, beatMutants, callMutants, pathMutants, leaseMutants, grantMutants, indexMutants, foldMutants, generationMutants, refundMutants, clockMutants, scriptMutants,
 		memberMutants, noticeMutants, companyMutants, announceMutants,
 		misuseMutants, conflictMutants, clientMutants, permissionMutants, logMutants,
-		debtMutants,
+		debtMutants, distanceMutants,
 		fleetMutants, windowMutants, figureMutants,
 		httpMutants, grpcMutants,
 		rulesMutants, envoyMutants, respMutants, serveMutants,
