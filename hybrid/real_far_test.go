@@ -20,7 +20,7 @@ type farNodes struct {
 	were  []int // modes that each had before it was used
 }
 
-func newFarNodes(t *testing.T, trip, jitter time.Duration) *farNodes {
+func newFarNodes(t *testing.T, trip, jitter time.Duration, idle int) *farNodes {
 	wire, err := redistest.NewFar(redistest.Start(t).Addr(), trip)
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +30,9 @@ func newFarNodes(t *testing.T, trip, jitter time.Duration) *farNodes {
 	f := &farNodes{t: t, wire: wire}
 	for range 2 {
 		log := new(changes)
-		f.nodes = append(f.nodes, newLimiter(t, client(t, hybrid.RedisOptions(wire.Addr())), hybrid.Options{OnStateChange: log.add}))
+		o := hybrid.RedisOptions(wire.Addr())
+		o.MinIdleConns = idle
+		f.nodes = append(f.nodes, newLimiter(t, client(t, o), hybrid.Options{OnStateChange: log.add}))
 		f.logs = append(f.logs, log)
 	}
 	for i, l := range f.nodes {
@@ -93,7 +95,7 @@ func TestRealJitter(t *testing.T) {
 	}
 	t.Parallel()
 	const trip, jitter = 80 * time.Millisecond, 40 * time.Millisecond
-	f := newFarNodes(t, trip, jitter)
+	f := newFarNodes(t, trip, jitter, 0)
 	f.use(2 * time.Second) // connections are made, and all keys are new
 	oldest, keys := f.use(6 * time.Second)
 	t.Logf("pending for %v, %.0f keys a call", oldest, keys)
@@ -113,7 +115,8 @@ func TestRealDistanceChanges(t *testing.T) {
 		t.Skip("waits until distances are known")
 	}
 	t.Parallel()
-	f := newFarNodes(t, time.Millisecond, 0)
+	// Connections exist: to make one takes longer than a call has until the distance is known.
+	f := newFarNodes(t, time.Millisecond, 0, 6)
 	f.use(time.Second)
 	for _, trip := range []time.Duration{80 * time.Millisecond, 150 * time.Millisecond, time.Millisecond} {
 		f.wire.Move(trip, 0)
