@@ -50,12 +50,12 @@ func (n *simNode) reserve(key string, rule *limit.Rule, units int64) {
 
 // cancel gives a reservation up.
 func (n *simNode) cancel(k oracleKey, b *counter.Booking, units int64) {
-	back, ok := n.counter(k).Cancel(n.time(), n.rule(k.rule), b)
-	if !ok || back < 0 || back > units && k.rule.Algorithm() != limit.AlgorithmFunnel {
+	back, taken, ok := n.counter(k).Cancel(n.time(), n.rule(k.rule), b)
+	if !ok || back < 0 || back > taken || taken > units && k.rule.Algorithm() != limit.AlgorithmFunnel {
 		n.s.failf("%d units handed back of %d that were reserved", back, units)
 	}
 	n.refunded += back
-	n.s.oracle.refunded(n, k, back)
+	n.s.oracle.refunded(n, k, taken) // it counts every unit in full
 	n.wakeUp()
 }
 

@@ -160,7 +160,7 @@ func TestCancelledAfterTheLimitWasRaised(t *testing.T) {
 		t.Fatal("nothing is booked")
 	}
 	k.peek(now, 1, large)
-	if back, _ := k.Cancel(now, large, booked); back != 2 || k.Unsynced() != 2 {
+	if back, _, _ := k.Cancel(now, large, booked); back != 2 || k.Unsynced() != 2 {
 		t.Errorf("%d of 2 units come back, and %d are to be reported, want the 2 that were taken", back, k.Unsynced())
 	}
 }

@@ -156,11 +156,11 @@ func bookingIsKept(t *testing.T, r *limit.Rule, shared bool, seed uint64) {
 		t.Fatalf("%v, shared %v, seed %d: a booking that does not count is in the way", r, shared, seed)
 	}
 	before := c.peeked(now, r)
-	if back, _ := c.Cancel(now, r, b); back != want {
+	if back, _, _ := c.Cancel(now, r, b); back != want {
 		t.Fatalf("%v, shared %v, seed %d: %d units handed back, want %d of %d", r, shared, seed, back, want, n)
 	}
 	if ahead {
-		if back, _ := c.Cancel(now, r, b); back != 0 {
+		if back, _, _ := c.Cancel(now, r, b); back != 0 {
 			t.Fatalf("%v, shared %v, seed %d: handed back twice", r, shared, seed)
 		}
 	}
@@ -202,7 +202,7 @@ func TestBookingsOfAnOutageAreKept(t *testing.T) {
 			if multiplier > 0 && lasts {
 				continue // they have leaked from the view, and are handed back to the authority alone
 			}
-			if back, _ := c.Cancel(now, r, b); back != want {
+			if back, _, _ := c.Cancel(now, r, b); back != want {
 				t.Errorf("multiplier %d, outage lasts %v: %d units handed back, want %d", multiplier, lasts, back, want)
 			}
 			if left := c.peeked(now, r); !lasts && left != 5 {
@@ -236,7 +236,7 @@ func TestBookingsFromBeforeAReset(t *testing.T) {
 					c.Check(now, 0, r)
 				}
 				c.Take(now, 5, r)
-				if back, _ := c.Cancel(now, r, b); back != 0 || c.peeked(now, r) != 5 {
+				if back, _, _ := c.Cancel(now, r, b); back != 0 || c.peeked(now, r) != 5 {
 					t.Errorf("%v, shared %v, made again %v: %d handed back, %d remain", r, shared, again, back, c.peeked(now, r))
 				}
 			}
@@ -259,7 +259,7 @@ func TestBookingsOfAnOutageInAWindow(t *testing.T) {
 			c.Take(now, 5, r)
 			want = 0
 		}
-		if back, _ := c.Cancel(now, r, b); back != want {
+		if back, _, _ := c.Cancel(now, r, b); back != want {
 			t.Errorf("late %v: %d units handed back, want %d", late, back, want)
 		}
 	}
@@ -282,7 +282,7 @@ func TestBookingsOfAFasterRuleFromBeforeAReset(t *testing.T) {
 		t.Errorf("history %+v", c.past())
 	}
 	c.Take(now, 5, slow)
-	if back, _ := c.Cancel(now, slow, b); back != 0 || c.peeked(now, slow) != 5 {
+	if back, _, _ := c.Cancel(now, slow, b); back != 0 || c.peeked(now, slow) != 5 {
 		t.Errorf("%d handed back, %d remain", back, c.peeked(now, slow))
 	}
 }

@@ -135,18 +135,18 @@ func (c *Counter) Unclaim(now int64) (ok bool) {
 }
 
 // Cancel hands back what a booking holds, as far as it still counts and no booking waits
-// behind it. Nothing is handed back if the key was reset or set since. Call it once for each
-// booking.
-func (c *Counter) Cancel(now int64, rule *limit.Rule, b *Booking) (back int64, ok bool) {
+// behind it. It returns by how many units fewer count, and how many it has taken off, as TakeOff
+// does. Nothing is handed back if the key was reset or set since. Call it once for each booking.
+func (c *Counter) Cancel(now int64, rule *limit.Rule, b *Booking) (back, taken int64, ok bool) {
 	if now, ok = c.enter(now, rule); !ok {
-		return 0, false
+		return 0, 0, false
 	}
 	if n, cost := c.toHandBackLocked(now, b); n > 0 {
-		back, _ = c.handBackLocked(now, n, cost, true)
+		back, taken = c.handBackLocked(now, n, cost, true)
 	}
 	if b.leaks && c.hasHistory() { // else there is nothing to note it in
 		c.handedBackLocked(now, back)
 	}
 	c.unlockAndNote()
-	return back, true
+	return back, taken, true
 }

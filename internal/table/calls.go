@@ -97,7 +97,7 @@ func (t *Table) Cancel(key string, rule *limit.Rule, now int64, b *counter.Booki
 		if !c.Matches(key, rule) {
 			return true
 		}
-		back, ok = c.Cancel(now, rule, b)
+		back, _, ok = c.Cancel(now, rule, b)
 		return ok
 	})
 	return back
