@@ -1,6 +1,7 @@
 package hybrid
 
 import (
+	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
 
@@ -91,12 +92,12 @@ func (c *core) board(s *shard, left int64, most int) {
 // boardQueues fills f from the queues of s that are due, and returns the longest time that
 // one of its reports has waited.
 func (c *core) boardQueues(s *shard, f *flight, left int64, most int) (late int64) {
-	take := func(queue *[]queued, taken *int64, urgent bool) {
+	take := func(queue *[]queued, taken *int64, from counter.Queue) {
 		k := 0
 		for k < len(*queue) && len(f.items) < most && f.cost < left {
 			q := (*queue)[k]
 			k++
-			if rep, ok := q.c.Collect(c.local, urgent); ok {
+			if rep, ok := q.c.Collect(c.local, from); ok {
 				f.add(item{c: q.c, rule: rep.Rule, units: rep.Units, back: handsBack(rep)})
 				late = max(late, c.now-q.at)
 			}
@@ -104,20 +105,20 @@ func (c *core) boardQueues(s *shard, f *flight, left int64, most int) (late int6
 		*taken += int64(k)
 		*queue = shorten(*queue, k)
 	}
-	take(&s.backlog, &s.takenNormal, false)
+	take(&s.backlog, &s.takenNormal, counter.Normal)
 	if s.missed {
 		return late
 	}
 	due := s.urgentAt != 0 && c.now >= s.urgentAt
 	if due || s.normalAt != 0 && c.now >= s.normalAt { // those that wait for company travel with any other
-		take(&s.pressing, new(int64), true)
-		take(&s.urgent, &s.takenUrgent, true)
+		take(&s.pressing, new(int64), counter.Pressing)
+		take(&s.urgent, &s.takenUrgent, counter.Urgent)
 		if due && len(f.items) > 0 {
 			most /= urgentShare
 		}
 	}
 	if s.normalAt != 0 && c.now >= s.normalAt {
-		take(&s.normal, &s.takenNormal, false)
+		take(&s.normal, &s.takenNormal, counter.Normal)
 	}
 	return late
 }

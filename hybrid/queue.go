@@ -18,12 +18,14 @@ func (c *core) drain() {
 func (c *core) enqueue(k *counter.Counter, urgent bool) {
 	if urgent {
 		s := &c.shards[k.Shard()]
-		until, overtakes := k.Urgency()
-		s.urgent = append(s.urgent, queued{k, c.now})
-		if overtakes {
+		u := k.List()
+		if !u.Listed {
+			s.urgent = append(s.urgent, queued{k, c.now})
+		}
+		if u.Overtakes {
 			s.pressing = append(s.pressing, queued{k, c.now})
 		}
-		at := max(c.now, s.boardedAt+c.cfg.linger, c.now+until-c.local)
+		at := max(c.now, s.boardedAt+c.cfg.linger, c.now+u.Until-c.local)
 		if s.urgentAt == 0 || at < s.urgentAt {
 			s.urgentAt = at
 		}

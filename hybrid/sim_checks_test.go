@@ -384,8 +384,8 @@ func (o *nodeOracle) stepped(n *simNode) {
 		s := &c.shards[i]
 		queued += len(s.normal) + len(s.urgent) + len(s.backlog)
 	}
-	// Each may be queued twice, and urgent ones again when their reports are moved forward.
-	if queued > 3*n.made+minPrune*len(c.shards) {
+	// Each may be in two queues.
+	if queued > 2*n.made+minPrune*len(c.shards) {
 		o.s.failf("I7: %s has %d counters queued of %d", n.name, queued, n.made)
 	}
 }

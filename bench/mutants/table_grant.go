@@ -43,6 +43,14 @@ var grantMutants = []mutant{
 		by:     hybrid("TestUrgentFlood"),
 	},
 	{
+		name:   "listed-each-time",
+		breaks: "A report that is moved forward waits in the queue once more each time.",
+		file:   "hybrid/queue.go",
+		old:    `if !u.Listed {`,
+		new:    `if true {`,
+		by:     hybrid("TestSimDistanceChanges"),
+	},
+	{
 		name:   "a-busy-client-is-an-overload",
 		breaks: "What the process waits for a processor is taken for work of Redis.",
 		file:   "hybrid/replies.go",

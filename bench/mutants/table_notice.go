@@ -450,8 +450,8 @@ var companyMutants = []mutant{
 		name:   "lingers-and-nobody-waits",
 		breaks: "The reconciler sends a report at once that is to wait for others.",
 		file:   "hybrid/queue.go",
-		old:    `, c.now+until-c.local)`,
-		new:    `, 0*until)`,
+		old:    `, c.now+u.Until-c.local)`,
+		new:    `)`,
 		by:     hybrid("TestCompany"),
 	},
 }

@@ -18,7 +18,7 @@ func TestFoldingDoesNotAllocate(t *testing.T) {
 	for _, r := range []*limit.Rule{windowRule(t, 1e6, time.Hour, 10), windowRule(t, 1e6, time.Hour, 3), limit.Must(limit.FixedWindow("f", 1e6, time.Hour))} {
 		c := NewAlone("k", r, newTestLink(), now)
 		c.allow(now, 1, r)
-		rep, _ := c.Collect(now, false)
+		rep, _ := c.Collect(now, Normal)
 		c.Settle(now, Answer{Rule: r, Buckets: rep.Buckets, At: now, ServerNow: now})
 		if n := testing.AllocsPerRun(500, func() {
 			c.mu.Lock()

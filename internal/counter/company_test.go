@@ -54,7 +54,7 @@ func TestLinger(t *testing.T) {
 	if lingers(c) > before {
 		t.Error("a unit has moved the report back")
 	}
-	if _, ok := c.Collect(now+5*ms, true); !ok {
+	if _, ok := c.Collect(now+5*ms, Urgent); !ok {
 		t.Error("nothing to report")
 	}
 }
@@ -63,7 +63,7 @@ func TestLinger(t *testing.T) {
 func (c *Counter) answeredAgain(t *testing.T, now, used int64) Outcome {
 	t.Helper()
 	c.Refresh()
-	if _, ok := c.Collect(now, false); !ok {
+	if _, ok := c.Collect(now, Normal); !ok {
 		t.Fatal("asks nothing")
 	}
 	return c.answered(now, used, nil)
@@ -99,7 +99,9 @@ func TestLingerEnds(t *testing.T) {
 	}
 }
 
+// lingers returns until when the urgent report of c waits for others.
 func lingers(c *Counter) (until int64) {
-	until, _ = c.Urgency()
-	return until
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lingerUntil
 }

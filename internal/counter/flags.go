@@ -17,5 +17,6 @@ const (
 	byNotice                       // the refusal that is about to be granted rests on a notice
 	hurried                        // the next urgent report does not linger: other nodes may begin at the same instant
 	pressing                       // urgent, and twice as many units wait as make a report urgent
+	listed                         // in the urgent queue of the reconciler, and counted there once
 	stacked                        // in the urgent stack of the link: the reconciler has not seen it yet
 )

@@ -142,7 +142,7 @@ func TestWindowsAreFolded(t *testing.T) {
 			}
 			c.mu.Unlock()
 			folded("looked at")
-			rep, ok := c.Collect(now, false)
+			rep, ok := c.Collect(now, Normal)
 			if !ok || len(rep.Buckets) != 1 || rep.Buckets[0].Units != 1 {
 				t.Fatalf("%v: reports %+v", r, rep)
 			}
@@ -152,7 +152,7 @@ func TestWindowsAreFolded(t *testing.T) {
 				t.Errorf("%v: does not raise what was lost", r)
 			}
 			folded("about to raise")
-			if rep, ok = c.Collect(now, false); !ok || !rep.Raise || !slices.Equal(rep.KnownBuckets, []Bucket{{ID: now / int64(arith.Of(r.Arith()).Width), Units: 1}}) {
+			if rep, ok = c.Collect(now, Normal); !ok || !rep.Raise || !slices.Equal(rep.KnownBuckets, []Bucket{{ID: now / int64(arith.Of(r.Arith()).Width), Units: 1}}) {
 				t.Errorf("%v: raises %+v", r, rep)
 			}
 			c.Settle(now, Answer{Rule: r, Raised: true, Buckets: rep.KnownBuckets, At: now, ServerNow: now})
@@ -175,13 +175,13 @@ func TestWindowsThatAreNotFolded(t *testing.T) {
 	for what, more := range map[string]func(c *Counter){
 		"units in two buckets": func(c *Counter) { c.allow(now+int64(arith.Of(r.Arith()).Width), 1, r) },
 		"known in another": func(c *Counter) {
-			c.Collect(now, false)
+			c.Collect(now, Normal)
 			c.Settle(now, Answer{Rule: r, Buckets: []Bucket{{ID: now/int64(arith.Of(r.Arith()).Width) - 1, Units: 1}}, At: now, ServerNow: now})
 			c.allow(now, 1, r)
 		},
-		"units under way": func(c *Counter) { c.Collect(now, false) },
+		"units under way": func(c *Counter) { c.Collect(now, Normal) },
 		"units handed back": func(c *Counter) {
-			c.Collect(now, false)
+			c.Collect(now, Normal)
 			c.Settle(now, Answer{Rule: r, Buckets: []Bucket{{ID: now / int64(arith.Of(r.Arith()).Width), Units: 1}}, At: now, ServerNow: now})
 			c.Refund(now, 1, r)
 		},
@@ -232,7 +232,7 @@ func TestFoldedClaim(t *testing.T) {
 		if i == 1 {
 			c.Reserve(now, 5, r, Terms{Claim: true})
 		}
-		if _, ok := c.Collect(now, false); !ok {
+		if _, ok := c.Collect(now, Normal); !ok {
 			t.Fatal("nothing to report")
 		}
 		last := algorithm.Bucket{ID: now / int64(arith.Of(r.Arith()).Width), Units: 1 << 62}

@@ -52,7 +52,7 @@ func TestLoweredLimitKeepsUnits(t *testing.T) {
 			t.Errorf("limit %d: dropped %v %+v, %d units expired", lower, gone, d, link.Expired())
 		}
 		link.SetMode(1, false)
-		if rep, ok := c.Collect(after, false); !ok || rep.Units != 5 {
+		if rep, ok := c.Collect(after, Normal); !ok || rep.Units != 5 {
 			t.Errorf("limit %d: reports %v %+v", lower, ok, rep)
 		}
 	}
@@ -66,7 +66,7 @@ func TestLimitOfBeforeEnds(t *testing.T) {
 		c := NewAlone("k", was, link, now)
 		c.allow(now, 5, was)
 		c.allow(now, 0, is)
-		rep, _ := c.Collect(now, false)
+		rep, _ := c.Collect(now, Normal)
 		if booked {
 			c.Settle(now, Answer{Rule: is, Level: rep.Ahead, At: now, ServerNow: now})
 		} else {

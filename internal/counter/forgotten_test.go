@@ -41,7 +41,7 @@ func TestForgottenIsNotLost(t *testing.T) {
 			}
 		}
 		report := func(units int64) {
-			if rep, ok := k.Collect(now, false); !ok || rep.Units != units || rep.Raise {
+			if rep, ok := k.Collect(now, Normal); !ok || rep.Units != units || rep.Raise {
 				t.Fatalf("%s: %d units to report, not %+v", name, units, rep)
 			}
 		}

@@ -61,7 +61,7 @@ func play(t *testing.T, r *limit.Rule, ops []byte) {
 		case 4:
 			now -= x * 1000
 		case 5:
-			if rep, ok := c.Collect(now, x%2 == 0); ok {
+			if rep, ok := c.Collect(now, Queue(x%2)); ok {
 				sent = rep.Units
 			}
 		case 6:

@@ -58,7 +58,7 @@ func TestAnswerOfAnotherGeneration(t *testing.T) {
 			k := NewAlone("k", r, link, now)
 			for i, v := range []version{c.known, c.answered} {
 				k.Refresh()
-				if _, ok := k.Collect(now, false); !ok {
+				if _, ok := k.Collect(now, Normal); !ok {
 					t.Fatal("nothing to ask")
 				}
 				k.Settle(now, v.answer(r, now))
@@ -88,14 +88,14 @@ func TestFlightFromBeforeASet(t *testing.T) {
 		link.Part(1).SetOffset(0, 1)
 		k := NewAlone("k", r, link, now)
 		k.Refresh()
-		if _, ok := k.Collect(now, false); !ok {
+		if _, ok := k.Collect(now, Normal); !ok {
 			t.Fatal("nothing to ask")
 		}
 		k.Settle(now, version{5, 5, 0}.answer(r, now))
 		if _, ok := k.Take(now, 2, r); !ok {
 			t.Fatal("a counter died")
 		}
-		if rep, ok := k.Collect(now, true); !ok || rep.Units != 2 {
+		if rep, ok := k.Collect(now, Urgent); !ok || rep.Units != 2 {
 			t.Fatalf("%v: collected %+v, %v", r, rep, ok)
 		}
 		set := version{9, 9, 27}.answer(r, now)
@@ -119,7 +119,7 @@ func TestUnitsAheadAreNotReportedElsewhere(t *testing.T) {
 		link.Part(1).SetOffset(0, 1)
 		k := NewAlone("k", r, link, now)
 		k.Take(now, 1, r)
-		if _, ok := k.Collect(now, false); !ok {
+		if _, ok := k.Collect(now, Normal); !ok {
 			t.Fatal("nothing to ask")
 		}
 		// Our clock has been set back by two buckets, and the offset is from before.

@@ -39,7 +39,7 @@ func newShared(r *limit.Rule) (*Counter, *Link) {
 func answer(t *testing.T, c *Counter, now int64, level arith.Span) {
 	t.Helper()
 	c.link().Drain(func(*Counter, bool) {})
-	rep, ok := c.Collect(now, false)
+	rep, ok := c.Collect(now, Normal)
 	if !ok {
 		t.Fatal("reports nothing")
 	}
@@ -107,7 +107,7 @@ func TestReportOvertakes(t *testing.T) {
 			link.Drain(func(c *Counter, urgent bool) {
 				if urgent {
 					times++
-					_, overtakes = c.Urgency()
+					overtakes = c.List().Overtakes
 				}
 			})
 			return times, overtakes
@@ -133,8 +133,8 @@ func TestReportOvertakes(t *testing.T) {
 		if n, _ := pushed(); n != 0 {
 			t.Errorf("%v: it overtakes %d times more", r, n)
 		}
-		c.Collect(grantAt, true)
-		if _, overtakes := c.Urgency(); overtakes {
+		c.Collect(grantAt, Urgent)
+		if c.List().Overtakes {
 			t.Errorf("%v: still overtakes when its report has left", r)
 		}
 	}
@@ -148,7 +148,7 @@ func TestLeasesQueueTheirCounter(t *testing.T) {
 		link.Part(1).SetOffset(0, 1)
 		settle := func(units int64) {
 			t.Helper()
-			rep, _ := c.Collect(grantAt, false)
+			rep, _ := c.Collect(grantAt, Normal)
 			for i := range rep.Buckets {
 				rep.Buckets[i].Units = units
 			}
@@ -259,7 +259,7 @@ func TestQuarantinedGrantsNothing(t *testing.T) {
 	r := slow(100)
 	c, link := newShared(r)
 	c.Check(grantAt, 1, r)
-	link.Drain(func(c *Counter, urgent bool) { c.Collect(grantAt, urgent) })
+	link.Drain(func(c *Counter, urgent bool) { c.Collect(grantAt, queueOf(urgent)) })
 	c.Quarantine(grantAt, false)
 	for range 3 {
 		c.Check(grantAt, 1, r)
@@ -328,7 +328,7 @@ func TestLeasedUnitsArePending(t *testing.T) {
 			t.Errorf("pending %v, %d units, want %d", c.Pending(), c.Unsynced(), n+1)
 		}
 	}
-	if rep, ok := c.Collect(grantAt, false); !ok || rep.Units != 3 {
+	if rep, ok := c.Collect(grantAt, Normal); !ok || rep.Units != 3 {
 		t.Errorf("reports %+v", rep)
 	}
 }
@@ -396,3 +396,10 @@ func TestNoLeaseOfADebt(t *testing.T) {
 }
 
 const wordTimeBits = 64 - wordTime
+
+func queueOf(urgent bool) Queue {
+	if urgent {
+		return Urgent
+	}
+	return Normal
+}

@@ -17,8 +17,8 @@ func exchange(t *testing.T, c *Counter, now int64) {
 		return
 	}
 	c.link().Drain(func(*Counter, bool) {})
-	rep, ok := c.Collect(now, true)
-	c.Collect(now, false) // out of the other queue as well
+	rep, ok := c.Collect(now, Urgent)
+	c.Collect(now, Normal) // out of the other queue as well
 	if !ok {
 		t.Fatal("nothing to ask")
 	}

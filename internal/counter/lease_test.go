@@ -143,7 +143,7 @@ func (s *same) apply(event int, now, x int64, flip bool, r *limit.Rule) {
 		s.link.SetMode(1, false)
 	case 6, 7, 8:
 		s.link.Drain(func(c *Counter, urgent bool) {
-			if rep, ok := c.Collect(now, urgent); ok {
+			if rep, ok := c.Collect(now, queueOf(urgent)); ok {
 				s.late = append(s.late, rep)
 			}
 		})

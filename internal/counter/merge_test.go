@@ -35,7 +35,7 @@ func TestUnitsSurviveEveryTurn(t *testing.T) {
 					admitted += n
 				}
 			case 3:
-				if rep, ok := c.Collect(now, rng.IntN(2) == 0); ok {
+				if rep, ok := c.Collect(now, Queue(rng.IntN(2))); ok {
 					flying = rep.Units
 				}
 			case 4:
@@ -124,7 +124,7 @@ func TestLateUnitsStayInTheirBucket(t *testing.T) {
 	start := int64(1000 * time.Second)
 	c := NewAlone("k", r, link, start)
 	c.allow(start+int64(900*time.Millisecond), 7, r)
-	rep, ok := c.Collect(start+int64(950*time.Millisecond), false)
+	rep, ok := c.Collect(start+int64(950*time.Millisecond), Normal)
 	if !ok || len(rep.Buckets) != 1 || rep.Buckets[0] != (Bucket{ID: 1000, Units: 7, Last: 900 * time.Millisecond}) {
 		t.Fatalf("report %+v", rep)
 	}
@@ -173,7 +173,7 @@ func TestUnitsBookedInAnOlderBucket(t *testing.T) {
 		}
 		collect := func() {
 			k.Refresh()
-			if _, ok := k.Collect(now, false); !ok {
+			if _, ok := k.Collect(now, Normal); !ok {
 				t.Fatal("nothing to report")
 			}
 		}

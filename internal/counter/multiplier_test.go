@@ -31,7 +31,7 @@ func TestMultiplierLastsUntilTheAnswer(t *testing.T) {
 		if got != 10 {
 			t.Errorf("%v: %d units admitted before the answer, want 10", r, got)
 		}
-		rep, ok := c.Collect(now, false)
+		rep, ok := c.Collect(now, Normal)
 		if !ok || rep.Units != got {
 			t.Fatalf("%v: reports %+v", r, rep)
 		}
@@ -65,7 +65,7 @@ func TestRefundOfACappedMultiplier(t *testing.T) {
 				before := c.Unsynced()
 				if res, _ := c.Take(now, 5, test.r); res.Allowed {
 					if fails {
-						c.Collect(now, false)
+						c.Collect(now, Normal)
 						c.Quarantine(now, false)
 					}
 					c.Refund(now, 3, test.r)
@@ -93,7 +93,7 @@ func TestCappedMultiplierIsForgotten(t *testing.T) {
 		c.link().SetMode(5, true)
 		c.Take(now, 10, r)
 		if answered {
-			c.Collect(now, false)
+			c.Collect(now, Normal)
 			c.Settle(now, Answer{Rule: r, At: now, ServerNow: now})
 		}
 		now += int64(10 * time.Second)

@@ -60,7 +60,7 @@ func (c *Counter) answered(now, used int64, change func(*Answer)) Outcome {
 // report collects what c has to report at now, and has it answered.
 func (c *Counter) report(t *testing.T, now, used int64, change func(*Answer)) Outcome {
 	t.Helper()
-	if _, ok := c.Collect(now, true); !ok {
+	if _, ok := c.Collect(now, Urgent); !ok {
 		t.Fatal("nothing to report")
 	}
 	return c.answered(now, used, change)
@@ -161,7 +161,7 @@ func TestNoticeIsNotHeard(t *testing.T) {
 		"an outage":         func(link *Link, _ *Counter, _ *Notice) { link.SetMode(2, true); link.Part(0).SetMode(1, false) },
 		"a broken key": func(_ *Link, c *Counter, _ *Notice) {
 			c.allow(noon, 1, c.Rule())
-			c.Collect(noon, true)
+			c.Collect(noon, Urgent)
 			c.Quarantine(noon, false)
 		},
 	} {
@@ -192,7 +192,7 @@ func TestAnswerEndsNotice(t *testing.T) {
 		r := funnelRule(t, 10, 10, time.Minute)
 		k := NewAlone("k", r, link, noon-10*ms)
 		k.allow(noon-10*ms, 1, r)
-		k.Collect(noon-5*ms, true)
+		k.Collect(noon-5*ms, Urgent)
 		k.Hear(noon, notice(r, noon, 10_000*ms))
 		out := k.answered(noon+10*ms, 1, func(a *Answer) {
 			a.Sent, a.ServerNow = noon+c.sent*ms, noon+ahead+c.server*ms
@@ -255,7 +255,7 @@ func TestNoAnnouncement(t *testing.T) {
 		link := hearing(t)
 		k := NewAlone("k", c.rule, link, noon)
 		k.allow(noon, 1, c.rule)
-		k.Collect(noon, true)
+		k.Collect(noon, Urgent)
 		c.link(link)
 		if n := k.answered(noon+ms, 10, func(a *Answer) { a.Announce = true }).Notice; n != nil {
 			t.Errorf("%s: %+v", name, n)

@@ -48,7 +48,7 @@ func TestRefusedLag(t *testing.T) {
 	}
 	busy := NewAlone("k", r, hearing(t), noon)
 	busy.allow(noon, 1, r)
-	busy.Collect(noon, true)
+	busy.Collect(noon, Urgent)
 	busy.allow(noon, 1, r) // while the report is under way
 	busy.answered(noon, 10, nil)
 	busy.allow(noon+ms, 1, r)
@@ -82,7 +82,7 @@ func TestRoomEndsPatience(t *testing.T) {
 		c.answeredAgain(t, noon+ms, 1000)
 		c.allow(noon+2*ms, 1, r)
 		c.Refresh()
-		c.Collect(noon+100*ms, false)
+		c.Collect(noon+100*ms, Normal)
 		c.answered(noon+100*ms, 10, func(a *Answer) { a.Gen = (noon+ahead)/1000 + 50_000 }) // reset by a node that is not heard
 		if _, _, v := e.Take(7, r, 1, noon+101*ms); v != Admitted {
 			t.Fatalf("%v: no lease", r)

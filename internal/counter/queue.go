@@ -83,13 +83,21 @@ func (c *Counter) lingerLocked(now, pending int64) (until int64) {
 	return now + int64(linger)
 }
 
-// Urgency returns until when, in the counters' time, the urgent report of c may wait for others,
-// 0 for not at all, and whether it must overtake those that are urgent too, because twice as many
-// units wait as make it urgent.
-func (c *Counter) Urgency() (until int64, overtakes bool) {
+// Urgency is how urgent the report of a counter is.
+type Urgency struct {
+	Until     int64 // it may wait for others until then, in the counters' time; 0: not at all
+	Overtakes bool  // those that are urgent too, because twice as many units wait as make it urgent
+	Listed    bool  // it is in the urgent queue already
+}
+
+// List returns how urgent the report of c is. The caller must put it into its urgent queue if it is
+// not there, and call Collect when it takes it from there.
+func (c *Counter) List() (u Urgency) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.lingerUntil, c.is(pressing)
+	u = Urgency{c.lingerUntil, c.is(pressing), c.is(listed)}
+	c.mark(listed)
+	return u
 }
 
 func (c *Counter) pushNormalLocked() bool {

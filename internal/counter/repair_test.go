@@ -100,7 +100,7 @@ func TestShardBeforeTheFirstCheck(t *testing.T) {
 			t.Fatalf("check %d: admitted %v", i, ok)
 		}
 	}
-	if rep, ok := c.Collect(now, true); !ok || len(rep.Buckets) != 1 || rep.Buckets[0].ID != (now-int64(time.Hour))/int64(time.Minute) {
+	if rep, ok := c.Collect(now, Urgent); !ok || len(rep.Buckets) != 1 || rep.Buckets[0].ID != (now-int64(time.Hour))/int64(time.Minute) {
 		t.Errorf("reports %+v, %v", rep, ok)
 	}
 }
@@ -140,7 +140,7 @@ func TestLateAnswerFromBeforeTheClockWasSetBack(t *testing.T) {
 	c := NewAlone("k", r, link, now)
 	settle := func(server, units int64) {
 		c.Refresh()
-		if _, ok := c.Collect(now, false); !ok {
+		if _, ok := c.Collect(now, Normal); !ok {
 			t.Fatal("nothing to ask")
 		}
 		now += int64(time.Millisecond)
@@ -172,7 +172,7 @@ func TestWindowThatWentBackRestoresNothing(t *testing.T) {
 	known := []Bucket{{ID: id - 1, Units: 20}, {ID: id, Units: 30}}
 	answer := func(server int64, buckets []Bucket) Outcome {
 		c.Refresh()
-		if _, ok := c.Collect(now, false); !ok {
+		if _, ok := c.Collect(now, Normal); !ok {
 			t.Fatal("nothing to ask")
 		}
 		now += int64(time.Millisecond)
@@ -184,7 +184,7 @@ func TestWindowThatWentBackRestoresNothing(t *testing.T) {
 		t.Errorf("%d remain of 50", res.Remaining)
 	}
 	c.MarkRaise(now)
-	rep, ok := c.Collect(now, false)
+	rep, ok := c.Collect(now, Normal)
 	if !ok || !rep.Raise || len(rep.KnownBuckets) != 0 {
 		t.Errorf("it reports %+v", rep)
 	}
@@ -218,7 +218,7 @@ func TestLossAfterTheClockWasSetBack(t *testing.T) {
 		c := NewAlone("k", r, link, now)
 		part.Step(-int64(time.Minute), now, now-int64(time.Minute)) // and put right
 		ask := func(buckets []Bucket) Outcome {
-			if _, ok := c.Collect(now, false); !ok {
+			if _, ok := c.Collect(now, Normal); !ok {
 				t.Fatalf("%s: nothing to ask", name)
 			}
 			return c.Settle(now, Answer{Rule: r, Buckets: buckets, At: now, ServerNow: now, Slack: 1})
@@ -247,7 +247,7 @@ func TestNoLossAfterASlowAnswer(t *testing.T) {
 		c := NewAlone("k", r, link, now)
 		full := now + int64(10*time.Second) // when the bucket will be empty
 		ask := func(end, err time.Duration) Outcome {
-			if _, ok := c.Collect(now, false); !ok {
+			if _, ok := c.Collect(now, Normal); !ok {
 				t.Fatal("nothing to ask")
 			}
 			now += int64(late)
@@ -284,7 +284,7 @@ func TestBookedUnitsAfterTheClockStoodStill(t *testing.T) {
 	link.Part(1).SetOffset(0, 0)
 	exchange := func(level arith.Span, end func()) {
 		c.Refresh()
-		if _, ok := c.Collect(now, false); !ok {
+		if _, ok := c.Collect(now, Normal); !ok {
 			t.Fatal("nothing to report")
 		}
 		if end != nil {
@@ -317,7 +317,7 @@ func TestSetBeforeTheClockIsKnown(t *testing.T) {
 		if res, _ := c.take(now, 1, r); res.Allowed {
 			t.Errorf("clock ahead by %v: set to 10 of 10, and one more was admitted", ahead)
 		}
-		if _, ok := c.Collect(now, false); !ok {
+		if _, ok := c.Collect(now, Normal); !ok {
 			t.Fatal("nothing to ask")
 		}
 		server += int64(2 * time.Second) // the answer was on its way for so long
@@ -345,7 +345,7 @@ func TestGenerationIsOutgrownByTheAuthoritysClock(t *testing.T) {
 			c := NewAlone("k", r, link, now)
 			answer := func(gen int64) (rep Report) {
 				c.Refresh()
-				if _, ok := c.Collect(now, false); !ok {
+				if _, ok := c.Collect(now, Normal); !ok {
 					t.Fatal("nothing to ask")
 				}
 				rep = c.Resend(now, false)
@@ -377,7 +377,7 @@ func TestSettledCountersAreSmall(t *testing.T) {
 		link.SetLag(int64(lag))
 		for range 3 {
 			c.allow(1e12, 1, c.Rule())
-			rep, _ := c.Collect(1e12, false)
+			rep, _ := c.Collect(1e12, Normal)
 			c.Settle(1e12, Answer{Rule: rep.Rule, Level: rep.Ahead, At: 1e12, ServerNow: 1e12})
 		}
 		if c.more != nil || fmt.Sprint(field(&c.bucket, "away")) != "<nil>" {
@@ -394,13 +394,13 @@ func TestLateUnitsAfterAnEmptyAnswer(t *testing.T) {
 	link, now, second := newTestLink(), int64(1e12), int64(time.Second)
 	c := NewAlone("k", r, link, now)
 	c.allow(now, 1, r)
-	if _, ok := c.Collect(now, false); !ok {
+	if _, ok := c.Collect(now, Normal); !ok {
 		t.Fatal("nothing to report")
 	}
 	c.allow(now, 5, r)
 	now += 3 * second // the exchange takes long, the leaky bucket ran empty 2 s ago
 	c.Settle(now, Answer{Rule: r, Level: arith.Span{NS: -2 * second}, At: now, ServerNow: now, Slack: 1})
-	if rep, ok := c.Collect(now, false); !ok || rep.Units != 5 || rep.Ahead.NS != 2*second {
+	if rep, ok := c.Collect(now, Normal); !ok || rep.Units != 5 || rep.Ahead.NS != 2*second {
 		t.Fatalf("%+v", rep)
 	}
 	out := c.Settle(now, Answer{Rule: r, Level: arith.Span{NS: 3 * second}, At: now, ServerNow: now, Slack: 1})

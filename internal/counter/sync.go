@@ -91,16 +91,28 @@ func (c *Counter) staleLocked(now int64) bool {
 	return c.born == noAnswer || c.is(outdated) || now-c.freshAt >= c.askAfterLocked()
 }
 
-// Collect begins an exchange and returns what c has to report at now; urgent says
-// which of the two queues c was taken from. ok is false if there is nothing to report.
-func (c *Counter) Collect(now int64, urgent bool) (rep Report, ok bool) {
+// A Queue is what the reconciler takes a counter from.
+type Queue int
+
+const (
+	Normal Queue = iota
+	Urgent
+	Pressing // urgent reports that overtake others; they are in the urgent queue as well
+)
+
+// Collect begins an exchange and returns what c has to report at now; from is where c was taken
+// from. ok is false if there is nothing to report.
+func (c *Counter) Collect(now int64, from Queue) (rep Report, ok bool) {
 	c.lock(now)
 	defer c.unlock()
 	c.unmark(pressing)
-	if urgent {
-		c.unmark(inUrgent)
-	} else {
+	switch from {
+	case Normal:
 		c.unmark(inNormal)
+	case Urgent:
+		c.unmark(inUrgent | listed)
+	case Pressing:
+		c.unmark(inUrgent)
 	}
 	if c.dead || c.is(inFlight) {
 		return rep, false // Settle will queue it again

@@ -178,7 +178,7 @@ func TestAnswerKeepsTheLastUnit(t *testing.T) {
 	}
 	collect := func() Report {
 		c.Refresh()
-		rep, _ := c.Collect(now, false)
+		rep, _ := c.Collect(now, Normal)
 		return rep
 	}
 	c.allow(now, 10, r)

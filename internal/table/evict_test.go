@@ -122,7 +122,7 @@ func TestWhoMustStay(t *testing.T) {
 	table = fullTable(t, rule, Options{Link: link})
 	now := int64(table.clock.Now())
 	link.Drain(func(c *counter.Counter, urgent bool) {
-		if rep, ok := c.Collect(now, urgent); ok {
+		if rep, ok := c.Collect(now, queueOf(urgent)); ok {
 			c.Settle(now, counter.Answer{Rule: rep.Rule, At: now, ServerNow: now, Level: arith.Of(rule.Arith()).Cost(1)})
 		}
 	})
@@ -164,7 +164,7 @@ func looksAreNoUse(t *testing.T, link *counter.Link) {
 			table.forgetLocked(sh, c, counter.Idle, now)
 			sh.mu.Unlock()
 			if link != nil {
-				if rep, ok := c.Collect(now, false); ok {
+				if rep, ok := c.Collect(now, counter.Normal); ok {
 					c.Settle(now, counter.Answer{Rule: rule, Level: rep.Ahead, At: now, ServerNow: now})
 				}
 			}
@@ -194,4 +194,11 @@ func TestIdleCountersLeaveFromFullRows(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	check(t, table)
+}
+
+func queueOf(urgent bool) counter.Queue {
+	if urgent {
+		return counter.Urgent
+	}
+	return counter.Normal
 }

@@ -24,7 +24,7 @@ func TestSetByAnUnknownClockIsToldAgain(t *testing.T) {
 	reported := 0
 	link.Drain(func(k *counter.Counter, urgent bool) {
 		reported++
-		rep, ok := k.Collect(now, urgent)
+		rep, ok := k.Collect(now, queueOf(urgent))
 		if !ok || !rep.Raise || len(rep.KnownBuckets) != 1 || rep.KnownBuckets[0].ID != set.ID || rep.KnownBuckets[0].Units != set.Units {
 			t.Errorf("tells %+v again (%v, %v), want %+v", rep.KnownBuckets, ok, rep.Raise, set)
 		}
@@ -57,7 +57,7 @@ func TestWitnessOfAResetStays(t *testing.T) {
 	}
 	settled := func() {
 		link.Drain(func(k *counter.Counter, urgent bool) {
-			if rep, ok := k.Collect(now, urgent); ok {
+			if rep, ok := k.Collect(now, queueOf(urgent)); ok {
 				if k == c && !rep.Raise {
 					t.Error("the reset is not reported")
 				}
