@@ -95,9 +95,9 @@ func (c *Counter) staleLocked(now int64) bool {
 type Queue int
 
 const (
-	Normal Queue = iota
-	Urgent
-	Pressing // urgent reports that overtake others; they are in the urgent queue as well
+	Normal   Queue = iota // reports that are due a lag after their first unit
+	Urgent                // reports that are due at once, or soon
+	Pressing              // urgent reports that overtake others; they are in the urgent queue as well
 )
 
 // Collect begins an exchange and returns what c has to report at now; from is where c was taken
