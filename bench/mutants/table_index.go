@@ -199,6 +199,14 @@ var indexMutants = []mutant{
 		by:     tables("TestWhoGoesForANewcomer"),
 	},
 	{
+		name:   "few-make-no-room",
+		breaks: "A newcomer shares a counter when the few that were looked at have to stay.",
+		file:   "internal/table/evict.go",
+		old:    `range min(evictMost, sh.live-sh.stuck) {`,
+		new:    `range min(0, sh.live-sh.stuck) {`,
+		by:     tables("TestNewKeysAmongKeysThatRefuse"),
+	},
+	{
 		name:   "leased-and-forgotten",
 		breaks: "A counter is forgotten by what it knew before its lease.",
 		file:   "internal/counter/forget.go",

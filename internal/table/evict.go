@@ -10,8 +10,11 @@ const (
 	// Otherwise it is a quarter of MaxKeys. The room is for new keys that the policy has not
 	// judged yet, and for counters that it would drop and that must stay.
 	minSlack = 4096
-	// evictLooks bounds how many counters are looked at to make room for one.
+	// evictLooks is among how many counters the one is chosen that makes room for a new key.
 	evictLooks = 16
+	// evictMost bounds how many more are looked at if all of these have to stay: about as many as
+	// there are in a shard.
+	evictMost = shardKeys
 	// scatter spreads the entries at which eviction looks one after the other over the rows. If it
 	// emptied row after row, those that it has not come to for longest would be full, and a fifth
 	// of the keys of a full table would find no entry. It is odd, and the number of entries a power
@@ -26,8 +29,10 @@ const (
 const overflowKey = "(overflow)"
 
 // makeRoomLocked forgets a counter that would refuse nobody, and reports whether there was
-// one among evictLooks: one that was not used lately and that the policy does not hold, else
-// the first of the others that may go.
+// one: of evictLooks one that was not used lately and that the policy does not hold, else
+// the first of the others that may go, else the next in the shard that may. If all counters
+// of the shard were looked at and have to stay, only evictLooks are looked at for each further
+// key, so that a flood of these costs little.
 func (t *Table) makeRoomLocked(sh *shard, now int64) bool {
 	var busy [evictLooks]*counter.Counter
 	n := 0
@@ -42,6 +47,12 @@ func (t *Table) makeRoomLocked(sh *shard, now int64) bool {
 	}
 	for _, c := range busy[:n] {
 		if t.forgetLocked(sh, c, counter.Partial, now) {
+			return true
+		}
+	}
+	sh.stuck += evictLooks
+	for range min(evictMost, sh.live-sh.stuck) {
+		if sh.stuck++; t.forgetLocked(sh, sh.nextLocked(), counter.Partial, now) {
 			return true
 		}
 	}
@@ -76,6 +87,7 @@ func (t *Table) forgetLocked(sh *shard, c *counter.Counter, most counter.Retenti
 		return false
 	}
 	sh.removeLocked(c, d.Entry)
+	sh.stuck = 0
 	if d.Held {
 		sh.gone = append(sh.gone, c)
 	}

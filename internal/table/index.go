@@ -44,7 +44,8 @@ type shard struct {
 	gone     []*counter.Counter         // forgotten, and the policy does not know yet
 	hand     int                        // where eviction goes on, see nextLocked
 	swept    int                        // and the sweep
-	_        [32]byte
+	stuck    int                        // how many it has looked at, since one could go, that have to stay
+	_        [24]byte
 }
 
 // rows are the entries of a shard and, apart from them, their tags. The tags are few enough

@@ -68,3 +68,52 @@ func TestCountersWithoutAnEntryMakeRoom(t *testing.T) {
 	}
 	check(t, table)
 }
+
+// Fault 95: however few they are that may be forgotten, one of them makes room.
+func TestNewKeysAmongKeysThatRefuse(t *testing.T) {
+	table := newUnkept(t, Options{MaxKeys: 1000})
+	rule, now := slow(10), int64(table.clock.Now())
+	for _, key := range names("refuses", int(table.Stats().Room)*98/100) {
+		admit(table, key, rule, 1, 11)
+	}
+	refused := 0
+	for i := range 20_000 {
+		if ok, _ := table.Allow(fmt.Sprint(i), rule, 1, now); !ok {
+			refused++
+		}
+	}
+	if s := table.Stats(); refused > 0 || s.Overflow > 0 || s.Live > s.Room {
+		t.Errorf("%d new keys were refused, %+v", refused, s)
+	}
+	check(t, table)
+}
+
+// If none may be forgotten, a flood does not look at all of them for each of its keys. As soon as
+// some may be, they make room again.
+func TestLooksForRoomAreBounded(t *testing.T) {
+	const keys = 400
+	table := newUnkept(t, Options{MaxKeys: 1, slack: keys - 1, hash: oneHash})
+	rule, now := slow(10), int64(table.clock.Now())
+	for _, key := range names("refuses", keys) {
+		admit(table, key, rule, 1, 11)
+	}
+	sh := table.index.shard(42)
+	flood(table, rule, "first", 1)
+	if sh.stuck != keys {
+		t.Errorf("the first new key has looked at %d of %d", sh.stuck, keys)
+	}
+	const further = 100
+	flood(table, rule, "further", further)
+	if most := keys + further*evictLooks; sh.stuck > most {
+		t.Errorf("%d further ones have looked at %d, at most %d are expected", further, sh.stuck-keys, most-keys)
+	}
+	for _, key := range names("refuses", 4) {
+		table.lookUp(key, rule).Set(now, 0, rule)
+	}
+	overflow := table.Stats().Overflow
+	flood(table, rule, "last", keys/evictLooks+1) // as many as it takes to look at all again
+	if s := table.Stats(); s.Forgotten == 0 || s.Overflow-overflow > keys/evictLooks {
+		t.Errorf("%+v", s)
+	}
+	check(t, table)
+}
