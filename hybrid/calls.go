@@ -128,8 +128,8 @@ func renewal(sent, recv int64, done redisstore.Renewed) counter.Renewal {
 func explain(what string, err error) error {
 	var key *limit.KeyError
 	if errors.As(err, &key) || errors.Is(err, limit.ErrInvalidN) {
-		return fmt.Errorf("hybrid: %s: %w", what, err)
+		return fmt.Errorf("hybrid: %s: %w", what, plain(err))
 	}
 	_, reason := redisstore.Classify(err)
-	return fmt.Errorf("hybrid: %s: %w", what, &UnavailableError{Reason: reason, Err: err})
+	return fmt.Errorf("hybrid: %s: %w", what, &UnavailableError{Reason: reason, Err: plain(err)})
 }

@@ -53,7 +53,7 @@ func (c *core) noteHearing() {
 		return
 	}
 	if c.deaf = reason; reason != "" {
-		c.happened(Event{Kind: EventDeaf, Reason: "notices of other nodes do not arrive: " + reason, Err: cmp.Or(h.muted, h.err)})
+		c.happened(Event{Kind: EventDeaf, Reason: "notices of other nodes do not arrive: " + reason, Err: plain(cmp.Or(h.muted, h.err))})
 	}
 }
 

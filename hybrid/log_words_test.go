@@ -3,10 +3,13 @@ package hybrid
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // A line of the log has no attribute that says nothing, and says the unit of a time.
@@ -28,5 +31,28 @@ func TestLogLinesSayNothingEmpty(t *testing.T) {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %s: %s", want, got)
 		}
+	}
+}
+
+// What callers get are errors of this package and of the client, and never of package remote.
+func TestErrorsDoNotNameRemote(t *testing.T) {
+	dial := errors.New("dial")
+	c := &core{}
+	c.noteFailure(fmt.Errorf("remote: %w", dial))
+	if c.lastErr != dial {
+		t.Errorf("the state says %v", c.lastErr)
+	}
+	for _, cause := range []error{dial, &limit.KeyError{Key: "k", Reason: "WRONGTYPE"}} {
+		err := explain("set", fmt.Errorf("remote: %w", cause))
+		if !errors.Is(err, cause) || strings.Contains(err.Error(), "remote") {
+			t.Error(err)
+		}
+		var away *UnavailableError
+		if errors.As(err, &away) && away.Err != cause {
+			t.Errorf("the cause is %v", away.Err)
+		}
+	}
+	if err := plain(nil); err != nil {
+		t.Error(err)
 	}
 }

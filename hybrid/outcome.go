@@ -95,7 +95,7 @@ func (c *core) noteFailure(err error) redisstore.Class {
 	if isTimeout(err) {
 		class, reason = redisstore.ClassUnavailable, "timeout"
 	}
-	c.lastReason, c.lastErr, c.reasonChanged = reason, err, true
+	c.lastReason, c.lastErr, c.reasonChanged = reason, plain(err), true
 	return class
 }
 

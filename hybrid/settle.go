@@ -60,12 +60,12 @@ func (c *core) onKeyError(it item, err error) {
 			c.stats.returned.Add(1)
 		}
 	}
-	reason := err.Error()
+	reason := textOf(err)
 	if errors.As(err, &key) {
 		reason = key.Reason
 	}
 	if !it.c.Quarantined() {
-		c.happened(Event{Kind: EventQuarantined, Reason: "redis cannot use the key: " + reason, Key: it.c.Key(), Err: err})
+		c.happened(Event{Kind: EventQuarantined, Reason: "redis cannot use the key: " + reason, Key: it.c.Key(), Err: plain(err)})
 	}
 	first := it.c.Quarantine(c.local, it.booked)
 	c.stats.quarantined.Add(1)

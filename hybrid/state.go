@@ -1,6 +1,7 @@
 package hybrid
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -92,7 +93,15 @@ func (e *UnavailableError) Error() string {
 // Unwrap returns the client's error.
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
-// textOf returns what an error says, without the name of a package that the user does not use.
+// plain returns an error without the name of a package that the user does not use.
+func plain(err error) error {
+	if inner := errors.Unwrap(err); inner != nil && err.Error() == "remote: "+inner.Error() {
+		return inner
+	}
+	return err
+}
+
+// textOf returns what an error says, without that name.
 func textOf(err error) string {
 	if err == nil {
 		return ""
