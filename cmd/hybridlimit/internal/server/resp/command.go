@@ -21,8 +21,9 @@ type session struct {
 type command struct {
 	least, most int // arguments, without the name
 	open        bool
-	key         int  // which argument is the key, for COMMAND INFO; 0: none
-	now         bool // is not queued after MULTI
+	key         int      // which argument is the key, for COMMAND INFO; 0: none
+	now         bool     // is not queued after MULTI
+	subs        []string // the words that the first argument may be; nil: any
 	run         func(s *Server, c *conn, args [][]byte)
 }
 
@@ -48,8 +49,8 @@ func init() {
 		"PING":    {least: 0, most: 1, run: (*Server).ping},
 		"ECHO":    {least: 1, most: 1, run: (*Server).echo},
 		"SELECT":  {least: 1, most: 1, run: (*Server).selectDB},
-		"CLIENT":  {least: 1, most: maxArgs, run: (*Server).client},
-		"COMMAND": {least: 0, most: maxArgs, run: (*Server).command},
+		"CLIENT":  {least: 1, most: maxArgs, subs: []string{"SETNAME", "GETNAME", "SETINFO", "NO-EVICT", "NO-TOUCH", "TRACKING", "ID"}, run: (*Server).client},
+		"COMMAND": {least: 0, most: maxArgs, subs: []string{"COUNT", "DOCS", "INFO", "LIST"}, run: (*Server).command},
 		"INFO":    {least: 0, most: maxArgs, run: (*Server).info},
 	}
 }
@@ -97,6 +98,8 @@ func (s *Server) objection(c *conn, known command, args [][]byte) string {
 		return fmt.Sprintf("ERR unknown command '%s'; there are %s", clip(args[0]), names())
 	case n < known.least || n > known.most:
 		return fmt.Sprintf("ERR wrong number of arguments for '%s' command", strings.ToLower(clip(args[0])))
+	case n > 0 && known.subs != nil && !slices.Contains(known.subs, strings.ToUpper(clip(args[1]))):
+		return fmt.Sprintf("ERR unknown subcommand '%s'; there are %s", clip(args[1]), strings.Join(known.subs, ", "))
 	case s.o.Password != "" && !c.known && !known.open:
 		return "NOAUTH Authentication required."
 	}

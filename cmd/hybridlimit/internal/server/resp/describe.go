@@ -1,7 +1,6 @@
 package resp
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -33,8 +32,6 @@ func (s *Server) command(c *conn, args [][]byte) {
 			}
 		}
 		describe(c, all)
-	default:
-		s.fail(c, fmt.Sprintf("ERR unknown subcommand '%s'; there are COUNT, DOCS, INFO, LIST", clip(args[0])))
 	}
 }
 
