@@ -41,7 +41,11 @@ func (t *Target) Explain(err error) error {
 	}
 	_, reason := remote.Classify(err)
 	text := strings.TrimSuffix(strings.TrimPrefix(err.Error(), "remote: "), ".")
-	if help := advice[reason]; help != "" {
+	help := advice[reason]
+	if reason == "noperm" && strings.Contains(text, "'cluster") {
+		help = "On a Cluster the client asks where the slots are: let the user have +cluster." // doctor's does, too
+	}
+	if help != "" {
 		return fmt.Errorf("the Redis at %s: %s. %s", t.Name, text, help)
 	}
 	return fmt.Errorf("the Redis at %s: %s", t.Name, text)
