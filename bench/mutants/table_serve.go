@@ -98,8 +98,8 @@ var respMutants = []mutant{
 		name:   "once-known-always-known",
 		breaks: "A wrong password is as good as the right one that came before it.",
 		file:   "cmd/hybridlimit/internal/server/resp/handshake.go",
-		old:    `in.known = right &&`,
-		new:    `in.known = in.known || right &&`,
+		old:    `if !right ||`,
+		new:    `if !right && !in.known ||`,
 		by:     resp("TestPassword"),
 	},
 	{

@@ -29,7 +29,7 @@ func (s *Server) auth(c *conn, args [][]byte) {
 const wrongPassword = "WRONGPASS invalid username-password pair or user is disabled."
 
 // login takes [user] password. Without a password of the server each is right, as for the
-// user "default" of Redis.
+// user "default" of Redis. Who has been let in before stays so if this is wrong, as there.
 func (s *Server) login(in *session, args [][]byte) bool {
 	user, password := []byte("default"), args[len(args)-1]
 	if len(args) == 2 {
@@ -37,8 +37,11 @@ func (s *Server) login(in *session, args [][]byte) bool {
 	}
 	sum := sha256.Sum256(password) // of equal length, so that the time says nothing
 	right := s.o.Password == "" || subtle.ConstantTimeCompare(sum[:], s.password[:]) == 1
-	in.known = right && string(user) == "default"
-	return in.known
+	if !right || string(user) != "default" {
+		return false
+	}
+	in.known = true
+	return true
 }
 
 // hello is HELLO [version [AUTH user password] [SETNAME name]].
