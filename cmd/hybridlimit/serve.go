@@ -18,6 +18,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
 
+// leastTimeout and mostTimeout bound the command timeout, and mostTimeout what the client waits.
+const leastTimeout, mostTimeout = time.Millisecond, time.Minute
+
 // serveCmd is hybridlimit serve.
 type serveCmd struct {
 	Rules        string `required:"" type:"path" placeholder:"FILE" help:"Rules file. It is followed: a change applies within a second, a bad file changes nothing."`
@@ -118,12 +121,15 @@ func (c *serveCmd) options(log *slog.Logger) (o server.Options, err error) {
 	if err := o.Limiter.Fallback.UnmarshalText([]byte(c.Fallback)); err != nil {
 		return o, err
 	}
+	if c.CommandTimeout < leastTimeout || c.CommandTimeout > mostTimeout {
+		return o, fmt.Errorf("--command-timeout is %v, must be %v to %v", c.CommandTimeout, leastTimeout, mostTimeout)
+	}
 	if o.TLS, err = c.tls(log); err != nil {
 		return o, err
 	}
 	if !c.Alone {
 		flags := connect.Flags{
-			Redis: c.Redis, Cluster: c.Cluster, Timeout: redisstore.MostPatience * c.CommandTimeout, Prefix: c.Prefix, Shards: c.Shards,
+			Redis: c.Redis, Cluster: c.Cluster, Timeout: min(redisstore.MostPatience*c.CommandTimeout, mostTimeout), Prefix: c.Prefix, Shards: c.Shards,
 			CA: c.CA, Cert: c.Cert, KeyFile: c.KeyFile,
 		}
 		target, err := flags.Open()

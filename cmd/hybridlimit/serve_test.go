@@ -227,6 +227,8 @@ func TestServeRefusesWhatItCannotServe(t *testing.T) {
 		{"--alone --rules " + good + " --grpc - --resp -", "address"},
 		{"--alone --rules " + good + " --fallback hope", "fallback"},
 		{"--alone --rules " + good + " --stop-timeout 2h", "StopTimeout"},
+		{"--rules " + good + " --command-timeout 0s", "--command-timeout is 0s"},
+		{"--rules " + good + " --command-timeout 2m", "--command-timeout is 2m0s, must be 1ms to 1m0s"},
 		{"--alone --rules " + good + " --tls-cert none.pem", "tls-cert"},
 		{"--rules " + good + " --redis redis://x:secret%zz@h", "--redis"},
 	} {
