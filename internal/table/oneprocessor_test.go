@@ -88,7 +88,7 @@ func TestNewKeysAmongKeysThatRefuse(t *testing.T) {
 	check(t, table)
 }
 
-// If none may be forgotten, a flood does not look at all of them for each of its keys. As soon as
+// Fault 95: if none may be forgotten, a flood does not look at all of them for each of its keys. As soon as
 // some may be, they make room again.
 func TestLooksForRoomAreBounded(t *testing.T) {
 	const keys = 400
