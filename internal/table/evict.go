@@ -59,6 +59,16 @@ func (t *Table) makeRoomLocked(sh *shard, now int64) bool {
 	return false
 }
 
+// mayMakeRoomLocked reports whether makeRoomLocked would find a counter to forget.
+func (sh *shard) mayMakeRoomLocked(now int64) bool {
+	for range min(sh.live, evictLooks+min(evictMost, max(0, sh.live-sh.stuck))) {
+		if sh.nextLocked().Retention(now) <= counter.Partial {
+			return true
+		}
+	}
+	return false
+}
+
 // nextLocked returns the counter at which eviction looks next: in the order of their entries, and
 // then as many of those without an entry as there are, chosen by the map. There must be one.
 func (sh *shard) nextLocked() *counter.Counter {

@@ -202,3 +202,31 @@ func queueOf(urgent bool) counter.Queue {
 	}
 	return counter.Normal
 }
+
+// To look at a new key in a table that is full tells what taking would: the counter that new
+// keys have shared is of no matter once others may be forgotten.
+func TestLooksAtNewKeysInAFullTable(t *testing.T) {
+	table, rule := newUnkept(t, Options{MaxKeys: 1, slack: 3, hash: oneHash}), slow(10)
+	now := int64(table.clock.Now())
+	look := func() bool { return table.Peek(table.clock, "new", rule).Allowed }
+	for _, key := range names("k", 4) {
+		admit(table, key, rule, 1, 11)
+	}
+	if flood(table, rule, "shares", 9); !look() {
+		t.Error("a new key is refused, and one unit is left of what new keys share")
+	}
+	if flood(table, rule, "shares", 1); look() {
+		t.Error("a new key would be admitted, and nothing is left")
+	}
+	table.lookUp("k 3", rule).Set(now, 9, rule)
+	if !look() {
+		t.Error("a new key would be refused, and another may be forgotten for it")
+	}
+	if table.lookUp("k 3", rule) == nil {
+		t.Error("a look has forgotten a key")
+	}
+	if ok, _ := table.Allow("new", rule, 1, now); !ok {
+		t.Error("a new key is refused, and a look has said otherwise")
+	}
+	check(t, table)
+}

@@ -262,7 +262,7 @@ func (t *Table) createLocked(sh *shard, h, print uint64, key string, rule *limit
 // that nothing is reported, but units count as in a new counter. If there is no room for
 // the key, it is the overflow counter that the key would share.
 func (t *Table) madeUp(sh *shard, key string, rule *limit.Rule, now int64) *counter.Counter {
-	if c := sh.overflow[identOf("", rule)]; c != nil && t.stats.live.Load() >= t.room {
+	if c := sh.overflow[identOf("", rule)]; c != nil && t.stats.live.Load() >= t.room && !sh.mayMakeRoomLocked(now) {
 		return c
 	}
 	c := counter.New(key, rule, 0, nil, nil, now)
