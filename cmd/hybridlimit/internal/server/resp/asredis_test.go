@@ -20,6 +20,7 @@ var samples = []string{
 	"MULTI\r\nECHO a\r\nPING\r\nEXEC\r\nPING\r\n", "MULTI\r\nNOSUCH\r\nPING\r\nEXEC\r\nEXEC\r\n", "MULTI\r\nECHO\r\nDISCARD\r\nDISCARD\r\n",
 	"MULTI\r\nMULTI\r\nWATCH x\r\nEXEC\r\n", "MULTI\r\nPING\r\nEXEC x\r\nEXEC\r\n", "EXEC x\r\n", "MULTI\r\nUNWATCH\r\nSELECT 0\r\nSELECT x\r\nEXEC\r\nMULTI\r\nEXEC x\r\nEXEC\r\n", "MULTI\r\nPING\r\nRESET\r\nEXEC\r\n",
 	"MULTI\r\nPING\r\nQUIT\r\nEXEC\r\n", "CLIENT NOSUCH\r\nMULTI\r\nCLIENT NOSUCH\r\nPING\r\nEXEC\r\n", "MULTI\r\nCOMMAND NOSUCH\r\nEXEC\r\n", "MULTI\r\n*0\r\n\r\nEXEC\r\n", "MULTI\r\nHELLO 3\r\nHELLO 9\r\nEXEC\r\nPING\r\n", "UNWATCH\r\nUNWATCH x\r\n", "AUTH default wrong\r\nPING\r\nMULTI\r\nAUTH default wrong\r\nPING\r\nEXEC\r\n", "AUTH nobody secret\r\nPING\r\n",
+	"HELLO x\r\nHELLO 99999999999999999999\r\nHELLO 4\r\n", "MULTI\r\nAUTH a b c\r\nPING a b\r\nEXEC\r\n", "MULTI\r\nCLIENT GETNAME x\r\nEXEC\r\n", "CLIENT ID x\r\nCOMMAND COUNT x\r\n",
 	"MULTI\r\n*1\r\n$-1\r\nEXEC\r\n", "QUIT x\r\nPING\r\n", "echo \"\\x41\\x4g\\n\\q\"\n", "echo 'it\\'s' a\"b\"\n", "echo \"a\"b\n", "\v\fping\n",
 }
 

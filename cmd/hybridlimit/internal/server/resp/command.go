@@ -21,9 +21,9 @@ type session struct {
 type command struct {
 	least, most int // arguments, without the name
 	open        bool
-	key         int      // which argument is the key, for COMMAND INFO; 0: none
-	now         bool     // is not queued after MULTI
-	subs        []string // the words that the first argument may be; nil: any
+	key         int            // which argument is the key, for COMMAND INFO; 0: none
+	now         bool           // is not queued after MULTI
+	subs        map[string]int // the words that the first argument may be, and how many then follow; nil: any
 	run         func(s *Server, c *conn, args [][]byte)
 }
 
@@ -37,7 +37,7 @@ func init() {
 		"HL.TAKE":     {least: 2, most: 3, key: 2, run: (*Server).take},
 		"HL.PEEK":     {least: 2, most: 2, key: 2, run: (*Server).peek},
 
-		"AUTH":    {least: 1, most: 2, open: true, run: (*Server).auth},
+		"AUTH":    {least: 1, most: maxArgs, open: true, run: (*Server).auth},
 		"HELLO":   {least: 0, most: maxArgs, open: true, run: (*Server).hello},
 		"QUIT":    {least: 0, most: maxArgs, open: true, now: true, run: (*Server).quit},
 		"RESET":   {least: 0, most: 0, open: true, now: true, run: (*Server).reset},
@@ -46,11 +46,11 @@ func init() {
 		"DISCARD": {least: 0, most: 0, now: true, run: (*Server).discard},
 		"WATCH":   {least: 1, most: maxArgs, now: true, run: (*Server).watch},
 		"UNWATCH": {least: 0, most: 0, run: (*Server).unwatch},
-		"PING":    {least: 0, most: 1, run: (*Server).ping},
+		"PING":    {least: 0, most: maxArgs, run: (*Server).ping},
 		"ECHO":    {least: 1, most: 1, run: (*Server).echo},
 		"SELECT":  {least: 1, most: 1, run: (*Server).selectDB},
-		"CLIENT":  {least: 1, most: maxArgs, subs: []string{"SETNAME", "GETNAME", "SETINFO", "NO-EVICT", "NO-TOUCH", "TRACKING", "ID"}, run: (*Server).client},
-		"COMMAND": {least: 0, most: maxArgs, subs: []string{"COUNT", "DOCS", "INFO", "LIST"}, run: (*Server).command},
+		"CLIENT":  {least: 1, most: maxArgs, subs: map[string]int{"SETNAME": 1, "GETNAME": 0, "SETINFO": 2, "NO-EVICT": 1, "NO-TOUCH": 1, "TRACKING": anyArgs, "ID": 0}, run: (*Server).client},
+		"COMMAND": {least: 0, most: maxArgs, subs: map[string]int{"COUNT": 0, "DOCS": anyArgs, "INFO": anyArgs, "LIST": anyArgs}, run: (*Server).command},
 		"INFO":    {least: 0, most: maxArgs, run: (*Server).info},
 	}
 }
@@ -98,10 +98,28 @@ func (s *Server) objection(c *conn, known command, args [][]byte) string {
 		return fmt.Sprintf("ERR unknown command '%s'; there are %s", clip(args[0]), names())
 	case n < known.least || n > known.most:
 		return fmt.Sprintf("ERR wrong number of arguments for '%s' command", strings.ToLower(clip(args[0])))
-	case n > 0 && known.subs != nil && !slices.Contains(known.subs, strings.ToUpper(clip(args[1]))):
-		return fmt.Sprintf("ERR unknown subcommand '%s'; there are %s", clip(args[1]), strings.Join(known.subs, ", "))
-	case s.o.Password != "" && !c.known && !known.open:
+	case n > 0 && known.subs != nil:
+		if problem := known.subObjection(args); problem != "" {
+			return problem
+		}
+	}
+	if s.o.Password != "" && !c.known && !known.open {
 		return "NOAUTH Authentication required."
+	}
+	return ""
+}
+
+// anyArgs is in the place of a number of arguments.
+const anyArgs = -1
+
+// subObjection is objection of what follows the name of a command that has subcommands.
+func (known command) subObjection(args [][]byte) string {
+	want, found := known.subs[strings.ToUpper(clip(args[1]))]
+	switch {
+	case !found:
+		return fmt.Sprintf("ERR unknown subcommand '%s'; there are %s", clip(args[1]), strings.Join(slices.Sorted(maps.Keys(known.subs)), ", "))
+	case want != anyArgs && want != len(args)-2:
+		return fmt.Sprintf("ERR wrong number of arguments for '%s|%s' command", strings.ToLower(clip(args[0])), strings.ToLower(clip(args[1])))
 	}
 	return ""
 }

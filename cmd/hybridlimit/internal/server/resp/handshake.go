@@ -17,6 +17,8 @@ const redisVersion = "7.0.0"
 // auth is AUTH [user] password. There is one user.
 func (s *Server) auth(c *conn, args [][]byte) {
 	switch {
+	case len(args) > 2:
+		s.fail(c, "ERR syntax error")
 	case s.o.Password == "" && len(args) == 1:
 		s.fail(c, "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?")
 	case s.login(&c.session, args):
@@ -50,7 +52,11 @@ func (s *Server) hello(c *conn, args [][]byte) {
 	next := *in
 	if len(args) > 0 {
 		v, err := strconv.Atoi(string(args[0]))
-		if err != nil || v != 2 && v != 3 {
+		if err != nil {
+			s.fail(c, "ERR Protocol version is not an integer or out of range")
+			return
+		}
+		if v != 2 && v != 3 {
 			s.fail(c, "NOPROTO unsupported protocol version")
 			return
 		}
@@ -64,6 +70,9 @@ func (s *Server) hello(c *conn, args [][]byte) {
 				return
 			}
 			args = args[3:]
+		case bytes.EqualFold(args[0], []byte("SETNAME")) && len(args) > 1 && !isName(args[1]):
+			s.fail(c, badName)
+			return
 		case bytes.EqualFold(args[0], []byte("SETNAME")) && len(args) > 1:
 			next.name, args = clip(args[1]), args[2:]
 		default:
@@ -122,11 +131,14 @@ func (s *Server) reset(c *conn, _ [][]byte) {
 }
 
 func (s *Server) ping(c *conn, args [][]byte) {
-	if len(args) > 0 {
+	switch len(args) {
+	case 0:
+		c.simple("PONG")
+	case 1:
 		c.bulk(string(args[0]))
-		return
+	default: // which Redis finds out when it runs it, too
+		s.fail(c, "ERR wrong number of arguments for 'ping' command")
 	}
-	c.simple("PONG")
 }
 
 func (s *Server) echo(c *conn, args [][]byte) { c.bulk(string(args[0])) }
@@ -140,13 +152,20 @@ func (s *Server) selectDB(c *conn, args [][]byte) {
 	c.simple("OK")
 }
 
+const badName = "ERR Client names cannot contain spaces, newlines or special characters."
+
+// isName reports whether a client may be called so.
+func isName(name []byte) bool {
+	return bytes.IndexFunc(name, func(r rune) bool { return r < '!' || r > '~' }) < 0
+}
+
 // client is CLIENT with those of its subcommands that libraries send.
 func (s *Server) client(c *conn, args [][]byte) {
 	in := &c.session
 	switch sub := strings.ToUpper(clip(args[0])); sub {
 	case "SETNAME":
-		if len(args) != 2 {
-			s.fail(c, "ERR wrong number of arguments for 'client|setname' command")
+		if !isName(args[1]) {
+			s.fail(c, badName)
 			return
 		}
 		in.name = clip(args[1])

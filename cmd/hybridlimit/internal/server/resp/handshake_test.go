@@ -65,7 +65,7 @@ func TestHello(t *testing.T) {
 		t.Errorf("%q, %v: not a map", kind, err)
 	}
 	c.reply()
-	for _, bad := range []string{"HELLO 4", "HELLO x", "HELLO 3 AUTH a", "HELLO 3 WHAT", "HELLO 3 SETNAME", "CLIENT WHAT", "CLIENT SETNAME", "COMMAND WHAT", "SELECT 1", "SUBSCRIBE x", "GET x", "CLUSTER SLOTS"} {
+	for _, bad := range []string{"HELLO 4", "HELLO x", "HELLO 3 AUTH a", "HELLO 3 WHAT", "HELLO 3 SETNAME", "CLIENT WHAT", "CLIENT SETNAME", "CLIENT SETNAME \xff", "CLIENT GETNAME x", "HELLO 3 SETNAME \x7f", "COMMAND WHAT", "SELECT 1", "SUBSCRIBE x", "GET x", "CLUSTER SLOTS"} {
 		c.wantError(c.do(bad))
 	}
 	c.wantError(c.do("SET k v"), "unknown command 'SET'", "CL.THROTTLE")
