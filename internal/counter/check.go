@@ -56,7 +56,7 @@ func (c *Counter) Check(now, n int64, rule *limit.Rule) (allowed bool, src limit
 	if !allowed && n == 1 {
 		c.refusedLocked(now)
 	}
-	if src = c.sourceLocked(); !allowed {
+	if src = c.sourceLocked(); !allowed && c.notice != nil {
 		src = c.refusalSourceLocked(now, n)
 	}
 	c.endCheckLocked(isNew)
@@ -248,13 +248,15 @@ const refuseFor = 10_000_000_000
 func (c *Counter) refusedLocked(now int64) {
 	r, w := c.rule(), modeMultiplier(c.mode())
 	until, fits := now+refuseFor, int64(math.MaxInt64)
-	switch alone := c.refusalSourceLocked(now, 1) == limit.SourceNotice; {
+	switch alone := c.notice != nil && c.refusalSourceLocked(now, 1) == limit.SourceNotice; {
 	case alone:
 		c.mark(byNotice)
 		fits = c.notice.until
 	case w >= 0 && r.Limit > 0:
-		_, full := c.state().FullUntil(r, now)
-		c.note(denied, full)
+		if c.part != nil {
+			_, full := c.state().FullUntil(r, now)
+			c.note(denied, full)
+		}
 		fits = c.state().FitsAt(r, now, r.Multiplied(1, w))
 	}
 	if c.part != nil {
