@@ -45,7 +45,7 @@ type shard struct {
 	hand     int                        // where eviction goes on, see nextLocked
 	swept    int                        // and the sweep
 	stuck    int                        // how many it has looked at, since one could go, that have to stay
-	_        [24]byte
+	_        [32]byte
 }
 
 // rows are the entries of a shard and, apart from them, their tags. The tags are few enough

@@ -392,3 +392,10 @@ func TestPeekByLease(t *testing.T) {
 		now += 1e8
 	}
 }
+
+// Two shards that share a line of the cache would be slow for two processors.
+func TestShardFillsItsCacheLines(t *testing.T) {
+	if size := unsafe.Sizeof(shard{}); unsafe.Sizeof(uintptr(0)) == 8 && size%64 != 0 {
+		t.Errorf("a shard has %d bytes", size)
+	}
+}
