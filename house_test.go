@@ -88,7 +88,7 @@ var outside = map[string][]string{
 var topLevel = []string{
 	"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE", "go.mod", "go.sum", "go.work", "go.work.sum",
 	"doc.go", "hybrid_test.go", "house_test.go", "house_docs_test.go", "house_examples_test.go",
-	"house_faults_test.go", "house_files_test.go", "house_keys_test.go",
+	"house_faults_test.go", "house_keys_test.go",
 	"limit", "clock", "local", "remote", "hybrid", "hybridtest", "internal", "adapter", "bench", "cmd", "docs", "examples",
 }
 

@@ -1,6 +1,7 @@
 package hybrid
 
 import (
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -92,4 +93,142 @@ func (c *core) jitter(d int64, lo, hi float64) int64 {
 func (c *core) happened(e Event) {
 	e.Time = time.Unix(0, c.local)
 	c.emit(efEvent{e})
+}
+
+// coreConfig is what the core needs of [Options]. All times are in ns.
+type coreConfig struct {
+	interval, maxLag           int64 // SyncInterval, MaxLag
+	heartbeat                  int64 // between two heartbeats
+	linger                     int64 // how long an urgent report waits for others
+	minBackoff, maxBackoff     int64 // between two probes
+	retry                      int64 // before a failed flight is sent again, on average
+	quarantine                 int64 // before a broken key is tried again
+	timeout                    int64 // of an exchange
+	maxBatch, farBatch         int   // keys in a flight, and in one to a server that is far away
+	maxPipes                   int   // pipelines under way to a server
+	shardsPerPipe, resyncPipe  int   // shards in a pipeline, and in one after an outage
+	degradeAfter               int   // rounds of failed exchanges
+	expectedNodes              int64
+	notices                    bool // of keys that are used up are told
+	single                     bool // all pipelines go to one server, so that notices may travel in them
+	fallback                   Fallback
+	resyncPaceMin, resyncRange int64 // pause between pipelines after an outage: a random time from min to min + range
+}
+
+func newCore(cfg coreConfig, rng *rand.Rand, ids identities, link *counter.Link, keys redisstore.Keyspace, shards int,
+	each func(func(*counter.Counter) bool), stats *counters) *core {
+	c := &core{
+		cfg: cfg, rng: rng, ids: ids, node: ids.name(), link: link, keys: keys, each: each, stats: stats,
+		wheel: newWheel(cfg.interval, cfg.maxLag, rng.Int64N(cfg.interval)), activeAt: math.MinInt64 / 2,
+		members: members{count: 1}, shards: make([]shard, shards), pipes: map[uint64]*pipe{}, overdue: map[uint64]*load{},
+		state:   State{Mode: Resyncing, Reason: "starting", Nodes: 1},
+		notices: notices{announced: map[counter.NoticeID]redisstore.Notice{}, byID: map[uint64]*counter.Counter{}},
+	}
+	common := newLoad(&cfg)
+	for i := range c.shards {
+		v := &server{shards: []int{i}, load: common}
+		c.shards[i].server, c.shards[i].node, c.servers = v, c.node, append(c.servers, v)
+	}
+	if cfg.expectedNodes > 1 {
+		c.expectNodes(cfg.expectedNodes)
+	}
+	link.SetFallback(cfg.fallback.multiplier(c.members.count))
+	return c
+}
+
+// step handles one event. now is the time on the timer clock, localNow on the counter
+// clock. The effects are valid until the next step.
+func (c *core) step(now, localNow int64, ev event) []effect {
+	c.now, c.local = max(now, c.now), max(localNow, c.local)
+	c.link.SetLag(c.now - c.local)
+	clear(c.out)
+	c.out = c.out[:0]
+	if c.state.Since.IsZero() {
+		c.state.Since = time.Unix(0, c.local)
+	}
+	c.drain()
+	switch ev := ev.(type) {
+	case evTick:
+	case evReplies:
+		c.onReplies(ev)
+	case evTimeout:
+		c.onTimeout(ev.id)
+	case evFreed:
+		if v := c.overdue[ev.id]; v != nil {
+			v.slots++
+			delete(c.overdue, ev.id)
+		}
+	case evBeat:
+		c.onBeat(ev)
+	case evPublished:
+		c.onPublished(ev.id, ev.err)
+	case evHeard:
+		c.onHeard(ev)
+	case evRoom:
+		c.announce(ev.notice)
+	case evFlush:
+		c.onFlush(ev)
+	case evWithdraw:
+		c.dropFlush(ev.id)
+	}
+	c.timers()
+	c.assess() // twice: an outage that ends without a backlog is also reported as Resyncing
+	c.checkReturned()
+	c.assess()
+	if c.multipliersChanged {
+		c.applyWithoutShard()
+	}
+	c.pump()
+	c.publish()
+	c.checkFlushes()
+	return c.out
+}
+
+// timers does what is due by now, except sending batches.
+func (c *core) timers() {
+	c.wheel.due(c.now, c.look)
+	if c.beats.current == nil && c.now >= c.beats.next {
+		c.sendBeat()
+	}
+	for _, k := range c.broken.release(c.now) {
+		if k.Requeue() {
+			c.enqueue(k, false)
+		}
+	}
+	if c.reseedAt != 0 && c.now >= c.reseedAt {
+		c.reseedNow()
+	}
+}
+
+// wakeAt returns when the next step is due if no event comes before, and whether the driver
+// may sleep until then without looking for counters (see [counter.Link.Sleep]).
+func (c *core) wakeAt() (at int64, sleep bool) {
+	at = c.now + c.cfg.heartbeat
+	sooner := func(t int64) {
+		if t != 0 {
+			at = min(at, t)
+		}
+	}
+	if c.beats.current == nil {
+		sooner(c.beats.next)
+	}
+	if h := &c.notices; h.asked && len(h.announced) > 0 && h.publishing == 0 {
+		sooner(max(h.mayPublishAt(), 1))
+	}
+	sooner(c.broken.next())
+	sooner(c.reseedAt)
+	sooner(c.wheel.next())
+	sleep = c.now-c.activeAt >= c.cfg.interval
+	for i := range c.shards {
+		s := &c.shards[i]
+		t, queued := s.due()
+		sleep = sleep && !queued
+		if s.pipe == 0 && s.server.load.free(s.missed) {
+			sooner(t)
+		}
+	}
+	if !sleep {
+		sooner(c.wheel.after(c.now))
+	}
+	return at, sleep
 }

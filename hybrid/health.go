@@ -1,7 +1,12 @@
 package hybrid
 
 import (
+	"log/slog"
+	"math"
 	"slices"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
 
 // setHealth changes the health of a server.
@@ -68,4 +73,244 @@ func (c *core) returning() bool {
 		}
 	}
 	return false
+}
+
+// The mode of the limiter goes Synced → Degraded → Resyncing → Synced. It is that of the
+// worst server.
+
+// scheduleProbe schedules the next probe of servers that are down, with exponential
+// back-off and full jitter, so that nodes which lost Redis together do not return together.
+// The pause is no longer than:
+//
+//   - the outage has lasted, so that a short outage (a failover) is not followed by a long
+//     pause;
+//   - a heartbeat, while any server is not down.
+//
+// A failure that only an operator can end (a password, a permission) is probed at
+// MaxBackoff from the first probe on.
+func (c *core) scheduleProbe(class redisstore.Class) {
+	if c.beats.current != nil {
+		return // one is under way
+	}
+	limit := c.cfg.maxBackoff
+	if class != redisstore.ClassMisconfigured {
+		limit = min(limit, c.cfg.minBackoff<<min(c.beats.probesFailed, 20), max(c.now-c.outageAt, c.cfg.minBackoff))
+	}
+	if c.count(down) < len(c.shards) {
+		limit = min(limit, c.cfg.heartbeat)
+	}
+	c.beats.probesFailed++
+	c.beats.next = c.now + limit/20 + c.jitter(limit, 0, 0.95)
+}
+
+// assess derives the state of the limiter from its servers, and reports it if it has
+// changed.
+func (c *core) assess() {
+	cut, mode := 0, Synced
+	for _, v := range c.servers {
+		if c.cutOff(v) {
+			cut += len(v.shards)
+		}
+	}
+	switch {
+	case cut > 0:
+		mode = Degraded
+	case c.returning(), c.state.Mode != Synced && c.reseedAt != 0:
+		mode = Resyncing
+	}
+	s := State{Mode: mode, Since: c.state.Since, Nodes: int(c.members.count), Down: cut, Deaf: c.deaf}
+	switch {
+	case mode == Degraded:
+		s.Reason, s.Err = c.lastReason, c.lastErr
+	case mode == Resyncing && c.state.Mode == Resyncing:
+		s.Reason = c.state.Reason
+	case mode == Resyncing:
+		s.Reason = "redis answers again"
+	case mode == Synced:
+		s.Reason = c.mismatch
+	}
+	old := c.state
+	if mode == old.Mode && s.Nodes == old.Nodes && cut == old.Down && s.Deaf == old.Deaf && (mode == Resyncing || s.Reason == old.Reason && (mode == Synced || !c.reasonChanged)) {
+		return
+	}
+	c.reasonChanged = false
+	if mode != old.Mode {
+		s.Since = time.Unix(0, c.local)
+		c.stats.stateChanges.Add(1)
+		if mode == Synced {
+			c.beats.probesFailed, c.outageAt = 0, 0
+		}
+	}
+	c.state = s
+	c.emit(efState{s})
+}
+
+// outage adds up the outages since the latest log line about one.
+type outage struct {
+	since  time.Time // start of the present outage; zero: there is none
+	before Stats     // at that start
+	count  int       // outages that have ended
+	sum    time.Duration
+	stats  Stats // what has happened in them: only the sums of units
+}
+
+// note applies a change of state.
+func (o *outage) note(s State, stats func() Stats) {
+	switch {
+	case s.Mode == Degraded && o.since.IsZero():
+		o.since, o.before = s.Since, stats()
+	case s.Mode == Synced && !o.since.IsZero():
+		is := stats()
+		o.count++
+		o.sum += s.Since.Sub(o.since)
+		o.stats.AdmittedUnits += is.AdmittedUnits - o.before.AdmittedUnits
+		o.stats.AckedUnits += is.AckedUnits - o.before.AckedUnits
+		o.stats.ForgivenUnits += is.ForgivenUnits - o.before.ForgivenUnits
+		o.stats.ExpiredUnits += is.ExpiredUnits - o.before.ExpiredUnits
+		o.since = time.Time{}
+	}
+}
+
+// report returns what a log line says about the outages that have ended, and forgets them.
+func (o *outage) report() []slog.Attr {
+	if o.count == 0 {
+		return nil
+	}
+	attrs := []slog.Attr{slog.Float64("outage_seconds", o.sum.Seconds()), slog.Int("outages", o.count), slog.Int64("admitted", o.stats.AdmittedUnits),
+		slog.Int64("reported", o.stats.AckedUnits), slog.Int64("expired", o.stats.ExpiredUnits),
+		slog.Int64("forgiven", o.stats.ForgivenUnits)}
+	*o = outage{since: o.since, before: o.before}
+	return attrs
+}
+
+// members is the number of live nodes, this one included, that a node counts on.
+//
+// A higher number applies at once. A lower one applies after a heartbeat and a half, and is
+// then the highest that was reported in that time: when Redis has lost the list of nodes,
+// every live node enters itself again within one heartbeat, and not all nodes notice the
+// loss at once.
+//
+// All times are on the clock that timers run on, in ns.
+type members struct {
+	count int64
+
+	atLeast      int64 // the number does not fall below this, because nodes may be about to return,
+	atLeastUntil int64 // before this time; math.MaxInt64: until Redis answers
+
+	shrinkSince int64 // when a lower number was first reported; 0: none is pending
+	shrinkTo    int64 // the highest number reported since
+}
+
+// beatsToReturn is how many heartbeats (or the longest pause between probes, if that is
+// longer) the nodes are given to enter themselves again.
+const beatsToReturn = 4
+
+// hold keeps the number from falling before a time: after an outage, after Redis has lost
+// the list of nodes, and at the start of a fleet of known size. Otherwise the first node to
+// return would count itself as the only one, and would admit the whole limit if Redis
+// became unreachable again.
+func (m *members) hold(until int64) {
+	m.atLeast, m.atLeastUntil = max(m.count, 1), until
+}
+
+// holdUntilAnswer is hold until Redis answers; see waitsForAnswer.
+func (m *members) holdUntilAnswer() { m.hold(math.MaxInt64) }
+
+// waitsForAnswer reports whether the number is held until Redis answers.
+func (m *members) waitsForAnswer() bool { return m.atLeastUntil == math.MaxInt64 }
+
+// held reports whether the number may not fall yet.
+func (m *members) held(now int64) bool { return now < m.atLeastUntil }
+
+// reported applies the number of live nodes that Redis has reported. It returns whether the
+// count has changed.
+func (m *members) reported(n, now, heartbeat int64) (changed bool) {
+	if m.held(now) {
+		n = max(n, m.atLeast)
+	}
+	switch {
+	case n < 1:
+		return false
+	case n >= m.count:
+		m.shrinkSince = 0
+	case m.shrinkSince == 0:
+		m.shrinkTo, m.shrinkSince = n, now
+		return false
+	case now-m.shrinkSince < heartbeat*3/2:
+		m.shrinkTo = max(m.shrinkTo, n)
+		return false
+	default:
+		n, m.shrinkSince = max(m.shrinkTo, n), 0
+	}
+	changed = n != m.count
+	m.count = n
+	return changed
+}
+
+// applyMultiplier gives all counters the cost multiplier that follows from the number of nodes.
+func (c *core) applyMultiplier() {
+	c.link.SetFallback(c.cfg.fallback.multiplier(c.members.count))
+	for i := range c.shards {
+		c.applyMode(i)
+	}
+}
+
+// applyMode gives the counters of a shard the cost multiplier of a unit: that of the
+// fallback policy during an outage, else 1. While a shard returns from an outage its
+// counters keep the multiplier of the outage; each gets 1 with its own answer, or when the
+// shard has been sent all that it missed. It is the same at the start with ExpectedNodes,
+// until the shard's server has answered.
+func (c *core) applyMode(shard int) {
+	w := c.cfg.fallback.multiplier(c.members.count)
+	s := &c.shards[shard]
+	c.multipliersChanged = true
+	s.multiplied = s.server.health == down || !s.healthy() && s.multiplied
+	if s.multiplied {
+		c.link.Part(shard).SetMode(w, c.outageAt != 0) // at the start there may be no outage
+	} else {
+		c.link.Part(shard).SetMode(1, false)
+	}
+}
+
+// applyWithoutShard gives the multiplier to keys without a counter of their own.
+func (c *core) applyWithoutShard() {
+	gone := true
+	c.multipliersChanged = false
+	for i := range c.shards {
+		if c.shards[i].healthy() {
+			c.link.Part(-1).SetMode(1, false)
+			return
+		}
+		gone = gone && c.shards[i].server.health == down
+	}
+	if gone {
+		c.link.Part(-1).SetMode(c.cfg.fallback.multiplier(c.members.count), true)
+	}
+}
+
+// expectNodes makes a new core count n nodes until Redis has reported them, and with
+// FairShare makes each unit cost n from the first check on. That Redis is unreachable is
+// known only after an exchange has failed; until then each process of a fleet that starts
+// would admit the whole limit. Reports are as urgent as without an outage, so that one
+// answer of Redis ends this.
+func (c *core) expectNodes(n int64) {
+	c.members.count, c.state.Nodes = n, int(n)
+	c.link.SetNodes(n)
+	c.members.holdUntilAnswer()
+	if c.cfg.fallback != FairShare {
+		return
+	}
+	for i := range c.shards {
+		c.shards[i].multiplied = true
+	}
+	c.link.SetMode(c.cfg.fallback.multiplier(n), false)
+}
+
+// countNodes applies the number of live nodes that a heartbeat has reported.
+func (c *core) countNodes(n int64) {
+	if !c.members.reported(n, c.now, c.cfg.heartbeat) {
+		return
+	}
+	c.link.SetNodes(c.members.count)
+	c.applyMultiplier()
 }

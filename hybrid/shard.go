@@ -1,6 +1,13 @@
 package hybrid
 
-import "github.com/hybridlimit/hybridlimit/internal/counter"
+import (
+	"fmt"
+	"slices"
+
+	"github.com/hybridlimit/hybridlimit/internal/counter"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
 
 // shard is the state of one group of keys.
 type shard struct {
@@ -83,4 +90,147 @@ func (s *shard) due() (at int64, waiting bool) {
 		at = s.urgentAt
 	}
 	return at, true
+}
+
+// A flight that occupies Redis for longer than an exchange may last would time out and be
+// sent again for ever. So after maxUnanswered attempts only its fate is asked for: by a
+// batch without operations, with the next number and the same nonce, which costs Redis next
+// to nothing.
+//
+// If Redis has booked the flight, what is left to do is to read the state of its keys. If
+// it has not, it never will, because the number of the question is later; then the units
+// are reported again. Either is done in smaller flights.
+
+// maxUnanswered is after how many attempts without an answer the fate of a flight is asked
+// for. After the first one the flight is sent again: mostly just the answer was lost, and a
+// question needs two exchanges.
+const maxUnanswered = 2
+
+// mustAsk reports whether to ask for the fate of the flight of s. A flight with a single
+// key is always sent again, because it cannot be split.
+func (s *shard) mustAsk() bool {
+	return s.flight.unanswered >= maxUnanswered && len(s.flight.items) > 1 && !s.asksFate
+}
+
+// ask makes the next batch of s a question for the fate of its flight. Redis must not be
+// told to accept the question: then it would not compare the nonce.
+func (s *shard) ask() {
+	s.asksFate, s.accept = true, false
+	s.seq++
+}
+
+// fate handles the answer that says whether a flight was booked, and splits the flight. The
+// answer came to a question, or to a flight that was sent again under another number after
+// a loss of data, although its first attempt had been booked after that loss.
+func (c *core) fate(s *shard, r redisstore.Reply) {
+	f := s.flight
+	booked := r.Fate == redisstore.FateEarlier
+	if booked && (r.Earlier <= s.acked || r.Earlier >= s.seq) {
+		c.stats.badReplies.Add(1)
+		s.retry = c.now + c.jitter(c.cfg.retry, 0.5, 1.5)
+		return
+	}
+	s.acked = s.seq
+	if booked {
+		s.acked = r.Earlier // the number of the question was not used
+	}
+	s.accept, s.lost = false, false
+	for i, it := range f.items {
+		switch {
+		case booked && slices.Contains(r.Failed, i):
+			c.onKeyError(it, &limit.KeyError{Key: c.nameOf(it.c, it.rule), Reason: "failed when the batch was applied"})
+			continue
+		case booked && !it.booked:
+			it.booked, it.forgiven = true, r.Forgiven[i]
+		}
+		s.rest = append(s.rest, it)
+	}
+	c.endFlight(s)
+}
+
+// noteLoss records that Redis has lost the data of a shard, once per loss, and schedules
+// that everything this node knows of the shard is sent again. now is when that was found, on Redis'
+// clock: a record older than Redis keeps it is no sign of a loss. What is known is sent
+// all the same, because it is not known either that nothing was lost.
+func (c *core) noteLoss(s *shard, now int64) {
+	if s.lost {
+		return
+	}
+	s.lost, s.reseed = true, true
+	if s.outlived = now-s.numberAt >= int64(redisstore.LedgerTTL); !s.outlived {
+		c.stats.losses.Add(1)
+	}
+	c.members.hold(max(c.members.atLeastUntil, c.now+beatsToReturn*c.cfg.heartbeat))
+	if c.reseedAt == 0 {
+		// A loss rarely concerns one shard alone. Wait until the others have noticed theirs, and
+		// ask for those that have nothing to send.
+		c.reseedAt = c.now + c.cfg.linger*10
+		c.beats.askAll(c.now)
+	}
+}
+
+// reseedNow queues every counter that knows a state of a shard whose data was lost.
+func (c *core) reseedNow() {
+	c.reseedAt = 0
+	if lost := c.toReseed(); lost > 0 {
+		c.happened(Event{Kind: EventDataLost, Reason: fmt.Sprintf("redis has lost data, and is sent what this node knows of it: %d of %d shards", lost, len(c.shards))})
+	}
+	c.each(func(k *counter.Counter) bool {
+		s := &c.shards[k.Shard()]
+		if s.reseed && k.MarkRaise(c.local) {
+			s.normal = append(s.normal, queued{k, c.now})
+			s.normalAt = c.now
+		}
+		return true
+	})
+	for i := range c.shards {
+		c.shards[i].reseed = false
+	}
+}
+
+// toReseed returns how many shards have lost data.
+func (c *core) toReseed() (n int) {
+	for i := range c.shards {
+		if s := &c.shards[i]; s.reseed && !s.outlived {
+			n++
+		}
+	}
+	return n
+}
+
+// rename gives the node a new name, because another process was seen to report under the
+// present one.
+//
+// A shard whose flight may have been booked under the old name keeps that name until it is
+// known whether it was. The other shards use the new name at once. The next heartbeat
+// enters the new name into the list of live nodes.
+//
+// All counters are then reported. Only where Redis has a record of the node can a heartbeat
+// show that Redis has lost data, and the new name has no record yet.
+func (c *core) rename() {
+	old := c.node
+	c.node = c.ids.name()
+	c.happened(Event{Kind: EventRenamed, Reason: fmt.Sprintf("another process reports as %s, perhaps a copy of this one; this one is %s now", old, c.node)})
+	c.stats.renames.Add(1)
+	c.emit(efName{c.node})
+	c.notices.channel = "" // the next heartbeat subscribes to the echo of the new name
+	for i := range c.shards {
+		if s := &c.shards[i]; s.flight == nil {
+			s.begin(c.node)
+		}
+	}
+	c.refreshAll()
+}
+
+// nameTaken handles the answer that another process has booked a batch under the number of
+// the flight of s, or a later one. The flight cannot be booked under that name any more, so
+// it is sent again under the new name of the node.
+func (c *core) nameTaken(s *shard) {
+	c.giveUpRefunds(s) // the flight may have been booked before the other batch was
+	if s.node == c.node {
+		c.rename()
+	}
+	s.begin(c.node)
+	s.seq = 1
+	s.retry = c.now + c.jitter(c.cfg.retry, 0.5, 1.5)
 }

@@ -5,7 +5,7 @@ var announceMutants = []mutant{
 	{
 		name:   "notice-from-the-future",
 		breaks: "A notice counts that is of a later time than Redis has.",
-		file:   "hybrid/hearing.go",
+		file:   "hybrid/notices.go",
 		old:    `ahead := int64(n.Now) >`,
 		new:    `ahead := int64(n.Now) < 0 && int64(n.Now) >`,
 		by:     hybrid("TestForgedNotices"),
@@ -13,7 +13,7 @@ var announceMutants = []mutant{
 	{
 		name:   "notice-kept-in-an-outage",
 		breaks: "A node keeps a notice for new counters while its shard cannot be reached.",
-		file:   "hybrid/hearing.go",
+		file:   "hybrid/notices.go",
 		old:    ` || !c.shards[n.Shard].healthy() {`,
 		new:    ` {`,
 		by:     hybrid("TestNothingIsHeardInAnOutage"),
@@ -21,7 +21,7 @@ var announceMutants = []mutant{
 	{
 		name:   "heard-by-none",
 		breaks: "A node keeps a notice, and the counter that is there admits.",
-		file:   "hybrid/announcement.go",
+		file:   "hybrid/notices.go",
 		old:    `		c.notices.byID[idPrefix(id)] = ctr`,
 		new:    `		_ = idPrefix(id)`,
 		by:     hybrid("TestNoticeOfARefund"),
@@ -29,7 +29,7 @@ var announceMutants = []mutant{
 	{
 		name:   "duplicates-are-told",
 		breaks: "A report that was sent again is told as if its units were new.",
-		file:   "hybrid/settle.go",
+		file:   "hybrid/answer.go",
 		old:    `a.Announce = sent, r.Fate == redisstore.FateApplied`,
 		new:    `a.Announce = sent, true`,
 		by:     hybrid("TestOnlyNewUnitsAreAnnounced"),
@@ -37,7 +37,7 @@ var announceMutants = []mutant{
 	{
 		name:   "questions-are-told",
 		breaks: "Who only asks whether a key is used up tells all others that it is.",
-		file:   "hybrid/settle.go",
+		file:   "hybrid/answer.go",
 		old:    `announce && it.units > 0, it.back`,
 		new:    `announce, it.back`,
 		by:     hybrid("TestOnlyNewUnitsAreAnnounced"),
@@ -45,7 +45,7 @@ var announceMutants = []mutant{
 	{
 		name:   "handed-back-and-not-said",
 		breaks: "The others do not hear that units were handed back.",
-		file:   "hybrid/settle.go",
+		file:   "hybrid/answer.go",
 		old:    `it.units > 0, it.back`,
 		new:    `it.units > 0, false`,
 		by:     hybrid("TestNoticeOfARefund"),
@@ -53,7 +53,7 @@ var announceMutants = []mutant{
 	{
 		name:   "heard-and-never-forgotten",
 		breaks: "What was heard refuses by each counter that is made again, whatever Redis has answered since.",
-		file:   "hybrid/announcement.go",
+		file:   "hybrid/notices.go",
 		old:    `		c.link.Forget(id)`,
 		new:    `		_ = id`,
 		by:     hybrid("TestNoticeBeforeTheCounter"),
@@ -61,7 +61,7 @@ var announceMutants = []mutant{
 	{
 		name:   "kept-for-ever",
 		breaks: "What was heard is kept when it is over.",
-		file:   "hybrid/hearing.go",
+		file:   "hybrid/notices.go",
 		old:    `if c.link.Kept() > 0 {`,
 		new:    `if c.link.Kept() < 0 {`,
 		by:     hybrid("TestKeptNoticesEnd"),
@@ -69,7 +69,7 @@ var announceMutants = []mutant{
 	{
 		name:   "dropped-and-spoken-of",
 		breaks: "Counters that were dropped stay in memory because notices could be about them.",
-		file:   "hybrid/hearing.go",
+		file:   "hybrid/notices.go",
 		old:    `if len(h.byID) > h.kept*5/4+1024 {`,
 		new:    `if len(h.byID) > 1<<40 {`,
 		by:     hybrid("TestKeptNoticesEnd"),
@@ -77,7 +77,7 @@ var announceMutants = []mutant{
 	{
 		name:   "each-tells-as-if-alone",
 		breaks: "A node counts the messages that it tells, and not those of others.",
-		file:   "hybrid/hearing.go",
+		file:   "hybrid/notices.go",
 		old:    "		c.spend()\n",
 		new:    "",
 		by:     hybrid("TestBudgetOfAnnouncements"),
@@ -85,15 +85,15 @@ var announceMutants = []mutant{
 	{
 		name:   "told-without-end",
 		breaks: "A node tells as many messages as it likes.",
-		file:   "hybrid/announcement.go",
-		old:    "	c.spend()\n",
-		new:    "",
+		file:   "hybrid/notices.go",
+		old:    "	c.spend()\n	if h.spent",
+		new:    "	if h.spent",
 		by:     hybrid("TestBudgetOfAnnouncements"),
 	},
 	{
 		name:   "room-waits-for-the-budget",
 		breaks: "That there is room again is told when Redis has nothing else to deliver.",
-		file:   "hybrid/announcement.go",
+		file:   "hybrid/notices.go",
 		old:    `if c.now < h.mayPublishAt() && !h.room {`,
 		new:    `if c.now < h.mayPublishAt() {`,
 		by:     hybrid("TestBudgetOfAnnouncements"),
@@ -101,7 +101,7 @@ var announceMutants = []mutant{
 	{
 		name:   "what-waits-has-no-end",
 		breaks: "Notices that wait to be told fill the memory.",
-		file:   "hybrid/announcement.go",
+		file:   "hybrid/notices.go",
 		old:    `if len(h.announced) >= maxAnnounced {`,
 		new:    `if len(h.announced) >= maxAnnounced<<20 {`,
 		by:     hybrid("TestBudgetOfAnnouncements"),
@@ -109,7 +109,7 @@ var announceMutants = []mutant{
 	{
 		name:   "two-messages-at-a-time",
 		breaks: "A node tells a message for each step while one is under way.",
-		file:   "hybrid/announcement.go",
+		file:   "hybrid/notices.go",
 		old:    ` || h.publishing != 0 {`,
 		new:    ` {`,
 		by:     hybrid("TestOrderOfAnnouncements"),
@@ -133,7 +133,7 @@ var announceMutants = []mutant{
 	{
 		name:   "deaf-and-nobody-says-so",
 		breaks: "A node whose subscription is broken does not say that it is deaf.",
-		file:   "hybrid/hearing.go",
+		file:   "hybrid/notices.go",
 		old:    "		reason = \"silent\"\n",
 		new:    "		reason = \"\"\n",
 		by:     hybrid("TestEchoes"),
@@ -141,7 +141,7 @@ var announceMutants = []mutant{
 	{
 		name:   "muted-and-nobody-knows",
 		breaks: "A node that may not publish goes on trying with each notice.",
-		file:   "hybrid/announcement.go",
+		file:   "hybrid/notices.go",
 		old:    `		h.muted = err // until`,
 		new:    `		_ = err // until`,
 		by:     hybrid("TestMutedAnnouncements"),
@@ -149,7 +149,7 @@ var announceMutants = []mutant{
 	{
 		name:   "muted-for-ever",
 		breaks: "A node that may publish again tells nothing.",
-		file:   "hybrid/hearing.go",
+		file:   "hybrid/notices.go",
 		old:    `if h.muted = b.EchoErr; h.muted != nil {`,
 		new:    `if h.muted = cmp.Or(b.EchoErr, h.muted); h.muted != nil {`,
 		by:     hybrid("TestMutedAnnouncements"),
@@ -157,7 +157,7 @@ var announceMutants = []mutant{
 	{
 		name:   "told-when-redis-is-back",
 		breaks: "After an outage it is told what was used up before.",
-		file:   "hybrid/announcement.go",
+		file:   "hybrid/notices.go",
 		old:    ` || h.muted != nil || !c.shards[0].healthy() {`,
 		new:    ` || h.muted != nil {`,
 		by:     hybrid("TestMutedAnnouncements"),

@@ -21,7 +21,7 @@ var apartMutants = []mutant{
 	{
 		name:   "flight-sent-again-for-ever",
 		breaks: "A flight that gets no answer is sent again, the same, for ever.",
-		file:   "hybrid/apart.go",
+		file:   "hybrid/shard.go",
 		old:    `s.flight.unanswered >= maxUnanswered && len`,
 		new:    `s.flight.unanswered < 0 && len`,
 		by:     hybrid("TestFlightIsTakenApart"),
@@ -37,7 +37,7 @@ var apartMutants = []mutant{
 	{
 		name:   "booked-parts-told-again",
 		breaks: "The parts of a flight that Redis has booked are told anew.",
-		file:   "hybrid/apart.go",
+		file:   "hybrid/shard.go",
 		old:    `it.booked, it.forgiven = true, r.Forgiven[i]`,
 		new:    `it.forgiven = r.Forgiven[i]`,
 		by:     hybrid("TestFlightIsTakenApart"),
@@ -45,7 +45,7 @@ var apartMutants = []mutant{
 	{
 		name:   "failed-part-counts-as-booked",
 		breaks: "A key that Redis could not use is taken for booked, because the rest of the flight was.",
-		file:   "hybrid/apart.go",
+		file:   "hybrid/shard.go",
 		old:    `case booked && slices.Contains(r.Failed, i):`,
 		new:    `case booked && slices.Contains(r.Failed, -1-i):`,
 		by:     hybrid("TestBrokenKeyInAFlightTakenApart"),
@@ -53,7 +53,7 @@ var apartMutants = []mutant{
 	{
 		name:   "full-calls-with-what-is-urgent",
 		breaks: "A call with an urgent report is filled up with those that can wait.",
-		file:   "hybrid/pump.go",
+		file:   "hybrid/pipeline.go",
 		old:    `most /= urgentShare`,
 		new:    `most /= 1`,
 		by:     hybrid("TestUrgentBatchesAreSmall"),
@@ -61,7 +61,7 @@ var apartMutants = []mutant{
 	{
 		name:   "booked-under-an-earlier-number",
 		breaks: "That a flight was booked under an earlier number is believed only of one whose fate was asked for.",
-		file:   "hybrid/replies.go",
+		file:   "hybrid/pipeline.go",
 		old:    `f != nil && r.Fate == redisstore.FateEarlier {`,
 		new:    `f == nil && r.Fate == redisstore.FateEarlier {`,
 		by:     hybrid("TestBookedUnderAnEarlierNumber"),

@@ -5,7 +5,7 @@ var beatMutants = []mutant{
 	{
 		name:   "heartbeats-that-ask-for-all",
 		breaks: "A server that is too slow to tell of every shard in time never gets its nodes back.",
-		file:   "hybrid/asked.go",
+		file:   "hybrid/heartbeat.go",
 		old:    `case len(list) < most:`,
 		new:    `case len(list) <= n:`,
 		by:     hybrid("TestSlowServerIsNotAskedForTooMuch"),
@@ -13,7 +13,7 @@ var beatMutants = []mutant{
 	{
 		name:   "heartbeats-that-ask-for-the-first",
 		breaks: "Only the first few shards are ever looked at.",
-		file:   "hybrid/asked.go",
+		file:   "hybrid/heartbeat.go",
 		old:    `l.nextAsked = next % n`,
 		new:    `l.nextAsked = 0 * next`,
 		by:     hybrid("TestLossIsNoticedInEveryShard"),
@@ -29,7 +29,7 @@ var beatMutants = []mutant{
 	{
 		name:   "lost-list-of-nodes-is-believed",
 		breaks: "After a loss every node takes itself for one of the few that have entered themselves again.",
-		file:   "hybrid/members.go",
+		file:   "hybrid/health.go",
 		old:    `case n >= m.count:`,
 		new:    `case n >= 1:`,
 		by:     hybrid("TestLossDoesNotHideNodes"),
@@ -37,7 +37,7 @@ var beatMutants = []mutant{
 	{
 		name:   "broken-list-of-nodes-is-an-outage",
 		breaks: "A limiter that has written nothing takes a broken list of nodes for an outage.",
-		file:   "hybrid/asked.go",
+		file:   "hybrid/heartbeat.go",
 		old:    `case (c.beats.lastFailed || c.downAt != 0) && i`,
 		new:    `case c.downAt != 0 && i`,
 		by:     hybrid("TestNodeListBrokenFromTheStart"),
@@ -45,7 +45,7 @@ var beatMutants = []mutant{
 	{
 		name:   "probes-in-step",
 		breaks: "Nodes that lost Redis together probe together.",
-		file:   "hybrid/machine.go",
+		file:   "hybrid/health.go",
 		old:    `c.beats.next = c.now + limit/20 + c.jitter(limit, 0, 0.95)`,
 		new:    `c.beats.next = c.now + limit`,
 		by:     hybrid("TestProbesAreSpread"),
@@ -53,7 +53,7 @@ var beatMutants = []mutant{
 	{
 		name:   "back-off-lasts",
 		breaks: "A short outage after a long one begins with the longest pause.",
-		file:   "hybrid/machine.go",
+		file:   "hybrid/health.go",
 		old:    `c.beats.probesFailed, c.outageAt = 0, 0`,
 		new:    ``,
 		by:     hybrid("TestBackoffBeginsAnew"),
@@ -61,7 +61,7 @@ var beatMutants = []mutant{
 	{
 		name:   "answers-speak-for-failed-shards",
 		breaks: "A server that answers for some shards is well for those for which it does not, too.",
-		file:   "hybrid/outcome.go",
+		file:   "hybrid/answer.go",
 		old:    `s.rounds.fails >= apartAfter*c.cfg.degradeAfter`,
 		new:    `false`,
 		by:     hybrid("TestHalfOfAServerFails"),

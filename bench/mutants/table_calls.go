@@ -221,7 +221,7 @@ var callMutants = []mutant{
 	{
 		name:   "preloaded-in-the-background",
 		breaks: "Preload does not wait for the answers.",
-		file:   "hybrid/preload.go",
+		file:   "hybrid/calls.go",
 		old:    `l.driver.flush(ctx, false)`,
 		new:    `ctx.Err()`,
 		by:     hybrid("TestPreload"),

@@ -5,7 +5,7 @@ var distanceMutants = []mutant{
 	{
 		name:   "distance-of-the-longest",
 		breaks: "The longest answer counts as the distance, so that a queue in front of Redis does.",
-		file:   "hybrid/distance.go",
+		file:   "hybrid/budget.go",
 		old:    `d.least == 0 || took < d.least {`,
 		new:    `d.least == 0 || took > d.least {`,
 		by:     hybrid("TestDistance"),
@@ -13,7 +13,7 @@ var distanceMutants = []mutant{
 	{
 		name:   "distance-of-this-period",
 		breaks: "The shortest answer is forgotten as soon as a period ends.",
-		file:   "hybrid/distance.go",
+		file:   "hybrid/budget.go",
 		old:    `d.before, d.least = d.least, 0`,
 		new:    `d.before, d.least = 0, 0`,
 		by:     hybrid("TestDistance"),
@@ -21,7 +21,7 @@ var distanceMutants = []mutant{
 	{
 		name:   "distance-for-ever",
 		breaks: "A server that has moved away is taken for overloaded for ever.",
-		file:   "hybrid/distance.go",
+		file:   "hybrid/budget.go",
 		old:    `if now-d.began >= distancePeriod {`,
 		new:    `if d.began == 0 {`,
 		by:     hybrid("TestSimDistanceChanges"),
@@ -29,7 +29,7 @@ var distanceMutants = []mutant{
 	{
 		name:   "distance-of-before-a-silence",
 		breaks: "After a long silence an answer from before it still counts.",
-		file:   "hybrid/distance.go",
+		file:   "hybrid/budget.go",
 		old:    `if now-d.began >= 2*distancePeriod {`,
 		new:    `if d.began == 0 {`,
 		by:     hybrid("TestDistance"),
@@ -45,7 +45,7 @@ var distanceMutants = []mutant{
 	{
 		name:   "one-round-trip",
 		breaks: "A call has one round trip, in which no connection can be made.",
-		file:   "hybrid/deadline.go",
+		file:   "hybrid/budget.go",
 		old:    `trips*v.load.distance.ns()`,
 		new:    `v.load.distance.ns()`,
 		by:     hybrid("TestDeadlines"),
@@ -53,7 +53,7 @@ var distanceMutants = []mutant{
 	{
 		name:   "unanswered-no-longer",
 		breaks: "Each attempt waits equally long, so that a server that is far away is never heard.",
-		file:   "hybrid/deadline.go",
+		file:   "hybrid/budget.go",
 		old:    `d *= 2`,
 		new:    `d *= 1`,
 		by:     hybrid("TestSimFartherThanADeadline"),
@@ -61,7 +61,7 @@ var distanceMutants = []mutant{
 	{
 		name:   "longer-at-once",
 		breaks: "Of a server that has answered before the second attempt already waits longer.",
-		file:   "hybrid/deadline.go",
+		file:   "hybrid/budget.go",
 		old:    `unanswered -= patient`,
 		new:    `unanswered -= 0 * patient`,
 		by:     hybrid("TestDeadlines"),
@@ -69,7 +69,7 @@ var distanceMutants = []mutant{
 	{
 		name:   "deadline-without-end",
 		breaks: "A call waits five times the distance, however far that is.",
-		file:   "hybrid/deadline.go",
+		file:   "hybrid/budget.go",
 		old:    `return min(d, most)`,
 		new:    `return max(d, 0*most)`,
 		by:     hybrid("TestDeadlines"),
@@ -77,7 +77,7 @@ var distanceMutants = []mutant{
 	{
 		name:   "near-flights-to-far-servers",
 		breaks: "A flight to a server that is far away carries no more keys than one to a near one.",
-		file:   "hybrid/deadline.go",
+		file:   "hybrid/budget.go",
 		old:    `max(n, n*v.load.distance.ns()/nearby)`,
 		new:    `max(n, 0*v.load.distance.ns()/nearby)`,
 		by:     hybrid("TestDeadlines"),
@@ -85,7 +85,7 @@ var distanceMutants = []mutant{
 	{
 		name:   "flights-of-any-length",
 		breaks: "A flight to a server that is far away carries more keys than a script may have.",
-		file:   "hybrid/deadline.go",
+		file:   "hybrid/budget.go",
 		old:    `max(n, int64(c.cfg.farBatch))`,
 		new:    `max(n, 1000*int64(c.cfg.farBatch))`,
 		by:     hybrid("TestDeadlines"),

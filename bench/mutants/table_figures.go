@@ -61,7 +61,7 @@ var figureMutants = []mutant{
 	{
 		name:   "failed-is-answered",
 		breaks: "Batches without an answer count as answered, fast or slow.",
-		file:   "hybrid/replies.go",
+		file:   "hybrid/pipeline.go",
 		old:    "	c.batchesEnded(p.at, all)\n}\n\n// servers",
 		new:    "	c.stats.answered(c.now-p.at, c.local)\n	c.batchesEnded(p.at, all)\n}\n\n// servers",
 		by:     hybrid("TestFailuresByReason"),
@@ -69,7 +69,7 @@ var figureMutants = []mutant{
 	{
 		name:   "one-bucket-off",
 		breaks: "An exchange that takes exactly as long as a bound counts in the bucket above it.",
-		file:   "hybrid/latency.go",
+		file:   "hybrid/stats.go",
 		old:    `time.Duration(d) > latencyBound[i]`,
 		new:    `time.Duration(d) >= latencyBound[i]`,
 		by:     hybrid("TestExchangeLatency"),

@@ -21,7 +21,7 @@ var generationMutants = []mutant{
 	{
 		name:   "born-when-it-is-restored",
 		breaks: "What a node restores after a loss passes for new, and so survives a reset.",
-		file:   "hybrid/batch.go",
+		file:   "hybrid/flight.go",
 		old:    `Born: rep.Born, Level`,
 		new:    `Born: 1<<53 - 1, Level`,
 		by:     hybrid("TestRealResetOfAForeignKey"),

@@ -53,7 +53,7 @@ var grantMutants = []mutant{
 	{
 		name:   "a-busy-client-is-an-overload",
 		breaks: "What the process waits for a processor is taken for work of Redis.",
-		file:   "hybrid/replies.go",
+		file:   "hybrid/pipeline.go",
 		old:    `max(took-(now-p.at-took), 0)`,
 		new:    `max(now-p.at, 0)`,
 		by:     hybrid("TestFloodOnABusyMachine"),

@@ -5,7 +5,7 @@ var memberMutants = []mutant{
 	{
 		name:   "expected-nodes-begin-late",
 		breaks: "A fleet that starts without Redis admits a limit each until it knows that Redis is away.",
-		file:   "hybrid/multiplier.go",
+		file:   "hybrid/health.go",
 		old:    `c.link.SetMode(c.cfg.fallback.multiplier(n), false)`,
 		new:    "",
 		by:     hybrid("TestFleetStartsDuringAnOutage"),
@@ -13,7 +13,7 @@ var memberMutants = []mutant{
 	{
 		name:   "expected-nodes-are-an-outage",
 		breaks: "What is admitted before the first answer is not urgent, and keeps its multiplier for an interval.",
-		file:   "hybrid/multiplier.go",
+		file:   "hybrid/health.go",
 		old:    `c.link.SetMode(c.cfg.fallback.multiplier(n), false)`,
 		new:    `c.link.SetMode(c.cfg.fallback.multiplier(n), true)`,
 		by:     hybrid("TestExpectedNodesWithRedis"),
@@ -21,15 +21,15 @@ var memberMutants = []mutant{
 	{
 		name:   "expected-nodes-are-not-held",
 		breaks: "The first node of a fleet to start takes itself for the only one.",
-		file:   "hybrid/multiplier.go",
-		old:    `c.members.holdUntilAnswer()`,
-		new:    `c.members.hold(0)`,
+		file:   "hybrid/health.go",
+		old:    "c.members.holdUntilAnswer()\n	if c.cfg",
+		new:    "c.members.hold(0)\n	if c.cfg",
 		by:     hybrid("TestExpectedNodesWithRedis"),
 	},
 	{
 		name:   "expected-nodes-for-ever",
 		breaks: "Nodes that were expected and never came keep their shares.",
-		file:   "hybrid/beat.go",
+		file:   "hybrid/heartbeat.go",
 		old:    `if found && c.members.waitsForAnswer() &&`,
 		new:    `if found && c.downAt != 0 && c.members.waitsForAnswer() &&`,
 		by:     hybrid("TestExpectedNodesWithRedis"),
@@ -45,7 +45,7 @@ var memberMutants = []mutant{
 	{
 		name:   "nonce-of-the-process",
 		breaks: "The nonces of a copy are those of the original.",
-		file:   "hybrid/pump.go",
+		file:   "hybrid/pipeline.go",
 		old:    `f.nonce = c.ids.nonce()`,
 		new:    `f.nonce = uint64(s.seq)`,
 		by:     sim(300),
@@ -53,7 +53,7 @@ var memberMutants = []mutant{
 	{
 		name:   "nonce-of-each-try",
 		breaks: "A batch that is sent again looks like another one, and is booked twice under two names.",
-		file:   "hybrid/batch.go",
+		file:   "hybrid/flight.go",
 		old:    `Nonce: f.nonce,`,
 		new:    `Nonce: f.nonce + uint64(f.tries),`,
 		by:     sim(300),
@@ -61,7 +61,7 @@ var memberMutants = []mutant{
 	{
 		name:   "new-name-for-what-is-under-way",
 		breaks: "What may have been booked under the old name is sent under the new one.",
-		file:   "hybrid/rename.go",
+		file:   "hybrid/shard.go",
 		old:    `if s := &c.shards[i]; s.flight == nil {`,
 		new: `if s := &c.shards[i]; s.flight != nil {
 			s.begin(c.node)
@@ -72,7 +72,7 @@ var memberMutants = []mutant{
 	{
 		name:   "heartbeats-trust-the-name",
 		breaks: "A node that reports nothing never learns that another goes by its name.",
-		file:   "hybrid/beat.go",
+		file:   "hybrid/heartbeat.go",
 		old:    `taken = taken || ev.beat.Seqs[i] > s.seq`,
 		new:    `taken = false`,
 		by:     hybrid("TestRealSilentCopy"),
@@ -80,7 +80,7 @@ var memberMutants = []mutant{
 	{
 		name:   "answered-to-the-old-name",
 		breaks: "A node with a new name asks for nothing that was under way under the old one: it does not notice that Redis has lost that.",
-		file:   "hybrid/settle.go",
+		file:   "hybrid/answer.go",
 		old:    `renamed && it.c.Refresh()`,
 		new:    `false && renamed`,
 		by:     hybrid("TestCopyAndLoss"),
@@ -88,7 +88,7 @@ var memberMutants = []mutant{
 	{
 		name:   "new-name-without-records",
 		breaks: "A node with a new name does not notice that Redis has lost what it knows.",
-		file:   "hybrid/rename.go",
+		file:   "hybrid/shard.go",
 		old:    `c.refreshAll()`,
 		new:    "",
 		by:     hybrid("TestCopyAndLoss"),

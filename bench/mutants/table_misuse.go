@@ -29,7 +29,7 @@ var misuseMutants = []mutant{
 	{
 		name:   "a-line-for-each-mistake",
 		breaks: "Every check that cannot be asked is logged.",
-		file:   "hybrid/invalid.go",
+		file:   "hybrid/take.go",
 		old:    `!l.misuse.reported[cause].Swap(true)`,
 		new:    `!l.misuse.reported[cause].Load()`,
 		by:     hybrid("TestMistakesAreToldOnce"),
@@ -136,7 +136,7 @@ var logMutants = []mutant{
 	{
 		name:   "an-outage-from-the-start",
 		breaks: "What was admitted before an outage is reported as admitted in it.",
-		file:   "hybrid/outage.go",
+		file:   "hybrid/health.go",
 		old:    `is.AdmittedUnits - o.before.AdmittedUnits`,
 		new:    `is.AdmittedUnits`,
 		by:     hybrid("TestLineThatEndsAnOutage"),
@@ -154,7 +154,7 @@ var logMutants = []mutant{
 	{
 		name:   "broken-each-time",
 		breaks: "A broken key is told of with each try.",
-		file:   "hybrid/settle.go",
+		file:   "hybrid/answer.go",
 		old:    `if !it.c.Quarantined() {`,
 		new:    `{`,
 		by:     hybrid("TestBrokenKeysAreEvents"),
@@ -162,7 +162,7 @@ var logMutants = []mutant{
 	{
 		name:   "a-loss-for-each-shard",
 		breaks: "A loss of everything is told of once for each shard.",
-		file:   "hybrid/reseed.go",
+		file:   "hybrid/shard.go",
 		old:    "\tc.stats.losses.Add(1)\n",
 		new:    "\tc.stats.losses.Add(1)\n\tc.happened(Event{Kind: EventDataLost})\n",
 		by:     hybrid("TestLossIsAnEvent"),

@@ -5,7 +5,7 @@ var onceMutants = []mutant{
 	{
 		name:   "resend-under-a-new-number",
 		breaks: "A batch that is sent again gets another number and another nonce, and Redis cannot tell that it knows it.",
-		file:   "hybrid/batch.go",
+		file:   "hybrid/flight.go",
 		old:    `c.stats.resent.Add(1)`,
 		new: `c.stats.resent.Add(1)
 		s.seq, f.nonce = s.seq+1, c.ids.nonce() // by either Redis would know it`,
@@ -35,7 +35,7 @@ var onceMutants = []mutant{
 	{
 		name:   "failed-batch-is-forgotten",
 		breaks: "A batch whose fate is unknown is not sent again.",
-		file:   "hybrid/outcome.go",
+		file:   "hybrid/answer.go",
 		old:    `s.retry = c.now + c.jitter(`,
 		new: `s.flight = nil
 		s.retry = c.now + c.jitter(`,
@@ -76,7 +76,7 @@ var onceMutants = []mutant{
 	{
 		name:   "same-name-after-a-restart",
 		breaks: "A process that starts anew goes by the name of another.",
-		file:   "hybrid/identity.go",
+		file:   "hybrid/new.go",
 		old:    `return hex.EncodeToString(b[:])`,
 		new:    `return hex.EncodeToString(make([]byte, 12))`,
 		by:     hybrid("TestLiveNodes"),

@@ -5,7 +5,7 @@ var outageMutants = []mutant{
 	{
 		name:   "multiplier-1-in-fair-share",
 		breaks: "Cut off, every node admits the whole limit.",
-		file:   "hybrid/fallback.go",
+		file:   "hybrid/options.go",
 		old:    "return n\n",
 		new:    "return min(n, 1)\n",
 		by:     sim(300),
@@ -37,7 +37,7 @@ var outageMutants = []mutant{
 	{
 		name:   "nodes-fall-after-an-outage",
 		breaks: "The first node to return takes itself for the only one.",
-		file:   "hybrid/members.go",
+		file:   "hybrid/health.go",
 		old:    `if m.held(now) {`,
 		new:    `if now < 0 {`,
 		by:     hybrid("TestShareSurvivesASecondOutage"),
@@ -45,7 +45,7 @@ var outageMutants = []mutant{
 	{
 		name:   "never-degraded",
 		breaks: "A node goes on as if synced, however long Redis is away.",
-		file:   "hybrid/outcome.go",
+		file:   "hybrid/answer.go",
 		old:    `c.setHealth(v, down)`,
 		new:    `c.setHealth(v, up)`,
 		by:     hybrid("TestPromiseOutage"),
@@ -53,7 +53,7 @@ var outageMutants = []mutant{
 	{
 		name:   "never-back",
 		breaks: "A node stays degraded when Redis is back.",
-		file:   "hybrid/outcome.go",
+		file:   "hybrid/answer.go",
 		old:    `c.setHealth(v, trying)`,
 		new:    ``,
 		by:     sim(300),
@@ -61,7 +61,7 @@ var outageMutants = []mutant{
 	{
 		name:   "one-dead-shard-takes-all-down",
 		breaks: "On a Cluster the loss of one master cuts off all shards.",
-		file:   "hybrid/outcome.go",
+		file:   "hybrid/answer.go",
 		old:    `c.setHealth(v, down)`,
 		new: `for _, v := range c.servers {
 			c.setHealth(v, down)
@@ -71,7 +71,7 @@ var outageMutants = []mutant{
 	{
 		name:   "backlog-is-forgotten",
 		breaks: "What waited during an outage is dropped when it ends.",
-		file:   "hybrid/outcome.go",
+		file:   "hybrid/answer.go",
 		old:    `s.backlog = append(s.backlog, s.normal...)`,
 		new:    ``,
 		by:     sim(300),
@@ -79,7 +79,7 @@ var outageMutants = []mutant{
 	{
 		name:   "urgent-queue-is-forgotten",
 		breaks: "What waited urgently when Redis went away is dropped.",
-		file:   "hybrid/outcome.go",
+		file:   "hybrid/answer.go",
 		old:    `s.normal, s.normalAt, s.retry, s.missed = nil, 0, 0, true`,
 		new: `s.normal, s.normalAt, s.retry, s.missed = nil, 0, 0, true
 		s.urgent, s.urgentAt = nil, 0`,
@@ -96,7 +96,7 @@ var outageMutants = []mutant{
 	{
 		name:   "probes-without-back-off",
 		breaks: "A Redis that is away is asked at the shortest pause for ever.",
-		file:   "hybrid/machine.go",
+		file:   "hybrid/health.go",
 		old:    `c.beats.probesFailed++`,
 		new:    "",
 		by:     hybrid("TestProbesBackOff"),
@@ -104,7 +104,7 @@ var outageMutants = []mutant{
 	{
 		name:   "returning-all-at-once",
 		breaks: "A backlog is told without pauses.",
-		file:   "hybrid/replies.go",
+		file:   "hybrid/pipeline.go",
 		old:    `p.load.paceAt = c.now + c.cfg.resyncPaceMin + c.jitter(c.cfg.resyncRange, 0, 1)`,
 		new:    ``,
 		by:     hybrid("TestBacklogIsPaced"),
@@ -112,7 +112,7 @@ var outageMutants = []mutant{
 	{
 		name:   "misconfiguration-probed-fast",
 		breaks: "A wrong password is tried as often as a server that is away.",
-		file:   "hybrid/machine.go",
+		file:   "hybrid/health.go",
 		old:    `if class != redisstore.ClassMisconfigured {`,
 		new:    `if class >= 0 {`,
 		by:     hybrid("TestMisconfiguredProbesSlowly"),
@@ -120,7 +120,7 @@ var outageMutants = []mutant{
 	{
 		name:   "heartbeats-excuse-batches",
 		breaks: "A heartbeat that is answered makes up for batches that are not.",
-		file:   "hybrid/outcome.go",
+		file:   "hybrid/answer.go",
 		old:    `if !slices.ContainsFunc(v.shards, func(i int) bool { return c.shards[i].flight != nil }) {`,
 		new:    `if len(v.shards) > 0 {`,
 		by:     hybrid("TestBatchesThatAreNeverAnswered"),

@@ -13,7 +13,7 @@ var serverMutants = []mutant{
 	{
 		name:   "new-master-is-well",
 		breaks: "A shard that is alone begins as if nothing was wrong with the server that it was on.",
-		file:   "hybrid/place.go",
+		file:   "hybrid/server.go",
 		old:    `&server{health: from.health,`,
 		new:    `&server{health: up,`,
 		by:     hybrid("TestShardMovesFromADeadServer"),
@@ -21,7 +21,7 @@ var serverMutants = []mutant{
 	{
 		name:   "late-is-refused",
 		breaks: "One answer that is lost, while others are not, cuts a shard off.",
-		file:   "hybrid/outcome.go",
+		file:   "hybrid/answer.go",
 		old:    `s.rounds.fails >= apartAfter*c.cfg.degradeAfter`,
 		new:    `s.rounds.fails > 0`,
 		by:     hybrid("TestHalfOfAnAnswer"),
@@ -29,7 +29,7 @@ var serverMutants = []mutant{
 	{
 		name:   "start-as-if-synced",
 		breaks: "A node that starts while Redis is away begins the outage a round too late.",
-		file:   "hybrid/outcome.go",
+		file:   "hybrid/answer.go",
 		old:    ` || v.health != up || class`,
 		new:    ` || class`,
 		by:     hybrid("TestStartWithoutRedis"),
@@ -37,7 +37,7 @@ var serverMutants = []mutant{
 	{
 		name:   "probe-ends-the-outage",
 		breaks: "A server that answers heartbeats and no batch ends an outage again and again.",
-		file:   "hybrid/outcome.go",
+		file:   "hybrid/answer.go",
 		old:    `c.setHealth(v, trying)`,
 		new:    `c.setHealth(v, up)`,
 		by:     hybrid("TestBatchesThatAreNeverAnswered"),
@@ -61,7 +61,7 @@ var serverMutants = []mutant{
 	{
 		name:   "clock-of-the-wrong-master",
 		breaks: "An answer for a shard that has moved sets the clock of the master on which it was.",
-		file:   "hybrid/place.go",
+		file:   "hybrid/server.go",
 		old:    `if len(c.servers) > 1 && len(v.shards) > 1 && v.offset.contradicts(sent, recv, now) {`,
 		new:    `if len(c.servers) > 1 && false {`,
 		by:     hybrid("TestReplyFromWhereAShardIsNow"),
@@ -77,7 +77,7 @@ var serverMutants = []mutant{
 	{
 		name:   "heartbeat-of-the-wrong-master",
 		breaks: "Where shards are is taken over only after a heartbeat has set the clocks.",
-		file:   "hybrid/beat.go",
+		file:   "hybrid/heartbeat.go",
 		old:    `c.place(ev.addrs) // by the clocks as they were known before`,
 		new:    ``,
 		by:     hybrid("TestClockOfAShardThatMoves"),
@@ -85,7 +85,7 @@ var serverMutants = []mutant{
 	{
 		name:   "answers-of-others-are-its-own",
 		breaks: "A shard that gets no answers counts as answered when another of its server is.",
-		file:   "hybrid/outcome.go",
+		file:   "hybrid/answer.go",
 		old: `		if a.err == nil {
 			c.shards[a.shard].rounds.fails = 0
 		}`,
@@ -95,7 +95,7 @@ var serverMutants = []mutant{
 	{
 		name:   "what-was-missed-waits",
 		breaks: "What is new goes before what a server has missed.",
-		file:   "hybrid/pump.go",
+		file:   "hybrid/pipeline.go",
 		old:    `[...]bool{true, false}`,
 		new:    `[...]bool{false, true}`,
 		by:     hybrid("TestMissedGoesFirst"),
@@ -103,7 +103,7 @@ var serverMutants = []mutant{
 	{
 		name:   "hidden-shards-are-boundless",
 		breaks: "Shards of which nobody knows where they are share nothing.",
-		file:   "hybrid/step.go",
+		file:   "hybrid/core.go",
 		old:    `v := &server{shards: []int{i}, load: common}`,
 		new: `v := &server{shards: []int{i}, load: newLoad(&cfg)}
 		_ = common`,
@@ -112,7 +112,7 @@ var serverMutants = []mutant{
 	{
 		name:   "failures-put-heartbeats-off",
 		breaks: "Each pipeline that fails while a server is down puts the heartbeat off.",
-		file:   "hybrid/replies.go",
+		file:   "hybrid/pipeline.go",
 		old: `c.count(down) > before { // else the next probe is scheduled
 		due := c.beats.next`,
 		new: `class != 0 && c.count(down) > 0*before {
@@ -122,7 +122,7 @@ var serverMutants = []mutant{
 	{
 		name:   "new-address-new-budget",
 		breaks: "A server that is called by another address is taken for one that is fast.",
-		file:   "hybrid/place.go",
+		file:   "hybrid/server.go",
 		old:    `bounds := *v.load`,
 		new:    `bounds := *newLoad(&c.cfg)`,
 		by:     hybrid("TestBudgetOfARenamedServer"),
@@ -130,7 +130,7 @@ var serverMutants = []mutant{
 	{
 		name:   "error-of-another-server",
 		breaks: "The first error of a heartbeat is taken for that of every shard.",
-		file:   "hybrid/beat.go",
+		file:   "hybrid/heartbeat.go",
 		old:    `err = ev.beat.Errs[i]`,
 		new:    `_ = ev.beat.Errs[i]`,
 		by:     hybrid("TestErrorOfAnotherServer"),
@@ -138,7 +138,7 @@ var serverMutants = []mutant{
 	{
 		name:   "list-speaks-for-a-shard",
 		breaks: "The list of nodes speaks for the shard beside which it is.",
-		file:   "hybrid/beat.go",
+		file:   "hybrid/heartbeat.go",
 		old:    ` || listed && c.shards[0].rounds.fails > 0:`,
 		new:    `:`,
 		by:     hybrid("TestHalfOfAServerFails"),
@@ -146,7 +146,7 @@ var serverMutants = []mutant{
 	{
 		name:   "loads-are-asked-alone",
 		breaks: "Of several servers that share a load one is never asked while others are down.",
-		file:   "hybrid/asked.go",
+		file:   "hybrid/heartbeat.go",
 		old:    `case (c.beats.lastFailed || c.downAt != 0) && i == v.shards[0]:`,
 		new:    `case (c.beats.lastFailed || c.downAt != 0) && i == v.shards[0] && len(c.servers) == 1:`,
 		by:     hybrid("TestSimKept"),

@@ -5,7 +5,7 @@ var syncMutants = []mutant{
 	{
 		name:   "every-loss-is-accepted",
 		breaks: "A node that has once been told of a loss tells Redis to accept whatever it has lost, from then on.",
-		file:   "hybrid/settle.go",
+		file:   "hybrid/answer.go",
 		old:    `s.acked, s.accept, s.lost = s.seq, false, false`,
 		new:    `s.acked, s.lost = s.seq, false`,
 		by:     hybrid("TestLostTwice"),
@@ -49,7 +49,7 @@ var syncMutants = []mutant{
 	{
 		name:   "quarantine-for-ever",
 		breaks: "A key that was put aside is never asked for again.",
-		file:   "hybrid/step.go",
+		file:   "hybrid/core.go",
 		old:    `k.Requeue() {`,
 		new:    `k.Requeue() && k == nil {`,
 		by:     sim(300),
@@ -57,7 +57,7 @@ var syncMutants = []mutant{
 	{
 		name:   "loss-unnoticed-by-the-heartbeat",
 		breaks: "A node that has nothing to send does not hear of a loss.",
-		file:   "hybrid/beat.go",
+		file:   "hybrid/heartbeat.go",
 		old:    `if ev.beat.Seqs[i] < b.acked[i] &&`,
 		new:    `if ev.beat.Seqs[i] < 0 &&`,
 		by:     hybrid("TestPromiseLostData"),
@@ -65,7 +65,7 @@ var syncMutants = []mutant{
 	{
 		name:   "reseed-forgotten",
 		breaks: "After a loss only the keys of the batch that met it are told anew.",
-		file:   "hybrid/reseed.go",
+		file:   "hybrid/shard.go",
 		old:    `if s.reseed && k.MarkRaise`,
 		new:    `if !s.reseed && k.MarkRaise`,
 		by:     hybrid("TestLostTwice"),
@@ -73,7 +73,7 @@ var syncMutants = []mutant{
 	{
 		name:   "one-server-for-all",
 		breaks: "All masters of a Cluster are taken for one server.",
-		file:   "hybrid/place.go",
+		file:   "hybrid/server.go",
 		old:    `return v.name == addrs[i] })`,
 		new:    `return true })`,
 		by:     hybrid("TestPipelinesAreForOneServer"),
@@ -97,7 +97,7 @@ var syncMutants = []mutant{
 	{
 		name:   "too-many-pipelines",
 		breaks: "The number of pipelines under way is not bounded.",
-		file:   "hybrid/pump.go",
+		file:   "hybrid/pipeline.go",
 		old:    `v.load.slots--`,
 		new:    ``,
 		by:     sim(300),
@@ -105,7 +105,7 @@ var syncMutants = []mutant{
 	{
 		name:   "batches-without-bound",
 		breaks: "A batch takes all that is waiting.",
-		file:   "hybrid/pump.go",
+		file:   "hybrid/pipeline.go",
 		old:    `k < len(*queue) && len(f.items) < most`,
 		new:    `k < len(*queue)`,
 		by:     hybrid("TestBatchesAreBounded"),
