@@ -85,7 +85,7 @@ var grantMutants = []mutant{
 	{
 		name:   "queued-before-it-is",
 		breaks: "While a check that is to queue its counter is interrupted, units of others are in no queue.",
-		file:   "internal/counter/word.go",
+		file:   "internal/counter/lease.go",
 		old:    "w&(1<<wordTime-1) - uint64(n)",
 		new:    "w&(unqueued-1) - uint64(n)",
 		by:     counters("TestLeasesQueueTheirCounter"),
@@ -197,7 +197,7 @@ var grantMutants = []mutant{
 	{
 		name:   "units-without-end",
 		breaks: "A lease has as many units as stand for a refusal.",
-		file:   "internal/counter/word.go",
+		file:   "internal/counter/lease.go",
 		old:    `leaseMost    = unitsRefused - 1`,
 		new:    `leaseMost    = unitsRefused`,
 		by:     counters("TestExhaustedLeaseFallsBack"),

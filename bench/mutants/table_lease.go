@@ -149,7 +149,7 @@ var leaseMutants = []mutant{
 	{
 		name:   "a-key-that-is-the-sum-of-another",
 		breaks: "A key that looks like the sum of a long key is counted with that.",
-		file:   "internal/counter/key.go",
+		file:   "internal/counter/counter.go",
 		old:    `return hashed == c.hashed && key == c.key`,
 		new:    `return key == c.key`,
 		by:     counters("TestLongKeysAreNotTheirSums"),
@@ -157,7 +157,7 @@ var leaseMutants = []mutant{
 	{
 		name:   "a-long-key-by-its-beginning",
 		breaks: "Of a long key the end does not matter.",
-		file:   "internal/counter/key.go",
+		file:   "internal/counter/counter.go",
 		old:    `unsafe.StringData(key), len(key))`,
 		new:    `unsafe.StringData(key), MaxKey)`,
 		by:     counters("TestLongKeysAreNotTheirSums"),

@@ -5,7 +5,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "notice-binds-the-paid-plan",
 		breaks: "A notice about a free plan that is used up refuses those who have a higher limit.",
-		file:   "internal/counter/heard.go",
+		file:   "internal/counter/notice.go",
 		old:    `case r.Limit > n.Limit, r.ShapeHash()`,
 		new:    `case r.ShapeHash()`,
 		by:     counters("TestNoticeBinds"),
@@ -13,7 +13,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "notice-binds-another-shape",
 		breaks: "A notice refuses by a rule with another window.",
-		file:   "internal/counter/heard.go",
+		file:   "internal/counter/notice.go",
 		old:    `r.ShapeHash() != n.Shape, `,
 		new:    ``,
 		by:     counters("TestNoticeBinds"),
@@ -21,7 +21,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "notice-closes-what-is-open",
 		breaks: "A node that is to fail open refuses by what it has heard.",
-		file:   "internal/counter/heard.go",
+		file:   "internal/counter/notice.go",
 		old:    `, modeMultiplier(c.mode()) == MultiplierOpen:`,
 		new:    `:`,
 		by:     counters("TestNoticeBinds"),
@@ -29,7 +29,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "notice-lasts-in-an-outage",
 		breaks: "A notice refuses for as long as it says although nobody can say any more that there is room.",
-		file:   "internal/counter/heard.go",
+		file:   "internal/counter/notice.go",
 		old:    `case c.link() != nil && modeDegraded`,
 		new:    `case c.link() == nil && modeDegraded`,
 		by:     counters("TestNoticeBinds"),
@@ -61,7 +61,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "notice-of-before-a-reset",
 		breaks: "A notice from before a reset refuses after it.",
-		file:   "internal/counter/hearing.go",
+		file:   "internal/counter/notice.go",
 		old:    ` || n.Gen < c.gen() && n.Now/1000 < c.gen()`,
 		new:    ``,
 		by:     counters("TestNoticeIsNotHeard"),
@@ -69,7 +69,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "notice-older-than-the-answer",
 		breaks: "A notice that comes late counts for more than a later answer.",
-		file:   "internal/counter/hearing.go",
+		file:   "internal/counter/notice.go",
 		old:    `if c.born != noAnswer && n.Now-off <`,
 		new:    `if c.born != noAnswer && n.Now-off < 0*`,
 		by:     counters("TestNoticeIsNotHeard"),
@@ -77,7 +77,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "notice-heard-in-an-outage",
 		breaks: "A counter takes in a notice while its shard cannot be reached.",
-		file:   "internal/counter/hearing.go",
+		file:   "internal/counter/notice.go",
 		old:    ` || modeDegraded(c.part.mode.Load()) || n.Gen`,
 		new:    ` || n.Gen`,
 		by:     counters("TestNoticeIsNotHeard"),
@@ -85,7 +85,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "notice-of-a-broken-key",
 		breaks: "A counter takes in a notice of a key that Redis cannot use, and nothing would end it.",
-		file:   "internal/counter/hearing.go",
+		file:   "internal/counter/notice.go",
 		old:    `|| c.is(quarantined) || modeDegraded`,
 		new:    `|| modeDegraded`,
 		by:     counters("TestNoticeIsNotHeard"),
@@ -93,7 +93,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "notice-longer-than-the-rule",
 		breaks: "A forged notice refuses until the year 2255.",
-		file:   "internal/counter/hearing.go",
+		file:   "internal/counter/notice.go",
 		old:    "	until := min(n.Until, n.Now+int64(c.rule().Horizon())) - off\n	if h :=",
 		new:    "	until := n.Until - off\n	if h :=",
 		by:     counters("TestNoticeEndsWithTheRule"),
@@ -101,7 +101,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "kept-longer-than-the-rule",
 		breaks: "A forged notice refuses by a new counter until the year 2255.",
-		file:   "internal/counter/hearing.go",
+		file:   "internal/counter/notice.go",
 		old:    "	until := min(n.Until, n.Now+int64(c.rule().Horizon())) - off\n	return",
 		new:    "	until := n.Until - off\n	return",
 		by:     counters("TestNoticeEndsWithTheRule"),
@@ -181,7 +181,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "leases-do-not-hear",
 		breaks: "A lease goes on admitting after a notice.",
-		file:   "internal/counter/hearing.go",
+		file:   "internal/counter/notice.go",
 		old:    "n Notice) (ask bool) {\n	c.lock(now)\n	defer c.unlock()\n",
 		new:    "n Notice) (ask bool) {\n	c.mu.Lock()\n	defer c.mu.Unlock()\n",
 		by:     counters("TestNoticeRevokesLease"),
@@ -197,7 +197,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "first-after-a-notice-is-not-urgent",
 		breaks: "All nodes are let in at the same instant, and none says soon that it was.",
-		file:   "internal/counter/heard.go",
+		file:   "internal/counter/notice.go",
 		old:    "		c.setUrgentAt(1)\n",
 		new:    "",
 		by:     counters("TestFirstUnitAfterANotice"),
@@ -205,7 +205,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "first-after-a-notice-lingers",
 		breaks: "The first unit after a notice waits for the reports of other keys.",
-		file:   "internal/counter/heard.go",
+		file:   "internal/counter/notice.go",
 		old:    "		c.mark(hurried)\n",
 		new:    "",
 		by:     counters("TestFirstUnitAfterANotice"),
@@ -285,7 +285,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "room-is-for-later",
 		breaks: "A key that refuses does not ask although it has heard that there is room.",
-		file:   "internal/counter/hearing.go",
+		file:   "internal/counter/notice.go",
 		old:    `c.mark(outdated | inNormal)`,
 		new:    `c.mark(inNormal)`,
 		by:     counters("TestRoomIsTold"),
@@ -293,7 +293,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "room-and-still-bound",
 		breaks: "A notice goes on although there is room.",
-		file:   "internal/counter/hearing.go",
+		file:   "internal/counter/notice.go",
 		old:    "	bound := c.noticeLocked(now) != nil\n	c.notice = nil\n",
 		new:    "	bound := c.noticeLocked(now) != nil\n",
 		by:     counters("TestRoomIsTold"),
@@ -333,7 +333,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "room-is-not-kept",
 		breaks: "A notice from before there was room again is kept for new counters.",
-		file:   "internal/counter/hearing.go",
+		file:   "internal/counter/notice.go",
 		old:    ` || n.Gen == was.Gen && room) {`,
 		new:    ` || n.Gen == was.Gen && room && false) {`,
 		by:     counters("TestNewCounterObeys"),
@@ -341,7 +341,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "kept-without-end",
 		breaks: "Who may publish fills the memory of all nodes.",
-		file:   "internal/counter/hearing.go",
+		file:   "internal/counter/notice.go",
 		old:    `if len(s.byID) > s.most {`,
 		new:    `if len(s.byID) > s.most<<20 {`,
 		by:     counters("TestNoticesAreBounded"),
@@ -365,7 +365,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "deaf-and-refusing",
 		breaks: "A lease that refuses for 5 s goes on when the node becomes deaf.",
-		file:   "internal/counter/hearing.go",
+		file:   "internal/counter/notice.go",
 		old:    `if l.hearing.Swap(on) && !on {`,
 		new:    `if l.hearing.Swap(on) && on {`,
 		by:     counters("TestDeafLeasesEnd"),

@@ -1,9 +1,12 @@
 package counter
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"math"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/hybridlimit/hybridlimit/internal/algorithm"
 	"github.com/hybridlimit/hybridlimit/internal/arith"
@@ -124,3 +127,60 @@ func (c *Counter) note(f flags, on bool) {
 		c.unmark(f)
 	}
 }
+
+// flags are the state of a counter towards the reconciler. They are written under the lock
+// of the counter.
+type flags uint16
+
+const (
+	outdated     flags = 1 << iota // the view is to be fetched again, however fresh it is
+	inNormal                       // in the normal queue of the reconciler, not collected yet
+	inUrgent                       // in its urgent queue
+	inFlight                       // units (or a question) were sent and are not acknowledged
+	raising                        // the authority has lost what we know
+	quarantined                    // the authority's copy of the key is broken
+	retryPlanned                   // quarantined, and due to be asked again
+	voided                         // what is in flight was sent before a reset that we know of
+	denied                         // the latest check was refused by what the authority has answered
+	byNotice                       // the refusal that is about to be granted rests on a notice
+	hurried                        // the next urgent report does not linger: other nodes may begin at the same instant
+	pressing                       // urgent, and twice as many units wait as make a report urgent
+	listed                         // in the urgent queue of the reconciler, and counted there once
+	stacked                        // in the urgent stack of the link: the reconciler has not seen it yet
+)
+
+// MaxKey is the length, in bytes, of the longest key that a counter keeps as it is, so that
+// what a key takes has a bound. It is that of the names in Redis.
+const MaxKey = 256
+
+// sumOf returns the SHA-256 sum of a key in hexadecimal digits.
+func sumOf(key string) (s [2 * sha256.Size]byte) {
+	sum := sha256.Sum256(unsafe.Slice(unsafe.StringData(key), len(key))) // is only read: no copy
+	hex.Encode(s[:], sum[:])
+	return s
+}
+
+// KeyOf returns what a counter keeps of a key: the key, or its sum if it is longer than MaxKey.
+func KeyOf(key string) (kept string, hashed bool) {
+	if len(key) <= MaxKey {
+		return key, false
+	}
+	s := sumOf(key)
+	return string(s[:]), true
+}
+
+// hasKey reports whether key is the key of c. A key that looks like a sum is not taken for it.
+// It allocates nothing.
+func (c *Counter) hasKey(key string) bool {
+	if hashed := len(key) > MaxKey; !hashed || !c.hashed {
+		return hashed == c.hashed && key == c.key
+	}
+	s := sumOf(key)
+	return string(s[:]) == c.key
+}
+
+// Key returns the key, or its sum, see [KeyOf].
+func (c *Counter) Key() string { return c.key }
+
+// IsHashed reports whether c keeps the sum of its key.
+func (c *Counter) IsHashed() bool { return c.hashed }
