@@ -76,12 +76,26 @@ func (d *driver) longAway(ctx context.Context) bool {
 	return s.Mode == Degraded && bounded && d.now()-s.Since.UnixNano() > left
 }
 
+// leaveFor is for how long Close tries to leave the list of nodes, besides the time of a call. By
+// then all is reported, and the list forgets the node by itself.
+const leaveFor = 500 * time.Millisecond
+
 // leave removes the node from the list of live nodes.
 func (d *driver) leave(ctx context.Context) error {
-	return retry(ctx, func() (again bool, err error) {
+	call := d.core.cfg.timeout
+	for _, v := range d.core.servers {
+		call = max(call, d.core.deadline(v, 0))
+	}
+	ctx, cancel := context.WithTimeout(ctx, leaveFor+time.Duration(call))
+	defer cancel()
+	err := retry(ctx, func() (again bool, err error) {
 		err = d.store.Leave(ctx, d.core.node, d.core.written())
 		return mayRecover(err), err
 	})
+	if err != nil {
+		return explain("close", err)
+	}
+	return nil
 }
 
 // pending reports whether any counter has something to report.

@@ -135,7 +135,7 @@ func TestCloseAfterALongOutage(t *testing.T) {
 		waits    bool
 	}{
 		{time.Minute, 5 * time.Second, 3, false},
-		{6 * time.Second, 5 * time.Second, 3, false},
+		{8 * time.Second, 5 * time.Second, 3, false}, // it is noticed within 2 s
 		{3 * time.Second, 5 * time.Second, 3, true},
 		{time.Minute, 2 * time.Minute, 3, true},
 		{time.Second, 5 * time.Second, 0, false},
