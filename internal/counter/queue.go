@@ -2,6 +2,15 @@ package counter
 
 import "github.com/hybridlimit/hybridlimit/internal/algorithm"
 
+// A Queue is what the reconciler takes a counter from.
+type Queue int
+
+const (
+	Normal   Queue = iota // reports that are due a lag after their first unit
+	Urgent                // reports that are due at once, or soon
+	Pressing              // urgent reports that overtake others; they are in the urgent queue as well
+)
+
 // noteLocked puts c into the queues of the reconciler if it has something to report
 // or to ask. It returns whether the reconciler should be woken.
 func (c *Counter) noteLocked() bool {

@@ -91,15 +91,6 @@ func (c *Counter) staleLocked(now int64) bool {
 	return c.born == noAnswer || c.is(outdated) || now-c.freshAt >= c.askAfterLocked()
 }
 
-// A Queue is what the reconciler takes a counter from.
-type Queue int
-
-const (
-	Normal   Queue = iota // reports that are due a lag after their first unit
-	Urgent                // reports that are due at once, or soon
-	Pressing              // urgent reports that overtake others; they are in the urgent queue as well
-)
-
 // Collect begins an exchange and returns what c has to report at now; from is where c was taken
 // from. ok is false if there is nothing to report.
 func (c *Counter) Collect(now int64, from Queue) (rep Report, ok bool) {
