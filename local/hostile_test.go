@@ -12,7 +12,7 @@ import (
 // No error shows more of a key than some bytes, nor anything that cannot be printed.
 func TestErrorsOfHostileKeys(t *testing.T) {
 	const most = 300 // bytes of an error
-	key, rule := limittest.HostileKey(), limit.Must(limit.FixedWindow("api", 1, time.Hour))
+	key, rule := limittest.HostileKey(), limit.Must(limit.TokenBucket("api", 1, 1, time.Hour))
 	l, err := New(Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ func TestErrorsOfHostileKeys(t *testing.T) {
 	l, server := newLimiter(t, remote.Options{})
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	rule := limit.Must(limit.FixedWindow("api", 1, time.Hour))
+	rule := limit.Must(limit.TokenBucket("api", 1, 1, time.Hour))
 	for what, key := range map[string]string{"long": limittest.HostileKey(), "short": limittest.HostileKey()[:200]} {
 		server.FlushAll()
 		if _, err := l.Take(ctx, key, rule, 1); err != nil {
