@@ -72,8 +72,7 @@ func (d *driver) report(ctx context.Context) error {
 func (d *driver) longAway(ctx context.Context) bool {
 	s := d.state.Load()
 	end, bounded := ctx.Deadline()
-	left := end.UnixNano() - int64(clock.System{}.Now())
-	return s.Mode == Degraded && bounded && d.now()-s.Since.UnixNano() > left
+	return s.Mode == Degraded && bounded && d.now()-s.Since.UnixNano() > int64(clock.Until(end))
 }
 
 // leaveFor is for how long Close tries to leave the list of nodes, besides the time of a call. By
