@@ -28,11 +28,9 @@ func (c *core) settle(s *shard, f *flight, r redisstore.Reply, sent, recv int64)
 	for i, it := range f.items {
 		st := r.States[i]
 		if st.Err != nil {
-			it.booked = it.booked || st.Booked
-			c.onKeyError(it, st.Err)
+			c.onKeyError(it, st.Booked, st.Err)
 			continue
 		}
-		st.Forgiven += it.forgiven // at most one of the two is not 0
 		c.stats.acked.Add(it.units - st.Forgiven)
 		c.stats.forgiven.Add(st.Forgiven)
 		if it.back {
@@ -51,12 +49,11 @@ func (c *core) settle(s *shard, f *flight, r redisstore.Reply, sent, recv int64)
 }
 
 // onKeyError puts a counter into quarantine whose key Redis could not use, although it has
-// applied the rest of the batch.
-func (c *core) onKeyError(it item, err error) {
+// applied the rest of the batch. booked says that it has booked the units before.
+func (c *core) onKeyError(it item, booked bool, err error) {
 	var key *limit.KeyError
-	if it.booked {
-		c.stats.acked.Add(it.units - it.forgiven)
-		c.stats.forgiven.Add(it.forgiven)
+	if booked {
+		c.stats.acked.Add(it.units)
 		if it.back {
 			c.stats.returned.Add(1)
 		}
@@ -68,7 +65,7 @@ func (c *core) onKeyError(it item, err error) {
 	if !it.c.Quarantined() {
 		c.happened(Event{Kind: EventQuarantined, Reason: "redis cannot use the key: " + reason, Key: it.c.Key(), Err: plain(err)})
 	}
-	first := it.c.Quarantine(c.local, it.booked)
+	first := it.c.Quarantine(c.local, booked)
 	c.stats.quarantined.Add(1)
 	if first {
 		c.broken.add(it.c, c.now+c.cfg.quarantine)
@@ -96,7 +93,7 @@ func (c *core) abandon(s *shard, err error) {
 	c.stats.badReplies.Add(1)
 	c.giveUpRefunds(s)
 	for _, it := range s.flight.items {
-		c.onKeyError(it, err)
+		c.onKeyError(it, false, err)
 	}
 	c.endFlight(s)
 }
@@ -104,7 +101,7 @@ func (c *core) abandon(s *shard, err error) {
 // endFlight makes room for the next flight of s. If the node was renamed meanwhile, that
 // flight is numbered under the new name.
 func (c *core) endFlight(s *shard) {
-	if s.flight, s.asksFate = nil, false; s.node != c.node {
+	if s.flight = nil; s.node != c.node {
 		s.begin(c.node)
 	}
 }
@@ -148,8 +145,8 @@ func (c *core) exchangeEnded(began int64, all []answer, answered func(*server)) 
 }
 
 // apartAfter bounds how long a shard may fail while its server answers for others: after
-// that many times degradeAfter rounds it is an outage of the shard. So many answers are not
-// lost in a row by chance.
+// that many times degradeAfter rounds, or a flight that had the longest deadline, it is an outage
+// of the shard. So many answers are not lost in a row by chance.
 const apartAfter = 4
 
 // failing handles the shards of a server for which an exchange has failed. some says that
@@ -158,7 +155,7 @@ const apartAfter = 4
 func (c *core) failing(v *server, began int64, some bool, list []answer) redisstore.Class {
 	class := c.noteFailure(list[0].err)
 	if !some {
-		c.failed(v, began, class)
+		c.failed(v, began, class, list)
 	}
 	for _, a := range list {
 		if a.list {
@@ -169,7 +166,8 @@ func (c *core) failing(v *server, began int64, some bool, list []answer) redisst
 		if s.rounds.fails == 0 {
 			s.failedSince = began
 		}
-		if s.rounds.failed(began, c.now); s.rounds.fails >= apartAfter*c.cfg.degradeAfter && (some || v.bookedAt > s.failedSince) && len(v.shards) > 1 {
+		s.rounds.failed(began, c.now)
+		if (a.spent || s.rounds.fails >= apartAfter*c.cfg.degradeAfter) && (some || v.bookedAt > s.failedSince) && len(v.shards) > 1 {
 			c.setHealth(c.isolate(a.shard), down)
 		}
 	}
@@ -177,10 +175,17 @@ func (c *core) failing(v *server, began int64, some bool, list []answer) redisst
 }
 
 // failed counts an exchange that a server has not answered. A server that has not answered
-// a batch since its latest outage, or ever, is down at once.
-func (c *core) failed(v *server, began int64, class redisstore.Class) {
+// a batch since its latest outage, or ever, is down at once, and so is one that has not answered
+// a flight within the longest deadline. Flights that wait longer next time
+// may just take the server long: heartbeats say whether it hangs.
+func (c *core) failed(v *server, began int64, class redisstore.Class, list []answer) {
 	v.rounds.failed(began, c.now)
-	if v.rounds.fails >= c.cfg.degradeAfter || v.health != up || class == redisstore.ClassMisconfigured {
+	if v.health == up && !c.beats.lastFailed && !slices.ContainsFunc(list, func(a answer) bool { return !a.waits }) {
+		c.beats.next = min(c.beats.next, c.now)
+		return
+	}
+	spent := slices.ContainsFunc(list, func(a answer) bool { return a.spent })
+	if spent || v.rounds.fails >= c.cfg.degradeAfter || v.health != up || class == redisstore.ClassMisconfigured {
 		c.setHealth(v, down)
 	}
 }
@@ -222,8 +227,9 @@ func (c *core) reached(v *server) {
 		}
 	}
 	if v.health != down {
-		// A batch that is being sent again decides by itself whether the server is up.
-		if !slices.ContainsFunc(v.shards, func(i int) bool { return c.shards[i].flight != nil }) {
+		// A batch that is being sent again decides by itself whether the server is up, unless it
+		// only takes the server long.
+		if !slices.ContainsFunc(v.shards, func(i int) bool { f := c.shards[i].flight; return f != nil && f.late == 0 }) {
 			v.rounds.fails = 0
 		}
 		return

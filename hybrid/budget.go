@@ -57,15 +57,13 @@ func newBudget(timeout int64) budget {
 
 // answered adapts b to a pipeline of a cost that was answered after took by a server at a distance.
 // The way there and back is no overload, nor is its jitter. dialed says that a connection was made
-// meanwhile: then a slow answer says nothing. A pipeline that only asks for the fate of flights has
-// no cost, and a fast answer to it says nothing.
+// meanwhile: then a slow answer says nothing.
 func (b *budget) answered(cost, took, distance int64, dialed bool) {
 	switch {
 	case took-distance > max(b.slow, distance):
 		if !dialed {
 			b.timedOut(cost)
 		}
-	case cost == 0:
 	case cost >= b.ns*3/4:
 		b.ns = min(b.ns+costStep*min(max(distance/costStepsPer, 1), mostSteps), b.most)
 	}
@@ -73,9 +71,7 @@ func (b *budget) answered(cost, took, distance int64, dialed bool) {
 
 // timedOut adapts b to a pipeline of a cost that got no answer in time.
 func (b *budget) timedOut(cost int64) {
-	if cost > 0 {
-		b.ns = max(min(b.ns, cost)/2, b.least())
-	}
+	b.ns = max(min(b.ns, cost)/2, b.least())
 }
 
 // anew raises b after an outage: its time-outs said nothing about how fast Redis works.
@@ -125,25 +121,30 @@ const trips = 5
 // before, until further ones wait longer.
 const patient = 3
 
-// deadline returns how long to wait for a call of a server, in ns, after so many heartbeats in a row had
-// no answer in time. It is CommandTimeout, or longer if the server is known to be far away, or may
-// be. Flights need not find that out: heartbeats do. Once the server has answered the first ones
-// wait equally long: one that hangs is to be noticed soon, and mostly the answers were just lost.
-func (c *core) deadline(v *server, unanswered int) int64 {
-	d, most := max(c.cfg.timeout, trips*v.load.distance.ns()), redisstore.MostPatience*c.cfg.timeout
-	if v.health != starting {
-		unanswered -= patient
-	}
-	for ; unanswered > 0 && d < most; unanswered-- {
+// deadline returns how long to wait for a call of a server, in ns, after so many in a row had no
+// answer in time. It is CommandTimeout, or longer if the server is known to be far away. Each call
+// without an answer doubles it: a flight may take Redis so long, or the server may be far away.
+func (c *core) deadline(v *server, late int) int64 {
+	d, most := max(c.cfg.timeout, trips*v.load.distance.ns()), c.mostPatience()
+	for ; late > 0 && d < most; late-- {
 		d *= 2
 	}
 	return min(d, most)
 }
 
-// beatDeadline returns how long to wait for a heartbeat, which all servers answer.
+// mostPatience is the longest deadline of a call, in ns.
+func (c *core) mostPatience() int64 { return redisstore.MostPatience * c.cfg.timeout }
+
+// beatDeadline returns how long to wait for a heartbeat, which all servers answer. Once a server has
+// answered, the first ones without an answer wait equally long: one that hangs is to be noticed
+// soon, and mostly the answers were just lost.
 func (c *core) beatDeadline() (d int64) {
 	for _, v := range c.servers {
-		d = max(d, c.deadline(v, c.beats.unanswered))
+		late := c.beats.unanswered
+		if v.health != starting {
+			late -= patient
+		}
+		d = max(d, c.deadline(v, late))
 	}
 	return d
 }

@@ -130,19 +130,19 @@ func TestServerSlowsDown(t *testing.T) {
 		t.Fatalf("%d failures, 99 %% of views are newer than %v, before anything has happened", s.failures(), got)
 	}
 	v.capacity.slow *= 20
-	load(2 * time.Second)
+	load(4 * time.Second) // more than the deadlines of an attempt that has the longest, and of those before
 	surprised := s.failures()
-	load(8 * time.Second)
+	load(6 * time.Second)
 	failures, late := s.failures(), partOf(s.unheard(), 0.99)
 	v.capacity.slow /= 20
 	load(3 * time.Second)
-	t.Logf("%d exchanges failed within 2 s of the change, %d in the 8 s after; 99 %% of views were newer than %v then, and than %v 3 s after the end",
+	t.Logf("%d exchanges failed within 4 s of the change, %d in the 6 s after; 99 %% of views were newer than %v then, and than %v 3 s after the end",
 		surprised, failures-surprised, late, partOf(s.unheard(), 0.99))
 	// What was under way when it became slow, of each node: a report and a heartbeat.
 	if surprised > 2*nodes {
 		t.Errorf("%d exchanges have failed when the server became slow", surprised)
 	}
-	if s.failures() > surprised {
+	if s.failures() > surprised+nodes { // one of each node: with it what its flights may cost halves
 		t.Errorf("%d exchanges have failed since", s.failures()-surprised)
 	}
 	s.stayedSynced()

@@ -17,8 +17,7 @@ type flight struct {
 	tries       int    // how often it was sent
 	nonce       uint64 // distinguishes it from a flight of a copy of this process
 	maybeBooked bool   // Redis may have booked it: an attempt got no answer
-	unanswered  int    // how many attempts in a row got no answer
-	part        bool   // it is part of a flight that was split
+	late        int    // how many of the attempts had no answer in time
 }
 
 // item is what one counter reports in a flight.
@@ -28,10 +27,6 @@ type item struct {
 	units  int64
 	back   bool // it hands units back
 	raised bool // it restores what Redis has lost
-	// Redis is known to have booked the item, but the answer with the state of the key was
-	// lost: the next batch only reads that state.
-	booked   bool
-	forgiven int64 // how many of the units Redis forgave when it booked them
 }
 
 func (f *flight) add(it item) {
@@ -46,6 +41,7 @@ type pipe struct {
 	sent   int64 // when it was sent, on the counter clock
 	at     int64 // the same instant on the timer clock
 	cost   int64 // sum of its flights, ns
+	most   int64 // its deadline, ns
 }
 
 // batch returns the batch for the flight of a shard. It is made anew for each attempt: the
@@ -60,22 +56,12 @@ func (c *core) batch(id int) *redisstore.Batch {
 		c.giveUpRefunds(s)
 	}
 	c.stats.batches.Add(1)
-	if s.mustAsk() {
-		s.ask()
-	}
-	if s.asksFate {
-		return &redisstore.Batch{Shard: id, Node: s.node, Seq: s.seq, Prev: s.acked, Nonce: f.nonce}
-	}
 	c.stats.keysSynced.Add(uint64(len(f.items)))
 	b := &redisstore.Batch{Shard: id, Node: s.node, Seq: s.seq, Prev: s.acked, Nonce: f.nonce, Accept: s.accept, MaxLag: time.Duration(c.cfg.maxLag), Ops: make([]redisstore.Op, len(f.items))}
 	for i := range f.items {
 		it := &f.items[i]
 		rep := it.c.Resend(c.local, s.accept)
 		it.rule, it.raised = rep.Rule, rep.Raise
-		if it.booked {
-			b.Ops[i] = c.op(it.c, readOnly(rep), 0)
-			continue
-		}
 		b.Ops[i] = c.op(it.c, rep, it.units)
 	}
 	return b
@@ -97,14 +83,6 @@ func (c *core) op(ctr *counter.Counter, rep counter.Report, units int64) redisst
 
 // handsBack reports whether a report hands units back.
 func handsBack(rep counter.Report) bool { return rep.Back != arith.Span{} || len(rep.BackBuckets) > 0 }
-
-// readOnly returns a report that books nothing: it only reads the state of the key, and
-// restores what Redis may have lost.
-func readOnly(rep counter.Report) counter.Report {
-	rep.Units, rep.Buckets, rep.Ahead, rep.Debt = 0, nil, arith.Span{}, 0
-	rep.Back, rep.BackTop, rep.BackBuckets = arith.Span{}, arith.Span{}, nil
-	return rep
-}
 
 // toRemote converts the buckets of a counter to those of a batch.
 func toRemote(in []counter.Bucket) []redisstore.Bucket {
@@ -150,7 +128,6 @@ func (s *shard) noteUnanswered() {
 		return
 	}
 	s.flight.maybeBooked = true
-	s.flight.unanswered++
 	if slices.ContainsFunc(s.flight.items, func(it item) bool { return it.back }) {
 		s.accept = false
 	}

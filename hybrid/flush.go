@@ -79,7 +79,7 @@ func (c *core) flushed(f *flush) bool {
 		if !m.boarded && s.takenNormal >= m.normal && s.takenUrgent >= m.urgent {
 			m.boarded, m.flight = true, s.flight
 		}
-		if m.boarded && (m.flight == nil || m.flight != s.flight) && !s.isApart() {
+		if m.boarded && (m.flight == nil || m.flight != s.flight) {
 			delete(f.marks, i)
 		}
 	}

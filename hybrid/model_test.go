@@ -210,14 +210,6 @@ func (m *modelRedis) exec(now int64, process string, b *redisstore.Batch) rediss
 	case e.seq == b.Seq:
 		rep.Fate = redisstore.FateOther
 		return rep
-	case e.seq > b.Prev && e.seq < b.Seq && e.nonce == b.Nonce:
-		rep.Fate, rep.Earlier, rep.Failed, rep.Forgiven = redisstore.FateEarlier, e.seq, slices.Clone(e.failed), map[int]int64{}
-		for i, u := range e.forgiven {
-			if u > 0 {
-				rep.Forgiven[i] = u
-			}
-		}
-		return rep
 	case e.seq > b.Seq:
 		rep.Fate = redisstore.FateStale
 		return rep

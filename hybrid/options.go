@@ -35,9 +35,9 @@ type Options struct {
 	MaxLag time.Duration
 	// CommandTimeout is how long a call of Redis may take. A server that is far away has longer: five
 	// times the shortest answer of the last seconds, because a call may have to make a connection. One that
-	// has not answered yet, or not for several calls, has twice as long each time. Eight times
-	// CommandTimeout is the most, also of [Limiter.Set] and [Limiter.Reset]. Default 250 ms, which is right
-	// for a Redis 0.1 to 150 ms away; 1 ms to 1 min.
+	// has not answered yet, or not for several calls, has twice as long each time, and so has a report
+	// that got no answer twice. Eight times CommandTimeout is the most, also of [Limiter.Set] and
+	// [Limiter.Reset]. Default 250 ms, which is right for a Redis 0.1 to 150 ms away; 1 ms to 1 min.
 	CommandTimeout time.Duration
 	// Shards is the number of groups that keys are divided into. A script call carries keys of
 	// one group, and a Cluster keeps each group on one of its masters. All processes that share

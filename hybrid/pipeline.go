@@ -60,19 +60,10 @@ func (c *core) pick(v *server, missed bool) (ids []int) {
 const urgentShare = 4
 
 // board makes the next flight of s, until it costs what is left of the budget or has the most keys.
-// The parts of a flight that was split travel first, and by themselves. There is no flight if no
-// counter in the queues has anything to report.
+// There is no flight if no counter in the queues has anything to report.
 func (c *core) board(s *shard, left int64, most int) {
 	var f flight
-	for len(s.rest) > 0 && len(f.items) < c.cfg.maxBatch && f.cost < left {
-		f.add(s.rest[0])
-		f.maybeBooked, f.part = f.maybeBooked || s.rest[0].booked, true
-		s.rest = s.rest[1:]
-	}
-	var late int64
-	if !f.part {
-		late = c.boardQueues(s, &f, left, most)
-	}
+	late := c.boardQueues(s, &f, left, most)
 	if len(s.urgent) == 0 {
 		s.urgentAt, s.pressing = 0, nil
 	}
@@ -87,9 +78,7 @@ func (c *core) board(s *shard, left int64, most int) {
 	f.nonce = c.ids.nonce()
 	s.flight = &f
 	s.retry = 0
-	if !f.part { // parts have not waited in a queue
-		c.stats.behind.Store(late)
-	}
+	c.stats.behind.Store(late)
 }
 
 // boardQueues fills f from the queues of s that are due, and returns the longest time that
@@ -133,16 +122,16 @@ func (c *core) send(v *server, ids []int, missed bool) {
 	if missed {
 		v.load.paced = id
 	}
-	batches := make([]*redisstore.Batch, len(ids))
+	batches, late := make([]*redisstore.Batch, len(ids)), 0
 	for i, sh := range ids {
-		c.shards[sh].pipe = id
-		if batches[i] = c.batch(sh); !c.shards[sh].asksFate {
-			p.cost += c.shards[sh].flight.cost
-		}
+		f := c.shards[sh].flight
+		c.shards[sh].pipe, batches[i] = id, c.batch(sh)
+		p.cost, late = p.cost+f.cost, max(late, f.late-1) // first the answer was just lost, mostly
 	}
+	p.most = c.deadline(v, late)
 	c.pipes[id] = p
 	v.load.slots--
-	c.emit(efSend{id: id, timeout: c.deadline(v, 0), batches: batches})
+	c.emit(efSend{id: id, timeout: p.most, batches: batches})
 }
 
 // onReplies handles the end of a pipeline. Its batches succeed or fail each by itself.
@@ -170,7 +159,7 @@ func (c *core) onReplies(ev evReplies) {
 		case redisstore.MayHaveRun(err):
 			s.noteUnanswered()
 		}
-		all, failed = append(all, answer{shard: sh, err: err}), failed || err != nil
+		all, failed = append(all, c.outcome(p, sh, err)), failed || err != nil
 	}
 	switch {
 	case !failed:
@@ -237,24 +226,29 @@ func (c *core) onTimeout(id uint64) {
 	var all []answer
 	for _, sh := range c.unpack(id) {
 		c.shards[sh].noteUnanswered()
-		all = append(all, answer{shard: sh, err: errTimeout})
+		all = append(all, c.outcome(p, sh, errTimeout))
 	}
 	c.batchesEnded(p.at, all)
+}
+
+// outcome returns how a pipeline has ended for one of its shards. A flight without an answer in time
+// is sent again with a longer deadline.
+func (c *core) outcome(p *pipe, sh int, err error) answer {
+	a := answer{shard: sh, err: err}
+	if f := c.shards[sh].flight; f != nil && err != nil && isTimeout(err) {
+		f.late++
+		a.spent = p.most >= c.mostPatience()
+		a.waits = !a.spent
+	}
+	return a
 }
 
 // onReply handles the reply to one batch.
 func (c *core) onReply(s *shard, r redisstore.Reply, sent, recv int64) {
 	f := s.flight
-	if f != nil {
-		f.unanswered = 0
-	}
 	switch r.Fate {
-	case redisstore.FateApplied, redisstore.FateDuplicate, redisstore.FateEarlier:
+	case redisstore.FateApplied, redisstore.FateDuplicate:
 		s.numberAt = int64(r.Now)
-		if s.asksFate || f != nil && r.Fate == redisstore.FateEarlier {
-			c.fate(s, r)
-			return
-		}
 		if f == nil || len(r.States) != len(f.items) {
 			c.stats.badReplies.Add(1)
 			return
@@ -263,7 +257,6 @@ func (c *core) onReply(s *shard, r redisstore.Reply, sent, recv int64) {
 	case redisstore.FateLost:
 		c.noteLoss(s, int64(r.Now))
 		c.giveUpRefunds(s)
-		s.asksFate = false
 		// The batch was not applied. Send it again at once, with what this node knows of the
 		// keys. If Redis was told to accept that and has not, wait before the next attempt.
 		s.retry = 0

@@ -56,6 +56,8 @@ type answer struct {
 	shard int
 	err   error
 	list  bool // it is about the list of nodes, which is on the server of that shard
+	waits bool // a flight had no answer in time, and is sent again with a longer deadline
+	spent bool // a flight had no answer within the longest deadline
 }
 
 // newLoad returns the load of a server to which nothing is under way.

@@ -2,11 +2,9 @@ package hybrid
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
-	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // shard is the state of one group of keys.
@@ -21,8 +19,6 @@ type shard struct {
 	seq      int64  // number of the latest flight
 	acked    int64  // number of the latest flight that Redis has booked
 	flight   *flight
-	asksFate bool   // send a question for the fate of the flight, under the number seq
-	rest     []item // of a flight that was split: these travel before all others
 	pipe     uint64 // id of the pipeline that carries the flight; 0: none
 	accept   bool   // Redis has lost the number of this shard, and is to accept ours
 	lost     bool   // a loss of data was noticed, and is not repaired yet
@@ -52,24 +48,18 @@ const minPrune = 64
 
 // waits reports whether s has something to send, or has sent something.
 func (s *shard) waits() bool {
-	return s.unsettled() || len(s.normal)+len(s.urgent)+len(s.backlog) > 0
+	return s.flight != nil || len(s.normal)+len(s.urgent)+len(s.backlog) > 0
 }
 
-// unsettled reports whether s has sent something and does not know yet that it is booked.
-func (s *shard) unsettled() bool { return s.flight != nil || len(s.rest) > 0 }
-
 // owed reports whether s has something to send that Redis may have missed in an outage.
-func (s *shard) owed() bool { return s.unsettled() || len(s.backlog) > 0 }
+func (s *shard) owed() bool { return s.flight != nil || len(s.backlog) > 0 }
 
 // healthy reports whether the server of s can be reached and has booked what it had missed.
 func (s *shard) healthy() bool { return s.server.health == up && !s.missed }
 
-// isApart reports whether a flight of s was split and is under way in parts.
-func (s *shard) isApart() bool { return len(s.rest) > 0 || s.flight != nil && s.flight.part }
-
 // begin starts to number the flights of s anew, under another name of the node. That Redis
 // has no record under that name is not a loss.
-func (s *shard) begin(node string) { s.node, s.seq, s.acked, s.asksFate = node, 0, 0, false }
+func (s *shard) begin(node string) { s.node, s.seq, s.acked = node, 0, 0 }
 
 // due returns when s may send something, 0 for not before an event, and whether it has
 // something to send at all.
@@ -83,69 +73,13 @@ func (s *shard) due() (at int64, waiting bool) {
 		return max(s.retry, v.load.paceAt, 1), true
 	case v.health != up:
 		return 0, true
-	case s.unsettled():
+	case s.flight != nil:
 		return max(s.retry, 1), true
 	}
 	if at = s.normalAt; at == 0 || s.urgentAt != 0 && s.urgentAt < at {
 		at = s.urgentAt
 	}
 	return at, true
-}
-
-// A flight that occupies Redis for longer than an exchange may last would time out and be
-// sent again for ever. So after maxUnanswered attempts only its fate is asked for: by a
-// batch without operations, with the next number and the same nonce, which costs Redis next
-// to nothing.
-//
-// If Redis has booked the flight, what is left to do is to read the state of its keys. If
-// it has not, it never will, because the number of the question is later; then the units
-// are reported again. Either is done in smaller flights.
-
-// maxUnanswered is after how many attempts without an answer the fate of a flight is asked
-// for. After the first one the flight is sent again: mostly just the answer was lost, and a
-// question needs two exchanges.
-const maxUnanswered = 2
-
-// mustAsk reports whether to ask for the fate of the flight of s. A flight with a single
-// key is always sent again, because it cannot be split.
-func (s *shard) mustAsk() bool {
-	return s.flight.unanswered >= maxUnanswered && len(s.flight.items) > 1 && !s.asksFate
-}
-
-// ask makes the next batch of s a question for the fate of its flight. Redis must not be
-// told to accept the question: then it would not compare the nonce.
-func (s *shard) ask() {
-	s.asksFate, s.accept = true, false
-	s.seq++
-}
-
-// fate handles the answer that says whether a flight was booked, and splits the flight. The
-// answer came to a question, or to a flight that was sent again under another number after
-// a loss of data, although its first attempt had been booked after that loss.
-func (c *core) fate(s *shard, r redisstore.Reply) {
-	f := s.flight
-	booked := r.Fate == redisstore.FateEarlier
-	if booked && (r.Earlier <= s.acked || r.Earlier >= s.seq) {
-		c.stats.badReplies.Add(1)
-		s.retry = c.now + c.jitter(c.cfg.retry, 0.5, 1.5)
-		return
-	}
-	s.acked = s.seq
-	if booked {
-		s.acked = r.Earlier // the number of the question was not used
-	}
-	s.accept, s.lost = false, false
-	for i, it := range f.items {
-		switch {
-		case booked && slices.Contains(r.Failed, i):
-			c.onKeyError(it, &limit.KeyError{Key: c.nameOf(it.c, it.rule), Reason: "failed when the batch was applied"})
-			continue
-		case booked && !it.booked:
-			it.booked, it.forgiven = true, r.Forgiven[i]
-		}
-		s.rest = append(s.rest, it)
-	}
-	c.endFlight(s)
 }
 
 // noteLoss records that Redis has lost the data of a shard, once per loss, and schedules

@@ -179,14 +179,14 @@ func (f *farFleet) stalls(d time.Duration) {
 }
 
 // hangs fails unless the nodes notice a server that hangs when two calls had no answer in time. The
-// first may begin a SyncInterval later, the second after a pause, and be a heartbeat, which has a
-// quarter longer. All is well again in the end.
+// first may begin a SyncInterval after an answer that is on its way, the second after a pause, and be
+// a heartbeat, which has a quarter longer. All is well again in the end.
 func (f *farFleet) hangs() {
 	f.t.Helper()
 	const step = 10 * time.Millisecond
 	c := f.nodes[0].core
 	deadline := time.Duration(c.deadline(c.servers[0], 0))
-	most := max(500*time.Millisecond, 2*deadline) + deadline/4 + f.opt.SyncInterval + time.Duration(c.cfg.retry*3/2) + step
+	most := max(500*time.Millisecond, 2*deadline) + deadline/4 + f.longest() + f.opt.SyncInterval + time.Duration(c.cfg.retry*3/2) + step
 	f.servers[0].freeze()
 	began := f.now
 	for _, n := range f.nodes {

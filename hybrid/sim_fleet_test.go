@@ -133,7 +133,7 @@ func (f *simFleet) sent(n *simNode, b *redisstore.Batch) {
 	if f.flights[id] != nil {
 		return
 	}
-	x, parts := &flightFacts{}, f.s.oracle.partsOf(n, b)
+	x := &flightFacts{}
 	for i := range b.Ops {
 		k := f.s.oracle.index[b.Ops[i].Key]
 		fk, sh, informs := f.key(k), f.s.oracle.nodes[n].shares[k], int64(-1)
@@ -144,9 +144,6 @@ func (f *simFleet) sent(n *simNode, b *redisstore.Batch) {
 		x.stray = append(x.stray, false)
 		x.marks, x.informs, x.oldest = append(x.marks, fk.Mark(n.id)), append(x.informs, informs), append(x.oldest, sh.oldest())
 		x.blind = x.blind || slices.ContainsFunc(sh.own, func(a admission) bool { return a.blind })
-		if w, ok := parts[b.Ops[i].Key]; ok {
-			x.inherit(w, i)
-		}
 	}
 	f.flights[id] = x
 }

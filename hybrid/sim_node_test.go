@@ -465,14 +465,11 @@ func (n *simNode) handedBack() int64 {
 // back.
 func (n *simNode) unanswered() (sum int) {
 	for i := range n.core.shards {
-		s := &n.core.shards[i]
-		items := s.rest
-		if s.flight != nil {
-			items = slices.Concat(items, s.flight.items)
-		}
-		for _, it := range items {
-			if it.back {
-				sum++
+		if f := n.core.shards[i].flight; f != nil {
+			for _, it := range f.items {
+				if it.back {
+					sum++
+				}
 			}
 		}
 	}

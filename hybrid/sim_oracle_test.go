@@ -62,14 +62,13 @@ type nodeBook struct {
 	blind   []int64 // per shard: not 0 if no exchange has shown its clock that left after this
 	vague   []int64 // per shard: how long the quickest took that has; it knows the clock no better
 	flight  map[int]*exchange
-	whole   map[string]wholeOp // by Redis' key: flights that were taken apart
-	unwell  int64              // it was last not synced then: a unit may cost more since
-	mode    Mode               // after its latest step
-	before  calls              // that it had made when the outage began
-	asked   int                // steps that conserved was called after
-	jumped  int64              // its clock was last set then
-	stalled int64              // its clock stands still until then
-	joined  int64              // it began then
+	unwell  int64 // it was last not synced then: a unit may cost more since
+	mode    Mode  // after its latest step
+	before  calls // that it had made when the outage began
+	asked   int   // steps that conserved was called after
+	jumped  int64 // its clock was last set then
+	stalled int64 // its clock stands still until then
+	joined  int64 // it began then
 }
 
 // calls counts what a node has sent.
@@ -84,9 +83,7 @@ type exchange struct {
 	made     int64 // the order in which the flight was made up
 	left     int64 // when it was sent this time
 	executed int64
-	editions []int64            // of each key, when it was executed
-	asksFor  *exchange          // it only asks for the fate of that flight
-	parts    map[string]wholeOp // it carries these of flights that were taken apart
+	editions []int64 // of each key, when it was executed
 }
 
 func newOracle(s *sim) *nodeOracle {
@@ -95,7 +92,7 @@ func newOracle(s *sim) *nodeOracle {
 
 func (o *nodeOracle) joined(n *simNode) {
 	k := o.s.opt.Shards
-	b := &nodeBook{joined: o.s.now, ill: make([]int64, len(o.s.servers)), shares: map[oracleKey]*share{}, told: max(int64(o.s.opt.ExpectedNodes), 1), blind: make([]int64, k), vague: make([]int64, k), flight: map[int]*exchange{}, whole: map[string]wholeOp{}}
+	b := &nodeBook{joined: o.s.now, ill: make([]int64, len(o.s.servers)), shares: map[oracleKey]*share{}, told: max(int64(o.s.opt.ExpectedNodes), 1), blind: make([]int64, k), vague: make([]int64, k), flight: map[int]*exchange{}}
 	for i := range b.blind {
 		b.blind[i] = o.s.now + 1 // nothing has been heard of the server
 	}
@@ -172,15 +169,7 @@ func (o *nodeOracle) sent(n *simNode, b *redisstore.Batch) *exchange {
 		x = &exchange{made: o.order}
 	}
 	was := x
-	x = &exchange{b: b, made: was.made, left: o.s.now, parts: o.partsOf(n, b)}
-	if asks(b) {
-		if x.asksFor = was; was.asksFor != nil {
-			x.asksFor = was.asksFor
-		}
-		if x.asksFor.b == nil {
-			o.s.failf("I3: %s asks for the fate of a batch by a nonce that it has sent nothing under", n.name)
-		}
-	}
+	x = &exchange{b: b, made: was.made, left: o.s.now}
 	nb.flight[b.Shard] = x
 	o.s.fleet.sent(n, b)
 	for i := range b.Ops {
@@ -222,12 +211,7 @@ func (o *nodeOracle) executed(v *simServer, n *simNode, b *redisstore.Batch, r r
 func (o *nodeOracle) answered(n *simNode, x *exchange, r redisstore.Reply) {
 	nb := o.nodes[n]
 	o.sighted(n, x.b.Shard, x.left)
-	settled := r.Fate == redisstore.FateApplied || r.Fate == redisstore.FateDuplicate
-	if x.asksFor != nil && settled || r.Fate == redisstore.FateEarlier {
-		o.fate(n, x, r)
-		return
-	}
-	if !settled {
+	if r.Fate != redisstore.FateApplied && r.Fate != redisstore.FateDuplicate {
 		return
 	}
 	given := x.executed
@@ -235,17 +219,16 @@ func (o *nodeOracle) answered(n *simNode, x *exchange, r redisstore.Reply) {
 		given = o.s.now // it may take the answer for so new, as it does not know the server's clock
 	}
 	for i := range x.b.Ops {
-		op, as, st := x.whole(i, r.States[i])
+		op, st := &x.b.Ops[i], r.States[i]
 		if op.Rule.Algorithm() == limit.AlgorithmFunnel {
-			nb.shares[o.index[op.Key]].topUp(op, as, st, given, nb.stalled)
+			nb.shares[o.index[op.Key]].topUp(op, x, st, given, nb.stalled)
 		}
 		if st.Err == nil {
 			k := o.index[op.Key]
 			sh := nb.shares[k]
 			older := max(st.Gen, st.Born) < sh.gen && int64(r.Now)/1000 >= sh.gen
 			later := st.Gen > sh.gen
-			as.left = x.left
-			if o.answeredKey(sh, k.rule, st, as, nb.jumped) {
+			if o.answeredKey(sh, k.rule, st, x, nb.jumped) {
 				switch {
 				case x.editions != nil:
 					o.s.fleet.answered(n, k, x.editions[i], older, o.s.now-x.left)
@@ -256,10 +239,8 @@ func (o *nodeOracle) answered(n *simNode, x *exchange, r redisstore.Reply) {
 				o.s.fleet.forget(n, k)
 			}
 		} else {
-			read := x.parts[op.Key].booked && x.b.Ops[i].Units == 0 // its units were booked before
-			booked := read || st.Booked
-			nb.shares[o.index[op.Key]].broken(booked, as)
-			if !booked {
+			nb.shares[o.index[op.Key]].broken(st.Booked, x)
+			if !st.Booked {
 				o.s.fleet.refused(n, x.b, i)
 			}
 		}

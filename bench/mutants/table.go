@@ -5,7 +5,7 @@ import "slices"
 // table returns all mutants: which test catches which.
 func table() []mutant {
 	return slices.Concat(
-		onceMutants, apartMutants, serverMutants, viewMutants, syncMutants, outageMutants, beatMutants, callMutants, pathMutants, leaseMutants, grantMutants, indexMutants, foldMutants, generationMutants, refundMutants, clockMutants, scriptMutants,
+		onceMutants, slowMutants, serverMutants, viewMutants, syncMutants, outageMutants, beatMutants, callMutants, pathMutants, leaseMutants, grantMutants, indexMutants, foldMutants, generationMutants, refundMutants, clockMutants, scriptMutants,
 		memberMutants, noticeMutants, companyMutants, announceMutants,
 		misuseMutants, conflictMutants, clientMutants, permissionMutants, logMutants,
 		debtMutants, distanceMutants,

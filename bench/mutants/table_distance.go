@@ -62,8 +62,8 @@ var distanceMutants = []mutant{
 		name:   "longer-at-once",
 		breaks: "Of a server that has answered before the second attempt already waits longer.",
 		file:   "hybrid/budget.go",
-		old:    `unanswered -= patient`,
-		new:    `unanswered -= 0 * patient`,
+		old:    `late -= patient`,
+		new:    `late -= 0 * patient`,
 		by:     hybrid("TestDeadlines"),
 	},
 	{

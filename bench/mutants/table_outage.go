@@ -119,10 +119,10 @@ var outageMutants = []mutant{
 	},
 	{
 		name:   "heartbeats-excuse-batches",
-		breaks: "A heartbeat that is answered makes up for batches that are not.",
+		breaks: "A heartbeat that is answered makes up for batches that were refused.",
 		file:   "hybrid/answer.go",
-		old:    `if !slices.ContainsFunc(v.shards, func(i int) bool { return c.shards[i].flight != nil }) {`,
-		new:    `if len(v.shards) > 0 {`,
-		by:     hybrid("TestBatchesThatAreNeverAnswered"),
+		old:    `return f != nil && f.late == 0 }) {`,
+		new:    `return f != nil && f.late < 0 }) {`,
+		by:     hybrid("TestHeartbeatsExcuseOnlyWhatIsLate"),
 	},
 }

@@ -128,8 +128,8 @@ var scriptMutants = []mutant{
 		name:   "answer-of-another-length",
 		breaks: "A reply with a wrong number of states is accepted.",
 		file:   "internal/redisstore/batch_reply.go",
-		old:    `case withStates && states != len(ops), !withStates && states != 0, out`,
-		new:    `case withStates && states > len(ops), !withStates && states != 0, out`,
+		old:    `case withStates && states != len(ops), !withStates && states != 0:`,
+		new:    `case withStates && states > len(ops), !withStates && states != 0:`,
 		by:     redisstore("TestDecodeRejects"),
 	},
 	{

@@ -76,7 +76,7 @@ func (r *lineReader) end() {
 }
 
 var fates = map[byte]Fate{
-	'a': FateApplied, 'd': FateDuplicate, 'l': FateLost, 's': FateStale, 'o': FateOther, 'k': FateEarlier,
+	'a': FateApplied, 'd': FateDuplicate, 'l': FateLost, 's': FateStale, 'o': FateOther,
 }
 
 // decodeBatch reads the reply to a batch of ops.
@@ -93,10 +93,7 @@ func decodeBatch(reply any, ops []Op) (Reply, error) {
 		states = strings.Count(r.text, "\n") + 1
 	}
 	switch {
-	case out.Fate == FateEarlier && states == 1:
-		r.next()
-		r.fate(&out)
-	case withStates && states != len(ops), !withStates && states != 0, out.Fate == FateEarlier:
+	case withStates && states != len(ops), !withStates && states != 0:
 		r.fail("%d states for %d operations that were %v", states, len(ops), out.Fate)
 	case withStates && r.err == nil:
 		r.buckets = make([]Bucket, 0, strings.Count(text, ":")/2)
@@ -136,38 +133,6 @@ func (r *batchReader) head() (out Reply) {
 	}
 	r.end()
 	return out
-}
-
-// fate reads the number of an earlier batch, which of its operations have failed, and what
-// others were forgiven: "index,…" and "index:units,…", or "-".
-func (r *batchReader) fate(out *Reply) {
-	out.Earlier = r.number(maxExact)
-	r.take(" ")
-	failed, forgiven, _ := strings.Cut(r.line, " ")
-	r.line = ""
-	each := func(list string, f func(entry string) bool) {
-		if list == "-" {
-			return
-		}
-		for entry := range strings.SplitSeq(list, ",") {
-			if !f(entry) {
-				r.fail("%.40q in a list", entry)
-			}
-		}
-	}
-	each(failed, func(entry string) bool {
-		i, ok := parseNumber(entry, MaxOps)
-		out.Failed = append(out.Failed, int(i))
-		return ok
-	})
-	out.Forgiven = map[int]int64{}
-	each(forgiven, func(entry string) bool {
-		index, units, _ := strings.Cut(entry, ":")
-		i, ok := parseNumber(index, MaxOps)
-		n, good := parseNumber(units, limit.MaxUnits)
-		out.Forgiven[int(i)] = n
-		return ok && good
-	})
 }
 
 // state reads the state of one operation's counter. If the line does not say so, it has

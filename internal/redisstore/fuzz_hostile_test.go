@@ -262,7 +262,7 @@ func FuzzHostileServer(f *testing.F) {
 
 // encoded writes a decoded reply the way the scripts do, in lines; short where they may.
 func encoded(r Reply, ops []Op, short bool) []string {
-	word := map[Fate]string{FateApplied: "a", FateDuplicate: "d", FateLost: "l", FateStale: "s", FateOther: "o", FateEarlier: "k"}[r.Fate]
+	word := map[Fate]string{FateApplied: "a", FateDuplicate: "d", FateLost: "l", FateStale: "s", FateOther: "o"}[r.Fate]
 	now := r.Now.Microseconds()
 	out := []string{fmt.Sprintf("%s %d %d", word, now, r.Total)}
 	for i, s := range r.States {

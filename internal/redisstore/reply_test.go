@@ -87,7 +87,7 @@ func checkDecoded(t *testing.T, r Reply, err error, ops []Op) {
 		}
 		return
 	}
-	if r.Fate < FateApplied || r.Fate > FateEarlier || r.Now < 0 || r.Total < 0 {
+	if r.Fate < FateApplied || r.Fate > FateOther || r.Now < 0 || r.Total < 0 {
 		t.Errorf("decoded %+v", r)
 	}
 	if r.States != nil && len(r.States) != len(ops) {

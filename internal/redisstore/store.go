@@ -108,10 +108,8 @@ type Batch struct {
 	Shard int
 	Node  string // letters, digits, '-' and '_', at most MaxNodeBytes
 	// Seq numbers the node's batches of the shard, from 1 on; Prev is the last
-	// one that Redis has acknowledged, 0 for none. A batch whose fate is
-	// unknown is sent again as it is, under the same Seq. Or only its fate is asked
-	// for: by a batch with the next Seq, the same Prev and Nonce, and no Ops. If that is
-	// applied the batch was not, and never will be; see [FateEarlier].
+	// one that Redis has acknowledged, 0 for none. A batch without an answer is sent again
+	// as it is, under the same Seq.
 	Seq, Prev int64
 	// Nonce is random, and the same each time the batch is sent. It tells the batch
 	// from another of that number, which a copy of this process (a virtual machine
@@ -145,9 +143,6 @@ const (
 	// somebody else goes by the name of Node. This one was not applied, and will
 	// not be under that name.
 	FateOther
-	// FateEarlier: a batch of this Nonce was applied under an earlier number, after
-	// Prev. This one was not.
-	FateEarlier
 )
 
 // String returns the fate as one lower-case word.
@@ -163,8 +158,6 @@ func (f Fate) String() string {
 		return "stale"
 	case FateOther:
 		return "other"
-	case FateEarlier:
-		return "earlier"
 	}
 	return fmt.Sprintf("fate(%d)", uint8(f))
 }
@@ -180,12 +173,6 @@ type Reply struct {
 	// States has one entry per Op if the fate is Applied or Duplicate, and
 	// is nil otherwise.
 	States []State
-	// With FateEarlier, Earlier is the number of the batch that was applied, Failed has
-	// the indices of its operations that had failed, and Forgiven how many units others
-	// were forgiven, by index.
-	Earlier  int64
-	Failed   []int
-	Forgiven map[int]int64
 }
 
 // Outcome is a reply, or why there is none: then it is unknown whether the

@@ -43,11 +43,8 @@
 -- Verdicts: a applied, d duplicate (this very batch had been applied, nothing
 -- is now), o other (the batch of this number was another one, so that somebody
 -- else goes by the node's name: nothing is applied, no states), s stale (an older
--- batch: nothing is applied, no states), k (a batch of this nonce was applied under an
--- earlier number, after prev: nothing is applied, and instead of states there is one line,
--- that number, what has failed and what was forgiven then, as the ledger has it), l lost (the ledger
--- does not know the batch before this one, Redis has lost data: nothing is applied, no
--- states).
+-- batch: nothing is applied, no states), l lost (the ledger does not know the batch before
+-- this one, Redis has lost data: nothing is applied, no states).
 
 -- Most calls carry few operations, so what counts is what a call costs whatever it carries.
 -- Lua makes each function of a script anew in each call, and allocates once more for each local
@@ -198,8 +195,6 @@ end
 local seq, prev, verdict = ARGV[1] + 0, ARGV[2] + 0, 'l'
 if last == seq then
   verdict = nonce == ARGV[5] and 'd' or 'o'
-elseif last > prev and last < seq and nonce == ARGV[5] then
-  return 'k ' .. stamp .. ' ' .. format(whole, total) .. '\n' .. format(whole, last) .. ' ' .. failed .. ' ' .. forgiven
 elseif last > seq then
   verdict = 's'
 elseif last == prev or ARGV[3] == '1' then

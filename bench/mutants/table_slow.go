@@ -1,0 +1,53 @@
+package main
+
+// slowMutants break how a flight is bounded, and what becomes of one that gets no answer.
+var slowMutants = []mutant{
+	{
+		name:   "flights-of-any-cost",
+		breaks: "A flight carries as many keys as it may, whatever they cost Redis.",
+		file:   "hybrid/budget.go",
+		old:    `return opCost + int64(arith.Of(r.Arith()).Kept+1)*bucketCost`,
+		new:    `return opCost + 0*int64(arith.Of(r.Arith()).Kept)`,
+		by:     hybrid("TestRealWideWindows"),
+	},
+	{
+		name:   "time-outs-leave-the-budget",
+		breaks: "A time-out does not make the next flights smaller.",
+		file:   "hybrid/budget.go",
+		old:    `b.ns = max(min(b.ns, cost)/2, b.least())`,
+		new:    `b.ns = max(b.ns, b.least())`,
+		by:     hybrid("TestBudget"),
+	},
+	{
+		name:   "flights-wait-no-longer",
+		breaks: "A flight that had no answer in time is sent again with the same deadline, for ever.",
+		file:   "hybrid/pipeline.go",
+		old:    `max(late, f.late-1)`,
+		new:    `max(late, 0*f.late)`,
+		by:     hybrid("TestSimSlowRedis"),
+	},
+	{
+		name:   "a-slow-flight-is-an-outage",
+		breaks: "Two flights that had no answer in time are an outage, although heartbeats are answered.",
+		file:   "hybrid/answer.go",
+		old:    `if v.health == up && !c.beats.lastFailed && `,
+		new:    `if v.health == down && !c.beats.lastFailed && `,
+		by:     hybrid("TestBatchesThatAreAnsweredLate"),
+	},
+	{
+		name:   "flights-without-an-answer-are-no-outage",
+		breaks: "A server that answers heartbeats, and no flight even within the longest deadline, counts as reachable.",
+		file:   "hybrid/answer.go",
+		old:    `if spent || v.rounds`,
+		new:    `if !spent && v.rounds`,
+		by:     hybrid("TestBatchesThatAreNeverAnswered"),
+	},
+	{
+		name:   "full-calls-with-what-is-urgent",
+		breaks: "A call with an urgent report is filled up with those that can wait.",
+		file:   "hybrid/pipeline.go",
+		old:    `most /= urgentShare`,
+		new:    `most /= 1`,
+		by:     hybrid("TestUrgentBatchesAreSmall"),
+	},
+}
