@@ -42,7 +42,7 @@ var mayImport = map[string][]string{
 	"clock":               {},
 	"local":               {"limit", "clock", "internal/counter", "internal/decision", "internal/table", "internal/waitqueue"},
 	"remote":              {"limit", "internal/redisstore"},
-	"hybrid":              {"limit", "clock", "internal/arith", "internal/counter", "internal/decision", "internal/escape", "internal/table", "internal/tally", "internal/waitqueue", "internal/redisstore"},
+	"hybrid":              {"limit", "clock", "internal/counter", "internal/decision", "internal/escape", "internal/reconcile", "internal/table", "internal/tally", "internal/waitqueue", "internal/redisstore"},
 	"hybridtest":          {"limit", "clock", "hybrid"},
 	"internal/algorithm":  {"limit", "internal/arith", "internal/decision"},
 	"internal/arith":      {},
@@ -52,6 +52,7 @@ var mayImport = map[string][]string{
 	"internal/keyhash":    {},
 	"internal/limittest":  {"limit", "internal/arith"},
 	"internal/oracle":     {},
+	"internal/reconcile":  {"limit", "internal/arith", "internal/counter", "internal/redisstore"},
 	"internal/redisstore": {"limit", "clock", "internal/arith", "internal/decision", "internal/escape"},
 	"internal/redistest":  {"clock"},
 	"internal/rulenames":  {"limit", "internal/arith"},
@@ -66,6 +67,7 @@ var forTests = []string{"internal/redistest", "internal/programtest", "internal/
 // testsMayImport names what the tests of a package may be built on besides.
 var testsMayImport = map[string][]string{
 	"local":             {"internal/arith"},
+	"hybrid":            {"internal/arith"},
 	"adapter/httplimit": {"local", "hybrid", "hybridtest"}, // it takes any limiter, and is tested with these
 }
 
@@ -81,6 +83,7 @@ var outside = map[string][]string{
 	"hybrid":              {"github.com/redis/go-redis/v9", "golang.org/x/sync"},
 	"hybridtest":          {"github.com/redis/go-redis/v9", "github.com/alicebob/miniredis/v2"},
 	"internal/redisstore": {"github.com/redis/go-redis/v9"},
+	"internal/redistest":  {"github.com/redis/go-redis/v9"}, // a hook of its client
 	"internal/table":      {"github.com/dgraph-io/ristretto/v2"},
 }
 

@@ -5,7 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/hybridlimit/hybridlimit/internal/counter"
+	"github.com/hybridlimit/hybridlimit/internal/reconcile"
+
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -48,7 +49,7 @@ func (l *Limiter) Refund(key string, rule *limit.Rule, n int64) (back int64) {
 		return 0
 	}
 	back = l.table.Refund(key, rule, n, l.now())
-	l.stats.refunded.Add(back)
+	l.stats.Refunded.Add(back)
 	return back
 }
 
@@ -99,7 +100,7 @@ func (l *Limiter) Set(ctx context.Context, key string, rule *limit.Rule, used in
 		return explain("set", err)
 	}
 	now := l.now()
-	l.table.Renew(key, rule, now, renewal(sent, now, done))
+	l.table.Renew(key, rule, now, reconcile.Renewal(sent, now, done))
 	if used < rule.Limit() {
 		l.announceRoom(key, rule, done)
 	}
@@ -115,23 +116,14 @@ func (l *Limiter) announceRoom(key string, rule *limit.Rule, done redisstore.Ren
 	})
 }
 
-// renewal converts what Redis answers about a counter that was set. It is not known exactly
-// when it was set; the time of the answer is the latest possible and errs on the safe side.
-func renewal(sent, recv int64, done redisstore.Renewed) counter.Renewal {
-	return counter.Renewal{
-		Gen: done.State.Gen, Born: done.State.Born, Level: done.State.Level, Buckets: toLocal(done.State.Buckets),
-		At: recv, Late: recv - sent, ServerNow: int64(done.Now),
-	}
-}
-
 // explain makes the error of a single exchange one of this package.
 func explain(what string, err error) error {
 	var key *limit.KeyError
 	if errors.As(err, &key) || errors.Is(err, limit.ErrInvalidN) {
-		return fmt.Errorf("hybrid: %s: %w", what, plain(err))
+		return fmt.Errorf("hybrid: %s: %w", what, reconcile.Plain(err))
 	}
 	_, reason := redisstore.Classify(err)
-	return fmt.Errorf("hybrid: %s: %w", what, &UnavailableError{Reason: reason, Err: plain(err)})
+	return fmt.Errorf("hybrid: %s: %w", what, &UnavailableError{Reason: reason, Err: reconcile.Plain(err)})
 }
 
 // preloadStep is how many keys Preload fetches at a time.

@@ -42,7 +42,7 @@ func (d *driver) close(ctx context.Context) error {
 	d.link.Close()
 	last := State{Mode: Closed, Reason: "closed", Err: err, Since: time.Unix(0, d.now()), Nodes: d.state.Load().Nodes}
 	d.state.Store(&last)
-	d.link.SetMode(d.core.cfg.fallback.multiplier(int64(last.Nodes)), true)
+	d.link.SetMode(d.fallback.Multiplier(int64(last.Nodes)), true)
 	n := d.stats().PendingUnits
 	switch {
 	case n <= 0:
@@ -81,14 +81,10 @@ const leaveFor = 500 * time.Millisecond
 
 // leave removes the node from the list of live nodes.
 func (d *driver) leave(ctx context.Context) error {
-	call := d.core.cfg.timeout
-	for _, v := range d.core.servers {
-		call = max(call, d.core.deadline(v, 0))
-	}
-	ctx, cancel := context.WithTimeout(ctx, leaveFor+time.Duration(call))
+	ctx, cancel := context.WithTimeout(ctx, leaveFor+time.Duration(d.machine.Patience()))
 	defer cancel()
 	err := retry(ctx, func() (again bool, err error) {
-		err = d.store.Leave(ctx, d.core.node, d.core.written())
+		err = d.store.Leave(ctx, d.machine.Node(), d.machine.Written())
 		return mayRecover(err), err
 	})
 	if err != nil {

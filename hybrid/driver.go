@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/reconcile"
+
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
@@ -21,15 +23,17 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// driver runs the core. One goroutine steps it. Each call of Redis has a goroutine while it
+// driver runs the state machine of package reconcile. One goroutine steps it. Each call of Redis has a goroutine while it
 // lasts, which then waits for another; there are at most six of them per server.
 type driver struct {
 	parts
-	core    *core
-	store   *redisstore.Store
-	ears    *listener // nil: there are no notices
-	node    atomic.Pointer[string]
-	beatTTL time.Duration
+	machine  *reconcile.Machine
+	fallback reconcile.Fallback
+	notices  bool // nodes tell each other which keys are used up
+	store    *redisstore.Store
+	ears     *listener // nil: there are no notices
+	node     atomic.Pointer[string]
+	beatTTL  time.Duration
 
 	results  chan result
 	heard    chan struct{} // ears have something
@@ -54,7 +58,7 @@ type parts struct {
 	link   *counter.Link
 	clock  clock.Clock // of the counters
 	notify *notifier
-	counts *counters
+	counts *reconcile.Stats
 	stats  func() Stats
 }
 
@@ -78,7 +82,7 @@ const (
 // result is the event of a call that has ended.
 type result struct {
 	id uint64
-	ev event
+	ev reconcile.Event
 }
 
 // request asks the stepping goroutine for a flush, or withdraws one.
@@ -103,23 +107,25 @@ func newDriver(rdb redis.UniversalClient, o Options, p parts) (*driver, error) {
 		calls: map[uint64]call{}, late: map[uint64]callKind{}, waiting: map[uint64]chan error{},
 		heard: make(chan struct{}, 1), jobs: make(chan func()),
 	}
-	cfg := o.coreConfig()
-	_, cfg.single = rdb.(*redis.Client)
-	d.core = newCore(cfg, mrand.New(mrand.NewChaCha8(seed)), systemIdentities(), p.link, store.Keyspace(), o.Shards, p.table.Range, p.counts)
-	if cfg.single { // then its address is known without asking
-		d.core.place(store.Servers(context.Background()))
+	_, single := rdb.(*redis.Client)
+	cfg := o.config(single)
+	d.machine = reconcile.New(cfg, mrand.New(mrand.NewChaCha8(seed)), systemIdentities(), p.link, store.Keyspace(), o.Shards, p.table.Range, p.counts)
+	if single { // then its address is known without asking
+		d.machine.Place(store.Servers(context.Background()))
 	}
-	name := d.core.node
+	d.fallback, d.notices = cfg.Fallback, cfg.Notices
+	name := d.machine.Node()
 	d.node.Store(&name)
-	first := d.core.state
-	first.Since = time.Unix(0, p.now())
-	d.state.Store(&first)
+	first := d.machine.State()
+	first.Since = p.now()
+	is := stateOf(first)
+	d.state.Store(&is)
 	return d, nil
 }
 
 // begin starts the goroutines.
 func (d *driver) begin() {
-	if d.core.cfg.notices {
+	if d.notices {
 		d.ears = newListener(d.store, d.wakeHeard)
 	}
 	d.done.Go(d.run)
@@ -129,14 +135,14 @@ func (d *driver) begin() {
 // minPause is the shortest time between two steps without an event.
 const minPause = 200 * time.Microsecond
 
-// run steps the core until the driver is stopped.
+// run steps the machine until the driver is stopped.
 func (d *driver) run() error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	defer close(d.stepped)
 	defer d.notify.stop()
 	for {
-		var ev event = evTick{}
+		var ev reconcile.Event = reconcile.Tick{}
 		select {
 		case <-timer.C:
 			ev = d.overdue()
@@ -155,32 +161,32 @@ func (d *driver) run() error {
 	}
 }
 
-// step gives an event to the core and carries out the effects.
-func (d *driver) step(ev event) {
+// step gives an event to the machine and carries out the effects.
+func (d *driver) step(ev reconcile.Event) {
 	at, local := int64(pace()), int64(0)
 	if local = at; d.clock != clock.Clock(clock.System{}) { // one reading serves for both clocks if they are the same
 		local = d.now()
 	}
-	for _, e := range d.core.step(at, local, ev) {
+	for _, e := range d.machine.Step(at, local, ev) {
 		switch e := e.(type) {
-		case efSend:
+		case reconcile.Send:
 			d.send(e)
-		case efBeat:
+		case reconcile.Beat:
 			d.beat(e)
-		case efPublish:
+		case reconcile.Publish:
 			d.announce(e)
-		case efListen:
+		case reconcile.Listen:
 			d.listen(e)
-		case efName:
-			d.node.Store(&e.node)
-		case efState:
-			d.publish(e.state)
-		case efEvent:
-			d.notify.happened(e.event)
-		case efFlushed:
-			if ch := d.waiting[e.id]; ch != nil {
-				ch <- e.err
-				delete(d.waiting, e.id)
+		case reconcile.NewName:
+			d.node.Store(&e.Node)
+		case reconcile.NewState:
+			d.publish(stateOf(e.State))
+		case reconcile.Happened:
+			d.notify.happened(eventOf(e.Incident))
+		case reconcile.Flushed:
+			if ch := d.waiting[e.ID]; ch != nil {
+				ch <- flushError(e.Err)
+				delete(d.waiting, e.ID)
 			}
 		}
 	}
@@ -188,7 +194,7 @@ func (d *driver) step(ev event) {
 
 // pause returns how long to wait for an event.
 func (d *driver) pause() time.Duration {
-	at, sleep := d.core.wakeAt()
+	at, sleep := d.machine.WakeAt()
 	for _, c := range d.calls {
 		at = min(at, int64(c.deadline))
 	}
@@ -203,7 +209,7 @@ func (d *driver) pause() time.Duration {
 const grace = 100 * time.Millisecond
 
 // overdue returns the event of a call that has overrun its deadline, if there is one.
-func (d *driver) overdue() event {
+func (d *driver) overdue() reconcile.Event {
 	now := pace()
 	for id, c := range d.calls {
 		if now >= c.deadline {
@@ -211,27 +217,27 @@ func (d *driver) overdue() event {
 			if !c.notStarted {
 				d.late[id] = c.kind
 			}
-			return evTimeout{id}
+			return reconcile.TimedOut{ID: id}
 		}
 	}
-	return evTick{}
+	return reconcile.Tick{}
 }
 
 // ended returns the event of a call that has returned.
-func (d *driver) ended(r result) event {
+func (d *driver) ended(r result) reconcile.Event {
 	if kind, late := d.late[r.id]; late {
 		delete(d.late, r.id)
 		if kind == callPipeline {
-			return evFreed{r.id}
+			return reconcile.Freed{ID: r.id}
 		}
-		return evTick{}
+		return reconcile.Tick{}
 	}
 	delete(d.calls, r.id)
 	return r.ev
 }
 
 // start starts a call, which has so long, in ns.
-func (d *driver) start(id uint64, kind callKind, most int64, f func(context.Context) event) {
+func (d *driver) start(id uint64, kind callKind, most int64, f func(context.Context) reconcile.Event) {
 	d.calls[id] = call{deadline: pace() + time.Duration(most) + grace, kind: kind}
 	job := func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(most))
@@ -262,16 +268,16 @@ func (d *driver) work(job func()) error {
 }
 
 // send starts a pipeline.
-func (d *driver) send(e efSend) {
+func (d *driver) send(e reconcile.Send) {
 	var m *redisstore.Message
-	if len(e.notices) > 0 {
-		m = d.message(e.channel, d.core.node, e.notices)
+	if len(e.Notices) > 0 {
+		m = d.message(e.Channel, d.machine.Node(), e.Notices)
 	}
 	before := d.dials.Load()
-	d.start(e.id, callPipeline, e.timeout, func(ctx context.Context) event {
+	d.start(e.ID, callPipeline, e.Timeout, func(ctx context.Context) reconcile.Event {
 		began := pace()
-		out, err := d.store.Exec(ctx, e.batches, m)
-		return evReplies{id: e.id, recv: d.now(), took: int64(pace() - began), outcomes: out, publishErr: err, dialed: d.dialed(before, out)}
+		out, err := d.store.Exec(ctx, e.Batches, m)
+		return reconcile.Replies{ID: e.ID, Recv: d.now(), Took: int64(pace() - began), Outcomes: out, PublishErr: err, Dialed: d.dialed(before, out)}
 	})
 }
 
@@ -297,22 +303,22 @@ func (d *driver) hangs(kind callKind) bool {
 }
 
 // beat starts a heartbeat. If an earlier one still hangs, it fails instead.
-func (d *driver) beat(e efBeat) {
+func (d *driver) beat(e reconcile.Beat) {
 	if d.hangs(callBeat) {
-		d.calls[e.id] = call{deadline: pace(), kind: callBeat, notStarted: true}
+		d.calls[e.ID] = call{deadline: pace(), kind: callBeat, notStarted: true}
 		return
 	}
 	var o redisstore.BeatOptions
 	if d.ears != nil {
-		o.Offer = e.node
+		o.Offer = e.Node
 	}
-	if e.channel != "" {
-		o.EchoChannel, o.Echo = d.store.Keyspace().EchoChannel(e.channel, e.node), strconv.FormatUint(e.echo, 10)
+	if e.Channel != "" {
+		o.EchoChannel, o.Echo = d.store.Keyspace().EchoChannel(e.Channel, e.Node), strconv.FormatUint(e.Echo, 10)
 	}
-	d.start(e.id, callBeat, e.timeout*5/4, func(ctx context.Context) event {
-		addrs := d.servers(ctx, time.Duration(e.timeout)/4) // the first heartbeat may have to ask for them
-		b, err := d.store.Beat(ctx, e.node, d.beatTTL, e.shards, o)
-		return evBeat{id: e.id, recv: d.now(), addrs: addrs, beat: b, err: err}
+	d.start(e.ID, callBeat, e.Timeout*5/4, func(ctx context.Context) reconcile.Event {
+		addrs := d.servers(ctx, time.Duration(e.Timeout)/4) // the first heartbeat may have to ask for them
+		b, err := d.store.Beat(ctx, e.Node, d.beatTTL, e.Shards, o)
+		return reconcile.BeatAnswer{ID: e.ID, Recv: d.now(), Addrs: addrs, Beat: b, Err: err}
 	})
 }
 
@@ -329,24 +335,24 @@ func (d *driver) message(channel, node string, list []redisstore.Notice) *rediss
 }
 
 // announce publishes notices by themselves. While an earlier call still hangs it does not.
-func (d *driver) announce(e efPublish) {
+func (d *driver) announce(e reconcile.Publish) {
 	if d.hangs(callPublish) {
-		d.calls[e.id] = call{deadline: pace(), kind: callPublish, notStarted: true}
+		d.calls[e.ID] = call{deadline: pace(), kind: callPublish, notStarted: true}
 		return
 	}
-	d.start(e.id, callPublish, e.timeout, func(ctx context.Context) event {
-		return evPublished{e.id, d.store.Publish(ctx, *d.message(e.channel, e.node, e.notices))}
+	d.start(e.ID, callPublish, e.Timeout, func(ctx context.Context) reconcile.Event {
+		return reconcile.Published{ID: e.ID, Err: d.store.Publish(ctx, *d.message(e.Channel, e.Node, e.Notices))}
 	})
 }
 
 // listen subscribes to notices, and to the echo of a node.
-func (d *driver) listen(e efListen) {
-	if e.channel == "" {
+func (d *driver) listen(e reconcile.Listen) {
+	if e.Channel == "" {
 		d.ears.listen("", "")
 		return
 	}
 	keys := d.store.Keyspace()
-	d.ears.listen(keys.NoticeChannel(e.channel), keys.EchoChannel(e.channel, e.node))
+	d.ears.listen(keys.NoticeChannel(e.Channel), keys.EchoChannel(e.Channel, e.Node))
 }
 
 // wakeHeard wakes the stepping goroutine to hear what has arrived.
@@ -358,21 +364,21 @@ func (d *driver) wakeHeard() {
 }
 
 // hear returns the event of what the subscription has brought.
-func (d *driver) hear() event {
+func (d *driver) hear() reconcile.Event {
 	h := d.ears.take()
-	d.counts.missed.Add(uint64(h.dropped))
-	ev := evHeard{recv: d.now(), confirmed: h.confirmed, err: h.err}
+	d.counts.Missed.Add(uint64(h.dropped))
+	ev := reconcile.Heard{Recv: d.now(), Confirmed: h.confirmed, Err: h.err}
 	for _, payload := range h.messages {
 		node, list, err := redisstore.ReadNotices(payload)
 		if err == nil {
-			ev.messages = append(ev.messages, message{node, list})
+			ev.Messages = append(ev.Messages, reconcile.Message{Node: node, Notices: list})
 		} else if !errors.Is(err, redisstore.ErrNoticeVersion) {
-			d.counts.badReplies.Add(1)
+			d.counts.BadReplies.Add(1)
 		}
 	}
 	for _, text := range h.echoes {
 		n, _ := strconv.ParseUint(text, 10, 64) // 0 is no echo
-		ev.echo = max(ev.echo, n)
+		ev.Echo = max(ev.Echo, n)
 	}
 	return ev
 }
@@ -395,22 +401,22 @@ func (d *driver) publish(s State) {
 }
 
 // accept returns the event of a request.
-func (d *driver) accept(q request) event {
+func (d *driver) accept(q request) reconcile.Event {
 	if q.room != nil {
-		return evRoom{*q.room}
+		return reconcile.Room{Notice: *q.room}
 	}
 	if q.withdraw {
 		for id, ch := range d.waiting {
 			if ch == q.done {
 				delete(d.waiting, id)
-				return evWithdraw{id}
+				return reconcile.Withdraw{ID: id}
 			}
 		}
-		return evTick{} // it was answered just before the caller gave up
+		return reconcile.Tick{} // it was answered just before the caller gave up
 	}
 	d.lastReq++
 	d.waiting[d.lastReq] = q.done
-	return evFlush{id: d.lastReq, all: q.all}
+	return reconcile.Flush{ID: d.lastReq, All: q.all}
 }
 
 // flush asks for a flush and waits until it has ended. With all it also fetches counters

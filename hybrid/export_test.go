@@ -13,13 +13,8 @@ func NewCopy(rdb redis.UniversalClient, o Options, id string, seqs map[int]int64
 	if err != nil {
 		return nil, err
 	}
-	c := l.driver.core
-	c.node = id
+	l.driver.machine.Resume(id, seqs)
 	l.driver.node.Store(&id)
-	for i := range c.shards {
-		c.shards[i].begin(id)
-		c.shards[i].seq, c.shards[i].acked = seqs[i], seqs[i]
-	}
 	l.driver.begin()
 	return l, nil
 }
@@ -33,6 +28,6 @@ func (l *Limiter) Kept() int { return l.link.Kept() }
 // Budget returns what a pipeline of l to the server of shard 0 may cost Redis, and what it might have
 // when l was new. l must be closed.
 func (l *Limiter) Budget() (now, first time.Duration) {
-	c := l.driver.core
-	return time.Duration(c.shards[0].server.load.budget.ns), time.Duration(newBudget(c.cfg.timeout).ns)
+	is := l.driver.machine.Snapshot()
+	return is.Budget, is.First
 }

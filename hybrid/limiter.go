@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/reconcile"
+
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/table"
@@ -25,7 +27,7 @@ type Limiter struct {
 	link   *counter.Link
 	driver *driver       // nil: local only
 	alone  chan struct{} // without Redis: closed when the notifier has ended
-	stats  counters
+	stats  reconcile.Stats
 	queues waitqueue.Queues
 	notify *notifier
 	misuse misuse
@@ -102,13 +104,13 @@ func (l *Limiter) Stats() Stats {
 	}
 	// What reduces the pending units is read before what adds to them, so that their number is
 	// never negative.
-	s.AckedUnits, s.ForgivenUnits = l.stats.acked.Load(), l.stats.forgiven.Load()
+	s.AckedUnits, s.ForgivenUnits = l.stats.Acked.Load(), l.stats.Forgiven.Load()
 	if l.link != nil {
 		s.ExpiredUnits, s.WithdrawnUnits = l.link.Expired(), l.link.Withdrawn()
 		s.ForgivenUnits += l.link.Forgiven()
 	}
-	s.RefundedUnits, s.RefundsGivenUp = l.stats.refunded.Load(), l.stats.givenUp.Load()
-	s.CancelledUnits = l.stats.cancelled.Load()
+	s.RefundedUnits, s.RefundsGivenUp = l.stats.Refunded.Load(), l.stats.GivenUp.Load()
+	s.CancelledUnits = l.stats.Cancelled.Load()
 	now := l.now()
 	survey := l.table.Survey(now)
 	shared := s.addRules(l.tally.All())
@@ -124,14 +126,14 @@ func (l *Limiter) Stats() Stats {
 	ts := l.table.Stats()
 	s.LiveCounters, s.Evictions, s.Overflow, s.Conflicts = ts.Live, uint64(ts.Evictions), uint64(ts.Overflow), uint64(ts.Conflicts)
 	c := &l.stats
-	s.Batches, s.KeysSynced, s.ResentBatches = c.batches.Load(), c.keysSynced.Load(), c.resent.Load()
-	s.Heartbeats, s.Failures, s.Losses = c.beats.Load(), c.failures.Load(), c.losses.Load()
-	s.RolledBackKeys, s.Quarantined = c.rolledBack.Load(), c.quarantined.Load()
-	s.Renames, s.Mismatches, s.Behind = c.renames.Load(), c.mismatches.Load(), time.Duration(c.behind.Load())
-	s.BadReplies, s.StateChanges = c.badReplies.Load(), c.stateChanges.Load()
-	s.NoticesSent, s.NoticesHeard, s.NoticesLate = c.announced.Load(), c.heard.Load(), c.keptBack.Load()
-	s.NoticesMissed = c.missed.Load()
-	s.HookPanics, s.Overshoot = c.hookPanics.Load(), c.overshoot.Load()
+	s.Batches, s.KeysSynced, s.ResentBatches = c.Batches.Load(), c.KeysSynced.Load(), c.Resent.Load()
+	s.Heartbeats, s.Failures, s.Losses = c.Beats.Load(), c.Failures.Load(), c.Losses.Load()
+	s.RolledBackKeys, s.Quarantined = c.RolledBack.Load(), c.Quarantined.Load()
+	s.Renames, s.Mismatches, s.Behind = c.Renames.Load(), c.Mismatches.Load(), time.Duration(c.Behind.Load())
+	s.BadReplies, s.StateChanges = c.BadReplies.Load(), c.StateChanges.Load()
+	s.NoticesSent, s.NoticesHeard, s.NoticesLate = c.Announced.Load(), c.Heard.Load(), c.KeptBack.Load()
+	s.NoticesMissed = c.Missed.Load()
+	s.HookPanics, s.Overshoot = c.HookPanics.Load(), c.Overshoot.Load()
 	return s
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/reconcile"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -37,11 +38,6 @@ func TestLogLinesSayNothingEmpty(t *testing.T) {
 // What callers get are errors of this package and of the client, and never of package remote.
 func TestErrorsDoNotNameRemote(t *testing.T) {
 	dial := errors.New("dial")
-	c := &core{}
-	c.noteFailure(fmt.Errorf("remote: %w", dial))
-	if c.lastErr != dial {
-		t.Errorf("the state says %v", c.lastErr)
-	}
 	for _, cause := range []error{dial, &limit.KeyError{Key: "k", Reason: "WRONGTYPE"}} {
 		err := explain("set", fmt.Errorf("remote: %w", cause))
 		if !errors.Is(err, cause) || strings.Contains(err.Error(), "remote") {
@@ -52,7 +48,7 @@ func TestErrorsDoNotNameRemote(t *testing.T) {
 			t.Errorf("the cause is %v", away.Err)
 		}
 	}
-	if err := plain(nil); err != nil {
+	if err := reconcile.Plain(nil); err != nil {
 		t.Error(err)
 	}
 }

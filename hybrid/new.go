@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/reconcile"
+	"github.com/hybridlimit/hybridlimit/limit"
+
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/clock"
@@ -57,7 +60,7 @@ func build(rdb redis.UniversalClient, o Options) (*Limiter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("hybrid: %w", err)
 	}
-	l.notify = newNotifier(o, l.Stats, func() { l.stats.hookPanics.Add(1) })
+	l.notify = newNotifier(o, l.Stats, func() { l.stats.HookPanics.Add(1) })
 	if rdb == nil {
 		l.alone = make(chan struct{})
 		go func() {
@@ -76,27 +79,25 @@ func build(rdb redis.UniversalClient, o Options) (*Limiter, error) {
 	return l, nil
 }
 
-// identities makes what distinguishes this process from every other, including one that was
-// copied from it. A virtual machine that is cloned, or restored from a snapshot, has the
-// memory of the original, and with it the state of every random generator. So identities
-// come from outside of the process.
-type identities struct {
-	name  func() string // of a node
-	nonce func() uint64 // of a flight
-}
-
 // systemIdentities returns identities from the operating system.
-func systemIdentities() identities {
-	return identities{
-		name: func() string {
+func systemIdentities() reconcile.Identities {
+	return reconcile.Identities{
+		Name: func() string {
 			var b [12]byte
 			_, _ = rand.Read(b[:]) // never fails: the runtime would crash first
 			return hex.EncodeToString(b[:])
 		},
-		nonce: func() uint64 {
+		Nonce: func() uint64 {
 			var b [8]byte
 			_, _ = rand.Read(b[:])
 			return binary.BigEndian.Uint64(b[:])
 		},
+	}
+}
+
+// noticeIDs returns the function that names counters in notices.
+func noticeIDs(keys redisstore.Keyspace) func(shard int, rule *limit.Rule, key string, hashed bool) counter.NoticeID {
+	return func(shard int, rule *limit.Rule, key string, hashed bool) counter.NoticeID {
+		return counter.NoticeID(keys.NoticeID(shard, rule, key, hashed))
 	}
 }

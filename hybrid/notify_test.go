@@ -2,6 +2,7 @@ package hybrid
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -28,7 +29,7 @@ func TestWhatOperatorsMustMend(t *testing.T) {
 
 // A node that is deaf for want of a permission is an error, another a warning.
 func TestDeafForWantOfAPermission(t *testing.T) {
-	for err, want := range map[error]string{refusal("NOPERM x"): "level=ERROR", errBroken: "level=WARN", nil: "level=WARN"} {
+	for err, want := range map[error]string{refusal("NOPERM x"): "level=ERROR", errors.New("broken"): "level=WARN", nil: "level=WARN"} {
 		var log bytes.Buffer
 		n := newNotifier(Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func() Stats { return Stats{} }, func() {})
 		n.deliverEvent(Event{Kind: EventDeaf, Reason: "x", Err: err})

@@ -1,12 +1,13 @@
 package hybrid
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/reconcile"
 
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
@@ -110,12 +111,6 @@ type Options struct {
 	OnEvent func(Event)
 }
 
-// defaultBatch is the default of MaxBatch for a server that is nearby.
-const defaultBatch = 200
-
-// coalesce is how long an urgent report waits for others.
-const coalesce = time.Millisecond
-
 // withDefaults returns o with defaults in the fields that are zero.
 func (o Options) withDefaults() Options {
 	setDefault(&o.SyncInterval, 100*time.Millisecond)
@@ -177,21 +172,20 @@ func (o Options) validate() error {
 
 func (o Options) pace() counter.Pace { return counter.Pace{Interval: o.SyncInterval, MaxLag: o.MaxLag} }
 
-func (o Options) coreConfig() coreConfig {
-	return coreConfig{
-		interval: int64(o.SyncInterval), maxLag: int64(o.MaxLag), heartbeat: int64(o.HeartbeatInterval), linger: int64(coalesce),
-		minBackoff: int64(o.MinBackoff), maxBackoff: int64(o.MaxBackoff),
-		retry: int64(30 * time.Millisecond), quarantine: int64(5 * time.Second),
-		timeout: int64(o.CommandTimeout), maxBatch: cmp.Or(o.MaxBatch, defaultBatch), farBatch: cmp.Or(o.MaxBatch, redisstore.MaxOps), maxPipes: 4, shardsPerPipe: 16, resyncPipe: 4,
-		degradeAfter: o.DegradeAfter, fallback: o.Fallback, expectedNodes: int64(o.ExpectedNodes), notices: !o.NoNotices,
-		resyncPaceMin: int64(5 * time.Millisecond), resyncRange: int64(20 * time.Millisecond),
+// config returns what the reconciler needs of o. single says that one server has all keys.
+func (o Options) config(single bool) reconcile.Config {
+	return reconcile.Config{
+		SyncInterval: o.SyncInterval, MaxLag: o.MaxLag, CommandTimeout: o.CommandTimeout,
+		HeartbeatInterval: o.HeartbeatInterval, MinBackoff: o.MinBackoff, MaxBackoff: o.MaxBackoff,
+		DegradeAfter: o.DegradeAfter, ExpectedNodes: o.ExpectedNodes, MaxBatch: o.MaxBatch,
+		Fallback: reconcile.Fallback(o.Fallback), Notices: !o.NoNotices, Single: single,
 	}
 }
 
 // Fallback is the policy for checks while Redis is unreachable.
 type Fallback uint8
 
-// The policies. FairShare is the default.
+// The policies, in the order of those of package reconcile. FairShare is the default.
 const (
 	// FairShare makes each unit cost as many units as there were live nodes, so that all nodes
 	// together admit about one limit. A node always admits at least one unit per limit period.
@@ -212,17 +206,4 @@ func (f Fallback) String() string {
 		return fallbackNames[f]
 	}
 	return fmt.Sprintf("fallback(%d)", uint8(f))
-}
-
-// multiplier returns what a unit costs during an outage, in units, when n nodes are live.
-func (f Fallback) multiplier(n int64) int64 {
-	switch f {
-	case FullLimit:
-		return 1
-	case FailOpen:
-		return counter.MultiplierOpen
-	case FailClosed:
-		return counter.MultiplierClosed
-	}
-	return n
 }

@@ -34,14 +34,14 @@ func clocked(t *testing.T, size int) (nodes []*hybrid.Limiter, look *redis.Clien
 	srv := redistest.Start(t)
 	for range size {
 		rdb := dial(t, srv.Addr())
-		rdb.AddHook(hybrid.NewFront(setClock))
+		rdb.AddHook(redistest.NewFront(setClock))
 		nodes = append(nodes, newLimiter(t, rdb, quick))
 	}
 	eventually(t, 10*time.Second, "all nodes know each other", func() bool {
 		return nodes[0].State().Nodes == size && nodes[size-1].State().Nodes == size
 	})
 	look = dial(t, srv.Addr())
-	look.AddHook(hybrid.NewFront(setClock))
+	look.AddHook(redistest.NewFront(setClock))
 	return nodes, look, func(ahead time.Duration) {
 		if err := look.Set(bg, "!ahead", int64(ahead/time.Second), 0).Err(); err != nil {
 			t.Fatal(err)

@@ -1,11 +1,11 @@
 package hybrid
 
 import (
-	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/reconcile"
 
 	"github.com/hybridlimit/hybridlimit/internal/escape"
 )
@@ -80,6 +80,14 @@ func (s State) String() string {
 	return fmt.Sprintf("%v%s, %d nodes%s", s.Mode, why, s.Nodes, deaf)
 }
 
+// modes are those of the reconciler, by its numbers.
+var modes = [...]Mode{reconcile.Resyncing: Resyncing, reconcile.Synced: Synced, reconcile.Degraded: Degraded}
+
+// stateOf returns a state of the reconciler as users see it.
+func stateOf(s reconcile.State) State {
+	return State{Mode: modes[s.Mode], Since: time.Unix(0, s.Since), Reason: s.Reason, Err: s.Err, Nodes: s.Nodes, Down: s.Down, Deaf: s.Deaf}
+}
+
 // UnavailableError says that Redis could not be reached, and why.
 type UnavailableError struct {
 	Reason string // one short word, such as "timeout", "refused" or "noauth"
@@ -90,26 +98,18 @@ func (e *UnavailableError) Error() string {
 	if e.Err == nil {
 		return "hybrid: redis is unavailable: " + e.Reason
 	}
-	return fmt.Sprintf("hybrid: redis is unavailable: %s: %s", e.Reason, textOf(e.Err))
+	return fmt.Sprintf("hybrid: redis is unavailable: %s: %s", e.Reason, reconcile.TextOf(e.Err))
 }
 
 // Unwrap returns the client's error.
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
-// plain returns an error without the name of a package that the user does not use.
-func plain(err error) error {
-	if inner := errors.Unwrap(err); inner != nil && err.Error() == "remote: "+inner.Error() {
-		return inner
+// flushError returns the error of a flush as users see it.
+func flushError(err error) error {
+	if away, ok := err.(*reconcile.Unavailable); ok {
+		return &UnavailableError{Reason: away.Reason, Err: away.Err}
 	}
 	return err
-}
-
-// textOf returns what an error says, without that name.
-func textOf(err error) string {
-	if err == nil {
-		return ""
-	}
-	return strings.TrimPrefix(err.Error(), "remote: ")
 }
 
 // misuse remembers which causes of invalid checks were reported: each cause is one event.
@@ -190,7 +190,18 @@ func (e Event) String() string {
 		text += ", key " + escape.Quote(e.Key)
 	}
 	if e.Err != nil {
-		text += ": " + textOf(e.Err)
+		text += ": " + reconcile.TextOf(e.Err)
 	}
 	return text
+}
+
+// eventKinds are those of incidents, by their numbers.
+var eventKinds = [...]EventKind{
+	reconcile.DataLost: EventDataLost, reconcile.Quarantined: EventQuarantined, reconcile.Renamed: EventRenamed,
+	reconcile.Mismatch: EventMismatch, reconcile.Deaf: EventDeaf,
+}
+
+// eventOf returns an incident as users see it.
+func eventOf(i reconcile.Incident) Event {
+	return Event{Kind: eventKinds[i.Kind], Time: time.Unix(0, i.Time), Reason: i.Reason, Key: i.Key, Err: i.Err}
 }

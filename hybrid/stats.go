@@ -1,11 +1,10 @@
 package hybrid
 
 import (
-	"slices"
-	"sync/atomic"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/internal/reconcile"
+
 	"github.com/hybridlimit/hybridlimit/internal/tally"
 )
 
@@ -100,55 +99,11 @@ type Stats struct {
 	Rules []RuleStats
 }
 
-// counters holds what the reconciler counts. Its fields are read concurrently.
-type counters struct {
-	batches, keysSynced, resent, beats, failures, losses atomic.Uint64
-	rolledBack, quarantined, badReplies, stateChanges    atomic.Uint64
-	hookPanics, renames                                  atomic.Uint64
-	acked, overshoot, mismatches, behind                 atomic.Int64
-	returned                                             atomic.Int64 // operations that have handed units back in Redis
-	givenUp                                              atomic.Uint64
-	refunded, forgiven, cancelled                        atomic.Int64
-	announced, heard, keptBack, missed                   atomic.Uint64
-	failuresBy                                           [64]atomic.Uint64 // by index in redisstore.Reasons
-	exchanges                                            latencies
-	lastSuccess                                          atomic.Int64 // on the counter clock, ns; 0: there was none
-}
-
-// failed counts an exchange that failed for a reason.
-func (c *counters) failed(reason string) {
-	i := slices.Index(redisstore.Reasons, reason)
-	c.failuresBy[max(i, 0)].Add(1) // the first is for all that has no word
-	c.failures.Add(1)
-}
-
-// answered counts an exchange that was answered in full after d ns, at now on the counter clock.
-func (c *counters) answered(d, now int64) {
-	c.exchanges.add(d)
-	c.lastSuccess.Store(now)
-}
-
 // addExchanges adds how exchanges have ended to s.
-func (s *Stats) addExchanges(c *counters) {
-	s.FailuresBy, s.Exchanges = c.loadFailures(), c.exchanges.load()
-	if at := c.lastSuccess.Load(); at != 0 {
+func (s *Stats) addExchanges(c *reconcile.Stats) {
+	s.FailuresBy, s.Exchanges = c.LoadFailures(), latencyOf(&c.Exchanges)
+	if at := c.LastSuccess.Load(); at != 0 {
 		s.LastSuccess = time.Unix(0, at)
-	}
-}
-
-// loadFailures returns how many exchanges have failed, by reason.
-func (c *counters) loadFailures() map[string]uint64 {
-	by := make(map[string]uint64, len(redisstore.Reasons))
-	for i, reason := range redisstore.Reasons {
-		by[reason] = c.failuresBy[i].Load()
-	}
-	return by
-}
-
-// noteOvershoot keeps the largest number. Only the reconciler calls it.
-func (c *counters) noteOvershoot(n int64) {
-	if n > c.overshoot.Load() {
-		c.overshoot.Store(n)
 	}
 }
 
@@ -195,17 +150,10 @@ type Latency struct {
 	Buckets [latencyBounds + 1]uint64
 }
 
-const latencyBounds = 12
-
-// latencyBound are the upper bounds of the buckets but the last.
-var latencyBound = [latencyBounds]time.Duration{
-	250 * time.Microsecond, 500 * time.Microsecond, time.Millisecond, 2500 * time.Microsecond,
-	5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond,
-	100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond, time.Second,
-}
+const latencyBounds = len(reconcile.LatencyBounds)
 
 // Bounds returns the upper bounds of all Buckets but the last. They are always the same.
-func (Latency) Bounds() [latencyBounds]time.Duration { return latencyBound }
+func (Latency) Bounds() [latencyBounds]time.Duration { return reconcile.LatencyBounds }
 
 // Count returns the number of exchanges.
 func (l Latency) Count() (n uint64) {
@@ -215,28 +163,11 @@ func (l Latency) Count() (n uint64) {
 	return n
 }
 
-// latencies counts exchanges for a Latency. Only the reconciler adds to it.
-type latencies struct {
-	last, most, sum atomic.Int64
-	buckets         [latencyBounds + 1]atomic.Uint64
-}
-
-// add counts an exchange that has taken d ns.
-func (l *latencies) add(d int64) {
-	i := 0
-	for i < latencyBounds && time.Duration(d) > latencyBound[i] {
-		i++
-	}
-	l.last.Store(d)
-	l.most.Store(max(l.most.Load(), d))
-	l.sum.Add(d)
-	l.buckets[i].Add(1)
-}
-
-func (l *latencies) load() (is Latency) {
-	is.Last, is.Max, is.Sum = time.Duration(l.last.Load()), time.Duration(l.most.Load()), time.Duration(l.sum.Load())
+// latencyOf returns what was counted.
+func latencyOf(l *reconcile.Latencies) (is Latency) {
+	is.Last, is.Max, is.Sum = time.Duration(l.Last.Load()), time.Duration(l.Most.Load()), time.Duration(l.Sum.Load())
 	for i := range is.Buckets {
-		is.Buckets[i] = l.buckets[i].Load()
+		is.Buckets[i] = l.Buckets[i].Load()
 	}
 	return is
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/reconcile"
+
 	"github.com/hybridlimit/hybridlimit/internal/escape"
 )
 
@@ -65,7 +67,7 @@ type stateText struct {
 
 // MarshalJSON returns an object with the fields of s, Err as its text.
 func (s State) MarshalJSON() ([]byte, error) {
-	return json.Marshal(stateText{s.Mode, s.Since, s.Reason, textOf(s.Err), s.Nodes, s.Down, s.Deaf})
+	return json.Marshal(stateText{s.Mode, s.Since, s.Reason, reconcile.TextOf(s.Err), s.Nodes, s.Down, s.Deaf})
 }
 
 // UnmarshalJSON reads what MarshalJSON has written. Err becomes an error with the same
@@ -91,7 +93,7 @@ type eventText struct {
 // MarshalJSON returns an object with the fields of e, Err as its text. Bytes of the key
 // that are not UTF-8 are replaced.
 func (e Event) MarshalJSON() ([]byte, error) {
-	return json.Marshal(eventText{e.Kind, e.Time, e.Reason, e.Key, textOf(e.Err)})
+	return json.Marshal(eventText{e.Kind, e.Time, e.Reason, e.Key, reconcile.TextOf(e.Err)})
 }
 
 // UnmarshalJSON reads what MarshalJSON has written. Err becomes an error with the same

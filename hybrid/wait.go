@@ -56,8 +56,8 @@ func (l *Limiter) reserve(key string, rule *limit.Rule, n int64, terms counter.T
 		l.tally.Of(rule).Count(n, true, res.Source)
 	}
 	return limit.NewReservation(booked != nil, res, func() {
-		l.stats.cancelled.Add(n)
-		l.stats.refunded.Add(l.table.Cancel(key, rule, l.now(), booked))
+		l.stats.Cancelled.Add(n)
+		l.stats.Refunded.Add(l.table.Cancel(key, rule, l.now(), booked))
 	})
 }
 

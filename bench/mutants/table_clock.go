@@ -45,15 +45,15 @@ var clockMutants = []mutant{
 	{
 		name:   "a-clock-that-stood-still-was-set",
 		breaks: "Our clock stood still, and Redis' is taken to have been set ahead. If it was behind before, it passes for right.",
-		file:   "hybrid/offset.go",
+		file:   "internal/reconcile/offset.go",
 		old:    `-(lag-f.lag)`,
 		new:    ``,
-		by:     hybrid("TestOffsetFilter"),
+		by:     reconcile("TestOffsetFilter"),
 	},
 	{
 		name:   "a-step-is-not-noticed",
 		breaks: "A clock that was set looks as if it had always been so.",
-		file:   "hybrid/offset.go",
+		file:   "internal/reconcile/offset.go",
 		old:    `fresh.step = widest(fresh.ns-f.ns-(lag-f.lag), grown+fresh.err)`,
 		new:    `fresh.step = 0`,
 		by:     hybrid("TestRealClockSetBackAndPutRight"),
@@ -77,9 +77,9 @@ var clockMutants = []mutant{
 	{
 		name:   "a-step-as-it-was-measured",
 		breaks: "Redis' clock is set back and put right while exchanges are slow, and a node takes what drained by that for lost data.",
-		file:   "hybrid/offset.go",
+		file:   "internal/reconcile/offset.go",
 		old:    `widest(fresh.ns-f.ns-(lag-f.lag), grown+fresh.err)`,
 		new:    `fresh.ns - f.ns - (lag - f.lag)`,
-		by:     hybrid("TestStepIsNeverTooSmall"),
+		by:     reconcile("TestStepIsNeverTooSmall"),
 	},
 }

@@ -53,15 +53,15 @@ var figureMutants = []mutant{
 	{
 		name:   "failed-for-no-reason",
 		breaks: "All failures count under the reason of what has no word.",
-		file:   "hybrid/stats.go",
-		old:    `c.failuresBy[max(i, 0)]`,
-		new:    `c.failuresBy[max(min(i, 0), 0)]`,
+		file:   "internal/reconcile/stats.go",
+		old:    `c.FailuresBy[max(i, 0)]`,
+		new:    `c.FailuresBy[max(min(i, 0), 0)]`,
 		by:     hybrid("TestFailuresByReason"),
 	},
 	{
 		name:   "failed-is-answered",
 		breaks: "Batches without an answer count as answered, fast or slow.",
-		file:   "hybrid/pipeline.go",
+		file:   "internal/reconcile/pipeline.go",
 		old:    "	c.batchesEnded(p.at, all)\n}\n\n// servers",
 		new:    "	c.stats.answered(c.now-p.at, c.local)\n	c.batchesEnded(p.at, all)\n}\n\n// servers",
 		by:     hybrid("TestFailuresByReason"),
@@ -69,9 +69,9 @@ var figureMutants = []mutant{
 	{
 		name:   "one-bucket-off",
 		breaks: "An exchange that takes exactly as long as a bound counts in the bucket above it.",
-		file:   "hybrid/stats.go",
-		old:    `time.Duration(d) > latencyBound[i]`,
-		new:    `time.Duration(d) >= latencyBound[i]`,
+		file:   "internal/reconcile/stats.go",
+		old:    `time.Duration(d) > LatencyBounds[i]`,
+		new:    `time.Duration(d) >= LatencyBounds[i]`,
 		by:     hybrid("TestExchangeLatency"),
 	},
 }

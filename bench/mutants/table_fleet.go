@@ -13,7 +13,7 @@ var fleetMutants = []mutant{
 	{
 		name:   "nothing-told-again",
 		breaks: "Of data that Redis has lost only that comes back which is admitted again.",
-		file:   "hybrid/shard.go",
+		file:   "internal/reconcile/shard.go",
 		old:    `if s.reseed && k.MarkRaise(c.local) {`,
 		new:    `if s.reseed && k.MarkRaise(c.local) && false {`,
 		by:     sim(300),

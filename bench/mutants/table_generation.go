@@ -21,7 +21,7 @@ var generationMutants = []mutant{
 	{
 		name:   "born-when-it-is-restored",
 		breaks: "What a node restores after a loss passes for new, and so survives a reset.",
-		file:   "hybrid/flight.go",
+		file:   "internal/reconcile/flight.go",
 		old:    `Born: rep.Born, Level`,
 		new:    `Born: 1<<53 - 1, Level`,
 		by:     hybrid("TestRealResetOfAForeignKey"),
@@ -52,7 +52,7 @@ var generationMutants = []mutant{
 		file:   "internal/counter/calls.go",
 		old:    "c.notice = nil\n\tc.mark(raising)\n",
 		new:    "c.notice = nil\n",
-		by:     hybrid("TestPromiseResetRolledBack"),
+		by:     reconcile("TestPromiseResetRolledBack"),
 	},
 	{
 		name:   "reset-without-a-witness",

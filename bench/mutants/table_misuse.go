@@ -136,7 +136,7 @@ var logMutants = []mutant{
 	{
 		name:   "an-outage-from-the-start",
 		breaks: "What was admitted before an outage is reported as admitted in it.",
-		file:   "hybrid/health.go",
+		file:   "hybrid/notify.go",
 		old:    `is.AdmittedUnits - o.before.AdmittedUnits`,
 		new:    `is.AdmittedUnits`,
 		by:     hybrid("TestLineThatEndsAnOutage"),
@@ -154,7 +154,7 @@ var logMutants = []mutant{
 	{
 		name:   "broken-each-time",
 		breaks: "A broken key is told of with each try.",
-		file:   "hybrid/answer.go",
+		file:   "internal/reconcile/answer.go",
 		old:    `if !it.c.Quarantined() {`,
 		new:    `{`,
 		by:     hybrid("TestBrokenKeysAreEvents"),
@@ -162,9 +162,9 @@ var logMutants = []mutant{
 	{
 		name:   "a-loss-for-each-shard",
 		breaks: "A loss of everything is told of once for each shard.",
-		file:   "hybrid/shard.go",
-		old:    "\tc.stats.losses.Add(1)\n",
-		new:    "\tc.stats.losses.Add(1)\n\tc.happened(Event{Kind: EventDataLost})\n",
+		file:   "internal/reconcile/shard.go",
+		old:    "\tc.stats.Losses.Add(1)\n",
+		new:    "\tc.stats.Losses.Add(1)\n\tc.happened(Incident{Kind: DataLost})\n",
 		by:     hybrid("TestLossIsAnEvent"),
 	},
 	{

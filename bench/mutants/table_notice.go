@@ -449,9 +449,9 @@ var companyMutants = []mutant{
 	{
 		name:   "lingers-and-nobody-waits",
 		breaks: "The reconciler sends a report at once that is to wait for others.",
-		file:   "hybrid/queue.go",
+		file:   "internal/reconcile/queue.go",
 		old:    `, c.now+u.Until-c.local)`,
 		new:    `)`,
-		by:     hybrid("TestCompany"),
+		by:     reconcile("TestCompany"),
 	},
 }

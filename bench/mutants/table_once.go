@@ -5,10 +5,10 @@ var onceMutants = []mutant{
 	{
 		name:   "resend-under-a-new-number",
 		breaks: "A batch that is sent again gets another number and another nonce, and Redis cannot tell that it knows it.",
-		file:   "hybrid/flight.go",
-		old:    `c.stats.resent.Add(1)`,
-		new: `c.stats.resent.Add(1)
-		s.seq, f.nonce = s.seq+1, c.ids.nonce() // by either Redis would know it`,
+		file:   "internal/reconcile/flight.go",
+		old:    `c.stats.Resent.Add(1)`,
+		new: `c.stats.Resent.Add(1)
+		s.seq, f.nonce = s.seq+1, c.ids.Nonce() // by either Redis would know it`,
 		by: sim(300),
 	},
 	{
@@ -35,7 +35,7 @@ var onceMutants = []mutant{
 	{
 		name:   "failed-batch-is-forgotten",
 		breaks: "A batch whose fate is unknown is not sent again.",
-		file:   "hybrid/answer.go",
+		file:   "internal/reconcile/answer.go",
 		old:    `s.retry = c.now + c.jitter(`,
 		new: `s.flight = nil
 		s.retry = c.now + c.jitter(`,

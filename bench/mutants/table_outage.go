@@ -5,7 +5,7 @@ var outageMutants = []mutant{
 	{
 		name:   "multiplier-1-in-fair-share",
 		breaks: "Cut off, every node admits the whole limit.",
-		file:   "hybrid/options.go",
+		file:   "internal/reconcile/values.go",
 		old:    "return n\n",
 		new:    "return min(n, 1)\n",
 		by:     sim(300),
@@ -37,7 +37,7 @@ var outageMutants = []mutant{
 	{
 		name:   "nodes-fall-after-an-outage",
 		breaks: "The first node to return takes itself for the only one.",
-		file:   "hybrid/health.go",
+		file:   "internal/reconcile/health.go",
 		old:    `if m.held(now) {`,
 		new:    `if now < 0 {`,
 		by:     hybrid("TestShareSurvivesASecondOutage"),
@@ -45,15 +45,15 @@ var outageMutants = []mutant{
 	{
 		name:   "never-degraded",
 		breaks: "A node goes on as if synced, however long Redis is away.",
-		file:   "hybrid/answer.go",
+		file:   "internal/reconcile/answer.go",
 		old:    `c.setHealth(v, down)`,
 		new:    `c.setHealth(v, up)`,
-		by:     hybrid("TestPromiseOutage"),
+		by:     reconcile("TestPromiseOutage"),
 	},
 	{
 		name:   "never-back",
 		breaks: "A node stays degraded when Redis is back.",
-		file:   "hybrid/answer.go",
+		file:   "internal/reconcile/answer.go",
 		old:    `c.setHealth(v, trying)`,
 		new:    ``,
 		by:     sim(300),
@@ -61,7 +61,7 @@ var outageMutants = []mutant{
 	{
 		name:   "one-dead-shard-takes-all-down",
 		breaks: "On a Cluster the loss of one master cuts off all shards.",
-		file:   "hybrid/answer.go",
+		file:   "internal/reconcile/answer.go",
 		old:    `c.setHealth(v, down)`,
 		new: `for _, v := range c.servers {
 			c.setHealth(v, down)
@@ -71,7 +71,7 @@ var outageMutants = []mutant{
 	{
 		name:   "backlog-is-forgotten",
 		breaks: "What waited during an outage is dropped when it ends.",
-		file:   "hybrid/answer.go",
+		file:   "internal/reconcile/answer.go",
 		old:    `s.backlog = append(s.backlog, s.normal...)`,
 		new:    ``,
 		by:     sim(300),
@@ -79,40 +79,40 @@ var outageMutants = []mutant{
 	{
 		name:   "urgent-queue-is-forgotten",
 		breaks: "What waited urgently when Redis went away is dropped.",
-		file:   "hybrid/answer.go",
+		file:   "internal/reconcile/answer.go",
 		old:    `s.normal, s.normalAt, s.retry, s.missed = nil, 0, 0, true`,
 		new: `s.normal, s.normalAt, s.retry, s.missed = nil, 0, 0, true
 		s.urgent, s.urgentAt = nil, 0`,
-		by: hybrid("TestUrgentAfterAnOutage"),
+		by: reconcile("TestUrgentAfterAnOutage"),
 	},
 	{
 		name:   "one-stall-is-many-failures",
 		breaks: "A server that stalls once is an outage, because all exchanges under way fail together.",
-		file:   "hybrid/server.go",
+		file:   "internal/reconcile/server.go",
 		old:    `if began >= r.at || r.fails == 0 {`,
 		new:    `if began >= 0 {`,
-		by:     hybrid("TestOneStallIsOneRound"),
+		by:     reconcile("TestOneStallIsOneRound"),
 	},
 	{
 		name:   "probes-without-back-off",
 		breaks: "A Redis that is away is asked at the shortest pause for ever.",
-		file:   "hybrid/health.go",
+		file:   "internal/reconcile/health.go",
 		old:    `c.beats.probesFailed++`,
 		new:    "",
-		by:     hybrid("TestProbesBackOff"),
+		by:     reconcile("TestProbesBackOff"),
 	},
 	{
 		name:   "returning-all-at-once",
 		breaks: "A backlog is told without pauses.",
-		file:   "hybrid/pipeline.go",
+		file:   "internal/reconcile/pipeline.go",
 		old:    `p.load.paceAt = c.now + c.cfg.resyncPaceMin + c.jitter(c.cfg.resyncRange, 0, 1)`,
 		new:    ``,
-		by:     hybrid("TestBacklogIsPaced"),
+		by:     reconcile("TestBacklogIsPaced"),
 	},
 	{
 		name:   "misconfiguration-probed-fast",
 		breaks: "A wrong password is tried as often as a server that is away.",
-		file:   "hybrid/health.go",
+		file:   "internal/reconcile/health.go",
 		old:    `if class != redisstore.ClassMisconfigured {`,
 		new:    `if class >= 0 {`,
 		by:     hybrid("TestMisconfiguredProbesSlowly"),
@@ -120,9 +120,9 @@ var outageMutants = []mutant{
 	{
 		name:   "heartbeats-excuse-batches",
 		breaks: "A heartbeat that is answered makes up for batches that were refused.",
-		file:   "hybrid/answer.go",
+		file:   "internal/reconcile/answer.go",
 		old:    `return f != nil && f.late == 0 }) {`,
 		new:    `return f != nil && f.late < 0 }) {`,
-		by:     hybrid("TestHeartbeatsExcuseOnlyWhatIsLate"),
+		by:     reconcile("TestHeartbeatsExcuseOnlyWhatIsLate"),
 	},
 }

@@ -5,7 +5,7 @@ var refundMutants = []mutant{
 	{
 		name:   "refund-again-after-a-loss",
 		breaks: "A refund that may have been booked is sent again when Redis has lost the ledger.",
-		file:   "hybrid/flight.go",
+		file:   "internal/reconcile/flight.go",
 		old:    `if s.flight == nil || !s.flight.maybeBooked {`,
 		new:    `if s.flight != nil || s.flight == nil {`,
 		by:     hybrid("TestRealRefundAndLostLedger"),
@@ -13,15 +13,15 @@ var refundMutants = []mutant{
 	{
 		name:   "refund-again-after-two-losses",
 		breaks: "A flight is accepted whatever the ledger says, though an earlier try may have been booked.",
-		file:   "hybrid/flight.go",
+		file:   "internal/reconcile/flight.go",
 		old:    `s.accept = false`,
 		new:    `s.accept = s.accept`,
-		by:     hybrid("TestRefundAndTwoLosses"),
+		by:     reconcile("TestRefundAndTwoLosses"),
 	},
 	{
 		name:   "refund-again-in-the-first-flight",
 		breaks: "The first flight of a node hands back again what may have been handed back, because no ledger is no loss then.",
-		file:   "hybrid/flight.go",
+		file:   "internal/reconcile/flight.go",
 		old:    `if f.maybeBooked && s.acked == 0 {`,
 		new:    `if f.maybeBooked && s.acked < 0 {`,
 		by:     hybrid("TestRealRefundInTheFirstFlight"),

@@ -5,10 +5,10 @@ var syncMutants = []mutant{
 	{
 		name:   "every-loss-is-accepted",
 		breaks: "A node that has once been told of a loss tells Redis to accept whatever it has lost, from then on.",
-		file:   "hybrid/answer.go",
+		file:   "internal/reconcile/answer.go",
 		old:    `s.acked, s.accept, s.lost = s.seq, false, false`,
 		new:    `s.acked, s.lost = s.seq, false`,
-		by:     hybrid("TestLostTwice"),
+		by:     reconcile("TestLostTwice"),
 	},
 	{
 		name:   "no-near-limit-trigger",
@@ -16,7 +16,7 @@ var syncMutants = []mutant{
 		file:   "internal/counter/queue.go",
 		old:    `near := unsynced > 0 && unsynced >= int64(c.urgentAt) && !c.is(inFlight)`,
 		new:    `near := unsynced > 0 && unsynced < 0`,
-		by:     hybrid("TestPromiseNearLimitTrigger"),
+		by:     reconcile("TestPromiseNearLimitTrigger"),
 	},
 	{
 		name:   "denied-keys-are-not-refreshed",
@@ -36,7 +36,7 @@ var syncMutants = []mutant{
 		wake = c`,
 		new: `if !c.is(inNormal) && (unsynced > 0 || c.staleLocked(c.last)) {
 		wake = c`,
-		by: hybrid("TestSimAgeOfBeliefs"),
+		by: reconcile("TestSimAgeOfBeliefs"),
 	},
 	{
 		name:   "collected-too-soon-to-be-old",
@@ -44,12 +44,12 @@ var syncMutants = []mutant{
 		file:   "internal/counter/sync.go",
 		old:    `!c.staleLocked(now+int64(c.link().pace.Interval))`,
 		new:    `!c.staleLocked(now)`,
-		by:     hybrid("TestSimAgeOfBeliefs"),
+		by:     reconcile("TestSimAgeOfBeliefs"),
 	},
 	{
 		name:   "quarantine-for-ever",
 		breaks: "A key that was put aside is never asked for again.",
-		file:   "hybrid/core.go",
+		file:   "internal/reconcile/machine.go",
 		old:    `k.Requeue() {`,
 		new:    `k.Requeue() && k == nil {`,
 		by:     sim(300),
@@ -57,26 +57,26 @@ var syncMutants = []mutant{
 	{
 		name:   "loss-unnoticed-by-the-heartbeat",
 		breaks: "A node that has nothing to send does not hear of a loss.",
-		file:   "hybrid/heartbeat.go",
-		old:    `if ev.beat.Seqs[i] < b.acked[i] &&`,
-		new:    `if ev.beat.Seqs[i] < 0 &&`,
-		by:     hybrid("TestPromiseLostData"),
+		file:   "internal/reconcile/heartbeat.go",
+		old:    `if ev.Beat.Seqs[i] < b.acked[i] &&`,
+		new:    `if ev.Beat.Seqs[i] < 0 &&`,
+		by:     reconcile("TestPromiseLostData"),
 	},
 	{
 		name:   "reseed-forgotten",
 		breaks: "After a loss only the keys of the batch that met it are told anew.",
-		file:   "hybrid/shard.go",
+		file:   "internal/reconcile/shard.go",
 		old:    `if s.reseed && k.MarkRaise`,
 		new:    `if !s.reseed && k.MarkRaise`,
-		by:     hybrid("TestLostTwice"),
+		by:     reconcile("TestLostTwice"),
 	},
 	{
 		name:   "one-server-for-all",
 		breaks: "All masters of a Cluster are taken for one server.",
-		file:   "hybrid/server.go",
+		file:   "internal/reconcile/server.go",
 		old:    `return v.name == addrs[i] })`,
 		new:    `return true })`,
-		by:     hybrid("TestPipelinesAreForOneServer"),
+		by:     reconcile("TestPipelinesAreForOneServer"),
 	},
 	{
 		name:   "reports-when-it-suits",
@@ -97,7 +97,7 @@ var syncMutants = []mutant{
 	{
 		name:   "too-many-pipelines",
 		breaks: "The number of pipelines under way is not bounded.",
-		file:   "hybrid/pipeline.go",
+		file:   "internal/reconcile/pipeline.go",
 		old:    `v.load.slots--`,
 		new:    ``,
 		by:     sim(300),
@@ -105,9 +105,9 @@ var syncMutants = []mutant{
 	{
 		name:   "batches-without-bound",
 		breaks: "A batch takes all that is waiting.",
-		file:   "hybrid/pipeline.go",
+		file:   "internal/reconcile/pipeline.go",
 		old:    `k < len(*queue) && len(f.items) < most`,
 		new:    `k < len(*queue)`,
-		by:     hybrid("TestBatchesAreBounded"),
+		by:     reconcile("TestBatchesAreBounded"),
 	},
 }

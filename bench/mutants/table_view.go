@@ -93,10 +93,10 @@ var viewMutants = []mutant{
 	{
 		name:   "any-sample-of-the-clock",
 		breaks: "Every exchange, however slow, replaces the estimate of Redis' clock.",
-		file:   "hybrid/offset.go",
+		file:   "internal/reconcile/offset.go",
 		old:    `if f.known && (agrees && fresh.err > grown || !agrees && sent < f.at) {`,
 		new:    `if f.known && agrees && grown < 0 {`,
-		by:     hybrid("TestOffsetFilter"),
+		by:     reconcile("TestOffsetFilter"),
 	},
 	{
 		name:   "any-key-of-the-same-hash",

@@ -1,0 +1,243 @@
+package reconcile
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// announcing returns the core of a node in sync that knows its channel and counts so many nodes.
+func announcing(t *testing.T, nodes int64) (*Machine, *simNode) {
+	t.Helper()
+	s := emptySim(t, 1, Options{SyncInterval: simInterval, HeartbeatInterval: simHeartbeat, Shards: 1}, 1, []*limit.Rule{limit.Must(limit.FixedWindow("w", 10, time.Hour))})
+	s.withNotices()
+	n := s.addNode(Options{})
+	s.run(3 * time.Second)
+	n.core.members.count = nodes
+	if !n.core.notices.hears() {
+		t.Fatal("the node does not hear")
+	}
+	return n.core, n
+}
+
+// used returns a notice of a key that is used up for so many seconds; 0: there is room.
+func (c *Machine) used(key string, seconds int64) redisstore.Notice {
+	n := redisstore.Notice{ID: redisstore.NoticeIDOf(key), Now: time.Duration(c.local + c.shards[0].server.offset.ns)}
+	if seconds > 0 {
+		n.Until = n.Now + time.Duration(seconds)*time.Second
+	}
+	return n
+}
+
+// told returns what is told in the effects of a step.
+func told(effects []Effect) (id uint64, list []redisstore.Notice) {
+	for _, e := range effects {
+		switch e := e.(type) {
+		case Publish:
+			return e.ID, e.Notices
+		case Send:
+			if len(e.Notices) > 0 {
+				return e.ID, e.Notices
+			}
+		}
+	}
+	return 0, nil
+}
+
+// That there is room is told first, then the longest waits; of one key the latest. One message
+// is under way at a time, and carries all that has come meanwhile.
+func TestOrderOfAnnouncements(t *testing.T) {
+	c, n := announcing(t, 10)
+	c.announce(c.used("a", 10))
+	c.announce(c.used("b", 30))
+	c.announce(c.used("c", 0))
+	c.announce(c.used("a", 20))
+	want := []redisstore.Notice{c.used("c", 0), c.used("b", 30), c.used("a", 20)}
+	id, list := told(c.Step(n.pace(), n.time(), Tick{}))
+	if !slices.Equal(list, want) {
+		t.Fatalf("told %+v, want %+v", list, want)
+	}
+	c.announce(c.used("d", 10))
+	c.announce(c.used("e", 10))
+	if _, list = told(c.Step(n.pace(), n.time(), Tick{})); list != nil {
+		t.Errorf("told while a message is under way: %+v", list)
+	}
+	if _, list = told(c.Step(n.pace(), n.time(), Published{ID: id})); len(list) != 2 {
+		t.Errorf("then told %+v", list)
+	}
+}
+
+// Redis delivers no more than maxDeliveries messages a second, counting those of all nodes, and
+// one second's worth at once. That there is room does not wait. What waits is bounded.
+func TestBudgetOfAnnouncements(t *testing.T) {
+	const nodes = 100 // 200 messages a second
+	c, n := announcing(t, nodes)
+	sent, now := 0, n.pace()
+	step := func(key string, seconds int64) {
+		c.announce(c.used(key, seconds))
+		if id, list := told(c.Step(now, now, Tick{})); list != nil {
+			sent++
+			c.Step(now, now, Published{ID: id})
+		}
+	}
+	for i := range 1000 {
+		step(fmt.Sprint(i), 60)
+	}
+	if most := maxDeliveries/nodes + 1; sent > most || sent < most-1 {
+		t.Errorf("%d messages at once, want %d", sent, most)
+	}
+	if late := c.stats.KeptBack.Load(); late < 700 {
+		t.Errorf("%d of 1000 told late", late)
+	}
+	before := sent
+	if step("room", 0); sent != before+1 {
+		t.Error("that there is room waits")
+	}
+	heard := Heard{}
+	for range 2000 { // of the other nodes
+		heard.Messages = append(heard.Messages, Message{Node: "other"})
+	}
+	c.Step(now, now, heard)
+	sent = 0
+	for end := now + int64(900*time.Millisecond); now < end; now += int64(10 * time.Millisecond) {
+		step(fmt.Sprint(now), 600)
+	}
+	if sent > 0 {
+		t.Errorf("%d messages while those of others use up the budget", sent)
+	}
+	for end := now + int64(5*time.Second); now < end; now += int64(10 * time.Millisecond) {
+		step(fmt.Sprint(now), 600)
+	}
+	if most := 4 * maxDeliveries / nodes; sent == 0 || sent > most {
+		t.Errorf("%d messages in 5 s, want 1 to %d", sent, most)
+	}
+	for i := range 2 * maxAnnounced {
+		c.announce(c.used(fmt.Sprint("more", i), 60))
+	}
+	if got := len(c.notices.announced); got > maxAnnounced {
+		t.Errorf("%d wait to be told", got)
+	}
+}
+
+// Messages that nothing bounds, as those that say that there is room, do not silence a node for longer
+// than two rounds of messages of all nodes, and not the largest fleet either.
+func TestBudgetAfterAFlood(t *testing.T) {
+	for _, nodes := range []int64{1, 10, 200, 100_000} {
+		c, n := announcing(t, nodes)
+		now := n.pace()
+		heard := Heard{Messages: slices.Repeat([]Message{{Node: "other"}}, 100_000)}
+		c.Step(now, now, heard)
+		most := now + 2*nodes*(nodes*int64(time.Second)/maxDeliveries)
+		if at := c.notices.mayPublishAt(); at < now || at > most {
+			t.Errorf("%d nodes: nothing is told for %v, want at most %v", nodes, time.Duration(at-now), time.Duration(most-now))
+		}
+		c.announce(c.used("k", 60))
+		c.Step(c.notices.mayPublishAt(), now, Tick{})
+		if at := c.notices.publishAt; at != 0 && at < c.now {
+			t.Errorf("%d nodes: the next is told %v ago", nodes, time.Duration(c.now-at))
+		}
+	}
+}
+
+// Nothing is told by a node that may not publish, or while its shards cannot be reached. A
+// heartbeat says when it may again.
+func TestMutedAnnouncements(t *testing.T) {
+	c, n := announcing(t, 2)
+	denied := noPermission{}
+	c.announce(c.used("a", 10))
+	id, _ := told(c.Step(n.pace(), n.time(), Tick{}))
+	c.Step(n.pace(), n.time(), Published{ID: id, Err: denied})
+	if c.announce(c.used("b", 10)); len(c.notices.announced) != 0 {
+		t.Error("announced although it cannot be told")
+	}
+	c.noteChannel(redisstore.Beat{Channel: c.notices.channel, EchoErr: denied})
+	if c.deaf != "noperm" {
+		t.Errorf("deaf: %q", c.deaf)
+	}
+	c.noteChannel(redisstore.Beat{Channel: c.notices.channel})
+	if c.deaf != "" {
+		t.Errorf("deaf: %q", c.deaf)
+	}
+	if c.announce(c.used("c", 10)); len(c.notices.announced) != 1 {
+		t.Error("not announced although it can be told")
+	}
+	c.setHealth(c.shards[0].server, down)
+	if _, list := told(c.Step(n.pace(), n.time(), Tick{})); list != nil || len(c.notices.announced) != 0 {
+		t.Errorf("told %+v in an outage", list)
+	}
+}
+
+// A subscription whose echo is not heard twice in a row is made anew, and after some heartbeats
+// the node says that it is deaf. The first echo that is heard ends that.
+func TestEchoes(t *testing.T) {
+	c, n := announcing(t, 2)
+	beat := redisstore.Beat{Channel: c.notices.channel}
+	listens := 0
+	for range deafAfter + echoesMissed + 2 {
+		c.notices.beatsWith()
+		c.now += c.cfg.heartbeat
+		c.out = nil
+		c.noteChannel(beat)
+		for _, e := range c.out {
+			if e, ok := e.(Listen); ok && e.Channel == beat.Channel {
+				listens++
+			}
+		}
+	}
+	if listens != 1 || c.notices.hears() || c.deaf == "" {
+		t.Errorf("subscribed %d times, hears: %v, deaf: %q", listens, c.notices.hears(), c.deaf)
+	}
+	c.Step(c.now, n.time(), Heard{Confirmed: true, Echo: c.notices.echo})
+	if !c.notices.hears() || c.deaf != "" {
+		t.Errorf("deaf: %q", c.deaf)
+	}
+}
+
+// While a shard cannot be reached nothing is heard of its keys: nobody could say that there is
+// room again.
+func TestNothingIsHeardInAnOutage(t *testing.T) {
+	c, n := announcing(t, 2)
+	hear := func(key string) (kept int) {
+		c.Step(n.pace(), n.time(), Heard{Messages: []Message{{Node: "other", Notices: []redisstore.Notice{c.used(key, 10)}}}})
+		return c.link.Kept()
+	}
+	if kept := hear("a"); kept != 1 {
+		t.Fatalf("%d kept, want 1", kept)
+	}
+	c.setHealth(c.shards[0].server, down)
+	if kept := hear("b"); kept != 1 {
+		t.Errorf("%d kept, want 1", kept)
+	}
+}
+
+// What is kept for new counters goes when it is over, and a minute after it was said at the
+// earliest. So do counters that were dropped.
+func TestKeptNoticesEnd(t *testing.T) {
+	c, n := announcing(t, 2)
+	notices := []redisstore.Notice{c.used("a", 10), c.used("b", 0), c.used("c", 100)}
+	n.s.run(time.Second)
+	c.Step(n.pace(), n.time(), Heard{Messages: []Message{{Node: "other", Notices: notices}}})
+	n.s.run(50 * time.Second)
+	if kept := c.link.Kept(); kept != 3 {
+		t.Errorf("%d kept, want 3", kept)
+	}
+	n.s.run(20 * time.Second)
+	if kept := c.link.Kept(); kept != 1 {
+		t.Errorf("%d kept after a minute, want 1", kept)
+	}
+	rule := smallFunnel(10, 2*time.Second)
+	for i := range 3300 {
+		if i == 1100 {
+			n.s.run(3 * time.Second)
+			n.forgetIdle()
+		}
+		n.take(fmt.Sprint("key", i), rule, 1)
+	}
+	if n.s.run(3 * time.Second); len(c.notices.byID) != 2200 {
+		t.Errorf("%d counters can be spoken of, want 2200", len(c.notices.byID))
+	}
+}

@@ -1,0 +1,246 @@
+package reconcile
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/counter"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// settle ends a flight that Redis has booked, and gives each counter the state of its key.
+func (c *Machine) settle(s *shard, f *flight, r redisstore.Reply, sent, recv int64) {
+	server, clock := int64(r.Now), &s.server.offset
+	at := min(max(server-clock.ns, sent), recv)
+	a := counter.Answer{
+		At: at, ServerNow: server,
+		Slack: max(recv-sent, 0) + int64(time.Millisecond), Late: min(at-sent, clock.grown(recv)),
+	}
+	a.Sent, a.Announce = sent, r.Fate == redisstore.FateApplied
+	announce := a.Announce
+	s.acked, s.accept, s.lost = s.seq, false, false
+	// If the node was renamed while the flight was under way, Redis has no record of the new
+	// name yet. Report these counters again, see rename.
+	renamed := s.node != c.node
+	c.endFlight(s)
+	for i, it := range f.items {
+		st := r.States[i]
+		if st.Err != nil {
+			c.onKeyError(it, st.Booked, st.Err)
+			continue
+		}
+		c.stats.Acked.Add(it.units - st.Forgiven)
+		c.stats.Forgiven.Add(st.Forgiven)
+		if it.back {
+			c.stats.Returned.Add(1)
+		}
+		a.Rule, a.Raised, a.Gen, a.Born, a.Level = it.rule, it.raised, st.Gen, st.Born, st.Level
+		a.Buckets, a.Converted, a.Forgiven = toLocal(st.Buckets), st.Converted, st.Forgiven
+		a.Announce, a.Returned = announce && it.units > 0, it.back
+		out := it.c.Settle(c.local, a)
+		if renamed && it.c.Refresh() {
+			out.Again = true
+		}
+		c.settled(it.c, out, sent)
+		c.afterSettle(it.c, out)
+	}
+}
+
+// onKeyError puts a counter into quarantine whose key Redis could not use, although it has
+// applied the rest of the batch. booked says that it has booked the units before.
+func (c *Machine) onKeyError(it item, booked bool, err error) {
+	var key *limit.KeyError
+	if booked {
+		c.stats.Acked.Add(it.units)
+		if it.back {
+			c.stats.Returned.Add(1)
+		}
+	}
+	reason := TextOf(err)
+	if errors.As(err, &key) {
+		reason = key.Reason
+	}
+	if !it.c.Quarantined() {
+		c.happened(Incident{Kind: Quarantined, Reason: "redis cannot use the key: " + reason, Key: it.c.Key(), Err: Plain(err)})
+	}
+	first := it.c.Quarantine(c.local, booked)
+	c.stats.Quarantined.Add(1)
+	if first {
+		c.broken.add(it.c, c.now+c.cfg.quarantine)
+	}
+}
+
+// afterSettle counts and queues what has come of an answer for a counter.
+func (c *Machine) afterSettle(ctr *counter.Counter, o counter.Outcome) {
+	if o.Lost {
+		c.stats.RolledBack.Add(1)
+	}
+	c.stats.noteOvershoot(o.Overshoot)
+	if o.Again {
+		c.enqueue(ctr, false)
+	}
+	if o.Urgent {
+		c.enqueue(ctr, true)
+	}
+}
+
+// abandon gives up a flight that the store has refused to send because it contradicts
+// itself. That would be a bug in this package. Its keys go into quarantine, so that the
+// other keys of the shard are still reported.
+func (c *Machine) abandon(s *shard, err error) {
+	c.stats.BadReplies.Add(1)
+	c.giveUpRefunds(s)
+	for _, it := range s.flight.items {
+		c.onKeyError(it, false, err)
+	}
+	c.endFlight(s)
+}
+
+// endFlight makes room for the next flight of s. If the node was renamed meanwhile, that
+// flight is numbered under the new name.
+func (c *Machine) endFlight(s *shard) {
+	if s.flight = nil; s.node != c.node {
+		s.begin(c.node)
+	}
+}
+
+var (
+	errTimeout      = errors.New("hybrid: no answer within the command timeout")
+	errMissingReply = errors.New("hybrid: redis answered fewer commands than it was sent")
+)
+
+// exchangeEnded handles how an exchange that was sent at began has ended for its shards. It
+// calls answered for each server that has answered for any of them. It returns the class of
+// the failures, 0 if there are none: of several the one that may pass soonest.
+func (c *Machine) exchangeEnded(began int64, all []answer, answered func(*server)) (class redisstore.Class) {
+	var of []*server
+	for _, a := range all {
+		v := c.shards[a.shard].server
+		if len(v.answers) == 0 {
+			of = append(of, v)
+		}
+		v.answers = append(v.answers, a)
+	}
+	for _, v := range of {
+		worked := func(a answer) bool { return a.err == nil }
+		some := slices.ContainsFunc(v.answers, worked)
+		if some {
+			answered(v)
+		}
+		failing := slices.DeleteFunc(v.answers, worked)
+		if len(failing) > 0 {
+			if k := c.failing(v, began, some, failing); class == 0 || k < class {
+				class = k
+			}
+		}
+		clear(v.answers)
+		v.answers = v.answers[:0]
+	}
+	if class != 0 {
+		c.stats.Failed(c.lastReason)
+	}
+	return class
+}
+
+// apartAfter bounds how long a shard may fail while its server answers for others: after
+// that many times degradeAfter rounds, or a flight that had the longest deadline, it is an outage
+// of the shard. So many answers are not lost in a row by chance.
+const apartAfter = 4
+
+// failing handles the shards of a server for which an exchange has failed. some says that
+// the server has answered for others of its shards. A shard for which every exchange fails
+// while the server answers for others becomes a server of its own, which is down.
+func (c *Machine) failing(v *server, began int64, some bool, list []answer) redisstore.Class {
+	class := c.noteFailure(list[0].err)
+	if !some {
+		c.failed(v, began, class, list)
+	}
+	for _, a := range list {
+		if a.list {
+			continue
+		}
+		s := &c.shards[a.shard]
+		s.retry = c.now + c.jitter(c.cfg.retry, 0.5, 1.5)
+		if s.rounds.fails == 0 {
+			s.failedSince = began
+		}
+		s.rounds.failed(began, c.now)
+		if (a.spent || s.rounds.fails >= apartAfter*c.cfg.degradeAfter) && (some || v.bookedAt > s.failedSince) && len(v.shards) > 1 {
+			c.setHealth(c.isolate(a.shard), down)
+		}
+	}
+	return class
+}
+
+// failed counts an exchange that a server has not answered. A server that has not answered
+// a batch since its latest outage, or ever, is down at once, and so is one that has not answered
+// a flight within the longest deadline. Flights that wait longer next time
+// may just take the server long: heartbeats say whether it hangs.
+func (c *Machine) failed(v *server, began int64, class redisstore.Class, list []answer) {
+	v.rounds.failed(began, c.now)
+	if v.health == up && !c.beats.lastFailed && !slices.ContainsFunc(list, func(a answer) bool { return !a.waits }) {
+		c.beats.next = min(c.beats.next, c.now)
+		return
+	}
+	spent := slices.ContainsFunc(list, func(a answer) bool { return a.spent })
+	if spent || v.rounds.fails >= c.cfg.degradeAfter || v.health != up || class == redisstore.ClassMisconfigured {
+		c.setHealth(v, down)
+	}
+}
+
+// isTimeout reports whether an exchange has failed because its time was up.
+func isTimeout(err error) bool {
+	_, reason := redisstore.Classify(err)
+	return reason == "timeout" || errors.Is(err, errTimeout)
+}
+
+// noteFailure keeps the reason of a failure, and returns its class.
+func (c *Machine) noteFailure(err error) redisstore.Class {
+	class, reason := redisstore.Classify(err)
+	if isTimeout(err) {
+		class, reason = redisstore.ClassUnavailable, "timeout"
+	}
+	c.lastReason, c.lastErr, c.reasonChanged = reason, Plain(err), true
+	return class
+}
+
+// booked notes that a server has answered a batch.
+func (c *Machine) booked(v *server) {
+	for _, a := range v.answers {
+		if a.err == nil {
+			c.shards[a.shard].rounds.fails = 0
+		}
+	}
+	if v.rounds.fails, v.bookedAt = 0, c.now; v.health == trying {
+		c.setHealth(v, up)
+	}
+}
+
+// reached notes that a server has answered a heartbeat. If the server was down, its queues
+// become the backlog: what it may have missed is sent first, at a limited pace.
+func (c *Machine) reached(v *server) {
+	for _, a := range v.answers {
+		if s := &c.shards[a.shard]; a.err == nil && !a.list && s.flight == nil {
+			s.rounds.fails = 0
+		}
+	}
+	if v.health != down {
+		// A batch that is being sent again decides by itself whether the server is up, unless it
+		// only takes the server long.
+		if !slices.ContainsFunc(v.shards, func(i int) bool { f := c.shards[i].flight; return f != nil && f.late == 0 }) {
+			v.rounds.fails = 0
+		}
+		return
+	}
+	c.wheel.all(c.ready)
+	for _, i := range v.shards {
+		s := &c.shards[i]
+		s.backlog = append(s.backlog, s.normal...)
+		s.normal, s.normalAt, s.retry, s.missed = nil, 0, 0, true
+	}
+	v.rounds.fails, v.load.paceAt = 0, min(v.load.paceAt, c.now)
+	v.load.budget.anew()
+	c.setHealth(v, trying)
+}

@@ -1,0 +1,314 @@
+package reconcile
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+)
+
+// beat is a heartbeat under way. It also probes servers that were unreachable, and checks
+// shards that have nothing to send for lost data.
+type beat struct {
+	id          uint64
+	at          int64   // when it was sent, on the clock that timers run on
+	sent        int64   // the same instant on the counters' clock
+	node        string  // the name that it enters, and whose records it asks for
+	shards      []int   // the shards that it asks for
+	acked       []int64 // per shard: the number acknowledged under that name when the heartbeat was sent
+	beatsForAll int64   // how many such heartbeats ask for all shards
+}
+
+// heartbeats is when the next heartbeat is sent, and how the latest one ended.
+type heartbeats struct {
+	next    int64 // when the next heartbeat or probe is due
+	current *beat // the one under way; nil: none
+
+	lastFailed   bool // the latest one ended with an error
+	probesFailed int  // probes that failed in a row
+	unanswered   int  // heartbeats and probes in a row that had no answer in time
+
+	dataLost bool  // data was lost since the latest heartbeat was sent: ask for all shards
+	left     int64 // how many more heartbeats that takes
+}
+
+// askAll makes the next heartbeats ask for all shards, one directly after the other.
+func (h *heartbeats) askAll(now int64) { h.dataLost, h.next = true, now }
+
+// begin notes that b was sent.
+func (h *heartbeats) begin(b *beat) {
+	if h.dataLost {
+		h.dataLost, h.left = false, b.beatsForAll
+	}
+	h.current = b
+}
+
+// end notes that the heartbeat under way has ended, with an error or because its time was up.
+func (h *heartbeats) end(failed, late bool) {
+	if h.current, h.lastFailed = nil, failed; late {
+		h.unanswered++
+	} else if !failed {
+		h.unanswered = 0
+	}
+}
+
+// directly reports whether the next heartbeat follows directly. It is called once per
+// heartbeat that has ended.
+func (h *heartbeats) directly() bool {
+	h.left = max(h.left-1, 0)
+	return h.dataLost || h.left > 0
+}
+
+// sendBeat sends a heartbeat.
+func (c *Machine) sendBeat() {
+	b := &beat{id: c.newID(), at: c.now, sent: c.local, node: c.node}
+	b.shards, b.beatsForAll = c.shardsToAsk()
+	for _, i := range b.shards {
+		acked := c.shards[i].acked
+		if c.shards[i].node != b.node {
+			acked = 0
+		}
+		b.acked = append(b.acked, acked)
+	}
+	if !c.waiting() {
+		c.stats.Behind.Store(0)
+	}
+	c.beats.begin(b)
+	c.stats.Beats.Add(1)
+	ef := Beat{ID: b.id, Timeout: c.beatDeadline(), Node: b.node, Shards: b.shards}
+	if h := &c.notices; h.channel != "" {
+		ef.Channel, ef.Echo = h.channel, h.beatsWith()
+	}
+	c.emit(ef)
+}
+
+// waiting reports whether any shard has something to send.
+func (c *Machine) waiting() bool {
+	for i := range c.shards {
+		if c.shards[i].waits() {
+			return true
+		}
+	}
+	return false
+}
+
+// pause returns how long after b was sent the next heartbeat is, if none fails.
+func (c *Machine) pause(b *beat) int64 {
+	if c.beats.directly() {
+		return 0
+	}
+	d := c.cfg.heartbeat / b.beatsForAll
+	return c.jitter(max(d, min(c.cfg.heartbeat, 5*int64(time.Millisecond))), 0.9, 1)
+}
+
+// onBeat handles the end of a heartbeat.
+func (c *Machine) onBeat(ev BeatAnswer) {
+	b := c.beats.current
+	if b == nil || b.id != ev.ID {
+		return
+	}
+	c.beats.end(ev.Err != nil, ev.Err != nil && isTimeout(ev.Err))
+	if len(ev.Beat.Seqs) != len(b.shards) {
+		// Then nothing is known about any shard.
+		if ev.Beat = (redisstore.Beat{}); ev.Err == nil {
+			ev.Err = errMissingReply
+		}
+	}
+	c.Place(ev.Addrs) // by the clocks as they were known before
+	listed := ev.Err == nil || ev.Beat.Nodes > 0
+	if listed {
+		c.sample(c.shards[0].server, b.sent, ev.Recv, int64(ev.Beat.Now))
+	}
+	all := c.beatShards(b, ev)
+	c.Place(ev.Addrs) // and by what the heartbeat has shown of them
+	// After beatShards: a loss that it has noticed holds the number of nodes.
+	if listed {
+		c.noteLayouts(ev.Beat.Others)
+		c.noteChannel(ev.Beat)
+		c.countNodes(int64(ev.Beat.Nodes))
+	}
+	all = c.ofList(all, ev, listed)
+	failing := slices.ContainsFunc(all, func(a answer) bool { return a.err != nil })
+	c.beats.next = max(b.at+c.pause(b), c.now)
+	switch {
+	case failing:
+		c.beats.next = c.now + c.jitter(c.cfg.retry, 0.5, 1.5)
+	case ev.Err != nil:
+		c.noteFailure(ev.Err) // only the list of nodes is broken: go on as usual
+		c.stats.Failed(c.lastReason)
+	default:
+		c.stats.Answered(c.now-b.at, c.local)
+	}
+	found := false
+	class := c.exchangeEnded(b.at, all, func(v *server) {
+		found = true
+		if c.reached(v); ev.Err == nil { // else the answers of others were waited for until the deadline
+			v.load.distance.answered(c.now, c.now-b.at)
+		}
+	})
+	if failing && c.count(down) > 0 {
+		c.scheduleProbe(class)
+	}
+	if found && c.members.waitsForAnswer() && c.count(down) == 0 { // an outage has ended, or Redis has answered for the first time
+		c.downAt = 0
+		c.members.hold(c.now + max(beatsToReturn*c.cfg.heartbeat, c.cfg.maxBackoff))
+	}
+}
+
+// ofList adds the answer about the list of nodes, which is on the server of shard 0, to the
+// answers of a heartbeat, unless that server has answered for a shard.
+func (c *Machine) ofList(all []answer, ev BeatAnswer, listed bool) []answer {
+	class, _ := redisstore.Classify(ev.Err)
+	spoken := slices.ContainsFunc(all, func(a answer) bool { return c.shards[a.shard].server == c.shards[0].server })
+	switch {
+	case spoken || !listed && class == redisstore.ClassKey || listed && c.shards[0].rounds.fails > 0:
+		return all
+	case listed:
+		return append(all, answer{list: true})
+	}
+	return append(all, answer{err: ev.Err, list: true})
+}
+
+// beatShards handles what a heartbeat says about each shard, and returns for which shards
+// there was an answer.
+func (c *Machine) beatShards(b *beat, ev BeatAnswer) (all []answer) {
+	taken := false
+	for i, sh := range b.shards {
+		if i >= len(ev.Beat.Seqs) || ev.Beat.Seqs[i] < 0 {
+			err := ev.Err
+			if i < len(ev.Beat.Errs) {
+				err = ev.Beat.Errs[i]
+			}
+			all = append(all, answer{shard: sh, err: err})
+			continue
+		}
+		s := &c.shards[sh]
+		all = append(all, answer{shard: sh})
+		now := s.numberAt
+		if i < len(ev.Beat.Times) {
+			now = int64(ev.Beat.Times[i])
+			c.sample(s.server, b.sent, ev.Recv, now)
+		}
+		if s.node != b.node {
+			continue // the record is that of another name than the shard uses
+		}
+		taken = taken || ev.Beat.Seqs[i] > s.seq // a number that this node has not used yet
+		// Redis must have what it had acknowledged before the heartbeat was sent.
+		if ev.Beat.Seqs[i] < b.acked[i] && !s.lost && !s.accept {
+			c.noteLoss(s, now)
+			s.accept = s.flight == nil // a flight under way is answered that data was lost
+		}
+		s.numberAt = now
+	}
+	if taken {
+		c.rename()
+	}
+	return all
+}
+
+// shardsToAsk returns the shards that the next heartbeat asks for, and in how many
+// heartbeats all shards are asked for that there is a reason to ask for.
+func (c *Machine) shardsToAsk() (list []int, beats int64) {
+	beats = 1
+	var seen []*load
+	for k, v := range c.servers {
+		if slices.Contains(seen, v.load) {
+			continue
+		}
+		seen = append(seen, v.load)
+		var shards []int
+		for _, o := range c.servers[k:] {
+			if o.load == v.load {
+				shards = append(shards, o.shards...)
+			}
+		}
+		some, of := c.shardsToAskOf(v.load, shards)
+		list, beats = append(list, some...), max(beats, of)
+	}
+	return list, beats
+}
+
+// shardsToAskOf returns the same for shards that may be on one server: a few at a time, in
+// turn. A slow server must be able to answer a heartbeat in time. Else no node would return
+// to it after an outage.
+func (c *Machine) shardsToAskOf(l *load, shards []int) (list []int, beats int64) {
+	n, gone, wanted, spare := len(shards), 0, 0, -1
+	for _, i := range shards {
+		if c.shards[i].server.health == down {
+			gone++
+		}
+	}
+	most := max(c.cfg.shardsPerPipe, n/maxBeatsForAll)
+	if gone > n/2 {
+		most = c.cfg.resyncPipe
+	}
+	next := l.nextAsked % n
+	for k := range n {
+		at := (l.nextAsked + k) % n
+		i := shards[at]
+		switch {
+		case !c.reasonToAsk(i):
+			// A shard that was never written has no record to compare.
+			if spare < 0 || c.shards[shards[spare]].seq == 0 && c.shards[i].seq > 0 {
+				spare = at
+			}
+		case len(list) < most:
+			list, next = append(list, i), at+1
+			wanted++
+		default:
+			wanted++
+		}
+	}
+	if len(list) == 0 && c.shards[shards[spare]].seq > 0 {
+		list, next = []int{shards[spare]}, spare+1
+	}
+	l.nextAsked = next % n
+	return list, int64(max(1, (wanted+most-1)/most))
+}
+
+// reasonToAsk reports whether a heartbeat should ask for a shard.
+func (c *Machine) reasonToAsk(i int) bool {
+	s := &c.shards[i]
+	switch v := s.server; {
+	case v.health == down, !v.offset.known && v != c.shards[0].server:
+		return true
+	case (c.beats.lastFailed || c.downAt != 0) && i == v.shards[0]:
+		// Ask for one shard of each server. The list of nodes does not say whether the servers
+		// would book batches: either may work without the other.
+		return true
+	case s.seq == 0:
+		return false
+	case v.health != up || s.missed || v.rounds.fails > 0 || s.rounds.fails > 0:
+		return true
+	}
+	// If a batch is sent before the next heartbeat, its answer says whether Redis has lost data.
+	at, _ := s.due()
+	return s.pipe == 0 && at == 0
+}
+
+// maxBeatsForAll is the largest number of heartbeats in which a single server is asked for
+// all shards.
+const maxBeatsForAll = 16
+
+// Processes with another layout (see [redisstore.Keyspace.Layout]) use other Redis keys,
+// although they have the same Redis and prefix. They share no limit with this process: each
+// layout admits a whole limit.
+
+// noteLayouts applies the list of other layouts that a heartbeat has found.
+func (c *Machine) noteLayouts(others []string) {
+	if len(others) == 0 && c.members.held(c.now) {
+		return // Redis may have lost the list
+	}
+	c.stats.Mismatches.Store(int64(len(others)))
+	found := ""
+	if len(others) > 0 {
+		found = "shares no limits with processes of another layout: " + strings.Join(others, "; ") + ", and here " + c.keys.Layout()
+	}
+	if found == c.mismatch {
+		return
+	}
+	if c.mismatch = found; found != "" {
+		c.happened(Incident{Kind: Mismatch, Reason: found})
+	}
+}

@@ -1,0 +1,267 @@
+package reconcile
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/counter"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+)
+
+// machine is the reconciler. It decides what to send to Redis and when, and what a reply, an
+// error or the passing of time changes. It is a single-threaded state machine: it has no
+// goroutines, no clock and no source of randomness of its own, and step is its only entry.
+// The driver (driver.go) gives it a goroutine, timers and Redis; the simulator in the tests
+// gives it virtual ones.
+//
+// Exactly once: the units that a shard reports together are a flight, which has a sequence
+// number. If no answer says what has become of a flight, the same flight is sent again
+// under the same number, until Redis answers that it is booked. Only then is the next
+// flight made. Redis keeps the number beside the data. By it Redis recognises a flight that
+// is already booked, and data that was lost.
+//
+// There are two clocks, both in ns. Timers run on the timer clock, which is the system's.
+// Checks are decided on the counter clock, which is the limiter's [Options].Clock.
+type Machine struct {
+	cfg   settings
+	rng   *rand.Rand
+	ids   Identities
+	node  string // name of this node; it changes if another process is seen to use it
+	link  *counter.Link
+	keys  redisstore.Keyspace
+	each  func(func(*counter.Counter) bool) // visits every live counter
+	stats *Stats
+
+	now   int64 // time of this step on the timer clock
+	local int64 // time of this step on the counter clock
+
+	members    members
+	shards     []shard
+	servers    []*server
+	nextServer int // index of the server that pump looks at first, so that each has its turn
+	beats      heartbeats
+	broken     quarantine
+	wheel      *wheel // counters that report later
+	flushes    []*flush
+	activeAt   int64 // when checks last handed over counters
+
+	notices notices
+
+	pipes   map[uint64]*pipe
+	overdue map[uint64]*load // pipelines that have timed out, and whose calls have not returned
+	lastID  uint64
+
+	state              State
+	downAt             int64  // since when a server is down; 0: none is
+	outageAt           int64  // since when the mode is not Synced because of an outage; 0: there was none
+	lastReason         string // why the latest exchange failed
+	lastErr            error  // the error behind it
+	reasonChanged      bool   // an exchange has failed since the state was last reported
+	deaf               string // why notices of other nodes do not arrive; empty: they do, or there are none
+	mismatch           string // describes processes with another layout; empty: there are none
+	reseedAt           int64  // when to send again what Redis has lost; 0: nothing is lost
+	multipliersChanged bool   // the cost multiplier of shards has changed in this step
+
+	out []Effect
+}
+
+func (c *Machine) emit(e Effect) { c.out = append(c.out, e) }
+
+func (c *Machine) newID() uint64 {
+	c.lastID++
+	return c.lastID
+}
+
+// written returns the shards in which Redis keeps a record of this node under its present
+// name. Records under an earlier name belong to another process.
+func (c *Machine) Written() (shards []int) {
+	for i := range c.shards {
+		if c.shards[i].seq > 0 && c.shards[i].node == c.node {
+			shards = append(shards, i)
+		}
+	}
+	return shards
+}
+
+// jitter returns d times a random factor from lo to hi.
+func (c *Machine) jitter(d int64, lo, hi float64) int64 {
+	return int64(float64(d) * (lo + (hi-lo)*c.rng.Float64()))
+}
+
+// happened reports an event.
+func (c *Machine) happened(e Incident) {
+	e.Time = c.local
+	c.emit(Happened{e})
+}
+
+func newMachine(cfg settings, rng *rand.Rand, ids Identities, link *counter.Link, keys redisstore.Keyspace, shards int,
+	each func(func(*counter.Counter) bool), stats *Stats) *Machine {
+	c := &Machine{
+		cfg: cfg, rng: rng, ids: ids, node: ids.Name(), link: link, keys: keys, each: each, stats: stats,
+		wheel: newWheel(cfg.interval, cfg.maxLag, rng.Int64N(cfg.interval)), activeAt: math.MinInt64 / 2,
+		members: members{count: 1}, shards: make([]shard, shards), pipes: map[uint64]*pipe{}, overdue: map[uint64]*load{},
+		state:   State{Mode: Resyncing, Reason: "starting", Nodes: 1},
+		notices: notices{announced: map[counter.NoticeID]redisstore.Notice{}, byID: map[uint64]*counter.Counter{}},
+	}
+	common := newLoad(&cfg)
+	for i := range c.shards {
+		v := &server{shards: []int{i}, load: common}
+		c.shards[i].server, c.shards[i].node, c.servers = v, c.node, append(c.servers, v)
+	}
+	if cfg.expectedNodes > 1 {
+		c.expectNodes(cfg.expectedNodes)
+	}
+	link.SetFallback(cfg.fallback.Multiplier(c.members.count))
+	return c
+}
+
+// step handles one event. now is the time on the timer clock, localNow on the counter
+// clock. The effects are valid until the next step.
+func (c *Machine) Step(now, localNow int64, ev Event) []Effect {
+	c.now, c.local = max(now, c.now), max(localNow, c.local)
+	c.link.SetLag(c.now - c.local)
+	clear(c.out)
+	c.out = c.out[:0]
+	if c.state.Since == 0 {
+		c.state.Since = c.local
+	}
+	c.drain()
+	switch ev := ev.(type) {
+	case Tick:
+	case Replies:
+		c.onReplies(ev)
+	case TimedOut:
+		c.onTimeout(ev.ID)
+	case Freed:
+		if v := c.overdue[ev.ID]; v != nil {
+			v.slots++
+			delete(c.overdue, ev.ID)
+		}
+	case BeatAnswer:
+		c.onBeat(ev)
+	case Published:
+		c.onPublished(ev.ID, ev.Err)
+	case Heard:
+		c.onHeard(ev)
+	case Room:
+		c.announce(ev.Notice)
+	case Flush:
+		c.onFlush(ev)
+	case Withdraw:
+		c.dropFlush(ev.ID)
+	}
+	c.timers()
+	c.assess() // twice: an outage that ends without a backlog is also reported as Resyncing
+	c.checkReturned()
+	c.assess()
+	if c.multipliersChanged {
+		c.applyWithoutShard()
+	}
+	c.pump()
+	c.publish()
+	c.checkFlushes()
+	return c.out
+}
+
+// timers does what is due by now, except sending batches.
+func (c *Machine) timers() {
+	c.wheel.due(c.now, c.look)
+	if c.beats.current == nil && c.now >= c.beats.next {
+		c.sendBeat()
+	}
+	for _, k := range c.broken.release(c.now) {
+		if k.Requeue() {
+			c.enqueue(k, false)
+		}
+	}
+	if c.reseedAt != 0 && c.now >= c.reseedAt {
+		c.reseedNow()
+	}
+}
+
+// wakeAt returns when the next step is due if no event comes before, and whether the driver
+// may sleep until then without looking for counters (see [counter.Link.Sleep]).
+func (c *Machine) WakeAt() (at int64, sleep bool) {
+	at = c.now + c.cfg.heartbeat
+	sooner := func(t int64) {
+		if t != 0 {
+			at = min(at, t)
+		}
+	}
+	if c.beats.current == nil {
+		sooner(c.beats.next)
+	}
+	if h := &c.notices; h.asked && len(h.announced) > 0 && h.publishing == 0 {
+		sooner(max(h.mayPublishAt(), 1))
+	}
+	sooner(c.broken.next())
+	sooner(c.reseedAt)
+	sooner(c.wheel.next())
+	sleep = c.now-c.activeAt >= c.cfg.interval
+	for i := range c.shards {
+		s := &c.shards[i]
+		t, queued := s.due()
+		sleep = sleep && !queued
+		if s.pipe == 0 && s.server.load.free(s.missed) {
+			sooner(t)
+		}
+	}
+	if !sleep {
+		sooner(c.wheel.after(c.now))
+	}
+	return at, sleep
+}
+
+// identities makes what distinguishes this process from every other, including one that was
+// copied from it. A virtual machine that is cloned, or restored from a snapshot, has the
+// memory of the original, and with it the state of every random generator. So identities
+// come from outside of the process.
+type Identities struct {
+	Name  func() string // of a node
+	Nonce func() uint64 // of a flight
+}
+
+// New returns a machine that has heard nothing yet. each visits every live counter.
+func New(cfg Config, rng *rand.Rand, ids Identities, link *counter.Link, keys redisstore.Keyspace, shards int,
+	each func(func(*counter.Counter) bool), stats *Stats) *Machine {
+	return newMachine(cfg.settings(), rng, ids, link, keys, shards, each, stats)
+}
+
+// Node returns the name of the node.
+func (c *Machine) Node() string { return c.node }
+
+// State returns the latest state.
+func (c *Machine) State() State { return c.state }
+
+// Patience returns how long a call of the farthest server may take, in ns.
+func (c *Machine) Patience() (d int64) {
+	for _, v := range c.servers {
+		d = max(d, c.deadline(v, 0))
+	}
+	return d
+}
+
+// Resume makes a new machine go by the name of another process, and in each shard by the number of
+// its latest batch, as a copy of that process would.
+func (c *Machine) Resume(node string, seqs map[int]int64) {
+	c.node = node
+	for i := range c.shards {
+		c.shards[i].begin(node)
+		c.shards[i].seq, c.shards[i].acked = seqs[i], seqs[i]
+	}
+}
+
+// Snapshot is what tests look at.
+type Snapshot struct {
+	Servers int           // that the shards are on
+	Budget  time.Duration // what a pipeline to the server of shard 0 may cost Redis,
+	First   time.Duration // and what it might when the machine was new
+}
+
+// Snapshot returns what tests look at.
+func (c *Machine) Snapshot() Snapshot {
+	return Snapshot{
+		Servers: len(c.servers), Budget: time.Duration(c.shards[0].server.load.budget.ns), First: time.Duration(newBudget(c.cfg.timeout).ns),
+	}
+}

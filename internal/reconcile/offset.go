@@ -1,0 +1,101 @@
+package reconcile
+
+// offsetFilter estimates how far Redis' clock is ahead of ours, from exchanges in which
+// Redis has answered its time. As in NTP: Redis read its clock between the sending and the
+// receiving, so the fastest exchange gives the smallest error.
+//
+// The error of an estimate grows with its age, because clocks drift. An exchange that
+// contradicts the estimate replaces it at once: it came from another server, or a clock was
+// set. But an exchange that was sent before the estimate was taken may be about the time
+// before, and is ignored if it contradicts.
+//
+// The zero offsetFilter knows nothing. All times are in ns.
+type offsetFilter struct {
+	known bool
+	ns    int64 // Redis' clock minus ours
+	err   int64 // bound of the error when the estimate was taken
+	at    int64 // when it was taken, on our clock
+	lag   int64 // how far our clock was then behind one that never stops
+	step  int64 // the most by which the latest exchange may have found Redis' clock set forward or back
+}
+
+// offsetDrift is the assumed drift between two clocks: 1 in 2,000, which is more than real
+// oscillators show.
+const offsetDrift = 2000
+
+// sample adds an exchange: when it was sent and received on our clock, and Redis' time. lag
+// is how far our clock is behind one that never stops; if our clock stood still, Redis'
+// clock was not set. It returns whether the estimate has changed.
+func (f *offsetFilter) sample(sent, recv, server, lag int64) bool {
+	if recv < sent {
+		return false
+	}
+	lo, hi := server-recv, server-sent // the offset is between these
+	grown := f.grown(recv)
+	fresh := offsetFilter{known: true, ns: lo + (hi-lo)/2, err: (hi-lo)/2 + 1000, at: recv, lag: lag}
+	agrees := f.holds(sent, recv, server)
+	if f.known && (agrees && fresh.err > grown || !agrees && sent < f.at) {
+		return false
+	}
+	changed := !f.known || fresh.ns != f.ns
+	if f.known && !agrees {
+		fresh.step = widest(fresh.ns-f.ns-(lag-f.lag), grown+fresh.err)
+	}
+	*f = fresh
+	return changed
+}
+
+// widest returns a step that was measured with an error of at most err as large as it may
+// have been: who takes a step for too small takes what Redis no longer counts for lost. A
+// step that may be none is none.
+func widest(step, err int64) int64 {
+	switch {
+	case step > err:
+		return step + err
+	case step < -err:
+		return step - err
+	}
+	return 0
+}
+
+// grown returns the bound of the error at a time on our clock.
+func (f *offsetFilter) grown(now int64) int64 { return f.err + (now-f.at)/offsetDrift }
+
+// holds reports whether an exchange agrees with the estimate.
+func (f *offsetFilter) holds(sent, recv, server int64) bool {
+	return f.ns >= server-recv-f.grown(recv) && f.ns <= server-sent+f.grown(recv)
+}
+
+// contradicts reports whether an exchange that was sent after the estimate was taken shows
+// another clock.
+func (f *offsetFilter) contradicts(sent, recv, server int64) bool {
+	return f.known && sent >= f.at && recv >= sent && !f.holds(sent, recv, server)
+}
+
+// agrees reports whether two estimates may be of the same clock.
+func (f *offsetFilter) agrees(o *offsetFilter) bool {
+	later := max(f.at, o.at)
+	return max(f.ns-o.ns, o.ns-f.ns) <= f.grown(later)+o.grown(later)
+}
+
+// sample adds an exchange with a server to the estimate of the server's clock. The masters
+// of a Cluster may have different clocks.
+func (c *Machine) sample(v *server, sent, recv, now int64) {
+	if !v.offset.sample(sent, recv, now, c.now-c.local) {
+		return
+	}
+	for _, i := range v.shards {
+		c.applyOffset(i)
+		c.link.Part(i).Step(v.offset.step, sent, now)
+	}
+}
+
+// applyOffset gives the counters of a shard the offset of the clock of its server. That of
+// shard 0, which every heartbeat samples, is the guess for shards that have not answered.
+func (c *Machine) applyOffset(shard int) {
+	f := &c.shards[shard].server.offset
+	c.link.Part(shard).SetOffset(f.ns, f.err)
+	if shard == 0 {
+		c.link.Part(-1).SetOffset(f.ns, -1)
+	}
+}

@@ -1,0 +1,271 @@
+package reconcile
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/hybridlimit/hybridlimit/internal/counter"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+)
+
+// pump starts pipelines for the shards that are due, as long as their servers have slots. A
+// pipeline is for one server, so that a server that hangs delays no other.
+func (c *Machine) pump() {
+	first, n := c.nextServer, len(c.servers)
+	for _, missed := range [...]bool{true, false} { // first those after an outage: the others could take all slots for ever
+		for k := range n {
+			v := c.servers[(first+k)%n]
+			for v.load.free(missed) {
+				ids := c.pick(v, missed)
+				if len(ids) == 0 {
+					break
+				}
+				c.send(v, ids, missed)
+				c.nextServer = (first + k + 1) % n
+			}
+		}
+	}
+}
+
+// pick makes the flights of the shards of v that are due, and returns as many shards as one
+// pipeline may carry: of those that have missed something in an outage, or of the others.
+func (c *Machine) pick(v *server, missed bool) (ids []int) {
+	n, width, left := len(v.shards), c.cfg.shardsPerPipe, v.load.budget.ns
+	if missed {
+		width = c.cfg.resyncPipe
+	}
+	for range n {
+		i := v.shards[v.nextShard%n]
+		s := &c.shards[i]
+		if at, _ := s.due(); at != 0 && c.now >= at && s.pipe == 0 && s.missed == missed {
+			if s.flight == nil {
+				c.board(s, left, c.mostKeys(v))
+			}
+			if s.flight != nil {
+				ids = append(ids, i)
+				left -= s.flight.cost
+			}
+		}
+		v.nextShard = (v.nextShard + 1) % n
+		if len(ids) == width || left <= 0 {
+			break
+		}
+	}
+	return ids
+}
+
+// urgentShare bounds a flight with urgent keys: if it has any, it is filled up with other
+// keys to one part in urgentShare at most. Urgent reports then do not wait for
+// Redis to book a flood of new keys.
+const urgentShare = 4
+
+// board makes the next flight of s, until it costs what is left of the budget or has the most keys.
+// There is no flight if no counter in the queues has anything to report.
+func (c *Machine) board(s *shard, left int64, most int) {
+	var f flight
+	late := c.boardQueues(s, &f, left, most)
+	if len(s.urgent) == 0 {
+		s.urgentAt, s.pressing = 0, nil
+	}
+	if len(s.normal) == 0 {
+		s.normalAt = 0
+	}
+	if len(f.items) == 0 {
+		return
+	}
+	s.boardedAt = c.now
+	s.seq++
+	f.nonce = c.ids.Nonce()
+	s.flight = &f
+	s.retry = 0
+	c.stats.Behind.Store(late)
+}
+
+// boardQueues fills f from the queues of s that are due, and returns the longest time that
+// one of its reports has waited.
+func (c *Machine) boardQueues(s *shard, f *flight, left int64, most int) (late int64) {
+	take := func(queue *[]queued, taken *int64, from counter.Queue) {
+		k := 0
+		for k < len(*queue) && len(f.items) < most && f.cost < left {
+			q := (*queue)[k]
+			k++
+			if rep, ok := q.c.Collect(c.local, from); ok {
+				f.add(item{c: q.c, rule: rep.Rule, units: rep.Units, back: handsBack(rep)})
+				late = max(late, c.now-q.at)
+			}
+		}
+		*taken += int64(k)
+		*queue = shorten(*queue, k)
+	}
+	take(&s.backlog, &s.takenNormal, counter.Normal)
+	if s.missed {
+		return late
+	}
+	due := s.urgentAt != 0 && c.now >= s.urgentAt
+	if due || s.normalAt != 0 && c.now >= s.normalAt { // those that wait for company travel with any other
+		take(&s.pressing, new(int64), counter.Pressing)
+		take(&s.urgent, &s.takenUrgent, counter.Urgent)
+		if due && len(f.items) > 0 {
+			most /= urgentShare
+		}
+	}
+	if s.normalAt != 0 && c.now >= s.normalAt {
+		take(&s.normal, &s.takenNormal, counter.Normal)
+	}
+	return late
+}
+
+// send starts one pipeline to a server, with the flights of some of its shards.
+func (c *Machine) send(v *server, ids []int, missed bool) {
+	p := &pipe{load: v.load, shards: ids, sent: c.local, at: c.now}
+	id := c.newID()
+	if missed {
+		v.load.paced = id
+	}
+	batches, late := make([]*redisstore.Batch, len(ids)), 0
+	for i, sh := range ids {
+		f := c.shards[sh].flight
+		c.shards[sh].pipe, batches[i] = id, c.batch(sh)
+		p.cost, late = p.cost+f.cost, max(late, f.late-1) // first the answer was just lost, mostly
+	}
+	p.most = c.deadline(v, late)
+	c.pipes[id] = p
+	v.load.slots--
+	c.emit(Send{ID: id, Timeout: p.most, Batches: batches})
+}
+
+// onReplies handles the end of a pipeline. Its batches succeed or fail each by itself.
+func (c *Machine) onReplies(ev Replies) {
+	p := c.pipes[ev.ID]
+	c.onPublished(ev.ID, ev.PublishErr)
+	if p == nil {
+		return // it timed out before, and its flights are being sent again
+	}
+	p.load.slots++
+	all, failed := make([]answer, 0, len(p.shards)), false
+	for i, sh := range c.unpack(ev.ID) {
+		s := &c.shards[sh]
+		err := errMissingReply
+		if i < len(ev.Outcomes) {
+			err = ev.Outcomes[i].Err
+		}
+		switch {
+		case err == nil:
+			c.sampleShard(sh, p.sent, ev.Recv, int64(ev.Outcomes[i].Reply.Now))
+			c.onReply(s, ev.Outcomes[i].Reply, p.sent, ev.Recv)
+		case errors.Is(err, redisstore.ErrInvalidBatch):
+			c.abandon(s, err)
+			continue
+		case redisstore.MayHaveRun(err):
+			s.noteUnanswered()
+		}
+		all, failed = append(all, c.outcome(p, sh, err)), failed || err != nil
+	}
+	switch {
+	case !failed:
+		p.load.distance.answered(c.now, ev.Took)
+		p.load.budget.answered(p.cost, p.servers(ev.Took, c.now), p.load.distance.ns(), ev.Dialed)
+		c.stats.Answered(c.now-p.at, c.local)
+	case timedOut(ev.Outcomes):
+		p.load.budget.timedOut(p.cost)
+	}
+	c.batchesEnded(p.at, all)
+}
+
+// servers returns how much of what a call took, which was handled at now, the server and the way
+// there have taken. What this process has waited for a processor before and after the call it has
+// waited about once more during the call: a busy client is no overloaded server.
+func (p *pipe) servers(took, now int64) int64 { return max(took-(now-p.at-took), 0) }
+
+// batchesEnded handles how a pipeline that was sent at began has ended for its shards. If a
+// server is down because of it, a probe is scheduled.
+func (c *Machine) batchesEnded(began int64, all []answer) {
+	before := c.count(down)
+	if class := c.exchangeEnded(began, all, c.booked); c.count(down) > before { // else the next probe is scheduled
+		due := c.beats.next
+		c.scheduleProbe(class)
+		c.beats.next = min(c.beats.next, due)
+	}
+}
+
+// timedOut reports whether any batch got no answer in time.
+func timedOut(outcomes []redisstore.Outcome) bool {
+	return slices.ContainsFunc(outcomes, func(o redisstore.Outcome) bool { return isTimeout(o.Err) })
+}
+
+// unpack removes a pipeline that has ended in any way, and returns its shards.
+func (c *Machine) unpack(id uint64) []int {
+	p := c.pipes[id]
+	delete(c.pipes, id)
+	for _, sh := range p.shards {
+		c.shards[sh].pipe = 0
+	}
+	if p.load.paced == id {
+		p.load.paced = 0
+		p.load.paceAt = c.now + c.cfg.resyncPaceMin + c.jitter(c.cfg.resyncRange, 0, 1)
+	}
+	return p.shards
+}
+
+// onTimeout handles a pipeline or a heartbeat that has overrun its deadline. Whether Redis
+// has booked its flights is unknown, so they are sent again. The slot of a pipeline stays
+// taken until the call returns: otherwise a client that ignores deadlines would pile up
+// goroutines.
+func (c *Machine) onTimeout(id uint64) {
+	if c.beats.current != nil && c.beats.current.id == id {
+		c.onBeat(BeatAnswer{ID: id, Err: errTimeout})
+		return
+	}
+	p := c.pipes[id]
+	c.onPublished(id, nil)
+	if p == nil {
+		return
+	}
+	p.load.budget.timedOut(p.cost)
+	c.overdue[id] = p.load
+	var all []answer
+	for _, sh := range c.unpack(id) {
+		c.shards[sh].noteUnanswered()
+		all = append(all, c.outcome(p, sh, errTimeout))
+	}
+	c.batchesEnded(p.at, all)
+}
+
+// outcome returns how a pipeline has ended for one of its shards. A flight without an answer in time
+// is sent again with a longer deadline.
+func (c *Machine) outcome(p *pipe, sh int, err error) answer {
+	a := answer{shard: sh, err: err}
+	if f := c.shards[sh].flight; f != nil && err != nil && isTimeout(err) {
+		f.late++
+		a.spent = p.most >= c.mostPatience()
+		a.waits = !a.spent
+	}
+	return a
+}
+
+// onReply handles the reply to one batch.
+func (c *Machine) onReply(s *shard, r redisstore.Reply, sent, recv int64) {
+	f := s.flight
+	switch r.Fate {
+	case redisstore.FateApplied, redisstore.FateDuplicate:
+		s.numberAt = int64(r.Now)
+		if f == nil || len(r.States) != len(f.items) {
+			c.stats.BadReplies.Add(1)
+			return
+		}
+		c.settle(s, f, r, sent, recv)
+	case redisstore.FateLost:
+		c.noteLoss(s, int64(r.Now))
+		c.giveUpRefunds(s)
+		// The batch was not applied. Send it again at once, with what this node knows of the
+		// keys. If Redis was told to accept that and has not, wait before the next attempt.
+		s.retry = 0
+		if s.accept {
+			c.stats.BadReplies.Add(1)
+			s.retry = c.now + c.jitter(c.cfg.retry, 0.5, 1.5)
+		}
+		s.accept = true
+	default: // another process has used the name of this node
+		c.nameTaken(s)
+	}
+}

@@ -1,0 +1,170 @@
+package reconcile
+
+import (
+	"fmt"
+
+	"github.com/hybridlimit/hybridlimit/internal/counter"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+)
+
+// shard is the state of one group of keys.
+type shard struct {
+	server      *server
+	rounds      round // of exchanges for this shard that failed
+	failedSince int64 // when the first of those was sent, on the timer clock
+	missed      bool  // there was an outage, and not all of what Redis has missed is booked yet
+	multiplied  bool  // its units count with the cost multiplier of the fallback policy
+
+	node     string // the node's name in the numbers below: after a renaming the old one until the flight ends
+	seq      int64  // number of the latest flight
+	acked    int64  // number of the latest flight that Redis has booked
+	flight   *flight
+	pipe     uint64 // id of the pipeline that carries the flight; 0: none
+	accept   bool   // Redis has lost the number of this shard, and is to accept ours
+	lost     bool   // a loss of data was noticed, and is not repaired yet
+	reseed   bool   // what is known of this shard is to be sent again
+	outlived bool   // nothing was lost: the numbers are older than Redis keeps them
+	numberAt int64  // when Redis last showed its record of the numbers, by its clock, ns
+	retry    int64  // the flight is not sent again before this
+
+	normal, urgent, backlog []queued
+	normalAt, urgentAt      int64    // when the queue is due; 0: it is empty
+	boardedAt               int64    // when the latest flight was made
+	takenNormal             int64    // how many counters were ever taken from normal and backlog
+	takenUrgent             int64    // and from urgent
+	pressing                []queued // of urgent, those that overtake the others
+	prune                   int      // length of normal at which it is searched for dead counters
+}
+
+// queued is a counter that is to report.
+type queued struct {
+	c  *counter.Counter
+	at int64 // when it was queued, on the timer clock
+}
+
+// minPrune is the shortest queue that is searched for dead counters. While Redis is
+// unreachable no counter leaves the queues, but the table goes on evicting counters.
+const minPrune = 64
+
+// waits reports whether s has something to send, or has sent something.
+func (s *shard) waits() bool {
+	return s.flight != nil || len(s.normal)+len(s.urgent)+len(s.backlog) > 0
+}
+
+// owed reports whether s has something to send that Redis may have missed in an outage.
+func (s *shard) owed() bool { return s.flight != nil || len(s.backlog) > 0 }
+
+// healthy reports whether the server of s can be reached and has booked what it had missed.
+func (s *shard) healthy() bool { return s.server.health == up && !s.missed }
+
+// begin starts to number the flights of s anew, under another name of the node. That Redis
+// has no record under that name is not a loss.
+func (s *shard) begin(node string) { s.node, s.seq, s.acked = node, 0, 0 }
+
+// due returns when s may send something, 0 for not before an event, and whether it has
+// something to send at all.
+func (s *shard) due() (at int64, waiting bool) {
+	v := s.server
+	waiting = s.waits()
+	switch {
+	case v.health == down || !v.offset.known || !waiting:
+		return 0, waiting
+	case s.missed && s.owed():
+		return max(s.retry, v.load.paceAt, 1), true
+	case v.health != up:
+		return 0, true
+	case s.flight != nil:
+		return max(s.retry, 1), true
+	}
+	if at = s.normalAt; at == 0 || s.urgentAt != 0 && s.urgentAt < at {
+		at = s.urgentAt
+	}
+	return at, true
+}
+
+// noteLoss records that Redis has lost the data of a shard, once per loss, and schedules
+// that everything this node knows of the shard is sent again. now is when that was found, on Redis'
+// clock: a record older than Redis keeps it is no sign of a loss. What is known is sent
+// all the same, because it is not known either that nothing was lost.
+func (c *Machine) noteLoss(s *shard, now int64) {
+	if s.lost {
+		return
+	}
+	s.lost, s.reseed = true, true
+	if s.outlived = now-s.numberAt >= int64(redisstore.LedgerTTL); !s.outlived {
+		c.stats.Losses.Add(1)
+	}
+	c.members.hold(max(c.members.atLeastUntil, c.now+beatsToReturn*c.cfg.heartbeat))
+	if c.reseedAt == 0 {
+		// A loss rarely concerns one shard alone. Wait until the others have noticed theirs, and
+		// ask for those that have nothing to send.
+		c.reseedAt = c.now + c.cfg.linger*10
+		c.beats.askAll(c.now)
+	}
+}
+
+// reseedNow queues every counter that knows a state of a shard whose data was lost.
+func (c *Machine) reseedNow() {
+	c.reseedAt = 0
+	if lost := c.toReseed(); lost > 0 {
+		c.happened(Incident{Kind: DataLost, Reason: fmt.Sprintf("redis has lost data, and is sent what this node knows of it: %d of %d shards", lost, len(c.shards))})
+	}
+	c.each(func(k *counter.Counter) bool {
+		s := &c.shards[k.Shard()]
+		if s.reseed && k.MarkRaise(c.local) {
+			s.normal = append(s.normal, queued{k, c.now})
+			s.normalAt = c.now
+		}
+		return true
+	})
+	for i := range c.shards {
+		c.shards[i].reseed = false
+	}
+}
+
+// toReseed returns how many shards have lost data.
+func (c *Machine) toReseed() (n int) {
+	for i := range c.shards {
+		if s := &c.shards[i]; s.reseed && !s.outlived {
+			n++
+		}
+	}
+	return n
+}
+
+// rename gives the node a new name, because another process was seen to report under the
+// present one.
+//
+// A shard whose flight may have been booked under the old name keeps that name until it is
+// known whether it was. The other shards use the new name at once. The next heartbeat
+// enters the new name into the list of live nodes.
+//
+// All counters are then reported. Only where Redis has a record of the node can a heartbeat
+// show that Redis has lost data, and the new name has no record yet.
+func (c *Machine) rename() {
+	old := c.node
+	c.node = c.ids.Name()
+	c.happened(Incident{Kind: Renamed, Reason: fmt.Sprintf("another process reports as %s, perhaps a copy of this one; this one is %s now", old, c.node)})
+	c.stats.Renames.Add(1)
+	c.emit(NewName{c.node})
+	c.notices.channel = "" // the next heartbeat subscribes to the echo of the new name
+	for i := range c.shards {
+		if s := &c.shards[i]; s.flight == nil {
+			s.begin(c.node)
+		}
+	}
+	c.refreshAll()
+}
+
+// nameTaken handles the answer that another process has booked a batch under the number of
+// the flight of s, or a later one. The flight cannot be booked under that name any more, so
+// it is sent again under the new name of the node.
+func (c *Machine) nameTaken(s *shard) {
+	c.giveUpRefunds(s) // the flight may have been booked before the other batch was
+	if s.node == c.node {
+		c.rename()
+	}
+	s.begin(c.node)
+	s.seq = 1
+	s.retry = c.now + c.jitter(c.cfg.retry, 0.5, 1.5)
+}

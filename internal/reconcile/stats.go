@@ -1,0 +1,78 @@
+package reconcile
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+)
+
+// counters holds what the reconciler counts. Its fields are read concurrently.
+type Stats struct {
+	Batches, KeysSynced, Resent, Beats, Failures, Losses atomic.Uint64
+	RolledBack, Quarantined, BadReplies, StateChanges    atomic.Uint64
+	HookPanics, Renames                                  atomic.Uint64
+	Acked, Overshoot, Mismatches, Behind                 atomic.Int64
+	Returned                                             atomic.Int64 // operations that have handed units back in Redis
+	GivenUp                                              atomic.Uint64
+	Refunded, Forgiven, Cancelled                        atomic.Int64
+	Announced, Heard, KeptBack, Missed                   atomic.Uint64
+	FailuresBy                                           [64]atomic.Uint64 // by index in redisstore.Reasons
+	Exchanges                                            Latencies
+	LastSuccess                                          atomic.Int64 // on the counter clock, ns; 0: there was none
+}
+
+// failed counts an exchange that failed for a reason.
+func (c *Stats) Failed(reason string) {
+	i := slices.Index(redisstore.Reasons, reason)
+	c.FailuresBy[max(i, 0)].Add(1) // the first is for all that has no word
+	c.Failures.Add(1)
+}
+
+// answered counts an exchange that was answered in full after d ns, at now on the counter clock.
+func (c *Stats) Answered(d, now int64) {
+	c.Exchanges.add(d)
+	c.LastSuccess.Store(now)
+}
+
+// loadFailures returns how many exchanges have failed, by reason.
+func (c *Stats) LoadFailures() map[string]uint64 {
+	by := make(map[string]uint64, len(redisstore.Reasons))
+	for i, reason := range redisstore.Reasons {
+		by[reason] = c.FailuresBy[i].Load()
+	}
+	return by
+}
+
+// noteOvershoot keeps the largest number. Only the reconciler calls it.
+func (c *Stats) noteOvershoot(n int64) {
+	if n > c.Overshoot.Load() {
+		c.Overshoot.Store(n)
+	}
+}
+
+// latencies counts exchanges for a Latency. Only the reconciler adds to it.
+type Latencies struct {
+	Last, Most, Sum atomic.Int64
+	Buckets         [len(LatencyBounds) + 1]atomic.Uint64
+}
+
+// add counts an exchange that has taken d ns.
+func (l *Latencies) add(d int64) {
+	i := 0
+	for i < len(LatencyBounds) && time.Duration(d) > LatencyBounds[i] {
+		i++
+	}
+	l.Last.Store(d)
+	l.Most.Store(max(l.Most.Load(), d))
+	l.Sum.Add(d)
+	l.Buckets[i].Add(1)
+}
+
+// latencyBound are the upper bounds of the buckets but the last.
+var LatencyBounds = [12]time.Duration{
+	250 * time.Microsecond, 500 * time.Microsecond, time.Millisecond, 2500 * time.Microsecond,
+	5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond,
+	100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond, time.Second,
+}
