@@ -22,6 +22,7 @@ const (
 	foldedSure   foldedBits = 1 << 8 // as in Window
 	foldedMoved  foldedBits = 1 << 9
 	foldedKnown  foldedBits = 1 << 10 // known is not nil
+	foldedLate   foldedBits = 1 << 11 // as in Window
 )
 
 // IsFoldable reports whether windows of a rule can be folded: those of few buckets.
@@ -44,6 +45,7 @@ func (s *SmallWindow) Unfold(f *LeakyBucket, r *arith.Rule, multiplier int64) {
 	w, n, bits := &s.Window, r.Kept+1, foldedBits(f.View.Rem)
 	i := bits & foldedBucket
 	w.off, w.sure, w.moved, w.handed = f.Pend.TAT.NS, bits&foldedSure != 0, bits&foldedMoved != 0, &nothingHanded
+	w.late = bits&foldedLate != 0
 	w.cur, w.end = f.View.NS, (f.View.NS+1)*int64(r.Width)
 	w.pend, w.last = s.units[:n:n], s.times[:n:n]
 	w.last[i] = f.Known.Rem
@@ -71,6 +73,9 @@ func (w *Window) Fold(r *arith.Rule, multiplier int64) (f LeakyBucket, ok bool) 
 	}
 	if w.moved {
 		bits |= foldedMoved
+	}
+	if w.late {
+		bits |= foldedLate
 	}
 	f = LeakyBucket{View: arith.Span{NS: w.cur}, Pend: Run{Units: w.pend[i], TAT: arith.Span{NS: w.off}}}
 	f.Known.Rem = w.last[i]

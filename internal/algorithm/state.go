@@ -159,12 +159,14 @@ type Answer struct {
 	ClockSlack int64      // uncertainty of the authority's clock at present, ns
 	Now        int64      // our present time, ns
 	Floor      bool       // what we knew and have sent is a lower bound of the truth
+	Older      bool       // of a generation before the one that we know: the authority has lost data
 }
 
 // Settled is what an [Answer] was found to be.
 type Settled struct {
 	Lost       bool  // below the lower bound: the authority has lost data
 	Forgotten  bool  // below it as well, but what is missing had leaked before this answer
+	Earlier    bool  // a window: no fewer units, but the last ones that we know are not among them
 	Below      bool  // below the lower bound of a leaky bucket, which stands
 	OtherClock bool  // given by a clock that is not the authority's present one
 	Expired    int64 // units that have outlived the window

@@ -26,6 +26,7 @@ type Window struct {
 	off   int64 // authority's clock minus ours, at the most, ns
 	sure  bool  // off was measured; false: it is a guess
 	moved bool  // the window went back: until an answer the IDs of known are wrong
+	late  bool  // pending units were handed back: until an answer the times in last may be too late
 
 	// What a check reads and writes.
 	cur       int64 // ID of bucket 0
@@ -301,6 +302,7 @@ func (w *Window) Refund(r *arith.Rule, now, n, multiplier int64, _, _ arith.Span
 		}
 	}
 	w.pendUnits -= withdrawn
+	w.late = w.late || withdrawn > 0
 	w.sum(r, multiplier)
 	return back, taken, withdrawn
 }

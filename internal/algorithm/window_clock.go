@@ -132,7 +132,7 @@ func (w *Window) move(old, rule *arith.Rule, now, ahead int64) {
 		}
 		return moved, total
 	}
-	is.sentUnits, is.moved, is.claim = w.sentUnits, w.moved, w.claim
+	is.sentUnits, is.moved, is.late, is.claim = w.sentUnits, w.moved, w.late, w.claim
 	is.known, _ = move(w.known)
 	is.sent, _ = move(w.sent)
 	is.pend, is.pendUnits = move(w.pend)

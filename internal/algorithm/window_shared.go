@@ -135,6 +135,7 @@ func (w *Window) GiveBack(*arith.Rule) (expired int64) {
 // bucket before, and leave the window with it.
 func (w *Window) Renew(r *arith.Rule, a Answer, multiplier int64) (withdrawn int64) {
 	w.read(r, a.At, a.ServerNow)
+	w.late = false
 	withdrawn = w.pendUnits
 	clear(w.pend)
 	clear(w.back)
@@ -152,8 +153,11 @@ func (w *Window) Renew(r *arith.Rule, a Answer, multiplier int64) (withdrawn int
 // compared, units come back in a neighbouring one: then nothing is lost.
 func (w *Window) Settle(r *arith.Rule, a Answer, multiplier int64) (s Settled) {
 	s.OtherClock = w.sure && a.Now+w.off-a.ServerNow > a.Slack+2*a.ClockSlack+ClockStep
-	s.Lost, s.Expired = w.settle(r, a.Buckets, w.serverBucket(r, a), a.Floor, multiplier)
-	s.Lost = s.Lost && int64(r.Width) > a.Slack
+	w.late = w.late && !a.Older // such an answer says nothing of what we know
+	s.Lost, s.Earlier, s.Expired = w.settle(r, a.Buckets, w.serverBucket(r, a), a.Floor, multiplier)
+	comparable := int64(r.Width) > a.Slack
+	s.Lost = s.Lost && comparable
+	s.Earlier = s.Earlier && comparable && r.Kept > 0 // a fixed window ends as a whole
 	return s
 }
 
@@ -172,12 +176,10 @@ func (w *Window) serverBucket(r *arith.Rule, a Answer) int64 {
 // settle takes over the buckets of the authority; serverCur is its current bucket.
 // As with a leaky bucket, what we knew and had sent is a lower bound of the truth, if floor
 // is set, and an answer below it is a sign of lost data.
-func (w *Window) settle(r *arith.Rule, buckets []Bucket, serverCur int64, floor bool, multiplier int64) (lost bool, expired int64) {
+func (w *Window) settle(r *arith.Rule, buckets []Bucket, serverCur int64, floor bool, multiplier int64) (lost, earlier bool, expired int64) {
 	expired = w.advance(r, serverCur, multiplier)
-	least := w.known
-	if least == nil {
-		least = make([]int64, len(w.pend))
-	}
+	least := spareBuckets(len(w.pend))
+	copy(least, w.known)
 	for i, u := range w.sent {
 		least[i] = min(least[i]+u, MaxUnits)
 	}
@@ -192,10 +194,11 @@ func (w *Window) settle(r *arith.Rule, buckets []Bucket, serverCur int64, floor 
 	w.forgetSent()
 	// Units that we sent ahead of the authority's clock are booked into its current
 	// bucket. The comparison must do the same.
+	joined := -1
 	if ahead := min(w.cur-serverCur, int64(len(least)-1)); ahead > 0 {
 		for i := range ahead {
 			if least[i] > 0 {
-				w.last[ahead] = int64(r.Width) // at the end of that
+				joined = int(ahead)
 			}
 			least[ahead] = min(least[ahead]+least[i], MaxUnits)
 			least[i] = 0
@@ -205,16 +208,24 @@ func (w *Window) settle(r *arith.Rule, buckets []Bucket, serverCur int64, floor 
 		clear(least)
 	}
 	for i, u := range theirs {
-		lost = lost || u < least[i]
-		if u >= least[i] && w.pend[i] == 0 {
-			w.last[i] = 0 // the authority knows better: units may have been handed back
+		switch {
+		case u < least[i]:
+			if lost = true; i == joined {
+				w.last[i] = int64(r.Width) // when these came there is not known
+			}
+		case w.pend[i] == 0 && (least[i] == 0 || w.late || w.known == nil || w.known[i] == 0):
+			w.last[i] = 0 // the authority knows better
 		}
+		// Otherwise what it has answered before counts: that there are as many units is no sign that
+		// they are the same. It may have lost the last ones, and have been told of earlier ones since.
 		theirs[i] = max(u, least[i])
 	}
-	w.noteTimes(buckets)
+	w.late = false
+	earlier = w.noteTimes(buckets)
+	spareFor(least)
 	w.known = theirs
 	w.sum(r, multiplier)
-	return lost, expired
+	return lost, earlier, expired
 }
 
 // bookedEarlier moves units that were sent, which are part of least, to the bucket in which
@@ -264,13 +275,16 @@ func (w *Window) sorted(list []Bucket) []int64 {
 	return units
 }
 
-// noteTimes takes over the times of the last units of a list.
-func (w *Window) noteTimes(list []Bucket) {
+// noteTimes takes over the times of the last units of a list. It reports whether one is earlier
+// than what is known, although nothing is pending there.
+func (w *Window) noteTimes(list []Bucket) (earlier bool) {
 	for _, b := range list {
 		if i := max(w.cur-b.ID, 0); i < int64(len(w.last)) && b.Units > 0 {
+			earlier = earlier || b.ID <= w.cur && w.pend[i] == 0 && int64(b.Last) < w.last[i]
 			w.last[i] = max(w.last[i], int64(b.Last))
 		}
 	}
+	return earlier
 }
 
 // forgetSent forgets what is under way.

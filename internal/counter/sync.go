@@ -201,7 +201,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 		return c.queueLocked(max(now, c.last), out)
 	default:
 		s := c.settleLocked(max(now, c.last), a, floor)
-		out.Lost, restore, otherClock = s.Lost, s.Lost || s.Forgotten, s.OtherClock
+		out.Lost, restore, otherClock = s.Lost, s.Lost || s.Forgotten || s.Earlier, s.OtherClock
 	}
 	// If the authority has lost a reset, each node that knows of it must report it at once.
 	// Otherwise others book on top of what the reset has cleared, and the two cannot be
@@ -251,7 +251,7 @@ func (c *Counter) settleLocked(now int64, a Answer, floor bool) algorithm.Settle
 	r, w := c.rule(), modeMultiplier(c.mode())
 	is := algorithm.Answer{
 		Level: a.Level, Buckets: a.Buckets, At: a.At, ServerNow: a.ServerNow, Slack: a.Slack,
-		ClockSlack: c.part.slack.Load(), Now: now, Floor: floor,
+		ClockSlack: c.part.slack.Load(), Now: now, Floor: floor, Older: a.Gen < c.gen(),
 	}
 	f := c.leaky()
 	if f == nil {

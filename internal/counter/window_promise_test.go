@@ -199,6 +199,65 @@ func TestAnswerKeepsTheLastUnit(t *testing.T) {
 	}
 }
 
+// Redis may have lost the last units of a bucket, and have been told of as many others that came
+// earlier. So a node keeps when the last unit came that it was told of, until a reset or units
+// handed back begin a new generation, and reports it again. Simulator seed 2026121049: by an answer
+// from before a reset, a bucket left the window with units in it that had come after that reset.
+func TestLostUnitsDoNotLeaveEarly(t *testing.T) {
+	const ms = int64(time.Millisecond)
+	r := windowRule(t, 100, 10*time.Second, 10)
+	begin := int64(1e18)
+	for name, c := range map[string]struct {
+		known, answered version
+		withdrawn       int64 // handed back before they were reported
+		last            time.Duration
+		raises          bool
+	}{
+		"fell back to before a reset":            {known: version{9, 9, 100}, answered: version{0, 12, 100}, last: 900 * time.Millisecond, raises: true},
+		"the same, and more units since":         {known: version{9, 9, 90}, answered: version{0, 12, 110}, last: 900 * time.Millisecond, raises: true},
+		"the same, and some were never reported": {known: version{9, 9, 90}, answered: version{0, 12, 100}, withdrawn: 5, last: 950 * time.Millisecond, raises: true},
+		"fell back within a generation":          {known: version{0, 9, 100}, answered: version{0, 12, 100}, last: 900 * time.Millisecond, raises: true},
+		"a reset":                                {known: version{9, 9, 90}, answered: version{12, 12, 100}, last: 300 * time.Millisecond},
+		"nothing was known":                      {answered: version{0, 12, 100}, last: 300 * time.Millisecond},
+		"some were never reported":               {known: version{0, 9, 90}, answered: version{0, 12, 100}, withdrawn: 5, last: 300 * time.Millisecond},
+	} {
+		link, now := newTestLink(), begin+900*ms
+		link.Part(1).SetOffset(0, 0)
+		k := NewAlone("k", r, link, now)
+		for i, v := range []version{c.known, c.answered} {
+			k.Refresh()
+			if _, ok := k.Collect(now, Normal); !ok {
+				t.Fatal("nothing to ask")
+			}
+			a := v.answer(r, now)
+			for j := range a.Buckets {
+				a.Buckets[j].Last = []time.Duration{900 * time.Millisecond, 300 * time.Millisecond}[i]
+			}
+			if now = begin + 950*ms; i == 1 && c.withdrawn > 0 {
+				k.allow(now, c.withdrawn, r)
+				k.Refund(now, c.withdrawn, r)
+			}
+			k.Settle(now, a)
+		}
+		if got := k.is(raising); got != c.raises {
+			t.Errorf("%s: reports what it knows: %v", name, got)
+		}
+		for _, b := range k.Resend(now, true).KnownBuckets {
+			if b.Last != c.last {
+				t.Errorf("%s: it reports that the last unit came after %v, not after %v", name, b.Last, c.last)
+			}
+		}
+		// All of it again a window later, and not before.
+		all := begin + int64(10*time.Second) + int64(c.last)
+		if ok, _, _ := k.allow(all-1, 100, r); ok {
+			t.Errorf("%s: the whole limit again before the last unit is a window old", name)
+		}
+		if ok, _, _ := k.allow(all, 100, r); !ok {
+			t.Errorf("%s: not the whole limit again when the last unit is a window old", name)
+		}
+	}
+}
+
 // A window that is folded knows when its last unit came.
 func TestFoldedWindowKeepsItsLastUnit(t *testing.T) {
 	r, now := windowRule(t, 10, 10*time.Second, 10), start.UnixNano()+int64(700*time.Millisecond)
