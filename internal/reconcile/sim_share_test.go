@@ -111,10 +111,9 @@ func (o *nodeOracle) answeredKey(sh *share, r *limit.Rule, st redisstore.State, 
 		sh.base, sh.slack = before, max(sh.slack, was)
 	}
 	for _, b := range st.Buckets {
-		if was := sh.buckets[b.ID]; b.Units < was.Units {
-			b.Units, b.Last = was.Units, max(b.Last, was.Last)
-		}
-		sh.buckets[b.ID] = b
+		// Redis may have lost units, and have been told of others that came earlier.
+		was := sh.buckets[b.ID]
+		sh.buckets[b.ID] = redisstore.Bucket{ID: b.ID, Units: max(b.Units, was.Units), Last: max(b.Last, was.Last)}
 	}
 	return true
 }
