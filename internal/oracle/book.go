@@ -9,6 +9,9 @@ type Rule struct {
 	// Width is by how much later than a refund the units may have been admitted
 	// that it comes off: those in the rest of a window's bucket.
 	Width int64
+	// Endless says that every question is about all units there ever were, and none about
+	// an outage: then it need not be remembered when each of them was.
+	Endless bool
 }
 
 // Book is the truth about one key. The zero Book is not usable, see [New]; one
@@ -28,7 +31,11 @@ type Book struct {
 	reset    int64 // the edition that the latest Set has made
 	undone   bool  // data was lost since
 	backAt   int64 // when Redis' clock was last set back
+	keep     int   // so many entries of a node are kept at least
 }
+
+// keepEntries bounds how often entries are forgotten.
+const keepEntries = 1024
 
 // nobody has booked what a Set makes count.
 const nobody = -1
@@ -48,7 +55,7 @@ type extra struct{ at, units, edition int64 }
 
 // New returns the book of a key that nobody has asked for yet.
 func New(r Rule, at int64) *Book {
-	b := &Book{rule: r, nodes: map[int]*series{}, leaky: leakyBucket{baseAt: at, fullAt: at, emptied: at}}
+	b := &Book{rule: r, nodes: map[int]*series{}, keep: keepEntries, leaky: leakyBucket{baseAt: at, fullAt: at, emptied: at}}
 	b.series(nobody)
 	return b
 }
@@ -97,11 +104,17 @@ func (b *Book) Admit(node int, at, units int64, how How) {
 		b.fold()
 		return
 	}
+	if b.rule.Endless {
+		if len(s.at) >= 2*b.keep {
+			s.merge(s.markAt(b.leastView()))
+		}
+		return
+	}
 	if old := at - 4*b.rule.Window; s.at[0] < old {
-		if s.prune(old) {
+		if s.prune(s.after(old), b.keep) {
 			for _, o := range b.nodes {
 				if o.ended {
-					o.prune(old)
+					o.prune(o.after(old), b.keep)
 				}
 			}
 		}

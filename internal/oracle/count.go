@@ -84,7 +84,7 @@ func (b *Book) leastShared(p Period) int64 {
 		since = b.leaky.emptied - 1
 	}
 	for _, s := range b.nodes {
-		if s.ended && s.sum(s.apart, max(s.after(since), s.floor), s.end()) > 0 {
+		if s.ended && s.cutOff > s.floor && s.cutOffAt > since {
 			least = min(least, s.knew)
 		}
 	}

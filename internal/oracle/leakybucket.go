@@ -68,6 +68,26 @@ func (b *Book) fold() {
 	if k > 0 {
 		f.events = append(f.events[:0], f.events[k:]...)
 		f.folded = max(f.folded, least) // a node that has joined since knows nothing of the base
+		b.pruneFolded()
+	}
+}
+
+// pruneFolded has each series forget the entries that are folded: no event is about them any
+// more.
+func (b *Book) pruneFolded() {
+	first := map[int]int{}
+	for i := range b.leaky.events {
+		e := &b.leaky.events[i]
+		if _, later := first[e.node]; !later && e.refund == 0 && e.jump == 0 {
+			first[e.node] = e.index
+		}
+	}
+	for node, s := range b.nodes {
+		index, ok := first[node]
+		if !ok {
+			index = s.end()
+		}
+		s.prune(index, b.keep)
 	}
 }
 

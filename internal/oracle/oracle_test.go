@@ -27,10 +27,12 @@ type slowMark struct {
 const testNodes = 4
 
 func newPair(seed uint64, r Rule) *pair {
-	return &pair{
+	p := &pair{
 		rng: rand.New(rand.NewPCG(seed, 1)), fast: New(r, 0), now: 1, sent: map[int]slowMark{},
 		slow: &slowBook{rule: r, nodes: map[int]*slowNode{}},
 	}
+	p.fast.keep = 4 // forget as soon as can be
+	return p
 }
 
 // step does one thing, and says what.
@@ -108,9 +110,12 @@ func (p *pair) end(node int) {
 // agree compares all answers.
 func (p *pair) agree() error {
 	at := Period{From: p.now - 500 + p.rng.Int64N(200), At: p.now + p.rng.Int64N(30)}
+	if p.fast.rule.Endless {
+		at.From = math.MinInt64 / 2
+	}
 	same := func(what string, fast, slow float64) error {
 		p.answers++
-		if fast < slow-1e-6 && p.fast.leaky.folded > 0 {
+		if fast < slow-1e-6 && (p.fast.leaky.folded > 0 || p.fast.rule.Endless) {
 			p.lower++ // what was folded is left out as a whole, if a part of it may be lost
 			return nil
 		}
@@ -127,6 +132,9 @@ func (p *pair) agree() error {
 	if err := same("stored", p.fast.Stored(at), p.slow.stored(at)); err != nil {
 		return err
 	}
+	if p.fast.rule.Endless {
+		return same("most", p.fast.Most(at), p.slow.most(at))
+	}
 	if err := same("outage", p.fast.Outage(at), p.slow.outage(at)); err != nil {
 		return err
 	}
@@ -142,7 +150,7 @@ func (p *pair) agree() error {
 
 // TestAgainstDefinition compares the sums that are kept with sums over a list.
 func TestAgainstDefinition(t *testing.T) {
-	for _, r := range []Rule{{Window: 500, Width: 50}, {Leak: 0.05}, {Leak: 0.3}} {
+	for _, r := range []Rule{{Window: 500, Width: 50}, {Window: 500, Endless: true}, {Leak: 0.05}, {Leak: 0.3}} {
 		lower, answers := 0, 0
 		for seed := range uint64(8) {
 			p := newPair(seed, r)
@@ -292,6 +300,37 @@ func TestEndedNodesAreForgotten(t *testing.T) {
 	for node, s := range b.nodes {
 		if kept := cap(s.at); kept > 0 && node != 50 {
 			t.Errorf("%d entries are kept of node %d, which is long gone", kept, node)
+		}
+	}
+}
+
+// TestEntriesAreForgotten: what is remembered of a node does not grow with what it admits,
+// whatever the rule.
+func TestEntriesAreForgotten(t *testing.T) {
+	for _, r := range []Rule{{Window: 100, Width: 10}, {Leak: 0.5}, {Endless: true}} {
+		b := New(r, 0)
+		for node := range 2 {
+			b.Begin(node)
+		}
+		const times = 20 * keepEntries
+		for at := range int64(times) {
+			for node := range 2 {
+				b.Admit(node, at, 1, How{})
+				e := b.Booked(node, b.Mark(node), at, 0)
+				b.Heard(0, e)
+				b.Heard(1, e)
+			}
+		}
+		for node, s := range b.nodes {
+			// Twice as many are kept before some are forgotten, and as much again is room that append
+			// has made.
+			if n := max(cap(s.at), cap(s.all), cap(s.low), cap(s.near), cap(s.apart), cap(s.bookings)); n > 4*keepEntries {
+				t.Errorf("%+v: room for %d entries of node %d", r, n, node)
+			}
+		}
+		from := Period{From: -1, At: times - 1}
+		if want := 2.0 * times; r.Endless && b.Known(0, from) != want {
+			t.Errorf("%+v: node 0 knows %v of %v units", r, b.Known(0, from), want)
 		}
 	}
 }

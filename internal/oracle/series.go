@@ -21,6 +21,8 @@ type series struct {
 	floor    int       // entries before were admitted before the latest reset,
 	ceiling  int       // and those before this one were booked by then
 	own      int       // the node knows its entries from this one on by itself
+	cutOff   int       // the index after the latest entry of when it was cut off,
+	cutOffAt int64     // and when that was
 	view     int64     // the edition that it must know,
 	heard    int64     // and the latest that it has heard of
 	booked   int       // entries before are booked
@@ -76,6 +78,9 @@ func (s *series) add(at, units int64, lost, apart bool) {
 	if lost {
 		low, near, cut = 0, 0, 0
 	}
+	if cut > 0 {
+		s.cutOff, s.cutOffAt = s.end(), at
+	}
 	s.low, s.near, s.apart = append(s.low, s.low[n]+low), append(s.near, s.near[n]+near), append(s.apart, s.apart[n]+cut)
 }
 
@@ -121,11 +126,12 @@ func (s *series) lose(from, to int) {
 	}
 }
 
-// prune forgets entries that no question can be about any more: many at a time, or all of a
-// node that has ended, to which none will be added. It reports whether there were so many.
-func (s *series) prune(before int64) bool {
-	k := min(s.after(before), s.booked) - s.base
-	if k < 1024 && (k == 0 || !s.ended) {
+// prune forgets the booked entries before an index, which no question can be about any more:
+// so many at a time, or all of a node that has ended, to which none will be added. It reports
+// whether there were so many.
+func (s *series) prune(before, many int) bool {
+	k := min(before, s.booked) - s.base
+	if k < many && (k <= 0 || !s.ended) {
 		return false
 	}
 	s.at, s.all, s.low, s.near, s.apart = s.at[k:], s.all[k:], s.low[k:], s.near[k:], s.apart[k:]
@@ -134,9 +140,35 @@ func (s *series) prune(before int64) bool {
 		s.near, s.apart = slices.Clone(s.near), slices.Clone(s.apart)
 	}
 	s.base += k
+	s.pruneBookings()
+	return true
+}
+
+// merge makes one entry of those before an index, which all nodes know: no question tells
+// them apart, unless it begins or ends at one of them.
+func (s *series) merge(before int) {
+	k := before - s.base
+	for _, end := range [...]int{s.own, s.floor, s.ceiling} {
+		if end > s.base {
+			k = min(k, end-s.base)
+		}
+	}
+	if k < 2 {
+		return
+	}
+	for _, sums := range [...]*[]int64{&s.all, &s.low, &s.near, &s.apart} {
+		(*sums)[k-1] = (*sums)[0]
+		*sums = (*sums)[k-1:]
+	}
+	s.at = s.at[k-1:]
+	s.base += k - 1
+	s.pruneBookings()
+}
+
+// pruneBookings forgets those of entries that are forgotten.
+func (s *series) pruneBookings() {
 	i := sort.Search(len(s.bookings), func(i int) bool { return s.bookings[i].mark > s.base })
 	if i = min(i, max(len(s.bookings)-1, 0)); i > 1 {
 		s.bookings = s.bookings[i-1:]
 	}
-	return true
 }
