@@ -37,7 +37,7 @@ func newBout(rule *limit.Rule, nodes int) *bout {
 	})
 	first := turn{}
 	for place := range nodes {
-		b.nodes = append(b.nodes, player{lap: lap{mode: hybrid.Synced, nodes: nodes}})
+		b.nodes = append(b.nodes, player{lap: lap{said: said{mode: hybrid.Synced, nodes: nodes}}})
 		first.facts = append(first.facts, fact{place: place, age: testAge, laps: []lap{{kind: born}}})
 	}
 	b.admit(make([]int32, nodes)...)

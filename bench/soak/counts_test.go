@@ -111,6 +111,25 @@ func TestBookedTwice(t *testing.T) {
 	}
 }
 
+// As long as it is not known what may be booked twice, what need not have been acknowledged
+// is remembered: it may be long until a busy machine has compared the ledgers.
+func TestBookedTwiceIsToldLate(t *testing.T) {
+	for _, x := range []turn{{losses: []int{wholeLoss}}, {pardon: []int{0}}} {
+		b := newBout(quota(1<<40), 1)
+		b.admit(2)
+		b.run(199, turn{})
+		b.admit(0)
+		for range 3 * testAge {
+			b.run(1, x)
+		}
+		x.twice = [][]int64{{1000}}
+		b.run(1, x)
+		if got, want := b.most(&b.keys[0], 0, b.now), 398+2*testAge; got != float64(want) {
+			t.Errorf("%+v: at most %v, want %v", x, got, want)
+		}
+	}
+}
+
 // The memory of all but quotas is bounded, and what a process of long ago has admitted of
 // one excuses nobody.
 func TestTotalsAreRemembered(t *testing.T) {

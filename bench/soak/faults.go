@@ -19,6 +19,8 @@ type fault struct {
 	cause      bool          // exchanges may fail
 	shut, open time.Duration // when all of them do; 0: never; open may be forever
 	key        int           // the item that nobody can use; noKey: none
+	kind       kind          // lost, pardoned or crowded: it happens at some moment from from to to,
+	on         int           // to this item or place
 }
 
 const (
@@ -60,6 +62,14 @@ func (r *run) begin(name string, node int, cause bool) *fault {
 	}
 	return f
 }
+
+// removes writes down, before it happens, that a fault removes data. When Redis has done
+// it is known when the fault is over: until then it may be any moment, however busy this
+// machine is.
+func (r *run) removes(f *fault, kind kind, on int) { r.note(func() { f.kind, f.on = kind, on }) }
+
+// during reports whether a fault was at work in a stretch.
+func (f *fault) during(from, to time.Duration) bool { return f.from < to && f.to >= from }
 
 // end writes down that a fault is over.
 func (r *run) end(f *fault) {
@@ -314,7 +324,7 @@ func (r *run) kill(ctx context.Context, length time.Duration, crashes int, d dic
 	if err != nil {
 		return err
 	}
-	r.happened(event{kind: lost, on: wholeLoss})
+	r.removes(f, lost, wholeLoss)
 	r.world.server.Kill()
 	r.seal(f)
 	r.books.audit(before, l, r.accounts(), false)
@@ -336,7 +346,8 @@ func (r *run) flushAll() error {
 	defer r.world.mu.Unlock()
 	f := r.begin("FLUSHALL", everyone, false)
 	defer r.end(f)
-	return r.forget("all", event{kind: lost, on: wholeLoss})
+	r.removes(f, lost, wholeLoss)
+	return r.forget("all")
 }
 
 // flushAgain has the server forget everything, and once more while the nodes tell it
@@ -361,27 +372,28 @@ func (r *run) flushUnheard(ctx context.Context, n *node, after time.Duration) er
 
 // forget has the server forget a key, or all, of which the ledgers are read in
 // the same instant.
-func (r *run) forget(key string, e event) error {
+func (r *run) forget(key string) error {
 	before := r.accounts()
-	r.happened(e) // it may be any moment from here
 	l, lost, err := r.world.ledgers(key)
 	if err != nil {
 		return err
 	}
-	r.happened(e) // to here
 	r.books.audit(before, l, r.accounts(), false)
 	r.mayBookAgain(r.books.turn(before, l, lost, key == "all"))
 	return nil
 }
 
 // mayBookAgain notes how many units of each place were booked and not acknowledged when
-// the record of that was lost.
+// the record of that was lost. The fault that lost it is not over yet.
 func (r *run) mayBookAgain(units map[int]int64) {
-	e := event{kind: again, units: make([]int64, len(r.nodes))}
+	x := rebooking{units: make([]int64, len(r.nodes))}
 	for place, n := range units {
-		e.units[place] = n
+		x.units[place] = n
 	}
-	r.happened(e)
+	r.note(func() {
+		x.slot = r.slotOf(rig.Now())
+		r.rebookings = append(r.rebookings, x)
+	})
 }
 
 func (r *run) flushScripts() error {
@@ -420,9 +432,8 @@ func (r *run) deleteKey(d dice) error {
 	k := r.traffic.victim(d)
 	f := r.begin("key deleted", everyone, false)
 	defer r.end(f)
-	r.happened(event{kind: lost, on: k})
+	r.removes(f, lost, k)
 	_, err := r.world.remove(r.world.key(r.traffic.items[k]))
-	r.happened(event{kind: lost, on: k})
 	return err
 }
 
@@ -443,7 +454,8 @@ func (r *run) deleteLedger(d dice) error {
 	}
 	f := r.begin("ledger deleted", everyone, false)
 	defer r.end(f)
-	return r.forget(keys[d.IntN(len(keys))], event{kind: pardoned, on: n.place})
+	r.removes(f, pardoned, n.place)
+	return r.forget(keys[d.IntN(len(keys))])
 }
 
 // deleteNodes has the server forget who is there.
@@ -452,9 +464,8 @@ func (r *run) deleteNodes() error {
 	defer r.world.mu.Unlock()
 	f := r.begin("nodes deleted", everyone, false)
 	defer r.end(f)
-	r.happened(event{kind: crowded})
+	r.removes(f, crowded, everyone)
 	_, err := r.world.remove(r.world.keys.NodesKey())
-	r.happened(event{kind: crowded})
 	return err
 }
 
@@ -468,7 +479,7 @@ func (r *run) poisonKey(ctx context.Context, d dice, length time.Duration) error
 	f := r.begin("key poisoned", everyone, false)
 	r.note(func() { f.key = k })
 	defer r.end(f)
-	r.happened(event{kind: lost, on: k})
+	r.removes(f, lost, k)
 	r.world.mu.Lock()
 	err := r.world.poison(name)
 	r.world.mu.Unlock()

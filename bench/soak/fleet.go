@@ -12,8 +12,7 @@ import (
 // what must and may count: it knows the promises, not the code. It hears of what
 // the nodes were asked and have admitted, counted by those who asked, and of the
 // faults at work. Bookings and answers it does not see; it infers the latest moment
-// at which they must have happened. Its memory is bounded, but for what a quota
-// has admitted: a soak may last for days.
+// at which they must have happened. Its memory is bounded: a soak may last for days.
 //
 // # What must have been booked and heard of
 //
@@ -127,8 +126,22 @@ type process struct {
 // report is what a process has to tell of a slot.
 type report struct {
 	slot  int
-	marks []oracle.Mark
-	items []asked
+	items []owed
+}
+
+// owed is what a process has to tell of an item.
+type owed struct {
+	mark        oracle.Mark
+	units       int64
+	took, asked int // the latest slot in which it admitted something, and was asked; 0: none
+}
+
+// add adds what came before.
+func (x *report) add(before *report) {
+	for k := range x.items {
+		o, b := &x.items[k], &before.items[k]
+		o.units, o.took, o.asked = o.units+b.units, max(o.took, b.took), max(o.asked, b.asked)
+	}
 }
 
 // key is what is known of an item.
@@ -222,12 +235,12 @@ func (f *fleet) step(t turn) {
 			f.offered[place][k].carry(f.now)
 		}
 	}
+	// A node may notice in this very slot what has happened in it.
+	f.foretell(&t)
 	for i := range t.facts {
 		f.observe(&t.facts[i])
 	}
-	for _, place := range t.pardon {
-		f.procs[place].pardoned = f.now + capSlots
-	}
+	f.pardon(&t) // whoever was born in this slot, too
 	if t.crowd {
 		f.crowd = f.now
 	}
@@ -241,7 +254,8 @@ func (f *fleet) step(t turn) {
 		f.keys[k].until = f.now
 	}
 	f.mend()
-	f.report()
+	f.report(t.unlists())
+	f.noteEditions()
 	f.hear()
 	f.judge(t.facts)
 	f.judgeCrowd()
@@ -325,10 +339,16 @@ func (f *fleet) bookAll(k, place int) {
 func (f *fleet) ran(place int, l *lap, cause bool) {
 	p := &f.procs[place]
 	f.judgeMode(place, l, cause)
-	x := report{slot: f.now, items: l.items}
+	x := report{slot: f.now, items: make([]owed, len(l.items))}
 	for k := range l.items {
 		f.admit(place, k, l)
-		x.marks = append(x.marks, f.keys[k].Mark(place))
+		o, a := &x.items[k], &l.items[k]
+		o.mark, o.units = f.keys[k].Mark(place), int64(a.admitted())
+		if o.units > 0 {
+			o.took, o.asked = f.now, f.now
+		} else if a.offered > 0 {
+			o.asked = f.now
+		}
 	}
 	p.waiting = append(p.waiting, x)
 	if d := l.forgiven - p.forgiven; d > 0 {
@@ -384,33 +404,43 @@ func (f *fleet) allCalm(n int) bool {
 	return true
 }
 
-// report has Redis book what must have been reported by now.
-func (f *fleet) report() {
+// report has Redis book what must have been reported by now: nothing while it is not known
+// yet what may be booked twice.
+func (f *fleet) report(unlisted bool) {
 	for place := range f.procs {
 		p := &f.procs[place]
-		if !p.alive || !f.calm(p, p.age) {
+		if !p.due(f.now-p.age) || unlisted || !p.alive || !f.calm(p, p.age) {
 			continue
 		}
-		n := 0
-		for n < len(p.waiting) && p.waiting[n].slot <= f.now-p.age {
-			n++
-		}
+		x := &p.waiting[0]
 		for k := range f.keys {
-			tells := false
-			for _, x := range p.waiting[:n] {
-				switch a := &x.items[k]; {
-				case a.admitted() > 0:
-					p.took[k], p.asked[k], tells = x.slot, x.slot, true
-				case a.offered > 0:
-					p.asked[k] = x.slot
-				}
-			}
-			if tells && !f.keys[k].Losing() { // then nothing of it is certain
-				f.keys[k].Booked(place, p.waiting[n-1].marks[k], when(f.now), 0)
+			o := &x.items[k]
+			p.took[k], p.asked[k] = max(p.took[k], o.took), max(p.asked[k], o.asked)
+			if o.units > 0 && !f.keys[k].Losing() { // then nothing of it is certain
+				f.keys[k].Booked(place, o.mark, when(f.now), 0)
 			}
 		}
-		p.waiting = p.waiting[n:]
+		p.waiting = p.waiting[1:]
 	}
+}
+
+// due makes one report of all up to a slot, the first that waits, and tells whether there is
+// one. There would be ever more of them as long as something is wrong, and that may be all
+// the time on a busy machine.
+func (p *process) due(by int) bool {
+	n := 0
+	for n < len(p.waiting) && p.waiting[n].slot <= by {
+		n++
+	}
+	for i := 1; i < n; i++ {
+		p.waiting[i].add(&p.waiting[i-1])
+	}
+	p.waiting = p.waiting[max(n-1, 0):]
+	return n > 0
+}
+
+// noteEditions notes what is booked by now.
+func (f *fleet) noteEditions() {
 	for k := range f.keys {
 		f.editions[f.now%ring][k] = f.keys[k].Edition()
 	}

@@ -262,6 +262,34 @@ func TestStates(t *testing.T) {
 			b.nodes[0].losses, b.nodes[1].losses = 1, 1
 			b.run(300, turn{})
 		}},
+		{"a loss noticed in its slot", "", func(b *bout) {
+			b.nodes[0].losses, b.nodes[1].losses = 1, 1
+			b.run(1, turn{losses: []int{wholeLoss}})
+			b.run(300, turn{})
+		}},
+		{"a loss unnoticed, and one before it", "not noticed", func(b *bout) {
+			b.nodes[0].losses, b.nodes[1].losses = 1, 1
+			b.run(1, turn{losses: []int{wholeLoss}})
+			b.run(300, turn{})
+			b.run(1, turn{losses: []int{wholeLoss}})
+			b.run(300, turn{})
+		}},
+		{"a loss that may still be to come", "", func(b *bout) {
+			for range 500 { // as long as its fault lasts
+				b.run(1, turn{losses: []int{wholeLoss}})
+			}
+			b.nodes[0].losses, b.nodes[1].losses = 1, 1
+			b.run(300, turn{})
+		}},
+		{"a ledger deleted, and noticed in its slot", "", func(b *bout) {
+			b.nodes[0].losses = 1
+			b.run(1, turn{pardon: []int{0}})
+		}},
+		{"a ledger deleted, of a process that was born in its slot", "", func(b *bout) {
+			b.run(1, turn{pardon: []int{0}}, happens(0, died, born))
+			b.nodes[0].losses = 1
+			b.run(1, turn{})
+		}},
 		{"miscounted", "counts 1 nodes where there are 2", func(b *bout) {
 			b.nodes[1].nodes = 1
 			b.run(crowdSlots, turn{})

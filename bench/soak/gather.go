@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
@@ -13,11 +14,13 @@ import (
 // gatherer collects for the oracle what is known of each slot, once nothing more
 // can come to be known of it: calls of Redis are over by then.
 type gatherer struct {
-	run    *run
-	fleet  *fleet
-	places []placeFacts
-	stall  recent // of all: they share a machine
-	events []event
+	run        *run
+	fleet      *fleet
+	places     []placeFacts
+	stall      recent // of all: they share a machine
+	rebookings []rebooking
+
+	kept atomic.Int64 // laps that are not judged yet
 
 	mu       sync.Mutex // protects what follows
 	worst    finding
@@ -128,6 +131,11 @@ func (b *gatherer) advance(by time.Duration) {
 		b.fleet.step(b.turn(b.fleet.now + 1))
 		b.verify()
 	}
+	kept := 0
+	for i := range b.places {
+		kept += len(b.places[i].laps)
+	}
+	b.kept.Store(int64(kept))
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.fleet.worst.tops(b.worst) {
@@ -181,14 +189,14 @@ func (b *gatherer) gather() (ticked time.Duration) {
 	return ticked
 }
 
-// takeNotes collects events and calls, and returns why calls failed that had no
+// takeNotes collects rebookings and calls, and returns why calls failed that had no
 // reason to.
 func (b *gatherer) takeNotes() (unexplained []error) {
 	r := b.run
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	b.events = append(b.events, r.events...)
-	r.events = nil
+	b.rebookings = append(b.rebookings, r.rebookings...)
+	r.rebookings = nil
 	for _, n := range r.nodes {
 		for _, x := range n.calls {
 			if !b.noteCall(n.place, x) {
@@ -197,7 +205,7 @@ func (b *gatherer) takeNotes() (unexplained []error) {
 		}
 		n.calls = nil
 	}
-	r.forgetFaults()
+	r.forgetFaults(min(rig.Now(), r.start+time.Duration(b.fleet.now)*slot))
 	return unexplained
 }
 
@@ -228,12 +236,12 @@ func (b *gatherer) noteCall(place int, x rig.Exchange) bool {
 	return true
 }
 
-// forgetFaults drops what no slot that is still to be judged can need. r.mu is
-// held.
-func (r *run) forgetFaults() {
+// forgetFaults drops what no slot that is still to be judged can need: all have been up to
+// a time. A busy machine may judge late. r.mu is held.
+func (r *run) forgetFaults(judged time.Duration) {
 	kept := r.faults[:0]
 	for _, f := range r.faults {
-		if f.to == forever || rig.Now()-f.to < 2*verdictAfter+quarantine+after+closeTimeout {
+		if f.to == forever || judged-f.to < 2*verdictAfter+quarantine+after+closeTimeout {
 			kept = append(kept, f)
 		}
 	}
@@ -243,24 +251,15 @@ func (r *run) forgetFaults() {
 
 // turn tells what happened in a slot.
 func (b *gatherer) turn(s int) (t turn) {
-	kept := b.events[:0]
-	for _, e := range b.events {
-		if e.slot > s {
-			kept = append(kept, e)
+	kept := b.rebookings[:0]
+	for _, x := range b.rebookings {
+		if x.slot > s {
+			kept = append(kept, x)
 			continue
 		}
-		switch e.kind {
-		case lost:
-			t.losses = append(t.losses, e.on)
-		case pardoned:
-			t.pardon = append(t.pardon, e.on)
-		case crowded:
-			t.crowd = true
-		case again:
-			t.twice = append(t.twice, e.units)
-		}
+		t.twice = append(t.twice, x.units)
 	}
-	b.events = kept
+	b.rebookings = kept
 	t.stall = b.stall.over(s)
 	age := 0
 	for place := range b.places {
@@ -300,7 +299,18 @@ func (b *gatherer) faults(s int, t *turn) {
 		if f.key != noKey && f.from < to && (f.to == forever || from < f.to+quarantine+lag+2*interval) {
 			t.ill = append(t.ill, f.key)
 		}
-		if !f.cause || f.from >= to || f.to < from {
+		if !f.during(from, to) {
+			continue
+		}
+		switch f.kind {
+		case lost:
+			t.losses = append(t.losses, f.on)
+		case pardoned:
+			t.pardon = append(t.pardon, f.on)
+		case crowded:
+			t.crowd = true
+		}
+		if !f.cause {
 			continue
 		}
 		for i := range t.facts {

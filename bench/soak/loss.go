@@ -1,16 +1,35 @@
 package main
 
+import "slices"
+
+// foretell notes, before the nodes are looked at, which losses they may notice in this
+// slot, and which they must notice before long.
+func (f *fleet) foretell(t *turn) {
+	f.pardon(t)
+	if !slices.Contains(t.losses, wholeLoss) {
+		return
+	}
+	for i := range f.procs {
+		// One that has heard something from Redis must see that it is gone. A loss
+		// within another need not be told from it.
+		p := &f.procs[i]
+		p.expect = p.expect || !f.whole && p.alive && p.heard()
+	}
+	f.whole, f.crowd = true, f.now
+}
+
+// unlists reports whether Redis may be losing the record of who has reported what.
+func (t *turn) unlists() bool { return len(t.pardon) > 0 || slices.Contains(t.losses, wholeLoss) }
+
+// pardon notes who may take for a loss that his ledger was deleted.
+func (f *fleet) pardon(t *turn) {
+	for _, place := range t.pardon {
+		f.procs[place].pardoned = f.now + capSlots
+	}
+}
+
 // lose notes that Redis has lost a key, or all of them.
 func (f *fleet) lose(key int) {
-	if key == wholeLoss {
-		for i := range f.procs {
-			// One that has heard something from Redis must see that it is gone. A loss
-			// within another need not be told from it.
-			p := &f.procs[i]
-			p.expect = p.expect || !f.whole && p.alive && p.heard()
-		}
-		f.whole, f.crowd = true, f.now
-	}
 	for k := range f.keys {
 		if key == wholeLoss || k == key {
 			f.loseKey(k, key != wholeLoss)
@@ -52,7 +71,7 @@ func (f *fleet) twice(units []int64) {
 		for place, n := range units {
 			own := int64(0)
 			for _, x := range f.procs[place].waiting {
-				own += int64(x.items[k].admitted())
+				own += x.items[k].units
 			}
 			sum += min(n, own)
 		}

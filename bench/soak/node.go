@@ -62,11 +62,16 @@ type node struct {
 type lap struct {
 	slot     int
 	kind     kind
-	mode     hybrid.Mode // at its beginning; a busy machine may put its end off
-	nodes    int
-	losses   uint64
+	said             // at its beginning; a busy machine may put its end off
 	forgiven int64   // units, by its end
 	items    []asked // by item
+}
+
+// said is what a limiter says of itself.
+type said struct {
+	mode   hybrid.Mode
+	nodes  int
+	losses uint64
 }
 
 // asked is how often an item was asked for, in units.
@@ -122,6 +127,7 @@ func (n *node) start() error {
 	n.lim, n.rdb, n.counted, n.born = lim, rdb, 0, rig.Now()
 	n.process++
 	n.recent = trail{at: n.run.slotOf(n.born)}
+	n.lap = lap{said: said{mode: hybrid.Resyncing, nodes: 1}}
 	n.lap = n.newLap(n.run.slotOf(n.born))
 	n.laps = append(n.laps, lap{slot: n.lap.slot, kind: born})
 	return nil
@@ -151,10 +157,20 @@ func (n *node) note(x rig.Exchange) {
 	}
 }
 
-// newLap begins a lap.
+// newLap begins a lap. Whoever reads late, because the machine is busy, might read what
+// belongs to a later slot: then the limiter still says what it said last.
 func (n *node) newLap(s int) lap {
+	l := lap{slot: s, kind: ran, said: n.ask(), items: make([]asked, len(n.run.traffic.items))}
+	if n.run.slotOf(rig.Now()) > s {
+		l.said = n.lap.said
+	}
+	return l
+}
+
+// ask has the limiter say how it is.
+func (n *node) ask() said {
 	st := n.lim.State()
-	return lap{slot: s, kind: ran, mode: st.Mode, nodes: st.Nodes, losses: n.lim.Stats().Losses, items: make([]asked, len(n.run.traffic.items))}
+	return said{mode: st.Mode, nodes: st.Nodes, losses: n.lim.Stats().Losses}
 }
 
 // turnLap ends the current lap if its slot is over.

@@ -18,7 +18,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// kind is what a lap or an event is about.
+// kind is what a lap or a fault is about.
 type kind uint8
 
 const (
@@ -29,14 +29,11 @@ const (
 	lost                 // a key, or wholeLoss, was lost
 	pardoned             // a place's ledger was deleted
 	crowded              // the set of nodes was deleted
-	again                // units of each place may be booked once more
 )
 
-// event is something that the judge must know of.
-type event struct {
+// rebooking is that so many units of each place may be booked once more.
+type rebooking struct {
 	slot  int
-	kind  kind
-	on    int
 	units []int64
 }
 
@@ -63,15 +60,15 @@ type run struct {
 	calm atomic.Bool  // no new faults, steady load
 	age  atomic.Int64 // the longest R of late, in slots
 
-	mu        sync.Mutex // protects what follows
-	faults    []*fault
-	events    []event
-	counts    map[string]int // faults by name
-	explained uint64         // changes of state
-	noise     int            // exchanges that took too long for no reason that we gave
-	breaches  int
-	first     string
-	broken    chan struct{} // closed with the first breach
+	mu         sync.Mutex // protects what follows
+	faults     []*fault
+	rebookings []rebooking
+	counts     map[string]int // faults by name
+	explained  uint64         // changes of state
+	noise      int            // exchanges that took too long for no reason that we gave
+	breaches   int
+	first      string
+	broken     chan struct{} // closed with the first breach
 }
 
 func newRun(c config, out io.Writer) (*run, error) {
@@ -135,15 +132,6 @@ func (r *run) breach(format string, args ...any) {
 	if r.breaches <= maxBreaches {
 		fmt.Fprintf(r.out, "%8s  BROKEN: %s\n", (rig.Now() - r.start).Round(time.Second), text)
 	}
-}
-
-func (r *run) happened(e event) {
-	if e.slot == 0 {
-		e.slot = r.slotOf(rig.Now())
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.events = append(r.events, e)
 }
 
 // untroubled tells whether no fault but one concerned a node since a time, and
