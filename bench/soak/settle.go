@@ -15,10 +15,7 @@ import (
 
 // sample looks at all that must stay flat or even, without stopping anybody.
 func (r *run) sample() {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	r.gauges.heap.add(float64(m.HeapAlloc))
+	r.gauges.heap.add(float64(r.heap()))
 	r.gauges.goroutines.add(float64(r.goroutines()))
 	before := r.accounts()
 	r.judgeStuck(before)
@@ -170,6 +167,7 @@ func (r *run) header() {
 		len(r.nodes), r.seed, r.length, r.traffic.rate(), hotKeys*len(hotRules), len(hotRules), overload)
 	fmt.Fprintln(r.out, "worst: the window that was the fullest, of what it might have held. changes: of state, of as many as the faults explain.")
 	fmt.Fprintln(r.out, "losses: noticed, by node and shard. units: admitted = acked + forgiven + pending + expired + lost in crashes.")
+	fmt.Fprintln(r.out, "heap: what is live, without buffers of connections, and without what waits to be judged.")
 	r.columns("time", "admitted", "worst window", "heap", "gor.", "keys", "redis", "no TTL", "changes", "losses", "pending", "units")
 }
 

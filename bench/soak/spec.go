@@ -37,12 +37,12 @@ func newSpec(r *limit.Rule) spec {
 	return p
 }
 
-// book returns what package oracle is to know of the rule. A quota is a window that
-// does not end: a funnel that leaks a unit a day is one, too.
+// book returns what package oracle is to know of the rule. A quota does not end: a funnel
+// that leaks a unit a day is one, too.
 func (p *spec) book() oracle.Rule {
 	switch {
 	case p.endless:
-		return oracle.Rule{Window: int64(year)}
+		return oracle.Rule{Endless: true}
 	case p.leak > 0:
 		return oracle.Rule{Leak: p.leak}
 	}
