@@ -6,8 +6,8 @@ var syncMutants = []mutant{
 		name:   "every-loss-is-accepted",
 		breaks: "A node that has once been told of a loss tells Redis to accept whatever it has lost, from then on.",
 		file:   "internal/reconcile/answer.go",
-		old:    `s.acked, s.accept, s.lost = s.seq, false, false`,
-		new:    `s.acked, s.lost = s.seq, false`,
+		old:    "s.noteRepaired()\n\ts.accept, s.lost = false, false\n\t// If the node was renamed",
+		new:    "s.noteRepaired()\n\ts.lost = false\n\t// If the node was renamed",
 		by:     reconcile("TestLostTwice"),
 	},
 	{
@@ -53,6 +53,14 @@ var syncMutants = []mutant{
 		old:    `k.Requeue() {`,
 		new:    `k.Requeue() && k == nil {`,
 		by:     sim(300),
+	},
+	{
+		name:   "loss-noticed-twice",
+		breaks: "A heartbeat that was overtaken by the flight that has repaired a loss shows the loss once more.",
+		file:   "internal/reconcile/heartbeat.go",
+		old:    `b.acked[i] >= s.repaired && `,
+		new:    ``,
+		by:     reconcile("TestLossIsNoticedOnce"),
 	},
 	{
 		name:   "loss-unnoticed-by-the-heartbeat",

@@ -20,7 +20,9 @@ func (c *Machine) settle(s *shard, f *flight, r redisstore.Reply, sent, recv int
 	}
 	a.Sent, a.Announce = sent, r.Fate == redisstore.FateApplied
 	announce := a.Announce
-	s.acked, s.accept, s.lost = s.seq, false, false
+	s.acked = s.seq
+	s.noteRepaired()
+	s.accept, s.lost = false, false
 	// If the node was renamed while the flight was under way, Redis has no record of the new
 	// name yet. Report these counters again, see rename.
 	renamed := s.node != c.node

@@ -57,6 +57,38 @@ func TestLossIsNoticedInEveryShard(t *testing.T) {
 	}
 }
 
+// One loss is counted once. A heartbeat may be under way when Redis loses everything, and be
+// answered after the batch that has repaired that. A second loss is noticed all the same.
+func TestLossIsNoticedOnce(t *testing.T) {
+	overtaken := 0
+	for seed := range uint64(200) {
+		s, n := lonelyFrom(t, seed, Options{Shards: 1}, 1, 5)
+		s.jitter = 40 * ms
+		for i := range uint64(3) {
+			for n.core.beats.current == nil {
+				s.run(time.Millisecond / 4)
+			}
+			beats := n.stats.Beats.Load()
+			s.redis.wipe()
+			n.take("key0", reconcileRule, 600) // urgent
+			for n.stats.Losses.Load() == i || n.core.shards[0].lost {
+				s.run(time.Millisecond / 4)
+			}
+			if n.core.beats.current != nil && n.stats.Beats.Load() == beats {
+				overtaken++
+			}
+			s.run(3 * time.Second)
+			if got := n.stats.Losses.Load(); got != i+1 {
+				t.Fatalf("seed %d: %d losses noticed of %d", seed, got, i+1)
+			}
+		}
+	}
+	if overtaken == 0 {
+		t.Error("no heartbeat was overtaken")
+	}
+	t.Logf("%d heartbeats were overtaken", overtaken)
+}
+
 // When one shard's loss is found the others are looked at without delay.
 func TestLossOfOneShardHasAllAsked(t *testing.T) {
 	s, n := lonely(t, Options{Shards: 64, HeartbeatInterval: 10 * time.Second}, 1, 1000)

@@ -194,8 +194,9 @@ func (c *Machine) beatShards(b *beat, ev BeatAnswer) (all []answer) {
 			continue // the record is that of another name than the shard uses
 		}
 		taken = taken || ev.Beat.Seqs[i] > s.seq // a number that this node has not used yet
-		// Redis must have what it had acknowledged before the heartbeat was sent.
-		if ev.Beat.Seqs[i] < b.acked[i] && !s.lost && !s.accept {
+		// Redis must have what it had acknowledged before the heartbeat was sent, and after a
+		// loss that is known already.
+		if ev.Beat.Seqs[i] < b.acked[i] && b.acked[i] >= s.repaired && !s.lost && !s.accept {
 			c.noteLoss(s, now)
 			s.accept = s.flight == nil // a flight under way is answered that data was lost
 		}

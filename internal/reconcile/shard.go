@@ -22,6 +22,7 @@ type shard struct {
 	pipe     uint64 // id of the pipeline that carries the flight; 0: none
 	accept   bool   // Redis has lost the number of this shard, and is to accept ours
 	lost     bool   // a loss of data was noticed, and is not repaired yet
+	repaired int64  // number of the flight that has repaired the latest loss; 0: there was none
 	reseed   bool   // what is known of this shard is to be sent again
 	outlived bool   // nothing was lost: the numbers are older than Redis keeps them
 	numberAt int64  // when Redis last showed its record of the numbers, by its clock, ns
@@ -59,7 +60,7 @@ func (s *shard) healthy() bool { return s.server.health == up && !s.missed }
 
 // begin starts to number the flights of s anew, under another name of the node. That Redis
 // has no record under that name is not a loss.
-func (s *shard) begin(node string) { s.node, s.seq, s.acked = node, 0, 0 }
+func (s *shard) begin(node string) { s.node, s.seq, s.acked, s.repaired = node, 0, 0, 0 }
 
 // due returns when s may send something, 0 for not before an event, and whether it has
 // something to send at all.
@@ -100,6 +101,15 @@ func (c *Machine) noteLoss(s *shard, now int64) {
 		// ask for those that have nothing to send.
 		c.reseedAt = c.now + c.cfg.linger*10
 		c.beats.askAll(c.now)
+	}
+}
+
+// noteRepaired notes that Redis has booked a flight, by which it has a record of this shard
+// again. A heartbeat that was sent before may have been executed after the loss and before
+// that flight: the number that it shows is of the same loss.
+func (s *shard) noteRepaired() {
+	if s.lost {
+		s.repaired = s.acked
 	}
 }
 
