@@ -124,7 +124,8 @@ func (b *gatherer) verify() bool {
 // is late now may be late for longer.
 func (b *gatherer) advance(by time.Duration) {
 	r := b.run
-	by = min(by, b.gather(), r.underway())
+	by = min(by, r.underway()) // first: what ends from here on may not be among what is gathered
+	by = min(by, b.gather())
 	r.readEpoch(&b.fleet.epoch)
 	for b.fleet.now+1 < r.slotOf(by) {
 		b.foresee(b.fleet.now + 1)

@@ -50,6 +50,12 @@ func (s *series) add(v float64) {
 // that of the second third. Medians do not mind what a fault does for a
 // moment, such as a queue that builds up in an outage. ok is false if there
 // are too few values to tell.
+//
+// Both are a third of the run apart. What grows by g a minute is found out in a run of
+//
+//	n > 3 · (slack · value + least) / g
+//
+// minutes: of a heap of 15 MiB a leak of 0.4 MiB a minute in 20 minutes.
 func (s *series) grown() (from, to float64, grown, ok bool) {
 	n := len(s.values)
 	if n < leastSamples {
