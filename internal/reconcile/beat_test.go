@@ -59,6 +59,8 @@ func TestLossIsNoticedInEveryShard(t *testing.T) {
 
 // One loss is counted once. A heartbeat may be under way when Redis loses everything, and be
 // answered after the batch that has repaired that. A second loss is noticed all the same.
+//
+// Fault 28: FLUSHALL while a heartbeat is under way, on a network that delays messages.
 func TestLossIsNoticedOnce(t *testing.T) {
 	overtaken := 0
 	for seed := range uint64(200) {
