@@ -41,59 +41,64 @@ func Ticks(r *arith.Rule, level int64) limit.Result {
 	return limit.Result{Allowed: true, Limit: r.Limit, Remaining: (t.Full - level) / t.One, ResetAfter: time.Duration(left)}
 }
 
-// Window describes the answer to a question for n units of a window.
-// counts holds the multiplied units of the buckets, the current one first, then
-// backwards in time, Kept+1 of them; last says of each how long after the bucket
-// began its last unit came, in ns (see [arith.Rule.Gone]); elapsed is the time since the
-// current bucket began. Each unit of n counts multiplier times.
+// Window is [Buckets] of a window that has a number for each bucket, empty or not: counts and
+// last, the current one first.
 func Window(r *arith.Rule, allowed bool, n, multiplier int64, counts, last []int64, elapsed time.Duration) limit.Result {
+	return Buckets(r, allowed, n, multiplier, len(counts), func(i int) (age int, units, at int64) { return i, counts[i], last[i] }, elapsed)
+}
+
+// Buckets describes the answer to a question for n units of a window. bucket returns of each
+// of its k buckets, or of those that are not empty, the current one first, then backwards in
+// time, its age in buckets, its multiplied units, and how long after it began its last unit
+// came, in ns (see [arith.Rule.Gone]). elapsed is the time since the current bucket began. Each
+// unit of n counts multiplier times.
+func Buckets(r *arith.Rule, allowed bool, n, multiplier int64, k int, bucket func(i int) (age int, units, last int64), elapsed time.Duration) limit.Result {
 	res := limit.Result{Allowed: allowed, Limit: r.Limit}
-	used, oldest, newest := int64(0), len(counts)-1, -1
-	for i, c := range counts {
-		if c > 0 && newest < 0 {
-			newest = i
+	used, newest := int64(0), false
+	for i := range k {
+		age, units, last := bucket(i)
+		if units > 0 && !newest {
+			newest = true
+			end := r.Width // a fixed window ends as a whole
+			if r.Kept > 0 {
+				end = min(end, time.Duration(last))
+			}
+			res.ResetAfter = max(time.Duration(r.Kept-age)*r.Width+end-elapsed, 0)
 		}
-		if r.Kept > 0 && i == oldest {
-			c -= r.Gone(c, last[i], int64(elapsed))
+		if r.Kept > 0 && age == r.Kept {
+			units -= r.Gone(units, last, int64(elapsed))
 		}
-		used = addSat(used, c)
+		used = addSat(used, units)
 	}
 	res.Remaining = max(r.Limit-used, 0) / max(multiplier, 1)
-	if newest >= 0 {
-		end := r.Width // a fixed window ends as a whole
-		if r.Kept > 0 {
-			end = min(end, time.Duration(last[newest]))
-		}
-		res.ResetAfter = max(time.Duration(oldest-newest)*r.Width+end-elapsed, 0)
-	}
 	switch {
 	case allowed:
 	case n > r.Limit:
 		res.RetryAfter = limit.Never
 	default:
-		res.RetryAfter = max(windowWait(r, r.Limit-r.Multiplied(n, multiplier), counts, last, elapsed), 1)
+		res.RetryAfter = max(windowWait(r, r.Limit-r.Multiplied(n, multiplier), k, bucket, elapsed), 1)
 	}
 	return res
 }
 
 // windowWait returns how long until at most room units are counted.
-func windowWait(r *arith.Rule, room int64, counts, last []int64, elapsed time.Duration) time.Duration {
-	if r.Kept == 0 {
-		if counts[0] <= room {
-			return 0
-		}
-		return r.Width - elapsed
-	}
+func windowWait(r *arith.Rule, room int64, k int, bucket func(i int) (age int, units, last int64), elapsed time.Duration) time.Duration {
 	// As time passes the units of the oldest bucket leave, then those of the next
 	// oldest. Find the bucket with whose units the count falls to room: the newer
 	// ones still count in full then.
 	newer := int64(0)
-	for i, c := range counts {
-		if sum := addSat(newer, c); sum > room || i == len(counts)-1 {
-			start := time.Duration(len(counts)-1-i)*r.Width - elapsed // when it is the oldest
-			return max(start+time.Duration(r.GoneAt(c, c-max(room-newer, 0), last[i])), 0)
+	for i := range k {
+		age, units, last := bucket(i)
+		sum := addSat(newer, units)
+		switch {
+		case sum <= room:
+			newer = sum
+		case r.Kept == 0:
+			return r.Width - elapsed
+		default:
+			start := time.Duration(r.Kept-age)*r.Width - elapsed // when it is the oldest
+			return max(start+time.Duration(r.GoneAt(units, units-max(room-newer, 0), last)), 0)
 		}
-		newer = addSat(newer, c)
 	}
 	return 0
 }
