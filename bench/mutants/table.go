@@ -5,7 +5,7 @@ import "slices"
 // table returns all mutants: which test catches which.
 func table() []mutant {
 	return slices.Concat(
-		onceMutants, slowMutants, serverMutants, viewMutants, syncMutants, outageMutants, beatMutants, callMutants, pathMutants, leaseMutants, grantMutants, indexMutants, foldMutants, generationMutants, refundMutants, clockMutants, scriptMutants,
+		onceMutants, slowMutants, serverMutants, viewMutants, syncMutants, outageMutants, beatMutants, callMutants, pathMutants, leaseMutants, grantMutants, indexMutants, bucketMutants, generationMutants, refundMutants, clockMutants, scriptMutants,
 		memberMutants, noticeMutants, companyMutants, announceMutants,
 		misuseMutants, conflictMutants, clientMutants, permissionMutants, logMutants,
 		debtMutants, distanceMutants,
@@ -33,6 +33,7 @@ func tables(test string) check     { return check{"internal/table", test, 0} }
 func escapes(test string) check    { return check{"internal/escape", test, 0} }
 func keyhashes(test string) check  { return check{"internal/keyhash", test, 0} }
 func counters(test string) check   { return check{"internal/counter", test, 0} }
+func algorithms(test string) check { return check{"internal/algorithm", test, 0} }
 func rulenames(test string) check  { return check{"internal/rulenames", test, 0} }
 func redisstore(test string) check { return check{"internal/redisstore", test, 0} }
 func tallies(test string) check    { return check{"internal/tally", test, 0} }

@@ -78,8 +78,8 @@ var beatMutants = []mutant{
 		name:   "raised-with-what-is-under-way-too",
 		breaks: "The same for windows.",
 		file:   "internal/algorithm/window_shared.go",
-		old:    `buckets = w.list(w.known)`,
-		new:    `buckets = append(w.list(w.known), w.list(w.sent)...)`,
+		old:    `buckets = w.units(func(b *bucket) int64 { return b.known })`,
+		new:    `buckets = w.units(func(b *bucket) int64 { return b.known + b.sent })`,
 		by:     reconcile("TestLossCountsNothingTwice"),
 	},
 }

@@ -22,8 +22,8 @@ var clockMutants = []mutant{
 		name:   "units-in-another-bucket-are-lost-units",
 		breaks: "Redis' clock was behind, and it has counted units in other buckets meanwhile. Nodes that know them in theirs restore them there.",
 		file:   "internal/algorithm/window_clock.go",
-		old:    `w.moved = w.moved || u > 0`,
-		new:    `w.moved = w.moved || false && u > 0`,
+		old:    `w.moved = w.moved || b.known > 0`,
+		new:    `w.moved = w.moved || false && b.known > 0`,
 		by:     hybrid("TestRealClockSetBackCountsOnce"),
 	},
 	{

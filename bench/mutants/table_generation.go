@@ -130,7 +130,7 @@ var generationMutants = []mutant{
 		name:   "booked-earlier-taken-for-a-loss",
 		breaks: "A batch is sent again: what Redis had booked by its own clock, in an older bucket, is restored in a newer one besides.",
 		file:   "internal/algorithm/window_shared.go",
-		old:    `w.bookedEarlier(least, theirs)`,
+		old:    `w.bookedEarlier(least)`,
 		new:    ``,
 		by:     counters("TestUnitsBookedInAnOlderBucket"),
 	},

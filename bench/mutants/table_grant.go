@@ -102,8 +102,8 @@ var grantMutants = []mutant{
 		name:   "revoked-and-granted",
 		breaks: "A report grants again what was revoked so that the next check is noticed.",
 		file:   "internal/counter/grant.go",
-		old:    "c.dead || c.revoked ||",
-		new:    "c.dead ||",
+		old:    `c.is(quarantined|revoked) {`,
+		new:    `c.is(quarantined) {`,
 		by:     counters("TestRevokedUntilAsked"),
 	},
 	{
@@ -126,8 +126,8 @@ var grantMutants = []mutant{
 		name:   "granted-in-quarantine",
 		breaks: "A key that was put aside goes on by a lease of full multiplier.",
 		file:   "internal/counter/grant.go",
-		old:    ` || c.is(quarantined) {`,
-		new:    ` {`,
+		old:    `c.is(quarantined|revoked) {`,
+		new:    `c.is(revoked) {`,
 		by:     counters("TestQuarantinedGrantsNothing"),
 	},
 	{

@@ -14,8 +14,8 @@ var leaseMutants = []mutant{
 		name:   "a-window's-lease-is-not-counted",
 		breaks: "Units that a lease of a window has admitted are not counted.",
 		file:   "internal/algorithm/window.go",
-		old:    "\tw.add(n, n)\n",
-		new:    "",
+		old:    `{ w.Book(r, last, n, n, 1) }`,
+		new:    `{ w.Book(r, last, 0*n, n, 1) }`,
 		by:     counters("TestLeasesAreTheSame"),
 	},
 	{
@@ -62,8 +62,8 @@ var leaseMutants = []mutant{
 		name:   "a-unit-too-many",
 		breaks: "A lease admits what still counts of the oldest bucket of a window.",
 		file:   "internal/algorithm/window.go",
-		old:    `w.newer - w.still(r, last, w.oldest)`,
-		new:    `w.newer - w.still(r, last, w.oldest) + 1`,
+		old:    `return r.Limit - w.newer - w.still(r, last, b, units)`,
+		new:    `return r.Limit - w.newer - w.still(r, last, b, units) + 1`,
 		by:     counters("TestLeasesAreTheSame"),
 	},
 	{

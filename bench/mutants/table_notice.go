@@ -318,8 +318,8 @@ var noticeMutants = []mutant{
 		name:   "new-counters-obey-nothing",
 		breaks: "A counter that is made after a notice admits what that refuses.",
 		file:   "internal/counter/check.go",
-		old:    `		c.notice = link.kept(c, rule, c.part)`,
-		new:    `		_ = link.kept(c, rule, c.part)`,
+		old:    "\t\tc.notice = link.kept(c, rule, part)",
+		new:    "\t\t_ = link.kept(c, rule, part)",
 		by:     counters("TestNewCounterObeys"),
 	},
 	{

@@ -1,7 +1,8 @@
 package algorithm
 
 import (
-	"sync"
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
@@ -15,68 +16,128 @@ type Bucket struct {
 	Last      time.Duration
 }
 
-// shift moves every bucket back by k and returns the units that fall out.
-func shift(b []int64, k int64) (gone int64) {
-	n := len(b)
-	if k > int64(n) {
-		k = int64(n)
-	}
-	for _, u := range b[n-int(k):] {
-		gone += u
-	}
-	copy(b[k:], b[:n-int(k)])
-	clear(b[:k])
-	return gone
+// bucket is what a window has of a bucket that is not empty.
+type bucket struct {
+	id    int64 // see Bucket
+	last  int64 // when the last unit came, ns after the bucket began
+	known int64 // the authority's total
+	sent  int64 // our units that the authority was sent, and has not acknowledged
+	pend  int64 // our units that it was not sent
 }
 
-// unshift moves every bucket forward by k. Buckets that would lie before the first
-// are added to it.
-func unshift(b []int64, k int64) {
-	n := int64(len(b))
+// handed is what few windows have: units handed back, and a claim.
+type handed struct {
+	claim int64 // units kept for a caller who waits
+	list  []returned
+}
+
+// returned are the units of a bucket that were handed back: not reported yet, and reported.
+type returned struct {
+	id, back, sent int64
+}
+
+// find returns the index of a bucket, or where it would be.
+func (w *Window) find(id int64) (i int, found bool) {
+	n := int64(len(w.list))
 	if n == 0 {
+		return 0, false
+	}
+	// Of IDs between two there are no more than their difference says: of a window with units in
+	// all buckets one is left to look at.
+	to := min(max(id-w.list[0].id+1, 0), n)
+	from := min(max(id-w.list[n-1].id+n-1, 0), to)
+	if from < to && w.list[from].id == id {
+		return int(from), true
+	}
+	i, found = slices.BinarySearchFunc(w.list[from:to], id, func(b bucket, id int64) int { return cmp.Compare(b.id, id) })
+	return int(from) + i, found
+}
+
+// bucket returns a bucket, which is added if it is not there. The pointer is valid until
+// another is added.
+func (w *Window) bucket(r *arith.Rule, id int64) *bucket {
+	i := len(w.list) - 1
+	if i < 0 || w.list[i].id != id { // most often it is the newest
+		found := false
+		if i, found = w.find(id); !found {
+			w.insert(r, i, id)
+		}
+	}
+	return &w.list[i]
+}
+
+// insert adds an empty bucket at index i. A window has room for one, and most keys need no
+// more. Room for others is allocated, and is kept.
+func (w *Window) insert(r *arith.Rule, i int, id int64) {
+	if n := len(w.list); n == cap(w.list) {
+		w.list = append(make([]bucket, 0, max(n+1, min(2*n, r.Kept+1))), w.list...)
+	}
+	w.list = slices.Insert(w.list, i, bucket{id: id})
+}
+
+// of returns what was handed back of a bucket. h may be nil.
+func (h *handed) of(id int64) (is returned) {
+	if h == nil {
+		return is
+	}
+	if i, found := h.find(id); found {
+		is = h.list[i]
+	}
+	return is
+}
+
+// handBack notes that units of a bucket were handed back.
+func (w *Window) handBack(h returned) {
+	if h.back == 0 && h.sent == 0 {
 		return
 	}
-	k = min(k, n-1)
-	for i := int64(1); i <= k; i++ {
-		b[0] = min(b[0]+b[i], MaxUnits)
+	if w.handed == nil {
+		w.handed = new(handed)
 	}
-	copy(b[1:], b[k+1:])
-	clear(b[n-k:])
+	i, found := w.handed.find(h.id)
+	if !found {
+		w.handed.list = slices.Insert(w.handed.list, i, returned{id: h.id})
+	}
+	is := &w.handed.list[i]
+	is.back, is.sent = min(is.back+h.back, MaxUnits), min(is.sent+h.sent, MaxUnits)
 }
 
-func mergeBuckets(a, b []int64, f func(a, b int64) int64) []int64 {
-	if a == nil || b == nil {
-		if a == nil {
-			return b
+func (h *handed) find(id int64) (i int, found bool) {
+	return slices.BinarySearchFunc(h.list, id, func(b returned, id int64) int { return cmp.Compare(b.id, id) })
+}
+
+// eachReturned calls f for the buckets of which units were handed back.
+func (w *Window) eachReturned(f func(h *returned)) {
+	if w.handed != nil {
+		for i := range w.handed.list {
+			f(&w.handed.list[i])
 		}
-		return a
 	}
-	for i := range a {
-		a[i] = f(a[i], b[i])
-	}
-	return a
 }
 
-// fewBuckets is the number of buckets of a window by default.
-const fewBuckets = arith.DefaultBuckets + 1
-
-// spares is a pool of slices of the usual number of buckets: of many keys few have units
-// under way at any time.
-var spares = sync.Pool{New: func() any { return new([fewBuckets]int64) }}
-
-// spareBuckets returns n empty buckets.
-func spareBuckets(n int) []int64 {
-	if n > fewBuckets {
-		return make([]int64, n)
+// tidy drops buckets that are empty or have left the window. It returns the pending units
+// among them.
+func (w *Window) tidy(r *arith.Rule) (expired int64) {
+	oldest := w.cur - int64(r.Kept)
+	if h := w.handed; h != nil {
+		h.list = slices.DeleteFunc(h.list, func(b returned) bool { return b.id < oldest || b.back == 0 && b.sent == 0 })
+		if len(h.list) == 0 && h.claim == 0 {
+			w.handed = nil
+		}
 	}
-	return spares.Get().(*[fewBuckets]int64)[:n]
+	w.list = slices.DeleteFunc(w.list, func(b bucket) bool {
+		if b.id < oldest {
+			expired += b.pend
+		}
+		return b.id < oldest || b.known+b.sent+b.pend == 0 && w.handed.of(b.id) == returned{}
+	})
+	w.pendUnits -= expired
+	return expired
 }
 
-// spareFor returns b, which may be nil, to the pool.
-func spareFor(b []int64) {
-	if cap(b) == fewBuckets {
-		b = b[:fewBuckets]
-		clear(b)
-		spares.Put((*[fewBuckets]int64)(b))
+// shrink gives up the room that is not needed any more.
+func (w *Window) shrink() {
+	if len(w.list) <= len(w.room) && cap(w.list) > len(w.room) {
+		w.list = append(w.room[:0], w.list...)
 	}
 }

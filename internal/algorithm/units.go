@@ -19,7 +19,7 @@ const ClockStep = 20_000_000
 
 // Times returns a · b, at most MaxUnits.
 func Times(a, b int64) int64 {
-	if a > 0 && b > MaxUnits/a {
+	if a > 0 && b > 1 && b > MaxUnits/a { // a division that most often is not needed
 		return MaxUnits
 	}
 	return a * b

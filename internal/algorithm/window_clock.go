@@ -2,6 +2,7 @@ package algorithm
 
 import (
 	"math"
+	"slices"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 )
@@ -44,11 +45,11 @@ func (w *Window) rebase(r *arith.Rule, now, off, slack int64) (moved bool) {
 	width, ahead := int64(r.Width), off-w.off
 	first := !w.sure
 	w.off, w.sure = off, true
-	switch begin := w.end - width; {
+	switch {
 	case first:
 		w.move(r, r, now, ahead)
 		return true
-	case begin-(now+off) > slack && floorDiv(now+off, width) < w.cur:
+	case w.begins(r)-(now+off) > slack && floorDiv(now+off, width) < w.cur:
 		w.retreat(r, now)
 		return true
 	}
@@ -69,77 +70,62 @@ func (w *Window) read(r *arith.Rule, at, server int64) {
 // right since. Buckets that lay ahead meanwhile may have been merged into another one when
 // nodes booked. So a unit that is missing in its bucket is no sign of lost data.
 func (w *Window) wentBack(r *arith.Rule, to int64) {
-	begin := w.end - int64(r.Width)
-	for i, u := range w.known {
-		w.moved = w.moved || u > 0 && begin-int64(i)*int64(r.Width) > to
+	for _, b := range w.list {
+		w.moved = w.moved || b.known > 0 && b.id*int64(r.Width) > to
 	}
 }
 
 // retreat goes back to the bucket of now. What lies ahead counts in that.
 func (w *Window) retreat(r *arith.Rule, now int64) {
-	width := int64(r.Width)
-	id := floorDiv(now+w.off, width)
-	k := w.cur - id
-	unshift(w.pend, k)
-	unshift(w.known, k)
-	unshift(w.sent, k)
-	unshift(w.back, k)
-	unshift(w.sentBack, k)
-	unshift(w.last, k)
-	w.cur, w.end, w.moved = id, (id+1)*width, true
-	w.last[0] = w.elapsed(r, now)
+	w.cur, w.moved = floorDiv(now+w.off, int64(r.Width)), true
+	w.put(r, func(b bucket) (id, last int64) { return min(b.id, w.cur), b.last })
+	if i, found := w.find(w.cur); found {
+		w.list[i].last = w.elapsed(r, now)
+	}
 }
 
 // Reshape re-expresses the window in the buckets of another rule.
 func (w *Window) Reshape(old, rule *arith.Rule, now, multiplier int64) (expired int64) {
 	expired = w.Roll(old, now, multiplier)
-	before := w.pendUnits
 	w.move(old, rule, now, 0)
-	w.sum(rule, multiplier)
-	return expired + before - w.pendUnits
+	return expired + w.sum(rule, multiplier)
 }
 
 // move replaces the window by one of another rule at now, with the same units. Each bucket
 // goes into the bucket in which its last unit lies, after that is moved ahead by so many ns.
-// The earlier units of a bucket may count too long after that, never too short.
+// The earlier units of a bucket may count too long after that, never too short. The caller must
+// call sum.
 func (w *Window) move(old, rule *arith.Rule, now, ahead int64) {
-	is := NewWindow(rule, now, w.off, w.sure)
-	n, width := int64(len(is.pend)), int64(rule.Width)
-	// to returns where bucket i goes, and when its last unit came there.
-	to := func(i int) (age, last int64) {
-		at := (w.cur-int64(i))*int64(old.Width) + w.last[i] + ahead
-		id := floorDiv(at, width)
+	width := int64(rule.Width)
+	w.cur = floorDiv(now+w.off, width)
+	w.put(rule, func(b bucket) (id, last int64) {
+		at := b.id*int64(old.Width) + b.last + ahead
+		id = floorDiv(at, width)
 		switch {
-		case id >= is.cur:
-			return 0, min(at-is.cur*width, width)
-		case is.cur-id >= n && old == rule:
-			return n - 1, 0 // only a change of the rule expires units
+		case id >= w.cur:
+			return w.cur, min(at-w.begins(rule), width)
+		case w.cur-id > int64(rule.Kept) && old == rule:
+			return w.cur - int64(rule.Kept), 0 // only a change of the rule expires units
 		}
-		return is.cur - id, at - id*width
+		return id, at - id*width
+	})
+}
+
+// put puts each bucket into the one that to returns, with the time of its last unit there.
+func (w *Window) put(r *arith.Rule, to func(b bucket) (id, last int64)) {
+	from, back := slices.Clone(w.list), w.handed
+	w.list = w.list[:0]
+	if back != nil {
+		w.handed = &handed{claim: back.claim}
 	}
-	move := func(from []int64) (moved []int64, total int64) {
-		if from == nil {
-			return nil, 0
+	for _, b := range from {
+		h := back.of(b.id)
+		h.id, b.last = to(b)
+		is := w.bucket(r, h.id)
+		*is = bucket{
+			id: h.id, last: max(is.last, b.last), known: min(is.known+b.known, MaxUnits),
+			sent: min(is.sent+b.sent, MaxUnits), pend: min(is.pend+b.pend, MaxUnits),
 		}
-		moved = make([]int64, n)
-		for i, u := range from {
-			age, last := to(i)
-			if u == 0 || age >= n {
-				continue
-			}
-			moved[age], total = min(moved[age]+u, MaxUnits), total+u
-			is.last[age] = max(is.last[age], last)
-		}
-		return moved, total
+		w.handBack(h)
 	}
-	is.sentUnits, is.moved, is.late, is.claim = w.sentUnits, w.moved, w.late, w.claim
-	is.known, _ = move(w.known)
-	is.sent, _ = move(w.sent)
-	is.pend, is.pendUnits = move(w.pend)
-	if w.back != nil {
-		is.handed = new(handed)
-		is.back, is.backUnits = move(w.back)
-		is.sentBack, _ = move(w.sentBack)
-	}
-	*w = *is
 }

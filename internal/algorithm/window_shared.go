@@ -18,114 +18,121 @@ func (w *Window) Drained(*arith.Rule, int64) bool { return false }
 func (w *Window) Drain(*arith.Rule, int64) int64 { return 0 }
 
 // HasReturns reports whether units were handed back that are not acknowledged.
-func (w *Window) HasReturns() bool {
-	return w.backUnits > 0 || slices.ContainsFunc(w.sentBack, func(u int64) bool { return u > 0 })
-}
+func (w *Window) HasReturns() bool { return w.handed != nil && len(w.handed.list) > 0 }
 
 // ReturnsAt reports whether units were handed back that are not sent.
-func (w *Window) ReturnsAt(*arith.Rule, int64) bool { return w.backUnits > 0 }
+func (w *Window) ReturnsAt(*arith.Rule, int64) (found bool) {
+	w.eachReturned(func(h *returned) { found = found || h.back > 0 })
+	return found
+}
 
 // Sent returns what is sent, see [Exchanger].
-func (w *Window) Sent(*arith.Rule, int64, int64) Sent {
-	return Sent{Units: w.sentUnits, Buckets: w.list(w.sent), BackBuckets: w.list(w.sentBack)}
+func (w *Window) Sent(*arith.Rule, int64, int64) (s Sent) {
+	s.Units, s.Buckets = w.sentUnits, w.units(func(b *bucket) int64 { return b.sent })
+	if w.handed != nil {
+		s.BackBuckets = w.units(func(b *bucket) int64 { return w.handed.of(b.id).sent })
+	}
+	return s
 }
 
 // KnownState returns what the authority has answered, nothing if its buckets are not known.
 func (w *Window) KnownState(*arith.Rule, int64) (_ arith.Span, buckets []Bucket) {
 	if !w.moved {
-		buckets = w.list(w.known)
+		buckets = w.units(func(b *bucket) int64 { return b.known })
 	}
 	return arith.Span{}, buckets
 }
 
+// units returns the buckets that have units of a kind, the oldest first.
+func (w *Window) units(of func(b *bucket) int64) (out []Bucket) {
+	for i := range w.list {
+		b := &w.list[i]
+		if u := of(b); u > 0 {
+			out = append(out, Bucket{ID: b.id, Units: u, Last: time.Duration(b.last)})
+		}
+	}
+	return out
+}
+
 // KnownUnits returns what is known, as far as it counts.
 func (w *Window) KnownUnits(r *arith.Rule, now int64) (used int64) {
-	for i, u := range w.known {
-		if i == r.Kept && i > 0 {
-			u = w.still(r, now, u)
-		}
-		used = min(used+u, MaxUnits)
+	for i := range w.list {
+		b := &w.list[i]
+		used = min(used+w.still(r, now, b, b.known), MaxUnits)
 	}
 	return used
 }
 
 // FullUntil reports whether what is known fills the limit at now, and until when, see [Exchanger].
 func (w *Window) FullUntil(r *arith.Rule, now int64) (until int64, full bool) {
-	if w.known == nil || w.KnownUnits(r, now) < r.Limit {
+	if !w.heard || w.KnownUnits(r, now) < r.Limit {
 		return 0, false
 	}
-	var few [fewBuckets]int64
-	counts := append(w.scratch(few[:0]), w.known...)
-	for i := range w.back {
-		counts[i] = max(counts[i]-w.back[i]-w.sentBack[i], 0)
-	}
-	res := decision.Window(r, false, 1, 1, counts, w.last, time.Duration(w.elapsed(r, now)))
+	k := len(w.list)
+	res := decision.Buckets(r, false, 1, 1, k, func(i int) (age int, units, last int64) {
+		b := &w.list[k-1-i]
+		h := w.handed.of(b.id)
+		return int(w.cur - b.id), max(b.known-h.back-h.sent, 0), b.last
+	}, time.Duration(w.elapsed(r, now)))
 	return now + int64(res.RetryAfter), res.Remaining == 0
 }
 
 // Blank reports whether nothing that is known is in the window.
-func (w *Window) Blank(int64) bool { return len(w.list(w.known)) == 0 }
+func (w *Window) Blank(int64) bool {
+	return !slices.ContainsFunc(w.list, func(b bucket) bool { return b.known > 0 })
+}
 
 // Forgive does nothing: a window has no debt.
 func (w *Window) Forgive(*arith.Rule, int64) {}
 
+// booked returns what the authority should say of a bucket once it has booked what is sent.
+func (w *Window) booked(b *bucket) int64 {
+	return max(min(b.known+b.sent, MaxUnits)-w.handed.of(b.id).sent, 0)
+}
+
 // KeepSent counts what was sent as known, without an answer.
 func (w *Window) KeepSent(r *arith.Rule, multiplier int64) {
-	w.known = mergeBuckets(w.known, w.sent, func(a, b int64) int64 { return a + b })
-	w.sent, w.sentUnits = nil, 0
-	for i, u := range w.sentBack {
-		if w.known == nil {
-			break // nothing was under way
-		}
-		w.known[i] = max(w.known[i]-u, 0)
+	for i := range w.list {
+		w.list[i].known = w.booked(&w.list[i])
 	}
-	w.KeepSentBack(r, multiplier)
+	w.heard = true
+	w.DropSent(r, multiplier)
 }
 
 // KeepSentBack goes on counting units whose hand-back was sent.
 func (w *Window) KeepSentBack(r *arith.Rule, multiplier int64) {
-	clear(w.sentBack)
+	w.eachReturned(func(h *returned) { h.sent = 0 })
 	w.sum(r, multiplier)
 }
 
 // DropSent forgets what was sent.
 func (w *Window) DropSent(r *arith.Rule, multiplier int64) {
-	w.forgetSent()
+	for i := range w.list {
+		w.list[i].sent = 0
+	}
+	w.sentUnits = 0
 	w.KeepSentBack(r, multiplier)
 }
 
 // Collect moves what is pending to what is sent.
 func (w *Window) Collect(*arith.Rule) {
-	if w.sent == nil {
-		w.sent = spareBuckets(len(w.pend))
+	for i := range w.list {
+		b := &w.list[i]
+		b.sent, b.pend = b.sent+b.pend, 0
 	}
-	for i, u := range w.pend {
-		w.sent[i] += u
-	}
-	clear(w.pend)
-	w.sentUnits += w.pendUnits
-	w.pendUnits = 0
-	for i, u := range w.back {
-		w.sentBack[i] += u
-	}
-	clear(w.back)
-	w.backUnits = 0
+	w.sentUnits, w.pendUnits = w.sentUnits+w.pendUnits, 0
+	w.eachReturned(func(h *returned) { h.sent, h.back = h.sent+h.back, 0 })
 }
 
 // GiveBack undoes Collect, and returns the units that have expired meanwhile.
 func (w *Window) GiveBack(*arith.Rule) (expired int64) {
-	expired = w.sentUnits
-	for i, u := range w.sent {
-		w.pend[i] += u
-		w.pendUnits += u
-		expired -= u
+	expired, w.sentUnits = w.sentUnits, 0
+	for i := range w.list {
+		b := &w.list[i]
+		expired, w.pendUnits = expired-b.sent, w.pendUnits+b.sent
+		b.pend, b.sent = b.pend+b.sent, 0
 	}
-	w.forgetSent()
-	for i, u := range w.sentBack {
-		w.back[i] += u
-		w.backUnits += u
-	}
-	clear(w.sentBack)
+	w.eachReturned(func(h *returned) { h.back, h.sent = h.back+h.sent, 0 })
 	return expired
 }
 
@@ -135,16 +142,15 @@ func (w *Window) GiveBack(*arith.Rule) (expired int64) {
 // bucket before, and leave the window with it.
 func (w *Window) Renew(r *arith.Rule, a Answer, multiplier int64) (withdrawn int64) {
 	w.read(r, a.At, a.ServerNow)
-	w.late = false
-	withdrawn = w.pendUnits
-	clear(w.pend)
-	clear(w.back)
-	clear(w.sentBack)
-	clear(w.last)
-	w.pendUnits, w.backUnits = 0, 0
+	withdrawn, w.pendUnits = w.pendUnits, 0
+	for i := range w.list {
+		b := &w.list[i]
+		*b = bucket{id: b.id, sent: b.sent}
+	}
+	w.eachReturned(func(h *returned) { *h = returned{id: h.id} })
 	w.advance(r, w.serverBucket(r, a), multiplier) // nothing is pending that could expire
-	w.known = w.sorted(a.Buckets)
-	w.noteTimes(a.Buckets)
+	w.take(r, a.Buckets)
+	w.noteTimes(r, a.Buckets)
 	w.sum(r, multiplier)
 	return withdrawn
 }
@@ -153,11 +159,8 @@ func (w *Window) Renew(r *arith.Rule, a Answer, multiplier int64) (withdrawn int
 // compared, units come back in a neighbouring one: then nothing is lost.
 func (w *Window) Settle(r *arith.Rule, a Answer, multiplier int64) (s Settled) {
 	s.OtherClock = w.sure && a.Now+w.off-a.ServerNow > a.Slack+2*a.ClockSlack+ClockStep
-	w.late = w.late && !a.Older // such an answer says nothing of what we know
-	s.Lost, s.Earlier, s.Expired = w.settle(r, a.Buckets, w.serverBucket(r, a), a.Floor, multiplier)
-	comparable := int64(r.Width) > a.Slack
-	s.Lost = s.Lost && comparable
-	s.Earlier = s.Earlier && comparable && r.Kept > 0 // a fixed window ends as a whole
+	s.Lost, s.Expired = w.settle(r, a.Buckets, w.serverBucket(r, a), a.Floor, multiplier)
+	s.Lost = s.Lost && int64(r.Width) > a.Slack
 	return s
 }
 
@@ -176,119 +179,102 @@ func (w *Window) serverBucket(r *arith.Rule, a Answer) int64 {
 // settle takes over the buckets of the authority; serverCur is its current bucket.
 // As with a leaky bucket, what we knew and had sent is a lower bound of the truth, if floor
 // is set, and an answer below it is a sign of lost data.
-func (w *Window) settle(r *arith.Rule, buckets []Bucket, serverCur int64, floor bool, multiplier int64) (lost, earlier bool, expired int64) {
+func (w *Window) settle(r *arith.Rule, buckets []Bucket, serverCur int64, floor bool, multiplier int64) (lost bool, expired int64) {
 	expired = w.advance(r, serverCur, multiplier)
-	least := spareBuckets(len(w.pend))
-	copy(least, w.known)
-	for i, u := range w.sent {
-		least[i] = min(least[i]+u, MaxUnits)
+	behind := w.cur - serverCur // by so many buckets the authority is
+	for _, b := range buckets { // least goes by their indices: none is added after that
+		if id, counts := w.place(r, b); counts {
+			w.bucket(r, id)
+		}
 	}
-	for i, u := range w.sentBack {
-		least[i] = max(least[i]-u, 0)
+	if behind > 0 && behind <= int64(r.Kept) {
+		w.bucket(r, serverCur)
 	}
-	clear(w.sentBack)
+	var few [arith.DefaultBuckets + 1]int64
+	least := slices.Grow(few[:0], len(w.list)) // of each bucket; known becomes what the authority says
+	for i := range w.list {
+		b := &w.list[i]
+		least = append(least, w.booked(b))
+		b.known = 0
+	}
 	moved := w.moved
 	w.moved = false
-	theirs := w.sorted(buckets)
-	w.bookedEarlier(least, theirs)
-	w.forgetSent()
-	// Units that we sent ahead of the authority's clock are booked into its current
-	// bucket. The comparison must do the same.
-	joined := -1
-	if ahead := min(w.cur-serverCur, int64(len(least)-1)); ahead > 0 {
-		for i := range ahead {
-			if least[i] > 0 {
-				joined = int(ahead)
-			}
-			least[ahead] = min(least[ahead]+least[i], MaxUnits)
-			least[i] = 0
-		}
-	}
-	if !floor || moved || w.cur-serverCur >= int64(len(least)) { // a fixed window does not have that bucket any more
+	w.take(r, buckets)
+	w.bookedEarlier(least)
+	w.bookedAtPresent(r, least, serverCur)
+	if !floor || moved || behind > int64(r.Kept) { // a fixed window does not have that bucket any more
 		clear(least)
 	}
-	for i, u := range theirs {
-		switch {
-		case u < least[i]:
-			if lost = true; i == joined {
-				w.last[i] = int64(r.Width) // when these came there is not known
-			}
-		case w.pend[i] == 0 && (least[i] == 0 || w.late || w.known == nil || w.known[i] == 0):
-			w.last[i] = 0 // the authority knows better
+	for i := range w.list {
+		b := &w.list[i]
+		lost = lost || b.known < least[i]
+		if b.known >= least[i] && b.pend == 0 {
+			b.last = 0 // the authority knows better: units may have been handed back
 		}
-		// Otherwise what it has answered before counts: that there are as many units is no sign that
-		// they are the same. It may have lost the last ones, and have been told of earlier ones since.
-		theirs[i] = max(u, least[i])
+		b.known = max(b.known, least[i])
 	}
-	w.late = false
-	earlier = w.noteTimes(buckets)
-	spareFor(least)
-	w.known = theirs
-	w.sum(r, multiplier)
-	return lost, earlier, expired
+	w.noteTimes(r, buckets)
+	w.DropSent(r, multiplier)
+	w.shrink()
+	return lost, expired
 }
 
 // bookedEarlier moves units that were sent, which are part of least, to the bucket in which
 // the authority has booked them: it books units ahead of its clock into its current bucket,
 // and a batch that was sent again may have been booked long ago.
-func (w *Window) bookedEarlier(least, theirs []int64) {
-	for i, u := range w.sent {
-		for k := i + 1; k < len(theirs) && u > 0 && least[i] > theirs[i]; k++ {
-			if n := min(u, least[i]-theirs[i], theirs[k]-least[k]); n > 0 {
+func (w *Window) bookedEarlier(least []int64) {
+	for i := range slices.Backward(w.list) {
+		b := &w.list[i]
+		u := b.sent
+		for k := i - 1; k >= 0 && u > 0 && least[i] > b.known; k-- {
+			if n := min(u, least[i]-b.known, w.list[k].known-least[k]); n > 0 {
 				least[i], least[k], u = least[i]-n, least[k]+n, u-n
 			}
 		}
 	}
 }
 
-// SettleAlone takes off what was handed back, of a window that nothing is reported of.
-func (w *Window) SettleAlone() {
-	for i, u := range w.back {
-		w.pend[i] = max(w.pend[i]-u, 0)
-	}
-	clear(w.back)
-	w.backUnits = 0
-}
-
-// list returns the non-empty buckets of b in ascending order of ID.
-func (w *Window) list(b []int64) []Bucket {
-	var out []Bucket
-	for i := len(b) - 1; i >= 0; i-- {
-		if b[i] > 0 {
-			out = append(out, Bucket{ID: w.cur - int64(i), Units: b[i], Last: time.Duration(w.last[i])})
+// bookedAtPresent moves units that were sent ahead of the authority's clock to its current
+// bucket, into which it books them.
+func (w *Window) bookedAtPresent(r *arith.Rule, least []int64, serverCur int64) {
+	at, found := w.find(serverCur)
+	for i := at + 1; i < len(least) && found; i++ {
+		if least[i] > 0 {
+			w.list[at].last = int64(r.Width) // at the end of that
 		}
+		least[at], least[i] = min(least[at]+least[i], MaxUnits), 0
 	}
-	return out
 }
 
-// sorted returns the units of a list by bucket. Buckets ahead of the current one, by a clock
-// that was corrected since, count in the current one. They must not be reported under its
-// ID, or the authority would count them twice: w.moved notes that.
-func (w *Window) sorted(list []Bucket) []int64 {
-	units := make([]int64, len(w.pend))
+// SettleAlone does nothing: of a window that nothing is reported of only pending units are
+// handed back.
+func (w *Window) SettleAlone() {}
+
+// place returns the ID of the bucket in which a bucket of the authority counts, and whether it
+// counts. Buckets ahead of the current one, by a clock that was corrected since, count in that.
+func (w *Window) place(r *arith.Rule, b Bucket) (id int64, counts bool) {
+	return min(b.ID, w.cur), b.Units > 0 && b.ID >= w.cur-int64(r.Kept)
+}
+
+// take adds the units of a list to what is known. Those ahead of the current bucket must not be
+// reported under its ID, or the authority would count them twice: w.moved notes that.
+func (w *Window) take(r *arith.Rule, list []Bucket) {
+	w.heard = true
 	for _, b := range list {
 		w.moved = w.moved || b.ID > w.cur && b.Units > 0
-		if i := max(w.cur-b.ID, 0); i < int64(len(units)) && b.Units > 0 {
-			units[i] = min(units[i]+b.Units, MaxUnits)
+		if id, counts := w.place(r, b); counts {
+			is := w.bucket(r, id)
+			is.known = min(is.known+b.Units, MaxUnits)
 		}
 	}
-	return units
 }
 
-// noteTimes takes over the times of the last units of a list. It reports whether one is earlier
-// than what is known, although nothing is pending there.
-func (w *Window) noteTimes(list []Bucket) (earlier bool) {
+// noteTimes takes over the times of the last units of a list.
+func (w *Window) noteTimes(r *arith.Rule, list []Bucket) {
 	for _, b := range list {
-		if i := max(w.cur-b.ID, 0); i < int64(len(w.last)) && b.Units > 0 {
-			earlier = earlier || b.ID <= w.cur && w.pend[i] == 0 && int64(b.Last) < w.last[i]
-			w.last[i] = max(w.last[i], int64(b.Last))
+		if id, counts := w.place(r, b); counts {
+			is := w.bucket(r, id)
+			is.last = max(is.last, int64(b.Last))
 		}
 	}
-	return earlier
-}
-
-// forgetSent forgets what is under way.
-func (w *Window) forgetSent() {
-	spareFor(w.sent)
-	w.sent, w.sentUnits = nil, 0
 }

@@ -1,70 +1,65 @@
 package algorithm
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 )
 
-// What has been under way in one window is nothing to the next that uses its buckets.
-func TestSpareBucketsAreEmpty(t *testing.T) {
-	r := windowRule(t, 1000, time.Hour, 10)
-	for range 100 { // a pool may forget what it was given
-		w := NewWindow(arith.Of(r.Arith()), 1e15, 0, true)
-		w.Book(arith.Of(r.Arith()), 1e15, 7, 7, 1)
-		w.Collect(arith.Of(r.Arith()))
-		w.forgetSent()
-		for i, u := range spareBuckets(fewBuckets) {
-			if u != 0 {
-				t.Fatalf("%d units in bucket %d", u, i)
-			}
+// A window has its buckets in order, none of them empty, whatever was handed back or has left.
+func TestWindowsHaveNoEmptyBuckets(t *testing.T) {
+	r, now := arith.Of(windowRule(t, 1000, 10*time.Second, 10).Arith()), int64(1e15)
+	second := int64(time.Second)
+	w := new(Window)
+	w.Begin(r, now, 0, true)
+	ids := func(what string, want ...int64) {
+		t.Helper()
+		var is []int64
+		for _, b := range w.list {
+			is = append(is, b.id-now/second)
 		}
-		w.Collect(arith.Of(r.Arith()))
-		if w.sentUnits != 0 || len(w.list(w.sent)) != 0 {
-			t.Fatalf("%d units sent, in %v", w.sentUnits, w.list(w.sent))
+		if !slices.Equal(is, want) {
+			t.Errorf("%s: buckets %v, want %v", what, is, want)
 		}
+	}
+	for _, at := range []int64{0, 2, 3} {
+		w.Roll(r, now+at*second, 1)
+		w.Book(r, now+at*second, 5, 5, 1)
+	}
+	ids("three", 0, 2, 3)
+	w.Refund(r, now+3*second, 7, 1, arith.Span{}, arith.Span{}, true)
+	ids("handed back", 0, 2)
+	w.Collect(r)
+	w.Refund(r, now+3*second, 3, 1, arith.Span{}, arith.Span{}, true)
+	w.DropSent(r, 1)
+	ids("what was sent is reset, but not what was handed back", 2)
+	w.Settle(r, Answer{Buckets: []Bucket{{ID: now/second + 1, Units: 4}, {ID: now/second - 20, Units: 4}, {ID: now / second}}, Now: now, ServerNow: now, Floor: true}, 1)
+	ids("answered", 1, 2)
+	w.Roll(r, now+11*second, 1)
+	ids("the oldest counts in part", 1, 2)
+	w.Roll(r, now+13*second, 1)
+	ids("all have left")
+	if w.newer != 0 || w.HasReturns() {
+		t.Errorf("%d units in no bucket, handed back %v", w.newer, w.handed)
 	}
 }
 
-// What one window was handed back is nothing to the others, which have the same empty slices.
-func TestNothingHandedStaysEmpty(t *testing.T) {
-	r := windowRule(t, 1000, time.Hour, 3)
-	w := NewWindow(arith.Of(r.Arith()), 1e15, 0, true)
-	w.Book(arith.Of(r.Arith()), 1e15, 7, 7, 1)
-	w.Collect(arith.Of(r.Arith()))
-	if back, _, withdrawn := w.Refund(arith.Of(r.Arith()), 1e15, 5, 1, arith.Span{}, arith.Span{}, true); back != 5 || withdrawn != 0 || !w.ReturnsAt(arith.Of(r.Arith()), 1e15) {
-		t.Fatalf("%d units came back, %d of them not reported", back, withdrawn)
-	}
-	if nothingHanded.back != nil || nothingHanded.sentBack != nil {
-		t.Error("what one window was handed back is another's")
-	}
-}
-
-// A folded window is what it was, and one with units in two buckets is not folded.
-func TestFold(t *testing.T) {
-	r, now := windowRule(t, 1000, 10*time.Second, 10), int64(1e15)
-	w := NewWindow(arith.Of(r.Arith()), now, 5, true)
-	w.Book(arith.Of(r.Arith()), now, 7, 7, 1)
-	w.Roll(arith.Of(r.Arith()), now+int64(3*time.Second), 1)
-	f, ok := w.Fold(arith.Of(r.Arith()), 1)
-	if !ok {
-		t.Fatal("not folded")
-	}
-	var s SmallWindow
-	s.Unfold(&f, arith.Of(r.Arith()), 1)
-	for at := now + int64(3*time.Second); at < now+int64(12*time.Second); at += int64(time.Second) / 3 {
-		w.Roll(arith.Of(r.Arith()), at, 1)
-		s.Roll(arith.Of(r.Arith()), at, 1)
-		if is, was := s.Describe(arith.Of(r.Arith()), at, 1, 1, true), w.Describe(arith.Of(r.Arith()), at, 1, 1, true); is != was {
-			t.Errorf("at %d: %+v, before %+v", at, is, was)
+// A unit that is not acknowledged counts as several in an outage, in the oldest bucket as in the
+// others.
+func TestOldestBucketIsMultiplied(t *testing.T) {
+	r, now := arith.Of(windowRule(t, 30, 10*time.Second, 10).Arith()), int64(1e15)
+	w := new(Window)
+	w.Begin(r, now, 0, true)
+	w.Book(r, now+int64(time.Second/2), 5, 5, 1)
+	w.SetMultiplier(r, now, 1, 4)
+	for _, later := range []time.Duration{time.Second / 2, 5 * time.Second, 10 * time.Second} { // the last: none has left yet
+		at := now + int64(later)
+		w.Roll(r, at, 4)
+		if !w.Take(r, at, 10, 10, 4, false) || w.Take(r, at, 11, 11, 4, false) {
+			t.Errorf("after %v the units do not count four times", later)
 		}
-	}
-	s.Book(arith.Of(r.Arith()), now+int64(11*time.Second), 1, 1, 1)
-	s.Roll(arith.Of(r.Arith()), now+int64(13*time.Second), 1)
-	s.Book(arith.Of(r.Arith()), now+int64(13*time.Second), 1, 1, 1)
-	if _, ok := s.Fold(arith.Of(r.Arith()), 1); ok {
-		t.Error("a window with units in two buckets was folded")
 	}
 }
 

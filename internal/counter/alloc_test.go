@@ -6,27 +6,40 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Not under the race detector: it makes pools lose items, and they are allocated anew.
+// Not under the race detector: it allocates by itself.
 
-// A window that is asked while it is reported again and again needs no memory for
-// that, however many buckets it has.
-func TestFoldingDoesNotAllocate(t *testing.T) {
+// A check of a window needs no memory in a bucket that has units, whether it is reported
+// meanwhile or not, nor in a new one when a window has gone by.
+func TestChecksOfWindowsDoNotAllocate(t *testing.T) {
 	now := int64(1e12)
-	for _, r := range []*limit.Rule{windowRule(t, 1e6, time.Hour, 10), windowRule(t, 1e6, time.Hour, 3), limit.Must(limit.FixedWindow("f", 1e6, time.Hour))} {
-		c := NewAlone("k", r, newTestLink(), now)
-		c.allow(now, 1, r)
-		rep, _ := c.Collect(now, Normal)
-		c.Settle(now, Answer{Rule: r, Buckets: rep.Buckets, At: now, ServerNow: now})
-		if n := testing.AllocsPerRun(500, func() {
-			c.mu.Lock()
-			c.foldLocked()
-			c.mu.Unlock()
+	for _, r := range []*limit.Rule{windowRule(t, 1e6, time.Hour, 10), windowRule(t, 1e6, time.Hour, 300), limit.Must(limit.FixedWindow("f", 1e6, time.Hour))} {
+		c := New("k", r, 0, nil, nil, now) // leases are made now and then
+		for range 301 {
 			c.allow(now, 1, r)
-		}); n > 0 {
-			t.Errorf("%v: %v allocations to unfold it", r, n)
+			now += int64(arith.Of(r.Arith()).Width)
 		}
+		none := func(what string, f func()) {
+			t.Helper()
+			if n := testing.AllocsPerRun(200, f); n > 0 {
+				t.Errorf("%v in %d buckets: %v allocations %s", r, r.Buckets(), n, what)
+			}
+		}
+		none("in a bucket", func() { c.allow(now, 1, r) })
+		none("to describe it", func() { c.Ask(now, 1, r, true) })
+		none("to refuse", func() { c.Ask(now, 1e6, r, true) })
+		none("in a new bucket", func() {
+			now += int64(arith.Of(r.Arith()).Width)
+			c.allow(now, 1, r)
+		})
+		shared := NewAlone("k", r, newTestLink(), now)
+		shared.allow(now, 1, r)
+		rep, _ := shared.Collect(now, Normal)
+		none("under way", func() { shared.allow(now, 1, r) })
+		shared.Settle(now, Answer{Rule: r, Buckets: rep.Buckets, At: now, ServerNow: now})
+		none("after an answer", func() { shared.allow(now, 1, r) })
 	}
 }

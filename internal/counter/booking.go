@@ -74,7 +74,7 @@ func (c *Counter) noteBookingLocked(now, n int64, begin arith.Span, res limit.Re
 		return b
 	}
 	if b.leaks = c.leaky() != nil; b.leaks {
-		b.begin, b.end = begin.Max(arith.Span{NS: now}), c.bucket.View
+		b.begin, b.end = begin.Max(arith.Span{NS: now}), c.viewLocked()
 		c.tidyLocked(now)
 		c.enqueueLocked(b)
 	} else {
@@ -103,7 +103,7 @@ func (c *Counter) enqueueLocked(b *Booking) {
 // is not known.
 func (c *Counter) tidyLocked(now int64) {
 	h := c.withHistory()
-	over := c.bucket.View.NS < now && c.unsyncedUnits() == 0 && !c.state().HasReturns()
+	over := c.viewLocked().NS < now && c.unsyncedUnits() == 0 && !c.state().HasReturns()
 	h.booked = slices.DeleteFunc(h.booked, func(b *Booking) bool {
 		n, _ := b.still(c.rule(), now)
 		b.dropped = !b.waits(now) && (n == 0 || over)
@@ -132,7 +132,7 @@ func (c *Counter) leastLocked(now int64) (least arith.Span) {
 
 // fullLocked reports whether a booking may wait in a shared leaky bucket, on any node.
 func (c *Counter) fullLocked(now int64) bool {
-	return c.link() != nil && c.rule().Add(arith.Span{NS: now}, c.rule().Full).Less(c.bucket.View)
+	return c.link() != nil && c.rule().Add(arith.Span{NS: now}, c.rule().Full).Less(c.viewLocked())
 }
 
 // toHandBackLocked returns how many units are to be handed back now that b is cancelled,
@@ -149,7 +149,7 @@ func (c *Counter) toHandBackLocked(now int64, b *Booking) (n int64, cost arith.S
 	if b.cancelled = true; !slices.Contains(h.booked, b) { // the counter was forgotten and made again
 		h.booked = slices.Insert(h.booked, 0, b)
 	}
-	all, end := !c.fullLocked(now), c.bucket.View
+	all, end := !c.fullLocked(now), c.viewLocked()
 	for _, b := range slices.Backward(h.booked) {
 		if !all && (!b.cancelled || b.mixed || b.end != end) {
 			break
@@ -186,7 +186,7 @@ func (c *Counter) handedBackLocked(now, n int64) {
 // loweredLocked notes that used units have been handed back, the newest first. They
 // came before the bookings that are not due yet.
 func (c *Counter) loweredLocked(now int64) {
-	end, r := c.bucket.View, c.rule()
+	end, r := c.viewLocked(), c.rule()
 	for _, b := range slices.Backward(c.past().booked) {
 		b.end = algorithm.Earlier(b.end, end)
 		if b.cancelled || b.due > now {
@@ -200,7 +200,7 @@ func (c *Counter) loweredLocked(now int64) {
 // was to be empty at was. A change of less than slack ns is none: the times of
 // answers are not known more exactly.
 func (c *Counter) correctedLocked(was arith.Span, slack int64) {
-	r, view := c.rule(), c.bucket.View
+	r, view := c.rule(), c.viewLocked()
 	up, down := r.Sub(view, was), r.Sub(was, view)
 	if up.NS > slack || up == down {
 		return // others have booked behind
@@ -215,7 +215,7 @@ func (c *Counter) correctedLocked(was arith.Span, slack int64) {
 // [algorithm.Decider].Raised. A leaky bucket was to be empty at was before that.
 func (c *Counter) raisedLocked(was arith.Span) {
 	r := c.rule()
-	up := r.Sub(c.bucket.View, was)
+	up := r.Sub(c.viewLocked(), was)
 	for _, b := range c.past().booked {
 		if b.inOutage {
 			b.begin, b.end = r.Add(b.begin, up), r.Add(b.end, up)
@@ -248,16 +248,14 @@ func (c *Counter) voidBookingsLocked(now int64) *history {
 // compares that with its own. It is kept while the clocks are apart, because the known level
 // would be lowered by the whole difference once more.
 func (c *Counter) dropHistoryLocked(now int64) {
-	if !c.hasHistory() || now < c.more.history.keepUntil {
+	if !c.hasHistory() || now < c.history.keepUntil {
 		return
 	}
 	c.tidyLocked(now)
-	h := c.more.history
+	h := c.history
 	if len(h.booked) > 0 || h.gen != 0 || h.witness > now || max(h.clockGap, -h.clockGap) >= leastClockGap || c.state().HasReturns() {
 		h.keepUntil = now + int64(c.rule().Horizon())/8 // not with each check: there may be many bookings
 		return
 	}
-	if c.more.history = nil; *c.more == (more{}) {
-		c.more = nil
-	}
+	c.history = nil
 }

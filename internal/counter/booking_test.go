@@ -129,7 +129,7 @@ func TestGivenUpByAll(t *testing.T) {
 			rng, now := rand.New(rand.NewPCG(seed, 80)), start.UnixNano()
 			c := NewAlone("k", r, nil, 0)
 			c.Ask(now, r.Limit(), r, true)
-			full := c.bucket.View
+			full := c.leaky().View
 			var waiting []*Booking
 			for range 1 + rng.IntN(9) {
 				_, b, _ := c.Reserve(now, 1+rng.Int64N(r.Limit()), r, Terms{MaxDelay: int64(limit.MaxWindow)})
@@ -140,8 +140,8 @@ func TestGivenUpByAll(t *testing.T) {
 			for _, b := range waiting {
 				c.Cancel(now, r, b)
 			}
-			if c.bucket.View != full || len(c.past().booked) > 0 {
-				t.Errorf("seed %d, %v: empty %v later than before, %d bookings", seed, r, arith.Of(r.Arith()).Sub(c.bucket.View, full), len(c.past().booked))
+			if c.leaky().View != full || len(c.past().booked) > 0 {
+				t.Errorf("seed %d, %v: empty %v later than before, %d bookings", seed, r, arith.Of(r.Arith()).Sub(c.leaky().View, full), len(c.past().booked))
 			}
 		}
 	}

@@ -63,7 +63,7 @@ func (c *Counter) TakeOff(now, n int64, rule *limit.Rule) (back, taken int64, ok
 // reported to the authority are taken off only if reported is set.
 func (c *Counter) handBackLocked(now, n int64, cost arith.Span, reported bool) (back, taken int64) {
 	if c.hasHistory() && !c.state().HasReturns() {
-		c.more.history.backGen = c.gen()
+		c.history.backGen = c.gen()
 	}
 	c.rollLocked(now)
 	back, taken, withdrawn := c.state().Refund(c.rule(), now, n, modeMultiplier(c.mode()), cost, c.leastLocked(now), reported && c.link() != nil)
@@ -156,7 +156,6 @@ func (c *Counter) Follow(link *Link, now int64) {
 	}
 	c.lock(now)
 	defer c.unlock()
-	c.state() // unfolds it with the multiplier that it was folded with
 	c.setMode(link.noShard.mode.Load())
 }
 

@@ -13,24 +13,22 @@ import (
 // New returns a counter of a key. hash orders counters that are locked together. link may be
 // nil: then nothing is shared. group may be nil: then it grants no leases.
 func New(key string, rule *limit.Rule, hash uint64, link *Link, group *Group, now int64) *Counter {
-	c := &Counter{hash: hash, group: group, last: math.MinInt64}
-	c.latestRule.Store(rule)
+	part, off, sure := (*Part)(nil), int64(0), true
+	if link != nil {
+		part, off, sure = link.partOf(key)
+	}
+	c := newCounter(rule, now, off, sure)
+	c.hash, c.group, c.part, c.last, c.born = hash, group, part, math.MinInt64, noAnswer
 	c.key, c.hashed = KeyOf(key)
 	if !c.hashed {
 		c.key = strings.Clone(key) // it may be part of a large string
 	}
 	c.setMode(packMode(1, false))
-	c.born = noAnswer
-	off, sure := int64(0), true
 	if link != nil {
-		c.part, off, sure = link.partOf(key)
 		c.setUrgentAt(urgentFrom(rule.Limit(), link.nodes.Load()))
-		c.setMode(c.part.mode.Load())
+		c.setMode(part.mode.Load())
 		c.freshAt = max(now, 0)
-	}
-	c.beginLocked(rule, now, off, sure)
-	if link != nil {
-		c.notice = link.kept(c, rule, c.part)
+		c.notice = link.kept(c, rule, part)
 	}
 	return c
 }
@@ -83,14 +81,12 @@ func (c *Counter) Ask(now, n int64, rule *limit.Rule, book bool) (res limit.Resu
 }
 
 // endCheckLocked hands c to the reconciler if there is something to report, grants a lease
-// and unlocks c. Many new keys are asked once only: their window is folded, and their counter
-// does not look used.
+// and unlocks c. Many new keys are asked once only: their counter does not look used.
 func (c *Counter) endCheckLocked(isNew bool) {
 	p := c.part
 	wake := p != nil && c.noteLocked()
 	c.grantLocked()
 	if isNew {
-		c.foldLocked()
 		c.asked = false
 	}
 	c.mu.Unlock()
@@ -111,8 +107,8 @@ func (c *Counter) enter(now int64, rule *limit.Rule) (at int64, ok bool) {
 
 // enterLocked prepares c for a question and returns the time to decide at.
 func (c *Counter) enterLocked(now int64, rule *limit.Rule) int64 {
-	now, c.asked, c.revoked = max(now, c.last, 0), true, false
-	c.unmark(denied)
+	now, c.asked = max(now, c.last, 0), true
+	c.unmark(denied | revoked)
 	c.dropHistoryLocked(now)
 	p := c.part
 	if p == nil {
@@ -157,21 +153,20 @@ func (c *Counter) switchModeLocked(m int64) {
 // the new periods or buckets, rounded up, so that nothing is forgotten.
 func (c *Counter) adoptLocked(rule *limit.Rule, now int64) {
 	old, is := c.rule(), arith.Of(rule.Arith())
-	s := c.state() // is unfolded by the rule that it was folded by
 	c.latestRule.Store(rule)
 	if f := c.leaky(); f != nil && c.link() != nil && is.Limit < old.Limit {
 		f.Lowered(old.Limit)
 	}
 	if !old.SameShape(is) {
-		c.expiredLocked(s.Reshape(old, is, now, modeMultiplier(c.mode())))
+		c.expiredLocked(c.state().Reshape(old, is, now, modeMultiplier(c.mode())))
 		c.reshapeBookingsLocked(old, is, now)
 		if c.link() != nil {
 			c.mark(outdated)
 		}
 	}
 	if w := modeMultiplier(c.mode()); w > 1 && is.Limit > old.Limit {
-		was := c.bucket.View
-		s.Raised(is, now, w)
+		was := c.viewLocked()
+		c.state().Raised(is, now, w)
 		c.raisedLocked(was)
 	}
 }
@@ -179,7 +174,7 @@ func (c *Counter) adoptLocked(rule *limit.Rule, now int64) {
 // decideLocked admits or refuses n units, and books them if admitted.
 func (c *Counter) decideLocked(now, n int64, book bool) bool {
 	r, w := c.rule(), modeMultiplier(c.mode())
-	if c.more != nil { // else a leaky bucket, of which nothing has to move
+	if c.counts != leakyBuckets { // of which nothing has to move
 		c.rollLocked(now)
 	}
 	switch {

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/hybridlimit/hybridlimit/internal/algorithm"
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -19,6 +18,9 @@ import (
 // It does what a lease cannot: merge an answer of the authority, roll a window, reserve,
 // change the rule. A check that a lease decides does not read the counter, but the
 // first after a report, which queues it.
+//
+// What it counts lies behind it in memory, see state. There may be millions of counters: no
+// field is larger than it must be.
 type Counter struct {
 	latestRule atomic.Pointer[limit.Rule] // written under mu
 	hash       uint64                     // immutable
@@ -26,52 +28,36 @@ type Counter struct {
 	group      *Group                     // immutable; nil: grants no leases
 	key        string                     // immutable, see KeyOf
 	hashed     bool                       // immutable: key is a sum
+	counts     kind                       // immutable
 	flags      flags                      // written under mu
 	urgentAt   uint32                     // pending units that make a report urgent
 
-	mu       sync.Mutex // protects all fields without another note
-	modeBits int32      // mode of the link, as seen last
-	dead     bool
-	held     bool   // the policy holds it
-	asked    bool   // the counter itself was asked since the last Offer, or a lease that ended
-	revoked  bool   // there is no lease until the counter itself is asked, see Revoke
-	seen     uint32 // units that the lease had admitted at the last Offer
-	granted  uint32 // units of the lease when granted; unitsRefused: a refusal; 0: no lease
-	counted  uint32 // units of the lease that the group has counted already
+	mu         sync.Mutex // protects all fields without another note
+	modeBits   int32      // mode of the link, as seen last
+	lateMicros uint32     // see lateLocked, µs
+	seen       uint16     // units that the lease had admitted at the last Offer
+	granted    uint16     // units of the lease when granted; unitsRefused: a refusal; 0: no lease
+	counted    uint16     // units of the lease that the group has counted already
+	dead       bool
+	asked      bool // the counter itself was asked since the last Offer, or a lease that ended
 
-	lateMicros uint32 // see lateLocked, µs
-
-	entry        *Entry                // nil: none. Written under the lock of the index as well
-	refusesUntil int64                 // ns; 0: not known to refuse. Valid until c is locked again
-	last         int64                 // latest now seen: time never runs backwards in a counter
-	bucket       algorithm.LeakyBucket // or a folded window; not used by other algorithms
+	entry        *Entry // nil: none. Written under the lock of the index as well
+	refusesUntil int64  // ns; 0: not known to refuse. Valid until c is locked again
+	last         int64  // latest now seen: time never runs backwards in a counter
 
 	// State of the exchange with the authority.
 	freshAt                int64    // when the authority last answered, ns; before that, when c was made
 	since                  int64    // when the oldest unit was admitted that the authority has not acknowledged, ns; 0: there is none
 	born                   int64    // when the newest unit that it knows was booked, by its clock; noAnswer: it has not answered yet
 	nextNormal, nextUrgent *Counter // owned by the stacks of the link
-	more                   *more
 
+	history     *history     // nil: none
 	notice      *heardNotice // what another node has said; nil: nothing
 	lingerUntil int64        // see lingerLocked, ns; 0: an urgent report does not wait
 }
 
 // noAnswer is the value of born before the first answer of the authority.
 const noAnswer = -1
-
-// more is what most counters of leaky buckets do not need.
-type more struct {
-	state    algorithm.State // nil: the bucket of the counter
-	history  *history        // nil: none
-	unfolded *unfolded       // what this is part of; nil: nothing
-}
-
-// unfolded is an unfolded window of few buckets, together with its more.
-type unfolded struct {
-	more   more
-	window algorithm.SmallWindow
-}
 
 // history is what few keys have: resets, bookings, and clocks that stood still. It is dropped
 // when nothing in it matters any more.
@@ -128,8 +114,8 @@ func (c *Counter) note(f flags, on bool) {
 	}
 }
 
-// flags are the state of a counter towards the reconciler. They are written under the lock
-// of the counter.
+// flags are the state of a counter towards the reconciler, the index and its lease. They are
+// written under the lock of the counter.
 type flags uint16
 
 const (
@@ -147,6 +133,8 @@ const (
 	pressing                       // urgent, and twice as many units wait as make a report urgent
 	listed                         // in the urgent queue of the reconciler, and counted there once
 	stacked                        // in the urgent stack of the link: the reconciler has not seen it yet
+	held                           // the policy holds it
+	revoked                        // there is no lease until the counter itself is asked, see Revoke
 )
 
 // MaxKey is the length, in bytes, of the longest key that a counter keeps as it is, so that

@@ -86,9 +86,9 @@ func TestRetryAfterIsEnough(t *testing.T) {
 					t.Fatalf("%v: peek %+v, take %+v", r, p, res)
 				}
 				if res.RetryAfter > 1 {
-					early := NewAlone("k", r, nil, 0)
-					early.last, early.bucket = c.last, c.bucket
-					if r.Algorithm() == limit.AlgorithmFunnel {
+					if f := c.leaky(); f != nil {
+						early := NewAlone("k", r, nil, 0)
+						early.last, *early.leaky() = c.last, *f
 						if ok, _, _ := early.allow(now+int64(res.RetryAfter)-1, n, r); ok {
 							t.Fatalf("%v: RetryAfter %v is too long for n=%d", r, res.RetryAfter, n)
 						}

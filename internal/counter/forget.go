@@ -18,7 +18,6 @@ const (
 )
 
 func (c *Counter) retentionLocked(now int64) Retention {
-	defer c.refoldLocked(c.isFolded())
 	now = max(now, c.last)
 	c.dropHistoryLocked(now)
 	c.rollLocked(now)
@@ -76,7 +75,7 @@ func (c *Counter) isUsedLocked() bool { return c.asked || c.usedLocked() != int6
 func (c *Counter) IsBusy() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.held || c.isUsedLocked()
+	return c.is(held) || c.isUsedLocked()
 }
 
 // Offer reports whether c was used since the last call. Then it is held until Release.
@@ -84,7 +83,8 @@ func (c *Counter) Offer() (used bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if used = c.isUsedLocked(); used {
-		c.asked, c.seen, c.held = false, uint32(c.usedLocked()), true
+		c.asked, c.seen = false, uint16(c.usedLocked())
+		c.mark(held)
 	}
 	return used
 }
@@ -93,7 +93,7 @@ func (c *Counter) Offer() (used bool) {
 func (c *Counter) Release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.held = false
+	c.unmark(held)
 }
 
 // Dropped is what was known of a counter that was dropped.
@@ -119,7 +119,7 @@ func (c *Counter) Drop(most Retention, now int64) (d Dropped, ok bool) {
 	}
 	c.revokeLocked(now)
 	c.drainLocked(now)
-	c.dead, d.Held, d.Entry = true, c.held, c.entry
+	c.dead, d.Held, d.Entry = true, c.is(held), c.entry
 	c.leaveLocked()
 	return d, true
 }

@@ -25,7 +25,7 @@ func (c *Counter) Survey(now int64, s *Survey) {
 	used := c.usedLocked()
 	if used > int64(c.counted) {
 		c.group.count(c.entry.lease.Load(), used-int64(c.counted))
-		c.counted = uint32(used)
+		c.counted = uint16(used)
 	}
 	if c.link() == nil || c.dead {
 		return
@@ -45,7 +45,7 @@ func (c *Counter) Survey(now int64, s *Survey) {
 // grants none.
 func (c *Counter) Revoke(now int64) {
 	c.lock(now)
-	c.revoked = true
+	c.mark(revoked)
 	c.mu.Unlock()
 }
 
@@ -74,14 +74,14 @@ func (c *Counter) unlockAndNote() {
 func (c *Counter) revokeLocked(now int64) {
 	c.refusesUntil = 0
 	c.unmark(byNotice)
-	granted := c.granted
+	granted := uint32(c.granted)
 	if granted == 0 {
 		return
 	}
 	w := c.entry.word.And(generationMask)
 	used := granted - unitsOf(w)
-	counted := c.counted
-	c.asked = c.asked || used != c.seen
+	counted := uint32(c.counted)
+	c.asked = c.asked || used != uint32(c.seen)
 	c.granted, c.counted, c.seen = 0, 0, 0
 	if granted == unitsRefused || used == 0 {
 		return
@@ -96,7 +96,7 @@ func (c *Counter) usedLocked() int64 {
 	if c.granted == 0 || c.granted == unitsRefused {
 		return 0
 	}
-	return int64(c.granted - unitsOf(c.entry.word.Load()))
+	return int64(uint32(c.granted) - unitsOf(c.entry.word.Load()))
 }
 
 // spentLocked books the units that a lease has admitted. w is its last word.
@@ -107,12 +107,11 @@ func (c *Counter) spentLocked(l *lease, w uint64, used, now int64) {
 	c.indebtLocked(used)
 }
 
-// grantLocked grants a lease, if c can. A folded window stays folded.
+// grantLocked grants a lease, if c can.
 func (c *Counter) grantLocked() {
-	if c.entry == nil || c.dead || c.revoked || c.granted != 0 || c.last == math.MinInt64 || c.is(quarantined) {
+	if c.entry == nil || c.dead || c.granted != 0 || c.last == math.MinInt64 || c.is(quarantined|revoked) {
 		return
 	}
-	defer c.refoldLocked(c.isFolded())
 	e, p := c.entry, c.part
 	epoch, shard := alone, 0
 	if p != nil {
@@ -145,7 +144,7 @@ func (c *Counter) grantLocked() {
 	if e.lease.Load() != l {
 		e.lease.Store(l)
 	}
-	c.granted = unitsOf(w)
+	c.granted = uint16(unitsOf(w))
 	if p != nil && !c.is(inNormal) && !p.link.closed.Load() {
 		w |= unqueued // a refusal is not: who is refused has been queued
 	}

@@ -161,7 +161,7 @@ func TestLeasesQueueTheirCounter(t *testing.T) {
 		c.mu.Lock() // as if the first check were interrupted before it could queue the counter
 		first := make(chan Verdict)
 		go func() { first <- byLease(c, r, 1, grantAt) }()
-		for unitsOf(c.entry.word.Load()) == c.granted {
+		for unitsOf(c.entry.word.Load()) == uint32(c.granted) {
 			runtime.Gosched()
 		}
 		if c.entry.word.Load()&unqueued == 0 {
@@ -303,12 +303,12 @@ func TestSharedFunnelGrants(t *testing.T) {
 	c.lock(now)
 	defer c.unlock()
 	late := arith.Of(r.Arith()).Add(arith.Of(r.Arith()).Add(arith.Span{NS: grantAt}, arith.Of(r.Arith()).Cost(4)), arith.Span{NS: now - grantAt})
-	if p := c.bucket.Pend.TAT; p.Less(exact) || late.Less(p) || c.bucket.View.Less(p) {
-		t.Errorf("pending until %v, want %v to %v, in a view until %v", p, exact, late, c.bucket.View)
+	if p := c.leaky().Pend.TAT; p.Less(exact) || late.Less(p) || c.leaky().View.Less(p) {
+		t.Errorf("pending until %v, want %v to %v, in a view until %v", p, exact, late, c.leaky().View)
 	}
 	want := arith.Of(r.Arith()).Add(arith.Span{NS: grantAt}, arith.Of(r.Arith()).Cost(54))
-	if v := c.bucket.View; v != want || c.bucket.Pend.Units != 4 {
-		t.Errorf("%d units pending, a view until %v, want 4 and %v", c.bucket.Pend.Units, v, want)
+	if v := c.leaky().View; v != want || c.leaky().Pend.Units != 4 {
+		t.Errorf("%d units pending, a view until %v, want 4 and %v", c.leaky().Pend.Units, v, want)
 	}
 }
 
@@ -386,7 +386,7 @@ func TestNoLeaseOfADebt(t *testing.T) {
 	c := NewAlone("k", r, nil, grantAt)
 	c.Check(grantAt, 1, r)
 	c.lock(grantAt)
-	c.bucket.View.NS += 1 << wordTimeBits
+	c.leaky().View.NS += 1 << wordTimeBits
 	c.unlock()
 	for n := int64(1); n < 100; n++ {
 		if ok, _, leased, _ := c.Allow(grantAt, n, r); ok {

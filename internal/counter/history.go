@@ -4,11 +4,10 @@ import "github.com/hybridlimit/hybridlimit/internal/algorithm"
 
 // withHistory returns the history for writing.
 func (c *Counter) withHistory() *history {
-	m := c.with()
-	if m.history == nil {
-		m.history = new(history)
+	if c.history == nil {
+		c.history = new(history)
 	}
-	return m.history
+	return c.history
 }
 
 // past returns the history for reading.
@@ -16,11 +15,11 @@ func (c *Counter) past() history {
 	if !c.hasHistory() {
 		return history{}
 	}
-	return *c.more.history
+	return *c.history
 }
 
 // hasHistory reports whether the key has a history.
-func (c *Counter) hasHistory() bool { return c.more != nil && c.more.history != nil }
+func (c *Counter) hasHistory() bool { return c.history != nil }
 
 // gen returns the generation of the authority's state.
 func (c *Counter) gen() int64 { return c.past().gen }

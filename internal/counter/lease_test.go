@@ -102,11 +102,11 @@ func align(t *testing.T, a, b *Counter, now int64) {
 	if a.last > b.last {
 		t.Errorf("asked at %d, without leases at %d", a.last, b.last)
 	}
-	if a.alg() == limit.AlgorithmFunnel {
-		if p, q := a.bucket.Pend.TAT, b.bucket.Pend.TAT; p.Less(q) || a.bucket.View.Less(p) && p != q {
-			t.Errorf("pending until %v, without leases %v, of %v", p, q, a.bucket.View)
+	if f, g := a.leaky(), b.leaky(); f != nil {
+		if p, q := f.Pend.TAT, g.Pend.TAT; p.Less(q) || f.View.Less(p) && p != q {
+			t.Errorf("pending until %v, without leases %v, of %v", p, q, f.View)
 		}
-		a.bucket.Pend.TAT = b.bucket.Pend.TAT
+		f.Pend.TAT = g.Pend.TAT
 	}
 	a.last = b.last
 	if a.win() != nil {
@@ -179,12 +179,12 @@ func (s *same) apply(event int, now, x int64, flip bool, r *limit.Rule) {
 // should not.
 func compare(t *testing.T, a, b *Counter) {
 	t.Helper()
-	v, w := a.win(), b.win() // unfolded
-	if a.bucket.View.Max(arith.Span{NS: a.last}) != b.bucket.View.Max(arith.Span{NS: b.last}) || a.bucket.Pend != b.bucket.Pend || a.bucket.Known != b.bucket.Known {
-		t.Errorf("%+v, without leases %+v", a.bucket, b.bucket)
+	f, g := a.leaky(), b.leaky()
+	if f != nil && (f.View.Max(arith.Span{NS: a.last}) != g.View.Max(arith.Span{NS: b.last}) || f.Pend != g.Pend || f.Known != g.Known) {
+		t.Errorf("%+v, without leases %+v", f, g)
 	}
-	if w != nil {
-		for _, name := range []string{"off", "cur", "end", "newer", "oldest", "pendUnits", "pend"} {
+	if v, w := a.win(), b.win(); w != nil {
+		for _, name := range []string{"off", "cur", "newer", "multiplier", "pendUnits", "sentUnits", "list"} {
 			if is, want := fmt.Sprint(field(v, name)), fmt.Sprint(field(w, name)); is != want {
 				t.Errorf("%s: %s, without leases %s", name, is, want)
 			}

@@ -40,7 +40,7 @@ func (c *Counter) peek(now, n int64, rule *limit.Rule) (limit.Result, bool) {
 // pace has counters report once in d, if their rule lets them.
 func pace(d time.Duration) Pace { return Pace{Interval: d / 5, MaxLag: d} }
 
-// win returns the window of a counter of windows, unfolded, else nil.
+// win returns the window of a counter of windows, else nil.
 func (c *Counter) win() *algorithm.Window {
 	w, _ := c.state().(*algorithm.Window)
 	return w
@@ -51,13 +51,14 @@ func field(state any, name string) reflect.Value {
 	return reflect.ValueOf(state).Elem().FieldByName(name)
 }
 
-// number and numbers are field of an integer and of a slice of integers.
+// number is field of an integer.
 func number(state any, name string) int64 { return field(state, name).Int() }
 
-func numbers(state any, name string) (list []int64) {
-	f := field(state, name)
+// numbers returns a field of each bucket of a window that is not empty, the oldest first.
+func numbers(w *algorithm.Window, name string) (list []int64) {
+	f := field(w, "list")
 	for i := range f.Len() {
-		list = append(list, f.Index(i).Int())
+		list = append(list, f.Index(i).FieldByName(name).Int())
 	}
 	return list
 }

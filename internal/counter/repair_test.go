@@ -380,8 +380,8 @@ func TestSettledCountersAreSmall(t *testing.T) {
 			rep, _ := c.Collect(1e12, Normal)
 			c.Settle(1e12, Answer{Rule: rep.Rule, Level: rep.Ahead, At: 1e12, ServerNow: 1e12})
 		}
-		if c.more != nil || fmt.Sprint(field(&c.bucket, "away")) != "<nil>" {
-			t.Errorf("lag %v: %+v, %+v", lag, c.more, c.bucket)
+		if c.hasHistory() || fmt.Sprint(field(c.leaky(), "away")) != "<nil>" {
+			t.Errorf("lag %v: %+v, %+v", lag, c.past(), c.leaky())
 		}
 	}
 }

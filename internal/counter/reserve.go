@@ -37,7 +37,7 @@ func (c *Counter) Reserve(now, n int64, rule *limit.Rule, terms Terms) (res limi
 	if terms.Claim {
 		c.claimLocked(0) // the claim is of this caller
 	}
-	begin := c.bucket.View // not used for other algorithms
+	begin := c.viewLocked()
 	res, yes := c.reserveLocked(now, n, terms)
 	if yes {
 		booked = c.noteBookingLocked(now, n, begin, res)

@@ -1,57 +1,84 @@
 package counter
 
 import (
+	"unsafe"
+
 	"github.com/hybridlimit/hybridlimit/internal/algorithm"
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// with returns more for writing.
-func (c *Counter) with() *more {
-	switch c.more {
-	case nil:
-		c.more = new(more)
-	case &foldedAway:
-		c.unfold()
-	}
-	return c.more
-}
+// kind says what a counter counts.
+type kind uint8
 
-// state returns what c counts. It unfolds a folded window.
-func (c *Counter) state() algorithm.State {
-	if c.more == nil {
-		return &c.bucket // here, so that this much is inlined
-	}
-	return c.stateElsewhere()
-}
+const (
+	leakyBuckets kind = iota
+	windows
+	logs
+)
 
-func (c *Counter) stateElsewhere() algorithm.State {
+// A counter is allocated together with what it counts, which saves a pointer and a cache miss:
+// each *Counter points to the first field of one of these.
+type (
+	leakyCounter struct {
+		Counter
+		bucket algorithm.LeakyBucket
+	}
+	windowCounter struct {
+		Counter
+		window algorithm.Window
+	}
+	logCounter struct {
+		Counter
+		log algorithm.SlidingLog
+	}
+)
+
+// newCounter returns a counter of the algorithm of a rule. off is how far the authority's clock
+// is ahead; sure: that was measured.
+func newCounter(rule *limit.Rule, now, off int64, sure bool) (c *Counter) {
 	switch {
-	case c.isFolded():
-		return c.unfold()
-	case c.more.state != nil:
-		return c.more.state
+	case algorithm.IsWindow(rule):
+		w := new(windowCounter)
+		w.window.Begin(arith.Of(rule.Arith()), now, off, sure)
+		c, w.counts = &w.Counter, windows
+	case rule.Algorithm() == limit.AlgorithmSlidingLog:
+		l := new(logCounter)
+		c, l.counts = &l.Counter, logs
+	default:
+		c = &new(leakyCounter).Counter
 	}
-	return &c.bucket
+	c.latestRule.Store(rule)
+	return c
+}
+
+// state returns what c counts.
+func (c *Counter) state() algorithm.State {
+	switch p := unsafe.Pointer(c); c.counts {
+	case windows:
+		return &(*windowCounter)(p).window
+	case logs:
+		return &(*logCounter)(p).log
+	default:
+		return &(*leakyCounter)(p).bucket
+	}
 }
 
 // leaky returns the leaky bucket, nil if c counts by another algorithm. It is for what only a
 // leaky bucket can: be booked ahead, and have debts.
 func (c *Counter) leaky() *algorithm.LeakyBucket {
-	if c.more == nil || !c.isFolded() && c.more.state == nil {
-		return &c.bucket
+	if c.counts != leakyBuckets {
+		return nil
 	}
-	return nil
+	return &(*leakyCounter)(unsafe.Pointer(c)).bucket
 }
 
-// beginLocked gives a new counter its state. off is how far the authority's clock is ahead;
-// sure: that was measured.
-func (c *Counter) beginLocked(r *limit.Rule, now, off int64, sure bool) {
-	if c.more == nil && algorithm.IsFoldable(r) {
-		c.more, c.bucket = &foldedAway, algorithm.NewFolded(arith.Of(r.Arith()), now, off, sure)
-	} else if s := algorithm.New(r, now, off, sure); s != nil {
-		c.with().state = s
+// viewLocked returns when the leaky bucket will be empty; the zero time if there is none.
+func (c *Counter) viewLocked() (view arith.Span) {
+	if f := c.leaky(); f != nil {
+		view = f.View
 	}
+	return view
 }
 
 // unsyncedUnits returns the units that the authority has not acknowledged.
@@ -70,13 +97,8 @@ func (c *Counter) pendUnits() int64 {
 }
 
 // unitsLocked returns the units that the authority has not been sent, and those that it has
-// not acknowledged. A folded window stays folded: it has its units where a bucket has them.
-func (c *Counter) unitsLocked() (pending, sent int64) {
-	if c.isFolded() {
-		return c.bucket.Units()
-	}
-	return c.state().Units()
-}
+// not acknowledged.
+func (c *Counter) unitsLocked() (pending, sent int64) { return c.state().Units() }
 
 // rollLocked moves the state on to now, by the known offset of the authority's
 // clock, and counts the units that have left it unreported.

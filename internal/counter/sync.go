@@ -77,7 +77,7 @@ func (c *Counter) Shard() int { return c.part.shard }
 func (c *Counter) Due() int64 {
 	c.mu.Lock() // not lock: the lease can stay
 	defer c.mu.Unlock()
-	if c.born == noAnswer || c.is(raising|outdated) || !c.isFolded() && c.state().HasReturns() {
+	if c.born == noAnswer || c.is(raising|outdated) || c.state().HasReturns() {
 		return math.MinInt64
 	}
 	return c.freshAt + c.askAfterLocked()
@@ -228,7 +228,6 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	out.Notice, out.Forget = c.announceLocked(max(now, c.last), a, wasFull)
 	if out = c.queueLocked(max(now, c.last), out); !out.Again {
 		c.dropHistoryLocked(max(now, c.last))
-		c.foldLocked()
 	}
 	return out
 }
@@ -314,10 +313,10 @@ func (c *Counter) announceLocked(now int64, a Answer, wasFull bool) (n *Notice, 
 // saysBookedLocked reports whether the other nodes are to ask now because units are booked ahead:
 // once a lag.
 func (c *Counter) saysBookedLocked(now int64) bool {
-	if c.leastLocked(now) == (arith.Span{}) || now < c.more.history.saidAt+c.lag() {
+	if c.leastLocked(now) == (arith.Span{}) || now < c.history.saidAt+c.lag() {
 		return false
 	}
-	c.more.history.saidAt = now
+	c.history.saidAt = now
 	return true
 }
 
@@ -466,7 +465,6 @@ func (c *Counter) Refresh() bool {
 func (c *Counter) MarkRaise(now int64) bool {
 	c.lock(now)
 	defer c.unlock()
-	defer c.refoldLocked(c.isFolded())
 	now = max(now, c.last)
 	if c.dead || c.born == noAnswer {
 		return false

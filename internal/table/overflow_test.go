@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// The counter of those who find no room is folded too, and the cost multiplier may change
-// meanwhile: what was admitted before goes on counting as it did.
-func TestFoldedOverflow(t *testing.T) {
+// The cost multiplier of the counter of those who find no room may change: what was admitted
+// before goes on counting as it did.
+func TestOverflowKeepsItsMultiplier(t *testing.T) {
 	r, now := windowRule(t, 12, time.Hour, 10), int64(1e12)
 	link := newTestLink()
 	table := newTable(t, Options{Link: link})
