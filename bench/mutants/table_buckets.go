@@ -4,11 +4,11 @@ package main
 var bucketMutants = []mutant{
 	{
 		name:   "buckets-out-of-order",
-		breaks: "A bucket that Redis tells of is put behind those that came after it.",
+		breaks: "A bucket that Redis tells of is put before those that came before it.",
 		file:   "internal/algorithm/buckets.go",
-		old:    `w.list = slices.Insert(w.list, i, bucket{id: id})`,
-		new:    `w.list = append(w.list, bucket{id: id})`,
-		by:     sim(300),
+		old:    `return int(from) + i, found`,
+		new:    `return i, found`,
+		by:     algorithms("TestFindBucket"),
 	},
 	{
 		name:   "empty-buckets-stay",
