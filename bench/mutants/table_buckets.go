@@ -86,8 +86,8 @@ var bucketMutants = []mutant{
 		name:   "the-oldest-bucket-counts-once",
 		breaks: "In an outage the units of the oldest bucket count as if this node were alone.",
 		file:   "internal/algorithm/window.go",
-		old:    `units = w.at(b, int64(w.multiplier))`,
-		new:    `units = w.at(b, 1)`,
+		old:    `units := w.at(b, int64(w.multiplier))`,
+		new:    `units := w.at(b, 1)`,
 		by:     algorithms("TestOldestBucketIsMultiplied"),
 	},
 }

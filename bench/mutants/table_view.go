@@ -14,7 +14,7 @@ var viewMutants = []mutant{
 		name:   "late-reply-lowers-a-window",
 		breaks: "An answer that knows less than the node does lowers its view.",
 		file:   "internal/algorithm/window_shared.go",
-		old:    `b.known = max(b.known, least[i])`,
+		old:    `b.known = max(b.known, is)`,
 		new:    ``,
 		by:     sim(300),
 	},

@@ -79,12 +79,17 @@ func (w *Window) advance(r *arith.Rule, id, multiplier int64) (expired int64) {
 // at returns what a bucket counts as with the multiplier of an unsynced unit. Units that were
 // handed back had been known or sent before: they never come off those that are pending.
 func (w *Window) at(b *bucket, multiplier int64) int64 {
-	n, back := b.known, int64(0)
-	if w.handed != nil {
-		h := w.handed.of(b.id)
-		n, back = max(n-h.sent, 0), h.back
+	if multiplier == 1 && w.handed == nil {
+		return b.known + b.sent + b.pend // this much is inlined
 	}
-	return min(max(n+Times(b.sent, multiplier)-back, 0)+Times(b.pend, multiplier), MaxUnits)
+	return w.multiplied(b, multiplier)
+}
+
+// multiplied is at for any multiplier.
+func (w *Window) multiplied(b *bucket, multiplier int64) int64 {
+	h := w.handed.of(b.id)
+	n := max(b.known-h.sent, 0) + Times(b.sent, multiplier)
+	return min(max(n-h.back, 0)+Times(b.pend, multiplier), MaxUnits)
 }
 
 // claimed returns what the claim counts as.
@@ -139,7 +144,11 @@ func (w *Window) fits(r *arith.Rule, now, cost int64) bool {
 	if room < 0 {
 		return false
 	}
-	b, units := w.oldest(r)
+	b := w.leaving(r)
+	if b == nil {
+		return true
+	}
+	units := w.at(b, int64(w.multiplier))
 	return units <= room || r.AreGone(units, units-room, b.last, w.elapsed(r, now))
 }
 

@@ -181,37 +181,31 @@ func (w *Window) serverBucket(r *arith.Rule, a Answer) int64 {
 // is set, and an answer below it is a sign of lost data.
 func (w *Window) settle(r *arith.Rule, buckets []Bucket, serverCur int64, floor bool, multiplier int64) (lost bool, expired int64) {
 	expired = w.advance(r, serverCur, multiplier)
-	behind := w.cur - serverCur // by so many buckets the authority is
-	for _, b := range buckets { // least goes by their indices: none is added after that
-		if id, counts := w.place(r, b); counts {
-			w.bucket(r, id)
-		}
-	}
-	if behind > 0 && behind <= int64(r.Kept) {
-		w.bucket(r, serverCur)
-	}
-	var few [arith.DefaultBuckets + 1]int64
-	least := slices.Grow(few[:0], len(w.list)) // of each bucket; known becomes what the authority says
-	for i := range w.list {
-		b := &w.list[i]
-		least = append(least, w.booked(b))
-		b.known = 0
-	}
 	moved := w.moved
 	w.moved = false
-	w.take(r, buckets)
+	var few [arith.DefaultBuckets + 1]int64
+	least := few[:]
+	if r.Kept+1 > len(few) {
+		least = make([]int64, r.Kept+1)
+	}
+	w.forgetKnown(least)
+	w.take(r, buckets) // from here on known is what the authority says
 	w.bookedEarlier(least)
-	w.bookedAtPresent(r, least, serverCur)
+	behind := w.cur - serverCur // by so many buckets the authority is
+	if behind > 0 && behind <= int64(r.Kept) {
+		w.bookedAtPresent(r, least, behind)
+	}
 	if !floor || moved || behind > int64(r.Kept) { // a fixed window does not have that bucket any more
 		clear(least)
 	}
 	for i := range w.list {
 		b := &w.list[i]
-		lost = lost || b.known < least[i]
-		if b.known >= least[i] && b.pend == 0 {
+		is := least[w.cur-b.id]
+		lost = lost || b.known < is
+		if b.known >= is && b.pend == 0 {
 			b.last = 0 // the authority knows better: units may have been handed back
 		}
-		b.known = max(b.known, least[i])
+		b.known = max(b.known, is)
 	}
 	w.noteTimes(r, buckets)
 	w.DropSent(r, multiplier)
@@ -219,30 +213,37 @@ func (w *Window) settle(r *arith.Rule, buckets []Bucket, serverCur int64, floor 
 	return lost, expired
 }
 
+// forgetKnown clears what is known, and sets by age what the authority should say of each bucket.
+func (w *Window) forgetKnown(least []int64) {
+	for i := range w.list {
+		b := &w.list[i]
+		least[w.cur-b.id], b.known = w.booked(b), 0
+	}
+}
+
 // bookedEarlier moves units that were sent, which are part of least, to the bucket in which
 // the authority has booked them: it books units ahead of its clock into its current bucket,
 // and a batch that was sent again may have been booked long ago.
 func (w *Window) bookedEarlier(least []int64) {
-	for i := range slices.Backward(w.list) {
-		b := &w.list[i]
-		u := b.sent
-		for k := i - 1; k >= 0 && u > 0 && least[i] > b.known; k-- {
-			if n := min(u, least[i]-b.known, w.list[k].known-least[k]); n > 0 {
-				least[i], least[k], u = least[i]-n, least[k]+n, u-n
+	for i, b := range slices.Backward(w.list) {
+		from, u := &least[w.cur-b.id], b.sent
+		for k := i - 1; k >= 0 && u > 0 && *from > b.known; k-- {
+			to := &least[w.cur-w.list[k].id]
+			if n := min(u, *from-b.known, w.list[k].known-*to); n > 0 {
+				*from, *to, u = *from-n, *to+n, u-n
 			}
 		}
 	}
 }
 
 // bookedAtPresent moves units that were sent ahead of the authority's clock to its current
-// bucket, into which it books them.
-func (w *Window) bookedAtPresent(r *arith.Rule, least []int64, serverCur int64) {
-	at, found := w.find(serverCur)
-	for i := at + 1; i < len(least) && found; i++ {
-		if least[i] > 0 {
-			w.list[at].last = int64(r.Width) // at the end of that
+// bucket, which is so many behind, and into which it books them.
+func (w *Window) bookedAtPresent(r *arith.Rule, least []int64, behind int64) {
+	for i, u := range least[:behind] {
+		if u > 0 {
+			w.bucket(r, w.cur-behind).last = int64(r.Width) // at the end of that
+			least[behind], least[i] = min(least[behind]+u, MaxUnits), 0
 		}
-		least[at], least[i] = min(least[at]+least[i], MaxUnits), 0
 	}
 }
 

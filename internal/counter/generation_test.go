@@ -150,7 +150,7 @@ func TestSetAtTheBeginningOfABucket(t *testing.T) {
 	const ms = int64(time.Millisecond)
 	for _, r := range []*limit.Rule{limit.Must(limit.FixedWindow("x", 10, time.Second)), limit.Must(limit.SlidingWindowBuckets("b", 10, time.Second, 1))} {
 		link, now := newTestLink(), int64(1e18)+990*ms // the bucket ends in 10 ms
-		link.Part(1).SetOffset(0, 5*ms) // a window goes by no more than that
+		link.Part(1).SetOffset(0, 5*ms)                // a window goes by no more than that
 		c := NewAlone("k", r, link, now)
 		c.allow(now, 1, r)
 		server := now + 20*ms
