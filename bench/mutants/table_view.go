@@ -63,7 +63,7 @@ var viewMutants = []mutant{
 		breaks: "The buckets that Redis answers are taken for one older.",
 		file:   "internal/algorithm/window_shared.go",
 		old:    `return min(b.ID, w.cur), b.Units > 0`,
-		new:    `return min(b.ID, w.cur) - 1, b.Units > 0`,
+		new:    `return max(min(b.ID, w.cur)-1, w.cur-int64(r.Kept)), b.Units > 0`,
 		by:     sim(300),
 	},
 	{
