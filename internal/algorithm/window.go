@@ -36,6 +36,7 @@ type Window struct {
 	sure       bool      // off was measured; false: it is a guess
 	heard      bool      // of the authority; false: nothing is known
 	moved      bool      // the window went back: until an answer the IDs of known are wrong
+	late       bool      // pending units were handed back: until an answer the times of last units may be too late
 }
 
 // Begin makes w, which must be zero, an empty window. off is how far the authority's clock is
@@ -272,6 +273,7 @@ func (w *Window) Refund(r *arith.Rule, now, n, multiplier int64, _, _ arith.Span
 		back += before - w.still(r, now, b, w.at(b, 1))
 	}
 	w.pendUnits -= withdrawn
+	w.late = w.late || withdrawn > 0
 	w.sum(r, multiplier)
 	return back, taken, withdrawn
 }

@@ -142,6 +142,7 @@ func (w *Window) GiveBack(*arith.Rule) (expired int64) {
 // bucket before, and leave the window with it.
 func (w *Window) Renew(r *arith.Rule, a Answer, multiplier int64) (withdrawn int64) {
 	w.read(r, a.At, a.ServerNow)
+	w.late = false
 	withdrawn, w.pendUnits = w.pendUnits, 0
 	for i := range w.list {
 		b := &w.list[i]
@@ -159,8 +160,11 @@ func (w *Window) Renew(r *arith.Rule, a Answer, multiplier int64) (withdrawn int
 // compared, units come back in a neighbouring one: then nothing is lost.
 func (w *Window) Settle(r *arith.Rule, a Answer, multiplier int64) (s Settled) {
 	s.OtherClock = w.sure && a.Now+w.off-a.ServerNow > a.Slack+2*a.ClockSlack+ClockStep
-	s.Lost, s.Expired = w.settle(r, a.Buckets, w.serverBucket(r, a), a.Floor, multiplier)
-	s.Lost = s.Lost && int64(r.Width) > a.Slack
+	w.late = w.late && !a.Older // such an answer says nothing of what we know
+	s.Lost, s.Earlier, s.Expired = w.settle(r, a.Buckets, w.serverBucket(r, a), a.Floor, multiplier)
+	comparable := int64(r.Width) > a.Slack
+	s.Lost = s.Lost && comparable
+	s.Earlier = s.Earlier && comparable && r.Kept > 0 // a fixed window ends as a whole
 	return s
 }
 
@@ -179,45 +183,54 @@ func (w *Window) serverBucket(r *arith.Rule, a Answer) int64 {
 // settle takes over the buckets of the authority; serverCur is its current bucket.
 // As with a leaky bucket, what we knew and had sent is a lower bound of the truth, if floor
 // is set, and an answer below it is a sign of lost data.
-func (w *Window) settle(r *arith.Rule, buckets []Bucket, serverCur int64, floor bool, multiplier int64) (lost bool, expired int64) {
+func (w *Window) settle(r *arith.Rule, buckets []Bucket, serverCur int64, floor bool, multiplier int64) (lost, earlier bool, expired int64) {
 	expired = w.advance(r, serverCur, multiplier)
 	moved := w.moved
 	w.moved = false
-	var few [arith.DefaultBuckets + 1]int64
-	least := few[:]
-	if r.Kept+1 > len(few) {
-		least = make([]int64, r.Kept+1)
+	var few [2 * (arith.DefaultBuckets + 1)]int64
+	both := few[:]
+	if 2*(r.Kept+1) > len(few) {
+		both = make([]int64, 2*(r.Kept+1))
 	}
-	w.forgetKnown(least)
+	least, knew := both[:r.Kept+1], both[r.Kept+1:]
+	w.forgetKnown(least, knew)
 	w.take(r, buckets) // from here on known is what the authority says
 	w.bookedEarlier(least)
 	behind := w.cur - serverCur // by so many buckets the authority is
-	if behind > 0 && behind <= int64(r.Kept) {
-		w.bookedAtPresent(r, least, behind)
-	}
+	joined := behind > 0 && behind <= int64(r.Kept) && w.bookedAtPresent(r, least, behind)
 	if !floor || moved || behind > int64(r.Kept) { // a fixed window does not have that bucket any more
 		clear(least)
 	}
 	for i := range w.list {
 		b := &w.list[i]
-		is := least[w.cur-b.id]
-		lost = lost || b.known < is
-		if b.known >= is && b.pend == 0 {
-			b.last = 0 // the authority knows better: units may have been handed back
+		age := w.cur - b.id
+		is := least[age]
+		switch {
+		case b.known < is:
+			if lost = true; joined && age == behind {
+				b.last = int64(r.Width) // when these came there is not known
+			}
+		case b.pend == 0 && (is == 0 || w.late || knew[age] == 0):
+			b.last = 0 // the authority knows better
 		}
+		// Otherwise what it has answered before counts: that there are as many units is no sign that
+		// they are the same. It may have lost the last ones, and have been told of earlier ones since.
 		b.known = max(b.known, is)
 	}
-	w.noteTimes(r, buckets)
+	w.late = false
+	earlier = w.noteTimes(r, buckets)
 	w.DropSent(r, multiplier)
 	w.shrink()
-	return lost, expired
+	return lost, earlier, expired
 }
 
-// forgetKnown clears what is known, and sets by age what the authority should say of each bucket.
-func (w *Window) forgetKnown(least []int64) {
+// forgetKnown clears what is known, and sets by age what that was and what the authority should say
+// of each bucket.
+func (w *Window) forgetKnown(least, knew []int64) {
 	for i := range w.list {
 		b := &w.list[i]
-		least[w.cur-b.id], b.known = w.booked(b), 0
+		age := w.cur - b.id
+		least[age], knew[age], b.known = w.booked(b), b.known, 0
 	}
 }
 
@@ -237,14 +250,16 @@ func (w *Window) bookedEarlier(least []int64) {
 }
 
 // bookedAtPresent moves units that were sent ahead of the authority's clock to its current
-// bucket, which is so many behind, and into which it books them.
-func (w *Window) bookedAtPresent(r *arith.Rule, least []int64, behind int64) {
+// bucket, which is so many behind, and into which it books them. It reports whether there are any.
+func (w *Window) bookedAtPresent(r *arith.Rule, least []int64, behind int64) (any bool) {
 	for i, u := range least[:behind] {
 		if u > 0 {
-			w.bucket(r, w.cur-behind).last = int64(r.Width) // at the end of that
+			any = true
+			w.bucket(r, w.cur-behind)
 			least[behind], least[i] = min(least[behind]+u, MaxUnits), 0
 		}
 	}
+	return any
 }
 
 // SettleAlone does nothing: of a window that nothing is reported of only pending units are
@@ -270,12 +285,15 @@ func (w *Window) take(r *arith.Rule, list []Bucket) {
 	}
 }
 
-// noteTimes takes over the times of the last units of a list.
-func (w *Window) noteTimes(r *arith.Rule, list []Bucket) {
+// noteTimes takes over the times of the last units of a list. It reports whether one is earlier
+// than what is known, although nothing is pending there.
+func (w *Window) noteTimes(r *arith.Rule, list []Bucket) (earlier bool) {
 	for _, b := range list {
 		if id, counts := w.place(r, b); counts {
 			is := w.bucket(r, id)
+			earlier = earlier || b.ID <= w.cur && is.pend == 0 && int64(b.Last) < is.last
 			is.last = max(is.last, int64(b.Last))
 		}
 	}
+	return earlier
 }

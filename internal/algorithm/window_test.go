@@ -86,22 +86,3 @@ func TestOldestBucketIsMultiplied(t *testing.T) {
 		}
 	}
 }
-
-// A folded window knows that the time of its last unit may be too late: of pending units some
-// were handed back.
-func TestFoldedTimeMayBeLate(t *testing.T) {
-	r, now := arith.Of(windowRule(t, 1000, 10*time.Second, 10).Arith()), int64(1e15)
-	for _, back := range []int64{0, 5} {
-		w := NewWindow(r, now, 0, true)
-		w.Book(r, now, 7, 7, 1)
-		w.Refund(r, now, back, 1, arith.Span{}, arith.Span{}, true)
-		f, ok := w.Fold(r, 1)
-		if !ok {
-			t.Fatal("not folded")
-		}
-		var s SmallWindow
-		if s.Unfold(&f, r, 1); s.late != (back > 0) {
-			t.Errorf("%d units handed back: the time may be too late: %v", back, s.late)
-		}
-	}
-}
