@@ -41,7 +41,7 @@ var mayImport = map[string][]string{
 	"limit":               {"internal/arith", "internal/escape"},
 	"clock":               {},
 	"local":               {"limit", "clock", "internal/counter", "internal/decision", "internal/table", "internal/waitqueue"},
-	"remote":              {"limit", "internal/redisstore"},
+	"remote":              {"limit", "clock", "internal/arith", "internal/decision", "internal/escape", "internal/redisstore"},
 	"hybrid":              {"limit", "clock", "internal/counter", "internal/decision", "internal/escape", "internal/reconcile", "internal/table", "internal/tally", "internal/waitqueue", "internal/redisstore"},
 	"hybridtest":          {"limit", "clock", "hybrid"},
 	"internal/algorithm":  {"limit", "internal/arith", "internal/decision"},
@@ -49,11 +49,12 @@ var mayImport = map[string][]string{
 	"internal/counter":    {"limit", "internal/algorithm", "internal/arith", "internal/decision", "internal/tally"},
 	"internal/decision":   {"limit", "internal/arith"},
 	"internal/escape":     {},
+	"internal/inspect":    {"limit", "internal/decision", "internal/escape", "internal/redisstore"},
 	"internal/keyhash":    {},
 	"internal/limittest":  {"limit", "internal/arith"},
 	"internal/oracle":     {},
 	"internal/reconcile":  {"limit", "internal/arith", "internal/counter", "internal/redisstore"},
-	"internal/redisstore": {"limit", "clock", "internal/arith", "internal/decision", "internal/escape"},
+	"internal/redisstore": {"limit", "internal/arith", "internal/decision"},
 	"internal/redistest":  {"clock"},
 	"internal/rulenames":  {"limit", "internal/arith"},
 	"internal/table":      {"limit", "clock", "internal/arith", "internal/counter", "internal/decision", "internal/keyhash", "internal/rulenames", "internal/tally"},
@@ -66,9 +67,11 @@ var forTests = []string{"internal/redistest", "internal/programtest", "internal/
 
 // testsMayImport names what the tests of a package may be built on besides.
 var testsMayImport = map[string][]string{
-	"local":             {"internal/arith"},
-	"hybrid":            {"internal/arith"},
-	"adapter/httplimit": {"local", "hybrid", "hybridtest"}, // it takes any limiter, and is tested with these
+	"local":               {"internal/arith"},
+	"hybrid":              {"internal/arith", "remote"}, // which counts in the same keys
+	"internal/inspect":    {"remote"},
+	"internal/redisstore": {"clock"},
+	"adapter/httplimit":   {"local", "hybrid", "hybridtest"}, // it takes any limiter, and is tested with these
 }
 
 // outside names what is not ours and may be imported by what is not a test.
@@ -82,6 +85,7 @@ var outside = map[string][]string{
 	"remote":              {"github.com/redis/go-redis/v9"},
 	"hybrid":              {"github.com/redis/go-redis/v9", "golang.org/x/sync"},
 	"hybridtest":          {"github.com/redis/go-redis/v9", "github.com/alicebob/miniredis/v2"},
+	"internal/inspect":    {"github.com/redis/go-redis/v9"},
 	"internal/redisstore": {"github.com/redis/go-redis/v9"},
 	"internal/redistest":  {"github.com/redis/go-redis/v9"}, // a hook of its client
 	"internal/table":      {"github.com/dgraph-io/ristretto/v2"},

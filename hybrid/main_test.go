@@ -19,6 +19,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 func TestMain(m *testing.M) {
@@ -133,7 +134,7 @@ func counterKeyIn(shards int, rule *limit.Rule, key string) string {
 // usedIn asks Redis how many units of key are counted under rule.
 func usedIn(t testing.TB, rdb redis.UniversalClient, key string, rule *limit.Rule) int64 {
 	t.Helper()
-	l, err := redisstore.New(rdb, redisstore.Options{CommandTimeout: 5 * time.Second})
+	l, err := remote.New(rdb, remote.Options{CommandTimeout: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 // faraway dials servers over wires on which a round trip takes so long.
@@ -127,7 +127,7 @@ func TestRealFarAwayForRemote(t *testing.T) {
 	far := newFaraway(t, 150*time.Millisecond, true)
 	o := hybrid.RedisOptions(redistest.Start(t).Addr())
 	o.Dialer = far.dial(o.DialTimeout)
-	r, err := redisstore.New(client(t, o), redisstore.Options{})
+	r, err := remote.New(client(t, o), remote.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 // Redis loses everything in the middle of a window, by FLUSHALL or because it
@@ -285,7 +286,7 @@ func TestRealWrongType(t *testing.T) {
 func TestRealRemoteAndHybridShareACounter(t *testing.T) {
 	srv := redistest.Start(t)
 	rdb := dial(t, srv.Addr())
-	r, err := redisstore.New(rdb, redisstore.Options{CommandTimeout: 5 * time.Second})
+	r, err := remote.New(rdb, remote.Options{CommandTimeout: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

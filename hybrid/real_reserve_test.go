@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 // A reservation is cancelled when it is due, with as much booked behind it: by the
@@ -19,7 +19,7 @@ func TestRealCancelWhenDue(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	rdb := dial(t, srv.Addr())
-	away, err := redisstore.New(rdb, redisstore.Options{})
+	away, err := remote.New(rdb, remote.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

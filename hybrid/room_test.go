@@ -6,32 +6,32 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 // roomWays are the calls by which a process without views makes room for a key. The reservation
 // holds one unit of it.
-var roomWays = map[string]func(l *redisstore.Limiter, key string, rule *limit.Rule, r *redisstore.Reservation) error{
-	"reset": func(l *redisstore.Limiter, key string, rule *limit.Rule, _ *redisstore.Reservation) error {
+var roomWays = map[string]func(l *remote.Limiter, key string, rule *limit.Rule, r *remote.Reservation) error{
+	"reset": func(l *remote.Limiter, key string, rule *limit.Rule, _ *remote.Reservation) error {
 		return l.Reset(bg, key, rule)
 	},
-	"set": func(l *redisstore.Limiter, key string, rule *limit.Rule, _ *redisstore.Reservation) error {
+	"set": func(l *remote.Limiter, key string, rule *limit.Rule, _ *remote.Reservation) error {
 		return l.Set(bg, key, rule, 3)
 	},
-	"refund": func(l *redisstore.Limiter, key string, rule *limit.Rule, _ *redisstore.Reservation) error {
+	"refund": func(l *remote.Limiter, key string, rule *limit.Rule, _ *remote.Reservation) error {
 		_, err := l.Refund(bg, key, rule, 1)
 		return err
 	},
-	"cancel": func(_ *redisstore.Limiter, _ string, _ *limit.Rule, r *redisstore.Reservation) error {
+	"cancel": func(_ *remote.Limiter, _ string, _ *limit.Rule, r *remote.Reservation) error {
 		return r.Cancel(bg)
 	},
 }
 
 // learnsOfRoom checks that a node which refuses a used-up key admits it again within most of when
 // each of the calls has made room.
-func learnsOfRoom(t *testing.T, n *hybrid.Limiter, far *redisstore.Limiter, most time.Duration) {
+func learnsOfRoom(t *testing.T, n *hybrid.Limiter, far *remote.Limiter, most time.Duration) {
 	t.Helper()
 	ask := func(key string, rule *limit.Rule, d time.Duration) bool {
 		tick := time.NewTicker(time.Millisecond)
@@ -68,7 +68,7 @@ func learnsOfRoom(t *testing.T, n *hybrid.Limiter, far *redisstore.Limiter, most
 func TestRoomMadeByRemote(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.fleet(1, hybrid.Options{})[0]
-		far, err := redisstore.New(w.admin, redisstore.Options{})
+		far, err := remote.New(w.admin, remote.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +83,7 @@ func TestRealRoomMadeByRemote(t *testing.T) {
 	const timeout = 500 * time.Millisecond
 	n := realNode(t, srv.Addr(), hybrid.Options{CommandTimeout: timeout})
 	rdb := dial(t, srv.Addr())
-	far, err := redisstore.New(rdb, redisstore.Options{CommandTimeout: 5 * time.Second})
+	far, err := remote.New(rdb, remote.Options{CommandTimeout: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

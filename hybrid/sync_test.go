@@ -11,6 +11,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 // New keys are asked for within 10 ms, and nothing else happens by itself for 5 s.
@@ -106,7 +107,7 @@ func TestDeniedKeyIsRefreshed(t *testing.T) {
 				t.Fatalf("b sees %d left, want %d", res.Remaining, want)
 			}
 		}
-		r, err := redisstore.New(w.admin, redisstore.Options{})
+		r, err := remote.New(w.admin, remote.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

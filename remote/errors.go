@@ -1,8 +1,7 @@
 package remote
 
 import (
-	"context"
-	"net"
+	"fmt"
 
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
@@ -41,23 +40,10 @@ func Classify(err error) (Class, string) {
 	return Class(class), reason
 }
 
-// BoundReplies returns a dialer whose connections fail, with [ErrBadReply], as
-// soon as the server announces or sends a reply that would take more than most
-// bytes of memory; 0 means 64 MiB, more than
-// any script of this package answers.
-//
-// go-redis sets memory aside for as much as a header announces, before any of
-// it has arrived, and descends into nested arrays as deep as they go. A dozen
-// bytes from whoever answers at Redis' address are enough to end the process:
-// running out of memory or of stack cannot be recovered from, and the goroutines
-// in which a ClusterClient runs its pipelines recover from nothing. Where the
-// server, or the way to it, is not trusted as much as the process itself, build
-// the client with
-//
-//	o.Dialer = remote.BoundReplies(redis.NewDialer(o), 0)
-//
-// It costs about 1 ns per byte of a reply's headers and nothing else. The bound
-// holds for everything that this client is used for.
-func BoundReplies(dial func(ctx context.Context, network, addr string) (net.Conn, error), most int) func(ctx context.Context, network, addr string) (net.Conn, error) {
-	return redisstore.BoundReplies(dial, most)
+// wrap puts the package's name in front of an error.
+func wrap(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("remote: %w", err)
 }

@@ -2,18 +2,14 @@ package remote
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
-
-// MaxChecks is the largest number of checks of one [Limiter.TakeAll], which
-// occupies Redis for all of them. Windows are read bucket by bucket: all checks
-// together may have no more than 20,000, where one of a sliding window has a
-// bucket more than its rule says, and one of another kind has one.
-const MaxChecks = 1000
 
 // Limiter asks Redis for every decision, one round trip each. Build one with
 // [New]; the zero Limiter is not usable. It is safe for concurrent use, holds
@@ -22,22 +18,32 @@ const MaxChecks = 1000
 // It promises no more than one execution per call: when the answer is lost or
 // late, the units may have been taken or not, and the error does not tell. A nil
 // context stands for [context.Background].
-type Limiter struct{ asks *redisstore.Limiter }
+type Limiter struct {
+	store *redisstore.Store
+	apart bool // the client spreads the shards over several servers
+	room  teller
+}
 
 // New returns a limiter that uses rdb, a client, a failover client or a cluster
 // client. It does not talk to Redis yet. The error names every problem of the
 // options.
 func New(rdb redis.UniversalClient, o Options) (*Limiter, error) {
-	asks, err := redisstore.New(rdb, redisstore.Options(o))
+	store, err := redisstore.NewStore(rdb, redisstore.Options(o))
 	if err != nil {
 		return nil, err
 	}
-	return &Limiter{asks}, nil
+	l := &Limiter{store: store}
+	switch rdb.(type) {
+	case *redis.Ring, // which would take all keys of a call to the server of the first one
+		interface{ ReloadState(context.Context) }:
+		l.apart = store.Keyspace().Shards() > 1
+	}
+	return l, nil
 }
 
 // Shard returns the shard of a key, from 0 on: keys of one shard can be asked for
 // together, see [Limiter.TakeAll].
-func (l *Limiter) Shard(key string) int { return l.asks.Keyspace().Shard(key) }
+func (l *Limiter) Shard(key string) int { return l.store.Keyspace().Shard(key) }
 
 // Take asks for n units of key under rule: all of them or none. A refusal
 // costs nothing. More units than the limit holds are refused with
@@ -51,13 +57,45 @@ func (l *Limiter) Shard(key string) int { return l.asks.Keyspace().Shard(key) }
 // [ErrBadReply], the context's error, or what go-redis reports; see [Classify].
 // With an error the Result is a refusal and says nothing about the key.
 func (l *Limiter) Take(ctx context.Context, key string, rule *limit.Rule, n int64) (limit.Result, error) {
-	return l.asks.Take(ctx, key, rule, n)
+	return l.ask(ctx, redisstore.Book, key, rule, n)
 }
 
 // Peek tells what Take of one unit would answer, without taking it or writing
 // to Redis. The errors are those of [Limiter.Take].
 func (l *Limiter) Peek(ctx context.Context, key string, rule *limit.Rule) (limit.Result, error) {
-	return l.asks.Peek(ctx, key, rule)
+	return l.ask(ctx, redisstore.Look, key, rule, 1)
+}
+
+// ask asks one key.
+func (l *Limiter) ask(ctx context.Context, mode redisstore.TakeMode, key string, rule *limit.Rule, n int64) (limit.Result, error) {
+	if err := askable(rule, n); err != nil {
+		return decision.Invalid(rule), wrap(err)
+	}
+	v, err := l.askAll(ctx, mode, []limit.Check{{Key: key, Rule: rule, N: n}})
+	if err != nil {
+		return failed(rule), err
+	}
+	return v.Result, nil
+}
+
+// askable tells why a question cannot be asked.
+func askable(rule *limit.Rule, n int64) error {
+	switch {
+	case !rule.Valid():
+		return limit.ErrNilRule
+	case n < 0:
+		return fmt.Errorf("%w: %d", limit.ErrInvalidN, n)
+	}
+	return nil
+}
+
+// failed is the result beside an error of Redis.
+func failed(rule *limit.Rule) limit.Result {
+	res := limit.Result{Source: limit.SourceRemote}
+	if rule.Valid() {
+		res.Limit = rule.Limit()
+	}
+	return res
 }
 
 // TakeAtMost takes what is left of key under rule, up to n units, and returns
@@ -69,52 +107,22 @@ func (l *Limiter) Peek(ctx context.Context, key string, rule *limit.Rule) (limit
 //
 // The errors are those of [Limiter.Take].
 func (l *Limiter) TakeAtMost(ctx context.Context, key string, rule *limit.Rule, n int64) (granted int64, res limit.Result, err error) {
-	return l.asks.TakeAtMost(ctx, key, rule, n)
-}
-
-// TakeAll asks for the units of all checks in one step: each of them consumes
-// its own, or none does, and nothing is written. By says which check
-// decided; its Result is what [Limiter.Take] would have answered. No checks are
-// allowed.
-//
-// The units of checks of one counter (the same key, algorithm and name) add up:
-// each of them must admit the sum, also where their rules differ in the limit.
-// Where they differ in more, they are refused: each would re-express what the other
-// has counted. A dry run stands in nobody's way: if it would refuse, its own units
-// are not consumed, and those of the others are; and its units are not part of the
-// sum for those that are no dry run.
-//
-// On a Redis Cluster, and on a [redis.Ring], all keys must be in one shard: the
-// rules of one key are, different keys need not be. [Limiter.Shard] tells.
-//
-// Errors: [limit.ErrInvalidN], [limit.ErrNilRule] and [limit.ErrUnsupported] (a
-// rule, two rules of one counter, the keys' shards, or too many buckets), with the
-// index of the check in the text, and another for more than [MaxChecks]: nothing
-// was asked of Redis. A [*limit.KeyError] for an unusable key: nothing was consumed.
-// All others as for Take. With an error the result is a refusal; By is the check
-// to blame, -1 if there is none.
-func (l *Limiter) TakeAll(ctx context.Context, checks ...limit.Check) (limit.AllResult, error) {
-	return l.asks.TakeAll(ctx, checks...)
-}
-
-// Wait returns nil as soon as n units of key are admitted; they are consumed
-// then. At once, and without consuming anything, it returns a [*limit.WaitError]
-// when that would take longer than ctx lasts, or for ever. If ctx ends before,
-// what was booked is handed back, and the error is that of ctx, joined by what
-// went wrong in booking or handing back: then it is unknown whether the units
-// still count, as with every other error of Redis. The answer to a booking is
-// waited for even if ctx ends meanwhile, for [Options.CommandTimeout] at most:
-// whoever does not hear it cannot hand anything back.
-//
-// Those who wait for a leaky bucket are served in the order in which Redis heard of
-// them, on whichever process they are. A window and a log cannot be booked ahead:
-// whoever waits for one asks again when there should be room, and who gets it is
-// a matter of luck; large n may be overtaken by small ones again and again.
-//
-// 0 units are not waited for, nor is a dry run. The other errors are those of
-// [Limiter.Take].
-func (l *Limiter) Wait(ctx context.Context, key string, rule *limit.Rule, n int64) error {
-	return l.asks.Wait(ctx, key, rule, n)
+	if rule.IsDryRun() {
+		if res, err = l.Take(ctx, key, rule, n); err == nil {
+			granted = n
+		}
+		return granted, res, err
+	}
+	if !rule.Valid() || min(n, rule.Limit()) <= 0 {
+		res, err = l.Take(ctx, key, rule, min(n, 1))
+		return 0, res, err
+	}
+	q := redisstore.Ask{Counter: l.store.Keyspace().CounterKey(rule, key), Rule: rule, Units: min(n, rule.Limit())}
+	t, _, err := l.store.Take(ctx, redisstore.Most, q)
+	if err != nil {
+		return 0, failed(rule), err
+	}
+	return t.Answers[0].Units, t.Answers[0].Result(t.Answers[0].Units > 0, 1), nil
 }
 
 // Refund hands n units of key back, because the call that they were taken for
@@ -133,13 +141,27 @@ func (l *Limiter) Wait(ctx context.Context, key string, rule *limit.Rule, n int6
 //
 // The errors are those of [Limiter.Take].
 func (l *Limiter) Refund(ctx context.Context, key string, rule *limit.Rule, n int64) (back int64, err error) {
-	return l.asks.Refund(ctx, key, rule, n)
+	return l.refund(ctx, key, rule, n, nil)
+}
+
+// refund is Refund, of what was booked at a given time if that is not nil.
+func (l *Limiter) refund(ctx context.Context, key string, rule *limit.Rule, n int64, of *redisstore.Booking) (back int64, err error) {
+	if err := askable(rule, n); err != nil || n == 0 {
+		return 0, wrap(err)
+	}
+	ctx, cancel := l.store.Deadline(ctx)
+	defer cancel()
+	back, done, err := l.store.Refund(ctx, key, rule, n, of)
+	if err == nil && back > 0 {
+		l.room.tell(ctx, l.store, key, rule, done)
+	}
+	return back, err
 }
 
 // Reset forgets what has been used of key under rule. It is [Limiter.Set] to 0, and tells the
 // nodes of package hybrid that there is room.
 func (l *Limiter) Reset(ctx context.Context, key string, rule *limit.Rule) error {
-	return l.asks.Reset(ctx, key, rule)
+	return l.Set(ctx, key, rule, 0)
 }
 
 // Set makes used units of key count, whatever was counted before: what an
@@ -156,5 +178,14 @@ func (l *Limiter) Reset(ctx context.Context, key string, rule *limit.Rule) error
 //
 // The errors are those of [Limiter.Take]. An unusable key is not repaired.
 func (l *Limiter) Set(ctx context.Context, key string, rule *limit.Rule, used int64) error {
-	return l.asks.Set(ctx, key, rule, used)
+	if err := askable(rule, used); err != nil {
+		return wrap(err)
+	}
+	ctx, cancel := l.store.Deadline(ctx)
+	defer cancel()
+	done, err := l.store.Renew(ctx, key, rule, used)
+	if err == nil && used < rule.Limit() {
+		l.room.tell(ctx, l.store, key, rule, done)
+	}
+	return err
 }

@@ -10,35 +10,27 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
 
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
 	"github.com/hybridlimit/hybridlimit/remote"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.LateDial)) }
-
 // The constants are written out, so that godoc shows what they are.
-func TestConstantsAreThoseOfTheEngine(t *testing.T) {
+func TestConstantsAreThoseOfTheStore(t *testing.T) {
 	for name, c := range map[string]struct{ got, want any }{
 		"DefaultKeyPrefix":      {remote.DefaultKeyPrefix, redisstore.DefaultKeyPrefix},
 		"DefaultShards":         {remote.DefaultShards, redisstore.DefaultShards},
 		"DefaultCommandTimeout": {remote.DefaultCommandTimeout, redisstore.DefaultCommandTimeout},
-		"MaxChecks":             {remote.MaxChecks, redisstore.MaxChecks},
 		"ClassUnavailable":      {remote.ClassUnavailable, remote.Class(redisstore.ClassUnavailable)},
 		"ClassMisconfigured":    {remote.ClassMisconfigured, remote.Class(redisstore.ClassMisconfigured)},
 		"ClassKey":              {remote.ClassKey, remote.Class(redisstore.ClassKey)},
 	} {
 		if c.got != c.want {
-			t.Errorf("%s is %v, the engine's %v", name, c.got, c.want)
+			t.Errorf("%s is %v, the store's %v", name, c.got, c.want)
 		}
 	}
 }
-
-// The engine is tested in internal/redisstore; here each call is made once, to see
-// that it gets there with all that was said.
 
 func newLimiter(t *testing.T, o remote.Options) (*remote.Limiter, *miniredis.Miniredis) {
 	t.Helper()
@@ -46,6 +38,7 @@ func newLimiter(t *testing.T, o remote.Options) (*remote.Limiter, *miniredis.Min
 	server.SetTime(time.Unix(1_760_000_000, 0))
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1})
 	t.Cleanup(func() { _ = rdb.Close() })
+	o.CommandTimeout = 30 * time.Second
 	l, err := remote.New(rdb, o)
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +46,7 @@ func newLimiter(t *testing.T, o remote.Options) (*remote.Limiter, *miniredis.Min
 	return l, server
 }
 
-func TestCallsReachTheEngine(t *testing.T) {
+func TestEveryCallCountsInTheSameKey(t *testing.T) {
 	l, server := newLimiter(t, remote.Options{KeyPrefix: "mine", Shards: 4})
 	ctx, rule := context.Background(), limit.Must(limit.Funnel("f", 10, 1, time.Minute))
 	remaining := func(want int64) {

@@ -36,6 +36,7 @@ func counters(test string) check   { return check{"internal/counter", test, 0} }
 func algorithms(test string) check { return check{"internal/algorithm", test, 0} }
 func rulenames(test string) check  { return check{"internal/rulenames", test, 0} }
 func redisstore(test string) check { return check{"internal/redisstore", test, 0} }
+func remotely(test string) check   { return check{"remote", test, 0} }
 func tallies(test string) check    { return check{"internal/tally", test, 0} }
 func words(test string) check      { return check{"limit", test, 0} }
 func clocks(test string) check     { return check{"clock", test, 0} }

@@ -40,7 +40,7 @@ var debtMutants = []mutant{
 		file:   "internal/redisstore/lua/refund.lua",
 		old:    `if behind and less(`,
 		new:    `if once and behind and less(`,
-		by:     redisstore("TestHandedBackOnce"),
+		by:     remotely("TestHandedBackOnce"),
 	},
 	{
 		name:   "debt-repaid-wholly",

@@ -16,7 +16,7 @@ var windowMutants = []mutant{
 		file:   "internal/redisstore/lua/window.lua",
 		old:    `oldest - room <= window.share(q) and at_most`,
 		new:    `at_most`,
-		by:     redisstore("TestWindowHoldsItsLimit"),
+		by:     remotely("TestWindowHoldsItsLimit"),
 	},
 	{
 		name:   "no-memory-of-the-last-unit",
@@ -32,7 +32,7 @@ var windowMutants = []mutant{
 		file:   "internal/redisstore/lua/window.lua",
 		old:    `q.st.l[0] = math.max(q.st.l[0] or 0, q.elapsed)`,
 		new:    `q.st.l[0] = q.width`,
-		by:     redisstore("TestWindowHoldsItsLimit"),
+		by:     remotely("TestWindowHoldsItsLimit"),
 	},
 	{
 		name:   "a-lease-forgets-its-last-unit",

@@ -2,7 +2,7 @@ package main
 
 import (
 	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/screen"
-	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/internal/inspect"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -29,7 +29,7 @@ type keyJSON struct {
 type look struct {
 	key  string
 	rule *limit.Rule
-	seen redisstore.Seen
+	seen inspect.Seen
 }
 
 func (l look) json() keyJSON {
@@ -46,7 +46,7 @@ func (l look) json() keyJSON {
 // looks asks for keys, all in one pipeline. The error is the first one.
 func (p *program) looks(s *store, keys []string, list []*limit.Rule) ([]look, error) {
 	out := make([]look, len(keys))
-	var ask []redisstore.Look
+	var ask []inspect.Look
 	var asked []int
 	for i, key := range keys {
 		out[i] = look{key: key, rule: list[i]}
@@ -54,11 +54,11 @@ func (p *program) looks(s *store, keys []string, list []*limit.Rule) ([]look, er
 			continue
 		}
 		space := s.survey.Keyspace()
-		name, ok := space.Parse(space.CounterKey(list[i], key))
+		name, ok := inspect.Parse(space, space.CounterKey(list[i], key))
 		if !ok {
 			panic("the name of a counter is not taken for one") // both are of one package
 		}
-		ask, asked = append(ask, redisstore.Look{Name: name, Rule: list[i]}), append(asked, i)
+		ask, asked = append(ask, inspect.Look{Name: name, Rule: list[i]}), append(asked, i)
 	}
 	for i, seen := range s.survey.Peek(p.ctx, ask) {
 		if seen.Err != nil {

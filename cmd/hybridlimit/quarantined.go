@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/screen"
-	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/internal/inspect"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -51,7 +51,7 @@ func (c *quarantinedCmd) Run(p *program) error {
 	} else if err != nil {
 		return s.failed(err)
 	}
-	scanned, err := s.survey.Scan(p.ctx, c.Scan, func(names []redisstore.Name) error { return out.add(p, s, names) })
+	scanned, err := s.survey.Scan(p.ctx, c.Scan, func(names []inspect.Name) error { return out.add(p, s, names) })
 	if err != nil {
 		return s.failed(err)
 	}
@@ -66,10 +66,10 @@ func (c *quarantinedCmd) Run(p *program) error {
 }
 
 // add looks at counters, by the scripts that use them.
-func (q *quarantinedJSON) add(p *program, s *store, names []redisstore.Name) error {
-	looks := make([]redisstore.Look, len(names))
+func (q *quarantinedJSON) add(p *program, s *store, names []inspect.Name) error {
+	looks := make([]inspect.Look, len(names))
 	for i, n := range names {
-		looks[i] = redisstore.Look{Name: n, Rule: n.AnyRule()}
+		looks[i] = inspect.Look{Name: n, Rule: n.AnyRule()}
 	}
 	for i, seen := range s.survey.Peek(p.ctx, looks) {
 		var key *limit.KeyError
@@ -100,7 +100,7 @@ func (p *program) showBroken(q quarantinedJSON) error {
 		}
 	}
 	text := fmt.Sprintf("%s cannot be used. Looked at %s of Redis: %s.", screen.Many(int64(len(q.Keys))+q.More, "key", "keys"),
-		lookedAt(redisstore.Scanned{Keys: q.Scanned, Total: q.Total, Complete: q.Complete}), screen.Many(q.Counters, "counter", "counters"))
+		lookedAt(inspect.Scanned{Keys: q.Scanned, Total: q.Total, Complete: q.Complete}), screen.Many(q.Counters, "counter", "counters"))
 	if len(q.Keys) > 0 {
 		text += " Another program has written these keys: find it, and DEL them. Limiters set each aside, try it again every 5 s, and tell anew what they counted."
 	}

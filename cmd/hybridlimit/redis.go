@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/connect"
+	"github.com/hybridlimit/hybridlimit/internal/inspect"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
 	"github.com/hybridlimit/hybridlimit/remote"
@@ -19,7 +20,7 @@ type redisFlags struct {
 type store struct {
 	*connect.Target
 	lim    *remote.Limiter
-	survey *redisstore.Survey
+	survey *inspect.Survey
 }
 
 // open returns what the flags name. The caller must close it.
@@ -30,7 +31,7 @@ func (f redisFlags) open() (*store, error) {
 	}
 	s := &store{Target: target}
 	if s.lim, err = remote.New(target.UniversalClient, f.Options()); err == nil {
-		s.survey, err = redisstore.NewSurvey(target.UniversalClient, redisstore.Options(f.Options()))
+		s.survey, err = inspect.New(target.UniversalClient, redisstore.Options(f.Options()))
 	}
 	if err != nil {
 		target.Close()

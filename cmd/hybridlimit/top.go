@@ -10,7 +10,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/adapter/rules"
 	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/screen"
-	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/internal/inspect"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -37,7 +37,7 @@ type limits struct {
 }
 
 // of returns the rule of a counter; nil if it is not known.
-func (l *limits) of(n redisstore.Name) *limit.Rule {
+func (l *limits) of(n inspect.Name) *limit.Rule {
 	for _, rule := range l.inline {
 		if n.Of(rule) {
 			return rule
@@ -96,7 +96,7 @@ func (c *topCmd) check() error {
 
 // found is what a scan has found out.
 type topFound struct {
-	redisstore.Scanned
+	inspect.Scanned
 	list        []look // the nearest, in order
 	near, over  int64  // how many there are, listed or not
 	unknown     int64  // counters of rules that are not known
@@ -119,7 +119,7 @@ func (c *topCmd) Run(p *program) error {
 	}
 	defer s.Close()
 	f := &topFound{unknownName: map[string]bool{}}
-	f.Scanned, err = s.survey.Scan(p.ctx, c.Scan, func(names []redisstore.Name) error {
+	f.Scanned, err = s.survey.Scan(p.ctx, c.Scan, func(names []inspect.Name) error {
 		return f.add(p, s, c, known, names)
 	})
 	if err != nil {
@@ -130,11 +130,11 @@ func (c *topCmd) Run(p *program) error {
 }
 
 // add looks at counters.
-func (f *topFound) add(p *program, s *store, c *topCmd, known *limits, names []redisstore.Name) error {
-	var ask []redisstore.Look
+func (f *topFound) add(p *program, s *store, c *topCmd, known *limits, names []inspect.Name) error {
+	var ask []inspect.Look
 	for _, n := range names {
 		if rule := known.of(n); rule != nil {
-			ask = append(ask, redisstore.Look{Name: n, Rule: rule})
+			ask = append(ask, inspect.Look{Name: n, Rule: rule})
 			continue
 		}
 		f.unknown++
@@ -194,7 +194,7 @@ func share(used, most int64) float64 {
 }
 
 // keyOf returns the key of a counter as it is shown.
-func keyOf(n redisstore.Name) string {
+func keyOf(n inspect.Name) string {
 	if n.Hashed {
 		return "sha256:" + n.Key
 	}
@@ -254,7 +254,7 @@ func (f *topFound) summary() (lines []string) {
 }
 
 // lookedAt says of how many keys a scan knows.
-func lookedAt(sc redisstore.Scanned) string {
+func lookedAt(sc inspect.Scanned) string {
 	if sc.Complete {
 		return "all of " + screen.Many(sc.Total, "key", "keys")
 	}

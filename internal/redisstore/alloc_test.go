@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -20,7 +22,7 @@ func TestExecAllocatesNothingPerKey(t *testing.T) {
 			if arithOf(rule).Width > 0 {
 				reply = "a 1760000000123456 5" + strings.Repeat("\n 293333333:7:1 293333334:1:9", ops)
 			}
-			rdb := (&liar{}).client(0)
+			rdb := redis.NewClient(options("127.0.0.1:1"))
 			defer rdb.Close()
 			rdb.AddHook(scripted{reply})
 			s, err := NewStore(rdb, Options{Shards: 1})

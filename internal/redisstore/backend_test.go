@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -27,9 +26,6 @@ type silence struct{}
 func (silence) Printf(context.Context, string, ...any) {}
 
 var ctx = context.Background()
-
-// pace bounds how far a real server's clock goes on between two calls of a test.
-const pace = 10 * time.Second
 
 // epoch is where virtual time begins: a µs count whose digits a careless %s
 // would lose.
@@ -79,17 +75,6 @@ func onReal(t *testing.T, args ...string) *backend {
 	return of(t, redistest.Start(t, args...))
 }
 
-// onServer returns a server that is started by a program, see redistest.OnEach.
-func onServer(t *testing.T, binary string) *backend {
-	t.Helper()
-	s, err := redistest.Launch(redistest.Options{Binary: binary})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	return of(t, s)
-}
-
 func of(t *testing.T, s *redistest.Server) *backend {
 	t.Helper()
 	return &backend{t: t, rdb: dial(t, s.Addr()), addr: s.Addr(), real: s}
@@ -114,13 +99,42 @@ func (b *backend) pass() {
 	}
 }
 
-func (b *backend) limiter() *Limiter {
-	b.t.Helper()
-	l, err := New(b.rdb, Options{CommandTimeout: 5 * time.Second})
+// Limiter asks a store as package remote does.
+type Limiter struct{ *Store }
+
+func (b *backend) limiter() *Limiter { return &Limiter{b.store()} }
+
+func (l *Limiter) ask(mode TakeMode, key string, rule *limit.Rule, n int64) (Answer, error) {
+	t, _, err := l.Store.Take(ctx, mode, Ask{Counter: l.keys.CounterKey(rule, key), Rule: rule, Units: n, Own: n})
 	if err != nil {
-		b.t.Fatal(err)
+		return Answer{}, err
 	}
-	return l
+	return t.Answers[0], nil
+}
+
+func (l *Limiter) Take(_ context.Context, key string, rule *limit.Rule, n int64) (limit.Result, error) {
+	a, err := l.ask(Book, key, rule, n)
+	if err != nil {
+		return limit.Result{}, err
+	}
+	return a.Result(a.Units > 0, n), nil
+}
+
+func (l *Limiter) Peek(_ context.Context, key string, rule *limit.Rule) (limit.Result, error) {
+	a, err := l.ask(Look, key, rule, 1)
+	if err != nil {
+		return limit.Result{}, err
+	}
+	return a.Result(a.Units > 0, 1), nil
+}
+
+func (l *Limiter) Set(_ context.Context, key string, rule *limit.Rule, used int64) error {
+	_, err := l.Renew(ctx, key, rule, used)
+	return err
+}
+
+func (l *Limiter) Reset(_ context.Context, key string, rule *limit.Rule) error {
+	return l.Set(ctx, key, rule, 0)
 }
 
 func (b *backend) store() *Store {
@@ -147,15 +161,6 @@ func (b *backend) set(key, value string) {
 	if err := b.rdb.Set(ctx, key, value, time.Hour).Err(); err != nil {
 		b.t.Fatal(err)
 	}
-}
-
-// spoil puts something else in the place of a counter.
-func (b *backend) spoil(l *Limiter, key string, rule *limit.Rule) {
-	b.t.Helper()
-	name := l.srv.keys.CounterKey(rule, key)
-	b.rdb.Del(ctx, name)
-	b.rdb.SAdd(ctx, name, "x")
-	b.rdb.Expire(ctx, name, time.Hour)
 }
 
 // get returns the string at a key, "" if there is none.
@@ -236,23 +241,6 @@ func take(t testing.TB, l *Limiter, key string, rule *limit.Rule, n int64) limit
 	return res
 }
 
-// answers asks one unit at a time, n times, and draws the answers: 1 and 0.
-func answers(t testing.TB, l *Limiter, key string, rule *limit.Rule, n int) string {
-	t.Helper()
-	var b strings.Builder
-	for range n {
-		b.WriteByte(mark(take(t, l, key, rule, 1).Allowed))
-	}
-	return b.String()
-}
-
-func mark(allowed bool) byte {
-	if allowed {
-		return '1'
-	}
-	return '0'
-}
-
 // execAll is Exec without a message.
 func execAll(s *Store, batches []*Batch) []Outcome {
 	out, _ := s.Exec(ctx, batches, nil)
@@ -282,4 +270,13 @@ func wantReply(t testing.TB, r Reply, v Fate, total int64) {
 
 func show(r limit.Result) string {
 	return fmt.Sprintf("allowed=%v limit=%d remaining=%d retry=%v reset=%v", r.Allowed, r.Limit, r.Remaining, r.RetryAfter, r.ResetAfter)
+}
+
+func callRules(t *testing.T) []*limit.Rule {
+	return []*limit.Rule{funnel(t, 10, 10, time.Hour), sliding(t, 10, time.Hour, 10), fixed(t, 10, time.Hour), slidingLog(t, 10, time.Hour)}
+}
+
+func remains(t *testing.T, l *Limiter, key string, r *limit.Rule) int64 {
+	t.Helper()
+	return take(t, l, key, r, 0).Remaining
 }

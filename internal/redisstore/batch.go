@@ -17,19 +17,15 @@ func (s *Store) encode(b *Batch) (*call, error) {
 	if err := s.check(b); err != nil {
 		return nil, err
 	}
-	accept := "0"
-	if b.Accept {
-		accept = "1"
-	}
 	c := &call{script: scriptBatch, keys: make([]string, 1, 1+len(b.Ops))}
-	c.keys[0] = s.srv.keys.SeqKey(b.Shard, b.Node)
+	c.keys[0] = s.keys.SeqKey(b.Shard, b.Node)
 	t := batchTexts.Get().(*batchText)
 	t.reset()
 	for i := range b.Ops {
 		c.keys = append(c.keys, b.Ops[i].Key)
 		t.add(&b.Ops[i])
 	}
-	c.args = []any{b.Seq, b.Prev, accept, LedgerTTL.Milliseconds(), fmt.Sprintf("%016x", b.Nonce), t.units, string(t.rules), string(t.ops), ceilMS(b.MaxLag)}
+	c.args = []any{b.Seq, b.Prev, digit(b.Accept), LedgerTTL.Milliseconds(), fmt.Sprintf("%016x", b.Nonce), t.units, string(t.rules), string(t.ops), ceilMS(b.MaxLag)}
 	batchTexts.Put(t)
 	return c, nil
 }
@@ -164,8 +160,8 @@ func (s *Store) check(b *Batch) error {
 	switch {
 	case b == nil:
 		return bad("nil")
-	case b.Shard < 0 || b.Shard >= s.srv.keys.Shards():
-		return bad("shard %d of %d", b.Shard, s.srv.keys.Shards())
+	case b.Shard < 0 || b.Shard >= s.keys.Shards():
+		return bad("shard %d of %d", b.Shard, s.keys.Shards())
 	case !validNode(b.Node):
 		return bad("node %.80q", b.Node)
 	case b.Seq < 1 || b.Seq > maxExact || b.Prev < 0 || b.Prev >= b.Seq:
@@ -173,7 +169,7 @@ func (s *Store) check(b *Batch) error {
 	case len(b.Ops) > MaxOps:
 		return bad("%d operations, at most %d are allowed", len(b.Ops), MaxOps)
 	}
-	shard := string(s.srv.keys.appendShard(nil, b.Shard))
+	shard := string(s.keys.appendShard(nil, b.Shard))
 	for i := range b.Ops {
 		op := &b.Ops[i]
 		if !strings.HasPrefix(op.Key, shard) {

@@ -55,6 +55,17 @@ func validChannel(id string) bool {
 	return validNode(id) && len(id) <= maxChannelBytes && !strings.ContainsAny(id, "-_")
 }
 
+// Channel returns the name of the channel for notices, "" if there is none, or if it is
+// unknown.
+func (s *Store) Channel(ctx context.Context) string {
+	c := &call{args: []any{"get", s.keys.ChannelKey()}}
+	s.do(ctx, c)
+	if id, _ := c.val.(string); validChannel(id) {
+		return s.keys.NoticeChannel(id)
+	}
+	return ""
+}
+
 // Beat says that a node is alive and counts as such for ttl (at least 1 ms, at
 // most [MaxBeatTTL]) from now, counts all that are, and asks the given shards
 // what they know of this node and whether they take writes, all in one
@@ -73,7 +84,7 @@ func (s *Store) Beat(ctx context.Context, node string, ttl time.Duration, shards
 	if o.Offer != "" && !validChannel(o.Offer) {
 		return Beat{}, fmt.Errorf("remote: id of a channel %.80q: must be 1 to %d letters or digits", o.Offer, maxChannelBytes)
 	}
-	keys := s.srv.keys
+	keys := s.keys
 	beat := &call{script: scriptBeat, keys: []string{keys.NodesKey(), keys.LayoutsKey(), keys.ChannelKey()},
 		args: []any{node, ttl.Milliseconds(), LedgerTTL.Milliseconds(), keys.Layout(), o.Offer}}
 	calls := []*call{beat}
@@ -91,11 +102,11 @@ func (s *Store) Beat(ctx context.Context, node string, ttl time.Duration, shards
 		}
 	}
 	if o.EchoChannel == "" {
-		s.srv.pipeline(ctx, calls)
+		s.pipeline(ctx, calls)
 		return decodeBeat(calls, len(shards), with, keys)
 	}
 	echo := Message{o.EchoChannel, []byte(o.Echo)}.call()
-	s.srv.pipeline(ctx, append(calls, echo))
+	s.pipeline(ctx, append(calls, echo))
 	b, err := decodeBeat(calls, len(shards), with, keys)
 	b.EchoErr = wrap(echo.err)
 	return b, err
@@ -105,13 +116,14 @@ func (s *Store) Beat(ctx context.Context, node string, ttl time.Duration, shards
 // which the first reply answers; -1: none.
 func decodeBeat(calls []*call, shards, with int, keys Keyspace) (Beat, error) {
 	b := Beat{Seqs: make([]int64, shards), Times: make([]time.Duration, shards), Errs: make([]error, shards)}
-	first := b.decode(newReply(calls[0]), with, keys)
+	r, _ := calls[0].reply()
+	first := b.decode(r, with, keys)
 	calls = calls[1:]
 	for i := range b.Seqs {
 		if i == with {
 			continue
 		}
-		r := newReply(calls[0])
+		r, _ := calls[0].reply()
 		calls = calls[1:]
 		b.Seqs[i], b.Times[i] = r.number(maxExact), r.now()
 		if err := r.end(); err != nil {
@@ -162,14 +174,6 @@ func (b *Beat) decode(r *reader, with int, keys Keyspace) error {
 	return list
 }
 
-// newReply returns a reader of a call's reply, which carries its error.
-func newReply(c *call) *reader {
-	if c.err != nil {
-		return &reader{err: wrap(c.err)}
-	}
-	return newReader(c.val)
-}
-
 // keepLedgers is how long a node's ledgers outlive it, in ms, so that a stray
 // copy of one of its batches is still known.
 const keepLedgers = 60_000
@@ -180,11 +184,11 @@ func (s *Store) Leave(ctx context.Context, node string, shards []int) error {
 	if err := s.checkNode(node, shards); err != nil {
 		return err
 	}
-	calls := []*call{{args: []any{"zrem", s.srv.keys.NodesKey(), node}}}
+	calls := []*call{{args: []any{"zrem", s.keys.NodesKey(), node}}}
 	for _, shard := range shards {
-		calls = append(calls, &call{args: []any{"pexpire", s.srv.keys.SeqKey(shard, node), keepLedgers}})
+		calls = append(calls, &call{args: []any{"pexpire", s.keys.SeqKey(shard, node), keepLedgers}})
 	}
-	s.srv.pipeline(ctx, calls)
+	s.pipeline(ctx, calls)
 	for _, c := range calls {
 		if c.err != nil {
 			return wrap(c.err) // the others will hardly say anything else
@@ -198,8 +202,8 @@ func (s *Store) checkNode(node string, shards []int) error {
 		return fmt.Errorf("remote: node %.80q: must be 1 to %d letters, digits, '-' or '_'", node, MaxNodeBytes)
 	}
 	for _, shard := range shards {
-		if shard < 0 || shard >= s.srv.keys.Shards() {
-			return fmt.Errorf("remote: shard %d of %d", shard, s.srv.keys.Shards())
+		if shard < 0 || shard >= s.keys.Shards() {
+			return fmt.Errorf("remote: shard %d of %d", shard, s.keys.Shards())
 		}
 	}
 	return nil

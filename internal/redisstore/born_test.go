@@ -91,7 +91,7 @@ func permute(n int, f func(order []int)) {
 func TestBirths(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *backend) {
 		x, next := newBookings(t, b), numbers()
-		l := &Limiter{srv: x.s.srv}
+		l := &Limiter{x.s}
 		states := func() []State {
 			return exec(t, x.s, &Batch{Node: "r", Seq: next(), Nonce: rand.Uint64(), Accept: true, Ops: []Op{
 				{Key: x.fk, Rule: x.funnel}, {Key: x.wk, Rule: x.window},

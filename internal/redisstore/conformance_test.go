@@ -18,7 +18,7 @@ import (
 
 // everyScript is what has to agree.
 var everyScript = map[string]*script{
-	"batch": scriptBatch, "take_funnel": scriptTakeFunnel, "take_window": scriptTakeWindow, "take_log": scriptTakeLog, "take_all": scriptTakeAll,
+	"batch": scriptBatch, "take_funnel": scriptTake["f"], "take_window": scriptTake["w"], "take_log": scriptTake["l"], "take_all": scriptTake[""],
 	"renew": scriptRenew, "refund": scriptRefund, "beat": scriptBeat, "seq": scriptSeq, "nodes": scriptNodes,
 }
 
@@ -141,8 +141,8 @@ func TestConformance(t *testing.T) {
 			t.Errorf("%s.lua was compared %d times only", name, used[s])
 		}
 	}
-	if files, _ := filepath.Glob("lua/*.lua"); len(files) != len(everyScript)+8 {
-		t.Errorf("%d files in lua, %d scripts and the 8 that they share are compared", len(files), len(everyScript))
+	if files, _ := filepath.Glob("lua/*.lua"); len(files) != len(everyScript)+5 {
+		t.Errorf("%d files in lua, %d scripts and the 5 that they share are compared", len(files), len(everyScript))
 	}
 }
 
@@ -176,7 +176,7 @@ func poisonTable() (steps []step) {
 			if s.script == scriptBatch {
 				steps = append(steps, step{plain: []any{"SET", s.keys[0], v, "PX", 3600000}})
 			}
-			if s.script == scriptTakeLog {
+			if s.script == scriptTake["l"] {
 				continue // the wrong type is below
 			}
 			steps = append(steps, s, step{plain: []any{"FLUSHALL"}})
@@ -196,10 +196,10 @@ func poisonTable() (steps []step) {
 func everyCall(at, n int64) []step {
 	minute := int64(60_000_000)
 	return []step{
-		{script: scriptTakeFunnel, at: at, keys: []string{"f"}, args: []any{"1000/100", n * 5, 999, 5000, 0, 7200000}},
-		{script: scriptTakeWindow, at: at, keys: []string{"w"}, args: []any{n, 10, minute, 2, 7200000}},
-		{script: scriptTakeWindow, at: at, keys: []string{"x"}, args: []any{n, 10, minute, 0, 7200000}},
-		{script: scriptTakeLog, at: at, keys: []string{"l"}, args: []any{n, 10, 60 * minute, 1}},
+		{script: scriptTake["f"], at: at, keys: []string{"f"}, args: []any{"1", "f", "1000/100", 5000, 0, 7200000, n * 5, 999}},
+		{script: scriptTake["w"], at: at, keys: []string{"w"}, args: []any{"1", "w", 10, minute, 2, 7200000, n}},
+		{script: scriptTake["w"], at: at, keys: []string{"x"}, args: []any{"1", "w", 10, minute, 0, 7200000, n}},
+		{script: scriptTake["l"], at: at, keys: []string{"l"}, args: []any{"1", "l", 10, 60 * minute, n}},
 		{script: scriptRenew, at: at, keys: []string{"f"}, args: []any{"f", "1000/100", 0, 7200000, 0, 0}},
 		{script: scriptRenew, at: at, keys: []string{"w"}, args: []any{"w", minute, 2, 7200000, 0}},
 		{script: scriptRenew, at: at, keys: []string{"l"}, args: []any{"l", minute, 0, 7200000, 0}},
@@ -214,17 +214,17 @@ func everyCall(at, n int64) []step {
 		{script: scriptRefund, at: at, keys: []string{"w"}, args: []any{"w", minute, 2, 7200000, n, 0, 0, 0, at - n*minute/2}},
 		{script: scriptRefund, at: at, keys: []string{"x"}, args: []any{"w", minute, 0, 7200000, n, 0, 0, 0, at - n*minute/2}},
 		{script: scriptRefund, at: at, keys: []string{"l"}, args: []any{"l", minute, 0, 7200000, n, 0, 0, 0, at}},
-		{script: scriptTakeFunnel, at: at, keys: []string{"f"}, args: []any{"1000/250.5", 40, 7, 5000, 0, 7200000, 20, 4, 10, 2, n}},
-		{script: scriptTakeWindow, at: at, keys: []string{"w"}, args: []any{n, 10, minute, 2, 7200000, "1"}},
-		{script: scriptTakeLog, at: at, keys: []string{"l"}, args: []any{n, 10, 60 * minute, 1, "1"}},
-		{script: scriptTakeAll, at: at, keys: []string{"f", "w", "l", "f", "x"}, args: []any{
-			"1", "f", "0", "1000/100", 5000, 0, 7200000, n * 5, 999, n * 4, 0, "w", "1", 10, minute, 2, 7200000, n, n,
-			"l", "0", 10, 60 * minute, n, n, "f", "0", "1000/250.5", 6000, 0, 7200000, n * 5, 999, n, 999, "w", "0", 10, minute, 0, 7200000, n, n,
+		{script: scriptTake["f"], at: at, keys: []string{"f"}, args: []any{"m", "f", "1000/250.5", 5000, 0, 7200000, 0, 0, 40, 7, 20, 4, 10, 2, n}},
+		{script: scriptTake["w"], at: at, keys: []string{"w"}, args: []any{"m", "w", 10, minute, 2, 7200000, n}},
+		{script: scriptTake["l"], at: at, keys: []string{"l"}, args: []any{"m", "l", 10, 60 * minute, n}},
+		{script: scriptTake[""], at: at, keys: []string{"f", "w", "l", "f", "x"}, args: []any{
+			"s", "f", "1000/100", 5000, 0, 7200000, n * 5, 999, "0", n * 4, 0, "w", 10, minute, 2, 7200000, n, "1", n, 0,
+			"l", 10, 60 * minute, n, "0", n, 0, "f", "1000/250.5", 6000, 0, 7200000, n * 5, 999, "0", n, 999, "w", 10, minute, 0, 7200000, n, "0", n, 0,
 		}},
-		{script: scriptTakeAll, at: at, keys: []string{"w", "w", "l", "l", "f", "f"}, args: []any{
-			"1", "w", "0", 10, minute, 2, 7200000, n, 1, "w", "0", 10, minute / 7, 3, 7200000, n, n - 1,
-			"l", "0", 10, 60 * minute, 3, 1, "l", "1", 10, 60 * minute, n, n,
-			"f", "1", "1000/100", 50, 0, 7200000, n * 5, 999, n * 5, 999, "f", "1", "7000/1000000", 6000, 0, 7200000, n * 5, 6999, n, 999,
+		{script: scriptTake[""], at: at, keys: []string{"w", "w", "l", "l", "f", "f"}, args: []any{
+			"s", "w", 10, minute, 2, 7200000, n, "0", 1, 0, "w", 10, minute / 7, 3, 7200000, n, "0", n - 1, 0,
+			"l", 10, 60 * minute, 3, "0", 1, 0, "l", 10, 60 * minute, n, "1", n, 0,
+			"f", "1000/100", 50, 0, 7200000, n * 5, 999, "1", n * 5, 999, "f", "7000/1000000", 6000, 0, 7200000, n * 5, 6999, "1", n, 999,
 		}},
 		{script: scriptBeat, at: at, keys: []string{"nodes", "layouts", "channel", "ledger"}, args: []any{"n1", 3600000, 86400000, "one", ""}},
 		{script: scriptBeat, at: at, keys: []string{"nodes", "layouts", "channel"}, args: []any{"n1", 3600000, 86400000, "one", fmt.Sprint("id", n)}},
@@ -245,7 +245,7 @@ func randomTable(t *testing.T, seed uint64) (steps []step) {
 		n := []int64{0, 1, 2, 5, 1000, rng.Int64N(1 << 40), 1<<53 - 1, 1 << 53}[rng.IntN(8)]
 		return max(n, 0)
 	}
-	store := &Store{srv: &server{keys: Keyspace{prefix: DefaultKeyPrefix, shards: 1}}}
+	store := &Store{keys: Keyspace{prefix: DefaultKeyPrefix, shards: 1}}
 	rules := []*limit.Rule{
 		funnel(t, 1000, 7, 3*time.Minute), funnel(t, 1<<53, 1<<53, time.Hour),
 		sliding(t, 1000, time.Hour, 10), sliding(t, 1<<53, limit.MaxWindow, 1), sliding(t, 10, 7*time.Minute, 1000), fixed(t, 100, time.Hour),

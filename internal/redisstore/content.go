@@ -8,11 +8,11 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// content is what a counter holds, as a script has answered: the fields of one algorithm.
-type content struct {
+// Content is what a counter holds, as a script has answered: the fields of one algorithm.
+type Content struct {
 	rule *limit.Rule
-	// Of a funnel.
-	level arith.Span
+	// Level is that of a leaky bucket, the time in which it will be empty.
+	Level arith.Span
 	// Of a window: units, and when the last came, by age of the bucket.
 	counts, last []int64
 	past         time.Duration // of the current bucket
@@ -22,11 +22,11 @@ type content struct {
 }
 
 // content returns the next items, what a counter holds.
-func (r *reader) content(rule *limit.Rule) *content {
-	c := &content{rule: rule}
+func (r *reader) content(rule *limit.Rule) Content {
+	c := Content{rule: rule}
 	switch rule.Algorithm() {
 	case limit.AlgorithmFunnel:
-		c.level = r.span(rule)
+		c.Level = r.span(rule)
 	case limit.AlgorithmSlidingLog:
 		c.count, c.wait, c.reset = r.number(maxExact), r.now(), r.now()
 	default:
@@ -35,13 +35,13 @@ func (r *reader) content(rule *limit.Rule) *content {
 	return c
 }
 
-// tell describes the answer to a question for n units.
-func (c *content) tell(allowed bool, n int64) limit.Result {
+// Result describes the answer to a question for n units.
+func (c *Content) Result(allowed bool, n int64) limit.Result {
 	var res limit.Result
 	is := arithOf(c.rule)
 	switch c.rule.Algorithm() {
 	case limit.AlgorithmFunnel:
-		res = decision.LeakyBucket(is, allowed, n, 1, c.level)
+		res = decision.LeakyBucket(is, allowed, n, 1, c.Level)
 	case limit.AlgorithmSlidingLog:
 		res = logResult(c.rule, allowed, n, c.count, c.wait, c.reset)
 	default:
@@ -51,15 +51,12 @@ func (c *content) tell(allowed bool, n int64) limit.Result {
 	return res
 }
 
-// used returns how many units count, those above the limit included.
-func (c *content) used() (n int64) {
+// Used returns how many units count, those above the limit included.
+func (c *Content) Used() (n int64) {
 	is := arithOf(c.rule)
 	switch c.rule.Algorithm() {
 	case limit.AlgorithmFunnel:
-		if n = is.Whole(c.level); is.Cost(n).Less(c.level) {
-			n++
-		}
-		return n
+		return unitsIn(is, c.Level)
 	case limit.AlgorithmSlidingLog:
 		return c.count
 	}
@@ -68,6 +65,15 @@ func (c *content) used() (n int64) {
 			units -= is.Gone(units, c.last[age], int64(c.past))
 		}
 		n = min(n+units, limit.MaxUnits) // each of them is at most that
+	}
+	return n
+}
+
+// unitsIn returns how many units a level is, rounded up.
+func unitsIn(r *arith.Rule, level arith.Span) int64 {
+	n := r.Whole(level)
+	if r.Cost(n).Less(level) {
+		n++
 	}
 	return n
 }

@@ -1,16 +1,17 @@
-// Package redisstore counts in Redis. It holds the Lua scripts, the form in which
-// counters are kept there, and two ways to use them:
+// Package redisstore counts in Redis. It holds the Lua scripts, and the form in which
+// counters are kept there. A [Store] runs them:
 //
-//   - [Limiter] asks Redis for every decision. Package remote is its public face, and
-//     documents what is kept in Redis and what is promised.
-//   - [Store] books what nodes have already admitted, many keys per call,
+//   - [Store.Take], [Store.Refund] and [Store.Renew] ask for units and hand them back, each
+//     call once at most. Package remote is built on them, and documents what is kept in Redis
+//     and what is promised.
+//   - [Store.Exec] books what nodes have already admitted, many keys per call,
 //     exactly once each, and tells what Redis knows. Package hybrid is built on
 //     it.
 //
 // Both count in the same keys, which [Keyspace] names: a unit that one of them books
 // is seen by the other.
 //
-// Redis may lose what it has acknowledged. A Limiter does not notice; a Store does,
+// Redis may lose what it has acknowledged. Take does not notice; Exec does,
 // see [FateLost].
 //
 // A Redis Ring may be used as a client, but [Store.Beat] counts the nodes on

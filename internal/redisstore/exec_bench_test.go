@@ -27,7 +27,7 @@ func BenchmarkExec(b *testing.B) {
 	} {
 		for _, pause := range []time.Duration{0, 20 * time.Millisecond} {
 			for _, ops := range []int{1, 180} {
-				b.Run(fmt.Sprintf("%c/pause=%v/keys=%d", letter(rule.Algorithm()), pause, ops), func(b *testing.B) {
+				b.Run(fmt.Sprintf("%c/pause=%v/keys=%d", Letters[rule.Algorithm()], pause, ops), func(b *testing.B) {
 					benchExec(b, rule, pause, ops)
 				})
 			}

@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,7 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
-	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // wantClass checks how an error is sorted.
@@ -29,7 +27,7 @@ func wantClass(t testing.TB, err error, class Class, reason string) {
 func (x *bookings) failing(seq int64, class Class, reason string) {
 	x.t.Helper()
 	wantClass(x.t, execAll(x.s, []*Batch{x.batchAt(seq, 1, 1)})[0].Err, class, reason)
-	_, err := (&Limiter{srv: x.s.srv}).Take(ctx, "k", x.funnel, 1)
+	_, err := (&Limiter{x.s}).Take(ctx, "k", x.funnel, 1)
 	wantClass(x.t, err, class, reason)
 	_, err = x.s.Beat(ctx, "n1", time.Second, []int{0}, BeatOptions{})
 	wantClass(x.t, err, class, reason)
@@ -102,7 +100,7 @@ func TestPasswords(t *testing.T) {
 		rdb := redis.NewClient(o)
 		defer rdb.Close()
 		x := newBookings(t, &backend{t: t, rdb: rdb})
-		l := &Limiter{srv: x.s.srv}
+		l := &Limiter{x.s}
 		for _, ask := range []func() error{
 			func() error { return execAll(x.s, []*Batch{x.batchAt(1, 1, 1)})[0].Err },
 			func() error { _, err := l.Take(ctx, "k", x.funnel, 1); return err },
@@ -142,42 +140,6 @@ func TestPermissions(t *testing.T) {
 	if n := len(b.keys()); n != 0 {
 		t.Errorf("%d keys were written", n)
 	}
-}
-
-func TestRefusedAndFrozen(t *testing.T) {
-	s := redistest.Start(t)
-	rdb := dial(t, s.Addr())
-	l, err := New(rdb, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	rule := funnel(t, 10, 1, time.Hour)
-	take(t, l, "k", rule, 1)
-	s.FreezeOrSkip(t)
-	start := time.Now()
-	_, err = l.Take(ctx, "k", rule, 1)
-	wantClass(t, err, ClassUnavailable, "timeout")
-	if d := time.Since(start); d < 200*time.Millisecond || d > 2*time.Second {
-		t.Errorf("a call to a frozen Redis took %v, its deadline is %v", d, DefaultCommandTimeout)
-	}
-	if err := s.Thaw(); err != nil {
-		t.Fatal(err)
-	}
-	poll(t, func() bool { _, err := l.Peek(ctx, "k", rule); return err == nil })
-	s.Kill()
-	poll(t, func() bool { // the first call finds the old connection closed
-		_, err = l.Take(ctx, "k", rule, 1)
-		_, reason := Classify(err)
-		return reason == "refused"
-	})
-	if err := s.Restart(); err != nil {
-		t.Fatal(err)
-	}
-	poll(t, func() bool { _, err := l.Peek(ctx, "k", rule); return err == nil })
-	canceled, cancel := context.WithCancel(ctx)
-	cancel()
-	_, err = l.Take(canceled, "k", rule, 1)
-	wantClass(t, err, ClassUnavailable, "canceled")
 }
 
 // poll waits for a condition on a real server.
@@ -223,7 +185,7 @@ func TestLostOnTheWire(t *testing.T) {
 
 	before, _ := b.scriptCalls()
 	p.CutReplies(1)
-	l := &Limiter{srv: x.s.srv}
+	l := &Limiter{x.s}
 	if _, err := l.Take(ctx, "k", x.funnel, 1); err == nil {
 		t.Fatal("the reply was not lost")
 	}
@@ -279,53 +241,6 @@ func TestReplyBeforeTheCut(t *testing.T) {
 	}
 }
 
-// Some Redis answers something else: an error, and no panic.
-func TestUnexpectedReplies(t *testing.T) {
-	b, rule := onMini(t), funnel(t, 10, 1, time.Hour)
-	for _, answer := range []any{nil, "x", int64(1), []any{}, []any{"a"}, []any{"2", "1", "1"}, []any{"e", int64(3)}, []any{[]any{}}} {
-		if _, err := b.lying(answer).Take(ctx, "k", rule, 1); !errors.Is(err, ErrBadReply) {
-			t.Errorf("%v: %v", answer, err)
-		}
-	}
-}
-
-// answerHook answers every command the same.
-type answerHook struct{ answer any }
-
-func (answerHook) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (h answerHook) ProcessHook(redis.ProcessHook) redis.ProcessHook {
-	return func(_ context.Context, cmd redis.Cmder) error {
-		cmd.(once).SetVal(h.answer)
-		return nil
-	}
-}
-func (answerHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-// Fault 42: an error, and nothing is written.
-func TestBadQuestions(t *testing.T) {
-	b := onMini(t)
-	l := b.limiter()
-	rule := funnel(t, 10, 1, time.Hour)
-	for _, n := range []int64{-1, -1 << 63} {
-		if res, err := l.Take(ctx, "k", rule, n); !errors.Is(err, limit.ErrInvalidN) || res.Allowed {
-			t.Errorf("n = %d: %s, %v", n, show(res), err)
-		}
-	}
-	for _, r := range []*limit.Rule{nil, new(limit.Rule)} {
-		if res, err := l.Take(ctx, "k", r, 1); !errors.Is(err, limit.ErrNilRule) || res.Allowed || res.RetryAfter != limit.Never {
-			t.Errorf("no rule: %s, %v", show(res), err)
-		}
-		if err := l.Reset(ctx, "k", r); !errors.Is(err, limit.ErrNilRule) {
-			t.Errorf("reset without a rule: %v", err)
-		}
-	}
-	if keys := b.keys(); len(keys) != 0 {
-		t.Errorf("wrote %q", keys)
-	}
-}
-
 // A cluster of two real masters: every shard's keys are in one slot, pipelines
 // go to both, and what has moved is followed.
 //
@@ -377,14 +292,11 @@ func TestCluster(t *testing.T) {
 			t.Fatalf("beat %d: %+v, %v", seq, beat, err)
 		}
 	}
-	l, err := New(rdb, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, key := range extremeKeys {
-		v := takeAll(t, l, limit.Check{Key: key, Rule: rule, N: 1}, limit.Check{Key: key, Rule: slidingLog(t, 5, time.Hour), N: 1})
-		if !v.Allowed || v.By != 1 || v.Remaining != 4 {
-			t.Errorf("two rules of one key: %+v", v)
+	for _, key := range []string{"", "}x", "{1}{2}"} {
+		log := slidingLog(t, 5, time.Hour)
+		two, _, err := s.Take(ctx, Book, Ask{Counter: s.keys.CounterKey(rule, key), Rule: rule, Units: 1, Own: 1}, Ask{Counter: s.keys.CounterKey(log, key), Rule: log, Units: 1, Own: 1})
+		if err != nil || !two.Booked || two.Answers[1].Used() != 1 {
+			t.Errorf("two rules of one key: %+v, %v", two, err)
 		}
 	}
 }

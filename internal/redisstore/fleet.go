@@ -27,11 +27,10 @@ type Fleet struct {
 }
 
 // Fleet lists the nodes that are alive. A list that cannot be read is a [*limit.KeyError].
-func (s *Survey) Fleet(ctx context.Context) (f Fleet, err error) {
-	keys := s.srv.keys
-	c := &call{script: scriptNodes, keys: []string{keys.NodesKey(), keys.LayoutsKey()}, args: []any{maxNodesListed}}
-	s.srv.do(ctx, c)
-	r := c.reply()
+func (s *Store) Fleet(ctx context.Context) (f Fleet, err error) {
+	c := &call{script: scriptNodes, keys: []string{s.keys.NodesKey(), s.keys.LayoutsKey()}, args: []any{maxNodesListed}}
+	s.do(ctx, c)
+	r, _ := c.reply()
 	f.Now = r.now()
 	f.Nodes, f.List = r.live()
 	_, f.Layouts = r.live()

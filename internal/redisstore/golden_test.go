@@ -134,17 +134,17 @@ func (r recorder) stored(b *backend, what string) {
 }
 
 func goldenCalls(t *testing.T, b *backend, r recorder) {
-	l, err := New(b.rdb, Options{Shards: 1, CommandTimeout: 5 * time.Second})
-	if err != nil {
-		t.Fatal(err)
+	s := b.store()
+	ask := func(rule *limit.Rule, n int64) Ask {
+		return Ask{Counter: s.keys.CounterKey(rule, "k"), Rule: rule, Units: n, Own: n}
 	}
 	rules := []*limit.Rule{funnel(t, 10, 7, time.Second), sliding(t, 10, time.Minute, 10), fixed(t, 10, time.Minute), slidingLog(t, 10, time.Minute)}
 	for _, rule := range rules {
 		fmt.Fprintf(r.log, "# calls under %v\n", rule)
-		_, errTake := l.Take(ctx, "k", rule, 3)
-		_, _, errMost := l.TakeAtMost(ctx, "k", rule, 5)
-		_, errBack := l.Refund(ctx, "k", rule, 2)
-		errSet := l.Set(ctx, "k", rule, 4)
+		_, _, errTake := s.Take(ctx, Book, ask(rule, 3))
+		_, _, errMost := s.Take(ctx, Most, ask(rule, 5))
+		_, _, errBack := s.Refund(ctx, "k", rule, 2, nil)
+		_, errSet := s.Renew(ctx, "k", rule, 4)
 		for _, err := range []error{errTake, errMost, errBack, errSet} {
 			if err != nil {
 				t.Fatal(err)
@@ -152,11 +152,11 @@ func goldenCalls(t *testing.T, b *backend, r recorder) {
 		}
 		r.stored(b, rule.String())
 	}
-	var checks []limit.Check
+	var asks []Ask
 	for _, rule := range rules {
-		checks = append(checks, limit.Check{Key: "k", Rule: rule, N: 2})
+		asks = append(asks, ask(rule, 2))
 	}
-	if _, err := l.TakeAll(ctx, checks...); err != nil {
+	if _, _, err := s.Take(ctx, Book, asks...); err != nil {
 		t.Fatal(err)
 	}
 	r.stored(b, "all together")

@@ -1,9 +1,13 @@
 package redisstore
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
+	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -36,11 +40,21 @@ type Keyspace struct {
 // bytes without braces; empty means "hl") with 1 to [MaxShards] shards (0 means
 // 64). The error names every problem.
 func NewKeyspace(prefix string, shards int) (Keyspace, error) {
-	o := Options{KeyPrefix: prefix, Shards: shards}.withDefaults()
-	if err := validateKeyspace(o.KeyPrefix, o.Shards); err != nil {
-		return Keyspace{}, err
+	prefix, shards = cmp.Or(prefix, DefaultKeyPrefix), cmp.Or(shards, DefaultShards)
+	var errs []error
+	if len(prefix) > MaxKeyPrefixBytes {
+		errs = append(errs, fmt.Errorf("remote: KeyPrefix has %d bytes, at most %d are allowed", len(prefix), MaxKeyPrefixBytes))
 	}
-	return Keyspace{prefix: o.KeyPrefix, shards: o.Shards}, nil
+	if strings.ContainsAny(prefix, "{}") {
+		errs = append(errs, fmt.Errorf("remote: KeyPrefix %.80q contains a brace, which would change where keys live in a cluster", prefix))
+	}
+	if shards < 1 || shards > MaxShards {
+		errs = append(errs, fmt.Errorf("remote: Shards is %d, must be 1 to %d", shards, MaxShards))
+	}
+	if errs != nil {
+		return Keyspace{}, errors.Join(errs...)
+	}
+	return Keyspace{prefix: prefix, shards: shards}, nil
 }
 
 // Prefix returns what every name begins with.
@@ -92,7 +106,7 @@ func (k Keyspace) appendCounter(b []byte, shard int, rule *limit.Rule, key strin
 		kind = ":h:"
 	}
 	b = k.appendShard(b, shard)
-	b = append(b, letter(rule.Algorithm()), ':')
+	b = append(b, Letters[rule.Algorithm()], ':')
 	b = strconv.AppendInt(b, int64(len(name)), 10)
 	b = append(b, ':')
 	b = append(b, name...)
@@ -146,17 +160,5 @@ func (k Keyspace) Layout() string {
 	return "version " + LayoutVersion + " with " + strconv.Itoa(k.Shards()) + " shards"
 }
 
-// letter tells algorithms apart in names of keys.
-func letter(a limit.Algorithm) byte {
-	switch a {
-	case limit.AlgorithmFunnel:
-		return 'f'
-	case limit.AlgorithmSlidingWindow:
-		return 's'
-	case limit.AlgorithmFixedWindow:
-		return 'x'
-	case limit.AlgorithmSlidingLog:
-		return 'l'
-	}
-	return '?'
-}
+// Letters tell algorithms apart in names of keys: that of a [limit.Algorithm] is at its number.
+const Letters = "?fsxl"

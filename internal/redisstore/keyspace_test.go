@@ -9,35 +9,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// extremeKeys are what users may come up with.
-var extremeKeys = map[string]string{
-	"empty": "", "nul": "a\x00b", "crlf": "a\r\nSET x y\r\n", "brace": "}x", "braces": "{1}{2}", "utf8": "\xff\xfe",
-	"emoji": "🙂", "colon": "a:b", "256": strings.Repeat("k", 256), "257": strings.Repeat("k", 257), "MiB": strings.Repeat("x", 1<<20),
-}
-
-// Fault 49: stored under a short name of their own, each with a TTL.
-func TestExtremeKeys(t *testing.T) {
-	onBoth(t, func(t *testing.T, b *backend) {
-		l := b.limiter()
-		for name, key := range extremeKeys {
-			for _, rule := range []*limit.Rule{
-				funnel(t, 5, 1, time.Hour), sliding(t, 5, time.Hour, 10), fixed(t, 5, time.Hour), slidingLog(t, 5, time.Hour),
-			} {
-				if got := take(t, l, key, rule, 1); !got.Allowed || got.Remaining != 4 {
-					t.Errorf("%s key, %v: %s", name, rule, show(got))
-				}
-				if k := l.srv.keys.CounterKey(rule, key); len(k) > 600 || b.rdb.Exists(ctx, k).Val() != 1 {
-					t.Errorf("%s key, %v: not at %.80q", name, rule, k)
-				}
-			}
-		}
-		if n := len(b.keys()); n != 4*len(extremeKeys) {
-			t.Errorf("%d keys in Redis, want %d", n, 4*len(extremeKeys))
-		}
-		b.everyKeyExpires()
-	})
-}
-
 // The names and the placement are part of the format: a change of either one
 // would make two versions count apart.
 //
@@ -81,7 +52,7 @@ func TestShardsAreEven(t *testing.T) {
 }
 
 func TestOptionsReportEverything(t *testing.T) {
-	_, err := New(nil, Options{KeyPrefix: strings.Repeat("{", 65), Shards: 1025, CommandTimeout: -1})
+	_, err := NewStore(nil, Options{KeyPrefix: strings.Repeat("{", 65), Shards: 1025, CommandTimeout: -1})
 	if err == nil {
 		t.Fatal("no error")
 	}

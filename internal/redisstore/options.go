@@ -2,10 +2,7 @@ package redisstore
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"strings"
-	"sync/atomic"
+	"reflect"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -47,86 +44,23 @@ func ShardsFor(rdb redis.UniversalClient) int {
 	return DefaultShards
 }
 
-// withDefaults returns o with its zero fields filled in.
-func (o Options) withDefaults() Options {
-	if o.KeyPrefix == "" {
-		o.KeyPrefix = DefaultKeyPrefix
-	}
-	if o.Shards == 0 {
-		o.Shards = DefaultShards
-	}
-	if o.CommandTimeout == 0 {
-		o.CommandTimeout = DefaultCommandTimeout
-	}
-	return o
-}
-
-// validate reports every problem of completed options at once.
-func (o Options) validate() error {
-	errs := []error{validateKeyspace(o.KeyPrefix, o.Shards)}
-	if o.CommandTimeout < 0 {
-		errs = append(errs, fmt.Errorf("remote: CommandTimeout %v is negative", o.CommandTimeout))
-	}
-	return errors.Join(errs...)
-}
-
-func validateKeyspace(prefix string, shards int) error {
-	var errs []error
-	if len(prefix) > MaxKeyPrefixBytes {
-		errs = append(errs, fmt.Errorf("remote: KeyPrefix has %d bytes, at most %d are allowed", len(prefix), MaxKeyPrefixBytes))
-	}
-	if strings.ContainsAny(prefix, "{}") {
-		errs = append(errs, fmt.Errorf("remote: KeyPrefix %.80q contains a brace, which would change where keys live in a cluster", prefix))
-	}
-	if shards < 1 || shards > MaxShards {
-		errs = append(errs, fmt.Errorf("remote: Shards is %d, must be 1 to %d", shards, MaxShards))
-	}
-	return errors.Join(errs...)
-}
-
-// server is what Limiter and Store share: a client and how to use it.
-type server struct {
-	rdb     redis.UniversalClient
-	keys    Keyspace
-	timeout time.Duration
-	texts   texts
-	dialing atomic.Bool // connect is under way
-}
-
-func newServer(rdb redis.UniversalClient, o Options) (*server, error) {
-	if o.Shards == 0 {
-		o.Shards = ShardsFor(rdb)
-	}
-	o = o.withDefaults()
-	err := o.validate()
-	if isNilClient(rdb) {
-		err = errors.Join(errors.New("remote: the Redis client is nil"), err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &server{rdb: rdb, keys: Keyspace{prefix: o.KeyPrefix, shards: o.Shards}, timeout: o.CommandTimeout}, nil
-}
-
 // isNilClient also recognises a nil pointer inside the interface, which a
 // constructor that failed may have left there.
 func isNilClient(rdb redis.UniversalClient) bool {
-	switch c := rdb.(type) {
-	case nil:
-		return true
-	case *redis.Client:
-		return c == nil
-	case *redis.ClusterClient:
-		return c == nil
-	case *redis.Ring:
-		return c == nil
-	}
-	return false
+	v := reflect.ValueOf(rdb)
+	return rdb == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// deadline bounds one call.
-func (s *server) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
+// Deadline bounds one call. No context is taken for one that does not end.
+func (s *Store) Deadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(given(ctx), s.timeout)
+}
+
+// Within calls the client with the deadline of a call. The error is as those of other calls.
+func (s *Store) Within(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := s.Deadline(ctx)
+	defer cancel()
+	return wrap(guarded(func() error { return f(ctx) }))
 }
 
 // given takes no context for one that does not end.

@@ -149,13 +149,6 @@ func (r *reader) window(rule *limit.Rule) (counts, last []int64, past time.Durat
 	return counts, last, time.Duration(elapsed) * time.Microsecond
 }
 
-// done fails unless the next item says that it was done.
-func (r *reader) done(what string) {
-	if !r.flag() {
-		r.fail("%s that was not done", what)
-	}
-}
-
 // cutEntry takes the first " id:units:last" from a list. What does not begin with a
 // space yields an empty entry, which does not parse.
 func cutEntry(list string) (entry, rest string) {
@@ -188,26 +181,23 @@ func (r *reader) now() time.Duration {
 	return time.Duration(r.number(maxExact)) * time.Microsecond
 }
 
-// reply returns a reader of the reply to a call for one key, which carries the error if
-// there is one.
-func (c *call) reply() *reader {
+// reply returns a reader of the reply to a call, which carries the error if there is one. If
+// the reply blames a key, by is its index, else -1.
+func (c *call) reply() (r *reader, by int) {
 	if c.err != nil {
-		return &reader{err: wrap(c.err)}
+		return &reader{err: wrap(c.err)}, -1
 	}
-	r := newReader(c.val)
-	r.refused(c.keys[0])
-	return r
-}
-
-// refused tells whether the reply blames the key, and then fails with that.
-func (r *reader) refused(key string) bool {
-	if r.err != nil || len(r.items) != 2 || r.items[0] != "e" {
-		return false
+	r = newReader(c.val)
+	if r.err != nil || len(r.items) != 3 || r.items[0] != "e" {
+		return r, -1
 	}
-	if reason, ok := r.items[1].(string); ok {
-		r.err = wrap(&limit.KeyError{Key: key, Reason: bounded(reason)})
+	r.pos = 1
+	reason, by := r.text(), int(r.number(int64(len(c.keys))-1))
+	if r.err != nil {
+		return r, -1
 	}
-	return r.err != nil
+	r.err = wrap(&limit.KeyError{Key: c.keys[by], Reason: bounded(reason)})
+	return r, by
 }
 
 // bounded keeps a reason short enough for a log line.

@@ -66,9 +66,9 @@ func FuzzDecode(f *testing.F) {
 		if _, err := decodeBeat([]*call{{val: reply}, {val: reply}}, 2, 0, Keyspace{prefix: "hl", shards: 4}); err != nil && !errors.Is(err, ErrBadReply) && !isKeyError(err) {
 			t.Errorf("beat: %v", err)
 		}
-		r := newReader(reply)
-		if r.refused("k") && !isKeyError(r.err) {
-			t.Errorf("refused: %v", r.err)
+		r, by := (&call{val: reply, keys: []string{"k"}}).reply()
+		if by >= 0 != isKeyError(r.err) {
+			t.Errorf("blamed %d: %v", by, r.err)
 		}
 		r.flag()
 		r.span(ops[0].Rule)

@@ -35,7 +35,7 @@ func TestReroute(t *testing.T) {
 		{nil, 0},
 	} {
 		m := &mapless{err: c.err}
-		s := &server{rdb: m, timeout: time.Second}
+		s := &Store{rdb: m, timeout: time.Second}
 		s.do(t.Context(), &call{script: scriptSeq, keys: []string{"k"}, args: []any{1}})
 		if m.reloads != c.want {
 			t.Errorf("%v: looked anew %d times, want %d", c.err, m.reloads, c.want)

@@ -3,7 +3,7 @@ package redisstore
 import (
 	"context"
 	"crypto/sha1"
-	_ "embed" // the scripts
+	"embed"
 	"encoding/hex"
 	"strings"
 	"sync"
@@ -12,89 +12,52 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-//go:embed lua/base.lua
-var baseSource string
-
-//go:embed lua/clock.lua
-var clockSource string
-
-//go:embed lua/lib.lua
-var libSource string
-
-//go:embed lua/long.lua
-var longSource string
-
-//go:embed lua/batch.lua
-var batchSource string
-
-//go:embed lua/funnel.lua
-var funnelSource string
-
-//go:embed lua/window.lua
-var windowSource string
-
-//go:embed lua/log.lua
-var logSource string
-
-//go:embed lua/take_funnel.lua
-var takeFunnelSource string
-
-//go:embed lua/take_window.lua
-var takeWindowSource string
-
-//go:embed lua/take_log.lua
-var takeLogSource string
-
-//go:embed lua/take_all.lua
-var takeAllSource string
-
-//go:embed lua/renew.lua
-var renewSource string
-
-//go:embed lua/refund.lua
-var refundSource string
-
-//go:embed lua/ledger.lua
-var ledgerSource string
-
-//go:embed lua/beat.lua
-var beatSource string
-
-//go:embed lua/seq.lua
-var seqSource string
-
-//go:embed lua/nodes.lua
-var nodesSource string
+//go:embed lua
+var files embed.FS
 
 // The scripts, by the name of their file.
 var (
 	// What a usual batch does not need is in a function, which is called when it is needed.
-	scriptBatch      = compose("local function make_long(...)\n", baseSource, libSource, longSource, "end\n", baseSource, clockSource, batchSource)
-	scriptTakeFunnel = newScript(funnelSource, takeFunnelSource)
-	scriptTakeWindow = newScript(windowSource, takeWindowSource)
-	scriptTakeLog    = newScript(logSource, takeLogSource)
-	scriptTakeAll    = newScript(funnelSource, windowSource, logSource, takeAllSource)
-	scriptRenew      = newScript(renewSource)
-	scriptRefund     = newScript(refundSource)
-	scriptBeat       = newScript(ledgerSource, beatSource)
-	scriptSeq        = newScript(ledgerSource, seqSource)
-	scriptNodes      = newScript(nodesSource)
+	scriptBatch = compose("local function make_long(...)\n", text("base", "lib", "long"), "end\n", text("base", "clock", "batch"))
+	// A call that asks one kind of counter does not pay for the others.
+	scriptTake   = map[string]*script{"f": newTake("funnel"), "w": newTake("window"), "l": newTake("log"), "": newTake("funnel", "window", "log")}
+	scriptRenew  = newScript("renew")
+	scriptRefund = newScript("refund")
+	scriptBeat   = newScript("ledger", "beat")
+	scriptSeq    = newScript("ledger", "seq")
+	scriptNodes  = newScript("nodes")
 )
 
 // script is a Lua program and the name under which Redis caches it.
 type script struct{ source, sha string }
 
-// newScript puts a script together: what all share, how the kinds of counters
-// decide that it asks, and what is its own.
-func newScript(parts ...string) *script {
-	return compose(baseSource, clockSource, libSource, strings.Join(parts, ""))
+// text returns files of scripts, one behind the other.
+func text(names ...string) (all string) {
+	for _, name := range names {
+		one, err := files.ReadFile("lua/" + name + ".lua")
+		if err != nil {
+			panic(err) // it is in the program
+		}
+		all += string(one)
+	}
+	return all
+}
+
+// newScript puts a script together: what all share, and what is its own.
+func newScript(names ...string) *script {
+	return compose(text("base", "clock", "lib"), text(names...))
+}
+
+// newTake puts the script that asks for units together, for the given kinds of counters.
+func newTake(kinds ...string) *script {
+	return compose(text("base", "clock", "lib"), "local kinds = {}\n", text(kinds...), text("take"))
 }
 
 // compose makes one script of parts.
 func compose(parts ...string) *script {
-	text := bare(strings.Join(parts, ""))
-	sum := sha1.Sum([]byte(text))
-	return &script{source: text, sha: hex.EncodeToString(sum[:])}
+	source := bare(strings.Join(parts, ""))
+	sum := sha1.Sum([]byte(source))
+	return &script{source: source, sha: hex.EncodeToString(sum[:])}
 }
 
 // bare drops comment lines and indentation, which make up half of a script.
@@ -160,17 +123,10 @@ func (c *call) command(ctx context.Context) once {
 }
 
 // do sends one call.
-func (s *server) do(ctx context.Context, c *call) {
-	ctx, cancel := s.deadline(ctx)
+func (s *Store) do(ctx context.Context, c *call) {
+	ctx, cancel := s.Deadline(ctx)
 	defer cancel()
-	cmd := c.command(ctx)
-	err := guarded(func() error { return s.rdb.Process(ctx, cmd) })
-	if isNoScript(err) {
-		c.byText = true
-		cmd = c.command(ctx)
-		err = guarded(func() error { return s.rdb.Process(ctx, cmd) })
-	}
-	c.finish(cmd, err)
+	s.sendKnown(ctx, []*call{c})
 	s.reroute(ctx, c)
 	s.connect(c)
 }
@@ -180,7 +136,7 @@ const connectTimeout = 2 * time.Second
 
 // connect makes a connection for later calls if c had no answer in time. It does not wait for that. It takes a server that is far away several round trips to make one, and the
 // client throws away what is not ready when the call ends: no call would ever have an answer.
-func (s *server) connect(c *call) {
+func (s *Store) connect(c *call) {
 	_, reason := Classify(c.err)
 	if reason != "timeout" || len(c.keys) == 0 || s.timeout >= connectTimeout || !s.dialing.CompareAndSwap(false, true) {
 		return
@@ -196,7 +152,7 @@ func (s *server) connect(c *call) {
 // reroute has a cluster's client ask anew which server is in charge of what if
 // a call has failed: after a fail-over it would find out by itself only after
 // up to a minute. It does not wait for the answer.
-func (s *server) reroute(ctx context.Context, calls ...*call) {
+func (s *Store) reroute(ctx context.Context, calls ...*call) {
 	client, ok := s.rdb.(interface{ ReloadState(context.Context) })
 	if !ok {
 		return
@@ -209,17 +165,24 @@ func (s *server) reroute(ctx context.Context, calls ...*call) {
 	}
 }
 
-// pipeline sends calls together, or the only one by itself. Those whose script Redis does not have (it was
+// pipeline sends calls together, or the only one by itself.
+func (s *Store) pipeline(ctx context.Context, calls []*call) {
+	ctx, cancel := s.Deadline(ctx)
+	defer cancel()
+	s.texts.mark(calls)
+	s.sendKnown(ctx, calls)
+	s.texts.note(calls)
+	s.reroute(ctx, calls...)
+}
+
+// sendKnown sends calls. Those whose script Redis does not have (it was
 // restarted, promoted, or flushed) are sent once more, and only those.
 //
 // They are sent with their text instead of after a SCRIPT LOAD: EVAL reaches
 // the right master of a cluster by the same route, needs no second round trip
 // or permission, works while another master is down, and leaves the script in
 // the cache as well.
-func (s *server) pipeline(ctx context.Context, calls []*call) {
-	ctx, cancel := s.deadline(ctx)
-	defer cancel()
-	s.texts.mark(calls)
+func (s *Store) sendKnown(ctx context.Context, calls []*call) {
 	s.send(ctx, calls)
 	var missing []*call
 	for _, c := range calls {
@@ -231,8 +194,6 @@ func (s *server) pipeline(ctx context.Context, calls []*call) {
 	if len(missing) > 0 {
 		s.send(ctx, missing)
 	}
-	s.texts.note(calls)
-	s.reroute(ctx, calls...)
 }
 
 // texts remembers which calls must carry their script because their server
@@ -282,7 +243,7 @@ func (t *texts) note(calls []*call) {
 	}
 }
 
-func (s *server) send(ctx context.Context, calls []*call) {
+func (s *Store) send(ctx context.Context, calls []*call) {
 	if len(calls) == 0 {
 		return
 	}

@@ -14,13 +14,12 @@ import (
 // It rarely uses the network: only if a client of a Cluster has not asked yet where the
 // slots are. Then it waits for a quarter of the CommandTimeout at the most.
 func (s *Store) Servers(ctx context.Context) []string {
-	srv := s.srv
-	ctx, cancel := context.WithTimeout(given(ctx), srv.timeout/4)
+	ctx, cancel := context.WithTimeout(given(ctx), s.timeout/4)
 	defer cancel()
-	addrs := make([]string, srv.keys.Shards())
+	addrs := make([]string, s.keys.Shards())
 	for i := range addrs {
 		_ = guarded(func() (err error) { // a panic of a foreign client leaves it unknown
-			addrs[i], err = addrOf(ctx, srv.rdb, srv.keys.SeqKey(i, "-"))
+			addrs[i], err = addrOf(ctx, s.rdb, s.keys.SeqKey(i, "-"))
 			return err
 		})
 	}
@@ -53,7 +52,7 @@ func addrOf(ctx context.Context, rdb redis.UniversalClient, key string) (string,
 // client of a Cluster it uses the network if no call has succeeded yet.
 func (s *Store) Dials() (n uint32) {
 	_ = guarded(func() error { // a panic of a foreign client leaves it unknown
-		if p := s.srv.rdb.PoolStats(); p != nil {
+		if p := s.rdb.PoolStats(); p != nil {
 			n = p.Misses
 			if p.PipelineStats != nil {
 				n += p.PipelineStats.Misses

@@ -1,9 +1,11 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -193,20 +195,36 @@ var ErrInvalidBatch = errors.New("remote: invalid batch")
 // Batches of one node and shard must not be under way at the same time: the
 // store does not put them in order. A nil context stands for
 // [context.Background].
-type Store struct{ srv *server }
+type Store struct {
+	rdb     redis.UniversalClient
+	keys    Keyspace
+	timeout time.Duration
+	texts   texts
+	dialing atomic.Bool // connect is under way
+}
 
 // NewStore returns a store that uses rdb. It does not talk to Redis yet. The
 // error names every problem of the options.
 func NewStore(rdb redis.UniversalClient, o Options) (*Store, error) {
-	srv, err := newServer(rdb, o)
+	if o.Shards == 0 {
+		o.Shards = ShardsFor(rdb)
+	}
+	s := &Store{rdb: rdb, timeout: cmp.Or(o.CommandTimeout, DefaultCommandTimeout)}
+	var err error
+	if s.keys, err = NewKeyspace(o.KeyPrefix, o.Shards); s.timeout < 0 {
+		err = errors.Join(err, fmt.Errorf("remote: CommandTimeout %v is negative", s.timeout))
+	}
+	if isNilClient(rdb) {
+		err = errors.Join(errors.New("remote: the Redis client is nil"), err)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return &Store{srv: srv}, nil
+	return s, nil
 }
 
 // Keyspace returns the names of the store's keys.
-func (s *Store) Keyspace() Keyspace { return s.srv.keys }
+func (s *Store) Keyspace() Keyspace { return s.keys }
 
 // Exec sends batches in one pipeline and returns an outcome for each, in their
 // order. They fail or succeed independently. The message, if there is one, is published
@@ -226,7 +244,7 @@ func (s *Store) Exec(ctx context.Context, batches []*Batch, m *Message) (out []O
 		}
 		calls, from = append(calls, c), append(from, i)
 	}
-	s.srv.pipeline(ctx, calls)
+	s.pipeline(ctx, calls)
 	if m != nil {
 		published, calls = wrap(calls[0].err), calls[1:]
 	}
@@ -255,6 +273,6 @@ func (m Message) call() *call {
 // Publish publishes one message by itself. That nobody listens is no error.
 func (s *Store) Publish(ctx context.Context, m Message) error {
 	c := m.call()
-	s.srv.do(ctx, c)
+	s.do(ctx, c)
 	return wrap(c.err)
 }

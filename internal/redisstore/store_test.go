@@ -199,7 +199,7 @@ func TestRaiseAcrossGenerations(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *backend) {
 		x := newBookings(t, b)
 		old := exec(t, x.s, x.batch(1, 0, 7)).States
-		l := &Limiter{srv: x.s.srv}
+		l := &Limiter{x.s}
 		for _, rule := range []*limit.Rule{x.funnel, x.window} {
 			if err := l.Reset(ctx, "k", rule); err != nil {
 				t.Fatal(err)
@@ -228,7 +228,7 @@ func TestReadingWritesNothing(t *testing.T) {
 			{Key: x.fk, Rule: x.funnel, Raise: true}, {Key: x.wk, Rule: x.window, Raise: true},
 		}}
 		exec(t, x.s, empty)
-		l := &Limiter{srv: x.s.srv}
+		l := &Limiter{x.s}
 		for _, rule := range []*limit.Rule{x.funnel, x.window, fixed(t, 1, time.Hour), slidingLog(t, 1, time.Hour)} {
 			if res, err := l.Peek(ctx, "k", rule); err != nil || !res.Allowed || res.Remaining != rule.Limit() {
 				t.Errorf("peek at an unused %v: %s, %v", rule, show(res), err)
@@ -250,7 +250,7 @@ func TestRaiseToEmpty(t *testing.T) {
 			t.Run(fmt.Sprint(known, name), func(t *testing.T) {
 				b := onMini(t)
 				s, rule := b.store(), funnel(t, 10, 1, time.Second)
-				l, level := &Limiter{srv: s.srv}, time.Duration(-maxExact)
+				l, level := &Limiter{s}, time.Duration(-maxExact)
 				if has {
 					take(t, l, "k", rule, 1)
 					level = -400 * time.Millisecond
@@ -277,7 +277,7 @@ func TestResetOutlivesOlderViews(t *testing.T) {
 	b := onMini(t)
 	l := b.limiter()
 	for _, rule := range []*limit.Rule{funnel(t, 100, 1, time.Hour), sliding(t, 100, time.Hour, 10), fixed(t, 5, time.Hour)} {
-		key := l.srv.keys.CounterKey(rule, "k")
+		key := l.keys.CounterKey(rule, "k")
 		for n := range int64(3) {
 			if n == 0 {
 				if err := l.Reset(ctx, "k", rule); err != nil {
@@ -354,7 +354,7 @@ func poisoned(t *testing.T, b *backend, poison func(key string)) {
 		t.Error("a repeated batch forgot what had failed")
 	}
 	poison(x.fk)
-	l := &Limiter{srv: x.s.srv}
+	l := &Limiter{x.s}
 	if _, err := l.Take(ctx, "k", x.funnel, 1); !isKeyError(err) {
 		t.Errorf("Take of a poisoned key: %v", err)
 	}

@@ -24,7 +24,7 @@ var errResubscribed = errors.New("remote: the subscription was interrupted")
 // It ends with the first error, because what is published until somebody subscribes anew is
 // lost: close it then, and subscribe again.
 type Subscription struct {
-	srv      *server
+	store    *Store
 	channels []string
 	ctx      context.Context // ends with Close
 	cancel   context.CancelFunc
@@ -42,10 +42,10 @@ type Subscription struct {
 // Subscribe returns a subscription to channels, at least one, which all have one hash tag.
 // It does not talk to Redis yet, the first call of Receive does.
 func (s *Store) Subscribe(channels ...string) *Subscription {
-	sub := &Subscription{srv: s.srv, channels: channels}
+	sub := &Subscription{store: s, channels: channels}
 	sub.ctx, sub.cancel = context.WithCancel(context.Background())
 	sub.err = guarded(func() (err error) {
-		sub.ps, err = pubSub(sub.ctx, s.srv.rdb, channels[0])
+		sub.ps, err = pubSub(sub.ctx, s.rdb, channels[0])
 		return err
 	})
 	return sub
@@ -127,7 +127,7 @@ func (s *Subscription) begin() error {
 	}
 	s.begun = true
 	s.connect(true)
-	ctx, cancel := s.srv.deadline(s.ctx)
+	ctx, cancel := s.store.Deadline(s.ctx)
 	defer cancel()
 	err := s.ps.Subscribe(ctx, s.channels...)
 	if s.connect(false) {

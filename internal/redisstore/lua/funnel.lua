@@ -1,38 +1,59 @@
 -- How a funnel decides. This file follows lib.lua in the scripts that ask one.
 --
--- A question q has its key, the rate, the capacity (fus, frem) and the horizon in
--- ms.
--- Amounts are costs in us and rem.
+-- Amounts are costs, in us and rem. All fields of a question are in the table from the start:
+-- to add one later may cost as much as all the rest.
 
 local funnel = {}
+kinds.f = funnel
+
+-- read returns the question at an argument, and where it ends.
+function funnel.read(key, at)
+  local arg = ARGV
+  return {
+    key = key, kind = funnel, rate = arg[at], fus = arg[at + 1] + 0, frem = arg[at + 2] + 0, horizon = arg[at + 3] + 0,
+    ask = arg[at + 4] + 0, rest = arg[at + 5] + 0, own = 0, own_rest = 0,
+    D = 0, st = false, us = 0, rem = 0, told = false, dry = false,
+  }, at + 6
+end
 
 -- look reads what the question is about.
 function funnel.look(q, now)
   q.D = tonumber((rated(q.rate)))
   q.st = read_funnel(q.key, q.rate, now)
   q.us, q.rem = level(q.st.us, q.st.rem, now)
-  return q
 end
 
--- fits tells whether there is room for a cost.
-function funnel.fits(q, us, rem)
-  us, rem = add(q.us, q.rem, us, rem, q.D)
+-- fits tells whether there is room for what the question is judged by.
+function funnel.fits(q)
+  local us, rem = add(q.us, q.rem, q.ask, q.rest, q.D)
   return not less(q.fus, q.frem, us, rem)
 end
 
--- pour adds a cost, and save keeps what has been added.
-function funnel.pour(q, us, rem)
-  q.us, q.rem = add(q.us, q.rem, us, rem, q.D)
+-- left has what is left be booked, and returns how many units that are. From an argument on
+-- there are the costs of n, n/2, n/4 … 1 units, n a power of 2, and how many may be taken.
+-- Every step is taken that fits.
+function funnel.left(q, from)
+  local most, step, taken = ARGV[#ARGV] + 0, 2 ^ ((#ARGV - from) / 2 - 1), 0
+  for at = from, #ARGV - 1, 2 do
+    q.ask, q.rest = add(q.own, q.own_rest, ARGV[at] + 0, ARGV[at + 1] + 0, q.D)
+    if taken + step <= most and funnel.fits(q) then
+      taken, q.own, q.own_rest = taken + step, q.ask, q.rest
+    end
+    step = step / 2
+  end
+  return taken
 end
 
-function funnel.save(q, now)
-  q.st.us, q.st.rem = add(now, 0, q.us, q.rem, q.D)
-  q.st.born = now
-  write_funnel(q.key, q.st, q.rate, now, q.horizon)
+-- book keeps what is booked.
+function funnel.book(q, now)
+  local st = q.st
+  q.us, q.rem = add(q.us, q.rem, q.own, q.own_rest, q.D)
+  st.us, st.rem = add(now, 0, q.us, q.rem, q.D)
+  st.born = now
+  write_funnel(q.key, st, q.rate, now, q.horizon)
 end
 
--- tell appends the level to an answer.
-function funnel.tell(q, answer)
-  answer[#answer + 1] = int(q.us)
-  answer[#answer + 1] = int(q.rem)
+-- tell returns the level.
+function funnel.tell(q)
+  return int(q.us), int(q.rem)
 end

@@ -2,21 +2,37 @@
 -- time at which it was admitted. A member that is exactly one window old no
 -- longer counts. This file follows lib.lua in the scripts that ask one.
 --
--- A question q has its key, the limit and width in us. Amounts are units.
+-- Amounts are units. All fields of a question are in its table from the start.
 
 local log = {}
+kinds.l = log
+
+-- read returns the question at an argument, and where it ends.
+function log.read(key, at)
+  return {
+    key = key, kind = log, limit = ARGV[at] + 0, width = ARGV[at + 1] + 0,
+    ask = ARGV[at + 2] + 0, rest = 0, own = 0, own_rest = 0, all = 0, count = 0, found = false, told = false, dry = false,
+  }, at + 3
+end
 
 -- look reads what the question is about.
 function log.look(q, now)
   q.all = members(q.key)
   q.count = redis.call('ZCOUNT', q.key, '(' .. int(now - q.width), '+inf')
   q.found = q.found or q.count -- before anything was booked
-  return q
 end
 
--- fits tells whether there is room for n units.
-function log.fits(q, n)
-  return q.count + n <= q.limit
+-- fits tells whether there is room for the units that are asked for.
+function log.fits(q)
+  return q.count + q.ask <= q.limit
+end
+
+-- left has as many of these units be booked as there is room for, and returns how many. If
+-- there is none, one is asked for.
+function log.left(q)
+  q.own = math.max(math.min(q.ask, q.limit - q.count), 0)
+  q.ask = math.max(q.own, 1)
+  return q.own
 end
 
 -- leaves returns how long until the member of a rank (from the oldest on, or
@@ -34,12 +50,23 @@ function log.lasts(q, now)
   return q.count > 0 and log.leaves(q, -1, now) or 0
 end
 
--- book counts n units. A Redis that is out of memory refuses to add, and says so
--- only before anything else was written: tidy() comes afterwards.
-function log.book(q, n, now)
+-- prove fails for a user who may not run the commands that change what a question of any kind
+-- is about. It changes nothing: it sets only what is there if it is not, and the reverse.
+function log.prove(q)
+  if q.st then
+    call('SET', q.key, '', q.st.absent and 'XX' or 'NX', 'PX', '1')
+  else
+    call('ZADD', q.key, 'XX', '0', '') -- which needs memory all the same
+    call('ZREMRANGEBYSCORE', q.key, '(0', '0')
+  end
+end
+
+-- enter counts the units that are booked. A Redis that is out of memory refuses to add, and
+-- says so only before anything else was written: tidy() comes afterwards.
+function log.enter(q, now)
   local stamp = int(now)
-  enter(q.key, now, redis.call('ZCOUNT', q.key, stamp, stamp), n)
-  q.count, q.all = q.count + n, q.all + n
+  enter(q.key, now, call('ZCOUNT', q.key, stamp, stamp), q.own)
+  q.count, q.all = q.count + q.own, q.all + q.own
 end
 
 -- tidy has the log end in time, and removes what has left.
@@ -49,14 +76,12 @@ function log.tidy(q, now)
   q.all = q.count
 end
 
--- tell appends what is counted to an answer, and the waits: until enough have
--- left for n units that were refused (nil: none were), and until all have.
-function log.tell(q, answer, now, n)
+-- tell returns what is counted, and the waits: until enough have left for units that were
+-- refused (0: none were), and until all have.
+function log.tell(q, now)
   local wait = 0
-  if n and n <= q.limit then
-    wait = log.leaves(q, q.all - q.count + (q.found + n - q.limit) - 1, now)
+  if q.told == '0' and q.ask <= q.limit then
+    wait = log.leaves(q, q.all - q.count + (q.found + q.ask - q.limit) - 1, now)
   end
-  answer[#answer + 1] = int(q.count)
-  answer[#answer + 1] = int(wait)
-  answer[#answer + 1] = int(log.lasts(q, now))
+  return int(q.count), int(wait), int(log.lasts(q, now))
 end

@@ -4,7 +4,7 @@
 -- ARGV    how many of each to list at most
 -- Reply   Redis' time in us, number of live nodes, how many of them are listed; for each
 --         its name and for how many us it counts as alive; then the same of the layouts.
---         Or "e", reason: one of the two cannot be read
+--         Or "e", reason, index of the key that cannot be read
 
 local now = clock()
 
@@ -30,7 +30,7 @@ local answer = { int(now) }
 for i = 1, 2 do
   local ok, why = guard(list, answer, KEYS[i])
   if not ok then
-    return { 'e', why }
+    return { 'e', why, int(i - 1) }
   end
 end
 return answer

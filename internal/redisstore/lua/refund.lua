@@ -13,7 +13,7 @@
 --         back: for a funnel level us and level rem, for the others units, of a window
 --         without those of its oldest bucket, which count in part: they follow, with when
 --         the last of them came and how much of the current bucket has passed, in us; or
---         "e", reason
+--         "e", reason, "0"
 
 local key, kind = KEYS[1], ARGV[1]
 local now = clock()
@@ -104,6 +104,6 @@ end
 
 local answer, why = guard(take_off[kind])
 if not answer then
-  return { 'e', why }
+  return { 'e', why, '0' }
 end
 return answer

@@ -7,7 +7,7 @@
 --         what is used: for a funnel its cost in us and rem, else units
 -- Reply   "1", Redis' time in us, which is the birth as well, generation, and the
 --         state: for a funnel level us, level rem, for a window its buckets; or
---         "e", reason
+--         "e", reason, "0"
 
 local key, kind = KEYS[1], ARGV[1]
 local now = clock()
@@ -61,6 +61,6 @@ end
 
 local answer, why = guard(set[kind])
 if not answer then
-  return { 'e', why }
+  return { 'e', why, '0' }
 end
 return answer

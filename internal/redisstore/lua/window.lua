@@ -1,8 +1,7 @@
 -- How a window decides, sliding, or fixed with kept = 0. This file follows
 -- lib.lua in the scripts that ask one.
 --
--- A question q has its key, the limit, width in us, kept and the horizon in ms.
--- Amounts are units. How the oldest bucket leaves, and why, is said in package limit
+-- Amounts are units. All fields of a question are in its table from the start. How the oldest bucket leaves, and why, is said in package limit
 -- (Rule.Gone).
 
 -- limbs splits a number up to 2^53 into three digits to the base 2^18.
@@ -39,12 +38,21 @@ local function at_most(a, b, c, d)
 end
 
 local window = {}
+kinds.w = window
+
+-- read returns the question at an argument, and where it ends.
+function window.read(key, at)
+  local arg = ARGV
+  return {
+    key = key, kind = window, limit = arg[at] + 0, width = arg[at + 1] + 0, kept = arg[at + 2] + 0, horizon = arg[at + 3] + 0,
+    ask = arg[at + 4] + 0, rest = 0, own = 0, own_rest = 0, st = false, elapsed = 0, told = false, dry = false,
+  }, at + 5
+end
 
 -- look reads what the question is about.
 function window.look(q, now)
   q.st = read_window(q.key, q, now)
   q.elapsed = now % q.width
-  return q
 end
 
 -- room returns what the limit, less n, leaves beside the buckets that count in
@@ -98,14 +106,14 @@ function window.about(q, oldest)
   return math.max(math.min(still, oldest), oldest - window.share(q))
 end
 
--- fits tells whether there is room for n units.
-function window.fits(q, n)
-  return window.holds(q, window.room(q, n))
+-- fits tells whether there is room for the units that are asked for.
+function window.fits(q)
+  return window.holds(q, window.room(q, q.ask))
 end
 
--- left returns how many units there is room for, up to n.
-function window.left(q, n)
-  local room, oldest = window.room(q, 0)
+-- left has as many of these units be booked as there is room for, and returns how many.
+function window.left(q)
+  local n, room, oldest = q.ask, window.room(q, 0)
   if oldest > 0 then
     n = math.min(n, math.max(room - math.floor(window.about(q, oldest)) + 8, 0))
   else
@@ -114,20 +122,19 @@ function window.left(q, n)
   while n > 0 and not window.holds(q, room - n, oldest) do
     n = n - 1
   end
+  q.own = n
   return n
 end
 
--- book counts n units.
-function window.book(q, n, now)
-  q.st.n[0] = (q.st.n[0] or 0) + n
+-- book counts the units that are booked.
+function window.book(q, now)
+  q.st.n[0] = (q.st.n[0] or 0) + q.own
   q.st.l[0] = math.max(q.st.l[0] or 0, q.elapsed)
   q.st.born = now
   write_window(q.key, q.st, q, now)
 end
 
--- tell appends the window to an answer.
-function window.tell(q, answer, now)
-  answer[#answer + 1] = int((now - q.elapsed) / q.width)
-  answer[#answer + 1] = int(q.elapsed)
-  answer[#answer + 1] = buckets(q.st, q, now) -- its second result is dropped
+-- tell returns the window: the id of the current bucket, the us since it began, and the buckets.
+function window.tell(q, now)
+  return int((now - q.elapsed) / q.width), int(q.elapsed), (buckets(q.st, q, now))
 end

@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/internal/inspect"
 )
 
 // Severity says how bad a finding is.
@@ -88,7 +88,7 @@ type Options struct {
 }
 
 // Examine looks at every master. The error is of Redis, if nothing can be said.
-func Examine(ctx context.Context, rdb redis.UniversalClient, survey *redisstore.Survey, o Options) (Report, error) {
+func Examine(ctx context.Context, rdb redis.UniversalClient, survey *inspect.Survey, o Options) (Report, error) {
 	masters, err := survey.Masters(ctx)
 	if err != nil {
 		return Report{}, err

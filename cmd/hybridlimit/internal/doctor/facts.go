@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hybridlimit/hybridlimit/internal/inspect"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -58,7 +59,7 @@ var settings = []string{
 }
 
 // gather asks one server for everything. The error is of a server that does not answer.
-func gather(ctx context.Context, rdb, server redis.UniversalClient, survey *redisstore.Survey, timeout time.Duration) (*facts, error) {
+func gather(ctx context.Context, rdb, server redis.UniversalClient, survey *inspect.Survey, timeout time.Duration) (*facts, error) {
 	f := &facts{name: "Redis", config: map[string]string{}, layout: survey.Keyspace().Layout(), prefix: survey.Keyspace().Prefix()}
 	c, single := server.(*redis.Client)
 	if single {
@@ -163,10 +164,10 @@ func (f *facts) readDatabases(ctx context.Context, server redis.UniversalClient,
 }
 
 // readRules looks at the names of counters among so many keys.
-func (f *facts) readRules(ctx context.Context, survey *redisstore.Survey) {
+func (f *facts) readRules(ctx context.Context, survey *inspect.Survey) {
 	const most = 10_000
 	f.rules = map[string][]limit.Algorithm{}
-	_, f.rulesErr = survey.Scan(ctx, most, func(names []redisstore.Name) error {
+	_, f.rulesErr = survey.Scan(ctx, most, func(names []inspect.Name) error {
 		for _, n := range names {
 			if !slices.Contains(f.rules[n.Rule], n.Algorithm) {
 				f.rules[n.Rule] = append(f.rules[n.Rule], n.Algorithm)

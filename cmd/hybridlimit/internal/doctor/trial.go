@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hybridlimit/hybridlimit/internal/inspect"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -113,13 +114,13 @@ func probeKey(ctx context.Context, rdb redis.UniversalClient, addr string, keys 
 }
 
 // tryScripts runs the scripts that read, one of each kind of counter.
-func tryScripts(ctx context.Context, survey *redisstore.Survey) error {
+func tryScripts(ctx context.Context, survey *inspect.Survey) error {
 	keys := survey.Keyspace()
-	var looks []redisstore.Look
+	var looks []inspect.Look
 	for _, n := range names() {
 		rule := n.AnyRule()
-		name, _ := keys.Parse(keys.CounterKey(rule, "doctor"))
-		looks = append(looks, redisstore.Look{Name: name, Rule: rule})
+		name, _ := inspect.Parse(keys, keys.CounterKey(rule, "doctor"))
+		looks = append(looks, inspect.Look{Name: name, Rule: rule})
 	}
 	for _, seen := range survey.Peek(ctx, looks) {
 		if class, _ := redisstore.Classify(seen.Err); class != 0 && class != redisstore.ClassKey {
@@ -155,9 +156,9 @@ func failed(tried []trial, reasons ...string) (list []trial) {
 }
 
 // names returns a counter of each algorithm.
-func names() (list []redisstore.Name) {
+func names() (list []inspect.Name) {
 	for _, a := range []limit.Algorithm{limit.AlgorithmFunnel, limit.AlgorithmSlidingWindow, limit.AlgorithmFixedWindow, limit.AlgorithmSlidingLog} {
-		list = append(list, redisstore.Name{Rule: "doctor", Algorithm: a})
+		list = append(list, inspect.Name{Rule: "doctor", Algorithm: a})
 	}
 	return list
 }

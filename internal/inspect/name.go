@@ -1,0 +1,90 @@
+package inspect
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/escape"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// Name is the name of a counter in Redis, taken apart: see [redisstore.Keyspace.CounterKey], which
+// puts it together.
+type Name struct {
+	Text      string // as it is in Redis
+	Shard     int
+	Algorithm limit.Algorithm
+	Rule      string
+	// Key is what the caller of the limiter gave, or its SHA-256 in hexadecimal digits if
+	// that is longer than [redisstore.MaxKeyBytes]: then Hashed is set.
+	Key    string
+	Hashed bool
+}
+
+// Pattern returns what the commands of Redis find the names of counters by. What they
+// find is to be looked at with [Parse].
+func Pattern(k redisstore.Keyspace) string {
+	escaped := strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `^`, `\^`).Replace(k.Prefix())
+	return escaped + layout + "*}:[fsxl]:*"
+}
+
+// layout comes between the prefix and the number of the shard.
+const layout = ":" + redisstore.LayoutVersion + ":{"
+
+// Parse takes the name of a counter apart. ok is false for all that
+// [redisstore.Keyspace.CounterKey] does not make.
+func Parse(k redisstore.Keyspace, text string) (n Name, ok bool) {
+	rest, ours := strings.CutPrefix(text, k.Prefix()+layout)
+	shard, rest, _ := strings.Cut(rest, "}:")
+	if !ours || len(rest) < 2 {
+		return n, false
+	}
+	n = Name{Text: text, Algorithm: limit.Algorithm(max(strings.IndexByte(redisstore.Letters, rest[0]), 0))}
+	length, rest, _ := strings.Cut(rest[2:], ":")
+	size, err := strconv.ParseUint(length, 10, 16)
+	if err != nil || uint64(len(rest)) < size+3 {
+		return n, false
+	}
+	n.Shard, _ = strconv.Atoi(shard)
+	n.Rule, n.Key, n.Hashed = rest[:size], rest[size+3:], rest[size:size+3] == ":h:"
+	// What was left out so far shows when the name is put together again.
+	rule := n.AnyRule()
+	if rule == nil || k.CounterKeyIn(n.Shard, rule, n.Key, n.Hashed) != text || n.Shard < 0 || n.Shard >= k.Shards() {
+		return n, false
+	}
+	if n.Hashed {
+		sum, err := hex.DecodeString(n.Key)
+		return n, err == nil && len(sum) == sha256.Size && n.Key == strings.ToLower(n.Key)
+	}
+	return n, len(n.Key) <= redisstore.MaxKeyBytes && k.Shard(n.Key) == n.Shard
+}
+
+// Of reports whether the counter is one of a rule: of its name and algorithm.
+func (n Name) Of(rule *limit.Rule) bool {
+	return rule.Valid() && n.Rule == rule.Name() && n.Algorithm == rule.Algorithm()
+}
+
+// String returns the key and its rule, fit for one line of text: of both the first 64 bytes.
+func (n Name) String() string { return escape.Quote(n.Key) + " of " + escape.Quote(n.Rule) }
+
+// AnyRule returns a rule under which a counter can be looked at to find out whether it
+// can be used: its numbers are made up. It returns nil if no rule can have that name.
+func (n Name) AnyRule() *limit.Rule {
+	const some = 1000
+	var rule *limit.Rule
+	switch n.Algorithm {
+	case limit.AlgorithmFunnel:
+		rule, _ = limit.Funnel(n.Rule, some, some, time.Hour)
+	case limit.AlgorithmSlidingWindow:
+		rule, _ = limit.SlidingWindow(n.Rule, some, time.Hour)
+	case limit.AlgorithmFixedWindow:
+		rule, _ = limit.FixedWindow(n.Rule, some, time.Hour)
+	case limit.AlgorithmSlidingLog:
+		rule, _ = limit.SlidingLog(n.Rule, some, time.Hour)
+	}
+	return rule
+}

@@ -1,0 +1,207 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit/internal/decision"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+const (
+	// scanCount is how many keys one SCAN looks at, which takes Redis well below a
+	// millisecond.
+	scanCount = 1000
+	// surveyCalls is how many counters are asked for in one pipeline.
+	surveyCalls = 200
+)
+
+// Survey is a store for tools that look at what is kept in Redis. What it adds writes nothing.
+// Build one with [New]; the zero Survey is not usable. It is safe for concurrent use, and
+// leaves the client to its owner.
+type Survey struct {
+	*redisstore.Store
+	rdb redis.UniversalClient
+}
+
+// New returns a survey that uses rdb. It does not talk to Redis yet. The error names
+// every problem of the options. The CommandTimeout is that of one call; there may be many.
+func New(rdb redis.UniversalClient, o redisstore.Options) (*Survey, error) {
+	store, err := redisstore.NewStore(rdb, o)
+	if err != nil {
+		return nil, err
+	}
+	return &Survey{store, rdb}, nil
+}
+
+// Scanned says how much of Redis was looked at.
+type Scanned struct {
+	// Keys is about how many keys were looked at, whoever's they are, of Total.
+	Keys, Total int64
+	// Complete tells that all were.
+	Complete bool
+	// Counters is how many of them are counters, Foreign how many look like some of
+	// another number of shards.
+	Counters, Foreign int64
+}
+
+// Scan looks for counters among about most keys of all masters together, and hands them to
+// found, each once, many at a time. It goes on until found returns an error, which it
+// returns. What is written meanwhile may be missed.
+//
+// It never blocks Redis for longer than a look at a thousand keys takes.
+func (s *Survey) Scan(ctx context.Context, most int64, found func([]Name) error) (Scanned, error) {
+	masters, err := s.Masters(ctx)
+	if err != nil {
+		return Scanned{}, err
+	}
+	out := Scanned{Complete: true}
+	for i, m := range masters {
+		share := most / int64(len(masters)-i) // of what is left, so that all of it is used
+		one, err := s.scanOne(ctx, m, share, found)
+		out.Keys, out.Total = out.Keys+one.Keys, out.Total+one.Total
+		out.Counters, out.Foreign = out.Counters+one.Counters, out.Foreign+one.Foreign
+		out.Complete = out.Complete && one.Complete
+		if err != nil {
+			return out, err
+		}
+		most -= one.Keys
+	}
+	return out, nil
+}
+
+// scanOne is Scan of one server.
+func (s *Survey) scanOne(ctx context.Context, rdb redis.UniversalClient, most int64, found func([]Name) error) (out Scanned, err error) {
+	err = s.Within(ctx, func(ctx context.Context) error {
+		out.Total, err = rdb.DBSize(ctx).Result()
+		return err
+	})
+	seen := map[string]bool{} // a SCAN may find a key twice
+	for cursor := uint64(0); err == nil; {
+		var texts []string
+		err = s.Within(ctx, func(ctx context.Context) error {
+			texts, cursor, err = rdb.Scan(ctx, cursor, Pattern(s.Keyspace()), scanCount).Result()
+			return err
+		})
+		if err != nil {
+			break
+		}
+		out.Keys = min(out.Keys+scanCount, max(out.Total, 0))
+		var names []Name
+		for _, text := range texts {
+			n, ours := Parse(s.Keyspace(), text)
+			switch {
+			case seen[text]:
+			case ours:
+				names = append(names, n)
+			default:
+				out.Foreign++
+			}
+			seen[text] = true
+		}
+		out.Counters += int64(len(names))
+		if len(names) > 0 {
+			if err := found(names); err != nil {
+				return out, err
+			}
+		}
+		if cursor == 0 {
+			out.Keys, out.Complete = out.Total, true
+			return out, nil
+		}
+		if out.Keys >= most {
+			return out, nil
+		}
+	}
+	return out, err
+}
+
+// Masters returns a client for each server that takes writes, in the order of their
+// addresses.
+func (s *Survey) Masters(ctx context.Context) (list []redis.UniversalClient, err error) {
+	var each func(context.Context, func(context.Context, *redis.Client) error) error
+	switch rdb := s.rdb.(type) {
+	case interface {
+		ForEachMaster(context.Context, func(context.Context, *redis.Client) error) error
+	}:
+		each = rdb.ForEachMaster
+	case interface {
+		ForEachShard(context.Context, func(context.Context, *redis.Client) error) error
+	}:
+		each = rdb.ForEachShard
+	default:
+		return []redis.UniversalClient{s.rdb}, nil
+	}
+	var mu sync.Mutex // protects found: each calls several at once
+	var found []*redis.Client
+	err = s.Within(ctx, func(ctx context.Context) error {
+		return each(ctx, func(_ context.Context, c *redis.Client) error {
+			mu.Lock()
+			defer mu.Unlock()
+			found = append(found, c)
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(found, func(a, b *redis.Client) int { return cmp.Compare(a.Options().Addr, b.Options().Addr) })
+	for _, c := range found {
+		list = append(list, c)
+	}
+	return list, nil
+}
+
+// Look is a question about a counter: what it says under a rule, which must be one of
+// [Name.Of].
+type Look struct {
+	Name Name
+	Rule *limit.Rule
+}
+
+// Seen is the answer to a [Look].
+type Seen struct {
+	// Err says why there is none: a [*limit.KeyError] for a counter that cannot be used.
+	Err error
+	// Result is that of Peek of package remote.
+	Result limit.Result
+	// Used is how many units count, those above the limit included.
+	Used int64
+}
+
+// Peek answers questions in their order, by one pipeline for many.
+func (s *Survey) Peek(ctx context.Context, looks []Look) []Seen {
+	out := make([]Seen, len(looks))
+	for from := 0; from < len(looks); from += surveyCalls {
+		to := min(from+surveyCalls, len(looks))
+		s.peek(ctx, looks[from:to], out[from:to])
+	}
+	return out
+}
+
+func (s *Survey) peek(ctx context.Context, looks []Look, out []Seen) {
+	var asks []redisstore.Ask
+	var asked []int // asks[i] is about looks[asked[i]]
+	for i, l := range looks {
+		if !l.Name.Of(l.Rule) {
+			out[i] = Seen{Result: decision.Invalid(l.Rule), Err: fmt.Errorf("remote: %w: %v is not of that rule", limit.ErrUnsupported, l.Name)}
+			continue
+		}
+		asks, asked = append(asks, redisstore.Ask{Counter: l.Name.Text, Rule: l.Rule, Units: 1}), append(asked, i)
+	}
+	answers, errs := s.LookAt(ctx, asks)
+	for i, a := range answers {
+		o, rule := &out[asked[i]], asks[i].Rule
+		if o.Err = errs[i]; o.Err != nil {
+			o.Result = limit.Result{Source: limit.SourceRemote, Limit: rule.Limit()}
+			continue
+		}
+		o.Result, o.Used = decision.Judged(rule, a.Result(a.Units > 0, 1)), a.Used()
+	}
+}

@@ -1,0 +1,176 @@
+package redisstore
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// What a batch hands back comes off once, however often it arrives, and what
+// it books is not touched.
+func TestBatchHandsBack(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *backend) {
+		s := b.store()
+		for _, r := range callRules(t)[:3] {
+			k := s.Keyspace().CounterKey(r, "k")
+			shard := s.Keyspace().Shard("k")
+			node := "n-" + r.Algorithm().String()
+			op := func(units, back int64) Op {
+				op := Op{Key: k, Rule: r, Units: units}
+				if r.Algorithm() == limit.AlgorithmFunnel {
+					op.Back, op.BackTop, op.Ahead = arithOf(r).Cost(back), arithOf(r).Full, arithOf(r).Cost(units)
+					return op
+				}
+				id := b.now() / widthUS(r)
+				op.Buckets = []Bucket{{ID: id, Units: units}}
+				if back > 0 {
+					op.BackBuckets = []Bucket{{ID: id, Units: back}}
+				}
+				return op
+			}
+			used := func(o Outcome) int64 {
+				st := o.Reply.States[0]
+				sum := arithOf(r).Whole(st.Level)
+				if arithOf(r).Cost(sum).Less(st.Level) {
+					sum++
+				}
+				for _, b := range st.Buckets {
+					sum += b.Units
+				}
+				return sum
+			}
+			first := &Batch{Shard: shard, Node: node, Seq: 1, Ops: []Op{op(6, 0)}}
+			second := &Batch{Shard: shard, Node: node, Seq: 2, Prev: 1, Ops: []Op{op(3, 4)}}
+			third := &Batch{Shard: shard, Node: node, Seq: 3, Prev: 2, Ops: []Op{op(1, 9)}}
+			gen := int64(0)
+			for i, c := range []struct {
+				b    *Batch
+				want int64
+			}{{first, 6}, {second, 5}, {second, 5}, {third, 1}, {third, 1}} {
+				o := execAll(s, []*Batch{c.b})[0]
+				if o.Err != nil || used(o) != c.want {
+					t.Fatalf("%v, step %d: %+v, want %d used", r, i, o, c.want)
+				}
+				if now := o.Reply.States[0].Gen; i > 0 && now <= gen && o.Reply.Fate == FateApplied {
+					t.Errorf("%v, step %d: generation %d after %d", r, i, now, gen)
+				} else {
+					gen = now
+				}
+			}
+		}
+	})
+}
+
+// A node that was told of a generation takes an older one for a loss for as long
+// as its horizon is. So long it must be remembered, also if the node has only
+// asked, and one with a lower limit has written since.
+func TestGenerationOutlivesWhoeverWasToldOfIt(t *testing.T) {
+	b := onMini(t)
+	s := b.store()
+	l := &Limiter{s}
+	seq := int64(0)
+	for _, rule := range []*limit.Rule{funnel(t, 60, 1, time.Minute), sliding(t, 100, time.Hour, 10), fixed(t, 5, time.Hour)} {
+		if err := l.Reset(ctx, "k", rule); err != nil {
+			t.Fatal(err)
+		}
+		key := l.keys.CounterKey(rule, "k")
+		b.advance(arithOf(rule).Horizon())
+		ask := func(r *limit.Rule) {
+			seq++
+			exec(t, s, &Batch{Node: "n1", Seq: seq, Prev: seq - 1, Ops: []Op{{Key: key, Rule: r}}})
+		}
+		ask(rule)
+		if rule.Algorithm() == limit.AlgorithmFunnel {
+			lower := funnel(t, 1, 1, time.Minute)
+			ask(lower)
+			take(t, l, "k", lower, 1)
+		}
+		if ttl := b.rdb.PTTL(ctx, key).Val(); ttl < arithOf(rule).Horizon()+time.Second {
+			t.Errorf("%v: TTL %v after it was asked for, want %v", rule, ttl, arithOf(rule).Horizon()+time.Second)
+		}
+	}
+}
+
+// Where there is nothing to take off no generation begins: it would clear what other nodes
+// know of a key that Redis has lost.
+func TestBatchHandsNothingBack(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *backend) {
+		s := b.store()
+		for i, rule := range []*limit.Rule{funnel(t, 10, 1, 1000*time.Hour), fixed(t, 10, 1000*time.Hour), sliding(t, 10, 1000*time.Hour, 10)} {
+			back := Op{Key: s.Keyspace().CounterKey(rule, "k"), Rule: rule, Back: arithOf(rule).Cost(5), BackTop: arithOf(rule).Full}
+			if rule.Algorithm() != limit.AlgorithmFunnel {
+				back = Op{Key: back.Key, Rule: rule, BackBuckets: []Bucket{{ID: b.now() / widthUS(rule), Units: 5}}}
+			}
+			node, shard := fmt.Sprint("n", i), s.Keyspace().Shard("k")
+			if st := exec(t, s, &Batch{Shard: shard, Node: node, Seq: 1, Ops: []Op{back}}).States[0]; st.Gen != 0 {
+				t.Errorf("%v: generation %d begins of a key that Redis does not know", rule, st.Gen)
+			}
+		}
+	})
+}
+
+// What a node hands back of units that a reset has cleared is dropped, until the
+// node has heard of the reset.
+func TestBatchHandsBackAfterReset(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *backend) {
+		s := b.store()
+		l := &Limiter{s}
+		for i, rule := range []*limit.Rule{funnel(t, 10, 1, 1000*time.Hour), fixed(t, 10, 1000*time.Hour), sliding(t, 10, 1000*time.Hour, 10)} {
+			op := Op{Key: s.Keyspace().CounterKey(rule, "k"), Rule: rule, Units: 5}
+			back := Op{Key: op.Key, Rule: rule}
+			node := fmt.Sprint("n", i)
+			if rule.Algorithm() == limit.AlgorithmFunnel {
+				op.Ahead, back.Back, back.BackTop = arithOf(rule).Cost(5), arithOf(rule).Cost(5), arithOf(rule).Full
+			} else {
+				op.Buckets = []Bucket{{ID: b.now() / widthUS(rule), Units: 5}}
+				back.BackBuckets = op.Buckets
+			}
+			shard := s.Keyspace().Shard("k")
+			old := exec(t, s, &Batch{Shard: shard, Node: node, Seq: 1, Ops: []Op{op}}).States[0]
+			if err := l.Reset(ctx, "k", rule); err != nil {
+				t.Fatal(err)
+			}
+			take(t, l, "k", rule, 10)
+			back.BackGen = old.Gen
+			st := exec(t, s, &Batch{Shard: shard, Node: node, Seq: 2, Prev: 1, Ops: []Op{back}}).States[0]
+			if left := remains(t, l, "k", rule); left != 0 {
+				t.Errorf("%v: %d remain", rule, left)
+			}
+			back.BackGen = st.Gen
+			exec(t, s, &Batch{Shard: shard, Node: node, Seq: 3, Prev: 2, Ops: []Op{back}})
+			if left := remains(t, l, "k", rule); left != 5 {
+				t.Errorf("%v: %d remain, want 5", rule, left)
+			}
+			// Redis loses everything. Another node restores what it knew since the
+			// reset, but not that it was one.
+			b.do("FLUSHALL")
+			back.BackGen = old.Gen
+			for _, op := range []Op{{Key: op.Key, Rule: rule, Raise: true, Known: st}, back} {
+				exec(t, s, &Batch{Shard: shard, Node: fmt.Sprint("m", op.Raise), Seq: 1, Ops: []Op{op}})
+			}
+			if left := remains(t, l, "k", rule); left != 0 {
+				t.Errorf("%v: %d remain of what was restored", rule, left)
+			}
+		}
+	})
+}
+
+// Take and batches count in the same state.
+func TestTakeSeesBatches(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *backend) {
+		x := newBookings(t, b)
+		l := &Limiter{x.s}
+		for _, rule := range []*limit.Rule{x.funnel, x.window} {
+			take(t, l, "k", rule, 10)
+		}
+		exec(t, x.s, x.batch(1, 0, 20))
+		x.wantUsed(30)
+		for _, rule := range []*limit.Rule{x.funnel, x.window} {
+			if got := take(t, l, "k", rule, 5); got.Remaining != 65 {
+				t.Errorf("%v: %s", rule, show(got))
+			}
+		}
+	})
+}

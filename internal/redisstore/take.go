@@ -1,0 +1,151 @@
+package redisstore
+
+import (
+	"context"
+	"math/bits"
+	"slices"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// TakeMode says what is done with counters that are asked.
+type TakeMode string
+
+// The modes.
+const (
+	Look TakeMode = "0" // nothing is written
+	Book TakeMode = "1" // all units are booked, if all fit
+	Most TakeMode = "m" // what is left is booked, up to the units of the only Ask
+)
+
+// Ask asks a counter for units.
+type Ask struct {
+	Counter string // from [Keyspace.CounterKey]
+	Rule    *limit.Rule
+	Units   int64         // that must fit, at most what the rule's limit is
+	Own     int64         // of these, units to be booked for this question
+	Ahead   time.Duration // how long before they fit a leaky bucket may book them
+}
+
+// Taken is the answer to several [Ask].
+type Taken struct {
+	Now     time.Duration // Redis' time since the Unix epoch, whole µs
+	Booked  bool
+	Answers []Answer
+}
+
+// Answer is that of one counter, as of afterwards.
+type Answer struct {
+	Units int64 // 0: it does not fit; how many units were booked, if the mode was [Most]
+	Content
+}
+
+// Take asks counters together, by one call. If a counter cannot be used the error is a
+// [*limit.KeyError], and by says which question was about it; -1: none.
+func (s *Store) Take(ctx context.Context, mode TakeMode, asks ...Ask) (t Taken, by int, err error) {
+	c := takeCall(mode, asks)
+	s.do(ctx, c)
+	return c.taken(mode, asks)
+}
+
+// LookAt asks many counters, each by itself, in one pipeline. The errors are as of Take.
+func (s *Store) LookAt(ctx context.Context, asks []Ask) (answers []Answer, errs []error) {
+	calls := make([]*call, len(asks))
+	for i := range asks {
+		calls[i] = takeCall(Look, asks[i:i+1])
+	}
+	s.pipeline(ctx, calls)
+	answers, errs = make([]Answer, len(asks)), make([]error, len(asks))
+	for i, c := range calls {
+		var t Taken
+		if t, _, errs[i] = c.taken(Look, asks[i:i+1]); errs[i] == nil {
+			answers[i] = t.Answers[0]
+		}
+	}
+	return answers, errs
+}
+
+// takeCall builds the call of the script.
+func takeCall(mode TakeMode, asks []Ask) *call {
+	apart := mode == Book && slices.ContainsFunc(asks, func(q Ask) bool { return q.Own != q.Units || q.Rule.IsDryRun() })
+	if apart {
+		mode = "s"
+	}
+	c := &call{keys: make([]string, len(asks)), args: append(make([]any, 0, 1+10*len(asks)), string(mode))}
+	kinds := kindOf(asks[0].Rule)
+	for i := range asks {
+		q := &asks[i]
+		kind, is := kindOf(q.Rule), arithOf(q.Rule)
+		if kinds != kind {
+			kinds = ""
+		}
+		c.keys[i], c.args = q.Counter, append(c.args, kind)
+		switch kind {
+		case "f":
+			c.args = append(c.args, rateText(q.Rule))
+			c.span(q.Rule, is.Add(is.Full, arith.Span{NS: int64(q.Ahead)}))
+			c.args = append(c.args, horizonMS(q.Rule))
+			c.span(q.Rule, is.Cost(q.Units))
+		case "w":
+			c.args = append(c.args, q.Rule.Limit(), widthUS(q.Rule), is.Kept, horizonMS(q.Rule), q.Units)
+		case "l":
+			c.args = append(c.args, q.Rule.Limit(), widthUS(q.Rule), q.Units)
+		}
+		switch {
+		case mode == Most && kind == "f":
+			for step := int64(1) << (bits.Len64(uint64(q.Units)) - 1); step > 0; step /= 2 {
+				c.span(q.Rule, is.Cost(step))
+			}
+			c.args = append(c.args, q.Units)
+		case apart && kind == "f":
+			c.args = append(c.args, digit(q.Rule.IsDryRun()))
+			c.span(q.Rule, is.Cost(q.Own))
+		case apart:
+			c.args = append(c.args, digit(q.Rule.IsDryRun()), q.Own, 0)
+		}
+	}
+	c.script = scriptTake[kinds]
+	return c
+}
+
+func digit(set bool) string {
+	if set {
+		return "1"
+	}
+	return "0"
+}
+
+// span appends a span of a funnel.
+func (c *call) span(rule *limit.Rule, s arith.Span) {
+	w := toWire(rule, s)
+	c.args = append(c.args, w.us, w.rem)
+}
+
+// kindOf returns what the scripts call the kind of a rule's counters.
+func kindOf(rule *limit.Rule) string {
+	switch rule.Algorithm() {
+	case limit.AlgorithmFunnel:
+		return "f"
+	case limit.AlgorithmSlidingLog:
+		return "l"
+	}
+	return "w"
+}
+
+// taken reads the reply.
+func (c *call) taken(mode TakeMode, asks []Ask) (t Taken, by int, err error) {
+	r, by := c.reply()
+	t.Booked, t.Now = r.flag(), r.now()
+	t.Answers = make([]Answer, len(asks))
+	for i := range t.Answers {
+		a, most := &t.Answers[i], int64(1)
+		if mode == Most {
+			most = asks[i].Units
+		}
+		a.Units = r.number(most)
+		a.Content = r.content(asks[i].Rule)
+	}
+	return t, by, r.end()
+}

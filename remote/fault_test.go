@@ -1,0 +1,132 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// wantClass checks how an error is sorted.
+func wantClass(t testing.TB, err error, class Class, reason string) {
+	t.Helper()
+	if c, r := Classify(err); c != class || r != reason {
+		t.Errorf("%v: %v %q, want %v %q", err, c, r, class, reason)
+	}
+	if err != nil && !strings.HasPrefix(err.Error(), "remote: ") {
+		t.Errorf("no prefix: %v", err)
+	}
+}
+
+func (b *backend) do(args ...any) {
+	b.t.Helper()
+	if err := b.rdb.Do(ctx, args...).Err(); err != nil {
+		b.t.Fatalf("%v: %v", args, err)
+	}
+}
+
+// poll waits for a condition on a real server.
+func poll(t testing.TB, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatal("the condition has not come true within 10 s")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func isKeyError(err error) bool {
+	var key *limit.KeyError
+	return errors.As(err, &key)
+}
+
+func TestRefusedAndFrozen(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := dial(t, s.Addr())
+	l, err := New(rdb, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule := funnel(t, 10, 1, time.Hour)
+	take(t, l, "k", rule, 1)
+	s.FreezeOrSkip(t)
+	start := time.Now()
+	_, err = l.Take(ctx, "k", rule, 1)
+	wantClass(t, err, ClassUnavailable, "timeout")
+	if d := time.Since(start); d < 200*time.Millisecond || d > 2*time.Second {
+		t.Errorf("a call to a frozen Redis took %v, its deadline is %v", d, DefaultCommandTimeout)
+	}
+	if err := s.Thaw(); err != nil {
+		t.Fatal(err)
+	}
+	poll(t, func() bool { _, err := l.Peek(ctx, "k", rule); return err == nil })
+	s.Kill()
+	poll(t, func() bool { // the first call finds the old connection closed
+		_, err = l.Take(ctx, "k", rule, 1)
+		_, reason := Classify(err)
+		return reason == "refused"
+	})
+	if err := s.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	poll(t, func() bool { _, err := l.Peek(ctx, "k", rule); return err == nil })
+	canceled, cancel := context.WithCancel(ctx)
+	cancel()
+	_, err = l.Take(canceled, "k", rule, 1)
+	wantClass(t, err, ClassUnavailable, "canceled")
+}
+
+// Some Redis answers something else: an error, and no panic.
+func TestUnexpectedReplies(t *testing.T) {
+	b, rule := onMini(t), funnel(t, 10, 1, time.Hour)
+	for _, answer := range []any{nil, "x", int64(1), []any{}, []any{"a"}, []any{"2", "1", "1"}, []any{"e", int64(3)}, []any{[]any{}}} {
+		if _, err := b.lying(answer).Take(ctx, "k", rule, 1); !errors.Is(err, ErrBadReply) {
+			t.Errorf("%v: %v", answer, err)
+		}
+	}
+}
+
+// Fault 42: an error, and nothing is written.
+func TestBadQuestions(t *testing.T) {
+	b := onMini(t)
+	l := b.limiter()
+	rule := funnel(t, 10, 1, time.Hour)
+	for _, n := range []int64{-1, -1 << 63} {
+		if res, err := l.Take(ctx, "k", rule, n); !errors.Is(err, limit.ErrInvalidN) || res.Allowed {
+			t.Errorf("n = %d: %s, %v", n, show(res), err)
+		}
+	}
+	for _, r := range []*limit.Rule{nil, new(limit.Rule)} {
+		if res, err := l.Take(ctx, "k", r, 1); !errors.Is(err, limit.ErrNilRule) || res.Allowed || res.RetryAfter != limit.Never {
+			t.Errorf("no rule: %s, %v", show(res), err)
+		}
+		if err := l.Reset(ctx, "k", r); !errors.Is(err, limit.ErrNilRule) {
+			t.Errorf("reset without a rule: %v", err)
+		}
+	}
+	if keys := b.keys(); len(keys) != 0 {
+		t.Errorf("wrote %q", keys)
+	}
+}
+
+// answerHook answers every command the same.
+type answerHook struct{ answer any }
+
+func (answerHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (h answerHook) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(_ context.Context, cmd redis.Cmder) error {
+		cmd.(interface{ SetVal(any) }).SetVal(h.answer)
+		return nil
+	}
+}
+func (answerHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}

@@ -1,0 +1,321 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"runtime"
+	"runtime/metrics"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// liar is a server that has its answer ready whatever it is asked, and closes
+// the connection when it has said it.
+type liar struct {
+	greeting []byte // answer to the first thing a connection says; nil: it lies at once
+	lie      []byte // answer to everything else
+	chunk    int    // bytes per read; 0: all
+}
+
+func (l *liar) dial(context.Context, string, string) (net.Conn, error) {
+	return &lyingConn{liar: l, lying: l.greeting == nil}, nil
+}
+
+type lyingConn struct {
+	net.Conn // nil: nothing else is asked of it
+	liar     *liar
+	lying    bool
+	out      bytes.Reader
+}
+
+func (c *lyingConn) Write(p []byte) (int, error) {
+	answer := c.liar.greeting
+	if c.lying {
+		answer = c.liar.lie
+	}
+	c.lying = true
+	rest, _ := io.ReadAll(&c.out)
+	c.out.Reset(append(rest, answer...))
+	return len(p), nil
+}
+
+func (c *lyingConn) Read(p []byte) (int, error) {
+	if k := c.liar.chunk; k > 0 && k < len(p) {
+		p = p[:k]
+	}
+	return c.out.Read(p)
+}
+
+func (*lyingConn) Close() error                     { return nil }
+func (*lyingConn) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
+func (*lyingConn) LocalAddr() net.Addr              { return &net.TCPAddr{} }
+func (*lyingConn) SetDeadline(time.Time) error      { return nil }
+func (*lyingConn) SetReadDeadline(time.Time) error  { return nil }
+func (*lyingConn) SetWriteDeadline(time.Time) error { return nil }
+
+// greeting is what Redis answers to HELLO 3.
+var greeting = []byte("%2\r\n$6\r\nserver\r\n$5\r\nredis\r\n$5\r\nproto\r\n:3\r\n")
+
+// client returns a client of the liar; most bounds its replies, 0 not at all.
+func (l *liar) client(most int) *redis.Client {
+	o := options("127.0.0.1:6379")
+	o.Dialer = l.dial
+	if most > 0 {
+		o.Dialer = BoundReplies(l.dial, most)
+	}
+	o.PoolSize, o.MaxRetries = 1, -1 // a greeting that fails is retried otherwise
+	return redis.NewClient(o)
+}
+
+// victim is all of this package on one client.
+type victim struct {
+	*Limiter
+	store *redisstore.Store
+}
+
+func newVictim(t *testing.T, rdb redis.UniversalClient) victim {
+	t.Helper()
+	l, err1 := New(rdb, Options{Shards: 4})
+	s, err2 := redisstore.NewStore(rdb, redisstore.Options{Shards: 4})
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	return victim{l, s}
+}
+
+var (
+	anyFunnel  = limit.Must(limit.Funnel("f", 10, 7, time.Second))
+	anyWindow  = limit.Must(limit.SlidingWindow("w", 10, time.Second))
+	anyFixed   = limit.Must(limit.FixedWindow("x", 10, time.Second))
+	anyLog     = limit.Must(limit.SlidingLog("l", 10, time.Second))
+	everyRule  = []*limit.Rule{anyFunnel, anyWindow, anyFixed, anyLog}
+	shardsOf4  = []int{0, 1, 2, 3}
+	victimAsks = 4 * len(everyRule)
+)
+
+// ask does one of the things that the package can do, and checks whatever
+// comes of it: a well-formed answer, or an error of a class.
+func (v victim) ask(t *testing.T, which int) error {
+	t.Helper()
+	rule := everyRule[which/4%len(everyRule)]
+	switch which % 4 {
+	case 0:
+		res, err := v.Take(ctx, "k", rule, 3)
+		checkTaken(t, rule, 3, res, err)
+		return err
+	case 1:
+		res, err := v.Peek(ctx, "k", rule)
+		checkTaken(t, rule, 1, res, err)
+		return err
+	case 2:
+		return v.Reset(ctx, "k", rule)
+	}
+	switch which {
+	case 3, 7:
+		return v.beat(t)
+	case 11:
+		return v.all(t)
+	}
+	return v.exec(t)
+}
+
+func (v victim) all(t *testing.T) error {
+	t.Helper()
+	var checks []limit.Check
+	for _, r := range everyRule {
+		checks = append(checks, limit.Check{Key: "k", Rule: r, N: 3})
+	}
+	all, err := v.TakeAll(ctx, checks...)
+	if err == nil {
+		checkTaken(t, all.Rule, 3, all.Result, nil)
+	} else if all.Allowed {
+		t.Fatalf("%+v, although %v", all, err)
+	}
+	return err
+}
+
+func (v victim) beat(t *testing.T) error {
+	t.Helper()
+	b, err := v.store.Beat(ctx, "n", time.Second, shardsOf4, redisstore.BeatOptions{})
+	if b.Nodes < 0 || b.Now < 0 || len(b.Seqs) != len(shardsOf4) || err != nil && b.Nodes > 0 != (b.Now > 0) && b.Nodes > 0 {
+		t.Fatalf("beat %+v, %v", b, err)
+	}
+	for _, s := range b.Seqs {
+		if s < -1 || s > 1<<53-1 || s < 0 && err == nil {
+			t.Fatalf("beat %+v, %v", b, err)
+		}
+	}
+	return errors.Join(err, v.store.Leave(ctx, "n", shardsOf4[:1]))
+}
+
+func (v victim) exec(t *testing.T) error {
+	t.Helper()
+	ops := []redisstore.Op{
+		{Key: v.store.Keyspace().CounterKey(anyFunnel, "a"), Rule: anyFunnel, Units: 1},
+		{Key: v.store.Keyspace().CounterKey(anyWindow, "a"), Rule: anyWindow, Units: 1},
+	}
+	var batches []*redisstore.Batch
+	for i := range ops {
+		shard := v.store.Keyspace().Shard("a")
+		batches = append(batches, &redisstore.Batch{Shard: shard, Node: "n", Seq: 1, Ops: ops[i : i+1]})
+	}
+	var all error
+	outs, _ := v.store.Exec(ctx, batches, nil)
+	for i, out := range outs {
+		if all = errors.Join(all, out.Err); out.Err == nil {
+			if n := len(out.Reply.States); n > 1 || out.Reply.Fate == 0 || out.Reply.Total < 0 || out.Reply.Now < 0 {
+				t.Fatalf("batch %d: %+v", i, out.Reply)
+			}
+		}
+	}
+	return all
+}
+
+func checkTaken(t *testing.T, rule *limit.Rule, n int64, res limit.Result, err error) {
+	t.Helper()
+	switch {
+	case err != nil && (res.Allowed || res.Limit != rule.Limit()):
+		t.Fatalf("%v: %s, although %v", rule, show(res), err)
+	case err == nil && (res.Remaining < 0 || res.Remaining > rule.Limit() || res.RetryAfter < 0 || res.ResetAfter < 0),
+		err == nil && res.Allowed != (res.RetryAfter == 0),
+		res.Allowed && n > rule.Limit(), res.Limit != rule.Limit():
+		t.Fatalf("%v, n = %d: %s", rule, n, show(res))
+	}
+}
+
+// checkError checks that an error is one that a caller can do something with.
+func checkError(t *testing.T, err error) {
+	t.Helper()
+	if err == nil {
+		return
+	}
+	class, reason := Classify(err)
+	if class < ClassUnavailable || class > ClassKey || reason == "" || reason == "panic" || !strings.HasPrefix(err.Error(), "remote: ") {
+		t.Fatalf("error %.200q is %v %q", err, class, reason)
+	}
+}
+
+// allocated returns how many bytes have been allocated since the start.
+func allocated() uint64 {
+	s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(s)
+	return s[0].Value.Uint64()
+}
+
+// hostileReplies have done harm, or look as if they might.
+var hostileReplies = []string{
+	"", "\r\n", "\n", "+\r\n", "+OK\r\n", "-\r\n", "$-1\r\n", "*-1\r\n", "_\r\n", "$-2\r\n", ":1\r\n", "#t\r\n", ",nan\r\n", "(1\r\n",
+	"*0\r\n", "*3\r\n$1\r\n1\r\n$1\r\n5\r\n$1\r\n6\r\n", "*3\r\n+1\r\n+5\r\n+6\r\n*2\r\n+1\r\n+2\r\n",
+	"*4\r\n+1\r\n+17600000000\r\n+5\r\n+ 17600000000:3\r\n", "*3\r\n+e\r\n+WRONGTYPE\r\n+0\r\n", "*2\r\n+e\r\n:1\r\n", "*1\r\n*1\r\n*0\r\n",
+	"-NOSCRIPT x\r\n", "-MOVED 1 1.2.3.4:5\r\n", "-ASK 1 :0\r\n", "-LOADING\r\n", "-READONLY x\r\n", "-NOAUTH\r\n", "-ERR\r\n", "!3\r\nabc\r\n",
+	"%1\r\n*0\r\n+a\r\n", "%1\r\n,nan\r\n+a\r\n", "%1\r\n-E\r\n$9\r\n*99999\r\n\r\n", "=3\r\nabc\r\n", "=8\r\ntxt:abcd\r\n",
+	"|1\r\n+a\r\n+b\r\n*2\r\n+1\r\n+2\r\n", "|0\r\n", ">2\r\n+message\r\n+b\r\n*2\r\n+3\r\n+2\r\n", ">1\r\n$99999999999999\r\n", ">0\r\n",
+	"$9223372036854775807\r\n", "$9223372036854775805\r\n", "$9223372036854775808\r\n", "$2147483647\r\n", "*2147483647\r\n", "*9223372036854775807\r\n",
+	"%4611686018427387904\r\n", "%2147483647\r\n", "~1000000000\r\n", "|9223372036854775807\r\n", ">2147483647\r\n", "=9999999999\r\n", "!9999999999\r\n",
+	"*1\r\n$00000000000000000000000000000000000000000009\r\n", "$?\r\n", "*?\r\n", "*+3\r\n", "$1_0\r\n",
+}
+
+// bound is what the fuzzers let one reply take.
+const bound = 64 << 10
+
+// FuzzHostileServer lets any bytes answer: no panic, no more memory than what
+// was said to be allowed, no goroutine left, and an error of a class or an
+// answer that makes sense.
+func FuzzHostileServer(f *testing.F) {
+	for i, lie := range hostileReplies {
+		f.Add([]byte(lie), uint8(i), i%2 == 0, uint16(i%5))
+		f.Add([]byte(strings.Repeat(lie, 5)), uint8(i*7), i%2 == 1, uint16(0))
+	}
+	for which := range victimAsks {
+		f.Add([]byte("*6\r\n+1\r\n+9\r\n+1\r\n+8800000000\r\n+5\r\n+ 8800000000:3:1\r\n"), uint8(which), true, uint16(0))
+		f.Add([]byte("*5\r\n+1\r\n+9\r\n$1\r\n1\r\n$4\r\n1000\r\n$1\r\n7\r\n"), uint8(which), true, uint16(1))
+		f.Add([]byte(strings.Repeat("$42\r\na 1760000000123456 5\n1760000000123459 69\r\n", 2)), uint8(which), true, uint16(0))
+		f.Add([]byte(strings.Repeat("*2\r\n+3\r\n+1760000000123456\r\n", 6)), uint8(which), true, uint16(0))
+	}
+	f.Fuzz(func(t *testing.T, lie []byte, which uint8, greets bool, chunk uint16) {
+		if len(lie) > bound {
+			t.Skip()
+		}
+		l := &liar{lie: lie, chunk: int(chunk)}
+		if greets {
+			l.greeting = greeting
+		}
+		goroutines, bytes := runtime.NumGoroutine(), allocated()
+		rdb := l.client(bound)
+		checkError(t, newVictim(t, rdb).ask(t, int(which)%victimAsks))
+		_ = rdb.Close()
+		// At worst a whole pipeline, sent twice, of replies of the allowed size.
+		if got, most := allocated()-bytes, uint64(4<<20+60*len(lie)); got > most {
+			t.Errorf("%d bytes allocated for a reply of %d: %.80q", got, len(lie), lie)
+		}
+		poll(t, func() bool { return runtime.NumGoroutine() <= goroutines })
+	})
+}
+
+// scripted is a hook of go-redis that answers in the place of a server.
+type scripted struct{ reply any }
+
+func (scripted) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (s scripted) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(_ context.Context, cmd redis.Cmder) error {
+		cmd.(interface{ SetVal(any) }).SetVal(s.reply)
+		return nil
+	}
+}
+func (scripted) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// FuzzTakeReply gives Take replies of the right form with any numbers.
+func FuzzTakeReply(f *testing.F) {
+	f.Add("1", int64(1760000000123456), int64(5), " 17600000001:3", int64(1), uint8(1))
+	f.Add("0", int64(1<<53-1), int64(1<<53-1), " 9007199254740991:9007199254740992", int64(10), uint8(2))
+	f.Add("1", int64(12), int64(6999), "", int64(1)<<62, uint8(0))
+	f.Add("0", int64(1)<<53, int64(-1), " 1:1 2:2", int64(11), uint8(3))
+	f.Add("1", int64(3), int64(999999), "1000000", int64(3), uint8(3))
+	f.Add("1", int64(3), int64(0), "0", int64(24), uint8(3)) // more than the limit, and still admitted
+	f.Fuzz(func(t *testing.T, flag string, a, b int64, list string, n int64, which uint8) {
+		rule := everyRule[int(which)%len(everyRule)]
+		items := []any{flag, "1760000000123456", flag, fmt.Sprint(a), fmt.Sprint(b)}
+		if rule != anyFunnel {
+			items = append(items, list)
+		}
+		rdb := (&liar{}).client(0)
+		defer rdb.Close()
+		rdb.AddHook(scripted{items})
+		res, err := newVictim(t, rdb).Take(ctx, "k", rule, n)
+		if n < 0 {
+			if !errors.Is(err, limit.ErrInvalidN) || res.Allowed {
+				t.Fatalf("%d units: %s, %v", n, show(res), err)
+			}
+			return
+		}
+		checkTaken(t, rule, n, res, err)
+		checkError(t, err)
+		if err == nil && rule == anyFunnel {
+			checkFunnelReply(t, res, a, b)
+		}
+	})
+}
+
+// checkFunnelReply works out from the level in a reply, exactly, what remains.
+func checkFunnelReply(t *testing.T, res limit.Result, us, rem int64) {
+	t.Helper()
+	// us + rem/7000 µs at 7 units per 10^6 µs, of 10 units.
+	level := new(big.Rat).Add(big.NewRat(us, 1), big.NewRat(rem, 7000))
+	left := new(big.Rat).Sub(big.NewRat(10, 1), level.Mul(level, big.NewRat(7, 1_000_000)))
+	if want := floor(left); res.Remaining != want {
+		t.Errorf("level %d + %d/7000 µs: %s, want %d", us, rem, show(res), want)
+	}
+}

@@ -1,0 +1,429 @@
+package remote
+
+import (
+	"fmt"
+	"math/big"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// The models: slow, with fractions of any size, and obviously right. Times are
+// µs since the epoch.
+
+type model interface {
+	setRule(r *limit.Rule) // the next questions are asked under this one, of the same name
+	fits(now, n int64) bool
+	book(now, n int64)
+	left(now int64) int64
+	take(now, n int64) (allowed bool, remaining int64)
+}
+
+// taken is take of every model.
+func taken(m model, now, n int64) (bool, int64) {
+	allowed := m.fits(now, n)
+	if allowed {
+		m.book(now, n)
+	}
+	return allowed, m.left(now)
+}
+
+// funnelModel keeps the level in units and leaks it.
+type funnelModel struct {
+	capacity, rate *big.Rat // rate in units per µs
+	level          *big.Rat
+	at             int64
+}
+
+func newFunnelModel(capacity, units int64, per time.Duration) *funnelModel {
+	rate := new(big.Rat).SetFrac(big.NewInt(units*1000), big.NewInt(int64(per)))
+	return &funnelModel{capacity: new(big.Rat).SetInt64(capacity), rate: rate, level: new(big.Rat)}
+}
+
+func (m *funnelModel) setRule(r *limit.Rule) { m.capacity.SetInt64(r.Limit()) }
+
+func (m *funnelModel) leak(now int64) {
+	leaked := new(big.Rat).Mul(m.rate, new(big.Rat).SetInt64(now-m.at))
+	m.at = now
+	if m.level.Sub(m.level, leaked); m.level.Sign() < 0 {
+		m.level.SetInt64(0)
+	}
+}
+
+func (m *funnelModel) fits(now, n int64) bool {
+	m.leak(now)
+	return new(big.Rat).Add(m.level, new(big.Rat).SetInt64(n)).Cmp(m.capacity) <= 0
+}
+
+func (m *funnelModel) book(now, n int64) {
+	m.leak(now)
+	m.level.Add(m.level, new(big.Rat).SetInt64(n))
+}
+
+func (m *funnelModel) left(now int64) int64 {
+	m.leak(now)
+	return floor(new(big.Rat).Sub(m.capacity, m.level))
+}
+
+func (m *funnelModel) take(now, n int64) (bool, int64) { return taken(m, now, n) }
+
+func floor(r *big.Rat) int64 {
+	if r.Sign() < 0 {
+		return 0
+	}
+	return new(big.Int).Quo(r.Num(), r.Denom()).Int64()
+}
+
+// windowModel keeps every bucket for ever, and when its last unit came.
+type windowModel struct {
+	rule        *limit.Rule
+	units, last map[int64]int64
+}
+
+func newWindowModel(rule *limit.Rule) *windowModel {
+	return &windowModel{rule, map[int64]int64{}, map[int64]int64{}}
+}
+
+func (m *windowModel) count(now int64) (count int64) {
+	width, kept := arith.Of(m.rule.Arith()).Width.Microseconds(), int64(arith.Of(m.rule.Arith()).Kept)
+	for age := range kept + 1 {
+		id := now/width - age
+		part := m.units[id]
+		if age > 0 && age == kept {
+			part -= arith.Of(m.rule.Arith()).Gone(part, m.last[id]*1000, now%width*1000)
+		}
+		count += part
+	}
+	return count
+}
+
+func (m *windowModel) setRule(r *limit.Rule) { m.rule = r }
+
+func (m *windowModel) fits(now, n int64) bool {
+	return n <= m.rule.Limit() && m.count(now)+n <= m.rule.Limit()
+}
+
+func (m *windowModel) book(now, n int64) {
+	if n > 0 {
+		width := arith.Of(m.rule.Arith()).Width.Microseconds()
+		m.units[now/width] += n
+		m.last[now/width] = max(m.last[now/width], now%width)
+	}
+}
+
+func (m *windowModel) left(now int64) int64 { return max(m.rule.Limit()-m.count(now), 0) }
+
+func (m *windowModel) take(now, n int64) (bool, int64) { return taken(m, now, n) }
+
+// logModel keeps every unit for ever.
+type logModel struct {
+	limit, width int64
+	at           []int64
+}
+
+func (m *logModel) setRule(r *limit.Rule) { m.limit = r.Limit() }
+
+func (m *logModel) count(now int64) (count int64) {
+	for _, at := range m.at {
+		if at > now-m.width {
+			count++
+		}
+	}
+	return count
+}
+
+func (m *logModel) fits(now, n int64) bool { return m.count(now)+n <= m.limit }
+
+func (m *logModel) book(now, n int64) {
+	for range n {
+		m.at = append(m.at, now)
+	}
+}
+
+func (m *logModel) left(now int64) int64 { return max(m.limit-m.count(now), 0) }
+
+func (m *logModel) take(now, n int64) (bool, int64) { return taken(m, now, n) }
+
+// cases are rules with their models, over rates from slow to fast.
+func cases(t *testing.T) map[string]struct {
+	rule  *limit.Rule
+	model model
+	step  time.Duration // longest pause between two questions
+} {
+	type entry = struct {
+		rule  *limit.Rule
+		model model
+		step  time.Duration
+	}
+	out := map[string]entry{}
+	for _, f := range []struct {
+		capacity, units int64
+		per, step       time.Duration
+	}{
+		{7, 7, 3 * time.Second, time.Second},
+		{1, 1, 30 * 24 * time.Hour, 20 * 24 * time.Hour},
+		{1000, 10_000_000, time.Second, 100 * time.Microsecond},
+		{1 << 47, 4_500_000_000_000, 365 * 24 * time.Hour, 30 * 24 * time.Hour},
+		{13, 11, 17 * time.Nanosecond * 1000003, 10 * time.Millisecond},
+	} {
+		rule := funnel(t, f.capacity, f.units, f.per)
+		out[rule.String()] = entry{rule, newFunnelModel(f.capacity, f.units, f.per), f.step}
+	}
+	for _, w := range []struct {
+		limit   int64
+		window  time.Duration
+		buckets int
+		step    time.Duration
+	}{
+		{10, time.Second, 1, 300 * time.Millisecond},
+		{10, 7 * time.Second, 3, time.Second},
+		{100, time.Minute, 60, 5 * time.Second},
+		{1 << 53, 365 * 24 * time.Hour, 7, 20 * 24 * time.Hour},
+		{1<<53 - 1, 100 * 365 * 24 * time.Hour, 1, 200 * 24 * time.Hour},
+		{5, time.Millisecond, 1000, 100 * time.Microsecond},
+	} {
+		rule := sliding(t, w.limit, w.window, w.buckets)
+		out[fmt.Sprintf("%v in %d", rule, w.buckets)] = entry{rule, newWindowModel(rule), w.step}
+	}
+	x := fixed(t, 10, 7*time.Second)
+	out[x.String()] = entry{x, newWindowModel(x), time.Second}
+	l := slidingLog(t, 10, 7*time.Second)
+	out[l.String()] = entry{l, &logModel{limit: 10, width: arith.Of(l.Arith()).Width.Microseconds()}, time.Second}
+	return out
+}
+
+// Every decision and every remainder is that of the model, and whoever is
+// refused succeeds after exactly the wait that was named, and not a
+// microsecond before.
+//
+// Fault 59: waiting as long as told is enough, 1 µs less is not.
+func TestAgainstModels(t *testing.T) {
+	for name, c := range cases(t) {
+		t.Run(name, func(t *testing.T) {
+			b := onMini(t)
+			l := b.limiter()
+			rng := rand.New(rand.NewPCG(1, uint64(len(name))))
+			most := min(c.rule.Limit(), 1<<53-1) + 1
+			for i := range 200 {
+				b.advance(time.Duration(rng.Int64N(int64(c.step)/1000+1)) * time.Microsecond)
+				n := rng.Int64N(4)
+				if c.rule.Limit() > 1<<50 || rng.IntN(8) == 0 {
+					n = rng.Int64N(most)
+				}
+				got := take(t, l, "k", c.rule, n)
+				allowed, remaining := c.model.take(b.at.UnixMicro(), n)
+				if got.Allowed != allowed || got.Remaining != remaining {
+					t.Fatalf("question %d for %d at %v: %s, the model says %v, %d", i, n, b.at, show(got), allowed, remaining)
+				}
+				if never := n > c.rule.Limit(); never != (got.RetryAfter == limit.Never) {
+					t.Fatalf("question for %d: %s", n, show(got))
+				}
+				// Redis' time as the scripts count it ends in 2255.
+				ends := b.at.Add(min(got.RetryAfter, limit.MaxWindow)).Year() > 2200
+				if !allowed && n <= c.rule.Limit() && !ends && rng.IntN(4) == 0 {
+					b.waitExactly(l, c.rule, c.model, n, got.RetryAfter)
+				}
+			}
+			b.everyKeyExpires()
+		})
+	}
+}
+
+// The products that decide on a window reach 2^106. Two that differ by one
+// there are equal as doubles.
+//
+// Fault 48: products up to 2^106 decide exactly.
+func TestWindowProductsAreExact(t *testing.T) {
+	b := onMini(t)
+	l := b.limiter()
+	shape := sliding(t, 1, 10*365*24*time.Hour, 1)
+	width := arith.Of(shape.Arith()).Width.Microseconds()
+	w, inverse := big.NewInt(width), (*big.Int)(nil)
+	b.advance(time.Duration(width-b.now()%width) * time.Microsecond) // most of the oldest bucket still counts
+	for inverse == nil {
+		b.advance(time.Microsecond)
+		inverse = new(big.Int).ModInverse(big.NewInt(width-b.now()%width), w)
+	}
+	// The last unit came at the end: (oldest - 1) · left = room · width + 1.
+	left := big.NewInt(width - b.now()%width)
+	oldest := new(big.Int).Add(inverse, new(big.Int).Mul(w, big.NewInt(20)))
+	room := new(big.Int).Quo(new(big.Int).Mul(oldest, left), w).Int64()
+	state := fmt.Sprintf("w 0 7 %d %d:%v:%d", width, b.now()/width-1, oldest.Add(oldest, big.NewInt(1)), width)
+	for extra, want := range map[int64]bool{0: false, 1: true} {
+		rule := sliding(t, room+1+extra, 10*365*24*time.Hour, 1)
+		b.set(l.store.Keyspace().CounterKey(rule, "k"), state)
+		if got := take(t, l, "k", rule, 1); got.Allowed != want {
+			t.Errorf("room for %d more: %s", extra, show(got))
+		}
+	}
+}
+
+// waitExactly moves time by a wait, less one microsecond, then by the rest.
+func (b *backend) waitExactly(l *Limiter, rule *limit.Rule, m model, n int64, wait time.Duration) {
+	b.t.Helper()
+	if wait < time.Nanosecond {
+		b.t.Fatalf("refused %d, to be asked again in %v", n, wait)
+	}
+	us := int64((wait + time.Microsecond - 1) / time.Microsecond)
+	for i, step := range []int64{us - 1, 1} {
+		b.advance(time.Duration(step) * time.Microsecond)
+		got := take(b.t, l, "k", rule, n)
+		allowed, _ := m.take(b.at.UnixMicro(), n)
+		if last := i == 1; got.Allowed != last || allowed != last {
+			b.t.Fatalf("%d units of %v after a wait of %v, last step %v: %s, the model says %v", n, rule, wait, last, show(got), allowed)
+		}
+	}
+}
+
+// More than the limit can never be had, and costs nothing.
+//
+// Faults 41, 43, 44: more than the limit can never be had and costs nothing.
+func TestMoreThanTheLimit(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *backend) {
+		l := b.limiter()
+		for _, rule := range []*limit.Rule{
+			funnel(t, 5, 1, time.Hour), sliding(t, 5, time.Hour, 10), fixed(t, 5, time.Hour), slidingLog(t, 5, time.Hour),
+		} {
+			take(t, l, "k", rule, 2)
+			for _, n := range []int64{6, 1 << 53, 1<<63 - 1} {
+				if got := take(t, l, "k", rule, n); got.Allowed || got.RetryAfter != limit.Never || got.Remaining != 3 {
+					t.Errorf("%v, %d units: %s", rule, n, show(got))
+				}
+			}
+			if got := take(t, l, "k", rule, 3); !got.Allowed || got.Remaining != 0 {
+				t.Errorf("%v, the rest: %s", rule, show(got))
+			}
+			if got := take(t, l, "k", rule, 0); !got.Allowed || got.Remaining != 0 {
+				t.Errorf("%v, a look: %s", rule, show(got))
+			}
+		}
+		none := fixed(t, 0, time.Hour)
+		if got := take(t, l, "none", none, 1); got.Allowed || got.RetryAfter != limit.Never {
+			t.Errorf("a limit of 0: %s", show(got))
+		}
+	})
+}
+
+func TestReset(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *backend) {
+		l := b.limiter()
+		for _, rule := range []*limit.Rule{
+			funnel(t, 5, 1, time.Hour), sliding(t, 5, time.Hour, 10), fixed(t, 5, time.Hour), slidingLog(t, 5, time.Hour),
+		} {
+			for range 2 {
+				take(t, l, "k", rule, 5)
+				if err := l.Reset(ctx, "k", rule); err != nil {
+					t.Fatal(err)
+				}
+				if got := take(t, l, "k", rule, 0); got.Remaining != 5 || got.ResetAfter != 0 {
+					t.Errorf("%v after a reset: %s", rule, show(got))
+				}
+			}
+		}
+		b.everyKeyExpires()
+	})
+}
+
+// Extreme numbers, on the real Redis too: nothing wraps, nothing is refused by
+// it, everything has a TTL.
+//
+// Faults 44, 46, 48: the largest rules on a real server: nothing wraps, every TTL is sane.
+func TestExtremeNumbers(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *backend) {
+		s := b.store()
+		l := &Limiter{store: s}
+		century := limit.MaxWindow
+		for i, rule := range []*limit.Rule{
+			funnel(t, 1<<53, 1<<53, time.Second), funnel(t, 1<<53, 1<<53, century), funnel(t, 1, 1, century),
+			funnel(t, 100, 10_000_000, time.Second), funnel(t, 1, 1, 30*24*time.Hour),
+			sliding(t, 1<<53, century, 1), sliding(t, 1<<53, century, 1000), sliding(t, 1, time.Millisecond, 1000), fixed(t, 1<<53, century),
+		} {
+			key := fmt.Sprintf("k%d", i)
+			if got := take(t, l, key, rule, rule.Limit()); !got.Allowed {
+				t.Errorf("%v, all of it: %s", rule, show(got))
+			}
+			op := redisstore.Op{Key: s.Keyspace().CounterKey(rule, key), Rule: rule, Units: 1<<63 - 1, Ahead: arith.Of(rule.Arith()).Cost(1<<63 - 1)}
+			if rule.Algorithm() != limit.AlgorithmFunnel {
+				op.Buckets = []redisstore.Bucket{{ID: b.now() / arith.Of(rule.Arith()).Width.Microseconds(), Units: 1<<63 - 1, Last: arith.Of(rule.Arith()).Width}}
+			}
+			for seq := int64(1); seq <= 3; seq++ {
+				r := exec(t, s, &redisstore.Batch{Node: "n" + key, Seq: seq, Prev: seq - 1, Ops: []redisstore.Op{op}})
+				if st := r.States[0]; r.Total != 1<<53 || st.Err != nil || rule.Algorithm() == limit.AlgorithmFunnel && st.Level.NS <= 0 {
+					t.Errorf("%v, over and over: %+v", rule, r)
+				}
+			}
+			got := take(t, l, key, rule, 1)
+			if arith.Of(rule.Arith()).Width != time.Microsecond && (got.Allowed || got.Remaining != 0) {
+				t.Errorf("%v, in debt: %s", rule, show(got))
+			}
+		}
+		b.everyKeyExpires()
+	})
+}
+
+// Counters as large as they may be, and larger, set by hand.
+//
+// Fault 48: up to 2^53 they count, and no sign flips on the way through Lua;
+// beyond, the key is broken.
+func TestHugeStates(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *backend) {
+		l := b.limiter()
+		century := limit.MaxWindow
+		window, big := fixed(t, 1<<53, century), fixed(t, 1<<53-1, century)
+		drain := funnel(t, 10, 1, time.Hour)
+		id := b.now() / arith.Of(window.Arith()).Width.Microseconds()
+		for _, c := range []struct {
+			rule      *limit.Rule
+			state     string
+			remaining int64 // -1: the key is broken
+		}{
+			{window, fmt.Sprintf("w 0 7 %d %d:9007199254740991:0", arith.Of(window.Arith()).Width.Microseconds(), id), 1},
+			{window, fmt.Sprintf("w 0 7 %d %d:9007199254740992:0", arith.Of(window.Arith()).Width.Microseconds(), id), 0},
+			{big, fmt.Sprintf("w 0 7 %d %d:9007199254740992:0", arith.Of(big.Arith()).Width.Microseconds(), id), 0},
+			{window, fmt.Sprintf("w 0 7 %d %d:9007199254740993:0", arith.Of(window.Arith()).Width.Microseconds(), id), -1},
+			{window, fmt.Sprintf("w 0 7 %d %d:9223372036854775807:0", arith.Of(window.Arith()).Width.Microseconds(), id), -1},
+			{window, fmt.Sprintf("w 0 7 %d %d:-9223372036854775808:0", arith.Of(window.Arith()).Width.Microseconds(), id), -1},
+			{window, "9223372036854775807", -1},
+			{drain, "f 0 7 1000 9007199254740991 0", 0},
+			{drain, "f 0 7 1000 9007199254740992 0", -1},
+			{drain, "f 0 7 1000 9223372036854775807 0", -1},
+			{drain, "f 0 7 1000 18446744073709551616 0", -1},
+		} {
+			b.set(l.store.Keyspace().CounterKey(c.rule, "k"), c.state)
+			res, err := l.Take(ctx, "k", c.rule, 2)
+			switch {
+			case c.remaining < 0:
+				if !isKeyError(err) || res.Allowed {
+					t.Errorf("%q: %s, %v, want a broken key", c.state, show(res), err)
+				}
+			case err != nil || res.Allowed || res.Remaining != c.remaining || res.RetryAfter <= 0 || res.ResetAfter <= 0:
+				t.Errorf("%q: %s, %v, want %d to remain", c.state, show(res), err, c.remaining)
+			}
+			if res, err := l.Take(ctx, "k", c.rule, c.remaining); c.remaining > 0 && (err != nil || !res.Allowed || res.Remaining != 0) {
+				t.Errorf("%q, the rest: %s, %v", c.state, show(res), err)
+			}
+		}
+	})
+}
+
+// Many units of a log at one instant are as many members.
+func TestLogInChunks(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *backend) {
+		l, rule := b.limiter(), slidingLog(t, 5000, time.Hour)
+		for _, n := range []int64{2500, 1, 1, 2498} {
+			if got := take(t, l, "k", rule, n); !got.Allowed {
+				t.Fatalf("%d: %s", n, show(got))
+			}
+		}
+		if n := b.rdb.ZCard(ctx, l.store.Keyspace().CounterKey(rule, "k")).Val(); n != 5000 {
+			t.Errorf("%d members, want 5000", n)
+		}
+		if got := take(t, l, "k", rule, 1); got.Allowed || got.RetryAfter < 59*time.Minute {
+			t.Errorf("one more: %s", show(got))
+		}
+	})
+}

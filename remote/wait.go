@@ -1,0 +1,112 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// minPause is the shortest sleep of somebody who waits for a window's units.
+const minPause = time.Millisecond
+
+// Wait returns nil as soon as n units of key are admitted; they are consumed
+// then. At once, and without consuming anything, it returns a [*limit.WaitError]
+// when that would take longer than ctx lasts, or for ever. If ctx ends before,
+// what was booked is handed back, and the error is that of ctx, joined by what
+// went wrong in booking or handing back: then it is unknown whether the units
+// still count, as with every other error of Redis. The answer to a booking is
+// waited for even if ctx ends meanwhile, for [Options.CommandTimeout] at most:
+// whoever does not hear it cannot hand anything back.
+//
+// Those who wait for a leaky bucket are served in the order in which Redis heard of
+// them, on whichever process they are. A window and a log cannot be booked ahead:
+// whoever waits for one asks again when there should be room, and who gets it is
+// a matter of luck; large n may be overtaken by small ones again and again.
+//
+// 0 units are not waited for, nor is a dry run. The other errors are those of
+// [Limiter.Take].
+func (l *Limiter) Wait(ctx context.Context, key string, rule *limit.Rule, n int64) error {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	if err := askable(rule, n); err != nil {
+		return wrap(err)
+	}
+	if err := ctx.Err(); err != nil {
+		return wrap(err)
+	}
+	switch {
+	case n == 0:
+		return nil
+	case rule.IsDryRun():
+		_, err := l.Take(ctx, key, rule, n)
+		return err
+	case n > rule.Limit():
+		return &limit.WaitError{Key: key, Rule: rule, N: n, Need: limit.Never, Left: remaining(ctx)}
+	case rule.Algorithm() == limit.AlgorithmFunnel:
+		return l.waitInLine(ctx, key, rule, n)
+	}
+	return l.waitForRoom(ctx, key, rule, n)
+}
+
+// waitInLine waits for units that are booked ahead.
+func (l *Limiter) waitInLine(ctx context.Context, key string, rule *limit.Rule, n int64) error {
+	left := remaining(ctx)
+	// The end of ctx must keep the units neither from being known nor from being
+	// handed back. The commands have a deadline of their own.
+	lasting := context.WithoutCancel(ctx)
+	r, err := l.reserve(lasting, key, rule, n, left)
+	if err != nil {
+		return errors.Join(wrap(ctx.Err()), err)
+	}
+	if !r.OK() {
+		return &limit.WaitError{Key: key, Rule: rule, N: n, Need: r.Delay(), Left: left}
+	}
+	if err := pause(ctx, r.Delay()); err != nil {
+		return errors.Join(wrap(err), r.Cancel(lasting))
+	}
+	return nil
+}
+
+// waitForRoom asks again until it is admitted.
+func (l *Limiter) waitForRoom(ctx context.Context, key string, rule *limit.Rule, n int64) error {
+	for {
+		res, err := l.Take(ctx, key, rule, n)
+		if err != nil || res.Allowed {
+			return err
+		}
+		if left := remaining(ctx); res.RetryAfter > left {
+			return &limit.WaitError{Key: key, Rule: rule, N: n, Need: res.RetryAfter, Left: left}
+		}
+		if err := pause(ctx, max(res.RetryAfter, minPause)); err != nil {
+			return wrap(err)
+		}
+	}
+}
+
+// remaining returns how long ctx lasts; for ever if it has no deadline.
+func remaining(ctx context.Context) time.Duration {
+	at, bounded := ctx.Deadline()
+	if !bounded {
+		return limit.Never
+	}
+	return max(clock.Until(at), 0)
+}
+
+// pause sleeps for d, or until ctx ends, and returns its error if it has.
+func pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,127 @@
+package remote
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/limittest"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// offer asks for a load, as much as there is of each, at the times of the load.
+func (b *backend) offer(l *Limiter, key string, r *limit.Rule, load []limittest.Ask) *limittest.Log {
+	b.t.Helper()
+	log := limittest.NewLog(limittest.Window(r))
+	for _, a := range load {
+		b.at = time.Unix(0, a.At)
+		b.mini.SetTime(b.at)
+		n, _, err := l.TakeAtMost(ctx, key, r, a.N)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		if n > 0 {
+			log.Add(b.now()*1000, n)
+		}
+	}
+	return log
+}
+
+// No window, wherever it begins, holds more than the limit and one bucket's share of it,
+// whatever the load; and nearly as much is admitted as by an exact log.
+//
+// Fault 85: the scripts hold the bound of a window for any pattern.
+func TestWindowHoldsItsLimit(t *testing.T) {
+	b := onMini(t)
+	l, rng := b.limiter(), rand.New(rand.NewPCG(85, 1))
+	for _, limits := range []int64{1, 3, 10, 25, 1 << 40} {
+		for _, buckets := range []int{1, 2, 10, 60, 1000} {
+			r := sliding(t, limits, 7*time.Second, buckets)
+			begin := func() int64 { return b.at.UnixNano()/1e3*1e3 + limittest.Window(r)*3 + rng.Int64N(1e6)*1000 }
+			steps := 80
+			if buckets > 100 {
+				steps = 20 // of long lists
+			}
+			for _, what := range []string{"adverse", "heavy-tailed", "bursts 1", "bursts 1.03", "steady 1.2"} {
+				var asks []limittest.Ask
+				switch what {
+				case "adverse":
+					asks = limittest.Adverse(rng, r, begin(), steps)
+				case "heavy-tailed":
+					asks = limittest.HeavyTailed(rng, r, begin(), 3*steps)
+				case "bursts 1":
+					asks = limittest.Bursts(r, begin(), 1, 20)
+				case "bursts 1.03":
+					asks = limittest.Bursts(r, begin(), 1.03, 20)
+				default:
+					if limits > 100 || buckets > 60 {
+						continue
+					}
+					asks = limittest.Steady(r, begin(), 1.2, 12)
+				}
+				for i := range asks {
+					asks[i].At = asks[i].At / 1000 * 1000 // Redis' clock shows whole µs
+				}
+				log, exact := b.offer(l, fmt.Sprint(what, buckets, limits), r, asks), limittest.NewLog(limittest.Window(r))
+				for _, a := range asks {
+					exact.TakeAtMost(a.At, a.N, r.Limit())
+				}
+				if log.Most > limittest.Bound(r) {
+					t.Errorf("%v in %d buckets, %s: %d units in one window, at most %d are promised", r, buckets, what, log.Most, limittest.Bound(r))
+				}
+				if limits >= 10 && what != "adverse" && log.Total*100 < exact.Total*97 {
+					t.Errorf("%v in %d buckets, %s: %d units admitted, an exact log admits %d", r, buckets, what, log.Total, exact.Total)
+				}
+			}
+		}
+	}
+}
+
+// On a real server: the whole limit at the end of a bucket, and then as much as there is,
+// again and again, until it has left.
+//
+// Fault 85: a real server admits no second limit before the first has left.
+func TestWindowHoldsItsLimitOnRedis(t *testing.T) {
+	b := onReal(t)
+	l := b.limiter()
+	for _, r := range []*limit.Rule{sliding(t, 1000, time.Second, 2), sliding(t, 1000, 1500*time.Millisecond, 10)} {
+		tick := time.NewTicker(2 * time.Millisecond)
+		defer tick.Stop()
+		width, window := arith.Of(r.Arith()).Width.Microseconds(), limittest.Window(r)/1000
+		for late := b.now() % width; late < width*8/10 || late > width*95/100; late = b.now() % width {
+			<-tick.C
+		}
+		type taken struct{ before, after, n int64 }
+		var all []taken
+		begun := b.now()
+		for last := begun; last < begun+2*window; {
+			got := taken{before: last}
+			n, _, err := l.TakeAtMost(ctx, "k", r, 1000)
+			if err != nil {
+				t.Fatal(err)
+			}
+			last = b.now()
+			if got.after, got.n = last, n; n > 0 {
+				all = append(all, got)
+			}
+			<-tick.C
+		}
+		most, total := int64(0), int64(0)
+		for i, first := range all {
+			total += first.n
+			sum := int64(0)
+			for _, a := range all[i:] {
+				if a.after-first.before < window { // surely less than a window later
+					sum += a.n
+				}
+			}
+			most = max(most, sum)
+		}
+		t.Logf("%v in %d buckets: %d units in all, at most %d in one window", r, r.Buckets(), total, most)
+		if most > limittest.Bound(r) || total < 2*r.Limit() {
+			t.Errorf("%v in %d buckets: %d units, at most %d in one window, %d are promised", r, r.Buckets(), total, most, limittest.Bound(r))
+		}
+	}
+}
