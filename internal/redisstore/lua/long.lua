@@ -52,69 +52,35 @@ local function raise_window(st, gen, born, known, kept)
   end
 end
 
--- A counter's kind reads its operations into tables, by the names of fields: first
--- what each operation has, then each group by its letter.
-local readers = { f = {}, w = {} }
+-- The fields of operations by kind: what each has, then those of its groups.
+local fields = {
+  f = {
+    base = { 'units', 'us', 'rem', 'ahead_us', 'ahead_rem' }, r = { 'gen', 'born', 'us', 'rem' },
+    c = { 'us', 'rem', 'units' }, b = { 'us', 'rem', 'gen', 'top_us', 'top_rem' },
+  },
+  w = { base = { 'units' }, r = { 'gen', 'born' }, b = { 'gen' } },
+}
+local groups = { r = 'raise', c = 'debt', b = 'back' }
 
-function readers.f.base(op, text)
-  local units, us, rem, ahead_us, ahead_rem = match(text, '^ (%d+) (%d+) (%d+) (%-?%d+) (%d+)$')
-  op.units, op.us, op.rem = tonumber(units), tonumber(us), tonumber(rem)
-  op.ahead_us, op.ahead_rem = tonumber(ahead_us), tonumber(ahead_rem)
-  return units
-end
-
-function readers.f.r(op, text)
-  local gen, born, us, rem = match(text, '^ (%d+) (%d+) (%-?%d+) (%d+)$')
-  op.raise = { gen = tonumber(gen), born = tonumber(born), us = tonumber(us), rem = tonumber(rem) }
-  return gen
-end
-
-function readers.f.c(op, text)
-  local us, rem, units = match(text, '^ (%d+) (%d+) (%d+)$')
-  op.debt = { us = tonumber(us), rem = tonumber(rem), units = tonumber(units) }
-  return us
-end
-
-function readers.f.b(op, text)
-  local us, rem, gen, top_us, top_rem = match(text, '^ (%d+) (%d+) (%d+) (%d+) (%d+)$')
-  op.back = { us = tonumber(us), rem = tonumber(rem), gen = tonumber(gen) }
-  op.back.top_us, op.back.top_rem = tonumber(top_us), tonumber(top_rem)
-  return us
-end
-
-function readers.w.base(op, text)
-  local units, list = match(text, '^ (%d+)(.*)$')
-  op.units, op.list = tonumber(units), list
-  return units
-end
-
-function readers.w.r(op, text)
-  local gen, born, list = match(text, '^ (%d+) (%d+)(.*)$')
-  op.raise = { gen = tonumber(gen), born = tonumber(born), list = list }
-  return gen
-end
-
-function readers.w.b(op, text)
-  local gen, list = match(text, '^ (%d+)(.*)$')
-  op.back = { gen = tonumber(gen), list = list }
-  return gen
+-- read returns the numbers in a text by the names of fields. What is left is a list of buckets.
+local function read(text, names)
+  local t, at = {}, 1
+  for _, name in ipairs(names or bad('malformed operation')) do
+    local _, stop, number = find(text, '^ (%-?%d+)', at)
+    t[name], at = tonumber(number) or bad('malformed operation'), (stop or 0) + 1
+  end
+  t.list = sub(text, at)
+  return t
 end
 
 -- read_op reads the operation in a line. What is wrong with it is its key's fault.
 local function read_op(line)
-  local name, kind, base, groups = match(line, '^(([fw])%d+)([^;]*)(.*)$')
-  local reader, op = readers[kind], { kind = kind, rule = rules[name or ''] }
-  if not op.rule then
-    bad('unknown kind of operation')
-  end
-  local fine, at = reader.base(op, base), 1
-  while fine and at <= #groups do
-    local _, stop, letter, text = find(groups, '^;(%a)([^;]+)', at)
-    fine = stop and reader[letter] and reader[letter](op, text)
-    at = (stop or at) + 1
-  end
-  if not fine then
-    bad('malformed operation')
+  local name, kind, base, rest = match(line, '^(([fw])%d+)([^;]*)(.*)$')
+  local rule = rules[name or ''] or bad('unknown kind of operation')
+  local op = read(base, fields[kind].base)
+  op.kind, op.rule = kind, rule
+  for letter, text in string.gmatch(rest, ';(%a)([^;]*)') do
+    op[groups[letter] or letter] = read(text, fields[kind][letter])
   end
   return op
 end
