@@ -86,82 +86,47 @@ func AppendNotices(b []byte, node string, list []Notice) []byte {
 }
 
 // ReadNotices reads a message of [AppendNotices]. All else is an error: [ErrNoticeVersion]
-// or [ErrBadNotices]. The list shares no memory with the payload, the name does.
+// or [ErrBadNotices]. What is returned shares no memory with the payload.
 func ReadNotices(payload string) (node string, list []Notice, err error) {
 	if payload != "" && payload[0] != noticeVersion {
 		return "", nil, fmt.Errorf("%w: %d", ErrNoticeVersion, payload[0])
 	}
-	r := noticeReader{rest: payload}
-	r.bytes(1)
-	if n := r.bytes(1); r.ok() {
-		node = r.bytes(int(n[0]))
-	}
-	if !validNode(node) {
-		r.bad = true
-	}
 	const least = len(NoticeID{}) + 4 + 5 // bytes of a notice
-	count := r.number(MaxNotices)
-	if !r.ok() || int(count) > len(r.rest)/least {
-		return "", nil, fmt.Errorf("%w: %d bytes, beginning with %.20q", ErrBadNotices, len(payload), payload)
-	}
-	list = make([]Notice, count)
+	r := noticeReader(payload)
+	r.bytes(1)
+	node = string(r.bytes(int(r.bytes(1)[0])))
+	list = make([]Notice, min(r.number(), MaxNotices, int64(len(r)/least)))
 	for i := range list {
-		r.notice(&list[i])
+		n := &list[i]
+		copy(n.ID[:], r.bytes(len(n.ID)))
+		n.Shape = binary.BigEndian.Uint32(r.bytes(4))
+		n.Shard, n.Limit, n.Gen = int(r.number()), r.number(), r.number()
+		n.Now, n.Until = time.Duration(r.number())*time.Microsecond, time.Duration(r.number())*time.Microsecond
 	}
-	if !r.ok() || r.rest != "" {
-		return "", nil, fmt.Errorf("%w: %d bytes of %d left, of %q", ErrBadNotices, len(r.rest), len(payload), node)
+	// Each content has one spelling: what is out of range, too long or too short shows here.
+	if !validNode(node) || string(AppendNotices(make([]byte, 0, len(payload)), node, list)) != payload {
+		return "", nil, fmt.Errorf("%w: %d bytes, beginning with %.20q", ErrBadNotices, len(payload), payload)
 	}
 	return node, list, nil
 }
 
-// noticeReader walks over a message. After what is not as it must be it returns zeros.
-type noticeReader struct {
-	rest string
-	bad  bool
-}
+// noticeReader is the rest of a message. At its end it returns zeros.
+type noticeReader []byte
 
-func (r *noticeReader) ok() bool { return !r.bad }
-
-// bytes takes the next n bytes, "" if there are not so many.
-func (r *noticeReader) bytes(n int) (s string) {
-	if r.bad = r.bad || len(r.rest) < n; r.bad {
-		return ""
+// bytes takes the next n bytes.
+func (r *noticeReader) bytes(n int) []byte {
+	if len(*r) < n {
+		*r = nil
+		return make([]byte, n)
 	}
-	s, r.rest = r.rest[:n], r.rest[n:]
-	return s
+	b := (*r)[:n]
+	*r = (*r)[n:]
+	return b
 }
 
-// number takes the next number, from 0 to most, which is at most 2^53.
-func (r *noticeReader) number(most int64) (n int64) {
-	for shift := 0; shift < 56; shift += 7 {
-		s := r.bytes(1)
-		if r.bad {
-			return 0
-		}
-		n |= int64(s[0]&0x7f) << shift
-		if s[0] < 0x80 {
-			// A last byte of 0 is not the shortest form.
-			if r.bad = n > most || s[0] == 0 && shift > 0; r.bad {
-				return 0
-			}
-			return n
-		}
-	}
-	r.bad = true
-	return 0
-}
-
-func (r *noticeReader) notice(n *Notice) {
-	copy(n.ID[:], r.bytes(len(n.ID)))
-	if s := r.bytes(4); s != "" {
-		n.Shape = uint32(s[0])<<24 | uint32(s[1])<<16 | uint32(s[2])<<8 | uint32(s[3])
-	}
-	n.Shard = int(r.number(MaxShards - 1))
-	n.Limit, n.Gen = r.number(limit.MaxUnits), r.number(limit.MaxUnits)
-	n.Now, n.Until = r.time(), r.time()
-}
-
-// time takes the next number, a time.
-func (r *noticeReader) time() time.Duration {
-	return time.Duration(r.number(limit.MaxUnits)) * time.Microsecond
+// number takes the next number, cut off above all that is valid.
+func (r *noticeReader) number() int64 {
+	v, n := binary.Uvarint(*r)
+	*r = (*r)[max(n, 0):]
+	return int64(min(v, limit.MaxUnits+1))
 }
