@@ -133,7 +133,7 @@ var callMutants = []mutant{
 	{
 		name:   "funnels-keep-their-time",
 		breaks: "Under another rate a leaky bucket in Redis goes on with the same time to drain.",
-		file:   "internal/redisstore/lua/lib.lua",
+		file:   "internal/redisstore/lua/lib_funnel.lua",
 		old:    `math.ceil((left + rest / d) * (to / from))`,
 		new:    `math.ceil(left + rest / d)`,
 		by:     redisstore("TestFunnelOfAnotherRate"),

@@ -5,7 +5,7 @@ var generationMutants = []mutant{
 	{
 		name:   "a-later-generation-replaces-all",
 		breaks: "A node that knows of a reset erases what others have booked since, in a Redis that had lost it.",
-		file:   "internal/redisstore/lua/lib.lua",
+		file:   "internal/redisstore/lua/long.lua",
 		old:    `local mine = st.gen == top or st.born >= top`,
 		new:    `local mine = st.gen == top`,
 		by:     hybrid("TestRealResetReturnsAfterALoss"),
@@ -13,7 +13,7 @@ var generationMutants = []mutant{
 	{
 		name:   "an-earlier-generation-is-ignored",
 		breaks: "What a node knows that was booked since a reset is not restored if it has not heard of that.",
-		file:   "internal/redisstore/lua/lib.lua",
+		file:   "internal/redisstore/lua/long.lua",
 		old:    `local theirs = gen == top or born >= top`,
 		new:    `local theirs = gen == top`,
 		by:     redisstore("TestMergeAcrossGenerations"),
@@ -105,7 +105,7 @@ var generationMutants = []mutant{
 	{
 		name:   "a-reset-ahead-of-the-clock-clears-what-came-since",
 		breaks: "Redis' clock is set back: a node that knows of an earlier reset erases what was booked since.",
-		file:   "internal/redisstore/lua/lib.lua",
+		file:   "internal/redisstore/lua/long.lua",
 		old:    ` or math.max(top, born) > now`,
 		new:    ``,
 		by:     redisstore("TestMergeOfAResetBeforeTheClockWasSetBack"),
@@ -121,7 +121,7 @@ var generationMutants = []mutant{
 	{
 		name:   "content-ahead-of-the-clock-is-newer",
 		breaks: "The clock is set back by less than has passed since a reset: a node that knows of it erases what was booked since.",
-		file:   "internal/redisstore/lua/lib.lua",
+		file:   "internal/redisstore/lua/long.lua",
 		old:    `or math.max(top, born) > now`,
 		new:    `or top > now`,
 		by:     redisstore("TestMergeOfAResetBeforeTheClockWasSetBack"),

@@ -45,7 +45,7 @@ var refundMutants = []mutant{
 	{
 		name:   "refunds-of-before-a-forgotten-reset",
 		breaks: "After a loss Redis takes off what is handed back of units from before a reset.",
-		file:   "internal/redisstore/lua/lib.lua",
+		file:   "internal/redisstore/lua/long.lua",
 		old:    `st.gen, st.reset = top, top`,
 		new:    `st.gen = top`,
 		by:     redisstore("TestBatchHandsBackAfterReset"),

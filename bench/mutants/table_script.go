@@ -13,7 +13,7 @@ var scriptMutants = []mutant{
 	{
 		name:   "bucket-ahead-keeps-its-last-unit",
 		breaks: "Units that were booked before Redis' clock was set back count as come later than now.",
-		file:   "internal/redisstore/lua/lib.lua",
+		file:   "internal/redisstore/lua/lib_window.lua",
 		old:    `age, last = 0, now % to`,
 		new:    `age = 0`,
 		by:     simRealScripts(20),
@@ -71,7 +71,7 @@ var scriptMutants = []mutant{
 	{
 		name:   "raise-undoes-a-reset",
 		breaks: "An older view of a key that was reset is put back.",
-		file:   "internal/redisstore/lua/lib.lua",
+		file:   "internal/redisstore/lua/long.lua",
 		old:    `local theirs = gen == top or born >= top`,
 		new:    `local theirs = true`,
 		by:     redisstore("TestRaiseAcrossGenerations"),

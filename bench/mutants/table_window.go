@@ -61,7 +61,7 @@ var windowMutants = []mutant{
 	{
 		name:   "last-lost-in-a-merge",
 		breaks: "When units of several nodes meet in a bucket, the last of them is that which was told of last.",
-		file:   "internal/redisstore/lua/lib.lua",
+		file:   "internal/redisstore/lua/lib_window.lua",
 		old:    `l[age] = math.max(l[age] or 0, last)`,
 		new:    `l[age] = last`,
 		by:     redisstore("TestWindowBooking"),

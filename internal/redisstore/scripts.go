@@ -18,11 +18,11 @@ var files embed.FS
 // The scripts, by the name of their file.
 var (
 	// What a usual batch does not need is in a function, which is called when it is needed.
-	scriptBatch = compose("local function make_long(...)\n", text("base", "lib", "long"), "end\n", text("base", "clock", "batch"))
+	scriptBatch = compose("local function make_long(...)\n", text("base", "lib", "lib_funnel", "lib_window", "long"), "end\n", text("base", "clock", "batch"))
 	// A call that asks one kind of counter does not pay for the others.
 	scriptTake   = map[string]*script{"f": newTake("funnel"), "w": newTake("window"), "l": newTake("log"), "": newTake("funnel", "window", "log")}
-	scriptRenew  = newScript("renew")
-	scriptRefund = newScript("refund")
+	scriptRenew  = newScript("lib_funnel", "lib_window", "lib_log", "renew")
+	scriptRefund = newScript("lib_funnel", "lib_window", "lib_log", "refund")
 	scriptBeat   = newScript("ledger", "beat")
 	scriptSeq    = newScript("ledger", "seq")
 	scriptNodes  = newScript("nodes")
@@ -50,7 +50,11 @@ func newScript(names ...string) *script {
 
 // newTake puts the script that asks for units together, for the given kinds of counters.
 func newTake(kinds ...string) *script {
-	return compose(text("base", "clock", "lib"), "local kinds = {}\n", text(kinds...), text("take"))
+	parts := []string{text("base", "clock", "lib"), "local kinds = {}\n"}
+	for _, kind := range kinds {
+		parts = append(parts, text("lib_"+kind, kind))
+	}
+	return compose(append(parts, text("take"))...)
 }
 
 // compose makes one script of parts.

@@ -81,7 +81,7 @@ end
 -- operation ends, the new value, and until when that matters. Nil means: go the long way.
 
 -- pour books units on a funnel. What it adds up are cost and ahead, see add and later in
--- lib.lua. A funnel that has run empty before oldest is not kept.
+-- lib_funnel.lua. A funnel that has run empty before oldest is not kept.
 local function pour(ops, pos, rules, v, now, oldest, whole)
   local _, stop, name, cost_us, cost_rem, ahead_us, ahead_rem =
     string.find(ops, '^(f%d+) [1-9]%d* (%d+) (%d+) (%-?%d+) (%d+)\n', pos)

@@ -1,4 +1,4 @@
--- How a funnel decides. This file follows lib.lua in the scripts that ask one.
+-- How a funnel decides. This file follows lib_funnel.lua in the scripts that ask one.
 --
 -- Amounts are costs, in us and rem. All fields of a question are in the table from the start:
 -- to add one later may cost as much as all the rest.

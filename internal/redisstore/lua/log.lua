@@ -1,6 +1,6 @@
 -- How a sliding log decides: one member of a sorted set per unit, scored by the
 -- time at which it was admitted. A member that is exactly one window old no
--- longer counts. This file follows lib.lua in the scripts that ask one.
+-- longer counts. This file follows lib_log.lua in the scripts that ask one.
 --
 -- Amounts are units. All fields of a question are in its table from the start.
 
@@ -18,7 +18,7 @@ end
 -- look reads what the question is about.
 function log.look(q, now)
   q.all = members(q.key)
-  q.count = redis.call('ZCOUNT', q.key, '(' .. int(now - q.width), '+inf')
+  q.count = call('ZCOUNT', q.key, '(' .. int(now - q.width), '+inf')
   q.found = q.found or q.count -- before anything was booked
 end
 
@@ -38,7 +38,7 @@ end
 -- leaves returns how long until the member of a rank (from the oldest on, or
 -- from the newest one back if negative) is one window old.
 function log.leaves(q, rank, now)
-  local m = redis.call('ZRANGE', q.key, int(rank), int(rank), 'WITHSCORES')
+  local m = call('ZRANGE', q.key, int(rank), int(rank), 'WITHSCORES')
   if not m[2] then
     return 0
   end
@@ -71,8 +71,8 @@ end
 
 -- tidy has the log end in time, and removes what has left.
 function log.tidy(q, now)
-  redis.call('PEXPIRE', q.key, int(math.min(math.ceil(log.lasts(q, now) / 1000) + SLACK, FOREVER)))
-  redis.call('ZREMRANGEBYSCORE', q.key, '-inf', int(now - q.width))
+  call('PEXPIRE', q.key, int(math.min(math.ceil(log.lasts(q, now) / 1000) + SLACK, FOREVER)))
+  call('ZREMRANGEBYSCORE', q.key, '-inf', int(now - q.width))
   q.all = q.count
 end
 

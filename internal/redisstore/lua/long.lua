@@ -1,5 +1,5 @@
 -- The long way of batch.lua: what it needs for states and operations that are not usual.
--- With base.lua and lib.lua before it, this is the body of a function, make_long, which a
+-- With base.lua, lib.lua, lib_funnel.lua and lib_window.lua before it, this is the body of a function, make_long, which a
 -- call that goes the short ways only does not pay for. It must not use the locals of
 -- batch.lua, which come after it: each would be an allocation in every call.
 
@@ -27,6 +27,24 @@ local function read_rules(text)
     read[kind .. int(count[kind])] = rule
   end
   return read
+end
+
+-- merge puts two states of a counter together: st, and one of which the generation
+-- and the birth are given. It tells of which of them the content counts. Both are of
+-- the later generation from now on, in which only content counts that is of it or
+-- was born since it began: older content is what that generation has cleared. If that or
+-- the birth lies after now, the clock has been set back: when st was booked says nothing then.
+local function merge(st, gen, born, now)
+  local top = math.max(st.gen, gen)
+  local mine = st.gen == top or st.born >= top or math.max(top, born) > now
+  local theirs = gen == top or born >= top
+  if st.gen < top then
+    -- Which reset it began with, nobody knows here: what is handed back of units
+    -- from before stays counted.
+    st.gen, st.reset = top, top
+  end
+  st.born = math.max(mine and st.born or 0, theirs and born or 0)
+  return mine, theirs
 end
 
 local function raise_funnel(st, gen, born, us, rem)

@@ -1,5 +1,5 @@
 -- How a window decides, sliding, or fixed with kept = 0. This file follows
--- lib.lua in the scripts that ask one.
+-- lib_window.lua in the scripts that ask one.
 --
 -- Amounts are units. All fields of a question are in its table from the start. How the oldest bucket leaves, and why, is said in package limit
 -- (Rule.Gone).
