@@ -64,7 +64,7 @@ func (k Keyspace) Prefix() string { return k.prefix }
 func (k Keyspace) Shards() int { return max(k.shards, 1) }
 
 // Shard returns the shard, from 0 on, of a key. All rules of a key share it, so
-// that a script can decide on several of them together, see [Limiter.TakeAll].
+// that a script can decide on several of them together, see [Store.Take].
 func (k Keyspace) Shard(key string) int {
 	// FNV-1a, written out: every process and every version must agree.
 	const prime = 1099511628211

@@ -22,9 +22,9 @@ const (
 
 // Ask asks a counter for units.
 type Ask struct {
-	Counter string // from [Keyspace.CounterKey]
-	Rule    *limit.Rule
-	Units   int64         // that must fit, at most what the rule's limit is
+	Counter string        // from [Keyspace.CounterKey]
+	Rule    *limit.Rule   // valid
+	Units   int64         // that must fit, up to the rule's limit; with [Most] at least 1
 	Own     int64         // of these, units to be booked for this question
 	Ahead   time.Duration // how long before they fit a leaky bucket may book them
 }
