@@ -80,25 +80,28 @@ local fields = {
 }
 local groups = { r = 'raise', c = 'debt', b = 'back' }
 
--- read returns the numbers in a text by the names of fields. What is left is a list of buckets.
-local function read(text, names)
+-- read returns the numbers in a text by the names of fields. What is left is a list of buckets,
+-- which a funnel has not.
+local function read(kind, text, names)
   local t, at = {}, 1
   for _, name in ipairs(names or bad('malformed operation')) do
     local _, stop, number = find(text, '^ (%-?%d+)', at)
     t[name], at = tonumber(number) or bad('malformed operation'), (stop or 0) + 1
   end
   t.list = sub(text, at)
-  return t
+  return kind == 'w' and t or t.list == '' and t or bad('malformed operation')
 end
 
 -- read_op reads the operation in a line. What is wrong with it is its key's fault.
 local function read_op(line)
   local name, kind, base, rest = match(line, '^(([fw])%d+)([^;]*)(.*)$')
   local rule = rules[name or ''] or bad('unknown kind of operation')
-  local op = read(base, fields[kind].base)
+  local op, at = read(kind, base, fields[kind].base), 1
   op.kind, op.rule = kind, rule
-  for letter, text in string.gmatch(rest, ';(%a)([^;]*)') do
-    op[groups[letter] or letter] = read(text, fields[kind][letter])
+  while at <= #rest do
+    local _, stop, letter, text = find(rest, '^;(%a)([^;]+)', at)
+    local group = groups[letter or ''] or bad('malformed operation')
+    op[group], at = read(kind, text, fields[kind][letter]), stop + 1
   end
   return op
 end
