@@ -110,8 +110,7 @@ func TestDurationsSayTheirUnit(t *testing.T) {
 		if err != nil || json.Unmarshal(text, &fields) != nil {
 			t.Fatalf("%s, %v", text, err)
 		}
-		for i := range reflect.TypeOf(v).NumField() {
-			f := reflect.TypeOf(v).Field(i)
+		for f := range reflect.TypeOf(v).Fields() {
 			_, bare := fields[f.Name]
 			_, seconds := fields[f.Name+"Seconds"]
 			if is := f.Type == reflect.TypeFor[time.Duration](); is == bare || is != seconds {

@@ -86,8 +86,8 @@ func TestArithIsSealed(t *testing.T) {
 	if sealed.Kind() != reflect.Struct || sealed.NumMethod() > 0 || reflect.PointerTo(sealed).NumMethod() > 0 {
 		t.Fatalf("it is %v, with methods", sealed)
 	}
-	for i := range sealed.NumField() {
-		if f := sealed.Field(i); f.IsExported() {
+	for f := range sealed.Fields() {
+		if f.IsExported() {
 			t.Errorf("it has a field %s", f.Name)
 		}
 	}

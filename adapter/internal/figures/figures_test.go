@@ -69,10 +69,9 @@ func TestEveryFigureIsExported(t *testing.T) {
 	denied := func(s *Snapshot) reflect.Value { return reflect.ValueOf(&s.Rules[0].Denied).Elem() }
 	for _, of := range []func(*Snapshot) reflect.Value{stats, state, denied} {
 		is := of(&Snapshot{Stats: hybrid.Stats{Rules: make([]hybrid.RuleStats, 1)}}).Type()
-		for i := range is.NumField() {
-			name := is.Field(i).Name
-			if _, skip := elsewhere[name]; !skip && name != "Rules" {
-				changes(name, of)
+		for field := range is.Fields() {
+			if _, skip := elsewhere[field.Name]; !skip && field.Name != "Rules" {
+				changes(field.Name, of)
 			}
 		}
 	}
