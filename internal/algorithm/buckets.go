@@ -8,30 +8,31 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 )
 
-// Bucket is a number of units that were admitted in one bucket of a window.
-// ID counts buckets since the epoch of the authority's clock. Last is how long after
-// the beginning of the bucket its last unit came, or any later time up to its end.
+// Bucket is a number of units that were admitted in one bucket of a window. ID counts buckets since
+// the epoch of Redis' clock. Last is when the last unit came, counted from the beginning of the
+// bucket. It may be too late, up to the end of the bucket.
 type Bucket struct {
 	ID, Units int64
 	Last      time.Duration
 }
 
-// bucket is what a window has of a bucket that is not empty.
+// bucket is a bucket of a window that is not empty.
 type bucket struct {
 	id    int64 // see Bucket
 	last  int64 // when the last unit came, ns after the bucket began
-	known int64 // the authority's total
-	sent  int64 // our units that the authority was sent, and has not acknowledged
-	pend  int64 // our units that it was not sent
+	known int64 // Redis' total
+	sent  int64 // our units that were sent to Redis and are not acknowledged
+	pend  int64 // our units that were not sent yet
 }
 
-// handed is what few windows have: units handed back, and a claim.
+// handed is what few windows need: refunds and a claim.
 type handed struct {
-	claim int64 // units kept for a caller who waits
+	claim int64 // units reserved for a waiting caller
 	list  []returned
 }
 
-// returned are the units of a bucket that were handed back: not reported yet, and reported.
+// returned has the refunded units of a bucket: those not reported yet (back), and those reported
+// and not acknowledged (sent).
 type returned struct {
 	id, back, sent int64
 }
@@ -42,8 +43,8 @@ func (w *Window) find(id int64) (i int, found bool) {
 	if n == 0 {
 		return 0, false
 	}
-	// Of IDs between two there are no more than their difference says: of a window with units in
-	// all buckets one is left to look at.
+	// The list has at most one entry per ID, which bounds where id can be. If all buckets have
+	// units, the range is a single entry.
 	to := min(max(id-w.list[0].id+1, 0), n)
 	from := min(max(id-w.list[n-1].id+n-1, 0), to)
 	if from < to && w.list[from].id == id {
@@ -53,11 +54,11 @@ func (w *Window) find(id int64) (i int, found bool) {
 	return int(from) + i, found
 }
 
-// bucket returns a bucket, which is added if it is not there. The pointer is valid until
-// another is added.
+// bucket returns the bucket with this ID. It adds an empty one if there is none. The pointer is
+// valid until another is added.
 func (w *Window) bucket(r *arith.Rule, id int64) *bucket {
 	i := len(w.list) - 1
-	if i < 0 || w.list[i].id != id { // most often it is the newest
+	if i < 0 || w.list[i].id != id { // usually it is the newest
 		found := false
 		if i, found = w.find(id); !found {
 			w.insert(r, i, id)
@@ -66,8 +67,8 @@ func (w *Window) bucket(r *arith.Rule, id int64) *bucket {
 	return &w.list[i]
 }
 
-// insert adds an empty bucket at index i. A window has room for one, and most keys need no
-// more. Room for others is allocated, and is kept.
+// insert adds an empty bucket at index i. A Window has built-in room for one, which is enough for
+// most keys. Room for more is allocated, and kept.
 func (w *Window) insert(r *arith.Rule, i int, id int64) {
 	if n := len(w.list); n == cap(w.list) {
 		w.list = append(make([]bucket, 0, max(n+1, min(2*n, r.Kept+1))), w.list...)
@@ -75,7 +76,7 @@ func (w *Window) insert(r *arith.Rule, i int, id int64) {
 	w.list = slices.Insert(w.list, i, bucket{id: id})
 }
 
-// of returns what was handed back of a bucket. h may be nil.
+// of returns the refunds of a bucket. h may be nil.
 func (h *handed) of(id int64) (is returned) {
 	if h == nil {
 		return is
@@ -86,7 +87,7 @@ func (h *handed) of(id int64) (is returned) {
 	return is
 }
 
-// handBack notes that units of a bucket were handed back.
+// handBack records refunded units of a bucket.
 func (w *Window) handBack(h returned) {
 	if h.back == 0 && h.sent == 0 {
 		return
@@ -106,7 +107,7 @@ func (h *handed) find(id int64) (i int, found bool) {
 	return slices.BinarySearchFunc(h.list, id, func(b returned, id int64) int { return cmp.Compare(b.id, id) })
 }
 
-// eachReturned calls f for the buckets of which units were handed back.
+// eachReturned calls f for each bucket with refunds.
 func (w *Window) eachReturned(f func(h *returned)) {
 	if w.handed != nil {
 		for i := range w.handed.list {
@@ -135,7 +136,7 @@ func (w *Window) tidy(r *arith.Rule) (expired int64) {
 	return expired
 }
 
-// shrink gives up the room that is not needed any more.
+// shrink frees the allocated list if the built-in room is enough again.
 func (w *Window) shrink() {
 	if len(w.list) <= len(w.room) && cap(w.list) > len(w.room) {
 		w.list = append(w.room[:0], w.list...)

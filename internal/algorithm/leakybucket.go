@@ -13,29 +13,28 @@ import (
 // theoretical arrival time, TAT, as the generic cell rate algorithm calls it.
 // The zero LeakyBucket is empty.
 //
-// For a shared bucket three parts are kept. Known is the TAT by the authority's last answer;
-// sent and Pend are this node's units since then, each with the TAT of a bucket that saw only
-// them. Merging is max-plus algebra: a run of units raises a TAT x to max(x + units·T, its
-// TAT). That is exact for one node, and never too low for several. Units that are handed back
-// come off those that are pending, as far as there are any; the others are reported to
-// the authority, and come off what is known until it has answered.
+// For a shared bucket three parts are kept. Known is the TAT by Redis' last answer. sent and Pend
+// are this node's units since then, each with the TAT of a bucket that saw only them. Merging is
+// max-plus algebra: a run of units moves a TAT x to max(x + units·T, TAT of the run). That is exact
+// for one node, and never too low for several. Refunds are subtracted from the pending units first.
+// The rest is reported to Redis, and is subtracted from the known level until Redis has answered.
 type LeakyBucket struct {
-	View  arith.Span // what checks are decided on: (((Known − sentBack) ⊕ sent) − back) ⊕ Pend
-	Pend  Run        // units that the authority has not been sent
-	Known arith.Span // by the authority's last answer
-	away  *away      // nil: nothing is under way
+	View  arith.Span // decides checks: (((Known − sentBack) ⊕ sent) − back) ⊕ Pend
+	Pend  Run        // units that were not sent to Redis yet
+	Known arith.Span // TAT by Redis' last answer
+	away  *away      // nil: all its fields are 0
 }
 
 // Roll does nothing: a leaky bucket leaks by itself.
 func (f *LeakyBucket) Roll(*arith.Rule, int64, int64) int64 { return 0 }
 
-// fits reports whether cost can be added at now without spilling.
+// fits reports whether cost can be added at now without overflow.
 func (f *LeakyBucket) fits(r *arith.Rule, now int64, cost arith.Span) bool {
 	at := arith.Span{NS: now}
 	return !r.Add(at, r.Full).Less(r.Add(f.View.Max(at), cost))
 }
 
-// Take admits n units or refuses them, see [Decider].
+// Take admits or refuses n units, see [Decider].
 func (f *LeakyBucket) Take(r *arith.Rule, now, n, cost, multiplier int64, book bool) bool {
 	if multiplier == MultiplierOpen {
 		if book {
@@ -64,10 +63,10 @@ func (f *LeakyBucket) Book(r *arith.Rule, now, n, cost, multiplier int64) {
 	f.owe(r, at, n, cost, span)
 }
 
-// raise adds n units to the view, which count as cost. [arith.Rule.Multiplied] caps the cost at
-// the limit. The difference from n times the multiplier is kept in spared until the view has run
-// empty, and units that are handed back come off spared first. Otherwise a node that asks
-// for much and hands most of it back would be admitted the whole limit.
+// raise adds n units, which count as cost, to the view. [arith.Rule.Multiplied] caps the cost at
+// the limit. spared keeps the difference from n times the multiplier until the view has run empty,
+// and a refund is subtracted from spared first. Otherwise a node that takes many units and refunds
+// most of them would be admitted the whole limit again.
 func (f *LeakyBucket) raise(r *arith.Rule, at arith.Span, n, cost, multiplier int64, span arith.Span) {
 	if spared := max(Times(n, multiplier)-cost, 0); spared > 0 || f.away != nil && f.away.spared > 0 {
 		a := f.under()
@@ -82,7 +81,7 @@ func (f *LeakyBucket) raise(r *arith.Rule, at arith.Span, n, cost, multiplier in
 	f.View = r.Add(f.View.Max(at), span)
 }
 
-// unspare takes units off spared, and returns how many are left to take off the view.
+// unspare subtracts units from spared, and returns how many are left to subtract from the view.
 func (f *LeakyBucket) unspare(units int64) (left int64) {
 	a := f.under()
 	left = max(units-a.spared, 0)
@@ -91,8 +90,7 @@ func (f *LeakyBucket) unspare(units int64) (left int64) {
 	return left
 }
 
-// owe notes n units that are to be reported to the authority. span is what cost units
-// take to leak.
+// owe adds n units to those to be reported to Redis. span is the time that cost units take to leak.
 func (f *LeakyBucket) owe(r *arith.Rule, at arith.Span, n, cost int64, span arith.Span) {
 	if cost != n {
 		span = r.Cost(n)
@@ -106,12 +104,12 @@ func (f *LeakyBucket) Describe(r *arith.Rule, now, n, multiplier int64, allowed 
 	return decision.LeakyBucket(r, allowed, n, multiplier, r.Sub(f.View, arith.Span{NS: now}))
 }
 
-// FitsAt returns the time before which so much more cannot fit.
+// FitsAt returns the time before which cost more units cannot fit.
 func (f *LeakyBucket) FitsAt(r *arith.Rule, _, cost int64) int64 {
 	return int64(r.Sub(r.Add(f.View, r.Cost(cost)), r.Full).Ceil())
 }
 
-// Wait returns how long, in ns, it takes until so much more fits.
+// Wait returns how long, in ns, it takes until cost more units fit.
 func (f *LeakyBucket) Wait(r *arith.Rule, now, cost int64) int64 {
 	level := r.Add(r.Sub(f.View, arith.Span{NS: now}), r.Cost(cost))
 	return int64(r.Sub(level, r.Full).Ceil())
@@ -122,10 +120,10 @@ func (f *LeakyBucket) Usage(r *arith.Rule, now int64) (used, denies bool) {
 	return f.View.NS >= now, !f.fits(r, now, r.Cost(1))
 }
 
-// Claim does nothing: units of a leaky bucket are booked ahead.
+// Claim does nothing: units of a leaky bucket are booked ahead instead.
 func (f *LeakyBucket) Claim(*arith.Rule, int64, int64) int64 { return 0 }
 
-// Set makes n units count instead of what counted before.
+// Set replaces what is counted by n units.
 func (f *LeakyBucket) Set(r *arith.Rule, now, n int64) {
 	if *f = (LeakyBucket{}); n > 0 {
 		f.Take(r, now, n, n, MultiplierOpen, true)
@@ -133,7 +131,7 @@ func (f *LeakyBucket) Set(r *arith.Rule, now, n int64) {
 	}
 }
 
-// Spare does not bound a lease: the level of the bucket does.
+// Spare returns no bound: the level bounds a lease of a leaky bucket.
 func (f *LeakyBucket) Spare(*arith.Rule, int64, Clock) int64 { return MaxUnits }
 
 // Lease returns the level at last.
@@ -141,19 +139,18 @@ func (f *LeakyBucket) Lease(r *arith.Rule, last int64) (level arith.Span, until 
 	return r.Sub(f.View, arith.Span{NS: last}), math.MaxInt64
 }
 
-// Spend counts n units that a lease has admitted, see [Leaser]. They came before now; when
-// exactly is not known. The TAT of the pending part may be too late without harm, as long as
-// it is not later than the view.
+// Spend counts n units that a lease has admitted, see [Leaser]. They came before now, at times that
+// are not known. So the TAT of the pending part may be too late. That is harmless as long as it is
+// not later than the view.
 func (f *LeakyBucket) Spend(r *arith.Rule, now, last, n int64, empty arith.Span) {
 	f.View = empty
 	f.Pend.TAT = Earlier(f.View, r.Add(f.Pend.TAT.Max(arith.Span{NS: max(now, last)}), r.Cost(n)))
 	f.Pend.Units = min(f.Pend.Units+n, MaxUnits)
 }
 
-// Refund hands back n units that take cost to leak, as far as there are so many in
-// the bucket and it does not run empty before least because of that. It returns how
-// many, and how many of these will never be reported to the authority: all, unless
-// reported is set.
+// Refund subtracts up to n units that take cost to leak, but no more than the bucket holds, and
+// without making it empty before least. It returns how many, and how many of these will never be
+// reported to Redis: all of them, unless reported is set.
 func (f *LeakyBucket) Refund(r *arith.Rule, now, n, w int64, cost, least arith.Span, reported bool) (back, taken, withdrawn int64) {
 	at := arith.Span{NS: now}
 	held := r.Whole(r.Sub(f.View, least))
@@ -168,18 +165,18 @@ func (f *LeakyBucket) Refund(r *arith.Rule, now, n, w int64, cost, least arith.S
 	if w > 1 && held > 0 {
 		spared = f.under().spared
 	}
-	if w != MultiplierOpen { // else what is pending is not in the view
+	if w != MultiplierOpen { // with MultiplierOpen pending units are not in the view
 		withdrawn = min(withdrawn, (held+spared+w-1)/w)
 	}
 	if reported && w == 1 {
-		withdrawn = min(withdrawn, r.Whole(cost)) // the fraction of a unit comes off what was reported
+		withdrawn = min(withdrawn, r.Whole(cost)) // the fraction of a unit is subtracted from reported units
 	}
 	multiplied := Times(withdrawn, w)
 	if spared > 0 {
 		multiplied = f.unspare(multiplied)
 	}
 	multiplied = min(multiplied, held)
-	known := min(n-withdrawn, held-multiplied) // of multiplier 1
+	known := min(n-withdrawn, held-multiplied) // reported units have multiplier 1
 	if !reported {
 		known = 0
 	}
@@ -204,7 +201,7 @@ func (f *LeakyBucket) Refund(r *arith.Rule, now, n, w int64, cost, least arith.S
 	}
 	f.View = r.Sub(f.View.Max(at), off).Max(at)
 	if w != MultiplierOpen {
-		// A view that was capped at full (see CapMultiplied) had less of them in it.
+		// A view that was capped at full (see CapMultiplied) contained less than these units.
 		f.View = f.View.Max(f.Pend.plus(r, f.reported(r, 1), 1))
 	}
 	return back, back, withdrawn
@@ -219,9 +216,9 @@ func WholeUp(r *arith.Rule, s arith.Span) int64 {
 	return n
 }
 
-// SetMultiplier lets unsynced units count is-fold from now on. Only a change from 1
-// upwards is applied to earlier ones: that happens when an outage begins, and they
-// are those of the last interval. A view that is multiplied already is left as it is.
+// SetMultiplier makes an unacknowledged unit count as is units from now on. It applies to earlier
+// units only if the multiplier was 1 and grows: that is when an outage begins, and these are the
+// units of the last interval. A view that is multiplied already stays as it is.
 func (f *LeakyBucket) SetMultiplier(r *arith.Rule, now, was, is int64) {
 	units := f.under().sent.Units + f.Pend.Units
 	switch {
@@ -233,8 +230,9 @@ func (f *LeakyBucket) SetMultiplier(r *arith.Rule, now, was, is int64) {
 	f.CapMultiplied(r, now, is)
 }
 
-// Raised moves units from spared to the view, as many as the limit is larger than the one that
-// capped them. If the limit is lowered and raised again it moves none: they are in the view.
+// Raised moves units from spared to the view: at most by how much the limit is larger than the one
+// that capped them. If the limit is lowered and raised again it moves none, because they are in the
+// view already.
 func (f *LeakyBucket) Raised(r *arith.Rule, now, _ int64) {
 	a := f.under()
 	if by := min(r.Limit-a.capped, a.spared); by > 0 && f.View.NS >= now {
@@ -244,22 +242,21 @@ func (f *LeakyBucket) Raised(r *arith.Rule, now, _ int64) {
 	}
 }
 
-// CapMultiplied caps the multiplied view at a full bucket, unless the plain one is
-// above that. So the multiplier of what was admitted before the outage lasts for at most
-// the time in which a full bucket runs empty.
+// CapMultiplied caps the multiplied view at a full bucket, unless the view without multiplier is
+// above that. So the multiplier of what was admitted before the outage lasts no longer than a full
+// bucket takes to run empty.
 func (f *LeakyBucket) CapMultiplied(r *arith.Rule, now, w int64) {
 	full := r.Add(arith.Span{NS: now}, r.Full)
 	if w > 1 && full.Less(f.View) {
 		f.View = f.Pend.plus(r, f.reported(r, 1), 1).Max(full)
 		if a := f.under(); a.capped > r.Limit {
-			a.capped = r.Limit // what a larger limit had let in has come off
+			a.capped = r.Limit // what a larger limit had admitted was subtracted
 			f.put(a)
 		}
 	}
 }
 
-// Convert re-expresses a time at which a leaky bucket is empty in another rule's cost of
-// a unit.
+// Convert converts a TAT to another rule: the level in units stays the same.
 func Convert(old, rule *arith.Rule, now int64, t arith.Span) arith.Span {
 	at := arith.Span{NS: now}
 	level := old.Sub(t, at)
@@ -269,8 +266,8 @@ func Convert(old, rule *arith.Rule, now int64, t arith.Span) arith.Span {
 	units := old.Whole(level)
 	to := rule.Cost(units)
 	if rest := old.Sub(level, old.Cost(units)); rest != (arith.Span{}) {
-		// The fraction of a unit is rounded up to a ns. Rounded up to a whole
-		// unit it would never leak if rules of two shapes are used in turns.
+		// Round the fraction of a unit up to a ns. Rounded up to a whole unit it would never leak
+		// when rules of two shapes are used in turn.
 		hi, lo := bits.Mul64(uint64(rest.NS+1), uint64(rule.Cost(1).NS+1))
 		if d := uint64(old.Cost(1).NS); d > hi {
 			q, _ := bits.Div64(hi, lo, d)
@@ -282,7 +279,7 @@ func Convert(old, rule *arith.Rule, now int64, t arith.Span) arith.Span {
 	return rule.Add(at, to)
 }
 
-// Reshape re-expresses the bucket in another rule's cost of a unit.
+// Reshape converts the bucket to another rule's cost of a unit.
 func (f *LeakyBucket) Reshape(old, rule *arith.Rule, now, _ int64) (expired int64) {
 	conv := func(t arith.Span) arith.Span { return Convert(old, rule, now, t) }
 	f.View, f.Known = conv(f.View), conv(f.Known)
@@ -293,7 +290,7 @@ func (f *LeakyBucket) Reshape(old, rule *arith.Rule, now, _ int64) (expired int6
 	f.away.sent.TAT = conv(f.away.sent.TAT)
 	for _, c := range []*credit{&f.away.back, &f.away.sentBack} {
 		c.until, c.top = conv(c.until), conv(c.top)
-		// Whole units, rounded down: never more than was handed back.
+		// Whole units, rounded down: never more than was refunded.
 		c.span = rule.Cost(old.Whole(c.span))
 	}
 	return 0

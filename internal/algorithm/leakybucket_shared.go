@@ -8,19 +8,19 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// away is what is under way to the authority of a leaky bucket. Most buckets have
-// none most of the time, so that it is taken from a pool for each report.
+// away holds the fields of a leaky bucket that only units in flight, refunds and outages need. Most
+// buckets have none of these most of the time, so it is taken from a pool when needed.
 type away struct {
 	sent           Run
-	back, sentBack credit // handed back: not reported yet, and reported
-	debt, sentDebt int64  // units that were admitted in an outage: of those pending, and of those sent
-	spared, capped int64  // by how many units the view is less than n times the multiplier, see raise, and by which limit
-	limit          int64  // the largest that the bucket had before, while it had what is pending, or sent
+	back, sentBack credit // refunds: not reported yet, and reported
+	debt, sentDebt int64  // units admitted in an outage: among the pending, and among the sent units
+	spared, capped int64  // units that the cap has kept out of the view (see raise), and the limit that capped
+	limit          int64  // the largest limit that was lowered while units were pending or sent; 0: none
 }
 
 var spareAway = sync.Pool{New: func() any { return new(away) }}
 
-// under returns what is under way, for reading.
+// under returns a copy of away.
 func (f *LeakyBucket) under() away {
 	if f.away == nil {
 		return away{}
@@ -28,7 +28,7 @@ func (f *LeakyBucket) under() away {
 	return *f.away
 }
 
-// put changes what is under way.
+// put stores away, or frees it if nothing in it is set.
 func (f *LeakyBucket) put(a away) {
 	if a.back.span == (arith.Span{}) {
 		a.back = credit{}
@@ -55,11 +55,10 @@ func (f *LeakyBucket) put(a away) {
 	}
 }
 
-// credit is what is to come off a TAT: the cost of units that were handed back,
-// less what has leaked by the time it comes off. until is when all of it will have
-// leaked: to take it off after that would take off units that others have added
-// since. If the TAT is above top by then, others have booked behind, and nothing
-// comes off.
+// credit is what a refund will subtract from a TAT: the cost of the refunded units, less what has
+// leaked by then. until is when all of it will have leaked: to subtract it after that would
+// subtract units that others have added since. If the TAT is above top by then, other nodes have
+// booked after the refunded units, and nothing is subtracted.
 type credit struct {
 	span, until, top arith.Span
 }
@@ -73,13 +72,13 @@ func (c credit) plus(r *arith.Rule, d credit) credit {
 	return credit{r.Add(c.span, d.span), c.until.Max(d.until), c.top.Max(d.top)}
 }
 
-// Run is a run of units: how many, and the TAT of a bucket that saw only them.
+// Run is a number of units, and the TAT of a bucket that saw only them.
 type Run struct {
 	Units int64
 	TAT   arith.Span
 }
 
-// plus merges p into the TAT x, each unit counting w-fold.
+// plus merges p into the TAT x, each unit counting as w units.
 func (p Run) plus(r *arith.Rule, x arith.Span, w int64) arith.Span {
 	if p.Units == 0 {
 		return x
@@ -92,7 +91,7 @@ func (p Run) plus(r *arith.Rule, x arith.Span, w int64) arith.Span {
 	return r.Add(x, r.Cost(Times(p.Units, max(w, 1)))).Max(tat)
 }
 
-// join appends q to p: q's units came after (or beside) p's.
+// join appends q to p: q's units came after p's, or at the same time.
 func (p Run) join(r *arith.Rule, q Run) Run {
 	if p.Units == 0 {
 		return q
@@ -106,8 +105,8 @@ func (p Run) join(r *arith.Rule, q Run) Run {
 // Units returns the units that are not sent, and those that are sent and not acknowledged.
 func (f *LeakyBucket) Units() (pending, sent int64) { return f.Pend.Units, f.under().sent.Units }
 
-// Lowered notes that the limit was larger, if units are not acknowledged: the authority may
-// hold as much as was allowed then, and they come on top of that.
+// Lowered notes that the limit was larger, if units are not acknowledged: Redis may hold as much as
+// the larger limit allowed, and these units are added to that.
 func (f *LeakyBucket) Lowered(from int64) {
 	if a := f.under(); a.limit < from && f.Pend.Units+a.sent.Units > 0 {
 		a.limit = from
@@ -115,8 +114,8 @@ func (f *LeakyBucket) Lowered(from int64) {
 	}
 }
 
-// Drained reports whether a bucket has been empty for as long as a full one takes to run
-// empty.
+// Drained reports whether the bucket has been empty for at least the time that a full one takes to
+// run empty.
 func (f *LeakyBucket) Drained(r *arith.Rule, now int64) bool {
 	full := r.Full.Max(r.Cost(f.under().limit))
 	return f.Pend.plus(r, f.Known, 1).NS < now-int64(full.Ceil())
@@ -132,18 +131,18 @@ func (f *LeakyBucket) Drain(r *arith.Rule, now int64) (dropped int64) {
 	return dropped
 }
 
-// HasReturns reports whether units were handed back that are not acknowledged.
+// HasReturns reports whether there are refunds that Redis has not acknowledged.
 func (f *LeakyBucket) HasReturns() bool {
 	a := f.under()
 	return a.back.span != arith.Span{} || a.sentBack.span != arith.Span{}
 }
 
-// ReturnsAt reports whether units were handed back that are not sent and have not leaked.
+// ReturnsAt reports whether there are refunds that were not sent and whose units have not leaked.
 func (f *LeakyBucket) ReturnsAt(r *arith.Rule, now int64) bool {
 	return f.under().back.at(r, now) != arith.Span{}
 }
 
-// KnowsClock is true: only levels are exchanged, relative to the time of the exchange.
+// KnowsClock returns true: only levels are exchanged, relative to the time of the exchange.
 func (f *LeakyBucket) KnowsClock() bool { return true }
 
 // Follow does nothing, see KnowsClock.
@@ -152,8 +151,8 @@ func (f *LeakyBucket) Follow(*arith.Rule, int64, int64, int64, Clock) {}
 // LowerKnown lowers the known level by so many ns.
 func (f *LeakyBucket) LowerKnown(ns int64) { f.Known.NS = max(f.Known.NS-ns, 0) }
 
-// Indebt notes that n more of the pending units were admitted in an outage. The debt
-// is at most what is pending.
+// Indebt notes that n more of the pending units were admitted in an outage. The debt is never more
+// than the pending units.
 func (f *LeakyBucket) Indebt(n int64) {
 	a := f.under()
 	if debt := min(a.debt+n, f.Pend.Units); debt != a.debt {
@@ -162,8 +161,8 @@ func (f *LeakyBucket) Indebt(n int64) {
 	}
 }
 
-// ForgiveLate drops those of the units of an outage that would leak after end even alone, and
-// returns how many.
+// ForgiveLate drops units of an outage that would leak after end even in a bucket without other
+// units, and returns how many.
 func (f *LeakyBucket) ForgiveLate(r *arith.Rule, end arith.Span) (n int64) {
 	if !end.Less(f.Pend.TAT) {
 		return 0
@@ -175,7 +174,7 @@ func (f *LeakyBucket) ForgiveLate(r *arith.Rule, end arith.Span) (n int64) {
 	return n
 }
 
-// SentDebt returns how many of the units that are sent were admitted in an outage.
+// SentDebt returns how many of the sent units were admitted in an outage.
 func (f *LeakyBucket) SentDebt() int64 { return f.under().sentDebt }
 
 // Sent returns what is sent, see [Exchanger].
@@ -191,7 +190,7 @@ func (f *LeakyBucket) Sent(r *arith.Rule, now, slack int64) (s Sent) {
 	return s
 }
 
-// KnownState returns the known level, negative if the bucket has run empty before.
+// KnownState returns the known level. It is negative if the bucket has run empty before now.
 func (f *LeakyBucket) KnownState(r *arith.Rule, now int64) (level arith.Span, _ []Bucket) {
 	return r.Diff(f.Known, arith.Span{NS: now}), nil
 }
@@ -201,7 +200,8 @@ func (f *LeakyBucket) KnownUnits(r *arith.Rule, now int64) int64 {
 	return r.Whole(r.Sub(f.Known, arith.Span{NS: now}))
 }
 
-// FullUntil reports whether one unit more than is known would spill at now, and until when.
+// FullUntil reports whether one unit more than is known would overflow the bucket at now, and until
+// when.
 func (f *LeakyBucket) FullUntil(r *arith.Rule, now int64) (until int64, full bool) {
 	a := f.under()
 	known := r.Sub(f.Known, r.Add(a.sentBack.span, a.back.span))
@@ -212,29 +212,29 @@ func (f *LeakyBucket) FullUntil(r *arith.Rule, now int64) (until int64, full boo
 // Blank reports whether all that is known has leaked.
 func (f *LeakyBucket) Blank(now int64) bool { return f.Known.NS <= now }
 
-// KeepSent counts what was sent as known, without an answer.
+// KeepSent makes sent units known, without an answer.
 func (f *LeakyBucket) KeepSent(r *arith.Rule, w int64) {
 	f.settle(r, f.Known, arith.Span{NS: math.MaxInt64}, 0, 0, true, w)
 }
 
-// KeepSentBack goes on counting units whose hand-back was sent.
+// KeepSentBack drops the refunds that were sent: their units go on counting.
 func (f *LeakyBucket) KeepSentBack(r *arith.Rule, w int64) {
 	a := f.under()
 	f.put(away{sent: a.sent, back: a.back, debt: a.debt, sentDebt: a.sentDebt, limit: a.limit})
 	f.compose(r, w)
 }
 
-// DropSent forgets what was sent.
+// DropSent drops what was sent.
 func (f *LeakyBucket) DropSent(r *arith.Rule, w int64) {
 	a := f.under()
 	f.put(away{back: a.back, debt: a.debt, limit: a.limit})
 	f.compose(r, w)
 }
 
-// SettleAlone takes off what was handed back: it is not in the view any more.
+// SettleAlone drops the record of refunds: the view does not contain their units any more.
 func (f *LeakyBucket) SettleAlone() { f.put(away{}) }
 
-// Forgive notes that the authority has not booked n of the units sent, by its answer.
+// Forgive notes that Redis has not booked n of the units sent, by its answer.
 func (f *LeakyBucket) Forgive(r *arith.Rule, n int64) {
 	if n > 0 {
 		a := f.under()
@@ -244,14 +244,14 @@ func (f *LeakyBucket) Forgive(r *arith.Rule, n int64) {
 	}
 }
 
-// Collect moves what is pending to what is sent.
+// Collect makes all pending units sent units.
 func (f *LeakyBucket) Collect(r *arith.Rule) {
 	a := f.under()
 	f.put(away{sent: a.sent.join(r, f.Pend), sentBack: a.sentBack.plus(r, a.back), sentDebt: a.sentDebt + a.debt, spared: a.spared, capped: a.capped, limit: a.limit})
 	f.Pend = Run{}
 }
 
-// GiveBack undoes Collect: the authority has refused what was sent.
+// GiveBack undoes Collect: Redis has refused what was sent.
 func (f *LeakyBucket) GiveBack(r *arith.Rule) (expired int64) {
 	a := f.under()
 	f.Pend = a.sent.join(r, f.Pend)
@@ -259,8 +259,8 @@ func (f *LeakyBucket) GiveBack(r *arith.Rule) (expired int64) {
 	return 0
 }
 
-// Renew sets the bucket to what the authority says of it after a reset. What
-// is pending was admitted before that, and does not count any more.
+// Renew sets the bucket to what Redis says of it after a reset. Pending units were admitted before
+// the reset, and do not count any more.
 func (f *LeakyBucket) Renew(r *arith.Rule, a Answer, w int64) (withdrawn int64) {
 	withdrawn = f.Pend.Units
 	f.Known, f.Pend = r.Add(arith.Span{NS: a.At}, a.Level), Run{}
@@ -269,22 +269,22 @@ func (f *LeakyBucket) Renew(r *arith.Rule, a Answer, w int64) (withdrawn int64) 
 	return withdrawn
 }
 
-// Settle takes over an answer, see [Exchanger]. Times are capped at what the authority counts.
+// Settle applies an answer, see [Exchanger]. Times are capped at the longest that Redis counts.
 //
-// The authority forgets a bucket that has run empty. Units that this node has admitted before
-// it heard of that, and reports after it, count from empty there. Here they count on top of
-// what was in the bucket when they were admitted.
+// Redis forgets a bucket that has run empty. Units that this node admits before it learns of that,
+// and reports later, count in Redis from an empty bucket. Here they count on top of what was in the
+// bucket when they were admitted.
 func (f *LeakyBucket) Settle(r *arith.Rule, a Answer, w int64) Settled {
 	at := arith.Span{NS: a.At}
 	most := r.Add(at, arith.Span{NS: int64(limit.MaxWindow)})
 	tat := Earlier(r.Add(a.Level, at).Max(arith.Span{}), most)
-	owed := f.Known.NS > a.At+a.Slack // it had not run empty
+	owed := f.Known.NS > a.At+a.Slack // by what we knew, the bucket had not run empty
 	low := f.settle(r, tat, most, a.At, a.Slack, a.Floor, w)
 	return Settled{Lost: low && owed, Forgotten: low && !owed, Below: r.Sub(f.Known, tat).Max(arith.Span{}) != arith.Span{}}
 }
 
-// ForgiveKnown takes as many of n units off the known level as the authority forgives after an
-// outage: those above the TAT top. The level does not fall below that of an answer.
+// ForgiveKnown subtracts from the known level those of n units that Redis forgives after an outage:
+// the ones above the TAT top. The level does not fall below that of the answer.
 func (f *LeakyBucket) ForgiveKnown(r *arith.Rule, n int64, top arith.Span, a Answer, w int64) {
 	if n = min(n, r.Whole(r.Sub(f.Known, top))); n <= 0 {
 		return
@@ -293,12 +293,12 @@ func (f *LeakyBucket) ForgiveKnown(r *arith.Rule, n int64, top arith.Span, a Ans
 	f.compose(r, w)
 }
 
-// settle takes over the TAT of the authority. If floor is set, which it is not after
-// a reset, what this node knew and had sent is a lower bound of the truth, and low reports
-// whether the answer is below it by more than slack ns.
+// settle applies the TAT of Redis. If floor is set (not after a reset), what this node knew and had
+// sent is a lower bound of the true state. low reports whether the answer is below it by more than
+// slack ns.
 //
-// Both are capped at most. The authority counts time up to a bound, and a level above
-// that, be it forged or a debt, would look lost in every answer.
+// Both TATs are capped at most. Redis counts time up to a bound, and a level above that (forged, or
+// a debt) would look like lost data in every answer.
 func (f *LeakyBucket) settle(r *arith.Rule, tat, most arith.Span, at, slack int64, floor bool, w int64) (low bool) {
 	tat = Earlier(tat, most)
 	a := f.under()
@@ -315,7 +315,7 @@ func (f *LeakyBucket) settle(r *arith.Rule, tat, most arith.Span, at, slack int6
 	return low
 }
 
-// compose recomputes the view, each unsynced unit counting w-fold, in full.
+// compose recomputes the view in full, each unacknowledged unit counting as w units.
 func (f *LeakyBucket) compose(r *arith.Rule, w int64) {
 	if f.away != nil && f.away.spared > 0 {
 		a := f.under()
@@ -325,13 +325,13 @@ func (f *LeakyBucket) compose(r *arith.Rule, w int64) {
 	f.View = f.Pend.plus(r, f.reported(r, w), w)
 }
 
-// reported returns the TAT without what is pending.
+// reported returns the TAT without the pending units.
 func (f *LeakyBucket) reported(r *arith.Rule, w int64) arith.Span {
 	return r.Sub(f.booked(r, w), f.under().back.span)
 }
 
-// booked returns what the authority should say once it has booked what is sent:
-// units that are handed back are of earlier reports, and so come off first.
+// booked returns the TAT that Redis should have once it has booked what was sent. Refunded units
+// are of earlier reports, so they are subtracted first.
 func (f *LeakyBucket) booked(r *arith.Rule, w int64) arith.Span {
 	a := f.under()
 	return a.sent.plus(r, r.Sub(f.Known, a.sentBack.span), w)

@@ -7,21 +7,21 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// SlidingLog remembers when units were admitted. The zero SlidingLog is empty.
-// It holds at most one entry per unit of the limit.
+// SlidingLog remembers when units were admitted. It holds at most one entry per unit of the limit.
+// The zero SlidingLog is empty.
 type SlidingLog struct {
 	unshared
 	entries []logEntry // ascending by at
 	used    int64
-	claim   int64 // units kept for a caller who waits
+	claim   int64 // units reserved for a waiting caller
 }
 
 type logEntry struct {
 	at, n int64
 }
 
-// expire forgets the units that are at least one window old. A unit exactly as
-// old as the window no longer counts.
+// expire removes the units that are at least one window old. A unit exactly as old as the window
+// does not count.
 func (l *SlidingLog) expire(r *arith.Rule, now int64) {
 	i := 0
 	for i < len(l.entries) && l.entries[i].at <= now-int64(r.Width) {
@@ -33,10 +33,10 @@ func (l *SlidingLog) expire(r *arith.Rule, now int64) {
 	}
 }
 
-// Roll does nothing: units leave when they are looked at.
+// Roll does nothing: the methods that read the units first remove old ones.
 func (l *SlidingLog) Roll(*arith.Rule, int64, int64) int64 { return 0 }
 
-// Take admits n units or refuses them, see [Decider].
+// Take admits or refuses n units, see [Decider].
 func (l *SlidingLog) Take(r *arith.Rule, now, n, cost, multiplier int64, book bool) bool {
 	l.expire(r, now)
 	if n > r.Limit-l.used-l.claim {
@@ -75,18 +75,17 @@ func (l *SlidingLog) Describe(r *arith.Rule, now, n, _ int64, allowed bool) limi
 	return res
 }
 
-// wait returns how long until at least need units have left the window.
+// wait returns how long it takes until at least need units have left the window.
 func (l *SlidingLog) wait(r *arith.Rule, now, need int64) time.Duration {
 	for _, e := range l.entries {
 		if need -= e.n; need <= 0 {
 			return time.Duration(e.at + int64(r.Width) - now)
 		}
 	}
-	return time.Duration(r.Width) // claimed units have still to be taken
+	return time.Duration(r.Width) // the claimed units are not taken yet
 }
 
-// Refund takes n units off, the newest first, as far as there are so many, and
-// returns how many.
+// Refund removes up to n units, the newest first, and returns how many.
 func (l *SlidingLog) Refund(r *arith.Rule, now, n, _ int64, _, _ arith.Span, _ bool) (back, taken, withdrawn int64) {
 	l.expire(r, now)
 	for back < n && len(l.entries) > 0 {
@@ -102,7 +101,7 @@ func (l *SlidingLog) Refund(r *arith.Rule, now, n, _ int64, _, _ arith.Span, _ b
 	return back, back, 0
 }
 
-// FitsAt returns now: it is not computed.
+// FitsAt returns now: the time is not computed.
 func (l *SlidingLog) FitsAt(_ *arith.Rule, now, _ int64) int64 { return now }
 
 // Usage reports whether any units count, and whether one more would be refused.
@@ -111,13 +110,13 @@ func (l *SlidingLog) Usage(r *arith.Rule, now int64) (used, denies bool) {
 	return l.used > 0, l.used >= r.Limit
 }
 
-// Claim keeps n units for a caller who waits, see [Decider].
+// Claim reserves n units for a waiting caller, see [Decider].
 func (l *SlidingLog) Claim(_ *arith.Rule, n, _ int64) (was int64) {
 	was, l.claim = l.claim, n
 	return was
 }
 
-// Set makes n units count instead of what counted before, at most the limit.
+// Set replaces what is counted by n units, at most the limit.
 func (l *SlidingLog) Set(r *arith.Rule, now, n int64) {
 	*l = SlidingLog{claim: l.claim}
 	if n = min(n, r.Limit); n > 0 {

@@ -4,8 +4,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 )
 
-// unshared is the part of a state that is not shared: there are no leases of it and no
-// exchange with an authority.
+// unshared implements the methods of a [State] that has no leases and no exchange with Redis.
 type unshared struct{}
 
 func (unshared) SetMultiplier(*arith.Rule, int64, int64, int64)           {}

@@ -8,52 +8,49 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Window counts units in buckets of a window: the current one, and up to the rule's Kept()
-// before it. A bucket's ID is its number since the epoch of the authority's clock, which is
-// ours plus off nanoseconds. Begin it before use, and do not copy it.
+// Window counts units in buckets: the current one, and up to rule.Kept before it. A bucket's ID is
+// its number since the epoch of Redis' clock, which is our clock plus off ns. Call Begin before
+// use, and do not copy a Window.
 //
-// For a shared window three counts are kept per bucket: known (the authority's
-// total), sent and pend (ours that it has not acknowledged). They add up,
-// across nodes too, so that merging is a sum. Units that are handed back come
-// off those that are pending in their bucket; the others are reported to the
-// authority, and come off what is known until it has answered.
+// For a shared window each bucket has three counts: known (Redis' total), sent and pend (our units
+// that Redis has not acknowledged). Counts of several nodes add up, so merging is a sum. Refunds
+// are subtracted from the pending units of their bucket first. The rest is reported to Redis, and
+// is subtracted from the known units until Redis has answered.
 //
-// For each bucket it is known when its last unit came, on any node (see
-// [arith.Rule.Gone]). The time may be too late, for instance after units were handed
-// back, so that the bucket counts longer, but never too early.
+// Each bucket also has the time of its last unit on any node (see [arith.Rule.Gone]). The time may
+// be too late, for instance after a refund. The bucket then counts longer, never shorter.
 type Window struct {
-	off  int64    // authority's clock minus ours, at the most, ns
+	off  int64    // Redis' clock minus ours, the largest possible value, ns
 	cur  int64    // ID of the current bucket
-	list []bucket // that are not empty, the oldest first; none is after cur, or has left the window
+	list []bucket // not empty; oldest first; none is later than cur or has left the window
 
-	newer     int64   // multiplied sum of all buckets that count in full, and the claim
+	newer     int64   // sum, with multiplier, of all buckets that count in full, and of the claim
 	pendUnits int64   // of all buckets
-	sentUnits int64   // of all buckets, and of those that have left the window meanwhile
-	handed    *handed // nil: nothing
+	sentUnits int64   // of all buckets, including those that have left the window since
+	handed    *handed // no refunds and no claim
 
-	room       [1]bucket // the first room of list
-	multiplier int32     // of newer; at least 1
-	sure       bool      // off was measured; false: it is a guess
-	heard      bool      // of the authority; false: nothing is known
-	moved      bool      // the window went back: until an answer the IDs of known are wrong
-	late       bool      // pending units were handed back: until an answer the times of last units may be too late
+	room       [1]bucket // initial array of list
+	multiplier int32     // the one used for newer; at least 1
+	sure       bool      // off was measured; false: a guess
+	heard      bool      // Redis has answered; false: nothing is known
+	moved      bool      // the window went back: the IDs of known units are wrong until the next answer
+	late       bool      // units were refunded: until an answer the times of last units may be too late
 }
 
-// Begin makes w, which must be zero, an empty window. off is how far the authority's clock is
-// ahead; sure: that was measured.
+// Begin makes w, which must be zero, an empty window. off is how far Redis' clock is ahead; sure
+// says that it was measured.
 func (w *Window) Begin(r *arith.Rule, now, off int64, sure bool) {
 	w.off, w.sure, w.multiplier = off, sure, 1
 	w.cur = floorDiv(now+off, int64(r.Width))
 	w.list = w.room[:0]
 }
 
-// begins returns when the current bucket begins, and ends when it ends, in ns of the
-// authority's clock.
+// begins and ends return when the current bucket begins and ends, in ns of Redis' clock.
 func (w *Window) begins(r *arith.Rule) int64 { return w.cur * int64(r.Width) }
 func (w *Window) ends(r *arith.Rule) int64   { return (w.cur + 1) * int64(r.Width) }
 
-// elapsed returns how much of the current bucket has passed at now. It stays
-// within the bucket even if the clocks' offset has been corrected since.
+// elapsed returns how much of the current bucket has passed at now, in ns. The result stays within
+// the bucket even if the offset of the clocks was corrected since.
 func (w *Window) elapsed(r *arith.Rule, now int64) int64 {
 	return min(max(now+w.off-w.begins(r), 0), int64(r.Width)-1)
 }
@@ -67,8 +64,8 @@ func (w *Window) Roll(r *arith.Rule, now, multiplier int64) (expired int64) {
 	return w.advance(r, floorDiv(now+w.off, int64(r.Width)), multiplier)
 }
 
-// advance moves on to the bucket with the given ID, if it is a later one. sentUnits stays: what
-// leaves the window is under way and will be acknowledged.
+// advance moves on to the bucket with this ID, if it is later than the current one. sentUnits does
+// not change: sent units of a bucket that leaves are in flight and will be acknowledged.
 func (w *Window) advance(r *arith.Rule, id, multiplier int64) (expired int64) {
 	if id <= w.cur {
 		return 0
@@ -77,11 +74,11 @@ func (w *Window) advance(r *arith.Rule, id, multiplier int64) (expired int64) {
 	return w.sum(r, multiplier)
 }
 
-// at returns what a bucket counts as with the multiplier of an unsynced unit. Units that were
-// handed back had been known or sent before: they never come off those that are pending.
+// at returns how many units a bucket counts as, with this multiplier for unacknowledged units.
+// Refunds in w.handed are of known or sent units: they are never subtracted from pending ones.
 func (w *Window) at(b *bucket, multiplier int64) int64 {
 	if multiplier == 1 && w.handed == nil {
-		return b.known + b.sent + b.pend // this much is inlined
+		return b.known + b.sent + b.pend // short enough to be inlined
 	}
 	return w.multiplied(b, multiplier)
 }
@@ -93,7 +90,7 @@ func (w *Window) multiplied(b *bucket, multiplier int64) int64 {
 	return min(max(n-h.back, 0)+Times(b.pend, multiplier), MaxUnits)
 }
 
-// claimed returns what the claim counts as.
+// claimed returns how many units the claim counts as.
 func (w *Window) claimed(r *arith.Rule, multiplier int64) int64 {
 	if w.handed == nil {
 		return 0
@@ -101,7 +98,8 @@ func (w *Window) claimed(r *arith.Rule, multiplier int64) int64 {
 	return r.Multiplied(w.handed.claim, multiplier)
 }
 
-// leaving returns the oldest bucket of the window, which leaves it. nil: it is empty.
+// leaving returns the oldest bucket of the window, whose units are expiring now; nil if it is
+// empty.
 func (w *Window) leaving(r *arith.Rule) *bucket {
 	if r.Kept > 0 && len(w.list) > 0 && w.list[0].id == w.cur-int64(r.Kept) {
 		return &w.list[0]
@@ -109,7 +107,7 @@ func (w *Window) leaving(r *arith.Rule) *bucket {
 	return nil
 }
 
-// oldest returns the oldest bucket of the window, and what it counts as.
+// oldest returns the oldest bucket of the window, and how many units it counts as.
 func (w *Window) oldest(r *arith.Rule) (b *bucket, units int64) {
 	if b = w.leaving(r); b != nil {
 		units = w.at(b, int64(w.multiplier))
@@ -131,7 +129,7 @@ func (w *Window) sum(r *arith.Rule, multiplier int64) (expired int64) {
 	return expired
 }
 
-// still returns what counts at now of so many units of a bucket.
+// still returns how many of these units of a bucket count at now.
 func (w *Window) still(r *arith.Rule, now int64, b *bucket, units int64) int64 {
 	if units == 0 || b != w.leaving(r) {
 		return units
@@ -153,8 +151,8 @@ func (w *Window) fits(r *arith.Rule, now, cost int64) bool {
 	return units <= room || r.AreGone(units, units-room, b.last, w.elapsed(r, now))
 }
 
-// FitsAt returns the time, on our clock, before which cost more units cannot fit,
-// if they do not now. It is no later than the end of the current bucket.
+// FitsAt returns the time, on our clock, before which cost more units cannot fit, if they do not
+// fit now. It is no later than the end of the current bucket.
 func (w *Window) FitsAt(r *arith.Rule, _, cost int64) int64 {
 	room := r.Limit - w.newer - cost
 	b, units := w.oldest(r)
@@ -164,8 +162,8 @@ func (w *Window) FitsAt(r *arith.Rule, _, cost int64) int64 {
 	return w.begins(r) - w.off + r.GoneAt(units, units-room, b.last)
 }
 
-// Take admits n units, which count as cost units in the view, or refuses them.
-// A cost of 0 is the open policy: nothing is refused.
+// Take admits or refuses n units, which count as cost units. A cost of 0 (MultiplierOpen) is always
+// admitted.
 func (w *Window) Take(r *arith.Rule, now, n, cost, multiplier int64, book bool) bool {
 	if cost > 0 && !w.fits(r, now, cost) {
 		return false
@@ -194,7 +192,7 @@ func (w *Window) Describe(r *arith.Rule, now, n, multiplier int64, allowed bool)
 	claim, k := w.claimed(r, multiplier), len(w.list)
 	apart := 0
 	if claim > 0 && (k == 0 || w.list[k-1].id != w.cur) {
-		apart = 1 // the current bucket has but the claim
+		apart = 1 // the current bucket has no units, only the claim
 	}
 	return decision.Buckets(r, allowed, n, multiplier, k+apart, func(i int) (age int, units, last int64) {
 		if i < apart {
@@ -214,7 +212,7 @@ func (w *Window) Usage(r *arith.Rule, now int64) (used, denies bool) {
 	return w.newer > 0 || oldest > 0, !w.fits(r, now, 1)
 }
 
-// Claim keeps n units for a caller who waits, see [Decider].
+// Claim reserves n units for a waiting caller, see [Decider].
 func (w *Window) Claim(r *arith.Rule, n, multiplier int64) (was int64) {
 	if w.handed == nil && n > 0 {
 		w.handed = new(handed)
@@ -226,7 +224,7 @@ func (w *Window) Claim(r *arith.Rule, n, multiplier int64) (was int64) {
 	return was
 }
 
-// Set makes n units of the current bucket count instead of what was pending before.
+// Set replaces the pending units by n units in the current bucket.
 func (w *Window) Set(r *arith.Rule, now, n int64) {
 	for i := range w.list {
 		w.list[i].pend = 0
@@ -236,8 +234,8 @@ func (w *Window) Set(r *arith.Rule, now, n int64) {
 	w.sum(r, 1)
 }
 
-// Spare returns how many units a lease may have: what fits now. It is 0 if the window does
-// not use the offset of the authority's clock that is known.
+// Spare returns how many units a lease may have: what fits now. It is 0 if the window does not use
+// the known offset of Redis' clock.
 func (w *Window) Spare(r *arith.Rule, last int64, clock Clock) int64 {
 	if !w.sure || !clock.mayBe(w.off) {
 		return 0
@@ -246,20 +244,19 @@ func (w *Window) Spare(r *arith.Rule, last int64, clock Clock) int64 {
 	return r.Limit - w.newer - w.still(r, last, b, units)
 }
 
-// Lease returns when the current bucket ends. Until then units only leave the oldest bucket,
-// so that what fits now goes on fitting.
+// Lease returns when the current bucket ends. Until then units leave only the oldest bucket, so
+// what fits now fits until then.
 func (w *Window) Lease(r *arith.Rule, _ int64) (level arith.Span, until int64) {
 	return level, w.ends(r) - w.off
 }
 
-// Spend counts n units that a lease has admitted. The current bucket is still that of the
-// lease.
+// Spend counts n units that a lease has admitted. The current bucket is still the same as at the
+// grant.
 func (w *Window) Spend(r *arith.Rule, _, last, n int64, _ arith.Span) { w.Book(r, last, n, n, 1) }
 
-// Refund hands back n units, from the newest buckets, as far as there are so
-// many in the window. It returns by how many fewer count now, which of units of the
-// oldest bucket may be none, how many it has taken off, and how many of these will never
-// be reported to the authority.
+// Refund subtracts up to n units, from the newest buckets first. It returns by how many fewer units
+// count now, how many were subtracted, and how many of these will never be reported to Redis. Units
+// of the oldest bucket may count only in part, so back may be less than taken.
 func (w *Window) Refund(r *arith.Rule, now, n, multiplier int64, _, _ arith.Span, _ bool) (back, taken, withdrawn int64) {
 	for i := len(w.list) - 1; i >= 0 && taken < n; i-- {
 		b := &w.list[i]
@@ -278,8 +275,8 @@ func (w *Window) Refund(r *arith.Rule, now, n, multiplier int64, _, _ arith.Span
 	return back, taken, withdrawn
 }
 
-// SetMultiplier lets unsynced units count is-fold from now on.
+// SetMultiplier sets how many units an unacknowledged unit counts as from now on.
 func (w *Window) SetMultiplier(r *arith.Rule, _, _, is int64) { w.sum(r, is) }
 
-// Raised counts all units in full, as a new bucket does.
+// Raised recounts all units without a cap, as a new bucket does.
 func (w *Window) Raised(r *arith.Rule, _, multiplier int64) { w.sum(r, multiplier) }

@@ -7,14 +7,14 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 )
 
-// KnowsClock reports whether the offset of the authority's clock was measured.
+// KnowsClock reports whether the offset of Redis' clock was measured.
 func (w *Window) KnowsClock() bool { return w.sure }
 
-// Follow applies the known offset of the authority's clock: the most that it may be, and a later
-// reading only if it excludes that. A window that went by less would see its units leave early as
-// soon as a better reading puts it ahead. What it reports at once is not ahead of the authority's
-// clock when it arrives there. If the window used a guess, its newest bucket is the one of the
-// latest check.
+// Follow applies the known offset of Redis' clock. It uses the largest possible offset, and
+// replaces it only when a later reading excludes it. With a smaller offset, units would leave the
+// window early as soon as a better reading moves it ahead. Even so, a report that is sent at once
+// is not ahead of Redis' clock when it arrives there. If the window used a guess, its newest bucket
+// is the one of the latest check.
 func (w *Window) Follow(r *arith.Rule, now, last, multiplier int64, clock Clock) {
 	if clock.WentBack {
 		w.wentBack(r, clock.BackTo)
@@ -30,17 +30,16 @@ func (w *Window) Follow(r *arith.Rule, now, last, multiplier int64, clock Clock)
 	}
 }
 
-// rebase takes over a new reading of how far the authority's clock is ahead.
+// rebase applies a new reading of how far Redis' clock is ahead.
 //
-// The first reading replaces a guess: what was counted until then keeps its age
-// and gets other IDs. After that the IDs are right, because the authority knows the
-// buckets by them, and the ages were wrong: our clock stood still or was set, or the
-// authority's was. The next roll makes up for time that was missed. If the newest
-// bucket lies ahead by more than the slack of such readings, the window goes back,
-// and what lies ahead counts as current, as it does at the authority.
+// The first reading replaces a guess. What was counted until then keeps its age and gets other IDs.
+// After that the IDs are right, because Redis knows the buckets by them. If the offset changes
+// then, the ages were wrong: our clock stood still or was set, or Redis' clock was. The next roll
+// makes up for missed time. If the newest bucket begins ahead of now by more than slack, the window
+// goes back, and the units of later buckets count in the current one, as they do in Redis.
 //
-// If the window uses a guess, its newest bucket must be the one of now. The caller
-// must call sum if rebase returns true.
+// If the window uses a guess, its newest bucket must be that of now. The caller must call sum if
+// rebase returns true.
 func (w *Window) rebase(r *arith.Rule, now, off, slack int64) (moved bool) {
 	width, ahead := int64(r.Width), off-w.off
 	first := !w.sure
@@ -56,9 +55,9 @@ func (w *Window) rebase(r *arith.Rule, now, off, slack int64) (moved bool) {
 	return false
 }
 
-// read takes over what the authority's clock showed at, or shortly before, our time at,
-// if the window uses a guess. It is about to get all that counts, in buckets with the
-// IDs of the authority: from now on the IDs are right, see rebase.
+// read applies what Redis' clock showed at our time at, or shortly before, if the window uses a
+// guess. The caller is about to replace the known units by buckets with Redis' IDs, so the IDs are
+// right from now on, see rebase.
 func (w *Window) read(r *arith.Rule, at, server int64) {
 	if !w.sure {
 		w.rebase(r, at, server-at, 0)
@@ -66,16 +65,16 @@ func (w *Window) read(r *arith.Rule, at, server int64) {
 	}
 }
 
-// wentBack notes that the authority's clock was set back to some time. It may have been put
-// right since. Buckets that lay ahead meanwhile may have been merged into another one when
-// nodes booked. So a unit that is missing in its bucket is no sign of lost data.
+// wentBack notes that Redis' clock was set back to a time. It may have been corrected since.
+// Meanwhile, when a node booked, Redis may have merged the buckets ahead of its clock into another
+// one. So a unit that is missing in its bucket is no sign of lost data.
 func (w *Window) wentBack(r *arith.Rule, to int64) {
 	for _, b := range w.list {
 		w.moved = w.moved || b.known > 0 && b.id*int64(r.Width) > to
 	}
 }
 
-// retreat goes back to the bucket of now. What lies ahead counts in that.
+// retreat goes back to the bucket of now. Units of later buckets then count in that one.
 func (w *Window) retreat(r *arith.Rule, now int64) {
 	w.cur, w.moved = floorDiv(now+w.off, int64(r.Width)), true
 	w.put(r, func(b bucket) (id, last int64) { return min(b.id, w.cur), b.last })
@@ -84,16 +83,16 @@ func (w *Window) retreat(r *arith.Rule, now int64) {
 	}
 }
 
-// Reshape re-expresses the window in the buckets of another rule.
+// Reshape converts the window to the buckets of another rule.
 func (w *Window) Reshape(old, rule *arith.Rule, now, multiplier int64) (expired int64) {
 	expired = w.Roll(old, now, multiplier)
 	w.move(old, rule, now, 0)
 	return expired + w.sum(rule, multiplier)
 }
 
-// move replaces the window by one of another rule at now, with the same units. Each bucket
-// goes into the bucket in which its last unit lies, after that is moved ahead by so many ns.
-// The earlier units of a bucket may count too long after that, never too short. The caller must
+// move converts the window to another rule at now, with the same units. Each bucket goes into the
+// new bucket in which its last unit lies, after the time of that unit was moved forward by ahead
+// ns. So the earlier units of a bucket may count too long, but never too short. The caller must
 // call sum.
 func (w *Window) move(old, rule *arith.Rule, now, ahead int64) {
 	width := int64(rule.Width)
@@ -111,7 +110,7 @@ func (w *Window) move(old, rule *arith.Rule, now, ahead int64) {
 	})
 }
 
-// put puts each bucket into the one that to returns, with the time of its last unit there.
+// put moves each bucket to the ID that to returns, with the time of its last unit there.
 func (w *Window) put(r *arith.Rule, to func(b bucket) (id, last int64)) {
 	from, back := slices.Clone(w.list), w.handed
 	w.list = w.list[:0]

@@ -11,16 +11,16 @@ import (
 // Units returns the units that are not sent, and those that are sent and not acknowledged.
 func (w *Window) Units() (pending, sent int64) { return w.pendUnits, w.sentUnits }
 
-// Drained is false: Roll drops what has left the window.
+// Drained returns false: Roll drops what has left the window.
 func (w *Window) Drained(*arith.Rule, int64) bool { return false }
 
 // Drain does nothing, see Drained.
 func (w *Window) Drain(*arith.Rule, int64) int64 { return 0 }
 
-// HasReturns reports whether units were handed back that are not acknowledged.
+// HasReturns reports whether there are refunds that Redis has not acknowledged.
 func (w *Window) HasReturns() bool { return w.handed != nil && len(w.handed.list) > 0 }
 
-// ReturnsAt reports whether units were handed back that are not sent.
+// ReturnsAt reports whether there are refunds that were not sent.
 func (w *Window) ReturnsAt(*arith.Rule, int64) (found bool) {
 	w.eachReturned(func(h *returned) { found = found || h.back > 0 })
 	return found
@@ -35,7 +35,7 @@ func (w *Window) Sent(*arith.Rule, int64, int64) (s Sent) {
 	return s
 }
 
-// KnownState returns what the authority has answered, nothing if its buckets are not known.
+// KnownState returns what Redis has answered; nothing if the IDs of its buckets are not known.
 func (w *Window) KnownState(*arith.Rule, int64) (_ arith.Span, buckets []Bucket) {
 	if !w.moved {
 		buckets = w.units(func(b *bucket) int64 { return b.known })
@@ -43,7 +43,7 @@ func (w *Window) KnownState(*arith.Rule, int64) (_ arith.Span, buckets []Bucket)
 	return arith.Span{}, buckets
 }
 
-// units returns the buckets that have units of a kind, the oldest first.
+// units returns, oldest first, the buckets for which of returns more than 0 units.
 func (w *Window) units(of func(b *bucket) int64) (out []Bucket) {
 	for i := range w.list {
 		b := &w.list[i]
@@ -54,7 +54,7 @@ func (w *Window) units(of func(b *bucket) int64) (out []Bucket) {
 	return out
 }
 
-// KnownUnits returns what is known, as far as it counts.
+// KnownUnits returns how many of the known units count at now.
 func (w *Window) KnownUnits(r *arith.Rule, now int64) (used int64) {
 	for i := range w.list {
 		b := &w.list[i]
@@ -63,7 +63,7 @@ func (w *Window) KnownUnits(r *arith.Rule, now int64) (used int64) {
 	return used
 }
 
-// FullUntil reports whether what is known fills the limit at now, and until when, see [Exchanger].
+// FullUntil reports whether the known units fill the limit at now, and until when, see [Exchanger].
 func (w *Window) FullUntil(r *arith.Rule, now int64) (until int64, full bool) {
 	if !w.heard || w.KnownUnits(r, now) < r.Limit {
 		return 0, false
@@ -85,12 +85,12 @@ func (w *Window) Blank(int64) bool {
 // Forgive does nothing: a window has no debt.
 func (w *Window) Forgive(*arith.Rule, int64) {}
 
-// booked returns what the authority should say of a bucket once it has booked what is sent.
+// booked returns the total that Redis should have for a bucket once it has booked what was sent.
 func (w *Window) booked(b *bucket) int64 {
 	return max(min(b.known+b.sent, MaxUnits)-w.handed.of(b.id).sent, 0)
 }
 
-// KeepSent counts what was sent as known, without an answer.
+// KeepSent makes sent units known, without an answer.
 func (w *Window) KeepSent(r *arith.Rule, multiplier int64) {
 	for i := range w.list {
 		w.list[i].known = w.booked(&w.list[i])
@@ -99,13 +99,13 @@ func (w *Window) KeepSent(r *arith.Rule, multiplier int64) {
 	w.DropSent(r, multiplier)
 }
 
-// KeepSentBack goes on counting units whose hand-back was sent.
+// KeepSentBack drops the refunds that were sent: their units go on counting.
 func (w *Window) KeepSentBack(r *arith.Rule, multiplier int64) {
 	w.eachReturned(func(h *returned) { h.sent = 0 })
 	w.sum(r, multiplier)
 }
 
-// DropSent forgets what was sent.
+// DropSent drops what was sent.
 func (w *Window) DropSent(r *arith.Rule, multiplier int64) {
 	for i := range w.list {
 		w.list[i].sent = 0
@@ -114,7 +114,7 @@ func (w *Window) DropSent(r *arith.Rule, multiplier int64) {
 	w.KeepSentBack(r, multiplier)
 }
 
-// Collect moves what is pending to what is sent.
+// Collect makes all pending units sent units.
 func (w *Window) Collect(*arith.Rule) {
 	for i := range w.list {
 		b := &w.list[i]
@@ -124,7 +124,7 @@ func (w *Window) Collect(*arith.Rule) {
 	w.eachReturned(func(h *returned) { h.sent, h.back = h.sent+h.back, 0 })
 }
 
-// GiveBack undoes Collect, and returns the units that have expired meanwhile.
+// GiveBack undoes Collect, and returns the units that have expired in between.
 func (w *Window) GiveBack(*arith.Rule) (expired int64) {
 	expired, w.sentUnits = w.sentUnits, 0
 	for i := range w.list {
@@ -136,10 +136,9 @@ func (w *Window) GiveBack(*arith.Rule) (expired int64) {
 	return expired
 }
 
-// Renew sets the window to what the authority says of it after a reset. What
-// is pending was admitted before that, and does not count any more. As in Settle the window
-// moves on to the authority's bucket. Otherwise what counts in that would be taken for the
-// bucket before, and leave the window with it.
+// Renew sets the window to what Redis says of it after a reset. Pending units were admitted before
+// the reset, and do not count any more. As in Settle, the window first moves on to Redis' current
+// bucket. Otherwise units of that bucket would land in our previous one, and expire a bucket early.
 func (w *Window) Renew(r *arith.Rule, a Answer, multiplier int64) (withdrawn int64) {
 	w.read(r, a.At, a.ServerNow)
 	w.late = false
@@ -156,11 +155,11 @@ func (w *Window) Renew(r *arith.Rule, a Answer, multiplier int64) (withdrawn int
 	return withdrawn
 }
 
-// Settle takes over an answer, see [Exchanger]. In buckets narrower than the clocks can be
-// compared, units come back in a neighbouring one: then nothing is lost.
+// Settle applies an answer, see [Exchanger]. If a bucket is shorter than the uncertainty of the
+// clocks, units may come back in a neighbouring bucket: that is no lost data.
 func (w *Window) Settle(r *arith.Rule, a Answer, multiplier int64) (s Settled) {
 	s.OtherClock = w.sure && a.Now+w.off-a.ServerNow > a.Slack+2*a.ClockSlack+ClockStep
-	w.late = w.late && !a.Older // such an answer says nothing of what we know
+	w.late = w.late && !a.Older // an answer of an older generation says nothing about the units that we know
 	s.Lost, s.Earlier, s.Expired = w.settle(r, a.Buckets, w.serverBucket(r, a), a.Floor, multiplier)
 	comparable := int64(r.Width) > a.Slack
 	s.Lost = s.Lost && comparable
@@ -168,10 +167,9 @@ func (w *Window) Settle(r *arith.Rule, a Answer, multiplier int64) (s Settled) {
 	return s
 }
 
-// serverBucket returns the ID of the authority's bucket at the time of an answer. If that
-// time is ahead of the authority's present clock, the answer was given before that clock was
-// set back. To move the window there would be wrong: all that the authority counts from now
-// on would be in older buckets.
+// serverBucket returns the ID of Redis' current bucket at the time of an answer. If that time is
+// ahead of Redis' present clock, Redis answered before its clock was set back. To move the window
+// there would be wrong: everything that Redis counts from now on would be in older buckets.
 func (w *Window) serverBucket(r *arith.Rule, a Answer) int64 {
 	server := a.ServerNow
 	if w.sure {
@@ -180,9 +178,9 @@ func (w *Window) serverBucket(r *arith.Rule, a Answer) int64 {
 	return floorDiv(server, int64(r.Width))
 }
 
-// settle takes over the buckets of the authority; serverCur is its current bucket.
-// As with a leaky bucket, what we knew and had sent is a lower bound of the truth, if floor
-// is set, and an answer below it is a sign of lost data.
+// settle applies the buckets of Redis; serverCur is its current bucket. As with a leaky bucket, if
+// floor is set, what we knew and had sent is a lower bound of the true state, and an answer below
+// it is a sign of lost data.
 func (w *Window) settle(r *arith.Rule, buckets []Bucket, serverCur int64, floor bool, multiplier int64) (lost, earlier bool, expired int64) {
 	expired = w.advance(r, serverCur, multiplier)
 	moved := w.moved
@@ -194,11 +192,11 @@ func (w *Window) settle(r *arith.Rule, buckets []Bucket, serverCur int64, floor 
 	}
 	least, knew := both[:r.Kept+1], both[r.Kept+1:]
 	w.forgetKnown(least, knew)
-	w.take(r, buckets) // from here on known is what the authority says
+	w.take(r, buckets) // from here on known is what Redis says
 	w.bookedEarlier(least)
-	behind := w.cur - serverCur // by so many buckets the authority is
+	behind := w.cur - serverCur // by how many buckets Redis is behind
 	joined := behind > 0 && behind <= int64(r.Kept) && w.bookedAtPresent(r, least, behind)
-	if !floor || moved || behind > int64(r.Kept) { // a fixed window does not have that bucket any more
+	if !floor || moved || behind > int64(r.Kept) { // a fixed window does not have Redis' bucket any more
 		clear(least)
 	}
 	for i := range w.list {
@@ -208,13 +206,13 @@ func (w *Window) settle(r *arith.Rule, buckets []Bucket, serverCur int64, floor 
 		switch {
 		case b.known < is:
 			if lost = true; joined && age == behind {
-				b.last = int64(r.Width) // when these came there is not known
+				b.last = int64(r.Width) // the time of these units in Redis' bucket is not known
 			}
 		case b.pend == 0 && (is == 0 || w.late || knew[age] == 0):
-			b.last = 0 // the authority knows better
+			b.last = 0 // use Redis' time
 		}
-		// Otherwise what it has answered before counts: that there are as many units is no sign that
-		// they are the same. It may have lost the last ones, and have been told of earlier ones since.
+		// Otherwise our lower bound stays. As many units as we know need not be the same units:
+		// Redis may have lost the last ones, and received reports of earlier ones since.
 		b.known = max(b.known, is)
 	}
 	w.late = false
@@ -224,8 +222,8 @@ func (w *Window) settle(r *arith.Rule, buckets []Bucket, serverCur int64, floor 
 	return lost, earlier, expired
 }
 
-// forgetKnown clears what is known, and sets by age what that was and what the authority should say
-// of each bucket.
+// forgetKnown clears the known units. By age of the bucket, it sets knew to what was known and
+// least to what Redis should have.
 func (w *Window) forgetKnown(least, knew []int64) {
 	for i := range w.list {
 		b := &w.list[i]
@@ -234,9 +232,9 @@ func (w *Window) forgetKnown(least, knew []int64) {
 	}
 }
 
-// bookedEarlier moves units that were sent, which are part of least, to the bucket in which
-// the authority has booked them: it books units ahead of its clock into its current bucket,
-// and a batch that was sent again may have been booked long ago.
+// bookedEarlier moves units that were sent, which are part of least, to the bucket in which Redis
+// has booked them. Redis books units ahead of its clock into its current bucket, and may have
+// booked a repeated batch long ago.
 func (w *Window) bookedEarlier(least []int64) {
 	for i, b := range slices.Backward(w.list) {
 		from, u := &least[w.cur-b.id], b.sent
@@ -249,8 +247,9 @@ func (w *Window) bookedEarlier(least []int64) {
 	}
 }
 
-// bookedAtPresent moves units that were sent ahead of the authority's clock to its current
-// bucket, which is so many behind, and into which it books them. It reports whether there are any.
+// bookedAtPresent moves units that were sent ahead of Redis' clock to Redis' current bucket, into
+// which Redis books them. It is behind buckets before our current one. It reports whether there are
+// any.
 func (w *Window) bookedAtPresent(r *arith.Rule, least []int64, behind int64) (any bool) {
 	for i, u := range least[:behind] {
 		if u > 0 {
@@ -262,18 +261,18 @@ func (w *Window) bookedAtPresent(r *arith.Rule, least []int64, behind int64) (an
 	return any
 }
 
-// SettleAlone does nothing: of a window that nothing is reported of only pending units are
-// handed back.
+// SettleAlone does nothing: a window without Redis has only pending units, and their refunds leave
+// no record.
 func (w *Window) SettleAlone() {}
 
-// place returns the ID of the bucket in which a bucket of the authority counts, and whether it
-// counts. Buckets ahead of the current one, by a clock that was corrected since, count in that.
+// place returns the ID of the bucket in which a bucket of Redis counts, and whether it counts. A
+// bucket ahead of the current one, by a clock that was corrected since, counts in the current one.
 func (w *Window) place(r *arith.Rule, b Bucket) (id int64, counts bool) {
 	return min(b.ID, w.cur), b.Units > 0 && b.ID >= w.cur-int64(r.Kept)
 }
 
-// take adds the units of a list to what is known. Those ahead of the current bucket must not be
-// reported under its ID, or the authority would count them twice: w.moved notes that.
+// take adds the units of a list to the known units. It sets w.moved if some are ahead of the
+// current bucket: to report them under the ID of the current one would make Redis count them twice.
 func (w *Window) take(r *arith.Rule, list []Bucket) {
 	w.heard = true
 	for _, b := range list {
@@ -285,8 +284,8 @@ func (w *Window) take(r *arith.Rule, list []Bucket) {
 	}
 }
 
-// noteTimes takes over the times of the last units of a list. It reports whether one is earlier
-// than what is known, although nothing is pending there.
+// noteTimes applies the times of the last units in a list. It reports whether one is earlier than
+// the known time, although nothing is pending in that bucket.
 func (w *Window) noteTimes(r *arith.Rule, list []Bucket) (earlier bool) {
 	for _, b := range list {
 		if id, counts := w.place(r, b); counts {
