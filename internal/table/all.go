@@ -8,17 +8,16 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// FewChecks is how many checks can be asked together without an allocation.
+// FewChecks is how many checks TakeAll can decide together without an allocation.
 const FewChecks = 4
 
-// allTries bounds how often counters are looked up again because one was
-// forgotten before all were locked. To reach it takes an eviction each time.
+// allTries bounds how often counters are looked up again because one was dropped before all were
+// locked. Each further try needs an eviction at that moment.
 const allTries = 1000
 
-// TakeAll consumes what all of the checks ask for if each of them admits it,
-// else nothing, and puts the answer of each into out, which is as long as
-// checks. Checks of one counter must be admitted together. Those under a dry run
-// (see [limit.Rule.DryRun]) never stand in the way.
+// TakeAll consumes the units of all checks if each check admits them, and nothing otherwise. It
+// puts the answer of each into out, which is as long as checks. Checks with the same counter must
+// be admitted together. Checks under a dry run (see [limit.Rule.DryRun]) never prevent the others.
 func (t *Table) TakeAll(checks []limit.Check, now int64, out []limit.Result) (v limit.AllResult) {
 	var few [FewChecks]counter.Asked
 	v = decision.None()
@@ -43,7 +42,7 @@ func (t *Table) TakeAll(checks []limit.Check, now int64, out []limit.Result) (v 
 	return v
 }
 
-// lookup returns the counter of a check. It may be dead by the time it is locked: then call
+// lookup returns the counter of a check. The counter may be dropped before it is locked: then call
 // lookup again, with again set.
 func (t *Table) lookup(q *limit.Check, now int64, again bool) *counter.Counter {
 	h, print := t.hashOf(q.Key, q.Rule)

@@ -6,33 +6,33 @@ import (
 )
 
 const (
-	// minSlack is the least number of counters above MaxKeys that a table has room for.
-	// Otherwise it is a quarter of MaxKeys. The room is for new keys that the policy has not
-	// judged yet, and for counters that it would drop and that must stay.
+	// minSlack is the least number of counters above MaxKeys that a table has room for. Usually it
+	// is a quarter of MaxKeys. The room is for new keys that the policy has not judged yet, and for
+	// counters that the policy would drop but that must stay.
 	minSlack = 4096
-	// evictLooks is among how many counters the one is chosen that makes room for a new key.
+	// evictLooks is among how many counters the victim is chosen when a new key needs room.
 	evictLooks = 16
-	// evictMost bounds how many more are looked at if all of these have to stay: about as many as
-	// there are in a shard.
+	// evictMost bounds how many more are looked at if all of these must stay: about as many as a
+	// shard has.
 	evictMost = shardKeys
-	// scatter spreads the entries at which eviction looks one after the other over the rows. If it
-	// emptied row after row, those that it has not come to for longest would be full, and a fifth
-	// of the keys of a full table would find no entry. It is odd, and the number of entries a power
-	// of two, so that all have their turn.
+	// scatter spreads consecutive looks of eviction over the rows. If eviction emptied row after
+	// row, the rows that it has not reached for longest would be full, and a fifth of the keys of a
+	// full table would find no entry. scatter is odd and the number of entries a power of two, so
+	// every entry is reached.
 	scatter = 40503*rowSize + 1
 	// maxOverflow bounds the overflow counters of a shard. There is one for each rule.
 	maxOverflow = 64
 )
 
-// overflowKey is the key of overflow counters. They are not in the index, so that it cannot
-// clash with a key of the user.
+// overflowKey is the key of overflow counters. They are not in the index, so it cannot clash with a
+// key of the user.
 const overflowKey = "(overflow)"
 
-// makeRoomLocked forgets a counter that would refuse nobody, and reports whether there was
-// one: of evictLooks one that was not used lately and that the policy does not hold, else
-// the first of the others that may go, else the next in the shard that may. If all counters
-// of the shard were looked at and have to stay, only evictLooks are looked at for each further
-// key, so that a flood of these costs little.
+// makeRoomLocked drops a counter that would not refuse one unit, and reports whether there was one.
+// Of evictLooks counters it prefers one that was not used lately and that the policy does not hold,
+// then the first of the others that may go. If there is none, it takes the next in the shard that
+// may go. If all counters of the shard were looked at and must stay, it looks at only evictLooks
+// for each further key, so that a flood of new keys costs little.
 func (t *Table) makeRoomLocked(sh *shard, now int64) bool {
 	var busy [evictLooks]*counter.Counter
 	n := 0
@@ -59,7 +59,7 @@ func (t *Table) makeRoomLocked(sh *shard, now int64) bool {
 	return false
 }
 
-// mayMakeRoomLocked reports whether makeRoomLocked would find a counter to forget.
+// mayMakeRoomLocked reports whether makeRoomLocked would find a counter to drop.
 func (sh *shard) mayMakeRoomLocked(now int64) bool {
 	for range min(sh.live, evictLooks+min(evictMost, max(0, sh.live-sh.stuck))) {
 		if sh.nextLocked().Retention(now) <= counter.Partial {
@@ -69,8 +69,9 @@ func (sh *shard) mayMakeRoomLocked(now int64) bool {
 	return false
 }
 
-// nextLocked returns the counter at which eviction looks next: in the order of their entries, and
-// then as many of those without an entry as there are, chosen by the map. There must be one.
+// nextLocked returns the counter at which eviction looks next. It goes through all entries, spread
+// by scatter. Then it returns as many of the counters without an entry as there are, chosen by the
+// map. The shard must have a counter.
 func (sh *shard) nextLocked() *counter.Counter {
 	for r := sh.rows.Load(); ; {
 		at := sh.hand
@@ -90,7 +91,7 @@ func (sh *shard) nextLocked() *counter.Counter {
 	}
 }
 
-// forgetLocked removes c if it is worth no more than most, and reports whether it did.
+// forgetLocked drops c if its retention is no higher than most, and reports whether it did.
 func (t *Table) forgetLocked(sh *shard, c *counter.Counter, most counter.Retention, now int64) bool {
 	d, ok := c.Drop(most, now)
 	if !ok {
@@ -110,10 +111,10 @@ func (t *Table) forgetLocked(sh *shard, c *counter.Counter, most counter.Retenti
 	return true
 }
 
-// overflowLocked returns the counter that a new key shares with other new keys of its rule
-// in this shard, when there is no room for its own. It has no link: its units belong to no
-// key. If more than [maxOverflow] rules overflow in one shard and no overflow counter is
-// idle, the key gets a counter that refuses everything: the safe side.
+// overflowLocked returns the counter that a new key shares with other new keys of its rule in this
+// shard, when there is no room for its own. It has no link, because its units belong to no key. If
+// more than [maxOverflow] rules overflow in one shard and no overflow counter is idle, the key gets
+// a counter that refuses everything: the safe side.
 func (t *Table) overflowLocked(sh *shard, rule *limit.Rule, now int64) *counter.Counter {
 	id := identOf("", rule)
 	c := sh.overflow[id]
@@ -132,8 +133,8 @@ func (t *Table) overflowLocked(sh *shard, rule *limit.Rule, now int64) *counter.
 	return c
 }
 
-// dropOverflowLocked drops one overflow counter that is as if never used, and reports
-// whether there was one.
+// dropOverflowLocked drops one overflow counter that holds no units, and reports whether there was
+// one.
 func (sh *shard) dropOverflowLocked(now int64) bool {
 	for id, c := range sh.overflow {
 		if c.Retention(now) == counter.Idle {

@@ -7,9 +7,9 @@ import "unsafe"
 //go:noescape
 func fetchToRead(p unsafe.Pointer)
 
-// fetchToWrite is fetchToRead of a line that is going to be written to: other processors
-// give it up. To prefetch it for reading would be wrong: when another processor has written
-// to it, the write would wait once more for as long.
+// fetchToWrite is fetchToRead of a line that will be written to: other processors give it up. The
+// tempting alternative, to prefetch it for reading, is slower: if another processor has written to
+// the line, the write would wait a second time for as long.
 //
 //go:noescape
 func fetchToWrite(p unsafe.Pointer)

@@ -4,6 +4,7 @@ package table
 
 import "unsafe"
 
-// Prefetching is for amd64 alone: a check is right without it.
+// fetchToRead and fetchToWrite do nothing: prefetching is only for amd64, and checks work without
+// it.
 func fetchToRead(unsafe.Pointer)  {}
 func fetchToWrite(unsafe.Pointer) {}

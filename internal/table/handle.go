@@ -9,12 +9,12 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Handle is a key of a [Table] under a rule. It remembers the entry of the key: a check needs
-// no look-up as long as the key keeps that entry. It counts nothing itself. All methods but
-// Bind are safe for concurrent use. The zero Handle is not bound.
+// Handle is a key of a [Table] under a rule. It remembers the entry of the key: a check needs no
+// look-up as long as the key keeps that entry. It counts nothing itself. All methods except Bind
+// are safe for concurrent use. The zero Handle is not bound.
 //
-// With one pointer beside it, it is a cache line of 64 bytes: a check reads one line besides
-// the entry.
+// A Handle and one pointer beside it take a cache line of 64 bytes, so a check reads only that line
+// and the entry.
 type Handle struct {
 	entry atomic.Pointer[counter.Entry] // nil: not looked up yet
 	print uint64
@@ -24,8 +24,8 @@ type Handle struct {
 	key   string
 }
 
-// Bind makes h the handle of a key. Call it once. It creates no counter yet, and retains the
-// string. Without a table h only knows its key and rule, see Bound.
+// Bind binds h to a key. Call it once. It creates no counter yet, and retains the string. If t is
+// nil, h only knows its key and rule, see Bound.
 func (h *Handle) Bind(t *Table, key string, rule *limit.Rule) {
 	h.table, h.key, h.rule = t, key, rule
 	if t != nil {
@@ -33,7 +33,7 @@ func (h *Handle) Bind(t *Table, key string, rule *limit.Rule) {
 	}
 }
 
-// Bound reports whether h has a table to ask.
+// Bound reports whether h is bound to a table.
 func (h *Handle) Bound() bool { return h.table != nil }
 
 // Key returns the key that h was bound to.
@@ -45,7 +45,7 @@ func (h *Handle) Rule() *limit.Rule { return h.rule }
 // AllowBy is [Table.AllowBy].
 func (h *Handle) AllowBy(clock clock.Clock, n int64) (allowed bool, src limit.Source, counted bool) {
 	e := h.entry.Load()
-	fetchToWrite(unsafe.Pointer(e)) // e may be nil: a prefetch of that does nothing
+	fetchToWrite(unsafe.Pointer(e)) // e may be nil: a prefetch of nil does nothing
 	allowed, src, counted = h.table.allowFrom(e, h.hash, h.print, h.key, h.rule, n, int64(clock.Now()))
 	h.find(e)
 	return allowed, src, counted
@@ -69,7 +69,7 @@ func (h *Handle) Peek(clock clock.Clock) (res limit.Result) {
 	return res
 }
 
-// find looks up the entry again, if was is not the entry of the key any more.
+// find looks up the entry again if was is no longer the entry of the key.
 func (h *Handle) find(was *counter.Entry) {
 	if was == nil || was.Print() != h.print {
 		h.entry.Store(h.table.index.search(h.hash, h.print))

@@ -10,50 +10,48 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// index finds the counter of a key. All counters of a table are in it, and they are created
-// and removed under the lock of their shard, so that one key has one counter. A look-up
-// takes no lock.
+// index finds the counter of a key. It has all counters of a table. They are created and removed
+// under the lock of their shard, so a key has only one counter. A look-up takes no lock.
 type index struct {
-	rows   [shardsMost]atomic.Pointer[rows] // of each shard; together, because each check reads one
-	shift  int                              // a hash shifted right by it is the number of a shard
+	rows   [shardsMost]atomic.Pointer[rows] // by shard; in one array, because each check reads one
+	shift  int                              // hash >> shift is the number of the shard
 	shards []shard
 }
 
 const (
-	// rowSize is how many entries a row has: one for each byte of a word of tags.
+	// rowSize is the number of entries in a row: one for each byte of a word of tags.
 	rowSize = 8
-	// shardsMost is over how many locks the index is spread, and shardKeys how many keys
-	// make it worth another. A shard grows as a whole: who asks for a new key of it waits as
-	// long as it takes to move so many.
+	// shardsMost is the largest number of shards, each with its own lock. shardKeys is for how many
+	// keys there is one more shard. A shard grows as a whole: a call that makes it grow waits until
+	// all its counters have moved.
 	shardsMost, shardKeys = 1024, 1024
-	// A shard has more entries when more than loadMost of loadOf are taken, so that 2 % of keys
-	// find no entry. It has twice as many then, so that a new key moves one or two others on
-	// average.
+	// A shard grows when more than loadMost of loadOf entries are taken, so that 2 % of the keys
+	// find no entry. It then gets twice as many entries, so that a new key moves one or two others
+	// on average.
 	loadMost, loadOf = 3, 4
 )
 
-// shard is a part of the index with a lock of its own.
+// shard is a part of the index with its own lock.
 type shard struct {
 	rows *atomic.Pointer[rows] // in the index
 
-	mu       sync.Mutex                 // protects all below and writes to tags; counters here die only under it
-	live     int                        // counters
-	most     int                        // rows there may be
-	extra    map[ident]*counter.Counter // whose rows are full; nil until needed
-	overflow map[ident]*counter.Counter // by rule, of newcomers without room; nil until needed
-	gone     []*counter.Counter         // forgotten, and the policy does not know yet
-	hand     int                        // where eviction goes on, see nextLocked
-	swept    int                        // and the sweep
-	stuck    int                        // how many it has looked at, since one could go, that have to stay
+	mu       sync.Mutex                 // protects all below and writes to tags; its counters are dropped only under it
+	live     int                        // number of counters
+	most     int                        // largest number of rows
+	extra    map[ident]*counter.Counter // counters whose rows are full; nil until needed
+	overflow map[ident]*counter.Counter // by rule, for new keys without room; nil until needed
+	gone     []*counter.Counter         // dropped, but still in the policy
+	hand     int                        // where eviction continues, see nextLocked
+	swept    int                        // where the sweep continues
+	stuck    int                        // counters looked at in vain since eviction last dropped one
 	_        [32]byte
 }
 
-// rows are the entries of a shard and, apart from them, their tags. The tags are few enough
-// to stay in the cache of the processor, so that a look-up waits for one line of memory. A key
-// whose row is full has an entry in the other row of a pair, whose tags are beside those of
-// its own.
+// rows are the entries of a shard and, in a separate array, their tags. All tags are small enough
+// to stay in the CPU cache, so a look-up waits for only one line of memory. A key whose row is full
+// has an entry in the other row of a pair. The tags of the two rows are adjacent.
 type rows struct {
-	tags    []atomic.Uint64 // for each row, a byte for each entry; 0: free
+	tags    []atomic.Uint64 // one word per row, one byte per entry; 0: free
 	entries []counter.Entry
 	mask    uint64
 }
@@ -67,7 +65,7 @@ const (
 	topBits   = 0x80_80_80_80_80_80_80_80
 )
 
-// tagOf returns the tag of a hash. Row, tag and shard are made of different bits of it.
+// tagOf returns the tag of a hash. Row, tag and shard use different bits of the hash.
 func tagOf(h uint64) uint64 { return max(h&0xff, 1) }
 
 func (r *rows) row(h uint64) uint64 { return h >> 8 & r.mask }
@@ -75,8 +73,8 @@ func (r *rows) row(h uint64) uint64 { return h >> 8 & r.mask }
 // other returns the other row of a pair.
 func (r *rows) other(row uint64) uint64 { return (row ^ 1) & r.mask }
 
-// matching returns a word with the top bit set in each byte that is the tag of h in the tags
-// of a row. Bytes above the lowest match may match in error.
+// matching returns a word with the top bit set in each byte that equals the tag of h in the tags of
+// a row. Bytes above the lowest match may match in error.
 func (r *rows) matching(row, h uint64) uint64 {
 	differ := r.tags[row].Load() ^ tagOf(h)*everyByte
 	return (differ - everyByte) &^ differ & topBits
@@ -87,7 +85,7 @@ func (r *rows) at(row, same uint64) *counter.Entry {
 	return &r.entries[row*rowSize+uint64(bits.TrailingZeros64(same))/8]
 }
 
-// locate returns the entry that a hash most likely has, or nil. It does not read the entry,
+// locate returns the entry that most likely belongs to a hash, or nil. It does not read the entry,
 // but prefetches it.
 func (x *index) locate(h uint64) *counter.Entry {
 	r := x.rows[h>>x.shift%shardsMost].Load()
@@ -110,7 +108,7 @@ func (x *index) search(h, print uint64) *counter.Entry {
 	return r.search(h, func(e *counter.Entry) bool { return e.Print() == print })
 }
 
-// search returns the first entry with this hash that is the right one, or nil.
+// search returns the first entry with this hash for which right returns true, or nil.
 func (r *rows) search(h uint64, right func(*counter.Entry) bool) *counter.Entry {
 	row := r.row(h)
 	for range 2 {
@@ -126,7 +124,7 @@ func (r *rows) search(h uint64, right func(*counter.Entry) bool) *counter.Entry 
 
 func (x *index) shard(h uint64) *shard { return &x.shards[h>>x.shift] }
 
-// init makes an index with room for so many counters.
+// init makes an index with room for this many counters.
 func (x *index) init(keys int) {
 	n := 1
 	for n < shardsMost && n*shardKeys < keys {
@@ -144,12 +142,12 @@ func (x *index) init(keys int) {
 	}
 }
 
-// ident tells counters apart: by the full key, and by algorithm and name of the rule.
+// ident identifies a counter: by full key, and by algorithm and name of the rule.
 type ident struct {
 	alg    limit.Algorithm
 	name   string
 	key    string
-	hashed bool // key is a sum, see [counter.KeyOf]
+	hashed bool // key is a hash sum, see [counter.KeyOf]
 }
 
 func identOf(key string, rule *limit.Rule) ident {
@@ -182,8 +180,8 @@ func (r *rows) free(row uint64) uint64 {
 	return (tags - everyByte) &^ tags & topBits
 }
 
-// put has enter use a free entry for h, and then shows the entry to checks. It reports whether
-// there was one.
+// put calls enter with a free entry for h, and then makes the entry visible to checks. It reports
+// whether there was a free entry.
 func (r *rows) put(h uint64, enter func(*counter.Entry)) bool {
 	row := r.row(h)
 	if r.free(row) == 0 {
@@ -213,7 +211,7 @@ func (sh *shard) putExtraLocked(c *counter.Counter) {
 	sh.extra[identOfCounter(c)] = c
 }
 
-// comeInLocked gives c, which has no entry, one if there is room in its pair of rows now.
+// comeInLocked gives c, which has no entry, an entry if its pair of rows has a free one now.
 func (sh *shard) comeInLocked(c *counter.Counter, h, print uint64, now int64) {
 	if r := sh.rows.Load(); r.free(r.row(h)) == 0 && r.free(r.other(r.row(h))) == 0 {
 		return
@@ -222,7 +220,7 @@ func (sh *shard) comeInLocked(c *counter.Counter, h, print uint64, now int64) {
 	c.Move(now, func() { sh.putLocked(c, h, print) })
 }
 
-// removeLocked removes c, which is dead and has left its entry e.
+// removeLocked removes c, which is dropped and has left its entry e.
 func (sh *shard) removeLocked(c *counter.Counter, e *counter.Entry) {
 	sh.live--
 	if e == nil {
@@ -235,19 +233,20 @@ func (sh *shard) removeLocked(c *counter.Counter, e *counter.Entry) {
 	at.Store(at.Load() &^ (0xff << (i % rowSize * 8)))
 }
 
-// isCrowdedLocked reports whether the shard should have more entries.
+// isCrowdedLocked reports whether the shard needs more entries and may have them.
 func (sh *shard) isCrowdedLocked() bool {
 	n := len(sh.rows.Load().tags)
 	return sh.isCrowded(n) && n < sh.most
 }
 
-// isCrowded reports whether so many rows would be too few.
+// isCrowded reports whether this number of rows is too small.
 func (sh *shard) isCrowded(rows int) bool { return sh.live*loadOf > rows*rowSize*loadMost }
 
-// growLocked makes more entries and moves all counters there. Checks find the entries from
-// before until all have moved, and ask the counter itself if it has. Then those are free, so
-// that a handle that has one looks again. Of a counter that has neither an entry nor its key
-// the fingerprint is not known: it gets an entry when it is asked.
+// growLocked makes more entries and moves all counters into them. Checks find the old entries until
+// all counters have moved. The lease of a counter that has moved is not in the old entry, so the
+// check goes to the counter itself. Afterwards the old entries are freed, so that a handle that
+// holds one looks its key up again. A counter without an entry whose key is kept as a hash sum
+// stays without one, because its fingerprint is not known: it gets an entry at its next check.
 func (sh *shard) growLocked(hash func(*counter.Counter) (h, print uint64), now int64) {
 	was := sh.rows.Load()
 	n := len(was.tags)

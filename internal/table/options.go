@@ -11,29 +11,29 @@ import (
 )
 
 const (
-	// DefaultMaxKeys is the number of keys kept if none is given.
+	// DefaultMaxKeys is the number of keys kept if [Options].MaxKeys is 0.
 	DefaultMaxKeys = 65_536
-	// MaxMaxKeys bounds what may be asked for. At some 400 bytes a key it is
-	// more memory than a machine has to spare for limiting.
+	// MaxMaxKeys is the largest allowed [Options].MaxKeys. At some 400 bytes a key this is more
+	// memory than a machine has free for a rate limiter.
 	MaxMaxKeys = 1 << 26
 )
 
-// Options says how a [Table] is built. The zero Options is usable.
+// Options configures a [Table]. The zero Options is usable.
 type Options struct {
-	// MaxKeys is how many keys are kept; 0 means [DefaultMaxKeys]. There is room for a
-	// quarter more, at least 4,096 more, because it is decided in the background who stays.
+	// MaxKeys is how many keys are kept; 0 means [DefaultMaxKeys]. There is room for a quarter
+	// more, at least 4,096 more, because a goroutine in the background decides which keys are kept.
 	MaxKeys int
-	// Clock is what the sweep reads; nil means [clock.System]. It must be the clock whose
+	// Clock is the clock of the sweep; nil means [clock.System]. It must be the clock whose
 	// readings are passed to the checks.
 	Clock clock.Clock
-	// Link ties the counters to a reconciler; nil: nothing is shared.
+	// Link connects the counters to a reconciler; nil: nothing is shared.
 	Link *counter.Link
-	// Tallies counts the units that leases have admitted, each as a decision for one unit. All
-	// other decisions are for the caller to count. nil: nobody asks for them.
+	// Tallies counts the units that leases have admitted, each as a decision for one unit. The
+	// caller must count all other decisions. nil: they are not counted.
 	Tallies *tally.Tallies
-	// Conflict is called for the first conflict of each name, see [Stats].Conflicts,
-	// with the rule that was used before and the one that is used now. It may be called under
-	// locks: it must neither block nor ask the table. nil: it is not called.
+	// Conflict is called for the first conflict of each name, see [Stats].Conflicts, with the rule
+	// that was used before and the one that is used now. It may be called under locks: it must
+	// neither block nor call the table. nil: it is not called.
 	Conflict func(was, is *limit.Rule)
 
 	// hash replaces the hash of a key, so that tests can make keys collide.
@@ -42,7 +42,7 @@ type Options struct {
 	slack int
 }
 
-// validate reports everything that is wrong.
+// validate reports every invalid field.
 func (o Options) validate() error {
 	var errs []error
 	if o.MaxKeys < 0 || o.MaxKeys > MaxMaxKeys {
@@ -51,7 +51,7 @@ func (o Options) validate() error {
 	return errors.Join(errs...)
 }
 
-// withDefaults fills in what was left zero.
+// withDefaults sets the fields that are zero.
 func (o Options) withDefaults() Options {
 	if o.MaxKeys == 0 {
 		o.MaxKeys = DefaultMaxKeys

@@ -9,24 +9,25 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 )
 
-// policy decides by frequency of use which counters should stay when there are more than
-// MaxKeys. It is a ristretto cache with counters as values. The sweep offers counters to it
-// in the background: no check waits for it.
+// policy decides by frequency of use which counters should stay when there are more than MaxKeys.
+// It is a ristretto cache with counters as values. The sweep offers counters to it in the
+// background, so no check waits for it.
 type policy = ristretto.Cache[uint64, *counter.Counter]
 
 const (
-	// sweepEvery is the time between two sweeps. Each looks at one in sweepAll entries: a
-	// counter that is as if never used stays for a minute or two, because to make it anew is
-	// the slowest check. For each counter created since the last sweep it looks at more, up to
-	// sweepFull the fuller the table is, so that what is used once does not fill it.
+	// sweepEvery is the time between two sweeps. Each looks at one in sweepAll entries. So a
+	// counter in the state of a new one stays for a minute or two, because to create it again is
+	// the slowest check. For each counter created since the last sweep, the sweep looks at more
+	// entries: the more the fuller the table is, up to sweepFull. So keys that are used once do not
+	// fill the table.
 	sweepEvery = time.Second
 	sweepAll   = 60
 	sweepFull  = 4
 	// sweepHold bounds how many entries the sweep looks at while it holds a lock.
 	sweepHold = 256
-	// sketchSmall and sketchLarge are of how many keys the frequency is tracked for each key
-	// kept: up to sketchKeys keys the former, some 45 bytes for each kept key, above that
-	// the latter, 6 to 12 bytes.
+	// sketchSmall and sketchLarge are for how many keys the policy tracks the frequency per key
+	// kept. Up to sketchKeys keys it is sketchSmall, some 45 bytes for each kept key. Above that it
+	// is sketchLarge, 6 to 12 bytes.
 	sketchSmall, sketchLarge = 10, 2
 	sketchKeys               = 1 << 17
 )
@@ -34,8 +35,8 @@ const (
 func (t *Table) newPolicy(maxKeys int64) (*policy, error) {
 	track := sketchSmall * maxKeys
 	if maxKeys > sketchKeys {
-		// ristretto rounds the number up to a power of two. For many keys that would take
-		// much memory, so round it down here.
+		// ristretto rounds the number up to a power of two. For many keys that would take much
+		// memory, so it is rounded down here.
 		track = max(int64(1)<<(bits.Len64(uint64(sketchLarge*maxKeys))-1), sketchSmall*sketchKeys)
 	}
 	return ristretto.NewCache(&ristretto.Config[uint64, *counter.Counter]{
@@ -49,7 +50,7 @@ func (t *Table) newPolicy(maxKeys int64) (*policy, error) {
 	})
 }
 
-// onEvict is called, on ristretto's goroutine, for a counter that the policy drops for
+// onEvict is called, on ristretto's goroutine, for a counter that the policy drops in favour of
 // another. The counter stays in the index until a new key needs the room.
 func (t *Table) onEvict(item *ristretto.Item[*counter.Counter]) {
 	if t.closing.Load() {
@@ -59,15 +60,15 @@ func (t *Table) onEvict(item *ristretto.Item[*counter.Counter]) {
 	release(item)
 }
 
-// release notes that the policy does not hold a counter, or has rejected it.
+// release marks a counter as not held by the policy: it was dropped or rejected.
 func release(item *ristretto.Item[*counter.Counter]) {
 	if c := item.Value; c != nil {
 		c.Release()
 	}
 }
 
-// keep sweeps until the table is closed. No decision waits for it: with one processor it may not
-// run for long.
+// keep sweeps until the table is closed. No decision waits for it. It must not run for long at a
+// time, because of machines with one processor.
 func (t *Table) keep() {
 	defer close(t.kept)
 	tick := time.NewTicker(sweepEvery)
@@ -87,13 +88,13 @@ func (t *Table) keep() {
 type sweeper struct {
 	shard   int
 	created int64
-	budget  int // entries to look at; less than 0: so many too many were
+	budget  int // entries to look at; negative: this many too many were looked at
 	used    []*counter.Counter
 	dropped []*counter.Counter
 }
 
-// sweep looks at a part of all counters. It offers to the policy those that were used since
-// it last looked, and forgets those that are as if never used. It ends when goOn returns false.
+// sweep looks at a part of all counters. It offers to the policy those that were used since it last
+// looked, and drops those that are in the state of a new one. It ends when goOn returns false.
 func (t *Table) sweep(s *sweeper, goOn func() bool) {
 	created, entries := t.stats.created.Load(), 0
 	for i := range t.index.shards {
@@ -166,16 +167,16 @@ func (t *Table) tell(s *sweeper) {
 	}
 	for i, c := range s.dropped {
 		s.dropped[i] = nil
-		if is, _ := t.policy.Get(c.Hash()); is == c { // else the key is back
+		if is, _ := t.policy.Get(c.Hash()); is == c { // otherwise the key has a new counter
 			t.policy.Del(c.Hash())
 		}
 	}
 	s.used, s.dropped = s.used[:0], s.dropped[:0]
 }
 
-// Close stops the table's goroutines. Its counters are kept: later checks find them, and
-// create others as room permits. Counters are forgotten only to make room from then on.
-// Further calls do nothing.
+// Close stops the table's goroutines. Its counters are kept: later checks find them, and create
+// others if there is room. From then on counters are dropped only to make room. Further calls do
+// nothing.
 func (t *Table) Close() {
 	t.closeOnce.Do(func() {
 		close(t.stop)

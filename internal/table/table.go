@@ -16,33 +16,33 @@ import (
 // Table decides checks of keys. Build it with [New]; the zero Table is not usable.
 // All methods are safe for concurrent use.
 //
-// Most checks find the entry of their key in the index and swap its word: they take no lock
-// and allocate nothing. Other checks take the lock of the counter. A new key takes the lock
-// of a shard of the index and costs two allocations or more.
+// Most checks find the entry of their key in the index and swap its word: they take no lock and
+// allocate nothing. Other checks take the lock of the counter. A new key takes the lock of a shard
+// of the index and costs two allocations or more.
 //
-// Rules must be valid and n not negative, and times must be readings of the clock that the
-// table was given.
+// Rules must be valid and n must not be negative. Times must be readings of the clock in
+// [Options].Clock.
 //
 // Locks are taken in this order: shard, counter. The policy is called under neither.
 type Table struct {
 	clock clock.Clock
 	link  *counter.Link
 	seeds keyhash.Hasher
-	hash  func(key string, rule *limit.Rule) uint64 // nil but in tests
+	hash  func(key string, rule *limit.Rule) uint64 // nil except in tests
 
 	index  index
 	leases counter.Leases
 	group  counter.Group
-	room   int64 // bound of the number of counters
+	room   int64 // largest number of counters
 	policy *policy
 
-	crowd     sync.Mutex // held by who locks counters that have no order, see TakeAll
+	crowd     sync.Mutex // held while locking counters without an order, see TakeAll
 	closing   atomic.Bool
 	closeOnce sync.Once
-	stop      chan struct{} // closed: end keep
+	stop      chan struct{} // closed: keep must end
 	kept      chan struct{} // closed: keep has ended
 
-	names rulenames.Names // in use
+	names rulenames.Names // names of rules in use
 	stats tableCounts
 }
 
@@ -82,24 +82,23 @@ func (t *Table) hashOfCounter(c *counter.Counter) (h, print uint64) {
 	return t.hashOf(c.Key(), c.Rule())
 }
 
-// Allow decides for n units of key at now (ns), and returns on what knowledge.
+// Allow decides for n units of key at now (ns), and returns the source of the decision.
 func (t *Table) Allow(key string, rule *limit.Rule, n, now int64) (bool, limit.Source) {
 	h, print := t.hashOf(key, rule)
 	allowed, src, _ := t.allowFrom(t.index.locate(h), h, print, key, rule, n, now)
 	return allowed, src
 }
 
-// AllowBy is Allow at the time of a clock. It reads the clock after it has begun to fetch
-// the entry of the key, because the two can overlap. counted reports whether the decision
-// is among those that
-// leases have admitted, see [Options].Tallies.
+// AllowBy is Allow at the time of a clock. It reads the clock after it has begun to fetch the entry
+// of the key, because the two can overlap. counted reports whether the decision is one that a lease
+// has admitted, see [Options].Tallies.
 func (t *Table) AllowBy(clock clock.Clock, key string, rule *limit.Rule, n int64) (allowed bool, src limit.Source, counted bool) {
 	h, print := t.hashOf(key, rule)
 	e := t.index.locate(h)
 	return t.allowFrom(e, h, print, key, rule, n, int64(clock.Now()))
 }
 
-// allowFrom is Allow of a key whose entry is most likely e, which may be nil.
+// allowFrom is Allow for a key whose entry is most likely e, which may be nil.
 func (t *Table) allowFrom(e *counter.Entry, h, print uint64, key string, rule *limit.Rule, n, now int64) (allowed bool, src limit.Source, counted bool) {
 	if e != nil && n > 0 {
 		if _, src, v := e.Take(print, rule, n, now); v != counter.Unanswered {
@@ -109,7 +108,7 @@ func (t *Table) allowFrom(e *counter.Entry, h, print uint64, key string, rule *l
 	return t.allowSlowly(e, h, print, key, rule, n, now)
 }
 
-// allowSlowly is allowFrom once tried, which may be nil, has not answered.
+// allowSlowly is allowFrom after the entry tried, which may be nil, has not answered.
 func (t *Table) allowSlowly(tried *counter.Entry, h, print uint64, key string, rule *limit.Rule, n, now int64) (allowed bool, src limit.Source, counted bool) {
 	e := t.index.search(h, print)
 	if e != nil && e != tried && n > 0 {
@@ -129,7 +128,7 @@ func (t *Table) allowSlowly(tried *counter.Entry, h, print uint64, key string, r
 	return allowed, f.source(src), false
 }
 
-// counterOf returns the counter of an entry, nil if it has none or that of another key.
+// counterOf returns the counter of an entry; nil if it has none or that of another key.
 func counterOf(e *counter.Entry, key string, rule *limit.Rule) *counter.Counter {
 	if e == nil {
 		return nil
@@ -147,7 +146,7 @@ func (t *Table) Take(clock clock.Clock, key string, rule *limit.Rule, n int64) (
 	return t.takeFrom(e, h, print, key, rule, n, int64(clock.Now()))
 }
 
-// takeFrom is Take of a key whose entry is most likely e, which may be nil.
+// takeFrom is Take for a key whose entry is most likely e, which may be nil.
 func (t *Table) takeFrom(e *counter.Entry, h, print uint64, key string, rule *limit.Rule, n, now int64) (res limit.Result, counted bool) {
 	if e != nil && n == 1 && hasWholeAnswer(rule) {
 		if level, src, v := e.Take(print, rule, n, now); v == counter.Admitted {
@@ -157,14 +156,14 @@ func (t *Table) takeFrom(e *counter.Entry, h, print uint64, key string, rule *li
 	return t.ask(h, print, key, rule, n, now, true), false
 }
 
-// Peek returns what Take of one unit would, and consumes nothing. It creates no counter.
+// Peek returns what Take of one unit would return, and consumes nothing. It creates no counter.
 func (t *Table) Peek(clock clock.Clock, key string, rule *limit.Rule) limit.Result {
 	h, print := t.hashOf(key, rule)
 	e := t.index.locate(h)
 	return t.peekFrom(e, h, print, key, rule, int64(clock.Now()))
 }
 
-// peekFrom is Peek of a key whose entry is most likely e, which may be nil.
+// peekFrom is Peek for a key whose entry is most likely e, which may be nil.
 func (t *Table) peekFrom(e *counter.Entry, h, print uint64, key string, rule *limit.Rule, now int64) limit.Result {
 	if e != nil && hasWholeAnswer(rule) {
 		if level, src, v := e.Peek(print, rule, now); v == counter.Admitted {
@@ -174,8 +173,8 @@ func (t *Table) peekFrom(e *counter.Entry, h, print uint64, key string, rule *li
 	return t.ask(h, print, key, rule, 1, now, false)
 }
 
-// hasWholeAnswer reports whether the word of an entry has the whole answer for a unit that
-// is admitted. Of a window only the counter knows how old its units are.
+// hasWholeAnswer reports whether the word of an entry has the whole answer for a unit that is
+// admitted. For a window only the counter knows how old its units are.
 func hasWholeAnswer(rule *limit.Rule) bool { return arith.Of(rule.Arith()).Ticks.PerNS != 0 }
 
 func wholeAnswer(rule *limit.Rule, level int64, src limit.Source) limit.Result {
@@ -198,12 +197,12 @@ func (t *Table) ask(h, print uint64, key string, rule *limit.Rule, n, now int64,
 	return res
 }
 
-// found is a counter to decide with while its shard is locked. Counters die only under the
+// found is a counter to decide with while its shard is locked. Counters are dropped only under the
 // lock of their shard, so this one is alive until leave.
 type found struct {
 	c      *counter.Counter
 	sh     *shard // locked
-	madeUp bool   // the key has no counter: c is for one question
+	madeUp bool   // the key has no counter: c was made for one call
 	link   *counter.Link
 }
 
@@ -217,8 +216,8 @@ func (f *found) source(s limit.Source) limit.Source {
 	return f.link.Source()
 }
 
-// find returns the counter of a key. If there is none it is created or, without create, made
-// up for one question. The caller must call leave.
+// find returns the counter of a key. If there is none it creates one or, without create, makes one
+// up for one call. The caller must call leave.
 func (t *Table) find(h, print uint64, key string, rule *limit.Rule, now int64, create bool) found {
 	sh := t.index.shard(h)
 	f := found{sh: sh, link: t.link}
@@ -241,9 +240,9 @@ func (t *Table) find(h, print uint64, key string, rule *limit.Rule, now int64, c
 	return f
 }
 
-// createLocked makes a counter and enters it in the index. It revokes the leases of the key
-// under rules of this name and another algorithm: the next check of these must be noticed
-// as a conflict, see package rulenames.
+// createLocked makes a counter and enters it in the index. It revokes the leases of the key under
+// rules of the same name and another algorithm. Then the next check under such a rule goes through
+// package rulenames, which detects the conflict.
 func (t *Table) createLocked(sh *shard, h, print uint64, key string, rule *limit.Rule, now int64) *counter.Counter {
 	for _, other := range t.names.Others(rule) {
 		t.revoke(key, other, now)
@@ -258,9 +257,9 @@ func (t *Table) createLocked(sh *shard, h, print uint64, key string, rule *limit
 	return c
 }
 
-// madeUp returns a counter for one question about a key that has none. It has no link, so
-// that nothing is reported, but units count as in a new counter. If there is no room for
-// the key, it is the overflow counter that the key would share.
+// madeUp returns a counter for one call about a key that has none. It has no link, so nothing is
+// reported, but units count as in a new counter. If there is no room for the key, madeUp returns
+// the overflow counter that the key would share.
 func (t *Table) madeUp(sh *shard, key string, rule *limit.Rule, now int64) *counter.Counter {
 	if c := sh.overflow[identOf("", rule)]; c != nil && t.stats.live.Load() >= t.room && !sh.mayMakeRoomLocked(now) {
 		return c
@@ -279,9 +278,9 @@ func (t *Table) revoke(key string, rule *limit.Rule, now int64) {
 	}
 }
 
-// with calls f with the counter of a key, and again with another if it was dead. If there is
-// none it is created or, without create, made up for this call. The result corrects the
-// source of an answer; its shard is not locked any more.
+// with calls f with the counter of a key, and again with another if the first was dropped. If there
+// is none it creates one or, without create, makes one up for this call. The result corrects the
+// source of an answer; its shard is no longer locked.
 func (t *Table) with(key string, rule *limit.Rule, now int64, create bool, f func(*counter.Counter) (ok bool)) found {
 	t.names.See(rule)
 	h, print := t.hashOf(key, rule)
@@ -294,9 +293,8 @@ func (t *Table) with(key string, rule *limit.Rule, now int64, create bool, f fun
 	return made
 }
 
-// Range calls f for every live counter until it returns false. Counters that are created
-// or forgotten meanwhile may be seen or not. Overflow counters are left out: they belong to
-// no key.
+// Range calls f for every live counter until f returns false. Counters that are created or dropped
+// meanwhile may be left out. Overflow counters are left out: they belong to no key.
 func (t *Table) Range(f func(*counter.Counter) bool) {
 	var list []*counter.Counter
 	for i := range t.index.shards {
@@ -309,8 +307,8 @@ func (t *Table) Range(f func(*counter.Counter) bool) {
 	}
 }
 
-// Survey counts what leases have admitted so far, see [Options].Tallies, and returns in what
-// state the counters are. It locks every counter, one by one.
+// Survey counts what leases have admitted so far, see [Options].Tallies, and returns the states of
+// the counters. It locks every counter, one by one.
 func (t *Table) Survey(now int64) (s counter.Survey) {
 	t.Range(func(c *counter.Counter) bool {
 		c.Survey(now, &s)
