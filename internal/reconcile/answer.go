@@ -10,7 +10,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// settle ends a flight that Redis has booked, and gives each counter the state of its key.
+// settle ends a flight (a batch under way) that Redis has applied, and gives each counter the state
+// that Redis has answered for its key.
 func (c *Machine) settle(s *shard, f *flight, r redisstore.Reply, sent, recv int64) {
 	server, clock := int64(r.Now), &s.server.offset
 	at := min(max(server-clock.ns, sent), recv)
@@ -24,7 +25,7 @@ func (c *Machine) settle(s *shard, f *flight, r redisstore.Reply, sent, recv int
 	s.noteRepaired()
 	s.accept, s.lost = false, false
 	// If the node was renamed while the flight was under way, Redis has no record of the new
-	// name yet. Report these counters again, see rename.
+	// name yet, by which a loss of data could be noticed. Report these counters again.
 	renamed := s.node != c.node
 	c.endFlight(s)
 	for i, it := range f.items {
@@ -50,8 +51,9 @@ func (c *Machine) settle(s *shard, f *flight, r redisstore.Reply, sent, recv int
 	}
 }
 
-// onKeyError puts a counter into quarantine whose key Redis could not use, although it has
-// applied the rest of the batch. booked says that it has booked the units before.
+// onKeyError puts a counter into quarantine because Redis could not use its key, although it has
+// applied the rest of the batch. booked: an earlier attempt has applied the units, before the key
+// broke.
 func (c *Machine) onKeyError(it item, booked bool, err error) {
 	var key *limit.KeyError
 	if booked {
@@ -74,7 +76,8 @@ func (c *Machine) onKeyError(it item, booked bool, err error) {
 	}
 }
 
-// afterSettle counts and queues what has come of an answer for a counter.
+// afterSettle applies the outcome of an answer for one counter: it updates the statistics, and queues
+// the counter if it has to report again.
 func (c *Machine) afterSettle(ctr *counter.Counter, o counter.Outcome) {
 	if o.Lost {
 		c.stats.RolledBack.Add(1)
@@ -88,9 +91,9 @@ func (c *Machine) afterSettle(ctr *counter.Counter, o counter.Outcome) {
 	}
 }
 
-// abandon gives up a flight that the store has refused to send because it contradicts
-// itself. That would be a bug in this package. Its keys go into quarantine, so that the
-// other keys of the shard are still reported.
+// abandon gives up a flight that the store has refused to send because its batch is invalid. That
+// would be a bug in this package. The keys of the flight go into quarantine, so that the other keys
+// of the shard are still reported.
 func (c *Machine) abandon(s *shard, err error) {
 	c.stats.BadReplies.Add(1)
 	c.giveUpRefunds(s)
@@ -113,9 +116,10 @@ var (
 	errMissingReply = errors.New("hybrid: redis answered fewer commands than it was sent")
 )
 
-// exchangeEnded handles how an exchange that was sent at began has ended for its shards. It
-// calls answered for each server that has answered for any of them. It returns the class of
-// the failures, 0 if there are none: of several the one that may pass soonest.
+// exchangeEnded handles the end of an exchange (a pipeline or a heartbeat) that was sent at began. all
+// holds one answer for each shard. It calls answered for each server that has answered for any shard.
+// It returns the class of the failures, 0 if there are none. Of several classes it returns the
+// smallest, which may end soonest.
 func (c *Machine) exchangeEnded(began int64, all []answer, answered func(*server)) (class redisstore.Class) {
 	var of []*server
 	for _, a := range all {
@@ -146,14 +150,14 @@ func (c *Machine) exchangeEnded(began int64, all []answer, answered func(*server
 	return class
 }
 
-// apartAfter bounds how long a shard may fail while its server answers for others: after
-// that many times degradeAfter rounds, or a flight that had the longest deadline, it is an outage
-// of the shard. So many answers are not lost in a row by chance.
+// apartAfter bounds how long a shard may fail while its server answers for other shards. The shard is
+// down after apartAfter times degradeAfter failed rounds, or after a flight without an answer within
+// the longest deadline. So many answers in a row are not lost by chance.
 const apartAfter = 4
 
-// failing handles the shards of a server for which an exchange has failed. some says that
-// the server has answered for others of its shards. A shard for which every exchange fails
-// while the server answers for others becomes a server of its own, which is down.
+// failing handles the shards of server v whose exchange has failed. some: v has answered for other
+// shards. A shard for which every exchange fails while v answers for other shards becomes a server of
+// its own, which is down.
 func (c *Machine) failing(v *server, began int64, some bool, list []answer) redisstore.Class {
 	class := c.noteFailure(list[0].err)
 	if !some {
@@ -176,10 +180,10 @@ func (c *Machine) failing(v *server, began int64, some bool, list []answer) redi
 	return class
 }
 
-// failed counts an exchange that a server has not answered. A server that has not answered
-// a batch since its latest outage, or ever, is down at once, and so is one that has not answered
-// a flight within the longest deadline. Flights that wait longer next time
-// may just take the server long: heartbeats say whether it hangs.
+// failed counts an exchange that server v has not answered. v is down at once if it has answered no
+// batch since its latest outage, or none ever, or has not answered a flight within the longest
+// deadline. If all that failed are flights that will be sent again with a longer deadline, v may just
+// be slow. Then a heartbeat is sent at once, to see whether v hangs.
 func (c *Machine) failed(v *server, began int64, class redisstore.Class, list []answer) {
 	v.rounds.failed(began, c.now)
 	if v.health == up && !c.beats.lastFailed && !slices.ContainsFunc(list, func(a answer) bool { return !a.waits }) {
@@ -198,7 +202,7 @@ func isTimeout(err error) bool {
 	return reason == "timeout" || errors.Is(err, errTimeout)
 }
 
-// noteFailure keeps the reason of a failure, and returns its class.
+// noteFailure stores the reason of a failure, and returns its class.
 func (c *Machine) noteFailure(err error) redisstore.Class {
 	class, reason := redisstore.Classify(err)
 	if isTimeout(err) {
@@ -220,8 +224,8 @@ func (c *Machine) booked(v *server) {
 	}
 }
 
-// reached notes that a server has answered a heartbeat. If the server was down, its queues
-// become the backlog: what it may have missed is sent first, at a limited pace.
+// reached notes that a server has answered a heartbeat. If the server was down, its queues become the
+// backlog: the reports that Redis may have missed are sent first, at a limited pace.
 func (c *Machine) reached(v *server) {
 	for _, a := range v.answers {
 		if s := &c.shards[a.shard]; a.err == nil && !a.list && s.flight == nil {
@@ -229,8 +233,9 @@ func (c *Machine) reached(v *server) {
 		}
 	}
 	if v.health != down {
-		// A batch that is being sent again decides by itself whether the server is up, unless it
-		// only takes the server long.
+		// While a flight is under way or is to be sent again, its answer shows whether the server
+		// works: do not clear the failures. A flight without an answer in time (late) may just be
+		// slow, and does not count here.
 		if !slices.ContainsFunc(v.shards, func(i int) bool { f := c.shards[i].flight; return f != nil && f.late == 0 }) {
 			v.rounds.fails = 0
 		}

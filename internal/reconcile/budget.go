@@ -8,8 +8,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// The cost of booking one operation in Redis, in ns, measured with redis-server 7.0: of a
-// leaky bucket, and of one bucket of a window with 1,000 buckets, which a script reads and writes
+// How long one operation occupies Redis, in ns, measured with redis-server 7.0: opCost for a leaky
+// bucket, and bucketCost for one bucket of a window with 1,000 buckets, which a script reads and writes
 // as a whole. A bucket of a window with a few buckets costs a fraction of that.
 const (
 	opCost     = 5 * int64(time.Microsecond)
@@ -24,26 +24,26 @@ func cost(r *limit.Rule) int64 {
 	return opCost + int64(arith.Of(r.Arith()).Kept+1)*bucketCost
 }
 
-// budget bounds the estimated cost of one pipeline. It adapts to how fast Redis answers, so
-// that an overload makes reports late and not time out. After a slow answer it falls to
-// half of the cost that was slow. It grows by a step after a fast answer to a pipeline that
-// has used it up. So the budgets of many nodes become equal in time.
+// budget bounds the estimated cost of one pipeline. It adapts to how fast Redis answers, so that under
+// overload reports are late, but do not time out. After a slow answer it falls to half of the cost
+// that was slow. After a fast answer to a pipeline that has used it up it grows by a step. With this
+// the budgets of many nodes become equal over time.
 type budget struct {
 	ns   int64 // the estimated cost that a pipeline may have
 	most int64 // upper bound of ns
-	slow int64 // an answer that takes so much longer than the way there and back is slow
+	slow int64 // an answer is slow if it takes longer than the distance by more than this, ns
 }
 
-// least is the lower bound of the budget. A call that costs less costs Redis and the client as
-// much for itself as for its keys, so that smaller ones would make an overload worse. Answers are
-// also slow because the machine of the client is busy.
+// least is the lower bound of the budget. Each call has a fixed cost for Redis and for the client,
+// which is as high as that of the keys in a call of this size: smaller calls would make an overload
+// worse. Besides, answers may be slow only because the client's machine is busy.
 func (b *budget) least() int64 { return max(b.most/64, opCost) }
 
 const (
-	// mostCost is the upper bound of any budget: Redis serves no other client meanwhile.
+	// mostCost is the upper bound of any budget: while a batch runs, Redis serves no other client.
 	mostCost = 10 * int64(time.Millisecond)
-	// costStep is by how much a budget grows after an answer. One that is far away answers seldom: there
-	// it is a step for each so many ns, and so many steps at most.
+	// costStep is by how much a budget grows after an answer. A server that is far away answers less
+	// often. Its budget grows by a step for each costStepsPer of distance, by mostSteps at most.
 	costStep     = 10 * opCost
 	costStepsPer = int64(time.Millisecond)
 	mostSteps    = 10
@@ -55,9 +55,9 @@ func newBudget(timeout int64) budget {
 	return budget{ns: most / 2, most: most, slow: timeout / 8} // room for 200 windows of 10 buckets
 }
 
-// answered adapts b to a pipeline of a cost that was answered after took by a server at a distance.
-// The way there and back is no overload, nor is its jitter. dialed says that a connection was made
-// meanwhile: then a slow answer says nothing.
+// answered adapts b to a pipeline of that cost, which a server at that distance has answered after
+// took. The round trip and its jitter are no overload. dialed: a connection may have been made
+// meanwhile, so that a slow answer says nothing about the server.
 func (b *budget) answered(cost, took, distance int64, dialed bool) {
 	switch {
 	case took-distance > max(b.slow, distance):
@@ -69,26 +69,28 @@ func (b *budget) answered(cost, took, distance int64, dialed bool) {
 	}
 }
 
-// timedOut adapts b to a pipeline of a cost that got no answer in time.
+// timedOut adapts b to a pipeline of that cost that got no answer in time.
 func (b *budget) timedOut(cost int64) {
 	b.ns = max(min(b.ns, cost)/2, b.least())
 }
 
-// anew raises b after an outage: its time-outs said nothing about how fast Redis works.
+// anew makes b at least an eighth of its upper bound after an outage: time-outs during the outage say
+// nothing about how fast Redis works.
 func (b *budget) anew() { b.ns = max(b.ns, b.most/8) }
 
-// distance is how far away a server is, as a time: the shortest that an exchange has taken lately.
-// A server that is far away is not overloaded. One that is overloaded takes longer than that.
+// distance is the round-trip time to a server, measured as the shortest time that an exchange has
+// taken lately. With it a server that is far away does not look overloaded: an overloaded server takes
+// longer than its distance.
 type distance struct {
 	least, before int64 // of this period and of the one before, ns; 0: there was no answer
 	began         int64 // when this period began, on the timer clock
 }
 
-// distancePeriod is after how long a distance that has grown is noticed at the latest, twice, in ns:
-// servers move away (a failover to another zone).
+// distancePeriod is the length of a measuring period, in ns. A distance that has grown (after a
+// failover to another zone) is noticed after two periods at the latest.
 const distancePeriod = 5 * int64(time.Second)
 
-// answered notes an exchange that has taken so long, and has ended at now.
+// answered notes an exchange that has taken took, and has ended at now.
 func (d *distance) answered(now, took int64) {
 	if now-d.began >= distancePeriod {
 		d.before, d.least = d.least, 0
@@ -110,20 +112,20 @@ func (d *distance) ns() int64 {
 	return d.least
 }
 
-// unknown forgets the distance: exchanges fail, and the next answer may come from elsewhere.
+// unknown discards the distance: exchanges fail, and the next answer may come from another server.
 func (d *distance) unknown() { d.least, d.before = 0, 0 }
 
-// trips is how many round trips a call may take: to make a connection takes up to four of them (TCP,
-// TLS, the greeting, the choice of a database) before the call itself.
+// trips is how many round trips a call may take: up to four to make a connection (TCP, TLS, HELLO,
+// SELECT), and one for the call itself.
 const trips = 5
 
-// patient is how many heartbeats without an answer in time it takes, of a server that has answered
-// before, until further ones wait longer.
+// patient is how many heartbeats in a row may get no answer in time before the deadline of further ones
+// grows, for a server that has answered before.
 const patient = 3
 
-// deadline returns how long to wait for a call of a server, in ns, after so many in a row had no
+// deadline returns how long to wait for the answer to a call, in ns, after late calls in a row had no
 // answer in time. It is CommandTimeout, or longer if the server is known to be far away. Each call
-// without an answer doubles it: a flight may take Redis so long, or the server may be far away.
+// without an answer doubles it: Redis may need that long for the flight, or the server may be far away.
 func (c *Machine) deadline(v *server, late int) int64 {
 	d, most := max(c.cfg.timeout, trips*v.load.distance.ns()), c.mostPatience()
 	for ; late > 0 && d < most; late-- {
@@ -135,9 +137,10 @@ func (c *Machine) deadline(v *server, late int) int64 {
 // mostPatience is the longest deadline of a call, in ns.
 func (c *Machine) mostPatience() int64 { return redisstore.MostPatience * c.cfg.timeout }
 
-// beatDeadline returns how long to wait for a heartbeat, which all servers answer. Once a server has
-// answered, the first ones without an answer wait equally long: one that hangs is to be noticed
-// soon, and mostly the answers were just lost.
+// beatDeadline returns how long to wait for a heartbeat, in ns: the longest deadline of all servers,
+// because all of them answer it. For a server that has answered before, the first heartbeats without
+// an answer do not make it longer: a server that hangs should be noticed soon, and usually the answers
+// were just lost.
 func (c *Machine) beatDeadline() (d int64) {
 	for _, v := range c.servers {
 		late := c.beats.unanswered
@@ -149,13 +152,13 @@ func (c *Machine) beatDeadline() (d int64) {
 	return d
 }
 
-// mostKeys returns how many keys a flight to a server may carry. One that is far away gets fuller
-// flights, because the next one leaves only when this one is answered.
+// mostKeys returns how many keys a flight to a server may carry. A server that is far away gets larger
+// flights, because the next flight of a shard is sent only when this one is answered.
 func (c *Machine) mostKeys(v *server) int {
 	n := int64(c.cfg.maxBatch)
 	return int(min(max(n, n*v.load.distance.ns()/nearby), max(n, int64(c.cfg.farBatch))))
 }
 
-// nearby is the distance from which on flights are fuller, in ns: up to there one node reports
-// 10,000 keys a second with the default of MaxBatch.
+// nearby is the distance, in ns, above which flights are larger. Up to it one node can report 10,000
+// keys a second with the default of MaxBatch.
 const nearby = 20_000_000

@@ -12,10 +12,10 @@ type Config struct {
 	SyncInterval, MaxLag, CommandTimeout      time.Duration
 	HeartbeatInterval, MinBackoff, MaxBackoff time.Duration
 	DegradeAfter, ExpectedNodes               int
-	MaxBatch                                  int // 0: by how far away the server is
+	MaxBatch                                  int // 0: depends on how far away the server is
 	Fallback                                  Fallback
-	Notices                                   bool // whether nodes tell each other which keys are used up
-	Single                                    bool // all pipelines go to one server, so that notices may travel in them
+	Notices                                   bool // nodes notify each other of keys that are used up
+	Single                                    bool // all pipelines go to one server, so that they may carry notices
 }
 
 // defaultBatch is the default of MaxBatch for a server that is nearby.
@@ -37,7 +37,7 @@ func (c Config) settings() settings {
 	}
 }
 
-// settings are what a machine goes by. All times are in ns.
+// settings are the parameters of a machine. All times are in ns.
 type settings struct {
 	interval, maxLag           int64 // SyncInterval, MaxLag
 	heartbeat                  int64 // between two heartbeats
@@ -51,8 +51,8 @@ type settings struct {
 	shardsPerPipe, resyncPipe  int   // shards in a pipeline, and in one after an outage
 	degradeAfter               int   // rounds of failed exchanges
 	expectedNodes              int64
-	notices                    bool // of keys that are used up are told
-	single                     bool // all pipelines go to one server, so that notices may travel in them
+	notices                    bool // nodes notify each other of keys that are used up
+	single                     bool // all pipelines go to one server, so that they may carry notices
 	fallback                   Fallback
 	resyncPaceMin, resyncRange int64 // pause between pipelines after an outage: a random time from min to min + range
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// plain returns an error without the name of a package that the user does not use.
+// Plain returns err without the prefix "remote: ", the name of a package that the user does not use.
 func Plain(err error) error {
 	if inner := errors.Unwrap(err); inner != nil && err.Error() == "remote: "+inner.Error() {
 		return inner
@@ -13,7 +13,7 @@ func Plain(err error) error {
 	return err
 }
 
-// textOf returns what an error says, without that name.
+// TextOf returns the text of err without that prefix, and nothing for nil.
 func TextOf(err error) string {
 	if err == nil {
 		return ""

@@ -15,8 +15,8 @@ type flight struct {
 	items       []item
 	cost        int64  // estimate of how long it occupies Redis, ns
 	tries       int    // how often it was sent
-	nonce       uint64 // distinguishes it from a flight of a copy of this process
-	maybeBooked bool   // Redis may have booked it: an attempt got no answer
+	nonce       uint64 // distinguishes it from a flight with the same number of a copy of this process
+	maybeBooked bool   // Redis may have applied it: an attempt got no answer
 	late        int    // how many of the attempts had no answer in time
 }
 
@@ -44,8 +44,8 @@ type pipe struct {
 	most   int64 // its deadline, ns
 }
 
-// batch returns the batch for the flight of a shard. It is made anew for each attempt: the
-// units stay the same, but ages are relative to the present.
+// batch returns the batch for the flight of a shard. It is made anew for each attempt: the units stay
+// the same, but the ages in it are relative to now.
 func (c *Machine) batch(id int) *redisstore.Batch {
 	s := &c.shards[id]
 	f := s.flight
@@ -110,19 +110,18 @@ func (c *Machine) nameOf(ctr *counter.Counter, rule *limit.Rule) string {
 	return c.keys.CounterKeyIn(ctr.Shard(), rule, ctr.Key(), ctr.IsHashed())
 }
 
-// After a loss of data a unit may be booked twice: that errs on the safe side. A refund
+// After a loss of data a unit may be counted twice: that errs on the safe side. A refund
 // must not be applied twice, because more than the limit would be admitted.
 //
 // As long as Redis has the record of the latest flight (its number and its nonce), the
-// record prevents both. If the record is lost, nobody can tell whether a flight without an
-// answer was booked before; so its refunds are given up. The first flight under a name has
+// record prevents both. If the record is lost, it is unknown whether a flight without an
+// answer was applied before; so its refunds are given up. The first flight under a name has
 // no record to compare with, so its refunds are given up after the first attempt without an
 // answer.
 
-// noteUnanswered notes that it is unknown whether Redis has booked the flight of s. While
-// Redis is told to accept a flight, it does not compare the flight with its record. A
-// flight with refunds must be compared, because it may have been booked and the record lost
-// after that.
+// noteUnanswered notes that it is unknown whether Redis has applied the flight of s. With accept set,
+// Redis applies a flight without comparing it with its record. A flight with refunds must be compared,
+// because Redis may have applied it and lost the record after that.
 func (s *shard) noteUnanswered() {
 	if s.flight == nil {
 		return
@@ -152,8 +151,8 @@ func (c *Machine) giveUpRefund(it *item) {
 	c.stats.GivenUp.Add(1)
 }
 
-// renewal converts what Redis answers about a counter that was set. It is not known exactly
-// when it was set; the time of the answer is the latest possible and errs on the safe side.
+// Renewal converts what Redis has answered about a counter that was set. It is not known exactly when it
+// was set. The time of the answer is the latest possible, and errs on the safe side.
 func Renewal(sent, recv int64, done redisstore.Renewed) counter.Renewal {
 	return counter.Renewal{
 		Gen: done.State.Gen, Born: done.State.Born, Level: done.State.Level, Buckets: toLocal(done.State.Buckets),

@@ -8,8 +8,8 @@ type flush struct {
 
 // flushMark is how far the queues of a shard must be emptied for a flush.
 type flushMark struct {
-	normal, urgent int64   // the shard's takenNormal and takenUrgent when the last counter has left
-	boarded        bool    // they have been reached
+	normal, urgent int64   // what takenNormal and takenUrgent of the shard are when the last counter was taken
+	boarded        bool    // both numbers have been reached
 	flight         *flight // the flight that carried the last counter; nil: it had nothing to report
 }
 
@@ -43,7 +43,7 @@ func (c *Machine) onFlush(ev Flush) {
 	c.flushes = append(c.flushes, f)
 }
 
-// dropFlush forgets a flush that no caller waits for any more.
+// dropFlush removes a flush that no caller waits for any more.
 func (c *Machine) dropFlush(id uint64) {
 	for i, f := range c.flushes {
 		if f.id == id {
@@ -71,7 +71,7 @@ func (c *Machine) checkFlushes() {
 	c.flushes = kept
 }
 
-// flushed reports whether everything that a flush asked for is booked, and no shard is
+// flushed reports whether Redis has applied everything that a flush asked for, and no shard is
 // returning from an outage.
 func (c *Machine) flushed(f *flush) bool {
 	for i, m := range f.marks {

@@ -62,7 +62,7 @@ func (c *Machine) cutOff(v *server) bool {
 	return v.health == down || v.health == trying && slices.ContainsFunc(v.shards, owed)
 }
 
-// returning reports whether any server has not answered yet, or has not booked yet what it
+// returning reports whether any server has not answered yet, or has not applied yet what it
 // missed in an outage.
 func (c *Machine) returning() bool {
 	for i := range c.shards {
@@ -143,14 +143,14 @@ func (c *Machine) assess() {
 	c.emit(NewState{s})
 }
 
-// members is the number of live nodes, this one included, that a node counts on.
+// members keeps the number of live nodes, this one included.
 //
 // A higher number applies at once. A lower one applies after a heartbeat and a half, and is
 // then the highest that was reported in that time: when Redis has lost the list of nodes,
 // every live node enters itself again within one heartbeat, and not all nodes notice the
 // loss at once.
 //
-// All times are on the clock that timers run on, in ns.
+// All times are on the timer clock, in ns.
 type members struct {
 	count int64
 
@@ -232,7 +232,8 @@ func (c *Machine) applyMode(shard int) {
 	}
 }
 
-// applyWithoutShard gives the multiplier to keys without a counter of their own.
+// applyWithoutShard sets the cost multiplier of keys that have no counter of their own, and so no shard:
+// 1 if any shard is healthy, that of the fallback policy if all servers are down. Otherwise it stays.
 func (c *Machine) applyWithoutShard() {
 	gone := true
 	c.multipliersChanged = false
@@ -248,11 +249,10 @@ func (c *Machine) applyWithoutShard() {
 	}
 }
 
-// expectNodes makes a new core count n nodes until Redis has reported them, and with
-// FairShare makes each unit cost n from the first check on. That Redis is unreachable is
-// known only after an exchange has failed; until then each process of a fleet that starts
-// would admit the whole limit. Reports are as urgent as without an outage, so that one
-// answer of Redis ends this.
+// expectNodes makes a new machine count n nodes until Redis has reported them. With FairShare it makes
+// each unit cost n from the first check on. That Redis is unreachable is known only after an exchange
+// has failed. Until then each process of a fleet that starts would admit the whole limit. The counters
+// are not marked as degraded, so that reports are as urgent as usual and one answer of Redis ends this.
 func (c *Machine) expectNodes(n int64) {
 	c.members.count, c.state.Nodes = n, int(n)
 	c.link.SetNodes(n)

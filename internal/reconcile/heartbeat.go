@@ -12,12 +12,12 @@ import (
 // shards that have nothing to send for lost data.
 type beat struct {
 	id          uint64
-	at          int64   // when it was sent, on the clock that timers run on
-	sent        int64   // the same instant on the counters' clock
-	node        string  // the name that it enters, and whose records it asks for
+	at          int64   // when it was sent, on the timer clock
+	sent        int64   // the same instant on the counter clock
+	node        string  // the name that it enters into the list of live nodes, and whose records it reads
 	shards      []int   // the shards that it asks for
 	acked       []int64 // per shard: the number acknowledged under that name when the heartbeat was sent
-	beatsForAll int64   // how many such heartbeats ask for all shards
+	beatsForAll int64   // how many such heartbeats it takes to ask for all shards
 }
 
 // heartbeats is when the next heartbeat is sent, and how the latest one ended.
@@ -30,10 +30,10 @@ type heartbeats struct {
 	unanswered   int  // heartbeats and probes in a row that had no answer in time
 
 	dataLost bool  // data was lost since the latest heartbeat was sent: ask for all shards
-	left     int64 // how many more heartbeats that takes
+	left     int64 // how many more heartbeats it takes to ask for all
 }
 
-// askAll makes the next heartbeats ask for all shards, one directly after the other.
+// askAll makes the next heartbeats ask for all shards, without pauses between them.
 func (h *heartbeats) askAll(now int64) { h.dataLost, h.next = true, now }
 
 // begin notes that b was sent.
@@ -53,8 +53,8 @@ func (h *heartbeats) end(failed, late bool) {
 	}
 }
 
-// directly reports whether the next heartbeat follows directly. It is called once per
-// heartbeat that has ended.
+// directly reports whether the next heartbeat follows without a pause. It counts left down, so it must
+// be called once per heartbeat that has ended.
 func (h *heartbeats) directly() bool {
 	h.left = max(h.left-1, 0)
 	return h.dataLost || h.left > 0
@@ -122,7 +122,7 @@ func (c *Machine) onBeat(ev BeatAnswer) {
 	}
 	all := c.beatShards(b, ev)
 	c.Place(ev.Addrs) // and by what the heartbeat has shown of them
-	// After beatShards: a loss that it has noticed holds the number of nodes.
+	// Only after beatShards: if that has noticed a loss of data, the number of nodes must not fall yet.
 	if listed {
 		c.noteLayouts(ev.Beat.Others)
 		c.noteChannel(ev.Beat)
@@ -143,7 +143,7 @@ func (c *Machine) onBeat(ev BeatAnswer) {
 	found := false
 	class := c.exchangeEnded(b.at, all, func(v *server) {
 		found = true
-		if c.reached(v); ev.Err == nil { // else the answers of others were waited for until the deadline
+		if c.reached(v); ev.Err == nil { // else the heartbeat has waited for other servers until its deadline
 			v.load.distance.answered(c.now, c.now-b.at)
 		}
 	})
@@ -156,8 +156,8 @@ func (c *Machine) onBeat(ev BeatAnswer) {
 	}
 }
 
-// ofList adds the answer about the list of nodes, which is on the server of shard 0, to the
-// answers of a heartbeat, unless that server has answered for a shard.
+// ofList adds the answer about the list of nodes, which is on the server of shard 0, to the answers of a
+// heartbeat, unless they include one about a shard of that server.
 func (c *Machine) ofList(all []answer, ev BeatAnswer, listed bool) []answer {
 	class, _ := redisstore.Classify(ev.Err)
 	spoken := slices.ContainsFunc(all, func(a answer) bool { return c.shards[a.shard].server == c.shards[0].server })
@@ -170,8 +170,8 @@ func (c *Machine) ofList(all []answer, ev BeatAnswer, listed bool) []answer {
 	return append(all, answer{err: ev.Err, list: true})
 }
 
-// beatShards handles what a heartbeat says about each shard, and returns for which shards
-// there was an answer.
+// beatShards handles what a heartbeat says about each shard, and returns an answer, or an error, for
+// each.
 func (c *Machine) beatShards(b *beat, ev BeatAnswer) (all []answer) {
 	taken := false
 	for i, sh := range b.shards {
@@ -191,14 +191,14 @@ func (c *Machine) beatShards(b *beat, ev BeatAnswer) (all []answer) {
 			c.sample(s.server, b.sent, ev.Recv, now)
 		}
 		if s.node != b.node {
-			continue // the record is that of another name than the shard uses
+			continue // the record is of another name than the shard uses
 		}
-		taken = taken || ev.Beat.Seqs[i] > s.seq // a number that this node has not used yet
-		// Redis must have what it had acknowledged before the heartbeat was sent, and after a
-		// loss that is known already.
+		taken = taken || ev.Beat.Seqs[i] > s.seq // this node has not used that number: another process has
+		// A number below the one that was acknowledged when the heartbeat was sent shows a loss of data.
+		// It is known already if it is not repaired yet, or was repaired after the heartbeat was sent.
 		if ev.Beat.Seqs[i] < b.acked[i] && b.acked[i] >= s.repaired && !s.lost && !s.accept {
 			c.noteLoss(s, now)
-			s.accept = s.flight == nil // a flight under way is answered that data was lost
+			s.accept = s.flight == nil // the reply to a flight under way will report the loss
 		}
 		s.numberAt = now
 	}
@@ -208,8 +208,8 @@ func (c *Machine) beatShards(b *beat, ev BeatAnswer) (all []answer) {
 	return all
 }
 
-// shardsToAsk returns the shards that the next heartbeat asks for, and in how many
-// heartbeats all shards are asked for that there is a reason to ask for.
+// shardsToAsk returns the shards that the next heartbeat asks for, and how many heartbeats it takes to
+// ask for all shards for which reasonToAsk is true.
 func (c *Machine) shardsToAsk() (list []int, beats int64) {
 	beats = 1
 	var seen []*load
@@ -230,9 +230,9 @@ func (c *Machine) shardsToAsk() (list []int, beats int64) {
 	return list, beats
 }
 
-// shardsToAskOf returns the same for shards that may be on one server: a few at a time, in
-// turn. A slow server must be able to answer a heartbeat in time. Else no node would return
-// to it after an outage.
+// shardsToAskOf returns the same for shards that may be on one server: a few at a time, in turn. A slow
+// server must be able to answer a heartbeat in time. Otherwise no node would return to it after an
+// outage.
 func (c *Machine) shardsToAskOf(l *load, shards []int) (list []int, beats int64) {
 	n, gone, wanted, spare := len(shards), 0, 0, -1
 	for _, i := range shards {
@@ -275,8 +275,8 @@ func (c *Machine) reasonToAsk(i int) bool {
 	case v.health == down, !v.offset.known && v != c.shards[0].server:
 		return true
 	case (c.beats.lastFailed || c.downAt != 0) && i == v.shards[0]:
-		// Ask for one shard of each server. The list of nodes does not say whether the servers
-		// would book batches: either may work without the other.
+		// Ask for one shard of each server. The list of nodes does not show whether the servers would
+		// apply batches: either may work without the other.
 		return true
 	case s.seq == 0:
 		return false

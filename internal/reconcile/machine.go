@@ -9,20 +9,20 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
 
-// machine is the reconciler. It decides what to send to Redis and when, and what a reply, an
+// Machine is the reconciler. It decides what to send to Redis and when, and what a reply, an
 // error or the passing of time changes. It is a single-threaded state machine: it has no
-// goroutines, no clock and no source of randomness of its own, and step is its only entry.
-// The driver (driver.go) gives it a goroutine, timers and Redis; the simulator in the tests
-// gives it virtual ones.
+// goroutines, no clock and no source of randomness of its own. Events enter by [Machine.Step]
+// only. Package hybrid gives it a goroutine, timers and Redis; the simulator in the tests
+// gives it virtual ones. A Machine is made by [New], and is not safe for concurrent use.
 //
 // Exactly once: the units that a shard reports together are a flight, which has a sequence
-// number. If no answer says what has become of a flight, the same flight is sent again
-// under the same number, until Redis answers that it is booked. Only then is the next
-// flight made. Redis keeps the number beside the data. By it Redis recognises a flight that
-// is already booked, and data that was lost.
+// number. While it is unknown whether Redis has applied a flight, the same flight is sent
+// again under the same number. Only when Redis has answered that it is applied is the next
+// flight made. Redis keeps the number beside the data. By the number Redis recognises a
+// flight that it has already applied, and notices that data was lost.
 //
 // There are two clocks, both in ns. Timers run on the timer clock, which is the system's.
-// Checks are decided on the counter clock, which is the limiter's [Options].Clock.
+// Checks are decided on the counter clock, which is the Clock in the options of the limiter.
 type Machine struct {
 	cfg   settings
 	rng   *rand.Rand
@@ -44,7 +44,7 @@ type Machine struct {
 	broken     quarantine
 	wheel      *wheel // counters that report later
 	flushes    []*flush
-	activeAt   int64 // when checks last handed over counters
+	activeAt   int64 // when checks last queued counters
 
 	notices notices
 
@@ -73,7 +73,7 @@ func (c *Machine) newID() uint64 {
 	return c.lastID
 }
 
-// written returns the shards in which Redis keeps a record of this node under its present
+// Written returns the shards in which Redis keeps a record of this node under its present
 // name. Records under an earlier name belong to another process.
 func (c *Machine) Written() (shards []int) {
 	for i := range c.shards {
@@ -89,7 +89,7 @@ func (c *Machine) jitter(d int64, lo, hi float64) int64 {
 	return int64(float64(d) * (lo + (hi-lo)*c.rng.Float64()))
 }
 
-// happened reports an event.
+// happened reports an incident.
 func (c *Machine) happened(e Incident) {
 	e.Time = c.local
 	c.emit(Happened{e})
@@ -116,7 +116,7 @@ func newMachine(cfg settings, rng *rand.Rand, ids Identities, link *counter.Link
 	return c
 }
 
-// step handles one event. now is the time on the timer clock, localNow on the counter
+// Step handles one event. now is the time on the timer clock, localNow on the counter
 // clock. The effects are valid until the next step.
 func (c *Machine) Step(now, localNow int64, ev Event) []Effect {
 	c.now, c.local = max(now, c.now), max(localNow, c.local)
@@ -180,8 +180,8 @@ func (c *Machine) timers() {
 	}
 }
 
-// wakeAt returns when the next step is due if no event comes before, and whether the driver
-// may sleep until then without looking for counters (see [counter.Link.Sleep]).
+// WakeAt returns when the next step is due if no event comes before, and whether the caller
+// may sleep until then without looking for queued counters (see [counter.Link.Sleep]).
 func (c *Machine) WakeAt() (at int64, sleep bool) {
 	at = c.now + c.cfg.heartbeat
 	sooner := func(t int64) {
@@ -213,16 +213,15 @@ func (c *Machine) WakeAt() (at int64, sleep bool) {
 	return at, sleep
 }
 
-// identities makes what distinguishes this process from every other, including one that was
-// copied from it. A virtual machine that is cloned, or restored from a snapshot, has the
-// memory of the original, and with it the state of every random generator. So identities
-// come from outside of the process.
+// Identities makes values that distinguish this process from every other, including a copy of it. A
+// virtual machine that is cloned, or restored from a snapshot, has the memory of the original, and with
+// it the state of every random generator. So identities come from outside of the process.
 type Identities struct {
 	Name  func() string // of a node
 	Nonce func() uint64 // of a flight
 }
 
-// New returns a machine that has heard nothing yet. each visits every live counter.
+// New returns a machine that has handled no event yet. each visits every live counter.
 func New(cfg Config, rng *rand.Rand, ids Identities, link *counter.Link, keys redisstore.Keyspace, shards int,
 	each func(func(*counter.Counter) bool), stats *Stats) *Machine {
 	return newMachine(cfg.settings(), rng, ids, link, keys, shards, each, stats)
@@ -234,7 +233,7 @@ func (c *Machine) Node() string { return c.node }
 // State returns the latest state.
 func (c *Machine) State() State { return c.state }
 
-// Patience returns how long a call of the farthest server may take, in ns.
+// Patience returns how long a call to the farthest server may take, in ns.
 func (c *Machine) Patience() (d int64) {
 	for _, v := range c.servers {
 		d = max(d, c.deadline(v, 0))
@@ -242,8 +241,8 @@ func (c *Machine) Patience() (d int64) {
 	return d
 }
 
-// Resume makes a new machine go by the name of another process, and in each shard by the number of
-// its latest batch, as a copy of that process would.
+// Resume gives a new machine the name of another process, and in each shard the number of that process'
+// latest batch, as if it was a copy of that process. Tests use it.
 func (c *Machine) Resume(node string, seqs map[int]int64) {
 	c.node = node
 	for i := range c.shards {
@@ -252,14 +251,14 @@ func (c *Machine) Resume(node string, seqs map[int]int64) {
 	}
 }
 
-// Snapshot is what tests look at.
+// Snapshot is the part of a machine's state that tests look at.
 type Snapshot struct {
-	Servers int           // that the shards are on
-	Budget  time.Duration // what a pipeline to the server of shard 0 may cost Redis,
-	First   time.Duration // and what it might when the machine was new
+	Servers int           // number of servers that the shards are on
+	Budget  time.Duration // what a pipeline to the server of shard 0 may cost Redis
+	First   time.Duration // the same for a new machine
 }
 
-// Snapshot returns what tests look at.
+// Snapshot returns the part of the state that tests look at.
 func (c *Machine) Snapshot() Snapshot {
 	return Snapshot{
 		Servers: len(c.servers), Budget: time.Duration(c.shards[0].server.load.budget.ns), First: time.Duration(newBudget(c.cfg.timeout).ns),

@@ -11,47 +11,49 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
 
-// A node that learns from Redis that its report has used up a key says so to all others at once, on a
-// channel. A notice is a hint: it refuses until the key has room again or Redis has answered, and
-// nothing else leans on it.
+// A node that learns from Redis that its report has used up a key publishes a notice at once, on a
+// Pub/Sub channel that all nodes subscribe to. A notice is only a hint: a node that receives it refuses
+// the key until the key has room again or Redis has answered. Nothing else depends on it.
 
 const (
-	// maxDeliveries bounds the messages that Redis delivers: so many a second to all nodes
-	// together. A delivery takes it about 5 µs of processor time.
+	// maxDeliveries bounds how many messages a second Redis delivers to all nodes together. A
+	// delivery takes about 5 µs of its processor time.
 	maxDeliveries = 20_000
-	// maxAnnounced bounds the notices that wait to be published. When there are so many a quarter is
-	// dropped.
+	// maxAnnounced bounds the notices that wait to be published. When there are so many, a quarter of
+	// them is dropped.
 	maxAnnounced = 4_000
-	// echoesMissed is after how many heartbeats in a row whose echo was not heard the
-	// subscription counts as broken.
+	// echoesMissed is after how many heartbeats in a row without an echo the subscription counts as
+	// broken. With each heartbeat Redis publishes an echo, which this node should receive.
 	echoesMissed = 2
-	// deafAfter is after how many heartbeats without a subscription that is said.
+	// deafAfter is for how many heartbeats the subscription must be broken before that is reported,
+	// see [State].Deaf.
 	deafAfter = 3
 )
 
-// notices is what a node has to say to the others, and whether it hears them.
+// notices holds the notices that are to be published, and the state of the subscription by which this
+// node receives those of other nodes.
 type notices struct {
 	channel   string // id of the channel; empty: not known
-	asked     bool   // a heartbeat has said what the channel is, or that there is none
-	confirmed bool   // the subscription is
-	silent    int    // heartbeats in a row whose echo was not heard
-	echo      uint64 // number of the latest
-	echoed    uint64 // the latest that was heard
-	since     int64  // when the subscription was last in order, on the timer clock
-	err       error  // why it is not; nil: not known
-	muted     error  // why nothing can be published; nil: it can
+	asked     bool   // a heartbeat has reported what the channel is, or that there is none
+	confirmed bool   // Redis has confirmed the subscription
+	silent    int    // heartbeats in a row whose echo was not received
+	echo      uint64 // number of the latest echo that a heartbeat has asked for
+	echoed    uint64 // number of the latest echo that was received
+	since     int64  // when the subscription last worked, on the timer clock
+	err       error  // why it does not work; nil: not known
+	muted     error  // why this node cannot publish; nil: it can
 
-	announced  map[counter.NoticeID]redisstore.Notice // to be published
-	room       bool                                   // some of them say that there is room: these do not wait
+	announced  map[counter.NoticeID]redisstore.Notice // notices to be published
+	room       bool                                   // some of them say that a key has room again: these do not wait
 	publishing uint64                                 // id of the call that publishes; 0: none
-	publishAt  int64                                  // nothing is published before, unless there is room
-	spent      int64                                  // until when the messages heard and sent use up what Redis may deliver, on the timer clock
+	publishAt  int64                                  // nothing is published before this, except that a key has room
+	spent      int64                                  // until when the messages so far use up what Redis may deliver, timer clock
 
-	byID map[uint64]*counter.Counter // by the first bytes of the ID; all that Redis has answered for
-	kept int                         // how many of them were alive at the last look
+	byID map[uint64]*counter.Counter // counters that Redis has answered for, by idPrefix
+	kept int                         // length of byID after the last sweep
 }
 
-// message is what a node has published at once.
+// Message is what a node has published in one message.
 type Message struct {
 	Node    string
 	Notices []redisstore.Notice
@@ -60,7 +62,8 @@ type Message struct {
 // hears reports whether the notices of other nodes arrive.
 func (h *notices) hears() bool { return h.confirmed && h.silent < echoesMissed }
 
-// beatsWith notes that a heartbeat is sent, and returns the number of its echo.
+// beatsWith notes that a heartbeat is sent, and returns the number of its echo. It counts the earlier
+// echoes that were not received.
 func (h *notices) beatsWith() uint64 {
 	if h.confirmed && h.echoed < h.echo {
 		h.silent++
@@ -71,7 +74,8 @@ func (h *notices) beatsWith() uint64 {
 	return h.echo
 }
 
-// inOrder returns what is to be published: first that there is room, then the longest waits.
+// inOrder returns the notices that are to be published: first those of keys that have room again, then
+// those of used-up keys, the longest refusals first.
 func (h *notices) inOrder() []redisstore.Notice {
 	return slices.SortedFunc(maps.Values(h.announced), func(a, b redisstore.Notice) int {
 		if (a.Until == 0) != (b.Until == 0) {
@@ -81,18 +85,19 @@ func (h *notices) inOrder() []redisstore.Notice {
 	})
 }
 
-// mayPublishAt returns when the deliveries of the last second are few enough for another message.
+// mayPublishAt returns when the deliveries of the last second are few enough for this node to publish.
 func (h *notices) mayPublishAt() int64 { return max(h.spent-int64(time.Second), h.publishAt) }
 
-// idPrefix returns the part of an ID by which counters are looked up. Counters that share it are
-// rare, and lose no more than notices.
+// idPrefix returns the part of an ID by which counters are looked up. Counters rarely share it. If two
+// do, one of them misses notices, and nothing else.
 func idPrefix(id counter.NoticeID) uint64 { return binary.BigEndian.Uint64(id[:]) }
 
-// This file is how the core publishes notices.
+// Publishing.
 
-// settled notes what has come of an answer whose exchange began at sent: a counter that others may
-// speak of, or what they are to hear. A notice may overtake the first answer, which comes by
-// another connection.
+// settled handles what an answer from Redis means for notices. With the first answer the counter can be
+// found by the ID in notices. The outcome may contain a notice for the other nodes. sent is when the
+// exchange began. A notice may arrive before the first answer, which comes by another connection. Then
+// it was kept, and is applied now.
 func (c *Machine) settled(ctr *counter.Counter, o counter.Outcome, sent int64) {
 	if !c.cfg.notices || !o.First && o.Notice == nil && !o.Forget {
 		return
@@ -115,7 +120,7 @@ func (c *Machine) settled(ctr *counter.Counter, o counter.Outcome, sent int64) {
 	}
 }
 
-// announce has a notice published. If too many wait, those that end soonest are dropped.
+// announce queues a notice for publishing. If too many wait, those that end soonest are dropped.
 func (c *Machine) announce(n redisstore.Notice) {
 	h := &c.notices
 	if !c.cfg.notices || h.channel == "" && h.asked || h.muted != nil {
@@ -134,19 +139,21 @@ func (c *Machine) announce(n redisstore.Notice) {
 	}
 }
 
-// delivery is what a message to all nodes takes of the budget, in ns.
+// delivery returns how long Redis may deliver nothing else after a message to all nodes, in ns, so that
+// it delivers no more than maxDeliveries.
 func (c *Machine) delivery() int64 { return c.members.count * int64(time.Second) / maxDeliveries }
 
-// spend notes a message that Redis delivers to all nodes. More than two messages of each node above
-// the budget are not counted: a flood of what does not wait for it is over when it ends.
+// spend counts a message that Redis delivers to all nodes, up to two messages of each node above what
+// Redis may deliver in a second. More are not counted: after a flood of messages that do not wait,
+// the others should not wait longer than that.
 func (c *Machine) spend() {
 	most := c.now + int64(time.Second) + 2*c.members.count*c.delivery()
 	c.notices.spent = min(max(c.notices.spent, c.now)+c.delivery(), most)
 }
 
-// publish sends what was announced, in the pipeline that leaves anyway or by itself. All nodes
-// hear all messages, and wait when there are too many, each for a random time, so that they do
-// not go on at the same instant.
+// publish sends the queued notices, in a pipeline of this step if there is one, else in a call of their
+// own. All nodes receive all messages, and wait when there are too many. Each waits for a random time,
+// so that they do not all continue at the same instant.
 func (c *Machine) publish() {
 	h := &c.notices
 	if !h.asked || len(h.announced) == 0 || h.publishing != 0 {
@@ -184,7 +191,7 @@ func (c *Machine) publish() {
 	c.emit(Publish{ID: h.publishing, Timeout: c.deadline(c.shards[0].server, 0), Channel: h.channel, Node: c.node, Notices: list})
 }
 
-// onPublished handles the end of a call that has published something. What was lost is not published again.
+// onPublished handles the end of a call that has published notices. Lost ones are not published again.
 func (c *Machine) onPublished(id uint64, err error) {
 	h := &c.notices
 	if h.publishing != id {
@@ -192,13 +199,13 @@ func (c *Machine) onPublished(id uint64, err error) {
 	}
 	h.publishing = 0
 	if class, _ := redisstore.Classify(err); err != nil && class == redisstore.ClassMisconfigured {
-		h.muted = err // until a heartbeat says otherwise
+		h.muted = err // until a heartbeat has shown that publishing works
 	}
 }
 
-// This file is how the core hears notices.
+// Receiving.
 
-// noteChannel applies what a heartbeat has said of the channel.
+// noteChannel applies what a heartbeat has reported about the channel.
 func (c *Machine) noteChannel(b redisstore.Beat) {
 	h := &c.notices
 	if !c.cfg.notices {
@@ -216,14 +223,14 @@ func (c *Machine) noteChannel(b redisstore.Beat) {
 	c.sweepNotices()
 }
 
-// noteHearing makes known whether the notices of other nodes arrive.
+// noteHearing updates whether the notices of other nodes arrive, for the counters and for [State].Deaf.
 func (c *Machine) noteHearing() {
 	h := &c.notices
 	on := h.hears()
 	if on || c.state.Mode != Synced {
 		h.since = c.now
 	}
-	c.link.SetHearing(on) // the wheel looks at keys that refuse within a lag
+	c.link.SetHearing(on) // keys that refuse need not be queued now: the wheel looks at them within a lag
 	reason := ""
 	switch {
 	case on && h.muted == nil || c.now-h.since < deafAfter*c.cfg.heartbeat && h.muted == nil:
@@ -244,7 +251,7 @@ func (c *Machine) noteHearing() {
 	}
 }
 
-// onHeard handles what the subscription has brought.
+// onHeard handles what the subscription has received.
 func (c *Machine) onHeard(ev Heard) {
 	h := &c.notices
 	if ev.Err != nil {
@@ -266,7 +273,8 @@ func (c *Machine) onHeard(ev Heard) {
 	c.noteHearing()
 }
 
-// hear takes in one notice.
+// hear applies one notice. It ignores notices of shards that are not healthy, and those whose times
+// cannot be right or are over.
 func (c *Machine) hear(n *redisstore.Notice) {
 	if n.Shard < 0 || n.Shard >= len(c.shards) || !c.shards[n.Shard].healthy() {
 		return
@@ -293,7 +301,7 @@ func (c *Machine) hear(n *redisstore.Notice) {
 	}
 }
 
-// sweepNotices drops what is over.
+// sweepNotices drops notices that have ended, and counters that were evicted.
 func (c *Machine) sweepNotices() {
 	h := &c.notices
 	if c.link.Kept() > 0 {
@@ -303,12 +311,12 @@ func (c *Machine) sweepNotices() {
 			return max(n.Until, n.Now+int64(time.Minute)) < server
 		})
 	}
-	if len(h.byID) > h.kept*5/4+1024 { // dead counters are not to stay in memory for long
+	if len(h.byID) > h.kept*5/4+1024 { // evicted counters should not stay in memory for long
 		maps.DeleteFunc(h.byID, func(_ uint64, k *counter.Counter) bool { return k.Dropped() })
 		h.kept = len(h.byID)
 	}
 }
 
-// aheadMost is by how much a notice may be ahead of Redis' clock as far as it is known, besides
-// the error of that.
+// aheadMost is by how much the time of a notice may be ahead of our estimate of Redis' clock, besides
+// the error of that estimate.
 const aheadMost = 20 * time.Millisecond

@@ -6,8 +6,8 @@ package reconcile
 //
 // The error of an estimate grows with its age, because clocks drift. An exchange that
 // contradicts the estimate replaces it at once: it came from another server, or a clock was
-// set. But an exchange that was sent before the estimate was taken may be about the time
-// before, and is ignored if it contradicts.
+// set. But an exchange that was sent before the estimate was taken may be older than that
+// change. It is ignored if it contradicts the estimate.
 //
 // The zero offsetFilter knows nothing. All times are in ns.
 type offsetFilter struct {
@@ -16,7 +16,7 @@ type offsetFilter struct {
 	err   int64 // bound of the error when the estimate was taken
 	at    int64 // when it was taken, on our clock
 	lag   int64 // how far our clock was then behind one that never stops
-	step  int64 // the most by which the latest exchange may have found Redis' clock set forward or back
+	step  int64 // by how much at most the latest exchange has found Redis' clock set forward; negative: back
 }
 
 // offsetDrift is the assumed drift between two clocks: 1 in 2,000, which is more than real
@@ -45,9 +45,9 @@ func (f *offsetFilter) sample(sent, recv, server, lag int64) bool {
 	return changed
 }
 
-// widest returns a step that was measured with an error of at most err as large as it may
-// have been: who takes a step for too small takes what Redis no longer counts for lost. A
-// step that may be none is none.
+// widest returns the largest step that a measurement with an error of at most err allows. Too
+// small a step would make units that no longer count in Redis look like lost data. A step
+// that may be 0 counts as 0.
 func widest(step, err int64) int64 {
 	switch {
 	case step > err:

@@ -8,7 +8,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
 
-// pump starts pipelines for the shards that are due, as long as their servers have slots. A
+// pump starts pipelines for the shards that are due, as long as their servers have free slots. A
 // pipeline is for one server, so that a server that hangs delays no other.
 func (c *Machine) pump() {
 	first, n := c.nextServer, len(c.servers)
@@ -54,13 +54,13 @@ func (c *Machine) pick(v *server, missed bool) (ids []int) {
 	return ids
 }
 
-// urgentShare bounds a flight with urgent keys: if it has any, it is filled up with other
-// keys to one part in urgentShare at most. Urgent reports then do not wait for
-// Redis to book a flood of new keys.
+// urgentShare bounds a flight with urgent keys: it is filled with other keys up to
+// 1/urgentShare of the most keys at most, so that urgent reports do not wait for Redis to
+// apply a flood of new keys.
 const urgentShare = 4
 
-// board makes the next flight of s, until it costs what is left of the budget or has the most keys.
-// There is no flight if no counter in the queues has anything to report.
+// board makes the next flight of s from its queues. left is what the flight may cost, most how many keys
+// it may have. It makes no flight if no counter in the queues has anything to report.
 func (c *Machine) board(s *shard, left int64, most int) {
 	var f flight
 	late := c.boardQueues(s, &f, left, most)
@@ -102,7 +102,7 @@ func (c *Machine) boardQueues(s *shard, f *flight, left int64, most int) (late i
 		return late
 	}
 	due := s.urgentAt != 0 && c.now >= s.urgentAt
-	if due || s.normalAt != 0 && c.now >= s.normalAt { // those that wait for company travel with any other
+	if due || s.normalAt != 0 && c.now >= s.normalAt { // urgent reports that wait for others join any flight
 		take(&s.pressing, new(int64), counter.Pressing)
 		take(&s.urgent, &s.takenUrgent, counter.Urgent)
 		if due && len(f.items) > 0 {
@@ -126,7 +126,7 @@ func (c *Machine) send(v *server, ids []int, missed bool) {
 	for i, sh := range ids {
 		f := c.shards[sh].flight
 		c.shards[sh].pipe, batches[i] = id, c.batch(sh)
-		p.cost, late = p.cost+f.cost, max(late, f.late-1) // first the answer was just lost, mostly
+		p.cost, late = p.cost+f.cost, max(late, f.late-1) // after the first: its answer was probably just lost
 	}
 	p.most = c.deadline(v, late)
 	c.pipes[id] = p
@@ -134,7 +134,7 @@ func (c *Machine) send(v *server, ids []int, missed bool) {
 	c.emit(Send{ID: id, Timeout: p.most, Batches: batches})
 }
 
-// onReplies handles the end of a pipeline. Its batches succeed or fail each by itself.
+// onReplies handles the end of a pipeline. Each of its batches succeeds or fails by itself.
 func (c *Machine) onReplies(ev Replies) {
 	p := c.pipes[ev.ID]
 	c.onPublished(ev.ID, ev.PublishErr)
@@ -172,13 +172,14 @@ func (c *Machine) onReplies(ev Replies) {
 	c.batchesEnded(p.at, all)
 }
 
-// servers returns how much of what a call took, which was handled at now, the server and the way
-// there have taken. What this process has waited for a processor before and after the call it has
-// waited about once more during the call: a busy client is no overloaded server.
+// servers returns how much of took, the duration of a call, the server and the network have taken. now is
+// when the answer was handled. Between the sending and now, outside of the call, this process has waited
+// for a processor. It has waited about as long during the call, and that is subtracted: a busy client
+// must not look like an overloaded server.
 func (p *pipe) servers(took, now int64) int64 { return max(took-(now-p.at-took), 0) }
 
-// batchesEnded handles how a pipeline that was sent at began has ended for its shards. If a
-// server is down because of it, a probe is scheduled.
+// batchesEnded handles the end of a pipeline that was sent at began. all holds one answer for each
+// shard. If a server is down because of it, a probe is scheduled.
 func (c *Machine) batchesEnded(began int64, all []answer) {
 	before := c.count(down)
 	if class := c.exchangeEnded(began, all, c.booked); c.count(down) > before { // else the next probe is scheduled
@@ -208,7 +209,7 @@ func (c *Machine) unpack(id uint64) []int {
 }
 
 // onTimeout handles a pipeline or a heartbeat that has overrun its deadline. Whether Redis
-// has booked its flights is unknown, so they are sent again. The slot of a pipeline stays
+// has applied its flights is unknown, so they are sent again. The slot of a pipeline stays
 // taken until the call returns: otherwise a client that ignores deadlines would pile up
 // goroutines.
 func (c *Machine) onTimeout(id uint64) {
@@ -258,7 +259,7 @@ func (c *Machine) onReply(s *shard, r redisstore.Reply, sent, recv int64) {
 		c.noteLoss(s, int64(r.Now))
 		c.giveUpRefunds(s)
 		// The batch was not applied. Send it again at once, with what this node knows of the
-		// keys. If Redis was told to accept that and has not, wait before the next attempt.
+		// keys. If the batch asked Redis to accept it already, wait before the next attempt.
 		s.retry = 0
 		if s.accept {
 			c.stats.BadReplies.Add(1)

@@ -6,7 +6,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 )
 
-// drain queues the counters that checks have handed over.
+// drain takes the counters that checks have put into the link's queues into those of the machine.
 func (c *Machine) drain() {
 	c.link.Drain(func(k *counter.Counter, urgent bool) {
 		c.activeAt = c.now
@@ -31,13 +31,14 @@ func (c *Machine) enqueue(k *counter.Counter, urgent bool) {
 		}
 		return
 	}
-	// A key that refuses may be due long after a lag. Units that it admits before are not. If it has
-	// none by then it leaves the queue until it is asked again, see look.
+	// The view of a key that refuses may be due long after a lag, but a unit that it admits is due
+	// within a lag. So it stays in the wheel for a lag at most. If it then has no unit, it leaves the
+	// wheel until its next check; for the exception see look.
 	c.wheel.add(k, c.now+min(max(k.Due(), c.local)-c.local, max(k.Lag(), c.wheel.tick)))
 }
 
-// look looks at a counter that the wheel has held for a lag at most. One that refuses because of a
-// notice, and is not due, goes back: it must be asked for even if nobody checks it again.
+// look handles a counter that the wheel has held for a lag at most. If it refuses because of a notice,
+// and is not due, it goes back into the wheel: Redis must be asked for it even without another check.
 func (c *Machine) look(k *counter.Counter) {
 	if k.HasNotice() && k.Due() > c.local+c.wheel.tick {
 		c.enqueue(k, false)
@@ -93,7 +94,7 @@ type wheel struct {
 // mostSlots is the upper bound of the slots of a wheel.
 const mostSlots = 1024
 
-// newWheel returns a wheel on which a counter waits for most at the longest. All arguments
+// newWheel returns a wheel in which a counter waits for at most the time most. All arguments
 // are in ns.
 func newWheel(tick, most, phase int64) *wheel {
 	tick = max(tick, most/(mostSlots-2))
@@ -161,7 +162,7 @@ type quarantine []quarantined
 
 type quarantined struct {
 	c     *counter.Counter
-	until int64 // on the clock that timers run on
+	until int64 // on the timer clock
 }
 
 // add puts a counter in until a time, which is not before that of any other.

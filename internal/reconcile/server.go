@@ -75,7 +75,7 @@ func (v *server) joins(to *server) bool {
 // an outage are sent one at a time.
 func (l *load) free(missed bool) bool { return l.slots > 0 && (!missed || l.paced == 0) }
 
-// place applies on which servers the shards are. addrs holds the address of each shard's
+// Place updates on which servers the shards are. addrs holds the address of each shard's
 // server, empty if it is unknown. A shard whose address has changed moves to the server
 // with that address if the two have the same health and clock. Else it becomes a server of
 // its own for now.

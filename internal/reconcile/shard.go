@@ -10,21 +10,21 @@ import (
 // shard is the state of one group of keys.
 type shard struct {
 	server      *server
-	rounds      round // of exchanges for this shard that failed
+	rounds      round // failed exchanges for this shard
 	failedSince int64 // when the first of those was sent, on the timer clock
-	missed      bool  // there was an outage, and not all of what Redis has missed is booked yet
+	missed      bool  // there was an outage, and Redis has not yet applied all that it has missed
 	multiplied  bool  // its units count with the cost multiplier of the fallback policy
 
-	node     string // the node's name in the numbers below: after a renaming the old one until the flight ends
+	node     string // the node's name with the numbers below: after a renaming the old one until the flight ends
 	seq      int64  // number of the latest flight
-	acked    int64  // number of the latest flight that Redis has booked
+	acked    int64  // number of the latest flight that Redis has applied
 	flight   *flight
 	pipe     uint64 // id of the pipeline that carries the flight; 0: none
 	accept   bool   // Redis has lost the number of this shard, and is to accept ours
 	lost     bool   // a loss of data was noticed, and is not repaired yet
 	repaired int64  // number of the flight that has repaired the latest loss; 0: there was none
 	reseed   bool   // what is known of this shard is to be sent again
-	outlived bool   // nothing was lost: the numbers are older than Redis keeps them
+	outlived bool   // no data was lost: the record of the numbers is older than Redis keeps it
 	numberAt int64  // when Redis last showed its record of the numbers, by its clock, ns
 	retry    int64  // the flight is not sent again before this
 
@@ -34,7 +34,7 @@ type shard struct {
 	takenNormal             int64    // how many counters were ever taken from normal and backlog
 	takenUrgent             int64    // and from urgent
 	pressing                []queued // of urgent, those that overtake the others
-	prune                   int      // length of normal at which it is searched for dead counters
+	prune                   int      // length of normal at which evicted counters are removed from it
 }
 
 // queued is a counter that is to report.
@@ -43,7 +43,7 @@ type queued struct {
 	at int64 // when it was queued, on the timer clock
 }
 
-// minPrune is the shortest queue that is searched for dead counters. While Redis is
+// minPrune is the shortest queue that is searched for evicted counters. While Redis is
 // unreachable no counter leaves the queues, but the table goes on evicting counters.
 const minPrune = 64
 
@@ -55,7 +55,7 @@ func (s *shard) waits() bool {
 // owed reports whether s has something to send that Redis may have missed in an outage.
 func (s *shard) owed() bool { return s.flight != nil || len(s.backlog) > 0 }
 
-// healthy reports whether the server of s can be reached and has booked what it had missed.
+// healthy reports whether the server of s can be reached and has applied what it had missed.
 func (s *shard) healthy() bool { return s.server.health == up && !s.missed }
 
 // begin starts to number the flights of s anew, under another name of the node. That Redis
@@ -84,9 +84,9 @@ func (s *shard) due() (at int64, waiting bool) {
 }
 
 // noteLoss records that Redis has lost the data of a shard, once per loss, and schedules
-// that everything this node knows of the shard is sent again. now is when that was found, on Redis'
-// clock: a record older than Redis keeps it is no sign of a loss. What is known is sent
-// all the same, because it is not known either that nothing was lost.
+// that everything this node knows of the shard is sent again. now is when that was found, on
+// Redis' clock. If the record was older than Redis keeps it, it has just expired, which is no
+// sign of a loss. What is known is sent all the same, because data may have been lost too.
 func (c *Machine) noteLoss(s *shard, now int64) {
 	if s.lost {
 		return
@@ -104,9 +104,9 @@ func (c *Machine) noteLoss(s *shard, now int64) {
 	}
 }
 
-// noteRepaired notes that Redis has booked a flight, by which it has a record of this shard
+// noteRepaired notes that Redis has applied a flight, by which it has a record of this shard
 // again. A heartbeat that was sent before may have been executed after the loss and before
-// that flight: the number that it shows is of the same loss.
+// that flight. The number that it shows is not another loss.
 func (s *shard) noteRepaired() {
 	if s.lost {
 		s.repaired = s.acked
@@ -145,7 +145,7 @@ func (c *Machine) toReseed() (n int) {
 // rename gives the node a new name, because another process was seen to report under the
 // present one.
 //
-// A shard whose flight may have been booked under the old name keeps that name until it is
+// A shard whose flight may have been applied under the old name keeps that name until it is
 // known whether it was. The other shards use the new name at once. The next heartbeat
 // enters the new name into the list of live nodes.
 //
@@ -166,11 +166,11 @@ func (c *Machine) rename() {
 	c.refreshAll()
 }
 
-// nameTaken handles the answer that another process has booked a batch under the number of
-// the flight of s, or a later one. The flight cannot be booked under that name any more, so
-// it is sent again under the new name of the node.
+// nameTaken handles the answer that Redis has applied a batch of another process under the
+// number of the flight of s, or a later one. The flight cannot be applied under that name any
+// more, so it is sent again under the new name of the node.
 func (c *Machine) nameTaken(s *shard) {
-	c.giveUpRefunds(s) // the flight may have been booked before the other batch was
+	c.giveUpRefunds(s) // Redis may have applied the flight before the other batch
 	if s.node == c.node {
 		c.rename()
 	}

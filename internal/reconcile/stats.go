@@ -8,7 +8,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
 
-// counters holds what the reconciler counts. Its fields are read concurrently.
+// Stats holds what a machine counts. Its fields may be read concurrently.
 type Stats struct {
 	Batches, KeysSynced, Resent, Beats, Failures, Losses atomic.Uint64
 	RolledBack, Quarantined, BadReplies, StateChanges    atomic.Uint64
@@ -23,20 +23,20 @@ type Stats struct {
 	LastSuccess                                          atomic.Int64 // on the counter clock, ns; 0: there was none
 }
 
-// failed counts an exchange that failed for a reason.
+// Failed counts an exchange that failed for a reason.
 func (c *Stats) Failed(reason string) {
 	i := slices.Index(redisstore.Reasons, reason)
-	c.FailuresBy[max(i, 0)].Add(1) // the first is for all that has no word
+	c.FailuresBy[max(i, 0)].Add(1) // the first is for all reasons that are not in the list
 	c.Failures.Add(1)
 }
 
-// answered counts an exchange that was answered in full after d ns, at now on the counter clock.
+// Answered counts an exchange that was answered in full after d ns, at now on the counter clock.
 func (c *Stats) Answered(d, now int64) {
 	c.Exchanges.add(d)
 	c.LastSuccess.Store(now)
 }
 
-// loadFailures returns how many exchanges have failed, by reason.
+// LoadFailures returns how many exchanges have failed, by reason.
 func (c *Stats) LoadFailures() map[string]uint64 {
 	by := make(map[string]uint64, len(redisstore.Reasons))
 	for i, reason := range redisstore.Reasons {
@@ -45,14 +45,14 @@ func (c *Stats) LoadFailures() map[string]uint64 {
 	return by
 }
 
-// noteOvershoot keeps the largest number. Only the reconciler calls it.
+// noteOvershoot keeps the largest n. Only the machine calls it.
 func (c *Stats) noteOvershoot(n int64) {
 	if n > c.Overshoot.Load() {
 		c.Overshoot.Store(n)
 	}
 }
 
-// latencies counts exchanges for a Latency. Only the reconciler adds to it.
+// Latencies is a histogram of how long exchanges have taken, in ns. Only the machine adds to it.
 type Latencies struct {
 	Last, Most, Sum atomic.Int64
 	Buckets         [len(LatencyBounds) + 1]atomic.Uint64
@@ -70,7 +70,7 @@ func (l *Latencies) add(d int64) {
 	l.Buckets[i].Add(1)
 }
 
-// latencyBound are the upper bounds of the buckets but the last.
+// LatencyBounds are the upper bounds of all buckets but the last, which has none.
 var LatencyBounds = [12]time.Duration{
 	250 * time.Microsecond, 500 * time.Microsecond, time.Millisecond, 2500 * time.Microsecond,
 	5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond,

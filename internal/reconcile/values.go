@@ -11,7 +11,7 @@ type Mode uint8
 
 // The modes.
 const (
-	Resyncing Mode = iota // Redis has not answered yet, or gets the reports that it has missed
+	Resyncing Mode = iota // Redis has not answered yet, or is being sent the reports that it has missed
 	Synced                // what this node knows about keys in use is at most about a lag old
 	Degraded              // Redis, or a part of it, cannot be reached
 )
