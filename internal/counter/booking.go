@@ -8,50 +8,48 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Booking is what a reservation holds of a counter.
+// Booking is what a reservation holds in a counter.
 //
-// When a booking of a leaky bucket is cancelled, it would be wrong to just lower the level by
-// it. Bookings behind it keep their times, and new callers would be admitted at the same times
-// once more. Let x be the time at which a bucket is empty that sees only the bookings that
-// still wait, each when it is due. As long as the level does not fall below x, a new caller
-// finds as much of the capacity taken as the waiting bookings will use. What cannot be handed
-// back because of them is handed back when they are cancelled, too. Of that, what has leaked
-// by then is not handed back.
+// When a booking of a leaky bucket is cancelled, it would be wrong to just lower the level by its
+// units. Bookings behind it keep their times, so new callers would be admitted at the same times
+// once more. Let x be the time at which a bucket is empty that has only the waiting bookings, each
+// when it is due. As long as the level does not fall below x, a new caller finds as much of the
+// capacity taken as the waiting bookings will use. What cannot be refunded because of them is
+// refunded when they are cancelled, too. Of that, what has leaked by then is not refunded.
 //
-// Of a shared bucket only the other nodes know which of their bookings wait. A booking keeps
-// the bucket fuller than full until it is due, and no node lowers it further while a booking
-// may wait. So no booking waits if the level is within the capacity. If it is above, only the
-// end of the queue is handed back, and only if no other node has booked behind or between.
+// In a shared bucket, only the other nodes know which of their bookings wait. A booking keeps the
+// level above the capacity until it is due, and no node lowers the level further while a booking
+// may wait. So no booking waits if the level is within the capacity. If the level is above it, only
+// the end of the queue is refunded, and only if no other node has booked behind or between.
 type Booking struct {
-	n   int64 // units that have not been handed back
+	n   int64 // units that were not refunded
 	due int64 // when they may be used, ns
 	// resets is how often the counter had been reset or set when this was booked.
 	resets uint32
 
-	// begin and end are when the leaky bucket was to be empty before and after the booking,
-	// less what was handed back since of bookings that are due before it. So end is never
-	// later than the time at which the bucket is empty, less what may be used after due. Of
-	// another algorithm end is when the units no longer count.
+	// begin and end are when the leaky bucket was to be empty before and after the booking, less
+	// what was refunded since of bookings that are due before it. So end is never later than the
+	// time at which the bucket is empty, less what may be used after due. For another algorithm end
+	// is when the units no longer count.
 	begin, end arith.Span
 
 	leaks     bool // of a leaky bucket
 	inOutage  bool // booked in an outage: the multiplier of its units is not known
 	cancelled bool
-	mixed     bool // the authority has lowered the level since: others may have booked behind
-	dropped   bool // nothing is handed back: see tidyLocked and voidBookingsLocked
+	mixed     bool // Redis has lowered the level since: others may have booked behind
+	dropped   bool // nothing is refunded: see tidyLocked and voidBookingsLocked
 }
 
-// MaxDue bounds the bookings of a key that are remembered after they are due. If
-// there are more that have not leaked, the earliest are forgotten and cannot be
-// handed back.
+// MaxDue bounds the bookings of a key that are remembered after they are due. If more than that
+// have not leaked, the earliest are forgotten and cannot be refunded.
 const MaxDue = 1024
 
 // waits reports whether new callers must leave room for b.
 func (b *Booking) waits(now int64) bool { return !b.cancelled && b.due > now }
 
-// still returns how many units of b still count, and what they take to leak. The
-// others have leaked, or left a window: to hand them back would take off newer units
-// in their place. A unit that has leaked in part counts as one.
+// still returns how many units of b still count, and the time that they take to leak. The others
+// have leaked, or left a window: to refund them would subtract newer units in their place. A unit
+// that has leaked in part counts as one.
 func (b *Booking) still(r *arith.Rule, now int64) (n int64, cost arith.Span) {
 	left := r.Sub(b.end, arith.Span{NS: now})
 	cost = r.Cost(b.n)
@@ -66,8 +64,8 @@ func (b *Booking) still(r *arith.Rule, now int64) (n int64, cost arith.Span) {
 	return min(b.n, algorithm.WholeUp(r, left)), left
 }
 
-// noteBookingLocked notes that n units were booked with the answer res. A leaky bucket was
-// to be empty at begin before that.
+// noteBookingLocked records that n units were booked with the answer res. A leaky bucket was to be
+// empty at begin before that.
 func (c *Counter) noteBookingLocked(now, n int64, begin arith.Span, res limit.Result) *Booking {
 	b := &Booking{n: n, due: now + int64(res.RetryAfter), resets: c.past().resets, inOutage: res.Source == limit.SourceDegraded}
 	if n == 0 {
@@ -80,12 +78,12 @@ func (c *Counter) noteBookingLocked(now, n int64, begin arith.Span, res limit.Re
 	} else {
 		b.end = arith.Span{NS: now + int64(res.ResetAfter)}
 	}
-	c.keepHistoryLocked(now + int64(res.ResetAfter)) // counts resets meanwhile
+	c.keepHistoryLocked(now + int64(res.ResetAfter)) // the history counts resets until then
 	return b
 }
 
-// enqueueLocked inserts b before the bookings that are due later. There are some if
-// units that were handed back have made room before them.
+// enqueueLocked inserts b before the bookings that are due later. There are some if a refund has
+// made room before them.
 func (c *Counter) enqueueLocked(b *Booking) {
 	h, r := c.withHistory(), c.rule()
 	k, cost := len(h.booked), r.Sub(b.end, b.begin)
@@ -98,9 +96,9 @@ func (c *Counter) enqueueLocked(b *Booking) {
 	h.booked = slices.Insert(h.booked, k, b)
 }
 
-// tidyLocked drops the bookings that no longer matter. One of an outage matters until the
-// bucket is empty and all is reported. Until then its units may count, and how long each does
-// is not known.
+// tidyLocked drops the bookings that no longer matter. A booking of an outage matters until the
+// bucket is empty and everything is reported. Until then its units may count, and it is not known
+// for how long each does.
 func (c *Counter) tidyLocked(now int64) {
 	h := c.withHistory()
 	over := c.viewLocked().NS < now && c.unsyncedUnits() == 0 && !c.state().HasReturns()
@@ -115,8 +113,8 @@ func (c *Counter) tidyLocked(now int64) {
 	}
 }
 
-// leastLocked returns the time before which the leaky bucket must not be empty, because of
-// bookings that wait.
+// leastLocked returns the time before which the leaky bucket must not be empty, because of waiting
+// bookings.
 func (c *Counter) leastLocked(now int64) (least arith.Span) {
 	for _, b := range c.past().booked {
 		switch {
@@ -135,8 +133,8 @@ func (c *Counter) fullLocked(now int64) bool {
 	return c.link() != nil && c.rule().Add(arith.Span{NS: now}, c.rule().Full).Less(c.viewLocked())
 }
 
-// toHandBackLocked returns how many units are to be handed back now that b is cancelled,
-// as far as no booking waits behind, and what they take to leak.
+// toHandBackLocked returns how many units to refund now that b is cancelled, as far as no booking
+// waits behind, and the time that they take to leak.
 func (c *Counter) toHandBackLocked(now int64, b *Booking) (n int64, cost arith.Span) {
 	r := c.rule()
 	switch {
@@ -146,7 +144,7 @@ func (c *Counter) toHandBackLocked(now int64, b *Booking) (n int64, cost arith.S
 		return b.still(r, now)
 	}
 	h := c.withHistory()
-	if b.cancelled = true; !slices.Contains(h.booked, b) { // the counter was forgotten and made again
+	if b.cancelled = true; !slices.Contains(h.booked, b) { // the counter was dropped and created again
 		h.booked = slices.Insert(h.booked, 0, b)
 	}
 	all, end := !c.fullLocked(now), c.viewLocked()
@@ -163,8 +161,8 @@ func (c *Counter) toHandBackLocked(now int64, b *Booking) (n int64, cost arith.S
 	return n, cost
 }
 
-// handedBackLocked notes that n units of cancelled bookings were handed back, the
-// last first.
+// handedBackLocked records that n units of cancelled bookings were refunded, the last booking
+// first.
 func (c *Counter) handedBackLocked(now, n int64) {
 	h, r := c.withHistory(), c.rule()
 	for k, b := range slices.Backward(h.booked) {
@@ -183,8 +181,8 @@ func (c *Counter) handedBackLocked(now, n int64) {
 	c.tidyLocked(now)
 }
 
-// loweredLocked notes that used units have been handed back, the newest first. They
-// came before the bookings that are not due yet.
+// loweredLocked records that used units were refunded, the newest first. They came before the
+// bookings that are not due yet.
 func (c *Counter) loweredLocked(now int64) {
 	end, r := c.viewLocked(), c.rule()
 	for _, b := range slices.Backward(c.past().booked) {
@@ -196,9 +194,9 @@ func (c *Counter) loweredLocked(now int64) {
 	}
 }
 
-// correctedLocked notes that an answer has changed the level of a leaky bucket, which
-// was to be empty at was. A change of less than slack ns is none: the times of
-// answers are not known more exactly.
+// correctedLocked records that an answer has changed the level of a leaky bucket, which was to be
+// empty at was. A change of less than slack ns is ignored, because the times of answers are not
+// known more exactly.
 func (c *Counter) correctedLocked(was arith.Span, slack int64) {
 	r, view := c.rule(), c.viewLocked()
 	up, down := r.Sub(view, was), r.Sub(was, view)
@@ -211,7 +209,7 @@ func (c *Counter) correctedLocked(was arith.Span, slack int64) {
 	}
 }
 
-// raisedLocked notes that units of an outage count as more than before, see
+// raisedLocked records that units of an outage count as more than before, see
 // [algorithm.Decider].Raised. A leaky bucket was to be empty at was before that.
 func (c *Counter) raisedLocked(was arith.Span) {
 	r := c.rule()
@@ -230,9 +228,9 @@ func (c *Counter) reshapeBookingsLocked(old, rule *arith.Rule, now int64) {
 	}
 }
 
-// voidBookingsLocked makes all bookings void. Some may be known to their holders alone: those
-// of a window, and those from before c was forgotten and made again. The number of resets
-// is kept for as long as they can count, and shows that they are void. It returns the history.
+// voidBookingsLocked makes all bookings void. Some bookings may be known to their callers alone:
+// those of a window, and those from before c was dropped and created again. The number of resets
+// shows that they are void, and is kept as long as they can count. It returns the history.
 func (c *Counter) voidBookingsLocked(now int64) *history {
 	h := c.keepHistoryLocked(now + int64(c.rule().Horizon()))
 	h.resets++
@@ -243,10 +241,10 @@ func (c *Counter) voidBookingsLocked(now int64) *history {
 	return h
 }
 
-// dropHistoryLocked drops the history if nothing in it matters any more, so that the key is
-// as small and as fast as one without. It is kept with a generation, because the authority
-// compares that with its own. It is kept while the clocks are apart, because the known level
-// would be lowered by the whole difference once more.
+// dropHistoryLocked drops the history if nothing in it matters any more, so that the key is as
+// small and as fast as one without. A generation keeps it, because Redis compares the generation
+// with its own. A difference of the clocks keeps it, because otherwise the known level would be
+// lowered by the whole difference once more.
 func (c *Counter) dropHistoryLocked(now int64) {
 	if !c.hasHistory() || now < c.history.keepUntil {
 		return
@@ -254,7 +252,7 @@ func (c *Counter) dropHistoryLocked(now int64) {
 	c.tidyLocked(now)
 	h := c.history
 	if len(h.booked) > 0 || h.gen != 0 || h.witness > now || max(h.clockGap, -h.clockGap) >= leastClockGap || c.state().HasReturns() {
-		h.keepUntil = now + int64(c.rule().Horizon())/8 // not with each check: there may be many bookings
+		h.keepUntil = now + int64(c.rule().Horizon())/8 // not at each check: there may be many bookings
 		return
 	}
 	c.history = nil

@@ -6,15 +6,15 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// The calls of a counter besides the plain check. Each is one step under the
-// lock of the counter. ok is false if the counter is dead: then nothing has happened.
+// The calls of a counter other than the plain check. Each is one step under the lock of the
+// counter. ok is false if the counter was dropped: then nothing has happened.
 
-// TakeAtMost admits what is left, up to n units, and returns how many.
+// TakeAtMost admits up to n units, as many as are left, and returns how many.
 func (c *Counter) TakeAtMost(now, n int64, rule *limit.Rule) (granted int64, res limit.Result, ok bool) {
 	if now, ok = c.enter(now, rule); !ok {
 		return 0, res, false
 	}
-	c.decideLocked(now, 0, false) // moves a window on
+	c.decideLocked(now, 0, false) // moves a window on to now
 	if granted = min(n, c.roomLocked(now)); granted > 0 && !c.judgeLocked(now, granted, true) {
 		granted = 0
 	}
@@ -40,15 +40,15 @@ func (c *Counter) roomLocked(now int64) int64 {
 	return room
 }
 
-// Refund hands back n units, as far as so many count and no reservation was made
-// behind them, and returns how many.
+// Refund gives back up to n units, as far as they still count and no reservation was made after
+// them, and returns how many.
 func (c *Counter) Refund(now, n int64, rule *limit.Rule) (back int64, ok bool) {
 	back, _, ok = c.TakeOff(now, n, rule)
 	return back, ok
 }
 
-// TakeOff is Refund, and says how many units it has taken off: of the oldest bucket of a
-// window they may be more than count less.
+// TakeOff is Refund, and also returns how many units were subtracted. Units of the oldest bucket of
+// a window count only in part, so back may be less than taken.
 func (c *Counter) TakeOff(now, n int64, rule *limit.Rule) (back, taken int64, ok bool) {
 	if now, ok = c.enter(now, rule); !ok {
 		return 0, 0, false
@@ -59,8 +59,8 @@ func (c *Counter) TakeOff(now, n int64, rule *limit.Rule) (back, taken int64, ok
 	return back, taken, true
 }
 
-// handBackLocked takes off n units, of a leaky bucket at the given cost. Units that were
-// reported to the authority are taken off only if reported is set.
+// handBackLocked subtracts n units, which take cost to leak from a leaky bucket. Units that were
+// reported to Redis are subtracted only if reported is set.
 func (c *Counter) handBackLocked(now, n int64, cost arith.Span, reported bool) (back, taken int64) {
 	if c.hasHistory() && !c.state().HasReturns() {
 		c.history.backGen = c.gen()
@@ -78,8 +78,7 @@ func (c *Counter) handBackLocked(now, n int64, cost arith.Span, reported bool) (
 	return back, taken
 }
 
-// Set makes used units count instead of what counted before. It is for counters
-// without a link.
+// Set replaces what is counted by used units. It is for counters without a link.
 func (c *Counter) Set(now, used int64, rule *limit.Rule) (ok bool) {
 	if now, ok = c.enter(now, rule); !ok {
 		return false
@@ -91,7 +90,7 @@ func (c *Counter) Set(now, used int64, rule *limit.Rule) (ok bool) {
 	return true
 }
 
-// Renewal is the state of a key that the authority has reset or set.
+// Renewal is the state of a key that was reset or set in Redis.
 type Renewal struct {
 	Gen       int64
 	Born      int64      // see Answer
@@ -99,16 +98,15 @@ type Renewal struct {
 	Buckets   []Bucket   // window
 	At        int64      // our time at which that was done, ns
 	Late      int64      // by how much At may be too late, ns
-	ServerNow int64      // the authority's time then, ns
+	ServerNow int64      // Redis' time then, ns
 }
 
-// Renew takes over a state that the authority has reset or set. What is pending was
-// admitted before, and is dropped. A state that is older than what c knows changes
-// nothing.
+// Renew applies a state that was reset or set in Redis. Pending units are dropped, because they
+// were admitted before. A state that is older than what c knows changes nothing.
 //
-// c then reports the reset once more, raising. From then on the authority cannot lose the
-// reset without losing a report as well, which the reconciler notices. c is not forgotten as
-// long as views from before the reset can matter, because no other counter may know of it.
+// c then reports the reset once more, as data to restore. From then on Redis cannot lose the reset
+// without losing a report as well, which the reconciler notices. c is kept as long as views from
+// before the reset can matter, because no other counter may know of the reset.
 func (c *Counter) Renew(now int64, rule *limit.Rule, a Renewal) (ok bool) {
 	if now, ok = c.enter(now, rule); !ok {
 		return false
@@ -140,7 +138,7 @@ func (c *Counter) renewLocked(now int64, a Renewal) (wake bool) {
 	return c.noteLocked()
 }
 
-// Touch asks the authority as a check would, and consumes nothing.
+// Touch asks Redis as a check would, and consumes nothing.
 func (c *Counter) Touch(now int64, rule *limit.Rule) (ok bool) {
 	if _, ok = c.enter(now, rule); !ok {
 		return false
@@ -149,7 +147,7 @@ func (c *Counter) Touch(now int64, rule *limit.Rule) (ok bool) {
 	return true
 }
 
-// Follow takes over the mode of a link that c does not report to. nil changes nothing.
+// Follow applies the mode of a link that c does not report to. If link is nil it changes nothing.
 func (c *Counter) Follow(link *Link, now int64) {
 	if link == nil {
 		return
@@ -159,8 +157,7 @@ func (c *Counter) Follow(link *Link, now int64) {
 	c.setMode(link.noShard.mode.Load())
 }
 
-// Obey takes over the notice that is kept by a link, which c does not report to, of the key that
-// c was made for.
+// Obey applies the notice that a link, which c does not report to, keeps for the key of c.
 func (c *Counter) Obey(link *Link, key string) {
 	if link != nil {
 		p, _, _ := link.partOf(key)
@@ -168,5 +165,5 @@ func (c *Counter) Obey(link *Link, key string) {
 	}
 }
 
-// RefuseAll makes c refuse every check. Call it before the first.
+// RefuseAll makes c refuse every check. Call it before the first check.
 func (c *Counter) RefuseAll() { c.setMode(packMode(MultiplierClosed, false)) }

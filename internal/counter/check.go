@@ -10,8 +10,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// New returns a counter of a key. hash orders counters that are locked together. link may be
-// nil: then nothing is shared. group may be nil: then it grants no leases.
+// New returns a counter of a key. hash orders counters that are locked together. If link is nil,
+// nothing is shared. If group is nil, the counter grants no leases.
 func New(key string, rule *limit.Rule, hash uint64, link *Link, group *Group, now int64) *Counter {
 	part, off, sure := (*Part)(nil), int64(0), true
 	if link != nil {
@@ -21,7 +21,7 @@ func New(key string, rule *limit.Rule, hash uint64, link *Link, group *Group, no
 	c.hash, c.group, c.part, c.last, c.born = hash, group, part, math.MinInt64, noAnswer
 	c.key, c.hashed = KeyOf(key)
 	if !c.hashed {
-		c.key = strings.Clone(key) // it may be part of a large string
+		c.key = strings.Clone(key) // key may be part of a large string
 	}
 	c.setMode(packMode(1, false))
 	if link != nil {
@@ -41,7 +41,7 @@ func (c *Counter) Matches(key string, rule *limit.Rule) bool {
 	return c.hasKey(key)
 }
 
-// Check decides for n units. ok is false if c is dead: then nothing was consumed.
+// Check decides for n units. ok is false if c was dropped: then nothing was consumed.
 func (c *Counter) Check(now, n int64, rule *limit.Rule) (allowed bool, src limit.Source, ok bool) {
 	c.lock(now)
 	if c.dead {
@@ -61,8 +61,8 @@ func (c *Counter) Check(now, n int64, rule *limit.Rule) (allowed bool, src limit
 	return allowed, src, true
 }
 
-// Ask is Check with the whole answer, which lets pass what a dry run refuses. Without book it
-// consumes nothing.
+// Ask is Check with the whole answer, in which a dry run admits what its rule refuses. Without book
+// it consumes nothing.
 func (c *Counter) Ask(now, n int64, rule *limit.Rule, book bool) (res limit.Result, ok bool) {
 	c.lock(now)
 	if c.dead {
@@ -80,8 +80,9 @@ func (c *Counter) Ask(now, n int64, rule *limit.Rule, book bool) (res limit.Resu
 	return res, true
 }
 
-// endCheckLocked hands c to the reconciler if there is something to report, grants a lease
-// and unlocks c. Many new keys are asked once only: their counter does not look used.
+// endCheckLocked queues c for the reconciler if there is something to report, grants a lease and
+// unlocks c. Many new keys are used only once, so the first check does not mark the counter as
+// used.
 func (c *Counter) endCheckLocked(isNew bool) {
 	p := c.part
 	wake := p != nil && c.noteLocked()
@@ -95,8 +96,8 @@ func (c *Counter) endCheckLocked(isNew bool) {
 	}
 }
 
-// enter locks c and prepares it for a call. at is the time to decide at. ok is false if c is
-// dead: then it is not locked.
+// enter locks c and prepares it for a call. at is the time to decide at. ok is false if c was
+// dropped: then it is not locked.
 func (c *Counter) enter(now int64, rule *limit.Rule) (at int64, ok bool) {
 	if c.lock(now); c.dead {
 		c.mu.Unlock()
@@ -105,7 +106,7 @@ func (c *Counter) enter(now int64, rule *limit.Rule) (at int64, ok bool) {
 	return c.enterLocked(now, rule), true
 }
 
-// enterLocked prepares c for a question and returns the time to decide at.
+// enterLocked prepares c for a call and returns the time to decide at.
 func (c *Counter) enterLocked(now int64, rule *limit.Rule) int64 {
 	now, c.asked = max(now, c.last, 0), true
 	c.unmark(denied | revoked)
@@ -119,7 +120,7 @@ func (c *Counter) enterLocked(now int64, rule *limit.Rule) int64 {
 		return now
 	}
 	if !c.state().KnowsClock() {
-		c.followClockLocked(now) // while the time of the latest check is known
+		c.followClockLocked(now) // before c.last changes: the time of the latest check is needed
 	}
 	c.last = now
 	if rule != c.latestRule.Load() {
@@ -135,9 +136,9 @@ func (c *Counter) enterLocked(now int64, rule *limit.Rule) int64 {
 	return now
 }
 
-// switchModeLocked changes the cost multiplier. A greater one applies at once, to unsynced
-// units too. A smaller one waits for the authority's answer, because the authority does not
-// know yet what was admitted under the greater one.
+// switchModeLocked changes the cost multiplier. A greater one applies at once, also to
+// unacknowledged units. A smaller one waits for Redis' answer, because Redis does not know yet what
+// was admitted under the greater one.
 func (c *Counter) switchModeLocked(m int64) {
 	was, is := modeMultiplier(c.mode()), modeMultiplier(m)
 	if is == 1 && was > 1 && c.unsyncedUnits() > 0 {
@@ -148,9 +149,9 @@ func (c *Counter) switchModeLocked(m int64) {
 	c.state().SetMultiplier(c.rule(), c.last, was, is)
 }
 
-// adoptLocked goes on counting under another rule of the same name. If only the
-// limit differs what is counted stays as it is. Otherwise what is counted is re-expressed in
-// the new periods or buckets, rounded up, so that nothing is forgotten.
+// adoptLocked continues counting under another rule of the same name. If only the limit differs,
+// what is counted does not change. Otherwise it is converted to the new periods or buckets, rounded
+// up, so that no unit is lost.
 func (c *Counter) adoptLocked(rule *limit.Rule, now int64) {
 	old, is := c.rule(), arith.Of(rule.Arith())
 	c.latestRule.Store(rule)
@@ -174,7 +175,7 @@ func (c *Counter) adoptLocked(rule *limit.Rule, now int64) {
 // decideLocked admits or refuses n units, and books them if admitted.
 func (c *Counter) decideLocked(now, n int64, book bool) bool {
 	r, w := c.rule(), modeMultiplier(c.mode())
-	if c.counts != leakyBuckets { // of which nothing has to move
+	if c.counts != leakyBuckets { // a leaky bucket needs no rolling
 		c.rollLocked(now)
 	}
 	switch {
@@ -201,7 +202,8 @@ func (c *Counter) describeLocked(now, n int64, allowed bool) (res limit.Result) 
 	return res
 }
 
-// judgeLocked is decideLocked for a check that obeys notices. Reservations and waiters do not.
+// judgeLocked is decideLocked for a check that obeys notices. Reservations and waiters do not obey
+// them.
 func (c *Counter) judgeLocked(now, n int64, book bool) (allowed bool) {
 	bound := c.notice != nil && n > 0 && c.noticeLocked(now) != nil
 	return c.decideLocked(now, n, book && !bound) && !bound
@@ -226,8 +228,8 @@ func (c *Counter) answerLocked(now, n int64, allowed bool) (res limit.Result) {
 	return res
 }
 
-// refusalSourceLocked returns on what knowledge a refusal of n units rests. It rests on a notice if
-// c by itself would admit.
+// refusalSourceLocked returns the source of a refusal of n units. It is a notice if c would admit
+// them without it.
 func (c *Counter) refusalSourceLocked(now, n int64) limit.Source {
 	if c.notice != nil && c.noticeLocked(now) != nil && c.decideLocked(now, n, false) {
 		return limit.SourceNotice
@@ -235,11 +237,11 @@ func (c *Counter) refusalSourceLocked(now, n int64) limit.Source {
 	return c.sourceLocked()
 }
 
-// refuseFor is the longest, in ns, that a lease refuses. For so long the counter does not
-// roll its window and does not look used to the sweep.
+// refuseFor is the longest time, in ns, for which a lease refuses. During that time the counter
+// does not move its window on, and the sweep does not see it as used.
 const refuseFor = 10_000_000_000
 
-// refusedLocked notes that c has refused one unit at now, and until when it will refuse.
+// refusedLocked records that c has refused one unit at now, and until when it will refuse.
 func (c *Counter) refusedLocked(now int64) {
 	r, w := c.rule(), modeMultiplier(c.mode())
 	until, fits := now+refuseFor, int64(math.MaxInt64)
@@ -255,7 +257,7 @@ func (c *Counter) refusedLocked(now int64) {
 		fits = c.state().FitsAt(r, now, r.Multiplied(1, w))
 	}
 	if c.part != nil {
-		// A refusing key goes on asking the authority, so that it learns of a reset or a refund.
+		// A refusing key must still ask Redis, to learn of a reset or a refund.
 		wait := c.askAfterLocked()
 		if until = c.freshAt + wait; until <= now {
 			until = now + wait // this check has queued it for a report

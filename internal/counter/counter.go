@@ -12,69 +12,69 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Counter counts one key under one rule. Build it with [New]. All methods are
-// safe for concurrent use, unless they say otherwise.
+// Counter counts one key under one rule. Build it with [New]. All methods are safe for concurrent
+// use, unless they say otherwise.
 //
-// It does what a lease cannot: merge an answer of the authority, roll a window, reserve,
-// change the rule. A check that a lease decides does not read the counter, but the
-// first after a report, which queues it.
+// It does what a lease cannot: apply an answer of Redis, move a window on, reserve, change the
+// rule. A check that a lease decides does not read the counter. The exception is the first check
+// after a report, which queues the counter.
 //
-// What it counts lies behind it in memory, see state. There may be millions of counters: no
-// field is larger than it must be.
+// What it counts follows it in memory, see state. There may be millions of counters, so each field
+// is as small as possible.
 type Counter struct {
 	latestRule atomic.Pointer[limit.Rule] // written under mu
 	hash       uint64                     // immutable
-	part       *Part                      // immutable: part of the link for the counter's shard; nil: nothing is shared
+	part       *Part                      // immutable: part of the link for the key; nil: nothing is shared
 	group      *Group                     // immutable; nil: grants no leases
 	key        string                     // immutable, see KeyOf
-	hashed     bool                       // immutable: key is a sum
+	hashed     bool                       // immutable: key is a hash sum
 	counts     kind                       // immutable
 	flags      flags                      // written under mu
-	urgentAt   uint32                     // pending units that make a report urgent
+	urgentAt   uint32                     // number of pending units that makes a report urgent
 
 	mu         sync.Mutex // protects all fields without another note
-	modeBits   int32      // mode of the link, as seen last
+	modeBits   int32      // mode of the link when it was last read
 	lateMicros uint32     // see lateLocked, µs
 	seen       uint16     // units that the lease had admitted at the last Offer
-	granted    uint16     // units of the lease when granted; unitsRefused: a refusal; 0: no lease
+	granted    uint16     // units of the lease at the grant; unitsRefused: a refusal; 0: no lease
 	counted    uint16     // units of the lease that the group has counted already
 	dead       bool
-	asked      bool // the counter itself was asked since the last Offer, or a lease that ended
+	asked      bool // since the last Offer, the counter itself or a lease that has ended was asked
 
 	entry        *Entry // nil: none. Written under the lock of the index as well
 	refusesUntil int64  // ns; 0: not known to refuse. Valid until c is locked again
-	last         int64  // latest now seen: time never runs backwards in a counter
+	last         int64  // latest time seen, ns: time never runs backwards in a counter
 
-	// State of the exchange with the authority.
-	freshAt                int64    // when the authority last answered, ns; before that, when c was made
-	since                  int64    // when the oldest unit was admitted that the authority has not acknowledged, ns; 0: there is none
-	born                   int64    // when the newest unit that it knows was booked, by its clock; noAnswer: it has not answered yet
+	// State of the exchange with Redis.
+	freshAt                int64    // when Redis last answered, ns; before the first answer, when c was made
+	since                  int64    // when the oldest unacknowledged unit was admitted, ns; 0: none
+	born                   int64    // when Redis booked the newest unit, by its clock; noAnswer: no answer yet
 	nextNormal, nextUrgent *Counter // owned by the stacks of the link
 
 	history     *history     // nil: none
-	notice      *heardNotice // what another node has said; nil: nothing
+	notice      *heardNotice // from another node; nil: none
 	lingerUntil int64        // see lingerLocked, ns; 0: an urgent report does not wait
 }
 
-// noAnswer is the value of born before the first answer of the authority.
+// noAnswer is the value of born before the first answer of Redis.
 const noAnswer = -1
 
-// history is what few keys have: resets, bookings, and clocks that stood still. It is dropped
+// history is what only few keys need: resets, bookings, and clocks that stood still. It is dropped
 // when nothing in it matters any more.
 type history struct {
-	gen       int64      // generation of the authority's state
-	serverNow int64      // the authority's clock at its last answer
-	witness   int64      // ns; until then views from before a reset that was made here could matter
-	backGen   int64      // gen when the oldest units were handed back that the authority has not acknowledged
-	clockGap  int64      // see currentClockGap, at the last answer for a leaky bucket
-	saidAt    int64      // ns; when the other nodes were last told to ask because units are booked ahead
+	gen       int64      // generation of the state in Redis
+	serverNow int64      // Redis' clock at its last answer
+	witness   int64      // until then views from before a reset that was made here could matter, ns
+	backGen   int64      // gen when the oldest refund was made that Redis has not acknowledged
+	clockGap  int64      // value of currentClockGap at the last answer for a leaky bucket
+	saidAt    int64      // when other nodes were last notified to ask, because units are booked ahead, ns
 	resets    uint32     // how often this counter was reset or set
-	booked    []*Booking // of a leaky bucket, by due
+	booked    []*Booking // of a leaky bucket, in the order of due
 
-	keepUntil int64 // ns; nothing is dropped before
+	keepUntil int64 // the history is not dropped before, ns
 }
 
-// Rule returns the rule that c counts by: the latest that it was asked under.
+// Rule returns the rule that c counts by: that of the latest call.
 func (c *Counter) Rule() *limit.Rule { return c.latestRule.Load() }
 
 // Hash returns the hash that c was made with.
@@ -98,8 +98,8 @@ func (c *Counter) IsShared() bool { return c.link() != nil }
 func (c *Counter) mode() int64     { return int64(c.modeBits) }
 func (c *Counter) setMode(m int64) { c.modeBits = int32(m) }
 
-// setUrgentAt sets how many pending units make a report urgent: at least 1. It is capped at
-// 1<<32 − 1: with so many units a report too many does not matter.
+// setUrgentAt sets how many pending units make a report urgent: at least 1. It is capped at the
+// largest uint32: with so many units, one report too many does not matter.
 func (c *Counter) setUrgentAt(n int64) { c.urgentAt = uint32(min(max(n, 1), math.MaxUint32)) }
 
 func (c *Counter) is(f flags) bool { return c.flags&f != 0 }
@@ -114,41 +114,42 @@ func (c *Counter) note(f flags, on bool) {
 	}
 }
 
-// flags are the state of a counter towards the reconciler, the index and its lease. They are
+// flags are the state of a counter in relation to the reconciler, the index and its lease. They are
 // written under the lock of the counter.
 type flags uint16
 
 const (
-	outdated     flags = 1 << iota // the view is to be fetched again, however fresh it is
+	outdated     flags = 1 << iota // the view must be fetched again, even if it is fresh
 	inNormal                       // in the normal queue of the reconciler, not collected yet
 	inUrgent                       // in its urgent queue
-	inFlight                       // units (or a question) were sent and are not acknowledged
-	raising                        // the authority has lost what we know
-	quarantined                    // the authority's copy of the key is broken
-	retryPlanned                   // quarantined, and due to be asked again
-	voided                         // what is in flight was sent before a reset that we know of
-	denied                         // the latest check was refused by what the authority has answered
-	byNotice                       // the refusal that is about to be granted rests on a notice
-	hurried                        // the next urgent report does not linger: other nodes may begin at the same instant
-	pressing                       // urgent, and twice as many units wait as make a report urgent
-	listed                         // in the urgent queue of the reconciler, and counted there once
+	inFlight                       // a report, with or without units, was sent and is not acknowledged
+	raising                        // Redis has lost what this node knows: the next report restores it
+	quarantined                    // Redis' copy of the key is broken
+	retryPlanned                   // quarantined, and a new attempt is planned
+	voided                         // what is in flight was sent before a reset that this node knows of
+	denied                         // the latest check was refused by what Redis has answered
+	byNotice                       // the refusal that is about to be granted as a lease is due to a notice
+	hurried                        // the next urgent report does not linger: other nodes may start at the same instant
+	pressing                       // urgent, and twice as many units are pending as make a report urgent
+	listed                         // in the urgent queue of the reconciler, which has it once
 	stacked                        // in the urgent stack of the link: the reconciler has not seen it yet
-	held                           // the policy holds it
-	revoked                        // there is no lease until the counter itself is asked, see Revoke
+	held                           // the policy of the index holds it
+	revoked                        // no lease is granted before the next call of the counter, see Revoke
 )
 
-// MaxKey is the length, in bytes, of the longest key that a counter keeps as it is, so that
-// what a key takes has a bound. It is that of the names in Redis.
+// MaxKey is the length, in bytes, of the longest key that a counter keeps as it is, so that the
+// memory of a key is bounded. Names in Redis have the same bound.
 const MaxKey = 256
 
 // sumOf returns the SHA-256 sum of a key in hexadecimal digits.
 func sumOf(key string) (s [2 * sha256.Size]byte) {
-	sum := sha256.Sum256(unsafe.Slice(unsafe.StringData(key), len(key))) // is only read: no copy
+	sum := sha256.Sum256(unsafe.Slice(unsafe.StringData(key), len(key))) // only read, so no copy is needed
 	hex.Encode(s[:], sum[:])
 	return s
 }
 
-// KeyOf returns what a counter keeps of a key: the key, or its sum if it is longer than MaxKey.
+// KeyOf returns what a counter keeps of a key: the key, or its hash sum if it is longer than
+// MaxKey.
 func KeyOf(key string) (kept string, hashed bool) {
 	if len(key) <= MaxKey {
 		return key, false
@@ -157,8 +158,8 @@ func KeyOf(key string) (kept string, hashed bool) {
 	return string(s[:]), true
 }
 
-// hasKey reports whether key is the key of c. A key that looks like a sum is not taken for it.
-// It allocates nothing.
+// hasKey reports whether key is the key of c. A short key with the text of a hash sum is not taken
+// for the long key with that sum. It allocates nothing.
 func (c *Counter) hasKey(key string) bool {
 	if hashed := len(key) > MaxKey; !hashed || !c.hashed {
 		return hashed == c.hashed && key == c.key
@@ -167,8 +168,8 @@ func (c *Counter) hasKey(key string) bool {
 	return string(s[:]) == c.key
 }
 
-// Key returns the key, or its sum, see [KeyOf].
+// Key returns the key, or its hash sum, see [KeyOf].
 func (c *Counter) Key() string { return c.key }
 
-// IsHashed reports whether c keeps the sum of its key.
+// IsHashed reports whether c keeps the hash sum of its key.
 func (c *Counter) IsHashed() bool { return c.hashed }

@@ -6,23 +6,23 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Entry is what an index has of a key: half a cache line with all that most checks need.
+// Entry is what an index has for a key: half a cache line with all that most checks need.
 //
-// A check reads it without a lock: first the word, then the rest. It trusts the rest only if
-// the word is still the same when it is swapped. An entry serves other keys later, and the
-// generation in the word says whether that has happened. The generation wraps: if 16 leases
-// begin and end between the read and the swap of one check, and all within a tick, they may
-// leave the same word (ABA), and the check is decided by the lease of before.
+// A check reads it without a lock: first the word, then the rest. It uses the rest only if the word
+// is still the same when it is swapped. An entry is later used for other keys, and the generation
+// in the word shows whether that has happened. The generation wraps: if 16 leases begin and end
+// between the read and the swap of one check, all within a tick, they may leave the same word
+// (ABA). Then the check is decided by the earlier lease.
 type Entry struct {
 	word    atomic.Uint64
 	print   atomic.Uint64           // fingerprint of key and rule; 0: the entry is free
-	lease   atomic.Pointer[lease]   // says how to read the word; valid if the word has units
+	lease   atomic.Pointer[lease]   // how to read the word; valid if the word has units
 	counter atomic.Pointer[Counter] // nil: the entry is free
 }
 
-// Take decides a check for n units, at least 1, of the key with this fingerprint. level is
-// what a leaky bucket holds after it, in ticks. The first check that is admitted after a report
-// locks the counter, to queue it.
+// Take decides a check for n units, at least 1, of the key with this fingerprint. level is what a
+// leaky bucket holds afterwards, in ticks. The first check that is admitted after a report locks
+// the counter, to queue it.
 func (e *Entry) Take(print uint64, rule *limit.Rule, n, now int64) (level int64, src limit.Source, v Verdict) {
 	for {
 		w := e.word.Load()
@@ -45,8 +45,9 @@ func (e *Entry) Take(print uint64, rule *limit.Rule, n, now int64) (level int64,
 	}
 }
 
-// Peek is Take of one unit that consumes nothing. level is from before. It does not answer while
-// the counter is not queued: to be asked makes it fetch a fresh view.
+// Peek is Take of one unit that consumes nothing. level is what the bucket holds before that unit.
+// Peek does not answer while the counter is not queued: a call of the counter then makes it fetch a
+// fresh view.
 func (e *Entry) Peek(print uint64, rule *limit.Rule, now int64) (level int64, src limit.Source, v Verdict) {
 	w := e.word.Load()
 	l := e.lease.Load()
@@ -65,21 +66,21 @@ func (e *Entry) Counter() *Counter { return e.counter.Load() }
 // Print returns the fingerprint of the entry, 0 if it is free.
 func (e *Entry) Print() uint64 { return e.print.Load() }
 
-// Entry returns the entry of c, nil if it has none. The caller must keep others from entering
-// and dropping c.
+// Entry returns the entry of c, nil if it has none. The caller must prevent other calls from
+// entering and dropping c.
 func (c *Counter) Entry() *Entry { return c.entry }
 
-// Enter gives c, which has no entry, the free entry e. Only the caller may know of c, or it
-// is called from within Move.
+// Enter gives c, which has no entry, the free entry e. Call it while no other goroutine knows c, or
+// from within Move.
 func (c *Counter) Enter(e *Entry, print uint64) {
 	c.entry = e // before a check can find c
 	e.print.Store(print)
 	e.counter.Store(c)
 }
 
-// MoveTo gives c, which has an entry, another that was never used and that no check can find
-// yet. Its lease goes with it. A check that finds the old entry finds no units there, and asks
-// c. Free the old one when checks find the new one.
+// MoveTo moves c from its entry to another that was never used and that no check can find yet. The
+// lease moves too. A check that finds the old entry finds no units there, and calls c itself. Free
+// the old entry when checks find the new one.
 func (c *Counter) MoveTo(to *Entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,7 +92,7 @@ func (c *Counter) MoveTo(to *Entry) {
 	c.entry = to
 }
 
-// leaveLocked frees the entry of c, whose lease is revoked.
+// leaveLocked frees the entry of c. The lease of c must be revoked.
 func (c *Counter) leaveLocked() {
 	if e := c.entry; e != nil {
 		c.entry = nil

@@ -1,19 +1,19 @@
 package counter
 
-// This file says when a counter can be forgotten. The index calls these methods, under a lock
-// that keeps other calls from entering and dropping the same counter.
+// This file decides when a counter can be dropped. The index calls these methods, under a lock that
+// prevents other calls from entering and dropping the same counter.
 
-// Retention says how much would be lost if a counter were forgotten.
+// Retention is how much would be lost if a counter were dropped.
 type Retention uint8
 
 const (
-	// Idle: as if never used.
+	// Idle: in the state of a new counter.
 	Idle Retention = iota
 	// Partial: used, but would not refuse one unit now.
 	Partial
-	// Denying: would refuse one unit now, or knows of a reset that others may have missed.
+	// Denying: would refuse one unit now, or knows of a reset that other nodes may have missed.
 	Denying
-	// Pinned: holds units that the authority has not acknowledged.
+	// Pinned: holds units that Redis has not acknowledged.
 	Pinned
 )
 
@@ -37,9 +37,9 @@ func (c *Counter) retentionLocked(now int64) Retention {
 	return Partial
 }
 
-// pinnedLocked reports whether a shared c holds what the authority has not acknowledged. What
-// cannot be reported in an outage, and does not count any more, would keep c from ever being
-// forgotten: that goes with c, see drainLocked.
+// pinnedLocked reports whether a shared c holds anything that Redis has not acknowledged. One case
+// does not pin: pending units that cannot be reported because of an outage, and do not count any
+// more. They would keep c for ever, so they are dropped with c, see drainLocked.
 func (c *Counter) pinnedLocked(now int64) bool {
 	switch _, sent := c.unitsLocked(); {
 	case c.is(inFlight), sent > 0:
@@ -52,15 +52,15 @@ func (c *Counter) pinnedLocked(now int64) bool {
 	return !modeDegraded(c.part.mode.Load()) || !c.state().Drained(c.rule(), now)
 }
 
-// drainLocked drops what a c that is forgotten has not reported, see pinnedLocked. A c that
-// stays keeps it, and reports it when it can.
+// drainLocked drops the unreported units of a c that is dropped, see pinnedLocked. A c that stays
+// keeps them, and reports them when it can.
 func (c *Counter) drainLocked(now int64) {
 	if c.link() != nil && c.pendUnits() > 0 {
 		c.expiredLocked(c.state().Drain(c.rule(), max(now, c.last)))
 	}
 }
 
-// Retention returns how much would be lost if c were forgotten.
+// Retention returns how much would be lost if c were dropped.
 func (c *Counter) Retention(now int64) Retention {
 	c.lock(now)
 	defer c.unlock()
@@ -78,7 +78,7 @@ func (c *Counter) IsBusy() bool {
 	return c.is(held) || c.isUsedLocked()
 }
 
-// Offer reports whether c was used since the last call. Then it is held until Release.
+// Offer reports whether c was used since the last call. If so, c is held until Release.
 func (c *Counter) Offer() (used bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,21 +89,22 @@ func (c *Counter) Offer() (used bool) {
 	return used
 }
 
-// Release notes that the policy does not hold c.
+// Release marks c as not held by the policy.
 func (c *Counter) Release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.unmark(held)
 }
 
-// Dropped is what was known of a counter that was dropped.
+// Dropped describes a counter that was dropped.
 type Dropped struct {
 	Entry     *Entry // the entry that it had; nil: none
 	Retention Retention
 	Held      bool // by the policy
 }
 
-// Drop marks c dead if its retention is no higher than most, and reports whether it did.
+// Drop marks c as dead, so that calls look up another counter, if its retention is no higher than
+// most. It reports whether it did.
 func (c *Counter) Drop(most Retention, now int64) (d Dropped, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,7 +113,7 @@ func (c *Counter) Drop(most Retention, now int64) (d Dropped, ok bool) {
 		c.revokeLocked(now) // else units might be admitted after c was looked at
 	}
 	if d.Retention = c.retentionLocked(now); d.Retention > most {
-		if valid { // else it would get a lease of its own, of which nobody may ask
+		if valid { // else an idle counter would get a new lease, which nothing may use
 			c.grantLocked()
 		}
 		return d, false
@@ -124,8 +125,8 @@ func (c *Counter) Drop(most Retention, now int64) (d Dropped, ok bool) {
 	return d, true
 }
 
-// Move takes c out of its entry, if it has one, and calls enter, which may call Enter. A check
-// that has found the old entry finds no fingerprint there.
+// Move takes c out of its entry, if it has one, and calls enter, which may call Enter. A check that
+// has found the old entry finds no fingerprint there.
 func (c *Counter) Move(now int64, enter func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,15 +7,14 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// A counter that is not locked has granted a lease to its entry, if it can. Locking it
-// revokes the lease first, so that all other code works on the counter alone and need not
-// know of leases.
+// A counter that is not locked has granted a lease to its entry, if it can. Locking it revokes the
+// lease first. So all other code works on the counter alone and need not handle leases.
 
-// Survey is in what state counters are.
+// Survey counts the states of counters.
 type Survey struct {
-	Queued      int64 // wait until they are reported
-	Quarantined int64 // the authority's copy of the key is broken
-	Oldest      int64 // when the oldest unit was admitted that the authority has not acknowledged, ns; 0: there is none
+	Queued      int64 // waiting for their report
+	Quarantined int64 // Redis' copy of the key is broken
+	Oldest      int64 // when the oldest unacknowledged unit was admitted, ns; 0: none
 }
 
 // Survey adds c to s, and counts what its lease has admitted so far.
@@ -41,8 +40,8 @@ func (c *Counter) Survey(now int64, s *Survey) {
 	}
 }
 
-// Revoke ends the lease of c, if it has one, so that c decides the next check: until then it
-// grants none.
+// Revoke ends the lease of c, if it has one. c grants no lease before its next call, so it decides
+// that call itself.
 func (c *Counter) Revoke(now int64) {
 	c.lock(now)
 	c.mark(revoked)
@@ -61,7 +60,7 @@ func (c *Counter) unlock() {
 	c.mu.Unlock()
 }
 
-// unlockAndNote hands c to the reconciler if there is something to report, and unlocks it.
+// unlockAndNote queues c for the reconciler if there is something to report, and unlocks it.
 func (c *Counter) unlockAndNote() {
 	wake := c.link() != nil && c.noteLocked()
 	c.unlock()
@@ -99,10 +98,10 @@ func (c *Counter) usedLocked() int64 {
 	return int64(uint32(c.granted) - unitsOf(c.entry.word.Load()))
 }
 
-// spentLocked books the units that a lease has admitted. w is its last word.
+// spentLocked books the units that a lease has admitted. w is the last word of the lease.
 func (c *Counter) spentLocked(l *lease, w uint64, used, now int64) {
 	c.last = max(c.last, l.askedLast(w))
-	// The state is as it was at the grant: all that changes it revokes the lease before.
+	// The state has not changed since the grant: every change revokes the lease first.
 	c.state().Spend(c.rule(), now, c.last, used, l.emptyAt(w))
 	c.indebtLocked(used)
 }
@@ -117,7 +116,7 @@ func (c *Counter) grantLocked() {
 	if p != nil {
 		epoch, shard = p.epoch, p.shard
 	}
-	made := epoch.n.Load() // before reading what a new epoch changes
+	made := epoch.n.Load() // read it before the values that a new epoch changes
 	if p != nil && p.mode.Load() != c.mode() {
 		return // units of the next check have another multiplier
 	}
@@ -146,14 +145,14 @@ func (c *Counter) grantLocked() {
 	}
 	c.granted = uint16(unitsOf(w))
 	if p != nil && !c.is(inNormal) && !p.link.closed.Load() {
-		w |= unqueued // a refusal is not: who is refused has been queued
+		w |= unqueued // queues c; a refusal does not: the refused check has queued c
 	}
 	e.word.Store(w | (e.word.Load()+1)&generationMask)
 }
 
-// queueLeased puts c into the normal queue after a lease has admitted its first unit since c
-// was collected. The lease stays. Its word says until c is queued that c is not: each check that
-// admits meanwhile comes here, so that none ends before its units are sure to be reported.
+// queueLeased puts c into the normal queue after a lease has admitted its first unit since c was
+// collected. The lease stays. The unqueued bit of its word stays set until c is queued: each check
+// that admits meanwhile comes here, so no check returns before its units are sure to be reported.
 func (c *Counter) queueLeased(now int64) {
 	c.mu.Lock()
 	c.dateLocked(max(now, c.last), c.usedLocked())
@@ -171,8 +170,8 @@ func (c *Counter) queueLeased(now int64) {
 // alone is the epoch of all counters without a link. It never changes.
 var alone = newEpoch()
 
-// spareLocked returns how many units a lease of c may have: fewer than make a report urgent,
-// and no more than fit into a window. A leaky bucket is bounded by its level instead.
+// spareLocked returns how many units a lease of c may have: fewer than make a report urgent, and no
+// more than fit into a window. A lease of a leaky bucket is bounded by its level instead.
 func (c *Counter) spareLocked() int64 {
 	if modeMultiplier(c.mode()) != 1 || c.is(inUrgent) && c.lingerUntil != 0 && !modeDegraded(c.mode()) || c.notice != nil && c.noticeLocked(c.last) != nil {
 		return 0 // each unit must be seen: it may move the report forward, or be refused
@@ -187,8 +186,8 @@ func (c *Counter) spareLocked() int64 {
 	return min(left, leaseMost, c.state().Spare(c.rule(), c.last, c.clock()))
 }
 
-// wordLocked returns the word of so many units, or of a refusal, with generation 0. It
-// reports false if the state of c has no room in a word.
+// wordLocked returns the word for this number of units, or for a refusal, with generation 0. It
+// returns false if the state of c does not fit into a word.
 //
 // The lease of a window ends with its current bucket.
 func (c *Counter) wordLocked(l *lease, left int64) (w uint64, ok bool) {

@@ -21,10 +21,10 @@ func (c *Counter) past() history {
 // hasHistory reports whether the key has a history.
 func (c *Counter) hasHistory() bool { return c.history != nil }
 
-// gen returns the generation of the authority's state.
+// gen returns the generation of the state in Redis.
 func (c *Counter) gen() int64 { return c.past().gen }
 
-// setGen notes the generation of the authority's state, and its clock, which matters only if
+// setGen records the generation of the state in Redis, and Redis' clock, which matters only if
 // there is a generation.
 func (c *Counter) setGen(gen, serverNow int64) {
 	if gen != 0 || c.hasHistory() {
@@ -33,20 +33,20 @@ func (c *Counter) setGen(gen, serverNow int64) {
 	}
 }
 
-// setClockGap notes how far the clocks are apart, see repairKnownLocked. Less than
-// leastClockGap counts as nothing, because two readings are never taken at the same moment.
+// setClockGap records how far the clocks are apart, see repairKnownLocked. Less than leastClockGap
+// counts as nothing, because two readings are never taken at the same moment.
 func (c *Counter) setClockGap(ns int64) {
 	if ns >= leastClockGap || ns <= -leastClockGap || c.hasHistory() {
 		c.withHistory().clockGap = ns
 	}
 }
 
-// keepHistoryLocked returns the history, which is kept until a time, in ns, at the least.
+// keepHistoryLocked returns the history. It is kept at least until this time, in ns.
 func (c *Counter) keepHistoryLocked(until int64) *history {
 	h := c.withHistory()
 	h.keepUntil = max(h.keepUntil, until)
 	return h
 }
 
-// leastClockGap is the least difference of clocks, in ns, that is noted, see setClockGap.
+// leastClockGap is the least difference of clocks, in ns, that is recorded, see setClockGap.
 const leastClockGap = algorithm.ClockStep / 4

@@ -10,23 +10,23 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// lease says how the word of an entry is read. A counter grants a lease together with a
-// word. As long as the word has units, the two decide checks without the counter. A lease is
-// immutable and shared: all keys of a rule with the same source, epoch and shard of the
-// authority have the same one for a while.
+// lease defines how the word of an entry is read. A counter grants a lease together with a word. As
+// long as the word has units, the two decide checks without the counter. A lease is immutable and
+// shared: for a while, all keys of a rule with the same source, epoch and shard of Redis have the
+// same lease.
 type lease struct {
 	rule   *limit.Rule
-	base   int64 // ns; times in words count from here
-	span   int64 // ns from base on for which the lease is valid
-	perNS  int64 // of a leaky bucket, see [arith.Ticks]; 0: of a window
+	base   int64 // ns; times in words are relative to it
+	span   int64 // ns; the lease is valid for this long from base on
+	perNS  int64 // ticks per ns of a leaky bucket, see [arith.Ticks]; 0: a window
 	one    int64 // cost of a unit, in ticks
-	full   int64 // up to which level a leaky bucket is filled, in ticks: its capacity, or what has room in a word
+	full   int64 // highest level of a leaky bucket, in ticks: its capacity, or what fits into a word
 	epoch  *epoch
-	made   uint32 // number of the epoch at the time of the grant: the lease ends with it
+	made   uint32 // number of the epoch at the grant: the lease ends when it changes
 	source limit.Source
 }
 
-// Verdict is what a lease says of a check.
+// Verdict is the answer of a lease to a check.
 type Verdict uint8
 
 const (
@@ -39,26 +39,27 @@ const (
 )
 
 const (
-	// leaseSlack is by how much, in ns, the base of a lease is before the key was asked, at
-	// most: another key of the rule, asked a moment earlier, can share the lease then.
+	// leaseSlack is the most, in ns, by which the base of a lease is earlier than the check of the
+	// key. So another key of the rule that was checked a moment earlier can share the lease.
 	leaseSlack = 1 << 24
-	// leaseShortest is how long, in ns, a lease lasts at the least: shorter ones would be made
-	// all the time.
+	// leaseShortest is the shortest span of a lease, in ns. Shorter leases would be made all the
+	// time.
 	leaseShortest = 100_000_000
-	// leaseLatest is until when, in ns, counters grant. Not long after that the times at
-	// which full buckets are empty end.
+	// leaseLatest is the latest time, in ns, at which a lease is granted. Not long after that, the
+	// times at which full buckets are empty saturate.
 	leaseLatest = math.MaxInt64 / 2
-	// In the time of a window the lower windowTime bits are when the key was asked last, in
-	// ns: on that depends when the units of its bucket leave. The upper bits are when the
-	// lease ends, in units of 1<<windowUnit ns. windowSpan is the longest lease, in ns.
+	// In the time of a window the lower windowTime bits are when the key was last asked, in ns: on
+	// that depends when the units of its bucket leave. The upper bits are when the lease ends, in
+	// units of 1<<windowUnit ns. windowSpan is the longest lease, in ns.
 	windowTime = 33
 	windowMask = 1<<windowTime - 1
 	windowUnit = 2*windowTime - (64 - wordTime) // 0.26 ms
 	windowSpan = 1 << windowTime
 )
 
-// newLease returns a lease of a rule for keys that were asked at now or later. It returns nil
-// if the rule can have none: a sliding log, or a bucket of which one unit has no room in a word.
+// newLease returns a lease of a rule for keys that were asked at now or later. It returns nil if
+// the rule can have none: for a sliding log, and for a bucket of which one unit does not fit into a
+// word.
 func newLease(rule *limit.Rule, now int64, src limit.Source, epoch *epoch, made uint32) *lease {
 	k := &arith.Of(rule.Arith()).Ticks
 	if now < 0 || now > leaseLatest {
@@ -80,8 +81,8 @@ func newLease(rule *limit.Rule, now int64, src limit.Source, epoch *epoch, made 
 	return l
 }
 
-// fits reports whether l can be granted to a key that was asked at last: at least half of its
-// span must be left.
+// fits reports whether l can be granted to a key that was asked at last: at least half of its span
+// must be left.
 func (l *lease) fits(rule *limit.Rule, last int64, src limit.Source, epoch *epoch, made uint32) bool {
 	return l != nil && l.rule == rule && l.source == src && l.epoch == epoch && l.made == made &&
 		last >= l.base && last-l.base <= l.span/2
@@ -92,7 +93,8 @@ func (l *lease) isValid(now int64) bool {
 	return uint64(now-l.base) < uint64(l.span) && l.epoch.n.Load() == l.made
 }
 
-// emptyAt returns when a leaky bucket is empty by the word w; of a window the zero time.
+// emptyAt returns when a leaky bucket is empty by the word w; for a window it returns the zero
+// time.
 func (l *lease) emptyAt(w uint64) arith.Span {
 	if l.perNS == 0 {
 		return arith.Span{}
@@ -101,8 +103,8 @@ func (l *lease) emptyAt(w uint64) arith.Span {
 	return r.Add(arith.Span{NS: l.base}, r.OfTicks(timeOf(w)))
 }
 
-// decide decides for n units at now by the word w. If it admits, is is the word to store, and
-// level is what a leaky bucket then holds, in ticks.
+// decide decides for n units at now by the word w. If it admits, is is the word to store, and level
+// is what a leaky bucket then holds, in ticks.
 func (l *lease) decide(w uint64, n, now int64) (is uint64, level int64, v Verdict) {
 	at, time := now-l.base, timeOf(w)
 	if !l.isValid(now) {
@@ -126,13 +128,14 @@ func (l *lease) decide(w uint64, n, now int64) (is uint64, level int64, v Verdic
 	at *= l.perNS
 	time = max(time, at)
 	if level = time - at + n*l.one; level > l.full {
-		return 0, 0, Unanswered // the counter says until when it refuses
+		return 0, 0, Unanswered // the counter computes until when it refuses
 	}
 	return spend(w, time+n*l.one, n), level, Admitted
 }
 
-// askedLast returns, from the word, a lower bound of when the key was asked last under the
-// lease. For a window it is exact. A leaky bucket was not fuller than full when it admitted.
+// askedLast returns, from the word, a lower bound of when the key was last asked under the lease.
+// For a window it is exact. For a leaky bucket it follows from the level, which was no higher than
+// full when the last unit was admitted.
 func (l *lease) askedLast(w uint64) int64 {
 	time := timeOf(w)
 	if l.perNS == 0 {
@@ -141,12 +144,12 @@ func (l *lease) askedLast(w uint64) int64 {
 	if time <= l.full {
 		return math.MinInt64
 	}
-	return l.base + (time-l.full)/l.perNS // fuller than full before
+	return l.base + (time-l.full)/l.perNS // earlier than this the level would have been above full
 }
 
-// epoch ends leases: its number changes when a unit counts as something else, or when the
-// authority's clock has moved. Leases of an earlier number are void. It has a cache line of
-// its own, because each check reads it.
+// epoch ends leases: its number changes when the multiplier of units changes, or when Redis' clock
+// has moved. Leases with an earlier number are void. An epoch has a cache line of its own, because
+// each check reads it.
 type epoch struct {
 	n atomic.Uint32
 	_ [60]byte
@@ -154,12 +157,12 @@ type epoch struct {
 
 func newEpoch() *epoch { return new(epoch) }
 
-// leaseCells bounds how many leases are cached. With more rules in use leases are made
-// again more often.
+// leaseCells is the largest number of cached leases. With more rules in use, leases are made more
+// often.
 const leaseCells = 256
 
-// Leases caches leases by rule, source and shard of the authority. The zero Leases is ready to use, and safe for
-// concurrent use.
+// Leases caches leases by rule, source and shard of Redis. The zero Leases is ready to use, and
+// safe for concurrent use.
 type Leases [leaseCells]atomic.Pointer[lease]
 
 // of returns a lease for a key that was asked at last, nil if the rule can have none.
@@ -175,12 +178,12 @@ func (s *Leases) of(rule *limit.Rule, last int64, src limit.Source, epoch *epoch
 	return l
 }
 
-// Group is what the counters of an index have in common. It is ready to use with leases, and
+// Group is what the counters of an index have in common. It is ready to use once Leases is set, and
 // safe for concurrent use.
 type Group struct {
 	Leases *Leases
-	// Tallies counts the units that leases have admitted: all of the revoked ones, of others
-	// what Survey has counted. nil: nobody asks for them.
+	// Tallies counts the units that leases have admitted: all of revoked leases, and of others
+	// those that Survey has counted. nil: they are not counted.
 	Tallies *tally.Tallies
 }
 
@@ -198,9 +201,9 @@ func (g *Group) count(l *lease, units int64) {
 //	11 bits  units left of the lease; 0: there is no lease, ask the counter
 //	 4 bits  generation of the lease, which wraps
 //
-// The time counts from the base of the lease. For a leaky bucket it is when the bucket will
-// be empty, in ticks of the lease. For a window it is two times: when the key was asked last,
-// and when the lease ends (see windowTime). For a refusal it is when that ends, in ns.
+// The time counts from the base of the lease. For a leaky bucket it is when the bucket will be
+// empty, in ticks of the lease. For a window it is two times: when the key was last asked, and when
+// the lease ends (see windowTime). For a refusal it is when the refusal ends, in ns.
 const (
 	wordUnits, wordTime = 4, 16
 	unqueued            = 1 << (wordTime - 1)

@@ -17,27 +17,27 @@ const (
 	MultiplierClosed = algorithm.MultiplierClosed
 )
 
-// ClosedRetry is the RetryAfter of a check refused by MultiplierClosed: it is not
-// known when the authority will be back, so that callers have to ask again.
+// ClosedRetry is the RetryAfter of a check refused by MultiplierClosed. It is not known when Redis
+// will be reachable again, so callers have to ask again.
 const ClosedRetry = time.Second
 
-// Link connects counters to the reconciler (package hybrid), which
-// reconciles them with an authority. Counters read from it the multiplier of a unit and how
-// far the authority's clock is ahead. They put themselves into its queues when they have
-// something to report. All of it is lock-free: a check waits for the reconciler no longer than
-// that holds the lock of the counter. The zero Link is not usable, see [NewLink].
+// Link connects counters to the reconciler (package reconcile), which exchanges their state with
+// Redis. Counters read from it the multiplier of a unit and how far Redis' clock is ahead. They put
+// themselves into its queues when they have something to report. All of it is lock-free: a check
+// waits for the reconciler only while the reconciler holds the lock of the same counter. The zero
+// Link is not usable, see [NewLink].
 type Link struct {
-	parts    []Part // one per shard of the authority
+	parts    []Part // one per shard of Redis
 	noShard  Part   // see Part
 	shardOf  func(key string) int
 	fallback atomic.Int64 // mode of quarantined counters
 	lag      atomic.Int64 // see SetLag, ns
-	nodes    atomic.Int64 // live nodes, at least 1
+	nodes    atomic.Int64 // number of live nodes, at least 1
 	pace     Pace
 	maxDebt  int64        // see SetMaxDebt
 	expired  atomic.Int64 // units, see Expired
-	// Admitted units that will never be reported: they were handed back, or
-	// their key was reset, before they were reported.
+	// Admitted units that will never be reported: they were refunded, or their key was reset,
+	// before they were reported.
 	withdrawn atomic.Int64
 	forgiven  atomic.Int64 // units, see Forgiven
 	normal    stack
@@ -53,55 +53,55 @@ type Link struct {
 type Pace struct {
 	// Interval is the time between two collections of reports.
 	Interval time.Duration
-	// MaxLag is the longest time that a view in use goes without an answer, and a
-	// unit without being reported, if nothing is urgent; see lag.
+	// MaxLag is how old a view in use may become before it is fetched again, and how long a unit
+	// may wait for its report, if nothing is urgent; see lag.
 	MaxLag time.Duration
 }
 
-// lag returns the longest, in ns, that a view of rule may be out of date if nothing is
-// urgent: at most a quarter of the time for which units count, so that a report
-// of a window arrives before it ends.
+// lag returns how old, in ns, a view of rule may become if nothing is urgent. It is at most a
+// quarter of the time for which units count, so that a report of a window arrives before the window
+// ends.
 func (p *Pace) lag(rule *arith.Rule) int64 {
 	return int64(min(p.MaxLag, max(p.Interval, rule.Horizon()/4)))
 }
 
-// Part is the state of one shard of the authority: shards may live on different
-// servers, each with a clock of its own, and fail one by one.
+// Part is the state of one shard of Redis. Shards may be on different servers, each with its own
+// clock, and may fail one by one.
 type Part struct {
 	link        *Link
 	shard       int
 	mode        atomic.Int64 // packed by packMode
-	offset      atomic.Int64 // the authority's clock minus ours, ns
+	offset      atomic.Int64 // Redis' clock minus ours, ns
 	slack       atomic.Int64 // uncertainty of offset, ns; negative: offset is a guess
-	epochOffset atomic.Int64 // what latest returned when it last changed the epoch
+	epochOffset atomic.Int64 // what latest returned when the epoch was last changed for it
 	epoch       *epoch
-	back        atomic.Int64 // the authority's clock minus where it once was, ns: at most 0
-	backAt      atomic.Int64 // our time when the authority's clock was last found set back, ns
-	backTo      atomic.Int64 // what the authority's clock showed then
+	back        atomic.Int64 // Redis' clock minus where it once was, ns: negative if it was set back, at most 0
+	backAt      atomic.Int64 // our time when Redis' clock was last found set back, ns
+	backTo      atomic.Int64 // what Redis' clock showed then
 }
 
-// clock returns how far the authority's clock is ahead of ours, and whether
-// that was measured.
+// clock returns how far Redis' clock is ahead of ours, in ns, and whether that was measured.
 func (p *Part) clock() (off int64, sure bool) { return p.offset.Load(), p.slack.Load() >= 0 }
 
-// latest returns the most that the authority's clock may be ahead of ours, and whether that was
-// measured. Windows go by it, see [algorithm.Window.Follow]. Of the slack 1 µs is for the resolution
-// of the authority's clock: with it a report that takes no time would arrive ahead of that clock.
+// latest returns the most, in ns, by which Redis' clock may be ahead of ours, and whether that was
+// measured. Windows use it, see [algorithm.Window.Follow]. It is 1 µs less than offset plus slack,
+// because 1 µs of the slack is the resolution of Redis' clock: with it, a report that takes no time
+// would arrive ahead of that clock.
 func (p *Part) latest() (off int64, sure bool) {
 	off, sure = p.clock()
 	return off + max(p.slack.Load()-int64(time.Microsecond), 0), sure
 }
 
-// SetMode sets what a unit counts as from now on (1: as itself; N: as N;
-// [MultiplierOpen], [MultiplierClosed]) and whether answers are marked as degraded.
+// SetMode sets the multiplier of a unit from now on (1; N; [MultiplierOpen]; [MultiplierClosed])
+// and whether answers are marked as degraded.
 func (p *Part) SetMode(multiplier int64, degraded bool) {
 	if m := packMode(multiplier, degraded); p.mode.Swap(m) != m {
 		p.epoch.n.Add(1)
 	}
 }
 
-// SetOffset sets how many nanoseconds the authority's clock is ahead of ours,
-// give or take slack. A negative slack says that it is only a guess.
+// SetOffset sets how many nanoseconds Redis' clock is ahead of ours, give or take slack. A negative
+// slack means that it is only a guess.
 func (p *Part) SetOffset(ns, slack int64) {
 	sure := p.slack.Load() >= 0
 	p.offset.Store(ns)
@@ -111,12 +111,12 @@ func (p *Part) SetOffset(ns, slack int64) {
 	latest, _ := p.latest()
 	if moved := latest - p.epochOffset.Load(); sure != (slack >= 0) || moved > algorithm.ClockStep/2 || moved < -algorithm.ClockStep/2 {
 		p.epochOffset.Store(latest)
-		p.epoch.n.Add(1) // last: a counter that reads the new epoch must see the new offset
+		p.epoch.n.Add(1) // must be last: a counter that reads the new epoch must see the new offset
 	}
 }
 
-// Step notes that an exchange has found the authority's clock set ahead by at most ns, or
-// back by at most -ns. The exchange began at our time at, and showed the authority's time server.
+// Step records that an exchange has found Redis' clock set ahead by at most ns, or back by at most
+// -ns. The exchange began at our time at, and showed Redis' time server.
 func (p *Part) Step(ns, at, server int64) {
 	if ns == 0 {
 		return
@@ -128,8 +128,8 @@ func (p *Part) Step(ns, at, server int64) {
 	}
 }
 
-// NewLink returns a link to an authority of so many shards, with multiplier 1 and
-// one node. shardOf returns the shard of a key.
+// NewLink returns a link to a Redis with this number of shards, with multiplier 1 and one node.
+// shardOf returns the shard of a key.
 func NewLink(pace Pace, shards int, shardOf func(key string) int) *Link {
 	l := &Link{pace: pace, parts: make([]Part, shards), shardOf: shardOf, wake: make(chan struct{}, 1)}
 	l.nodes.Store(1)
@@ -153,14 +153,14 @@ func packMode(multiplier int64, degraded bool) int64 {
 	return m
 }
 
-// maxMultiplier is more than a fleet has nodes.
+// maxMultiplier is larger than any number of nodes.
 const maxMultiplier = 1 << 29
 
 func modeMultiplier(m int64) int64 { return m >> 1 }
 func modeDegraded(m int64) bool    { return m&1 != 0 }
 
-// Part returns the part for one shard. Shard -1 stands for no shard: its clock is the guess
-// for shards that have not answered, and its mode that of keys without a counter.
+// Part returns the part for one shard. Shard -1 stands for no shard: its clock is the guess for
+// shards that have not answered, and its mode is that of keys without a counter.
 func (l *Link) Part(shard int) *Part {
 	if shard < 0 || shard >= len(l.parts) {
 		return &l.noShard
@@ -179,14 +179,13 @@ func (l *Link) SetMode(multiplier int64, degraded bool) {
 // SetFallback sets the multiplier of units in quarantined counters.
 func (l *Link) SetFallback(multiplier int64) { l.fallback.Store(packMode(multiplier, true)) }
 
-// SetMaxDebt bounds the debt of a leaky bucket after an outage. The units that were admitted
-// in the outage fill it to at most what takes d longer to leak than its capacity. 0 stands for
-// the time that the capacity takes to leak, less than 0 for no debt. Call it before the first
-// check.
+// SetMaxDebt bounds the debt of a leaky bucket after an outage. Units that were admitted in the
+// outage fill the bucket to at most what takes d longer to leak than its capacity. 0 stands for the
+// time in which the capacity leaks; negative: no debt. Call it before the first check.
 func (l *Link) SetMaxDebt(d time.Duration) { l.maxDebt = int64(d) }
 
-// partOf returns the part for the shard of a key, and the most that its clock may be ahead: a
-// guess until the shard has answered.
+// partOf returns the part for the shard of a key, and the most by which the clock of that shard may
+// be ahead: a guess until the shard has answered.
 func (l *Link) partOf(key string) (p *Part, off int64, sure bool) {
 	p = l.Part(l.shardOf(key))
 	if off, sure = p.latest(); !sure {
@@ -195,7 +194,7 @@ func (l *Link) partOf(key string) (p *Part, off int64, sure bool) {
 	return p, off, sure
 }
 
-// Source returns on what knowledge a decision rests about a key that has no counter.
+// Source returns the source of a decision about a key that has no counter.
 func (l *Link) Source() limit.Source {
 	if modeDegraded(l.noShard.mode.Load()) {
 		return limit.SourceDegraded
@@ -203,37 +202,36 @@ func (l *Link) Source() limit.Source {
 	return limit.SourceUnsynced
 }
 
-// SetLag sets by how many nanoseconds the clock of the checks is behind a clock
-// that never stops. Only changes matter: they show that it stood still.
+// SetLag sets by how many ns the clock of the checks is behind a clock that never stops. Only
+// changes of it matter: an increase means that the clock of the checks stood still.
 func (l *Link) SetLag(ns int64) { l.lag.Store(ns) }
 
 // SetNodes sets the number of live nodes; less than 1 means 1.
 func (l *Link) SetNodes(n int64) { l.nodes.Store(max(n, 1)) }
 
-// Expired returns how many units were dropped because they had outlived their
-// window before they could be reported.
+// Expired returns how many units were dropped because they had outlived their window before they
+// could be reported.
 func (l *Link) Expired() int64 { return l.expired.Load() }
 
-// Withdrawn returns how many admitted units were handed back, or reset, before
-// they were reported.
+// Withdrawn returns how many admitted units were refunded or reset before they were reported.
 func (l *Link) Withdrawn() int64 { return l.withdrawn.Load() }
 
-// Forgiven returns how many units of outages were dropped before they were reported,
-// because the authority would not book them.
+// Forgiven returns how many units of outages were dropped before they were reported, because Redis
+// would not book them.
 func (l *Link) Forgiven() int64 { return l.forgiven.Load() }
 
-// Close ends the queues: counters do not enter them any more.
+// Close closes the queues: counters do not enter them any more.
 func (l *Link) Close() {
 	l.closed.Store(true)
 	l.Drain(func(*Counter, bool) {})
 }
 
-// Wake is signalled when an urgent counter is waiting, or any counter while
-// the reconciler sleeps (see [Link.Sleep]).
+// Wake receives a signal when an urgent counter is waiting, or any counter while the reconciler
+// sleeps (see [Link.Sleep]).
 func (l *Link) Wake() <-chan struct{} { return l.wake }
 
-// Sleep announces that the reconciler will wait for Wake, and reports whether
-// it may: false if something has arrived meanwhile.
+// Sleep announces that the reconciler will wait for Wake, and reports whether it may: false if a
+// counter has arrived meanwhile.
 func (l *Link) Sleep() bool {
 	l.idle.Store(true)
 	if l.normal.empty() && l.urgent.empty() {
@@ -243,7 +241,7 @@ func (l *Link) Sleep() bool {
 	return false
 }
 
-// Drain hands every waiting counter to f, in the order of arrival.
+// Drain calls f for every waiting counter, the urgent ones first, in the order of arrival.
 func (l *Link) Drain(f func(c *Counter, urgent bool)) {
 	l.idle.Store(false)
 	l.urgent.drain(func(c *Counter) **Counter { return &c.nextUrgent }, func(c *Counter) {
@@ -253,7 +251,7 @@ func (l *Link) Drain(f func(c *Counter, urgent bool)) {
 	l.normal.drain(func(c *Counter) **Counter { return &c.nextNormal }, func(c *Counter) { f(c, false) })
 }
 
-// unstack notes that c has left the urgent stack of the link.
+// unstack marks c as no longer in the urgent stack of the link.
 func (c *Counter) unstack() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -267,9 +265,8 @@ func (l *Link) signal() {
 	}
 }
 
-// stack is a lock-free list of counters linked through a field of theirs, so that
-// adding one allocates nothing. It is only emptied as a whole, so that the ABA
-// problem of such stacks cannot arise.
+// stack is a lock-free list of counters, linked through a field of each counter, so that adding one
+// allocates nothing. It is only emptied as a whole, so the ABA problem of such stacks cannot arise.
 type stack struct {
 	head atomic.Pointer[Counter]
 }
@@ -287,9 +284,9 @@ func (s *stack) push(c *Counter, next **Counter) bool {
 	}
 }
 
-// drain empties s and calls f for each counter, the first pushed first. It unlinks all of
-// them before it calls f, because f may push a counter again. A link that stayed would keep
-// the counters behind it from being freed.
+// drain empties s and calls f for each counter, the first pushed first. It unlinks all of them
+// before it calls f, because f may push a counter again. A link that is not cleared would keep the
+// counters behind it from being freed.
 func (s *stack) drain(next func(*Counter) **Counter, f func(*Counter)) {
 	var list []*Counter
 	for c := s.head.Swap(nil); c != nil; {

@@ -7,35 +7,35 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// A notice is a hint from another node: the key is used up until some time. It only refuses,
-// and only until the authority has answered: nothing else leans on it. So a notice that is lost
-// costs accuracy alone, and one that is wrong refuses for a lag at most after a check.
+// A notice is a hint from another node: the key is used up until some time. It only refuses, and
+// only until Redis has answered: nothing else depends on it. So a lost notice costs only accuracy,
+// and a wrong one refuses for at most a lag after a check.
 
-// NoticeID names a counter in notices.
+// NoticeID identifies a counter in notices.
 type NoticeID [16]byte
 
-// Notice is what another node has said of a key.
+// Notice is a message of another node about a key.
 type Notice struct {
 	Shape uint32 // of the rule, see [arith.Rule.ShapeHash]
-	Limit int64  // rules of that shape are bound whose limit is no higher
-	Gen   int64  // generation of the authority's state, as in [Answer]
-	Now   int64  // the authority's time at which that was so, ns
-	Until int64  // the authority's time from which one more unit fits, ns; 0: there is room now
+	Limit int64  // it applies to rules of that shape with no higher limit
+	Gen   int64  // generation of the state in Redis, as in [Answer]
+	Now   int64  // Redis' time at which that was so, ns
+	Until int64  // Redis' time from which one more unit fits, ns; 0: there is room now
 }
 
-// heardNotice is a notice that a counter obeys.
+// heardNotice is a notice that a counter has received and obeys.
 type heardNotice struct {
 	Notice
-	heard int64 // our time, ns
+	heard int64 // our time at which it was received, ns
 	until int64 // Until by our clock, ns
 }
 
-// noticeSet keeps notices by the names of counters, so that a counter that is made later obeys
-// them. It is bounded: notices are anybody's input who may publish.
+// noticeSet keeps notices by the identifiers of counters, so that a counter that is created later
+// obeys them. It is bounded, because every client that may publish can send notices.
 type noticeSet struct {
-	name  func(shard int, rule *limit.Rule, key string, hashed bool) NoticeID // nil: there are no notices
+	name  func(shard int, rule *limit.Rule, key string, hashed bool) NoticeID // nil: notices are off
 	most  int
-	count atomic.Int64 // of byID, so that most new counters need not look
+	count atomic.Int64 // length of byID, so that most new counters need no look-up
 
 	mu   sync.Mutex
 	byID map[NoticeID]keptNotice
@@ -43,11 +43,11 @@ type noticeSet struct {
 
 type keptNotice struct {
 	Notice
-	heard int64 // our time, ns
+	heard int64 // our time at which it was received, ns
 }
 
-// dropOne drops any notice but one. Which is random, so that forged ones, whose times may be
-// anything, do not drive out the others for good.
+// dropOne drops a random notice other than but. It must be random, so that forged notices, whose
+// times may be anything, do not drive out the others for good.
 func (s *noticeSet) dropOne(but NoticeID) {
 	for id := range s.byID {
 		if id != but {
@@ -57,8 +57,8 @@ func (s *noticeSet) dropOne(but NoticeID) {
 	}
 }
 
-// noticeLocked returns the notice that binds a check at now, nil if there is none. It ends one
-// that is over. All nodes let the key in at the same instant then: the next unit is urgent.
+// noticeLocked returns the notice that applies to a check at now, nil if there is none. It ends a
+// notice that is over. All nodes admit the key again at that instant, so the next unit is urgent.
 func (c *Counter) noticeLocked(now int64) *heardNotice {
 	n := c.notice
 	switch {
@@ -75,8 +75,8 @@ func (c *Counter) noticeLocked(now int64) *heardNotice {
 	return nil
 }
 
-// bindsLocked reports whether n applies to the rule and the mode of c. In an outage a notice
-// ends a lag after it was heard, because nobody can say any more that there is room.
+// bindsLocked reports whether n applies to the rule and the mode of c. In an outage a notice ends a
+// lag after it was received, because no node can report any more that there is room.
 func (c *Counter) bindsLocked(n *heardNotice, now int64) bool {
 	r := c.rule()
 	switch {
@@ -88,20 +88,20 @@ func (c *Counter) bindsLocked(n *heardNotice, now int64) bool {
 	return true
 }
 
-// This file is how a link and its counters hear notices.
+// The methods below are how a link and its counters receive notices.
 
 // leastNotices is the least bound of the notices that are kept.
 const leastNotices = 4096
 
-// SetNotices turns notices on. name returns the name of a counter in them. At most as many are
-// kept as there are keys, or leastNotices. Call it before the first check.
+// SetNotices turns notices on. name returns the identifier of a counter in them. At most as many
+// are kept as there are keys, or leastNotices if that is more. Call it before the first check.
 func (l *Link) SetNotices(keys int, name func(shard int, rule *limit.Rule, key string, hashed bool) NoticeID) {
 	l.notices.name, l.notices.most = name, max(keys, leastNotices)
 	l.notices.byID = map[NoticeID]keptNotice{}
 }
 
-// SetHearing says whether the notices of other nodes arrive. While they do, keys that refuse ask
-// less often, see [RefusedLag]. When they do not any more, leases end.
+// SetHearing sets whether the notices of other nodes arrive. While they do, keys that refuse ask
+// less often, see [RefusedLag]. When they stop, leases end.
 func (l *Link) SetHearing(on bool) {
 	if l.hearing.Swap(on) && !on {
 		for i := range l.parts {
@@ -110,9 +110,9 @@ func (l *Link) SetHearing(on bool) {
 	}
 }
 
-// Keep keeps a notice that was heard at now for counters that are made later. It reports whether
-// the notice counts: not if a later one was heard before it. That there is room is kept as well,
-// so that notices from before that do not count.
+// Keep keeps a notice that was received at now for counters that are created later. It reports
+// whether the notice counts: it does not if a later one was received before it. A notice that there
+// is room is kept as well, so that earlier notices do not count.
 func (l *Link) Keep(id NoticeID, n Notice, now int64) (counts bool) {
 	s := &l.notices
 	s.mu.Lock()
@@ -132,7 +132,7 @@ func (l *Link) Keep(id NoticeID, n Notice, now int64) (counts bool) {
 	return true
 }
 
-// Forget drops the notice of a counter: the authority has answered since.
+// Forget drops the notice of a counter: Redis has answered since.
 func (l *Link) Forget(id NoticeID) {
 	s := &l.notices
 	s.mu.Lock()
@@ -141,8 +141,8 @@ func (l *Link) Forget(id NoticeID) {
 	s.count.Store(int64(len(s.byID)))
 }
 
-// Missed returns the notice that was heard since a time, our time in ns, for a counter that was there
-// already but had no answer yet, and so was not found when the notice arrived.
+// Missed returns the notice that was received after since, our time in ns. It is for a counter that
+// existed then but had no answer yet, and so was not found when the notice arrived.
 func (l *Link) Missed(id NoticeID, since int64) (n Notice, ok bool) {
 	s := &l.notices
 	if s.count.Load() == 0 {
@@ -170,13 +170,12 @@ func (l *Link) SweepNotices(over func(Notice) bool) {
 // Kept returns how many notices are kept.
 func (l *Link) Kept() int { return int(l.notices.count.Load()) }
 
-// ID returns the name of c, which has a link with notices, in notices.
+// ID returns the identifier of c, which has a link with notices, in notices.
 func (c *Counter) ID() NoticeID {
 	return c.part.link.notices.name(c.part.shard, c.Rule(), c.key, c.hashed)
 }
 
-// kept returns the notice that is kept for a new counter c of the shard of p, nil if there is
-// none.
+// kept returns the notice that is kept for a new counter c of the shard of p, nil if there is none.
 func (l *Link) kept(c *Counter, rule *limit.Rule, p *Part) *heardNotice {
 	off, sure := p.clock()
 	if l.notices.count.Load() == 0 || modeDegraded(p.mode.Load()) || !sure {
@@ -193,8 +192,8 @@ func (l *Link) kept(c *Counter, rule *limit.Rule, p *Part) *heardNotice {
 	return &heardNotice{Notice: n.Notice, heard: n.heard, until: until}
 }
 
-// Hear takes over a notice that was heard at now. It reports whether the reconciler must put c
-// into the normal queue: there may be room in a key that refuses.
+// Hear applies a notice that was received at now. It reports whether the reconciler must put c into
+// the normal queue, because there may be room in a key that refuses.
 func (c *Counter) Hear(now int64, n Notice) (ask bool) {
 	c.lock(now)
 	defer c.unlock()
@@ -217,7 +216,7 @@ func (c *Counter) Hear(now int64, n Notice) (ask bool) {
 	return false
 }
 
-// HasNotice reports whether c has heard a notice that is not over.
+// HasNotice reports whether c has received a notice that is not over.
 func (c *Counter) HasNotice() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -232,6 +231,6 @@ func (c *Counter) hearRoomLocked(now int64) (ask bool) {
 	if _, full := c.state().FullUntil(c.rule(), now); !full && !bound {
 		return false
 	}
-	c.mark(outdated | inNormal) // it may be in the queue already, until later
+	c.mark(outdated | inNormal) // it may be in the queue already, until a later time
 	return true
 }

@@ -2,7 +2,7 @@ package counter
 
 import "github.com/hybridlimit/hybridlimit/internal/algorithm"
 
-// A Queue is what the reconciler takes a counter from.
+// A Queue is where the reconciler takes a counter from.
 type Queue int
 
 const (
@@ -11,8 +11,8 @@ const (
 	Pressing              // urgent reports that overtake others; they are in the urgent queue as well
 )
 
-// noteLocked puts c into the queues of the reconciler if it has something to report
-// or to ask. It returns whether the reconciler should be woken.
+// noteLocked puts c into the queues of the reconciler if it has something to report or must ask. It
+// returns whether to wake the reconciler.
 func (c *Counter) noteLocked() bool {
 	unsynced := c.dateLocked(c.last, 0)
 	if c.is(quarantined) {
@@ -24,21 +24,21 @@ func (c *Counter) noteLocked() bool {
 	if l.closed.Load() {
 		return false
 	}
-	if near && !modeDegraded(c.mode()) { // nothing is urgent while the authority is away
+	if near && !modeDegraded(c.mode()) { // nothing is urgent while Redis is unreachable
 		wake = c.pushUrgentLocked(unsynced)
 	}
-	// Refused or not, a key in use needs a fresh view: see Due.
+	// Whether it admits or refuses, a key in use needs a fresh view: see Due.
 	if !c.is(inNormal) {
 		wake = c.pushNormalLocked() || wake
 	}
 	return wake
 }
 
-// urgentFrom returns of how many pending units the report is urgent while so many are left for all
-// nodes: half of this node's part, or a quarter if half of it is more than a few. Then the nodes
-// hide less from each other when a large limit is nearly used up by many checks (10 nodes, 1,000 per
-// second, ten times as many checks: 1.02 times the limit is admitted, not 1.05). One node by itself
-// hides nothing from anybody.
+// urgentFrom returns how many pending units make a report urgent when this many units are left for
+// all nodes: half of this node's part, or a quarter of the part if half of it is more than a few.
+// With a quarter, nodes hide fewer units from each other when a large limit is nearly used up by
+// many checks (10 nodes, 1,000 per second, ten times as many checks: 1.02 times the limit is
+// admitted, not 1.05). A single node has no other node to hide units from.
 func urgentFrom(left, nodes int64) int64 {
 	half := left / (2 * nodes)
 	if nodes == 1 {
@@ -49,8 +49,8 @@ func urgentFrom(left, nodes int64) int64 {
 
 const fewUrgent = 4
 
-// pushUrgentLocked puts c, which has so many pending units, into the urgent queue, or moves the
-// report forward that lingers there. It returns whether the reconciler should be woken.
+// pushUrgentLocked puts c, which has this many pending units, into the urgent queue. If its report
+// lingers there, it may move the report forward. It returns whether to wake the reconciler.
 func (c *Counter) pushUrgentLocked(pending int64) (wake bool) {
 	until, doubled := c.lingerLocked(c.last, pending), pending >= 2*int64(c.urgentAt)
 	switch {
@@ -72,16 +72,15 @@ func (c *Counter) pushUrgentLocked(pending int64) (wake bool) {
 // leastLinger is the shortest time, in ns, for which it pays to let a report wait for others.
 const leastLinger = 1_000_000
 
-// lingerLocked returns until when an urgent report of so many pending units may wait for those
-// of other keys; 0: not at all. It may as long as all nodes together, if each hides as many, can
-// hide no more than is left, and for no longer than it takes all of them to admit a hundredth of
-// the limit.
+// lingerLocked returns until when an urgent report of this many pending units may wait for those of
+// other keys; 0: not at all. It may wait as long as all nodes together, if each hides as many, hide
+// no more than is left, and no longer than all nodes take to admit a hundredth of the limit.
 func (c *Counter) lingerLocked(now, pending int64) (until int64) {
 	r, n := c.rule(), c.link().nodes.Load()
 	if c.born == noAnswer || c.is(hurried) || algorithm.Times(pending, n) > r.Limit-c.state().KnownUnits(r, now) {
 		return 0
 	}
-	since := c.freshAt // one unit says nothing of the rate
+	since := c.freshAt // one unit says nothing about the rate
 	if pending > 1 {
 		since = c.since
 	}
@@ -94,13 +93,13 @@ func (c *Counter) lingerLocked(now, pending int64) (until int64) {
 
 // Urgency is how urgent the report of a counter is.
 type Urgency struct {
-	Until     int64 // it may wait for others until then, in the counters' time; 0: not at all
-	Overtakes bool  // those that are urgent too, because twice as many units wait as make it urgent
+	Until     int64 // it may wait for others until then, by the clock of the checks; 0: not at all
+	Overtakes bool  // it overtakes other urgent reports: twice as many units wait as make it urgent
 	Listed    bool  // it is in the urgent queue already
 }
 
-// List returns how urgent the report of c is. The caller must put it into its urgent queue if it is
-// not there, and call Collect when it takes it from there.
+// List returns how urgent the report of c is. The caller must put c into its urgent queue if it is
+// not Listed, and call Collect when it takes c from there.
 func (c *Counter) List() (u Urgency) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,10 +114,10 @@ func (c *Counter) pushNormalLocked() bool {
 	return c.link().idle.Load() && c.link().idle.CompareAndSwap(true, false)
 }
 
-// dateLocked keeps since when c has units that the authority has not acknowledged. leased of
-// them are those of the lease, which may have admitted them before: that is noticed at now at
-// the latest, and only if c was queued without any unit. It returns the units that the
-// authority has not been sent, but for those of the lease.
+// dateLocked sets since when the first unacknowledged unit appears, and clears it when none is
+// left. leased is how many units the lease has admitted. For these since may be too late, but only
+// if c was queued before without any unit. It returns the units that were not sent to Redis yet,
+// without those of the lease.
 func (c *Counter) dateLocked(now, leased int64) (pending int64) {
 	pending, sent := c.unitsLocked()
 	switch {
@@ -130,8 +129,8 @@ func (c *Counter) dateLocked(now, leased int64) (pending int64) {
 	return pending
 }
 
-// joinNormalLocked marks c as waiting in the normal queue, and reports whether it was not
-// there yet. A dead counter does not wait.
+// joinNormalLocked marks c as waiting in the normal queue, and reports whether it was not there
+// yet. A dropped counter does not wait.
 func (c *Counter) joinNormalLocked() bool {
 	if c.dead || c.is(inNormal) {
 		return false
@@ -145,16 +144,17 @@ func (c *Counter) hasReportLocked(now int64) bool {
 	return c.is(raising) || c.pendUnits() > 0 || c.state().ReturnsAt(c.rule(), now)
 }
 
-// lag returns the longest, in ns, that the view of a shared counter may be out of date.
+// lag returns how old, in ns, the view of a shared counter may become.
 func (c *Counter) lag() int64 { return c.link().pace.lag(c.rule()) }
 
-// RefusedLag is the longest time, in ns, for which a key in use that refuses does not ask the
-// authority while notices arrive: that there is room again is said by a notice.
+// RefusedLag is how old, in ns, the view of a key that refuses may become while notices arrive: a
+// notice then reports that there is room again.
 const RefusedLag = 5_000_000_000
 
-// askAfterLocked returns how old, in ns, the view of c may become before it is fetched again: a
-// lag, or longer if the authority has said that the key is used up, and that there is room again
-// would be said by a notice. By then at least half of what is known still counts.
+// askAfterLocked returns how old, in ns, the view of c may become before it is fetched again: as
+// old as lag says. It may become older if Redis has answered that the key is used up, because a
+// notice would report that there is room again. By then at least half of the known units still
+// count.
 func (c *Counter) askAfterLocked() int64 {
 	if c.is(denied) && c.born != noAnswer && c.link().hearing.Load() && !modeDegraded(c.mode()) && !c.is(quarantined) && c.unsyncedUnits() == 0 {
 		return max(c.lag(), min(RefusedLag, int64(c.rule().Horizon()/2)))

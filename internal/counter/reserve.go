@@ -8,34 +8,34 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Terms say what a reservation may be like.
+// Terms are the conditions of a reservation.
 type Terms struct {
 	// MaxDelay is the longest wait, in ns, for which units are booked.
 	MaxDelay int64
-	// Claim keeps other callers from taking what this one waits for, of a key that
-	// cannot be booked ahead, until the next reservation or Unclaim.
+	// Claim prevents other callers from taking the units that this caller waits for. It is for a
+	// key that cannot be booked ahead, and lasts until the next reservation or Unclaim.
 	Claim bool
-	// Share admits no more than this node's part of what is left until its units are
-	// reported. Otherwise, when a window ends, the callers who wait on each node would all
-	// take what is left at the same moment.
+	// Share admits no more than this node's part of what is left until its units are reported.
+	// Otherwise, when a window ends, the waiting callers of every node would all take what is left
+	// at the same moment.
 	Share bool
 }
 
-// A caller who waits until this node's units are reported tries again after one shareParts-th
-// of Pace.Interval, and after at most shareWait ns.
+// A caller that waits until this node's units are reported tries again after Pace.Interval /
+// shareParts, and after at most shareWait ns.
 const (
 	shareParts = 50
 	shareWait  = 20_000_000
 )
 
-// Reserve books n units if the terms allow it. RetryAfter is when they may be used
-// or, if they are not booked, when to ask again.
+// Reserve books n units if the terms allow it. RetryAfter is when they may be used or, if they are
+// not booked, when to ask again.
 func (c *Counter) Reserve(now, n int64, rule *limit.Rule, terms Terms) (res limit.Result, booked *Booking, ok bool) {
 	if now, ok = c.enter(now, rule); !ok {
 		return res, nil, false
 	}
 	if terms.Claim {
-		c.claimLocked(0) // the claim is of this caller
+		c.claimLocked(0) // it is the claim of this caller
 	}
 	begin := c.viewLocked()
 	res, yes := c.reserveLocked(now, n, terms)
@@ -71,8 +71,8 @@ func (c *Counter) reserveLocked(now, n int64, terms Terms) (res limit.Result, bo
 	return res, true
 }
 
-// crowdedLocked reports whether n more units would exceed this node's part of what is
-// left, with the units that are not reported yet.
+// crowdedLocked reports whether n more units, together with those not reported yet, would exceed
+// this node's part of what is left.
 func (c *Counter) crowdedLocked(now, n int64) bool {
 	unreported := c.unsyncedUnits()
 	if unreported == 0 || modeMultiplier(c.mode()) != 1 {
@@ -81,21 +81,21 @@ func (c *Counter) crowdedLocked(now, n int64) bool {
 	return algorithm.Times(unreported+n, c.link().nodes.Load()) > c.roomLocked(now)+unreported
 }
 
-// claimLocked keeps n units of a window or log for a caller who waits for them. It
-// replaces the claim of before, which it returns.
+// claimLocked reserves n units of a window or log for a waiting caller. It replaces the previous
+// claim, and returns it.
 func (c *Counter) claimLocked(n int64) (was int64) {
 	return c.state().Claim(c.rule(), n, modeMultiplier(c.mode()))
 }
 
-// Estimate returns how many ns it takes, at the least, until n units have been
-// admitted after others that ask for ahead units in all, if there are no further
-// checks; for 0 units of a leaky bucket, how long it is fuller than full.
+// Estimate returns after how many ns, at the least, n units can have been admitted, if others that
+// ask for ahead units in all are admitted first and there are no further checks. For 0 units of a
+// leaky bucket it returns how long the level stays above the capacity.
 func (c *Counter) Estimate(now, ahead, n int64, rule *limit.Rule) (wait int64, ok bool) {
 	if now, ok = c.enter(now, rule); !ok {
 		return 0, false
 	}
 	wait = c.estimateLocked(now, ahead, n)
-	c.unlockAndNote() // a caller who waits long needs a fresh view, because of resets
+	c.unlockAndNote() // a caller that waits long needs a fresh view, because of resets
 	return wait, true
 }
 
@@ -108,7 +108,7 @@ func (c *Counter) estimateLocked(now, ahead, n int64) (wait int64) {
 	case f != nil && (w > 0 || n == 0):
 		return f.Wait(rule, now, min(rule.Multiplied(n, w)+ahead, algorithm.MaxUnits))
 	}
-	claim := c.claimLocked(0) // its units are among ahead
+	claim := c.claimLocked(0) // its units are included in ahead
 	l := max(rule.Limit, 1)
 	windows, rest := ahead/l, ahead%l+n
 	if rest > l {
@@ -134,9 +134,9 @@ func (c *Counter) Unclaim(now int64) (ok bool) {
 	return !c.dead
 }
 
-// Cancel hands back what a booking holds, as far as it still counts and no booking waits
-// behind it. It returns by how many units fewer count, and how many it has taken off, as TakeOff
-// does. Nothing is handed back if the key was reset or set since. Call it once for each booking.
+// Cancel refunds what a booking holds, as far as it still counts and no booking waits behind it. It
+// returns by how many units fewer count, and how many were subtracted, as TakeOff does. Nothing is
+// refunded if the key was reset or set since. Call it once for each booking.
 func (c *Counter) Cancel(now int64, rule *limit.Rule, b *Booking) (back, taken int64, ok bool) {
 	if now, ok = c.enter(now, rule); !ok {
 		return 0, 0, false
@@ -144,7 +144,7 @@ func (c *Counter) Cancel(now int64, rule *limit.Rule, b *Booking) (back, taken i
 	if n, cost := c.toHandBackLocked(now, b); n > 0 {
 		back, taken = c.handBackLocked(now, n, cost, true)
 	}
-	if b.leaks && c.hasHistory() { // else there is nothing to note it in
+	if b.leaks && c.hasHistory() { // without a history there are no bookings to update
 		c.handedBackLocked(now, back)
 	}
 	c.unlockAndNote()

@@ -8,7 +8,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// kind says what a counter counts.
+// kind is the algorithm of a counter.
 type kind uint8
 
 const (
@@ -17,8 +17,8 @@ const (
 	logs
 )
 
-// A counter is allocated together with what it counts, which saves a pointer and a cache miss:
-// each *Counter points to the first field of one of these.
+// A counter is allocated together with its state, which saves a pointer and a cache miss: each
+// *Counter points to the first field of one of these.
 type (
 	leakyCounter struct {
 		Counter
@@ -34,8 +34,8 @@ type (
 	}
 )
 
-// newCounter returns a counter of the algorithm of a rule. off is how far the authority's clock
-// is ahead; sure: that was measured.
+// newCounter returns a counter of the algorithm of a rule. off is how far Redis' clock is ahead, in
+// ns; sure says that it was measured.
 func newCounter(rule *limit.Rule, now, off int64, sure bool) (c *Counter) {
 	switch {
 	case algorithm.IsWindow(rule):
@@ -52,7 +52,7 @@ func newCounter(rule *limit.Rule, now, off int64, sure bool) (c *Counter) {
 	return c
 }
 
-// state returns what c counts.
+// state returns the state of c, see [algorithm.State].
 func (c *Counter) state() algorithm.State {
 	switch p := unsafe.Pointer(c); c.counts {
 	case windows:
@@ -64,8 +64,8 @@ func (c *Counter) state() algorithm.State {
 	}
 }
 
-// leaky returns the leaky bucket, nil if c counts by another algorithm. It is for what only a
-// leaky bucket can: be booked ahead, and have debts.
+// leaky returns the leaky bucket, nil if c counts by another algorithm. It is for what only a leaky
+// bucket can do: be booked ahead, and have debts.
 func (c *Counter) leaky() *algorithm.LeakyBucket {
 	if c.counts != leakyBuckets {
 		return nil
@@ -73,7 +73,7 @@ func (c *Counter) leaky() *algorithm.LeakyBucket {
 	return &(*leakyCounter)(unsafe.Pointer(c)).bucket
 }
 
-// viewLocked returns when the leaky bucket will be empty; the zero time if there is none.
+// viewLocked returns when the leaky bucket will be empty; the zero time if c has none.
 func (c *Counter) viewLocked() (view arith.Span) {
 	if f := c.leaky(); f != nil {
 		view = f.View
@@ -81,7 +81,7 @@ func (c *Counter) viewLocked() (view arith.Span) {
 	return view
 }
 
-// unsyncedUnits returns the units that the authority has not acknowledged.
+// unsyncedUnits returns the units that Redis has not acknowledged.
 func (c *Counter) unsyncedUnits() int64 {
 	if c.link() == nil {
 		return 0
@@ -90,18 +90,18 @@ func (c *Counter) unsyncedUnits() int64 {
 	return pending + sent
 }
 
-// pendUnits returns the units that the authority has not been sent.
+// pendUnits returns the units that were not sent to Redis yet.
 func (c *Counter) pendUnits() int64 {
 	pending, _ := c.unitsLocked()
 	return pending
 }
 
-// unitsLocked returns the units that the authority has not been sent, and those that it has
+// unitsLocked returns the units that were not sent to Redis yet, and those that were sent and are
 // not acknowledged.
 func (c *Counter) unitsLocked() (pending, sent int64) { return c.state().Units() }
 
-// rollLocked moves the state on to now, by the known offset of the authority's
-// clock, and counts the units that have left it unreported.
+// rollLocked moves the state on to now, by the known offset of Redis' clock, and counts the units
+// that have expired without being reported.
 func (c *Counter) rollLocked(now int64) {
 	if c.link() != nil {
 		c.followClockLocked(now)
@@ -109,19 +109,20 @@ func (c *Counter) rollLocked(now int64) {
 	c.expiredLocked(c.state().Roll(c.rule(), now, modeMultiplier(c.mode())))
 }
 
-// expiredLocked counts pending units that do not count any more and were not reported.
+// expiredLocked adds pending units that have expired without being reported to the count of the
+// link.
 func (c *Counter) expiredLocked(units int64) {
 	if units > 0 && c.link() != nil {
 		c.link().expired.Add(units)
 	}
 }
 
-// followClockLocked applies what is known of the authority's clock.
+// followClockLocked applies what is known of Redis' clock.
 func (c *Counter) followClockLocked(now int64) {
 	c.state().Follow(c.rule(), now, c.last, modeMultiplier(c.mode()), c.clock())
 }
 
-// clock returns what is known of the authority's clock. Without a link there is none but ours.
+// clock returns what is known of Redis' clock. Without a link our own clock is used.
 func (c *Counter) clock() (k algorithm.Clock) {
 	p := c.part
 	if p == nil {
@@ -135,7 +136,7 @@ func (c *Counter) clock() (k algorithm.Clock) {
 	return k
 }
 
-// sourceLocked returns on what knowledge a decision of c rests.
+// sourceLocked returns the source of a decision of c.
 func (c *Counter) sourceLocked() limit.Source {
 	switch {
 	case c.link() == nil:

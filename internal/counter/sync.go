@@ -9,62 +9,60 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// The methods in this file are for the reconciler of a shared limiter, which
-// calls them from one goroutine. An exchange of a counter begins with Collect,
-// which moves what is pending to "sent". Settle (the authority has booked it) or
-// Quarantine (the authority's copy of this key is broken) ends it. In between
-// Resend reports the same again, as often as needed.
+// The methods in this file are for the reconciler of a shared limiter, which calls them from one
+// goroutine. An exchange of a counter begins with Collect, which makes pending units sent units. It
+// ends with Settle (Redis has booked them) or Quarantine (Redis' copy of this key is broken). In
+// between, Resend repeats the report, as often as needed.
 
 // Bucket is a number of units in one bucket of a window.
 type Bucket = algorithm.Bucket
 
-// Report is what a counter reports to the authority.
+// Report is what a counter reports to Redis.
 type Report struct {
 	Rule *limit.Rule
 	algorithm.Sent
-	BackGen int64 // the generation in which Back and BackBuckets were handed back
+	BackGen int64 // the generation in which Back and BackBuckets were refunded
 
-	// Ceiling is the level, counted from now, above which the authority is to forgive Debt.
+	// Ceiling is the level, from now on, above which Redis must forgive Debt.
 	Ceiling arith.Span
 
-	Raise bool // the authority may have lost KnownLevel or KnownBuckets
+	Raise bool // Redis may have lost KnownLevel or KnownBuckets: it must restore them
 	Gen   int64
-	Born  int64 // when the newest unit of these was booked, by the authority's clock
-	// KnownLevel (leaky bucket, counted from now, negative if it has run empty before) and
-	// KnownBuckets (window) are what the authority has answered and should still know. They
-	// are set if Raise is.
+	Born  int64 // when Redis booked the newest of these units, by its clock
+	// KnownLevel (leaky bucket, from now on, negative if it has run empty before) and KnownBuckets
+	// (window) are what Redis has answered and should still know. They are set if Raise is.
 	KnownLevel   arith.Span
 	KnownBuckets []Bucket
 }
 
-// Answer is what the authority says of a key.
+// Answer is what Redis answers for a key.
 type Answer struct {
 	Rule      *limit.Rule // of the report
-	Raised    bool        // the report carried Raise
+	Raised    bool        // the report had Raise
 	Gen       int64
 	Born      int64      // when the newest unit was booked, in the unit of generations; 0: none was
-	Level     arith.Span // leaky bucket; negative if it has been empty for so long
+	Level     arith.Span // leaky bucket; negative if it has been empty for this long
 	Buckets   []Bucket   // window
 	Forgiven  int64      // units of the report's Debt that were not booked
-	Converted bool       // buckets were of another width before, and may have shifted
-	At        int64      // our time at which the answer was given, ns
-	ServerNow int64      // the authority's time then, ns
+	Converted bool       // buckets had another width before, and may have shifted
+	At        int64      // our time at which Redis answered, ns
+	ServerNow int64      // Redis' time then, ns
 	Slack     int64      // uncertainty of At, ns
 	Late      int64      // by how much At may be too late, ns
 	Sent      int64      // our time at which the exchange began, ns
 	Announce  bool       // units were booked now, and not for the first time after an outage
-	Returned  bool       // units were handed back
+	Returned  bool       // the report had refunds
 }
 
-// Outcome is what the reconciler has to do after an answer.
+// Outcome is what the reconciler must do after an answer.
 type Outcome struct {
-	Lost      bool  // the authority knew less than it should: report again, raising
+	Lost      bool  // Redis knew less than it should: report again with Raise
 	Again     bool  // there is more to report: put the counter into the normal queue
 	Urgent    bool  // it is urgent: put the counter into the urgent queue as well
-	Overshoot int64 // units by which the authority's total is above the limit
+	Overshoot int64 // units by which Redis' total is above the limit
 
 	First  bool    // it was the first answer
-	Notice *Notice // what the other nodes are to hear; nil: nothing
+	Notice *Notice // to be sent to the other nodes; nil: nothing
 	Forget bool    // a notice of the key has ended before its time: see [Link.Forget]
 
 }
@@ -72,8 +70,8 @@ type Outcome struct {
 // Shard returns the shard of the counter, which must have a link.
 func (c *Counter) Shard() int { return c.part.shard }
 
-// Due returns when, in the counters' time, c should report at the latest: when its view
-// is a lag old, or at once if it has something to restore or to hand back.
+// Due returns when, by the clock of the checks, c should report at the latest: when its view is a
+// lag old, or at once if it has something to restore or to refund.
 func (c *Counter) Due() int64 {
 	c.mu.Lock() // not lock: the lease can stay
 	defer c.mu.Unlock()
@@ -83,10 +81,10 @@ func (c *Counter) Due() int64 {
 	return c.freshAt + c.askAfterLocked()
 }
 
-// Lag returns the longest, in ns, that a unit of c may wait for its report.
+// Lag returns how long, in ns, a unit of c may wait for its report.
 func (c *Counter) Lag() int64 { return c.lag() }
 
-// staleLocked reports whether the view is to be fetched again.
+// staleLocked reports whether the view must be fetched again.
 func (c *Counter) staleLocked(now int64) bool {
 	return c.born == noAnswer || c.is(outdated) || now-c.freshAt >= c.askAfterLocked()
 }
@@ -110,10 +108,9 @@ func (c *Counter) Collect(now int64, from Queue) (rep Report, ok bool) {
 	}
 	now = max(now, c.last)
 	c.rollLocked(now)
-	// Without units, a question is sent only if the view is old or unknown: a counter
-	// may be queued twice, and is fresh the second time. A view that will be old at the
-	// next collection counts as old. A quarantined key is always asked for: only the
-	// reconciler queues it.
+	// A report without units is sent only if the view is old or unknown: a counter may be queued
+	// twice, and is fresh the second time. A view that will be old at the next collection counts as
+	// old. A quarantined key is always asked for, because only the reconciler queues it.
 	if !c.hasReportLocked(now) && !c.staleLocked(now+int64(c.link().pace.Interval)) && !c.is(quarantined) {
 		return rep, false
 	}
@@ -122,9 +119,8 @@ func (c *Counter) Collect(now int64, from Queue) (rep Report, ok bool) {
 	return c.reportLocked(now), true
 }
 
-// Resend reports what is in flight once more. The units are the same; what is
-// relative to now is computed again. raise adds what the authority should know
-// already.
+// Resend repeats the report of what is in flight. The units are the same; what is relative to now
+// is computed again. raise adds what Redis should know already.
 func (c *Counter) Resend(now int64, raise bool) Report {
 	c.lock(now)
 	defer c.unlock()
@@ -139,7 +135,7 @@ func (c *Counter) Resend(now int64, raise bool) Report {
 
 func (c *Counter) reportLocked(now int64) Report {
 	rep := Report{Rule: c.latestRule.Load(), Raise: c.is(raising) && c.born != noAnswer, Gen: c.gen(), Born: max(c.born, 0), BackGen: c.past().backGen}
-	// The authority's level is known no more exactly than its clock.
+	// Redis' level is known no more exactly than its clock.
 	rep.Sent = c.state().Sent(c.rule(), now, max(c.part.slack.Load(), 0)+backSlack)
 	if rep.Debt > 0 {
 		rep.Ceiling = c.ceilingLocked(now)
@@ -151,35 +147,35 @@ func (c *Counter) reportLocked(now int64) Report {
 	return rep
 }
 
-// Settle ends the exchange: what was sent is booked, and a is the state of the
-// authority. What has been admitted since stays pending.
+// Settle ends the exchange: what was sent is booked, and a is the state of the key in Redis. What
+// has been admitted since stays pending.
 func (c *Counter) Settle(now int64, a Answer) Outcome {
 	c.lock(now)
 	defer c.unlock()
-	before := c.is(voided) // what is in flight was sent before a reset that we know of
+	before := c.is(voided) // what is in flight was sent before a reset that this node knows of
 	void := before && a.Gen < c.gen()
-	if c.since != 0 { // what is left was admitted after the flight was collected
+	if c.since != 0 { // what is left was admitted after the report was collected
 		c.since = max(c.since, a.At-a.Slack)
 	}
 	c.unmark(inFlight | quarantined | voided | outdated | hurried | denied)
 	if a.Raised && !void {
 		c.unmark(raising)
 	}
-	// From here on the counter's unsynced units have the multiplier that the link says.
+	// From here on the counter's unacknowledged units have the multiplier of the link.
 	c.setMode(c.part.mode.Load())
 	if a.Gen < c.gen() {
 		c.forgetGenerationLocked(a.At, a.ServerNow)
 	}
-	// Content counts if it is of the later generation of the two, or was born after
-	// that began: the reset has cleared older content. If our generation or content is
-	// later than now, the authority's clock was set back: then births say nothing.
+	// Content counts if it is of the later of the two generations, or was born after that began:
+	// the reset has cleared older content. If our generation or content is later than now, Redis'
+	// clock was set back: then births say nothing.
 	theirs := a.Gen >= c.gen() || a.Born >= c.gen() || a.ServerNow/1000 < max(c.gen(), c.born)
 	ours := c.gen() >= a.Gen || c.born >= a.Gen
-	// Redis may have booked a flight from before a reset either before it or after:
+	// Redis may have booked a report from before a reset either before the reset or after it. So
 	// what we knew and have sent is no lower bound.
 	floor := ours && !(theirs && a.Converted) && !before
 	if !theirs {
-		a.Level, a.Buckets = arith.Span{NS: math.MinInt64}, nil // empty, since when is not known
+		a.Level, a.Buckets = arith.Span{NS: math.MinInt64}, nil // empty since an unknown time
 	}
 	out, restore, otherClock := Outcome{First: c.born == noAnswer}, false, false
 	back := int64(0)
@@ -189,8 +185,8 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	c.state().Forgive(c.rule(), a.Forgiven)
 	switch {
 	case void:
-		// The answer is from before a reset that we know of meanwhile. What
-		// was sent has been reset with the rest.
+		// The answer is from before a reset that we know of by now. What was sent was reset with
+		// the rest.
 		c.dropSentLocked()
 		c.mark(outdated)
 		return c.queueLocked(max(now, c.last), out)
@@ -203,9 +199,9 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 		s := c.settleLocked(max(now, c.last), a, floor)
 		out.Lost, restore, otherClock = s.Lost, s.Lost || s.Forgotten || s.Earlier, s.OtherClock
 	}
-	// If the authority has lost a reset, each node that knows of it must report it at once.
-	// Otherwise others book on top of what the reset has cleared, and the two cannot be
-	// separated any more.
+	// If Redis has lost a reset, each node that knows of the reset must report it at once.
+	// Otherwise others book on top of what the reset has cleared, and the two cannot be separated
+	// any more.
 	c.note(raising, c.is(raising) || restore || a.Gen < c.gen())
 	c.setGen(max(c.gen(), a.Gen), a.ServerNow)
 	if !ours {
@@ -215,15 +211,15 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 		c.born = max(c.born, a.Born)
 	}
 	c.born, c.freshAt = max(c.born, 0), max(a.At, 0)
-	// An answer by a clock that was just set back may have been misread: ask again
-	// with the next check.
+	// An answer by a clock that was just set back may have been misread: ask again with the next
+	// check.
 	if otherClock {
 		c.mark(outdated)
 	}
 	used := c.state().KnownUnits(c.rule(), max(now, c.last))
 	out.Overshoot = max(used-c.rule().Limit, 0)
 	c.setUrgentAt(urgentFrom(c.rule().Limit-used, c.link().nodes.Load()))
-	// Whether it was full is what Redis says: this node may have known less before.
+	// Whether the key was full is decided by Redis' numbers: this node may have known less before.
 	wasFull := back > 0 && used+back >= c.rule().Limit-1
 	out.Notice, out.Forget = c.announceLocked(max(now, c.last), a, wasFull)
 	if out = c.queueLocked(max(now, c.last), out); !out.Again {
@@ -232,7 +228,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	return out
 }
 
-// sentBackLocked returns how many units, rounded up, what is in flight hands back.
+// sentBackLocked returns how many units, rounded up, the report in flight refunds.
 func (c *Counter) sentBackLocked(now int64) (n int64) {
 	r := c.rule()
 	sent := c.state().Sent(r, now, 0)
@@ -245,7 +241,7 @@ func (c *Counter) sentBackLocked(now int64) (n int64) {
 	return n
 }
 
-// settleLocked takes over the state of the authority.
+// settleLocked applies the state of the key in Redis.
 func (c *Counter) settleLocked(now int64, a Answer, floor bool) algorithm.Settled {
 	r, w := c.rule(), modeMultiplier(c.mode())
 	is := algorithm.Answer{
@@ -267,7 +263,7 @@ func (c *Counter) settleLocked(now int64, a Answer, floor bool) algorithm.Settle
 	was := r.Sub(f.View, r.Cost(a.Forgiven)) // no reservation was among them
 	debt := f.SentDebt() - a.Forgiven
 	s := f.Settle(r, is, w)
-	if s.Forgotten { // the authority would have forgiven more if it had known what it forgot
+	if s.Forgotten { // Redis would have forgiven more if it had known what it forgot
 		f.ForgiveKnown(r, debt, r.Add(c.ceilingLocked(a.At), arith.Span{NS: a.At}), is, w)
 	}
 	c.lateLocked(a.Late, s.Below)
@@ -276,11 +272,11 @@ func (c *Counter) settleLocked(now int64, a Answer, floor bool) algorithm.Settle
 	return s
 }
 
-// announceLocked ends the notice that an answer makes void, and returns what the other nodes are
-// to hear of the answer: that there is no room for one more unit, or that they must ask because
-// there is room again after units were handed back (wasFull: there was none before), or because
-// units are booked ahead of time, which is no use by now. It returns nil if there is nothing new.
-// A dry run refuses nobody.
+// announceLocked ends the notice that an answer makes void, and returns the notice for the other
+// nodes, nil if there is nothing new. It says that there is no room for one more unit, or that they
+// must ask. They must ask when there is room again after a refund (wasFull: there was none before),
+// and when units are booked ahead. Those are not in use yet, so the key is not announced as used
+// up. A dry run refuses nothing, so it announces no refusal.
 func (c *Counter) announceLocked(now int64, a Answer, wasFull bool) (n *Notice, forget bool) {
 	r, heard := c.rule(), c.notice
 	if forget = heard != nil && (a.Sent >= heard.heard || a.ServerNow >= heard.Now); forget {
@@ -310,8 +306,8 @@ func (c *Counter) announceLocked(now int64, a Answer, wasFull bool) (n *Notice, 
 	return n, false
 }
 
-// saysBookedLocked reports whether the other nodes are to ask now because units are booked ahead:
-// once a lag.
+// saysBookedLocked reports whether the other nodes must be notified now to ask, because units are
+// booked ahead: once per lag.
 func (c *Counter) saysBookedLocked(now int64) bool {
 	if c.leastLocked(now) == (arith.Span{}) || now < c.history.saidAt+c.lag() {
 		return false
@@ -320,9 +316,9 @@ func (c *Counter) saysBookedLocked(now int64) bool {
 	return true
 }
 
-// lateLocked notes by how much, in ns, the level that is known may be too late: by as much
-// the next answer may be below it, and nothing is lost. If what was known before stands, its
-// error does, too.
+// lateLocked records by how much, in ns, the known level may be too late: the next answer may be
+// that much below it although no data is lost. If stands is set, the earlier level stays in use,
+// and so does its error.
 func (c *Counter) lateLocked(late int64, stands bool) {
 	micros := uint32(min(max(late, 0)/int64(time.Microsecond)+1, math.MaxUint32))
 	if stands {
@@ -331,7 +327,7 @@ func (c *Counter) lateLocked(late int64, stands bool) {
 	c.lateMicros = micros
 }
 
-// queueLocked notes into which queues the reconciler must put c.
+// queueLocked determines into which queues the reconciler must put c.
 func (c *Counter) queueLocked(now int64, out Outcome) Outcome {
 	c.dateLocked(now, 0)
 	out.Again = c.hasReportLocked(now) && c.joinNormalLocked()
@@ -344,27 +340,26 @@ func (c *Counter) queueLocked(now int64, out Outcome) Outcome {
 	return out
 }
 
-// forgetGenerationLocked forgets a generation that does not matter any longer by the
-// authority's clock, because nothing from before it can count. What we know of that
-// generation does not count either; to raise it would undo what was booked since.
+// forgetGenerationLocked forgets a generation that does not matter any longer by Redis' clock,
+// because nothing from before it can count. What we know of that generation does not count either.
+// To restore it in Redis would undo what was booked since.
 func (c *Counter) forgetGenerationLocked(now, server int64) {
 	if server-c.past().serverNow > int64(c.rule().Horizon()) && c.blankLocked(now) {
 		c.setGen(0, server)
 	}
 }
 
-// blankLocked reports whether nothing that the authority has answered before counts
-// any more.
+// blankLocked reports whether nothing that Redis has answered before counts any more.
 func (c *Counter) blankLocked(now int64) bool {
 	c.rollLocked(max(now, c.last))
 	return c.state().Blank(now)
 }
 
-// repairKnownLocked lowers the known level of a leaky bucket if, by more than slack, our clock has
-// stood still since the last answer, or the authority's was set back before that and has
-// been put right since. The authority counts so much less now. Without this it would look
-// like lost data, and be restored for all nodes. If the authority's clock only jumps ahead
-// it is restored: what leaks by that jump has not leaked.
+// repairKnownLocked lowers the known level of a leaky bucket in two cases: our clock has stood
+// still since the last answer, or Redis' clock was set back before that answer and was corrected
+// since, by more than slack ns. Redis' level is lower by the same time. Without this, the
+// difference would look like lost data, and be restored for all nodes. If Redis' clock only jumps
+// ahead, the level is restored: what leaks by the jump has not really leaked.
 func (c *Counter) repairKnownLocked(slack int64) {
 	f := c.leaky()
 	if f == nil {
@@ -376,30 +371,29 @@ func (c *Counter) repairKnownLocked(slack int64) {
 	}
 }
 
-// currentClockGap returns, in ns, how far our clock has fallen behind the authority's, see
-// Link.SetLag and Part.Step.
+// currentClockGap returns, in ns, how far our clock has fallen behind Redis', see Link.SetLag and
+// Part.Step.
 func (c *Counter) currentClockGap() int64 { return c.link().lag.Load() + c.part.back.Load() }
 
-// clockDrift bounds how fast two clocks drift apart: 1 in 2,000, far more than the
-// 1 in 10,000 of a bad oscillator.
+// clockDrift bounds how fast two clocks drift apart: 1 in 2,000, far more than the 1 in 10,000 of a
+// bad oscillator.
 const clockDrift = 2000
 
-// backSlack is by how much, in ns, the same level may seem higher to the authority,
-// besides the uncertainty of its clock.
+// backSlack is by how much, in ns, the same level may seem higher to Redis, besides the uncertainty
+// of its clock.
 const backSlack = 1_000_000
 
-// Quarantined reports whether the authority could not use the key at the last exchange.
+// Quarantined reports whether Redis could not use the key at the last exchange.
 func (c *Counter) Quarantined() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.is(quarantined)
 }
 
-// Quarantine ends the exchange without an answer, for this key alone. Its units
-// are pending again, unless they were booked before the authority's copy broke.
-// Until an answer comes the key is decided at the fallback multiplier; ask again later,
-// with Requeue. first reports whether that was not planned yet: a counter that was
-// in several queues may fail twice.
+// Quarantine ends the exchange without an answer, for this key alone. Its units are pending again,
+// unless they were booked before Redis' copy broke. Until an answer comes, the key is decided at
+// the fallback multiplier. Ask again later, with Requeue. first reports whether that was not
+// planned yet: a counter that was in several queues may fail twice.
 func (c *Counter) Quarantine(now int64, booked bool) (first bool) {
 	c.lock(now)
 	defer c.unlock()
@@ -414,26 +408,26 @@ func (c *Counter) Quarantine(now int64, booked bool) (first bool) {
 	return first
 }
 
-// dropSentLocked forgets what was sent: a reset has cleared it.
+// dropSentLocked drops what was sent: a reset has cleared it.
 func (c *Counter) dropSentLocked() { c.state().DropSent(c.rule(), modeMultiplier(c.mode())) }
 
-// KeepSentBack goes on counting units whose hand-back was sent: it is not known whether
-// the authority has taken them off, and the hand-back will not be sent again.
+// KeepSentBack drops the refunds that were sent: their units go on counting. It is not known
+// whether Redis has subtracted them, and they will not be sent again.
 func (c *Counter) KeepSentBack(now int64) {
 	c.lock(now)
 	defer c.unlock()
 	c.state().KeepSentBack(c.rule(), modeMultiplier(c.mode()))
 }
 
-// keepSentLocked counts what was sent as known, without an answer.
+// keepSentLocked makes sent units known, without an answer.
 func (c *Counter) keepSentLocked() {
-	// What is known is repaired before units from after our clock stood still are added.
+	// Repair the known level before units are added that came after our clock stood still.
 	c.repairKnownLocked(algorithm.ClockStep + max(c.last-c.freshAt, 0)/clockDrift)
 	c.state().KeepSent(c.rule(), modeMultiplier(c.mode()))
 }
 
-// Requeue marks c as waiting in the normal queue and reports whether it was
-// not there yet, so that the caller must put it there.
+// Requeue marks c as waiting in the normal queue and reports whether it was not there yet, so that
+// the caller must put it there.
 func (c *Counter) Requeue() bool {
 	c.mu.Lock() // not lock: the lease can stay
 	defer c.unlock()
@@ -441,7 +435,7 @@ func (c *Counter) Requeue() bool {
 	return c.joinNormalLocked()
 }
 
-// Dropped reports whether c is dead, so that the queue it waits in may drop it.
+// Dropped reports whether c was dropped, so that the queue in which it waits may remove it.
 func (c *Counter) Dropped() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -451,8 +445,8 @@ func (c *Counter) Dropped() bool {
 	return c.dead
 }
 
-// Refresh makes c ask the authority again even if its view is fresh, and
-// reports whether it is not queued yet, so that the caller must queue it.
+// Refresh makes c ask Redis again even if its view is fresh, and reports whether it is not queued
+// yet, so that the caller must queue it.
 func (c *Counter) Refresh() bool {
 	c.mu.Lock() // not lock: the lease can stay
 	defer c.unlock()
@@ -460,8 +454,8 @@ func (c *Counter) Refresh() bool {
 	return c.joinNormalLocked()
 }
 
-// MarkRaise notes that the authority has lost data, and reports whether c has
-// something to restore and is not queued yet: the caller must queue it.
+// MarkRaise records that Redis has lost data, and reports whether c has something to restore and is
+// not queued yet: the caller must queue it.
 func (c *Counter) MarkRaise(now int64) bool {
 	c.lock(now)
 	defer c.unlock()
@@ -473,18 +467,17 @@ func (c *Counter) MarkRaise(now int64) bool {
 		return false
 	}
 	c.mark(raising)
-	return !c.is(inFlight) && c.joinNormalLocked() // in flight: Settle finds the mark and queues it
+	return !c.is(inFlight) && c.joinNormalLocked() // if in flight, Settle finds the mark and queues it
 }
 
-// Pending reports whether there are units, admitted or handed back, that the authority
-// has not acknowledged.
+// Pending reports whether there are units, admitted or refunded, that Redis has not acknowledged.
 func (c *Counter) Pending() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.unsyncedUnits()+c.usedLocked() > 0 || c.state().HasReturns()
 }
 
-// Unsynced returns the admitted units that the authority has not acknowledged.
+// Unsynced returns the admitted units that Redis has not acknowledged.
 func (c *Counter) Unsynced() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

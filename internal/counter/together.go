@@ -10,22 +10,22 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Asked is one of several checks, and its counter.
+// Asked is one of several checks, with its counter.
 type Asked struct {
 	Counter *Counter
 	Check   int   // index of the check
-	total   int64 // units that must fit for it: those of all checks of its counter
+	total   int64 // units that must fit for this check: those of all checks of its counter
 	again   bool  // an earlier check has the same counter
 }
 
-// TakeTogether consumes what all of the checks ask for if each of them admits it, else
-// nothing, and puts the answer of each into out, in one step. Checks of one counter must be
-// admitted together. Those under a dry run (see [limit.Rule.DryRun]) never stand in the way.
-// Counters that have no order, because they agree in hash, key and rule, are locked under
-// crowd. ok is false if a counter was dead; then nothing has happened.
+// TakeTogether consumes the units of all checks if each check admits them, and nothing otherwise.
+// It puts the answer of each into out, all in one step. Checks with the same counter must be
+// admitted together. Checks under a dry run (see [limit.Rule.DryRun]) never prevent the others.
+// Counters that have no order, because they agree in hash, key and rule, are locked while crowd is
+// held. ok is false if a counter was dropped; then nothing has happened.
 func TakeTogether(list []Asked, checks []limit.Check, now int64, out []limit.Result, crowd sync.Locker) (ok bool) {
-	// All callers lock in one order, so that there is no deadlock. Only overflow
-	// counters may be equal in it.
+	// All callers lock in one order, so there is no deadlock. Only overflow counters may be equal
+	// in it.
 	slices.SortStableFunc(list, before)
 	if total(list, checks) {
 		crowd.Lock()
@@ -61,9 +61,9 @@ func before(a, b Asked) int {
 		cmp.Compare(a.Counter.Key(), b.Counter.Key()), cmp.Compare(a.Counter.name(), b.Counter.name()))
 }
 
-// total marks the checks that share a counter with an earlier one, and sums up the
-// units of each counter; a dry run comes after the others. It reports whether two
-// counters have no order.
+// total marks the checks that share a counter with an earlier one, and sums up the units of each
+// counter. The units of a dry run are added only for dry runs. It reports whether two counters have
+// no order.
 func total(list []Asked, checks []limit.Check) (unordered bool) {
 	for i := range list {
 		a := &list[i]
@@ -84,9 +84,9 @@ func total(list []Asked, checks []limit.Check) (unordered bool) {
 	return unordered
 }
 
-// decideTogether is TakeTogether with all counters locked. It returns the link whose
-// reconciler is to be woken, nil if there is none. Most checks are admitted: what
-// remains is then computed once, after the units have been counted.
+// decideTogether is TakeTogether with all counters locked. It returns the link whose reconciler
+// must be woken, nil if there is none. Most checks are admitted, so the rest of the answer is
+// computed once, after the units were counted.
 func decideTogether(list []Asked, checks []limit.Check, now int64, out []limit.Result) (wake *Link) {
 	all := true
 	for i := range list {
