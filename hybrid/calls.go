@@ -12,9 +12,9 @@ import (
 )
 
 // TakeAtMost admits what is left of key, up to n units, and returns how many it has
-// admitted. Allowed says whether it was any; if not, RetryAfter is when there will be one.
-// 0 units consume nothing and are allowed. An invalid check gets nothing. A dry run grants
-// all n, and consumes all or none.
+// admitted. Allowed says whether it has admitted any; if not, RetryAfter is how long until
+// there will be one. 0 units consume nothing and are allowed. An invalid check gets nothing.
+// A dry run grants all n, and consumes all or none.
 func (l *Limiter) TakeAtMost(key string, rule *limit.Rule, n int64) (granted int64, res limit.Result) {
 	if !l.usable(rule, n) {
 		return 0, l.invalid(key, rule, n)
@@ -27,21 +27,21 @@ func (l *Limiter) TakeAtMost(key string, rule *limit.Rule, n int64) (granted int
 	return granted, res
 }
 
-// Refund hands n units of key back, because the call that they were taken for did not
-// happen. It returns how many were handed back: at most as many as this node knows to be
+// Refund gives n units of key back, because the call that they were taken for did not
+// happen. It returns how many were given back: at most as many as this node knows to be
 // counted, so that a key never admits more than if it had not been used. The newest units
-// are handed back first. Units that were not reported to Redis yet will not be. The others
-// are handed back there, exactly once, with the next report, and the other nodes learn of
-// it as of any report. Of a sliding window the units of the oldest bucket count in part: then
-// n are taken off, and the answer is by how many fewer count now.
+// are given back first. Units that were not reported to Redis yet never will be. The others
+// are subtracted in Redis, exactly once, with the next report, and the other nodes learn of
+// it as of any report. In a sliding window the units of the oldest bucket count in part:
+// then n units are removed, and the result is by how many fewer count now.
 //
-// Call it on the node that has taken the units, and soon: a unit that has expired cannot be
-// handed back, and a newer one would be in its place. Reported units of a leaky bucket that is
-// filled beyond its capacity cannot be handed back either: another caller may have reserved
-// ahead of time, and keeps its time. If Redis finds such a reservation that this node does
-// not know, it keeps the units.
+// Call it on the node that has taken the units, and soon. A unit that has expired cannot be
+// given back: a newer one would be given back instead. Reported units of a leaky bucket that
+// is filled beyond its capacity cannot be given back either: another caller may have
+// reserved ahead of time, and keeps its time. If Redis finds such a reservation that this
+// node does not know, the units still count.
 //
-// A negative n, or a rule that [Limiter.CheckRule] rejects, hands nothing back. After
+// A negative n, or a rule that [Limiter.CheckRule] rejects, gives nothing back. After
 // Close, refunds are not reported to Redis.
 func (l *Limiter) Refund(key string, rule *limit.Rule, n int64) (back int64) {
 	if !l.usable(rule, n) {
@@ -58,20 +58,21 @@ func (l *Limiter) Reset(ctx context.Context, key string, rule *limit.Rule) error
 	return l.Set(ctx, key, rule, 0)
 }
 
-// Set makes used units of key count, whatever was counted before: for example what an
-// upstream service says in a header. More than the limit is a debt. It takes one round
+// Set sets the used units of key to used, whatever was counted before: for example to what
+// an upstream service says in a header. More than the limit is a debt. It takes one round
 // trip.
 //
 // When Set returns nil, it is done in Redis and known to this node. The other nodes learn
-// of it with their next report of the key. Those that refuse the key hear of it at once, and
-// ask within a SyncInterval (see [Options].NoNotices) or, if that is lost, within 5 s of their next check. Units that another
-// node has admitted but not reported by then are added.
+// of it with their next report of the key. Nodes that refuse the key receive a notice at
+// once, and ask Redis within a SyncInterval (see [Options].NoNotices); if the notice is lost,
+// within 5 s of their next check. Units that another node has admitted but not reported by
+// then are added.
 //
 // Earlier states do not come back, not even after Redis has lost data. This node remembers
 // the new state for as long as an earlier one could matter (the window, or the time in
-// which a full leaky bucket drains), and so does every node that has learnt it. A node that has
-// not learnt it may report before those nodes have restored it; then what it knew is added,
-// and the key admits less. If this node has no room to remember the key (which
+// which a full leaky bucket drains), and so does every node that has learnt it. A node that
+// has not learnt it may report before those nodes have restored it. Then what it knew is
+// added, and the key admits less. If this node has no room to remember the key (which
 // [Stats].Overflow counts as a decision), only the others remember.
 //
 // Errors: [limit.ErrInvalidN] for used < 0, that of [Limiter.CheckRule], [limit.ErrClosed],
@@ -107,7 +108,7 @@ func (l *Limiter) Set(ctx context.Context, key string, rule *limit.Rule, used in
 	return nil
 }
 
-// announceRoom tells the other nodes that key has room again.
+// announceRoom notifies the other nodes that key has room again.
 func (l *Limiter) announceRoom(key string, rule *limit.Rule, done redisstore.Renewed) {
 	keys := l.driver.store.Keyspace()
 	l.driver.announceRoom(redisstore.Notice{
@@ -116,7 +117,7 @@ func (l *Limiter) announceRoom(key string, rule *limit.Rule, done redisstore.Ren
 	})
 }
 
-// explain makes the error of a single exchange one of this package.
+// explain returns the error of a single exchange as an error of this package.
 func explain(what string, err error) error {
 	var key *limit.KeyError
 	if errors.As(err, &key) || errors.Is(err, limit.ErrInvalidN) {

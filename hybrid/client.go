@@ -47,13 +47,13 @@ func RedisClusterOptions(addrs ...string) *redis.ClusterOptions {
 	}
 }
 
-// noNotices saves the round trips that ask a server for notices of maintenance.
+// noNotices switches off go-redis' notices of maintenance: to ask a server for them takes round trips.
 func noNotices() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
-// faultsOf returns what is wrong with the settings of a client, whose limiter has that CommandTimeout.
-// It returns nothing for a client of another type, whose settings cannot be read.
+// faultsOf returns what is wrong with the settings of a client. timeout is the CommandTimeout of the
+// limiter. It returns nothing for a client of another type, whose settings cannot be read.
 func faultsOf(rdb redis.UniversalClient, timeout time.Duration) (faults []string) {
 	var bounded bool
 	var retries int

@@ -11,7 +11,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
 
-// close reports what is pending, leaves the list of nodes, and stops every goroutine.
+// close reports what is pending, removes the node from the list of live nodes, and stops every
+// goroutine.
 func (d *driver) close(ctx context.Context) error {
 	ctx, cancel := withDefaultDeadline(ctx)
 	defer cancel()
@@ -31,12 +32,12 @@ func (d *driver) close(ctx context.Context) error {
 	select {
 	case <-stopped:
 	case <-ctx.Done():
-		if err == nil { // else it has taken all the time, and nothing need hang
+		if err == nil { // else the report has taken all the time, and perhaps nothing hangs
 			err = fmt.Errorf("hybrid: close: a call of redis or of OnStateChange still hangs: %w", ctx.Err())
 		}
 	}
 	if err == nil {
-		// After all calls have returned: a heartbeat would enter the node again.
+		// Only after all calls have returned: a heartbeat would enter the node into the list again.
 		err = d.leave(ctx)
 	}
 	d.link.Close()
@@ -75,8 +76,8 @@ func (d *driver) longAway(ctx context.Context) bool {
 	return s.Mode == Degraded && bounded && d.now()-s.Since.UnixNano() > int64(clock.Until(end))
 }
 
-// leaveFor is for how long Close tries to leave the list of nodes, besides the time of a call. By
-// then all is reported, and the list forgets the node by itself.
+// leaveFor is for how long Close tries to remove the node from the list of live nodes, besides the time
+// of a call. It is short: everything is reported by then, and the node's entry expires by itself.
 const leaveFor = 500 * time.Millisecond
 
 // leave removes the node from the list of live nodes.
@@ -102,16 +103,16 @@ func (d *driver) pending() (any bool) {
 	return any
 }
 
-// mayRecover reports whether an error may go away by itself. A wrong password or a missing
-// permission does not while a process waits to end.
+// mayRecover reports whether the cause of an error may end by itself. A wrong password or a
+// missing permission does not, while a process waits to end.
 func mayRecover(err error) bool {
 	class, _ := redisstore.Classify(err)
 	return class == redisstore.ClassUnavailable
 }
 
 // firstPause is the pause before Close tries an unreachable Redis again. Each pause is a
-// quarter longer than the one before: Close notices that Redis has returned after a quarter
-// of the time that it was away at most, and 5 s hold 15 attempts.
+// quarter longer than the one before. So Close notices that Redis has returned after a quarter
+// of the time that it was unreachable at most, and 5 s are enough for 15 attempts.
 const firstPause = 50 * time.Millisecond
 
 // retry calls try until it says that another attempt is of no use, or ctx ends.
@@ -136,7 +137,7 @@ func retry(ctx context.Context, try func() (again bool, err error)) error {
 	}
 }
 
-// gaveUp returns the reason for the retries, and that ctx has ended, in one line.
+// gaveUp returns one error with the reason for the retries and that of the end of ctx.
 func gaveUp(ctx context.Context, last error) error { return fmt.Errorf("%w: %w", last, ctx.Err()) }
 
 // Close reports what is pending, removes this node from the list of live nodes, and stops
@@ -155,7 +156,7 @@ func (l *Limiter) Close(ctx context.Context) error {
 		return nil
 	}
 	var err error
-	l.queues.Close() // first, so that what waiting calls hand back is reported
+	l.queues.Close() // first, so that the units that waiting calls give back are reported
 	if l.driver != nil {
 		err = l.driver.close(orBackground(ctx))
 	} else {

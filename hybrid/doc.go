@@ -15,24 +15,27 @@
 // ([Limiter.Allow], [Limiter.Take]) looks at a counter in memory: no I/O, no
 // waiting, no allocation, well under a microsecond. In the background the
 // limiter reports to Redis what it has admitted, in batches, and learns what
-// the other processes have admitted. Each batch is booked exactly once,
-// whatever messages are lost. If Redis loses data, its clients notice, and
+// the other processes have admitted. Each batch is applied exactly once,
+// even if messages are lost. If Redis loses data, its clients notice, and
 // send again what they know.
 //
 // # While Redis is unreachable
 //
 // The limiter decides alone: by default each unit then costs as many units as
 // there were live nodes, so that the fleet still admits about one limit
-// ([FairShare]; see [Options].Fallback). What was admitted meanwhile is booked
-// when Redis is reachable again, as far as it still counts. [Limiter.State] says
-// how the connection is, and [Options].Logger gets a line per change.
+// ([FairShare]; see [Options].Fallback). What was admitted meanwhile is reported
+// when Redis is reachable again, as far as it still counts. [Limiter.State]
+// returns the state of the connection, and [Options].Logger gets a line per
+// change.
 //
 // # What is not promised
 //
 // Several processes together may exceed a limit by what they admit before they
-// learn of each other. Each may leave up to half of its share of what the limit
-// leaves unreported, for at most [Options].MaxLag. A unit beyond that is
-// reported at once. The process that uses up a key tells all others at once, by
-// Pub/Sub. Usually the excess is one or two per cent; the README states the bound. Package remote does not exceed limits, at the price of a round trip
-// per check. A sliding log is not supported: see [Limiter.CheckRule].
+// learn of each other. Each may keep units unreported for at most
+// [Options].MaxLag: up to half of its share of what is left of the limit. A unit
+// beyond that is reported at once. The process that uses up a key notifies all
+// others at once, by Pub/Sub. Usually the excess is one or two per cent; the
+// README states the bound. Package remote does not exceed limits, at the price
+// of a round trip per check. A sliding log is not supported: see
+// [Limiter.CheckRule].
 package hybrid

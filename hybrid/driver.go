@@ -23,22 +23,22 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// driver runs the state machine of package reconcile. One goroutine steps it. Each call of Redis has a goroutine while it
-// lasts, which then waits for another; there are at most six of them per server.
+// driver runs the state machine of package reconcile. One goroutine steps it. Each call of Redis runs
+// in a goroutine, which then waits for another call. There are at most six of them per server.
 type driver struct {
 	parts
 	machine  *reconcile.Machine
 	fallback reconcile.Fallback
-	notices  bool // nodes tell each other which keys are used up
+	notices  bool // nodes notify each other of keys that are used up
 	store    *redisstore.Store
-	ears     *listener // nil: there are no notices
+	ears     *listener // receives the notices of other nodes; nil: there are no notices
 	node     atomic.Pointer[string]
 	beatTTL  time.Duration
 
 	results  chan result
-	heard    chan struct{} // ears have something
+	heard    chan struct{} // signals that ears has received something
 	requests chan request
-	jobs     chan func() // has no room: a job is taken by a goroutine that waits for one, or not at all
+	jobs     chan func() // unbuffered: a job goes to a goroutine that waits for one, or to none
 	stop     chan struct{}
 	stepped  chan struct{} // closed: the stepping goroutine has ended
 	done     errgroup.Group
@@ -68,7 +68,7 @@ func (p *parts) now() int64 { return int64(p.clock.Now()) }
 type call struct {
 	deadline   time.Duration // on the timer clock
 	kind       callKind
-	notStarted bool // an earlier heartbeat still hangs
+	notStarted bool // it was not sent, because an earlier call of its kind still hangs
 }
 
 type callKind uint8
@@ -85,11 +85,11 @@ type result struct {
 	ev reconcile.Event
 }
 
-// request asks the stepping goroutine for a flush, or withdraws one.
+// request asks the stepping goroutine for a flush, withdraws one, or has a notice published.
 type request struct {
 	all      bool
 	withdraw bool
-	room     *redisstore.Notice // only publish this
+	room     *redisstore.Notice // if not nil, only publish this
 	done     chan error         // gets the answer, and identifies the request; it has room for one
 }
 
@@ -236,7 +236,7 @@ func (d *driver) ended(r result) reconcile.Event {
 	return r.ev
 }
 
-// start starts a call, which has so long, in ns.
+// start starts f as a call, which has at most the time most, in ns.
 func (d *driver) start(id uint64, kind callKind, most int64, f func(context.Context) reconcile.Event) {
 	d.calls[id] = call{deadline: pace() + time.Duration(most) + grace, kind: kind}
 	job := func() {
@@ -249,7 +249,7 @@ func (d *driver) start(id uint64, kind callKind, most int64, f func(context.Cont
 		}
 	}
 	select {
-	case d.jobs <- job: // to a goroutine that has nothing to do: its stack has grown already
+	case d.jobs <- job: // to an idle goroutine: its stack has grown already
 	default:
 		d.done.Go(func() error { return d.work(job) })
 	}
@@ -281,8 +281,9 @@ func (d *driver) send(e reconcile.Send) {
 	})
 }
 
-// dialed reports whether the client may have made a connection since it had made so many. It asks
-// only after a success: a client of a Cluster that knows no server yet would ask the network.
+// dialed reports whether the client may have made a connection since the number of its connections was
+// before. It asks for the number only after a success: a client of a Cluster that knows no server yet
+// would use the network.
 func (d *driver) dialed(before uint32, out []redisstore.Outcome) bool {
 	if slices.ContainsFunc(out, func(o redisstore.Outcome) bool { return o.Err != nil }) {
 		return false
@@ -316,25 +317,26 @@ func (d *driver) beat(e reconcile.Beat) {
 		o.EchoChannel, o.Echo = d.store.Keyspace().EchoChannel(e.Channel, e.Node), strconv.FormatUint(e.Echo, 10)
 	}
 	d.start(e.ID, callBeat, e.Timeout*5/4, func(ctx context.Context) reconcile.Event {
-		addrs := d.servers(ctx, time.Duration(e.Timeout)/4) // the first heartbeat may have to ask for them
+		addrs := d.servers(ctx, time.Duration(e.Timeout)/4) // the first time this may use the network
 		b, err := d.store.Beat(ctx, e.Node, d.beatTTL, e.Shards, o)
 		return reconcile.BeatAnswer{ID: e.ID, Recv: d.now(), Addrs: addrs, Beat: b, Err: err}
 	})
 }
 
-// servers returns the addresses of the servers of all shards. It waits for so long at most.
+// servers returns the addresses of the servers of all shards. It waits for at most the time most.
 func (d *driver) servers(ctx context.Context, most time.Duration) []string {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	return d.store.Servers(ctx)
 }
 
-// message returns what is published of notices.
+// message returns the message that publishes notices.
 func (d *driver) message(channel, node string, list []redisstore.Notice) *redisstore.Message {
 	return &redisstore.Message{Channel: d.store.Keyspace().NoticeChannel(channel), Payload: redisstore.AppendNotices(nil, node, list)}
 }
 
-// announce publishes notices by themselves. While an earlier call still hangs it does not.
+// announce publishes notices in a call of their own. If an earlier such call still hangs, it fails
+// instead.
 func (d *driver) announce(e reconcile.Publish) {
 	if d.hangs(callPublish) {
 		d.calls[e.ID] = call{deadline: pace(), kind: callPublish, notStarted: true}
@@ -355,7 +357,7 @@ func (d *driver) listen(e reconcile.Listen) {
 	d.ears.listen(keys.NoticeChannel(e.Channel), keys.EchoChannel(e.Channel, e.Node))
 }
 
-// wakeHeard wakes the stepping goroutine to hear what has arrived.
+// wakeHeard wakes the stepping goroutine to take what ears has received.
 func (d *driver) wakeHeard() {
 	select {
 	case d.heard <- struct{}{}:
@@ -363,7 +365,7 @@ func (d *driver) wakeHeard() {
 	}
 }
 
-// hear returns the event of what the subscription has brought.
+// hear returns the event of what the subscription has received.
 func (d *driver) hear() reconcile.Event {
 	h := d.ears.take()
 	d.counts.Missed.Add(uint64(h.dropped))
@@ -383,7 +385,7 @@ func (d *driver) hear() reconcile.Event {
 	return ev
 }
 
-// announceRoom says to the other nodes that a caller has made room for a key.
+// announceRoom notifies the other nodes that a caller has made room for a key.
 func (d *driver) announceRoom(n redisstore.Notice) {
 	if d.ears == nil {
 		return
@@ -394,7 +396,7 @@ func (d *driver) announceRoom(n redisstore.Notice) {
 	}
 }
 
-// publish makes a state known.
+// publish stores a state for [Limiter.State], and passes it to the notifier.
 func (d *driver) publish(s State) {
 	d.state.Store(&s)
 	d.notify.changed(s)

@@ -10,8 +10,9 @@ import (
 
 // Key is one key under one rule, for callers who check it often: most of its checks need no
 // look-up. Its methods are those of the [Limiter] that it comes from. A Key has no state of
-// its own: it counts together with checks of that key by name. A program that uses many of
-// them gains nothing. It is safe for concurrent use. A nil or zero Key refuses every check.
+// its own: its checks and those of the Limiter for the same key count together. A program
+// that uses many Keys gains nothing. It is safe for concurrent use. A nil or zero Key
+// refuses every check.
 //
 // Keep one Key for a key; do not make one for each check.
 type Key struct {
@@ -31,7 +32,8 @@ func (l *Limiter) Key(key string, rule *limit.Rule) *Key {
 	return k
 }
 
-// whole returns what the methods of the limiter need. A nil or zero Key has a nil limiter.
+// whole returns the arguments for the methods of the limiter. A nil or zero Key has a nil
+// limiter.
 func (k *Key) whole() (l *Limiter, key string, rule *limit.Rule) {
 	if k == nil {
 		return nil, "", nil

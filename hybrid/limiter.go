@@ -31,7 +31,8 @@ type Limiter struct {
 	queues waitqueue.Queues
 	notify *notifier
 	misuse misuse
-	// How long a waiter for a window leaves the other nodes time to hear what was admitted here.
+	// For how long a waiter for a window lets other nodes have their part, so that they can learn
+	// what was admitted here.
 	patience time.Duration
 	closed   atomic.Bool
 }
@@ -56,9 +57,9 @@ func (l *Limiter) usable(rule *limit.Rule, n int64) bool {
 	return l != nil && l.table != nil && n >= 0 && rule.Valid() && rule.Algorithm() != limit.AlgorithmSlidingLog
 }
 
-// Flush reconciles every key in memory with Redis now: what is pending is booked, and every
-// view is fetched again. It waits until that is done or ctx ends. While Redis is
-// unreachable it sends one probe, regardless of the back-off, and returns an
+// Flush reconciles every key in memory with Redis now: what is pending is reported, and the
+// state of every key is fetched again. It waits until that is done or ctx ends. While Redis
+// is unreachable it sends one probe, regardless of the back-off, and returns an
 // [UnavailableError]; pause before you call it again. Without Redis it does nothing.
 func (l *Limiter) Flush(ctx context.Context) error {
 	if l == nil || l.driver == nil {
@@ -92,8 +93,8 @@ func (l *Limiter) ID() string {
 	return *l.driver.node.Load()
 }
 
-// Stats returns what the limiter has done so far. Do not call it often: popular keys count
-// what they admit each by itself, and to add up 65,536 of them takes milliseconds.
+// Stats returns what the limiter has done so far. Do not call it often: each popular key has
+// its own count of what it admits, and to add up 65,536 of them takes milliseconds.
 func (l *Limiter) Stats() Stats {
 	var s Stats
 	if l == nil || l.table == nil {
@@ -137,7 +138,7 @@ func (l *Limiter) Stats() Stats {
 	return s
 }
 
-// orBackground lets a nil context pass, in calls that end by themselves.
+// orBackground returns ctx, or the background context if ctx is nil.
 func orBackground(ctx context.Context) context.Context {
 	if ctx == nil {
 		return context.Background()

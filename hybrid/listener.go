@@ -14,27 +14,28 @@ const (
 	mailboxBytes    = 4 << 20 // of messages
 	mailboxEchoes   = 16      // a heartbeat has one
 	maxEchoBytes    = 256
-	// listenSilence is how long a subscription may hear nothing. It hears an echo with each
+	// listenSilence is how long a subscription may receive nothing. It receives an echo with each
 	// heartbeat, and the longest interval of these is a minute.
 	listenSilence = 3 * time.Minute
-	// The pause before a broken subscription is made anew: longer each time until one is
-	// confirmed.
+	// Bounds of the pause before a broken subscription is made anew. It is longer each time until
+	// a subscription is confirmed.
 	minListenPause = 100 * time.Millisecond
 	maxListenPause = 5 * time.Second
 )
 
-// heard is what a listener has heard since it was asked before.
+// heard is what a listener has received since the call of take before.
 type heard struct {
 	messages []string // payloads, in order
 	echoes   []string
-	dropped  int // messages, the oldest ones, for which there was no room
-	// confirmed: a subscription has begun, after that with err if there is one.
+	dropped  int // number of messages, the oldest ones, for which there was no room
+	// confirmed: a subscription has begun. If err is set, it has begun after the one that ended
+	// with err.
 	confirmed bool
-	err       error // why the latest subscription that has ended did
+	err       error // why the latest subscription that has ended has
 }
 
-// listener hears what other nodes publish, and keeps it until the driver takes it. It is
-// safe for concurrent use. Build one with newListener, and close it.
+// listener subscribes to what other nodes publish, and keeps it until the driver calls take. It
+// is safe for concurrent use. Build one with newListener, and close it.
 type listener struct {
 	store *redisstore.Store
 	wake  func()
@@ -44,32 +45,32 @@ type listener struct {
 	mu       sync.Mutex
 	channel  string // "": none
 	echo     string
-	round    int // of listen and stop; what an earlier round hears is of no interest
+	round    int // calls of listen and stop so far; what a subscription of an earlier round receives is ignored
 	stopped  bool
 	sub      *redisstore.Subscription // of this round, nil: none
 	box      heard
 	boxBytes int  // of its messages
-	waiting  bool // there is something in the box
+	waiting  bool // the box is not empty
 }
 
-// newListener starts a listener that listens to nothing yet. It calls wake, which must not
-// block, when something arrives and nothing else has been waiting to be taken.
+// newListener starts a listener without a subscription. It calls wake, which must not block,
+// when something arrives in an empty box.
 func newListener(store *redisstore.Store, wake func()) *listener {
 	l := &listener{store: store, wake: wake, ended: make(chan struct{}), nudge: make(chan struct{}, 1)}
 	go l.run()
 	return l
 }
 
-// listen subscribes to a channel and to that of the node's own echoes, instead of what it
-// has listened to before, and forgets what was heard there. An empty channel: to none. It
+// listen subscribes to a channel and to that of the node's own echoes. It ends the subscription
+// before, and discards what that has received. With an empty channel it subscribes to none. It
 // does not wait for the network.
 func (l *listener) listen(channel, echo string) { l.change(channel, echo, false) }
 
-// stop ends the goroutine, without waiting for that.
+// stop ends the goroutine, but does not wait until it has ended.
 func (l *listener) stop() { l.change("", "", true) }
 
-// close ends the goroutine. It waits for a client that is about to connect as long as that
-// takes to notice.
+// close ends the goroutine, and waits until it has ended. If the client is making a connection,
+// that takes until the client notices.
 func (l *listener) close() {
 	l.stop()
 	<-l.ended
@@ -92,7 +93,7 @@ func (l *listener) change(channel, echo string, stop bool) {
 	}
 }
 
-// take returns what has been heard since it was called before.
+// take returns what has been received since the call before.
 func (l *listener) take() heard {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -117,18 +118,18 @@ func (l *listener) run() {
 		if l.hear(sub, round) {
 			pause = 2 * minListenPause
 		}
-		// Also after it was confirmed: a server may hang up each time.
+		// Also after it was confirmed: a server may close the connection each time.
 		l.sleep(pause/2 + rand.N(pause/2))
 		pause = min(2*pause, maxListenPause)
 	}
 }
 
-// subscribe returns a subscription of this round, nil if nothing is to be listened to.
+// subscribe returns a subscription of this round, nil if there is no channel.
 func (l *listener) subscribe() (sub *redisstore.Subscription, round int, stopped bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	select {
-	case <-l.nudge: // this round has been noticed
+	case <-l.nudge: // its round is the one read below
 	default:
 	}
 	if l.channel != "" && !l.stopped {
@@ -159,7 +160,7 @@ func (l *listener) hear(sub *redisstore.Subscription, round int) (confirmed bool
 	}
 }
 
-// put keeps what a subscription has said, and reports whether it may say more.
+// put keeps what a subscription of a round has received, and reports whether it may receive more.
 func (l *listener) put(round int, channel, payload string, err error) bool {
 	l.mu.Lock()
 	if round != l.round {

@@ -23,9 +23,9 @@ import (
 // Redis is unreachable works, degraded. With a nil rdb the limiter shares nothing. The
 // limiter never closes or reconfigures rdb.
 //
-// Bad options are one error that names each of them. Settings of the client with which
-// deadlines do not hold, or commands are repeated, are an event ([EventClient]); see
-// [RedisOptions].
+// For bad options it returns one error that names each of them. Settings of the client with
+// which deadlines do not hold, or commands are repeated, are reported as events
+// ([EventClient]); see [RedisOptions].
 func New(rdb redis.UniversalClient, o Options) (*Limiter, error) {
 	l, err := build(rdb, o)
 	if err == nil && l.driver != nil {

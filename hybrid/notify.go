@@ -12,8 +12,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
 
-// notifier passes changes of the state, and events, to the logger and to the hooks. It does
-// so in a goroutine of its own, so that a slow logger or hook delays neither the reconciler
+// notifier passes changes of the state, and events, to the logger and to the hooks. It does so
+// in a goroutine of its own, so that a slow logger or hook delays neither exchanges with Redis
 // nor a check.
 type notifier struct {
 	log     *slog.Logger
@@ -24,7 +24,7 @@ type notifier struct {
 	states  chan State
 	events  chan Event
 	done    chan struct{}
-	last    State // that was passed on; owned by changed
+	last    State // the latest that was passed on; owned by changed
 
 	// Owned by run.
 	lines  [kinds]throttle
@@ -51,8 +51,8 @@ func newNotifier(o Options, stats func() Stats, panics func()) *notifier {
 		last: State{Mode: Resyncing}}
 }
 
-// changed is called by the reconciler for every new state. It passes on another mode, and a
-// failure that only an operator can end.
+// changed is called for every new state. It passes the state on if the mode has changed, or if
+// the reason is another failure that only an operator can end.
 func (n *notifier) changed(s State) {
 	if s.Mode == n.last.Mode && (s.Mode != Degraded || s.Reason == n.last.Reason || !needsOperator(s.Reason)) {
 		n.last.Nodes = s.Nodes
@@ -167,7 +167,7 @@ func (n *notifier) deliverEvent(e Event) {
 	}
 	if ok {
 		err := e.Err
-		if e.Kind == EventQuarantined { // that error names the key once more
+		if e.Kind == EventQuarantined { // the error repeats the key
 			err = nil
 		}
 		attrs := why(e.Reason, err)
@@ -185,7 +185,7 @@ func (n *notifier) deliverEvent(e Event) {
 	}
 }
 
-// why returns the attributes that say why something has happened: none that is empty.
+// why returns the attributes that say why something has happened, without empty ones.
 func why(reason string, err error) (attrs []slog.Attr) {
 	if reason != "" {
 		attrs = append(attrs, slog.String("reason", reason))
@@ -260,7 +260,7 @@ func (o *outage) note(s State, stats func() Stats) {
 	}
 }
 
-// report returns what a log line says about the outages that have ended, and forgets them.
+// report returns what a log line says about the outages that have ended, and resets the sums.
 func (o *outage) report() []slog.Attr {
 	if o.count == 0 {
 		return nil

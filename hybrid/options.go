@@ -22,23 +22,24 @@ type Options struct {
 	// at least 4,096 more. Default 65,536; at most 1<<26.
 	MaxKeys int
 	// SyncInterval is the time between two collections of reports. The state of a key that is
-	// used for the first time, or again after MaxLag, is fetched with the next collection.
-	// A node that hears that a key has room again asks for it then, too, and that a key is used up for less
-	// than this is not told to the others. Default 100 ms; 1 ms to 1 min.
+	// used for the first time, or again after MaxLag, is fetched with the next collection, and so
+	// is that of a key of which a notice says that it has room again. No notice is published of a
+	// key that is used up for less than this. Default 100 ms; 1 ms to 1 min.
 	SyncInterval time.Duration
 	// MaxLag is how long an admitted unit may stay unreported, and how old the state of a key in
 	// use may be, if nothing is urgent. It is never longer than a quarter of the time for which
 	// units of the rule count, nor shorter than SyncInterval. Reports become urgent when this
-	// node has used half of its share of what the limit leaves (of more than 8 units: a quarter). A key that Redis has called used
-	// up is asked for every 5 s only, while notices arrive, see NoNotices. Default 1 s, or
-	// SyncInterval if that is longer; at most 1 min. SyncInterval is the tightest setting. Redis
-	// keeps the state of a key for so much longer.
+	// node has used half of its share of what is left of the limit (of more than 8 units: a
+	// quarter). The state of a key that is used up in Redis is fetched only every 5 s while
+	// notices arrive, see NoNotices. Default 1 s, or SyncInterval if that is longer; at most
+	// 1 min. SyncInterval is the tightest setting. Redis keeps the state of a key longer by MaxLag.
 	MaxLag time.Duration
-	// CommandTimeout is how long a call of Redis may take. A server that is far away has longer: five
-	// times the shortest answer of the last seconds, because a call may have to make a connection. One that
-	// has not answered yet, or not for several calls, has twice as long each time, and so has a report
-	// that got no answer twice. Eight times CommandTimeout is the most, also of [Limiter.Set] and
-	// [Limiter.Reset]. Default 250 ms, which is right for a Redis 0.1 to 150 ms away; 1 ms to 1 min.
+	// CommandTimeout is how long a call of Redis may take. A server that is far away has longer:
+	// five times the shortest answer of the last seconds, because a call may have to make a
+	// connection. A server that has not answered yet, or not for several calls, has twice as
+	// long each time, and so has a report that got no answer twice. The most is eight times
+	// CommandTimeout, also for [Limiter.Set] and [Limiter.Reset]. Default 250 ms, which is right
+	// for a Redis 0.1 to 150 ms away; 1 ms to 1 min.
 	CommandTimeout time.Duration
 	// Shards is the number of groups that keys are divided into. A script call carries keys of
 	// one group, and a Cluster keeps each group on one of its masters. All processes that share
@@ -50,19 +51,19 @@ type Options struct {
 	KeyPrefix string
 	// Fallback is the policy for checks while Redis is unreachable. Default FairShare.
 	Fallback Fallback
-	// MaxDebt bounds what a leaky bucket repays after an outage. The units that were admitted in the
-	// outage fill the leaky bucket to at most its capacity and what leaks in MaxDebt, so that they
+	// MaxDebt bounds what a leaky bucket repays after an outage. The units that were admitted in
+	// the outage fill the bucket to at most its capacity and what leaks in MaxDebt, so that they
 	// cause refusals for no longer than MaxDebt. Units above that are forgiven, and counted in
-	// [Stats].ForgivenUnits. Units that were admitted while Redis was reachable are booked
-	// completely, and so are units that a waiting reservation is behind. A window needs no
-	// bound, because it forgets by itself. Default 0: the time in which the full bucket drains;
+	// [Stats].ForgivenUnits. Units that were admitted while Redis was reachable count
+	// completely, and so do units that are ahead of a waiting reservation. A window needs no
+	// bound, because its units expire. Default 0: the time in which the full bucket drains;
 	// negative: nothing is repaid.
 	MaxDebt time.Duration
-	// ExpectedNodes is how many nodes the fleet has at least. A node counts on so many while it
-	// cannot know better: from its start until four heartbeats, or MaxBackoff if that is longer,
-	// after the first answer of Redis.
+	// ExpectedNodes is how many nodes the fleet has at least. A node assumes this number while it
+	// does not know the real one: from its start until four heartbeats, or MaxBackoff if that is
+	// longer, after the first answer of Redis.
 	//
-	// With [FairShare] each unit costs so many units from the first check until the first
+	// With [FairShare] each unit costs ExpectedNodes units from the first check until the first
 	// answer. So a fleet that starts while Redis is unreachable, or whose processes are replaced
 	// one by one then, admits about one limit. A reachable Redis has answered within
 	// milliseconds; a burst before that finds only this node's share. The other policies apply
@@ -75,7 +76,7 @@ type Options struct {
 	// to 1 min.
 	HeartbeatInterval time.Duration
 	// MinBackoff and MaxBackoff bound the pauses between probes of an unreachable Redis. A node
-	// returns at most one pause after Redis has. Defaults 100 ms, and 2 s or MinBackoff if that is
+	// is in contact again at most one pause after Redis is back. Defaults 100 ms, and 2 s or MinBackoff if that is
 	// longer; 1 ms to 1 h.
 	MinBackoff, MaxBackoff time.Duration
 	// DegradeAfter is how many rounds of exchanges must fail in a row before the fallback policy
@@ -83,22 +84,23 @@ type Options struct {
 	// 2, a server that stalls for 0.3 s is no outage, and one that stalls for twice
 	// CommandTimeout is. Default 2; at most 100.
 	DegradeAfter int
-	// MaxBatch is how many keys one script call carries at most. Redis serves no other client
-	// meanwhile: 100 keys take about 0.5 ms. A call carries fewer keys if they would take Redis
-	// more than 10 ms, as windows of many buckets do, and while Redis answers late. Default 200, and up to
-	// 1,000 if Redis is more than 20 ms away; at most 1,000.
+	// MaxBatch is how many keys one script call carries at most. While the script runs, Redis
+	// serves no other client: 100 keys take about 0.5 ms. A call carries fewer keys if they would
+	// take Redis more than 10 ms, as windows of many buckets do, and while Redis answers late.
+	// Default 200, and up to 1,000 if Redis is more than 20 ms away; at most 1,000.
 	MaxBatch int
 	// NoNotices switches notices off. Otherwise a node that learns from Redis that a key is used
-	// up publishes that at once, on a channel (Pub/Sub) that each subscribes to with a
-	// connection of its own. Without notices a node learns it only with its own next report or
-	// question, after it has admitted a unit that is too many. Set it the same everywhere.
+	// up publishes that at once, on a Pub/Sub channel that each node subscribes to with a
+	// connection of its own. Without notices a node learns it only when it next asks Redis, or
+	// reports the key, after it has admitted a unit that is too many. Set it the same everywhere.
 	NoNotices bool
 	// Clock is where time comes from. Default: [clock.System].
 	Clock clock.Clock
 	// Logger gets one line per change of the state and per event (see [EventKind]), at level
 	// Info, Warn or, for what only an operator can end, Error. Of one kind there are 6 lines at
-	// once, and then one every 10 s that says how many were skipped. The line that ends an
-	// outage says how long it was and what became of its units. Default: none.
+	// once, and then one every 10 s that says how many were skipped. The line at the end of an
+	// outage says how long it was, and how many of its units were reported, expired or forgiven.
+	// Default: none.
 	Logger *slog.Logger
 	// OnStateChange is called after each change of the state, one call at a time, from a
 	// goroutine of its own that holds no lock. It may use the limiter but not close it. A panic
@@ -172,7 +174,7 @@ func (o Options) validate() error {
 
 func (o Options) pace() counter.Pace { return counter.Pace{Interval: o.SyncInterval, MaxLag: o.MaxLag} }
 
-// config returns what the reconciler needs of o. single says that one server has all keys.
+// config returns what package reconcile needs of o. single: one server has all keys.
 func (o Options) config(single bool) reconcile.Config {
 	return reconcile.Config{
 		SyncInterval: o.SyncInterval, MaxLag: o.MaxLag, CommandTimeout: o.CommandTimeout,

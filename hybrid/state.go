@@ -24,7 +24,7 @@ const (
 	// Degraded: Redis, or a part of it, cannot be reached. Keys there are decided by the
 	// fallback policy.
 	Degraded
-	// Resyncing: Redis answers again, and gets the reports that it has missed. A limiter also
+	// Resyncing: Redis answers again, and is sent the reports that it has missed. A limiter also
 	// starts in this mode, until Redis has answered once.
 	Resyncing
 	// Closed: the limiter has been closed.
@@ -60,8 +60,8 @@ type State struct {
 	// shards are decided as if synced.
 	Down int
 	// Deaf says in a word or two why the notices of other nodes do not arrive, or those of this
-	// node cannot be published. It is empty if they do, while Redis is unreachable, and with
-	// [Options].NoNotices.
+	// node cannot be published. It is empty if notices work, while Redis is unreachable, and
+	// with [Options].NoNotices.
 	Deaf string
 }
 
@@ -80,10 +80,10 @@ func (s State) String() string {
 	return fmt.Sprintf("%v%s, %d nodes%s", s.Mode, why, s.Nodes, deaf)
 }
 
-// modes are those of the reconciler, by its numbers.
+// modes are the modes, by those of package reconcile.
 var modes = [...]Mode{reconcile.Resyncing: Resyncing, reconcile.Synced: Synced, reconcile.Degraded: Degraded}
 
-// stateOf returns a state of the reconciler as users see it.
+// stateOf converts a state of package reconcile.
 func stateOf(s reconcile.State) State {
 	return State{Mode: modes[s.Mode], Since: time.Unix(0, s.Since), Reason: s.Reason, Err: s.Err, Nodes: s.Nodes, Down: s.Down, Deaf: s.Deaf}
 }
@@ -104,7 +104,7 @@ func (e *UnavailableError) Error() string {
 // Unwrap returns the client's error.
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
-// flushError returns the error of a flush as users see it.
+// flushError converts an error of package reconcile.
 func flushError(err error) error {
 	if away, ok := err.(*reconcile.Unavailable); ok {
 		return &UnavailableError{Reason: away.Reason, Err: away.Err}
@@ -112,7 +112,7 @@ func flushError(err error) error {
 	return err
 }
 
-// misuse remembers which causes of invalid checks were reported: each cause is one event.
+// misuse holds which causes of invalid checks were reported: each cause is one event.
 type misuse struct{ reported [causes]atomic.Bool }
 
 // The causes.
@@ -195,13 +195,13 @@ func (e Event) String() string {
 	return text
 }
 
-// eventKinds are those of incidents, by their numbers.
+// eventKinds are the kinds of events, by the kinds of incidents.
 var eventKinds = [...]EventKind{
 	reconcile.DataLost: EventDataLost, reconcile.Quarantined: EventQuarantined, reconcile.Renamed: EventRenamed,
 	reconcile.Mismatch: EventMismatch, reconcile.Deaf: EventDeaf,
 }
 
-// eventOf returns an incident as users see it.
+// eventOf converts an incident of package reconcile.
 func eventOf(i reconcile.Incident) Event {
 	return Event{Kind: eventKinds[i.Kind], Time: time.Unix(0, i.Time), Reason: i.Reason, Key: i.Key, Err: i.Err}
 }

@@ -19,8 +19,8 @@ func (o Outcomes) Total() uint64 { return o.Unsynced + o.Synced + o.Degraded + o
 
 // RuleStats counts the checks under the rules of one name since the limiter was made.
 type RuleStats struct {
-	// Name is the name of the rules. The empty name is of all rules after the first 1,000
-	// names, and of checks with a rule that is nil or zero.
+	// Name is the name of the rules. All rules after the first 1,000 names, and checks with a
+	// rule that is nil or zero, count under the empty name.
 	Name            string
 	Allowed, Denied Outcomes
 	WouldRefuse     uint64 // see [Stats]
@@ -28,33 +28,35 @@ type RuleStats struct {
 }
 
 // Stats is a snapshot of what a limiter has done since it was made. Its fields are read one
-// after another, not at one instant. As JSON its durations are seconds, and their names end so.
+// after another, not at one instant. As JSON its durations are seconds, and the names of these
+// fields end in Seconds.
 type Stats struct {
 	Allowed, Denied Outcomes // decisions
 	WouldRefuse     uint64   // checks that were admitted only because the rule is a dry run; neither in Allowed nor in Denied
 	Invalid         uint64   // checks with a negative n or a rule that cannot be used, and those of CountInvalid; all denied, and not in Denied
 	Conflicts       uint64   // how often a rule was used after another rule of its name that counts differently
-	AdmittedUnits   int64    // those of a Wait or Reserve from when they are booked on, see CancelledUnits
-	AckedUnits      int64    // admitted units that Redis has booked
-	ExpiredUnits    int64    // admitted units that counted no more when Redis could be reached
-	ForgivenUnits   int64    // units of an outage above MaxDebt, which Redis has not booked; not in AckedUnits
-	PendingUnits    int64    // admitted units that are waiting or under way: none of the above, nor withdrawn
+	AdmittedUnits   int64    // those of a Wait or Reserve from when they are reserved on, see CancelledUnits
+	AckedUnits      int64    // admitted units that were reported, as Redis has confirmed
+	ExpiredUnits    int64    // admitted units that had expired when Redis could be reached
+	ForgivenUnits   int64    // units of an outage above MaxDebt, which do not count in Redis; not in AckedUnits
+	PendingUnits    int64    // admitted units whose report is waiting or under way: in none of the above, nor withdrawn
 	// OldestPending is how long ago the oldest pending unit was admitted, 0 if there is none: of
 	// the keys in memory, that which has had pending units for longest. While Redis answers it is
-	// about a lag at most, see [Options].MaxLag. In an outage it is as long as that lasts, although
-	// the first units of a window have expired meanwhile. Right after an outage it may be too low
-	// for keys whose report was under way when the outage began.
+	// about a lag at most, see [Options].MaxLag. In an outage it is the time since the outage
+	// began, although the first units of a window have expired meanwhile. Right after an outage
+	// it may be too low for keys whose report was under way when the outage began.
 	OldestPending   time.Duration `json:"-"` // as JSON: OldestPendingSeconds
-	QueuedKeys      int64         // keys in memory that wait until they are reported, or asked for
+	QueuedKeys      int64         // keys in memory that wait until they are reported, or their state is fetched
 	QuarantinedKeys int64         // keys in memory that Redis cannot use now
 	OverflowUnits   int64         // admitted units of keys that found no room in memory; never reported
-	WithdrawnUnits  int64         // admitted units that were handed back, or whose key was reset, before they were reported
+	WithdrawnUnits  int64         // admitted units that were given back, or whose key was reset, before they were reported
 	// RefundsGivenUp counts refunds of a key that were not sent again after Redis had lost
 	// data, because they may have been applied before. Their units still count.
 	RefundsGivenUp uint64
-	RefundedUnits  int64 // units handed back by Refund and Cancel, reported or not
+	RefundedUnits  int64 // units given back by Refund and Cancel, reported or not
 	// CancelledUnits are admitted units whose Wait ended with an error, or whose reservation was
-	// cancelled. Fewer are handed back if they count no more, or if others have booked behind.
+	// cancelled. Fewer are given back if some have expired, or if later callers have reserved
+	// after them.
 	CancelledUnits int64
 	LiveCounters   int64 // keys in memory
 	Evictions      uint64
@@ -63,18 +65,18 @@ type Stats struct {
 	KeysSynced     uint64 // keys in them
 	ResentBatches  uint64 // script calls sent again, because there was no answer or data was lost
 	// Behind is the longest time that a report in the latest script call had waited after it
-	// was due. If it is more than some milliseconds, Redis does not keep up, and views are
-	// older than MaxLag by that time.
+	// was due. If it is more than some milliseconds, Redis does not keep up, and the state of
+	// keys is older than MaxLag by that time.
 	Behind     time.Duration `json:"-"` // as JSON: BehindSeconds
 	Heartbeats uint64
 	Failures   uint64 // exchanges with Redis that failed
-	// FailuresBy is Failures by reason: the words that [State].Reason has while degraded. Each
-	// word that there is has an entry. Without Redis there are none.
+	// FailuresBy is Failures by reason: the words that [State].Reason has while degraded. Every
+	// possible word has an entry. Without Redis there are none.
 	FailuresBy     map[string]uint64
 	Exchanges      Latency   // exchanges with Redis that were answered
 	LastSuccess    time.Time // when the latest of them ended, by the limiter's clock; zero: there was none
 	Losses         uint64    // losses of data that were noticed, per shard
-	RolledBackKeys uint64    // keys of which Redis answered less than it had answered before
+	RolledBackKeys uint64    // keys of which Redis reported less than it had before
 	Quarantined    uint64    // how often a key could not be used in Redis although its batch was applied
 	BadReplies     uint64    // replies that contradict the protocol
 	Renames        uint64    // how often another process, such as a clone of this one, was seen to use the name of this node
@@ -83,8 +85,8 @@ type Stats struct {
 	// this library) the latest heartbeat has found on the same Redis with the same prefix.
 	// Processes with another layout share no limit with this one.
 	Mismatches int64
-	// Notices that keys are used up, or have room again: published, heard from other nodes, and
-	// published late because Redis delivers no more than 20,000 messages a second.
+	// Notices that keys are used up, or have room again: published, received from other nodes, and
+	// published late because Redis should deliver no more than 20,000 messages a second.
 	NoticesSent, NoticesHeard, NoticesLate uint64
 	// NoticesMissed is how many messages with notices were dropped because they came faster than
 	// this node can handle them.
@@ -94,12 +96,12 @@ type Stats struct {
 	// Overshoot is the largest number of units by which Redis has reported a key above its
 	// limit.
 	Overshoot int64
-	// Rules is what has become of the checks by rule, in the order of the names. It adds up to
-	// Allowed, Denied, WouldRefuse and Invalid.
+	// Rules counts the decisions by rule, in the order of the names. Their sums are Allowed,
+	// Denied, WouldRefuse and Invalid.
 	Rules []RuleStats
 }
 
-// addExchanges adds how exchanges have ended to s.
+// addExchanges adds the counts of exchanges to s.
 func (s *Stats) addExchanges(c *reconcile.Stats) {
 	s.FailuresBy, s.Exchanges = c.LoadFailures(), latencyOf(&c.Exchanges)
 	if at := c.LastSuccess.Load(); at != 0 {
@@ -142,11 +144,11 @@ func (s *Stats) addRules(all []tally.Named) (shared int64) {
 
 // Latency describes how long exchanges with Redis have taken that were answered in full: from
 // when a pipeline or a heartbeat was sent until its answer was read. Those that failed are in
-// [Stats].Failures instead. The zero Latency is that of none.
+// [Stats].Failures instead. The zero Latency is that of no exchange.
 type Latency struct {
 	Last, Max, Sum time.Duration
 	// Buckets[i] is how many took at most Bounds()[i], and more than the bound before it. The
-	// last one is of those that took more than all bounds.
+	// last one is how many took more than all bounds.
 	Buckets [latencyBounds + 1]uint64
 }
 
@@ -163,7 +165,7 @@ func (l Latency) Count() (n uint64) {
 	return n
 }
 
-// latencyOf returns what was counted.
+// latencyOf converts the counts of package reconcile.
 func latencyOf(l *reconcile.Latencies) (is Latency) {
 	is.Last, is.Max, is.Sum = time.Duration(l.Last.Load()), time.Duration(l.Most.Load()), time.Duration(l.Sum.Load())
 	for i := range is.Buckets {

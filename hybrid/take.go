@@ -67,7 +67,7 @@ func (l *Limiter) Peek(key string, rule *limit.Rule) limit.Result {
 	return l.table.Peek(l.clock, key, rule)
 }
 
-// fewChecks is how many checks TakeAll decides without an allocation.
+// fewChecks is how many checks TakeAll decides at most without an allocation.
 const fewChecks = 4
 
 // TakeAll decides several checks together, of different keys or rules, or both. If all of
@@ -76,11 +76,12 @@ const fewChecks = 4
 //
 // Several checks of one key under one rule must be admitted together. Checks of one key
 // under rules of one name that differ in more than the limit are refused: each rule would
-// re-express what the other has counted. A check with a dry run does not stop the others.
-// No checks are allowed. One invalid check refuses all. Up to 4 checks need no allocation.
+// convert what the other has counted. A check with a dry run does not stop the others. A
+// call without checks is allowed. One invalid check refuses all. Up to 4 checks need no
+// allocation.
 //
 // It is one step on this node. The keys are reported to Redis one by one, as with any
-// check. Other nodes never see what was refused.
+// check. Refused units are never reported.
 func (l *Limiter) TakeAll(checks ...limit.Check) limit.AllResult {
 	for i := range checks {
 		if q := &checks[i]; !l.usable(q.Rule, q.Units()) {
@@ -151,14 +152,14 @@ func (l *Limiter) invalid(key string, rule *limit.Rule, n int64) limit.Result {
 }
 
 // conflict reports that two rules of one name are in use that count differently. It is
-// called while the table holds locks.
+// called while the table holds locks, so it must not block.
 func (l *Limiter) conflict(was, is *limit.Rule) {
 	l.notify.happened(Event{Kind: EventConflict, Time: time.Unix(0, l.now()),
 		Reason: fmt.Sprintf("two rules of one name count differently, so neither limits a key that both are used for: %v; %v", was, is)})
 }
 
-// CountInvalid counts a check that its caller could not ask, such as that of a request without a
-// key, as invalid: see [Stats]. The rule may be nil. The middlewares of this project call it.
+// CountInvalid counts a check that could not be made as invalid, such as that of a request without a
+// key: see [Stats]. The rule may be nil. The middlewares of this project call it.
 func (l *Limiter) CountInvalid(rule *limit.Rule) {
 	if l != nil {
 		l.tally.Of(rule).Invalid()

@@ -17,9 +17,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/escape"
 )
 
-// States, events and figures as text and as JSON. Modes and kinds are words, errors are
-// their text, times are as in RFC 3339, and fields have the names that they have in Go. Durations
-// are seconds with fractions, and Seconds is the end of their names.
+// This file writes states, events and statistics as text and as JSON. Modes and kinds are words,
+// errors are their text, times are as in RFC 3339, and fields have the same names as in Go. Durations
+// are seconds with fractions, and the names of these fields end in Seconds.
 
 // MarshalText returns the mode as a word.
 func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
@@ -117,7 +117,7 @@ func errorOf(text string) error {
 // plainStats is Stats without its methods.
 type plainStats Stats
 
-// statsText is the JSON form of Stats, in which the durations have no other place.
+// statsText is the JSON form of Stats. The durations are not among the other fields.
 type statsText struct {
 	plainStats
 	OldestPendingSeconds, BehindSeconds float64
@@ -161,12 +161,12 @@ func (l *Latency) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// ofSeconds returns so many seconds, to the nanosecond up to 104 days.
+// ofSeconds returns s seconds as a duration, exact to the nanosecond up to 104 days.
 func ofSeconds(s float64) time.Duration {
 	return time.Duration(math.Round(min(max(s*1e9, math.MinInt64), math.MaxInt64-1023))) // the largest float64 below
 }
 
-// String returns the figures that are not 0, as name=value. Of the rules it has the number.
+// String returns the fields that are not 0, as name=value. Of Rules it has the number.
 func (s Stats) String() string { return figures(reflect.ValueOf(s)) }
 
 // String returns the numbers that are not 0, as name=value.

@@ -13,20 +13,20 @@ import (
 // Reserve takes n units of key now, for a caller who is willing to wait until they may be
 // used: see [limit.Reservation.Delay]. Reserve itself never waits.
 //
-// Only a leaky bucket can be reserved ahead of time. It is then filled beyond its capacity, on
-// all nodes as soon as the reservation is reported, and other callers come after it. Two
-// nodes that reserve within one sync interval may get the same time. A window has no place
-// for the future: with a window a reservation is OK only if its delay is 0; [Limiter.Wait]
-// works with both.
+// Only a leaky bucket can be reserved ahead of time. It is then filled beyond its capacity,
+// on all nodes as soon as the reservation is reported, and other callers come after it. Two
+// nodes that reserve within one sync interval may get the same time. A window cannot hold
+// units of a later time: with a window a reservation is OK only if its delay is 0.
+// [Limiter.Wait] works with both.
 //
 // A reservation is not OK for more units than the limit, for more than [limit.MaxWindow]
 // ahead, during an outage with [FailClosed], or if the check is invalid. A dry run is
 // always OK and has no delay.
 //
-// Cancel hands back those of the units that still count, as [Limiter.Refund] does: none if
-// this node has reset or set the key since. Callers who have reserved behind it keep their
-// times. Therefore nothing comes back until they have cancelled too, and never if they are
-// on another node: newcomers would be admitted at these times once more.
+// Cancel gives back those of the units that still count, as [Limiter.Refund] does: none if
+// this node has reset or set the key since. Callers who have reserved after it keep their
+// times. Therefore nothing is given back until they have cancelled too, and never if they
+// are on another node: other callers would be admitted at these times once more.
 func (l *Limiter) Reserve(key string, rule *limit.Rule, n int64) limit.Reservation {
 	if !l.usable(rule, n) {
 		return limit.NewReservation(false, l.invalid(key, rule, n), nil)
@@ -38,7 +38,7 @@ func (l *Limiter) Reserve(key string, rule *limit.Rule, n int64) limit.Reservati
 	v := l.reserve(key, rule, n, terms)
 	switch {
 	case v.OK():
-	case rule.IsDryRun(): // nothing was booked, and the caller need not wait
+	case rule.IsDryRun(): // nothing was reserved, and the caller need not wait
 		l.tally.Of(rule).Pass()
 		res := decision.Judged(rule, v.Result())
 		res.RetryAfter = 0
@@ -49,7 +49,7 @@ func (l *Limiter) Reserve(key string, rule *limit.Rule, n int64) limit.Reservati
 	return v
 }
 
-// reserve counts a decision only if it books: a waiter calls it several times.
+// reserve counts a decision only if units are reserved: a waiter calls it several times.
 func (l *Limiter) reserve(key string, rule *limit.Rule, n int64, terms counter.Terms) limit.Reservation {
 	res, booked := l.table.Reserve(key, rule, n, l.now(), terms)
 	if booked != nil {
@@ -64,21 +64,21 @@ func (l *Limiter) reserve(key string, rule *limit.Rule, n int64, terms counter.T
 // Wait blocks until n units of key are admitted, and consumes them. The waiters for a key
 // on this node are served in the order of their calls, and before callers on this node who
 // only check. Units of a leaky bucket are reserved across all nodes, so that every waiter is
-// served. Units of a window are not: a waiter for many of them may be overtaken by other
-// nodes that take few at a time.
+// served. Units of a window are not: other nodes that take few units at a time may overtake a
+// waiter for many.
 //
-// If the units cannot be had before ctx ends, as far as this node knows, Wait returns a
-// [*limit.WaitError] at once, which says how long it would have taken. It does the same for
-// more units than the limit. If ctx ends while it waits, it returns the error of ctx; if
-// the limiter is closed, [limit.ErrClosed]. With an error nothing is consumed: what was
-// booked is handed back, once.
+// If the units will not be available before ctx ends, as far as this node knows, Wait
+// returns a [*limit.WaitError] at once, which says how long it would have taken. It does the
+// same for more units than the limit. If ctx ends while it waits, it returns the error of
+// ctx; if the limiter is closed, [limit.ErrClosed]. With an error nothing is consumed: units
+// that were reserved are given back, once.
 //
 // Other errors: [limit.ErrInvalidN] for n < 0, that of [Limiter.CheckRule],
 // [limit.ErrClosed] from a nil or zero Limiter. A nil ctx never ends. 0 units and a dry run
 // do not wait. A closed limiter admits at once or not at all.
 //
-// Wait sleeps on the system's timers. A limiter with another clock may return early or late
-// by what the two differ.
+// Wait sleeps on the system's timers. With another clock in [Options] it may return early or
+// late by as much as the two clocks differ.
 func (l *Limiter) Wait(ctx context.Context, key string, rule *limit.Rule, n int64) error {
 	if err := l.why(rule, n); err != nil {
 		l.invalid(key, rule, n)
@@ -100,7 +100,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, rule *limit.Rule, n int6
 	})
 }
 
-// why returns the error of an invalid check, nil for a valid one.
+// why returns the error of a check that is invalid, nil if it is valid.
 func (l *Limiter) why(rule *limit.Rule, n int64) error {
 	if err := l.CheckRule(rule); err != nil {
 		return err
