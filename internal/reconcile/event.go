@@ -41,7 +41,7 @@ type (
 	Withdraw struct{ ID uint64 } // no caller waits for that flush any more
 )
 
-// Event is one of these.
+// Event is one of the types above.
 type Event any
 
 // Effects are what [Machine.Step] asks package hybrid to do.
@@ -77,5 +77,5 @@ type (
 	}
 )
 
-// Effect is one of these.
+// Effect is one of the effects above.
 type Effect any

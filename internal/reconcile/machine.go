@@ -242,7 +242,7 @@ func (c *Machine) Patience() (d int64) {
 }
 
 // Resume gives a new machine the name of another process, and in each shard the number of that process'
-// latest batch, as if it was a copy of that process. Tests use it.
+// latest batch, as if it were a copy of that process. Tests use it.
 func (c *Machine) Resume(node string, seqs map[int]int64) {
 	c.node = node
 	for i := range c.shards {

@@ -139,13 +139,13 @@ func (c *Machine) announce(n redisstore.Notice) {
 	}
 }
 
-// delivery returns how long Redis may deliver nothing else after a message to all nodes, in ns, so that
-// it delivers no more than maxDeliveries.
+// delivery returns for how long one message to all nodes uses up what Redis may deliver, in ns: for each
+// node a second divided by maxDeliveries.
 func (c *Machine) delivery() int64 { return c.members.count * int64(time.Second) / maxDeliveries }
 
 // spend counts a message that Redis delivers to all nodes, up to two messages of each node above what
-// Redis may deliver in a second. More are not counted: after a flood of messages that do not wait,
-// the others should not wait longer than that.
+// Redis may deliver in a second. More are not counted: otherwise, after a flood of messages that do not
+// wait (a key has room), the other messages would have to wait for long.
 func (c *Machine) spend() {
 	most := c.now + int64(time.Second) + 2*c.members.count*c.delivery()
 	c.notices.spent = min(max(c.notices.spent, c.now)+c.delivery(), most)
