@@ -1,10 +1,9 @@
 package limit
 
-// Check is one question of several that are asked together: may N units of a
-// key be taken under a rule. An N of 0, as of a Check that does not say, means 1:
-// a limit that is forgotten must not let everything pass. So no Check only looks;
-// Peek of a limiter does, at one key. Give several limits of one caller different
-// names: by its name a rule counts.
+// Check asks for N units of a key under a rule, together with other checks. An N
+// of 0, which is that of an unset field, means 1: a forgotten N must not let
+// everything pass. So no Check only reads; Peek of a limiter reads one key. Rules
+// that limit the same caller need different names: the name selects the counter.
 type Check struct {
 	Key  string
 	Rule *Rule
@@ -19,16 +18,15 @@ func (q *Check) Units() int64 {
 	return q.N
 }
 
-// AllResult is the answer to several checks that were asked together, by TakeAll of a
-// limiter.
+// AllResult is the answer of a limiter's TakeAll to several checks.
 type AllResult struct {
-	// Result is that of one check, the one By names. Allowed holds for all of
-	// them: either every check has consumed its units, or none has.
+	// Result is that of the check with the index By. Allowed holds for all checks:
+	// either every check has consumed its units, or none has.
 	Result
-	// By is the index of the check that decided: of those that refused the one
-	// with the longest RetryAfter, so that waiting for it is enough; else one
-	// that would have, had its rule not been a dry run; else the one with the
-	// fewest units remaining. -1 if there were no checks.
+	// By is the index of the check that decided: of the checks that refused, the
+	// one with the longest RetryAfter, so that this wait is enough for all. If none
+	// refused: a dry run that would have refused, else the check with the fewest
+	// units remaining. -1 if there were no checks.
 	By int
 	// Rule is the rule of that check, nil if it has none.
 	Rule *Rule

@@ -1,5 +1,5 @@
 // Package limit describes limits: a [Rule] says what is allowed, a [Result] what was
-// decided, and the errors what was wrong with a question. The limiters of packages
+// decided, and the errors what was wrong with a call. The limiters of packages
 // hybrid, local and remote take the same rules.
 //
 //	perUser := limit.Must(limit.SlidingWindow("api", 100, time.Minute))     // 100 a minute
@@ -7,9 +7,9 @@
 //	perDay := limit.Must(limit.FixedWindow("api per day", 5000, 24*time.Hour))
 //
 // Build a rule once and share it. Its name is a namespace: the same name and key are one
-// counter, also when the limit differs, so that customers can have plans and plans can
-// change. Several limits of one caller need several names, and [JoinKey] makes one key
-// of several parts. [Limiter] is the interface for code that takes any limiter which
+// counter, even if the limits differ, so customers can have different plans and plans can
+// change. Several limits of one caller need several names. [JoinKey] makes one key of
+// several parts. [Limiter] is the interface for code that takes any limiter which
 // answers from memory.
 //
 // The package decides nothing and keeps no state.

@@ -11,16 +11,16 @@ import (
 // value in the text; use [errors.Is].
 var (
 	// ErrInvalidN reports a negative number of units. Nothing was consumed and
-	// nothing was handed back.
+	// nothing was refunded.
 	ErrInvalidN = errors.New("limit: number of units is negative")
 	// ErrNilRule reports a check without a rule.
 	ErrNilRule = errors.New("limit: rule is nil")
-	// ErrUnsupported reports a rule that the limiter asked cannot decide.
+	// ErrUnsupported reports a rule that this limiter cannot decide.
 	ErrUnsupported = errors.New("limit: rule is not supported by this limiter")
-	// ErrTooMany reports more units than the limit holds: no waiting helps.
+	// ErrTooMany reports more units than the limit holds: waiting does not help.
 	ErrTooMany = errors.New("limit: more units than the limit holds")
-	// ErrNoRoom reports a key that could not be remembered, because there are
-	// more keys that must be than the limiter was given room for.
+	// ErrNoRoom reports a key that could not be stored, because all of the
+	// limiter's room is taken by keys that it must keep.
 	ErrNoRoom = errors.New("limit: no room for another key")
 	// ErrClosed reports a call on a limiter that has been closed.
 	ErrClosed = errors.New("limit: limiter is closed")
@@ -37,8 +37,8 @@ type KeyError struct {
 // mostReason is the largest number of bytes of a reason in the text of an error.
 const mostReason = 256
 
-// Error describes the key and the reason. Both come from elsewhere: they are escaped, and cut
-// where they are long. The name in Redis is in quotes, 64 bytes at most.
+// Error describes the key and the reason. Both are untrusted texts: they are escaped and
+// truncated. The name in Redis is quoted and has at most 64 bytes.
 func (e *KeyError) Error() string {
 	return fmt.Sprintf("limit: key %s in Redis: %s", escape.Quote(e.Key), escape.Plain(e.Reason, mostReason))
 }

@@ -2,10 +2,9 @@ package limit
 
 import "strconv"
 
-// JoinKey makes one key of several parts, such as a user and an action. Other
-// parts make another key, however they are cut: each is preceded by its length
-// in bytes, so that "a:b" and "c" are never "a" and "b:c". No parts make the
-// empty key.
+// JoinKey makes one key of several parts, such as a user and an action. Different
+// parts make different keys: each part is preceded by its length in bytes, so that
+// "a:b" and "c" do not give the key of "a" and "b:c". No parts make the empty key.
 func JoinKey(parts ...string) string {
 	size := 0
 	for _, p := range parts {

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// Reservation is units that were booked for a caller who is willing to wait for
-// them. It is safe for concurrent use. The zero Reservation is not OK.
+// Reservation holds units that were booked for a caller who is willing to wait
+// for them. It is safe for concurrent use. The zero Reservation is not OK.
 type Reservation struct {
 	res  Result
 	ok   bool
-	held *held // nil: nothing to hand back
+	held *held // nil: nothing to refund
 }
 
 // held is what the copies of a reservation share.
@@ -20,8 +20,8 @@ type held struct {
 }
 
 // NewReservation returns a reservation with the given answer. If it is OK, the
-// units may be used after res.RetryAfter, and cancel, called once at most,
-// hands them back; nil if there is nothing to hand back.
+// units may be used after res.RetryAfter. cancel refunds them and is called once
+// at most; it is nil if there is nothing to refund.
 func NewReservation(ok bool, res Result, cancel func()) Reservation {
 	r := Reservation{res: res, ok: ok}
 	if ok && cancel != nil {
@@ -30,12 +30,12 @@ func NewReservation(ok bool, res Result, cancel func()) Reservation {
 	return r
 }
 
-// OK tells whether the units are the caller's, after Delay.
+// OK reports whether the caller may use the units after Delay.
 func (r Reservation) OK() bool { return r.ok }
 
 // Delay returns how long the caller must wait, from the call of Reserve on,
 // before using the units. If the reservation is not OK, it is the shortest time
-// after which it could be, or [Never].
+// after which Reserve could succeed, or [Never].
 func (r Reservation) Delay() time.Duration {
 	if !r.ok && r.res.RetryAfter == 0 {
 		return Never // the zero Reservation
@@ -43,14 +43,14 @@ func (r Reservation) Delay() time.Duration {
 	return r.res.RetryAfter
 }
 
-// Result returns the whole answer. Allowed tells whether the units can be used
+// Result returns the whole answer. Allowed reports whether the units can be used
 // at once; if not, RetryAfter is the Delay.
 func (r Reservation) Result() Result { return r.res }
 
-// Cancel hands the units back, as far as they still count. Only the first call does
-// something, whichever copy it is made on. Use it for what will not happen. Callers
-// who have reserved later keep their delays: what they need of the queue is handed
-// back when they are served or have cancelled, too.
+// Cancel refunds the units, as far as they still count. Only the first call has an
+// effect, on whichever copy. Use it for work that will not be done. Reservations made
+// later keep their delays: the part of the units that keeps them in order is refunded
+// when they have been served or cancelled, too.
 func (r Reservation) Cancel() {
 	if r.held != nil && r.held.given.CompareAndSwap(false, true) {
 		r.held.cancel()

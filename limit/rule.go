@@ -13,17 +13,17 @@ type Algorithm uint8
 
 // The algorithms. The zero Algorithm is none of them.
 const (
-	// AlgorithmFunnel is a leaky bucket kept as the time at which it will be
+	// AlgorithmFunnel is a leaky bucket stored as the time at which it will be
 	// empty: the generic cell rate algorithm (GCRA) of ITU-T I.371. A token bucket
-	// is the same, seen from its other side.
+	// is the same algorithm: its tokens are the free room of the leaky bucket.
 	AlgorithmFunnel Algorithm = iota + 1
-	// AlgorithmSlidingWindow counts in sub-buckets of a window, of which the
-	// oldest one leaves bit by bit; with one bucket it is the two-window approximation.
+	// AlgorithmSlidingWindow counts in sub-buckets of a window. The oldest one
+	// expires gradually. With one bucket it is the two-window approximation.
 	AlgorithmSlidingWindow
 	// AlgorithmFixedWindow counts in windows aligned to the clock. Up to twice
-	// the limit may pass around a boundary; that is inherent in it.
+	// the limit may pass around a boundary, as in every fixed window.
 	AlgorithmFixedWindow
-	// AlgorithmSlidingLog remembers each unit: exact, and as large as its limit.
+	// AlgorithmSlidingLog stores each unit: it is exact, and up to limit units are stored.
 	AlgorithmSlidingLog
 )
 
@@ -42,12 +42,12 @@ func (a Algorithm) String() string {
 	return fmt.Sprintf("algorithm(%d)", uint8(a))
 }
 
-// Bounds of what a rule may say.
+// Bounds of the numbers and the name of a rule.
 const (
-	// MaxUnits is the largest limit, capacity or number of leaked units: the
-	// largest integer up to which the doubles of Redis' Lua are exact.
+	// MaxUnits is the largest limit, capacity or number of leaked units. Redis' Lua
+	// computes with doubles, which are exact for integers up to this one.
 	MaxUnits = 1 << 53
-	// MaxWindow bounds a window, and the time in which a full leaky bucket runs empty.
+	// MaxWindow bounds a window, and the time in which a full leaky bucket drains.
 	MaxWindow = 100 * 365 * 24 * time.Hour
 	// MaxNameBytes bounds the name of a rule.
 	MaxNameBytes = 256
@@ -62,28 +62,29 @@ const (
 // [SlidingLog]; it is safe to share between goroutines and limiters. The zero
 // Rule is not usable: limiters refuse it like a nil one.
 //
-// The name is a namespace: two rules of one name and algorithm count a key
-// together. So a limit can be changed while it is in use, and keys can have
-// different plans, without forgetting what was used: another limit applies to
-// the count as it is, another period or other buckets re-express it, rounded
-// up. A rule of another algorithm has counters of its own.
+// The name is a namespace: two rules of the same name and algorithm share the
+// counter of a key. So a limit can be changed while it is in use, and keys can have
+// different plans, without losing the count: another limit applies to the count as
+// it is; another period or number of buckets converts the count, rounded up. A rule
+// of another algorithm has its own counters.
 type Rule struct {
 	arith   arith.Rule
 	alg     Algorithm
 	buckets int
 	dry     bool
-	funnel  bool // made by Funnel: for texts alone
+	funnel  bool // made by Funnel: matters for texts only
 }
 
-// Funnel describes a leaky bucket that holds capacity units and leaks units
-// per period, kept as the generic cell rate algorithm (GCRA) has it. A full leaky bucket
-// must run empty within [MaxWindow]. [TokenBucket] is the same in other words.
+// Funnel describes a leaky bucket that holds capacity units and leaks units per
+// period: the generic cell rate algorithm (GCRA). A full leaky bucket must drain
+// within [MaxWindow]. [TokenBucket] describes the same limit in tokens.
 func Funnel(name string, capacity, units int64, per time.Duration) (*Rule, error) {
 	r := &Rule{arith: arith.Rule{Name: name}, alg: AlgorithmFunnel, funnel: true}
 	return r.leaking("capacity", capacity, "units", units, per)
 }
 
-// leaking fills in the numbers of a leaky bucket, which errors call as its constructor does.
+// leaking checks and sets the numbers of a leaky bucket. full and flow are what the
+// constructor calls them, for errors.
 func (r *Rule) leaking(full string, capacity int64, flow string, units int64, per time.Duration) (*Rule, error) {
 	errs := []error{r.checkName(), r.checkUnits(full, capacity, 0), r.checkUnits(flow, units, 1)}
 	if per <= 0 || per > MaxWindow {
@@ -104,24 +105,25 @@ func (r *Rule) leaking(full string, capacity int64, flow string, units int64, pe
 }
 
 // TokenBucket describes a token bucket that holds up to burst tokens, and gets refill
-// more per period: it is [Funnel] in other words. A unit taken is a token; the tokens
-// that are there are the room that is left in the leaky bucket.
+// more per period. It is the same limit as [Funnel]: each unit takes one token, and the
+// tokens in the bucket are the room that is left in the leaky bucket.
 func TokenBucket(name string, burst, refill int64, per time.Duration) (*Rule, error) {
 	r := &Rule{arith: arith.Rule{Name: name}, alg: AlgorithmFunnel}
 	return r.leaking("burst", burst, "refill", refill, per)
 }
 
-// SlidingWindow describes limit units in a window, counted in 10
-// sub-buckets. No window, wherever it begins, holds more than the limit and one
-// bucket's share of it: limit + ⌈limit/buckets⌉.
+// SlidingWindow describes limit units in a window, counted in 10 sub-buckets. Any
+// window, wherever it begins, holds at most the limit and one bucket's share of it:
+// limit + ⌈limit/buckets⌉.
 func SlidingWindow(name string, limit int64, window time.Duration) (*Rule, error) {
 	return SlidingWindowBuckets(name, limit, window, arith.DefaultBuckets)
 }
 
 // SlidingWindowBuckets is [SlidingWindow] with the number of sub-buckets given,
 // 1 to 1,000. More buckets follow the true window more closely and cost
-// more memory and bandwidth. One bucket is the current window plus what is left
-// of the previous one: up to twice the limit may be in a window then.
+// more memory and bandwidth. With one bucket the count is that of the
+// current window and of the remaining part of the previous one: a window may then
+// hold up to twice the limit.
 //
 // The length of a bucket is rounded up to a whole microsecond, so that the
 // window counted may be up to buckets microseconds longer than asked for.
@@ -129,16 +131,15 @@ func SlidingWindowBuckets(name string, limit int64, window time.Duration, bucket
 	return windowRule(AlgorithmSlidingWindow, name, limit, window, buckets, buckets)
 }
 
-// FixedWindow describes at most limit units in each window of a sequence that
-// is aligned to the Unix epoch of the deciding clock (Redis' when shared).
+// FixedWindow describes at most limit units in each window. Windows are aligned to
+// the Unix epoch of the clock that decides: Redis' clock if the counter is shared.
 // The window is rounded up to a whole microsecond.
 func FixedWindow(name string, limit int64, window time.Duration) (*Rule, error) {
 	return windowRule(AlgorithmFixedWindow, name, limit, window, 1, 0)
 }
 
-// SlidingLog describes at most limit units in any window, exactly: each unit
-// is remembered until it is one window old. The limit is at most
-// 1,000,000.
+// SlidingLog describes at most limit units in any window, exactly: each unit is
+// stored until it is one window old. The limit is at most 1,000,000.
 // The window is rounded up to a whole microsecond.
 func SlidingLog(name string, limit int64, window time.Duration) (*Rule, error) {
 	return windowRule(AlgorithmSlidingLog, name, limit, window, 1, 0)
@@ -163,13 +164,13 @@ func windowRule(alg Algorithm, name string, limit int64, window time.Duration, b
 	return r.sealed(), nil
 }
 
-// Must returns v, or panics if err is not nil. It is for what a program makes once, when it
+// Must returns v, or panics if err is not nil. Use it for what a program makes once, when it
 // starts: rules, and also limiters and middlewares, whose constructors fail only if their
 // arguments are wrong.
 //
 //	var perUser = limit.Must(limit.SlidingWindow("api", 100, time.Minute))
 //
-// Numbers that come from a configuration deserve the error instead.
+// For numbers that come from a configuration, handle the error instead.
 func Must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -202,9 +203,9 @@ func (r *Rule) bad(field string, value any, format string, args ...any) error {
 	return fmt.Errorf("limit: %s rule %q: %s %v: %s", r.word(), name, field, value, fmt.Sprintf(format, args...))
 }
 
-// sealed fills in what is derived from the name.
+// sealed sets the hashes: of the name, and of the name with the algorithm.
 func (r *Rule) sealed() *Rule {
-	// FNV-1a, written out: it must give the same in every process and version.
+	// FNV-1a, written out: every process and version must compute the same hashes.
 	h := uint64(14695981039346656037)
 	for _, b := range []byte(r.arith.Name) {
 		h = (h ^ uint64(b)) * 1099511628211
@@ -213,11 +214,11 @@ func (r *Rule) sealed() *Rule {
 	return r
 }
 
-// DryRun returns a rule that differs from r in one thing: it lets everything
-// pass. What would have been refused consumes nothing and is reported, see
-// [Result.WouldRefuse], so that one can see what a limit would do before it
-// does. Both count in the same counters: to end the dry run is to use r again.
-// Do not hand back (Refund) what would have been refused: it was not consumed.
+// DryRun returns a copy of r that admits everything. What r would have refused
+// consumes nothing and is reported in [Result.WouldRefuse], so that the effect of a
+// limit can be seen before the limit is enforced. Both rules use the same counters:
+// to end the dry run, use r again. Do not Refund what would have been refused: it
+// was not consumed.
 func (r *Rule) DryRun() *Rule {
 	if !r.Valid() {
 		return nil
@@ -230,13 +231,13 @@ func (r *Rule) DryRun() *Rule {
 // IsDryRun reports whether r comes from [Rule.DryRun].
 func (r *Rule) IsDryRun() bool { return r != nil && r.dry }
 
-// unlimited is no rule of any constructor, and known by its address.
+// unlimited is made by no constructor and is recognised by its address.
 var unlimited = new(Rule)
 
-// Unlimited returns what a choice of rules answers for a key that nothing limits: the same
-// pointer each time, to compare with. It is for the callers of limiters, such as the
-// middlewares of this project, who then ask no limiter. A limiter that is asked all the same
-// refuses it like a nil rule: what was forgotten must not let everything pass.
+// Unlimited returns the rule for a key that has no limit: the same pointer each time, so
+// that it can be compared. A function that chooses rules returns it, and its caller, such as
+// a middleware of this project, then calls no limiter. A limiter that gets it refuses it like
+// a nil rule: a forgotten comparison must not let everything pass.
 func Unlimited() *Rule { return unlimited }
 
 // Name returns the name.
@@ -251,7 +252,7 @@ func (r *Rule) Limit() int64 { return r.arith.Limit }
 // Units returns the units that a leaky bucket leaks per [Rule.Period]; 0 for others.
 func (r *Rule) Units() int64 { return r.arith.Units }
 
-// Period returns the period of a leaky bucket's leak, or the window as asked for.
+// Period returns the period of a leaky bucket's leak, or the window as given to the constructor.
 func (r *Rule) Period() time.Duration { return r.arith.Period }
 
 // Buckets returns the sub-buckets of a window, 1 for a fixed window or a log,
@@ -263,10 +264,10 @@ func (r *Rule) Buckets() int { return r.buckets }
 func (r *Rule) Valid() bool { return r != nil && r.alg != 0 }
 
 // Arith returns what the limiters of this module compute with. It is not for users, who can
-// neither read nor change anything by it.
+// neither read nor change it.
 func (r *Rule) Arith() arith.Sealed { return arith.Seal(&r.arith) }
 
-// word is how the caller has called the algorithm.
+// word returns the algorithm by the name of the constructor that made r.
 func (r *Rule) word() string {
 	if r.funnel {
 		return "funnel"

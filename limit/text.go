@@ -10,8 +10,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/escape"
 )
 
-// Results as JSON and in logs, with the names that the command line has in its JSON: durations are
-// seconds, which their names say, and sources are words.
+// Results as JSON and in logs have the field names of the command line's JSON: durations are
+// in seconds, as their names say, and sources are words.
 
 // resultText is the JSON form of a Result.
 type resultText struct {
@@ -41,7 +41,7 @@ func inSeconds(d time.Duration) *float64 {
 	return &s
 }
 
-// ofSeconds is the reverse of inSeconds, to the nanosecond up to 104 days.
+// ofSeconds is the reverse of inSeconds, exact to the nanosecond up to 104 days.
 func ofSeconds(s *float64) time.Duration {
 	if s == nil || *s*1e9 >= math.MaxInt64 {
 		return Never
@@ -56,7 +56,7 @@ func (res Result) MarshalJSON() ([]byte, error) { return json.Marshal(res.text()
 
 // UnmarshalJSON reads what MarshalJSON has written.
 func (res *Result) UnmarshalJSON(text []byte) error {
-	t := (&Result{}).text() // what is missing is zero, and not never
+	t := (&Result{}).text() // a missing duration is 0, not Never
 	if err := json.Unmarshal(text, &t); err != nil {
 		return err
 	}
@@ -94,12 +94,12 @@ func (all *AllResult) ruleName() string {
 	return all.Rule.Name()
 }
 
-// MarshalJSON returns the object of the Result with by and rule, the name of the rule, too.
+// MarshalJSON returns the object of the Result, with by and rule (the name of the rule) added.
 func (all AllResult) MarshalJSON() ([]byte, error) {
 	return json.Marshal(allText{all.text(), all.By, all.ruleName()})
 }
 
-// UnmarshalJSON reads what MarshalJSON has written. Rule is nil then: its name alone is no rule.
+// UnmarshalJSON reads what MarshalJSON has written. Rule is nil then: a name alone does not make a rule.
 func (all *AllResult) UnmarshalJSON(text []byte) error {
 	t := allText{resultText: (&Result{}).text()}
 	if err := json.Unmarshal(text, &t); err != nil {

@@ -8,21 +8,20 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/escape"
 )
 
-// WaitError reports units that were not waited for, because that would have
-// taken longer than the caller's context lasts, or for ever. Nothing was
-// consumed. It is a [context.DeadlineExceeded], or an [ErrTooMany] if no waiting
-// helps.
+// WaitError reports that Wait did not wait, because that would have taken longer
+// than the caller's context lasts, or for ever. Nothing was consumed. It wraps
+// [context.DeadlineExceeded], or [ErrTooMany] if waiting does not help.
 type WaitError struct {
 	Key  string // in full
 	Rule *Rule
 	N    int64
-	// Need is how long it would have taken, as far as is known; [Never] if no
-	// waiting helps. Left is how long the context would have lasted.
+	// Need is how long it would have taken, as far as is known; [Never] if waiting
+	// does not help. Left is how long the context would have lasted.
 	Need, Left time.Duration
 }
 
-// Error says what was asked for and how long it would have taken. The key in it is in quotes, escaped,
-// and cut to 64 bytes.
+// Error says what was asked for and how long it would have taken. The key in it is quoted, escaped and
+// truncated to 64 bytes.
 func (e *WaitError) Error() string {
 	what := fmt.Sprintf("limit: %d units of %v, key %s", e.N, e.Rule, escape.Quote(e.Key))
 	if e.Need == Never {
