@@ -13,35 +13,35 @@ import (
 )
 
 // MaxChecks is the largest number of checks of one [Limiter.TakeAll], which
-// occupies Redis for all of them. Windows are read bucket by bucket: all checks
-// together may have no more than 20,000, where one of a sliding window has a
-// bucket more than its rule says, and one of another kind has one.
+// occupies Redis until all are decided. Windows are read bucket by bucket: all checks
+// together may have at most 20,000 buckets. A sliding window has one bucket more
+// than its rule says; a counter of another kind has one.
 const MaxChecks = 1000
 
-// maxBuckets bounds the buckets of one call. As many take some 0.1 s.
+// maxBuckets bounds the buckets of one call. So many take about 0.1 s.
 const maxBuckets = 20_000
 
-// TakeAll asks for the units of all checks in one step: each of them consumes
-// its own, or none does, and nothing is written. By says which check
-// decided; its Result is what [Limiter.Take] would have answered. No checks are
-// allowed.
+// TakeAll takes the units of all checks in one step: either each check consumes
+// its own units, or none does and nothing is written. By says which check
+// decided; its Result is what [Limiter.Take] would have answered. An empty list is
+// admitted.
 //
 // The units of checks of one counter (the same key, algorithm and name) add up:
-// each of them must admit the sum, also where their rules differ in the limit.
-// Where they differ in more, they are refused: each would re-express what the other
-// has counted. A dry run stands in nobody's way: if it would refuse, its own units
-// are not consumed, and those of the others are; and its units are not part of the
-// sum for those that are no dry run.
+// each check must admit the sum, even if the limits of the rules differ. If the
+// rules differ in anything else, the call is an error: each rule would convert what
+// the other has counted. A dry run does not affect other checks: if it would refuse,
+// its own units are not consumed, but those of the others are. Its units are not part
+// of the sum for checks that are not dry runs.
 //
-// On a Redis Cluster, and on a [redis.Ring], all keys must be in one shard: the
-// rules of one key are, different keys need not be. [Limiter.Shard] tells.
+// On a Redis Cluster, and on a [redis.Ring], all keys must be in one shard, see
+// [Limiter.Shard]. All rules of one key are in the same shard.
 //
 // Errors: [limit.ErrInvalidN], [limit.ErrNilRule] and [limit.ErrUnsupported] (a
 // rule, two rules of one counter, the keys' shards, or too many buckets), with the
-// index of the check in the text, and another for more than [MaxChecks]: nothing
-// was asked of Redis. A [*limit.KeyError] for an unusable key: nothing was consumed.
+// index of the check in the text, and another for more than [MaxChecks]: Redis was
+// not called. A [*limit.KeyError] for an unusable key: nothing was consumed.
 // All others as for Take. With an error the result is a refusal; By is the check
-// to blame, -1 if there is none.
+// that caused it, -1 if none did.
 func (l *Limiter) TakeAll(ctx context.Context, checks ...limit.Check) (limit.AllResult, error) {
 	if by, err := l.together(checks); err != nil {
 		return besideError(checks, by, decision.Invalid), err
@@ -58,7 +58,7 @@ func (l *Limiter) TakeAll(ctx context.Context, checks ...limit.Check) (limit.All
 	return l.askAll(ctx, redisstore.Book, checks)
 }
 
-// askAll asks checks whose N says how many units are wanted, also where it is 0.
+// askAll takes or reads the units of valid checks. Here an N of 0 means 0 units.
 func (l *Limiter) askAll(ctx context.Context, mode redisstore.TakeMode, checks []limit.Check) (limit.AllResult, error) {
 	a := l.sumUp(mode, checks)
 	t, by, err := l.store.Take(ctx, a.mode, a.asks...)
@@ -71,7 +71,7 @@ func (l *Limiter) askAll(ctx context.Context, mode redisstore.TakeMode, checks [
 	return besideError(checks, by, failed), err
 }
 
-// besideError is the result beside an error, which check by is to blame for; -1: none is.
+// besideError returns the answer that goes with an error. Check by caused it; -1: none did.
 func besideError(checks []limit.Check, by int, result func(*limit.Rule) limit.Result) limit.AllResult {
 	v := limit.AllResult{By: by}
 	if by >= 0 {
@@ -81,7 +81,7 @@ func besideError(checks []limit.Check, by int, result func(*limit.Rule) limit.Re
 	return v
 }
 
-// together tells why checks cannot be asked together, and which is to blame.
+// together returns why checks cannot be decided in one call, and which check is the cause.
 func (l *Limiter) together(checks []limit.Check) (by int, err error) {
 	if len(checks) > MaxChecks {
 		return -1, fmt.Errorf("remote: %d checks at once, at most %d are allowed", len(checks), MaxChecks)
@@ -102,8 +102,8 @@ func (l *Limiter) together(checks []limit.Check) (by int, err error) {
 	return light(checks)
 }
 
-// light tells whether checks have so many buckets that Redis would answer nobody
-// else for too long, and with which of them it is too many.
+// light returns an error if checks have so many buckets that they would occupy Redis
+// for too long, and the check that exceeds the bound.
 func light(checks []limit.Check) (by int, err error) {
 	buckets := 0
 	for i, q := range checks {
@@ -114,19 +114,19 @@ func light(checks []limit.Check) (by int, err error) {
 	return -1, nil
 }
 
-// all is several checks, as they are put to Redis.
+// all is several checks, and what Redis is asked for them.
 type all struct {
 	checks []limit.Check
 	asks   []redisstore.Ask
-	units  []int64 // what each check is judged by
+	units  []int64 // that must fit, by check
 	mode   redisstore.TakeMode
 }
 
-// units adds up what the checks of a counter ask for.
+// units is what all checks of a counter ask for: dry runs, and the others.
 type units struct{ real, dry int64 }
 
-// sumUp finds out what each check is to be judged by. If one can never be admitted, the others
-// are only looked at.
+// sumUp computes how many units must fit for each check. If one can never be admitted, the
+// others are only read.
 func (l *Limiter) sumUp(mode redisstore.TakeMode, checks []limit.Check) *all {
 	a := &all{checks: checks, asks: make([]redisstore.Ask, len(checks)), units: make([]int64, len(checks)), mode: mode}
 	sums := map[string]units{}
@@ -155,17 +155,17 @@ func (l *Limiter) sumUp(mode redisstore.TakeMode, checks []limit.Check) *all {
 	return a
 }
 
-// addUnits saturates just above what any limit holds.
+// addUnits adds without overflow: both are capped just above the largest limit.
 func addUnits(a, b int64) int64 { return min(a, limit.MaxUnits+1) + min(b, limit.MaxUnits+1) }
 
-// never tells whether a check asks for more than there will ever be. What is there is asked for
-// all the same, because the answer tells it.
+// never reports whether a check asks for more than its limit. Redis is asked nevertheless,
+// for 0 units, because the answer contains the current count.
 func (a *all) never(i int) bool { return a.units[i] > a.checks[i].Rule.Limit() }
 
-// fits tells whether a check is admitted.
+// fits reports whether a check is admitted.
 func (a *all) fits(t *redisstore.Taken, i int) bool { return t.Answers[i].Units > 0 && !a.never(i) }
 
-// judge puts the answers together.
+// judge combines the answers of all checks.
 func (a *all) judge(t *redisstore.Taken) (limit.AllResult, error) {
 	held := map[string]int64{} // what has been booked on each counter
 	for i, e := range a.asks {
@@ -177,7 +177,7 @@ func (a *all) judge(t *redisstore.Taken) (limit.AllResult, error) {
 	for i, q := range a.checks {
 		n := a.units[i]
 		if !a.never(i) {
-			n -= held[a.asks[i].Counter] // it is part of what is there now
+			n -= held[a.asks[i].Counter] // they are part of the count in the answer
 		}
 		decision.Add(&v, i, q.Rule, decision.Judged(q.Rule, t.Answers[i].Result(a.fits(t, i), n)))
 	}

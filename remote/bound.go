@@ -9,26 +9,25 @@ import (
 	"syscall"
 )
 
-// defaultReplyBytes is what [BoundReplies] lets one reply take if nothing else is said.
+// defaultReplyBytes is the bound of [BoundReplies] if none is given.
 const defaultReplyBytes = 64 << 20
 
 // BoundReplies returns a dialer whose connections fail, with [ErrBadReply], as
 // soon as the server announces or sends a reply that would take more than most
-// bytes of memory; 0 means 64 MiB, more than
-// any script of this package answers.
+// bytes of memory; 0 means 64 MiB, which is
+// more than any reply to this package.
 //
-// go-redis sets memory aside for as much as a header announces, before any of
-// it has arrived, and descends into nested arrays as deep as they go. A dozen
-// bytes from whoever answers at Redis' address are enough to end the process:
-// running out of memory or of stack cannot be recovered from, and the goroutines
-// in which a ClusterClient runs its pipelines recover from nothing. Where the
-// server, or the way to it, is not trusted as much as the process itself, build
-// the client with
+// go-redis allocates as much memory as a header announces, before any of it has
+// arrived, and recurses into nested arrays without a bound. A dozen bytes from a
+// server at Redis' address are enough to end the process: running out of memory or
+// of stack cannot be recovered from, and the goroutines in which a ClusterClient
+// runs its pipelines do not recover from panics. If the server, or the network to
+// it, is trusted less than the process itself, build the client with
 //
 //	o.Dialer = remote.BoundReplies(redis.NewDialer(o), 0)
 //
 // It costs about 1 ns per byte of a reply's headers and nothing else. The bound
-// holds for everything that this client is used for.
+// applies to all replies that this client reads.
 func BoundReplies(dial func(ctx context.Context, network, addr string) (net.Conn, error), most int) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	if most <= 0 {
 		most = defaultReplyBytes
@@ -46,7 +45,7 @@ func BoundReplies(dial func(ctx context.Context, network, addr string) (net.Conn
 	}
 }
 
-// boundConn looks at what is read before its reader does.
+// boundConn checks what it reads before it returns it.
 type boundConn struct {
 	net.Conn
 	meter meter
@@ -65,7 +64,7 @@ func (c *boundConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// rawBoundConn shows go-redis the socket, by which it recognises connections
+// rawBoundConn gives go-redis the socket, which it needs to recognise connections
 // that the server has closed.
 type rawBoundConn struct {
 	*boundConn
@@ -75,20 +74,20 @@ type rawBoundConn struct {
 func (c rawBoundConn) SyscallConn() (syscall.RawConn, error) { return c.raw.SyscallConn() }
 
 const (
-	// itemBytes is what an element costs whoever keeps it, beside its contents.
+	// itemBytes is the memory that an element takes, besides its contents.
 	itemBytes = 32
-	// attrBytes is what an attribute costs: go-redis calls itself for each of
-	// a row of them.
+	// attrBytes is the memory that an attribute takes: for several attributes in
+	// a row go-redis recurses once for each.
 	attrBytes = 512
-	// maxNesting is how deep replies may nest. Ours are flat, and those to
-	// go-redis' own questions (CLUSTER SLOTS, COMMAND) a few levels deep.
+	// maxNesting is how deep replies may nest. Those of our scripts are flat, and
+	// those to go-redis' own commands (CLUSTER SLOTS, COMMAND) a few levels deep.
 	maxNesting = 16
-	// maxHeader is more than the digits of any length.
+	// maxHeader is more bytes than the header of any valid length has.
 	maxHeader = 24
 )
 
-// meter walks over the replies of a server (RESP 2 and 3) and adds up what each
-// of them makes its reader keep.
+// meter parses the replies of a server (RESP 2 and 3) and adds up the memory that
+// each of them takes in its reader.
 type meter struct {
 	most, left int64 // allowed for one reply, and left of it
 	skip       int64 // bytes of a string that are still to come
@@ -101,7 +100,7 @@ type meter struct {
 // aggregate is an array, map, set, push or attribute that is not complete.
 type aggregate struct {
 	left int64 // elements still to come
-	attr bool  // an attribute precedes a value, and is none
+	attr bool  // an attribute precedes a value, and is not one itself
 }
 
 func (m *meter) read(p []byte) error {
@@ -167,8 +166,8 @@ func (m *meter) line() error {
 	return nil
 }
 
-// length returns the length in a header and pays for that many units of the
-// given size. It is negative for a nil.
+// length returns the length in a header, negative for a nil, and spends that many
+// units of the given size in bytes.
 func (m *meter) length(head []byte, unit int64) (int64, error) {
 	n, err := strconv.ParseInt(string(head[1:]), 10, 64)
 	if err != nil || m.size == maxHeader {
@@ -183,7 +182,7 @@ func (m *meter) length(head []byte, unit int64) (int64, error) {
 	return n, m.spend(n * unit)
 }
 
-// enter begins an aggregate with so many values per entry.
+// enter begins an aggregate, of which each entry has the given number of values.
 func (m *meter) enter(head []byte, values int64) error {
 	n, err := m.length(head, values*itemBytes)
 	switch {
@@ -202,8 +201,8 @@ func (m *meter) enter(head []byte, values int64) error {
 	return nil
 }
 
-// complete ends a value, and with it what it is the last element of. A reply
-// that is complete makes room for the next.
+// complete ends a value, and the aggregates of which it is the last element. After
+// a complete reply the next one may take the full bound.
 func (m *meter) complete() {
 	for m.depth > 0 {
 		top := &m.open[m.depth-1]

@@ -12,29 +12,28 @@
 //	}
 //
 // A [Limiter] answers for all algorithms of package limit. A caller who would rather
-// wait than be refused can queue ([Limiter.Wait], [Limiter.Reserve]): in Redis too,
-// and so behind the callers of all processes.
+// wait than be refused can queue ([Limiter.Wait], [Limiter.Reserve]). The queue is
+// in Redis and is shared by the callers of all processes.
 //
-// Package hybrid counts in the same keys: a unit that one of them books is seen by
-// the other, if both have the same KeyPrefix and Shards.
+// Package hybrid uses the same counters: each package sees the units that the other
+// books, if both have the same KeyPrefix and Shards.
 //
 // # What is kept in Redis
 //
 // All times are Redis' own, read inside the script; no script and no caller
-// compares clocks. A leaky bucket is one string, its generation and the time at which
+// compares clocks. A leaky bucket is one string: its generation and the time at which
 // it will be empty (the theoretical arrival time of the generic cell rate
-// algorithm, ITU-T I.371); a window is one string, its generation and the units
-// per bucket; a log is a sorted set with one member per unit. Whatever is written
-// gets a time to live in the same command, and nothing is kept longer than it can
-// matter.
+// algorithm, ITU-T I.371). A window is one string: its generation and the units
+// per bucket. A log is a sorted set with one member per unit. Each write sets a
+// time to live in the same command, and nothing is kept longer than it can matter.
 //
-// A counter that is found with a value that none of these scripts has written
-// is left alone, and the call fails with a [limit.KeyError].
+// A counter with a value that none of these scripts writes is left as it is, and
+// the call fails with a [limit.KeyError].
 //
 // # What is not promised
 //
 // Redis may lose what it has acknowledged (a restart without persistence, a
 // failover to a replica that lagged, eviction). A Limiter does not notice. Set
 // maxmemory-policy to noeviction or volatile-ttl: other policies evict counters
-// that still count.
+// that are still needed.
 package remote

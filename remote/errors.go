@@ -7,17 +7,17 @@ import (
 )
 
 // ErrBadReply reports a reply that no script of this package gives: another
-// program answers, or the client garbles replies. It arrives wrapped.
+// program answers, or the client corrupts replies. It arrives wrapped.
 var ErrBadReply = redisstore.ErrBadReply
 
-// Class says what may help against an error.
+// Class sorts errors by what can be done about them.
 type Class uint8
 
 // The classes. The zero Class is no error.
 const (
 	// ClassUnavailable may pass by itself: try again later.
 	ClassUnavailable Class = iota + 1
-	// ClassMisconfigured stays until an operator changes something, such as a
+	// ClassMisconfigured lasts until an operator changes something, such as a
 	// password.
 	ClassMisconfigured
 	// ClassKey concerns one key only.
@@ -27,14 +27,14 @@ const (
 // String returns the class as one lower-case word.
 func (c Class) String() string { return redisstore.Class(c).String() }
 
-// Classify sorts an error of this package, or of go-redis, and names its cause
-// in one short word that does not change between versions, fit for a metric's
-// label: "timeout", "refused", "closed", "oom" … and "error" for all others.
-// No error is class 0 and no word.
+// Classify returns the class of an error of this package, or of go-redis, and its
+// cause in one short word: "timeout", "refused", "closed", "oom" … and "error" for
+// all others. The words do not change between versions and are fit for a metric's
+// label. A nil error has class 0 and the empty word.
 //
-// Redis closes the connection of a client that sends a script without having
-// given the password that is wanted; go-redis may notice only when it uses that
-// connection again. "noauth" may therefore take turns with "closed".
+// Redis closes the connection of a client that sends a script without the required
+// password. go-redis may notice that only when it uses the connection again, so that
+// "noauth" may alternate with "closed".
 func Classify(err error) (Class, string) {
 	class, reason := redisstore.Classify(err)
 	return Class(class), reason

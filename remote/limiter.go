@@ -13,11 +13,11 @@ import (
 
 // Limiter asks Redis for every decision, one round trip each. Build one with
 // [New]; the zero Limiter is not usable. It is safe for concurrent use, holds
-// nothing that must be closed, and leaves the client to its owner.
+// nothing that must be closed, and does not close the client.
 //
-// It promises no more than one execution per call: when the answer is lost or
-// late, the units may have been taken or not, and the error does not tell. A nil
-// context stands for [context.Background].
+// Each call is executed at most once. If the answer is lost or late, the units may
+// have been taken or not, and the error does not say which. A nil context stands
+// for [context.Background].
 type Limiter struct {
 	store *redisstore.Store
 	apart bool // the client spreads the shards over several servers
@@ -25,7 +25,7 @@ type Limiter struct {
 }
 
 // New returns a limiter that uses rdb, a client, a failover client or a cluster
-// client. It does not talk to Redis yet. The error names every problem of the
+// client. It does not call Redis yet. The error names every problem of the
 // options.
 func New(rdb redis.UniversalClient, o Options) (*Limiter, error) {
 	store, err := redisstore.NewStore(rdb, redisstore.Options(o))
@@ -34,39 +34,39 @@ func New(rdb redis.UniversalClient, o Options) (*Limiter, error) {
 	}
 	l := &Limiter{store: store}
 	switch rdb.(type) {
-	case *redis.Ring, // which would take all keys of a call to the server of the first one
+	case *redis.Ring, // which would send all keys of a call to the server of the first one
 		interface{ ReloadState(context.Context) }:
 		l.apart = store.Keyspace().Shards() > 1
 	}
 	return l, nil
 }
 
-// Shard returns the shard of a key, from 0 on: keys of one shard can be asked for
+// Shard returns the shard of a key, from 0 on. Keys of one shard can be checked
 // together, see [Limiter.TakeAll].
 func (l *Limiter) Shard(key string) int { return l.store.Keyspace().Shard(key) }
 
-// Take asks for n units of key under rule: all of them or none. A refusal
-// costs nothing. More units than the limit holds are refused with
-// [limit.Never]; 0 units only look.
+// Take takes n units of key under rule: all of them or none. A refusal consumes
+// nothing. More units than the limit holds are refused with [limit.Never]; 0 units
+// only read.
 //
-// A rule that is a dry run lets everything pass, see [limit.Result.WouldRefuse];
-// errors stay errors.
+// A rule that is a dry run admits everything, see [limit.Result.WouldRefuse];
+// errors are returned as without it.
 //
 // Errors: [limit.ErrInvalidN] for n < 0 and [limit.ErrNilRule] for a nil or zero
-// rule (nothing was asked of Redis), a [*limit.KeyError] for an unusable key,
+// rule (Redis was not called), a [*limit.KeyError] for an unusable key,
 // [ErrBadReply], the context's error, or what go-redis reports; see [Classify].
 // With an error the Result is a refusal and says nothing about the key.
 func (l *Limiter) Take(ctx context.Context, key string, rule *limit.Rule, n int64) (limit.Result, error) {
 	return l.ask(ctx, redisstore.Book, key, rule, n)
 }
 
-// Peek tells what Take of one unit would answer, without taking it or writing
+// Peek returns what Take of one unit would answer, without taking it or writing
 // to Redis. The errors are those of [Limiter.Take].
 func (l *Limiter) Peek(ctx context.Context, key string, rule *limit.Rule) (limit.Result, error) {
 	return l.ask(ctx, redisstore.Look, key, rule, 1)
 }
 
-// ask asks one key.
+// ask takes or reads the units of one key.
 func (l *Limiter) ask(ctx context.Context, mode redisstore.TakeMode, key string, rule *limit.Rule, n int64) (limit.Result, error) {
 	if err := askable(rule, n); err != nil {
 		return decision.Invalid(rule), wrap(err)
@@ -78,7 +78,7 @@ func (l *Limiter) ask(ctx context.Context, mode redisstore.TakeMode, key string,
 	return v.Result, nil
 }
 
-// askable tells why a question cannot be asked.
+// askable returns why arguments are invalid.
 func askable(rule *limit.Rule, n int64) error {
 	switch {
 	case !rule.Valid():
@@ -89,7 +89,7 @@ func askable(rule *limit.Rule, n int64) error {
 	return nil
 }
 
-// failed is the result beside an error of Redis.
+// failed returns the result that goes with an error of Redis.
 func failed(rule *limit.Rule) limit.Result {
 	res := limit.Result{Source: limit.SourceRemote}
 	if rule.Valid() {
@@ -99,11 +99,10 @@ func failed(rule *limit.Rule) limit.Result {
 }
 
 // TakeAtMost takes what is left of key under rule, up to n units, and returns
-// how many those are. Allowed tells whether it was any; if not, RetryAfter is
-// when there will be one. 0 units only look.
+// how many it took. Allowed reports whether it took any; if not, RetryAfter is how
+// long until one unit can be taken. 0 units only read.
 //
-// A dry run grants n in any case: it takes all of them or, where so many are
-// not left, none.
+// A dry run always grants n: it consumes all n units or, if fewer are left, none.
 //
 // The errors are those of [Limiter.Take].
 func (l *Limiter) TakeAtMost(ctx context.Context, key string, rule *limit.Rule, n int64) (granted int64, res limit.Result, err error) {
@@ -125,26 +124,26 @@ func (l *Limiter) TakeAtMost(ctx context.Context, key string, rule *limit.Rule, 
 	return t.Answers[0].Units, t.Answers[0].Result(t.Answers[0].Units > 0, 1), nil
 }
 
-// Refund hands n units of key back, because the call that they were taken for
-// did not happen: as far as so many are there, the newest first. It returns by how
-// many fewer count now: the units of the oldest bucket of a sliding window count in part,
-// or not any more. Like every call of this package it is executed once at most: with an
-// error it is unknown whether they were handed back.
+// Refund subtracts n units from the count of key, because the call that they were taken
+// for did not happen: at most as many as count, the newest first. It returns by how many
+// fewer count now: units of the oldest bucket of a sliding window count in part, or no
+// longer. Like every call of this package it is executed at most once: with an error it
+// is unknown whether the units were refunded.
 //
-// Of a leaky bucket that is fuller than full nothing is handed back: somebody may have
-// booked ahead, and keeps his time, so that newcomers would be admitted at that
-// time once more.
+// Of a leaky bucket above its capacity nothing is refunded: callers may have booked ahead
+// and keep their times, so that a lower level would admit new callers at the same times
+// once more.
 //
 // It begins a new generation of the key, so that nodes that hold a view of it
-// (package hybrid) do not take the difference for a loss of data. If units came back it
-// tells these nodes, as [Limiter.Set] does.
+// (package hybrid) do not take the difference for data loss. If units were refunded, it
+// notifies these nodes, as [Limiter.Set] does.
 //
 // The errors are those of [Limiter.Take].
 func (l *Limiter) Refund(ctx context.Context, key string, rule *limit.Rule, n int64) (back int64, err error) {
 	return l.refund(ctx, key, rule, n, nil)
 }
 
-// refund is Refund, of what was booked at a given time if that is not nil.
+// refund is Refund, limited to the units of one booking unless of is nil.
 func (l *Limiter) refund(ctx context.Context, key string, rule *limit.Rule, n int64, of *redisstore.Booking) (back int64, err error) {
 	if err := askable(rule, n); err != nil || n == 0 {
 		return 0, wrap(err)
@@ -158,23 +157,22 @@ func (l *Limiter) refund(ctx context.Context, key string, rule *limit.Rule, n in
 	return back, err
 }
 
-// Reset forgets what has been used of key under rule. It is [Limiter.Set] to 0, and tells the
-// nodes of package hybrid that there is room.
+// Reset clears the count of key under rule. It is [Limiter.Set] to 0, and so notifies the nodes
+// of package hybrid that there is room.
 func (l *Limiter) Reset(ctx context.Context, key string, rule *limit.Rule) error {
 	return l.Set(ctx, key, rule, 0)
 }
 
-// Set makes used units of key count, whatever was counted before: what an
-// upstream service says, for example. More than the limit is a debt; a sliding
-// log holds no more than its limit. It raises the key's generation, so that
-// nodes that still hold an older view of it (package hybrid) drop that view
-// instead of restoring it.
+// Set replaces the count of key by used units, for example by what an upstream
+// service reports. More than the limit is a debt; a sliding log holds at most its
+// limit. It begins a new generation of the key, so that nodes that still hold an
+// older view of it (package hybrid) drop that view instead of restoring it.
 //
-// If there is room afterwards it publishes that on the channel of these nodes, so that
-// those which refuse the key ask for it at once instead of after up to 5 s. That takes a
-// second round trip where there is such a channel, and the user of the server needs +publish and
-// access to the channels hl:* (hl being the KeyPrefix); without it the call works, but the nodes
-// hear nothing.
+// If there is room afterwards, it publishes that on the channel of these nodes, so that
+// those which refuse the key ask for it at once instead of after up to 5 s. If there is such
+// a channel, that takes a second round trip, and the Redis user needs +publish and access to
+// the channels hl:* (hl being the KeyPrefix). Without these rights the call works, but the
+// nodes are not notified.
 //
 // The errors are those of [Limiter.Take]. An unusable key is not repaired.
 func (l *Limiter) Set(ctx context.Context, key string, rule *limit.Rule, used int64) error {

@@ -6,8 +6,8 @@ import "time"
 const (
 	// DefaultKeyPrefix begins the name of every key.
 	DefaultKeyPrefix = "hl"
-	// DefaultShards is the number of shards for a Cluster, whose masters share them,
-	// and for clients of which nothing is known. It is 1 for a single server and a
+	// DefaultShards is the number of shards for a Cluster, which spreads them over its
+	// masters, and for clients of an unknown type. It is 1 for a single server and a
 	// Sentinel group.
 	DefaultShards = 64
 	// DefaultCommandTimeout is the deadline of a call to Redis.
@@ -17,18 +17,18 @@ const (
 // Options says how Redis is used. The zero value is ready for use.
 type Options struct {
 	// KeyPrefix begins the name of every key in Redis. At most 64 bytes, no '{' and
-	// no '}'. Default "hl". Processes that are to count together must agree on it.
+	// no '}'. Default "hl". Processes that share counters must agree on it.
 	KeyPrefix string
 	// Shards is the number of groups of keys, 1 to 1024. Default 1 for a single server
 	// and a Sentinel group, 64 for all others. A script works within one shard, and on
-	// a Redis Cluster a shard lives on one master. It is a constant of the deployment:
-	// processes that disagree on it do not count together.
+	// a Redis Cluster a shard is on one master. It is a constant of the deployment:
+	// processes with another number do not share counters.
 	Shards int
 	// CommandTimeout is the deadline of every call to Redis, a reload of the
 	// scripts included. Default 250 ms.
 	//
-	// go-redis bounds the waiting for a reply by a deadline only if the client
-	// was built with ContextTimeoutEnabled; without it, the client's own
-	// ReadTimeout holds, whatever is said here.
+	// go-redis applies a deadline to the wait for a reply only if the client was
+	// built with ContextTimeoutEnabled. Without it, the client's own ReadTimeout
+	// applies instead.
 	CommandTimeout time.Duration
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // Reservation is the answer to [Limiter.Reserve]: units that may be used after a
-// delay, or the news that there are none. The zero Reservation is not OK. It is
+// delay, or a refusal. The zero Reservation is not OK. It is
 // safe for concurrent use and must not be copied.
 type Reservation struct {
 	l     *Limiter
@@ -20,21 +20,21 @@ type Reservation struct {
 	ok    bool
 	delay time.Duration
 
-	held  int64 // units to hand back
+	held  int64 // units to refund
 	of    redisstore.Booking
 	spent atomic.Bool
 }
 
 // Reserve takes n units of key that may be used later. Only a leaky bucket can be
 // booked ahead: its units queue, and Delay is how long until the n fit. They
-// count in Redis at once, so that everybody else comes after them. OK is false,
+// count in Redis at once, so that all later callers come after them. OK is false,
 // and nothing is consumed, for more units than the leaky bucket holds and for a delay
 // above [limit.MaxWindow].
 //
-// A window and a log count what has happened, and have no place for units of
-// the future: those that would be free at some time are anybody's until then.
-// Their units are reserved if they are admitted now; if not, OK is false and
-// Delay is when to come back.
+// A window and a log count past units and cannot be booked ahead: a unit that
+// becomes free later may be taken by any caller. Their units are reserved if they
+// are admitted now; if not, OK is false and Delay is how long to wait before
+// another try.
 //
 // A dry run is always OK and never delayed; its units are consumed if they fit.
 //
@@ -43,8 +43,8 @@ func (l *Limiter) Reserve(ctx context.Context, key string, rule *limit.Rule, n i
 	return l.reserve(ctx, key, rule, n, limit.MaxWindow)
 }
 
-// reserve is Reserve for those who can wait for most at the longest: what would
-// take longer is not booked.
+// reserve is Reserve with a longest delay: units that would have to wait for more
+// than most are not booked.
 func (l *Limiter) reserve(ctx context.Context, key string, rule *limit.Rule, n int64, most time.Duration) (*Reservation, error) {
 	if err := askable(rule, n); err != nil {
 		return nil, wrap(err)
@@ -80,7 +80,7 @@ func (l *Limiter) reserve(ctx context.Context, key string, rule *limit.Rule, n i
 	return r, nil
 }
 
-// OK tells whether the units are the caller's, after Delay.
+// OK reports whether the caller may use the units after Delay.
 func (r *Reservation) OK() bool { return r != nil && r.ok }
 
 // Delay returns how long after the call of Reserve the units may be used; it
@@ -93,23 +93,23 @@ func (r *Reservation) Delay() time.Duration {
 	return r.delay
 }
 
-// Cancel hands the units back, for what will not happen: once, however often it
-// is called and by however many goroutines at a time; the others return nil at
-// once. Like every call of this package it is executed once at most: with an
-// error it is unknown whether they were handed back, and asking again does
-// nothing. If ctx is over already nothing is asked, and Cancel may be tried
-// again. A reservation that is nil or not OK holds nothing. If units came back the nodes of
-// package hybrid hear of it, see [Limiter.Set].
+// Cancel refunds the units, for work that will not be done. Only the first call has
+// an effect, even if several goroutines call it at a time; the others return nil at
+// once. Like every call of this package it is executed at most once: with an error it
+// is unknown whether the units were refunded, and another call does nothing. If ctx
+// has already ended, Redis is not called, and Cancel may be called again. A
+// reservation that is nil or not OK holds nothing. If units were refunded, the nodes
+// of package hybrid are notified, see [Limiter.Set].
 //
-// Until Delay has passed all of them come back, unless others have booked behind.
-// Those keep their times, so that newcomers would be admitted at these times once
-// more: while the leaky bucket is fuller than full, only what was booked last comes back.
-// Of a leaky bucket's units that could have been used since, only those come back that
-// have not leaked: the others have made room for somebody else. Units of a window
-// that is over, or from before a reset, count no longer.
+// Until Delay has passed all units are refunded, unless others have booked behind.
+// Those keep their times, so that a lower level would admit new callers at these times
+// once more: while the leaky bucket is above its capacity, only what was booked last is
+// refunded. After Delay only those units of a leaky bucket are refunded that have not
+// leaked: the others have made room for other callers. Units of a window that is over,
+// or from before a reset, no longer count.
 //
 // Redis does not know which reservations are cancelled. If several are, at
-// different times after their delays, each hands back up to as much as has leaked
+// different times after their delays, each refunds up to as much as has leaked
 // meanwhile of those that were cancelled before it and booked before it.
 func (r *Reservation) Cancel(ctx context.Context) error {
 	if r == nil || r.held == 0 || r.spent.Load() {

@@ -9,25 +9,23 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// minPause is the shortest sleep of somebody who waits for a window's units.
+// minPause is the shortest sleep between two tries for a window's units.
 const minPause = time.Millisecond
 
 // Wait returns nil as soon as n units of key are admitted; they are consumed
-// then. At once, and without consuming anything, it returns a [*limit.WaitError]
-// when that would take longer than ctx lasts, or for ever. If ctx ends before,
-// what was booked is handed back, and the error is that of ctx, joined by what
-// went wrong in booking or handing back: then it is unknown whether the units
-// still count, as with every other error of Redis. The answer to a booking is
-// waited for even if ctx ends meanwhile, for [Options.CommandTimeout] at most:
-// whoever does not hear it cannot hand anything back.
+// then. If that would take longer than ctx lasts, or for ever, it returns a
+// [*limit.WaitError] at once and consumes nothing. If ctx ends before, the booked
+// units are refunded, and the error is that of ctx. An error of booking or refunding
+// is joined to it: then it is unknown whether the units still count, as with every
+// other error of Redis. Even if ctx ends, Wait waits for the answer to a booking, for
+// [Options.CommandTimeout] at most: without the answer it cannot refund anything.
 //
-// Those who wait for a leaky bucket are served in the order in which Redis heard of
-// them, on whichever process they are. A window and a log cannot be booked ahead:
-// whoever waits for one asks again when there should be room, and who gets it is
-// a matter of luck; large n may be overtaken by small ones again and again.
+// Callers who wait for a leaky bucket are served in the order in which Redis received
+// their calls, from any process. A window and a log cannot be booked ahead: a waiting
+// caller asks again when there should be room. The order is not defined, and a large n
+// may be overtaken by small ones again and again.
 //
-// 0 units are not waited for, nor is a dry run. The other errors are those of
-// [Limiter.Take].
+// 0 units and dry runs do not wait. The other errors are those of [Limiter.Take].
 func (l *Limiter) Wait(ctx context.Context, key string, rule *limit.Rule, n int64) error {
 	if ctx == nil {
 		ctx = context.Background()
@@ -52,11 +50,11 @@ func (l *Limiter) Wait(ctx context.Context, key string, rule *limit.Rule, n int6
 	return l.waitForRoom(ctx, key, rule, n)
 }
 
-// waitInLine waits for units that are booked ahead.
+// waitInLine books units ahead and waits until they may be used.
 func (l *Limiter) waitInLine(ctx context.Context, key string, rule *limit.Rule, n int64) error {
 	left := remaining(ctx)
-	// The end of ctx must keep the units neither from being known nor from being
-	// handed back. The commands have a deadline of their own.
+	// The answer to the booking, and the refund, are needed even if ctx ends. These
+	// commands have a deadline of their own.
 	lasting := context.WithoutCancel(ctx)
 	r, err := l.reserve(lasting, key, rule, n, left)
 	if err != nil {
@@ -71,7 +69,7 @@ func (l *Limiter) waitInLine(ctx context.Context, key string, rule *limit.Rule, 
 	return nil
 }
 
-// waitForRoom asks again until it is admitted.
+// waitForRoom asks again until the units are admitted.
 func (l *Limiter) waitForRoom(ctx context.Context, key string, rule *limit.Rule, n int64) error {
 	for {
 		res, err := l.Take(ctx, key, rule, n)
@@ -87,7 +85,7 @@ func (l *Limiter) waitForRoom(ctx context.Context, key string, rule *limit.Rule,
 	}
 }
 
-// remaining returns how long ctx lasts; for ever if it has no deadline.
+// remaining returns how long ctx lasts; [limit.Never] if it has no deadline.
 func remaining(ctx context.Context) time.Duration {
 	at, bounded := ctx.Deadline()
 	if !bounded {
