@@ -1,58 +1,58 @@
 -- Applies the batch of one node to one shard, exactly once.
 --
 -- KEYS[1]   the node's ledger: "<seq> <nonce> <total> <failed> <forgiven>".
---           The last two are "-", or what the batch seq has failed with (index,…) and
---           what it was forgiven (index:units,…)
+--           The last two are "-", or which operations of the batch seq have failed
+--           (index,…) and which units were forgiven (index:units,…)
 -- KEYS[2..] one counter per operation
 -- ARGV      seq, prev, accept (0 or 1), TTL of the ledger in ms, nonce (16 random hex
---           digits, the same each time that a batch is sent), the sum of all units,
---           two texts of lines, which cost less than as many arguments, and for how many ms
---           a node may wait before it reports.
--- Rules, of which the first of its kind is called f1 or w1, whatever its line:
+--           digits, the same each time that a batch is sent), the sum of all units, the
+--           rules and the operations (each a text of lines, which costs less than as many
+--           arguments), and how many ms a node may wait before it reports.
+-- Rules are named by their kind and their number within it: the first are f1 and w1.
 --   f <rate> <horizon ms> <us> <rem>   the last two are what one unit costs
 --   w <width us> <kept> <horizon ms>
--- Operations, with the name of their rule:
---   f1 <units> <cost us> <cost rem> <ahead us> <ahead rem>   ahead us below 0 if these
---           units by themselves have leaked for so long
+-- Operations begin with the name of their rule:
+--   f1 <units> <cost us> <cost rem> <ahead us> <ahead rem>   ahead: how long until a bucket
+--           with these units alone is empty; us is negative if it is empty already
 --   w1 <units> <id>:<units>:<last> …   a list of buckets, which may be empty
---           Behind each there may be groups, in any order:
---   ;r      raise the counter first
---      f: <generation> <born> <level us> <level rem>, us below 0 if it has been empty
+--           After each there may be groups, in any order:
+--   ;r      restore first: merge this state of the sender into the counter
+--      f: <generation> <born> <level us> <level rem>, us negative if it has been empty
 --         for so long
 --      w: <generation> <born> and buckets
---   ;c      units of an outage, of which those are forgiven that would raise the counter
---           above a ceiling
---      f: <ceiling us> <rem> <how many they are>
---   ;b      hand back units that earlier batches booked
---      f: <cost us> <cost rem> <the generation in which they were handed back>
+--   ;c      units of an outage: those that would lift the level above a ceiling are
+--           forgiven, that is not booked
+--      f: <ceiling us> <rem> <units of the outage>
+--   ;b      refund units that earlier batches booked
+--      f: <cost us> <cost rem> <generation of the refund>
 --         <level us> <level rem>, above which others have booked behind them
---      w: <that generation> and their buckets
+--      w: <generation of the refund> and their buckets
 -- Reply     a text of lines. The first is <verdict> <Redis' time in us> <total>. Then
---           there is one for each operation, of a counter
---   <us> <rem>                       that has no generation and was booked on now: a
---    <id>:<units>:<last> …           funnel is empty at us + rem/D, maybe in the past, or
+--           there is one line for each operation, with the state of its counter:
+--   <us> <rem>                       no generation, booked on in this call: a leaky
+--    <id>:<units>:<last> …           bucket is empty at us + rem/D, maybe in the past;
 --                                    a window has these buckets
---   f <generation> <born> <us> <rem> that is anything else. If there was a group c, how
---   w <generation> <born> <buckets>  many units are forgiven follows
---   g …, v …                         the same of a funnel that has leaked at another
---                                    rate before, a window that had buckets of another width
---   e <reason>                       that has failed: nothing was booked on it
---   b <reason>                       that was booked on when the batch was applied, but
+--   f <generation> <born> <us> <rem> any other state. If there was a group c, the number
+--   w <generation> <born> <buckets>  of units forgiven follows
+--   g …, v …                         the same as f, w for a leaky bucket that had another
+--                                    rate before, a window that had another bucket width
+--   e <reason>                       it failed: nothing was booked on it
+--   b <reason>                       it was booked on when the batch was applied, but
 --                                    cannot be read now
 --
--- Verdicts: a applied, d duplicate (this very batch had been applied, nothing
--- is now), o other (the batch of this number was another one, so that somebody
--- else goes by the node's name: nothing is applied, no states), s stale (an older
--- batch: nothing is applied, no states), l lost (the ledger does not know the batch before
--- this one, Redis has lost data: nothing is applied, no states).
+-- Verdicts: a applied, d duplicate (this batch was applied before, and is not again),
+-- o other (another batch of this number was applied: another node uses the same name),
+-- s stale (a later batch was applied), l lost (the ledger does not have the batch before
+-- this one: Redis has lost data). With o, s and l nothing is applied, and there are no
+-- states.
 
--- Most calls carry few operations, so what counts is what a call costs whatever it carries.
--- Lua makes each function of a script anew in each call, and allocates once more for each local
--- that functions share. So there are only three functions here, which share nothing. What is not
--- usual is in long.lua.
+-- Most calls carry few operations, so the fixed cost of a call matters most. In each call
+-- Lua creates every function of a script anew, and allocates once more for each local
+-- that functions share. So there are only three functions here, which share nothing. Rare
+-- cases are in long.lua.
 
--- read_rules returns what the operations are booked under, by the names of the rules: what
--- the short ways need of it. A state of no generation begins with head if it is written now.
+-- read_rules returns the rules by name, with the fields that the fast paths need. A state
+-- without a generation that is written now begins with head.
 local function read_rules(text, now, stamp)
   local find, rules, pos, funnels, windows = string.find, {}, 1, 0, 0
   while pos <= #text do
@@ -75,13 +75,13 @@ local function read_rules(text, now, stamp)
   return rules
 end
 
--- The short ways. Most operations only book units, and most counters have no
--- generation and the rule's own rate or width, or are not there. A short way gets the value
--- that the key has, or nil. It returns the counter's line of the reply, where the line of the
--- operation ends, the new value, and until when that matters. Nil means: go the long way.
+-- The fast paths. Most operations only book units, and most counters do not exist, or have
+-- no generation and the rule's own rate or width. A fast path gets the key's value, or nil.
+-- It returns the counter's line of the reply, where the line of the operation ends, the new
+-- value, and until when that is needed. It returns nil if the slow path must be taken.
 
--- pour books units on a funnel. What it adds up are cost and ahead, see add and later in
--- lib_funnel.lua. A funnel that has run empty before oldest is not kept.
+-- pour books units on a leaky bucket: it adds the cost, and then empties at now + ahead at
+-- the earliest. If it was empty before oldest and has no key yet, the slow path decides.
 local function pour(ops, pos, rules, v, now, oldest, whole)
   local _, stop, name, cost_us, cost_rem, ahead_us, ahead_rem =
     string.find(ops, '^(f%d+) [1-9]%d* (%d+) (%d+) (%-?%d+) (%d+)\n', pos)
@@ -91,9 +91,9 @@ local function pour(ops, pos, rules, v, now, oldest, whole)
   end
   local us, rem, D = 0, 0, rule.D
   if v then
-    local rate -- behind a birth of today, of 16 digits
+    local rate -- after born, a time of 16 digits as all are today
     rate, us, rem = string.match(v, '^f 0 [1-8]%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d (%S+) ([1-9]%d*) (%d+)$')
-    if rate ~= rule.rate or rem ~= '0' and rem < '1' then -- which begins with 0
+    if rate ~= rule.rate or rem ~= '0' and rem < '1' then -- rem has a leading 0
       return nil
     end
     us, rem = us + 0, rem + 0
@@ -116,8 +116,8 @@ local function pour(ops, pos, rules, v, now, oldest, whole)
   return text, stop, rule.head .. text, rem > 0 and us + 1 or us
 end
 
--- pour_window books units of one bucket on a window, to be added to the newest one or
--- to come after it.
+-- pour_window books units of one bucket on a window: of its newest bucket, or of a
+-- later one.
 local function pour_window(ops, pos, rules, v, whole)
   local find = string.find
   local _, stop, name, list, id, units, came = find(ops, '^(w%d+) [1-9]%d*( ([1-9]%d*):([1-9]%d*):(%d+))\n', pos)
@@ -134,8 +134,8 @@ local function pour_window(ops, pos, rules, v, whole)
     if text ~= rule.width then
       return nil
     end
-    -- Nothing is wrong with the buckets, whose ids ascend. Those that count begin at start.
-    -- The newest is at last.
+    -- All buckets must be valid, with ascending ids. Those that still count begin at start,
+    -- the newest one begins at last.
     local start, last, top, had, when, length = tail + 1, tail + 1, 0, 0, 0, #v
     while tail < length do
       local at, i, u, w = tail + 1, nil, nil, nil
@@ -164,17 +164,16 @@ local function pour_window(ops, pos, rules, v, whole)
   return list, stop, rule.head .. list, (new + rule.kept + 1) * width
 end
 
-local KEYS, ARGV, call = KEYS, ARGV, call -- global names are slower to find
--- Others may report units of the same time, as late as they may wait: together they may fill what
--- each by itself does not. So a counter outlives its meaning for so much longer, and a funnel
--- that has run empty before its units were reported is kept.
+local KEYS, ARGV, call = KEYS, ARGV, call -- global names are slower
+-- A key is kept ARGV[9] ms longer: other nodes may still hold unreported units of the same time,
+-- which fill the counter only together with these. For the same reason a leaky bucket is kept that
+-- was empty before its units were reported.
 SLACK = SLACK + (ARGV[9] or 0)
 local MEMORY = SLACK * 1000
 local now, ops = clock(), ARGV[8]
-local long -- what make_long has made, if it was needed
+local long -- the result of make_long, if it was needed
 
--- To print a number as an integer takes half of the time that %.0f takes, but its range
--- is that of the machine.
+-- %d takes half of the time that %.0f takes, but its range depends on the machine.
 local whole = '%d'
 local stamp = format(whole, now)
 if stamp + 0 ~= now then
@@ -182,8 +181,8 @@ if stamp + 0 ~= now then
   stamp = format(whole, now)
 end
 
--- What the ledger says.
-local values = redis.pcall('MGET', unpack(KEYS)) -- if it fails, each key is asked for by itself
+-- Read the ledger and all counters.
+local values = redis.pcall('MGET', unpack(KEYS)) -- if it fails, each key is read by itself
 local known = values[1] or nil
 local last, nonce, total, failed, forgiven = match(known or '', '^([1-9]%d*) (%x+) ([1-9]%d*) ([-%d,]+) ([-%d:,]+)$')
 if last and #last < 16 and #total < 16 then
@@ -205,8 +204,8 @@ if verdict ~= 'a' and verdict ~= 'd' then
 end
 
 -- The ledger is written before anything else: if Redis is out of memory or
--- read-only this fails, and with it the script, while nothing is applied. Once
--- one write has passed, Redis lets the others of the script pass too.
+-- read-only, this fails, and with it the script, before anything is applied. After
+-- one successful write Redis allows the other writes of the script.
 local apply, sum = verdict == 'a', total
 if apply then
   sum = total + ARGV[6]
@@ -221,7 +220,7 @@ end
 
 local out, pos, rules = { '', '' }, 1, read_rules(ARGV[7], now, stamp)
 local funnels, windows, spelled, spelling = rules.f1, rules.w1, nil, nil
-local seen = #KEYS > 2 and {} -- keys of which the value that was read is used
+local seen = #KEYS > 2 and {} -- keys of which the value that was read has been used
 for i = 2, #KEYS do
   local key, v = KEYS[i], values[i] or nil
   if seen and seen[key] then
@@ -239,10 +238,10 @@ for i = 2, #KEYS do
   if line then
     local ttl = untilus > now and untilus - now + 999 or 0
     ttl = (ttl - ttl % 1000) / 1000 + SLACK
-    if ttl ~= spelled then -- many keys of a batch last as long as the one before
+    if ttl ~= spelled then -- many keys of a batch have the same TTL
       spelled, spelling = ttl, format(whole, ttl < FOREVER and ttl or FOREVER)
     end
-    -- NX: something other than a text may be at a key at which MGET finds nothing.
+    -- NX: MGET also finds nothing at a key of another type, which must not be overwritten.
     local done
     if v then
       done = redis.pcall('SET', key, value, 'PX', spelling)

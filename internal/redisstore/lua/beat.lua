@@ -1,23 +1,23 @@
--- Says that a node is alive, and counts those that are.
+-- Marks a node as alive, and counts the live nodes.
 --
 -- KEYS[1] sorted set of the nodes, scored by the time at which each counts as
 --         gone, in us
--- KEYS[2] the same of the layouts that are in use: nodes of another one do not find
---         the keys of this one
+-- KEYS[2] the same of the layouts (version and number of shards) in use: nodes with
+--         different layouts share no keys
 -- KEYS[3] the id of the channel for notices in this database
--- KEYS[4] the node's ledger in the same shard, if it is asked for
+-- KEYS[4] the node's ledger in the same shard, if its last batch is asked for
 -- ARGV    node, ms until it counts as gone, TTL of what the node keeps here in ms,
 --         its layout, and the id that the channel gets if it has none: 1 to 40 letters
---         and digits, or "" if nobody wants to know
+--         and digits, or "" if the caller does not need it
 -- Reply   number of live nodes, Redis' time in us, the last batch of the ledger (as in
---         seq.lua), the id of the channel ("" if its key is broken, too), and the layouts in
---         use; or "e", reason, Redis' time in us, the last batch, the id: the list of nodes
---         cannot be read
+--         seq.lua), the id of the channel (also "" if its key is broken), and the layouts in
+--         use; or "e", reason, Redis' time in us, the last batch, the id, if the set of
+--         nodes cannot be read
 
 local now = clock()
 
--- enter adds a member to a set for as long as a beat is good for, and drops those that
--- have gone.
+-- enter adds a member to a set, which counts as gone ARGV[2] ms from now, and removes
+-- members that have gone.
 local function enter(key, member)
   try('ZADD', key, int(now + tonumber(ARGV[2]) * 1000), member)
   redis.call('ZREMRANGEBYSCORE', key, '-inf', int(now))
@@ -25,8 +25,8 @@ local function enter(key, member)
   return true
 end
 
--- channel returns the id of the channel, and keeps it. A key with anything else stays as it
--- is: others may use it.
+-- channel returns the id of the channel, and renews its TTL. A key with any other value is
+-- left as it is: others may use it.
 local function channel(key, offer)
   if offer == '' or redis.call('SET', key, offer, 'NX', 'PX', ARGV[3]) then
     return offer

@@ -1,12 +1,12 @@
--- How a funnel decides. This file follows lib_funnel.lua in the scripts that ask one.
+-- How a leaky bucket decides. Scripts have this file after lib_funnel.lua.
 --
--- Amounts are costs, in us and rem. All fields of a question are in the table from the start:
--- to add one later may cost as much as all the rest.
+-- Amounts are costs, in us and rem. A question has all of its fields from the start: adding
+-- one to the table later may cost as much as all the rest.
 
 local funnel = {}
 kinds.f = funnel
 
--- read returns the question at an argument, and where it ends.
+-- read returns the question that begins at an argument, and the index after it.
 function funnel.read(key, at)
   local arg = ARGV
   return {
@@ -16,22 +16,22 @@ function funnel.read(key, at)
   }, at + 6
 end
 
--- look reads what the question is about.
+-- look reads the counter of the question.
 function funnel.look(q, now)
   q.D = tonumber((rated(q.rate)))
   q.st = read_funnel(q.key, q.rate, now)
   q.us, q.rem = level(q.st.us, q.st.rem, now)
 end
 
--- fits tells whether there is room for what the question is judged by.
+-- fits reports whether there is room for the cost that is asked for.
 function funnel.fits(q)
   local us, rem = add(q.us, q.rem, q.ask, q.rest, q.D)
   return not less(q.fus, q.frem, us, rem)
 end
 
--- left has what is left be booked, and returns how many units that are. From an argument on
--- there are the costs of n, n/2, n/4 … 1 units, n a power of 2, and how many may be taken.
--- Every step is taken that fits.
+-- left sets what is to be booked to as many units as fit, and returns how many. From an
+-- argument on there are the costs of n, n/2, n/4 … 1 units, n a power of 2, and the most units
+-- that may be taken. It tries these steps in order and takes each that fits.
 function funnel.left(q, from)
   local most, step, taken = ARGV[#ARGV] + 0, 2 ^ ((#ARGV - from) / 2 - 1), 0
   for at = from, #ARGV - 1, 2 do
@@ -44,7 +44,7 @@ function funnel.left(q, from)
   return taken
 end
 
--- book keeps what is booked.
+-- book adds what is to be booked, and stores the bucket.
 function funnel.book(q, now)
   local st = q.st
   q.us, q.rem = add(q.us, q.rem, q.own, q.own_rest, q.D)

@@ -1,20 +1,19 @@
 -- Functions that scripts share.
 --
--- Errors. What is wrong with one key is raised with bad() and caught by
--- guard(), so that the answer blames that key alone. Everything else is raised
--- by redis.call itself and fails the whole script, with Redis' own words.
+-- Errors. An error of one key is raised with bad() and caught by guard(), so that
+-- the reply reports it for that key alone. Every other error is raised by redis.call
+-- itself and fails the whole script, with Redis' own message.
 
 local ceil = math.ceil
 
--- To print a number as an integer takes half of the time that %.0f takes, but its range
--- is that of the machine.
+-- %d takes half of the time that %.0f takes, but its range depends on the machine.
 local whole = format('%d', TOP) == '9007199254740991' and '%d' or '%.0f'
 
 local function int(x)
   return format(whole, x)
 end
 
--- pair returns the text of two numbers, of which the second is mostly 0.
+-- pair returns the text of two numbers. The second is 0 in most cases.
 local one_and_0, two = whole .. ' 0', whole .. ' ' .. whole
 local function pair(x, y)
   if y == 0 then
@@ -27,7 +26,7 @@ local function bad(why)
   error('!' .. why, 0)
 end
 
--- guard calls f and returns its result, or nil and what bad() was told.
+-- guard calls f and returns its result, or nil and the reason that bad() got.
 local function guard(f, ...)
   local ok, r = pcall(f, ...)
   if ok then
@@ -36,25 +35,25 @@ local function guard(f, ...)
   if type(r) == 'string' and sub(r, 1, 1) == '!' then
     return nil, sub(r, 2)
   end
-  error(type(r) == 'string' and (string.gsub(r, '^ERR ', '')) or r, 0) -- Redis puts ERR before what is raised
+  error(type(r) == 'string' and (string.gsub(r, '^ERR ', '')) or r, 0) -- Redis adds ERR again
 end
 
--- num parses a number that was read from a key, and has nothing but digits and
--- slashes in it. Only the one spelling that int() produces is accepted: other Luas
--- take a leading 0 for octal.
+-- num parses a number that was read from a key. The text has only digits and
+-- slashes. Only the spelling that int() produces is accepted: some versions of Lua
+-- read a leading 0 as octal.
 local function num(s)
   local n = tonumber(s)
   if not n or byte(s) == 48 and s ~= '0' or #s > 16 then
     bad('not a number in canonical form')
   end
   if #s == 16 and s > '9007199254740992' then
-    bad('number above 2^53') -- compared as text: the next one is not a double
+    bad('number above 2^53') -- compared as text: 2^53 + 1 is not a double
   end
   return n
 end
 
--- try runs a command that may be run twice, and blames the key if it is of another
--- type.
+-- try runs a command, which must be safe to run twice. A key of another type is an
+-- error of that key alone.
 local function try(...)
   local v = redis.pcall(...)
   if type(v) ~= 'table' then
@@ -63,14 +62,14 @@ local function try(...)
   if string.find(tostring(v.err), 'WRONGTYPE', 1, true) then
     bad('WRONGTYPE')
   end
-  return redis.call(...) -- raises in Redis' own words: error() would put ERR before them
+  return redis.call(...) -- raises Redis' own message: error() would put ERR before it
 end
 
--- ahead holds what was read before it was needed, by key. Each value is good for one use.
+-- ahead holds values that were read in advance, by key. Each value is used once.
 local ahead = {}
 
--- fetch returns the string at a key, or false. One that MGET finds nothing at may
--- be of another type.
+-- fetch returns the string at a key, or false. Where MGET found nothing it reads
+-- again: the key may be of another type.
 local function fetch(key)
   local v = ahead[key]
   if v then
@@ -80,10 +79,10 @@ local function fetch(key)
   return try('GET', key)
 end
 
--- lasts returns for how many ms a counter is kept that matters until the given
--- time. A generation must be remembered for as long as an older view could come
--- back, and as anybody may know it who was told of it: if his limit is higher,
--- that is longer.
+-- lasts returns for how many ms to keep a counter that matters until the given time.
+-- A generation is kept for as long as an older view could come back (horizon), and at
+-- least for what is left of the current TTL: a node whose rule has a higher limit, and
+-- so a longer horizon, may have read the generation.
 local function lasts(key, untilus, now, gen, horizon)
   local ttl = 0
   if untilus > now then
@@ -96,7 +95,7 @@ local function lasts(key, untilus, now, gen, horizon)
   return ttl < FOREVER and ttl or FOREVER
 end
 
--- spell returns a TTL as text. Many keys of a batch last as long as the one before.
+-- spell returns a TTL as text. It keeps the latest: many keys of a batch have the same.
 local spelled, spelling
 local function spell(ms)
   if ms ~= spelled then
@@ -110,18 +109,18 @@ local function store(key, value, untilus, now, gen, horizon)
   call('SET', key, value, 'PX', spell(lasts(key, untilus, now, gen, horizon)))
 end
 
--- remember prolongs the life of a counter that is only asked for: whoever is
--- told of its generation takes an older one for a loss from now on. A server that
--- must not write still answers.
+-- remember extends the TTL of a counter that is only read: a node that has read its
+-- generation would take an older one for data loss. A server that cannot write still
+-- answers.
 local function remember(key, untilus, now, gen, horizon)
   if gen > 0 then
     redis.pcall('PEXPIRE', key, int(lasts(key, untilus, now, gen, horizon)))
   end
 end
 
--- A generation is a number, or "<generation>/<reset>": the second is the one that
--- the latest reset has begun. What is handed back of units from before it has
--- been forgotten with them.
+-- A generation is a number, or "<generation>/<reset>": the second is the generation
+-- that the latest reset began. A refund of units from before it is dropped: the reset
+-- has cleared these units.
 
 local function read_gen(st, text)
   local gen, reset = match(text, '^(%d+)/(%d+)$')
@@ -138,9 +137,9 @@ local function gen_text(st)
   return int(st.gen) .. '/' .. int(st.reset)
 end
 
--- renew puts a counter that has been lowered into a generation that no earlier
--- view has, so that nobody takes the difference for a loss. It begins after all that
--- was booked before, even if the clock has been set back since.
+-- renew begins a generation of a counter that has been lowered. No earlier view has
+-- it, so that no node takes the difference for data loss. It is later than all earlier
+-- bookings, even if the clock has been set back since.
 local function renew(st, now)
   st.gen = math.min(math.max(now, st.gen + 1, st.born + 1), TOP)
 end

@@ -1,8 +1,8 @@
--- What is kept of a funnel, after lib.lua:
+-- How a leaky bucket is stored. Needs lib.lua.
 -- "f <generation> <born> <rate> <us> <rem>": empty at us + rem/D microseconds. The
--- rate is "D/T", T being the microseconds that one unit takes to leak, as text: two
--- rules that leak alike have the same. Born is the time at which the newest unit was
--- booked, 0 if none was.
+-- rate is the text "D/T", T being the microseconds that one unit takes to leak: equal
+-- rates have equal texts. Born is the time at which the newest unit was booked, 0 if
+-- none was.
 
 -- rated returns D and T of a rate.
 local function rated(rate)
@@ -44,7 +44,7 @@ local function later(aus, arem, bus, brem)
   return aus, arem
 end
 
--- level returns how long a funnel still drains.
+-- level returns how long until a leaky bucket is empty.
 local function level(us, rem, now)
   if us < now then
     return 0, 0
@@ -52,8 +52,8 @@ local function level(us, rem, now)
   return us - now, rem
 end
 
--- read_funnel reads a funnel that leaks at a rate from now on. The level of one
--- that has leaked at another is expressed in units of this, rounded up.
+-- read_funnel reads a leaky bucket for a rule with the given rate. If it was stored with
+-- another rate, its level is converted: the units stay the same, rounded up.
 local function read_funnel(key, rate, now)
   local v = fetch(key)
   if not v then
@@ -83,21 +83,21 @@ local function read_funnel(key, rate, now)
       bad('state of a funnel out of range')
     end
     if not from or not to then
-      from, to = 1, 1 -- whoever wrote it did not say
+      from, to = 1, 1 -- T is unknown: the time to empty stays the same
     end
     local left, rest = level(st.us, st.rem, now)
     st.converted = left > 0 or rest > 0
     if st.converted then
       st.us, st.rem = math.min(now + math.ceil((left + rest / d) * (to / from)) + 1, TOP), 0
     else
-      st.rem = 0 -- it ran empty when it did, at any rate
+      st.rem = 0 -- it is empty: the rate does not matter
     end
   end
   return st
 end
 
--- write_funnel keeps a funnel. One that has leaked at another rate begins a new
--- generation: by the rate of before it may seem to have lost something.
+-- write_funnel stores a leaky bucket. One that was converted begins a new generation:
+-- to a node with the old rate the new value may look like data loss.
 local function write_funnel(key, st, rate, now, horizon)
   if st.converted then
     renew(st, now)

@@ -1,9 +1,9 @@
--- What is kept of a log, after lib.lua: a sorted set with one member per unit, scored by when it
--- was admitted.
+-- How a log is stored: a sorted set with one member per unit, scored by the time of its
+-- admission. Needs lib.lua.
 
--- members returns how many units a log has. Its first and last member tell
--- whether it is one: their scores, which servers spell in several ways, and the
--- times in their names are the same.
+-- members returns how many units a log has. It checks the first and the last member:
+-- the score, which servers format in several ways, must be equal to the time in the
+-- name.
 local function members(key)
   local all = try('ZCARD', key)
   for _, rank in ipairs({ '0', '-1' }) do
@@ -17,10 +17,10 @@ local function members(key)
   return all
 end
 
--- enter adds n members of this time. Those of one microsecond are numbered, on
--- from those that are there, of which there are nr. They leave together, or from
--- the highest number down (all numbers are of one length, and Redis orders
--- members as text), so that no number that is taken is given again.
+-- enter adds n members of this time. Members of one microsecond are numbered from 0;
+-- nr of them exist already. They are removed together, or from the highest number
+-- down (all numbers have the same length, and Redis orders members as text), so that
+-- no number in use is given again.
 local function enter(key, now, nr, n)
   local stamp = int(now)
   local done = 0

@@ -1,9 +1,9 @@
--- What is kept of a window, after lib.lua:
+-- How a window is stored. Needs lib.lua.
 -- "w <generation> <born> <width> id:units:last id:units:last ...": units per bucket,
 -- where id is the time divided by the width, and last says how many us after the
--- bucket began its last unit came, rounded up. In here buckets go by age (0 =
--- current): small numbers, whatever the time and the width. n has their units, l
--- their last.
+-- bucket began its last unit came, rounded up. In tables the index of a bucket is its
+-- age (0 = current), which is small for any time and width. n has the units, l the
+-- last.
 
 -- place adds the buckets of a list of " id:units:last", of the given width, to st.
 local function place(st, list, width, rule, now)
@@ -14,13 +14,13 @@ local function place(st, list, width, rule, now)
     seen = seen + #id + #units + #last + 3
     id, units, last = num(id), num(units), math.min(num(last), width)
     if width ~= to then
-      -- Another width: the last unit of the old bucket says where it belongs.
+      -- Another width: all units of the old bucket go where its last unit belongs.
       local at = math.min(id * width + last, now)
       last = at % to
       id = (at - last) / to
     end
-    -- A bucket ahead of Redis' time (its clock went back, or a sender's
-    -- estimate of it is ahead) counts as the current one, and has come by now.
+    -- A bucket later than Redis' time (which was set back, or which a sender has
+    -- estimated too high) counts as the current one, its last unit as of now.
     local age = cur - id
     if age < 0 then
       age, last = 0, now % to
@@ -76,7 +76,7 @@ local function buckets(st, rule, now)
   return table.concat(list), newest
 end
 
--- write_window keeps a window, and returns the list of its buckets.
+-- write_window stores a window, and returns the list of its buckets.
 local function write_window(key, st, rule, now)
   local list, newest = buckets(st, rule, now)
   local ends = now

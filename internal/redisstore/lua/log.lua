@@ -1,13 +1,13 @@
 -- How a sliding log decides: one member of a sorted set per unit, scored by the
 -- time at which it was admitted. A member that is exactly one window old no
--- longer counts. This file follows lib_log.lua in the scripts that ask one.
+-- longer counts. Scripts have this file after lib_log.lua.
 --
--- Amounts are units. All fields of a question are in its table from the start.
+-- Amounts are units. A question has all of its fields from the start.
 
 local log = {}
 kinds.l = log
 
--- read returns the question at an argument, and where it ends.
+-- read returns the question that begins at an argument, and the index after it.
 function log.read(key, at)
   return {
     key = key, kind = log, limit = ARGV[at] + 0, width = ARGV[at + 1] + 0,
@@ -15,28 +15,28 @@ function log.read(key, at)
   }, at + 3
 end
 
--- look reads what the question is about.
+-- look reads the counter of the question.
 function log.look(q, now)
   q.all = members(q.key)
   q.count = call('ZCOUNT', q.key, '(' .. int(now - q.width), '+inf')
   q.found = q.found or q.count -- before anything was booked
 end
 
--- fits tells whether there is room for the units that are asked for.
+-- fits reports whether there is room for the units that are asked for.
 function log.fits(q)
   return q.count + q.ask <= q.limit
 end
 
--- left has as many of these units be booked as there is room for, and returns how many. If
--- there is none, one is asked for.
+-- left sets what is to be booked to as many units as there is room for, and returns how
+-- many. If there is no room, the question is changed to one unit, for the wait that tell returns.
 function log.left(q)
   q.own = math.max(math.min(q.ask, q.limit - q.count), 0)
   q.ask = math.max(q.own, 1)
   return q.own
 end
 
--- leaves returns how long until the member of a rank (from the oldest on, or
--- from the newest one back if negative) is one window old.
+-- leaves returns how long until the member of a rank (counted from the oldest one,
+-- or from the newest one if negative) is one window old.
 function log.leaves(q, rank, now)
   local m = call('ZRANGE', q.key, int(rank), int(rank), 'WITHSCORES')
   if not m[2] then
@@ -45,39 +45,39 @@ function log.leaves(q, rank, now)
   return math.max(tonumber(m[2]) + q.width - now, 0)
 end
 
--- lasts returns how long until the last one leaves.
+-- lasts returns how long until the newest member leaves.
 function log.lasts(q, now)
   return q.count > 0 and log.leaves(q, -1, now) or 0
 end
 
--- prove fails for a user who may not run the commands that change what a question of any kind
--- is about. It changes nothing: it sets only what is there if it is not, and the reverse.
+-- prove fails if the user may not run the commands that write a counter, of any kind. It
+-- changes nothing: XX is used where the key or member is missing, NX where the key exists.
 function log.prove(q)
   if q.st then
     call('SET', q.key, '', q.st.absent and 'XX' or 'NX', 'PX', '1')
   else
-    call('ZADD', q.key, 'XX', '0', '') -- which needs memory all the same
+    call('ZADD', q.key, 'XX', '0', '') -- which also fails without memory
     call('ZREMRANGEBYSCORE', q.key, '(0', '0')
   end
 end
 
--- enter counts the units that are booked. A Redis that is out of memory refuses to add, and
--- says so only before anything else was written: tidy() comes afterwards.
+-- enter adds the units that are to be booked. A Redis that is out of memory refuses that only
+-- as long as the script has written nothing else: tidy() comes afterwards.
 function log.enter(q, now)
   local stamp = int(now)
   enter(q.key, now, call('ZCOUNT', q.key, stamp, stamp), q.own)
   q.count, q.all = q.count + q.own, q.all + q.own
 end
 
--- tidy has the log end in time, and removes what has left.
+-- tidy sets the log's TTL, and removes members that no longer count.
 function log.tidy(q, now)
   call('PEXPIRE', q.key, int(math.min(math.ceil(log.lasts(q, now) / 1000) + SLACK, FOREVER)))
   call('ZREMRANGEBYSCORE', q.key, '-inf', int(now - q.width))
   q.all = q.count
 end
 
--- tell returns what is counted, and the waits: until enough have left for units that were
--- refused (0: none were), and until all have.
+-- tell returns how many units count, how long until enough of them have left for units that
+-- were refused (0: none were), and how long until all have left.
 function log.tell(q, now)
   local wait = 0
   if q.told == '0' and q.ask <= q.limit then

@@ -1,16 +1,16 @@
--- The long way of batch.lua: what it needs for states and operations that are not usual.
--- With base.lua, lib.lua, lib_funnel.lua and lib_window.lua before it, this is the body of a function, make_long, which a
--- call that goes the short ways only does not pay for. It must not use the locals of
--- batch.lua, which come after it: each would be an allocation in every call.
+-- The slow path of batch.lua, for rare states and operations. With base.lua, lib.lua,
+-- lib_funnel.lua and lib_window.lua before it, this is the body of a function, make_long, so that
+-- calls which use only the fast paths do not pay for it. It must not share locals with
+-- batch.lua: each would be an allocation in every call.
 
 local now, slack, MEMORY = ...
 SLACK = slack
 local ops = ARGV[8]
 local rules -- by their names
-local apply, failed, forgiven -- what is done with the batch; what the ledger says
-local cuts, broken = {}, {} -- what this batch is forgiven, and has failed with, for the ledger
+local apply, failed, forgiven -- whether the batch is applied now; lists from the ledger
+local cuts, broken = {}, {} -- for the ledger: units forgiven, and operations that failed
 
--- read_rules reads what the operations are booked under.
+-- read_rules returns the rules by name.
 local function read_rules(text)
   local count, read = { f = 0, w = 0 }, {}
   for kind, line in string.gmatch(text, '([fw]) ([^\n]*)\n') do
@@ -29,18 +29,18 @@ local function read_rules(text)
   return read
 end
 
--- merge puts two states of a counter together: st, and one of which the generation
--- and the birth are given. It tells of which of them the content counts. Both are of
--- the later generation from now on, in which only content counts that is of it or
--- was born since it began: older content is what that generation has cleared. If that or
--- the birth lies after now, the clock has been set back: when st was booked says nothing then.
+-- merge moves two states of a counter into the later generation: st, and one of which gen and
+-- born are given. It returns for each whether its content is valid there: if it is of that
+-- generation or was born since it began. Older content was cleared by that generation. If the
+-- generation or the given born is later than now, the clock has been set back: then st.born
+-- says nothing, and the content of st is valid.
 local function merge(st, gen, born, now)
   local top = math.max(st.gen, gen)
   local mine = st.gen == top or st.born >= top or math.max(top, born) > now
   local theirs = gen == top or born >= top
   if st.gen < top then
-    -- Which reset it began with, nobody knows here: what is handed back of units
-    -- from before stays counted.
+    -- The latest reset is not known here. Assume that it began this generation:
+    -- refunds of units from before are dropped.
     st.gen, st.reset = top, top
   end
   st.born = math.max(mine and st.born or 0, theirs and born or 0)
@@ -70,7 +70,7 @@ local function raise_window(st, gen, born, known, kept)
   end
 end
 
--- The fields of operations by kind: what each has, then those of its groups.
+-- The fields of operations by kind: base are those that each has, the others those of groups.
 local fields = {
   f = {
     base = { 'units', 'us', 'rem', 'ahead_us', 'ahead_rem' }, r = { 'gen', 'born', 'us', 'rem' },
@@ -80,8 +80,8 @@ local fields = {
 }
 local groups = { r = 'raise', c = 'debt', b = 'back' }
 
--- read returns the numbers in a text by the names of fields. What is left is a list of buckets,
--- which a funnel has not.
+-- read returns the numbers in a text by the names of fields. The rest is a list of buckets,
+-- which a leaky bucket must not have.
 local function read(kind, text, names)
   local t, at = {}, 1
   for _, name in ipairs(names or bad('malformed operation')) do
@@ -92,7 +92,7 @@ local function read(kind, text, names)
   return kind == 'w' and t or t.list == '' and t or bad('malformed operation')
 end
 
--- read_op reads the operation in a line. What is wrong with it is its key's fault.
+-- read_op reads the operation in a line. An error in it is one of its key alone.
 local function read_op(line)
   local name, kind, base, rest = match(line, '^(([fw])%d+)([^;]*)(.*)$')
   local rule = rules[name or ''] or bad('unknown kind of operation')
@@ -106,8 +106,8 @@ local function read_op(line)
   return op
 end
 
--- forgive takes off what units of an outage have raised a funnel by, from (us, rem),
--- above a ceiling. It returns how many whole units that are.
+-- forgive subtracts units of an outage from st, as far as they lifted it above a ceiling
+-- and above (us, rem), where it was before. It returns how many whole units that are.
 local function forgive(st, us, rem, debt, rule)
   local D = rule.D
   us, rem = later(us, rem, add(now, 0, debt.us, debt.rem, D))
@@ -115,7 +115,7 @@ local function forgive(st, us, rem, debt, rule)
     return 0
   end
   local over, rest = subtract(st.us, st.rem, us, rem, D)
-  -- Division by the cost of a unit, exact: by that of 1, 2, 4, 8 … units.
+  -- Exact division by the cost of a unit, with the costs of 1, 2, 4, 8 … units.
   local steps, n, cus, crem = {}, 1, rule.us, rule.rem
   while n <= debt.units and cus < TOP and not less(over, rest, cus, crem) do
     steps[#steps + 1] = { n, cus, crem }
@@ -140,8 +140,8 @@ local function forgave(index, most)
   return units and math.min(tonumber(units), most) or 0
 end
 
--- A kind books an operation, unless it is only to say what there is, and returns the
--- counter's line of the reply.
+-- A function of kinds books an operation, or only reads the counter if apply is false. It
+-- returns the counter's line of the reply.
 local kinds = {}
 
 function kinds.f(key, op, apply, index)
@@ -151,17 +151,17 @@ function kinds.f(key, op, apply, index)
   if apply and raise then
     local us, rem = add(now, 0, raise.us, raise.rem, D)
     if us < 0 then
-      us, rem = 0, 0 -- empty, for nobody knows how long
+      us, rem = 0, 0 -- empty for an unknown time
     end
     raise_funnel(st, raise.gen, raise.born, us, rem)
   end
-  -- What is handed back was booked by earlier batches.
+  -- Refunds come before units: they are of units that earlier batches booked.
   local comes_off = back and back.gen >= st.reset
   if comes_off then
-    -- Those who have booked behind, without the sender knowing, keep their times:
-    -- to lower the level would let newcomers in at the same times once more. And
-    -- where there is nothing to take off no generation begins: it would clear what
-    -- nodes know that Redis has lost.
+    -- Callers on other nodes that have booked behind keep their times: a lower level
+    -- would admit new callers at the same times once more. And if nothing is
+    -- subtracted, no generation begins: a new one discards views that are needed to
+    -- restore lost data.
     local us, rem = level(st.us, st.rem, now)
     comes_off = (us > 0 or rem > 0) and not less(back.top_us, back.top_rem, us, rem)
   end
@@ -212,7 +212,7 @@ function kinds.w(key, op, apply)
     comes_off = false -- see kinds.f
     for age = 0, rule.kept do
       if less.n[age] and st.n[age] then
-        -- 0 is left out of the list of buckets
+        -- a bucket of 0 units is not listed
         st.n[age] = st.n[age] > less.n[age] and st.n[age] - less.n[age] or nil
         comes_off = true
       end
@@ -235,18 +235,18 @@ function kinds.w(key, op, apply)
   return (st.converted and 'v ' or 'w ') .. int(st.gen) .. ' ' .. int(st.born) .. list
 end
 
--- fails reports whether an operation is among those in a list.
+-- fails reports whether an operation is in a list of indexes.
 local function fails(list, index)
   return find(',' .. list .. ',', ',' .. int(index) .. ',', 1, true)
 end
 
 local long = {}
 
--- ledger returns what the text of a ledger says: the last seq, its nonce, the total, the
+-- ledger returns the fields in the text of a ledger: the last seq, its nonce, the total, the
 -- failed operations and what was forgiven. One that cannot be read counts as lost; the next
 -- batch overwrites it.
 function long.ledger(v)
-  v = v or guard(try, 'GET', KEYS[1]) -- MGET says nothing of one of another type
+  v = v or guard(try, 'GET', KEYS[1]) -- MGET returns nothing for another type
   local seq, nonce, total, failed, forgiven = match(v or '', '^(%d+) (%x+) (%d+) ([-%d,]+) ([-%d:,]+)$')
   if not seq then
     return 0, '', 0, '', ''
@@ -263,9 +263,9 @@ local function ending(pos)
   return find(ops, '\n', pos, true) or #ops + 1
 end
 
--- blame returns the line of an operation for which pcall caught why.
+-- blame returns the reply line of an operation that failed with the error why.
 function long.blame(why, index)
-  -- A duplicate has been booked the first time, unless the ledger says that it failed.
+  -- An operation of a duplicate was booked the first time, unless the ledger lists it as failed.
   local letter = (apply == false and not fails(failed, index)) and 'b ' or 'e '
   broken[#broken + 1] = int(index)
   if type(why) == 'table' then
@@ -283,9 +283,9 @@ local function book(key, line, index)
   return kinds[op.kind](key, op, apply, index)
 end
 
--- book works on the operation in the line at pos, on a key at which v was found, or nil. It
--- returns the line of the reply, and where that of the operation ends. An operation
--- fails alone, whatever goes wrong: the ledger says already that the batch was applied.
+-- book executes the operation in the line at pos, on a key with the value v, nil if none was
+-- read. It returns the line of the reply, and where that of the operation ends. Any error
+-- fails only this operation: the ledger already says that the batch was applied.
 function long.book(key, pos, index, v, does, was_failed, was_forgiven)
   apply, failed, forgiven = does, was_failed, was_forgiven
   rules = rules or read_rules(ARGV[7])
@@ -295,7 +295,7 @@ function long.book(key, pos, index, v, does, was_failed, was_forgiven)
   return done and line or long.blame(line, index), stop
 end
 
--- correct writes the ledger anew if it must say more than that all was booked. It returns
+-- correct writes the ledger again if operations have failed or units were forgiven. It returns
 -- the total.
 function long.correct(total, sum, sum_text)
   if not broken[1] and not cuts[1] then

@@ -1,4 +1,4 @@
--- Lists the nodes that are alive and the layouts that are in use, and writes nothing.
+-- Lists the live nodes and the layouts in use, and writes nothing.
 --
 -- KEYS[1] sorted set of the nodes, KEYS[2] the same of the layouts: see beat.lua
 -- ARGV    how many of each to list at most
@@ -8,8 +8,8 @@
 
 local now = clock()
 
--- list appends the members of a set that have not gone: those that go last, if there are
--- too many.
+-- list appends the members of a set that are still alive. If there are too many, it appends
+-- those that expire last.
 local function list(answer, key)
   local count = try('ZCOUNT', key, '(' .. int(now), '+inf')
   local most = math.min(count, tonumber(ARGV[1]))

@@ -1,30 +1,28 @@
--- Hands back units of a counter, as far as it has so many: the newest first, or
--- those that were booked at a given time. It begins a generation that no earlier
--- view has.
+-- Refunds units of a counter, at most as many as it has: the newest first, or those of
+-- one booking. It begins a generation that no earlier view has.
 --
 -- KEYS[1] the counter
--- ARGV    kind (f funnel, w window, l log), rate or width us, kept, horizon ms, and
---         what is handed back: for a funnel its cost in us and rem, else units
---         and 0; and the capacity of a funnel (us, rem), else 0 and 0. To hand back
---         no more than still counts of what was booked once there follow the time
---         of the booking in us and, for a funnel, that at which it would have been
---         empty (us, rem)
--- Reply   "1", Redis' time in us, generation, and what was there that can be handed
---         back: for a funnel level us and level rem, for the others units, of a window
---         without those of its oldest bucket, which count in part: they follow, with when
---         the last of them came and how much of the current bucket has passed, in us; or
---         "e", reason, "0"
+-- ARGV    kind (f leaky bucket, w window, l log), rate or width us, kept, horizon ms, and
+--         what is refunded: for a leaky bucket its cost in us and rem, else units and 0;
+--         and the capacity of a leaky bucket (us, rem), else 0 and 0. To refund only what
+--         still counts of one booking, there follow the time of the booking in us and, for
+--         a leaky bucket, the time at which it was to be empty with it (us, rem)
+-- Reply   "1", Redis' time in us, generation, and what could be refunded: for a leaky
+--         bucket level us and level rem; for a log units; for a window the units of all
+--         buckets but the oldest, the units of the oldest, which count in part, when the
+--         last of them came, and how much of the current bucket has passed, both in us;
+--         or "e", reason, "0"
 
 local key, kind = KEYS[1], ARGV[1]
 local now = clock()
 local size, horizon, n = tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local once = tonumber(ARGV[9]) -- nil: whenever they were booked
+local once = tonumber(ARGV[9]) -- nil: units of all times
 
 local take_off = {}
 
--- A funnel is fuller than full until the last is due who has booked ahead: nobody
--- lowers it further while somebody waits. Who they are is not known here, only
--- whether nobody has booked behind what is handed back.
+-- A leaky bucket is above its capacity until the last booking ahead is due, and must
+-- not be lowered while a caller waits. Which bookings wait is not known here, only
+-- whether there are any behind the one that is refunded.
 take_off.f = function()
   local rate = ARGV[2]
   size = tonumber((rated(rate)))
@@ -33,7 +31,7 @@ take_off.f = function()
   local bus, brem = n, tonumber(ARGV[6])
   local behind = true
   if once then
-    -- The rest has leaked, for others to use, or went with a reset.
+    -- The rest of the booking has leaked, for others to use, or was cleared by a reset.
     local lus, lrem = level(tonumber(ARGV[10]), tonumber(ARGV[11]), now)
     if st.reset >= once then
       lus, lrem = 0, 0
@@ -43,8 +41,8 @@ take_off.f = function()
     end
     behind = less(lus, lrem, us, rem)
   end
-  -- They keep their times: to lower the level would let newcomers in at the same
-  -- times once more.
+  -- Callers that wait keep their times: a lower level would admit new callers at the
+  -- same times once more.
   if behind and less(tonumber(ARGV[7]), tonumber(ARGV[8]), us, rem) then
     return { '1', int(now), int(st.gen), '0', '0' }
   end

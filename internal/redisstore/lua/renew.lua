@@ -1,12 +1,12 @@
--- Sets what has been used of a counter, whatever was used before; nothing, for
--- a reset. The counter begins a generation that no earlier view has, and keeps
--- it for as long as such a view could matter.
+-- Sets the used units of a counter, whatever was counted before; a reset sets 0.
+-- The counter begins a generation that no earlier view has, and keeps it for as
+-- long as such a view could matter.
 --
 -- KEYS[1] the counter
--- ARGV    kind (f funnel, w window, l log), rate or width us, kept, horizon ms, and
---         what is used: for a funnel its cost in us and rem, else units
--- Reply   "1", Redis' time in us, which is the birth as well, generation, and the
---         state: for a funnel level us, level rem, for a window its buckets; or
+-- ARGV    kind (f leaky bucket, w window, l log), rate or width us, kept, horizon
+--         ms, and what is used: for a leaky bucket its cost in us and rem, else units
+-- Reply   "1", Redis' time in us, which is also the time of birth, generation, and the
+--         state: for a leaky bucket level us, level rem, for a window its buckets; or
 --         "e", reason, "0"
 
 local key, kind = KEYS[1], ARGV[1]
@@ -46,10 +46,10 @@ set.w = function()
 end
 
 set.l = function()
-  -- A log knows no generation: nobody else holds a view of it.
+  -- A log has no generation: no node holds a view of it.
   local used = tonumber(ARGV[5])
   members(key)
-  -- The new ones first: a Redis without memory for them removes nothing.
+  -- Add the new members first: if there is no memory for them, none is removed.
   enter(key, now, 0, used)
   redis.call('ZREMRANGEBYSCORE', key, '-inf', '(' .. int(now))
   redis.call('ZREMRANGEBYRANK', key, int(used), '-1')

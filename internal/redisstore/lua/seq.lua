@@ -1,4 +1,4 @@
--- Reads the last batch that a node's ledger knows, and keeps the ledger alive.
+-- Returns the number of the last batch in a node's ledger, and renews the ledger's TTL.
 --
 -- KEYS[1] the ledger
 -- ARGV    its TTL in ms

@@ -1,20 +1,20 @@
--- Asks counters for units: all of them admit theirs, or nothing is written. Before this file
--- come those of the kinds of counters that are asked, which put themselves into kinds.
+-- Takes units of counters: either all of them admit theirs, or nothing is written. The files
+-- of the kinds that are needed come before this one, and add themselves to kinds.
 --
 -- KEYS[i] the counter of check i; one may occur more than once
--- ARGV    a mode: "0" looks, "1" books, "s" books what is said beside, "m" takes what is left
---         of the only check's counter; then per check its kind and
+-- ARGV    a mode: "0" reads, "1" books, "s" books given amounts (see below), "m" takes what is
+--         left of the only check's counter; then per check its kind and
 --   f  rate, capacity us, capacity rem, horizon ms, what is asked for (a cost: us, rem). A
---      capacity beyond the funnel's own books ahead
+--      capacity above that of the rule books ahead
 --   w  limit, width us, kept (0: a fixed window), horizon ms, what is asked for
 --   l  limit, window us, what is asked for
---         With "s" there follow "1" if it is a dry run, which stands in nobody's way, and what is
---         booked for it, a cost or units and 0: of a counter that occurs several times each
---         check asks for the units of all, and has its own booked. With "m" there follow, for a
---         funnel, the arguments of funnel.left, and for others at most what is asked for is
---         taken
+--         With "s" there follow "1" for a dry run, whose refusal does not affect the others,
+--         and what is booked for the check, a cost or units and 0: if a counter occurs several
+--         times, each check asks for the units of all, and books its own. With "m" there follow,
+--         for a leaky bucket, the arguments of funnel.left; from others at most what is asked
+--         for is taken
 -- Reply   "1" or "0" (booked), Redis' time in us; then per check "1" or "0" (admitted), with "m"
---         how many units were taken, and, as of afterwards,
+--         how many units were taken, and the state after the call:
 --   f  level us, level rem
 --   w  id of the current bucket, us since it began, buckets as " id:units:last ..."
 --   l  units counted, us until enough of them leave (0 when admitted), us until the last one
@@ -24,7 +24,7 @@
 local now, mode, n, at = clock(), ARGV[1], #KEYS, 2
 local asked, admitted, logs, times = {}, true, false, n > 1 and {}
 
--- All are judged before anything is written.
+-- All checks are decided before anything is written.
 for i = 1, n do
   local key, kind, fits, q = KEYS[i], kinds[ARGV[at]], nil, nil
   q, at = kind.read(key, at + 1)
@@ -52,9 +52,9 @@ for i = 1, n do
   asked[i] = q
 end
 
--- A Redis without memory, and a user who may not run one of the commands, are to
--- be found out before anything is written: with logs those are several. Once one
--- write has passed, Redis lets the others pass that need memory: they come first.
+-- Missing memory and missing permissions must show before anything is written. With
+-- logs there are several commands: prove tests the permissions. After one successful
+-- write Redis allows all others that need memory, so writes that need it come first.
 local book = admitted and mode ~= '0'
 local steps = not book and {} or not logs and { 'book' } or { n > 1 and 'prove' or '', 'enter', 'book', 'tidy' }
 for _, step in ipairs(steps) do

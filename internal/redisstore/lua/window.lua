@@ -1,8 +1,8 @@
--- How a window decides, sliding, or fixed with kept = 0. This file follows
--- lib_window.lua in the scripts that ask one.
+-- How a window decides, sliding, or fixed with kept = 0. Scripts have this file after
+-- lib_window.lua.
 --
--- Amounts are units. All fields of a question are in its table from the start. How the oldest bucket leaves, and why, is said in package limit
--- (Rule.Gone).
+-- Amounts are units. A question has all of its fields from the start. The oldest bucket
+-- expires gradually: Rule.Gone of package arith says how, and why.
 
 -- limbs splits a number up to 2^53 into three digits to the base 2^18.
 local function limbs(x)
@@ -26,7 +26,7 @@ local function product(a, b)
   return d
 end
 
--- at_most tells whether a * b <= c * d, exactly.
+-- at_most reports whether a * b <= c * d, exactly.
 local function at_most(a, b, c, d)
   local x, y = product(a, b), product(c, d)
   for i = 6, 1, -1 do
@@ -40,7 +40,7 @@ end
 local window = {}
 kinds.w = window
 
--- read returns the question at an argument, and where it ends.
+-- read returns the question that begins at an argument, and the index after it.
 function window.read(key, at)
   local arg = ARGV
   return {
@@ -49,14 +49,14 @@ function window.read(key, at)
   }, at + 5
 end
 
--- look reads what the question is about.
+-- look reads the counter of the question.
 function window.look(q, now)
   q.st = read_window(q.key, q, now)
   q.elapsed = now % q.width
 end
 
--- room returns what the limit, less n, leaves beside the buckets that count in
--- full, and the units of the oldest, which does not.
+-- room returns the limit less n and less the buckets that count in full, and the
+-- units of the oldest bucket, which counts in part.
 function window.room(q, n)
   local room, oldest = q.limit - n, 0
   for age = 0, q.kept do
@@ -64,7 +64,7 @@ function window.room(q, n)
     if age > 0 and age == q.kept then
       oldest = units
     else
-      -- Stop at the first shortage: further down the difference is not exact.
+      -- Stop below 0: further down the difference is not exact.
       room = room - units
     end
     if room < 0 then
@@ -80,7 +80,7 @@ function window.share(q)
   return (q.limit - rest) / q.kept + (rest > 0 and 1 or 0)
 end
 
--- holds tells whether no more of the oldest bucket counts than there is room for.
+-- holds reports whether the part of the oldest bucket that still counts fits into the room.
 function window.holds(q, room, oldest)
   if room < 0 or oldest <= room then
     return room >= 0
@@ -94,8 +94,8 @@ function window.holds(q, room, oldest)
     and not at_most(room, last, left, oldest - 1)
 end
 
--- about returns how much of the oldest bucket counts, to within a few units: these are
--- doubles.
+-- about returns how much of the oldest bucket counts. It may be wrong by a few units,
+-- because it computes in doubles.
 function window.about(q, oldest)
   local last = q.st.l[q.kept] or 0
   local left = last - q.elapsed
@@ -106,12 +106,12 @@ function window.about(q, oldest)
   return math.max(math.min(still, oldest), oldest - window.share(q))
 end
 
--- fits tells whether there is room for the units that are asked for.
+-- fits reports whether there is room for the units that are asked for.
 function window.fits(q)
   return window.holds(q, window.room(q, q.ask))
 end
 
--- left has as many of these units be booked as there is room for, and returns how many.
+-- left sets what is to be booked to as many units as there is room for, and returns how many.
 function window.left(q)
   local n, room, oldest = q.ask, window.room(q, 0)
   if oldest > 0 then
@@ -126,7 +126,7 @@ function window.left(q)
   return n
 end
 
--- book counts the units that are booked.
+-- book adds the units that are to be booked, and stores the window.
 function window.book(q, now)
   q.st.n[0] = (q.st.n[0] or 0) + q.own
   q.st.l[0] = math.max(q.st.l[0] or 0, q.elapsed)
