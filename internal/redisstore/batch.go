@@ -30,15 +30,15 @@ func (s *Store) encode(b *Batch) (*call, error) {
 	return c, nil
 }
 
-// batchText is what a batch says of its rules and operations, see lua/batch.lua, while
-// it is written. What is sent is a copy, which hooks of the client may keep.
+// batchText is a buffer for the texts of a batch, its rules and its operations. Their
+// format is in lua/batch.lua. A copy is sent, because hooks of the client may keep it.
 type batchText struct {
 	rules, ops []byte
 	units      int64               // of all operations
 	known      map[*limit.Rule]int // the number of each rule among those of its kind
-	count      [2]int              // of funnels, of windows
+	count      [2]int              // of leaky buckets, of windows
 	rule       *limit.Rule         // the latest one
-	name       []byte              // and what operations call it
+	name       []byte              // its name in operations
 }
 
 var batchTexts = sync.Pool{New: func() any { return &batchText{known: map[*limit.Rule]int{}} }}
@@ -90,7 +90,7 @@ func (t *batchText) use(rule *limit.Rule) {
 	t.rule, t.name = rule, strconv.AppendInt(append(t.name[:0], letter), int64(n), 10)
 }
 
-// funnel writes what there is to an operation on a funnel besides units.
+// funnel writes the fields of an operation on a leaky bucket besides units.
 func (t *batchText) funnel(op *Op, units int64) {
 	t.span(op, arithOf(op.Rule).Cost(units))
 	t.span(op, op.Ahead)
@@ -108,7 +108,7 @@ func (t *batchText) funnel(op *Op, units int64) {
 	}
 }
 
-// window writes what there is to an operation on a window besides units.
+// window writes the fields of an operation on a window besides units.
 func (t *batchText) window(op *Op) {
 	t.ops = appendBuckets(t.ops, op.Buckets)
 	if op.Raise {
@@ -139,7 +139,7 @@ func appendNumbers(b []byte, numbers ...int64) []byte {
 	return b
 }
 
-// appendBuckets writes a list as the scripts read it: " id:units:last id:units:last".
+// appendBuckets appends a list in the format of the scripts: " id:units:last id:units:last".
 func appendBuckets(b []byte, list []Bucket) []byte {
 	for _, e := range list {
 		b = append(b, ' ')
@@ -152,7 +152,7 @@ func appendBuckets(b []byte, list []Bucket) []byte {
 	return b
 }
 
-// check tells what is wrong with a batch. The scripts rely on it.
+// check returns what is wrong with a batch. The scripts rely on a valid one.
 func (s *Store) check(b *Batch) error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %s", ErrInvalidBatch, fmt.Sprintf(format, args...))
@@ -226,7 +226,7 @@ func validSpan(rule *limit.Rule, s arith.Span) bool { return s.NS >= 0 && validR
 func validRem(rule *limit.Rule, s arith.Span) bool { return s.Rem >= 0 && s.Rem < rule.Units() }
 
 // sumBuckets returns the units of all buckets, saturating, and whether each of
-// them may cross to Lua.
+// them is valid for the scripts.
 func sumBuckets(rule *limit.Rule, list []Bucket) (sum int64, ok bool) {
 	for _, b := range list {
 		if b.ID < 0 || b.ID > maxExact || b.Units < 0 || b.Last < 0 || b.Last > arithOf(rule).Width {
@@ -239,7 +239,7 @@ func sumBuckets(rule *limit.Rule, list []Bucket) (sum int64, ok bool) {
 	return sum, true
 }
 
-// validNode tells whether a node's name is fit for a key's name.
+// validNode reports whether a node's name may be part of a key's name.
 func validNode(node string) bool {
 	for _, c := range []byte(node) {
 		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'

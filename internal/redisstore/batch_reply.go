@@ -9,9 +9,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// lineReader walks over the lines of a text, without allocating anything for them. Like
-// reader it trusts nothing: after what is not as the script writes it there is an error,
-// and zeros.
+// lineReader reads the lines of a text without allocating. It trusts nothing: the first
+// text that the script would not write sets err, and from then on numbers are 0.
 type lineReader struct {
 	text string // the lines to come
 	line string // what is left of this one
@@ -35,8 +34,8 @@ func (r *lineReader) next() {
 	r.line, r.text = line, rest
 }
 
-// number takes a number from 0 to most, which is at most 2^53, in the one spelling that
-// scripts use.
+// number consumes a number from 0 to most, which is at most 2^53, in the only spelling
+// that scripts use.
 func (r *lineReader) number(most int64) int64 {
 	n, i := int64(0), 0
 	for i < len(r.line) && i < 17 && '0' <= r.line[i] && r.line[i] <= '9' {
@@ -53,13 +52,13 @@ func (r *lineReader) number(most int64) int64 {
 	return n
 }
 
-// field takes a space and a number.
+// field consumes a space and a number.
 func (r *lineReader) field(most int64) int64 {
 	r.take(" ")
 	return r.number(most)
 }
 
-// take takes a text that must come next.
+// take consumes a text that must come next.
 func (r *lineReader) take(what string) {
 	rest, ok := strings.CutPrefix(r.line, what)
 	if !ok {
@@ -114,7 +113,7 @@ func decodeBatch(reply any, ops []Op) (Reply, error) {
 type batchReader struct {
 	lineReader
 	now     int64    // µs
-	buckets []Bucket // of all windows so far, in one piece
+	buckets []Bucket // of all windows so far, in one allocation
 }
 
 // head reads the first line.
@@ -135,8 +134,8 @@ func (r *batchReader) head() (out Reply) {
 	return out
 }
 
-// state reads the state of one operation's counter. If the line does not say so, it has
-// no generation and was booked on now.
+// state reads the state of one operation's counter. A line without a letter in
+// front is a counter that has no generation and was booked on by this call.
 func (r *batchReader) state(st *State, op *Op) {
 	kind := byte('-')
 	if r.line != "" && 'a' <= r.line[0] && r.line[0] <= 'z' {
@@ -170,7 +169,7 @@ func (r *batchReader) state(st *State, op *Op) {
 	}
 }
 
-// level takes the time at which a funnel is empty, and returns how long that is from now.
+// level consumes the time at which a leaky bucket is empty, and returns how long that is from now.
 func (r *batchReader) level(rule *limit.Rule) arith.Span {
 	w := wireSpan{us: r.number(maxExact), rem: r.field(denominator(rule) - 1)}
 	if r.err != nil {
@@ -180,7 +179,7 @@ func (r *batchReader) level(rule *limit.Rule) arith.Span {
 	return fromWire(rule, w)
 }
 
-// list takes the buckets of a window, which are all that is left of the line.
+// list consumes the buckets of a window, which are the rest of the line.
 func (r *batchReader) list(rule *limit.Rule) []Bucket {
 	from := len(r.buckets)
 	all, why := parseBuckets(r.buckets, r.line, rule)

@@ -19,8 +19,8 @@ type Beat struct {
 	Nodes int
 	// Now is Redis' time since the Unix epoch, whole µs.
 	Now time.Duration
-	// Seqs[i] is the last batch of this node that shards[i] knows; 0 if it
-	// knows none, -1 if it could not be asked.
+	// Seqs[i] is the number of this node's last batch in shards[i]; 0 if it has
+	// none, -1 if it could not be asked.
 	Seqs []int64
 	// Errs[i] says why shards[i] could not be asked; nil if it could.
 	Errs []error
@@ -37,20 +37,19 @@ type Beat struct {
 	EchoErr error
 }
 
-// BeatOptions is what a heartbeat does besides. The zero value is nothing.
+// BeatOptions are optional parts of a heartbeat. The zero value has none.
 type BeatOptions struct {
-	// Offer is the id that the channel for notices is to have if it has none yet, 1 to 40
-	// letters and digits. Every node should offer another one. Empty: the channel is of no
-	// interest.
+	// Offer becomes the id of the channel for notices if it has none yet: 1 to 40 letters
+	// and digits, different for every node. Empty: the id is neither set nor returned.
 	Offer string
 	// Echo is published on EchoChannel, unless that is empty.
 	Echo, EchoChannel string
 }
 
-// maxChannelBytes bounds the id of a channel. The script has it, too.
+// maxChannelBytes bounds the id of a channel. lua/beat.lua has the same bound.
 const maxChannelBytes = 40
 
-// validChannel reports whether a text is fit for the id of a channel.
+// validChannel reports whether a text may be the id of a channel.
 func validChannel(id string) bool {
 	return validNode(id) && len(id) <= maxChannelBytes && !strings.ContainsAny(id, "-_")
 }
@@ -66,14 +65,13 @@ func (s *Store) Channel(ctx context.Context) string {
 	return ""
 }
 
-// Beat says that a node is alive and counts as such for ttl (at least 1 ms, at
-// most [MaxBeatTTL]) from now, counts all that are, and asks the given shards
-// what they know of this node and whether they take writes, all in one
-// pipeline.
+// Beat marks a node as alive for ttl (at least 1 ms, at most [MaxBeatTTL]) from
+// now, and counts all live nodes. It asks the given shards for the last batch of
+// this node, and whether they accept writes. All of this is one pipeline.
 //
-// The beat and the shards may live on different servers. When only some of them
-// answered, the Beat holds what is known. The error says why the beat itself failed, for
-// which Nodes is 0 then, or else why the first of the shards did.
+// The beat and the shards may be on different servers. If only some of them
+// answered, the Beat has what is known. The error says why the beat itself failed
+// (Nodes is 0 then), or else why the first of the shards did.
 func (s *Store) Beat(ctx context.Context, node string, ttl time.Duration, shards []int, o BeatOptions) (Beat, error) {
 	if err := s.checkNode(node, shards); err != nil {
 		return Beat{}, err
@@ -88,7 +86,7 @@ func (s *Store) Beat(ctx context.Context, node string, ttl time.Duration, shards
 	beat := &call{script: scriptBeat, keys: []string{keys.NodesKey(), keys.LayoutsKey(), keys.ChannelKey()},
 		args: []any{node, ttl.Milliseconds(), LedgerTTL.Milliseconds(), keys.Layout(), o.Offer}}
 	calls := []*call{beat}
-	with := slices.Index(shards, 0) // that the call of the beat itself asks
+	with := slices.Index(shards, 0) // index of the shard that the call of the beat itself asks
 	if with >= 0 {
 		beat.keys = append(beat.keys, keys.SeqKey(0, node))
 	}
@@ -112,8 +110,8 @@ func (s *Store) Beat(ctx context.Context, node string, ttl time.Duration, shards
 	return b, err
 }
 
-// decodeBeat reads the replies to a beat and to its questions for so many shards, one of
-// which the first reply answers; -1: none.
+// decodeBeat reads the replies to a beat that asks the given number of shards. The first
+// reply is also that for the shard with the index with; -1: for none.
 func decodeBeat(calls []*call, shards, with int, keys Keyspace) (Beat, error) {
 	b := Beat{Seqs: make([]int64, shards), Times: make([]time.Duration, shards), Errs: make([]error, shards)}
 	r, _ := calls[0].reply()
@@ -138,7 +136,7 @@ func decodeBeat(calls []*call, shards, with int, keys Keyspace) (Beat, error) {
 
 // decode reads the reply to the beat itself.
 func (b *Beat) decode(r *reader, with int, keys Keyspace) error {
-	var list error // what is wrong with the list of nodes alone
+	var list error // an error of the set of nodes alone
 	word := r.text()
 	if word == "e" {
 		list = wrap(&limit.KeyError{Key: keys.NodesKey(), Reason: bounded(r.text())})
@@ -174,12 +172,12 @@ func (b *Beat) decode(r *reader, with int, keys Keyspace) error {
 	return list
 }
 
-// keepLedgers is how long a node's ledgers outlive it, in ms, so that a stray
-// copy of one of its batches is still known.
+// keepLedgers is how long a node's ledgers are kept after it has left, in ms, so that
+// a late copy of one of its batches is still recognised.
 const keepLedgers = 60_000
 
-// Leave takes a node out of the live ones, and lets Redis forget its ledgers in
-// the given shards a minute later.
+// Leave removes a node from the live nodes, and lets its ledgers in the given shards
+// expire a minute later.
 func (s *Store) Leave(ctx context.Context, node string, shards []int) error {
 	if err := s.checkNode(node, shards); err != nil {
 		return err
@@ -191,7 +189,7 @@ func (s *Store) Leave(ctx context.Context, node string, shards []int) error {
 	s.pipeline(ctx, calls)
 	for _, c := range calls {
 		if c.err != nil {
-			return wrap(c.err) // the others will hardly say anything else
+			return wrap(c.err) // the errors of the others are most likely the same
 		}
 	}
 	return nil

@@ -8,20 +8,20 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Content is what a counter holds, as a script has answered: the fields of one algorithm.
+// Content is the content of a counter in the reply of a script. Only the fields of its algorithm are set.
 type Content struct {
 	rule *limit.Rule
-	// Level is that of a leaky bucket, the time in which it will be empty.
+	// Level is the time in which a leaky bucket will be empty.
 	Level arith.Span
-	// Of a window: units, and when the last came, by age of the bucket.
+	// Of a window, by age of the bucket: its units, and when the last of them came.
 	counts, last []int64
-	past         time.Duration // of the current bucket
+	past         time.Duration // how much of the current bucket has passed
 	// Of a log.
 	count       int64
 	wait, reset time.Duration
 }
 
-// content returns the next items, what a counter holds.
+// content returns the next items, the content of a counter.
 func (r *reader) content(rule *limit.Rule) Content {
 	c := Content{rule: rule}
 	switch rule.Algorithm() {
@@ -35,7 +35,7 @@ func (r *reader) content(rule *limit.Rule) Content {
 	return c
 }
 
-// Result describes the answer to a question for n units.
+// Result returns the result of a request for n units.
 func (c *Content) Result(allowed bool, n int64) limit.Result {
 	var res limit.Result
 	is := arithOf(c.rule)
@@ -78,7 +78,7 @@ func unitsIn(r *arith.Rule, level arith.Span) int64 {
 	return n
 }
 
-// logResult describes the answer to a question for n units of a sliding log.
+// logResult returns the result of a request for n units of a sliding log.
 func logResult(rule *limit.Rule, allowed bool, n, count int64, wait, reset time.Duration) limit.Result {
 	res := limit.Result{Allowed: allowed, Limit: rule.Limit(), Remaining: max(rule.Limit()-count, 0), ResetAfter: reset}
 	switch {

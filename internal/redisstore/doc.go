@@ -1,15 +1,15 @@
-// Package redisstore counts in Redis. It holds the Lua scripts, and the form in which
-// counters are kept there. A [Store] runs them:
+// Package redisstore keeps counters in Redis. It has the Lua scripts, and the format in
+// which counters are stored. A [Store] runs the scripts:
 //
-//   - [Store.Take], [Store.Refund] and [Store.Renew] ask for units and hand them back, each
-//     call once at most. Package remote is built on them, and documents what is kept in Redis
-//     and what is promised.
-//   - [Store.Exec] books what nodes have already admitted, many keys per call,
-//     exactly once each, and tells what Redis knows. Package hybrid is built on
-//     it.
+//   - [Store.Take], [Store.Refund] and [Store.Renew] take, refund and set units. Each call
+//     is executed at most once. Package remote is built on them, and documents what is kept
+//     in Redis and what is promised.
+//   - [Store.Exec] books units that nodes have already admitted, many keys per call,
+//     each batch exactly once, and returns what Redis has counted. Package hybrid is
+//     built on it.
 //
-// Both count in the same keys, which [Keyspace] names: a unit that one of them books
-// is seen by the other.
+// Both use the same counters, which [Keyspace] names: each sees the units that the other
+// books.
 //
 // Redis may lose what it has acknowledged. Take does not notice; Exec does,
 // see [FateLost].

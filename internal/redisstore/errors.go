@@ -15,17 +15,17 @@ import (
 )
 
 // ErrBadReply reports a reply that no script of this package gives: another
-// program answers, or the client garbles replies. It arrives wrapped.
+// program answers, or the client corrupts replies. It arrives wrapped.
 var ErrBadReply = errors.New("remote: unexpected reply from Redis")
 
-// Class says what may help against an error.
+// Class sorts errors by what can be done about them.
 type Class uint8
 
 // The classes. The zero Class is no error.
 const (
 	// ClassUnavailable may pass by itself: try again later.
 	ClassUnavailable Class = iota + 1
-	// ClassMisconfigured stays until an operator changes something, such as a
+	// ClassMisconfigured lasts until an operator changes something, such as a
 	// password.
 	ClassMisconfigured
 	// ClassKey concerns one key only.
@@ -54,16 +54,16 @@ var prefixes = []struct {
 	reason string
 }{
 	{"NOAUTH", ClassMisconfigured, "noauth"},
-	// Redis reads no long command from somebody who has not said who it is, and
-	// a script's call is long.
+	// Redis reads no long command from a client that has not authenticated, and the
+	// call of a script is long.
 	{"ERR Protocol error: unauthenticated", ClassMisconfigured, "noauth"},
 	{"WRONGPASS", ClassMisconfigured, "wrongpass"},
 	{"ERR invalid password", ClassMisconfigured, "wrongpass"},
-	{"ERR AUTH", ClassMisconfigured, "wrongpass"}, // a password although none is set
+	{"ERR AUTH", ClassMisconfigured, "wrongpass"}, // a password was sent, but none is set
 	{"ERR Client sent AUTH", ClassMisconfigured, "wrongpass"},
 	{"NOPERM", ClassMisconfigured, "noperm"},
 	{"ERR The user executing the script", ClassMisconfigured, "noperm"},
-	// Within a script, by Redis 7.2 and later and by Valkey; after "ERR ".
+	// In a script, from Redis 7.2 and later and from Valkey; "ERR " is in front.
 	{"ACL failure in script", ClassMisconfigured, "noperm"},
 	{"DENIED", ClassMisconfigured, "denied"},
 	{"CROSSSLOT", ClassMisconfigured, "crossslot"},
@@ -77,7 +77,7 @@ var prefixes = []struct {
 	{"NOREPLICAS", ClassUnavailable, "noreplicas"},
 	{"BUSY", ClassUnavailable, "busy"},
 	{"TRYAGAIN", ClassUnavailable, "tryagain"},
-	{"MISCONF", ClassUnavailable, "misconf"}, // its disk is full: no writes until then
+	{"MISCONF", ClassUnavailable, "misconf"}, // it cannot save to disk: no writes until it can
 	{"NOSCRIPT", ClassUnavailable, "noscript"},
 	{"MOVED", ClassUnavailable, "moved"},
 	{"ASK", ClassUnavailable, "ask"},
@@ -85,22 +85,22 @@ var prefixes = []struct {
 	{"ERR max number of clients", ClassUnavailable, "maxclients"},
 }
 
-// Reasons are all words that Classify returns. The first one is for what has no word of its
-// own.
+// Reasons are all words that Classify returns. The first one is for errors without a word of
+// their own.
 var Reasons = []string{
 	"error", "ask", "busy", "canceled", "closed", "clusterdown", "crossslot", "denied", "dns", "garbage", "loading",
 	"masterdown", "maxclients", "misconf", "moved", "noauth", "noperm", "noreplicas", "noscript", "oom", "panic", "pool", "protocol",
 	"readonly", "refused", "timeout", "tryagain", "unblocked", "unsupported", "wrongpass", "wrongtype",
 }
 
-// Classify sorts an error of this package, or of go-redis, and names its cause
-// in one short word that does not change between versions, fit for a metric's
-// label: "timeout", "refused", "closed", "oom" … and "error" for all others.
-// No error is class 0 and no word.
+// Classify returns the class of an error of this package, or of go-redis, and its
+// cause in one short word: "timeout", "refused", "closed", "oom" … and "error" for
+// all others. The words do not change between versions and are fit for a metric's
+// label. A nil error has class 0 and the empty word.
 //
-// Redis closes the connection of a client that sends a script without having
-// given the password that is wanted; go-redis may notice only when it uses that
-// connection again. "noauth" may therefore take turns with "closed".
+// Redis closes the connection of a client that sends a script without the required
+// password. go-redis may notice that only when it uses the connection again, so that
+// "noauth" may alternate with "closed".
 func Classify(err error) (Class, string) {
 	var key *limit.KeyError
 	var panicked *panicError
@@ -123,9 +123,9 @@ func Classify(err error) (Class, string) {
 	return ClassUnavailable, classifyNetwork(err)
 }
 
-// MayHaveRun reports whether a batch that failed with err may have been applied all
-// the same: not if no connection came about, nor if Redis has answered with an error.
-// A script writes the ledger first, and fails as a whole if that fails.
+// MayHaveRun reports whether a batch that failed with err may have been applied
+// nevertheless. It was not if no connection was made, or if Redis answered with an error:
+// the script writes the ledger first, and fails as a whole if that fails.
 func MayHaveRun(err error) bool {
 	var reply redis.Error
 	if err == nil || asError(err, &reply) || errors.Is(err, ErrInvalidBatch) {
@@ -138,7 +138,7 @@ func MayHaveRun(err error) bool {
 	return true
 }
 
-// classifyReply sorts what Redis itself has said.
+// classifyReply classifies an error that Redis itself has answered.
 func classifyReply(err error) (Class, string, bool) {
 	var reply redis.Error
 	if !asError(err, &reply) {
@@ -148,24 +148,24 @@ func classifyReply(err error) (Class, string, bool) {
 	return class, reason, true
 }
 
-// classifyText sorts the words of an error.
+// classifyText classifies the text of an error of Redis.
 func classifyText(text string) (Class, string) {
 	text = strings.TrimPrefix(text, "-")
 	for _, p := range prefixes {
-		// Errors inside a script arrive as they are from Redis 7 on, and
-		// quoted in another error before that.
+		// From Redis 7 on, errors inside a script arrive unchanged. Before,
+		// they are quoted in another error.
 		if strings.HasPrefix(text, p.prefix) || strings.Contains(text, "-"+p.prefix+" ") {
 			return p.class, p.reason
 		}
 	}
-	// Those that a script has caught and raised again come as a text of its own.
+	// An error that a script has caught and raised again has "ERR " in front.
 	if inner, ok := strings.CutPrefix(text, "ERR "); ok {
 		return classifyText(inner)
 	}
 	return ClassUnavailable, "error"
 }
 
-// classifyNetwork sorts what went wrong on the way.
+// classifyNetwork returns the reason of an error that did not come from Redis.
 func classifyNetwork(err error) string {
 	var network net.Error
 	var dns *net.DNSError

@@ -12,17 +12,17 @@ const maxNodesListed = 1000
 // Live is a node, or a layout, that is in use.
 type Live struct {
 	Name string
-	Left time.Duration // until it counts as gone, unless it says otherwise
+	Left time.Duration // until it counts as gone, unless it is renewed
 }
 
-// Fleet is who uses a Redis.
+// Fleet is the nodes and layouts that use a Redis.
 type Fleet struct {
 	Now   time.Duration // Redis' time since the Unix epoch
-	Nodes int           // that are alive
-	// List has the nodes, those that go last if there are more than 1,000.
+	Nodes int           // number of live nodes
+	// List has the live nodes; of more than 1,000, those that expire last.
 	List []Live
-	// Layouts are those in use, see [Keyspace.Layout]. Nodes of all others than ours are
-	// not counted.
+	// Layouts are the layouts in use, see [Keyspace.Layout]. Nodes of other layouts than
+	// ours are not counted.
 	Layouts []Live
 }
 
@@ -40,7 +40,7 @@ func (s *Store) Fleet(ctx context.Context) (f Fleet, err error) {
 	return f, nil
 }
 
-// live returns the next items, members of a set and how many there are of them.
+// live returns the next items: the number of members of a set, and those that are listed.
 func (r *reader) live() (count int, list []Live) {
 	count = int(r.number(math.MaxInt32))
 	listed := r.number(maxNodesListed)

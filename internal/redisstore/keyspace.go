@@ -12,12 +12,12 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// MaxKeyBytes is the longest key that appears in Redis as it is. A longer one
-// is stored under its SHA-256, so that nobody's input decides how much memory
-// a name takes.
+// MaxKeyBytes is the length of the longest key that is part of a name in Redis as it
+// is. A longer key is replaced by its SHA-256, so that user input does not decide how
+// much memory a name takes.
 const MaxKeyBytes = 256
 
-// LayoutVersion is that of what is kept in Redis. Versions do not see each other's keys.
+// LayoutVersion is the version of what is kept in Redis. Versions do not see each other's keys.
 const LayoutVersion = "1"
 
 // layout comes between the prefix and the number of the shard.
@@ -29,8 +29,8 @@ const layout = ":" + LayoutVersion + ":{"
 // use. The rules given to its methods must be valid.
 //
 // The shard's number is the hash tag, the part between braces that alone
-// decides where a Redis Cluster keeps a key. It comes before anything that a
-// user wrote, and only the first pair of braces counts.
+// decides where a Redis Cluster keeps a key. It comes before rule
+// names and keys, which may contain braces: only the first pair counts.
 type Keyspace struct {
 	prefix string
 	shards int
@@ -80,9 +80,9 @@ func (k Keyspace) Shard(key string) int {
 	return int(h % uint64(k.Shards()))
 }
 
-// CounterKey returns the name of the counter of a rule's key. Different names
-// of rules, algorithms or keys never share one: the length of the name comes
-// before it, and a key that is stored as a hash is marked as such.
+// CounterKey returns the name in Redis of the counter of a key under a rule.
+// Different rule names, algorithms or keys never share a counter: the length of the
+// rule's name comes before it, and a key that is stored as a hash is marked as such.
 func (k Keyspace) CounterKey(rule *limit.Rule, key string) string {
 	shard, hashed := k.Shard(key), len(key) > MaxKeyBytes
 	if hashed {
@@ -127,38 +127,38 @@ func (k Keyspace) SeqKey(shard int, node string) string {
 	return string(k.appendShard(nil, shard)) + "node:" + node
 }
 
-// NodesKey returns the name of the set of live nodes of this layout. It lives beside the
+// NodesKey returns the name of the set of live nodes of this layout. It is in the
 // first shard, whose ledger a heartbeat asks for in the same call.
 func (k Keyspace) NodesKey() string {
 	return string(strconv.AppendInt(append(k.appendShard(nil, 0), "nodes:"...), int64(k.Shards()), 10))
 }
 
 // ChannelKey returns the name of the key that holds the id of the channel for notices, see
-// [Keyspace.NoticeChannel]. It lives beside that of the nodes.
+// [Keyspace.NoticeChannel]. It is in the first shard, like the set of nodes.
 func (k Keyspace) ChannelKey() string {
 	return string(strconv.AppendInt(append(k.appendShard(nil, 0), "channel:"...), int64(k.Shards()), 10))
 }
 
-// NoticeChannel returns the channel on which nodes of this layout tell each other which
-// counters are used up. The id is that of the database: channels are shared by all
+// NoticeChannel returns the channel on which nodes of this layout notify each other which
+// counters are used up. The id identifies the database: channels are shared by all
 // databases of a server.
 func (k Keyspace) NoticeChannel(id string) string {
 	b := append(k.appendShard(nil, 0), "notices:"...)
 	return string(strconv.AppendInt(b, int64(k.Shards()), 10)) + ":" + id
 }
 
-// EchoChannel returns the channel on which a node sends to itself, to find out whether it
-// hears.
+// EchoChannel returns the channel on which a node publishes to itself, to check whether it
+// receives messages.
 func (k Keyspace) EchoChannel(id, node string) string { return k.NoticeChannel(id) + ":" + node }
 
-// LayoutsKey returns the name of the set of layouts in use, which no version changes.
+// LayoutsKey returns the name of the set of layouts in use, which is the same in all versions.
 func (k Keyspace) LayoutsKey() string { return k.prefix + ":{0}:layouts" }
 
-// Layout says in words what processes must agree on to count together, besides the
-// prefix: those of another layout share nothing with these.
+// Layout describes what processes must agree on to share counters, besides the prefix.
+// Processes with different layouts share nothing.
 func (k Keyspace) Layout() string {
 	return "version " + LayoutVersion + " with " + strconv.Itoa(k.Shards()) + " shards"
 }
 
-// Letters tell algorithms apart in names of keys: that of a [limit.Algorithm] is at its number.
+// Letters identify algorithms in names of keys: that of a [limit.Algorithm] has its number as index.
 const Letters = "?fsxl"

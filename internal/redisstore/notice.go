@@ -36,15 +36,14 @@ type Notice struct {
 	ID    NoticeID
 	Shard int           // of the counter
 	Shape uint32        // of the rule's numbers but the limit, see [ShapeOf]
-	Limit int64         // by which it was judged
+	Limit int64         // with which the counter was decided
 	Gen   int64         // generation of the state, µs
 	Now   time.Duration // Redis' time at which that was so, since the Unix epoch, whole µs
 	Until time.Duration // Redis' time from which one more unit fits; 0: there is room now (reset, set, refund)
 }
 
-// ShapeOf returns a number that is the same in every process for rules which count alike:
-// of one algorithm and name, and with equal numbers but for the limit. Rules that do not
-// rarely share it.
+// ShapeOf returns a hash of a rule's algorithm, name and numbers without the limit. It is
+// the same in every process. Rules that differ in these rarely have the same.
 func ShapeOf(rule *limit.Rule) uint32 {
 	return arithOf(rule).ShapeHash()
 }
@@ -85,7 +84,7 @@ func AppendNotices(b []byte, node string, list []Notice) []byte {
 	return b
 }
 
-// ReadNotices reads a message of [AppendNotices]. All else is an error: [ErrNoticeVersion]
+// ReadNotices reads a message of [AppendNotices]. Any other text is an error: [ErrNoticeVersion]
 // or [ErrBadNotices]. What is returned shares no memory with the payload.
 func ReadNotices(payload string) (node string, list []Notice, err error) {
 	if payload != "" && payload[0] != noticeVersion {
@@ -124,7 +123,7 @@ func (r *noticeReader) bytes(n int) []byte {
 	return b
 }
 
-// number takes the next number, cut off above all that is valid.
+// number takes the next number, capped just above the largest valid one.
 func (r *noticeReader) number() int64 {
 	v, n := binary.Uvarint(*r)
 	*r = (*r)[max(n, 0):]

@@ -17,12 +17,12 @@ const (
 	// DefaultShards is the number of shards for all clients but those of a single
 	// server or a Sentinel group, for which it is 1: see [ShardsFor].
 	DefaultShards = 64
-	// MaxShards bounds it.
+	// MaxShards bounds the number of shards.
 	MaxShards = 1024
 	// DefaultCommandTimeout is the deadline of a call to Redis.
 	DefaultCommandTimeout = 250 * time.Millisecond
-	// MostPatience bounds how long package hybrid waits for a call of a Redis that is far away,
-	// in times of its CommandTimeout, and so the time-outs of the clients that it is given.
+	// MostPatience bounds how long package hybrid waits for a call to a distant Redis, as a
+	// multiple of its CommandTimeout. RedisOptions of that package sets such time-outs.
 	MostPatience = 8
 )
 
@@ -36,7 +36,7 @@ type Options struct {
 
 // ShardsFor returns how many shards are the default for a client: 1 for a single server
 // or a Sentinel group, so that the keys of one report share a script call; DefaultShards
-// for a Cluster, whose masters share them, and for clients of which nothing is known.
+// for a Cluster, whose masters share them, and for clients of an unknown type.
 func ShardsFor(rdb redis.UniversalClient) int {
 	if _, single := rdb.(*redis.Client); single {
 		return 1
@@ -51,19 +51,19 @@ func isNilClient(rdb redis.UniversalClient) bool {
 	return rdb == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// Deadline bounds one call. No context is taken for one that does not end.
+// Deadline returns a context that ends after the time of one call. A nil ctx does not end before.
 func (s *Store) Deadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(given(ctx), s.timeout)
 }
 
-// Within calls the client with the deadline of a call. The error is as those of other calls.
+// Within calls the client with the deadline of a call. The error is wrapped as those of other calls.
 func (s *Store) Within(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := s.Deadline(ctx)
 	defer cancel()
 	return wrap(guarded(func() error { return f(ctx) }))
 }
 
-// given takes no context for one that does not end.
+// given returns ctx, or one that does not end if ctx is nil.
 func given(ctx context.Context) context.Context {
 	if ctx == nil {
 		return context.Background()

@@ -9,15 +9,15 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Renewed is a counter that has been reset or set, or of which units were handed back.
+// Renewed is a counter that has been reset or set, or of which units were refunded.
 type Renewed struct {
 	// Now is Redis' time at which that was done, since the Unix epoch.
 	Now time.Duration
-	// State is the counter since then; after a refund only its generation.
+	// State is the counter after that; after a refund only its generation.
 	State State
 }
 
-// Renew makes used units count, whatever was counted before. It publishes nothing.
+// Renew sets the count to used units, whatever was counted before. It publishes nothing.
 func (s *Store) Renew(ctx context.Context, key string, rule *limit.Rule, used int64) (out Renewed, err error) {
 	r, err := s.renew(ctx, scriptRenew, key, rule, used, nil)
 	if err != nil {
@@ -34,13 +34,13 @@ func (s *Store) Renew(ctx context.Context, key string, rule *limit.Rule, used in
 	return out, r.end()
 }
 
-// Booking says when units were booked, and the level of the leaky bucket with them.
+// Booking says when units were booked, and the level of the leaky bucket just after that.
 type Booking struct {
 	At    time.Duration // Redis' time since the Unix epoch
 	Level arith.Span
 }
 
-// Refund hands units back, as far as so many are there; only those of a booking, unless that is
+// Refund subtracts n units, at most as many as count, and only those of a booking unless that is
 // nil. It returns by how many fewer count now, and publishes nothing.
 func (s *Store) Refund(ctx context.Context, key string, rule *limit.Rule, n int64, of *Booking) (back int64, out Renewed, err error) {
 	r, err := s.renew(ctx, scriptRefund, key, rule, n, of)

@@ -11,10 +11,10 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// reader walks over a reply, a flat array of strings. It trusts nothing: the
-// first thing that is not as the scripts write it sets err, and from there on
-// it returns zeros. What it allocates is bounded by what has been received and
-// by what was asked for.
+// reader reads a reply, a flat array of strings. It trusts nothing: the first item
+// that the scripts would not write sets err, and from then on it returns zeros.
+// What it allocates is bounded by what has been received and by what was asked
+// for.
 type reader struct {
 	items []any
 	pos   int
@@ -77,7 +77,7 @@ func (r *reader) end() error {
 	return r.err
 }
 
-// parseNumber accepts the one spelling that the scripts use.
+// parseNumber accepts only the spelling that the scripts use.
 func parseNumber(s string, most int64) (int64, bool) {
 	if s == "" || s[0] < '0' || s[0] > '9' || len(s) > 1 && s[0] == '0' {
 		return 0, false
@@ -89,7 +89,7 @@ func parseNumber(s string, most int64) (int64, bool) {
 	return n, true
 }
 
-// span returns the next two items, a span of a funnel.
+// span returns the next two items, a span of a leaky bucket.
 func (r *reader) span(rule *limit.Rule) arith.Span {
 	w := wireSpan{us: r.number(maxExact), rem: r.number(denominator(rule) - 1)}
 	if r.err != nil {
@@ -134,7 +134,7 @@ func parseBuckets(out []Bucket, list string, rule *limit.Rule) ([]Bucket, string
 }
 
 // window returns the next three items, a window: the units of its buckets and when
-// the last ones came, the current one first, and how much of that has passed.
+// the last units came, the current bucket first, and how much of it has passed.
 func (r *reader) window(rule *limit.Rule) (counts, last []int64, past time.Duration) {
 	current, elapsed := r.number(maxExact), r.number(widthUS(rule)-1)
 	counts, last = make([]int64, arithOf(rule).Kept+1), make([]int64, arithOf(rule).Kept+1)
@@ -182,7 +182,7 @@ func (r *reader) now() time.Duration {
 }
 
 // reply returns a reader of the reply to a call, which carries the error if there is one. If
-// the reply blames a key, by is its index, else -1.
+// the reply is an error of one key, by is its index, else -1.
 func (c *call) reply() (r *reader, by int) {
 	if c.err != nil {
 		return &reader{err: wrap(c.err)}, -1

@@ -17,9 +17,9 @@ var files embed.FS
 
 // The scripts, by the name of their file.
 var (
-	// What a usual batch does not need is in a function, which is called when it is needed.
+	// The slow path of a batch is in a function, which is called only when it is needed.
 	scriptBatch = compose("local function make_long(...)\n", text("base", "lib", "lib_funnel", "lib_window", "long"), "end\n", text("base", "clock", "batch"))
-	// A call that asks one kind of counter does not pay for the others.
+	// A call for one kind of counter does not pay for the others. "" is for several kinds.
 	scriptTake   = map[string]*script{"f": newTake("funnel"), "w": newTake("window"), "l": newTake("log"), "": newTake("funnel", "window", "log")}
 	scriptRenew  = newScript("lib_funnel", "lib_window", "lib_log", "renew")
 	scriptRefund = newScript("lib_funnel", "lib_window", "lib_log", "refund")
@@ -31,24 +31,24 @@ var (
 // script is a Lua program and the name under which Redis caches it.
 type script struct{ source, sha string }
 
-// text returns files of scripts, one behind the other.
+// text returns the concatenated text of script files.
 func text(names ...string) (all string) {
 	for _, name := range names {
 		one, err := files.ReadFile("lua/" + name + ".lua")
 		if err != nil {
-			panic(err) // it is in the program
+			panic(err) // the files are embedded
 		}
 		all += string(one)
 	}
 	return all
 }
 
-// newScript puts a script together: what all share, and what is its own.
+// newScript makes a script of the files that all share and those of its own.
 func newScript(names ...string) *script {
 	return compose(text("base", "clock", "lib"), text(names...))
 }
 
-// newTake puts the script that asks for units together, for the given kinds of counters.
+// newTake makes the script that takes units, for the given kinds of counters.
 func newTake(kinds ...string) *script {
 	parts := []string{text("base", "clock", "lib"), "local kinds = {}\n"}
 	for _, kind := range kinds {
@@ -78,16 +78,16 @@ func bare(source string) string {
 	return b.String()
 }
 
-// once is a command that go-redis sends one time only. Its default is to send
-// a command again when the reply is lost or late, so that a script may run four
-// times and a deadline means little. Redirects of a cluster are followed all
-// the same: there the first server has not executed anything.
+// once is a command that go-redis sends only once. By default go-redis sends a
+// command again when the reply is lost or late, so that a script may run four
+// times and a deadline means little. Redirects of a cluster are still followed:
+// there the first server has not executed anything.
 type once struct{ *redis.Cmd }
 
 // NoRetry keeps go-redis from sending the command again.
 func (once) NoRetry() bool { return true }
 
-// Clone keeps the promise for the copies that go-redis makes.
+// Clone keeps NoRetry for the copies that go-redis makes.
 func (c once) Clone() redis.Cmder {
 	return once{Cmd: c.Cmd.Clone().(*redis.Cmd)}
 }
@@ -97,13 +97,13 @@ type call struct {
 	script *script // nil: args is the whole command
 	keys   []string
 	args   []any
-	keyAt  int8 // without a script: which of args decides on the server, if the client does not know
+	keyAt  int8 // without a script: index in args of what selects the server, if the client does not know it
 	byText bool // send the script itself, not only its hash
 	val    any
 	err    error
 }
 
-// command builds what is sent.
+// command builds the command to send.
 func (c *call) command(ctx context.Context) once {
 	if c.script == nil {
 		cmd := redis.NewCmd(ctx, c.args...)
@@ -121,7 +121,7 @@ func (c *call) command(ctx context.Context) once {
 			args = append(args, c.keys[0])
 			continue
 		}
-		args = append(args, &c.keys[i]) // which go-redis takes, too, and is not allocated
+		args = append(args, &c.keys[i]) // a pointer: go-redis accepts it, too, and nothing is allocated
 	}
 	return once{redis.NewCmd(ctx, append(args, c.args...)...)}
 }
@@ -138,8 +138,9 @@ func (s *Store) do(ctx context.Context, c *call) {
 // connectTimeout is how long it may take to make a connection for later calls.
 const connectTimeout = 2 * time.Second
 
-// connect makes a connection for later calls if c had no answer in time. It does not wait for that. It takes a server that is far away several round trips to make one, and the
-// client throws away what is not ready when the call ends: no call would ever have an answer.
+// connect makes a connection for later calls if c had no answer in time. It does not wait for
+// it. A connection to a distant server takes several round trips to make, and the client drops
+// one that is not ready when the call ends: no call would ever have an answer.
 func (s *Store) connect(c *call) {
 	_, reason := Classify(c.err)
 	if reason != "timeout" || len(c.keys) == 0 || s.timeout >= connectTimeout || !s.dialing.CompareAndSwap(false, true) {
@@ -149,13 +150,13 @@ func (s *Store) connect(c *call) {
 		defer s.dialing.Store(false)
 		ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
 		defer cancel()
-		_ = guarded(func() error { return s.rdb.Process(ctx, once{redis.NewCmd(ctx, "get", c.keys[0])}) }) // its answer is of no interest
+		_ = guarded(func() error { return s.rdb.Process(ctx, once{redis.NewCmd(ctx, "get", c.keys[0])}) }) // its answer is not needed
 	}()
 }
 
-// reroute has a cluster's client ask anew which server is in charge of what if
-// a call has failed: after a fail-over it would find out by itself only after
-// up to a minute. It does not wait for the answer.
+// reroute makes a cluster's client reload the servers of the slots if a call has
+// failed: by itself it would notice a failover only after up to a minute. It does
+// not wait for the answer.
 func (s *Store) reroute(ctx context.Context, calls ...*call) {
 	client, ok := s.rdb.(interface{ ReloadState(context.Context) })
 	if !ok {
@@ -169,7 +170,7 @@ func (s *Store) reroute(ctx context.Context, calls ...*call) {
 	}
 }
 
-// pipeline sends calls together, or the only one by itself.
+// pipeline sends several calls in one pipeline, or a single call by itself.
 func (s *Store) pipeline(ctx context.Context, calls []*call) {
 	ctx, cancel := s.Deadline(ctx)
 	defer cancel()
@@ -179,13 +180,13 @@ func (s *Store) pipeline(ctx context.Context, calls []*call) {
 	s.reroute(ctx, calls...)
 }
 
-// sendKnown sends calls. Those whose script Redis does not have (it was
-// restarted, promoted, or flushed) are sent once more, and only those.
+// sendKnown sends calls. Only those whose script Redis does not have (it was
+// restarted, promoted, or flushed) are sent once more.
 //
-// They are sent with their text instead of after a SCRIPT LOAD: EVAL reaches
+// They are sent with the script's text instead of after a SCRIPT LOAD: EVAL reaches
 // the right master of a cluster by the same route, needs no second round trip
-// or permission, works while another master is down, and leaves the script in
-// the cache as well.
+// or permission, works while another master is down, and also leaves the script
+// in the cache.
 func (s *Store) sendKnown(ctx context.Context, calls []*call) {
 	s.send(ctx, calls)
 	var missing []*call
@@ -200,10 +201,10 @@ func (s *Store) sendKnown(ctx context.Context, calls []*call) {
 	}
 }
 
-// texts remembers which calls must carry their script because their server
-// lacks it, and could not be told in time. On a cluster a pipeline lasts until
-// every server has answered: while one is silent there is no time for a
-// second round, and the others would never learn a script.
+// texts stores which calls must carry the text of their script, because their server
+// lacks it and did not get it in time. On a cluster a pipeline lasts until every
+// server has answered: while one is silent there is no time for a second round, and
+// the others would never get a script.
 type texts struct {
 	mu  sync.Mutex
 	due map[textDue]bool // at most one per script and shard
@@ -211,10 +212,10 @@ type texts struct {
 
 type textDue struct {
 	script *script
-	key    string // the call's first: a shard's, so that they are few
+	key    string // the call's first: one for each shard, so that they are few
 }
 
-// mark has the calls that must carry their script do so.
+// mark sets byText for the calls that must carry their script.
 func (t *texts) mark(calls []*call) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -226,7 +227,7 @@ func (t *texts) mark(calls []*call) {
 	}
 }
 
-// note remembers which of the calls that carried their script got no answer.
+// note stores which of the calls that carried their script got no answer.
 func (t *texts) note(calls []*call) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -269,17 +270,17 @@ func (s *Store) send(ctx context.Context, calls []*call) {
 	for i, c := range calls {
 		each := cmds[i].Err()
 		if each == nil && cmds[i].Val() == nil {
-			// When a connection cannot be set up because of an answer of
-			// Redis (a wrong password), or it panics, only Exec tells.
+			// If Redis refuses to set up the connection (a wrong password),
+			// or the client panics, only Exec returns the error.
 			each = err
 		}
 		c.finish(cmds[i], each)
 	}
 }
 
-// guarded calls the client, which may panic: go-redis does at a length near
-// 2^63, and so may hooks that its owner has added. Whoever waits for the answer,
-// a handler of requests or the one goroutine that reconciles, must not die of it.
+// guarded calls the client, and returns its panic as an error: go-redis panics at a
+// length near 2^63, and so may hooks that its owner has added. The caller, a handler
+// of requests or the one goroutine that reconciles, must survive that.
 func guarded(f func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -289,9 +290,9 @@ func guarded(f func() error) (err error) {
 	return f()
 }
 
-// finish takes over a command's outcome. A reply that was read completely
-// before the rest of a pipeline was lost is good, although go-redis marks all
-// commands of the pipeline as failed.
+// finish stores a command's outcome. A reply that was read completely before the
+// rest of a pipeline was lost is valid, although go-redis marks all commands of the
+// pipeline as failed.
 func (c *call) finish(cmd once, err error) {
 	c.val, c.err = cmd.Val(), err
 	var fromRedis redis.Error

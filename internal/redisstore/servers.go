@@ -8,7 +8,7 @@ import (
 
 // Servers returns for each shard the address of the server that holds it, as far as the
 // client knows it, and "" where it does not. The address of a Sentinel group is the same
-// whoever is the master. A client that is neither a [redis.Client], a
+// whichever server is the master. A client that is neither a [redis.Client], a
 // [redis.ClusterClient] nor a [redis.Ring], nor embeds one, knows none.
 //
 // It rarely uses the network: only if a client of a Cluster has not asked yet where the
@@ -18,7 +18,7 @@ func (s *Store) Servers(ctx context.Context) []string {
 	defer cancel()
 	addrs := make([]string, s.keys.Shards())
 	for i := range addrs {
-		_ = guarded(func() (err error) { // a panic of a foreign client leaves it unknown
+		_ = guarded(func() (err error) { // after a panic of a foreign client it stays unknown
 			addrs[i], err = addrOf(ctx, s.rdb, s.keys.SeqKey(i, "-"))
 			return err
 		})
@@ -26,7 +26,7 @@ func (s *Store) Servers(ctx context.Context) []string {
 	return addrs
 }
 
-// addrOf returns the address of the server that holds a key; "": nobody knows.
+// addrOf returns the address of the server that holds a key; "" if it is unknown.
 func addrOf(ctx context.Context, rdb redis.UniversalClient, key string) (string, error) {
 	var c interface{ Options() *redis.Options }
 	var err error
@@ -48,10 +48,10 @@ func addrOf(ctx context.Context, rdb redis.UniversalClient, key string) (string,
 	return c.Options().Addr, nil
 }
 
-// Dials returns how often the client, whoever used it, had no free connection and made one. With a
+// Dials returns how often the client had no free connection and made one, for any of its users. With a
 // client of a Cluster it uses the network if no call has succeeded yet.
 func (s *Store) Dials() (n uint32) {
-	_ = guarded(func() error { // a panic of a foreign client leaves it unknown
+	_ = guarded(func() error { // after a panic of a foreign client it stays 0
 		if p := s.rdb.PoolStats(); p != nil {
 			n = p.Misses
 			if p.PipelineStats != nil {

@@ -20,15 +20,15 @@ const (
 	MaxOps = 1000
 	// MaxNodeBytes bounds the name of a node.
 	MaxNodeBytes = 64
-	// LedgerTTL is how long Redis remembers a node that neither sends nor
-	// beats. A node that comes back later is answered as if data was lost.
+	// LedgerTTL is how long Redis keeps the ledger of a node that sends neither batches
+	// nor heartbeats. A node that comes back later is answered as if data was lost.
 	LedgerTTL = 24 * time.Hour
 )
 
 // Bucket is the units of one bucket of a window. ID is Redis' time divided by
-// the length of the bucket, both in µs. Last says how long after the bucket began
-// the last of them came, from 0 to the length of the bucket: it may be later, and
-// crosses to Redis in µs, rounded up. See [arith.Rule.Gone].
+// the length of the bucket, both in µs. Last is how long after the bucket began the
+// last of them came, from 0 to the length of the bucket. It may be too late: it is
+// sent to Redis in µs, rounded up. See [arith.Rule.Gone].
 type Bucket struct {
 	ID, Units int64
 	Last      time.Duration
@@ -36,27 +36,27 @@ type Bucket struct {
 
 // State is what Redis knows about one counter.
 type State struct {
-	// Err tells that this counter alone failed, with a [*limit.KeyError]; the rest
-	// is zero then, but for Booked.
+	// Err is set if this counter alone failed, to a [*limit.KeyError]; the rest is
+	// zero then, except for Booked.
 	Err error
-	// Booked, with an Err in the answer to a batch that is sent again, tells that
+	// Booked is set together with Err, in the answer to a batch that is sent again, if
 	// the units were booked the first time, before the key broke.
 	Booked bool
 	// Gen is the generation: Redis' time in µs of the last reset or refund, 0 for
 	// never.
 	Gen int64
 	// Born is Redis' time in µs at which the newest unit was booked, 0 if none
-	// was. Content that was born before a generation is what that has cleared.
+	// was. A generation has cleared all content that was born before it.
 	Born int64
-	// Level is the time in which a funnel will be empty, in the rule's own
+	// Level is the time in which a leaky bucket will be empty, in the rule's own
 	// denominator; never negative. Zero for windows.
 	Level arith.Span
 	// Buckets are the buckets of a window that still count, by ascending ID.
-	// None for funnels.
+	// None for leaky buckets.
 	Buckets []Bucket
-	// Converted tells that the window was last written in buckets of another
-	// length: somebody uses a rule of the same name with other numbers. The
-	// units may have moved by up to one of those.
+	// Converted is set if the counter was last written under a rule of the same name
+	// with another rate or bucket length. The units of a window may have moved by up
+	// to one bucket of that length.
 	Converted bool
 	// Forgiven is how many units of the operation's Debt were not booked.
 	Forgiven int64
@@ -70,37 +70,36 @@ type Op struct {
 	Rule *limit.Rule
 	// Units are booked, even above the limit. 0 only reads.
 	Units int64
-	// Ahead, for a funnel, is how far into the future it would be empty if it
-	// had only ever seen the sender's unsynced units; negative if these have leaked.
+	// Ahead, for a leaky bucket, is how long until a bucket with only the sender's
+	// unreported units would be empty; negative if these have leaked.
 	Ahead arith.Span
-	// Buckets, for a window, says in which bucket the units were admitted.
-	// Their sum is at most Units: what no longer counts anywhere when a batch
-	// is sent again is left out of them, but still booked in the ledger.
+	// Buckets, for a window, says in which buckets the units were admitted.
+	// Their sum is at most Units: units that no longer count when a batch is sent
+	// again are left out, but are still booked in the ledger.
 	// Buckets ahead of Redis' time are booked into the current one, and
 	// buckets that no longer count are dropped.
 	Buckets []Bucket
-	// Back, for a funnel, and BackBuckets, for a window, are what is handed
-	// back, as far as Redis counts so much: the cost of units, and units by
-	// bucket. They
-	// begin a new generation. They come off before Units are booked, being units
-	// of earlier batches.
+	// Back, for a leaky bucket, and BackBuckets, for a window, are what is refunded,
+	// at most as much as Redis counts: the cost of units, and units by bucket. A
+	// refund begins a new generation. It is subtracted before Units are booked,
+	// because it is of units of earlier batches.
 	Back        arith.Span
 	BackBuckets []Bucket
-	// BackTop is the level of a funnel above which Back does not come off: others
-	// have booked behind without the sender knowing, and keep their times.
+	// BackTop is the level of a leaky bucket above which Back is not subtracted: other
+	// nodes have booked behind, unknown to the sender, and keep their times.
 	BackTop arith.Span
-	// BackGen is the generation of the key in which that was done. What a reset
-	// since has cleared is not handed back again.
+	// BackGen is the generation of the key in which the units were refunded. What a
+	// reset since has cleared is not subtracted again.
 	BackGen int64
-	// Debt, for a funnel, is how many of Units were admitted in an outage. As many of
-	// them as would raise the level above Ceiling are not booked, but forgiven. The
-	// level is not lowered for it: what others have booked stays.
+	// Debt, for a leaky bucket, is how many of Units were admitted in an outage. As many
+	// of them as would lift the level above Ceiling are not booked, but forgiven. The
+	// level is not lowered for that: what others have booked stays.
 	Debt    int64
 	Ceiling arith.Span
-	// Raise first merges Known into the counter: after a loss. Both are of the
-	// later generation then, in which only content counts that is of it or was
-	// born since it began: the maximum, where it is both. Doing so twice, or
-	// from several nodes, in any order, makes no difference.
+	// Raise first merges Known into the counter, to restore lost data. The result is
+	// of the later generation. The content of each counts if it is of that generation
+	// or was born since it began; if both count, the maximum of them is taken. Merging
+	// again, or from several nodes in any order, changes nothing.
 	Raise bool
 	Known State
 }
@@ -113,20 +112,20 @@ type Batch struct {
 	// one that Redis has acknowledged, 0 for none. A batch without an answer is sent again
 	// as it is, under the same Seq.
 	Seq, Prev int64
-	// Nonce is random, and the same each time the batch is sent. It tells the batch
-	// from another of that number, which a copy of this process (a virtual machine
+	// Nonce is random, and the same each time the batch is sent. It distinguishes the
+	// batch from one of the same number that a copy of this process (a virtual machine
 	// that was cloned) sends under the same name.
 	Nonce uint64
-	// Accept applies the batch although Redis does not know Prev: the sender
-	// has been told of the loss.
+	// Accept applies the batch although Redis does not know Prev: the sender knows of
+	// the data loss.
 	Accept bool
-	// MaxLag is how long a node may wait before it reports units. Redis keeps counters for so
-	// much longer, so that units which have leaked by themselves by then add up.
+	// MaxLag is how long a node may wait before it reports units. Redis keeps counters this
+	// much longer, so that units of several nodes add up even if those of each have leaked by then.
 	MaxLag time.Duration
 	Ops    []Op
 }
 
-// Fate is what became of a batch.
+// Fate is the outcome of a batch.
 type Fate uint8
 
 // The fates.
@@ -138,12 +137,11 @@ const (
 	// FateLost: Redis does not know Prev, it has lost data. Nothing was
 	// applied. Send the batch again with Accept, and Raise in every Op.
 	FateLost
-	// FateStale: Redis knows a later batch, this is a late copy. Nothing
+	// FateStale: Redis knows a later batch, so this is a late copy. Nothing
 	// was applied.
 	FateStale
-	// FateOther: the batch of this number that Redis knows is another one:
-	// somebody else goes by the name of Node. This one was not applied, and will
-	// not be under that name.
+	// FateOther: Redis knows another batch of this number: another process uses the
+	// name of Node. This batch was not applied, and will not be under that name.
 	FateOther
 )
 
@@ -190,20 +188,20 @@ var ErrInvalidBatch = errors.New("remote: invalid batch")
 
 // Store books and reads many counters at once, and keeps track of nodes. Build
 // one with [NewStore]; the zero Store is not usable. It is safe for concurrent
-// use, holds nothing that must be closed, and leaves the client to its owner.
+// use, holds nothing that must be closed, and does not close the client.
 //
-// Batches of one node and shard must not be under way at the same time: the
-// store does not put them in order. A nil context stands for
+// Batches of one node and shard must not be sent concurrently: the store does not
+// put them in order. A nil context stands for
 // [context.Background].
 type Store struct {
 	rdb     redis.UniversalClient
 	keys    Keyspace
 	timeout time.Duration
 	texts   texts
-	dialing atomic.Bool // connect is under way
+	dialing atomic.Bool // connect is making a connection
 }
 
-// NewStore returns a store that uses rdb. It does not talk to Redis yet. The
+// NewStore returns a store that uses rdb. It does not call Redis yet. The
 // error names every problem of the options.
 func NewStore(rdb redis.UniversalClient, o Options) (*Store, error) {
 	if o.Shards == 0 {
@@ -263,14 +261,14 @@ type Message struct {
 	Payload []byte
 }
 
-// call returns the call that publishes m. Clients of a Cluster and of a Ring are told to
+// call returns the call that publishes m. With keyAt, clients of a Cluster and of a Ring
 // route it by its channel, as they route subscriptions: they take PUBLISH for a command
-// without a key, and a Ring would send it to another server than the one that is listened to.
+// without a key, and a Ring would send it to another server than that of the subscribers.
 func (m Message) call() *call {
 	return &call{args: []any{"publish", m.Channel, m.Payload}, keyAt: 1}
 }
 
-// Publish publishes one message by itself. That nobody listens is no error.
+// Publish publishes one message by itself. It is no error if there is no subscriber.
 func (s *Store) Publish(ctx context.Context, m Message) error {
 	c := m.call()
 	s.do(ctx, c)

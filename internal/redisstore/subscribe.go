@@ -11,17 +11,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrSilence reports a subscription on which nothing has arrived for as long as the caller
-// wanted to wait.
+// ErrSilence reports a subscription on which nothing has arrived within the timeout of
+// Receive.
 var ErrSilence = errors.New("remote: nothing was heard")
 
 // errResubscribed reports that the client has replaced the connection by itself.
 var errResubscribed = errors.New("remote: the subscription was interrupted")
 
-// Subscription hears what is published on channels. Build one with [Store.Subscribe]. One
+// Subscription receives what is published on channels. Build one with [Store.Subscribe]. One
 // goroutine may receive while another one closes it.
 //
-// It ends with the first error, because what is published until somebody subscribes anew is
+// It ends with the first error, because what is published until the next subscription is
 // lost: close it then, and subscribe again.
 type Subscription struct {
 	store    *Store
@@ -30,17 +30,17 @@ type Subscription struct {
 	cancel   context.CancelFunc
 
 	ps        *redis.PubSub // nil: err says why
-	begun     bool          // only the receiver uses this and what follows
-	confirmed int           // channels
+	begun     bool          // this, confirmed and err are used by the receiver only
+	confirmed int           // number of channels
 	err       error
 
 	mu         sync.Mutex
-	connecting bool // the receiver closes ps, if that is due then
+	connecting bool // if closed meanwhile, the receiver closes ps
 	closed     bool
 }
 
 // Subscribe returns a subscription to channels, at least one, which all have one hash tag.
-// It does not talk to Redis yet, the first call of Receive does.
+// The first call of Receive connects to Redis.
 func (s *Store) Subscribe(channels ...string) *Subscription {
 	sub := &Subscription{store: s, channels: channels}
 	sub.ctx, sub.cancel = context.WithCancel(context.Background())
@@ -52,7 +52,7 @@ func (s *Store) Subscribe(channels ...string) *Subscription {
 }
 
 // pubSub returns an empty subscription at the server that holds a key with the channel's
-// hash tag. That of a client of a Cluster chooses the server when it subscribes.
+// hash tag. With a client of a Cluster it chooses the server when it subscribes.
 func pubSub(ctx context.Context, rdb redis.UniversalClient, channel string) (*redis.PubSub, error) {
 	ring, ok := rdb.(interface {
 		GetShardClientForKey(string) (*redis.Client, error)
@@ -60,14 +60,14 @@ func pubSub(ctx context.Context, rdb redis.UniversalClient, channel string) (*re
 	if !ok {
 		return rdb.Subscribe(ctx), nil
 	}
-	one, err := ring.GetShardClientForKey(channel) // its Subscribe panics without a channel
+	one, err := ring.GetShardClientForKey(channel) // the Ring's own Subscribe panics without a channel
 	if err != nil {
 		return nil, err
 	}
 	return one.Subscribe(ctx), nil
 }
 
-// cancelled has ended: with it go-redis reads as usual, but makes no new connection.
+// cancelled is a context that has ended. With it go-redis reads as usual, but makes no new connection.
 var cancelled = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -75,9 +75,9 @@ var cancelled = func() context.Context {
 }()
 
 // Receive returns the next message. An empty channel without an error says that Redis has
-// confirmed the subscription to all channels, which it does once. [ErrSilence] says that
-// nothing has arrived for so long (0: however long that takes), a missing permission is
-// the error of Redis.
+// confirmed the subscription to all channels, which it does once. The error is [ErrSilence]
+// if nothing has arrived within timeout (0: no timeout). A missing permission is the error
+// of Redis.
 func (s *Subscription) Receive(timeout time.Duration) (channel, payload string, err error) {
 	if s.err != nil {
 		return "", "", wrap(s.err)
@@ -98,7 +98,7 @@ func (s *Subscription) receive(timeout time.Duration) (channel, payload string, 
 	}
 	for {
 		// After an error go-redis connects and subscribes again by itself, at once and
-		// before it returns the error. That is of no use here, and may take long.
+		// before it returns the error. That is useless here and may take long.
 		got, err := s.ps.ReceiveTimeout(cancelled, timeout)
 		switch got := got.(type) {
 		case nil:
@@ -137,7 +137,7 @@ func (s *Subscription) begin() error {
 	return err
 }
 
-// connect notes whether the receiver is about to connect, and reports whether the
+// connect stores whether the receiver is about to connect, and reports whether the
 // subscription has been closed.
 func (s *Subscription) connect(on bool) (closed bool) {
 	s.mu.Lock()
@@ -146,15 +146,15 @@ func (s *Subscription) connect(on bool) (closed bool) {
 	return s.closed
 }
 
-// Close ends the subscription, and a Receive under way. It does not wait for the network:
+// Close ends the subscription, and a Receive that is waiting. It does not wait for the network:
 // a Receive that is about to connect closes the connection by itself.
 func (s *Subscription) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cancel()
 	if !s.closed && !s.connecting && s.ps != nil {
-		// It waits while go-redis connects after an error, see receive: a Dialer may not notice
-		// that its context has ended.
+		// In a goroutine: ps.Close waits while go-redis connects after an error, because a
+		// Dialer may not notice that its context has ended.
 		go func() { _ = s.ps.Close() }()
 	}
 	s.closed = true

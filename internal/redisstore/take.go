@@ -10,7 +10,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// TakeMode says what is done with counters that are asked.
+// TakeMode says what [Store.Take] does with the counters.
 type TakeMode string
 
 // The modes.
@@ -26,7 +26,7 @@ type Ask struct {
 	Rule    *limit.Rule   // valid
 	Units   int64         // that must fit, up to the rule's limit; with [Most] at least 1
 	Own     int64         // of these, units to be booked for this question
-	Ahead   time.Duration // how long before they fit a leaky bucket may book them
+	Ahead   time.Duration // a leaky bucket may book them up to this long before they fit
 }
 
 // Taken is the answer to several [Ask].
@@ -36,21 +36,21 @@ type Taken struct {
 	Answers []Answer
 }
 
-// Answer is that of one counter, as of afterwards.
+// Answer is the answer of one counter, with its content after the call.
 type Answer struct {
-	Units int64 // 0: it does not fit; how many units were booked, if the mode was [Most]
+	Units int64 // 0: they do not fit; with [Most] how many were booked
 	Content
 }
 
-// Take asks counters together, by one call. If a counter cannot be used the error is a
-// [*limit.KeyError], and by says which question was about it; -1: none.
+// Take asks several counters in one call. If a counter cannot be used, the error is a
+// [*limit.KeyError], and by is the index of its Ask; otherwise by is -1.
 func (s *Store) Take(ctx context.Context, mode TakeMode, asks ...Ask) (t Taken, by int, err error) {
 	c := takeCall(mode, asks)
 	s.do(ctx, c)
 	return c.taken(mode, asks)
 }
 
-// LookAt asks many counters, each by itself, in one pipeline. The errors are as of Take.
+// LookAt reads many counters, each by a call of its own, in one pipeline. The errors are those of Take.
 func (s *Store) LookAt(ctx context.Context, asks []Ask) (answers []Answer, errs []error) {
 	calls := make([]*call, len(asks))
 	for i := range asks {
@@ -117,7 +117,7 @@ func digit(set bool) string {
 	return "0"
 }
 
-// span appends a span of a funnel.
+// span appends a span of a leaky bucket.
 func (c *call) span(rule *limit.Rule, s arith.Span) {
 	w := toWire(rule, s)
 	c.args = append(c.args, w.us, w.rem)

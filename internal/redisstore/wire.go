@@ -9,11 +9,11 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Spans cross to Lua as whole microseconds and a remainder in 1/D
+// Spans are sent to Lua as whole microseconds and a remainder in 1/D
 // microseconds. With D = 1000·units every span of a rule is representable
-// exactly. But two remainders must add up within the 2^53 that a double counts
-// exactly, so that D ends at 2^52: a funnel that leaks more than 4.5·10^12
-// units per period is rounded up to 2^-52 µs.
+// exactly. But the sum of two remainders must be within the 2^53 up to which
+// doubles are exact, so that D is at most 2^52: spans of a leaky bucket that leaks
+// more than 4.5·10^12 units per period are rounded up to 2^-52 µs.
 const (
 	maxDenominator = 1 << 52
 	maxExact       = 1<<53 - 1 // the latest time, in µs
@@ -22,7 +22,7 @@ const (
 // wireSpan is a span as Lua sees it.
 type wireSpan struct{ us, rem int64 }
 
-// denominator returns D of a funnel.
+// denominator returns D of a leaky bucket.
 func denominator(rule *limit.Rule) int64 {
 	if rule.Units() > maxDenominator/1000 {
 		return maxDenominator
@@ -30,8 +30,8 @@ func denominator(rule *limit.Rule) int64 {
 	return 1000 * rule.Units()
 }
 
-// rateText describes to Lua how a funnel leaks: D, and how many microseconds a
-// unit takes, without an exponent, which not every Lua reads. Equal rates give
+// rateText returns the rate of a leaky bucket for Lua: D, and how many microseconds
+// a unit takes, without an exponent, which not every Lua reads. Equal rates give
 // equal texts.
 func rateText(rule *limit.Rule) string {
 	b := strconv.AppendInt(make([]byte, 0, 48), denominator(rule), 10)
