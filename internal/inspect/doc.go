@@ -1,5 +1,5 @@
-// Package inspect looks at what is kept in Redis, for tools: it finds counters, takes their
-// names apart and asks many of them at once.
+// Package inspect reads counters in Redis, for tools: it finds counters, parses their names
+// and reads many of them at once.
 //
 // Errors begin with "remote: ", the package that users know.
 package inspect

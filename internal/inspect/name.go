@@ -12,8 +12,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Name is the name of a counter in Redis, taken apart: see [redisstore.Keyspace.CounterKey], which
-// puts it together.
+// Name is the parsed name of a counter in Redis. [redisstore.Keyspace.CounterKey] makes such
+// names.
 type Name struct {
 	Text      string // as it is in Redis
 	Shard     int
@@ -25,8 +25,8 @@ type Name struct {
 	Hashed bool
 }
 
-// Pattern returns what the commands of Redis find the names of counters by. What they
-// find is to be looked at with [Parse].
+// Pattern returns the pattern by which commands of Redis find the names of counters. It
+// also matches other names: check each with [Parse].
 func Pattern(k redisstore.Keyspace) string {
 	escaped := strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `^`, `\^`).Replace(k.Prefix())
 	return escaped + layout + "*}:[fsxl]:*"
@@ -35,7 +35,7 @@ func Pattern(k redisstore.Keyspace) string {
 // layout comes between the prefix and the number of the shard.
 const layout = ":" + redisstore.LayoutVersion + ":{"
 
-// Parse takes the name of a counter apart. ok is false for all that
+// Parse parses the name of a counter. ok is false for a name that
 // [redisstore.Keyspace.CounterKey] does not make.
 func Parse(k redisstore.Keyspace, text string) (n Name, ok bool) {
 	rest, ours := strings.CutPrefix(text, k.Prefix()+layout)
@@ -51,7 +51,7 @@ func Parse(k redisstore.Keyspace, text string) (n Name, ok bool) {
 	}
 	n.Shard, _ = strconv.Atoi(shard)
 	n.Rule, n.Key, n.Hashed = rest[:size], rest[size+3:], rest[size:size+3] == ":h:"
-	// What was left out so far shows when the name is put together again.
+	// Errors not checked so far show when the name is made again from its parts.
 	rule := n.AnyRule()
 	if rule == nil || k.CounterKeyIn(n.Shard, rule, n.Key, n.Hashed) != text || n.Shard < 0 || n.Shard >= k.Shards() {
 		return n, false
@@ -68,11 +68,11 @@ func (n Name) Of(rule *limit.Rule) bool {
 	return rule.Valid() && n.Rule == rule.Name() && n.Algorithm == rule.Algorithm()
 }
 
-// String returns the key and its rule, fit for one line of text: of both the first 64 bytes.
+// String returns the key and the name of its rule for one line of text: of both the first 64 bytes.
 func (n Name) String() string { return escape.Quote(n.Key) + " of " + escape.Quote(n.Rule) }
 
-// AnyRule returns a rule under which a counter can be looked at to find out whether it
-// can be used: its numbers are made up. It returns nil if no rule can have that name.
+// AnyRule returns a rule with made-up numbers, under which the counter can be read to find
+// out whether it can be used. It returns nil if no rule can have that name.
 func (n Name) AnyRule() *limit.Rule {
 	const some = 1000
 	var rule *limit.Rule

@@ -15,23 +15,23 @@ import (
 )
 
 const (
-	// scanCount is how many keys one SCAN looks at, which takes Redis well below a
+	// scanCount is how many keys one SCAN examines, which takes Redis well below a
 	// millisecond.
 	scanCount = 1000
-	// surveyCalls is how many counters are asked for in one pipeline.
+	// surveyCalls is how many counters are read in one pipeline.
 	surveyCalls = 200
 )
 
-// Survey is a store for tools that look at what is kept in Redis. What it adds writes nothing.
-// Build one with [New]; the zero Survey is not usable. It is safe for concurrent use, and
-// leaves the client to its owner.
+// Survey is a store for tools that read what is kept in Redis. Its own methods write nothing.
+// Build one with [New]; the zero Survey is not usable. It is safe for concurrent use, and does
+// not close the client.
 type Survey struct {
 	*redisstore.Store
 	rdb redis.UniversalClient
 }
 
-// New returns a survey that uses rdb. It does not talk to Redis yet. The error names
-// every problem of the options. The CommandTimeout is that of one call; there may be many.
+// New returns a survey that uses rdb. It does not call Redis yet. The error names
+// every problem of the options. The CommandTimeout is that of each single call to Redis.
 func New(rdb redis.UniversalClient, o redisstore.Options) (*Survey, error) {
 	store, err := redisstore.NewStore(rdb, o)
 	if err != nil {
@@ -40,22 +40,22 @@ func New(rdb redis.UniversalClient, o redisstore.Options) (*Survey, error) {
 	return &Survey{store, rdb}, nil
 }
 
-// Scanned says how much of Redis was looked at.
+// Scanned says how much of Redis was examined.
 type Scanned struct {
-	// Keys is about how many keys were looked at, whoever's they are, of Total.
+	// Keys is about how many of Total keys were examined, counters or not.
 	Keys, Total int64
-	// Complete tells that all were.
+	// Complete is set if all were.
 	Complete bool
-	// Counters is how many of them are counters, Foreign how many look like some of
-	// another number of shards.
+	// Counters is how many of them are counters, Foreign how many look like counters of
+	// a layout with another number of shards.
 	Counters, Foreign int64
 }
 
-// Scan looks for counters among about most keys of all masters together, and hands them to
-// found, each once, many at a time. It goes on until found returns an error, which it
-// returns. What is written meanwhile may be missed.
+// Scan looks for counters among about most keys of all masters together, and passes them to
+// found, each once, many at a time. It stops at an error of found, which it returns.
+// Counters that are created meanwhile may be missed.
 //
-// It never blocks Redis for longer than a look at a thousand keys takes.
+// It never blocks Redis for longer than it takes to examine a thousand keys.
 func (s *Survey) Scan(ctx context.Context, most int64, found func([]Name) error) (Scanned, error) {
 	masters, err := s.Masters(ctx)
 	if err != nil {
@@ -138,7 +138,7 @@ func (s *Survey) Masters(ctx context.Context) (list []redis.UniversalClient, err
 	default:
 		return []redis.UniversalClient{s.rdb}, nil
 	}
-	var mu sync.Mutex // protects found: each calls several at once
+	var mu sync.Mutex // protects found: each runs several callbacks at once
 	var found []*redis.Client
 	err = s.Within(ctx, func(ctx context.Context) error {
 		return each(ctx, func(_ context.Context, c *redis.Client) error {
@@ -158,8 +158,7 @@ func (s *Survey) Masters(ctx context.Context) (list []redis.UniversalClient, err
 	return list, nil
 }
 
-// Look is a question about a counter: what it says under a rule, which must be one of
-// [Name.Of].
+// Look asks for the state of a counter under a rule, for which [Name.Of] must report true.
 type Look struct {
 	Name Name
 	Rule *limit.Rule
@@ -167,7 +166,7 @@ type Look struct {
 
 // Seen is the answer to a [Look].
 type Seen struct {
-	// Err says why there is none: a [*limit.KeyError] for a counter that cannot be used.
+	// Err says why there is no result: a [*limit.KeyError] for a counter that cannot be used.
 	Err error
 	// Result is that of Peek of package remote.
 	Result limit.Result
@@ -175,7 +174,7 @@ type Seen struct {
 	Used int64
 }
 
-// Peek answers questions in their order, by one pipeline for many.
+// Peek answers looks in their order, many with one pipeline.
 func (s *Survey) Peek(ctx context.Context, looks []Look) []Seen {
 	out := make([]Seen, len(looks))
 	for from := 0; from < len(looks); from += surveyCalls {
