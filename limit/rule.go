@@ -215,10 +215,9 @@ func (r *Rule) sealed() *Rule {
 }
 
 // DryRun returns a copy of r that admits everything. What r would have refused
-// consumes nothing and is reported in [Result.WouldRefuse], so that the effect of a
-// limit can be seen before the limit is enforced. Both rules use the same counters:
-// to end the dry run, use r again. Do not Refund what would have been refused: it
-// was not consumed.
+// consumes nothing and is reported in [Result.WouldRefuse], to see the effect of a
+// limit before it is enforced. Both rules use the same counters: to end the dry run,
+// use r again. Do not Refund what would have been refused: it was not consumed.
 func (r *Rule) DryRun() *Rule {
 	if !r.Valid() {
 		return nil
