@@ -8,7 +8,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Content is the content of a counter in the reply of a script. Only the fields of its algorithm are set.
+// Content is what a counter holds, from the reply of a script: the fields of its algorithm are set.
 type Content struct {
 	rule *limit.Rule
 	// Level is the time in which a leaky bucket will be empty.

@@ -29,8 +29,8 @@ const layout = ":" + LayoutVersion + ":{"
 // use. The rules given to its methods must be valid.
 //
 // The shard's number is the hash tag, the part between braces that alone
-// decides where a Redis Cluster keeps a key. It comes before rule
-// names and keys, which may contain braces: only the first pair counts.
+// decides where a Redis Cluster keeps a key. It comes before the names of rules and
+// keys, which may contain braces: only the first pair counts.
 type Keyspace struct {
 	prefix string
 	shards int

@@ -183,10 +183,9 @@ func (s *Store) pipeline(ctx context.Context, calls []*call) {
 // sendKnown sends calls. Only those whose script Redis does not have (it was
 // restarted, promoted, or flushed) are sent once more.
 //
-// They are sent with the script's text instead of after a SCRIPT LOAD: EVAL reaches
-// the right master of a cluster by the same route, needs no second round trip
-// or permission, works while another master is down, and also leaves the script
-// in the cache.
+// They are sent with the script's text instead of after a SCRIPT LOAD: EVAL reaches the
+// right master of a cluster by the same route, needs no second round trip or permission,
+// works while another master is down, and also leaves the script in the cache.
 func (s *Store) sendKnown(ctx context.Context, calls []*call) {
 	s.send(ctx, calls)
 	var missing []*call

@@ -168,7 +168,7 @@ type Reply struct {
 	// Now is Redis' time since the Unix epoch, whole µs.
 	Now time.Duration
 	// Total counts the units of this node in this shard that Redis has booked, or
-	// forgiven, as far as it remembers: after a loss it begins again at 0.
+	// forgiven, as far as it knows: after data loss it begins again at 0.
 	Total int64
 	// States has one entry per Op if the fate is Applied or Duplicate, and
 	// is nil otherwise.

@@ -40,7 +40,7 @@ local function merge(st, gen, born, now)
   local theirs = gen == top or born >= top
   if st.gen < top then
     -- The latest reset is not known here. Assume that it began this generation:
-    -- refunds of units from before are dropped.
+    -- refunds of units from before are dropped, and these units stay counted.
     st.gen, st.reset = top, top
   end
   st.born = math.max(mine and st.born or 0, theirs and born or 0)

@@ -52,8 +52,8 @@ for i = 1, n do
   asked[i] = q
 end
 
--- Missing memory and missing permissions must show before anything is written. With
--- logs there are several commands: prove tests the permissions. After one successful
+-- Missing memory and missing permissions must be detected before anything is written.
+-- With logs there are several commands: prove tests the permissions. After one successful
 -- write Redis allows all others that need memory, so writes that need it come first.
 local book = admitted and mode ~= '0'
 local steps = not book and {} or not logs and { 'book' } or { n > 1 and 'prove' or '', 'enter', 'book', 'tidy' }
