@@ -63,7 +63,7 @@ var figureMutants = []mutant{
 		breaks: "Batches without an answer count as answered, fast or slow.",
 		file:   "internal/reconcile/pipeline.go",
 		old:    "	c.batchesEnded(p.at, all)\n}\n\n// servers",
-		new:    "	c.stats.answered(c.now-p.at, c.local)\n	c.batchesEnded(p.at, all)\n}\n\n// servers",
+		new:    "	c.stats.Answered(c.now-p.at, c.local)\n	c.batchesEnded(p.at, all)\n}\n\n// servers",
 		by:     hybrid("TestFailuresByReason"),
 	},
 	{

@@ -138,7 +138,7 @@ var memberMutants = []mutant{
 		breaks: "Close waits for a permission that nobody gives.",
 		file:   "hybrid/close.go",
 		old:    `return class == redisstore.ClassUnavailable`,
-		new:    `return class != redisstore.ClassKey && err != nil`,
+		new:    `return class == redisstore.ClassUnavailable || err != nil`,
 		by:     hybrid("TestCloseWithoutPermission"),
 	},
 }
