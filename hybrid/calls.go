@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/hybridlimit/hybridlimit/internal/reconcile"
-
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
 )

@@ -7,15 +7,14 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/reconcile"
-	"github.com/hybridlimit/hybridlimit/limit"
-
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
+	"github.com/hybridlimit/hybridlimit/internal/reconcile"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/table"
+	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // New returns a running limiter that shares its limits through rdb, a client of one server,

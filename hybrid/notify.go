@@ -6,9 +6,8 @@ import (
 	"math"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/reconcile"
-
 	"github.com/hybridlimit/hybridlimit/internal/escape"
+	"github.com/hybridlimit/hybridlimit/internal/reconcile"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
 

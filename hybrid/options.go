@@ -7,10 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/reconcile"
-
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
+	"github.com/hybridlimit/hybridlimit/internal/reconcile"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/table"
 )

@@ -5,9 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/reconcile"
-
 	"github.com/hybridlimit/hybridlimit/internal/escape"
+	"github.com/hybridlimit/hybridlimit/internal/reconcile"
 )
 
 // Mode is how the limiter decides: alone, together with the other nodes, or by the fallback

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/reconcile"
-
 	"github.com/hybridlimit/hybridlimit/internal/tally"
 )
 

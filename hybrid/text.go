@@ -12,9 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/reconcile"
-
 	"github.com/hybridlimit/hybridlimit/internal/escape"
+	"github.com/hybridlimit/hybridlimit/internal/reconcile"
 )
 
 // This file writes states, events and statistics as text and as JSON. Modes and kinds are words,

@@ -43,6 +43,14 @@ var slowMutants = []mutant{
 		by:     reconcile("TestBatchesThatAreNeverAnswered"),
 	},
 	{
+		name:   "a-slow-shard-is-no-outage",
+		breaks: "A shard whose flight had no answer within the longest deadline is used until eight rounds have failed.",
+		file:   "internal/reconcile/answer.go",
+		old:    `if (a.spent || s.rounds`,
+		new:    `if (a.list || s.rounds`,
+		by:     reconcile("TestSpentFlightIsAnOutageOfItsShard"),
+	},
+	{
 		name:   "full-calls-with-what-is-urgent",
 		breaks: "A call with an urgent report is filled up with those that can wait.",
 		file:   "internal/reconcile/pipeline.go",

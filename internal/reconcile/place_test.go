@@ -148,6 +148,18 @@ func TestLostAnswersAreSeldomAnOutage(t *testing.T) {
 	}
 }
 
+// A flight without an answer within the longest deadline is an outage of its shard, if the server
+// answers for others: those need not wait for rounds to add up.
+func TestSpentFlightIsAnOutageOfItsShard(t *testing.T) {
+	for _, spent := range []bool{false, true} {
+		_, n := lonely(t, Options{Shards: 4}, 1, 8)
+		n.core.exchangeEnded(n.core.now, []answer{{shard: 2, err: errLate, waits: !spent, spent: spent}, {shard: 0}}, n.core.booked)
+		if is := n.core.shards[2].server.health == down; is != spent || n.core.shards[0].server.health != up {
+			t.Errorf("spent %v: shard 2 is down: %v, shard 0 is on %+v", spent, is, n.core.shards[0].server)
+		}
+	}
+}
+
 // That a server answers for others does not make up for a shard for which it does not.
 func TestAnswersForOthers(t *testing.T) {
 	_, n := lonely(t, Options{Shards: 4}, 1, 8)
