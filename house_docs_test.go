@@ -260,3 +260,44 @@ func TestHouseRunbookHasReasons(t *testing.T) {
 		}
 	}
 }
+
+// testCommand is a command of the documents that runs some tests of a package.
+var testCommand = regexp.MustCompile(`go test (?:-v )?-run '?([^' ]+)'? (?:-v )?\./([a-z/.]+)`)
+
+// testFunc is a test in its file.
+var testFunc = regexp.MustCompile(`(?m)^func (Test\w+|Fuzz\w+)\(`)
+
+// A command that finds no test ends well, and shows nothing.
+func TestHouseCommandsRunTests(t *testing.T) {
+	docs, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := 0
+	for _, doc := range append(docs, "README.md", "CONTRIBUTING.md") {
+		for _, m := range testCommand.FindAllStringSubmatch(read(t, doc), -1) {
+			commands++
+			if m[1] != "^$" && m[2] != "..." && !slices.ContainsFunc(testsIn(t, m[2]), regexp.MustCompile(m[1]).MatchString) {
+				t.Errorf("%s: %q runs no test", doc, m[0])
+			}
+		}
+	}
+	if commands < 10 {
+		t.Errorf("%d commands in the documents", commands)
+	}
+}
+
+// testsIn returns the names of the tests in a directory.
+func testsIn(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		for _, m := range testFunc.FindAllStringSubmatch(read(t, file), -1) {
+			names = append(names, m[1])
+		}
+	}
+	return names
+}
