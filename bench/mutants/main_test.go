@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -205,5 +206,23 @@ func TestOverlay(t *testing.T) {
 	b.Reset()
 	if code := run([]string{"-root", root, "-overlay", "/nowhere"}, []mutant{minus}, &b, &b); code != exitFailed {
 		t.Errorf("exit code %d:\n%s", code, &b)
+	}
+}
+
+// CI names a dozen mutants in a pattern, which would pass over one that is called otherwise now.
+func TestMutantsOfCIAreThere(t *testing.T) {
+	script, err := os.ReadFile("../../.ci/run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, found := strings.Cut(string(script), "bench/mutants -run '^(")
+	list, _, ends := strings.Cut(list, ")$'")
+	if !found || !ends {
+		t.Fatal("CI runs no mutants by name")
+	}
+	for name := range strings.SplitSeq(list, "|") {
+		if !slices.ContainsFunc(table(), func(m mutant) bool { return m.name == name }) {
+			t.Errorf("CI runs the mutant %s, which is not there", name)
+		}
 	}
 }
