@@ -75,9 +75,9 @@ func (s *sender) fill(age int64) {
 		for i := range b.Ops {
 			op := redisstore.Op{Key: s.ctrs[s.next], Rule: s.rule, Units: 1}
 			if s.rule.Algorithm() == limit.AlgorithmFunnel {
-				op.Ahead = arith.Of(s.rule.Arith()).Cost(1)
+				op.Ahead = arith.Of(s.rule).Cost(1)
 			} else {
-				op.Buckets = []redisstore.Bucket{{ID: int64(s.now/arith.Of(s.rule.Arith()).Width) - age, Units: 1}}
+				op.Buckets = []redisstore.Bucket{{ID: int64(s.now/arith.Of(s.rule).Width) - age, Units: 1}}
 			}
 			b.Ops[i] = op
 			s.next = (s.next + 1) % len(s.ctrs)
@@ -165,7 +165,7 @@ func fillUp(b *testing.B, store keyStore, rule *limit.Rule) {
 	b.Helper()
 	s := newSender(store, rule, 100)
 	s.send(b, 0)
-	for age := arith.Of(rule.Arith()).Kept; age >= 0; age-- {
+	for age := arith.Of(rule).Kept; age >= 0; age-- {
 		for range activeKeys / pipelineKeys {
 			s.send(b, int64(age))
 		}

@@ -414,12 +414,12 @@ func (f *forger) remaining(key string, rule *limit.Rule, at time.Time) int64 {
 			used.SetFrac(level, big.NewInt(int64(rule.Period())))
 		}
 	} else {
-		width, keep := arith.Of(rule.Arith()).Width.Microseconds(), int64(arith.Of(rule.Arith()).Kept)
+		width, keep := arith.Of(rule).Width.Microseconds(), int64(arith.Of(rule).Kept)
 		for age := range keep + 1 {
 			id := now/width - age
 			part := k.units[id]
 			if age > 0 && age == keep {
-				part -= arith.Of(rule.Arith()).Gone(part, k.last[id]*1000, now%width*1000)
+				part -= arith.Of(rule).Gone(part, k.last[id]*1000, now%width*1000)
 			}
 			used.Add(used, new(big.Rat).SetInt64(part))
 		}

@@ -56,7 +56,7 @@ func TestRealCutOffForLong(t *testing.T) {
 			p.Refuse(false)
 			got := ask(6 * time.Second)
 			wantMode(t, away, hybrid.Synced)
-			drain, unit := time.Duration(arith.Of(rule.Arith()).Full.NS), rule.Period()/time.Duration(rule.Units())
+			drain, unit := time.Duration(arith.Of(rule).Full.NS), rule.Period()/time.Duration(rule.Units())
 			// The others hear of it within two intervals and a call, and admit when there is
 			// room for a unit.
 			if most := drain + unit + 2*o.SyncInterval + 250*time.Millisecond; got > most {

@@ -59,8 +59,8 @@ func fillWindows(t *testing.T, srv *redistest.Server, rule *limit.Rule, keys int
 		t.Fatal(err)
 	}
 	var list []redisstore.Bucket
-	for age := range int64(arith.Of(rule.Arith()).Kept) {
-		list = append(list, redisstore.Bucket{ID: now.UnixNano()/int64(arith.Of(rule.Arith()).Width) - int64(arith.Of(rule.Arith()).Kept) + 1 + age, Units: 1})
+	for age := range int64(arith.Of(rule).Kept) {
+		list = append(list, redisstore.Bucket{ID: now.UnixNano()/int64(arith.Of(rule).Width) - int64(arith.Of(rule).Kept) + 1 + age, Units: 1})
 	}
 	for seq := range int64(keys / 10) {
 		b := &redisstore.Batch{Node: "filler", Seq: seq + 1, Prev: seq}

@@ -13,7 +13,7 @@ import (
 func TestDryRun(t *testing.T) {
 	rule := Must(Funnel("api", 10, 1, time.Second))
 	d := rule.DryRun()
-	if !d.IsDryRun() || rule.IsDryRun() || d == rule || !arith.Of(d.Arith()).SameShape(arith.Of(rule.Arith())) || d.Limit() != 10 {
+	if !d.IsDryRun() || rule.IsDryRun() || d == rule || !arith.Of(d).SameShape(arith.Of(rule)) || d.Limit() != 10 {
 		t.Fatalf("%v, %v", d, rule)
 	}
 	if !strings.Contains(d.String(), "dry run") || strings.Contains(rule.String(), "dry run") {

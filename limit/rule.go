@@ -68,18 +68,21 @@ const (
 // it is; another period or number of buckets converts the count, rounded up. A rule
 // of another algorithm has its own counters.
 type Rule struct {
-	arith   arith.Rule
+	numbers
 	alg     Algorithm
 	buckets int
 	dry     bool
 	funnel  bool // made by Funnel: matters for texts only
 }
 
+// numbers are what limiters compute with. Only this module can read them.
+type numbers = arith.Hidden
+
 // Funnel describes a leaky bucket that holds capacity units and leaks units per
 // period: the generic cell rate algorithm (GCRA). A full leaky bucket must drain
 // within [MaxWindow]. [TokenBucket] describes the same limit in tokens.
 func Funnel(name string, capacity, units int64, per time.Duration) (*Rule, error) {
-	r := &Rule{arith: arith.Rule{Name: name}, alg: AlgorithmFunnel, funnel: true}
+	r := &Rule{numbers: arith.Hide(arith.Rule{Name: name}), alg: AlgorithmFunnel, funnel: true}
 	return r.leaking("capacity", capacity, "units", units, per)
 }
 
@@ -93,8 +96,8 @@ func (r *Rule) leaking(full string, capacity int64, flow string, units int64, pe
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	r.arith = arith.LeakyBucket(r.arith.Name, capacity, units, per)
-	if r.arith.Full.NS > int64(MaxWindow) {
+	*arith.Of(r) = arith.LeakyBucket(arith.Of(r).Name, capacity, units, per)
+	if arith.Of(r).Full.NS > int64(MaxWindow) {
 		verb := "fill"
 		if r.funnel {
 			verb = "drain"
@@ -108,7 +111,7 @@ func (r *Rule) leaking(full string, capacity int64, flow string, units int64, pe
 // more per period. It is the same limit as [Funnel]: each unit takes one token, and the
 // tokens in the bucket are the room that is left in the leaky bucket.
 func TokenBucket(name string, burst, refill int64, per time.Duration) (*Rule, error) {
-	r := &Rule{arith: arith.Rule{Name: name}, alg: AlgorithmFunnel}
+	r := &Rule{numbers: arith.Hide(arith.Rule{Name: name}), alg: AlgorithmFunnel}
 	return r.leaking("burst", burst, "refill", refill, per)
 }
 
@@ -146,7 +149,7 @@ func SlidingLog(name string, limit int64, window time.Duration) (*Rule, error) {
 }
 
 func windowRule(alg Algorithm, name string, limit int64, window time.Duration, buckets, kept int) (*Rule, error) {
-	r := &Rule{arith: arith.Rule{Name: name}, alg: alg, buckets: buckets}
+	r := &Rule{numbers: arith.Hide(arith.Rule{Name: name}), alg: alg, buckets: buckets}
 	errs := []error{r.checkName(), r.checkUnits("limit", limit, 0)}
 	if window < minWindow || window > MaxWindow {
 		errs = append(errs, r.bad("window", window, "must be %v to %v", minWindow, MaxWindow))
@@ -160,7 +163,7 @@ func windowRule(alg Algorithm, name string, limit int64, window time.Duration, b
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	r.arith = arith.Window(name, limit, window, buckets, kept)
+	*arith.Of(r) = arith.Window(name, limit, window, buckets, kept)
 	return r.sealed(), nil
 }
 
@@ -179,11 +182,11 @@ func Must[T any](v T, err error) T {
 }
 
 func (r *Rule) checkName() error {
-	if r.arith.Name == "" {
+	if arith.Of(r).Name == "" {
 		return r.bad("name", `""`, "must not be empty")
 	}
-	if len(r.arith.Name) > MaxNameBytes {
-		return r.bad("name", fmt.Sprintf("of %d bytes", len(r.arith.Name)), "must be at most %d bytes", MaxNameBytes)
+	if len(arith.Of(r).Name) > MaxNameBytes {
+		return r.bad("name", fmt.Sprintf("of %d bytes", len(arith.Of(r).Name)), "must be at most %d bytes", MaxNameBytes)
 	}
 	return nil
 }
@@ -196,7 +199,7 @@ func (r *Rule) checkUnits(field string, v, least int64) error {
 }
 
 func (r *Rule) bad(field string, value any, format string, args ...any) error {
-	name := r.arith.Name
+	name := arith.Of(r).Name
 	if len(name) > MaxNameBytes {
 		name = name[:32] + "…"
 	}
@@ -207,10 +210,10 @@ func (r *Rule) bad(field string, value any, format string, args ...any) error {
 func (r *Rule) sealed() *Rule {
 	// FNV-1a, written out: every process and version must compute the same hashes.
 	h := uint64(14695981039346656037)
-	for _, b := range []byte(r.arith.Name) {
+	for _, b := range []byte(arith.Of(r).Name) {
 		h = (h ^ uint64(b)) * 1099511628211
 	}
-	r.arith.NameHash, r.arith.Hash = h, (h^uint64(r.alg))*1099511628211
+	arith.Of(r).NameHash, arith.Of(r).Hash = h, (h^uint64(r.alg))*1099511628211
 	return r
 }
 
@@ -240,19 +243,19 @@ var unlimited = new(Rule)
 func Unlimited() *Rule { return unlimited }
 
 // Name returns the name.
-func (r *Rule) Name() string { return r.arith.Name }
+func (r *Rule) Name() string { return arith.Of(r).Name }
 
 // Algorithm returns the algorithm.
 func (r *Rule) Algorithm() Algorithm { return r.alg }
 
 // Limit returns the limit, or the capacity of a leaky bucket, in units.
-func (r *Rule) Limit() int64 { return r.arith.Limit }
+func (r *Rule) Limit() int64 { return arith.Of(r).Limit }
 
 // Units returns the units that a leaky bucket leaks per [Rule.Period]; 0 for others.
-func (r *Rule) Units() int64 { return r.arith.Units }
+func (r *Rule) Units() int64 { return arith.Of(r).Units }
 
 // Period returns the period of a leaky bucket's leak, or the window as given to the constructor.
-func (r *Rule) Period() time.Duration { return r.arith.Period }
+func (r *Rule) Period() time.Duration { return arith.Of(r).Period }
 
 // Buckets returns the sub-buckets of a window, 1 for a fixed window or a log,
 // 0 for a leaky bucket.
@@ -261,10 +264,6 @@ func (r *Rule) Buckets() int { return r.buckets }
 // Valid reports whether r was built by a constructor of this package. A nil
 // rule is not.
 func (r *Rule) Valid() bool { return r != nil && r.alg != 0 }
-
-// Arith returns what the limiters of this module compute with. It is not for users, who can
-// neither read nor change it.
-func (r *Rule) Arith() arith.Sealed { return arith.Seal(&r.arith) }
 
 // word returns the algorithm by the name of the constructor that made r.
 func (r *Rule) word() string {
@@ -282,14 +281,14 @@ func (r *Rule) String() string {
 	if !r.Valid() {
 		return "invalid rule"
 	}
-	text := fmt.Sprintf("%s %q: %d", r.word(), r.arith.Name, r.arith.Limit)
+	text := fmt.Sprintf("%s %q: %d", r.word(), arith.Of(r).Name, arith.Of(r).Limit)
 	switch {
 	case r.funnel:
-		text += fmt.Sprintf(", leaking %d", r.arith.Units)
+		text += fmt.Sprintf(", leaking %d", arith.Of(r).Units)
 	case r.alg == AlgorithmFunnel:
-		text += fmt.Sprintf(", refilling %d", r.arith.Units)
+		text += fmt.Sprintf(", refilling %d", arith.Of(r).Units)
 	}
-	text += fmt.Sprintf(" per %v", r.arith.Period)
+	text += fmt.Sprintf(" per %v", arith.Of(r).Period)
 	if r.alg == AlgorithmSlidingWindow && r.buckets != arith.DefaultBuckets {
 		text += fmt.Sprintf(" in %d buckets", r.buckets)
 	}

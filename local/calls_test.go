@@ -204,7 +204,7 @@ func (w slowWindow) room(now int64) int64 { return w.Rule.Limit() - w.Used(now) 
 
 func (w slowWindow) refund(now, n int64) (back int64) {
 	id, before := w.ID(now), w.Used(now)
-	for age := range int64(arith.Of(w.Rule.Arith()).Kept) + 1 {
+	for age := range int64(arith.Of(w.Rule).Kept) + 1 {
 		k := min(n, w.Units[id-age])
 		w.Units[id-age] -= k
 		n -= k
@@ -225,7 +225,7 @@ type slowLog struct {
 
 func (l *slowLog) count(now int64) (n int64) {
 	for _, at := range l.at {
-		if at > now-int64(arith.Of(l.r.Arith()).Width) {
+		if at > now-int64(arith.Of(l.r).Width) {
 			n++
 		}
 	}

@@ -107,7 +107,7 @@ func (l *Limiter) together(checks []limit.Check) (by int, err error) {
 func light(checks []limit.Check) (by int, err error) {
 	buckets := 0
 	for i, q := range checks {
-		if buckets += arith.Of(q.Rule.Arith()).Kept + 1; buckets > maxBuckets {
+		if buckets += arith.Of(q.Rule).Kept + 1; buckets > maxBuckets {
 			return i, fmt.Errorf("remote: check %d: %w: more than %d buckets in one call", i, limit.ErrUnsupported, maxBuckets)
 		}
 	}

@@ -43,7 +43,7 @@ func (w *together) model(q limit.Check) model {
 		case limit.AlgorithmFunnel:
 			w.models[id] = newFunnelModel(1, q.Rule.Units(), q.Rule.Period())
 		case limit.AlgorithmSlidingLog:
-			w.models[id] = &logModel{width: arith.Of(q.Rule.Arith()).Width.Microseconds()}
+			w.models[id] = &logModel{width: arith.Of(q.Rule).Width.Microseconds()}
 		default:
 			w.models[id] = newWindowModel(q.Rule)
 		}

@@ -39,7 +39,7 @@ func modelOf(kind uint8, capacity, units, per int64, buckets int) (*limit.Rule, 
 		if r, _ = limit.SlidingLog("l", capacity, time.Duration(per)); r == nil || capacity > maxLogged {
 			return nil, nil
 		}
-		return r, &logModel{limit: capacity, width: arith.Of(r.Arith()).Width.Microseconds()}
+		return r, &logModel{limit: capacity, width: arith.Of(r).Width.Microseconds()}
 	}
 	if r == nil {
 		return nil, nil
@@ -97,7 +97,7 @@ func (b *backend) playNumbers(l *Limiter, r *limit.Rule, m model, asks []byte) {
 			n = r.Limit() - int64(asks[0]-228)
 		}
 		if asks[1] < 192 {
-			step = arith.Of(r.Arith()).Horizon() >> (asks[1] % 64)
+			step = arith.Of(r).Horizon() >> (asks[1] % 64)
 		}
 		if b.at.Year() > 2120 { // its TTLs, and the longest window, still end before Lua's time does
 			return

@@ -89,12 +89,12 @@ func newWindowModel(rule *limit.Rule) *windowModel {
 }
 
 func (m *windowModel) count(now int64) (count int64) {
-	width, kept := arith.Of(m.rule.Arith()).Width.Microseconds(), int64(arith.Of(m.rule.Arith()).Kept)
+	width, kept := arith.Of(m.rule).Width.Microseconds(), int64(arith.Of(m.rule).Kept)
 	for age := range kept + 1 {
 		id := now/width - age
 		part := m.units[id]
 		if age > 0 && age == kept {
-			part -= arith.Of(m.rule.Arith()).Gone(part, m.last[id]*1000, now%width*1000)
+			part -= arith.Of(m.rule).Gone(part, m.last[id]*1000, now%width*1000)
 		}
 		count += part
 	}
@@ -109,7 +109,7 @@ func (m *windowModel) fits(now, n int64) bool {
 
 func (m *windowModel) book(now, n int64) {
 	if n > 0 {
-		width := arith.Of(m.rule.Arith()).Width.Microseconds()
+		width := arith.Of(m.rule).Width.Microseconds()
 		m.units[now/width] += n
 		m.last[now/width] = max(m.last[now/width], now%width)
 	}
@@ -192,7 +192,7 @@ func cases(t *testing.T) map[string]struct {
 	x := fixed(t, 10, 7*time.Second)
 	out[x.String()] = entry{x, newWindowModel(x), time.Second}
 	l := slidingLog(t, 10, 7*time.Second)
-	out[l.String()] = entry{l, &logModel{limit: 10, width: arith.Of(l.Arith()).Width.Microseconds()}, time.Second}
+	out[l.String()] = entry{l, &logModel{limit: 10, width: arith.Of(l).Width.Microseconds()}, time.Second}
 	return out
 }
 
@@ -241,7 +241,7 @@ func TestWindowProductsAreExact(t *testing.T) {
 	b := onMini(t)
 	l := b.limiter()
 	shape := sliding(t, 1, 10*365*24*time.Hour, 1)
-	width := arith.Of(shape.Arith()).Width.Microseconds()
+	width := arith.Of(shape).Width.Microseconds()
 	w, inverse := big.NewInt(width), (*big.Int)(nil)
 	b.advance(time.Duration(width-b.now()%width) * time.Microsecond) // most of the oldest bucket still counts
 	for inverse == nil {
@@ -346,9 +346,9 @@ func TestExtremeNumbers(t *testing.T) {
 			if got := take(t, l, key, rule, rule.Limit()); !got.Allowed {
 				t.Errorf("%v, all of it: %s", rule, show(got))
 			}
-			op := redisstore.Op{Key: s.Keyspace().CounterKey(rule, key), Rule: rule, Units: 1<<63 - 1, Ahead: arith.Of(rule.Arith()).Cost(1<<63 - 1)}
+			op := redisstore.Op{Key: s.Keyspace().CounterKey(rule, key), Rule: rule, Units: 1<<63 - 1, Ahead: arith.Of(rule).Cost(1<<63 - 1)}
 			if rule.Algorithm() != limit.AlgorithmFunnel {
-				op.Buckets = []redisstore.Bucket{{ID: b.now() / arith.Of(rule.Arith()).Width.Microseconds(), Units: 1<<63 - 1, Last: arith.Of(rule.Arith()).Width}}
+				op.Buckets = []redisstore.Bucket{{ID: b.now() / arith.Of(rule).Width.Microseconds(), Units: 1<<63 - 1, Last: arith.Of(rule).Width}}
 			}
 			for seq := int64(1); seq <= 3; seq++ {
 				r := exec(t, s, &redisstore.Batch{Node: "n" + key, Seq: seq, Prev: seq - 1, Ops: []redisstore.Op{op}})
@@ -357,7 +357,7 @@ func TestExtremeNumbers(t *testing.T) {
 				}
 			}
 			got := take(t, l, key, rule, 1)
-			if arith.Of(rule.Arith()).Width != time.Microsecond && (got.Allowed || got.Remaining != 0) {
+			if arith.Of(rule).Width != time.Microsecond && (got.Allowed || got.Remaining != 0) {
 				t.Errorf("%v, in debt: %s", rule, show(got))
 			}
 		}
@@ -375,18 +375,18 @@ func TestHugeStates(t *testing.T) {
 		century := limit.MaxWindow
 		window, big := fixed(t, 1<<53, century), fixed(t, 1<<53-1, century)
 		drain := funnel(t, 10, 1, time.Hour)
-		id := b.now() / arith.Of(window.Arith()).Width.Microseconds()
+		id := b.now() / arith.Of(window).Width.Microseconds()
 		for _, c := range []struct {
 			rule      *limit.Rule
 			state     string
 			remaining int64 // -1: the key is broken
 		}{
-			{window, fmt.Sprintf("w 0 7 %d %d:9007199254740991:0", arith.Of(window.Arith()).Width.Microseconds(), id), 1},
-			{window, fmt.Sprintf("w 0 7 %d %d:9007199254740992:0", arith.Of(window.Arith()).Width.Microseconds(), id), 0},
-			{big, fmt.Sprintf("w 0 7 %d %d:9007199254740992:0", arith.Of(big.Arith()).Width.Microseconds(), id), 0},
-			{window, fmt.Sprintf("w 0 7 %d %d:9007199254740993:0", arith.Of(window.Arith()).Width.Microseconds(), id), -1},
-			{window, fmt.Sprintf("w 0 7 %d %d:9223372036854775807:0", arith.Of(window.Arith()).Width.Microseconds(), id), -1},
-			{window, fmt.Sprintf("w 0 7 %d %d:-9223372036854775808:0", arith.Of(window.Arith()).Width.Microseconds(), id), -1},
+			{window, fmt.Sprintf("w 0 7 %d %d:9007199254740991:0", arith.Of(window).Width.Microseconds(), id), 1},
+			{window, fmt.Sprintf("w 0 7 %d %d:9007199254740992:0", arith.Of(window).Width.Microseconds(), id), 0},
+			{big, fmt.Sprintf("w 0 7 %d %d:9007199254740992:0", arith.Of(big).Width.Microseconds(), id), 0},
+			{window, fmt.Sprintf("w 0 7 %d %d:9007199254740993:0", arith.Of(window).Width.Microseconds(), id), -1},
+			{window, fmt.Sprintf("w 0 7 %d %d:9223372036854775807:0", arith.Of(window).Width.Microseconds(), id), -1},
+			{window, fmt.Sprintf("w 0 7 %d %d:-9223372036854775808:0", arith.Of(window).Width.Microseconds(), id), -1},
 			{window, "9223372036854775807", -1},
 			{drain, "f 0 7 1000 9007199254740991 0", 0},
 			{drain, "f 0 7 1000 9007199254740992 0", -1},

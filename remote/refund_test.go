@@ -106,7 +106,7 @@ func (m *misuse) wait(now int64) {
 		}
 	}
 	if due == now || m.rng.IntN(3) == 0 {
-		due = now + 1 + m.rng.Int64N(arith.Of(m.rule.Arith()).Horizon().Microseconds())
+		due = now + 1 + m.rng.Int64N(arith.Of(m.rule).Horizon().Microseconds())
 	}
 	m.b.advance(time.Duration(due-now) * time.Microsecond)
 }
@@ -121,7 +121,7 @@ func (m *misuse) neverTooMuch() {
 		for _, to := range m.uses[i:] {
 			sum += to.n
 			within := time.Duration(to.at-from.at+1) * time.Microsecond
-			if arith.Of(m.rule.Arith()).Add(arith.Of(m.rule.Arith()).Full, arith.Span{NS: int64(within)}).Less(arith.Of(m.rule.Arith()).Cost(sum)) {
+			if arith.Of(m.rule).Add(arith.Of(m.rule).Full, arith.Span{NS: int64(within)}).Less(arith.Of(m.rule).Cost(sum)) {
 				m.t.Errorf("%s, %v: %d units were usable within %v", m.key, m.rule, sum, within)
 				return
 			}

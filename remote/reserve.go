@@ -65,7 +65,7 @@ func (l *Limiter) reserve(ctx context.Context, key string, rule *limit.Rule, n i
 	fits, answer := a.fits(&t, 0), &t.Answers[0]
 	r.of = redisstore.Booking{At: t.Now, Level: answer.Level}
 	if r.delay = answer.Result(fits, n).RetryAfter; rule.Algorithm() == limit.AlgorithmFunnel {
-		is, level := arith.Of(rule.Arith()), answer.Level
+		is, level := arith.Of(rule), answer.Level
 		if !fits {
 			level = is.Add(level, is.Cost(n))
 		}

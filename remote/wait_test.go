@@ -260,7 +260,7 @@ func TestWaitWindows(t *testing.T) {
 			wg.Wait()
 			for i := 3; i < len(at); i++ {
 				// The bubble begins with the second, and so with a fixed window.
-				if d := at[i] - at[i-3]; d < time.Second && arith.Of(rule.Arith()).Kept == 0 {
+				if d := at[i] - at[i-3]; d < time.Second && arith.Of(rule).Kept == 0 {
 					t.Errorf("%v: units at %v", rule, at)
 				}
 			}

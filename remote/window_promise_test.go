@@ -89,7 +89,7 @@ func TestWindowHoldsItsLimitOnRedis(t *testing.T) {
 	for _, r := range []*limit.Rule{sliding(t, 1000, time.Second, 2), sliding(t, 1000, 1500*time.Millisecond, 10)} {
 		tick := time.NewTicker(2 * time.Millisecond)
 		defer tick.Stop()
-		width, window := arith.Of(r.Arith()).Width.Microseconds(), limittest.Window(r)/1000
+		width, window := arith.Of(r).Width.Microseconds(), limittest.Window(r)/1000
 		for late := b.now() % width; late < width*8/10 || late > width*95/100; late = b.now() % width {
 			<-tick.C
 		}

@@ -154,7 +154,7 @@ type ledgerOfNode struct {
 // newOracle takes each node's record of a key.
 func newOracle(rule *limit.Rule, records []record, circ []circumstance) *oracle {
 	n := len(circ)
-	o := &oracle{limit: rule.Limit(), share: arith.Of(rule.Arith()).Share, window: int(rule.Period() / slot), slots: n}
+	o := &oracle{limit: rule.Limit(), share: arith.Of(rule).Share, window: int(rule.Period() / slot), slots: n}
 	o.live = sums(n, func(i int) int64 { return bit(!circ[i].alone) })
 	o.back = sums(n, func(i int) int64 { return bit(circ[i].returning) })
 	for _, r := range records {

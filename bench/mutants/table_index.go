@@ -170,8 +170,8 @@ var indexMutants = []mutant{
 		name:   "what-is-left-before",
 		breaks: "Take says how many units were left before it took one.",
 		file:   "internal/table/table.go",
-		old:    `decision.Ticks(arith.Of(rule.Arith()), level)`,
-		new:    `decision.Ticks(arith.Of(rule.Arith()), max(level-arith.Of(rule.Arith()).Ticks.One, 0))`,
+		old:    `decision.Ticks(arith.Of(rule), level)`,
+		new:    `decision.Ticks(arith.Of(rule), max(level-arith.Of(rule).Ticks.One, 0))`,
 		by:     tables("TestTableDecidesLikeAMap"),
 	},
 	{

@@ -105,7 +105,7 @@ func (b *bout) must(t *testing.T, when string, place int, want float64) {
 func tenthMore(r *limit.Rule) *limit.Rule {
 	more := r.Limit() + r.Limit()/5
 	if r.Algorithm() == limit.AlgorithmSlidingWindow && r.Buckets() == 1 {
-		more += arith.Of(r.Arith()).Share // as much more may be in a window
+		more += arith.Of(r).Share // as much more may be in a window
 	}
 	switch r.Algorithm() {
 	case limit.AlgorithmFunnel:

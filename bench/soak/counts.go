@@ -53,7 +53,7 @@ func (p *spec) since(now time.Time) int64 {
 	if p.endless || p.leak > 0 {
 		return 0
 	}
-	width := int64(arith.Of(p.rule.Arith()).Width)
+	width := int64(arith.Of(p.rule).Width)
 	back := int64(p.rule.Period()) - width
 	return (now.UnixNano() - back) / width * width
 }
@@ -124,7 +124,7 @@ func (f *fleet) most(b *key, since int64, to int) float64 {
 	is := oracle.Period{From: math.MinInt64, At: when(to)}
 	if since > 0 {
 		is.From = since - f.epoch - f.skew()
-		if width := int64(arith.Of(b.rule.Arith()).Width); when(f.unsure) > is.From-width {
+		if width := int64(arith.Of(b.rule).Width); when(f.unsure) > is.From-width {
 			is.From -= width
 		}
 	}

@@ -107,7 +107,7 @@ func (f *fleet) judgeOutage(k int) {
 	case b.leak > 0:
 		since, wide = b.Emptied()-1, b.leaked(f.skew()/2+int64(dated))
 	case !b.fixed:
-		is.From += int64(arith.Of(b.rule.Arith()).Width)
+		is.From += int64(arith.Of(b.rule).Width)
 		since = is.From
 	}
 	for len(b.cut) > 0 && b.cut[0].at <= since {

@@ -46,7 +46,7 @@ func (p *spec) book() oracle.Rule {
 	case p.leak > 0:
 		return oracle.Rule{Leak: p.leak}
 	}
-	return oracle.Rule{Window: int64(p.rule.Period()), Width: int64(arith.Of(p.rule.Arith()).Width)}
+	return oracle.Rule{Window: int64(p.rule.Period()), Width: int64(arith.Of(p.rule).Width)}
 }
 
 // skew is by how much a unit that one node has booked may be off for another.
@@ -90,8 +90,8 @@ func (f *fleet) known(k, place int) (units float64, ok bool) {
 		return units - b.leaked(f.skew()/2+int64(dated)), ok
 	case !b.fixed:
 		full := is
-		full.From += int64(arith.Of(b.rule.Arith()).Width)
-		units = max(units-float64(arith.Of(b.rule.Arith()).Share), b.Known(place, full))
+		full.From += int64(arith.Of(b.rule).Width)
+		units = max(units-float64(arith.Of(b.rule).Share), b.Known(place, full))
 	}
 	return units, ok
 }

@@ -224,7 +224,7 @@ func (w *world) stored(it item, since int64) (units float64, err error) {
 	}
 	buckets, err := rig.Buckets(w.key(it), value)
 	for _, b := range buckets {
-		if b.ID*int64(arith.Of(it.rule.Arith()).Width) >= since {
+		if b.ID*int64(arith.Of(it.rule).Width) >= since {
 			units += float64(b.Units)
 		}
 	}

@@ -64,13 +64,13 @@ func TestLeakyBucketAgainstRealNumbers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f, ref := new(LeakyBucket), newRatTAT(arith.Of(r.Arith()))
+		f, ref := new(LeakyBucket), newRatTAT(arith.Of(r))
 		now, step := int64(0), int64(per)/units+2
 		for range 300 {
 			now += rng.Int64N(2 * step)
 			n := 1 + rng.Int64N(3)
 			want := ref.take(now, n)
-			if got := f.Take(arith.Of(r.Arith()), now, n, n, 1, true); got != want {
+			if got := f.Take(arith.Of(r), now, n, n, 1, true); got != want {
 				t.Fatalf("run %d, %v, n=%d at %d: got %v, want %v", run, r, n, now, got, want)
 			}
 		}
@@ -84,7 +84,7 @@ func mergeRun(t *testing.T, seed uint64, nodes int, check func(r *arith.Rule, me
 	rng := rand.New(rand.NewPCG(seed, 7))
 	r := funnelRule(t, 1+rng.Int64N(100), 1+rng.Int64N(100), time.Duration(1+rng.Int64N(10))*time.Second)
 	fs, firsts := make([]LeakyBucket, nodes), make([]int64, nodes)
-	truth := newRatTAT(arith.Of(r.Arith()))
+	truth := newRatTAT(arith.Of(r))
 	var redis arith.Span
 	interval, now := int64(0), int64(1e9)
 	exact := func(s arith.Span) *big.Rat {
@@ -95,7 +95,7 @@ func mergeRun(t *testing.T, seed uint64, nodes int, check func(r *arith.Rule, me
 		i := rng.IntN(nodes)
 		f := &fs[i]
 		if rng.IntN(4) > 0 {
-			if n := 1 + rng.Int64N(3); f.Take(arith.Of(r.Arith()), now, n, n, 1, true) {
+			if n := 1 + rng.Int64N(3); f.Take(arith.Of(r), now, n, n, 1, true) {
 				if f.Pend.Units == n {
 					firsts[i] = now
 				}
@@ -107,10 +107,10 @@ func mergeRun(t *testing.T, seed uint64, nodes int, check func(r *arith.Rule, me
 			continue
 		}
 		interval = max(interval, now-firsts[i])
-		f.Collect(arith.Of(r.Arith()))
-		ahead := arith.Of(r.Arith()).Sub(f.under().sent.TAT, arith.Span{NS: now})
-		redis = arith.Of(r.Arith()).Add(redis, arith.Of(r.Arith()).Cost(f.under().sent.Units)).Max(arith.Of(r.Arith()).Add(arith.Span{NS: now}, ahead))
-		f.settle(arith.Of(r.Arith()), redis, arith.Span{NS: math.MaxInt64}, now, 0, false, 1)
+		f.Collect(arith.Of(r))
+		ahead := arith.Of(r).Sub(f.under().sent.TAT, arith.Span{NS: now})
+		redis = arith.Of(r).Add(redis, arith.Of(r).Cost(f.under().sent.Units)).Max(arith.Of(r).Add(arith.Span{NS: now}, ahead))
+		f.settle(arith.Of(r), redis, arith.Span{NS: math.MaxInt64}, now, 0, false, 1)
 		// What the others have not reported yet is in the truth only.
 		synced := true
 		for j := range fs {
@@ -125,7 +125,7 @@ func mergeRun(t *testing.T, seed uint64, nodes int, check func(r *arith.Rule, me
 			if real.Cmp(at) < 0 {
 				real = at
 			}
-			check(arith.Of(r.Arith()), merged, real, interval)
+			check(arith.Of(r), merged, real, interval)
 		}
 	}
 }

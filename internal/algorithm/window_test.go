@@ -11,7 +11,7 @@ import (
 
 // A window has its buckets in order, none of them empty, whatever was handed back or has left.
 func TestWindowsHaveNoEmptyBuckets(t *testing.T) {
-	r, now := arith.Of(windowRule(t, 1000, 10*time.Second, 10).Arith()), int64(1e15)
+	r, now := arith.Of(windowRule(t, 1000, 10*time.Second, 10)), int64(1e15)
 	second := int64(time.Second)
 	w := new(Window)
 	w.Begin(r, now, 0, true)
@@ -73,7 +73,7 @@ func TestFindBucket(t *testing.T) {
 // A unit that is not acknowledged counts as several in an outage, in the oldest bucket as in the
 // others.
 func TestOldestBucketIsMultiplied(t *testing.T) {
-	r, now := arith.Of(windowRule(t, 30, 10*time.Second, 10).Arith()), int64(1e15)
+	r, now := arith.Of(windowRule(t, 30, 10*time.Second, 10)), int64(1e15)
 	w := new(Window)
 	w.Begin(r, now, 0, true)
 	w.Book(r, now+int64(time.Second/2), 5, 5, 1)

@@ -27,15 +27,18 @@ type Rule struct {
 	Share int64         // window: limit / buckets, rounded up: how many units more than the limit any window may hold
 }
 
-// Sealed is a rule as package limit hands it out. What opens it is [Of], which only this module
-// can import: users, who see the method that returns it, can change nothing by it.
-type Sealed struct{ rule *Rule }
+// Hidden holds a Rule where users cannot reach it. Package limit embeds it in its rules: they
+// have its unexported method, and so are what [Of] takes.
+type Hidden struct{ rule Rule }
 
-// Seal seals r.
-func Seal(r *Rule) Sealed { return Sealed{r} }
+// Hide returns r as a part of a rule of package limit.
+func Hide(r Rule) Hidden { return Hidden{r} }
 
-// Of returns the rule that was sealed.
-func Of(s Sealed) *Rule { return s.rule }
+func (h *Hidden) hidden() *Rule { return &h.rule }
+
+// Of returns what limiters compute with of a rule of package limit. The compiler inlines the
+// call where the type of the argument is known.
+func Of(rule interface{ hidden() *Rule }) *Rule { return rule.hidden() }
 
 // maxUnits bounds the units of all rules, see package limit.
 const maxUnits = 1 << 53

@@ -20,7 +20,7 @@ func TestChecksOfWindowsDoNotAllocate(t *testing.T) {
 		c := New("k", r, 0, nil, nil, now) // leases are made now and then
 		for range 301 {
 			c.allow(now, 1, r)
-			now += int64(arith.Of(r.Arith()).Width)
+			now += int64(arith.Of(r).Width)
 		}
 		none := func(what string, f func()) {
 			t.Helper()
@@ -32,7 +32,7 @@ func TestChecksOfWindowsDoNotAllocate(t *testing.T) {
 		none("to describe it", func() { c.Ask(now, 1, r, true) })
 		none("to refuse", func() { c.Ask(now, 1e6, r, true) })
 		none("in a new bucket", func() {
-			now += int64(arith.Of(r.Arith()).Width)
+			now += int64(arith.Of(r).Width)
 			c.allow(now, 1, r)
 		})
 		shared := NewAlone("k", r, newTestLink(), now)

@@ -40,7 +40,7 @@ func neverTooMuch(t *testing.T, r *limit.Rule, uses []use) {
 		sum := int64(0)
 		for _, to := range uses[i:] {
 			sum += to.n
-			if most := arith.Of(r.Arith()).Add(arith.Of(r.Arith()).Full, arith.Span{NS: to.at - from.at + 1}); most.Less(arith.Of(r.Arith()).Cost(sum)) {
+			if most := arith.Of(r).Add(arith.Of(r).Full, arith.Span{NS: to.at - from.at + 1}); most.Less(arith.Of(r).Cost(sum)) {
 				t.Fatalf("%v: %d units were usable within %v", r, sum, time.Duration(to.at-from.at))
 			}
 		}
@@ -85,7 +85,7 @@ func (m *wasteful) step() {
 			m.uses = append(m.uses, use{at: m.now, n: n})
 		}
 	case 2, 3:
-		if res, b, _ := m.c.Reserve(m.now, n, m.r, Terms{MaxDelay: int64(4 * arith.Of(m.r.Arith()).Horizon())}); b != nil {
+		if res, b, _ := m.c.Reserve(m.now, n, m.r, Terms{MaxDelay: int64(4 * arith.Of(m.r).Horizon())}); b != nil {
 			m.uses = append(m.uses, use{at: m.now + int64(res.RetryAfter), n: n, booked: b})
 		}
 	case 4, 5:
@@ -117,7 +117,7 @@ func (m *wasteful) wait() {
 		}
 	}
 	if due == m.now || m.rng.IntN(3) == 0 {
-		due = m.now + 1 + m.rng.Int64N(int64(arith.Of(m.r.Arith()).Horizon()))
+		due = m.now + 1 + m.rng.Int64N(int64(arith.Of(m.r).Horizon()))
 	}
 	m.now = due
 }
@@ -134,14 +134,14 @@ func TestGivenUpByAll(t *testing.T) {
 			for range 1 + rng.IntN(9) {
 				_, b, _ := c.Reserve(now, 1+rng.Int64N(r.Limit()), r, Terms{MaxDelay: int64(limit.MaxWindow)})
 				waiting = append(waiting, b)
-				now += rng.Int64N(arith.Of(r.Arith()).Cost(1).NS/10 + 1)
+				now += rng.Int64N(arith.Of(r).Cost(1).NS/10 + 1)
 			}
 			rng.Shuffle(len(waiting), func(i, j int) { waiting[i], waiting[j] = waiting[j], waiting[i] })
 			for _, b := range waiting {
 				c.Cancel(now, r, b)
 			}
 			if c.leaky().View != full || len(c.past().booked) > 0 {
-				t.Errorf("seed %d, %v: empty %v later than before, %d bookings", seed, r, arith.Of(r.Arith()).Sub(c.leaky().View, full), len(c.past().booked))
+				t.Errorf("seed %d, %v: empty %v later than before, %d bookings", seed, r, arith.Of(r).Sub(c.leaky().View, full), len(c.past().booked))
 			}
 		}
 	}

@@ -35,7 +35,7 @@ func New(key string, rule *limit.Rule, hash uint64, link *Link, group *Group, no
 
 // Matches reports whether c counts key under a rule of this name and algorithm.
 func (c *Counter) Matches(key string, rule *limit.Rule) bool {
-	if r := c.latestRule.Load(); r != rule && (arith.Of(r.Arith()).Hash != arith.Of(rule.Arith()).Hash || r.Algorithm() != rule.Algorithm() || r.Name() != rule.Name()) {
+	if r := c.latestRule.Load(); r != rule && (arith.Of(r).Hash != arith.Of(rule).Hash || r.Algorithm() != rule.Algorithm() || r.Name() != rule.Name()) {
 		return false
 	}
 	return c.hasKey(key)
@@ -153,7 +153,7 @@ func (c *Counter) switchModeLocked(m int64) {
 // what is counted does not change. Otherwise it is converted to the new periods or buckets, rounded
 // up, so that no unit is lost.
 func (c *Counter) adoptLocked(rule *limit.Rule, now int64) {
-	old, is := c.rule(), arith.Of(rule.Arith())
+	old, is := c.rule(), arith.Of(rule)
 	c.latestRule.Store(rule)
 	if f := c.leaky(); f != nil && c.link() != nil && is.Limit < old.Limit {
 		f.Lowered(old.Limit)

@@ -43,7 +43,7 @@ func (m *reference) used(now int64) *big.Rat {
 	}
 	used := int64(0)
 	for _, a := range m.admitted {
-		if a.at > now-int64(arith.Of(r.Arith()).Width) {
+		if a.at > now-int64(arith.Of(r).Width) {
 			used += a.n
 		}
 	}
@@ -127,7 +127,7 @@ func playNumbers(t *testing.T, r *limit.Rule, asks []byte) {
 	now := start.UnixNano()
 	c, m := NewAlone("k", r, nil, now), newReference(r)
 	for ; len(asks) >= 2; asks = asks[2:] {
-		n, step := extremes[int(asks[0])%len(extremes)], big.NewInt(int64(arith.Of(r.Arith()).Horizon()))
+		n, step := extremes[int(asks[0])%len(extremes)], big.NewInt(int64(arith.Of(r).Horizon()))
 		if asks[0] > 200 { // something near the limit
 			n = r.Limit() - int64(asks[0]-228)
 		}

@@ -68,10 +68,10 @@ func play(t *testing.T, r *limit.Rule, ops []byte) {
 			if sent < 0 {
 				continue
 			}
-			a := Answer{Rule: r, At: now, ServerNow: now + x, Gen: x % 3, Level: arith.Of(r.Arith()).Cost(x % 100)}
+			a := Answer{Rule: r, At: now, ServerNow: now + x, Gen: x % 3, Level: arith.Of(r).Cost(x % 100)}
 			if r.Algorithm() != limit.AlgorithmFunnel {
 				a.Level = arith.Span{}
-				a.Buckets = []Bucket{{ID: (now + x) / int64(arith.Of(r.Arith()).Width), Units: x}, {ID: x, Units: -x}, {ID: -x, Units: 1 << 62}}
+				a.Buckets = []Bucket{{ID: (now + x) / int64(arith.Of(r).Width), Units: x}, {ID: x, Units: -x}, {ID: -x, Units: 1 << 62}}
 			}
 			c.Settle(now, a)
 			booked, sent = booked+sent, -1

@@ -13,9 +13,9 @@ type version struct{ gen, born, units int64 }
 
 // answer is what the authority says if it has a version.
 func (v version) answer(r *limit.Rule, now int64) Answer {
-	a := Answer{Rule: r, Gen: v.gen, Born: v.born, At: now, ServerNow: now, Slack: 1, Level: arith.Of(r.Arith()).Cost(v.units)}
+	a := Answer{Rule: r, Gen: v.gen, Born: v.born, At: now, ServerNow: now, Slack: 1, Level: arith.Of(r).Cost(v.units)}
 	if r.Algorithm() != limit.AlgorithmFunnel && v.units > 0 {
-		a.Buckets = []Bucket{{ID: now / int64(arith.Of(r.Arith()).Width), Units: v.units}}
+		a.Buckets = []Bucket{{ID: now / int64(arith.Of(r).Width), Units: v.units}}
 	}
 	return a
 }
@@ -23,7 +23,7 @@ func (v version) answer(r *limit.Rule, now int64) Answer {
 // units returns how many units a report raises the authority to.
 func (rep *Report) units(r *limit.Rule) (n int64) {
 	if r.Algorithm() == limit.AlgorithmFunnel {
-		return arith.Of(r.Arith()).Whole(rep.KnownLevel)
+		return arith.Of(r).Whole(rep.KnownLevel)
 	}
 	for _, b := range rep.KnownBuckets {
 		n += b.Units
@@ -123,8 +123,8 @@ func TestUnitsAheadAreNotReportedElsewhere(t *testing.T) {
 			t.Fatal("nothing to ask")
 		}
 		// Our clock has been set back by two buckets, and the offset is from before.
-		ahead := now + 2*int64(arith.Of(r.Arith()).Width)
-		theirs := []Bucket{{ID: ahead / int64(arith.Of(r.Arith()).Width), Units: 40}}
+		ahead := now + 2*int64(arith.Of(r).Width)
+		theirs := []Bucket{{ID: ahead / int64(arith.Of(r).Width), Units: 40}}
 		a := Answer{Rule: r, Gen: 7, Born: 7, At: now, ServerNow: ahead, Slack: 1, Buckets: theirs}
 		if by == "reset" {
 			k.Renew(now, r, Renewal{Gen: 7, Born: 7, At: now, ServerNow: ahead, Buckets: theirs})
@@ -134,7 +134,7 @@ func TestUnitsAheadAreNotReportedElsewhere(t *testing.T) {
 		if res, _ := k.Take(now, 61, r); res.Allowed {
 			t.Errorf("%s: 61 of 100 units admitted beside 40", by)
 		}
-		link.Part(1).SetOffset(2*int64(arith.Of(r.Arith()).Width), 1)
+		link.Part(1).SetOffset(2*int64(arith.Of(r).Width), 1)
 		rep := k.Resend(now, true)
 		for _, b := range rep.KnownBuckets {
 			if b.ID != theirs[0].ID {
@@ -154,7 +154,7 @@ func TestSetAtTheBeginningOfABucket(t *testing.T) {
 		c := NewAlone("k", r, link, now)
 		c.allow(now, 1, r)
 		server := now + 20*ms
-		set := Bucket{ID: server / int64(arith.Of(r.Arith()).Width), Units: 25, Last: 10 * time.Millisecond}
+		set := Bucket{ID: server / int64(arith.Of(r).Width), Units: 25, Last: 10 * time.Millisecond}
 		c.Renew(now, r, Renewal{Gen: 7, Born: 7, Buckets: []Bucket{set}, At: now, ServerNow: server})
 		for _, later := range []int64{0, 20, 500, 940} {
 			if ok, _, _ := c.allow(now+later*ms, 1, r); ok {

@@ -152,7 +152,7 @@ func TestLeasesQueueTheirCounter(t *testing.T) {
 			for i := range rep.Buckets {
 				rep.Buckets[i].Units = units
 			}
-			c.Settle(grantAt, Answer{Rule: r, Level: arith.Of(r.Arith()).Cost(units), Buckets: rep.Buckets, At: grantAt, ServerNow: grantAt})
+			c.Settle(grantAt, Answer{Rule: r, Level: arith.Of(r).Cost(units), Buckets: rep.Buckets, At: grantAt, ServerNow: grantAt})
 		}
 		c.Check(grantAt, 1, r)
 		settle(1)
@@ -210,7 +210,7 @@ func TestWhoIsNotQueuedRefusesItself(t *testing.T) {
 	if v := byLease(c, r, 1, grantAt); v != Refused {
 		t.Fatalf("%v while it is queued", v)
 	}
-	answer(t, c, grantAt, arith.Of(r.Arith()).Cost(1))
+	answer(t, c, grantAt, arith.Of(r).Cost(1))
 	if v := byLease(c, r, 1, grantAt); v != Unanswered {
 		t.Errorf("%v after a report", v)
 	}
@@ -227,7 +227,7 @@ func TestRevokedUntilAsked(t *testing.T) {
 	c, _ := newShared(r)
 	c.Check(grantAt, 1, r)
 	c.Revoke(grantAt)
-	answer(t, c, grantAt, arith.Of(r.Arith()).Cost(1))
+	answer(t, c, grantAt, arith.Of(r).Cost(1))
 	c.Drop(Idle, grantAt)
 	if v := byLease(c, r, 1, grantAt); v != Unanswered {
 		t.Errorf("%v before the counter was asked", v)
@@ -274,7 +274,7 @@ func TestQuarantinedGrantsNothing(t *testing.T) {
 		t.Errorf("%v of a key that was put aside, in an outage", v)
 	}
 	link.SetMode(1, false)
-	answer(t, c, grantAt, arith.Of(r.Arith()).Cost(5))
+	answer(t, c, grantAt, arith.Of(r).Cost(5))
 	c.Check(grantAt, 1, r)
 	if v := byLease(c, r, 1, grantAt); v != Admitted {
 		t.Errorf("%v of a key that is well again", v)
@@ -287,7 +287,7 @@ func TestSharedFunnelGrants(t *testing.T) {
 	r := slow(100)
 	c, _ := newShared(r)
 	c.Check(grantAt, 1, r)
-	answer(t, c, grantAt, arith.Of(r.Arith()).Cost(50))
+	answer(t, c, grantAt, arith.Of(r).Cost(50))
 	c.Check(grantAt, 1, r)
 	now := grantAt
 	for range 3 {
@@ -298,15 +298,15 @@ func TestSharedFunnelGrants(t *testing.T) {
 	}
 	exact := arith.Span{NS: grantAt}
 	for i := range int64(4) {
-		exact = arith.Of(r.Arith()).Add(exact.Max(arith.Span{NS: grantAt + i*int64(time.Minute)}), arith.Of(r.Arith()).Cost(1))
+		exact = arith.Of(r).Add(exact.Max(arith.Span{NS: grantAt + i*int64(time.Minute)}), arith.Of(r).Cost(1))
 	}
 	c.lock(now)
 	defer c.unlock()
-	late := arith.Of(r.Arith()).Add(arith.Of(r.Arith()).Add(arith.Span{NS: grantAt}, arith.Of(r.Arith()).Cost(4)), arith.Span{NS: now - grantAt})
+	late := arith.Of(r).Add(arith.Of(r).Add(arith.Span{NS: grantAt}, arith.Of(r).Cost(4)), arith.Span{NS: now - grantAt})
 	if p := c.leaky().Pend.TAT; p.Less(exact) || late.Less(p) || c.leaky().View.Less(p) {
 		t.Errorf("pending until %v, want %v to %v, in a view until %v", p, exact, late, c.leaky().View)
 	}
-	want := arith.Of(r.Arith()).Add(arith.Span{NS: grantAt}, arith.Of(r.Arith()).Cost(54))
+	want := arith.Of(r).Add(arith.Span{NS: grantAt}, arith.Of(r).Cost(54))
 	if v := c.leaky().View; v != want || c.leaky().Pend.Units != 4 {
 		t.Errorf("%d units pending, a view until %v, want 4 and %v", c.leaky().Pend.Units, v, want)
 	}
@@ -317,7 +317,7 @@ func TestLeasedUnitsArePending(t *testing.T) {
 	r := slow(100)
 	c, _ := newShared(r)
 	c.Check(grantAt, 1, r)
-	answer(t, c, grantAt, arith.Of(r.Arith()).Cost(1))
+	answer(t, c, grantAt, arith.Of(r).Cost(1))
 	c.Check(grantAt, 0, r) // is queued, and has consumed nothing
 	if c.Pending() || c.Unsynced() != 0 {
 		t.Fatalf("%d units pending", c.Unsynced())

@@ -23,9 +23,9 @@ func exchange(t *testing.T, c *Counter, now int64) {
 		t.Fatal("nothing to ask")
 	}
 	r := rep.Rule
-	level, buckets := c.state().KnownState(arith.Of(r.Arith()), now)
-	level = arith.Of(r.Arith()).Add(level, arith.Of(r.Arith()).Cost(rep.Units)).Max(rep.Ahead)
-	a := Answer{Rule: r, At: now, ServerNow: now, Slack: 1, Level: arith.Of(r.Arith()).Sub(level, rep.Back), Buckets: append(buckets, rep.Buckets...)}
+	level, buckets := c.state().KnownState(arith.Of(r), now)
+	level = arith.Of(r).Add(level, arith.Of(r).Cost(rep.Units)).Max(rep.Ahead)
+	a := Answer{Rule: r, At: now, ServerNow: now, Slack: 1, Level: arith.Of(r).Sub(level, rep.Back), Buckets: append(buckets, rep.Buckets...)}
 	if out := c.Settle(now, a); out.Lost {
 		t.Fatalf("%+v is a loss", a)
 	}
@@ -59,7 +59,7 @@ func TestHistoryIsDropped(t *testing.T) {
 
 func historyIsDropped(t *testing.T, r *limit.Rule, multiplier int64) {
 	t.Helper()
-	now, h := int64(1e17), int64(arith.Of(r.Arith()).Horizon())
+	now, h := int64(1e17), int64(arith.Of(r).Horizon())
 	c, link := newAnswered(t, r, multiplier != 0, now)
 	if link != nil {
 		link.SetMode(multiplier, multiplier != 1)
@@ -119,7 +119,7 @@ func TestBookingsThatCountAreKept(t *testing.T) {
 
 func bookingIsKept(t *testing.T, r *limit.Rule, shared bool, seed uint64) {
 	t.Helper()
-	rng, now, h := rand.New(rand.NewPCG(seed, 81)), int64(1e17), int64(arith.Of(r.Arith()).Horizon())
+	rng, now, h := rand.New(rand.NewPCG(seed, 81)), int64(1e17), int64(arith.Of(r).Horizon())
 	c, _ := newAnswered(t, r, shared, now)
 	ahead := r.Algorithm() == limit.AlgorithmFunnel
 	if n := rng.Int64N(r.Limit() + 1); ahead {
@@ -143,7 +143,7 @@ func bookingIsKept(t *testing.T, r *limit.Rule, shared bool, seed uint64) {
 	want := int64(0)
 	switch {
 	case ahead:
-		want = min(n, algorithm.WholeUp(arith.Of(r.Arith()), arith.Of(r.Arith()).Sub(end, arith.Span{NS: now})))
+		want = min(n, algorithm.WholeUp(arith.Of(r), arith.Of(r).Sub(end, arith.Span{NS: now})))
 	case now < end.NS:
 		want = n
 	}
@@ -181,7 +181,7 @@ func TestBookingsOfAnOutageAreKept(t *testing.T) {
 	for _, multiplier := range []int64{MultiplierOpen, 1, 3} {
 		for _, lasts := range []bool{true, false} {
 			r, now := funnelRule(t, 10, 10, 10*time.Second), int64(1e17)
-			h := int64(arith.Of(r.Arith()).Horizon())
+			h := int64(arith.Of(r).Horizon())
 			c, link := newAnswered(t, r, true, now)
 			link.SetMode(multiplier, true)
 			_, b, _ := c.Reserve(now, 2, r, Terms{MaxDelay: h})

@@ -61,7 +61,7 @@ const (
 // the rule can have none: for a sliding log, and for a bucket of which one unit does not fit into a
 // word.
 func newLease(rule *limit.Rule, now int64, src limit.Source, epoch *epoch, made uint32) *lease {
-	k := &arith.Of(rule.Arith()).Ticks
+	k := &arith.Of(rule).Ticks
 	if now < 0 || now > leaseLatest {
 		return nil
 	}
@@ -99,7 +99,7 @@ func (l *lease) emptyAt(w uint64) arith.Span {
 	if l.perNS == 0 {
 		return arith.Span{}
 	}
-	r := arith.Of(l.rule.Arith())
+	r := arith.Of(l.rule)
 	return r.Add(arith.Span{NS: l.base}, r.OfTicks(timeOf(w)))
 }
 
@@ -167,7 +167,7 @@ type Leases [leaseCells]atomic.Pointer[lease]
 
 // of returns a lease for a key that was asked at last, nil if the rule can have none.
 func (s *Leases) of(rule *limit.Rule, last int64, src limit.Source, epoch *epoch, made uint32, shard int) *lease {
-	cell := &s[(arith.Of(rule.Arith()).Hash+uint64(rule.Limit())*31+uint64(src)*37+uint64(shard)*41)%leaseCells]
+	cell := &s[(arith.Of(rule).Hash+uint64(rule.Limit())*31+uint64(src)*37+uint64(shard)*41)%leaseCells]
 	l := cell.Load()
 	if l.fits(rule, last, src, epoch, made) {
 		return l

@@ -154,7 +154,7 @@ func (s *same) apply(event int, now, x int64, flip bool, r *limit.Rule) {
 			off, _ := c.part.clock()
 			a := Answer{Rule: rep.Rule, At: now, ServerNow: now + off, Level: arith.Span{NS: x * 1e6}}
 			if r.Algorithm() != limit.AlgorithmFunnel {
-				a.Buckets = []Bucket{{ID: (now+off)/int64(arith.Of(r.Arith()).Width) - x%12, Units: x % r.Limit()}}
+				a.Buckets = []Bucket{{ID: (now+off)/int64(arith.Of(r).Width) - x%12, Units: x % r.Limit()}}
 			}
 			c.Settle(now, a)
 		}
@@ -211,7 +211,7 @@ func TestRefusalsEndInTime(t *testing.T) {
 	} {
 		refusalEnds(t, r, nil, 10*time.Second)
 		link := newTestLink()
-		refusalEnds(t, r, link, time.Duration(link.pace.lag(arith.Of(r.Arith()))))
+		refusalEnds(t, r, link, time.Duration(link.pace.lag(arith.Of(r))))
 	}
 }
 
@@ -313,9 +313,9 @@ func TestLeasesAreShared(t *testing.T) {
 	}
 	var other *limit.Rule
 	for i := int64(6); other == nil; i++ {
-		if o := limit.Must(limit.Funnel("other", i, 3, time.Second)); arith.Of(o.Arith()).Hash%leaseCells == arith.Of(r.Arith()).Hash%leaseCells {
+		if o := limit.Must(limit.Funnel("other", i, 3, time.Second)); arith.Of(o).Hash%leaseCells == arith.Of(r).Hash%leaseCells {
 			other = o
-		} else if o = limit.Must(limit.Funnel(fmt.Sprint(i), 5, 3, time.Second)); arith.Of(o.Arith()).Hash%leaseCells == arith.Of(r.Arith()).Hash%leaseCells {
+		} else if o = limit.Must(limit.Funnel(fmt.Sprint(i), 5, 3, time.Second)); arith.Of(o).Hash%leaseCells == arith.Of(r).Hash%leaseCells {
 			other = o
 		}
 	}

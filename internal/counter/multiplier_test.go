@@ -35,7 +35,7 @@ func TestMultiplierLastsUntilTheAnswer(t *testing.T) {
 		if !ok || rep.Units != got {
 			t.Fatalf("%v: reports %+v", r, rep)
 		}
-		a := Answer{Rule: r, At: now, ServerNow: now, Level: arith.Of(r.Arith()).Cost(10), Buckets: rep.Buckets}
+		a := Answer{Rule: r, At: now, ServerNow: now, Level: arith.Of(r).Cost(10), Buckets: rep.Buckets}
 		c.Settle(now, a)
 		take()
 		if got != 30 {

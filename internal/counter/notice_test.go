@@ -33,7 +33,7 @@ const (
 
 // notice returns what is heard at now of a key that is used up for a while.
 func notice(r *limit.Rule, now, lasts int64) Notice {
-	a := arith.Of(r.Arith())
+	a := arith.Of(r)
 	return Notice{Shape: a.ShapeHash(), Limit: r.Limit(), Now: now + ahead, Until: now + lasts + ahead}
 }
 
@@ -46,9 +46,9 @@ func (c *Counter) answered(now, used int64, change func(*Answer)) Outcome {
 	r := c.Rule()
 	a := Answer{Rule: r, At: now, ServerNow: now + ahead, Sent: now - ms, Born: (now + ahead) / 1000, Slack: ms}
 	if used > 0 && r.Algorithm() == limit.AlgorithmFunnel {
-		a.Level = arith.Of(r.Arith()).Cost(used)
+		a.Level = arith.Of(r).Cost(used)
 	} else if used > 0 {
-		width := int64(arith.Of(r.Arith()).Width)
+		width := int64(arith.Of(r).Width)
 		a.Buckets = []Bucket{{ID: (now + ahead) / width, Units: used, Last: time.Duration((now + ahead) % width)}}
 	}
 	if change != nil {
@@ -431,7 +431,7 @@ func TestNoticeEndsWithTheRule(t *testing.T) {
 		heard.Hear(noon, forged)
 		link.Keep(heard.ID(), forged, noon)
 		for name, c := range map[string]*Counter{"heard": heard, "kept": NewAlone("k", r, link, noon)} {
-			if c.notice == nil || c.notice.until > noon+int64(arith.Of(r.Arith()).Horizon()) {
+			if c.notice == nil || c.notice.until > noon+int64(arith.Of(r).Horizon()) {
 				t.Errorf("%v: %s: %+v", r, name, c.notice)
 			}
 		}

@@ -11,7 +11,7 @@ import (
 // quota is a leaky bucket that holds more, when it is full, than has room in a word.
 func quota(t *testing.T) *limit.Rule {
 	r := funnelRule(t, 1000, 1000, 90*24*time.Hour)
-	if l := newLease(r, 1e12, limit.SourceLocal, alone, 0); l.full >= arith.Of(r.Arith()).Ticks.Full {
+	if l := newLease(r, 1e12, limit.SourceLocal, alone, 0); l.full >= arith.Of(r).Ticks.Full {
 		t.Fatalf("filled up to %d ticks by a lease", l.full)
 	}
 	return r
@@ -41,7 +41,7 @@ func TestQuotasAreExact(t *testing.T) {
 			now += int64(res.RetryAfter) - i%2
 		}
 	}
-	if least := timeMost / 2 / arith.Of(r.Arith()).Ticks.One; leased < least*9/10 {
+	if least := timeMost / 2 / arith.Of(r).Ticks.One; leased < least*9/10 {
 		t.Errorf("%d units by leases, there is room for %d", leased, least)
 	}
 }

@@ -293,7 +293,7 @@ func TestBookedUnitsAfterTheClockStoodStill(t *testing.T) {
 		}
 		c.Settle(now, Answer{Rule: r, Level: level, At: now, ServerNow: now, Slack: 1})
 	}
-	exchange(arith.Of(r.Arith()).Cost(100), nil)
+	exchange(arith.Of(r).Cost(100), nil)
 	link.SetLag(int64(20 * time.Second)) // all of them have leaked, but not here
 	c.allow(now, 400, r)
 	exchange(arith.Span{}, func() { c.Quarantine(now, true) })
@@ -356,12 +356,12 @@ func TestGenerationIsOutgrownByTheAuthoritysClock(t *testing.T) {
 			now, server = now+int64(test.ours), server+int64(test.theirs)
 			link.Part(1).SetOffset(server-now, 1)
 			rep := c.Resend(now, true) // something else has been lost
-			if outgrown := test.theirs > arith.Of(r.Arith()).Horizon(); outgrown != (rep.Gen == 0) {
+			if outgrown := test.theirs > arith.Of(r).Horizon(); outgrown != (rep.Gen == 0) {
 				t.Errorf("%v, %v: generation %d is reported anew", r, test, rep.Gen)
 			}
 			c.unmark(raising)
 			answer(0)
-			if rep = answer(0); rep.Raise != (test.theirs <= arith.Of(r.Arith()).Horizon()) {
+			if rep = answer(0); rep.Raise != (test.theirs <= arith.Of(r).Horizon()) {
 				t.Errorf("%v, %v: insists on its generation: %v", r, test, rep.Raise)
 			}
 		}

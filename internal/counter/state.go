@@ -40,7 +40,7 @@ func newCounter(rule *limit.Rule, now, off int64, sure bool) (c *Counter) {
 	switch {
 	case algorithm.IsWindow(rule):
 		w := new(windowCounter)
-		w.window.Begin(arith.Of(rule.Arith()), now, off, sure)
+		w.window.Begin(arith.Of(rule), now, off, sure)
 		c, w.counts = &w.Counter, windows
 	case rule.Algorithm() == limit.AlgorithmSlidingLog:
 		l := new(logCounter)

@@ -190,7 +190,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 		c.dropSentLocked()
 		c.mark(outdated)
 		return c.queueLocked(max(now, c.last), out)
-	case !arith.Of(a.Rule.Arith()).SameShape(c.rule()):
+	case !arith.Of(a.Rule).SameShape(c.rule()):
 		// The numbers no longer fit the rule: ask again under the new one.
 		c.keepSentLocked()
 		c.mark(outdated)

@@ -85,7 +85,7 @@ func TestWindowHoldsItsLimitAgainstASearch(t *testing.T) {
 		for range 1500 {
 			i := rng.IntN(len(gaps))
 			was := gaps[i]
-			if gaps[i] += rng.Int64N(2*int64(arith.Of(r.Arith()).Width)+1) - int64(arith.Of(r.Arith()).Width); rng.IntN(3) == 0 {
+			if gaps[i] += rng.Int64N(2*int64(arith.Of(r).Width)+1) - int64(arith.Of(r).Width); rng.IntN(3) == 0 {
 				gaps[i] = rng.Int64N(limittest.Window(r))
 			}
 			gaps[i] = max(gaps[i], 0)

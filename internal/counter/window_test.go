@@ -61,7 +61,7 @@ func TestWindowsOfOneBucketAreSmall(t *testing.T) {
 			if c.MarkRaise(now); !c.is(raising) {
 				t.Errorf("%v: does not raise what was lost", r)
 			}
-			if rep, ok = c.Collect(now, Normal); !ok || !rep.Raise || !slices.Equal(rep.KnownBuckets, []Bucket{{ID: now / int64(arith.Of(r.Arith()).Width), Units: 1}}) {
+			if rep, ok = c.Collect(now, Normal); !ok || !rep.Raise || !slices.Equal(rep.KnownBuckets, []Bucket{{ID: now / int64(arith.Of(r).Width), Units: 1}}) {
 				t.Errorf("%v: raises %+v", r, rep)
 			}
 			c.Settle(now, Answer{Rule: r, Raised: true, Buckets: rep.KnownBuckets, At: now, ServerNow: now})
@@ -81,7 +81,7 @@ func TestWindowsOfOneBucketAreSmall(t *testing.T) {
 // when what was handed back has been told.
 func TestWindowsBecomeSmall(t *testing.T) {
 	now, r := int64(1e12), windowRule(t, 10, time.Second, 10)
-	width := int64(arith.Of(r.Arith()).Width)
+	width := int64(arith.Of(r).Width)
 	c := NewAlone("k", r, newTestLink(), now)
 	settle := func() {
 		rep, _ := c.Collect(now, Normal)
@@ -130,7 +130,7 @@ func TestClaimBesideManyUnits(t *testing.T) {
 		if _, ok := c.Collect(now, Normal); !ok {
 			t.Fatal("nothing to report")
 		}
-		last := algorithm.Bucket{ID: now / int64(arith.Of(r.Arith()).Width), Units: 1 << 62}
+		last := algorithm.Bucket{ID: now / int64(arith.Of(r).Width), Units: 1 << 62}
 		c.Settle(now, Answer{Rule: r, Buckets: []algorithm.Bucket{last}, At: now, ServerNow: now})
 		now += int64(time.Minute)
 	}

@@ -48,7 +48,7 @@ func Add(all *limit.AllResult, i int, rule *limit.Rule, res limit.Result) {
 func Mistaken(checks []limit.Check) int {
 	for i := range checks {
 		for j := range i {
-			a, b := arith.Of(checks[i].Rule.Arith()), arith.Of(checks[j].Rule.Arith())
+			a, b := arith.Of(checks[i].Rule), arith.Of(checks[j].Rule)
 			if checks[i].Key == checks[j].Key && a.Hash == b.Hash && a.Name == b.Name && !a.SameShape(b) {
 				return i
 			}

@@ -18,10 +18,10 @@ func TestTicksAreExact(t *testing.T) {
 	for range 3000 {
 		draw := func(bits int) int64 { return rng.Int64N(1<<(1+rng.IntN(bits))) + 1 }
 		rule, err := limit.Funnel("r", draw(30), draw(40), time.Duration(draw(45)))
-		if err != nil || arith.Of(rule.Arith()).Ticks == (arith.Ticks{}) {
+		if err != nil || arith.Of(rule).Ticks == (arith.Ticks{}) {
 			continue
 		}
-		r := arith.Of(rule.Arith())
+		r := arith.Of(rule)
 		counted++
 		k := r.Ticks
 		if sum := new(big.Int).Mul(big.NewInt(k.Most), big.NewInt(k.PerNS)); sum.Add(sum, big.NewInt(2*k.Full+k.One)).Cmp(big.NewInt(math.MaxInt64)) > 0 {
@@ -51,7 +51,7 @@ func TestTicksAreExact(t *testing.T) {
 			}
 		}
 	}
-	r := arith.Of(limit.Must(limit.Funnel("r", 10, 4, 6)).Arith())
+	r := arith.Of(limit.Must(limit.Funnel("r", 10, 4, 6)))
 	if got, want := Ticks(r, 0), LeakyBucket(r, true, 1, 1, arith.Span{}); got != want {
 		t.Errorf("empty: %+v, want %+v", got, want)
 	}
@@ -63,7 +63,7 @@ func TestTicksAreExact(t *testing.T) {
 // A window says when there will be room, and when it is as if never used.
 func TestWindowWaits(t *testing.T) {
 	const sec = int64(time.Second)
-	r := arith.Of(limit.Must(limit.SlidingWindow("w", 100, 10*time.Second)).Arith())
+	r := arith.Of(limit.Must(limit.SlidingWindow("w", 100, 10*time.Second)))
 	counts, last := make([]int64, 11), make([]int64, 11)
 	counts[9], last[9] = 60, sec*6/10 // the next to leave: 10 of them before the last
 	counts[3], last[3] = 40, sec/2
@@ -108,7 +108,7 @@ func FuzzRuleNumbers(f *testing.F) {
 			if r == nil {
 				continue
 			}
-			is := arith.Of(r.Arith())
+			is := arith.Of(r)
 			if is.Horizon() < 0 || is.Cost(n).NS < 0 || is.Full.NS < 0 {
 				t.Fatalf("%v: negative time", r)
 			}

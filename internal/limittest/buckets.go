@@ -16,7 +16,7 @@ func Gone(r *limit.Rule, units, last, passed int64) int64 {
 	if r.Limit() == 0 || units < 2 {
 		return 0
 	}
-	strict, apart := 0, whole(int64(arith.Of(r.Arith()).Width)*int64(r.Buckets()))
+	strict, apart := 0, whole(int64(arith.Of(r).Width)*int64(r.Buckets()))
 	apart.Quo(apart, whole(r.Limit()))
 	if even := new(big.Rat).Quo(whole(last), whole(units-1)); even.Cmp(apart) <= 0 {
 		strict, apart = 1, even // the first came after the beginning
@@ -60,16 +60,16 @@ func (b *Buckets) Add(now, n int64) {
 	}
 	id := b.ID(now)
 	b.Units[id] += n
-	b.Last[id] = max(b.Last[id], now-id*int64(arith.Of(b.Rule.Arith()).Width))
+	b.Last[id] = max(b.Last[id], now-id*int64(arith.Of(b.Rule).Width))
 }
 
 // Used returns how many units count at now.
 func (b *Buckets) Used(now int64) (n int64) {
 	id := b.ID(now)
-	for age := range int64(arith.Of(b.Rule.Arith()).Kept) + 1 {
+	for age := range int64(arith.Of(b.Rule).Kept) + 1 {
 		units := b.Units[id-age]
-		if age > 0 && age == int64(arith.Of(b.Rule.Arith()).Kept) {
-			units -= Gone(b.Rule, units, b.Last[id-age], now-id*int64(arith.Of(b.Rule.Arith()).Width))
+		if age > 0 && age == int64(arith.Of(b.Rule).Kept) {
+			units -= Gone(b.Rule, units, b.Last[id-age], now-id*int64(arith.Of(b.Rule).Width))
 		}
 		n += units
 	}
@@ -78,7 +78,7 @@ func (b *Buckets) Used(now int64) (n int64) {
 
 // ID returns the ID of the bucket of a time.
 func (b *Buckets) ID(now int64) int64 {
-	width := int64(arith.Of(b.Rule.Arith()).Width)
+	width := int64(arith.Of(b.Rule).Width)
 	id := now / width
 	if now%width < 0 {
 		id--

@@ -14,7 +14,7 @@ import (
 type Ask struct{ At, N int64 }
 
 // Window returns the length of the window that a rule counts, in ns: that of its buckets.
-func Window(r *limit.Rule) int64 { return int64(arith.Of(r.Arith()).Width) * int64(r.Buckets()) }
+func Window(r *limit.Rule) int64 { return int64(arith.Of(r).Width) * int64(r.Buckets()) }
 
 // Bound returns the most units that any true window may hold: the limit, and one
 // bucket's share of it, rounded up.
@@ -97,7 +97,7 @@ func HeavyTailed(rng *rand.Rand, r *limit.Rule, start int64, n int) (load []Ask)
 // Adverse is n steps that aim at what buckets do not know: much at once at their ends and
 // beginnings, again as soon as a window has passed or a little before, and trickles.
 func Adverse(rng *rand.Rand, r *limit.Rule, start int64, n int) (load []Ask) {
-	width, t := int64(arith.Of(r.Arith()).Width), start
+	width, t := int64(arith.Of(r).Width), start
 	few := func() int64 { return 1 + rng.Int64N(max(width/64, 1)) }
 	for range n {
 		was := t

@@ -21,7 +21,7 @@ func cost(r *limit.Rule) int64 {
 	if r.Algorithm() == limit.AlgorithmFunnel {
 		return opCost
 	}
-	return opCost + int64(arith.Of(r.Arith()).Kept+1)*bucketCost
+	return opCost + int64(arith.Of(r).Kept+1)*bucketCost
 }
 
 // budget bounds the estimated cost of one pipeline. It adapts to how fast Redis answers, so that under

@@ -127,11 +127,11 @@ func (m *modelRedis) renew(now int64, key string, r *limit.Rule, used int64) (st
 		f := &modelLeakyBucket{modelBirth: was.modelBirth, gone: was.gone}
 		f.renew(now)
 		if f.reset, f.born = f.gen, now/1000; used > 0 {
-			f.tat = arith.Of(r.Arith()).Add(arith.Span{NS: now}, arith.Of(r.Arith()).Cost(used))
+			f.tat = arith.Of(r).Add(arith.Span{NS: now}, arith.Of(r).Cost(used))
 		}
 		f.expire(now, keptFor, r)
 		m.leaky[key] = f
-		return redisstore.State{Gen: f.gen, Born: f.born, Level: arith.Of(r.Arith()).Sub(f.tat, arith.Span{NS: now})}
+		return redisstore.State{Gen: f.gen, Born: f.born, Level: arith.Of(r).Sub(f.tat, arith.Span{NS: now})}
 	}
 	was := m.windowAt(now, key)
 	w := &modelWindow{modelBirth: was.modelBirth, buckets: map[int64]int64{}, last: map[int64]int64{}, gone: was.gone}
@@ -139,7 +139,7 @@ func (m *modelRedis) renew(now int64, key string, r *limit.Rule, used int64) (st
 	w.reset, w.born = w.gen, now/1000
 	st.Gen, st.Born = w.gen, w.born
 	if used > 0 {
-		id, last := now/int64(arith.Of(r.Arith()).Width), inBucket(now, r)
+		id, last := now/int64(arith.Of(r).Width), inBucket(now, r)
 		w.buckets[id], w.last[id] = used, last
 		st.Buckets = []redisstore.Bucket{{ID: id, Units: used, Last: time.Duration(last)}}
 	}
@@ -264,7 +264,7 @@ func expiry(now, until, gone, gen, slack int64, r *limit.Rule) int64 {
 	up := func(d int64) int64 { return (max(d, 0) + ms - 1) / ms }
 	ttl := up(until - now)
 	if gen > 0 {
-		ttl = max(ttl, up(int64(arith.Of(r.Arith()).Horizon())), (gone-now)/ms-slack)
+		ttl = max(ttl, up(int64(arith.Of(r).Horizon())), (gone-now)/ms-slack)
 	}
 	return now + (ttl+slack)*ms
 }
@@ -278,10 +278,10 @@ func (f *modelLeakyBucket) expire(now, slack int64, r *limit.Rule) {
 }
 
 func (w *modelWindow) expire(now, slack int64, r *limit.Rule) {
-	until, width := now, int64(arith.Of(r.Arith()).Width)
+	until, width := now, int64(arith.Of(r).Width)
 	for id, u := range w.buckets {
 		if u > 0 {
-			until = max(until, (id+int64(arith.Of(r.Arith()).Kept)+1)*width)
+			until = max(until, (id+int64(arith.Of(r).Kept)+1)*width)
 		}
 	}
 	w.gone = expiry(now, until, w.gone, w.gen, slack, r)
@@ -306,7 +306,7 @@ func (m *modelRedis) windowAt(now int64, key string) *modelWindow {
 
 // inBucket returns for how long, in whole µs, the bucket of now has gone on.
 func inBucket(now int64, r *limit.Rule) int64 {
-	return now % int64(arith.Of(r.Arith()).Width) / 1000 * 1000
+	return now % int64(arith.Of(r).Width) / 1000 * 1000
 }
 
 func (m *modelRedis) leakyBucket(now int64, op *redisstore.Op, apply bool) redisstore.State {
@@ -317,26 +317,26 @@ func (m *modelRedis) leakyBucket(now int64, op *redisstore.Op, apply bool) redis
 			f.tat = arith.Span{}
 		}
 		if theirs {
-			f.tat = f.tat.Max(arith.Of(op.Rule.Arith()).Add(op.Known.Level, at))
+			f.tat = f.tat.Max(arith.Of(op.Rule).Add(op.Known.Level, at))
 		}
 	}
-	back := op.Back != arith.Span{} && op.BackGen >= f.reset && at.Less(f.tat) && !op.BackTop.Less(arith.Of(op.Rule.Arith()).Sub(f.tat, at))
+	back := op.Back != arith.Span{} && op.BackGen >= f.reset && at.Less(f.tat) && !op.BackTop.Less(arith.Of(op.Rule).Sub(f.tat, at))
 	if apply && back {
-		f.tat = arith.Of(op.Rule.Arith()).Sub(f.tat, op.Back)
+		f.tat = arith.Of(op.Rule).Sub(f.tat, op.Back)
 		f.renew(now)
 	}
 	forgiven := int64(0)
 	if apply && op.Units > 0 {
 		had := f.tat
-		f.tat = arith.Of(op.Rule.Arith()).Add(f.tat, arith.Of(op.Rule.Arith()).Cost(op.Units)).Max(arith.Of(op.Rule.Arith()).Add(op.Ahead, at))
+		f.tat = arith.Of(op.Rule).Add(f.tat, arith.Of(op.Rule).Cost(op.Units)).Max(arith.Of(op.Rule).Add(op.Ahead, at))
 		f.born = now / 1000
 		if op.Debt > 0 {
-			top := had.Max(arith.Of(op.Rule.Arith()).Add(at, op.Ceiling))
-			forgiven = min(arith.Of(op.Rule.Arith()).Whole(arith.Of(op.Rule.Arith()).Sub(f.tat, top)), op.Debt)
-			f.tat = arith.Of(op.Rule.Arith()).Sub(f.tat, arith.Of(op.Rule.Arith()).Cost(forgiven))
+			top := had.Max(arith.Of(op.Rule).Add(at, op.Ceiling))
+			forgiven = min(arith.Of(op.Rule).Whole(arith.Of(op.Rule).Sub(f.tat, top)), op.Debt)
+			f.tat = arith.Of(op.Rule).Sub(f.tat, arith.Of(op.Rule).Cost(forgiven))
 		}
 	}
-	st := redisstore.State{Gen: f.gen, Born: f.born, Level: arith.Of(op.Rule.Arith()).Diff(f.tat, at), Forgiven: forgiven}
+	st := redisstore.State{Gen: f.gen, Born: f.born, Level: arith.Of(op.Rule).Diff(f.tat, at), Forgiven: forgiven}
 	// A key is not made for a leaky bucket that is empty already, for a while if units came.
 	if op.Units > 0 {
 		at.NS -= m.slack * ms
@@ -353,7 +353,7 @@ func (m *modelRedis) leakyBucket(now int64, op *redisstore.Op, apply bool) redis
 
 func (m *modelRedis) window(now int64, op *redisstore.Op, apply bool) redisstore.State {
 	w := m.windowAt(now, op.Key)
-	cur, kept := now/int64(arith.Of(op.Rule.Arith()).Width), int64(arith.Of(op.Rule.Arith()).Kept)
+	cur, kept := now/int64(arith.Of(op.Rule).Width), int64(arith.Of(op.Rule).Kept)
 	// Buckets ahead of the clock count as the current one.
 	n, last := map[int64]int64{}, map[int64]int64{}
 	place := func(to map[int64]int64, b redisstore.Bucket) {

@@ -67,7 +67,7 @@ func TestPromiseConnected(t *testing.T) {
 				bound += lim // a leaky bucket admits its capacity on top of what leaks
 			}
 			if rule.Algorithm() == limit.AlgorithmSlidingWindow {
-				bound += arith.Of(rule.Arith()).Share
+				bound += arith.Of(rule).Share
 			}
 			most, least := worstWindow(list, int64(window), from+int64(window), s.now)
 			if most > bound {

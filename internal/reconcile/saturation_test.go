@@ -71,8 +71,8 @@ func (s *sim) reportedOnce() {
 func (v *simServer) fill(key string, r *limit.Rule) {
 	now := v.time()
 	w := &modelWindow{buckets: map[int64]int64{}, last: map[int64]int64{}}
-	for i := range int64(arith.Of(r.Arith()).Kept) + 1 {
-		w.buckets[now/int64(arith.Of(r.Arith()).Width)-i] = 1
+	for i := range int64(arith.Of(r).Kept) + 1 {
+		w.buckets[now/int64(arith.Of(r).Width)-i] = 1
 	}
 	w.expire(now, keptFor, r)
 	v.model.windows[v.s.keyspace().CounterKey(r, key)] = w
@@ -88,7 +88,7 @@ func TestFlightsThatOverrunTheTimeout(t *testing.T) {
 		t.Run(fmt.Sprint(nodes, " nodes"), func(t *testing.T) {
 			s, v := saturated(t, nodes, 4, wide)
 			const keys = 400
-			if one := 200 * int64(arith.Of(wide.Arith()).Kept) * v.capacity.bucket * v.capacity.slow; one < simTimeout {
+			if one := 200 * int64(arith.Of(wide).Kept) * v.capacity.bucket * v.capacity.slow; one < simTimeout {
 				t.Fatalf("200 windows are read within %v", time.Duration(one))
 			}
 			for i := range keys {

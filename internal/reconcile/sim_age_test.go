@@ -41,7 +41,7 @@ func TestSimAgeOfBeliefs(t *testing.T) {
 				s.addNode(Options{})
 			}
 			pace := s.opt.pace()
-			lag := int64(min(pace.MaxLag, max(pace.Interval, arith.Of(c.rule.Arith()).Horizon()/4)))
+			lag := int64(min(pace.MaxLag, max(pace.Interval, arith.Of(c.rule).Horizon()/4)))
 			ages := s.ages(8*time.Second, c.keys, c.rate, lag)
 			p50, p99, most := ages[len(ages)/2], ages[len(ages)*99/100], ages[len(ages)-1]
 			t.Logf("%d checks: p50 %.2f, p99 %.2f, at most %.2f lags of %v", len(ages), lags(p50, lag), lags(p99, lag), lags(most, lag), time.Duration(lag))

@@ -93,7 +93,7 @@ func (o *nodeOracle) prune(bk *book, r *limit.Rule) {
 	if len(bk.all) < 256 || r.Algorithm() == limit.AlgorithmFunnel {
 		return
 	}
-	old := o.s.now - 3*int64(arith.Of(r.Arith()).Horizon()) - int64(time.Minute)
+	old := o.s.now - 3*int64(arith.Of(r).Horizon()) - int64(time.Minute)
 	i := 0
 	for i < len(bk.all) && bk.all[i].at < old {
 		i++
@@ -129,7 +129,7 @@ func (o *nodeOracle) notTooMuch(n *simNode, k oracleKey, units, multiplier int64
 		o.s.failf("I1: %s, %v %q: %d units admitted and %d remaining, but from what it must know there were %d\nknown: %+v",
 			n.name, k.rule, k.key, units, res.Remaining, left, sh)
 	}
-	if cost := arith.Of(n.rule(k.rule).Arith()).Multiplied(units, multiplier); multiplier > 1 && res.Allowed && units > 0 && cost > left {
+	if cost := arith.Of(n.rule(k.rule)).Multiplied(units, multiplier); multiplier > 1 && res.Allowed && units > 0 && cost > left {
 		o.s.failf("I2: %s admitted %d units of %v %q, each costing %d; from what it must know there were %d left\nknown: %+v",
 			n.name, units, k.rule, k.key, multiplier, left, sh)
 	}
@@ -189,13 +189,13 @@ type windowTally struct {
 }
 
 func newTally(r *limit.Rule, now int64) *windowTally {
-	width := max(int64(arith.Of(r.Arith()).Width), 1) // 0 for a leaky bucket, which is not asked
+	width := max(int64(arith.Of(r).Width), 1) // 0 for a leaky bucket, which is not asked
 	return &windowTally{r: r, cur: now / width, passed: now % width}
 }
 
 // add adds units of a bucket, the last of which came so long after it began.
 func (w *windowTally) add(id, units, last int64) {
-	switch age, kept := max(w.cur-id, 0), int64(arith.Of(w.r.Arith()).Kept); {
+	switch age, kept := max(w.cur-id, 0), int64(arith.Of(w.r).Kept); {
 	case age == kept && kept > 0:
 		w.oldest, w.last = w.oldest+units, max(w.last, last)
 	case age <= kept:
@@ -205,14 +205,14 @@ func (w *windowTally) add(id, units, last int64) {
 
 // came adds units that came at a time.
 func (w *windowTally) came(at, units int64) {
-	width := int64(arith.Of(w.r.Arith()).Width)
+	width := int64(arith.Of(w.r).Width)
 	w.add(at/width, units, at%width)
 }
 
 // least is came for units of which it is not known in which of two buckets they are: those
 // that are less than a window old count, but for one bucket's share.
 func (w *windowTally) least(at, units int64) {
-	width, kept := int64(arith.Of(w.r.Arith()).Width), int64(arith.Of(w.r.Arith()).Kept)
+	width, kept := int64(arith.Of(w.r).Width), int64(arith.Of(w.r).Kept)
 	switch age := w.cur - at/width; {
 	case age < kept || kept == 0:
 		w.came(at, units)
@@ -222,10 +222,10 @@ func (w *windowTally) least(at, units int64) {
 }
 
 func (w *windowTally) count() int64 {
-	if arith.Of(w.r.Arith()).Kept == 0 {
+	if arith.Of(w.r).Kept == 0 {
 		return w.sum
 	}
-	return w.sum + max(w.oldest-arith.Of(w.r.Arith()).Gone(w.oldest, w.last, w.passed), w.recent-arith.Of(w.r.Arith()).Share)
+	return w.sum + max(w.oldest-arith.Of(w.r).Gone(w.oldest, w.last, w.passed), w.recent-arith.Of(w.r).Share)
 }
 
 // upToDate checks, while all is well, that what a node must know of a key that
@@ -263,17 +263,17 @@ func (o *nodeOracle) unheard(k oracleKey, sh *share) (at int64) {
 // its leaky bucket has run empty.
 func (o *nodeOracle) expired(k oracleKey, a admission) bool {
 	if k.rule.Algorithm() == limit.AlgorithmFunnel {
-		return o.s.now-a.at > int64(arith.Of(k.rule.Arith()).Horizon())
+		return o.s.now-a.at > int64(arith.Of(k.rule).Horizon())
 	}
-	now, width := o.books[k].server.time()+o.slack(), int64(arith.Of(k.rule.Arith()).Width)
-	return a.blind || now/width-(a.server-max(o.slack(), a.slack))/width > int64(arith.Of(k.rule.Arith()).Kept)
+	now, width := o.books[k].server.time()+o.slack(), int64(arith.Of(k.rule).Width)
+	return a.blind || now/width-(a.server-max(o.slack(), a.slack))/width > int64(arith.Of(k.rule).Kept)
 }
 
 // refresh is the longest that a view in use goes without a new answer, and a unit waits
 // for its own: a lag, two ticks until the queue is served, the exchange that was under way
 // then, and that which carries it.
 func (o *nodeOracle) refresh(r *limit.Rule) int64 {
-	lag := min(o.s.opt.MaxLag, max(o.s.opt.SyncInterval, arith.Of(r.Arith()).Horizon()/4))
+	lag := min(o.s.opt.MaxLag, max(o.s.opt.SyncInterval, arith.Of(r).Horizon()/4))
 	return int64(lag+2*o.s.opt.SyncInterval) + 100*ms + 2*o.s.stays()
 }
 

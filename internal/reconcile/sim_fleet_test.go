@@ -90,7 +90,7 @@ func (f *simFleet) key(k oracleKey) *fleetKey {
 	fk := f.keys[k]
 	if fk == nil {
 		bk := f.s.oracle.book(k)
-		r := oracle.Rule{Window: int64(k.rule.Period()), Width: int64(arith.Of(k.rule.Arith()).Width) + 2*int64(time.Second)}
+		r := oracle.Rule{Window: int64(k.rule.Period()), Width: int64(arith.Of(k.rule).Width) + 2*int64(time.Second)}
 		if k.rule.Algorithm() == limit.AlgorithmFunnel {
 			r = oracle.Rule{Leak: 1 / unit(k.rule)}
 		}
@@ -170,7 +170,7 @@ func (f *simFleet) replacing(v *simServer, n *simNode, b *redisstore.Batch) (out
 		if op.Rule.Algorithm() != limit.AlgorithmFunnel {
 			is = v.model.windowAt(v.time(), op.Key).modelBirth
 		}
-		horizon, set := int64(arith.Of(op.Rule.Arith()).Horizon()), f.s.oracle.nodes[n].jumped
+		horizon, set := int64(arith.Of(op.Rule).Horizon()), f.s.oracle.nodes[n].jumped
 		cause := v.behind(horizon) > 0 || set != 0 && f.s.now-set < horizon || f.key(f.s.oracle.index[op.Key]).strays[n.id]
 		out = append(out, op.Raise && max(is.gen, is.born) < op.Known.Gen && cause)
 	}
@@ -216,7 +216,7 @@ func (f *simFleet) executed(v *simServer, n *simNode, b *redisstore.Batch, r red
 			fk.Seal()
 		}
 		fk.Booked(n.id, x.marks[i], f.s.now, f.s.now-left+f.stalled(n.id, x.oldest[i]))
-		if sh := f.s.oracle.nodes[n].shares[f.s.oracle.index[op.Key]]; r.States[i].Gen > sh.gen && v.behind(int64(arith.Of(op.Rule.Arith()).Horizon())) > 0 {
+		if sh := f.s.oracle.nodes[n].shares[f.s.oracle.index[op.Key]]; r.States[i].Gen > sh.gen && v.behind(int64(arith.Of(op.Rule).Horizon())) > 0 {
 			// It is about to hear of a reset, and takes all that it knows for older: births
 			// are by Redis' clock, which is behind where it was.
 			fk.Older(n.id)
@@ -320,7 +320,7 @@ func (f *simFleet) answered(n *simNode, k oracleKey, edition int64, older bool, 
 		fk.Ignored(n.id, edition)
 		return
 	}
-	if fk.rule.Algorithm() != limit.AlgorithmFunnel && took+ms >= int64(arith.Of(n.rule(k.rule).Arith()).Width) {
+	if fk.rule.Algorithm() != limit.AlgorithmFunnel && took+ms >= int64(arith.Of(n.rule(k.rule)).Width) {
 		return // what it misses may be in a bucket beside: that shows nothing
 	}
 	fk.Heard(n.id, edition)

@@ -36,7 +36,7 @@ func (a *simAir) forged() (n redisstore.Notice) {
 	v := a.s.serverOf(a.s.keyspace().Shard(k.key))
 	now := time.Duration(v.time())
 	n = redisstore.Notice{
-		ID: redisstore.NoticeIDOf(name), Shard: a.s.keyspace().Shard(k.key), Shape: arith.Of(k.rule.Arith()).ShapeHash(), Limit: k.rule.Limit(),
+		ID: redisstore.NoticeIDOf(name), Shard: a.s.keyspace().Shard(k.key), Shape: arith.Of(k.rule).ShapeHash(), Limit: k.rule.Limit(),
 		Now: now, Until: now + time.Duration(a.rng.Int64N(int64(2*k.rule.Period()))),
 	}
 	odd := func(p int) bool { return a.rng.IntN(p) == 0 }

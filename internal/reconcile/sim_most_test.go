@@ -20,7 +20,7 @@ func (o *nodeOracle) notTooLittle(n *simNode, k oracleKey, units int64, res limi
 	if o.loose || !o.repaired(bk, rule) || sh.fuzzy || o.s.now < o.nodes[n].stalled || n.core.cfg.fallback == FailClosed && res.Source != limit.SourceSynced {
 		return
 	}
-	if nb := o.nodes[n]; k.rule.Algorithm() == limit.AlgorithmFunnel && nb.stalled != 0 && o.s.now < nb.stalled+int64(arith.Of(rule.Arith()).Horizon()) {
+	if nb := o.nodes[n]; k.rule.Algorithm() == limit.AlgorithmFunnel && nb.stalled != 0 && o.s.now < nb.stalled+int64(arith.Of(rule).Horizon()) {
 		return // for the node nothing has leaked while its clock stood still
 	}
 	for _, a := range sh.own {
@@ -54,7 +54,7 @@ func (o *nodeOracle) notTooLittle(n *simNode, k oracleKey, units int64, res limi
 
 // windowHigh returns how many units a window can hold at the most.
 func (o *nodeOracle) windowHigh(n *simNode, k oracleKey, sh *share, rule *limit.Rule, slack int64) int64 {
-	bk, width := o.books[k], int64(arith.Of(rule.Arith()).Width)
+	bk, width := o.books[k], int64(arith.Of(rule).Width)
 	w := newTally(rule, bk.server.time()-slack)
 	since := o.since(n, bk, sh)
 	for i := len(bk.all) - 1; i >= 0; i-- {
@@ -101,7 +101,7 @@ func (o *nodeOracle) repaired(bk *book, r *limit.Rule) bool {
 	for _, nb := range o.nodes {
 		last = max(last, nb.ill[v.id])
 	}
-	return o.s.now-last > int64(o.s.settling()+arith.Of(r.Arith()).Horizon())
+	return o.s.now-last > int64(o.s.settling()+arith.Of(r).Horizon())
 }
 
 // topUp keeps what a node knows of a leaky bucket at the most, by an answer that was given then.

@@ -39,7 +39,7 @@ var simChecks = []string{
 // and while exchanges take long nodes misjudge the server's.
 func (f *simFleet) slack(fk *fleetKey) int64 {
 	slack := 2*f.s.oracle.slack() + (f.s.now-simStart)/2000
-	if f.s.now-fk.slowAt <= int64(arith.Of(fk.rule.Arith()).Horizon())+2*f.s.longest() {
+	if f.s.now-fk.slowAt <= int64(arith.Of(fk.rule).Horizon())+2*f.s.longest() {
 		slack += 2 * (f.s.longest() + 50*ms)
 	}
 	return slack
@@ -54,7 +54,7 @@ func (f *simFleet) period(fk *fleetKey, slack int64) (p oracle.Period, ok bool) 
 	case limit.AlgorithmFunnel:
 		return p, true
 	case limit.AlgorithmFixedWindow:
-		width := int64(arith.Of(fk.rule.Arith()).Width)
+		width := int64(arith.Of(fk.rule).Width)
 		since := v.time() % width
 		p.From = v.ago(since - slack)
 		if v.jumped != 0 {
@@ -70,7 +70,7 @@ func (f *simFleet) period(fk *fleetKey, slack int64) (p oracle.Period, ok bool) 
 // oldest bucket of a sliding window early.
 func (f *simFleet) whole(fk *fleetKey, slack int64) (p oracle.Period, ok bool) {
 	if fk.rule.Algorithm() == limit.AlgorithmSlidingWindow {
-		slack += int64(arith.Of(fk.rule.Arith()).Width)
+		slack += int64(arith.Of(fk.rule).Width)
 	}
 	return f.period(fk, slack)
 }
@@ -114,7 +114,7 @@ func (f *simFleet) knows(n *simNode, k oracleKey, units int64) {
 		}
 		// In the last period less a bucket no unit has left. In a whole period there are
 		// at most ⌈limit/buckets⌉ units more than count (package limit, window.go).
-		if most += float64(arith.Of(rule.Arith()).Share); rule.Algorithm() != limit.AlgorithmSlidingWindow {
+		if most += float64(arith.Of(rule).Share); rule.Algorithm() != limit.AlgorithmSlidingWindow {
 			break
 		}
 	}
@@ -136,7 +136,7 @@ func (f *simFleet) outage(n *simNode, k oracleKey) {
 	for len(fk.cut) > 0 && fk.cut[0].at <= old {
 		fk.cut = fk.cut[1:]
 	}
-	if recent := f.s.now - int64(arith.Of(fk.rule.Arith()).Horizon()+f.s.settling()); !ok || f.s.oracle.loose || fk.before > since || fk.server.lost > recent {
+	if recent := f.s.now - int64(arith.Of(fk.rule).Horizon()+f.s.settling()); !ok || f.s.oracle.loose || fk.before > since || fk.server.lost > recent {
 		return // some have admitted on top of what others have heard of since
 	}
 	share, leaks := map[shareHolder]float64{}, map[shareHolder]float64{}
@@ -209,7 +209,7 @@ func (f *simFleet) counted(fk *fleetKey) {
 // tells what it knows before it has heard of that has other buckets in mind, and
 // buckets ahead of a clock that was set back count as the current one.
 func (f *simFleet) inflated(fk *fleetKey) bool {
-	recent := f.s.now - int64(arith.Of(fk.rule.Arith()).Horizon()+f.s.settling())
+	recent := f.s.now - int64(arith.Of(fk.rule).Horizon()+f.s.settling())
 	return slices.ContainsFunc(fk.server.jumps, func(j clockJump) bool { return j.at > recent-max(-j.by, 0) })
 }
 
@@ -220,7 +220,7 @@ func (f *simFleet) longAgo(fk *fleetKey, slack int64) int64 {
 	if fk.rule.Algorithm() == limit.AlgorithmFunnel {
 		return 0
 	}
-	v, keep := fk.server, int64(arith.Of(fk.rule.Arith()).Horizon()+arith.Of(fk.rule.Arith()).Width)+slack
+	v, keep := fk.server, int64(arith.Of(fk.rule).Horizon()+arith.Of(fk.rule).Width)+slack
 	keep += v.behind(keep)
 	from, late := f.s.now-keep, int64(0)
 	fk.late = slices.DeleteFunc(fk.late, func(l lateness) bool { return !l.blind || l.at < from })

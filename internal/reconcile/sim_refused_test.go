@@ -51,7 +51,7 @@ func (o *nodeOracle) notForLong(n *simNode, k oracleKey, units int64, res limit.
 func (o *nodeOracle) patience(sh *share, r *limit.Rule) int64 {
 	d := o.refresh(r)
 	if o.s.air != nil && sh.refused != 0 && o.s.now-sh.refused <= d+counter.RefusedLag {
-		d += max(counter.RefusedLag-int64(min(o.s.opt.MaxLag, max(o.s.opt.SyncInterval, arith.Of(r.Arith()).Horizon()/4))), 0)
+		d += max(counter.RefusedLag-int64(min(o.s.opt.MaxLag, max(o.s.opt.SyncInterval, arith.Of(r).Horizon()/4))), 0)
 	}
 	return d
 }
@@ -59,7 +59,7 @@ func (o *nodeOracle) patience(sh *share, r *limit.Rule) int64 {
 // roomOf is the notice that a key has room again, by the node that has set it.
 func (s *sim) roomOf(k oracleKey, rule *limit.Rule, done redisstore.Renewed) redisstore.Notice {
 	return redisstore.Notice{
-		ID: redisstore.NoticeIDOf(s.keyspace().CounterKey(rule, k.key)), Shard: s.keyspace().Shard(k.key), Shape: arith.Of(rule.Arith()).ShapeHash(),
+		ID: redisstore.NoticeIDOf(s.keyspace().CounterKey(rule, k.key)), Shard: s.keyspace().Shard(k.key), Shape: arith.Of(rule).ShapeHash(),
 		Limit: rule.Limit(), Gen: done.State.Gen, Now: done.Now,
 	}
 }

@@ -51,7 +51,7 @@ func (a *admission) cost(now *limit.Rule, multiplier int64) int64 {
 		return a.n
 	}
 	multiplier = min(multiplier, a.multiplier)
-	return min(arith.Of(a.rule.Arith()).Multiplied(a.n, multiplier), arith.Of(now.Arith()).Multiplied(a.n, multiplier))
+	return min(arith.Of(a.rule).Multiplied(a.n, multiplier), arith.Of(now).Multiplied(a.n, multiplier))
 }
 
 // dropMultipliers: what cost more before may count with the multiplier of fewer nodes from now on.

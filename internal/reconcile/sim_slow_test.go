@@ -24,7 +24,7 @@ func TestSimSlowRedis(t *testing.T) {
 			s.oracle.loose = true // it knows nothing of the units that are there
 			v := s.servers[0]
 			v.capacity = usual()
-			width := int64(arith.Of(rule.Arith()).Width)
+			width := int64(arith.Of(rule).Width)
 			for i := range keys {
 				w := &modelWindow{buckets: map[int64]int64{}, last: map[int64]int64{}, gone: v.time() + 2*int64(span)}
 				for age := range int64(buckets) {

@@ -155,7 +155,7 @@ func (p *smallRun) arrivals() (list []smallAsk) {
 // bursts draws the bursts of a key: one is not measured, so that the key is known to some
 // nodes, and each comes when the one before has not counted for a while.
 func (p *smallRun) bursts(key int) (list []smallAsk) {
-	rest := 2 * int64(arith.Of(p.rule.Arith()).Horizon())
+	rest := 2 * int64(arith.Of(p.rule).Horizon())
 	at := p.s.now + p.rng.Int64N(rest)
 	for series := key * 1000; at < p.s.now+int64(p.length); series++ {
 		for node := range p.nodes {
@@ -279,7 +279,7 @@ func (t *smallTruth) admit(now int64) {
 		t.tat = max(t.tat, float64(now-simStart)) + unit(t.rule)
 		return
 	}
-	width, kept := int64(arith.Of(t.rule.Arith()).Width), int64(arith.Of(t.rule.Arith()).Kept)
+	width, kept := int64(arith.Of(t.rule).Width), int64(arith.Of(t.rule).Kept)
 	b := t.buckets[now/width]
 	if b == nil {
 		b = &smallBucket{}

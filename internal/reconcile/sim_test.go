@@ -204,7 +204,7 @@ func (s *sim) agreedOn(n *simNode, k oracleKey) {
 func (v *simServer) remaining(key string, r *limit.Rule, off int64) int64 {
 	now := v.time()
 	if r.Algorithm() == limit.AlgorithmFunnel {
-		level := max(float64(arith.Of(r.Arith()).Sub(v.model.leakyAt(now, key).tat, arith.Span{NS: now}).NS)-float64(off), 0)
+		level := max(float64(arith.Of(r).Sub(v.model.leakyAt(now, key).tat, arith.Span{NS: now}).NS)-float64(off), 0)
 		return max(r.Limit()-int64(math.Ceil(level/unit(r))), 0)
 	}
 	w := newTally(r, now+off)
@@ -345,7 +345,7 @@ func (s *sim) crowd(d time.Duration) {
 	rule := s.rules[s.rng.IntN(len(s.rules))]
 	key := fmt.Sprint("key", s.rng.IntN(s.keys))
 	pause := s.opt.SyncInterval / 2 / time.Duration(len(s.nodes))
-	units := max(1, rule.Limit()*int64(s.opt.SyncInterval)/int64(2*len(s.nodes))/max(int64(arith.Of(rule.Arith()).Horizon()), 1))
+	units := max(1, rule.Limit()*int64(s.opt.SyncInterval)/int64(2*len(s.nodes))/max(int64(arith.Of(rule).Horizon()), 1))
 	for end := s.now + int64(d); s.now < end; {
 		for _, n := range s.nodes {
 			s.run(pause)

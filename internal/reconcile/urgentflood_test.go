@@ -46,12 +46,12 @@ func TestUrgentFlood(t *testing.T) {
 			}
 			// What one process admits at most, and what each other node hides until its report has
 			// overtaken the others and is booked. Redis takes 30 ms for an exchange here.
-			units := arith.Of(hot.Arith()).Limit
+			units := arith.Of(hot).Limit
 			most := units
 			if hot.Algorithm() == limit.AlgorithmFunnel {
 				most += units * int64(hotFor) / int64(per)
 			} else {
-				most += units / int64(arith.Of(hot.Arith()).Kept)
+				most += units / int64(arith.Of(hot).Kept)
 			}
 			urgent := max(units/(4*nodes), min(units/(2*nodes), 4))
 			most += (nodes - 1) * (2*urgent + 1 + (30*3/2+1)/int64(c.every))

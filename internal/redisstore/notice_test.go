@@ -156,7 +156,7 @@ func TestShapeOf(t *testing.T) {
 	}
 	for _, a := range rules {
 		for _, b := range rules {
-			if same := arith.Of(a.Arith()).SameShape(arith.Of(b.Arith())); same != (ShapeOf(a) == ShapeOf(b)) {
+			if same := arith.Of(a).SameShape(arith.Of(b)); same != (ShapeOf(a) == ShapeOf(b)) {
 				t.Errorf("%v and %v: same shape %v, %08x and %08x", a, b, same, ShapeOf(a), ShapeOf(b))
 			}
 		}

@@ -87,7 +87,7 @@ func fromWire(rule *limit.Rule, w wireSpan) arith.Span {
 }
 
 // arithOf returns what a rule computes with.
-func arithOf(rule *limit.Rule) *arith.Rule { return arith.Of(rule.Arith()) }
+func arithOf(rule *limit.Rule) *arith.Rule { return arith.Of(rule) }
 
 // horizonMS returns for how many ms a rule's counter may matter.
 func horizonMS(rule *limit.Rule) int64 { return ceilMS(arithOf(rule).Horizon()) }

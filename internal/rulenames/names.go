@@ -52,11 +52,11 @@ type named struct {
 	reported bool          // the conflict was
 }
 
-func sameShape(a, b *limit.Rule) bool { return arith.Of(a.Arith()).SameShape(arith.Of(b.Arith())) }
+func sameShape(a, b *limit.Rule) bool { return arith.Of(a).SameShape(arith.Of(b)) }
 
 // See notes that a rule is used.
 func (n *Names) See(rule *limit.Rule) {
-	cell := &n.cells[arith.Of(rule.Arith()).NameHash%nameCells]
+	cell := &n.cells[arith.Of(rule).NameHash%nameCells]
 	if e := cell.Load(); e != nil && sameShape(e.current.Load(), rule) {
 		return
 	}
@@ -116,7 +116,7 @@ func (n *Names) change(e *named, rule *limit.Rule) (was *limit.Rule, first bool)
 
 // Others returns the rules of this name that were used and have another algorithm.
 func (n *Names) Others(rule *limit.Rule) (list []*limit.Rule) {
-	e := n.cells[arith.Of(rule.Arith()).NameHash%nameCells].Load()
+	e := n.cells[arith.Of(rule).NameHash%nameCells].Load()
 	if e == nil || !e.mixed.Load() || e.current.Load().Name() != rule.Name() {
 		return nil
 	}

@@ -123,7 +123,7 @@ func TestWhoMustStay(t *testing.T) {
 	now := int64(table.clock.Now())
 	link.Drain(func(c *counter.Counter, urgent bool) {
 		if rep, ok := c.Collect(now, queueOf(urgent)); ok {
-			c.Settle(now, counter.Answer{Rule: rep.Rule, At: now, ServerNow: now, Level: arith.Of(rule.Arith()).Cost(1)})
+			c.Settle(now, counter.Answer{Rule: rep.Rule, At: now, ServerNow: now, Level: arith.Of(rule).Cost(1)})
 		}
 	})
 	for _, key := range names("k", 4) {

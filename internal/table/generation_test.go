@@ -18,7 +18,7 @@ func TestSetByAnUnknownClockIsToldAgain(t *testing.T) {
 	link := newTestLink()
 	table := newTable(t, Options{Link: link})
 	now := int64(table.clock.Now())
-	set := counter.Bucket{ID: (now + ahead) / int64(arith.Of(rule.Arith()).Width), Units: 80}
+	set := counter.Bucket{ID: (now + ahead) / int64(arith.Of(rule).Width), Units: 80}
 	table.Renew("k", rule, now, counter.Renewal{Gen: 7, Born: 7, At: now, ServerNow: now + ahead, Buckets: []counter.Bucket{set}})
 	link.Part(1).SetOffset(ahead, 1)
 	reported := 0
@@ -74,10 +74,10 @@ func TestWitnessOfAResetStays(t *testing.T) {
 	if witness() != c {
 		t.Fatal("the witness was dropped")
 	}
-	if w := c.Retention(now + int64(arith.Of(rule.Arith()).Horizon()) - 1); w != counter.Denying {
+	if w := c.Retention(now + int64(arith.Of(rule).Horizon()) - 1); w != counter.Denying {
 		t.Errorf("worth %v shortly before it may go", w)
 	}
-	if w := c.Retention(now + int64(arith.Of(rule.Arith()).Horizon())); w != counter.Idle {
+	if w := c.Retention(now + int64(arith.Of(rule).Horizon())); w != counter.Idle {
 		t.Errorf("worth %v when it may go", w)
 	}
 }

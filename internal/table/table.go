@@ -71,7 +71,7 @@ func New(o Options) (*Table, error) {
 
 // hashOf returns the hash and the fingerprint of a key under a rule.
 func (t *Table) hashOf(key string, rule *limit.Rule) (h, print uint64) {
-	h, print = t.seeds.Of(key, arith.Of(rule.Arith()).Hash)
+	h, print = t.seeds.Of(key, arith.Of(rule).Hash)
 	if t.hash != nil {
 		h = t.hash(key, rule)
 	}
@@ -175,10 +175,10 @@ func (t *Table) peekFrom(e *counter.Entry, h, print uint64, key string, rule *li
 
 // hasWholeAnswer reports whether the word of an entry has the whole answer for a unit that is
 // admitted. For a window only the counter knows how old its units are.
-func hasWholeAnswer(rule *limit.Rule) bool { return arith.Of(rule.Arith()).Ticks.PerNS != 0 }
+func hasWholeAnswer(rule *limit.Rule) bool { return arith.Of(rule).Ticks.PerNS != 0 }
 
 func wholeAnswer(rule *limit.Rule, level int64, src limit.Source) limit.Result {
-	res := decision.Ticks(arith.Of(rule.Arith()), level)
+	res := decision.Ticks(arith.Of(rule), level)
 	res.Source = src
 	return res
 }

@@ -48,7 +48,7 @@ func (t *Tallies) Of(rule *limit.Rule) *Tally {
 
 // find returns the tally of a valid rule. If there is none, free is its slot.
 func (t *Tallies) find(rule *limit.Rule) (is *Tally, free *atomic.Pointer[Tally]) {
-	h := arith.Of(rule.Arith()).NameHash
+	h := arith.Of(rule).NameHash
 	for i := h; ; i++ {
 		slot := &t.table[i%slots]
 		if is = slot.Load(); is == nil {
@@ -76,7 +76,7 @@ func (t *Tallies) add(rule *limit.Rule) *Tally {
 	case t.known.Load() >= MaxNames:
 		is = t.restLocked()
 	default:
-		is = newTally(rule.Name(), arith.Of(rule.Arith()).NameHash)
+		is = newTally(rule.Name(), arith.Of(rule).NameHash)
 		free.Store(is)
 		t.known.Add(1)
 	}

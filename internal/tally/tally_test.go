@@ -159,8 +159,8 @@ func TestNamesAreBounded(t *testing.T) {
 func TestNamesOfOneHash(t *testing.T) {
 	var all Tallies
 	a, b := named("a"), named("b")
-	first := newTally("other", arith.Of(a.Arith()).NameHash)
-	all.table[arith.Of(a.Arith()).NameHash%slots].Store(first)
+	first := newTally("other", arith.Of(a).NameHash)
+	all.table[arith.Of(a).NameHash%slots].Store(first)
 	if is := all.Of(a); is == first || is != all.Of(named("a")) || is == all.Of(b) {
 		t.Error("rules of other names share a tally, or rules of one name do not")
 	}

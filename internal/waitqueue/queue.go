@@ -119,7 +119,7 @@ func (qs *Queues) Wait(ctx context.Context, key string, rule *limit.Rule, n int6
 			return err
 		}
 	}
-	return qs.serve(ctx, id, me, ask, arith.Of(rule.Arith()).Horizon(), late)
+	return qs.serve(ctx, id, me, ask, arith.Of(rule).Horizon(), late)
 }
 
 // serve waits for the units of the first waiter in a queue. Units that it claims of a

@@ -45,7 +45,7 @@ func (f Fleet) Lag() time.Duration {
 		most = maxLag
 	}
 	tick := time.Duration(f.tick() * float64(time.Second))
-	return min(most, max(tick, arith.Of(f.Rule.Arith()).Horizon()/4))
+	return min(most, max(tick, arith.Of(f.Rule).Horizon()/4))
 }
 
 // Reports are how many keys a second nodes report: those that are due, with the next tick,
