@@ -113,7 +113,7 @@ func (s *site) join(rdb redis.UniversalClient) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.t.Cleanup(func() { _ = l.Close(bg) })
+	s.t.Cleanup(func() { _ = l.Shutdown(bg) })
 	s.nodes = append(s.nodes, l)
 }
 
@@ -303,7 +303,7 @@ func TestSeedRow13RedisFails(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { _ = l.Close(bg) })
+			t.Cleanup(func() { _ = l.Shutdown(bg) })
 			fleet = append(fleet, l)
 		}
 		f := realFleet{t, fleet}

@@ -61,13 +61,13 @@ func BenchmarkCalls(b *testing.B) {
 		})
 		b.Run("hybrid-alone/"+rule.Algorithm().String()+"/reserve-and-cancel", func(b *testing.B) {
 			measure(b, keyNames(1), func(key string) bool {
-				r := l.Reserve(key, rule, 1)
+				r := l.Reserve(key, rule)
 				r.Cancel()
 				return r.OK()
 			})
 		})
 		b.Run("hybrid-alone/"+rule.Algorithm().String()+"/wait", func(b *testing.B) {
-			measure(b, keyNames(1), func(key string) bool { return l.Wait(context.Background(), key, rule, 1) == nil })
+			measure(b, keyNames(1), func(key string) bool { return l.Wait(context.Background(), key, rule) == nil })
 		})
 		b.Run("hybrid-alone/"+rule.Algorithm().String()+"/take-and-refund", func(b *testing.B) {
 			measure(b, keyNames(1), func(key string) bool {

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -21,7 +20,7 @@ func newBubbleFleet(t *testing.T, size int, lag time.Duration, o hybrid.Options)
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = l.Close(context.Background()) })
+		t.Cleanup(func() { _ = l.Close() })
 		nodes[i] = l
 	}
 	time.Sleep(3 * time.Second) // some heartbeats

@@ -59,14 +59,14 @@ func holdLocal(b *testing.B, rule *limit.Rule, n int) holder {
 		b.Fatal(err)
 	}
 	live := func() int64 { return l.Stats().Keys }
-	return holder{ask: func(key string) { l.Allow(key, rule) }, live: live, close: l.Close}
+	return holder{ask: func(key string) { l.Allow(key, rule) }, live: live, close: func() { _ = l.Close() }}
 }
 
 func holdHybrid(b *testing.B, l *hybrid.Limiter, rule *limit.Rule) holder {
 	return holder{
 		ask: func(key string) { l.Allow(key, rule) }, live: func() int64 { return l.Stats().LiveCounters },
 		close: func() {
-			if err := l.Close(b.Context()); err != nil {
+			if err := l.Shutdown(b.Context()); err != nil {
 				b.Fatal(err)
 			}
 		},
@@ -213,7 +213,7 @@ func BenchmarkNew(b *testing.B) {
 		limiters := make([]*hybrid.Limiter, 0, 4)
 		closeAll := func() {
 			for _, l := range limiters {
-				_ = l.Close(b.Context())
+				_ = l.Shutdown(b.Context())
 			}
 			limiters = limiters[:0]
 		}

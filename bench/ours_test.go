@@ -75,7 +75,7 @@ func openWith(tb testing.TB, rdb *redis.Client, o hybrid.Options) *hybrid.Limite
 	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 		defer cancel()
-		_ = l.Close(ctx) // says what it could not report
+		_ = l.Shutdown(ctx) // says what it could not report
 	})
 	return l
 }
@@ -156,7 +156,7 @@ func localAsks(tb testing.TB, o local.Options, rule *limit.Rule) asks {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(l.Close)
+	tb.Cleanup(func() { _ = l.Close() })
 	return asks{
 		allow: func(key string) bool { return l.Allow(key, rule) },
 		peek:  func(key string) bool { return l.Peek(key, rule).Allowed },

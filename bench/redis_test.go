@@ -117,7 +117,7 @@ func (j judge) node(b *testing.B, o hybrid.Options) *hybrid.Limiter {
 	b.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 		defer cancel()
-		_ = l.Close(ctx) // says what it could not report
+		_ = l.Shutdown(ctx) // says what it could not report
 	})
 	pollUntil(b, 10*time.Second, "the limiter is synced", func() bool { return l.State().Mode == hybrid.Synced })
 	return l

@@ -97,7 +97,7 @@ func TestDryRun(t *testing.T) {
 		if v := n.TakeAll(limit.Check{Key: "k", Rule: d, N: 1}, limit.Check{Key: "k", Rule: longFunnel, N: 1}); !v.Allowed || !v.WouldRefuse || v.By != 0 {
 			t.Errorf("%+v", v)
 		}
-		if v := n.Reserve("k", d, 2); !v.OK() || v.Delay() != 0 {
+		if v := n.ReserveN("k", d, 2); !v.OK() || v.Delay() != 0 {
 			t.Errorf("%+v", v)
 		}
 		if n.Allow("k", nil) || n.AllowN("k", d, -1) {
@@ -171,7 +171,7 @@ func TestPreload(t *testing.T) {
 		}
 		nodes[1].net.up()
 		time.Sleep(10 * time.Second)
-		if err := nodes[0].Close(bg); err != nil {
+		if err := nodes[0].Shutdown(bg); err != nil {
 			t.Error(err)
 		}
 		if err := nodes[0].Preload(bg, []string{"k"}, longTen); !errors.Is(err, limit.ErrClosed) {

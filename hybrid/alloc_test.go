@@ -37,7 +37,7 @@ func free(t *testing.T, l *hybrid.Limiter, rule *limit.Rule) {
 		}
 	}
 	// What was booked, what remembers that it was canceled, and how to do it.
-	if n := allocations(3, func() { l.Reserve("k", rule, 1).Cancel() }); n > 3 {
+	if n := allocations(3, func() { l.Reserve("k", rule).Cancel() }); n > 3 {
 		t.Errorf("Reserve of %v: %v allocations", rule, n)
 	}
 }

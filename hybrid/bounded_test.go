@@ -65,7 +65,7 @@ func TestMemoryIsBoundedInAnOutage(t *testing.T) {
 func TestMemoryIsBoundedAfterClose(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.synced(hybrid.Options{MaxKeys: 1000})
-		if err := n.Close(bg); err != nil {
+		if err := n.Shutdown(bg); err != nil {
 			t.Fatal(err)
 		}
 		floods(t, n.Limiter, func(d time.Duration) { time.Sleep(d) })
@@ -79,7 +79,7 @@ func TestNilAndZeroLimiter(t *testing.T) {
 			t.Error("it admits")
 		}
 		_ = l.Stats()
-		if l.ID() != "" || l.Flush(bg) != nil || l.Close(bg) != nil || l.CheckRule(longTen) != nil {
+		if l.ID() != "" || l.Flush(bg) != nil || l.Shutdown(bg) != nil || l.CheckRule(longTen) != nil {
 			t.Error("it is somebody")
 		}
 		if m := l.State().Mode; m == hybrid.Synced {
@@ -97,7 +97,7 @@ func TestNilContext(t *testing.T) {
 		if err := n.Flush(none); err != nil {
 			t.Error(err)
 		}
-		if err := n.Close(none); err != nil {
+		if err := n.Shutdown(none); err != nil {
 			t.Error(err)
 		}
 	})

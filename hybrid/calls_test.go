@@ -369,7 +369,7 @@ func TestCallsThatCannotBeMade(t *testing.T) {
 		}
 		w.redis.Del(counterKey(longTen, "bad"))
 		time.Sleep(5 * time.Second)
-		if err := n.Close(bg); err != nil {
+		if err := n.Shutdown(bg); err != nil {
 			t.Fatal(err)
 		}
 		if err := n.Reset(bg, "k", longTen); !errors.Is(err, limit.ErrClosed) {

@@ -40,7 +40,7 @@ func TestClientSettings(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_ = l.Close(bg) // nobody is there
+			_ = l.Shutdown(bg) // nobody is there
 			_ = c.rdb.Close()
 			list := seen.of(hybrid.EventClient)
 			if len(list) != len(c.want) {

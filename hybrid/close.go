@@ -44,11 +44,16 @@ func (d *driver) close(ctx context.Context) error {
 	last := State{Mode: Closed, Reason: "closed", Err: err, Since: time.Unix(0, d.now()), Nodes: d.state.Load().Nodes}
 	d.state.Store(&last)
 	d.link.SetMode(d.fallback.Multiplier(int64(last.Nodes)), true)
-	n := d.stats().PendingUnits
-	switch {
-	case n <= 0:
-		return err
-	case err == nil:
+	if n := d.stats().PendingUnits; n > 0 {
+		err = unreported(n, err)
+		d.notify.closed(n, err)
+	}
+	return err
+}
+
+// unreported returns the error of n units that Redis does not know.
+func unreported(n int64, err error) error {
+	if err == nil {
 		return fmt.Errorf("hybrid: close: %d admitted units were not reported to redis: their keys are broken there, or they were admitted while closing", n)
 	}
 	return fmt.Errorf("hybrid: close: %d admitted units were not reported to redis: %w", n, err)
@@ -140,18 +145,22 @@ func retry(ctx context.Context, try func() (again bool, err error)) error {
 // gaveUp returns one error with the reason for the retries and that of the end of ctx.
 func gaveUp(ctx context.Context, last error) error { return fmt.Errorf("%w: %w", last, ctx.Err()) }
 
-// Close reports what is pending, removes this node from the list of live nodes, and stops
-// every goroutine. Waiting calls (see [Limiter.Wait]) return. Further calls of Close do
+// Close is [Limiter.Shutdown] with a time of 5 s at most. `defer lim.Close()` ignores its error:
+// the limiter also logs how many units it could not report.
+func (l *Limiter) Close() error { return l.Shutdown(context.Background()) }
+
+// Shutdown reports what is pending, removes this node from the list of live nodes, and stops
+// every goroutine. Waiting calls (see [Limiter.WaitN]) return. Further calls do
 // nothing.
 //
-// While Redis is unreachable Close tries again until ctx ends, unless nothing is pending,
+// While Redis is unreachable Shutdown tries again until ctx ends, unless nothing is pending,
 // only an operator can end the failure (a password, a permission), or the limiter has been
 // degraded for longer than ctx lasts already. If not everything could
-// be reported, Close stops all the same and returns an error that says how many units Redis
+// be reported, Shutdown stops all the same and returns an error that says how many units Redis
 // does not know. A ctx without a deadline gets one of 5 s.
 //
-// Checks after Close are still answered, from memory alone and by the fallback policy.
-func (l *Limiter) Close(ctx context.Context) error {
+// Checks after that are still answered, from memory alone and by the fallback policy.
+func (l *Limiter) Shutdown(ctx context.Context) error {
 	if l == nil || l.table == nil || !l.closed.CompareAndSwap(false, true) {
 		return nil
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -25,7 +26,7 @@ func TestCloseReportsAndLeaves(t *testing.T) {
 		time.Sleep(15 * time.Millisecond)
 		admitted(a.Limiter, "k", hundred, 7)
 		w.wantUsed("k", hundred, 1)
-		if err := a.Close(bg); err != nil {
+		if err := a.Shutdown(bg); err != nil {
 			t.Fatal(err)
 		}
 		w.wantUsed("k", hundred, 8)
@@ -54,13 +55,13 @@ func TestCloseTwiceAndAfterwards(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() {
-				if err := n.Close(bg); err != nil {
+				if err := n.Shutdown(bg); err != nil {
 					t.Error(err)
 				}
 			})
 		}
 		wg.Wait()
-		if err := n.Close(bg); err != nil {
+		if err := n.Shutdown(bg); err != nil {
 			t.Error(err)
 		}
 		// Answered from memory: no panic, no fresh limit.
@@ -90,7 +91,8 @@ func TestCloseDuringOutage(t *testing.T) {
 		for _, known := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, noticed %v", name, known), func(t *testing.T) {
 				inBubble(t, func(t *testing.T, w *world) {
-					n := w.synced(hybrid.Options{})
+					var log logbook
+					n := w.synced(hybrid.Options{Logger: slog.New(&log)})
 					n.Allow("k", longTen)
 					time.Sleep(time.Second)
 					fault(n.net)
@@ -100,7 +102,7 @@ func TestCloseDuringOutage(t *testing.T) {
 					}
 					wantAdmitted(t, n.Limiter, "k", longTen, 3, 3)
 					begun, before := time.Now(), n.Stats()
-					err := n.Close(bg)
+					err := n.Close()
 					if took := time.Since(begun); took < 5*time.Second || took > 5*time.Second+time.Millisecond {
 						t.Errorf("Close took %v, want the 5 s that it has", took)
 					}
@@ -114,6 +116,9 @@ func TestCloseDuringOutage(t *testing.T) {
 					var away *hybrid.UnavailableError
 					if !errors.As(err, &away) || !strings.Contains(err.Error(), "3 admitted units") {
 						t.Errorf("%v: want an UnavailableError and the number of units lost", err)
+					}
+					if text := log.text(); !strings.Contains(text, "ERROR rate limiter closed before all was reported") || !strings.Contains(text, "units=3") {
+						t.Errorf("a deferred Close drops its error, and the log does not have it:\n%s", text)
 					}
 					if s := n.State(); s.Mode != hybrid.Closed || s.Err == nil {
 						t.Errorf("%v, %v", s, s.Err)
@@ -149,7 +154,7 @@ func TestCloseAfterALongOutage(t *testing.T) {
 			ctx, cancel := context.WithTimeout(bg, c.has)
 			defer cancel()
 			begun := time.Now()
-			err := n.Close(ctx)
+			err := n.Shutdown(ctx)
 			if took := time.Since(begun); (took >= c.has) != c.waits || !c.waits && took > time.Second {
 				t.Errorf("%+v: Close took %v", c, took)
 			}
@@ -169,7 +174,7 @@ func TestCloseWithoutPermission(t *testing.T) {
 		w.redis.SetError("NOPERM this user has no permissions to run the 'evalsha' command")
 		n.Allow("k", longTen)
 		begun := time.Now()
-		err := n.Close(bg)
+		err := n.Shutdown(bg)
 		if took := time.Since(begun); took > time.Second {
 			t.Errorf("Close took %v", took)
 		}
@@ -191,7 +196,7 @@ func TestCloseWithDeadline(t *testing.T) {
 		ctx, cancel := context.WithTimeout(bg, 20*time.Millisecond)
 		defer cancel()
 		begun := time.Now()
-		err := n.Close(ctx)
+		err := n.Shutdown(ctx)
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "admitted units") {
 			t.Errorf("%v: want the context's error and the number of units lost", err)
 		}
@@ -223,7 +228,7 @@ func TestCloseCanceled(t *testing.T) {
 			ctx, cancel := context.WithCancel(bg)
 			cancel()
 			closed := make(chan error, 1)
-			go func() { closed <- n.Close(ctx) }()
+			go func() { closed <- n.Shutdown(ctx) }()
 			synctest.Wait()
 			if gate.gate != nil {
 				gate.release()
@@ -250,7 +255,7 @@ func TestCloseWithQuarantinedKey(t *testing.T) {
 		}
 		admitted(n.Limiter, "bad", longTen, 3)
 		time.Sleep(time.Second)
-		if err := n.Close(bg); err == nil || !strings.Contains(err.Error(), "3 admitted units") {
+		if err := n.Shutdown(bg); err == nil || !strings.Contains(err.Error(), "3 admitted units") {
 			t.Errorf("%v: want the number of units lost", err)
 		}
 	})
@@ -273,7 +278,7 @@ func TestCloseDuringFlush(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if err := n.Close(bg); err != nil {
+		if err := n.Shutdown(bg); err != nil {
 			t.Errorf("close: %v", err)
 		}
 		wg.Wait()
@@ -309,7 +314,7 @@ func TestCloseWhileInUse(t *testing.T) {
 				})
 			}
 			time.Sleep(time.Millisecond)
-			if err := n.Close(bg); err != nil {
+			if err := n.Shutdown(bg); err != nil {
 				t.Error(err)
 			}
 			time.Sleep(time.Millisecond)
@@ -328,14 +333,14 @@ func TestCloseAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		for range 10 {
 			n := w.node(hybrid.Options{}, nil)
-			if err := n.Close(bg); err != nil {
+			if err := n.Shutdown(bg); err != nil {
 				t.Error(err)
 			}
 		}
 		gone := new(network)
 		gone.down()
 		n := w.node(hybrid.Options{}, gone)
-		if err := n.Close(bg); err == nil {
+		if err := n.Shutdown(bg); err == nil {
 			t.Error("Close reports success although Redis was never reached")
 		}
 	})

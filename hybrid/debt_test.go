@@ -60,7 +60,7 @@ func TestDebtKeepsReservations(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			wantMode(t, n.Limiter, hybrid.Degraded)
 			wantAdmitted(t, n.Limiter, "k", rule, 20, 10)
-			r := n.Reserve("k", rule, 5)
+			r := n.ReserveN("k", rule, 5)
 			if !r.OK() || r.Delay() == 0 {
 				t.Fatalf("%+v", r)
 			}

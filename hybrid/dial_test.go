@@ -49,7 +49,7 @@ func TestDialIsNoOverload(t *testing.T) {
 			if err := l.Flush(bg); err != nil || time.Since(began) < slow {
 				t.Fatalf("flushed within %v: %v", time.Since(began), err)
 			}
-			if err := l.Close(bg); err != nil {
+			if err := l.Shutdown(bg); err != nil {
 				t.Fatal(err)
 			}
 			if now, first := l.Budget(); (now == first) != dials {

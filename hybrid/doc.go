@@ -4,9 +4,9 @@
 //	rdb := redis.NewClient(hybrid.RedisOptions("localhost:6379"))
 //	lim, err := hybrid.New(rdb, hybrid.Options{}) // does not wait for Redis
 //	…
-//	defer lim.Close(context.Background()) // reports what is pending
+//	defer lim.Close() // reports what is pending
 //
-//	perUser := limit.Must(limit.SlidingWindow("api", 100, time.Minute)) // built once
+//	perUser := limit.Must(limit.PerMinute("api", 100)) // built once
 //	if !lim.Allow(user, perUser) {
 //		// refuse; Take says when to come back
 //	}

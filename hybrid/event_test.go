@@ -219,11 +219,11 @@ func TestMistakesAreToldOnce(t *testing.T) {
 		l.Take("k", longTen, -1)
 		l.Peek("k", exact)
 		l.Refund("k", longTen, -1)
-		l.Reserve("k", nil, 1)
+		l.Reserve("k", nil)
 		l.TakeAll(limit.Check{Key: "k", Rule: longTen}, limit.Check{Key: "k", Rule: other})
 		l.Key("k", nil).Allow()
 	}
-	if err := l.Close(bg); err != nil { // and with that everything has been delivered
+	if err := l.Shutdown(bg); err != nil { // and with that everything has been delivered
 		t.Fatal(err)
 	}
 	if got := l.Stats().Invalid; got != 700 {
@@ -344,7 +344,7 @@ func TestConflictsAreToldOnce(t *testing.T) {
 			l.Allow("k", other)
 			l.Allow("k", rule)
 		}
-		if err := l.Close(bg); err != nil {
+		if err := l.Shutdown(bg); err != nil {
 			t.Fatal(err)
 		}
 		list := seen.of(hybrid.EventConflict)

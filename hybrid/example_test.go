@@ -20,9 +20,9 @@ func ExampleLimiter_Allow() {
 	if err != nil {
 		panic(err)
 	}
-	defer lim.Close(context.Background())
+	defer lim.Close()
 
-	replies := limit.Must(limit.SlidingWindow("reply", 5, time.Minute))
+	replies := limit.Must(limit.PerMinute("reply", 5))
 	for range 7 {
 		fmt.Println(lim.Allow("alice", replies))
 	}
@@ -43,7 +43,7 @@ func ExampleLimiter_Take() {
 	if err != nil {
 		panic(err)
 	}
-	defer lim.Close(context.Background())
+	defer lim.Close()
 
 	// Holds 16, and leaks one every 2 s.
 	rule := limit.Must(limit.Funnel("reply", 16, 30, time.Minute))
@@ -61,7 +61,7 @@ func ExampleLimiter_Peek() {
 	if err != nil {
 		panic(err)
 	}
-	defer lim.Close(context.Background())
+	defer lim.Close()
 
 	rule := limit.Must(limit.FixedWindow("mail", 100, 24*time.Hour))
 	lim.AllowN("alice", rule, 30)
@@ -77,7 +77,7 @@ func ExampleLimiter_CheckRule() {
 	if err != nil {
 		panic(err)
 	}
-	defer lim.Close(context.Background())
+	defer lim.Close()
 
 	exact := limit.Must(limit.SlidingLog("login", 5, time.Minute))
 	fmt.Println(errors.Is(lim.CheckRule(exact), limit.ErrUnsupported))
@@ -104,7 +104,7 @@ func ExampleNew() {
 		if err != nil {
 			panic(err)
 		}
-		defer lim.Close(ctx)
+		defer lim.Shutdown(ctx)
 
 		lim.AllowN("alice", rule, 40)
 		// Reports are sent by themselves. Waiting for them is for tests, and
@@ -133,7 +133,7 @@ func ExampleLimiter_TakeAtMost() {
 	if err != nil {
 		panic(err)
 	}
-	defer lim.Close(context.Background())
+	defer lim.Close()
 
 	rows := limit.Must(limit.FixedWindow("rows", 1000, 24*time.Hour))
 	for range 3 {
@@ -152,9 +152,9 @@ func ExampleLimiter_Refund() {
 	if err != nil {
 		panic(err)
 	}
-	defer lim.Close(context.Background())
+	defer lim.Close()
 
-	mails := limit.Must(limit.SlidingWindow("mails", 100, time.Hour))
+	mails := limit.Must(limit.PerHour("mails", 100))
 	if lim.AllowN("alice", mails, 30) {
 		send := func() error { return errors.New("no connection") }
 		if err := send(); err != nil {
@@ -172,9 +172,9 @@ func ExampleLimiter_Reset() {
 	if err != nil {
 		panic(err)
 	}
-	defer lim.Close(ctx)
+	defer lim.Shutdown(ctx)
 
-	logins := limit.Must(limit.SlidingWindow("logins", 3, time.Hour))
+	logins := limit.Must(limit.PerHour("logins", 3))
 	for range 5 {
 		lim.Allow("alice", logins)
 	}
@@ -195,7 +195,7 @@ func ExampleLimiter_Set() {
 	if err != nil {
 		panic(err)
 	}
-	defer lim.Close(ctx)
+	defer lim.Shutdown(ctx)
 
 	upstream := limit.Must(limit.FixedWindow("upstream", 5000, time.Hour))
 	header := int64(4990) // X-RateLimit-Used
@@ -212,7 +212,7 @@ func Example_compositeKey() {
 	if err != nil {
 		panic(err)
 	}
-	defer lim.Close(context.Background())
+	defer lim.Close()
 
 	isActionAllowed := func(user, action string, period time.Duration, maxCount int64) bool {
 		rule, err := limit.SlidingWindow("action", maxCount, period)
@@ -236,7 +236,7 @@ func ExampleLimiter_TakeAll() {
 	if err != nil {
 		panic(err)
 	}
-	defer lim.Close(context.Background())
+	defer lim.Close()
 
 	perMinute := limit.Must(limit.FixedWindow("user, minute", 3, time.Minute))
 	perDay := limit.Must(limit.FixedWindow("user, day", 100, 24*time.Hour))
@@ -263,17 +263,17 @@ func ExampleLimiter_Wait() {
 	if err != nil {
 		panic(err)
 	}
-	defer lim.Close(context.Background())
+	defer lim.Close()
 
 	uploads := limit.Must(limit.Funnel("uploads", 1, 50, time.Second)) // one every 20 ms
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	for range 3 {
-		fmt.Println(lim.Wait(ctx, "alice", uploads, 1))
+		fmt.Println(lim.Wait(ctx, "alice", uploads))
 	}
 	hurried, cancel := context.WithTimeout(context.Background(), time.Nanosecond)
 	defer cancel()
-	fmt.Println(errors.Is(lim.Wait(hurried, "alice", uploads, 1), context.DeadlineExceeded))
+	fmt.Println(errors.Is(lim.Wait(hurried, "alice", uploads), context.DeadlineExceeded))
 	// Output:
 	// <nil>
 	// <nil>
@@ -287,11 +287,11 @@ func ExampleLimiter_Reserve() {
 	if err != nil {
 		panic(err)
 	}
-	defer lim.Close(context.Background())
+	defer lim.Close()
 
 	reports := limit.Must(limit.Funnel("reports", 2, 6, time.Hour)) // one in ten minutes
 	for range 4 {
-		r := lim.Reserve("alice", reports, 1)
+		r := lim.Reserve("alice", reports)
 		fmt.Println(r.OK(), r.Delay().Round(time.Minute))
 	}
 	// Output:
@@ -307,9 +307,9 @@ func ExampleLimiter_Take_dryRun() {
 	if err != nil {
 		panic(err)
 	}
-	defer lim.Close(context.Background())
+	defer lim.Close()
 
-	searches := limit.Must(limit.SlidingWindow("searches", 2, time.Minute)).DryRun()
+	searches := limit.Must(limit.PerMinute("searches", 2)).DryRun()
 	for range 4 {
 		res := lim.Take("alice", searches, 1)
 		fmt.Println(res.Allowed, res.WouldRefuse)
@@ -341,12 +341,12 @@ func ExampleLimiter_Preload() {
 	rule := limit.Must(limit.SlidingWindow("login", 100, 24*time.Hour))
 	old := start()
 	old.AllowN("alice", rule, 90)
-	if err := old.Close(ctx); err != nil { // reports
+	if err := old.Shutdown(ctx); err != nil { // reports
 		panic(err)
 	}
 
 	lim := start()
-	defer lim.Close(ctx)
+	defer lim.Shutdown(ctx)
 	if err := lim.Preload(ctx, []string{"alice", "bob"}, rule); err != nil {
 		panic(err)
 	}
@@ -360,7 +360,7 @@ func ExampleLimiter_Key() {
 	if err != nil {
 		panic(err)
 	}
-	defer lim.Close(context.Background())
+	defer lim.Close()
 
 	uplink := lim.Key("uplink", limit.Must(limit.Funnel("bytes", 4096, 1024, time.Second)))
 	fmt.Println(uplink.AllowN(1500), uplink.AllowN(1500), uplink.AllowN(1500))
@@ -374,7 +374,7 @@ func Example_plans() {
 	if err != nil {
 		panic(err)
 	}
-	defer lim.Close(context.Background())
+	defer lim.Close()
 
 	plans := map[string]*limit.Rule{
 		"free": limit.Must(limit.FixedWindow("api", 10, 24*time.Hour)),

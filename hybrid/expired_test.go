@@ -21,8 +21,8 @@ func TestExpiredIsNotLost(t *testing.T) {
 	}
 	var all []play
 	for _, rule := range []*limit.Rule{
-		limit.Must(limit.TokenBucket("b", 5, 5, time.Minute)),
-		limit.Must(limit.TokenBucket("odd", 7, 7, 61*time.Second)),
+		limit.Must(limit.TokenBucket("b", limit.Tokens{Burst: 5, Refill: 5, Per: time.Minute})),
+		limit.Must(limit.TokenBucket("odd", limit.Tokens{Burst: 7, Refill: 7, Per: 61 * time.Second})),
 		limit.Must(limit.SlidingWindow("s", 5, time.Minute)),
 		limit.Must(limit.FixedWindow("x", 5, time.Minute)),
 	} {

@@ -176,7 +176,7 @@ func TestLocalOnly(t *testing.T) {
 	if s.Allowed.Local != 10 || s.Denied.Local != 11 || s.AdmittedUnits != 10 || s.PendingUnits != 0 {
 		t.Errorf("%+v", s)
 	}
-	if err := l.Close(bg); err != nil {
+	if err := l.Shutdown(bg); err != nil {
 		t.Error(err)
 	}
 	wantMode(t, l, hybrid.Closed)

@@ -19,7 +19,7 @@ func FuzzQuestions(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Cleanup(func() { _ = l.Close(bg) })
+	f.Cleanup(func() { _ = l.Shutdown(bg) })
 	rules := []*limit.Rule{longTen, longFunnel, limit.Must(limit.FixedWindow("none", 0, time.Second)), nil, {}}
 	f.Add("key", int64(1), int64(1000), uint8(0))
 	f.Add("}{\x00\r\n\xff", int64(-1<<63), int64(-5), uint8(7))

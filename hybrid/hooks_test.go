@@ -160,7 +160,7 @@ func TestHookHangs(t *testing.T) {
 		w.wantUsed("k", longTen, 2)
 		ctx, cancel := context.WithTimeout(bg, time.Second)
 		defer cancel()
-		if err := n.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		if err := n.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v, want the context's error", err)
 		}
 		close(release)

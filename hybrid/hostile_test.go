@@ -30,8 +30,8 @@ func TestErrorsOfHostileKeys(t *testing.T) {
 		for what, key := range map[string]string{"long": limittest.HostileKey(), "short": limittest.HostileKey()[:200]} {
 			n.Take(key, longTen, 10)
 			ctx, cancel := context.WithTimeout(bg, time.Millisecond)
-			limittest.CheckError(t, what+", a wait that is too long", n.Wait(ctx, key, longTen, 1), most)
-			limittest.CheckError(t, what+", a wait for ever", n.Wait(ctx, key, longTen, 11), most)
+			limittest.CheckError(t, what+", a wait that is too long", n.Wait(ctx, key, longTen), most)
+			limittest.CheckError(t, what+", a wait for ever", n.WaitN(ctx, key, longTen, 11), most)
 			cancel()
 			time.Sleep(2 * time.Second)
 			for _, name := range w.redis.Keys() {

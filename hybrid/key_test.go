@@ -46,7 +46,7 @@ func TestKey(t *testing.T) {
 		if s := nodes[0].Stats(); s.Allowed.Total()+s.Denied.Total() != 4+15+1 {
 			t.Errorf("%+v", s)
 		}
-		if err := k.Reset(bg); err != nil || !k.Reserve(4).OK() || k.Wait(bg, 6) != nil || k.Allow() {
+		if err := k.Reset(bg); err != nil || !k.ReserveN(4).OK() || k.WaitN(bg, 6) != nil || k.Allow() {
 			t.Errorf("after a reset: %v", err)
 		}
 		time.Sleep(10 * time.Millisecond) // or what is under way may come on top of what is set
@@ -92,10 +92,10 @@ func TestKeysThatCannotBeAsked(t *testing.T) {
 		"nil rule": l.Key("k", nil), "zero rule": l.Key("k", new(limit.Rule)), "log": l.Key("k", log),
 	} {
 		n, res := k.TakeAtMost(1)
-		if k.Allow() || k.AllowN(0) || k.Take(1).Allowed || k.Peek().Allowed || n != 0 || res.Allowed || k.Refund(1) != 0 || k.Reserve(1).OK() {
+		if k.Allow() || k.AllowN(0) || k.Take(1).Allowed || k.Peek().Allowed || n != 0 || res.Allowed || k.Refund(1) != 0 || k.Reserve().OK() {
 			t.Errorf("%s: admitted", what)
 		}
-		if k.Wait(bg, 1) == nil || k.Set(bg, 1) == nil || k.Reset(bg) == nil {
+		if k.Wait(bg) == nil || k.Set(bg, 1) == nil || k.Reset(bg) == nil {
 			t.Errorf("%s: no error", what)
 		}
 	}
@@ -111,7 +111,7 @@ func TestKeysThatCannotBeAsked(t *testing.T) {
 	if !k.AllowN(10) || !dry.Allow() || !dry.Take(1).WouldRefuse || k.Allow() || l.Stats().WouldRefuse != 2 {
 		t.Error("a dry run")
 	}
-	if err := l.Close(bg); err != nil || !l.Key("new", longTen).Allow() || k.Allow() {
+	if err := l.Shutdown(bg); err != nil || !l.Key("new", longTen).Allow() || k.Allow() {
 		t.Errorf("after Close: %v", err)
 	}
 }

@@ -65,7 +65,7 @@ func newLimiter(t testing.TB, rdb redis.UniversalClient, o hybrid.Options) *hybr
 	}
 	// Whatever state the test leaves it in: Close must end its goroutines, or
 	// goleak (and the bubble) will complain.
-	t.Cleanup(func() { _ = l.Close(bg) })
+	t.Cleanup(func() { _ = l.Shutdown(bg) })
 	return l
 }
 

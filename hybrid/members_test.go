@@ -144,7 +144,7 @@ func TestSteadyNodesShareARate(t *testing.T) {
 	for _, lag := range []time.Duration{time.Second, 10 * time.Second} {
 		t.Run(lag.String(), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
-				rule := limit.Must(limit.TokenBucket("b", int64(lag.Seconds())*20, 1, time.Second))
+				rule := limit.Must(limit.TokenBucket("b", limit.Tokens{Burst: int64(lag.Seconds()) * 20, Refill: 1, Per: time.Second}))
 				start := func() *node { return w.node(hybrid.Options{MaxLag: lag}, nil) }
 				nodes, begun, total := []*node{start()}, time.Now(), 0
 				for range 60 * int(lag.Seconds()) {

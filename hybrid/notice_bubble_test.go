@@ -197,10 +197,10 @@ func TestNoticeAndWaiters(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(bg, time.Second) // the notice says 12 s at least
 		defer cancel()
-		if err := b.Wait(ctx, "waited for", rule, 1); err != nil {
+		if err := b.Wait(ctx, "waited for", rule); err != nil {
 			t.Errorf("Wait: %v", err)
 		}
-		if r := b.Reserve("reserved", rule, 1); !r.OK() || r.Delay() != 0 {
+		if r := b.Reserve("reserved", rule); !r.OK() || r.Delay() != 0 {
 			t.Errorf("Reserve: %v, in %v", r.OK(), r.Delay())
 		}
 	})

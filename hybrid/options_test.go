@@ -62,7 +62,7 @@ func TestOptionsEdges(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if l != nil {
-			_ = l.Close(bg)
+			_ = l.Shutdown(bg)
 		}
 	}
 }
@@ -71,7 +71,7 @@ func TestOptionsEdges(t *testing.T) {
 func TestNilClientPointer(t *testing.T) {
 	var rdb *redis.Client
 	if l, err := hybrid.New(rdb, hybrid.Options{}); err == nil {
-		_ = l.Close(bg)
+		_ = l.Shutdown(bg)
 		t.Error("a nil *redis.Client was accepted")
 	}
 }

@@ -39,7 +39,7 @@ func TestRealCloseWhileRedisStops(t *testing.T) {
 			time.AfterFunc(stop, func() { thawed <- srv.Thaw() })
 			ctx, cancel := context.WithTimeout(bg, 2*time.Second)
 			defer cancel()
-			if err := l.Close(ctx); err != nil {
+			if err := l.Shutdown(ctx); err != nil {
 				t.Error(err)
 			}
 			if err := <-thawed; err != nil {
@@ -73,7 +73,7 @@ func TestRealCloseWhileRedisStaysAway(t *testing.T) {
 		const patience = 1500 * time.Millisecond
 		ctx, cancel := context.WithTimeout(bg, patience)
 		begun := time.Now()
-		err := l.Close(ctx)
+		err := l.Shutdown(ctx)
 		took := time.Since(begun)
 		cancel()
 		var away *hybrid.UnavailableError
@@ -117,7 +117,7 @@ func TestRealCloseWhileTheDialerHangs(t *testing.T) {
 	go func() {
 		ctx, cancel := context.WithTimeout(bg, 500*time.Millisecond)
 		defer cancel()
-		ended <- l.Close(ctx)
+		ended <- l.Shutdown(ctx)
 	}()
 	select {
 	case <-ended:

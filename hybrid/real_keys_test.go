@@ -194,7 +194,7 @@ func TestRealOtherVersion(t *testing.T) {
 		}
 		theirs[k] = admin.Dump(bg, k).Val()
 	}
-	if err := first.Close(bg); err != nil {
+	if err := first.Shutdown(bg); err != nil {
 		t.Fatal(err)
 	}
 	if err := admin.Del(bg, counterKey(longTen, "k"), counterKey(longFunnel, "k")).Err(); err != nil {
@@ -202,7 +202,7 @@ func TestRealOtherVersion(t *testing.T) {
 	}
 	second := realNode(t, srv.Addr(), hybrid.Options{})
 	use(second)
-	if err := second.Close(bg); err != nil {
+	if err := second.Shutdown(bg); err != nil {
 		t.Fatal(err)
 	}
 	if len(theirs) < 4 {

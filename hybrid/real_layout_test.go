@@ -45,7 +45,7 @@ func TestRealOtherShards(t *testing.T) {
 			t.Errorf("node %d: %v", i, s)
 		}
 	}
-	if err := nodes[1].Close(bg); err != nil {
+	if err := nodes[1].Shutdown(bg); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, 10*time.Second, "the other has gone", func() bool { return nodes[0].Stats().Mismatches == 0 && nodes[0].State().Reason == "" })

@@ -92,7 +92,7 @@ func TestRealProcessesReplacedWithoutRedis(t *testing.T) {
 	over, cancel := context.WithCancel(bg)
 	cancel()
 	for _, old := range nodes {
-		_ = old.Close(over)
+		_ = old.Shutdown(over)
 		l := newLimiter(t, dial(t, p.Addr()), o)
 		total += admitted(l, "k", hundred, 200)
 		eventually(t, 5*time.Second, "degraded", allModes([]*hybrid.Limiter{l}, hybrid.Degraded))
@@ -124,7 +124,7 @@ func TestRealCopyOfAProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = b.Close(bg) })
+	t.Cleanup(func() { _ = b.Shutdown(bg) })
 	nodes := []*hybrid.Limiter{a, b}
 	for range 100 {
 		for i, l := range nodes {
@@ -149,7 +149,7 @@ func TestRealCopyOfAProcess(t *testing.T) {
 			t.Errorf("%q is not among the live nodes %q", l.ID(), live)
 		}
 		id := l.ID()
-		if err := l.Close(bg); err != nil {
+		if err := l.Shutdown(bg); err != nil {
 			t.Error(err)
 		}
 		if live := admin.ZRange(bg, "hl:1:{0}:nodes:1", 0, -1).Val(); slices.Contains(live, id) {
@@ -180,7 +180,7 @@ func TestRealSilentCopy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = b.Close(bg) })
+	t.Cleanup(func() { _ = b.Shutdown(bg) })
 	a.Allow("k", longTen)
 	flush(t, a)
 	eventually(t, 10*time.Second, "it has another name", func() bool { return b.ID() != a.ID() && b.Stats().Renames == 1 })

@@ -32,15 +32,15 @@ func TestRealCancelWhenDue(t *testing.T) {
 		}
 	}
 	for name, behind := range map[string]func(key string) time.Duration{
-		"the same node": func(key string) time.Duration { return nodes[0].Reserve(key, rule, 100).Delay() },
+		"the same node": func(key string) time.Duration { return nodes[0].ReserveN(key, rule, 100).Delay() },
 		"another node": func(key string) time.Duration {
 			look(nodes[1], key)
-			d := nodes[1].Reserve(key, rule, 100).Delay()
+			d := nodes[1].ReserveN(key, rule, 100).Delay()
 			flush(t, nodes[1])
 			return d
 		},
 		"another process": func(key string) time.Duration {
-			r, err := away.Reserve(bg, key, rule, 100)
+			r, err := away.ReserveN(bg, key, rule, 100)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -48,7 +48,7 @@ func TestRealCancelWhenDue(t *testing.T) {
 		},
 	} {
 		nodes[0].AllowN(name, rule, 100)
-		first := nodes[0].Reserve(name, rule, 100)
+		first := nodes[0].ReserveN(name, rule, 100)
 		due := time.Now().Add(first.Delay())
 		flush(t, nodes[0])
 		asked := time.Now()

@@ -58,7 +58,7 @@ func TestRealResetByANewNode(t *testing.T) {
 			t.Fatal(err)
 		}
 		admitsSoon(t, a, "k", hourFive)
-		if err := b.Close(bg); err != nil {
+		if err := b.Shutdown(bg); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -46,7 +46,7 @@ func learnsOfRoom(t *testing.T, n *hybrid.Limiter, far *remote.Limiter, most tim
 	for name, way := range roomWays {
 		for _, rule := range tens {
 			_, err := far.Take(bg, name, rule, 9)
-			r, err2 := far.Reserve(bg, name, rule, 1)
+			r, err2 := far.Reserve(bg, name, rule)
 			if err := errors.Join(err, err2, n.Preload(bg, []string{name}, rule)); err != nil {
 				t.Fatal(err)
 			}

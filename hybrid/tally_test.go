@@ -16,7 +16,7 @@ func TestStatsCountEachDecisionOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close(t.Context())
+	defer l.Shutdown(t.Context())
 	const full, asked = 1000, 3000
 	rule, dry := limit.Must(limit.Funnel("day", full, full, 24*time.Hour)), limit.Must(limit.Funnel("dry", full, full, 24*time.Hour)).DryRun()
 	const long = "a key that is longer than those that are hashed as short ones"
@@ -63,7 +63,7 @@ func TestStatsCountRefusalsOfTheNewlyBound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close(t.Context())
+	defer l.Shutdown(t.Context())
 	k := l.Key("k", limit.Must(limit.Funnel("day", 1000, 1000, 24*time.Hour)))
 	k.Allow()
 	k.AllowN(999)

@@ -10,14 +10,19 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Reserve takes n units of key now, for a caller who is willing to wait until they may be
-// used: see [limit.Reservation.Delay]. Reserve itself never waits.
+// Reserve is [Limiter.ReserveN] of one unit.
+func (l *Limiter) Reserve(key string, rule *limit.Rule) *limit.Reservation {
+	return l.ReserveN(key, rule, 1)
+}
+
+// ReserveN takes n units of key now, for a caller who is willing to wait until they may be
+// used: see [limit.Reservation.Delay]. ReserveN itself never waits.
 //
 // Only a leaky bucket can be reserved ahead of time. It is then filled beyond its capacity,
 // on all nodes as soon as the reservation is reported, and other callers come after it. Two
 // nodes that reserve within one sync interval may get the same time. A window cannot hold
 // units of a later time: with a window a reservation is OK only if its delay is 0.
-// [Limiter.Wait] works with both.
+// [Limiter.WaitN] works with both.
 //
 // A reservation is not OK for more units than the limit, for more than [limit.MaxWindow]
 // ahead, during an outage with [FailClosed], or if the check is invalid. A dry run is
@@ -27,7 +32,7 @@ import (
 // this node has reset or set the key since. Callers who have reserved after it keep their
 // times. Therefore nothing is given back until they have cancelled too, and never if they
 // are on another node: other callers would be admitted at these times once more.
-func (l *Limiter) Reserve(key string, rule *limit.Rule, n int64) limit.Reservation {
+func (l *Limiter) ReserveN(key string, rule *limit.Rule, n int64) *limit.Reservation {
 	if !l.usable(rule, n) {
 		return limit.NewReservation(false, l.invalid(key, rule, n), nil)
 	}
@@ -50,7 +55,7 @@ func (l *Limiter) Reserve(key string, rule *limit.Rule, n int64) limit.Reservati
 }
 
 // reserve counts a decision only if units are reserved: a waiter calls it several times.
-func (l *Limiter) reserve(key string, rule *limit.Rule, n int64, terms counter.Terms) limit.Reservation {
+func (l *Limiter) reserve(key string, rule *limit.Rule, n int64, terms counter.Terms) *limit.Reservation {
 	res, booked := l.table.Reserve(key, rule, n, l.now(), terms)
 	if booked != nil {
 		l.tally.Of(rule).Count(n, true, res.Source)
@@ -61,13 +66,18 @@ func (l *Limiter) reserve(key string, rule *limit.Rule, n int64, terms counter.T
 	})
 }
 
-// Wait blocks until n units of key are admitted, and consumes them. The waiters for a key
+// Wait is [Limiter.WaitN] for one unit.
+func (l *Limiter) Wait(ctx context.Context, key string, rule *limit.Rule) error {
+	return l.WaitN(ctx, key, rule, 1)
+}
+
+// WaitN blocks until n units of key are admitted, and consumes them. The waiters for a key
 // on this node are served in the order of their calls, and before callers on this node who
 // only check. Units of a leaky bucket are reserved across all nodes, so that every waiter is
 // served. Units of a window are not: other nodes that take few units at a time may overtake a
 // waiter for many.
 //
-// If the units will not be available before ctx ends, as far as this node knows, Wait
+// If the units will not be available before ctx ends, as far as this node knows, WaitN
 // returns a [*limit.WaitError] at once, which says how long it would have taken. It does the
 // same for more units than the limit. If ctx ends while it waits, it returns the error of
 // ctx; if the limiter is closed, [limit.ErrClosed]. With an error nothing is consumed: units
@@ -77,9 +87,9 @@ func (l *Limiter) reserve(key string, rule *limit.Rule, n int64, terms counter.T
 // [limit.ErrClosed] from a nil or zero Limiter. A nil ctx never ends. 0 units and a dry run
 // do not wait. A closed limiter admits at once or not at all.
 //
-// Wait sleeps on the system's timers. With another clock in [Options] it may return early or
+// WaitN sleeps on the system's timers. With another clock in [Options] it may return early or
 // late by as much as the two clocks differ.
-func (l *Limiter) Wait(ctx context.Context, key string, rule *limit.Rule, n int64) error {
+func (l *Limiter) WaitN(ctx context.Context, key string, rule *limit.Rule, n int64) error {
 	if err := l.why(rule, n); err != nil {
 		l.invalid(key, rule, n)
 		return fmt.Errorf("hybrid: wait: %w", err)
@@ -93,7 +103,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, rule *limit.Rule, n int6
 		return nil
 	}
 	return l.queues.Wait(ctx, key, rule, n, waitqueue.Limiter{
-		Reserve:  func(t counter.Terms) limit.Reservation { return l.reserve(key, rule, n, t) },
+		Reserve:  func(t counter.Terms) *limit.Reservation { return l.reserve(key, rule, n, t) },
 		Estimate: func(ahead, n int64) int64 { return l.table.Estimate(key, rule, ahead, n, l.now()) },
 		Unclaim:  func() { l.table.Unclaim(key, rule, l.now()) },
 		Patience: l.patience,

@@ -71,7 +71,7 @@ func TestWaitOnASharedLimit(t *testing.T) {
 			for i, n := range nodes {
 				all.Go(func() {
 					units := int64(1 + nr%3)
-					if err := n.Wait(bg, "k", r, units); err != nil {
+					if err := n.WaitN(bg, "k", r, units); err != nil {
 						t.Error(err)
 					}
 					got.add(i, nr, units)
@@ -141,7 +141,7 @@ func TestWaitIsNotStarvedByAnotherNode(t *testing.T) {
 		}
 		for _, n := range units {
 			began := time.Now()
-			if err := nodes[0].Wait(bg, "k", r, n); err != nil {
+			if err := nodes[0].WaitN(bg, "k", r, n); err != nil {
 				t.Error(err)
 			}
 			if took := time.Since(began); took > 3*time.Second {
@@ -177,7 +177,7 @@ func TestWaitCanceledOnASharedLimit(t *testing.T) {
 				ctx, cancel := context.WithCancel(bg)
 				var all sync.WaitGroup
 				all.Go(func() {
-					if err := n.Wait(ctx, "k", rule, 8); !errors.Is(err, context.Canceled) {
+					if err := n.WaitN(ctx, "k", rule, 8); !errors.Is(err, context.Canceled) {
 						t.Errorf("%v", err)
 					}
 				})
@@ -224,11 +224,11 @@ func TestReserveOnASharedLimit(t *testing.T) {
 		nodes[1].Peek("k", r) // has it ask
 		time.Sleep(time.Second)
 		about := func(d, want time.Duration) bool { return (d - want).Abs() < 10*time.Second }
-		a := nodes[0].Reserve("k", r, 2)
+		a := nodes[0].ReserveN("k", r, 2)
 		time.Sleep(10 * time.Millisecond)
 		nodes[1].Peek("k", r)
 		time.Sleep(time.Second)
-		b := nodes[1].Reserve("k", r, 3)
+		b := nodes[1].ReserveN("k", r, 3)
 		flush(t, nodes[1].Limiter)
 		if !a.OK() || !about(a.Delay(), 12*time.Minute) || !b.OK() || !about(b.Delay(), 30*time.Minute) {
 			t.Errorf("%v and %v", a.Delay(), b.Delay())
@@ -249,11 +249,11 @@ func TestReserveOnASharedLimit(t *testing.T) {
 		if res := nodes[1].Take("k", r, 1); res.Allowed || !about(res.RetryAfter, 18*time.Minute) {
 			t.Errorf("after both have canceled: %+v", res)
 		}
-		if v := nodes[0].Reserve("k", perSecond[1], 21); v.OK() || v.Delay() != limit.Never {
+		if v := nodes[0].ReserveN("k", perSecond[1], 21); v.OK() || v.Delay() != limit.Never {
 			t.Errorf("more than there are: %+v", v)
 		}
 		nodes[0].AllowN("k", longTen, 10)
-		if v := nodes[0].Reserve("k", longTen, 1); v.OK() || v.Delay() < time.Hour {
+		if v := nodes[0].Reserve("k", longTen); v.OK() || v.Delay() < time.Hour {
 			t.Errorf("ahead of a window: %+v", v)
 		}
 	})
@@ -276,7 +276,7 @@ func TestWaitInAnOutage(t *testing.T) {
 				for nodes[0].Allow("k", r) && policy != hybrid.FailOpen {
 				}
 				began := time.Now()
-				if err := nodes[0].Wait(bg, "k", r, 5); err != nil {
+				if err := nodes[0].WaitN(bg, "k", r, 5); err != nil {
 					t.Error(err)
 				}
 				if took := time.Since(began); (took - want).Abs() > 100*time.Millisecond {
@@ -293,14 +293,14 @@ func TestWaitInAnOutage(t *testing.T) {
 		ctx, cancel := context.WithTimeout(bg, time.Millisecond)
 		defer cancel()
 		var late *limit.WaitError
-		if err := n.Wait(ctx, "k", perSecond[0], 1); !errors.As(err, &late) {
+		if err := n.Wait(ctx, "k", perSecond[0]); !errors.As(err, &late) {
 			t.Errorf("closed: %v", err)
 		}
-		if v := n.Reserve("k", perSecond[0], 1); v.OK() {
+		if v := n.Reserve("k", perSecond[0]); v.OK() {
 			t.Errorf("closed: %+v", v)
 		}
 		time.AfterFunc(10*time.Second, n.net.up)
-		if err := n.Wait(bg, "k", perSecond[0], 1); err != nil {
+		if err := n.Wait(bg, "k", perSecond[0]); err != nil {
 			t.Errorf("until it is back: %v", err)
 		}
 		wantMode(t, n.Limiter, hybrid.Synced)
@@ -313,7 +313,7 @@ func TestWaitHearsOfAReset(t *testing.T) {
 		nodes := w.fleet(2, hybrid.Options{})
 		nodes[0].AllowN("k", r, 8)
 		time.Sleep(time.Second)
-		v := nodes[1].Reserve("k", r, 2)
+		v := nodes[1].ReserveN("k", r, 2)
 		time.Sleep(time.Second)
 		time.AfterFunc(5*time.Second, func() {
 			if err := nodes[1].Reset(bg, "k", r); err != nil {
@@ -323,7 +323,7 @@ func TestWaitHearsOfAReset(t *testing.T) {
 		nodes[0].Peek("k", r)
 		time.Sleep(time.Second)
 		began := time.Now()
-		if err := nodes[0].Wait(bg, "k", r, 4); err != nil || time.Since(began) < 4*time.Second || time.Since(began) > 7*time.Second {
+		if err := nodes[0].WaitN(bg, "k", r, 4); err != nil || time.Since(began) < 4*time.Second || time.Since(began) > 7*time.Second {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 		time.Sleep(time.Second)
@@ -345,26 +345,26 @@ func TestWaitRefuses(t *testing.T) {
 		log := limit.Must(limit.SlidingLog("log", 5, time.Minute))
 		var none *hybrid.Limiter
 		for name, c := range map[string]struct{ err, want error }{
-			"negative":      {n.Wait(bg, "k", r, -1), limit.ErrInvalidN},
-			"most negative": {n.Wait(bg, "k", r, math.MinInt64), limit.ErrInvalidN},
-			"nil rule":      {n.Wait(bg, "k", nil, 1), limit.ErrNilRule},
-			"zero rule":     {n.Wait(bg, "k", new(limit.Rule), 1), limit.ErrNilRule},
-			"a log":         {n.Wait(bg, "k", log, 1), limit.ErrUnsupported},
-			"nil limiter":   {none.Wait(bg, "k", r, 1), limit.ErrClosed},
-			"zero limiter":  {new(hybrid.Limiter).Wait(bg, "k", r, 1), limit.ErrClosed},
-			"too many":      {n.Wait(bg, "k", r, 21), limit.ErrTooMany},
-			"ended":         {n.Wait(ended, "k", r, 1), context.Canceled},
-			"nil context":   {n.Wait(noContext, "nil", r, 1), nil},
-			"nothing":       {n.Wait(bg, "k", r, 0), nil},
-			"a dry run":     {n.Wait(bg, "dry", r.DryRun(), 50), nil},
+			"negative":      {n.WaitN(bg, "k", r, -1), limit.ErrInvalidN},
+			"most negative": {n.WaitN(bg, "k", r, math.MinInt64), limit.ErrInvalidN},
+			"nil rule":      {n.Wait(bg, "k", nil), limit.ErrNilRule},
+			"zero rule":     {n.Wait(bg, "k", new(limit.Rule)), limit.ErrNilRule},
+			"a log":         {n.Wait(bg, "k", log), limit.ErrUnsupported},
+			"nil limiter":   {none.Wait(bg, "k", r), limit.ErrClosed},
+			"zero limiter":  {new(hybrid.Limiter).Wait(bg, "k", r), limit.ErrClosed},
+			"too many":      {n.WaitN(bg, "k", r, 21), limit.ErrTooMany},
+			"ended":         {n.Wait(ended, "k", r), context.Canceled},
+			"nil context":   {n.Wait(noContext, "nil", r), nil},
+			"nothing":       {n.WaitN(bg, "k", r, 0), nil},
+			"a dry run":     {n.WaitN(bg, "dry", r.DryRun(), 50), nil},
 		} {
 			if !errors.Is(c.err, c.want) || (c.err == nil) != (c.want == nil) {
 				t.Errorf("%s: %v, want %v", name, c.err, c.want)
 			}
 		}
-		for name, v := range map[string]limit.Reservation{
-			"negative": n.Reserve("k", r, -1), "nil rule": n.Reserve("k", nil, 1), "a log": n.Reserve("k", log, 1),
-			"nil limiter": none.Reserve("k", r, 1), "zero limiter": new(hybrid.Limiter).Reserve("k", r, 1), "zero": {},
+		for name, v := range map[string]*limit.Reservation{
+			"negative": n.ReserveN("k", r, -1), "nil rule": n.Reserve("k", nil), "a log": n.Reserve("k", log),
+			"nil limiter": none.Reserve("k", r), "zero limiter": new(hybrid.Limiter).Reserve("k", r), "zero": {},
 		} {
 			if v.Cancel(); v.OK() || v.Delay() != limit.Never {
 				t.Errorf("%s: %+v", name, v)
@@ -376,17 +376,17 @@ func TestWaitRefuses(t *testing.T) {
 		n.AllowN("k", longFunnel, 10)
 		var all sync.WaitGroup
 		all.Go(func() {
-			if err := n.Wait(bg, "k", longFunnel, 5); !errors.Is(err, limit.ErrClosed) {
+			if err := n.WaitN(bg, "k", longFunnel, 5); !errors.Is(err, limit.ErrClosed) {
 				t.Errorf("closed meanwhile: %v", err)
 			}
 		})
 		time.Sleep(time.Second)
-		if err := n.Close(bg); err != nil {
+		if err := n.Shutdown(bg); err != nil {
 			t.Error(err)
 		}
 		all.Wait()
 		w.wantUsed("k", longFunnel, 10)
-		if err := n.Wait(bg, "k", longFunnel, 5); !errors.Is(err, limit.ErrClosed) {
+		if err := n.WaitN(bg, "k", longFunnel, 5); !errors.Is(err, limit.ErrClosed) {
 			t.Errorf("closed: %v", err)
 		}
 	})
@@ -400,7 +400,7 @@ func TestCancelledUnitsAreCounted(t *testing.T) {
 		"handed back":      func(*world, *node) {},
 		"lost":             func(w *world, _ *node) { w.redis.FlushAll() },
 		"reset":            func(_ *world, n *node) { _ = n.Reset(bg, "k", rule) },
-		"booked behind it": func(_ *world, n *node) { n.Reserve("k", rule, 2) },
+		"booked behind it": func(_ *world, n *node) { n.ReserveN("k", rule, 2) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
@@ -413,7 +413,7 @@ func TestCancelledUnitsAreCounted(t *testing.T) {
 				ctx, cancel := context.WithCancel(bg)
 				var all sync.WaitGroup
 				all.Go(func() {
-					if err := n.Wait(ctx, "k", rule, 3); !errors.Is(err, context.Canceled) {
+					if err := n.WaitN(ctx, "k", rule, 3); !errors.Is(err, context.Canceled) {
 						t.Errorf("%v", err)
 					}
 				})

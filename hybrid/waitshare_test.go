@@ -32,7 +32,7 @@ func TestWaitBesideTraffic(t *testing.T) {
 			began := time.Now()
 			ctx, cancel := context.WithTimeout(bg, 3*time.Second)
 			defer cancel()
-			if err := nodes[0].Wait(ctx, "k", r, 6000); err != nil || time.Since(began) > 500*time.Millisecond {
+			if err := nodes[0].WaitN(ctx, "k", r, 6000); err != nil || time.Since(began) > 500*time.Millisecond {
 				t.Errorf("%v: %v after %v", r, err, time.Since(began))
 			}
 			close(stop)
@@ -57,7 +57,7 @@ func TestWaitGivesUpItsClaim(t *testing.T) {
 		defer cancel()
 		waited := make(chan error, 1)
 		began := time.Now()
-		go func() { waited <- nodes[0].Wait(ctx, "k", r, 100) }()
+		go func() { waited <- nodes[0].WaitN(ctx, "k", r, 100) }()
 		// The others ask until the wait is over: a window that they left alone
 		// before would have room for it at last.
 		var err error
@@ -112,7 +112,7 @@ func TestCancelInAnOutage(t *testing.T) {
 			n.net.down()
 			time.Sleep(5 * time.Second)
 			wantMode(t, n.Limiter, hybrid.Degraded)
-			v := n.Reserve("k", r, 8)
+			v := n.ReserveN("k", r, 8)
 			time.Sleep(time.Second)
 			if v.Cancel(); !v.OK() {
 				t.Errorf("%v: %+v", policy, v)

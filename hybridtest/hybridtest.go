@@ -141,7 +141,7 @@ func (h *Harness) join(o Options) {
 	h.tb.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel() // what Redis has not heard of by now, nobody wants to know
-		_ = lim.Close(ctx)
+		_ = lim.Shutdown(ctx)
 	})
 	h.Limiters = append(h.Limiters, lim)
 }

@@ -28,7 +28,7 @@ type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}
 
-var tenAMinute = limit.Must(limit.TokenBucket("ten", 10, 10, time.Minute))
+var tenAMinute = limit.Must(limit.TokenBucket("ten", limit.Tokens{Burst: 10, Refill: 10, Per: time.Minute}))
 
 // taken returns how many units a limiter admits one by one, of up to n.
 func taken(l *hybrid.Limiter, n int) (units int) {
@@ -119,7 +119,7 @@ func TestCutOffAndHeal(t *testing.T) {
 // Redis forgets a node that it has not heard of for a day. That is no loss of data: nothing is
 // counted, and there is no event.
 func TestLongOutageIsNoLoss(t *testing.T) {
-	for _, rule := range []*limit.Rule{tenAMinute, limit.Must(limit.SlidingWindow("hourly", 10, time.Hour)), limit.Must(limit.TokenBucket("weekly", 10, 10, 7*24*time.Hour))} {
+	for _, rule := range []*limit.Rule{tenAMinute, limit.Must(limit.SlidingWindow("hourly", 10, time.Hour)), limit.Must(limit.TokenBucket("weekly", limit.Tokens{Burst: 10, Refill: 10, Per: 7 * 24 * time.Hour}))} {
 		for _, out := range []time.Duration{2 * time.Hour, 40 * time.Hour} {
 			var events atomic.Int64
 			h := hybridtest.New(t, hybridtest.Options{Limiters: 2, Limiter: hybrid.Options{OnEvent: func(hybrid.Event) { events.Add(1) }}})
@@ -160,7 +160,7 @@ func TestClosedLimitersAreLeftOut(t *testing.T) {
 	if n := taken(h.Limiters[0], 4); n != 4 {
 		t.Fatalf("%d units", n)
 	}
-	if err := h.Limiters[0].Close(t.Context()); err != nil {
+	if err := h.Limiters[0].Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	h.Preload([]string{"k"}, tenAMinute)
@@ -170,7 +170,7 @@ func TestClosedLimitersAreLeftOut(t *testing.T) {
 	h.CutOff()
 	h.Heal()
 	h.Sync()
-	if err := h.Limiters[1].Close(t.Context()); err != nil {
+	if err := h.Limiters[1].Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	h.CutOff() // nobody is left

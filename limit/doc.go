@@ -2,8 +2,8 @@
 // decided, and the errors what was wrong with a call. The limiters of packages
 // hybrid, local and remote take the same rules.
 //
-//	perUser := limit.Must(limit.SlidingWindow("api", 100, time.Minute))     // 100 a minute
-//	burst := limit.Must(limit.TokenBucket("uploads", 20, 5, time.Second))   // 20 at once, then 5 a second
+//	perUser := limit.Must(limit.PerMinute("api", 100))     // 100 a minute
+//	burst := limit.Must(limit.TokenBucket("uploads", limit.Tokens{Burst: 20, Refill: 5, Per: time.Second}))   // 20 at once, then 5 a second
 //	perDay := limit.Must(limit.FixedWindow("api per day", 5000, 24*time.Hour))
 //
 // Build a rule once and share it. Its name is a namespace: the same name and key are one

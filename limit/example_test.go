@@ -14,7 +14,7 @@ func (busy) Take(string, *limit.Rule, int64) limit.Result {
 	return limit.Result{RetryAfter: 90 * time.Second}
 }
 
-var perUser = limit.Must(limit.TokenBucket("per-user", 20, 5, time.Second))
+var perUser = limit.Must(limit.TokenBucket("per-user", limit.Tokens{Burst: 20, Refill: 5, Per: time.Second}))
 
 // greet is the code under test.
 func greet(l limit.Limiter, user string) string {

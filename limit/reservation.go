@@ -6,53 +6,53 @@ import (
 )
 
 // Reservation holds units that were booked for a caller who is willing to wait
-// for them. It is safe for concurrent use. The zero Reservation is not OK.
+// for them. It is safe for concurrent use. A nil or zero Reservation is not OK.
 type Reservation struct {
-	res  Result
-	ok   bool
-	held *held // nil: nothing to refund
-}
-
-// held is what the copies of a reservation share.
-type held struct {
-	given  atomic.Bool
-	cancel func()
+	res       Result
+	ok        bool
+	cancel    func() // nil: nothing to refund
+	cancelled atomic.Bool
 }
 
 // NewReservation returns a reservation with the given answer. If it is OK, the
 // units may be used after res.RetryAfter. cancel refunds them and is called once
 // at most; it is nil if there is nothing to refund.
-func NewReservation(ok bool, res Result, cancel func()) Reservation {
-	r := Reservation{res: res, ok: ok}
-	if ok && cancel != nil {
-		r.held = &held{cancel: cancel}
+func NewReservation(ok bool, res Result, cancel func()) *Reservation {
+	r := &Reservation{res: res, ok: ok}
+	if ok {
+		r.cancel = cancel
 	}
 	return r
 }
 
 // OK reports whether the caller may use the units after Delay.
-func (r Reservation) OK() bool { return r.ok }
+func (r *Reservation) OK() bool { return r != nil && r.ok }
 
 // Delay returns how long the caller must wait, from the call of Reserve on,
-// before using the units. If the reservation is not OK, it is the shortest time
-// after which Reserve could succeed, or [Never].
-func (r Reservation) Delay() time.Duration {
-	if !r.ok && r.res.RetryAfter == 0 {
-		return Never // the zero Reservation
+// before using the units; it does not count down. If the reservation is not OK, it is
+// the shortest time after which Reserve could succeed, or [Never].
+func (r *Reservation) Delay() time.Duration {
+	if r == nil || !r.ok && r.res.RetryAfter == 0 {
+		return Never
 	}
 	return r.res.RetryAfter
 }
 
 // Result returns the whole answer. Allowed reports whether the units can be used
 // at once; if not, RetryAfter is the Delay.
-func (r Reservation) Result() Result { return r.res }
+func (r *Reservation) Result() Result {
+	if r == nil {
+		return Result{}
+	}
+	return r.res
+}
 
 // Cancel refunds the units, as far as they still count. Only the first call has an
-// effect, on whichever copy. Use it for work that will not be done. Reservations made
+// effect. Use it for work that will not be done. Reservations made
 // later keep their delays: the part of the units that keeps them in order is refunded
 // when they have been served or cancelled, too.
-func (r Reservation) Cancel() {
-	if r.held != nil && r.held.given.CompareAndSwap(false, true) {
-		r.held.cancel()
+func (r *Reservation) Cancel() {
+	if r != nil && r.cancel != nil && r.cancelled.CompareAndSwap(false, true) {
+		r.cancel()
 	}
 }

@@ -58,8 +58,8 @@ const (
 )
 
 // Rule is an immutable limit: a name, an algorithm and its numbers. Build one
-// with [TokenBucket], [Funnel], [SlidingWindow], [SlidingWindowBuckets], [FixedWindow] or
-// [SlidingLog]; it is safe to share between goroutines and limiters. The zero
+// with [PerSecond], [PerMinute], [PerHour], [SlidingWindow], [SlidingWindowBuckets],
+// [TokenBucket], [Funnel], [FixedWindow] or [SlidingLog]; it is safe to share between goroutines and limiters. The zero
 // Rule is not usable: limiters refuse it like a nil one.
 //
 // The name is a namespace: two rules of the same name and algorithm share the
@@ -107,13 +107,29 @@ func (r *Rule) leaking(full string, capacity int64, flow string, units int64, pe
 	return r.sealed(), nil
 }
 
-// TokenBucket describes a token bucket that holds up to burst tokens, and gets refill
-// more per period. It is the same limit as [Funnel]: each unit takes one token, and the
-// tokens in the bucket are the room that is left in the leaky bucket.
-func TokenBucket(name string, burst, refill int64, per time.Duration) (*Rule, error) {
-	r := &Rule{numbers: arith.Hide(arith.Rule{Name: name}), alg: AlgorithmFunnel}
-	return r.leaking("burst", burst, "refill", refill, per)
+// Tokens are the numbers of a token bucket: see [TokenBucket].
+type Tokens struct {
+	Burst  int64         // tokens that a full bucket holds, in units: 0 to [MaxUnits]
+	Refill int64         // tokens that it gets in each Per, in units: 1 to [MaxUnits]
+	Per    time.Duration // above 0 and at most [MaxWindow]
 }
+
+// TokenBucket describes a token bucket: each unit takes one token. It is the same limit as
+// [Funnel], the tokens in the bucket being the room that is left in the leaky bucket. An
+// empty bucket must fill within [MaxWindow].
+func TokenBucket(name string, t Tokens) (*Rule, error) {
+	r := &Rule{numbers: arith.Hide(arith.Rule{Name: name}), alg: AlgorithmFunnel}
+	return r.leaking("burst", t.Burst, "refill", t.Refill, t.Per)
+}
+
+// PerSecond describes n units in any second: [SlidingWindow] with a window of 1 s.
+func PerSecond(name string, n int64) (*Rule, error) { return SlidingWindow(name, n, time.Second) }
+
+// PerMinute describes n units in any minute: [SlidingWindow] with a window of 1 min.
+func PerMinute(name string, n int64) (*Rule, error) { return SlidingWindow(name, n, time.Minute) }
+
+// PerHour describes n units in any hour: [SlidingWindow] with a window of 1 h.
+func PerHour(name string, n int64) (*Rule, error) { return SlidingWindow(name, n, time.Hour) }
 
 // SlidingWindow describes limit units in a window, counted in 10 sub-buckets. Any
 // window, wherever it begins, holds at most the limit and one bucket's share of it:

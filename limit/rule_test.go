@@ -84,6 +84,24 @@ func TestMethodsOfARule(t *testing.T) {
 	}
 }
 
+// The short forms are sliding windows, with their errors.
+func TestPerPeriod(t *testing.T) {
+	for per, make := range map[time.Duration]func(string, int64) (*Rule, error){
+		time.Second: PerSecond, time.Minute: PerMinute, time.Hour: PerHour,
+	} {
+		got, want := Must(make("api", 100)), Must(SlidingWindow("api", 100, per))
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%v is not %v", got, want)
+		}
+		if r, err := make("", -1); r != nil || err == nil || !strings.Contains(err.Error(), "name") || !strings.Contains(err.Error(), "-1") {
+			t.Errorf("%v, %v", r, err)
+		}
+	}
+	if r, err := TokenBucket("api", Tokens{Burst: 20}); r != nil || err == nil || !strings.Contains(err.Error(), "refill 0") || !strings.Contains(err.Error(), "per 0s") {
+		t.Errorf("forgotten numbers: %v, %v", r, err)
+	}
+}
+
 // Whoever starts a program with a bad number reads which one it is.
 func TestMustPanicsOnError(t *testing.T) {
 	defer func() {
@@ -125,7 +143,7 @@ func TestTokenBucketIsFunnel(t *testing.T) {
 		burst, refill int64
 		per           time.Duration
 	}{{10, 3, time.Second}, {0, 1, time.Hour}, {7, 100, time.Millisecond}, {-1, 1, time.Second}, {1, 0, 0}, {MaxUnits, 1, time.Hour}} {
-		tokens, err := TokenBucket("t", c.burst, c.refill, c.per)
+		tokens, err := TokenBucket("t", Tokens{c.burst, c.refill, c.per})
 		funnel, want := Funnel("t", c.burst, c.refill, c.per)
 		words := strings.NewReplacer("funnel", "token-bucket", "capacity", "burst", "units", "refill", "drain", "fill", "leaking", "refilling")
 		if (err == nil) != (want == nil) || err != nil && err.Error() != words.Replace(want.Error()) {

@@ -3,7 +3,7 @@
 //
 //	lim, err := local.New(local.Options{})
 //	…
-//	perUser := limit.Must(limit.SlidingWindow("per-user", 100, time.Minute))
+//	perUser := limit.Must(limit.PerMinute("per-user", 100))
 //	if !lim.Allow(user, perUser) {
 //		// refuse
 //	}

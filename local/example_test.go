@@ -11,7 +11,7 @@ import (
 )
 
 func Example() {
-	replies := limit.Must(limit.SlidingWindow("replies", 5, time.Minute))
+	replies := limit.Must(limit.PerMinute("replies", 5))
 
 	lim, err := local.New(local.Options{})
 	if err != nil {
@@ -96,10 +96,10 @@ func ExampleLimiter_Reserve() {
 
 	rule := limit.Must(limit.Funnel("print", 1, 1, time.Minute))
 	lim.Allow("printer", rule)
-	first, second := lim.Reserve("printer", rule, 1), lim.Reserve("printer", rule, 1)
+	first, second := lim.Reserve("printer", rule), lim.Reserve("printer", rule)
 	fmt.Println(first.Delay(), second.Delay())
 	second.Cancel()
-	fmt.Println(lim.Reserve("printer", rule, 1).Delay())
+	fmt.Println(lim.Reserve("printer", rule).Delay())
 	// Output:
 	// 1m0s 2m0s
 	// 2m0s
@@ -116,7 +116,7 @@ func ExampleLimiter_Wait() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for range 3 {
-		fmt.Println(lim.Wait(ctx, "example.com", rule, 1))
+		fmt.Println(lim.Wait(ctx, "example.com", rule))
 	}
 	// Output:
 	// <nil>

@@ -94,15 +94,21 @@ func (k *Key) Refund(n int64) (back int64) {
 }
 
 // Reserve is [Limiter.Reserve].
-func (k *Key) Reserve(n int64) limit.Reservation {
+func (k *Key) Reserve() *limit.Reservation { return k.ReserveN(1) }
+
+// ReserveN is [Limiter.ReserveN].
+func (k *Key) ReserveN(n int64) *limit.Reservation {
 	l, key, rule := k.limiter()
-	return l.Reserve(key, rule, n)
+	return l.ReserveN(key, rule, n)
 }
 
 // Wait is [Limiter.Wait].
-func (k *Key) Wait(ctx context.Context, n int64) error {
+func (k *Key) Wait(ctx context.Context) error { return k.WaitN(ctx, 1) }
+
+// WaitN is [Limiter.WaitN].
+func (k *Key) WaitN(ctx context.Context, n int64) error {
 	l, key, rule := k.limiter()
-	return l.Wait(ctx, key, rule, n)
+	return l.WaitN(ctx, key, rule, n)
 }
 
 // Set is [Limiter.Set].

@@ -38,7 +38,7 @@ func TestKeyCountsWithTheLimiter(t *testing.T) {
 		if n, res := k.TakeAtMost(100); n != 6 || !res.Allowed {
 			t.Errorf("%v: %d, %+v", rule, n, res)
 		}
-		if err := k.Reset(); err != nil || !k.Reserve(2).OK() || k.Wait(context.Background(), 8) != nil || k.Allow() {
+		if err := k.Reset(); err != nil || !k.ReserveN(2).OK() || k.WaitN(context.Background(), 8) != nil || k.Allow() {
 			t.Errorf("%v: after a reset: %v", rule, err)
 		}
 	}
@@ -52,10 +52,10 @@ func TestKeysThatCannotBeAsked(t *testing.T) {
 		"nil rule": l.Key("k", nil), "zero rule": l.Key("k", new(limit.Rule)),
 	} {
 		n, res := k.TakeAtMost(1)
-		if k.Allow() || k.AllowN(0) || k.Take(1).Allowed || k.Peek().Allowed || n != 0 || res.Allowed || k.Refund(1) != 0 || k.Reserve(1).OK() {
+		if k.Allow() || k.AllowN(0) || k.Take(1).Allowed || k.Peek().Allowed || n != 0 || res.Allowed || k.Refund(1) != 0 || k.Reserve().OK() {
 			t.Errorf("%s: admitted", what)
 		}
-		if k.Wait(context.Background(), 1) == nil || k.Set(1) == nil || k.Reset() == nil {
+		if k.Wait(context.Background()) == nil || k.Set(1) == nil || k.Reset() == nil {
 			t.Errorf("%s: no error", what)
 		}
 	}

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"context"
 	"fmt"
 	"sync/atomic"
 
@@ -132,12 +133,19 @@ func (l *Limiter) askable(rule *limit.Rule, n int64) bool {
 // Close stops the limiter's goroutines and returns when they have ended. Callers who wait
 // (see [Limiter.Wait]) stop waiting. Later checks are still answered, from the same
 // counters. Further calls do nothing.
-func (l *Limiter) Close() {
+//
+// It always returns nil: it has the form of an [io.Closer].
+func (l *Limiter) Close() error {
 	if l != nil && l.table != nil {
 		l.queues.Close()
 		l.table.Close()
 	}
+	return nil
 }
+
+// Shutdown is [Limiter.Close]. Nothing here can hang, so ctx is not looked at: it is there so
+// that this limiter and that of package hybrid are stopped alike.
+func (l *Limiter) Shutdown(context.Context) error { return l.Close() }
 
 // whyNot returns the error of a question that cannot be asked.
 func (l *Limiter) whyNot(rule *limit.Rule, n int64) error {

@@ -240,7 +240,7 @@ func TestCloseWhileAsked(t *testing.T) {
 		more()
 		var closers sync.WaitGroup
 		for range 3 {
-			closers.Go(l.Close)
+			closers.Go(func() { _ = l.Close() })
 		}
 		closers.Wait()
 		more()

@@ -10,15 +10,20 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Reserve takes n units of key under rule now, for a caller who is willing to
+// Reserve is [Limiter.ReserveN] of one unit.
+func (l *Limiter) Reserve(key string, rule *limit.Rule) *limit.Reservation {
+	return l.ReserveN(key, rule, 1)
+}
+
+// ReserveN takes n units of key under rule now, for a caller who is willing to
 // wait until they may be used: see [limit.Reservation.Delay]. It never waits itself.
 //
 // Only a leaky bucket can be reserved ahead: it is then fuller than full, and all later
 // callers come after. Windows and logs record only what has happened: there a
-// reservation is OK only if its delay is 0. [Limiter.Wait] works with all rules. No
+// reservation is OK only if its delay is 0. [Limiter.WaitN] works with all rules. No
 // reservation is OK for more units than the limit, for more than [limit.MaxWindow]
 // ahead, or if the question cannot be asked. A dry run is always OK and has no delay.
-func (l *Limiter) Reserve(key string, rule *limit.Rule, n int64) limit.Reservation {
+func (l *Limiter) ReserveN(key string, rule *limit.Rule, n int64) *limit.Reservation {
 	if !l.askable(rule, n) {
 		return limit.NewReservation(false, decision.Invalid(rule), nil)
 	}
@@ -34,14 +39,19 @@ func (l *Limiter) Reserve(key string, rule *limit.Rule, n int64) limit.Reservati
 	return v
 }
 
-func (l *Limiter) reserve(key string, rule *limit.Rule, n int64, terms counter.Terms) limit.Reservation {
+func (l *Limiter) reserve(key string, rule *limit.Rule, n int64, terms counter.Terms) *limit.Reservation {
 	res, booked := l.table.Reserve(key, rule, n, int64(l.clock.Now()), terms)
 	return limit.NewReservation(booked != nil, res, func() {
 		l.table.Cancel(key, rule, int64(l.clock.Now()), booked)
 	})
 }
 
-// Wait blocks until n units of key are admitted under rule, and consumes them.
+// Wait is [Limiter.WaitN] for one unit.
+func (l *Limiter) Wait(ctx context.Context, key string, rule *limit.Rule) error {
+	return l.WaitN(ctx, key, rule, 1)
+}
+
+// WaitN blocks until n units of key are admitted under rule, and consumes them.
 // Waiters for one key are served in the order of arrival, and before callers who
 // do not wait. If, as far as is known, the units cannot be had before ctx ends, or
 // are more than the limit, it returns a [*limit.WaitError] at once, which says how
@@ -55,7 +65,7 @@ func (l *Limiter) reserve(key string, rule *limit.Rule, n int64, terms counter.T
 //
 // It sleeps on the system's timers: if the limiter has another clock it may return
 // early or late by the difference of the two.
-func (l *Limiter) Wait(ctx context.Context, key string, rule *limit.Rule, n int64) error {
+func (l *Limiter) WaitN(ctx context.Context, key string, rule *limit.Rule, n int64) error {
 	if !l.askable(rule, n) {
 		return fmt.Errorf("local: wait: %w", l.whyNot(rule, n))
 	}
@@ -70,7 +80,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, rule *limit.Rule, n int6
 		return nil
 	}
 	return l.queues.Wait(ctx, key, rule, n, waitqueue.Limiter{
-		Reserve:  func(t counter.Terms) limit.Reservation { return l.reserve(key, rule, n, t) },
+		Reserve:  func(t counter.Terms) *limit.Reservation { return l.reserve(key, rule, n, t) },
 		Estimate: func(ahead, n int64) int64 { return l.table.Estimate(key, rule, ahead, n, int64(l.clock.Now())) },
 		Unclaim:  func() { l.table.Unclaim(key, rule, int64(l.clock.Now())) },
 	})

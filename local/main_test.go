@@ -26,6 +26,6 @@ func newLimiter(tb testing.TB, o Options) *Limiter {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(l.Close)
+	tb.Cleanup(func() { _ = l.Close() })
 	return l
 }

@@ -17,12 +17,12 @@ func TestReserve(t *testing.T) {
 	l := newLimiter(t, Options{Clock: c})
 	r := limit.Must(limit.Funnel("f", 3, 1, time.Second))
 	l.Take("k", r, 3)
-	var made []limit.Reservation
+	var made []*limit.Reservation
 	for _, step := range []struct {
 		n     int64
 		delay time.Duration
 	}{{0, 0}, {1, 1}, {1, 2}, {3, 5}, {2, 7}} {
-		v := l.Reserve("k", r, step.n)
+		v := l.ReserveN("k", r, step.n)
 		if made = append(made, v); !v.OK() || v.Delay() != step.delay*time.Second || v.Result().Allowed != (step.delay == 0) {
 			t.Fatalf("%d: %+v", step.n, v)
 		}
@@ -37,11 +37,11 @@ func TestReserve(t *testing.T) {
 		all.Go(made[4].Cancel)
 	}
 	all.Wait()
-	if v := l.Reserve("k", r, 1); v.Delay() != 6*time.Second {
+	if v := l.Reserve("k", r); v.Delay() != 6*time.Second {
 		t.Errorf("after one was canceled: %+v", v)
 	}
 	for _, n := range []int64{4, math.MaxInt64, -1, math.MinInt64} {
-		v := l.Reserve("k", r, n)
+		v := l.ReserveN("k", r, n)
 		if v.Cancel(); v.OK() || v.Delay() != limit.Never {
 			t.Errorf("%d: %+v", n, v)
 		}
@@ -52,20 +52,20 @@ func TestReserve(t *testing.T) {
 	}
 	window := limit.Must(limit.FixedWindow("w", 10, time.Hour))
 	l.Take("k", window, 5)
-	held := l.Reserve("k", window, 2)
+	held := l.ReserveN("k", window, 2)
 	held.Cancel()
 	held.Cancel()
 	if left := l.Peek("k", window).Remaining; left != 5 {
 		t.Errorf("%d remain of a window after a reservation was canceled twice", left)
 	}
-	var zero limit.Reservation
+	var zero *limit.Reservation
 	if zero.Cancel(); zero.OK() || zero.Delay() != limit.Never {
 		t.Errorf("the zero reservation: %+v", zero)
 	}
-	if v := new(Limiter).Reserve("k", r, 1); v.OK() {
+	if v := new(Limiter).Reserve("k", r); v.OK() {
 		t.Error("a zero limiter reserves")
 	}
-	if v := l.Reserve("k", nil, 1); v.OK() {
+	if v := l.Reserve("k", nil); v.OK() {
 		t.Error("reserved without a rule")
 	}
 }
@@ -77,9 +77,9 @@ func TestCancelInTheMiddle(t *testing.T) {
 	l := newLimiter(t, Options{Clock: c})
 	r := limit.Must(limit.Funnel("f", 1, 1, time.Second))
 	l.Allow("k", r)
-	next := func(want time.Duration) limit.Reservation {
+	next := func(want time.Duration) *limit.Reservation {
 		t.Helper()
-		v := l.Reserve("k", r, 1)
+		v := l.Reserve("k", r)
 		if !v.OK() || v.Delay() != want*time.Second {
 			t.Fatalf("a delay of %v, want %v s", v.Delay(), int64(want))
 		}
@@ -101,7 +101,7 @@ func TestCancelInTheMiddle(t *testing.T) {
 	// What is due by now is no longer in the queue.
 	one = next(1)
 	c.Advance(1500 * time.Millisecond)
-	two = l.Reserve("k", r, 1)
+	two = l.Reserve("k", r)
 	two.Cancel()
 	one.Cancel()
 	if res := l.Take("k", r, 0); res.ResetAfter != 0 {
@@ -123,7 +123,7 @@ func TestCancelLate(t *testing.T) {
 		for i, r := range callRules() {
 			clk := clock.NewManual(start.Truncate(time.Minute))
 			l := newLimiter(t, Options{Clock: clk})
-			v := l.Reserve("k", r, 4)
+			v := l.ReserveN("k", r, 4)
 			clk.Advance(c.after)
 			l.AllowN("k", r, 6)
 			before := l.Take("k", r, 0).Remaining
@@ -140,7 +140,7 @@ func TestCancelLate(t *testing.T) {
 func TestCancelAfterReset(t *testing.T) {
 	for _, used := range []int64{0, 3} {
 		forCallRules(t, func(t *testing.T, l *Limiter, _ *clock.Manual, r *limit.Rule) {
-			v := l.Reserve("k", r, 4)
+			v := l.ReserveN("k", r, 4)
 			if err := l.Set("k", r, used); err != nil {
 				t.Fatal(err)
 			}
@@ -157,9 +157,9 @@ func TestReserveIsBounded(t *testing.T) {
 	c := clock.NewManual(start)
 	l := newLimiter(t, Options{Clock: c})
 	r := limit.Must(limit.Funnel("f", 10, 1, 365*24*time.Hour))
-	var booked []limit.Reservation
+	var booked []*limit.Reservation
 	for range 1000 {
-		if v := l.Reserve("k", r, 10); v.OK() {
+		if v := l.ReserveN("k", r, 10); v.OK() {
 			booked = append(booked, v)
 		}
 	}
@@ -179,11 +179,11 @@ func TestReserveOfWindows(t *testing.T) {
 	for _, r := range tenPerSecond()[1:] {
 		c := clock.NewManual(start)
 		l := newLimiter(t, Options{Clock: c})
-		now := l.Reserve("k", r, 8)
+		now := l.ReserveN("k", r, 8)
 		if !now.OK() || now.Delay() != 0 {
 			t.Errorf("%v: %+v", r, now)
 		}
-		later := l.Reserve("k", r, 8)
+		later := l.ReserveN("k", r, 8)
 		if want := l.Take("k", r, 8).RetryAfter; later.OK() || later.Delay() != want {
 			t.Errorf("%v: %+v, want %v", r, later, want)
 		}
@@ -220,16 +220,16 @@ func TestDryRun(t *testing.T) {
 		if res := l.Peek("k", d); !res.Allowed || !res.WouldRefuse {
 			t.Errorf("peek: %+v", res)
 		}
-		v := l.Reserve("k", d, 3)
+		v := l.ReserveN("k", d, 3)
 		if v.Cancel(); !v.OK() || v.Delay() != 0 || !v.Result().WouldRefuse || l.Peek("k", r).Remaining != 0 {
 			t.Errorf("reserve: %+v", v)
 		}
-		v = l.Reserve("other", d, 3)
+		v = l.ReserveN("other", d, 3)
 		if v.Cancel(); !v.OK() || l.Peek("other", r).Remaining != 10 {
 			t.Errorf("reserve what fits: %+v", v)
 		}
 		for _, n := range []int64{-1, math.MinInt64} {
-			if res := l.Take("k", d, n); res.Allowed || l.AllowN("k", d, n) || l.Reserve("k", d, n).OK() {
+			if res := l.Take("k", d, n); res.Allowed || l.AllowN("k", d, n) || l.ReserveN("k", d, n).OK() {
 				t.Errorf("%d: %+v", n, res)
 			}
 		}
@@ -240,13 +240,13 @@ func TestDryRun(t *testing.T) {
 func TestNilLimiter(t *testing.T) {
 	var l *Limiter
 	r := tenPerSecond()[0]
-	if l.Allow("k", r) || l.Take("k", r, 1).Allowed || l.Peek("k", nil).Allowed || l.TakeAll(asking("k", r, 1)).Allowed || l.Reserve("k", r, 1).OK() {
+	if l.Allow("k", r) || l.Take("k", r, 1).Allowed || l.Peek("k", nil).Allowed || l.TakeAll(asking("k", r, 1)).Allowed || l.Reserve("k", r).OK() {
 		t.Error("a nil limiter admits")
 	}
 	if granted, _ := l.TakeAtMost("k", r, 1); granted != 0 || l.Refund("k", r, 1) != 0 || l.Stats().Keys != 0 {
 		t.Error("a nil limiter counts")
 	}
-	if err := l.Wait(bg, "k", r, 1); !errors.Is(err, limit.ErrClosed) {
+	if err := l.Wait(bg, "k", r); !errors.Is(err, limit.ErrClosed) {
 		t.Errorf("wait: %v", err)
 	}
 	if err := l.Set("k", r, 1); !errors.Is(err, limit.ErrClosed) || !errors.Is(l.Reset("k", r), limit.ErrClosed) {
@@ -263,7 +263,7 @@ func TestCancelWhenDue(t *testing.T) {
 		l := newLimiter(t, Options{Clock: c})
 		r := limit.Must(limit.Funnel("f", 100, 100, 100*time.Second))
 		l.AllowN("k", r, 100)
-		first, second := l.Reserve("k", r, 100), l.Reserve("k", r, behind)
+		first, second := l.ReserveN("k", r, 100), l.ReserveN("k", r, behind)
 		c.Advance(first.Delay())
 		first.Cancel()
 		if got := l.Peek("k", r).Remaining; got != room {
@@ -281,9 +281,9 @@ func TestBookingsAreBounded(t *testing.T) {
 	c := clock.NewManual(start)
 	l := newLimiter(t, Options{Clock: c})
 	r := limit.Must(limit.Funnel("f", 10*counter.MaxDue, 1, time.Hour))
-	var made []limit.Reservation
+	var made []*limit.Reservation
 	for range counter.MaxDue + 5 {
-		made = append(made, l.Reserve("k", r, 1))
+		made = append(made, l.Reserve("k", r))
 	}
 	c.Advance(time.Second)
 	for _, v := range made {

@@ -77,7 +77,7 @@ func TestWaitAdmitsInTurn(t *testing.T) {
 		for i := range 40 {
 			all.Go(func() {
 				n := int64(1 + i%3)
-				if err := l.Wait(bg, "k", r, n); err != nil {
+				if err := l.WaitN(bg, "k", r, n); err != nil {
 					t.Error(err)
 				}
 				mu.Lock()
@@ -136,7 +136,7 @@ func TestWaitIsNotStarvedByOthers(t *testing.T) {
 		for _, n := range []int64{1, 5, 10} {
 			began := time.Now()
 			ctx, cancel := context.WithTimeout(bg, 20*time.Second)
-			if err := l.Wait(ctx, "k", r, n); err != nil {
+			if err := l.WaitN(ctx, "k", r, n); err != nil {
 				t.Error(err)
 			}
 			cancel()
@@ -164,20 +164,20 @@ func TestWaitCanceled(t *testing.T) {
 		var took time.Duration
 		began := time.Now()
 		all.Go(func() {
-			if err := l.Wait(first, "k", r, 9); !errors.Is(err, context.Canceled) {
+			if err := l.WaitN(first, "k", r, 9); !errors.Is(err, context.Canceled) {
 				t.Errorf("first: %v", err)
 			}
 		})
 		synctest.Wait()
 		second, cancel := context.WithCancel(bg)
 		all.Go(func() {
-			if err := l.Wait(second, "k", r, 9); !errors.Is(err, context.Canceled) {
+			if err := l.WaitN(second, "k", r, 9); !errors.Is(err, context.Canceled) {
 				t.Errorf("second: %v", err)
 			}
 		})
 		synctest.Wait()
 		all.Go(func() {
-			if err := l.Wait(bg, "k", r, 1); err != nil {
+			if err := l.Wait(bg, "k", r); err != nil {
 				t.Errorf("third: %v", err)
 			}
 			took = time.Since(began)
@@ -209,7 +209,7 @@ func TestWaitCanceled(t *testing.T) {
 		l.Take("k", r, 10)
 		alone, stop := context.WithTimeout(bg, 10*time.Second)
 		time.AfterFunc(time.Millisecond, stop)
-		if err := l.Wait(alone, "k", r, 10); !errors.Is(err, context.Canceled) {
+		if err := l.WaitN(alone, "k", r, 10); !errors.Is(err, context.Canceled) {
 			t.Errorf("alone: %v", err)
 		}
 		time.Sleep(3 * time.Second)
@@ -227,7 +227,7 @@ func TestWaitDeadline(t *testing.T) {
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(bg, time.Millisecond)
 		defer cancel()
-		err := l.Wait(ctx, "k", r, 5)
+		err := l.WaitN(ctx, "k", r, 5)
 		var late *limit.WaitError
 		if !errors.As(err, &late) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("%v", err)
@@ -242,7 +242,7 @@ func TestWaitDeadline(t *testing.T) {
 		for _, less := range []time.Duration{1, -1} {
 			ctx, cancel := context.WithTimeout(bg, late.Need-time.Since(began)-less)
 			defer cancel()
-			if err := l.Wait(ctx, "k", r, 5); (err == nil) != (less < 0) {
+			if err := l.WaitN(ctx, "k", r, 5); (err == nil) != (less < 0) {
 				t.Errorf("%d ns less: %v", less, err)
 			}
 			if less == 1 && time.Since(began) > 0 {
@@ -253,12 +253,12 @@ func TestWaitDeadline(t *testing.T) {
 		alone, stop := context.WithCancel(bg)
 		var one sync.WaitGroup
 		l.Take("one", r, 10)
-		one.Go(func() { _ = l.Wait(alone, "one", r, 10) })
+		one.Go(func() { _ = l.WaitN(alone, "one", r, 10) })
 		synctest.Wait()
 		ctx, cancel = context.WithTimeout(bg, 900*time.Millisecond)
 		defer cancel()
 		began = time.Now()
-		if err := l.Wait(ctx, "one", r, 10); !errors.As(err, &late) || late.Need <= 900*time.Millisecond || time.Since(began) != 0 {
+		if err := l.WaitN(ctx, "one", r, 10); !errors.As(err, &late) || late.Need <= 900*time.Millisecond || time.Since(began) != 0 {
 			t.Errorf("behind one: %v after %v", err, time.Since(began))
 		}
 		stop()
@@ -268,13 +268,13 @@ func TestWaitDeadline(t *testing.T) {
 		var all sync.WaitGroup
 		crowd, leave := context.WithCancel(bg)
 		for range 5 {
-			all.Go(func() { _ = l.Wait(crowd, "line", r, 10) })
+			all.Go(func() { _ = l.WaitN(crowd, "line", r, 10) })
 			synctest.Wait()
 		}
 		ctx, cancel = context.WithTimeout(bg, 4500*time.Millisecond)
 		defer cancel()
 		began = time.Now()
-		if err := l.Wait(ctx, "line", r, 1); !errors.As(err, &late) || late.Need < 4600*time.Millisecond || late.Need > 7*time.Second || time.Since(began) != 0 {
+		if err := l.Wait(ctx, "line", r); !errors.As(err, &late) || late.Need < 4600*time.Millisecond || late.Need > 7*time.Second || time.Since(began) != 0 {
 			t.Errorf("behind 50 units: %v after %v", err, time.Since(began))
 		}
 		leave()
@@ -292,18 +292,18 @@ func TestWaitRefuses(t *testing.T) {
 			err  error
 			want error
 		}{
-			{"negative", l.Wait(bg, "k", r, -1), limit.ErrInvalidN},
-			{"most negative", l.Wait(bg, "k", r, math.MinInt64), limit.ErrInvalidN},
-			{"nil rule", l.Wait(bg, "k", nil, 1), limit.ErrNilRule},
-			{"zero rule", l.Wait(bg, "k", new(limit.Rule), 1), limit.ErrNilRule},
-			{"zero limiter", zero.Wait(bg, "k", r, 1), limit.ErrClosed},
-			{"more than there are", l.Wait(bg, "k", r, 11), limit.ErrTooMany},
-			{"the most", l.Wait(bg, "k", r, math.MaxInt64), limit.ErrTooMany},
-			{"ended", l.Wait(ended, "k", r, 1), context.Canceled},
-			{"ended, for nothing", l.Wait(ended, "k", r, 0), context.Canceled},
-			{"nil context", l.Wait(noContext, "nil", r, 10), nil},
-			{"nothing", l.Wait(bg, "k", r, 0), nil},
-			{"dry run", l.Wait(bg, "nil", r.DryRun(), 5), nil},
+			{"negative", l.WaitN(bg, "k", r, -1), limit.ErrInvalidN},
+			{"most negative", l.WaitN(bg, "k", r, math.MinInt64), limit.ErrInvalidN},
+			{"nil rule", l.Wait(bg, "k", nil), limit.ErrNilRule},
+			{"zero rule", l.Wait(bg, "k", new(limit.Rule)), limit.ErrNilRule},
+			{"zero limiter", zero.Wait(bg, "k", r), limit.ErrClosed},
+			{"more than there are", l.WaitN(bg, "k", r, 11), limit.ErrTooMany},
+			{"the most", l.WaitN(bg, "k", r, math.MaxInt64), limit.ErrTooMany},
+			{"ended", l.Wait(ended, "k", r), context.Canceled},
+			{"ended, for nothing", l.WaitN(ended, "k", r, 0), context.Canceled},
+			{"nil context", l.WaitN(noContext, "nil", r, 10), nil},
+			{"nothing", l.WaitN(bg, "k", r, 0), nil},
+			{"dry run", l.WaitN(bg, "nil", r.DryRun(), 5), nil},
 		} {
 			if !errors.Is(c.err, c.want) || (c.err == nil) != (c.want == nil) {
 				t.Errorf("%s: %v, want %v", c.name, c.err, c.want)
@@ -322,7 +322,7 @@ func TestWaitEndsWithClose(t *testing.T) {
 		var all sync.WaitGroup
 		for range 5 {
 			all.Go(func() {
-				if err := l.Wait(bg, "k", r, 10); !errors.Is(err, limit.ErrClosed) {
+				if err := l.WaitN(bg, "k", r, 10); !errors.Is(err, limit.ErrClosed) {
 					t.Errorf("%v", err)
 				}
 			})
@@ -334,10 +334,10 @@ func TestWaitEndsWithClose(t *testing.T) {
 		if time.Since(before) != 0 {
 			t.Errorf("closed after %v", time.Since(before))
 		}
-		if err := l.Wait(bg, "k", r, 1); !errors.Is(err, limit.ErrClosed) {
+		if err := l.Wait(bg, "k", r); !errors.Is(err, limit.ErrClosed) {
 			t.Errorf("after Close: %v", err)
 		}
-		if err := l.Wait(bg, "other", r, 1); err != nil {
+		if err := l.Wait(bg, "other", r); err != nil {
 			t.Errorf("after Close, with room: %v", err)
 		}
 		if res := l.Take("k", r, 10); res.RetryAfter > 2*time.Second || res.RetryAfter == 0 {
@@ -382,7 +382,7 @@ func TestWaitAgainstReference(t *testing.T) {
 						ctx, cancel := context.WithCancel(bg)
 						defer time.AfterFunc(patience, cancel).Stop()
 						defer cancel()
-						if l.Wait(ctx, "k", r, n) == nil {
+						if l.WaitN(ctx, "k", r, n) == nil {
 							admit("wait", n)
 						}
 					})

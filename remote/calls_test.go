@@ -188,3 +188,32 @@ func TestLogWithinOneMicrosecond(t *testing.T) {
 		}
 	}
 }
+
+// Allow and AllowN are Take without its answer.
+func TestAllow(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *backend) {
+		l, rule := b.limiter(), funnel(t, 3, 1, time.Hour)
+		for _, c := range []struct {
+			n    int64
+			want bool
+		}{{1, true}, {3, false}, {2, true}, {1, false}, {0, true}} {
+			ok, err := l.AllowN(ctx, "k", rule, c.n)
+			if ok != c.want || err != nil {
+				t.Errorf("%d units: %v, %v", c.n, ok, err)
+			}
+		}
+		if ok, err := l.Allow(ctx, "k", rule); ok || err != nil {
+			t.Errorf("one more: %v, %v", ok, err)
+		}
+		if ok, err := l.Allow(ctx, "other", rule); !ok || err != nil || remains(t, l, "other", rule) != 2 {
+			t.Errorf("one of another key: %v, %v", ok, err)
+		}
+		if ok, err := l.AllowN(ctx, "k", rule, -1); ok || !errors.Is(err, limit.ErrInvalidN) {
+			t.Errorf("-1 unit: %v, %v", ok, err)
+		}
+		b.spoil(l, "broken", rule)
+		if ok, err := l.Allow(ctx, "broken", rule); ok || !isKeyError(err) {
+			t.Errorf("a broken key: %v, %v", ok, err)
+		}
+	})
+}

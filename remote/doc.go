@@ -4,7 +4,7 @@
 //
 //	lim, err := remote.New(rdb, remote.Options{}) // rdb is a client of go-redis
 //	…
-//	perUser := limit.Must(limit.SlidingWindow("api", 100, time.Minute)) // built once
+//	perUser := limit.Must(limit.PerMinute("api", 100)) // built once
 //	res, err := lim.Take(ctx, user, perUser, 1)
 //	switch {
 //	case err != nil: // Redis did not answer: your decision, see [Classify]

@@ -48,7 +48,7 @@ func ExampleLimiter_Refund() {
 	lim, stop := embedded()
 	defer stop()
 	ctx := context.Background()
-	mails := limit.Must(limit.SlidingWindow("mails", 100, time.Hour))
+	mails := limit.Must(limit.PerHour("mails", 100))
 	if _, err := lim.Take(ctx, "alice", mails, 30); err != nil {
 		panic(err)
 	}

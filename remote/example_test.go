@@ -63,7 +63,7 @@ func ExampleLimiter_TakeAll() {
 	}
 	// At most 4 in a second, and 5 in a minute; the second call would be one
 	// too many for the minute, and takes nothing from the second either.
-	second := limit.Must(limit.SlidingWindow("second", 4, time.Second))
+	second := limit.Must(limit.PerSecond("second", 4))
 	minute := limit.Must(limit.FixedWindow("minute", 5, time.Minute))
 	for range 2 {
 		v, err := lim.TakeAll(context.Background(),
@@ -102,12 +102,12 @@ func ExampleLimiter_Wait() {
 	mails := limit.Must(limit.Funnel("mail", 1, 50, time.Second))
 	ctx := context.Background()
 	for range 3 {
-		fmt.Println(lim.Wait(ctx, "relay", mails, 1))
+		fmt.Println(lim.Wait(ctx, "relay", mails))
 	}
 	ctx, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
 	var late *limit.WaitError
-	if err := lim.Wait(ctx, "relay", mails, 1); errors.As(err, &late) {
+	if err := lim.Wait(ctx, "relay", mails); errors.As(err, &late) {
 		fmt.Println("it would take", late.Need) // its clock stands still here
 	}
 	// Output:
@@ -135,7 +135,7 @@ func ExampleLimiter_Reserve() {
 	}
 	jobs := limit.Must(limit.Funnel("job", 1, 1, time.Minute))
 	for range 3 {
-		r, err := lim.Reserve(context.Background(), "batch", jobs, 1)
+		r, err := lim.Reserve(context.Background(), "batch", jobs)
 		if err != nil {
 			fmt.Println(err)
 			return

@@ -17,14 +17,14 @@ func TestErrorsOfHostileKeys(t *testing.T) {
 	l, server := newLimiter(t, remote.Options{})
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	rule := limit.Must(limit.TokenBucket("api", 1, 1, time.Hour))
+	rule := limit.Must(limit.TokenBucket("api", limit.Tokens{Burst: 1, Refill: 1, Per: time.Hour}))
 	for what, key := range map[string]string{"long": limittest.HostileKey(), "short": limittest.HostileKey()[:200]} {
 		server.FlushAll()
 		if _, err := l.Take(ctx, key, rule, 1); err != nil {
 			t.Fatal(err)
 		}
-		limittest.CheckError(t, what+", a wait that is too long", l.Wait(ctx, key, rule, 1), most)
-		limittest.CheckError(t, what+", a wait for ever", l.Wait(ctx, key, rule, 2), most)
+		limittest.CheckError(t, what+", a wait that is too long", l.Wait(ctx, key, rule), most)
+		limittest.CheckError(t, what+", a wait for ever", l.WaitN(ctx, key, rule, 2), most)
 		for _, name := range server.Keys() {
 			if err := server.Set(name, key); err != nil {
 				t.Fatal(err)

@@ -45,6 +45,18 @@ func New(rdb redis.UniversalClient, o Options) (*Limiter, error) {
 // together, see [Limiter.TakeAll].
 func (l *Limiter) Shard(key string) int { return l.store.Keyspace().Shard(key) }
 
+// Allow is [Limiter.AllowN] of one unit.
+func (l *Limiter) Allow(ctx context.Context, key string, rule *limit.Rule) (bool, error) {
+	return l.AllowN(ctx, key, rule, 1)
+}
+
+// AllowN is [Limiter.Take] with only whether the units were admitted. With an error they were
+// not.
+func (l *Limiter) AllowN(ctx context.Context, key string, rule *limit.Rule, n int64) (bool, error) {
+	res, err := l.Take(ctx, key, rule, n)
+	return res.Allowed, err
+}
+
 // Take takes n units of key under rule: all of them or none. A refusal consumes
 // nothing. More units than the limit holds are refused with [limit.Never]; 0 units
 // only read.

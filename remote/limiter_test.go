@@ -67,7 +67,7 @@ func TestEveryCallCountsInTheSameKey(t *testing.T) {
 		t.Fatal(v, err)
 	}
 	remaining(1)
-	if err := l.Wait(ctx, "k", rule, 1); err != nil {
+	if err := l.Wait(ctx, "k", rule); err != nil {
 		t.Fatal(err)
 	}
 	remaining(0)
@@ -96,18 +96,18 @@ func TestEveryCallCountsInTheSameKey(t *testing.T) {
 func TestReservationIsCanceled(t *testing.T) {
 	l, _ := newLimiter(t, remote.Options{})
 	ctx, rule := context.Background(), limit.Must(limit.Funnel("f", 1, 1, time.Minute))
-	first, err := l.Reserve(ctx, "k", rule, 1)
+	first, err := l.Reserve(ctx, "k", rule)
 	if err != nil || !first.OK() || first.Delay() != 0 {
 		t.Fatal(first, err)
 	}
-	second, err := l.Reserve(ctx, "k", rule, 1)
+	second, err := l.Reserve(ctx, "k", rule)
 	if err != nil || !second.OK() || second.Delay() != time.Minute {
 		t.Fatal(second.Delay(), err)
 	}
 	if err := second.Cancel(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if third, err := l.Reserve(ctx, "k", rule, 1); err != nil || third.Delay() != time.Minute {
+	if third, err := l.Reserve(ctx, "k", rule); err != nil || third.Delay() != time.Minute {
 		t.Errorf("%v, %v: what was canceled is still in the queue", third.Delay(), err)
 	}
 	for _, none := range []*remote.Reservation{nil, {}} {
@@ -115,7 +115,7 @@ func TestReservationIsCanceled(t *testing.T) {
 			t.Errorf("%v holds units", none)
 		}
 	}
-	if r, err := l.Reserve(ctx, "k", nil, 1); r != nil || !errors.Is(err, limit.ErrNilRule) {
+	if r, err := l.Reserve(ctx, "k", nil); r != nil || !errors.Is(err, limit.ErrNilRule) {
 		t.Errorf("%v, %v", r, err)
 	}
 }

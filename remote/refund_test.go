@@ -62,7 +62,7 @@ func (m *misuse) step() {
 			m.uses = append(m.uses, use{at: now, n: n, made: now})
 		}
 	case 2, 3:
-		r, err := m.l.Reserve(ctx, m.key, m.rule, n)
+		r, err := m.l.ReserveN(ctx, m.key, m.rule, n)
 		if err != nil {
 			m.t.Fatal(err)
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -14,18 +15,23 @@ import (
 // delay, or a refusal. The zero Reservation is not OK. It is
 // safe for concurrent use and must not be copied.
 type Reservation struct {
-	l     *Limiter
-	key   string
-	rule  *limit.Rule
-	ok    bool
-	delay time.Duration
+	l    *Limiter
+	key  string
+	rule *limit.Rule
+	ok   bool
+	res  limit.Result
 
 	held  int64 // units to refund
 	of    redisstore.Booking
 	spent atomic.Bool
 }
 
-// Reserve takes n units of key that may be used later. Only a leaky bucket can be
+// Reserve is [Limiter.ReserveN] of one unit.
+func (l *Limiter) Reserve(ctx context.Context, key string, rule *limit.Rule) (*Reservation, error) {
+	return l.ReserveN(ctx, key, rule, 1)
+}
+
+// ReserveN takes n units of key that may be used later. Only a leaky bucket can be
 // booked ahead: its units queue, and Delay is how long until the n fit. They
 // count in Redis at once, so that all later callers come after them. OK is false,
 // and nothing is consumed, for more units than the leaky bucket holds and for a delay
@@ -39,11 +45,11 @@ type Reservation struct {
 // A dry run is always OK and never delayed; its units are consumed if they fit.
 //
 // The errors are those of [Limiter.Take]; with an error there is no reservation.
-func (l *Limiter) Reserve(ctx context.Context, key string, rule *limit.Rule, n int64) (*Reservation, error) {
+func (l *Limiter) ReserveN(ctx context.Context, key string, rule *limit.Rule, n int64) (*Reservation, error) {
 	return l.reserve(ctx, key, rule, n, limit.MaxWindow)
 }
 
-// reserve is Reserve with a longest delay: units that would have to wait for more
+// reserve is ReserveN with a longest delay: units that would have to wait for more
 // than most are not booked.
 func (l *Limiter) reserve(ctx context.Context, key string, rule *limit.Rule, n int64, most time.Duration) (*Reservation, error) {
 	if err := askable(rule, n); err != nil {
@@ -51,7 +57,8 @@ func (l *Limiter) reserve(ctx context.Context, key string, rule *limit.Rule, n i
 	}
 	r := &Reservation{l: l, key: key, rule: rule}
 	if n > rule.Limit() && !rule.IsDryRun() {
-		r.delay = limit.Never
+		r.res = failed(rule)
+		r.res.RetryAfter = limit.Never
 		return r, nil
 	}
 	a := l.sumUp(redisstore.Book, []limit.Check{{Key: key, Rule: rule, N: n}})
@@ -64,18 +71,21 @@ func (l *Limiter) reserve(ctx context.Context, key string, rule *limit.Rule, n i
 	}
 	fits, answer := a.fits(&t, 0), &t.Answers[0]
 	r.of = redisstore.Booking{At: t.Now, Level: answer.Level}
-	if r.delay = answer.Result(fits, n).RetryAfter; rule.Algorithm() == limit.AlgorithmFunnel {
+	r.res = answer.Result(fits, n)
+	if rule.Algorithm() == limit.AlgorithmFunnel {
 		is, level := arith.Of(rule), answer.Level
 		if !fits {
 			level = is.Add(level, is.Cost(n))
 		}
-		r.delay = is.Sub(level, is.Full).Ceil()
+		r.res.RetryAfter = is.Sub(level, is.Full).Ceil()
+		r.res.Allowed = fits && r.res.RetryAfter == 0
 	}
 	r.ok = fits || rule.IsDryRun()
 	if fits {
 		r.held = n
 	} else if r.ok {
-		r.delay = 0
+		r.res = decision.Judged(rule, r.res)
+		r.res.RetryAfter = 0
 	}
 	return r, nil
 }
@@ -87,10 +97,19 @@ func (r *Reservation) OK() bool { return r != nil && r.ok }
 // does not count down. If there are none: the shortest time after which asking
 // again may help, or [limit.Never].
 func (r *Reservation) Delay() time.Duration {
-	if r == nil || !r.ok && r.delay == 0 {
+	if r == nil || !r.ok && r.res.RetryAfter == 0 {
 		return limit.Never
 	}
-	return r.delay
+	return r.res.RetryAfter
+}
+
+// Result returns the whole answer. Allowed reports whether the units can be used at once; if
+// not, RetryAfter is the Delay.
+func (r *Reservation) Result() limit.Result {
+	if r == nil {
+		return limit.Result{}
+	}
+	return r.res
 }
 
 // Cancel refunds the units, for work that will not be done. Only the first call has

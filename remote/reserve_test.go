@@ -14,13 +14,16 @@ import (
 // reserve asks, and ends the test unless the answer is as wanted.
 func reserve(t testing.TB, l *Limiter, key string, rule *limit.Rule, n int64, ok bool, delay time.Duration) *Reservation {
 	t.Helper()
-	r, err := l.Reserve(ctx, key, rule, n)
+	r, err := l.ReserveN(ctx, key, rule, n)
 	if err != nil || r.OK() != ok {
 		t.Fatalf("%d of %v: %+v, %v, want OK %v", n, rule, r, err, ok)
 	}
 	// A real server's clock goes on.
 	if r.Delay() > delay || r.Delay() < delay-pace || r.Delay() < 0 {
 		t.Fatalf("%d of %v: a delay of %v, want %v", n, rule, r.Delay(), delay)
+	}
+	if res := r.Result(); res.Allowed != (ok && r.Delay() == 0) || res.RetryAfter != r.Delay() || res.Limit != rule.Limit() || res.Source != limit.SourceRemote {
+		t.Fatalf("%d of %v: the answer is %s, for a delay of %v", n, rule, show(res), r.Delay())
 	}
 	return r
 }
@@ -98,7 +101,7 @@ func TestReserveIsBounded(t *testing.T) {
 			}
 		}
 		var never *limit.WaitError
-		if err := l.Wait(ctx, "k", rule, 1); !errors.As(err, &never) || never.Need > 120*year || never.Left != limit.Never {
+		if err := l.Wait(ctx, "k", rule); !errors.As(err, &never) || never.Need > 120*year || never.Left != limit.Never {
 			t.Errorf("a wait for ever: %v", err)
 		}
 		reserve(t, l, "k", rule, 0, true, 60*year)
@@ -131,7 +134,7 @@ func TestReserveWindows(t *testing.T) {
 		l := b.limiter()
 		for _, rule := range callRules(t)[1:] {
 			r := reserve(t, l, "k", rule, 7, true, 0)
-			refused, err := l.Reserve(ctx, "k", rule, 4)
+			refused, err := l.ReserveN(ctx, "k", rule, 4)
 			res := take(t, l, "k", rule, 4)
 			if d := refused.Delay() - res.RetryAfter; err != nil || refused.OK() || d < 0 || d > pace || remains(t, l, "k", rule) != 3 {
 				t.Errorf("%v: %+v, %v, %s", rule, refused, err, show(res))
@@ -244,15 +247,19 @@ func TestReserveErrors(t *testing.T) {
 		{"broken", rule, 1, isKeyError},
 		{"broken", rule.DryRun(), 1, isKeyError},
 	} {
-		if r, err := l.Reserve(ctx, c.key, c.rule, c.n); r.OK() || !c.is(err) || r.Delay() != limit.Never || r.Cancel(ctx) != nil {
+		if r, err := l.ReserveN(ctx, c.key, c.rule, c.n); r.OK() || !c.is(err) || r.Delay() != limit.Never || r.Cancel(ctx) != nil {
 			t.Errorf("%s, %v, %d: %+v, %v", c.key, c.rule, c.n, r, err)
 		}
+	}
+	var none *Reservation
+	if none.OK() || none.Delay() != limit.Never || none.Result() != (limit.Result{}) || none.Cancel(ctx) != nil {
+		t.Error("a nil Reservation is something")
 	}
 	if r := new(Reservation); r.OK() || r.Delay() != limit.Never || r.Cancel(ctx) != nil {
 		t.Error("the zero Reservation is something")
 	}
 	for _, answer := range []any{nil, []any{"1", "5", "1", "0"}, []any{"1", "5", "1", "0", "0", "0"}, []any{"1", "5", "2", "0", "0"}} {
-		if r, err := b.lying(answer).Reserve(ctx, "k", rule, 1); !errors.Is(err, ErrBadReply) || r.OK() {
+		if r, err := b.lying(answer).Reserve(ctx, "k", rule); !errors.Is(err, ErrBadReply) || r.OK() {
 			t.Errorf("%v: %+v, %v", answer, r, err)
 		}
 	}
@@ -277,7 +284,7 @@ func TestReserveErrors(t *testing.T) {
 	if err := r.Cancel(ctx); err != nil {
 		t.Errorf("a second one asked again: %v", err)
 	}
-	if r, err := l.Reserve(ctx, "k", rule, 1); err == nil || r.OK() {
+	if r, err := l.Reserve(ctx, "k", rule); err == nil || r.OK() {
 		t.Errorf("a reservation without Redis: %+v, %v", r, err)
 	}
 }

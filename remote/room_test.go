@@ -77,7 +77,7 @@ func TestRoomIsTold(t *testing.T) {
 		} {
 			for _, rule := range []*limit.Rule{funnel(t, 10, 10, time.Hour), sliding(t, 10, time.Hour, 10), fixed(t, 10, time.Hour)} {
 				take(t, l, what, rule, 9)
-				r, err := l.Reserve(ctx, what, rule, 1)
+				r, err := l.Reserve(ctx, what, rule)
 				before := b.now()
 				if err := errors.Join(err, call(what, rule, r)); err != nil {
 					t.Fatalf("%s under %v: %v", what, rule, err)

@@ -12,12 +12,17 @@ import (
 // minPause is the shortest sleep between two tries for a window's units.
 const minPause = time.Millisecond
 
-// Wait returns nil as soon as n units of key are admitted; they are consumed
+// Wait is [Limiter.WaitN] for one unit.
+func (l *Limiter) Wait(ctx context.Context, key string, rule *limit.Rule) error {
+	return l.WaitN(ctx, key, rule, 1)
+}
+
+// WaitN returns nil as soon as n units of key are admitted; they are consumed
 // then. If that would take longer than ctx lasts, or for ever, it returns a
 // [*limit.WaitError] at once and consumes nothing. If ctx ends before, the booked
 // units are refunded, and the error is that of ctx. An error of booking or refunding
 // is joined to it: then it is unknown whether the units still count, as with every
-// other error of Redis. Even if ctx ends, Wait waits for the answer to a booking, for
+// other error of Redis. Even if ctx ends, WaitN waits for the answer to a booking, for
 // [Options.CommandTimeout] at most: without the answer it cannot refund anything.
 //
 // Callers who wait for a leaky bucket are served in the order in which Redis received
@@ -26,7 +31,7 @@ const minPause = time.Millisecond
 // may be overtaken by small ones again and again.
 //
 // 0 units and dry runs do not wait. The other errors are those of [Limiter.Take].
-func (l *Limiter) Wait(ctx context.Context, key string, rule *limit.Rule, n int64) error {
+func (l *Limiter) WaitN(ctx context.Context, key string, rule *limit.Rule, n int64) error {
 	if ctx == nil {
 		ctx = context.Background()
 	}

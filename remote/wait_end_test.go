@@ -39,7 +39,7 @@ func TestWaitEndsUnderWay(t *testing.T) {
 		mortal, end := context.WithCancel(ctx)
 		hurried := &backend{t: t, rdb: dial(t, b.addr)}
 		hurried.rdb.AddHook(endHook{end})
-		if err := hurried.limiter().Wait(mortal, "k", rule, n); !errors.Is(err, context.Canceled) {
+		if err := hurried.limiter().WaitN(mortal, "k", rule, n); !errors.Is(err, context.Canceled) {
 			t.Errorf("%d: %v", n, err)
 		}
 		if got := take(t, l, "k", rule, 7).RetryAfter; got != time.Second {
@@ -54,7 +54,7 @@ func TestWaitEndsAndFails(t *testing.T) {
 	mortal, end := context.WithCancel(ctx)
 	b.rdb.AddHook(endHook{end})
 	b.mini.SetError("LOADING this is a test")
-	err := b.limiter().Wait(mortal, "k", funnel(t, 10, 1, time.Second), 1)
+	err := b.limiter().Wait(mortal, "k", funnel(t, 10, 1, time.Second))
 	if _, reason := Classify(err); !errors.Is(err, context.Canceled) || reason != "loading" {
 		t.Errorf("%v", err)
 	}

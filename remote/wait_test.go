@@ -67,7 +67,7 @@ func (c pipeConn) Write(b []byte) (int, error) {
 func waited(t testing.TB, ctx context.Context, l *Limiter, rule *limit.Rule, n int64, want time.Duration) error {
 	t.Helper()
 	start := time.Now()
-	err := l.Wait(ctx, "k", rule, n)
+	err := l.WaitN(ctx, "k", rule, n)
 	if d := time.Since(start); d != want {
 		t.Fatalf("%d of %v: waited %v, want %v (%v)", n, rule, d, want, err)
 	}
@@ -89,7 +89,7 @@ func TestWaitFunnel(t *testing.T) {
 		for i := range 5 {
 			wg.Go(func() {
 				time.Sleep(time.Duration(i) * time.Millisecond)
-				err := l.Wait(ctx, "k", rule, int64(1+i%2))
+				err := l.WaitN(ctx, "k", rule, int64(1+i%2))
 				want := []time.Duration{1, 3, 4, 6, 7}[i] * time.Second
 				if d := time.Since(start); err != nil || d != want {
 					t.Errorf("waiter %d after %v, %v, want %v", i, d, err, want)
@@ -207,19 +207,19 @@ func TestWaitAsksNothing(t *testing.T) {
 			{ctx, rule, -1, limit.ErrInvalidN}, {none, nil, 1, limit.ErrNilRule}, {over, rule, -1, limit.ErrInvalidN},
 			{none, rule, 11, limit.ErrTooMany}, {ctx, rule, math.MaxInt64, limit.ErrTooMany}, {over, rule.DryRun(), 1, context.Canceled},
 		} {
-			if err := l.Wait(c.ctx, "k", c.rule, c.n); !errors.Is(err, c.want) {
+			if err := l.WaitN(c.ctx, "k", c.rule, c.n); !errors.Is(err, c.want) {
 				t.Errorf("%d of %v: %v, want %v", c.n, c.rule, err, c.want)
 			}
 		}
 		var never *limit.WaitError
-		if err := l.Wait(none, "k", rule, 11); !errors.As(err, &never) || never.Need != limit.Never {
+		if err := l.WaitN(none, "k", rule, 11); !errors.As(err, &never) || never.Need != limit.Never {
 			t.Errorf("11 of %v: %v", rule, err)
 		}
 	}
 	if n := b.mini.CommandCount() - sent; n != 0 {
 		t.Errorf("%d commands were sent", n)
 	}
-	if err := l.Wait(none, "k", callRules(t)[0], 10); err != nil {
+	if err := l.WaitN(none, "k", callRules(t)[0], 10); err != nil {
 		t.Errorf("without a context: %v", err)
 	}
 }
@@ -249,7 +249,7 @@ func TestWaitWindows(t *testing.T) {
 			start := time.Now()
 			for range 12 {
 				wg.Go(func() {
-					if err := l.Wait(ctx, "k", rule, 1); err != nil {
+					if err := l.Wait(ctx, "k", rule); err != nil {
 						t.Error(err)
 					}
 					mu.Lock()
@@ -297,7 +297,7 @@ func TestWaitNeitherEarlyNorLate(t *testing.T) {
 					short, end := context.WithTimeout(ctx, time.Duration(left)*time.Millisecond)
 					defer end()
 					asked := time.Now()
-					err := l.Wait(short, "k", rule, n)
+					err := l.WaitN(short, "k", rule, n)
 					var late *limit.WaitError
 					switch {
 					case err == nil:
@@ -336,7 +336,7 @@ func TestWaitOnRedis(t *testing.T) {
 		start := time.Now()
 		for range 5 {
 			wg.Go(func() {
-				if err := l.Wait(ctx, "k", rule, 1); err != nil {
+				if err := l.Wait(ctx, "k", rule); err != nil {
 					t.Error(err)
 				}
 			})
@@ -348,7 +348,7 @@ func TestWaitOnRedis(t *testing.T) {
 	}
 	b.real.Kill()
 	for _, rule := range callRules(t) {
-		if err := l.Wait(ctx, "k", rule, 1); err == nil {
+		if err := l.Wait(ctx, "k", rule); err == nil {
 			t.Errorf("%v: without Redis", rule)
 		} else if class, _ := Classify(err); class != ClassUnavailable {
 			t.Errorf("%v: %v", rule, err)

@@ -91,7 +91,7 @@ func TestClientWaits(t *testing.T) {
 	defer lim.Close()
 	s, calls := counting(echo())
 	const every, n = 20 * time.Millisecond, 6
-	cc := dial(t, serve(t, nil, s), clients(t, lim, limit.Must(limit.TokenBucket("upstream", 1, 1, every)), grpclimit.ByMethod(), grpclimit.Wait())...)
+	cc := dial(t, serve(t, nil, s), clients(t, lim, limit.Must(limit.TokenBucket("upstream", limit.Tokens{Burst: 1, Refill: 1, Per: every})), grpclimit.ByMethod(), grpclimit.Wait())...)
 	begin := time.Now()
 	for range n {
 		want(t, say(t, cc, ""), codes.OK)
@@ -114,7 +114,7 @@ func TestClientWaitEnds(t *testing.T) {
 	}
 	defer lim.Close()
 	s, calls := counting(echo())
-	rule := limit.Must(limit.TokenBucket("upstream", 1, 1, time.Hour))
+	rule := limit.Must(limit.TokenBucket("upstream", limit.Tokens{Burst: 1, Refill: 1, Per: time.Hour}))
 	addr := serve(t, nil, s)
 	cc := dial(t, addr, clients(t, lim, rule, grpclimit.Fixed("k"), grpclimit.Wait())...)
 	want(t, say(t, cc, ""), codes.OK)

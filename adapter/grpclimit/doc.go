@@ -1,7 +1,7 @@
 // Package grpclimit limits the calls of gRPC servers and clients with a limiter of
 // hybridlimit.
 //
-//	perPeer := limit.Must(limit.TokenBucket("api", 20, 10, time.Second))
+//	perPeer := limit.Must(limit.TokenBucket("api", limit.Tokens{Burst: 20, Refill: 10, Per: time.Second}))
 //	unary, err := grpclimit.UnaryServerInterceptor(lim, perPeer, grpclimit.ByPeer())
 //	…
 //	server := grpc.NewServer(grpc.ChainUnaryInterceptor(unary))

@@ -82,9 +82,9 @@ func TestFollowOwnServer(t *testing.T) {
 // The pause that the limiter makes is what the server asked for, rounded up to a unit.
 func TestFollow(t *testing.T) {
 	const most = time.Minute
-	tenth := limit.Must(limit.TokenBucket("tenth", 5, 10, time.Second)) // 100 ms a unit
-	odd := limit.Must(limit.TokenBucket("odd", 1, 7, 3*time.Second))    // 3/7 s a unit
-	fast := limit.Must(limit.TokenBucket("fast", limit.MaxUnits-1, limit.MaxUnits, time.Second))
+	tenth := limit.Must(limit.TokenBucket("tenth", limit.Tokens{Burst: 5, Refill: 10, Per: time.Second})) // 100 ms a unit
+	odd := limit.Must(limit.TokenBucket("odd", limit.Tokens{Burst: 1, Refill: 7, Per: 3 * time.Second}))  // 3/7 s a unit
+	fast := limit.Must(limit.TokenBucket("fast", limit.Tokens{Burst: limit.MaxUnits - 1, Refill: limit.MaxUnits, Per: time.Second}))
 	sec := func(s int64, ns int32) *durationpb.Duration { return &durationpb.Duration{Seconds: s, Nanos: ns} }
 	for _, c := range []struct {
 		name        string
@@ -235,7 +235,7 @@ func TestFollowTogether(t *testing.T) {
 // Two client interceptors: the refusal of the inner one is none of a server.
 func TestFollowNoOwnRefusal(t *testing.T) {
 	lim, _ := alone(t)
-	outer, inner := bucket("outer", 9), limit.Must(limit.TokenBucket("inner", 1, 1, time.Hour))
+	outer, inner := bucket("outer", 9), limit.Must(limit.TokenBucket("inner", limit.Tokens{Burst: 1, Refill: 1, Per: time.Hour}))
 	cc := dial(t, serve(t, nil, echo()), append(
 		clients(t, lim, outer, grpclimit.Fixed("k"), grpclimit.FollowRetryInfo(time.Hour)),
 		clients(t, lim, inner, grpclimit.Fixed("k"))...)...)

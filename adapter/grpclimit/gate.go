@@ -27,7 +27,7 @@ type (
 		Refund(key string, rule *limit.Rule, n int64) (back int64)
 	}
 	waiter interface {
-		Wait(ctx context.Context, key string, rule *limit.Rule, n int64) error
+		WaitN(ctx context.Context, key string, rule *limit.Rule, n int64) error
 	}
 	ruleChecker interface {
 		CheckRule(rule *limit.Rule) error
@@ -62,7 +62,7 @@ func newGate(client bool, lim Limiter, rule *limit.Rule, key KeyFunc, opts []Opt
 	}
 	if c.wait {
 		g.waiting, _ = lim.(waiter)
-		c.need(g.waiting != nil, "Wait", "Wait")
+		c.need(g.waiting != nil, "Wait", "WaitN")
 	}
 	if c.follow != 0 {
 		g.follower = newFollower(lim, c.follow)
@@ -224,7 +224,7 @@ func (g *gate) subject(key string) string {
 
 func (g *gate) waitFor(ctx context.Context, call Call, q limit.Check) Decision {
 	d := Decision{Call: call, Rule: q.Rule}
-	if err := g.waiting.Wait(ctx, q.Key, q.Rule, q.N); err != nil {
+	if err := g.waiting.WaitN(ctx, q.Key, q.Rule, q.N); err != nil {
 		d.Err = notWaited(q.Rule, g.subject(q.Key), err)
 	}
 	return d

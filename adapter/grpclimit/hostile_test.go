@@ -21,7 +21,7 @@ func TestErrorsOfHostileKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lim.Close()
-	rule := limit.Must(limit.TokenBucket("upstream", 1, 1, time.Hour))
+	rule := limit.Must(limit.TokenBucket("upstream", limit.Tokens{Burst: 1, Refill: 1, Per: time.Hour}))
 	s, _ := counting(echo())
 	cc := dial(t, serve(t, nil, s), clients(t, lim, rule, grpclimit.Fixed(limittest.HostileKey()), grpclimit.Wait())...)
 	want(t, say(t, cc, ""), codes.OK)

@@ -1,7 +1,6 @@
 package grpclimit_test
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -50,7 +49,7 @@ func TestConstructorsRefuse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer shared.Close(context.Background())
+	defer shared.Close()
 	rule, key := bucket("api", 1), grpclimit.ByMethod()
 	window := limit.Must(limit.SlidingWindow("window", 10, time.Minute))
 	exact := limit.Must(limit.SlidingLog("exact", 10, time.Minute))
@@ -131,7 +130,7 @@ func TestConstructorsReportEveryProblem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer shared.Close(context.Background())
+	defer shared.Close()
 	server, _ = construct(t, shared, limit.Must(limit.SlidingLog("log", 1, time.Minute)), grpclimit.ByMethod())
 	if !errors.Is(server, limit.ErrUnsupported) {
 		t.Errorf("%v", server)

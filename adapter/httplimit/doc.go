@@ -2,7 +2,7 @@
 // client sends. It needs nothing but net/http, and works with every router whose middleware
 // is a func(http.Handler) http.Handler.
 //
-//	perUser := limit.Must(limit.SlidingWindow("api", 100, time.Minute))
+//	perUser := limit.Must(limit.PerMinute("api", 100))
 //	protect, err := httplimit.New(lim, perUser, httplimit.By(userOf), httplimit.Options{})
 //	…
 //	http.Handle("/", protect(handler))

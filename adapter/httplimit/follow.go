@@ -18,7 +18,7 @@ type Waiter interface {
 	// Peek tells what Take of one unit would answer.
 	Peek(key string, rule *limit.Rule) limit.Result
 	// Wait blocks until n units of key are admitted, or returns an error.
-	Wait(ctx context.Context, key string, rule *limit.Rule, n int64) error
+	WaitN(ctx context.Context, key string, rule *limit.Rule, n int64) error
 }
 
 // setFunc is Set of a limiter.

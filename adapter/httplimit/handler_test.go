@@ -1,7 +1,6 @@
 package httplimit
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -64,7 +63,7 @@ func TestRetryAfterIsEnough(t *testing.T) {
 	for seed := range int64(60) {
 		n, per := 1+seed*7%9, time.Duration(1+seed*977%4000)*time.Millisecond
 		rules := []*limit.Rule{
-			limit.Must(limit.TokenBucket("r", n, 1+seed%3, per)),
+			limit.Must(limit.TokenBucket("r", limit.Tokens{Burst: n, Refill: 1 + seed%3, Per: per})),
 			limit.Must(limit.SlidingWindow("r", n, per)),
 			limit.Must(limit.FixedWindow("r", n, per)),
 			limit.Must(limit.SlidingLog("r", n, per)),
@@ -101,8 +100,8 @@ func TestRetryAfterIsEnough(t *testing.T) {
 // unit comes back no later than t says.
 func TestRateLimitFieldHolds(t *testing.T) {
 	for _, rule := range []*limit.Rule{
-		limit.Must(limit.TokenBucket("r", 20, 5, time.Second)),
-		limit.Must(limit.TokenBucket("r", 3, 1, 7*time.Second)),
+		limit.Must(limit.TokenBucket("r", limit.Tokens{Burst: 20, Refill: 5, Per: time.Second})),
+		limit.Must(limit.TokenBucket("r", limit.Tokens{Burst: 3, Refill: 1, Per: 7 * time.Second})),
 		limit.Must(limit.SlidingWindow("r", 20, 10*time.Second)),
 		limit.Must(limit.FixedWindow("r", 7, 3*time.Second)),
 	} {
@@ -132,7 +131,7 @@ func TestRateLimitFieldHolds(t *testing.T) {
 func TestRequestThatCanNeverPass(t *testing.T) {
 	lim, _ := newLimiter(t)
 	s := server(t, protect(t, lim, Options{}, nil, Limit{
-		Rule: limit.Must(limit.TokenBucket("mb", 10, 10, time.Minute)), Key: By(byKey), Cost: func(*http.Request) int64 { return 11 },
+		Rule: limit.Must(limit.TokenBucket("mb", limit.Tokens{Burst: 10, Refill: 10, Per: time.Minute})), Key: By(byKey), Cost: func(*http.Request) int64 { return 11 },
 	}))
 	get(t, s, "/", "Key: k").want(t, 429, "Retry-After: ", `RateLimit: "mb";r=10;t=60`)
 }
@@ -343,7 +342,7 @@ func (s slow) Peek(key string, rule *limit.Rule) limit.Result {
 // A client who has used the last unit is not told to wait for the whole bucket.
 func TestUnitComesBackMeanwhile(t *testing.T) {
 	lim, c := newLimiter(t)
-	rule := limit.Must(limit.TokenBucket("api", 3, 1, time.Hour))
+	rule := limit.Must(limit.TokenBucket("api", limit.Tokens{Burst: 3, Refill: 1, Per: time.Hour}))
 	h := protect(t, slow{lim, c}, Options{}, nil, Limit{Rule: rule, Key: By(byKey), Cost: func(*http.Request) int64 { return 3 }})
 	get(t, server(t, h), "/", "Key: k").want(t, 200, `RateLimit: "api";r=0;t=1`)
 }
@@ -354,7 +353,7 @@ func TestLimiterThatCannotDecide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer alone.Close(context.Background())
+	defer alone.Close()
 	log := limit.Must(limit.SlidingLog("log", 5, time.Minute)) // hybrid has none
 	key := By(byKey)
 	if _, err := New(alone, log, key, Options{}); !errors.Is(err, limit.ErrUnsupported) {

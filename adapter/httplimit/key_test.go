@@ -121,13 +121,13 @@ func TestByRoute(t *testing.T) {
 // The middleware beside a handler without one.
 func BenchmarkHandler(b *testing.B) {
 	bare := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
-	rule := limit.Must(limit.TokenBucket("bench", 1<<40, 1<<40, time.Second))
+	rule := limit.Must(limit.TokenBucket("bench", limit.Tokens{Burst: 1 << 40, Refill: 1 << 40, Per: time.Second}))
 	addr, err := ByAddress(AddressOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}
 	lim, _ := newLimiter(b)
-	two := limit.Must(limit.TokenBucket("two", 1<<40, 1<<40, time.Second))
+	two := limit.Must(limit.TokenBucket("two", limit.Tokens{Burst: 1 << 40, Refill: 1 << 40, Per: time.Second}))
 	for _, c := range []struct {
 		name string
 		h    http.Handler

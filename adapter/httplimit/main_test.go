@@ -39,7 +39,7 @@ func newLimiter(t testing.TB) (*local.Limiter, *clock.Manual) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(lim.Close)
+	t.Cleanup(func() { _ = lim.Close() })
 	return lim, c
 }
 

@@ -61,7 +61,9 @@ func FuzzFields(f *testing.F) {
 	f.Add("0", int64(0), int64(7), int64(3e9), int64(5))
 	f.Fuzz(func(t *testing.T, name string, n, units, per, cost int64) {
 		for _, build := range []func() (*limit.Rule, error){
-			func() (*limit.Rule, error) { return limit.TokenBucket(name, n, units, time.Duration(per)) },
+			func() (*limit.Rule, error) {
+				return limit.TokenBucket(name, limit.Tokens{Burst: n, Refill: units, Per: time.Duration(per)})
+			},
 			func() (*limit.Rule, error) { return limit.FixedWindow(name, n, time.Duration(per)) },
 			func() (*limit.Rule, error) { return limit.SlidingWindow(name, n, time.Duration(per)) },
 		} {

@@ -175,5 +175,5 @@ func (t *Transport) admit(ctx context.Context, key string) error {
 		defer cancel()
 		ctx = bounded
 	}
-	return t.lim.Wait(ctx, key, t.rule, 1)
+	return t.lim.WaitN(ctx, key, t.rule, 1)
 }

@@ -21,7 +21,7 @@ import (
 
 var toHost = By(func(r *http.Request) string { return r.URL.Host })
 
-var tenPerSecond = limit.Must(limit.TokenBucket("upstream", 10, 10, time.Second))
+var tenPerSecond = limit.Must(limit.TokenBucket("upstream", limit.Tokens{Burst: 10, Refill: 10, Per: time.Second}))
 
 // upstream answers without a network.
 type upstream func(r *http.Request) *http.Response
@@ -109,7 +109,7 @@ func TestTransportRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer lim.Close()
-		one := limit.Must(limit.TokenBucket("one", 1, 1, time.Minute))
+		one := limit.Must(limit.TokenBucket("one", limit.Tokens{Burst: 1, Refill: 1, Per: time.Minute}))
 		calls := 0
 		base := upstream(func(*http.Request) *http.Response { calls++; return says(200) })
 		lim.Take("a.example", one, 1)
@@ -321,12 +321,12 @@ func TestTransportAndServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer upstreamLim.Close()
-	rule := limit.Must(limit.TokenBucket("api", 5, 1, 10*time.Second))
+	rule := limit.Must(limit.TokenBucket("api", limit.Tokens{Burst: 5, Refill: 1, Per: 10 * time.Second}))
 	all := func(*http.Request) (string, error) { return "all", nil }
 	calls := atomic.Int64{}
 	s := server(t, protect(t, upstreamLim, Options{Clock: f.Clock, OnDecision: func(*http.Request, Decision) { calls.Add(1) }}, nil, Limit{Rule: rule, Key: all}))
 	upstreamLim.Take("all", rule, 5) // by others
-	mine := limit.Must(limit.TokenBucket("to the api", 5, 1, 2*time.Second))
+	mine := limit.Must(limit.TokenBucket("to the api", limit.Tokens{Burst: 5, Refill: 1, Per: 2 * time.Second}))
 	client := func(lim Waiter) *http.Client {
 		tr, err := NewTransport(lim, mine, all, TransportOptions{Clock: f.Clock, NoWait: true, OnError: func(_ *http.Request, err error) { t.Error(err) }})
 		if err != nil {
@@ -424,7 +424,7 @@ func FuzzHold(f *testing.F) {
 	f.Add(int64(1), int64(1), int64(time.Hour), int64(time.Second))
 	f.Add(int64(1<<53), int64(1<<53), int64(1), int64(time.Hour))
 	f.Fuzz(func(t *testing.T, n, units, per, wait int64) {
-		rule, err := limit.TokenBucket("r", n, units, time.Duration(per))
+		rule, err := limit.TokenBucket("r", limit.Tokens{Burst: n, Refill: units, Per: time.Duration(per)})
 		if err != nil || n == 0 || wait <= 0 || wait > int64(maxMaxFollow) {
 			return
 		}

@@ -229,7 +229,7 @@ func TestMorePointsThanAreKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer lim.Close(context.Background())
+	defer lim.Shutdown(context.Background())
 	for i := range 1000 {
 		for rule, n := limit.Must(limit.FixedWindow(fmt.Sprint(i), 1, limit.MaxWindow)), 0; n < 3; n++ { // 1 allowed, 2 denied
 			lim.Allow("k", rule)
@@ -273,7 +273,7 @@ func TestEndedLimiter(t *testing.T) {
 		t.Fatal(err)
 	}
 	lim.Allow("k", api)
-	if err := lim.Close(t.Context()); err != nil {
+	if err := lim.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	p := collect(t, readers[0], "main")

@@ -221,7 +221,7 @@ func TestEndedLimiter(t *testing.T) {
 	lim := hybridtest.New(t, hybridtest.Options{}).Limiters[0]
 	url := serve(t, register(t, lim))
 	lim.Allow("k", api)
-	if err := lim.Close(t.Context()); err != nil {
+	if err := lim.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	lim.Allow("k", api)
@@ -241,7 +241,7 @@ func TestLocalLimiter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer lim.Close(t.Context())
+	defer lim.Shutdown(t.Context())
 	lim.Allow("k", api)
 	p := mustScrape(t, serve(t, register(t, lim)))
 	if p.value(t, "hybridlimit_decisions_total", "rule", "api", "outcome", "allowed", "source", "local") != 1 || p.value(t, "hybridlimit_mode", "mode", "local-only") != 1 {

@@ -91,7 +91,7 @@ func TestPlansAreNoConflict(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer lim.Close(t.Context())
+	defer lim.Shutdown(t.Context())
 	for range 20 {
 		for i, name := range []string{"api", "calls"} {
 			for _, key := range []string{"x", "acme", "acme-2", "evil", "10.9"} {
@@ -116,7 +116,7 @@ func TestLimiterGoesOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer lim.Close(t.Context())
+	defer lim.Shutdown(t.Context())
 	admitted := 0
 	take := func() {
 		for range 20 {

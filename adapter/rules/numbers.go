@@ -142,7 +142,7 @@ func (s numbers) rule(name string) (rule *limit.Rule, err error) {
 		if s.blocked {
 			burst = 0
 		}
-		rule, err = limit.TokenBucket(name, burst, s.limit, s.per)
+		rule, err = limit.TokenBucket(name, limit.Tokens{Burst: burst, Refill: s.limit, Per: s.per})
 	case limit.AlgorithmSlidingWindow:
 		buckets := s.buckets
 		if buckets == 0 {

@@ -212,7 +212,7 @@ func (f *fleet) close() {
 	var wg sync.WaitGroup
 	for _, n := range f.nodes {
 		wg.Go(func() {
-			_ = n.lim.Close(ctx) // what it could not tell was judged before
+			_ = n.lim.Shutdown(ctx) // what it could not tell was judged before
 			n.rdb.Close()
 		})
 	}

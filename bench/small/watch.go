@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"slices"
 	"sync"
 	"time"
@@ -83,7 +82,7 @@ func (w *watcher) stop() {
 	w.asking.Wait()
 }
 
-func (w *watcher) close() { _ = w.all.Close(context.Background()) } // it has nothing to report
+func (w *watcher) close() { _ = w.all.Close() } // it has nothing to report
 
 func (w *watcher) look() {
 	w.mu.Lock()

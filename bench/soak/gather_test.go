@@ -50,7 +50,7 @@ func TestLapsThatAreReadLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer rdb.Close()
-	defer lim.Close(t.Context())
+	defer lim.Shutdown(t.Context())
 	before := said{mode: hybrid.Synced, nodes: 7, losses: 7}
 	r := &run{traffic: newTraffic(1), start: rig.Now() - time.Hour}
 	n := &node{run: r, lim: lim, lap: lap{said: before}}

@@ -273,7 +273,7 @@ func (n *node) replace(orderly bool) (a account, ended, err error) {
 	if !orderly {
 		cancel()
 	}
-	ended = n.lim.Close(ctx)
+	ended = n.lim.Shutdown(ctx)
 	n.rdb.Close()
 	a = n.account()
 	n.endLap()

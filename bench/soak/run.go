@@ -180,7 +180,7 @@ func (r *run) close() {
 	for _, n := range r.nodes {
 		n.mu.Lock()
 		if n.lim != nil {
-			_ = n.lim.Close(gone) // what it could not tell was judged before
+			_ = n.lim.Shutdown(gone) // what it could not tell was judged before
 			n.rdb.Close()
 		}
 		n.mu.Unlock()

@@ -132,7 +132,7 @@ func (r *run) leave() {
 	defer cancel()
 	for _, n := range r.nodes {
 		begun := rig.Now()
-		if err := n.lim.Close(ctx); err != nil && r.untroubled(n.place, begun, nil) {
+		if err := n.lim.Shutdown(ctx); err != nil && r.untroubled(n.place, begun, nil) {
 			r.breach("node %d could not end in order although nothing was wrong: %v", n.place, err)
 		}
 	}

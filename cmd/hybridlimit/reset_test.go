@@ -17,11 +17,11 @@ func TestResetIsHeardWithoutBeingAsked(t *testing.T) {
 	s := redistest.Start(t)
 	const timeout = 500 * time.Millisecond
 	rule := limit.Must(limit.SlidingWindow("api", 5, time.Minute))
-	bucket := limit.Must(limit.TokenBucket("bucket", 5, 1, time.Hour))
+	bucket := limit.Must(limit.TokenBucket("bucket", limit.Tokens{Burst: 5, Refill: 1, Per: time.Hour}))
 	var nodes []*hybrid.Limiter
 	for range 2 {
 		lim := limit.Must(hybrid.New(client(t, s), hybrid.Options{CommandTimeout: timeout}))
-		t.Cleanup(func() { lim.Close(t.Context()) })
+		t.Cleanup(func() { lim.Shutdown(t.Context()) })
 		nodes = append(nodes, lim)
 		await(t, "a node to be synchronised", func() bool { return lim.State().Mode == hybrid.Synced })
 	}

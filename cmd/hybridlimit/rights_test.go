@@ -34,7 +34,7 @@ func sent(t *testing.T, s *redistest.Server, run func()) (list []string) {
 
 // everyRule has one rule of each algorithm.
 var everyRule = []*limit.Rule{
-	limit.Must(limit.TokenBucket("bucket", 5, 5, time.Hour)), limit.Must(limit.SlidingWindow("window", 5, time.Hour)),
+	limit.Must(limit.TokenBucket("bucket", limit.Tokens{Burst: 5, Refill: 5, Per: time.Hour})), limit.Must(limit.SlidingWindow("window", 5, time.Hour)),
 	limit.Must(limit.FixedWindow("fixed", 5, time.Hour)), limit.Must(limit.SlidingLog("log", 5, time.Hour)),
 }
 
@@ -49,14 +49,14 @@ func callRemote(t *testing.T, s *redistest.Server) {
 			_, err3 := lim.Peek(ctx, "k", rule)
 			_, err4 := lim.TakeAll(ctx, limit.Check{Key: "a", Rule: rule}, limit.Check{Key: "b", Rule: rule})
 			_, err5 := lim.Refund(ctx, "k", rule, 1)
-			for _, err := range []error{err, err2, err3, err4, err5, lim.Wait(ctx, "w", rule, 1), lim.Set(ctx, "k", rule, 3), lim.Reset(ctx, "k", rule)} {
+			for _, err := range []error{err, err2, err3, err4, err5, lim.Wait(ctx, "w", rule), lim.Set(ctx, "k", rule, 3), lim.Reset(ctx, "k", rule)} {
 				if err != nil {
 					t.Fatal(rule, err)
 				}
 			}
 		}
 	}
-	r, err := lim.Reserve(ctx, "r", everyRule[0], 1)
+	r, err := lim.Reserve(ctx, "r", everyRule[0])
 	if err == nil {
 		err = r.Cancel(ctx)
 	}
@@ -72,7 +72,7 @@ func callHybrid(t *testing.T, s *redistest.Server) {
 	var nodes []*hybrid.Limiter
 	for range 2 {
 		lim := limit.Must(hybrid.New(client(t, s), hybrid.Options{CommandTimeout: 10 * time.Second}))
-		defer lim.Close(ctx)
+		defer lim.Shutdown(ctx)
 		nodes = append(nodes, lim)
 		await(t, "a node to be synchronised", func() bool { return lim.State().Mode == hybrid.Synced })
 	}

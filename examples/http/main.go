@@ -11,7 +11,6 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -23,8 +22,8 @@ import (
 
 // No address has more than its share, whatever users it poses as.
 var (
-	perUser    = limit.Must(limit.SlidingWindow("per user", 3, time.Hour))
-	perAddress = limit.Must(limit.SlidingWindow("per address", 5, time.Hour))
+	perUser    = limit.Must(limit.PerHour("per user", 3))
+	perAddress = limit.Must(limit.PerHour("per address", 5))
 )
 
 func main() {
@@ -44,7 +43,7 @@ func run(ctx context.Context, out io.Writer) error {
 	rdb := redis.NewClient(hybrid.RedisOptions(server.Addr()))
 	defer rdb.Close()
 	lim := limit.Must(hybrid.New(rdb, hybrid.Options{}))
-	defer lim.Close(context.Background())
+	defer lim.Close()
 	url, stop, err := demo.Serve(service(lim))
 	if err != nil {
 		return err

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"log"
@@ -33,7 +32,7 @@ func run(out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer lim.Close(context.Background())
+	defer lim.Close()
 
 	upload := func(tenant, user string, megabytes int64) {
 		v := lim.TakeAll(

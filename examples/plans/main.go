@@ -42,7 +42,7 @@ func main() {
 
 func run(ctx context.Context, out io.Writer) error {
 	lim := limit.Must(hybrid.New(nil, hybrid.Options{})) // this process alone; a Redis client shares the limits
-	defer lim.Close(context.Background())
+	defer lim.Close()
 	var plans sync.Map // from tenants to plans: the part of your database
 	plans.Store("globex", pro)
 	url, stop, err := demo.Serve(service(lim, &plans))

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os/signal"
 	"syscall"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -17,7 +16,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-var perUser = limit.Must(limit.SlidingWindow("api", 100, time.Minute)) // made once
+var perUser = limit.Must(limit.PerMinute("api", 100)) // made once
 
 func main() {
 	rdb := redis.NewClient(hybrid.RedisOptions("localhost:6379"))
@@ -27,7 +26,7 @@ func main() {
 	go func() { log.Fatal(http.ListenAndServe(":8080", nil)) }()
 	ctx, _ := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	<-ctx.Done()
-	lim.Close(context.Background()) // reports what is pending, within 5 s
+	lim.Close() // reports what is pending, within 5 s
 }
 
 // user is whatever your service knows the caller by.

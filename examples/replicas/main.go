@@ -27,7 +27,7 @@ import (
 
 const alice, bob = "192.0.2.1", "192.0.2.2"
 
-var perClient = limit.Must(limit.SlidingWindow("per client", 30, time.Hour))
+var perClient = limit.Must(limit.PerHour("per client", 30))
 
 func main() {
 	logging.Disable() // go-redis writes a line for each connection that is refused
@@ -52,7 +52,7 @@ func run(ctx context.Context, out io.Writer) error {
 		client := redis.NewClient(hybrid.RedisOptions(rdb.Addr()))
 		defer client.Close()
 		lim := limit.Must(hybrid.New(client, hybrid.Options{}))
-		defer lim.Close(context.Background())
+		defer lim.Close()
 		at, stop, err := demo.Serve(replica(i+1, lim))
 		if err != nil {
 			return err

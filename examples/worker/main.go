@@ -44,7 +44,7 @@ func run(ctx context.Context, out io.Writer) error {
 	rdb := redis.NewClient(hybrid.RedisOptions(server.Addr()))
 	defer rdb.Close()
 	lim := limit.Must(hybrid.New(rdb, hybrid.Options{})) // workers in other processes share the limit
-	defer lim.Close(context.Background())
+	defer lim.Close()
 
 	var calls atomic.Int64
 	url, stop, err := demo.Serve(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { calls.Add(1) }))
@@ -75,7 +75,7 @@ func work(ctx context.Context, lim *hybrid.Limiter, url string, jobs int) error 
 	for i := range errs {
 		group.Go(func() {
 			for range queue {
-				if errs[i] = lim.Wait(ctx, "billing", upstream, 1); errs[i] != nil {
+				if errs[i] = lim.Wait(ctx, "billing", upstream); errs[i] != nil {
 					return
 				}
 				if _, errs[i] = client.Get(ctx, url, "worker", "127.0.0.1"); errs[i] != nil {
@@ -95,14 +95,14 @@ func others(ctx context.Context, lim *hybrid.Limiter, out io.Writer) error {
 	defer cancel()
 	lim.Allow("alice", orders)
 	var late *limit.WaitError
-	if err := lim.Wait(soon, "alice", orders, 1); !errors.As(err, &late) {
+	if err := lim.Wait(soon, "alice", orders); !errors.As(err, &late) {
 		return fmt.Errorf("waiting for minutes: %w", err)
 	}
 	fmt.Fprintln(out, "not within a minute; it would take up to", late.Need.Round(10*time.Minute))
 
 	// A caller who cannot wait here is told when the turn comes.
 	for range 3 {
-		r := lim.Reserve("carol", orders, 1)
+		r := lim.Reserve("carol", orders)
 		fmt.Fprintln(out, "reserved, to be used in", r.Delay().Round(10*time.Minute))
 	}
 	return nil

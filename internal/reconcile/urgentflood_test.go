@@ -22,7 +22,7 @@ func TestUrgentFlood(t *testing.T) {
 		hot   *limit.Rule
 		every int // ms between two checks of a node
 	}{
-		{limit.Must(limit.TokenBucket("hot", 20, 20, per)), 20},
+		{limit.Must(limit.TokenBucket("hot", limit.Tokens{Burst: 20, Refill: 20, Per: per})), 20},
 		{limit.Must(limit.SlidingWindow("hot", 1000, per)), 1},
 	} {
 		t.Run(c.hot.String(), func(t *testing.T) {
@@ -75,7 +75,7 @@ func TestUrgentFlood(t *testing.T) {
 //
 // Fault 94: a busy client took that for an overload, and reported 32 keys per call.
 func TestFloodOnABusyMachine(t *testing.T) {
-	cold := limit.Must(limit.TokenBucket("cold", 10, 10, time.Hour))
+	cold := limit.Must(limit.TokenBucket("cold", limit.Tokens{Burst: 10, Refill: 10, Per: time.Hour}))
 	s, v := saturated(t, 1, 1, cold)
 	n := s.nodes[0]
 	n.starved = int64(20 * time.Millisecond)

@@ -66,7 +66,7 @@ const maxAhead = 1 << 60
 type Limiter struct {
 	// Reserve books units if the terms allow it. Delay says when they may be used or, if they
 	// are not booked, when to ask again.
-	Reserve func(counter.Terms) limit.Reservation
+	Reserve func(counter.Terms) *limit.Reservation
 	// Estimate returns after how many ns, at the least, n units can have been
 	// admitted after others that ask for ahead units in all.
 	Estimate func(ahead, n int64) int64

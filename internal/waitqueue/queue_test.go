@@ -30,7 +30,7 @@ type every struct {
 
 func (e *every) limiter() Limiter {
 	return Limiter{
-		Reserve: func(t counter.Terms) limit.Reservation {
+		Reserve: func(t counter.Terms) *limit.Reservation {
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			wait := time.Until(e.next)

@@ -25,8 +25,8 @@ import (
 )
 
 var (
-	perPeer  = limit.Must(limit.TokenBucket("per peer", 3, 1, time.Hour))           // 3 at once, then 1 an hour
-	upstream = limit.Must(limit.TokenBucket("upstream", 1, 1, 20*time.Millisecond)) // one every 20 ms
+	perPeer  = limit.Must(limit.TokenBucket("per peer", limit.Tokens{Burst: 3, Refill: 1, Per: time.Hour}))             // 3 at once, then 1 an hour
+	upstream = limit.Must(limit.TokenBucket("upstream", limit.Tokens{Burst: 1, Refill: 1, Per: 20 * time.Millisecond})) // one every 20 ms
 )
 
 func main() {
@@ -40,7 +40,7 @@ func run(out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer lim.Close(context.Background())
+	defer lim.Close()
 
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

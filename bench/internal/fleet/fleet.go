@@ -154,7 +154,7 @@ func Add(a, b hybrid.Stats, sign int) (sum hybrid.Stats) {
 func (f *Fleet) Close() {
 	for _, l := range f.Limiters {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		_ = l.Close(ctx) // what it could not report is not what is measured
+		_ = l.Shutdown(ctx) // what it could not report is not what is measured
 		cancel()
 	}
 	for _, end := range f.ends {

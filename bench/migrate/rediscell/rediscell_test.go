@@ -42,7 +42,7 @@ func TestTableOfItsTests(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rule, start := limit.Must(limit.TokenBucket("foo", 5, 1, time.Second)), time.Now()
+		rule, start := limit.Must(limit.TokenBucket("foo", limit.Tokens{Burst: 5, Refill: 1, Per: time.Second})), time.Now()
 		const ms, s, never = time.Millisecond, time.Second, limit.Never
 		for i, c := range []struct {
 			at        time.Duration
@@ -89,7 +89,7 @@ func TestDiffers(t *testing.T) {
 		if _, err := lim.Take(t.Context(), "k", perUser, 16); err != nil {
 			t.Error(err)
 		}
-		res, err := lim.Take(t.Context(), "k", limit.Must(limit.TokenBucket("other", 16, 30, time.Minute)), 1)
+		res, err := lim.Take(t.Context(), "k", limit.Must(limit.TokenBucket("other", limit.Tokens{Burst: 16, Refill: 30, Per: time.Minute})), 1)
 		if err != nil || !res.Allowed {
 			t.Errorf("%+v, %v", res, err)
 		}
@@ -107,7 +107,7 @@ func (c cell) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		if args := fmt.Sprint(cmd.Args()...); args != "CL.THROTTLEapi:alice15 30 60 1" {
 			return errors.New(args)
 		}
-		res, err := c.lim.Take(ctx, "alice", limit.Must(limit.TokenBucket("cell", 16, 30, time.Minute)), 1)
+		res, err := c.lim.Take(ctx, "alice", limit.Must(limit.TokenBucket("cell", limit.Tokens{Burst: 16, Refill: 30, Per: time.Minute})), 1)
 		numbers := five(res)
 		cmd.(*redis.Cmd).SetVal([]any{numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]})
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-var perUser = limit.Must(limit.TokenBucket("api", 120, 120, time.Minute)) // built once
+var perUser = limit.Must(limit.TokenBucket("api", limit.Tokens{Burst: 120, Refill: 120, Per: time.Minute})) // built once
 
 func after(rdb *redis.Client, next http.Handler) (http.Handler, *hybrid.Limiter, error) {
 	lim, err := hybrid.New(rdb, hybrid.Options{}) // one for the process; Close it at the end

@@ -45,7 +45,7 @@ func start(t *testing.T) both {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = local.Close(t.Context()) })
+	t.Cleanup(func() { _ = local.Shutdown(t.Context()) })
 	return both{rdb, redis_rate.NewLimiter(rdb), ours, local}
 }
 
@@ -74,7 +74,7 @@ func near(a, b time.Duration) bool { return (a - b).Abs() <= time.Millisecond }
 func TestAnswersAreEqual(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, rng := start(t), rand.New(rand.NewPCG(1, 2))
-		theirs, ours := redis_rate.Limit{Rate: 8, Period: time.Second, Burst: 20}, limit.Must(limit.TokenBucket("r", 20, 8, time.Second))
+		theirs, ours := redis_rate.Limit{Rate: 8, Period: time.Second, Burst: 20}, limit.Must(limit.TokenBucket("r", limit.Tokens{Burst: 20, Refill: 8, Per: time.Second}))
 		refused, fewer := 0, 0
 		for i := range 500 {
 			time.Sleep(time.Duration(rng.IntN(400)) * time.Millisecond)
@@ -119,7 +119,7 @@ func TestAnswersAreEqual(t *testing.T) {
 func TestAnswersDiffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t)
-		theirs, ours := redis_rate.PerMinute(10), limit.Must(limit.TokenBucket("r", 10, 10, time.Minute))
+		theirs, ours := redis_rate.PerMinute(10), limit.Must(limit.TokenBucket("r", limit.Tokens{Burst: 10, Refill: 10, Per: time.Minute}))
 
 		// Asking for nothing.
 		if was := b.allow(t, "none", theirs, 0); was.Allowed != 0 || was.Remaining != 10 {
@@ -175,7 +175,7 @@ func TestAnswersDiffer(t *testing.T) {
 func TestAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t)
-		theirs, ours := redis_rate.PerMinute(10), limit.Must(limit.TokenBucket("r", 10, 10, time.Minute))
+		theirs, ours := redis_rate.PerMinute(10), limit.Must(limit.TokenBucket("r", limit.Tokens{Burst: 10, Refill: 10, Per: time.Minute}))
 		b.allow(t, "k", theirs, 8)
 		b.take(t, "k", ours, 8)
 		time.Sleep(3 * time.Second) // half a unit
@@ -198,7 +198,7 @@ func TestAtMost(t *testing.T) {
 func TestAtMostAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t)
-		theirs, ours := redis_rate.PerMinute(10), limit.Must(limit.TokenBucket("r", 10, 10, time.Minute))
+		theirs, ours := redis_rate.PerMinute(10), limit.Must(limit.TokenBucket("r", limit.Tokens{Burst: 10, Refill: 10, Per: time.Minute}))
 		for i, n := range []int{0, 3, 50, 1, 5} {
 			was, err1 := b.theirs.AllowAtMost(t.Context(), "k", theirs, n)
 			granted, is, err2 := b.ours.TakeAtMost(t.Context(), "k", ours, int64(n))
@@ -219,7 +219,7 @@ func TestChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t)
 		rule := func(burst, units int64) *limit.Rule {
-			return limit.Must(limit.TokenBucket("r", burst, units, time.Minute))
+			return limit.Must(limit.TokenBucket("r", limit.Tokens{Burst: burst, Refill: units, Per: time.Minute}))
 		}
 		of := func(burst, rate int) redis_rate.Limit {
 			return redis_rate.Limit{Rate: rate, Period: time.Minute, Burst: burst}
@@ -248,10 +248,10 @@ func TestNoLimit(t *testing.T) {
 		if res, err := b.theirs.Allow(t.Context(), "k", redis_rate.Limit{Period: time.Minute, Burst: 3}); err == nil {
 			t.Errorf("a rate of 0: %+v", res)
 		}
-		if _, err := limit.TokenBucket("r", 3, 0, time.Minute); err == nil {
+		if _, err := limit.TokenBucket("r", limit.Tokens{Burst: 3, Refill: 0, Per: time.Minute}); err == nil {
 			t.Error("a rate of 0 is a rule")
 		}
-		was, is := b.allow(t, "k", redis_rate.Limit{Rate: 10, Period: time.Minute}, 1), b.take(t, "k", limit.Must(limit.TokenBucket("r", 0, 10, time.Minute)), 1)
+		was, is := b.allow(t, "k", redis_rate.Limit{Rate: 10, Period: time.Minute}, 1), b.take(t, "k", limit.Must(limit.TokenBucket("r", limit.Tokens{Burst: 0, Refill: 10, Per: time.Minute})), 1)
 		if was.Allowed != 0 || was.RetryAfter != 6*time.Second || is.Allowed || is.RetryAfter != limit.Never {
 			t.Errorf("a burst of 0: %+v, %+v", was, is)
 		}
@@ -262,7 +262,7 @@ func TestNoLimit(t *testing.T) {
 func TestKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t)
-		reads, writes := limit.Must(limit.TokenBucket("reads", 10, 10, time.Minute)), limit.Must(limit.TokenBucket("writes", 10, 10, time.Minute))
+		reads, writes := limit.Must(limit.TokenBucket("reads", limit.Tokens{Burst: 10, Refill: 10, Per: time.Minute})), limit.Must(limit.TokenBucket("writes", limit.Tokens{Burst: 10, Refill: 10, Per: time.Minute}))
 		b.allow(t, "k", redis_rate.PerMinute(10), 10)
 		b.take(t, "k", reads, 10)
 		// The same key under another limit: theirs has been used for it, ours has not.
@@ -304,8 +304,8 @@ func TestRedisAway(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer lim.Close(t.Context())
-		rule := limit.Must(limit.TokenBucket("r", 10, 10, time.Minute))
+		defer lim.Shutdown(t.Context())
+		rule := limit.Must(limit.TokenBucket("r", limit.Tokens{Burst: 10, Refill: 10, Per: time.Minute}))
 		server.SetError("LOADING away")
 		time.Sleep(10 * time.Second)
 		if _, err := redis_rate.NewLimiter(rdb).Allow(t.Context(), "k", redis_rate.PerMinute(10)); err == nil {
@@ -352,7 +352,7 @@ func TestPrograms(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer lim.Close(t.Context())
+		defer lim.Shutdown(t.Context())
 		was := before(rdb, served)
 		for i, n := range []int{122, 2, 60, 120} {
 			// Never when a unit comes back at that very instant: redis_rate computes with
@@ -377,7 +377,7 @@ func TestSwitch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer lim.Close(t.Context())
+		defer lim.Shutdown(t.Context())
 		old := redis_rate.NewLimiter(rdb)
 		for i, n := range []int{100, 30, 70} {
 			for range n {

@@ -2,7 +2,6 @@ package ulule
 
 import (
 	"net/http"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -11,7 +10,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-var perUser = limit.Must(limit.SlidingWindow("api", 100, time.Minute)) // built once
+var perUser = limit.Must(limit.PerMinute("api", 100)) // built once
 
 func after(rdb *redis.Client, next http.Handler) (http.Handler, *hybrid.Limiter, error) {
 	lim, err := hybrid.New(rdb, hybrid.Options{}) // works without Redis; Close it at the end

@@ -259,7 +259,7 @@ func TestRedisAway(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer lim.Close(t.Context())
+		defer lim.Shutdown(t.Context())
 		time.Sleep(10 * time.Second)
 		if w := ask(h); w.Code != http.StatusOK || lim.State().Mode != hybrid.Degraded {
 			t.Errorf("%d, %v", w.Code, lim.State())
@@ -288,7 +288,7 @@ func TestPrograms(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer lim.Close(t.Context())
+		defer lim.Shutdown(t.Context())
 		time.Sleep(3 * time.Second) // synced
 		for i := range 102 {
 			a, b := ask(was), ask(is)

@@ -9,7 +9,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/local"
 )
 
-var perHost = limit.Must(limit.TokenBucket("upstream", 20, 10, time.Second)) // built once
+var perHost = limit.Must(limit.TokenBucket("upstream", limit.Tokens{Burst: 20, Refill: 10, Per: time.Second})) // built once
 
 type clientAfter struct{ lim *local.Limiter }
 
@@ -19,7 +19,7 @@ func newAfter() (*clientAfter, error) {
 }
 
 func (c *clientAfter) do(ctx context.Context, r *http.Request) (*http.Response, error) {
-	if err := c.lim.Wait(ctx, r.URL.Host, perHost, 1); err != nil {
+	if err := c.lim.Wait(ctx, r.URL.Host, perHost); err != nil {
 		return nil, err
 	}
 	return http.DefaultClient.Do(r.WithContext(ctx))

@@ -26,12 +26,12 @@ func ours(t *testing.T) *local.Limiter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(lim.Close)
+	t.Cleanup(func() { _ = lim.Close() })
 	return lim
 }
 
 func bucket(burst, refill int64, per time.Duration) *limit.Rule {
-	return limit.Must(limit.TokenBucket("r", burst, refill, per))
+	return limit.Must(limit.TokenBucket("r", limit.Tokens{Burst: burst, Refill: refill, Per: per}))
 }
 
 // near tells that two durations are equal but for what floating-point numbers lose.
@@ -45,7 +45,7 @@ func TestAnswersAreEqual(t *testing.T) {
 			time.Sleep(time.Duration(rng.IntN(400)) * time.Millisecond)
 			n := 1 + rng.IntN(5)
 			if rng.IntN(10) == 0 {
-				a, b := was.ReserveN(time.Now(), n), is.Reserve("k", rule, int64(n))
+				a, b := was.ReserveN(time.Now(), n), is.ReserveN("k", rule, int64(n))
 				if a.OK() != b.OK() || !near(a.Delay(), b.Delay()) {
 					t.Fatalf("%d: reserved for %v, %v", i, a.Delay(), b.Delay())
 				}
@@ -97,7 +97,7 @@ func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		was, is, rule, start := rate.NewLimiter(1, 2), ours(t), bucket(2, 1, time.Second), time.Now()
 		for i := range 5 {
-			if err := errors.Join(was.Wait(t.Context()), is.Wait(t.Context(), "k", rule, 1)); err != nil {
+			if err := errors.Join(was.Wait(t.Context()), is.Wait(t.Context(), "k", rule)); err != nil {
 				t.Fatal(err)
 			}
 			if took := time.Since(start); !near(took, max(0, time.Duration(i-1)*time.Second)) {
@@ -109,14 +109,14 @@ func TestWait(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		start = time.Now()
-		theirs, err := was.Wait(ctx), is.Wait(ctx, "k", rule, 1)
+		theirs, err := was.Wait(ctx), is.Wait(ctx, "k", rule)
 		if theirs == nil || errors.Is(theirs, context.DeadlineExceeded) || !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 0 {
 			t.Errorf("%v, %v after %v", theirs, err, time.Since(start))
 		}
 		if late, ok := errors.AsType[*limit.WaitError](err); !ok || !near(late.Need, time.Second) {
 			t.Errorf("%+v", late)
 		}
-		if theirs, err := was.WaitN(t.Context(), 3), is.Wait(t.Context(), "k", rule, 3); theirs == nil || !errors.Is(err, limit.ErrTooMany) {
+		if theirs, err := was.WaitN(t.Context(), 3), is.WaitN(t.Context(), "k", rule, 3); theirs == nil || !errors.Is(err, limit.ErrTooMany) {
 			t.Errorf("%v, %v", theirs, err)
 		}
 	})
@@ -126,7 +126,7 @@ func TestReserve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		was, is, rule := rate.NewLimiter(1, 2), ours(t), bucket(2, 1, time.Second)
 		// More than fits is not OK.
-		if a, b := was.ReserveN(time.Now(), 3), is.Reserve("k", rule, 3); a.OK() || b.OK() || a.Delay() != rate.InfDuration || b.Delay() != limit.Never {
+		if a, b := was.ReserveN(time.Now(), 3), is.ReserveN("k", rule, 3); a.OK() || b.OK() || a.Delay() != rate.InfDuration || b.Delay() != limit.Never {
 			t.Errorf("%v, %v", a.Delay(), b.Delay())
 		}
 		if rate.InfDuration != limit.Never {
@@ -134,17 +134,17 @@ func TestReserve(t *testing.T) {
 		}
 		// The last of those who have reserved hands back, and the next one gets his place.
 		was.ReserveN(time.Now(), 2)
-		is.Reserve("k", rule, 2)
-		a, b := was.Reserve(), is.Reserve("k", rule, 1)
+		is.ReserveN("k", rule, 2)
+		a, b := was.Reserve(), is.Reserve("k", rule)
 		a.Cancel()
 		b.Cancel()
-		if a, b := was.Reserve(), is.Reserve("k", rule, 1); a.Delay() != time.Second || b.Delay() != time.Second {
+		if a, b := was.Reserve(), is.Reserve("k", rule); a.Delay() != time.Second || b.Delay() != time.Second {
 			t.Errorf("%v, %v", a.Delay(), b.Delay())
 		}
 		// Units that could be used at once: theirs stay taken, ours come back.
 		time.Sleep(time.Minute)
 		was, is = rate.NewLimiter(1, 2), ours(t)
-		a, b = was.ReserveN(time.Now(), 2), is.Reserve("k", rule, 2)
+		a, b = was.ReserveN(time.Now(), 2), is.ReserveN("k", rule, 2)
 		time.Sleep(time.Millisecond)
 		a.Cancel()
 		b.Cancel()
@@ -160,13 +160,13 @@ func TestCancel(t *testing.T) {
 		was, is, rule := rate.NewLimiter(1, 1), ours(t), bucket(1, 1, time.Second)
 		was.Allow()
 		is.Allow("k", rule)
-		a, b := was.Reserve(), is.Reserve("k", rule, 1)
+		a, b := was.Reserve(), is.Reserve("k", rule)
 		was.Reserve()
-		is.Reserve("k", rule, 1)
+		is.Reserve("k", rule)
 		// Nobody moves up when one hands back behind whom others have reserved.
 		a.Cancel()
 		b.Cancel()
-		a, b = was.Reserve(), is.Reserve("k", rule, 1)
+		a, b = was.Reserve(), is.Reserve("k", rule)
 		if a.Delay() != 3*time.Second || b.Delay() != 3*time.Second {
 			t.Errorf("behind others: %v, %v", a.Delay(), b.Delay())
 		}
@@ -175,7 +175,7 @@ func TestCancel(t *testing.T) {
 			a.Cancel()
 			b.Cancel()
 		}
-		if a, b := was.Reserve(), is.Reserve("k", rule, 1); a.Delay() != time.Second || b.Delay() != 3*time.Second {
+		if a, b := was.Reserve(), is.Reserve("k", rule); a.Delay() != time.Second || b.Delay() != 3*time.Second {
 			t.Errorf("canceled twice: %v, %v", a.Delay(), b.Delay())
 		}
 
@@ -184,7 +184,7 @@ func TestCancel(t *testing.T) {
 		was.Allow()
 		is.Allow("w", rule)
 		for name, wait := range map[string]func(context.Context) error{
-			"theirs": was.Wait, "ours": func(ctx context.Context) error { return is.Wait(ctx, "w", rule, 1) },
+			"theirs": was.Wait, "ours": func(ctx context.Context) error { return is.Wait(ctx, "w", rule) },
 		} {
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(100*time.Millisecond, cancel)
@@ -192,7 +192,7 @@ func TestCancel(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		if a, b := was.Reserve(), is.Reserve("w", rule, 1); !near(a.Delay(), 800*time.Millisecond) || !near(b.Delay(), 800*time.Millisecond) {
+		if a, b := was.Reserve(), is.Reserve("w", rule); !near(a.Delay(), 800*time.Millisecond) || !near(b.Delay(), 800*time.Millisecond) {
 			t.Errorf("%v, %v", a.Delay(), b.Delay())
 		}
 	})
@@ -204,7 +204,7 @@ func TestNothing(t *testing.T) {
 		was, is, rule := rate.NewLimiter(1, 1), ours(t), bucket(1, 1, time.Second)
 		for range 2 {
 			was.Reserve()
-			is.Reserve("k", rule, 1)
+			is.Reserve("k", rule)
 		}
 		if tokens, left := was.Tokens(), is.Peek("k", rule).Remaining; tokens != -1 || left != 0 {
 			t.Errorf("%v tokens, %d left", tokens, left)
@@ -212,11 +212,11 @@ func TestNothing(t *testing.T) {
 		if a, b := was.AllowN(time.Now(), 0), is.AllowN("k", rule, 0); a || !b {
 			t.Errorf("%t, %t", a, b)
 		}
-		if a, b := was.ReserveN(time.Now(), 0), is.Reserve("k", rule, 0); a.Delay() != time.Second || b.Delay() != 0 {
+		if a, b := was.ReserveN(time.Now(), 0), is.ReserveN("k", rule, 0); a.Delay() != time.Second || b.Delay() != 0 {
 			t.Errorf("%v, %v", a.Delay(), b.Delay())
 		}
 		start := time.Now()
-		if err := is.Wait(t.Context(), "k", rule, 0); err != nil || time.Since(start) != 0 {
+		if err := is.WaitN(t.Context(), "k", rule, 0); err != nil || time.Since(start) != 0 {
 			t.Errorf("ours: %v after %v", err, time.Since(start))
 		}
 		if err := was.WaitN(t.Context(), 0); err != nil || time.Since(start) != time.Second {
@@ -236,7 +236,7 @@ func TestNoRate(t *testing.T) {
 			t.Error("every 0 is a limit")
 		}
 		for name, err := range map[string]error{
-			"no rate": second(limit.TokenBucket("r", 3, 0, time.Second)), "every 0": second(limit.TokenBucket("r", 1, 1, 0)), "a burst below 0": second(limit.TokenBucket("r", -1, 1, time.Second)),
+			"no rate": second(limit.TokenBucket("r", limit.Tokens{Burst: 3, Refill: 0, Per: time.Second})), "every 0": second(limit.TokenBucket("r", limit.Tokens{Burst: 1, Refill: 1, Per: 0})), "a burst below 0": second(limit.TokenBucket("r", limit.Tokens{Burst: -1, Refill: 1, Per: time.Second})),
 		} {
 			if err == nil {
 				t.Errorf("%s is a rule", name)
@@ -260,7 +260,7 @@ func TestRounding(t *testing.T) {
 		was, is, rule := rate.NewLimiter(3, 1), ours(t), bucket(1, 3, time.Second)
 		was.Allow()
 		is.Allow("k", rule)
-		if a, b := was.Reserve().Delay(), is.Reserve("k", rule, 1).Delay(); a != 333333333 || b != 333333334 {
+		if a, b := was.Reserve().Delay(), is.Reserve("k", rule).Delay(); a != 333333333 || b != 333333334 {
 			t.Errorf("%d, %d", a, b)
 		}
 	})
@@ -294,10 +294,10 @@ func TestChange(t *testing.T) {
 		was, is = rate.NewLimiter(1, 1), ours(t)
 		for range 3 {
 			was.Reserve()
-			is.Reserve("k", bucket(1, 1, time.Second), 1)
+			is.Reserve("k", bucket(1, 1, time.Second))
 		}
 		was.SetLimit(10)
-		if a, b := was.Reserve().Delay(), is.Reserve("k", bucket(1, 10, time.Second), 1).Delay(); a != 300*time.Millisecond || b != 300*time.Millisecond {
+		if a, b := was.Reserve().Delay(), is.Reserve("k", bucket(1, 10, time.Second)).Delay(); a != 300*time.Millisecond || b != 300*time.Millisecond {
 			t.Errorf("another rate, with units reserved ahead: %v, %v", a, b)
 		}
 	})
@@ -316,7 +316,7 @@ func TestNegative(t *testing.T) {
 	if err := was.WaitN(t.Context(), -1); err != nil || !was.ReserveN(time.Now(), -1).OK() {
 		t.Errorf("they refuse: %v", err)
 	}
-	if err := is.Wait(t.Context(), "k", rule, -1); !errors.Is(err, limit.ErrInvalidN) || is.Reserve("k", rule, -1).OK() {
+	if err := is.WaitN(t.Context(), "k", rule, -1); !errors.Is(err, limit.ErrInvalidN) || is.ReserveN("k", rule, -1).OK() {
 		t.Error(err)
 	}
 }

@@ -2,7 +2,6 @@
 package demo
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -65,7 +64,7 @@ func Serve(h http.Handler) (url string, stop func(), err error) {
 		_ = server.Serve(listener) // http.ErrServerClosed, after Shutdown
 	}()
 	return "http://" + listener.Addr().String(), func() {
-		_ = server.Shutdown(context.Background())
+		_ = server.Close()
 		<-ended
 	}, nil
 }

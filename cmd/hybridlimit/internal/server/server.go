@@ -91,7 +91,7 @@ func (s *Server) abandon() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.o.StopTimeout)
 	defer cancel()
-	_ = s.lim.Close(ctx) // of nil: nothing
+	_ = s.lim.Shutdown(ctx) // of nil: nothing
 	for _, ln := range []interface{ Close() error }{s.o.GRPC, s.o.RESP, s.o.HTTP} {
 		if ln != nil {
 			_ = ln.Close()
@@ -208,7 +208,7 @@ func (s *Server) Stop() error {
 	}
 	drain.Wait()
 	s.fresh.Close()
-	errs = append(errs, s.lim.Close(ctx))
+	errs = append(errs, s.lim.Shutdown(ctx))
 	if s.http != nil {
 		errs = append(errs, s.http.Shutdown(ctx), s.http.Close())
 	}

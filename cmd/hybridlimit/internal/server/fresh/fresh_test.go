@@ -33,7 +33,9 @@ func (s *store) Preload(_ context.Context, keys []string, rule *limit.Rule) erro
 	return nil
 }
 
-func rule(name string) *limit.Rule { return limit.Must(limit.TokenBucket(name, 1, 1, time.Second)) }
+func rule(name string) *limit.Rule {
+	return limit.Must(limit.TokenBucket(name, limit.Tokens{Burst: 1, Refill: 1, Per: time.Second}))
+}
 
 func TestLooksAreFetchedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

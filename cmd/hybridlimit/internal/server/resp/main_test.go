@@ -35,7 +35,7 @@ func alone(t testing.TB) (*hybrid.Limiter, *clock.Manual) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { lim.Close(context.Background()) })
+	t.Cleanup(func() { lim.Close() })
 	return lim, now
 }
 

@@ -104,7 +104,7 @@ func (r rate) build() (*limit.Rule, error) {
 	by := gcd(r.count, r.period)
 	count, period := r.count/by, r.period/by
 	name := fmt.Sprintf("CL.THROTTLE %d/%ds", count, period)
-	return limit.TokenBucket(name, r.burst+1, count, time.Duration(period)*time.Second)
+	return limit.TokenBucket(name, limit.Tokens{Burst: r.burst + 1, Refill: count, Per: time.Duration(period) * time.Second})
 }
 
 func gcd(a, b int64) int64 {

@@ -47,7 +47,7 @@ func serve(t testing.TB, text string, o Options) *world {
 	if w.lim, err = hybrid.New(nil, hybrid.Options{Clock: w.now}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { w.lim.Close(context.Background()) })
+	t.Cleanup(func() { w.lim.Close() })
 	o.Limiter, o.Rules = w.lim, func() *rules.Set { return set }
 	if w.service, err = New(o); err != nil {
 		t.Fatal(err)
