@@ -13,6 +13,7 @@ import (
 // wholeKeys names the files whose errors may show a whole key, and why.
 var wholeKeys = map[string]string{
 	"cmd/hybridlimit/internal/connect/explain.go": "an operator is to find the name in Redis; it has some hundred bytes at most, and is escaped",
+	"internal/rig/stored.go":                      "programs that check promises read their own keys in Redis",
 }
 
 // Keys come from attackers: megabytes, or what a terminal takes for a command. The text of an error

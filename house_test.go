@@ -56,6 +56,7 @@ var mayImport = map[string][]string{
 	"internal/reconcile":  {"limit", "internal/arith", "internal/counter", "internal/redisstore"},
 	"internal/redisstore": {"limit", "internal/arith", "internal/decision"},
 	"internal/redistest":  {"clock"},
+	"internal/rig":        {"clock", "hybrid"}, // of programs in other modules
 	"internal/rulenames":  {"limit", "internal/arith"},
 	"internal/table":      {"limit", "clock", "internal/arith", "internal/counter", "internal/decision", "internal/keyhash", "internal/rulenames", "internal/tally"},
 	"internal/tally":      {"limit", "internal/arith"},
@@ -88,6 +89,7 @@ var outside = map[string][]string{
 	"internal/inspect":    {"github.com/redis/go-redis/v9"},
 	"internal/redisstore": {"github.com/redis/go-redis/v9"},
 	"internal/redistest":  {"github.com/redis/go-redis/v9"}, // a hook of its client
+	"internal/rig":        {"github.com/redis/go-redis/v9"},
 	"internal/table":      {"github.com/dgraph-io/ristretto/v2"},
 }
 

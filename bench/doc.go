@@ -1,10 +1,8 @@
 // Package bench measures hybridlimit against other limiters, in a module of
 // its own so that their dependencies stay out of the library's. The program in
 // demo shows the main job: several nodes that share limits through Redis, lose
-// it, and come back. The one in soak does that for as long as asked, with faults
-// of all kinds, and watches that nothing is lost or grows. The one in cost measures what
-// a limiter costs a service, processor time of Redis included. The one in small measures how
-// exact fleets are where limits are a few units.
+// it, and come back. The one in cost measures what a limiter costs a service, processor time of
+// Redis included. The one in small measures how exact fleets are where limits are a few units.
 //
 // Run the benchmarks with
 //

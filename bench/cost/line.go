@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
+	"github.com/hybridlimit/hybridlimit/internal/rig"
 )
 
 // line writes a measurement in the form of Go's benchmarks. What it takes is by check, or by

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/bench/internal/fleet"
-	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
+	"github.com/hybridlimit/hybridlimit/internal/rig"
 )
 
 // load asks a subject at the pace of a row.

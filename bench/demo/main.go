@@ -29,8 +29,8 @@ import (
 
 	"github.com/redis/go-redis/v9/logging"
 
-	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
 	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/rig"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 

@@ -7,8 +7,8 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
-	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/rig"
 )
 
 // fault is a way in which Redis is away.

@@ -164,7 +164,7 @@ func (m *measurement) accuracy(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer os.RemoveAll(tmp)
-	overlay, err := m.do(ctx, m.root, "go", "run", "./bench/mutants", "-run", "^no-near-limit-trigger$", "-overlay", tmp)
+	overlay, err := m.do(ctx, m.root, "go", "run", "./internal/verify/mutants", "-run", "^no-near-limit-trigger$", "-overlay", tmp)
 	if err != nil {
 		return "", err
 	}

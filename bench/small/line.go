@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
+	"github.com/hybridlimit/hybridlimit/internal/rig"
 )
 
 // lines writes a line for each limiter, in the form of Go's benchmarks.

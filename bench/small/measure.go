@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
+	"github.com/hybridlimit/hybridlimit/internal/rig"
 )
 
 // options is what the command line says.

@@ -15,8 +15,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/hybridlimit/hybridlimit/bench/internal/fleet"
-	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/rig"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 

@@ -4,9 +4,9 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/bench/internal/fleet"
-	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/rig"
 )
 
 // subject is a limiter that runs, and what has come of it.

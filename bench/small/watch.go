@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/rig"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 

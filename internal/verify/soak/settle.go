@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/oracle"
+	"github.com/hybridlimit/hybridlimit/internal/rig"
 )
 
 // sample looks at all that must stay flat or even, without stopping anybody.
@@ -230,6 +230,6 @@ func (r *run) summary() {
 		fmt.Fprintln(r.out, "All promises kept.")
 		return
 	}
-	fmt.Fprintf(r.out, "NOT as promised: %d times. The first: %s\nAgain, with the same fortune: go run ./bench/soak -seed %d -nodes %d -for %v\n",
+	fmt.Fprintf(r.out, "NOT as promised: %d times. The first: %s\nAgain, with the same fortune: go run ./internal/verify/soak -seed %d -nodes %d -for %v\n",
 		r.breaches, r.first, r.seed, len(r.nodes), r.length)
 }

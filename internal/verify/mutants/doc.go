@@ -1,11 +1,11 @@
 // Command mutants checks the tests: it puts bugs into the limiter on purpose,
 // one at a time, and fails unless the test that is to catch each of them does.
 //
-//	go run ./bench/mutants                     # all of them, from the root
-//	go run ./bench/mutants -list               # what they break, and what catches which
-//	go run ./bench/mutants -run 'known|dedup'  # some
-//	go run ./bench/mutants -seed 100000        # with other seeds for the simulator
-//	go run ./bench/mutants -run dedup -overlay /tmp  # write files for "go build -overlay"
+//	go run ./internal/verify/mutants                     # all of them, from the root
+//	go run ./internal/verify/mutants -list               # what they break, and what catches which
+//	go run ./internal/verify/mutants -run 'known|dedup'  # some
+//	go run ./internal/verify/mutants -seed 100000        # with other seeds for the simulator
+//	go run ./internal/verify/mutants -run dedup -overlay /tmp  # write files for "go build -overlay"
 //
 // The tables in table_*.go are the list. A mutant replaces a piece of text that
 // must occur exactly once in its file: if it no longer does, the mutant is stale

@@ -16,7 +16,7 @@ import (
 // must have no problem that it does not have without the mutant. What is imported is taken to
 // be empty, in both.
 func TestMutantsCompile(t *testing.T) {
-	const root = "../.."
+	const root = "../../.."
 	packages := map[string]*parsed{} // by directory
 	for _, m := range table() {
 		if !strings.HasSuffix(m.file, ".go") {

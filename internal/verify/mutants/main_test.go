@@ -149,7 +149,7 @@ func TestFlags(t *testing.T) {
 
 // The table fits the code: each text is there once, and each test exists.
 func TestTableIsUpToDate(t *testing.T) {
-	const root = "../.."
+	const root = "../../.."
 	names, tests := map[string]bool{}, map[string]map[string]bool{} // tests: by package
 	for _, m := range table() {
 		if _, err := m.mutate(root); err != nil {
@@ -211,11 +211,11 @@ func TestOverlay(t *testing.T) {
 
 // CI names a dozen mutants in a pattern, which would pass over one that is called otherwise now.
 func TestMutantsOfCIAreThere(t *testing.T) {
-	script, err := os.ReadFile("../../.ci/run")
+	script, err := os.ReadFile("../../../.ci/run")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, list, found := strings.Cut(string(script), "bench/mutants -run '^(")
+	_, list, found := strings.Cut(string(script), "internal/verify/mutants -run '^(")
 	list, _, ends := strings.Cut(list, ")$'")
 	if !found || !ends {
 		t.Fatal("CI runs no mutants by name")

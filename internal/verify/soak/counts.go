@@ -4,9 +4,9 @@ import (
 	"math"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/oracle"
+	"github.com/hybridlimit/hybridlimit/internal/rig"
 )
 
 // reading is what Redis counted of each item at a time.

@@ -5,8 +5,8 @@
 // must come back and agree with Redis. The exit code is 1 if a promise was
 // broken, 2 if the soak could not run.
 //
-//	go run ./bench/soak -for 20m
-//	go run ./bench/soak -for 15s -every 3s
+//	go run ./internal/verify/soak -for 20m
+//	go run ./internal/verify/soak -for 15s -every 3s
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
+	"github.com/hybridlimit/hybridlimit/internal/rig"
 )
 
 func main() { os.Exit(start(os.Args[1:], os.Stdout, os.Stderr)) }

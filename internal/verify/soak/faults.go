@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/rig"
 )
 
 // fault is one that is at work, or was.

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/rig"
 )
 
 // needsServer skips a test where there is no redis-server, but not in CI.

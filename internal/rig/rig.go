@@ -1,6 +1,6 @@
-// Package rig holds what the programs in bench share: their clock, clients
-// with the settings that the README recommends, and a hook that sees every
-// exchange with Redis.
+// Package rig holds what the programs in bench and internal/verify share: their
+// clock, clients with the settings that the README recommends, and a hook that
+// sees every exchange with Redis.
 package rig
 
 import (

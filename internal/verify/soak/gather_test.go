@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/rig"
 )
 
 // The data may be gone at any moment while its fault is at work, and so it is in each slot

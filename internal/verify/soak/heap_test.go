@@ -4,8 +4,8 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/hybridlimit/hybridlimit/bench/internal/rig"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/rig"
 )
 
 // What is judged is what a limiter could leak, and not what piles up when the machine is busy.
