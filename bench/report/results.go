@@ -96,9 +96,16 @@ func (res *results) add(name string, fields []string) error {
 	if _, err := strconv.ParseInt(fields[0], 10, 64); err != nil {
 		return err
 	}
+	path := strings.Split(name, "/")
+	for i, word := range path {
+		if word == "funnel" { // so older records call this algorithm
+			path[i] = "token-bucket"
+		}
+	}
+	name = strings.Join(path, "/")
 	r := res.byName[name]
 	if r == nil {
-		r = &row{name: name, path: strings.Split(name, "/"), values: map[string][]float64{}}
+		r = &row{name: name, path: path, values: map[string][]float64{}}
 		res.byName[name] = r
 		res.rows = append(res.rows, r)
 	}

@@ -60,13 +60,13 @@ func targets() []target {
 		least(300, "×", "`redis-rate` ÷ `hybrid-synced`, all keys being told to a Redis beside it, serial", redisRate("hybrid-synced")),
 		most(1.5, "×", "p99 of a check while Redis hangs ÷ while it is healthy", hanging),
 		most(0, "allocs", "allocations per check of a known key, of our limiters without a Redis (with one, those of the background count too)", allocations),
-		most(5, "µs", "Redis CPU per synced key, funnel, batches of 100 and more", syncedKey("funnel", false)),
-		most(0.6, "×", "the same ÷ one script call per key in a pipeline, funnel", syncedKey("funnel", true)),
+		most(5, "µs", "Redis CPU per synced key, token bucket, batches of 100 and more", syncedKey("token-bucket", false)),
+		most(0.6, "×", "the same ÷ one script call per key in a pipeline, token bucket", syncedKey("token-bucket", true)),
 		most(0.6, "×", "the same ÷ one script call per key in a pipeline, sliding window", syncedKey("sliding-window", true)),
-		most(400, "B", "heap per key of a million, funnel", heapPerKey("funnel", false)),
+		most(400, "B", "heap per key of a million, token bucket", heapPerKey("token-bucket", false)),
 		most(400, "B", "heap per key of a million, sliding window, in one bucket", heapPerKey("sliding-window", false)),
 		most(400, "B", "heap per key of a million, sliding window, in two buckets", heapPerKey("sliding-window", true)),
-		least(100_000, "keys/s", "keys that one node syncs per second, funnel", syncRate("funnel")),
+		least(100_000, "keys/s", "keys that one node syncs per second, token bucket", syncRate("token-bucket")),
 		least(100_000, "keys/s", "keys that one node syncs per second, sliding window", syncRate("sliding-window")),
 	}
 }

@@ -63,10 +63,11 @@ func TestTargets(t *testing.T) {
 		{"allocations", "BenchmarkAllow/hybrid/hot/serial 1 100 ns/op", "not measured"},
 		{"p99", "BenchmarkLatency/hybrid-synced/both 1 100 healthy-p99-ns 150 hanging-p99-ns 99 hanging-p50-ns", "1.50 × pass"},
 		{"p99", "BenchmarkLatency/hybrid-synced/both 1 150 hanging-p99-ns 5 clock-p99-ns", "not measured"},
-		{"Redis CPU", "BenchmarkSync/funnel/batch-10 1 90 redis-us/key\nBenchmarkSync/funnel/batch-100 1 5 redis-us/key\nBenchmarkSync/funnel/batch-500 1 4 redis-us/key", "5.00 µs pass"},
-		{"pipeline, funnel", "BenchmarkSync/funnel/batch-100 1 5 redis-us/key", "not measured"},
+		{"Redis CPU", "BenchmarkSync/token-bucket/batch-10 1 90 redis-us/key\nBenchmarkSync/token-bucket/batch-100 1 5 redis-us/key\nBenchmarkSync/token-bucket/batch-500 1 4 redis-us/key", "5.00 µs pass"},
+		{"pipeline, token bucket", "BenchmarkSync/token-bucket/batch-100 1 5 redis-us/key", "not measured"},
 		{"pipeline, sliding", "BenchmarkSync/sliding-window/batch-100 1 5 redis-us/key\nBenchmarkSync/sliding-window/take 1 8 redis-us/key", "0.62 × **fail**"},
-		{"per second, funnel", "BenchmarkSyncRate/funnel 1 99999 keys/s", "99,999 keys/s **fail**"},
+		{"per second, token bucket", "BenchmarkSyncRate/funnel 1 99999 keys/s", "99,999 keys/s **fail**"}, // an older record
+		{"per second, token bucket", "BenchmarkSyncRate/token-bucket 1 100000 keys/s", "100,000 keys/s pass"},
 	} {
 		r := newRecorded()
 		r.bench = mustParse(t, "procs: 1\n"+c.bench)
@@ -80,12 +81,12 @@ func TestTargets(t *testing.T) {
 func TestHeapTargets(t *testing.T) {
 	r := newRecorded()
 	r.memory = mustParse(t, `procs: 1
-BenchmarkMemory/local/funnel/1000000 1 300 B/key
-BenchmarkMemory/hybrid/funnel/1048576 1 401 B/key
+BenchmarkMemory/local/token-bucket/1000000 1 300 B/key
+BenchmarkMemory/hybrid/token-bucket/1048576 1 401 B/key
 BenchmarkMemory/hybrid/sliding-window/100000 1 100 B/key
 BenchmarkMemory/hybrid-busy/sliding-window/1000000 1 399 B/key
 `)
-	if got := verdictOf(t, "million, funnel", r); got != "401 B **fail**" {
+	if got := verdictOf(t, "million, token bucket", r); got != "401 B **fail**" {
 		t.Error(got)
 	}
 	if got := verdictOf(t, "million, sliding window, in one", r); got != "not measured" {
