@@ -6,12 +6,14 @@
 //
 // Run the benchmarks with
 //
-//	go test -run '^$' -bench . -benchtime 100ms -timeout 1h ./bench
+//	go test -run '^$' -bench . ./bench
 //
 // and compare figures of one run only: machines differ, and so do moments. The
-// program in report runs all of them and writes what is in results. Two things
-// have flags, because they take too long for every day:
+// program in report runs all of them and writes what is in results. Three things
+// have flags, because they take too long for every day: all limiters and loads, the memory of
+// many keys, and how exact fleets are.
 //
+//	go test -run '^$' -bench . -benchtime 30ms ./bench -full
 //	go test -run '^$' -bench Memory -benchtime 1x ./bench -memory.keys 1000000
 //	go test -run Accuracy ./bench -accuracy file
 package bench

@@ -17,7 +17,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/local"
 )
 
-var memoryKeys = flag.Int("memory.keys", 100_000, "how many keys the limiters hold whose `memory` is measured")
+var memoryKeys = flag.Int("memory.keys", 10_000, "how many keys the limiters hold whose `memory` is measured")
 
 // holder is a limiter whose memory is measured.
 type holder struct {
@@ -74,8 +74,8 @@ func holdHybrid(b *testing.B, l *hybrid.Limiter, rule *limit.Rule) holder {
 }
 
 // BenchmarkMemory: what a key in memory takes, its name included, and what all
-// of them cost the garbage collector. The number of keys is in the name; -memory.keys
-// is for more. An iteration fills a limiter that has room for the keys and a
+// of them cost the garbage collector. The number of keys is in the name; few take
+// some seconds a row, and -memory.keys is for more: a million takes up to two minutes. An iteration fills a limiter that has room for the keys and a
 // little more: each is asked once, or, busy, once more some buckets later.
 //
 // B/key is what is alive after a collection, in-use-B/key the spans that hold
@@ -84,7 +84,7 @@ func holdHybrid(b *testing.B, l *hybrid.Limiter, rule *limit.Rule) holder {
 // and so on.
 func BenchmarkMemory(b *testing.B) {
 	for _, h := range holders {
-		for _, rule := range memoryRules {
+		for _, rule := range memoryRules() {
 			for times, use := range []string{"", "-busy"} {
 				if use != "" && rule.Algorithm() == limit.AlgorithmFunnel {
 					continue // takes no more
@@ -124,15 +124,25 @@ func measureMemory(b *testing.B, times int, open func() holder) {
 }
 
 // memoryRules are what the keys are asked under. None is as if never used while it is
-// measured: such keys are forgotten.
-var memoryRules = []*limit.Rule{
-	limit.Must(limit.Funnel("funnel", 100, 10, time.Hour)),
-	limit.Must(limit.SlidingWindow("sliding", 1_000_000_000, time.Minute)),
+// measured: such keys are forgotten. A short window has short buckets to wait for.
+func memoryRules() []*limit.Rule {
+	return []*limit.Rule{
+		limit.Must(limit.Funnel("funnel", 100, 10, time.Hour)),
+		limit.Must(limit.SlidingWindow("sliding", 1_000_000_000, memoryWindow())),
+	}
+}
+
+func memoryWindow() time.Duration {
+	const quick = 30_000 // keys that are measured in a few seconds
+	if *memoryKeys > quick {
+		return time.Minute
+	}
+	return 20 * time.Second
 }
 
 // awaitBucket waits for a bucket of the window of memoryRules to come to its end.
 func awaitBucket(b *testing.B) {
-	width := time.Minute / arith.DefaultBuckets
+	width := memoryWindow() / arith.DefaultBuckets
 	was := time.Now().Truncate(width)
 	pollUntil(b, 2*width, "a bucket has ended", func() bool { return time.Now().Truncate(width) != was })
 }

@@ -1,12 +1,15 @@
 package bench
 
 import (
+	"flag"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/limit"
 )
+
+var full = flag.Bool("full", false, "measure every limiter and every load, as for the recorded results")
 
 // opener makes a limiter that knows the rule and has room for the keys. It is
 // closed with the benchmark.
@@ -74,6 +77,26 @@ var byState = []contender{
 
 // few stand for all in the rows that show what a load does to a kind of check.
 var few = some(inProcess, named("floor", "hybrid", "hybrid-bound", "memorystore"))
+
+// usual are measured without -full: the floor, ours, and the rivals that the README names.
+var usual = named("floor", "hybrid", "hybrid-coarse", "hybrid-bound", "hybrid-sliding", "hybrid-synced", "local",
+	"xtime-map", "xtime-single", "memorystore", "redis-rate")
+
+// usually returns the contenders of a table, with -full all of them.
+func usually(of []contender) []contender {
+	if *full {
+		return of
+	}
+	return some(of, usual)
+}
+
+// seldom is usually for a table that shows what a load does: few are enough for that.
+func seldom(of []contender) []contender {
+	if *full {
+		return of
+	}
+	return few
+}
 
 // named tells whether a contender has one of the names.
 func named(names ...string) func(contender) bool {
@@ -145,21 +168,27 @@ func row(b *testing.B, l *load, of []contender, rule *limit.Rule, want bool) {
 // The base case, with every contender, is 65,536 keys asked evenly; the other
 // rows differ from it in one thing.
 func BenchmarkAllow(b *testing.B) {
-	row(b, evenly(uniform), join(inProcess, far, byRule, byLog, byState, overRedis), generous, true)
-	row(b, evenly(1), join(inProcess, single, overRedis), generous, true)
-	row(b, evenly(1000), inProcess, generous, true)
+	row(b, evenly(uniform), usually(join(inProcess, far, byRule, byLog, byState, overRedis)), generous, true)
+	row(b, evenly(1), usually(join(inProcess, single, overRedis)), generous, true)
+	row(b, evenly(1000), seldom(inProcess), generous, true)
+	row(b, zipf(uniform), seldom(inProcess), generous, true)
+	if !*full {
+		return
+	}
 	// Half as many need half as much of the last cache, of which others leave us a part.
 	row(b, evenly(uniform/2), some(inProcess, named("floor", "floor-array", "floor-bound", "hybrid", "hybrid-coarse", "hybrid-bound", "memorystore")), generous, true)
 	row(b, evenly(1_000_000), million, generous, true)
-	row(b, zipf(uniform), inProcess, generous, true)
 	row(b, long(uniform), million, generous, true)
 }
 
 // BenchmarkRefused: a check that is refused, as most are in an attack.
 func BenchmarkRefused(b *testing.B) {
 	refuses := func(c contender) bool { return !c.blocks }
-	row(b, evenly(uniform), withAdmitted(some(join(inProcess, byRule, byState), refuses)), usedUp, false)
-	row(b, evenly(1), withAdmitted(some(join(inProcess, single, overRedis), refuses)), usedUp, false)
+	row(b, evenly(uniform), withAdmitted(seldom(some(join(inProcess, byRule, byState), refuses))), usedUp, false)
+	row(b, evenly(1), withAdmitted(seldom(some(join(inProcess, single, overRedis), refuses))), usedUp, false)
+	if !*full {
+		return
+	}
 	row(b, evenly(1000), withAdmitted(few), usedUp, false)
 	row(b, evenly(1_000_000), withAdmitted(some(few, named("hybrid"))), usedUp, false)
 	row(b, zipf(uniform), withAdmitted(few), usedUp, false)
@@ -173,7 +202,10 @@ func withAdmitted(of []contender) []contender {
 
 // BenchmarkPeek: a look at a key that consumes nothing, where there is one.
 func BenchmarkPeek(b *testing.B) {
-	peekRow(b, evenly(uniform), join(inProcess, byRule, byState))
+	peekRow(b, evenly(uniform), seldom(join(inProcess, byRule, byState)))
+	if !*full {
+		return
+	}
 	for _, l := range []*load{evenly(1), evenly(1000), zipf(uniform)} {
 		peekRow(b, l, few)
 	}

@@ -119,7 +119,7 @@ func TestMeasure(t *testing.T) {
 	}
 	ran := strings.Join(l.ran, "\n")
 	for _, want := range []string{
-		"-run ^$ -bench . -skip ^BenchmarkMemory$ -count 1 -benchtime 100ms", "-memory.keys 77", "-overlay overlay.json ./bench -accuracy ",
+		"-run ^$ -bench . -skip ^BenchmarkMemory$ -count 1 -benchtime 100ms", "./bench -full", "-memory.keys 77", "-overlay overlay.json ./bench -accuracy ",
 		"go run ./bench/cost -passes 7 -warm 1s -measure 2s -run .", "go run ./bench/small -for 9s -run .",
 	} {
 		if !strings.Contains(ran, want) {

@@ -143,7 +143,7 @@ func (m *measurement) measure(ctx context.Context, part string) (command, text s
 func (m *measurement) passes(ctx context.Context) (command, text string, err error) {
 	words := []string{
 		"go", "test", "-run", nobody, "-bench", m.plan.bench, "-skip", "^BenchmarkMemory$", // has a part of its own
-		"-count", "1", "-benchtime", m.plan.benchtime, longest, "./bench",
+		"-count", "1", "-benchtime", m.plan.benchtime, longest, "./bench", "-full",
 	}
 	for pass := range m.plan.count {
 		fmt.Fprintf(m.tell, "pass %d of %d\n", pass+1, m.plan.count)
