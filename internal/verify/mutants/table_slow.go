@@ -24,7 +24,7 @@ var slowMutants = []mutant{
 		file:   "internal/reconcile/pipeline.go",
 		old:    `max(late, f.late-1)`,
 		new:    `max(late, 0*f.late)`,
-		by:     reconcile("TestSimSlowRedis"),
+		by:     reconcile("TestBatchesThatAreNeverAnswered"),
 	},
 	{
 		name:   "a-slow-flight-is-an-outage",
