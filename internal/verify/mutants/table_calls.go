@@ -6,8 +6,8 @@ var callMutants = []mutant{
 		name:   "canceled-twice",
 		breaks: "A reservation hands its units back each time it is canceled.",
 		file:   "limit/reservation.go",
-		old:    `r.held != nil && r.held.given.CompareAndSwap(false, true)`,
-		new:    `r.held != nil`,
+		old:    `r.cancel != nil && r.cancelled.CompareAndSwap(false, true)`,
+		new:    `r.cancel != nil`,
 		by:     local("TestReserve"),
 	},
 	{

@@ -134,7 +134,7 @@ var serveMutants = []mutant{
 		name:   "the-last-reports-are-lost",
 		breaks: "What a server has admitted at last is never reported.",
 		file:   "cmd/hybridlimit/internal/server/server.go",
-		old:    `errs = append(errs, s.lim.Close(ctx))`,
+		old:    `errs = append(errs, s.lim.Shutdown(ctx))`,
 		new:    `errs = append(errs, ctx.Err())`,
 		by:     serve("TestStopReportsWhatIsPending"),
 	},

@@ -107,7 +107,7 @@ var serverMutants = []mutant{
 		old:    `v := &server{shards: []int{i}, load: common}`,
 		new: `v := &server{shards: []int{i}, load: newLoad(&cfg)}
 		_ = common`,
-		by: reconcile("TestHiddenShardsOnASlowServer"),
+		by: reconcile("TestHiddenShardsAtSaturation"),
 	},
 	{
 		name:   "failures-put-heartbeats-off",
