@@ -44,17 +44,18 @@ var mayImport = map[string][]string{
 	"remote":              {"limit", "clock", "internal/arith", "internal/decision", "internal/escape", "internal/redisstore"},
 	"hybrid":              {"limit", "clock", "internal/counter", "internal/decision", "internal/escape", "internal/reconcile", "internal/table", "internal/tally", "internal/waitqueue", "internal/redisstore"},
 	"hybridtest":          {"limit", "clock", "hybrid"},
-	"internal/algorithm":  {"limit", "internal/arith", "internal/decision"},
+	"internal/algorithm":  {"limit", "internal/arith", "internal/decision", "internal/report"},
 	"internal/arith":      {},
-	"internal/counter":    {"limit", "internal/algorithm", "internal/arith", "internal/decision", "internal/tally"},
+	"internal/counter":    {"limit", "internal/algorithm", "internal/arith", "internal/decision", "internal/report", "internal/tally"},
 	"internal/decision":   {"limit", "internal/arith"},
 	"internal/escape":     {},
 	"internal/inspect":    {"limit", "internal/decision", "internal/escape", "internal/redisstore"},
 	"internal/keyhash":    {},
 	"internal/limittest":  {"limit", "internal/arith"},
 	"internal/oracle":     {},
-	"internal/reconcile":  {"limit", "internal/arith", "internal/counter", "internal/redisstore"},
-	"internal/redisstore": {"limit", "internal/arith", "internal/decision"},
+	"internal/reconcile":  {"limit", "internal/arith", "internal/counter", "internal/redisstore", "internal/report"},
+	"internal/redisstore": {"limit", "internal/arith", "internal/decision", "internal/report"},
+	"internal/report":     {"limit", "internal/arith"},
 	"internal/redistest":  {"clock"},
 	"internal/rig":        {"clock", "hybrid"}, // of programs in other modules
 	"internal/rulenames":  {"limit", "internal/arith"},
@@ -69,9 +70,11 @@ var forTests = []string{"internal/redistest", "internal/programtest", "internal/
 // testsMayImport names what the tests of a package may be built on besides.
 var testsMayImport = map[string][]string{
 	"local":               {"internal/arith"},
-	"hybrid":              {"internal/arith", "remote"}, // which counts in the same keys
+	"hybrid":              {"internal/arith", "internal/report", "remote"}, // which counts in the same keys
 	"internal/inspect":    {"remote"},
 	"internal/redisstore": {"clock"},
+	"internal/table":      {"internal/report"},
+	"remote":              {"internal/report"},
 	"adapter/httplimit":   {"local", "hybrid", "hybridtest"}, // it takes any limiter, and is tested with these
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 	"github.com/hybridlimit/hybridlimit/remote"
 )
@@ -61,7 +62,7 @@ func newSender(s keyStore, rule *limit.Rule, size int) *sender {
 	out := &sender{keyStore: s, rule: rule}
 	for i := range pipelineKeys / size {
 		out.batches = append(out.batches, &redisstore.Batch{
-			Node: fmt.Sprintf("sender%d-%d", senders, i), Ops: make([]redisstore.Op, size),
+			Node: fmt.Sprintf("sender%d-%d", senders, i), Ops: make([]report.Report, size),
 		})
 	}
 	return out
@@ -73,11 +74,11 @@ func (s *sender) fill(age int64) {
 	for _, b := range s.batches {
 		b.Seq, b.Prev = b.Seq+1, b.Seq
 		for i := range b.Ops {
-			op := redisstore.Op{Key: s.ctrs[s.next], Rule: s.rule, Units: 1}
+			op := report.Report{Key: s.ctrs[s.next], Rule: s.rule, Units: 1}
 			if s.rule.Algorithm() == limit.AlgorithmFunnel {
 				op.Ahead = arith.Of(s.rule).Cost(1)
 			} else {
-				op.Buckets = []redisstore.Bucket{{ID: int64(s.now/arith.Of(s.rule).Width) - age, Units: 1}}
+				op.Buckets = []report.Bucket{{ID: int64(s.now/arith.Of(s.rule).Width) - age, Units: 1}}
 			}
 			b.Ops[i] = op
 			s.next = (s.next + 1) % len(s.ctrs)

@@ -12,6 +12,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -58,14 +59,14 @@ func fillWindows(t *testing.T, srv *redistest.Server, rule *limit.Rule, keys int
 	if err != nil {
 		t.Fatal(err)
 	}
-	var list []redisstore.Bucket
+	var list []report.Bucket
 	for age := range int64(arith.Of(rule).Kept) {
-		list = append(list, redisstore.Bucket{ID: now.UnixNano()/int64(arith.Of(rule).Width) - int64(arith.Of(rule).Kept) + 1 + age, Units: 1})
+		list = append(list, report.Bucket{ID: now.UnixNano()/int64(arith.Of(rule).Width) - int64(arith.Of(rule).Kept) + 1 + age, Units: 1})
 	}
 	for seq := range int64(keys / 10) {
 		b := &redisstore.Batch{Node: "filler", Seq: seq + 1, Prev: seq}
 		for i := range int64(10) {
-			b.Ops = append(b.Ops, redisstore.Op{
+			b.Ops = append(b.Ops, report.Report{
 				Key: store.Keyspace().CounterKey(rule, fmt.Sprint("key", 10*seq+i)), Rule: rule, Units: int64(len(list)), Buckets: list,
 			})
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -161,7 +162,7 @@ func (v victim) beat(t *testing.T) error {
 
 func (v victim) exec(t *testing.T) error {
 	t.Helper()
-	ops := []redisstore.Op{
+	ops := []report.Report{
 		{Key: v.store.Keyspace().CounterKey(anyFunnel, "a"), Rule: anyFunnel, Units: 1},
 		{Key: v.store.Keyspace().CounterKey(anyWindow, "a"), Rule: anyWindow, Units: 1},
 	}

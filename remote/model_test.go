@@ -9,6 +9,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -346,12 +347,12 @@ func TestExtremeNumbers(t *testing.T) {
 			if got := take(t, l, key, rule, rule.Limit()); !got.Allowed {
 				t.Errorf("%v, all of it: %s", rule, show(got))
 			}
-			op := redisstore.Op{Key: s.Keyspace().CounterKey(rule, key), Rule: rule, Units: 1<<63 - 1, Ahead: arith.Of(rule).Cost(1<<63 - 1)}
+			op := report.Report{Key: s.Keyspace().CounterKey(rule, key), Rule: rule, Units: 1<<63 - 1, Ahead: arith.Of(rule).Cost(1<<63 - 1)}
 			if rule.Algorithm() != limit.AlgorithmFunnel {
-				op.Buckets = []redisstore.Bucket{{ID: b.now() / arith.Of(rule).Width.Microseconds(), Units: 1<<63 - 1, Last: arith.Of(rule).Width}}
+				op.Buckets = []report.Bucket{{ID: b.now() / arith.Of(rule).Width.Microseconds(), Units: 1<<63 - 1, Last: arith.Of(rule).Width}}
 			}
 			for seq := int64(1); seq <= 3; seq++ {
-				r := exec(t, s, &redisstore.Batch{Node: "n" + key, Seq: seq, Prev: seq - 1, Ops: []redisstore.Op{op}})
+				r := exec(t, s, &redisstore.Batch{Node: "n" + key, Seq: seq, Prev: seq - 1, Ops: []report.Report{op}})
 				if st := r.States[0]; r.Total != 1<<53 || st.Err != nil || rule.Algorithm() == limit.AlgorithmFunnel && st.Level.NS <= 0 {
 					t.Errorf("%v, over and over: %+v", rule, r)
 				}

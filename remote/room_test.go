@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -83,8 +84,8 @@ func TestRoomIsTold(t *testing.T) {
 					t.Fatalf("%s under %v: %v", what, rule, err)
 				}
 				got := room(t, sub, name)
-				op := redisstore.Op{Key: keys.CounterKey(rule, what), Rule: rule}
-				state := exec(t, s, &redisstore.Batch{Shard: keys.Shard(what), Node: "n1", Seq: 1, Ops: []redisstore.Op{op}}).States[0]
+				op := report.Report{Key: keys.CounterKey(rule, what), Rule: rule}
+				state := exec(t, s, &redisstore.Batch{Shard: keys.Shard(what), Node: "n1", Seq: 1, Ops: []report.Report{op}}).States[0]
 				b.rdb.Del(ctx, keys.SeqKey(keys.Shard(what), "n1"))
 				want := redisstore.Notice{ID: redisstore.NoticeIDOf(op.Key), Shard: keys.Shard(what), Shape: redisstore.ShapeOf(rule), Limit: 10, Gen: state.Gen, Now: got.Now}
 				if got != want || state.Gen == 0 || int64(got.Now/time.Microsecond) < before {

@@ -3,22 +3,13 @@ package algorithm
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 )
 
-// Bucket is a number of units that were admitted in one bucket of a window. ID counts buckets since
-// the epoch of Redis' clock. Last is when the last unit came, counted from the beginning of the
-// bucket. It may be too late, up to the end of the bucket.
-type Bucket struct {
-	ID, Units int64
-	Last      time.Duration
-}
-
 // bucket is a bucket of a window that is not empty.
 type bucket struct {
-	id    int64 // see Bucket
+	id    int64 // see [report.Bucket]
 	last  int64 // when the last unit came, ns after the bucket began
 	known int64 // Redis' total
 	sent  int64 // our units that were sent to Redis and are not acknowledged

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -177,21 +178,20 @@ func (f *LeakyBucket) ForgiveLate(r *arith.Rule, end arith.Span) (n int64) {
 // SentDebt returns how many of the sent units were admitted in an outage.
 func (f *LeakyBucket) SentDebt() int64 { return f.under().sentDebt }
 
-// Sent returns what is sent, see [Exchanger].
-func (f *LeakyBucket) Sent(r *arith.Rule, now, slack int64) (s Sent) {
+// Report writes what is sent, see [Exchanger].
+func (f *LeakyBucket) Report(r *arith.Rule, now, slack int64, rep *report.Report) {
 	a, at := f.under(), arith.Span{NS: now}
-	s.Units, s.Debt, s.Back = a.sent.Units, a.sentDebt, a.sentBack.at(r, now)
-	if s.Units > 0 {
-		s.Ahead = r.Diff(a.sent.TAT, at)
+	rep.Units, rep.Debt, rep.Back = a.sent.Units, a.sentDebt, a.sentBack.at(r, now)
+	if rep.Units > 0 {
+		rep.Ahead = r.Diff(a.sent.TAT, at)
 	}
-	if s.Back != (arith.Span{}) {
-		s.BackTop = r.Add(r.Sub(a.sentBack.top, at), arith.Span{NS: slack})
+	if rep.Back != (arith.Span{}) {
+		rep.BackTop = r.Add(r.Sub(a.sentBack.top, at), arith.Span{NS: slack})
 	}
-	return s
 }
 
 // KnownState returns the known level. It is negative if the bucket has run empty before now.
-func (f *LeakyBucket) KnownState(r *arith.Rule, now int64) (level arith.Span, _ []Bucket) {
+func (f *LeakyBucket) KnownState(r *arith.Rule, now int64) (level arith.Span, _ []report.Bucket) {
 	return r.Diff(f.Known, arith.Span{NS: now}), nil
 }
 

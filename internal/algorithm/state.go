@@ -4,6 +4,7 @@ package algorithm
 
 import (
 	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -94,12 +95,12 @@ type Exchanger interface {
 
 	// Collect makes all pending units sent units.
 	Collect(r *arith.Rule)
-	// Sent returns what is sent and not acknowledged. slack is the uncertainty of Redis' level, in
-	// ns.
-	Sent(r *arith.Rule, now, slack int64) Sent
+	// Report writes into rep what is sent and not acknowledged. slack is the uncertainty of Redis'
+	// level, in ns.
+	Report(r *arith.Rule, now, slack int64, rep *report.Report)
 	// KnownState returns what Redis has answered and should still know. It is empty if it is not
 	// known in which of Redis' buckets the units are.
-	KnownState(r *arith.Rule, now int64) (level arith.Span, buckets []Bucket)
+	KnownState(r *arith.Rule, now int64) (level arith.Span, buckets []report.Bucket)
 	// KnownUnits returns the known part, in units, rounded down.
 	KnownUnits(r *arith.Rule, now int64) int64
 	// FullUntil reports whether the known part leaves no room for one unit at now. until is when
@@ -139,30 +140,17 @@ type Clock struct {
 // mayBe reports whether the measurement allows that Redis' clock is ahead by off.
 func (k *Clock) mayBe(off int64) bool { return k.Sure && off <= k.Off && off >= k.Off-2*k.Slack }
 
-// Sent is what is sent to Redis and not acknowledged.
-type Sent struct {
-	Units   int64      // all units; 0: the report only asks for the state
-	Ahead   arith.Span // leaky bucket: when the units sent have leaked, from now on; may be negative
-	Buckets []Bucket   // window: the units that still count, by bucket
-	// Back (leaky bucket) and BackBuckets (window) are refunds. They are not among Units, but among
-	// the units that Redis already counts.
-	Back        arith.Span
-	BackTop     arith.Span // if Redis' level is above this, others have booked after the refund
-	BackBuckets []Bucket
-	Debt        int64 // leaky bucket: how many of Units were admitted in an outage
-}
-
 // Answer is the state of a key in Redis.
 type Answer struct {
-	Level      arith.Span // leaky bucket
-	Buckets    []Bucket   // window
-	At         int64      // our time at which Redis answered, ns
-	ServerNow  int64      // Redis' time then, ns
-	Slack      int64      // uncertainty of At, ns
-	ClockSlack int64      // uncertainty of Redis' clock at present, ns
-	Now        int64      // our time now, ns
-	Floor      bool       // what we knew and have sent is a lower bound of the true state
-	Older      bool       // of an earlier generation than the one we know: Redis has lost data
+	Level      arith.Span      // leaky bucket
+	Buckets    []report.Bucket // window
+	At         int64           // our time at which Redis answered, ns
+	ServerNow  int64           // Redis' time then, ns
+	Slack      int64           // uncertainty of At, ns
+	ClockSlack int64           // uncertainty of Redis' clock at present, ns
+	Now        int64           // our time now, ns
+	Floor      bool            // what we knew and have sent is a lower bound of the true state
+	Older      bool            // of an earlier generation than the one we know: Redis has lost data
 }
 
 // Settled is what [Exchanger].Settle found out about an [Answer].

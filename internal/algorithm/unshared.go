@@ -2,6 +2,7 @@ package algorithm
 
 import (
 	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 )
 
 // unshared implements the methods of a [State] that has no leases and no exchange with Redis.
@@ -20,8 +21,8 @@ func (unshared) ReturnsAt(*arith.Rule, int64) bool                        { retu
 func (unshared) KnowsClock() bool                                         { return true }
 func (unshared) Follow(*arith.Rule, int64, int64, int64, Clock)           {}
 func (unshared) Collect(*arith.Rule)                                      {}
-func (unshared) Sent(*arith.Rule, int64, int64) (s Sent)                  { return s }
-func (unshared) KnownState(*arith.Rule, int64) (level arith.Span, buckets []Bucket) {
+func (unshared) Report(*arith.Rule, int64, int64, *report.Report)         {}
+func (unshared) KnownState(*arith.Rule, int64) (level arith.Span, buckets []report.Bucket) {
 	return level, nil
 }
 func (unshared) KnownUnits(*arith.Rule, int64) int64           { return 0 }

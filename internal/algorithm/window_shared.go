@@ -6,6 +6,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/decision"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 )
 
 // Units returns the units that are not sent, and those that are sent and not acknowledged.
@@ -26,17 +27,16 @@ func (w *Window) ReturnsAt(*arith.Rule, int64) (found bool) {
 	return found
 }
 
-// Sent returns what is sent, see [Exchanger].
-func (w *Window) Sent(*arith.Rule, int64, int64) (s Sent) {
-	s.Units, s.Buckets = w.sentUnits, w.units(func(b *bucket) int64 { return b.sent })
+// Report writes what is sent, see [Exchanger].
+func (w *Window) Report(_ *arith.Rule, _, _ int64, rep *report.Report) {
+	rep.Units, rep.Buckets = w.sentUnits, w.units(func(b *bucket) int64 { return b.sent })
 	if w.handed != nil {
-		s.BackBuckets = w.units(func(b *bucket) int64 { return w.handed.of(b.id).sent })
+		rep.BackBuckets = w.units(func(b *bucket) int64 { return w.handed.of(b.id).sent })
 	}
-	return s
 }
 
 // KnownState returns what Redis has answered; nothing if the IDs of its buckets are not known.
-func (w *Window) KnownState(*arith.Rule, int64) (_ arith.Span, buckets []Bucket) {
+func (w *Window) KnownState(*arith.Rule, int64) (_ arith.Span, buckets []report.Bucket) {
 	if !w.moved {
 		buckets = w.units(func(b *bucket) int64 { return b.known })
 	}
@@ -44,11 +44,11 @@ func (w *Window) KnownState(*arith.Rule, int64) (_ arith.Span, buckets []Bucket)
 }
 
 // units returns, oldest first, the buckets for which of returns more than 0 units.
-func (w *Window) units(of func(b *bucket) int64) (out []Bucket) {
+func (w *Window) units(of func(b *bucket) int64) (out []report.Bucket) {
 	for i := range w.list {
 		b := &w.list[i]
 		if u := of(b); u > 0 {
-			out = append(out, Bucket{ID: b.id, Units: u, Last: time.Duration(b.last)})
+			out = append(out, report.Bucket{ID: b.id, Units: u, Last: time.Duration(b.last)})
 		}
 	}
 	return out
@@ -181,7 +181,7 @@ func (w *Window) serverBucket(r *arith.Rule, a Answer) int64 {
 // settle applies the buckets of Redis; serverCur is its current bucket. As with a leaky bucket, if
 // floor is set, what we knew and had sent is a lower bound of the true state, and an answer below
 // it is a sign of lost data.
-func (w *Window) settle(r *arith.Rule, buckets []Bucket, serverCur int64, floor bool, multiplier int64) (lost, earlier bool, expired int64) {
+func (w *Window) settle(r *arith.Rule, buckets []report.Bucket, serverCur int64, floor bool, multiplier int64) (lost, earlier bool, expired int64) {
 	expired = w.advance(r, serverCur, multiplier)
 	moved := w.moved
 	w.moved = false
@@ -267,13 +267,13 @@ func (w *Window) SettleAlone() {}
 
 // place returns the ID of the bucket in which a bucket of Redis counts, and whether it counts. A
 // bucket ahead of the current one, by a clock that was corrected since, counts in the current one.
-func (w *Window) place(r *arith.Rule, b Bucket) (id int64, counts bool) {
+func (w *Window) place(r *arith.Rule, b report.Bucket) (id int64, counts bool) {
 	return min(b.ID, w.cur), b.Units > 0 && b.ID >= w.cur-int64(r.Kept)
 }
 
 // take adds the units of a list to the known units. It sets w.moved if some are ahead of the
 // current bucket: to report them under the ID of the current one would make Redis count them twice.
-func (w *Window) take(r *arith.Rule, list []Bucket) {
+func (w *Window) take(r *arith.Rule, list []report.Bucket) {
 	w.heard = true
 	for _, b := range list {
 		w.moved = w.moved || b.ID > w.cur && b.Units > 0
@@ -286,7 +286,7 @@ func (w *Window) take(r *arith.Rule, list []Bucket) {
 
 // noteTimes applies the times of the last units in a list. It reports whether one is earlier than
 // the known time, although nothing is pending in that bucket.
-func (w *Window) noteTimes(r *arith.Rule, list []Bucket) (earlier bool) {
+func (w *Window) noteTimes(r *arith.Rule, list []report.Bucket) (earlier bool) {
 	for _, b := range list {
 		if id, counts := w.place(r, b); counts {
 			is := w.bucket(r, id)

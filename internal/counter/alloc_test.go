@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/report"
+
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -37,9 +39,9 @@ func TestChecksOfWindowsDoNotAllocate(t *testing.T) {
 		})
 		shared := NewAlone("k", r, newTestLink(), now)
 		shared.allow(now, 1, r)
-		rep, _ := shared.Collect(now, Normal)
+		rep, _ := shared.collect(now, Normal)
 		none("under way", func() { shared.allow(now, 1, r) })
-		shared.Settle(now, Answer{Rule: r, Buckets: rep.Buckets, At: now, ServerNow: now})
+		shared.Settle(now, Answer{Rule: r, State: report.State{Buckets: rep.Buckets}, At: now, ServerNow: now})
 		none("after an answer", func() { shared.allow(now, 1, r) })
 	}
 }

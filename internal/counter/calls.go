@@ -3,6 +3,7 @@ package counter
 import (
 	"github.com/hybridlimit/hybridlimit/internal/algorithm"
 	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -92,13 +93,10 @@ func (c *Counter) Set(now, used int64, rule *limit.Rule) (ok bool) {
 
 // Renewal is the state of a key that was reset or set in Redis.
 type Renewal struct {
-	Gen       int64
-	Born      int64      // see Answer
-	Level     arith.Span // leaky bucket
-	Buckets   []Bucket   // window
-	At        int64      // our time at which that was done, ns
-	Late      int64      // by how much At may be too late, ns
-	ServerNow int64      // Redis' time then, ns
+	report.State
+	At        int64 // our time at which that was done, ns
+	Late      int64 // by how much At may be too late, ns
+	ServerNow int64 // Redis' time then, ns
 }
 
 // Renew applies a state that was reset or set in Redis. Pending units are dropped, because they

@@ -54,7 +54,7 @@ func TestLinger(t *testing.T) {
 	if lingers(c) > before {
 		t.Error("a unit has moved the report back")
 	}
-	if _, ok := c.Collect(now+5*ms, Urgent); !ok {
+	if !c.Collect(now+5*ms, Urgent) {
 		t.Error("nothing to report")
 	}
 }
@@ -63,7 +63,7 @@ func TestLinger(t *testing.T) {
 func (c *Counter) answeredAgain(t *testing.T, now, used int64) Outcome {
 	t.Helper()
 	c.Refresh()
-	if _, ok := c.Collect(now, Normal); !ok {
+	if !c.Collect(now, Normal) {
 		t.Fatal("asks nothing")
 	}
 	return c.answered(now, used, nil)

@@ -13,7 +13,7 @@ func TestSettleCountsWhatItExpires(t *testing.T) {
 	now := int64(1e15)
 	c := NewAlone("k", r, link, now)
 	c.take(now, 7, r)
-	if rep, ok := c.Collect(now, Normal); !ok || rep.Units != 7 {
+	if rep, ok := c.collect(now, Normal); !ok || rep.Units != 7 {
 		t.Fatalf("reports %+v", rep)
 	}
 	c.take(now, 5, r)

@@ -3,6 +3,8 @@ package counter
 import (
 	"testing"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/report"
 )
 
 // In an outage nobody can be told of units. Those that leaked long ago must
@@ -52,7 +54,7 @@ func TestLoweredLimitKeepsUnits(t *testing.T) {
 			t.Errorf("limit %d: dropped %v %+v, %d units expired", lower, gone, d, link.Expired())
 		}
 		link.SetMode(1, false)
-		if rep, ok := c.Collect(after, Normal); !ok || rep.Units != 5 {
+		if rep, ok := c.collect(after, Normal); !ok || rep.Units != 5 {
 			t.Errorf("limit %d: reports %v %+v", lower, ok, rep)
 		}
 	}
@@ -66,9 +68,9 @@ func TestLimitOfBeforeEnds(t *testing.T) {
 		c := NewAlone("k", was, link, now)
 		c.allow(now, 5, was)
 		c.allow(now, 0, is)
-		rep, _ := c.Collect(now, Normal)
+		rep, _ := c.collect(now, Normal)
 		if booked {
-			c.Settle(now, Answer{Rule: is, Level: rep.Ahead, At: now, ServerNow: now})
+			c.Settle(now, Answer{Rule: is, State: report.State{Level: rep.Ahead}, At: now, ServerNow: now})
 		} else {
 			c.Quarantine(now, false)
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -40,16 +41,16 @@ func TestForgottenIsNotLost(t *testing.T) {
 				t.Fatalf("%s: %+v", name, res)
 			}
 		}
-		report := func(units int64) {
-			if rep, ok := k.Collect(now, Normal); !ok || rep.Units != units || rep.Raise {
+		exchange := func(units int64) {
+			if rep, ok := k.collect(now, Normal); !ok || rep.Units != units || rep.Raise {
 				t.Fatalf("%s: %d units to report, not %+v", name, units, rep)
 			}
 		}
 		settle := func(level int64) Outcome {
-			return k.Settle(now, Answer{Rule: r, Level: arith.Span{NS: level}, At: now, ServerNow: now, Slack: 1})
+			return k.Settle(now, Answer{Rule: r, State: report.State{Level: arith.Span{NS: level}}, At: now, ServerNow: now, Slack: 1})
 		}
 		admit(10)
-		report(10)
+		exchange(10)
 		for i := range 20 {
 			link.SetMode(1, i < c.debt)
 			now += second
@@ -57,12 +58,12 @@ func TestForgottenIsNotLost(t *testing.T) {
 		}
 		link.SetMode(1, false)
 		settle(c.first)
-		report(20)
+		exchange(20)
 		now += c.wait
 		out := settle(c.then)
-		rep := k.Resend(now, false)
-		if out.Lost != c.lost || !out.Again || !rep.Raise || rep.KnownLevel.NS != c.want {
-			t.Errorf("%s: lost %v, raises %v to %v, want %v", name, out.Lost, rep.Raise, rep.KnownLevel, time.Duration(c.want))
+		rep := k.Report(now, false)
+		if out.Lost != c.lost || !out.Again || !rep.Raise || rep.Known.Level.NS != c.want {
+			t.Errorf("%s: lost %v, raises %v to %v, want %v", name, out.Lost, rep.Raise, rep.Known.Level, time.Duration(c.want))
 		}
 	}
 }

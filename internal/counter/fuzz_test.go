@@ -7,6 +7,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/internal/algorithm"
 	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -61,17 +62,17 @@ func play(t *testing.T, r *limit.Rule, ops []byte) {
 		case 4:
 			now -= x * 1000
 		case 5:
-			if rep, ok := c.Collect(now, Queue(x%2)); ok {
+			if rep, ok := c.collect(now, Queue(x%2)); ok {
 				sent = rep.Units
 			}
 		case 6:
 			if sent < 0 {
 				continue
 			}
-			a := Answer{Rule: r, At: now, ServerNow: now + x, Gen: x % 3, Level: arith.Of(r).Cost(x % 100)}
+			a := Answer{Rule: r, At: now, ServerNow: now + x, State: report.State{Gen: x % 3, Level: arith.Of(r).Cost(x % 100)}}
 			if r.Algorithm() != limit.AlgorithmFunnel {
 				a.Level = arith.Span{}
-				a.Buckets = []Bucket{{ID: (now + x) / int64(arith.Of(r).Width), Units: x}, {ID: x, Units: -x}, {ID: -x, Units: 1 << 62}}
+				a.Buckets = []report.Bucket{{ID: (now + x) / int64(arith.Of(r).Width), Units: x}, {ID: x, Units: -x}, {ID: -x, Units: 1 << 62}}
 			}
 			c.Settle(now, a)
 			booked, sent = booked+sent, -1

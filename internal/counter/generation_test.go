@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -13,19 +14,19 @@ type version struct{ gen, born, units int64 }
 
 // answer is what the authority says if it has a version.
 func (v version) answer(r *limit.Rule, now int64) Answer {
-	a := Answer{Rule: r, Gen: v.gen, Born: v.born, At: now, ServerNow: now, Slack: 1, Level: arith.Of(r).Cost(v.units)}
+	a := Answer{Rule: r, State: report.State{Gen: v.gen, Born: v.born, Level: arith.Of(r).Cost(v.units)}, At: now, ServerNow: now, Slack: 1}
 	if r.Algorithm() != limit.AlgorithmFunnel && v.units > 0 {
-		a.Buckets = []Bucket{{ID: now / int64(arith.Of(r).Width), Units: v.units}}
+		a.Buckets = []report.Bucket{{ID: now / int64(arith.Of(r).Width), Units: v.units}}
 	}
 	return a
 }
 
-// units returns how many units a report raises the authority to.
-func (rep *Report) units(r *limit.Rule) (n int64) {
+// unitsKnown returns how many units a report raises the authority to.
+func unitsKnown(rep *report.Report, r *limit.Rule) (n int64) {
 	if r.Algorithm() == limit.AlgorithmFunnel {
-		return arith.Of(r).Whole(rep.KnownLevel)
+		return arith.Of(r).Whole(rep.Known.Level)
 	}
-	for _, b := range rep.KnownBuckets {
+	for _, b := range rep.Known.Buckets {
 		n += b.Units
 	}
 	return n
@@ -58,7 +59,7 @@ func TestAnswerOfAnotherGeneration(t *testing.T) {
 			k := NewAlone("k", r, link, now)
 			for i, v := range []version{c.known, c.answered} {
 				k.Refresh()
-				if _, ok := k.Collect(now, Normal); !ok {
+				if !k.Collect(now, Normal) {
 					t.Fatal("nothing to ask")
 				}
 				k.Settle(now, v.answer(r, now))
@@ -67,8 +68,8 @@ func TestAnswerOfAnotherGeneration(t *testing.T) {
 				}
 			}
 			raises := k.is(raising)
-			rep := k.Resend(now, true)
-			if got := (version{rep.Gen, rep.Born, rep.units(r)}); got != c.want || raises != c.raises {
+			rep := k.Report(now, true)
+			if got := (version{rep.Known.Gen, rep.Known.Born, unitsKnown(&rep, r)}); got != c.want || raises != c.raises {
 				t.Errorf("%v, %s: knows %v and raises %v, want %v, %v", r, name, got, raises, c.want, c.raises)
 			}
 		}
@@ -88,18 +89,18 @@ func TestFlightFromBeforeASet(t *testing.T) {
 		link.Part(1).SetOffset(0, 1)
 		k := NewAlone("k", r, link, now)
 		k.Refresh()
-		if _, ok := k.Collect(now, Normal); !ok {
+		if !k.Collect(now, Normal) {
 			t.Fatal("nothing to ask")
 		}
 		k.Settle(now, version{5, 5, 0}.answer(r, now))
 		if _, ok := k.Take(now, 2, r); !ok {
 			t.Fatal("a counter died")
 		}
-		if rep, ok := k.Collect(now, Urgent); !ok || rep.Units != 2 {
+		if rep, ok := k.collect(now, Urgent); !ok || rep.Units != 2 {
 			t.Fatalf("%v: collected %+v, %v", r, rep, ok)
 		}
 		set := version{9, 9, 27}.answer(r, now)
-		k.Renew(now, r, Renewal{Gen: set.Gen, Born: set.Born, Level: set.Level, Buckets: set.Buckets, At: now, ServerNow: now})
+		k.Renew(now, r, Renewal{State: report.State{Gen: set.Gen, Born: set.Born, Level: set.Level, Buckets: set.Buckets}, At: now, ServerNow: now})
 		if out := k.Settle(now, set); out.Lost {
 			t.Errorf("%v: the answer is taken for lost data", r)
 		}
@@ -119,15 +120,15 @@ func TestUnitsAheadAreNotReportedElsewhere(t *testing.T) {
 		link.Part(1).SetOffset(0, 1)
 		k := NewAlone("k", r, link, now)
 		k.Take(now, 1, r)
-		if _, ok := k.Collect(now, Normal); !ok {
+		if !k.Collect(now, Normal) {
 			t.Fatal("nothing to ask")
 		}
 		// Our clock has been set back by two buckets, and the offset is from before.
 		ahead := now + 2*int64(arith.Of(r).Width)
-		theirs := []Bucket{{ID: ahead / int64(arith.Of(r).Width), Units: 40}}
-		a := Answer{Rule: r, Gen: 7, Born: 7, At: now, ServerNow: ahead, Slack: 1, Buckets: theirs}
+		theirs := []report.Bucket{{ID: ahead / int64(arith.Of(r).Width), Units: 40}}
+		a := Answer{Rule: r, State: report.State{Gen: 7, Born: 7, Buckets: theirs}, At: now, ServerNow: ahead, Slack: 1}
 		if by == "reset" {
-			k.Renew(now, r, Renewal{Gen: 7, Born: 7, At: now, ServerNow: ahead, Buckets: theirs})
+			k.Renew(now, r, Renewal{State: report.State{Gen: 7, Born: 7, Buckets: theirs}, At: now, ServerNow: ahead})
 		} else {
 			k.Settle(now, a)
 		}
@@ -135,10 +136,10 @@ func TestUnitsAheadAreNotReportedElsewhere(t *testing.T) {
 			t.Errorf("%s: 61 of 100 units admitted beside 40", by)
 		}
 		link.Part(1).SetOffset(2*int64(arith.Of(r).Width), 1)
-		rep := k.Resend(now, true)
-		for _, b := range rep.KnownBuckets {
+		rep := k.Report(now, true)
+		for _, b := range rep.Known.Buckets {
 			if b.ID != theirs[0].ID {
-				t.Errorf("%s: reports %v, answered were %v", by, rep.KnownBuckets, theirs)
+				t.Errorf("%s: reports %v, answered were %v", by, rep.Known.Buckets, theirs)
 			}
 		}
 	}
@@ -154,8 +155,8 @@ func TestSetAtTheBeginningOfABucket(t *testing.T) {
 		c := NewAlone("k", r, link, now)
 		c.allow(now, 1, r)
 		server := now + 20*ms
-		set := Bucket{ID: server / int64(arith.Of(r).Width), Units: 25, Last: 10 * time.Millisecond}
-		c.Renew(now, r, Renewal{Gen: 7, Born: 7, Buckets: []Bucket{set}, At: now, ServerNow: server})
+		set := report.Bucket{ID: server / int64(arith.Of(r).Width), Units: 25, Last: 10 * time.Millisecond}
+		c.Renew(now, r, Renewal{State: report.State{Gen: 7, Born: 7, Buckets: []report.Bucket{set}}, At: now, ServerNow: server})
 		for _, later := range []int64{0, 20, 500, 940} {
 			if ok, _, _ := c.allow(now+later*ms, 1, r); ok {
 				t.Errorf("%v: admitted %d ms after it was set to more than its limit", r, later)

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/report"
+
 	"github.com/hybridlimit/hybridlimit/internal/algorithm"
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -39,11 +41,11 @@ func newShared(r *limit.Rule) (*Counter, *Link) {
 func answer(t *testing.T, c *Counter, now int64, level arith.Span) {
 	t.Helper()
 	c.link().Drain(func(*Counter, bool) {})
-	rep, ok := c.Collect(now, Normal)
+	rep, ok := c.collect(now, Normal)
 	if !ok {
 		t.Fatal("reports nothing")
 	}
-	c.Settle(now, Answer{Rule: rep.Rule, At: now, ServerNow: now, Level: level, Buckets: rep.Buckets})
+	c.Settle(now, Answer{Rule: rep.Rule, At: now, ServerNow: now, State: report.State{Level: level, Buckets: rep.Buckets}})
 }
 
 // A lease has as many units as a word has room for. A check for more than are left of it
@@ -148,11 +150,11 @@ func TestLeasesQueueTheirCounter(t *testing.T) {
 		link.Part(1).SetOffset(0, 1)
 		settle := func(units int64) {
 			t.Helper()
-			rep, _ := c.Collect(grantAt, Normal)
+			rep, _ := c.collect(grantAt, Normal)
 			for i := range rep.Buckets {
 				rep.Buckets[i].Units = units
 			}
-			c.Settle(grantAt, Answer{Rule: r, Level: arith.Of(r).Cost(units), Buckets: rep.Buckets, At: grantAt, ServerNow: grantAt})
+			c.Settle(grantAt, Answer{Rule: r, State: report.State{Level: arith.Of(r).Cost(units), Buckets: rep.Buckets}, At: grantAt, ServerNow: grantAt})
 		}
 		c.Check(grantAt, 1, r)
 		settle(1)
@@ -328,7 +330,7 @@ func TestLeasedUnitsArePending(t *testing.T) {
 			t.Errorf("pending %v, %d units, want %d", c.Pending(), c.Unsynced(), n+1)
 		}
 	}
-	if rep, ok := c.Collect(grantAt, Normal); !ok || rep.Units != 3 {
+	if rep, ok := c.collect(grantAt, Normal); !ok || rep.Units != 3 {
 		t.Errorf("reports %+v", rep)
 	}
 }

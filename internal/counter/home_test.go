@@ -31,7 +31,7 @@ func TestNewWindowGoesByItsOwnMaster(t *testing.T) {
 		if ok, _, _ := c.allow(later, 1, r); ok {
 			t.Errorf("%v: admits 6 of 5 within 6 s", r)
 		}
-		rep, ok := c.Collect(later, Normal)
+		rep, ok := c.collect(later, Normal)
 		if id := (now + 5*second) / int64(arith.Of(r).Width); !ok || rep.Units != 5 || len(rep.Buckets) != 1 || rep.Buckets[0].ID != id {
 			t.Errorf("%v: reports %+v, want 5 units in bucket %d", r, rep, id)
 		}

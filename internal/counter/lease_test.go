@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -39,7 +40,7 @@ func TestLeasesAreTheSame(t *testing.T) {
 type same struct {
 	c    *Counter
 	link *Link
-	late []Report // sent, not answered
+	late []report.Report // sent, not answered
 }
 
 func newSame(r *limit.Rule, linked bool, now int64) *same {
@@ -143,7 +144,7 @@ func (s *same) apply(event int, now, x int64, flip bool, r *limit.Rule) {
 		s.link.SetMode(1, false)
 	case 6, 7, 8:
 		s.link.Drain(func(c *Counter, urgent bool) {
-			if rep, ok := c.Collect(now, queueOf(urgent)); ok {
+			if rep, ok := c.collect(now, queueOf(urgent)); ok {
 				s.late = append(s.late, rep)
 			}
 		})
@@ -152,9 +153,9 @@ func (s *same) apply(event int, now, x int64, flip bool, r *limit.Rule) {
 			rep := s.late[0]
 			s.late = s.late[1:]
 			off, _ := c.part.clock()
-			a := Answer{Rule: rep.Rule, At: now, ServerNow: now + off, Level: arith.Span{NS: x * 1e6}}
+			a := Answer{Rule: rep.Rule, At: now, ServerNow: now + off, State: report.State{Level: arith.Span{NS: x * 1e6}}}
 			if r.Algorithm() != limit.AlgorithmFunnel {
-				a.Buckets = []Bucket{{ID: (now+off)/int64(arith.Of(r).Width) - x%12, Units: x % r.Limit()}}
+				a.Buckets = []report.Bucket{{ID: (now+off)/int64(arith.Of(r).Width) - x%12, Units: x % r.Limit()}}
 			}
 			c.Settle(now, a)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/internal/algorithm"
 	"github.com/hybridlimit/hybridlimit/internal/limittest"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -35,6 +36,14 @@ func (c *Counter) take(now, n int64, rule *limit.Rule) (limit.Result, bool) {
 // peek returns what take would answer, and consumes nothing.
 func (c *Counter) peek(now, n int64, rule *limit.Rule) (limit.Result, bool) {
 	return c.Ask(now, n, rule, false)
+}
+
+// collect begins an exchange, and returns the report.
+func (c *Counter) collect(now int64, from Queue) (rep report.Report, ok bool) {
+	if ok = c.Collect(now, from); ok {
+		rep = c.Report(now, false)
+	}
+	return rep, ok
 }
 
 // pace has counters report once in d, if their rule lets them.

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -35,12 +36,12 @@ func TestUnitsSurviveEveryTurn(t *testing.T) {
 					admitted += n
 				}
 			case 3:
-				if rep, ok := c.Collect(now, Queue(rng.IntN(2))); ok {
+				if rep, ok := c.collect(now, Queue(rng.IntN(2))); ok {
 					flying = rep.Units
 				}
 			case 4:
 				if flying >= 0 {
-					rep := c.Resend(now, rng.IntN(2) == 0)
+					rep := c.Report(now, rng.IntN(2) == 0)
 					if rep.Units != flying {
 						t.Fatalf("seed %d: sent %d units, then %d", seed, flying, rep.Units)
 					}
@@ -124,13 +125,13 @@ func TestLateUnitsStayInTheirBucket(t *testing.T) {
 	start := int64(1000 * time.Second)
 	c := NewAlone("k", r, link, start)
 	c.allow(start+int64(900*time.Millisecond), 7, r)
-	rep, ok := c.Collect(start+int64(950*time.Millisecond), Normal)
-	if !ok || len(rep.Buckets) != 1 || rep.Buckets[0] != (Bucket{ID: 1000, Units: 7, Last: 900 * time.Millisecond}) {
+	rep, ok := c.collect(start+int64(950*time.Millisecond), Normal)
+	if !ok || len(rep.Buckets) != 1 || rep.Buckets[0] != (report.Bucket{ID: 1000, Units: 7, Last: 900 * time.Millisecond}) {
 		t.Fatalf("report %+v", rep)
 	}
 	// The window ends while the report is under way.
 	c.allow(start+int64(1100*time.Millisecond), 5, r)
-	if rep = c.Resend(start+int64(1100*time.Millisecond), false); rep.Units != 7 || len(rep.Buckets) != 0 {
+	if rep = c.Report(start+int64(1100*time.Millisecond), false); rep.Units != 7 || len(rep.Buckets) != 0 {
 		t.Fatalf("resent after its window: %+v", rep)
 	}
 	c.Settle(start+int64(1200*time.Millisecond), Answer{Rule: r, ServerNow: start + int64(1200*time.Millisecond)})
@@ -163,17 +164,17 @@ func TestUnitsBookedInAnOlderBucket(t *testing.T) {
 		link.Part(1).SetOffset(0, 1)
 		k := NewAlone("k", r, link, now)
 		settle := func(units ...int64) bool {
-			var known []Bucket
+			var known []report.Bucket
 			for i, n := range units {
 				if n > 0 {
-					known = append(known, Bucket{ID: int64(1e9) + int64(i), Units: n})
+					known = append(known, report.Bucket{ID: int64(1e9) + int64(i), Units: n})
 				}
 			}
-			return k.Settle(now, Answer{Rule: r, At: now, ServerNow: now, Slack: 1, Buckets: known}).Lost
+			return k.Settle(now, Answer{Rule: r, At: now, ServerNow: now, Slack: 1, State: report.State{Buckets: known}}).Lost
 		}
 		collect := func() {
 			k.Refresh()
-			if _, ok := k.Collect(now, Normal); !ok {
+			if !k.Collect(now, Normal) {
 				t.Fatal("nothing to report")
 			}
 		}

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/report"
+
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -31,11 +33,11 @@ func TestMultiplierLastsUntilTheAnswer(t *testing.T) {
 		if got != 10 {
 			t.Errorf("%v: %d units admitted before the answer, want 10", r, got)
 		}
-		rep, ok := c.Collect(now, Normal)
+		rep, ok := c.collect(now, Normal)
 		if !ok || rep.Units != got {
 			t.Fatalf("%v: reports %+v", r, rep)
 		}
-		a := Answer{Rule: r, At: now, ServerNow: now, Level: arith.Of(r).Cost(10), Buckets: rep.Buckets}
+		a := Answer{Rule: r, At: now, ServerNow: now, State: report.State{Level: arith.Of(r).Cost(10), Buckets: rep.Buckets}}
 		c.Settle(now, a)
 		take()
 		if got != 30 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -44,12 +45,12 @@ func smallRules(t *testing.T) []*limit.Rule {
 // answered settles a report of c at now: Redis counts used units, all booked now.
 func (c *Counter) answered(now, used int64, change func(*Answer)) Outcome {
 	r := c.Rule()
-	a := Answer{Rule: r, At: now, ServerNow: now + ahead, Sent: now - ms, Born: (now + ahead) / 1000, Slack: ms}
+	a := Answer{Rule: r, At: now, ServerNow: now + ahead, Sent: now - ms, State: report.State{Born: (now + ahead) / 1000}, Slack: ms}
 	if used > 0 && r.Algorithm() == limit.AlgorithmFunnel {
 		a.Level = arith.Of(r).Cost(used)
 	} else if used > 0 {
 		width := int64(arith.Of(r).Width)
-		a.Buckets = []Bucket{{ID: (now + ahead) / width, Units: used, Last: time.Duration((now + ahead) % width)}}
+		a.Buckets = []report.Bucket{{ID: (now + ahead) / width, Units: used, Last: time.Duration((now + ahead) % width)}}
 	}
 	if change != nil {
 		change(&a)
@@ -60,7 +61,7 @@ func (c *Counter) answered(now, used int64, change func(*Answer)) Outcome {
 // report collects what c has to report at now, and has it answered.
 func (c *Counter) report(t *testing.T, now, used int64, change func(*Answer)) Outcome {
 	t.Helper()
-	if _, ok := c.Collect(now, Urgent); !ok {
+	if !c.Collect(now, Urgent) {
 		t.Fatal("nothing to report")
 	}
 	return c.answered(now, used, change)
@@ -153,7 +154,7 @@ func TestNoticeIsNotHeard(t *testing.T) {
 	for name, prepare := range map[string]func(link *Link, c *Counter, n *Notice){
 		"an older generation": func(link *Link, c *Counter, n *Notice) {
 			link.Part(1).SetOffset(ahead, 20*ms) // else it would be older than the answer, too
-			c.Renew(noon, c.Rule(), Renewal{Gen: (noon + ahead) / 1000, At: noon, ServerNow: noon + ahead})
+			c.Renew(noon, c.Rule(), Renewal{State: report.State{Gen: (noon + ahead) / 1000}, At: noon, ServerNow: noon + ahead})
 			n.Now -= 10 * ms
 		},
 		"an earlier answer": func(_ *Link, c *Counter, n *Notice) { n.Now -= 10 * ms },
@@ -462,7 +463,7 @@ func TestOwnRoomEndsNotice(t *testing.T) {
 		for name, room := range map[string]func(c *Counter){
 			"a refund": func(c *Counter) { c.Refund(noon+2*ms, 1, r) },
 			"a reset": func(c *Counter) {
-				c.Renew(noon+2*ms, r, Renewal{Gen: (noon + ahead) / 1000, At: noon + 2*ms, ServerNow: noon + ahead + 2*ms})
+				c.Renew(noon+2*ms, r, Renewal{State: report.State{Gen: (noon + ahead) / 1000}, At: noon + 2*ms, ServerNow: noon + ahead + 2*ms})
 			},
 		} {
 			c := NewAlone("k", r, hearing(t), noon)

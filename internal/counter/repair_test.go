@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -100,7 +101,7 @@ func TestShardBeforeTheFirstCheck(t *testing.T) {
 			t.Fatalf("check %d: admitted %v", i, ok)
 		}
 	}
-	if rep, ok := c.Collect(now, Urgent); !ok || len(rep.Buckets) != 1 || rep.Buckets[0].ID != (now-int64(time.Hour))/int64(time.Minute) {
+	if rep, ok := c.collect(now, Urgent); !ok || len(rep.Buckets) != 1 || rep.Buckets[0].ID != (now-int64(time.Hour))/int64(time.Minute) {
 		t.Errorf("reports %+v, %v", rep, ok)
 	}
 }
@@ -140,12 +141,12 @@ func TestLateAnswerFromBeforeTheClockWasSetBack(t *testing.T) {
 	c := NewAlone("k", r, link, now)
 	settle := func(server, units int64) {
 		c.Refresh()
-		if _, ok := c.Collect(now, Normal); !ok {
+		if !c.Collect(now, Normal) {
 			t.Fatal("nothing to ask")
 		}
 		now += int64(time.Millisecond)
-		bucket := Bucket{ID: server / int64(10*time.Second), Units: units}
-		c.Settle(now, Answer{Rule: r, Buckets: []Bucket{bucket}, At: now, ServerNow: server, Slack: 1})
+		bucket := report.Bucket{ID: server / int64(10*time.Second), Units: units}
+		c.Settle(now, Answer{Rule: r, State: report.State{Buckets: []report.Bucket{bucket}}, At: now, ServerNow: server, Slack: 1})
 		now += int64(time.Second)
 	}
 	settle(now, 2)
@@ -169,14 +170,14 @@ func TestWindowThatWentBackRestoresNothing(t *testing.T) {
 	now := int64(1e18) + int64(100*time.Millisecond)
 	c := NewAlone("k", r, link, now)
 	id := now / int64(time.Second)
-	known := []Bucket{{ID: id - 1, Units: 20}, {ID: id, Units: 30}}
-	answer := func(server int64, buckets []Bucket) Outcome {
+	known := []report.Bucket{{ID: id - 1, Units: 20}, {ID: id, Units: 30}}
+	answer := func(server int64, buckets []report.Bucket) Outcome {
 		c.Refresh()
-		if _, ok := c.Collect(now, Normal); !ok {
+		if !c.Collect(now, Normal) {
 			t.Fatal("nothing to ask")
 		}
 		now += int64(time.Millisecond)
-		return c.Settle(now, Answer{Rule: r, Buckets: buckets, At: now, ServerNow: server, Slack: 1})
+		return c.Settle(now, Answer{Rule: r, State: report.State{Buckets: buckets}, At: now, ServerNow: server, Slack: 1})
 	}
 	answer(now, known)
 	part.SetOffset(-int64(time.Second), 0)
@@ -184,13 +185,13 @@ func TestWindowThatWentBackRestoresNothing(t *testing.T) {
 		t.Errorf("%d remain of 50", res.Remaining)
 	}
 	c.MarkRaise(now)
-	rep, ok := c.Collect(now, Normal)
-	if !ok || !rep.Raise || len(rep.KnownBuckets) != 0 {
+	rep, ok := c.collect(now, Normal)
+	if !ok || !rep.Raise || len(rep.Known.Buckets) != 0 {
 		t.Errorf("it reports %+v", rep)
 	}
 	// By its clock of now the authority has all of it in one bucket.
-	one := []Bucket{{ID: id - 1, Units: 50}}
-	out := c.Settle(now, Answer{Rule: r, Raised: true, Buckets: one, At: now, ServerNow: now - int64(time.Second), Slack: 1})
+	one := []report.Bucket{{ID: id - 1, Units: 50}}
+	out := c.Settle(now, Answer{Rule: r, Raised: true, State: report.State{Buckets: one}, At: now, ServerNow: now - int64(time.Second), Slack: 1})
 	if res, _ := c.take(now, 0, r); out.Lost || res.Remaining != 50 {
 		t.Errorf("lost: %v, %d remain of 50", out.Lost, res.Remaining)
 	}
@@ -217,14 +218,14 @@ func TestLossAfterTheClockWasSetBack(t *testing.T) {
 		now := id*int64(6*time.Minute) + int64(time.Second)
 		c := NewAlone("k", r, link, now)
 		part.Step(-int64(time.Minute), now, now-int64(time.Minute)) // and put right
-		ask := func(buckets []Bucket) Outcome {
-			if _, ok := c.Collect(now, Normal); !ok {
+		ask := func(buckets []report.Bucket) Outcome {
+			if !c.Collect(now, Normal) {
 				t.Fatalf("%s: nothing to ask", name)
 			}
-			return c.Settle(now, Answer{Rule: r, Buckets: buckets, At: now, ServerNow: now, Slack: 1})
+			return c.Settle(now, Answer{Rule: r, State: report.State{Buckets: buckets}, At: now, ServerNow: now, Slack: 1})
 		}
 		now++
-		ask([]Bucket{{ID: id, Units: 30}})
+		ask([]report.Bucket{{ID: id, Units: 30}})
 		now = wait(c, now+1)
 		if out := ask(nil); !out.Lost {
 			t.Errorf("%s: a loss was not noticed", name)
@@ -247,13 +248,12 @@ func TestNoLossAfterASlowAnswer(t *testing.T) {
 		c := NewAlone("k", r, link, now)
 		full := now + int64(10*time.Second) // when the bucket will be empty
 		ask := func(end, err time.Duration) Outcome {
-			if _, ok := c.Collect(now, Normal); !ok {
+			if !c.Collect(now, Normal) {
 				t.Fatal("nothing to ask")
 			}
 			now += int64(late)
 			return c.Settle(now, Answer{
-				Rule: r, Level: arith.Span{NS: end.Nanoseconds() - now + int64(err)}, At: now, ServerNow: now - int64(err),
-				Slack: int64(err + time.Millisecond), Late: int64(err),
+				Rule: r, State: report.State{Level: arith.Span{NS: end.Nanoseconds() - now + int64(err)}}, At: now, ServerNow: now - int64(err), Slack: int64(err + time.Millisecond), Late: int64(err),
 			})
 		}
 		if out := ask(time.Duration(full), late); out.Lost {
@@ -284,14 +284,14 @@ func TestBookedUnitsAfterTheClockStoodStill(t *testing.T) {
 	link.Part(1).SetOffset(0, 0)
 	exchange := func(level arith.Span, end func()) {
 		c.Refresh()
-		if _, ok := c.Collect(now, Normal); !ok {
+		if !c.Collect(now, Normal) {
 			t.Fatal("nothing to report")
 		}
 		if end != nil {
 			end()
 			return
 		}
-		c.Settle(now, Answer{Rule: r, Level: level, At: now, ServerNow: now, Slack: 1})
+		c.Settle(now, Answer{Rule: r, State: report.State{Level: level}, At: now, ServerNow: now, Slack: 1})
 	}
 	exchange(arith.Of(r).Cost(100), nil)
 	link.SetLag(int64(20 * time.Second)) // all of them have leaked, but not here
@@ -313,16 +313,16 @@ func TestSetBeforeTheClockIsKnown(t *testing.T) {
 		now := int64(1e18)
 		c := NewAlone("k", r, link, now)
 		server := now + int64(ahead)
-		c.Renew(now, r, Renewal{Gen: 5, Buckets: []Bucket{{ID: server / int64(time.Second), Units: 10}}, At: now, ServerNow: server})
+		c.Renew(now, r, Renewal{State: report.State{Gen: 5, Buckets: []report.Bucket{{ID: server / int64(time.Second), Units: 10}}}, At: now, ServerNow: server})
 		if res, _ := c.take(now, 1, r); res.Allowed {
 			t.Errorf("clock ahead by %v: set to 10 of 10, and one more was admitted", ahead)
 		}
-		if _, ok := c.Collect(now, Normal); !ok {
+		if !c.Collect(now, Normal) {
 			t.Fatal("nothing to ask")
 		}
 		server += int64(2 * time.Second) // the answer was on its way for so long
 		link.Part(1).SetOffset(server-now, 1)
-		out := c.Settle(now, Answer{Rule: r, Gen: 5, At: now, ServerNow: server, Slack: 1})
+		out := c.Settle(now, Answer{Rule: r, State: report.State{Gen: 5}, At: now, ServerNow: server, Slack: 1})
 		if res, _ := c.take(now, 0, r); out.Lost || res.Remaining != 10 {
 			t.Errorf("clock ahead by %v: lost: %v, %d remain of 10", ahead, out.Lost, res.Remaining)
 		}
@@ -343,21 +343,21 @@ func TestGenerationIsOutgrownByTheAuthoritysClock(t *testing.T) {
 			now, server := int64(1e18), int64(1e18)
 			link.Part(1).SetOffset(0, 1)
 			c := NewAlone("k", r, link, now)
-			answer := func(gen int64) (rep Report) {
+			answer := func(gen int64) (rep report.Report) {
 				c.Refresh()
-				if _, ok := c.Collect(now, Normal); !ok {
+				if !c.Collect(now, Normal) {
 					t.Fatal("nothing to ask")
 				}
-				rep = c.Resend(now, false)
-				c.Settle(now, Answer{Rule: r, Raised: rep.Raise, Gen: gen, At: now, ServerNow: server, Slack: 1})
+				rep = c.Report(now, false)
+				c.Settle(now, Answer{Rule: r, Raised: rep.Raise, State: report.State{Gen: gen}, At: now, ServerNow: server, Slack: 1})
 				return rep
 			}
 			answer(7)
 			now, server = now+int64(test.ours), server+int64(test.theirs)
 			link.Part(1).SetOffset(server-now, 1)
-			rep := c.Resend(now, true) // something else has been lost
-			if outgrown := test.theirs > arith.Of(r).Horizon(); outgrown != (rep.Gen == 0) {
-				t.Errorf("%v, %v: generation %d is reported anew", r, test, rep.Gen)
+			rep := c.Report(now, true) // something else has been lost
+			if outgrown := test.theirs > arith.Of(r).Horizon(); outgrown != (rep.Known.Gen == 0) {
+				t.Errorf("%v, %v: generation %d is reported anew", r, test, rep.Known.Gen)
 			}
 			c.unmark(raising)
 			answer(0)
@@ -377,8 +377,8 @@ func TestSettledCountersAreSmall(t *testing.T) {
 		link.SetLag(int64(lag))
 		for range 3 {
 			c.allow(1e12, 1, c.Rule())
-			rep, _ := c.Collect(1e12, Normal)
-			c.Settle(1e12, Answer{Rule: rep.Rule, Level: rep.Ahead, At: 1e12, ServerNow: 1e12})
+			rep, _ := c.collect(1e12, Normal)
+			c.Settle(1e12, Answer{Rule: rep.Rule, State: report.State{Level: rep.Ahead}, At: 1e12, ServerNow: 1e12})
 		}
 		if c.hasHistory() || fmt.Sprint(field(c.leaky(), "away")) != "<nil>" {
 			t.Errorf("lag %v: %+v, %+v", lag, c.past(), c.leaky())
@@ -394,21 +394,21 @@ func TestLateUnitsAfterAnEmptyAnswer(t *testing.T) {
 	link, now, second := newTestLink(), int64(1e12), int64(time.Second)
 	c := NewAlone("k", r, link, now)
 	c.allow(now, 1, r)
-	if _, ok := c.Collect(now, Normal); !ok {
+	if !c.Collect(now, Normal) {
 		t.Fatal("nothing to report")
 	}
 	c.allow(now, 5, r)
 	now += 3 * second // the exchange takes long, the leaky bucket ran empty 2 s ago
-	c.Settle(now, Answer{Rule: r, Level: arith.Span{NS: -2 * second}, At: now, ServerNow: now, Slack: 1})
-	if rep, ok := c.Collect(now, Normal); !ok || rep.Units != 5 || rep.Ahead.NS != 2*second {
+	c.Settle(now, Answer{Rule: r, State: report.State{Level: arith.Span{NS: -2 * second}}, At: now, ServerNow: now, Slack: 1})
+	if rep, ok := c.collect(now, Normal); !ok || rep.Units != 5 || rep.Ahead.NS != 2*second {
 		t.Fatalf("%+v", rep)
 	}
-	out := c.Settle(now, Answer{Rule: r, Level: arith.Span{NS: 3 * second}, At: now, ServerNow: now, Slack: 1})
-	if rep := c.Resend(now, true); out.Lost || rep.KnownLevel.NS != 3*second {
-		t.Errorf("lost %v, known %v", out.Lost, rep.KnownLevel)
+	out := c.Settle(now, Answer{Rule: r, State: report.State{Level: arith.Span{NS: 3 * second}}, At: now, ServerNow: now, Slack: 1})
+	if rep := c.Report(now, true); out.Lost || rep.Known.Level.NS != 3*second {
+		t.Errorf("lost %v, known %v", out.Lost, rep.Known.Level)
 	}
 	now += 5 * second
-	if rep := c.Resend(now, true); rep.KnownLevel.NS != -2*second {
-		t.Errorf("known %v", rep.KnownLevel)
+	if rep := c.Report(now, true); rep.Known.Level.NS != -2*second {
+		t.Errorf("known %v", rep.Known.Level)
 	}
 }

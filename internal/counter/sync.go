@@ -6,52 +6,27 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/internal/algorithm"
 	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // The methods in this file are for the reconciler of a shared limiter, which calls them from one
 // goroutine. An exchange of a counter begins with Collect, which makes pending units sent units. It
 // ends with Settle (Redis has booked them) or Quarantine (Redis' copy of this key is broken). In
-// between, Resend repeats the report, as often as needed.
-
-// Bucket is a number of units in one bucket of a window.
-type Bucket = algorithm.Bucket
-
-// Report is what a counter reports to Redis.
-type Report struct {
-	Rule *limit.Rule
-	algorithm.Sent
-	BackGen int64 // the generation in which Back and BackBuckets were refunded
-
-	// Ceiling is the level, from now on, above which Redis must forgive Debt.
-	Ceiling arith.Span
-
-	Raise bool // Redis may have lost KnownLevel or KnownBuckets: it must restore them
-	Gen   int64
-	Born  int64 // when Redis booked the newest of these units, by its clock
-	// KnownLevel (leaky bucket, from now on, negative if it has run empty before) and KnownBuckets
-	// (window) are what Redis has answered and should still know. They are set if Raise is.
-	KnownLevel   arith.Span
-	KnownBuckets []Bucket
-}
+// between, Report returns the report, as often as it is sent.
 
 // Answer is what Redis answers for a key.
 type Answer struct {
+	report.State
 	Rule      *limit.Rule // of the report
 	Raised    bool        // the report had Raise
-	Gen       int64
-	Born      int64      // when the newest unit was booked, in the unit of generations; 0: none was
-	Level     arith.Span // leaky bucket; negative if it has been empty for this long
-	Buckets   []Bucket   // window
-	Forgiven  int64      // units of the report's Debt that were not booked
-	Converted bool       // buckets had another width before, and may have shifted
-	At        int64      // our time at which Redis answered, ns
-	ServerNow int64      // Redis' time then, ns
-	Slack     int64      // uncertainty of At, ns
-	Late      int64      // by how much At may be too late, ns
-	Sent      int64      // our time at which the exchange began, ns
-	Announce  bool       // units were booked now, and not for the first time after an outage
-	Returned  bool       // the report had refunds
+	At        int64       // our time at which Redis answered, ns
+	ServerNow int64       // Redis' time then, ns
+	Slack     int64       // uncertainty of At, ns
+	Late      int64       // by how much At may be too late, ns
+	Sent      int64       // our time at which the exchange began, ns
+	Announce  bool        // units were booked now, and not for the first time after an outage
+	Returned  bool        // the report had refunds
 }
 
 // Outcome is what the reconciler must do after an answer.
@@ -89,9 +64,9 @@ func (c *Counter) staleLocked(now int64) bool {
 	return c.born == noAnswer || c.is(outdated) || now-c.freshAt >= c.askAfterLocked()
 }
 
-// Collect begins an exchange and returns what c has to report at now; from is where c was taken
-// from. ok is false if there is nothing to report.
-func (c *Counter) Collect(now int64, from Queue) (rep Report, ok bool) {
+// Collect begins an exchange if c has something to report at now; from is where c was taken from.
+// It returns false if there is nothing to report.
+func (c *Counter) Collect(now int64, from Queue) bool {
 	c.lock(now)
 	defer c.unlock()
 	c.unmark(pressing)
@@ -104,7 +79,7 @@ func (c *Counter) Collect(now int64, from Queue) (rep Report, ok bool) {
 		c.unmark(inUrgent)
 	}
 	if c.dead || c.is(inFlight) {
-		return rep, false // Settle will queue it again
+		return false // Settle will queue it again
 	}
 	now = max(now, c.last)
 	c.rollLocked(now)
@@ -112,16 +87,17 @@ func (c *Counter) Collect(now int64, from Queue) (rep Report, ok bool) {
 	// twice, and is fresh the second time. A view that will be old at the next collection counts as
 	// old. A quarantined key is always asked for, because only the reconciler queues it.
 	if !c.hasReportLocked(now) && !c.staleLocked(now+int64(c.link().pace.Interval)) && !c.is(quarantined) {
-		return rep, false
+		return false
 	}
 	c.state().Collect(c.rule())
 	c.mark(inFlight)
-	return c.reportLocked(now), true
+	return true
 }
 
-// Resend repeats the report of what is in flight. The units are the same; what is relative to now
-// is computed again. raise adds what Redis should know already.
-func (c *Counter) Resend(now int64, raise bool) Report {
+// Report returns the report of what is in flight, without the name of the key. If it is sent again
+// the units are the same; what is relative to now is computed again. raise adds what Redis should
+// know already.
+func (c *Counter) Report(now int64, raise bool) (rep report.Report) {
 	c.lock(now)
 	defer c.unlock()
 	now = max(now, c.last)
@@ -130,19 +106,16 @@ func (c *Counter) Resend(now int64, raise bool) Report {
 	if off, sure := c.part.clock(); sure && c.is(raising) {
 		c.forgetGenerationLocked(now, now+off)
 	}
-	return c.reportLocked(now)
-}
-
-func (c *Counter) reportLocked(now int64) Report {
-	rep := Report{Rule: c.latestRule.Load(), Raise: c.is(raising) && c.born != noAnswer, Gen: c.gen(), Born: max(c.born, 0), BackGen: c.past().backGen}
+	rep.Rule, rep.BackGen = c.latestRule.Load(), c.past().backGen
 	// Redis' level is known no more exactly than its clock.
-	rep.Sent = c.state().Sent(c.rule(), now, max(c.part.slack.Load(), 0)+backSlack)
+	c.state().Report(c.rule(), now, max(c.part.slack.Load(), 0)+backSlack, &rep)
 	if rep.Debt > 0 {
 		rep.Ceiling = c.ceilingLocked(now)
 	}
-	if rep.Raise {
+	if rep.Raise = c.is(raising) && c.born != noAnswer; rep.Raise {
 		c.repairKnownLocked(algorithm.ClockStep + (now-c.freshAt)/clockDrift)
-		rep.KnownLevel, rep.KnownBuckets = c.state().KnownState(c.rule(), now)
+		rep.Known.Gen, rep.Known.Born = c.gen(), max(c.born, 0)
+		rep.Known.Level, rep.Known.Buckets = c.state().KnownState(c.rule(), now)
 	}
 	return rep
 }
@@ -230,8 +203,8 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 
 // sentBackLocked returns how many units, rounded up, the report in flight refunds.
 func (c *Counter) sentBackLocked(now int64) (n int64) {
-	r := c.rule()
-	sent := c.state().Sent(r, now, 0)
+	r, sent := c.rule(), report.Report{}
+	c.state().Report(r, now, 0, &sent)
 	if n = r.Whole(sent.Back); r.Cost(n).Less(sent.Back) {
 		n++
 	}

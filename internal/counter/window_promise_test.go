@@ -8,6 +8,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/limittest"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -174,11 +175,11 @@ func TestAnswerKeepsTheLastUnit(t *testing.T) {
 	now := int64(1e18)
 	c := NewAlone("k", r, link, now)
 	settle := func(units int64, last time.Duration) {
-		c.Settle(now, Answer{Rule: r, Buckets: []Bucket{{ID: now / int64(time.Second), Units: units, Last: last}}, At: now, ServerNow: now, Slack: 1})
+		c.Settle(now, Answer{Rule: r, State: report.State{Buckets: []report.Bucket{{ID: now / int64(time.Second), Units: units, Last: last}}}, At: now, ServerNow: now, Slack: 1})
 	}
-	collect := func() Report {
+	collect := func() report.Report {
 		c.Refresh()
-		rep, _ := c.Collect(now, Normal)
+		rep, _ := c.collect(now, Normal)
 		return rep
 	}
 	c.allow(now, 10, r)
@@ -226,7 +227,7 @@ func TestLostUnitsDoNotLeaveEarly(t *testing.T) {
 		k := NewAlone("k", r, link, now)
 		for i, v := range []version{c.known, c.answered} {
 			k.Refresh()
-			if _, ok := k.Collect(now, Normal); !ok {
+			if !k.Collect(now, Normal) {
 				t.Fatal("nothing to ask")
 			}
 			a := v.answer(r, now)
@@ -242,7 +243,7 @@ func TestLostUnitsDoNotLeaveEarly(t *testing.T) {
 		if got := k.is(raising); got != c.raises {
 			t.Errorf("%s: reports what it knows: %v", name, got)
 		}
-		for _, b := range k.Resend(now, true).KnownBuckets {
+		for _, b := range k.Report(now, true).Known.Buckets {
 			if b.Last != c.last {
 				t.Errorf("%s: it reports that the last unit came after %v, not after %v", name, b.Last, c.last)
 			}

@@ -7,8 +7,8 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/hybridlimit/hybridlimit/internal/algorithm"
 	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -51,20 +51,20 @@ func TestWindowsOfOneBucketAreSmall(t *testing.T) {
 			}
 			c.mu.Unlock()
 			isSmall("looked at")
-			rep, ok := c.Collect(now, Normal)
+			rep, ok := c.collect(now, Normal)
 			if !ok || len(rep.Buckets) != 1 || rep.Buckets[0].Units != 1 {
 				t.Fatalf("%v: reports %+v", r, rep)
 			}
 			isSmall("under way")
-			c.Settle(now, Answer{Rule: r, Buckets: rep.Buckets, At: now, ServerNow: now})
+			c.Settle(now, Answer{Rule: r, State: report.State{Buckets: rep.Buckets}, At: now, ServerNow: now})
 			isSmall("answered")
 			if c.MarkRaise(now); !c.is(raising) {
 				t.Errorf("%v: does not raise what was lost", r)
 			}
-			if rep, ok = c.Collect(now, Normal); !ok || !rep.Raise || !slices.Equal(rep.KnownBuckets, []Bucket{{ID: now / int64(arith.Of(r).Width), Units: 1}}) {
+			if rep, ok = c.collect(now, Normal); !ok || !rep.Raise || !slices.Equal(rep.Known.Buckets, []report.Bucket{{ID: now / int64(arith.Of(r).Width), Units: 1}}) {
 				t.Errorf("%v: raises %+v", r, rep)
 			}
-			c.Settle(now, Answer{Rule: r, Raised: true, Buckets: rep.KnownBuckets, At: now, ServerNow: now})
+			c.Settle(now, Answer{Rule: r, Raised: true, State: report.State{Buckets: rep.Known.Buckets}, At: now, ServerNow: now})
 			c.Check(now, 1, r)
 			isSmall("raised")
 			if got, _ := KeyOf(key); got != c.Key() {
@@ -84,8 +84,8 @@ func TestWindowsBecomeSmall(t *testing.T) {
 	width := int64(arith.Of(r).Width)
 	c := NewAlone("k", r, newTestLink(), now)
 	settle := func() {
-		rep, _ := c.Collect(now, Normal)
-		c.Settle(now, Answer{Rule: r, Buckets: []Bucket{{ID: now / width, Units: 3}}, At: now, ServerNow: now, Returned: len(rep.BackBuckets) > 0})
+		rep, _ := c.collect(now, Normal)
+		c.Settle(now, Answer{Rule: r, State: report.State{Buckets: []report.Bucket{{ID: now / width, Units: 3}}}, At: now, ServerNow: now, Returned: len(rep.BackBuckets) > 0})
 	}
 	for range 4 {
 		c.allow(now, 1, r)
@@ -127,11 +127,11 @@ func TestClaimBesideManyUnits(t *testing.T) {
 		if i == 1 {
 			c.Reserve(now, 5, r, Terms{Claim: true})
 		}
-		if _, ok := c.Collect(now, Normal); !ok {
+		if !c.Collect(now, Normal) {
 			t.Fatal("nothing to report")
 		}
-		last := algorithm.Bucket{ID: now / int64(arith.Of(r).Width), Units: 1 << 62}
-		c.Settle(now, Answer{Rule: r, Buckets: []algorithm.Bucket{last}, At: now, ServerNow: now})
+		last := report.Bucket{ID: now / int64(arith.Of(r).Width), Units: 1 << 62}
+		c.Settle(now, Answer{Rule: r, State: report.State{Buckets: []report.Bucket{last}}, At: now, ServerNow: now})
 		now += int64(time.Minute)
 	}
 	c.lock(now)

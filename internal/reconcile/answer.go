@@ -16,11 +16,9 @@ func (c *Machine) settle(s *shard, f *flight, r redisstore.Reply, sent, recv int
 	server, clock := int64(r.Now), &s.server.offset
 	at := min(max(server-clock.ns, sent), recv)
 	a := counter.Answer{
-		At: at, ServerNow: server,
+		At: at, ServerNow: server, Sent: sent,
 		Slack: max(recv-sent, 0) + int64(time.Millisecond), Late: min(at-sent, clock.grown(recv)),
 	}
-	a.Sent, a.Announce = sent, r.Fate == redisstore.FateApplied
-	announce := a.Announce
 	s.acked = s.seq
 	s.noteRepaired()
 	s.accept, s.lost = false, false
@@ -29,19 +27,20 @@ func (c *Machine) settle(s *shard, f *flight, r redisstore.Reply, sent, recv int
 	renamed := s.node != c.node
 	c.endFlight(s)
 	for i, it := range f.items {
-		st := r.States[i]
+		st, rep := r.States[i], &f.reports[i]
+		if st.Err == nil || st.Booked {
+			c.stats.Acked.Add(rep.Units - st.Forgiven)
+			c.stats.Forgiven.Add(st.Forgiven)
+			if it.back {
+				c.stats.Returned.Add(1)
+			}
+		}
 		if st.Err != nil {
-			c.onKeyError(it, st.Booked, st.Err)
+			c.onKeyError(it.c, st.Booked, st.Err)
 			continue
 		}
-		c.stats.Acked.Add(it.units - st.Forgiven)
-		c.stats.Forgiven.Add(st.Forgiven)
-		if it.back {
-			c.stats.Returned.Add(1)
-		}
-		a.Rule, a.Raised, a.Gen, a.Born, a.Level = it.rule, it.raised, st.Gen, st.Born, st.Level
-		a.Buckets, a.Converted, a.Forgiven = toLocal(st.Buckets), st.Converted, st.Forgiven
-		a.Announce, a.Returned = announce && it.units > 0, it.back
+		a.State, a.Rule, a.Raised = st, rep.Rule, rep.Raise
+		a.Announce, a.Returned = r.Fate == redisstore.FateApplied && rep.Units > 0, it.back
 		out := it.c.Settle(c.local, a)
 		if renamed && it.c.Refresh() {
 			out.Again = true
@@ -52,27 +51,21 @@ func (c *Machine) settle(s *shard, f *flight, r redisstore.Reply, sent, recv int
 }
 
 // onKeyError puts a counter into quarantine because Redis could not use its key, although it has
-// applied the rest of the batch. booked: an earlier attempt has applied the units, before the key
+// applied the rest of the batch. booked: an earlier attempt has applied the report, before the key
 // broke.
-func (c *Machine) onKeyError(it item, booked bool, err error) {
+func (c *Machine) onKeyError(k *counter.Counter, booked bool, err error) {
 	var key *limit.KeyError
-	if booked {
-		c.stats.Acked.Add(it.units)
-		if it.back {
-			c.stats.Returned.Add(1)
-		}
-	}
 	reason := TextOf(err)
 	if errors.As(err, &key) {
 		reason = key.Reason
 	}
-	if !it.c.Quarantined() {
-		c.happened(Incident{Kind: Quarantined, Reason: "redis cannot use the key: " + reason, Key: it.c.Key(), Err: Plain(err)})
+	if !k.Quarantined() {
+		c.happened(Incident{Kind: Quarantined, Reason: "redis cannot use the key: " + reason, Key: k.Key(), Err: Plain(err)})
 	}
-	first := it.c.Quarantine(c.local, booked)
+	first := k.Quarantine(c.local, booked)
 	c.stats.Quarantined.Add(1)
 	if first {
-		c.broken.add(it.c, c.now+c.cfg.quarantine)
+		c.broken.add(k, c.now+c.cfg.quarantine)
 	}
 }
 
@@ -98,7 +91,7 @@ func (c *Machine) abandon(s *shard, err error) {
 	c.stats.BadReplies.Add(1)
 	c.giveUpRefunds(s)
 	for _, it := range s.flight.items {
-		c.onKeyError(it, false, err)
+		c.onKeyError(it.c, false, err)
 	}
 	c.endFlight(s)
 }

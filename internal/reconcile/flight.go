@@ -4,34 +4,27 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // flight is a batch under way: the counters and what they report.
 type flight struct {
 	items       []item
-	cost        int64  // estimate of how long it occupies Redis, ns
-	tries       int    // how often it was sent
-	nonce       uint64 // distinguishes it from a flight with the same number of a copy of this process
-	maybeBooked bool   // Redis may have applied it: an attempt got no answer
-	late        int    // how many of the attempts had no answer in time
+	reports     []report.Report // of the items, as last sent
+	cost        int64           // estimate of how long it occupies Redis, ns
+	tries       int             // how often it was sent
+	nonce       uint64          // distinguishes it from a flight with the same number of a copy of this process
+	maybeBooked bool            // Redis may have applied it: an attempt got no answer
+	late        int             // how many of the attempts had no answer in time
 }
 
-// item is what one counter reports in a flight.
+// item is one counter of a flight.
 type item struct {
-	c      *counter.Counter
-	rule   *limit.Rule
-	units  int64
-	back   bool // it hands units back
-	raised bool // it restores what Redis has lost
-}
-
-func (f *flight) add(it item) {
-	f.items = append(f.items, it)
-	f.cost += cost(it.rule)
+	c    *counter.Counter
+	back bool // the report has refunds, which were not given up
 }
 
 // pipe is a pipeline under way: the flights of some shards of one server.
@@ -57,52 +50,17 @@ func (c *Machine) batch(id int) *redisstore.Batch {
 	}
 	c.stats.Batches.Add(1)
 	c.stats.KeysSynced.Add(uint64(len(f.items)))
-	b := &redisstore.Batch{Shard: id, Node: s.node, Seq: s.seq, Prev: s.acked, Nonce: f.nonce, Accept: s.accept, MaxLag: time.Duration(c.cfg.maxLag), Ops: make([]redisstore.Op, len(f.items))}
+	f.reports = make([]report.Report, len(f.items)) // the call of an earlier attempt may still use its own
 	for i := range f.items {
-		it := &f.items[i]
-		rep := it.c.Resend(c.local, s.accept)
-		it.rule, it.raised = rep.Rule, rep.Raise
-		b.Ops[i] = c.op(it.c, rep, it.units)
+		it, rep := &f.items[i], &f.reports[i]
+		*rep = it.c.Report(c.local, s.accept)
+		rep.Key = c.nameOf(it.c, rep.Rule)
+		it.back = it.back || f.tries == 1 && rep.Refunds()
 	}
-	return b
-}
-
-// op returns the operation for the report of one counter.
-func (c *Machine) op(ctr *counter.Counter, rep counter.Report, units int64) redisstore.Op {
-	op := redisstore.Op{
-		Key: c.nameOf(ctr, rep.Rule), Rule: rep.Rule, Units: units,
-		Ahead: rep.Ahead, Buckets: toRemote(rep.Buckets), Raise: rep.Raise,
-		Back: rep.Back, BackTop: rep.BackTop, BackBuckets: toRemote(rep.BackBuckets), BackGen: rep.BackGen,
-		Debt: min(rep.Debt, units), Ceiling: rep.Ceiling,
+	return &redisstore.Batch{
+		Shard: id, Node: s.node, Seq: s.seq, Prev: s.acked, Nonce: f.nonce, Accept: s.accept,
+		MaxLag: time.Duration(c.cfg.maxLag), Ops: f.reports,
 	}
-	if rep.Raise {
-		op.Known = redisstore.State{Gen: rep.Gen, Born: rep.Born, Level: rep.KnownLevel, Buckets: toRemote(rep.KnownBuckets)}
-	}
-	return op
-}
-
-// handsBack reports whether a report hands units back.
-func handsBack(rep counter.Report) bool { return rep.Back != arith.Span{} || len(rep.BackBuckets) > 0 }
-
-// toRemote converts the buckets of a counter to those of a batch.
-func toRemote(in []counter.Bucket) []redisstore.Bucket {
-	if len(in) == 0 {
-		return nil
-	}
-	out := make([]redisstore.Bucket, len(in))
-	for i, b := range in {
-		out[i] = redisstore.Bucket(b)
-	}
-	return out
-}
-
-// toLocal converts the buckets of a reply to those of a counter.
-func toLocal(in []redisstore.Bucket) []counter.Bucket {
-	out := make([]counter.Bucket, len(in))
-	for i, b := range in {
-		out[i] = counter.Bucket(b)
-	}
-	return out
 }
 
 // nameOf returns the name of a counter in Redis.
@@ -155,7 +113,6 @@ func (c *Machine) giveUpRefund(it *item) {
 // was set. The time of the answer is the latest possible, and errs on the safe side.
 func Renewal(sent, recv int64, done redisstore.Renewed) counter.Renewal {
 	return counter.Renewal{
-		Gen: done.State.Gen, Born: done.State.Born, Level: done.State.Level, Buckets: toLocal(done.State.Buckets),
-		At: recv, Late: recv - sent, ServerNow: int64(done.Now),
+		State: done.State, At: recv, Late: recv - sent, ServerNow: int64(done.Now),
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -74,7 +75,7 @@ type modelBirth struct {
 func (b *modelBirth) renew(now int64) { b.gen = max(now/1000, b.gen+1, b.born+1) }
 
 // merge puts another state into this one, and reports which content counts.
-func (b *modelBirth) merge(o redisstore.State, now int64) (mine, theirs bool) {
+func (b *modelBirth) merge(o report.State, now int64) (mine, theirs bool) {
 	top := max(b.gen, o.Gen)
 	mine, theirs = b.gen == top || b.born >= top || max(top, o.Born) > now/1000, o.Gen == top || o.Born >= top
 	if b.gen < top {
@@ -96,7 +97,7 @@ func newModelRedis() *modelRedis {
 }
 
 // takesOff reports whether an operation hands something back.
-func takesOff(op *redisstore.Op) bool { return op.Back != arith.Span{} || len(op.BackBuckets) > 0 }
+func takesOff(op *report.Report) bool { return op.Back != arith.Span{} || len(op.BackBuckets) > 0 }
 
 // wipe is FLUSHALL, or a restart without data.
 func (m *modelRedis) wipe() {
@@ -121,7 +122,7 @@ func (m *modelRedis) expire(now int64) {
 }
 
 // renew makes used units of a key count, in a generation that no view has yet.
-func (m *modelRedis) renew(now int64, key string, r *limit.Rule, used int64) (st redisstore.State) {
+func (m *modelRedis) renew(now int64, key string, r *limit.Rule, used int64) (st report.State) {
 	if r.Algorithm() == limit.AlgorithmFunnel {
 		was := m.leakyAt(now, key)
 		f := &modelLeakyBucket{modelBirth: was.modelBirth, gone: was.gone}
@@ -131,7 +132,7 @@ func (m *modelRedis) renew(now int64, key string, r *limit.Rule, used int64) (st
 		}
 		f.expire(now, keptFor, r)
 		m.leaky[key] = f
-		return redisstore.State{Gen: f.gen, Born: f.born, Level: arith.Of(r).Sub(f.tat, arith.Span{NS: now})}
+		return report.State{Gen: f.gen, Born: f.born, Level: arith.Of(r).Sub(f.tat, arith.Span{NS: now})}
 	}
 	was := m.windowAt(now, key)
 	w := &modelWindow{modelBirth: was.modelBirth, buckets: map[int64]int64{}, last: map[int64]int64{}, gone: was.gone}
@@ -141,7 +142,7 @@ func (m *modelRedis) renew(now int64, key string, r *limit.Rule, used int64) (st
 	if used > 0 {
 		id, last := now/int64(arith.Of(r).Width), inBucket(now, r)
 		w.buckets[id], w.last[id] = used, last
-		st.Buckets = []redisstore.Bucket{{ID: id, Units: used, Last: time.Duration(last)}}
+		st.Buckets = []report.Bucket{{ID: id, Units: used, Last: time.Duration(last)}}
 	}
 	w.expire(now, keptFor, r)
 	m.windows[key] = w
@@ -225,7 +226,7 @@ func (m *modelRedis) exec(now int64, process string, b *redisstore.Batch) rediss
 		failed := rep.Fate == redisstore.FateDuplicate && slices.Contains(e.failed, i)
 		if m.poison[op.Key] || failed {
 			booked := rep.Fate == redisstore.FateDuplicate && !failed
-			rep.States = append(rep.States, redisstore.State{Err: &limit.KeyError{Key: op.Key, Reason: "garbage"}, Booked: booked})
+			rep.States = append(rep.States, report.State{Err: &limit.KeyError{Key: op.Key, Reason: "garbage"}, Booked: booked})
 			if rep.Fate == redisstore.FateApplied {
 				e.failed = append(e.failed, i)
 			}
@@ -251,7 +252,7 @@ func (m *modelRedis) exec(now int64, process string, b *redisstore.Batch) rediss
 	return rep
 }
 
-func (m *modelRedis) op(now int64, op *redisstore.Op, apply bool) redisstore.State {
+func (m *modelRedis) op(now int64, op *report.Report, apply bool) report.State {
 	if op.Rule.Algorithm() == limit.AlgorithmFunnel {
 		return m.leakyBucket(now, op, apply)
 	}
@@ -309,7 +310,7 @@ func inBucket(now int64, r *limit.Rule) int64 {
 	return now % int64(arith.Of(r).Width) / 1000 * 1000
 }
 
-func (m *modelRedis) leakyBucket(now int64, op *redisstore.Op, apply bool) redisstore.State {
+func (m *modelRedis) leakyBucket(now int64, op *report.Report, apply bool) report.State {
 	f, at := m.leakyAt(now, op.Key), arith.Span{NS: now}
 	if apply && op.Raise {
 		mine, theirs := f.merge(op.Known, now)
@@ -336,7 +337,7 @@ func (m *modelRedis) leakyBucket(now int64, op *redisstore.Op, apply bool) redis
 			f.tat = arith.Of(op.Rule).Sub(f.tat, arith.Of(op.Rule).Cost(forgiven))
 		}
 	}
-	st := redisstore.State{Gen: f.gen, Born: f.born, Level: arith.Of(op.Rule).Diff(f.tat, at), Forgiven: forgiven}
+	st := report.State{Gen: f.gen, Born: f.born, Level: arith.Of(op.Rule).Diff(f.tat, at), Forgiven: forgiven}
 	// A key is not made for a leaky bucket that is empty already, for a while if units came.
 	if op.Units > 0 {
 		at.NS -= m.slack * ms
@@ -351,12 +352,12 @@ func (m *modelRedis) leakyBucket(now int64, op *redisstore.Op, apply bool) redis
 	return st
 }
 
-func (m *modelRedis) window(now int64, op *redisstore.Op, apply bool) redisstore.State {
+func (m *modelRedis) window(now int64, op *report.Report, apply bool) report.State {
 	w := m.windowAt(now, op.Key)
 	cur, kept := now/int64(arith.Of(op.Rule).Width), int64(arith.Of(op.Rule).Kept)
 	// Buckets ahead of the clock count as the current one.
 	n, last := map[int64]int64{}, map[int64]int64{}
-	place := func(to map[int64]int64, b redisstore.Bucket) {
+	place := func(to map[int64]int64, b report.Bucket) {
 		came := int64(b.Last+time.Microsecond-1) / 1000 * 1000
 		if b.ID > cur {
 			b.ID, came = cur, inBucket(now, op.Rule)
@@ -367,7 +368,7 @@ func (m *modelRedis) window(now int64, op *redisstore.Op, apply bool) redisstore
 		}
 	}
 	for id, u := range w.buckets {
-		place(n, redisstore.Bucket{ID: id, Units: u, Last: time.Duration(w.last[id])})
+		place(n, report.Bucket{ID: id, Units: u, Last: time.Duration(w.last[id])})
 	}
 	is := w.modelBirth
 	if apply && op.Raise {
@@ -414,9 +415,9 @@ func (m *modelRedis) window(now int64, op *redisstore.Op, apply bool) redisstore
 	} else if w.gen > 0 {
 		w.gone = expiry(now, now, w.gone, w.gen, m.slack, op.Rule)
 	}
-	st := redisstore.State{Gen: is.gen, Born: is.born}
+	st := report.State{Gen: is.gen, Born: is.born}
 	for _, id := range slices.Sorted(maps.Keys(n)) {
-		st.Buckets = append(st.Buckets, redisstore.Bucket{ID: id, Units: n[id], Last: time.Duration(last[id])})
+		st.Buckets = append(st.Buckets, report.Bucket{ID: id, Units: n[id], Last: time.Duration(last[id])})
 	}
 	return st
 }

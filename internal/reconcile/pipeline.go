@@ -89,8 +89,9 @@ func (c *Machine) boardQueues(s *shard, f *flight, left int64, most int) (late i
 		for k < len(*queue) && len(f.items) < most && f.cost < left {
 			q := (*queue)[k]
 			k++
-			if rep, ok := q.c.Collect(c.local, from); ok {
-				f.add(item{c: q.c, rule: rep.Rule, units: rep.Units, back: handsBack(rep)})
+			if q.c.Collect(c.local, from) {
+				f.items = append(f.items, item{c: q.c})
+				f.cost += cost(q.c.Rule())
 				late = max(late, c.now-q.at)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 )
 
 // capacity is what a server's work takes it, in ns of its time. It does one script after
@@ -39,7 +40,7 @@ func (c *capacity) batch(b *redisstore.Batch, r redisstore.Reply) int64 {
 }
 
 // opBytes returns about how long an operation is on the wire.
-func opBytes(op *redisstore.Op) int64 {
+func opBytes(op *report.Report) int64 {
 	return int64(len(op.Key) + 60 + 24*(len(op.Buckets)+len(op.Known.Buckets)+len(op.BackBuckets)))
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/oracle"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -247,7 +248,7 @@ func (x *flightFacts) belated(fk *fleetKey, i int, now int64) {
 
 // outdated notes which nodes know a key of an earlier generation than what is reported again
 // of it: that replaces what they will report.
-func (f *simFleet) outdated(fk *fleetKey, op *redisstore.Op) {
+func (f *simFleet) outdated(fk *fleetKey, op *report.Report) {
 	for _, n := range f.s.nodes {
 		if sh := f.s.oracle.nodes[n].shares[f.s.oracle.index[op.Key]]; sh != nil && sh.gen < op.Known.Gen {
 			fk.Older(n.id)
@@ -262,7 +263,7 @@ func (n *simNode) carries(b *redisstore.Batch) bool {
 }
 
 // repeated notes that units of a flight are booked again, if they were before.
-func (f *simFleet) repeated(x *flightFacts, i int, n *simNode, fk *fleetKey, op *redisstore.Op) bool {
+func (f *simFleet) repeated(x *flightFacts, i int, n *simNode, fk *fleetKey, op *report.Report) bool {
 	switch {
 	case x.booked[i]:
 		f.applyAgain(fk, n.name, op)
@@ -285,7 +286,7 @@ func (f *simFleet) refused(n *simNode, b *redisstore.Batch, i int) {
 
 // applyAgain notes that a server books what it has booked before. It can do so
 // only because it has lost the record of that.
-func (f *simFleet) applyAgain(fk *fleetKey, node string, op *redisstore.Op) {
+func (f *simFleet) applyAgain(fk *fleetKey, node string, op *report.Report) {
 	fk.Twice(f.s.now, op.Units)
 	f.again[creditKey{node, op.Key}] += op.Units
 	f.again[creditKey{node, ""}] += op.Units

@@ -17,6 +17,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 )
 
 // luaRedis runs the real scripts, on a server of Redis, on what the model is
@@ -165,7 +166,7 @@ func (l *luaRedis) compareExec(now int64, b *redisstore.Batch, want redisstore.O
 	got := out[0]
 	l.check(got.Err)
 	plain := func(r redisstore.Reply) redisstore.Reply {
-		r.States = append([]redisstore.State(nil), r.States...) // nil if there are none
+		r.States = append([]report.State(nil), r.States...) // nil if there are none
 		for i := range r.States {
 			st := &r.States[i]
 			if len(st.Buckets) == 0 {

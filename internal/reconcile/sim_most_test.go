@@ -5,7 +5,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/oracle"
-	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -106,7 +106,7 @@ func (o *nodeOracle) repaired(bk *book, r *limit.Rule) bool {
 
 // topUp keeps what a node knows of a leaky bucket at the most, by an answer that was given then.
 // If its clock stands still, that leaks so much later.
-func (sh *share) topUp(op *redisstore.Op, x *exchange, st redisstore.State, given, stalled int64) {
+func (sh *share) topUp(op *report.Report, x *exchange, st report.State, given, stalled int64) {
 	told := float64(given-simStart) + float64(st.Level.NS) + float64(max(stalled-given, 0)) + 1
 	alone := float64(x.left-simStart) + float64(op.Ahead.NS) + float64(max(stalled-x.left, 0)) + 1
 	sh.top = max(sh.top+float64(op.Units)*unit(op.Rule), told, alone)
@@ -114,7 +114,7 @@ func (sh *share) topUp(op *redisstore.Op, x *exchange, st redisstore.State, give
 
 // reportsAgain checks what a node reports again of a leaky bucket: no more than it was answered,
 // and has reported since.
-func (o *nodeOracle) reportsAgain(n *simNode, op *redisstore.Op) {
+func (o *nodeOracle) reportsAgain(n *simNode, op *report.Report) {
 	nb, k := o.nodes[n], o.index[op.Key]
 	sh, fk := nb.shares[k], o.s.fleet.key(k)
 	if o.loose || op.Rule.Algorithm() != limit.AlgorithmFunnel {

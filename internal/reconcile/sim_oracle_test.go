@@ -5,6 +5,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -107,7 +108,7 @@ func (o *nodeOracle) created(n *simNode, k oracleKey) {
 	if old := nb.shares[k]; old != nil {
 		admitted = old.admitted
 	}
-	nb.shares[k] = &share{admitted: admitted, least: limit.MaxUnits, buckets: map[int64]redisstore.Bucket{}}
+	nb.shares[k] = &share{admitted: admitted, least: limit.MaxUnits, buckets: map[int64]report.Bucket{}}
 	o.s.fleet.key(k).Begin(n.id)
 }
 
@@ -125,7 +126,7 @@ func (o *nodeOracle) book(k oracleKey) *book {
 // dropped: the node has forgotten what it was answered.
 func (o *nodeOracle) dropped(n *simNode, k oracleKey) {
 	sh := o.nodes[n].shares[k]
-	*sh = share{admitted: sh.admitted, least: limit.MaxUnits, buckets: map[int64]redisstore.Bucket{}}
+	*sh = share{admitted: sh.admitted, least: limit.MaxUnits, buckets: map[int64]report.Bucket{}}
 	o.s.fleet.key(k).End(n.id)
 	delete(o.s.fleet.key(k).strays, n.id)
 }

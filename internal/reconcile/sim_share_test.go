@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
-	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -13,7 +13,7 @@ type share struct {
 	admitted   int64
 	least      int64       // the smallest limit by which the node has decided
 	own        []admission // since the flight of the last answer was made up
-	buckets    map[int64]redisstore.Bucket
+	buckets    map[int64]report.Bucket
 	gen        int64
 	base       float64 // TAT as answered
 	top        float64 // and at the most, as the node knows it: see reportsAgain
@@ -64,7 +64,7 @@ func (nb *nodeBook) dropMultipliers() {
 }
 
 // answeredKey merges an answer: what was answered never falls within a generation (I4).
-func (o *nodeOracle) answeredKey(sh *share, r *limit.Rule, st redisstore.State, x *exchange, jumped int64) bool {
+func (o *nodeOracle) answeredKey(sh *share, r *limit.Rule, st report.State, x *exchange, jumped int64) bool {
 	i := 0
 	sh.sent = 0
 	for i < len(sh.own) && sh.own[i].order < x.made {
@@ -113,7 +113,7 @@ func (o *nodeOracle) answeredKey(sh *share, r *limit.Rule, st redisstore.State, 
 	for _, b := range st.Buckets {
 		// Redis may have lost units, and have been told of others that came earlier.
 		was := sh.buckets[b.ID]
-		sh.buckets[b.ID] = redisstore.Bucket{ID: b.ID, Units: max(b.Units, was.Units), Last: max(b.Last, was.Last)}
+		sh.buckets[b.ID] = report.Bucket{ID: b.ID, Units: max(b.Units, was.Units), Last: max(b.Last, was.Last)}
 	}
 	return true
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -17,7 +18,7 @@ import (
 func TestExecAllocatesNothingPerKey(t *testing.T) {
 	for _, rule := range []*limit.Rule{funnel(t, 1000, 1000, time.Minute), sliding(t, 1000, time.Minute, 10)} {
 		allocations := func(ops int) float64 {
-			b := &Batch{Node: "n1", Seq: 1, Ops: make([]Op, ops)}
+			b := &Batch{Node: "n1", Seq: 1, Ops: make([]report.Report, ops)}
 			reply := "a 1760000000123456 5" + strings.Repeat("\n1760000000123456 0", ops)
 			if arithOf(rule).Width > 0 {
 				reply = "a 1760000000123456 5" + strings.Repeat("\n 293333333:7:1 293333334:1:9", ops)
@@ -30,9 +31,9 @@ func TestExecAllocatesNothingPerKey(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i := range b.Ops {
-				b.Ops[i] = Op{Key: s.Keyspace().CounterKey(rule, fmt.Sprint(i)), Rule: rule, Units: 3, Ahead: arithOf(rule).Cost(3)}
+				b.Ops[i] = report.Report{Key: s.Keyspace().CounterKey(rule, fmt.Sprint(i)), Rule: rule, Units: 3, Ahead: arithOf(rule).Cost(3)}
 				if arithOf(rule).Width > 0 {
-					b.Ops[i].Ahead, b.Ops[i].Buckets = arith.Span{}, []Bucket{{293333334, 3, time.Second}}
+					b.Ops[i].Ahead, b.Ops[i].Buckets = arith.Span{}, []report.Bucket{{ID: 293333334, Units: 3, Last: time.Second}}
 				}
 			}
 			batches := []*Batch{b}

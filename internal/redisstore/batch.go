@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -49,7 +50,7 @@ func (t *batchText) reset() {
 }
 
 // add writes an operation.
-func (t *batchText) add(op *Op) {
+func (t *batchText) add(op *report.Report) {
 	units := min(op.Units, limit.MaxUnits)
 	t.units = min(t.units+units, limit.MaxUnits)
 	if op.Rule != t.rule {
@@ -91,7 +92,7 @@ func (t *batchText) use(rule *limit.Rule) {
 }
 
 // funnel writes the fields of an operation on a leaky bucket besides units.
-func (t *batchText) funnel(op *Op, units int64) {
+func (t *batchText) funnel(op *report.Report, units int64) {
 	t.span(op, arithOf(op.Rule).Cost(units))
 	t.span(op, op.Ahead)
 	if op.Raise {
@@ -109,7 +110,7 @@ func (t *batchText) funnel(op *Op, units int64) {
 }
 
 // window writes the fields of an operation on a window besides units.
-func (t *batchText) window(op *Op) {
+func (t *batchText) window(op *report.Report) {
 	t.ops = appendBuckets(t.ops, op.Buckets)
 	if op.Raise {
 		t.group('r', op.Known.Gen, op.Known.Born)
@@ -126,7 +127,7 @@ func (t *batchText) group(letter byte, fields ...int64) {
 	t.ops = appendNumbers(append(t.ops, ';', letter), fields...)
 }
 
-func (t *batchText) span(op *Op, s arith.Span) {
+func (t *batchText) span(op *report.Report, s arith.Span) {
 	w := toWire(op.Rule, s)
 	t.ops = appendNumbers(t.ops, w.us, w.rem)
 }
@@ -140,7 +141,7 @@ func appendNumbers(b []byte, numbers ...int64) []byte {
 }
 
 // appendBuckets appends a list in the format of the scripts: " id:units:last id:units:last".
-func appendBuckets(b []byte, list []Bucket) []byte {
+func appendBuckets(b []byte, list []report.Bucket) []byte {
 	for _, e := range list {
 		b = append(b, ' ')
 		b = strconv.AppendInt(b, e.ID, 10)
@@ -175,15 +176,15 @@ func (s *Store) check(b *Batch) error {
 		if !strings.HasPrefix(op.Key, shard) {
 			return bad("operation %d: key %.80q is not of shard %d", i, op.Key, b.Shard)
 		}
-		if why := op.check(); why != "" {
+		if why := unfit(op); why != "" {
 			return bad("operation %d: %s", i, why)
 		}
 	}
 	return nil
 }
 
-// check returns what is wrong with an operation, or "".
-func (op *Op) check() string {
+// unfit returns what is wrong with an operation, or "".
+func unfit(op *report.Report) string {
 	switch {
 	case !op.Rule.Valid():
 		return "no rule"
@@ -227,7 +228,7 @@ func validRem(rule *limit.Rule, s arith.Span) bool { return s.Rem >= 0 && s.Rem 
 
 // sumBuckets returns the units of all buckets, saturating, and whether each of
 // them is valid for the scripts.
-func sumBuckets(rule *limit.Rule, list []Bucket) (sum int64, ok bool) {
+func sumBuckets(rule *limit.Rule, list []report.Bucket) (sum int64, ok bool) {
 	for _, b := range list {
 		if b.ID < 0 || b.ID > maxExact || b.Units < 0 || b.Last < 0 || b.Last > arithOf(rule).Width {
 			return sum, false

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -79,7 +80,7 @@ var fates = map[byte]Fate{
 }
 
 // decodeBatch reads the reply to a batch of ops.
-func decodeBatch(reply any, ops []Op) (Reply, error) {
+func decodeBatch(reply any, ops []report.Report) (Reply, error) {
 	text, ok := reply.(string)
 	if !ok {
 		return Reply{}, fmt.Errorf("%w: %T instead of a text", ErrBadReply, reply)
@@ -95,8 +96,8 @@ func decodeBatch(reply any, ops []Op) (Reply, error) {
 	case withStates && states != len(ops), !withStates && states != 0:
 		r.fail("%d states for %d operations that were %v", states, len(ops), out.Fate)
 	case withStates && r.err == nil:
-		r.buckets = make([]Bucket, 0, strings.Count(text, ":")/2)
-		out.States = make([]State, states)
+		r.buckets = make([]report.Bucket, 0, strings.Count(text, ":")/2)
+		out.States = make([]report.State, states)
 		for i := range out.States {
 			r.next()
 			r.state(&out.States[i], &ops[i])
@@ -112,8 +113,8 @@ func decodeBatch(reply any, ops []Op) (Reply, error) {
 // batchReader reads the reply to a batch.
 type batchReader struct {
 	lineReader
-	now     int64    // µs
-	buckets []Bucket // of all windows so far, in one allocation
+	now     int64           // µs
+	buckets []report.Bucket // of all windows so far, in one allocation
 }
 
 // head reads the first line.
@@ -136,7 +137,7 @@ func (r *batchReader) head() (out Reply) {
 
 // state reads the state of one operation's counter. A line without a letter in
 // front is a counter that has no generation and was booked on by this call.
-func (r *batchReader) state(st *State, op *Op) {
+func (r *batchReader) state(st *report.State, op *report.Report) {
 	kind := byte('-')
 	if r.line != "" && 'a' <= r.line[0] && r.line[0] <= 'z' {
 		kind, r.line = r.line[0], r.line[1:]
@@ -180,7 +181,7 @@ func (r *batchReader) level(rule *limit.Rule) arith.Span {
 }
 
 // list consumes the buckets of a window, which are the rest of the line.
-func (r *batchReader) list(rule *limit.Rule) []Bucket {
+func (r *batchReader) list(rule *limit.Rule) []report.Bucket {
 	from := len(r.buckets)
 	all, why := parseBuckets(r.buckets, r.line, rule)
 	if why != "" {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 )
 
 // Faults 26, 56: a batch above the bound is not sent.
@@ -25,20 +26,20 @@ func TestInvalidBatches(t *testing.T) {
 		{Node: "n1", Seq: 0},
 		{Node: "n1", Seq: 1, Prev: 1},
 		{Node: "n1", Seq: math.MaxInt64},
-		{Node: "n1", Seq: 1, Ops: make([]Op, MaxOps+1)},
-		{Node: "n1", Seq: 1, Ops: []Op{{Key: x.fk}}},
-		{Node: "n1", Seq: 1, Ops: []Op{{Key: "elsewhere", Rule: x.funnel}}},
-		{Node: "n1", Seq: 1, Ops: []Op{{Key: x.fk, Rule: x.funnel, Units: -1}}},
-		{Node: "n1", Seq: 1, Ops: []Op{{Key: x.fk, Rule: x.funnel, Back: span}}},
-		{Node: "n1", Seq: 1, Ops: []Op{{Key: x.fk, Rule: x.funnel, Ahead: arith.Span{Rem: -1}}}},
-		{Node: "n1", Seq: 1, Ops: []Op{{Key: x.fk, Rule: x.funnel, Raise: true, Known: State{Level: arith.Span{Rem: -1}}}}},
-		{Node: "n1", Seq: 1, Ops: []Op{{Key: x.fk, Rule: x.funnel, Raise: true, Known: State{Gen: -1}}}},
-		{Node: "n1", Seq: 1, Ops: []Op{{Key: x.fk, Rule: x.funnel, Raise: true, Known: State{Born: maxExact + 1}}}},
-		{Node: "n1", Seq: 1, Ops: []Op{{Key: x.wk, Rule: x.window, Units: 1, Buckets: []Bucket{{ID: 1, Units: 2}}}}},
-		{Node: "n1", Seq: 1, Ops: []Op{{Key: x.wk, Rule: x.window, Buckets: []Bucket{{ID: -1, Units: 0}}}}},
-		{Node: "n1", Seq: 1, Ops: []Op{{Key: x.wk, Rule: x.window, Units: 0, Buckets: []Bucket{{ID: 1, Units: 1}, {ID: 2, Units: -1}}}}},
-		{Node: "n1", Seq: 1, Ops: []Op{{Key: x.wk, Rule: x.window, Raise: true, Known: State{Buckets: []Bucket{{ID: 1, Units: -1}}}}}},
-		{Node: "n1", Seq: 1, Ops: []Op{{Key: x.fk, Rule: slidingLog(t, 1, time.Second)}}},
+		{Node: "n1", Seq: 1, Ops: make([]report.Report, MaxOps+1)},
+		{Node: "n1", Seq: 1, Ops: []report.Report{{Key: x.fk}}},
+		{Node: "n1", Seq: 1, Ops: []report.Report{{Key: "elsewhere", Rule: x.funnel}}},
+		{Node: "n1", Seq: 1, Ops: []report.Report{{Key: x.fk, Rule: x.funnel, Units: -1}}},
+		{Node: "n1", Seq: 1, Ops: []report.Report{{Key: x.fk, Rule: x.funnel, Back: span}}},
+		{Node: "n1", Seq: 1, Ops: []report.Report{{Key: x.fk, Rule: x.funnel, Ahead: arith.Span{Rem: -1}}}},
+		{Node: "n1", Seq: 1, Ops: []report.Report{{Key: x.fk, Rule: x.funnel, Raise: true, Known: report.State{Level: arith.Span{Rem: -1}}}}},
+		{Node: "n1", Seq: 1, Ops: []report.Report{{Key: x.fk, Rule: x.funnel, Raise: true, Known: report.State{Gen: -1}}}},
+		{Node: "n1", Seq: 1, Ops: []report.Report{{Key: x.fk, Rule: x.funnel, Raise: true, Known: report.State{Born: maxExact + 1}}}},
+		{Node: "n1", Seq: 1, Ops: []report.Report{{Key: x.wk, Rule: x.window, Units: 1, Buckets: []report.Bucket{{ID: 1, Units: 2}}}}},
+		{Node: "n1", Seq: 1, Ops: []report.Report{{Key: x.wk, Rule: x.window, Buckets: []report.Bucket{{ID: -1, Units: 0}}}}},
+		{Node: "n1", Seq: 1, Ops: []report.Report{{Key: x.wk, Rule: x.window, Units: 0, Buckets: []report.Bucket{{ID: 1, Units: 1}, {ID: 2, Units: -1}}}}},
+		{Node: "n1", Seq: 1, Ops: []report.Report{{Key: x.wk, Rule: x.window, Raise: true, Known: report.State{Buckets: []report.Bucket{{ID: 1, Units: -1}}}}}},
+		{Node: "n1", Seq: 1, Ops: []report.Report{{Key: x.fk, Rule: slidingLog(t, 1, time.Second)}}},
 	}
 	good := x.batch(1, 0, 1)
 	for i, o := range execAll(x.s, append(bad, good)) {

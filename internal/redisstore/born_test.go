@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -39,12 +40,12 @@ func TestMergeAcrossGenerations(t *testing.T) {
 				var r Reply
 				for _, k := range append(order, order...) {
 					v := c.versions[k]
-					known := State{Gen: v.gen, Born: v.born}
+					known := report.State{Gen: v.gen, Born: v.born}
 					f, w := known, known
 					if f.Level = arithOf(x.funnel).Cost(v.units); v.units > 0 {
-						w.Buckets = []Bucket{{ID: x.bucket(), Units: v.units}}
+						w.Buckets = []report.Bucket{{ID: x.bucket(), Units: v.units}}
 					}
-					r = exec(t, x.s, &Batch{Node: "m", Seq: next(), Nonce: rand.Uint64(), Accept: true, Ops: []Op{
+					r = exec(t, x.s, &Batch{Node: "m", Seq: next(), Nonce: rand.Uint64(), Accept: true, Ops: []report.Report{
 						{Key: fk, Rule: x.funnel, Raise: true, Known: f}, {Key: wk, Rule: x.window, Raise: true, Known: w},
 					}})
 				}
@@ -92,8 +93,8 @@ func TestBirths(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *backend) {
 		x, next := newBookings(t, b), numbers()
 		l := &Limiter{x.s}
-		states := func() []State {
-			return exec(t, x.s, &Batch{Node: "r", Seq: next(), Nonce: rand.Uint64(), Accept: true, Ops: []Op{
+		states := func() []report.State {
+			return exec(t, x.s, &Batch{Node: "r", Seq: next(), Nonce: rand.Uint64(), Accept: true, Ops: []report.Report{
 				{Key: x.fk, Rule: x.funnel}, {Key: x.wk, Rule: x.window},
 			}}).States
 		}
@@ -147,11 +148,11 @@ func TestMergeOfAResetBeforeTheClockWasSetBack(t *testing.T) {
 				x := newBookings(t, b)
 				exec(t, x.s, x.batch(1, 0, 4))
 				b.pass()
-				known := State{Gen: b.now(), Born: b.now() + 3_600_000_000}
+				known := report.State{Gen: b.now(), Born: b.now() + 3_600_000_000}
 				if b.pass(); reset == "after now" {
 					known.Gen = known.Born
 				}
-				r := exec(t, x.s, &Batch{Node: "m", Seq: 1, Accept: true, Ops: []Op{
+				r := exec(t, x.s, &Batch{Node: "m", Seq: 1, Accept: true, Ops: []report.Report{
 					{Key: x.fk, Rule: x.funnel, Raise: true, Known: known}, {Key: x.wk, Rule: x.window, Raise: true, Known: known},
 				}})
 				if f, w := roundUp(x.funnel, r.States[0].Level), sum(r.States[1].Buckets); f != 4 || w != 4 {

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -257,20 +258,20 @@ func randomTable(t *testing.T, seed uint64) (steps []step) {
 		b.Prev = b.Seq - 1
 		for range 1 + rng.IntN(4) {
 			rule := rules[rng.IntN(len(rules))]
-			op := Op{Key: store.Keyspace().CounterKey(rule, fmt.Sprint("k", rng.IntN(3))), Rule: rule, Units: number(), Raise: rng.IntN(3) == 0}
+			op := report.Report{Key: store.Keyspace().CounterKey(rule, fmt.Sprint("k", rng.IntN(3))), Rule: rule, Units: number(), Raise: rng.IntN(3) == 0}
 			if rule.Algorithm() == limit.AlgorithmFunnel {
 				op.Back, op.BackTop = arithOf(rule).Cost(rng.Int64N(2)*number()), arithOf(rule).Cost(number())
 				op.Debt, op.Ceiling = min(rng.Int64N(2)*number(), op.Units), arithOf(rule).Cost(number())
 				op.Ahead = arithOf(rule).Diff(arithOf(rule).Cost(op.Units), arithOf(rule).Cost(rng.Int64N(2)*number()))
-				op.Known = State{Gen: rng.Int64N(2) * at, Level: arithOf(rule).Cost(number())}
+				op.Known = report.State{Gen: rng.Int64N(2) * at, Level: arithOf(rule).Cost(number())}
 			} else {
 				id := at / widthUS(rule)
 				last := func() time.Duration { return time.Duration(rng.Int64N(int64(arithOf(rule).Width) + 1)) }
-				op.Buckets = []Bucket{{max(id-rng.Int64N(3), 0), op.Units, last()}}
+				op.Buckets = []report.Bucket{{ID: max(id-rng.Int64N(3), 0), Units: op.Units, Last: last()}}
 				if rng.IntN(2) == 0 {
-					op.BackBuckets = []Bucket{{max(id-rng.Int64N(3), 0), number(), last()}}
+					op.BackBuckets = []report.Bucket{{ID: max(id-rng.Int64N(3), 0), Units: number(), Last: last()}}
 				}
-				op.Known = State{Gen: rng.Int64N(2) * at, Buckets: []Bucket{{max(id-rng.Int64N(12), 0), number(), last()}}}
+				op.Known = report.State{Gen: rng.Int64N(2) * at, Buckets: []report.Bucket{{ID: max(id-rng.Int64N(12), 0), Units: number(), Last: last()}}}
 			}
 			b.Ops = append(b.Ops, op)
 		}

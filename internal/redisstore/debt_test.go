@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -25,9 +26,9 @@ func TestForgiven(t *testing.T) {
 			had, all, total, cut := arith.Span{}, arith.Span{}, int64(0), int64(0)
 			for seq := int64(1); seq <= 40; seq++ {
 				units := 1 + rng.Int64N(rule.Limit())
-				op := Op{Key: key, Rule: rule, Units: units, Ahead: arithOf(rule).Cost(units)}
+				op := report.Report{Key: key, Rule: rule, Units: units, Ahead: arithOf(rule).Cost(units)}
 				op.Debt, op.Ceiling = rng.Int64N(units+1), arithOf(rule).Cost(rng.Int64N(20*rule.Limit()))
-				batch := &Batch{Shard: s.Keyspace().Shard(fmt.Sprint("k", i)), Node: fmt.Sprint("n", i), Seq: seq, Prev: seq - 1, Ops: []Op{op}}
+				batch := &Batch{Shard: s.Keyspace().Shard(fmt.Sprint("k", i)), Node: fmt.Sprint("n", i), Seq: seq, Prev: seq - 1, Ops: []report.Report{op}}
 				total += units
 				r := exec(t, s, batch)
 				wantReply(t, r, FateApplied, total)

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -47,7 +48,7 @@ func benchExec(b *testing.B, rule *limit.Rule, pause time.Duration, ops int) {
 	for i := range names {
 		names[i] = s.Keyspace().CounterKey(rule, fmt.Sprint("key", i))
 	}
-	batch := &Batch{Node: "n1", Ops: make([]Op, ops)}
+	batch := &Batch{Node: "n1", Ops: make([]report.Report, ops)}
 	rng := rand.New(rand.NewPCG(1, 2))
 	send := func(first int) {
 		id := int64(0)
@@ -56,11 +57,11 @@ func benchExec(b *testing.B, rule *limit.Rule, pause time.Duration, ops int) {
 		}
 		for i := range batch.Ops {
 			op := &batch.Ops[i]
-			*op = Op{Key: names[(first+i)%keys], Rule: rule, Units: 1 + rng.Int64N(5)}
+			*op = report.Report{Key: names[(first+i)%keys], Rule: rule, Units: 1 + rng.Int64N(5)}
 			if rule.Algorithm() == limit.AlgorithmFunnel {
 				op.Ahead = arithOf(rule).Cost(op.Units)
 			} else {
-				op.Buckets = []Bucket{{ID: id, Units: op.Units, Last: time.Duration(rng.Int64N(int64(arithOf(rule).Width)))}}
+				op.Buckets = []report.Bucket{{ID: id, Units: op.Units, Last: time.Duration(rng.Int64N(int64(arithOf(rule).Width)))}}
 			}
 		}
 		batch.Prev = batch.Seq

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 )
 
 // wantClass checks how an error is sorted.
@@ -35,9 +36,9 @@ func (x *bookings) failing(seq int64, class Class, reason string) {
 
 // batchAt is batch without asking Redis for its time.
 func (x *bookings) batchAt(seq, bucket, n int64) *Batch {
-	return &Batch{Node: "n1", Seq: seq, Prev: seq - 1, Ops: []Op{
+	return &Batch{Node: "n1", Seq: seq, Prev: seq - 1, Ops: []report.Report{
 		{Key: x.fk, Rule: x.funnel, Units: n, Ahead: arithOf(x.funnel).Cost(n)},
-		{Key: x.wk, Rule: x.window, Units: n, Buckets: []Bucket{{ID: bucket, Units: n}}},
+		{Key: x.wk, Rule: x.window, Units: n, Buckets: []report.Bucket{{ID: bucket, Units: n}}},
 	}}
 }
 
@@ -278,7 +279,7 @@ func TestCluster(t *testing.T) {
 			batch := &Batch{Shard: shard, Node: "n1", Seq: seq, Prev: seq - 1}
 			for i := range 3 {
 				key := string(s.Keyspace().appendShard(nil, shard)) + fmt.Sprintf("f:1:f:k:}%d", i)
-				batch.Ops = append(batch.Ops, Op{Key: key, Rule: rule, Units: 1, Ahead: arithOf(rule).Cost(1)})
+				batch.Ops = append(batch.Ops, report.Report{Key: key, Rule: rule, Units: 1, Ahead: arithOf(rule).Cost(1)})
 			}
 			batches = append(batches, batch)
 		}

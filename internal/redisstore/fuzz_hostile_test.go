@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -21,7 +22,7 @@ var (
 )
 
 // encoded writes a decoded reply the way the scripts do, in lines; short where they may.
-func encoded(r Reply, ops []Op, short bool) []string {
+func encoded(r Reply, ops []report.Report, short bool) []string {
 	word := map[Fate]string{FateApplied: "a", FateDuplicate: "d", FateLost: "l", FateStale: "s", FateOther: "o"}[r.Fate]
 	now := r.Now.Microseconds()
 	out := []string{fmt.Sprintf("%s %d %d", word, now, r.Total)}
@@ -101,15 +102,15 @@ func FuzzDecodeMutated(f *testing.F) {
 		f.Add(i, int64(i), int64(maxExact), int64(1), int64(7000), i/2, i, "9007199254740993", int64(1)<<53-1)
 	}
 	f.Fuzz(func(t *testing.T, kind uint8, now, gen, a, b int64, at, how uint8, text string, number int64) {
-		ops := []Op{{Key: "f", Rule: anyFunnel, Units: 7, Debt: int64(kind >> 6)}, {Key: "w", Rule: anyWindow}}
+		ops := []report.Report{{Key: "f", Rule: anyFunnel, Units: 7, Debt: int64(kind >> 6)}, {Key: "w", Rule: anyWindow}}
 		good := Reply{Fate: Fate(kind%4) + 1, Now: time.Duration(now&(maxExact>>1)) * time.Microsecond, Total: a & maxExact}
 		if good.Fate <= FateDuplicate {
-			good.States = []State{
+			good.States = []report.State{
 				{Gen: gen & maxExact, Born: now & (maxExact >> 1), Level: arith.Span{NS: a & (1<<40 - 1), Rem: b & 3}, Converted: kind&2 != 0, Forgiven: b & (ops[0].Debt / 2)},
-				{Gen: gen & maxExact, Born: b & maxExact, Converted: kind&8 != 0, Buckets: []Bucket{{a & (maxExact >> 1), b & maxExact, arithOf(anyWindow).Width}, {ID: a&(maxExact>>1) + 1, Units: 1}}},
+				{Gen: gen & maxExact, Born: b & maxExact, Converted: kind&8 != 0, Buckets: []report.Bucket{{ID: a & (maxExact >> 1), Units: b & maxExact, Last: arithOf(anyWindow).Width}, {ID: a&(maxExact>>1) + 1, Units: 1}}},
 			}
 			if kind&16 != 0 {
-				good.States[kind>>5&1] = State{Err: &limit.KeyError{Key: ops[kind>>5&1].Key, Reason: "no"}, Booked: kind&4 != 0}
+				good.States[kind>>5&1] = report.State{Err: &limit.KeyError{Key: ops[kind>>5&1].Key, Reason: "no"}, Booked: kind&4 != 0}
 			}
 		}
 		before := strings.Join(encoded(good, ops, kind&32 != 0), "\n")

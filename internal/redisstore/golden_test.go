@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -167,23 +168,25 @@ func goldenBatches(t *testing.T, b *backend, r recorder) {
 	f, w, x := funnel(t, 10, 7, time.Second), sliding(t, 10, time.Minute, 10), fixed(t, 10, time.Minute)
 	name := s.Keyspace().CounterKey
 	id := r.at / widthUS(w)
-	bucket := func(units int64) []Bucket { return []Bucket{{id, units, 1500 * time.Nanosecond}} }
+	bucket := func(units int64) []report.Bucket {
+		return []report.Bucket{{ID: id, Units: units, Last: 1500 * time.Nanosecond}}
+	}
 	b.set(name(f, "broken"), "nonsense")
-	ops := []Op{
+	ops := []report.Report{
 		{Key: name(f, "k"), Rule: f, Units: 3, Ahead: arithOf(f).Cost(2)},
 		{Key: name(w, "k"), Rule: w, Units: 3, Buckets: bucket(3)},
-		{Key: name(x, "k"), Rule: x, Units: 1, Buckets: []Bucket{{r.at / widthUS(x), 1, 0}}},
+		{Key: name(x, "k"), Rule: x, Units: 1, Buckets: []report.Bucket{{ID: r.at / widthUS(x), Units: 1}}},
 		{Key: name(f, "broken"), Rule: f, Units: 5},
 		{Key: name(f, "read"), Rule: f},
 		{Key: name(f, "debt"), Rule: f, Units: 20, Debt: 18, Ceiling: arithOf(f).Full},
-		{Key: name(f, "raised"), Rule: f, Raise: true, Known: State{Gen: 7, Born: 9, Level: arithOf(f).Cost(4)}},
-		{Key: name(w, "raised"), Rule: w, Raise: true, Known: State{Gen: 7, Born: 9, Buckets: bucket(4)}},
+		{Key: name(f, "raised"), Rule: f, Raise: true, Known: report.State{Gen: 7, Born: 9, Level: arithOf(f).Cost(4)}},
+		{Key: name(w, "raised"), Rule: w, Raise: true, Known: report.State{Gen: 7, Born: 9, Buckets: bucket(4)}},
 	}
-	back := []Op{
+	back := []report.Report{
 		{Key: name(f, "k"), Rule: f, Units: 1, Back: arithOf(f).Cost(2), BackTop: arithOf(f).Full},
 		{Key: name(w, "k"), Rule: w, BackBuckets: bucket(2)},
 		{Key: name(f, "raised"), Rule: funnel(t, 20, 9, time.Second), Units: 1},
-		{Key: name(w, "raised"), Rule: sliding(t, 10, 2*time.Minute, 10), Units: 1, Buckets: []Bucket{{id / 2, 1, 0}}},
+		{Key: name(w, "raised"), Rule: sliding(t, 10, 2*time.Minute, 10), Units: 1, Buckets: []report.Bucket{{ID: id / 2, Units: 1}}},
 	}
 	for _, batch := range []*Batch{
 		{Node: "n1", Seq: 1, Nonce: 0xabc, Ops: ops}, {Node: "n1", Seq: 1, Nonce: 0xabc, Ops: ops}, {Node: "n1", Seq: 1, Nonce: 0xdef, Ops: ops},

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -17,16 +18,16 @@ func TestBatchHandsBack(t *testing.T) {
 			k := s.Keyspace().CounterKey(r, "k")
 			shard := s.Keyspace().Shard("k")
 			node := "n-" + r.Algorithm().String()
-			op := func(units, back int64) Op {
-				op := Op{Key: k, Rule: r, Units: units}
+			op := func(units, back int64) report.Report {
+				op := report.Report{Key: k, Rule: r, Units: units}
 				if r.Algorithm() == limit.AlgorithmFunnel {
 					op.Back, op.BackTop, op.Ahead = arithOf(r).Cost(back), arithOf(r).Full, arithOf(r).Cost(units)
 					return op
 				}
 				id := b.now() / widthUS(r)
-				op.Buckets = []Bucket{{ID: id, Units: units}}
+				op.Buckets = []report.Bucket{{ID: id, Units: units}}
 				if back > 0 {
-					op.BackBuckets = []Bucket{{ID: id, Units: back}}
+					op.BackBuckets = []report.Bucket{{ID: id, Units: back}}
 				}
 				return op
 			}
@@ -41,9 +42,9 @@ func TestBatchHandsBack(t *testing.T) {
 				}
 				return sum
 			}
-			first := &Batch{Shard: shard, Node: node, Seq: 1, Ops: []Op{op(6, 0)}}
-			second := &Batch{Shard: shard, Node: node, Seq: 2, Prev: 1, Ops: []Op{op(3, 4)}}
-			third := &Batch{Shard: shard, Node: node, Seq: 3, Prev: 2, Ops: []Op{op(1, 9)}}
+			first := &Batch{Shard: shard, Node: node, Seq: 1, Ops: []report.Report{op(6, 0)}}
+			second := &Batch{Shard: shard, Node: node, Seq: 2, Prev: 1, Ops: []report.Report{op(3, 4)}}
+			third := &Batch{Shard: shard, Node: node, Seq: 3, Prev: 2, Ops: []report.Report{op(1, 9)}}
 			gen := int64(0)
 			for i, c := range []struct {
 				b    *Batch
@@ -79,7 +80,7 @@ func TestGenerationOutlivesWhoeverWasToldOfIt(t *testing.T) {
 		b.advance(arithOf(rule).Horizon())
 		ask := func(r *limit.Rule) {
 			seq++
-			exec(t, s, &Batch{Node: "n1", Seq: seq, Prev: seq - 1, Ops: []Op{{Key: key, Rule: r}}})
+			exec(t, s, &Batch{Node: "n1", Seq: seq, Prev: seq - 1, Ops: []report.Report{{Key: key, Rule: r}}})
 		}
 		ask(rule)
 		if rule.Algorithm() == limit.AlgorithmFunnel {
@@ -99,12 +100,12 @@ func TestBatchHandsNothingBack(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *backend) {
 		s := b.store()
 		for i, rule := range []*limit.Rule{funnel(t, 10, 1, 1000*time.Hour), fixed(t, 10, 1000*time.Hour), sliding(t, 10, 1000*time.Hour, 10)} {
-			back := Op{Key: s.Keyspace().CounterKey(rule, "k"), Rule: rule, Back: arithOf(rule).Cost(5), BackTop: arithOf(rule).Full}
+			back := report.Report{Key: s.Keyspace().CounterKey(rule, "k"), Rule: rule, Back: arithOf(rule).Cost(5), BackTop: arithOf(rule).Full}
 			if rule.Algorithm() != limit.AlgorithmFunnel {
-				back = Op{Key: back.Key, Rule: rule, BackBuckets: []Bucket{{ID: b.now() / widthUS(rule), Units: 5}}}
+				back = report.Report{Key: back.Key, Rule: rule, BackBuckets: []report.Bucket{{ID: b.now() / widthUS(rule), Units: 5}}}
 			}
 			node, shard := fmt.Sprint("n", i), s.Keyspace().Shard("k")
-			if st := exec(t, s, &Batch{Shard: shard, Node: node, Seq: 1, Ops: []Op{back}}).States[0]; st.Gen != 0 {
+			if st := exec(t, s, &Batch{Shard: shard, Node: node, Seq: 1, Ops: []report.Report{back}}).States[0]; st.Gen != 0 {
 				t.Errorf("%v: generation %d begins of a key that Redis does not know", rule, st.Gen)
 			}
 		}
@@ -118,28 +119,28 @@ func TestBatchHandsBackAfterReset(t *testing.T) {
 		s := b.store()
 		l := &Limiter{s}
 		for i, rule := range []*limit.Rule{funnel(t, 10, 1, 1000*time.Hour), fixed(t, 10, 1000*time.Hour), sliding(t, 10, 1000*time.Hour, 10)} {
-			op := Op{Key: s.Keyspace().CounterKey(rule, "k"), Rule: rule, Units: 5}
-			back := Op{Key: op.Key, Rule: rule}
+			op := report.Report{Key: s.Keyspace().CounterKey(rule, "k"), Rule: rule, Units: 5}
+			back := report.Report{Key: op.Key, Rule: rule}
 			node := fmt.Sprint("n", i)
 			if rule.Algorithm() == limit.AlgorithmFunnel {
 				op.Ahead, back.Back, back.BackTop = arithOf(rule).Cost(5), arithOf(rule).Cost(5), arithOf(rule).Full
 			} else {
-				op.Buckets = []Bucket{{ID: b.now() / widthUS(rule), Units: 5}}
+				op.Buckets = []report.Bucket{{ID: b.now() / widthUS(rule), Units: 5}}
 				back.BackBuckets = op.Buckets
 			}
 			shard := s.Keyspace().Shard("k")
-			old := exec(t, s, &Batch{Shard: shard, Node: node, Seq: 1, Ops: []Op{op}}).States[0]
+			old := exec(t, s, &Batch{Shard: shard, Node: node, Seq: 1, Ops: []report.Report{op}}).States[0]
 			if err := l.Reset(ctx, "k", rule); err != nil {
 				t.Fatal(err)
 			}
 			take(t, l, "k", rule, 10)
 			back.BackGen = old.Gen
-			st := exec(t, s, &Batch{Shard: shard, Node: node, Seq: 2, Prev: 1, Ops: []Op{back}}).States[0]
+			st := exec(t, s, &Batch{Shard: shard, Node: node, Seq: 2, Prev: 1, Ops: []report.Report{back}}).States[0]
 			if left := remains(t, l, "k", rule); left != 0 {
 				t.Errorf("%v: %d remain", rule, left)
 			}
 			back.BackGen = st.Gen
-			exec(t, s, &Batch{Shard: shard, Node: node, Seq: 3, Prev: 2, Ops: []Op{back}})
+			exec(t, s, &Batch{Shard: shard, Node: node, Seq: 3, Prev: 2, Ops: []report.Report{back}})
 			if left := remains(t, l, "k", rule); left != 5 {
 				t.Errorf("%v: %d remain, want 5", rule, left)
 			}
@@ -147,8 +148,8 @@ func TestBatchHandsBackAfterReset(t *testing.T) {
 			// reset, but not that it was one.
 			b.do("FLUSHALL")
 			back.BackGen = old.Gen
-			for _, op := range []Op{{Key: op.Key, Rule: rule, Raise: true, Known: st}, back} {
-				exec(t, s, &Batch{Shard: shard, Node: fmt.Sprint("m", op.Raise), Seq: 1, Ops: []Op{op}})
+			for _, op := range []report.Report{{Key: op.Key, Rule: rule, Raise: true, Known: st}, back} {
+				exec(t, s, &Batch{Shard: shard, Node: fmt.Sprint("m", op.Raise), Seq: 1, Ops: []report.Report{op}})
 			}
 			if left := remains(t, l, "k", rule); left != 0 {
 				t.Errorf("%v: %d remain of what was restored", rule, left)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -48,9 +49,9 @@ func TestFunnelOfAnotherRateIsNoLoss(t *testing.T) {
 	slow, fast := funnel(t, 100, 1, time.Minute), funnel(t, 100, 1, time.Second)
 	key := s.Keyspace().CounterKey(slow, "k")
 	seq := int64(0)
-	do := func(r *limit.Rule, units int64) State {
+	do := func(r *limit.Rule, units int64) report.State {
 		seq++
-		return exec(t, s, &Batch{Node: "n1", Seq: seq, Prev: seq - 1, Ops: []Op{{Key: key, Rule: r, Units: units, Ahead: arithOf(r).Cost(units)}}}).States[0]
+		return exec(t, s, &Batch{Node: "n1", Seq: seq, Prev: seq - 1, Ops: []report.Report{{Key: key, Rule: r, Units: units, Ahead: arithOf(r).Cost(units)}}}).States[0]
 	}
 	do(slow, 50)
 	before := b.get(key)
@@ -74,11 +75,11 @@ func TestBatchReadsAhead(t *testing.T) {
 		two, three := funnel(t, 100, 1, 2*time.Hour), funnel(t, 100, 1, 3*time.Hour)
 		key, other := s.Keyspace().CounterKey(two, "k"), s.Keyspace().CounterKey(two, "other")
 		seq := int64(0)
-		do := func(rule *limit.Rule, units ...int64) State {
+		do := func(rule *limit.Rule, units ...int64) report.State {
 			seq++
-			batch := &Batch{Node: "n1", Seq: seq, Prev: seq - 1, Ops: []Op{{Key: other, Rule: two, Units: 1, Ahead: arithOf(two).Cost(1)}}}
+			batch := &Batch{Node: "n1", Seq: seq, Prev: seq - 1, Ops: []report.Report{{Key: other, Rule: two, Units: 1, Ahead: arithOf(two).Cost(1)}}}
 			for _, n := range units {
-				batch.Ops = append(batch.Ops, Op{Key: key, Rule: rule, Units: n, Ahead: arithOf(rule).Cost(n)})
+				batch.Ops = append(batch.Ops, report.Report{Key: key, Rule: rule, Units: n, Ahead: arithOf(rule).Cost(n)})
 			}
 			states := exec(t, s, batch).States
 			return states[len(states)-1]
@@ -111,7 +112,7 @@ func TestBatchWithoutMGET(t *testing.T) {
 	key := s.Keyspace().CounterKey(rule, "k")
 	shard := s.Keyspace().Shard("k")
 	for seq := range int64(3) {
-		batch := &Batch{Shard: shard, Node: "n1", Seq: seq + 1, Prev: seq, Ops: []Op{{Key: key, Rule: rule, Units: 2, Ahead: arithOf(rule).Cost(2)}}}
+		batch := &Batch{Shard: shard, Node: "n1", Seq: seq + 1, Prev: seq, Ops: []report.Report{{Key: key, Rule: rule, Units: 2, Ahead: arithOf(rule).Cost(2)}}}
 		level := exec(t, s, batch).States[0].Level
 		if got := arithOf(rule).Whole(arithOf(rule).Add(level, arith.Span{NS: int64(time.Minute)})); got != 2*seq+2 {
 			t.Errorf("%d units are booked, want %d", got, 2*seq+2)
@@ -137,8 +138,8 @@ func TestUnitsThatHaveLeakedAloneAddUp(t *testing.T) {
 		s, r := b.store(), funnel(t, 1000, 10, time.Second)
 		key, units := s.Keyspace().CounterKey(r, "k"), int64(2*c.between/leak) // twice as fast as they leak
 		report := func(node string, seq int64) time.Duration {
-			op := Op{Key: key, Rule: r, Units: units, Ahead: arith.Span{NS: -int64(ago)}, Debt: c.debt, Ceiling: arithOf(r).Full}
-			return time.Duration(exec(t, s, &Batch{Node: node, Seq: seq, Prev: seq - 1, MaxLag: c.lag, Ops: []Op{op}}).States[0].Level.NS)
+			op := report.Report{Key: key, Rule: r, Units: units, Ahead: arith.Span{NS: -int64(ago)}, Debt: c.debt, Ceiling: arithOf(r).Full}
+			return time.Duration(exec(t, s, &Batch{Node: node, Seq: seq, Prev: seq - 1, MaxLag: c.lag, Ops: []report.Report{op}}).States[0].Level.NS)
 		}
 		want := -ago
 		for seq := int64(1); seq < 4; seq++ {

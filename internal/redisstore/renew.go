@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -14,7 +15,7 @@ type Renewed struct {
 	// Now is Redis' time at which that was done, since the Unix epoch.
 	Now time.Duration
 	// State is the counter after that; after a refund only its generation.
-	State State
+	State report.State
 }
 
 // Renew sets the count to used units, whatever was counted before. It publishes nothing.

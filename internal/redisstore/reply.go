@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -100,7 +101,7 @@ func (r *reader) span(rule *limit.Rule) arith.Span {
 
 // buckets returns the next item, the buckets of a window in ascending order, at
 // most one more than the rule keeps.
-func (r *reader) buckets(rule *limit.Rule) []Bucket {
+func (r *reader) buckets(rule *limit.Rule) []report.Bucket {
 	list := r.text()
 	if r.err != nil {
 		return nil
@@ -115,7 +116,7 @@ func (r *reader) buckets(rule *limit.Rule) []Bucket {
 
 // parseBuckets appends the buckets of a window, see reader.buckets. It says what is
 // wrong with the list, or "".
-func parseBuckets(out []Bucket, list string, rule *limit.Rule) ([]Bucket, string) {
+func parseBuckets(out []report.Bucket, list string, rule *limit.Rule) ([]report.Bucket, string) {
 	n, from := strings.Count(list, " "), len(out)
 	if n > arithOf(rule).Kept+1 {
 		return nil, fmt.Sprintf("%d buckets, at most %d are kept", n, arithOf(rule).Kept+1)
@@ -162,7 +163,7 @@ func cutEntry(list string) (entry, rest string) {
 	return list, ""
 }
 
-func parseBucket(entry string, width time.Duration) (b Bucket, ok bool) {
+func parseBucket(entry string, width time.Duration) (b report.Bucket, ok bool) {
 	id, rest, _ := strings.Cut(entry, ":")
 	units, last, _ := strings.Cut(rest, ":")
 	if b.ID, ok = parseNumber(id, limit.MaxUnits); !ok {

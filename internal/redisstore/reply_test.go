@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -45,7 +46,7 @@ func FuzzDecode(f *testing.F) {
 		if items, ok := reply.([]any); ok {
 			reply = append(items, a, b)
 		}
-		ops := []Op{
+		ops := []report.Report{
 			{Key: "f", Rule: limit.Must(limit.Funnel("f", 10, 7, time.Second))},
 			{Key: "w", Rule: limit.Must(limit.SlidingWindow("w", 10, time.Second))},
 		}
@@ -79,7 +80,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-func checkDecoded(t *testing.T, r Reply, err error, ops []Op) {
+func checkDecoded(t *testing.T, r Reply, err error, ops []report.Report) {
 	t.Helper()
 	if err != nil {
 		if !errors.Is(err, ErrBadReply) || !strings.HasPrefix(err.Error(), "remote: ") {
@@ -106,7 +107,7 @@ func checkDecoded(t *testing.T, r Reply, err error, ops []Op) {
 }
 
 func TestDecodeRejects(t *testing.T) {
-	ops := []Op{{Key: "f", Rule: funnel(t, 10, 7, time.Second)}}
+	ops := []report.Report{{Key: "f", Rule: funnel(t, 10, 7, time.Second)}}
 	good := []string{"a", "1760000000123456", "5", "f", "0", "7", "12", "6999"}
 	between := func(i int) string { return map[int]string{0: "", 3: "\n"}[i] }
 	written := func(words []string) (text string) {

@@ -3,6 +3,8 @@ package redisstore
 import (
 	"testing"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/report"
 )
 
 // After SCRIPT FLUSH, as after a restart, all batches of a pipeline are sent
@@ -26,7 +28,7 @@ func TestNoScriptInPipeline(t *testing.T) {
 			var batches []*Batch
 			for shard := range 8 {
 				key := string(s.Keyspace().appendShard(nil, shard)) + "f:1:f:k:x"
-				batches = append(batches, &Batch{Shard: shard, Node: "n1", Seq: round, Prev: round - 1, Ops: []Op{
+				batches = append(batches, &Batch{Shard: shard, Node: "n1", Seq: round, Prev: round - 1, Ops: []report.Report{
 					{Key: key, Rule: rule, Units: 1, Ahead: arithOf(rule).Cost(1)},
 				}})
 			}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -69,7 +70,7 @@ const (
 
 // effect is what a batch of one operation tells, and leaves.
 type effect struct {
-	told  State
+	told  report.State
 	why   string
 	total int64
 	value string
@@ -97,7 +98,7 @@ func (b *backend) apply(s *script, now int64, name, op, state string) (e effect)
 	if op[0] == 'w' {
 		rule = sliding(b.t, 10, 200*time.Second, shortKept)
 	}
-	ops := []Op{{Key: key, Rule: rule}}
+	ops := []report.Report{{Key: key, Rule: rule}}
 	r, err := decodeBatch(reply, ops)
 	if err != nil {
 		b.t.Fatalf("%q on %q: %q: %v", op, state, reply, err)

@@ -10,8 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hybridlimit/hybridlimit/internal/arith"
-	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 )
 
 const (
@@ -24,85 +23,6 @@ const (
 	// nor heartbeats. A node that comes back later is answered as if data was lost.
 	LedgerTTL = 24 * time.Hour
 )
-
-// Bucket is the units of one bucket of a window. ID is Redis' time divided by
-// the length of the bucket, both in µs. Last is how long after the bucket began the
-// last of them came, from 0 to the length of the bucket. It may be too late: it is
-// sent to Redis in µs, rounded up. See [arith.Rule.Gone].
-type Bucket struct {
-	ID, Units int64
-	Last      time.Duration
-}
-
-// State is what Redis knows about one counter.
-type State struct {
-	// Err is set if this counter alone failed, to a [*limit.KeyError]; the rest is
-	// zero then, except for Booked.
-	Err error
-	// Booked is set together with Err, in the answer to a batch that is sent again, if
-	// the units were booked the first time, before the key broke.
-	Booked bool
-	// Gen is the generation: Redis' time in µs of the last reset or refund, 0 for
-	// never.
-	Gen int64
-	// Born is Redis' time in µs at which the newest unit was booked, 0 if none
-	// was. A generation has cleared all content that was born before it.
-	Born int64
-	// Level is the time in which a leaky bucket will be empty, in the rule's own
-	// denominator; never negative. Zero for windows.
-	Level arith.Span
-	// Buckets are the buckets of a window that still count, by ascending ID.
-	// None for leaky buckets.
-	Buckets []Bucket
-	// Converted is set if the counter was last written under a rule of the same name
-	// with another rate or bucket length. The units of a window may have moved by up
-	// to one bucket of that length.
-	Converted bool
-	// Forgiven is how many units of the operation's Debt were not booked.
-	Forgiven int64
-}
-
-// Op books units on one counter, or only reads it.
-type Op struct {
-	// Key is the counter, from [Keyspace.CounterKey].
-	Key string
-	// Rule is a Funnel, SlidingWindow or FixedWindow.
-	Rule *limit.Rule
-	// Units are booked, even above the limit. 0 only reads.
-	Units int64
-	// Ahead, for a leaky bucket, is how long until a bucket with only the sender's
-	// unreported units would be empty; negative if these have leaked.
-	Ahead arith.Span
-	// Buckets, for a window, says in which buckets the units were admitted.
-	// Their sum is at most Units: units that no longer count when a batch is sent
-	// again are left out, but are still booked in the ledger.
-	// Buckets ahead of Redis' time are booked into the current one, and
-	// buckets that no longer count are dropped.
-	Buckets []Bucket
-	// Back, for a leaky bucket, and BackBuckets, for a window, are what is refunded,
-	// at most as much as Redis counts: the cost of units, and units by bucket. A
-	// refund begins a new generation. It is subtracted before Units are booked,
-	// because it is of units of earlier batches.
-	Back        arith.Span
-	BackBuckets []Bucket
-	// BackTop is the level of a leaky bucket above which Back is not subtracted: other
-	// nodes have booked behind, unknown to the sender, and keep their times.
-	BackTop arith.Span
-	// BackGen is the generation of the key in which the units were refunded. What a
-	// reset since has cleared is not subtracted again.
-	BackGen int64
-	// Debt, for a leaky bucket, is how many of Units were admitted in an outage. As many
-	// of them as would lift the level above Ceiling are not booked, but forgiven. The
-	// level is not lowered for that: what others have booked stays.
-	Debt    int64
-	Ceiling arith.Span
-	// Raise first merges Known into the counter, to restore lost data. The result is
-	// of the later generation. The content of each counts if it is of that generation
-	// or was born since it began; if both count, the maximum of them is taken. Merging
-	// again, or from several nodes in any order, changes nothing.
-	Raise bool
-	Known State
-}
 
 // Batch is what one node sends to one shard at once.
 type Batch struct {
@@ -122,7 +42,7 @@ type Batch struct {
 	// MaxLag is how long a node may wait before it reports units. Redis keeps counters this
 	// much longer, so that units of several nodes add up even if those of each have leaked by then.
 	MaxLag time.Duration
-	Ops    []Op
+	Ops    []report.Report
 }
 
 // Fate is the outcome of a batch.
@@ -135,7 +55,7 @@ const (
 	// FateDuplicate: it had been applied before, and was not again.
 	FateDuplicate
 	// FateLost: Redis does not know Prev, it has lost data. Nothing was
-	// applied. Send the batch again with Accept, and Raise in every Op.
+	// applied. Send the batch again with Accept, and Raise in every report.
 	FateLost
 	// FateStale: Redis knows a later batch, so this is a late copy. Nothing
 	// was applied.
@@ -170,9 +90,9 @@ type Reply struct {
 	// Total counts the units of this node in this shard that Redis has booked, or
 	// forgiven, as far as it knows: after data loss it begins again at 0.
 	Total int64
-	// States has one entry per Op if the fate is Applied or Duplicate, and
+	// States has one entry per report if the fate is Applied or Duplicate, and
 	// is nil otherwise.
-	States []State
+	States []report.State
 }
 
 // Outcome is a reply, or why there is none: then it is unknown whether the

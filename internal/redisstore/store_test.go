@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -35,9 +36,9 @@ func (x *bookings) bucket() int64 { return x.b.now() / widthUS(x.window) }
 
 // batch books n units on either counter.
 func (x *bookings) batch(seq, prev, n int64) *Batch {
-	return &Batch{Node: "n1", Seq: seq, Prev: prev, Ops: []Op{
+	return &Batch{Node: "n1", Seq: seq, Prev: prev, Ops: []report.Report{
 		{Key: x.fk, Rule: x.funnel, Units: n, Ahead: arithOf(x.funnel).Cost(n)},
-		{Key: x.wk, Rule: x.window, Units: n, Buckets: []Bucket{{ID: x.bucket(), Units: n}}},
+		{Key: x.wk, Rule: x.window, Units: n, Buckets: []report.Bucket{{ID: x.bucket(), Units: n}}},
 	}}
 }
 
@@ -46,7 +47,7 @@ func (x *bookings) used() (inFunnel, inWindow int64) {
 	x.t.Helper()
 	// A node of its own, so that the ledger of n1 is not touched.
 	now := x.b.now()
-	r := exec(x.t, x.s, &Batch{Node: "reader", Seq: now, Nonce: uint64(now), Accept: true, Ops: []Op{
+	r := exec(x.t, x.s, &Batch{Node: "reader", Seq: now, Nonce: uint64(now), Accept: true, Ops: []report.Report{
 		{Key: x.fk, Rule: x.funnel}, {Key: x.wk, Rule: x.window},
 	}})
 	return roundUp(x.funnel, r.States[0].Level), sum(r.States[1].Buckets)
@@ -60,7 +61,7 @@ func roundUp(rule *limit.Rule, s arith.Span) int64 {
 	return n
 }
 
-func sum(list []Bucket) (n int64) {
+func sum(list []report.Bucket) (n int64) {
 	for _, b := range list {
 		n += b.Units
 	}
@@ -184,7 +185,7 @@ func TestRaiseIsIdempotent(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, node := range []string{"n1", "n2", "n3", "n1"} {
-			raise := &Batch{Node: node, Seq: int64(100 + i), Prev: 99, Nonce: uint64(i), Accept: true, Ops: []Op{
+			raise := &Batch{Node: node, Seq: int64(100 + i), Prev: 99, Nonce: uint64(i), Accept: true, Ops: []report.Report{
 				{Key: x.fk, Rule: x.funnel, Raise: true, Known: known[0]},
 				{Key: x.wk, Rule: x.window, Raise: true, Known: known[1]},
 			}}
@@ -205,8 +206,8 @@ func TestRaiseAcrossGenerations(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		raise := func(seq int64, known []State) Reply {
-			return exec(t, x.s, &Batch{Node: "n9", Seq: seq, Nonce: uint64(seq), Accept: true, Ops: []Op{
+		raise := func(seq int64, known []report.State) Reply {
+			return exec(t, x.s, &Batch{Node: "n9", Seq: seq, Nonce: uint64(seq), Accept: true, Ops: []report.Report{
 				{Key: x.fk, Rule: x.funnel, Raise: true, Known: known[0]},
 				{Key: x.wk, Rule: x.window, Raise: true, Known: known[1]},
 			}})
@@ -224,7 +225,7 @@ func TestReadingWritesNothing(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *backend) {
 		x := newBookings(t, b)
 		x.wantUsed(0)
-		empty := &Batch{Node: "n1", Seq: 1, Ops: []Op{
+		empty := &Batch{Node: "n1", Seq: 1, Ops: []report.Report{
 			{Key: x.fk, Rule: x.funnel, Raise: true}, {Key: x.wk, Rule: x.window, Raise: true},
 		}}
 		exec(t, x.s, empty)
@@ -256,13 +257,13 @@ func TestRaiseToEmpty(t *testing.T) {
 					level = -400 * time.Millisecond
 				}
 				b.advance(1400 * time.Millisecond)
-				op := Op{Key: s.Keyspace().CounterKey(rule, "k"), Rule: rule}
-				got := exec(t, s, &Batch{Node: "n1", Seq: 1, Ops: []Op{op}}).States[0].Level
+				op := report.Report{Key: s.Keyspace().CounterKey(rule, "k"), Rule: rule}
+				got := exec(t, s, &Batch{Node: "n1", Seq: 1, Ops: []report.Report{op}}).States[0].Level
 				if has && got != (arith.Span{NS: int64(level)}) || !has && got.NS > -int64(time.Hour) {
 					t.Errorf("level %v, want %v", got, level)
 				}
 				op.Units, op.Ahead, op.Raise, op.Known.Level = 1, arith.Span{NS: 2e8}, true, arith.Span{NS: int64(known)}
-				got = exec(t, s, &Batch{Node: "n1", Seq: 2, Prev: 1, Ops: []Op{op}}).States[0].Level
+				got = exec(t, s, &Batch{Node: "n1", Seq: 2, Prev: 1, Ops: []report.Report{op}}).States[0].Level
 				if want := max(time.Second+max(level, known), 200*time.Millisecond); got.Ceil() != want {
 					t.Errorf("level %v, want %v", got, want)
 				}
@@ -329,7 +330,7 @@ func poisoned(t *testing.T, b *backend, poison func(key string)) {
 	poison(x.wk)
 	before := b.rdb.Dump(ctx, x.fk).Val()
 	batch := x.batch(1, 0, 5)
-	batch.Ops = append(batch.Ops, Op{Key: other, Rule: x.window, Units: 2, Buckets: []Bucket{{ID: x.bucket(), Units: 2}}})
+	batch.Ops = append(batch.Ops, report.Report{Key: other, Rule: x.window, Units: 2, Buckets: []report.Bucket{{ID: x.bucket(), Units: 2}}})
 	for _, want := range []Fate{FateApplied, FateDuplicate, FateDuplicate} {
 		r := exec(t, x.s, batch)
 		wantReply(t, r, want, 2)
@@ -395,7 +396,7 @@ func TestStateFormats(t *testing.T) {
 	seven := funnel(t, 7, 7, 3*time.Second)
 	sk := x.s.Keyspace().CounterKey(seven, "k7")
 	batch := x.batch(1, 0, 3)
-	batch.Ops = append(batch.Ops, Op{Key: sk, Rule: seven, Units: 2, Ahead: arithOf(seven).Cost(2)})
+	batch.Ops = append(batch.Ops, report.Report{Key: sk, Rule: seven, Units: 2, Ahead: arithOf(seven).Cost(2)})
 	exec(t, x.s, batch)
 	// 2 of 7 per 3 s: 857142 + 6/7 µs
 	for key, want := range map[string]string{
@@ -418,9 +419,9 @@ func TestStateFormats(t *testing.T) {
 func TestExpiredUnitsStayInTheLedger(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *backend) {
 		x := newBookings(t, b)
-		r := exec(t, x.s, &Batch{Node: "n1", Seq: 1, Ops: []Op{
+		r := exec(t, x.s, &Batch{Node: "n1", Seq: 1, Ops: []report.Report{
 			{Key: x.wk, Rule: x.window, Units: 5},
-			{Key: x.wk, Rule: x.window, Units: 4, Buckets: []Bucket{{ID: x.bucket(), Units: 3}}},
+			{Key: x.wk, Rule: x.window, Units: 4, Buckets: []report.Bucket{{ID: x.bucket(), Units: 3}}},
 		}})
 		wantReply(t, r, FateApplied, 9)
 		if sum(r.States[1].Buckets) != 3 {
@@ -436,29 +437,29 @@ func TestWindowBooking(t *testing.T) {
 	b := onMini(t)
 	x := newBookings(t, b)
 	now := x.bucket()
-	book := func(seq int64, list ...Bucket) []Bucket {
-		return exec(t, x.s, &Batch{Node: "n1", Seq: seq, Prev: seq - 1, Ops: []Op{
+	book := func(seq int64, list ...report.Bucket) []report.Bucket {
+		return exec(t, x.s, &Batch{Node: "n1", Seq: seq, Prev: seq - 1, Ops: []report.Report{
 			{Key: x.wk, Rule: x.window, Units: sum(list), Buckets: list},
 		}}).States[0].Buckets
 	}
 	at := time.Duration(b.now()%widthUS(x.window)) * time.Microsecond // since the current one began
-	got := book(1, Bucket{now - 3, 100, 0}, Bucket{now - 2, 1, 7}, Bucket{now - 1, 10, 30 * time.Minute}, Bucket{now + 1, 3, 0}, Bucket{now + 9, 4, 0})
-	if want := []Bucket{{now - 2, 1, time.Microsecond}, {now - 1, 10, 30 * time.Minute}, {now, 7, at}}; !slices.Equal(got, want) {
+	got := book(1, report.Bucket{ID: now - 3, Units: 100}, report.Bucket{ID: now - 2, Units: 1, Last: 7}, report.Bucket{ID: now - 1, Units: 10, Last: 30 * time.Minute}, report.Bucket{ID: now + 1, Units: 3}, report.Bucket{ID: now + 9, Units: 4})
+	if want := []report.Bucket{{ID: now - 2, Units: 1, Last: time.Microsecond}, {ID: now - 1, Units: 10, Last: 30 * time.Minute}, {ID: now, Units: 7, Last: at}}; !slices.Equal(got, want) {
 		t.Fatalf("booked %v, want %v", got, want)
 	}
-	got = book(2, Bucket{now - 2, limit.MaxUnits, time.Second}, Bucket{now - 1, 1, 0}, Bucket{now, 1, at + time.Second})
-	if want := []Bucket{{now - 2, limit.MaxUnits, time.Second}, {now - 1, 11, 30 * time.Minute}, {now, 8, at + time.Second}}; !slices.Equal(got, want) {
+	got = book(2, report.Bucket{ID: now - 2, Units: limit.MaxUnits, Last: time.Second}, report.Bucket{ID: now - 1, Units: 1}, report.Bucket{ID: now, Units: 1, Last: at + time.Second})
+	if want := []report.Bucket{{ID: now - 2, Units: limit.MaxUnits, Last: time.Second}, {ID: now - 1, Units: 11, Last: 30 * time.Minute}, {ID: now, Units: 8, Last: at + time.Second}}; !slices.Equal(got, want) {
 		t.Fatalf("saturated %v, want %v", got, want)
 	}
 	// Redis' clock steps back by a bucket: what is ahead of it counts as now.
 	b.advance(-30 * time.Minute)
 	got = book(3)
-	if want := []Bucket{{now - 2, limit.MaxUnits, time.Second}, {now - 1, 19, 30 * time.Minute}}; !slices.Equal(got, want) {
+	if want := []report.Bucket{{ID: now - 2, Units: limit.MaxUnits, Last: time.Second}, {ID: now - 1, Units: 19, Last: 30 * time.Minute}}; !slices.Equal(got, want) {
 		t.Fatalf("after a step back %v, want %v", got, want)
 	}
 	b.advance(time.Hour) // two buckets on: the oldest no longer counts
 	got = book(4)
-	if want := []Bucket{{now - 1, 11, 30 * time.Minute}, {now, 8, at + time.Second}}; !slices.Equal(got, want) {
+	if want := []report.Bucket{{ID: now - 1, Units: 11, Last: 30 * time.Minute}, {ID: now, Units: 8, Last: at + time.Second}}; !slices.Equal(got, want) {
 		t.Fatalf("later %v, want %v", got, want)
 	}
 }
@@ -470,14 +471,14 @@ func TestWindowOfAnotherWidth(t *testing.T) {
 	key := s.Keyspace().CounterKey(wide, "k")
 	id := b.now() / widthUS(wide)
 	third := arithOf(wide).Width / 3
-	exec(t, s, &Batch{Node: "n1", Seq: 1, Ops: []Op{
-		{Key: key, Rule: wide, Units: 12, Buckets: []Bucket{{id - 1, 5, third}, {id, 7, arithOf(wide).Width}}},
+	exec(t, s, &Batch{Node: "n1", Seq: 1, Ops: []report.Report{
+		{Key: key, Rule: wide, Units: 12, Buckets: []report.Bucket{{ID: id - 1, Units: 5, Last: third}, {ID: id, Units: 7, Last: arithOf(wide).Width}}},
 	}})
-	got := exec(t, s, &Batch{Node: "n1", Seq: 2, Prev: 1, Ops: []Op{{Key: key, Rule: narrow}}}).States[0].Buckets
+	got := exec(t, s, &Batch{Node: "n1", Seq: 2, Prev: 1, Ops: []report.Report{{Key: key, Rule: narrow}}}).States[0].Buckets
 	// Each goes where its last unit lies, but not ahead of time.
 	last, now := (id-1)*widthUS(wide)+int64(third/time.Microsecond), b.now()
 	in := func(us int64) time.Duration { return time.Duration(us%widthUS(narrow)) * time.Microsecond }
-	if want := []Bucket{{last / widthUS(narrow), 5, in(last)}, {now / widthUS(narrow), 7, in(now)}}; !slices.Equal(got, want) {
+	if want := []report.Bucket{{ID: last / widthUS(narrow), Units: 5, Last: in(last)}, {ID: now / widthUS(narrow), Units: 7, Last: in(now)}}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }

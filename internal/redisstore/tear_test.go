@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 )
 
 // The connection breaks after any number of bytes of a pipeline of eight
@@ -32,7 +33,7 @@ func TestPipelineTornAtEveryByte(t *testing.T) {
 		seq++
 		for shard := range shards {
 			key := string(s.Keyspace().appendShard(nil, shard)) + "f:1:f:k:x"
-			list = append(list, &Batch{Shard: shard, Node: "n1", Seq: seq, Prev: seq - 1, Ops: []Op{
+			list = append(list, &Batch{Shard: shard, Node: "n1", Seq: seq, Prev: seq - 1, Ops: []report.Report{
 				{Key: key, Rule: rule, Units: 1, Ahead: arithOf(rule).Cost(1)},
 			}})
 		}

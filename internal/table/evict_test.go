@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/report"
+
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
@@ -122,8 +124,8 @@ func TestWhoMustStay(t *testing.T) {
 	table = fullTable(t, rule, Options{Link: link})
 	now := int64(table.clock.Now())
 	link.Drain(func(c *counter.Counter, urgent bool) {
-		if rep, ok := c.Collect(now, queueOf(urgent)); ok {
-			c.Settle(now, counter.Answer{Rule: rep.Rule, At: now, ServerNow: now, Level: arith.Of(rule).Cost(1)})
+		if rep, ok := collect(c, now, queueOf(urgent)); ok {
+			c.Settle(now, counter.Answer{Rule: rep.Rule, At: now, ServerNow: now, State: report.State{Level: arith.Of(rule).Cost(1)}})
 		}
 	})
 	for _, key := range names("k", 4) {
@@ -164,8 +166,8 @@ func looksAreNoUse(t *testing.T, link *counter.Link) {
 			table.forgetLocked(sh, c, counter.Idle, now)
 			sh.mu.Unlock()
 			if link != nil {
-				if rep, ok := c.Collect(now, counter.Normal); ok {
-					c.Settle(now, counter.Answer{Rule: rule, Level: rep.Ahead, At: now, ServerNow: now})
+				if rep, ok := collect(c, now, counter.Normal); ok {
+					c.Settle(now, counter.Answer{Rule: rule, State: report.State{Level: rep.Ahead}, At: now, ServerNow: now})
 				}
 			}
 			c.Release()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -18,15 +19,15 @@ func TestSetByAnUnknownClockIsToldAgain(t *testing.T) {
 	link := newTestLink()
 	table := newTable(t, Options{Link: link})
 	now := int64(table.clock.Now())
-	set := counter.Bucket{ID: (now + ahead) / int64(arith.Of(rule).Width), Units: 80}
-	table.Renew("k", rule, now, counter.Renewal{Gen: 7, Born: 7, At: now, ServerNow: now + ahead, Buckets: []counter.Bucket{set}})
+	set := report.Bucket{ID: (now + ahead) / int64(arith.Of(rule).Width), Units: 80}
+	table.Renew("k", rule, now, counter.Renewal{State: report.State{Gen: 7, Born: 7, Buckets: []report.Bucket{set}}, At: now, ServerNow: now + ahead})
 	link.Part(1).SetOffset(ahead, 1)
 	reported := 0
 	link.Drain(func(k *counter.Counter, urgent bool) {
 		reported++
-		rep, ok := k.Collect(now, queueOf(urgent))
-		if !ok || !rep.Raise || len(rep.KnownBuckets) != 1 || rep.KnownBuckets[0].ID != set.ID || rep.KnownBuckets[0].Units != set.Units {
-			t.Errorf("tells %+v again (%v, %v), want %+v", rep.KnownBuckets, ok, rep.Raise, set)
+		rep, ok := collect(k, now, queueOf(urgent))
+		if !ok || !rep.Raise || len(rep.Known.Buckets) != 1 || rep.Known.Buckets[0].ID != set.ID || rep.Known.Buckets[0].Units != set.Units {
+			t.Errorf("tells %+v again (%v, %v), want %+v", rep.Known.Buckets, ok, rep.Raise, set)
 		}
 	})
 	if reported != 1 {
@@ -41,7 +42,7 @@ func TestWitnessOfAResetStays(t *testing.T) {
 	table := newTable(t, Options{MaxKeys: 256, Link: link})
 	rule := limit.Must(limit.SlidingWindow("w", 100, time.Hour))
 	now := int64(table.clock.Now())
-	table.Renew("k", rule, now, counter.Renewal{Gen: 7, Born: 7, At: now, ServerNow: now})
+	table.Renew("k", rule, now, counter.Renewal{State: report.State{Gen: 7, Born: 7}, At: now, ServerNow: now})
 	witness := func() *counter.Counter {
 		h, print := table.hashOf("k", rule)
 		f := table.find(h, print, "k", rule, now, false)
@@ -57,11 +58,11 @@ func TestWitnessOfAResetStays(t *testing.T) {
 	}
 	settled := func() {
 		link.Drain(func(k *counter.Counter, urgent bool) {
-			if rep, ok := k.Collect(now, queueOf(urgent)); ok {
+			if rep, ok := collect(k, now, queueOf(urgent)); ok {
 				if k == c && !rep.Raise {
 					t.Error("the reset is not reported")
 				}
-				k.Settle(now, counter.Answer{Rule: rule, Raised: rep.Raise, Gen: rep.Gen, Born: rep.Born, At: now, ServerNow: now, Slack: 1})
+				k.Settle(now, counter.Answer{Rule: rule, Raised: rep.Raise, State: report.State{Gen: rep.Known.Gen, Born: rep.Known.Born}, At: now, ServerNow: now, Slack: 1})
 			}
 		})
 	}

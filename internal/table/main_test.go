@@ -9,6 +9,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/limittest"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -47,6 +48,14 @@ func (a at) Now() time.Duration { return time.Duration(a) }
 func (t *Table) takeAt(key string, rule *limit.Rule, n, now int64) limit.Result {
 	res, _ := t.Take(at(now), key, rule, n)
 	return res
+}
+
+// collect begins an exchange of a counter, and returns the report.
+func collect(c *counter.Counter, now int64, from counter.Queue) (rep report.Report, ok bool) {
+	if ok = c.Collect(now, from); ok {
+		rep = c.Report(now, false)
+	}
+	return rep, ok
 }
 
 // settle has the policy hear of all that is used, and waits until it has decided.

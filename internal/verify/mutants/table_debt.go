@@ -46,8 +46,8 @@ var debtMutants = []mutant{
 		name:   "debt-repaid-wholly",
 		breaks: "Redis is not told which units were admitted in an outage, and books them all.",
 		file:   "internal/algorithm/leakybucket_shared.go",
-		old:    `s.Units, s.Debt, s.Back = a.sent.Units, a.sentDebt,`,
-		new:    `s.Units, s.Debt, s.Back = a.sent.Units, 0,`,
+		old:    `rep.Units, rep.Debt, rep.Back = a.sent.Units, a.sentDebt,`,
+		new:    `rep.Units, rep.Debt, rep.Back = a.sent.Units, 0,`,
 		by:     hybrid("TestMaxDebt"),
 	},
 	{
@@ -150,8 +150,8 @@ var debtMutants = []mutant{
 		name:   "what-has-leaked-leaks-now",
 		breaks: "Units that leaked in an outage are reported as if they leaked only now.",
 		file:   "internal/algorithm/leakybucket_shared.go",
-		old:    `s.Ahead = r.Diff(a.sent.TAT, at)`,
-		new:    `s.Ahead = r.Sub(a.sent.TAT, at)`,
+		old:    `rep.Ahead = r.Diff(a.sent.TAT, at)`,
+		new:    `rep.Ahead = r.Sub(a.sent.TAT, at)`,
 		by:     hybrid("TestExpiredIsNotLost"),
 	},
 	{

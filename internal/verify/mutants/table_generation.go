@@ -21,9 +21,9 @@ var generationMutants = []mutant{
 	{
 		name:   "born-when-it-is-restored",
 		breaks: "What a node restores after a loss passes for new, and so survives a reset.",
-		file:   "internal/reconcile/flight.go",
-		old:    `Born: rep.Born, Level`,
-		new:    `Born: 1<<53 - 1, Level`,
+		file:   "internal/counter/sync.go",
+		old:    `c.gen(), max(c.born, 0)`,
+		new:    `c.gen(), 1<<53-1`,
 		by:     hybrid("TestRealResetOfAForeignKey"),
 	},
 	{

@@ -155,7 +155,7 @@ var logMutants = []mutant{
 		name:   "broken-each-time",
 		breaks: "A broken key is told of with each try.",
 		file:   "internal/reconcile/answer.go",
-		old:    `if !it.c.Quarantined() {`,
+		old:    `if !k.Quarantined() {`,
 		new:    `{`,
 		by:     hybrid("TestBrokenKeysAreEvents"),
 	},

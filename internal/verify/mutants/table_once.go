@@ -24,12 +24,9 @@ var onceMutants = []mutant{
 		name:   "pending-cleared-before-the-ack",
 		breaks: "Units count as acknowledged as soon as they are sent.",
 		file:   "internal/counter/sync.go",
-		old: `c.mark(inFlight)
-	return c.reportLocked(now), true`,
-		new: `c.mark(inFlight)
-	rep = c.reportLocked(now)
-	c.state().DropSent(c.rule(), modeMultiplier(c.mode()))
-	return rep, true`,
+		old:    `+backSlack, &rep)`,
+		new: `+backSlack, &rep)
+	c.state().DropSent(c.rule(), modeMultiplier(c.mode()))`,
 		by: sim(300),
 	},
 	{

@@ -22,8 +22,8 @@ var viewMutants = []mutant{
 		name:   "no-raise-after-a-loss",
 		breaks: "After a loss the nodes do not say what they knew.",
 		file:   "internal/counter/sync.go",
-		old:    `Raise: c.is(raising) && c.born != noAnswer,`,
-		new:    `Raise: c.is(raising) && c.born < noAnswer,`,
+		old:    `c.is(raising) && c.born != noAnswer; rep.Raise`,
+		new:    `c.is(raising) && c.born < noAnswer; rep.Raise`,
 		by:     sim(300),
 	},
 	{
