@@ -228,7 +228,7 @@ func (f *forger) apply(ledger string, keys, args []any, records []record) []stri
 	case last == prev, args[2] == "1":
 		fate = "a"
 	}
-	out := []string{fate, " " + micros(), " 0"}
+	out := []string{fate, " " + micros()}
 	if fate != "a" && fate != "d" {
 		return out
 	}

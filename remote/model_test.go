@@ -353,7 +353,7 @@ func TestExtremeNumbers(t *testing.T) {
 			}
 			for seq := int64(1); seq <= 3; seq++ {
 				r := exec(t, s, &redisstore.Batch{Node: "n" + key, Seq: seq, Prev: seq - 1, Ops: []report.Report{op}})
-				if st := r.States[0]; r.Total != 1<<53 || st.Err != nil || rule.Algorithm() == limit.AlgorithmFunnel && st.Level.NS <= 0 {
+				if st := r.States[0]; st.Err != nil || rule.Algorithm() == limit.AlgorithmFunnel && st.Level.NS <= 0 {
 					t.Errorf("%v, over and over: %+v", rule, r)
 				}
 			}

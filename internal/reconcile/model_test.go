@@ -39,10 +39,10 @@ type ledgerKey struct {
 }
 
 type ledgerEntry struct {
-	seq, total int64
-	nonce      uint64
-	failed     []int
-	forgiven   map[int]int64
+	seq      int64
+	nonce    uint64
+	failed   []int
+	forgiven map[int]int64
 }
 
 // modelSet is a set of what is alive: by when each member counts as gone.
@@ -204,7 +204,7 @@ func (m *modelRedis) exec(now int64, process string, b *redisstore.Batch) rediss
 	m.slack = keptFor + (int64(b.MaxLag)+ms-1)/ms
 	k := ledgerKey{b.Shard, b.Node}
 	e := m.ledger[k]
-	rep := redisstore.Reply{Now: time.Duration(now), Total: e.total}
+	rep := redisstore.Reply{Now: time.Duration(now)}
 	switch {
 	case e.seq == b.Seq && e.nonce == b.Nonce:
 		rep.Fate = redisstore.FateDuplicate
@@ -238,7 +238,6 @@ func (m *modelRedis) exec(now int64, process string, b *redisstore.Batch) rediss
 				m.back[process]++
 			}
 			m.credit[creditKey{process, op.Key}] += op.Units
-			e.total += op.Units
 		}
 		st := m.op(now, op, rep.Fate == redisstore.FateApplied)
 		if rep.Fate == redisstore.FateApplied {
@@ -247,7 +246,6 @@ func (m *modelRedis) exec(now int64, process string, b *redisstore.Batch) rediss
 		st.Forgiven = e.forgiven[i]
 		rep.States = append(rep.States, st)
 	}
-	rep.Total = e.total
 	m.ledger[k] = e
 	return rep
 }

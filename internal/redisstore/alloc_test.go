@@ -19,9 +19,9 @@ func TestExecAllocatesNothingPerKey(t *testing.T) {
 	for _, rule := range []*limit.Rule{funnel(t, 1000, 1000, time.Minute), sliding(t, 1000, time.Minute, 10)} {
 		allocations := func(ops int) float64 {
 			b := &Batch{Node: "n1", Seq: 1, Ops: make([]report.Report, ops)}
-			reply := "a 1760000000123456 5" + strings.Repeat("\n1760000000123456 0", ops)
+			reply := "a 1760000000123456" + strings.Repeat("\n1760000000123456 0", ops)
 			if arithOf(rule).Width > 0 {
-				reply = "a 1760000000123456 5" + strings.Repeat("\n 293333333:7:1 293333334:1:9", ops)
+				reply = "a 1760000000123456" + strings.Repeat("\n 293333333:7:1 293333334:1:9", ops)
 			}
 			rdb := redis.NewClient(options("127.0.0.1:1"))
 			defer rdb.Close()

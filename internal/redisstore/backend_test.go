@@ -3,6 +3,8 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -247,18 +249,33 @@ func execAll(s *Store, batches []*Batch) []Outcome {
 	return out
 }
 
+// booked is a reply, and the units in the node's ledger: all that Redis has booked, or forgiven.
+type booked struct {
+	Reply
+	Total int64
+}
+
 // exec sends one batch and ends the test on an error.
-func exec(t testing.TB, s *Store, b *Batch) Reply {
+func exec(t testing.TB, s *Store, b *Batch) booked {
 	t.Helper()
 	out := execAll(s, []*Batch{b})[0]
 	if out.Err != nil {
 		t.Fatalf("batch %d: %v", b.Seq, out.Err)
 	}
-	return out.Reply
+	return booked{out.Reply, totalOf(s.rdb, s.keys.SeqKey(b.Shard, b.Node))}
+}
+
+// totalOf returns the units in a node's ledger, 0 if it cannot be read.
+func totalOf(rdb redis.UniversalClient, key string) (total int64) {
+	ledger, _ := rdb.Get(ctx, key).Result()
+	if f := strings.Fields(ledger); len(f) == 5 {
+		total, _ = strconv.ParseInt(f[2], 10, 64)
+	}
+	return total
 }
 
 // wantReply checks a reply's fate and ledger.
-func wantReply(t testing.TB, r Reply, v Fate, total int64) {
+func wantReply(t testing.TB, r booked, v Fate, total int64) {
 	t.Helper()
 	if r.Fate != v || r.Total != total {
 		t.Fatalf("%v with total %d, want %v with total %d", r.Fate, r.Total, v, total)

@@ -127,7 +127,7 @@ func (r *batchReader) head() (out Reply) {
 	}
 	r.line = word[1:]
 	r.now = r.field(maxExact)
-	out = Reply{Fate: fates[word[0]], Now: time.Duration(r.now) * time.Microsecond, Total: r.field(limit.MaxUnits)}
+	out = Reply{Fate: fates[word[0]], Now: time.Duration(r.now) * time.Microsecond}
 	if out.Fate == 0 {
 		r.fail("unknown fate %.20q", word)
 	}

@@ -37,7 +37,7 @@ func TestMergeAcrossGenerations(t *testing.T) {
 				}
 				key := fmt.Sprint(name, order)
 				fk, wk := x.s.Keyspace().CounterKey(x.funnel, key), x.s.Keyspace().CounterKey(x.window, key)
-				var r Reply
+				var r booked
 				for _, k := range append(order, order...) {
 					v := c.versions[k]
 					known := report.State{Gen: v.gen, Born: v.born}

@@ -284,7 +284,7 @@ func TestCluster(t *testing.T) {
 			batches = append(batches, batch)
 		}
 		for shard, out := range execAll(s, batches) {
-			if out.Err != nil || out.Reply.Fate != FateApplied || out.Reply.Total != 3*seq {
+			if out.Err != nil || out.Reply.Fate != FateApplied || totalOf(s.rdb, s.keys.SeqKey(shard, "n1")) != 3*seq {
 				t.Fatalf("seq %d, shard %d: %+v", seq, shard, out)
 			}
 		}

@@ -25,7 +25,7 @@ var (
 func encoded(r Reply, ops []report.Report, short bool) []string {
 	word := map[Fate]string{FateApplied: "a", FateDuplicate: "d", FateLost: "l", FateStale: "s", FateOther: "o"}[r.Fate]
 	now := r.Now.Microseconds()
-	out := []string{fmt.Sprintf("%s %d %d", word, now, r.Total)}
+	out := []string{fmt.Sprintf("%s %d", word, now)}
 	for i, s := range r.States {
 		var key *limit.KeyError
 		kind, content := "f", ""
@@ -103,7 +103,7 @@ func FuzzDecodeMutated(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, kind uint8, now, gen, a, b int64, at, how uint8, text string, number int64) {
 		ops := []report.Report{{Key: "f", Rule: anyFunnel, Units: 7, Debt: int64(kind >> 6)}, {Key: "w", Rule: anyWindow}}
-		good := Reply{Fate: Fate(kind%4) + 1, Now: time.Duration(now&(maxExact>>1)) * time.Microsecond, Total: a & maxExact}
+		good := Reply{Fate: Fate(kind%4) + 1, Now: time.Duration(now&(maxExact>>1)) * time.Microsecond}
 		if good.Fate <= FateDuplicate {
 			good.States = []report.State{
 				{Gen: gen & maxExact, Born: now & (maxExact >> 1), Level: arith.Span{NS: a & (1<<40 - 1), Rem: b & 3}, Converted: kind&2 != 0, Forgiven: b & (ops[0].Debt / 2)},

@@ -70,12 +70,12 @@ const (
 
 // effect is what a batch of one operation tells, and leaves.
 type effect struct {
-	told  report.State
-	why   string
-	total int64
-	value string
-	ttl   time.Duration
-	took  bool // the short way
+	told   report.State
+	why    string
+	ledger string
+	value  string
+	ttl    time.Duration
+	took   bool // the short way
 }
 
 // apply sends a batch of one operation on a key that is in a state. The script reads a
@@ -103,7 +103,8 @@ func (b *backend) apply(s *script, now int64, name, op, state string) (e effect)
 	if err != nil {
 		b.t.Fatalf("%q on %q: %q: %v", op, state, reply, err)
 	}
-	e.told, e.total = r.States[0], r.Total
+	e.told = r.States[0]
+	e.ledger, _ = b.rdb.Get(ctx, ledger).Result()
 	if e.told.Err != nil {
 		e.why, e.told.Err = e.told.Err.(*limit.KeyError).Reason, nil
 	}

@@ -87,9 +87,6 @@ type Reply struct {
 	Fate Fate
 	// Now is Redis' time since the Unix epoch, whole µs.
 	Now time.Duration
-	// Total counts the units of this node in this shard that Redis has booked, or
-	// forgiven, as far as it knows: after data loss it begins again at 0.
-	Total int64
 	// States has one entry per report if the fate is Applied or Duplicate, and
 	// is nil otherwise.
 	States []report.State

@@ -206,7 +206,7 @@ func TestRaiseAcrossGenerations(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		raise := func(seq int64, known []report.State) Reply {
+		raise := func(seq int64, known []report.State) booked {
 			return exec(t, x.s, &Batch{Node: "n9", Seq: seq, Nonce: uint64(seq), Accept: true, Ops: []report.Report{
 				{Key: x.fk, Rule: x.funnel, Raise: true, Known: known[0]},
 				{Key: x.wk, Rule: x.window, Raise: true, Known: known[1]},

@@ -27,7 +27,7 @@
 --      f: <cost us> <cost rem> <generation of the refund>
 --         <level us> <level rem>, above which others have booked behind them
 --      w: <generation of the refund> and their buckets
--- Reply     a text of lines. The first is <verdict> <Redis' time in us> <total>. Then
+-- Reply     a text of lines. The first is <verdict> <Redis' time in us>. Then
 --           there is one line for each operation, with the state of its counter:
 --   <us> <rem>                       no generation, booked on in this call: a leaky
 --    <id>:<units>:<last> …           bucket is empty at us + rem/D, maybe in the past;
@@ -200,22 +200,16 @@ elseif last == prev or ARGV[3] == '1' then
   verdict = 'a'
 end
 if verdict ~= 'a' and verdict ~= 'd' then
-  return verdict .. ' ' .. stamp .. ' ' .. format(whole, total)
+  return verdict .. ' ' .. stamp
 end
 
 -- The ledger is written before anything else: if Redis is out of memory or
 -- read-only, this fails, and with it the script, before anything is applied. After
 -- one successful write Redis allows the other writes of the script.
-local apply, sum = verdict == 'a', total
+local apply = verdict == 'a'
 if apply then
-  sum = total + ARGV[6]
-  if sum > MAX then
-    sum = MAX
-  end
-end
-local sum_text = format(whole, sum)
-if apply then
-  call('SET', KEYS[1], ARGV[1] .. ' ' .. ARGV[5] .. ' ' .. sum_text .. ' - -', 'PX', ARGV[4])
+  local sum = total + ARGV[6]
+  call('SET', KEYS[1], ARGV[1] .. ' ' .. ARGV[5] .. ' ' .. format(whole, sum < MAX and sum or MAX) .. ' - -', 'PX', ARGV[4])
 end
 
 local out, pos, rules = { '', '' }, 1, read_rules(ARGV[7], now, stamp)
@@ -263,7 +257,7 @@ for i = 2, #KEYS do
 end
 
 if apply and long then
-  sum_text = long.correct(total, sum, sum_text)
+  long.correct(total)
 end
-out[1] = verdict .. ' ' .. stamp .. ' ' .. sum_text
+out[1] = verdict .. ' ' .. stamp
 return table.concat(out, '\n', 1, #KEYS)

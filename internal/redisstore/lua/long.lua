@@ -295,27 +295,25 @@ function long.book(key, pos, index, v, does, was_failed, was_forgiven)
   return done and line or long.blame(line, index), stop
 end
 
--- correct writes the ledger again if operations have failed or units were forgiven. It returns
--- the total.
-function long.correct(total, sum, sum_text)
+-- list returns the text of a list in the ledger.
+local function list(of)
+  return of[1] and table.concat(of, ',') or '-'
+end
+
+-- correct writes the ledger again if operations have failed or units were forgiven. total is that
+-- before this batch. Units of operations that have failed are not added to it.
+function long.correct(total)
   if not broken[1] and not cuts[1] then
-    return sum_text
+    return
   end
-  local failures = broken[1] and table.concat(broken, ',') or '-'
-  if broken[1] then
-    local index = 0
-    sum = total
-    for line in string.gmatch(ops, '([^\n]*)\n') do
-      if not fails(failures, index) then
-        sum = sum + match(line, '^%a%d+ (%d+)')
-      end
-      index = index + 1
+  local failures, index = list(broken), 0
+  for line in string.gmatch(ops, '([^\n]*)\n') do
+    if not fails(failures, index) then
+      total = math.min(total + match(line, '^%a%d+ (%d+)'), MAX)
     end
-    sum_text = int(math.min(sum, MAX))
+    index = index + 1
   end
-  local forgave = cuts[1] and table.concat(cuts, ',') or '-'
-  call('SET', KEYS[1], ARGV[1] .. ' ' .. ARGV[5] .. ' ' .. sum_text .. ' ' .. failures .. ' ' .. forgave, 'PX', ARGV[4])
-  return sum_text
+  call('SET', KEYS[1], table.concat({ ARGV[1], ARGV[5], int(total), failures, list(cuts) }, ' '), 'PX', ARGV[4])
 end
 
 return long
