@@ -41,8 +41,8 @@ var mayImport = map[string][]string{
 	"limit":               {"internal/arith", "internal/escape"},
 	"clock":               {},
 	"local":               {"limit", "clock", "internal/counter", "internal/decision", "internal/table", "internal/waitqueue"},
-	"remote":              {"limit", "clock", "internal/arith", "internal/decision", "internal/escape", "internal/redisstore"},
-	"hybrid":              {"limit", "clock", "internal/counter", "internal/decision", "internal/escape", "internal/reconcile", "internal/table", "internal/tally", "internal/waitqueue", "internal/redisstore"},
+	"remote":              {"limit", "clock", "internal/arith", "internal/decision", "internal/escape", "internal/redisstore", "internal/report"},
+	"hybrid":              {"limit", "clock", "internal/counter", "internal/decision", "internal/escape", "internal/reconcile", "internal/report", "internal/table", "internal/tally", "internal/waitqueue", "internal/redisstore"},
 	"hybridtest":          {"limit", "clock", "hybrid"},
 	"internal/algorithm":  {"limit", "internal/arith", "internal/decision", "internal/report"},
 	"internal/arith":      {},
@@ -70,11 +70,10 @@ var forTests = []string{"internal/redistest", "internal/programtest", "internal/
 // testsMayImport names what the tests of a package may be built on besides.
 var testsMayImport = map[string][]string{
 	"local":               {"internal/arith"},
-	"hybrid":              {"internal/arith", "internal/report", "remote"}, // which counts in the same keys
+	"hybrid":              {"internal/arith", "remote"}, // which counts in the same keys
 	"internal/inspect":    {"remote"},
 	"internal/redisstore": {"clock"},
 	"internal/table":      {"internal/report"},
-	"remote":              {"internal/report"},
 	"adapter/httplimit":   {"local", "hybrid", "hybridtest"}, // it takes any limiter, and is tested with these
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/reconcile"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -88,8 +89,8 @@ type result struct {
 type request struct {
 	all      bool
 	withdraw bool
-	room     *redisstore.Notice // if not nil, only publish this
-	done     chan error         // gets the answer, and identifies the request; it has room for one
+	room     *report.Notice // if not nil, only publish this
+	done     chan error     // gets the answer, and identifies the request; it has room for one
 }
 
 // newDriver returns a driver that does not run yet.
@@ -330,7 +331,7 @@ func (d *driver) servers(ctx context.Context, most time.Duration) []string {
 }
 
 // message returns the message that publishes notices.
-func (d *driver) message(channel, node string, list []redisstore.Notice) *redisstore.Message {
+func (d *driver) message(channel, node string, list []report.Notice) *redisstore.Message {
 	return &redisstore.Message{Channel: d.store.Keyspace().NoticeChannel(channel), Payload: redisstore.AppendNotices(nil, node, list)}
 }
 
@@ -385,7 +386,7 @@ func (d *driver) hear() reconcile.Event {
 }
 
 // announceRoom notifies the other nodes that a caller has made room for a key.
-func (d *driver) announceRoom(n redisstore.Notice) {
+func (d *driver) announceRoom(n report.Notice) {
 	if d.ears == nil {
 		return
 	}

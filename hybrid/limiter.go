@@ -106,8 +106,8 @@ func (l *Limiter) Stats() Stats {
 	// never negative.
 	s.AckedUnits, s.ForgivenUnits = l.stats.Acked.Load(), l.stats.Forgiven.Load()
 	if l.link != nil {
-		s.ExpiredUnits, s.WithdrawnUnits = l.link.Expired(), l.link.Withdrawn()
-		s.ForgivenUnits += l.link.Forgiven()
+		s.ExpiredUnits, s.WithdrawnUnits = l.link.Expired.Load(), l.link.Withdrawn.Load()
+		s.ForgivenUnits += l.link.Forgiven.Load()
 	}
 	s.RefundedUnits, s.RefundsGivenUp = l.stats.Refunded.Load(), l.stats.GivenUp.Load()
 	s.CancelledUnits = l.stats.Cancelled.Load()

@@ -14,7 +14,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/reconcile"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/table"
-	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // New returns a running limiter that shares its limits through rdb, a client of one server,
@@ -51,7 +50,7 @@ func build(rdb redis.UniversalClient, o Options) (*Limiter, error) {
 		l.link = counter.NewLink(o.pace(), o.Shards, ks.Shard)
 		l.link.SetMaxDebt(o.MaxDebt)
 		if !o.NoNotices {
-			l.link.SetNotices(o.MaxKeys, noticeIDs(ks))
+			l.link.SetNotices(o.MaxKeys, ks.NoticeID)
 		}
 	}
 	var err error
@@ -91,12 +90,5 @@ func systemIdentities() reconcile.Identities {
 			_, _ = rand.Read(b[:])
 			return binary.BigEndian.Uint64(b[:])
 		},
-	}
-}
-
-// noticeIDs returns the function that names counters in notices.
-func noticeIDs(keys redisstore.Keyspace) func(shard int, rule *limit.Rule, key string, hashed bool) counter.NoticeID {
-	return func(shard int, rule *limit.Rule, key string, hashed bool) counter.NoticeID {
-		return counter.NoticeID(keys.NoticeID(shard, rule, key, hashed))
 	}
 }

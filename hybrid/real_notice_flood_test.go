@@ -14,6 +14,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -127,14 +128,14 @@ func (f *noticeForger) publish(payload string) {
 	}
 }
 
-func (f *noticeForger) notices(list ...redisstore.Notice) {
+func (f *noticeForger) notices(list ...report.Notice) {
 	f.t.Helper()
 	f.publish(string(redisstore.AppendNotices(nil, "forger", list)))
 }
 
 // used says that a key is used up until the year 2255, the latest that a message can say.
-func (f *noticeForger) used(key string, rule *limit.Rule) redisstore.Notice {
-	return redisstore.Notice{
+func (f *noticeForger) used(key string, rule *limit.Rule) report.Notice {
+	return report.Notice{
 		ID: redisstore.NoticeIDOf(counterKey(rule, key)), Shape: redisstore.ShapeOf(rule), Limit: rule.Limit(),
 		Now: time.Duration(time.Now().UnixNano()), Until: limit.MaxUnits * time.Microsecond,
 	}
@@ -207,7 +208,7 @@ func TestRealNoticesFlooded(t *testing.T) {
 	rng := rand.New(rand.NewPCG(89, 1))
 	most := 0
 	for sent := uint64(0); sent < 100_000; sent += redisstore.MaxNotices {
-		list := make([]redisstore.Notice, redisstore.MaxNotices)
+		list := make([]report.Notice, redisstore.MaxNotices)
 		for i := range list {
 			list[i] = f.used(strconv.FormatUint(rng.Uint64(), 36), hourFive)
 		}

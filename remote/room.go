@@ -7,6 +7,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -53,11 +54,11 @@ func (te *teller) tell(ctx context.Context, store *redisstore.Store, key string,
 		return
 	}
 	keys := store.Keyspace()
-	n := redisstore.Notice{
+	n := report.Notice{
 		ID: redisstore.NoticeIDOf(keys.CounterKey(rule, key)), Shard: keys.Shard(key), Shape: redisstore.ShapeOf(rule),
 		Limit: rule.Limit(), Gen: done.State.Gen, Now: done.Now,
 	}
-	m := redisstore.Message{Channel: name, Payload: redisstore.AppendNotices(nil, roomNode, []redisstore.Notice{n})}
+	m := redisstore.Message{Channel: name, Payload: redisstore.AppendNotices(nil, roomNode, []report.Notice{n})}
 	if err := store.Publish(ctx, m); err != nil {
 		te.name.Store("") // a missing permission must not cost each call a round trip
 	}

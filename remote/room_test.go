@@ -87,7 +87,7 @@ func TestRoomIsTold(t *testing.T) {
 				op := report.Report{Key: keys.CounterKey(rule, what), Rule: rule}
 				state := exec(t, s, &redisstore.Batch{Shard: keys.Shard(what), Node: "n1", Seq: 1, Ops: []report.Report{op}}).States[0]
 				b.rdb.Del(ctx, keys.SeqKey(keys.Shard(what), "n1"))
-				want := redisstore.Notice{ID: redisstore.NoticeIDOf(op.Key), Shard: keys.Shard(what), Shape: redisstore.ShapeOf(rule), Limit: 10, Gen: state.Gen, Now: got.Now}
+				want := report.Notice{ID: redisstore.NoticeIDOf(op.Key), Shard: keys.Shard(what), Shape: redisstore.ShapeOf(rule), Limit: 10, Gen: state.Gen, Now: got.Now}
 				if got != want || state.Gen == 0 || int64(got.Now/time.Microsecond) < before {
 					t.Errorf("%s under %v at %d: %+v, want %+v", what, rule, before, got, want)
 				}
@@ -97,7 +97,7 @@ func TestRoomIsTold(t *testing.T) {
 }
 
 // room receives one notice of a caller.
-func room(t *testing.T, sub *redisstore.Subscription, name string) redisstore.Notice {
+func room(t *testing.T, sub *redisstore.Subscription, name string) report.Notice {
 	t.Helper()
 	channel, payload, err := sub.Receive(5 * time.Second)
 	if err != nil || channel != name {

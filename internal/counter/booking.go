@@ -246,7 +246,7 @@ func (c *Counter) voidBookingsLocked(now int64) *history {
 // with its own. A difference of the clocks keeps it, because otherwise the known level would be
 // lowered by the whole difference once more.
 func (c *Counter) dropHistoryLocked(now int64) {
-	if !c.hasHistory() || now < c.history.keepUntil {
+	if c.history == nil || now < c.history.keepUntil {
 		return
 	}
 	c.tidyLocked(now)
@@ -257,3 +257,64 @@ func (c *Counter) dropHistoryLocked(now int64) {
 	}
 	c.history = nil
 }
+
+// history is what only few keys need: resets, bookings, and clocks that stood still. It is dropped
+// when nothing in it matters any more.
+type history struct {
+	gen       int64      // generation of the state in Redis
+	serverNow int64      // Redis' clock at its last answer
+	witness   int64      // until then views from before a reset that was made here could matter, ns
+	backGen   int64      // gen when the oldest refund was made that Redis has not acknowledged
+	clockGap  int64      // value of currentClockGap at the last answer for a leaky bucket
+	saidAt    int64      // when other nodes were last notified to ask, because units are booked ahead, ns
+	resets    uint32     // how often this counter was reset or set
+	booked    []*Booking // of a leaky bucket, in the order of due
+
+	keepUntil int64 // the history is not dropped before, ns
+}
+
+// withHistory returns the history for writing.
+func (c *Counter) withHistory() *history {
+	if c.history == nil {
+		c.history = new(history)
+	}
+	return c.history
+}
+
+// past returns the history for reading.
+func (c *Counter) past() history {
+	if c.history == nil {
+		return history{}
+	}
+	return *c.history
+}
+
+// gen returns the generation of the state in Redis.
+func (c *Counter) gen() int64 { return c.past().gen }
+
+// setGen records the generation of the state in Redis, and Redis' clock, which matters only if
+// there is a generation.
+func (c *Counter) setGen(gen, serverNow int64) {
+	if gen != 0 || c.history != nil {
+		h := c.withHistory()
+		h.gen, h.serverNow = gen, serverNow
+	}
+}
+
+// setClockGap records how far the clocks are apart, see repairKnownLocked. Less than leastClockGap
+// counts as nothing, because two readings are never taken at the same moment.
+func (c *Counter) setClockGap(ns int64) {
+	if ns >= leastClockGap || ns <= -leastClockGap || c.history != nil {
+		c.withHistory().clockGap = ns
+	}
+}
+
+// keepHistoryLocked returns the history. It is kept at least until this time, in ns.
+func (c *Counter) keepHistoryLocked(until int64) *history {
+	h := c.withHistory()
+	h.keepUntil = max(h.keepUntil, until)
+	return h
+}
+
+// leastClockGap is the least difference of clocks, in ns, that is recorded, see setClockGap.
+const leastClockGap = algorithm.ClockStep / 4

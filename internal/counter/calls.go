@@ -3,7 +3,6 @@ package counter
 import (
 	"github.com/hybridlimit/hybridlimit/internal/algorithm"
 	"github.com/hybridlimit/hybridlimit/internal/arith"
-	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -42,15 +41,9 @@ func (c *Counter) roomLocked(now int64) int64 {
 }
 
 // Refund gives back up to n units, as far as they still count and no reservation was made after
-// them, and returns how many.
-func (c *Counter) Refund(now, n int64, rule *limit.Rule) (back int64, ok bool) {
-	back, _, ok = c.TakeOff(now, n, rule)
-	return back, ok
-}
-
-// TakeOff is Refund, and also returns how many units were subtracted. Units of the oldest bucket of
-// a window count only in part, so back may be less than taken.
-func (c *Counter) TakeOff(now, n int64, rule *limit.Rule) (back, taken int64, ok bool) {
+// them. It returns by how many units fewer count, and how many were subtracted. Units of the oldest
+// bucket of a window count only in part, so back may be less than taken.
+func (c *Counter) Refund(now, n int64, rule *limit.Rule) (back, taken int64, ok bool) {
 	if now, ok = c.enter(now, rule); !ok {
 		return 0, 0, false
 	}
@@ -63,7 +56,7 @@ func (c *Counter) TakeOff(now, n int64, rule *limit.Rule) (back, taken int64, ok
 // handBackLocked subtracts n units, which take cost to leak from a leaky bucket. Units that were
 // reported to Redis are subtracted only if reported is set.
 func (c *Counter) handBackLocked(now, n int64, cost arith.Span, reported bool) (back, taken int64) {
-	if c.hasHistory() && !c.state().HasReturns() {
+	if c.history != nil && !c.state().HasReturns() {
 		c.history.backGen = c.gen()
 	}
 	c.rollLocked(now)
@@ -72,7 +65,7 @@ func (c *Counter) handBackLocked(now, n int64, cost arith.Span, reported bool) (
 		c.notice = nil // there is room
 	}
 	if c.link() != nil {
-		c.link().withdrawn.Add(withdrawn)
+		c.link().Withdrawn.Add(withdrawn)
 		return back, taken
 	}
 	c.state().SettleAlone()
@@ -91,21 +84,14 @@ func (c *Counter) Set(now, used int64, rule *limit.Rule) (ok bool) {
 	return true
 }
 
-// Renewal is the state of a key that was reset or set in Redis.
-type Renewal struct {
-	report.State
-	At        int64 // our time at which that was done, ns
-	Late      int64 // by how much At may be too late, ns
-	ServerNow int64 // Redis' time then, ns
-}
-
-// Renew applies a state that was reset or set in Redis. Pending units are dropped, because they
+// Renew applies a state that was reset or set in Redis; a needs no more than the state, At, Late and
+// ServerNow. Pending units are dropped, because they
 // were admitted before. A state that is older than what c knows changes nothing.
 //
 // c then reports the reset once more, as data to restore. From then on Redis cannot lose the reset
 // without losing a report as well, which the reconciler notices. c is kept as long as views from
 // before the reset can matter, because no other counter may know of the reset.
-func (c *Counter) Renew(now int64, rule *limit.Rule, a Renewal) (ok bool) {
+func (c *Counter) Renew(now int64, rule *limit.Rule, a Answer) (ok bool) {
 	if now, ok = c.enter(now, rule); !ok {
 		return false
 	}
@@ -117,7 +103,7 @@ func (c *Counter) Renew(now int64, rule *limit.Rule, a Renewal) (ok bool) {
 	return true
 }
 
-func (c *Counter) renewLocked(now int64, a Renewal) (wake bool) {
+func (c *Counter) renewLocked(now int64, a Answer) (wake bool) {
 	h := c.voidBookingsLocked(now)
 	c.notice = nil
 	c.mark(raising)
@@ -131,7 +117,7 @@ func (c *Counter) renewLocked(now int64, a Renewal) (wake bool) {
 		Level: a.Level, Buckets: a.Buckets, At: a.At, ServerNow: a.ServerNow,
 		ClockSlack: c.part.slack.Load(), Now: now,
 	}
-	c.link().withdrawn.Add(c.state().Renew(c.rule(), is, modeMultiplier(c.mode())))
+	c.link().Withdrawn.Add(c.state().Renew(c.rule(), is, modeMultiplier(c.mode())))
 	c.setUrgentAt(urgentFrom(c.rule().Limit-c.state().KnownUnits(c.rule(), now), c.link().nodes.Load()))
 	return c.noteLocked()
 }

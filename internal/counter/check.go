@@ -43,13 +43,9 @@ func (c *Counter) Matches(key string, rule *limit.Rule) bool {
 
 // Check decides for n units. ok is false if c was dropped: then nothing was consumed.
 func (c *Counter) Check(now, n int64, rule *limit.Rule) (allowed bool, src limit.Source, ok bool) {
-	c.lock(now)
-	if c.dead {
-		c.mu.Unlock()
+	if now, ok = c.enter(now, rule); !ok {
 		return false, 0, false
 	}
-	isNew := c.last == math.MinInt64
-	now = c.enterLocked(now, rule)
 	allowed = c.judgeLocked(now, n, true)
 	if !allowed && n == 1 {
 		c.refusedLocked(now)
@@ -57,43 +53,23 @@ func (c *Counter) Check(now, n int64, rule *limit.Rule) (allowed bool, src limit
 	if src = c.sourceLocked(); !allowed && c.notice != nil {
 		src = c.refusalSourceLocked(now, n)
 	}
-	c.endCheckLocked(isNew)
+	c.unlockAndNote()
 	return allowed, src, true
 }
 
 // Ask is Check with the whole answer, in which a dry run admits what its rule refuses. Without book
 // it consumes nothing.
 func (c *Counter) Ask(now, n int64, rule *limit.Rule, book bool) (res limit.Result, ok bool) {
-	c.lock(now)
-	if c.dead {
-		c.mu.Unlock()
+	if now, ok = c.enter(now, rule); !ok {
 		return res, false
 	}
-	isNew := c.last == math.MinInt64
-	now = c.enterLocked(now, rule)
 	allowed := c.judgeLocked(now, n, book)
 	res = decision.Judged(rule, c.answerLocked(now, n, allowed))
 	if !allowed && n == 1 {
 		c.refusedLocked(now)
 	}
-	c.endCheckLocked(isNew)
+	c.unlockAndNote()
 	return res, true
-}
-
-// endCheckLocked queues c for the reconciler if there is something to report, grants a lease and
-// unlocks c. Many new keys are used only once, so the first check does not mark the counter as
-// used.
-func (c *Counter) endCheckLocked(isNew bool) {
-	p := c.part
-	wake := p != nil && c.noteLocked()
-	c.grantLocked()
-	if isNew {
-		c.asked = false
-	}
-	c.mu.Unlock()
-	if wake {
-		p.link.signal()
-	}
 }
 
 // enter locks c and prepares it for a call. at is the time to decide at. ok is false if c was
@@ -108,7 +84,7 @@ func (c *Counter) enter(now int64, rule *limit.Rule) (at int64, ok bool) {
 
 // enterLocked prepares c for a call and returns the time to decide at.
 func (c *Counter) enterLocked(now int64, rule *limit.Rule) int64 {
-	now, c.asked = max(now, c.last, 0), true
+	now, c.asked = max(now, c.last, 0), c.last != math.MinInt64 // many new keys are used only once
 	c.unmark(denied | revoked)
 	c.dropHistoryLocked(now)
 	p := c.part

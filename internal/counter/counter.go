@@ -59,21 +59,6 @@ type Counter struct {
 // noAnswer is the value of born before the first answer of Redis.
 const noAnswer = -1
 
-// history is what only few keys need: resets, bookings, and clocks that stood still. It is dropped
-// when nothing in it matters any more.
-type history struct {
-	gen       int64      // generation of the state in Redis
-	serverNow int64      // Redis' clock at its last answer
-	witness   int64      // until then views from before a reset that was made here could matter, ns
-	backGen   int64      // gen when the oldest refund was made that Redis has not acknowledged
-	clockGap  int64      // value of currentClockGap at the last answer for a leaky bucket
-	saidAt    int64      // when other nodes were last notified to ask, because units are booked ahead, ns
-	resets    uint32     // how often this counter was reset or set
-	booked    []*Booking // of a leaky bucket, in the order of due
-
-	keepUntil int64 // the history is not dropped before, ns
-}
-
 // Rule returns the rule that c counts by: that of the latest call.
 func (c *Counter) Rule() *limit.Rule { return c.latestRule.Load() }
 

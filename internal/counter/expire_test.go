@@ -19,7 +19,7 @@ func TestSettleCountsWhatItExpires(t *testing.T) {
 	c.take(now, 5, r)
 	at := now + int64(time.Millisecond)
 	c.Settle(at, Answer{Rule: r, At: at, ServerNow: at + int64(time.Minute)})
-	if c.Unsynced() != 0 || link.Expired() != 5 {
-		t.Errorf("%d units unsynced, %d expired, want 0 and 5", c.Unsynced(), link.Expired())
+	if c.Unsynced() != 0 || link.Expired.Load() != 5 {
+		t.Errorf("%d units unsynced, %d expired, want 0 and 5", c.Unsynced(), link.Expired.Load())
 	}
 }

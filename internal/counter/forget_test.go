@@ -19,11 +19,11 @@ func TestDrainedFunnelIsNotPinned(t *testing.T) {
 	link.SetMode(3, true)
 	wantRetention(t, c, now+int64(time.Second), Pinned)
 	// 3 s are more than half a drain and a whole one.
-	if wantRetention(t, c, now+int64(3*time.Second), Idle); link.Expired() != 0 || c.pendUnits() != 5 {
-		t.Errorf("%d units expired, %d pending, by a look", link.Expired(), c.pendUnits())
+	if wantRetention(t, c, now+int64(3*time.Second), Idle); link.Expired.Load() != 0 || c.pendUnits() != 5 {
+		t.Errorf("%d units expired, %d pending, by a look", link.Expired.Load(), c.pendUnits())
 	}
-	if _, ok := c.Drop(Partial, now+int64(3*time.Second)); !ok || link.Expired() != 5 || c.pendUnits() != 0 {
-		t.Errorf("%d units expired, %d pending", link.Expired(), c.pendUnits())
+	if _, ok := c.Drop(Partial, now+int64(3*time.Second)); !ok || link.Expired.Load() != 5 || c.pendUnits() != 0 {
+		t.Errorf("%d units expired, %d pending", link.Expired.Load(), c.pendUnits())
 	}
 }
 
@@ -45,13 +45,13 @@ func TestLoweredLimitKeepsUnits(t *testing.T) {
 		after := empty + int64(time.Second) + 1
 		d, gone := c.Drop(Partial, after)
 		if lower > 0 {
-			if !gone || d.Retention != Idle || link.Expired() != 5 {
-				t.Errorf("limit %d: dropped %v %+v, %d units expired", lower, gone, d, link.Expired())
+			if !gone || d.Retention != Idle || link.Expired.Load() != 5 {
+				t.Errorf("limit %d: dropped %v %+v, %d units expired", lower, gone, d, link.Expired.Load())
 			}
 			continue
 		}
-		if gone || d.Retention != Denying || link.Expired() != 0 {
-			t.Errorf("limit %d: dropped %v %+v, %d units expired", lower, gone, d, link.Expired())
+		if gone || d.Retention != Denying || link.Expired.Load() != 0 {
+			t.Errorf("limit %d: dropped %v %+v, %d units expired", lower, gone, d, link.Expired.Load())
 		}
 		link.SetMode(1, false)
 		if rep, ok := c.collect(after, Normal); !ok || rep.Units != 5 {

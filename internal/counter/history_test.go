@@ -73,7 +73,7 @@ func historyIsDropped(t *testing.T, r *limit.Rule, multiplier int64) {
 		}
 		now += h / 20
 	}
-	if !c.hasHistory() {
+	if c.history == nil {
 		t.Fatalf("%v, multiplier %d: no history with reservations", r, multiplier)
 	}
 	if link != nil {
@@ -82,7 +82,7 @@ func historyIsDropped(t *testing.T, r *limit.Rule, multiplier int64) {
 	exchange(t, c, now) // what is reported as of an outage counts from now on
 	now += 8 * h
 	c.Check(now, 1, r)
-	if exchange(t, c, now); c.hasHistory() {
+	if exchange(t, c, now); c.history != nil {
 		t.Errorf("%v, multiplier %d: history %+v", r, multiplier, c.past())
 	}
 	fresh, _ := newAnswered(t, r, link != nil, now)
@@ -230,7 +230,7 @@ func TestBookingsFromBeforeAReset(t *testing.T) {
 					c, _ = newAnswered(t, r, shared, now)
 				}
 				if shared {
-					c.Renew(now, r, Renewal{State: report.State{Gen: 7, Born: 7}, At: now, ServerNow: now})
+					c.Renew(now, r, Answer{State: report.State{Gen: 7, Born: 7}, At: now, ServerNow: now})
 				} else {
 					c.Set(now, 0, r)
 				}
@@ -280,7 +280,7 @@ func TestBookingsOfAFasterRuleFromBeforeAReset(t *testing.T) {
 		now += int64(100 * time.Second)
 		c.Check(now, 0, slow)
 	}
-	if c.hasHistory() {
+	if c.history != nil {
 		t.Errorf("history %+v", c.past())
 	}
 	c.Take(now, 5, slow)

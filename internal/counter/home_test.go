@@ -35,7 +35,7 @@ func TestNewWindowGoesByItsOwnMaster(t *testing.T) {
 		if id := (now + 5*second) / int64(arith.Of(r).Width); !ok || rep.Units != 5 || len(rep.Buckets) != 1 || rep.Buckets[0].ID != id {
 			t.Errorf("%v: reports %+v, want 5 units in bucket %d", r, rep, id)
 		}
-		if n := link.Expired(); n != 0 {
+		if n := link.Expired.Load(); n != 0 {
 			t.Errorf("%v: %d units expired", r, n)
 		}
 	}

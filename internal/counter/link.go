@@ -34,19 +34,19 @@ type Link struct {
 	lag      atomic.Int64 // see SetLag, ns
 	nodes    atomic.Int64 // number of live nodes, at least 1
 	pace     Pace
-	maxDebt  int64        // see SetMaxDebt
-	expired  atomic.Int64 // units, see Expired
-	// Admitted units that will never be reported: they were refunded, or their key was reset,
-	// before they were reported.
-	withdrawn atomic.Int64
-	forgiven  atomic.Int64 // units, see Forgiven
-	normal    stack
-	urgent    stack
-	idle      atomic.Bool // the reconciler sleeps
-	closed    atomic.Bool
-	wake      chan struct{}
-	notices   noticeSet
-	hearing   atomic.Bool // see SetHearing
+	maxDebt  int64 // see SetMaxDebt
+
+	// Admitted units that will never be reported: they had outlived their window before they could
+	// be; they were refunded, or their key was reset; Redis would not book them after an outage.
+	Expired, Withdrawn, Forgiven atomic.Int64
+
+	normal  stack
+	urgent  stack
+	idle    atomic.Bool // the reconciler sleeps
+	closed  atomic.Bool
+	wake    chan struct{}
+	notices noticeSet
+	hearing atomic.Bool // see SetHearing
 }
 
 // Pace says how often the counters of a [Link] report.
@@ -208,17 +208,6 @@ func (l *Link) SetLag(ns int64) { l.lag.Store(ns) }
 
 // SetNodes sets the number of live nodes; less than 1 means 1.
 func (l *Link) SetNodes(n int64) { l.nodes.Store(max(n, 1)) }
-
-// Expired returns how many units were dropped because they had outlived their window before they
-// could be reported.
-func (l *Link) Expired() int64 { return l.expired.Load() }
-
-// Withdrawn returns how many admitted units were refunded or reset before they were reported.
-func (l *Link) Withdrawn() int64 { return l.withdrawn.Load() }
-
-// Forgiven returns how many units of outages were dropped before they were reported, because Redis
-// would not book them.
-func (l *Link) Forgiven() int64 { return l.forgiven.Load() }
 
 // Close closes the queues: counters do not enter them any more.
 func (l *Link) Close() {

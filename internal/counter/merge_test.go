@@ -59,8 +59,8 @@ func TestUnitsSurviveEveryTurn(t *testing.T) {
 				}
 				flying = -1
 			}
-			if got := booked + c.Unsynced() + link.Expired(); got != admitted {
-				t.Fatalf("seed %d: admitted %d, booked %d, unsynced %d, expired %d", seed, admitted, booked, c.Unsynced(), link.Expired())
+			if got := booked + c.Unsynced() + link.Expired.Load(); got != admitted {
+				t.Fatalf("seed %d: admitted %d, booked %d, unsynced %d, expired %d", seed, admitted, booked, c.Unsynced(), link.Expired.Load())
 			}
 		}
 	}

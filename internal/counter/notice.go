@@ -3,7 +3,10 @@ package counter
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -11,21 +14,9 @@ import (
 // only until Redis has answered: nothing else depends on it. So a lost notice costs only accuracy,
 // and a wrong one refuses for at most a lag after a check.
 
-// NoticeID identifies a counter in notices.
-type NoticeID [16]byte
-
-// Notice is a message of another node about a key.
-type Notice struct {
-	Shape uint32 // of the rule, see [arith.Rule.ShapeHash]
-	Limit int64  // it applies to rules of that shape with no higher limit
-	Gen   int64  // generation of the state in Redis, as in [Answer]
-	Now   int64  // Redis' time at which that was so, ns
-	Until int64  // Redis' time from which one more unit fits, ns; 0: there is room now
-}
-
 // heardNotice is a notice that a counter has received and obeys.
 type heardNotice struct {
-	Notice
+	report.Notice
 	heard int64 // our time at which it was received, ns
 	until int64 // Until by our clock, ns
 }
@@ -33,22 +24,17 @@ type heardNotice struct {
 // noticeSet keeps notices by the identifiers of counters, so that a counter that is created later
 // obeys them. It is bounded, because every client that may publish can send notices.
 type noticeSet struct {
-	name  func(shard int, rule *limit.Rule, key string, hashed bool) NoticeID // nil: notices are off
+	name  func(shard int, rule *limit.Rule, key string, hashed bool) report.NoticeID // nil: notices are off
 	most  int
 	count atomic.Int64 // length of byID, so that most new counters need no look-up
 
 	mu   sync.Mutex
-	byID map[NoticeID]keptNotice
-}
-
-type keptNotice struct {
-	Notice
-	heard int64 // our time at which it was received, ns
+	byID map[report.NoticeID]heardNotice
 }
 
 // dropOne drops a random notice other than but. It must be random, so that forged notices, whose
 // times may be anything, do not drive out the others for good.
-func (s *noticeSet) dropOne(but NoticeID) {
+func (s *noticeSet) dropOne(but report.NoticeID) {
 	for id := range s.byID {
 		if id != but {
 			delete(s.byID, id)
@@ -83,7 +69,7 @@ func (c *Counter) bindsLocked(n *heardNotice, now int64) bool {
 	case r.Limit > n.Limit, r.ShapeHash() != n.Shape, modeMultiplier(c.mode()) == MultiplierOpen:
 		return false
 	case c.link() != nil && modeDegraded(c.mode()):
-		return now < n.heard+c.lag()
+		return now < n.heard+c.Lag()
 	}
 	return true
 }
@@ -95,9 +81,9 @@ const leastNotices = 4096
 
 // SetNotices turns notices on. name returns the identifier of a counter in them. At most as many
 // are kept as there are keys, or leastNotices if that is more. Call it before the first check.
-func (l *Link) SetNotices(keys int, name func(shard int, rule *limit.Rule, key string, hashed bool) NoticeID) {
+func (l *Link) SetNotices(keys int, name func(shard int, rule *limit.Rule, key string, hashed bool) report.NoticeID) {
 	l.notices.name, l.notices.most = name, max(keys, leastNotices)
-	l.notices.byID = map[NoticeID]keptNotice{}
+	l.notices.byID = map[report.NoticeID]heardNotice{}
 }
 
 // SetHearing sets whether the notices of other nodes arrive. While they do, keys that refuse ask
@@ -113,7 +99,7 @@ func (l *Link) SetHearing(on bool) {
 // Keep keeps a notice that was received at now for counters that are created later. It reports
 // whether the notice counts: it does not if a later one was received before it. A notice that there
 // is room is kept as well, so that earlier notices do not count.
-func (l *Link) Keep(id NoticeID, n Notice, now int64) (counts bool) {
+func (l *Link) Keep(id report.NoticeID, n report.Notice, now int64) (counts bool) {
 	s := &l.notices
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +109,7 @@ func (l *Link) Keep(id NoticeID, n Notice, now int64) (counts bool) {
 		return false
 	}
 	if !found || n.Until == 0 || was.Until == 0 || n.Until > was.Until || n.Limit > was.Limit || n.Shape != was.Shape {
-		s.byID[id] = keptNotice{n, now}
+		s.byID[id] = heardNotice{Notice: n, heard: now}
 	}
 	if len(s.byID) > s.most {
 		s.dropOne(id)
@@ -133,7 +119,7 @@ func (l *Link) Keep(id NoticeID, n Notice, now int64) (counts bool) {
 }
 
 // Forget drops the notice of a counter: Redis has answered since.
-func (l *Link) Forget(id NoticeID) {
+func (l *Link) Forget(id report.NoticeID) {
 	s := &l.notices
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,7 +129,7 @@ func (l *Link) Forget(id NoticeID) {
 
 // Missed returns the notice that was received after since, our time in ns. It is for a counter that
 // existed then but had no answer yet, and so was not found when the notice arrived.
-func (l *Link) Missed(id NoticeID, since int64) (n Notice, ok bool) {
+func (l *Link) Missed(id report.NoticeID, since int64) (n report.Notice, ok bool) {
 	s := &l.notices
 	if s.count.Load() == 0 {
 		return n, false
@@ -155,7 +141,7 @@ func (l *Link) Missed(id NoticeID, since int64) (n Notice, ok bool) {
 }
 
 // SweepNotices drops the notices that are over.
-func (l *Link) SweepNotices(over func(Notice) bool) {
+func (l *Link) SweepNotices(over func(report.Notice) bool) {
 	s := &l.notices
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,7 +157,7 @@ func (l *Link) SweepNotices(over func(Notice) bool) {
 func (l *Link) Kept() int { return int(l.notices.count.Load()) }
 
 // ID returns the identifier of c, which has a link with notices, in notices.
-func (c *Counter) ID() NoticeID {
+func (c *Counter) ID() report.NoticeID {
 	return c.part.link.notices.name(c.part.shard, c.Rule(), c.key, c.hashed)
 }
 
@@ -188,27 +174,27 @@ func (l *Link) kept(c *Counter, rule *limit.Rule, p *Part) *heardNotice {
 	if !found || n.Until == 0 {
 		return nil
 	}
-	until := min(n.Until, n.Now+int64(c.rule().Horizon())) - off
-	return &heardNotice{Notice: n.Notice, heard: n.heard, until: until}
+	n.until = int64(min(n.Until, n.Now+c.rule().Horizon())) - off
+	return &n
 }
 
 // Hear applies a notice that was received at now. It reports whether the reconciler must put c into
 // the normal queue, because there may be room in a key that refuses.
-func (c *Counter) Hear(now int64, n Notice) (ask bool) {
+func (c *Counter) Hear(now int64, n report.Notice) (ask bool) {
 	c.lock(now)
 	defer c.unlock()
 	now = max(now, c.last)
 	off, sure := c.part.clock()
-	if c.dead || !sure || c.is(quarantined) || modeDegraded(c.part.mode.Load()) || n.Gen < c.gen() && n.Now/1000 < c.gen() {
+	if c.dead || !sure || c.is(quarantined) || modeDegraded(c.part.mode.Load()) || n.Gen < c.gen() && n.Now.Microseconds() < c.gen() {
 		return false
 	}
-	if c.born != noAnswer && n.Now-off < c.freshAt-max(c.part.slack.Load(), 0) {
+	if c.born != noAnswer && int64(n.Now)-off < c.freshAt-max(c.part.slack.Load(), 0) {
 		return false // the latest answer is of a later time
 	}
 	if n.Until == 0 {
 		return c.hearRoomLocked(now)
 	}
-	until := min(n.Until, n.Now+int64(c.rule().Horizon())) - off
+	until := int64(min(n.Until, n.Now+c.rule().Horizon())) - off
 	if h := c.notice; until <= now || h != nil && h.until >= until && h.Limit >= n.Limit && h.Shape == n.Shape {
 		return false
 	}
@@ -232,5 +218,49 @@ func (c *Counter) hearRoomLocked(now int64) (ask bool) {
 		return false
 	}
 	c.mark(outdated | inNormal) // it may be in the queue already, until a later time
+	return true
+}
+
+// announceLocked ends the notice that an answer makes void, and returns the notice for the other
+// nodes, nil if there is nothing new. It says that there is no room for one more unit, or that they
+// must ask. They must ask when there is room again after a refund (wasFull: there was none before),
+// and when units are booked ahead. Those are not in use yet, so the key is not announced as used
+// up. A dry run refuses nothing, so it announces no refusal.
+func (c *Counter) announceLocked(now int64, a Answer, wasFull bool) (n *report.Notice, forget bool) {
+	r, heard := c.rule(), c.notice
+	if forget = heard != nil && (a.Sent >= heard.heard || a.ServerNow >= int64(heard.Now)); forget {
+		c.notice = nil
+	}
+	off, sure := c.part.clock()
+	if c.link().notices.name == nil || !sure || modeDegraded(c.mode()) || r.Limit == 0 {
+		return nil, forget
+	}
+	n = &report.Notice{Shape: r.ShapeHash(), Limit: r.Limit, Gen: c.gen(), Now: time.Duration(a.ServerNow)}
+	until, full := c.state().FullUntil(r, now)
+	switch {
+	case !full && wasFull, a.Announce && c.saysBookedLocked(now):
+		return n, forget
+	case !full || !a.Announce || c.latestRule.Load().IsDryRun() || c.leastLocked(now) != arith.Span{}:
+		return nil, forget && !full
+	}
+	least := now + int64(c.link().pace.Interval)
+	if heard != nil && heard.Limit >= n.Limit && heard.Shape == n.Shape {
+		least = max(least, heard.until+int64(c.link().pace.Interval))
+	}
+	if until < least {
+		return nil, false
+	}
+	n.Until = time.Duration(until + off)
+	c.notice = &heardNotice{Notice: *n, heard: now, until: until}
+	return n, false
+}
+
+// saysBookedLocked reports whether the other nodes must be notified now to ask, because units are
+// booked ahead: once per lag.
+func (c *Counter) saysBookedLocked(now int64) bool {
+	if c.leastLocked(now) == (arith.Span{}) || now < c.history.saidAt+c.Lag() {
+		return false
+	}
+	c.history.saidAt = now
 	return true
 }

@@ -16,7 +16,7 @@ import (
 func hearing(t *testing.T) *Link {
 	t.Helper()
 	link := newTestLink()
-	link.SetNotices(10, func(_ int, r *limit.Rule, key string, _ bool) (id NoticeID) {
+	link.SetNotices(10, func(_ int, r *limit.Rule, key string, _ bool) (id report.NoticeID) {
 		copy(id[:], r.Name()+"/"+key)
 		return id
 	})
@@ -33,9 +33,9 @@ const (
 )
 
 // notice returns what is heard at now of a key that is used up for a while.
-func notice(r *limit.Rule, now, lasts int64) Notice {
+func notice(r *limit.Rule, now, lasts int64) report.Notice {
 	a := arith.Of(r)
-	return Notice{Shape: a.ShapeHash(), Limit: r.Limit(), Now: now + ahead, Until: now + lasts + ahead}
+	return report.Notice{Shape: a.ShapeHash(), Limit: r.Limit(), Now: time.Duration(now + ahead), Until: time.Duration(now + lasts + ahead)}
 }
 
 func smallRules(t *testing.T) []*limit.Rule {
@@ -151,16 +151,16 @@ func TestNoticeBinds(t *testing.T) {
 // What is older than what the counter knows, or than a reset that it knows of, counts for
 // nothing, and so does what arrives while nobody can say that there is room again.
 func TestNoticeIsNotHeard(t *testing.T) {
-	for name, prepare := range map[string]func(link *Link, c *Counter, n *Notice){
-		"an older generation": func(link *Link, c *Counter, n *Notice) {
+	for name, prepare := range map[string]func(link *Link, c *Counter, n *report.Notice){
+		"an older generation": func(link *Link, c *Counter, n *report.Notice) {
 			link.Part(1).SetOffset(ahead, 20*ms) // else it would be older than the answer, too
-			c.Renew(noon, c.Rule(), Renewal{State: report.State{Gen: (noon + ahead) / 1000}, At: noon, ServerNow: noon + ahead})
+			c.Renew(noon, c.Rule(), Answer{State: report.State{Gen: (noon + ahead) / 1000}, At: noon, ServerNow: noon + ahead})
 			n.Now -= 10 * ms
 		},
-		"an earlier answer": func(_ *Link, c *Counter, n *Notice) { n.Now -= 10 * ms },
-		"it is over":        func(_ *Link, _ *Counter, n *Notice) { n.Until = noon + ahead },
-		"an outage":         func(link *Link, _ *Counter, _ *Notice) { link.SetMode(2, true); link.Part(0).SetMode(1, false) },
-		"a broken key": func(_ *Link, c *Counter, _ *Notice) {
+		"an earlier answer": func(_ *Link, c *Counter, n *report.Notice) { n.Now -= 10 * ms },
+		"it is over":        func(_ *Link, _ *Counter, n *report.Notice) { n.Until = time.Duration(noon + ahead) },
+		"an outage":         func(link *Link, _ *Counter, _ *report.Notice) { link.SetMode(2, true); link.Part(0).SetMode(1, false) },
+		"a broken key": func(_ *Link, c *Counter, _ *report.Notice) {
 			c.allow(noon, 1, c.Rule())
 			c.Collect(noon, Urgent)
 			c.Quarantine(noon, false)
@@ -210,7 +210,7 @@ func TestAnnouncement(t *testing.T) {
 		link := hearing(t)
 		c := NewAlone("k", r, link, noon)
 		tell := func(a *Answer) { a.Announce = true }
-		take := func(now, used int64, change func(*Answer)) *Notice {
+		take := func(now, used int64, change func(*Answer)) *report.Notice {
 			t.Helper()
 			c.allow(now, 1, r)
 			return c.report(t, now, used, change).Notice
@@ -224,7 +224,7 @@ func TestAnnouncement(t *testing.T) {
 		c = NewAlone("k", r, link, noon)
 		n := take(noon+1000*ms, 10, tell)
 		res, _ := c.peek(noon+1000*ms, 1, r)
-		if n == nil || n.Limit != 10 || n.Now != noon+ahead+1000*ms || n.Until != n.Now+int64(res.RetryAfter) || res.RetryAfter < 5*time.Second {
+		if n == nil || n.Limit != 10 || n.Now != time.Duration(noon+ahead+1000*ms) || n.Until != n.Now+res.RetryAfter || res.RetryAfter < 5*time.Second {
 			t.Fatalf("%v: told %+v, and asked, %+v", r, n, res)
 		}
 		k := NewAlone("k", r, link, noon)
@@ -269,7 +269,7 @@ func TestNothingIsHandedBack(t *testing.T) {
 	for _, r := range smallRules(t) {
 		k := NewAlone("k", r, hearing(t), noon)
 		k.Hear(noon, notice(r, noon, 10_000*ms))
-		if back, _ := k.Refund(noon+ms, 1, r); back != 0 {
+		if back, _, _ := k.Refund(noon+ms, 1, r); back != 0 {
 			t.Fatalf("%v: %d handed back", r, back)
 		}
 		if ok, _, _ := k.allow(noon+2*ms, 1, r); ok {
@@ -384,7 +384,7 @@ func TestNewCounterObeys(t *testing.T) {
 		if ok, _, _ := NewAlone("other", r, link, noon).allow(noon+ms, 1, r); !ok {
 			t.Errorf("%v: another key is refused", r)
 		}
-		link.Keep(id, Notice{Now: n.Now + ms}, noon+ms)
+		link.Keep(id, report.Notice{Now: n.Now + ms}, noon+ms)
 		if ok, _, _ := NewAlone("k", r, link, noon).allow(noon+ms, 1, r); !ok {
 			t.Errorf("%v: refused although there is room again", r)
 		}
@@ -402,8 +402,8 @@ func TestNewCounterObeys(t *testing.T) {
 func TestNoticesAreBounded(t *testing.T) {
 	r := windowRule(t, 10, time.Minute, 10)
 	link := hearing(t)
-	keep := func(name string, lasts int64) NoticeID {
-		var id NoticeID
+	keep := func(name string, lasts int64) report.NoticeID {
+		var id report.NoticeID
 		copy(id[:], name)
 		link.Keep(id, notice(r, noon, lasts), noon)
 		if link.Kept() > leastNotices {
@@ -417,7 +417,7 @@ func TestNoticesAreBounded(t *testing.T) {
 	if _, kept := link.Missed(keep("new", 1000*ms), 0); !kept {
 		t.Error("a new one finds no room")
 	}
-	if link.SweepNotices(func(n Notice) bool { return n.Until > noon*2 }); link.Kept() != 1 {
+	if link.SweepNotices(func(n report.Notice) bool { return int64(n.Until) > noon*2 }); link.Kept() != 1 {
 		t.Errorf("%d are left", link.Kept())
 	}
 }
@@ -463,7 +463,7 @@ func TestOwnRoomEndsNotice(t *testing.T) {
 		for name, room := range map[string]func(c *Counter){
 			"a refund": func(c *Counter) { c.Refund(noon+2*ms, 1, r) },
 			"a reset": func(c *Counter) {
-				c.Renew(noon+2*ms, r, Renewal{State: report.State{Gen: (noon + ahead) / 1000}, At: noon + 2*ms, ServerNow: noon + ahead + 2*ms})
+				c.Renew(noon+2*ms, r, Answer{State: report.State{Gen: (noon + ahead) / 1000}, At: noon + 2*ms, ServerNow: noon + ahead + 2*ms})
 			},
 		} {
 			c := NewAlone("k", r, hearing(t), noon)

@@ -139,13 +139,58 @@ func (c *Counter) joinNormalLocked() bool {
 	return true
 }
 
+// Requeue marks c as waiting in the normal queue and reports whether it was not there yet, so that
+// the caller must put it there.
+func (c *Counter) Requeue() bool {
+	c.mu.Lock() // not lock: the lease can stay
+	defer c.unlock()
+	c.unmark(retryPlanned)
+	return c.joinNormalLocked()
+}
+
+// Dropped reports whether c was dropped, so that the queue in which it waits may remove it.
+func (c *Counter) Dropped() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dead {
+		c.unmark(inNormal)
+	}
+	return c.dead
+}
+
+// Refresh makes c ask Redis again even if its view is fresh, and reports whether it is not queued
+// yet, so that the caller must queue it.
+func (c *Counter) Refresh() bool {
+	c.mu.Lock() // not lock: the lease can stay
+	defer c.unlock()
+	c.mark(outdated)
+	return c.joinNormalLocked()
+}
+
+// MarkRaise records that Redis has lost data, and reports whether c has something to restore and is
+// not queued yet: the caller must queue it.
+func (c *Counter) MarkRaise(now int64) bool {
+	c.lock(now)
+	defer c.unlock()
+	now = max(now, c.last)
+	if c.dead || c.born == noAnswer {
+		return false
+	}
+	if c.blankLocked(now) && c.gen() == 0 {
+		return false
+	}
+	c.mark(raising)
+	return !c.is(inFlight) && c.joinNormalLocked() // if in flight, Settle finds the mark and queues it
+}
+
 // hasReportLocked reports whether c has something to report at now.
 func (c *Counter) hasReportLocked(now int64) bool {
 	return c.is(raising) || c.pendUnits() > 0 || c.state().ReturnsAt(c.rule(), now)
 }
 
-// lag returns how old, in ns, the view of a shared counter may become.
-func (c *Counter) lag() int64 { return c.link().pace.lag(c.rule()) }
+// Lag returns how old, in ns, the view of a shared counter may become, and how long a unit of it may
+// wait for its report.
+func (c *Counter) Lag() int64 { return c.link().pace.lag(c.rule()) }
 
 // RefusedLag is how old, in ns, the view of a key that refuses may become while notices arrive: a
 // notice then reports that there is room again.
@@ -157,7 +202,7 @@ const RefusedLag = 5_000_000_000
 // count.
 func (c *Counter) askAfterLocked() int64 {
 	if c.is(denied) && c.born != noAnswer && c.link().hearing.Load() && !modeDegraded(c.mode()) && !c.is(quarantined) && c.unsyncedUnits() == 0 {
-		return max(c.lag(), min(RefusedLag, int64(c.rule().Horizon()/2)))
+		return max(c.Lag(), min(RefusedLag, int64(c.rule().Horizon()/2)))
 	}
-	return c.lag()
+	return c.Lag()
 }

@@ -45,8 +45,8 @@ func TestReshapeCountsWhatItDrops(t *testing.T) {
 		c.allow(now, 1, c.Rule())
 	}
 	c.allow(now+int64(5*time.Second), 1, windowRule(t, 100, time.Second, 10))
-	if c.unsyncedUnits() != 1 || link.Expired() != 50 {
-		t.Errorf("%d units pending, %d expired, want 1 and 50", c.unsyncedUnits(), link.Expired())
+	if c.unsyncedUnits() != 1 || link.Expired.Load() != 50 {
+		t.Errorf("%d units pending, %d expired, want 1 and 50", c.unsyncedUnits(), link.Expired.Load())
 	}
 }
 
@@ -207,7 +207,7 @@ func TestWindowThatWentBackRestoresNothing(t *testing.T) {
 func TestLossAfterTheClockWasSetBack(t *testing.T) {
 	again := map[string]func(c *Counter, now int64) int64{
 		"refreshed": func(c *Counter, now int64) int64 { c.Refresh(); return now },
-		"idle":      func(c *Counter, now int64) int64 { return now + c.lag() },
+		"idle":      func(c *Counter, now int64) int64 { return now + c.Lag() },
 	}
 	for name, wait := range again {
 		link := newTestLink()
@@ -313,7 +313,7 @@ func TestSetBeforeTheClockIsKnown(t *testing.T) {
 		now := int64(1e18)
 		c := NewAlone("k", r, link, now)
 		server := now + int64(ahead)
-		c.Renew(now, r, Renewal{State: report.State{Gen: 5, Buckets: []report.Bucket{{ID: server / int64(time.Second), Units: 10}}}, At: now, ServerNow: server})
+		c.Renew(now, r, Answer{State: report.State{Gen: 5, Buckets: []report.Bucket{{ID: server / int64(time.Second), Units: 10}}}, At: now, ServerNow: server})
 		if res, _ := c.take(now, 1, r); res.Allowed {
 			t.Errorf("clock ahead by %v: set to 10 of 10, and one more was admitted", ahead)
 		}
@@ -380,7 +380,7 @@ func TestSettledCountersAreSmall(t *testing.T) {
 			rep, _ := c.collect(1e12, Normal)
 			c.Settle(1e12, Answer{Rule: rep.Rule, State: report.State{Level: rep.Ahead}, At: 1e12, ServerNow: 1e12})
 		}
-		if c.hasHistory() || fmt.Sprint(field(c.leaky(), "away")) != "<nil>" {
+		if c.history != nil || fmt.Sprint(field(c.leaky(), "away")) != "<nil>" {
 			t.Errorf("lag %v: %+v, %+v", lag, c.past(), c.leaky())
 		}
 	}

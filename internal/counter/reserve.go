@@ -144,7 +144,7 @@ func (c *Counter) Cancel(now int64, rule *limit.Rule, b *Booking) (back, taken i
 	if n, cost := c.toHandBackLocked(now, b); n > 0 {
 		back, taken = c.handBackLocked(now, n, cost, true)
 	}
-	if b.leaks && c.hasHistory() { // without a history there are no bookings to update
+	if b.leaks && c.history != nil { // without a history there are no bookings to update
 		c.handedBackLocked(now, back)
 	}
 	c.unlockAndNote()

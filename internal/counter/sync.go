@@ -36,10 +36,9 @@ type Outcome struct {
 	Urgent    bool  // it is urgent: put the counter into the urgent queue as well
 	Overshoot int64 // units by which Redis' total is above the limit
 
-	First  bool    // it was the first answer
-	Notice *Notice // to be sent to the other nodes; nil: nothing
-	Forget bool    // a notice of the key has ended before its time: see [Link.Forget]
-
+	First  bool           // it was the first answer
+	Notice *report.Notice // to be sent to the other nodes; nil: nothing
+	Forget bool           // a notice of the key has ended before its time: see [Link.Forget]
 }
 
 // Shard returns the shard of the counter, which must have a link.
@@ -55,9 +54,6 @@ func (c *Counter) Due() int64 {
 	}
 	return c.freshAt + c.askAfterLocked()
 }
-
-// Lag returns how long, in ns, a unit of c may wait for its report.
-func (c *Counter) Lag() int64 { return c.lag() }
 
 // staleLocked reports whether the view must be fetched again.
 func (c *Counter) staleLocked(now int64) bool {
@@ -160,7 +156,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	case void:
 		// The answer is from before a reset that we know of by now. What was sent was reset with
 		// the rest.
-		c.dropSentLocked()
+		c.state().DropSent(c.rule(), modeMultiplier(c.mode()))
 		c.mark(outdated)
 		return c.queueLocked(max(now, c.last), out)
 	case !arith.Of(a.Rule).SameShape(c.rule()):
@@ -243,50 +239,6 @@ func (c *Counter) settleLocked(now int64, a Answer, floor bool) algorithm.Settle
 	c.correctedLocked(was, is.Slack)
 	f.CapMultiplied(r, now, w)
 	return s
-}
-
-// announceLocked ends the notice that an answer makes void, and returns the notice for the other
-// nodes, nil if there is nothing new. It says that there is no room for one more unit, or that they
-// must ask. They must ask when there is room again after a refund (wasFull: there was none before),
-// and when units are booked ahead. Those are not in use yet, so the key is not announced as used
-// up. A dry run refuses nothing, so it announces no refusal.
-func (c *Counter) announceLocked(now int64, a Answer, wasFull bool) (n *Notice, forget bool) {
-	r, heard := c.rule(), c.notice
-	if forget = heard != nil && (a.Sent >= heard.heard || a.ServerNow >= heard.Now); forget {
-		c.notice = nil
-	}
-	off, sure := c.part.clock()
-	if c.link().notices.name == nil || !sure || modeDegraded(c.mode()) || r.Limit == 0 {
-		return nil, forget
-	}
-	n = &Notice{Shape: r.ShapeHash(), Limit: r.Limit, Gen: c.gen(), Now: a.ServerNow}
-	until, full := c.state().FullUntil(r, now)
-	switch {
-	case !full && wasFull, a.Announce && c.saysBookedLocked(now):
-		return n, forget
-	case !full || !a.Announce || c.latestRule.Load().IsDryRun() || c.leastLocked(now) != arith.Span{}:
-		return nil, forget && !full
-	}
-	least := now + int64(c.link().pace.Interval)
-	if heard != nil && heard.Limit >= n.Limit && heard.Shape == n.Shape {
-		least = max(least, heard.until+int64(c.link().pace.Interval))
-	}
-	if until < least {
-		return nil, false
-	}
-	n.Until = until + off
-	c.notice = &heardNotice{Notice: *n, heard: now, until: until}
-	return n, false
-}
-
-// saysBookedLocked reports whether the other nodes must be notified now to ask, because units are
-// booked ahead: once per lag.
-func (c *Counter) saysBookedLocked(now int64) bool {
-	if c.leastLocked(now) == (arith.Span{}) || now < c.history.saidAt+c.lag() {
-		return false
-	}
-	c.history.saidAt = now
-	return true
 }
 
 // lateLocked records by how much, in ns, the known level may be too late: the next answer may be
@@ -381,9 +333,6 @@ func (c *Counter) Quarantine(now int64, booked bool) (first bool) {
 	return first
 }
 
-// dropSentLocked drops what was sent: a reset has cleared it.
-func (c *Counter) dropSentLocked() { c.state().DropSent(c.rule(), modeMultiplier(c.mode())) }
-
 // KeepSentBack drops the refunds that were sent: their units go on counting. It is not known
 // whether Redis has subtracted them, and they will not be sent again.
 func (c *Counter) KeepSentBack(now int64) {
@@ -397,50 +346,6 @@ func (c *Counter) keepSentLocked() {
 	// Repair the known level before units are added that came after our clock stood still.
 	c.repairKnownLocked(algorithm.ClockStep + max(c.last-c.freshAt, 0)/clockDrift)
 	c.state().KeepSent(c.rule(), modeMultiplier(c.mode()))
-}
-
-// Requeue marks c as waiting in the normal queue and reports whether it was not there yet, so that
-// the caller must put it there.
-func (c *Counter) Requeue() bool {
-	c.mu.Lock() // not lock: the lease can stay
-	defer c.unlock()
-	c.unmark(retryPlanned)
-	return c.joinNormalLocked()
-}
-
-// Dropped reports whether c was dropped, so that the queue in which it waits may remove it.
-func (c *Counter) Dropped() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.dead {
-		c.unmark(inNormal)
-	}
-	return c.dead
-}
-
-// Refresh makes c ask Redis again even if its view is fresh, and reports whether it is not queued
-// yet, so that the caller must queue it.
-func (c *Counter) Refresh() bool {
-	c.mu.Lock() // not lock: the lease can stay
-	defer c.unlock()
-	c.mark(outdated)
-	return c.joinNormalLocked()
-}
-
-// MarkRaise records that Redis has lost data, and reports whether c has something to restore and is
-// not queued yet: the caller must queue it.
-func (c *Counter) MarkRaise(now int64) bool {
-	c.lock(now)
-	defer c.unlock()
-	now = max(now, c.last)
-	if c.dead || c.born == noAnswer {
-		return false
-	}
-	if c.blankLocked(now) && c.gen() == 0 {
-		return false
-	}
-	c.mark(raising)
-	return !c.is(inFlight) && c.joinNormalLocked() // if in flight, Settle finds the mark and queues it
 }
 
 // Pending reports whether there are units, admitted or refunded, that Redis has not acknowledged.

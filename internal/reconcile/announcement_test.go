@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -25,8 +26,8 @@ func announcing(t *testing.T, nodes int64) (*Machine, *simNode) {
 }
 
 // used returns a notice of a key that is used up for so many seconds; 0: there is room.
-func (c *Machine) used(key string, seconds int64) redisstore.Notice {
-	n := redisstore.Notice{ID: redisstore.NoticeIDOf(key), Now: time.Duration(c.local + c.shards[0].server.offset.ns)}
+func (c *Machine) used(key string, seconds int64) report.Notice {
+	n := report.Notice{ID: redisstore.NoticeIDOf(key), Now: time.Duration(c.local + c.shards[0].server.offset.ns)}
 	if seconds > 0 {
 		n.Until = n.Now + time.Duration(seconds)*time.Second
 	}
@@ -34,7 +35,7 @@ func (c *Machine) used(key string, seconds int64) redisstore.Notice {
 }
 
 // told returns what is told in the effects of a step.
-func told(effects []Effect) (id uint64, list []redisstore.Notice) {
+func told(effects []Effect) (id uint64, list []report.Notice) {
 	for _, e := range effects {
 		switch e := e.(type) {
 		case Publish:
@@ -56,7 +57,7 @@ func TestOrderOfAnnouncements(t *testing.T) {
 	c.announce(c.used("b", 30))
 	c.announce(c.used("c", 0))
 	c.announce(c.used("a", 20))
-	want := []redisstore.Notice{c.used("c", 0), c.used("b", 30), c.used("a", 20)}
+	want := []report.Notice{c.used("c", 0), c.used("b", 30), c.used("a", 20)}
 	id, list := told(c.Step(n.pace(), n.time(), Tick{}))
 	if !slices.Equal(list, want) {
 		t.Fatalf("told %+v, want %+v", list, want)
@@ -202,7 +203,7 @@ func TestEchoes(t *testing.T) {
 func TestNothingIsHeardInAnOutage(t *testing.T) {
 	c, n := announcing(t, 2)
 	hear := func(key string) (kept int) {
-		c.Step(n.pace(), n.time(), Heard{Messages: []Message{{Node: "other", Notices: []redisstore.Notice{c.used(key, 10)}}}})
+		c.Step(n.pace(), n.time(), Heard{Messages: []Message{{Node: "other", Notices: []report.Notice{c.used(key, 10)}}}})
 		return c.link.Kept()
 	}
 	if kept := hear("a"); kept != 1 {
@@ -218,7 +219,7 @@ func TestNothingIsHeardInAnOutage(t *testing.T) {
 // earliest. So do counters that were dropped.
 func TestKeptNoticesEnd(t *testing.T) {
 	c, n := announcing(t, 2)
-	notices := []redisstore.Notice{c.used("a", 10), c.used("b", 0), c.used("c", 100)}
+	notices := []report.Notice{c.used("a", 10), c.used("b", 0), c.used("c", 100)}
 	n.s.run(time.Second)
 	c.Step(n.pace(), n.time(), Heard{Messages: []Message{{Node: "other", Notices: notices}}})
 	n.s.run(50 * time.Second)

@@ -98,21 +98,17 @@ func (c *Machine) giveUpRefunds(s *shard) {
 	}
 	for i := range s.flight.items {
 		if it := &s.flight.items[i]; it.back {
-			c.giveUpRefund(it)
+			it.c.KeepSentBack(c.local)
+			it.back = false
+			c.stats.GivenUp.Add(1)
 		}
 	}
 }
 
-func (c *Machine) giveUpRefund(it *item) {
-	it.c.KeepSentBack(c.local)
-	it.back = false
-	c.stats.GivenUp.Add(1)
-}
-
 // Renewal converts what Redis has answered about a counter that was set. It is not known exactly when it
 // was set. The time of the answer is the latest possible, and errs on the safe side.
-func Renewal(sent, recv int64, done redisstore.Renewed) counter.Renewal {
-	return counter.Renewal{
+func Renewal(sent, recv int64, done redisstore.Renewed) counter.Answer {
+	return counter.Answer{
 		State: done.State, At: recv, Late: recv - sent, ServerNow: int64(done.Now),
 	}
 }

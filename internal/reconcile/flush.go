@@ -1,5 +1,7 @@
 package reconcile
 
+import "slices"
+
 // flush is a request to reconcile everything that is waiting now.
 type flush struct {
 	id    uint64
@@ -45,12 +47,7 @@ func (c *Machine) onFlush(ev Flush) {
 
 // dropFlush removes a flush that no caller waits for any more.
 func (c *Machine) dropFlush(id uint64) {
-	for i, f := range c.flushes {
-		if f.id == id {
-			c.flushes = append(c.flushes[:i], c.flushes[i+1:]...)
-			return
-		}
-	}
+	c.flushes = slices.DeleteFunc(c.flushes, func(f *flush) bool { return f.id == id })
 }
 
 // checkFlushes ends the flushes that are done, and with an error those that wait only for

@@ -1,12 +1,14 @@
 package reconcile
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 )
 
 // Machine is the reconciler. It decides what to send to Redis and when, and what a reply, an
@@ -41,8 +43,8 @@ type Machine struct {
 	servers    []*server
 	nextServer int // index of the server that pump looks at first, so that each has its turn
 	beats      heartbeats
-	broken     quarantine
 	wheel      *wheel // counters that report later
+	broken     *wheel // counters whose keys Redis cannot use, until they are tried again
 	flushes    []*flush
 	activeAt   int64 // when checks last queued counters
 
@@ -95,14 +97,17 @@ func (c *Machine) happened(e Incident) {
 	c.emit(Happened{e})
 }
 
-func newMachine(cfg settings, rng *rand.Rand, ids Identities, link *counter.Link, keys redisstore.Keyspace, shards int,
+// New returns a machine that has handled no event yet. each visits every live counter.
+func New(config Config, rng *rand.Rand, ids Identities, link *counter.Link, keys redisstore.Keyspace, shards int,
 	each func(func(*counter.Counter) bool), stats *Stats) *Machine {
+	cfg := config.settings()
 	c := &Machine{
 		cfg: cfg, rng: rng, ids: ids, node: ids.Name(), link: link, keys: keys, each: each, stats: stats,
-		wheel: newWheel(cfg.interval, cfg.maxLag, rng.Int64N(cfg.interval)), activeAt: math.MinInt64 / 2,
-		members: members{count: 1}, shards: make([]shard, shards), pipes: map[uint64]*pipe{}, overdue: map[uint64]*load{},
+		wheel: newWheel(cfg.interval, cfg.maxLag, rng.Int64N(cfg.interval)), broken: newWheel(cfg.interval, cfg.quarantine, 0),
+		activeAt: math.MinInt64 / 2,
+		members:  members{count: 1}, shards: make([]shard, shards), pipes: map[uint64]*pipe{}, overdue: map[uint64]*load{},
 		state:   State{Mode: Resyncing, Reason: "starting", Nodes: 1},
-		notices: notices{announced: map[counter.NoticeID]redisstore.Notice{}, byID: map[uint64]*counter.Counter{}},
+		notices: notices{announced: map[report.NoticeID]report.Notice{}, byID: map[uint64]*counter.Counter{}},
 	}
 	common := newLoad(&cfg)
 	for i := range c.shards {
@@ -170,11 +175,11 @@ func (c *Machine) timers() {
 	if c.beats.current == nil && c.now >= c.beats.next {
 		c.sendBeat()
 	}
-	for _, k := range c.broken.release(c.now) {
+	c.broken.due(c.now, func(k *counter.Counter) {
 		if k.Requeue() {
 			c.enqueue(k, false)
 		}
-	}
+	})
 	if c.reseedAt != 0 && c.now >= c.reseedAt {
 		c.reseedNow()
 	}
@@ -221,12 +226,6 @@ type Identities struct {
 	Nonce func() uint64 // of a flight
 }
 
-// New returns a machine that has handled no event yet. each visits every live counter.
-func New(cfg Config, rng *rand.Rand, ids Identities, link *counter.Link, keys redisstore.Keyspace, shards int,
-	each func(func(*counter.Counter) bool), stats *Stats) *Machine {
-	return newMachine(cfg.settings(), rng, ids, link, keys, shards, each, stats)
-}
-
 // Node returns the name of the node.
 func (c *Machine) Node() string { return c.node }
 
@@ -263,4 +262,54 @@ func (c *Machine) Snapshot() Snapshot {
 	return Snapshot{
 		Servers: len(c.servers), Budget: time.Duration(c.shards[0].server.load.budget.ns), First: time.Duration(newBudget(c.cfg.timeout).ns),
 	}
+}
+
+// Config is what a user chooses. Its fields are those of package hybrid's options.
+type Config struct {
+	SyncInterval, MaxLag, CommandTimeout      time.Duration
+	HeartbeatInterval, MinBackoff, MaxBackoff time.Duration
+	DegradeAfter, ExpectedNodes               int
+	MaxBatch                                  int // 0: depends on how far away the server is
+	Fallback                                  Fallback
+	Notices                                   bool // nodes notify each other of keys that are used up
+	Single                                    bool // all pipelines go to one server, so that they may carry notices
+}
+
+// defaultBatch is the default of MaxBatch for a server that is nearby.
+const defaultBatch = 200
+
+// coalesce is how long an urgent report waits for others.
+const coalesce = time.Millisecond
+
+// settings returns what follows from c.
+func (c Config) settings() settings {
+	return settings{
+		interval: int64(c.SyncInterval), maxLag: int64(c.MaxLag), heartbeat: int64(c.HeartbeatInterval), linger: int64(coalesce),
+		minBackoff: int64(c.MinBackoff), maxBackoff: int64(c.MaxBackoff),
+		retry: int64(30 * time.Millisecond), quarantine: int64(5 * time.Second),
+		timeout: int64(c.CommandTimeout), maxBatch: cmp.Or(c.MaxBatch, defaultBatch), farBatch: cmp.Or(c.MaxBatch, redisstore.MaxOps),
+		maxPipes: 4, shardsPerPipe: 16, resyncPipe: 4,
+		degradeAfter: c.DegradeAfter, fallback: c.Fallback, expectedNodes: int64(c.ExpectedNodes), notices: c.Notices, single: c.Single,
+		resyncPaceMin: int64(5 * time.Millisecond), resyncRange: int64(20 * time.Millisecond),
+	}
+}
+
+// settings are the parameters of a machine. All times are in ns.
+type settings struct {
+	interval, maxLag           int64 // SyncInterval, MaxLag
+	heartbeat                  int64 // between two heartbeats
+	linger                     int64 // how long an urgent report waits for others
+	minBackoff, maxBackoff     int64 // between two probes
+	retry                      int64 // before a failed flight is sent again, on average
+	quarantine                 int64 // before a broken key is tried again
+	timeout                    int64 // of an exchange
+	maxBatch, farBatch         int   // keys in a flight, and in one to a server that is far away
+	maxPipes                   int   // pipelines under way to a server
+	shardsPerPipe, resyncPipe  int   // shards in a pipeline, and in one after an outage
+	degradeAfter               int   // rounds of failed exchanges
+	expectedNodes              int64
+	notices                    bool // nodes notify each other of keys that are used up
+	single                     bool // all pipelines go to one server, so that they may carry notices
+	fallback                   Fallback
+	resyncPaceMin, resyncRange int64 // pause between pipelines after an outage: a random time from min to min + range
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 )
 
 // A node that learns from Redis that its report has used up a key publishes a notice at once, on a
@@ -43,11 +44,11 @@ type notices struct {
 	err       error  // why it does not work; nil: not known
 	muted     error  // why this node cannot publish; nil: it can
 
-	announced  map[counter.NoticeID]redisstore.Notice // notices to be published
-	room       bool                                   // some of them say that a key has room again: these do not wait
-	publishing uint64                                 // id of the call that publishes; 0: none
-	publishAt  int64                                  // nothing is published before this, except that a key has room
-	spent      int64                                  // until when the messages so far use up what Redis may deliver, timer clock
+	announced  map[report.NoticeID]report.Notice // notices to be published
+	room       bool                              // some of them say that a key has room again: these do not wait
+	publishing uint64                            // id of the call that publishes; 0: none
+	publishAt  int64                             // nothing is published before this, except that a key has room
+	spent      int64                             // until when the messages so far use up what Redis may deliver, timer clock
 
 	byID map[uint64]*counter.Counter // counters that Redis has answered for, by idPrefix
 	kept int                         // length of byID after the last sweep
@@ -56,7 +57,7 @@ type notices struct {
 // Message is what a node has published in one message.
 type Message struct {
 	Node    string
-	Notices []redisstore.Notice
+	Notices []report.Notice
 }
 
 // hears reports whether the notices of other nodes arrive.
@@ -76,8 +77,8 @@ func (h *notices) beatsWith() uint64 {
 
 // inOrder returns the notices that are to be published: first those of keys that have room again, then
 // those of used-up keys, the longest refusals first.
-func (h *notices) inOrder() []redisstore.Notice {
-	return slices.SortedFunc(maps.Values(h.announced), func(a, b redisstore.Notice) int {
+func (h *notices) inOrder() []report.Notice {
+	return slices.SortedFunc(maps.Values(h.announced), func(a, b report.Notice) int {
 		if (a.Until == 0) != (b.Until == 0) {
 			return cmp.Compare(a.Until, b.Until)
 		}
@@ -90,7 +91,7 @@ func (h *notices) mayPublishAt() int64 { return max(h.spent-int64(time.Second), 
 
 // idPrefix returns the part of an ID by which counters are looked up. Counters rarely share it. If two
 // do, one of them misses notices, and nothing else.
-func idPrefix(id counter.NoticeID) uint64 { return binary.BigEndian.Uint64(id[:]) }
+func idPrefix(id report.NoticeID) uint64 { return binary.BigEndian.Uint64(id[:]) }
 
 // Publishing.
 
@@ -113,15 +114,13 @@ func (c *Machine) settled(ctr *counter.Counter, o counter.Outcome, sent int64) {
 		}
 	}
 	if n := o.Notice; n != nil {
-		c.announce(redisstore.Notice{
-			ID: redisstore.NoticeID(id), Shard: ctr.Shard(), Shape: n.Shape, Limit: n.Limit,
-			Gen: n.Gen, Now: time.Duration(n.Now), Until: time.Duration(n.Until),
-		})
+		n.ID, n.Shard = id, ctr.Shard()
+		c.announce(*n)
 	}
 }
 
 // announce queues a notice for publishing. If too many wait, those that end soonest are dropped.
-func (c *Machine) announce(n redisstore.Notice) {
+func (c *Machine) announce(n report.Notice) {
 	h := &c.notices
 	if !c.cfg.notices || h.channel == "" && h.asked || h.muted != nil {
 		return
@@ -131,10 +130,10 @@ func (c *Machine) announce(n redisstore.Notice) {
 	} else if c.now < h.mayPublishAt() {
 		c.stats.KeptBack.Add(1)
 	}
-	h.announced[counter.NoticeID(n.ID)] = n
+	h.announced[n.ID] = n
 	if len(h.announced) >= maxAnnounced {
 		for _, n := range h.inOrder()[maxAnnounced*3/4:] {
-			delete(h.announced, counter.NoticeID(n.ID))
+			delete(h.announced, n.ID)
 		}
 	}
 }
@@ -170,7 +169,7 @@ func (c *Machine) publish() {
 	list := h.inOrder()
 	list = list[:min(len(list), redisstore.MaxNotices)]
 	for i := range list {
-		delete(h.announced, counter.NoticeID(list[i].ID))
+		delete(h.announced, list[i].ID)
 	}
 	h.room = h.room && len(list) == redisstore.MaxNotices && list[len(list)-1].Until == 0 // then there may be more
 	c.stats.Announced.Add(uint64(len(list)))
@@ -275,7 +274,7 @@ func (c *Machine) onHeard(ev Heard) {
 
 // hear applies one notice. It ignores notices of shards that are not healthy, and those whose times
 // cannot be right or are over.
-func (c *Machine) hear(n *redisstore.Notice) {
+func (c *Machine) hear(n *report.Notice) {
 	if n.Shard < 0 || n.Shard >= len(c.shards) || !c.shards[n.Shard].healthy() {
 		return
 	}
@@ -286,17 +285,15 @@ func (c *Machine) hear(n *redisstore.Notice) {
 		return
 	}
 	c.stats.Heard.Add(1)
-	id := counter.NoticeID(n.ID)
-	is := counter.Notice{Shape: n.Shape, Limit: n.Limit, Gen: n.Gen, Now: int64(n.Now), Until: int64(n.Until)}
-	if !c.link.Keep(id, is, c.local) {
+	if !c.link.Keep(n.ID, *n, c.local) {
 		return
 	}
-	k := c.notices.byID[idPrefix(id)]
+	k := c.notices.byID[idPrefix(n.ID)]
 	switch {
 	case k == nil:
 	case k.Dropped():
-		delete(c.notices.byID, idPrefix(id))
-	case k.ID() == id && k.Hear(c.local, is):
+		delete(c.notices.byID, idPrefix(n.ID))
+	case k.ID() == n.ID && k.Hear(c.local, *n):
 		c.enqueue(k, false)
 	}
 }
@@ -307,8 +304,8 @@ func (c *Machine) sweepNotices() {
 	if c.link.Kept() > 0 {
 		clock := &c.shards[0].server.offset
 		server := c.local + clock.ns
-		c.link.SweepNotices(func(n counter.Notice) bool {
-			return max(n.Until, n.Now+int64(time.Minute)) < server
+		c.link.SweepNotices(func(n report.Notice) bool {
+			return int64(max(n.Until, n.Now+time.Minute)) < server
 		})
 	}
 	if len(h.byID) > h.kept*5/4+1024 { // evicted counters should not stay in memory for long

@@ -34,10 +34,10 @@ func (o Options) withDefaults() Options {
 
 func (o Options) pace() counter.Pace { return counter.Pace{Interval: o.SyncInterval, MaxLag: o.MaxLag} }
 
-func (o Options) settings() settings {
+func (o Options) config() Config {
 	return Config{
 		SyncInterval: o.SyncInterval, MaxLag: o.MaxLag, CommandTimeout: o.CommandTimeout,
 		HeartbeatInterval: o.HeartbeatInterval, MinBackoff: o.MinBackoff, MaxBackoff: o.MaxBackoff,
 		DegradeAfter: o.DegradeAfter, ExpectedNodes: o.ExpectedNodes, MaxBatch: o.MaxBatch, Fallback: o.Fallback, Notices: !o.NoNotices,
-	}.settings()
+	}
 }

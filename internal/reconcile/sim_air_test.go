@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -22,7 +22,7 @@ type simAir struct {
 	subs  []*simSub
 	made  int       // ids of channels
 	past  []Message // the latest that were published, which may be copied
-	names map[counter.NoticeID]oracleKey
+	names map[report.NoticeID]oracleKey
 	known int // books in names
 	// What a test wants to see or to keep from arriving. nil: nothing.
 	filter func(to *simNode, m Message) bool
@@ -54,7 +54,7 @@ const (
 
 // withNotices has the nodes of a world tell and hear notices. Call it before there are any.
 func (s *sim) withNotices() {
-	s.air = &simAir{s: s, rng: rand.New(rand.NewPCG(s.seed, 0xa17)), names: map[counter.NoticeID]oracleKey{}}
+	s.air = &simAir{s: s, rng: rand.New(rand.NewPCG(s.seed, 0xa17)), names: map[report.NoticeID]oracleKey{}}
 	s.opt.NoNotices = false
 }
 
@@ -101,8 +101,8 @@ func (a *simAir) chance(p float64) bool { return !a.quiet && p > 0 && a.rng.Floa
 // joins turns notices on in a node that starts.
 func (a *simAir) joins(n *simNode) {
 	ks := n.s.keyspace()
-	n.link.SetNotices(1, func(shard int, rule *limit.Rule, key string, hashed bool) counter.NoticeID {
-		return counter.NoticeID(ks.NoticeID(shard, rule, key, hashed))
+	n.link.SetNotices(1, func(shard int, rule *limit.Rule, key string, hashed bool) report.NoticeID {
+		return ks.NoticeID(shard, rule, key, hashed)
 	})
 	a.subs = append(a.subs, &simSub{n: n})
 }
@@ -252,14 +252,14 @@ func (n *simNode) tell(e Publish) {
 }
 
 // keyOf returns the key that a notice is about.
-func (a *simAir) keyOf(id redisstore.NoticeID) (k oracleKey, ok bool) {
+func (a *simAir) keyOf(id report.NoticeID) (k oracleKey, ok bool) {
 	if books := a.s.oracle.books; len(books) != a.known {
 		for k, b := range books {
-			a.names[counter.NoticeID(redisstore.NoticeIDOf(b.name))] = k
+			a.names[redisstore.NoticeIDOf(b.name)] = k
 		}
 		a.known = len(books)
 	}
-	k, ok = a.names[counter.NoticeID(id)]
+	k, ok = a.names[id]
 	return k, ok
 }
 

@@ -376,8 +376,8 @@ func (o *nodeOracle) stepped(n *simNode) {
 	if placed != len(c.shards) {
 		o.s.failf("I7: for %s %d of %d shards are on a server", n.name, placed, len(c.shards))
 	}
-	if len(c.broken) > n.made {
-		o.s.failf("I7: %s wants to ask %d broken keys again, of %d", n.name, len(c.broken), n.made)
+	if c.broken.held > n.made {
+		o.s.failf("I7: %s wants to ask %d broken keys again, of %d", n.name, c.broken.held, n.made)
 	}
 	queued := c.wheel.held
 	for i := range c.shards {
@@ -413,9 +413,9 @@ func (o *nodeOracle) conserved(n *simNode) {
 		return
 	}
 	acked := n.stats.Acked.Load() + n.stats.Forgiven.Load()
-	if got := acked + n.unsynced() + n.link.Expired() + n.link.Withdrawn() + n.link.Forgiven(); got != n.admitted {
+	if got := acked + n.unsynced() + n.link.Expired.Load() + n.link.Withdrawn.Load() + n.link.Forgiven.Load(); got != n.admitted {
 		o.s.failf("I3: %s admitted %d units, but acked or forgiven %d + unsynced %d + expired %d + withdrawn %d",
-			n.name, n.admitted, acked, n.unsynced(), n.link.Expired(), n.link.Withdrawn())
+			n.name, n.admitted, acked, n.unsynced(), n.link.Expired.Load(), n.link.Withdrawn.Load())
 	}
 	if o.loose {
 		return

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 )
 
 // farFuture is a time in the year 2255, the latest of which notices can speak.
@@ -31,11 +32,11 @@ func (a *simAir) forge() {
 }
 
 // forged makes a notice up. Much of it is often as it should be: otherwise none would count.
-func (a *simAir) forged() (n redisstore.Notice) {
+func (a *simAir) forged() (n report.Notice) {
 	k, name := a.drawName()
 	v := a.s.serverOf(a.s.keyspace().Shard(k.key))
 	now := time.Duration(v.time())
-	n = redisstore.Notice{
+	n = report.Notice{
 		ID: redisstore.NoticeIDOf(name), Shard: a.s.keyspace().Shard(k.key), Shape: arith.Of(k.rule).ShapeHash(), Limit: k.rule.Limit(),
 		Now: now, Until: now + time.Duration(a.rng.Int64N(int64(2*k.rule.Period()))),
 	}

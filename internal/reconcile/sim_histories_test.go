@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -159,14 +160,14 @@ func TestNoticeWithFailOpen(t *testing.T) {
 	n := s.nodes[1]
 	s.down = true
 	s.run(3 * time.Second)
-	n.hear(Message{"node0", []redisstore.Notice{s.used("k", rule, time.Minute)}}, 0)
+	n.hear(Message{"node0", []report.Notice{s.used("k", rule, time.Minute)}}, 0)
 	if got, last := n.takes("k", rule, 20); got != 20 {
 		t.Errorf("%d of 20 admitted with FailOpen: %+v, %v", got, last, n.core.state)
 	}
 }
 
 // used is the notice that a key is used up for so long.
-func (s *sim) used(key string, rule *limit.Rule, d time.Duration) redisstore.Notice {
+func (s *sim) used(key string, rule *limit.Rule, d time.Duration) report.Notice {
 	now := time.Duration(s.servers[0].time())
 	n := s.roomOf(oracleKey{rule, key}, rule, redisstore.Renewed{Now: now})
 	n.Until = now + d
@@ -180,7 +181,7 @@ func TestNoticeOfOtherShards(t *testing.T) {
 	b := newNoticeSim(t, 1, Options{Shards: 64}, rule)
 	for i := range 50 {
 		key := fmt.Sprint("key", i)
-		s.nodes[1].hear(Message{"other", []redisstore.Notice{b.used(key, rule, 20*time.Second)}}, 0)
+		s.nodes[1].hear(Message{"other", []report.Notice{b.used(key, rule, 20*time.Second)}}, 0)
 		if same := s.keyspace().CounterKey(rule, key) == b.keyspace().CounterKey(rule, key); same {
 			continue
 		}
@@ -198,7 +199,7 @@ func TestNoticeBeforeTheCounter(t *testing.T) {
 	rule := smallWindow(5, 30*time.Second)
 	s := newNoticeSim(t, 2, Options{}, rule)
 	n := s.nodes[1]
-	n.hear(Message{"node0", []redisstore.Notice{s.used("k", rule, 20*time.Second)}}, 0)
+	n.hear(Message{"node0", []report.Notice{s.used("k", rule, 20*time.Second)}}, 0)
 	if got, last := n.takes("k", rule, 1); got != 0 || last.Source != limit.SourceNotice {
 		t.Fatalf("a new counter does not obey: %+v", last)
 	}
@@ -230,7 +231,7 @@ func TestNoticeBeforeTheFirstAnswer(t *testing.T) {
 	}
 	is := s.used("k", rule, 20*time.Second)
 	is.Now += 10 * time.Millisecond // Redis has yet to execute what is under way
-	n.hear(Message{"node0", []redisstore.Notice{is}}, 0)
+	n.hear(Message{"node0", []report.Notice{is}}, 0)
 	for n.core.shards[0].flight != nil {
 		s.run(100 * time.Microsecond)
 	}
@@ -291,18 +292,18 @@ func TestForgedNotices(t *testing.T) {
 	n, forged := s.nodes[1], s.used("k", rule, time.Minute)
 	late := forged
 	late.Now, late.Until = farFuture, farFuture
-	n.hear(Message{"forger", []redisstore.Notice{late}}, 0)
+	n.hear(Message{"forger", []report.Notice{late}}, 0)
 	if got, last := n.takes("k", rule, 1); got != 1 {
 		t.Errorf("refused by a notice of the year 2255: %+v", last)
 	}
 	for i := range 5_000 {
 		forged.ID[0], forged.ID[1], forged.ID[2] = byte(i), byte(i>>8), byte(i>>16)
-		n.hear(Message{"forger", []redisstore.Notice{forged}}, 0)
+		n.hear(Message{"forger", []report.Notice{forged}}, 0)
 	}
 	if kept := n.link.Kept(); kept > 4096 {
 		t.Errorf("%d notices kept", kept)
 	}
-	n.hear(Message{"forger", []redisstore.Notice{s.used("k", rule, time.Minute)}}, 0)
+	n.hear(Message{"forger", []report.Notice{s.used("k", rule, time.Minute)}}, 0)
 	n.take("k", rule, 1)
 	s.run(s.opt.MaxLag + 2*s.opt.SyncInterval + 10*time.Millisecond)
 	if got, last := n.takes("k", rule, 1); got != 1 {

@@ -70,12 +70,13 @@ func (s *sim) addNode(o Options) *simNode {
 		}
 	}
 	rng := rand.New(rand.NewPCG(s.seed, uint64(n.id)))
-	cfg := opt.settings()
-	cfg.single = len(s.servers) == 1
+	cfg := opt.config()
+	cfg.Single = len(s.servers) == 1
+	n.core = New(cfg, rng, n.identities(), n.link, s.keyspace(), s.opt.Shards, each, &n.stats)
 	if s.plan != nil {
-		cfg.shardsPerPipe, cfg.resyncPipe = s.plan.perPipe, min(cfg.resyncPipe, s.plan.perPipe)
+		is := &n.core.cfg
+		is.shardsPerPipe, is.resyncPipe = s.plan.perPipe, min(is.resyncPipe, s.plan.perPipe)
 	}
-	n.core = newMachine(cfg, rng, n.identities(), n.link, s.keyspace(), s.opt.Shards, each, &n.stats)
 	if len(s.servers) == 1 {
 		n.core.Place(s.addrs())
 	}
@@ -422,7 +423,7 @@ func (n *simNode) takeAtMost(key string, rule *limit.Rule, units int64) {
 // refund hands units back.
 func (n *simNode) refund(key string, rule *limit.Rule, units int64) {
 	k := oracleKey{rule, key}
-	back, taken, ok := n.counter(k).TakeOff(n.time(), units, n.rule(rule))
+	back, taken, ok := n.counter(k).Refund(n.time(), units, n.rule(rule))
 	if !ok || back < 0 || back > taken || taken > units {
 		n.s.failf("%d units handed back, and %d taken off, of %d", back, taken, units)
 	}

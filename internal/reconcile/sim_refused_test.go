@@ -6,6 +6,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -16,7 +17,7 @@ const checkHint = "node: not refused for long by a notice alone"
 
 // noticed notes that a node hears notices: each may refuse from now on, for as long as it takes
 // to ask Redis after the next check.
-func (o *nodeOracle) noticed(n *simNode, list []redisstore.Notice) {
+func (o *nodeOracle) noticed(n *simNode, list []report.Notice) {
 	for i := range list {
 		if k, ok := o.s.air.keyOf(list[i].ID); ok {
 			if sh := o.nodes[n].shares[k]; sh != nil {
@@ -57,8 +58,8 @@ func (o *nodeOracle) patience(sh *share, r *limit.Rule) int64 {
 }
 
 // roomOf is the notice that a key has room again, by the node that has set it.
-func (s *sim) roomOf(k oracleKey, rule *limit.Rule, done redisstore.Renewed) redisstore.Notice {
-	return redisstore.Notice{
+func (s *sim) roomOf(k oracleKey, rule *limit.Rule, done redisstore.Renewed) report.Notice {
+	return report.Notice{
 		ID: redisstore.NoticeIDOf(s.keyspace().CounterKey(rule, k.key)), Shard: s.keyspace().Shard(k.key), Shape: arith.Of(rule).ShapeHash(),
 		Limit: rule.Limit(), Gen: done.State.Gen, Now: done.Now,
 	}

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -142,16 +143,15 @@ func (b *Beat) decode(r *reader, with int, keys Keyspace) error {
 		list = wrap(&limit.KeyError{Key: keys.NodesKey(), Reason: bounded(r.text())})
 		word = "0"
 	}
-	nodes, ok := parseNumber(word, maxExact)
-	if !ok {
-		r.fail("%.40q is not a number of nodes", word)
-	}
+	r.line = word
+	nodes := r.digits(maxExact)
+	r.over()
 	now, seq, channel := r.now(), r.number(maxExact), r.text()
 	if channel != "" && !validChannel(channel) {
 		r.fail("%.80q is not the id of a channel", channel)
 	}
 	var others []string
-	for list == nil && r.err == nil && r.pos < len(r.items) {
+	for list == nil && r.err == nil && r.n < len(r.items) {
 		if text := bounded(r.text()); text != keys.Layout() {
 			others = append(others, text)
 		}
@@ -205,4 +205,48 @@ func (s *Store) checkNode(node string, shards []int) error {
 		}
 	}
 	return nil
+}
+
+// maxNodesListed bounds the list of nodes, and of layouts.
+const maxNodesListed = 1000
+
+// Live is a node, or a layout, that is in use.
+type Live struct {
+	Name string
+	Left time.Duration // until it counts as gone, unless it is renewed
+}
+
+// Fleet is the nodes and layouts that use a Redis.
+type Fleet struct {
+	Now   time.Duration // Redis' time since the Unix epoch
+	Nodes int           // number of live nodes
+	// List has the live nodes; of more than 1,000, those that expire last.
+	List []Live
+	// Layouts are the layouts in use, see [Keyspace.Layout]. Nodes of other layouts than
+	// ours are not counted.
+	Layouts []Live
+}
+
+// Fleet lists the nodes that are alive. A list that cannot be read is a [*limit.KeyError].
+func (s *Store) Fleet(ctx context.Context) (f Fleet, err error) {
+	c := &call{script: scriptNodes, keys: []string{s.keys.NodesKey(), s.keys.LayoutsKey()}, args: []any{maxNodesListed}}
+	s.do(ctx, c)
+	r, _ := c.reply()
+	f.Now = r.now()
+	f.Nodes, f.List = r.live()
+	_, f.Layouts = r.live()
+	if err := r.end(); err != nil {
+		return Fleet{}, err
+	}
+	return f, nil
+}
+
+// live returns the next items: the number of members of a set, and those that are listed.
+func (r *reader) live() (count int, list []Live) {
+	count = int(r.number(math.MaxInt32))
+	listed := r.number(maxNodesListed)
+	for i := int64(0); i < listed && r.err == nil; i++ {
+		list = append(list, Live{Name: bounded(r.text()), Left: r.now()})
+	}
+	return count, list
 }

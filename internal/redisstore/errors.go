@@ -34,15 +34,8 @@ const (
 
 // String returns the class as one lower-case word.
 func (c Class) String() string {
-	switch c {
-	case 0:
-		return "none"
-	case ClassUnavailable:
-		return "unavailable"
-	case ClassMisconfigured:
-		return "misconfigured"
-	case ClassKey:
-		return "key"
+	if names := [...]string{"none", "unavailable", "misconfigured", "key"}; int(c) < len(names) {
+		return names[c]
 	}
 	return fmt.Sprintf("class(%d)", uint8(c))
 }
@@ -104,6 +97,7 @@ var Reasons = []string{
 func Classify(err error) (Class, string) {
 	var key *limit.KeyError
 	var panicked *panicError
+	var reply redis.Error
 	switch {
 	case err == nil:
 		return 0, ""
@@ -116,9 +110,8 @@ func Classify(err error) (Class, string) {
 		return ClassUnavailable, "protocol"
 	case errors.As(err, &panicked):
 		return ClassUnavailable, "panic"
-	}
-	if class, reason, ok := classifyReply(err); ok {
-		return class, reason
+	case errors.As(err, &reply):
+		return classifyText(reply.Error())
 	}
 	return ClassUnavailable, classifyNetwork(err)
 }
@@ -128,7 +121,7 @@ func Classify(err error) (Class, string) {
 // the script writes the ledger first, and fails as a whole if that fails.
 func MayHaveRun(err error) bool {
 	var reply redis.Error
-	if err == nil || asError(err, &reply) || errors.Is(err, ErrInvalidBatch) {
+	if err == nil || errors.As(err, &reply) || errors.Is(err, ErrInvalidBatch) {
 		return err == nil
 	}
 	switch classifyNetwork(err) {
@@ -136,16 +129,6 @@ func MayHaveRun(err error) bool {
 		return false
 	}
 	return true
-}
-
-// classifyReply classifies an error that Redis itself has answered.
-func classifyReply(err error) (Class, string, bool) {
-	var reply redis.Error
-	if !asError(err, &reply) {
-		return 0, "", false
-	}
-	class, reason := classifyText(reply.Error())
-	return class, reason, true
 }
 
 // classifyText classifies the text of an error of Redis.
@@ -191,9 +174,6 @@ func classifyNetwork(err error) string {
 	}
 	return "error"
 }
-
-// asError is errors.As with a nil error allowed.
-func asError(err error, target *redis.Error) bool { return err != nil && errors.As(err, target) }
 
 // panicError reports that the client panicked.
 type panicError struct{ value any }

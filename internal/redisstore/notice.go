@@ -7,39 +7,26 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// NoticeID names a counter in notices: the first 16 bytes of the SHA-1 of its Redis key, so
-// that a reader of the channel learns no keys.
-type NoticeID [16]byte
+// NoticeIDOf returns the name of the counter at a Redis key: the first 16 bytes of the SHA-1, so that
+// a reader of the channel learns no keys.
+func NoticeIDOf(redisKey string) report.NoticeID { return noticeID([]byte(redisKey)) }
 
-// NoticeIDOf returns the name of the counter at a Redis key.
-func NoticeIDOf(redisKey string) NoticeID { return noticeID([]byte(redisKey)) }
-
-func noticeID(redisKey []byte) NoticeID {
+func noticeID(redisKey []byte) report.NoticeID {
 	sum := sha1.Sum(redisKey)
-	return NoticeID(sum[:len(NoticeID{})])
+	return report.NoticeID(sum[:len(report.NoticeID{})])
 }
 
 // maxCounterBytes bounds the name of a counter: prefix, rule, key, and what is between them.
 const maxCounterBytes = MaxKeyPrefixBytes + limit.MaxNameBytes + MaxKeyBytes + 32
 
 // NoticeID returns NoticeIDOf of [Keyspace.CounterKeyIn], without allocating.
-func (k Keyspace) NoticeID(shard int, rule *limit.Rule, key string, hashed bool) NoticeID {
+func (k Keyspace) NoticeID(shard int, rule *limit.Rule, key string, hashed bool) report.NoticeID {
 	var buf [maxCounterBytes]byte
 	return noticeID(k.appendCounter(buf[:0], shard, rule, key, hashed))
-}
-
-// Notice says of one counter that it is used up, or that there is room again.
-type Notice struct {
-	ID    NoticeID
-	Shard int           // of the counter
-	Shape uint32        // of the rule's numbers but the limit, see [ShapeOf]
-	Limit int64         // with which the counter was decided
-	Gen   int64         // generation of the state, µs
-	Now   time.Duration // Redis' time at which that was so, since the Unix epoch, whole µs
-	Until time.Duration // Redis' time from which one more unit fits; 0: there is room now (reset, set, refund)
 }
 
 // ShapeOf returns a hash of a rule's algorithm, name and numbers without the limit. It is
@@ -66,7 +53,7 @@ var ErrBadNotices = errors.New("remote: not a message of notices")
 
 // AppendNotices appends the message by which a node publishes notices, at most the first
 // [MaxNotices]. Numbers out of range are set to the nearest that is in it.
-func AppendNotices(b []byte, node string, list []Notice) []byte {
+func AppendNotices(b []byte, node string, list []report.Notice) []byte {
 	node, list = node[:min(len(node), MaxNodeBytes)], list[:min(len(list), MaxNotices)]
 	b = append(b, noticeVersion, byte(len(node)))
 	b = append(b, node...)
@@ -86,15 +73,15 @@ func AppendNotices(b []byte, node string, list []Notice) []byte {
 
 // ReadNotices reads a message of [AppendNotices]. Any other text is an error: [ErrNoticeVersion]
 // or [ErrBadNotices]. What is returned shares no memory with the payload.
-func ReadNotices(payload string) (node string, list []Notice, err error) {
+func ReadNotices(payload string) (node string, list []report.Notice, err error) {
 	if payload != "" && payload[0] != noticeVersion {
 		return "", nil, fmt.Errorf("%w: %d", ErrNoticeVersion, payload[0])
 	}
-	const least = len(NoticeID{}) + 4 + 5 // bytes of a notice
+	const least = len(report.NoticeID{}) + 4 + 5 // bytes of a notice
 	r := noticeReader(payload)
 	r.bytes(1)
 	node = string(r.bytes(int(r.bytes(1)[0])))
-	list = make([]Notice, min(r.number(), MaxNotices, int64(len(r)/least)))
+	list = make([]report.Notice, min(r.number(), MaxNotices, int64(len(r)/least)))
 	for i := range list {
 		n := &list[i]
 		copy(n.ID[:], r.bytes(len(n.ID)))

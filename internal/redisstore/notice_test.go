@@ -9,15 +9,16 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // someNotices returns n notices with numbers of every length.
-func someNotices(rng *rand.Rand, n int) []Notice {
+func someNotices(rng *rand.Rand, n int) []report.Notice {
 	number := func() int64 { return min(int64(rng.Uint64()>>(11+rng.IntN(53))), limit.MaxUnits) }
-	list := make([]Notice, n)
+	list := make([]report.Notice, n)
 	for i := range list {
-		list[i] = Notice{
+		list[i] = report.Notice{
 			ID: NoticeIDOf(string(rune(rng.IntN(1e6)))), Shard: rng.IntN(MaxShards), Shape: rng.Uint32(), Limit: number(), Gen: number(),
 			Now: time.Duration(number()) * time.Microsecond, Until: time.Duration(number()) * time.Microsecond,
 		}
@@ -31,7 +32,7 @@ func TestNoticesRoundTrip(t *testing.T) {
 	for _, n := range []int{0, 1, 2, 127, 128, MaxNotices} {
 		list := someNotices(rng, n)
 		if n > 0 {
-			list[n-1] = Notice{Limit: limit.MaxUnits, Gen: limit.MaxUnits, Now: limit.MaxUnits * time.Microsecond, Until: limit.MaxUnits * time.Microsecond, Shard: MaxShards - 1}
+			list[n-1] = report.Notice{Limit: limit.MaxUnits, Gen: limit.MaxUnits, Now: limit.MaxUnits * time.Microsecond, Until: limit.MaxUnits * time.Microsecond, Shard: MaxShards - 1}
 		}
 		payload := string(AppendNotices([]byte("before"), "node-1", list)[len("before"):])
 		node, got, err := ReadNotices(payload)
@@ -53,17 +54,17 @@ func TestNoticesRoundTrip(t *testing.T) {
 // rather too late than too early.
 func TestNoticesOutOfRange(t *testing.T) {
 	long := strings.Repeat("n", MaxNodeBytes+9)
-	node, list, err := ReadNotices(string(AppendNotices(nil, long, make([]Notice, MaxNotices+7))))
+	node, list, err := ReadNotices(string(AppendNotices(nil, long, make([]report.Notice, MaxNotices+7))))
 	if err != nil || node != long[:MaxNodeBytes] || len(list) != MaxNotices {
 		t.Fatalf("%q, %d notices, %v", node, len(list), err)
 	}
-	_, list, err = ReadNotices(string(AppendNotices(nil, "n", []Notice{
+	_, list, err = ReadNotices(string(AppendNotices(nil, "n", []report.Notice{
 		{Shard: -1, Limit: -1, Gen: -1, Now: -1, Until: -1},
 		{Shard: MaxShards, Limit: 1<<63 - 1, Gen: 1<<63 - 1, Now: 1<<63 - 1, Until: 1<<63 - 1},
 		{Now: 1999 * time.Nanosecond, Until: 1001 * time.Nanosecond},
 	})))
 	const top = limit.MaxUnits * time.Microsecond
-	want := []Notice{{}, {Shard: MaxShards - 1, Limit: limit.MaxUnits, Gen: limit.MaxUnits, Now: top, Until: top}, {Now: time.Microsecond, Until: 2 * time.Microsecond}}
+	want := []report.Notice{{}, {Shard: MaxShards - 1, Limit: limit.MaxUnits, Gen: limit.MaxUnits, Now: top, Until: top}, {Now: time.Microsecond, Until: 2 * time.Microsecond}}
 	if err != nil || !reflect.DeepEqual(list, want) {
 		t.Errorf("%+v, %v", list, err)
 	}
@@ -71,7 +72,7 @@ func TestNoticesOutOfRange(t *testing.T) {
 
 // Anybody who may publish can send anything: it is an error, and costs no memory.
 func TestNoticesHostile(t *testing.T) {
-	one := string(AppendNotices(nil, "n", []Notice{{Limit: 5}}))
+	one := string(AppendNotices(nil, "n", []report.Notice{{Limit: 5}}))
 	for name, payload := range map[string]string{
 		"empty": "", "only a version": "\x01", "no node": "\x01\x00\x00", "a node that is too long": "\x01\x41" + strings.Repeat("n", 65) + "\x00",
 		"a node with a space": "\x01\x03a b\x00", "a node that is cut": "\x01\x03ab", "no count": "\x01\x01n",
@@ -127,7 +128,7 @@ func FuzzNotices(f *testing.F) {
 func TestNoticeID(t *testing.T) {
 	k := Keyspace{prefix: strings.Repeat("p", MaxKeyPrefixBytes), shards: MaxShards}
 	long := built(t)(limit.SlidingWindow(strings.Repeat("r", limit.MaxNameBytes), 10, time.Minute))
-	seen := map[NoticeID]bool{}
+	seen := map[report.NoticeID]bool{}
 	for _, rule := range []*limit.Rule{long, funnel(t, 10, 7, time.Second), sliding(t, 10, time.Minute, 10)} {
 		for _, key := range []string{"", "user:1", strings.Repeat("x", MaxKeyBytes)} {
 			for _, hashed := range []bool{false, true} {
@@ -142,7 +143,7 @@ func TestNoticeID(t *testing.T) {
 			}
 		}
 	}
-	if got := NoticeIDOf("abc"); got != (NoticeID{0xa9, 0x99, 0x3e, 0x36, 0x47, 0x06, 0x81, 0x6a, 0xba, 0x3e, 0x25, 0x71, 0x78, 0x50, 0xc2, 0x6c}) {
+	if got := NoticeIDOf("abc"); got != (report.NoticeID{0xa9, 0x99, 0x3e, 0x36, 0x47, 0x06, 0x81, 0x6a, 0xba, 0x3e, 0x25, 0x71, 0x78, 0x50, 0xc2, 0x6c}) {
 		t.Errorf("of abc: %x", got)
 	}
 }

@@ -3,7 +3,6 @@ package redisstore
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -12,28 +11,95 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// reader reads a reply, a flat array of strings. It trusts nothing: the first item
-// that the scripts would not write sets err, and from then on it returns zeros.
-// What it allocates is bounded by what has been received and by what was asked
-// for.
+// scanner reads a text of a reply. It trusts nothing: the first text that the scripts would not
+// write sets err, and from then on numbers are 0. It does not allocate.
+type scanner struct {
+	line string // what is left of the text
+	n    int    // which line or item of the reply that is, from 1 on
+	err  error
+}
+
+func (s *scanner) fail(format string, args ...any) {
+	if s.err == nil {
+		s.err = fmt.Errorf("%w: part %d: %s", ErrBadReply, s.n, fmt.Sprintf(format, args...))
+	}
+}
+
+// digits consumes a number from 0 to most, which is at most 2^53, in the only spelling that scripts
+// use.
+func (s *scanner) digits(most int64) int64 {
+	n, i := int64(0), 0
+	for i < len(s.line) && i < 17 && '0' <= s.line[i] && s.line[i] <= '9' {
+		n = 10*n + int64(s.line[i]-'0')
+		i++
+	}
+	if i == 0 || i > 1 && s.line[0] == '0' || n > most {
+		s.fail("%.40q does not begin with a number from 0 to %d", s.line, most)
+	}
+	if s.err != nil {
+		return 0
+	}
+	s.line = s.line[i:]
+	return n
+}
+
+// take consumes a text that must come next.
+func (s *scanner) take(what string) {
+	rest, ok := strings.CutPrefix(s.line, what)
+	if !ok {
+		s.fail("%.40q does not begin with %q", s.line, what)
+	}
+	s.line = rest
+}
+
+// field consumes a space and a number.
+func (s *scanner) field(most int64) int64 {
+	s.take(" ")
+	return s.digits(most)
+}
+
+// over checks that nothing is left of the text.
+func (s *scanner) over() {
+	if s.line != "" {
+		s.fail("%.40q is left", s.line)
+	}
+}
+
+// list consumes the buckets of a window, which are the rest of the text, and appends them to out.
+// They are in ascending order, and at most one more than the rule keeps.
+func (s *scanner) list(out []report.Bucket, rule *limit.Rule) []report.Bucket {
+	n, from := strings.Count(s.line, " "), len(out)
+	if n > arithOf(rule).Kept+1 {
+		s.fail("%d buckets, at most %d are kept", n, arithOf(rule).Kept+1)
+	}
+	out = slices.Grow(out, min(n, arithOf(rule).Kept+1))
+	for s.line != "" && s.err == nil {
+		b := report.Bucket{ID: s.field(limit.MaxUnits)}
+		s.take(":")
+		b.Units = s.digits(limit.MaxUnits)
+		s.take(":")
+		b.Last = time.Duration(s.digits(widthUS(rule))) * time.Microsecond
+		if len(out) > from && out[len(out)-1].ID >= b.ID {
+			s.fail("bucket %d is out of order", b.ID)
+		}
+		out = append(out, b)
+	}
+	return out
+}
+
+// reader reads a reply that is a flat array of strings. What it allocates is bounded by what has
+// been received and by what was asked for.
 type reader struct {
+	scanner
 	items []any
-	pos   int
-	err   error
 }
 
 func newReader(reply any) *reader {
 	items, ok := reply.([]any)
 	if !ok {
-		return &reader{err: fmt.Errorf("%w: %T instead of an array", ErrBadReply, reply)}
+		return &reader{scanner: scanner{err: fmt.Errorf("%w: %T instead of an array", ErrBadReply, reply)}}
 	}
 	return &reader{items: items}
-}
-
-func (r *reader) fail(format string, args ...any) {
-	if r.err == nil {
-		r.err = fmt.Errorf("%w: item %d: %s", ErrBadReply, r.pos-1, fmt.Sprintf(format, args...))
-	}
 }
 
 // text returns the next item.
@@ -41,28 +107,22 @@ func (r *reader) text() string {
 	if r.err != nil {
 		return ""
 	}
-	r.pos++
-	if r.pos > len(r.items) {
+	if r.n++; r.n > len(r.items) {
 		r.fail("missing")
 		return ""
 	}
-	s, ok := r.items[r.pos-1].(string)
+	s, ok := r.items[r.n-1].(string)
 	if !ok {
-		r.fail("%T instead of a string", r.items[r.pos-1])
+		r.fail("%T instead of a string", r.items[r.n-1])
 	}
 	return s
 }
 
 // number returns the next item, a number from 0 to most.
 func (r *reader) number(most int64) int64 {
-	s := r.text()
-	if r.err != nil {
-		return 0
-	}
-	n, ok := parseNumber(s, most)
-	if !ok {
-		r.fail("%.40q is not a number from 0 to %d", s, most)
-	}
+	r.line = r.text()
+	n := r.digits(most)
+	r.over()
 	return n
 }
 
@@ -71,67 +131,22 @@ func (r *reader) flag() bool { return r.number(1) == 1 }
 
 // end checks that nothing is left and returns what went wrong.
 func (r *reader) end() error {
-	if r.err == nil && r.pos != len(r.items) {
-		r.pos++
-		r.fail("%d items too many", len(r.items)-r.pos+1)
+	if r.err == nil && r.n != len(r.items) {
+		r.n++
+		r.fail("%d items too many", len(r.items)-r.n+1)
 	}
 	return r.err
 }
 
-// parseNumber accepts only the spelling that the scripts use.
-func parseNumber(s string, most int64) (int64, bool) {
-	if s == "" || s[0] < '0' || s[0] > '9' || len(s) > 1 && s[0] == '0' {
-		return 0, false
-	}
-	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || n > most {
-		return 0, false
-	}
-	return n, true
-}
-
 // span returns the next two items, a span of a leaky bucket.
 func (r *reader) span(rule *limit.Rule) arith.Span {
-	w := wireSpan{us: r.number(maxExact), rem: r.number(denominator(rule) - 1)}
-	if r.err != nil {
-		return arith.Span{}
-	}
-	return fromWire(rule, w)
+	return fromWire(rule, wireSpan{us: r.number(maxExact), rem: r.number(denominator(rule) - 1)})
 }
 
-// buckets returns the next item, the buckets of a window in ascending order, at
-// most one more than the rule keeps.
+// buckets returns the next item, the buckets of a window.
 func (r *reader) buckets(rule *limit.Rule) []report.Bucket {
-	list := r.text()
-	if r.err != nil {
-		return nil
-	}
-	out, why := parseBuckets(nil, list, rule)
-	if why != "" {
-		r.fail("%s", why)
-		return nil
-	}
-	return out
-}
-
-// parseBuckets appends the buckets of a window, see reader.buckets. It says what is
-// wrong with the list, or "".
-func parseBuckets(out []report.Bucket, list string, rule *limit.Rule) ([]report.Bucket, string) {
-	n, from := strings.Count(list, " "), len(out)
-	if n > arithOf(rule).Kept+1 {
-		return nil, fmt.Sprintf("%d buckets, at most %d are kept", n, arithOf(rule).Kept+1)
-	}
-	out = slices.Grow(out, n)
-	for len(list) > 0 {
-		var entry string
-		entry, list = cutEntry(list)
-		b, ok := parseBucket(entry, arithOf(rule).Width)
-		if !ok || len(out) > from && out[len(out)-1].ID >= b.ID {
-			return nil, fmt.Sprintf("%.80q is not a bucket, or out of order", entry)
-		}
-		out = append(out, b)
-	}
-	return out, ""
+	r.line = r.text()
+	return r.list(nil, rule)
 }
 
 // window returns the next three items, a window: the units of its buckets and when
@@ -150,33 +165,6 @@ func (r *reader) window(rule *limit.Rule) (counts, last []int64, past time.Durat
 	return counts, last, time.Duration(elapsed) * time.Microsecond
 }
 
-// cutEntry takes the first " id:units:last" from a list. What does not begin with a
-// space yields an empty entry, which does not parse.
-func cutEntry(list string) (entry, rest string) {
-	if list[0] != ' ' {
-		return "", ""
-	}
-	list = list[1:]
-	if i := strings.IndexByte(list, ' '); i >= 0 {
-		return list[:i], list[i:]
-	}
-	return list, ""
-}
-
-func parseBucket(entry string, width time.Duration) (b report.Bucket, ok bool) {
-	id, rest, _ := strings.Cut(entry, ":")
-	units, last, _ := strings.Cut(rest, ":")
-	if b.ID, ok = parseNumber(id, limit.MaxUnits); !ok {
-		return b, false
-	}
-	if b.Units, ok = parseNumber(units, limit.MaxUnits); !ok {
-		return b, false
-	}
-	us, ok := parseNumber(last, int64(width/time.Microsecond))
-	b.Last = time.Duration(us) * time.Microsecond
-	return b, ok
-}
-
 // now returns the next item, Redis' time.
 func (r *reader) now() time.Duration {
 	return time.Duration(r.number(maxExact)) * time.Microsecond
@@ -186,13 +174,13 @@ func (r *reader) now() time.Duration {
 // the reply is an error of one key, by is its index, else -1.
 func (c *call) reply() (r *reader, by int) {
 	if c.err != nil {
-		return &reader{err: wrap(c.err)}, -1
+		return &reader{scanner: scanner{err: wrap(c.err)}}, -1
 	}
 	r = newReader(c.val)
 	if r.err != nil || len(r.items) != 3 || r.items[0] != "e" {
 		return r, -1
 	}
-	r.pos = 1
+	r.n = 1
 	reason, by := r.text(), int(r.number(int64(len(c.keys))-1))
 	if r.err != nil {
 		return r, -1

@@ -5,6 +5,7 @@ import (
 	"crypto/sha1"
 	"embed"
 	"encoding/hex"
+	"errors"
 	"strings"
 	"sync"
 	"time"
@@ -190,7 +191,7 @@ func (s *Store) sendKnown(ctx context.Context, calls []*call) {
 	s.send(ctx, calls)
 	var missing []*call
 	for _, c := range calls {
-		if isNoScript(c.err) && c.script != nil {
+		if redis.HasErrorPrefix(c.err, "NOSCRIPT") && c.script != nil {
 			c.byText = true
 			missing = append(missing, c)
 		}
@@ -236,7 +237,7 @@ func (t *texts) note(calls []*call) {
 		}
 		d := textDue{c.script, c.keys[0]}
 		var answer redis.Error
-		if c.err == nil || asError(c.err, &answer) {
+		if c.err == nil || errors.As(c.err, &answer) {
 			delete(t.due, d)
 			continue
 		}
@@ -295,9 +296,7 @@ func guarded(f func() error) (err error) {
 func (c *call) finish(cmd once, err error) {
 	c.val, c.err = cmd.Val(), err
 	var fromRedis redis.Error
-	if c.val != nil && err != nil && !asError(err, &fromRedis) {
+	if c.val != nil && err != nil && !errors.As(err, &fromRedis) {
 		c.err = nil
 	}
 }
-
-func isNoScript(err error) bool { return redis.HasErrorPrefix(err, "NOSCRIPT") }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync/atomic"
 	"time"
 
@@ -64,23 +65,6 @@ const (
 	// name of Node. This batch was not applied, and will not be under that name.
 	FateOther
 )
-
-// String returns the fate as one lower-case word.
-func (f Fate) String() string {
-	switch f {
-	case FateApplied:
-		return "applied"
-	case FateDuplicate:
-		return "duplicate"
-	case FateLost:
-		return "lost"
-	case FateStale:
-		return "stale"
-	case FateOther:
-		return "other"
-	}
-	return fmt.Sprintf("fate(%d)", uint8(f))
-}
 
 // Reply is Redis' answer to a [Batch].
 type Reply struct {
@@ -190,4 +174,124 @@ func (s *Store) Publish(ctx context.Context, m Message) error {
 	c := m.call()
 	s.do(ctx, c)
 	return wrap(c.err)
+}
+
+// Defaults and bounds of [Options].
+const (
+	// DefaultKeyPrefix begins the name of every key.
+	DefaultKeyPrefix = "hl"
+	// MaxKeyPrefixBytes bounds the prefix.
+	MaxKeyPrefixBytes = 64
+	// DefaultShards is the number of shards for all clients but those of a single
+	// server or a Sentinel group, for which it is 1: see [ShardsFor].
+	DefaultShards = 64
+	// MaxShards bounds the number of shards.
+	MaxShards = 1024
+	// DefaultCommandTimeout is the deadline of a call to Redis.
+	DefaultCommandTimeout = 250 * time.Millisecond
+	// MostPatience bounds how long package hybrid waits for a call to a distant Redis, as a
+	// multiple of its CommandTimeout. RedisOptions of that package sets such time-outs.
+	MostPatience = 8
+)
+
+// Options are those of package remote, which documents them. The zero value is ready
+// for use.
+type Options struct {
+	KeyPrefix      string
+	Shards         int // default [ShardsFor] the client
+	CommandTimeout time.Duration
+}
+
+// ShardsFor returns how many shards are the default for a client: 1 for a single server
+// or a Sentinel group, so that the keys of one report share a script call; DefaultShards
+// for a Cluster, whose masters share them, and for clients of an unknown type.
+func ShardsFor(rdb redis.UniversalClient) int {
+	if _, single := rdb.(*redis.Client); single {
+		return 1
+	}
+	return DefaultShards
+}
+
+// isNilClient also recognises a nil pointer inside the interface, which a
+// constructor that failed may have left there.
+func isNilClient(rdb redis.UniversalClient) bool {
+	v := reflect.ValueOf(rdb)
+	return rdb == nil || v.Kind() == reflect.Pointer && v.IsNil()
+}
+
+// Deadline returns a context that ends after the time of one call. A nil ctx does not end before.
+func (s *Store) Deadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(given(ctx), s.timeout)
+}
+
+// Within calls the client with the deadline of a call. The error is wrapped as those of other calls.
+func (s *Store) Within(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := s.Deadline(ctx)
+	defer cancel()
+	return wrap(guarded(func() error { return f(ctx) }))
+}
+
+// given returns ctx, or one that does not end if ctx is nil.
+func given(ctx context.Context) context.Context {
+	if ctx == nil {
+		return context.Background()
+	}
+	return ctx
+}
+
+// Servers returns for each shard the address of the server that holds it, as far as the
+// client knows it, and "" where it does not. The address of a Sentinel group is the same
+// whichever server is the master. A client that is neither a [redis.Client], a
+// [redis.ClusterClient] nor a [redis.Ring], nor embeds one, knows none.
+//
+// It rarely uses the network: only if a client of a Cluster has not asked yet where the
+// slots are. Then it waits for a quarter of the CommandTimeout at the most.
+func (s *Store) Servers(ctx context.Context) []string {
+	ctx, cancel := context.WithTimeout(given(ctx), s.timeout/4)
+	defer cancel()
+	addrs := make([]string, s.keys.Shards())
+	for i := range addrs {
+		_ = guarded(func() (err error) { // after a panic of a foreign client it stays unknown
+			addrs[i], err = addrOf(ctx, s.rdb, s.keys.SeqKey(i, "-"))
+			return err
+		})
+	}
+	return addrs
+}
+
+// addrOf returns the address of the server that holds a key; "" if it is unknown.
+func addrOf(ctx context.Context, rdb redis.UniversalClient, key string) (string, error) {
+	var c interface{ Options() *redis.Options }
+	var err error
+	switch rdb := rdb.(type) {
+	case interface{ Options() *redis.Options }: // a single server's
+		c = rdb
+	case interface {
+		MasterForKey(context.Context, string) (*redis.Client, error)
+	}: // a Cluster's
+		c, err = rdb.MasterForKey(ctx, key)
+	case interface {
+		GetShardClientForKey(string) (*redis.Client, error)
+	}: // a Ring's
+		c, err = rdb.GetShardClientForKey(key)
+	}
+	if err != nil || c == nil {
+		return "", err
+	}
+	return c.Options().Addr, nil
+}
+
+// Dials returns how often the client had no free connection and made one, for any of its users. With a
+// client of a Cluster it uses the network if no call has succeeded yet.
+func (s *Store) Dials() (n uint32) {
+	_ = guarded(func() error { // after a panic of a foreign client it stays 0
+		if p := s.rdb.PoolStats(); p != nil {
+			n = p.Misses
+			if p.PipelineStats != nil {
+				n += p.PipelineStats.Misses
+			}
+		}
+		return nil
+	})
+	return n
 }

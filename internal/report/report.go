@@ -90,3 +90,17 @@ type Report struct {
 
 // Refunds reports whether r has refunds.
 func (r *Report) Refunds() bool { return r.Back != arith.Span{} || len(r.BackBuckets) > 0 }
+
+// NoticeID names a counter in notices: a hash of its name in Redis.
+type NoticeID [16]byte
+
+// Notice says of one counter that it is used up, or that there is room again.
+type Notice struct {
+	ID    NoticeID
+	Shard int           // of the counter
+	Shape uint32        // of the rule, see [arith.Rule.ShapeHash]
+	Limit int64         // with which the counter was decided: it applies to rules of that shape with no higher limit
+	Gen   int64         // generation of the state, as in [State]
+	Now   time.Duration // Redis' time at which that was so, since the Unix epoch
+	Until time.Duration // Redis' time from which one more unit fits; 0: there is room now (reset, set, refund)
+}

@@ -21,7 +21,7 @@ func (t *Table) Refund(key string, rule *limit.Rule, n, now int64) (back int64) 
 		if !c.Matches(key, rule) {
 			return true // an overflow counter: it does not know whose units it has
 		}
-		back, ok = c.Refund(now, n, rule)
+		back, _, ok = c.Refund(now, n, rule)
 		return ok
 	})
 	return back
@@ -42,7 +42,7 @@ func (t *Table) Set(key string, rule *limit.Rule, used, now int64) (done bool) {
 // Renew passes on to the counter of a key what Redis has reset or set. If there is no counter, one
 // is created, because other nodes may hold older views. If there is no room for the key, which
 // [Stats].Overflow counts, nothing is remembered.
-func (t *Table) Renew(key string, rule *limit.Rule, now int64, a counter.Renewal) {
+func (t *Table) Renew(key string, rule *limit.Rule, now int64, a counter.Answer) {
 	t.with(key, rule, now, true, func(c *counter.Counter) bool {
 		return !c.IsShared() || c.Renew(now, rule, a) // a counter without a link is an overflow counter
 	})

@@ -62,8 +62,8 @@ var bucketMutants = []mutant{
 		name:   "used-when-new",
 		breaks: "Keys that come but once look used to the sweep.",
 		file:   "internal/counter/check.go",
-		old:    "	if isNew {\n		c.asked = false\n	}\n",
-		new:    "	_ = isNew\n",
+		old:    `c.last != math.MinInt64 // many`,
+		new:    `true // many`,
 		by:     counters("TestManyWindowsAreSmall"),
 	},
 	{

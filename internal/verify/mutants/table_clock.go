@@ -29,9 +29,9 @@ var clockMutants = []mutant{
 	{
 		name:   "asked-again-is-heard-before",
 		breaks: "Redis' clock was set back once. Whenever a node asks for a window again, what Redis has lost of it counts as moved.",
-		file:   "internal/counter/sync.go",
+		file:   "internal/counter/queue.go",
 		old:    "c.mark(outdated)\n\treturn c.joinNormalLocked()",
-		new:    "c.mark(outdated)\n\tc.freshAt -= c.lag()\n\treturn c.joinNormalLocked()",
+		new:    "c.mark(outdated)\n\tc.freshAt -= c.Lag()\n\treturn c.joinNormalLocked()",
 		by:     counters("TestLossAfterTheClockWasSetBack"),
 	},
 	{

@@ -77,7 +77,7 @@ var debtMutants = []mutant{
 	{
 		name:   "forgiven-before-those-who-wait",
 		breaks: "Units that a waiting reservation is behind are forgiven: newcomers take its place.",
-		file:   "internal/counter/debt.go",
+		file:   "internal/counter/state.go",
 		old:    `.Max(r.Sub(c.leastLocked(now), arith.Span{NS: now}))`,
 		new:    ``,
 		by:     hybrid("TestDebtKeepsReservations"),
@@ -85,7 +85,7 @@ var debtMutants = []mutant{
 	{
 		name:   "booked-beyond-the-end-of-time",
 		breaks: "A node tells Redis of more units of an outage than Redis has time for, and counts them as booked.",
-		file:   "internal/counter/debt.go",
+		file:   "internal/counter/state.go",
 		old:    "\t\tc.forgiveLocked(f)\n",
 		new:    "",
 		by:     hybrid("TestRealDebtOfCenturies"),
@@ -93,7 +93,7 @@ var debtMutants = []mutant{
 	{
 		name:   "a-debt-as-long-as-time",
 		breaks: "A debt may end where Redis' time ends, so that what is above cannot be seen.",
-		file:   "internal/counter/debt.go",
+		file:   "internal/counter/state.go",
 		old:    `Earlier(r.Add(r.Full, debt), mostDebt)`,
 		new:    `Earlier(r.Add(r.Full, debt), arith.Span{NS: 1<<63 - 1})`,
 		by:     hybrid("TestRealDebtOfCenturies"),
@@ -101,7 +101,7 @@ var debtMutants = []mutant{
 	{
 		name:   "given-up-before-those-who-wait",
 		breaks: "A node gives up units of an outage that a reservation waits behind for longer than anybody repays.",
-		file:   "internal/counter/debt.go",
+		file:   "internal/counter/state.go",
 		old:    `modeMultiplier(c.mode()) != MultiplierOpen {`,
 		new:    `modeMultiplier(c.mode()) < MultiplierClosed {`,
 		by:     hybrid("TestDebtKeepsReservations"),

@@ -5,7 +5,7 @@ var outageMutants = []mutant{
 	{
 		name:   "multiplier-1-in-fair-share",
 		breaks: "Cut off, every node admits the whole limit.",
-		file:   "internal/reconcile/values.go",
+		file:   "internal/reconcile/event.go",
 		old:    "return n\n",
 		new:    "return min(n, 1)\n",
 		by:     sim(300),
