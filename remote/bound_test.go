@@ -88,7 +88,7 @@ func TestClientPanics(t *testing.T) {
 
 // A pipeline keeps what was read before the panic.
 func TestClientPanicsAmidAPipeline(t *testing.T) {
-	l := &liar{greeting: greeting, lie: []byte("+l 1 0\r\n$9223372036854775807\r\n")}
+	l := &liar{greeting: greeting, lie: []byte("+l 1\r\n$9223372036854775807\r\n")}
 	rdb := l.client(0)
 	defer rdb.Close()
 	s := newVictim(t, rdb).store

@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -153,7 +152,8 @@ func appendBuckets(b []byte, list []report.Bucket) []byte {
 	return b
 }
 
-// check returns what is wrong with a batch. The scripts rely on a valid one.
+// check returns what is wrong with a batch. It does not look at the numbers in reports: counters keep
+// them in range, and a script that cannot read one fails for that key alone.
 func (s *Store) check(b *Batch) error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %s", ErrInvalidBatch, fmt.Sprintf(format, args...))
@@ -176,68 +176,11 @@ func (s *Store) check(b *Batch) error {
 		if !strings.HasPrefix(op.Key, shard) {
 			return bad("operation %d: key %.80q is not of shard %d", i, op.Key, b.Shard)
 		}
-		if why := unfit(op); why != "" {
-			return bad("operation %d: %s", i, why)
+		if !op.Rule.Valid() || op.Rule.Algorithm() == limit.AlgorithmSlidingLog {
+			return bad("operation %d has no rule that batches can book", i)
 		}
 	}
 	return nil
-}
-
-// unfit returns what is wrong with an operation, or "".
-func unfit(op *report.Report) string {
-	switch {
-	case !op.Rule.Valid():
-		return "no rule"
-	case op.Units < 0:
-		return fmt.Sprintf("%d units", op.Units)
-	case op.Debt < 0 || op.Debt > op.Units:
-		return fmt.Sprintf("%d of %d units in an outage", op.Debt, op.Units)
-	case op.BackGen < 0 || op.BackGen > maxExact:
-		return fmt.Sprintf("generation %d of what is handed back", op.BackGen)
-	case op.Raise && (op.Known.Gen < 0 || op.Known.Gen > maxExact):
-		return fmt.Sprintf("generation %d", op.Known.Gen)
-	case op.Raise && (op.Known.Born < 0 || op.Known.Born > maxExact):
-		return fmt.Sprintf("birth %d", op.Known.Born)
-	}
-	switch op.Rule.Algorithm() {
-	case limit.AlgorithmFunnel:
-		if !validSpan(op.Rule, op.Back) || !validSpan(op.Rule, op.BackTop) || !validSpan(op.Rule, op.Ceiling) ||
-			!validRem(op.Rule, op.Ahead) || op.Raise && !validRem(op.Rule, op.Known.Level) {
-			return "a span that is negative or in another denominator"
-		}
-		return ""
-	case limit.AlgorithmSlidingWindow, limit.AlgorithmFixedWindow:
-		sum, ok := sumBuckets(op.Rule, op.Buckets)
-		if !ok || sum > op.Units {
-			return fmt.Sprintf("%d units, but %d in valid buckets", op.Units, sum)
-		}
-		if _, ok := sumBuckets(op.Rule, op.Known.Buckets); op.Raise && !ok {
-			return "a known bucket that is not valid"
-		}
-		if _, ok := sumBuckets(op.Rule, op.BackBuckets); !ok {
-			return "a bucket of units handed back that is not valid"
-		}
-		return ""
-	}
-	return fmt.Sprintf("%v cannot be booked in batches", op.Rule.Algorithm())
-}
-
-func validSpan(rule *limit.Rule, s arith.Span) bool { return s.NS >= 0 && validRem(rule, s) }
-
-func validRem(rule *limit.Rule, s arith.Span) bool { return s.Rem >= 0 && s.Rem < rule.Units() }
-
-// sumBuckets returns the units of all buckets, saturating, and whether each of
-// them is valid for the scripts.
-func sumBuckets(rule *limit.Rule, list []report.Bucket) (sum int64, ok bool) {
-	for _, b := range list {
-		if b.ID < 0 || b.ID > maxExact || b.Units < 0 || b.Last < 0 || b.Last > arithOf(rule).Width {
-			return sum, false
-		}
-		if sum += b.Units; sum < 0 {
-			sum = math.MaxInt64
-		}
-	}
-	return sum, true
 }
 
 // validNode reports whether a node's name may be part of a key's name.

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/report"
 )
 
@@ -16,7 +15,6 @@ import (
 func TestInvalidBatches(t *testing.T) {
 	b := onMini(t)
 	x := newBookings(t, b)
-	span := arith.Span{NS: -1}
 	bad := []*Batch{
 		nil,
 		{Node: "n1", Seq: 1, Shard: 1},
@@ -29,16 +27,6 @@ func TestInvalidBatches(t *testing.T) {
 		{Node: "n1", Seq: 1, Ops: make([]report.Report, MaxOps+1)},
 		{Node: "n1", Seq: 1, Ops: []report.Report{{Key: x.fk}}},
 		{Node: "n1", Seq: 1, Ops: []report.Report{{Key: "elsewhere", Rule: x.funnel}}},
-		{Node: "n1", Seq: 1, Ops: []report.Report{{Key: x.fk, Rule: x.funnel, Units: -1}}},
-		{Node: "n1", Seq: 1, Ops: []report.Report{{Key: x.fk, Rule: x.funnel, Back: span}}},
-		{Node: "n1", Seq: 1, Ops: []report.Report{{Key: x.fk, Rule: x.funnel, Ahead: arith.Span{Rem: -1}}}},
-		{Node: "n1", Seq: 1, Ops: []report.Report{{Key: x.fk, Rule: x.funnel, Raise: true, Known: report.State{Level: arith.Span{Rem: -1}}}}},
-		{Node: "n1", Seq: 1, Ops: []report.Report{{Key: x.fk, Rule: x.funnel, Raise: true, Known: report.State{Gen: -1}}}},
-		{Node: "n1", Seq: 1, Ops: []report.Report{{Key: x.fk, Rule: x.funnel, Raise: true, Known: report.State{Born: maxExact + 1}}}},
-		{Node: "n1", Seq: 1, Ops: []report.Report{{Key: x.wk, Rule: x.window, Units: 1, Buckets: []report.Bucket{{ID: 1, Units: 2}}}}},
-		{Node: "n1", Seq: 1, Ops: []report.Report{{Key: x.wk, Rule: x.window, Buckets: []report.Bucket{{ID: -1, Units: 0}}}}},
-		{Node: "n1", Seq: 1, Ops: []report.Report{{Key: x.wk, Rule: x.window, Units: 0, Buckets: []report.Bucket{{ID: 1, Units: 1}, {ID: 2, Units: -1}}}}},
-		{Node: "n1", Seq: 1, Ops: []report.Report{{Key: x.wk, Rule: x.window, Raise: true, Known: report.State{Buckets: []report.Bucket{{ID: 1, Units: -1}}}}}},
 		{Node: "n1", Seq: 1, Ops: []report.Report{{Key: x.fk, Rule: slidingLog(t, 1, time.Second)}}},
 	}
 	good := x.batch(1, 0, 1)

@@ -127,24 +127,28 @@ func (k Keyspace) SeqKey(shard int, node string) string {
 	return string(k.appendShard(nil, shard)) + "node:" + node
 }
 
+// ofLayout returns a name in the first shard that only processes of this layout use.
+func (k Keyspace) ofLayout(name string) string {
+	return string(k.appendShard(nil, 0)) + name + strconv.Itoa(k.Shards())
+}
+
 // NodesKey returns the name of the set of live nodes of this layout. It is in the
 // first shard, whose ledger a heartbeat asks for in the same call.
 func (k Keyspace) NodesKey() string {
-	return string(strconv.AppendInt(append(k.appendShard(nil, 0), "nodes:"...), int64(k.Shards()), 10))
+	return k.ofLayout("nodes:")
 }
 
 // ChannelKey returns the name of the key that holds the id of the channel for notices, see
 // [Keyspace.NoticeChannel]. It is in the first shard, like the set of nodes.
 func (k Keyspace) ChannelKey() string {
-	return string(strconv.AppendInt(append(k.appendShard(nil, 0), "channel:"...), int64(k.Shards()), 10))
+	return k.ofLayout("channel:")
 }
 
 // NoticeChannel returns the channel on which nodes of this layout notify each other which
 // counters are used up. The id identifies the database: channels are shared by all
 // databases of a server.
 func (k Keyspace) NoticeChannel(id string) string {
-	b := append(k.appendShard(nil, 0), "notices:"...)
-	return string(strconv.AppendInt(b, int64(k.Shards()), 10)) + ":" + id
+	return k.ofLayout("notices:") + ":" + id
 }
 
 // EchoChannel returns the channel on which a node publishes to itself, to check whether it
