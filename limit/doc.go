@@ -10,7 +10,8 @@
 // counter, even if the limits differ, so customers can have different plans and plans can
 // change. Several limits of one caller need several names. [JoinKey] makes one key of
 // several parts. [Limiter] is the interface for code that takes any limiter which
-// answers from memory.
+// answers from memory. [WithContext] gives such a limiter the methods of one that asks
+// Redis, for code that takes both.
 //
 // The package decides nothing and keeps no state.
 package limit
