@@ -38,12 +38,15 @@ func answerRefused(w http.ResponseWriter, _ *http.Request, d Decision) {
 }
 
 // answerError is the default of Options.OnError. What is wrong is not said, because it may be
-// in the service, except that there is no key: the client can mend that.
+// in the service, except that there is no key: the client can mend that. An error of the limiter
+// is no 429: the client has not sent too much.
 func answerError(w http.ResponseWriter, _ *http.Request, _ http.Handler, err error) {
 	p := problem{Status: http.StatusBadRequest}
 	switch {
 	case isFault(err):
 		p.Status = http.StatusInternalServerError
+	case isNoAnswer(err):
+		p.Status = http.StatusServiceUnavailable
 	case errors.Is(err, ErrNoKey):
 		p.Detail = "The request does not say whom to count it for"
 	}

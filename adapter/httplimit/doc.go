@@ -3,7 +3,7 @@
 // is a func(http.Handler) http.Handler.
 //
 //	perUser := limit.Must(limit.PerMinute("api", 100))
-//	protect, err := httplimit.New(lim, perUser, httplimit.By(userOf), httplimit.Options{})
+//	protect, err := httplimit.New(limit.WithContext(lim), perUser, httplimit.By(userOf), httplimit.Options{})
 //	…
 //	http.Handle("/", protect(handler))
 //
@@ -20,6 +20,7 @@
 // depend on the request. [NewTransport] is for clients: it waits before it calls an upstream
 // service, or refuses to, and follows what the upstream says about its own limits.
 //
-// The package decides nothing and keeps no state: that is the limiter's, of package hybrid
-// or local.
+// The package decides nothing and keeps no state: that is the limiter's. A limiter of package
+// remote is taken as it is. Those of packages hybrid and local answer from memory, without a
+// context: [limit.WithContext] adds it.
 package httplimit

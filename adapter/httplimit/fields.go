@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"context"
 	"math/bits"
 	"net/http"
 	"strconv"
@@ -24,7 +25,7 @@ const (
 )
 
 // writeFields sets the fields of a decision. A dry run says nothing to the client.
-func (c *config) writeFields(h http.Header, d *Decision, asked []*boundLimit) {
+func (c *config) writeFields(ctx context.Context, h http.Header, d *Decision, asked []*boundLimit) {
 	if s, ok := d.RetryAfterSeconds(); ok {
 		h[fieldRetryAfter] = []string{strconv.Itoa(s)}
 	}
@@ -38,11 +39,11 @@ func (c *config) writeFields(h http.Header, d *Decision, asked []*boundLimit) {
 				h[fieldPolicy] = append(h[fieldPolicy], l.policy(rule))
 			}
 		}
-		if d := c.told(d, asked); d != nil {
-			h[fieldRateLimit] = append(h[fieldRateLimit], limitItem(d, c.effectiveWindow(d)))
+		if d := c.told(ctx, d, asked); d != nil {
+			h[fieldRateLimit] = append(h[fieldRateLimit], limitItem(d, c.effectiveWindow(ctx, d)))
 		}
 	case XRateLimitHeaders:
-		if d := c.told(d, asked); d != nil {
+		if d := c.told(ctx, d, asked); d != nil {
 			h[fieldLimit] = []string{strconv.FormatInt(d.Limit, 10)}
 			h[fieldRemaining] = []string{strconv.FormatInt(d.Remaining, 10)}
 			h[fieldReset] = []string{strconv.FormatInt(ceilSeconds(sum(c.o.Clock.Now(), d.ResetAfter)), 10)}
@@ -51,8 +52,9 @@ func (c *config) writeFields(h http.Header, d *Decision, asked []*boundLimit) {
 }
 
 // told returns what the client hears: d, or if a dry run has decided, what is left of the limit
-// that has the fewest units left and is none. nil if all are dry runs.
-func (c *config) told(d *Decision, asked []*boundLimit) (of *Decision) {
+// that has the fewest units left and is none. nil if all are dry runs, or if the limiter cannot say
+// which limit that is.
+func (c *config) told(ctx context.Context, d *Decision, asked []*boundLimit) (of *Decision) {
 	if !d.Rule.IsDryRun() {
 		return d
 	}
@@ -61,7 +63,11 @@ func (c *config) told(d *Decision, asked []*boundLimit) (of *Decision) {
 		if q.Rule.IsDryRun() {
 			continue
 		}
-		if res := c.lim.Peek(q.Key, q.Rule); of == nil || res.Remaining < of.Remaining {
+		res, err := c.lim.Peek(ctx, q.Key, q.Rule)
+		if err != nil {
+			return nil
+		}
+		if of == nil || res.Remaining < of.Remaining {
 			of = &Decision{AllResult: limit.AllResult{Result: res, By: i, Rule: q.Rule}, Checks: d.Checks, Policy: asked[i].name(q.Rule)}
 		}
 	}
@@ -72,14 +78,16 @@ func (c *config) told(d *Decision, asked []*boundLimit) (of *Decision) {
 // draft wants to know it, 0 for not known. It is never longer than Retry-After says, and the
 // ratio of both is never more than what the rule allows in the long run, so that a client
 // which spreads its requests keeps the limit.
-func (c *config) effectiveWindow(d *Decision) time.Duration {
+func (c *config) effectiveWindow(ctx context.Context, d *Decision) time.Duration {
 	switch {
 	case !d.Allowed && d.RetryAfter != limit.Never:
 		return d.RetryAfter
 	case d.Remaining == 0 && d.RetryAfter != limit.Never:
 		// Until the next unit comes back. A limiter says so only to those who have been refused.
 		q := &d.Checks[d.By]
-		switch next := c.lim.Peek(q.Key, q.Rule); {
+		switch next, err := c.lim.Peek(ctx, q.Key, q.Rule); {
+		case err != nil:
+			return 0
 		case next.Remaining > 0:
 			return time.Second // it has come back since
 		case !next.Allowed && next.RetryAfter != limit.Never:

@@ -10,33 +10,30 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Waiter is what a [Transport] needs of a limiter. Those of packages hybrid and local have
-// it, and Set besides, which a Transport needs to follow the upstream.
+// Waiter is what a [Transport] needs of a limiter. *remote.Limiter has it, and
+// [limit.WithContext] makes it of a limiter of package hybrid or local. They have Set besides,
+// which a Transport needs to follow the upstream. The context is the request's.
 type Waiter interface {
 	// Take admits n units of key, all or none.
-	Take(key string, rule *limit.Rule, n int64) limit.Result
+	Take(ctx context.Context, key string, rule *limit.Rule, n int64) (limit.Result, error)
 	// Peek tells what Take of one unit would answer.
-	Peek(key string, rule *limit.Rule) limit.Result
-	// Wait blocks until n units of key are admitted, or returns an error.
+	Peek(ctx context.Context, key string, rule *limit.Rule) (limit.Result, error)
+	// WaitN blocks until n units of key are admitted, or returns an error.
 	WaitN(ctx context.Context, key string, rule *limit.Rule, n int64) error
 }
 
 // setFunc is Set of a limiter.
 type setFunc = func(ctx context.Context, key string, rule *limit.Rule, used int64) error
 
-// setOf returns Set of a limiter: that of package local does not wait, and has no context.
+// setOf returns Set of a limiter, nil if it has none.
 func setOf(lim any) setFunc {
-	switch s := lim.(type) {
-	case interface {
+	s, ok := lim.(interface {
 		Set(ctx context.Context, key string, rule *limit.Rule, used int64) error
-	}:
-		return s.Set
-	case interface {
-		Set(key string, rule *limit.Rule, used int64) error
-	}:
-		return func(_ context.Context, key string, rule *limit.Rule, used int64) error { return s.Set(key, rule, used) }
+	})
+	if c, wraps := lim.(interface{ CanSet() bool }); !ok || wraps && !c.CanSet() {
+		return nil
 	}
-	return nil
+	return s.Set
 }
 
 // follower tells a limiter what an upstream says.
@@ -80,8 +77,11 @@ func (f *follower) follow(ctx context.Context, key string, resp *http.Response, 
 // after it.
 func (f *follower) hold(ctx context.Context, key string, wait time.Duration) error {
 	wait = min(wait, f.max)
-	if res := f.lim.Peek(key, f.rule); wait <= 0 || !res.Allowed && res.RetryAfter >= wait {
+	if wait <= 0 {
 		return nil
+	}
+	if res, err := f.lim.Peek(ctx, key, f.rule); err != nil || !res.Allowed && res.RetryAfter >= wait {
+		return err
 	}
 	return f.set(ctx, key, f.rule, min(f.rule.Limit()-1+f.leaks(wait), limit.MaxUnits))
 }
@@ -90,8 +90,9 @@ func (f *follower) hold(ctx context.Context, key string, wait time.Duration) err
 // What has come back since the request was sent is no difference.
 func (f *follower) lower(ctx context.Context, key string, left int64, took time.Duration) error {
 	left = min(left, f.rule.Limit())
-	if f.lim.Peek(key, f.rule).Remaining <= left+f.leaks(max(took, 0)) {
-		return nil
+	res, err := f.lim.Peek(ctx, key, f.rule)
+	if err != nil || res.Remaining <= left+f.leaks(max(took, 0)) {
+		return err
 	}
 	return f.set(ctx, key, f.rule, f.rule.Limit()-left)
 }

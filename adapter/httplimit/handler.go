@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -26,11 +27,13 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.o.OnDecision(r, d)
 	}
 	if d.Err != nil {
-		h.log.Note(r.Context(), isFault(d.Err), d.Err)
+		if !isGone(d.Err) {
+			h.log.Note(r.Context(), isFault(d.Err) || isNoAnswer(d.Err), d.Err)
+		}
 		h.o.OnError(w, r, h.next, d.Err)
 		return
 	}
-	h.writeFields(w.Header(), &d, asked)
+	h.writeFields(r.Context(), w.Header(), &d, asked)
 	switch {
 	case !d.Allowed:
 		h.o.Refused(w, r, d)
@@ -62,21 +65,33 @@ func (c *config) decide(r *http.Request) (d Decision, asked []*boundLimit) {
 			checks = append(checks, q)
 		}
 	}
-	switch len(checks) {
-	case 0:
+	if len(checks) == 0 {
 		d.Allowed, d.By = true, -1
 		return d, nil
-	case 1:
-		d.Rule = checks[0].Rule
-		d.Result = c.lim.Take(checks[0].Key, d.Rule, checks[0].N)
-	default:
-		d.AllResult = c.lim.TakeAll(checks...)
 	}
-	if d.Source == limit.SourceInvalid || uint(d.By) >= uint(len(checks)) {
-		return refused(&fault{fmt.Errorf("httplimit: the limiter cannot decide by %v", d.Rule)}), nil
+	v, err := c.take(r.Context(), checks)
+	switch {
+	case err != nil && !isMisuse(err):
+		d = refused(newNoAnswer(r.Context(), err))
+		d.Source, d.RetryAfter = v.Source, 0 // it is not known
+		return d, nil
+	case err != nil:
+		return refused(&fault{fmt.Errorf("httplimit: the limiter cannot decide by %v: %w", v.Rule, err)}), nil
+	case v.Source == limit.SourceInvalid || uint(v.By) >= uint(len(checks)):
+		return refused(&fault{fmt.Errorf("httplimit: the limiter cannot decide by %v", v.Rule)}), nil
 	}
-	d.Checks, d.Policy = checks, asked[d.By].name(d.Rule)
+	d.AllResult, d.Checks, d.Policy = v, checks, asked[v.By].name(v.Rule)
 	return d, asked
+}
+
+// take asks the limiter.
+func (c *config) take(ctx context.Context, checks []limit.Check) (v limit.AllResult, err error) {
+	if len(checks) > 1 {
+		return c.lim.TakeAll(ctx, checks...)
+	}
+	v.Rule = checks[0].Rule
+	v.Result, err = c.lim.Take(ctx, checks[0].Key, v.Rule, checks[0].N)
+	return v, err
 }
 
 // refused is the decision about a request that cannot be decided.
@@ -118,10 +133,17 @@ func (h *handler) serveAndRefund(w http.ResponseWriter, r *http.Request, d *Deci
 		for i := range d.Checks {
 			// Of several dry runs it is not known which have consumed: none is handed back.
 			if q := &d.Checks[i]; !d.WouldRefuse || !q.Rule.IsDryRun() {
-				h.lim.Refund(q.Key, q.Rule, q.N)
+				h.refund(r.Context(), q)
 			}
 		}
 	}()
 	h.next.ServeHTTP(rec.wrapped(), r)
 	rec.note(http.StatusOK) // what net/http sends if the handler has said nothing
+}
+
+// refund hands units back, also if the client has gone meanwhile.
+func (h *handler) refund(ctx context.Context, q *limit.Check) {
+	if _, err := h.lim.Refund(context.WithoutCancel(ctx), q.Key, q.Rule, q.N); err != nil {
+		h.kept.Note(ctx, true, err)
+	}
 }

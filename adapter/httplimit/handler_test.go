@@ -16,6 +16,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybridtest"
 	"github.com/hybridlimit/hybridlimit/limit"
 	"github.com/hybridlimit/hybridlimit/local"
+	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 func TestRefusal(t *testing.T) {
@@ -356,7 +357,7 @@ func TestLimiterThatCannotDecide(t *testing.T) {
 	defer alone.Close()
 	log := limit.Must(limit.SlidingLog("log", 5, time.Minute)) // hybrid has none
 	key := By(byKey)
-	if _, err := New(alone, log, key, Options{}); !errors.Is(err, limit.ErrUnsupported) {
+	if _, err := New(limit.WithContext(alone), log, key, Options{}); !errors.Is(err, limit.ErrUnsupported) {
 		t.Errorf("%v", err)
 	}
 	s := server(t, protect(t, alone, Options{}, nil, Limit{RuleFor: func(*http.Request) *limit.Rule { return log }, Key: key}))
@@ -378,22 +379,25 @@ func TestNewErrors(t *testing.T) {
 		"two rules": {{Rule: rule, Key: key, RuleFor: func(*http.Request) *limit.Rule { return rule }}},
 		"a name":    {{Rule: perMinute("é", 1), Key: key}}, "a policy": {{Rule: rule, Key: key, Policy: "\n"}}, "second": {{Rule: rule, Key: key}, {}},
 	} {
-		if m, err := NewAll(lim, Options{}, limits...); err == nil || m != nil {
+		if m, err := NewAll(limit.WithContext(lim), Options{}, limits...); err == nil || m != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for _, none := range []Limiter{nil, (*hybrid.Limiter)(nil), (*local.Limiter)(nil)} { // as of a New that failed
+	for _, none := range []Limiter{
+		nil, (*remote.Limiter)(nil), (*limit.InContext)(nil), limit.WithContext(nil),
+		limit.WithContext((*hybrid.Limiter)(nil)), limit.WithContext((*local.Limiter)(nil)),
+	} { // as of a New that failed
 		if _, err := New(none, rule, key, Options{}); err == nil || !strings.Contains(err.Error(), "limiter is nil") {
 			t.Errorf("%T: %v", none, err)
 		}
 	}
-	if _, err := New(lim, rule, key, Options{Headers: 3}); err == nil {
+	if _, err := New(limit.WithContext(lim), rule, key, Options{Headers: 3}); err == nil {
 		t.Error("no such headers")
 	}
-	if _, err := New(lim, nil, nil, Options{}); err == nil || !errors.Is(err, limit.ErrNilRule) || !strings.Contains(err.Error(), "key function") {
+	if _, err := New(limit.WithContext(lim), nil, nil, Options{}); err == nil || !errors.Is(err, limit.ErrNilRule) || !strings.Contains(err.Error(), "key function") {
 		t.Errorf("not all that is wrong: %v", err)
 	}
-	if _, err := New(lim, perMinute("é", 1), key, Options{Headers: NoHeaders}); err != nil {
+	if _, err := New(limit.WithContext(lim), perMinute("é", 1), key, Options{Headers: NoHeaders}); err != nil {
 		t.Errorf("nobody is told the name: %v", err)
 	}
 }

@@ -110,17 +110,6 @@ func keyOf(f KeyFunc, r *http.Request) (string, error) {
 	return key, err
 }
 
-// fault is an error that the service has to mend, not the client.
-type fault struct{ err error }
-
-func (f *fault) Error() string { return f.err.Error() }
-func (f *fault) Unwrap() error { return f.err }
-
-func isFault(err error) bool {
-	var f *fault
-	return errors.As(err, &f)
-}
-
 // isToken reports whether s is a token of RFC 9110, as names of fields are.
 func isToken(s string) bool {
 	for i := range len(s) {

@@ -103,7 +103,7 @@ func TestJoinKeepsItsParts(t *testing.T) {
 
 func TestByRoute(t *testing.T) {
 	lim, _ := newLimiter(t)
-	m, err := New(lim, perMinute("route", 1), ByRoute, Options{})
+	m, err := New(limit.WithContext(lim), perMinute("route", 1), ByRoute, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

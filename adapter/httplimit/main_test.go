@@ -43,8 +43,23 @@ func newLimiter(t testing.TB) (*local.Limiter, *clock.Manual) {
 	return lim, c
 }
 
+// memory is a limiter that answers from memory.
+type memory interface {
+	Take(key string, rule *limit.Rule, n int64) limit.Result
+	TakeAll(checks ...limit.Check) limit.AllResult
+	Peek(key string, rule *limit.Rule) limit.Result
+	Refund(key string, rule *limit.Rule, n int64) (back int64)
+	WaitN(ctx context.Context, key string, rule *limit.Rule, n int64) error
+}
+
 // protect wraps a handler, nil for one that answers "served".
-func protect(t testing.TB, lim Limiter, o Options, h http.Handler, limits ...Limit) http.Handler {
+func protect(t testing.TB, lim memory, o Options, h http.Handler, limits ...Limit) http.Handler {
+	t.Helper()
+	return protectBy(t, limit.WithContext(lim), o, h, limits...)
+}
+
+// protectBy is protect with any limiter.
+func protectBy(t testing.TB, lim Limiter, o Options, h http.Handler, limits ...Limit) http.Handler {
 	t.Helper()
 	if h == nil {
 		h = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "served") })

@@ -27,6 +27,7 @@ func New(lim Limiter, rule *limit.Rule, key KeyFunc, o Options) (func(http.Handl
 func NewAll(lim Limiter, o Options, limits ...Limit) (func(http.Handler) http.Handler, error) {
 	c := &config{lim: lim, o: o.withDefaults()}
 	c.log = undecided.New(o.Logger, c.o.Clock, "httplimit: a request cannot be decided")
+	c.kept = undecided.New(o.Logger, c.o.Clock, "httplimit: units cannot be handed back")
 	for i := range limits {
 		c.limits = append(c.limits, &boundLimit{Limit: limits[i]})
 	}

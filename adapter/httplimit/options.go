@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 
@@ -9,17 +10,23 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Limiter is what the middleware needs of a limiter. Those of packages hybrid and local have
-// it. Its methods must be safe for concurrent use.
+// Limiter is what the middleware needs of a limiter. *remote.Limiter has it, and
+// [limit.WithContext] makes it of a limiter of package hybrid or local. Its methods must be
+// safe for concurrent use.
+//
+// The context is the request's. An error that wraps [limit.ErrNilRule], [limit.ErrInvalidN] or
+// [limit.ErrUnsupported] is the service's own fault; any other is [ErrUnavailable].
 type Limiter interface {
 	// Take admits n units of key, all or none.
-	Take(key string, rule *limit.Rule, n int64) limit.Result
+	Take(ctx context.Context, key string, rule *limit.Rule, n int64) (limit.Result, error)
 	// TakeAll admits the units of all checks, or none.
-	TakeAll(checks ...limit.Check) limit.AllResult
-	// Peek tells what Take of one unit would answer.
-	Peek(key string, rule *limit.Rule) limit.Result
-	// Refund hands units back.
-	Refund(key string, rule *limit.Rule, n int64) (back int64)
+	TakeAll(ctx context.Context, checks ...limit.Check) (limit.AllResult, error)
+	// Peek tells what Take of one unit would answer. An error of it only leaves something out
+	// of the fields of the response.
+	Peek(ctx context.Context, key string, rule *limit.Rule) (limit.Result, error)
+	// Refund hands units back. Its context does not end with the request: the limiter must
+	// bound the time by itself.
+	Refund(ctx context.Context, key string, rule *limit.Rule, n int64) (back int64, err error)
 }
 
 // Limit is one limit of those that a request must keep. Key and one of Rule and RuleFor are
@@ -64,7 +71,9 @@ type Options struct {
 	Headers Headers
 	// RefundOn says for which status codes of a response the units are handed back, such as
 	// 304, or those from 500 on. A handler that panics before it has answered counts as
-	// 500. What the client was told is left does not contain what is handed back. Only with
+	// 500. What the client was told is left does not contain what is handed back. With a
+	// limiter that asks Redis the end of the response waits for a round trip for each
+	// limit, also if the client has gone. Only with
 	// RefundOn handlers get another ResponseWriter. It can do what the server's can, and has
 	// Unwrap for http.ResponseController.
 	// Default: none.
@@ -74,13 +83,17 @@ type Options struct {
 	// quota-exceeded, or temporary-reduced-capacity while the limiter is degraded.
 	Refused func(w http.ResponseWriter, r *http.Request, d Decision)
 	// OnError answers a request that cannot be decided: its key function has returned an
-	// error or no key, its rule is nil, its cost negative. To let it pass call next. Default:
-	// 400 for an error of the key function, 500 for what is the service's own fault.
+	// error or no key, its rule is nil, its cost negative, or the limiter has returned an
+	// error. To let it pass call next. To fail open while Redis is away, do so if err is
+	// [ErrUnavailable]: nothing is limited then. Default: 400 for an error of the key
+	// function, 500 for what is the service's own fault, 503 for an error of the limiter.
 	OnError func(w http.ResponseWriter, r *http.Request, next http.Handler, err error)
 	// Logger gets a line about requests that cannot be decided: one in 10 s at level Warn if
-	// the key is missing, and one at Error of what is the service's own fault. They are
-	// counted as Invalid in the figures of a limiter of package hybrid. Default:
-	// [slog.Default]; to be silent, give one with [slog.DiscardHandler].
+	// the key is missing, and one at Error of what is the service's own fault or an error of
+	// the limiter. There is none about a client that has gone meanwhile. Units that cannot be
+	// handed back have a line of their own. Requests that could not be asked about are counted
+	// as Invalid in the figures of a limiter of package hybrid. Default: [slog.Default]; to be
+	// silent, give one with [slog.DiscardHandler].
 	Logger *slog.Logger
 	// PassPreflights lets CORS preflights pass, not counted and not decided: OPTIONS with
 	// Origin and Access-Control-Request-Method. A browser sends them without what keys are
@@ -117,6 +130,7 @@ type config struct {
 	o      Options
 	limits []*boundLimit
 	log    *undecided.Log // changes by itself
+	kept   *undecided.Log // the same, about units that could not be handed back
 }
 
 // boundLimit is a limit of a middleware.

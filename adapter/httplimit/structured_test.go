@@ -73,7 +73,7 @@ func FuzzFields(f *testing.F) {
 			}
 			lim, c := newLimiter(t)
 			key := By(func(*http.Request) string { return "k" })
-			if _, err := New(lim, rule, key, Options{}); (err == nil) != isPrintable(name) {
+			if _, err := New(limit.WithContext(lim), rule, key, Options{}); (err == nil) != isPrintable(name) {
 				t.Fatalf("%q: %v", name, err)
 			}
 			h := protect(t, lim, Options{Clock: c}, nil, Limit{ // a rule that depends on the request may have any name

@@ -30,7 +30,8 @@ type TransportOptions struct {
 	// requests, so that a wrong one does not for ever. Default 10 min; at most 24 h.
 	MaxFollow time.Duration
 	// OnError hears what went wrong while the upstream was followed, such as Redis being
-	// away. The response is returned all the same. Default: nobody.
+	// away. The response is returned all the same. What went wrong before the request was
+	// sent is the error of the request. Default: nobody.
 	OnError func(r *http.Request, err error)
 	// Clock measures how long a request took, and times in Retry-After of a response that
 	// has no Date. Default [clock.System]. Waiting is by the system's timers.
@@ -62,11 +63,13 @@ func (e *RefusedError) Error() string {
 // (draft-ietf-httpapi-ratelimit-headers-11) with nothing left, those of earlier drafts, and
 // X-RateLimit-Remaining with X-RateLimit-Reset; with less left than the limiter believes they
 // correct the limiter. With a limiter of package hybrid the whole fleet
-// knows, for a round trip to Redis for each such answer. A malformed field is ignored.
-// Requests that wait already are not held back further.
+// knows, for a round trip to Redis for each such answer. With one of package remote that is a
+// second round trip: the first asks whether the answer changes anything. A malformed field is
+// ignored. Requests that wait already are not held back further.
 //
 // A request that is not sent is an error of the http.Client, with a cause that errors.As
-// finds: a [*RefusedError], a [*limit.WaitError], or that of the context. Its body is
+// finds: a [*RefusedError], a [*limit.WaitError], that of the context, or what a limiter
+// returns that cannot reach Redis. Its body is
 // closed, as of any request. What the transport below makes of a request does not matter:
 // its unit is used.
 type Transport struct {
@@ -165,10 +168,11 @@ func (t *Transport) admit(ctx context.Context, key string) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if res := t.lim.Take(key, t.rule, 1); !res.Allowed {
-			return &RefusedError{key, t.rule, res}
+		res, err := t.lim.Take(ctx, key, t.rule, 1)
+		if err == nil && !res.Allowed {
+			err = &RefusedError{key, t.rule, res}
 		}
-		return nil
+		return err
 	}
 	if t.o.MaxWait > 0 {
 		bounded, cancel := context.WithTimeout(ctx, t.o.MaxWait)

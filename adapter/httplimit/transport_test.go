@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/hybridtest"
 	"github.com/hybridlimit/hybridlimit/limit"
 	"github.com/hybridlimit/hybridlimit/local"
@@ -45,9 +46,9 @@ func says(status int, lines ...string) *http.Response {
 	return &http.Response{StatusCode: status, Header: h, Body: http.NoBody}
 }
 
-func newTransport(t testing.TB, lim Waiter, rule *limit.Rule, o TransportOptions) *Transport {
+func newTransport(t testing.TB, lim memory, rule *limit.Rule, o TransportOptions) *Transport {
 	t.Helper()
-	tr, err := NewTransport(lim, rule, toHost, o)
+	tr, err := NewTransport(limit.WithContext(lim), rule, toHost, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -327,8 +328,8 @@ func TestTransportAndServer(t *testing.T) {
 	s := server(t, protect(t, upstreamLim, Options{Clock: f.Clock, OnDecision: func(*http.Request, Decision) { calls.Add(1) }}, nil, Limit{Rule: rule, Key: all}))
 	upstreamLim.Take("all", rule, 5) // by others
 	mine := limit.Must(limit.TokenBucket("to the api", limit.Tokens{Burst: 5, Refill: 1, Per: 2 * time.Second}))
-	client := func(lim Waiter) *http.Client {
-		tr, err := NewTransport(lim, mine, all, TransportOptions{Clock: f.Clock, NoWait: true, OnError: func(_ *http.Request, err error) { t.Error(err) }})
+	client := func(lim *hybrid.Limiter) *http.Client {
+		tr, err := NewTransport(limit.WithContext(lim), mine, all, TransportOptions{Clock: f.Clock, NoWait: true, OnError: func(_ *http.Request, err error) { t.Error(err) }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -387,35 +388,49 @@ func TestNewTransportErrors(t *testing.T) {
 	for name, build := range map[string]func() (*Transport, error){
 		"no limiter": func() (*Transport, error) { return NewTransport(nil, tenPerSecond, toHost, TransportOptions{}) },
 		"a nil limiter": func() (*Transport, error) {
-			return NewTransport((*local.Limiter)(nil), tenPerSecond, toHost, TransportOptions{})
+			return NewTransport(limit.WithContext((*local.Limiter)(nil)), tenPerSecond, toHost, TransportOptions{})
 		},
-		"no rule":           func() (*Transport, error) { return NewTransport(lim, nil, toHost, TransportOptions{}) },
-		"no key":            func() (*Transport, error) { return NewTransport(lim, tenPerSecond, nil, TransportOptions{}) },
-		"a window":          func() (*Transport, error) { return NewTransport(lim, window, toHost, TransportOptions{}) },
-		"a limiter without": func() (*Transport, error) { return NewTransport(noSet{lim}, tenPerSecond, toHost, TransportOptions{}) },
+		"no rule": func() (*Transport, error) {
+			return NewTransport(limit.WithContext(lim), nil, toHost, TransportOptions{})
+		},
+		"no key": func() (*Transport, error) {
+			return NewTransport(limit.WithContext(lim), tenPerSecond, nil, TransportOptions{})
+		},
+		"a window": func() (*Transport, error) {
+			return NewTransport(limit.WithContext(lim), window, toHost, TransportOptions{})
+		},
+		"a limiter without": func() (*Transport, error) {
+			return NewTransport(limit.WithContext(noSet{lim}), tenPerSecond, toHost, TransportOptions{})
+		},
+		"another without": func() (*Transport, error) {
+			return NewTransport(onlyWaits{limit.WithContext(lim)}, tenPerSecond, toHost, TransportOptions{})
+		},
 		"negative": func() (*Transport, error) {
-			return NewTransport(lim, tenPerSecond, toHost, TransportOptions{MaxWait: -1})
+			return NewTransport(limit.WithContext(lim), tenPerSecond, toHost, TransportOptions{MaxWait: -1})
 		},
 		"negative, too": func() (*Transport, error) {
-			return NewTransport(lim, tenPerSecond, toHost, TransportOptions{MaxFollow: -1})
+			return NewTransport(limit.WithContext(lim), tenPerSecond, toHost, TransportOptions{MaxFollow: -1})
 		},
 		"for days": func() (*Transport, error) {
-			return NewTransport(lim, tenPerSecond, toHost, TransportOptions{MaxFollow: 25 * time.Hour})
+			return NewTransport(limit.WithContext(lim), tenPerSecond, toHost, TransportOptions{MaxFollow: 25 * time.Hour})
 		},
 	} {
 		if tr, err := build(); err == nil || tr != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for _, l := range []Waiter{lim, noSet{lim}} {
+	for _, l := range []Waiter{limit.WithContext(lim), limit.WithContext(noSet{lim}), onlyWaits{limit.WithContext(lim)}} {
 		if _, err := NewTransport(l, window, toHost, TransportOptions{Ignore: true}); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-// noSet is a limiter that cannot be told.
-type noSet struct{ Waiter }
+// noSet is a limiter that cannot be told. So is onlyWaits, with contexts.
+type (
+	noSet     struct{ memory }
+	onlyWaits struct{ Waiter }
+)
 
 // A hold lasts at least as long as it is asked to, and less than one more unit's time, for
 // any rule; however large the numbers are.

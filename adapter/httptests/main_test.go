@@ -39,7 +39,7 @@ func perAddress() (middleware, *local.Limiter) {
 	if err != nil {
 		panic(err)
 	}
-	m, err := httplimit.New(lim, rule, address, httplimit.Options{
+	m, err := httplimit.New(limit.WithContext(lim), rule, address, httplimit.Options{
 		RefundOn: func(status int) bool { return status >= 500 },
 		Refused: func(w http.ResponseWriter, _ *http.Request, d httplimit.Decision) {
 			w.WriteHeader(http.StatusTooManyRequests)

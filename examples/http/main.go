@@ -58,7 +58,7 @@ func service(lim *hybrid.Limiter) http.Handler {
 		Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")},
 		Header:  httplimit.XForwardedFor,
 	}))
-	protect := limit.Must(httplimit.NewAll(lim,
+	protect := limit.Must(httplimit.NewAll(limit.WithContext(lim),
 		httplimit.Options{RefundOn: func(status int) bool { return status >= 500 }}, // our own failures are free
 		httplimit.Limit{Rule: perUser, Key: httplimit.By(user)},
 		httplimit.Limit{Rule: perAddress, Key: address},

@@ -79,7 +79,7 @@ func service(lim *hybrid.Limiter, plans *sync.Map) http.Handler {
 		}
 		return free
 	}
-	protect := limit.Must(httplimit.NewAll(lim, httplimit.Options{},
+	protect := limit.Must(httplimit.NewAll(limit.WithContext(lim), httplimit.Options{},
 		httplimit.Limit{Key: httplimit.By(tenant), RuleFor: func(r *http.Request) *limit.Rule { return planOf(r).tenant }},
 		httplimit.Limit{Key: httplimit.By(user), RuleFor: func(r *http.Request) *limit.Rule { return planOf(r).user }},
 	))

@@ -21,7 +21,7 @@ var perUser = limit.Must(limit.PerMinute("api", 100)) // made once
 func main() {
 	rdb := redis.NewClient(hybrid.RedisOptions("localhost:6379"))
 	lim := limit.Must(hybrid.New(rdb, hybrid.Options{})) // does not wait for Redis, works without it
-	protect := limit.Must(httplimit.New(lim, perUser, httplimit.By(user), httplimit.Options{}))
+	protect := limit.Must(httplimit.New(limit.WithContext(lim), perUser, httplimit.By(user), httplimit.Options{}))
 	http.Handle("/", protect(http.HandlerFunc(hello)))
 	go func() { log.Fatal(http.ListenAndServe(":8080", nil)) }()
 	ctx, _ := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)

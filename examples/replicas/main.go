@@ -97,7 +97,7 @@ func replica(number int, lim *hybrid.Limiter) http.Handler {
 	address := limit.Must(httplimit.ByAddress(httplimit.AddressOptions{
 		Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}, Header: httplimit.XForwardedFor,
 	}))
-	protect := limit.Must(httplimit.New(lim, perClient, address, httplimit.Options{}))
+	protect := limit.Must(httplimit.New(limit.WithContext(lim), perClient, address, httplimit.Options{}))
 	return protect(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, number) }))
 }
 

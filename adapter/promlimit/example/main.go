@@ -25,7 +25,7 @@ var perUser = limit.Must(limit.PerMinute("api", 100)) // made once
 func main() {
 	rdb := redis.NewClient(hybrid.RedisOptions("localhost:6379"))
 	lim := limit.Must(hybrid.New(rdb, hybrid.Options{})) // does not wait for Redis, works without it
-	protect := limit.Must(httplimit.New(lim, perUser, httplimit.By(user), httplimit.Options{}))
+	protect := limit.Must(httplimit.New(limit.WithContext(lim), perUser, httplimit.By(user), httplimit.Options{}))
 	http.Handle("/", protect(http.HandlerFunc(hello)))
 	prometheus.MustRegister(limit.Must(promlimit.New("api", lim)))
 	http.Handle("/metrics", promhttp.Handler())

@@ -17,7 +17,7 @@ func after(rdb *redis.Client, next http.Handler) (http.Handler, *hybrid.Limiter,
 	if err != nil {
 		return nil, nil, err
 	}
-	protect, err := httplimit.New(lim, perUser, httplimit.By(user), httplimit.Options{
+	protect, err := httplimit.New(limit.WithContext(lim), perUser, httplimit.By(user), httplimit.Options{
 		Headers: httplimit.XRateLimitHeaders, // or leave this out, for the fields of the IETF draft
 	})
 	if err != nil {

@@ -1,0 +1,318 @@
+package httplimit
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/remote"
+)
+
+// A limiter of package remote is taken as it is, and every other in the form with a context.
+var (
+	_ Limiter = (*remote.Limiter)(nil)
+	_ Waiter  = (*remote.Limiter)(nil)
+	_ Limiter = (*limit.InContext)(nil)
+	_ Waiter  = (*limit.InContext)(nil)
+)
+
+// newRemote returns a limiter that asks an embedded Redis.
+func newRemote(t *testing.T) (*remote.Limiter, *miniredis.Miniredis) {
+	t.Helper()
+	server := miniredis.RunT(t)
+	server.SetTime(noon)
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1})
+	t.Cleanup(func() { _ = rdb.Close() })
+	lim, err := remote.New(rdb, remote.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lim, server
+}
+
+// failOpen is what docs/http.md shows.
+func failOpen(w http.ResponseWriter, r *http.Request, next http.Handler, err error) {
+	if errors.Is(err, ErrUnavailable) {
+		next.ServeHTTP(w, r)
+		return
+	}
+	answerError(w, r, next, err)
+}
+
+func TestRemote(t *testing.T) {
+	lim, redisServer := newRemote(t)
+	var text bytes.Buffer
+	logged := slog.New(slog.NewTextHandler(&text, nil))
+	limits := []Limit{{Rule: perMinute("user", 2), Key: By(byKey)}, {Rule: perMinute("tenant", 3), Key: ByHeader("Tenant")}}
+	var seen []Decision
+	one := server(t, protectBy(t, lim, Options{Logger: logged}, nil, limits[0]))
+	all := server(t, protectBy(t, lim, Options{Logger: logged, OnDecision: func(_ *http.Request, d Decision) { seen = append(seen, d) }}, nil, limits...))
+	open := server(t, protectBy(t, lim, Options{Logger: logged, OnError: failOpen}, nil, limits[0]))
+	get(t, one, "/", "Key: a").want(t, 200, `RateLimit: "user";r=1;t=60`, `RateLimit-Policy: "user";q=2;w=60`)
+	get(t, one, "/", "Key: a").want(t, 200, `RateLimit: "user";r=0;t=60`)
+	get(t, one, "/", "Key: a").want(t, 429, `RateLimit: "user";r=0;t=60`, "Retry-After: 60")
+	for range 2 {
+		get(t, all, "/", "Key: b", "Tenant: t").want(t, 200)
+	}
+	get(t, all, "/", "Key: b", "Tenant: t").want(t, 429)
+	get(t, all, "/", "Key: c", "Tenant: t").want(t, 200, `RateLimit: "tenant";r=0;t=60`) // the refusal has cost nothing
+	if text.Len() != 0 {
+		t.Errorf("logged %q", &text)
+	}
+
+	addr := redisServer.Addr()
+	redisServer.Close()
+	for range 2 {
+		a := get(t, one, "/", "Key: d")
+		a.want(t, 503, "Retry-After: ", "RateLimit: ", "Content-Type: application/problem+json")
+		if !strings.Contains(a.body, `"status":503`) {
+			t.Error(a.body)
+		}
+	}
+	if line := text.String(); strings.Count(line, "\n") != 1 || !strings.Contains(line, "level=ERROR") || !strings.Contains(line, "the limiter cannot decide: remote: ") {
+		t.Errorf("the log is %q", line)
+	}
+	seen = nil
+	get(t, all, "/", "Key: d", "Tenant: t").want(t, 503)
+	if d := seen[0]; d.Allowed || !errors.Is(d.Err, ErrUnavailable) || d.Source != limit.SourceRemote || d.By != -1 {
+		t.Errorf("%+v", d)
+	}
+	for range 5 {
+		get(t, open, "/", "Key: d").want(t, 200, "RateLimit: ")
+	}
+	get(t, open, "/").want(t, 400) // without a key
+
+	if err := redisServer.StartAddr(addr); err != nil {
+		t.Fatal(err)
+	}
+	redisServer.SetTime(noon)
+	until(t, func() bool { return get(t, one, "/", "Key: e").StatusCode != 503 }, func() string { return "Redis is back, and the limiter is not" })
+}
+
+// faulty is a limiter whose calls fail as they are told, and which remembers the last context.
+type faulty struct {
+	Limiter
+	take, all, peek, refund error
+	ctx                     context.Context
+}
+
+func (f *faulty) Take(ctx context.Context, key string, rule *limit.Rule, n int64) (limit.Result, error) {
+	if f.ctx = ctx; f.take != nil {
+		return limit.Result{}, f.take
+	}
+	return f.Limiter.Take(ctx, key, rule, n)
+}
+
+func (f *faulty) TakeAll(ctx context.Context, checks ...limit.Check) (limit.AllResult, error) {
+	if f.ctx = ctx; f.all != nil {
+		return limit.AllResult{By: -1}, f.all
+	}
+	return f.Limiter.TakeAll(ctx, checks...)
+}
+
+func (f *faulty) Peek(ctx context.Context, key string, rule *limit.Rule) (limit.Result, error) {
+	if f.ctx = ctx; f.peek != nil {
+		return limit.Result{}, f.peek
+	}
+	return f.Limiter.Peek(ctx, key, rule)
+}
+
+func (f *faulty) Refund(ctx context.Context, key string, rule *limit.Rule, n int64) (int64, error) {
+	if f.ctx = ctx; f.refund != nil {
+		return 0, f.refund
+	}
+	return f.Limiter.Refund(ctx, key, rule, n)
+}
+
+func newFaulty(t *testing.T) *faulty {
+	t.Helper()
+	lim, _ := newLimiter(t)
+	return &faulty{Limiter: limit.WithContext(lim)}
+}
+
+var errAway = errors.New("redis is away")
+
+// Which status an error of the limiter gets, whether it is in the log, and whether it is
+// ErrUnavailable, which a service may let pass.
+func TestErrorsOfTheLimiter(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		err    error
+		end    func(context.Context) (context.Context, context.CancelFunc)
+		status int
+		lines  int
+		open   bool
+	}{
+		{"away", errAway, context.WithCancel, 503, 1, true},
+		{"closed", limit.ErrClosed, context.WithCancel, 503, 1, true},
+		{"a time-out of its own", context.DeadlineExceeded, context.WithCancel, 503, 1, true},
+		{"the client has gone", errAway, canceled, 503, 0, false},
+		{"the client has gone, as it says", context.Canceled, canceled, 503, 0, false},
+		{"the time of the request is over", context.DeadlineExceeded, expired, 503, 1, false},
+		{"no rule", limit.ErrNilRule, context.WithCancel, 500, 1, false},
+		{"a negative number", limit.ErrInvalidN, context.WithCancel, 500, 1, false},
+		{"no such rule", limit.ErrUnsupported, context.WithCancel, 500, 1, false},
+		{"no such rule, and the client has gone", limit.ErrUnsupported, canceled, 500, 1, false},
+	} {
+		for _, limits := range [][]Limit{
+			{{Rule: perMinute("r", 5), Key: By(byKey)}},
+			{{Rule: perMinute("r", 5), Key: By(byKey)}, {Rule: perMinute("s", 5), Key: By(byKey)}},
+		} {
+			lim := newFaulty(t)
+			lim.take, lim.all = c.err, c.err
+			var text bytes.Buffer
+			var heard error
+			logger := slog.New(slog.NewTextHandler(&text, nil))
+			h := protectBy(t, lim, Options{Logger: logger, OnDecision: func(_ *http.Request, d Decision) { heard = d.Err }}, nil, limits...)
+			r := httptest.NewRequest(http.MethodGet, "/", nil)
+			r.Header.Set("Key", "k")
+			ctx, cancel := c.end(r.Context())
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r.WithContext(ctx))
+			if w.Code != c.status || strings.Count(text.String(), "\n") != c.lines || lim.ctx != ctx {
+				t.Errorf("%s: status %d, log %q", c.name, w.Code, text.String())
+			}
+			if c.lines > 0 && !strings.Contains(text.String(), "level=ERROR") {
+				t.Errorf("%s: log %q", c.name, text.String())
+			}
+			if errors.Is(heard, ErrUnavailable) != c.open || c.open && !errors.Is(heard, c.err) || !c.open && c.status == 503 && !errors.Is(heard, ctx.Err()) {
+				t.Errorf("%s: %v", c.name, heard)
+			}
+			w = httptest.NewRecorder()
+			protectBy(t, lim, Options{OnError: failOpen, Logger: slog.New(slog.DiscardHandler)}, nil, limits...).ServeHTTP(w, r.WithContext(ctx))
+			if (w.Code == 200) != c.open {
+				t.Errorf("%s, failing open: status %d", c.name, w.Code)
+			}
+			cancel()
+		}
+	}
+}
+
+func canceled(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	return ctx, cancel
+}
+
+func expired(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithDeadline(ctx, time.Unix(0, 0))
+}
+
+// What cannot be looked up is left out of the fields; the request is served.
+func TestPeekFails(t *testing.T) {
+	lim, key := newFaulty(t), By(byKey)
+	lim.peek = errAway
+	last := server(t, protectBy(t, lim, Options{}, nil, Limit{Rule: perMinute("r", 1), Key: key}))
+	get(t, last, "/", "Key: k").want(t, 200, `RateLimit: "r";r=0`, `RateLimit-Policy: "r";q=1;w=60`)
+	get(t, last, "/", "Key: k").want(t, 429, `RateLimit: "r";r=0;t=60`, "Retry-After: 60") // asks nothing more
+	beside := []Limit{{Rule: perMinute("new", 1).DryRun(), Key: key}, {Rule: perMinute("user", 4), Key: key}}
+	dry := server(t, protectBy(t, lim, Options{}, nil, beside...))
+	get(t, dry, "/", "Key: k").want(t, 200, "RateLimit: ", `RateLimit-Policy: "user";q=4;w=60`)
+	x := server(t, protectBy(t, lim, Options{Headers: XRateLimitHeaders}, nil, beside...))
+	get(t, x, "/", "Key: k").want(t, 200, "X-RateLimit-Limit: ", "X-RateLimit-Remaining: ")
+}
+
+// Units are handed back although the client has gone. If that fails, it is in the log.
+func TestRefundAfterTheClientHasGone(t *testing.T) {
+	lim := newFaulty(t)
+	rule := perMinute("r", 5)
+	type id struct{}
+	serve := func(logger *slog.Logger) {
+		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), id{}, "of the request"))
+		r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
+		r.Header.Set("Key", "k")
+		protectBy(t, lim, Options{Logger: logger, RefundOn: func(status int) bool { return status == 503 }}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			cancel()
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}), Limit{Rule: rule, Key: By(byKey)}).ServeHTTP(httptest.NewRecorder(), r)
+		if lim.ctx.Err() != nil || lim.ctx.Value(id{}) == nil {
+			t.Errorf("a refund with %v", lim.ctx)
+		}
+	}
+	serve(nil)
+	if res, err := lim.Peek(t.Context(), "k", rule); res.Remaining != 5 || err != nil {
+		t.Errorf("%+v, %v", res, err)
+	}
+	lim.refund = errAway
+	var text bytes.Buffer
+	serve(slog.New(slog.NewTextHandler(&text, nil)))
+	if line := text.String(); !strings.Contains(line, "level=ERROR") || !strings.Contains(line, "units cannot be handed back") || !strings.Contains(line, errAway.Error()) {
+		t.Errorf("the log is %q", line)
+	}
+}
+
+// A request to an upstream is not sent while nobody can say whether it may be.
+func TestTransportWithoutRedis(t *testing.T) {
+	lim, redisServer := newRemote(t)
+	sent := 0
+	base := upstream(func(*http.Request) *http.Response { sent++; return says(429, "Retry-After: 7") })
+	var failed error
+	o := TransportOptions{Base: base, OnError: func(_ *http.Request, err error) { failed = err }}
+	waits, err := NewTransport(lim, tenPerSecond, toHost, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.NoWait = true
+	refuses, err := NewTransport(lim, tenPerSecond, toHost, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, _ := request(t.Context(), "http://a.example/")
+	if _, err := refuses.RoundTrip(r); err != nil || failed != nil {
+		t.Fatalf("%v, %v", err, failed)
+	}
+	if res, err := lim.Peek(t.Context(), "a.example", tenPerSecond); err != nil || res.RetryAfter != 7*time.Second {
+		t.Errorf("the upstream was not followed: %+v, %v", res, err)
+	}
+	refuses.o.Base = upstream(func(*http.Request) *http.Response {
+		redisServer.Close()
+		return says(429, "Retry-After: 7")
+	})
+	r, _ = request(t.Context(), "http://b.example/")
+	if resp, err := refuses.RoundTrip(r); err != nil || resp.StatusCode != 429 || failed == nil {
+		t.Errorf("%v, and while following %v", err, failed)
+	}
+	for name, tr := range map[string]*Transport{"at once": refuses, "waiting": waits} {
+		r, body := request(t.Context(), "http://b.example/")
+		if _, err := tr.RoundTrip(r); err == nil || !body.closed.Load() || sent != 1 {
+			t.Errorf("%s: %v, body closed %t, %d sent", name, err, body.closed.Load(), sent)
+		}
+	}
+}
+
+// An error of a look is told, and nothing is set.
+func TestTransportPeekFails(t *testing.T) {
+	lim, m := newLimiter(t)
+	f := &faulty{Limiter: limit.WithContext(lim), peek: errAway}
+	for _, line := range []string{"Retry-After: 7", `RateLimit: "a";r=4;t=1`} {
+		var failed error
+		sets := 0
+		tr := &follower{waiterOf(f), func(context.Context, string, *limit.Rule, int64) error { sets++; return nil }, tenPerSecond, time.Minute, m, time.Second}
+		failed = tr.follow(t.Context(), "k", says(429, line), 0)
+		if !errors.Is(failed, errAway) || sets != 0 {
+			t.Errorf("%s: %v, %d sets", line, failed, sets)
+		}
+	}
+}
+
+// waiterOf adds what a follower does not call.
+func waiterOf(f *faulty) Waiter {
+	return struct {
+		*faulty
+		waits
+	}{f, nil}
+}
+
+type waits interface {
+	WaitN(ctx context.Context, key string, rule *limit.Rule, n int64) error
+}
