@@ -69,7 +69,7 @@ func targetOf(cc *grpc.ClientConn) string {
 // endedAtClient hands units back and follows the server. In this order: the units
 // handed back must not be those that make the pause.
 func (g *gate) endedAtClient(ctx context.Context, call Call, took claim, err error) {
-	g.ended(took, err)
+	g.ended(ctx, took, err)
 	if g.follower == nil || err == nil || len(took.checks) == 0 || g.dry {
 		return
 	}

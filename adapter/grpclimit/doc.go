@@ -2,9 +2,12 @@
 // hybridlimit.
 //
 //	perPeer := limit.Must(limit.TokenBucket("api", limit.Tokens{Burst: 20, Refill: 10, Per: time.Second}))
-//	unary, err := grpclimit.UnaryServerInterceptor(lim, perPeer, grpclimit.ByPeer())
+//	unary, err := grpclimit.UnaryServerInterceptor(limit.WithContext(lim), perPeer, grpclimit.ByPeer())
 //	…
 //	server := grpc.NewServer(grpc.ChainUnaryInterceptor(unary))
+//
+// A limiter of package remote is taken as it is. Those of packages hybrid and local answer from
+// memory, without a context: [limit.WithContext] adds it.
 //
 // The rule and the key function are required, because there is no safe default of
 // either: a constructor without them returns an error. So does one with an option that
@@ -24,6 +27,9 @@
 //     error or an empty key. Such calls never share a counter, and never pass.
 //   - codes.Internal: the limiter cannot decide, because the cost is negative or the
 //     rule does not fit. Correct the service.
+//   - codes.Unavailable: the limiter returned an error, such as that Redis is away, or was
+//     closed. With [FailOpen] such calls pass while it is away.
+//   - codes.Canceled or codes.DeadlineExceeded: the call's own context ended before.
 //
 // Messages are stable: "rate limit exceeded: policy NAME", NAME being quoted as in Go.
 // Errors of key functions are not sent to the client: [RefusedError].Err has them, for

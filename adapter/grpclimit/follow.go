@@ -18,7 +18,7 @@ import (
 const (
 	// maxPause bounds what a server can ask for, whatever the options say.
 	maxPause = time.Hour
-	// setTimeout bounds the round trip to Redis.
+	// setTimeout bounds the round trips to Redis.
 	setTimeout = time.Second
 	// slack is by how much calls that fail together may differ in what they are asked for.
 	slack = 10 * time.Millisecond
@@ -27,7 +27,7 @@ const (
 // follower makes a limiter do what servers ask for. It is safe for concurrent use.
 type follower struct {
 	most time.Duration
-	peek func(key string, rule *limit.Rule) limit.Result
+	peek func(ctx context.Context, key string, rule *limit.Rule) (limit.Result, error)
 	set  func(ctx context.Context, key string, rule *limit.Rule, used int64) error
 
 	mu   sync.Mutex
@@ -39,27 +39,14 @@ type target struct{ name, key string }
 
 // newFollower returns nil if lim cannot do it.
 func newFollower(lim Limiter, most time.Duration) *follower {
-	f := &follower{most: most, busy: map[target]bool{}}
-	p, ok := lim.(interface {
-		Peek(key string, rule *limit.Rule) limit.Result
-	})
-	if !ok {
-		return nil
-	}
-	f.peek = p.Peek
-	switch l := lim.(type) {
-	case interface { // hybrid
+	l, ok := lim.(interface {
+		Peek(ctx context.Context, key string, rule *limit.Rule) (limit.Result, error)
 		Set(ctx context.Context, key string, rule *limit.Rule, used int64) error
-	}:
-		f.set = l.Set
-	case interface { // local
-		Set(key string, rule *limit.Rule, used int64) error
-	}:
-		f.set = func(_ context.Context, key string, rule *limit.Rule, used int64) error { return l.Set(key, rule, used) }
-	default:
+	})
+	if c, wraps := lim.(interface{ CanSet() bool }); !ok || wraps && !c.CanSet() {
 		return nil
 	}
-	return f
+	return &follower{most: most, peek: l.Peek, set: l.Set, busy: map[target]bool{}}
 }
 
 // heed does what the server asked for in the error of a call that took q, if anything.
@@ -76,13 +63,17 @@ func (f *follower) heed(ctx context.Context, q limit.Check, err error) error {
 		return nil // another call that has failed just now does it
 	}
 	defer f.end(t)
-	// Never shorten a wait. Calls that fail together ask for nearly the same time: one round
-	// trip is enough for all of them.
-	if known := f.peek(q.Key, q.Rule).RetryAfter; known >= pause-min(slack, pause/8) {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), setTimeout)
 	defer cancel()
+	// Never shorten a wait. Calls that fail together ask for nearly the same time: one round
+	// trip is enough for all of them.
+	res, err := f.peek(ctx, q.Key, q.Rule)
+	if err != nil {
+		return fmt.Errorf("grpclimit: follow a RetryInfo: %w", err)
+	}
+	if known := res.RetryAfter; known >= pause-min(slack, pause/8) {
+		return nil
+	}
 	if err := f.set(ctx, q.Key, q.Rule, usedFor(q.Rule, pause)); err != nil {
 		return fmt.Errorf("grpclimit: follow a RetryInfo: %w", err)
 	}

@@ -153,12 +153,10 @@ func TestFollowNeverShortens(t *testing.T) {
 
 // setter counts what is set, in a limiter whose Set takes a context as that of hybrid does.
 type setter struct {
-	grpclimit.Limiter
-	peek func(key string, rule *limit.Rule) limit.Result
-	set  func(ctx context.Context, used int64) error
+	memory
+	set func(ctx context.Context, used int64) error
 }
 
-func (s *setter) Peek(key string, rule *limit.Rule) limit.Result { return s.peek(key, rule) }
 func (s *setter) Set(ctx context.Context, _ string, _ *limit.Rule, used int64) error {
 	return s.set(ctx, used)
 }
@@ -169,7 +167,7 @@ func TestFollowFails(t *testing.T) {
 	lim, _ := alone(t)
 	broken := errors.New("no Redis")
 	var sets int
-	l := &setter{lim, lim.Peek, func(ctx context.Context, used int64) error {
+	l := &setter{lim, func(ctx context.Context, used int64) error {
 		sets++
 		if end, ok := ctx.Deadline(); !ok || time.Until(end) > time.Second || errors.Is(ctx.Err(), context.Canceled) {
 			t.Errorf("the context ends at %v, %v, %v", end, ok, ctx.Err())
@@ -201,7 +199,7 @@ func TestFollowTogether(t *testing.T) {
 	const callers = 20
 	var sets, returned atomic.Int64
 	release := make(chan struct{})
-	l := &setter{lim, lim.Peek, func(_ context.Context, used int64) error {
+	l := &setter{lim, func(_ context.Context, used int64) error {
 		sets.Add(1)
 		<-release
 		return lim.Set("k", rule, used)

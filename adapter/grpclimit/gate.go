@@ -12,19 +12,23 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Limiter is what every interceptor needs; [limit.Limiter], *hybrid.Limiter and
-// *local.Limiter have it. Some options need more and say so. It must be safe for concurrent
-// use.
+// Limiter is what every interceptor needs. *remote.Limiter has it, and [limit.WithContext]
+// makes it of a limiter of package hybrid or local. Some options need more and say so. It must
+// be safe for concurrent use.
+//
+// The context is the call's; that of a refund does not end with the call, so that the limiter
+// must bound its time by itself. An error that wraps [limit.ErrNilRule], [limit.ErrInvalidN] or
+// [limit.ErrUnsupported] is the program's own fault; with any other the limiter is unavailable.
 type Limiter interface {
-	Take(key string, rule *limit.Rule, n int64) limit.Result
+	Take(ctx context.Context, key string, rule *limit.Rule, n int64) (limit.Result, error)
 }
 
 type (
 	allTaker interface {
-		TakeAll(checks ...limit.Check) limit.AllResult
+		TakeAll(ctx context.Context, checks ...limit.Check) (limit.AllResult, error)
 	}
 	refunder interface {
-		Refund(key string, rule *limit.Rule, n int64) (back int64)
+		Refund(ctx context.Context, key string, rule *limit.Rule, n int64) (back int64, err error)
 	}
 	waiter interface {
 		WaitN(ctx context.Context, key string, rule *limit.Rule, n int64) error
@@ -43,11 +47,16 @@ type gate struct {
 	waiting  waiter    // nil unless calls wait
 	follower *follower // nil unless servers are followed
 	log      *undecided.Log
+	kept     *undecided.Log // about units that could not be handed back
 }
 
 func newGate(client bool, lim Limiter, rule *limit.Rule, key KeyFunc, opts []Option) (*gate, error) {
 	c := configure(client, rule, key, opts)
-	g := &gate{config: c, lim: lim, log: undecided.New(c.logger, clock.System{}, "grpclimit: a call cannot be decided")}
+	g := &gate{
+		config: c, lim: lim,
+		log:  undecided.New(c.logger, clock.System{}, "grpclimit: a call cannot be decided"),
+		kept: undecided.New(c.logger, clock.System{}, "grpclimit: units cannot be handed back"),
+	}
 	if isNil(lim) {
 		c.bad("the limiter is nil")
 		return nil, c.err()
@@ -127,6 +136,8 @@ type claim struct {
 	checks []limit.Check // empty if the call is not counted: unlimited, or a dry run without a key
 	// unsure tells that a limit whose rule is a dry run may have taken nothing.
 	unsure bool
+	// failed tells that the limiter did not answer: nothing is handed back.
+	failed bool
 }
 
 // admit takes the units of a call, or returns why it is refused.
@@ -141,11 +152,16 @@ func (g *gate) admit(ctx context.Context, call Call) (claim, error) {
 		return claim{}, g.conclude(ctx, Decision{Call: call, Err: noKey(g.keyCode, err)})
 	}
 	if g.waiting != nil {
-		return claim{checks: checks, unsure: true}, g.conclude(ctx, g.waitFor(ctx, call, checks[0]))
+		err := g.waiting.WaitN(ctx, checks[0].Key, checks[0].Rule, checks[0].N)
+		d := Decision{Call: call, Rule: checks[0].Rule}
+		if err != nil {
+			d.Err = notWaited(ctx, d.Rule, g.subject(checks[0].Key), err)
+		}
+		return claim{checks: checks, unsure: true, failed: err != nil}, g.conclude(ctx, d)
 	}
-	by, res := g.take(checks)
-	d := Decision{Call: call, Rule: by.Rule, Result: res, Err: g.refusal(by, res)}
-	return claim{checks: checks, unsure: res.WouldRefuse || !res.Allowed}, g.conclude(ctx, d)
+	by, res, err := g.take(ctx, checks)
+	d := Decision{Call: call, Rule: by.Rule, Result: res, Err: g.refusal(ctx, by, res, err)}
+	return claim{checks: checks, unsure: res.WouldRefuse || !res.Allowed, failed: err != nil}, g.conclude(ctx, d)
 }
 
 // ruleOf returns the first rule of a call.
@@ -190,23 +206,25 @@ func units(cost int64) int64 {
 	return cost
 }
 
-// take asks the limiter, and returns which check decided.
-func (g *gate) take(checks []limit.Check) (limit.Check, limit.Result) {
+// take asks the limiter, and returns which check decided: the first if none did.
+func (g *gate) take(ctx context.Context, checks []limit.Check) (limit.Check, limit.Result, error) {
+	by := checks[0]
 	if len(checks) == 1 {
-		q := checks[0]
-		return q, g.lim.Take(q.Key, q.Rule, q.N)
+		res, err := g.lim.Take(ctx, by.Key, by.Rule, by.N)
+		return by, res, err
 	}
-	v := g.all.TakeAll(checks...)
-	by := limit.Check{Rule: v.Rule}
+	v, err := g.all.TakeAll(ctx, checks...)
 	if v.By >= 0 && v.By < len(checks) {
 		by = checks[v.By]
 	}
-	return by, v.Result
+	return by, v.Result, err
 }
 
 // refusal returns the error of a check that was refused, or nil.
-func (g *gate) refusal(q limit.Check, res limit.Result) error {
+func (g *gate) refusal(ctx context.Context, q limit.Check, res limit.Result, err error) error {
 	switch {
+	case err != nil:
+		return notAnswered(ctx, q.Rule, res, err)
 	case res.Allowed:
 		return nil
 	case res.Source == limit.SourceInvalid:
@@ -222,23 +240,16 @@ func (g *gate) subject(key string) string {
 	return ""
 }
 
-func (g *gate) waitFor(ctx context.Context, call Call, q limit.Check) Decision {
-	d := Decision{Call: call, Rule: q.Rule}
-	if err := g.waiting.WaitN(ctx, q.Key, q.Rule, q.N); err != nil {
-		d.Err = notWaited(q.Rule, g.subject(q.Key), err)
-	}
-	return d
-}
-
 // conclude tells the observer, and returns the error that the call ends with.
 func (g *gate) conclude(ctx context.Context, d Decision) error {
 	if g.observer != nil {
 		g.observer(ctx, d)
 	}
-	if ours := codeOf(d.Err) == codes.Internal; ours || d.Err != nil && d.Rule == nil {
+	away := isUnavailable(d.Err)
+	if ours := away || codeOf(d.Err) == codes.Internal; ours || d.Err != nil && d.Rule == nil {
 		g.log.Note(ctx, ours, d.Err)
 	}
-	if g.dry {
+	if g.dry || g.open && away {
 		return nil
 	}
 	return d.Err
@@ -246,13 +257,16 @@ func (g *gate) conclude(ctx context.Context, d Decision) error {
 
 // ended hands back what a call has taken if it ended in such a way. What may not have been
 // taken is kept: it would be handed back out of the units of others.
-func (g *gate) ended(took claim, err error) {
-	if g.back == nil || !g.refunds[codeOf(err)] {
+func (g *gate) ended(ctx context.Context, took claim, err error) {
+	if g.back == nil || took.failed || !g.refunds[codeOf(err)] {
 		return
 	}
 	for _, q := range took.checks {
-		if !took.unsure || !q.Rule.IsDryRun() {
-			g.back.Refund(q.Key, q.Rule, q.N)
+		if took.unsure && q.Rule.IsDryRun() {
+			continue
+		}
+		if _, err := g.back.Refund(context.WithoutCancel(ctx), q.Key, q.Rule, q.N); err != nil {
+			g.kept.Note(ctx, true, err)
 		}
 	}
 }

@@ -216,19 +216,28 @@ func detailsOf(t testing.TB, err error) (retry *errdetails.RetryInfo, quota *err
 	return retry, quota
 }
 
+// memory is a limiter that answers from memory.
+type memory interface {
+	Take(key string, rule *limit.Rule, n int64) limit.Result
+	TakeAll(checks ...limit.Check) limit.AllResult
+	Peek(key string, rule *limit.Rule) limit.Result
+	Refund(key string, rule *limit.Rule, n int64) (back int64)
+	WaitN(ctx context.Context, key string, rule *limit.Rule, n int64) error
+}
+
 // unary makes a server option, and fails the test if there is an error.
-func unary(t testing.TB, lim grpclimit.Limiter, rule *limit.Rule, key grpclimit.KeyFunc, opts ...grpclimit.Option) grpc.ServerOption {
+func unary(t testing.TB, lim memory, rule *limit.Rule, key grpclimit.KeyFunc, opts ...grpclimit.Option) grpc.ServerOption {
 	t.Helper()
-	i, err := grpclimit.UnaryServerInterceptor(lim, rule, key, opts...)
+	i, err := grpclimit.UnaryServerInterceptor(limit.WithContext(lim), rule, key, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return grpc.ChainUnaryInterceptor(i)
 }
 
-func stream(t testing.TB, lim grpclimit.Limiter, rule *limit.Rule, key grpclimit.KeyFunc, opts ...grpclimit.Option) grpc.ServerOption {
+func stream(t testing.TB, lim memory, rule *limit.Rule, key grpclimit.KeyFunc, opts ...grpclimit.Option) grpc.ServerOption {
 	t.Helper()
-	i, err := grpclimit.StreamServerInterceptor(lim, rule, key, opts...)
+	i, err := grpclimit.StreamServerInterceptor(limit.WithContext(lim), rule, key, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,13 +245,13 @@ func stream(t testing.TB, lim grpclimit.Limiter, rule *limit.Rule, key grpclimit
 }
 
 // clients makes the options of a client whose calls of both kinds are limited.
-func clients(t testing.TB, lim grpclimit.Limiter, rule *limit.Rule, key grpclimit.KeyFunc, opts ...grpclimit.Option) []grpc.DialOption {
+func clients(t testing.TB, lim memory, rule *limit.Rule, key grpclimit.KeyFunc, opts ...grpclimit.Option) []grpc.DialOption {
 	t.Helper()
-	u, err := grpclimit.UnaryClientInterceptor(lim, rule, key, opts...)
+	u, err := grpclimit.UnaryClientInterceptor(limit.WithContext(lim), rule, key, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := grpclimit.StreamClientInterceptor(lim, rule, key, opts...)
+	s, err := grpclimit.StreamClientInterceptor(limit.WithContext(lim), rule, key, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}

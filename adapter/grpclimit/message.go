@@ -51,6 +51,7 @@ func (s *countedStream) count(m any) error {
 		n = units(g.perMsg(s.Context(), m))
 	}
 	q := limit.Check{Key: s.key, Rule: g.message, N: n}
-	res := g.lim.Take(q.Key, q.Rule, q.N)
-	return g.conclude(s.Context(), Decision{Call: s.call, Rule: q.Rule, Result: res, Err: g.refusal(q, res)})
+	res, err := g.lim.Take(s.Context(), q.Key, q.Rule, q.N)
+	d := Decision{Call: s.call, Rule: q.Rule, Result: res, Err: g.refusal(s.Context(), q, res, err)}
+	return g.conclude(s.Context(), d)
 }

@@ -23,8 +23,8 @@ type Decision struct {
 	// Result is the limiter's answer; WouldRefuse in it tells of dry runs. It is zero
 	// with [Wait], and if the limiter was not asked.
 	Result limit.Result
-	// Err is why the call is refused, or would be if [DryRun] did not let it pass; or why a
-	// server's RetryInfo could not be followed. Else nil.
+	// Err is why the call is refused, or would be if [DryRun] or [FailOpen] did not let it
+	// pass; or why a server's RetryInfo could not be followed. Else nil.
 	Err error
 }
 
@@ -39,6 +39,7 @@ type config struct {
 	plan     func(context.Context, Call) *limit.Rule
 	cost     func(context.Context, Call) int64
 	dry      bool
+	open     bool // calls pass while the limiter is unavailable
 	keyCode  codes.Code
 	showKey  bool
 	refunds  map[codes.Code]bool // nil: no refunds
@@ -83,7 +84,8 @@ func Cost(cost func(ctx context.Context, call Call) int64) Option {
 }
 
 // And adds a limit: a call must be admitted by all of them, and one that is refused
-// consumes nothing of any. The limiter must have TakeAll, as those of hybrid and local do.
+// consumes nothing of any. The limiter must have TakeAll. With one of package remote on a
+// Cluster all keys of a call must be in one shard.
 // The rules must have different names. It may be used several times.
 func And(rule *limit.Rule, key KeyFunc) Option {
 	return func(c *config) { c.limits = append(c.limits, limited{rule, key}) }
@@ -92,6 +94,13 @@ func And(rule *limit.Rule, key KeyFunc) Option {
 // DryRun refuses no call: see [limit.Rule.DryRun], and [Observe] for what would be refused.
 // Calls without a key pass, too.
 func DryRun() Option { return func(c *config) { c.dry = true } }
+
+// FailOpen lets calls and messages pass while the limiter is unavailable, such as one of
+// package remote while Redis is away: they are not limited then. They are told to [Observe] and
+// logged all the same. A call that has ended by itself does not pass, nor does one after the
+// limiter was closed. The default is to refuse with codes.Unavailable. With a limiter that
+// answers from memory it has no effect.
+func FailOpen() Option { return func(c *config) { c.open = true } }
 
 // KeyErrorCode is the status of calls without a key: codes.InvalidArgument, the default, or
 // codes.Unauthenticated.
@@ -112,7 +121,9 @@ func ShowKey() Option { return func(c *config) { c.showKey = true } }
 // RefundOn hands a call's units back if it ends with one of these codes: Unavailable, for
 // calls that did not happen, or OK, for a limit of failures such as wrong passwords. Not
 // the units of messages (see [EachMessage]), nor those of a call whose handler panics. A
-// client's stream has ended when RecvMsg says so. The limiter must have Refund.
+// client's stream has ended when RecvMsg says so. The limiter must have Refund. With one of
+// package remote the end of the call waits for a round trip for each rule, also if the caller
+// has gone; an error is logged, and the units stay used.
 func RefundOn(on ...codes.Code) Option {
 	return func(c *config) {
 		if len(on) == 0 {
@@ -148,7 +159,7 @@ func EachMessage(rule *limit.Rule, cost func(ctx context.Context, message any) i
 // Wait makes a client wait until the limiter admits a call, instead of refusing it. A call
 // whose context would end before is refused at once, with codes.ResourceExhausted; one whose
 // context ends while it waits, with codes.Canceled or codes.DeadlineExceeded. The limiter
-// must have Wait. It cannot be used with [And].
+// must have WaitN. It cannot be used with [And].
 func Wait() Option {
 	return func(c *config) {
 		c.wait = true
@@ -160,7 +171,8 @@ func Wait() Option {
 // codes.ResourceExhausted or codes.Unavailable and a RetryInfo, the limiter admits no call of
 // that key for as long as the server asks, give or take 10 ms, but at most for most. Then it
 // goes on at the rate of the rule. It sets the counter, for all processes that share the
-// limiter, before the call returns: one round trip to Redis, at most 1 s. An error of that is
+// limiter, before the call returns: one round trip to Redis, two with package remote, at most
+// 1 s. An error of that is
 // told to [Observe]. The rule must be a token or leaky bucket, as windows have no place for
 // the future. With [And] the first rule is set. The limiter must have Peek and Set. most is
 // above 0 and at most an hour.
@@ -186,8 +198,10 @@ func Observe(observer func(ctx context.Context, d Decision)) Option {
 }
 
 // Logger gets a line about calls that cannot be decided: one in 10 s at level Warn if the key is
-// missing, and one at Error of what is the program's own fault. They are counted as Invalid in
-// the figures of a limiter of package hybrid. Default: [slog.Default]; to be silent, give one
+// missing, and one at Error of what is the program's own fault or an error of the limiter. There
+// is none about a call that has ended by itself. Units that cannot be handed back have a line of
+// their own. Calls that could not be asked about are counted as Invalid in the figures of a
+// limiter of package hybrid. Default: [slog.Default]; to be silent, give one
 // with [slog.DiscardHandler].
 func Logger(logger *slog.Logger) Option {
 	return func(c *config) {

@@ -1,6 +1,7 @@
 package grpclimit_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -12,19 +13,24 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/limit"
 	"github.com/hybridlimit/hybridlimit/local"
+	"github.com/hybridlimit/hybridlimit/remote"
 )
 
-// Both limiters do for every option, and limit.Limiter for those that need no more.
+// A limiter of package remote is taken as it is, and every other in the form with a context.
 var (
-	_ grpclimit.Limiter = limit.Limiter(nil)
-	_ grpclimit.Limiter = (*local.Limiter)(nil)
-	_ grpclimit.Limiter = (*hybrid.Limiter)(nil)
+	_ grpclimit.Limiter = (*remote.Limiter)(nil)
+	_ grpclimit.Limiter = (*limit.InContext)(nil)
 )
 
 // taker is a limiter that has nothing but Take.
-type taker func(key string, rule *limit.Rule, n int64) limit.Result
+type taker func(ctx context.Context, key string, rule *limit.Rule, n int64) (limit.Result, error)
 
-func (f taker) Take(key string, rule *limit.Rule, n int64) limit.Result { return f(key, rule, n) }
+func (f taker) Take(ctx context.Context, key string, rule *limit.Rule, n int64) (limit.Result, error) {
+	return f(ctx, key, rule, n)
+}
+
+// deaf is a limiter in memory that cannot be told anything.
+type deaf struct{ memory }
 
 // construct makes all four interceptors, and returns the errors of the servers and of the
 // clients. There is an interceptor or an error, never both and never neither.
@@ -44,16 +50,18 @@ func construct(t *testing.T, lim grpclimit.Limiter, rule *limit.Rule, key grpcli
 }
 
 func TestConstructorsRefuse(t *testing.T) {
-	lim, _ := alone(t)
-	shared, err := hybrid.New(nil, hybrid.Options{})
+	alone, _ := alone(t)
+	lim := limit.WithContext(alone)
+	hybrids, err := hybrid.New(nil, hybrid.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer shared.Close()
+	defer hybrids.Close()
+	shared := limit.WithContext(hybrids)
 	rule, key := bucket("api", 1), grpclimit.ByMethod()
 	window := limit.Must(limit.SlidingWindow("window", 10, time.Minute))
 	exact := limit.Must(limit.SlidingLog("exact", 10, time.Minute))
-	only := taker(func(string, *limit.Rule, int64) limit.Result { return limit.Result{} })
+	only := taker(func(context.Context, string, *limit.Rule, int64) (limit.Result, error) { return limit.Result{}, nil })
 	type opts = []grpclimit.Option
 	for _, c := range []struct {
 		name string
@@ -65,8 +73,9 @@ func TestConstructorsRefuse(t *testing.T) {
 		text string
 	}{
 		{"no limiter", nil, rule, key, nil, true, "limiter is nil"},
-		{"a nil limiter", (*local.Limiter)(nil), rule, key, nil, true, "limiter is nil"},
-		{"a nil hybrid limiter", (*hybrid.Limiter)(nil), rule, key, nil, true, "limiter is nil"},
+		{"a nil limiter", limit.WithContext((*local.Limiter)(nil)), rule, key, nil, true, "limiter is nil"},
+		{"a nil remote limiter", (*remote.Limiter)(nil), rule, key, nil, true, "limiter is nil"},
+		{"a nil hybrid limiter", limit.WithContext((*hybrid.Limiter)(nil)), rule, key, nil, true, "limiter is nil"},
 		{"no rule", lim, nil, key, nil, true, "rule is nil"},
 		{"a zero rule", lim, new(limit.Rule), key, nil, true, "rule is nil or zero"},
 		{"no key", lim, rule, nil, nil, true, "key function is nil"},
@@ -90,6 +99,7 @@ func TestConstructorsRefuse(t *testing.T) {
 		{"waiting, of one that cannot", only, rule, key, opts{grpclimit.Wait()}, false, "Wait needs a limiter"},
 		{"waiting for several", lim, rule, key, opts{grpclimit.Wait(), grpclimit.And(window, key)}, false, "all or none"},
 		{"following, of one that cannot", only, rule, key, opts{grpclimit.FollowRetryInfo(time.Second)}, false, "Peek and Set"},
+		{"following, of one in memory that cannot", limit.WithContext(deaf{alone}), rule, key, opts{grpclimit.FollowRetryInfo(time.Second)}, false, "Peek and Set"},
 		{"following in a window", lim, window, key, opts{grpclimit.FollowRetryInfo(time.Second)}, false, "sliding-window"},
 		{"following for no time", lim, rule, key, opts{grpclimit.FollowRetryInfo(0)}, false, "FollowRetryInfo is 0s"},
 		{"following for ever", lim, rule, key, opts{grpclimit.FollowRetryInfo(limit.Never)}, false, "at most 1h"},
@@ -107,7 +117,8 @@ func TestConstructorsRefuse(t *testing.T) {
 }
 
 func TestConstructorsRefuseOptionsOfTheOtherSide(t *testing.T) {
-	lim, _ := alone(t)
+	alone, _ := alone(t)
+	lim := limit.WithContext(alone)
 	rule, key := bucket("api", 1), grpclimit.ByMethod()
 	if server, client := construct(t, lim, rule, key, grpclimit.EachMessage(bucket("messages", 1), nil)); server != nil || client == nil {
 		t.Errorf("EachMessage: %v, %v", server, client)
@@ -131,7 +142,7 @@ func TestConstructorsReportEveryProblem(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer shared.Close()
-	server, _ = construct(t, shared, limit.Must(limit.SlidingLog("log", 1, time.Minute)), grpclimit.ByMethod())
+	server, _ = construct(t, limit.WithContext(shared), limit.Must(limit.SlidingLog("log", 1, time.Minute)), grpclimit.ByMethod())
 	if !errors.Is(server, limit.ErrUnsupported) {
 		t.Errorf("%v", server)
 	}

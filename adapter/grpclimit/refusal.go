@@ -28,10 +28,13 @@ type RefusedError struct {
 	Rule *limit.Rule
 	// Result is the limiter's answer. Of a client that waits only RetryAfter is known.
 	Result limit.Result
-	// Err is why there was no answer: the error of a key function or of [Wait]. Else nil.
+	// Err is why there was no answer: the error of a key function, of [Wait] or of the limiter.
+	// Else nil.
 	Err error
 
 	status *status.Status
+	// unavailable tells that the limiter returned an error, for no fault of the call.
+	unavailable bool
 }
 
 // GRPCStatus returns what the caller is told.
@@ -108,17 +111,33 @@ func nameOf(rule *limit.Rule) string {
 }
 
 // notWaited is the error of a call that was not waited for to the end.
-func notWaited(rule *limit.Rule, subject string, err error) error {
+func notWaited(ctx context.Context, rule *limit.Rule, subject string, err error) error {
 	var late *limit.WaitError
-	switch {
-	case errors.As(err, &late):
+	if errors.As(err, &late) {
 		return exceeded(rule, limit.Result{Limit: rule.Limit(), RetryAfter: late.Need}, subject, err)
-	case errors.Is(err, limit.ErrClosed):
-		s := status.New(codes.Unavailable, "rate limit: the limiter is closed")
-		return &RefusedError{Rule: rule, Err: err, status: s}
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		s := status.New(status.FromContextError(err).Code(), "rate limit: the call ended while it waited")
-		return &RefusedError{Rule: rule, Err: err, status: s}
 	}
-	return notDecided(rule, limit.Result{Source: limit.SourceInvalid}, err)
+	return notAnswered(ctx, rule, limit.Result{}, err)
+}
+
+// notAnswered is the error of a call for which the limiter has returned an error.
+func notAnswered(ctx context.Context, rule *limit.Rule, res limit.Result, err error) error {
+	e := &RefusedError{Rule: rule, Result: res, Err: err}
+	switch over := ctx.Err(); {
+	case errors.Is(err, limit.ErrNilRule), errors.Is(err, limit.ErrInvalidN), errors.Is(err, limit.ErrUnsupported):
+		return notDecided(rule, res, err)
+	case over != nil:
+		e.status = status.New(status.FromContextError(over).Code(), "rate limit: the call ended while it waited")
+	case errors.Is(err, limit.ErrClosed):
+		e.status = status.New(codes.Unavailable, "rate limit: the limiter is closed")
+	default:
+		e.status = status.New(codes.Unavailable, "rate limit: the limiter is unavailable")
+		e.unavailable = true
+	}
+	return e
+}
+
+// isUnavailable reports whether a call was not decided because the limiter is unavailable.
+func isUnavailable(err error) bool {
+	var e *RefusedError
+	return errors.As(err, &e) && e.unavailable
 }

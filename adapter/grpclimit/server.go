@@ -22,7 +22,7 @@ func UnaryServerInterceptor(lim Limiter, rule *limit.Rule, key KeyFunc, opts ...
 			return nil, err
 		}
 		reply, err := handler(ctx, req)
-		g.ended(took, err)
+		g.ended(ctx, took, err)
 		return reply, err
 	}, nil
 }
@@ -45,7 +45,7 @@ func StreamServerInterceptor(lim Limiter, rule *limit.Rule, key KeyFunc, opts ..
 		} else {
 			err = g.countMessages(srv, ss, call, took, handler)
 		}
-		g.ended(took, err)
+		g.ended(ss.Context(), took, err)
 		return err
 	}, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/adapter/grpclimit"
 	"github.com/hybridlimit/hybridlimit/hybridtest"
+	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // Calls that cannot be decided are in the log, a line a while, and counted as invalid.
@@ -24,7 +25,7 @@ func TestUndecidedIsLoggedAndCounted(t *testing.T) {
 		t.Helper()
 		defer text.Reset()
 		was := lim.Stats().Invalid
-		intercept, err := grpclimit.UnaryServerInterceptor(lim, bucket("r", 5), key, append(opts, logged)...)
+		intercept, err := grpclimit.UnaryServerInterceptor(limit.WithContext(lim), bucket("r", 5), key, append(opts, logged)...)
 		if err != nil {
 			t.Fatal(err)
 		}

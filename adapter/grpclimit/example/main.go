@@ -46,7 +46,7 @@ func run(out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	server, err := newServer(lim)
+	server, err := newServer(limit.WithContext(lim))
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func run(out io.Writer) error {
 	defer server.Stop()
 
 	// The client waits for its turn, and does not call when the server has asked for a pause.
-	wait, err := grpclimit.UnaryClientInterceptor(lim, upstream, grpclimit.ByTarget(),
+	wait, err := grpclimit.UnaryClientInterceptor(limit.WithContext(lim), upstream, grpclimit.ByTarget(),
 		grpclimit.Wait(), grpclimit.FollowRetryInfo(time.Hour))
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func run(out io.Writer) error {
 }
 
 // newServer returns a server whose unary calls and streams share a limit.
-func newServer(lim *hybrid.Limiter) (*grpc.Server, error) {
+func newServer(lim grpclimit.Limiter) (*grpc.Server, error) {
 	unary, err := grpclimit.UnaryServerInterceptor(lim, perPeer, grpclimit.ByPeer())
 	if err != nil {
 		return nil, err

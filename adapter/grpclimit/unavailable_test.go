@@ -1,0 +1,299 @@
+package grpclimit_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/hybridlimit/hybridlimit/adapter/grpclimit"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+var errAway = errors.New("redis is away")
+
+// faulty is a limiter whose calls fail as they are told, and which remembers the last context.
+type faulty struct {
+	*limit.InContext
+	err, peek, refund error
+	ctx               context.Context
+}
+
+func (f *faulty) Take(ctx context.Context, key string, rule *limit.Rule, n int64) (limit.Result, error) {
+	if f.ctx = ctx; f.err != nil {
+		return limit.Result{}, f.err
+	}
+	return f.InContext.Take(ctx, key, rule, n)
+}
+
+func (f *faulty) TakeAll(ctx context.Context, checks ...limit.Check) (limit.AllResult, error) {
+	if f.ctx = ctx; f.err != nil {
+		return limit.AllResult{By: -1}, f.err
+	}
+	return f.InContext.TakeAll(ctx, checks...)
+}
+
+func (f *faulty) WaitN(ctx context.Context, key string, rule *limit.Rule, n int64) error {
+	if f.ctx = ctx; f.err != nil {
+		return f.err
+	}
+	return f.InContext.WaitN(ctx, key, rule, n)
+}
+
+func (f *faulty) Peek(ctx context.Context, key string, rule *limit.Rule) (limit.Result, error) {
+	if f.peek != nil {
+		return limit.Result{}, f.peek
+	}
+	return f.InContext.Peek(ctx, key, rule)
+}
+
+func (f *faulty) Refund(ctx context.Context, key string, rule *limit.Rule, n int64) (int64, error) {
+	if f.ctx = ctx; f.refund != nil {
+		return 0, f.refund
+	}
+	return f.InContext.Refund(ctx, key, rule, n)
+}
+
+func newFaulty(t *testing.T) *faulty {
+	t.Helper()
+	lim, _ := alone(t)
+	return &faulty{InContext: limit.WithContext(lim)}
+}
+
+// served makes a unary call of a server, without a network.
+func served(t *testing.T, ctx context.Context, lim grpclimit.Limiter, opts ...grpclimit.Option) (reached bool, err error) {
+	t.Helper()
+	intercept, err := grpclimit.UnaryServerInterceptor(lim, bucket("api", 5), grpclimit.Fixed("k"), opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = intercept(ctx, nil, &grpc.UnaryServerInfo{FullMethod: sayMethod}, func(context.Context, any) (any, error) {
+		reached = true
+		return nil, nil
+	})
+	return reached, err
+}
+
+// called makes a unary call of a client, without a network.
+func called(t *testing.T, ctx context.Context, lim grpclimit.Limiter, opts ...grpclimit.Option) (reached bool, err error) {
+	t.Helper()
+	intercept, err := grpclimit.UnaryClientInterceptor(lim, bucket("api", 5), grpclimit.Fixed("k"), opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = intercept(ctx, sayMethod, nil, nil, nil, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
+		reached = true
+		return nil
+	})
+	return reached, err
+}
+
+// Which status an error of the limiter gets, whether it is in the log, and whether the call
+// passes with FailOpen.
+func TestErrorsOfTheLimiter(t *testing.T) {
+	type option = grpclimit.Option
+	for _, c := range []struct {
+		name string
+		err  error
+		end  func(context.Context) (context.Context, context.CancelFunc)
+		code codes.Code
+		log  bool
+		open bool
+	}{
+		{"away", errAway, context.WithCancel, codes.Unavailable, true, true},
+		{"a time-out of its own", context.DeadlineExceeded, context.WithCancel, codes.Unavailable, true, true},
+		{"closed", limit.ErrClosed, context.WithCancel, codes.Unavailable, false, false},
+		{"canceled", errAway, canceled, codes.Canceled, false, false},
+		{"too late", context.DeadlineExceeded, expired, codes.DeadlineExceeded, false, false},
+		{"no rule", limit.ErrNilRule, context.WithCancel, codes.Internal, true, false},
+		{"a negative number", limit.ErrInvalidN, context.WithCancel, codes.Internal, true, false},
+		{"no such rule", limit.ErrUnsupported, canceled, codes.Internal, true, false},
+	} {
+		for kind, call := range map[string]func(context.Context, grpclimit.Limiter, ...option) (bool, error){
+			"server": func(ctx context.Context, lim grpclimit.Limiter, opts ...option) (bool, error) {
+				return served(t, ctx, lim, opts...)
+			},
+			"server, two limits": func(ctx context.Context, lim grpclimit.Limiter, opts ...option) (bool, error) {
+				return served(t, ctx, lim, append(opts, grpclimit.And(bucket("all", 5), grpclimit.Fixed("all")))...)
+			},
+			"client": func(ctx context.Context, lim grpclimit.Limiter, opts ...option) (bool, error) {
+				return called(t, ctx, lim, opts...)
+			},
+			"client that waits": func(ctx context.Context, lim grpclimit.Limiter, opts ...option) (bool, error) {
+				return called(t, ctx, lim, append(opts, grpclimit.Wait())...)
+			},
+		} {
+			lim := newFaulty(t)
+			lim.err = c.err
+			ctx, cancel := c.end(t.Context())
+			var text bytes.Buffer
+			var told []grpclimit.Decision
+			logger := grpclimit.Logger(slog.New(slog.NewTextHandler(&text, nil)))
+			observe := grpclimit.Observe(func(_ context.Context, d grpclimit.Decision) { told = append(told, d) })
+			reached, err := call(ctx, lim, logger, observe)
+			if reached || status.Code(err) != c.code || !errors.Is(err, c.err) || lim.ctx != ctx {
+				t.Errorf("%s, %s: %v, served %t", c.name, kind, err, reached)
+			}
+			if s := status.Convert(err); strings.Contains(s.Message(), c.err.Error()) || len(s.Details()) != 0 {
+				t.Errorf("%s, %s: the caller is told %v", c.name, kind, s.Proto())
+			}
+			if got := text.String(); strings.Contains(got, "level=ERROR") != c.log || !c.log && got != "" {
+				t.Errorf("%s, %s: the log is %q", c.name, kind, got)
+			}
+			reached, err = call(ctx, lim, logger, observe, grpclimit.FailOpen())
+			if reached != c.open || (err == nil) != c.open {
+				t.Errorf("%s, %s, failing open: %v, served %t", c.name, kind, err, reached)
+			}
+			if len(told) != 2 || !errors.Is(told[1].Err, c.err) || told[1].Rule == nil {
+				t.Errorf("%s, %s: told %+v", c.name, kind, told)
+			}
+			cancel()
+		}
+	}
+}
+
+func canceled(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	return ctx, cancel
+}
+
+func expired(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithDeadline(ctx, time.Unix(0, 0))
+}
+
+// FailOpen limits again as soon as the limiter answers. What was not taken is not handed back.
+func TestFailOpenRefundsNothing(t *testing.T) {
+	lim := newFaulty(t)
+	refund := grpclimit.RefundOn(codes.OK)
+	if _, err := lim.InContext.Take(t.Context(), "k", bucket("api", 5), 4); err != nil { // others' units
+		t.Fatal(err)
+	}
+	lim.err = errAway
+	for _, o := range []grpclimit.Option{grpclimit.FailOpen(), grpclimit.DryRun()} {
+		if reached, err := served(t, t.Context(), lim, o, refund, grpclimit.Logger(slog.New(slog.DiscardHandler))); !reached || err != nil {
+			t.Errorf("%v, served %t", err, reached)
+		}
+	}
+	if res, err := lim.Peek(t.Context(), "k", bucket("api", 5)); err != nil || res.Remaining != 1 {
+		t.Errorf("%+v, %v", res, err)
+	}
+	lim.err = nil
+	if reached, err := served(t, t.Context(), lim, grpclimit.FailOpen()); !reached || err != nil {
+		t.Errorf("%v, served %t", err, reached)
+	}
+	if reached, err := served(t, t.Context(), lim, grpclimit.FailOpen()); reached || status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("%v, served %t", err, reached)
+	}
+}
+
+// A stream that was opened while the limiter was away has its messages counted when it is back.
+func TestFailOpenOfMessages(t *testing.T) {
+	lim := newFaulty(t)
+	lim.err = errAway
+	intercept, err := grpclimit.StreamServerInterceptor(lim, bucket("streams", 9), grpclimit.Fixed("k"),
+		grpclimit.EachMessage(bucket("messages", 2), nil), grpclimit.FailOpen(), grpclimit.Logger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = intercept(nil, endless{ctx: t.Context()}, &grpc.StreamServerInfo{FullMethod: streamMethod}, func(_ any, ss grpc.ServerStream) error {
+		for i := range 4 {
+			if i == 2 {
+				lim.err = nil
+			}
+			want(t, ss.RecvMsg(nil), codes.OK)
+		}
+		want(t, ss.RecvMsg(nil), codes.ResourceExhausted)
+		return nil
+	})
+	want(t, err, codes.ResourceExhausted)
+}
+
+// endless is a stream of messages.
+type endless struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s endless) Context() context.Context { return s.ctx }
+func (s endless) RecvMsg(any) error        { return nil }
+
+// A message that cannot be counted ends the stream, unless FailOpen lets it pass.
+func TestMessageThatCannotBeCounted(t *testing.T) {
+	lim := newFaulty(t)
+	intercept, err := grpclimit.StreamServerInterceptor(lim, bucket("streams", 9), grpclimit.Fixed("k"),
+		grpclimit.EachMessage(bucket("messages", 2), nil), grpclimit.Logger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = intercept(nil, endless{ctx: t.Context()}, &grpc.StreamServerInfo{FullMethod: streamMethod}, func(_ any, ss grpc.ServerStream) error {
+		if err := ss.RecvMsg(new(wrapperspb.StringValue)); err != nil {
+			return err
+		}
+		lim.err = errAway
+		return ss.RecvMsg(new(wrapperspb.StringValue))
+	})
+	if status.Code(err) != codes.Unavailable || !errors.Is(err, errAway) {
+		t.Error(err)
+	}
+}
+
+// Units are handed back although the caller has gone. If that fails, it is in the log.
+func TestRefundAfterTheCallerHasGone(t *testing.T) {
+	lim := newFaulty(t)
+	rule := bucket("api", 5)
+	end := func(opts ...grpclimit.Option) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(as(t.Context(), "u"))
+		intercept, err := grpclimit.UnaryServerInterceptor(lim, rule, grpclimit.Fixed("k"), append(opts, grpclimit.RefundOn(codes.Canceled))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = intercept(ctx, nil, &grpc.UnaryServerInfo{FullMethod: sayMethod}, func(ctx context.Context, _ any) (any, error) {
+			cancel()
+			return nil, ctx.Err()
+		})
+		if lim.ctx == ctx || lim.ctx.Err() != nil {
+			t.Errorf("a refund with %v", lim.ctx)
+		}
+	}
+	end()
+	if res, err := lim.Peek(t.Context(), "k", rule); err != nil || res.Remaining != 5 {
+		t.Errorf("%+v, %v", res, err)
+	}
+	lim.refund = errAway
+	var text bytes.Buffer
+	end(grpclimit.Logger(slog.New(slog.NewTextHandler(&text, nil))))
+	if line := text.String(); !strings.Contains(line, "level=ERROR") || !strings.Contains(line, "units cannot be handed back") || !strings.Contains(line, errAway.Error()) {
+		t.Errorf("the log is %q", line)
+	}
+}
+
+// A look that fails is told, and nothing is set.
+func TestFollowWithoutALook(t *testing.T) {
+	lim := newFaulty(t)
+	lim.peek = errAway
+	var told []grpclimit.Decision
+	observe := grpclimit.Observe(func(_ context.Context, d grpclimit.Decision) { told = append(told, d) })
+	intercept, err := grpclimit.UnaryClientInterceptor(lim, bucket("api", 5), grpclimit.Fixed("k"), grpclimit.FollowRetryInfo(time.Hour), observe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := busy(t, codes.ResourceExhausted, durationpb.New(time.Minute))
+	err = intercept(t.Context(), sayMethod, nil, nil, nil, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error { return server })
+	if !errors.Is(err, server) || len(told) != 2 || !errors.Is(told[1].Err, errAway) {
+		t.Errorf("%v, told %+v", err, told)
+	}
+	if res, err := lim.InContext.Peek(t.Context(), "k", bucket("api", 5)); err != nil || res.Remaining != 4 {
+		t.Errorf("%+v, %v", res, err)
+	}
+}
