@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/hybridlimit/hybridlimit/adapter/internal/undecided"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -122,7 +123,7 @@ func notWaited(ctx context.Context, rule *limit.Rule, subject string, err error)
 // notAnswered is the error of a call for which the limiter has returned an error.
 func notAnswered(ctx context.Context, rule *limit.Rule, res limit.Result, err error) error {
 	e := &RefusedError{Rule: rule, Result: res, Err: err}
-	switch over := ctx.Err(); {
+	switch over := undecided.Over(ctx); {
 	case errors.Is(err, limit.ErrNilRule), errors.Is(err, limit.ErrInvalidN), errors.Is(err, limit.ErrUnsupported):
 		return notDecided(rule, res, err)
 	case over != nil:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/hybridlimit/hybridlimit/adapter/internal/undecided"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -37,7 +38,9 @@ type noAnswer struct {
 	over error // of the request's context; nil if that lasts
 }
 
-func newNoAnswer(ctx context.Context, err error) *noAnswer { return &noAnswer{err, ctx.Err()} }
+func newNoAnswer(ctx context.Context, err error) *noAnswer {
+	return &noAnswer{err, undecided.Over(ctx)}
+}
 
 func (e *noAnswer) Error() string {
 	if e.over != nil {

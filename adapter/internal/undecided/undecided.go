@@ -1,5 +1,5 @@
-// Package undecided counts and logs what a middleware could not ask its limiter, for the
-// middlewares of all protocols.
+// Package undecided counts and logs what a middleware could not ask its limiter, or what that did
+// not answer, for the middlewares of all protocols.
 package undecided
 
 import (
@@ -73,4 +73,17 @@ func Count(lim any, rule *limit.Rule) {
 	if c, ok := lim.(interface{ CountInvalid(rule *limit.Rule) }); ok {
 		c.CountInvalid(rule)
 	}
+}
+
+// Over returns why a call has ended by itself, nil if it has not. A deadline that has passed counts
+// before the context says so: a connection that has the same deadline may report it first, and
+// whoever lets calls pass when a limiter fails would let this one pass.
+func Over(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if at, bounded := ctx.Deadline(); bounded && clock.Until(at) <= 0 {
+		return context.DeadlineExceeded
+	}
+	return nil
 }

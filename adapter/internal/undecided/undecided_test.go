@@ -2,6 +2,7 @@ package undecided
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"log/slog"
 	"strings"
@@ -44,5 +45,27 @@ func TestOneLineAWhile(t *testing.T) {
 	l.Note(t.Context(), false, errors.New("no key"))
 	if got := lines(); strings.Count(got, "\n") != 1 {
 		t.Errorf("after the clock was set back: %q", got)
+	}
+}
+
+// late is a context whose deadline has passed, and whose timer has not fired yet.
+type late struct{ context.Context }
+
+func (late) Deadline() (time.Time, bool) { return time.Unix(1, 0), true }
+
+func TestOver(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	lasting, stop := context.WithTimeout(t.Context(), time.Hour)
+	defer stop()
+	for _, c := range []struct {
+		ctx  context.Context
+		want error
+	}{
+		{t.Context(), nil}, {lasting, nil}, {ended, context.Canceled}, {late{t.Context()}, context.DeadlineExceeded}, {late{ended}, context.Canceled},
+	} {
+		if got := Over(c.ctx); !errors.Is(got, c.want) {
+			t.Errorf("%v: %v, want %v", c.ctx, got, c.want)
+		}
 	}
 }
