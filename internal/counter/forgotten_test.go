@@ -61,7 +61,7 @@ func TestForgottenIsNotLost(t *testing.T) {
 		exchange(20)
 		now += c.wait
 		out := settle(c.then)
-		rep := k.Report(now, false)
+		rep := k.resend(now, false)
 		if out.Lost != c.lost || !out.Again || !rep.Raise || rep.Known.Level.NS != c.want {
 			t.Errorf("%s: lost %v, raises %v to %v, want %v", name, out.Lost, rep.Raise, rep.Known.Level, time.Duration(c.want))
 		}

@@ -68,7 +68,7 @@ func TestAnswerOfAnotherGeneration(t *testing.T) {
 				}
 			}
 			raises := k.is(raising)
-			rep := k.Report(now, true)
+			rep := k.resend(now, true)
 			if got := (version{rep.Known.Gen, rep.Known.Born, unitsKnown(&rep, r)}); got != c.want || raises != c.raises {
 				t.Errorf("%v, %s: knows %v and raises %v, want %v, %v", r, name, got, raises, c.want, c.raises)
 			}
@@ -136,7 +136,7 @@ func TestUnitsAheadAreNotReportedElsewhere(t *testing.T) {
 			t.Errorf("%s: 61 of 100 units admitted beside 40", by)
 		}
 		link.Part(1).SetOffset(2*int64(arith.Of(r).Width), 1)
-		rep := k.Report(now, true)
+		rep := k.resend(now, true)
 		for _, b := range rep.Known.Buckets {
 			if b.ID != theirs[0].ID {
 				t.Errorf("%s: reports %v, answered were %v", by, rep.Known.Buckets, theirs)

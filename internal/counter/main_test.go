@@ -41,9 +41,15 @@ func (c *Counter) peek(now, n int64, rule *limit.Rule) (limit.Result, bool) {
 // collect begins an exchange, and returns the report.
 func (c *Counter) collect(now int64, from Queue) (rep report.Report, ok bool) {
 	if ok = c.Collect(now, from); ok {
-		rep = c.Report(now, false)
+		rep = c.resend(now, false)
 	}
 	return rep, ok
+}
+
+// resend returns the report of what is in flight.
+func (c *Counter) resend(now int64, raise bool) (rep report.Report) {
+	c.Report(now, raise, &rep)
+	return rep
 }
 
 // pace has counters report once in d, if their rule lets them.

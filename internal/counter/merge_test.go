@@ -41,7 +41,7 @@ func TestUnitsSurviveEveryTurn(t *testing.T) {
 				}
 			case 4:
 				if flying >= 0 {
-					rep := c.Report(now, rng.IntN(2) == 0)
+					rep := c.resend(now, rng.IntN(2) == 0)
 					if rep.Units != flying {
 						t.Fatalf("seed %d: sent %d units, then %d", seed, flying, rep.Units)
 					}
@@ -131,7 +131,7 @@ func TestLateUnitsStayInTheirBucket(t *testing.T) {
 	}
 	// The window ends while the report is under way.
 	c.allow(start+int64(1100*time.Millisecond), 5, r)
-	if rep = c.Report(start+int64(1100*time.Millisecond), false); rep.Units != 7 || len(rep.Buckets) != 0 {
+	if rep = c.resend(start+int64(1100*time.Millisecond), false); rep.Units != 7 || len(rep.Buckets) != 0 {
 		t.Fatalf("resent after its window: %+v", rep)
 	}
 	c.Settle(start+int64(1200*time.Millisecond), Answer{Rule: r, ServerNow: start + int64(1200*time.Millisecond)})

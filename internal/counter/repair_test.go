@@ -348,14 +348,14 @@ func TestGenerationIsOutgrownByTheAuthoritysClock(t *testing.T) {
 				if !c.Collect(now, Normal) {
 					t.Fatal("nothing to ask")
 				}
-				rep = c.Report(now, false)
+				rep = c.resend(now, false)
 				c.Settle(now, Answer{Rule: r, Raised: rep.Raise, State: report.State{Gen: gen}, At: now, ServerNow: server, Slack: 1})
 				return rep
 			}
 			answer(7)
 			now, server = now+int64(test.ours), server+int64(test.theirs)
 			link.Part(1).SetOffset(server-now, 1)
-			rep := c.Report(now, true) // something else has been lost
+			rep := c.resend(now, true) // something else has been lost
 			if outgrown := test.theirs > arith.Of(r).Horizon(); outgrown != (rep.Known.Gen == 0) {
 				t.Errorf("%v, %v: generation %d is reported anew", r, test, rep.Known.Gen)
 			}
@@ -404,11 +404,11 @@ func TestLateUnitsAfterAnEmptyAnswer(t *testing.T) {
 		t.Fatalf("%+v", rep)
 	}
 	out := c.Settle(now, Answer{Rule: r, State: report.State{Level: arith.Span{NS: 3 * second}}, At: now, ServerNow: now, Slack: 1})
-	if rep := c.Report(now, true); out.Lost || rep.Known.Level.NS != 3*second {
+	if rep := c.resend(now, true); out.Lost || rep.Known.Level.NS != 3*second {
 		t.Errorf("lost %v, known %v", out.Lost, rep.Known.Level)
 	}
 	now += 5 * second
-	if rep := c.Report(now, true); rep.Known.Level.NS != -2*second {
+	if rep := c.resend(now, true); rep.Known.Level.NS != -2*second {
 		t.Errorf("known %v", rep.Known.Level)
 	}
 }

@@ -13,7 +13,7 @@ import (
 // The methods in this file are for the reconciler of a shared limiter, which calls them from one
 // goroutine. An exchange of a counter begins with Collect, which makes pending units sent units. It
 // ends with Settle (Redis has booked them) or Quarantine (Redis' copy of this key is broken). In
-// between, Report returns the report, as often as it is sent.
+// between, Report writes the report, as often as it is sent.
 
 // Answer is what Redis answers for a key.
 type Answer struct {
@@ -90,10 +90,10 @@ func (c *Counter) Collect(now int64, from Queue) bool {
 	return true
 }
 
-// Report returns the report of what is in flight, without the name of the key. If it is sent again
-// the units are the same; what is relative to now is computed again. raise adds what Redis should
-// know already.
-func (c *Counter) Report(now int64, raise bool) (rep report.Report) {
+// Report writes into rep, which must be zero, the report of what is in flight, without the name of
+// the key. If it is sent again the units are the same; what is relative to now is computed again.
+// raise adds what Redis should know already.
+func (c *Counter) Report(now int64, raise bool, rep *report.Report) {
 	c.lock(now)
 	defer c.unlock()
 	now = max(now, c.last)
@@ -104,7 +104,7 @@ func (c *Counter) Report(now int64, raise bool) (rep report.Report) {
 	}
 	rep.Rule, rep.BackGen = c.latestRule.Load(), c.past().backGen
 	// Redis' level is known no more exactly than its clock.
-	c.state().Report(c.rule(), now, max(c.part.slack.Load(), 0)+backSlack, &rep)
+	c.state().Report(c.rule(), now, max(c.part.slack.Load(), 0)+backSlack, rep)
 	if rep.Debt > 0 {
 		rep.Ceiling = c.ceilingLocked(now)
 	}
@@ -113,7 +113,6 @@ func (c *Counter) Report(now int64, raise bool) (rep report.Report) {
 		rep.Known.Gen, rep.Known.Born = c.gen(), max(c.born, 0)
 		rep.Known.Level, rep.Known.Buckets = c.state().KnownState(c.rule(), now)
 	}
-	return rep
 }
 
 // Settle ends the exchange: what was sent is booked, and a is the state of the key in Redis. What

@@ -243,7 +243,7 @@ func TestLostUnitsDoNotLeaveEarly(t *testing.T) {
 		if got := k.is(raising); got != c.raises {
 			t.Errorf("%s: reports what it knows: %v", name, got)
 		}
-		for _, b := range k.Report(now, true).Known.Buckets {
+		for _, b := range k.resend(now, true).Known.Buckets {
 			if b.Last != c.last {
 				t.Errorf("%s: it reports that the last unit came after %v, not after %v", name, b.Last, c.last)
 			}

@@ -53,7 +53,7 @@ func (c *Machine) batch(id int) *redisstore.Batch {
 	f.reports = make([]report.Report, len(f.items)) // the call of an earlier attempt may still use its own
 	for i := range f.items {
 		it, rep := &f.items[i], &f.reports[i]
-		*rep = it.c.Report(c.local, s.accept)
+		it.c.Report(c.local, s.accept, rep)
 		rep.Key = c.nameOf(it.c, rep.Rule)
 		it.back = it.back || f.tries == 1 && rep.Refunds()
 	}

@@ -53,7 +53,7 @@ func (t *Table) takeAt(key string, rule *limit.Rule, n, now int64) limit.Result 
 // collect begins an exchange of a counter, and returns the report.
 func collect(c *counter.Counter, now int64, from counter.Queue) (rep report.Report, ok bool) {
 	if ok = c.Collect(now, from); ok {
-		rep = c.Report(now, false)
+		c.Report(now, false, &rep)
 	}
 	return rep, ok
 }

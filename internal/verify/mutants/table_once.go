@@ -24,8 +24,8 @@ var onceMutants = []mutant{
 		name:   "pending-cleared-before-the-ack",
 		breaks: "Units count as acknowledged as soon as they are sent.",
 		file:   "internal/counter/sync.go",
-		old:    `+backSlack, &rep)`,
-		new: `+backSlack, &rep)
+		old:    `+backSlack, rep)`,
+		new: `+backSlack, rep)
 	c.state().DropSent(c.rule(), modeMultiplier(c.mode()))`,
 		by: sim(300),
 	},
