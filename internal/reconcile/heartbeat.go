@@ -33,17 +33,6 @@ type heartbeats struct {
 	left     int64 // how many more heartbeats it takes to ask for all
 }
 
-// askAll makes the next heartbeats ask for all shards, without pauses between them.
-func (h *heartbeats) askAll(now int64) { h.dataLost, h.next = true, now }
-
-// begin notes that b was sent.
-func (h *heartbeats) begin(b *beat) {
-	if h.dataLost {
-		h.dataLost, h.left = false, b.beatsForAll
-	}
-	h.current = b
-}
-
 // end notes that the heartbeat under way has ended, with an error or because its time was up.
 func (h *heartbeats) end(failed, late bool) {
 	if h.current, h.lastFailed = nil, failed; late {
@@ -74,7 +63,9 @@ func (c *Machine) sendBeat() {
 	if !c.waiting() {
 		c.stats.Behind.Store(0)
 	}
-	c.beats.begin(b)
+	if c.beats.current = b; c.beats.dataLost {
+		c.beats.dataLost, c.beats.left = false, b.beatsForAll
+	}
 	c.stats.Beats.Add(1)
 	ef := Beat{ID: b.id, Timeout: c.beatDeadline(), Node: b.node, Shards: b.shards}
 	if h := &c.notices; h.channel != "" {

@@ -13,10 +13,8 @@ import (
 
 // NoticeIDOf returns the name of the counter at a Redis key: the first 16 bytes of the SHA-1, so that
 // a reader of the channel learns no keys.
-func NoticeIDOf(redisKey string) report.NoticeID { return noticeID([]byte(redisKey)) }
-
-func noticeID(redisKey []byte) report.NoticeID {
-	sum := sha1.Sum(redisKey)
+func NoticeIDOf[K string | []byte](redisKey K) report.NoticeID {
+	sum := sha1.Sum([]byte(redisKey))
 	return report.NoticeID(sum[:len(report.NoticeID{})])
 }
 
@@ -26,7 +24,7 @@ const maxCounterBytes = MaxKeyPrefixBytes + limit.MaxNameBytes + MaxKeyBytes + 3
 // NoticeID returns NoticeIDOf of [Keyspace.CounterKeyIn], without allocating.
 func (k Keyspace) NoticeID(shard int, rule *limit.Rule, key string, hashed bool) report.NoticeID {
 	var buf [maxCounterBytes]byte
-	return noticeID(k.appendCounter(buf[:0], shard, rule, key, hashed))
+	return NoticeIDOf(k.appendCounter(buf[:0], shard, rule, key, hashed))
 }
 
 // ShapeOf returns a hash of a rule's algorithm, name and numbers without the limit. It is

@@ -95,18 +95,9 @@ local function lasts(key, untilus, now, gen, horizon)
   return ttl < FOREVER and ttl or FOREVER
 end
 
--- spell returns a TTL as text. It keeps the latest: many keys of a batch have the same.
-local spelled, spelling
-local function spell(ms)
-  if ms ~= spelled then
-    spelled, spelling = ms, int(ms)
-  end
-  return spelling
-end
-
 -- store writes a state that matters until the given time.
 local function store(key, value, untilus, now, gen, horizon)
-  call('SET', key, value, 'PX', spell(lasts(key, untilus, now, gen, horizon)))
+  call('SET', key, value, 'PX', int(lasts(key, untilus, now, gen, horizon)))
 end
 
 -- remember extends the TTL of a counter that is only read: a node that has read its

@@ -21,9 +21,9 @@ var beatMutants = []mutant{
 	{
 		name:   "loss-of-one-shard-raises-no-alarm",
 		breaks: "The other shards are looked at when their turn comes.",
-		file:   "internal/reconcile/heartbeat.go",
-		old:    `h.dataLost, h.next = true, now`,
-		new:    `h.next = now`,
+		file:   "internal/reconcile/shard.go",
+		old:    `c.beats.dataLost, c.beats.next = true, c.now`,
+		new:    `c.beats.next = c.now`,
 		by:     reconcile("TestLossOfOneShardHasAllAsked"),
 	},
 	{
