@@ -155,7 +155,7 @@ func (f *LeakyBucket) Refund(r *arith.Rule, now, n, w int64, cost, least arith.S
 	at := arith.Span{NS: now}
 	held := r.Whole(r.Sub(f.View, least))
 	if !at.Less(least) {
-		held = WholeUp(r, r.Sub(f.View, at))
+		held = r.WholeUp(r.Sub(f.View, at))
 	}
 	withdrawn = min(n, f.Pend.Units)
 	if w == MultiplierClosed {
@@ -205,15 +205,6 @@ func (f *LeakyBucket) Refund(r *arith.Rule, now, n, w int64, cost, least arith.S
 		f.View = f.View.Max(f.Pend.plus(r, f.reported(r, 1), 1))
 	}
 	return back, back, withdrawn
-}
-
-// WholeUp returns how many units leak in a span, rounded up.
-func WholeUp(r *arith.Rule, s arith.Span) int64 {
-	n := r.Whole(s)
-	if r.Cost(n).Less(s) {
-		n++
-	}
-	return n
 }
 
 // SetMultiplier makes an unacknowledged unit count as is units from now on. It applies to earlier

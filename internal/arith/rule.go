@@ -208,3 +208,12 @@ func (r *Rule) Whole(s Span) int64 {
 	q, _ := bits.Div64(hi, lo, uint64(r.Period))
 	return int64(min(q, maxUnits))
 }
+
+// WholeUp is Whole, rounded up.
+func (r *Rule) WholeUp(s Span) int64 {
+	n := r.Whole(s)
+	if r.Cost(n).Less(s) {
+		n++
+	}
+	return n
+}

@@ -61,7 +61,7 @@ func (b *Booking) still(r *arith.Rule, now int64) (n int64, cost arith.Span) {
 	case !b.leaks || b.due >= now || !left.Less(cost):
 		return b.n, cost
 	}
-	return min(b.n, algorithm.WholeUp(r, left)), left
+	return min(b.n, r.WholeUp(left)), left
 }
 
 // noteBookingLocked records that n units were booked with the answer res. A leaky bucket was to be

@@ -145,7 +145,7 @@ func bookingIsKept(t *testing.T, r *limit.Rule, shared bool, seed uint64) {
 	want := int64(0)
 	switch {
 	case ahead:
-		want = min(n, algorithm.WholeUp(arith.Of(r), arith.Of(r).Sub(end, arith.Span{NS: now})))
+		want = min(n, arith.Of(r).WholeUp(arith.Of(r).Sub(end, arith.Span{NS: now})))
 	case now < end.NS:
 		want = n
 	}

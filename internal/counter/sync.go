@@ -200,9 +200,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 func (c *Counter) sentBackLocked(now int64) (n int64) {
 	r, sent := c.rule(), report.Report{}
 	c.state().Report(r, now, 0, &sent)
-	if n = r.Whole(sent.Back); r.Cost(n).Less(sent.Back) {
-		n++
-	}
+	n = r.WholeUp(sent.Back)
 	for _, b := range sent.BackBuckets {
 		n += b.Units
 	}

@@ -51,7 +51,7 @@ func (s *Store) Refund(ctx context.Context, key string, rule *limit.Rule, n int6
 	out.Now, out.State.Gen = r.now(), r.number(maxExact)
 	switch kindOf(rule) {
 	case "f":
-		back = min(n, unitsIn(arithOf(rule), r.span(rule)))
+		back = min(n, arithOf(rule).WholeUp(r.span(rule)))
 	case "l":
 		back = min(n, r.number(limit.MaxUnits))
 	default:

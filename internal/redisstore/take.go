@@ -199,7 +199,7 @@ func (c *Content) Used() (n int64) {
 	is := arithOf(c.rule)
 	switch c.rule.Algorithm() {
 	case limit.AlgorithmFunnel:
-		return unitsIn(is, c.Level)
+		return is.WholeUp(c.Level)
 	case limit.AlgorithmSlidingLog:
 		return c.count
 	}
@@ -208,15 +208,6 @@ func (c *Content) Used() (n int64) {
 			units -= is.Gone(units, c.last[age], int64(c.past))
 		}
 		n = min(n+units, limit.MaxUnits) // each of them is at most that
-	}
-	return n
-}
-
-// unitsIn returns how many units a level is, rounded up.
-func unitsIn(r *arith.Rule, level arith.Span) int64 {
-	n := r.Whole(level)
-	if r.Cost(n).Less(level) {
-		n++
 	}
 	return n
 }

@@ -70,7 +70,7 @@ var callMutants = []mutant{
 		name:   "late-cancel-takes-from-others",
 		breaks: "A reservation that has leaked away is handed back all the same.",
 		file:   "internal/counter/booking.go",
-		old:    `return min(b.n, algorithm.WholeUp(r, left)), left`,
+		old:    `return min(b.n, r.WholeUp(left)), left`,
 		new:    `return b.n, cost`,
 		by:     local("TestCancelLate"),
 	},
