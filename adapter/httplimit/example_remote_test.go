@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/adapter/httplimit"
+	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/limit"
 	"github.com/hybridlimit/hybridlimit/remote"
 )
@@ -22,7 +23,7 @@ func ExampleNew_remote() {
 		panic(err)
 	}
 	defer server.Close()
-	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1})
+	rdb := redis.NewClient(hybrid.RedisOptions(server.Addr()))
 	defer rdb.Close()
 	lim := limit.Must(remote.New(rdb, remote.Options{}))
 
@@ -32,11 +33,14 @@ func ExampleNew_remote() {
 	failsOpen := limit.Must(httplimit.New(lim, perUser, httplimit.By(user), httplimit.Options{
 		Logger: quiet,
 		OnError: func(w http.ResponseWriter, r *http.Request, next http.Handler, err error) {
-			if errors.Is(err, httplimit.ErrUnavailable) {
+			switch {
+			case errors.Is(err, httplimit.ErrUnavailable):
 				next.ServeHTTP(w, r)
-				return
+			case errors.Is(err, httplimit.ErrNoKey):
+				http.Error(w, "who are you?", http.StatusBadRequest)
+			default:
+				http.Error(w, "cannot be decided", http.StatusInternalServerError)
 			}
-			http.Error(w, "try again later", http.StatusServiceUnavailable)
 		},
 	}))(hello)
 

@@ -72,10 +72,9 @@ type Options struct {
 	// RefundOn says for which status codes of a response the units are handed back, such as
 	// 304, or those from 500 on. A handler that panics before it has answered counts as
 	// 500. What the client was told is left does not contain what is handed back. With a
-	// limiter that asks Redis the end of the response waits for a round trip for each
-	// limit, also if the client has gone. Only with
-	// RefundOn handlers get another ResponseWriter. It can do what the server's can, and has
-	// Unwrap for http.ResponseController.
+	// limiter that asks Redis the end of the response waits for a round trip for each limit.
+	// Only with RefundOn handlers get another ResponseWriter. It can do what the server's can,
+	// and has Unwrap for http.ResponseController.
 	// Default: none.
 	RefundOn func(status int) bool
 	// Refused answers a request above the limit. Retry-After and what Headers asks for are

@@ -69,9 +69,8 @@ func (e *RefusedError) Error() string {
 //
 // A request that is not sent is an error of the http.Client, with a cause that errors.As
 // finds: a [*RefusedError], a [*limit.WaitError], that of the context, or what a limiter
-// returns that cannot reach Redis. Its body is
-// closed, as of any request. What the transport below makes of a request does not matter:
-// its unit is used.
+// returns that cannot reach Redis. Its body is closed, as of any request. What the transport
+// below makes of a request does not matter: its unit is used.
 type Transport struct {
 	lim      Waiter
 	rule     *limit.Rule

@@ -40,7 +40,7 @@ func newRemote(t *testing.T) (*remote.Limiter, *miniredis.Miniredis) {
 	return lim, server
 }
 
-// failOpen is what docs/http.md shows.
+// failOpen lets pass what docs/http.md says.
 func failOpen(w http.ResponseWriter, r *http.Request, next http.Handler, err error) {
 	if errors.Is(err, ErrUnavailable) {
 		next.ServeHTTP(w, r)
