@@ -91,8 +91,8 @@ func (s *sender) send(b *testing.B, age int64) {
 	s.fill(age)
 	out, _ := s.Exec(context.Background(), s.batches, nil)
 	for _, o := range out {
-		if o.Err != nil || o.Reply.Fate != redisstore.FateApplied {
-			b.Fatalf("%v, %v", o.Reply.Fate, o.Err)
+		if o.Err != nil || o.Reply.Verdict != redisstore.VerdictApplied {
+			b.Fatalf("%v, %v", o.Reply.Verdict, o.Err)
 		}
 		for _, st := range o.Reply.States {
 			if st.Err != nil {

@@ -164,9 +164,9 @@ func TestPreload(t *testing.T) {
 			t.Errorf("ended: %v", err)
 		}
 		nodes[1].net.down()
-		var away *hybrid.UnavailableError
+		var unavailable *hybrid.UnavailableError
 		time.Sleep(5 * time.Second)
-		if err := nodes[1].Preload(bg, []string{"one more"}, longTen); !errors.As(err, &away) {
+		if err := nodes[1].Preload(bg, []string{"one more"}, longTen); !errors.As(err, &unavailable) {
 			t.Errorf("in an outage: %v", err)
 		}
 		nodes[1].net.up()

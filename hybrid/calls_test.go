@@ -357,8 +357,8 @@ func TestCallsThatCannotBeMade(t *testing.T) {
 			t.Errorf("cancelled: %v", err)
 		}
 		n.net.down()
-		var away *hybrid.UnavailableError
-		if err := n.Reset(bg, "k", longTen); !errors.As(err, &away) || away.Reason == "" {
+		var unavailable *hybrid.UnavailableError
+		if err := n.Reset(bg, "k", longTen); !errors.As(err, &unavailable) || unavailable.Reason == "" {
 			t.Errorf("in an outage: %v", err)
 		}
 		n.net.up()

@@ -23,8 +23,8 @@ func (d *driver) close(ctx context.Context) error {
 	<-d.stepped
 	stopped := make(chan struct{})
 	go func() {
-		if d.ears != nil {
-			d.ears.close()
+		if d.listener != nil {
+			d.listener.close()
 		}
 		_ = d.done.Wait() // none of the goroutines returns an error
 		close(stopped)
@@ -62,20 +62,20 @@ func unreported(n int64, err error) error {
 // report reports everything that is pending. While Redis is unreachable and something is
 // pending, it tries again until ctx ends.
 func (d *driver) report(ctx context.Context) error {
-	longAway := d.longAway(ctx)
+	longUnreachable := d.longUnreachable(ctx)
 	return retry(ctx, func() (again bool, err error) {
 		err = d.flush(ctx, false)
-		var away *UnavailableError
-		if !errors.As(err, &away) {
+		var unavailable *UnavailableError
+		if !errors.As(err, &unavailable) {
 			return false, err
 		}
-		return mayRecover(away.Err) && d.pending() && !longAway, err
+		return mayRecover(unavailable.Err) && d.pending() && !longUnreachable, err
 	})
 }
 
-// longAway reports whether Redis has been unreachable for longer than ctx lasts: then it is
+// longUnreachable reports whether Redis has been unreachable for longer than ctx lasts: then it is
 // unlikely to return before the end.
-func (d *driver) longAway(ctx context.Context) bool {
+func (d *driver) longUnreachable(ctx context.Context) bool {
 	s := d.state.Load()
 	end, bounded := ctx.Deadline()
 	return s.Mode == Degraded && bounded && d.now()-s.Since.UnixNano() > int64(clock.Until(end))

@@ -113,8 +113,8 @@ func TestCloseDuringOutage(t *testing.T) {
 					if beats, batches := after.Heartbeats-before.Heartbeats, after.Batches-before.Batches; beats > 35 || batches > 6 {
 						t.Errorf("%d heartbeats and %d batches in 5 s", beats, batches)
 					}
-					var away *hybrid.UnavailableError
-					if !errors.As(err, &away) || !strings.Contains(err.Error(), "3 admitted units") {
+					var unavailable *hybrid.UnavailableError
+					if !errors.As(err, &unavailable) || !strings.Contains(err.Error(), "3 admitted units") {
 						t.Errorf("%v: want an UnavailableError and the number of units lost", err)
 					}
 					if text := log.text(); !strings.Contains(text, "ERROR rate limiter closed before all was reported") || !strings.Contains(text, "units=3") {
@@ -178,8 +178,8 @@ func TestCloseWithoutPermission(t *testing.T) {
 		if took := time.Since(begun); took > time.Second {
 			t.Errorf("Close took %v", took)
 		}
-		var away *hybrid.UnavailableError
-		if !errors.As(err, &away) || away.Reason != "noperm" {
+		var unavailable *hybrid.UnavailableError
+		if !errors.As(err, &unavailable) || unavailable.Reason != "noperm" {
 			t.Errorf("%v: want an UnavailableError for want of a permission", err)
 		}
 		w.redis.SetError("")

@@ -31,12 +31,12 @@ type driver struct {
 	fallback reconcile.Fallback
 	notices  bool // nodes notify each other of keys that are used up
 	store    *redisstore.Store
-	ears     *listener // receives the notices of other nodes; nil: there are no notices
+	listener *listener // receives the notices of other nodes; nil: there are no notices
 	node     atomic.Pointer[string]
 	beatTTL  time.Duration
 
 	results  chan result
-	heard    chan struct{} // signals that ears has received something
+	received chan struct{} // signals that ears has received something
 	requests chan request
 	jobs     chan func() // unbuffered: a job goes to a goroutine that waits for one, or to none
 	stop     chan struct{}
@@ -105,7 +105,7 @@ func newDriver(rdb redis.UniversalClient, o Options, p parts) (*driver, error) {
 		parts: p, store: store, beatTTL: 3 * o.HeartbeatInterval,
 		results: make(chan result, 8), requests: make(chan request), stop: make(chan struct{}), stepped: make(chan struct{}),
 		calls: map[uint64]call{}, late: map[uint64]callKind{}, waiting: map[uint64]chan error{},
-		heard: make(chan struct{}, 1), jobs: make(chan func()),
+		received: make(chan struct{}, 1), jobs: make(chan func()),
 	}
 	_, single := rdb.(*redis.Client)
 	cfg := o.config(single)
@@ -126,7 +126,7 @@ func newDriver(rdb redis.UniversalClient, o Options, p parts) (*driver, error) {
 // begin starts the goroutines.
 func (d *driver) begin() {
 	if d.notices {
-		d.ears = newListener(d.store, d.wakeHeard)
+		d.listener = newListener(d.store, d.wakeReceived)
 	}
 	d.done.Go(d.run)
 	d.done.Go(d.notify.run)
@@ -147,7 +147,7 @@ func (d *driver) run() error {
 		case <-timer.C:
 			ev = d.overdue()
 		case <-d.link.Wake():
-		case <-d.heard:
+		case <-d.received:
 			ev = d.hear()
 		case r := <-d.results:
 			ev = d.ended(r)
@@ -310,7 +310,7 @@ func (d *driver) beat(e reconcile.Beat) {
 		return
 	}
 	var o redisstore.BeatOptions
-	if d.ears != nil {
+	if d.listener != nil {
 		o.Offer = e.Node
 	}
 	if e.Channel != "" {
@@ -350,26 +350,26 @@ func (d *driver) announce(e reconcile.Publish) {
 // listen subscribes to notices, and to the echo of a node.
 func (d *driver) listen(e reconcile.Listen) {
 	if e.Channel == "" {
-		d.ears.listen("", "")
+		d.listener.listen("", "")
 		return
 	}
 	keys := d.store.Keyspace()
-	d.ears.listen(keys.NoticeChannel(e.Channel), keys.EchoChannel(e.Channel, e.Node))
+	d.listener.listen(keys.NoticeChannel(e.Channel), keys.EchoChannel(e.Channel, e.Node))
 }
 
-// wakeHeard wakes the stepping goroutine to take what ears has received.
-func (d *driver) wakeHeard() {
+// wakeReceived wakes the stepping goroutine to take what ears has received.
+func (d *driver) wakeReceived() {
 	select {
-	case d.heard <- struct{}{}:
+	case d.received <- struct{}{}:
 	default: // it will wake up already
 	}
 }
 
 // hear returns the event of what the subscription has received.
 func (d *driver) hear() reconcile.Event {
-	h := d.ears.take()
+	h := d.listener.take()
 	d.counts.Missed.Add(uint64(h.dropped))
-	ev := reconcile.Heard{Recv: d.now(), Confirmed: h.confirmed, Err: h.err}
+	ev := reconcile.Received{Recv: d.now(), Confirmed: h.confirmed, Err: h.err}
 	for _, payload := range h.messages {
 		node, list, err := redisstore.ReadNotices(payload)
 		if err == nil {
@@ -387,7 +387,7 @@ func (d *driver) hear() reconcile.Event {
 
 // announceRoom notifies the other nodes that a caller has made room for a key.
 func (d *driver) announceRoom(n report.Notice) {
-	if d.ears == nil {
+	if d.listener == nil {
 		return
 	}
 	select {

@@ -56,10 +56,10 @@ func TestLostRepliesAndTheLog(t *testing.T) {
 				_, all := log.count(slog.LevelWarn)
 				rng := rand.New(rand.NewPCG(uint64(percent), 1))
 				n.net.set(func(n *network) { n.loss = func() bool { return rng.IntN(100) < percent } })
-				away, looks := 0, 0
+				unavailable, looks := 0, 0
 				for begun := time.Now(); time.Since(begun) < long; {
 					if looks++; n.State().Mode == hybrid.Degraded {
-						away++
+						unavailable++
 					}
 					for k := range 10 {
 						n.Allow(fmt.Sprint("k", k), longFunnel)
@@ -72,9 +72,9 @@ func TestLostRepliesAndTheLog(t *testing.T) {
 				warn, lines := log.count(slog.LevelWarn)
 				most := 6 + int((long+20*time.Second)/(10*time.Second))
 				changed := len(seen.modes())
-				t.Logf("%d changes, %d lines, degraded for %d of %d looks", changed, lines-all, away, looks)
-				if away*100 > 2*looks*percent { // of an exchange every 20 ms: mostly synced
-					t.Errorf("degraded for %d of %d looks", away, looks)
+				t.Logf("%d changes, %d lines, degraded for %d of %d looks", changed, lines-all, unavailable, looks)
+				if unavailable*100 > 2*looks*percent { // of an exchange every 20 ms: mostly synced
+					t.Errorf("degraded for %d of %d looks", unavailable, looks)
 				}
 				if percent == 20 && changed < 2*most {
 					t.Error("too little has happened")

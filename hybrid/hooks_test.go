@@ -68,8 +68,8 @@ func TestHookReenters(t *testing.T) {
 			n.Peek("hook", longTen)
 			_, _ = n.State(), n.Stats()
 			if err := n.Flush(bg); err != nil {
-				var away *hybrid.UnavailableError
-				if !errors.As(err, &away) {
+				var unavailable *hybrid.UnavailableError
+				if !errors.As(err, &unavailable) {
 					t.Errorf("flush from the hook: %v", err)
 				}
 			}

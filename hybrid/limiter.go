@@ -131,7 +131,7 @@ func (l *Limiter) Stats() Stats {
 	s.RolledBackKeys, s.Quarantined = c.RolledBack.Load(), c.Quarantined.Load()
 	s.Renames, s.Mismatches, s.Behind = c.Renames.Load(), c.Mismatches.Load(), time.Duration(c.Behind.Load())
 	s.BadReplies, s.StateChanges = c.BadReplies.Load(), c.StateChanges.Load()
-	s.NoticesSent, s.NoticesHeard, s.NoticesLate = c.Announced.Load(), c.Heard.Load(), c.KeptBack.Load()
+	s.NoticesSent, s.NoticesHeard, s.NoticesLate = c.Announced.Load(), c.Received.Load(), c.Withheld.Load()
 	s.NoticesMissed = c.Missed.Load()
 	s.HookPanics, s.Overshoot = c.HookPanics.Load(), c.Overshoot.Load()
 	return s

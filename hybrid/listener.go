@@ -24,7 +24,7 @@ const (
 )
 
 // heard is what a listener has received since the call of take before.
-type heard struct {
+type received struct {
 	messages []string // payloads, in order
 	echoes   []string
 	dropped  int // number of messages, the oldest ones, for which there was no room
@@ -48,7 +48,7 @@ type listener struct {
 	round    int // calls of listen and stop so far; what a subscription of an earlier round receives is ignored
 	stopped  bool
 	sub      *redisstore.Subscription // of this round, nil: none
-	box      heard
+	box      received
 	boxBytes int  // of its messages
 	waiting  bool // the box is not empty
 }
@@ -82,7 +82,7 @@ func (l *listener) change(channel, echo string, stop bool) {
 	defer l.mu.Unlock()
 	l.channel, l.echo, l.stopped = channel, echo, l.stopped || stop
 	l.round++
-	l.box, l.boxBytes, l.waiting = heard{}, 0, false
+	l.box, l.boxBytes, l.waiting = received{}, 0, false
 	if l.sub != nil {
 		l.sub.Close()
 		l.sub = nil
@@ -94,11 +94,11 @@ func (l *listener) change(channel, echo string, stop bool) {
 }
 
 // take returns what has been received since the call before.
-func (l *listener) take() heard {
+func (l *listener) take() received {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h := l.box
-	l.box, l.boxBytes, l.waiting = heard{}, 0, false
+	l.box, l.boxBytes, l.waiting = received{}, 0, false
 	return h
 }
 

@@ -21,8 +21,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// ears is a listener, and the wire that it hears by.
-type ears struct {
+// wiredListener is a listener, and the connection by which it receives.
+type wiredListener struct {
 	*listener
 	store *redisstore.Store
 	redis *miniredis.Miniredis // nil: a real one
@@ -35,7 +35,7 @@ type ears struct {
 	hang  bool // dials take until they are given up
 }
 
-func (e *ears) dial(ctx context.Context, _, addr string) (conn net.Conn, err error) {
+func (e *wiredListener) dial(ctx context.Context, _, addr string) (conn net.Conn, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.dials++
@@ -57,7 +57,7 @@ func (e *ears) dial(ctx context.Context, _, addr string) (conn net.Conn, err err
 }
 
 // set says what becomes of dials, and cuts all connections.
-func (e *ears) set(down, hang bool) {
+func (e *wiredListener) set(down, hang bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.down, e.hang, e.dials = down, hang, 0
@@ -69,10 +69,10 @@ func (e *ears) set(down, hang bool) {
 	e.conns = nil
 }
 
-// newEars returns a listener to a server, nil: one in the bubble. A second client publishes.
-func newEars(t *testing.T, server *redistest.Server) (e *ears, say func(channel, payload string)) {
+// newWiredListener returns a listener to a server, nil: one in the bubble. A second client publishes.
+func newWiredListener(t *testing.T, server *redistest.Server) (e *wiredListener, say func(channel, payload string)) {
 	t.Helper()
-	e = &ears{}
+	e = &wiredListener{}
 	addr := "127.0.0.1:6379"
 	if server != nil {
 		addr = server.Addr()
@@ -92,29 +92,29 @@ func newEars(t *testing.T, server *redistest.Server) (e *ears, say func(channel,
 		}
 		return s
 	}
-	mouth := client((&ears{redis: e.redis}).dial)
+	sender := client((&wiredListener{redis: e.redis}).dial)
 	e.store = client(e.dial)
 	e.listener = newListener(e.store, func() { e.wakes.Add(1) })
 	t.Cleanup(e.close)
 	return e, func(channel, payload string) {
 		t.Helper()
-		if err := mouth.Publish(context.Background(), redisstore.Message{Channel: channel, Payload: []byte(payload)}); err != nil {
+		if err := sender.Publish(context.Background(), redisstore.Message{Channel: channel, Payload: []byte(payload)}); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// earsInBubble runs a test with a listener in a bubble.
-func earsInBubble(t *testing.T, test func(t *testing.T, e *ears, say func(channel, payload string))) {
+// listenInBubble runs a test with a listener in a bubble.
+func listenInBubble(t *testing.T, test func(t *testing.T, e *wiredListener, say func(channel, payload string))) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		e, say := newEars(t, nil)
+		e, say := newWiredListener(t, nil)
 		test(t, e, say)
 	})
 }
 
 // hears waits until nothing happens any more, and checks what was heard.
-func (e *ears) hears(t *testing.T, want heard) {
+func (e *wiredListener) wants(t *testing.T, want received) {
 	t.Helper()
 	synctest.Wait()
 	if got := e.take(); fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
@@ -124,10 +124,10 @@ func (e *ears) hears(t *testing.T, want heard) {
 
 // What arrives is handed over at once, in its order, and the driver is woken once for it.
 func TestListenerHears(t *testing.T) {
-	earsInBubble(t, func(t *testing.T, e *ears, say func(channel, payload string)) {
-		e.hears(t, heard{})
+	listenInBubble(t, func(t *testing.T, e *wiredListener, say func(channel, payload string)) {
+		e.wants(t, received{})
 		e.listen("c", "echo")
-		e.hears(t, heard{confirmed: true})
+		e.wants(t, received{confirmed: true})
 		e.wakes.Store(0)
 		say("c", "one")
 		say("other", "no")
@@ -137,22 +137,22 @@ func TestListenerHears(t *testing.T) {
 		if n := e.wakes.Load(); n != 1 {
 			t.Errorf("woken %d times for one box", n)
 		}
-		e.hears(t, heard{messages: []string{"one", "two"}, echoes: []string{"e1"}})
-		e.hears(t, heard{})
+		e.wants(t, received{messages: []string{"one", "two"}, echoes: []string{"e1"}})
+		e.wants(t, received{})
 		say("c", "three")
 		synctest.Wait()
 		if n := e.wakes.Load(); n != 2 {
 			t.Errorf("woken %d times for two boxes", n)
 		}
 		e.listen("d", "echo2") // forgets what it has not handed over
-		e.hears(t, heard{confirmed: true})
+		e.wants(t, received{confirmed: true})
 		say("c", "to nobody")
 		say("d", "four")
-		e.hears(t, heard{messages: []string{"four"}})
+		e.wants(t, received{messages: []string{"four"}})
 		e.listen("", "")
 		synctest.Wait()
 		say("d", "to nobody")
-		e.hears(t, heard{})
+		e.wants(t, received{})
 	})
 }
 
@@ -188,9 +188,9 @@ func TestListenerIsBounded(t *testing.T) {
 // A subscription that breaks is made anew, after a pause that grows while that fails. The
 // driver is told why, and that there was a gap.
 func TestListenerReconnects(t *testing.T) {
-	earsInBubble(t, func(t *testing.T, e *ears, say func(channel, payload string)) {
+	listenInBubble(t, func(t *testing.T, e *wiredListener, say func(channel, payload string)) {
 		e.listen("c", "e")
-		e.hears(t, heard{confirmed: true})
+		e.wants(t, received{confirmed: true})
 		say("c", "before")
 		synctest.Wait()
 		e.set(false, false)
@@ -220,7 +220,7 @@ func TestListenerReconnects(t *testing.T) {
 			t.Fatalf("after the outage: %+v", h)
 		}
 		say("c", "after")
-		e.hears(t, heard{messages: []string{"after"}})
+		e.wants(t, received{messages: []string{"after"}})
 		time.Sleep(listenSilence + 2*minListenPause)
 		synctest.Wait()
 		if h := e.take(); h.err == nil || !h.confirmed {
@@ -231,21 +231,21 @@ func TestListenerReconnects(t *testing.T) {
 
 // A round that begins ends a pause, a read and a dial of the one before, and so does close.
 func TestListenerClosesAtOnce(t *testing.T) {
-	for name, state := range map[string]func(e *ears){
-		"idle":    func(e *ears) {},
-		"reading": func(e *ears) { e.listen("c", "e") },
-		"pausing": func(e *ears) { e.set(true, false); e.listen("c", "e") },
-		"dialing": func(e *ears) { e.set(false, true); e.listen("c", "e") },
+	for name, state := range map[string]func(e *wiredListener){
+		"idle":    func(e *wiredListener) {},
+		"reading": func(e *wiredListener) { e.listen("c", "e") },
+		"pausing": func(e *wiredListener) { e.set(true, false); e.listen("c", "e") },
+		"dialing": func(e *wiredListener) { e.set(false, true); e.listen("c", "e") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			earsInBubble(t, func(t *testing.T, e *ears, say func(channel, payload string)) {
+			listenInBubble(t, func(t *testing.T, e *wiredListener, say func(channel, payload string)) {
 				start := time.Now()
 				state(e)
 				synctest.Wait()
 				e.set(false, false)
 				e.listen("d", "e")
 				if name != "reading" { // its connection was cut, but that round is over
-					e.hears(t, heard{confirmed: true})
+					e.wants(t, received{confirmed: true})
 				}
 				state(e)
 				synctest.Wait()
@@ -261,7 +261,7 @@ func TestListenerClosesAtOnce(t *testing.T) {
 }
 
 // await waits until something is heard.
-func (e *ears) await(t *testing.T, what string, ok func(h heard) bool) {
+func (e *wiredListener) await(t *testing.T, what string, ok func(h received) bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !ok(e.take()); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -273,9 +273,9 @@ func (e *ears) await(t *testing.T, what string, ok func(h heard) bool) {
 // The same on a real server: connections that it closes, and a restart.
 func TestListenerOnARealServer(t *testing.T) {
 	server := redistest.Start(t)
-	e, say := newEars(t, server)
-	await := func(what string, ok func(h heard) bool) { t.Helper(); e.await(t, what, ok) }
-	confirmed := func(h heard) bool { return h.confirmed }
+	e, say := newWiredListener(t, server)
+	await := func(what string, ok func(h received) bool) { t.Helper(); e.await(t, what, ok) }
+	confirmed := func(h received) bool { return h.confirmed }
 	e.listen("c", "e")
 	await("the first", confirmed)
 	for range 3 {
@@ -284,10 +284,10 @@ func TestListenerOnARealServer(t *testing.T) {
 		}
 		await("after a kill", confirmed)
 		say("c", "heard")
-		await("a message", func(h heard) bool { return slices.Equal(h.messages, []string{"heard"}) })
+		await("a message", func(h received) bool { return slices.Equal(h.messages, []string{"heard"}) })
 	}
 	server.Kill()
-	await("down", func(h heard) bool { return h.err != nil && !h.confirmed })
+	await("down", func(h received) bool { return h.err != nil && !h.confirmed })
 	if err := server.Restart(); err != nil {
 		t.Fatal(err)
 	}

@@ -43,9 +43,9 @@ func TestErrorsDoNotNameRemote(t *testing.T) {
 		if !errors.Is(err, cause) || strings.Contains(err.Error(), "remote") {
 			t.Error(err)
 		}
-		var away *UnavailableError
-		if errors.As(err, &away) && away.Err != cause {
-			t.Errorf("the cause is %v", away.Err)
+		var unavailable *UnavailableError
+		if errors.As(err, &unavailable) && unavailable.Err != cause {
+			t.Errorf("the cause is %v", unavailable.Err)
 		}
 	}
 	if err := reconcile.Plain(nil); err != nil {

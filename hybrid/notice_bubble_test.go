@@ -285,14 +285,14 @@ func TestNoticeInAnOutage(t *testing.T) {
 					n.Allow("known", longWindow)
 				}
 				a.useUp(t, "k", rule)
-				heard := time.Now()
+				received := time.Now()
 				wantNotice(t, "before", b.Take("k", rule, 1))
 				b.net.down()
 				for b.State().Mode != hybrid.Degraded {
 					b.Allow("known", longWindow)
 					time.Sleep(10 * time.Millisecond)
 				}
-				if took := time.Since(heard); took > 5*time.Second {
+				if took := time.Since(received); took > 5*time.Second {
 					t.Fatalf("degraded after %v", took)
 				}
 				if got := b.Allow("k", rule); got == bound {
@@ -301,11 +301,11 @@ func TestNoticeInAnOutage(t *testing.T) {
 				if !bound {
 					return
 				}
-				time.Sleep(9*time.Second - time.Since(heard))
+				time.Sleep(9*time.Second - time.Since(received))
 				if b.Allow("k", rule) {
 					t.Error("admitted before the lag has passed")
 				}
-				time.Sleep(10*time.Second + 10*time.Millisecond - time.Since(heard))
+				time.Sleep(10*time.Second + 10*time.Millisecond - time.Since(received))
 				if !b.Allow("k", rule) { // a share of 5 units for 2 nodes is 2
 					t.Errorf("refused after a lag: %+v", b.Take("k", rule, 1))
 				}

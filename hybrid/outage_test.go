@@ -129,8 +129,8 @@ func TestDialBlackHole(t *testing.T) {
 		n := &node{newLimiter(t, rdb, hybrid.Options{CommandTimeout: 200 * time.Millisecond}), net, rdb}
 		begun := time.Now()
 		err := n.Flush(bg)
-		var away *hybrid.UnavailableError
-		if took := time.Since(begun); !errors.As(err, &away) || away.Reason != "timeout" || took > 300*time.Millisecond {
+		var unavailable *hybrid.UnavailableError
+		if took := time.Since(begun); !errors.As(err, &unavailable) || unavailable.Reason != "timeout" || took > 300*time.Millisecond {
 			t.Errorf("flush: %v after %v, want a timeout after 200 ms", err, took)
 		}
 		wantMode(t, n.Limiter, hybrid.Degraded)

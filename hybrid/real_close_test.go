@@ -76,8 +76,8 @@ func TestRealCloseWhileRedisStaysAway(t *testing.T) {
 		err := l.Shutdown(ctx)
 		took := time.Since(begun)
 		cancel()
-		var away *hybrid.UnavailableError
-		if !errors.As(err, &away) || l == busy != strings.Contains(err.Error(), "5 admitted units") {
+		var unavailable *hybrid.UnavailableError
+		if !errors.As(err, &unavailable) || l == busy != strings.Contains(err.Error(), "5 admitted units") {
 			t.Errorf("%v: want an UnavailableError, and what is lost", err)
 		}
 		if l == busy && took < patience || took > patience+time.Second {

@@ -181,8 +181,8 @@ func TestRealClusterShardsApart(t *testing.T) {
 	}
 	second := c.nodes[1]
 	second.AllowN(fresh, hundred, 101) // only makes it look the key up
-	var away *hybrid.UnavailableError
-	if err := second.Flush(bg); !errors.As(err, &away) {
+	var unavailable *hybrid.UnavailableError
+	if err := second.Flush(bg); !errors.As(err, &unavailable) {
 		t.Errorf("a third of the shards is cut off, and Flush says %v", err)
 	}
 	for _, key := range []string{alive, fresh} {

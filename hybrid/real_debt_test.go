@@ -26,9 +26,9 @@ func TestRealCutOffForLong(t *testing.T) {
 			srv, p := proxied(t)
 			o := hybrid.Options{SyncInterval: 50 * time.Millisecond, HeartbeatInterval: 500 * time.Millisecond, MaxBackoff: 200 * time.Millisecond}
 			nodes := realFleet(t, srv.Addr(), size-1, o)
-			away := realNode(t, p.Addr(), o)
-			nodes = append(nodes, away)
-			eventually(t, 10*time.Second, "all know each other", func() bool { return nodes[0].State().Nodes == size && away.State().Nodes == size })
+			unavailable := realNode(t, p.Addr(), o)
+			nodes = append(nodes, unavailable)
+			eventually(t, 10*time.Second, "all know each other", func() bool { return nodes[0].State().Nodes == size && unavailable.State().Nodes == size })
 			tick := time.NewTicker(2 * time.Millisecond)
 			defer tick.Stop()
 			const step = 20 * time.Millisecond // what this process did not ask for longer does not count
@@ -52,10 +52,10 @@ func TestRealCutOffForLong(t *testing.T) {
 			p.Refuse(true)
 			p.Cut()
 			ask(cutOff)
-			wantMode(t, away, hybrid.Degraded)
+			wantMode(t, unavailable, hybrid.Degraded)
 			p.Refuse(false)
 			got := ask(6 * time.Second)
-			wantMode(t, away, hybrid.Synced)
+			wantMode(t, unavailable, hybrid.Synced)
 			drain, unit := time.Duration(arith.Of(rule).Full.NS), rule.Period()/time.Duration(rule.Units())
 			// The others hear of it within two intervals and a call, and admit when there is
 			// room for a unit.
@@ -65,11 +65,11 @@ func TestRealCutOffForLong(t *testing.T) {
 			for _, l := range nodes {
 				flush(t, l)
 				conserved(t, l, true)
-				if s := l.Stats(); (s.ForgivenUnits > 0) != (l == away) || s.Losses+s.RolledBackKeys > 0 {
+				if s := l.Stats(); (s.ForgivenUnits > 0) != (l == unavailable) || s.Losses+s.RolledBackKeys > 0 {
 					t.Errorf("%+v", s)
 				}
 			}
-			t.Logf("nobody was admitted for %v, %d units forgiven", got, away.Stats().ForgivenUnits)
+			t.Logf("nobody was admitted for %v, %d units forgiven", got, unavailable.Stats().ForgivenUnits)
 		})
 	}
 }

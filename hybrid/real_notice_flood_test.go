@@ -96,8 +96,8 @@ func noticesWithinTheBudget(t *testing.T, fleet int64) {
 	})
 	elapsed := changed.Sub(begun)
 	messages := calls(t, srv, "publish") - published - (sum(beats) - echoes) + size // one echo of each node may be under way
-	late, heard := sum(func(s hybrid.Stats) uint64 { return s.NoticesLate }), sum(func(s hybrid.Stats) uint64 { return s.NoticesHeard })
-	t.Logf("%d messages for %d of %d keys in %v, %d heard, %d late", messages, last, keys, elapsed, heard, late)
+	late, received := sum(func(s hybrid.Stats) uint64 { return s.NoticesLate }), sum(func(s hybrid.Stats) uint64 { return s.NoticesHeard })
+	t.Logf("%d messages for %d of %d keys in %v, %d heard, %d late", messages, last, keys, elapsed, received, late)
 	// A burst of a second, and what each node has published before it has heard of the others'.
 	most := int64(budget*elapsed.Seconds()) + budget + size*fleet
 	if messages*fleet > most {
@@ -166,11 +166,11 @@ func TestRealNoticesForged(t *testing.T) {
 				l.Allow(key, rule)
 				flush(t, l)
 			}
-			heard := l.Stats().NoticesHeard
+			received := l.Stats().NoticesHeard
 			outOfRange, other := f.used(key, rule), f.used(key, rule)
 			outOfRange.Shard, other.Limit = 7, 0
 			f.notices(outOfRange, other, f.used(key, rule))
-			eventually(t, patience, "heard", func() bool { return l.Stats().NoticesHeard == heard+2 }) // not the one of no shard
+			eventually(t, patience, "heard", func() bool { return l.Stats().NoticesHeard == received+2 }) // not the one of no shard
 			begun := time.Now()
 			if res := l.Take(key, rule, 1); res.Allowed || res.Source != limit.SourceNotice || res.RetryAfter > 2*time.Minute {
 				t.Errorf("%v, %s: %+v, want a refusal, for no longer than the rule counts", rule, key, res)

@@ -68,17 +68,17 @@ func noticesArrive(t testing.TB, from *hybrid.Limiter, to ...*hybrid.Limiter) {
 	t.Helper()
 	var tried time.Time
 	var key string
-	heard := make([]uint64, len(to))
+	received := make([]uint64, len(to))
 	eventually(t, patience, "notices arrive", func() bool {
 		if time.Since(tried) > time.Second {
 			tried, key = time.Now(), fmt.Sprint("try-", tries.Add(1))
 			for i, l := range to {
-				heard[i] = l.Stats().NoticesHeard
+				received[i] = l.Stats().NoticesHeard
 			}
 			exhausts(t, from, key, hourFive)
 		}
 		for i, l := range to {
-			if l.Stats().NoticesHeard == heard[i] {
+			if l.Stats().NoticesHeard == received[i] {
 				return false
 			}
 		}
@@ -174,13 +174,13 @@ func TestRealSmallLimitUnderLoad(t *testing.T) {
 	}
 	// The node that tells it does not hear it.
 	eventually(t, patience, "all have heard", func() bool {
-		heard := 0
+		received := 0
 		for _, l := range nodes {
 			if l.Stats().NoticesHeard > 0 || l.Stats().NoticesSent > 0 {
-				heard++
+				received++
 			}
 		}
-		return heard == size
+		return received == size
 	})
 	now := time.Now()
 	<-time.After(10 * time.Millisecond) // hearing is counted before it is obeyed

@@ -19,7 +19,7 @@ func TestRealCancelWhenDue(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	rdb := dial(t, srv.Addr())
-	away, err := remote.New(rdb, remote.Options{})
+	unavailable, err := remote.New(rdb, remote.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestRealCancelWhenDue(t *testing.T) {
 			return d
 		},
 		"another process": func(key string) time.Duration {
-			r, err := away.ReserveN(bg, key, rule, 100)
+			r, err := unavailable.ReserveN(bg, key, rule, 100)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -70,7 +70,7 @@ func fillWindows(t *testing.T, srv *redistest.Server, rule *limit.Rule, keys int
 				Key: store.Keyspace().CounterKey(rule, fmt.Sprint("key", 10*seq+i)), Rule: rule, Units: int64(len(list)), Buckets: list,
 			})
 		}
-		if out, _ := store.Exec(context.Background(), []*redisstore.Batch{b}, nil); out[0].Err != nil || out[0].Reply.Fate != redisstore.FateApplied {
+		if out, _ := store.Exec(context.Background(), []*redisstore.Batch{b}, nil); out[0].Err != nil || out[0].Reply.Verdict != redisstore.VerdictApplied {
 			t.Fatalf("%+v", out[0])
 		}
 	}

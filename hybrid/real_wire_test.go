@@ -123,8 +123,8 @@ func TestRealFrozenAtStart(t *testing.T) {
 		all.take(l, fmt.Sprint("key", i), 3)
 	}
 	err := l.Flush(bg)
-	var away *hybrid.UnavailableError
-	if !errors.As(err, &away) || away.Reason != "timeout" {
+	var unavailable *hybrid.UnavailableError
+	if !errors.As(err, &unavailable) || unavailable.Reason != "timeout" {
 		t.Errorf("flush: %v, want a timeout", err)
 	}
 	eventually(t, 10*time.Second, "several probes have failed", func() bool { return l.Stats().Failures >= 6 })

@@ -105,8 +105,8 @@ func (e *UnavailableError) Unwrap() error { return e.Err }
 
 // flushError converts an error of package reconcile.
 func flushError(err error) error {
-	if away, ok := err.(*reconcile.Unavailable); ok {
-		return &UnavailableError{Reason: away.Reason, Err: away.Err}
+	if unavailable, ok := err.(*reconcile.Unavailable); ok {
+		return &UnavailableError{Reason: unavailable.Reason, Err: unavailable.Err}
 	}
 	return err
 }

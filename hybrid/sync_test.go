@@ -260,8 +260,8 @@ func TestFlushGivesUp(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		wantMode(t, n.Limiter, hybrid.Degraded)
-		var away *hybrid.UnavailableError
-		if err := n.Flush(bg); !errors.As(err, &away) || away.Reason != "timeout" {
+		var unavailable *hybrid.UnavailableError
+		if err := n.Flush(bg); !errors.As(err, &unavailable) || unavailable.Reason != "timeout" {
 			t.Errorf("%v, want an UnavailableError", err)
 		}
 		n.net.up()

@@ -93,7 +93,7 @@ func TestClientPanicsAmidAPipeline(t *testing.T) {
 	defer rdb.Close()
 	s := newVictim(t, rdb).store
 	out, _ := s.Exec(ctx, []*redisstore.Batch{{Node: "n", Seq: 1}, {Shard: 1, Node: "n", Seq: 1}}, nil)
-	if _, reason := Classify(out[1].Err); out[0].Err != nil || out[0].Reply.Fate != redisstore.FateLost || reason != "panic" {
+	if _, reason := Classify(out[1].Err); out[0].Err != nil || out[0].Reply.Verdict != redisstore.VerdictLost || reason != "panic" {
 		t.Errorf("%+v", out)
 	}
 }

@@ -175,7 +175,7 @@ func (v victim) exec(t *testing.T) error {
 	outs, _ := v.store.Exec(ctx, batches, nil)
 	for i, out := range outs {
 		if all = errors.Join(all, out.Err); out.Err == nil {
-			if n := len(out.Reply.States); n > 1 || out.Reply.Fate == 0 || out.Reply.Now < 0 {
+			if n := len(out.Reply.States); n > 1 || out.Reply.Verdict == 0 || out.Reply.Now < 0 {
 				t.Fatalf("batch %d: %+v", i, out.Reply)
 			}
 		}

@@ -78,8 +78,8 @@ func (h *handed) of(id int64) (is returned) {
 	return is
 }
 
-// handBack records refunded units of a bucket.
-func (w *Window) handBack(h returned) {
+// addReturn records refunded units of a bucket.
+func (w *Window) addReturn(h returned) {
 	if h.back == 0 && h.sent == 0 {
 		return
 	}

@@ -22,7 +22,7 @@ type LeakyBucket struct {
 	View  arith.Span // decides checks: (((Known − sentBack) ⊕ sent) − back) ⊕ Pend
 	Pend  Run        // units that were not sent to Redis yet
 	Known arith.Span // TAT by Redis' last answer
-	away  *away      // nil: all its fields are 0
+	rare  *rare      // nil: all its fields are 0
 }
 
 // Roll does nothing: a leaky bucket leaks by itself.
@@ -48,7 +48,7 @@ func (f *LeakyBucket) Take(r *arith.Rule, now, n, cost, multiplier int64, book b
 		return false
 	}
 	if book {
-		f.raise(r, at, n, cost, multiplier, span)
+		f.restore(r, at, n, cost, multiplier, span)
 		f.owe(r, at, n, cost, span)
 	}
 	return true
@@ -58,7 +58,7 @@ func (f *LeakyBucket) Take(r *arith.Rule, now, n, cost, multiplier int64, book b
 func (f *LeakyBucket) Book(r *arith.Rule, now, n, cost, multiplier int64) {
 	at, span := arith.Span{NS: now}, r.Cost(cost)
 	if multiplier != MultiplierOpen {
-		f.raise(r, at, n, cost, multiplier, span)
+		f.restore(r, at, n, cost, multiplier, span)
 	}
 	f.owe(r, at, n, cost, span)
 }
@@ -67,14 +67,14 @@ func (f *LeakyBucket) Book(r *arith.Rule, now, n, cost, multiplier int64) {
 // the limit. spared keeps the difference from n times the multiplier until the view has run empty,
 // and a refund is subtracted from spared first. Otherwise a node that takes many units and refunds
 // most of them would be admitted the whole limit again.
-func (f *LeakyBucket) raise(r *arith.Rule, at arith.Span, n, cost, multiplier int64, span arith.Span) {
-	if spared := max(Times(n, multiplier)-cost, 0); spared > 0 || f.away != nil && f.away.spared > 0 {
+func (f *LeakyBucket) restore(r *arith.Rule, at arith.Span, n, cost, multiplier int64, span arith.Span) {
+	if hidden := max(Times(n, multiplier)-cost, 0); hidden > 0 || f.rare != nil && f.rare.hidden > 0 {
 		a := f.under()
 		if !at.Less(f.View) {
-			a.spared = 0
+			a.hidden = 0
 		}
-		if spared > 0 {
-			a.spared, a.capped = min(a.spared+spared, MaxUnits), r.Limit
+		if hidden > 0 {
+			a.hidden, a.capped = min(a.hidden+hidden, MaxUnits), r.Limit
 		}
 		f.put(a)
 	}
@@ -84,8 +84,8 @@ func (f *LeakyBucket) raise(r *arith.Rule, at arith.Span, n, cost, multiplier in
 // unspare subtracts units from spared, and returns how many are left to subtract from the view.
 func (f *LeakyBucket) unspare(units int64) (left int64) {
 	a := f.under()
-	left = max(units-a.spared, 0)
-	a.spared -= units - left
+	left = max(units-a.hidden, 0)
+	a.hidden -= units - left
 	f.put(a)
 	return left
 }
@@ -161,18 +161,18 @@ func (f *LeakyBucket) Refund(r *arith.Rule, now, n, w int64, cost, least arith.S
 	if w == MultiplierClosed {
 		w = 1
 	}
-	spared := int64(0)
+	hidden := int64(0)
 	if w > 1 && held > 0 {
-		spared = f.under().spared
+		hidden = f.under().hidden
 	}
 	if w != MultiplierOpen { // with MultiplierOpen pending units are not in the view
-		withdrawn = min(withdrawn, (held+spared+w-1)/w)
+		withdrawn = min(withdrawn, (held+hidden+w-1)/w)
 	}
 	if reported && w == 1 {
 		withdrawn = min(withdrawn, r.Whole(cost)) // the fraction of a unit is subtracted from reported units
 	}
 	multiplied := Times(withdrawn, w)
-	if spared > 0 {
+	if hidden > 0 {
 		multiplied = f.unspare(multiplied)
 	}
 	multiplied = min(multiplied, held)
@@ -221,14 +221,14 @@ func (f *LeakyBucket) SetMultiplier(r *arith.Rule, now, was, is int64) {
 	f.CapMultiplied(r, now, is)
 }
 
-// Raised moves units from spared to the view: at most by how much the limit is larger than the one
+// Restored moves units from spared to the view: at most by how much the limit is larger than the one
 // that capped them. If the limit is lowered and raised again it moves none, because they are in the
 // view already.
-func (f *LeakyBucket) Raised(r *arith.Rule, now, _ int64) {
+func (f *LeakyBucket) Restored(r *arith.Rule, now, _ int64) {
 	a := f.under()
-	if by := min(r.Limit-a.capped, a.spared); by > 0 && f.View.NS >= now {
+	if by := min(r.Limit-a.capped, a.hidden); by > 0 && f.View.NS >= now {
 		f.View = r.Add(f.View, r.Cost(by))
-		a.spared, a.capped = a.spared-by, r.Limit
+		a.hidden, a.capped = a.hidden-by, r.Limit
 		f.put(a)
 	}
 }
@@ -275,11 +275,11 @@ func (f *LeakyBucket) Reshape(old, rule *arith.Rule, now, _ int64) (expired int6
 	conv := func(t arith.Span) arith.Span { return Convert(old, rule, now, t) }
 	f.View, f.Known = conv(f.View), conv(f.Known)
 	f.Pend.TAT = conv(f.Pend.TAT)
-	if f.away == nil {
+	if f.rare == nil {
 		return 0
 	}
-	f.away.sent.TAT = conv(f.away.sent.TAT)
-	for _, c := range []*credit{&f.away.back, &f.away.sentBack} {
+	f.rare.sent.TAT = conv(f.rare.sent.TAT)
+	for _, c := range []*credit{&f.rare.back, &f.rare.sentBack} {
 		c.until, c.top = conv(c.until), conv(c.top)
 		// Whole units, rounded down: never more than was refunded.
 		c.span = rule.Cost(old.Whole(c.span))

@@ -11,26 +11,26 @@ import (
 
 // away holds the fields of a leaky bucket that only units in flight, refunds and outages need. Most
 // buckets have none of these most of the time, so it is taken from a pool when needed.
-type away struct {
+type rare struct {
 	sent           Run
 	back, sentBack credit // refunds: not reported yet, and reported
 	debt, sentDebt int64  // units admitted in an outage: among the pending, and among the sent units
-	spared, capped int64  // units that the cap has kept out of the view (see raise), and the limit that capped
+	hidden, capped int64  // units that the cap has kept out of the view (see raise), and the limit that capped
 	limit          int64  // the largest limit that was lowered while units were pending or sent; 0: none
 }
 
-var spareAway = sync.Pool{New: func() any { return new(away) }}
+var rarePool = sync.Pool{New: func() any { return new(rare) }}
 
 // under returns a copy of away.
-func (f *LeakyBucket) under() away {
-	if f.away == nil {
-		return away{}
+func (f *LeakyBucket) under() rare {
+	if f.rare == nil {
+		return rare{}
 	}
-	return *f.away
+	return *f.rare
 }
 
 // put stores away, or frees it if nothing in it is set.
-func (f *LeakyBucket) put(a away) {
+func (f *LeakyBucket) put(a rare) {
 	if a.back.span == (arith.Span{}) {
 		a.back = credit{}
 	}
@@ -40,19 +40,19 @@ func (f *LeakyBucket) put(a away) {
 	if a.limit > 0 && f.Pend.Units+a.sent.Units == 0 {
 		a.limit = 0
 	}
-	if a.spared == 0 {
+	if a.hidden == 0 {
 		a.capped = 0
 	}
 	switch {
-	case a != away{}:
-		if f.away == nil {
-			f.away = spareAway.Get().(*away)
+	case a != rare{}:
+		if f.rare == nil {
+			f.rare = rarePool.Get().(*rare)
 		}
-		*f.away = a
-	case f.away != nil:
-		*f.away = a
-		spareAway.Put(f.away)
-		f.away = nil
+		*f.rare = a
+	case f.rare != nil:
+		*f.rare = a
+		rarePool.Put(f.rare)
+		f.rare = nil
 	}
 }
 
@@ -220,19 +220,19 @@ func (f *LeakyBucket) KeepSent(r *arith.Rule, w int64) {
 // KeepSentBack drops the refunds that were sent: their units go on counting.
 func (f *LeakyBucket) KeepSentBack(r *arith.Rule, w int64) {
 	a := f.under()
-	f.put(away{sent: a.sent, back: a.back, debt: a.debt, sentDebt: a.sentDebt, limit: a.limit})
+	f.put(rare{sent: a.sent, back: a.back, debt: a.debt, sentDebt: a.sentDebt, limit: a.limit})
 	f.compose(r, w)
 }
 
 // DropSent drops what was sent.
 func (f *LeakyBucket) DropSent(r *arith.Rule, w int64) {
 	a := f.under()
-	f.put(away{back: a.back, debt: a.debt, limit: a.limit})
+	f.put(rare{back: a.back, debt: a.debt, limit: a.limit})
 	f.compose(r, w)
 }
 
 // SettleAlone drops the record of refunds: the view does not contain their units any more.
-func (f *LeakyBucket) SettleAlone() { f.put(away{}) }
+func (f *LeakyBucket) SettleAlone() { f.put(rare{}) }
 
 // Forgive notes that Redis has not booked n of the units sent, by its answer.
 func (f *LeakyBucket) Forgive(r *arith.Rule, n int64) {
@@ -247,7 +247,7 @@ func (f *LeakyBucket) Forgive(r *arith.Rule, n int64) {
 // Collect makes all pending units sent units.
 func (f *LeakyBucket) Collect(r *arith.Rule) {
 	a := f.under()
-	f.put(away{sent: a.sent.join(r, f.Pend), sentBack: a.sentBack.plus(r, a.back), sentDebt: a.sentDebt + a.debt, spared: a.spared, capped: a.capped, limit: a.limit})
+	f.put(rare{sent: a.sent.join(r, f.Pend), sentBack: a.sentBack.plus(r, a.back), sentDebt: a.sentDebt + a.debt, hidden: a.hidden, capped: a.capped, limit: a.limit})
 	f.Pend = Run{}
 }
 
@@ -255,7 +255,7 @@ func (f *LeakyBucket) Collect(r *arith.Rule) {
 func (f *LeakyBucket) GiveBack(r *arith.Rule) (expired int64) {
 	a := f.under()
 	f.Pend = a.sent.join(r, f.Pend)
-	f.put(away{back: a.sentBack.plus(r, a.back), debt: a.sentDebt + a.debt, spared: a.spared, capped: a.capped, limit: a.limit})
+	f.put(rare{back: a.sentBack.plus(r, a.back), debt: a.sentDebt + a.debt, hidden: a.hidden, capped: a.capped, limit: a.limit})
 	return 0
 }
 
@@ -264,7 +264,7 @@ func (f *LeakyBucket) GiveBack(r *arith.Rule) (expired int64) {
 func (f *LeakyBucket) Renew(r *arith.Rule, a Answer, w int64) (withdrawn int64) {
 	withdrawn = f.Pend.Units
 	f.Known, f.Pend = r.Add(arith.Span{NS: a.At}, a.Level), Run{}
-	f.put(away{sent: f.under().sent, sentDebt: f.under().sentDebt})
+	f.put(rare{sent: f.under().sent, sentDebt: f.under().sentDebt})
 	f.compose(r, w)
 	return withdrawn
 }
@@ -310,16 +310,16 @@ func (f *LeakyBucket) settle(r *arith.Rule, tat, most arith.Span, at, slack int6
 		tat = tat.Max(least)
 	}
 	f.Known = tat
-	f.put(away{back: a.back, debt: a.debt, limit: a.limit})
+	f.put(rare{back: a.back, debt: a.debt, limit: a.limit})
 	f.compose(r, w)
 	return low
 }
 
 // compose recomputes the view in full, each unacknowledged unit counting as w units.
 func (f *LeakyBucket) compose(r *arith.Rule, w int64) {
-	if f.away != nil && f.away.spared > 0 {
+	if f.rare != nil && f.rare.hidden > 0 {
 		a := f.under()
-		a.spared = 0
+		a.hidden = 0
 		f.put(a)
 	}
 	f.View = f.Pend.plus(r, f.reported(r, w), w)

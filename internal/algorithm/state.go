@@ -52,9 +52,9 @@ type Decider interface {
 	Reshape(old, rule *arith.Rule, now, multiplier int64) (expired int64)
 	// SetMultiplier changes how many units an unacknowledged unit counts as.
 	SetMultiplier(r *arith.Rule, now, was, is int64)
-	// Raised notes that the limit has become larger. A cost that the old limit had capped counts up
+	// Restored notes that the limit has become larger. A cost that the old limit had capped counts up
 	// to the new limit.
-	Raised(r *arith.Rule, now, multiplier int64)
+	Restored(r *arith.Rule, now, multiplier int64)
 }
 
 // Leaser is the part of a [State] that leases use.

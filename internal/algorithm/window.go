@@ -265,7 +265,7 @@ func (w *Window) Refund(r *arith.Rule, now, n, multiplier int64, _, _ arith.Span
 		b.pend -= k
 		withdrawn, taken = withdrawn+k, taken+k
 		k = max(min(n-taken, w.at(b, 1)-b.pend), 0)
-		w.handBack(returned{id: b.id, back: k})
+		w.addReturn(returned{id: b.id, back: k})
 		taken += k
 		back += before - w.still(r, now, b, w.at(b, 1))
 	}
@@ -278,5 +278,5 @@ func (w *Window) Refund(r *arith.Rule, now, n, multiplier int64, _, _ arith.Span
 // SetMultiplier sets how many units an unacknowledged unit counts as from now on.
 func (w *Window) SetMultiplier(r *arith.Rule, _, _, is int64) { w.sum(r, is) }
 
-// Raised recounts all units without a cap, as a new bucket does.
-func (w *Window) Raised(r *arith.Rule, _, multiplier int64) { w.sum(r, multiplier) }
+// Restored recounts all units without a cap, as a new bucket does.
+func (w *Window) Restored(r *arith.Rule, _, multiplier int64) { w.sum(r, multiplier) }

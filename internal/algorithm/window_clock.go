@@ -125,6 +125,6 @@ func (w *Window) put(r *arith.Rule, to func(b bucket) (id, last int64)) {
 			id: h.id, last: max(is.last, b.last), known: min(is.known+b.known, MaxUnits),
 			sent: min(is.sent+b.sent, MaxUnits), pend: min(is.pend+b.pend, MaxUnits),
 		}
-		w.handBack(h)
+		w.addReturn(h)
 	}
 }

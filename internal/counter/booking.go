@@ -209,9 +209,9 @@ func (c *Counter) correctedLocked(was arith.Span, slack int64) {
 	}
 }
 
-// raisedLocked records that units of an outage count as more than before, see
-// [algorithm.Decider].Raised. A leaky bucket was to be empty at was before that.
-func (c *Counter) raisedLocked(was arith.Span) {
+// restoredLocked records that units of an outage count as more than before, see
+// [algorithm.Decider].Restored. A leaky bucket was to be empty at was before that.
+func (c *Counter) restoredLocked(was arith.Span) {
 	r := c.rule()
 	up := r.Sub(c.viewLocked(), was)
 	for _, b := range c.past().booked {

@@ -47,15 +47,15 @@ func (c *Counter) Refund(now, n int64, rule *limit.Rule) (back, taken int64, ok 
 	if now, ok = c.enter(now, rule); !ok {
 		return 0, 0, false
 	}
-	back, taken = c.handBackLocked(now, n, c.rule().Cost(n), !c.fullLocked(now))
+	back, taken = c.returnLocked(now, n, c.rule().Cost(n), !c.fullLocked(now))
 	c.loweredLocked(now)
 	c.unlockAndNote()
 	return back, taken, true
 }
 
-// handBackLocked subtracts n units, which take cost to leak from a leaky bucket. Units that were
+// returnLocked subtracts n units, which take cost to leak from a leaky bucket. Units that were
 // reported to Redis are subtracted only if reported is set.
-func (c *Counter) handBackLocked(now, n int64, cost arith.Span, reported bool) (back, taken int64) {
+func (c *Counter) returnLocked(now, n int64, cost arith.Span, reported bool) (back, taken int64) {
 	if c.history != nil && !c.state().HasReturns() {
 		c.history.backGen = c.gen()
 	}
@@ -106,7 +106,7 @@ func (c *Counter) Renew(now int64, rule *limit.Rule, a Answer) (ok bool) {
 func (c *Counter) renewLocked(now int64, a Answer) (wake bool) {
 	h := c.voidBookingsLocked(now)
 	c.notice = nil
-	c.mark(raising)
+	c.mark(restoring)
 	c.note(voided, c.is(inFlight))
 	h.gen, h.serverNow, h.witness, h.clockGap = a.Gen, a.ServerNow, a.At+int64(c.rule().Horizon()), c.currentClockGap()
 	c.born, c.freshAt = a.Born, max(c.freshAt, a.At)

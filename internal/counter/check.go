@@ -143,8 +143,8 @@ func (c *Counter) adoptLocked(rule *limit.Rule, now int64) {
 	}
 	if w := modeMultiplier(c.mode()); w > 1 && is.Limit > old.Limit {
 		was := c.viewLocked()
-		c.state().Raised(is, now, w)
-		c.raisedLocked(was)
+		c.state().Restored(is, now, w)
+		c.restoredLocked(was)
 	}
 }
 

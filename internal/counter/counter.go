@@ -51,9 +51,9 @@ type Counter struct {
 	born                   int64    // when Redis booked the newest unit, by its clock; noAnswer: no answer yet
 	nextNormal, nextUrgent *Counter // owned by the stacks of the link
 
-	history     *history     // nil: none
-	notice      *heardNotice // from another node; nil: none
-	lingerUntil int64        // see lingerLocked, ns; 0: an urgent report does not wait
+	history     *history        // nil: none
+	notice      *receivedNotice // from another node; nil: none
+	lingerUntil int64           // see lingerLocked, ns; 0: an urgent report does not wait
 }
 
 // noAnswer is the value of born before the first answer of Redis.
@@ -108,7 +108,7 @@ const (
 	inNormal                       // in the normal queue of the reconciler, not collected yet
 	inUrgent                       // in its urgent queue
 	inFlight                       // a report, with or without units, was sent and is not acknowledged
-	raising                        // Redis has lost what this node knows: the next report restores it
+	restoring                      // Redis has lost what this node knows: the next report restores it
 	quarantined                    // Redis' copy of the key is broken
 	retryPlanned                   // quarantined, and a new attempt is planned
 	voided                         // what is in flight was sent before a reset that this node knows of

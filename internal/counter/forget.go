@@ -46,7 +46,7 @@ func (c *Counter) pinnedLocked(now int64) bool {
 		return true
 	case !c.hasReportLocked(now):
 		return false
-	case c.is(raising), c.state().ReturnsAt(c.rule(), now):
+	case c.is(restoring), c.state().ReturnsAt(c.rule(), now):
 		return true
 	}
 	return !modeDegraded(c.part.mode.Load()) || !c.state().Drained(c.rule(), now)

@@ -42,7 +42,7 @@ func TestForgottenIsNotLost(t *testing.T) {
 			}
 		}
 		exchange := func(units int64) {
-			if rep, ok := k.collect(now, Normal); !ok || rep.Units != units || rep.Raise {
+			if rep, ok := k.collect(now, Normal); !ok || rep.Units != units || rep.Restore {
 				t.Fatalf("%s: %d units to report, not %+v", name, units, rep)
 			}
 		}
@@ -62,8 +62,8 @@ func TestForgottenIsNotLost(t *testing.T) {
 		now += c.wait
 		out := settle(c.then)
 		rep := k.resend(now, false)
-		if out.Lost != c.lost || !out.Again || !rep.Raise || rep.Known.Level.NS != c.want {
-			t.Errorf("%s: lost %v, raises %v to %v, want %v", name, out.Lost, rep.Raise, rep.Known.Level, time.Duration(c.want))
+		if out.Lost != c.lost || !out.Again || !rep.Restore || rep.Known.Level.NS != c.want {
+			t.Errorf("%s: lost %v, raises %v to %v, want %v", name, out.Lost, rep.Restore, rep.Known.Level, time.Duration(c.want))
 		}
 	}
 }

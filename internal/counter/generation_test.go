@@ -63,11 +63,11 @@ func TestAnswerOfAnotherGeneration(t *testing.T) {
 					t.Fatal("nothing to ask")
 				}
 				k.Settle(now, v.answer(r, now))
-				if i == 0 && k.is(raising) {
+				if i == 0 && k.is(restoring) {
 					t.Errorf("%v, %s: the first answer is a loss", r, name)
 				}
 			}
-			raises := k.is(raising)
+			raises := k.is(restoring)
 			rep := k.resend(now, true)
 			if got := (version{rep.Known.Gen, rep.Known.Born, unitsKnown(&rep, r)}); got != c.want || raises != c.raises {
 				t.Errorf("%v, %s: knows %v and raises %v, want %v, %v", r, name, got, raises, c.want, c.raises)

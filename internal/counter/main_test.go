@@ -47,8 +47,8 @@ func (c *Counter) collect(now int64, from Queue) (rep report.Report, ok bool) {
 }
 
 // resend returns the report of what is in flight.
-func (c *Counter) resend(now int64, raise bool) (rep report.Report) {
-	c.Report(now, raise, &rep)
+func (c *Counter) resend(now int64, restore bool) (rep report.Report) {
+	c.Report(now, restore, &rep)
 	return rep
 }
 

@@ -14,11 +14,11 @@ import (
 // only until Redis has answered: nothing else depends on it. So a lost notice costs only accuracy,
 // and a wrong one refuses for at most a lag after a check.
 
-// heardNotice is a notice that a counter has received and obeys.
-type heardNotice struct {
+// receivedNotice is a notice that a counter has received and obeys.
+type receivedNotice struct {
 	report.Notice
-	heard int64 // our time at which it was received, ns
-	until int64 // Until by our clock, ns
+	received int64 // our time at which it was received, ns
+	until    int64 // Until by our clock, ns
 }
 
 // noticeSet keeps notices by the identifiers of counters, so that a counter that is created later
@@ -29,7 +29,7 @@ type noticeSet struct {
 	count atomic.Int64 // length of byID, so that most new counters need no look-up
 
 	mu   sync.Mutex
-	byID map[report.NoticeID]heardNotice
+	byID map[report.NoticeID]receivedNotice
 }
 
 // dropOne drops a random notice other than but. It must be random, so that forged notices, whose
@@ -45,7 +45,7 @@ func (s *noticeSet) dropOne(but report.NoticeID) {
 
 // noticeLocked returns the notice that applies to a check at now, nil if there is none. It ends a
 // notice that is over. All nodes admit the key again at that instant, so the next unit is urgent.
-func (c *Counter) noticeLocked(now int64) *heardNotice {
+func (c *Counter) noticeLocked(now int64) *receivedNotice {
 	n := c.notice
 	switch {
 	case n == nil:
@@ -63,13 +63,13 @@ func (c *Counter) noticeLocked(now int64) *heardNotice {
 
 // bindsLocked reports whether n applies to the rule and the mode of c. In an outage a notice ends a
 // lag after it was received, because no node can report any more that there is room.
-func (c *Counter) bindsLocked(n *heardNotice, now int64) bool {
+func (c *Counter) bindsLocked(n *receivedNotice, now int64) bool {
 	r := c.rule()
 	switch {
 	case r.Limit > n.Limit, r.ShapeHash() != n.Shape, modeMultiplier(c.mode()) == MultiplierOpen:
 		return false
 	case c.link() != nil && modeDegraded(c.mode()):
-		return now < n.heard+c.Lag()
+		return now < n.received+c.Lag()
 	}
 	return true
 }
@@ -83,7 +83,7 @@ const leastNotices = 4096
 // are kept as there are keys, or leastNotices if that is more. Call it before the first check.
 func (l *Link) SetNotices(keys int, name func(shard int, rule *limit.Rule, key string, hashed bool) report.NoticeID) {
 	l.notices.name, l.notices.most = name, max(keys, leastNotices)
-	l.notices.byID = map[report.NoticeID]heardNotice{}
+	l.notices.byID = map[report.NoticeID]receivedNotice{}
 }
 
 // SetHearing sets whether the notices of other nodes arrive. While they do, keys that refuse ask
@@ -109,7 +109,7 @@ func (l *Link) Keep(id report.NoticeID, n report.Notice, now int64) (counts bool
 		return false
 	}
 	if !found || n.Until == 0 || was.Until == 0 || n.Until > was.Until || n.Limit > was.Limit || n.Shape != was.Shape {
-		s.byID[id] = heardNotice{Notice: n, heard: now}
+		s.byID[id] = receivedNotice{Notice: n, received: now}
 	}
 	if len(s.byID) > s.most {
 		s.dropOne(id)
@@ -137,7 +137,7 @@ func (l *Link) Missed(id report.NoticeID, since int64) (n report.Notice, ok bool
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k, found := s.byID[id]
-	return k.Notice, found && k.heard > since
+	return k.Notice, found && k.received > since
 }
 
 // SweepNotices drops the notices that are over.
@@ -162,7 +162,7 @@ func (c *Counter) ID() report.NoticeID {
 }
 
 // kept returns the notice that is kept for a new counter c of the shard of p, nil if there is none.
-func (l *Link) kept(c *Counter, rule *limit.Rule, p *Part) *heardNotice {
+func (l *Link) kept(c *Counter, rule *limit.Rule, p *Part) *receivedNotice {
 	off, sure := p.clock()
 	if l.notices.count.Load() == 0 || modeDegraded(p.mode.Load()) || !sure {
 		return nil
@@ -198,7 +198,7 @@ func (c *Counter) Hear(now int64, n report.Notice) (ask bool) {
 	if h := c.notice; until <= now || h != nil && h.until >= until && h.Limit >= n.Limit && h.Shape == n.Shape {
 		return false
 	}
-	c.notice = &heardNotice{Notice: n, heard: now, until: until}
+	c.notice = &receivedNotice{Notice: n, received: now, until: until}
 	return false
 }
 
@@ -227,8 +227,8 @@ func (c *Counter) hearRoomLocked(now int64) (ask bool) {
 // and when units are booked ahead. Those are not in use yet, so the key is not announced as used
 // up. A dry run refuses nothing, so it announces no refusal.
 func (c *Counter) announceLocked(now int64, a Answer, wasFull bool) (n *report.Notice, forget bool) {
-	r, heard := c.rule(), c.notice
-	if forget = heard != nil && (a.Sent >= heard.heard || a.ServerNow >= int64(heard.Now)); forget {
+	r, received := c.rule(), c.notice
+	if forget = received != nil && (a.Sent >= received.received || a.ServerNow >= int64(received.Now)); forget {
 		c.notice = nil
 	}
 	off, sure := c.part.clock()
@@ -244,14 +244,14 @@ func (c *Counter) announceLocked(now int64, a Answer, wasFull bool) (n *report.N
 		return nil, forget && !full
 	}
 	least := now + int64(c.link().pace.Interval)
-	if heard != nil && heard.Limit >= n.Limit && heard.Shape == n.Shape {
-		least = max(least, heard.until+int64(c.link().pace.Interval))
+	if received != nil && received.Limit >= n.Limit && received.Shape == n.Shape {
+		least = max(least, received.until+int64(c.link().pace.Interval))
 	}
 	if until < least {
 		return nil, false
 	}
 	n.Until = time.Duration(until + off)
-	c.notice = &heardNotice{Notice: *n, heard: now, until: until}
+	c.notice = &receivedNotice{Notice: *n, received: now, until: until}
 	return n, false
 }
 

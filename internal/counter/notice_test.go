@@ -426,12 +426,12 @@ func TestNoticesAreBounded(t *testing.T) {
 func TestNoticeEndsWithTheRule(t *testing.T) {
 	for _, r := range smallRules(t) {
 		link := hearing(t)
-		heard := NewAlone("k", r, link, noon)
+		received := NewAlone("k", r, link, noon)
 		forged := notice(r, noon, 1000*ms)
 		forged.Until = math.MaxInt64
-		heard.Hear(noon, forged)
-		link.Keep(heard.ID(), forged, noon)
-		for name, c := range map[string]*Counter{"heard": heard, "kept": NewAlone("k", r, link, noon)} {
+		received.Hear(noon, forged)
+		link.Keep(received.ID(), forged, noon)
+		for name, c := range map[string]*Counter{"heard": received, "kept": NewAlone("k", r, link, noon)} {
 			if c.notice == nil || c.notice.until > noon+int64(arith.Of(r).Horizon()) {
 				t.Errorf("%v: %s: %+v", r, name, c.notice)
 			}

@@ -167,9 +167,9 @@ func (c *Counter) Refresh() bool {
 	return c.joinNormalLocked()
 }
 
-// MarkRaise records that Redis has lost data, and reports whether c has something to restore and is
+// MarkRestore records that Redis has lost data, and reports whether c has something to restore and is
 // not queued yet: the caller must queue it.
-func (c *Counter) MarkRaise(now int64) bool {
+func (c *Counter) MarkRestore(now int64) bool {
 	c.lock(now)
 	defer c.unlock()
 	now = max(now, c.last)
@@ -179,13 +179,13 @@ func (c *Counter) MarkRaise(now int64) bool {
 	if c.blankLocked(now) && c.gen() == 0 {
 		return false
 	}
-	c.mark(raising)
+	c.mark(restoring)
 	return !c.is(inFlight) && c.joinNormalLocked() // if in flight, Settle finds the mark and queues it
 }
 
 // hasReportLocked reports whether c has something to report at now.
 func (c *Counter) hasReportLocked(now int64) bool {
-	return c.is(raising) || c.pendUnits() > 0 || c.state().ReturnsAt(c.rule(), now)
+	return c.is(restoring) || c.pendUnits() > 0 || c.state().ReturnsAt(c.rule(), now)
 }
 
 // Lag returns how old, in ns, the view of a shared counter may become, and how long a unit of it may

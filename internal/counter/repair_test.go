@@ -184,14 +184,14 @@ func TestWindowThatWentBackRestoresNothing(t *testing.T) {
 	if res, _ := c.take(now, 0, r); res.Remaining != 50 {
 		t.Errorf("%d remain of 50", res.Remaining)
 	}
-	c.MarkRaise(now)
+	c.MarkRestore(now)
 	rep, ok := c.collect(now, Normal)
-	if !ok || !rep.Raise || len(rep.Known.Buckets) != 0 {
+	if !ok || !rep.Restore || len(rep.Known.Buckets) != 0 {
 		t.Errorf("it reports %+v", rep)
 	}
 	// By its clock of now the authority has all of it in one bucket.
 	one := []report.Bucket{{ID: id - 1, Units: 50}}
-	out := c.Settle(now, Answer{Rule: r, Raised: true, State: report.State{Buckets: one}, At: now, ServerNow: now - int64(time.Second), Slack: 1})
+	out := c.Settle(now, Answer{Rule: r, Restored: true, State: report.State{Buckets: one}, At: now, ServerNow: now - int64(time.Second), Slack: 1})
 	if res, _ := c.take(now, 0, r); out.Lost || res.Remaining != 50 {
 		t.Errorf("lost: %v, %d remain of 50", out.Lost, res.Remaining)
 	}
@@ -349,7 +349,7 @@ func TestGenerationIsOutgrownByTheAuthoritysClock(t *testing.T) {
 					t.Fatal("nothing to ask")
 				}
 				rep = c.resend(now, false)
-				c.Settle(now, Answer{Rule: r, Raised: rep.Raise, State: report.State{Gen: gen}, At: now, ServerNow: server, Slack: 1})
+				c.Settle(now, Answer{Rule: r, Restored: rep.Restore, State: report.State{Gen: gen}, At: now, ServerNow: server, Slack: 1})
 				return rep
 			}
 			answer(7)
@@ -359,10 +359,10 @@ func TestGenerationIsOutgrownByTheAuthoritysClock(t *testing.T) {
 			if outgrown := test.theirs > arith.Of(r).Horizon(); outgrown != (rep.Known.Gen == 0) {
 				t.Errorf("%v, %v: generation %d is reported anew", r, test, rep.Known.Gen)
 			}
-			c.unmark(raising)
+			c.unmark(restoring)
 			answer(0)
-			if rep = answer(0); rep.Raise != (test.theirs <= arith.Of(r).Horizon()) {
-				t.Errorf("%v, %v: insists on its generation: %v", r, test, rep.Raise)
+			if rep = answer(0); rep.Restore != (test.theirs <= arith.Of(r).Horizon()) {
+				t.Errorf("%v, %v: insists on its generation: %v", r, test, rep.Restore)
 			}
 		}
 	}

@@ -54,7 +54,7 @@ func (c *Counter) reserveLocked(now, n int64, terms Terms) (res limit.Result, bo
 	switch {
 	case n == 0:
 		return res, true
-	case fits && terms.Share && !ahead && c.crowdedLocked(now, n):
+	case fits && terms.Share && !ahead && c.overbookedLocked(now, n):
 		res.Allowed, res.RetryAfter = false, time.Duration(min(int64(c.link().pace.Interval)/shareParts, shareWait))
 		c.setUrgentAt(1) // report to the other nodes at once
 		return res, false
@@ -71,9 +71,9 @@ func (c *Counter) reserveLocked(now, n int64, terms Terms) (res limit.Result, bo
 	return res, true
 }
 
-// crowdedLocked reports whether n more units, together with those not reported yet, would exceed
+// overbookedLocked reports whether n more units, together with those not reported yet, would exceed
 // this node's part of what is left.
-func (c *Counter) crowdedLocked(now, n int64) bool {
+func (c *Counter) overbookedLocked(now, n int64) bool {
 	unreported := c.unsyncedUnits()
 	if unreported == 0 || modeMultiplier(c.mode()) != 1 {
 		return false
@@ -142,7 +142,7 @@ func (c *Counter) Cancel(now int64, rule *limit.Rule, b *Booking) (back, taken i
 		return 0, 0, false
 	}
 	if n, cost := c.toHandBackLocked(now, b); n > 0 {
-		back, taken = c.handBackLocked(now, n, cost, true)
+		back, taken = c.returnLocked(now, n, cost, true)
 	}
 	if b.leaks && c.history != nil { // without a history there are no bookings to update
 		c.handedBackLocked(now, back)

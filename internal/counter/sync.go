@@ -19,7 +19,7 @@ import (
 type Answer struct {
 	report.State
 	Rule      *limit.Rule // of the report
-	Raised    bool        // the report had Raise
+	Restored  bool        // the report had Raise
 	At        int64       // our time at which Redis answered, ns
 	ServerNow int64       // Redis' time then, ns
 	Slack     int64       // uncertainty of At, ns
@@ -49,7 +49,7 @@ func (c *Counter) Shard() int { return c.part.shard }
 func (c *Counter) Due() int64 {
 	c.mu.Lock() // not lock: the lease can stay
 	defer c.mu.Unlock()
-	if c.born == noAnswer || c.is(raising|outdated) || c.state().HasReturns() {
+	if c.born == noAnswer || c.is(restoring|outdated) || c.state().HasReturns() {
 		return math.MinInt64
 	}
 	return c.freshAt + c.askAfterLocked()
@@ -93,13 +93,13 @@ func (c *Counter) Collect(now int64, from Queue) bool {
 // Report writes into rep, which must be zero, the report of what is in flight, without the name of
 // the key. If it is sent again the units are the same; what is relative to now is computed again.
 // raise adds what Redis should know already.
-func (c *Counter) Report(now int64, raise bool, rep *report.Report) {
+func (c *Counter) Report(now int64, restore bool, rep *report.Report) {
 	c.lock(now)
 	defer c.unlock()
 	now = max(now, c.last)
 	c.rollLocked(now)
-	c.note(raising, c.is(raising) || raise)
-	if off, sure := c.part.clock(); sure && c.is(raising) {
+	c.note(restoring, c.is(restoring) || restore)
+	if off, sure := c.part.clock(); sure && c.is(restoring) {
 		c.forgetGenerationLocked(now, now+off)
 	}
 	rep.Rule, rep.BackGen = c.latestRule.Load(), c.past().backGen
@@ -108,7 +108,7 @@ func (c *Counter) Report(now int64, raise bool, rep *report.Report) {
 	if rep.Debt > 0 {
 		rep.Ceiling = c.ceilingLocked(now)
 	}
-	if rep.Raise = c.is(raising) && c.born != noAnswer; rep.Raise {
+	if rep.Restore = c.is(restoring) && c.born != noAnswer; rep.Restore {
 		c.repairKnownLocked(algorithm.ClockStep + (now-c.freshAt)/clockDrift)
 		rep.Known.Gen, rep.Known.Born = c.gen(), max(c.born, 0)
 		rep.Known.Level, rep.Known.Buckets = c.state().KnownState(c.rule(), now)
@@ -126,8 +126,8 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 		c.since = max(c.since, a.At-a.Slack)
 	}
 	c.unmark(inFlight | quarantined | voided | outdated | hurried | denied)
-	if a.Raised && !void {
-		c.unmark(raising)
+	if a.Restored && !void {
+		c.unmark(restoring)
 	}
 	// From here on the counter's unacknowledged units have the multiplier of the link.
 	c.setMode(c.part.mode.Load())
@@ -170,7 +170,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	// If Redis has lost a reset, each node that knows of the reset must report it at once.
 	// Otherwise others book on top of what the reset has cleared, and the two cannot be separated
 	// any more.
-	c.note(raising, c.is(raising) || restore || a.Gen < c.gen())
+	c.note(restoring, c.is(restoring) || restore || a.Gen < c.gen())
 	c.setGen(max(c.gen(), a.Gen), a.ServerNow)
 	if !ours {
 		c.born = 0

@@ -23,13 +23,13 @@ type Asked struct {
 // admitted together. Checks under a dry run (see [limit.Rule.DryRun]) never prevent the others.
 // Counters that have no order, because they agree in hash, key and rule, are locked while crowd is
 // held. ok is false if a counter was dropped; then nothing has happened.
-func TakeTogether(list []Asked, checks []limit.Check, now int64, out []limit.Result, crowd sync.Locker) (ok bool) {
+func TakeTogether(list []Asked, checks []limit.Check, now int64, out []limit.Result, unordered sync.Locker) (ok bool) {
 	// All callers lock in one order, so there is no deadlock. Only overflow counters may be equal
 	// in it.
 	slices.SortStableFunc(list, before)
 	if total(list, checks) {
-		crowd.Lock()
-		defer crowd.Unlock()
+		unordered.Lock()
+		defer unordered.Unlock()
 	}
 	locked, alive, wake := 0, true, (*Link)(nil)
 	for ; locked < len(list) && alive; locked++ {

@@ -240,7 +240,7 @@ func TestLostUnitsDoNotLeaveEarly(t *testing.T) {
 			}
 			k.Settle(now, a)
 		}
-		if got := k.is(raising); got != c.raises {
+		if got := k.is(restoring); got != c.raises {
 			t.Errorf("%s: reports what it knows: %v", name, got)
 		}
 		for _, b := range k.resend(now, true).Known.Buckets {

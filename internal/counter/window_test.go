@@ -58,13 +58,13 @@ func TestWindowsOfOneBucketAreSmall(t *testing.T) {
 			isSmall("under way")
 			c.Settle(now, Answer{Rule: r, State: report.State{Buckets: rep.Buckets}, At: now, ServerNow: now})
 			isSmall("answered")
-			if c.MarkRaise(now); !c.is(raising) {
+			if c.MarkRestore(now); !c.is(restoring) {
 				t.Errorf("%v: does not raise what was lost", r)
 			}
-			if rep, ok = c.collect(now, Normal); !ok || !rep.Raise || !slices.Equal(rep.Known.Buckets, []report.Bucket{{ID: now / int64(arith.Of(r).Width), Units: 1}}) {
+			if rep, ok = c.collect(now, Normal); !ok || !rep.Restore || !slices.Equal(rep.Known.Buckets, []report.Bucket{{ID: now / int64(arith.Of(r).Width), Units: 1}}) {
 				t.Errorf("%v: raises %+v", r, rep)
 			}
-			c.Settle(now, Answer{Rule: r, Raised: true, State: report.State{Buckets: rep.Known.Buckets}, At: now, ServerNow: now})
+			c.Settle(now, Answer{Rule: r, Restored: true, State: report.State{Buckets: rep.Known.Buckets}, At: now, ServerNow: now})
 			c.Check(now, 1, r)
 			isSmall("raised")
 			if got, _ := KeyOf(key); got != c.Key() {

@@ -19,7 +19,7 @@ func announcing(t *testing.T, nodes int64) (*Machine, *simNode) {
 	n := s.addNode(Options{})
 	s.run(3 * time.Second)
 	n.core.members.count = nodes
-	if !n.core.notices.hears() {
+	if !n.core.notices.receives() {
 		t.Fatal("the node does not hear")
 	}
 	return n.core, n
@@ -91,14 +91,14 @@ func TestBudgetOfAnnouncements(t *testing.T) {
 	if most := maxDeliveries/nodes + 1; sent > most || sent < most-1 {
 		t.Errorf("%d messages at once, want %d", sent, most)
 	}
-	if late := c.stats.KeptBack.Load(); late < 700 {
+	if late := c.stats.Withheld.Load(); late < 700 {
 		t.Errorf("%d of 1000 told late", late)
 	}
 	before := sent
 	if step("room", 0); sent != before+1 {
 		t.Error("that there is room waits")
 	}
-	heard := Heard{}
+	heard := Received{}
 	for range 2000 { // of the other nodes
 		heard.Messages = append(heard.Messages, Message{Node: "other"})
 	}
@@ -130,7 +130,7 @@ func TestBudgetAfterAFlood(t *testing.T) {
 	for _, nodes := range []int64{1, 10, 200, 100_000} {
 		c, n := announcing(t, nodes)
 		now := n.pace()
-		heard := Heard{Messages: slices.Repeat([]Message{{Node: "other"}}, 100_000)}
+		heard := Received{Messages: slices.Repeat([]Message{{Node: "other"}}, 100_000)}
 		c.Step(now, now, heard)
 		most := now + 2*nodes*(nodes*int64(time.Second)/maxDeliveries)
 		if at := c.notices.mayPublishAt(); at < now || at > most {
@@ -189,11 +189,11 @@ func TestEchoes(t *testing.T) {
 			}
 		}
 	}
-	if listens != 1 || c.notices.hears() || c.deaf == "" {
-		t.Errorf("subscribed %d times, hears: %v, deaf: %q", listens, c.notices.hears(), c.deaf)
+	if listens != 1 || c.notices.receives() || c.deaf == "" {
+		t.Errorf("subscribed %d times, hears: %v, deaf: %q", listens, c.notices.receives(), c.deaf)
 	}
-	c.Step(c.now, n.time(), Heard{Confirmed: true, Echo: c.notices.echo})
-	if !c.notices.hears() || c.deaf != "" {
+	c.Step(c.now, n.time(), Received{Confirmed: true, Echo: c.notices.echo})
+	if !c.notices.receives() || c.deaf != "" {
 		t.Errorf("deaf: %q", c.deaf)
 	}
 }
@@ -203,7 +203,7 @@ func TestEchoes(t *testing.T) {
 func TestNothingIsHeardInAnOutage(t *testing.T) {
 	c, n := announcing(t, 2)
 	hear := func(key string) (kept int) {
-		c.Step(n.pace(), n.time(), Heard{Messages: []Message{{Node: "other", Notices: []report.Notice{c.used(key, 10)}}}})
+		c.Step(n.pace(), n.time(), Received{Messages: []Message{{Node: "other", Notices: []report.Notice{c.used(key, 10)}}}})
 		return c.link.Kept()
 	}
 	if kept := hear("a"); kept != 1 {
@@ -221,7 +221,7 @@ func TestKeptNoticesEnd(t *testing.T) {
 	c, n := announcing(t, 2)
 	notices := []report.Notice{c.used("a", 10), c.used("b", 0), c.used("c", 100)}
 	n.s.run(time.Second)
-	c.Step(n.pace(), n.time(), Heard{Messages: []Message{{Node: "other", Notices: notices}}})
+	c.Step(n.pace(), n.time(), Received{Messages: []Message{{Node: "other", Notices: notices}}})
 	n.s.run(50 * time.Second)
 	if kept := c.link.Kept(); kept != 3 {
 		t.Errorf("%d kept, want 3", kept)

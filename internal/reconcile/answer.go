@@ -39,8 +39,8 @@ func (c *Machine) settle(s *shard, f *flight, r redisstore.Reply, sent, recv int
 			c.onKeyError(it.c, st.Booked, st.Err)
 			continue
 		}
-		a.State, a.Rule, a.Raised = st, rep.Rule, rep.Raise
-		a.Announce, a.Returned = r.Fate == redisstore.FateApplied && rep.Units > 0, it.back
+		a.State, a.Rule, a.Restored = st, rep.Rule, rep.Restore
+		a.Announce, a.Returned = r.Verdict == redisstore.VerdictApplied && rep.Units > 0, it.back
 		out := it.c.Settle(c.local, a)
 		if renamed && it.c.Refresh() {
 			out.Again = true

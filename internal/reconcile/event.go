@@ -34,7 +34,7 @@ type (
 		ID  uint64
 		Err error
 	}
-	Heard struct { // the subscription has begun, has received something or has ended
+	Received struct { // the subscription has begun, has received something or has ended
 		Recv      int64 // when, on the counter clock
 		Messages  []Message
 		Echo      uint64 // number of the newest echo of this node's heartbeats; 0: none

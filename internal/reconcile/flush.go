@@ -11,7 +11,7 @@ type flush struct {
 // flushMark is how far the queues of a shard must be emptied for a flush.
 type flushMark struct {
 	normal, urgent int64   // what takenNormal and takenUrgent of the shard are when the last counter was taken
-	boarded        bool    // both numbers have been reached
+	reached        bool    // both numbers have been reached
 	flight         *flight // the flight that carried the last counter; nil: it had nothing to report
 }
 
@@ -73,10 +73,10 @@ func (c *Machine) checkFlushes() {
 func (c *Machine) flushed(f *flush) bool {
 	for i, m := range f.marks {
 		s := &c.shards[i]
-		if !m.boarded && s.takenNormal >= m.normal && s.takenUrgent >= m.urgent {
-			m.boarded, m.flight = true, s.flight
+		if !m.reached && s.takenNormal >= m.normal && s.takenUrgent >= m.urgent {
+			m.reached, m.flight = true, s.flight
 		}
-		if m.boarded && (m.flight == nil || m.flight != s.flight) {
+		if m.reached && (m.flight == nil || m.flight != s.flight) {
 			delete(f.marks, i)
 		}
 	}

@@ -147,8 +147,8 @@ func (c *Machine) Step(now, localNow int64, ev Event) []Effect {
 		c.onBeat(ev)
 	case Published:
 		c.onPublished(ev.ID, ev.Err)
-	case Heard:
-		c.onHeard(ev)
+	case Received:
+		c.onReceived(ev)
 	case Room:
 		c.announce(ev.Notice)
 	case Flush:

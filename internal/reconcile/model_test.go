@@ -207,40 +207,40 @@ func (m *modelRedis) exec(now int64, process string, b *redisstore.Batch) rediss
 	rep := redisstore.Reply{Now: time.Duration(now)}
 	switch {
 	case e.seq == b.Seq && e.nonce == b.Nonce:
-		rep.Fate = redisstore.FateDuplicate
+		rep.Verdict = redisstore.VerdictDuplicate
 	case e.seq == b.Seq:
-		rep.Fate = redisstore.FateOther
+		rep.Verdict = redisstore.VerdictOther
 		return rep
 	case e.seq > b.Seq:
-		rep.Fate = redisstore.FateStale
+		rep.Verdict = redisstore.VerdictStale
 		return rep
 	case e.seq == b.Prev || b.Accept:
-		rep.Fate = redisstore.FateApplied
+		rep.Verdict = redisstore.VerdictApplied
 		e.seq, e.nonce, e.failed, e.forgiven = b.Seq, b.Nonce, nil, map[int]int64{}
 	default:
-		rep.Fate = redisstore.FateLost
+		rep.Verdict = redisstore.VerdictLost
 		return rep
 	}
 	for i := range b.Ops {
 		op := &b.Ops[i]
-		failed := rep.Fate == redisstore.FateDuplicate && slices.Contains(e.failed, i)
+		failed := rep.Verdict == redisstore.VerdictDuplicate && slices.Contains(e.failed, i)
 		if m.poison[op.Key] || failed {
-			booked := rep.Fate == redisstore.FateDuplicate && !failed
+			booked := rep.Verdict == redisstore.VerdictDuplicate && !failed
 			rep.States = append(rep.States, report.State{Err: &limit.KeyError{Key: op.Key, Reason: "garbage"}, Booked: booked})
-			if rep.Fate == redisstore.FateApplied {
+			if rep.Verdict == redisstore.VerdictApplied {
 				e.failed = append(e.failed, i)
 			}
 			continue
 		}
-		if rep.Fate == redisstore.FateApplied {
+		if rep.Verdict == redisstore.VerdictApplied {
 			m.applied[process] += op.Units
 			if takesOff(op) {
 				m.back[process]++
 			}
 			m.credit[creditKey{process, op.Key}] += op.Units
 		}
-		st := m.op(now, op, rep.Fate == redisstore.FateApplied)
-		if rep.Fate == redisstore.FateApplied {
+		st := m.op(now, op, rep.Verdict == redisstore.VerdictApplied)
+		if rep.Verdict == redisstore.VerdictApplied {
 			e.forgiven[i] = st.Forgiven
 		}
 		st.Forgiven = e.forgiven[i]
@@ -310,7 +310,7 @@ func inBucket(now int64, r *limit.Rule) int64 {
 
 func (m *modelRedis) leakyBucket(now int64, op *report.Report, apply bool) report.State {
 	f, at := m.leakyAt(now, op.Key), arith.Span{NS: now}
-	if apply && op.Raise {
+	if apply && op.Restore {
 		mine, theirs := f.merge(op.Known, now)
 		if !mine {
 			f.tat = arith.Span{}
@@ -341,7 +341,7 @@ func (m *modelRedis) leakyBucket(now int64, op *report.Report, apply bool) repor
 		at.NS -= m.slack * ms
 	}
 	empty := st.Gen == 0 && !at.Less(f.tat) && m.leakyAt(now, op.Key) != f
-	if apply && (op.Units > 0 || op.Raise || back) && !empty {
+	if apply && (op.Units > 0 || op.Restore || back) && !empty {
 		f.expire(now, m.slack, op.Rule)
 		m.leaky[op.Key] = f
 	} else if f.gen > 0 {
@@ -369,7 +369,7 @@ func (m *modelRedis) window(now int64, op *report.Report, apply bool) report.Sta
 		place(n, report.Bucket{ID: id, Units: u, Last: time.Duration(w.last[id])})
 	}
 	is := w.modelBirth
-	if apply && op.Raise {
+	if apply && op.Restore {
 		mine, theirs := is.merge(op.Known, now)
 		if !mine {
 			clear(n)
@@ -407,7 +407,7 @@ func (m *modelRedis) window(now int64, op *report.Report, apply bool) report.Sta
 		}
 	}
 	empty := len(n) == 0 && is.gen == 0 && m.windows[op.Key] != w
-	if apply && (op.Units > 0 || op.Raise || back) && !empty {
+	if apply && (op.Units > 0 || op.Restore || back) && !empty {
 		m.windows[op.Key] = &modelWindow{modelBirth: is, buckets: n, last: last, gone: w.gone}
 		m.windows[op.Key].expire(now, m.slack, op.Rule)
 	} else if w.gen > 0 {

@@ -61,7 +61,7 @@ type Message struct {
 }
 
 // hears reports whether the notices of other nodes arrive.
-func (h *notices) hears() bool { return h.confirmed && h.silent < echoesMissed }
+func (h *notices) receives() bool { return h.confirmed && h.silent < echoesMissed }
 
 // beatsWith notes that a heartbeat is sent, and returns the number of its echo. It counts the earlier
 // echoes that were not received.
@@ -128,7 +128,7 @@ func (c *Machine) announce(n report.Notice) {
 	if n.Until == 0 {
 		h.room = true
 	} else if c.now < h.mayPublishAt() {
-		c.stats.KeptBack.Add(1)
+		c.stats.Withheld.Add(1)
 	}
 	h.announced[n.ID] = n
 	if len(h.announced) >= maxAnnounced {
@@ -225,7 +225,7 @@ func (c *Machine) noteChannel(b redisstore.Beat) {
 // noteHearing updates whether the notices of other nodes arrive, for the counters and for [State].Deaf.
 func (c *Machine) noteHearing() {
 	h := &c.notices
-	on := h.hears()
+	on := h.receives()
 	if on || c.state.Mode != Synced {
 		h.since = c.now
 	}
@@ -250,8 +250,8 @@ func (c *Machine) noteHearing() {
 	}
 }
 
-// onHeard handles what the subscription has received.
-func (c *Machine) onHeard(ev Heard) {
+// onReceived handles what the subscription has received.
+func (c *Machine) onReceived(ev Received) {
 	h := &c.notices
 	if ev.Err != nil {
 		h.confirmed, h.err = false, ev.Err
@@ -284,7 +284,7 @@ func (c *Machine) hear(n *report.Notice) {
 	if !clock.known || ahead || n.Until != 0 && int64(n.Until) <= server {
 		return
 	}
-	c.stats.Heard.Add(1)
+	c.stats.Received.Add(1)
 	if !c.link.Keep(n.ID, *n, c.local) {
 		return
 	}

@@ -39,7 +39,7 @@ func (c *Machine) pick(v *server, missed bool) (ids []int) {
 		s := &c.shards[i]
 		if at, _ := s.due(); at != 0 && c.now >= at && s.pipe == 0 && s.missed == missed {
 			if s.flight == nil {
-				c.board(s, left, c.mostKeys(v))
+				c.fillFlight(s, left, c.mostKeys(v))
 			}
 			if s.flight != nil {
 				ids = append(ids, i)
@@ -61,9 +61,9 @@ const urgentShare = 4
 
 // board makes the next flight of s from its queues. left is what the flight may cost, most how many keys
 // it may have. It makes no flight if no counter in the queues has anything to report.
-func (c *Machine) board(s *shard, left int64, most int) {
+func (c *Machine) fillFlight(s *shard, left int64, most int) {
 	var f flight
-	late := c.boardQueues(s, &f, left, most)
+	late := c.takeFromQueues(s, &f, left, most)
 	if len(s.urgent) == 0 {
 		s.urgentAt, s.pressing = 0, nil
 	}
@@ -73,7 +73,7 @@ func (c *Machine) board(s *shard, left int64, most int) {
 	if len(f.items) == 0 {
 		return
 	}
-	s.boardedAt = c.now
+	s.filledAt = c.now
 	s.seq++
 	f.nonce = c.ids.Nonce()
 	s.flight = &f
@@ -81,9 +81,9 @@ func (c *Machine) board(s *shard, left int64, most int) {
 	c.stats.Behind.Store(late)
 }
 
-// boardQueues fills f from the queues of s that are due, and returns the longest time that
+// takeFromQueues fills f from the queues of s that are due, and returns the longest time that
 // one of its reports has waited.
-func (c *Machine) boardQueues(s *shard, f *flight, left int64, most int) (late int64) {
+func (c *Machine) takeFromQueues(s *shard, f *flight, left int64, most int) (late int64) {
 	take := func(queue *[]queued, taken *int64, from counter.Queue) {
 		k := 0
 		for k < len(*queue) && len(f.items) < most && f.cost < left {
@@ -248,15 +248,15 @@ func (c *Machine) outcome(p *pipe, sh int, err error) answer {
 // onReply handles the reply to one batch.
 func (c *Machine) onReply(s *shard, r redisstore.Reply, sent, recv int64) {
 	f := s.flight
-	switch r.Fate {
-	case redisstore.FateApplied, redisstore.FateDuplicate:
+	switch r.Verdict {
+	case redisstore.VerdictApplied, redisstore.VerdictDuplicate:
 		s.numberAt = int64(r.Now)
 		if f == nil || len(r.States) != len(f.items) {
 			c.stats.BadReplies.Add(1)
 			return
 		}
 		c.settle(s, f, r, sent, recv)
-	case redisstore.FateLost:
+	case redisstore.VerdictLost:
 		c.noteLoss(s, int64(r.Now))
 		c.giveUpRefunds(s)
 		// The batch was not applied. Send it again at once, with what this node knows of the

@@ -30,7 +30,7 @@ type shard struct {
 
 	normal, urgent, backlog []queued
 	normalAt, urgentAt      int64    // when the queue is due; 0: it is empty
-	boardedAt               int64    // when the latest flight was made
+	filledAt                int64    // when the latest flight was made
 	takenNormal             int64    // how many counters were ever taken from normal and backlog
 	takenUrgent             int64    // and from urgent
 	pressing                []queued // of urgent, those that overtake the others
@@ -121,7 +121,7 @@ func (c *Machine) reseedNow() {
 	}
 	c.each(func(k *counter.Counter) bool {
 		s := &c.shards[k.Shard()]
-		if s.reseed && k.MarkRaise(c.local) {
+		if s.reseed && k.MarkRestore(c.local) {
 			s.normal = append(s.normal, queued{k, c.now})
 			s.normalAt = c.now
 		}

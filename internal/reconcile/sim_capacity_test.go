@@ -32,7 +32,7 @@ func (c *capacity) batch(b *redisstore.Batch, r redisstore.Reply) int64 {
 	for i := range r.States {
 		op, held := &b.Ops[i], int64(len(r.States[i].Buckets))
 		ns += c.op + held*c.bucket + c.byte*opBytes(op)
-		if r.Fate == redisstore.FateApplied && (op.Units > 0 || op.Raise || takesOff(op)) {
+		if r.Verdict == redisstore.VerdictApplied && (op.Units > 0 || op.Restore || takesOff(op)) {
 			ns += held * c.bucket
 		}
 	}

@@ -173,7 +173,7 @@ func (f *simFleet) replacing(v *simServer, n *simNode, b *redisstore.Batch) (out
 		}
 		horizon, set := int64(arith.Of(op.Rule).Horizon()), f.s.oracle.nodes[n].jumped
 		cause := v.behind(horizon) > 0 || set != 0 && f.s.now-set < horizon || f.key(f.s.oracle.index[op.Key]).strays[n.id]
-		out = append(out, op.Raise && max(is.gen, is.born) < op.Known.Gen && cause)
+		out = append(out, op.Restore && max(is.gen, is.born) < op.Known.Gen && cause)
 	}
 	return out
 }
@@ -181,7 +181,7 @@ func (f *simFleet) replacing(v *simServer, n *simNode, b *redisstore.Batch) (out
 // executed notes what a server has booked, and checks what it counts then.
 func (f *simFleet) executed(v *simServer, n *simNode, b *redisstore.Batch, r redisstore.Reply, replaced []bool) {
 	left := f.left[b]
-	if r.Fate != redisstore.FateApplied {
+	if r.Verdict != redisstore.VerdictApplied {
 		return
 	}
 	x := f.flights[flightID{n.id, b.Nonce}]
@@ -198,10 +198,10 @@ func (f *simFleet) executed(v *simServer, n *simNode, b *redisstore.Batch, r red
 			}
 			continue
 		}
-		if op.Raise || r.States[i].Gen >= f.s.oracle.nodes[n].shares[f.s.oracle.index[op.Key]].gen {
+		if op.Restore || r.States[i].Gen >= f.s.oracle.nodes[n].shares[f.s.oracle.index[op.Key]].gen {
 			delete(fk.strays, n.id) // it has reported again what it knew, or that cannot replace anything
 		}
-		if op.Raise { // that comes first
+		if op.Restore { // that comes first
 			fk.Raised(f.s.now, op.Known.Level.NS+1)
 			if f.outdated(fk, op); replaced[i] {
 				fk.Replaced(n.id)
@@ -223,7 +223,7 @@ func (f *simFleet) executed(v *simServer, n *simNode, b *redisstore.Batch, r red
 			fk.Older(n.id)
 		}
 		// A stray copy from before the loss has less than its node knew by then.
-		if op.Raise && left >= fk.lostAt || x.informs[i] == fk.losses {
+		if op.Restore && left >= fk.lostAt || x.informs[i] == fk.losses {
 			fk.Restored(n.id)
 		}
 		if takesOff(op) {

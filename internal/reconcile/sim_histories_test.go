@@ -25,7 +25,7 @@ func newNoticeSim(t *testing.T, nodes int, o Options, rules ...*limit.Rule) *sim
 	}
 	s.run(3 * time.Second)
 	for _, n := range s.nodes {
-		if !n.core.notices.hears() {
+		if !n.core.notices.receives() {
 			t.Fatalf("%s does not hear notices", n.name)
 		}
 	}

@@ -177,7 +177,7 @@ func (o *nodeOracle) sent(n *simNode, b *redisstore.Batch) *exchange {
 	for i := range b.Ops {
 		op := &b.Ops[i]
 		what := "  asks for "
-		if op.Raise {
+		if op.Restore {
 			what = "  raises "
 			o.reportsAgain(n, op)
 		}
@@ -188,7 +188,7 @@ func (o *nodeOracle) sent(n *simNode, b *redisstore.Batch) *exchange {
 
 // executed notes what a server has done: nothing may be booked twice (I3).
 func (o *nodeOracle) executed(v *simServer, n *simNode, b *redisstore.Batch, r redisstore.Reply) {
-	if r.Fate != redisstore.FateApplied {
+	if r.Verdict != redisstore.VerdictApplied {
 		return
 	}
 	for i := range b.Ops {
@@ -213,7 +213,7 @@ func (o *nodeOracle) executed(v *simServer, n *simNode, b *redisstore.Batch, r r
 func (o *nodeOracle) answered(n *simNode, x *exchange, r redisstore.Reply) {
 	nb := o.nodes[n]
 	o.sighted(n, x.b.Shard, x.left)
-	if r.Fate != redisstore.FateApplied && r.Fate != redisstore.FateDuplicate {
+	if r.Verdict != redisstore.VerdictApplied && r.Verdict != redisstore.VerdictDuplicate {
 		return
 	}
 	given := x.executed

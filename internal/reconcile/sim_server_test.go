@@ -257,7 +257,7 @@ func (v *simServer) exec(n *simNode, b *redisstore.Batch) redisstore.Outcome {
 	replaced := v.s.fleet.replacing(v, n, b)
 	v.s.fleet.expiring(v, b)
 	out := redisstore.Outcome{Reply: v.model.exec(now, n.name, b)}
-	v.s.note(-1-v.id, "batch "+string('0'+rune(out.Reply.Fate)), int64(b.Shard), b.Seq)
+	v.s.note(-1-v.id, "batch "+string('0'+rune(out.Reply.Verdict)), int64(b.Shard), b.Seq)
 	v.s.fleet.executed(v, n, b, out.Reply, replaced)
 	v.s.oracle.executed(v, n, b, out.Reply)
 	v.takes(func(c *capacity) int64 { return c.batch(b, out.Reply) })

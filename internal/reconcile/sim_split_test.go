@@ -65,8 +65,8 @@ func (v *simServer) unite() {
 // execOld has the old master execute a batch.
 func (v *simServer) execOld(now int64, n *simNode, b *redisstore.Batch) redisstore.Outcome {
 	out := redisstore.Outcome{Reply: v.split.old.exec(now, n.name, b)}
-	v.s.note(-1-v.id, "the old master's batch "+string('0'+rune(out.Reply.Fate)), int64(b.Shard), b.Seq)
-	if out.Reply.Fate == redisstore.FateApplied {
+	v.s.note(-1-v.id, "the old master's batch "+string('0'+rune(out.Reply.Verdict)), int64(b.Shard), b.Seq)
+	if out.Reply.Verdict == redisstore.VerdictApplied {
 		v.s.fleet.astray(v, n, b, out.Reply)
 	}
 	return out

@@ -17,7 +17,7 @@ type Stats struct {
 	Returned                                             atomic.Int64 // operations that have handed units back in Redis
 	GivenUp                                              atomic.Uint64
 	Refunded, Forgiven, Cancelled                        atomic.Int64
-	Announced, Heard, KeptBack, Missed                   atomic.Uint64
+	Announced, Received, Withheld, Missed                atomic.Uint64
 	FailuresBy                                           [64]atomic.Uint64 // by index in redisstore.Reasons
 	Exchanges                                            Latencies
 	LastSuccess                                          atomic.Int64 // on the counter clock, ns; 0: there was none

@@ -275,12 +275,12 @@ func totalOf(rdb redis.UniversalClient, key string) (total int64) {
 }
 
 // wantReply checks a reply's fate and ledger.
-func wantReply(t testing.TB, r booked, v Fate, total int64) {
+func wantReply(t testing.TB, r booked, v Verdict, total int64) {
 	t.Helper()
-	if r.Fate != v || r.Total != total {
-		t.Fatalf("%v with total %d, want %v with total %d", r.Fate, r.Total, v, total)
+	if r.Verdict != v || r.Total != total {
+		t.Fatalf("%v with total %d, want %v with total %d", r.Verdict, r.Total, v, total)
 	}
-	if withStates := v == FateApplied || v == FateDuplicate; withStates == (r.States == nil) {
+	if withStates := v == VerdictApplied || v == VerdictDuplicate; withStates == (r.States == nil) {
 		t.Fatalf("%v with %d states", v, len(r.States))
 	}
 }

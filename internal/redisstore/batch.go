@@ -94,7 +94,7 @@ func (t *batchText) use(rule *limit.Rule) {
 func (t *batchText) funnel(op *report.Report, units int64) {
 	t.span(op, arithOf(op.Rule).Cost(units))
 	t.span(op, op.Ahead)
-	if op.Raise {
+	if op.Restore {
 		level := toWire(op.Rule, op.Known.Level)
 		t.group('r', op.Known.Gen, op.Known.Born, level.us, level.rem)
 	}
@@ -111,7 +111,7 @@ func (t *batchText) funnel(op *report.Report, units int64) {
 // window writes the fields of an operation on a window besides units.
 func (t *batchText) window(op *report.Report) {
 	t.ops = appendBuckets(t.ops, op.Buckets)
-	if op.Raise {
+	if op.Restore {
 		t.group('r', op.Known.Gen, op.Known.Born)
 		t.ops = appendBuckets(t.ops, op.Known.Buckets)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-var fates = map[byte]Fate{
-	'a': FateApplied, 'd': FateDuplicate, 'l': FateLost, 's': FateStale, 'o': FateOther,
+var verdicts = map[byte]Verdict{
+	'a': VerdictApplied, 'd': VerdictDuplicate, 'l': VerdictLost, 's': VerdictStale, 'o': VerdictOther,
 }
 
 // decodeBatch reads the reply to a batch of ops.
@@ -23,7 +23,7 @@ func decodeBatch(reply any, ops []report.Report) (Reply, error) {
 	}
 	r := &batchReader{text: text}
 	out := r.head()
-	withStates := out.Fate == FateApplied || out.Fate == FateDuplicate
+	withStates := out.Verdict == VerdictApplied || out.Verdict == VerdictDuplicate
 	states := 0
 	if r.text != "" {
 		states = strings.Count(r.text, "\n") + 1
@@ -74,8 +74,8 @@ func (r *batchReader) head() (out Reply) {
 	}
 	r.line = word[1:]
 	r.now = r.field(maxExact)
-	out = Reply{Fate: fates[word[0]], Now: time.Duration(r.now) * time.Microsecond}
-	if out.Fate == 0 {
+	out = Reply{Verdict: verdicts[word[0]], Now: time.Duration(r.now) * time.Microsecond}
+	if out.Verdict == 0 {
 		r.fail("unknown fate %.20q", word)
 	}
 	r.over()

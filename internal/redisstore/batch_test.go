@@ -32,7 +32,7 @@ func TestInvalidBatches(t *testing.T) {
 	good := x.batch(1, 0, 1)
 	for i, o := range execAll(x.s, append(bad, good)) {
 		if i == len(bad) {
-			if o.Err != nil || o.Reply.Fate != FateApplied {
+			if o.Err != nil || o.Reply.Verdict != VerdictApplied {
 				t.Errorf("the good batch: %+v", o)
 			}
 		} else if !errors.Is(o.Err, ErrInvalidBatch) {

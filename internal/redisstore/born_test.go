@@ -46,7 +46,7 @@ func TestMergeAcrossGenerations(t *testing.T) {
 						w.Buckets = []report.Bucket{{ID: x.bucket(), Units: v.units}}
 					}
 					r = exec(t, x.s, &Batch{Node: "m", Seq: next(), Nonce: rand.Uint64(), Accept: true, Ops: []report.Report{
-						{Key: fk, Rule: x.funnel, Raise: true, Known: f}, {Key: wk, Rule: x.window, Raise: true, Known: w},
+						{Key: fk, Rule: x.funnel, Restore: true, Known: f}, {Key: wk, Rule: x.window, Restore: true, Known: w},
 					}})
 				}
 				var got [2]version
@@ -153,7 +153,7 @@ func TestMergeOfAResetBeforeTheClockWasSetBack(t *testing.T) {
 					known.Gen = known.Born
 				}
 				r := exec(t, x.s, &Batch{Node: "m", Seq: 1, Accept: true, Ops: []report.Report{
-					{Key: x.fk, Rule: x.funnel, Raise: true, Known: known}, {Key: x.wk, Rule: x.window, Raise: true, Known: known},
+					{Key: x.fk, Rule: x.funnel, Restore: true, Known: known}, {Key: x.wk, Rule: x.window, Restore: true, Known: known},
 				}})
 				if f, w := roundUp(x.funnel, r.States[0].Level), sum(r.States[1].Buckets); f != 4 || w != 4 {
 					t.Errorf("%d and %d units count, 4 each were booked after the clock was set back", f, w)

@@ -258,7 +258,7 @@ func randomTable(t *testing.T, seed uint64) (steps []step) {
 		b.Prev = b.Seq - 1
 		for range 1 + rng.IntN(4) {
 			rule := rules[rng.IntN(len(rules))]
-			op := report.Report{Key: store.Keyspace().CounterKey(rule, fmt.Sprint("k", rng.IntN(3))), Rule: rule, Units: number(), Raise: rng.IntN(3) == 0}
+			op := report.Report{Key: store.Keyspace().CounterKey(rule, fmt.Sprint("k", rng.IntN(3))), Rule: rule, Units: number(), Restore: rng.IntN(3) == 0}
 			if rule.Algorithm() == limit.AlgorithmFunnel {
 				op.Back, op.BackTop = arithOf(rule).Cost(rng.Int64N(2)*number()), arithOf(rule).Cost(number())
 				op.Debt, op.Ceiling = min(rng.Int64N(2)*number(), op.Units), arithOf(rule).Cost(number())

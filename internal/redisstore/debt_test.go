@@ -31,7 +31,7 @@ func TestForgiven(t *testing.T) {
 				batch := &Batch{Shard: s.Keyspace().Shard(fmt.Sprint("k", i)), Node: fmt.Sprint("n", i), Seq: seq, Prev: seq - 1, Ops: []report.Report{op}}
 				total += units
 				r := exec(t, s, batch)
-				wantReply(t, r, FateApplied, total)
+				wantReply(t, r, VerdictApplied, total)
 				st := r.States[0]
 				cut += st.Forgiven
 				all = arithOf(rule).Add(all, arithOf(rule).Cost(units-st.Forgiven))
@@ -52,7 +52,7 @@ func TestForgiven(t *testing.T) {
 				}
 				had = st.Level
 				again := exec(t, s, batch)
-				wantReply(t, again, FateDuplicate, total)
+				wantReply(t, again, VerdictDuplicate, total)
 				if got := again.States[0]; got.Forgiven != st.Forgiven || arithOf(rule).Add(had, slack).Less(got.Level) {
 					t.Fatalf("%v: %d forgiven at first, then %d", rule, st.Forgiven, got.Forgiven)
 				}

@@ -12,7 +12,7 @@
 // books.
 //
 // Redis may lose what it has acknowledged. Take does not notice; Exec does,
-// see [FateLost].
+// see [VerdictLost].
 //
 // A Redis Ring may be used as a client, but [Store.Beat] counts the nodes on
 // one of its shards only.

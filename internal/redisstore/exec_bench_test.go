@@ -66,8 +66,8 @@ func benchExec(b *testing.B, rule *limit.Rule, pause time.Duration, ops int) {
 		}
 		batch.Prev = batch.Seq
 		batch.Seq++
-		if r := exec(b, s, batch); r.Fate != FateApplied {
-			b.Fatal(r.Fate)
+		if r := exec(b, s, batch); r.Verdict != VerdictApplied {
+			b.Fatal(r.Verdict)
 		}
 	}
 	if ops > 1 {

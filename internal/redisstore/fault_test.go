@@ -62,7 +62,7 @@ func TestOutOfMemoryAppliesNothing(t *testing.T) {
 		t.Errorf("ledger %q, was %q", got, ledger)
 	}
 	x.wantUsed(3)
-	wantReply(t, exec(t, x.s, x.batch(2, 1, 1)), FateApplied, 8)
+	wantReply(t, exec(t, x.s, x.batch(2, 1, 1)), VerdictApplied, 8)
 }
 
 // Fault 22: a replica and a stale replica write nothing and are told apart.
@@ -176,12 +176,12 @@ func TestLostOnTheWire(t *testing.T) {
 	if err := execAll(x.s, []*Batch{batch})[0].Err; err == nil {
 		t.Fatal("the reply was not lost")
 	}
-	wantReply(t, exec(t, x.s, batch), FateDuplicate, 4)
+	wantReply(t, exec(t, x.s, batch), VerdictDuplicate, 4)
 
 	batch = x.batch(3, 2, 1)
 	p.DropRequests(1)
 	wantClass(t, execAll(x.s, []*Batch{batch})[0].Err, ClassUnavailable, "closed")
-	wantReply(t, exec(t, x.s, batch), FateApplied, 6)
+	wantReply(t, exec(t, x.s, batch), VerdictApplied, 6)
 	x.wantUsed(3)
 
 	before, _ := b.scriptCalls()
@@ -284,7 +284,7 @@ func TestCluster(t *testing.T) {
 			batches = append(batches, batch)
 		}
 		for shard, out := range execAll(s, batches) {
-			if out.Err != nil || out.Reply.Fate != FateApplied || totalOf(s.rdb, s.keys.SeqKey(shard, "n1")) != 3*seq {
+			if out.Err != nil || out.Reply.Verdict != VerdictApplied || totalOf(s.rdb, s.keys.SeqKey(shard, "n1")) != 3*seq {
 				t.Fatalf("seq %d, shard %d: %+v", seq, shard, out)
 			}
 		}

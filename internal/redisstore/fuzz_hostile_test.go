@@ -23,7 +23,7 @@ var (
 
 // encoded writes a decoded reply the way the scripts do, in lines; short where they may.
 func encoded(r Reply, ops []report.Report, short bool) []string {
-	word := map[Fate]string{FateApplied: "a", FateDuplicate: "d", FateLost: "l", FateStale: "s", FateOther: "o"}[r.Fate]
+	word := map[Verdict]string{VerdictApplied: "a", VerdictDuplicate: "d", VerdictLost: "l", VerdictStale: "s", VerdictOther: "o"}[r.Verdict]
 	now := r.Now.Microseconds()
 	out := []string{fmt.Sprintf("%s %d", word, now)}
 	for i, s := range r.States {
@@ -103,8 +103,8 @@ func FuzzDecodeMutated(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, kind uint8, now, gen, a, b int64, at, how uint8, text string, number int64) {
 		ops := []report.Report{{Key: "f", Rule: anyFunnel, Units: 7, Debt: int64(kind >> 6)}, {Key: "w", Rule: anyWindow}}
-		good := Reply{Fate: Fate(kind%4) + 1, Now: time.Duration(now&(maxExact>>1)) * time.Microsecond}
-		if good.Fate <= FateDuplicate {
+		good := Reply{Verdict: Verdict(kind%4) + 1, Now: time.Duration(now&(maxExact>>1)) * time.Microsecond}
+		if good.Verdict <= VerdictDuplicate {
 			good.States = []report.State{
 				{Gen: gen & maxExact, Born: now & (maxExact >> 1), Level: arith.Span{NS: a & (1<<40 - 1), Rem: b & 3}, Converted: kind&2 != 0, Forgiven: b & (ops[0].Debt / 2)},
 				{Gen: gen & maxExact, Born: b & maxExact, Converted: kind&8 != 0, Buckets: []report.Bucket{{ID: a & (maxExact >> 1), Units: b & maxExact, Last: arithOf(anyWindow).Width}, {ID: a&(maxExact>>1) + 1, Units: 1}}},

@@ -179,8 +179,8 @@ func goldenBatches(t *testing.T, b *backend, r recorder) {
 		{Key: name(f, "broken"), Rule: f, Units: 5},
 		{Key: name(f, "read"), Rule: f},
 		{Key: name(f, "debt"), Rule: f, Units: 20, Debt: 18, Ceiling: arithOf(f).Full},
-		{Key: name(f, "raised"), Rule: f, Raise: true, Known: report.State{Gen: 7, Born: 9, Level: arithOf(f).Cost(4)}},
-		{Key: name(w, "raised"), Rule: w, Raise: true, Known: report.State{Gen: 7, Born: 9, Buckets: bucket(4)}},
+		{Key: name(f, "raised"), Rule: f, Restore: true, Known: report.State{Gen: 7, Born: 9, Level: arithOf(f).Cost(4)}},
+		{Key: name(w, "raised"), Rule: w, Restore: true, Known: report.State{Gen: 7, Born: 9, Buckets: bucket(4)}},
 	}
 	back := []report.Report{
 		{Key: name(f, "k"), Rule: f, Units: 1, Back: arithOf(f).Cost(2), BackTop: arithOf(f).Full},

@@ -54,7 +54,7 @@ func TestBatchHandsBack(t *testing.T) {
 				if o.Err != nil || used(o) != c.want {
 					t.Fatalf("%v, step %d: %+v, want %d used", r, i, o, c.want)
 				}
-				if now := o.Reply.States[0].Gen; i > 0 && now <= gen && o.Reply.Fate == FateApplied {
+				if now := o.Reply.States[0].Gen; i > 0 && now <= gen && o.Reply.Verdict == VerdictApplied {
 					t.Errorf("%v, step %d: generation %d after %d", r, i, now, gen)
 				} else {
 					gen = now
@@ -148,8 +148,8 @@ func TestBatchHandsBackAfterReset(t *testing.T) {
 			// reset, but not that it was one.
 			b.do("FLUSHALL")
 			back.BackGen = old.Gen
-			for _, op := range []report.Report{{Key: op.Key, Rule: rule, Raise: true, Known: st}, back} {
-				exec(t, s, &Batch{Shard: shard, Node: fmt.Sprint("m", op.Raise), Seq: 1, Ops: []report.Report{op}})
+			for _, op := range []report.Report{{Key: op.Key, Rule: rule, Restore: true, Known: st}, back} {
+				exec(t, s, &Batch{Shard: shard, Node: fmt.Sprint("m", op.Restore), Seq: 1, Ops: []report.Report{op}})
 			}
 			if left := remains(t, l, "k", rule); left != 0 {
 				t.Errorf("%v: %d remain of what was restored", rule, left)

@@ -88,7 +88,7 @@ func checkDecoded(t *testing.T, r Reply, err error, ops []report.Report) {
 		}
 		return
 	}
-	if r.Fate < FateApplied || r.Fate > FateOther || r.Now < 0 {
+	if r.Verdict < VerdictApplied || r.Verdict > VerdictOther || r.Now < 0 {
 		t.Errorf("decoded %+v", r)
 	}
 	if r.States != nil && len(r.States) != len(ops) {

@@ -33,7 +33,7 @@ func TestNoScriptInPipeline(t *testing.T) {
 				}})
 			}
 			for i, o := range execAll(s, batches) {
-				if o.Err != nil || o.Reply.Fate != FateApplied || roundUp(rule, o.Reply.States[0].Level) != round {
+				if o.Err != nil || o.Reply.Verdict != VerdictApplied || roundUp(rule, o.Reply.States[0].Level) != round {
 					t.Fatalf("round %d, shard %d: %+v", round, i, o)
 				}
 			}

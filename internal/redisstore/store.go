@@ -46,29 +46,29 @@ type Batch struct {
 	Ops    []report.Report
 }
 
-// Fate is the outcome of a batch.
-type Fate uint8
+// Verdict is the outcome of a batch.
+type Verdict uint8
 
 // The fates.
 const (
-	// FateApplied: the batch was applied.
-	FateApplied Fate = iota + 1
-	// FateDuplicate: it had been applied before, and was not again.
-	FateDuplicate
-	// FateLost: Redis does not know Prev, it has lost data. Nothing was
+	// VerdictApplied: the batch was applied.
+	VerdictApplied Verdict = iota + 1
+	// VerdictDuplicate: it had been applied before, and was not again.
+	VerdictDuplicate
+	// VerdictLost: Redis does not know Prev, it has lost data. Nothing was
 	// applied. Send the batch again with Accept, and Raise in every report.
-	FateLost
-	// FateStale: Redis knows a later batch, so this is a late copy. Nothing
+	VerdictLost
+	// VerdictStale: Redis knows a later batch, so this is a late copy. Nothing
 	// was applied.
-	FateStale
-	// FateOther: Redis knows another batch of this number: another process uses the
+	VerdictStale
+	// VerdictOther: Redis knows another batch of this number: another process uses the
 	// name of Node. This batch was not applied, and will not be under that name.
-	FateOther
+	VerdictOther
 )
 
 // Reply is Redis' answer to a [Batch].
 type Reply struct {
-	Fate Fate
+	Verdict Verdict
 	// Now is Redis' time since the Unix epoch, whole µs.
 	Now time.Duration
 	// States has one entry per report if the fate is Applied or Duplicate, and

@@ -79,18 +79,18 @@ func (x *bookings) wantUsed(n int64) {
 func TestBatchFates(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *backend) {
 		x := newBookings(t, b)
-		wantReply(t, exec(t, x.s, x.batch(1, 0, 3)), FateApplied, 6)
+		wantReply(t, exec(t, x.s, x.batch(1, 0, 3)), VerdictApplied, 6)
 		x.wantUsed(3)
 		r := exec(t, x.s, x.batch(1, 0, 3))
-		wantReply(t, r, FateDuplicate, 6)
+		wantReply(t, r, VerdictDuplicate, 6)
 		if n := roundUp(x.funnel, r.States[0].Level); n != 3 || sum(r.States[1].Buckets) != 3 {
 			t.Fatalf("states of a duplicate: %+v", r.States)
 		}
-		wantReply(t, exec(t, x.s, x.batch(2, 1, 2)), FateApplied, 10)
-		wantReply(t, exec(t, x.s, x.batch(1, 0, 3)), FateStale, 10)
+		wantReply(t, exec(t, x.s, x.batch(2, 1, 2)), VerdictApplied, 10)
+		wantReply(t, exec(t, x.s, x.batch(1, 0, 3)), VerdictStale, 10)
 		x.wantUsed(5)
 		// A sender that skipped a number: Redis must have lost one.
-		wantReply(t, exec(t, x.s, x.batch(4, 3, 2)), FateLost, 10)
+		wantReply(t, exec(t, x.s, x.batch(4, 3, 2)), VerdictLost, 10)
 		x.wantUsed(5)
 		if r.Now <= 0 || math.Abs(float64(r.Now.Microseconds()-b.now())) > 60e6 {
 			t.Errorf("reply's time %v, Redis' %v", r.Now, b.now())
@@ -108,19 +108,19 @@ func TestBatchAfterLoss(t *testing.T) {
 			t.Fatal(err)
 		}
 		second := x.batch(2, 1, 2)
-		wantReply(t, exec(t, x.s, second), FateLost, 0)
+		wantReply(t, exec(t, x.s, second), VerdictLost, 0)
 		if keys := b.keys(); len(keys) != 0 {
 			t.Fatalf("a batch that was lost wrote %q", keys)
 		}
 		second.Accept = true
 		for i := range second.Ops {
-			second.Ops[i].Raise, second.Ops[i].Known = true, known[i]
+			second.Ops[i].Restore, second.Ops[i].Known = true, known[i]
 		}
-		wantReply(t, exec(t, x.s, second), FateApplied, 4)
+		wantReply(t, exec(t, x.s, second), VerdictApplied, 4)
 		x.wantUsed(9)
-		wantReply(t, exec(t, x.s, second), FateDuplicate, 4)
+		wantReply(t, exec(t, x.s, second), VerdictDuplicate, 4)
 		x.wantUsed(9)
-		wantReply(t, exec(t, x.s, x.batch(3, 2, 1)), FateApplied, 6)
+		wantReply(t, exec(t, x.s, x.batch(3, 2, 1)), VerdictApplied, 6)
 		x.wantUsed(10)
 		b.everyKeyExpires()
 	})
@@ -139,21 +139,21 @@ func TestBatchOfACopy(t *testing.T) {
 			out.Nonce = nonce
 			return out
 		}
-		wantReply(t, exec(t, x.s, batch(1, 0, 3, 7)), FateApplied, 6)
-		wantReply(t, exec(t, other, batch(1, 0, 5, 8)), FateOther, 6)
-		wantReply(t, exec(t, x.s, batch(1, 0, 3, 7)), FateDuplicate, 6)
+		wantReply(t, exec(t, x.s, batch(1, 0, 3, 7)), VerdictApplied, 6)
+		wantReply(t, exec(t, other, batch(1, 0, 5, 8)), VerdictOther, 6)
+		wantReply(t, exec(t, x.s, batch(1, 0, 3, 7)), VerdictDuplicate, 6)
 		x.wantUsed(3)
 		// Whether or not the copy has been told of a loss.
 		accept := batch(1, 0, 5, 8)
 		accept.Accept = true
-		wantReply(t, exec(t, other, accept), FateOther, 6)
+		wantReply(t, exec(t, other, accept), VerdictOther, 6)
 		// Under a name of its own it is booked.
 		accept.Node, accept.Accept = "n2", false
-		wantReply(t, exec(t, other, accept), FateApplied, 10)
+		wantReply(t, exec(t, other, accept), VerdictApplied, 10)
 		x.wantUsed(8)
 		// The original has gone on meanwhile: the number is too old.
-		wantReply(t, exec(t, x.s, batch(2, 1, 1, 1<<63)), FateApplied, 8)
-		wantReply(t, exec(t, other, batch(1, 0, 5, 8)), FateStale, 8)
+		wantReply(t, exec(t, x.s, batch(2, 1, 1, 1<<63)), VerdictApplied, 8)
+		wantReply(t, exec(t, other, batch(1, 0, 5, 8)), VerdictStale, 8)
 		if got, want := b.get(x.s.Keyspace().SeqKey(0, "n1")), "2 8000000000000000 8 - -"; got != want {
 			t.Errorf("ledger %q, want %q", got, want)
 		}
@@ -170,9 +170,9 @@ func TestBatchAfterRollback(t *testing.T) {
 		exec(t, x.s, x.batch(2, 1, 1))
 		b.set(x.s.Keyspace().SeqKey(0, "n1"), "1 0000000000000000 2 - -")
 		third := x.batch(3, 2, 1)
-		wantReply(t, exec(t, x.s, third), FateLost, 2)
+		wantReply(t, exec(t, x.s, third), VerdictLost, 2)
 		third.Accept = true
-		wantReply(t, exec(t, x.s, third), FateApplied, 4)
+		wantReply(t, exec(t, x.s, third), VerdictApplied, 4)
 	})
 }
 
@@ -186,10 +186,10 @@ func TestRaiseIsIdempotent(t *testing.T) {
 		}
 		for i, node := range []string{"n1", "n2", "n3", "n1"} {
 			raise := &Batch{Node: node, Seq: int64(100 + i), Prev: 99, Nonce: uint64(i), Accept: true, Ops: []report.Report{
-				{Key: x.fk, Rule: x.funnel, Raise: true, Known: known[0]},
-				{Key: x.wk, Rule: x.window, Raise: true, Known: known[1]},
+				{Key: x.fk, Rule: x.funnel, Restore: true, Known: known[0]},
+				{Key: x.wk, Rule: x.window, Restore: true, Known: known[1]},
 			}}
-			wantReply(t, exec(t, x.s, raise), FateApplied, 0)
+			wantReply(t, exec(t, x.s, raise), VerdictApplied, 0)
 			x.wantUsed(7)
 		}
 		b.everyKeyExpires()
@@ -208,8 +208,8 @@ func TestRaiseAcrossGenerations(t *testing.T) {
 		}
 		raise := func(seq int64, known []report.State) booked {
 			return exec(t, x.s, &Batch{Node: "n9", Seq: seq, Nonce: uint64(seq), Accept: true, Ops: []report.Report{
-				{Key: x.fk, Rule: x.funnel, Raise: true, Known: known[0]},
-				{Key: x.wk, Rule: x.window, Raise: true, Known: known[1]},
+				{Key: x.fk, Rule: x.funnel, Restore: true, Known: known[0]},
+				{Key: x.wk, Rule: x.window, Restore: true, Known: known[1]},
 			}})
 		}
 		fresh := raise(1, old).States
@@ -226,7 +226,7 @@ func TestReadingWritesNothing(t *testing.T) {
 		x := newBookings(t, b)
 		x.wantUsed(0)
 		empty := &Batch{Node: "n1", Seq: 1, Ops: []report.Report{
-			{Key: x.fk, Rule: x.funnel, Raise: true}, {Key: x.wk, Rule: x.window, Raise: true},
+			{Key: x.fk, Rule: x.funnel, Restore: true}, {Key: x.wk, Rule: x.window, Restore: true},
 		}}
 		exec(t, x.s, empty)
 		l := &Limiter{x.s}
@@ -262,7 +262,7 @@ func TestRaiseToEmpty(t *testing.T) {
 				if has && got != (arith.Span{NS: int64(level)}) || !has && got.NS > -int64(time.Hour) {
 					t.Errorf("level %v, want %v", got, level)
 				}
-				op.Units, op.Ahead, op.Raise, op.Known.Level = 1, arith.Span{NS: 2e8}, true, arith.Span{NS: int64(known)}
+				op.Units, op.Ahead, op.Restore, op.Known.Level = 1, arith.Span{NS: 2e8}, true, arith.Span{NS: int64(known)}
 				got = exec(t, s, &Batch{Node: "n1", Seq: 2, Prev: 1, Ops: []report.Report{op}}).States[0].Level
 				if want := max(time.Second+max(level, known), 200*time.Millisecond); got.Ceil() != want {
 					t.Errorf("level %v, want %v", got, want)
@@ -331,7 +331,7 @@ func poisoned(t *testing.T, b *backend, poison func(key string)) {
 	before := b.rdb.Dump(ctx, x.fk).Val()
 	batch := x.batch(1, 0, 5)
 	batch.Ops = append(batch.Ops, report.Report{Key: other, Rule: x.window, Units: 2, Buckets: []report.Bucket{{ID: x.bucket(), Units: 2}}})
-	for _, want := range []Fate{FateApplied, FateDuplicate, FateDuplicate} {
+	for _, want := range []Verdict{VerdictApplied, VerdictDuplicate, VerdictDuplicate} {
 		r := exec(t, x.s, batch)
 		wantReply(t, r, want, 2)
 		var key *limit.KeyError
@@ -381,11 +381,11 @@ func TestPoisonedLedger(t *testing.T) {
 			t.Errorf("beat over a poisoned ledger: %+v, %v", beat, err)
 		}
 		lost := x.batch(6, 5, 1)
-		wantReply(t, exec(t, x.s, lost), FateLost, 0)
+		wantReply(t, exec(t, x.s, lost), VerdictLost, 0)
 		lost.Accept = true
-		wantReply(t, exec(t, x.s, lost), FateApplied, 2)
+		wantReply(t, exec(t, x.s, lost), VerdictApplied, 2)
 		b.set(ledger, "nonsense")
-		wantReply(t, exec(t, x.s, x.batch(7, 6, 1)), FateLost, 0)
+		wantReply(t, exec(t, x.s, x.batch(7, 6, 1)), VerdictLost, 0)
 	})
 }
 
@@ -423,7 +423,7 @@ func TestExpiredUnitsStayInTheLedger(t *testing.T) {
 			{Key: x.wk, Rule: x.window, Units: 5},
 			{Key: x.wk, Rule: x.window, Units: 4, Buckets: []report.Bucket{{ID: x.bucket(), Units: 3}}},
 		}})
-		wantReply(t, r, FateApplied, 9)
+		wantReply(t, r, VerdictApplied, 9)
 		if sum(r.States[1].Buckets) != 3 {
 			t.Errorf("states %+v", r.States)
 		}

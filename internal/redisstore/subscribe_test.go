@@ -161,7 +161,7 @@ func TestPermissionsOfChannels(t *testing.T) {
 		batch := &Batch{Shard: 1, Node: name, Seq: 1}
 		out, err := s.Exec(ctx, []*Batch{batch}, &Message{channel, []byte("x")})
 		wantClass(t, err, ClassMisconfigured, "noperm")
-		if out[0].Err != nil || out[0].Reply.Fate != FateApplied {
+		if out[0].Err != nil || out[0].Reply.Verdict != VerdictApplied {
 			t.Errorf("%s: %+v", name, out[0])
 		}
 		wantClass(t, s.Publish(ctx, Message{channel, nil}), ClassMisconfigured, "noperm")

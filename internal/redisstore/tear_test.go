@@ -82,20 +82,20 @@ func answered(out []Outcome) (n int) {
 // ones of the pipeline, for Redis executes in order.
 func resend(t *testing.T, b *backend, s *Store, list []*Batch, total int64) int {
 	t.Helper()
-	var fates []Fate
+	var verdicts []Verdict
 	for i, o := range execAll(s, list) {
 		if o.Err != nil || totalOf(b.rdb, s.keys.SeqKey(list[i].Shard, list[i].Node)) != total {
 			t.Fatalf("batch %d of %d units: %+v", i, total, o)
 		}
-		fates = append(fates, o.Reply.Fate)
+		verdicts = append(verdicts, o.Reply.Verdict)
 	}
-	applied := slices.Index(fates, FateApplied)
+	applied := slices.Index(verdicts, VerdictApplied)
 	if applied < 0 {
-		applied = len(fates)
+		applied = len(verdicts)
 	}
-	for i, v := range fates {
-		if want := map[bool]Fate{true: FateDuplicate, false: FateApplied}[i < applied]; v != want {
-			t.Fatalf("fates %v", fates)
+	for i, v := range verdicts {
+		if want := map[bool]Verdict{true: VerdictDuplicate, false: VerdictApplied}[i < applied]; v != want {
+			t.Fatalf("fates %v", verdicts)
 		}
 	}
 	return applied

@@ -80,12 +80,12 @@ type Report struct {
 	Debt    int64
 	Ceiling arith.Span
 
-	// Raise first merges Known into the counter, to restore lost data. The result is of the later
+	// Restore first merges Known into the counter, to restore lost data. The result is of the later
 	// generation. The content of each counts if it is of that generation or was born since it
 	// began; if both count, the maximum of them is taken. Merging again, or from several nodes in
 	// any order, changes nothing.
-	Raise bool
-	Known State
+	Restore bool
+	Known   State
 }
 
 // Refunds reports whether r has refunds.

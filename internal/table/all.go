@@ -26,7 +26,7 @@ func (t *Table) TakeAll(checks []limit.Check, now int64, out []limit.Result) (v 
 		for i := range checks {
 			list = append(list, counter.Asked{Counter: t.lookup(&checks[i], now, try > 0), Check: i})
 		}
-		if counter.TakeTogether(list, checks, now, out, &t.crowd) {
+		if counter.TakeTogether(list, checks, now, out, &t.unordered) {
 			for i := range checks {
 				decision.Add(&v, i, checks[i].Rule, out[i])
 			}

@@ -26,8 +26,8 @@ func TestSetByAnUnknownClockIsToldAgain(t *testing.T) {
 	link.Drain(func(k *counter.Counter, urgent bool) {
 		reported++
 		rep, ok := collect(k, now, queueOf(urgent))
-		if !ok || !rep.Raise || len(rep.Known.Buckets) != 1 || rep.Known.Buckets[0].ID != set.ID || rep.Known.Buckets[0].Units != set.Units {
-			t.Errorf("tells %+v again (%v, %v), want %+v", rep.Known.Buckets, ok, rep.Raise, set)
+		if !ok || !rep.Restore || len(rep.Known.Buckets) != 1 || rep.Known.Buckets[0].ID != set.ID || rep.Known.Buckets[0].Units != set.Units {
+			t.Errorf("tells %+v again (%v, %v), want %+v", rep.Known.Buckets, ok, rep.Restore, set)
 		}
 	})
 	if reported != 1 {
@@ -59,10 +59,10 @@ func TestWitnessOfAResetStays(t *testing.T) {
 	settled := func() {
 		link.Drain(func(k *counter.Counter, urgent bool) {
 			if rep, ok := collect(k, now, queueOf(urgent)); ok {
-				if k == c && !rep.Raise {
+				if k == c && !rep.Restore {
 					t.Error("the reset is not reported")
 				}
-				k.Settle(now, counter.Answer{Rule: rule, Raised: rep.Raise, State: report.State{Gen: rep.Known.Gen, Born: rep.Known.Born}, At: now, ServerNow: now, Slack: 1})
+				k.Settle(now, counter.Answer{Rule: rule, Restored: rep.Restore, State: report.State{Gen: rep.Known.Gen, Born: rep.Known.Born}, At: now, ServerNow: now, Slack: 1})
 			}
 		})
 	}

@@ -233,14 +233,14 @@ func (sh *shard) removeLocked(c *counter.Counter, e *counter.Entry) {
 	at.Store(at.Load() &^ (0xff << (i % rowSize * 8)))
 }
 
-// isCrowdedLocked reports whether the shard needs more entries and may have them.
-func (sh *shard) isCrowdedLocked() bool {
+// needsRowsLocked reports whether the shard needs more entries and may have them.
+func (sh *shard) needsRowsLocked() bool {
 	n := len(sh.rows.Load().tags)
-	return sh.isCrowded(n) && n < sh.most
+	return sh.needsRows(n) && n < sh.most
 }
 
-// isCrowded reports whether this number of rows is too small.
-func (sh *shard) isCrowded(rows int) bool { return sh.live*loadOf > rows*rowSize*loadMost }
+// needsRows reports whether this number of rows is too small.
+func (sh *shard) needsRows(rows int) bool { return sh.live*loadOf > rows*rowSize*loadMost }
 
 // growLocked makes more entries and moves all counters into them. Checks find the old entries until
 // all counters have moved. The lease of a counter that has moved is not in the old entry, so the
@@ -250,7 +250,7 @@ func (sh *shard) isCrowded(rows int) bool { return sh.live*loadOf > rows*rowSize
 func (sh *shard) growLocked(hash func(*counter.Counter) (h, print uint64), now int64) {
 	was := sh.rows.Load()
 	n := len(was.tags)
-	for n < sh.most && sh.isCrowded(n) {
+	for n < sh.most && sh.needsRows(n) {
 		n *= 2
 	}
 	r := newRows(n)

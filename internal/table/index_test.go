@@ -246,7 +246,7 @@ func TestCrowdedShardsGrow(t *testing.T) {
 	flood(table, slow(10), "k", 8000)
 	for i := range table.index.shards {
 		sh := &table.index.shards[i]
-		if n := len(sh.rows.Load().entries); sh.isCrowdedLocked() || n > sh.live*4 {
+		if n := len(sh.rows.Load().entries); sh.needsRowsLocked() || n > sh.live*4 {
 			t.Errorf("%d entries for %d counters", n, sh.live)
 		}
 	}

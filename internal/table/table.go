@@ -36,7 +36,7 @@ type Table struct {
 	room   int64 // largest number of counters
 	policy *policy
 
-	crowd     sync.Mutex // held while locking counters without an order, see TakeAll
+	unordered sync.Mutex // held while locking counters without an order, see TakeAll
 	closing   atomic.Bool
 	closeOnce sync.Once
 	stop      chan struct{} // closed: keep must end
@@ -248,7 +248,7 @@ func (t *Table) createLocked(sh *shard, h, print uint64, key string, rule *limit
 		t.revoke(key, other, now)
 	}
 	c := counter.New(key, rule, h, t.link, &t.group, now)
-	if sh.live++; sh.isCrowdedLocked() {
+	if sh.live++; sh.needsRowsLocked() {
 		sh.growLocked(t.hashOfCounter, now)
 	}
 	sh.putLocked(c, h, print)

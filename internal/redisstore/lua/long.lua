@@ -47,7 +47,7 @@ local function merge(st, gen, born, now)
   return mine, theirs
 end
 
-local function raise_funnel(st, gen, born, us, rem)
+local function restore_funnel(st, gen, born, us, rem)
   local mine, theirs = merge(st, gen, born, now)
   if not mine then
     st.us, st.rem = 0, 0
@@ -57,7 +57,7 @@ local function raise_funnel(st, gen, born, us, rem)
   end
 end
 
-local function raise_window(st, gen, born, known, kept)
+local function restore_window(st, gen, born, known, kept)
   local mine, theirs = merge(st, gen, born, now)
   if not mine then
     st.n, st.l = {}, {}
@@ -78,7 +78,7 @@ local fields = {
   },
   w = { base = { 'units' }, r = { 'gen', 'born' }, b = { 'gen' } },
 }
-local groups = { r = 'raise', c = 'debt', b = 'back' }
+local groups = { r = 'restore', c = 'debt', b = 'back' }
 
 -- read returns the numbers in a text by the names of fields. The rest is a list of buckets,
 -- which a leaky bucket must not have.
@@ -147,25 +147,25 @@ local kinds = {}
 function kinds.f(key, op, apply, index)
   local rule, D = op.rule, op.rule.D
   local st = read_funnel(key, rule.rate, now)
-  local raise, back, cut = op.raise, op.back, 0
-  if apply and raise then
-    local us, rem = add(now, 0, raise.us, raise.rem, D)
+  local restore, back, cut = op.restore, op.back, 0
+  if apply and restore then
+    local us, rem = add(now, 0, restore.us, restore.rem, D)
     if us < 0 then
       us, rem = 0, 0 -- empty for an unknown time
     end
-    raise_funnel(st, raise.gen, raise.born, us, rem)
+    restore_funnel(st, restore.gen, restore.born, us, rem)
   end
   -- Refunds come before units: they are of units that earlier batches booked.
-  local comes_off = back and back.gen >= st.reset
-  if comes_off then
+  local subtracted = back and back.gen >= st.reset
+  if subtracted then
     -- Callers on other nodes that have booked behind keep their times: a lower level
     -- would admit new callers at the same times once more. And if nothing is
     -- subtracted, no generation begins: a new one discards views that are needed to
     -- restore lost data.
     local us, rem = level(st.us, st.rem, now)
-    comes_off = (us > 0 or rem > 0) and not less(back.top_us, back.top_rem, us, rem)
+    subtracted = (us > 0 or rem > 0) and not less(back.top_us, back.top_rem, us, rem)
   end
-  if apply and comes_off then
+  if apply and subtracted then
     st.us, st.rem = subtract(st.us, st.rem, back.us, back.rem, D)
     renew(st, now)
   end
@@ -180,7 +180,7 @@ function kinds.f(key, op, apply, index)
     st.born = now
   end
   local empty = not less(op.units > 0 and now - MEMORY or now, 0, st.us, st.rem) and st.gen == 0 and st.absent
-  if apply and (op.units > 0 or raise or comes_off) and not empty then
+  if apply and (op.units > 0 or restore or subtracted) and not empty then
     write_funnel(key, st, rule.rate, now, rule.horizon)
   else
     remember(key, st.us + 1, now, st.gen, rule.horizon)
@@ -198,26 +198,26 @@ function kinds.f(key, op, apply, index)
 end
 
 function kinds.w(key, op, apply)
-  local rule, raise, back = op.rule, op.raise, op.back
+  local rule, restore, back = op.rule, op.restore, op.back
   local st = read_window(key, rule, now)
-  if apply and raise then
+  if apply and restore then
     local known = { n = {}, l = {} }
-    place(known, raise.list, rule.width, rule, now)
-    raise_window(st, raise.gen, raise.born, known, rule.kept)
+    place(known, restore.list, rule.width, rule, now)
+    restore_window(st, restore.gen, restore.born, known, rule.kept)
   end
-  local comes_off = back and back.gen >= st.reset
-  if apply and comes_off then
+  local subtracted = back and back.gen >= st.reset
+  if apply and subtracted then
     local less = { n = {}, l = {} }
     place(less, back.list, rule.width, rule, now)
-    comes_off = false -- see kinds.f
+    subtracted = false -- see kinds.f
     for age = 0, rule.kept do
       if less.n[age] and st.n[age] then
         -- a bucket of 0 units is not listed
         st.n[age] = st.n[age] > less.n[age] and st.n[age] - less.n[age] or nil
-        comes_off = true
+        subtracted = true
       end
     end
-    if comes_off then
+    if subtracted then
       renew(st, now)
     end
   end
@@ -226,7 +226,7 @@ function kinds.w(key, op, apply)
     st.born = now
   end
   local list
-  if apply and (op.units > 0 or raise or comes_off) and (next(st.n) or st.gen > 0 or not st.absent) then
+  if apply and (op.units > 0 or restore or subtracted) and (next(st.n) or st.gen > 0 or not st.absent) then
     list = write_window(key, st, rule, now)
   else
     list = buckets(st, rule, now)

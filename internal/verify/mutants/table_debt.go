@@ -126,8 +126,8 @@ var debtMutants = []mutant{
 		name:   "limit-of-before-ends-with-a-report",
 		breaks: "Units that Redis has refused are dropped by the limit of now.",
 		file:   "internal/algorithm/leakybucket_shared.go",
-		old:    `debt: a.sentDebt + a.debt, spared: a.spared, capped: a.capped, limit: a.limit})`,
-		new:    `debt: a.sentDebt + a.debt, spared: a.spared, capped: a.capped})`,
+		old:    `debt: a.sentDebt + a.debt, hidden: a.hidden, capped: a.capped, limit: a.limit})`,
+		new:    `debt: a.sentDebt + a.debt, hidden: a.hidden, capped: a.capped})`,
 		by:     counters("TestLimitOfBeforeEnds"),
 	},
 	{
@@ -198,8 +198,8 @@ var debtMutants = []mutant{
 		name:   "raised-again-counts-again",
 		breaks: "A limit that is lowered and raised again and again makes a large request of an outage count above the limit.",
 		file:   "internal/algorithm/leakybucket.go",
-		old:    `a.spared, a.capped = a.spared-by, r.Limit`,
-		new:    `a.spared -= by`,
+		old:    `a.hidden, a.capped = a.hidden-by, r.Limit`,
+		new:    `a.hidden -= by`,
 		by:     counters("TestAlternatingPlansCountACappedRequestOnce"),
 	},
 	{

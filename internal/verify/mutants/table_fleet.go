@@ -14,8 +14,8 @@ var fleetMutants = []mutant{
 		name:   "nothing-told-again",
 		breaks: "Of data that Redis has lost only that comes back which is admitted again.",
 		file:   "internal/reconcile/shard.go",
-		old:    `if s.reseed && k.MarkRaise(c.local) {`,
-		new:    `if s.reseed && k.MarkRaise(c.local) && false {`,
+		old:    `if s.reseed && k.MarkRestore(c.local) {`,
+		new:    `if s.reseed && k.MarkRestore(c.local) && false {`,
 		by:     sim(300),
 	},
 }

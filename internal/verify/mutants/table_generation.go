@@ -50,7 +50,7 @@ var generationMutants = []mutant{
 		name:   "reset-is-not-in-the-ledger",
 		breaks: "A reset is not reported: a small rollback of Redis forgets it, and nobody notices.",
 		file:   "internal/counter/calls.go",
-		old:    "c.notice = nil\n\tc.mark(raising)\n",
+		old:    "c.notice = nil\n\tc.mark(restoring)\n",
 		new:    "c.notice = nil\n",
 		by:     reconcile("TestPromiseResetRolledBack"),
 	},

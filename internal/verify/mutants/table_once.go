@@ -15,9 +15,9 @@ var onceMutants = []mutant{
 		name:   "delta-applied-twice",
 		breaks: "What a leaky bucket has sent stays pending, and is sent once more.",
 		file:   "internal/algorithm/leakybucket_shared.go",
-		old: `sentDebt: a.sentDebt + a.debt, spared: a.spared, capped: a.capped, limit: a.limit})
+		old: `sentDebt: a.sentDebt + a.debt, hidden: a.hidden, capped: a.capped, limit: a.limit})
 	f.Pend = Run{}`,
-		new: `sentDebt: a.sentDebt + a.debt, spared: a.spared, capped: a.capped, limit: a.limit})`,
+		new: `sentDebt: a.sentDebt + a.debt, hidden: a.hidden, capped: a.capped, limit: a.limit})`,
 		by:  sim(300),
 	},
 	{
@@ -59,7 +59,7 @@ var onceMutants = []mutant{
 		breaks: "A counter that has unreported units may be forgotten.",
 		file:   "internal/counter/forget.go",
 		old:    `case !c.hasReportLocked(now):`,
-		new:    `case !c.is(raising):`,
+		new:    `case !c.is(restoring):`,
 		by:     sim(300),
 	},
 	{

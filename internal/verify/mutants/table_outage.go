@@ -30,8 +30,8 @@ var outageMutants = []mutant{
 		name:   "refund-of-a-capped-multiplier",
 		breaks: "A node that asks for more than its share in an outage, and hands most of it back, is admitted the whole limit.",
 		file:   "internal/algorithm/leakybucket.go",
-		old:    `spared = f.under().spared`,
-		new:    `spared = 0`,
+		old:    `hidden = f.under().hidden`,
+		new:    `hidden = 0`,
 		by:     counters("TestRefundOfACappedMultiplier"),
 	},
 	{

@@ -30,8 +30,8 @@ var refundMutants = []mutant{
 		name:   "a-generation-for-nothing",
 		breaks: "A refund of a key that Redis has lost begins an empty generation, which clears what the fleet knows of it.",
 		file:   "internal/redisstore/lua/long.lua",
-		old:    `comes_off = (us > 0 or rem > 0) and not less(`,
-		new:    `comes_off = not less(`,
+		old:    `subtracted = (us > 0 or rem > 0) and not less(`,
+		new:    `subtracted = not less(`,
 		by:     redisstore("TestBatchHandsNothingBack"),
 	},
 	{

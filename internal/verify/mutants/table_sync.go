@@ -74,8 +74,8 @@ var syncMutants = []mutant{
 		name:   "reseed-forgotten",
 		breaks: "After a loss only the keys of the batch that met it are told anew.",
 		file:   "internal/reconcile/shard.go",
-		old:    `if s.reseed && k.MarkRaise`,
-		new:    `if !s.reseed && k.MarkRaise`,
+		old:    `if s.reseed && k.MarkRestore`,
+		new:    `if !s.reseed && k.MarkRestore`,
 		by:     reconcile("TestLostTwice"),
 	},
 	{
@@ -98,8 +98,8 @@ var syncMutants = []mutant{
 		name:   "first-touch-waits",
 		breaks: "A key that is new to a node is asked for when its view would be a lag old, not with the next tick.",
 		file:   "internal/counter/sync.go",
-		old:    `if c.born == noAnswer || c.is(raising|outdated)`,
-		new:    `if c.is(raising | outdated)`,
+		old:    `if c.born == noAnswer || c.is(restoring|outdated)`,
+		new:    `if c.is(restoring | outdated)`,
 		by:     hybrid("TestFirstTouch"),
 	},
 	{

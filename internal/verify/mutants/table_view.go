@@ -22,8 +22,8 @@ var viewMutants = []mutant{
 		name:   "no-raise-after-a-loss",
 		breaks: "After a loss the nodes do not say what they knew.",
 		file:   "internal/counter/sync.go",
-		old:    `c.is(raising) && c.born != noAnswer; rep.Raise`,
-		new:    `c.is(raising) && c.born < noAnswer; rep.Raise`,
+		old:    `c.is(restoring) && c.born != noAnswer; rep.Restore`,
+		new:    `c.is(restoring) && c.born < noAnswer; rep.Restore`,
 		by:     sim(300),
 	},
 	{
