@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/report"
+	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // In an outage nobody can be told of units. Those that leaked long ago must
@@ -90,5 +91,27 @@ func wantRetention(t *testing.T, c *Counter, now int64, want Retention) {
 	t.Helper()
 	if w := c.Retention(now); w != want {
 		t.Errorf("retention %d, want %d", w, want)
+	}
+}
+
+// Drop revokes a lease before it looks at what the counter holds, also one that has admitted nothing
+// yet: it could admit a unit between the look and the drop, and that unit would be lost. A check that
+// has read the lease before then finds another one, and goes to the counter.
+func TestDropRevokesTheLeaseFirst(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0).UnixNano()
+	c := NewAlone("k", limit.Must(limit.Funnel("f", 10, 1, time.Minute)), nil, now)
+	if res, ok := c.Take(now, 1, c.Rule()); !ok || !res.Allowed {
+		t.Fatal(res, ok)
+	}
+	was := c.entry.word.Load()
+	if c.granted == 0 || c.usedLocked() != 0 {
+		t.Fatalf("there is no lease that was not used: granted %d", c.granted)
+	}
+	if d, ok := c.Drop(Idle, now); ok || d.Retention != Partial {
+		t.Fatalf("%+v, %v", d, ok)
+	}
+	is := c.entry.word.Load()
+	if c.granted == 0 || is&generationMask == was&generationMask {
+		t.Errorf("after a counter was looked at and stays, its lease is %x and was %x: a new one is wanted", is, was)
 	}
 }

@@ -15,12 +15,12 @@ import (
 
 // Not under the race detector, which makes the rounds ten times as long.
 
-// A counter is not forgotten together with a unit that its lease admits meanwhile. Of two
-// units one is taken. Then all that is left is asked for while the counter is forgotten: it
-// is forgotten before the second unit, and a new counter admits two, or not at all.
+// A counter is not forgotten together with a unit that its lease admits meanwhile. Of three units
+// two are taken. Then all that is left is asked for while the counter is forgotten: it is forgotten
+// before the third unit, and a new counter admits three, or not at all.
 func TestForgottenWithoutAnAdmittedUnit(t *testing.T) {
 	table := newTable(t, Options{})
-	rule := limit.Must(limit.Funnel("two", 2, 1, 1000*time.Hour))
+	rule := limit.Must(limit.Funnel("three", 3, 1, time.Minute))
 	now := start.UnixNano()
 	var round, asked atomic.Int64
 	var admitted [3]atomic.Int64
@@ -48,11 +48,12 @@ func TestForgottenWithoutAnAdmittedUnit(t *testing.T) {
 	for i := int64(1); i <= rounds; i++ {
 		h, print := table.hashOf(key(i), rule)
 		table.Allow(key(i), rule, 1, now)
+		table.Allow(key(i), rule, 1, now) // the second check of a key gets a lease
 		sh := table.index.shard(h)
 		sh.mu.Lock()
 		c := sh.findLocked(h, print, key(i), rule)
 		round.Store(i)
-		for range i % 512 { // the lease admits at the beginning, in the middle or at the end
+		for range i % 2048 { // the lease admits at the beginning, in the middle or at the end
 			round.Load()
 		}
 		gone := table.forgetLocked(sh, c, counter.Partial, now)
@@ -60,7 +61,7 @@ func TestForgottenWithoutAnAdmittedUnit(t *testing.T) {
 		until(t, "the others", func() bool { return asked.Load() == i })
 		want := int64(1)
 		if gone {
-			want = 2
+			want = 3
 			forgotten++
 		}
 		if got := admitted[i%3].Load(); got != want {

@@ -284,6 +284,6 @@ var indexMutants = []mutant{
 		file:   "internal/counter/forget.go",
 		old:    `if c.granted != unitsRefused {`,
 		new:    `if c.usedLocked() > 0 {`,
-		by:     tables("TestForgottenWithoutAnAdmittedUnit"),
+		by:     counters("TestDropRevokesTheLeaseFirst"),
 	},
 }
