@@ -59,7 +59,7 @@ func serve(ctx context.Context, prom *promtest.Prometheus, length time.Duration,
 		if err != nil {
 			return begun, ended, err
 		}
-		defer lim.Close(context.Background())
+		defer lim.Close()
 		limiters = append(limiters, lim)
 		reg := prometheus.NewRegistry()
 		if err := promlimit.Register(reg, "main", lim); err != nil {
