@@ -128,12 +128,12 @@ func apiOfType(s *ast.TypeSpec) (lines []string) {
 	}
 	for _, m := range members.List {
 		if len(m.Names) == 0 {
-			if embedded := text(m.Type); ast.IsExported(embedded[strings.LastIndex(embedded, ".")+1:]) {
+			if embedded := text(m.Type); kind == "interface" || ast.IsExported(embedded[strings.LastIndex(embedded, ".")+1:]) {
 				lines = append(lines, fmt.Sprintf("%s %s embeds %s", kind, name, embedded))
 			}
 		}
 		for _, n := range m.Names {
-			if !n.IsExported() {
+			if !n.IsExported() && kind != "interface" { // an interface with it cannot be implemented elsewhere
 				continue
 			}
 			is := " " + text(m.Type)
@@ -183,11 +183,22 @@ func typeParams(fn *ast.FuncType) string {
 	return "[" + strings.Join(params, ", ") + "]"
 }
 
-// text returns an expression as Go writes it, in one line; a function type without the names of
-// its parameters.
+// text returns an expression as Go writes it, in one line; function and interface types without the
+// names of parameters.
 func text(e ast.Expr) string {
-	if fn, ok := e.(*ast.FuncType); ok {
-		return "func" + signature(fn)
+	switch is := e.(type) {
+	case *ast.FuncType:
+		return "func" + signature(is)
+	case *ast.InterfaceType:
+		var methods []string
+		for _, m := range is.Methods.List {
+			if fn, ok := m.Type.(*ast.FuncType); ok {
+				methods = append(methods, m.Names[0].Name+signature(fn))
+			} else {
+				methods = append(methods, text(m.Type))
+			}
+		}
+		return "interface{" + strings.Join(methods, "; ") + "}"
 	}
 	var b strings.Builder
 	if err := printer.Fprint(&b, token.NewFileSet(), e); err != nil {

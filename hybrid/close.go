@@ -38,15 +38,17 @@ func (d *driver) close(ctx context.Context) error {
 	}
 	if err == nil {
 		// Only after all calls have returned: a heartbeat would enter the node into the list again.
-		err = d.leave(ctx)
+		err = d.leaveWithin(ctx)
 	}
+	reported := err == nil
 	d.link.Close()
 	last := State{Mode: Closed, Reason: "closed", Err: err, Since: time.Unix(0, d.now()), Nodes: d.state.Load().Nodes}
 	d.state.Store(&last)
 	d.link.SetMode(d.fallback.Multiplier(int64(last.Nodes)), true)
 	if n := d.stats().PendingUnits; n > 0 {
-		err = unreported(n, err)
-		d.notify.closed(n, err)
+		if err = unreported(n, err); !reported {
+			d.notify.closed(ctx, n, err)
+		}
 	}
 	return err
 }
@@ -84,6 +86,23 @@ func (d *driver) longUnreachable(ctx context.Context) bool {
 // leaveFor is for how long Close tries to remove the node from the list of live nodes, besides the time
 // of a call. It is short: everything is reported by then, and the node's entry expires by itself.
 const leaveFor = 500 * time.Millisecond
+
+// leaveWithin is leave, but does not wait for a client that ignores the end of ctx.
+func (d *driver) leaveWithin(ctx context.Context) error {
+	left := make(chan error, 1)
+	go func() { left <- d.leave(ctx) }()
+	select {
+	case err := <-left:
+		return err
+	case <-ctx.Done():
+	}
+	select { // both may have ended at once
+	case err := <-left:
+		return err
+	default:
+		return fmt.Errorf("hybrid: close: a call of redis still hangs: %w", ctx.Err())
+	}
+}
 
 // leave removes the node from the list of live nodes.
 func (d *driver) leave(ctx context.Context) error {
@@ -146,7 +165,8 @@ func retry(ctx context.Context, try func() (again bool, err error)) error {
 func gaveUp(ctx context.Context, last error) error { return fmt.Errorf("%w: %w", last, ctx.Err()) }
 
 // Close is [Limiter.Shutdown] with a time of 5 s at most. `defer lim.Close()` ignores its error:
-// the limiter also logs how many units it could not report.
+// if a report has failed the limiter also logs how many units Redis does not know. Units that are
+// admitted while it closes are in the error alone: end the traffic first.
 func (l *Limiter) Close() error { return l.Shutdown(context.Background()) }
 
 // Shutdown reports what is pending, removes this node from the list of live nodes, and stops

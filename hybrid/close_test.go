@@ -13,6 +13,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/redis/go-redis/v9"
 )
 
 // Close reports what is pending, and the others no longer count the node.
@@ -206,6 +207,90 @@ func TestCloseWithDeadline(t *testing.T) {
 		time.Sleep(time.Second) // the calls end at their own deadlines
 		wantMode(t, n.Limiter, hybrid.Closed)
 	})
+}
+
+// A client without a time-out of its own ignores the end of a context. Shutdown does not wait for its
+// last call either, by which the node leaves.
+//
+// Fault 32: closing ends with its context.
+func TestCloseWithAClientThatNeverGivesUp(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		net := new(network)
+		rdb := w.client(net, func(o *redis.Options) {
+			o.ContextTimeoutEnabled, o.MaxRetries = false, -1
+			o.ReadTimeout = 20 * time.Second
+		})
+		n := newLimiter(t, rdb, hybrid.Options{})
+		time.Sleep(2 * time.Second)
+		n.Allow("k", longTen)
+		time.Sleep(2 * time.Second)
+		net.set(func(n *network) { n.swallow = true })
+		ctx, cancel := context.WithTimeout(bg, 300*time.Millisecond)
+		defer cancel()
+		begun := time.Now()
+		err := n.Shutdown(ctx)
+		if took := time.Since(begun); took > 301*time.Millisecond || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v after %v", err, took)
+		}
+		time.Sleep(20 * time.Second)
+	})
+}
+
+// Units that are admitted while a limiter closes are in the error. They are no fault of Redis, and
+// nobody must be woken by a line in the log, at each restart of a service that goes on asking.
+func TestCloseUnderTraffic(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		var log logbook
+		n := w.synced(hybrid.Options{Logger: slog.New(&log)})
+		n.net.set(func(n *network) { n.lag = time.Millisecond })
+		million := limit.Must(limit.PerMinute("million", 1_000_000))
+		var traffic sync.WaitGroup
+		ended := make(chan struct{})
+		traffic.Go(func() {
+			for {
+				select {
+				case <-ended:
+					return
+				case <-time.After(100 * time.Microsecond):
+					n.Allow("k", million)
+				}
+			}
+		})
+		time.Sleep(time.Second)
+		err := n.Close()
+		close(ended)
+		traffic.Wait()
+		if err == nil || !strings.Contains(err.Error(), "were admitted while closing") {
+			t.Errorf("%v: nothing was admitted while it closed, the test shows nothing", err)
+		}
+		if log.alarms() > 0 {
+			t.Errorf("alarms:\n%s", log.text())
+		}
+	})
+}
+
+// A logger that takes its time still gets the line about lost units, within the time of Close.
+func TestCloseWaitsForASlowLogger(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		var log slowLogbook
+		n := w.synced(hybrid.Options{Logger: slog.New(&log)})
+		n.net.down()
+		time.Sleep(5 * time.Second)
+		n.Allow("k", longTen)
+		ctx, cancel := context.WithTimeout(bg, time.Second)
+		defer cancel()
+		if err := n.Shutdown(ctx); err == nil || !strings.Contains(log.text(), "closed before all was reported") {
+			t.Errorf("%v:\n%s", err, log.text())
+		}
+	})
+}
+
+// slowLogbook is a logbook that takes 30 ms for a line.
+type slowLogbook struct{ logbook }
+
+func (b *slowLogbook) Handle(ctx context.Context, r slog.Record) error {
+	time.Sleep(30 * time.Millisecond)
+	return b.logbook.Handle(ctx, r)
 }
 
 // A context that is over already: Close stops everything all the same, and a

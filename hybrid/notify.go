@@ -196,18 +196,27 @@ func why(reason string, err error) (attrs []slog.Attr) {
 }
 
 // closed logs that the limiter was closed and n units were not reported: the error of a deferred
-// Close is dropped. It does not wait for a logger that hangs.
-func (n *notifier) closed(units int64, err error) {
+// Close is dropped. A logger gets the rest of ctx, and at least leastLogTime.
+func (n *notifier) closed(ctx context.Context, units int64, err error) {
 	written := make(chan struct{})
 	go func() {
 		n.write(slog.LevelError, "rate limiter closed before all was reported", append(why("", err), slog.Int64("units", units)), 0)
 		close(written)
 	}()
+	least := time.After(leastLogTime)
 	select {
 	case <-written:
-	case <-time.After(10 * time.Millisecond):
+		return
+	case <-ctx.Done():
+	}
+	select {
+	case <-written:
+	case <-least:
 	}
 }
+
+// leastLogTime is for how long Close waits for the logger when its context has ended.
+const leastLogTime = 100 * time.Millisecond
 
 // write logs a line, and how many lines of its kind were skipped before it.
 func (n *notifier) write(level slog.Level, text string, attrs []slog.Attr, skipped int) {

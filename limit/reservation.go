@@ -7,6 +7,7 @@ import (
 
 // Reservation holds units that were booked for a caller who is willing to wait
 // for them. It is safe for concurrent use. A nil or zero Reservation is not OK.
+// It must not be copied.
 type Reservation struct {
 	res       Result
 	ok        bool
@@ -32,17 +33,14 @@ func (r *Reservation) OK() bool { return r != nil && r.ok }
 // before using the units; it does not count down. If the reservation is not OK, it is
 // the shortest time after which Reserve could succeed, or [Never].
 func (r *Reservation) Delay() time.Duration {
-	if r == nil || !r.ok && r.res.RetryAfter == 0 {
-		return Never
-	}
-	return r.res.RetryAfter
+	return r.Result().RetryAfter
 }
 
 // Result returns the whole answer. Allowed reports whether the units can be used
 // at once; if not, RetryAfter is the Delay.
 func (r *Reservation) Result() Result {
-	if r == nil {
-		return Result{}
+	if r == nil || !r.ok && r.res.RetryAfter == 0 {
+		return Result{RetryAfter: Never, Source: SourceInvalid}
 	}
 	return r.res
 }

@@ -37,9 +37,9 @@ const maxBuckets = 20_000
 // [Limiter.Shard]. All rules of one key are in the same shard.
 //
 // Errors: [limit.ErrInvalidN], [limit.ErrNilRule] and [limit.ErrUnsupported] (a
-// rule, two rules of one counter, the keys' shards, or too many buckets), with the
-// index of the check in the text, and another for more than [MaxChecks]: Redis was
-// not called. A [*limit.KeyError] for an unusable key: nothing was consumed.
+// rule, two rules of one counter, the keys' shards, too many buckets, or more than
+// [MaxChecks] checks), with the index of the check in the text if one is the cause:
+// Redis was not called. A [*limit.KeyError] for an unusable key: nothing was consumed.
 // All others as for Take. With an error the result is a refusal; By is the check
 // that caused it, -1 if none did.
 func (l *Limiter) TakeAll(ctx context.Context, checks ...limit.Check) (limit.AllResult, error) {
@@ -84,7 +84,7 @@ func besideError(checks []limit.Check, by int, result func(*limit.Rule) limit.Re
 // together returns why checks cannot be decided in one call, and which check is the cause.
 func (l *Limiter) together(checks []limit.Check) (by int, err error) {
 	if len(checks) > MaxChecks {
-		return -1, fmt.Errorf("remote: %d checks at once, at most %d are allowed", len(checks), MaxChecks)
+		return -1, fmt.Errorf("remote: %w: %d checks at once, at most %d are allowed", limit.ErrUnsupported, len(checks), MaxChecks)
 	}
 	for i, q := range checks {
 		if err := askable(q.Rule, q.N); err != nil {

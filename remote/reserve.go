@@ -56,11 +56,6 @@ func (l *Limiter) reserve(ctx context.Context, key string, rule *limit.Rule, n i
 		return nil, wrap(err)
 	}
 	r := &Reservation{l: l, key: key, rule: rule}
-	if n > rule.Limit() && !rule.IsDryRun() {
-		r.res = failed(rule)
-		r.res.RetryAfter = limit.Never
-		return r, nil
-	}
 	a := l.sumUp(redisstore.Book, []limit.Check{{Key: key, Rule: rule, N: n}})
 	if !rule.IsDryRun() {
 		a.asks[0].Ahead = min(most, limit.MaxWindow)
@@ -72,7 +67,7 @@ func (l *Limiter) reserve(ctx context.Context, key string, rule *limit.Rule, n i
 	fits, answer := a.fits(&t, 0), &t.Answers[0]
 	r.of = redisstore.Booking{At: t.Now, Level: answer.Level}
 	r.res = answer.Result(fits, n)
-	if rule.Algorithm() == limit.AlgorithmFunnel {
+	if rule.Algorithm() == limit.AlgorithmFunnel && n <= rule.Limit() {
 		is, level := arith.Of(rule), answer.Level
 		if !fits {
 			level = is.Add(level, is.Cost(n))
@@ -97,17 +92,14 @@ func (r *Reservation) OK() bool { return r != nil && r.ok }
 // does not count down. If there are none: the shortest time after which asking
 // again may help, or [limit.Never].
 func (r *Reservation) Delay() time.Duration {
-	if r == nil || !r.ok && r.res.RetryAfter == 0 {
-		return limit.Never
-	}
-	return r.res.RetryAfter
+	return r.Result().RetryAfter
 }
 
 // Result returns the whole answer. Allowed reports whether the units can be used at once; if
 // not, RetryAfter is the Delay.
 func (r *Reservation) Result() limit.Result {
-	if r == nil {
-		return limit.Result{}
+	if r == nil || !r.ok && r.res.RetryAfter == 0 {
+		return limit.Result{RetryAfter: limit.Never, Source: limit.SourceInvalid}
 	}
 	return r.res
 }

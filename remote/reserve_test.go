@@ -252,7 +252,7 @@ func TestReserveErrors(t *testing.T) {
 		}
 	}
 	var none *Reservation
-	if none.OK() || none.Delay() != limit.Never || none.Result() != (limit.Result{}) || none.Cancel(ctx) != nil {
+	if none.OK() || none.Delay() != limit.Never || none.Result() != (limit.Result{RetryAfter: limit.Never, Source: limit.SourceInvalid}) || none.Cancel(ctx) != nil {
 		t.Error("a nil Reservation is something")
 	}
 	if r := new(Reservation); r.OK() || r.Delay() != limit.Never || r.Cancel(ctx) != nil {

@@ -3,6 +3,7 @@ package grpclimit
 import (
 	"context"
 	"reflect"
+	"slices"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -157,11 +158,20 @@ func (g *gate) admit(ctx context.Context, call Call) (claim, error) {
 		if err != nil {
 			d.Err = notWaited(ctx, d.Rule, g.subject(checks[0].Key), err)
 		}
-		return claim{checks: checks, unsure: true, failed: err != nil}, g.conclude(ctx, d)
+		return claim{checks: checks, unsure: true, failed: err != nil}, unlessDry(checks, g.conclude(ctx, d))
 	}
 	by, res, err := g.take(ctx, checks)
 	d := Decision{Call: call, Rule: by.Rule, Result: res, Err: g.refusal(ctx, by, res, err)}
-	return claim{checks: checks, unsure: res.WouldRefuse || !res.Allowed, failed: err != nil}, g.conclude(ctx, d)
+	return claim{checks: checks, unsure: res.WouldRefuse || !res.Allowed, failed: err != nil}, unlessDry(checks, g.conclude(ctx, d))
+}
+
+// unlessDry returns err, or nil if the limiter was unavailable and all rules are dry runs: they refuse
+// nothing.
+func unlessDry(checks []limit.Check, err error) error {
+	if isUnavailable(err) && !slices.ContainsFunc(checks, func(q limit.Check) bool { return !q.Rule.IsDryRun() }) {
+		return nil
+	}
+	return err
 }
 
 // ruleOf returns the first rule of a call.

@@ -96,7 +96,8 @@ func And(rule *limit.Rule, key KeyFunc) Option {
 func DryRun() Option { return func(c *config) { c.dry = true } }
 
 // FailOpen lets calls and messages pass while the limiter is unavailable, such as one of
-// package remote while Redis is away: they are not limited then. They are told to [Observe] and
+// package remote while Redis is away, or while so many calls come at once that those of Redis time
+// out: a flood can cause that. They are not limited then. They are told to [Observe] and
 // logged all the same. A call that has ended by itself does not pass, nor does one after the
 // limiter was closed. The default is to refuse with codes.Unavailable. With a limiter that
 // answers from memory it has no effect.

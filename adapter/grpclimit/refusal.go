@@ -123,8 +123,9 @@ func notWaited(ctx context.Context, rule *limit.Rule, subject string, err error)
 // notAnswered is the error of a call for which the limiter has returned an error.
 func notAnswered(ctx context.Context, rule *limit.Rule, res limit.Result, err error) error {
 	e := &RefusedError{Rule: rule, Result: res, Err: err}
+	var broken *limit.KeyError
 	switch over := undecided.Over(ctx); {
-	case errors.Is(err, limit.ErrNilRule), errors.Is(err, limit.ErrInvalidN), errors.Is(err, limit.ErrUnsupported):
+	case errors.As(err, &broken), errors.Is(err, limit.ErrNilRule), errors.Is(err, limit.ErrInvalidN), errors.Is(err, limit.ErrUnsupported):
 		return notDecided(rule, res, err)
 	case over != nil:
 		e.status = status.New(status.FromContextError(over).Code(), "rate limit: the call ended while it waited")

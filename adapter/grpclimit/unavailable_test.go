@@ -97,6 +97,37 @@ func called(t *testing.T, ctx context.Context, lim grpclimit.Limiter, opts ...gr
 	return reached, err
 }
 
+// A rule that is a dry run refuses nothing, not even while the limiter is unavailable; beside a rule
+// that is none it does not help.
+func TestDryRulesWhileUnavailable(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		opts []grpclimit.Option
+		pass bool
+	}{
+		{"alone", nil, true},
+		{"that waits", []grpclimit.Option{grpclimit.Wait()}, true},
+		{"beside another", []grpclimit.Option{grpclimit.And(bucket("all", 5).DryRun(), grpclimit.Fixed("all"))}, true},
+		{"beside one that is enforced", []grpclimit.Option{grpclimit.And(bucket("all", 5), grpclimit.Fixed("all"))}, false},
+	} {
+		lim := newFaulty(t)
+		lim.err = errAway
+		intercept, err := grpclimit.UnaryClientInterceptor(lim, bucket("api", 5).DryRun(), grpclimit.Fixed("k"),
+			append(c.opts, grpclimit.Logger(slog.New(slog.DiscardHandler)))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reached := false
+		err = intercept(t.Context(), sayMethod, nil, nil, nil, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
+			reached = true
+			return nil
+		})
+		if reached != c.pass || (err == nil) != c.pass {
+			t.Errorf("%s: %v, made %t", c.name, err, reached)
+		}
+	}
+}
+
 // Which status an error of the limiter gets, whether it is in the log, and whether the call
 // passes with FailOpen.
 func TestErrorsOfTheLimiter(t *testing.T) {
@@ -116,6 +147,7 @@ func TestErrorsOfTheLimiter(t *testing.T) {
 		{"too late", context.DeadlineExceeded, expired, codes.DeadlineExceeded, false, false},
 		{"no rule", limit.ErrNilRule, context.WithCancel, codes.Internal, true, false},
 		{"a negative number", limit.ErrInvalidN, context.WithCancel, codes.Internal, true, false},
+		{"a broken key", &limit.KeyError{Key: "hl:k", Reason: "WRONGTYPE"}, context.WithCancel, codes.Internal, true, false},
 		{"no such rule", limit.ErrUnsupported, canceled, codes.Internal, true, false},
 	} {
 		for kind, call := range map[string]func(context.Context, grpclimit.Limiter, ...option) (bool, error){

@@ -30,7 +30,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if !isGone(d.Err) {
 			h.log.Note(r.Context(), isFault(d.Err) || isNoAnswer(d.Err), d.Err)
 		}
-		h.o.OnError(w, r, h.next, d.Err)
+		if isDry(d.Err) {
+			h.next.ServeHTTP(w, r)
+		} else {
+			h.o.OnError(w, r, h.next, d.Err)
+		}
 		return
 	}
 	h.writeFields(r.Context(), w.Header(), &d, asked)
@@ -72,7 +76,7 @@ func (c *config) decide(r *http.Request) (d Decision, asked []*boundLimit) {
 	v, err := c.take(r.Context(), checks)
 	switch {
 	case err != nil && !isMisuse(err):
-		d = refused(newNoAnswer(r.Context(), err))
+		d = refused(newNoAnswer(r.Context(), err, checks))
 		d.Source, d.RetryAfter = v.Source, 0 // it is not known
 		return d, nil
 	case err != nil:

@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -154,13 +155,14 @@ func TestErrorsOfTheLimiter(t *testing.T) {
 		open   bool
 	}{
 		{"away", errAway, context.WithCancel, 503, 1, true},
-		{"closed", limit.ErrClosed, context.WithCancel, 503, 1, true},
+		{"closed", limit.ErrClosed, context.WithCancel, 503, 1, false},
 		{"a time-out of its own", context.DeadlineExceeded, context.WithCancel, 503, 1, true},
 		{"the client has gone", errAway, canceled, 503, 0, false},
 		{"the client has gone, as it says", context.Canceled, canceled, 503, 0, false},
 		{"the time of the request is over", context.DeadlineExceeded, expired, 503, 1, false},
 		{"no rule", limit.ErrNilRule, context.WithCancel, 500, 1, false},
 		{"a negative number", limit.ErrInvalidN, context.WithCancel, 500, 1, false},
+		{"a broken key", &limit.KeyError{Key: "hl:k", Reason: "WRONGTYPE"}, context.WithCancel, 500, 1, false},
 		{"no such rule", limit.ErrUnsupported, context.WithCancel, 500, 1, false},
 		{"no such rule, and the client has gone", limit.ErrUnsupported, canceled, 500, 1, false},
 	} {
@@ -185,13 +187,21 @@ func TestErrorsOfTheLimiter(t *testing.T) {
 			if c.lines > 0 && !strings.Contains(text.String(), "level=ERROR") {
 				t.Errorf("%s: log %q", c.name, text.String())
 			}
-			if errors.Is(heard, ErrUnavailable) != c.open || c.open && !errors.Is(heard, c.err) || !c.open && c.status == 503 && !errors.Is(heard, ctx.Err()) {
+			if errors.Is(heard, ErrUnavailable) != c.open || c.open && !errors.Is(heard, c.err) || !c.open && c.status == 503 && !errors.Is(heard, cmp.Or(ctx.Err(), c.err)) {
 				t.Errorf("%s: %v", c.name, heard)
 			}
 			w = httptest.NewRecorder()
 			protectBy(t, lim, Options{OnError: failOpen, Logger: slog.New(slog.DiscardHandler)}, nil, limits...).ServeHTTP(w, r.WithContext(ctx))
 			if (w.Code == 200) != c.open {
 				t.Errorf("%s, failing open: status %d", c.name, w.Code)
+			}
+			for i := range limits {
+				limits[i].Rule = limits[i].Rule.DryRun()
+			}
+			w = httptest.NewRecorder()
+			protectBy(t, lim, Options{Logger: slog.New(slog.DiscardHandler)}, nil, limits...).ServeHTTP(w, r.WithContext(ctx))
+			if (w.Code == 200) != (c.status == 503) {
+				t.Errorf("%s, in a dry run: status %d", c.name, w.Code)
 			}
 			cancel()
 		}
