@@ -40,15 +40,12 @@ func (d *driver) close(ctx context.Context) error {
 		// Only after all calls have returned: a heartbeat would enter the node into the list again.
 		err = d.leaveWithin(ctx)
 	}
-	reported := err == nil
 	d.link.Close()
 	last := State{Mode: Closed, Reason: "closed", Err: err, Since: time.Unix(0, d.now()), Nodes: d.state.Load().Nodes}
 	d.state.Store(&last)
 	d.link.SetMode(d.fallback.Multiplier(int64(last.Nodes)), true)
 	if n := d.stats().PendingUnits; n > 0 {
-		if err = unreported(n, err); !reported {
-			d.notify.closed(ctx, n, err)
-		}
+		err = unreported(n, err)
 	}
 	return err
 }
@@ -167,7 +164,18 @@ func gaveUp(ctx context.Context, last error) error { return fmt.Errorf("%w: %w",
 // Close is [Limiter.Shutdown] with a time of 5 s at most. `defer lim.Close()` ignores its error:
 // if a report has failed the limiter also logs how many units Redis does not know. Units that are
 // admitted while it closes are in the error alone: end the traffic first.
-func (l *Limiter) Close() error { return l.Shutdown(context.Background()) }
+func (l *Limiter) Close() error {
+	ctx, cancel := withDefaultDeadline(context.Background())
+	defer cancel()
+	err := l.Shutdown(ctx)
+	if errors.Unwrap(err) == nil { // nil, or nothing has failed: see unreported
+		return err
+	}
+	if n := l.Stats().PendingUnits; n > 0 {
+		l.notify.closed(ctx, n, err)
+	}
+	return err
+}
 
 // Shutdown reports what is pending, removes this node from the list of live nodes, and stops
 // every goroutine. Waiting calls (see [Limiter.WaitN]) return. Further calls do

@@ -161,7 +161,7 @@ func TestRealFarAwayIsNotOverloaded(t *testing.T) {
 				nodes, logs = append(nodes, newLimiter(t, client(t, hybrid.RedisOptions(wire.Addr())), hybrid.Options{OnStateChange: log.add})), append(logs, log)
 			}
 			for _, l := range nodes {
-				eventually(t, 5*time.Second, "both know each other", func() bool { return l.State().Mode == hybrid.Synced && l.State().Nodes == 2 })
+				eventually(t, 15*time.Second, "both know each other", func() bool { return l.State().Mode == hybrid.Synced && l.State().Nodes == 2 })
 			}
 			failed, were := nodes[0].Stats().Failures, len(logs[0].modes()) // what it took to learn how far it is
 			const keys = 300

@@ -380,7 +380,7 @@ func TestSettledCountersAreSmall(t *testing.T) {
 			rep, _ := c.collect(1e12, Normal)
 			c.Settle(1e12, Answer{Rule: rep.Rule, State: report.State{Level: rep.Ahead}, At: 1e12, ServerNow: 1e12})
 		}
-		if c.history != nil || fmt.Sprint(field(c.leaky(), "away")) != "<nil>" {
+		if c.history != nil || fmt.Sprint(field(c.leaky(), "rare")) != "<nil>" {
 			t.Errorf("lag %v: %+v, %+v", lag, c.past(), c.leaky())
 		}
 	}
