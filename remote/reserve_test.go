@@ -109,6 +109,25 @@ func TestReserveIsBounded(t *testing.T) {
 	})
 }
 
+// More units than the limit are never reserved. The answer says all the same what is left, as that of
+// Take does.
+func TestReserveTooMany(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *backend) {
+		for _, rule := range []*limit.Rule{funnel(t, 5, 1, time.Hour), sliding(t, 5, time.Hour, 10)} {
+			l := b.limiter()
+			take(t, l, "k", rule, 2)
+			r := reserve(t, l, "k", rule, 6, false, limit.Never)
+			is, want := r.Result(), take(t, l, "k", rule, 6)
+			if is.Remaining != 3 || want.Remaining != 3 || is.ResetAfter < want.ResetAfter || is.ResetAfter > want.ResetAfter+pace {
+				t.Errorf("%v: %s, Take says %s", rule, show(is), show(want))
+			}
+			if res := take(t, l, "k", rule, 3); !res.Allowed {
+				t.Errorf("%v: afterwards %s", rule, show(res))
+			}
+		}
+	})
+}
+
 // What cannot be used within the bound is not booked; at the bound it is.
 func TestReserveWithin(t *testing.T) {
 	b := onMini(t)

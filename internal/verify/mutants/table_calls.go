@@ -290,4 +290,48 @@ var callMutants = []mutant{
 		new:    ``,
 		by:     remotely("TestRoomWithoutListeners"),
 	},
+	{
+		name:   "close-waits-for-any-client",
+		breaks: "Shutdown lasts as long as a client which ignores the end of its context.",
+		file:   "hybrid/close.go",
+		old:    `err = d.leaveWithin(ctx)`,
+		new:    `err = d.leave(ctx)`,
+		by:     hybrid("TestCloseWithAClientThatNeverGivesUp"),
+	},
+	{
+		name:   "each-restart-is-an-alarm",
+		breaks: "Units that are admitted while a limiter closes are an error in the log.",
+		file:   "hybrid/close.go",
+		old:    `if errors.Unwrap(err) == nil {`,
+		new:    `if err == nil {`,
+		by:     hybrid("TestCloseUnderTraffic"),
+	},
+	{
+		name:   "a-slow-logger-loses-the-last-line",
+		breaks: "Close waits for the logger no longer than if its time were over.",
+		file:   "hybrid/notify.go",
+		old: `case <-ctx.Done():
+	}
+	select {
+	case <-written:
+	case <-least:`,
+		new: `default:
+	}
+	select {
+	case <-written:
+	default:
+		_ = least`,
+		by: hybrid("TestCloseWaitsForASlowLogger"),
+	},
+	{
+		name:   "too-many-are-never-looked-at",
+		breaks: "A reservation of more units than the limit says that nothing is left.",
+		file:   "remote/reserve.go",
+		old:    `r.res = answer.Result(fits, n)`,
+		new: `r.res = answer.Result(fits, n)
+	if n > rule.Limit() {
+		r.res.Remaining = 0
+	}`,
+		by: remotely("TestReserveTooMany"),
+	},
 }

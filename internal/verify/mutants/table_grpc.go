@@ -91,4 +91,28 @@ var grpcMutants = []mutant{
 		new:    "if errors.As(err, &own) { // another interceptor's, not a server's\n\t\terr = own",
 		by:     grpclimit("TestFollowNoOwnRefusal"),
 	},
+	{
+		name:   "a-dry-rule-refuses-in-an-outage",
+		breaks: "A rule that is a dry run is Unavailable while Redis is away.",
+		file:   "adapter/grpclimit/gate.go",
+		old:    `if isUnavailable(err) && !slices.ContainsFunc`,
+		new:    `if false && !slices.ContainsFunc`,
+		by:     grpclimit("TestDryRulesWhileUnavailable"),
+	},
+	{
+		name:   "one-dry-rule-opens-for-all",
+		breaks: "A dry run beside an enforced rule lets all calls pass while Redis is away.",
+		file:   "adapter/grpclimit/gate.go",
+		old:    `if isUnavailable(err) && !slices.ContainsFunc(checks, func(q limit.Check) bool { return !q.Rule.IsDryRun() }) {`,
+		new:    `if isUnavailable(err) && slices.ContainsFunc(checks, func(q limit.Check) bool { return q.Rule.IsDryRun() }) {`,
+		by:     grpclimit("TestDryRulesWhileUnavailable"),
+	},
+	{
+		name:   "broken-keys-are-unavailable",
+		breaks: "A key that is broken in Redis is never limited again with FailOpen.",
+		file:   "adapter/grpclimit/refusal.go",
+		old:    `case errors.As(err, &broken), errors.Is`,
+		new:    `case errors.As(err, &broken) && false, errors.Is`,
+		by:     grpclimit("TestErrorsOfTheLimiter"),
+	},
 }
