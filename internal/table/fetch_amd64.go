@@ -2,6 +2,10 @@ package table
 
 import "unsafe"
 
+// To prefetch the entry of a key saves about a fifth of a check if the keys do not fit into the cache:
+// 217 → 167 ns with 65,536 keys, 426 → 337 ns with a million, nothing with 1,000 (medians of five runs
+// in turn of go test -bench 'Allow/hybrid/' ./bench -full).
+
 // fetchToRead prefetches the cache line at p and does not wait for it. p may be nil.
 //
 //go:noescape
