@@ -3,7 +3,6 @@ package reconcile
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
@@ -11,13 +10,12 @@ import (
 // beat is a heartbeat under way. It also probes servers that were unreachable, and checks
 // shards that have nothing to send for lost data.
 type beat struct {
-	id          uint64
-	at          int64   // when it was sent, on the timer clock
-	sent        int64   // the same instant on the counter clock
-	node        string  // the name that it enters into the list of live nodes, and whose records it reads
-	shards      []int   // the shards that it asks for
-	acked       []int64 // per shard: the number acknowledged under that name when the heartbeat was sent
-	beatsForAll int64   // how many such heartbeats it takes to ask for all shards
+	id     uint64
+	at     int64   // when it was sent, on the timer clock
+	sent   int64   // the same instant on the counter clock
+	node   string  // the name that it enters into the list of live nodes, and whose records it reads
+	shards []int   // the shards that it asks for
+	acked  []int64 // per shard: the number acknowledged under that name when the heartbeat was sent
 }
 
 // heartbeats is when the next heartbeat is sent, and how the latest one ended.
@@ -29,8 +27,7 @@ type heartbeats struct {
 	probesFailed int  // probes that failed in a row
 	unanswered   int  // heartbeats and probes in a row that had no answer in time
 
-	dataLost bool  // data was lost since the latest heartbeat was sent: ask for all shards
-	left     int64 // how many more heartbeats it takes to ask for all
+	dataLost bool // data was lost since the latest heartbeat was sent: the next one follows without a pause
 }
 
 // end notes that the heartbeat under way has ended, with an error or because its time was up.
@@ -42,17 +39,10 @@ func (h *heartbeats) end(failed, late bool) {
 	}
 }
 
-// directly reports whether the next heartbeat follows without a pause. It counts left down, so it must
-// be called once per heartbeat that has ended.
-func (h *heartbeats) directly() bool {
-	h.left = max(h.left-1, 0)
-	return h.dataLost || h.left > 0
-}
-
 // sendBeat sends a heartbeat.
 func (c *Machine) sendBeat() {
 	b := &beat{id: c.newID(), at: c.now, sent: c.local, node: c.node}
-	b.shards, b.beatsForAll = c.shardsToAsk()
+	b.shards = c.shardsToAsk()
 	for _, i := range b.shards {
 		acked := c.shards[i].acked
 		if c.shards[i].node != b.node {
@@ -63,9 +53,7 @@ func (c *Machine) sendBeat() {
 	if !c.waiting() {
 		c.stats.Behind.Store(0)
 	}
-	if c.beats.current = b; c.beats.dataLost {
-		c.beats.dataLost, c.beats.left = false, b.beatsForAll
-	}
+	c.beats.current, c.beats.dataLost = b, false
 	c.stats.Beats.Add(1)
 	ef := Beat{ID: b.id, Timeout: c.beatDeadline(), Node: b.node, Shards: b.shards}
 	if h := &c.notices; h.channel != "" {
@@ -86,11 +74,10 @@ func (c *Machine) waiting() bool {
 
 // pause returns how long after b was sent the next heartbeat is, if none fails.
 func (c *Machine) pause(b *beat) int64 {
-	if c.beats.directly() {
+	if c.beats.dataLost {
 		return 0
 	}
-	d := c.cfg.heartbeat / b.beatsForAll
-	return c.jitter(max(d, min(c.cfg.heartbeat, 5*int64(time.Millisecond))), 0.9, 1)
+	return c.jitter(c.cfg.heartbeat, 0.9, 1)
 }
 
 // onBeat handles the end of a heartbeat.
@@ -199,64 +186,14 @@ func (c *Machine) beatShards(b *beat, ev BeatAnswer) (all []answer) {
 	return all
 }
 
-// shardsToAsk returns the shards that the next heartbeat asks for, and how many heartbeats it takes to
-// ask for all shards for which reasonToAsk is true.
-func (c *Machine) shardsToAsk() (list []int, beats int64) {
-	beats = 1
-	var seen []*load
-	for k, v := range c.servers {
-		if slices.Contains(seen, v.load) {
-			continue
-		}
-		seen = append(seen, v.load)
-		var shards []int
-		for _, o := range c.servers[k:] {
-			if o.load == v.load {
-				shards = append(shards, o.shards...)
-			}
-		}
-		some, of := c.shardsToAskOf(v.load, shards)
-		list, beats = append(list, some...), max(beats, of)
-	}
-	return list, beats
-}
-
-// shardsToAskOf returns the same for shards that may be on one server: a few at a time, in turn. A slow
-// server must be able to answer a heartbeat in time. Otherwise no node would return to it after an
-// outage.
-func (c *Machine) shardsToAskOf(l *load, shards []int) (list []int, beats int64) {
-	n, gone, wanted, spare := len(shards), 0, 0, -1
-	for _, i := range shards {
-		if c.shards[i].server.health == down {
-			gone++
+// shardsToAsk returns the shards that the next heartbeat asks for.
+func (c *Machine) shardsToAsk() (list []int) {
+	for i := range c.shards {
+		if c.reasonToAsk(i) {
+			list = append(list, i)
 		}
 	}
-	most := max(c.cfg.shardsPerPipe, n/maxBeatsForAll)
-	if gone > n/2 {
-		most = c.cfg.resyncPipe
-	}
-	next := l.nextAsked % n
-	for k := range n {
-		at := (l.nextAsked + k) % n
-		i := shards[at]
-		switch {
-		case !c.reasonToAsk(i):
-			// A shard that was never written has no record to compare.
-			if spare < 0 || c.shards[shards[spare]].seq == 0 && c.shards[i].seq > 0 {
-				spare = at
-			}
-		case len(list) < most:
-			list, next = append(list, i), at+1
-			wanted++
-		default:
-			wanted++
-		}
-	}
-	if len(list) == 0 && c.shards[shards[spare]].seq > 0 {
-		list, next = []int{shards[spare]}, spare+1
-	}
-	l.nextAsked = next % n
-	return list, int64(max(1, (wanted+most-1)/most))
+	return list
 }
 
 // reasonToAsk reports whether a heartbeat should ask for a shard.
@@ -278,10 +215,6 @@ func (c *Machine) reasonToAsk(i int) bool {
 	at, _ := s.due()
 	return s.pipe == 0 && at == 0
 }
-
-// maxBeatsForAll is the largest number of heartbeats in which a single server is asked for
-// all shards.
-const maxBeatsForAll = 16
 
 // Processes with another layout (see [redisstore.Keyspace.Layout]) use other Redis keys,
 // although they have the same Redis and prefix. They share no limit with this process: each

@@ -8,7 +8,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Where nobody knows where shards are, a slow server is still asked for a few at a time.
+// Heartbeats get through to a slow server, also when it is unknown which shards are on it.
 func TestHiddenShardsOnASlowServer(t *testing.T) {
 	for _, unmapped := range []bool{false, true} {
 		s := onASlowServer(t, func(s *sim) { s.unmapped = unmapped })

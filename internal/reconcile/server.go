@@ -19,12 +19,11 @@ type server struct {
 // load bounds what is under way to a server. Shards whose server is unknown share one load,
 // or keep that of the server that they were on: they may all be on the same server.
 type load struct {
-	budget    budget
-	distance  distance
-	slots     int    // how many more pipelines may be started
-	nextAsked int    // index of the shard that the next heartbeat asks for first
-	paceAt    int64  // no pipeline with what was missed in an outage starts before this
-	paced     uint64 // id of such a pipeline under way; 0: none
+	budget   budget
+	distance distance
+	slots    int    // how many more pipelines may be started
+	paceAt   int64  // no pipeline with what was missed in an outage starts before this
+	paced    uint64 // id of such a pipeline under way; 0: none
 }
 
 // health is whether a server can be reached.

@@ -429,20 +429,3 @@ func (o *nodeOracle) conserved(n *simNode) {
 		o.s.failf("I3: Redis has taken off what %s handed back %d times, which knows of %d", n.name, back, known)
 	}
 }
-
-// wantFewAsked checks that a heartbeat asks a server for no more shards than one pipeline has, or
-// than it takes to ask for all within maxBeatsForAll heartbeats.
-func (n *simNode) wantFewAsked(shards []int) {
-	asked, all := map[*load]int{}, map[*load]int{}
-	for _, v := range n.core.servers {
-		all[v.load] += len(v.shards)
-	}
-	for _, i := range shards {
-		asked[n.core.shards[i].server.load]++
-	}
-	for l, k := range asked {
-		if most := max(n.core.cfg.shardsPerPipe, all[l]/maxBeatsForAll); k > most {
-			n.s.t.Errorf("%s: a heartbeat asks for %d of %d shards of a server, at most %d are wanted", n.name, k, all[l], most)
-		}
-	}
-}

@@ -3,22 +3,6 @@ package main
 // beatMutants break what heartbeats find out, and when they are sent.
 var beatMutants = []mutant{
 	{
-		name:   "heartbeats-that-ask-for-all",
-		breaks: "A server that is too slow to tell of every shard in time never gets its nodes back.",
-		file:   "internal/reconcile/heartbeat.go",
-		old:    `case len(list) < most:`,
-		new:    `case len(list) <= n:`,
-		by:     reconcile("TestSlowServerIsNotAskedForTooMuch"),
-	},
-	{
-		name:   "heartbeats-that-ask-for-the-first",
-		breaks: "Only the first few shards are ever looked at.",
-		file:   "internal/reconcile/heartbeat.go",
-		old:    `l.nextAsked = next % n`,
-		new:    `l.nextAsked = 0 * next`,
-		by:     reconcile("TestLossIsNoticedInEveryShard"),
-	},
-	{
 		name:   "loss-of-one-shard-raises-no-alarm",
 		breaks: "The other shards are looked at when their turn comes.",
 		file:   "internal/reconcile/shard.go",
