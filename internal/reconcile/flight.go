@@ -15,6 +15,7 @@ type flight struct {
 	items       []item
 	reports     []report.Report // of the items, as last sent
 	cost        int64           // estimate of how long it occupies Redis, ns
+	oldest      int64           // when the first of the items was queued, on the timer clock
 	tries       int             // how often it was sent
 	nonce       uint64          // distinguishes it from a flight with the same number of a copy of this process
 	maybeBooked bool            // Redis may have applied it: an attempt got no answer

@@ -45,7 +45,7 @@ type Machine struct {
 	beats      heartbeats
 	wheel      *wheel // counters that report later
 	broken     *wheel // counters whose keys Redis cannot use, until they are tried again
-	flushes    []*flush
+	flushes    []flush
 	activeAt   int64 // when checks last queued counters
 
 	notices notices

@@ -59,11 +59,11 @@ func (c *Machine) pick(v *server, missed bool) (ids []int) {
 // apply a flood of new keys.
 const urgentShare = 4
 
-// board makes the next flight of s from its queues. left is what the flight may cost, most how many keys
+// fillFlight makes the next flight of s from its queues. left is what the flight may cost, most how many keys
 // it may have. It makes no flight if no counter in the queues has anything to report.
 func (c *Machine) fillFlight(s *shard, left int64, most int) {
-	var f flight
-	late := c.takeFromQueues(s, &f, left, most)
+	f := flight{oldest: c.now}
+	c.takeFromQueues(s, &f, left, most)
 	if len(s.urgent) == 0 {
 		s.urgentAt, s.pressing = 0, nil
 	}
@@ -78,13 +78,12 @@ func (c *Machine) fillFlight(s *shard, left int64, most int) {
 	f.nonce = c.ids.Nonce()
 	s.flight = &f
 	s.retry = 0
-	c.stats.Behind.Store(late)
+	c.stats.Behind.Store(c.now - f.oldest)
 }
 
-// takeFromQueues fills f from the queues of s that are due, and returns the longest time that
-// one of its reports has waited.
-func (c *Machine) takeFromQueues(s *shard, f *flight, left int64, most int) (late int64) {
-	take := func(queue *[]queued, taken *int64, from counter.Queue) {
+// takeFromQueues fills f from the queues of s that are due.
+func (c *Machine) takeFromQueues(s *shard, f *flight, left int64, most int) {
+	take := func(queue *[]queued, from counter.Queue) {
 		k := 0
 		for k < len(*queue) && len(f.items) < most && f.cost < left {
 			q := (*queue)[k]
@@ -92,28 +91,26 @@ func (c *Machine) takeFromQueues(s *shard, f *flight, left int64, most int) (lat
 			if q.c.Collect(c.local, from) {
 				f.items = append(f.items, item{c: q.c})
 				f.cost += cost(q.c.Rule())
-				late = max(late, c.now-q.at)
+				f.oldest = min(f.oldest, q.at)
 			}
 		}
-		*taken += int64(k)
 		*queue = shorten(*queue, k)
 	}
-	take(&s.backlog, &s.takenNormal, counter.Normal)
+	take(&s.backlog, counter.Normal)
 	if s.missed {
-		return late
+		return
 	}
 	due := s.urgentAt != 0 && c.now >= s.urgentAt
 	if due || s.normalAt != 0 && c.now >= s.normalAt { // urgent reports that wait for others join any flight
-		take(&s.pressing, new(int64), counter.Pressing)
-		take(&s.urgent, &s.takenUrgent, counter.Urgent)
+		take(&s.pressing, counter.Pressing)
+		take(&s.urgent, counter.Urgent)
 		if due && len(f.items) > 0 {
 			most /= urgentShare
 		}
 	}
 	if s.normalAt != 0 && c.now >= s.normalAt {
-		take(&s.normal, &s.takenNormal, counter.Normal)
+		take(&s.normal, counter.Normal)
 	}
-	return late
 }
 
 // send starts one pipeline to a server, with the flights of some of its shards.

@@ -51,9 +51,7 @@ func (c *Machine) look(k *counter.Counter) {
 func (c *Machine) ready(k *counter.Counter) {
 	s := &c.shards[k.Shard()]
 	if len(s.normal) >= max(s.prune, minPrune) {
-		before := len(s.normal)
 		s.normal = slices.DeleteFunc(s.normal, func(q queued) bool { return q.c.Dropped() })
-		s.takenNormal += int64(before - len(s.normal))
 		s.prune = 2 * len(s.normal)
 	}
 	s.normal = append(s.normal, queued{k, c.now})

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
@@ -31,8 +32,6 @@ type shard struct {
 	normal, urgent, backlog []queued
 	normalAt, urgentAt      int64    // when the queue is due; 0: it is empty
 	filledAt                int64    // when the latest flight was made
-	takenNormal             int64    // how many counters were ever taken from normal and backlog
-	takenUrgent             int64    // and from urgent
 	pressing                []queued // of urgent, those that overtake the others
 	prune                   int      // length of normal at which evicted counters are removed from it
 }
@@ -50,6 +49,21 @@ const minPrune = 64
 // waits reports whether s has something to send, or has sent something.
 func (s *shard) waits() bool {
 	return s.flight != nil || len(s.normal)+len(s.urgent)+len(s.backlog) > 0
+}
+
+// oldest returns when the counter was queued that has waited the longest for Redis' answer, on the timer
+// clock.
+func (s *shard) oldest() int64 {
+	at := int64(math.MaxInt64)
+	for _, queue := range [...][]queued{s.backlog, s.normal, s.urgent} {
+		if len(queue) > 0 {
+			at = min(at, queue[0].at)
+		}
+	}
+	if s.flight != nil {
+		at = min(at, s.flight.oldest)
+	}
+	return at
 }
 
 // owed reports whether s has something to send that Redis may have missed in an outage.
