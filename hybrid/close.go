@@ -40,11 +40,11 @@ func (d *driver) close(ctx context.Context) error {
 		// Only after all calls have returned: a heartbeat would enter the node into the list again.
 		err = d.leaveWithin(ctx)
 	}
-	d.link.Close()
-	last := State{Mode: Closed, Reason: "closed", Err: err, Since: time.Unix(0, d.now()), Nodes: d.state.Load().Nodes}
+	d.lim.link.Close()
+	last := State{Mode: Closed, Reason: "closed", Err: err, Since: time.Unix(0, d.lim.now()), Nodes: d.state.Load().Nodes}
 	d.state.Store(&last)
-	d.link.SetMode(d.fallback.Multiplier(int64(last.Nodes)), true)
-	if n := d.stats().PendingUnits; n > 0 {
+	d.lim.link.SetMode(d.fallback.Multiplier(int64(last.Nodes)), true)
+	if n := d.lim.Stats().PendingUnits; n > 0 {
 		err = unreported(n, err)
 	}
 	return err
@@ -77,7 +77,7 @@ func (d *driver) report(ctx context.Context) error {
 func (d *driver) longUnreachable(ctx context.Context) bool {
 	s := d.state.Load()
 	end, bounded := ctx.Deadline()
-	return s.Mode == Degraded && bounded && d.now()-s.Since.UnixNano() > int64(clock.Until(end))
+	return s.Mode == Degraded && bounded && d.lim.now()-s.Since.UnixNano() > int64(clock.Until(end))
 }
 
 // leaveFor is for how long Close tries to remove the node from the list of live nodes, besides the time
@@ -117,7 +117,7 @@ func (d *driver) leave(ctx context.Context) error {
 
 // pending reports whether any counter has something to report.
 func (d *driver) pending() (any bool) {
-	d.table.Range(func(c *counter.Counter) bool {
+	d.lim.table.Range(func(c *counter.Counter) bool {
 		any = c.Pending()
 		return !any
 	})

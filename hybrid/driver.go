@@ -15,18 +15,16 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hybridlimit/hybridlimit/clock"
-	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/reconcile"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/report"
-	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // driver runs the state machine of package reconcile. One goroutine steps it. Each call of Redis runs
 // in a goroutine, which then waits for another call. There are at most six of them per server.
 type driver struct {
-	parts
+	lim      *Limiter
 	machine  *reconcile.Machine
 	fallback reconcile.Fallback
 	notices  bool // nodes notify each other of keys that are used up
@@ -36,9 +34,9 @@ type driver struct {
 	beatTTL  time.Duration
 
 	results  chan result
-	received chan struct{} // signals that ears has received something
-	requests chan request
-	jobs     chan func() // unbuffered: a job goes to a goroutine that waits for one, or to none
+	received chan struct{}               // signals that ears has received something
+	requests chan func() reconcile.Event // each is called by the stepping goroutine
+	jobs     chan func()                 // unbuffered: a job goes to a goroutine that waits for one, or to none
 	stop     chan struct{}
 	stepped  chan struct{} // closed: the stepping goroutine has ended
 	done     errgroup.Group
@@ -51,18 +49,6 @@ type driver struct {
 	waiting map[uint64]chan error // flushes that callers wait for
 	lastReq uint64
 }
-
-// parts is what a driver shares with its limiter.
-type parts struct {
-	table  *table.Table
-	link   *counter.Link
-	clock  clock.Clock // of the counters
-	notify *notifier
-	counts *reconcile.Stats
-	stats  func() Stats
-}
-
-func (p *parts) now() int64 { return int64(p.clock.Now()) }
 
 // call is an exchange under way.
 type call struct {
@@ -85,16 +71,8 @@ type result struct {
 	ev reconcile.Event
 }
 
-// request asks the stepping goroutine for a flush, withdraws one, or has a notice published.
-type request struct {
-	all      bool
-	withdraw bool
-	room     *report.Notice // if not nil, only publish this
-	done     chan error     // gets the answer, and identifies the request; it has room for one
-}
-
 // newDriver returns a driver that does not run yet.
-func newDriver(rdb redis.UniversalClient, o Options, p parts) (*driver, error) {
+func newDriver(rdb redis.UniversalClient, o Options, l *Limiter) (*driver, error) {
 	store, err := redisstore.NewStore(rdb, redisstore.Options{KeyPrefix: o.KeyPrefix, Shards: o.Shards, CommandTimeout: redisstore.MostPatience * o.CommandTimeout})
 	if err != nil {
 		return nil, fmt.Errorf("hybrid: %w", err)
@@ -102,14 +80,14 @@ func newDriver(rdb redis.UniversalClient, o Options, p parts) (*driver, error) {
 	var seed [32]byte
 	_, _ = rand.Read(seed[:]) // never fails: the runtime would crash first
 	d := &driver{
-		parts: p, store: store, beatTTL: 3 * o.HeartbeatInterval,
-		results: make(chan result, 8), requests: make(chan request), stop: make(chan struct{}), stepped: make(chan struct{}),
+		lim: l, store: store, beatTTL: 3 * o.HeartbeatInterval,
+		results: make(chan result, 8), requests: make(chan func() reconcile.Event), stop: make(chan struct{}), stepped: make(chan struct{}),
 		calls: map[uint64]call{}, late: map[uint64]callKind{}, waiting: map[uint64]chan error{},
 		received: make(chan struct{}, 1), jobs: make(chan func()),
 	}
 	_, single := rdb.(*redis.Client)
 	cfg := o.config(single)
-	d.machine = reconcile.New(cfg, mrand.New(mrand.NewChaCha8(seed)), systemIdentities(), p.link, store.Keyspace(), o.Shards, p.table.Range, p.counts)
+	d.machine = reconcile.New(cfg, mrand.New(mrand.NewChaCha8(seed)), systemIdentities(), l.link, store.Keyspace(), o.Shards, l.table.Range, &l.stats)
 	if single { // then its address is known without asking
 		d.machine.Place(store.Servers(context.Background()))
 	}
@@ -117,7 +95,7 @@ func newDriver(rdb redis.UniversalClient, o Options, p parts) (*driver, error) {
 	name := d.machine.Node()
 	d.node.Store(&name)
 	first := d.machine.State()
-	first.Since = p.now()
+	first.Since = l.now()
 	is := stateOf(first)
 	d.state.Store(&is)
 	return d, nil
@@ -129,7 +107,7 @@ func (d *driver) begin() {
 		d.listener = newListener(d.store, d.wakeReceived)
 	}
 	d.done.Go(d.run)
-	d.done.Go(d.notify.run)
+	d.done.Go(d.lim.notify.run)
 }
 
 // minPause is the shortest time between two steps without an event.
@@ -140,19 +118,19 @@ func (d *driver) run() error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	defer close(d.stepped)
-	defer d.notify.stop()
+	defer d.lim.notify.stop()
 	for {
 		var ev reconcile.Event = reconcile.Tick{}
 		select {
 		case <-timer.C:
 			ev = d.overdue()
-		case <-d.link.Wake():
+		case <-d.lim.link.Wake():
 		case <-d.received:
 			ev = d.hear()
 		case r := <-d.results:
 			ev = d.ended(r)
 		case q := <-d.requests:
-			ev = d.accept(q)
+			ev = q()
 		case <-d.stop:
 			return nil
 		}
@@ -164,8 +142,8 @@ func (d *driver) run() error {
 // step gives an event to the machine and carries out the effects.
 func (d *driver) step(ev reconcile.Event) {
 	at, local := int64(pace()), int64(0)
-	if local = at; d.clock != clock.Clock(clock.System{}) { // one reading serves for both clocks if they are the same
-		local = d.now()
+	if local = at; d.lim.clock != clock.Clock(clock.System{}) { // one reading serves for both clocks if they are the same
+		local = d.lim.now()
 	}
 	for _, e := range d.machine.Step(at, local, ev) {
 		switch e := e.(type) {
@@ -182,7 +160,7 @@ func (d *driver) step(ev reconcile.Event) {
 		case reconcile.NewState:
 			d.publish(stateOf(e.State))
 		case reconcile.Happened:
-			d.notify.happened(eventOf(e.Incident))
+			d.lim.notify.happened(eventOf(e.Incident))
 		case reconcile.Flushed:
 			if ch := d.waiting[e.ID]; ch != nil {
 				ch <- flushError(e.Err)
@@ -198,7 +176,7 @@ func (d *driver) pause() time.Duration {
 	for _, c := range d.calls {
 		at = min(at, int64(c.deadline))
 	}
-	if sleep && !d.link.Sleep() {
+	if sleep && !d.lim.link.Sleep() {
 		return minPause
 	}
 	return max(time.Duration(at)-pace(), minPause)
@@ -225,19 +203,22 @@ func (d *driver) overdue() reconcile.Event {
 
 // ended returns the event of a call that has returned.
 func (d *driver) ended(r result) reconcile.Event {
-	if kind, late := d.late[r.id]; late {
+	if _, late := d.late[r.id]; late {
 		delete(d.late, r.id)
-		if kind == callPipeline {
-			return reconcile.Freed{ID: r.id}
-		}
-		return reconcile.Tick{}
+		return reconcile.Freed{ID: r.id}
 	}
 	delete(d.calls, r.id)
 	return r.ev
 }
 
-// start starts f as a call, which has at most the time most, in ns.
+// start starts f as a call, which has at most the time most, in ns. If an earlier heartbeat still hangs
+// the next one fails instead, and so do calls that publish: else goroutines would pile up. The machine
+// bounds the pipelines itself.
 func (d *driver) start(id uint64, kind callKind, most int64, f func(context.Context) reconcile.Event) {
+	if kind != callPipeline && d.hangs(kind) {
+		d.calls[id] = call{deadline: pace(), kind: kind, notStarted: true}
+		return
+	}
 	d.calls[id] = call{deadline: pace() + time.Duration(most) + grace, kind: kind}
 	job := func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(most))
@@ -277,7 +258,7 @@ func (d *driver) send(e reconcile.Send) {
 	d.start(e.ID, callPipeline, e.Timeout, func(ctx context.Context) reconcile.Event {
 		began := pace()
 		out, err := d.store.Exec(ctx, e.Batches, m)
-		return reconcile.Replies{ID: e.ID, Recv: d.now(), Took: int64(pace() - began), Outcomes: out, PublishErr: err, Dialed: d.dialed(before, out)}
+		return reconcile.Replies{ID: e.ID, Recv: d.lim.now(), Took: int64(pace() - began), Outcomes: out, PublishErr: err, Dialed: d.dialed(before, out)}
 	})
 }
 
@@ -303,12 +284,8 @@ func (d *driver) hangs(kind callKind) bool {
 	return false
 }
 
-// beat starts a heartbeat. If an earlier one still hangs, it fails instead.
+// beat starts a heartbeat.
 func (d *driver) beat(e reconcile.Beat) {
-	if d.hangs(callBeat) {
-		d.calls[e.ID] = call{deadline: pace(), kind: callBeat, notStarted: true}
-		return
-	}
 	var o redisstore.BeatOptions
 	if d.listener != nil {
 		o.Offer = e.Node
@@ -319,7 +296,7 @@ func (d *driver) beat(e reconcile.Beat) {
 	d.start(e.ID, callBeat, e.Timeout*5/4, func(ctx context.Context) reconcile.Event {
 		addrs := d.servers(ctx, time.Duration(e.Timeout)/4) // the first time this may use the network
 		b, err := d.store.Beat(ctx, e.Node, d.beatTTL, e.Shards, o)
-		return reconcile.BeatAnswer{ID: e.ID, Recv: d.now(), Addrs: addrs, Beat: b, Err: err}
+		return reconcile.BeatAnswer{ID: e.ID, Recv: d.lim.now(), Addrs: addrs, Beat: b, Err: err}
 	})
 }
 
@@ -335,13 +312,8 @@ func (d *driver) message(channel, node string, list []report.Notice) *redisstore
 	return &redisstore.Message{Channel: d.store.Keyspace().NoticeChannel(channel), Payload: redisstore.AppendNotices(nil, node, list)}
 }
 
-// announce publishes notices in a call of their own. If an earlier such call still hangs, it fails
-// instead.
+// announce publishes notices in a call of their own.
 func (d *driver) announce(e reconcile.Publish) {
-	if d.hangs(callPublish) {
-		d.calls[e.ID] = call{deadline: pace(), kind: callPublish, notStarted: true}
-		return
-	}
 	d.start(e.ID, callPublish, e.Timeout, func(ctx context.Context) reconcile.Event {
 		return reconcile.Published{ID: e.ID, Err: d.store.Publish(ctx, *d.message(e.Channel, e.Node, e.Notices))}
 	})
@@ -368,14 +340,14 @@ func (d *driver) wakeReceived() {
 // hear returns the event of what the subscription has received.
 func (d *driver) hear() reconcile.Event {
 	h := d.listener.take()
-	d.counts.Missed.Add(uint64(h.dropped))
-	ev := reconcile.Received{Recv: d.now(), Confirmed: h.confirmed, Err: h.err}
+	d.lim.stats.Missed.Add(uint64(h.dropped))
+	ev := reconcile.Received{Confirmed: h.confirmed, Err: h.err}
 	for _, payload := range h.messages {
 		node, list, err := redisstore.ReadNotices(payload)
 		if err == nil {
 			ev.Messages = append(ev.Messages, reconcile.Message{Node: node, Notices: list})
 		} else if !errors.Is(err, redisstore.ErrNoticeVersion) {
-			d.counts.BadReplies.Add(1)
+			d.lim.stats.BadReplies.Add(1)
 		}
 	}
 	for _, text := range h.echoes {
@@ -391,7 +363,7 @@ func (d *driver) announceRoom(n report.Notice) {
 		return
 	}
 	select {
-	case d.requests <- request{room: &n}:
+	case d.requests <- func() reconcile.Event { return reconcile.Room{Notice: n} }:
 	case <-d.stop:
 	}
 }
@@ -399,48 +371,38 @@ func (d *driver) announceRoom(n report.Notice) {
 // publish stores a state for [Limiter.State], and passes it to the notifier.
 func (d *driver) publish(s State) {
 	d.state.Store(&s)
-	d.notify.changed(s)
-}
-
-// accept returns the event of a request.
-func (d *driver) accept(q request) reconcile.Event {
-	if q.room != nil {
-		return reconcile.Room{Notice: *q.room}
-	}
-	if q.withdraw {
-		for id, ch := range d.waiting {
-			if ch == q.done {
-				delete(d.waiting, id)
-				return reconcile.Withdraw{ID: id}
-			}
-		}
-		return reconcile.Tick{} // it was answered just before the caller gave up
-	}
-	d.lastReq++
-	d.waiting[d.lastReq] = q.done
-	return reconcile.Flush{ID: d.lastReq, All: q.all}
+	d.lim.notify.changed(s)
 }
 
 // flush asks for a flush and waits until it has ended. With all it also fetches counters
 // that have nothing to report.
 func (d *driver) flush(ctx context.Context, all bool) error {
-	q := request{all: all, done: make(chan error, 1)}
+	done, id := make(chan error, 1), uint64(0) // only the stepping goroutine uses id
+	begin := func() reconcile.Event {
+		d.lastReq++
+		id = d.lastReq
+		d.waiting[id] = done
+		return reconcile.Flush{ID: id, All: all}
+	}
+	withdraw := func() reconcile.Event {
+		delete(d.waiting, id)
+		return reconcile.Withdraw{ID: id}
+	}
 	select {
-	case d.requests <- q:
+	case d.requests <- begin:
 	case <-d.stop:
 		return fmt.Errorf("hybrid: flush: %w", limit.ErrClosed)
 	case <-ctx.Done():
 		return fmt.Errorf("hybrid: flush: %w", ctx.Err())
 	}
 	select {
-	case err := <-q.done:
+	case err := <-done:
 		return err
 	case <-d.stop:
 		return fmt.Errorf("hybrid: flush: %w", limit.ErrClosed)
 	case <-ctx.Done():
-		q.withdraw = true
 		select {
-		case d.requests <- q:
+		case d.requests <- withdraw:
 		case <-d.stop:
 		}
 		return fmt.Errorf("hybrid: flush: %w", ctx.Err())

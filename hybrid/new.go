@@ -67,7 +67,7 @@ func build(rdb redis.UniversalClient, o Options) (*Limiter, error) {
 		}()
 		return l, nil
 	}
-	if l.driver, err = newDriver(rdb, o, parts{table: l.table, link: l.link, clock: l.clock, notify: l.notify, counts: &l.stats, stats: l.Stats}); err != nil {
+	if l.driver, err = newDriver(rdb, o, l); err != nil {
 		l.table.Close()
 		return nil, err
 	}

@@ -35,7 +35,6 @@ type (
 		Err error
 	}
 	Received struct { // the subscription has begun, has received something or has ended
-		Recv      int64 // when, on the counter clock
 		Messages  []Message
 		Echo      uint64 // number of the newest echo of this node's heartbeats; 0: none
 		Confirmed bool   // the subscription has begun

@@ -147,7 +147,7 @@ func (sub *simSub) begin(round int) {
 			sub.end(noPermission{})
 		default:
 			sub.confirmed, sub.epoch = true, v.epoch
-			n.deliver(func() Event { return Received{Recv: n.time(), Confirmed: true} })
+			n.deliver(func() Event { return Received{Confirmed: true} })
 			sub.look(round)
 		}
 	})
@@ -173,7 +173,7 @@ func (sub *simSub) end(err error) {
 	sub.confirmed = false
 	sub.round++
 	round := sub.round
-	n.deliver(func() Event { return Received{Recv: n.time(), Err: err} })
+	n.deliver(func() Event { return Received{Err: err} })
 	n.s.after(subPause/2+n.s.air.rng.Int64N(subPause), func() { sub.begin(round) })
 }
 
@@ -225,7 +225,7 @@ func (a *simAir) carry(to *simNode, m Message, echo uint64) {
 func (n *simNode) hear(m Message, echo uint64) {
 	m.Notices = slices.Clone(m.Notices)
 	n.deliver(func() Event {
-		ev := Received{Recv: n.time(), Echo: echo}
+		ev := Received{Echo: echo}
 		if len(m.Notices) > 0 {
 			ev.Messages = []Message{m}
 			n.s.oracle.noticed(n, m.Notices)
