@@ -21,24 +21,26 @@ func (d *driver) close(ctx context.Context) error {
 	// This takes microseconds, because a step does no I/O and calls no foreign code. It does not
 	// end with ctx, because a step after this would undo what is set below.
 	<-d.stepped
-	stopped := make(chan struct{})
-	go func() {
+	left := make(chan error, 1)
+	go func(reported bool) {
 		if d.listener != nil {
 			d.listener.close()
 		}
 		_ = d.done.Wait() // none of the goroutines returns an error
-		close(stopped)
-	}()
-	select {
-	case <-stopped:
-	case <-ctx.Done():
-		if err == nil { // else the report has taken all the time, and perhaps nothing hangs
-			err = fmt.Errorf("hybrid: close: a call of redis or of OnStateChange still hangs: %w", ctx.Err())
+		if !reported {
+			left <- nil // perhaps Redis cannot be reached, and the entry of the node expires
+			return
 		}
+		left <- d.leave(ctx) // after all calls: a heartbeat would enter the node into the list again
+	}(err == nil)
+	var hangs error
+	select {
+	case hangs = <-left:
+	case <-ctx.Done():
+		hangs = fmt.Errorf("hybrid: close: a call of redis or of OnStateChange still hangs: %w", ctx.Err())
 	}
-	if err == nil {
-		// Only after all calls have returned: a heartbeat would enter the node into the list again.
-		err = d.leaveWithin(ctx)
+	if err == nil { // else the report has taken all the time, and perhaps nothing hangs
+		err = hangs
 	}
 	d.lim.link.Close()
 	last := State{Mode: Closed, Reason: "closed", Err: err, Since: time.Unix(0, d.lim.now()), Nodes: d.state.Load().Nodes}
@@ -83,23 +85,6 @@ func (d *driver) longUnreachable(ctx context.Context) bool {
 // leaveFor is for how long Close tries to remove the node from the list of live nodes, besides the time
 // of a call. It is short: everything is reported by then, and the node's entry expires by itself.
 const leaveFor = 500 * time.Millisecond
-
-// leaveWithin is leave, but does not wait for a client that ignores the end of ctx.
-func (d *driver) leaveWithin(ctx context.Context) error {
-	left := make(chan error, 1)
-	go func() { left <- d.leave(ctx) }()
-	select {
-	case err := <-left:
-		return err
-	case <-ctx.Done():
-	}
-	select { // both may have ended at once
-	case err := <-left:
-		return err
-	default:
-		return fmt.Errorf("hybrid: close: a call of redis still hangs: %w", ctx.Err())
-	}
-}
 
 // leave removes the node from the list of live nodes.
 func (d *driver) leave(ctx context.Context) error {

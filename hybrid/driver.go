@@ -34,7 +34,7 @@ type driver struct {
 	beatTTL  time.Duration
 
 	results  chan result
-	received chan struct{}               // signals that ears has received something
+	received chan struct{}               // signals that the listener has received something
 	requests chan func() reconcile.Event // each is called by the stepping goroutine
 	jobs     chan func()                 // unbuffered: a job goes to a goroutine that waits for one, or to none
 	stop     chan struct{}
@@ -329,7 +329,7 @@ func (d *driver) listen(e reconcile.Listen) {
 	d.listener.listen(keys.NoticeChannel(e.Channel), keys.EchoChannel(e.Channel, e.Node))
 }
 
-// wakeReceived wakes the stepping goroutine to take what ears has received.
+// wakeReceived wakes the stepping goroutine to take what the listener has received.
 func (d *driver) wakeReceived() {
 	select {
 	case d.received <- struct{}{}:
@@ -341,7 +341,7 @@ func (d *driver) wakeReceived() {
 func (d *driver) hear() reconcile.Event {
 	h := d.listener.take()
 	d.lim.stats.Missed.Add(uint64(h.dropped))
-	ev := reconcile.Received{Confirmed: h.confirmed, Err: h.err}
+	ev := reconcile.Received{Echo: h.echo, Confirmed: h.confirmed, Err: h.err}
 	for _, payload := range h.messages {
 		node, list, err := redisstore.ReadNotices(payload)
 		if err == nil {
@@ -349,10 +349,6 @@ func (d *driver) hear() reconcile.Event {
 		} else if !errors.Is(err, redisstore.ErrNoticeVersion) {
 			d.lim.stats.BadReplies.Add(1)
 		}
-	}
-	for _, text := range h.echoes {
-		n, _ := strconv.ParseUint(text, 10, 64) // 0 is no echo
-		ev.Echo = max(ev.Echo, n)
 	}
 	return ev
 }

@@ -2,6 +2,7 @@ package hybrid
 
 import (
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"time"
 
@@ -12,8 +13,6 @@ import (
 const (
 	mailboxMessages = 1024
 	mailboxBytes    = 4 << 20 // of messages
-	mailboxEchoes   = 16      // a heartbeat has one
-	maxEchoBytes    = 256
 	// listenSilence is how long a subscription may receive nothing. It receives an echo with each
 	// heartbeat, and the longest interval of these is a minute.
 	listenSilence = 3 * time.Minute
@@ -23,11 +22,11 @@ const (
 	maxListenPause = 5 * time.Second
 )
 
-// heard is what a listener has received since the call of take before.
+// received is what a listener has received since the call of take before.
 type received struct {
 	messages []string // payloads, in order
-	echoes   []string
-	dropped  int // number of messages, the oldest ones, for which there was no room
+	echo     uint64   // largest number of an echo; 0: there was none
+	dropped  int      // number of messages, the latest ones, for which there was no room
 	// confirmed: a subscription has begun. If err is set, it has begun after the one that ended
 	// with err.
 	confirmed bool
@@ -174,34 +173,19 @@ func (l *listener) put(round int, channel, payload string, err error) bool {
 		l.box.err, l.box.confirmed, l.sub = err, false, nil
 	case channel == "":
 		l.box.confirmed = true
-	case channel == l.channel:
-		l.keep(payload)
-	case channel == l.echo && len(payload) <= maxEchoBytes:
-		if len(l.box.echoes) == mailboxEchoes {
-			l.box.echoes = l.box.echoes[1:]
-		}
-		l.box.echoes = append(l.box.echoes, payload)
+	case channel == l.echo:
+		n, _ := strconv.ParseUint(payload, 10, 64) // 0 is no echo
+		l.box.echo = max(l.box.echo, n)
+	case channel != l.channel:
+	case len(l.box.messages) == mailboxMessages || l.boxBytes+len(payload) > mailboxBytes:
+		l.box.dropped++
+	default:
+		l.box.messages = append(l.box.messages, payload)
+		l.boxBytes += len(payload)
 	}
 	l.mu.Unlock()
 	if first {
 		l.wake()
 	}
 	return err == nil
-}
-
-// keep keeps a message, and drops the oldest ones if that needs their room.
-func (l *listener) keep(payload string) {
-	if len(payload) > mailboxBytes {
-		l.box.dropped++
-		return
-	}
-	b := &l.box
-	for len(b.messages) == mailboxMessages || l.boxBytes+len(payload) > mailboxBytes {
-		l.boxBytes -= len(b.messages[0])
-		b.messages[0] = "" // or the array would keep it alive
-		b.messages = b.messages[1:]
-		b.dropped++
-	}
-	b.messages = append(b.messages, payload)
-	l.boxBytes += len(payload)
 }

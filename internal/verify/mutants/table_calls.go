@@ -294,8 +294,8 @@ var callMutants = []mutant{
 		name:   "close-waits-for-any-client",
 		breaks: "Shutdown lasts as long as a client which ignores the end of its context.",
 		file:   "hybrid/close.go",
-		old:    `err = d.leaveWithin(ctx)`,
-		new:    `err = d.leave(ctx)`,
+		old:    "case <-ctx.Done():\n\t\thangs = ",
+		new:    "case <-context.Background().Done():\n\t\thangs = ",
 		by:     hybrid("TestCloseWithAClientThatNeverGivesUp"),
 	},
 	{
