@@ -25,49 +25,30 @@ type LeakyBucket struct {
 	rare  *rare      // nil: all its fields are 0
 }
 
-// Roll does nothing: a leaky bucket leaks by itself.
-func (f *LeakyBucket) Roll(*arith.Rule, int64, int64) int64 { return 0 }
-
-// fits reports whether cost can be added at now without overflow.
-func (f *LeakyBucket) fits(r *arith.Rule, now int64, cost arith.Span) bool {
+// Fits reports whether cost more units can be added without overflow.
+func (f *LeakyBucket) Fits(r *arith.Rule, now, cost int64) bool {
 	at := arith.Span{NS: now}
-	return !r.Add(at, r.Full).Less(r.Add(f.View.Max(at), cost))
-}
-
-// Take admits or refuses n units, see [Decider].
-func (f *LeakyBucket) Take(r *arith.Rule, now, n, cost, multiplier int64, book bool) bool {
-	if multiplier == MultiplierOpen {
-		if book {
-			f.Book(r, now, n, cost, multiplier)
-		}
-		return true
-	}
-	at, span := arith.Span{NS: now}, r.Cost(cost)
-	view := r.Add(f.View.Max(at), span)
-	if r.Add(at, r.Full).Less(view) {
-		return false
-	}
-	if book {
-		f.restore(r, at, n, cost, multiplier, span)
-		f.owe(r, at, n, cost, span)
-	}
-	return true
+	return !r.Add(at, r.Full).Less(r.Add(f.View.Max(at), r.Cost(cost)))
 }
 
 // Book counts n units, whether they fit or not.
 func (f *LeakyBucket) Book(r *arith.Rule, now, n, cost, multiplier int64) {
 	at, span := arith.Span{NS: now}, r.Cost(cost)
 	if multiplier != MultiplierOpen {
-		f.restore(r, at, n, cost, multiplier, span)
+		f.addToView(r, at, n, cost, multiplier, span)
 	}
-	f.owe(r, at, n, cost, span)
+	if cost != n {
+		span = r.Cost(n)
+	}
+	f.Pend.TAT = r.Add(f.Pend.TAT.Max(at), span)
+	f.Pend.Units = min(f.Pend.Units+n, MaxUnits)
 }
 
-// raise adds n units, which count as cost, to the view. [arith.Rule.Multiplied] caps the cost at
-// the limit. spared keeps the difference from n times the multiplier until the view has run empty,
-// and a refund is subtracted from spared first. Otherwise a node that takes many units and refunds
+// addToView adds n units, which count as cost, to the view. [arith.Rule.Multiplied] caps the cost at
+// the limit. hidden keeps the difference from n times the multiplier until the view has run empty,
+// and a refund is subtracted from it first. Otherwise a node that takes many units and refunds
 // most of them would be admitted the whole limit again.
-func (f *LeakyBucket) restore(r *arith.Rule, at arith.Span, n, cost, multiplier int64, span arith.Span) {
+func (f *LeakyBucket) addToView(r *arith.Rule, at arith.Span, n, cost, multiplier int64, span arith.Span) {
 	if hidden := max(Times(n, multiplier)-cost, 0); hidden > 0 || f.rare != nil && f.rare.hidden > 0 {
 		a := f.under()
 		if !at.Less(f.View) {
@@ -81,43 +62,19 @@ func (f *LeakyBucket) restore(r *arith.Rule, at arith.Span, n, cost, multiplier 
 	f.View = r.Add(f.View.Max(at), span)
 }
 
-// unspare subtracts units from spared, and returns how many are left to subtract from the view.
-func (f *LeakyBucket) unspare(units int64) (left int64) {
-	a := f.under()
-	left = max(units-a.hidden, 0)
-	a.hidden -= units - left
-	f.put(a)
-	return left
-}
-
-// owe adds n units to those to be reported to Redis. span is the time that cost units take to leak.
-func (f *LeakyBucket) owe(r *arith.Rule, at arith.Span, n, cost int64, span arith.Span) {
-	if cost != n {
-		span = r.Cost(n)
-	}
-	f.Pend.TAT = r.Add(f.Pend.TAT.Max(at), span)
-	f.Pend.Units = min(f.Pend.Units+n, MaxUnits)
-}
-
 // Describe returns the whole answer to a check, see [Decider].
 func (f *LeakyBucket) Describe(r *arith.Rule, now, n, multiplier int64, allowed bool) limit.Result {
 	return decision.LeakyBucket(r, allowed, n, multiplier, r.Sub(f.View, arith.Span{NS: now}))
 }
 
 // FitsAt returns the time before which cost more units cannot fit.
-func (f *LeakyBucket) FitsAt(r *arith.Rule, _, cost int64) int64 {
-	return int64(r.Sub(r.Add(f.View, r.Cost(cost)), r.Full).Ceil())
-}
-
-// Wait returns how long, in ns, it takes until cost more units fit.
-func (f *LeakyBucket) Wait(r *arith.Rule, now, cost int64) int64 {
-	level := r.Add(r.Sub(f.View, arith.Span{NS: now}), r.Cost(cost))
-	return int64(r.Sub(level, r.Full).Ceil())
+func (f *LeakyBucket) FitsAt(r *arith.Rule, now, cost int64) int64 {
+	return int64(r.Sub(r.Add(f.View.Max(arith.Span{NS: now}), r.Cost(cost)), r.Full).Ceil())
 }
 
 // Usage reports whether any units count, and whether one more would be refused.
 func (f *LeakyBucket) Usage(r *arith.Rule, now int64) (used, denies bool) {
-	return f.View.NS >= now, !f.fits(r, now, r.Cost(1))
+	return f.View.NS >= now, !f.Fits(r, now, 1)
 }
 
 // Claim does nothing: units of a leaky bucket are booked ahead instead.
@@ -126,8 +83,7 @@ func (f *LeakyBucket) Claim(*arith.Rule, int64, int64) int64 { return 0 }
 // Set replaces what is counted by n units.
 func (f *LeakyBucket) Set(r *arith.Rule, now, n int64) {
 	if *f = (LeakyBucket{}); n > 0 {
-		f.Take(r, now, n, n, MultiplierOpen, true)
-		f.compose(r, 1)
+		f.Book(r, now, n, n, 1)
 	}
 }
 
@@ -173,7 +129,9 @@ func (f *LeakyBucket) Refund(r *arith.Rule, now, n, w int64, cost, least arith.S
 	}
 	multiplied := Times(withdrawn, w)
 	if hidden > 0 {
-		multiplied = f.unspare(multiplied)
+		a, spared := f.under(), min(multiplied, hidden)
+		a.hidden, multiplied = hidden-spared, multiplied-spared
+		f.put(a)
 	}
 	multiplied = min(multiplied, held)
 	known := min(n-withdrawn, held-multiplied) // reported units have multiplier 1
@@ -221,7 +179,7 @@ func (f *LeakyBucket) SetMultiplier(r *arith.Rule, now, was, is int64) {
 	f.CapMultiplied(r, now, is)
 }
 
-// Restored moves units from spared to the view: at most by how much the limit is larger than the one
+// Restored moves units from hidden to the view: at most by how much the limit is larger than the one
 // that capped them. If the limit is lowered and raised again it moves none, because they are in the
 // view already.
 func (f *LeakyBucket) Restored(r *arith.Rule, now, _ int64) {

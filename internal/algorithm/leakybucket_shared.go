@@ -9,19 +9,19 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// away holds the fields of a leaky bucket that only units in flight, refunds and outages need. Most
+// rare holds the fields of a leaky bucket that only units in flight, refunds and outages need. Most
 // buckets have none of these most of the time, so it is taken from a pool when needed.
 type rare struct {
 	sent           Run
 	back, sentBack credit // refunds: not reported yet, and reported
 	debt, sentDebt int64  // units admitted in an outage: among the pending, and among the sent units
-	hidden, capped int64  // units that the cap has kept out of the view (see raise), and the limit that capped
+	hidden, capped int64  // units that the cap has kept out of the view (see addToView), and the limit that capped
 	limit          int64  // the largest limit that was lowered while units were pending or sent; 0: none
 }
 
 var rarePool = sync.Pool{New: func() any { return new(rare) }}
 
-// under returns a copy of away.
+// under returns a copy of rare.
 func (f *LeakyBucket) under() rare {
 	if f.rare == nil {
 		return rare{}
@@ -29,7 +29,7 @@ func (f *LeakyBucket) under() rare {
 	return *f.rare
 }
 
-// put stores away, or frees it if nothing in it is set.
+// put stores rare, or frees it if nothing in it is set.
 func (f *LeakyBucket) put(a rare) {
 	if a.back.span == (arith.Span{}) {
 		a.back = credit{}
@@ -122,7 +122,8 @@ func (f *LeakyBucket) Drained(r *arith.Rule, now int64) bool {
 	return f.Pend.plus(r, f.Known, 1).NS < now-int64(full.Ceil())
 }
 
-// Drain drops the pending units of a bucket that is drained.
+// Drain drops the pending units of a bucket that is drained, and returns how many. It is for
+// outages, in which nothing can be reported, and for a bucket that is not used any more.
 func (f *LeakyBucket) Drain(r *arith.Rule, now int64) (dropped int64) {
 	if f.Pend.Units == 0 || !f.Drained(r, now) {
 		return 0
@@ -142,12 +143,6 @@ func (f *LeakyBucket) HasReturns() bool {
 func (f *LeakyBucket) ReturnsAt(r *arith.Rule, now int64) bool {
 	return f.under().back.at(r, now) != arith.Span{}
 }
-
-// KnowsClock returns true: only levels are exchanged, relative to the time of the exchange.
-func (f *LeakyBucket) KnowsClock() bool { return true }
-
-// Follow does nothing, see KnowsClock.
-func (f *LeakyBucket) Follow(*arith.Rule, int64, int64, int64, Clock) {}
 
 // LowerKnown lowers the known level by so many ns.
 func (f *LeakyBucket) LowerKnown(ns int64) { f.Known.NS = max(f.Known.NS-ns, 0) }
@@ -231,7 +226,8 @@ func (f *LeakyBucket) DropSent(r *arith.Rule, w int64) {
 	f.compose(r, w)
 }
 
-// SettleAlone drops the record of refunds: the view does not contain their units any more.
+// SettleAlone drops the record of refunds, for a bucket without Redis: the view does not contain
+// their units any more.
 func (f *LeakyBucket) SettleAlone() { f.put(rare{}) }
 
 // Forgive notes that Redis has not booked n of the units sent, by its answer.

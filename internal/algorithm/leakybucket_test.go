@@ -50,6 +50,15 @@ func (f *ratTAT) take(now, n int64) bool {
 	return true
 }
 
+// take counts n units if they fit.
+func take(s State, r *arith.Rule, now, n int64) bool {
+	if !s.Fits(r, now, n) {
+		return false
+	}
+	s.Book(r, now, n, n, 1)
+	return true
+}
+
 // add books units whether or not they fit.
 func (f *ratTAT) add(now, n int64) { f.tat = f.after(now, n) }
 
@@ -70,7 +79,7 @@ func TestLeakyBucketAgainstRealNumbers(t *testing.T) {
 			now += rng.Int64N(2 * step)
 			n := 1 + rng.Int64N(3)
 			want := ref.take(now, n)
-			if got := f.Take(arith.Of(r), now, n, n, 1, true); got != want {
+			if got := take(f, arith.Of(r), now, n); got != want {
 				t.Fatalf("run %d, %v, n=%d at %d: got %v, want %v", run, r, n, now, got, want)
 			}
 		}
@@ -95,7 +104,7 @@ func mergeRun(t *testing.T, seed uint64, nodes int, check func(r *arith.Rule, me
 		i := rng.IntN(nodes)
 		f := &fs[i]
 		if rng.IntN(4) > 0 {
-			if n := 1 + rng.Int64N(3); f.Take(arith.Of(r), now, n, n, 1, true) {
+			if n := 1 + rng.Int64N(3); take(f, arith.Of(r), now, n) {
 				if f.Pend.Units == n {
 					firsts[i] = now
 				}

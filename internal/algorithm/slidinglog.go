@@ -33,19 +33,10 @@ func (l *SlidingLog) expire(r *arith.Rule, now int64) {
 	}
 }
 
-// Roll does nothing: the methods that read the units first remove old ones.
-func (l *SlidingLog) Roll(*arith.Rule, int64, int64) int64 { return 0 }
-
-// Take admits or refuses n units, see [Decider].
-func (l *SlidingLog) Take(r *arith.Rule, now, n, cost, multiplier int64, book bool) bool {
+// Fits reports whether cost more units stay within the limit.
+func (l *SlidingLog) Fits(r *arith.Rule, now, cost int64) bool {
 	l.expire(r, now)
-	if n > r.Limit-l.used-l.claim {
-		return false
-	}
-	if book {
-		l.Book(r, now, n, cost, multiplier)
-	}
-	return true
+	return cost <= r.Limit-l.used-l.claim
 }
 
 // Book counts n units, whether they fit or not.
@@ -120,7 +111,7 @@ func (l *SlidingLog) Claim(_ *arith.Rule, n, _ int64) (was int64) {
 func (l *SlidingLog) Set(r *arith.Rule, now, n int64) {
 	*l = SlidingLog{claim: l.claim}
 	if n = min(n, r.Limit); n > 0 {
-		l.Take(r, now, n, n, 1, true)
+		l.Book(r, now, n, n, 1)
 	}
 }
 

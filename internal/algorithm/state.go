@@ -23,10 +23,8 @@ type State interface {
 
 // Decider is the part of a [State] that checks use.
 type Decider interface {
-	// Roll moves the state on to now. It returns the pending units that have outlived the window.
-	Roll(r *arith.Rule, now, multiplier int64) (expired int64)
-	// Take admits or refuses n units. Without book it consumes nothing.
-	Take(r *arith.Rule, now, n, cost, multiplier int64, book bool) bool
+	// Fits reports whether cost more units fit now.
+	Fits(r *arith.Rule, now, cost int64) bool
 	// Book counts n units, whether they fit or not.
 	Book(r *arith.Rule, now, n, cost, multiplier int64)
 	// Describe returns the whole answer to a check for n units.
@@ -76,22 +74,11 @@ type Exchanger interface {
 	// Units returns the units that were not sent to Redis yet, and those that were sent and are not
 	// acknowledged.
 	Units() (pending, sent int64)
-	// Drained reports whether all that is counted stopped counting long ago, although it was not
-	// reported.
-	Drained(r *arith.Rule, now int64) bool
-	// Drain drops the pending units if the state is drained, and returns how many. It is for
-	// outages, in which nothing can be reported, and for a state that is not used any more.
-	Drain(r *arith.Rule, now int64) (dropped int64)
 	// HasReturns reports whether there are refunds that Redis has not acknowledged.
 	HasReturns() bool
 	// ReturnsAt reports whether there are refunds that were not sent to Redis and still count at
 	// now.
 	ReturnsAt(r *arith.Rule, now int64) bool
-	// KnowsClock reports whether the state can do without a reading of Redis' clock.
-	KnowsClock() bool
-	// Follow applies a reading of Redis' clock. last is the time of the latest check,
-	// [math.MinInt64] if there was none.
-	Follow(r *arith.Rule, now, last, multiplier int64, clock Clock)
 
 	// Collect makes all pending units sent units.
 	Collect(r *arith.Rule)
@@ -108,8 +95,6 @@ type Exchanger interface {
 	FullUntil(r *arith.Rule, now int64) (until int64, full bool)
 	// Blank reports whether nothing of the known part counts any more.
 	Blank(now int64) bool
-	// Forgive notes that Redis has not booked n of the units sent.
-	Forgive(r *arith.Rule, n int64)
 	// Settle applies an answer of Redis: what was sent is booked.
 	Settle(r *arith.Rule, a Answer, multiplier int64) Settled
 	// KeepSent makes sent units known, without an answer.
@@ -123,8 +108,6 @@ type Exchanger interface {
 	// Renew sets the state to that of Redis after a reset. Pending units are dropped, because they
 	// were admitted before the reset. It returns how many.
 	Renew(r *arith.Rule, a Answer, multiplier int64) (withdrawn int64)
-	// SettleAlone drops the record of refunds, for a state without Redis.
-	SettleAlone()
 }
 
 // Clock is what is known of Redis' clock.

@@ -14,12 +14,8 @@ func (unshared) Spare(*arith.Rule, int64, Clock) int64                    { retu
 func (unshared) Lease(*arith.Rule, int64) (level arith.Span, until int64) { return level, 0 }
 func (unshared) Spend(*arith.Rule, int64, int64, int64, arith.Span)       {}
 func (unshared) Units() (pending, sent int64)                             { return 0, 0 }
-func (unshared) Drained(*arith.Rule, int64) bool                          { return false }
-func (unshared) Drain(*arith.Rule, int64) int64                           { return 0 }
 func (unshared) HasReturns() bool                                         { return false }
 func (unshared) ReturnsAt(*arith.Rule, int64) bool                        { return false }
-func (unshared) KnowsClock() bool                                         { return true }
-func (unshared) Follow(*arith.Rule, int64, int64, int64, Clock)           {}
 func (unshared) Collect(*arith.Rule)                                      {}
 func (unshared) Report(*arith.Rule, int64, int64, *report.Report)         {}
 func (unshared) KnownState(*arith.Rule, int64) (level arith.Span, buckets []report.Bucket) {
@@ -28,11 +24,9 @@ func (unshared) KnownState(*arith.Rule, int64) (level arith.Span, buckets []repo
 func (unshared) KnownUnits(*arith.Rule, int64) int64           { return 0 }
 func (unshared) FullUntil(*arith.Rule, int64) (int64, bool)    { return 0, false }
 func (unshared) Blank(int64) bool                              { return true }
-func (unshared) Forgive(*arith.Rule, int64)                    {}
 func (unshared) Settle(*arith.Rule, Answer, int64) (s Settled) { return s }
 func (unshared) KeepSent(*arith.Rule, int64)                   {}
 func (unshared) KeepSentBack(*arith.Rule, int64)               {}
 func (unshared) DropSent(*arith.Rule, int64)                   {}
 func (unshared) GiveBack(*arith.Rule) int64                    { return 0 }
 func (unshared) Renew(*arith.Rule, Answer, int64) int64        { return 0 }
-func (unshared) SettleAlone()                                  {}

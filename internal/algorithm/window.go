@@ -137,8 +137,8 @@ func (w *Window) still(r *arith.Rule, now int64, b *bucket, units int64) int64 {
 	return units - r.Gone(units, b.last, w.elapsed(r, now))
 }
 
-// fits reports whether cost more units stay within the limit.
-func (w *Window) fits(r *arith.Rule, now, cost int64) bool {
+// Fits reports whether cost more units stay within the limit.
+func (w *Window) Fits(r *arith.Rule, now, cost int64) bool {
 	room := r.Limit - w.newer - cost
 	if room < 0 {
 		return false
@@ -160,18 +160,6 @@ func (w *Window) FitsAt(r *arith.Rule, _, cost int64) int64 {
 		return w.ends(r) - w.off
 	}
 	return w.begins(r) - w.off + r.GoneAt(units, units-room, b.last)
-}
-
-// Take admits or refuses n units, which count as cost units. A cost of 0 (MultiplierOpen) is always
-// admitted.
-func (w *Window) Take(r *arith.Rule, now, n, cost, multiplier int64, book bool) bool {
-	if cost > 0 && !w.fits(r, now, cost) {
-		return false
-	}
-	if book {
-		w.Book(r, now, n, cost, multiplier)
-	}
-	return true
 }
 
 // Book counts n units that came at now, whether they fit or not.
@@ -209,7 +197,7 @@ func (w *Window) Describe(r *arith.Rule, now, n, multiplier int64, allowed bool)
 // Usage reports whether any units count, and whether one more would be refused.
 func (w *Window) Usage(r *arith.Rule, now int64) (used, denies bool) {
 	_, oldest := w.oldest(r)
-	return w.newer > 0 || oldest > 0, !w.fits(r, now, 1)
+	return w.newer > 0 || oldest > 0, !w.Fits(r, now, 1)
 }
 
 // Claim reserves n units for a waiting caller, see [Decider].

@@ -7,10 +7,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 )
 
-// KnowsClock reports whether the offset of Redis' clock was measured.
-func (w *Window) KnowsClock() bool { return w.sure }
-
-// Follow applies the known offset of Redis' clock. It uses the largest possible offset, and
+// Follow applies a reading of Redis' clock. last is the time of the latest check, [math.MinInt64] if
+// there was none. It uses the largest possible offset, and
 // replaces it only when a later reading excludes it. With a smaller offset, units would leave the
 // window early as soon as a better reading moves it ahead. Even so, a report that is sent at once
 // is not ahead of Redis' clock when it arrives there. If the window used a guess, its newest bucket

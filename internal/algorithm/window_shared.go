@@ -12,12 +12,6 @@ import (
 // Units returns the units that are not sent, and those that are sent and not acknowledged.
 func (w *Window) Units() (pending, sent int64) { return w.pendUnits, w.sentUnits }
 
-// Drained returns false: Roll drops what has left the window.
-func (w *Window) Drained(*arith.Rule, int64) bool { return false }
-
-// Drain does nothing, see Drained.
-func (w *Window) Drain(*arith.Rule, int64) int64 { return 0 }
-
 // HasReturns reports whether there are refunds that Redis has not acknowledged.
 func (w *Window) HasReturns() bool { return w.handed != nil && len(w.handed.list) > 0 }
 
@@ -81,9 +75,6 @@ func (w *Window) FullUntil(r *arith.Rule, now int64) (until int64, full bool) {
 func (w *Window) Blank(int64) bool {
 	return !slices.ContainsFunc(w.list, func(b bucket) bool { return b.known > 0 })
 }
-
-// Forgive does nothing: a window has no debt.
-func (w *Window) Forgive(*arith.Rule, int64) {}
 
 // booked returns the total that Redis should have for a bucket once it has booked what was sent.
 func (w *Window) booked(b *bucket) int64 {
@@ -260,10 +251,6 @@ func (w *Window) bookedAtPresent(r *arith.Rule, least []int64, behind int64) (an
 	}
 	return any
 }
-
-// SettleAlone does nothing: a window without Redis has only pending units, and their refunds leave
-// no record.
-func (w *Window) SettleAlone() {}
 
 // place returns the ID of the bucket in which a bucket of Redis counts, and whether it counts. A
 // bucket ahead of the current one, by a clock that was corrected since, counts in the current one.

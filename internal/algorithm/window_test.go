@@ -82,7 +82,7 @@ func TestOldestBucketIsMultiplied(t *testing.T) {
 	for _, later := range []time.Duration{time.Second / 2, 5 * time.Second, 10 * time.Second} { // the last: none has left yet
 		at := now + int64(later)
 		w.Roll(r, at, 4)
-		if !w.Take(r, at, 10, 10, 4, false) || w.Take(r, at, 11, 11, 4, false) {
+		if !w.Fits(r, at, 10) || w.Fits(r, at, 11) {
 			t.Errorf("after %v the units do not count four times", later)
 		}
 	}

@@ -68,7 +68,9 @@ func (c *Counter) returnLocked(now, n int64, cost arith.Span, reported bool) (ba
 		c.link().Withdrawn.Add(withdrawn)
 		return back, taken
 	}
-	c.state().SettleAlone()
+	if f := c.leaky(); f != nil {
+		f.SettleAlone()
+	}
 	return back, taken
 }
 

@@ -95,9 +95,7 @@ func (c *Counter) enterLocked(now int64, rule *limit.Rule) int64 {
 		}
 		return now
 	}
-	if !c.state().KnowsClock() {
-		c.followClockLocked(now) // before c.last changes: the time of the latest check is needed
-	}
+	c.followClockLocked(now) // before c.last changes: the time of the latest check is needed
 	c.last = now
 	if rule != c.latestRule.Load() {
 		c.adoptLocked(rule, now)
@@ -151,18 +149,16 @@ func (c *Counter) adoptLocked(rule *limit.Rule, now int64) {
 // decideLocked admits or refuses n units, and books them if admitted.
 func (c *Counter) decideLocked(now, n int64, book bool) bool {
 	r, w := c.rule(), modeMultiplier(c.mode())
-	if c.counts != leakyBuckets { // a leaky bucket needs no rolling
-		c.rollLocked(now)
-	}
+	c.rollLocked(now)
 	switch {
 	case n == 0:
 		return true
 	case n > r.Limit, w < 0:
 		return false
 	}
-	allowed := c.state().Take(r, now, n, r.Multiplied(n, w), w, book)
+	allowed := w == MultiplierOpen || c.state().Fits(r, now, r.Multiplied(n, w))
 	if allowed && book {
-		c.indebtLocked(n)
+		c.bookLocked(now, n)
 	}
 	return allowed
 }

@@ -49,14 +49,15 @@ func (c *Counter) pinnedLocked(now int64) bool {
 	case c.is(restoring), c.state().ReturnsAt(c.rule(), now):
 		return true
 	}
-	return !modeDegraded(c.part.mode.Load()) || !c.state().Drained(c.rule(), now)
+	f := c.leaky() // a window drops what has left it
+	return f == nil || !modeDegraded(c.part.mode.Load()) || !f.Drained(c.rule(), now)
 }
 
 // drainLocked drops the unreported units of a c that is dropped, see pinnedLocked. A c that stays
 // keeps them, and reports them when it can.
 func (c *Counter) drainLocked(now int64) {
-	if c.link() != nil && c.pendUnits() > 0 {
-		c.expiredLocked(c.state().Drain(c.rule(), max(now, c.last)))
+	if f := c.leaky(); f != nil && c.link() != nil {
+		c.expiredLocked(f.Drain(c.rule(), max(now, c.last)))
 	}
 }
 

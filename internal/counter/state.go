@@ -73,6 +73,15 @@ func (c *Counter) leaky() *algorithm.LeakyBucket {
 	return &(*leakyCounter)(unsafe.Pointer(c)).bucket
 }
 
+// window returns the window, nil if c counts by another algorithm. It is for what only a window
+// needs: to move on with time, by Redis' clock.
+func (c *Counter) window() *algorithm.Window {
+	if c.counts != windows {
+		return nil
+	}
+	return &(*windowCounter)(unsafe.Pointer(c)).window
+}
+
 // viewLocked returns when the leaky bucket will be empty; the zero time if c has none.
 func (c *Counter) viewLocked() (view arith.Span) {
 	if f := c.leaky(); f != nil {
@@ -100,13 +109,13 @@ func (c *Counter) pendUnits() int64 {
 // not acknowledged.
 func (c *Counter) unitsLocked() (pending, sent int64) { return c.state().Units() }
 
-// rollLocked moves the state on to now, by the known offset of Redis' clock, and counts the units
+// rollLocked moves a window on to now, by the known offset of Redis' clock, and counts the units
 // that have expired without being reported.
 func (c *Counter) rollLocked(now int64) {
-	if c.link() != nil {
-		c.followClockLocked(now)
+	c.followClockLocked(now)
+	if w := c.window(); w != nil {
+		c.expiredLocked(w.Roll(c.rule(), now, modeMultiplier(c.mode())))
 	}
-	c.expiredLocked(c.state().Roll(c.rule(), now, modeMultiplier(c.mode())))
 }
 
 // expiredLocked adds pending units that have expired without being reported to the count of the
@@ -117,9 +126,11 @@ func (c *Counter) expiredLocked(units int64) {
 	}
 }
 
-// followClockLocked applies what is known of Redis' clock.
+// followClockLocked applies what is known of Redis' clock to a window.
 func (c *Counter) followClockLocked(now int64) {
-	c.state().Follow(c.rule(), now, c.last, modeMultiplier(c.mode()), c.clock())
+	if w := c.window(); w != nil && c.part != nil {
+		w.Follow(c.rule(), now, c.last, modeMultiplier(c.mode()), c.clock())
+	}
 }
 
 // clock returns what is known of Redis' clock. Without a link our own clock is used.

@@ -150,7 +150,9 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 	if a.Returned {
 		back = c.sentBackLocked(now)
 	}
-	c.state().Forgive(c.rule(), a.Forgiven)
+	if f := c.leaky(); f != nil {
+		f.Forgive(c.rule(), a.Forgiven)
+	}
 	switch {
 	case void:
 		// The answer is from before a reset that we know of by now. What was sent was reset with

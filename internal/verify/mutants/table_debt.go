@@ -110,8 +110,8 @@ var debtMutants = []mutant{
 		name:   "forgiven-taken-for-a-loss",
 		breaks: "An answer that is lower because units were forgiven counts as a loss of data.",
 		file:   "internal/counter/sync.go",
-		old:    `c.state().Forgive(c.rule(), a.Forgiven)`,
-		new:    `c.state().Forgive(c.rule(), 0)`,
+		old:    `f.Forgive(c.rule(), a.Forgiven)`,
+		new:    `f.Forgive(c.rule(), 0)`,
 		by:     hybrid("TestMaxDebt"),
 	},
 	{
