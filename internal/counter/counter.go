@@ -46,10 +46,9 @@ type Counter struct {
 	last         int64  // latest time seen, ns: time never runs backwards in a counter
 
 	// State of the exchange with Redis.
-	freshAt                int64    // when Redis last answered, ns; before the first answer, when c was made
-	since                  int64    // when the oldest unacknowledged unit was admitted, ns; 0: none
-	born                   int64    // when Redis booked the newest unit, by its clock; noAnswer: no answer yet
-	nextNormal, nextUrgent *Counter // owned by the stacks of the link
+	freshAt int64 // when Redis last answered, ns; before the first answer, when c was made
+	since   int64 // when the oldest unacknowledged unit was admitted, ns; 0: none
+	born    int64 // when Redis booked the newest unit, by its clock; noAnswer: no answer yet
 
 	history     *history        // nil: none
 	notice      *receivedNotice // from another node; nil: none
@@ -117,7 +116,6 @@ const (
 	hurried                        // the next urgent report does not linger: other nodes may start at the same instant
 	pressing                       // urgent, and twice as many units are pending as make a report urgent
 	listed                         // in the urgent queue of the reconciler, which has it once
-	stacked                        // in the urgent stack of the link: the reconciler has not seen it yet
 	held                           // the policy of the index holds it
 	revoked                        // no lease is granted before the next call of the counter, see Revoke
 )

@@ -1,6 +1,7 @@
 package counter
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,9 +24,9 @@ const ClosedRetry = time.Second
 
 // Link connects counters to the reconciler (package reconcile), which exchanges their state with
 // Redis. Counters read from it the multiplier of a unit and how far Redis' clock is ahead. They put
-// themselves into its queues when they have something to report. All of it is lock-free: a check
-// waits for the reconciler only while the reconciler holds the lock of the same counter. The zero
-// Link is not usable, see [NewLink].
+// themselves into its queues when they have something to report. A check waits for the reconciler
+// only while the reconciler holds the lock of the same counter. The zero Link is not usable, see
+// [NewLink].
 type Link struct {
 	parts    []Part // one per shard of Redis
 	noShard  Part   // see Part
@@ -40,13 +41,14 @@ type Link struct {
 	// be; they were refunded, or their key was reset; Redis would not book them after an outage.
 	Expired, Withdrawn, Forgiven atomic.Int64
 
-	normal  stack
-	urgent  stack
-	idle    atomic.Bool // the reconciler sleeps
 	closed  atomic.Bool
 	wake    chan struct{}
 	notices noticeSet
 	hearing atomic.Bool // see SetHearing
+
+	mu             sync.Mutex // protects what follows; held for moments, under the lock of a counter
+	normal, urgent []*Counter // waiting for Drain
+	idle           bool       // the reconciler sleeps
 }
 
 // Pace says how often the counters of a [Link] report.
@@ -222,68 +224,43 @@ func (l *Link) Wake() <-chan struct{} { return l.wake }
 // Sleep announces that the reconciler will wait for Wake, and reports whether it may: false if a
 // counter has arrived meanwhile.
 func (l *Link) Sleep() bool {
-	l.idle.Store(true)
-	if l.normal.empty() && l.urgent.empty() {
-		return true
-	}
-	l.idle.Store(false)
-	return false
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.idle = len(l.normal)+len(l.urgent) == 0
+	return l.idle
 }
 
-// Drain calls f for every waiting counter, the urgent ones first, in the order of arrival.
+// Drain calls f for every waiting counter, the urgent ones first, in the order of arrival. An urgent
+// one whose report was moved forward meanwhile comes once more.
 func (l *Link) Drain(f func(c *Counter, urgent bool)) {
-	l.idle.Store(false)
-	l.urgent.drain(func(c *Counter) **Counter { return &c.nextUrgent }, func(c *Counter) {
-		c.unstack()
+	l.mu.Lock()
+	urgent, normal := l.urgent, l.normal
+	l.urgent, l.normal, l.idle = nil, nil, false
+	l.mu.Unlock()
+	for _, c := range urgent {
 		f(c, true)
-	})
-	l.normal.drain(func(c *Counter) **Counter { return &c.nextNormal }, func(c *Counter) { f(c, false) })
+	}
+	for _, c := range normal {
+		f(c, false)
+	}
 }
 
-// unstack marks c as no longer in the urgent stack of the link.
-func (c *Counter) unstack() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.unmark(stacked)
+// push adds c to those that wait, and reports whether to wake the reconciler.
+func (l *Link) push(c *Counter, urgent bool) (wake bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if urgent {
+		l.urgent = append(l.urgent, c)
+		return len(l.urgent) == 1
+	}
+	l.normal = append(l.normal, c)
+	wake, l.idle = l.idle, false
+	return wake
 }
 
 func (l *Link) signal() {
 	select {
 	case l.wake <- struct{}{}:
 	default: // a signal is waiting already
-	}
-}
-
-// stack is a lock-free list of counters, linked through a field of each counter, so that adding one
-// allocates nothing. It is only emptied as a whole, so the ABA problem of such stacks cannot arise.
-type stack struct {
-	head atomic.Pointer[Counter]
-}
-
-func (s *stack) empty() bool { return s.head.Load() == nil }
-
-// push adds c, whose link field is next, and reports whether s was empty.
-func (s *stack) push(c *Counter, next **Counter) bool {
-	for {
-		head := s.head.Load()
-		*next = head
-		if s.head.CompareAndSwap(head, c) {
-			return head == nil
-		}
-	}
-}
-
-// drain empties s and calls f for each counter, the first pushed first. It unlinks all of them
-// before it calls f, because f may push a counter again. A link that is not cleared would keep the
-// counters behind it from being freed.
-func (s *stack) drain(next func(*Counter) **Counter, f func(*Counter)) {
-	var list []*Counter
-	for c := s.head.Swap(nil); c != nil; {
-		list = append(list, c)
-		at := next(c)
-		c, *at = *at, nil
-	}
-	for i := len(list) - 1; i >= 0; i-- {
-		f(list[i])
 	}
 }

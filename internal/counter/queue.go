@@ -62,11 +62,8 @@ func (c *Counter) pushUrgentLocked(pending int64) (wake bool) {
 		return false
 	}
 	c.note(pressing, doubled)
-	if c.lingerUntil = until; c.is(stacked) {
-		return false
-	}
-	c.mark(stacked)
-	return c.link().urgent.push(c, &c.nextUrgent)
+	c.lingerUntil = until
+	return c.link().push(c, true)
 }
 
 // leastLinger is the shortest time, in ns, for which it pays to let a report wait for others.
@@ -110,8 +107,7 @@ func (c *Counter) List() (u Urgency) {
 
 func (c *Counter) pushNormalLocked() bool {
 	c.mark(inNormal)
-	c.link().normal.push(c, &c.nextNormal)
-	return c.link().idle.Load() && c.link().idle.CompareAndSwap(true, false)
+	return c.link().push(c, false)
 }
 
 // dateLocked sets since when the first unacknowledged unit appears, and clears it when none is
