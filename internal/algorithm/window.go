@@ -24,10 +24,10 @@ type Window struct {
 	cur  int64    // ID of the current bucket
 	list []bucket // not empty; oldest first; none is later than cur or has left the window
 
-	newer     int64   // sum, with multiplier, of all buckets that count in full, and of the claim
-	pendUnits int64   // of all buckets
-	sentUnits int64   // of all buckets, including those that have left the window since
-	handed    *handed // no refunds and no claim
+	newer     int64 // sum, with multiplier, of all buckets that count in full, and of the claim
+	pendUnits int64 // of all buckets
+	sentUnits int64 // of all buckets, including those that have left the window since
+	claim     int64 // units reserved for a waiting caller
 
 	room       [1]bucket // initial array of list
 	multiplier int32     // the one used for newer; at least 1
@@ -74,30 +74,6 @@ func (w *Window) advance(r *arith.Rule, id, multiplier int64) (expired int64) {
 	return w.sum(r, multiplier)
 }
 
-// at returns how many units a bucket counts as, with this multiplier for unacknowledged units.
-// Refunds in w.handed are of known or sent units: they are never subtracted from pending ones.
-func (w *Window) at(b *bucket, multiplier int64) int64 {
-	if multiplier == 1 && w.handed == nil {
-		return b.known + b.sent + b.pend // short enough to be inlined
-	}
-	return w.multiplied(b, multiplier)
-}
-
-// multiplied is at for any multiplier.
-func (w *Window) multiplied(b *bucket, multiplier int64) int64 {
-	h := w.handed.of(b.id)
-	n := max(b.known-h.sent, 0) + Times(b.sent, multiplier)
-	return min(max(n-h.back, 0)+Times(b.pend, multiplier), MaxUnits)
-}
-
-// claimed returns how many units the claim counts as.
-func (w *Window) claimed(r *arith.Rule, multiplier int64) int64 {
-	if w.handed == nil {
-		return 0
-	}
-	return r.Multiplied(w.handed.claim, multiplier)
-}
-
 // leaving returns the oldest bucket of the window, whose units are expiring now; nil if it is
 // empty.
 func (w *Window) leaving(r *arith.Rule) *bucket {
@@ -110,7 +86,7 @@ func (w *Window) leaving(r *arith.Rule) *bucket {
 // oldest returns the oldest bucket of the window, and how many units it counts as.
 func (w *Window) oldest(r *arith.Rule) (b *bucket, units int64) {
 	if b = w.leaving(r); b != nil {
-		units = w.at(b, int64(w.multiplier))
+		units = b.count(int64(w.multiplier))
 	}
 	return b, units
 }
@@ -119,11 +95,11 @@ func (w *Window) oldest(r *arith.Rule) (b *bucket, units int64) {
 func (w *Window) sum(r *arith.Rule, multiplier int64) (expired int64) {
 	expired = w.tidy(r)
 	w.multiplier = int32(max(multiplier, 1))
-	w.newer = w.claimed(r, int64(w.multiplier))
+	w.newer = r.Multiplied(w.claim, int64(w.multiplier))
 	oldest := w.leaving(r)
 	for i := range w.list {
 		if b := &w.list[i]; b != oldest {
-			w.newer = min(w.newer+w.at(b, int64(w.multiplier)), MaxUnits)
+			w.newer = min(w.newer+b.count(int64(w.multiplier)), MaxUnits)
 		}
 	}
 	return expired
@@ -147,7 +123,7 @@ func (w *Window) Fits(r *arith.Rule, now, cost int64) bool {
 	if b == nil {
 		return true
 	}
-	units := w.at(b, int64(w.multiplier))
+	units := b.count(int64(w.multiplier))
 	return units <= room || r.AreGone(units, units-room, b.last, w.elapsed(r, now))
 }
 
@@ -177,7 +153,7 @@ func (w *Window) Book(r *arith.Rule, now, n, cost, _ int64) {
 // Describe returns the whole answer to a check, see [Decider].
 func (w *Window) Describe(r *arith.Rule, now, n, multiplier int64, allowed bool) limit.Result {
 	multiplier = max(multiplier, 1)
-	claim, k := w.claimed(r, multiplier), len(w.list)
+	claim, k := r.Multiplied(w.claim, multiplier), len(w.list)
 	apart := 0
 	if claim > 0 && (k == 0 || w.list[k-1].id != w.cur) {
 		apart = 1 // the current bucket has no units, only the claim
@@ -187,7 +163,7 @@ func (w *Window) Describe(r *arith.Rule, now, n, multiplier int64, allowed bool)
 			return 0, claim, 0
 		}
 		b := &w.list[k-1-(i-apart)]
-		if units = w.at(b, multiplier); b.id == w.cur {
+		if units = b.count(multiplier); b.id == w.cur {
 			units = min(units+claim, MaxUnits)
 		}
 		return int(w.cur - b.id), units, b.last
@@ -202,12 +178,7 @@ func (w *Window) Usage(r *arith.Rule, now int64) (used, denies bool) {
 
 // Claim reserves n units for a waiting caller, see [Decider].
 func (w *Window) Claim(r *arith.Rule, n, multiplier int64) (was int64) {
-	if w.handed == nil && n > 0 {
-		w.handed = new(handed)
-	}
-	if w.handed != nil {
-		was, w.handed.claim = w.handed.claim, n
-	}
+	was, w.claim = w.claim, n
 	w.sum(r, multiplier)
 	return was
 }
@@ -248,14 +219,13 @@ func (w *Window) Spend(r *arith.Rule, _, last, n int64, _ arith.Span) { w.Book(r
 func (w *Window) Refund(r *arith.Rule, now, n, multiplier int64, _, _ arith.Span, _ bool) (back, taken, withdrawn int64) {
 	for i := len(w.list) - 1; i >= 0 && taken < n; i-- {
 		b := &w.list[i]
-		before := w.still(r, now, b, w.at(b, 1))
+		before := w.still(r, now, b, b.count(1))
 		k := min(n-taken, b.pend)
 		b.pend -= k
 		withdrawn, taken = withdrawn+k, taken+k
-		k = max(min(n-taken, w.at(b, 1)-b.pend), 0)
-		w.addReturn(returned{id: b.id, back: k})
-		taken += k
-		back += before - w.still(r, now, b, w.at(b, 1))
+		k = max(min(n-taken, b.count(1)-b.pend), 0)
+		b.back, taken = min(b.back+k, MaxUnits), taken+k
+		back += before - w.still(r, now, b, b.count(1))
 	}
 	w.pendUnits -= withdrawn
 	w.late = w.late || withdrawn > 0

@@ -110,19 +110,15 @@ func (w *Window) move(old, rule *arith.Rule, now, ahead int64) {
 
 // put moves each bucket to the ID that to returns, with the time of its last unit there.
 func (w *Window) put(r *arith.Rule, to func(b bucket) (id, last int64)) {
-	from, back := slices.Clone(w.list), w.handed
+	from := slices.Clone(w.list)
 	w.list = w.list[:0]
-	if back != nil {
-		w.handed = &handed{claim: back.claim}
-	}
 	for _, b := range from {
-		h := back.of(b.id)
-		h.id, b.last = to(b)
-		is := w.bucket(r, h.id)
+		id, last := to(b)
+		is := w.bucket(r, id)
 		*is = bucket{
-			id: h.id, last: max(is.last, b.last), known: min(is.known+b.known, MaxUnits),
+			id: id, last: max(is.last, last), known: min(is.known+b.known, MaxUnits),
 			sent: min(is.sent+b.sent, MaxUnits), pend: min(is.pend+b.pend, MaxUnits),
+			back: min(is.back+b.back, MaxUnits), sentBack: min(is.sentBack+b.sentBack, MaxUnits),
 		}
-		w.addReturn(h)
 	}
 }

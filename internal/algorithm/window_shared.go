@@ -13,20 +13,19 @@ import (
 func (w *Window) Units() (pending, sent int64) { return w.pendUnits, w.sentUnits }
 
 // HasReturns reports whether there are refunds that Redis has not acknowledged.
-func (w *Window) HasReturns() bool { return w.handed != nil && len(w.handed.list) > 0 }
+func (w *Window) HasReturns() bool {
+	return slices.ContainsFunc(w.list, func(b bucket) bool { return b.back+b.sentBack > 0 })
+}
 
 // ReturnsAt reports whether there are refunds that were not sent.
-func (w *Window) ReturnsAt(*arith.Rule, int64) (found bool) {
-	w.eachReturned(func(h *returned) { found = found || h.back > 0 })
-	return found
+func (w *Window) ReturnsAt(*arith.Rule, int64) bool {
+	return slices.ContainsFunc(w.list, func(b bucket) bool { return b.back > 0 })
 }
 
 // Report writes what is sent, see [Exchanger].
 func (w *Window) Report(_ *arith.Rule, _, _ int64, rep *report.Report) {
 	rep.Units, rep.Buckets = w.sentUnits, w.units(func(b *bucket) int64 { return b.sent })
-	if w.handed != nil {
-		rep.BackBuckets = w.units(func(b *bucket) int64 { return w.handed.of(b.id).sent })
-	}
+	rep.BackBuckets = w.units(func(b *bucket) int64 { return b.sentBack })
 }
 
 // KnownState returns what Redis has answered; nothing if the IDs of its buckets are not known.
@@ -65,8 +64,7 @@ func (w *Window) FullUntil(r *arith.Rule, now int64) (until int64, full bool) {
 	k := len(w.list)
 	res := decision.Buckets(r, false, 1, 1, k, func(i int) (age int, units, last int64) {
 		b := &w.list[k-1-i]
-		h := w.handed.of(b.id)
-		return int(w.cur - b.id), max(b.known-h.back-h.sent, 0), b.last
+		return int(w.cur - b.id), max(b.known-b.back-b.sentBack, 0), b.last
 	}, time.Duration(w.elapsed(r, now)))
 	return now + int64(res.RetryAfter), res.Remaining == 0
 }
@@ -76,15 +74,10 @@ func (w *Window) Blank(int64) bool {
 	return !slices.ContainsFunc(w.list, func(b bucket) bool { return b.known > 0 })
 }
 
-// booked returns the total that Redis should have for a bucket once it has booked what was sent.
-func (w *Window) booked(b *bucket) int64 {
-	return max(min(b.known+b.sent, MaxUnits)-w.handed.of(b.id).sent, 0)
-}
-
 // KeepSent makes sent units known, without an answer.
 func (w *Window) KeepSent(r *arith.Rule, multiplier int64) {
 	for i := range w.list {
-		w.list[i].known = w.booked(&w.list[i])
+		w.list[i].known = w.list[i].booked()
 	}
 	w.heard = true
 	w.DropSent(r, multiplier)
@@ -92,7 +85,9 @@ func (w *Window) KeepSent(r *arith.Rule, multiplier int64) {
 
 // KeepSentBack drops the refunds that were sent: their units go on counting.
 func (w *Window) KeepSentBack(r *arith.Rule, multiplier int64) {
-	w.eachReturned(func(h *returned) { h.sent = 0 })
+	for i := range w.list {
+		w.list[i].sentBack = 0
+	}
 	w.sum(r, multiplier)
 }
 
@@ -110,9 +105,9 @@ func (w *Window) Collect(*arith.Rule) {
 	for i := range w.list {
 		b := &w.list[i]
 		b.sent, b.pend = b.sent+b.pend, 0
+		b.sentBack, b.back = b.sentBack+b.back, 0
 	}
 	w.sentUnits, w.pendUnits = w.sentUnits+w.pendUnits, 0
-	w.eachReturned(func(h *returned) { h.sent, h.back = h.sent+h.back, 0 })
 }
 
 // GiveBack undoes Collect, and returns the units that have expired in between.
@@ -122,8 +117,8 @@ func (w *Window) GiveBack(*arith.Rule) (expired int64) {
 		b := &w.list[i]
 		expired, w.pendUnits = expired-b.sent, w.pendUnits+b.sent
 		b.pend, b.sent = b.pend+b.sent, 0
+		b.back, b.sentBack = b.back+b.sentBack, 0
 	}
-	w.eachReturned(func(h *returned) { h.back, h.sent = h.back+h.sent, 0 })
 	return expired
 }
 
@@ -138,7 +133,6 @@ func (w *Window) Renew(r *arith.Rule, a Answer, multiplier int64) (withdrawn int
 		b := &w.list[i]
 		*b = bucket{id: b.id, sent: b.sent}
 	}
-	w.eachReturned(func(h *returned) { *h = returned{id: h.id} })
 	w.advance(r, w.serverBucket(r, a), multiplier) // nothing is pending that could expire
 	w.take(r, a.Buckets)
 	w.noteTimes(r, a.Buckets)
@@ -219,7 +213,7 @@ func (w *Window) forgetKnown(least, knew []int64) {
 	for i := range w.list {
 		b := &w.list[i]
 		age := w.cur - b.id
-		least[age], knew[age], b.known = w.booked(b), b.known, 0
+		least[age], knew[age], b.known = b.booked(), b.known, 0
 	}
 }
 

@@ -110,7 +110,7 @@ func align(t *testing.T, a, b *Counter, now int64) {
 		f.Pend.TAT = g.Pend.TAT
 	}
 	a.last = b.last
-	if a.win() != nil {
+	if a.window() != nil {
 		a.rollLocked(now) // a lease that refuses does not
 		b.rollLocked(now)
 	}
@@ -184,7 +184,7 @@ func compare(t *testing.T, a, b *Counter) {
 	if f != nil && (f.View.Max(arith.Span{NS: a.last}) != g.View.Max(arith.Span{NS: b.last}) || f.Pend != g.Pend || f.Known != g.Known) {
 		t.Errorf("%+v, without leases %+v", f, g)
 	}
-	if v, w := a.win(), b.win(); w != nil {
+	if v, w := a.window(), b.window(); w != nil {
 		for _, name := range []string{"off", "cur", "newer", "multiplier", "pendUnits", "sentUnits", "list"} {
 			if is, want := fmt.Sprint(field(v, name)), fmt.Sprint(field(w, name)); is != want {
 				t.Errorf("%s: %s, without leases %s", name, is, want)

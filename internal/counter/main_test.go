@@ -55,12 +55,6 @@ func (c *Counter) resend(now int64, restore bool) (rep report.Report) {
 // pace has counters report once in d, if their rule lets them.
 func pace(d time.Duration) Pace { return Pace{Interval: d / 5, MaxLag: d} }
 
-// win returns the window of a counter of windows, else nil.
-func (c *Counter) win() *algorithm.Window {
-	w, _ := c.state().(*algorithm.Window)
-	return w
-}
-
 // field returns an unexported field of a state, to be printed or compared.
 func field(state any, name string) reflect.Value {
 	return reflect.ValueOf(state).Elem().FieldByName(name)

@@ -186,7 +186,7 @@ func TestUnitsBookedInAnOlderBucket(t *testing.T) {
 		now += second
 		lost := settle(c.known...)
 		total := int64(0)
-		for _, u := range numbers(k.win(), "known") {
+		for _, u := range numbers(k.window(), "known") {
 			total += u
 		}
 		want := c.known[0] + c.known[1] + c.known[2] + c.known[3]

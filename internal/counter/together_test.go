@@ -24,8 +24,8 @@ func TestTakeAllOfADeadCounter(t *testing.T) {
 			t.Errorf("decided with check %d dead", dead)
 		}
 		for _, a := range list {
-			if !a.Counter.mu.TryLock() || number(a.Counter.win(), "newer") != 0 {
-				t.Errorf("check %d dead: %q is locked, or has %d units", dead, a.Counter.Key(), number(a.Counter.win(), "newer"))
+			if !a.Counter.mu.TryLock() || number(a.Counter.window(), "newer") != 0 {
+				t.Errorf("check %d dead: %q is locked, or has %d units", dead, a.Counter.Key(), number(a.Counter.window(), "newer"))
 			}
 		}
 	}

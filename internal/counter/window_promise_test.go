@@ -187,7 +187,7 @@ func TestAnswerKeepsTheLastUnit(t *testing.T) {
 	now += int64(300 * time.Millisecond)
 	c.allow(now, 5, r)
 	settle(10, 100*time.Millisecond)
-	if got := numbers(c.win(), "last"); len(got) != 1 || got[0] != int64(300*time.Millisecond) {
+	if got := numbers(c.window(), "last"); len(got) != 1 || got[0] != int64(300*time.Millisecond) {
 		t.Errorf("the last unit came after %d ns", got)
 	}
 	c.Refund(now, 5, r) // which are not reported
@@ -195,7 +195,7 @@ func TestAnswerKeepsTheLastUnit(t *testing.T) {
 		t.Fatalf("%+v", rep)
 	}
 	settle(10, 100*time.Millisecond)
-	if got := numbers(c.win(), "last"); len(got) != 1 || got[0] != int64(100*time.Millisecond) {
+	if got := numbers(c.window(), "last"); len(got) != 1 || got[0] != int64(100*time.Millisecond) {
 		t.Errorf("the last unit came after %d ns", got)
 	}
 }

@@ -3,18 +3,10 @@ package main
 // bucketMutants break how the buckets of a window are kept.
 var bucketMutants = []mutant{
 	{
-		name:   "buckets-out-of-order",
-		breaks: "A bucket that Redis tells of is put before those that came before it.",
-		file:   "internal/algorithm/buckets.go",
-		old:    `return int(from) + i, found`,
-		new:    `return i, found`,
-		by:     algorithms("TestFindBucket"),
-	},
-	{
 		name:   "empty-buckets-stay",
 		breaks: "Buckets whose units were handed back take memory until they leave the window.",
 		file:   "internal/algorithm/buckets.go",
-		old:    `|| b.known+b.sent+b.pend == 0 && w.handed.of(b.id) == returned{}`,
+		old:    `|| b.known+b.sent+b.pend+b.back+b.sentBack == 0`,
 		new:    ``,
 		by:     algorithms("TestWindowsHaveNoEmptyBuckets"),
 	},
@@ -22,17 +14,17 @@ var bucketMutants = []mutant{
 		name:   "handed-back-and-forgotten",
 		breaks: "Redis is not told of units that were handed back of a bucket that has none left.",
 		file:   "internal/algorithm/buckets.go",
-		old:    `b.known+b.sent+b.pend == 0 && w.handed.of(b.id) == returned{}`,
+		old:    `b.known+b.sent+b.pend+b.back+b.sentBack == 0`,
 		new:    `b.known+b.sent+b.pend == 0`,
 		by:     algorithms("TestWindowsHaveNoEmptyBuckets"),
 	},
 	{
 		name:   "claimed-and-forgotten",
 		breaks: "Who waits for units of a window loses its turn when Redis answers.",
-		file:   "internal/algorithm/buckets.go",
-		old:    `if len(h.list) == 0 && h.claim == 0 {`,
-		new:    `if len(h.list) == 0 {`,
-		by:     counters("TestClaimBesideManyUnits"),
+		file:   "internal/algorithm/window.go",
+		old:    `w.newer = r.Multiplied(w.claim, int64(w.multiplier))`,
+		new:    `w.newer = 0`,
+		by:     counters("TestRefusedLag"),
 	},
 	{
 		name:   "room-for-ever",
@@ -86,8 +78,8 @@ var bucketMutants = []mutant{
 		name:   "the-oldest-bucket-counts-once",
 		breaks: "In an outage the units of the oldest bucket count as if this node were alone.",
 		file:   "internal/algorithm/window.go",
-		old:    `units := w.at(b, int64(w.multiplier))`,
-		new:    `units := w.at(b, 1)`,
+		old:    `units := b.count(int64(w.multiplier))`,
+		new:    `units := b.count(1)`,
 		by:     algorithms("TestOldestBucketIsMultiplied"),
 	},
 }

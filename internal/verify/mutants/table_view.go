@@ -54,8 +54,8 @@ var viewMutants = []mutant{
 		name:   "old-units-kept-in-the-new-window",
 		breaks: "Units that have outlived the window stay in it for one bucket more.",
 		file:   "internal/algorithm/buckets.go",
-		old:    `return b.id < oldest || b.known+b.sent+b.pend == 0`,
-		new:    `return b.id < oldest-1 || b.known+b.sent+b.pend == 0`,
+		old:    `return b.id < oldest || b.known+b.sent+b.pend+b.back+b.sentBack == 0`,
+		new:    `return b.id < oldest-1 || b.known+b.sent+b.pend+b.back+b.sentBack == 0`,
 		by:     counters("TestSlidingWindowAgainstReference"),
 	},
 	{

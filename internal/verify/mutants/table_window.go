@@ -46,8 +46,8 @@ var windowMutants = []mutant{
 		name:   "a-refund-counts-the-faded-bucket-in-full",
 		breaks: "A refund says that units came back which did not count any more.",
 		file:   "internal/algorithm/window.go",
-		old:    `back += before - w.still(r, now, b, w.at(b, 1))`,
-		new:    `back += before - min(w.at(b, 1), before)`,
+		old:    `back += before - w.still(r, now, b, b.count(1))`,
+		new:    `back += before - min(b.count(1), before)`,
 		by:     local("TestRefundOfAFadedBucket"),
 	},
 	{
