@@ -6,9 +6,3 @@ TEXT ·fetchToWrite(SB), NOSPLIT|NOFRAME, $0-8
 	MOVQ p+0(FP), AX
 	BYTE $0x0F; BYTE $0x0D; BYTE $0x08 // PREFETCHW (AX), which processors without it ignore
 	RET
-
-// func fetchToRead(p unsafe.Pointer)
-TEXT ·fetchToRead(SB), NOSPLIT|NOFRAME, $0-8
-	MOVQ p+0(FP), AX
-	PREFETCHT0 (AX)
-	RET

@@ -4,7 +4,5 @@ package table
 
 import "unsafe"
 
-// fetchToRead and fetchToWrite do nothing: prefetching is only for amd64, and checks work without
-// it.
-func fetchToRead(unsafe.Pointer)  {}
+// fetchToWrite does nothing: prefetching is only for amd64, and checks work without it.
 func fetchToWrite(unsafe.Pointer) {}

@@ -63,7 +63,7 @@ func (h *Handle) Take(clock clock.Clock, n int64) (res limit.Result, counted boo
 // Peek is [Table.Peek].
 func (h *Handle) Peek(clock clock.Clock) (res limit.Result) {
 	e := h.entry.Load()
-	fetchToRead(unsafe.Pointer(e))
+	fetchToWrite(unsafe.Pointer(e))
 	res = h.table.peekFrom(e, h.hash, h.print, h.key, h.rule, int64(clock.Now()))
 	h.find(e)
 	return res
