@@ -143,13 +143,5 @@ func (c *Counter) Follow(link *Link, now int64) {
 	c.setMode(link.noShard.mode.Load())
 }
 
-// Obey applies the notice that a link, which c does not report to, keeps for the key of c.
-func (c *Counter) Obey(link *Link, key string) {
-	if link != nil {
-		p, _, _ := link.partOf(key)
-		c.notice = link.kept(c, c.Rule(), p)
-	}
-}
-
 // RefuseAll makes c refuse every check. Call it before the first check.
 func (c *Counter) RefuseAll() { c.setMode(packMode(MultiplierClosed, false)) }

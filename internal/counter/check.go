@@ -10,8 +10,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// New returns a counter of a key. hash orders counters that are locked together. If link is nil,
-// nothing is shared. If group is nil, the counter grants no leases.
+// New returns a counter of a key. hash is what the index has it under. If link is nil, nothing is
+// shared. If group is nil, the counter grants no leases.
 func New(key string, rule *limit.Rule, hash uint64, link *Link, group *Group, now int64) *Counter {
 	part, off, sure := (*Part)(nil), int64(0), true
 	if link != nil {
@@ -30,6 +30,14 @@ func New(key string, rule *limit.Rule, hash uint64, link *Link, group *Group, no
 		c.freshAt = max(now, 0)
 		c.notice = link.kept(c, rule, part)
 	}
+	return c
+}
+
+// MakeUp returns a counter for one call about a key that has none. It decides as a new one, but
+// enters no queue of the link.
+func MakeUp(key string, rule *limit.Rule, link *Link, now int64) *Counter {
+	c := New(key, rule, 0, link, nil, now)
+	c.mark(inNormal)
 	return c
 }
 

@@ -64,9 +64,7 @@ func (c *Counter) Rule() *limit.Rule { return c.latestRule.Load() }
 // Hash returns the hash that c was made with.
 func (c *Counter) Hash() uint64 { return c.hash }
 
-func (c *Counter) rule() *arith.Rule    { return arith.Of(c.latestRule.Load()) }
-func (c *Counter) alg() limit.Algorithm { return c.latestRule.Load().Algorithm() }
-func (c *Counter) name() string         { return c.rule().Name }
+func (c *Counter) rule() *arith.Rule { return arith.Of(c.latestRule.Load()) }
 
 // link returns the link to the reconciler, nil if nothing is shared.
 func (c *Counter) link() *Link {

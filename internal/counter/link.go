@@ -7,7 +7,6 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/internal/algorithm"
 	"github.com/hybridlimit/hybridlimit/internal/arith"
-	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // Multipliers that are not plain factors, see [Link.SetMode].
@@ -194,14 +193,6 @@ func (l *Link) partOf(key string) (p *Part, off int64, sure bool) {
 		off, sure = l.noShard.clock()
 	}
 	return p, off, sure
-}
-
-// Source returns the source of a decision about a key that has no counter.
-func (l *Link) Source() limit.Source {
-	if modeDegraded(l.noShard.mode.Load()) {
-		return limit.SourceDegraded
-	}
-	return limit.SourceUnsynced
 }
 
 // SetLag sets by how many ns the clock of the checks is behind a clock that never stops. Only

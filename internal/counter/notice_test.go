@@ -3,7 +3,6 @@ package counter
 import (
 	"fmt"
 	"math"
-	"sync"
 	"testing"
 	"time"
 
@@ -97,7 +96,7 @@ func TestNoticeRefuses(t *testing.T) {
 			t.Errorf("%v: %d granted", r, granted)
 		}
 		out := make([]limit.Result, 1)
-		TakeTogether([]Asked{{Counter: c}}, []limit.Check{{Key: "k", Rule: r, N: 1}}, now, out, new(sync.Mutex))
+		TakeTogether([]Asked{{Counter: c}}, []limit.Check{{Key: "k", Rule: r, N: 1}}, now, out)
 		want("take all", out[0])
 		if res, _ = c.take(now, 11, r); res.RetryAfter != limit.Never || res.Source == limit.SourceNotice {
 			t.Errorf("%v: more than the limit: %+v", r, res)
@@ -377,8 +376,7 @@ func TestNewCounterObeys(t *testing.T) {
 		if ok, src, _ := NewAlone("k", r, link, noon).allow(noon+ms, 1, r); ok || src != limit.SourceNotice {
 			t.Errorf("%v: %v by %v", r, ok, src)
 		}
-		alone := NewAlone("k", r, nil, noon)
-		if alone.Obey(link, "k"); alone.notice == nil {
+		if MakeUp("k", r, link, noon).notice == nil {
 			t.Errorf("%v: the answer about a key without a counter does not", r)
 		}
 		if ok, _, _ := NewAlone("other", r, link, noon).allow(noon+ms, 1, r); !ok {

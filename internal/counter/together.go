@@ -3,7 +3,7 @@ package counter
 import (
 	"cmp"
 	"slices"
-	"sync"
+	"unsafe"
 
 	"github.com/hybridlimit/hybridlimit/internal/algorithm"
 	"github.com/hybridlimit/hybridlimit/internal/decision"
@@ -20,17 +20,14 @@ type Asked struct {
 
 // TakeTogether consumes the units of all checks if each check admits them, and nothing otherwise.
 // It puts the answer of each into out, all in one step. Checks with the same counter must be
-// admitted together. Checks under a dry run (see [limit.Rule.DryRun]) never prevent the others.
-// Counters that have no order, because they agree in hash, key and rule, are locked while crowd is
-// held. ok is false if a counter was dropped; then nothing has happened.
-func TakeTogether(list []Asked, checks []limit.Check, now int64, out []limit.Result, unordered sync.Locker) (ok bool) {
-	// All callers lock in one order, so there is no deadlock. Only overflow counters may be equal
-	// in it.
-	slices.SortStableFunc(list, before)
-	if total(list, checks) {
-		unordered.Lock()
-		defer unordered.Unlock()
-	}
+// admitted together. Checks under a dry run (see [limit.Rule.DryRun]) never prevent the others. ok
+// is false if a counter was dropped; then nothing has happened.
+func TakeTogether(list []Asked, checks []limit.Check, now int64, out []limit.Result) (ok bool) {
+	// All callers lock in one order, that of the addresses, so there is no deadlock.
+	slices.SortStableFunc(list, func(a, b Asked) int {
+		return cmp.Compare(uintptr(unsafe.Pointer(a.Counter)), uintptr(unsafe.Pointer(b.Counter)))
+	})
+	total(list, checks)
 	locked, alive, wake := 0, true, (*Link)(nil)
 	for ; locked < len(list) && alive; locked++ {
 		if a := &list[locked]; !a.again {
@@ -52,36 +49,19 @@ func TakeTogether(list []Asked, checks []limit.Check, now int64, out []limit.Res
 	return alive
 }
 
-// before orders counters.
-func before(a, b Asked) int {
-	if a.Counter.hash != b.Counter.hash {
-		return cmp.Compare(a.Counter.hash, b.Counter.hash)
-	}
-	return cmp.Or(cmp.Compare(a.Counter.alg(), b.Counter.alg()),
-		cmp.Compare(a.Counter.Key(), b.Counter.Key()), cmp.Compare(a.Counter.name(), b.Counter.name()))
-}
-
 // total marks the checks that share a counter with an earlier one, and sums up the units of each
-// counter. The units of a dry run are added only for dry runs. It reports whether two counters have
-// no order.
-func total(list []Asked, checks []limit.Check) (unordered bool) {
+// counter. The units of a dry run are added only for dry runs.
+func total(list []Asked, checks []limit.Check) {
 	for i := range list {
 		a := &list[i]
 		dry := checks[a.Check].Rule.IsDryRun()
-		for j := range list {
-			b := &list[j]
-			switch {
-			case b.Counter == a.Counter:
-				a.again = a.again || j < i
-				if q := &checks[b.Check]; dry || !q.Rule.IsDryRun() {
-					a.total = min(a.total+min(q.Units(), algorithm.MaxUnits), algorithm.MaxUnits)
-				}
-			case before(*a, *b) == 0:
-				unordered = true
+		a.again = i > 0 && list[i-1].Counter == a.Counter
+		for _, b := range list {
+			if q := &checks[b.Check]; b.Counter == a.Counter && (dry || !q.Rule.IsDryRun()) {
+				a.total = min(a.total+min(q.Units(), algorithm.MaxUnits), algorithm.MaxUnits)
 			}
 		}
 	}
-	return unordered
 }
 
 // decideTogether is TakeTogether with all counters locked. It returns the link whose reconciler

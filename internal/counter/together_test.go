@@ -1,7 +1,6 @@
 package counter
 
 import (
-	"sync"
 	"testing"
 	"time"
 
@@ -20,7 +19,7 @@ func TestTakeAllOfADeadCounter(t *testing.T) {
 			c.dead = i == dead
 			list = append(list, Asked{Counter: c, Check: i})
 		}
-		if TakeTogether(list, checks, 0, make([]limit.Result, 3), new(sync.Mutex)) {
+		if TakeTogether(list, checks, 0, make([]limit.Result, 3)) {
 			t.Errorf("decided with check %d dead", dead)
 		}
 		for _, a := range list {

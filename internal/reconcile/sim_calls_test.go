@@ -3,7 +3,6 @@ package reconcile
 import (
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/counter"
@@ -76,7 +75,7 @@ func (n *simNode) takeTogether(key string, rule *limit.Rule, units int64) {
 		sums[k] += checks[i].N
 	}
 	out := make([]limit.Result, len(keys))
-	if !counter.TakeTogether(asked, checks, n.time(), out, new(sync.Mutex)) {
+	if !counter.TakeTogether(asked, checks, n.time(), out) {
 		s.failf("a counter died")
 	}
 	all := true

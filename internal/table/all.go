@@ -26,7 +26,7 @@ func (t *Table) TakeAll(checks []limit.Check, now int64, out []limit.Result) (v 
 		for i := range checks {
 			list = append(list, counter.Asked{Counter: t.lookup(&checks[i], now, try > 0), Check: i})
 		}
-		if counter.TakeTogether(list, checks, now, out, &t.unordered) {
+		if counter.TakeTogether(list, checks, now, out) {
 			for i := range checks {
 				decision.Add(&v, i, checks[i].Rule, out[i])
 			}
@@ -44,15 +44,10 @@ func (t *Table) TakeAll(checks []limit.Check, now int64, out []limit.Result) (v 
 
 // lookup returns the counter of a check. The counter may be dropped before it is locked: then call
 // lookup again, with again set.
-func (t *Table) lookup(q *limit.Check, now int64, again bool) *counter.Counter {
-	h, print := t.hashOf(q.Key, q.Rule)
-	t.names.See(q.Rule)
-	if !again {
-		if c := counterOf(t.index.search(h, print), q.Key, q.Rule); c != nil {
-			return c
-		}
-	}
-	f := t.find(h, print, q.Key, q.Rule, now, true)
-	f.leave()
-	return f.c
+func (t *Table) lookup(q *limit.Check, now int64, again bool) (c *counter.Counter) {
+	t.with(q.Key, q.Rule, now, true, func(found *counter.Counter) (ok bool) {
+		c = found
+		return !again
+	})
+	return c
 }

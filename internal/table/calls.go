@@ -7,11 +7,10 @@ import (
 
 // TakeAtMost admits up to n units of key at now, as many as are left, and returns how many.
 func (t *Table) TakeAtMost(key string, rule *limit.Rule, n, now int64) (granted int64, res limit.Result) {
-	made := t.with(key, rule, now, n > 0, func(c *counter.Counter) (ok bool) {
+	t.with(key, rule, now, n > 0, func(c *counter.Counter) (ok bool) {
 		granted, res, ok = c.TakeAtMost(now, n, rule)
 		return ok
 	})
-	res.Source = made.source(res.Source)
 	return granted, res
 }
 
@@ -60,13 +59,12 @@ func (t *Table) Touch(key string, rule *limit.Rule, now int64) {
 // the answer. RetryAfter is when the units may be used or, if they are not booked, when to ask
 // again. booked is nil if they are not booked.
 func (t *Table) Reserve(key string, rule *limit.Rule, n, now int64, terms counter.Terms) (res limit.Result, booked *counter.Booking) {
-	made := t.with(key, rule, now, n > 0, func(c *counter.Counter) (ok bool) {
+	t.with(key, rule, now, n > 0, func(c *counter.Counter) (ok bool) {
 		asked := terms
 		asked.Claim = terms.Claim && c.Matches(key, rule) // keys that share an overflow counter do not claim it
 		res, booked, ok = c.Reserve(now, n, rule, asked)
 		return ok
 	})
-	res.Source = made.source(res.Source)
 	return res, booked
 }
 

@@ -45,12 +45,10 @@ func TestWitnessOfAResetStays(t *testing.T) {
 	table.Renew("k", rule, now, counter.Answer{State: report.State{Gen: 7, Born: 7}, At: now, ServerNow: now})
 	witness := func() *counter.Counter {
 		h, print := table.hashOf("k", rule)
-		f := table.find(h, print, "k", rule, now, false)
-		defer f.leave()
-		if f.madeUp {
-			return nil
-		}
-		return f.c
+		sh := table.index.shard(h)
+		sh.mu.Lock()
+		defer sh.mu.Unlock()
+		return sh.findLocked(h, print, "k", rule)
 	}
 	c := witness()
 	if c == nil {

@@ -233,29 +233,22 @@ func (sh *shard) removeLocked(c *counter.Counter, e *counter.Entry) {
 	at.Store(at.Load() &^ (0xff << (i % rowSize * 8)))
 }
 
-// needsRowsLocked reports whether the shard needs more entries and may have them.
-func (sh *shard) needsRowsLocked() bool {
+// rowsLocked returns how many rows the shard should have.
+func (sh *shard) rowsLocked() int {
 	n := len(sh.rows.Load().tags)
-	return sh.needsRows(n) && n < sh.most
-}
-
-// needsRows reports whether this number of rows is too small.
-func (sh *shard) needsRows(rows int) bool { return sh.live*loadOf > rows*rowSize*loadMost }
-
-// growLocked makes more entries and moves all counters into them. Checks find the old entries until
-// all counters have moved. The lease of a counter that has moved is not in the old entry, so the
-// check goes to the counter itself. Afterwards the old entries are freed, so that a handle that
-// holds one looks its key up again. A counter without an entry whose key is kept as a hash sum
-// stays without one, because its fingerprint is not known: it gets an entry at its next check.
-func (sh *shard) growLocked(hash func(*counter.Counter) (h, print uint64), now int64) {
-	was := sh.rows.Load()
-	n := len(was.tags)
-	for n < sh.most && sh.needsRows(n) {
+	for n < sh.most && sh.live*loadOf > n*rowSize*loadMost {
 		n *= 2
 	}
-	r := newRows(n)
-	extra := sh.extra
-	sh.extra, sh.hand, sh.swept = nil, 0, 0
+	return n
+}
+
+// growLocked makes n rows and moves the counters into them. Checks find the old entries until all
+// counters have moved. The lease of a counter that has moved is not in the old entry, so the check
+// goes to the counter itself. Afterwards the old entries are freed, so that a handle that holds one
+// looks its key up again. A counter without an entry gets one at its next check.
+func (sh *shard) growLocked(n int, now int64) {
+	was, r := sh.rows.Load(), newRows(n)
+	sh.hand, sh.swept = 0, 0
 	for i := range was.entries {
 		if c := was.entries[i].Counter(); c != nil && !r.put(c.Hash(), c.MoveTo) {
 			c.Move(now, func() { sh.putExtraLocked(c) })
@@ -266,14 +259,6 @@ func (sh *shard) growLocked(hash func(*counter.Counter) (h, print uint64), now i
 		if e := &was.entries[i]; e.Counter() != nil {
 			e.Free()
 		}
-	}
-	for _, c := range extra {
-		if c.IsHashed() {
-			sh.putExtraLocked(c)
-			continue
-		}
-		h, print := hash(c)
-		c.Move(now, func() { sh.putLocked(c, h, print) })
 	}
 }
 

@@ -58,6 +58,13 @@ func collect(c *counter.Counter, now int64, from counter.Queue) (rep report.Repo
 	return rep, ok
 }
 
+// Allow decides for n units of key at now (ns), and returns the source of the decision.
+func (t *Table) Allow(key string, rule *limit.Rule, n, now int64) (bool, limit.Source) {
+	h, print := t.hashOf(key, rule)
+	allowed, src, _ := t.allowFrom(t.index.locate(h), h, print, key, rule, n, now)
+	return allowed, src
+}
+
 // settle has the policy hear of all that is used, and waits until it has decided.
 func settle(tb testing.TB, t *Table) {
 	tb.Helper()
@@ -98,7 +105,7 @@ func checkShardLocked(tb testing.TB, t *Table, sh *shard) int {
 	tb.Helper()
 	seen := make(map[ident]bool)
 	note := func(c *counter.Counter, e *counter.Entry) {
-		h, print := t.hashOfCounter(c)
+		h, print := t.hashOf(c.Key(), c.Rule())
 		switch {
 		case c.Dropped():
 			tb.Errorf("dead counter of %q in the index", c.Key())

@@ -36,7 +36,6 @@ type Table struct {
 	room   int64 // largest number of counters
 	policy *policy
 
-	unordered sync.Mutex // held while locking counters without an order, see TakeAll
 	closing   atomic.Bool
 	closeOnce sync.Once
 	stop      chan struct{} // closed: keep must end
@@ -78,27 +77,16 @@ func (t *Table) hashOf(key string, rule *limit.Rule) (h, print uint64) {
 	return h, print
 }
 
-func (t *Table) hashOfCounter(c *counter.Counter) (h, print uint64) {
-	return t.hashOf(c.Key(), c.Rule())
-}
-
-// Allow decides for n units of key at now (ns), and returns the source of the decision.
-func (t *Table) Allow(key string, rule *limit.Rule, n, now int64) (bool, limit.Source) {
-	h, print := t.hashOf(key, rule)
-	allowed, src, _ := t.allowFrom(t.index.locate(h), h, print, key, rule, n, now)
-	return allowed, src
-}
-
-// AllowBy is Allow at the time of a clock. It reads the clock after it has begun to fetch the entry
-// of the key, because the two can overlap. counted reports whether the decision is one that a lease
-// has admitted, see [Options].Tallies.
+// AllowBy decides for n units of key at the time of a clock, and returns the source of the decision.
+// It reads the clock after it has begun to fetch the entry of the key, because the two can overlap.
+// counted reports whether the decision is one that a lease has admitted, see [Options].Tallies.
 func (t *Table) AllowBy(clock clock.Clock, key string, rule *limit.Rule, n int64) (allowed bool, src limit.Source, counted bool) {
 	h, print := t.hashOf(key, rule)
 	e := t.index.locate(h)
 	return t.allowFrom(e, h, print, key, rule, n, int64(clock.Now()))
 }
 
-// allowFrom is Allow for a key whose entry is most likely e, which may be nil.
+// allowFrom is AllowBy for a key whose entry is most likely e, which may be nil.
 func (t *Table) allowFrom(e *counter.Entry, h, print uint64, key string, rule *limit.Rule, n, now int64) (allowed bool, src limit.Source, counted bool) {
 	if e != nil && n > 0 {
 		if _, src, v := e.Take(print, rule, n, now); v != counter.Unanswered {
@@ -116,16 +104,11 @@ func (t *Table) allowSlowly(tried *counter.Entry, h, print uint64, key string, r
 			return v == counter.Admitted, src, v == counter.Admitted
 		}
 	}
-	t.names.See(rule)
-	if c := counterOf(e, key, rule); c != nil {
-		if allowed, src, ok := c.Check(now, n, rule); ok {
-			return allowed, src, false
-		}
-	}
-	f := t.find(h, print, key, rule, now, n > 0)
-	allowed, src, _ = f.c.Check(now, n, rule)
-	f.leave()
-	return allowed, f.source(src), false
+	t.withEntry(e, h, print, key, rule, now, n > 0, func(c *counter.Counter) (ok bool) {
+		allowed, src, ok = c.Check(now, n, rule)
+		return ok
+	})
+	return allowed, src, false
 }
 
 // counterOf returns the counter of an entry; nil if it has none or that of another key.
@@ -183,61 +166,56 @@ func wholeAnswer(rule *limit.Rule, level int64, src limit.Source) limit.Result {
 	return res
 }
 
-func (t *Table) ask(h, print uint64, key string, rule *limit.Rule, n, now int64, book bool) limit.Result {
-	t.names.See(rule)
-	if c := counterOf(t.index.search(h, print), key, rule); c != nil {
-		if res, ok := c.Ask(now, n, rule, book); ok {
-			return res
-		}
-	}
-	f := t.find(h, print, key, rule, now, book && n > 0)
-	res, _ := f.c.Ask(now, n, rule, book)
-	f.leave()
-	res.Source = f.source(res.Source)
+func (t *Table) ask(h, print uint64, key string, rule *limit.Rule, n, now int64, book bool) (res limit.Result) {
+	t.withEntry(t.index.search(h, print), h, print, key, rule, now, book && n > 0, func(c *counter.Counter) (ok bool) {
+		res, ok = c.Ask(now, n, rule, book)
+		return ok
+	})
 	return res
 }
 
-// found is a counter to decide with while its shard is locked. Counters are dropped only under the
-// lock of their shard, so this one is alive until leave.
-type found struct {
-	c      *counter.Counter
-	sh     *shard // locked
-	madeUp bool   // the key has no counter: c was made for one call
-	link   *counter.Link
+// with calls f with the counter of a key, and again with another if the first was dropped. If there
+// is none it creates one or, without create, makes one up for this call.
+func (t *Table) with(key string, rule *limit.Rule, now int64, create bool, f func(*counter.Counter) (ok bool)) {
+	h, print := t.hashOf(key, rule)
+	t.withEntry(t.index.search(h, print), h, print, key, rule, now, create, f)
 }
 
-func (f *found) leave() { f.sh.mu.Unlock() }
-
-// source corrects the source of a made-up counter, which has no link.
-func (f *found) source(s limit.Source) limit.Source {
-	if !f.madeUp || f.link == nil || s == limit.SourceNotice {
-		return s
+// withEntry is with for a key that the index has in e; nil: it has none. Counters are dropped only
+// under the lock of their shard, so the one that is found under that lock answers.
+func (t *Table) withEntry(e *counter.Entry, h, print uint64, key string, rule *limit.Rule, now int64, create bool, f func(*counter.Counter) (ok bool)) {
+	t.names.See(rule)
+	if c := counterOf(e, key, rule); c != nil && f(c) {
+		return
 	}
-	return f.link.Source()
-}
-
-// find returns the counter of a key. If there is none it creates one or, without create, makes one
-// up for one call. The caller must call leave.
-func (t *Table) find(h, print uint64, key string, rule *limit.Rule, now int64, create bool) found {
 	sh := t.index.shard(h)
-	f := found{sh: sh, link: t.link}
 	sh.mu.Lock()
-	if f.c = sh.findLocked(h, print, key, rule); f.c != nil {
-		if f.c.Entry() == nil {
-			sh.comeInLocked(f.c, h, print, now)
+	defer sh.mu.Unlock()
+	f(t.findLocked(sh, h, print, key, rule, now, create))
+}
+
+// findLocked returns the counter of a key. If there is none it creates one or, without create, makes
+// one up for one call: units count in it as in a new one, but nothing is reported. If there is no
+// room for the key, it returns the overflow counter that the key shares, or would share.
+func (t *Table) findLocked(sh *shard, h, print uint64, key string, rule *limit.Rule, now int64, create bool) *counter.Counter {
+	if c := sh.findLocked(h, print, key, rule); c != nil {
+		if c.Entry() == nil {
+			sh.comeInLocked(c, h, print, now)
 		}
-		return f
+		return c
 	}
-	switch full := t.stats.live.Load() >= t.room; {
-	case !create:
-		f.c, f.madeUp = t.madeUp(sh, key, rule, now), true
-	case full && !t.makeRoomLocked(sh, now):
-		f.c = t.overflowLocked(sh, rule, now)
+	full := t.stats.live.Load() >= t.room
+	if !create {
+		if c := sh.overflow[identOf("", rule)]; c != nil && full && !sh.mayMakeRoomLocked(now) {
+			return c
+		}
+		return counter.MakeUp(key, rule, t.link, now)
+	}
+	if full && !t.makeRoomLocked(sh, now) {
 		t.stats.overflow.Add(1)
-	default:
-		f.c = t.createLocked(sh, h, print, key, rule, now)
+		return t.overflowLocked(sh, rule, now)
 	}
-	return f
+	return t.createLocked(sh, h, print, key, rule, now)
 }
 
 // createLocked makes a counter and enters it in the index. It revokes the leases of the key under
@@ -248,25 +226,13 @@ func (t *Table) createLocked(sh *shard, h, print uint64, key string, rule *limit
 		t.revoke(key, other, now)
 	}
 	c := counter.New(key, rule, h, t.link, &t.group, now)
-	if sh.live++; sh.needsRowsLocked() {
-		sh.growLocked(t.hashOfCounter, now)
+	sh.live++
+	if n := sh.rowsLocked(); n > len(sh.rows.Load().tags) {
+		sh.growLocked(n, now)
 	}
 	sh.putLocked(c, h, print)
 	t.stats.live.Add(1)
 	t.stats.created.Add(1)
-	return c
-}
-
-// madeUp returns a counter for one call about a key that has none. It has no link, so nothing is
-// reported, but units count as in a new counter. If there is no room for the key, madeUp returns
-// the overflow counter that the key would share.
-func (t *Table) madeUp(sh *shard, key string, rule *limit.Rule, now int64) *counter.Counter {
-	if c := sh.overflow[identOf("", rule)]; c != nil && t.stats.live.Load() >= t.room && !sh.mayMakeRoomLocked(now) {
-		return c
-	}
-	c := counter.New(key, rule, 0, nil, nil, now)
-	c.Follow(t.link, now)
-	c.Obey(t.link, key)
 	return c
 }
 
@@ -276,21 +242,6 @@ func (t *Table) revoke(key string, rule *limit.Rule, now int64) {
 	if c := counterOf(t.index.search(h, print), key, rule); c != nil {
 		c.Revoke(now)
 	}
-}
-
-// with calls f with the counter of a key, and again with another if the first was dropped. If there
-// is none it creates one or, without create, makes one up for this call. The result corrects the
-// source of an answer; its shard is no longer locked.
-func (t *Table) with(key string, rule *limit.Rule, now int64, create bool, f func(*counter.Counter) (ok bool)) found {
-	t.names.See(rule)
-	h, print := t.hashOf(key, rule)
-	if c := counterOf(t.index.search(h, print), key, rule); c != nil && f(c) {
-		return found{}
-	}
-	made := t.find(h, print, key, rule, now, create)
-	f(made.c)
-	made.leave()
-	return made
 }
 
 // Range calls f for every live counter until f returns false. Counters that are created or dropped

@@ -325,9 +325,9 @@ var noticeMutants = []mutant{
 	{
 		name:   "no-counter-no-notice",
 		breaks: "A key without a counter is answered without what was heard of it.",
-		file:   "internal/counter/calls.go",
-		old:    `		c.notice = link.kept(`,
-		new:    `		_ = link.kept(`,
+		file:   "internal/counter/check.go",
+		old:    "\tc.mark(inNormal)\n\treturn c",
+		new:    "\tc.mark(inNormal)\n\tc.notice = nil\n\treturn c",
 		by:     counters("TestNewCounterObeys"),
 	},
 	{
