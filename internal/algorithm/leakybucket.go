@@ -179,10 +179,10 @@ func (f *LeakyBucket) SetMultiplier(r *arith.Rule, now, was, is int64) {
 	f.CapMultiplied(r, now, is)
 }
 
-// Restored moves units from hidden to the view: at most by how much the limit is larger than the one
-// that capped them. If the limit is lowered and raised again it moves none, because they are in the
-// view already.
-func (f *LeakyBucket) Restored(r *arith.Rule, now, _ int64) {
+// Restored notes that the limit has become larger. It moves units from hidden to the view: at most
+// by how much the limit is larger than the one that capped them. If the limit is lowered and raised
+// again it moves none, because they are in the view already.
+func (f *LeakyBucket) Restored(r *arith.Rule, now int64) {
 	a := f.under()
 	if by := min(r.Limit-a.capped, a.hidden); by > 0 && f.View.NS >= now {
 		f.View = r.Add(f.View, r.Cost(by))

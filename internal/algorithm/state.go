@@ -48,11 +48,9 @@ type Decider interface {
 	// Reshape converts what is counted to another rule, rounded up. It returns the pending units
 	// that do not count under the new rule.
 	Reshape(old, rule *arith.Rule, now, multiplier int64) (expired int64)
-	// SetMultiplier changes how many units an unacknowledged unit counts as.
+	// SetMultiplier changes how many units an unacknowledged unit counts as. It recounts them if the
+	// limit has become larger: a cost that the old limit had capped counts up to the new limit.
 	SetMultiplier(r *arith.Rule, now, was, is int64)
-	// Restored notes that the limit has become larger. A cost that the old limit had capped counts up
-	// to the new limit.
-	Restored(r *arith.Rule, now, multiplier int64)
 }
 
 // Leaser is the part of a [State] that leases use.

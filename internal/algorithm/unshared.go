@@ -9,7 +9,6 @@ import (
 type unshared struct{}
 
 func (unshared) SetMultiplier(*arith.Rule, int64, int64, int64)           {}
-func (unshared) Restored(*arith.Rule, int64, int64)                       {}
 func (unshared) Spare(*arith.Rule, int64, Clock) int64                    { return 0 }
 func (unshared) Lease(*arith.Rule, int64) (level arith.Span, until int64) { return level, 0 }
 func (unshared) Spend(*arith.Rule, int64, int64, int64, arith.Span)       {}

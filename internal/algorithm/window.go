@@ -235,6 +235,3 @@ func (w *Window) Refund(r *arith.Rule, now, n, multiplier int64, _, _ arith.Span
 
 // SetMultiplier sets how many units an unacknowledged unit counts as from now on.
 func (w *Window) SetMultiplier(r *arith.Rule, _, _, is int64) { w.sum(r, is) }
-
-// Restored recounts all units without a cap, as a new bucket does.
-func (w *Window) Restored(r *arith.Rule, _, multiplier int64) { w.sum(r, multiplier) }

@@ -210,7 +210,7 @@ func (c *Counter) correctedLocked(was arith.Span, slack int64) {
 }
 
 // restoredLocked records that units of an outage count as more than before, see
-// [algorithm.Decider].Restored. A leaky bucket was to be empty at was before that.
+// [algorithm.LeakyBucket.Restored]. A leaky bucket was to be empty at was before that.
 func (c *Counter) restoredLocked(was arith.Span) {
 	r := c.rule()
 	up := r.Sub(c.viewLocked(), was)

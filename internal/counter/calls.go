@@ -140,7 +140,7 @@ func (c *Counter) Follow(link *Link, now int64) {
 	}
 	c.lock(now)
 	defer c.unlock()
-	c.setMode(link.noShard.mode.Load())
+	c.setMode(link.Part(-1).mode.Load())
 }
 
 // RefuseAll makes c refuse every check. Call it before the first check.

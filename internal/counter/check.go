@@ -148,9 +148,13 @@ func (c *Counter) adoptLocked(rule *limit.Rule, now int64) {
 		}
 	}
 	if w := modeMultiplier(c.mode()); w > 1 && is.Limit > old.Limit {
-		was := c.viewLocked()
-		c.state().Restored(is, now, w)
-		c.restoredLocked(was)
+		if f := c.leaky(); f != nil {
+			was := f.View
+			f.Restored(is, now)
+			c.restoredLocked(was)
+		} else {
+			c.state().SetMultiplier(is, now, w, w)
+		}
 	}
 }
 

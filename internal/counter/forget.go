@@ -41,7 +41,7 @@ func (c *Counter) retentionLocked(now int64) Retention {
 // does not pin: pending units that cannot be reported because of an outage, and do not count any
 // more. They would keep c for ever, so they are dropped with c, see drainLocked.
 func (c *Counter) pinnedLocked(now int64) bool {
-	switch _, sent := c.unitsLocked(); {
+	switch _, sent := c.state().Units(); {
 	case c.is(inFlight), sent > 0:
 		return true
 	case !c.hasReportLocked(now):

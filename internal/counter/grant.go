@@ -132,7 +132,7 @@ func (c *Counter) grantLocked() {
 	}
 	l := e.lease.Load()
 	if !l.fits(r, c.last, src, epoch, made) {
-		if l = c.group.Leases.of(r, c.last, src, epoch, made, shard); l == nil {
+		if l = c.group.lease(r, c.last, src, epoch, made, shard); l == nil {
 			return
 		}
 	}
@@ -168,7 +168,7 @@ func (c *Counter) queueLeased(now int64) {
 }
 
 // alone is the epoch of all counters without a link. It never changes.
-var alone = newEpoch()
+var alone = new(epoch)
 
 // spareLocked returns how many units a lease of c may have: fewer than make a report urgent, and no
 // more than fit into a window. A lease of a leaky bucket is bounded by its level instead.

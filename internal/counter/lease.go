@@ -155,19 +155,23 @@ type epoch struct {
 	_ [60]byte
 }
 
-func newEpoch() *epoch { return new(epoch) }
-
 // leaseCells is the largest number of cached leases. With more rules in use, leases are made more
 // often.
 const leaseCells = 256
 
-// Leases caches leases by rule, source and shard of Redis. The zero Leases is ready to use, and
-// safe for concurrent use.
-type Leases [leaseCells]atomic.Pointer[lease]
+// Group is what the counters of an index have in common. The zero Group is ready to use, and safe
+// for concurrent use.
+type Group struct {
+	// Tallies counts the units that leases have admitted: all of revoked leases, and of others
+	// those that Survey has counted. nil: they are not counted.
+	Tallies *tally.Tallies
 
-// of returns a lease for a key that was asked at last, nil if the rule can have none.
-func (s *Leases) of(rule *limit.Rule, last int64, src limit.Source, epoch *epoch, made uint32, shard int) *lease {
-	cell := &s[(arith.Of(rule).Hash+uint64(rule.Limit())*31+uint64(src)*37+uint64(shard)*41)%leaseCells]
+	leases [leaseCells]atomic.Pointer[lease] // cached by rule, source and shard of Redis
+}
+
+// lease returns a lease for a key that was asked at last, nil if the rule can have none.
+func (g *Group) lease(rule *limit.Rule, last int64, src limit.Source, epoch *epoch, made uint32, shard int) *lease {
+	cell := &g.leases[(arith.Of(rule).Hash+uint64(rule.Limit())*31+uint64(src)*37+uint64(shard)*41)%leaseCells]
 	l := cell.Load()
 	if l.fits(rule, last, src, epoch, made) {
 		return l
@@ -176,15 +180,6 @@ func (s *Leases) of(rule *limit.Rule, last int64, src limit.Source, epoch *epoch
 		cell.Store(l)
 	}
 	return l
-}
-
-// Group is what the counters of an index have in common. It is ready to use once Leases is set, and
-// safe for concurrent use.
-type Group struct {
-	Leases *Leases
-	// Tallies counts the units that leases have admitted: all of revoked leases, and of others
-	// those that Survey has counted. nil: they are not counted.
-	Tallies *tally.Tallies
 }
 
 // count counts units that a lease has admitted.

@@ -275,7 +275,7 @@ func TestLeasesOfThePast(t *testing.T) {
 func TestLeasesAreForSome(t *testing.T) {
 	r, now := funnelRule(t, 5, 3, time.Second), int64(1e12)
 	other := funnelRule(t, 6, 3, time.Second)
-	epoch := newEpoch()
+	epoch := new(epoch)
 	l := newLease(r, now, limit.SourceSynced, epoch, 3)
 	for what, fits := range map[string]bool{
 		"a time before":     !l.fits(r, l.base-1, limit.SourceSynced, epoch, 3),
@@ -284,7 +284,7 @@ func TestLeasesAreForSome(t *testing.T) {
 		"more":              !l.fits(r, l.base+l.span/2+1, limit.SourceSynced, epoch, 3),
 		"another rule":      !l.fits(other, now, limit.SourceSynced, epoch, 3),
 		"another source":    !l.fits(r, now, limit.SourceUnsynced, epoch, 3),
-		"another shard":     !l.fits(r, now, limit.SourceSynced, newEpoch(), 3),
+		"another shard":     !l.fits(r, now, limit.SourceSynced, alone, 3),
 		"another epoch":     !l.fits(r, now, limit.SourceSynced, epoch, 4),
 		"no lease":          !(*lease)(nil).fits(r, now, limit.SourceSynced, epoch, 3),
 		"a moment before":   l.base < now && l.base >= now-leaseSlack,
@@ -305,9 +305,9 @@ func TestLeasesAreForSome(t *testing.T) {
 
 // Keys of one rule share a lease; two rules that meet in one cell have each their own.
 func TestLeasesAreShared(t *testing.T) {
-	var s Leases
+	var g Group
 	r, now := funnelRule(t, 5, 3, time.Second), int64(1e12)
-	of := func(r *limit.Rule, at int64) *lease { return s.of(r, at, limit.SourceLocal, alone, 0, 0) }
+	of := func(r *limit.Rule, at int64) *lease { return g.lease(r, at, limit.SourceLocal, alone, 0, 0) }
 	l := of(r, now)
 	if of(r, now+1) != l || of(r, now-leaseSlack/2) != l {
 		t.Error("not shared by keys that are asked soon after another")

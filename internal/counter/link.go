@@ -27,8 +27,7 @@ const ClosedRetry = time.Second
 // only while the reconciler holds the lock of the same counter. The zero Link is not usable, see
 // [NewLink].
 type Link struct {
-	parts    []Part // one per shard of Redis
-	noShard  Part   // see Part
+	parts    []Part // one per shard of Redis, and that of no shard, see Part
 	shardOf  func(key string) int
 	fallback atomic.Int64 // mode of quarantined counters
 	lag      atomic.Int64 // see SetLag, ns
@@ -132,14 +131,13 @@ func (p *Part) Step(ns, at, server int64) {
 // NewLink returns a link to a Redis with this number of shards, with multiplier 1 and one node.
 // shardOf returns the shard of a key.
 func NewLink(pace Pace, shards int, shardOf func(key string) int) *Link {
-	l := &Link{pace: pace, parts: make([]Part, shards), shardOf: shardOf, wake: make(chan struct{}, 1)}
+	l := &Link{pace: pace, parts: make([]Part, shards+1), shardOf: shardOf, wake: make(chan struct{}, 1)}
 	l.nodes.Store(1)
-	l.noShard.link, l.noShard.shard, l.noShard.epoch = l, -1, newEpoch()
-	l.noShard.slack.Store(-1)
 	for i := range l.parts {
-		l.parts[i].link, l.parts[i].shard, l.parts[i].epoch = l, i, newEpoch()
+		l.parts[i].link, l.parts[i].shard, l.parts[i].epoch = l, i, new(epoch)
 		l.parts[i].slack.Store(-1)
 	}
+	l.Part(-1).shard = -1
 	l.SetMode(1, false)
 	l.SetFallback(1)
 	return l
@@ -163,8 +161,8 @@ func modeDegraded(m int64) bool    { return m&1 != 0 }
 // Part returns the part for one shard. Shard -1 stands for no shard: its clock is the guess for
 // shards that have not answered, and its mode is that of keys without a counter.
 func (l *Link) Part(shard int) *Part {
-	if shard < 0 || shard >= len(l.parts) {
-		return &l.noShard
+	if last := len(l.parts) - 1; shard < 0 || shard > last {
+		shard = last
 	}
 	return &l.parts[shard]
 }
@@ -174,7 +172,6 @@ func (l *Link) SetMode(multiplier int64, degraded bool) {
 	for i := range l.parts {
 		l.parts[i].SetMode(multiplier, degraded)
 	}
-	l.noShard.SetMode(multiplier, degraded)
 }
 
 // SetFallback sets the multiplier of units in quarantined counters.
@@ -190,7 +187,7 @@ func (l *Link) SetMaxDebt(d time.Duration) { l.maxDebt = int64(d) }
 func (l *Link) partOf(key string) (p *Part, off int64, sure bool) {
 	p = l.Part(l.shardOf(key))
 	if off, sure = p.latest(); !sure {
-		off, sure = l.noShard.clock()
+		off, sure = l.Part(-1).clock()
 	}
 	return p, off, sure
 }

@@ -1,6 +1,7 @@
 package counter
 
 import (
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -145,11 +146,7 @@ func (l *Link) SweepNotices(over func(report.Notice) bool) {
 	s := &l.notices
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for id, n := range s.byID {
-		if over(n.Notice) {
-			delete(s.byID, id)
-		}
-	}
+	maps.DeleteFunc(s.byID, func(_ report.NoticeID, n receivedNotice) bool { return over(n.Notice) })
 	s.count.Store(int64(len(s.byID)))
 }
 

@@ -334,7 +334,7 @@ func TestNoticeRevokesLease(t *testing.T) {
 // grantedTo returns a counter that Redis has answered for at noon, and its entry, print 7.
 func grantedTo(t *testing.T, r *limit.Rule, link *Link) (*Entry, *Counter) {
 	t.Helper()
-	e, c := new(Entry), New("k", r, 1, link, &Group{Leases: new(Leases)}, noon)
+	e, c := new(Entry), New("k", r, 1, link, new(Group), noon)
 	c.Enter(e, 7)
 	c.allow(noon, 1, r)
 	c.report(t, noon, 1, nil)

@@ -115,7 +115,7 @@ func (c *Counter) pushNormalLocked() bool {
 // if c was queued before without any unit. It returns the units that were not sent to Redis yet,
 // without those of the lease.
 func (c *Counter) dateLocked(now, leased int64) (pending int64) {
-	pending, sent := c.unitsLocked()
+	pending, sent := c.state().Units()
 	switch {
 	case pending+sent+leased == 0:
 		c.since = 0

@@ -95,19 +95,15 @@ func (c *Counter) unsyncedUnits() int64 {
 	if c.link() == nil {
 		return 0
 	}
-	pending, sent := c.unitsLocked()
+	pending, sent := c.state().Units()
 	return pending + sent
 }
 
 // pendUnits returns the units that were not sent to Redis yet.
 func (c *Counter) pendUnits() int64 {
-	pending, _ := c.unitsLocked()
+	pending, _ := c.state().Units()
 	return pending
 }
-
-// unitsLocked returns the units that were not sent to Redis yet, and those that were sent and are
-// not acknowledged.
-func (c *Counter) unitsLocked() (pending, sent int64) { return c.state().Units() }
 
 // rollLocked moves a window on to now, by the known offset of Redis' clock, and counts the units
 // that have expired without being reported.

@@ -145,7 +145,7 @@ func TestClaimBesideManyUnits(t *testing.T) {
 // its own, or looks used.
 func TestManyWindowsAreSmall(t *testing.T) {
 	r, now := windowRule(t, 10, time.Minute, 10), start.UnixNano()
-	group := &Group{Leases: new(Leases)}
+	group := new(Group)
 	for i, k := range names("k", 3000) {
 		c := New(k, r, uint64(i), nil, group, now)
 		c.Enter(new(Entry), uint64(i+1))

@@ -73,10 +73,10 @@ func (r *rows) row(h uint64) uint64 { return h >> 8 & r.mask }
 // other returns the other row of a pair.
 func (r *rows) other(row uint64) uint64 { return (row ^ 1) & r.mask }
 
-// matching returns a word with the top bit set in each byte that equals the tag of h in the tags of
-// a row. Bytes above the lowest match may match in error.
-func (r *rows) matching(row, h uint64) uint64 {
-	differ := r.tags[row].Load() ^ tagOf(h)*everyByte
+// matching returns a word with the top bit set in each byte of the tags of a row that equals a tag;
+// tag 0: of free entries. Bytes above the lowest match may match in error.
+func (r *rows) matching(row, tag uint64) uint64 {
+	differ := r.tags[row].Load() ^ tag*everyByte
 	return (differ - everyByte) &^ differ & topBits
 }
 
@@ -90,10 +90,10 @@ func (r *rows) at(row, same uint64) *counter.Entry {
 func (x *index) locate(h uint64) *counter.Entry {
 	r := x.rows[h>>x.shift%shardsMost].Load()
 	row := r.row(h)
-	same := r.matching(row, h)
+	same := r.matching(row, tagOf(h))
 	if same == 0 {
 		row = r.other(row)
-		if same = r.matching(row, h); same == 0 {
+		if same = r.matching(row, tagOf(h)); same == 0 {
 			return nil
 		}
 	}
@@ -112,7 +112,7 @@ func (x *index) search(h, print uint64) *counter.Entry {
 func (r *rows) search(h uint64, right func(*counter.Entry) bool) *counter.Entry {
 	row := r.row(h)
 	for range 2 {
-		for same := r.matching(row, h); same != 0; same &= same - 1 {
+		for same := r.matching(row, tagOf(h)); same != 0; same &= same - 1 {
 			if e := r.at(row, same); right(e) {
 				return e
 			}
@@ -174,20 +174,20 @@ func (sh *shard) findLocked(h, print uint64, key string, rule *limit.Rule) *coun
 	return sh.extra[identOf(key, rule)]
 }
 
-// free returns a word with the top bit set in each byte that is 0 in the tags of a row.
-func (r *rows) free(row uint64) uint64 {
-	tags := r.tags[row].Load()
-	return (tags - everyByte) &^ tags & topBits
+// free returns the row of a pair that has free entries, and these as matching does; 0: none has.
+func (r *rows) free(h uint64) (row, free uint64) {
+	row = r.row(h)
+	if free = r.matching(row, 0); free == 0 {
+		row = r.other(row)
+		free = r.matching(row, 0)
+	}
+	return row, free
 }
 
 // put calls enter with a free entry for h, and then makes the entry visible to checks. It reports
 // whether there was a free entry.
 func (r *rows) put(h uint64, enter func(*counter.Entry)) bool {
-	row := r.row(h)
-	if r.free(row) == 0 {
-		row = r.other(row)
-	}
-	free := r.free(row)
+	row, free := r.free(h)
 	if free == 0 {
 		return false
 	}
@@ -213,7 +213,7 @@ func (sh *shard) putExtraLocked(c *counter.Counter) {
 
 // comeInLocked gives c, which has no entry, an entry if its pair of rows has a free one now.
 func (sh *shard) comeInLocked(c *counter.Counter, h, print uint64, now int64) {
-	if r := sh.rows.Load(); r.free(r.row(h)) == 0 && r.free(r.other(r.row(h))) == 0 {
+	if _, free := sh.rows.Load().free(h); free == 0 {
 		return
 	}
 	delete(sh.extra, identOfCounter(c))

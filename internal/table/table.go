@@ -31,7 +31,6 @@ type Table struct {
 	hash  func(key string, rule *limit.Rule) uint64 // nil except in tests
 
 	index  index
-	leases counter.Leases
 	group  counter.Group
 	room   int64 // largest number of counters
 	policy *policy
@@ -58,7 +57,7 @@ func New(o Options) (*Table, error) {
 		kept: make(chan struct{}),
 	}
 	t.index.init(int(t.room))
-	t.group = counter.Group{Leases: &t.leases, Tallies: o.Tallies}
+	t.group.Tallies = o.Tallies
 	t.names.OnConflict = o.Conflict
 	var err error
 	if t.policy, err = t.newPolicy(int64(o.MaxKeys)); err != nil {

@@ -70,7 +70,7 @@ var bucketMutants = []mutant{
 		name:   "no-room-in-any-mode",
 		breaks: "What is admitted to keys without room does not count for more when an outage begins.",
 		file:   "internal/counter/calls.go",
-		old:    `c.setMode(link.noShard.mode.Load())`,
+		old:    `c.setMode(link.Part(-1).mode.Load())`,
 		new:    ``,
 		by:     tables("TestOverflowKeepsItsMultiplier"),
 	},

@@ -54,8 +54,8 @@ var indexMutants = []mutant{
 		name:   "rows-without-a-pair",
 		breaks: "A key whose row is full has no entry.",
 		file:   "internal/table/index.go",
-		old:    "	if r.free(row) == 0 {\n		row = r.other(row)\n	}\n",
-		new:    "",
+		old:    `free = r.matching(row, 0); free == 0 {`,
+		new:    `free = r.matching(row, 0); false {`,
 		by:     tables("TestOtherRowOfAPair"),
 	},
 	{
