@@ -13,7 +13,8 @@ type Terms struct {
 	// MaxDelay is the longest wait, in ns, for which units are booked.
 	MaxDelay int64
 	// Claim prevents other callers from taking the units that this caller waits for. It is for a
-	// key that cannot be booked ahead, and lasts until the next reservation or Unclaim.
+	// key that cannot be booked ahead, and lasts until the next reservation with a claim: also of no
+	// units, for which none is claimed.
 	Claim bool
 	// Share admits no more than this node's part of what is left until its units are reported.
 	// Otherwise, when a window ends, the waiting callers of every node would all take what is left
@@ -122,16 +123,6 @@ func (c *Counter) estimateLocked(now, ahead, n int64) (wait int64) {
 		return math.MaxInt64
 	}
 	return wait + windows*each
-}
-
-// Unclaim ends the claim of a reservation, see [Terms].
-func (c *Counter) Unclaim(now int64) (ok bool) {
-	c.lock(now)
-	defer c.unlock()
-	if !c.dead {
-		c.claimLocked(0)
-	}
-	return !c.dead
 }
 
 // Cancel refunds what a booking holds, as far as it still counts and no booking waits behind it. It

@@ -70,9 +70,7 @@ func (t *Table) Reserve(key string, rule *limit.Rule, n, now int64, terms counte
 
 // Unclaim ends the claim of a reservation, see [counter.Terms].
 func (t *Table) Unclaim(key string, rule *limit.Rule, now int64) {
-	t.with(key, rule, now, false, func(c *counter.Counter) bool {
-		return !c.Matches(key, rule) || c.Unclaim(now)
-	})
+	t.Reserve(key, rule, 0, now, counter.Terms{Claim: true})
 }
 
 // Estimate returns after how many ns, at the least, n units of key can have been admitted, if

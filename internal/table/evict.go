@@ -1,6 +1,8 @@
 package table
 
 import (
+	"slices"
+
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -70,8 +72,7 @@ func (sh *shard) mayMakeRoomLocked(now int64) bool {
 }
 
 // nextLocked returns the counter at which eviction looks next. It goes through all entries, spread
-// by scatter. Then it returns as many of the counters without an entry as there are, chosen by the
-// map. The shard must have a counter.
+// by scatter, and then through the counters without an entry. The shard must have a counter.
 func (sh *shard) nextLocked() *counter.Counter {
 	for r := sh.rows.Load(); ; {
 		at := sh.hand
@@ -85,9 +86,7 @@ func (sh *shard) nextLocked() *counter.Counter {
 			sh.hand = 0
 			continue
 		}
-		for _, c := range sh.extra {
-			return c
-		}
+		return sh.extra[at-len(r.entries)].c
 	}
 }
 
@@ -116,31 +115,35 @@ func (t *Table) forgetLocked(sh *shard, c *counter.Counter, most counter.Retenti
 // more than [maxOverflow] rules overflow in one shard and no overflow counter is idle, the key gets
 // a counter that refuses everything: the safe side.
 func (t *Table) overflowLocked(sh *shard, rule *limit.Rule, now int64) *counter.Counter {
-	id := identOf("", rule)
-	c := sh.overflow[id]
+	c := sh.overflowOf(rule)
 	if c == nil {
 		c = counter.New(overflowKey, rule, 0, nil, nil, now)
 		if len(sh.overflow) >= maxOverflow && !sh.dropOverflowLocked(now) {
 			c.RefuseAll()
 			return c
 		}
-		if sh.overflow == nil {
-			sh.overflow = make(map[ident]*counter.Counter)
-		}
-		sh.overflow[id] = c
+		sh.overflow = append(sh.overflow, c)
 	}
 	c.Follow(t.link, now) // the fallback of an outage applies here as well
 	return c
 }
 
+// overflowOf returns the overflow counter of a rule, or nil.
+func (sh *shard) overflowOf(rule *limit.Rule) *counter.Counter {
+	for _, c := range sh.overflow {
+		if c.Matches(overflowKey, rule) {
+			return c
+		}
+	}
+	return nil
+}
+
 // dropOverflowLocked drops one overflow counter that holds no units, and reports whether there was
 // one.
 func (sh *shard) dropOverflowLocked(now int64) bool {
-	for id, c := range sh.overflow {
-		if c.Retention(now) == counter.Idle {
-			delete(sh.overflow, id)
-			return true
-		}
+	i := slices.IndexFunc(sh.overflow, func(c *counter.Counter) bool { return c.Retention(now) == counter.Idle })
+	if i >= 0 {
+		sh.overflow = slices.Delete(sh.overflow, i, i+1)
 	}
-	return false
+	return i >= 0
 }

@@ -2,6 +2,7 @@ package table
 
 import (
 	"math/bits"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -35,16 +36,15 @@ const (
 type shard struct {
 	rows *atomic.Pointer[rows] // in the index
 
-	mu       sync.Mutex                 // protects all below and writes to tags; its counters are dropped only under it
-	live     int                        // number of counters
-	most     int                        // largest number of rows
-	extra    map[ident]*counter.Counter // counters whose rows are full; nil until needed
-	overflow map[ident]*counter.Counter // by rule, for new keys without room; nil until needed
-	gone     []*counter.Counter         // dropped, but still in the policy
-	hand     int                        // where eviction continues, see nextLocked
-	swept    int                        // where the sweep continues
-	stuck    int                        // counters looked at in vain since eviction last dropped one
-	_        [32]byte
+	mu       sync.Mutex         // protects all below and writes to tags; its counters are dropped only under it
+	live     int                // number of counters
+	most     int                // largest number of rows
+	extra    []extra            // counters whose rows are full
+	overflow []*counter.Counter // one for each rule, for new keys without room
+	gone     []*counter.Counter // dropped, but still in the policy
+	hand     int                // where eviction continues, see nextLocked
+	swept    int                // where the sweep continues
+	stuck    int                // counters looked at in vain since eviction last dropped one
 }
 
 // rows are the entries of a shard and, in a separate array, their tags. All tags are small enough
@@ -142,21 +142,10 @@ func (x *index) init(keys int) {
 	}
 }
 
-// ident identifies a counter: by full key, and by algorithm and name of the rule.
-type ident struct {
-	alg    limit.Algorithm
-	name   string
-	key    string
-	hashed bool // key is a hash sum, see [counter.KeyOf]
-}
-
-func identOf(key string, rule *limit.Rule) ident {
-	key, hashed := counter.KeyOf(key)
-	return ident{alg: rule.Algorithm(), name: rule.Name(), key: key, hashed: hashed}
-}
-
-func identOfCounter(c *counter.Counter) ident {
-	return ident{alg: c.Rule().Algorithm(), name: c.Rule().Name(), key: c.Key(), hashed: c.IsHashed()}
+// extra is a counter that has no entry, and the fingerprint of its key.
+type extra struct {
+	print uint64
+	c     *counter.Counter
 }
 
 // findLocked returns the counter of a key, or nil.
@@ -168,10 +157,12 @@ func (sh *shard) findLocked(h, print uint64, key string, rule *limit.Rule) *coun
 	if e != nil {
 		return e.Counter()
 	}
-	if len(sh.extra) == 0 {
-		return nil
+	for _, x := range sh.extra {
+		if x.print == print && x.c.Matches(key, rule) {
+			return x.c
+		}
 	}
-	return sh.extra[identOf(key, rule)]
+	return nil
 }
 
 // free returns the row of a pair that has free entries, and these as matching does; 0: none has.
@@ -199,16 +190,13 @@ func (r *rows) put(h uint64, enter func(*counter.Entry)) bool {
 // putLocked enters a counter that is new or moves, see [counter.Counter.Move].
 func (sh *shard) putLocked(c *counter.Counter, h, print uint64) {
 	if !sh.rows.Load().put(h, func(e *counter.Entry) { c.Enter(e, print) }) {
-		sh.putExtraLocked(c)
+		sh.extra = append(sh.extra, extra{print, c})
 	}
 }
 
-// putExtraLocked enters a counter that has no entry.
-func (sh *shard) putExtraLocked(c *counter.Counter) {
-	if sh.extra == nil {
-		sh.extra = make(map[ident]*counter.Counter)
-	}
-	sh.extra[identOfCounter(c)] = c
+// leaveExtraLocked removes a counter from those without an entry.
+func (sh *shard) leaveExtraLocked(c *counter.Counter) {
+	sh.extra = slices.DeleteFunc(sh.extra, func(x extra) bool { return x.c == c })
 }
 
 // comeInLocked gives c, which has no entry, an entry if its pair of rows has a free one now.
@@ -216,7 +204,7 @@ func (sh *shard) comeInLocked(c *counter.Counter, h, print uint64, now int64) {
 	if _, free := sh.rows.Load().free(h); free == 0 {
 		return
 	}
-	delete(sh.extra, identOfCounter(c))
+	sh.leaveExtraLocked(c)
 	c.Move(now, func() { sh.putLocked(c, h, print) })
 }
 
@@ -224,7 +212,7 @@ func (sh *shard) comeInLocked(c *counter.Counter, h, print uint64, now int64) {
 func (sh *shard) removeLocked(c *counter.Counter, e *counter.Entry) {
 	sh.live--
 	if e == nil {
-		delete(sh.extra, identOfCounter(c))
+		sh.leaveExtraLocked(c)
 		return
 	}
 	r := sh.rows.Load()
@@ -250,8 +238,10 @@ func (sh *shard) growLocked(n int, now int64) {
 	was, r := sh.rows.Load(), newRows(n)
 	sh.hand, sh.swept = 0, 0
 	for i := range was.entries {
-		if c := was.entries[i].Counter(); c != nil && !r.put(c.Hash(), c.MoveTo) {
-			c.Move(now, func() { sh.putExtraLocked(c) })
+		e := &was.entries[i]
+		if c := e.Counter(); c != nil && !r.put(c.Hash(), c.MoveTo) {
+			sh.extra = append(sh.extra, extra{e.Print(), c})
+			c.Move(now, func() {})
 		}
 	}
 	sh.rows.Store(r)
@@ -272,8 +262,8 @@ func (sh *shard) all(list []*counter.Counter) []*counter.Counter {
 			list = append(list, c)
 		}
 	}
-	for _, c := range sh.extra {
-		list = append(list, c)
+	for _, x := range sh.extra {
+		list = append(list, x.c)
 	}
 	return list
 }

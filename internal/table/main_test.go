@@ -1,6 +1,7 @@
 package table
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -103,18 +104,19 @@ func check(tb testing.TB, t *Table) {
 // checkShardLocked looks for disorder in a shard and counts what is in it.
 func checkShardLocked(tb testing.TB, t *Table, sh *shard) int {
 	tb.Helper()
-	seen := make(map[ident]bool)
+	seen := make(map[string]bool)
 	note := func(c *counter.Counter, e *counter.Entry) {
 		h, print := t.hashOf(c.Key(), c.Rule())
+		id := fmt.Sprint(c.Rule().Algorithm(), c.Rule().Name(), c.IsHashed(), c.Key())
 		switch {
 		case c.Dropped():
 			tb.Errorf("dead counter of %q in the index", c.Key())
 		case c.Entry() != e || t.index.shard(h) != sh || e != nil && e.Print() != print:
 			tb.Errorf("counter of %q is in another place", c.Key())
-		case seen[identOfCounter(c)]:
+		case seen[id]:
 			tb.Errorf("%q has two live counters", c.Key())
 		}
-		seen[identOfCounter(c)] = true
+		seen[id] = true
 	}
 	r := sh.rows.Load()
 	for i := range r.entries {
@@ -130,11 +132,11 @@ func checkShardLocked(tb testing.TB, t *Table, sh *shard) int {
 			note(c, e)
 		}
 	}
-	for id, c := range sh.extra {
-		if identOfCounter(c) != id {
-			tb.Errorf("counter of %q is filed under %q", c.Key(), id.key)
+	for _, x := range sh.extra {
+		if _, print := t.hashOf(x.c.Key(), x.c.Rule()); print != x.print && !x.c.IsHashed() {
+			tb.Errorf("counter of %q is filed under another fingerprint", x.c.Key())
 		}
-		note(c, nil)
+		note(x.c, nil)
 	}
 	if sh.live != len(seen) {
 		tb.Errorf("a shard counts %d counters, there are %d", sh.live, len(seen))

@@ -2,6 +2,7 @@ package table
 
 import (
 	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/dgraph-io/ristretto/v2"
@@ -138,8 +139,8 @@ func (t *Table) sweepPart(sh *shard, s *sweeper, now int64) (more bool) {
 	}
 	sh.swept = 0
 	s.budget -= len(sh.extra)
-	for _, c := range sh.extra {
-		t.sweepLocked(sh, s, c, now)
+	for _, x := range slices.Backward(sh.extra) { // the last first, because it may be removed
+		t.sweepLocked(sh, s, x.c, now)
 	}
 	s.dropped, sh.gone = append(s.dropped, sh.gone...), nil
 	return false

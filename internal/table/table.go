@@ -205,7 +205,7 @@ func (t *Table) findLocked(sh *shard, h, print uint64, key string, rule *limit.R
 	}
 	full := t.stats.live.Load() >= t.room
 	if !create {
-		if c := sh.overflow[identOf("", rule)]; c != nil && full && !sh.mayMakeRoomLocked(now) {
+		if c := sh.overflowOf(rule); c != nil && full && !sh.mayMakeRoomLocked(now) {
 			return c
 		}
 		return counter.MakeUp(key, rule, t.link, now)

@@ -88,6 +88,11 @@ func TestRangeSeesEveryCounterThatStays(t *testing.T) {
 // dropped.
 type model map[ident]*counter.Counter
 
+type ident struct {
+	alg       limit.Algorithm
+	name, key string
+}
+
 func (m model) take(key string, rule *limit.Rule, n, now int64) limit.Result {
 	id := ident{alg: rule.Algorithm(), name: rule.Name(), key: key}
 	c := m[id]
