@@ -84,18 +84,6 @@ func (c *Machine) afterSettle(ctr *counter.Counter, o counter.Outcome) {
 	}
 }
 
-// abandon gives up a flight that the store has refused to send because its batch is invalid. That
-// would be a bug in this package. The keys of the flight go into quarantine, so that the other keys
-// of the shard are still reported.
-func (c *Machine) abandon(s *shard, err error) {
-	c.stats.BadReplies.Add(1)
-	c.giveUpRefunds(s)
-	for _, it := range s.flight.items {
-		c.onKeyError(it.c, false, err)
-	}
-	c.endFlight(s)
-}
-
 // endFlight makes room for the next flight of s. If the node was renamed meanwhile, that
 // flight is numbered under the new name.
 func (c *Machine) endFlight(s *shard) {

@@ -1,7 +1,6 @@
 package reconcile
 
 import (
-	"errors"
 	"slices"
 
 	"github.com/hybridlimit/hybridlimit/internal/counter"
@@ -151,9 +150,6 @@ func (c *Machine) onReplies(ev Replies) {
 		case err == nil:
 			c.sampleShard(sh, p.sent, ev.Recv, int64(ev.Outcomes[i].Reply.Now))
 			c.onReply(s, ev.Outcomes[i].Reply, p.sent, ev.Recv)
-		case errors.Is(err, redisstore.ErrInvalidBatch):
-			c.abandon(s, err)
-			continue
 		case redisstore.MayHaveRun(err):
 			s.noteUnanswered()
 		}

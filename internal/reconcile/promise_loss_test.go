@@ -2,11 +2,9 @@ package reconcile
 
 import (
 	"math"
-	"slices"
 	"testing"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -169,34 +167,6 @@ func TestPromiseFunnelAfterIdle(t *testing.T) {
 	}
 	if res := s.nodes[1].take("hot", rule, 0); res.Remaining < 40 || res.Remaining > 43 {
 		t.Errorf("the other node sees %d remaining of 100, 2 s after 60 were taken", res.Remaining)
-	}
-}
-
-// TestInvalidBatchIsTakenApart: a batch that the codec refuses must neither
-// stop the others nor lose its units.
-func TestInvalidBatchIsTakenApart(t *testing.T) {
-	rule := limit.Must(limit.SlidingWindow("sliding", 1000, time.Hour))
-	s := newSim(t, 8, 1, rule)
-	n := s.nodes[0]
-	s.run(2 * time.Second)
-	n.take("hot", rule, 5)
-	var sent *Send
-	effects := slices.Clone(n.core.Step(s.now, n.time(), Tick{}))
-	for _, e := range append(effects, n.core.Step(s.now+int64(time.Second), n.time(), Tick{})...) {
-		if e, ok := e.(Send); ok {
-			sent = &e
-		}
-	}
-	if sent == nil {
-		t.Fatal("nothing was sent")
-	}
-	n.core.Step(s.now+int64(time.Second), n.time(), Replies{ID: sent.ID, Recv: n.time(), Outcomes: []redisstore.Outcome{{Err: redisstore.ErrInvalidBatch}}})
-	if n.unsynced() != 5 || n.core.state.Mode != Synced {
-		t.Fatalf("%d units left, %v", n.unsynced(), n.core.state)
-	}
-	s.run(20 * time.Second)
-	if n.unsynced() != 0 || s.redis.applied["node0"] != 5 {
-		t.Errorf("%d units pending, Redis has %d", n.unsynced(), s.redis.applied["node0"])
 	}
 }
 

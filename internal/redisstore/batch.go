@@ -3,7 +3,6 @@ package redisstore
 import (
 	"fmt"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -12,11 +11,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// encode checks a batch and turns it into a call of the script.
-func (s *Store) encode(b *Batch) (*call, error) {
-	if err := s.check(b); err != nil {
-		return nil, err
-	}
+// encode turns a batch into a call of the script.
+func (s *Store) encode(b *Batch) *call {
 	c := &call{script: scriptBatch, keys: make([]string, 1, 1+len(b.Ops))}
 	c.keys[0] = s.keys.SeqKey(b.Shard, b.Node)
 	t := batchTexts.Get().(*batchText)
@@ -27,7 +23,7 @@ func (s *Store) encode(b *Batch) (*call, error) {
 	}
 	c.args = []any{b.Seq, b.Prev, digit(b.Accept), LedgerTTL.Milliseconds(), fmt.Sprintf("%016x", b.Nonce), t.units, string(t.rules), string(t.ops), ceilMS(b.MaxLag)}
 	batchTexts.Put(t)
-	return c, nil
+	return c
 }
 
 // batchText is a buffer for the texts of a batch, its rules and its operations. Their
@@ -150,46 +146,4 @@ func appendBuckets(b []byte, list []report.Bucket) []byte {
 		b = strconv.AppendInt(b, int64((e.Last+time.Microsecond-1)/time.Microsecond), 10)
 	}
 	return b
-}
-
-// check returns what is wrong with a batch. It does not look at the numbers in reports: counters keep
-// them in range, and a script that cannot read one fails for that key alone.
-func (s *Store) check(b *Batch) error {
-	bad := func(format string, args ...any) error {
-		return fmt.Errorf("%w: %s", ErrInvalidBatch, fmt.Sprintf(format, args...))
-	}
-	switch {
-	case b == nil:
-		return bad("nil")
-	case b.Shard < 0 || b.Shard >= s.keys.Shards():
-		return bad("shard %d of %d", b.Shard, s.keys.Shards())
-	case !validNode(b.Node):
-		return bad("node %.80q", b.Node)
-	case b.Seq < 1 || b.Seq > maxExact || b.Prev < 0 || b.Prev >= b.Seq:
-		return bad("seq %d after %d", b.Seq, b.Prev)
-	case len(b.Ops) > MaxOps:
-		return bad("%d operations, at most %d are allowed", len(b.Ops), MaxOps)
-	}
-	shard := string(s.keys.appendShard(nil, b.Shard))
-	for i := range b.Ops {
-		op := &b.Ops[i]
-		if !strings.HasPrefix(op.Key, shard) {
-			return bad("operation %d: key %.80q is not of shard %d", i, op.Key, b.Shard)
-		}
-		if !op.Rule.Valid() || op.Rule.Algorithm() == limit.AlgorithmSlidingLog {
-			return bad("operation %d has no rule that batches can book", i)
-		}
-	}
-	return nil
-}
-
-// validNode reports whether a node's name may be part of a key's name.
-func validNode(node string) bool {
-	for _, c := range []byte(node) {
-		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
-		if !letter && c != '-' && c != '_' {
-			return false
-		}
-	}
-	return node != "" && len(node) <= MaxNodeBytes
 }

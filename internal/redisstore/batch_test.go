@@ -1,45 +1,10 @@
 package redisstore
 
 import (
-	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/hybridlimit/hybridlimit/internal/report"
 )
-
-// Faults 26, 56: a batch above the bound is not sent.
-func TestInvalidBatches(t *testing.T) {
-	b := onMini(t)
-	x := newBookings(t, b)
-	bad := []*Batch{
-		nil,
-		{Node: "n1", Seq: 1, Shard: 1},
-		{Node: "n1", Seq: 1, Shard: -1},
-		{Node: "", Seq: 1},
-		{Node: "a}b", Seq: 1},
-		{Node: "n1", Seq: 0},
-		{Node: "n1", Seq: 1, Prev: 1},
-		{Node: "n1", Seq: math.MaxInt64},
-		{Node: "n1", Seq: 1, Ops: make([]report.Report, MaxOps+1)},
-		{Node: "n1", Seq: 1, Ops: []report.Report{{Key: x.fk}}},
-		{Node: "n1", Seq: 1, Ops: []report.Report{{Key: "elsewhere", Rule: x.funnel}}},
-		{Node: "n1", Seq: 1, Ops: []report.Report{{Key: x.fk, Rule: slidingLog(t, 1, time.Second)}}},
-	}
-	good := x.batch(1, 0, 1)
-	for i, o := range execAll(x.s, append(bad, good)) {
-		if i == len(bad) {
-			if o.Err != nil || o.Reply.Verdict != VerdictApplied {
-				t.Errorf("the good batch: %+v", o)
-			}
-		} else if !errors.Is(o.Err, ErrInvalidBatch) {
-			t.Errorf("batch %d: %v", i, o.Err)
-		}
-	}
-}
 
 // The groups of an operation count the same in any order. One that is unknown or
 // incomplete fails its own key alone.

@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -10,9 +9,6 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/limit"
 )
-
-// MaxBeatTTL bounds how long a node may count as alive without a beat.
-const MaxBeatTTL = 24 * time.Hour
 
 // Beat is Redis' answer to a heartbeat.
 type Beat struct {
@@ -66,23 +62,14 @@ func (s *Store) Channel(ctx context.Context) string {
 	return ""
 }
 
-// Beat marks a node as alive for ttl (at least 1 ms, at most [MaxBeatTTL]) from
-// now, and counts all live nodes. It asks the given shards for the last batch of
-// this node, and whether they accept writes. All of this is one pipeline.
+// Beat marks a node as alive for ttl, whole milliseconds, from now, and counts all live
+// nodes. It asks the given shards for the last batch of this node, and whether they accept
+// writes. All of this is one pipeline.
 //
 // The beat and the shards may be on different servers. If only some of them
 // answered, the Beat has what is known. The error says why the beat itself failed
 // (Nodes is 0 then), or else why the first of the shards did.
 func (s *Store) Beat(ctx context.Context, node string, ttl time.Duration, shards []int, o BeatOptions) (Beat, error) {
-	if err := s.checkNode(node, shards); err != nil {
-		return Beat{}, err
-	}
-	if ttl < time.Millisecond || ttl > MaxBeatTTL {
-		return Beat{}, fmt.Errorf("remote: a heartbeat for %v, must be 1 ms to %v", ttl, MaxBeatTTL)
-	}
-	if o.Offer != "" && !validChannel(o.Offer) {
-		return Beat{}, fmt.Errorf("remote: id of a channel %.80q: must be 1 to %d letters or digits", o.Offer, maxChannelBytes)
-	}
 	keys := s.keys
 	beat := &call{script: scriptBeat, keys: []string{keys.NodesKey(), keys.LayoutsKey(), keys.ChannelKey()},
 		args: []any{node, ttl.Milliseconds(), LedgerTTL.Milliseconds(), keys.Layout(), o.Offer}}
@@ -179,9 +166,6 @@ const keepLedgers = 60_000
 // Leave removes a node from the live nodes, and lets its ledgers in the given shards
 // expire a minute later.
 func (s *Store) Leave(ctx context.Context, node string, shards []int) error {
-	if err := s.checkNode(node, shards); err != nil {
-		return err
-	}
 	calls := []*call{{args: []any{"zrem", s.keys.NodesKey(), node}}}
 	for _, shard := range shards {
 		calls = append(calls, &call{args: []any{"pexpire", s.keys.SeqKey(shard, node), keepLedgers}})
@@ -190,18 +174,6 @@ func (s *Store) Leave(ctx context.Context, node string, shards []int) error {
 	for _, c := range calls {
 		if c.err != nil {
 			return wrap(c.err) // the errors of the others are most likely the same
-		}
-	}
-	return nil
-}
-
-func (s *Store) checkNode(node string, shards []int) error {
-	if !validNode(node) {
-		return fmt.Errorf("remote: node %.80q: must be 1 to %d letters, digits, '-' or '_'", node, MaxNodeBytes)
-	}
-	for _, shard := range shards {
-		if shard < 0 || shard >= s.keys.Shards() {
-			return fmt.Errorf("remote: shard %d of %d", shard, s.keys.Shards())
 		}
 	}
 	return nil

@@ -52,7 +52,6 @@ func TestMayHaveRun(t *testing.T) {
 		{redis.ErrPoolTimeout, false},
 		{answer("OOM command not allowed"), false},
 		{answer("MOVED 1 127.0.0.1:1"), false},
-		{ErrInvalidBatch, false},
 	} {
 		if got := MayHaveRun(wrap(c.err)); got != c.want {
 			t.Errorf("%v: %v", c.err, got)

@@ -121,7 +121,7 @@ func Classify(err error) (Class, string) {
 // the script writes the ledger first, and fails as a whole if that fails.
 func MayHaveRun(err error) bool {
 	var reply redis.Error
-	if err == nil || errors.As(err, &reply) || errors.Is(err, ErrInvalidBatch) {
+	if err == nil || errors.As(err, &reply) {
 		return err == nil
 	}
 	switch classifyNetwork(err) {

@@ -114,3 +114,14 @@ func (r *noticeReader) number() int64 {
 	*r = (*r)[max(n, 0):]
 	return int64(min(v, limit.MaxUnits+1))
 }
+
+// validNode reports whether a node's name may be part of a key's name.
+func validNode(node string) bool {
+	for _, c := range []byte(node) {
+		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+		if !letter && c != '-' && c != '_' {
+			return false
+		}
+	}
+	return node != "" && len(node) <= MaxNodeBytes
+}

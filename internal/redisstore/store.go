@@ -76,16 +76,11 @@ type Reply struct {
 	States []report.State
 }
 
-// Outcome is a reply, or why there is none: then it is unknown whether the
-// batch was applied, unless the error is one of [ErrInvalidBatch].
+// Outcome is a reply, or why there is none: see [MayHaveRun].
 type Outcome struct {
 	Reply Reply
 	Err   error
 }
-
-// ErrInvalidBatch reports a batch that contradicts itself. It was not sent. It
-// arrives wrapped, with the reason in the text.
-var ErrInvalidBatch = errors.New("remote: invalid batch")
 
 // Store books and reads many counters at once, and keeps track of nodes. Build
 // one with [NewStore]; the zero Store is not usable. It is safe for concurrent
@@ -134,23 +129,16 @@ func (s *Store) Exec(ctx context.Context, batches []*Batch, m *Message) (out []O
 	if m != nil {
 		calls = append(calls, m.call())
 	}
-	from := make([]int, 0, len(batches)) // the i-th call with a batch is that of batches[from[i]]
-	for i, b := range batches {
-		c, err := s.encode(b)
-		if err != nil {
-			out[i].Err = err
-			continue
-		}
-		calls, from = append(calls, c), append(from, i)
+	for _, b := range batches {
+		calls = append(calls, s.encode(b))
 	}
 	s.pipeline(ctx, calls)
 	if m != nil {
 		published, calls = wrap(calls[0].err), calls[1:]
 	}
 	for i, c := range calls {
-		o := &out[from[i]]
-		if o.Err = wrap(c.err); o.Err == nil {
-			o.Reply, o.Err = decodeBatch(c.val, batches[from[i]].Ops)
+		if out[i].Err = wrap(c.err); c.err == nil {
+			out[i].Reply, out[i].Err = decodeBatch(c.val, batches[i].Ops)
 		}
 	}
 	return out, published

@@ -62,7 +62,7 @@ func everyWay(t *testing.T, s *Store) {
 	if err := s.Publish(ctx, Message{channel, []byte("alone\x00\xff\r\n")}); err != nil {
 		t.Fatal(err)
 	}
-	batches := []*Batch{{Shard: 1, Node: "n1", Seq: 1}, {Shard: 3, Node: "n1", Seq: 1}, {Shard: 2, Node: "n1", Seq: 0}}
+	batches := []*Batch{{Shard: 1, Node: "n1", Seq: 1}, {Shard: 3, Node: "n1", Seq: 1}}
 	for range 20 { // a client that chose a server at random would not always choose well
 		for _, list := range [][]*Batch{batches, batches[:1], nil} {
 			out, err := s.Exec(ctx, list, &Message{channel, []byte("with")})
@@ -70,7 +70,7 @@ func everyWay(t *testing.T, s *Store) {
 				t.Fatalf("%v, %v", out, err)
 			}
 			for i, o := range out {
-				if (o.Err != nil) != (i == 2) || i == 2 && !errors.Is(o.Err, ErrInvalidBatch) {
+				if o.Err != nil {
 					t.Errorf("batch %d: %v", i, o.Err)
 				}
 			}
