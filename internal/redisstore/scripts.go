@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -175,9 +174,10 @@ func (s *Store) reroute(ctx context.Context, calls ...*call) {
 func (s *Store) pipeline(ctx context.Context, calls []*call) {
 	ctx, cancel := s.Deadline(ctx)
 	defer cancel()
-	s.texts.mark(calls)
+	for _, c := range calls {
+		_, c.byText = s.lacking.Load(c.script)
+	}
 	s.sendKnown(ctx, calls)
-	s.texts.note(calls)
 	s.reroute(ctx, calls...)
 }
 
@@ -187,6 +187,9 @@ func (s *Store) pipeline(ctx context.Context, calls []*call) {
 // They are sent with the script's text instead of after a SCRIPT LOAD: EVAL reaches the
 // right master of a cluster by the same route, needs no second round trip or permission,
 // works while another master is down, and also leaves the script in the cache.
+//
+// On a Cluster a pipeline lasts until every server has answered: while one is silent there is
+// no time for the second round. Then the next pipeline carries the text at once.
 func (s *Store) sendKnown(ctx context.Context, calls []*call) {
 	s.send(ctx, calls)
 	var missing []*call
@@ -194,57 +197,15 @@ func (s *Store) sendKnown(ctx context.Context, calls []*call) {
 		if redis.HasErrorPrefix(c.err, "NOSCRIPT") && c.script != nil {
 			c.byText = true
 			missing = append(missing, c)
+			s.lacking.Store(c.script, true)
 		}
 	}
-	if len(missing) > 0 {
-		s.send(ctx, missing)
-	}
-}
-
-// texts stores which calls must carry the text of their script, because their server
-// lacks it and did not get it in time. On a cluster a pipeline lasts until every
-// server has answered: while one is silent there is no time for a second round, and
-// the others would never get a script.
-type texts struct {
-	mu  sync.Mutex
-	due map[textDue]bool // at most one per script and shard
-}
-
-type textDue struct {
-	script *script
-	key    string // the call's first: one for each shard, so that they are few
-}
-
-// mark sets byText for the calls that must carry their script.
-func (t *texts) mark(calls []*call) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.due) == 0 {
-		return
-	}
+	s.send(ctx, missing)
 	for _, c := range calls {
-		c.byText = c.script != nil && t.due[textDue{c.script, c.keys[0]}]
-	}
-}
-
-// note stores which of the calls that carried their script got no answer.
-func (t *texts) note(calls []*call) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, c := range calls {
-		if !c.byText {
-			continue
-		}
-		d := textDue{c.script, c.keys[0]}
 		var answer redis.Error
-		if c.err == nil || errors.As(c.err, &answer) {
-			delete(t.due, d)
-			continue
+		if c.byText && (c.err == nil || errors.As(c.err, &answer)) {
+			s.lacking.Delete(c.script)
 		}
-		if t.due == nil {
-			t.due = map[textDue]bool{}
-		}
-		t.due[d] = true
 	}
 }
 

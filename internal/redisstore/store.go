@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -93,7 +94,7 @@ type Store struct {
 	rdb     redis.UniversalClient
 	keys    Keyspace
 	timeout time.Duration
-	texts   texts
+	lacking sync.Map    // keys are scripts that a server lacks, as *script, until one gets their text
 	dialing atomic.Bool // connect is making a connection
 }
 
