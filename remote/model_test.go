@@ -389,10 +389,10 @@ func TestHugeStates(t *testing.T) {
 			{window, fmt.Sprintf("w 0 7 %d %d:9223372036854775807:0", arith.Of(window).Width.Microseconds(), id), -1},
 			{window, fmt.Sprintf("w 0 7 %d %d:-9223372036854775808:0", arith.Of(window).Width.Microseconds(), id), -1},
 			{window, "9223372036854775807", -1},
-			{drain, "f 0 7 1000 9007199254740991 0", 0},
-			{drain, "f 0 7 1000 9007199254740992 0", -1},
-			{drain, "f 0 7 1000 9223372036854775807 0", -1},
-			{drain, "f 0 7 1000 18446744073709551616 0", -1},
+			{drain, "f 0 7 1000/100 9007199254740991 0", 0},
+			{drain, "f 0 7 1000/100 9007199254740992 0", -1},
+			{drain, "f 0 7 1000/100 9223372036854775807 0", -1},
+			{drain, "f 0 7 1000/100 18446744073709551616 0", -1},
 		} {
 			b.set(l.store.Keyspace().CounterKey(c.rule, "k"), c.state)
 			res, err := l.Take(ctx, "k", c.rule, 2)

@@ -51,23 +51,25 @@
 -- that functions share. So there are only three functions here, which share nothing. Rare
 -- cases are in long.lua.
 
--- read_rules returns the rules by name, with the fields that the fast paths need. A state
--- without a generation that is written now begins with head.
+-- read_rules returns the rules by name. A state without a generation that is written now
+-- begins with head.
 local function read_rules(text, now, stamp)
   local find, rules, pos, funnels, windows = string.find, {}, 1, 0, 0
   while pos <= #text do
-    local _, stop, rate, D = find(text, '^f ((%d+)%S*)[ %d]*\n', pos)
+    local _, stop, rate, D, horizon, us, rem = find(text, '^f ((%d+)%S*) (%d+) (%d+) (%d+)\n', pos)
     if stop then
       funnels = funnels + 1
-      rules[funnels == 1 and 'f1' or 'f' .. funnels] = { rate = rate, D = D + 0, head = 'f 0 ' .. stamp .. ' ' .. rate .. ' ' }
+      rules[funnels == 1 and 'f1' or 'f' .. funnels] = {
+        rate = rate, D = D + 0, horizon = horizon + 0, us = us + 0, rem = rem + 0, head = 'f 0 ' .. stamp .. ' ' .. rate .. ' ',
+      }
     else
-      local width, kept
-      _, stop, width, kept = find(text, '^w (%d+) (%d+) %d+\n', pos)
-      local us = width + 0
-      local current = (now - now % us) / us
+      local digits, kept
+      _, stop, digits, kept, horizon = find(text, '^w (%d+) (%d+) (%d+)\n', pos)
+      local width = digits + 0
+      local current = (now - now % width) / width
       windows = windows + 1
       rules[windows == 1 and 'w1' or 'w' .. windows] = {
-        us = us, width = width, kept = kept + 0, current = current, head = 'w 0 ' .. stamp .. ' ' .. width,
+        width = width, digits = digits, kept = kept + 0, horizon = horizon + 0, current = current, head = 'w 0 ' .. stamp .. ' ' .. digits,
       }
     end
     pos = stop + 1
@@ -125,13 +127,13 @@ local function pour_window(ops, pos, rules, v, whole)
   if not rule or #id > 15 or #units > 15 then
     return nil
   end
-  local new, width, oldest = id + 0, rule.us, rule.current - rule.kept
+  local new, width, oldest = id + 0, rule.width, rule.current - rule.kept
   if new > rule.current or new < oldest or v and #v > 4096 then
     return nil
   end
   if v then
     local _, tail, text = find(v, '^w 0 [1-8]%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d (%d+)')
-    if text ~= rule.width then
+    if text ~= rule.digits then
       return nil
     end
     -- All buckets must be valid, with ascending ids. Those that still count begin at start,
@@ -251,7 +253,7 @@ for i = 2, #KEYS do
   end
   if not line then
     long = long or make_long(now, SLACK, MEMORY)
-    line, stop = long.book(key, pos, i - 2, v, apply, failed, forgiven)
+    line, stop = long.book(key, pos, i - 2, v, rules, apply, failed, forgiven)
   end
   out[i], pos = line, stop + 1
 end

@@ -13,15 +13,6 @@ local function int(x)
   return format(whole, x)
 end
 
--- pair returns the text of two numbers. The second is 0 in most cases.
-local one_and_0, two = whole .. ' 0', whole .. ' ' .. whole
-local function pair(x, y)
-  if y == 0 then
-    return format(one_and_0, x)
-  end
-  return format(two, x, y)
-end
-
 local function bad(why)
   error('!' .. why, 0)
 end

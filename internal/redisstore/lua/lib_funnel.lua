@@ -6,8 +6,7 @@
 
 -- rated returns D and T of a rate.
 local function rated(rate)
-  local D, T = match(rate, '^(%d+)/?([%d.]*)$')
-  return D, T
+  return match(rate, '^(%d+)/([%d.]+)$')
 end
 
 local function add(us, rem, dus, drem, D)
@@ -59,19 +58,13 @@ local function read_funnel(key, rate, now)
   if not v then
     return { absent = true, gen = 0, reset = 0, born = 0, us = 0, rem = 0 }
   end
-  if #v > 160 then
-    bad('not the state of a funnel')
-  end
-  local gen, born, was, us, rem = match(v, '^f ([%d/]+) (%d+) (%S+) (%d+) (%d+)$')
-  if not gen then
+  local gen, born, was, us, rem = match(#v <= 160 and v or '', '^f ([%d/]+) (%d+) (%S+) (%d+) (%d+)$')
+  local d, t = rated(was or '')
+  if not d then
     bad('not the state of a funnel')
   end
   local st = { born = num(born), us = num(us), rem = num(rem) }
   read_gen(st, gen)
-  local d, t = rated(was)
-  if not d or #was > 80 then
-    bad('not the state of a funnel')
-  end
   d = num(d)
   if st.rem >= d or st.us > TOP or st.born > TOP then
     bad('state of a funnel out of range')
@@ -79,11 +72,8 @@ local function read_funnel(key, rate, now)
   if was ~= rate then
     local _, T = rated(rate)
     local from, to = tonumber(t), tonumber(T)
-    if t ~= '' and not (from and from > 0 and from < 1e30) then
+    if not (from and from > 0 and from < 1e30) then
       bad('state of a funnel out of range')
-    end
-    if not from or not to then
-      from, to = 1, 1 -- T is unknown: the time to empty stays the same
     end
     local left, rest = level(st.us, st.rem, now)
     st.converted = left > 0 or rest > 0
@@ -103,6 +93,6 @@ local function write_funnel(key, st, rate, now, horizon)
     renew(st, now)
     st.converted = false
   end
-  local value = 'f ' .. gen_text(st) .. ' ' .. int(st.born) .. ' ' .. rate .. ' ' .. pair(st.us, st.rem)
+  local value = 'f ' .. gen_text(st) .. ' ' .. int(st.born) .. ' ' .. rate .. ' ' .. int(st.us) .. ' ' .. int(st.rem)
   store(key, value, st.rem > 0 and st.us + 1 or st.us, now, st.gen, horizon)
 end

@@ -83,7 +83,7 @@ local function write_window(key, st, rule, now)
   if newest then
     ends = now - now % rule.width + (rule.kept + 1 - newest) * rule.width
   end
-  local value = 'w ' .. gen_text(st) .. ' ' .. pair(st.born, rule.width) .. list
+  local value = 'w ' .. gen_text(st) .. ' ' .. int(st.born) .. ' ' .. int(rule.width) .. list
   store(key, value, ends, now, st.gen, rule.horizon)
   return list
 end

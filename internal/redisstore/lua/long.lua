@@ -6,28 +6,8 @@
 local now, slack, MEMORY = ...
 SLACK = slack
 local ops = ARGV[8]
-local rules -- by their names
-local apply, failed, forgiven -- whether the batch is applied now; lists from the ledger
+local rules, apply, failed, forgiven -- by name; whether the batch is applied now; lists from the ledger
 local cuts, broken = {}, {} -- for the ledger: units forgiven, and operations that failed
-
--- read_rules returns the rules by name.
-local function read_rules(text)
-  local count, read = { f = 0, w = 0 }, {}
-  for kind, line in string.gmatch(text, '([fw]) ([^\n]*)\n') do
-    local rule = {}
-    if kind == 'f' then
-      local rate, horizon, us, rem = match(line, '^(%S+) (%d+) (%d+) (%d+)$')
-      rule.rate, rule.horizon, rule.us, rule.rem = rate, tonumber(horizon), tonumber(us), tonumber(rem)
-      rule.D = tonumber((rated(rate)))
-    else
-      local width, kept, horizon = match(line, '^(%d+) (%d+) (%d+)$')
-      rule.width, rule.kept, rule.horizon = tonumber(width), tonumber(kept), tonumber(horizon)
-    end
-    count[kind] = count[kind] + 1
-    read[kind .. int(count[kind])] = rule
-  end
-  return read
-end
 
 -- merge moves two states of a counter into the later generation: st, and one of which gen and
 -- born are given. It returns for each whether its content is valid there: if it is of that
@@ -185,7 +165,7 @@ function kinds.f(key, op, apply, index)
   else
     remember(key, st.us + 1, now, st.gen, rule.horizon)
   end
-  local line = (st.converted and 'g ' or 'f ') .. int(st.gen) .. ' ' .. int(st.born) .. ' ' .. pair(st.us, st.rem)
+  local line = (st.converted and 'g ' or 'f ') .. int(st.gen) .. ' ' .. int(st.born) .. ' ' .. int(st.us) .. ' ' .. int(st.rem)
   if not op.debt then
     return line
   end
@@ -286,9 +266,8 @@ end
 -- book executes the operation in the line at pos, on a key with the value v, nil if none was
 -- read. It returns the line of the reply, and where that of the operation ends. Any error
 -- fails only this operation: the ledger already says that the batch was applied.
-function long.book(key, pos, index, v, does, was_failed, was_forgiven)
-  apply, failed, forgiven = does, was_failed, was_forgiven
-  rules = rules or read_rules(ARGV[7])
+function long.book(key, pos, index, v, ...)
+  rules, apply, failed, forgiven = ...
   ahead[key] = v
   local stop = ending(pos)
   local done, line = pcall(book, key, sub(ops, pos, stop - 1), index)

@@ -94,18 +94,6 @@ function window.holds(q, room, oldest)
     and not at_most(room, last, left, oldest - 1)
 end
 
--- about returns how much of the oldest bucket counts. It may be wrong by a few units,
--- because it computes in doubles.
-function window.about(q, oldest)
-  local last = q.st.l[q.kept] or 0
-  local left = last - q.elapsed
-  if left <= 0 then
-    return 0
-  end
-  local still = math.max(left / q.width * q.limit / q.kept, left / last * (oldest - 1))
-  return math.max(math.min(still, oldest), oldest - window.share(q))
-end
-
 -- fits reports whether there is room for the units that are asked for.
 function window.fits(q)
   return window.holds(q, window.room(q, q.ask))
@@ -113,17 +101,17 @@ end
 
 -- left sets what is to be booked to as many units as there is room for, and returns how many.
 function window.left(q)
-  local n, room, oldest = q.ask, window.room(q, 0)
-  if oldest > 0 then
-    n = math.min(n, math.max(room - math.floor(window.about(q, oldest)) + 8, 0))
-  else
-    n = math.min(n, math.max(room, 0))
+  local room, oldest = window.room(q, 0)
+  local most = math.min(q.ask, room)
+  while q.own < most do -- more than most do not fit
+    local n = q.own + math.ceil((most - q.own) / 2)
+    if window.holds(q, room - n, oldest) then
+      q.own = n
+    else
+      most = n - 1
+    end
   end
-  while n > 0 and not window.holds(q, room - n, oldest) do
-    n = n - 1
-  end
-  q.own = n
-  return n
+  return q.own
 end
 
 -- book adds the units that are to be booked, and stores the window.
