@@ -14,8 +14,7 @@ const defaultReplyBytes = 64 << 20
 
 // BoundReplies returns a dialer whose connections fail, with [ErrBadReply], as
 // soon as the server announces or sends a reply that would take more than most
-// bytes of memory; 0 means 64 MiB, which is
-// more than any reply to this package.
+// bytes of memory; 0 means 64 MiB, which is more than any reply to this package.
 //
 // go-redis allocates as much memory as a header announces, before any of it has
 // arrived, and recurses into nested arrays without a bound. A dozen bytes from a
@@ -76,12 +75,9 @@ func (c rawBoundConn) SyscallConn() (syscall.RawConn, error) { return c.raw.Sysc
 const (
 	// itemBytes is the memory that an element takes, besides its contents.
 	itemBytes = 32
-	// attrBytes is the memory that an attribute takes: for several attributes in
-	// a row go-redis recurses once for each.
-	attrBytes = 512
-	// maxNesting is how deep replies may nest. Those of our scripts are flat, and
-	// those to go-redis' own commands (CLUSTER SLOTS, COMMAND) a few levels deep.
-	maxNesting = 16
+	// levelBytes is the memory that an aggregate takes, be it empty: go-redis recurses for
+	// each that is in another one, and for each of several attributes in a row.
+	levelBytes = 512
 	// maxHeader is more bytes than the header of any valid length has.
 	maxHeader = 24
 )
@@ -92,15 +88,8 @@ type meter struct {
 	most, left int64 // allowed for one reply, and left of it
 	skip       int64 // bytes of a string that are still to come
 	head       [maxHeader]byte
-	size       int // of head; a longer line is no header
-	open       [maxNesting]aggregate
-	depth      int
-}
-
-// aggregate is an array, map, set, push or attribute that is not complete.
-type aggregate struct {
-	left int64 // elements still to come
-	attr bool  // an attribute precedes a value, and is not one itself
+	size       int   // of head; a longer line is no header
+	rest       int64 // values of this reply that are still to come after the present one
 }
 
 func (m *meter) read(p []byte) error {
@@ -115,7 +104,7 @@ func (m *meter) read(p []byte) error {
 		}
 		line, rest, ended := bytes.Cut(p, []byte{'\n'})
 		m.size += copy(m.head[m.size:], line)
-		if err := m.spend(int64(len(line))); err != nil {
+		if err := m.spend(int64(len(line)), 1); err != nil {
 			return err
 		}
 		if p = rest; !ended {
@@ -129,11 +118,12 @@ func (m *meter) read(p []byte) error {
 	return nil
 }
 
-func (m *meter) spend(n int64) error {
-	if n < 0 || n > m.left {
+// spend counts n units of the given size in bytes.
+func (m *meter) spend(n, unit int64) error {
+	if n > m.left/unit {
 		return fmt.Errorf("%w: more than %d bytes", ErrBadReply, m.most)
 	}
-	m.left -= n
+	m.left -= n * unit
 	return nil
 }
 
@@ -143,26 +133,34 @@ func (m *meter) line() error {
 	if len(head) == 0 {
 		return fmt.Errorf("%w: an empty line", ErrBadReply)
 	}
+	values := int64(1) // of an entry
 	switch head[0] {
 	case '$', '!', '=':
 		n, err := m.length(head, 1)
-		if err != nil || n < 0 {
-			m.complete()
+		if err != nil {
 			return err
 		}
-		m.skip = n + int64(len("\r\n"))
+		if n >= 0 {
+			m.skip = n + int64(len("\r\n"))
+			return nil
+		}
+	case '%', '|':
+		values = 2
+		fallthrough
 	case '*', '~', '>':
-		return m.enter(head, 1)
-	case '|':
-		if err := m.spend(attrBytes); err != nil {
+		n, err := m.length(head, values*itemBytes)
+		if err == nil {
+			err = m.spend(1, levelBytes)
+		}
+		if err != nil {
 			return err
 		}
-		return m.enter(head, 2)
-	case '%':
-		return m.enter(head, 2)
-	default:
-		m.complete()
+		m.rest += max(n, 0) * values
+		if head[0] == '|' { // it precedes a value, and is not one itself
+			return nil
+		}
 	}
+	m.complete()
 	return nil
 }
 
@@ -173,46 +171,15 @@ func (m *meter) length(head []byte, unit int64) (int64, error) {
 	if err != nil || m.size == maxHeader {
 		return 0, fmt.Errorf("%w: length %q", ErrBadReply, head[1:])
 	}
-	if n < 0 {
-		return n, nil
-	}
-	if n > m.left/unit {
-		return 0, m.spend(m.left + 1)
-	}
-	return n, m.spend(n * unit)
+	return n, m.spend(max(n, 0), unit)
 }
 
-// enter begins an aggregate, of which each entry has the given number of values.
-func (m *meter) enter(head []byte, values int64) error {
-	n, err := m.length(head, values*itemBytes)
-	switch {
-	case err != nil:
-		return err
-	case n <= 0 && head[0] == '|':
-		return nil
-	case n <= 0:
-		m.complete()
-		return nil
-	case m.depth == maxNesting:
-		return fmt.Errorf("%w: nested more than %d levels deep", ErrBadReply, maxNesting)
-	}
-	m.open[m.depth] = aggregate{left: n * values, attr: head[0] == '|'}
-	m.depth++
-	return nil
-}
-
-// complete ends a value, and the aggregates of which it is the last element. After
-// a complete reply the next one may take the full bound.
+// complete ends a value, or the header of an aggregate. After a complete reply the next one
+// may take the full bound.
 func (m *meter) complete() {
-	for m.depth > 0 {
-		top := &m.open[m.depth-1]
-		if top.left--; top.left > 0 {
-			return
-		}
-		m.depth--
-		if top.attr {
-			return
-		}
+	if m.rest > 0 {
+		m.rest--
+		return
 	}
 	m.left = m.most
 }

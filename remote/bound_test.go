@@ -136,9 +136,9 @@ func TestBoundRepliesLetsGoodOnesPass(t *testing.T) {
 // go-redis goes one call deeper for each attribute that precedes a reply.
 func TestBoundRepliesCountsAttributes(t *testing.T) {
 	m := meter{most: bound, left: bound}
-	row := []byte(strings.Repeat("|0\r\n", bound/attrBytes))
+	row := []byte(strings.Repeat("|0\r\n", bound/levelBytes))
 	if err := m.read(row); err == nil {
-		t.Errorf("a row of %d attributes passed, %+v", bound/attrBytes, m)
+		t.Errorf("a row of %d attributes passed, %+v", bound/levelBytes, m)
 	}
 }
 
@@ -258,7 +258,7 @@ func FuzzBoundReplies(f *testing.F) {
 			}
 			begun = true
 		}
-		if m.left != m.most || m.depth != 0 || m.skip != 0 || m.size != 0 {
+		if m.left != m.most || m.rest != 0 || m.skip != 0 || m.size != 0 {
 			t.Fatalf("after %.300q: %+v", g.out.String(), m)
 		}
 	})
