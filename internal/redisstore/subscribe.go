@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -33,10 +32,6 @@ type Subscription struct {
 	begun     bool          // this, confirmed and err are used by the receiver only
 	confirmed int           // number of channels
 	err       error
-
-	mu         sync.Mutex
-	connecting bool // if closed meanwhile, the receiver closes ps
-	closed     bool
 }
 
 // Subscribe returns a subscription to channels, at least one, which all have one hash tag.
@@ -48,6 +43,11 @@ func (s *Store) Subscribe(channels ...string) *Subscription {
 		sub.ps, err = pubSub(sub.ctx, s.rdb, channels[0])
 		return err
 	})
+	if sub.err == nil {
+		// In a goroutine: ps.Close waits while go-redis connects, because a Dialer may not notice
+		// that its context has ended.
+		context.AfterFunc(sub.ctx, func() { _ = guarded(sub.ps.Close) })
+	}
 	return sub
 }
 
@@ -93,8 +93,13 @@ func (s *Subscription) Receive(timeout time.Duration) (channel, payload string, 
 }
 
 func (s *Subscription) receive(timeout time.Duration) (channel, payload string, err error) {
-	if err := s.begin(); err != nil {
-		return "", "", err
+	if !s.begun {
+		s.begun = true
+		ctx, cancel := s.store.Deadline(s.ctx)
+		defer cancel()
+		if err := s.ps.Subscribe(ctx, s.channels...); err != nil {
+			return "", "", err
+		}
 	}
 	for {
 		// After an error go-redis connects and subscribes again by itself, at once and
@@ -120,42 +125,5 @@ func (s *Subscription) receive(timeout time.Duration) (channel, payload string, 
 	}
 }
 
-// begin connects and subscribes.
-func (s *Subscription) begin() error {
-	if s.begun {
-		return nil
-	}
-	s.begun = true
-	s.connect(true)
-	ctx, cancel := s.store.Deadline(s.ctx)
-	defer cancel()
-	err := s.ps.Subscribe(ctx, s.channels...)
-	if s.connect(false) {
-		_ = s.ps.Close()
-		return redis.ErrClosed
-	}
-	return err
-}
-
-// connect stores whether the receiver is about to connect, and reports whether the
-// subscription has been closed.
-func (s *Subscription) connect(on bool) (closed bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.connecting = on
-	return s.closed
-}
-
-// Close ends the subscription, and a Receive that is waiting. It does not wait for the network:
-// a Receive that is about to connect closes the connection by itself.
-func (s *Subscription) Close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.cancel()
-	if !s.closed && !s.connecting && s.ps != nil {
-		// In a goroutine: ps.Close waits while go-redis connects after an error, because a
-		// Dialer may not notice that its context has ended.
-		go func() { _ = s.ps.Close() }()
-	}
-	s.closed = true
-}
+// Close ends the subscription, and a Receive that is waiting. It does not wait for the network.
+func (s *Subscription) Close() { s.cancel() }
