@@ -3,7 +3,6 @@ package inspect
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 
@@ -176,31 +175,20 @@ type Seen struct {
 
 // Peek answers looks in their order, many with one pipeline.
 func (s *Survey) Peek(ctx context.Context, looks []Look) []Seen {
-	out := make([]Seen, len(looks))
-	for from := 0; from < len(looks); from += surveyCalls {
-		to := min(from+surveyCalls, len(looks))
-		s.peek(ctx, looks[from:to], out[from:to])
+	out := make([]Seen, 0, len(looks))
+	for some := range slices.Chunk(looks, surveyCalls) {
+		asks := make([]redisstore.Ask, len(some))
+		for i, l := range some {
+			asks[i] = redisstore.Ask{Counter: l.Name.Text, Rule: l.Rule, Units: 1}
+		}
+		answers, errs := s.LookAt(ctx, asks)
+		for i, a := range answers {
+			if errs[i] != nil {
+				out = append(out, Seen{Err: errs[i]})
+				continue
+			}
+			out = append(out, Seen{Result: decision.Judged(asks[i].Rule, a.Result(a.Units > 0, 1)), Used: a.Used()})
+		}
 	}
 	return out
-}
-
-func (s *Survey) peek(ctx context.Context, looks []Look, out []Seen) {
-	var asks []redisstore.Ask
-	var asked []int // asks[i] is about looks[asked[i]]
-	for i, l := range looks {
-		if !l.Name.Of(l.Rule) {
-			out[i] = Seen{Result: decision.Invalid(l.Rule), Err: fmt.Errorf("remote: %w: %v is not of that rule", limit.ErrUnsupported, l.Name)}
-			continue
-		}
-		asks, asked = append(asks, redisstore.Ask{Counter: l.Name.Text, Rule: l.Rule, Units: 1}), append(asked, i)
-	}
-	answers, errs := s.LookAt(ctx, asks)
-	for i, a := range answers {
-		o, rule := &out[asked[i]], asks[i].Rule
-		if o.Err = errs[i]; o.Err != nil {
-			o.Result = limit.Result{Source: limit.SourceRemote, Limit: rule.Limit()}
-			continue
-		}
-		o.Result, o.Used = decision.Judged(rule, a.Result(a.Units > 0, 1)), a.Used()
-	}
 }
