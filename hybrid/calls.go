@@ -7,7 +7,6 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/internal/reconcile"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
-	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -110,11 +109,7 @@ func (l *Limiter) Set(ctx context.Context, key string, rule *limit.Rule, used in
 
 // announceRoom notifies the other nodes that key has room again.
 func (l *Limiter) announceRoom(key string, rule *limit.Rule, done redisstore.Renewed) {
-	keys := l.driver.store.Keyspace()
-	l.driver.announceRoom(report.Notice{
-		ID: redisstore.NoticeIDOf(keys.CounterKey(rule, key)), Shard: keys.Shard(key), Shape: redisstore.ShapeOf(rule),
-		Limit: rule.Limit(), Gen: done.State.Gen, Now: done.Now,
-	})
+	l.driver.announceRoom(l.driver.store.Keyspace().RoomNotice(rule, key, done))
 }
 
 // explain returns the error of a single exchange as an error of this package.

@@ -3,7 +3,6 @@ package hybrid
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	mrand "math/rand/v2"
 	"slices"
@@ -343,10 +342,9 @@ func (d *driver) hear() reconcile.Event {
 	d.lim.stats.Missed.Add(uint64(h.dropped))
 	ev := reconcile.Received{Echo: h.echo, Confirmed: h.confirmed, Err: h.err}
 	for _, payload := range h.messages {
-		node, list, err := redisstore.ReadNotices(payload)
-		if err == nil {
+		if node, list, ok := redisstore.ReadNotices(payload); ok {
 			ev.Messages = append(ev.Messages, reconcile.Message{Node: node, Notices: list})
-		} else if !errors.Is(err, redisstore.ErrNoticeVersion) {
+		} else {
 			d.lim.stats.BadReplies.Add(1)
 		}
 	}

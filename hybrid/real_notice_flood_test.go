@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/report"
@@ -136,7 +137,7 @@ func (f *noticeForger) notices(list ...report.Notice) {
 // used says that a key is used up until the year 2255, the latest that a message can say.
 func (f *noticeForger) used(key string, rule *limit.Rule) report.Notice {
 	return report.Notice{
-		ID: redisstore.NoticeIDOf(counterKey(rule, key)), Shape: redisstore.ShapeOf(rule), Limit: rule.Limit(),
+		ID: redisstore.NoticeIDOf(counterKey(rule, key)), Shape: arith.Of(rule).ShapeHash(), Limit: rule.Limit(),
 		Now: time.Duration(time.Now().UnixNano()), Until: limit.MaxUnits * time.Microsecond,
 	}
 }

@@ -53,11 +53,7 @@ func (te *teller) tell(ctx context.Context, store *redisstore.Store, key string,
 	if name == "" {
 		return
 	}
-	keys := store.Keyspace()
-	n := report.Notice{
-		ID: redisstore.NoticeIDOf(keys.CounterKey(rule, key)), Shard: keys.Shard(key), Shape: redisstore.ShapeOf(rule),
-		Limit: rule.Limit(), Gen: done.State.Gen, Now: done.Now,
-	}
+	n := store.Keyspace().RoomNotice(rule, key, done)
 	m := redisstore.Message{Channel: name, Payload: redisstore.AppendNotices(nil, roomNode, []report.Notice{n})}
 	if err := store.Publish(ctx, m); err != nil {
 		te.name.Store("") // a missing permission must not cost each call a round trip

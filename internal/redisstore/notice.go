@@ -3,8 +3,6 @@ package redisstore
 import (
 	"crypto/sha1"
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/report"
@@ -27,10 +25,12 @@ func (k Keyspace) NoticeID(shard int, rule *limit.Rule, key string, hashed bool)
 	return NoticeIDOf(k.appendCounter(buf[:0], shard, rule, key, hashed))
 }
 
-// ShapeOf returns a hash of a rule's algorithm, name and numbers without the limit. It is
-// the same in every process. Rules that differ in these rarely have the same.
-func ShapeOf(rule *limit.Rule) uint32 {
-	return arithOf(rule).ShapeHash()
+// RoomNotice returns the notice that a key has room since it was lowered.
+func (k Keyspace) RoomNotice(rule *limit.Rule, key string, done Renewed) report.Notice {
+	return report.Notice{
+		ID: NoticeIDOf(k.CounterKey(rule, key)), Shard: k.Shard(key), Shape: arithOf(rule).ShapeHash(),
+		Limit: rule.Limit(), Gen: done.State.Gen, Now: done.Now,
+	}
 }
 
 // MaxNotices is the largest number of notices of one message.
@@ -41,13 +41,6 @@ const MaxNotices = 500
 // shard, limit, generation, Now and Until in µs. Numbers are varints of the shortest form,
 // from 0 to 2^53, the shard below [MaxShards]. Each content has one spelling.
 const noticeVersion = 1
-
-// ErrNoticeVersion reports a message in a format that a later release may use: ignore it.
-var ErrNoticeVersion = errors.New("remote: notices of an unknown version")
-
-// ErrBadNotices reports a message that is not as [AppendNotices] writes it. It arrives
-// wrapped.
-var ErrBadNotices = errors.New("remote: not a message of notices")
 
 // AppendNotices appends the message by which a node publishes notices, at most the first
 // [MaxNotices]. Numbers out of range are set to the nearest that is in it.
@@ -69,11 +62,12 @@ func AppendNotices(b []byte, node string, list []report.Notice) []byte {
 	return b
 }
 
-// ReadNotices reads a message of [AppendNotices]. Any other text is an error: [ErrNoticeVersion]
-// or [ErrBadNotices]. What is returned shares no memory with the payload.
-func ReadNotices(payload string) (node string, list []report.Notice, err error) {
+// ReadNotices reads a message of [AppendNotices]; ok is false for any other text. A message of
+// another version, which a later release may send, has no notices. What is returned shares no
+// memory with the payload.
+func ReadNotices(payload string) (node string, list []report.Notice, ok bool) {
 	if payload != "" && payload[0] != noticeVersion {
-		return "", nil, fmt.Errorf("%w: %d", ErrNoticeVersion, payload[0])
+		return "", nil, true
 	}
 	const least = len(report.NoticeID{}) + 4 + 5 // bytes of a notice
 	r := noticeReader(payload)
@@ -89,9 +83,9 @@ func ReadNotices(payload string) (node string, list []report.Notice, err error) 
 	}
 	// Each content has one spelling: what is out of range, too long or too short shows here.
 	if !validNode(node) || string(AppendNotices(make([]byte, 0, len(payload)), node, list)) != payload {
-		return "", nil, fmt.Errorf("%w: %d bytes, beginning with %.20q", ErrBadNotices, len(payload), payload)
+		return "", nil, false
 	}
-	return node, list, nil
+	return node, list, true
 }
 
 // noticeReader is the rest of a message. At its end it returns zeros.
