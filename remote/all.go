@@ -86,6 +86,7 @@ func (l *Limiter) together(checks []limit.Check) (by int, err error) {
 	if len(checks) > MaxChecks {
 		return -1, fmt.Errorf("remote: %w: %d checks at once, at most %d are allowed", limit.ErrUnsupported, len(checks), MaxChecks)
 	}
+	buckets := 0
 	for i, q := range checks {
 		if err := askable(q.Rule, q.N); err != nil {
 			return i, fmt.Errorf("remote: check %d: %w", i, err)
@@ -94,22 +95,13 @@ func (l *Limiter) together(checks []limit.Check) (by int, err error) {
 			return i, fmt.Errorf("remote: check %d: %w: its key %s is in shard %d, that of check 0 in shard %d, and servers that share the shards decide on one at a time",
 				i, limit.ErrUnsupported, escape.Quote(q.Key), l.Shard(q.Key), l.Shard(checks[0].Key))
 		}
+		if buckets += arith.Of(q.Rule).Kept + 1; buckets > maxBuckets {
+			return i, fmt.Errorf("remote: check %d: %w: more than %d buckets in one call", i, limit.ErrUnsupported, maxBuckets)
+		}
 	}
 	if i := decision.Mistaken(checks); i >= 0 {
 		return i, fmt.Errorf("remote: check %d: %w: an earlier one counts its key under a rule of the same name but another rate, period or number of buckets; give each limit a name of its own",
 			i, limit.ErrUnsupported)
-	}
-	return light(checks)
-}
-
-// light returns an error if checks have so many buckets that they would occupy Redis
-// for too long, and the check that exceeds the bound.
-func light(checks []limit.Check) (by int, err error) {
-	buckets := 0
-	for i, q := range checks {
-		if buckets += arith.Of(q.Rule).Kept + 1; buckets > maxBuckets {
-			return i, fmt.Errorf("remote: check %d: %w: more than %d buckets in one call", i, limit.ErrUnsupported, maxBuckets)
-		}
 	}
 	return -1, nil
 }

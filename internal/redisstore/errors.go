@@ -14,21 +14,16 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// ErrBadReply reports a reply that no script of this package gives: another
-// program answers, or the client corrupts replies. It arrives wrapped.
+// ErrBadReply is that of package remote.
 var ErrBadReply = errors.New("remote: unexpected reply from Redis")
 
-// Class sorts errors by what can be done about them.
+// Class sorts errors by what can be done about them, as that of package remote does.
 type Class uint8
 
 // The classes. The zero Class is no error.
 const (
-	// ClassUnavailable may pass by itself: try again later.
 	ClassUnavailable Class = iota + 1
-	// ClassMisconfigured lasts until an operator changes something, such as a
-	// password.
 	ClassMisconfigured
-	// ClassKey concerns one key only.
 	ClassKey
 )
 
@@ -86,17 +81,9 @@ var Reasons = []string{
 	"readonly", "refused", "timeout", "tryagain", "unblocked", "unsupported", "wrongpass", "wrongtype",
 }
 
-// Classify returns the class of an error of this package, or of go-redis, and its
-// cause in one short word: "timeout", "refused", "closed", "oom" … and "error" for
-// all others. The words do not change between versions and are fit for a metric's
-// label. A nil error has class 0 and the empty word.
-//
-// Redis closes the connection of a client that sends a script without the required
-// password. go-redis may notice that only when it uses the connection again, so that
-// "noauth" may alternate with "closed".
+// Classify is that of package remote.
 func Classify(err error) (Class, string) {
 	var key *limit.KeyError
-	var panicked *panicError
 	var reply redis.Error
 	switch {
 	case err == nil:
@@ -108,7 +95,7 @@ func Classify(err error) (Class, string) {
 		return ClassKey, "garbage"
 	case errors.Is(err, ErrBadReply):
 		return ClassUnavailable, "protocol"
-	case errors.As(err, &panicked):
+	case errors.Is(err, errPanic):
 		return ClassUnavailable, "panic"
 	case errors.As(err, &reply):
 		return classifyText(reply.Error())
@@ -175,10 +162,8 @@ func classifyNetwork(err error) string {
 	return "error"
 }
 
-// panicError reports that the client panicked.
-type panicError struct{ value any }
-
-func (e *panicError) Error() string { return fmt.Sprintf("the client panicked: %v", e.value) }
+// errPanic reports that the client panicked. It arrives wrapped.
+var errPanic = errors.New("the client panicked")
 
 // wrap puts the package's name in front of what go-redis reports.
 func wrap(err error) error {

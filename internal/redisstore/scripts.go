@@ -6,6 +6,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -245,7 +246,7 @@ func (s *Store) send(ctx context.Context, calls []*call) {
 func guarded(f func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = &panicError{r}
+			err = fmt.Errorf("%w: %v", errPanic, r)
 		}
 	}()
 	return f()
