@@ -1,13 +1,10 @@
 -- How a sliding log decides: one member of a sorted set per unit, scored by the
 -- time at which it was admitted. A member that is exactly one window old no
--- longer counts. Scripts have this file after lib_log.lua.
---
--- Amounts are units. A question has all of its fields from the start.
+-- longer counts. Scripts have this file after lib_log.lua. Amounts are units.
 
 local log = {}
 kinds.l = log
 
--- read returns the question that begins at an argument, and the index after it.
 function log.read(key, at)
   return {
     key = key, kind = log, limit = ARGV[at] + 0, width = ARGV[at + 1] + 0,
@@ -15,20 +12,17 @@ function log.read(key, at)
   }, at + 3
 end
 
--- look reads the counter of the question.
 function log.look(q, now)
   q.all = members(q.key)
   q.count = call('ZCOUNT', q.key, '(' .. int(now - q.width), '+inf')
   q.found = q.found or q.count -- before anything was booked
 end
 
--- fits reports whether there is room for the units that are asked for.
 function log.fits(q)
   return q.count + q.ask <= q.limit
 end
 
--- left sets what is to be booked to as many units as there is room for, and returns how
--- many. If there is no room, the question is changed to one unit, for the wait that tell returns.
+-- If there is no room, left changes the question to one unit, for the wait that tell returns.
 function log.left(q)
   q.own = math.max(math.min(q.ask, q.limit - q.count), 0)
   q.ask = math.max(q.own, 1)
@@ -76,8 +70,6 @@ function log.tidy(q, now)
   q.all = q.count
 end
 
--- tell returns how many units count, how long until enough of them have left for units that
--- were refused (0: none were), and how long until all have left.
 function log.tell(q, now)
   local wait = 0
   if q.told == '0' and q.ask <= q.limit then

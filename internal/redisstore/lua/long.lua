@@ -238,11 +238,6 @@ function long.ledger(v)
   return last, nonce, sum, failed, forgiven
 end
 
--- ending returns where the line at pos ends.
-local function ending(pos)
-  return find(ops, '\n', pos, true) or #ops + 1
-end
-
 -- blame returns the reply line of an operation that failed with the error why.
 function long.blame(why, index)
   -- An operation of a duplicate was booked the first time, unless the ledger lists it as failed.
@@ -269,7 +264,7 @@ end
 function long.book(key, pos, index, v, ...)
   rules, apply, failed, forgiven = ...
   ahead[key] = v
-  local stop = ending(pos)
+  local stop = find(ops, '\n', pos, true) or #ops + 1
   local done, line = pcall(book, key, sub(ops, pos, stop - 1), index)
   return done and line or long.blame(line, index), stop
 end

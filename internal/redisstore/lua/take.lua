@@ -20,6 +20,12 @@
 --   l  units counted, us until enough of them leave (0 when admitted), us until the last one
 --      leaves
 --         Or "e", reason, index of the check
+--
+-- A kind has these functions. read returns the question that begins at an argument, and the index
+-- after it; the question has all of its fields from the start, because adding one later may cost
+-- as much as all the rest. look reads the counter. fits reports whether there is room for what
+-- is asked for; left sets what is to be booked to as much as there is room for, and returns how
+-- many units that is. book stores what is to be booked, and tell returns the state after the call.
 
 local now, mode, n, at = clock(), ARGV[1], #KEYS, 2
 local asked, admitted, logs, times = {}, true, false, n > 1 and {}

@@ -1,8 +1,8 @@
 -- How a window decides, sliding, or fixed with kept = 0. Scripts have this file after
 -- lib_window.lua.
 --
--- Amounts are units. A question has all of its fields from the start. The oldest bucket
--- expires gradually: Rule.Gone of package arith says how, and why.
+-- Amounts are units. The oldest bucket expires gradually: Rule.Gone of package arith says how,
+-- and why.
 
 -- limbs splits a number up to 2^53 into three digits to the base 2^18.
 local function limbs(x)
@@ -40,7 +40,6 @@ end
 local window = {}
 kinds.w = window
 
--- read returns the question that begins at an argument, and the index after it.
 function window.read(key, at)
   local arg = ARGV
   return {
@@ -49,7 +48,6 @@ function window.read(key, at)
   }, at + 5
 end
 
--- look reads the counter of the question.
 function window.look(q, now)
   q.st = read_window(q.key, q, now)
   q.elapsed = now % q.width
@@ -94,12 +92,10 @@ function window.holds(q, room, oldest)
     and not at_most(room, last, left, oldest - 1)
 end
 
--- fits reports whether there is room for the units that are asked for.
 function window.fits(q)
   return window.holds(q, window.room(q, q.ask))
 end
 
--- left sets what is to be booked to as many units as there is room for, and returns how many.
 function window.left(q)
   local room, oldest = window.room(q, 0)
   local most = math.min(q.ask, room)
@@ -114,7 +110,6 @@ function window.left(q)
   return q.own
 end
 
--- book adds the units that are to be booked, and stores the window.
 function window.book(q, now)
   q.st.n[0] = (q.st.n[0] or 0) + q.own
   q.st.l[0] = math.max(q.st.l[0] or 0, q.elapsed)
@@ -122,7 +117,6 @@ function window.book(q, now)
   write_window(q.key, q.st, q, now)
 end
 
--- tell returns the window: the id of the current bucket, the us since it began, and the buckets.
 function window.tell(q, now)
   return int((now - q.elapsed) / q.width), int(q.elapsed), (buckets(q.st, q, now))
 end
