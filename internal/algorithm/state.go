@@ -21,6 +21,18 @@ type State interface {
 	Exchanger
 }
 
+var (
+	_ State = (*LeakyBucket)(nil)
+	_ State = (*Window)(nil)
+	_ State = (*SlidingLog)(nil)
+)
+
+// IsWindow reports whether a rule counts by a [Window].
+func IsWindow(r *limit.Rule) bool {
+	a := r.Algorithm()
+	return a == limit.AlgorithmSlidingWindow || a == limit.AlgorithmFixedWindow
+}
+
 // Decider is the part of a [State] that checks use.
 type Decider interface {
 	// Fits reports whether cost more units fit now.

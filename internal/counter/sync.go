@@ -307,21 +307,15 @@ const clockDrift = 2000
 // of its clock.
 const backSlack = 1_000_000
 
-// Quarantined reports whether Redis could not use the key at the last exchange.
-func (c *Counter) Quarantined() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.is(quarantined)
-}
-
 // Quarantine ends the exchange without an answer, for this key alone. Its units are pending again,
 // unless they were booked before Redis' copy broke. Until an answer comes, the key is decided at
-// the fallback multiplier. Ask again later, with Requeue. first reports whether that was not
-// planned yet: a counter that was in several queues may fail twice.
-func (c *Counter) Quarantine(now int64, booked bool) (first bool) {
+// the fallback multiplier. Ask again later, with Requeue. was reports whether the last exchange ended
+// so as well, and first whether that is not planned yet: a counter that was in several queues may
+// fail twice.
+func (c *Counter) Quarantine(now int64, booked bool) (was, first bool) {
 	c.lock(now)
 	defer c.unlock()
-	first = !c.is(retryPlanned)
+	was, first = c.is(quarantined), !c.is(retryPlanned)
 	c.unmark(inFlight)
 	c.mark(quarantined | retryPlanned)
 	if booked {
@@ -329,7 +323,7 @@ func (c *Counter) Quarantine(now int64, booked bool) (first bool) {
 	} else {
 		c.expiredLocked(c.state().GiveBack(c.rule()))
 	}
-	return first
+	return was, first
 }
 
 // KeepSentBack drops the refunds that were sent: their units go on counting. It is not known

@@ -59,10 +59,10 @@ func (c *Machine) onKeyError(k *counter.Counter, booked bool, err error) {
 	if errors.As(err, &key) {
 		reason = key.Reason
 	}
-	if !k.Quarantined() {
+	was, first := k.Quarantine(c.local, booked)
+	if !was {
 		c.happened(Incident{Kind: Quarantined, Reason: "redis cannot use the key: " + reason, Key: k.Key(), Err: Plain(err)})
 	}
-	first := k.Quarantine(c.local, booked)
 	c.stats.Quarantined.Add(1)
 	if first {
 		c.broken.add(k, c.now+c.cfg.quarantine)

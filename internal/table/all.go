@@ -15,9 +15,7 @@ const FewChecks = 4
 // locked. Each further try needs an eviction at that moment.
 const allTries = 1000
 
-// TakeAll consumes the units of all checks if each check admits them, and nothing otherwise. It
-// puts the answer of each into out, which is as long as checks. Checks with the same counter must
-// be admitted together. Checks under a dry run (see [limit.Rule.DryRun]) never prevent the others.
+// TakeAll is [counter.TakeTogether] for keys. out is as long as checks.
 func (t *Table) TakeAll(checks []limit.Check, now int64, out []limit.Result) (v limit.AllResult) {
 	var few [FewChecks]counter.Asked
 	v = decision.None()

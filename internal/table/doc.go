@@ -10,9 +10,7 @@
 //     Its cache line is prefetched (index.go).
 //  3. The clock is read meanwhile, once. All later steps use that reading.
 //  4. If the entry has the fingerprint and a lease of exactly this rule, the lease decides by the
-//     word of the entry: it refuses, or admits by a compare-and-swap of the word (package
-//     counter). No lock is taken, with one exception: the first check after a report takes the
-//     lock of the counter for a moment, to queue the counter for the next report.
+//     word of the entry, without a lock (package counter).
 //  5. Otherwise the counter decides under its mutex. Its full key is compared.
 //  6. If the index has no counter of the key, one is created under the lock of the shard.
 //
@@ -23,29 +21,16 @@
 // its rule are too large, while its leaky bucket takes more than 39 hours to run empty, and while
 // a unit does not count as one. A [Handle] remembers the entry and so begins at step 3.
 //
-// # Which keys are kept
-//
-// There is room for MaxKeys counters and a quarter more, at least 4,096 more. When the table is
-// full, a new key evicts a counter of its shard that would not refuse one unit and has nothing to
-// report, preferably one that was not used lately and that the policy does not hold (evict.go).
-// The policy is a ristretto cache. A sweep in the background passes the used counters to it
-// (policy.go). No check waits for it.
-//
 // # What is promised
 //
 //   - A key has one live counter, even if many goroutines create it at once.
 //   - A counter with units that were not reported to Redis is never dropped.
 //   - A flood of other keys does not free a key that is being refused, and memory stays
-//     bounded (see [Options.MaxKeys]).
+//     bounded (see [Options.MaxKeys], evict.go, policy.go). A counter that has been used but
+//     would not refuse one unit now may be dropped when there is no room ([Stats].Forgotten).
 //   - When no counter may be evicted, new keys share overflow counters: they are limited more
 //     strictly than alone, but neither unlimited nor all refused.
 //
-// # What is not promised
-//
-//   - A counter that has been used but would not refuse one unit now may be dropped when there is
-//     no room ([Stats].Forgotten).
-//   - While there is a lease, keys are distinguished by hash and fingerprint alone: two keys that
-//     agree in both are decided as one. The chance is below 1 in 2⁶⁴ for a pair of keys.
-//   - Nothing survives the process, and nothing is shared between processes.
-//   - The clock's resolution is the resolution of every decision.
+// Not promised: while there is a lease, keys are distinguished by hash and fingerprint alone. Two
+// keys that agree in both are decided as one; the chance is below 1 in 2⁶⁴ for a pair of keys.
 package table
