@@ -277,7 +277,7 @@ var callMutants = []mutant{
 	{
 		name:   "room-of-another-generation",
 		breaks: "A notice of room does not carry the generation that a reset has begun.",
-		file:   "remote/room.go",
+		file:   "internal/redisstore/notice.go",
 		old:    `Limit: rule.Limit(), Gen: done.State.Gen, Now: done.Now,`,
 		new:    `Limit: rule.Limit(), Now: done.Now,`,
 		by:     remotely("TestRoomIsTold"),
