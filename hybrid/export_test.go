@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit/internal/reconcile"
 )
 
 // NewCopy is New of a process that was copied from another: it goes by that one's
@@ -28,6 +30,8 @@ func (l *Limiter) Kept() int { return l.link.Kept() }
 // Budget returns what a pipeline of l to the server of shard 0 may cost Redis, and what it might have
 // when l was new. l must be closed.
 func (l *Limiter) Budget() (now, first time.Duration) {
-	is := l.driver.machine.Snapshot()
-	return is.Budget, is.First
+	var is reconcile.Snapshot
+	l.driver.machine.Snapshot(&is)
+	v := is.Servers[is.Shards[0].Server]
+	return v.Budget, is.FirstBudget
 }

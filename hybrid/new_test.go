@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit/internal/reconcile"
 )
 
 // Where the keys of a single server are needs no answer. Of a client that hides what it is,
@@ -16,8 +18,9 @@ func TestOnlyServerIsKnown(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := l.driver.machine.Snapshot().Servers; got != want {
-			t.Errorf("%T: %d servers, want %d", client, got, want)
+		var is reconcile.Snapshot
+		if l.driver.machine.Snapshot(&is); len(is.Servers) != want {
+			t.Errorf("%T: %d servers, want %d", client, len(is.Servers), want)
 		}
 		l.table.Close()
 	}

@@ -8,22 +8,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/report"
-	"github.com/hybridlimit/hybridlimit/limit"
 )
-
-// announcing returns the core of a node in sync that knows its channel and counts so many nodes.
-func announcing(t *testing.T, nodes int64) (*Machine, *simNode) {
-	t.Helper()
-	s := emptySim(t, 1, Options{SyncInterval: simInterval, HeartbeatInterval: simHeartbeat, Shards: 1}, 1, []*limit.Rule{limit.Must(limit.FixedWindow("w", 10, time.Hour))})
-	s.withNotices()
-	n := s.addNode(Options{})
-	s.run(3 * time.Second)
-	n.core.members.count = nodes
-	if !n.core.notices.receives() {
-		t.Fatal("the node does not hear")
-	}
-	return n.core, n
-}
 
 // used returns a notice of a key that is used up for so many seconds; 0: there is room.
 func (c *Machine) used(key string, seconds int64) report.Notice {
@@ -52,22 +37,22 @@ func told(effects []Effect) (id uint64, list []report.Notice) {
 // That there is room is told first, then the longest waits; of one key the latest. One message
 // is under way at a time, and carries all that has come meanwhile.
 func TestOrderOfAnnouncements(t *testing.T) {
-	c, n := announcing(t, 10)
+	c := awake(t, 1, 10)
 	c.announce(c.used("a", 10))
 	c.announce(c.used("b", 30))
 	c.announce(c.used("c", 0))
 	c.announce(c.used("a", 20))
 	want := []report.Notice{c.used("c", 0), c.used("b", 30), c.used("a", 20)}
-	id, list := told(c.Step(n.pace(), n.time(), Tick{}))
+	id, list := told(c.Step(c.now, c.local, Tick{}))
 	if !slices.Equal(list, want) {
 		t.Fatalf("told %+v, want %+v", list, want)
 	}
 	c.announce(c.used("d", 10))
 	c.announce(c.used("e", 10))
-	if _, list = told(c.Step(n.pace(), n.time(), Tick{})); list != nil {
+	if _, list = told(c.Step(c.now, c.local, Tick{})); list != nil {
 		t.Errorf("told while a message is under way: %+v", list)
 	}
-	if _, list = told(c.Step(n.pace(), n.time(), Published{ID: id})); len(list) != 2 {
+	if _, list = told(c.Step(c.now, c.local, Published{ID: id})); len(list) != 2 {
 		t.Errorf("then told %+v", list)
 	}
 }
@@ -76,8 +61,8 @@ func TestOrderOfAnnouncements(t *testing.T) {
 // one second's worth at once. That there is room does not wait. What waits is bounded.
 func TestBudgetOfAnnouncements(t *testing.T) {
 	const nodes = 100 // 200 messages a second
-	c, n := announcing(t, nodes)
-	sent, now := 0, n.pace()
+	c := awake(t, 1, nodes)
+	sent, now := 0, c.now
 	step := func(key string, seconds int64) {
 		c.announce(c.used(key, seconds))
 		if id, list := told(c.Step(now, now, Tick{})); list != nil {
@@ -128,8 +113,8 @@ func TestBudgetOfAnnouncements(t *testing.T) {
 // than two rounds of messages of all nodes, and not the largest fleet either.
 func TestBudgetAfterAFlood(t *testing.T) {
 	for _, nodes := range []int64{1, 10, 200, 100_000} {
-		c, n := announcing(t, nodes)
-		now := n.pace()
+		c := awake(t, 1, int(nodes))
+		now := c.now
 		heard := Received{Messages: slices.Repeat([]Message{{Node: "other"}}, 100_000)}
 		c.Step(now, now, heard)
 		most := now + 2*nodes*(nodes*int64(time.Second)/maxDeliveries)
@@ -147,11 +132,11 @@ func TestBudgetAfterAFlood(t *testing.T) {
 // Nothing is told by a node that may not publish, or while its shards cannot be reached. A
 // heartbeat says when it may again.
 func TestMutedAnnouncements(t *testing.T) {
-	c, n := announcing(t, 2)
-	denied := noPermission{}
+	c := awake(t, 1, 2)
+	denied := notAllowed{}
 	c.announce(c.used("a", 10))
-	id, _ := told(c.Step(n.pace(), n.time(), Tick{}))
-	c.Step(n.pace(), n.time(), Published{ID: id, Err: denied})
+	id, _ := told(c.Step(c.now, c.local, Tick{}))
+	c.Step(c.now, c.local, Published{ID: id, Err: denied})
 	if c.announce(c.used("b", 10)); len(c.notices.announced) != 0 {
 		t.Error("announced although it cannot be told")
 	}
@@ -167,7 +152,7 @@ func TestMutedAnnouncements(t *testing.T) {
 		t.Error("not announced although it can be told")
 	}
 	c.setHealth(c.shards[0].server, down)
-	if _, list := told(c.Step(n.pace(), n.time(), Tick{})); list != nil || len(c.notices.announced) != 0 {
+	if _, list := told(c.Step(c.now, c.local, Tick{})); list != nil || len(c.notices.announced) != 0 {
 		t.Errorf("told %+v in an outage", list)
 	}
 }
@@ -175,7 +160,7 @@ func TestMutedAnnouncements(t *testing.T) {
 // A subscription whose echo is not heard twice in a row is made anew, and after some heartbeats
 // the node says that it is deaf. The first echo that is heard ends that.
 func TestEchoes(t *testing.T) {
-	c, n := announcing(t, 2)
+	c := awake(t, 1, 2)
 	beat := redisstore.Beat{Channel: c.notices.channel}
 	listens := 0
 	for range deafAfter + echoesMissed + 2 {
@@ -192,7 +177,7 @@ func TestEchoes(t *testing.T) {
 	if listens != 1 || c.notices.receives() || c.deaf == "" {
 		t.Errorf("subscribed %d times, hears: %v, deaf: %q", listens, c.notices.receives(), c.deaf)
 	}
-	c.Step(c.now, n.time(), Received{Confirmed: true, Echo: c.notices.echo})
+	c.Step(c.now, c.local, Received{Confirmed: true, Echo: c.notices.echo})
 	if !c.notices.receives() || c.deaf != "" {
 		t.Errorf("deaf: %q", c.deaf)
 	}
@@ -201,9 +186,9 @@ func TestEchoes(t *testing.T) {
 // While a shard cannot be reached nothing is heard of its keys: nobody could say that there is
 // room again.
 func TestNothingIsHeardInAnOutage(t *testing.T) {
-	c, n := announcing(t, 2)
+	c := awake(t, 1, 2)
 	hear := func(key string) (kept int) {
-		c.Step(n.pace(), n.time(), Received{Messages: []Message{{Node: "other", Notices: []report.Notice{c.used(key, 10)}}}})
+		c.Step(c.now, c.local, Received{Messages: []Message{{Node: "other", Notices: []report.Notice{c.used(key, 10)}}}})
 		return c.link.Kept()
 	}
 	if kept := hear("a"); kept != 1 {
@@ -215,30 +200,8 @@ func TestNothingIsHeardInAnOutage(t *testing.T) {
 	}
 }
 
-// What is kept for new counters goes when it is over, and a minute after it was said at the
-// earliest. So do counters that were dropped.
-func TestKeptNoticesEnd(t *testing.T) {
-	c, n := announcing(t, 2)
-	notices := []report.Notice{c.used("a", 10), c.used("b", 0), c.used("c", 100)}
-	n.s.run(time.Second)
-	c.Step(n.pace(), n.time(), Received{Messages: []Message{{Node: "other", Notices: notices}}})
-	n.s.run(50 * time.Second)
-	if kept := c.link.Kept(); kept != 3 {
-		t.Errorf("%d kept, want 3", kept)
-	}
-	n.s.run(20 * time.Second)
-	if kept := c.link.Kept(); kept != 1 {
-		t.Errorf("%d kept after a minute, want 1", kept)
-	}
-	rule := smallFunnel(10, 2*time.Second)
-	for i := range 3300 {
-		if i == 1100 {
-			n.s.run(3 * time.Second)
-			n.forgetIdle()
-		}
-		n.take(fmt.Sprint("key", i), rule, 1)
-	}
-	if n.s.run(3 * time.Second); len(c.notices.byID) != 2200 {
-		t.Errorf("%d counters can be spoken of, want 2200", len(c.notices.byID))
-	}
-}
+// notAllowed is what Redis says to whom it does not allow a command.
+type notAllowed struct{}
+
+func (notAllowed) Error() string { return "NOPERM no permission" }
+func (notAllowed) RedisError()   {}

@@ -67,16 +67,16 @@ func TestLossIsNoticedOnce(t *testing.T) {
 		s, n := lonelyFrom(t, seed, Options{Shards: 1}, 1, 5)
 		s.jitter = 40 * ms
 		for i := range uint64(3) {
-			for n.core.beats.current == nil {
+			for n.look().Beat == 0 {
 				s.run(time.Millisecond / 4)
 			}
 			beats := n.stats.Beats.Load()
 			s.redis.wipe()
 			n.take("key0", reconcileRule, 600) // urgent
-			for n.stats.Losses.Load() == i || n.core.shards[0].lost {
+			for n.stats.Losses.Load() == i || n.shard(0).Lost {
 				s.run(time.Millisecond / 4)
 			}
-			if n.core.beats.current != nil && n.stats.Beats.Load() == beats {
+			if n.look().Beat != 0 && n.stats.Beats.Load() == beats {
 				overtaken++
 			}
 			s.run(3 * time.Second)
@@ -119,8 +119,8 @@ func TestLossDoesNotHideNodes(t *testing.T) {
 			for range 400 {
 				s.run(5 * time.Millisecond)
 				for _, n := range s.nodes {
-					if n.core.members.count != 5 {
-						t.Fatalf("%d keys: %s counts %d of 5 nodes", keys, n.name, n.core.members.count)
+					if n.look().Nodes != 5 {
+						t.Fatalf("%d keys: %s counts %d of 5 nodes", keys, n.name, n.look().Nodes)
 					}
 				}
 			}
@@ -138,15 +138,15 @@ func TestNodeListBrokenFromTheStart(t *testing.T) {
 		s.servers[0].listless = true
 		n := s.addNode(Options{})
 		s.run(2 * time.Second)
-		if n.core.state.Mode != Synced {
-			t.Errorf("%v", n.core.state)
+		if n.core.State().Mode != Synced {
+			t.Errorf("%v", n.core.State())
 		}
 		n.takeAll(5)
 		s.run(time.Second)
 		beats := n.stats.Beats.Load()
 		s.run(10 * time.Second)
-		if n.core.state.Mode != Synced || n.unsynced() != 0 {
-			t.Errorf("%v, %d units unsynced", n.core.state, n.unsynced())
+		if n.core.State().Mode != Synced || n.unsynced() != 0 {
+			t.Errorf("%v, %d units unsynced", n.core.State(), n.unsynced())
 		}
 		if got := n.stats.Beats.Load() - beats; got > 30 {
 			t.Errorf("%d heartbeats in 10 s", got)
@@ -230,13 +230,13 @@ func TestHalfOfAServerFails(t *testing.T) {
 		s.run(20 * time.Second)
 		changes := n.stats.StateChanges.Load()
 		s.run(time.Minute)
-		if got := n.stats.StateChanges.Load() - changes; n.core.state.Mode != Degraded || n.core.state.Down != shards/2 || got > 2 {
-			t.Errorf("%d shards: %v, %d changes in a minute", shards, n.core.state, got)
+		if got := n.stats.StateChanges.Load() - changes; n.core.State().Mode != Degraded || n.core.State().Down != shards/2 || got > 2 {
+			t.Errorf("%d shards: %v, %d changes in a minute", shards, n.core.State(), got)
 		}
 		s.servers[0].broken = nil
 		s.run(10 * time.Second)
-		if n.core.state.Mode != Synced {
-			t.Errorf("%d shards: %v after it was mended", shards, n.core.state)
+		if n.core.State().Mode != Synced {
+			t.Errorf("%d shards: %v after it was mended", shards, n.core.State())
 		}
 	}
 }

@@ -41,14 +41,14 @@ func TestCopyNoticedWithAFlightUnderWay(t *testing.T) {
 	n.wires[0].mute = true // batches are booked, but only heartbeats are answered
 	n.take(here, rule, 5)
 	s.run(200 * time.Millisecond)
-	if got := used(s, rule, here); got != 6 || n.core.shards[0].flight == nil {
+	if got := used(s, rule, here); got != 6 || n.shard(0).Flight.Keys == 0 {
 		t.Fatalf("Redis counts %d, want 6 and the flight under way", got)
 	}
 	twin.take(there, rule, 7)
 	s.run(3 * time.Second)
-	if n.stats.Renames.Load() != 1 || n.core.shards[0].node == n.core.node || n.core.shards[1].node != n.core.node {
+	if n.stats.Renames.Load() != 1 || n.shard(0).Node == n.core.Node() || n.shard(1).Node != n.core.Node() {
 		t.Fatalf("renamed %d times, the shards go by %q and %q, the node by %q",
-			n.stats.Renames.Load(), n.core.shards[0].node, n.core.shards[1].node, n.core.node)
+			n.stats.Renames.Load(), n.shard(0).Node, n.shard(1).Node, n.core.Node())
 	}
 	n.wires[0].mute = false
 	s.run(5 * time.Second)
@@ -59,12 +59,12 @@ func TestCopyNoticedWithAFlightUnderWay(t *testing.T) {
 		t.Errorf("Redis counts %d units, admitted were 16", got)
 	}
 	for i := range 2 {
-		if sh := &n.core.shards[i]; sh.node != n.core.node || sh.acked == 0 || sh.acked > 2 {
-			t.Errorf("shard %d goes by %q and the number %d, the node by %q", i, sh.node, sh.acked, n.core.node)
+		if sh := n.shard(i); sh.Node != n.core.Node() || sh.Acked == 0 || sh.Acked > 2 {
+			t.Errorf("shard %d goes by %q and the number %d, the node by %q", i, sh.Node, sh.Acked, n.core.Node())
 		}
 	}
-	if n.core.members.count != 2 || twin.core.members.count != 2 {
-		t.Errorf("they count %d and %d nodes", n.core.members.count, twin.core.members.count)
+	if n.look().Nodes != 2 || twin.look().Nodes != 2 {
+		t.Errorf("they count %d and %d nodes", n.look().Nodes, twin.look().Nodes)
 	}
 }
 

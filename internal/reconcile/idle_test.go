@@ -29,8 +29,8 @@ func crowdOf(t *testing.T, size, keys int) (*sim, *simServer) {
 	}
 	s.run(6 * time.Second)
 	for _, n := range s.nodes {
-		if n.core.state.Mode != Synced || n.unsynced() != 0 {
-			t.Fatalf("%s: %v, %d units unsynced", n.name, n.core.state, n.unsynced())
+		if n.core.State().Mode != Synced || n.unsynced() != 0 {
+			t.Fatalf("%s: %v, %d units unsynced", n.name, n.core.State(), n.unsynced())
 		}
 	}
 	return s, v
@@ -102,8 +102,8 @@ func TestThousandIdleNodes(t *testing.T) {
 		t.Errorf("%d exchanges have failed", n)
 	}
 	for _, n := range s.nodes {
-		if got := n.stats.Losses.Load(); got != 1 || n.core.members.count != size || n.core.state.Mode != Synced {
-			t.Fatalf("%s: %v, %d losses", n.name, n.core.state, got)
+		if got := n.stats.Losses.Load(); got != 1 || n.look().Nodes != size || n.core.State().Mode != Synced {
+			t.Fatalf("%s: %v, %d losses", n.name, n.core.State(), got)
 		}
 	}
 	for i := range keys {

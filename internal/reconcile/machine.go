@@ -250,20 +250,6 @@ func (c *Machine) Resume(node string, seqs map[int]int64) {
 	}
 }
 
-// Snapshot is the part of a machine's state that tests look at.
-type Snapshot struct {
-	Servers int           // number of servers that the shards are on
-	Budget  time.Duration // what a pipeline to the server of shard 0 may cost Redis
-	First   time.Duration // the same for a new machine
-}
-
-// Snapshot returns the part of the state that tests look at.
-func (c *Machine) Snapshot() Snapshot {
-	return Snapshot{
-		Servers: len(c.servers), Budget: time.Duration(c.shards[0].server.load.budget.ns), First: time.Duration(newBudget(c.cfg.timeout).ns),
-	}
-}
-
 // Config is what a user chooses. Its fields are those of package hybrid's options.
 type Config struct {
 	SyncInterval, MaxLag, CommandTimeout      time.Duration
@@ -273,6 +259,7 @@ type Config struct {
 	Fallback                                  Fallback
 	Notices                                   bool // nodes notify each other of keys that are used up
 	Single                                    bool // all pipelines go to one server, so that they may carry notices
+	ShardsPerPipeline                         int  // at the most; 0: the default. It is no option: the simulator draws it
 }
 
 // defaultBatch is the default of MaxBatch for a server that is nearby.
@@ -283,12 +270,13 @@ const coalesce = time.Millisecond
 
 // settings returns what follows from c.
 func (c Config) settings() settings {
+	perPipe := cmp.Or(c.ShardsPerPipeline, 16)
 	return settings{
 		interval: int64(c.SyncInterval), maxLag: int64(c.MaxLag), heartbeat: int64(c.HeartbeatInterval), linger: int64(coalesce),
 		minBackoff: int64(c.MinBackoff), maxBackoff: int64(c.MaxBackoff),
 		retry: int64(30 * time.Millisecond), quarantine: int64(5 * time.Second),
 		timeout: int64(c.CommandTimeout), maxBatch: cmp.Or(c.MaxBatch, defaultBatch), farBatch: cmp.Or(c.MaxBatch, redisstore.MaxOps),
-		maxPipes: 4, shardsPerPipe: 16, resyncPipe: 4,
+		maxPipes: 4, shardsPerPipe: perPipe, resyncPipe: min(4, perPipe),
 		degradeAfter: c.DegradeAfter, fallback: c.Fallback, expectedNodes: int64(c.ExpectedNodes), notices: c.Notices, single: c.Single,
 		resyncPaceMin: int64(5 * time.Millisecond), resyncRange: int64(20 * time.Millisecond),
 	}

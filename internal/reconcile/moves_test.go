@@ -58,7 +58,7 @@ func TestClockOfAShardThatMoves(t *testing.T) {
 		s.run(10 * time.Millisecond)
 	}
 	s.run(3 * time.Second)
-	off := n.core.shards[1].server.offset.ns
+	off := int64(n.server(1).Offset)
 	if n.take(stays, rule, 1).Allowed {
 		t.Fatal("the limit is not used up")
 	}
@@ -66,7 +66,7 @@ func TestClockOfAShardThatMoves(t *testing.T) {
 	again, worst := 0, int64(0)
 	for range 3000 {
 		s.run(time.Millisecond)
-		if d := n.core.shards[1].server.offset.ns - off; max(d, -d) > max(worst, -worst) {
+		if d := int64(n.server(1).Offset) - off; max(d, -d) > max(worst, -worst) {
 			worst = d
 		}
 		if n.take(stays, rule, 1).Allowed {
@@ -97,12 +97,12 @@ func TestReplyFromWhereAShardIsNow(t *testing.T) {
 		for range 300 {
 			use()
 		}
-		off := n.core.shards[8-moving].server.offset.ns
+		off := int64(n.server(8 - moving).Offset)
 		s.servers[moving] = a
 		worst, wrong := int64(0), 0
 		for range 300 {
 			use()
-			d := n.core.shards[8-moving].server.offset.ns - off
+			d := int64(n.server(8-moving).Offset) - off
 			if d = max(d, -d); d > int64(time.Second) {
 				wrong++
 			}
@@ -139,7 +139,7 @@ func TestClientThatIsOutOfDate(t *testing.T) {
 	wrong := 0
 	for range 500 {
 		use()
-		if d := n.core.shards[3].server.offset.ns - n.core.shards[0].server.offset.ns; max(d, -d) > int64(time.Second) {
+		if d := int64(n.server(3).Offset) - int64(n.server(0).Offset); max(d, -d) > int64(time.Second) {
 			wrong++
 		}
 	}
@@ -148,7 +148,7 @@ func TestClientThatIsOutOfDate(t *testing.T) {
 	}
 	s.outdated = nil
 	s.run(3 * time.Second)
-	if got := len(n.core.servers); got != 2 {
+	if got := len(n.look().Servers); got != 2 {
 		t.Errorf("shards are grouped as %v", n.groups())
 	}
 }
@@ -169,8 +169,8 @@ func TestNewMasterIsToldGently(t *testing.T) {
 		s.run(time.Second)
 		n.takeAll(500)
 		s.run(2 * time.Second)
-		if n.core.state.Mode != Degraded || n.core.state.Down != shards/2 {
-			t.Fatal(n.core.state)
+		if n.core.State().Mode != Degraded || n.core.State().Down != shards/2 {
+			t.Fatal(n.core.State())
 		}
 		if failover {
 			r := &simServer{s: s, id: 2, model: s.redis, clock: simClock{at: s.now, base: s.now}}
@@ -184,11 +184,12 @@ func TestNewMasterIsToldGently(t *testing.T) {
 		}
 		most := 0
 		begun := s.now
-		for n.core.state.Mode != Synced && s.now-begun < int64(20*time.Second) {
+		for n.core.State().Mode != Synced && s.now-begun < int64(20*time.Second) {
 			s.run(100 * time.Microsecond)
 			busy := 0
-			for _, p := range n.core.pipes {
-				if n.core.shards[p.shards[0]].missed {
+			is := n.look()
+			for _, shards := range is.Pipelines {
+				if is.Shards[shards[0]].Missed {
 					busy++
 				}
 			}
@@ -244,23 +245,24 @@ func TestShardsThatMoveAllTheTime(t *testing.T) {
 		}
 		s.rates = rates{}
 		s.run(15 * time.Second)
-		if n.core.state.Mode != Synced || n.core.state.Down != 0 || len(n.core.servers) != 3 {
-			t.Errorf("seed %d: %v %v", seed, n.core.state, n.groups())
+		if n.core.State().Mode != Synced || n.core.State().Down != 0 || len(n.look().Servers) != 3 {
+			t.Errorf("seed %d: %v %v", seed, n.core.State(), n.groups())
 		}
 		s.reportedOnce()
-		if uint64(len(n.flushed)) != n.asked || len(n.core.flushes) > 0 {
+		is := n.look()
+		if uint64(len(n.flushed)) != n.asked || is.Flushes > 0 {
 			t.Errorf("%d of %d flushes have ended", len(n.flushed), n.asked)
 		}
-		for _, v := range n.core.servers {
-			if v.load.slots != 4 || v.load.paced != 0 || v.rounds.fails != 0 {
+		for _, v := range is.Servers {
+			if v.Slots != simPipelines || v.Paced || v.FailedRounds != 0 {
 				t.Errorf("%+v", v)
 			}
 		}
-		if n.core.downAt != 0 || n.core.outageAt != 0 || len(n.core.overdue) != 0 {
-			t.Errorf("downAt %d outageAt %d", n.core.downAt, n.core.outageAt)
+		if is.Outage || is.Overdue != 0 {
+			t.Errorf("in an outage: %v, %d calls overdue", is.Outage, is.Overdue)
 		}
-		for i := range n.core.shards {
-			if n.core.shards[i].multiplied || n.core.shards[i].missed {
+		for i := range is.Shards {
+			if is.Shards[i].Multiplied || is.Shards[i].Missed {
 				t.Error("costs", i)
 			}
 		}

@@ -9,8 +9,8 @@ import (
 
 // groups lists the servers that a node knows of, by address and shards.
 func (n *simNode) groups() (list []string) {
-	for _, v := range n.core.servers {
-		list = append(list, fmt.Sprint(v.name, v.shards))
+	for _, v := range n.look().Servers {
+		list = append(list, fmt.Sprint(v.Address, v.Shards))
 	}
 	slices.Sort(list)
 	return list
@@ -20,6 +20,7 @@ func (n *simNode) groups() (list []string) {
 func (n *simNode) placed(t *testing.T, addrs []string, want ...string) {
 	t.Helper()
 	n.core.Place(addrs)
+	n.looked = false
 	slices.Sort(want)
 	if got := n.groups(); !slices.Equal(got, want) {
 		t.Fatalf("shards are grouped as %v, want %v", got, want)
@@ -31,11 +32,11 @@ func TestShardsAreWhereTheClientSays(t *testing.T) {
 	s, n := lonely(t, Options{Shards: 4}, 2, 8)
 	n.placed(t, nil, "server0[0 2]", "server1[1 3]")
 	n.placed(t, []string{"", "server1", "server0", ""}, "server0[0 2]", "server1[1 3]")
-	old := n.core.shards[0].server.offset
+	old := n.server(0).Offset
 
 	// Fail-over: another one has taken over all that the old master had.
 	n.placed(t, []string{"replica", "server1", "replica", "server1"}, "replica[0 2]", "server1[1 3]")
-	if v := n.core.shards[2].server; v.health != up || v.offset != old || v.load.slots != n.core.cfg.maxPipes {
+	if v := n.server(2); !v.Up || v.Offset != old || v.Slots != simPipelines {
 		t.Errorf("the new master begins as %+v", v)
 	}
 
@@ -51,18 +52,18 @@ func TestShardMovesFromADeadServer(t *testing.T) {
 	s.servers[0].kill()
 	n.takeAll(8)
 	s.run(3 * time.Second)
-	if st := n.core.state; st.Mode != Degraded || st.Down != 2 {
+	if st := n.core.State(); st.Mode != Degraded || st.Down != 2 {
 		t.Fatalf("%v", st)
 	}
 	n.placed(t, []string{"server1", "server1", "server0", "server0"}, "[0]", "[3]", "server0[2]", "server1[1]")
-	if a, b := n.core.shards[0].server.health, n.core.shards[3].server.health; a != down || b != up {
-		t.Errorf("the one from the dead server is %d, that to it is %d", a, b)
+	if a, b := n.server(0), n.server(3); !a.Down || !b.Up {
+		t.Errorf("the one from the dead server is %+v, that to it is %+v", a, b)
 	}
 	s.servers[0].restart()
 	s.run(5 * time.Second)
 	n.placed(t, s.addrs(), "server0[0 2]", "server1[1 3]")
-	if n.core.state.Mode != Synced || n.unsynced() != 0 {
-		t.Errorf("%v, %d units unsynced", n.core.state, n.unsynced())
+	if n.core.State().Mode != Synced || n.unsynced() != 0 {
+		t.Errorf("%v, %d units unsynced", n.core.State(), n.unsynced())
 	}
 }
 
@@ -77,18 +78,18 @@ func TestServerRefusesAShard(t *testing.T) {
 		n.takeAll(8)
 		s.run(100 * time.Millisecond)
 	}
-	if st := n.core.state; st.Mode != Degraded || st.Down != 1 || n.core.shards[2].server.health != down {
+	if st := n.core.State(); st.Mode != Degraded || st.Down != 1 || !n.server(2).Down {
 		t.Fatalf("%v", st)
 	}
 	for _, sh := range []int{0, 1, 3} {
-		if v := n.core.shards[sh].server; !n.core.shards[sh].healthy() || len(v.shards) != 3 {
+		if v := n.server(sh); !v.Up || n.shard(sh).Missed || len(v.Shards) != 3 {
 			t.Errorf("shard %d is on %+v", sh, v)
 		}
 	}
 	refused = false
 	s.run(5 * time.Second)
-	if got := n.groups(); len(got) != 1 || n.core.state.Mode != Synced || n.unsynced() != 0 {
-		t.Errorf("%v on %v, %d units unsynced", n.core.state, got, n.unsynced())
+	if got := n.groups(); len(got) != 1 || n.core.State().Mode != Synced || n.unsynced() != 0 {
+		t.Errorf("%v on %v, %d units unsynced", n.core.State(), got, n.unsynced())
 	}
 }
 
@@ -100,14 +101,14 @@ func TestHalfOfAnAnswer(t *testing.T) {
 	for range 200 {
 		n.takeAll(16)
 		s.run(100 * time.Millisecond)
-		if len(n.core.servers) != 1 {
+		if len(n.look().Servers) != 1 {
 			t.Fatalf("shards are grouped as %v", n.groups())
 		}
 	}
 	s.cut = 0
 	s.run(5 * time.Second)
-	if n.core.state.Mode != Synced || n.unsynced() != 0 {
-		t.Errorf("%v, %d units unsynced", n.core.state, n.unsynced())
+	if n.core.State().Mode != Synced || n.unsynced() != 0 {
+		t.Errorf("%v, %d units unsynced", n.core.State(), n.unsynced())
 	}
 }
 
@@ -118,7 +119,7 @@ func TestStartWithoutRedis(t *testing.T) {
 	s.oracle.loose, s.down = true, true
 	n := s.addNode(Options{})
 	s.run(2 * time.Millisecond)
-	if st := n.core.state; st.Mode != Degraded || st.Down != 4 || n.stats.Failures.Load() > 4 {
+	if st := n.core.State(); st.Mode != Degraded || st.Down != 4 || n.stats.Failures.Load() > 4 {
 		t.Errorf("%v after %d exchanges have failed", st, n.stats.Failures.Load())
 	}
 }
@@ -137,7 +138,7 @@ func TestLostAnswersAreSeldomAnOutage(t *testing.T) {
 			for range steps {
 				n.takeAll(1)
 				s.run(2 * time.Millisecond)
-				if n.core.state.Mode == Degraded {
+				if n.core.State().Mode == Degraded {
 					degraded++
 				}
 			}
@@ -145,32 +146,5 @@ func TestLostAnswersAreSeldomAnOutage(t *testing.T) {
 		if degraded == 0 || degraded > seeds*steps*6/100 {
 			t.Errorf("%d shards: degraded for %.1f %% of the time", shards, float64(degraded)*100/(seeds*steps))
 		}
-	}
-}
-
-// A flight without an answer within the longest deadline is an outage of its shard, if the server
-// answers for others: those need not wait for rounds to add up.
-func TestSpentFlightIsAnOutageOfItsShard(t *testing.T) {
-	for _, spent := range []bool{false, true} {
-		_, n := lonely(t, Options{Shards: 4}, 1, 8)
-		n.core.exchangeEnded(n.core.now, []answer{{shard: 2, err: errLate, waits: !spent, spent: spent}, {shard: 0}}, n.core.booked)
-		if is := n.core.shards[2].server.health == down; is != spent || n.core.shards[0].server.health != up {
-			t.Errorf("spent %v: shard 2 is down: %v, shard 0 is on %+v", spent, is, n.core.shards[0].server)
-		}
-	}
-}
-
-// That a server answers for others does not make up for a shard for which it does not.
-func TestAnswersForOthers(t *testing.T) {
-	_, n := lonely(t, Options{Shards: 4}, 1, 8)
-	for range apartAfter * n.core.cfg.degradeAfter {
-		if n.core.shards[2].server.health != up {
-			t.Fatal("too soon")
-		}
-		n.core.exchangeEnded(n.core.now, []answer{{shard: 2, err: errLate}, {shard: 0}}, n.core.booked)
-	}
-	n.placed(t, nil, "[2]", "server0[0 1 3]")
-	if n.core.shards[2].server.health != down || n.core.shards[0].server.health != up {
-		t.Errorf("shard 2 is on %+v, shard 0 on %+v", n.core.shards[2].server, n.core.shards[0].server)
 	}
 }

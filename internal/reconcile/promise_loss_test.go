@@ -56,12 +56,12 @@ func TestPromiseResetRolledBack(t *testing.T) {
 		for n.take("other", rule, 1); n.unsynced() > 0; {
 			s.run(time.Millisecond)
 		}
-		old, sh := v.save(), &n.core.shards[0]
-		acked := sh.acked
+		old := v.save()
+		acked := n.shard(0).Acked
 		n.set(oracleKey{rule, "k"}, 0)
 		s.run(4 * time.Millisecond) // and the next collection is an interval after the last one
-		if left := n.take("k", rule, 0).Remaining; left != 100 || n.unsynced() != 0 || sh.seq != acked {
-			t.Fatalf("%v: %d remain after the reset, %d units unsynced, batch %d is sent, %d was answered", rule, left, n.unsynced(), sh.seq, acked)
+		if left := n.take("k", rule, 0).Remaining; left != 100 || n.unsynced() != 0 || n.shard(0).Seq != acked {
+			t.Fatalf("%v: %d remain after the reset, %d units unsynced, batch %d is sent, %d was answered", rule, left, n.unsynced(), n.shard(0).Seq, acked)
 		}
 		v.rollback(old)
 		n.take("k", rule, 1)
@@ -136,16 +136,15 @@ func TestPromiseNodesAreNotForgotten(t *testing.T) {
 	for range 100 {
 		s.run(50 * time.Millisecond)
 		for _, n := range s.nodes {
-			if n.core.members.count != 3 {
-				t.Fatalf("%s counts %d nodes of 3", n.name, n.core.members.count)
+			if n.look().Nodes != 3 {
+				t.Fatalf("%s counts %d nodes of 3", n.name, n.look().Nodes)
 			}
 		}
 	}
 	// One that really goes is missed in time.
-	s.nodes[2].core.cfg.heartbeat = int64(time.Hour)
-	s.nodes[2].core.beats.next = s.now + int64(time.Hour)
+	s.nodes[2].pause(int64(time.Hour), false)
 	s.run(12 * time.Second)
-	if got := s.nodes[0].core.members.count; got != 2 {
+	if got := s.nodes[0].look().Nodes; got != 2 {
 		t.Errorf("%d nodes after one of 3 has gone", got)
 	}
 }

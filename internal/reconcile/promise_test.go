@@ -132,8 +132,8 @@ func TestPromiseOutage(t *testing.T) {
 			t.Errorf("%v: %d admitted for each window, at most %d in one, want %d to %d", c.policy, each, most, c.min, c.max)
 		}
 		for _, n := range s.nodes {
-			if n.core.state.Mode != Degraded {
-				t.Errorf("%v: %v during the outage", c.policy, n.core.state)
+			if n.core.State().Mode != Degraded {
+				t.Errorf("%v: %v during the outage", c.policy, n.core.State())
 			}
 		}
 	}

@@ -28,8 +28,8 @@ func lonelyFrom(t *testing.T, seed uint64, o Options, servers, keys int) (*sim, 
 	s.run(2 * time.Second)
 	n.takeAll(keys)
 	s.run(2 * time.Second)
-	if n.core.state.Mode != Synced || n.unsynced() != 0 {
-		t.Fatalf("%v, %d units unsynced", n.core.state, n.unsynced())
+	if n.core.State().Mode != Synced || n.unsynced() != 0 {
+		t.Fatalf("%v, %d units unsynced", n.core.State(), n.unsynced())
 	}
 	return s, n
 }
@@ -43,9 +43,9 @@ func (n *simNode) takeAll(keys int) {
 // untilMode lets time pass until the node is in a mode, and returns how much.
 func (s *sim) untilMode(n *simNode, m Mode) time.Duration {
 	begun := s.now
-	for n.core.state.Mode != m {
+	for n.core.State().Mode != m {
 		if s.now-begun > int64(time.Minute) {
-			s.t.Fatalf("%v after a minute, want %v", n.core.state, m)
+			s.t.Fatalf("%v after a minute, want %v", n.core.State(), m)
 		}
 		s.run(time.Millisecond)
 	}
@@ -77,8 +77,8 @@ func TestBacklogIsPaced(t *testing.T) {
 	s.run(time.Second)
 	s.down = false
 	s.untilMode(n, Resyncing)
-	cfg := n.core.cfg
-	least := time.Duration(int64(shards/cfg.resyncPipe-1) * cfg.resyncPaceMin)
+	const perPipeline, pause = 4, 5 * time.Millisecond
+	least := (shards/perPipeline - 1) * pause
 	if took := s.untilMode(n, Synced); took < least*3/4 {
 		t.Errorf("a backlog in %d shards was told within %v, want %v", shards, took, least)
 	}
@@ -90,8 +90,8 @@ func TestBatchesAreBounded(t *testing.T) {
 	n.takeAll(100)
 	for range 500 {
 		s.run(time.Millisecond)
-		if f := n.core.shards[0].flight; f != nil && len(f.items) > 3 {
-			t.Fatalf("a batch of %d keys", len(f.items))
+		if f := n.shard(0).Flight; f.Keys > 3 {
+			t.Fatalf("a batch of %d keys", f.Keys)
 		}
 	}
 	if keys, batches := n.stats.KeysSynced.Load(), n.stats.Batches.Load(); keys < 200 || keys > 3*batches {
@@ -112,15 +112,15 @@ func TestUrgentBatchesAreSmall(t *testing.T) {
 	s.run(2 * interval)
 	s.servers[0].thaw()
 	var sizes []int
-	for seq := n.core.shards[0].seq; n.unsynced() > 0; s.run(time.Millisecond / 10) {
-		sh := &n.core.shards[0]
-		if sh.flight == nil || sh.seq == seq {
+	for seq := n.shard(0).Seq; n.unsynced() > 0; s.run(time.Millisecond / 10) {
+		sh := n.shard(0)
+		if sh.Flight.Keys == 0 || sh.Seq == seq {
 			continue
 		}
-		if seq = sh.seq; len(sizes) == 0 && sh.flight.items[0].c.Key() != "urgent" {
-			t.Errorf("%q goes before what is urgent", sh.flight.items[0].c.Key())
+		if seq = sh.Seq; len(sizes) == 0 && sh.Flight.First != "urgent" {
+			t.Errorf("%q goes before what is urgent", sh.Flight.First)
 		}
-		sizes = append(sizes, len(sh.flight.items))
+		sizes = append(sizes, sh.Flight.Keys)
 	}
 	if want := []int{most / 4, most, 1 + 2*most - most/4 - most}; !slices.Equal(sizes, want) {
 		t.Errorf("batches of %v keys, want %v", sizes, want)
@@ -135,12 +135,12 @@ func TestPipelinesAreForOneServer(t *testing.T) {
 	for range 3000 {
 		n.takeAll(16)
 		s.run(time.Millisecond)
-		for _, p := range n.core.pipes {
-			v := s.serverOf(p.shards[0])
+		for _, shards := range n.look().Pipelines {
+			v := s.serverOf(shards[0])
 			pipes[v.id]++
-			for _, sh := range p.shards {
+			for _, sh := range shards {
 				if s.serverOf(sh) != v {
-					t.Fatalf("a pipeline with the shards %v, of which %d is on another server than %d", p.shards, sh, p.shards[0])
+					t.Fatalf("a pipeline with the shards %v, of which %d is on another server than %d", shards, sh, shards[0])
 				}
 			}
 		}
@@ -148,13 +148,13 @@ func TestPipelinesAreForOneServer(t *testing.T) {
 	if pipes[0] < 10 || pipes[1] < 100 {
 		t.Errorf("pipelines to the two servers: %v", pipes)
 	}
-	for i := range n.core.shards {
-		sh := &n.core.shards[i]
-		if well := s.serverOf(i).id == 0; well != (sh.server.rounds.fails == 0) {
-			t.Errorf("shard %d, server %d: %d rounds have failed", i, s.serverOf(i).id, sh.server.rounds.fails)
+	for i := range s.opt.Shards {
+		sh := n.server(i)
+		if well := s.serverOf(i).id == 0; well != (sh.FailedRounds == 0) {
+			t.Errorf("shard %d, server %d: %d rounds have failed", i, s.serverOf(i).id, sh.FailedRounds)
 		}
-		if sh.server.name != s.addrs()[i] || len(sh.server.shards) != 4 {
-			t.Errorf("shard %d is on %q with %v", i, sh.server.name, sh.server.shards)
+		if sh.Address != s.addrs()[i] || len(sh.Shards) != 4 {
+			t.Errorf("shard %d is on %q with %v", i, sh.Address, sh.Shards)
 		}
 	}
 }
@@ -191,19 +191,19 @@ func TestUrgentAfterAnOutage(t *testing.T) {
 func TestOneStallIsOneRound(t *testing.T) {
 	s, n := lonely(t, Options{Shards: 1, HeartbeatInterval: 300 * time.Millisecond}, 1, 1)
 	s.servers[0].freeze()
-	for n.core.beats.current == nil {
+	for n.look().Beat == 0 {
 		s.run(time.Millisecond / 4)
 	}
 	n.take("key0", reconcileRule, 600) // urgent
 	for n.stats.Failures.Load() < 2 {
 		s.run(time.Millisecond / 4)
 	}
-	if n.core.state.Mode != Synced {
-		t.Errorf("%v after a batch and a heartbeat that were under way at once", n.core.state)
+	if n.core.State().Mode != Synced {
+		t.Errorf("%v after a batch and a heartbeat that were under way at once", n.core.State())
 	}
 	s.run(500 * time.Millisecond)
-	if n.core.state.Mode != Degraded {
-		t.Errorf("%v though nothing is answered any more", n.core.state)
+	if n.core.State().Mode != Degraded {
+		t.Errorf("%v though nothing is answered any more", n.core.State())
 	}
 }
 
@@ -266,8 +266,8 @@ func (n *simNode) staysSynced(what string) {
 	n.s.t.Helper()
 	changes := n.stats.StateChanges.Load()
 	n.s.run(10 * time.Second)
-	if n.core.state.Mode != Synced || n.unsynced() != 0 || n.stats.StateChanges.Load() != changes {
-		n.s.t.Errorf("%s%s: %v, %d units unsynced, %d state changes", what, n.name, n.core.state, n.unsynced(), n.stats.StateChanges.Load()-changes)
+	if n.core.State().Mode != Synced || n.unsynced() != 0 || n.stats.StateChanges.Load() != changes {
+		n.s.t.Errorf("%s%s: %v, %d units unsynced, %d state changes", what, n.name, n.core.State(), n.unsynced(), n.stats.StateChanges.Load()-changes)
 	}
 }
 
@@ -277,8 +277,8 @@ func TestIdleLimiterNoticesADeadCluster(t *testing.T) {
 	s := emptySim(t, 1, Options{Shards: 8}, 3, []*limit.Rule{reconcileRule})
 	n := s.addNode(Options{})
 	s.run(5 * time.Second)
-	if n.core.state.Mode != Synced {
-		t.Fatal(n.core.state)
+	if n.core.State().Mode != Synced {
+		t.Fatal(n.core.State())
 	}
 	s.down = true
 	if took := s.untilMode(n, Degraded); took > 3*time.Second {
@@ -286,8 +286,8 @@ func TestIdleLimiterNoticesADeadCluster(t *testing.T) {
 	}
 	before := n.stats.Beats.Load()
 	s.run(time.Minute)
-	if got := n.stats.Beats.Load() - before; n.core.state.Mode != Degraded || got < 30 || got > 150 {
-		t.Errorf("%v after %d heartbeats in a minute", n.core.state, got)
+	if got := n.stats.Beats.Load() - before; n.core.State().Mode != Degraded || got < 30 || got > 150 {
+		t.Errorf("%v after %d heartbeats in a minute", n.core.State(), got)
 	}
 }
 
@@ -300,12 +300,11 @@ func TestBatchesThatAreNeverAnswered(t *testing.T) {
 			n.wires[i].mute = true
 		}
 		begun, was := s.now, n.stats.StateChanges.Load()
-		for n.core.state.Mode != Degraded && s.now-begun < int64(time.Minute) {
+		for n.core.State().Mode != Degraded && s.now-begun < int64(time.Minute) {
 			n.takeAll(3)
 			s.run(20 * time.Millisecond)
 		}
-		cfg := n.core.cfg
-		most := time.Duration((1+1+2+4+8)*cfg.timeout + 4*cfg.retry*3/2 + cfg.interval + 5*int64(100*time.Millisecond)) // the driver waits for so much longer than a deadline
+		most := (1+1+2+4+8)*s.opt.CommandTimeout + 4*simRetry*3/2 + s.opt.SyncInterval + 5*100*time.Millisecond // the driver waits for so much longer than a deadline
 		if took := time.Duration(s.now - begun); took > most+20*time.Millisecond {
 			t.Errorf("%d servers: noticed after %v, want %v at most", servers, took, most)
 		}
@@ -322,8 +321,8 @@ func TestBatchesThatAreNeverAnswered(t *testing.T) {
 			n.wires[i] = wire{}
 		}
 		s.run(5 * time.Second)
-		if n.core.state.Mode != Synced || n.unsynced() != 0 {
-			t.Errorf("%d servers: %v, %d units unsynced, after all had healed", servers, n.core.state, n.unsynced())
+		if n.core.State().Mode != Synced || n.unsynced() != 0 {
+			t.Errorf("%d servers: %v, %d units unsynced, after all had healed", servers, n.core.State(), n.unsynced())
 		}
 	}
 }
@@ -349,25 +348,5 @@ func TestBatchesThatAreAnsweredLate(t *testing.T) {
 		if got := s.servers[0].model.windows[key].sum(); got != 2 {
 			t.Errorf("Redis counts %d of key%d, want 2", got, i)
 		}
-	}
-}
-
-// An answered heartbeat makes up for flights that had no answer in time, and for no other failure: a
-// server may answer heartbeats and refuse batches.
-func TestHeartbeatsExcuseOnlyWhatIsLate(t *testing.T) {
-	s, n := lonely(t, Options{Shards: 1, SyncInterval: simInterval}, 1, 3)
-	n.wires[0].mute = true
-	n.takeAll(3)
-	for n.core.shards[0].flight == nil {
-		s.run(time.Millisecond)
-	}
-	v := n.core.servers[0]
-	v.rounds.fails = 1
-	if n.core.reached(v); v.rounds.fails != 1 {
-		t.Error("a flight that failed at once is forgotten")
-	}
-	n.core.shards[0].flight.late = 1
-	if n.core.reached(v); v.rounds.fails != 0 {
-		t.Error("a flight that is only late still counts")
 	}
 }

@@ -15,7 +15,10 @@ func TestRefundAndTwoLosses(t *testing.T) {
 	k, v := oracleKey{reconcileRule, "key0"}, s.servers[0]
 	n.take("key0", reconcileRule, 9)
 	s.run(2 * time.Second)
-	n.core.shards[0].accept = true
+	clear(v.model.ledger)
+	for n.stats.Losses.Load() == 0 {
+		s.run(time.Millisecond)
+	}
 	s.lossRep = 1
 	n.refund("key0", reconcileRule, 3)
 	for range 1000 {
@@ -31,8 +34,8 @@ func TestRefundAndTwoLosses(t *testing.T) {
 	if back, units := v.model.back[n.name], v.model.windows[s.keyspace().CounterKey(k.rule, k.key)].sum(); back != 1 || units != 7 {
 		t.Errorf("handed back %d times, %d of 10 units are left, want 7", back, units)
 	}
-	if n.core.state.Mode != Synced || n.stats.GivenUp.Load() != 1 {
-		t.Errorf("%v, %d refunds given up", n.core.state, n.stats.GivenUp.Load())
+	if n.core.State().Mode != Synced || n.stats.GivenUp.Load() != 1 {
+		t.Errorf("%v, %d refunds given up", n.core.State(), n.stats.GivenUp.Load())
 	}
 }
 

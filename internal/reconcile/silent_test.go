@@ -2,7 +2,6 @@ package reconcile
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -30,8 +29,8 @@ func TestShardWithoutAnswers(t *testing.T) {
 			}
 			n.take(k, rule, 1)
 			s.run(2 * time.Millisecond)
-			most = max(most, n.core.state.Down)
-			if n.core.state.Down == 1 {
+			most = max(most, n.core.State().Down)
+			if n.core.State().Down == 1 {
 				alone++
 			}
 		}
@@ -69,20 +68,20 @@ func TestMissedGoesFirst(t *testing.T) {
 		s.outage(false)
 		begun := s.now
 		n.modes = nil
-		for n.core.state.Mode != Synced && s.now-begun < int64(30*time.Second) {
+		for n.core.State().Mode != Synced && s.now-begun < int64(30*time.Second) {
 			if load {
 				take()
 			}
 			s.run(time.Millisecond)
 		}
 		missed := 0
-		for i := range n.core.shards {
-			if n.core.shards[i].missed {
+		for i := range s.opt.Shards {
+			if n.shard(i).Missed {
 				missed++
 			}
 		}
-		if n.core.state.Mode != Synced {
-			t.Errorf("load %v: %v 30 s after the outage has ended, %d shards are not told of it", load, n.core.state, missed)
+		if n.core.State().Mode != Synced {
+			t.Errorf("load %v: %v 30 s after the outage has ended, %d shards are not told of it", load, n.core.State(), missed)
 		}
 	}
 }
@@ -124,12 +123,13 @@ func TestErrorOfAnotherServer(t *testing.T) {
 		n.takeAll(16)
 		s.run(5 * time.Second)
 		for rounds := range 2 {
-			for n.core.beats.current == nil || len(n.core.beats.current.shards) != 4 {
+			for len(n.look().Asked) != 4 {
 				s.run(time.Millisecond / 10)
 			}
-			b := n.core.beats.current
-			beat := redisstore.Beat{Seqs: slices.Clone(b.acked), Times: make([]time.Duration, 4), Errs: make([]error, 4)}
-			for i, sh := range b.shards { // of the second server no answer has come
+			is := n.look()
+			beat := redisstore.Beat{Seqs: make([]int64, 4), Times: make([]time.Duration, 4), Errs: make([]error, 4)}
+			for i, sh := range is.Asked { // of the second server no answer has come
+				beat.Seqs[i] = is.Shards[sh].Acked
 				if beat.Times[i] = time.Duration(s.servers[sh].time()); sh%2 == 1 {
 					beat.Seqs[i], beat.Times[i], beat.Errs[i] = -1, 0, errLate
 				}
@@ -138,8 +138,8 @@ func TestErrorOfAnotherServer(t *testing.T) {
 			if list == nil {
 				beat.Nodes, beat.Now, err = 1, time.Duration(s.servers[0].time()), errLate
 			}
-			n.step(BeatAnswer{ID: b.id, Recv: n.time(), Addrs: s.addrs(), Beat: beat, Err: err})
-			if st := n.core.state; (st.Mode == Degraded) != (rounds == 1) || rounds == 1 && (st.Reason != "timeout" || st.Down != 2) {
+			n.step(BeatAnswer{ID: is.Beat, Recv: n.time(), Addrs: s.addrs(), Beat: beat, Err: err})
+			if st := n.core.State(); (st.Mode == Degraded) != (rounds == 1) || rounds == 1 && (st.Reason != "timeout" || st.Down != 2) {
 				t.Errorf("list: %v: %v after %d heartbeats without an answer of the other server", list, st, rounds+1)
 			}
 		}

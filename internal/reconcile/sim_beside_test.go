@@ -32,7 +32,7 @@ func (n *simNode) leave() {
 	if n.unsynced() != 0 {
 		n.s.failf("%s leaves with %d units that Redis does not know of", n.name, n.unsynced())
 	}
-	delete(n.s.redis.sets[n.s.keyspace().NodesKey()].members, n.core.node)
+	delete(n.s.redis.sets[n.s.keyspace().NodesKey()].members, n.core.Node())
 	n.crash()
 }
 
@@ -63,7 +63,7 @@ func (s *sim) data() string {
 	var ledgers []string
 	for _, n := range slices.Concat(s.nodes, s.gone) {
 		for shard := range s.opt.Shards {
-			ledgers = append(ledgers, fmt.Sprint(n.name, shard, m.ledger[ledgerKey{shard, n.core.node}], m.applied[n.name]))
+			ledgers = append(ledgers, fmt.Sprint(n.name, shard, m.ledger[ledgerKey{shard, n.core.Node()}], m.applied[n.name]))
 		}
 	}
 	slices.Sort(ledgers)
@@ -99,7 +99,7 @@ func sideBySide(t *testing.T, o Options, version string, check bool) (data []str
 	told := func(when string, a, b *sim) {
 		t.Helper()
 		for _, n := range a.nodes {
-			st, others := n.core.state, 0
+			st, others := n.core.State(), 0
 			if len(b.nodes) > 0 {
 				others = 1
 			}

@@ -109,7 +109,7 @@ func (o *nodeOracle) reserved(n *simNode, k oracleKey, units int64, res limit.Re
 	multiplier := int64(1)
 	if res.Source == limit.SourceDegraded {
 		sh.fuzzy = true
-		if multiplier = 1; n.core.cfg.fallback == FairShare {
+		if multiplier = 1; n.fallback == FairShare {
 			multiplier = nb.told
 		}
 		o.notWithoutCause(n, bk, sh)

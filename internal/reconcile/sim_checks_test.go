@@ -24,7 +24,7 @@ func (o *nodeOracle) taken(n *simNode, k oracleKey, units int64, res limit.Resul
 	rule := n.rule(k.rule)
 	sh.least = min(sh.least, rule.Limit())
 	o.shape(rule, k.key, units, res)
-	fallback := n.core.cfg.fallback
+	fallback := n.fallback
 	degraded := res.Source == limit.SourceDegraded
 	multiplier := int64(1)
 	if degraded {
@@ -354,38 +354,43 @@ func (o *nodeOracle) notWithoutCause(n *simNode, bk *book, sh *share) {
 
 // stepped checks what must hold of a node at any time.
 func (o *nodeOracle) stepped(n *simNode) {
-	c := n.core
 	o.health(n)
-	nb := o.nodes[n]
-	if c.state.Mode != Synced || nb.mode != Synced { // it was not until this step
+	nb, mode := o.nodes[n], n.core.State().Mode
+	if mode != Synced || nb.mode != Synced { // it was not until this step
 		nb.unwell = o.s.now
 	}
-	nb.mode = c.state.Mode
+	nb.mode = mode
 	o.conserved(n)
+	o.bounded(n)
+}
+
+// bounded checks that what a node has under way and keeps in queues has bounds, and that each shard
+// is on one server (I7).
+func (o *nodeOracle) bounded(n *simNode) {
+	is := n.look()
 	placed := 0
-	for _, v := range c.servers {
-		if v.load.slots < 0 || v.load.slots > c.cfg.maxPipes {
-			o.s.failf("I7: %s has %d of %d pipelines to a server left", n.name, v.load.slots, c.cfg.maxPipes)
+	for k, v := range is.Servers {
+		if v.Slots < 0 || v.Slots > simPipelines {
+			o.s.failf("I7: %s has %d of %d pipelines to a server left", n.name, v.Slots, simPipelines)
 		}
-		for _, i := range v.shards {
-			if placed++; c.shards[i].server != v {
+		for _, i := range v.Shards {
+			if placed++; is.Shards[i].Server != k {
 				o.s.failf("I7: for %s shard %d is on two servers", n.name, i)
 			}
 		}
 	}
-	if placed != len(c.shards) {
-		o.s.failf("I7: for %s %d of %d shards are on a server", n.name, placed, len(c.shards))
+	if placed != len(is.Shards) {
+		o.s.failf("I7: for %s %d of %d shards are on a server", n.name, placed, len(is.Shards))
 	}
-	if c.broken.held > n.made {
-		o.s.failf("I7: %s wants to ask %d broken keys again, of %d", n.name, c.broken.held, n.made)
+	if is.Broken > n.made {
+		o.s.failf("I7: %s wants to ask %d broken keys again, of %d", n.name, is.Broken, n.made)
 	}
-	queued := c.wheel.held
-	for i := range c.shards {
-		s := &c.shards[i]
-		queued += len(s.normal) + len(s.urgent) + len(s.backlog)
+	queued := is.Later
+	for i := range is.Shards {
+		queued += is.Shards[i].Queued
 	}
 	// Each may be in two queues.
-	if queued > 2*n.made+minPrune*len(c.shards) {
+	if queued > 2*n.made+simEvicted*len(is.Shards) {
 		o.s.failf("I7: %s has %d counters queued of %d", n.name, queued, n.made)
 	}
 }
@@ -401,7 +406,7 @@ func (o *nodeOracle) spared(n *simNode) {
 	if took := o.s.now - was.at; n.stats.Beats.Load()-was.beats > few+n.asked+uint64(4*took/int64(o.s.opt.MaxBackoff)) {
 		o.s.failf("I7: %s has asked %d times in an outage of %v", n.name, n.stats.Beats.Load()-was.beats, time.Duration(took))
 	}
-	if sent := n.stats.Batches.Load() - was.batches; sent > uint64(len(n.core.shards)*(o.s.opt.DegradeAfter+2)) {
+	if sent := n.stats.Batches.Load() - was.batches; sent > uint64(o.s.opt.Shards*(o.s.opt.DegradeAfter+2)) {
 		o.s.failf("I7: %s has sent %d batches in an outage", n.name, sent)
 	}
 }

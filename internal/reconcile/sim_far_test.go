@@ -129,12 +129,12 @@ func TestSimJitter(t *testing.T) {
 func (f *farFleet) follows() {
 	f.t.Helper()
 	for _, n := range f.nodes {
-		l, d := n.core.servers[0].load, n.core.deadline(n.core.servers[0], 0)
-		if trip := 2 * f.far; l.distance.ns() < trip || l.distance.ns() > int64(f.longest())+ms || d != max(simTimeout, trips*l.distance.ns()) {
-			f.t.Errorf("%s, %v away: believes %v, waits for %v", n.name, time.Duration(trip), time.Duration(l.distance.ns()), time.Duration(d))
+		v, d := n.server(0), n.core.Patience()
+		if trip := 2 * f.far; int64(v.Distance) < trip || int64(v.Distance) > int64(f.longest())+ms || d != max(simTimeout, 5*int64(v.Distance)) {
+			f.t.Errorf("%s, %v away: believes %v, waits for %v", n.name, time.Duration(trip), v.Distance, time.Duration(d))
 		}
-		if l.budget.ns < l.budget.most/8 {
-			f.t.Errorf("%s, %v away: a flight may cost %v of %v", n.name, f.longest(), time.Duration(l.budget.ns), time.Duration(l.budget.most))
+		if v.Budget < v.MostBudget/8 {
+			f.t.Errorf("%s, %v away: a flight may cost %v of %v", n.name, f.longest(), v.Budget, v.MostBudget)
 		}
 	}
 }
@@ -143,6 +143,7 @@ func (f *farFleet) follows() {
 // two periods, and nothing fails meanwhile. At any distance a stall of 0.3 s is no outage, and a
 // server that hangs is one.
 func TestSimDistanceChanges(t *testing.T) {
+	const period = 5 * time.Second                 // in which a distance is measured
 	for _, jitter := range []time.Duration{0, 2} { // none; up to half of the distance
 		f := newFarFleet(t, time.Millisecond, 0)
 		f.use(2 * time.Second)
@@ -154,7 +155,7 @@ func TestSimDistanceChanges(t *testing.T) {
 			f.move(trip, jitter)
 			f.mark()
 			if f.use(time.Second); farther {
-				f.use(2*time.Duration(distancePeriod) - time.Second)
+				f.use(2*period - time.Second)
 				t.Logf("%v away: pending for %v meanwhile", trip, f.oldest)
 				f.use(2 * time.Second) // what waits by then is reported
 			}
@@ -184,9 +185,8 @@ func (f *farFleet) stalls(d time.Duration) {
 func (f *farFleet) hangs() {
 	f.t.Helper()
 	const step = 10 * time.Millisecond
-	c := f.nodes[0].core
-	deadline := time.Duration(c.deadline(c.servers[0], 0))
-	most := max(500*time.Millisecond, 2*deadline) + deadline/4 + f.longest() + f.opt.SyncInterval + time.Duration(c.cfg.retry*3/2) + step
+	deadline := time.Duration(f.nodes[0].core.Patience())
+	most := max(500*time.Millisecond, 2*deadline) + deadline/4 + f.longest() + f.opt.SyncInterval + simRetry*3/2 + step
 	f.servers[0].freeze()
 	began := f.now
 	for _, n := range f.nodes {
@@ -228,8 +228,8 @@ func TestSimMovesOutOfReach(t *testing.T) {
 		f.use(time.Second)
 	}
 	for _, n := range f.nodes {
-		if d := n.core.servers[0].load.distance.ns(); n.told.Mode != Synced || d < 600*ms {
-			t.Errorf("%s is %v, and believes Redis to be %v away", n.name, n.told.Mode, time.Duration(d))
+		if d := n.server(0).Distance; n.told.Mode != Synced || d < 600*time.Millisecond {
+			t.Errorf("%s is %v, and believes Redis to be %v away", n.name, n.told.Mode, d)
 		}
 	}
 }

@@ -258,8 +258,8 @@ func (f *simFleet) outdated(fk *fleetKey, op *report.Report) {
 
 // carries reports whether a node still waits for the answer to a batch.
 func (n *simNode) carries(b *redisstore.Batch) bool {
-	s := &n.core.shards[b.Shard]
-	return s.flight != nil && s.flight.nonce == b.Nonce
+	f := n.shard(b.Shard).Flight
+	return f.Keys > 0 && f.Nonce == b.Nonce
 }
 
 // repeated notes that units of a flight are booked again, if they were before.

@@ -25,7 +25,7 @@ func newNoticeSim(t *testing.T, nodes int, o Options, rules ...*limit.Rule) *sim
 	}
 	s.run(3 * time.Second)
 	for _, n := range s.nodes {
-		if !n.core.notices.receives() {
+		if !n.look().Subscribed {
 			t.Fatalf("%s does not hear notices", n.name)
 		}
 	}
@@ -162,7 +162,7 @@ func TestNoticeWithFailOpen(t *testing.T) {
 	s.run(3 * time.Second)
 	n.hear(Message{"node0", []report.Notice{s.used("k", rule, time.Minute)}}, 0)
 	if got, last := n.takes("k", rule, 20); got != 20 {
-		t.Errorf("%d of 20 admitted with FailOpen: %+v, %v", got, last, n.core.state)
+		t.Errorf("%d of 20 admitted with FailOpen: %+v, %v", got, last, n.core.State())
 	}
 }
 
@@ -226,13 +226,13 @@ func TestNoticeBeforeTheFirstAnswer(t *testing.T) {
 	s := newNoticeSim(t, 2, Options{}, rule)
 	n := s.nodes[1]
 	n.takes("k", rule, 1)
-	for n.core.shards[0].flight == nil {
+	for n.shard(0).Flight.Keys == 0 {
 		s.run(100 * time.Microsecond)
 	}
 	is := s.used("k", rule, 20*time.Second)
 	is.Now += 10 * time.Millisecond // Redis has yet to execute what is under way
 	n.hear(Message{"node0", []report.Notice{is}}, 0)
-	for n.core.shards[0].flight != nil {
+	for n.shard(0).Flight.Keys > 0 {
 		s.run(100 * time.Microsecond)
 	}
 	if got, last := n.takes("k", rule, 1); got != 0 || last.Source != limit.SourceNotice {
@@ -331,8 +331,8 @@ func TestOnlyNewUnitsAreAnnounced(t *testing.T) {
 			n.wires[0] = wire{dropRep: true}
 			s.useUp(n, "k", rule)
 			n.wires[0] = wire{}
-			if s.run(time.Second); n.stats.Resent.Load() == 0 || n.core.state.Mode != Synced {
-				t.Errorf("not sent again: %v", n.core.state)
+			if s.run(time.Second); n.stats.Resent.Load() == 0 || n.core.State().Mode != Synced {
+				t.Errorf("not sent again: %v", n.core.State())
 			}
 		}, 0},
 		"an outage": {func(s *sim, n *simNode) {
@@ -340,8 +340,8 @@ func TestOnlyNewUnitsAreAnnounced(t *testing.T) {
 			s.run(3 * time.Second)
 			s.useUp(n, "k", rule)
 			s.down = false
-			if s.run(10 * time.Second); n.core.state.Mode != Synced {
-				t.Errorf("not back: %v", n.core.state)
+			if s.run(10 * time.Second); n.core.State().Mode != Synced {
+				t.Errorf("not back: %v", n.core.State())
 			}
 		}, 0},
 	} {

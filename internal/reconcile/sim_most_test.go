@@ -14,10 +14,10 @@ import (
 // notTooLittle: what is refused had no room for it, in truth.
 func (o *nodeOracle) notTooLittle(n *simNode, k oracleKey, units int64, res limit.Result) {
 	bk, sh, rule := o.books[k], o.nodes[n].shares[k], n.rule(k.rule)
-	if o.s.opt.ExpectedNodes > 1 && n.core.state.Mode != Synced {
+	if o.s.opt.ExpectedNodes > 1 && n.core.State().Mode != Synced {
 		return // until Redis has answered each unit may count more than once
 	}
-	if o.loose || !o.repaired(bk, rule) || sh.fuzzy || o.s.now < o.nodes[n].stalled || n.core.cfg.fallback == FailClosed && res.Source != limit.SourceSynced {
+	if o.loose || !o.repaired(bk, rule) || sh.fuzzy || o.s.now < o.nodes[n].stalled || n.fallback == FailClosed && res.Source != limit.SourceSynced {
 		return
 	}
 	if nb := o.nodes[n]; k.rule.Algorithm() == limit.AlgorithmFunnel && nb.stalled != 0 && o.s.now < nb.stalled+int64(arith.Of(rule).Horizon()) {

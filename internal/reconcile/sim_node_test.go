@@ -18,6 +18,9 @@ type simNode struct {
 	id       int
 	name     string // of the process; in Redis it may go by another
 	core     *Machine
+	seen     Snapshot // see look
+	looked   bool
+	fallback Fallback
 	link     *counter.Link
 	stats    Stats
 	clock    simClock
@@ -71,12 +74,9 @@ func (s *sim) addNode(o Options) *simNode {
 	}
 	rng := rand.New(rand.NewPCG(s.seed, uint64(n.id)))
 	cfg := opt.config()
-	cfg.Single = len(s.servers) == 1
+	cfg.Single, cfg.ShardsPerPipeline = len(s.servers) == 1, s.perPipeline()
+	n.fallback = opt.Fallback
 	n.core = New(cfg, rng, n.identities(), n.link, s.keyspace(), s.opt.Shards, each, &n.stats)
-	if s.plan != nil {
-		is := &n.core.cfg
-		is.shardsPerPipe, is.resyncPipe = s.plan.perPipe, min(is.resyncPipe, s.plan.perPipe)
-	}
 	if len(s.servers) == 1 {
 		n.core.Place(s.addrs())
 	}
@@ -104,14 +104,33 @@ func (n *simNode) identities() Identities {
 // copied from it when it had last reported everything. Nothing was admitted since.
 func (n *simNode) twin() *simNode {
 	t := n.s.addNode(Options{})
-	t.core.node = n.core.node
-	for i := range t.core.shards {
-		to, from := &t.core.shards[i], &n.core.shards[i]
-		if to.begin(t.core.node); from.node == to.node {
-			to.seq, to.acked = from.acked, from.acked
+	seqs := map[int]int64{}
+	for i, from := range n.look().Shards {
+		if from.Node == n.core.Node() {
+			seqs[i] = from.Acked
 		}
 	}
+	t.core.Resume(n.core.Node(), seqs)
+	t.looked = false
 	return t
+}
+
+// look returns what the core shows after its latest step. A look after the next one uses the same memory.
+func (n *simNode) look() *Snapshot {
+	if !n.looked {
+		n.core.Snapshot(&n.seen)
+		n.looked = true
+	}
+	return &n.seen
+}
+
+// shard returns what the core shows of a shard.
+func (n *simNode) shard(i int) ShardSnapshot { return n.look().Shards[i] }
+
+// server returns what the core shows of the server of a shard.
+func (n *simNode) server(shard int) ServerSnapshot {
+	is := n.look()
+	return is.Servers[is.Shards[shard].Server]
 }
 
 // time returns the counters' time, which the limiter keeps from going back.
@@ -152,6 +171,7 @@ func (n *simNode) step(ev Event) {
 		return
 	}
 	effects := slices.Clone(n.core.Step(n.pace(), n.time(), ev))
+	n.looked = false
 	for _, e := range effects {
 		switch e := e.(type) {
 		case Send:
@@ -220,7 +240,7 @@ func (n *simNode) sendBatches(e Send) {
 			run: func(i int) {
 				out := v.exec(n, e.Batches[list[i]])
 				if i == len(list)-1 && len(e.Notices) > 0 {
-					publishErr = n.s.air.publish(n, e.Channel, Message{n.core.node, e.Notices}, 0)
+					publishErr = n.s.air.publish(n, e.Channel, Message{n.core.Node(), e.Notices}, 0)
 				}
 				if !v.copies {
 					got[i], at[i] = out, n.s.now
@@ -390,7 +410,7 @@ func (n *simNode) allow(k oracleKey, c *counter.Counter, units int64) limit.Resu
 func (n *simNode) takeAtMost(key string, rule *limit.Rule, units int64) {
 	k := oracleKey{rule, key}
 	granted, res, ok := n.counter(k).TakeAtMost(n.time(), units, n.rule(rule))
-	if !ok || granted < 0 || granted > units || res.Allowed != (granted > 0 || units == 0) || granted < units && res.Remaining > 0 && n.core.cfg.fallback != FailOpen {
+	if !ok || granted < 0 || granted > units || res.Allowed != (granted > 0 || units == 0) || granted < units && res.Remaining > 0 && n.fallback != FailOpen {
 		n.s.failf("%d units granted of %d, %+v", granted, units, res)
 	}
 	n.admitted += granted
@@ -465,14 +485,8 @@ func (n *simNode) handedBack() int64 {
 // unanswered returns how many operations are under way that hand something
 // back.
 func (n *simNode) unanswered() (sum int) {
-	for i := range n.core.shards {
-		if f := n.core.shards[i].flight; f != nil {
-			for _, it := range f.items {
-				if it.back {
-					sum++
-				}
-			}
-		}
+	for _, sh := range n.look().Shards {
+		sum += sh.Flight.Refunds
 	}
 	return sum
 }

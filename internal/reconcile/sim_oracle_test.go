@@ -256,8 +256,9 @@ func (o *nodeOracle) sighted(n *simNode, shard int, begun int64) {
 	if o.s.now-begun > o.slack() {
 		return
 	}
+	single := len(n.look().Servers) == 1
 	for i := range nb.blind {
-		if (i == shard || len(n.core.servers) == 1) && begun >= nb.blind[i] {
+		if (i == shard || single) && begun >= nb.blind[i] {
 			took := o.s.now - begun
 			if nb.blind[i] == 0 {
 				took = min(took, nb.vague[i])

@@ -185,7 +185,7 @@ var faults = []fault{
 	{"evict ledger", func(s *sim, p *simPlan, rng *rand.Rand) {
 		shard, n := rng.IntN(s.opt.Shards), s.nodes[rng.IntN(len(s.nodes))]
 		p.say("the ledger of %s in shard %d is lost", n.name, shard)
-		s.serverOf(shard).forgetLedger(shard, n.core.shards[shard].node)
+		s.serverOf(shard).forgetLedger(shard, n.shard(shard).Node)
 	}},
 	{"poison", func(s *sim, p *simPlan, rng *rand.Rand) {
 		v, key := s.drawKey(p, rng)
@@ -386,4 +386,12 @@ func (s *sim) checks(d time.Duration, perSecond float64) {
 			n.take(name, rule, units)
 		}
 	}
+}
+
+// perPipeline returns how many shards a pipeline may have, and for how many of a server a heartbeat asks.
+func (s *sim) perPipeline() int {
+	if s.plan == nil {
+		return 16
+	}
+	return s.plan.perPipe
 }

@@ -41,16 +41,14 @@ func TestSimSlowRedis(t *testing.T) {
 			began, most := s.now, int64(0)
 			for n.unsynced() > 0 && s.now-began < int64(10*time.Minute) {
 				s.run(100 * time.Millisecond)
-				for i := range n.core.shards {
-					if f := n.core.shards[i].flight; f != nil {
-						most = max(most, int64(f.late))
-					}
+				for _, sh := range n.look().Shards {
+					most = max(most, int64(sh.Flight.Late))
 				}
 			}
 			t.Logf("booked within %v, %d attempts of a flight without an answer, %d failures, %d changes of state, %v",
 				time.Duration(s.now-began), most, n.stats.Failures.Load(), n.stats.StateChanges.Load(), n.modes)
 			if n.unsynced() > 0 {
-				t.Fatalf("%d units are not booked: %v", n.unsynced(), n.core.state)
+				t.Fatalf("%d units are not booked: %v", n.unsynced(), n.core.State())
 			}
 			for key, w := range maps.All(v.model.windows) {
 				if w.sum() != buckets+5 {

@@ -117,8 +117,8 @@ func (s *sim) heal() {
 func (s *sim) settled() {
 	s.run(s.settling())
 	for _, n := range s.nodes {
-		if n.core.state.Mode != Synced || n.unsynced() != 0 {
-			s.failf("I5: %s: %v with %d unsynced units after everything has healed", n.name, n.core.state, n.unsynced())
+		if n.core.State().Mode != Synced || n.unsynced() != 0 {
+			s.failf("I5: %s: %v with %d unsynced units after everything has healed", n.name, n.core.State(), n.unsynced())
 		}
 		s.oracle.conserved(n)
 		applied, back := s.fleet.booked(n)

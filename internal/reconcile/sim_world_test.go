@@ -116,6 +116,11 @@ const (
 	simShards    = 4
 	simInterval  = 100 * time.Millisecond
 	simHeartbeat = time.Second
+
+	// What a machine promises of itself.
+	simPipelines = 4                     // to a server at once, at the most
+	simRetry     = 30 * time.Millisecond // before a failed flight is sent again, on average
+	simEvicted   = 64                    // in a queue, counters that are evicted stay if they are so few
 )
 
 // newSim returns a world of one server without faults.

@@ -89,7 +89,7 @@ func TestFloodOnABusyMachine(t *testing.T) {
 	}
 	s.run(time.Second)
 	perScript := keys / (v.scripts - scripts)
-	t.Logf("%d keys per script call, budget %v", perScript, time.Duration(s.nodes[0].core.servers[0].load.budget.ns))
+	t.Logf("%d keys per script call, budget %v", perScript, s.nodes[0].server(0).Budget)
 	if perScript < 100 { // 2,000 keys a second, a call each 60 ms
 		t.Errorf("%d keys per script call", perScript)
 	}
