@@ -107,7 +107,7 @@ func TestHouseFaultsAreShown(t *testing.T) {
 		for _, name := range rows[n] {
 			says, ok := tests[name]
 			// The simulator shows too many of them to name each.
-			simulator := strings.HasPrefix(name, "reconcile.TestSim")
+			simulator := strings.HasPrefix(name, "sim.TestSim")
 			switch {
 			case !ok && !simulator:
 				t.Errorf("%s: row %d names %s, which is not there", faultTable, n, name)

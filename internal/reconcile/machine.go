@@ -14,7 +14,7 @@ import (
 // Machine is the reconciler. It decides what to send to Redis and when, and what a reply, an
 // error or the passing of time changes. It is a single-threaded state machine: it has no
 // goroutines, no clock and no source of randomness of its own. Events enter by [Machine.Step]
-// only. Package hybrid gives it a goroutine, timers and Redis; the simulator in the tests
+// only. Package hybrid gives it a goroutine, timers and Redis; the simulator in internal/sim
 // gives it virtual ones. A Machine is made by [New], and is not safe for concurrent use.
 //
 // Exactly once: the units that a shard reports together are a flight, which has a sequence

@@ -16,17 +16,18 @@ func table() []mutant {
 }
 
 // sim is the simulator on so many seeds.
-func sim(seeds int) check { return check{"internal/reconcile", "TestSim", seeds} }
+func sim(seeds int) check { return check{"internal/sim", "TestSim", seeds} }
 
 // simScripts is the simulator with the real scripts beside the model.
-func simScripts(seeds int) check { return check{"internal/reconcile", "TestSimScripts", 100 * seeds} }
+func simScripts(seeds int) check { return check{"internal/sim", "TestSimScripts", 100 * seeds} }
 
 // simRealScripts is the same on a redis-server.
 func simRealScripts(seeds int) check {
-	return check{"internal/reconcile", "TestSimRealScripts", 20 * seeds}
+	return check{"internal/sim", "TestSimRealScripts", 20 * seeds}
 }
 
 func hybrid(test string) check     { return check{"hybrid", test, 0} }
+func simulated(test string) check  { return check{"internal/sim", test, 0} }
 func reconcile(test string) check  { return check{"internal/reconcile", test, 0} }
 func local(test string) check      { return check{"local", test, 0} }
 func tables(test string) check     { return check{"internal/table", test, 0} }

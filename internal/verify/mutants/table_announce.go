@@ -8,7 +8,7 @@ var announceMutants = []mutant{
 		file:   "internal/reconcile/notices.go",
 		old:    `ahead := int64(n.Now) >`,
 		new:    `ahead := int64(n.Now) < 0 && int64(n.Now) >`,
-		by:     reconcile("TestForgedNotices"),
+		by:     simulated("TestForgedNotices"),
 	},
 	{
 		name:   "notice-kept-in-an-outage",
@@ -24,7 +24,7 @@ var announceMutants = []mutant{
 		file:   "internal/reconcile/notices.go",
 		old:    `		c.notices.byID[idPrefix(id)] = ctr`,
 		new:    `		_ = idPrefix(id)`,
-		by:     reconcile("TestNoticeOfARefund"),
+		by:     simulated("TestNoticeOfARefund"),
 	},
 	{
 		name:   "duplicates-are-told",
@@ -32,7 +32,7 @@ var announceMutants = []mutant{
 		file:   "internal/reconcile/answer.go",
 		old:    `r.Verdict == redisstore.VerdictApplied && rep.Units > 0, it.back`,
 		new:    `rep.Units > 0, it.back`,
-		by:     reconcile("TestOnlyNewUnitsAreAnnounced"),
+		by:     simulated("TestOnlyNewUnitsAreAnnounced"),
 	},
 	{
 		name:   "questions-are-told",
@@ -40,7 +40,7 @@ var announceMutants = []mutant{
 		file:   "internal/reconcile/answer.go",
 		old:    `r.Verdict == redisstore.VerdictApplied && rep.Units > 0, it.back`,
 		new:    `r.Verdict == redisstore.VerdictApplied, it.back`,
-		by:     reconcile("TestOnlyNewUnitsAreAnnounced"),
+		by:     simulated("TestOnlyNewUnitsAreAnnounced"),
 	},
 	{
 		name:   "handed-back-and-not-said",
@@ -48,7 +48,7 @@ var announceMutants = []mutant{
 		file:   "internal/reconcile/answer.go",
 		old:    `rep.Units > 0, it.back`,
 		new:    `rep.Units > 0, false`,
-		by:     reconcile("TestNoticeOfARefund"),
+		by:     simulated("TestNoticeOfARefund"),
 	},
 	{
 		name:   "heard-and-never-forgotten",
@@ -56,7 +56,7 @@ var announceMutants = []mutant{
 		file:   "internal/reconcile/notices.go",
 		old:    `		c.link.Forget(id)`,
 		new:    `		_ = id`,
-		by:     reconcile("TestNoticeBeforeTheCounter"),
+		by:     simulated("TestNoticeBeforeTheCounter"),
 	},
 	{
 		name:   "kept-for-ever",
@@ -64,7 +64,7 @@ var announceMutants = []mutant{
 		file:   "internal/reconcile/notices.go",
 		old:    `if c.link.Kept() > 0 {`,
 		new:    `if c.link.Kept() < 0 {`,
-		by:     reconcile("TestKeptNoticesEnd"),
+		by:     simulated("TestKeptNoticesEnd"),
 	},
 	{
 		name:   "dropped-and-spoken-of",
@@ -72,7 +72,7 @@ var announceMutants = []mutant{
 		file:   "internal/reconcile/notices.go",
 		old:    `if len(h.byID) > h.kept*5/4+1024 {`,
 		new:    `if len(h.byID) > 1<<40 {`,
-		by:     reconcile("TestKeptNoticesEnd"),
+		by:     simulated("TestKeptNoticesEnd"),
 	},
 	{
 		name:   "each-tells-as-if-alone",
@@ -168,7 +168,7 @@ var announceMutants = []mutant{
 		file:   "internal/reconcile/queue.go",
 		old:    `c.now+min(max(k.Due(), c.local)-c.local, max(k.Lag(), c.wheel.tick))`,
 		new:    `c.now+max(k.Due(), c.local)-c.local`,
-		by:     reconcile("TestRefusedKeyReportsInTime"),
+		by:     simulated("TestRefusedKeyReportsInTime"),
 	},
 	{
 		name:   "deaf-operators-are-warned",

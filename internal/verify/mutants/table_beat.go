@@ -8,7 +8,7 @@ var beatMutants = []mutant{
 		file:   "internal/reconcile/shard.go",
 		old:    `c.beats.dataLost, c.beats.next = true, c.now`,
 		new:    `c.beats.next = c.now`,
-		by:     reconcile("TestLossOfOneShardHasAllAsked"),
+		by:     simulated("TestLossOfOneShardHasAllAsked"),
 	},
 	{
 		name:   "lost-list-of-nodes-is-believed",
@@ -16,7 +16,7 @@ var beatMutants = []mutant{
 		file:   "internal/reconcile/health.go",
 		old:    `case n >= m.count:`,
 		new:    `case n >= 1:`,
-		by:     reconcile("TestLossDoesNotHideNodes"),
+		by:     simulated("TestLossDoesNotHideNodes"),
 	},
 	{
 		name:   "broken-list-of-nodes-is-an-outage",
@@ -24,7 +24,7 @@ var beatMutants = []mutant{
 		file:   "internal/reconcile/heartbeat.go",
 		old:    `case (c.beats.lastFailed || c.downAt != 0) && i`,
 		new:    `case c.downAt != 0 && i`,
-		by:     reconcile("TestNodeListBrokenFromTheStart"),
+		by:     simulated("TestNodeListBrokenFromTheStart"),
 	},
 	{
 		name:   "probes-in-step",
@@ -32,7 +32,7 @@ var beatMutants = []mutant{
 		file:   "internal/reconcile/health.go",
 		old:    `c.beats.next = c.now + limit/20 + c.jitter(limit, 0, 0.95)`,
 		new:    `c.beats.next = c.now + limit`,
-		by:     reconcile("TestProbesAreSpread"),
+		by:     simulated("TestProbesAreSpread"),
 	},
 	{
 		name:   "back-off-lasts",
@@ -40,7 +40,7 @@ var beatMutants = []mutant{
 		file:   "internal/reconcile/health.go",
 		old:    `c.beats.probesFailed, c.outageAt = 0, 0`,
 		new:    ``,
-		by:     reconcile("TestBackoffBeginsAnew"),
+		by:     simulated("TestBackoffBeginsAnew"),
 	},
 	{
 		name:   "answers-speak-for-failed-shards",
@@ -48,7 +48,7 @@ var beatMutants = []mutant{
 		file:   "internal/reconcile/answer.go",
 		old:    `s.rounds.fails >= apartAfter*c.cfg.degradeAfter`,
 		new:    `false`,
-		by:     reconcile("TestHalfOfAServerFails"),
+		by:     simulated("TestHalfOfAServerFails"),
 	},
 	{
 		name:   "raised-with-what-is-under-way",
@@ -56,7 +56,7 @@ var beatMutants = []mutant{
 		file:   "internal/algorithm/leakybucket_shared.go",
 		old:    `return r.Diff(f.Known, arith.Span{NS: now}), nil`,
 		new:    `return r.Diff(f.booked(r, 1), arith.Span{NS: now}), nil`,
-		by:     reconcile("TestLossCountsNothingTwice"),
+		by:     simulated("TestLossCountsNothingTwice"),
 	},
 	{
 		name:   "raised-with-what-is-under-way-too",
@@ -64,6 +64,6 @@ var beatMutants = []mutant{
 		file:   "internal/algorithm/window_shared.go",
 		old:    `buckets = w.units(func(b *bucket) int64 { return b.known })`,
 		new:    `buckets = w.units(func(b *bucket) int64 { return b.known + b.sent })`,
-		by:     reconcile("TestLossCountsNothingTwice"),
+		by:     simulated("TestLossCountsNothingTwice"),
 	},
 }

@@ -24,7 +24,7 @@ var distanceMutants = []mutant{
 		file:   "internal/reconcile/budget.go",
 		old:    `if now-d.began >= distancePeriod {`,
 		new:    `if d.began == 0 {`,
-		by:     reconcile("TestSimDistanceChanges"),
+		by:     simulated("TestSimDistanceChanges"),
 	},
 	{
 		name:   "distance-of-before-a-silence",
@@ -40,7 +40,7 @@ var distanceMutants = []mutant{
 		file:   "internal/reconcile/health.go",
 		old:    `		v.load.distance.unknown()`,
 		new:    `		_ = v.load`,
-		by:     reconcile("TestSimMovesOutOfReach"),
+		by:     simulated("TestSimMovesOutOfReach"),
 	},
 	{
 		name:   "one-round-trip",
@@ -56,7 +56,7 @@ var distanceMutants = []mutant{
 		file:   "internal/reconcile/budget.go",
 		old:    `d *= 2`,
 		new:    `d *= 1`,
-		by:     reconcile("TestSimFartherThanADeadline"),
+		by:     simulated("TestSimFartherThanADeadline"),
 	},
 	{
 		name:   "longer-at-once",
@@ -96,7 +96,7 @@ var distanceMutants = []mutant{
 		file:   "internal/reconcile/budget.go",
 		old:    `case took-distance > max(b.slow, distance):`,
 		new:    `case took > max(b.slow, 0*distance):`,
-		by:     reconcile("TestSimDistance"),
+		by:     simulated("TestSimDistance"),
 	},
 	{
 		name:   "jitter-is-overload",
@@ -104,7 +104,7 @@ var distanceMutants = []mutant{
 		file:   "internal/reconcile/budget.go",
 		old:    `case took-distance > max(b.slow, distance):`,
 		new:    `case took-distance > b.slow:`,
-		by:     reconcile("TestSimJitter"),
+		by:     simulated("TestSimJitter"),
 	},
 	{
 		name:   "near-steps-to-far-servers",
@@ -112,7 +112,7 @@ var distanceMutants = []mutant{
 		file:   "internal/reconcile/budget.go",
 		old:    `b.ns+costStep*min(max(distance/costStepsPer, 1), mostSteps)`,
 		new:    `b.ns+costStep*min(max(0*distance/costStepsPer, 1), mostSteps)`,
-		by:     reconcile("TestSimDistanceChanges"),
+		by:     simulated("TestSimDistanceChanges"),
 	},
 	{
 		name:   "dial-is-overload",

@@ -52,7 +52,7 @@ var generationMutants = []mutant{
 		file:   "internal/counter/calls.go",
 		old:    "c.notice = nil\n\tc.mark(restoring)\n",
 		new:    "c.notice = nil\n",
-		by:     reconcile("TestPromiseResetRolledBack"),
+		by:     simulated("TestPromiseResetRolledBack"),
 	},
 	{
 		name:   "reset-without-a-witness",

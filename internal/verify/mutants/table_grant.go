@@ -40,7 +40,7 @@ var grantMutants = []mutant{
 		file:   "internal/counter/queue.go",
 		old:    `case doubled && !c.is(pressing)`,
 		new:    `case false && !c.is(pressing)`,
-		by:     reconcile("TestUrgentFlood"),
+		by:     simulated("TestUrgentFlood"),
 	},
 	{
 		name:   "listed-each-time",
@@ -48,7 +48,7 @@ var grantMutants = []mutant{
 		file:   "internal/reconcile/queue.go",
 		old:    `if !u.Listed {`,
 		new:    `if true {`,
-		by:     reconcile("TestSimDistanceChanges"),
+		by:     simulated("TestSimDistanceChanges"),
 	},
 	{
 		name:   "a-busy-client-is-an-overload",
@@ -56,7 +56,7 @@ var grantMutants = []mutant{
 		file:   "internal/reconcile/pipeline.go",
 		old:    `max(took-(now-p.at-took), 0)`,
 		new:    `max(now-p.at, 0)`,
-		by:     reconcile("TestFloodOnABusyMachine"),
+		by:     simulated("TestFloodOnABusyMachine"),
 	},
 	{
 		name:   "granted-and-not-queued",

@@ -67,7 +67,7 @@ var memberMutants = []mutant{
 			s.begin(c.node)
 			s.seq = 1
 		} else {`,
-		by: reconcile("TestCopyNoticedWithAFlightUnderWay"),
+		by: simulated("TestCopyNoticedWithAFlightUnderWay"),
 	},
 	{
 		name:   "heartbeats-trust-the-name",
@@ -83,7 +83,7 @@ var memberMutants = []mutant{
 		file:   "internal/reconcile/answer.go",
 		old:    `renamed && it.c.Refresh()`,
 		new:    `false && renamed`,
-		by:     reconcile("TestCopyAndLoss"),
+		by:     simulated("TestCopyAndLoss"),
 	},
 	{
 		name:   "new-name-without-records",
@@ -91,7 +91,7 @@ var memberMutants = []mutant{
 		file:   "internal/reconcile/shard.go",
 		old:    `c.refreshAll()`,
 		new:    "",
-		by:     reconcile("TestCopyAndLoss"),
+		by:     simulated("TestCopyAndLoss"),
 	},
 	{
 		name:   "id-of-the-past",

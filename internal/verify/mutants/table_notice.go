@@ -452,6 +452,6 @@ var companyMutants = []mutant{
 		file:   "internal/reconcile/queue.go",
 		old:    `, c.now+u.Until-c.local)`,
 		new:    `)`,
-		by:     reconcile("TestCompany"),
+		by:     simulated("TestCompany"),
 	},
 }

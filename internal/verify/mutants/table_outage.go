@@ -48,7 +48,7 @@ var outageMutants = []mutant{
 		file:   "internal/reconcile/answer.go",
 		old:    `c.setHealth(v, down)`,
 		new:    `c.setHealth(v, up)`,
-		by:     reconcile("TestPromiseOutage"),
+		by:     simulated("TestPromiseOutage"),
 	},
 	{
 		name:   "never-back",
@@ -83,7 +83,7 @@ var outageMutants = []mutant{
 		old:    `s.normal, s.normalAt, s.retry, s.missed = nil, 0, 0, true`,
 		new: `s.normal, s.normalAt, s.retry, s.missed = nil, 0, 0, true
 		s.urgent, s.urgentAt = nil, 0`,
-		by: reconcile("TestUrgentAfterAnOutage"),
+		by: simulated("TestUrgentAfterAnOutage"),
 	},
 	{
 		name:   "one-stall-is-many-failures",
@@ -91,7 +91,7 @@ var outageMutants = []mutant{
 		file:   "internal/reconcile/server.go",
 		old:    `if began >= r.at || r.fails == 0 {`,
 		new:    `if began >= 0 {`,
-		by:     reconcile("TestOneStallIsOneRound"),
+		by:     simulated("TestOneStallIsOneRound"),
 	},
 	{
 		name:   "probes-without-back-off",
@@ -99,7 +99,7 @@ var outageMutants = []mutant{
 		file:   "internal/reconcile/health.go",
 		old:    `c.beats.probesFailed++`,
 		new:    "",
-		by:     reconcile("TestProbesBackOff"),
+		by:     simulated("TestProbesBackOff"),
 	},
 	{
 		name:   "returning-all-at-once",
@@ -107,7 +107,7 @@ var outageMutants = []mutant{
 		file:   "internal/reconcile/pipeline.go",
 		old:    `p.load.paceAt = c.now + c.cfg.resyncPaceMin + c.jitter(c.cfg.resyncRange, 0, 1)`,
 		new:    ``,
-		by:     reconcile("TestBacklogIsPaced"),
+		by:     simulated("TestBacklogIsPaced"),
 	},
 	{
 		name:   "misconfiguration-probed-fast",

@@ -16,7 +16,7 @@ var refundMutants = []mutant{
 		file:   "internal/reconcile/flight.go",
 		old:    `s.accept = false`,
 		new:    `s.accept = s.accept`,
-		by:     reconcile("TestRefundAndTwoLosses"),
+		by:     simulated("TestRefundAndTwoLosses"),
 	},
 	{
 		name:   "refund-again-in-the-first-flight",

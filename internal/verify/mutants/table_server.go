@@ -8,7 +8,7 @@ var serverMutants = []mutant{
 		file:   "internal/reconcile/server.go",
 		old:    `return v.health == to.health && `,
 		new:    `return `,
-		by:     reconcile("TestShardMovesFromADeadServer"),
+		by:     simulated("TestShardMovesFromADeadServer"),
 	},
 	{
 		name:   "new-master-is-well",
@@ -16,7 +16,7 @@ var serverMutants = []mutant{
 		file:   "internal/reconcile/server.go",
 		old:    `&server{health: from.health,`,
 		new:    `&server{health: up,`,
-		by:     reconcile("TestShardMovesFromADeadServer"),
+		by:     simulated("TestShardMovesFromADeadServer"),
 	},
 	{
 		name:   "late-is-refused",
@@ -24,7 +24,7 @@ var serverMutants = []mutant{
 		file:   "internal/reconcile/answer.go",
 		old:    `s.rounds.fails >= apartAfter*c.cfg.degradeAfter`,
 		new:    `s.rounds.fails > 0`,
-		by:     reconcile("TestHalfOfAnAnswer"),
+		by:     simulated("TestHalfOfAnAnswer"),
 	},
 	{
 		name:   "start-as-if-synced",
@@ -32,7 +32,7 @@ var serverMutants = []mutant{
 		file:   "internal/reconcile/answer.go",
 		old:    ` || v.health != up || class`,
 		new:    ` || class`,
-		by:     reconcile("TestStartWithoutRedis"),
+		by:     simulated("TestStartWithoutRedis"),
 	},
 	{
 		name:   "probe-ends-the-outage",
@@ -40,7 +40,7 @@ var serverMutants = []mutant{
 		file:   "internal/reconcile/answer.go",
 		old:    `c.setHealth(v, trying)`,
 		new:    `c.setHealth(v, up)`,
-		by:     reconcile("TestBatchesThatAreNeverAnswered"),
+		by:     simulated("TestBatchesThatAreNeverAnswered"),
 	},
 	{
 		name:   "multiplier-ends-too-early",
@@ -64,7 +64,7 @@ var serverMutants = []mutant{
 		file:   "internal/reconcile/server.go",
 		old:    `if len(c.servers) > 1 && len(v.shards) > 1 && v.offset.contradicts(sent, recv, now) {`,
 		new:    `if len(c.servers) > 1 && false {`,
-		by:     reconcile("TestReplyFromWhereAShardIsNow"),
+		by:     simulated("TestReplyFromWhereAShardIsNow"),
 	},
 	{
 		name:   "shard-joins-another-clock",
@@ -72,7 +72,7 @@ var serverMutants = []mutant{
 		file:   "internal/reconcile/server.go",
 		old:    `(!v.offset.known || !to.offset.known || v.offset.agrees(&to.offset))`,
 		new:    `true`,
-		by:     reconcile("TestClientThatIsOutOfDate"),
+		by:     simulated("TestClientThatIsOutOfDate"),
 	},
 	{
 		name:   "heartbeat-of-the-wrong-master",
@@ -80,7 +80,7 @@ var serverMutants = []mutant{
 		file:   "internal/reconcile/heartbeat.go",
 		old:    `c.Place(ev.Addrs) // by the clocks as they were known before`,
 		new:    ``,
-		by:     reconcile("TestClockOfAShardThatMoves"),
+		by:     simulated("TestClockOfAShardThatMoves"),
 	},
 	{
 		name:   "answers-of-others-are-its-own",
@@ -98,7 +98,7 @@ var serverMutants = []mutant{
 		file:   "internal/reconcile/pipeline.go",
 		old:    `[...]bool{true, false}`,
 		new:    `[...]bool{false, true}`,
-		by:     reconcile("TestMissedGoesFirst"),
+		by:     simulated("TestMissedGoesFirst"),
 	},
 	{
 		name:   "hidden-shards-are-boundless",
@@ -107,7 +107,7 @@ var serverMutants = []mutant{
 		old:    `v := &server{shards: []int{i}, load: common}`,
 		new: `v := &server{shards: []int{i}, load: newLoad(&cfg)}
 		_ = common`,
-		by: reconcile("TestHiddenShardsAtSaturation"),
+		by: simulated("TestHiddenShardsAtSaturation"),
 	},
 	{
 		name:   "failures-put-heartbeats-off",
@@ -117,7 +117,7 @@ var serverMutants = []mutant{
 		due := c.beats.next`,
 		new: `class != 0 && c.count(down) > 0*before {
 		due := int64(1) << 62`,
-		by: reconcile("TestHeartbeatsWhileOneIsDown"),
+		by: simulated("TestHeartbeatsWhileOneIsDown"),
 	},
 	{
 		name:   "new-address-new-budget",
@@ -125,7 +125,7 @@ var serverMutants = []mutant{
 		file:   "internal/reconcile/server.go",
 		old:    `bounds := *v.load`,
 		new:    `bounds := *newLoad(&c.cfg)`,
-		by:     reconcile("TestBudgetOfARenamedServer"),
+		by:     simulated("TestBudgetOfARenamedServer"),
 	},
 	{
 		name:   "error-of-another-server",
@@ -133,7 +133,7 @@ var serverMutants = []mutant{
 		file:   "internal/reconcile/heartbeat.go",
 		old:    `err = ev.Beat.Errs[i]`,
 		new:    `_ = ev.Beat.Errs[i]`,
-		by:     reconcile("TestErrorOfAnotherServer"),
+		by:     simulated("TestErrorOfAnotherServer"),
 	},
 	{
 		name:   "list-speaks-for-a-shard",
@@ -141,7 +141,7 @@ var serverMutants = []mutant{
 		file:   "internal/reconcile/heartbeat.go",
 		old:    ` || listed && c.shards[0].rounds.fails > 0:`,
 		new:    `:`,
-		by:     reconcile("TestHalfOfAServerFails"),
+		by:     simulated("TestHalfOfAServerFails"),
 	},
 	{
 		name:   "loads-are-asked-alone",
@@ -149,6 +149,6 @@ var serverMutants = []mutant{
 		file:   "internal/reconcile/heartbeat.go",
 		old:    `case (c.beats.lastFailed || c.downAt != 0) && i == v.shards[0]:`,
 		new:    `case (c.beats.lastFailed || c.downAt != 0) && i == v.shards[0] && len(c.servers) == 1:`,
-		by:     reconcile("TestSimKept"),
+		by:     simulated("TestSimKept"),
 	},
 }

@@ -24,7 +24,7 @@ var slowMutants = []mutant{
 		file:   "internal/reconcile/pipeline.go",
 		old:    `max(late, f.late-1)`,
 		new:    `max(late, 0*f.late)`,
-		by:     reconcile("TestBatchesThatAreNeverAnswered"),
+		by:     simulated("TestBatchesThatAreNeverAnswered"),
 	},
 	{
 		name:   "a-slow-flight-is-an-outage",
@@ -32,7 +32,7 @@ var slowMutants = []mutant{
 		file:   "internal/reconcile/answer.go",
 		old:    `if v.health == up && !c.beats.lastFailed && `,
 		new:    `if v.health == down && !c.beats.lastFailed && `,
-		by:     reconcile("TestBatchesThatAreAnsweredLate"),
+		by:     simulated("TestBatchesThatAreAnsweredLate"),
 	},
 	{
 		name:   "flights-without-an-answer-are-no-outage",
@@ -40,7 +40,7 @@ var slowMutants = []mutant{
 		file:   "internal/reconcile/answer.go",
 		old:    `if spent || v.rounds`,
 		new:    `if !spent && v.rounds`,
-		by:     reconcile("TestBatchesThatAreNeverAnswered"),
+		by:     simulated("TestBatchesThatAreNeverAnswered"),
 	},
 	{
 		name:   "a-slow-shard-is-no-outage",
@@ -56,6 +56,6 @@ var slowMutants = []mutant{
 		file:   "internal/reconcile/pipeline.go",
 		old:    `most /= urgentShare`,
 		new:    `most /= 1`,
-		by:     reconcile("TestUrgentBatchesAreSmall"),
+		by:     simulated("TestUrgentBatchesAreSmall"),
 	},
 }

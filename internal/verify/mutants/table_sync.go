@@ -8,7 +8,7 @@ var syncMutants = []mutant{
 		file:   "internal/reconcile/answer.go",
 		old:    "s.noteRepaired()\n\ts.accept, s.lost = false, false\n\t// If the node was renamed",
 		new:    "s.noteRepaired()\n\ts.lost = false\n\t// If the node was renamed",
-		by:     reconcile("TestLostTwice"),
+		by:     simulated("TestLostTwice"),
 	},
 	{
 		name:   "no-near-limit-trigger",
@@ -16,7 +16,7 @@ var syncMutants = []mutant{
 		file:   "internal/counter/queue.go",
 		old:    `near := unsynced > 0 && unsynced >= int64(c.urgentAt) && !c.is(inFlight)`,
 		new:    `near := unsynced > 0 && unsynced < 0`,
-		by:     reconcile("TestPromiseNearLimitTrigger"),
+		by:     simulated("TestPromiseNearLimitTrigger"),
 	},
 	{
 		name:   "denied-keys-are-not-refreshed",
@@ -36,7 +36,7 @@ var syncMutants = []mutant{
 		wake = c`,
 		new: `if !c.is(inNormal) && (unsynced > 0 || c.staleLocked(c.last)) {
 		wake = c`,
-		by: reconcile("TestSimAgeOfBeliefs"),
+		by: simulated("TestSimAgeOfBeliefs"),
 	},
 	{
 		name:   "collected-too-soon-to-be-old",
@@ -44,7 +44,7 @@ var syncMutants = []mutant{
 		file:   "internal/counter/sync.go",
 		old:    `!c.staleLocked(now+int64(c.link().pace.Interval))`,
 		new:    `!c.staleLocked(now)`,
-		by:     reconcile("TestSimAgeOfBeliefs"),
+		by:     simulated("TestSimAgeOfBeliefs"),
 	},
 	{
 		name:   "quarantine-for-ever",
@@ -60,7 +60,7 @@ var syncMutants = []mutant{
 		file:   "internal/reconcile/heartbeat.go",
 		old:    `b.acked[i] >= s.repaired && `,
 		new:    ``,
-		by:     reconcile("TestLossIsNoticedOnce"),
+		by:     simulated("TestLossIsNoticedOnce"),
 	},
 	{
 		name:   "loss-unnoticed-by-the-heartbeat",
@@ -68,7 +68,7 @@ var syncMutants = []mutant{
 		file:   "internal/reconcile/heartbeat.go",
 		old:    `if ev.Beat.Seqs[i] < b.acked[i] &&`,
 		new:    `if ev.Beat.Seqs[i] < 0 &&`,
-		by:     reconcile("TestPromiseLostData"),
+		by:     simulated("TestPromiseLostData"),
 	},
 	{
 		name:   "reseed-forgotten",
@@ -76,7 +76,7 @@ var syncMutants = []mutant{
 		file:   "internal/reconcile/shard.go",
 		old:    `if s.reseed && k.MarkRestore`,
 		new:    `if !s.reseed && k.MarkRestore`,
-		by:     reconcile("TestLostTwice"),
+		by:     simulated("TestLostTwice"),
 	},
 	{
 		name:   "one-server-for-all",
@@ -84,7 +84,7 @@ var syncMutants = []mutant{
 		file:   "internal/reconcile/server.go",
 		old:    `return v.name == addrs[i] })`,
 		new:    `return true })`,
-		by:     reconcile("TestPipelinesAreForOneServer"),
+		by:     simulated("TestPipelinesAreForOneServer"),
 	},
 	{
 		name:   "reports-when-it-suits",
@@ -116,6 +116,6 @@ var syncMutants = []mutant{
 		file:   "internal/reconcile/pipeline.go",
 		old:    `k < len(*queue) && len(f.items) < most`,
 		new:    `k < len(*queue)`,
-		by:     reconcile("TestBatchesAreBounded"),
+		by:     simulated("TestBatchesAreBounded"),
 	},
 }

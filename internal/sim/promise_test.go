@@ -1,0 +1,285 @@
+package sim
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/reconcile"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// worstWindow returns the most units admitted within any span of the given
+// length, and the least within any that lies between from and to.
+func worstWindow(list []admission, length, from, to int64) (most, least int64) {
+	least = 1 << 62
+	sum, j := int64(0), 0
+	for _, a := range list {
+		sum += a.n
+		for list[j].at <= a.at-length {
+			sum -= list[j].n
+			j++
+		}
+		most = max(most, sum)
+	}
+	for t := from; t+length <= to; t += length / 20 {
+		n := int64(0)
+		for _, a := range list {
+			if a.at > t && a.at <= t+length {
+				n += a.n
+			}
+		}
+		least = min(least, n)
+	}
+	return most, least
+}
+
+// overload offers perNode requests a second to every node for a while and
+// returns what was admitted.
+func (s *sim) overload(d time.Duration, rule *limit.Rule, perNode int) (list []admission) {
+	step := time.Second / time.Duration(perNode)
+	for end := s.now + int64(d); s.now < end; {
+		for _, n := range s.nodes {
+			if n.take("hot", rule, 1).Allowed {
+				list = append(list, admission{at: s.now, n: 1})
+			}
+		}
+		s.run(step)
+	}
+	return list
+}
+
+// TestPromiseConnected: three nodes at 3-fold overload keep within the bound
+// that the README states in every window, and use the limit.
+func TestPromiseConnected(t *testing.T) {
+	const lim, window = 1000, 10 * time.Second
+	for _, rule := range []*limit.Rule{
+		limit.Must(limit.SlidingWindow("sliding", lim, window)),
+		limit.Must(limit.Funnel("funnel", lim, lim, window)),
+	} {
+		for seed := range uint64(4) {
+			s := newSim(t, seed, 3, rule)
+			s.run(2 * time.Second)
+			from := s.now
+			list := s.overload(40*time.Second, rule, lim/10)
+			// Σ over the other nodes of min(L, 2·r·(S+δ)): r = 100/s, S+δ about 0.1 s.
+			bound := int64(lim + 2*2*100*102/1000)
+			if rule.Algorithm() == limit.AlgorithmFunnel {
+				bound += lim // a leaky bucket admits its capacity on top of what leaks
+			}
+			if rule.Algorithm() == limit.AlgorithmSlidingWindow {
+				bound += arith.Of(rule).Share
+			}
+			most, least := worstWindow(list, int64(window), from+int64(window), s.now)
+			if most > bound {
+				t.Errorf("%v, seed %d: %d admitted in a window, bound %d", rule, seed, most, bound)
+			}
+			// A log of all nodes would admit the limit in every window, from the first request
+			// on. What came in one bucket leaves a window nearly all at once, so that less than
+			// the limit may be in one that begins in between.
+			got, want := int64(len(list)), int64(lim)*(s.now-from)/int64(window)
+			inBucket := 3 * lim / 10 // at 3-fold overload
+			if got < want*97/100 || least < int64(lim-inBucket) {
+				t.Errorf("%v, seed %d: %d of %d admitted of an overloaded key, at least %d in a window", rule, seed, got, want, least)
+			}
+			for _, n := range s.nodes {
+				if n.stats.RolledBack.Load()+n.stats.Losses.Load() != 0 {
+					t.Errorf("%v, seed %d: a loss was seen where there was none", rule, seed)
+				}
+			}
+			if seed == 0 {
+				t.Logf("%v: most %d, least %d in a window, bound %d", rule, most, least, bound)
+			}
+		}
+	}
+}
+
+// TestPromiseNearLimitTrigger: without it the overshoot is far larger.
+func TestPromiseNearLimitTrigger(t *testing.T) {
+	rule := limit.Must(limit.SlidingWindow("sliding", 1000, time.Second))
+	s := newSim(t, 1, 3, rule)
+	s.run(2 * time.Second)
+	list := s.overload(10*time.Second, rule, 3333)
+	most, _ := worstWindow(list, int64(time.Second), s.now, s.now)
+	t.Logf("10-fold overload, 1 s window: %d of 1000", most)
+	if most > 1200 {
+		t.Errorf("%d admitted in a window of 1000: reports near the limit come too late", most)
+	}
+}
+
+// TestPromiseOutage: cut off from Redis, the fleet admits about one limit per
+// window (FairShare), or what the other policies say.
+func TestPromiseOutage(t *testing.T) {
+	const lim, window = 300, 5 * time.Second
+	rule := limit.Must(limit.SlidingWindow("sliding", lim, window))
+	for _, c := range []struct {
+		policy   reconcile.Fallback
+		min, max int64
+	}{{reconcile.FairShare, lim * 90 / 100, lim}, {reconcile.FullLimit, 3 * lim * 90 / 100, 3 * lim}, {reconcile.FailClosed, 0, 0}, {reconcile.FailOpen, 10_000, 20_000}} {
+		s := newSim(t, 1, 0, rule)
+		for range 3 {
+			s.addNode(Options{Fallback: c.policy})
+		}
+		s.run(3 * time.Second)
+		s.overload(2*time.Second, rule, 100)
+		s.down = true
+		s.run(2 * time.Second)
+		start := s.now
+		list := s.overload(15*time.Second, rule, 1000)
+		most, _ := worstWindow(list, int64(window), start+int64(window), s.now)
+		each := int64(len(list)) * int64(window) / (s.now - start)
+		// A true window may hold a bucket's share more.
+		if most > c.max+c.max/arith.DefaultBuckets || each < c.min {
+			t.Errorf("%v: %d admitted for each window, at most %d in one, want %d to %d", c.policy, each, most, c.min, c.max)
+		}
+		for _, n := range s.nodes {
+			if n.core.State().Mode != reconcile.Degraded {
+				t.Errorf("%v: %v during the outage", c.policy, n.core.State())
+			}
+		}
+	}
+}
+
+// TestPromiseLostData: when Redis loses everything the nodes notice within a
+// heartbeat, restore what they knew, and an exhausted key stays exhausted,
+// also for a node that comes new.
+func TestPromiseLostData(t *testing.T) {
+	for _, rule := range []*limit.Rule{
+		limit.Must(limit.SlidingWindow("sliding", 500, time.Hour)),
+		limit.Must(limit.FixedWindow("fixed", 500, time.Hour)),
+		limit.Must(limit.Funnel("funnel", 500, 1, time.Hour)),
+	} {
+		for seed := range uint64(20) {
+			s := newSim(t, seed, 3, rule)
+			s.run(2 * time.Second)
+			admitted := len(s.overload(3*time.Second, rule, 100))
+			s.run(2 * time.Second) // all is reported
+			s.redis.wipe()
+			s.run(time.Second + 100*time.Millisecond) // a heartbeat, with its jitter
+			for _, n := range s.nodes {
+				if n.stats.Losses.Load() == 0 {
+					t.Fatalf("%v, seed %d, %s: did not notice the loss", rule, seed, n.name)
+				}
+			}
+			more := len(s.overload(2*time.Second, rule, 100))
+			if admitted < 500 || more > 0 {
+				t.Fatalf("%v, seed %d: %d admitted before the loss, %d after", rule, seed, admitted, more)
+			}
+			fresh := s.addNode(Options{})
+			s.run(2 * time.Second)
+			fresh.take("hot", rule, 0)
+			s.run(time.Second)
+			if fresh.take("hot", rule, 1).Allowed {
+				t.Fatalf("%v, seed %d: a new node found the exhausted key empty", rule, seed)
+			}
+		}
+	}
+}
+
+// TestPromiseRollback: a fail-over to a replica that lagged behind loses
+// acknowledged units; they are put back.
+func TestPromiseRollback(t *testing.T) {
+	rule := limit.Must(limit.SlidingWindow("sliding", 100_000, time.Hour))
+	for seed := range uint64(20) {
+		s := newSim(t, seed, 3, rule)
+		s.run(2 * time.Second)
+		total := len(s.overload(2*time.Second, rule, 100))
+		saved := s.redis.snapshot()
+		total += len(s.overload(time.Second, rule, 100))
+		s.run(time.Second)
+		s.redis.rollback(saved)
+		s.run(3 * time.Second)
+		sum := int64(0)
+		for _, w := range s.redis.windows {
+			for _, u := range w.buckets {
+				sum += u
+			}
+		}
+		if sum != int64(total) {
+			t.Fatalf("seed %d: Redis knows %d units after the rollback, %d were admitted", seed, sum, total)
+		}
+	}
+}
+
+// TestPromiseViewsAgree: after a quiet moment every node that is asked sees
+// what Redis has.
+func TestPromiseViewsAgree(t *testing.T) {
+	rule := limit.Must(limit.SlidingWindow("sliding", 1000, time.Hour))
+	s := newSim(t, 4, 4, rule)
+	s.run(2 * time.Second)
+	for i, n := range s.nodes {
+		for range 10 * (i + 1) {
+			n.take("hot", rule, 1)
+		}
+	}
+	// A node that only refuses or asks is refreshed all the same.
+	for range 20 {
+		s.run(100 * time.Millisecond)
+		for _, n := range s.nodes {
+			n.take("hot", rule, 0)
+		}
+	}
+	for _, n := range s.nodes {
+		if res := n.take("hot", rule, 0); res.Remaining != 900 {
+			t.Errorf("%s sees %d remaining of 1000 after 100", n.name, res.Remaining)
+		}
+	}
+}
+
+// TestPromiseReturnTogether: fifty nodes that lose and regain Redis at once
+// spread their probes and their backlog.
+func TestPromiseReturnTogether(t *testing.T) {
+	rule := limit.Must(limit.SlidingWindow("sliding", 1_000_000, time.Hour))
+	s := newSim(t, 9, 50, rule)
+	s.keys = 200
+	s.run(3 * time.Second)
+	s.load(2*time.Second, 5000)
+	s.down = true
+	s.load(10*time.Second, 5000)
+	before := make([]uint64, len(s.nodes))
+	for i, n := range s.nodes {
+		before[i] = n.stats.Batches.Load() + n.stats.Beats.Load()
+	}
+	s.down = false
+	peak := uint64(0)
+	for range 800 {
+		s.run(10 * time.Millisecond)
+		sum := uint64(0)
+		for i, n := range s.nodes {
+			now := n.stats.Batches.Load() + n.stats.Beats.Load()
+			sum += now - before[i]
+			before[i] = now
+		}
+		peak = max(peak, sum)
+	}
+	t.Logf("peak of %d script calls in 10 ms from 50 nodes", peak)
+	if peak > 100 {
+		t.Errorf("%d script calls in 10 ms after the outage", peak)
+	}
+	s.settled()
+}
+
+// TestPromiseReturningKey: a node that comes back to a key after a while, in
+// which others have used it up, finds out with its first check, as if the key
+// were new to it.
+func TestPromiseReturningKey(t *testing.T) {
+	rule := limit.Must(limit.SlidingWindow("sliding", 1000, time.Hour))
+	s := newSim(t, 4, 2, rule)
+	s.run(2 * time.Second)
+	s.nodes[1].take("hot", rule, 1)
+	s.run(time.Minute)
+	for range 999 {
+		s.nodes[0].take("hot", rule, 1)
+	}
+	s.run(time.Second)
+	got := 0
+	for range 100 {
+		if s.nodes[1].take("hot", rule, 1).Allowed {
+			got++
+		}
+		s.run(time.Millisecond)
+	}
+	if got > 5 {
+		t.Errorf("%d admitted to an exhausted key by a node with an old view", got)
+	}
+}
