@@ -14,7 +14,7 @@ import (
 
 // simAir is Pub/Sub of the first server: it brings what a node publishes to all that have
 // subscribed, the sender too. It has its own source of random numbers, so that a world without
-// notices plays as it did before there were any. What is forged is in sim_forged_test.go.
+// notices plays as it did before there were any. What is forged is in forged_test.go.
 type simAir struct {
 	s     *sim
 	rng   *rand.Rand

@@ -14,7 +14,7 @@ import (
 // simFleet reports to package oracle what happens to each key in the whole fleet: who
 // has admitted what, what the servers have booked and lost, who has heard of it.
 // It looks at messages and at servers' data, never at a counter or a core.
-// What it then asks is in sim_promise_test.go.
+// What it then asks is in guarantee_test.go.
 type simFleet struct {
 	s       *sim
 	keys    map[oracleKey]*fleetKey

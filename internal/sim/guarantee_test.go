@@ -12,7 +12,7 @@ import (
 
 // The checks of the fleet: what all nodes have admitted of a key, added up by
 // package oracle, against what a node may still admit and what Redis may count.
-// And those of a node, which are in sim_checks_test.go.
+// And those of a node, which are in checks_test.go.
 const (
 	checkKnown      = "fleet: at most the limit of what a node must know"
 	checkOutage     = "fleet: one limit in an outage of all"

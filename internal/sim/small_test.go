@@ -15,7 +15,7 @@ import (
 )
 
 // Small limits: how exact a fleet is, in a world without faults, beside one process that is
-// asked the same at the same times. The rows are in sim_small_rows_test.go.
+// asked the same at the same times. The rows are in small_rows_test.go.
 
 // smallWait is added to each way of a message, so that round trips take 0.6 to 1.4 ms.
 const smallWait = 200_000 // ns

@@ -15,29 +15,6 @@ import (
 // sim runs several cores with real counters against models of Redis, over a
 // network that loses, delays and doubles messages, in virtual time and from
 // one seed. It has one thread; every event happens at an instant of the heap.
-//
-//	sim_world_test.go   time, events, load
-//	sim_node_test.go    a node: the core under test, its clock, its calls
-//	sim_mishap_test.go  what befalls a node: pauses, crashes, clocks that are set
-//	sim_calls_test.go   its calls beyond the plain check
-//	sim_net_test.go     the wires between nodes and servers
-//	sim_air_test.go     how notices travel; forged ones are in sim_forged_test.go
-//	sim_server_test.go  a server: the model of Redis, its clock and its losses
-//	sim_capacity_test.go  how long its scripts take, and the queue in front of it
-//	sim_oracle_test.go  what a node must know, from records of its own
-//	sim_share_test.go   what it must know of one key
-//	sim_checks_test.go  what must hold of it; what it may count at the most is in
-//	                    sim_most_test.go
-//	sim_fleet_test.go   what all nodes together have admitted, and Redis counts;
-//	                    what must hold of that is in sim_promise_test.go
-//	sim_beside_test.go  another world on the same Redis, with another layout
-//	sim_plan_test.go    what one seed draws: rules, rates, faults
-//	sim_refused_test.go what must hold of refusals by notices; histories of these are in
-//	                    sim_histories_test.go
-//	sim_loss_test.go    faults that lose data in more intricate ways
-//	sim_small_test.go   how exact small limits are, beside one process; its rows are in
-//	                    sim_small_rows_test.go
-//	sim_test.go         the tests, and what a failure prints
 type sim struct {
 	t     *testing.T // nil: failures panic with a simFailure
 	seed  uint64
