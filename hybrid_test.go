@@ -2,7 +2,6 @@ package hybridlimit_test
 
 import (
 	"context"
-	"flag"
 	"io"
 	"net"
 	"strings"
@@ -18,13 +17,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
-)
-
-// The simulator's flags (see package sim) are taken everywhere, so that they
-// can be given to ./... as well.
-var (
-	_ = flag.Uint64("sim.seed", 1, "see package sim")
-	_ = flag.Int("sim.runs", 150, "see package sim")
 )
 
 // Acceptance tests of the whole, seen from where a user stands. The rows are
