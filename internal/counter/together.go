@@ -36,6 +36,8 @@ func TakeTogether(list []Asked, checks []limit.Check, now int64, out []limit.Res
 		}
 	}
 	if alive {
+		// Addresses are for locks alone: which decision comes first must not depend on them.
+		slices.SortFunc(list, func(a, b Asked) int { return cmp.Compare(a.Check, b.Check) })
 		wake = decideTogether(list, checks, now, out)
 	}
 	for i := range list[:locked] {
