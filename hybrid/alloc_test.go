@@ -17,7 +17,7 @@ import (
 // whatever they answer.
 func free(t *testing.T, l *hybrid.Limiter, rule *limit.Rule) {
 	t.Helper()
-	dry, k := rule.DryRun(), l.Key("k", rule)
+	dry := rule.DryRun()
 	for name, f := range map[string]func(){
 		"Allow":      func() { l.Allow("k", rule) },
 		"AllowN":     func() { l.AllowN("k", rule, 2) },
@@ -25,7 +25,6 @@ func free(t *testing.T, l *hybrid.Limiter, rule *limit.Rule) {
 		"Peek":       func() { l.Peek("k", rule) },
 		"TakeAtMost": func() { l.TakeAtMost("k", rule, 3) },
 		"Refund":     func() { l.Refund("k", rule, 1) },
-		"Key":        func() { k.Allow(); k.Take(1); k.Peek() },
 		"dry run":    func() { l.Take("k", dry, 1) },
 		"TakeAll": func() {
 			l.TakeAll(limit.Check{Key: "k", Rule: rule, N: 1}, limit.Check{Key: "k", Rule: longWindow, N: 2},

@@ -354,19 +354,6 @@ func ExampleLimiter_Preload() {
 	// Output: false true
 }
 
-// Who asks for one key all the time keeps a handle of it.
-func ExampleLimiter_Key() {
-	lim, err := hybrid.New(nil, hybrid.Options{})
-	if err != nil {
-		panic(err)
-	}
-	defer lim.Close()
-
-	uplink := lim.Key("uplink", limit.Must(limit.Funnel("bytes", 4096, 1024, time.Second)))
-	fmt.Println(uplink.AllowN(1500), uplink.AllowN(1500), uplink.AllowN(1500))
-	// Output: true true false
-}
-
 // A plan per customer: the rule is chosen with each call. Rules of one name
 // continue one counter, so that who changes plan keeps what was used.
 func Example_plans() {

@@ -9,8 +9,7 @@ import (
 )
 
 // What leases admit, which the table counts, and what the tally counts add up to all checks:
-// by name, a long one too, bound, or bound only just now, admitted or not, or by a rule
-// that refuses nobody.
+// of a short key and of a long one, admitted or not, or by a rule that refuses nobody.
 func TestStatsCountEachDecisionOnce(t *testing.T) {
 	l, err := New(nil, Options{})
 	if err != nil {
@@ -20,16 +19,11 @@ func TestStatsCountEachDecisionOnce(t *testing.T) {
 	const full, asked = 1000, 3000
 	rule, dry := limit.Must(limit.Funnel("day", full, full, 24*time.Hour)), limit.Must(limit.Funnel("dry", full, full, 24*time.Hour)).DryRun()
 	const long = "a key that is longer than those that are hashed as short ones"
-	bound, taken := l.Key("bound", rule), l.Key("bound and taken", rule)
 	ways := []func() bool{
 		func() bool { return l.Allow("named", rule) },
 		func() bool { return l.Take("taken", rule, 1).Allowed },
 		func() bool { return l.Allow(long, rule) },
 		func() bool { return l.Take(long+", taken", rule, 1).Allowed },
-		bound.Allow,
-		func() bool { return taken.Take(1).Allowed },
-		func() bool { return l.Key("only just", rule).Allow() },
-		func() bool { return l.Key(long+", only just", rule).Allow() },
 	}
 	for i := range asked {
 		for j, ask := range ways {
@@ -37,19 +31,19 @@ func TestStatsCountEachDecisionOnce(t *testing.T) {
 				t.Fatalf("check %d, way %d", i, j)
 			}
 		}
-		if !l.Allow("dry", dry) || !l.Key("dry and bound", dry).Allow() || !l.Take("dry and taken", dry, 1).Allowed {
+		if !l.Allow("dry", dry) || !l.Take("dry and taken", dry, 1).Allowed {
 			t.Fatal("a dry run refuses")
 		}
 		if i%250 != 249 {
 			continue
 		}
 		s, n, w := l.Stats(), min(i+1, full), len(ways)
-		if s.Allowed.Local != uint64((w+3)*n) || s.AdmittedUnits != int64((w+3)*n) || s.Denied.Local != uint64(w*(i+1-n)) || s.WouldRefuse != uint64(3*(i+1-n)) {
+		if s.Allowed.Local != uint64((w+2)*n) || s.AdmittedUnits != int64((w+2)*n) || s.Denied.Local != uint64(w*(i+1-n)) || s.WouldRefuse != uint64(2*(i+1-n)) {
 			t.Errorf("after %d checks of each: %+v, %+v, %d units, %d but for dry runs", i+1, s.Allowed, s.Denied, s.AdmittedUnits, s.WouldRefuse)
 		}
 		want := []RuleStats{
 			{Name: "day", Allowed: Outcomes{Local: uint64(w * n)}, Denied: Outcomes{Local: uint64(w * (i + 1 - n))}},
-			{Name: "dry", Allowed: Outcomes{Local: uint64(3 * n)}, WouldRefuse: uint64(3 * (i + 1 - n))},
+			{Name: "dry", Allowed: Outcomes{Local: uint64(2 * n)}, WouldRefuse: uint64(2 * (i + 1 - n))},
 		}
 		if !slices.Equal(s.Rules, want) {
 			t.Errorf("after %d checks of each: %+v, want %+v", i+1, s.Rules, want)
@@ -57,18 +51,18 @@ func TestStatsCountEachDecisionOnce(t *testing.T) {
 	}
 }
 
-// A refusal by the lease of a key that was just bound is counted as well.
-func TestStatsCountRefusalsOfTheNewlyBound(t *testing.T) {
+// A refusal by the lease of a new key is counted as well.
+func TestStatsCountRefusalsOfNewKeys(t *testing.T) {
 	l, err := New(nil, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Shutdown(t.Context())
-	k := l.Key("k", limit.Must(limit.Funnel("day", 1000, 1000, 24*time.Hour)))
-	k.Allow()
-	k.AllowN(999)
+	rule := limit.Must(limit.Funnel("day", 1000, 1000, 24*time.Hour))
+	l.Allow("k", rule)
+	l.AllowN("k", rule, 999)
 	for range 10 {
-		k.Allow()
+		l.Allow("k", rule)
 	}
 	if s := l.Stats(); s.Allowed.Local != 2 || s.Denied.Local != 10 || s.AdmittedUnits != 1000 {
 		t.Errorf("%+v, %+v, %d units", s.Allowed, s.Denied, s.AdmittedUnits)

@@ -20,12 +20,10 @@ func TestResidentKeyAllocatesNothing(t *testing.T) {
 			l.Take(key, rule, 1)
 		}
 		for _, rule := range rules {
-			k := l.Key(key, rule)
 			for name, f := range map[string]func(){
 				"Allow": func() { l.Allow(key, rule) },
 				"Take":  func() { l.Take(key, rule, 1) },
 				"Peek":  func() { l.Peek(key, rule) },
-				"Key":   func() { k.Allow(); k.Take(1); k.Peek() },
 				"TakeAll": func() {
 					l.TakeAll(limit.Check{Key: key, Rule: rule, N: 1}, limit.Check{Key: key, Rule: rules[0], N: 2},
 						limit.Check{Key: key, Rule: rules[1], N: 1}, limit.Check{Key: key, Rule: rule, N: 1})

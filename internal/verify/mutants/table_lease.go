@@ -131,14 +131,6 @@ var leaseMutants = []mutant{
 		by:     counters("TestLeasesAreTheSame"),
 	},
 	{
-		name:   "bound-and-counted-by-both",
-		breaks: "What a lease admits to a bound key is counted once more.",
-		file:   "internal/table/handle.go",
-		old:    "	allowed, src, counted = h.table.allowFrom(e, h.hash, h.print, h.key, h.rule, n, int64(clock.Now()))\n	h.find(e)\n",
-		new:    "	allowed, src, counted = h.table.allowFrom(e, h.hash, h.print, h.key, h.rule, n, int64(clock.Now()))\n	h.find(e)\n	counted = false\n",
-		by:     hybrid("TestStatsCountEachDecisionOnce"),
-	},
-	{
 		name:   "dry-and-counted-by-both",
 		breaks: "What a lease admits by a rule that refuses nobody is counted once more.",
 		file:   "hybrid/take.go",
