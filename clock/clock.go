@@ -7,8 +7,7 @@
 //
 // In a bubble of testing/synctest System follows the bubble.
 //
-// A limiter reads its [Clock] once per check (one by a bound key twice, if the key has to
-// ask its counter) and passes the reading down as an argument; no other package of this
+// A limiter reads its [Clock] once per check and passes the reading down as an argument; no other package of this
 // module asks the operating system for the time. Readings are nanoseconds since the Unix
 // epoch as the clock counts them, but they are not wall-clock time: System reads the wall
 // once, when the process starts, and follows the monotonic clock from there on, so that

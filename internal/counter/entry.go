@@ -79,8 +79,8 @@ func (c *Counter) Enter(e *Entry, print uint64) {
 }
 
 // MoveTo moves c from its entry to another that was never used and that no check can find yet. The
-// lease moves too. A check that finds the old entry finds no units there, and calls c itself. Free
-// the old entry when checks find the new one.
+// lease moves too. The old entry is never used again: a check that has found it finds no units
+// there, and calls c itself.
 func (c *Counter) MoveTo(to *Entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,13 +96,8 @@ func (c *Counter) MoveTo(to *Entry) {
 func (c *Counter) leaveLocked() {
 	if e := c.entry; e != nil {
 		c.entry = nil
-		e.Free()
+		e.print.Store(0)
+		e.counter.Store(nil)
+		e.lease.Store(nil)
 	}
-}
-
-// Free empties an entry whose counter has left it.
-func (e *Entry) Free() {
-	e.print.Store(0)
-	e.counter.Store(nil)
-	e.lease.Store(nil)
 }

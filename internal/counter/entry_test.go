@@ -25,10 +25,6 @@ func TestMoveToTakesTheLeaseAlong(t *testing.T) {
 		if old.Counter() != c || old.Print() != alonePrint {
 			t.Errorf("%v: the old entry does not lead to the counter", r)
 		}
-		old.Free()
-		if old.Print() != 0 || old.Counter() != nil || old.lease.Load() != nil {
-			t.Errorf("%v: the old entry is not free", r)
-		}
 		if c.Entry() != to || to.Counter() != c || to.Print() != alonePrint || to.word.Load() != before {
 			t.Errorf("%v: the new entry has another word", r)
 		}

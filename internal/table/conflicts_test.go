@@ -20,15 +20,6 @@ func conflictsOf(t *testing.T) (table *Table, told *[][2]*limit.Rule) {
 // ways asks for a unit of a key in every way that there is.
 func ways(table *Table) map[string]func(key string, rule *limit.Rule) {
 	now := int64(table.clock.Now())
-	handles := map[string]*Handle{}
-	bound := func(key string, rule *limit.Rule) *Handle {
-		id := rule.String() + key
-		if handles[id] == nil {
-			handles[id] = new(Handle)
-			handles[id].Bind(table, key, rule)
-		}
-		return handles[id]
-	}
 	return map[string]func(key string, rule *limit.Rule){
 		"Allow": func(key string, rule *limit.Rule) { table.AllowBy(table.clock, key, rule, 1) },
 		"Take":  func(key string, rule *limit.Rule) { table.takeAt(key, rule, 1, now) },
@@ -40,8 +31,6 @@ func ways(table *Table) map[string]func(key string, rule *limit.Rule) {
 		"TakeAll": func(key string, rule *limit.Rule) {
 			table.TakeAll([]limit.Check{{Key: key, Rule: rule}}, now, make([]limit.Result, 1))
 		},
-		"Allow, bound": func(key string, rule *limit.Rule) { bound(key, rule).AllowBy(table.clock, 1) },
-		"Take, bound":  func(key string, rule *limit.Rule) { bound(key, rule).Take(table.clock, 1) },
 	}
 }
 

@@ -19,7 +19,7 @@
 // of a key that was not used since its last report, and all calls for a key without a lease. A
 // key has no lease if its rule is a sliding log, if its pair of rows was full, if the numbers of
 // its rule are too large, while its leaky bucket takes more than 39 hours to run empty, and while
-// a unit does not count as one. A [Handle] remembers the entry and so begins at step 3.
+// a unit does not count as one.
 //
 // # What is promised
 //

@@ -232,8 +232,7 @@ func (sh *shard) rowsLocked() int {
 
 // growLocked makes n rows and moves the counters into them. Checks find the old entries until all
 // counters have moved. The lease of a counter that has moved is not in the old entry, so the check
-// goes to the counter itself. Afterwards the old entries are freed, so that a handle that holds one
-// looks its key up again. A counter without an entry gets one at its next check.
+// goes to the counter itself, also one that still has an old entry afterwards. A counter without an entry gets one at its next check.
 func (sh *shard) growLocked(n int, now int64) {
 	was, r := sh.rows.Load(), newRows(n)
 	sh.hand, sh.swept = 0, 0
@@ -245,11 +244,6 @@ func (sh *shard) growLocked(n int, now int64) {
 		}
 	}
 	sh.rows.Store(r)
-	for i := range was.entries {
-		if e := &was.entries[i]; e.Counter() != nil {
-			e.Free()
-		}
-	}
 }
 
 // all returns the counters of a shard.

@@ -56,12 +56,11 @@ func (t *Table) growForTest() {
 func TestEntriesThatServeOthers(t *testing.T) {
 	table := newTable(t, Options{hash: oneHash})
 	rule, now := slow(10), int64(table.clock.Now())
-	var h Handle
-	h.Bind(table, "first", rule)
-	h.AllowBy(table.clock, 4)
-	was := h.entry.Load()
+	_, print := table.hashOf("first", rule)
+	table.Allow("first", rule, 4, now)
+	was := table.lookUp("first", rule).Entry()
 	table.forgetForTest(t, "first", rule)
-	if _, _, v := was.Take(h.print, rule, 1, now); v != counter.Unanswered {
+	if _, _, v := was.Take(print, rule, 1, now); v != counter.Unanswered {
 		t.Errorf("%v of a key that was forgotten", v)
 	}
 	table.Allow("second", rule, 1, now)
@@ -70,22 +69,22 @@ func TestEntriesThatServeOthers(t *testing.T) {
 		t.Fatal("the second key has another entry: the test shows nothing")
 	}
 	before := word(was)
-	if _, _, v := was.Take(h.print, rule, 1, now); v != counter.Unanswered {
+	if _, _, v := was.Take(print, rule, 1, now); v != counter.Unanswered {
 		t.Errorf("%v by the entry of another key", v)
 	}
-	if _, _, v := was.Peek(h.print, rule, now); v != counter.Unanswered {
+	if _, _, v := was.Peek(print, rule, now); v != counter.Unanswered {
 		t.Errorf("%v at a glance by the entry of another key", v)
 	}
-	if res := h.Peek(table.clock); res.Remaining != 10 {
+	if res := table.Peek(table.clock, "first", rule); res.Remaining != 10 {
 		t.Errorf("a forgotten key: %+v", res)
 	}
 	for i := range 12 {
-		if ok, _, _ := h.AllowBy(table.clock, 1); ok != (i < 10) {
-			t.Errorf("check %d of the handle: %v", i, ok)
+		if ok, _, leased := table.AllowBy(table.clock, "first", rule, 1); ok != (i < 10) || leased != (ok && i > 0) {
+			t.Errorf("check %d of the first key: %v, by a lease %v", i, ok, leased)
 		}
 	}
-	if is := h.entry.Load(); word(was) != before || is == was || is != table.lookUp("first", rule).Entry() {
-		t.Error("the handle has used the entry of another key, or has not found its own")
+	if word(was) != before || table.lookUp("first", rule).Entry() == was {
+		t.Error("the first key has used the entry of another")
 	}
 	check(t, table)
 }
@@ -93,30 +92,24 @@ func TestEntriesThatServeOthers(t *testing.T) {
 // The same of an entry from before its shard has grown.
 func TestEntriesFromBeforeGrowth(t *testing.T) {
 	table := newTable(t, Options{})
-	rule := slow(10)
-	var h Handle
-	h.Bind(table, "k", rule)
-	h.AllowBy(table.clock, 1)
-	got := 1
-	for range 12 {
-		if ok, _, _ := h.AllowBy(table.clock, 1); ok {
+	rule, now := slow(10), int64(table.clock.Now())
+	_, print := table.hashOf("k", rule)
+	got := 0
+	for range 13 {
+		if ok, _ := table.Allow("k", rule, 1, now); ok {
 			got++
 		}
-		was := h.entry.Load()
+		was := table.lookUp("k", rule).Entry()
 		table.growForTest()
-		if _, _, v := was.Take(h.print, rule, 1, int64(table.clock.Now())); v != counter.Unanswered {
+		if _, _, v := was.Take(print, rule, 1, now); v != counter.Unanswered {
 			t.Fatalf("%v by an entry that is nobody's", v)
 		}
-		if h.Peek(table.clock).Remaining != rule.Limit()-int64(got) {
-			t.Fatalf("%+v after %d units", h.Peek(table.clock), got)
+		if res := table.Peek(table.clock, "k", rule); res.Remaining != rule.Limit()-int64(got) {
+			t.Fatalf("%+v after %d units", res, got)
 		}
 	}
 	if got != 10 {
 		t.Errorf("%d units admitted of 10", got)
-	}
-	h.AllowBy(table.clock, 1)
-	if e := h.entry.Load(); e != table.lookUp("k", rule).Entry() {
-		t.Error("the handle has not found its entry again")
 	}
 }
 
@@ -262,13 +255,9 @@ func TestGrowthDuringChecks(t *testing.T) {
 	var all sync.WaitGroup
 	for range 3 {
 		all.Go(func() {
-			var hs [8]Handle
-			for i := range hs {
-				hs[i].Bind(table, keys[i], rule)
-			}
 			for range 400 {
-				for i := range hs {
-					if ok, _, _ := hs[i].AllowBy(table.clock, 1); ok {
+				for i, key := range keys {
+					if ok, _, _ := table.AllowBy(table.clock, key, rule, 1); ok {
 						admitted[i].Add(1)
 					}
 				}

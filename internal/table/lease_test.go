@@ -34,7 +34,7 @@ func TestLeasesEndWithTheMode(t *testing.T) {
 	}
 }
 
-// The same by leases, by name and by handle, in single units.
+// The same by leases, in single units.
 func TestLeasesHoldTheLimitOfWindows(t *testing.T) {
 	var rules []*limit.Rule
 	for _, l := range []int64{10, 60, 100} {
@@ -48,12 +48,6 @@ func TestLeasesHoldTheLimitOfWindows(t *testing.T) {
 			begin := start.UnixNano() + rng.Int64N(1e10)
 			c := clock.NewManual(time.Unix(0, begin))
 			table := newTable(t, Options{Clock: c})
-			var k Handle
-			k.Bind(table, "k", r)
-			ways := []func() bool{
-				func() bool { ok, _ := table.Allow("k", r, 1, int64(c.Now())); return ok },
-				func() bool { ok, _, _ := k.AllowBy(c, 1); return ok },
-			}
 			log, now := limittest.NewLog(limittest.Window(r)), begin
 			for _, a := range limittest.Adverse(rng, r, begin, 300) {
 				for now < a.At { // in steps
@@ -61,7 +55,7 @@ func TestLeasesHoldTheLimitOfWindows(t *testing.T) {
 					now = int64(c.Advance(time.Duration(step)))
 				}
 				for range a.N {
-					if !ways[rng.IntN(8)/7]() {
+					if ok, _ := table.Allow("k", r, 1, now); !ok {
 						break
 					}
 					log.Add(now, 1)

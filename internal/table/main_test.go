@@ -61,8 +61,7 @@ func collect(c *counter.Counter, now int64, from counter.Queue) (rep report.Repo
 
 // Allow decides for n units of key at now (ns), and returns the source of the decision.
 func (t *Table) Allow(key string, rule *limit.Rule, n, now int64) (bool, limit.Source) {
-	h, print := t.hashOf(key, rule)
-	allowed, src, _ := t.allowFrom(t.index.locate(h), h, print, key, rule, n, now)
+	allowed, src, _ := t.AllowBy(at(now), key, rule, n)
 	return allowed, src
 }
 

@@ -82,11 +82,7 @@ func (t *Table) hashOf(key string, rule *limit.Rule) (h, print uint64) {
 func (t *Table) AllowBy(clock clock.Clock, key string, rule *limit.Rule, n int64) (allowed bool, src limit.Source, counted bool) {
 	h, print := t.hashOf(key, rule)
 	e := t.index.locate(h)
-	return t.allowFrom(e, h, print, key, rule, n, int64(clock.Now()))
-}
-
-// allowFrom is AllowBy for a key whose entry is most likely e, which may be nil.
-func (t *Table) allowFrom(e *counter.Entry, h, print uint64, key string, rule *limit.Rule, n, now int64) (allowed bool, src limit.Source, counted bool) {
+	now := int64(clock.Now())
 	if e != nil && n > 0 {
 		if _, src, v := e.Take(print, rule, n, now); v != counter.Unanswered {
 			return v == counter.Admitted, src, v == counter.Admitted
@@ -95,7 +91,7 @@ func (t *Table) allowFrom(e *counter.Entry, h, print uint64, key string, rule *l
 	return t.allowSlowly(e, h, print, key, rule, n, now)
 }
 
-// allowSlowly is allowFrom after the entry tried, which may be nil, has not answered.
+// allowSlowly is AllowBy after the entry tried, which may be nil, has not answered.
 func (t *Table) allowSlowly(tried *counter.Entry, h, print uint64, key string, rule *limit.Rule, n, now int64) (allowed bool, src limit.Source, counted bool) {
 	e := t.index.search(h, print)
 	if e != nil && e != tried && n > 0 {
@@ -125,11 +121,7 @@ func counterOf(e *counter.Entry, key string, rule *limit.Rule) *counter.Counter 
 func (t *Table) Take(clock clock.Clock, key string, rule *limit.Rule, n int64) (res limit.Result, counted bool) {
 	h, print := t.hashOf(key, rule)
 	e := t.index.locate(h)
-	return t.takeFrom(e, h, print, key, rule, n, int64(clock.Now()))
-}
-
-// takeFrom is Take for a key whose entry is most likely e, which may be nil.
-func (t *Table) takeFrom(e *counter.Entry, h, print uint64, key string, rule *limit.Rule, n, now int64) (res limit.Result, counted bool) {
+	now := int64(clock.Now())
 	if e != nil && n == 1 && hasWholeAnswer(rule) {
 		if level, src, v := e.Take(print, rule, n, now); v == counter.Admitted {
 			return wholeAnswer(rule, level, src), true
@@ -142,11 +134,7 @@ func (t *Table) takeFrom(e *counter.Entry, h, print uint64, key string, rule *li
 func (t *Table) Peek(clock clock.Clock, key string, rule *limit.Rule) limit.Result {
 	h, print := t.hashOf(key, rule)
 	e := t.index.locate(h)
-	return t.peekFrom(e, h, print, key, rule, int64(clock.Now()))
-}
-
-// peekFrom is Peek for a key whose entry is most likely e, which may be nil.
-func (t *Table) peekFrom(e *counter.Entry, h, print uint64, key string, rule *limit.Rule, now int64) limit.Result {
+	now := int64(clock.Now())
 	if e != nil && hasWholeAnswer(rule) {
 		if level, src, v := e.Peek(print, rule, now); v == counter.Admitted {
 			return wholeAnswer(rule, level, src)

@@ -27,14 +27,6 @@ var indexMutants = []mutant{
 		by:     tables("TestEntriesThatServeOthers"),
 	},
 	{
-		name:   "a-handle-of-its-first-entry",
-		breaks: "A handle stays with an entry that is another key's.",
-		file:   "internal/table/handle.go",
-		old:    `if was == nil || was.Print() != h.print {`,
-		new:    `if was == nil {`,
-		by:     tables("TestEntriesThatServeOthers"),
-	},
-	{
 		name:   "any-fingerprint",
 		breaks: "The first entry with the tag of a key is taken for its own.",
 		file:   "internal/table/index.go",
