@@ -83,17 +83,6 @@ func floorBy(c clock.Clock) opener {
 	}
 }
 
-// openFloorBound has the cells at hand: what is left is the clock and the swap. No
-// handle of a key can be cheaper that decides by a clock and may be asked by several.
-func openFloorBound(_ testing.TB, keys []string, rule *limit.Rule) asks {
-	f := newFloor(keys, rule, nil)
-	var cells []*cell
-	for _, k := range keys {
-		cells = append(cells, f.cells[k])
-	}
-	return asks{allow: f.allow, bound: boundTo(cells, func(c *cell) bool { return f.admit(&c.tat) }, nil)}
-}
-
 func openFloorCoarse(tb testing.TB, keys []string, rule *limit.Rule) asks {
 	return floorBy(coarseClock(tb))(tb, keys, rule)
 }

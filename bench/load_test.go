@@ -99,7 +99,7 @@ const (
 
 // warm asks every key at least once, so that all are known, and goes on until they
 // are nothing new.
-func warm[K any](keys []K, ask func(K) bool) {
+func warm(keys []string, ask check) {
 	begun := time.Now()
 	for asks := 1; ; asks++ {
 		for i, k := range keys {
@@ -144,21 +144,15 @@ func measure(b *testing.B, keys []string, ask check) {
 	})
 }
 
-// run measures checks of a load whose every answer should be want.
+// run measures checks of a load whose every answer should be want. Answers are
+// looked at, which costs everybody the same: a contender that refuses what it
+// should admit, or the other way round, is not doing the work of its row.
 func (l *load) run(b *testing.B, ask check, want bool) {
-	keys := l.asked
+	keys, draws := l.asked, l.draws
 	if keys == nil {
 		keys = l.keys
 	}
-	run(b, keys, l.draws, ask, fetchText, want)
-}
-
-// run measures checks of keys, or of what has been made of them. fetch brings what a key
-// points to; nil: that is not brought. Answers are
-// looked at, which costs everybody the same: a contender that refuses what it
-// should admit, or the other way round, is not doing the work of its row.
-func run[K any](b *testing.B, keys []K, draws []uint32, ask func(K) bool, fetch func(K), want bool) {
-	bring := bringer(keys, draws, fetch)
+	bring := bringer(keys, draws)
 	b.Run("serial", func(b *testing.B) {
 		b.ReportAllocs()
 		settle(keys, draws, ask)
@@ -199,8 +193,7 @@ func run[K any](b *testing.B, keys []K, draws []uint32, ask func(K) bool, fetch 
 // Who asks has the key at hand: it has just read or made it. So keys are brought into the
 // processor's cache some checks before they are asked. Else, with many, two fifths of
 // the time of a row went into waiting for the benchmark's own array of strings and for
-// their bytes. A handle is at hand as a string is: the caller keeps it. What a limiter keeps
-// of a key is not brought. A few keys are at hand anyway.
+// their bytes. What a limiter keeps of a key is not brought. A few keys are at hand anyway.
 const (
 	bringFrom = 4096
 	bringKey  = 24 // checks ahead
@@ -208,15 +201,13 @@ const (
 )
 
 // bringer returns what has to be called before check i.
-func bringer[K any](keys []K, draws []uint32, fetch func(K)) func(i int) {
+func bringer(keys []string, draws []uint32) func(i int) {
 	if len(keys) < bringFrom {
 		return func(int) {}
 	}
 	return func(i int) {
 		ahead.Fetch(unsafe.Pointer(&keys[draws[(i+bringKey)&(drawn-1)]]))
-		if fetch != nil {
-			fetch(keys[draws[(i+bringText)&(drawn-1)]])
-		}
+		fetchText(keys[draws[(i+bringText)&(drawn-1)]])
 	}
 }
 
@@ -233,7 +224,7 @@ const settled = 4 * uniform
 // settle asks keys in the order in which they are going to be asked. A benchmark
 // begins with a garbage collection, after which what a limiter needs is in nobody's
 // cache, and a short one would measure little else.
-func settle[K any](keys []K, draws []uint32, ask func(K) bool) {
+func settle(keys []string, draws []uint32, ask check) {
 	begun := time.Now()
 	for i := range min(settled, 4*len(keys)) {
 		ask(keys[draws[drawn-1-i]])

@@ -34,12 +34,8 @@ func newKeys(b *testing.B, c contender, keys []string, goroutines int) {
 		closed := closer{TB: b}
 		b.Cleanup(closed.close) // should it not come to the end of the loop
 		a := c.open(&closed, keys, generous)
-		ask := a.first
-		if ask == nil {
-			ask = a.allow
-		}
 		b.StartTimer()
-		wrong += split(keys[:n], ask, goroutines)
+		wrong += split(keys[:n], a.allow, goroutines)
 		b.StopTimer()
 		closed.close()
 	}

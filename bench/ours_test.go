@@ -4,11 +4,9 @@ import (
 	"context"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hybridlimit/hybridlimit/bench/internal/ahead"
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
@@ -33,22 +31,7 @@ var (
 type asks struct {
 	allow check
 	peek  check // nil: it cannot tell without consuming
-	first check // of a new key; nil: as any other
-	// Those of keys that were looked up beforehand; nil: it is asked by name.
-	bound, boundPeek bound
 }
-
-// bound measures checks of keys that were looked up beforehand.
-type bound func(b *testing.B, draws []uint32, want bool)
-
-func boundTo[K any](handles []K, ask func(K) bool, fetch func(K)) bound {
-	return func(b *testing.B, draws []uint32, want bool) {
-		warm(handles, ask) // as the others were
-		run(b, handles, draws, ask, fetch, want)
-	}
-}
-
-func fetchHandle(k *hybrid.Key) { ahead.Fetch(unsafe.Pointer(k)) }
 
 // room is how many keys our limiters may hold: enough for every load, and for
 // those that keep the synchronization busy, so that nobody is evicted.
@@ -90,32 +73,6 @@ func hybridAsks(l *hybrid.Limiter, rule *limit.Rule) asks {
 // openHybrid is the hybrid limiter without a Redis.
 func openHybrid(tb testing.TB, keys []string, rule *limit.Rule) asks {
 	return hybridAsks(openWith(tb, nil, hybrid.Options{MaxKeys: room(keys)}), rule)
-}
-
-// openBound is openHybrid for those who hold on to their keys.
-func openBound(tb testing.TB, keys []string, rule *limit.Rule) asks {
-	return openHandles(tb, keys, rule, fetchHandle)
-}
-
-// openBoundFar is openBound for a caller who has not just read the handle.
-func openBoundFar(tb testing.TB, keys []string, rule *limit.Rule) asks {
-	return openHandles(tb, keys, rule, nil)
-}
-
-func openHandles(tb testing.TB, keys []string, rule *limit.Rule, fetch func(*hybrid.Key)) asks {
-	l := openWith(tb, nil, hybrid.Options{MaxKeys: room(keys)})
-	a := hybridAsks(l, rule)
-	a.first = func(key string) bool { return l.Key(key, rule).Allow() }
-	var handles []*hybrid.Key
-	for _, k := range keys {
-		handles = append(handles, l.Key(k, rule))
-	}
-	a.bound = boundTo(handles, (*hybrid.Key).Allow, fetch)
-	a.boundPeek = func(b *testing.B, draws []uint32, want bool) {
-		warm(handles, (*hybrid.Key).Allow) // who peeks asks, too
-		run(b, handles, draws, func(k *hybrid.Key) bool { return k.Peek().Allowed }, fetch, want)
-	}
-	return a
 }
 
 // coarseClock is a clock that a check reads with one load. It is at most 1 ms

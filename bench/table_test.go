@@ -33,10 +33,8 @@ var inProcess = []contender{
 	{name: "floor", open: floorBy(nil), closed: true},
 	{name: "floor-array", open: openFloorArray, closed: true},
 	{name: "floor-coarse", open: openFloorCoarse, closed: true},
-	{name: "floor-bound", open: openFloorBound, closed: true},
 	{name: "hybrid", open: openHybrid},
 	{name: "hybrid-coarse", open: openHybridCoarse},
-	{name: "hybrid-bound", open: openBound},
 	{name: "local", open: openLocal},
 	{name: "local-coarse", open: openLocalCoarse},
 	{name: "hybrid-synced", open: openSynced},
@@ -52,9 +50,6 @@ var inProcess = []contender{
 
 // single has no keys, and is in the rows of one key only.
 var single = []contender{{name: "xtime-single", open: openXtime, keyless: true}}
-
-// far has handles that the caller has not just read.
-var far = []contender{{name: "hybrid-bound-far", open: openBoundFar}}
 
 // byRule are our other algorithms; hybrid itself is a funnel.
 var byRule = []contender{
@@ -76,10 +71,10 @@ var byState = []contender{
 }
 
 // few stand for all in the rows that show what a load does to a kind of check.
-var few = some(inProcess, named("floor", "hybrid", "hybrid-bound", "memorystore"))
+var few = some(inProcess, named("floor", "hybrid", "memorystore"))
 
 // usual are measured without -full: the floor, ours, and the rivals that the README names.
-var usual = named("floor", "hybrid", "hybrid-coarse", "hybrid-bound", "hybrid-sliding", "hybrid-synced", "local",
+var usual = named("floor", "hybrid", "hybrid-coarse", "hybrid-sliding", "hybrid-synced", "local",
 	"xtime-map", "xtime-single", "memorystore", "redis-rate")
 
 // usually returns the contenders of a table, with -full all of them.
@@ -114,7 +109,7 @@ var overRedis = []contender{
 // keys of their own, besides the map that stands for all who have not.
 var million = some(inProcess, func(c contender) bool {
 	switch c.name {
-	case "local-coarse", "hybrid-synced", "floor-coarse", "floor-bound", "slidingwindow-map", "uber-map", "failsafe-map":
+	case "local-coarse", "hybrid-synced", "floor-coarse", "slidingwindow-map", "uber-map", "failsafe-map":
 		return false
 	}
 	return true
@@ -155,10 +150,6 @@ func row(b *testing.B, l *load, of []contender, rule *limit.Rule, want bool) {
 			} else {
 				warm(l.keys, a.allow)
 			}
-			if a.bound != nil {
-				a.bound(b, l.draws, want)
-				return
-			}
 			l.run(b, a.allow, want)
 		})
 	}
@@ -168,7 +159,7 @@ func row(b *testing.B, l *load, of []contender, rule *limit.Rule, want bool) {
 // The base case, with every contender, is 65,536 keys asked evenly; the other
 // rows differ from it in one thing.
 func BenchmarkAllow(b *testing.B) {
-	row(b, evenly(uniform), usually(join(inProcess, far, byRule, byLog, byState, overRedis)), generous, true)
+	row(b, evenly(uniform), usually(join(inProcess, byRule, byLog, byState, overRedis)), generous, true)
 	row(b, evenly(1), usually(join(inProcess, single, overRedis)), generous, true)
 	row(b, evenly(1000), seldom(inProcess), generous, true)
 	row(b, zipf(uniform), seldom(inProcess), generous, true)
@@ -176,7 +167,7 @@ func BenchmarkAllow(b *testing.B) {
 		return
 	}
 	// Half as many need half as much of the last cache, of which others leave us a part.
-	row(b, evenly(uniform/2), some(inProcess, named("floor", "floor-array", "floor-bound", "hybrid", "hybrid-coarse", "hybrid-bound", "memorystore")), generous, true)
+	row(b, evenly(uniform/2), some(inProcess, named("floor", "floor-array", "hybrid", "hybrid-coarse", "memorystore")), generous, true)
 	row(b, evenly(1_000_000), million, generous, true)
 	row(b, long(uniform), million, generous, true)
 }
@@ -219,10 +210,6 @@ func peekRow(b *testing.B, l *load, of []contender) {
 			a := c.open(b, l.keys, generous)
 			if a.peek == nil {
 				b.Skip("it cannot")
-			}
-			if a.boundPeek != nil {
-				a.boundPeek(b, l.draws, true)
-				return
 			}
 			warm(l.keys, a.allow)
 			l.run(b, a.peek, true)

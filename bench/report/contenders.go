@@ -31,11 +31,11 @@ func kindOf(limiter string) kind {
 	return keyed
 }
 
-// mannerOf returns that one of our limiters, or a floor, goes by the coarse clock, that it is
-// asked by handles, or cannot learn of keys; empty for the default clock and names.
+// mannerOf returns that one of our limiters, or a floor, goes by the coarse clock, or cannot
+// learn of keys; empty for the default clock and others.
 func mannerOf(limiter string) string {
-	for _, name := range []string{"coarse", "bound", "array"} {
-		if strings.HasSuffix(strings.TrimSuffix(limiter, "-far"), "-"+name) {
+	for _, name := range []string{"coarse", "array"} {
+		if strings.HasSuffix(limiter, "-"+name) {
 			return name
 		}
 	}

@@ -29,8 +29,8 @@ func page(r recorded, plots map[string][]byte) string {
 	benches := checkBenches(r.bench)
 	if len(benches) > 0 {
 		b.WriteString("## Checks\n\nns per check. ± is half the distance between the quartiles. `floor` is what a limiter with its keys in a map cannot do without: read a clock, " +
-			"find the key, update a number; `floor-array` has it in an array of a fixed size rather than a map, and `floor-bound` has found it beforehand. All of ours but `hybrid-synced`, `hybrid-syncing` and `hybrid-outage` have no Redis; `hybrid-synced` tells one all that it admits. `hybrid-admits` is `hybrid` asked for what it admits, beside what it refuses. The key that is asked, or its handle, is in the processor's cache, as it is when somebody has just read it (`hybrid-bound-far`: the handle is not); " +
-			"what the limiter keeps of it need not be. Long keys have 41 bytes. Ratios are to the floor with the same clock, of a bound key to `floor-bound`, and to the fastest rival with keys in one process.\n\n")
+			"find the key, update a number; `floor-array` has it in an array of a fixed size rather than a map. All of ours but `hybrid-synced`, `hybrid-syncing` and `hybrid-outage` have no Redis; `hybrid-synced` tells one all that it admits. `hybrid-admits` is `hybrid` asked for what it admits, beside what it refuses. The key that is asked is in the processor's cache, as it is when somebody has just read it; " +
+			"what the limiter keeps of it need not be. Long keys have 41 bytes. Ratios are to the floor with the same clock, and to the fastest rival with keys in one process.\n\n")
 		picture(plotChecks, "ns per check, by limiter")
 		for _, bench := range benches {
 			writeChecks(&b, r.bench, bench, seen)

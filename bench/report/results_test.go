@@ -71,7 +71,7 @@ func TestProcs(t *testing.T) {
 
 func TestKinds(t *testing.T) {
 	for limiter, want := range map[string]kind{
-		"hybrid": ours, "hybrid-synced": ours, "local": ours, "local-coarse": ours, "floor": floor, "floor-coarse": floor, "hybrid-bound": ours, "xtime-single": single, "xtime-map": keyed,
+		"hybrid": ours, "hybrid-synced": ours, "local": ours, "local-coarse": ours, "floor": floor, "floor-coarse": floor, "xtime-single": single, "xtime-map": keyed,
 		"ulule": keyed, "some-new-one": keyed, "redis_rate": distant, "redis-rate": distant, "uber-map": keyed, "throttled-redis": distant, "remote": distant,
 	} {
 		if got := kindOf(limiter); got != want {

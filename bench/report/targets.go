@@ -53,8 +53,6 @@ func targets() []target {
 		most(0.5, "×", "65,536 keys, serial, coarse clock: `hybrid-coarse` ÷ fastest keyed rival", against("hybrid-coarse", keyed, "serial", uniform)),
 		most(0.5, "×", "65,536 keys, parallel: `hybrid` ÷ fastest keyed rival", against("hybrid", keyed, "parallel", uniform)),
 		most(1.0, "×", "one hot key, parallel: `hybrid` ÷ `xtime-single`", against("hybrid", single, "parallel", hot)),
-		most(0.5, "×", "bound handle, 65,536 keys, serial: `hybrid-bound` ÷ `hybrid`", boundHandle(uniform)),
-		most(0.5, "×", "bound handle, any keys, serial: `hybrid-bound` ÷ `hybrid`", boundHandle(anyLoad)),
 		most(1.0, "×", "refused ÷ allowed, serial: `hybrid`", refusedToAllowed),
 		least(300, "×", "`redis-rate` ÷ `hybrid`, serial", redisRate("hybrid")),
 		least(300, "×", "`redis-rate` ÷ `hybrid-synced`, all keys being told to a Redis beside it, serial", redisRate("hybrid-synced")),
@@ -173,19 +171,6 @@ func overArray(r recorded) (reading, bool) {
 	uniform := slices.DeleteFunc(slices.Clone(list), func(c check) bool { return !c.isUniform() })
 	serial(uniform, "hybrid", list, "floor-array", w.high)
 	return w.reading, w.found
-}
-
-func anyLoad(check) bool { return true }
-
-// boundHandle compares handles with names, under some loads.
-func boundHandle(load func(check) bool) func(recorded) (reading, bool) {
-	return func(r recorded) (reading, bool) {
-		var w worst
-		list := r.bench.checks("Allow")
-		some := slices.DeleteFunc(slices.Clone(list), func(c check) bool { return !load(c) })
-		serial(some, "hybrid-bound", list, "hybrid", w.high)
-		return w.reading, w.found
-	}
 }
 
 func refusedToAllowed(r recorded) (reading, bool) {
