@@ -464,3 +464,26 @@ func TestNoScript(t *testing.T) {
 		}
 	})
 }
+
+// A key that was refused is admitted at once when an outage begins with FailOpen, and refused at once with
+// FailClosed, and so is a new key.
+func TestPolicyAppliesAtOnce(t *testing.T) {
+	for policy, want := range map[hybrid.Fallback]bool{hybrid.FailOpen: true, hybrid.FailClosed: false} {
+		inBubblesOfTens(t, func(t *testing.T, w *world, r *limit.Rule) {
+			n := w.synced(hybrid.Options{Fallback: policy})
+			for range 15 {
+				n.Allow("k", r)
+			}
+			n.net.down()
+			for mode := n.State().Mode; mode == hybrid.Synced; mode = n.State().Mode {
+				if n.Allow("k", r) {
+					t.Error("admitted while the limit was used up")
+				}
+				time.Sleep(time.Millisecond)
+			}
+			if n.Allow("k", r) != want || n.Allow("new", r) != want {
+				t.Errorf("%v: does not do as it says", policy)
+			}
+		})
+	}
+}
