@@ -19,21 +19,21 @@ func TestMutantsCompile(t *testing.T) {
 	const root = "../../.."
 	packages := map[string]*parsed{} // by directory
 	for _, m := range table() {
-		if !strings.HasSuffix(m.file, ".go") {
+		file, text, err := m.mutate(root)
+		if err != nil {
+			t.Error(err)
 			continue
 		}
-		dir := filepath.Join(root, path.Dir(m.file))
+		if !strings.HasSuffix(file, ".go") {
+			continue
+		}
+		dir := filepath.Join(root, path.Dir(file))
 		p := packages[dir]
 		if p == nil {
 			p = parsePackage(t, dir)
 			packages[dir] = p
 		}
-		text, err := m.mutate(root)
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		for what := range p.problems(path.Base(m.file), text) {
+		for what := range p.problems(path.Base(file), text) {
 			if !p.sound[what] {
 				t.Errorf("%s does not compile: %s", m.name, what)
 			}

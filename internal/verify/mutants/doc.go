@@ -7,11 +7,13 @@
 //	go run ./internal/verify/mutants -seed 100000        # with other seeds for the simulator
 //	go run ./internal/verify/mutants -run dedup -overlay /tmp  # write files for "go build -overlay"
 //
-// The tables in table_*.go are the list. A mutant replaces a piece of text that
-// must occur exactly once in its file: if it no longer does, the mutant is stale
-// and has to be brought up to date with the code, which the tests of this
-// package notice too. No file is changed: the compiler is told to read another
-// text in its place.
+// The tables in table_*.go are the list. A mutant names a function, a method
+// (Type.Method), a type, a constant or a variable, and a piece of its text. It
+// may move to another file of its package, and be written with other blanks and
+// comments. In scripts a mutant names the file. Its text must occur exactly
+// once: if it no longer does, the mutant is stale and has to be brought up to
+// date with the code, which the tests of this package notice too. No file is
+// changed: the compiler is told to read another text in its place.
 //
 // A mutant counts as caught if the test that it names says "--- FAIL". A mutant
 // that does not compile, panics or runs into a time-out shows nothing. Before

@@ -20,8 +20,8 @@ import (
 type mutant struct {
 	name   string
 	breaks string // what, in one sentence
-	file   string // slashes, from the root
-	old    string // occurs in file exactly once…
+	at     string // a directory and a declaration in it, or a file; slashes, from the root
+	old    string // is there once…
 	new    string // …and is replaced by this
 	by     check
 }
@@ -64,23 +64,20 @@ const testTimeout = "3m"
 // errStale: a mutant no longer fits the code.
 var errStale = errors.New("stale mutant")
 
-// mutate returns the mutated text of the mutant's file.
-func (m mutant) mutate(root string) (string, error) {
-	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(m.file)))
+// mutate returns a file that the mutant changes, and its mutated text.
+func (m mutant) mutate(root string) (file, text string, err error) {
+	is, err := m.find(root)
 	if err != nil {
-		return "", fmt.Errorf("%w: %s: %w", errStale, m.name, err)
+		return "", "", err
 	}
-	if n := strings.Count(string(text), m.old); n != 1 || m.old == m.new {
-		return "", fmt.Errorf("%w: %s: its text occurs %d times in %s, and must once", errStale, m.name, n, m.file)
-	}
-	return strings.Replace(string(text), m.old, m.new, 1), nil
+	return is.file, is.text[:is.from] + m.new + is.text[is.to:], nil
 }
 
 // examine finds out what becomes of each mutant. An error says that this could
 // not be done.
 func (l *lab) examine(ctx context.Context, mutants []mutant) (err error) {
 	for _, m := range mutants {
-		if _, err := m.mutate(l.root); err != nil {
+		if _, _, err := m.mutate(l.root); err != nil {
 			return err
 		}
 	}
@@ -188,16 +185,16 @@ func verdict(test, out string, err error) (caught bool, says string) {
 
 // overlay writes the mutated file, and what tells the compiler to read it.
 func (l *lab) overlay(m mutant, name string) (string, error) {
-	text, err := m.mutate(l.root)
+	file, text, err := m.mutate(l.root)
 	if err != nil {
 		return "", err
 	}
-	instead := filepath.Join(l.tmp, name+filepath.Ext(m.file))
+	instead := filepath.Join(l.tmp, name+filepath.Ext(file))
 	if err := os.WriteFile(instead, []byte(text), 0o600); err != nil {
 		return "", err
 	}
 	list, err := json.Marshal(map[string]map[string]string{
-		"Replace": {filepath.Join(l.root, filepath.FromSlash(m.file)): instead},
+		"Replace": {filepath.Join(l.root, filepath.FromSlash(file)): instead},
 	})
 	if err != nil {
 		return "", err

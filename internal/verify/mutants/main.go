@@ -79,7 +79,7 @@ func run(args []string, all []mutant, stdout, stderr io.Writer) int {
 
 func printList(w io.Writer, list []mutant) {
 	for _, m := range list {
-		fmt.Fprintf(w, "%s\n\t%s\n\t%s, caught by %v\n", m.name, m.breaks, m.file, m.by)
+		fmt.Fprintf(w, "%s\n\t%s\n\t%s, caught by %v\n", m.name, m.breaks, m.at, m.by)
 	}
 }
 

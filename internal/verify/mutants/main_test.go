@@ -80,9 +80,9 @@ func try(t *testing.T, root string, list ...mutant) (code int, out string) {
 }
 
 var (
-	minus = mutant{"minus", "Sums are differences.", "p/p.go", "a + b", "a - b", check{"p", "TestAdd", 0}}
+	minus = mutant{"minus", "Sums are differences.", "p add", "a + b", "a - b", check{"p", "TestAdd", 0}}
 	two   = mutant{"two", "The embedded word is another.", "p/word.txt", "one", "two", check{"p", "TestWord", 0}}
-	idle  = mutant{"idle", "Nobody looks.", "p/p.go", "return 1", "return 2", check{"p", "TestUnseen", 0}}
+	idle  = mutant{"idle", "Nobody looks.", "p unseen", "return 1", "return 2", check{"p", "TestUnseen", 0}}
 )
 
 func (m mutant) with(edit func(*mutant)) mutant {
@@ -100,14 +100,16 @@ func TestFates(t *testing.T) {
 	}{
 		{"caught", minus, 0, `minus +caught by p.TestAdd .*p_test.go:7: 1 \+ 2 = -1`},
 		{"caught in an embedded file", two, 0, `two +caught by p.TestWord .*the word is "two"`},
+		{"caught, with other blanks", minus.with(func(m *mutant) { m.old = "{ return a+b // the sum\n}"; m.new = "{ return a - b }" }), 0, `minus +caught by p.TestAdd`},
 		{"survives", idle, exitSurvived, `idle +SURVIVED p.TestUnseen`},
 		{"caught by another test", minus.with(func(m *mutant) { m.by.test = "TestWord" }), exitSurvived, `minus +SURVIVED`},
 		{"panics", idle.with(func(m *mutant) { m.new = `panic("no")` }), exitSurvived, `SURVIVED .*panic: no`},
 		{"does not compile", minus.with(func(m *mutant) { m.new = "c" }), exitSurvived, `SURVIVED .*does not compile`},
-		{"stale", minus.with(func(m *mutant) { m.old = "b + a" }), exitFailed, `stale mutant: minus: .* 0 times`},
-		{"ambiguous", minus.with(func(m *mutant) { m.old = "return" }), exitFailed, `stale mutant: minus: .* 2 times`},
+		{"stale", minus.with(func(m *mutant) { m.old = "b + a" }), exitFailed, `stale mutant: minus: "b \+ a" is not there once in p add`},
+		{"ambiguous", minus.with(func(m *mutant) { m.at, m.old = "p/p.go", "return" }), exitFailed, `stale mutant: minus: "return" is not there once`},
 		{"changes nothing", minus.with(func(m *mutant) { m.new = m.old }), exitFailed, `stale mutant`},
-		{"file is gone", minus.with(func(m *mutant) { m.file = "p/q.go" }), exitFailed, `stale mutant: minus: open`},
+		{"file is gone", two.with(func(m *mutant) { m.at = "p/q.txt" }), exitFailed, `stale mutant: two: open`},
+		{"declaration is gone", minus.with(func(m *mutant) { m.at = "p sub" }), exitFailed, `stale mutant: minus: nothing in p is called sub`},
 		{"test is gone", minus.with(func(m *mutant) { m.by.test = "TestGone" }), exitFailed, `p.TestGone does not pass`},
 		{"test fails anyway", minus.with(func(m *mutant) { m.by.test = "TestBroken" }), exitFailed, `p.TestBroken does not pass(.|\n)*always fails`},
 	} {
@@ -152,7 +154,7 @@ func TestTableIsUpToDate(t *testing.T) {
 	const root = "../../.."
 	names, tests := map[string]bool{}, map[string]map[string]bool{} // tests: by package
 	for _, m := range table() {
-		if _, err := m.mutate(root); err != nil {
+		if _, _, err := m.mutate(root); err != nil {
 			t.Error(err)
 		}
 		if names[m.name] || m.breaks == "" {

@@ -5,7 +5,7 @@ var announceMutants = []mutant{
 	{
 		name:   "notice-from-the-future",
 		breaks: "A notice counts that is of a later time than Redis has.",
-		file:   "internal/reconcile/notices.go",
+		at:     "internal/reconcile Machine.hear",
 		old:    `ahead := int64(n.Now) >`,
 		new:    `ahead := int64(n.Now) < 0 && int64(n.Now) >`,
 		by:     simulated("TestForgedNotices"),
@@ -13,7 +13,7 @@ var announceMutants = []mutant{
 	{
 		name:   "notice-kept-in-an-outage",
 		breaks: "A node keeps a notice for new counters while its shard cannot be reached.",
-		file:   "internal/reconcile/notices.go",
+		at:     "internal/reconcile Machine.hear",
 		old:    ` || !c.shards[n.Shard].healthy() {`,
 		new:    ` {`,
 		by:     reconcile("TestNothingIsHeardInAnOutage"),
@@ -21,7 +21,7 @@ var announceMutants = []mutant{
 	{
 		name:   "heard-by-none",
 		breaks: "A node keeps a notice, and the counter that is there admits.",
-		file:   "internal/reconcile/notices.go",
+		at:     "internal/reconcile Machine.settled",
 		old:    `		c.notices.byID[idPrefix(id)] = ctr`,
 		new:    `		_ = idPrefix(id)`,
 		by:     simulated("TestNoticeOfARefund"),
@@ -29,7 +29,7 @@ var announceMutants = []mutant{
 	{
 		name:   "duplicates-are-told",
 		breaks: "A report that was sent again is told as if its units were new.",
-		file:   "internal/reconcile/answer.go",
+		at:     "internal/reconcile Machine.settle",
 		old:    `r.Verdict == redisstore.VerdictApplied && rep.Units > 0, it.back`,
 		new:    `rep.Units > 0, it.back`,
 		by:     simulated("TestOnlyNewUnitsAreAnnounced"),
@@ -37,7 +37,7 @@ var announceMutants = []mutant{
 	{
 		name:   "questions-are-told",
 		breaks: "Who only asks whether a key is used up tells all others that it is.",
-		file:   "internal/reconcile/answer.go",
+		at:     "internal/reconcile Machine.settle",
 		old:    `r.Verdict == redisstore.VerdictApplied && rep.Units > 0, it.back`,
 		new:    `r.Verdict == redisstore.VerdictApplied, it.back`,
 		by:     simulated("TestOnlyNewUnitsAreAnnounced"),
@@ -45,7 +45,7 @@ var announceMutants = []mutant{
 	{
 		name:   "handed-back-and-not-said",
 		breaks: "The others do not hear that units were handed back.",
-		file:   "internal/reconcile/answer.go",
+		at:     "internal/reconcile Machine.settle",
 		old:    `rep.Units > 0, it.back`,
 		new:    `rep.Units > 0, false`,
 		by:     simulated("TestNoticeOfARefund"),
@@ -53,7 +53,7 @@ var announceMutants = []mutant{
 	{
 		name:   "heard-and-never-forgotten",
 		breaks: "What was heard refuses by each counter that is made again, whatever Redis has answered since.",
-		file:   "internal/reconcile/notices.go",
+		at:     "internal/reconcile Machine.settled",
 		old:    `		c.link.Forget(id)`,
 		new:    `		_ = id`,
 		by:     simulated("TestNoticeBeforeTheCounter"),
@@ -61,7 +61,7 @@ var announceMutants = []mutant{
 	{
 		name:   "kept-for-ever",
 		breaks: "What was heard is kept when it is over.",
-		file:   "internal/reconcile/notices.go",
+		at:     "internal/reconcile Machine.sweepNotices",
 		old:    `if c.link.Kept() > 0 {`,
 		new:    `if c.link.Kept() < 0 {`,
 		by:     simulated("TestKeptNoticesEnd"),
@@ -69,7 +69,7 @@ var announceMutants = []mutant{
 	{
 		name:   "dropped-and-spoken-of",
 		breaks: "Counters that were dropped stay in memory because notices could be about them.",
-		file:   "internal/reconcile/notices.go",
+		at:     "internal/reconcile Machine.sweepNotices",
 		old:    `if len(h.byID) > h.kept*5/4+1024 {`,
 		new:    `if len(h.byID) > 1<<40 {`,
 		by:     simulated("TestKeptNoticesEnd"),
@@ -77,7 +77,7 @@ var announceMutants = []mutant{
 	{
 		name:   "each-tells-as-if-alone",
 		breaks: "A node counts the messages that it tells, and not those of others.",
-		file:   "internal/reconcile/notices.go",
+		at:     "internal/reconcile Machine.onReceived",
 		old:    "		c.spend()\n",
 		new:    "",
 		by:     reconcile("TestBudgetOfAnnouncements"),
@@ -85,7 +85,7 @@ var announceMutants = []mutant{
 	{
 		name:   "told-without-end",
 		breaks: "A node tells as many messages as it likes.",
-		file:   "internal/reconcile/notices.go",
+		at:     "internal/reconcile Machine.publish",
 		old:    "	c.spend()\n	if h.spent",
 		new:    "	if h.spent",
 		by:     reconcile("TestBudgetOfAnnouncements"),
@@ -93,7 +93,7 @@ var announceMutants = []mutant{
 	{
 		name:   "room-waits-for-the-budget",
 		breaks: "That there is room again is told when Redis has nothing else to deliver.",
-		file:   "internal/reconcile/notices.go",
+		at:     "internal/reconcile Machine.publish",
 		old:    `if c.now < h.mayPublishAt() && !h.room {`,
 		new:    `if c.now < h.mayPublishAt() {`,
 		by:     reconcile("TestBudgetOfAnnouncements"),
@@ -101,7 +101,7 @@ var announceMutants = []mutant{
 	{
 		name:   "what-waits-has-no-end",
 		breaks: "Notices that wait to be told fill the memory.",
-		file:   "internal/reconcile/notices.go",
+		at:     "internal/reconcile Machine.announce",
 		old:    `if len(h.announced) >= maxAnnounced {`,
 		new:    `if len(h.announced) >= maxAnnounced<<20 {`,
 		by:     reconcile("TestBudgetOfAnnouncements"),
@@ -109,7 +109,7 @@ var announceMutants = []mutant{
 	{
 		name:   "two-messages-at-a-time",
 		breaks: "A node tells a message for each step while one is under way.",
-		file:   "internal/reconcile/notices.go",
+		at:     "internal/reconcile Machine.publish",
 		old:    ` || h.publishing != 0 {`,
 		new:    ` {`,
 		by:     reconcile("TestOrderOfAnnouncements"),
@@ -117,7 +117,7 @@ var announceMutants = []mutant{
 	{
 		name:   "room-is-told-last",
 		breaks: "Of many notices those that there is room are told last.",
-		file:   "internal/reconcile/notices.go",
+		at:     "internal/reconcile notices.inOrder",
 		old:    `return cmp.Compare(a.Until, b.Until)`,
 		new:    `return cmp.Compare(b.Until, a.Until)`,
 		by:     reconcile("TestOrderOfAnnouncements"),
@@ -125,7 +125,7 @@ var announceMutants = []mutant{
 	{
 		name:   "silence-is-golden",
 		breaks: "A subscription that hears nothing counts as one that does.",
-		file:   "internal/reconcile/notices.go",
+		at:     "internal/reconcile notices.beatsWith",
 		old:    "		h.silent++\n",
 		new:    "",
 		by:     reconcile("TestEchoes"),
@@ -133,7 +133,7 @@ var announceMutants = []mutant{
 	{
 		name:   "deaf-and-nobody-says-so",
 		breaks: "A node whose subscription is broken does not say that it is deaf.",
-		file:   "internal/reconcile/notices.go",
+		at:     "internal/reconcile Machine.noteHearing",
 		old:    "		reason = \"silent\"\n",
 		new:    "		reason = \"\"\n",
 		by:     reconcile("TestEchoes"),
@@ -141,7 +141,7 @@ var announceMutants = []mutant{
 	{
 		name:   "muted-and-nobody-knows",
 		breaks: "A node that may not publish goes on trying with each notice.",
-		file:   "internal/reconcile/notices.go",
+		at:     "internal/reconcile Machine.onPublished",
 		old:    `		h.muted = err // until`,
 		new:    `		_ = err // until`,
 		by:     reconcile("TestMutedAnnouncements"),
@@ -149,7 +149,7 @@ var announceMutants = []mutant{
 	{
 		name:   "muted-for-ever",
 		breaks: "A node that may publish again tells nothing.",
-		file:   "internal/reconcile/notices.go",
+		at:     "internal/reconcile Machine.noteChannel",
 		old:    `if h.muted = b.EchoErr; h.muted != nil {`,
 		new:    `if h.muted = cmp.Or(b.EchoErr, h.muted); h.muted != nil {`,
 		by:     reconcile("TestMutedAnnouncements"),
@@ -157,7 +157,7 @@ var announceMutants = []mutant{
 	{
 		name:   "told-when-redis-is-back",
 		breaks: "After an outage it is told what was used up before.",
-		file:   "internal/reconcile/notices.go",
+		at:     "internal/reconcile Machine.publish",
 		old:    ` || h.muted != nil || !c.shards[0].healthy() {`,
 		new:    ` || h.muted != nil {`,
 		by:     reconcile("TestMutedAnnouncements"),
@@ -165,7 +165,7 @@ var announceMutants = []mutant{
 	{
 		name:   "refused-and-forgotten",
 		breaks: "What is handed back of a key that refuses waits until the key would have asked again.",
-		file:   "internal/reconcile/queue.go",
+		at:     "internal/reconcile Machine.enqueue",
 		old:    `c.now+min(max(k.Due(), c.local)-c.local, max(k.Lag(), c.wheel.tick))`,
 		new:    `c.now+max(k.Due(), c.local)-c.local`,
 		by:     simulated("TestRefusedKeyReportsInTime"),
@@ -173,7 +173,7 @@ var announceMutants = []mutant{
 	{
 		name:   "deaf-operators-are-warned",
 		breaks: "That a permission for notices is missing is logged as if it could pass by itself.",
-		file:   "hybrid/notify.go",
+		at:     "hybrid notifier.deliverEvent",
 		old:    `			level = slog.LevelError`,
 		new:    `			level = slog.LevelWarn`,
 		by:     hybrid("TestDeafForWantOfAPermission"),

@@ -5,7 +5,7 @@ var bucketMutants = []mutant{
 	{
 		name:   "empty-buckets-stay",
 		breaks: "Buckets whose units were handed back take memory until they leave the window.",
-		file:   "internal/algorithm/buckets.go",
+		at:     "internal/algorithm Window.tidy",
 		old:    `|| b.known+b.sent+b.pend+b.back+b.sentBack == 0`,
 		new:    ``,
 		by:     algorithms("TestWindowsHaveNoEmptyBuckets"),
@@ -13,7 +13,7 @@ var bucketMutants = []mutant{
 	{
 		name:   "handed-back-and-forgotten",
 		breaks: "Redis is not told of units that were handed back of a bucket that has none left.",
-		file:   "internal/algorithm/buckets.go",
+		at:     "internal/algorithm Window.tidy",
 		old:    `b.known+b.sent+b.pend+b.back+b.sentBack == 0`,
 		new:    `b.known+b.sent+b.pend == 0`,
 		by:     algorithms("TestWindowsHaveNoEmptyBuckets"),
@@ -21,7 +21,7 @@ var bucketMutants = []mutant{
 	{
 		name:   "claimed-and-forgotten",
 		breaks: "Who waits for units of a window loses its turn when Redis answers.",
-		file:   "internal/algorithm/window.go",
+		at:     "internal/algorithm Window.sum",
 		old:    `w.newer = r.Multiplied(w.claim, int64(w.multiplier))`,
 		new:    `w.newer = 0`,
 		by:     counters("TestRefusedLag"),
@@ -29,7 +29,7 @@ var bucketMutants = []mutant{
 	{
 		name:   "room-for-ever",
 		breaks: "A window that had units in several buckets keeps room for them for ever.",
-		file:   "internal/algorithm/buckets.go",
+		at:     "internal/algorithm Window.shrink",
 		old:    `if len(w.list) <= len(w.room) && cap`,
 		new:    `if false && cap`,
 		by:     counters("TestWindowsBecomeSmall"),
@@ -37,7 +37,7 @@ var bucketMutants = []mutant{
 	{
 		name:   "room-elsewhere",
 		breaks: "The first bucket of each window takes memory of its own.",
-		file:   "internal/algorithm/window.go",
+		at:     "internal/algorithm Window.Begin",
 		old:    `w.list = w.room[:0]`,
 		new:    `w.list = nil`,
 		by:     counters("TestManyWindowsAreSmall"),
@@ -45,7 +45,7 @@ var bucketMutants = []mutant{
 	{
 		name:   "room-made-anew",
 		breaks: "Each new bucket of a window takes memory, though others have left it.",
-		file:   "internal/algorithm/buckets.go",
+		at:     "internal/algorithm Window.insert",
 		old:    `n == cap(w.list) {`,
 		new:    `n <= cap(w.list) {`,
 		by:     counters("TestChecksOfWindowsDoNotAllocate"),
@@ -53,7 +53,7 @@ var bucketMutants = []mutant{
 	{
 		name:   "used-when-new",
 		breaks: "Keys that come but once look used to the sweep.",
-		file:   "internal/counter/check.go",
+		at:     "internal/counter Counter.enterLocked",
 		old:    `c.last != math.MinInt64 // many`,
 		new:    `true // many`,
 		by:     counters("TestManyWindowsAreSmall"),
@@ -61,7 +61,7 @@ var bucketMutants = []mutant{
 	{
 		name:   "expired-by-the-next-rule",
 		breaks: "What has left a window goes on counting when the key is asked under a rule of longer windows.",
-		file:   "internal/algorithm/window_clock.go",
+		at:     "internal/algorithm Window.Reshape",
 		old:    `expired = w.Roll(old, now, multiplier)`,
 		new:    ``,
 		by:     counters("TestWindowsChangeRules"),
@@ -69,7 +69,7 @@ var bucketMutants = []mutant{
 	{
 		name:   "no-room-in-any-mode",
 		breaks: "What is admitted to keys without room does not count for more when an outage begins.",
-		file:   "internal/counter/calls.go",
+		at:     "internal/counter Counter.Follow",
 		old:    `c.setMode(link.Part(-1).mode.Load())`,
 		new:    ``,
 		by:     tables("TestOverflowKeepsItsMultiplier"),
@@ -77,7 +77,7 @@ var bucketMutants = []mutant{
 	{
 		name:   "the-oldest-bucket-counts-once",
 		breaks: "In an outage the units of the oldest bucket count as if this node were alone.",
-		file:   "internal/algorithm/window.go",
+		at:     "internal/algorithm Window.Fits",
 		old:    `units := b.count(int64(w.multiplier))`,
 		new:    `units := b.count(1)`,
 		by:     algorithms("TestOldestBucketIsMultiplied"),

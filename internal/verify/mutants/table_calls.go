@@ -5,7 +5,7 @@ var callMutants = []mutant{
 	{
 		name:   "canceled-twice",
 		breaks: "A reservation hands its units back each time it is canceled.",
-		file:   "limit/reservation.go",
+		at:     "limit Reservation.Cancel",
 		old:    `r.cancel != nil && r.cancelled.CompareAndSwap(false, true)`,
 		new:    `r.cancel != nil`,
 		by:     local("TestReserve"),
@@ -13,7 +13,7 @@ var callMutants = []mutant{
 	{
 		name:   "who-gives-up-keeps-its-units",
 		breaks: "A wait that is canceled does not hand back what was booked.",
-		file:   "internal/waitqueue/queue.go",
+		at:     "internal/waitqueue Queues.serve",
 		old:    "\t\t\tr.Cancel()\n",
 		new:    "",
 		by:     local("TestWaitCanceled"),
@@ -21,7 +21,7 @@ var callMutants = []mutant{
 	{
 		name:   "no-line",
 		breaks: "Nobody waits for those who came before.",
-		file:   "internal/waitqueue/queue.go",
+		at:     "internal/waitqueue Queues.Wait",
 		old:    `qs.pause(ctx, me.mine, math.MaxInt64)`,
 		new:    `qs.pause(ctx, me.mine, 0)`,
 		by:     local("TestWaitAdmitsInTurn"),
@@ -29,7 +29,7 @@ var callMutants = []mutant{
 	{
 		name:   "nothing-is-claimed",
 		breaks: "Who asks all the time takes what another one waits for.",
-		file:   "internal/counter/reserve.go",
+		at:     "internal/counter Counter.Reserve",
 		old:    `} else if terms.Claim {`,
 		new:    `} else if terms.Claim && n < 0 {`,
 		by:     local("TestWaitIsNotStarvedByOthers"),
@@ -37,7 +37,7 @@ var callMutants = []mutant{
 	{
 		name:   "claimed-for-ever",
 		breaks: "What somebody has waited for is kept when he has gone.",
-		file:   "internal/waitqueue/queue.go",
+		at:     "internal/waitqueue Queues.serve",
 		old:    `defer ask.Unclaim()`,
 		new:    `defer func() {}()`,
 		by:     local("TestWaitCanceled"),
@@ -45,7 +45,7 @@ var callMutants = []mutant{
 	{
 		name:   "all-wait-for-the-same-window",
 		breaks: "Those who wait on several nodes take the whole of a new window each.",
-		file:   "internal/counter/reserve.go",
+		at:     "internal/counter Counter.reserveLocked",
 		old:    `!ahead && c.overbookedLocked(now, n):`,
 		new:    `!ahead && c.overbookedLocked(now, n) && n < 0:`,
 		by:     hybrid("TestWaitOnASharedLimit"),
@@ -53,7 +53,7 @@ var callMutants = []mutant{
 	{
 		name:   "deadlines-are-found-out",
 		breaks: "That a deadline cannot be met because of those in front is said when it has passed.",
-		file:   "internal/waitqueue/queue.go",
+		at:     "internal/waitqueue Queues.Wait",
 		old:    `late(ask.Estimate(ahead, n))`,
 		new:    `late(ask.Estimate(0*ahead, n))`,
 		by:     local("TestWaitDeadline"),
@@ -61,7 +61,7 @@ var callMutants = []mutant{
 	{
 		name:   "booked-for-ever",
 		breaks: "Units are booked ahead for one who will not wait so long.",
-		file:   "internal/counter/reserve.go",
+		at:     "internal/counter Counter.reserveLocked",
 		old:    `int64(res.RetryAfter) > min(terms.MaxDelay, int64(limit.MaxWindow)):`,
 		new:    `false:`,
 		by:     local("TestWaitDeadline"),
@@ -69,7 +69,7 @@ var callMutants = []mutant{
 	{
 		name:   "late-cancel-takes-from-others",
 		breaks: "A reservation that has leaked away is handed back all the same.",
-		file:   "internal/counter/booking.go",
+		at:     "internal/counter Booking.still",
 		old:    `return min(b.n, r.WholeUp(left)), left`,
 		new:    `return b.n, cost`,
 		by:     local("TestCancelLate"),
@@ -77,7 +77,7 @@ var callMutants = []mutant{
 	{
 		name:   "middle-of-the-queue",
 		breaks: "What was given up in the middle of a queue does not come back when those behind give up, too.",
-		file:   "internal/counter/booking.go",
+		at:     "internal/counter Counter.toHandBackLocked",
 		old:    `			n, cost = n+units, r.Add(cost, span)`,
 		new:    `			n, cost = units, span`,
 		by:     local("TestCancelInTheMiddle"),
@@ -85,7 +85,7 @@ var callMutants = []mutant{
 	{
 		name:   "canceled-after-a-reset",
 		breaks: "What a reset has cleared is handed back again.",
-		file:   "internal/counter/booking.go",
+		at:     "internal/counter Counter.toHandBackLocked",
 		old:    `case b.resets != c.past().resets, b.dropped:`,
 		new:    `case b.dropped:`,
 		by:     local("TestCancelAfterReset"),
@@ -93,7 +93,7 @@ var callMutants = []mutant{
 	{
 		name:   "history-dropped-early",
 		breaks: "The bookings of a key are dropped while they count, and so a reset is not known to have made them void.",
-		file:   "internal/counter/booking.go",
+		at:     "internal/counter Counter.dropHistoryLocked",
 		old:    `if c.history == nil || now < c.history.keepUntil {`,
 		new:    `if c.history == nil {`,
 		by:     counters("TestBookingsFromBeforeAReset"),
@@ -101,7 +101,7 @@ var callMutants = []mutant{
 	{
 		name:   "history-of-an-outage-dropped-early",
 		breaks: "What was booked in an outage is dropped while it is not known whether it counts, and is handed back later.",
-		file:   "internal/counter/booking.go",
+		at:     "internal/counter Counter.dropHistoryLocked",
 		old:    `len(h.booked) > 0 || h.gen != 0`,
 		new:    `h.gen != 0`,
 		by:     counters("TestBookingsOfAnOutageAreKept"),
@@ -109,7 +109,7 @@ var callMutants = []mutant{
 	{
 		name:   "history-for-ever",
 		breaks: "A key that was waited on once stays large.",
-		file:   "internal/counter/booking.go",
+		at:     "internal/counter Counter.dropHistoryLocked",
 		old:    "	c.history = nil\n",
 		new:    "",
 		by:     counters("TestHistoryIsDropped"),
@@ -117,7 +117,7 @@ var callMutants = []mutant{
 	{
 		name:   "void-for-a-while",
 		breaks: "What a reset has cleared is handed back as soon as the reset is forgotten.",
-		file:   "internal/counter/booking.go",
+		at:     "internal/counter Counter.voidBookingsLocked",
 		old:    `		b.dropped = true`,
 		new:    `		b.dropped = false`,
 		by:     counters("TestBookingsOfAFasterRuleFromBeforeAReset"),
@@ -125,7 +125,7 @@ var callMutants = []mutant{
 	{
 		name:   "old-refunds-after-a-reset",
 		breaks: "Redis takes off what a node hands back of units from before a reset.",
-		file:   "internal/redisstore/lua/long.lua",
+		at:     "internal/redisstore/lua/long.lua",
 		old:    "subtracted = back and back.gen >= st.reset\n  if subtracted then",
 		new:    "subtracted = back\n  if subtracted then",
 		by:     redisstore("TestBatchHandsBackAfterReset"),
@@ -133,7 +133,7 @@ var callMutants = []mutant{
 	{
 		name:   "funnels-keep-their-time",
 		breaks: "Under another rate a leaky bucket in Redis goes on with the same time to drain.",
-		file:   "internal/redisstore/lua/lib_funnel.lua",
+		at:     "internal/redisstore/lua/lib_funnel.lua",
 		old:    `math.ceil((left + rest / d) * (to / from))`,
 		new:    `math.ceil(left + rest / d)`,
 		by:     redisstore("TestFunnelOfAnotherRate"),
@@ -141,7 +141,7 @@ var callMutants = []mutant{
 	{
 		name:   "claimed-without-end",
 		breaks: "Who waits for what other nodes take keeps its own node from everything.",
-		file:   "internal/waitqueue/queue.go",
+		at:     "internal/waitqueue Queues.serve",
 		old:    `Claim: waited/2 <= window,`,
 		new:    `Claim: true,`,
 		by:     hybrid("TestWaitGivesUpItsClaim"),
@@ -149,7 +149,7 @@ var callMutants = []mutant{
 	{
 		name:   "too-modest-to-wait",
 		breaks: "Who waits for much of a window never gets it while its node admits anything else.",
-		file:   "internal/waitqueue/queue.go",
+		at:     "internal/waitqueue Queues.serve",
 		old:    `Share: waited < ask.Patience}`,
 		new:    `Share: true}`,
 		by:     hybrid("TestWaitBesideTraffic"),
@@ -157,7 +157,7 @@ var callMutants = []mutant{
 	{
 		name:   "set-unseen",
 		breaks: "What was set does not count on the node that has set it if it did not know the key.",
-		file:   "internal/table/calls.go",
+		at:     "internal/table Table.Renew",
 		old:    "t.with(key, rule, now, true, func(c *counter.Counter) bool {\n\t\treturn !c.IsShared()",
 		new:    "t.with(key, rule, now, false, func(c *counter.Counter) bool {\n\t\treturn !c.IsShared()",
 		by:     hybrid("TestSetOfAnUnknownKey"),
@@ -165,7 +165,7 @@ var callMutants = []mutant{
 	{
 		name:   "booked-ahead-unseen",
 		breaks: "What is booked ahead does not delay anybody.",
-		file:   "internal/counter/reserve.go",
+		at:     "internal/counter Counter.reserveLocked",
 		old:    "\tc.bookLocked(now, n)\n\tafter",
 		new:    "\tafter",
 		by:     sim(300),
@@ -173,7 +173,7 @@ var callMutants = []mutant{
 	{
 		name:   "all-but-the-one-that-refuses",
 		breaks: "Of several checks those consume their units that have room.",
-		file:   "internal/counter/together.go",
+		at:     "internal/counter decideTogether",
 		old:    `all && !res.WouldRefuse`,
 		new:    `res.Allowed && !res.WouldRefuse`,
 		by:     local("TestTakeAll"),
@@ -181,7 +181,7 @@ var callMutants = []mutant{
 	{
 		name:   "each-for-itself",
 		breaks: "Checks of one counter are each admitted as if the others were not there.",
-		file:   "internal/counter/together.go",
+		at:     "internal/counter total",
 		old:    `a.total = min(a.total+min(q.Units(), algorithm.MaxUnits), algorithm.MaxUnits)`,
 		new:    `a.total = max(a.total, min(q.Units(), algorithm.MaxUnits))`,
 		by:     local("TestTakeAllOfOneCounter"),
@@ -189,7 +189,7 @@ var callMutants = []mutant{
 	{
 		name:   "decided-by-the-dead",
 		breaks: "A counter that has been replaced is asked with the others.",
-		file:   "internal/counter/together.go",
+		at:     "internal/counter TakeTogether",
 		old:    `alive = !a.Counter.dead`,
 		new:    `alive = true`,
 		by:     counters("TestTakeAllOfADeadCounter"),
@@ -197,7 +197,7 @@ var callMutants = []mutant{
 	{
 		name:   "taken-and-counted-by-both",
 		breaks: "A unit that a lease has counted by itself when it was taken is counted once more.",
-		file:   "hybrid/take.go",
+		at:     "hybrid Limiter.Take",
 		old:    "	if counted {\n		return res\n	}\n",
 		new:    "	_ = counted\n",
 		by:     hybrid("TestStatsCountEachDecisionOnce"),
@@ -205,7 +205,7 @@ var callMutants = []mutant{
 	{
 		name:   "counted-by-both",
 		breaks: "A decision that a lease counts by itself is counted once more.",
-		file:   "hybrid/take.go",
+		at:     "hybrid Limiter.AllowN",
 		old:    `	case counted:`,
 		new:    `	case counted && !ok:`,
 		by:     hybrid("TestStatsCountEachDecisionOnce"),
@@ -213,7 +213,7 @@ var callMutants = []mutant{
 	{
 		name:   "dry-runs-uncounted",
 		breaks: "What a dry run lets pass is not reported.",
-		file:   "internal/tally/tally.go",
+		at:     "internal/tally Tally.Pass",
 		old:    `func (t *Tally) Pass() { t.cell().passed.Add(1) }`,
 		new:    `func (t *Tally) Pass() {}`,
 		by:     hybrid("TestDryRun"),
@@ -221,7 +221,7 @@ var callMutants = []mutant{
 	{
 		name:   "preloaded-in-the-background",
 		breaks: "Preload does not wait for the answers.",
-		file:   "hybrid/calls.go",
+		at:     "hybrid Limiter.Preload",
 		old:    `l.driver.flush(ctx, false)`,
 		new:    `ctx.Err()`,
 		by:     hybrid("TestPreload"),
@@ -229,7 +229,7 @@ var callMutants = []mutant{
 	{
 		name:   "more-than-is-left",
 		breaks: "TakeAtMost grants the whole limit each time.",
-		file:   "internal/counter/calls.go",
+		at:     "internal/counter Counter.TakeAtMost",
 		old:    `granted > 0 && !c.judgeLocked(now, granted, true)`,
 		new:    `granted > 0 && !c.judgeLocked(now, 1, true)`,
 		by:     sim(300),
@@ -237,7 +237,7 @@ var callMutants = []mutant{
 	{
 		name:   "more-back-than-there-was",
 		breaks: "More units of a leaky bucket are handed back than it holds.",
-		file:   "internal/algorithm/leakybucket.go",
+		at:     "internal/algorithm LeakyBucket.Refund",
 		old:    `withdrawn = min(withdrawn, (held+hidden+w-1)/w)`,
 		new:    `withdrawn = min(withdrawn, n)`,
 		by:     local("TestRefund"),
@@ -245,7 +245,7 @@ var callMutants = []mutant{
 	{
 		name:   "handed-back-in-secret",
 		breaks: "Redis is not told of units of a window that are handed back.",
-		file:   "internal/algorithm/window_shared.go",
+		at:     "internal/algorithm Window.Collect",
 		old:    `b.sentBack, b.back = b.sentBack+b.back, 0`,
 		new:    `b.back = 0`,
 		by:     hybrid("TestRefundOnce"),
@@ -253,7 +253,7 @@ var callMutants = []mutant{
 	{
 		name:   "pending-after-a-reset",
 		breaks: "What was waiting to be reported when its key was reset counts after it.",
-		file:   "internal/algorithm/window_shared.go",
+		at:     "internal/algorithm Window.Renew",
 		old:    `*b = bucket{id: b.id, sent: b.sent}`,
 		new:    `*b = bucket{id: b.id, sent: b.sent, pend: b.pend}`,
 		by:     hybrid("TestResetForgetsWhatIsPending"),
@@ -261,7 +261,7 @@ var callMutants = []mutant{
 	{
 		name:   "a-reset-is-a-loss",
 		breaks: "A reset does not begin a new generation: the nodes restore what it has cleared.",
-		file:   "internal/redisstore/lua/lib.lua",
+		at:     "internal/redisstore/lua/lib.lua",
 		old:    `st.gen = math.min(math.max(now, st.gen + 1, st.born + 1), TOP)`,
 		new:    `st.gen = st.gen`,
 		by:     hybrid("TestResetSurvivesALoss"),
@@ -269,7 +269,7 @@ var callMutants = []mutant{
 	{
 		name:   "room-kept-secret",
 		breaks: "Package remote does not publish that it has made room: a node that refuses the key asks up to 5 s later.",
-		file:   "remote/room.go",
+		at:     "remote teller.tell",
 		old:    `name := te.channel(ctx, store)`,
 		new:    `name := ""`,
 		by:     hybrid("TestRoomMadeByRemote"),
@@ -277,7 +277,7 @@ var callMutants = []mutant{
 	{
 		name:   "room-of-another-generation",
 		breaks: "A notice of room does not carry the generation that a reset has begun.",
-		file:   "internal/redisstore/notice.go",
+		at:     "internal/redisstore Keyspace.RoomNotice",
 		old:    `Limit: rule.Limit(), Gen: done.State.Gen, Now: done.Now,`,
 		new:    `Limit: rule.Limit(), Now: done.Now,`,
 		by:     remotely("TestRoomIsTold"),
@@ -285,7 +285,7 @@ var callMutants = []mutant{
 	{
 		name:   "channel-asked-each-time",
 		breaks: "Each call that makes room asks for the channel: two round trips where nobody listens.",
-		file:   "remote/room.go",
+		at:     "remote teller.channel",
 		old:    `now >= until && `,
 		new:    ``,
 		by:     remotely("TestRoomWithoutListeners"),
@@ -293,7 +293,7 @@ var callMutants = []mutant{
 	{
 		name:   "close-waits-for-any-client",
 		breaks: "Shutdown lasts as long as a client which ignores the end of its context.",
-		file:   "hybrid/close.go",
+		at:     "hybrid driver.close",
 		old:    "case <-ctx.Done():\n\t\thangs = ",
 		new:    "case <-context.Background().Done():\n\t\thangs = ",
 		by:     hybrid("TestCloseWithAClientThatNeverGivesUp"),
@@ -301,7 +301,7 @@ var callMutants = []mutant{
 	{
 		name:   "each-restart-is-an-alarm",
 		breaks: "Units that are admitted while a limiter closes are an error in the log.",
-		file:   "hybrid/close.go",
+		at:     "hybrid Limiter.Close",
 		old:    `if errors.Unwrap(err) == nil {`,
 		new:    `if err == nil {`,
 		by:     hybrid("TestCloseUnderTraffic"),
@@ -309,7 +309,7 @@ var callMutants = []mutant{
 	{
 		name:   "a-slow-logger-loses-the-last-line",
 		breaks: "Close waits for the logger no longer than if its time were over.",
-		file:   "hybrid/notify.go",
+		at:     "hybrid notifier.closed",
 		old: `case <-ctx.Done():
 	}
 	select {
@@ -326,7 +326,7 @@ var callMutants = []mutant{
 	{
 		name:   "too-many-are-never-looked-at",
 		breaks: "A reservation of more units than the limit says that nothing is left.",
-		file:   "remote/reserve.go",
+		at:     "remote Limiter.reserve",
 		old:    `r.res = answer.Result(fits, n)`,
 		new: `r.res = answer.Result(fits, n)
 	if n > rule.Limit() {

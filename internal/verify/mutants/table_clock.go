@@ -5,7 +5,7 @@ var clockMutants = []mutant{
 	{
 		name:   "an-hour-put-right-is-an-hour-lost",
 		breaks: "Redis' clock was behind for an hour. What a node heard in that hour it restores when the clock is right again.",
-		file:   "internal/counter/sync.go",
+		at:     "internal/counter Counter.repairKnownLocked",
 		old:    `; d > slack {`,
 		new:    `; false && d > slack {`,
 		by:     hybrid("TestRealClockSetBackAndPutRight"),
@@ -13,7 +13,7 @@ var clockMutants = []mutant{
 	{
 		name:   "a-new-window-goes-by-any-clock",
 		breaks: "On a Cluster a new window goes by the clock of another master until the reconciler has seen it.",
-		file:   "internal/counter/link.go",
+		at:     "internal/counter Link.partOf",
 		old:    `p = l.Part(l.shardOf(key))`,
 		new:    `p = l.Part(l.shardOf(key) &^ 1)`,
 		by:     counters("TestNewWindowGoesByItsOwnMaster"),
@@ -21,7 +21,7 @@ var clockMutants = []mutant{
 	{
 		name:   "units-in-another-bucket-are-lost-units",
 		breaks: "Redis' clock was behind, and it has counted units in other buckets meanwhile. Nodes that know them in theirs restore them there.",
-		file:   "internal/algorithm/window_clock.go",
+		at:     "internal/algorithm Window.wentBack",
 		old:    `w.moved = w.moved || b.known > 0`,
 		new:    `w.moved = w.moved || false && b.known > 0`,
 		by:     hybrid("TestRealClockSetBackCountsOnce"),
@@ -29,7 +29,7 @@ var clockMutants = []mutant{
 	{
 		name:   "asked-again-is-heard-before",
 		breaks: "Redis' clock was set back once. Whenever a node asks for a window again, what Redis has lost of it counts as moved.",
-		file:   "internal/counter/queue.go",
+		at:     "internal/counter Counter.Refresh",
 		old:    "c.mark(outdated)\n\treturn c.joinNormalLocked()",
 		new:    "c.mark(outdated)\n\tc.freshAt -= c.Lag()\n\treturn c.joinNormalLocked()",
 		by:     counters("TestLossAfterTheClockWasSetBack"),
@@ -37,7 +37,7 @@ var clockMutants = []mutant{
 	{
 		name:   "each-step-ahead-puts-right",
 		breaks: "Redis' clock jumps ahead, and a leaky bucket drains for everybody as if so much time had passed.",
-		file:   "internal/counter/link.go",
+		at:     "internal/counter Part.Step",
 		old:    `min(p.back.Load()+ns, 0)`,
 		new:    `p.back.Load() + ns`,
 		by:     hybrid("TestRedisClockJumps"),
@@ -45,7 +45,7 @@ var clockMutants = []mutant{
 	{
 		name:   "a-clock-that-stood-still-was-set",
 		breaks: "Our clock stood still, and Redis' is taken to have been set ahead. If it was behind before, it passes for right.",
-		file:   "internal/reconcile/offset.go",
+		at:     "internal/reconcile offsetFilter.sample",
 		old:    `-(lag-f.lag)`,
 		new:    ``,
 		by:     reconcile("TestOffsetFilter"),
@@ -53,7 +53,7 @@ var clockMutants = []mutant{
 	{
 		name:   "a-step-is-not-noticed",
 		breaks: "A clock that was set looks as if it had always been so.",
-		file:   "internal/reconcile/offset.go",
+		at:     "internal/reconcile offsetFilter.sample",
 		old:    `fresh.step = widest(fresh.ns-f.ns-(lag-f.lag), grown+fresh.err)`,
 		new:    `fresh.step = 0`,
 		by:     hybrid("TestRealClockSetBackAndPutRight"),
@@ -61,7 +61,7 @@ var clockMutants = []mutant{
 	{
 		name:   "late-answers-are-forgotten",
 		breaks: "An answer was taken for later than it was, and the next one, which is below it by that much, for lost data.",
-		file:   "internal/counter/sync.go",
+		at:     "internal/counter Counter.settleLocked",
 		old:    ` + int64(c.lateMicros)*int64(time.Microsecond)`,
 		new:    ``,
 		by:     counters("TestNoLossAfterASlowAnswer"),
@@ -69,7 +69,7 @@ var clockMutants = []mutant{
 	{
 		name:   "what-stands-is-not-late",
 		breaks: "What was known stands, its error is forgotten, and the next answer is taken for lost data.",
-		file:   "internal/counter/sync.go",
+		at:     "internal/counter Counter.lateLocked",
 		old:    `micros = max(micros, c.lateMicros)`,
 		new:    ``,
 		by:     counters("TestNoLossAfterASlowAnswer"),
@@ -77,7 +77,7 @@ var clockMutants = []mutant{
 	{
 		name:   "a-step-as-it-was-measured",
 		breaks: "Redis' clock is set back and put right while exchanges are slow, and a node takes what drained by that for lost data.",
-		file:   "internal/reconcile/offset.go",
+		at:     "internal/reconcile offsetFilter.sample",
 		old:    `widest(fresh.ns-f.ns-(lag-f.lag), grown+fresh.err)`,
 		new:    `fresh.ns - f.ns - (lag - f.lag)`,
 		by:     reconcile("TestStepIsNeverTooSmall"),

@@ -5,7 +5,7 @@ var debtMutants = []mutant{
 	{
 		name:   "handed-back-before-those-who-wait",
 		breaks: "What is cancelled when it is due, or refunded, makes room for newcomers at the times of those behind.",
-		file:   "internal/counter/booking.go",
+		at:     "internal/counter Counter.leastLocked",
 		old:    `least = c.rule().Add(least.Max(arith.Span{NS: b.due}), c.rule().Cost(b.n))`,
 		new:    `least = arith.Span{}`,
 		by:     counters("TestHandedBackOnce"),
@@ -13,7 +13,7 @@ var debtMutants = []mutant{
 	{
 		name:   "handed-back-to-those-before",
 		breaks: "A booking that is handed back late takes what has leaked of one that was handed back before.",
-		file:   "internal/counter/booking.go",
+		at:     "internal/counter Counter.handedBackLocked",
 		old:    `behind.begin, behind.end = r.Sub(behind.begin, cost), r.Sub(behind.end, cost)`,
 		new:    `behind.begin = r.Sub(behind.begin, cost)`,
 		by:     counters("TestHandedBackOnce"),
@@ -21,7 +21,7 @@ var debtMutants = []mutant{
 	{
 		name:   "alone-on-a-shared-funnel",
 		breaks: "A node hands back what it has reserved although other nodes have booked behind.",
-		file:   "internal/counter/booking.go",
+		at:     "internal/counter Counter.fullLocked",
 		old:    `return c.link() != nil && c.rule().Add(`,
 		new:    `return c.link() != nil && now < 0 && c.rule().Add(`,
 		by:     hybrid("TestReserveOnASharedLimit"),
@@ -29,7 +29,7 @@ var debtMutants = []mutant{
 	{
 		name:   "handed-back-behind-its-back",
 		breaks: "Redis hands back what a node has given up before it heard that others have booked behind.",
-		file:   "internal/redisstore/lua/long.lua",
+		at:     "internal/redisstore/lua/long.lua",
 		old:    `(us > 0 or rem > 0) and not less(back.top_us, back.top_rem, us, rem)`,
 		new:    `us > 0 or rem > 0`,
 		by:     hybrid("TestRealCancelWhenDue"),
@@ -37,7 +37,7 @@ var debtMutants = []mutant{
 	{
 		name:   "refunded-with-a-queue",
 		breaks: "A refund lowers a leaky bucket that others have booked ahead.",
-		file:   "internal/redisstore/lua/refund.lua",
+		at:     "internal/redisstore/lua/refund.lua",
 		old:    `if behind and less(`,
 		new:    `if once and behind and less(`,
 		by:     remotely("TestHandedBackOnce"),
@@ -45,7 +45,7 @@ var debtMutants = []mutant{
 	{
 		name:   "debt-repaid-wholly",
 		breaks: "Redis is not told which units were admitted in an outage, and books them all.",
-		file:   "internal/algorithm/leakybucket_shared.go",
+		at:     "internal/algorithm LeakyBucket.Report",
 		old:    `rep.Units, rep.Debt, rep.Back = a.sent.Units, a.sentDebt,`,
 		new:    `rep.Units, rep.Debt, rep.Back = a.sent.Units, 0,`,
 		by:     hybrid("TestMaxDebt"),
@@ -53,7 +53,7 @@ var debtMutants = []mutant{
 	{
 		name:   "forgiven-below-the-ceiling",
 		breaks: "All units of an outage are forgiven: the ceiling is ignored.",
-		file:   "internal/redisstore/lua/long.lua",
+		at:     "internal/redisstore/lua/long.lua",
 		old:    `us, rem = later(us, rem, add(now, 0, debt.us, debt.rem, D))`,
 		new:    `us, rem = later(us, rem, now, 0)`,
 		by:     redisstore("TestForgiven"),
@@ -61,7 +61,7 @@ var debtMutants = []mutant{
 	{
 		name:   "forgiven-and-booked",
 		breaks: "A batch that is sent again is told that nothing was forgiven.",
-		file:   "internal/redisstore/lua/long.lua",
+		at:     "internal/redisstore/lua/long.lua",
 		old:    `return units and math.min(tonumber(units), most) or 0`,
 		new:    `return units and 0 or 0`,
 		by:     redisstore("TestForgiven"),
@@ -69,7 +69,7 @@ var debtMutants = []mutant{
 	{
 		name:   "forgiven-twice",
 		breaks: "A batch that is sent again is forgiven by what it finds, and not by what it was told.",
-		file:   "internal/redisstore/lua/long.lua",
+		at:     "internal/redisstore/lua/long.lua",
 		old:    `cut = forgave(index, op.debt.units)`,
 		new:    `cut = forgave(index, MAX) + forgive(st, 0, 0, op.debt, rule)`,
 		by:     redisstore("TestForgiven"),
@@ -77,7 +77,7 @@ var debtMutants = []mutant{
 	{
 		name:   "forgiven-before-those-who-wait",
 		breaks: "Units that a waiting reservation is behind are forgiven: newcomers take its place.",
-		file:   "internal/counter/state.go",
+		at:     "internal/counter Counter.ceilingLocked",
 		old:    `.Max(r.Sub(c.leastLocked(now), arith.Span{NS: now}))`,
 		new:    ``,
 		by:     hybrid("TestDebtKeepsReservations"),
@@ -85,7 +85,7 @@ var debtMutants = []mutant{
 	{
 		name:   "booked-beyond-the-end-of-time",
 		breaks: "A node tells Redis of more units of an outage than Redis has time for, and counts them as booked.",
-		file:   "internal/counter/state.go",
+		at:     "internal/counter Counter.indebtLocked",
 		old:    "\t\tc.forgiveLocked(f)\n",
 		new:    "",
 		by:     hybrid("TestRealDebtOfCenturies"),
@@ -93,7 +93,7 @@ var debtMutants = []mutant{
 	{
 		name:   "a-debt-as-long-as-time",
 		breaks: "A debt may end where Redis' time ends, so that what is above cannot be seen.",
-		file:   "internal/counter/state.go",
+		at:     "internal/counter Counter.ceilingLocked",
 		old:    `Earlier(r.Add(r.Full, debt), mostDebt)`,
 		new:    `Earlier(r.Add(r.Full, debt), arith.Span{NS: 1<<63 - 1})`,
 		by:     hybrid("TestRealDebtOfCenturies"),
@@ -101,7 +101,7 @@ var debtMutants = []mutant{
 	{
 		name:   "given-up-before-those-who-wait",
 		breaks: "A node gives up units of an outage that a reservation waits behind for longer than anybody repays.",
-		file:   "internal/counter/state.go",
+		at:     "internal/counter Counter.forgiveLocked",
 		old:    `modeMultiplier(c.mode()) != MultiplierOpen {`,
 		new:    `modeMultiplier(c.mode()) < MultiplierClosed {`,
 		by:     hybrid("TestDebtKeepsReservations"),
@@ -109,7 +109,7 @@ var debtMutants = []mutant{
 	{
 		name:   "forgiven-taken-for-a-loss",
 		breaks: "An answer that is lower because units were forgiven counts as a loss of data.",
-		file:   "internal/counter/sync.go",
+		at:     "internal/counter Counter.Settle",
 		old:    `f.Forgive(c.rule(), a.Forgiven)`,
 		new:    `f.Forgive(c.rule(), 0)`,
 		by:     hybrid("TestMaxDebt"),
@@ -117,7 +117,7 @@ var debtMutants = []mutant{
 	{
 		name:   "forgotten-with-the-limit-of-before",
 		breaks: "When a limit is lowered in an outage, what was admitted under the one before is dropped with a counter too early.",
-		file:   "internal/counter/check.go",
+		at:     "internal/counter Counter.adoptLocked",
 		old:    `f.Lowered(old.Limit)`,
 		new:    `f.Lowered(0)`,
 		by:     counters("TestLoweredLimitKeepsUnits"),
@@ -125,7 +125,7 @@ var debtMutants = []mutant{
 	{
 		name:   "limit-of-before-ends-with-a-report",
 		breaks: "Units that Redis has refused are dropped by the limit of now.",
-		file:   "internal/algorithm/leakybucket_shared.go",
+		at:     "internal/algorithm LeakyBucket.GiveBack",
 		old:    `debt: a.sentDebt + a.debt, hidden: a.hidden, capped: a.capped, limit: a.limit})`,
 		new:    `debt: a.sentDebt + a.debt, hidden: a.hidden, capped: a.capped})`,
 		by:     counters("TestLimitOfBeforeEnds"),
@@ -133,7 +133,7 @@ var debtMutants = []mutant{
 	{
 		name:   "dropped-though-it-stays",
 		breaks: "A counter that is looked at in an outage, and kept, loses what it has not reported.",
-		file:   "internal/counter/forget.go",
+		at:     "internal/counter Counter.retentionLocked",
 		old:    "\tused, denies := c.state().Usage(c.rule(), now)\n",
 		new:    "\tc.drainLocked(now)\n\tused, denies := c.state().Usage(c.rule(), now)\n",
 		by:     counters("TestLoweredLimitKeepsUnits"),
@@ -141,7 +141,7 @@ var debtMutants = []mutant{
 	{
 		name:   "a-line-put-off-is-not-called-off",
 		breaks: "A log line that was put off comes due after a later one has told all: the notifier crashes.",
-		file:   "hybrid/notify.go",
+		at:     "hybrid notifier.run",
 		old:    `if timer.Stop(); n.late != nil {`,
 		new:    `if n.late != nil {`,
 		by:     hybrid("TestLineThatWasPutOffIsOvertaken"),
@@ -149,7 +149,7 @@ var debtMutants = []mutant{
 	{
 		name:   "what-has-leaked-leaks-now",
 		breaks: "Units that leaked in an outage are reported as if they leaked only now.",
-		file:   "internal/algorithm/leakybucket_shared.go",
+		at:     "internal/algorithm LeakyBucket.Report",
 		old:    `rep.Ahead = r.Diff(a.sent.TAT, at)`,
 		new:    `rep.Ahead = r.Sub(a.sent.TAT, at)`,
 		by:     hybrid("TestExpiredIsNotLost"),
@@ -157,7 +157,7 @@ var debtMutants = []mutant{
 	{
 		name:   "forgotten-is-lost",
 		breaks: "A bucket that Redis has forgotten because it had run empty counts as lost data.",
-		file:   "internal/algorithm/leakybucket_shared.go",
+		at:     "internal/algorithm LeakyBucket.Settle",
 		old:    `Lost: low && owed,`,
 		new:    `Lost: low,`,
 		by:     hybrid("TestExpiredIsNotLost"),
@@ -165,7 +165,7 @@ var debtMutants = []mutant{
 	{
 		name:   "forgotten-is-not-restored",
 		breaks: "A bucket that Redis has forgotten, and that was fuller, is not restored.",
-		file:   "internal/counter/sync.go",
+		at:     "internal/counter Counter.Settle",
 		old:    `s.Lost || s.Forgotten || s.Earlier, s.OtherClock`,
 		new:    `s.Lost || s.Earlier, s.OtherClock`,
 		by:     counters("TestForgottenIsNotLost"),
@@ -173,7 +173,7 @@ var debtMutants = []mutant{
 	{
 		name:   "forgotten-beyond-the-debt",
 		breaks: "A bucket that Redis has forgotten is restored above what MaxDebt allows.",
-		file:   "internal/counter/sync.go",
+		at:     "internal/counter Counter.settleLocked",
 		old:    `if s.Forgotten {`,
 		new:    `if s.Forgotten && now < 0 {`,
 		by:     counters("TestForgottenIsNotLost"),
@@ -181,7 +181,7 @@ var debtMutants = []mutant{
 	{
 		name:   "forgotten-forgives-all",
 		breaks: "A bucket that Redis has forgotten is restored without units that were admitted while Redis answered.",
-		file:   "internal/algorithm/leakybucket_shared.go",
+		at:     "internal/algorithm LeakyBucket.ForgiveKnown",
 		old:    `if n = min(n, r.Whole(r.Sub(f.Known, top))); n <= 0 {`,
 		new:    `if n = r.Whole(r.Sub(f.Known, top)); n <= 0 {`,
 		by:     counters("TestForgottenIsNotLost"),
@@ -189,7 +189,7 @@ var debtMutants = []mutant{
 	{
 		name:   "capped-by-the-limit-of-before",
 		breaks: "A request that cost a whole small limit in an outage costs no more when the limit is raised: the node admits another share.",
-		file:   "internal/counter/check.go",
+		at:     "internal/counter Counter.adoptLocked",
 		old:    `w > 1 && is.Limit > old.Limit {`,
 		new:    `w > 1 && is.Limit > old.Limit && now < 0 {`,
 		by:     hybrid("TestRaisedLimitInAnOutage"),
@@ -197,7 +197,7 @@ var debtMutants = []mutant{
 	{
 		name:   "raised-again-counts-again",
 		breaks: "A limit that is lowered and raised again and again makes a large request of an outage count above the limit.",
-		file:   "internal/algorithm/leakybucket.go",
+		at:     "internal/algorithm LeakyBucket.Restored",
 		old:    `a.hidden, a.capped = a.hidden-by, r.Limit`,
 		new:    `a.hidden -= by`,
 		by:     counters("TestAlternatingPlansCountACappedRequestOnce"),
@@ -205,7 +205,7 @@ var debtMutants = []mutant{
 	{
 		name:   "lower-limit-comes-off-for-good",
 		breaks: "A large request of an outage that a lower limit has capped does not count up to the limit that is raised.",
-		file:   "internal/algorithm/leakybucket.go",
+		at:     "internal/algorithm LeakyBucket.CapMultiplied",
 		old:    `if a := f.under(); a.capped > r.Limit {`,
 		new:    `if a := f.under(); a.capped > r.Limit && w < 0 {`,
 		by:     counters("TestCappedRequestCountsAgainAfterALowerLimit"),

@@ -5,7 +5,7 @@ var distanceMutants = []mutant{
 	{
 		name:   "distance-of-the-longest",
 		breaks: "The longest answer counts as the distance, so that a queue in front of Redis does.",
-		file:   "internal/reconcile/budget.go",
+		at:     "internal/reconcile distance.answered",
 		old:    `d.least == 0 || took < d.least {`,
 		new:    `d.least == 0 || took > d.least {`,
 		by:     reconcile("TestDistance"),
@@ -13,7 +13,7 @@ var distanceMutants = []mutant{
 	{
 		name:   "distance-of-this-period",
 		breaks: "The shortest answer is forgotten as soon as a period ends.",
-		file:   "internal/reconcile/budget.go",
+		at:     "internal/reconcile distance.answered",
 		old:    `d.before, d.least = d.least, 0`,
 		new:    `d.before, d.least = 0, 0`,
 		by:     reconcile("TestDistance"),
@@ -21,7 +21,7 @@ var distanceMutants = []mutant{
 	{
 		name:   "distance-for-ever",
 		breaks: "A server that has moved away is taken for overloaded for ever.",
-		file:   "internal/reconcile/budget.go",
+		at:     "internal/reconcile distance.answered",
 		old:    `if now-d.began >= distancePeriod {`,
 		new:    `if d.began == 0 {`,
 		by:     simulated("TestSimDistanceChanges"),
@@ -29,7 +29,7 @@ var distanceMutants = []mutant{
 	{
 		name:   "distance-of-before-a-silence",
 		breaks: "After a long silence an answer from before it still counts.",
-		file:   "internal/reconcile/budget.go",
+		at:     "internal/reconcile distance.answered",
 		old:    `if now-d.began >= 2*distancePeriod {`,
 		new:    `if d.began == 0 {`,
 		by:     reconcile("TestDistance"),
@@ -37,7 +37,7 @@ var distanceMutants = []mutant{
 	{
 		name:   "distance-of-before-an-outage",
 		breaks: "A server that comes back farther away is given the time that it needed before.",
-		file:   "internal/reconcile/health.go",
+		at:     "internal/reconcile Machine.setHealth",
 		old:    `		v.load.distance.unknown()`,
 		new:    `		_ = v.load`,
 		by:     simulated("TestSimMovesOutOfReach"),
@@ -45,7 +45,7 @@ var distanceMutants = []mutant{
 	{
 		name:   "one-round-trip",
 		breaks: "A call has one round trip, in which no connection can be made.",
-		file:   "internal/reconcile/budget.go",
+		at:     "internal/reconcile Machine.deadline",
 		old:    `trips*v.load.distance.ns()`,
 		new:    `v.load.distance.ns()`,
 		by:     reconcile("TestDeadlines"),
@@ -53,7 +53,7 @@ var distanceMutants = []mutant{
 	{
 		name:   "unanswered-no-longer",
 		breaks: "Each attempt waits equally long, so that a server that is far away is never heard.",
-		file:   "internal/reconcile/budget.go",
+		at:     "internal/reconcile Machine.deadline",
 		old:    `d *= 2`,
 		new:    `d *= 1`,
 		by:     simulated("TestSimFartherThanADeadline"),
@@ -61,7 +61,7 @@ var distanceMutants = []mutant{
 	{
 		name:   "longer-at-once",
 		breaks: "Of a server that has answered before the second attempt already waits longer.",
-		file:   "internal/reconcile/budget.go",
+		at:     "internal/reconcile Machine.beatDeadline",
 		old:    `late -= patient`,
 		new:    `late -= 0 * patient`,
 		by:     reconcile("TestDeadlines"),
@@ -69,7 +69,7 @@ var distanceMutants = []mutant{
 	{
 		name:   "deadline-without-end",
 		breaks: "A call waits five times the distance, however far that is.",
-		file:   "internal/reconcile/budget.go",
+		at:     "internal/reconcile Machine.deadline",
 		old:    `return min(d, most)`,
 		new:    `return max(d, 0*most)`,
 		by:     reconcile("TestDeadlines"),
@@ -77,7 +77,7 @@ var distanceMutants = []mutant{
 	{
 		name:   "near-flights-to-far-servers",
 		breaks: "A flight to a server that is far away carries no more keys than one to a near one.",
-		file:   "internal/reconcile/budget.go",
+		at:     "internal/reconcile Machine.mostKeys",
 		old:    `max(n, n*v.load.distance.ns()/nearby)`,
 		new:    `max(n, 0*v.load.distance.ns()/nearby)`,
 		by:     reconcile("TestDeadlines"),
@@ -85,7 +85,7 @@ var distanceMutants = []mutant{
 	{
 		name:   "flights-of-any-length",
 		breaks: "A flight to a server that is far away carries more keys than a script may have.",
-		file:   "internal/reconcile/budget.go",
+		at:     "internal/reconcile Machine.mostKeys",
 		old:    `max(n, int64(c.cfg.farBatch))`,
 		new:    `max(n, 1000*int64(c.cfg.farBatch))`,
 		by:     reconcile("TestDeadlines"),
@@ -93,7 +93,7 @@ var distanceMutants = []mutant{
 	{
 		name:   "distance-is-overload",
 		breaks: "The way there and back counts as an overload.",
-		file:   "internal/reconcile/budget.go",
+		at:     "internal/reconcile budget.answered",
 		old:    `case took-distance > max(b.slow, distance):`,
 		new:    `case took > max(b.slow, 0*distance):`,
 		by:     simulated("TestSimDistance"),
@@ -101,7 +101,7 @@ var distanceMutants = []mutant{
 	{
 		name:   "jitter-is-overload",
 		breaks: "Answers that take up to twice the distance count as an overload.",
-		file:   "internal/reconcile/budget.go",
+		at:     "internal/reconcile budget.answered",
 		old:    `case took-distance > max(b.slow, distance):`,
 		new:    `case took-distance > b.slow:`,
 		by:     simulated("TestSimJitter"),
@@ -109,7 +109,7 @@ var distanceMutants = []mutant{
 	{
 		name:   "near-steps-to-far-servers",
 		breaks: "The budget of a server that is far away grows by one step an answer, which comes seldom.",
-		file:   "internal/reconcile/budget.go",
+		at:     "internal/reconcile budget.answered",
 		old:    `b.ns+costStep*min(max(distance/costStepsPer, 1), mostSteps)`,
 		new:    `b.ns+costStep*min(max(0*distance/costStepsPer, 1), mostSteps)`,
 		by:     simulated("TestSimDistanceChanges"),
@@ -117,7 +117,7 @@ var distanceMutants = []mutant{
 	{
 		name:   "dial-is-overload",
 		breaks: "The time that a connection takes to be made counts as an overload.",
-		file:   "hybrid/driver.go",
+		at:     "hybrid driver.dialed",
 		old:    `return now != before`,
 		new:    `return now < before`,
 		by:     hybrid("TestDialIsNoOverload"),
@@ -125,7 +125,7 @@ var distanceMutants = []mutant{
 	{
 		name:   "dialed-once-and-for-all",
 		breaks: "Once a connection was made slow answers never count again.",
-		file:   "hybrid/driver.go",
+		at:     "hybrid driver.dialed",
 		old:    `	d.dials.Store(now)`,
 		new:    ``,
 		by:     hybrid("TestDialIsNoOverload"),

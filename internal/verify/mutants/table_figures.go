@@ -5,7 +5,7 @@ var figureMutants = []mutant{
 	{
 		name:   "every-name-a-tally",
 		breaks: "Rules whose names are made up for each caller fill the memory with tallies.",
-		file:   "internal/tally/tallies.go",
+		at:     "internal/tally Tallies.add",
 		old:    "		t.known.Add(1)\n",
 		new:    "",
 		by:     tallies("TestNamesAreBounded"),
@@ -13,7 +13,7 @@ var figureMutants = []mutant{
 	{
 		name:   "one-hash-one-rule",
 		breaks: "Rules whose names have one hash are counted under the name of the first.",
-		file:   "internal/tally/tallies.go",
+		at:     "internal/tally Tallies.find",
 		old:    `is.hash == h && is.name == rule.Name()`,
 		new:    `is.hash == h`,
 		by:     tallies("TestNamesOfOneHash"),
@@ -21,7 +21,7 @@ var figureMutants = []mutant{
 	{
 		name:   "fewer-than-before",
 		breaks: "A number of decisions becomes smaller while a check for several units is being counted.",
-		file:   "internal/tally/tally.go",
+		at:     "internal/tally shown.atLeast",
 		old:    `s.most[g] = max(s.most[g], int64(n[g]))`,
 		new:    `s.most[g] = max(0, int64(n[g]))`,
 		by:     tallies("TestSumsNeverFall"),
@@ -29,7 +29,7 @@ var figureMutants = []mutant{
 	{
 		name:   "as-old-as-the-key",
 		breaks: "A key that had nothing pending keeps the age of an earlier unit.",
-		file:   "internal/counter/queue.go",
+		at:     "internal/counter Counter.dateLocked",
 		old:    "		c.since = 0\n",
 		new:    "",
 		by:     hybrid("TestOldestPending"),
@@ -37,7 +37,7 @@ var figureMutants = []mutant{
 	{
 		name:   "young-again-with-each-check",
 		breaks: "The oldest pending unit of a key is as old as the latest one.",
-		file:   "internal/counter/queue.go",
+		at:     "internal/counter Counter.dateLocked",
 		old:    "	case c.since == 0:\n",
 		new:    "	default:\n",
 		by:     hybrid("TestOldestPending"),
@@ -45,7 +45,7 @@ var figureMutants = []mutant{
 	{
 		name:   "leased-and-never-dated",
 		breaks: "Nobody sees how old a unit is that a lease has admitted to a key without pending units.",
-		file:   "internal/counter/grant.go",
+		at:     "internal/counter Counter.Survey",
 		old:    `c.dateLocked(max(now, c.last), used)`,
 		new:    `c.dateLocked(max(now, c.last), 0*used)`,
 		by:     hybrid("TestOldestPendingOfALease"),
@@ -53,7 +53,7 @@ var figureMutants = []mutant{
 	{
 		name:   "failed-for-no-reason",
 		breaks: "All failures count under the reason of what has no word.",
-		file:   "internal/reconcile/stats.go",
+		at:     "internal/reconcile Stats.Failed",
 		old:    `c.FailuresBy[max(i, 0)]`,
 		new:    `c.FailuresBy[max(min(i, 0), 0)]`,
 		by:     hybrid("TestFailuresByReason"),
@@ -61,7 +61,7 @@ var figureMutants = []mutant{
 	{
 		name:   "failed-is-answered",
 		breaks: "Batches without an answer count as answered, fast or slow.",
-		file:   "internal/reconcile/pipeline.go",
+		at:     "internal/reconcile/pipeline.go",
 		old:    "	c.batchesEnded(p.at, all)\n}\n\n// servers",
 		new:    "	c.stats.Answered(c.now-p.at, c.local)\n	c.batchesEnded(p.at, all)\n}\n\n// servers",
 		by:     hybrid("TestFailuresByReason"),
@@ -69,7 +69,7 @@ var figureMutants = []mutant{
 	{
 		name:   "one-bucket-off",
 		breaks: "An exchange that takes exactly as long as a bound counts in the bucket above it.",
-		file:   "internal/reconcile/stats.go",
+		at:     "internal/reconcile Latencies.add",
 		old:    `time.Duration(d) > LatencyBounds[i]`,
 		new:    `time.Duration(d) >= LatencyBounds[i]`,
 		by:     hybrid("TestExchangeLatency"),

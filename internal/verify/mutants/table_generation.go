@@ -5,7 +5,7 @@ var generationMutants = []mutant{
 	{
 		name:   "a-later-generation-replaces-all",
 		breaks: "A node that knows of a reset erases what others have booked since, in a Redis that had lost it.",
-		file:   "internal/redisstore/lua/long.lua",
+		at:     "internal/redisstore/lua/long.lua",
 		old:    `local mine = st.gen == top or st.born >= top`,
 		new:    `local mine = st.gen == top`,
 		by:     hybrid("TestRealResetReturnsAfterALoss"),
@@ -13,7 +13,7 @@ var generationMutants = []mutant{
 	{
 		name:   "an-earlier-generation-is-ignored",
 		breaks: "What a node knows that was booked since a reset is not restored if it has not heard of that.",
-		file:   "internal/redisstore/lua/long.lua",
+		at:     "internal/redisstore/lua/long.lua",
 		old:    `local theirs = gen == top or born >= top`,
 		new:    `local theirs = gen == top`,
 		by:     redisstore("TestMergeAcrossGenerations"),
@@ -21,7 +21,7 @@ var generationMutants = []mutant{
 	{
 		name:   "born-when-it-is-restored",
 		breaks: "What a node restores after a loss passes for new, and so survives a reset.",
-		file:   "internal/counter/sync.go",
+		at:     "internal/counter Counter.Report",
 		old:    `c.gen(), max(c.born, 0)`,
 		new:    `c.gen(), 1<<53-1`,
 		by:     hybrid("TestRealResetOfAForeignKey"),
@@ -29,7 +29,7 @@ var generationMutants = []mutant{
 	{
 		name:   "what-was-set-has-no-ids",
 		breaks: "A node that has set a window it did not know tells nobody again if Redis loses that.",
-		file:   "internal/algorithm/window_clock.go",
+		at:     "internal/algorithm Window.read",
 		old: `w.moved = false
 	}
 }`,
@@ -41,7 +41,7 @@ var generationMutants = []mutant{
 	{
 		name:   "an-older-answer-is-mixed",
 		breaks: "An answer from before a reset enters what a node knows since.",
-		file:   "internal/counter/sync.go",
+		at:     "internal/counter Counter.Settle",
 		old:    `theirs := a.Gen >= c.gen() || a.Born >= c.gen()`,
 		new:    `theirs := true`,
 		by:     counters("TestAnswerOfAnotherGeneration"),
@@ -49,7 +49,7 @@ var generationMutants = []mutant{
 	{
 		name:   "reset-is-not-in-the-ledger",
 		breaks: "A reset is not reported: a small rollback of Redis forgets it, and nobody notices.",
-		file:   "internal/counter/calls.go",
+		at:     "internal/counter Counter.renewLocked",
 		old:    "c.notice = nil\n\tc.mark(restoring)\n",
 		new:    "c.notice = nil\n",
 		by:     simulated("TestPromiseResetRolledBack"),
@@ -57,7 +57,7 @@ var generationMutants = []mutant{
 	{
 		name:   "reset-without-a-witness",
 		breaks: "A node that resets a key of which it has no counter does not remember it.",
-		file:   "internal/table/calls.go",
+		at:     "internal/table Table.Renew",
 		old:    "t.with(key, rule, now, true, func(c *counter.Counter) bool {\n\t\treturn !c.IsShared()",
 		new:    "t.with(key, rule, now, a.Level.NS != 0 || len(a.Buckets) > 0, func(c *counter.Counter) bool {\n\t\treturn !c.IsShared()",
 		by:     hybrid("TestRealResetOfAForeignKey"),
@@ -65,7 +65,7 @@ var generationMutants = []mutant{
 	{
 		name:   "witness-is-dropped",
 		breaks: "A counter that only remembers a reset is forgotten like one that was never used.",
-		file:   "internal/counter/forget.go",
+		at:     "internal/counter Counter.retentionLocked",
 		old:    `case denies, c.past().witness > now:`,
 		new:    `case denies:`,
 		by:     tables("TestWitnessOfAResetStays"),
@@ -73,7 +73,7 @@ var generationMutants = []mutant{
 	{
 		name:   "blocked-keys-fill-the-table",
 		breaks: "Keys that a limit of 0 blocks are never forgotten, and newcomers share counters.",
-		file:   "internal/counter/forget.go",
+		at:     "internal/counter Counter.retentionLocked",
 		old:    `denies = false // a new one would refuse as well`,
 		new:    ``,
 		by:     tables("TestBlockedKeysMakeRoom"),
@@ -81,7 +81,7 @@ var generationMutants = []mutant{
 	{
 		name:   "blocked-keys-lose-units",
 		breaks: "A key whose limit became 0 in an outage is forgotten with units that were not reported.",
-		file:   "internal/counter/forget.go",
+		at:     "internal/counter Counter.retentionLocked",
 		old:    ` && !used && c.unsyncedUnits() == 0 {`,
 		new:    ` {`,
 		by:     counters("TestLoweredLimitKeepsUnits"),
@@ -89,7 +89,7 @@ var generationMutants = []mutant{
 	{
 		name:   "a-reset-by-the-clock-alone",
 		breaks: "A reset begins before what it clears if Redis' clock has been set back since.",
-		file:   "internal/redisstore/lua/lib.lua",
+		at:     "internal/redisstore/lua/lib.lua",
 		old:    `math.max(now, st.gen + 1, st.born + 1)`,
 		new:    `math.max(now, st.gen + 1)`,
 		by:     redisstore("TestBirths"),
@@ -97,7 +97,7 @@ var generationMutants = []mutant{
 	{
 		name:   "units-ahead-under-another-id",
 		breaks: "A node whose clock was set back restores units under the ID of another bucket: Redis counts them twice.",
-		file:   "internal/algorithm/window_shared.go",
+		at:     "internal/algorithm Window.take",
 		old:    `w.moved = w.moved || b.ID > w.cur && b.Units > 0`,
 		new:    ``,
 		by:     counters("TestUnitsAheadAreNotReportedElsewhere"),
@@ -105,7 +105,7 @@ var generationMutants = []mutant{
 	{
 		name:   "a-reset-ahead-of-the-clock-clears-what-came-since",
 		breaks: "Redis' clock is set back: a node that knows of an earlier reset erases what was booked since.",
-		file:   "internal/redisstore/lua/long.lua",
+		at:     "internal/redisstore/lua/long.lua",
 		old:    ` or math.max(top, born) > now`,
 		new:    ``,
 		by:     redisstore("TestMergeOfAResetBeforeTheClockWasSetBack"),
@@ -113,7 +113,7 @@ var generationMutants = []mutant{
 	{
 		name:   "an-answer-ahead-of-its-clock-is-older",
 		breaks: "Redis' clock is set back: a node that knows of an earlier reset ignores what is booked since.",
-		file:   "internal/counter/sync.go",
+		at:     "internal/counter Counter.Settle",
 		old:    ` || a.ServerNow/1000 < max(c.gen(), c.born)`,
 		new:    ``,
 		by:     counters("TestAnswerOfAnotherGeneration"),
@@ -121,7 +121,7 @@ var generationMutants = []mutant{
 	{
 		name:   "content-ahead-of-the-clock-is-newer",
 		breaks: "The clock is set back by less than has passed since a reset: a node that knows of it erases what was booked since.",
-		file:   "internal/redisstore/lua/long.lua",
+		at:     "internal/redisstore/lua/long.lua",
 		old:    `or math.max(top, born) > now`,
 		new:    `or top > now`,
 		by:     redisstore("TestMergeOfAResetBeforeTheClockWasSetBack"),
@@ -129,7 +129,7 @@ var generationMutants = []mutant{
 	{
 		name:   "booked-earlier-taken-for-a-loss",
 		breaks: "A batch is sent again: what Redis had booked by its own clock, in an older bucket, is restored in a newer one besides.",
-		file:   "internal/algorithm/window_shared.go",
+		at:     "internal/algorithm Window.settle",
 		old:    `w.bookedEarlier(least)`,
 		new:    ``,
 		by:     counters("TestUnitsBookedInAnOlderBucket"),
@@ -137,7 +137,7 @@ var generationMutants = []mutant{
 	{
 		name:   "set-in-the-bucket-before",
 		breaks: "A Set at the beginning of a bucket leaves the window with the bucket before, if the node's clock is a little behind.",
-		file:   "internal/algorithm/window_shared.go",
+		at:     "internal/algorithm Window.Renew",
 		old:    `	w.advance(r, w.serverBucket(r, a), multiplier) // nothing is pending that could expire`,
 		new:    ``,
 		by:     counters("TestSetAtTheBeginningOfABucket"),

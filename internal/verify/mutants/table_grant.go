@@ -5,7 +5,7 @@ var grantMutants = []mutant{
 	{
 		name:   "urgent-and-silent",
 		breaks: "The unit that makes a report urgent is on lease, and nobody hears of it.",
-		file:   "internal/counter/grant.go",
+		at:     "internal/counter Counter.spareLocked",
 		old:    `int64(c.urgentAt) - 1 - c.pendUnits()`,
 		new:    `int64(c.urgentAt) - c.pendUnits()`,
 		by:     counters("TestUrgentUnitIsNotOnLease"),
@@ -13,7 +13,7 @@ var grantMutants = []mutant{
 	{
 		name:   "urgent-and-told-time-and-again",
 		breaks: "A counter grants nothing while an urgent report waits.",
-		file:   "internal/counter/grant.go",
+		at:     "internal/counter Counter.spareLocked",
 		old:    `left += int64(c.urgentAt) // more`,
 		new:    `left += 0 // more`,
 		by:     counters("TestUrgentUnitIsNotOnLease"),
@@ -21,7 +21,7 @@ var grantMutants = []mutant{
 	{
 		name:   "pressing-and-told-time-and-again",
 		breaks: "A counter grants nothing while a report waits that overtakes others.",
-		file:   "internal/counter/grant.go",
+		at:     "internal/counter Counter.spareLocked",
 		old:    `!c.is(pressing|inFlight)`,
 		new:    `!c.is(inFlight)`,
 		by:     counters("TestReportOvertakes"),
@@ -29,7 +29,7 @@ var grantMutants = []mutant{
 	{
 		name:   "pressing-on-lease",
 		breaks: "The unit that has a report overtake others is on lease, and nobody hears of it.",
-		file:   "internal/counter/grant.go",
+		at:     "internal/counter Counter.spareLocked",
 		old:    `left += int64(c.urgentAt) // more`,
 		new:    `left = algorithm.MaxUnits // more`,
 		by:     counters("TestReportOvertakes"),
@@ -37,7 +37,7 @@ var grantMutants = []mutant{
 	{
 		name:   "nobody-overtakes",
 		breaks: "Urgent reports leave in the order of their arrival, however many units wait.",
-		file:   "internal/counter/queue.go",
+		at:     "internal/counter Counter.pushUrgentLocked",
 		old:    `case doubled && !c.is(pressing)`,
 		new:    `case false && !c.is(pressing)`,
 		by:     simulated("TestUrgentFlood"),
@@ -45,7 +45,7 @@ var grantMutants = []mutant{
 	{
 		name:   "listed-each-time",
 		breaks: "A report that is moved forward waits in the queue once more each time.",
-		file:   "internal/reconcile/queue.go",
+		at:     "internal/reconcile Machine.enqueue",
 		old:    `if !u.Listed {`,
 		new:    `if true {`,
 		by:     simulated("TestSimDistanceChanges"),
@@ -53,7 +53,7 @@ var grantMutants = []mutant{
 	{
 		name:   "a-busy-client-is-an-overload",
 		breaks: "What the process waits for a processor is taken for work of Redis.",
-		file:   "internal/reconcile/pipeline.go",
+		at:     "internal/reconcile pipe.servers",
 		old:    `max(took-(now-p.at-took), 0)`,
 		new:    `max(now-p.at, 0)`,
 		by:     simulated("TestFloodOnABusyMachine"),
@@ -61,7 +61,7 @@ var grantMutants = []mutant{
 	{
 		name:   "granted-and-not-queued",
 		breaks: "What a lease admits after a report is not reported.",
-		file:   "internal/counter/grant.go",
+		at:     "internal/counter Counter.grantLocked",
 		old:    "		w |= unqueued //",
 		new:    "		//",
 		by:     counters("TestLeasesQueueTheirCounter"),
@@ -69,7 +69,7 @@ var grantMutants = []mutant{
 	{
 		name:   "queued-and-nobody-wakes",
 		breaks: "What a lease admits after a report is reported when the reconciler happens to wake.",
-		file:   "internal/counter/grant.go",
+		at:     "internal/counter Counter.queueLeased",
 		old:    "	c.mu.Unlock()\n	if wake {\n		l.signal()",
 		new:    "	c.mu.Unlock()\n	if false && wake {\n		l.signal()",
 		by:     counters("TestLeasesQueueTheirCounter"),
@@ -77,7 +77,7 @@ var grantMutants = []mutant{
 	{
 		name:   "leased-since-never",
 		breaks: "A unit that a lease admits after a report has no age until the next.",
-		file:   "internal/counter/grant.go",
+		at:     "internal/counter Counter.queueLeased",
 		old:    "	c.dateLocked(max(now, c.last), c.usedLocked())\n	l :=",
 		new:    "	l :=",
 		by:     counters("TestLeasesQueueTheirCounter"),
@@ -85,7 +85,7 @@ var grantMutants = []mutant{
 	{
 		name:   "queued-before-it-is",
 		breaks: "While a check that is to queue its counter is interrupted, units of others are in no queue.",
-		file:   "internal/counter/lease.go",
+		at:     "internal/counter spend",
 		old:    "w&(1<<wordTime-1) - uint64(n)",
 		new:    "w&(unqueued-1) - uint64(n)",
 		by:     counters("TestLeasesQueueTheirCounter"),
@@ -93,7 +93,7 @@ var grantMutants = []mutant{
 	{
 		name:   "queued-for-ever",
 		breaks: "Each check after a report locks the counter to queue it.",
-		file:   "internal/counter/grant.go",
+		at:     "internal/counter Counter.queueLeased",
 		old:    "		c.entry.word.And(^uint64(unqueued))\n",
 		new:    "		_ = unqueued\n",
 		by:     counters("TestLeasesQueueTheirCounter"),
@@ -101,7 +101,7 @@ var grantMutants = []mutant{
 	{
 		name:   "revoked-and-granted",
 		breaks: "A report grants again what was revoked so that the next check is noticed.",
-		file:   "internal/counter/grant.go",
+		at:     "internal/counter Counter.grantLocked",
 		old:    `c.is(quarantined|revoked) {`,
 		new:    `c.is(quarantined) {`,
 		by:     counters("TestRevokedUntilAsked"),
@@ -109,7 +109,7 @@ var grantMutants = []mutant{
 	{
 		name:   "leases-of-nobody",
 		breaks: "The sweep makes leases for keys that nobody asks for, after an outage one for each.",
-		file:   "internal/counter/forget.go",
+		at:     "internal/counter Counter.Drop",
 		old:    "		if valid { // else",
 		new:    "		if true || valid { // else",
 		by:     counters("TestLooksMakeNoLeases"),
@@ -117,7 +117,7 @@ var grantMutants = []mutant{
 	{
 		name:   "queued-for-nobody",
 		breaks: "When the link is closed each lease queues its counter.",
-		file:   "internal/counter/grant.go",
+		at:     "internal/counter Counter.queueLeased",
 		old:    `!c.is(inNormal|quarantined) && !l.closed.Load() && c.pushNormalLocked()`,
 		new:    `!c.is(inNormal|quarantined) && c.pushNormalLocked()`,
 		by:     counters("TestLeasesQueueTheirCounter"),
@@ -125,7 +125,7 @@ var grantMutants = []mutant{
 	{
 		name:   "granted-in-quarantine",
 		breaks: "A key that was put aside goes on by a lease of full multiplier.",
-		file:   "internal/counter/grant.go",
+		at:     "internal/counter Counter.grantLocked",
 		old:    `c.is(quarantined|revoked) {`,
 		new:    `c.is(revoked) {`,
 		by:     counters("TestQuarantinedGrantsNothing"),
@@ -133,7 +133,7 @@ var grantMutants = []mutant{
 	{
 		name:   "others-prevent-leases",
 		breaks: "A leaky bucket that holds what others have admitted grants nothing.",
-		file:   "internal/counter/grant.go",
+		at:     "internal/counter Counter.spareLocked",
 		old:    "\tleft := algorithm.MaxUnits - c.pendUnits()\n",
 		new:    "\tleft := algorithm.MaxUnits - c.pendUnits()\n\tif f := c.leaky(); f != nil && f.View != f.Pend.TAT {\n\t\treturn 0\n\t}\n",
 		by:     counters("TestSharedFunnelGrants"),
@@ -141,7 +141,7 @@ var grantMutants = []mutant{
 	{
 		name:   "all-of-the-view-is-pending",
 		breaks: "What Redis knows of others is taken for pending when a lease ends.",
-		file:   "internal/algorithm/leakybucket.go",
+		at:     "internal/algorithm LeakyBucket.Spend",
 		old:    `f.Pend.TAT = Earlier(f.View, `,
 		new:    `f.Pend.TAT = f.View.Max(`,
 		by:     counters("TestSharedFunnelGrants"),
@@ -149,7 +149,7 @@ var grantMutants = []mutant{
 	{
 		name:   "pending-from-the-beginning",
 		breaks: "Units of a lease are pending as if they had come when the leaky bucket ran empty.",
-		file:   "internal/algorithm/leakybucket.go",
+		at:     "internal/algorithm LeakyBucket.Spend",
 		old:    `f.Pend.TAT.Max(arith.Span{NS: max(now, last)})`,
 		new:    `f.Pend.TAT.Max(arith.Span{NS: 0 * max(now, last)})`,
 		by:     counters("TestLeasesAreTheSame"),
@@ -157,7 +157,7 @@ var grantMutants = []mutant{
 	{
 		name:   "leased-and-not-pending",
 		breaks: "What is on lease is not said to be pending.",
-		file:   "internal/counter/sync.go",
+		at:     "internal/counter Counter.Pending",
 		old:    `c.unsyncedUnits()+c.usedLocked() > 0`,
 		new:    `c.unsyncedUnits() > 0`,
 		by:     counters("TestLeasedUnitsArePending"),
@@ -165,7 +165,7 @@ var grantMutants = []mutant{
 	{
 		name:   "leased-and-not-unsynced",
 		breaks: "What is on lease is not among the units that Redis has not been told of.",
-		file:   "internal/counter/sync.go",
+		at:     "internal/counter Counter.Unsynced",
 		old:    `return c.unsyncedUnits() + c.usedLocked()`,
 		new:    `return c.unsyncedUnits()`,
 		by:     counters("TestLeasedUnitsArePending"),
@@ -173,7 +173,7 @@ var grantMutants = []mutant{
 	{
 		name:   "by-an-old-reading",
 		breaks: "A window grants by an old reading of the clock of Redis.",
-		file:   "internal/algorithm/window.go",
+		at:     "internal/algorithm Window.Spare",
 		old:    `!w.sure || !clock.mayBe(w.off)`,
 		new:    `!w.sure`,
 		by:     counters("TestLeasesEndWithTheClock"),
@@ -181,7 +181,7 @@ var grantMutants = []mutant{
 	{
 		name:   "a-lease-like-the-one-before",
 		breaks: "A check that is interrupted while its key gets another lease takes that for its own.",
-		file:   "internal/counter/grant.go",
+		at:     "internal/counter Counter.grantLocked",
 		old:    `(e.word.Load()+1)&generationMask`,
 		new:    `e.word.Load()&generationMask`,
 		by:     counters("TestLeasesHaveGenerations"),
@@ -189,7 +189,7 @@ var grantMutants = []mutant{
 	{
 		name:   "a-debt-wraps",
 		breaks: "A lease admits on top of a debt that is too high for a word.",
-		file:   "internal/counter/grant.go",
+		at:     "internal/counter Counter.wordLocked",
 		old:    `ok && holds <= l.full`,
 		new:    `ok`,
 		by:     counters("TestNoLeaseOfADebt"),
@@ -197,7 +197,7 @@ var grantMutants = []mutant{
 	{
 		name:   "units-without-end",
 		breaks: "A lease has as many units as stand for a refusal.",
-		file:   "internal/counter/lease.go",
+		at:     "internal/counter leaseMost",
 		old:    `leaseMost    = unitsRefused - 1`,
 		new:    `leaseMost    = unitsRefused`,
 		by:     counters("TestExhaustedLeaseFallsBack"),
@@ -205,7 +205,7 @@ var grantMutants = []mutant{
 	{
 		name:   "a-quota-wraps",
 		breaks: "A lease fills a quota of months beyond what has room in a word.",
-		file:   "internal/counter/lease.go",
+		at:     "internal/counter newLease",
 		old:    `full: min(k.Full, timeMost/2)`,
 		new:    `full: k.Full`,
 		by:     counters("TestQuotasAreExact"),
@@ -213,7 +213,7 @@ var grantMutants = []mutant{
 	{
 		name:   "a-unit-wraps",
 		breaks: "There is a lease of a leaky bucket of which one unit has no room in a word.",
-		file:   "internal/counter/lease.go",
+		at:     "internal/counter newLease",
 		old:    `l.span < leaseShortest || l.one > timeMost/2`,
 		new:    `l.span < leaseShortest`,
 		by:     counters("TestNoLeaseWithoutRoom"),
@@ -221,7 +221,7 @@ var grantMutants = []mutant{
 	{
 		name:   "a-clock-too-far-ahead",
 		breaks: "A lease is granted so late that the times at which a full leaky bucket is empty overflow.",
-		file:   "internal/counter/lease.go",
+		at:     "internal/counter newLease",
 		old:    `|| now > leaseLatest {`,
 		new:    `{`,
 		by:     counters("TestNoLeaseWithoutRoom"),
@@ -229,7 +229,7 @@ var grantMutants = []mutant{
 	{
 		name:   "sooner-by-an-old-reading",
 		breaks: "A check that was interrupted after it had read the clock takes back what has been counted since.",
-		file:   "internal/counter/lease.go",
+		at:     "internal/counter lease.decide",
 		old: `	time = max(time, at)
 	if level`,
 		new: `	time = at
@@ -239,7 +239,7 @@ var grantMutants = []mutant{
 	{
 		name:   "a-lease-for-ever",
 		breaks: "A lease goes on when its time is over.",
-		file:   "internal/counter/lease.go",
+		at:     "internal/counter lease.isValid",
 		old:    `uint64(now-l.base) < uint64(l.span)`,
 		new:    `now >= l.base`,
 		by:     counters("TestLeasesAreForSome"),
@@ -247,7 +247,7 @@ var grantMutants = []mutant{
 	{
 		name:   "a-lease-from-the-future",
 		breaks: "A counter that was asked before others grants a lease that begins later.",
-		file:   "internal/counter/lease.go",
+		at:     "internal/counter lease.fits",
 		old:    `last >= l.base && `,
 		new:    ``,
 		by:     counters("TestLeasesAreForSome"),
@@ -255,7 +255,7 @@ var grantMutants = []mutant{
 	{
 		name:   "a-lease-of-another-rule",
 		breaks: "Two rules that meet in one cell grant the lease of one of them.",
-		file:   "internal/counter/lease.go",
+		at:     "internal/counter lease.fits",
 		old:    `l.rule == rule && `,
 		new:    ``,
 		by:     counters("TestLeasesAreShared"),
@@ -263,7 +263,7 @@ var grantMutants = []mutant{
 	{
 		name:   "a-lease-of-a-key-each",
 		breaks: "Each key makes a lease of its own.",
-		file:   "internal/counter/lease.go",
+		at:     "internal/counter Group.lease",
 		old: `		cell.Store(l)
 `,
 		new: ``,
@@ -272,7 +272,7 @@ var grantMutants = []mutant{
 	{
 		name:   "a-funnel-that-forgets-the-time",
 		breaks: "A leaky bucket does not know how late it was asked by its lease at the least.",
-		file:   "internal/counter/lease.go",
+		at:     "internal/counter lease.askedLast",
 		old:    `	return l.base + (time-l.full)/l.perNS`,
 		new:    `	return math.MinInt64`,
 		by:     counters("TestLeasesKnowTheTime"),
@@ -280,7 +280,7 @@ var grantMutants = []mutant{
 	{
 		name:   "a-lease-of-what-was-held",
 		breaks: "A leaky bucket that was asked a while after its lease began grants what it held back then.",
-		file:   "internal/counter/grant.go",
+		at:     "internal/counter Counter.wordLocked",
 		old:    `holds+last*l.perNS`,
 		new:    `holds`,
 		by:     counters("TestLeasesAreTheSame"),

@@ -6,7 +6,7 @@ var grpcMutants = []mutant{
 	{
 		name:   "a-peer-has-all-its-network",
 		breaks: "Each IPv6 address is a peer of its own.",
-		file:   "adapter/grpclimit/key.go",
+		at:     "adapter/grpclimit peerBits",
 		old:    `const peerBits = 64`,
 		new:    `const peerBits = 128`,
 		by:     grpclimit("TestPeer"),
@@ -14,7 +14,7 @@ var grpcMutants = []mutant{
 	{
 		name:   "mapped-peers-are-ipv6",
 		breaks: "::ffff:192.0.2.1 is another peer than 192.0.2.1, and all such peers are one.",
-		file:   "adapter/grpclimit/key.go",
+		at:     "adapter/grpclimit peerKey",
 		old:    `if addr = addr.Unmap(); addr.Is4() {`,
 		new:    `if addr.Is4() {`,
 		by:     grpclimit("TestPeer"),
@@ -22,7 +22,7 @@ var grpcMutants = []mutant{
 	{
 		name:   "the-first-value-counts",
 		breaks: "A caller who sends several values chooses which of them counts.",
-		file:   "adapter/grpclimit/key.go",
+		at:     "adapter/grpclimit ByMetadata",
 		old:    `return "", fmt.Errorf("%w: %q", ErrSeveralValues, name)`,
 		new:    `return values[0], nil`,
 		by:     grpclimit("TestMetadata"),
@@ -30,7 +30,7 @@ var grpcMutants = []mutant{
 	{
 		name:   "no-key-is-a-key",
 		breaks: "Calls whose key is empty share a counter.",
-		file:   "adapter/grpclimit/key.go",
+		at:     "adapter/grpclimit KeyFunc.of",
 		old:    "if key == \"\" {\n\t\treturn \"\", ErrNoKey",
 		new:    "if key == \"\" {\n\t\treturn \"\", nil",
 		by:     grpclimit("TestCallsWithoutKey"),
@@ -38,7 +38,7 @@ var grpcMutants = []mutant{
 	{
 		name:   "retry-in-292-years",
 		breaks: "RetryInfo is sent although no waiting helps.",
-		file:   "adapter/grpclimit/refusal.go",
+		at:     "adapter/grpclimit details",
 		old:    `if retryAfter <= 0 || retryAfter == limit.Never {`,
 		new:    `if retryAfter <= 0 {`,
 		by:     grpclimit("TestNoRetryInfoWhenWaitingCannotHelp"),
@@ -46,7 +46,7 @@ var grpcMutants = []mutant{
 	{
 		name:   "free-of-charge",
 		breaks: "A cost of 0 takes nothing.",
-		file:   "adapter/grpclimit/gate.go",
+		at:     "adapter/grpclimit units",
 		old:    "if cost == 0 {\n\t\treturn 1",
 		new:    "if cost == 0 {\n\t\treturn 0",
 		by:     grpclimit("TestCost"),
@@ -54,7 +54,7 @@ var grpcMutants = []mutant{
 	{
 		name:   "no-plan-is-no-limit",
 		breaks: "A call of a plan that nobody knows passes.",
-		file:   "adapter/grpclimit/gate.go",
+		at:     "adapter/grpclimit gate.ruleOf",
 		old:    "case planned == nil:\n\t\treturn rule",
 		new:    "case planned == nil:\n\t\treturn limit.Unlimited()",
 		by:     grpclimit("TestPlan"),
@@ -62,7 +62,7 @@ var grpcMutants = []mutant{
 	{
 		name:   "refusals-are-ends",
 		breaks: "A stream whose handler takes a refusal for the end has ended well.",
-		file:   "adapter/grpclimit/message.go",
+		at:     "adapter/grpclimit gate.countMessages",
 		old:    `err == nil && refused != nil {`,
 		new:    `err != nil && refused != nil {`,
 		by:     grpclimit("TestHandlerThatIgnoresRefusals"),
@@ -70,7 +70,7 @@ var grpcMutants = []mutant{
 	{
 		name:   "a-shorter-pause",
 		breaks: "A server that asks for less than is known shortens the pause.",
-		file:   "adapter/grpclimit/follow.go",
+		at:     "adapter/grpclimit follower.heed",
 		old:    `known >= pause-min(slack, pause/8) {`,
 		new:    `known < 0 {`,
 		by:     grpclimit("TestFollowNeverShortens"),
@@ -78,7 +78,7 @@ var grpcMutants = []mutant{
 	{
 		name:   "paused-for-years",
 		breaks: "A server decides for how long its clients pause.",
-		file:   "adapter/grpclimit/follow.go",
+		at:     "adapter/grpclimit follower.heed",
 		old:    `pause := min(retryDelay(err), f.most)`,
 		new:    `pause := retryDelay(err)`,
 		by:     grpclimit("TestFollow"),
@@ -86,7 +86,7 @@ var grpcMutants = []mutant{
 	{
 		name:   "an-echo-of-ourselves",
 		breaks: "The refusal of another interceptor is taken for a server's.",
-		file:   "adapter/grpclimit/follow.go",
+		at:     "adapter/grpclimit retryDelay",
 		old:    "if errors.As(err, &own) { // another interceptor's, not a server's\n\t\treturn 0",
 		new:    "if errors.As(err, &own) { // another interceptor's, not a server's\n\t\terr = own",
 		by:     grpclimit("TestFollowNoOwnRefusal"),
@@ -94,7 +94,7 @@ var grpcMutants = []mutant{
 	{
 		name:   "a-dry-rule-refuses-in-an-outage",
 		breaks: "A rule that is a dry run is Unavailable while Redis is away.",
-		file:   "adapter/grpclimit/gate.go",
+		at:     "adapter/grpclimit unlessDry",
 		old:    `if isUnavailable(err) && !slices.ContainsFunc`,
 		new:    `if false && !slices.ContainsFunc`,
 		by:     grpclimit("TestDryRulesWhileUnavailable"),
@@ -102,7 +102,7 @@ var grpcMutants = []mutant{
 	{
 		name:   "one-dry-rule-opens-for-all",
 		breaks: "A dry run beside an enforced rule lets all calls pass while Redis is away.",
-		file:   "adapter/grpclimit/gate.go",
+		at:     "adapter/grpclimit unlessDry",
 		old:    `if isUnavailable(err) && !slices.ContainsFunc(checks, func(q limit.Check) bool { return !q.Rule.IsDryRun() }) {`,
 		new:    `if isUnavailable(err) && slices.ContainsFunc(checks, func(q limit.Check) bool { return q.Rule.IsDryRun() }) {`,
 		by:     grpclimit("TestDryRulesWhileUnavailable"),
@@ -110,7 +110,7 @@ var grpcMutants = []mutant{
 	{
 		name:   "broken-keys-are-unavailable",
 		breaks: "A key that is broken in Redis is never limited again with FailOpen.",
-		file:   "adapter/grpclimit/refusal.go",
+		at:     "adapter/grpclimit notAnswered",
 		old:    `case errors.As(err, &broken), errors.Is`,
 		new:    `case errors.As(err, &broken) && false, errors.Is`,
 		by:     grpclimit("TestErrorsOfTheLimiter"),

@@ -5,7 +5,7 @@ var httpMutants = []mutant{
 	{
 		name:   "a-stranger-names-the-client",
 		breaks: "The header of a peer that is no trusted proxy counts.",
-		file:   "adapter/httplimit/address.go",
+		at:     "adapter/httplimit AddressOptions.client",
 		old:    `if o.Header == NotForwarded || at.IsValid() && !o.trusts(at) {`,
 		new:    `if o.Header == NotForwarded {`,
 		by:     httplimit("TestForgedHeaders"),
@@ -13,7 +13,7 @@ var httpMutants = []mutant{
 	{
 		name:   "the-leftmost-hop-counts",
 		breaks: "The client is whom the client says that it is.",
-		file:   "adapter/httplimit/forwarded.go",
+		at:     "adapter/httplimit hops.next",
 		old:    `at := strings.LastIndexByte(h.rest, ',')`,
 		new:    `at := strings.IndexByte(h.rest, ',')`,
 		by:     httplimit("TestForwardedFor"),
@@ -21,7 +21,7 @@ var httpMutants = []mutant{
 	{
 		name:   "lines-from-the-first",
 		breaks: "The first line of the header, which the client has sent, is read before those of the proxies.",
-		file:   "adapter/httplimit/forwarded.go",
+		at:     "adapter/httplimit hops.next",
 		old:    `last := len(h.lines) - 1`,
 		new:    `last := 0`,
 		by:     httplimit("TestForwarded"),
@@ -29,7 +29,7 @@ var httpMutants = []mutant{
 	{
 		name:   "commas-in-quotes-separate",
 		breaks: "A quoted string ends at a comma.",
-		file:   "adapter/httplimit/forwarded.go",
+		at:     "adapter/httplimit lastOutsideQuotes",
 		old:    `case s[i] == c && !quoted:`,
 		new:    `case s[i] == c:`,
 		by:     httplimit("TestForwarded"),
@@ -37,7 +37,7 @@ var httpMutants = []mutant{
 	{
 		name:   "mapped-addresses-are-ipv6",
 		breaks: "A client has one key by IPv4 and another by IPv4-mapped IPv6.",
-		file:   "adapter/httplimit/forwarded.go",
+		at:     "adapter/httplimit parseNode",
 		old:    "\ta, err := netip.ParseAddr(s)\n\tif err != nil {\n\t\treturn netip.Addr{}\n\t}\n\treturn a.WithZone(\"\").Unmap()",
 		new:    "\ta, err := netip.ParseAddr(s)\n\tif err != nil {\n\t\treturn netip.Addr{}\n\t}\n\treturn a.WithZone(\"\")",
 		by:     httplimit("TestForwardedFor"),
@@ -45,7 +45,7 @@ var httpMutants = []mutant{
 	{
 		name:   "no-key-is-one-key",
 		breaks: "All requests without a key are counted together.",
-		file:   "adapter/httplimit/key.go",
+		at:     "adapter/httplimit keyOf",
 		old:    `if err == nil && key == "" {`,
 		new:    `if err == nil && key == " " {`,
 		by:     httplimit("TestNoKeyIsNoKey"),
@@ -53,7 +53,7 @@ var httpMutants = []mutant{
 	{
 		name:   "quotes-are-not-escaped",
 		breaks: "The name of a policy ends the string that it is in.",
-		file:   "adapter/httplimit/fields.go",
+		at:     "adapter/httplimit appendString",
 		old:    `case c == '"' || c == '\\':`,
 		new:    `case c == '\\':`,
 		by:     httplimit("FuzzFields"),
@@ -61,7 +61,7 @@ var httpMutants = []mutant{
 	{
 		name:   "an-integer-of-16-digits",
 		breaks: "RateLimit-Policy has an integer that no parser takes.",
-		file:   "adapter/httplimit/fields.go",
+		at:     "adapter/httplimit policyItem",
 		old:    `b = strconv.AppendInt(b, min(rule.Limit(), maxInteger), 10)`,
 		new:    `b = strconv.AppendInt(b, rule.Limit(), 10)`,
 		by:     httplimit("FuzzFields"),
@@ -69,7 +69,7 @@ var httpMutants = []mutant{
 	{
 		name:   "the-ratio-of-a-whole-bucket",
 		breaks: "RateLimit says that a bucket can be emptied again as soon as it is full.",
-		file:   "adapter/httplimit/fields.go",
+		at:     "adapter/httplimit config.effectiveWindow",
 		old:    `return refillTime(d.Rule, d.Remaining)`,
 		new:    `return d.ResetAfter`,
 		by:     httplimit("TestRateLimitFieldHolds"),
@@ -77,7 +77,7 @@ var httpMutants = []mutant{
 	{
 		name:   "dry-runs-hand-back",
 		breaks: "What a dry run would have refused is handed back.",
-		file:   "adapter/httplimit/handler.go",
+		at:     "adapter/httplimit handler.serveAndRefund",
 		old:    `!d.WouldRefuse || !q.Rule.IsDryRun()`,
 		new:    `q.Rule != nil`,
 		by:     httplimit("TestRefund"),
@@ -85,7 +85,7 @@ var httpMutants = []mutant{
 	{
 		name:   "a-panic-is-a-success",
 		breaks: "A handler that has panicked has answered 200.",
-		file:   "adapter/httplimit/handler.go",
+		at:     "adapter/httplimit handler.serveAndRefund",
 		old:    `status: http.StatusInternalServerError}`,
 		new:    `status: http.StatusOK}`,
 		by:     httplimit("TestRefund"),
@@ -93,7 +93,7 @@ var httpMutants = []mutant{
 	{
 		name:   "a-body-stays-open",
 		breaks: "The body of a request that is not sent is not closed.",
-		file:   "adapter/httplimit/transport.go",
+		at:     "adapter/httplimit Transport.RoundTrip",
 		old:    `_ = r.Body.Close()`,
 		new:    `_ = r.Body`,
 		by:     httplimit("TestTransportRefuses"),
@@ -101,7 +101,7 @@ var httpMutants = []mutant{
 	{
 		name:   "an-upstream-raises-the-limit",
 		breaks: "More left at the upstream is more left here.",
-		file:   "adapter/httplimit/follow.go",
+		at:     "adapter/httplimit follower.lower",
 		old:    `Remaining <= left+f.leaks(max(took, 0)) {`,
 		new:    `Remaining == left+f.leaks(0) {`,
 		by:     httplimit("TestTransportFollows"),
@@ -109,7 +109,7 @@ var httpMutants = []mutant{
 	{
 		name:   "held-back-for-years",
 		breaks: "An absurd Retry-After is obeyed.",
-		file:   "adapter/httplimit/follow.go",
+		at:     "adapter/httplimit follower.hold",
 		old:    `wait = min(wait, f.max)`,
 		new:    `wait = max(wait, 0)`,
 		by:     httplimit("TestTransportFollows"),
@@ -117,7 +117,7 @@ var httpMutants = []mutant{
 	{
 		name:   "a-dry-run-hides-the-limits",
 		breaks: "Beside a dry run the client hears of the first limit, whichever has the fewest units left.",
-		file:   "adapter/httplimit/fields.go",
+		at:     "adapter/httplimit config.told",
 		old:    `of == nil || res.Remaining < of.Remaining {`,
 		new:    `of == nil {`,
 		by:     httplimit("TestDryRunBesideALimit"),
@@ -125,7 +125,7 @@ var httpMutants = []mutant{
 	{
 		name:   "a-copy-of-nothing-is-a-success",
 		breaks: "A copy that fails before its first byte has answered 200.",
-		file:   "adapter/httplimit/recorder.go",
+		at:     "adapter/httplimit recorder.ReadFrom",
 		old:    `if n > 0 {`,
 		new:    `if n >= 0 {`,
 		by:     httplimit("TestCopyThatFailsAtOnce"),
@@ -133,7 +133,7 @@ var httpMutants = []mutant{
 	{
 		name:   "flushed-into-the-void",
 		breaks: "A handler does not learn that its client has gone.",
-		file:   "adapter/httplimit/recorder.go",
+		at:     "adapter/httplimit flusher.FlushError",
 		old:    `return http.NewResponseController(f.rec.ResponseWriter).Flush()`,
 		new:    "_ = http.NewResponseController(f.rec.ResponseWriter).Flush()\n\treturn nil",
 		by:     httplimit("TestFlushReportsErrors"),
@@ -141,7 +141,7 @@ var httpMutants = []mutant{
 	{
 		name:   "closed-limiters-fail-open",
 		breaks: "A service that fails open serves everything with a limiter that was closed.",
-		file:   "adapter/httplimit/errors.go",
+		at:     "adapter/httplimit noAnswer.Is",
 		old:    `e.over == nil && !errors.Is(e.err, limit.ErrClosed)`,
 		new:    `e.over == nil`,
 		by:     httplimit("TestErrorsOfTheLimiter"),
@@ -149,7 +149,7 @@ var httpMutants = []mutant{
 	{
 		name:   "broken-keys-fail-open",
 		breaks: "A key that is broken in Redis is never limited again where a service fails open.",
-		file:   "adapter/httplimit/errors.go",
+		at:     "adapter/httplimit isMisuse",
 		old:    `return errors.As(err, &broken) || errors.Is`,
 		new:    `return errors.As(err, &broken) && false || errors.Is`,
 		by:     httplimit("TestErrorsOfTheLimiter"),
@@ -157,7 +157,7 @@ var httpMutants = []mutant{
 	{
 		name:   "who-hangs-up-passes",
 		breaks: "A client whose request has ended by itself is let pass where a service fails open.",
-		file:   "adapter/httplimit/errors.go",
+		at:     "adapter/httplimit noAnswer.Is",
 		old:    `target == ErrUnavailable && e.over == nil`,
 		new:    `target == ErrUnavailable`,
 		by:     httplimit("TestErrorsOfTheLimiter"),
@@ -165,7 +165,7 @@ var httpMutants = []mutant{
 	{
 		name:   "dry-runs-refuse-in-an-outage",
 		breaks: "A rule that is a dry run answers 503 while Redis is away.",
-		file:   "adapter/httplimit/errors.go",
+		at:     "adapter/httplimit newNoAnswer",
 		old:    `undecided.Over(ctx), !enforced}`,
 		new:    `undecided.Over(ctx), enforced && false}`,
 		by:     httplimit("TestErrorsOfTheLimiter"),
@@ -173,7 +173,7 @@ var httpMutants = []mutant{
 	{
 		name:   "refunds-end-with-the-request",
 		breaks: "Units of a request whose client has gone are not given back.",
-		file:   "adapter/httplimit/handler.go",
+		at:     "adapter/httplimit handler.refund",
 		old:    `h.lim.Refund(context.WithoutCancel(ctx),`,
 		new:    `h.lim.Refund(ctx,`,
 		by:     httplimit("TestRefundAfterTheClientHasGone"),

@@ -5,7 +5,7 @@ var indexMutants = []mutant{
 	{
 		name:   "an-old-entry-goes-on",
 		breaks: "The entry that a counter has left still admits a check that had read it before.",
-		file:   "internal/counter/entry.go",
+		at:     "internal/counter Counter.MoveTo",
 		old:    `to.word.Store(e.word.Swap(0))`,
 		new:    `to.word.Store(e.word.Load())`,
 		by:     counters("TestMoveToTakesTheLeaseAlong"),
@@ -13,7 +13,7 @@ var indexMutants = []mutant{
 	{
 		name:   "an-entry-for-any-key",
 		breaks: "An entry answers for another key than it serves.",
-		file:   "internal/counter/entry.go",
+		at:     "internal/counter Entry.Take",
 		old:    `if unitsOf(w) == 0 || e.print.Load() != print {`,
 		new:    `if unitsOf(w) == 0 {`,
 		by:     tables("TestEntriesThatServeOthers"),
@@ -21,7 +21,7 @@ var indexMutants = []mutant{
 	{
 		name:   "an-entry-for-any-glance",
 		breaks: "An entry tells of another key than it serves.",
-		file:   "internal/counter/entry.go",
+		at:     "internal/counter Entry.Peek",
 		old:    `w&unqueued != 0 || e.print.Load() != print || l == nil`,
 		new:    `w&unqueued != 0 || l == nil`,
 		by:     tables("TestEntriesThatServeOthers"),
@@ -29,7 +29,7 @@ var indexMutants = []mutant{
 	{
 		name:   "any-fingerprint",
 		breaks: "The first entry with the tag of a key is taken for its own.",
-		file:   "internal/table/index.go",
+		at:     "internal/table index.search",
 		old:    "bool { return e.Print() == print })",
 		new:    "bool { return e.Print() != 0 })",
 		by:     tables("TestEntriesThatServeOthers"),
@@ -37,7 +37,7 @@ var indexMutants = []mutant{
 	{
 		name:   "one-row-is-searched",
 		breaks: "A key in the other row of its pair is not found.",
-		file:   "internal/table/index.go",
+		at:     "internal/table rows.search",
 		old:    "		row = r.other(row)\n	}\n	return nil",
 		new:    "		row = r.other(r.other(row))\n	}\n	return nil",
 		by:     tables("TestOtherRowOfAPair"),
@@ -45,7 +45,7 @@ var indexMutants = []mutant{
 	{
 		name:   "rows-without-a-pair",
 		breaks: "A key whose row is full has no entry.",
-		file:   "internal/table/index.go",
+		at:     "internal/table rows.free",
 		old:    `free = r.matching(row, 0); free == 0 {`,
 		new:    `free = r.matching(row, 0); false {`,
 		by:     tables("TestOtherRowOfAPair"),
@@ -53,7 +53,7 @@ var indexMutants = []mutant{
 	{
 		name:   "growth-forgets-leases",
 		breaks: "What was admitted by leases is lost when a shard grows.",
-		file:   "internal/counter/entry.go",
+		at:     "internal/counter Counter.MoveTo",
 		old: `	to.word.Store(e.word.Swap(0))
 	c.entry = to
 `,
@@ -65,7 +65,7 @@ var indexMutants = []mutant{
 	{
 		name:   "moves-forget-leases",
 		breaks: "What was admitted by a lease is lost when a counter leaves its entry.",
-		file:   "internal/counter/forget.go",
+		at:     "internal/counter Counter.Move",
 		old:    "\tc.revokeLocked(now)\n\tc.leaveLocked()\n\tenter()",
 		new:    "\tc.granted, c.counted = 0, 0\n\tc.leaveLocked()\n\tenter()",
 		by:     counters("TestMoveKeepsWhatALeaseAdmitted"),
@@ -73,7 +73,7 @@ var indexMutants = []mutant{
 	{
 		name:   "growth-loses-full-rows",
 		breaks: "Counters whose rows were full are lost when there are more.",
-		file:   "internal/table/index.go",
+		at:     "internal/table shard.growLocked",
 		old:    `sh.hand, sh.swept = 0, 0`,
 		new:    `sh.extra, sh.hand, sh.swept = nil, 0, 0`,
 		by:     tables("TestGrowthKeepsAll"),
@@ -81,7 +81,7 @@ var indexMutants = []mutant{
 	{
 		name:   "full-rows-are-not-searched",
 		breaks: "A key whose row is full has a new counter each time.",
-		file:   "internal/table/index.go",
+		at:     "internal/table shard.findLocked",
 		old:    `if x.print == print && x.c.Matches(key, rule) {`,
 		new:    `if x.print == 0 && x.c.Matches(key, rule) {`,
 		by:     tables("TestGrowthKeepsAll"),
@@ -89,7 +89,7 @@ var indexMutants = []mutant{
 	{
 		name:   "shards-never-grow",
 		breaks: "A shard has no more entries however many keys there are.",
-		file:   "internal/table/table.go",
+		at:     "internal/table Table.createLocked",
 		old:    `n > len(sh.rows.Load().tags) {`,
 		new:    `n < 0 {`,
 		by:     tables("TestCrowdedShardsGrow"),
@@ -97,7 +97,7 @@ var indexMutants = []mutant{
 	{
 		name:   "full-rows-make-no-room",
 		breaks: "Counters whose rows are full are never forgotten for a new key.",
-		file:   "internal/table/evict.go",
+		at:     "internal/table shard.nextLocked",
 		old:    "if at >= len(r.entries)+len(sh.extra) {",
 		new:    "if at >= len(r.entries) {",
 		by:     tables("TestCountersWithoutAnEntryMakeRoom"),
@@ -105,7 +105,7 @@ var indexMutants = []mutant{
 	{
 		name:   "a-revoked-lease-is-use",
 		breaks: "A key whose lease is ended looks used.",
-		file:   "internal/counter/grant.go",
+		at:     "internal/counter Counter.revokeLocked",
 		old:    `c.asked = c.asked || used != uint32(c.seen)`,
 		new:    `c.asked = true`,
 		by:     tables("TestLooksAreNoUse"),
@@ -113,7 +113,7 @@ var indexMutants = []mutant{
 	{
 		name:   "use-ends-with-the-lease",
 		breaks: "What a lease has admitted is forgotten as use when it is revoked.",
-		file:   "internal/counter/grant.go",
+		at:     "internal/counter Counter.revokeLocked",
 		old:    "\tc.asked = c.asked || used != uint32(c.seen)\n",
 		new:    ``,
 		by:     tables("TestLooksAreNoUse"),
@@ -121,7 +121,7 @@ var indexMutants = []mutant{
 	{
 		name:   "revoked-and-uncounted",
 		breaks: "What a lease has admitted is not counted when it is revoked.",
-		file:   "internal/counter/grant.go",
+		at:     "internal/counter Counter.revokeLocked",
 		old:    `count(l, int64(used-counted))`,
 		new:    `count(l, int64(0*counted))`,
 		by:     tables("TestAdmittedCountsOnce"),
@@ -129,7 +129,7 @@ var indexMutants = []mutant{
 	{
 		name:   "counted-again-when-it-is-over",
 		breaks: "What somebody has counted of a lease is counted again when it is revoked.",
-		file:   "internal/counter/grant.go",
+		at:     "internal/counter Counter.revokeLocked",
 		old:    `count(l, int64(used-counted))`,
 		new:    `count(l, int64(used-0*counted))`,
 		by:     tables("TestAdmittedCountsOnce"),
@@ -137,7 +137,7 @@ var indexMutants = []mutant{
 	{
 		name:   "counted-twice",
 		breaks: "What a lease has admitted is counted each time that somebody looks.",
-		file:   "internal/counter/grant.go",
+		at:     "internal/counter Counter.Survey",
 		old:    "\t\tc.counted = uint16(used)\n",
 		new:    ``,
 		by:     tables("TestAdmittedCountsOnce"),
@@ -145,7 +145,7 @@ var indexMutants = []mutant{
 	{
 		name:   "counted-for-nobody",
 		breaks: "What a lease has admitted counts as of another source.",
-		file:   "internal/counter/lease.go",
+		at:     "internal/counter Group.count",
 		old:    `Leased(units, l.source)`,
 		new:    `Leased(units, l.source+3)`,
 		by:     tables("TestAdmittedCountsOnce"),
@@ -153,7 +153,7 @@ var indexMutants = []mutant{
 	{
 		name:   "a-glance-ahead",
 		breaks: "Who peeks at a key is told what would be left if it had taken a unit.",
-		file:   "internal/counter/entry.go",
+		at:     "internal/counter Entry.Peek",
 		old:    `return level - l.one, `,
 		new:    `return level, `,
 		by:     tables("TestPeekByLease"),
@@ -161,7 +161,7 @@ var indexMutants = []mutant{
 	{
 		name:   "what-is-left-before",
 		breaks: "Take says how many units were left before it took one.",
-		file:   "internal/table/table.go",
+		at:     "internal/table wholeAnswer",
 		old:    `decision.Ticks(arith.Of(rule), level)`,
 		new:    `decision.Ticks(arith.Of(rule), max(level-arith.Of(rule).Ticks.One, 0))`,
 		by:     tables("TestTableDecidesLikeAMap"),
@@ -169,7 +169,7 @@ var indexMutants = []mutant{
 	{
 		name:   "the-busy-go",
 		breaks: "A key that is used, or that the policy holds, goes for a newcomer though there are others.",
-		file:   "internal/table/evict.go",
+		at:     "internal/table Table.makeRoomLocked",
 		old:    `case c.IsBusy():`,
 		new:    `case c.Dropped():`,
 		by:     tables("TestWhoGoesForANewcomer"),
@@ -177,7 +177,7 @@ var indexMutants = []mutant{
 	{
 		name:   "the-held-go",
 		breaks: "What the policy holds does not matter to who goes for a newcomer.",
-		file:   "internal/counter/forget.go",
+		at:     "internal/counter Counter.IsBusy",
 		old:    `return c.is(held) || c.isUsedLocked()`,
 		new:    `return c.isUsedLocked()`,
 		by:     tables("TestWhoGoesForANewcomer"),
@@ -185,7 +185,7 @@ var indexMutants = []mutant{
 	{
 		name:   "the-busy-stay",
 		breaks: "Newcomers share a counter when all others are used.",
-		file:   "internal/table/evict.go",
+		at:     "internal/table Table.makeRoomLocked",
 		old:    `range busy[:n] {`,
 		new:    `range busy[:0*n] {`,
 		by:     tables("TestWhoGoesForANewcomer"),
@@ -193,7 +193,7 @@ var indexMutants = []mutant{
 	{
 		name:   "few-make-no-room",
 		breaks: "A newcomer shares a counter when the few that were looked at have to stay.",
-		file:   "internal/table/evict.go",
+		at:     "internal/table Table.makeRoomLocked",
 		old:    `range min(evictMost, sh.live-sh.stuck) {`,
 		new:    `range min(0, sh.live-sh.stuck) {`,
 		by:     tables("TestNewKeysAmongKeysThatRefuse"),
@@ -201,7 +201,7 @@ var indexMutants = []mutant{
 	{
 		name:   "leased-and-forgotten",
 		breaks: "A counter is forgotten by what it knew before its lease.",
-		file:   "internal/counter/forget.go",
+		at:     "internal/counter Counter.Drop",
 		old:    "	if c.granted != unitsRefused {\n		c.revokeLocked(now) // else",
 		new:    "	if c.granted != unitsRefused {\n		// else",
 		by:     tables("TestWhoMustStay"),
@@ -209,7 +209,7 @@ var indexMutants = []mutant{
 	{
 		name:   "full-rows-are-not-swept",
 		breaks: "Counters whose rows are full stay for ever.",
-		file:   "internal/table/policy.go",
+		at:     "internal/table Table.sweepPart",
 		old:    "		t.sweepLocked(sh, s, x.c, now)\n",
 		new:    "		_ = x\n",
 		by:     tables("TestIdleCountersLeaveFromFullRows"),
@@ -217,7 +217,7 @@ var indexMutants = []mutant{
 	{
 		name:   "no-lease-no-use",
 		breaks: "A key that is never on lease looks unused.",
-		file:   "internal/counter/forget.go",
+		at:     "internal/counter Counter.isUsedLocked",
 		old:    `return c.asked || c.usedLocked()`,
 		new:    `return c.usedLocked()`,
 		by:     tables("TestPolicyHearsOfUse"),
@@ -225,7 +225,7 @@ var indexMutants = []mutant{
 	{
 		name:   "a-sweep-of-all",
 		breaks: "Each sweep looks at all counters, so that keys that are asked now and then are made anew.",
-		file:   "internal/table/policy.go",
+		at:     "internal/table Table.sweep",
 		old:    "+ (entries+sweepAll-1)/sweepAll\n",
 		new:    "+ entries + 0*sweepAll\n",
 		by:     tables("TestSweepPace"),
@@ -233,7 +233,7 @@ var indexMutants = []mutant{
 	{
 		name:   "a-sweep-of-nothing",
 		breaks: "While no key is new none is forgotten.",
-		file:   "internal/table/policy.go",
+		at:     "internal/table Table.sweep",
 		old:    "+ (entries+sweepAll-1)/sweepAll\n",
 		new:    "+ 0*entries/sweepAll\n",
 		by:     tables("TestSweepPace"),
@@ -241,7 +241,7 @@ var indexMutants = []mutant{
 	{
 		name:   "used-once-kept-for-long",
 		breaks: "Keys that are asked once fill the table: the sweep does not follow when many are new.",
-		file:   "internal/table/policy.go",
+		at:     "internal/table Table.sweep",
 		old:    "(created-s.created)*sweepFull*t.stats.live.Load()/t.room",
 		new:    "(created-s.created)/sweepFull*t.stats.live.Load()/t.room",
 		by:     tables("TestSweepPace"),
@@ -249,7 +249,7 @@ var indexMutants = []mutant{
 	{
 		name:   "seen-once-heard-for-ever",
 		breaks: "The policy hears of a key with each sweep after it was used once.",
-		file:   "internal/counter/forget.go",
+		at:     "internal/counter Counter.Offer",
 		old:    "\t\tc.asked, c.seen = false, uint16(c.usedLocked())\n",
 		new:    ``,
 		by:     tables("TestPolicyHearsOfUse"),
@@ -257,7 +257,7 @@ var indexMutants = []mutant{
 	{
 		name:   "held-for-ever",
 		breaks: "What the policy has dropped is held all the same.",
-		file:   "internal/table/policy.go",
+		at:     "internal/table/policy.go",
 		old:    "\t\tc.Release()\n\t}\n}\n\n// keep",
 		new:    "\t\t_ = c\n\t}\n}\n\n// keep",
 		by:     tables("TestPolicyLetsGo"),
@@ -265,7 +265,7 @@ var indexMutants = []mutant{
 	{
 		name:   "the-policy-keeps-the-dead",
 		breaks: "The policy keeps counters that have left.",
-		file:   "internal/table/policy.go",
+		at:     "internal/table Table.tell",
 		old:    "\t\t\tt.policy.Del(c.Hash())\n",
 		new:    "\t\t\t_ = c\n",
 		by:     tables("TestPolicyForgetsWhoHasLeft"),
@@ -273,7 +273,7 @@ var indexMutants = []mutant{
 	{
 		name:   "forgotten-while-it-admits",
 		breaks: "A counter is forgotten together with a unit that its lease admits meanwhile.",
-		file:   "internal/counter/forget.go",
+		at:     "internal/counter Counter.Drop",
 		old:    `if c.granted != unitsRefused {`,
 		new:    `if c.usedLocked() > 0 {`,
 		by:     counters("TestDropRevokesTheLeaseFirst"),

@@ -5,7 +5,7 @@ var leaseMutants = []mutant{
 	{
 		name:   "a-lease-is-not-counted",
 		breaks: "Units that a lease of a leaky bucket has admitted are not among those that Redis is told of.",
-		file:   "internal/algorithm/leakybucket.go",
+		at:     "internal/algorithm LeakyBucket.Spend",
 		old:    "r.Cost(n)))\n\tf.Pend.Units = min(f.Pend.Units+n, MaxUnits)",
 		new:    `r.Cost(n)))`,
 		by:     counters("TestLeasesAreTheSame"),
@@ -13,7 +13,7 @@ var leaseMutants = []mutant{
 	{
 		name:   "a-window's-lease-is-not-counted",
 		breaks: "Units that a lease of a window has admitted are not counted.",
-		file:   "internal/algorithm/window.go",
+		at:     "internal/algorithm Window.Spend",
 		old:    `{ w.Book(r, last, n, n, 1) }`,
 		new:    `{ w.Book(r, last, 0*n, n, 1) }`,
 		by:     counters("TestLeasesAreTheSame"),
@@ -21,7 +21,7 @@ var leaseMutants = []mutant{
 	{
 		name:   "a-lease-in-any-mode",
 		breaks: "A lease goes on when an outage changes the cost multiplier.",
-		file:   "internal/counter/link.go",
+		at:     "internal/counter Part.SetMode",
 		old:    `if m := packMode(multiplier, degraded); p.mode.Swap(m) != m {`,
 		new:    `if m := packMode(multiplier, degraded); p.mode.Swap(m) != m && multiplier < -1 {`,
 		by:     tables("TestLeasesEndWithTheMode"),
@@ -29,7 +29,7 @@ var leaseMutants = []mutant{
 	{
 		name:   "a-lease-of-any-epoch",
 		breaks: "A lease does not look at the epoch that it was made in.",
-		file:   "internal/counter/lease.go",
+		at:     "internal/counter lease.isValid",
 		old:    ` && l.epoch.n.Load() == l.made`,
 		new:    ``,
 		by:     tables("TestLeasesEndWithTheMode"),
@@ -37,7 +37,7 @@ var leaseMutants = []mutant{
 	{
 		name:   "a-lease-under-any-rule",
 		breaks: "A lease answers by the limit of another rule of the same name.",
-		file:   "internal/counter/entry.go",
+		at:     "internal/counter Entry.Take",
 		old:    "		if l == nil || l.rule != rule {",
 		new:    "		if l == nil {",
 		by:     counters("TestRefusalsEndInTime"),
@@ -45,7 +45,7 @@ var leaseMutants = []mutant{
 	{
 		name:   "a-refusal-for-good",
 		breaks: "A lease goes on refusing when there is room again.",
-		file:   "internal/counter/lease.go",
+		at:     "internal/counter lease.decide",
 		old:    `if at < time {`,
 		new:    `if at <= time {`,
 		by:     counters("TestRefusalsEndInTime"),
@@ -53,7 +53,7 @@ var leaseMutants = []mutant{
 	{
 		name:   "a-refusal-that-misses-a-reset",
 		breaks: "A key that is shared refuses for as long as one that is not, and does not hear of a reset.",
-		file:   "internal/counter/check.go",
+		at:     "internal/counter Counter.refusedLocked",
 		old:    `if until = c.freshAt + wait; until <= now {`,
 		new:    `if until < now {`,
 		by:     counters("TestRefusalsEndInTime"),
@@ -61,7 +61,7 @@ var leaseMutants = []mutant{
 	{
 		name:   "a-unit-too-many",
 		breaks: "A lease admits what still counts of the oldest bucket of a window.",
-		file:   "internal/algorithm/window.go",
+		at:     "internal/algorithm Window.Spare",
 		old:    `return r.Limit - w.newer - w.still(r, last, b, units)`,
 		new:    `return r.Limit - w.newer - w.still(r, last, b, units) + 1`,
 		by:     counters("TestLeasesAreTheSame"),
@@ -69,7 +69,7 @@ var leaseMutants = []mutant{
 	{
 		name:   "yesterday's-bucket",
 		breaks: "A lease goes on with the bucket of a window after another has begun.",
-		file:   "internal/counter/lease.go",
+		at:     "internal/counter lease.decide",
 		old:    `if at >= time>>windowTime<<windowUnit {`,
 		new:    `if at > windowMask {`,
 		by:     counters("TestLeasesAreTheSame"),
@@ -77,7 +77,7 @@ var leaseMutants = []mutant{
 	{
 		name:   "by-another-clock",
 		breaks: "Leases of windows go on when it turns out that the clock of Redis shows another time.",
-		file:   "internal/counter/link.go",
+		at:     "internal/counter Part.SetOffset",
 		old:    `sure != (slack >= 0) || moved > algorithm.ClockStep/2 || moved < -algorithm.ClockStep/2`,
 		new:    `sure != (slack >= 0) || moved > 1<<62`,
 		by:     counters("TestLeasesAreTheSame"),
@@ -85,7 +85,7 @@ var leaseMutants = []mutant{
 	{
 		name:   "a-funnel-full-by-one-more",
 		breaks: "A full leaky bucket admits one unit more by a lease.",
-		file:   "internal/counter/lease.go",
+		at:     "internal/counter lease.decide",
 		old:    `level > l.full {`,
 		new:    `level > l.full+l.one {`,
 		by:     counters("TestLeasesAreTheSame"),
@@ -93,7 +93,7 @@ var leaseMutants = []mutant{
 	{
 		name:   "a-funnel-that-leaks-nothing",
 		breaks: "What a leaky bucket has leaked since its lease is lost when that is revoked.",
-		file:   "internal/counter/lease.go",
+		at:     "internal/counter lease.emptyAt",
 		old:    `r.Add(arith.Span{NS: l.base}, `,
 		new:    `r.Add(arith.Span{NS: l.base + leaseSlack}, `,
 		by:     counters("TestLeasesAreTheSame"),
@@ -101,7 +101,7 @@ var leaseMutants = []mutant{
 	{
 		name:   "one-for-n",
 		breaks: "Who takes several units by a lease takes one.",
-		file:   "internal/counter/lease.go",
+		at:     "internal/counter lease.decide",
 		old:    `return spend(w, time+n*l.one, n), `,
 		new:    `return spend(w, time+l.one, 1), `,
 		by:     counters("TestLeasesAreTheSame"),
@@ -109,7 +109,7 @@ var leaseMutants = []mutant{
 	{
 		name:   "more-than-is-on-lease",
 		breaks: "A lease admits more units than it has.",
-		file:   "internal/counter/lease.go",
+		at:     "internal/counter lease.decide",
 		old:    `if int64(unitsOf(w)) < n {`,
 		new:    `if unitsOf(w) < 1 {`,
 		by:     counters("TestLeasesAreTheSame"),
@@ -117,7 +117,7 @@ var leaseMutants = []mutant{
 	{
 		name:   "a-lease-that-goes-on",
 		breaks: "A lease goes on when its counter has revoked it.",
-		file:   "internal/counter/grant.go",
+		at:     "internal/counter Counter.revokeLocked",
 		old:    `c.entry.word.And(generationMask)`,
 		new:    `c.entry.word.Load()`,
 		by:     counters("TestLeasesAreTheSame"),
@@ -125,7 +125,7 @@ var leaseMutants = []mutant{
 	{
 		name:   "a-window-that-forgets-the-time",
 		breaks: "A window does not know how late it was asked by its lease.",
-		file:   "internal/counter/lease.go",
+		at:     "internal/counter lease.askedLast",
 		old:    "		return l.base + time&windowMask\n",
 		new:    "		return math.MinInt64\n",
 		by:     counters("TestLeasesAreTheSame"),
@@ -133,7 +133,7 @@ var leaseMutants = []mutant{
 	{
 		name:   "dry-and-counted-by-both",
 		breaks: "What a lease admits by a rule that refuses nobody is counted once more.",
-		file:   "hybrid/take.go",
+		at:     "hybrid Limiter.AllowN",
 		old:    `	case counted:`,
 		new:    `	case counted && !rule.IsDryRun():`,
 		by:     hybrid("TestStatsCountEachDecisionOnce"),
@@ -141,7 +141,7 @@ var leaseMutants = []mutant{
 	{
 		name:   "a-key-that-is-the-sum-of-another",
 		breaks: "A key that looks like the sum of a long key is counted with that.",
-		file:   "internal/counter/counter.go",
+		at:     "internal/counter Counter.hasKey",
 		old:    `return hashed == c.hashed && key == c.key`,
 		new:    `return key == c.key`,
 		by:     counters("TestLongKeysAreNotTheirSums"),
@@ -149,7 +149,7 @@ var leaseMutants = []mutant{
 	{
 		name:   "a-long-key-by-its-beginning",
 		breaks: "Of a long key the end does not matter.",
-		file:   "internal/counter/counter.go",
+		at:     "internal/counter sumOf",
 		old:    `unsafe.StringData(key), len(key))`,
 		new:    `unsafe.StringData(key), MaxKey)`,
 		by:     counters("TestLongKeysAreNotTheirSums"),
@@ -157,7 +157,7 @@ var leaseMutants = []mutant{
 	{
 		name:   "a-hash-of-both-ends",
 		breaks: "Keys that begin and end alike have the same hash.",
-		file:   "internal/keyhash/hash.go",
+		at:     "internal/keyhash parts",
 		old:    `between<<8 | uint64(n)`,
 		new:    `0*between | uint64(n)`,
 		by:     keyhashes("TestHashesSpread"),
@@ -165,7 +165,7 @@ var leaseMutants = []mutant{
 	{
 		name:   "a-key-of-the-caller",
 		breaks: "A counter keeps the bytes of its caller as its key.",
-		file:   "internal/counter/check.go",
+		at:     "internal/counter New",
 		old:    `c.key = strings.Clone(key)`,
 		new:    `_ = strings.Clone(key)`,
 		by:     counters("TestCountersKeepTheirKeys"),

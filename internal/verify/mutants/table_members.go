@@ -5,7 +5,7 @@ var memberMutants = []mutant{
 	{
 		name:   "expected-nodes-begin-late",
 		breaks: "A fleet that starts without Redis admits a limit each until it knows that Redis is away.",
-		file:   "internal/reconcile/health.go",
+		at:     "internal/reconcile Machine.expectNodes",
 		old:    `c.link.SetMode(c.cfg.fallback.Multiplier(n), false)`,
 		new:    "",
 		by:     hybrid("TestFleetStartsDuringAnOutage"),
@@ -13,7 +13,7 @@ var memberMutants = []mutant{
 	{
 		name:   "expected-nodes-are-an-outage",
 		breaks: "What is admitted before the first answer is not urgent, and keeps its multiplier for an interval.",
-		file:   "internal/reconcile/health.go",
+		at:     "internal/reconcile Machine.expectNodes",
 		old:    `c.link.SetMode(c.cfg.fallback.Multiplier(n), false)`,
 		new:    `c.link.SetMode(c.cfg.fallback.Multiplier(n), true)`,
 		by:     hybrid("TestExpectedNodesWithRedis"),
@@ -21,7 +21,7 @@ var memberMutants = []mutant{
 	{
 		name:   "expected-nodes-are-not-held",
 		breaks: "The first node of a fleet to start takes itself for the only one.",
-		file:   "internal/reconcile/health.go",
+		at:     "internal/reconcile Machine.expectNodes",
 		old:    "c.members.holdUntilAnswer()\n	if c.cfg",
 		new:    "c.members.hold(0)\n	if c.cfg",
 		by:     hybrid("TestExpectedNodesWithRedis"),
@@ -29,7 +29,7 @@ var memberMutants = []mutant{
 	{
 		name:   "expected-nodes-for-ever",
 		breaks: "Nodes that were expected and never came keep their shares.",
-		file:   "internal/reconcile/heartbeat.go",
+		at:     "internal/reconcile Machine.onBeat",
 		old:    `if found && c.members.waitsForAnswer() &&`,
 		new:    `if found && c.downAt != 0 && c.members.waitsForAnswer() &&`,
 		by:     hybrid("TestExpectedNodesWithRedis"),
@@ -37,7 +37,7 @@ var memberMutants = []mutant{
 	{
 		name:   "nonce-not-compared",
 		breaks: "Redis takes a copy's batch for a duplicate of the original's.",
-		file:   "internal/redisstore/lua/batch.lua",
+		at:     "internal/redisstore/lua/batch.lua",
 		old:    `verdict = nonce == ARGV[5] and 'd' or 'o'`,
 		new:    `verdict = 'd'`,
 		by:     redisstore("TestBatchOfACopy"),
@@ -45,7 +45,7 @@ var memberMutants = []mutant{
 	{
 		name:   "nonce-of-the-process",
 		breaks: "The nonces of a copy are those of the original.",
-		file:   "internal/reconcile/pipeline.go",
+		at:     "internal/reconcile Machine.fillFlight",
 		old:    `f.nonce = c.ids.Nonce()`,
 		new:    `f.nonce = uint64(s.seq)`,
 		by:     sim(300),
@@ -53,7 +53,7 @@ var memberMutants = []mutant{
 	{
 		name:   "nonce-of-each-try",
 		breaks: "A batch that is sent again looks like another one, and is booked twice under two names.",
-		file:   "internal/reconcile/flight.go",
+		at:     "internal/reconcile Machine.batch",
 		old:    `Nonce: f.nonce,`,
 		new:    `Nonce: f.nonce + uint64(f.tries),`,
 		by:     sim(300),
@@ -61,7 +61,7 @@ var memberMutants = []mutant{
 	{
 		name:   "new-name-for-what-is-under-way",
 		breaks: "What may have been booked under the old name is sent under the new one.",
-		file:   "internal/reconcile/shard.go",
+		at:     "internal/reconcile Machine.rename",
 		old:    `if s := &c.shards[i]; s.flight == nil {`,
 		new: `if s := &c.shards[i]; s.flight != nil {
 			s.begin(c.node)
@@ -72,7 +72,7 @@ var memberMutants = []mutant{
 	{
 		name:   "heartbeats-trust-the-name",
 		breaks: "A node that reports nothing never learns that another goes by its name.",
-		file:   "internal/reconcile/heartbeat.go",
+		at:     "internal/reconcile Machine.beatShards",
 		old:    `taken = taken || ev.Beat.Seqs[i] > s.seq`,
 		new:    `taken = false`,
 		by:     hybrid("TestRealSilentCopy"),
@@ -80,7 +80,7 @@ var memberMutants = []mutant{
 	{
 		name:   "answered-to-the-old-name",
 		breaks: "A node with a new name asks for nothing that was under way under the old one: it does not notice that Redis has lost that.",
-		file:   "internal/reconcile/answer.go",
+		at:     "internal/reconcile Machine.settle",
 		old:    `renamed && it.c.Refresh()`,
 		new:    `false && renamed`,
 		by:     simulated("TestCopyAndLoss"),
@@ -88,7 +88,7 @@ var memberMutants = []mutant{
 	{
 		name:   "new-name-without-records",
 		breaks: "A node with a new name does not notice that Redis has lost what it knows.",
-		file:   "internal/reconcile/shard.go",
+		at:     "internal/reconcile Machine.rename",
 		old:    `c.refreshAll()`,
 		new:    "",
 		by:     simulated("TestCopyAndLoss"),
@@ -96,7 +96,7 @@ var memberMutants = []mutant{
 	{
 		name:   "id-of-the-past",
 		breaks: "A limiter tells the name that somebody else goes by.",
-		file:   "hybrid/driver.go",
+		at:     "hybrid driver.step",
 		old:    `d.node.Store(&e.Node)`,
 		new:    "",
 		by:     hybrid("TestRealCopyOfAProcess"),
@@ -104,7 +104,7 @@ var memberMutants = []mutant{
 	{
 		name:   "close-gives-up",
 		breaks: "Close does not use the time that its context gives.",
-		file:   "hybrid/close.go",
+		at:     "hybrid driver.report",
 		old:    `return mayRecover(unavailable.Err) && d.pending() && !longUnreachable, err`,
 		new:    `return false && !longUnreachable, err`,
 		by:     hybrid("TestRealCloseWhileRedisStops"),
@@ -112,7 +112,7 @@ var memberMutants = []mutant{
 	{
 		name:   "close-waits-for-nothing",
 		breaks: "Close waits for a Redis that is away although nothing is to be reported.",
-		file:   "hybrid/close.go",
+		at:     "hybrid driver.report",
 		old:    `mayRecover(unavailable.Err) && d.pending() &&`,
 		new:    `mayRecover(unavailable.Err) &&`,
 		by:     hybrid("TestRealCloseWhileRedisStaysAway"),
@@ -120,7 +120,7 @@ var memberMutants = []mutant{
 	{
 		name:   "close-hopes-too-long",
 		breaks: "Close waits for a Redis that has been away for longer than Close may last.",
-		file:   "hybrid/close.go",
+		at:     "hybrid driver.report",
 		old:    `longUnreachable := d.longUnreachable(ctx)`,
 		new:    `longUnreachable := d.longUnreachable(ctx) && false`,
 		by:     hybrid("TestCloseAfterALongOutage"),
@@ -128,7 +128,7 @@ var memberMutants = []mutant{
 	{
 		name:   "close-without-pauses",
 		breaks: "Close asks a Redis that is away as fast as it can.",
-		file:   "hybrid/close.go",
+		at:     "hybrid retry",
 		old:    `timer := time.NewTimer(pause)`,
 		new:    `timer := time.NewTimer(pause / 1000)`,
 		by:     hybrid("TestCloseDuringOutage"),
@@ -136,7 +136,7 @@ var memberMutants = []mutant{
 	{
 		name:   "close-waits-for-an-operator",
 		breaks: "Close waits for a permission that nobody gives.",
-		file:   "hybrid/close.go",
+		at:     "hybrid mayRecover",
 		old:    `return class == redisstore.ClassUnavailable`,
 		new:    `return class == redisstore.ClassUnavailable || err != nil`,
 		by:     hybrid("TestCloseWithoutPermission"),

@@ -5,7 +5,7 @@ var misuseMutants = []mutant{
 	{
 		name:   "a-check-without-n-passes",
 		breaks: "A check of several that does not say how many units asks for none.",
-		file:   "limit/check.go",
+		at:     "limit Check.Units",
 		old:    "	if q.N == 0 {\n		return 1\n	}\n",
 		new:    "",
 		by:     words("TestCheckUnits"),
@@ -13,7 +13,7 @@ var misuseMutants = []mutant{
 	{
 		name:   "seconds-rounded-down",
 		breaks: "Whoever waits the whole seconds that are told comes too early.",
-		file:   "limit/result.go",
+		at:     "limit Result.RetryAfterSeconds",
 		old:    `if res.RetryAfter%time.Second > 0 {`,
 		new:    `if res.RetryAfter < 0 {`,
 		by:     words("TestRetryAfterSeconds"),
@@ -21,7 +21,7 @@ var misuseMutants = []mutant{
 	{
 		name:   "invalid-looks-like-a-decision",
 		breaks: "The answer to what cannot be asked does not say that it is one.",
-		file:   "internal/decision/decision.go",
+		at:     "internal/decision Invalid",
 		old:    `, Source: limit.SourceInvalid}`,
 		new:    `}`,
 		by:     hybrid("TestQuestionsThatCannotBeAsked"),
@@ -29,7 +29,7 @@ var misuseMutants = []mutant{
 	{
 		name:   "a-line-for-each-mistake",
 		breaks: "Every check that cannot be asked is logged.",
-		file:   "hybrid/take.go",
+		at:     "hybrid Limiter.invalid",
 		old:    `!l.misuse.reported[cause].Swap(true)`,
 		new:    `!l.misuse.reported[cause].Load()`,
 		by:     hybrid("TestMistakesAreToldOnce"),
@@ -41,7 +41,7 @@ var conflictMutants = []mutant{
 	{
 		name:   "another-algorithm-unseen",
 		breaks: "A key that a lease answers for is not noticed to be counted by two algorithms.",
-		file:   "internal/table/table.go",
+		at:     "internal/table Table.createLocked",
 		old:    `range t.names.Others(rule) {`,
 		new:    `range t.names.Others(rule)[:0] {`,
 		by:     tables("TestConflicts"),
@@ -49,7 +49,7 @@ var conflictMutants = []mutant{
 	{
 		name:   "checks-unseen",
 		breaks: "Rules of one name that contradict each other are not noticed by those who only ask whether there is room.",
-		file:   "internal/table/table.go",
+		at:     "internal/table Table.withEntry",
 		old:    "\tt.names.See(rule)\n\tif c := counterOf(e,",
 		new:    "\tif c := counterOf(e,",
 		by:     tables("TestConflicts"),
@@ -57,7 +57,7 @@ var conflictMutants = []mutant{
 	{
 		name:   "a-change-is-a-conflict",
 		breaks: "A rule that replaces another for good is taken for a conflict.",
-		file:   "internal/rulenames/names.go",
+		at:     "internal/rulenames Names.change",
 		old:    `	if again >= 0 {`,
 		new: `	n.conflicts.Add(1)
 	if again >= 0 {`,
@@ -66,7 +66,7 @@ var conflictMutants = []mutant{
 	{
 		name:   "a-conflict-each-time",
 		breaks: "Rules that contradict each other are logged with each change between them.",
-		file:   "internal/rulenames/names.go",
+		at:     "internal/rulenames Names.change",
 		old:    `first, e.reported = !e.reported, true`,
 		new:    `first = true`,
 		by:     tables("TestConflicts"),
@@ -74,7 +74,7 @@ var conflictMutants = []mutant{
 	{
 		name:   "all-names-remembered",
 		breaks: "What is remembered of the names of rules has no bound.",
-		file:   "internal/rulenames/names.go",
+		at:     "internal/rulenames Names.entry",
 		old:    `	if n.known.Load() >= maxNames {`,
 		new:    `	if n.known.Load() < 0 {`,
 		by:     rulenames("TestConflictsAreBounded"),
@@ -86,7 +86,7 @@ var clientMutants = []mutant{
 	{
 		name:   "a-client-without-deadlines",
 		breaks: "Nobody is told of a client whose calls deadlines do not bound.",
-		file:   "hybrid/client.go",
+		at:     "hybrid faultsOf",
 		old:    `	if !bounded {`,
 		new:    `	if !bounded && retries < 0 {`,
 		by:     hybrid("TestClientSettings"),
@@ -94,7 +94,7 @@ var clientMutants = []mutant{
 	{
 		name:   "recommended-retries",
 		breaks: "The recommended settings have the client repeat calls.",
-		file:   "hybrid/client.go",
+		at:     "hybrid RedisOptions",
 		old:    `Addr: addr, ContextTimeoutEnabled: true, MaxRetries: -1,`,
 		new:    `Addr: addr, ContextTimeoutEnabled: true,`,
 		by:     hybrid("TestClientSettings"),
@@ -106,7 +106,7 @@ var permissionMutants = []mutant{
 	{
 		name:   "permissions-of-one-version",
 		breaks: "A missing permission in the words of Redis 7.2 and Valkey may pass by itself.",
-		file:   "internal/redisstore/errors.go",
+		at:     "internal/redisstore prefixes",
 		old: `	{"ACL failure in script", ClassMisconfigured, "noperm"},
 `,
 		new: ``,
@@ -119,7 +119,7 @@ var logMutants = []mutant{
 	{
 		name:   "a-line-for-each-change",
 		breaks: "Lines of one kind have no bound.",
-		file:   "hybrid/notify.go",
+		at:     "hybrid throttle.admit",
 		old:    `	t.full = max(t.full, now) + logEvery`,
 		new:    `	t.full = max(t.full, now)`,
 		by:     hybrid("TestLostRepliesAndTheLog"),
@@ -127,7 +127,7 @@ var logMutants = []mutant{
 	{
 		name:   "the-latest-state-untold",
 		breaks: "A state whose line was one too many is never logged.",
-		file:   "hybrid/notify.go",
+		at:     "hybrid notifier.logState",
 		old: `		n.late = &s
 `,
 		new: ``,
@@ -136,7 +136,7 @@ var logMutants = []mutant{
 	{
 		name:   "an-outage-from-the-start",
 		breaks: "What was admitted before an outage is reported as admitted in it.",
-		file:   "hybrid/notify.go",
+		at:     "hybrid outage.note",
 		old:    `is.AdmittedUnits - o.before.AdmittedUnits`,
 		new:    `is.AdmittedUnits`,
 		by:     hybrid("TestLineThatEndsAnOutage"),
@@ -144,7 +144,7 @@ var logMutants = []mutant{
 	{
 		name:   "operators-are-warned",
 		breaks: "A wrong password is logged as if it could pass by itself.",
-		file:   "hybrid/notify.go",
+		at:     "hybrid notifier.logState",
 		old: `		level = slog.LevelError
 	case`,
 		new: `		level = slog.LevelWarn
@@ -154,7 +154,7 @@ var logMutants = []mutant{
 	{
 		name:   "broken-each-time",
 		breaks: "A broken key is told of with each try.",
-		file:   "internal/reconcile/answer.go",
+		at:     "internal/reconcile Machine.onKeyError",
 		old:    `if !was {`,
 		new:    `if was = false; !was {`,
 		by:     hybrid("TestBrokenKeysAreEvents"),
@@ -162,7 +162,7 @@ var logMutants = []mutant{
 	{
 		name:   "a-loss-for-each-shard",
 		breaks: "A loss of everything is told of once for each shard.",
-		file:   "internal/reconcile/shard.go",
+		at:     "internal/reconcile Machine.noteLoss",
 		old:    "\tc.stats.Losses.Add(1)\n",
 		new:    "\tc.stats.Losses.Add(1)\n\tc.happened(Incident{Kind: DataLost})\n",
 		by:     hybrid("TestLossIsAnEvent"),
@@ -170,7 +170,7 @@ var logMutants = []mutant{
 	{
 		name:   "the-latest-event-skipped",
 		breaks: "Of too many events the latest are skipped.",
-		file:   "hybrid/notify.go",
+		at:     "hybrid push",
 		old:    "\t\tselect {\n\t\tcase <-queue:\n\t\tdefault:\n\t\t}\n",
 		new:    "\t\tif len(queue) > 0 {\n\t\t\treturn\n\t\t}\n",
 		by:     hybrid("TestOnEventHangs"),
@@ -178,7 +178,7 @@ var logMutants = []mutant{
 	{
 		name:   "a-key-in-full",
 		breaks: "A log line or an error shows the whole of a key.",
-		file:   "internal/escape/escape.go",
+		at:     "internal/escape shorten",
 		old:    `if len(b) > most {`,
 		new:    `if most < 0 {`,
 		by:     escapes("FuzzQuote"),

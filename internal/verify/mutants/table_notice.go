@@ -5,7 +5,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "notice-binds-the-paid-plan",
 		breaks: "A notice about a free plan that is used up refuses those who have a higher limit.",
-		file:   "internal/counter/notice.go",
+		at:     "internal/counter Counter.bindsLocked",
 		old:    `case r.Limit > n.Limit, r.ShapeHash()`,
 		new:    `case r.ShapeHash()`,
 		by:     counters("TestNoticeBinds"),
@@ -13,7 +13,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "notice-binds-another-shape",
 		breaks: "A notice refuses by a rule with another window.",
-		file:   "internal/counter/notice.go",
+		at:     "internal/counter Counter.bindsLocked",
 		old:    `r.ShapeHash() != n.Shape, `,
 		new:    ``,
 		by:     counters("TestNoticeBinds"),
@@ -21,7 +21,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "notice-closes-what-is-open",
 		breaks: "A node that is to fail open refuses by what it has heard.",
-		file:   "internal/counter/notice.go",
+		at:     "internal/counter Counter.bindsLocked",
 		old:    `, modeMultiplier(c.mode()) == MultiplierOpen:`,
 		new:    `:`,
 		by:     counters("TestNoticeBinds"),
@@ -29,7 +29,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "notice-lasts-in-an-outage",
 		breaks: "A notice refuses for as long as it says although nobody can say any more that there is room.",
-		file:   "internal/counter/notice.go",
+		at:     "internal/counter Counter.bindsLocked",
 		old:    `case c.link() != nil && modeDegraded`,
 		new:    `case c.link() == nil && modeDegraded`,
 		by:     counters("TestNoticeBinds"),
@@ -37,7 +37,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "notice-after-an-answer",
 		breaks: "A notice outlives an answer that Redis has given since, if the clock of Redis was set back.",
-		file:   "internal/counter/notice.go",
+		at:     "internal/counter Counter.announceLocked",
 		old:    `(a.Sent >= received.received || a.ServerNow >= int64(received.Now))`,
 		new:    `a.ServerNow >= int64(received.Now)`,
 		by:     counters("TestAnswerEndsNotice"),
@@ -45,7 +45,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "notice-of-before-the-answer",
 		breaks: "A notice outlives an answer of a later time of Redis.",
-		file:   "internal/counter/notice.go",
+		at:     "internal/counter Counter.announceLocked",
 		old:    `(a.Sent >= received.received || a.ServerNow >= int64(received.Now))`,
 		new:    `a.Sent >= received.received`,
 		by:     counters("TestAnswerEndsNotice"),
@@ -53,7 +53,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "notice-ends-with-any-answer",
 		breaks: "An answer from before a notice ends it.",
-		file:   "internal/counter/notice.go",
+		at:     "internal/counter Counter.announceLocked",
 		old:    `received != nil && (a.Sent`,
 		new:    `received != nil && (true || a.Sent`,
 		by:     counters("TestAnswerEndsNotice"),
@@ -61,7 +61,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "notice-of-before-a-reset",
 		breaks: "A notice from before a reset refuses after it.",
-		file:   "internal/counter/notice.go",
+		at:     "internal/counter Counter.Hear",
 		old:    ` || n.Gen < c.gen() && n.Now.Microseconds() < c.gen()`,
 		new:    ``,
 		by:     counters("TestNoticeIsNotHeard"),
@@ -69,7 +69,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "notice-older-than-the-answer",
 		breaks: "A notice that comes late counts for more than a later answer.",
-		file:   "internal/counter/notice.go",
+		at:     "internal/counter Counter.Hear",
 		old:    `if c.born != noAnswer && int64(n.Now)-off <`,
 		new:    `if c.born != noAnswer && int64(n.Now)-off < 0*`,
 		by:     counters("TestNoticeIsNotHeard"),
@@ -77,7 +77,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "notice-heard-in-an-outage",
 		breaks: "A counter takes in a notice while its shard cannot be reached.",
-		file:   "internal/counter/notice.go",
+		at:     "internal/counter Counter.Hear",
 		old:    ` || modeDegraded(c.part.mode.Load()) || n.Gen`,
 		new:    ` || n.Gen`,
 		by:     counters("TestNoticeIsNotHeard"),
@@ -85,7 +85,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "notice-of-a-broken-key",
 		breaks: "A counter takes in a notice of a key that Redis cannot use, and nothing would end it.",
-		file:   "internal/counter/notice.go",
+		at:     "internal/counter Counter.Hear",
 		old:    `|| c.is(quarantined) || modeDegraded`,
 		new:    `|| modeDegraded`,
 		by:     counters("TestNoticeIsNotHeard"),
@@ -93,7 +93,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "notice-longer-than-the-rule",
 		breaks: "A forged notice refuses until the year 2255.",
-		file:   "internal/counter/notice.go",
+		at:     "internal/counter Counter.Hear",
 		old:    "	until := int64(min(n.Until, n.Now+c.rule().Horizon())) - off\n	if h :=",
 		new:    "	until := int64(n.Until) - off\n	if h :=",
 		by:     counters("TestNoticeEndsWithTheRule"),
@@ -101,7 +101,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "kept-longer-than-the-rule",
 		breaks: "A forged notice refuses by a new counter until the year 2255.",
-		file:   "internal/counter/notice.go",
+		at:     "internal/counter Link.kept",
 		old:    "	n.until = int64(min(n.Until, n.Now+c.rule().Horizon())) - off\n	return",
 		new:    "	n.until = int64(n.Until) - off\n	return",
 		by:     counters("TestNoticeEndsWithTheRule"),
@@ -109,7 +109,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "reservations-obey",
 		breaks: "A reservation is refused by a notice.",
-		file:   "internal/counter/reserve.go",
+		at:     "internal/counter Counter.reserveLocked",
 		old:    `fits, ahead := c.decideLocked(now, n, false)`,
 		new:    `fits, ahead := c.judgeLocked(now, n, false)`,
 		by:     counters("TestNoticeRefuses"),
@@ -117,7 +117,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "all-but-take-all-obey",
 		breaks: "TakeAll admits what a notice refuses.",
-		file:   "internal/counter/together.go",
+		at:     "internal/counter decideTogether",
 		old:    `if a.Counter.judgeLocked(`,
 		new:    `if a.Counter.decideLocked(`,
 		by:     counters("TestNoticeRefuses"),
@@ -125,7 +125,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "all-but-take-at-most-obey",
 		breaks: "TakeAtMost admits what a notice refuses.",
-		file:   "internal/counter/calls.go",
+		at:     "internal/counter Counter.TakeAtMost",
 		old:    `granted > 0 && !c.judgeLocked(`,
 		new:    `granted > 0 && !c.decideLocked(`,
 		by:     counters("TestNoticeRefuses"),
@@ -133,7 +133,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "refused-and-some-are-left",
 		breaks: "A check that a notice refuses is answered that units are left.",
-		file:   "internal/counter/check.go",
+		at:     "internal/counter Counter.answerLocked",
 		old:    "	res.Remaining = 0\n	res.ResetAfter",
 		new:    "	res.ResetAfter",
 		by:     counters("TestNoticeRefuses"),
@@ -141,7 +141,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "refused-until-a-unit-leaks",
 		breaks: "Who is refused by a notice is to ask again at once.",
-		file:   "internal/counter/check.go",
+		at:     "internal/counter Counter.answerLocked",
 		old:    `res.RetryAfter = max(res.RetryAfter, time.Duration(h.until-now))`,
 		new:    `res.RetryAfter = max(res.RetryAfter, 0)`,
 		by:     counters("TestNoticeRefuses"),
@@ -149,7 +149,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "refused-by-whom",
 		breaks: "A refusal that rests on a notice is said to rest on what the node knows.",
-		file:   "internal/counter/check.go",
+		at:     "internal/counter Counter.refusalSourceLocked",
 		old:    `return limit.SourceNotice`,
 		new:    `return c.sourceLocked()`,
 		by:     counters("TestNoticeRefuses"),
@@ -157,7 +157,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "refused-by-a-notice-each-time",
 		breaks: "What a counter would refuse by itself is said to rest on a notice.",
-		file:   "internal/counter/check.go",
+		at:     "internal/counter Counter.refusalSourceLocked",
 		old:    `c.noticeLocked(now) != nil && c.decideLocked(now, n, false) {`,
 		new:    `c.noticeLocked(now) != nil {`,
 		by:     counters("TestNoticeRefuses"),
@@ -165,7 +165,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "leased-by-whom",
 		breaks: "A lease that refuses by a notice says that Redis has refused.",
-		file:   "internal/counter/check.go",
+		at:     "internal/counter Counter.refusedLocked",
 		old:    `		c.mark(byNotice)`,
 		new:    `		_ = byNotice`,
 		by:     counters("TestNoticeRevokesLease"),
@@ -173,7 +173,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "leased-beyond-the-notice",
 		breaks: "A lease goes on refusing when the notice is over.",
-		file:   "internal/counter/check.go",
+		at:     "internal/counter Counter.refusedLocked",
 		old:    `		fits = c.notice.until`,
 		new:    `		fits = max(fits, c.notice.until)`,
 		by:     counters("TestNoticeRevokesLease"),
@@ -181,7 +181,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "leases-do-not-hear",
 		breaks: "A lease goes on admitting after a notice.",
-		file:   "internal/counter/notice.go",
+		at:     "internal/counter Counter.Hear",
 		old:    "n report.Notice) (ask bool) {\n	c.lock(now)\n	defer c.unlock()\n",
 		new:    "n report.Notice) (ask bool) {\n	c.mu.Lock()\n	defer c.mu.Unlock()\n",
 		by:     counters("TestNoticeRevokesLease"),
@@ -189,7 +189,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "leased-while-bound",
 		breaks: "A counter grants a lease of units while a notice binds it.",
-		file:   "internal/counter/grant.go",
+		at:     "internal/counter Counter.spareLocked",
 		old:    ` || c.notice != nil && c.noticeLocked(c.last) != nil {`,
 		new:    ` {`,
 		by:     counters("TestNoticeRevokesLease"),
@@ -197,7 +197,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "first-after-a-notice-is-not-urgent",
 		breaks: "All nodes are let in at the same instant, and none says soon that it was.",
-		file:   "internal/counter/notice.go",
+		at:     "internal/counter Counter.noticeLocked",
 		old:    "		c.setUrgentAt(1)\n",
 		new:    "",
 		by:     counters("TestFirstUnitAfterANotice"),
@@ -205,7 +205,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "first-after-a-notice-lingers",
 		breaks: "The first unit after a notice waits for the reports of other keys.",
-		file:   "internal/counter/notice.go",
+		at:     "internal/counter Counter.noticeLocked",
 		old:    "		c.mark(hurried)\n",
 		new:    "",
 		by:     counters("TestFirstUnitAfterANotice"),
@@ -213,7 +213,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "no-hurry",
 		breaks: "A report that is in a hurry waits for those of other keys.",
-		file:   "internal/counter/queue.go",
+		at:     "internal/counter Counter.lingerLocked",
 		old:    ` || c.is(hurried)`,
 		new:    ``,
 		by:     counters("TestFirstUnitAfterANotice"),
@@ -221,7 +221,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "in-a-hurry-for-ever",
 		breaks: "Once a key was refused by a notice its reports never wait for others.",
-		file:   "internal/counter/sync.go",
+		at:     "internal/counter Counter.Settle",
 		old:    `voided | outdated | hurried | denied)`,
 		new:    `voided | outdated | denied)`,
 		by:     counters("TestFirstUnitAfterANotice"),
@@ -229,7 +229,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "duplicates-announce",
 		breaks: "The answer to a report that was sent again, or to a backlog, is told as if the units were new.",
-		file:   "internal/counter/notice.go",
+		at:     "internal/counter Counter.announceLocked",
 		old:    `case !full || !a.Announce ||`,
 		new:    `case !full ||`,
 		by:     counters("TestAnnouncement"),
@@ -237,7 +237,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "dry-runs-announce",
 		breaks: "A rule that is only tried has other nodes refuse.",
-		file:   "internal/counter/notice.go",
+		at:     "internal/counter Counter.announceLocked",
 		old:    ` || c.latestRule.Load().IsDryRun() ||`,
 		new:    ` ||`,
 		by:     counters("TestNoAnnouncement"),
@@ -245,7 +245,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "announced-in-an-outage",
 		breaks: "A node that is cut off tells what the last answer has said.",
-		file:   "internal/counter/notice.go",
+		at:     "internal/counter Counter.announceLocked",
 		old:    `!sure || modeDegraded(c.mode()) || r.Limit == 0`,
 		new:    `!sure || r.Limit == 0`,
 		by:     counters("TestNoAnnouncement"),
@@ -253,7 +253,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "announced-again",
 		breaks: "Each node whose report finds the key used up tells all others, who have heard it.",
-		file:   "internal/counter/notice.go",
+		at:     "internal/counter Counter.announceLocked",
 		old:    `least = max(least, received.until+`,
 		new:    `least = max(least, 0*received.until+`,
 		by:     counters("TestAnnouncement"),
@@ -261,7 +261,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "announced-for-a-moment",
 		breaks: "It is told that a key is used up which has room again before that is heard.",
-		file:   "internal/counter/notice.go",
+		at:     "internal/counter Counter.announceLocked",
 		old:    `least := now + int64(c.link().pace.Interval)`,
 		new:    `least := now`,
 		by:     counters("TestAnnouncement"),
@@ -269,7 +269,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "refunds-are-not-told",
 		breaks: "Units that were handed back are of use to nobody else until he happens to ask.",
-		file:   "internal/counter/notice.go",
+		at:     "internal/counter Counter.announceLocked",
 		old:    `case !full && wasFull, a.Announce`,
 		new:    `case a.Announce`,
 		by:     counters("TestRoomIsTold"),
@@ -277,7 +277,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "booked-ahead-is-used-up",
 		breaks: "Units that are booked ahead of time have other nodes refuse.",
-		file:   "internal/counter/notice.go",
+		at:     "internal/counter Counter.announceLocked",
 		old:    `!full && wasFull, a.Announce && c.saysBookedLocked(now):`,
 		new:    `!full && wasFull:`,
 		by:     counters("TestBookedAheadRefusesNobody"),
@@ -285,7 +285,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "room-is-for-later",
 		breaks: "A key that refuses does not ask although it has heard that there is room.",
-		file:   "internal/counter/notice.go",
+		at:     "internal/counter Counter.hearRoomLocked",
 		old:    `c.mark(outdated | inNormal)`,
 		new:    `c.mark(inNormal)`,
 		by:     counters("TestRoomIsTold"),
@@ -293,7 +293,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "room-and-still-bound",
 		breaks: "A notice goes on although there is room.",
-		file:   "internal/counter/notice.go",
+		at:     "internal/counter Counter.hearRoomLocked",
 		old:    "	bound := c.noticeLocked(now) != nil\n	c.notice = nil\n",
 		new:    "	bound := c.noticeLocked(now) != nil\n",
 		by:     counters("TestRoomIsTold"),
@@ -301,7 +301,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "refunded-and-still-bound",
 		breaks: "Who hands units back is refused by what was heard before.",
-		file:   "internal/counter/calls.go",
+		at:     "internal/counter Counter.returnLocked",
 		old:    "	c.notice = nil // there is room\n",
 		new:    "",
 		by:     counters("TestOwnRoomEndsNotice"),
@@ -309,7 +309,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "reset-and-still-bound",
 		breaks: "Who resets a key is refused by what was heard before.",
-		file:   "internal/counter/calls.go",
+		at:     "internal/counter Counter.renewLocked",
 		old:    "	c.notice = nil\n	c.mark(restoring)",
 		new:    "	c.mark(restoring)",
 		by:     counters("TestOwnRoomEndsNotice"),
@@ -317,7 +317,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "new-counters-obey-nothing",
 		breaks: "A counter that is made after a notice admits what that refuses.",
-		file:   "internal/counter/check.go",
+		at:     "internal/counter New",
 		old:    "\t\tc.notice = link.kept(c, rule, part)",
 		new:    "\t\t_ = link.kept(c, rule, part)",
 		by:     counters("TestNewCounterObeys"),
@@ -325,7 +325,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "no-counter-no-notice",
 		breaks: "A key without a counter is answered without what was heard of it.",
-		file:   "internal/counter/check.go",
+		at:     "internal/counter MakeUp",
 		old:    "\tc.mark(inNormal)\n\treturn c",
 		new:    "\tc.mark(inNormal)\n\tc.notice = nil\n\treturn c",
 		by:     counters("TestNewCounterObeys"),
@@ -333,7 +333,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "room-is-not-kept",
 		breaks: "A notice from before there was room again is kept for new counters.",
-		file:   "internal/counter/notice.go",
+		at:     "internal/counter Link.Keep",
 		old:    ` || n.Gen == was.Gen && room) {`,
 		new:    ` || n.Gen == was.Gen && room && false) {`,
 		by:     counters("TestNewCounterObeys"),
@@ -341,7 +341,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "kept-without-end",
 		breaks: "Who may publish fills the memory of all nodes.",
-		file:   "internal/counter/notice.go",
+		at:     "internal/counter Link.Keep",
 		old:    `if len(s.byID) > s.most {`,
 		new:    `if len(s.byID) > s.most<<20 {`,
 		by:     counters("TestNoticesAreBounded"),
@@ -349,7 +349,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "the-new-one-goes",
 		breaks: "When there are too many notices a new one is dropped, so that forged ones keep all others out.",
-		file:   "internal/counter/notice.go",
+		at:     "internal/counter noticeSet.dropOne",
 		old:    `if id != but {`,
 		new:    `if id == but {`,
 		by:     counters("TestNoticesAreBounded"),
@@ -357,7 +357,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "deaf-and-patient",
 		breaks: "A key that refuses asks after 5 s although nobody could say that there is room.",
-		file:   "internal/counter/queue.go",
+		at:     "internal/counter Counter.askAfterLocked",
 		old:    `c.link().hearing.Load() && `,
 		new:    ``,
 		by:     counters("TestRefusedLag"),
@@ -365,7 +365,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "deaf-and-refusing",
 		breaks: "A lease that refuses for 5 s goes on when the node becomes deaf.",
-		file:   "internal/counter/notice.go",
+		at:     "internal/counter Link.SetHearing",
 		old:    `if l.hearing.Swap(on) && !on {`,
 		new:    `if l.hearing.Swap(on) && on {`,
 		by:     counters("TestDeafLeasesEnd"),
@@ -373,7 +373,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "patient-with-units",
 		breaks: "Units of a key that refuses are reported after 5 s.",
-		file:   "internal/counter/queue.go",
+		at:     "internal/counter Counter.askAfterLocked",
 		old:    ` && c.unsyncedUnits() == 0 {`,
 		new:    ` {`,
 		by:     counters("TestRefusedLag"),
@@ -381,7 +381,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "patient-without-a-refusal",
 		breaks: "A key in use asks after 5 s although Redis has not said that it is used up.",
-		file:   "internal/counter/queue.go",
+		at:     "internal/counter Counter.askAfterLocked",
 		old:    `if c.is(denied) && c.born`,
 		new:    `if c.born`,
 		by:     counters("TestRefusedLag"),
@@ -389,7 +389,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "patient-although-there-is-room",
 		breaks: "A lease that is granted when Redis has answered that there is room again is not reported for 5 s.",
-		file:   "internal/counter/sync.go",
+		at:     "internal/counter Counter.Settle",
 		old:    `voided | outdated | hurried | denied)`,
 		new:    `voided | outdated | hurried)`,
 		by:     counters("TestRoomEndsPatience"),
@@ -397,7 +397,7 @@ var noticeMutants = []mutant{
 	{
 		name:   "patient-for-a-short-window",
 		breaks: "A key whose window is a second is asked for when all that was known has ended.",
-		file:   "internal/counter/queue.go",
+		at:     "internal/counter Counter.askAfterLocked",
 		old:    `min(RefusedLag, int64(c.rule().Horizon()/2))`,
 		new:    `RefusedLag`,
 		by:     counters("TestRefusedLag"),
@@ -409,7 +409,7 @@ var companyMutants = []mutant{
 	{
 		name:   "company-beyond-the-limit",
 		breaks: "A report waits for others while all nodes together can hide more than is left.",
-		file:   "internal/counter/queue.go",
+		at:     "internal/counter Counter.lingerLocked",
 		old:    `algorithm.Times(pending, n) > r.Limit-`,
 		new:    `algorithm.Times(pending, 0*n) > r.Limit-`,
 		by:     counters("TestLingerEnds"),
@@ -417,7 +417,7 @@ var companyMutants = []mutant{
 	{
 		name:   "leased-while-lingering",
 		breaks: "Units are admitted by a lease while a report lingers, and cannot move it forward.",
-		file:   "internal/counter/grant.go",
+		at:     "internal/counter Counter.spareLocked",
 		old:    ` || c.is(inUrgent) && c.lingerUntil != 0 && !modeDegraded(c.mode()) ||`,
 		new:    ` ||`,
 		by:     counters("TestLingerWithoutLease"),
@@ -425,7 +425,7 @@ var companyMutants = []mutant{
 	{
 		name:   "lingers-longer-with-each-unit",
 		breaks: "Each unit moves a report back that waits for others.",
-		file:   "internal/counter/queue.go",
+		at:     "internal/counter Counter.pushUrgentLocked",
 		old:    `case c.lingerUntil == 0 || until >= c.lingerUntil-leastLinger:`,
 		new:    `case c.lingerUntil == 0:`,
 		by:     counters("TestLingerEnds"),
@@ -433,7 +433,7 @@ var companyMutants = []mutant{
 	{
 		name:   "lingers-before-any-answer",
 		breaks: "A report waits for others although it is not known how much is left.",
-		file:   "internal/counter/queue.go",
+		at:     "internal/counter Counter.lingerLocked",
 		old:    `if c.born == noAnswer || c.is(hurried)`,
 		new:    `if c.is(hurried)`,
 		by:     counters("TestLingerEnds"),
@@ -441,7 +441,7 @@ var companyMutants = []mutant{
 	{
 		name:   "lingers-at-its-first-rate",
 		breaks: "A report waits for as long as its first unit said, however fast others come.",
-		file:   "internal/counter/queue.go",
+		at:     "internal/counter Counter.pushUrgentLocked",
 		old:    `until >= c.lingerUntil-leastLinger:`,
 		new:    `until >= 0:`,
 		by:     counters("TestLinger"),
@@ -449,7 +449,7 @@ var companyMutants = []mutant{
 	{
 		name:   "lingers-and-nobody-waits",
 		breaks: "The reconciler sends a report at once that is to wait for others.",
-		file:   "internal/reconcile/queue.go",
+		at:     "internal/reconcile Machine.enqueue",
 		old:    `, c.now+u.Until-c.local)`,
 		new:    `)`,
 		by:     simulated("TestCompany"),

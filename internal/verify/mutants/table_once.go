@@ -5,7 +5,7 @@ var onceMutants = []mutant{
 	{
 		name:   "resend-under-a-new-number",
 		breaks: "A batch that is sent again gets another number and another nonce, and Redis cannot tell that it knows it.",
-		file:   "internal/reconcile/flight.go",
+		at:     "internal/reconcile Machine.batch",
 		old:    `c.stats.Resent.Add(1)`,
 		new: `c.stats.Resent.Add(1)
 		s.seq, f.nonce = s.seq+1, c.ids.Nonce() // by either Redis would know it`,
@@ -14,7 +14,7 @@ var onceMutants = []mutant{
 	{
 		name:   "delta-applied-twice",
 		breaks: "What a leaky bucket has sent stays pending, and is sent once more.",
-		file:   "internal/algorithm/leakybucket_shared.go",
+		at:     "internal/algorithm LeakyBucket.Collect",
 		old: `sentDebt: a.sentDebt + a.debt, hidden: a.hidden, capped: a.capped, limit: a.limit})
 	f.Pend = Run{}`,
 		new: `sentDebt: a.sentDebt + a.debt, hidden: a.hidden, capped: a.capped, limit: a.limit})`,
@@ -23,7 +23,7 @@ var onceMutants = []mutant{
 	{
 		name:   "pending-cleared-before-the-ack",
 		breaks: "Units count as acknowledged as soon as they are sent.",
-		file:   "internal/counter/sync.go",
+		at:     "internal/counter Counter.Report",
 		old:    `+backSlack, rep)`,
 		new: `+backSlack, rep)
 	c.state().DropSent(c.rule(), modeMultiplier(c.mode()))`,
@@ -32,7 +32,7 @@ var onceMutants = []mutant{
 	{
 		name:   "failed-batch-is-forgotten",
 		breaks: "A batch whose fate is unknown is not sent again.",
-		file:   "internal/reconcile/answer.go",
+		at:     "internal/reconcile Machine.failing",
 		old:    `s.retry = c.now + c.jitter(`,
 		new: `s.flight = nil
 		s.retry = c.now + c.jitter(`,
@@ -41,7 +41,7 @@ var onceMutants = []mutant{
 	{
 		name:   "expired-counted-as-acked",
 		breaks: "Units that outlived their window in flight are not counted as expired.",
-		file:   "internal/counter/sync.go",
+		at:     "internal/counter Counter.settleLocked",
 		old:    `c.expiredLocked(s.Expired)`,
 		new:    `c.expiredLocked(0 * s.Expired)`,
 		by:     counters("TestSettleCountsWhatItExpires"),
@@ -49,7 +49,7 @@ var onceMutants = []mutant{
 	{
 		name:   "refused-units-are-dropped",
 		breaks: "Units of a key that Redis cannot use are gone instead of pending again.",
-		file:   "internal/algorithm/leakybucket_shared.go",
+		at:     "internal/algorithm LeakyBucket.GiveBack",
 		old:    "\tf.Pend = a.sent.join(r, f.Pend)\n",
 		new:    "",
 		by:     sim(300),
@@ -57,7 +57,7 @@ var onceMutants = []mutant{
 	{
 		name:   "forgotten-with-pending-units",
 		breaks: "A counter that has unreported units may be forgotten.",
-		file:   "internal/counter/forget.go",
+		at:     "internal/counter Counter.pinnedLocked",
 		old:    `case !c.hasReportLocked(now):`,
 		new:    `case !c.is(restoring):`,
 		by:     sim(300),
@@ -65,7 +65,7 @@ var onceMutants = []mutant{
 	{
 		name:   "client-sends-again",
 		breaks: "go-redis sends a script again by itself, after its deadline.",
-		file:   "internal/redisstore/scripts.go",
+		at:     "internal/redisstore once.NoRetry",
 		old:    `NoRetry() bool { return true }`,
 		new:    `NoRetry() bool { return false }`,
 		by:     redisstore("TestLostOnTheWire"),
@@ -73,7 +73,7 @@ var onceMutants = []mutant{
 	{
 		name:   "same-name-after-a-restart",
 		breaks: "A process that starts anew goes by the name of another.",
-		file:   "hybrid/new.go",
+		at:     "hybrid systemIdentities",
 		old:    `return hex.EncodeToString(b[:])`,
 		new:    `return hex.EncodeToString(make([]byte, 12))`,
 		by:     hybrid("TestLiveNodes"),

@@ -5,7 +5,7 @@ var outageMutants = []mutant{
 	{
 		name:   "multiplier-1-in-fair-share",
 		breaks: "Cut off, every node admits the whole limit.",
-		file:   "internal/reconcile/event.go",
+		at:     "internal/reconcile Fallback.Multiplier",
 		old:    "return n\n",
 		new:    "return min(n, 1)\n",
 		by:     sim(300),
@@ -13,7 +13,7 @@ var outageMutants = []mutant{
 	{
 		name:   "multiplier-lifted-before-the-answer",
 		breaks: "Back from an outage, what was admitted in it counts once before Redis knows it.",
-		file:   "internal/counter/check.go",
+		at:     "internal/counter Counter.switchModeLocked",
 		old:    `if is == 1 && was > 1 && c.unsyncedUnits() > 0 {`,
 		new:    `if is == 1 && was > 1 && c.unsyncedUnits() < 0 {`,
 		by:     counters("TestMultiplierLastsUntilTheAnswer"),
@@ -21,7 +21,7 @@ var outageMutants = []mutant{
 	{
 		name:   "multiplier-applies-late",
 		breaks: "The units of the last interval before an outage count once in it.",
-		file:   "internal/algorithm/leakybucket.go",
+		at:     "internal/algorithm LeakyBucket.SetMultiplier",
 		old:    `case was == 1 && is > 1 && units > 0:`,
 		new:    `case was == 1 && is > 1 && units < 0:`,
 		by:     counters("TestFairShareMultipliesUnits"),
@@ -29,7 +29,7 @@ var outageMutants = []mutant{
 	{
 		name:   "refund-of-a-capped-multiplier",
 		breaks: "A node that asks for more than its share in an outage, and hands most of it back, is admitted the whole limit.",
-		file:   "internal/algorithm/leakybucket.go",
+		at:     "internal/algorithm LeakyBucket.Refund",
 		old:    `hidden = f.under().hidden`,
 		new:    `hidden = 0`,
 		by:     counters("TestRefundOfACappedMultiplier"),
@@ -37,7 +37,7 @@ var outageMutants = []mutant{
 	{
 		name:   "nodes-fall-after-an-outage",
 		breaks: "The first node to return takes itself for the only one.",
-		file:   "internal/reconcile/health.go",
+		at:     "internal/reconcile members.reported",
 		old:    `if m.held(now) {`,
 		new:    `if now < 0 {`,
 		by:     hybrid("TestShareSurvivesASecondOutage"),
@@ -45,7 +45,7 @@ var outageMutants = []mutant{
 	{
 		name:   "never-degraded",
 		breaks: "A node goes on as if synced, however long Redis is away.",
-		file:   "internal/reconcile/answer.go",
+		at:     "internal/reconcile Machine.failed",
 		old:    `c.setHealth(v, down)`,
 		new:    `c.setHealth(v, up)`,
 		by:     simulated("TestPromiseOutage"),
@@ -53,7 +53,7 @@ var outageMutants = []mutant{
 	{
 		name:   "never-back",
 		breaks: "A node stays degraded when Redis is back.",
-		file:   "internal/reconcile/answer.go",
+		at:     "internal/reconcile Machine.reached",
 		old:    `c.setHealth(v, trying)`,
 		new:    ``,
 		by:     sim(300),
@@ -61,7 +61,7 @@ var outageMutants = []mutant{
 	{
 		name:   "one-dead-shard-takes-all-down",
 		breaks: "On a Cluster the loss of one master cuts off all shards.",
-		file:   "internal/reconcile/answer.go",
+		at:     "internal/reconcile Machine.failed",
 		old:    `c.setHealth(v, down)`,
 		new: `for _, v := range c.servers {
 			c.setHealth(v, down)
@@ -71,7 +71,7 @@ var outageMutants = []mutant{
 	{
 		name:   "backlog-is-forgotten",
 		breaks: "What waited during an outage is dropped when it ends.",
-		file:   "internal/reconcile/answer.go",
+		at:     "internal/reconcile Machine.reached",
 		old:    `s.backlog = append(s.backlog, s.normal...)`,
 		new:    ``,
 		by:     sim(300),
@@ -79,7 +79,7 @@ var outageMutants = []mutant{
 	{
 		name:   "urgent-queue-is-forgotten",
 		breaks: "What waited urgently when Redis went away is dropped.",
-		file:   "internal/reconcile/answer.go",
+		at:     "internal/reconcile Machine.reached",
 		old:    `s.normal, s.normalAt, s.retry, s.missed = nil, 0, 0, true`,
 		new: `s.normal, s.normalAt, s.retry, s.missed = nil, 0, 0, true
 		s.urgent, s.urgentAt = nil, 0`,
@@ -88,7 +88,7 @@ var outageMutants = []mutant{
 	{
 		name:   "one-stall-is-many-failures",
 		breaks: "A server that stalls once is an outage, because all exchanges under way fail together.",
-		file:   "internal/reconcile/server.go",
+		at:     "internal/reconcile round.failed",
 		old:    `if began >= r.at || r.fails == 0 {`,
 		new:    `if began >= 0 {`,
 		by:     simulated("TestOneStallIsOneRound"),
@@ -96,7 +96,7 @@ var outageMutants = []mutant{
 	{
 		name:   "probes-without-back-off",
 		breaks: "A Redis that is away is asked at the shortest pause for ever.",
-		file:   "internal/reconcile/health.go",
+		at:     "internal/reconcile Machine.scheduleProbe",
 		old:    `c.beats.probesFailed++`,
 		new:    "",
 		by:     simulated("TestProbesBackOff"),
@@ -104,7 +104,7 @@ var outageMutants = []mutant{
 	{
 		name:   "returning-all-at-once",
 		breaks: "A backlog is told without pauses.",
-		file:   "internal/reconcile/pipeline.go",
+		at:     "internal/reconcile Machine.unpack",
 		old:    `p.load.paceAt = c.now + c.cfg.resyncPaceMin + c.jitter(c.cfg.resyncRange, 0, 1)`,
 		new:    ``,
 		by:     simulated("TestBacklogIsPaced"),
@@ -112,7 +112,7 @@ var outageMutants = []mutant{
 	{
 		name:   "misconfiguration-probed-fast",
 		breaks: "A wrong password is tried as often as a server that is away.",
-		file:   "internal/reconcile/health.go",
+		at:     "internal/reconcile Machine.scheduleProbe",
 		old:    `if class != redisstore.ClassMisconfigured {`,
 		new:    `if class >= 0 {`,
 		by:     hybrid("TestMisconfiguredProbesSlowly"),
@@ -120,7 +120,7 @@ var outageMutants = []mutant{
 	{
 		name:   "heartbeats-excuse-batches",
 		breaks: "A heartbeat that is answered makes up for batches that were refused.",
-		file:   "internal/reconcile/answer.go",
+		at:     "internal/reconcile Machine.reached",
 		old:    `return f != nil && f.late == 0 }) {`,
 		new:    `return f != nil && f.late < 0 }) {`,
 		by:     reconcile("TestHeartbeatsExcuseOnlyWhatIsLate"),

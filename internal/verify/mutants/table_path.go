@@ -6,7 +6,7 @@ var pathMutants = []mutant{
 	{
 		name:   "read-ahead-twice",
 		breaks: "A value that was read for a batch is used again after it was replaced.",
-		file:   "internal/redisstore/lua/batch.lua",
+		at:     "internal/redisstore/lua/batch.lua",
 		old:    "    v = nil\n",
 		new:    "    v = v\n",
 		by:     redisstore("TestBatchReadsAhead"),
@@ -14,7 +14,7 @@ var pathMutants = []mutant{
 	{
 		name:   "plain-whatever-the-rate",
 		breaks: "A leaky bucket that has leaked at another rate goes on as if it had not.",
-		file:   "internal/redisstore/lua/batch.lua",
+		at:     "internal/redisstore/lua/batch.lua",
 		old:    `if rate ~= rule.rate or`,
 		new:    `if not rate or`,
 		by:     redisstore("TestBatchReadsAhead"),
@@ -22,7 +22,7 @@ var pathMutants = []mutant{
 	{
 		name:   "a-clock-set-back",
 		breaks: "A clock that is set back is shown as it is.",
-		file:   "clock/forward.go",
+		at:     "clock forward.Now",
 		old:    `if t <= last && last != 0 {`,
 		new:    `if t == last {`,
 		by:     clocks("TestForwardNeverGoesBack"),
@@ -30,7 +30,7 @@ var pathMutants = []mutant{
 	{
 		name:   "a-window-shifts",
 		breaks: "The short way books units of an older bucket on the newest.",
-		file:   "internal/redisstore/lua/batch.lua",
+		at:     "internal/redisstore/lua/batch.lua",
 		old:    `if top > new then`,
 		new:    `if false then`,
 		by:     redisstore("TestShortWayIsTheSame"),
@@ -38,7 +38,7 @@ var pathMutants = []mutant{
 	{
 		name:   "a-stranger-overwritten",
 		breaks: "The short way puts a new counter in the place of something of another type.",
-		file:   "internal/redisstore/lua/batch.lua",
+		at:     "internal/redisstore/lua/batch.lua",
 		old:    `'PX', spelling, 'NX')`,
 		new:    `'PX', spelling)`,
 		by:     redisstore("TestShortWayIsTheSame"),

@@ -6,7 +6,7 @@ var rulesMutants = []mutant{
 	{
 		name:   "half-a-file-is-a-file",
 		breaks: "A file whose end is missing replaces the one in force.",
-		file:   "adapter/rules/guard.go",
+		at:     "adapter/rules Set.refusal",
 		old:    `gone := is.lacks(was)`,
 		new:    `gone := was.lacks(was)`,
 		by:     rulesfile("TestTruncatedAtEveryByte"),
@@ -14,7 +14,7 @@ var rulesMutants = []mutant{
 	{
 		name:   "a-raise-is-a-pardon",
 		breaks: "Who gets another limit by a plan or an override loses what he has used.",
-		file:   "adapter/rules/sections.go",
+		at:     "adapter/rules builder.changed",
 		old:    `if s.shape() != r.numbers.shape() {`,
 		new:    `if s != r.numbers {`,
 		by:     rulesfile("TestUsageIsKept"),
@@ -22,7 +22,7 @@ var rulesMutants = []mutant{
 	{
 		name:   "the-shortest-prefix-wins",
 		breaks: "Of two prefixes of a key the shorter one decides.",
-		file:   "adapter/rules/guard.go",
+		at:     "adapter/rules Set.finish",
 		old:    "\tslices.Reverse(s.lengths)\n",
 		new:    "",
 		by:     rulesfile("TestOverridesAgainstAReference"),
@@ -30,7 +30,7 @@ var rulesMutants = []mutant{
 	{
 		name:   "plans-before-overrides",
 		breaks: "The plan that a caller names comes before the override of the key.",
-		file:   "adapter/rules/set.go",
+		at:     "adapter/rules Set.ForPlan",
 		old:    `if o := s.override(key); o != nil {`,
 		new:    `if o := s.override(key); o != nil && p.rules[name] == nil {`,
 		by:     rulesfile("TestForPlan"),
@@ -38,7 +38,7 @@ var rulesMutants = []mutant{
 	{
 		name:   "thirty-one-days",
 		breaks: "A month is longer than envoyproxy/ratelimit counts it.",
-		file:   "adapter/rules/descriptors.go",
+		at:     "adapter/rules units",
 		old:    `30 * 24 * time.Hour`,
 		new:    `31 * 24 * time.Hour`,
 		by:     rulesfile("TestUnits"),
@@ -46,7 +46,7 @@ var rulesMutants = []mutant{
 	{
 		name:   "stars-end-a-value",
 		breaks: "A descriptor value with a star that is not at its end is accepted, and never limits.",
-		file:   "adapter/rules/match.go",
+		at:     "adapter/rules level.put",
 		old:    `strings.Contains(e.Value, "*")`,
 		new:    `strings.HasSuffix(e.Value, "*")`,
 		by:     rulesfile("TestRequestsFindLimits"),
@@ -54,7 +54,7 @@ var rulesMutants = []mutant{
 	{
 		name:   "any-pattern-will-do",
 		breaks: "Of two patterns that match, another one than the first of the file limits.",
-		file:   "adapter/rules/pattern.go",
+		at:     "adapter/rules firstOf",
 		old:    `if list[i].place >= best.place {`,
 		new:    `if i < 0 {`,
 		by:     rulesfile("TestPatterns"),
@@ -62,7 +62,7 @@ var rulesMutants = []mutant{
 	{
 		name:   "a-field-for-nothing",
 		breaks: "A field of envoyproxy/ratelimit is accepted where it has no effect.",
-		file:   "adapter/rules/descriptors.go",
+		at:     "adapter/rules builder.flag",
 		old:    `if value && beside != nil &&`,
 		new:    `if false &&`,
 		by:     rulesfile("TestEveryFieldHasAnEffect"),
@@ -70,7 +70,7 @@ var rulesMutants = []mutant{
 	{
 		name:   "a-gigabyte-of-rules",
 		breaks: "A file of any size is read before it is refused.",
-		file:   "adapter/rules/parse.go",
+		at:     "adapter/rules readFile",
 		old:    `io.ReadAll(io.LimitReader(f, MaxBytes+1))`,
 		new:    `io.ReadAll(f)`,
 		by:     rulesfile("TestLoadRefuses"),
@@ -78,7 +78,7 @@ var rulesMutants = []mutant{
 	{
 		name:   "only-when-told",
 		breaks: "A file system that gives no notices keeps the first file in force.",
-		file:   "adapter/rules/file.go",
+		at:     "adapter/rules File.follow",
 		old:    "case <-poll.C:\n\t\t\tread()",
 		new:    "case <-poll.C:",
 		by:     rulesfile("TestLostNotices"),

@@ -5,7 +5,7 @@ var scriptMutants = []mutant{
 	{
 		name:   "no-dedup-in-the-script",
 		breaks: "A batch that Redis has booked is booked again when it comes again.",
-		file:   "internal/redisstore/lua/batch.lua",
+		at:     "internal/redisstore/lua/batch.lua",
 		old:    `verdict = nonce == ARGV[5] and 'd' or 'o'`,
 		new:    `verdict = 'a'`,
 		by:     simScripts(3),
@@ -13,7 +13,7 @@ var scriptMutants = []mutant{
 	{
 		name:   "bucket-ahead-keeps-its-last-unit",
 		breaks: "Units that were booked before Redis' clock was set back count as come later than now.",
-		file:   "internal/redisstore/lua/lib_window.lua",
+		at:     "internal/redisstore/lua/lib_window.lua",
 		old:    `age, last = 0, now % to`,
 		new:    `age = 0`,
 		by:     simRealScripts(20),
@@ -21,7 +21,7 @@ var scriptMutants = []mutant{
 	{
 		name:   "stale-batch-is-booked",
 		breaks: "A late copy of an older batch is booked.",
-		file:   "internal/redisstore/lua/batch.lua",
+		at:     "internal/redisstore/lua/batch.lua",
 		old: `elseif last > seq then
   verdict = 's'`,
 		new: "",
@@ -30,7 +30,7 @@ var scriptMutants = []mutant{
 	{
 		name:   "delta-applied-twice-in-the-script",
 		breaks: "A leaky bucket's units are added twice.",
-		file:   "internal/redisstore/lua/batch.lua",
+		at:     "internal/redisstore/lua/batch.lua",
 		old:    `us, rem = us + cost_us, rem + cost_rem`,
 		new:    `us, rem = us + 2 * cost_us, rem + cost_rem`,
 		by:     simScripts(3),
@@ -38,7 +38,7 @@ var scriptMutants = []mutant{
 	{
 		name:   "funnel-merge-without-max",
 		breaks: "A leaky bucket that was idle counts new units from when it ran empty.",
-		file:   "internal/redisstore/lua/long.lua",
+		at:     "internal/redisstore/lua/long.lua",
 		old: `  st.us, st.rem = later(st.us, st.rem, us, rem)
     if op.debt then`,
 		new: `  if op.debt then`,
@@ -47,7 +47,7 @@ var scriptMutants = []mutant{
 	{
 		name:   "leaked-alone-is-forgotten",
 		breaks: "Units of several nodes that have leaked by themselves when they are reported never add up.",
-		file:   "internal/redisstore/lua/batch.lua",
+		at:     "internal/redisstore/lua/batch.lua",
 		old:    `local MEMORY = SLACK * 1000`,
 		new:    `local MEMORY = 0`,
 		by:     redisstore("TestUnitsThatHaveLeakedAloneAddUp"),
@@ -55,7 +55,7 @@ var scriptMutants = []mutant{
 	{
 		name:   "leaked-alone-is-forgotten-in-a-lag",
 		breaks: "Units of several nodes that have leaked by themselves do not add up if the nodes wait for long before they report.",
-		file:   "internal/redisstore/lua/batch.lua",
+		at:     "internal/redisstore/lua/batch.lua",
 		old:    `SLACK = SLACK + (ARGV[9] or 0)`,
 		new:    `SLACK = SLACK + 0`,
 		by:     hybrid("TestSteadyNodesShareARate"),
@@ -63,7 +63,7 @@ var scriptMutants = []mutant{
 	{
 		name:   "raise-adds-up",
 		breaks: "Two nodes that raise a window after a loss count its units twice.",
-		file:   "internal/redisstore/lua/long.lua",
+		at:     "internal/redisstore/lua/long.lua",
 		old:    `math.max(st.n[age] or 0, known.n[age])`,
 		new:    `(st.n[age] or 0) + known.n[age]`,
 		by:     redisstore("TestRaiseIsIdempotent"),
@@ -71,7 +71,7 @@ var scriptMutants = []mutant{
 	{
 		name:   "raise-undoes-a-reset",
 		breaks: "An older view of a key that was reset is put back.",
-		file:   "internal/redisstore/lua/long.lua",
+		at:     "internal/redisstore/lua/long.lua",
 		old:    `local theirs = gen == top or born >= top`,
 		new:    `local theirs = true`,
 		by:     redisstore("TestRaiseAcrossGenerations"),
@@ -79,7 +79,7 @@ var scriptMutants = []mutant{
 	{
 		name:   "one-broken-key-fails-all",
 		breaks: "A batch with a key of another type is not booked at all.",
-		file:   "internal/redisstore/lua/long.lua",
+		at:     "internal/redisstore/lua/long.lua",
 		old:    `local done, line = pcall(book, key, sub(ops, pos, stop - 1), index)`,
 		new:    `local done, line = true, book(key, sub(ops, pos, stop - 1), index)`,
 		by:     redisstore("TestPoisonedKeys"),
@@ -87,7 +87,7 @@ var scriptMutants = []mutant{
 	{
 		name:   "no-ttl",
 		breaks: "Counters stay in Redis for ever.",
-		file:   "internal/redisstore/lua/batch.lua",
+		at:     "internal/redisstore/lua/batch.lua",
 		old:    `'PX', spelling, 'NX')`,
 		new:    `'NX')`,
 		by:     redisstore("TestStateFormats"),
@@ -95,7 +95,7 @@ var scriptMutants = []mutant{
 	{
 		name:   "ttl-of-0",
 		breaks: "A counter is given a TTL of 0, which Redis refuses.",
-		file:   "internal/redisstore/lua/batch.lua",
+		at:     "internal/redisstore/lua/batch.lua",
 		old:    `format(whole, ttl < FOREVER and ttl or FOREVER)`,
 		new:    `'0'`,
 		by:     redisstore("TestStateFormats"),
@@ -103,7 +103,7 @@ var scriptMutants = []mutant{
 	{
 		name:   "numbers-as-lua-prints-them",
 		breaks: "Large numbers are written with an exponent.",
-		file:   "internal/redisstore/lua/lib.lua",
+		at:     "internal/redisstore/lua/lib.lua",
 		old:    `return format(whole, x)`,
 		new:    `return tostring(x)`,
 		by:     redisstore("TestConformance"),
@@ -111,7 +111,7 @@ var scriptMutants = []mutant{
 	{
 		name:   "noscript-in-a-pipeline",
 		breaks: "A script that Redis has forgotten is not sent again.",
-		file:   "internal/redisstore/scripts.go",
+		at:     "internal/redisstore Store.sendKnown",
 		old:    `missing = append(missing, c)`,
 		new:    `missing = missing[:0]`,
 		by:     redisstore("TestNoScriptInPipeline"),
@@ -119,7 +119,7 @@ var scriptMutants = []mutant{
 	{
 		name:   "noscript-sends-all-again",
 		breaks: "With a forgotten script the whole pipeline is sent again.",
-		file:   "internal/redisstore/scripts.go",
+		at:     "internal/redisstore Store.sendKnown",
 		old:    `s.send(ctx, missing)`,
 		new:    `s.send(ctx, calls)`,
 		by:     redisstore("TestOnlyMissingScriptsAreSentAgain"),
@@ -127,7 +127,7 @@ var scriptMutants = []mutant{
 	{
 		name:   "answer-of-another-length",
 		breaks: "A reply with a wrong number of states is accepted.",
-		file:   "internal/redisstore/batch_reply.go",
+		at:     "internal/redisstore decodeBatch",
 		old:    `case withStates && states != len(ops), !withStates && states != 0:`,
 		new:    `case withStates && states > len(ops), !withStates && states != 0:`,
 		by:     redisstore("TestDecodeRejects"),
@@ -135,7 +135,7 @@ var scriptMutants = []mutant{
 	{
 		name:   "nodes-never-expire",
 		breaks: "A node that is gone is counted for ever.",
-		file:   "internal/redisstore/lua/beat.lua",
+		at:     "internal/redisstore/lua/beat.lua",
 		old:    `redis.call('ZREMRANGEBYSCORE', key, '-inf', int(now))`,
 		new:    "",
 		by:     redisstore("TestNodesExpire"),

@@ -5,7 +5,7 @@ var envoyMutants = []mutant{
 	{
 		name:   "one-hit-each",
 		breaks: "hits_addend is ignored.",
-		file:   "cmd/hybridlimit/internal/server/rls/decide.go",
+		at:     "cmd/hybridlimit/internal/server/rls hits",
 		old:    `n = max(1, uint64(req.GetHitsAddend()))`,
 		new:    `n = 1`,
 		by:     rls("TestHits"),
@@ -13,7 +13,7 @@ var envoyMutants = []mutant{
 	{
 		name:   "the-last-descriptor-decides",
 		breaks: "A request is admitted although one of its descriptors is over its limit.",
-		file:   "cmd/hybridlimit/internal/server/rls/service.go",
+		at:     "cmd/hybridlimit/internal/server/rls Service.ShouldRateLimit",
 		old:    `if st.GetCode() == ratelimit.RateLimitResponse_OVER_LIMIT {`,
 		new:    `if i == len(asked)-1 {`,
 		by:     rls("TestARefusedRequestCountsNowhere"),
@@ -21,7 +21,7 @@ var envoyMutants = []mutant{
 	{
 		name:   "refused-and-charged",
 		breaks: "A request that is refused counts for those of its descriptors that would have admitted it.",
-		file:   "cmd/hybridlimit/internal/server/rls/decide.go",
+		at:     "cmd/hybridlimit/internal/server/rls Service.decide",
 		old:    `case s.o.ChargeRefused:`,
 		new:    `case s.o.ChargeRefused, len(asked) > 1:`,
 		by:     rls("TestARefusedRequestCountsNowhere"),
@@ -29,7 +29,7 @@ var envoyMutants = []mutant{
 	{
 		name:   "a-second-too-early",
 		breaks: "Retry-After is cut to whole seconds: who obeys it is refused again.",
-		file:   "cmd/hybridlimit/internal/server/rls/status.go",
+		at:     "cmd/hybridlimit/internal/server/rls headers",
 		old:    `(tightest.until() + time.Second - 1) / time.Second`,
 		new:    `tightest.until() / time.Second`,
 		by:     rls("TestRetryAfterIsEnough"),
@@ -37,7 +37,7 @@ var envoyMutants = []mutant{
 	{
 		name:   "a-look-at-old-news",
 		breaks: "Keys that are only looked at seem unused, however much other servers count.",
-		file:   "cmd/hybridlimit/internal/server/rls/decide.go",
+		at:     "cmd/hybridlimit/internal/server/rls Service.look",
 		old:    "\t\t\ts.o.Look(q.key, q.limit.Rule)\n",
 		new:    "",
 		by:     rls("TestLooksAreTold"),
@@ -49,7 +49,7 @@ var respMutants = []mutant{
 	{
 		name:   "again-a-second-too-early",
 		breaks: "A client that waits as long as CL.THROTTLE says is refused again.",
-		file:   "cmd/hybridlimit/internal/server/resp/throttle.go",
+		at:     "cmd/hybridlimit/internal/server/resp Server.answer",
 		old:    "if n, ok := res.RetryAfterSeconds(); ok {\n\t\t\tretry = int64(n)",
 		new:    "if _, ok := res.RetryAfterSeconds(); ok {\n\t\t\tretry = int64(res.RetryAfter / time.Second)",
 		by:     resp("TestThrottleSaysLongEnoughToWait"),
@@ -57,7 +57,7 @@ var respMutants = []mutant{
 	{
 		name:   "one-connection-more",
 		breaks: "There are more connections than allowed.",
-		file:   "cmd/hybridlimit/internal/server/resp/listener.go",
+		at:     "cmd/hybridlimit/internal/server/resp Server.admit",
 		old:    `len(s.conns) >= s.o.MaxConns`,
 		new:    `len(s.conns) > s.o.MaxConns`,
 		by:     resp("TestNoMoreConnectionsThanAllowed"),
@@ -65,7 +65,7 @@ var respMutants = []mutant{
 	{
 		name:   "commands-without-end",
 		breaks: "A client decides how much memory its command takes.",
-		file:   "cmd/hybridlimit/internal/server/resp/parser.go",
+		at:     "cmd/hybridlimit/internal/server/resp parser.next",
 		old:    `case size > p.most:`,
 		new:    `case size < 0:`,
 		by:     resp("TestWhatIsTooLargeOrWrongIsRefused"),
@@ -73,7 +73,7 @@ var respMutants = []mutant{
 	{
 		name:   "half-a-transaction",
 		breaks: "A transaction of which a command cannot be queued takes the units of the others.",
-		file:   "cmd/hybridlimit/internal/server/resp/command.go",
+		at:     "cmd/hybridlimit/internal/server/resp Server.serve",
 		old:    "\t\tc.tx.fail()\n",
 		new:    "",
 		by:     resp("TestTransactions"),
@@ -81,7 +81,7 @@ var respMutants = []mutant{
 	{
 		name:   "transactions-without-end",
 		breaks: "A client decides how much memory its transaction takes.",
-		file:   "cmd/hybridlimit/internal/server/resp/transaction.go",
+		at:     "cmd/hybridlimit/internal/server/resp transaction.add",
 		old:    `len(t.queue) > maxQueue`,
 		new:    `len(t.queue) < 0`,
 		by:     resp("TestTransactionsAreBounded"),
@@ -89,7 +89,7 @@ var respMutants = []mutant{
 	{
 		name:   "lengths-of-any-form",
 		breaks: "A length that Redis refuses is read as a number.",
-		file:   "cmd/hybridlimit/internal/server/resp/parser.go",
+		at:     "cmd/hybridlimit/internal/server/resp integer",
 		old:    `digits[0] < '1'`,
 		new:    `digits[0] < '0'`,
 		by:     resp("TestAnswersAsRedis"),
@@ -97,7 +97,7 @@ var respMutants = []mutant{
 	{
 		name:   "once-known-always-known",
 		breaks: "A wrong password is as good as the right one that came before it.",
-		file:   "cmd/hybridlimit/internal/server/resp/handshake.go",
+		at:     "cmd/hybridlimit/internal/server/resp Server.login",
 		old:    `if !right ||`,
 		new:    `if !right && !in.known ||`,
 		by:     resp("TestPassword"),
@@ -105,7 +105,7 @@ var respMutants = []mutant{
 	{
 		name:   "hung-up-on",
 		breaks: "A server that stops leaves commands that it has received without an answer.",
-		file:   "cmd/hybridlimit/internal/server/resp/conn.go",
+		at:     "cmd/hybridlimit/internal/server/resp conn.stop",
 		old:    `_ = c.SetReadDeadline(wakeUp) // an`,
 		new:    `_ = c.Conn.Close() // an`,
 		by:     resp("TestStopAnswersWhatItHasReceived"),
@@ -117,7 +117,7 @@ var serveMutants = []mutant{
 	{
 		name:   "not-ready-without-redis",
 		breaks: "In an outage of Redis all servers are taken out of service, although they could decide.",
-		file:   "cmd/hybridlimit/internal/server/ops/handler.go",
+		at:     "cmd/hybridlimit/internal/server/ops Check",
 		old:    `Ready: true, Mode:`,
 		new:    `Ready: state.Mode.String() != "degraded", Mode:`,
 		by:     serve("TestOutage"),
@@ -125,7 +125,7 @@ var serveMutants = []mutant{
 	{
 		name:   "any-rule-will-do",
 		breaks: "A rule that the limiter cannot decide by comes into force, and refuses everything.",
-		file:   "cmd/hybridlimit/internal/server/server.go",
+		at:     "cmd/hybridlimit/internal/server Server.begin",
 		old:    "\ts.o.Rules.Check = s.lim.CheckRule\n",
 		new:    "",
 		by:     serve("TestStartFails"),
@@ -133,7 +133,7 @@ var serveMutants = []mutant{
 	{
 		name:   "the-last-reports-are-lost",
 		breaks: "What a server has admitted at last is never reported.",
-		file:   "cmd/hybridlimit/internal/server/server.go",
+		at:     "cmd/hybridlimit/internal/server Server.Stop",
 		old:    `errs = append(errs, s.lim.Shutdown(ctx))`,
 		new:    `errs = append(errs, ctx.Err())`,
 		by:     serve("TestStopReportsWhatIsPending"),
@@ -141,7 +141,7 @@ var serveMutants = []mutant{
 	{
 		name:   "requests-of-any-size",
 		breaks: "A request for Envoy's service may be as large as gRPC allows.",
-		file:   "cmd/hybridlimit/internal/server/server.go",
+		at:     "cmd/hybridlimit/internal/server Server.build",
 		old:    `grpc.MaxRecvMsgSize(maxMessage), `,
 		new:    ``,
 		by:     serve("TestRequestsAreBounded"),
@@ -149,7 +149,7 @@ var serveMutants = []mutant{
 	{
 		name:   "no-certificate-is-fine",
 		breaks: "With --tls-client-ca a client without a certificate is served.",
-		file:   "cmd/hybridlimit/certificates.go",
+		at:     "cmd/hybridlimit certificates.read",
 		old:    `config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert`,
 		new:    `config.ClientCAs = x509.NewCertPool()`,
 		by:     cli("TestServeWithTLS"),
@@ -157,7 +157,7 @@ var serveMutants = []mutant{
 	{
 		name:   "unreadable-for-good",
 		breaks: "A renewed key that the server may not read at first is not used when it may, until a restart.",
-		file:   "cmd/hybridlimit/certificates.go",
+		at:     "cmd/hybridlimit certificates.look",
 		old:    `if !changed && c.failure == "" {`,
 		new:    `if !changed {`,
 		by:     cli("TestCertificatesThatCouldNotBeReadAreReadLater"),
@@ -165,7 +165,7 @@ var serveMutants = []mutant{
 	{
 		name:   "no-log-no-server",
 		breaks: "A log line that nothing reads any more ends the server.",
-		file:   "cmd/hybridlimit/serve.go",
+		at:     "cmd/hybridlimit serveCmd.Run",
 		old:    "\tsignal.Ignore(syscall.SIGPIPE)\n",
 		new:    "",
 		by:     cli("TestServeWithoutAReaderOfItsLog"),
@@ -173,7 +173,7 @@ var serveMutants = []mutant{
 	{
 		name:   "hung-up",
 		breaks: "SIGHUP ends the server, and what it has not reported is lost.",
-		file:   "cmd/hybridlimit/serve.go",
+		at:     "cmd/hybridlimit serveCmd.Run",
 		old:    `signal.Notify(hangup, syscall.SIGHUP)`,
 		new:    `signal.Notify(hangup, syscall.SIGTERM)`,
 		by:     cli("TestServeHangup"),
@@ -181,7 +181,7 @@ var serveMutants = []mutant{
 	{
 		name:   "flags-are-mistaken",
 		breaks: "--charge-refused is --shadow: nobody is refused.",
-		file:   "cmd/hybridlimit/serve.go",
+		at:     "cmd/hybridlimit serveCmd.options",
 		old:    `ChargeRefused: c.ChargeRefused, Shadow: c.Shadow,`,
 		new:    `ChargeRefused: c.Shadow, Shadow: c.ChargeRefused,`,
 		by:     cli("TestServeFlags"),
@@ -189,7 +189,7 @@ var serveMutants = []mutant{
 	{
 		name:   "reset-of-another-rule",
 		breaks: "reset of several keys uses the rule of the first for all.",
-		file:   "cmd/hybridlimit/change.go",
+		at:     "cmd/hybridlimit program.change",
 		old:    `s.lim.Set(p.ctx, key, list[i], used)`,
 		new:    `s.lim.Set(p.ctx, key, list[0], used)`,
 		by:     cli("TestResetOfKeysWithRulesOfTheirOwn"),
@@ -197,7 +197,7 @@ var serveMutants = []mutant{
 	{
 		name:   "our-password-is-enough",
 		breaks: "doctor takes a server for closed because its own user has a password, although the default user has none.",
-		file:   "cmd/hybridlimit/internal/doctor/check_others.go",
+		at:     "cmd/hybridlimit/internal/doctor checkOpen",
 		old:    `case o.Password && !f.open:`,
 		new:    `case o.Password:`,
 		by:     cli("TestDoctorFindsTheDefaultUser"),

@@ -5,7 +5,7 @@ var serverMutants = []mutant{
 	{
 		name:   "shard-moves-from-the-dead",
 		breaks: "A shard that leaves a dead server is taken for told at once.",
-		file:   "internal/reconcile/server.go",
+		at:     "internal/reconcile server.joins",
 		old:    `return v.health == to.health && `,
 		new:    `return `,
 		by:     simulated("TestShardMovesFromADeadServer"),
@@ -13,7 +13,7 @@ var serverMutants = []mutant{
 	{
 		name:   "new-master-is-well",
 		breaks: "A shard that is alone begins as if nothing was wrong with the server that it was on.",
-		file:   "internal/reconcile/server.go",
+		at:     "internal/reconcile Machine.isolate",
 		old:    `&server{health: from.health,`,
 		new:    `&server{health: up,`,
 		by:     simulated("TestShardMovesFromADeadServer"),
@@ -21,7 +21,7 @@ var serverMutants = []mutant{
 	{
 		name:   "late-is-refused",
 		breaks: "One answer that is lost, while others are not, cuts a shard off.",
-		file:   "internal/reconcile/answer.go",
+		at:     "internal/reconcile Machine.failing",
 		old:    `s.rounds.fails >= apartAfter*c.cfg.degradeAfter`,
 		new:    `s.rounds.fails > 0`,
 		by:     simulated("TestHalfOfAnAnswer"),
@@ -29,7 +29,7 @@ var serverMutants = []mutant{
 	{
 		name:   "start-as-if-synced",
 		breaks: "A node that starts while Redis is away begins the outage a round too late.",
-		file:   "internal/reconcile/answer.go",
+		at:     "internal/reconcile Machine.failed",
 		old:    ` || v.health != up || class`,
 		new:    ` || class`,
 		by:     simulated("TestStartWithoutRedis"),
@@ -37,7 +37,7 @@ var serverMutants = []mutant{
 	{
 		name:   "probe-ends-the-outage",
 		breaks: "A server that answers heartbeats and no batch ends an outage again and again.",
-		file:   "internal/reconcile/answer.go",
+		at:     "internal/reconcile Machine.reached",
 		old:    `c.setHealth(v, trying)`,
 		new:    `c.setHealth(v, up)`,
 		by:     simulated("TestBatchesThatAreNeverAnswered"),
@@ -45,7 +45,7 @@ var serverMutants = []mutant{
 	{
 		name:   "multiplier-ends-too-early",
 		breaks: "Counters get their normal multiplier back before Redis has been told what they have admitted.",
-		file:   "internal/reconcile/health.go",
+		at:     "internal/reconcile Machine.checkReturned",
 		old:    `s.missed && s.server.health != down && !s.owed()`,
 		new:    `s.missed && s.server.health != down`,
 		by:     sim(300),
@@ -53,7 +53,7 @@ var serverMutants = []mutant{
 	{
 		name:   "nobody-knows-the-only-server",
 		breaks: "Until the first heartbeat each shard of a single server travels alone.",
-		file:   "hybrid/driver.go",
+		at:     "hybrid newDriver",
 		old:    `if single { // then its`,
 		new:    `if single && false { // then its`,
 		by:     hybrid("TestOnlyServerIsKnown"),
@@ -61,7 +61,7 @@ var serverMutants = []mutant{
 	{
 		name:   "clock-of-the-wrong-master",
 		breaks: "An answer for a shard that has moved sets the clock of the master on which it was.",
-		file:   "internal/reconcile/server.go",
+		at:     "internal/reconcile Machine.sampleShard",
 		old:    `if len(c.servers) > 1 && len(v.shards) > 1 && v.offset.contradicts(sent, recv, now) {`,
 		new:    `if len(c.servers) > 1 && false {`,
 		by:     simulated("TestReplyFromWhereAShardIsNow"),
@@ -69,7 +69,7 @@ var serverMutants = []mutant{
 	{
 		name:   "shard-joins-another-clock",
 		breaks: "A shard goes by the clock of the master on which it was, as long as the client does not know better.",
-		file:   "internal/reconcile/server.go",
+		at:     "internal/reconcile server.joins",
 		old:    `(!v.offset.known || !to.offset.known || v.offset.agrees(&to.offset))`,
 		new:    `true`,
 		by:     simulated("TestClientThatIsOutOfDate"),
@@ -77,7 +77,7 @@ var serverMutants = []mutant{
 	{
 		name:   "heartbeat-of-the-wrong-master",
 		breaks: "Where shards are is taken over only after a heartbeat has set the clocks.",
-		file:   "internal/reconcile/heartbeat.go",
+		at:     "internal/reconcile Machine.onBeat",
 		old:    `c.Place(ev.Addrs) // by the clocks as they were known before`,
 		new:    ``,
 		by:     simulated("TestClockOfAShardThatMoves"),
@@ -85,7 +85,7 @@ var serverMutants = []mutant{
 	{
 		name:   "answers-of-others-are-its-own",
 		breaks: "A shard that gets no answers counts as answered when another of its server is.",
-		file:   "internal/reconcile/answer.go",
+		at:     "internal/reconcile Machine.booked",
 		old: `		if a.err == nil {
 			c.shards[a.shard].rounds.fails = 0
 		}`,
@@ -95,7 +95,7 @@ var serverMutants = []mutant{
 	{
 		name:   "what-was-missed-waits",
 		breaks: "What is new goes before what a server has missed.",
-		file:   "internal/reconcile/pipeline.go",
+		at:     "internal/reconcile Machine.pump",
 		old:    `[...]bool{true, false}`,
 		new:    `[...]bool{false, true}`,
 		by:     simulated("TestMissedGoesFirst"),
@@ -103,7 +103,7 @@ var serverMutants = []mutant{
 	{
 		name:   "hidden-shards-are-boundless",
 		breaks: "Shards of which nobody knows where they are share nothing.",
-		file:   "internal/reconcile/machine.go",
+		at:     "internal/reconcile New",
 		old:    `v := &server{shards: []int{i}, load: common}`,
 		new: `v := &server{shards: []int{i}, load: newLoad(&cfg)}
 		_ = common`,
@@ -112,7 +112,7 @@ var serverMutants = []mutant{
 	{
 		name:   "failures-put-heartbeats-off",
 		breaks: "Each pipeline that fails while a server is down puts the heartbeat off.",
-		file:   "internal/reconcile/pipeline.go",
+		at:     "internal/reconcile Machine.batchesEnded",
 		old: `c.count(down) > before { // else the next probe is scheduled
 		due := c.beats.next`,
 		new: `class != 0 && c.count(down) > 0*before {
@@ -122,7 +122,7 @@ var serverMutants = []mutant{
 	{
 		name:   "new-address-new-budget",
 		breaks: "A server that is called by another address is taken for one that is fast.",
-		file:   "internal/reconcile/server.go",
+		at:     "internal/reconcile Machine.Place",
 		old:    `bounds := *v.load`,
 		new:    `bounds := *newLoad(&c.cfg)`,
 		by:     simulated("TestBudgetOfARenamedServer"),
@@ -130,7 +130,7 @@ var serverMutants = []mutant{
 	{
 		name:   "error-of-another-server",
 		breaks: "The first error of a heartbeat is taken for that of every shard.",
-		file:   "internal/reconcile/heartbeat.go",
+		at:     "internal/reconcile Machine.beatShards",
 		old:    `err = ev.Beat.Errs[i]`,
 		new:    `_ = ev.Beat.Errs[i]`,
 		by:     simulated("TestErrorOfAnotherServer"),
@@ -138,7 +138,7 @@ var serverMutants = []mutant{
 	{
 		name:   "list-speaks-for-a-shard",
 		breaks: "The list of nodes speaks for the shard beside which it is.",
-		file:   "internal/reconcile/heartbeat.go",
+		at:     "internal/reconcile Machine.ofList",
 		old:    ` || listed && c.shards[0].rounds.fails > 0:`,
 		new:    `:`,
 		by:     simulated("TestHalfOfAServerFails"),
@@ -146,7 +146,7 @@ var serverMutants = []mutant{
 	{
 		name:   "loads-are-asked-alone",
 		breaks: "Of several servers that share a load one is never asked while others are down.",
-		file:   "internal/reconcile/heartbeat.go",
+		at:     "internal/reconcile Machine.reasonToAsk",
 		old:    `case (c.beats.lastFailed || c.downAt != 0) && i == v.shards[0]:`,
 		new:    `case (c.beats.lastFailed || c.downAt != 0) && i == v.shards[0] && len(c.servers) == 1:`,
 		by:     simulated("TestSimKept"),

@@ -5,7 +5,7 @@ var syncMutants = []mutant{
 	{
 		name:   "every-loss-is-accepted",
 		breaks: "A node that has once been told of a loss tells Redis to accept whatever it has lost, from then on.",
-		file:   "internal/reconcile/answer.go",
+		at:     "internal/reconcile Machine.settle",
 		old:    "s.noteRepaired()\n\ts.accept, s.lost = false, false\n\t// If the node was renamed",
 		new:    "s.noteRepaired()\n\ts.lost = false\n\t// If the node was renamed",
 		by:     simulated("TestLostTwice"),
@@ -13,7 +13,7 @@ var syncMutants = []mutant{
 	{
 		name:   "no-near-limit-trigger",
 		breaks: "A key near its limit waits for its turn like all others.",
-		file:   "internal/counter/queue.go",
+		at:     "internal/counter Counter.noteLocked",
 		old:    `near := unsynced > 0 && unsynced >= int64(c.urgentAt) && !c.is(inFlight)`,
 		new:    `near := unsynced > 0 && unsynced < 0`,
 		by:     simulated("TestPromiseNearLimitTrigger"),
@@ -21,7 +21,7 @@ var syncMutants = []mutant{
 	{
 		name:   "denied-keys-are-not-refreshed",
 		breaks: "A key that is only denied is never asked for again.",
-		file:   "internal/counter/queue.go",
+		at:     "internal/counter Counter.noteLocked",
 		old: `if !c.is(inNormal) {
 		wake = c`,
 		new: `if unsynced > 0 && !c.is(inNormal) {
@@ -31,7 +31,7 @@ var syncMutants = []mutant{
 	{
 		name:   "refused-when-new-and-then-forgotten",
 		breaks: "A key that is refused while its view is new is asked for only by a check that finds the view a lag old.",
-		file:   "internal/counter/queue.go",
+		at:     "internal/counter Counter.noteLocked",
 		old: `if !c.is(inNormal) {
 		wake = c`,
 		new: `if !c.is(inNormal) && (unsynced > 0 || c.staleLocked(c.last)) {
@@ -41,7 +41,7 @@ var syncMutants = []mutant{
 	{
 		name:   "collected-too-soon-to-be-old",
 		breaks: "A view that will be a lag old before the next collection is left for that.",
-		file:   "internal/counter/sync.go",
+		at:     "internal/counter Counter.Collect",
 		old:    `!c.staleLocked(now+int64(c.link().pace.Interval))`,
 		new:    `!c.staleLocked(now)`,
 		by:     simulated("TestSimAgeOfBeliefs"),
@@ -49,7 +49,7 @@ var syncMutants = []mutant{
 	{
 		name:   "quarantine-for-ever",
 		breaks: "A key that was put aside is never asked for again.",
-		file:   "internal/reconcile/machine.go",
+		at:     "internal/reconcile Machine.timers",
 		old:    `k.Requeue() {`,
 		new:    `k.Requeue() && k == nil {`,
 		by:     sim(300),
@@ -57,7 +57,7 @@ var syncMutants = []mutant{
 	{
 		name:   "loss-noticed-twice",
 		breaks: "A heartbeat that was overtaken by the flight that has repaired a loss shows the loss once more.",
-		file:   "internal/reconcile/heartbeat.go",
+		at:     "internal/reconcile Machine.beatShards",
 		old:    `b.acked[i] >= s.repaired && `,
 		new:    ``,
 		by:     simulated("TestLossIsNoticedOnce"),
@@ -65,7 +65,7 @@ var syncMutants = []mutant{
 	{
 		name:   "loss-unnoticed-by-the-heartbeat",
 		breaks: "A node that has nothing to send does not hear of a loss.",
-		file:   "internal/reconcile/heartbeat.go",
+		at:     "internal/reconcile Machine.beatShards",
 		old:    `if ev.Beat.Seqs[i] < b.acked[i] &&`,
 		new:    `if ev.Beat.Seqs[i] < 0 &&`,
 		by:     simulated("TestPromiseLostData"),
@@ -73,7 +73,7 @@ var syncMutants = []mutant{
 	{
 		name:   "reseed-forgotten",
 		breaks: "After a loss only the keys of the batch that met it are told anew.",
-		file:   "internal/reconcile/shard.go",
+		at:     "internal/reconcile Machine.reseedNow",
 		old:    `if s.reseed && k.MarkRestore`,
 		new:    `if !s.reseed && k.MarkRestore`,
 		by:     simulated("TestLostTwice"),
@@ -81,7 +81,7 @@ var syncMutants = []mutant{
 	{
 		name:   "one-server-for-all",
 		breaks: "All masters of a Cluster are taken for one server.",
-		file:   "internal/reconcile/server.go",
+		at:     "internal/reconcile Machine.Place",
 		old:    `return v.name == addrs[i] })`,
 		new:    `return true })`,
 		by:     simulated("TestPipelinesAreForOneServer"),
@@ -89,7 +89,7 @@ var syncMutants = []mutant{
 	{
 		name:   "reports-when-it-suits",
 		breaks: "A unit is reported ten lags after its key was last heard of.",
-		file:   "internal/counter/sync.go",
+		at:     "internal/counter Counter.Due",
 		old:    `return c.freshAt + c.askAfterLocked()`,
 		new:    `return c.freshAt + 10*c.askAfterLocked()`,
 		by:     sim(300),
@@ -97,7 +97,7 @@ var syncMutants = []mutant{
 	{
 		name:   "first-touch-waits",
 		breaks: "A key that is new to a node is asked for when its view would be a lag old, not with the next tick.",
-		file:   "internal/counter/sync.go",
+		at:     "internal/counter Counter.Due",
 		old:    `if c.born == noAnswer || c.is(restoring|outdated)`,
 		new:    `if c.is(restoring | outdated)`,
 		by:     hybrid("TestFirstTouch"),
@@ -105,7 +105,7 @@ var syncMutants = []mutant{
 	{
 		name:   "too-many-pipelines",
 		breaks: "The number of pipelines under way is not bounded.",
-		file:   "internal/reconcile/pipeline.go",
+		at:     "internal/reconcile Machine.send",
 		old:    `v.load.slots--`,
 		new:    ``,
 		by:     sim(300),
@@ -113,7 +113,7 @@ var syncMutants = []mutant{
 	{
 		name:   "batches-without-bound",
 		breaks: "A batch takes all that is waiting.",
-		file:   "internal/reconcile/pipeline.go",
+		at:     "internal/reconcile Machine.takeFromQueues",
 		old:    `k < len(*queue) && len(f.items) < most`,
 		new:    `k < len(*queue)`,
 		by:     simulated("TestBatchesAreBounded"),

@@ -5,7 +5,7 @@ var viewMutants = []mutant{
 	{
 		name:   "late-reply-lowers-a-funnel",
 		breaks: "An answer that knows less than the node does lowers its view.",
-		file:   "internal/algorithm/leakybucket_shared.go",
+		at:     "internal/algorithm LeakyBucket.settle",
 		old:    `tat = tat.Max(least)`,
 		new:    "",
 		by:     sim(300),
@@ -13,7 +13,7 @@ var viewMutants = []mutant{
 	{
 		name:   "late-reply-lowers-a-window",
 		breaks: "An answer that knows less than the node does lowers its view.",
-		file:   "internal/algorithm/window_shared.go",
+		at:     "internal/algorithm Window.settle",
 		old:    `b.known = max(b.known, is)`,
 		new:    ``,
 		by:     sim(300),
@@ -21,7 +21,7 @@ var viewMutants = []mutant{
 	{
 		name:   "no-raise-after-a-loss",
 		breaks: "After a loss the nodes do not say what they knew.",
-		file:   "internal/counter/sync.go",
+		at:     "internal/counter Counter.Report",
 		old:    `c.is(restoring) && c.born != noAnswer; rep.Restore`,
 		new:    `c.is(restoring) && c.born < noAnswer; rep.Restore`,
 		by:     sim(300),
@@ -29,7 +29,7 @@ var viewMutants = []mutant{
 	{
 		name:   "empty-raise-funnel",
 		breaks: "After a loss the nodes raise leaky buckets to nothing.",
-		file:   "internal/algorithm/leakybucket_shared.go",
+		at:     "internal/algorithm LeakyBucket.KnownState",
 		old:    `return r.Diff(f.Known, arith.Span{NS: now}), nil`,
 		new:    `return level, nil`,
 		by:     sim(300),
@@ -37,7 +37,7 @@ var viewMutants = []mutant{
 	{
 		name:   "empty-raise-window",
 		breaks: "After a loss the nodes raise windows to nothing.",
-		file:   "internal/algorithm/window_shared.go",
+		at:     "internal/algorithm Window.KnownState",
 		old:    `buckets = w.units(func(b *bucket) int64 { return b.known })`,
 		new:    `buckets = nil`,
 		by:     sim(300),
@@ -45,7 +45,7 @@ var viewMutants = []mutant{
 	{
 		name:   "old-units-in-the-new-window",
 		breaks: "Units are reported in the bucket in which they are sent, not in which they were admitted.",
-		file:   "internal/algorithm/window_shared.go",
+		at:     "internal/algorithm Window.units",
 		old:    `Bucket{ID: b.id, Units: u`,
 		new:    `Bucket{ID: w.cur, Units: u`,
 		by:     sim(300),
@@ -53,7 +53,7 @@ var viewMutants = []mutant{
 	{
 		name:   "old-units-kept-in-the-new-window",
 		breaks: "Units that have outlived the window stay in it for one bucket more.",
-		file:   "internal/algorithm/buckets.go",
+		at:     "internal/algorithm Window.tidy",
 		old:    `return b.id < oldest || b.known+b.sent+b.pend+b.back+b.sentBack == 0`,
 		new:    `return b.id < oldest-1 || b.known+b.sent+b.pend+b.back+b.sentBack == 0`,
 		by:     counters("TestSlidingWindowAgainstReference"),
@@ -61,7 +61,7 @@ var viewMutants = []mutant{
 	{
 		name:   "buckets-one-off",
 		breaks: "The buckets that Redis answers are taken for one older.",
-		file:   "internal/algorithm/window_shared.go",
+		at:     "internal/algorithm Window.place",
 		old:    `return min(b.ID, w.cur), b.Units > 0`,
 		new:    `return max(min(b.ID, w.cur)-1, w.cur-int64(r.Kept)), b.Units > 0`,
 		by:     sim(300),
@@ -69,7 +69,7 @@ var viewMutants = []mutant{
 	{
 		name:   "funnel-sync-forgets-the-rest",
 		breaks: "What a leaky bucket admits while a batch is under way is forgotten when the answer comes.",
-		file:   "internal/algorithm/leakybucket_shared.go",
+		at:     "internal/algorithm LeakyBucket.compose",
 		old:    `f.View = f.Pend.plus(r, f.reported(r, w), w)`,
 		new:    `f.View = f.reported(r, w)`,
 		by:     sim(300),
@@ -77,7 +77,7 @@ var viewMutants = []mutant{
 	{
 		name:   "time-goes-back",
 		breaks: "A check with an older time than the counter has seen is decided by it.",
-		file:   "internal/counter/check.go",
+		at:     "internal/counter Counter.enterLocked",
 		old:    `now, c.asked = max(now, c.last, 0),`,
 		new:    `now, c.asked = max(now, 0),`,
 		by:     counters("TestTimeNeverRunsBackwards"),
@@ -85,7 +85,7 @@ var viewMutants = []mutant{
 	{
 		name:   "reset-is-not-believed",
 		breaks: "An old view survives a reset of its key.",
-		file:   "internal/counter/sync.go",
+		at:     "internal/counter Counter.Settle",
 		old:    `ours := c.gen() >= a.Gen || c.born >= a.Gen`,
 		new:    `ours := true`,
 		by:     hybrid("TestDeniedKeyIsRefreshed"),
@@ -93,7 +93,7 @@ var viewMutants = []mutant{
 	{
 		name:   "any-sample-of-the-clock",
 		breaks: "Every exchange, however slow, replaces the estimate of Redis' clock.",
-		file:   "internal/reconcile/offset.go",
+		at:     "internal/reconcile offsetFilter.sample",
 		old:    `if f.known && (agrees && fresh.err > grown || !agrees && sent < f.at) {`,
 		new:    `if f.known && agrees && grown < 0 {`,
 		by:     reconcile("TestOffsetFilter"),
@@ -101,7 +101,7 @@ var viewMutants = []mutant{
 	{
 		name:   "any-key-of-the-same-hash",
 		breaks: "A key whose hash is that of another shares its counter.",
-		file:   "internal/counter/check.go",
+		at:     "internal/counter Counter.Matches",
 		old:    `return c.hasKey(key)`,
 		new:    `return len(c.Key()) == len(key)`,
 		by:     counters("TestCountersKeepTheirKeys"),
@@ -109,7 +109,7 @@ var viewMutants = []mutant{
 	{
 		name:   "refund-by-a-negative-number",
 		breaks: "A check for a negative number of units gives some back.",
-		file:   "hybrid/limiter.go",
+		at:     "hybrid Limiter.usable",
 		old:    `l.table != nil && n >= 0 &&`,
 		new:    `l.table != nil &&`,
 		by:     hybrid("TestQuestionsThatCannotBeAsked"),
@@ -117,7 +117,7 @@ var viewMutants = []mutant{
 	{
 		name:   "empty-just-now",
 		breaks: "A leaky bucket that was empty long ago counts as empty just now: units that are reported late look lost, and are restored.",
-		file:   "internal/algorithm/leakybucket_shared.go",
+		at:     "internal/algorithm LeakyBucket.Settle",
 		old:    `r.Add(a.Level, at).Max(arith.Span{})`,
 		new:    `r.Add(a.Level, at).Max(at)`,
 		by:     counters("TestLateUnitsAfterAnEmptyAnswer"),
@@ -125,7 +125,7 @@ var viewMutants = []mutant{
 	{
 		name:   "restored-as-empty-just-now",
 		breaks: "A leaky bucket that a node knows to be empty for long is restored as empty just now.",
-		file:   "internal/algorithm/leakybucket_shared.go",
+		at:     "internal/algorithm LeakyBucket.KnownState",
 		old:    `return r.Diff(f.Known, arith.Span{NS: now}), nil`,
 		new:    `return r.Sub(f.Known, arith.Span{NS: now}), nil`,
 		by:     counters("TestLateUnitsAfterAnEmptyAnswer"),
@@ -133,7 +133,7 @@ var viewMutants = []mutant{
 	{
 		name:   "empty-since-nobody-knows-when",
 		breaks: "Redis does not tell since when a leaky bucket is empty.",
-		file:   "internal/redisstore/lua/long.lua",
+		at:     "internal/redisstore/lua/long.lua",
 		old:    ` .. int(st.us)`,
 		new:    ` .. int(math.max(st.us, now))`,
 		by:     redisstore("TestRaiseToEmpty"),

@@ -5,7 +5,7 @@ var windowMutants = []mutant{
 	{
 		name:   "no-cap",
 		breaks: "More than one bucket's share of the limit leaves before the last unit of its bucket does.",
-		file:   "internal/arith/window.go",
+		at:     "internal/arith Rule.AreGone",
 		old:    `return n <= r.Share && still > 0`,
 		new:    `return still > 0`,
 		by:     counters("TestWindowHoldsItsLimit"),
@@ -13,7 +13,7 @@ var windowMutants = []mutant{
 	{
 		name:   "no-cap-in-redis",
 		breaks: "The same, where Redis decides.",
-		file:   "internal/redisstore/lua/window.lua",
+		at:     "internal/redisstore/lua/window.lua",
 		old:    `oldest - room <= window.share(q) and at_most`,
 		new:    `at_most`,
 		by:     remotely("TestWindowHoldsItsLimit"),
@@ -21,7 +21,7 @@ var windowMutants = []mutant{
 	{
 		name:   "no-memory-of-the-last-unit",
 		breaks: "The last unit of a bucket is always taken to have come at its end.",
-		file:   "internal/algorithm/window.go",
+		at:     "internal/algorithm Window.Book",
 		old:    `b.last = max(b.last, w.elapsed(r, now))`,
 		new:    `b.last = int64(r.Width)`,
 		by:     counters("TestWindowAdmitsAsMuchAsALog"),
@@ -29,7 +29,7 @@ var windowMutants = []mutant{
 	{
 		name:   "no-memory-of-the-last-unit-in-redis",
 		breaks: "The same, where Redis books.",
-		file:   "internal/redisstore/lua/window.lua",
+		at:     "internal/redisstore/lua/window.lua",
 		old:    `q.st.l[0] = math.max(q.st.l[0] or 0, q.elapsed)`,
 		new:    `q.st.l[0] = q.width`,
 		by:     remotely("TestWindowHoldsItsLimit"),
@@ -37,7 +37,7 @@ var windowMutants = []mutant{
 	{
 		name:   "a-lease-forgets-its-last-unit",
 		breaks: "A window does not learn when the last unit came that a lease has admitted.",
-		file:   "internal/algorithm/window.go",
+		at:     "internal/algorithm Window.Spend",
 		old:    `{ w.Book(r, last, n, n, 1) }`,
 		new:    `{ w.Book(r, 0*last, n, n, 1) }`,
 		by:     tables("TestLeasesHoldTheLimitOfWindows"),
@@ -45,7 +45,7 @@ var windowMutants = []mutant{
 	{
 		name:   "a-refund-counts-the-faded-bucket-in-full",
 		breaks: "A refund says that units came back which did not count any more.",
-		file:   "internal/algorithm/window.go",
+		at:     "internal/algorithm Window.Refund",
 		old:    `back += before - w.still(r, now, b, b.count(1))`,
 		new:    `back += before - min(b.count(1), before)`,
 		by:     local("TestRefundOfAFadedBucket"),
@@ -53,7 +53,7 @@ var windowMutants = []mutant{
 	{
 		name:   "last-rounded-down",
 		breaks: "Redis is told of the last unit of a bucket up to 1 µs too early.",
-		file:   "internal/redisstore/batch.go",
+		at:     "internal/redisstore appendBuckets",
 		old:    `(e.Last+time.Microsecond-1)/time.Microsecond`,
 		new:    `e.Last/time.Microsecond`,
 		by:     redisstore("TestWindowBooking"),
@@ -61,7 +61,7 @@ var windowMutants = []mutant{
 	{
 		name:   "last-lost-in-a-merge",
 		breaks: "When units of several nodes meet in a bucket, the last of them is that which was told of last.",
-		file:   "internal/redisstore/lua/lib_window.lua",
+		at:     "internal/redisstore/lua/lib_window.lua",
 		old:    `l[age] = math.max(l[age] or 0, last)`,
 		new:    `l[age] = last`,
 		by:     redisstore("TestWindowBooking"),
@@ -69,7 +69,7 @@ var windowMutants = []mutant{
 	{
 		name:   "last-lost-in-a-raise",
 		breaks: "A node that raises a window after a loss leaves out when its units came.",
-		file:   "internal/redisstore/lua/long.lua",
+		at:     "internal/redisstore/lua/long.lua",
 		old:    `st.l[age] = math.max(st.l[age] or 0, known.l[age])`,
 		new:    `st.l[age] = st.l[age] or 0`,
 		by:     simScripts(3),
@@ -77,7 +77,7 @@ var windowMutants = []mutant{
 	{
 		name:   "last-lost-on-the-short-way",
 		breaks: "Where a batch goes the short way, the last unit of a bucket is that which was told of last.",
-		file:   "internal/redisstore/lua/batch.lua",
+		at:     "internal/redisstore/lua/batch.lua",
 		old:    `when > came and when or came`,
 		new:    `came`,
 		by:     redisstore("TestShortWayIsTheSame"),
@@ -85,7 +85,7 @@ var windowMutants = []mutant{
 	{
 		name:   "last-lost-in-an-answer",
 		breaks: "A node forgets that its own units came later than those that Redis tells of.",
-		file:   "internal/algorithm/window_shared.go",
+		at:     "internal/algorithm Window.noteTimes",
 		old:    `is.last = max(is.last, int64(b.Last))`,
 		new:    `is.last = int64(b.Last)`,
 		by:     counters("TestAnswerKeepsTheLastUnit"),
@@ -93,7 +93,7 @@ var windowMutants = []mutant{
 	{
 		name:   "last-of-lost-units-forgotten",
 		breaks: "Any answer with as many units says when the last unit of a bucket came, also one of a Redis that has lost units.",
-		file:   "internal/algorithm/window_shared.go",
+		at:     "internal/algorithm Window.settle",
 		old:    `w.late || knew[age] == 0)`,
 		new:    `w.late || knew[age] >= 0)`,
 		by:     counters("TestLostUnitsDoNotLeaveEarly"),
@@ -101,7 +101,7 @@ var windowMutants = []mutant{
 	{
 		name:   "last-of-lost-units-kept-to-oneself",
 		breaks: "A node does not report again that a bucket had later units than Redis has, which has lost them.",
-		file:   "internal/counter/sync.go",
+		at:     "internal/counter Counter.Settle",
 		old:    `s.Lost || s.Forgotten || s.Earlier, s.OtherClock`,
 		new:    `s.Lost || s.Forgotten, s.OtherClock`,
 		by:     counters("TestLostUnitsDoNotLeaveEarly"),
@@ -109,7 +109,7 @@ var windowMutants = []mutant{
 	{
 		name:   "wait-of-a-straight-line",
 		breaks: "RetryAfter takes the oldest bucket to leave evenly, to its end.",
-		file:   "internal/decision/result.go",
+		at:     "internal/decision windowWait",
 		old:    `r.GoneAt(units, units-max(room-newer, 0), last)`,
 		new:    `int64(r.Width)*max(units-max(room-newer, 0), 0)/max(units, 1)+0*last`,
 		by:     counters("TestWindowWaitIsExact"),
@@ -117,7 +117,7 @@ var windowMutants = []mutant{
 	{
 		name:   "a-guess-keeps-its-buckets",
 		breaks: "When Redis' clock is known, what was counted by a guess stays in the buckets that it was in, whatever its age.",
-		file:   "internal/algorithm/window_clock.go",
+		at:     "internal/algorithm Window.move",
 		old:    `at := b.id*int64(old.Width) + b.last + ahead`,
 		new:    `at := b.id*int64(old.Width) + b.last + ahead/int64(old.Width)*int64(old.Width)`,
 		by:     counters("TestFirstReadingKeepsAges"),
