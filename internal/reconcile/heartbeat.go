@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"math"
 	"slices"
 	"strings"
 
@@ -20,14 +21,12 @@ type beat struct {
 
 // heartbeats is when the next heartbeat is sent, and how the latest one ended.
 type heartbeats struct {
-	next    int64 // when the next heartbeat or probe is due
+	next    int64 // when the next heartbeat or probe is due, after the one under way
 	current *beat // the one under way; nil: none
 
 	lastFailed   bool // the latest one ended with an error
 	probesFailed int  // probes that failed in a row
 	unanswered   int  // heartbeats and probes in a row that had no answer in time
-
-	dataLost bool // data was lost since the latest heartbeat was sent: the next one follows without a pause
 }
 
 // end notes that the heartbeat under way has ended, with an error or because its time was up.
@@ -53,7 +52,7 @@ func (c *Machine) sendBeat() {
 	if !c.waiting() {
 		c.stats.Behind.Store(0)
 	}
-	c.beats.current, c.beats.dataLost = b, false
+	c.beats.current, c.beats.next = b, math.MaxInt64 // until an event asks for another one
 	c.stats.Beats.Add(1)
 	ef := Beat{ID: b.id, Timeout: c.beatDeadline(), Node: b.node, Shards: b.shards}
 	if h := &c.notices; h.channel != "" {
@@ -70,14 +69,6 @@ func (c *Machine) waiting() bool {
 		}
 	}
 	return false
-}
-
-// pause returns how long after b was sent the next heartbeat is, if none fails.
-func (c *Machine) pause(b *beat) int64 {
-	if c.beats.dataLost {
-		return 0
-	}
-	return c.jitter(c.cfg.heartbeat, 0.9, 1)
 }
 
 // onBeat handles the end of a heartbeat.
@@ -108,7 +99,7 @@ func (c *Machine) onBeat(ev BeatAnswer) {
 	}
 	all = c.ofList(all, ev, listed)
 	failing := slices.ContainsFunc(all, func(a answer) bool { return a.err != nil })
-	c.beats.next = max(b.at+c.pause(b), c.now)
+	c.beats.next = max(min(c.beats.next, b.at+c.jitter(c.cfg.heartbeat, 0.9, 1)), c.now)
 	switch {
 	case failing:
 		c.beats.next = c.now + c.jitter(c.cfg.retry, 0.5, 1.5)

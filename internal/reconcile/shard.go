@@ -114,7 +114,7 @@ func (c *Machine) noteLoss(s *shard, now int64) {
 		// A loss rarely concerns one shard alone. Wait until the others have noticed theirs, and
 		// ask for those that have nothing to send.
 		c.reseedAt = c.now + c.cfg.linger*10
-		c.beats.dataLost, c.beats.next = true, c.now
+		c.beats.next = c.now
 	}
 }
 
