@@ -96,9 +96,16 @@ func TestLossIsNoticedOnce(t *testing.T) {
 func TestLossOfOneShardHasAllAsked(t *testing.T) {
 	s, n := lonely(t, Options{Shards: 64, HeartbeatInterval: 10 * time.Second}, 1, 1000)
 	s.run(time.Minute)
+	for beats := n.stats.Beats.Load(); n.stats.Beats.Load() == beats; {
+		s.run(10 * time.Millisecond)
+	}
+	s.run(time.Second)
 	s.servers[0].wipe()
-	for n.stats.Losses.Load() == 0 {
-		s.run(time.Millisecond)
+	n.take("key", reconcileRule, 1) // the answer to its report shows the loss, before the next heartbeat
+	for beats := n.stats.Beats.Load(); n.stats.Losses.Load() == 0; {
+		if s.run(time.Millisecond); n.stats.Losses.Load() == 0 && n.stats.Beats.Load() != beats {
+			t.Fatal("a heartbeat was sent first")
+		}
 	}
 	s.run(50 * time.Millisecond)
 	if got := n.stats.Losses.Load(); got != uint64(len(n.core.Written())) {
