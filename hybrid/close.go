@@ -37,7 +37,11 @@ func (d *driver) close(ctx context.Context) error {
 	select {
 	case hangs = <-left:
 	case <-ctx.Done():
-		hangs = fmt.Errorf("hybrid: close: a call of redis or of OnStateChange still hangs: %w", ctx.Err())
+		select {
+		case hangs = <-left: // both have ended at once
+		default:
+			hangs = fmt.Errorf("hybrid: close: a call of redis or of OnStateChange still hangs: %w", ctx.Err())
+		}
 	}
 	if err == nil { // else the report has taken all the time, and perhaps nothing hangs
 		err = hangs

@@ -12,9 +12,14 @@ import (
 // defaultReplyBytes is the bound of [BoundReplies] if none is given.
 const defaultReplyBytes = 64 << 20
 
+// mostReplyBytes bounds the bound: go-redis needs stack for each level of nested arrays, and the
+// runtime ends a process whose stack takes 1 GB, or 250 MB where an int has 32 bits.
+const mostReplyBytes = 128 << 20
+
 // BoundReplies returns a dialer whose connections fail, with [ErrBadReply], as
 // soon as the server announces or sends a reply that would take more than most
-// bytes of memory; 0 means 64 MiB, which is more than any reply to this package.
+// bytes of memory: at most 128 MiB, 0 means 64 MiB, which is more than any reply to
+// this package.
 //
 // go-redis allocates as much memory as a header announces, before any of it has
 // arrived, and recurses into nested arrays without a bound. A dozen bytes from a
@@ -31,6 +36,7 @@ func BoundReplies(dial func(ctx context.Context, network, addr string) (net.Conn
 	if most <= 0 {
 		most = defaultReplyBytes
 	}
+	most = min(most, mostReplyBytes)
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
 		if err != nil {

@@ -159,7 +159,7 @@ func modeMultiplier(m int64) int64 { return m >> 1 }
 func modeDegraded(m int64) bool    { return m&1 != 0 }
 
 // Part returns the part for one shard. Shard -1 stands for no shard: its clock is the guess for
-// shards that have not answered, and its mode is that of keys without a counter.
+// shards that have not answered, and its mode is that of counters which several keys share for want of room.
 func (l *Link) Part(shard int) *Part {
 	if last := len(l.parts) - 1; shard < 0 || shard > last {
 		shard = last

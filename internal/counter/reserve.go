@@ -107,7 +107,7 @@ func (c *Counter) estimateLocked(now, ahead, n int64) (wait int64) {
 	case w == MultiplierOpen, n == 0 && f == nil:
 		return 0
 	case f != nil && (w > 0 || n == 0):
-		return f.FitsAt(rule, now, min(rule.Multiplied(n, w)+ahead, algorithm.MaxUnits)) - now
+		return max(f.FitsAt(rule, now, min(rule.Multiplied(n, w)+ahead, algorithm.MaxUnits))-now, 0)
 	}
 	claim := c.claimLocked(0) // its units are included in ahead
 	l := max(rule.Limit, 1)

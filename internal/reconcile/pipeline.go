@@ -87,10 +87,10 @@ func (c *Machine) takeFromQueues(s *shard, f *flight, left int64, most int) {
 		for k < len(*queue) && len(f.items) < most && f.cost < left {
 			q := (*queue)[k]
 			k++
+			f.oldest = min(f.oldest, q.at) // also if it is in f already, by a later place in another queue
 			if q.c.Collect(c.local, from) {
 				f.items = append(f.items, item{c: q.c})
 				f.cost += cost(q.c.Rule())
-				f.oldest = min(f.oldest, q.at)
 			}
 		}
 		*queue = shorten(*queue, k)

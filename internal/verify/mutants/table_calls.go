@@ -294,8 +294,8 @@ var callMutants = []mutant{
 		name:   "close-waits-for-any-client",
 		breaks: "Shutdown lasts as long as a client which ignores the end of its context.",
 		at:     "hybrid driver.close",
-		old:    "case <-ctx.Done():\n\t\thangs = ",
-		new:    "case <-context.Background().Done():\n\t\thangs = ",
+		old:    "case <-ctx.Done():\n\t\tselect {",
+		new:    "case <-context.Background().Done():\n\t\tselect {",
 		by:     hybrid("TestCloseWithAClientThatNeverGivesUp"),
 	},
 	{

@@ -3,6 +3,14 @@ package main
 // syncMutants break when what is sent.
 var syncMutants = []mutant{
 	{
+		name:   "flush-forgets-the-first-place",
+		breaks: "A flush ends before units are booked that were waiting when it began, and have become urgent since.",
+		at:     "internal/reconcile Machine.takeFromQueues",
+		old:    `f.oldest = min(f.oldest, q.at)`,
+		new:    ``,
+		by:     reconcile("TestFlushWaitsForWhatBecomesUrgent"),
+	},
+	{
 		name:   "every-loss-is-accepted",
 		breaks: "A node that has once been told of a loss tells Redis to accept whatever it has lost, from then on.",
 		at:     "internal/reconcile Machine.settle",
