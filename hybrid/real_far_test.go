@@ -37,7 +37,10 @@ func newFarNodes(t *testing.T, trip, jitter time.Duration, idle int) *farNodes {
 	}
 	for i, l := range f.nodes {
 		// Wanted are 3 s, see TestRealFarAwayIsReached.
-		eventually(t, 6*time.Second, "both know each other", func() bool { return l.State().Mode == hybrid.Synced && l.State().Nodes == 2 })
+		eventually(t, 6*time.Second, "both know each other", func() bool {
+			modes := f.logs[i].modes() // they are logged a moment later
+			return l.State().Mode == hybrid.Synced && l.State().Nodes == 2 && len(modes) > 0 && modes[len(modes)-1] == hybrid.Synced
+		})
 		f.were = append(f.were, len(f.logs[i].modes()))
 	}
 	return f
