@@ -177,12 +177,19 @@ func (c *Machine) beatShards(b *beat, ev BeatAnswer) (all []answer) {
 	return all
 }
 
-// shardsToAsk returns the shards that the next heartbeat asks for.
+// shardsToAsk returns the shards that the next heartbeat asks for: all for which there is a reason, or
+// else one that was written. The batch that its reports are expected in may turn out to be empty.
 func (c *Machine) shardsToAsk() (list []int) {
+	written := -1
 	for i := range c.shards {
 		if c.reasonToAsk(i) {
 			list = append(list, i)
+		} else if c.shards[i].seq > 0 {
+			written = i
 		}
+	}
+	if len(list) == 0 && written >= 0 {
+		list = append(list, written)
 	}
 	return list
 }

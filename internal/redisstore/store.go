@@ -50,14 +50,14 @@ type Batch struct {
 // Verdict is the outcome of a batch.
 type Verdict uint8
 
-// The fates.
+// The verdicts.
 const (
 	// VerdictApplied: the batch was applied.
 	VerdictApplied Verdict = iota + 1
 	// VerdictDuplicate: it had been applied before, and was not again.
 	VerdictDuplicate
 	// VerdictLost: Redis does not know Prev, it has lost data. Nothing was
-	// applied. Send the batch again with Accept, and Raise in every report.
+	// applied. Send the batch again with Accept, and Restore in every report.
 	VerdictLost
 	// VerdictStale: Redis knows a later batch, so this is a late copy. Nothing
 	// was applied.
@@ -72,7 +72,7 @@ type Reply struct {
 	Verdict Verdict
 	// Now is Redis' time since the Unix epoch, whole µs.
 	Now time.Duration
-	// States has one entry per report if the fate is Applied or Duplicate, and
+	// States has one entry per report if the verdict is Applied or Duplicate, and
 	// is nil otherwise.
 	States []report.State
 }

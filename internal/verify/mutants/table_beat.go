@@ -3,6 +3,14 @@ package main
 // beatMutants break what heartbeats find out, and when they are sent.
 var beatMutants = []mutant{
 	{
+		name:   "heartbeats-that-rely-on-reports",
+		breaks: "A heartbeat looks at no record because a report is due, and the report turns out to be empty.",
+		at:     "internal/reconcile Machine.shardsToAsk",
+		old:    `len(list) == 0 && written >= 0`,
+		new:    `false && written >= 0`,
+		by:     reconcile("TestHeartbeatAsksForOneShardAtLeast"),
+	},
+	{
 		name:   "loss-of-one-shard-raises-no-alarm",
 		breaks: "The other shards are looked at when their turn comes.",
 		at:     "internal/reconcile Machine.noteLoss",
