@@ -31,6 +31,8 @@ type driver struct {
 	listener *listener // receives the notices of other nodes; nil: there are no notices
 	node     atomic.Pointer[string]
 	beatTTL  time.Duration
+	self     redisstore.About // what does not change of what this node says about itself
+	lag      time.Duration    // MaxLag
 
 	results  chan result
 	received chan struct{}               // signals that the listener has received something
@@ -79,7 +81,7 @@ func newDriver(rdb redis.UniversalClient, o Options, l *Limiter) (*driver, error
 	var seed [32]byte
 	_, _ = rand.Read(seed[:]) // never fails: the runtime would crash first
 	d := &driver{
-		lim: l, store: store, beatTTL: 3 * o.HeartbeatInterval,
+		lim: l, store: store, beatTTL: 3 * o.HeartbeatInterval, self: introduce(o), lag: o.MaxLag,
 		results: make(chan result, 8), requests: make(chan func() reconcile.Event), stop: make(chan struct{}), stepped: make(chan struct{}),
 		calls: map[uint64]call{}, late: map[uint64]callKind{}, waiting: map[uint64]chan error{},
 		received: make(chan struct{}, 1), jobs: make(chan func()),
@@ -292,6 +294,8 @@ func (d *driver) beat(e reconcile.Beat) {
 	if e.Channel != "" {
 		o.EchoChannel, o.Echo = d.store.Keyspace().EchoChannel(e.Channel, e.Node), strconv.FormatUint(e.Echo, 10)
 	}
+	about := d.about()
+	o.About = &about
 	d.start(e.ID, callBeat, e.Timeout*5/4, func(ctx context.Context) reconcile.Event {
 		addrs := d.servers(ctx, time.Duration(e.Timeout)/4) // the first time this may use the network
 		b, err := d.store.Beat(ctx, e.Node, d.beatTTL, e.Shards, o)

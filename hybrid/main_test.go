@@ -3,8 +3,10 @@ package hybrid_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,8 +25,15 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	flag.Parse()
 	// go-redis reports every failed dial on stderr; here they fail by design.
 	redis.SetLogger(silence{})
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // so do outages
+	// Tests with a real server mostly wait, for outages to be noticed and to end. Two at a time, as on
+	// two processors, they take five minutes, and eight at a time two.
+	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
+		_ = parallel.Value.Set(strconv.Itoa(max(8, runtime.GOMAXPROCS(0))))
+	}
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.LateDial))
 }
 

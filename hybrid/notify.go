@@ -15,7 +15,7 @@ import (
 // in a goroutine of its own, so that a slow logger or hook delays neither exchanges with Redis
 // nor a check.
 type notifier struct {
-	log     *slog.Logger
+	log     *slog.Logger // nil: the default one of slog
 	onState func(State)
 	onEvent func(Event)
 	stats   func() Stats
@@ -151,10 +151,14 @@ func (n *notifier) logState(s State) {
 		level = slog.LevelWarn
 	}
 	attrs := append(why(s.Reason, s.Err), slog.Int("nodes", s.Nodes), slog.Int("down", s.Down))
+	var ended []slog.Attr
 	if s.Mode == Synced {
-		attrs = append(attrs, n.outage.report()...)
+		ended = n.outage.report()
 	}
-	n.write(level, "rate limiter "+s.Mode.String(), attrs, skipped)
+	if n.log == nil && level < slog.LevelWarn && ended == nil {
+		return
+	}
+	n.write(level, "rate limiter "+s.Mode.String(), append(attrs, ended...), skipped)
 }
 
 // deliverEvent gives an event to the logger and to the hook.
@@ -223,7 +227,13 @@ func (n *notifier) write(level slog.Level, text string, attrs []slog.Attr, skipp
 	if skipped > 0 {
 		attrs = append(attrs, slog.Int("skipped", skipped))
 	}
-	n.guarded(func() { n.log.LogAttrs(context.Background(), level, text, attrs...) })
+	n.guarded(func() {
+		log := n.log
+		if log == nil {
+			log = slog.Default() // the service may have set it after New
+		}
+		log.LogAttrs(context.Background(), level, text, attrs...)
+	})
 }
 
 // guarded calls foreign code and recovers a panic in it.

@@ -81,3 +81,32 @@ func TestLineThatWasPutOffIsOvertaken(t *testing.T) {
 		})
 	}
 }
+
+// Without a logger the default one of slog gets what somebody has to know: warnings, errors and the
+// end of an outage, and not that all is well. It may be set after the limiter was made.
+func TestDefaultLogger(t *testing.T) {
+	n := newNotifier(Options{}, func() Stats { return Stats{} }, func() {})
+	var log bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	defer slog.SetDefault(before)
+	at := func(m Mode, reason string) State { return State{Mode: m, Reason: reason, Since: time.Unix(1, 0)} }
+	for _, c := range []struct {
+		do   func()
+		want string
+	}{
+		{func() { n.deliverState(at(Synced, "")) }, ""},
+		{func() { n.deliverState(at(Degraded, "timeout")) }, "level=WARN"},
+		{func() { n.deliverState(at(Resyncing, "")) }, ""},
+		{func() { n.deliverState(at(Synced, "")) }, "level=INFO msg=\"rate limiter synced\" nodes=0 down=0 outage_seconds=0"},
+		{func() { n.deliverState(at(Degraded, "noauth")) }, "level=ERROR"},
+		{func() { n.deliverEvent(Event{Kind: EventInvalid, Reason: "a nil rule"}) }, "level=WARN"},
+		{func() { n.closed(t.Context(), 3, nil) }, "level=ERROR"},
+	} {
+		log.Reset()
+		c.do()
+		if text := log.String(); (c.want == "") != (text == "") || !bytes.Contains(log.Bytes(), []byte(c.want)) {
+			t.Errorf("%q, want %q", text, c.want)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
@@ -93,13 +94,20 @@ type Options struct {
 	// connection of its own. Without notices a node learns it only when it next asks Redis, or
 	// reports the key, after it has admitted a unit that is too many. Set it the same everywhere.
 	NoNotices bool
+	// NodeName is what this node is called where nodes are listed, see [Limiter.Nodes]: at most
+	// 128 bytes of printable UTF-8. Default: host/program[process number]. With "-" the node has
+	// no name and does not say which program it is: names of hosts may be private.
+	NodeName string
 	// Clock is where time comes from. Default: [clock.System].
 	Clock clock.Clock
 	// Logger gets one line per change of the state and per event (see [EventKind]), at level
 	// Info, Warn or, for what only an operator can end, Error. Of one kind there are 6 lines at
 	// once, and then one every 10 s that says how many were skipped. The line at the end of an
 	// outage says how long it was, and how many of its units were reported, expired or forgiven.
-	// Default: none.
+	//
+	// Default: [slog.Default] when the line is written, for levels Warn and Error and for the
+	// end of an outage. A logger of [slog.DiscardHandler] is silent. go-redis writes lines of
+	// its own to standard error, until its SetLogger is called.
 	Logger *slog.Logger
 	// OnStateChange is called after each change of the state, one call at a time, from a
 	// goroutine of its own that holds no lock. It may use the limiter but not close it. A panic
@@ -123,10 +131,8 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.MinBackoff, 100*time.Millisecond)
 	setDefault(&o.MaxBackoff, max(2*time.Second, o.MinBackoff))
 	setDefault(&o.DegradeAfter, 2)
+	setDefault(&o.NodeName, defaultNodeName())
 	o.Clock = clock.Or(o.Clock)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
 	return o
 }
 
@@ -167,6 +173,9 @@ func (o Options) validate() error {
 	}
 	if len(o.KeyPrefix) > 64 || strings.ContainsAny(o.KeyPrefix, "{}") {
 		errs = append(errs, fmt.Errorf("hybrid: KeyPrefix %q: must be at most 64 bytes, without braces", o.KeyPrefix))
+	}
+	if len(o.NodeName) > maxNodeName || !utf8.ValidString(o.NodeName) || strings.ContainsFunc(o.NodeName, unprintable) {
+		errs = append(errs, fmt.Errorf("hybrid: NodeName %.128q: must be at most %d bytes of printable UTF-8", o.NodeName, maxNodeName))
 	}
 	return errors.Join(errs...)
 }

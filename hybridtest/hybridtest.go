@@ -13,6 +13,7 @@ package hybridtest
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"testing/synctest"
 	"time"
 
@@ -51,7 +52,7 @@ type Options struct {
 	// Limiter is what all of them are made with. Its Clock is replaced by the
 	// Harness's. Where it does not say otherwise SyncInterval and HeartbeatInterval are
 	// 1 min, CommandTimeout is 20 s, so that a busy machine is no outage, DegradeAfter is 1,
-	// and ExpectedNodes is the number of limiters.
+	// ExpectedNodes is the number of limiters, and nothing is logged.
 	Limiter hybrid.Options
 	// Start is where the clock begins. Default 2026-03-01 12:00 UTC.
 	Start time.Time
@@ -155,6 +156,7 @@ func (h *Harness) tuned(o Options) hybrid.Options {
 	setDefault(&l.CommandTimeout, patience)
 	setDefault(&l.DegradeAfter, 1)
 	setDefault(&l.ExpectedNodes, o.Limiters)
+	setDefault(&l.Logger, slog.New(slog.DiscardHandler)) // outages are what tests make
 	return l
 }
 

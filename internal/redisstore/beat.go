@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -41,6 +40,8 @@ type BeatOptions struct {
 	Offer string
 	// Echo is published on EchoChannel, unless that is empty.
 	Echo, EchoChannel string
+	// About is what the node says about itself, for tools. Whether it arrives does not matter.
+	About *About
 }
 
 // maxChannelBytes bounds the id of a channel. lua/beat.lua has the same bound.
@@ -87,13 +88,16 @@ func (s *Store) Beat(ctx context.Context, node string, ttl time.Duration, shards
 			})
 		}
 	}
-	if o.EchoChannel == "" {
-		s.pipeline(ctx, calls)
-		return decodeBeat(calls, len(shards), with, keys)
+	asks, echo := calls, &call{}
+	if o.EchoChannel != "" {
+		echo = Message{o.EchoChannel, []byte(o.Echo)}.call()
+		calls = append(calls, echo)
 	}
-	echo := Message{o.EchoChannel, []byte(o.Echo)}.call()
-	s.pipeline(ctx, append(calls, echo))
-	b, err := decodeBeat(calls, len(shards), with, keys)
+	if o.About != nil {
+		calls = append(calls, o.About.call(keys.AboutKey(node), ttl))
+	}
+	s.pipeline(ctx, calls)
+	b, err := decodeBeat(asks, len(shards), with, keys)
 	b.EchoErr = wrap(echo.err)
 	return b, err
 }
@@ -163,10 +167,10 @@ func (b *Beat) decode(r *reader, with int, keys Keyspace) error {
 // a late copy of one of its batches is still recognised.
 const keepLedgers = 60_000
 
-// Leave removes a node from the live nodes, and lets its ledgers in the given shards
-// expire a minute later.
+// Leave removes a node from the live nodes, with what it has said about itself, and lets its
+// ledgers in the given shards expire a minute later.
 func (s *Store) Leave(ctx context.Context, node string, shards []int) error {
-	calls := []*call{{args: []any{"zrem", s.keys.NodesKey(), node}}}
+	calls := []*call{{args: []any{"zrem", s.keys.NodesKey(), node}}, {args: []any{"pexpire", s.keys.AboutKey(node), 1}}}
 	for _, shard := range shards {
 		calls = append(calls, &call{args: []any{"pexpire", s.keys.SeqKey(shard, node), keepLedgers}})
 	}
@@ -177,48 +181,4 @@ func (s *Store) Leave(ctx context.Context, node string, shards []int) error {
 		}
 	}
 	return nil
-}
-
-// maxNodesListed bounds the list of nodes, and of layouts.
-const maxNodesListed = 1000
-
-// Live is a node, or a layout, that is in use.
-type Live struct {
-	Name string
-	Left time.Duration // until it counts as gone, unless it is renewed
-}
-
-// Fleet is the nodes and layouts that use a Redis.
-type Fleet struct {
-	Now   time.Duration // Redis' time since the Unix epoch
-	Nodes int           // number of live nodes
-	// List has the live nodes; of more than 1,000, those that expire last.
-	List []Live
-	// Layouts are the layouts in use, see [Keyspace.Layout]. Nodes of other layouts than
-	// ours are not counted.
-	Layouts []Live
-}
-
-// Fleet lists the nodes that are alive. A list that cannot be read is a [*limit.KeyError].
-func (s *Store) Fleet(ctx context.Context) (f Fleet, err error) {
-	c := &call{script: scriptNodes, keys: []string{s.keys.NodesKey(), s.keys.LayoutsKey()}, args: []any{maxNodesListed}}
-	s.do(ctx, c)
-	r, _ := c.reply()
-	f.Now = r.now()
-	f.Nodes, f.List = r.live()
-	_, f.Layouts = r.live()
-	if err := r.end(); err != nil {
-		return Fleet{}, err
-	}
-	return f, nil
-}
-
-// live returns the next items: the number of members of a set, and those that are listed.
-func (r *reader) live() (count int, list []Live) {
-	count = int(r.number(math.MaxInt32))
-	listed := r.number(maxNodesListed)
-	for i := int64(0); i < listed && r.err == nil; i++ {
-		list = append(list, Live{Name: bounded(r.text()), Left: r.now()})
-	}
-	return count, list
 }

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,4 +54,45 @@ func TestNodesThatHaveGoneAreNotListed(t *testing.T) {
 	if f, err := s.Fleet(ctx); err != nil || f.Nodes != 1 || f.List[0].Name != "n1" || f.List[0].Left != 56*time.Second {
 		t.Errorf("%+v, %v", f, err)
 	}
+}
+
+// What a node says about itself goes beside its heartbeat. It is there for as long as the node counts
+// as alive, and what others may have written in its place harms nothing.
+func TestWhatNodesSayAboutThemselves(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *backend) {
+		s := b.store()
+		about := About{Name: "web/api[1]", Program: "api", Version: "v1.2.3", Mode: "synced", Since: 7, Started: 5, Lag: 1000, Fallback: "fair-share", Share: 0.5}
+		for node, a := range map[string]*About{"old": nil, "new": &about} {
+			if _, err := s.Beat(ctx, node, time.Minute, []int{0}, BeatOptions{Offer: "x1", EchoChannel: "echo", Echo: "1", About: a}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.everyKeyExpires()
+		read := func() map[string]About {
+			f, err := s.Fleet(ctx)
+			if err != nil || len(f.List) != 2 {
+				t.Fatalf("%+v, %v", f, err)
+			}
+			return map[string]About{f.List[0].Name: f.List[0].About, f.List[1].Name: f.List[1].About}
+		}
+		if is := read(); is["new"] != about || is["old"] != (About{}) {
+			t.Errorf("%+v", is)
+		}
+		key := s.Keyspace().AboutKey("old")
+		for _, text := range []string{"", "garbage", `{"name": 5}`, `{"name": "x"`, `[]`, `{"share": 1e999}`, `"` + strings.Repeat("x", maxAboutBytes) + `"`} {
+			b.set(key, text)
+			if is := read(); is["old"] != (About{}) || is["new"] != about {
+				t.Errorf("%.40q: %+v", text, is)
+			}
+		}
+		b.set(key, `{"name": "`+strings.Repeat("y", 1000)+`", "colour": "of a later version", "lag_ms": -1}`)
+		if is := read()["old"]; len(is.Name) > 210 || is.Lag != -1 {
+			t.Errorf("%+v", is)
+		}
+		b.rdb.Del(ctx, key)
+		b.rdb.RPush(ctx, key, "a list")
+		if is := read(); is["old"] != (About{}) || is["new"] != about {
+			t.Errorf("a list: %+v", is)
+		}
+	})
 }

@@ -127,6 +127,11 @@ func (k Keyspace) SeqKey(shard int, node string) string {
 	return string(k.appendShard(nil, shard)) + "node:" + node
 }
 
+// AboutKey returns the name of what a node says about itself, in the shard of the list of nodes.
+func (k Keyspace) AboutKey(node string) string {
+	return string(k.appendShard(nil, 0)) + "about:" + node
+}
+
 // ofLayout returns a name in the first shard that only processes of this layout use.
 func (k Keyspace) ofLayout(name string) string {
 	return string(k.appendShard(nil, 0)) + name + strconv.Itoa(k.Shards())

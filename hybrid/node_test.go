@@ -1,0 +1,147 @@
+package hybrid_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+)
+
+// Nodes are listed by what they say about themselves: by default the host, the program and the
+// process; nothing of that with "-"; nothing at all if they are of an older version.
+func TestRealNodesHaveNames(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	o := hybrid.Options{HeartbeatInterval: 50 * time.Millisecond, MaxLag: 3 * time.Second, ExpectedNodes: 4}
+	byDefault := realNode(t, srv.Addr(), o)
+	o.NodeName, o.Fallback = "frontend-7", hybrid.FullLimit
+	named := realNode(t, srv.Addr(), o)
+	o.NodeName, o.Fallback = "-", hybrid.FailClosed
+	unnamed := realNode(t, srv.Addr(), o)
+	old, err := redisstore.NewStore(dial(t, srv.Addr()), redisstore.Options{})
+	if err == nil {
+		_, err = old.Beat(bg, "old", time.Minute, []int{0}, redisstore.BeatOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := map[string]hybrid.Node{}
+	eventually(t, 10*time.Second, "all nodes are synced, by what they say", func() bool {
+		nodes, err := named.Nodes(bg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		synced := 0
+		for _, n := range nodes {
+			list[n.ID] = n
+			if n.Mode == hybrid.Synced {
+				synced++
+			}
+		}
+		return len(nodes) == 4 && synced == 3 && list[byDefault.ID()].Share == 0.25
+	})
+	host, _ := os.Hostname()
+	program := filepath.Base(os.Args[0])
+	is := list[byDefault.ID()]
+	if !strings.HasPrefix(is.Name, host+"/") || !strings.HasSuffix(is.Name, fmt.Sprintf("[%d]", os.Getpid())) || is.Program != program || is.Version == "" {
+		t.Errorf("by default: %+v", is)
+	}
+	if is.Lag < 3*time.Second || is.Lag > 5*time.Second || is.Fallback != hybrid.FairShare || time.Since(is.Since) > time.Minute || time.Since(is.Started) > time.Minute || is.Since.Before(is.Started.Add(-time.Millisecond)) || is.Gone <= 0 {
+		t.Errorf("by default: %+v", is)
+	}
+	if is := list[named.ID()]; is.Name != "frontend-7" || is.Share != 1 || is.Fallback != hybrid.FullLimit {
+		t.Errorf("a name: %+v", is)
+	}
+	if is := list[unnamed.ID()]; is.Name != "" || is.Program != "" || is.Version == "" || is.Share != 0 {
+		t.Errorf("no name: %+v", is)
+	}
+	if is := list["old"]; is.Name != "" || is.Version != "" || is.Gone <= 0 {
+		t.Errorf("of an older version: %+v", is)
+	}
+	if err := unnamed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 5*time.Second, "it has left no trace", func() bool {
+		return dial(t, srv.Addr()).Exists(bg, old.Keyspace().AboutKey(unnamed.ID())).Val() == 0
+	})
+	srv.Kill()
+	if nodes, err := named.Nodes(bg); err == nil || len(nodes) != 0 {
+		t.Errorf("without Redis: %v, %v", nodes, err)
+	}
+}
+
+func TestNodeNames(t *testing.T) {
+	for name, ok := range map[string]bool{"": true, "-": true, "web 1 (blue)": true, "Zürich": true, strings.Repeat("x", 128): true,
+		strings.Repeat("x", 129): false, "a\nb": false, "\x1b[2J": false, "\xff": false} {
+		l, err := hybrid.New(nil, hybrid.Options{NodeName: name})
+		if (err == nil) != ok || !ok && !strings.Contains(err.Error(), "NodeName") {
+			t.Errorf("%q: %v", name, err)
+		}
+		if nodes, err := l.Nodes(bg); nodes != nil || err != nil { // without Redis there is none
+			t.Errorf("%v, %v", nodes, err)
+		}
+		_ = l.Close()
+	}
+}
+
+// lockedBuffer is a buffer that several goroutines write to.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// Nobody has set a logger, and the password is wrong or missing: that is on the console, as an error
+// that says why, and once.
+//
+// Not parallel: it sets the default logger.
+func TestRealWrongPasswordIsHeard(t *testing.T) {
+	srv := redistest.Start(t, "--requirepass", "secret")
+	before := slog.Default()
+	defer slog.SetDefault(before)
+	for name, password := range map[string]string{"noauth": "", "wrongpass": "wrong"} {
+		var log lockedBuffer
+		l := newLimiter(t, client(t, func() *redis.Options {
+			o := clientOptions(srv.Addr())
+			o.Password = password
+			return o
+		}()), hybrid.Options{MaxBackoff: 100 * time.Millisecond})
+		slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+		for range 3 {
+			if !l.Allow("key", longTen) {
+				t.Error("refused")
+			}
+		}
+		eventually(t, 5*time.Second, name+" is in the log", func() bool {
+			return strings.Contains(log.String(), "level=ERROR msg=\"rate limiter degraded\" reason="+name)
+		})
+		failures := l.Stats().Failures
+		eventually(t, 10*time.Second, "more probes have failed", func() bool { return l.Stats().Failures >= failures+3 })
+		if n := strings.Count(log.String(), "level=ERROR"); n != 1 {
+			t.Errorf("%d lines:\n%s", n, log.String())
+		}
+		_ = l.Shutdown(bg)
+	}
+}
