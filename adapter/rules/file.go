@@ -1,12 +1,17 @@
 package rules
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/adapter/internal/undecided"
 )
 
 // File is a rules file that is followed: it is read again when it changes. Make it with
@@ -17,10 +22,13 @@ type File struct {
 	o    Options
 	read func(path string) ([]byte, error) // of tests
 
+	lacking *undecided.Log // of look-ups that found nothing
+
 	set atomic.Pointer[Set]
 
-	mu    sync.Mutex // held for a whole reload; protects what follows
-	stats Stats
+	mu      sync.Mutex // held for a whole reload; protects what follows
+	stats   Stats
+	badLine int // of the first mistake, if stats.LastError is set
 
 	stop chan struct{}
 	once sync.Once
@@ -50,7 +58,7 @@ func Watch(path string, o Options) (*File, error) {
 	}
 	w := newWatcher(f.abs)
 	if w.err != nil {
-		f.o.Logger.Warn("rules: the system does not tell of changes, the file is polled", "file", path, "every_seconds", f.o.Poll.Seconds(), "error", w.err)
+		f.log(slog.LevelWarn, "rules: the system does not tell of changes, the file is polled", "file", path, "every_seconds", f.o.Poll.Seconds(), "error", w.err)
 	}
 	f.done.Go(func() { f.follow(w) })
 	return f, nil
@@ -63,6 +71,7 @@ func openFile(path string, o Options, read func(string) ([]byte, error)) (*File,
 		return nil, err
 	}
 	f := &File{path: path, abs: path, o: o, read: read, stop: make(chan struct{})}
+	f.lacking = undecided.New(o.Logger, o.Clock, "rules: what was looked up is not in the file")
 	if abs, err := filepath.Abs(path); err == nil {
 		f.abs = abs
 	}
@@ -112,11 +121,13 @@ func (f *File) Reload() error {
 	if problems != nil {
 		return f.refuseLocked(problems)
 	}
+	set.lacking = f.lacking
 	f.set.Store(set)
 	f.stats.Loads++
-	f.stats.LastLoad, f.stats.LastError, f.stats.Size = f.now(), "", set.Size()
-	f.o.Logger.Info("rules: loaded", "file", f.path, "rules", f.stats.Size.Rules, "plans", f.stats.Size.Plans,
-		"overrides", f.stats.Size.Overrides, "descriptors", f.stats.Size.Descriptors)
+	size := set.Size()
+	f.logMendedLocked("rules: loaded", "file", f.path, "rules", size.Rules, "plans", size.Plans,
+		"overrides", size.Overrides, "descriptors", size.Descriptors)
+	f.stats.LastLoad, f.stats.LastError, f.stats.Size = f.now(), "", size
 	return nil
 }
 
@@ -125,9 +136,9 @@ func (f *File) Reload() error {
 func (f *File) refuseLocked(problems Problems) error {
 	if text := problems.Error(); text != f.stats.LastError {
 		f.stats.Failures++
-		f.stats.LastFailure, f.stats.LastError = f.now(), text
+		f.stats.LastFailure, f.stats.LastError, f.badLine = f.now(), text, problems[0].Line
 		if f.set.Load() != nil { // else Watch returns it
-			f.o.Logger.Error("rules: the file is refused, the rules before stay in force", "file", f.path, "problem", problems.brief())
+			f.log(slog.LevelError, "rules: the file is refused, the rules before stay in force", "file", f.path, "problem", problems.brief())
 		}
 	}
 	return problems
@@ -136,9 +147,20 @@ func (f *File) refuseLocked(problems Problems) error {
 // unchangedLocked notes that the file is what is in force.
 func (f *File) unchangedLocked() {
 	if f.stats.LastError != "" {
+		f.logMendedLocked("rules: the file is again what is in force", "file", f.path)
 		f.stats.LastError = ""
-		f.o.Logger.Info("rules: the file is again what is in force", "file", f.path)
 	}
+}
+
+// logMendedLocked logs that the file is in force, to the default logger only if it was bad before.
+func (f *File) logMendedLocked(text string, attrs ...any) {
+	if f.o.Logger != nil || f.stats.LastError != "" {
+		f.log(slog.LevelInfo, text, attrs...)
+	}
+}
+
+func (f *File) log(level slog.Level, text string, attrs ...any) {
+	cmp.Or(f.o.Logger, slog.Default()).Log(context.Background(), level, text, attrs...)
 }
 
 func (f *File) now() time.Time { return time.Unix(0, int64(f.o.Clock.Now())) }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -143,5 +144,44 @@ func TestPollingABadFile(t *testing.T) {
 		}
 		w.Close()
 		w.Close() // further calls do nothing
+	})
+}
+
+// Without a logger the default one of slog gets what somebody has to know: a file that is refused and
+// the change that mends it, and rules and plans that are asked for and missing. It is throttled.
+func TestDefaultLogger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		text := one(1)
+		f, err := openFile("/etc/rules.yaml", Options{}, func(string) ([]byte, error) { return []byte(text), nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		var log bytes.Buffer
+		before := slog.Default()
+		slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+		defer slog.SetDefault(before)
+		load := func(to string) func() { return func() { text = to; _ = f.Reload() } }
+		plan := func() { f.Set().ForPlan("api", strings.Repeat("gold\n", 100), "user") }
+		for i, c := range []struct {
+			do   func()
+			want string
+		}{
+			{load(one(2)), ""}, // all is well
+			{load("rules: {}\n"), "level=ERROR"},
+			{load("rules: {}\n"), ""},
+			{load(one(2)), "level=INFO msg=\"rules: the file is again what is in force\""},
+			{load("rules: {}\n"), "level=ERROR"},
+			{load(one(3)), "level=INFO msg=\"rules: loaded\""},
+			{plan, `level=WARN msg="rules: what was looked up is not in the file" err="there is no plan \"gold`},
+			{plan, ""},
+			{func() { time.Sleep(10 * time.Second); f.Set().For("b", "user") }, `no rule \"b\"" skipped=1`},
+			{func() { f.Set().For("api", "user") }, ""},
+		} {
+			log.Reset()
+			c.do()
+			if is := log.String(); (c.want == "") != (is == "") || !strings.Contains(is, c.want) || len(is) > 400 {
+				t.Errorf("%d: %q, want %q", i, is, c.want)
+			}
+		}
 	})
 }

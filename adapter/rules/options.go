@@ -31,8 +31,11 @@ type Options struct {
 	Check func(rule *limit.Rule) error
 	// Clock is for the times in [Stats]. Default [clock.System].
 	Clock clock.Clock
-	// Logger gets one line for each change of the rules, at level Info, and one when the file
-	// becomes bad, at level Error. Default: none.
+	// Logger gets one line for each change of the rules, at level Info, one when the file
+	// becomes bad, at level Error, and one in 10 s at level Warn while a rule or a plan is looked
+	// up that the file does not have. Default: [slog.Default] when the line is written, for
+	// levels Warn and Error and for the change that mends a bad file. A logger of
+	// [slog.DiscardHandler] is silent.
 	Logger *slog.Logger
 }
 
@@ -45,9 +48,6 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Clock == nil {
 		o.Clock = clock.System{}
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return o
 }

@@ -1,8 +1,11 @@
 package rules
 
 import (
+	"context"
+	"fmt"
 	"slices"
 
+	"github.com/hybridlimit/hybridlimit/adapter/internal/undecided"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -19,9 +22,10 @@ type Set struct {
 	lengths  []int // of the prefixes, longest first, each once
 	domains  map[string]*level
 
-	names  []string // of the rules, sorted
-	built  map[build]*limit.Rule
-	source source
+	names   []string // of the rules, sorted
+	built   map[build]*limit.Rule
+	source  source
+	lacking *undecided.Log // of look-ups that found nothing; nil: no file is followed
 }
 
 // named is a rule of the file.
@@ -77,6 +81,7 @@ func (s *Set) For(name, key string) *limit.Rule {
 	}
 	r := s.rules[name]
 	if r == nil {
+		s.lacks("rule", name)
 		return nil
 	}
 	o := s.override(key)
@@ -97,7 +102,12 @@ func (s *Set) ForPlan(name, planName, key string) *limit.Rule {
 		return nil
 	}
 	r, p := s.rules[name], s.plans[planName]
-	if r == nil || p == nil {
+	switch {
+	case r == nil:
+		s.lacks("rule", name)
+		return nil
+	case p == nil:
+		s.lacks("plan", planName)
 		return nil
 	}
 	if o := s.override(key); o != nil {
@@ -111,19 +121,29 @@ func (s *Set) ForPlan(name, planName, key string) *limit.Rule {
 	return r.rule
 }
 
+// lacks logs that the file has no such rule or plan: limiters refuse all of its checks.
+func (s *Set) lacks(what, name string) {
+	if s.lacking != nil {
+		s.lacking.Note(context.Background(), false, fmt.Errorf("there is no %s %.80q", what, name))
+	}
+}
+
 // override returns what is said about a key, nil if nothing is.
 func (s *Set) override(key string) *override {
 	if o := s.keys[key]; o != nil {
 		return o
 	}
+	return s.prefixes[key[:s.prefixOf(key)]]
+}
+
+// prefixOf returns the length of the longest prefix of a key that has an override; 0 if none has.
+func (s *Set) prefixOf(key string) int {
 	for _, n := range s.lengths {
-		if n <= len(key) {
-			if o := s.prefixes[key[:n]]; o != nil {
-				return o
-			}
+		if n <= len(key) && s.prefixes[key[:n]] != nil {
+			return n
 		}
 	}
-	return nil
+	return 0
 }
 
 // choose returns what o says about the rule of a name, nil if nothing.
