@@ -24,6 +24,7 @@ type RuleStats struct {
 	Allowed, Denied Outcomes
 	WouldRefuse     uint64 // see [Stats]
 	Invalid         uint64
+	Overshoot       int64 // see [Stats]
 }
 
 // Stats is a snapshot of what a limiter has done since it was made. Its fields are read one

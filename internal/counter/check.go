@@ -108,14 +108,19 @@ func (c *Counter) enterLocked(now int64, rule *limit.Rule) int64 {
 	if rule != c.latestRule.Load() {
 		c.adoptLocked(rule, now)
 	}
-	m := p.mode.Load()
+	c.followModeLocked()
+	return now
+}
+
+// followModeLocked applies the mode of the link, which c must have.
+func (c *Counter) followModeLocked() {
+	m := c.part.mode.Load()
 	if c.is(quarantined) && !modeDegraded(m) {
-		m = p.link.fallback.Load()
+		m = c.part.link.fallback.Load()
 	}
 	if m != c.mode() {
 		c.switchModeLocked(m)
 	}
-	return now
 }
 
 // switchModeLocked changes the cost multiplier. A greater one applies at once, also to

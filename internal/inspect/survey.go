@@ -3,7 +3,9 @@ package inspect
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -119,6 +121,31 @@ func (s *Survey) scanOne(ctx context.Context, rdb redis.UniversalClient, most in
 		}
 	}
 	return out, err
+}
+
+// Prefixes returns under which prefixes nodes have used this Redis in the last day, in order. It examines
+// about most keys, and finds what is among them.
+func (s *Survey) Prefixes(ctx context.Context, most int64) ([]string, error) {
+	none, _ := redisstore.NewKeyspace("-", 1)
+	end := none.LayoutsKey()[1:]
+	masters, err := s.Masters(ctx)
+	found := map[string]bool{}
+	for _, m := range masters {
+		for cursor, seen := uint64(0), int64(0); err == nil; seen += scanCount {
+			var keys []string
+			err = s.Within(ctx, func(ctx context.Context) error {
+				keys, cursor, err = m.Scan(ctx, cursor, "*"+end, scanCount).Result()
+				return err
+			})
+			for _, key := range keys {
+				found[strings.TrimSuffix(key, end)] = true
+			}
+			if cursor == 0 || seen >= most {
+				break
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(found)), err
 }
 
 // Masters returns a client for each server that takes writes, in the order of their

@@ -75,7 +75,7 @@ func (c *Machine) afterSettle(ctr *counter.Counter, o counter.Outcome) {
 	if o.Lost {
 		c.stats.RolledBack.Add(1)
 	}
-	c.stats.noteOvershoot(o.Overshoot)
+	c.stats.noteOvershoot(ctr.Rule().Name(), o.Overshoot)
 	if o.Again {
 		c.enqueue(ctr, false)
 	}

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +22,8 @@ type Stats struct {
 	FailuresBy                                           [64]atomic.Uint64 // by index in redisstore.Reasons
 	Exchanges                                            Latencies
 	LastSuccess                                          atomic.Int64 // on the counter clock, ns; 0: there was none
+	overshoots                                           sync.Map     // int64, by the name of the rule
+	rules                                                int          // entries of overshoots. Owned by the machine
 }
 
 // Failed counts an exchange that failed for a reason.
@@ -45,11 +48,29 @@ func (c *Stats) LoadFailures() map[string]uint64 {
 	return by
 }
 
-// noteOvershoot keeps the largest n. Only the machine calls it.
-func (c *Stats) noteOvershoot(n int64) {
-	if n > c.Overshoot.Load() {
-		c.Overshoot.Store(n)
+// mostRules is of how many names of rules the overshoot is kept.
+const mostRules = 1000
+
+// noteOvershoot keeps the largest n, also of each rule. Only the machine calls it.
+func (c *Stats) noteOvershoot(rule string, n int64) {
+	if n <= 0 {
+		return
 	}
+	c.Overshoot.Store(max(c.Overshoot.Load(), n))
+	is, known := c.overshoots.Load(rule)
+	if was, _ := is.(int64); n > was && (known || c.rules < mostRules) {
+		c.overshoots.Store(rule, n)
+		if !known {
+			c.rules++
+		}
+	}
+}
+
+// OvershootOf returns the overshoot of the rules of a name.
+func (c *Stats) OvershootOf(rule string) int64 {
+	is, _ := c.overshoots.Load(rule)
+	n, _ := is.(int64)
+	return n
 }
 
 // Latencies is a histogram of how long exchanges have taken, in ns. Only the machine adds to it.

@@ -3,6 +3,7 @@ package rulenames
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -127,6 +128,16 @@ func (n *Names) Others(rule *limit.Rule) (list []*limit.Rule) {
 			list = append(list, o)
 		}
 	}
+	return list
+}
+
+// Current returns for each name the rule that was used last, or one of the same shape.
+func (n *Names) Current() (list []*limit.Rule) {
+	n.all.Range(func(_, e any) bool {
+		list = append(list, e.(*named).current.Load())
+		return true
+	})
+	slices.SortFunc(list, func(a, b *limit.Rule) int { return strings.Compare(a.Name(), b.Name()) })
 	return list
 }
 

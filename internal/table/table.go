@@ -1,6 +1,7 @@
 package table
 
 import (
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 
@@ -243,6 +244,29 @@ func (t *Table) Range(f func(*counter.Counter) bool) {
 			}
 		}
 	}
+}
+
+// Sample is Range of at most as many counters, beginning at a random place.
+func (t *Table) Sample(most int, f func(*counter.Counter)) {
+	var list []*counter.Counter
+	for i, start := 0, rand.IntN(len(t.index.shards)); i < len(t.index.shards); i++ {
+		list = t.index.shards[(start+i)%len(t.index.shards)].all(list[:0])
+		for _, c := range list[:min(len(list), most)] {
+			f(c)
+		}
+		if most -= len(list); most <= 0 {
+			return
+		}
+	}
+}
+
+// Rules returns the rules in use, of each name one.
+func (t *Table) Rules() []*limit.Rule { return t.names.Current() }
+
+// Find returns the counter of a key under a rule; nil if there is none.
+func (t *Table) Find(key string, rule *limit.Rule) *counter.Counter {
+	h, print := t.hashOf(key, rule)
+	return counterOf(t.index.search(h, print), key, rule)
 }
 
 // Survey counts what leases have admitted so far, see [Options].Tallies, and returns the states of

@@ -1,0 +1,151 @@
+package hybrid
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/counter"
+	"github.com/hybridlimit/hybridlimit/internal/decision"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// Explanation says how a limiter decides a key now, and on what knowledge.
+type Explanation struct {
+	// Key is the key. Of a key of more than 256 bytes [Limiter.Nearest] knows only the SHA-256
+	// sum, in hexadecimal digits.
+	Key string
+	// Rule is the rule that the key is decided by.
+	Rule *limit.Rule
+	// Result is the answer to a check for one unit, which is not made: RetryAfter says when the
+	// next unit fits, and Source on what the answer rests.
+	Result limit.Result
+	// InMemory is set if this node has a counter of the key: it was used lately. What follows is
+	// zero otherwise.
+	InMemory bool
+	// Known is how many units count as far as Redis has said, and Answered when it has said so,
+	// by the limiter's clock; zero: it has not.
+	Known    int64
+	Answered time.Time
+	// Pending is how many units were admitted here that Redis has not confirmed.
+	Pending int64
+	// Notice is when another node has announced that the key is used up, if that is why it is
+	// refused, and NoticeUntil until when. Zero: there is no such notice.
+	Notice, NoticeUntil time.Time
+	// Quarantined is set if Redis cannot use the key, see [EventQuarantined].
+	Quarantined bool
+	// Redis is what Redis says, if it was asked.
+	Redis *Stored
+}
+
+// Stored is what Redis has of a key.
+type Stored struct {
+	// Used is how many units count there, those above the limit included.
+	Used int64
+	// Result is the answer of Redis to a check for one unit.
+	Result limit.Result
+	// Err says why there is no answer: an [*UnavailableError], or a [*limit.KeyError] if the key
+	// is unusable. Then the rest is zero.
+	Err error
+}
+
+// Explain says how key is decided under rule and why, by what is in memory and by what Redis says
+// now: one round trip, for people and their tools. It consumes nothing. The error is that of
+// [Limiter.CheckRule]; that Redis cannot be reached is in [Stored].Err.
+func (l *Limiter) Explain(ctx context.Context, key string, rule *limit.Rule) (Explanation, error) {
+	if err := l.CheckRule(rule); err != nil {
+		return Explanation{}, err
+	}
+	// The counter may follow another rule of the name, that of its latest check: now it is this one.
+	e := Explanation{Key: key, Rule: rule, Result: l.Peek(key, rule)}
+	if l == nil || l.table == nil {
+		return e, nil
+	}
+	if c := l.table.Find(key, rule); c != nil {
+		e.fill(c, l.now())
+	}
+	if l.driver != nil {
+		e.Redis = l.driver.stored(orBackground(ctx), key, rule)
+	}
+	return e, nil
+}
+
+// fill adds what a counter knows. It reports whether the counter is still in use.
+func (e *Explanation) fill(c *counter.Counter, now int64) bool {
+	x, ok := c.Explain(now)
+	if !ok {
+		return false
+	}
+	e.InMemory, e.Known, e.Pending, e.Quarantined = true, x.Known, x.Pending, x.Quarantined
+	e.Result = decision.Judged(e.Rule, x.Result)
+	if x.Answered != 0 {
+		e.Answered = time.Unix(0, x.Answered)
+	}
+	if x.Received != 0 {
+		e.Notice, e.NoticeUntil = time.Unix(0, x.Received), time.Unix(0, x.Until)
+	}
+	return true
+}
+
+// stored asks Redis about a key.
+func (d *driver) stored(ctx context.Context, key string, rule *limit.Rule) *Stored {
+	asks := []redisstore.Ask{{Counter: d.store.Keyspace().CounterKey(rule, key), Rule: rule, Units: 1}}
+	answers, errs := d.store.LookAt(ctx, asks)
+	if errs[0] != nil {
+		return &Stored{Err: explain("explain", errs[0])}
+	}
+	a := answers[0]
+	return &Stored{Used: a.Used(), Result: decision.Judged(rule, a.Result(a.Units > 0, 1))}
+}
+
+// Rules returns the rules in use, in the order of their names: of each name the latest, or one that
+// differs from it only in the limit. Of more than 1,024 names some are missing.
+func (l *Limiter) Rules() []*limit.Rule {
+	if l == nil || l.table == nil {
+		return nil
+	}
+	return l.table.Rules()
+}
+
+// nearestSample is how many keys Nearest looks at: it locks each for a moment.
+const nearestSample = 100_000
+
+// Nearest returns the keys in memory that have the least left of their limits, of the fullest first:
+// at most as many as most, which is at most 1,000. It looks at 100,000 keys in memory at most, which
+// takes some 20 ms, and does not ask Redis. Keys of which nothing is used are left out.
+func (l *Limiter) Nearest(most int) []Explanation {
+	most = min(most, 1000)
+	if l == nil || l.table == nil || most <= 0 {
+		return nil
+	}
+	var list []Explanation
+	now := l.now()
+	l.table.Sample(nearestSample, func(c *counter.Counter) {
+		e := Explanation{Key: c.Key(), Rule: c.Rule()}
+		if !e.fill(c, now) || e.Result.Remaining >= e.Result.Limit && e.Known == 0 {
+			return
+		}
+		if list = append(list, e); len(list) >= 2*most+64 {
+			list = fullest(list, most)
+		}
+	})
+	return fullest(list, most)
+}
+
+// fullest returns the explanations with the least left of their limits, in that order.
+func fullest(list []Explanation, most int) []Explanation {
+	slices.SortFunc(list, func(a, b Explanation) int {
+		return cmp.Or(cmp.Compare(a.left(), b.left()), cmp.Compare(b.Known+b.Pending, a.Known+a.Pending), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Rule.Name(), b.Rule.Name()))
+	})
+	return list[:min(len(list), most)]
+}
+
+// left returns which part of the limit is left. A dry run has what the rule leaves.
+func (e *Explanation) left() float64 {
+	if e.Result.Limit <= 0 {
+		return 0
+	}
+	return float64(e.Result.Remaining) / float64(e.Result.Limit)
+}

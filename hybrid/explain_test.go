@@ -1,0 +1,163 @@
+package hybrid_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// A key is explained by what is known here, what is not reported, and what Redis says, and to ask
+// changes nothing.
+func TestRealExplain(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	rdb := dial(t, srv.Addr())
+	o := hybrid.Options{SyncInterval: 20 * time.Millisecond, MaxLag: time.Minute} // what is not urgent stays here
+	a, b := realNode(t, srv.Addr(), o), realNode(t, srv.Addr(), o)
+	explain := func(l *hybrid.Limiter, key string, rule *limit.Rule) hybrid.Explanation {
+		t.Helper()
+		e, err := l.Explain(bg, key, rule)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	if e := explain(a, "k", hundred); e.InMemory || !e.Result.Allowed || e.Redis == nil || e.Redis.Err != nil || e.Redis.Used != 0 || a.Stats().LiveCounters != 0 {
+		t.Errorf("a key that was never used: %+v", e)
+	}
+	b.AllowN("k", hundred, 60)
+	flush(t, b)
+	a.AllowN("k", hundred, 1)
+	flush(t, a)
+	a.AllowN("k", hundred, 5)
+	for range 3 { // to ask is no use, whatever way it is done
+		e := explain(a, "k", hundred)
+		if !e.InMemory || !e.Result.Allowed || e.Result.Remaining != 34 || e.Known != 61 || e.Pending != 5 || e.Answered.IsZero() || e.Redis.Used != 61 || e.Redis.Result.Remaining != 39 {
+			t.Errorf("%+v, %+v", e, e.Redis)
+		}
+		a.Nearest(10)
+	}
+	flush(t, a)
+	if e := explain(a, "k", hundred); e.Known != 66 || e.Pending != 0 || e.Redis.Used != 66 || e.Result.Remaining != 34 {
+		t.Errorf("reported: %+v, %+v", e, e.Redis)
+	}
+	// Used up by the other node, which says so at once: a notice refuses it.
+	a.AllowN("n", longTen, 1)
+	flush(t, a)
+	b.AllowN("n", longTen, 9)
+	flush(t, b)
+	eventually(t, 5*time.Second, "a notice", func() bool { return !a.Allow("n", longTen) })
+	e := explain(a, "n", longTen)
+	if e.Result.Allowed || e.Result.RetryAfter <= 0 || e.Redis.Used < 10 || e.Redis.Result.Allowed {
+		t.Errorf("used up: %+v, %+v", e, e.Redis)
+	}
+	if e.Result.Source == limit.SourceNotice && (e.Notice.IsZero() || !e.NoticeUntil.After(e.Notice)) {
+		t.Errorf("by a notice: %+v", e)
+	}
+	// Another program has written to the key.
+	a.AllowN("broken", longTen, 1)
+	flush(t, a)
+	for _, key := range rdb.Keys(bg, "*broken").Val() {
+		rdb.Del(bg, key)
+		rdb.RPush(bg, key, "x")
+	}
+	flush(t, a)
+	e = explain(a, "broken", longTen)
+	var broken *limit.KeyError
+	if !e.Quarantined || !errors.As(e.Redis.Err, &broken) {
+		t.Errorf("broken: %+v, %v", e, e.Redis.Err)
+	}
+	srv.Kill()
+	eventually(t, 5*time.Second, "degraded", func() bool { return a.State().Mode == hybrid.Degraded })
+	e = explain(a, "k", hundred)
+	var away *hybrid.UnavailableError
+	if !errors.As(e.Redis.Err, &away) || e.Result.Source != limit.SourceDegraded || !e.InMemory {
+		t.Errorf("degraded: %+v, %v", e, e.Redis.Err)
+	}
+	if _, err := a.Explain(bg, "k", limit.Must(limit.SlidingLog("log", 1, time.Second))); !errors.Is(err, limit.ErrUnsupported) {
+		t.Errorf("a sliding log: %v", err)
+	}
+	if _, err := a.Explain(bg, "k", nil); !errors.Is(err, limit.ErrNilRule) {
+		t.Errorf("no rule: %v", err)
+	}
+}
+
+// The keys with the least left come first; keys that have used nothing do not come at all. Neither
+// list nor look changes what is decided.
+func TestNearest(t *testing.T) {
+	l, err := hybrid.New(nil, hybrid.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	dry := limit.Must(limit.Funnel("dry", 10, 10, 24*time.Hour)).DryRun()
+	for i := range 300 {
+		l.AllowN(fmt.Sprintf("k%03d", i), hundred, int64(i%100))
+	}
+	l.Peek("untouched", hundred)
+	l.AllowN("over", longTen, 10)
+	l.Allow("over", longTen)
+	l.AllowN("dry", dry, 10)
+	long := strings.Repeat("x", 1000)
+	l.AllowN(long, longFunnel, 10)
+	list := l.Nearest(5)
+	if len(list) != 5 {
+		t.Fatalf("%+v", list)
+	}
+	full := map[string]bool{}
+	for _, e := range list[:3] {
+		full[e.Rule.Name()] = true
+		if e.Result.Remaining != 0 || !e.InMemory || e.Redis != nil || e.Result.Allowed != (e.Rule.Name() == "dry") || e.Rule.Name() == "slow" && len(e.Key) != 64 {
+			t.Errorf("%+v", e)
+		}
+	}
+	if len(full) != 3 || list[3].Result.Remaining != 1 || list[3].Key >= list[4].Key {
+		t.Errorf("%+v", list)
+	}
+	if all := l.Nearest(10_000); len(all) != 300 { // three of them have used nothing
+		t.Errorf("%d keys", len(all))
+	}
+	if n := len(l.Nearest(0)) + len(l.Nearest(-1)) + len((*hybrid.Limiter)(nil).Nearest(1)); n != 0 {
+		t.Errorf("%d keys of none", n)
+	}
+	for i := range 300 {
+		if left := l.Peek(fmt.Sprintf("k%03d", i), hundred).Remaining; left != int64(100-i%100) {
+			t.Fatalf("key %d: %d left", i, left)
+		}
+	}
+	names := ""
+	for _, r := range l.Rules() {
+		names += r.Name() + " "
+	}
+	if names != "dry hundred slow ten " {
+		t.Errorf("rules: %s", names)
+	}
+	if e, err := (*hybrid.Limiter)(nil).Explain(bg, "k", hundred); err != nil || e.Result.Allowed {
+		t.Errorf("%+v, %v", e, err)
+	}
+}
+
+// QuickStats is Stats but for what needs a look at each key.
+func TestQuickStats(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		l := w.synced(hybrid.Options{MaxLag: time.Minute})
+		for range 100 {
+			l.Allow("k", hundred)
+		}
+		l.Take("bad", nil, 1)
+		is, quick := l.Stats(), l.QuickStats()
+		if is.QueuedKeys == 0 || is.OldestPending == 0 {
+			t.Errorf("%v", is)
+		}
+		is.QueuedKeys, is.OldestPending = 0, 0
+		if is.String() != quick.String() { // Stats has counted what leases have admitted
+			t.Errorf("Stats: %v\nquick: %v", is, quick)
+		}
+	})
+}
