@@ -1,0 +1,133 @@
+package adminlimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strconv"
+
+	"github.com/hybridlimit/hybridlimit/internal/escape"
+)
+
+// mostBody bounds what is read of a form.
+const mostBody = 64 << 10
+
+// post answers a look-up or an act. Keys come in a form, so that they are in no log and no history.
+func (p *Page) post(w http.ResponseWriter, r *http.Request, what string, isJSON bool) {
+	say := func(status int, s shown) {
+		switch {
+		case !isJSON:
+			p.show(w, r, status, s)
+		case s.Look != nil:
+			writeJSON(w, status, s.Look)
+		case s.Wrong:
+			writeJSON(w, status, map[string]string{"error": s.Said})
+		default:
+			writeJSON(w, status, map[string]string{"done": s.Said})
+		}
+	}
+	wrong := func(status int, text string) { say(status, shown{Said: text, Wrong: true}) }
+	if err := p.cross.Check(r); err != nil {
+		wrong(http.StatusForbidden, "the request comes from another site")
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, mostBody)
+	if err := r.ParseForm(); err != nil {
+		wrong(http.StatusBadRequest, "the form cannot be read")
+		return
+	}
+	who := ""
+	switch {
+	case what == "act" && p.o.Authorise == nil:
+		wrong(http.StatusForbidden, "there are no acts here: see Options.Authorise")
+		return
+	case what == "act":
+		var ok bool
+		if who, ok = p.o.Authorise(r); !ok {
+			p.refuse(w, r, wrong)
+			return
+		}
+	case p.o.HideKeys:
+		wrong(http.StatusForbidden, "keys are not shown here")
+		return
+	}
+	if !p.lookups.pass() {
+		w.Header().Set("Retry-After", "1")
+		wrong(http.StatusTooManyRequests, "too many look-ups: each asks Redis; try again in a second")
+		return
+	}
+	name, plan, key := r.PostForm.Get("rule"), r.PostForm.Get("plan"), r.PostForm.Get("key")
+	if what == "act" {
+		done, err := p.act(r.Context(), r.PostForm.Get("do"), name, plan, key, r.PostForm.Get("used"), who)
+		if err != nil {
+			wrong(http.StatusUnprocessableEntity, err.Error())
+			return
+		}
+		say(http.StatusOK, shown{Said: done})
+		return
+	}
+	l, err := p.lookUp(r.Context(), name, plan, key)
+	if err != nil {
+		wrong(http.StatusNotFound, err.Error())
+		return
+	}
+	say(http.StatusOK, shown{Look: l})
+}
+
+// refuse answers an act that is not granted. A browser asks for a name and a password then, once.
+func (p *Page) refuse(w http.ResponseWriter, r *http.Request, wrong func(int, string)) {
+	if r.Header.Get("Authorization") == "" {
+		w.Header().Set("WWW-Authenticate", `Basic realm="hybridlimit", charset="UTF-8"`)
+		wrong(http.StatusUnauthorized, "this needs a name and a password")
+		return
+	}
+	p.log(r.Context(), "adminlimit: an act was refused")
+	wrong(http.StatusForbidden, "you may not do this")
+}
+
+// act changes something, and returns what was done.
+func (p *Page) act(ctx context.Context, do, name, plan, key, used, who string) (done string, err error) {
+	attrs := []slog.Attr{slog.String("who", who), slog.String("act", do)}
+	switch do {
+	case "reset", "set":
+		n := int64(0)
+		if do == "set" {
+			if n, err = strconv.ParseInt(used, 10, 64); err != nil {
+				return "", errors.New("the number of used units is not a number")
+			}
+		}
+		if name == "" {
+			return "", errors.New("an act needs the name of a rule")
+		}
+		choices := p.choices(name, plan, key)
+		if len(choices) == 0 {
+			return "", errNoRule
+		}
+		err = p.lim.Set(ctx, key, choices[0].rule, n)
+		attrs = append(attrs, slog.String("rule", name), slog.String("key", escape.Quote(key)), slog.Int64("used", n))
+		done = fmt.Sprintf("%s of %s: %d units are used now, for all nodes.", escape.Quote(key), escape.Quote(name), n)
+	case "reload":
+		if p.o.Rules == nil {
+			return "", errors.New("there is no rules file")
+		}
+		err, done = p.o.Rules.Reload(), "The rules file was read again."
+	default:
+		return "", errors.New("there is no such act: reset, set, reload")
+	}
+	if err != nil {
+		attrs = append(attrs, slog.String("err", err.Error()))
+	}
+	p.log(ctx, "adminlimit: act", attrs...)
+	return done, err
+}
+
+// log writes a line, to the default logger if there is no other.
+func (p *Page) log(ctx context.Context, text string, attrs ...slog.Attr) {
+	logger := p.o.Logger
+	if logger == nil {
+		logger = slog.Default()
+	}
+	logger.LogAttrs(ctx, slog.LevelInfo, text, attrs...)
+}

@@ -1,0 +1,429 @@
+package adminlimit_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/hybridlimit/hybridlimit/adapter/adminlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/hybridtest"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+func TestMain(m *testing.M) {
+	redis.SetLogger(silence{})
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	goleak.VerifyTestMain(m)
+}
+
+type silence struct{}
+
+func (silence) Printf(context.Context, string, ...any) {}
+
+var five = limit.Must(limit.PerMinute("logins", 5))
+
+// served is a page on a server of its own.
+type served struct {
+	*httptest.Server
+	*adminlimit.Page
+}
+
+func serve(t *testing.T, lim *hybrid.Limiter, o adminlimit.Options) served {
+	t.Helper()
+	page, err := adminlimit.New(lim, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/limits/", page)
+	mux.Handle("/limits", page)
+	s := served{httptest.NewServer(mux), page}
+	t.Cleanup(s.Server.Close)
+	t.Cleanup(page.Close)
+	return s
+}
+
+// do sends a request, after change has changed it, and returns the answer and its body.
+func (s served) do(t *testing.T, method, path, form string, change func(*http.Request)) (*http.Response, string) {
+	t.Helper()
+	r, err := http.NewRequest(method, s.URL+path, strings.NewReader(form))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if form != "" {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	if change != nil {
+		change(r)
+	}
+	c := s.Client()
+	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	res, err := c.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res, string(body)
+}
+
+func (s served) get(t *testing.T, path string) string {
+	t.Helper()
+	res, body := s.do(t, "GET", path, "", nil)
+	if res.StatusCode != 200 {
+		t.Fatalf("GET %s: %s\n%s", path, res.Status, body)
+	}
+	return body
+}
+
+func formOf(pairs ...string) string {
+	v := url.Values{}
+	for i := 0; i < len(pairs); i += 2 {
+		v.Set(pairs[i], pairs[i+1])
+	}
+	return v.Encode()
+}
+
+func contains(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	for _, p := range parts {
+		if !strings.Contains(text, p) {
+			t.Errorf("%q is missing in:\n%s", p, text)
+		}
+	}
+}
+
+// The page says how the limiter is, who else is there, and which keys are used up; so does the JSON.
+func TestWhatThePageSays(t *testing.T) {
+	h := hybridtest.New(t, hybridtest.Options{Limiters: 2, Limiter: hybrid.Options{NodeName: "web-1 <b>"}})
+	s := serve(t, h.Limiter, adminlimit.Options{Title: "logins & more"})
+	for range 7 {
+		h.Limiter.Allow("mallory", five)
+	}
+	h.Limiter.Allow("alice", five)
+	body := s.get(t, "/limits/")
+	contains(t, body, "<title>logins &amp; more: synced</title>", "web-1 &lt;b&gt; (this)", "fair-share, 0.5 of each limit",
+		"<code>mallory</code>", "0 of 5", "<code>alice</code>", "4 of 5", "sliding-window")
+	if strings.Index(body, "mallory") > strings.Index(body, "alice") {
+		t.Error("the key with the least left is not the first")
+	}
+	var now struct {
+		State hybrid.State
+		Nodes struct {
+			List []struct {
+				Name, Version, Mode string
+				This                bool
+			}
+		}
+		Stats hybrid.Stats
+	}
+	if err := json.Unmarshal([]byte(s.get(t, "/limits/now.json")), &now); err != nil {
+		t.Fatal(err)
+	}
+	if now.State.Mode != hybrid.Synced || len(now.Nodes.List) != 2 || now.Nodes.List[0].This == now.Nodes.List[1].This || now.Nodes.List[0].Mode != "resyncing" || // at its first heartbeat, the only one here
+		now.Nodes.List[0].Version == "" {
+		t.Errorf("%+v", now)
+	}
+	if part := s.get(t, "/limits/?part=now"); strings.Contains(part, "mallory") || !strings.Contains(part, `id="now"`) {
+		t.Errorf("a part of the page:\n%s", part)
+	}
+	h.CutOff()
+	contains(t, s.get(t, "/limits/"), "Redis cannot be reached", "nothing is lost", ": degraded</title>")
+}
+
+// why is what a look-up says of a key.
+type why struct {
+	Found []struct {
+		Key, Rule, Why, Source, Says string
+		Allowed                      bool
+		InMemory                     bool `json:"in_memory"`
+		Refused                      bool
+		Known, Pending               int64
+		Retry                        float64 `json:"retry_after_seconds"`
+		Redis                        struct {
+			Used  int64
+			Error string
+		}
+	}
+}
+
+func (s served) look(t *testing.T, pairs ...string) (w why) {
+	t.Helper()
+	res, body := s.do(t, "POST", "/limits/keys.json", formOf(pairs...), nil)
+	if err := json.Unmarshal([]byte(body), &w); err != nil || res.StatusCode != 200 {
+		t.Fatalf("%s: %v\n%s", res.Status, err, body)
+	}
+	return w
+}
+
+// Why was this refused: by what this node has admitted, by what others have, by another node's
+// notice, in an outage, or not at all.
+func TestWhyAKeyIsRefused(t *testing.T) {
+	h := hybridtest.New(t, hybridtest.Options{Limiters: 2})
+	a, b := serve(t, h.Limiters[0], adminlimit.Options{}), serve(t, h.Limiters[1], adminlimit.Options{})
+	for range 5 {
+		h.Limiters[1].Allow("alice", five)
+	}
+	if w := a.look(t, "key", "alice"); len(w.Found) != 0 { // no rule is known here
+		t.Errorf("%+v", w)
+	}
+	h.Limiters[0].Allow("bob", five)
+	h.Sync()
+	h.Limiters[0].Allow("alice", five)
+	h.Sync()
+	w := a.look(t, "key", "alice")
+	if len(w.Found) != 1 || w.Found[0].Rule != "logins" || w.Found[0].Redis.Used < 5 || w.Found[0].Retry <= 0 {
+		t.Fatalf("%+v", w)
+	}
+	contains(t, w.Found[0].Why, "used up")
+	if w := b.look(t, "key", "nobody"); len(w.Found) != 0 {
+		t.Errorf("a key that nobody has used: %+v", w)
+	}
+	if w := b.look(t, "key", "nobody", "rule", "logins"); len(w.Found) != 1 || !strings.Contains(w.Found[0].Why, "not seen the key") {
+		t.Errorf("a key that nobody has used, by name of the rule: %+v", w)
+	}
+	h.CutOff()
+	for range 5 {
+		h.Limiters[1].Allow("carol", five)
+	}
+	w = b.look(t, "key", "carol")
+	if len(w.Found) != 1 || w.Found[0].Source != "degraded" || w.Found[0].Redis.Error == "" {
+		t.Fatalf("%+v", w)
+	}
+	contains(t, w.Found[0].Why, "Redis is away", "1/2 of the limit")
+}
+
+// Keys come from attackers: on the page they are text, wherever they stand.
+func TestKeysAreText(t *testing.T) {
+	h := hybridtest.New(t, hybridtest.Options{})
+	s := serve(t, h.Limiter, adminlimit.Options{Authorise: func(*http.Request) (string, bool) { return "me", true }})
+	const hostile = `"><script>alert(1)</script><img src=x onerror=alert(1)>` + "\x00\xff'"
+	h.Limiter.Allow(hostile, five)
+	_, body := s.do(t, "POST", "/limits/look", formOf("key", hostile), nil)
+	contains(t, body, "&lt;script&gt;alert(1)", "admitted")
+	if strings.Contains(body, "<script>alert") || strings.Contains(body, "<img") {
+		t.Errorf("a key became a tag:\n%s", body)
+	}
+	if n := strings.Count(body, "<script>"); n != 1 {
+		t.Errorf("%d scripts", n)
+	}
+	_, body = s.do(t, "POST", "/limits/look", formOf("key", hostile, "rule", hostile), nil)
+	if strings.Contains(body, "<script>alert") {
+		t.Errorf("what was asked became a tag:\n%s", body)
+	}
+}
+
+// What is asked under another host name, from another site or by another method is refused, and every
+// answer says that nothing is to be loaded, framed or kept.
+func TestGuards(t *testing.T) {
+	h := hybridtest.New(t, hybridtest.Options{})
+	s := serve(t, h.Limiter, adminlimit.Options{Hosts: []string{"admin.example.com"}})
+	host := func(name string) func(*http.Request) { return func(r *http.Request) { r.Host = name } }
+	for name, want := range map[string]int{
+		"evil.example": 403, "": 200, "localhost": 200, "LOCALHOST:8080": 200, "127.0.0.1:1": 200, "127.9.9.9": 200, "[::1]:80": 200, "[::1]": 200, "localhost.": 200,
+		"admin.example.com": 200, "Admin.Example.com:443": 200, "x.admin.example.com": 403, "localhost.evil.example": 403, "127.0.0.1.evil.example": 403, "10.0.0.1": 403, "[::2]": 403,
+	} {
+		res, _ := s.do(t, "GET", "/limits/", "", host(name))
+		if res.StatusCode != want {
+			t.Errorf("host %q: %s, want %d", name, res.Status, want)
+		}
+		csp := res.Header.Get("Content-Security-Policy")
+		if !strings.HasPrefix(csp, "default-src 'none'; style-src 'sha256-") || strings.Contains(csp, "unsafe") || !strings.Contains(csp, "frame-ancestors 'none'") ||
+			res.Header.Get("X-Content-Type-Options") != "nosniff" || res.Header.Get("Cache-Control") != "no-store" || res.Header.Get("Referrer-Policy") != "no-referrer" {
+			t.Errorf("headers: %v", res.Header)
+		}
+	}
+	for _, path := range []string{"/limits/look", "/limits/keys.json", "/limits/act", "/limits/act.json"} {
+		res, _ := s.do(t, "POST", path, "key=x", func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") })
+		if res.StatusCode != 403 {
+			t.Errorf("%s from another site: %s", path, res.Status)
+		}
+	}
+	for request, want := range map[string]int{"PUT /limits/": 405, "POST /limits/": 405, "DELETE /limits/now.json": 405, "POST /limits/now.json": 405, "GET /limits/nothing.json": 404,
+		"GET /limits/act": 200, "HEAD /limits/": 200} {
+		method, path, _ := strings.Cut(request, " ")
+		if res, _ := s.do(t, method, path, "", nil); res.StatusCode != want {
+			t.Errorf("%s: %s, want %d", request, res.Status, want)
+		}
+	}
+	if res, _ := s.do(t, "GET", "/limits", "", nil); res.StatusCode != 308 || res.Header.Get("Location") != "/limits/" {
+		t.Errorf("without a slash: %s to %q", res.Status, res.Header.Get("Location"))
+	}
+	if res, _ := s.do(t, "POST", "/limits/look", "key="+strings.Repeat("x", 100<<10), nil); res.StatusCode != 400 {
+		t.Errorf("a large form: %s", res.Status)
+	}
+}
+
+// Nothing can be changed unless somebody says who may; what is changed is logged with who.
+func TestActs(t *testing.T) {
+	h := hybridtest.New(t, hybridtest.Options{})
+	var log bytes.Buffer
+	o := adminlimit.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	for range 6 {
+		h.Limiter.Allow("alice", five)
+	}
+	reset := formOf("do", "reset", "key", "alice", "rule", "logins")
+	used := func() int64 { return 5 - h.Limiter.Peek("alice", five).Remaining }
+	if res, _ := serve(t, h.Limiter, o).do(t, "POST", "/limits/act.json", reset, nil); res.StatusCode != 403 || used() != 5 {
+		t.Errorf("by default: %s, %d are used", res.Status, used())
+	}
+	o.Authorise = func(r *http.Request) (string, bool) {
+		name, password, _ := r.BasicAuth()
+		return name, password == "secret"
+	}
+	s := serve(t, h.Limiter, o)
+	as := func(password string) func(*http.Request) {
+		return func(r *http.Request) { r.SetBasicAuth("ann\n", password) }
+	}
+	if res, _ := s.do(t, "POST", "/limits/act", reset, nil); res.StatusCode != 401 || !strings.Contains(res.Header.Get("WWW-Authenticate"), "Basic") || used() != 5 {
+		t.Errorf("without a password: %s, %v", res.Status, res.Header)
+	}
+	if res, _ := s.do(t, "POST", "/limits/act", reset, as("wrong")); res.StatusCode != 403 || used() != 5 || !strings.Contains(log.String(), "refused") {
+		t.Errorf("with another password: %s\n%s", res.Status, &log)
+	}
+	if res, body := s.do(t, "POST", "/limits/act", reset, as("secret")); res.StatusCode != 200 || used() != 0 || !strings.Contains(body, "0 units are used now") {
+		t.Errorf("a reset: %s, %d are used\n%s", res.Status, used(), body)
+	}
+	if res, body := s.do(t, "POST", "/limits/act.json", formOf("do", "set", "used", "3", "key", "alice", "rule", "logins"), as("secret")); res.StatusCode != 200 || used() != 3 || !strings.Contains(body, `"done"`) {
+		t.Errorf("a set: %s, %d are used\n%s", res.Status, used(), body)
+	}
+	contains(t, log.String(), `act=reset`, `key="\"alice\""`, `who="ann\n"`)
+	for _, bad := range []string{formOf("do", "set", "used", "-1", "key", "alice", "rule", "logins"), formOf("do", "set", "used", "x", "key", "alice", "rule", "logins"), formOf("do", "explode"),
+		formOf("do", "reset", "key", "alice"), formOf("do", "reset", "key", "alice", "rule", "other"), formOf("do", "reload")} {
+		res, body := s.do(t, "POST", "/limits/act.json", bad, as("secret"))
+		for ; res.StatusCode == 429; res, body = s.do(t, "POST", "/limits/act.json", bad, as("secret")) {
+			<-time.After(50 * time.Millisecond) // there are few a second
+		}
+		if res.StatusCode != 422 || !strings.Contains(body, `"error"`) || used() != 3 {
+			t.Errorf("%s: %s\n%s", bad, res.Status, body)
+		}
+	}
+}
+
+// Look-ups ask Redis, so there are few a second.
+func TestLookUpsAreFew(t *testing.T) {
+	h := hybridtest.New(t, hybridtest.Options{})
+	h.Limiter.Allow("alice", five)
+	s := serve(t, h.Limiter, adminlimit.Options{})
+	refused := 0
+	for range 40 {
+		if res, _ := s.do(t, "POST", "/limits/look", "key=alice", nil); res.StatusCode == 429 {
+			refused++
+		}
+	}
+	if refused < 10 {
+		t.Errorf("%d of 40 were refused", refused)
+	}
+}
+
+// Keys can be left out altogether.
+func TestHiddenKeys(t *testing.T) {
+	h := hybridtest.New(t, hybridtest.Options{})
+	h.Limiter.Allow("alice", five)
+	s := serve(t, h.Limiter, adminlimit.Options{HideKeys: true})
+	all := s.get(t, "/limits/") + s.get(t, "/limits/now.json") + s.get(t, "/limits/rules.json")
+	if strings.Contains(all, "alice") || strings.Contains(all, "refused?") {
+		t.Errorf("keys are shown:\n%s", all)
+	}
+	for request, want := range map[string]int{"GET keys.json": 404, "POST keys.json": 403, "POST look": 403} {
+		method, path, _ := strings.Cut(request, " ")
+		if res, body := s.do(t, method, "/limits/"+path, "key=alice", nil); res.StatusCode != want || strings.Contains(body, "4 of 5") {
+			t.Errorf("%s: %s\n%s", request, res.Status, body)
+		}
+	}
+}
+
+// file is a rules file.
+type file struct {
+	disk, problem string
+	line          int
+	reloads       int
+}
+
+func (f *file) Path() string                  { return "rules.yaml" }
+func (f *file) InForce() (string, time.Time)  { return "rules:\n  logins: 5\n", time.Unix(1e9, 0) }
+func (f *file) OnDisk() (string, string, int) { return f.disk, f.problem, f.line }
+func (f *file) Names() []string               { return []string{"logins"} }
+func (f *file) Reload() error                 { f.reloads++; return nil }
+func (f *file) Lookup(name, plan, key string) (*limit.Rule, string) {
+	switch {
+	case plan == "none":
+		return nil, ""
+	case key == "vip":
+		return limit.Unlimited(), "override of the key"
+	}
+	return five, "rule " + name + plan
+}
+
+// The rules file is shown beside what is in force, with the error at its line.
+func TestRulesFile(t *testing.T) {
+	h := hybridtest.New(t, hybridtest.Options{})
+	f := &file{disk: "rules:\n  logins: 5\n"}
+	s := serve(t, h.Limiter, adminlimit.Options{Rules: f, Authorise: func(*http.Request) (string, bool) { return "", true }})
+	if body := s.get(t, "/limits/"); !strings.Contains(body, "In force since 2001-09-09") || strings.Contains(body, "On disk") {
+		t.Errorf("the file is in force:\n%s", body)
+	}
+	f.disk, f.problem, f.line = "rules:\n  logins: <five>\n", "rules.yaml:2:11: <five> is no number", 2
+	contains(t, s.get(t, "/limits/"), "On disk", "<mark>  logins: &lt;five&gt;</mark>", "stay in force: rules.yaml:2:11: &lt;five&gt;")
+	if w := s.look(t, "key", "vip"); len(w.Found) != 1 || !w.Found[0].Allowed && w.Found[0].Why != "Nothing limits this key." || w.Found[0].Says != "override of the key" {
+		t.Errorf("%+v", w)
+	}
+	if w := s.look(t, "key", "bob", "rule", "logins", "plan", "+gold"); len(w.Found) != 1 || w.Found[0].Says != "rule logins+gold" {
+		t.Errorf("%+v", w)
+	}
+	for _, form := range []string{"key=x&rule=other", "key=x&rule=logins&plan=none"} {
+		if res, body := s.do(t, "POST", "/limits/look", form, nil); res.StatusCode != 404 || !strings.Contains(body, "no such rule") {
+			t.Errorf("%s: %s", form, res.Status)
+		}
+	}
+	if res, _ := s.do(t, "POST", "/limits/act", "do=reload", nil); res.StatusCode != 200 || f.reloads != 1 {
+		t.Errorf("a reload: %s, %d", res.Status, f.reloads)
+	}
+}
+
+// The page of a limiter without Redis, and of one that is closed.
+func TestWithoutRedis(t *testing.T) {
+	lim := limit.Must(hybrid.New(nil, hybrid.Options{}))
+	s := serve(t, lim, adminlimit.Options{})
+	lim.Allow("alice", five)
+	contains(t, s.get(t, "/limits/"), "local-only", "limits of its own", "4 of 5")
+	if w := s.look(t, "key", "alice"); len(w.Found) != 1 || w.Found[0].Source != "local" {
+		t.Errorf("%+v", w)
+	}
+	if err := lim.Close(); err != nil {
+		t.Fatal(err)
+	}
+	contains(t, s.get(t, "/limits/"), "The limiter is closed.")
+	if _, err := adminlimit.New(nil, adminlimit.Options{}); err == nil {
+		t.Error("a page of no limiter")
+	}
+}
+
+func ExampleNew() {
+	lim := limit.Must(hybrid.New(nil, hybrid.Options{})) // without Redis
+	defer lim.Close()
+	page := limit.Must(adminlimit.New(lim, adminlimit.Options{}))
+	defer page.Close()
+	admin := http.NewServeMux()
+	admin.Handle("/limits/", page) // where operators are and users are not
+	w := httptest.NewRecorder()
+	admin.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/limits/", nil))
+	fmt.Println(w.Code, strings.Contains(w.Body.String(), "local-only"))
+	// Output: 200 true
+}
