@@ -53,7 +53,7 @@ func (p *program) change(where redisFlags, which ruleFlags, keys []string, used 
 		return err
 	}
 	defer s.Close()
-	p.warnOfLayout(s)
+	p.warnOfLayout(s, prefixScan)
 	for i, key := range keys {
 		if err := s.lim.Set(p.ctx, key, list[i], used); err != nil {
 			if i > 0 {

@@ -84,7 +84,7 @@ func (c *peekCmd) Run(p *program) error {
 	if err != nil {
 		return err
 	}
-	p.warnOfLayout(s)
+	p.warnOfLayout(s, prefixScan)
 	return p.show(looks)
 }
 

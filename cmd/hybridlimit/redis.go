@@ -3,8 +3,10 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/connect"
+	"github.com/hybridlimit/hybridlimit/internal/escape"
 	"github.com/hybridlimit/hybridlimit/internal/inspect"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -56,11 +58,24 @@ func (s *store) failed(err error) error {
 	return &exitError{code, s.Explain(err)}
 }
 
-// warnOfLayout says so if processes use this Redis, but not in the layout of the flags:
-// what they count is elsewhere then.
-func (p *program) warnOfLayout(s *store) {
+// prefixScan is among how many keys other prefixes are looked for: a tenth of a second of Redis.
+const prefixScan = 100_000
+
+// warnOfLayout says so if processes use this Redis, but not with the prefix or in the layout of
+// the flags: what they count is elsewhere then. For other prefixes it looks among about scan keys.
+func (p *program) warnOfLayout(s *store, scan int64) {
 	fleet, err := s.survey.Fleet(p.ctx)
-	if err != nil || len(fleet.Layouts) == 0 {
+	if err != nil {
+		return
+	}
+	if len(fleet.Layouts) == 0 {
+		if scan == 0 {
+			return
+		}
+		if others, _ := s.survey.Prefixes(p.ctx, scan); len(others) > 0 {
+			fmt.Fprintf(p.errOut, "hybridlimit: no node uses the prefix %s here, but there are nodes with %s: see --prefix\n",
+				escape.Quote(s.survey.Keyspace().Prefix()), quoted(others))
+		}
 		return
 	}
 	ours := s.survey.Keyspace().Layout()
@@ -70,4 +85,17 @@ func (p *program) warnOfLayout(s *store) {
 		}
 	}
 	fmt.Fprintf(p.errOut, "hybridlimit: the nodes here use %s, and this looks at %s: see --shards\n", fleet.Layouts[0].Name, ours)
+}
+
+// quoted returns texts for one line: at most five of them.
+func quoted(texts []string) string {
+	const most = 5
+	var list []string
+	for _, text := range texts[:min(len(texts), most)] {
+		list = append(list, escape.Quote(text))
+	}
+	if more := len(texts) - most; more > 0 {
+		list = append(list, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(list, ", ")
 }

@@ -125,7 +125,7 @@ func (c *topCmd) Run(p *program) error {
 	if err != nil {
 		return s.failed(err)
 	}
-	p.warnOfLayout(s)
+	p.warnOfLayout(s, 0) // it has a bound of its own for what it scans
 	return p.showTop(f)
 }
 

@@ -64,7 +64,7 @@ func (c *watchCmd) Run(p *program) error {
 		return err
 	}
 	defer s.Close()
-	p.warnOfLayout(s)
+	p.warnOfLayout(s, prefixScan)
 	return c.loop(p, s, columns, see)
 }
 
