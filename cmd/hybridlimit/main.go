@@ -102,26 +102,37 @@ func (p *program) run(args []string) (code int) {
 	p.Screen = screen.New(p.out, p.environ)
 	line := new(commands)
 	ended := -1 // kong wants the process to end once it has printed help
-	parser, err := kong.New(line,
-		kong.Name("hybridlimit"),
-		kong.Description("Looks at limits in Redis, changes them, and checks what they need. Exit codes: 0 fine, 1 something was found, 2 usage, 3 Redis, 4 anything else."),
-		kong.Writers(p.out, p.errOut),
-		kong.Exit(func(code int) { ended = code }),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: screen.Width}),
-		kong.ExplicitGroups([]kong.Group{{Key: "redis", Title: "Redis:"}, {Key: "rule", Title: "Rule:"}}),
-	)
+	parser, err := p.parser(line, func(code int) { ended = code })
 	if err != nil {
-		return p.fail(err)
+		return p.fail(nil, err)
 	}
 	parsed, err := parser.Parse(spelled(args))
 	if ended >= 0 {
 		return ended
 	}
 	if err != nil {
-		return p.fail(usage(fmt.Errorf("%w (hybridlimit --help)", err)))
+		var wrong *kong.ParseError
+		if errors.As(err, &wrong) {
+			parsed = wrong.Context
+		}
+		return p.fail(parsed, usage(fmt.Errorf("%w (hybridlimit --help)", err)))
 	}
 	p.JSON = line.JSON
-	return p.fail(parsed.Run(p))
+	return p.fail(parsed, parsed.Run(p))
+}
+
+// parser returns what reads the command line into a value.
+func (p *program) parser(into *commands, exit func(code int)) (*kong.Kong, error) {
+	dropEmptyVariables()
+	return kong.New(into,
+		kong.Name("hybridlimit"),
+		kong.Description("Looks at limits in Redis, changes them, and checks what they need. Exit codes: 0 fine, 1 something was found, 2 usage, 3 Redis, 4 anything else."),
+		kong.Writers(p.out, p.errOut),
+		kong.Exit(exit),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: screen.Width}),
+		kong.PostBuild(serveVariables),
+		kong.ExplicitGroups([]kong.Group{{Key: "redis", Title: "Redis:"}, {Key: "rule", Title: "Rule:"}}),
+	)
 }
 
 // spelled returns arguments with -json as kong has it.
@@ -138,8 +149,8 @@ func spelled(args []string) []string {
 	return out
 }
 
-// fail says what is wrong, if anything is, and returns the exit code.
-func (p *program) fail(err error) int {
+// fail says what is wrong, if anything is, and returns the exit code. line is nil if there is none.
+func (p *program) fail(line *kong.Context, err error) int {
 	if err == nil {
 		return exitOK
 	}
@@ -148,7 +159,11 @@ func (p *program) fail(err error) int {
 	if errors.As(err, &exit) {
 		code = exit.code
 	}
-	if text := err.Error(); text != "" {
+	text := err.Error()
+	if code != exitRedis { // whose advice names flags that are not wrong
+		text = inFlags(line, text)
+	}
+	if text != "" {
 		fmt.Fprintln(p.errOut, "hybridlimit:", text)
 	}
 	return code

@@ -165,7 +165,7 @@ func TestBadArguments(t *testing.T) {
 		{"watch k", "a key needs a --rule"}, {"watch --rule=api=sliding-window,5/1m", "a key needs a --rule"}, {"watch --interval=1ms", "--interval is 1ms"}, {"watch --count=-1", "--count is -1"},
 		{"doctor --slow-trip=0s", "--slow-trip is 0s"}, {"doctor --slow-trip=x", "x"},
 		{"nodes --timeout=0s", "--timeout is 0s"}, {"nodes --timeout=1h", "--timeout is 1h"},
-		{"nodes --shards=2000", "Shards is 2000"}, {"nodes --prefix={x}", "brace"},
+		{"nodes --shards=2000", "--shards is 2000"}, {"nodes --prefix={x}", "brace"},
 		{"nodes --redis=http://x", "scheme"}, {"nodes --redis=nonsense", "not a URL"}, {"nodes --redis=redis://", "not a URL"}, {"nodes --redis=redis://x/y", "database"},
 		{"nodes --redis=redis://x?colour=1", "colour"}, {"nodes --redis=redis://x?master_name=m --cluster", "no --cluster"},
 		{"nodes --ca=/x --redis=redis://x", "rediss://"}, {"nodes --cert=/x --redis=rediss://x", "belong together"}, {"nodes --ca=/nowhere/x --redis=rediss://x", "no such file"}, {"nodes --ca=" + bad + " --redis=rediss://x", "no certificate"},

@@ -21,19 +21,19 @@ import (
 // leastTimeout and mostTimeout bound the command timeout, and mostTimeout what the client waits.
 const leastTimeout, mostTimeout = time.Millisecond, time.Minute
 
-// serveCmd is hybridlimit serve.
+// serveCmd is hybridlimit serve. Each flag has a variable, see serveVariables.
 type serveCmd struct {
 	Rules        string `required:"" type:"path" placeholder:"FILE" help:"Rules file. It is followed: a change applies within a second, a bad file changes nothing."`
 	AllowRemoval bool   `help:"Let a file that does not end with '...' remove rules. Only if the file is always replaced as a whole."`
 
 	Alone   bool   `help:"Share with nobody: no Redis, this server has limits of its own."`
-	Redis   string `group:"redis" env:"HYBRIDLIMIT_REDIS" default:"redis://localhost:6379" placeholder:"URL" help:"Redis to share limits through: redis://, rediss:// (TLS) or unix://, with ?master_name= a Sentinel."`
-	Cluster bool   `group:"redis" env:"HYBRIDLIMIT_CLUSTER" help:"That Redis is a Cluster."`
-	Prefix  string `group:"redis" env:"HYBRIDLIMIT_PREFIX" default:"hl" help:"Begins every key in Redis; the same for all who share limits."`
-	Shards  int    `group:"redis" env:"HYBRIDLIMIT_SHARDS" placeholder:"N" help:"Groups of keys; the same for all who share limits. Default: 1, of a Cluster 64."`
-	CA      string `group:"redis" env:"HYBRIDLIMIT_CA" type:"path" placeholder:"FILE" help:"Certificates that sign that of Redis, as PEM. Default: those of the system."`
-	Cert    string `group:"redis" env:"HYBRIDLIMIT_CERT" type:"path" placeholder:"FILE" help:"Certificate to show to Redis, as PEM, with its --key-file."`
-	KeyFile string `group:"redis" env:"HYBRIDLIMIT_KEY_FILE" type:"path" placeholder:"FILE" help:"Private key of --cert."`
+	Redis   string `group:"redis" default:"redis://localhost:6379" placeholder:"URL" help:"Redis to share limits through: redis://, rediss:// (TLS) or unix://, with ?master_name= a Sentinel."`
+	Cluster bool   `group:"redis" help:"That Redis is a Cluster."`
+	Prefix  string `group:"redis" default:"hl" help:"Begins every key in Redis; the same for all who share limits."`
+	Shards  int    `group:"redis" placeholder:"N" help:"Groups of keys; the same for all who share limits. Default: 1, of a Cluster 64."`
+	CA      string `group:"redis" type:"path" placeholder:"FILE" help:"Certificates that sign that of Redis, as PEM. Default: those of the system."`
+	Cert    string `group:"redis" type:"path" placeholder:"FILE" help:"Certificate to show to Redis, as PEM, with its --key-file."`
+	KeyFile string `group:"redis" type:"path" placeholder:"FILE" help:"Private key of --cert."`
 
 	Fallback       string        `default:"fair-share" enum:"fair-share,full-limit,fail-open,fail-closed" help:"What decides while Redis is away: ${enum}."`
 	ExpectedNodes  int           `help:"How many servers and services share the limits at least."`
@@ -46,7 +46,7 @@ type serveCmd struct {
 	RESP string `name:"resp" default:"127.0.0.1:6380" placeholder:"ADDRESS" help:"Where Redis clients are served; - for nowhere. Default ${default}."`
 	HTTP string `name:"http" default:"127.0.0.1:8080" placeholder:"ADDRESS" help:"Where /healthz, /readyz and /metrics are; - for nowhere. Default ${default}."`
 
-	RESPPassword string        `name:"resp-password" env:"HYBRIDLIMIT_RESP_PASSWORD" placeholder:"TEXT" help:"What Redis clients must send with AUTH. Better set in the environment."`
+	RESPPassword string        `name:"resp-password" placeholder:"TEXT" help:"What Redis clients must send with AUTH. Better set in the environment."`
 	RESPMaxConns int           `name:"resp-max-conns" help:"How many connections of Redis clients there may be. Default 10000."`
 	RESPIdle     time.Duration `name:"resp-idle-timeout" default:"10m" help:"How long a connection of a Redis client may be silent; 0 is for ever. Default ${default}."`
 	TLSCert      string        `name:"tls-cert" type:"path" placeholder:"FILE" help:"Certificate chain for gRPC and RESP."`

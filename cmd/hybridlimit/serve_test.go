@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alecthomas/kong"
-
 	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/server"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
@@ -151,16 +149,13 @@ func TestServeWithoutTheRedisThatItWasTold(t *testing.T) {
 func TestServeFlags(t *testing.T) {
 	read := func(args ...string) (o server.Options) {
 		t.Helper()
-		var c serveCmd
-		parser, err := kong.New(&c)
+		line := new(commands)
+		args = append([]string{"serve", "--rules=/r.yaml", "--alone", "--grpc=-", "--resp=-", "--http=-"}, args...)
+		if _, err := parserOf(t, line).Parse(args); err != nil {
+			t.Fatal(err)
+		}
+		o, err := line.Serve.options(nil)
 		if err != nil {
-			t.Fatal(err)
-		}
-		args = append([]string{"--rules=/r.yaml", "--alone", "--grpc=-", "--resp=-", "--http=-"}, args...)
-		if _, err := parser.Parse(args); err != nil {
-			t.Fatal(err)
-		}
-		if o, err = c.options(nil); err != nil {
 			t.Fatal(err)
 		}
 		return o
@@ -226,7 +221,7 @@ func TestServeRefusesWhatItCannotServe(t *testing.T) {
 		{"--alone --rules " + rulesAt(t, "rules: {api: {algorithm: token-bucket, limit: x, per: 1m}}"), "rules.yaml:1:"},
 		{"--alone --rules " + good + " --grpc - --resp -", "address"},
 		{"--alone --rules " + good + " --fallback hope", "fallback"},
-		{"--alone --rules " + good + " --stop-timeout 2h", "StopTimeout"},
+		{"--alone --rules " + good + " --stop-timeout 2h", "--stop-timeout is 2h"},
 		{"--rules " + good + " --command-timeout 0s", "--command-timeout is 0s"},
 		{"--rules " + good + " --command-timeout 2m", "--command-timeout is 2m0s, must be 1ms to 1m0s"},
 		{"--alone --rules " + good + " --tls-cert none.pem", "tls-cert"},
