@@ -42,9 +42,9 @@ type serveCmd struct {
 	CommandTimeout time.Duration `default:"250ms" help:"How long a call of Redis may take before it is sent again; five round trips if that is longer, eight times as long at most. Default ${default}."`
 	NoNotices      bool          `help:"Do not say at once, on a channel of Redis, which keys are used up. The same for all who share limits."`
 
-	GRPC string `name:"grpc" default:"127.0.0.1:8081" placeholder:"ADDRESS" help:"Where Envoy's rate limit service listens; - for nowhere. Default ${default}."`
+	GRPC string `name:"grpc" default:"127.0.0.1:7381" placeholder:"ADDRESS" help:"Where Envoy's rate limit service listens; - for nowhere. Default ${default}."`
 	RESP string `name:"resp" default:"127.0.0.1:6380" placeholder:"ADDRESS" help:"Where Redis clients are served; - for nowhere. Default ${default}."`
-	HTTP string `name:"http" default:"127.0.0.1:8080" placeholder:"ADDRESS" help:"Where /healthz, /readyz and /metrics are; - for nowhere. Default ${default}."`
+	HTTP string `name:"http" default:"127.0.0.1:7380" placeholder:"ADDRESS" help:"Where /healthz, /readyz and /metrics are; - for nowhere. Default ${default}."`
 
 	RESPPassword string        `name:"resp-password" placeholder:"TEXT" help:"What Redis clients must send with AUTH. Better set in the environment."`
 	RESPMaxConns int           `name:"resp-max-conns" help:"How many connections of Redis clients there may be. Default 10000."`

@@ -190,6 +190,26 @@ func TestServeFlags(t *testing.T) {
 	}
 }
 
+// The page says where the server listens unless it is told. Nothing else listens there by default.
+func TestDefaultAddresses(t *testing.T) {
+	page, err := os.ReadFile("../../docs/server.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := new(commands)
+	if _, err := parserOf(t, line).Parse([]string{"serve", "--rules=x"}); err != nil {
+		t.Fatal(err)
+	}
+	for flag, addr := range map[string]string{"--http": line.Serve.HTTP, "--grpc": line.Serve.GRPC, "--resp": line.Serve.RESP} {
+		if !strings.Contains(string(page), "| `"+flag+"` | `"+addr+"` |") || strings.Contains(addr, ":80") {
+			t.Errorf("docs/server.md does not say that %s is %s", flag, addr)
+		}
+	}
+	if !strings.Contains(string(page), "port_value: "+strings.TrimPrefix(line.Serve.GRPC, "127.0.0.1:")+"}") {
+		t.Error("the Envoy of docs/server.md asks elsewhere")
+	}
+}
+
 // Fault 97: nothing is wrong with the flags when another program has the port: a script that runs the
 // command again is right to do so.
 func TestServeWhereAnotherProgramListens(t *testing.T) {
