@@ -76,6 +76,10 @@ func (c *serveCmd) Run(p *program) error {
 	lines := newLogWriter(p.errOut)
 	defer lines.close()
 	log := slog.New(slog.NewJSONHandler(lines, &slog.HandlerOptions{Level: c.LogLevel}))
+	// Before anything else is done or said: a file with a mistake is the usual reason not to start.
+	if _, err := server.RulesFor(rules.Options{}).Load(c.Rules); err != nil {
+		return usage(fmt.Errorf("--rules: the file is not valid\n%w", err))
+	}
 	o, err := c.options(log)
 	if err != nil {
 		return usage(err)

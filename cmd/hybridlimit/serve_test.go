@@ -260,3 +260,43 @@ func TestServeRefusesWhatItCannotServe(t *testing.T) {
 		}
 	}
 }
+
+// A rules file with mistakes is refused before anything else: nothing is said but the mistakes,
+// nothing is listened on, and Redis is left alone.
+func TestServeRefusesABadFileFirst(t *testing.T) {
+	redis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer redis.Close()
+	connected := make(chan net.Conn, 10)
+	go func() {
+		for {
+			c, err := redis.Accept()
+			if err != nil {
+				close(connected)
+				return
+			}
+			connected <- c
+		}
+	}()
+	// Each address is taken, so that listening would fail with another code.
+	taken := redis.Addr().String()
+	for _, text := range []string{"rules:\n  api: {algorithm: token-bucket, limit: x, per: 1m}\n", "rules:\n  api: {algorithm: sliding-log, limit: 10, per: 1m}\n"} {
+		for _, redis := range []string{"--redis=redis://" + taken, "--alone"} {
+			file := rulesAt(t, text)
+			o := cli(t, "serve", "--rules", file, redis, "--grpc", taken, "--resp", taken, "--http", taken, "--log-level=debug").want(t, exitUsage)
+			lines := strings.Split(strings.TrimSpace(o.err), "\n")
+			if len(lines) != 2 || lines[0] != "hybridlimit: --rules: the file is not valid" || !strings.HasPrefix(lines[1], file+":2:") {
+				t.Errorf("%s: %s", redis, o.err)
+			}
+		}
+	}
+	redis.Close()
+	for c := range connected {
+		c.Close()
+		t.Error("it has connected to Redis")
+	}
+	t.Setenv("HYBRIDLIMIT_RULES", "/nowhere/rules.yaml")
+	cli(t, "serve", "--alone").want(t, exitUsage).says(t, "(from HYBRIDLIMIT_RULES) /nowhere/rules.yaml:1:1: cannot be read: no such file")
+}

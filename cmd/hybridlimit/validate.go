@@ -7,7 +7,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/adapter/rules"
 	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/screen"
-	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/server"
 )
 
 // validateCmd checks rules files.
@@ -44,8 +44,7 @@ type sizeJSON struct {
 func (c *validateCmd) Run(p *program) error {
 	var o rules.Options
 	if c.For == "serve" {
-		var limiter *hybrid.Limiter // what it can decide by does not depend on its options
-		o.Check = limiter.CheckRule
+		o = server.RulesFor(o)
 	}
 	bad := false
 	list := make([]fileJSON, len(c.Files))

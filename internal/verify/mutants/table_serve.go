@@ -125,9 +125,9 @@ var serveMutants = []mutant{
 	{
 		name:   "any-rule-will-do",
 		breaks: "A rule that the limiter cannot decide by comes into force, and refuses everything.",
-		at:     "cmd/hybridlimit/internal/server Server.begin",
-		old:    "\ts.o.Rules.Check = s.lim.CheckRule\n",
-		new:    "",
+		at:     "cmd/hybridlimit/internal/server RulesFor",
+		old:    "\to.Check = limiter.CheckRule\n",
+		new:    "\t_ = limiter.CheckRule\n",
 		by:     serve("TestStartFails"),
 	},
 	{

@@ -68,16 +68,23 @@ func (s *Server) begin() (err error) {
 	if err := s.o.validate(); err != nil {
 		return err
 	}
-	if s.lim, err = hybrid.New(s.o.Redis, s.o.Limiter); err != nil {
+	// Before the limiter, which connects to Redis and says so.
+	if s.file, err = rules.Watch(s.o.RulesPath, RulesFor(s.o.Rules)); err != nil {
 		return err
 	}
-	// A rule that this limiter cannot decide by is a mistake, also in a file that comes later.
-	s.o.Rules.Check = s.lim.CheckRule
-	if s.file, err = rules.Watch(s.o.RulesPath, s.o.Rules); err != nil {
+	if s.lim, err = hybrid.New(s.o.Redis, s.o.Limiter); err != nil {
 		return err
 	}
 	s.fresh = fresh.New(s.lim)
 	return s.build()
+}
+
+// RulesFor returns options for rules files by which a rule that the limiter cannot decide by is a
+// mistake, also in a file that comes later.
+func RulesFor(o rules.Options) rules.Options {
+	var limiter *hybrid.Limiter // what it can decide by does not depend on its options
+	o.Check = limiter.CheckRule
+	return o
 }
 
 // abandon closes what a failed Start has opened.

@@ -1,11 +1,13 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -307,6 +309,12 @@ func TestStartFails(t *testing.T) {
 		if _, err := Start(c.o); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v, want %q in it", err, c.want)
 		}
+	}
+	// A bad file is refused before the limiter says anything, as that it is synced.
+	write(t, path, "rules: []")
+	var logs bytes.Buffer
+	if _, err := Start(Options{RulesPath: path, RESP: loopback(t), Logger: slog.New(slog.NewTextHandler(&logs, nil))}); err == nil || logs.Len() > 0 {
+		t.Errorf("%v, logged: %s", err, logs.String())
 	}
 	if _, err := Start(Options{RulesPath: path + ".none", RESP: loopback(t)}); !os.IsNotExist(err) && (err == nil || !strings.Contains(err.Error(), ".none")) {
 		t.Errorf("a file that is missing: %v", err)
