@@ -46,6 +46,7 @@ type serveCmd struct {
 	RESP string `name:"resp" default:"127.0.0.1:6380" placeholder:"ADDRESS" help:"Where Redis clients are served; - for nowhere. Default ${default}."`
 	HTTP string `name:"http" default:"127.0.0.1:7380" placeholder:"ADDRESS" help:"Where /healthz, /readyz and /metrics are; - for nowhere. Default ${default}."`
 
+	GRPCMaxAge   time.Duration `name:"grpc-max-age" default:"30m" help:"How old a connection of gRPC gets, give or take a tenth, so that clients spread anew; 0 is any age. Default ${default}."`
 	RESPPassword string        `name:"resp-password" placeholder:"TEXT" help:"What Redis clients must send with AUTH. Better set in the environment."`
 	RESPMaxConns int           `name:"resp-max-conns" help:"How many connections of Redis clients there may be. Default 10000."`
 	RESPIdle     time.Duration `name:"resp-idle-timeout" default:"10m" help:"How long a connection of a Redis client may be silent; 0 is for ever. Default ${default}."`
@@ -118,7 +119,7 @@ func (c *serveCmd) options(log *slog.Logger) (o server.Options, err error) {
 		Limiter: hybrid.Options{
 			KeyPrefix: c.Prefix, Shards: c.Shards, ExpectedNodes: c.ExpectedNodes, MaxKeys: c.MaxKeys, MaxLag: c.MaxLag, CommandTimeout: c.CommandTimeout, NoNotices: c.NoNotices,
 		},
-		RESPPassword: c.RESPPassword, RESPMaxConns: c.RESPMaxConns, RESPIdleTimeout: c.RESPIdle,
+		GRPCMaxAge: c.GRPCMaxAge, RESPPassword: c.RESPPassword, RESPMaxConns: c.RESPMaxConns, RESPIdleTimeout: c.RESPIdle,
 		ChargeRefused: c.ChargeRefused, Shadow: c.Shadow, Headers: c.ResponseHeaders,
 		StopDelay: c.StopDelay, StopTimeout: c.StopTimeout, Logger: log,
 	}

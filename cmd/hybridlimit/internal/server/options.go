@@ -30,6 +30,9 @@ type Options struct {
 	GRPC, RESP, HTTP net.Listener
 	// TLS is for GRPC and RESP. Default: no TLS.
 	TLS *tls.Config
+	// GRPCMaxAge is how old a connection of gRPC gets, give or take a tenth. Clients behind a
+	// balancer then find servers that are new. Default 0: any age.
+	GRPCMaxAge time.Duration
 
 	RESPPassword    string
 	RESPMaxConns    int           // default 10,000
@@ -83,6 +86,9 @@ func (o Options) validate() error {
 		if d < 0 || d > time.Hour {
 			errs = append(errs, fmt.Errorf("server: Options.%s is %v, must be 0 to 1h", name, d))
 		}
+	}
+	if o.GRPCMaxAge < 0 {
+		errs = append(errs, fmt.Errorf("server: Options.GRPCMaxAge is %v, must be 0 or more", o.GRPCMaxAge))
 	}
 	return errors.Join(errs...)
 }

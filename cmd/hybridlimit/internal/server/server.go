@@ -15,9 +15,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
 
 	"github.com/hybridlimit/hybridlimit/adapter/promlimit"
 	"github.com/hybridlimit/hybridlimit/adapter/rules"
@@ -48,8 +52,10 @@ type Server struct {
 	failed   chan error // the first server that ended without having been asked
 }
 
-// maxMessage bounds a request of the rate limit service.
-const maxMessage = 256 << 10
+const (
+	maxMessage = 256 << 10   // bounds a request of the rate limit service
+	ageGrace   = time.Minute // for calls on a connection that is too old; only those that watch take any time
+)
 
 // Start loads the rules, makes the limiter and serves. It does not wait for Redis.
 func Start(o Options) (*Server, error) {
@@ -118,7 +124,10 @@ func (s *Server) build() error {
 		if err != nil {
 			return err
 		}
-		options := []grpc.ServerOption{grpc.MaxRecvMsgSize(maxMessage), grpc.StreamInterceptor(s.untilStop)}
+		options := []grpc.ServerOption{
+			grpc.MaxRecvMsgSize(maxMessage), grpc.StreamInterceptor(s.untilStop),
+			grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: o.GRPCMaxAge, MaxConnectionAgeGrace: ageGrace}),
+		}
 		if o.TLS != nil {
 			options = append(options, grpc.Creds(credentials.NewTLS(o.TLS)))
 		}
@@ -126,6 +135,7 @@ func (s *Server) build() error {
 		s.callers = track(o.GRPC)
 		ratelimit.RegisterRateLimitServiceServer(s.grpc, service)
 		healthpb.RegisterHealthServer(s.grpc, s.health)
+		reflection.Register(s.grpc)
 		s.health.SetServingStatus(ratelimit.RateLimitService_ServiceDesc.ServiceName, healthpb.HealthCheckResponse_SERVING)
 		metrics.RLS = service
 	}
@@ -242,23 +252,18 @@ func (s *Server) Reload() {
 	s.o.Logger.Info("serve: the rules file was read again")
 }
 
-// untilStop ends a stream when the server stops. There is one kind: clients watch the health
-// of a server, and would do so for ever.
+// untilStop ends a stream when the server stops. Clients watch the health of a server, or ask what
+// it serves, and would do so for ever. With the stream its context ends, and so does what serves it.
 func (s *Server) untilStop(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, serve grpc.StreamHandler) error {
-	ctx, cancel := context.WithCancel(stream.Context())
-	defer cancel()
-	defer context.AfterFunc(s.streams, cancel)()
-	return serve(srv, bounded{stream, ctx})
+	ended := make(chan error, 1)
+	go func() { ended <- serve(srv, stream) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-s.streams.Done():
+		return status.Error(codes.Unavailable, "the server stops")
+	}
 }
-
-// bounded is a stream that ends with a context.
-type bounded struct {
-	grpc.ServerStream
-	ctx context.Context
-}
-
-// Context returns it.
-func (b bounded) Context() context.Context { return b.ctx }
 
 // stopGRPC lets the calls under way end, and cuts them off when ctx ends.
 func (s *Server) stopGRPC(ctx context.Context) error {
