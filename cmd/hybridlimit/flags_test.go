@@ -138,7 +138,7 @@ func TestBadVariablesAreNamed(t *testing.T) {
 			variable = "HYBRIDLIMIT_" + variable
 			t.Setenv(variable, value)
 			args := []string{"serve", "--rules", rules, "--redis=redis://127.0.0.1:1"}
-			for _, listens := range []string{"--grpc", "--resp", "--http"} {
+			for _, listens := range []string{"--grpc", "--resp", "--check", "--http"} {
 				if listens != flag {
 					args = append(args, listens+"=127.0.0.1:0")
 				}

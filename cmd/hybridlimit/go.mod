@@ -28,7 +28,10 @@ require (
 	google.golang.org/protobuf v1.36.12
 )
 
-require github.com/goccy/go-yaml v1.19.2
+require (
+	github.com/goccy/go-yaml v1.19.2
+	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
+)
 
 require (
 	cel.dev/expr v0.25.2 // indirect

@@ -22,7 +22,7 @@ func TestServeWithALogThatIsNotRead(t *testing.T) {
 	p := &program{ctx: ctx, out: io.Discard, errOut: in, in: strings.NewReader(""), environ: os.Environ()}
 	code := make(chan int, 1)
 	go func() {
-		code <- p.run([]string{"serve", "--alone", "--rules", rulesAt(t, someRules), "--grpc=-", "--resp=127.0.0.1:0", "--http=-"})
+		code <- p.run([]string{"serve", "--alone", "--rules", rulesAt(t, someRules), "--grpc=-", "--resp=127.0.0.1:0", "--check=-", "--http=-"})
 	}()
 	addr := ""
 	for lines := bufio.NewScanner(out); addr == "" && lines.Scan(); {

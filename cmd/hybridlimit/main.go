@@ -42,7 +42,7 @@ type commands struct {
 	Quarantined quarantinedCmd `cmd:"" help:"List keys that limiters cannot use and set aside."`
 	Nodes       nodesCmd       `cmd:"" help:"List the live nodes."`
 	Doctor      doctorCmd      `cmd:"" help:"Check a Redis and its settings, and say what to change."`
-	Serve       serveCmd       `cmd:"" help:"Serve the limits of a rules file to Envoy and to Redis clients."`
+	Serve       serveCmd       `cmd:"" help:"Serve the limits of a rules file to Envoy, to Redis clients, and as JSON."`
 	Validate    validateCmd    `cmd:"" help:"Check rules files."`
 	Version     versionCmd     `cmd:"" help:"Print the version of this program."`
 }

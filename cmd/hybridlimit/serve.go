@@ -42,20 +42,21 @@ type serveCmd struct {
 	CommandTimeout time.Duration `default:"250ms" help:"How long a call of Redis may take before it is sent again; five round trips if that is longer, eight times as long at most. Default ${default}."`
 	NoNotices      bool          `help:"Do not say at once, on a channel of Redis, which keys are used up. The same for all who share limits."`
 
-	GRPC string `name:"grpc" default:"127.0.0.1:7381" placeholder:"ADDRESS" help:"Where Envoy's rate limit service listens; - for nowhere. Default ${default}."`
-	RESP string `name:"resp" default:"127.0.0.1:6380" placeholder:"ADDRESS" help:"Where Redis clients are served; - for nowhere. Default ${default}."`
-	HTTP string `name:"http" default:"127.0.0.1:7380" placeholder:"ADDRESS" help:"Where /healthz, /readyz and /metrics are; - for nowhere. Default ${default}."`
+	GRPC  string `name:"grpc" default:"127.0.0.1:7381" placeholder:"ADDRESS" help:"Where Envoy's rate limit service listens; - for nowhere. Default ${default}."`
+	RESP  string `name:"resp" default:"127.0.0.1:6380" placeholder:"ADDRESS" help:"Where Redis clients are served; - for nowhere. Default ${default}."`
+	Check string `name:"check" default:"127.0.0.1:7382" placeholder:"ADDRESS" help:"Where programs post checks as JSON, to /check; - for nowhere. Default ${default}."`
+	HTTP  string `name:"http" default:"127.0.0.1:7380" placeholder:"ADDRESS" help:"Where /healthz, /readyz and /metrics are; - for nowhere. Default ${default}."`
 
 	GRPCMaxAge   time.Duration `name:"grpc-max-age" default:"30m" help:"How old a connection of gRPC gets, give or take a tenth, so that clients spread anew; 0 is any age. Default ${default}."`
 	RESPPassword string        `name:"resp-password" placeholder:"TEXT" help:"What Redis clients must send with AUTH. Better set in the environment."`
 	RESPMaxConns int           `name:"resp-max-conns" help:"How many connections of Redis clients there may be. Default 10000."`
 	RESPIdle     time.Duration `name:"resp-idle-timeout" default:"10m" help:"How long a connection of a Redis client may be silent; 0 is for ever. Default ${default}."`
-	TLSCert      string        `name:"tls-cert" type:"path" placeholder:"FILE" help:"Certificate chain for gRPC and RESP."`
+	TLSCert      string        `name:"tls-cert" type:"path" placeholder:"FILE" help:"Certificate chain for gRPC, RESP and checks."`
 	TLSKey       string        `name:"tls-key" type:"path" placeholder:"FILE" help:"Its private key."`
 	TLSClientCA  string        `name:"tls-client-ca" type:"path" placeholder:"FILE" help:"Ask clients for a certificate of this authority."`
 
 	ChargeRefused   bool `help:"A request of several hits that is refused takes what is left. Needed for Envoy's apply_on_stream_done."`
-	Shadow          bool `help:"Answer OK to every request of Envoy, and count what would have been refused."`
+	Shadow          bool `help:"Answer OK to every request of Envoy and every check, and count what would have been refused."`
 	ResponseHeaders bool `help:"Add RateLimit headers to the answers for Envoy."`
 
 	StopDelay   time.Duration `default:"0s" help:"How long to go on after SIGTERM while /readyz says no. Default ${default}."`
@@ -146,7 +147,7 @@ func (c *serveCmd) options(log *slog.Logger) (o server.Options, err error) {
 	for _, at := range []struct {
 		flag, addr string
 		into       *net.Listener
-	}{{"--grpc", c.GRPC, &o.GRPC}, {"--resp", c.RESP, &o.RESP}, {"--http", c.HTTP, &o.HTTP}} {
+	}{{"--grpc", c.GRPC, &o.GRPC}, {"--resp", c.RESP, &o.RESP}, {"--check", c.Check, &o.Check}, {"--http", c.HTTP, &o.HTTP}} {
 		if at.addr == "-" {
 			continue
 		}

@@ -49,14 +49,14 @@ func runServe(t *testing.T, args ...string) *serving {
 	out, in := io.Pipe()
 	s := &serving{addr: map[string]string{}, stop: cancel, code: make(chan int, 1), logs: new(bytes.Buffer)}
 	p := &program{ctx: ctx, out: io.Discard, errOut: in, in: strings.NewReader(""), environ: os.Environ()}
-	args = append([]string{"serve", "--grpc", "127.0.0.1:0", "--resp", "127.0.0.1:0", "--http", "127.0.0.1:0"}, args...)
+	args = append([]string{"serve", "--grpc", "127.0.0.1:0", "--resp", "127.0.0.1:0", "--check", "127.0.0.1:0", "--http", "127.0.0.1:0"}, args...)
 	go func() {
 		code := p.run(args)
 		in.Close()
 		s.code <- code
 	}()
 	lines := bufio.NewScanner(io.TeeReader(out, s.logs))
-	for len(s.addr) < 3 && lines.Scan() {
+	for len(s.addr) < 4 && lines.Scan() {
 		var line struct{ Msg, Protocol, Address string }
 		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
 			t.Fatalf("%q: %v", lines.Text(), err)
@@ -65,7 +65,7 @@ func runServe(t *testing.T, args ...string) *serving {
 			s.addr[line.Protocol] = line.Address
 		}
 	}
-	if len(s.addr) < 3 {
+	if len(s.addr) < 4 {
 		t.Fatalf("it ends with %d: %s", <-s.code, s.logs)
 	}
 	go func() {
@@ -150,7 +150,7 @@ func TestServeFlags(t *testing.T) {
 	read := func(args ...string) (o server.Options) {
 		t.Helper()
 		line := new(commands)
-		args = append([]string{"serve", "--rules=/r.yaml", "--alone", "--grpc=-", "--resp=-", "--http=-"}, args...)
+		args = append([]string{"serve", "--rules=/r.yaml", "--alone", "--grpc=-", "--resp=-", "--check=-", "--http=-"}, args...)
 		if _, err := parserOf(t, line).Parse(args); err != nil {
 			t.Fatal(err)
 		}
@@ -201,7 +201,7 @@ func TestDefaultAddresses(t *testing.T) {
 	if _, err := parserOf(t, line).Parse([]string{"serve", "--rules=x"}); err != nil {
 		t.Fatal(err)
 	}
-	for flag, addr := range map[string]string{"--http": line.Serve.HTTP, "--grpc": line.Serve.GRPC, "--resp": line.Serve.RESP} {
+	for flag, addr := range map[string]string{"--http": line.Serve.HTTP, "--grpc": line.Serve.GRPC, "--resp": line.Serve.RESP, "--check": line.Serve.Check} {
 		if !strings.Contains(string(page), "| `"+flag+"` | `"+addr+"` |") || strings.Contains(addr, ":80") {
 			t.Errorf("docs/server.md does not say that %s is %s", flag, addr)
 		}
@@ -219,8 +219,8 @@ func TestServeWhereAnotherProgramListens(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	for _, flag := range []string{"--grpc", "--resp", "--http"} {
-		args := []string{"serve", "--alone", "--rules", rulesAt(t, someRules), "--grpc=127.0.0.1:0", "--resp=127.0.0.1:0", "--http=127.0.0.1:0"}
+	for _, flag := range []string{"--grpc", "--resp", "--check", "--http"} {
+		args := []string{"serve", "--alone", "--rules", rulesAt(t, someRules), "--grpc=127.0.0.1:0", "--resp=127.0.0.1:0", "--check=127.0.0.1:0", "--http=127.0.0.1:0"}
 		o := cli(t, append(args, flag, taken.Addr().String())...)
 		if o.code != exitFailed || !strings.HasPrefix(o.err, "hybridlimit: "+flag+": ") || !strings.Contains(o.err, taken.Addr().String()) {
 			t.Errorf("exit code %d, %s", o.code, o.err)
@@ -240,7 +240,7 @@ func TestServeRefusesWhatItCannotServe(t *testing.T) {
 		{"--alone --rules " + good + " --grpc 127.0.0.1:nonsense", "--grpc: "},
 		{"--alone --rules " + good + ".none", ".none"},
 		{"--alone --rules " + rulesAt(t, "rules: {api: {algorithm: token-bucket, limit: x, per: 1m}}"), "rules.yaml:1:"},
-		{"--alone --rules " + good + " --grpc - --resp -", "address"},
+		{"--alone --rules " + good + " --grpc - --resp - --check -", "address"},
 		{"--alone --rules " + good + " --fallback hope", "fallback"},
 		{"--alone --rules " + good + " --stop-timeout 2h", "--stop-timeout is 2h"},
 		{"--alone --rules " + good + " --grpc-max-age=-1s", "--grpc-max-age is -1s"},
@@ -252,7 +252,7 @@ func TestServeRefusesWhatItCannotServe(t *testing.T) {
 		var errs bytes.Buffer
 		p := &program{ctx: t.Context(), out: io.Discard, errOut: &errs, in: strings.NewReader(""), environ: os.Environ()}
 		args := append([]string{"serve"}, strings.Fields(c.args)...)
-		for _, name := range []string{"--grpc", "--resp", "--http"} {
+		for _, name := range []string{"--grpc", "--resp", "--check", "--http"} {
 			if !strings.Contains(c.args, name+" ") {
 				args = append(args, name, "127.0.0.1:0")
 			}
@@ -287,7 +287,7 @@ func TestServeRefusesABadFileFirst(t *testing.T) {
 	for _, text := range []string{"rules:\n  api: {algorithm: token-bucket, limit: x, per: 1m}\n", "rules:\n  api: {algorithm: sliding-log, limit: 10, per: 1m}\n"} {
 		for _, redis := range []string{"--redis=redis://" + taken, "--alone"} {
 			file := rulesAt(t, text)
-			o := cli(t, "serve", "--rules", file, redis, "--grpc", taken, "--resp", taken, "--http", taken, "--log-level=debug").want(t, exitUsage)
+			o := cli(t, "serve", "--rules", file, redis, "--grpc", taken, "--resp", taken, "--check", taken, "--http", taken, "--log-level=debug").want(t, exitUsage)
 			lines := strings.Split(strings.TrimSpace(o.err), "\n")
 			if len(lines) != 2 || lines[0] != "hybridlimit: --rules: the file is not valid" || !strings.HasPrefix(lines[1], file+":2:") {
 				t.Errorf("%s: %s", redis, o.err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"io"
+	"net/http"
 	"testing"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// Both protocols speak TLS, and only with clients that have a certificate.
+// All that programs ask speaks TLS, and only with clients that have a certificate.
 func TestServeWithTLS(t *testing.T) {
 	pair, cert, key := certificate(t)
 	s := runServe(t, "--alone", "--rules", rulesAt(t, someRules), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", cert, "--stop-timeout", "1m")
@@ -24,11 +25,25 @@ func TestServeWithTLS(t *testing.T) {
 		if got := pingTLS(t, s.addr["resp"], config); (got == "+PONG\r\n") != with {
 			t.Errorf("with a certificate of the client %v: %q", with, got)
 		}
+		if code := checkTLS(t, s.addr["check"], config); (code == http.StatusBadRequest) != with {
+			t.Errorf("with a certificate of the client %v: %d", with, code)
+		}
 		if err := healthTLS(t, s.addr["grpc"], config); (err == nil) != with {
 			t.Errorf("with a certificate of the client %v: %v", with, err)
 		}
 	}
 	s.end(t, exitOK)
+}
+
+// checkTLS returns the status of a check that says nothing; 0: there is none.
+func checkTLS(t *testing.T, addr string, config *tls.Config) int {
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}, Timeout: time.Minute}
+	res, err := client.Post("https://"+addr+"/check", "application/json", http.NoBody)
+	if err != nil {
+		return 0
+	}
+	defer res.Body.Close()
+	return res.StatusCode
 }
 
 func pingTLS(t *testing.T, addr string, config *tls.Config) string {

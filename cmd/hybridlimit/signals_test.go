@@ -42,7 +42,7 @@ func start(t *testing.T, files string, args ...string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	args = append([]string{"-c", `ulimit -n ` + files + `; exec "$0" "$@"`, self, "serve", "--grpc=127.0.0.1:0", "--resp=127.0.0.1:0", "--http=127.0.0.1:0"}, args...)
+	args = append([]string{"-c", `ulimit -n ` + files + `; exec "$0" "$@"`, self, "serve", "--grpc=127.0.0.1:0", "--resp=127.0.0.1:0", "--check=127.0.0.1:0", "--http=127.0.0.1:0"}, args...)
 	p := &process{T: t, cmd: exec.Command("sh", args...), addr: map[string]string{}, log: rd, done: make(chan struct{}), read: make(chan struct{})}
 	p.cmd.Env, p.cmd.Stderr = append(os.Environ(), asProgram+"=1"), wr
 	if err := p.cmd.Start(); err != nil {
@@ -60,7 +60,7 @@ func start(t *testing.T, files string, args ...string) *process {
 			p.mu.Unlock()
 			var line struct{ Protocol, Address string }
 			if json.Unmarshal(text.Bytes(), &line) == nil && line.Protocol != "" {
-				if p.addr[line.Protocol] = line.Address; len(p.addr) == 3 {
+				if p.addr[line.Protocol] = line.Address; len(p.addr) == 4 {
 					close(listening)
 				}
 			}

@@ -65,7 +65,7 @@ func TestValidateForServe(t *testing.T) {
 	cli(t, "validate", "--for", "serve", write(t, "good.yaml", rulesFile)).want(t, exitOK).says(t, "valid: 2 rules")
 	cli(t, "validate", "--for", "nobody", file).want(t, exitUsage)
 	// And serve says the same.
-	if o := cli(t, "serve", "--alone", "--grpc=-", "--http=-", "--resp=127.0.0.1:0", "--rules", file); o.code != exitUsage || !strings.Contains(o.err, file+why) {
+	if o := cli(t, "serve", "--alone", "--grpc=-", "--check=-", "--http=-", "--resp=127.0.0.1:0", "--rules", file); o.code != exitUsage || !strings.Contains(o.err, file+why) {
 		t.Errorf("exit code %d, %s", o.code, o.err)
 	}
 }

@@ -46,5 +46,6 @@ func grpclimit(test string) check  { return check{"adapter/grpclimit", test, 0} 
 func rulesfile(test string) check  { return check{"adapter/rules", test, 0} }
 func serve(test string) check      { return check{"cmd/hybridlimit/internal/server", test, 0} }
 func rls(test string) check        { return check{"cmd/hybridlimit/internal/server/rls", test, 0} }
+func checks(test string) check     { return check{"cmd/hybridlimit/internal/server/check", test, 0} }
 func resp(test string) check       { return check{"cmd/hybridlimit/internal/server/resp", test, 0} }
 func cli(test string) check        { return check{"cmd/hybridlimit", test, 0} }

@@ -100,7 +100,7 @@ func begin(t testing.TB, addr string, change func(*Options)) *node {
 	write(t, n.path, limits)
 	o := Options{
 		RulesPath: n.path, Rules: rules.Options{Quiet: 5 * time.Millisecond, Poll: 50 * time.Millisecond},
-		GRPC: loopback(t), RESP: loopback(t), HTTP: loopback(t), StopTimeout: patience,
+		GRPC: loopback(t), RESP: loopback(t), Check: loopback(t), HTTP: loopback(t), StopTimeout: patience,
 		Limiter: hybrid.Options{SyncInterval: 5 * time.Millisecond, MaxLag: 5 * time.Millisecond, MaxBackoff: 100 * time.Millisecond},
 	}
 	if addr != "" {

@@ -14,7 +14,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
-// Options says what to serve and where. RulesPath and at least one of GRPC and RESP are
+// Options says what to serve and where. RulesPath and at least one of GRPC, RESP and Check are
 // required.
 type Options struct {
 	// RulesPath is the rules file, and Rules how it is followed.
@@ -25,10 +25,10 @@ type Options struct {
 	Redis   redis.UniversalClient
 	Limiter hybrid.Options
 
-	// GRPC, RESP and HTTP are the listeners; nil: there is no such server. They are closed by
-	// [Server.Stop], or by [Start] if that fails.
-	GRPC, RESP, HTTP net.Listener
-	// TLS is for GRPC and RESP. Default: no TLS.
+	// GRPC, RESP, Check and HTTP are the listeners; nil: there is no such server. They are closed by
+	// [Server.Stop], or by [Start] if that fails. Check is for package check, HTTP for package ops.
+	GRPC, RESP, Check, HTTP net.Listener
+	// TLS is for GRPC, RESP and Check. Default: no TLS.
 	TLS *tls.Config
 	// GRPCMaxAge is how old a connection of gRPC gets, give or take a tenth. Clients behind a
 	// balancer then find servers that are new. Default 0: any age.
@@ -79,8 +79,8 @@ func (o Options) validate() error {
 	if o.RulesPath == "" {
 		errs = append(errs, errors.New("server: a rules file is required"))
 	}
-	if o.GRPC == nil && o.RESP == nil {
-		errs = append(errs, errors.New("server: an address for gRPC or for RESP is required"))
+	if o.GRPC == nil && o.RESP == nil && o.Check == nil {
+		errs = append(errs, errors.New("server: an address for gRPC, RESP or checks is required"))
 	}
 	for name, d := range map[string]time.Duration{"StopDelay": o.StopDelay, "StopTimeout": o.StopTimeout} {
 		if d < 0 || d > time.Hour {

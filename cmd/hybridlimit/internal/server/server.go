@@ -38,13 +38,14 @@ type Server struct {
 	file    *rules.File
 	lim     *hybrid.Limiter
 	fresh   *fresh.Fetcher
-	service *rls.Service // nil: no gRPC
-	grpc    *grpc.Server
-	callers *conns // of grpc
+	service *rls.Service // nil: neither gRPC nor checks
+	grpc    *grpc.Server // nil: no gRPC
+	callers *conns       // of grpc
 	health  *health.Server
 	streams context.Context    // of calls that do not end by themselves
 	end     context.CancelFunc // of streams
 	resp    *resp.Server       // nil: no RESP
+	checks  *checks            // nil: no checks
 	http    *http.Server       // nil: no HTTP
 
 	stopping atomic.Bool
@@ -105,7 +106,7 @@ func (s *Server) abandon() {
 	ctx, cancel := context.WithTimeout(context.Background(), s.o.StopTimeout)
 	defer cancel()
 	_ = s.lim.Shutdown(ctx) // of nil: nothing
-	for _, ln := range []interface{ Close() error }{s.o.GRPC, s.o.RESP, s.o.HTTP} {
+	for _, ln := range []interface{ Close() error }{s.o.GRPC, s.o.RESP, s.o.Check, s.o.HTTP} {
 		if ln != nil {
 			_ = ln.Close()
 		}
@@ -119,25 +120,18 @@ func (s *Server) abandon() {
 func (s *Server) build() error {
 	o := s.o
 	metrics := &ops.Metrics{File: s.file}
-	if o.GRPC != nil {
+	if o.GRPC != nil || o.Check != nil {
 		service, err := rls.New(rls.Options{Limiter: s.lim, Rules: s.file.Set, Look: s.fresh.Look, ChargeRefused: o.ChargeRefused, Shadow: o.Shadow, Headers: o.Headers})
 		if err != nil {
 			return err
 		}
-		options := []grpc.ServerOption{
-			grpc.MaxRecvMsgSize(maxMessage), grpc.StreamInterceptor(s.untilStop),
-			grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: o.GRPCMaxAge, MaxConnectionAgeGrace: ageGrace}),
-		}
-		if o.TLS != nil {
-			options = append(options, grpc.Creds(credentials.NewTLS(o.TLS)))
-		}
-		s.service, s.grpc, s.health = service, grpc.NewServer(options...), health.NewServer()
-		s.callers = track(o.GRPC)
-		ratelimit.RegisterRateLimitServiceServer(s.grpc, service)
-		healthpb.RegisterHealthServer(s.grpc, s.health)
-		reflection.Register(s.grpc)
-		s.health.SetServingStatus(ratelimit.RateLimitService_ServiceDesc.ServiceName, healthpb.HealthCheckResponse_SERVING)
-		metrics.RLS = service
+		s.service, metrics.RLS = service, service
+	}
+	if o.GRPC != nil {
+		s.buildGRPC()
+	}
+	if o.Check != nil {
+		s.checks = newChecks(o, s.service)
 	}
 	if o.RESP != nil {
 		server, err := resp.New(resp.Options{
@@ -164,6 +158,22 @@ func (s *Server) build() error {
 	return err
 }
 
+// buildGRPC makes the server of gRPC.
+func (s *Server) buildGRPC() {
+	options := []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(maxMessage), grpc.StreamInterceptor(s.untilStop),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: s.o.GRPCMaxAge, MaxConnectionAgeGrace: ageGrace}),
+	}
+	if s.o.TLS != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(s.o.TLS)))
+	}
+	s.grpc, s.health, s.callers = grpc.NewServer(options...), health.NewServer(), track(s.o.GRPC)
+	ratelimit.RegisterRateLimitServiceServer(s.grpc, s.service)
+	healthpb.RegisterHealthServer(s.grpc, s.health)
+	reflection.Register(s.grpc)
+	s.health.SetServingStatus(ratelimit.RateLimitService_ServiceDesc.ServiceName, healthpb.HealthCheckResponse_SERVING)
+}
+
 // serve starts the servers.
 func (s *Server) serve() {
 	run := func(name, addr string, serve func() error) {
@@ -187,6 +197,9 @@ func (s *Server) serve() {
 	}
 	if s.resp != nil {
 		run("resp", s.o.RESP.Addr().String(), func() error { return s.resp.Serve(s.o.RESP) })
+	}
+	if s.checks != nil {
+		run("check", s.o.Check.Addr().String(), s.checks.serve)
 	}
 	if s.http != nil {
 		run("http", s.o.HTTP.Addr().String(), func() error { return s.http.Serve(s.o.HTTP) })
@@ -215,13 +228,16 @@ func (s *Server) Stop() error {
 	// Clients that do not end must not use up the time for the last reports.
 	clients, cut := context.WithTimeout(ctx, s.o.StopTimeout/2)
 	defer cut()
-	errs := make([]error, 2)
+	errs := make([]error, 3)
 	var drain sync.WaitGroup
 	if s.grpc != nil {
 		drain.Go(func() { errs[0] = s.stopGRPC(clients) })
 	}
 	if s.resp != nil {
 		drain.Go(func() { errs[1] = s.resp.Stop(clients) })
+	}
+	if s.checks != nil {
+		drain.Go(func() { errs[2] = s.checks.stop(clients) })
 	}
 	drain.Wait()
 	s.fresh.Close()

@@ -165,7 +165,7 @@ func TestReadinessWhileItStops(t *testing.T) {
 	n.stopped = true
 	n.redis.Close()
 	http.DefaultClient.CloseIdleConnections()
-	for _, ln := range []net.Listener{n.server.o.GRPC, n.server.o.RESP, n.server.o.HTTP} {
+	for _, ln := range []net.Listener{n.server.o.GRPC, n.server.o.RESP, n.server.o.Check, n.server.o.HTTP} {
 		if _, err := net.Dial("tcp", ln.Addr().String()); err == nil {
 			t.Errorf("%v still accepts", ln.Addr())
 		}
@@ -194,7 +194,7 @@ func TestRequestsAreBounded(t *testing.T) {
 func TestOneProtocolIsEnough(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rules.yaml")
 	write(t, path, limits)
-	for _, o := range []Options{{GRPC: loopback(t)}, {RESP: loopback(t)}} {
+	for _, o := range []Options{{GRPC: loopback(t)}, {RESP: loopback(t)}, {Check: loopback(t)}} {
 		o.RulesPath = path
 		s, err := Start(o)
 		if err != nil {

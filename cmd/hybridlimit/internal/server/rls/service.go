@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc/codes"
@@ -77,14 +78,21 @@ const maxDescriptors = 100
 // Errors have the code InvalidArgument: an empty domain, no descriptors or more than 100, or
 // a limit in the request that cannot be used.
 func (s *Service) ShouldRateLimit(_ context.Context, req *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, error) {
+	res, _, err := s.Decide(req)
+	return res, err
+}
+
+// Decide is ShouldRateLimit, and returns as well after which time a request that is refused would
+// be admitted; 0 if that is not known, or never.
+func (s *Service) Decide(req *ratelimit.RateLimitRequest) (res *ratelimit.RateLimitResponse, retry time.Duration, err error) {
 	asked, err := s.read(req)
 	if err != nil {
 		s.count.invalid.Add(1)
-		return nil, status.Error(codes.InvalidArgument, "rls: "+err.Error())
+		return nil, 0, status.Error(codes.InvalidArgument, "rls: "+err.Error())
 	}
 	s.count.requests.Add(1)
 	s.decide(asked)
-	res := &ratelimit.RateLimitResponse{OverallCode: ratelimit.RateLimitResponse_OK}
+	res = &ratelimit.RateLimitResponse{OverallCode: ratelimit.RateLimitResponse_OK}
 	for i := range asked {
 		st := asked[i].status()
 		res.Statuses = append(res.Statuses, st)
@@ -102,8 +110,9 @@ func (s *Service) ShouldRateLimit(_ context.Context, req *ratelimit.RateLimitReq
 		res.OverallCode = ratelimit.RateLimitResponse_OK
 	default:
 		s.count.refused.Add(1)
+		retry = retryAfter(asked)
 	}
-	return res, nil
+	return res, retry, nil
 }
 
 // read finds the limits of a request.

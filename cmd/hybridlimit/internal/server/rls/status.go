@@ -45,6 +45,22 @@ func (q *question) until() time.Duration {
 	return q.res.ResetAfter
 }
 
+// retryAfter returns after which time none of the limits would refuse any more; 0 if one always
+// will.
+func retryAfter(asked []question) (longest time.Duration) {
+	for i := range asked {
+		q := &asked[i]
+		switch {
+		case !q.over:
+		case q.res.RetryAfter == limit.Never:
+			return 0
+		default:
+			longest = max(longest, q.until())
+		}
+	}
+	return longest
+}
+
 // headers returns the headers of a response, of the limit that matters: one that refuses,
 // else that of which the least is left.
 func headers(asked []question) (list []*core.HeaderValue) {

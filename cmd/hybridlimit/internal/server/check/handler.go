@@ -1,0 +1,125 @@
+package check
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/hybridlimit/hybridlimit/internal/escape"
+)
+
+// openAPI describes what is served. A test compares it with the handler.
+//
+//go:embed openapi.json
+var openAPI []byte
+
+// Service is what decides; *rls.Service has it.
+type Service interface {
+	// Decide decides a request. If it is refused, retry is after which time it would be
+	// admitted; 0 if that is not known, or never.
+	Decide(req *ratelimit.RateLimitRequest) (res *ratelimit.RateLimitResponse, retry time.Duration, err error)
+}
+
+// maxDetail bounds what a problem repeats of a request.
+const maxDetail = 256
+
+// Handler answers the paths of this package. The body of a request may have maxBody bytes.
+func Handler(service Service, maxBody int64) http.Handler {
+	mux := http.NewServeMux()
+	only := func(path, method string, answer http.HandlerFunc) {
+		mux.HandleFunc(method+" "+path, answer)
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Allow", method)
+			problem(w, http.StatusMethodNotAllowed, "")
+		})
+	}
+	only("/check", http.MethodPost, func(w http.ResponseWriter, r *http.Request) {
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		check(w, r, service)
+	})
+	only("/openapi.json", http.MethodGet, func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusOK, "application/json", openAPI)
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { problem(w, http.StatusNotFound, "") })
+	return mux
+}
+
+func check(w http.ResponseWriter, r *http.Request, service Service) {
+	// A page in a browser may send forms to any address, but not JSON.
+	if kind := r.Header.Get("Content-Type"); kind != "" && !isJSON(kind) {
+		problem(w, http.StatusUnsupportedMediaType, "The body must be application/json")
+		return
+	}
+	body, err := io.ReadAll(r.Body)
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		problem(w, http.StatusRequestEntityTooLarge, "At most "+strconv.FormatInt(large.Limit, 10)+" bytes are allowed")
+		return
+	case err != nil:
+		problem(w, http.StatusBadRequest, "The body could not be read")
+		return
+	}
+	req := new(ratelimit.RateLimitRequest)
+	if err := protojson.Unmarshal(body, req); err != nil {
+		// The library has one of two kinds of spaces, so that nobody relies on its texts.
+		problem(w, http.StatusBadRequest, strings.TrimPrefix(strings.ReplaceAll(err.Error(), "\u00a0", " "), "proto: "))
+		return
+	}
+	res, retry, err := service.Decide(req)
+	if status.Code(err) == codes.InvalidArgument {
+		problem(w, http.StatusBadRequest, strings.TrimPrefix(status.Convert(err).Message(), "rls: "))
+		return
+	}
+	text, failed := protojson.Marshal(res)
+	if err != nil || failed != nil {
+		problem(w, http.StatusInternalServerError, "")
+		return
+	}
+	var compact bytes.Buffer // without the spaces that the library adds at random
+	_ = json.Compact(&compact, text)
+	code := http.StatusOK
+	if res.GetOverallCode() == ratelimit.RateLimitResponse_OVER_LIMIT {
+		code = http.StatusTooManyRequests
+		if retry > 0 {
+			w.Header().Set("Retry-After", strconv.FormatInt(int64((retry+time.Second-1)/time.Second), 10))
+		}
+	}
+	answer(w, code, "application/json", append(compact.Bytes(), '\n'))
+}
+
+// isJSON reports whether a content type is JSON, of whatever.
+func isJSON(kind string) bool {
+	media, _, err := mime.ParseMediaType(kind)
+	return err == nil && (media == "application/json" || strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json"))
+}
+
+// problem answers with a problem document of RFC 9457, as adapter/httplimit does.
+func problem(w http.ResponseWriter, code int, detail string) {
+	body, _ := json.Marshal(struct { // strings and numbers alone
+		Title  string `json:"title"`
+		Status int    `json:"status"`
+		Detail string `json:"detail,omitempty"`
+	}{http.StatusText(code), code, escape.Plain(detail, maxDetail)})
+	answer(w, code, "application/problem+json", append(body, '\n'))
+}
+
+func answer(w http.ResponseWriter, code int, kind string, body []byte) {
+	h := w.Header()
+	h.Set("Content-Type", kind)
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(code)
+	_, _ = w.Write(body) // a client that has gone is no error of ours
+}

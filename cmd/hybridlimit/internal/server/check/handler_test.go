@@ -1,0 +1,166 @@
+package check
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/hybridlimit/hybridlimit/adapter/rules"
+	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/server/rls"
+	"github.com/hybridlimit/hybridlimit/local"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// page is the one that shows the rules file of these tests, and what curl prints.
+func page(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../../../../docs/server.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// serve returns a handler for the rules file of the page.
+func serve(t *testing.T) http.Handler {
+	t.Helper()
+	_, text, _ := strings.Cut(page(t), "```yaml\n")
+	text, _, _ = strings.Cut(text, "```")
+	return serveRules(t, text, rls.Options{})
+}
+
+func serveRules(t *testing.T, text string, o rls.Options) http.Handler {
+	t.Helper()
+	set, err := rules.Parse("rules.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lim, err := local.New(local.Options{Clock: clock.NewManual(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { lim.Close() })
+	o.Limiter, o.Rules = lim, func() *rules.Set { return set }
+	service, err := rls.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Handler(service, 256<<10)
+}
+
+// shown is an example of curl in the page: what is sent, and what comes back.
+var shown = regexp.MustCompile(`(?s)\$ curl -s -i --json '([^']*)' localhost:7382/check\nHTTP/1.1 (\d+ [A-Za-z ]+)\n(.*?)\n\n(\{.*?\})\n`)
+
+func TestThePageShowsRealAnswers(t *testing.T) {
+	h, times := serve(t), regexp.MustCompile(`\d[0-9.]*s"`)
+	list := shown.FindAllStringSubmatch(page(t), -1)
+	if len(list) != 2 {
+		t.Fatalf("%d examples, want one that is admitted and one that is refused", len(list))
+	}
+	for _, m := range list {
+		w := ask(h, post(m[1]))
+		got, want := times.ReplaceAllString(w.Body.String(), `s"`), times.ReplaceAllString(m[4], `s"`)
+		if status := w.Result().Status; !strings.HasPrefix(status, m[2]) || !same(t, []byte(got), []byte(want)) {
+			t.Errorf("%s: %s\n%s, and the page shows %s\n%s", m[1], status, w.Body, m[2], m[4])
+		}
+		for _, name := range []string{"Content-Type", "Retry-After"} {
+			if strings.Contains(m[3], name) != (w.Header().Get(name) != "") {
+				t.Errorf("%s: %s is %q, and the page shows\n%s", m[1], name, w.Header().Get(name), m[3])
+			}
+		}
+	}
+}
+
+func TestAnswers(t *testing.T) {
+	const one = `{"domain": "messaging", "descriptors": [{"entries": [{"key": "to_number", "value": "1"}]}]}`
+	request := func(method, path, kind, body string) *http.Request {
+		r := httptest.NewRequest(method, path, strings.NewReader(body))
+		if kind != "" {
+			r.Header.Set("Content-Type", kind)
+		}
+		return r
+	}
+	for _, c := range []struct {
+		r    *http.Request
+		code int
+		says string
+	}{
+		{request("POST", "/check", "", one), 200, `"limitRemaining":99`},
+		{request("POST", "/check", "application/json; charset=utf-8", one), 200, `"OK"`},
+		{request("POST", "/check", "application/vnd.limits+json", one), 200, `"OK"`},
+		{request("POST", "/check", "text/plain", one), 415, "application/json"},
+		{request("POST", "/check", "nonsense;;", one), 415, "application/json"},
+		{request("POST", "/check?pretty", "", strings.ReplaceAll(one, "descriptors", "descriptors ")), 400, `unknown field \"descriptors \"`},
+		{request("POST", "/check", "", `{"domain":"messaging","descriptors":[{"entries":[{"key":"to_number","value":"2"}],"hits_addend":"4"}]}`), 200, `"limitRemaining":96`},
+		{request("POST", "/check", "", ""), 400, "unexpected token"},
+		{request("POST", "/check", "", one+one), 400, "unexpected token"},
+		{request("POST", "/check", "", `{"domain": "`+"\xff"+`"}`), 400, "invalid UTF-8"},
+		{request("POST", "/check", "", `{"`+strings.Repeat("x", 10_000)+`": 1}`), 400, "…"},
+		{request("POST", "/check", "", strings.Repeat("[", 100_000)), 400, "unexpected token"},
+		{request("POST", "/check", "", `{"domain": "d", "descriptors": [{"hitsAddend": "9223372036854775807"}]}`), 400, "hits_addend of descriptor 0"},
+		{httptest.NewRequest("POST", "/check", iotest.ErrReader(io.ErrUnexpectedEOF)), 400, "could not be read"},
+		{request("POST", "/check", "", strings.Repeat(" ", 256<<10)), 400, "unexpected token"},
+		{request("POST", "/check", "", strings.Repeat(" ", 256<<10+1)), 413, "262144 bytes"},
+		{request("GET", "/check", "", ""), 405, "Method Not Allowed"},
+		{request("PUT", "/check", "", one), 405, "Method Not Allowed"},
+		{request("POST", "/openapi.json", "", ""), 405, "Method Not Allowed"},
+		{request("HEAD", "/openapi.json", "", ""), 200, ""},
+		{request("POST", "/", "", one), 404, "Not Found"},
+		{request("POST", "/check/", "", one), 404, "Not Found"},
+	} {
+		w := ask(serve(t), c.r)
+		kind := "application/problem+json"
+		if c.code == 200 {
+			kind = "application/json"
+		}
+		if w.Code != c.code || !strings.Contains(w.Body.String(), c.says) || w.Header().Get("Content-Type") != kind || w.Header().Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s %s: %d %v\n%s, want %d and %q", c.r.Method, c.r.URL, w.Code, w.Header(), w.Body, c.code, c.says)
+		}
+		if (c.code == 405) != (w.Header().Get("Allow") != "") || w.Body.Len() > 1<<10 && c.says != "" {
+			t.Errorf("%s %s: %v, %d bytes", c.r.Method, c.r.URL, w.Header(), w.Body.Len())
+		}
+	}
+	if w := ask(Handler(broken{}, 1<<10), post("{}")); w.Code != 500 || strings.Contains(w.Body.String(), "secret") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// What is decided is decided by the service: its options mean the same, and a wait is said if
+// waiting helps.
+func TestRefusals(t *testing.T) {
+	const text = "domain: d\ndescriptors:\n  - {key: a, rate_limit: {unit: hour, requests_per_unit: 10}}\n  - {key: b, rate_limit: {unit: day, requests_per_unit: 2}}\n...\n"
+	two := func(n string) *http.Request {
+		return post(`{"domain":"d","descriptors":[{"entries":[{"key":"a"}]},{"entries":[{"key":"b"}]}],"hitsAddend":` + n + `}`)
+	}
+	for name, c := range map[string]struct {
+		o           rls.Options
+		hits        string // of the second request; of the first 2
+		code        int
+		retry, says string
+	}{
+		"refused":         {rls.Options{}, "1", 429, "86400", `"limitRemaining":8`},
+		"for ever":        {rls.Options{}, "3", 429, "", `"overallCode":"OVER_LIMIT"`},
+		"shadow":          {rls.Options{Shadow: true}, "1", 200, "", `"code":"OVER_LIMIT"`},
+		"refused charges": {rls.Options{ChargeRefused: true}, "1", 429, "86400", `"limitRemaining":7`},
+		"headers":         {rls.Options{Headers: true}, "1", 429, "86400", `{"key":"Retry-After","value":"86400"}`},
+	} {
+		h := serveRules(t, text, c.o)
+		if w := ask(h, two("2")); w.Code != 200 || w.Header().Get("Retry-After") != "" {
+			t.Errorf("%s: the first is answered %d %v", name, w.Code, w.Header())
+		}
+		w := ask(h, two(c.hits))
+		if w.Code != c.code || w.Header().Get("Retry-After") != c.retry || !strings.Contains(w.Body.String(), c.says) {
+			t.Errorf("%s: %d, again in %q s\n%s, want %d, %q and %s", name, w.Code, w.Header().Get("Retry-After"), w.Body, c.code, c.retry, c.says)
+		}
+	}
+}
