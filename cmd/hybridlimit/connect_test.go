@@ -3,7 +3,9 @@ package main
 import (
 	"path/filepath"
 	"testing"
+	"time"
 
+	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/connect"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
@@ -15,6 +17,22 @@ func TestUnixSocket(t *testing.T) {
 	redistest.Start(t, "--unixsocket", socket)
 	cli(t, "nodes", "--redis=unix://"+socket, "--timeout=1m").want(t, exitOK)
 	cli(t, "nodes", "--redis=unix://"+socket+".absent").want(t, exitRedis).says(t, "redis.sock.absent", "no such file")
+}
+
+// A host is enough. What it is called in messages has the port.
+func TestHostIsEnough(t *testing.T) {
+	s := redistest.Start(t)
+	cli(t, "nodes", "--redis="+s.Addr(), "--timeout=1m").want(t, exitOK)
+	for given, want := range map[string]string{"localhost": "localhost:6379", "redis.example:7000": "redis.example:7000", "[::1]:7000": "[::1]:7000", ":secret@h/1": "h:6379"} {
+		target, err := connect.Flags{Redis: given, Timeout: time.Second}.Open()
+		if err != nil {
+			t.Fatalf("%s: %v", given, err)
+		}
+		target.Close()
+		if target.Name != want {
+			t.Errorf("%s is %s, want %s", given, target.Name, want)
+		}
+	}
 }
 
 // certificate returns a certificate for 127.0.0.1 that signs itself, and files of it and

@@ -11,7 +11,7 @@ import (
 
 // doctorCmd checks a Redis.
 type doctorCmd struct {
-	SlowTrip    time.Duration `default:"62500us" help:"A round trip is too slow from here on. The default is a quarter of the limiters' CommandTimeout."`
+	SlowTrip    time.Duration `default:"62.5ms" help:"A round trip is too slow from here on: a quarter of the limiters' CommandTimeout."`
 	SlowCommand time.Duration `default:"100ms" help:"A command in the slow log is too slow from here on."`
 	redisFlags
 }

@@ -27,6 +27,15 @@ func serveVariables(k *kong.Kong) error {
 	return nil
 }
 
+// helpOf returns what help says of a flag or an argument: its default and its variable belong to it.
+func helpOf(v *kong.Value) string {
+	full := *v
+	if v.HasDefault && !strings.Contains(v.Help, "efault ") {
+		full.Help += " Default " + v.Default + "."
+	}
+	return kong.DefaultHelpValueFormatter(&full)
+}
+
 // dropEmptyVariables unsets variables that are empty: kong would read them as values.
 func dropEmptyVariables() {
 	for _, v := range os.Environ() {

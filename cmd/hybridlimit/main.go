@@ -32,7 +32,8 @@ const (
 
 // commands is the command line.
 type commands struct {
-	JSON bool `name:"json" help:"Print JSON. -json is the same."`
+	JSON        bool             `name:"json" help:"Print JSON. -json is the same."`
+	ShowVersion kong.VersionFlag `name:"version" help:"Print the version of this program, and end."`
 
 	Peek        peekCmd        `cmd:"" help:"Show what is left of keys, without taking anything."`
 	Reset       resetCmd       `cmd:"" help:"Forget what keys have used, for the whole fleet."`
@@ -45,6 +46,8 @@ type commands struct {
 	Serve       serveCmd       `cmd:"" help:"Serve the limits of a rules file to Envoy, to Redis clients, and as JSON."`
 	Validate    validateCmd    `cmd:"" help:"Check rules files."`
 	Version     versionCmd     `cmd:"" help:"Print the version of this program."`
+	Completion  completionCmd  `cmd:"" help:"Print what a shell needs to complete command lines."`
+	Man         manCmd         `cmd:"" help:"Print a page for man."`
 }
 
 // program is what a command works with: kong hands it to Run.
@@ -131,6 +134,8 @@ func (p *program) parser(into *commands, exit func(code int)) (*kong.Kong, error
 		kong.Exit(exit),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: screen.Width}),
 		kong.PostBuild(serveVariables),
+		kong.ValueFormatter(helpOf),
+		kong.Vars{"version": thisVersion().String()},
 		kong.ExplicitGroups([]kong.Group{{Key: "redis", Title: "Redis:"}, {Key: "rule", Title: "Rule:"}}),
 	)
 }

@@ -27,7 +27,7 @@ type serveCmd struct {
 	AllowRemoval bool   `help:"Let a file that does not end with '...' remove rules. Only if the file is always replaced as a whole."`
 
 	Alone   bool   `help:"Share with nobody: no Redis, this server has limits of its own."`
-	Redis   string `group:"redis" default:"redis://localhost:6379" placeholder:"URL" help:"Redis to share limits through: redis://, rediss:// (TLS) or unix://, with ?master_name= a Sentinel."`
+	Redis   string `group:"redis" default:"redis://localhost:6379" placeholder:"URL" help:"Redis to share limits through: HOST:PORT, or redis://, rediss:// (TLS) or unix://, with ?master_name= a Sentinel."`
 	Cluster bool   `group:"redis" help:"That Redis is a Cluster."`
 	Prefix  string `group:"redis" default:"hl" help:"Begins every key in Redis; the same for all who share limits."`
 	Shards  int    `group:"redis" placeholder:"N" help:"Groups of keys; the same for all who share limits. Default: 1, of a Cluster 64."`
@@ -39,18 +39,18 @@ type serveCmd struct {
 	ExpectedNodes  int           `help:"How many servers and services share the limits at least."`
 	MaxKeys        int           `help:"How many keys are held in memory. Default 65536."`
 	MaxLag         time.Duration `help:"How long an admitted hit may stay unreported. Default 1s."`
-	CommandTimeout time.Duration `default:"250ms" help:"How long a call of Redis may take before it is sent again; five round trips if that is longer, eight times as long at most. Default ${default}."`
+	CommandTimeout time.Duration `default:"250ms" help:"How long a call of Redis may take before it is sent again; five round trips if that is longer, eight times as long at most."`
 	NoNotices      bool          `help:"Do not say at once, on a channel of Redis, which keys are used up. The same for all who share limits."`
 
-	GRPC  string `name:"grpc" default:"127.0.0.1:7381" placeholder:"ADDRESS" help:"Where Envoy's rate limit service listens; - for nowhere. Default ${default}."`
-	RESP  string `name:"resp" default:"127.0.0.1:6380" placeholder:"ADDRESS" help:"Where Redis clients are served; - for nowhere. Default ${default}."`
-	Check string `name:"check" default:"127.0.0.1:7382" placeholder:"ADDRESS" help:"Where programs post checks as JSON, to /check; - for nowhere. Default ${default}."`
-	HTTP  string `name:"http" default:"127.0.0.1:7380" placeholder:"ADDRESS" help:"Where /healthz, /readyz and /metrics are; - for nowhere. Default ${default}."`
+	GRPC  string `name:"grpc" default:"127.0.0.1:7381" placeholder:"ADDRESS" help:"Where Envoy's rate limit service listens; - for nowhere."`
+	RESP  string `name:"resp" default:"127.0.0.1:6380" placeholder:"ADDRESS" help:"Where Redis clients are served; - for nowhere."`
+	Check string `name:"check" default:"127.0.0.1:7382" placeholder:"ADDRESS" help:"Where programs post checks as JSON, to /check; - for nowhere."`
+	HTTP  string `name:"http" default:"127.0.0.1:7380" placeholder:"ADDRESS" help:"Where /healthz, /readyz and /metrics are; - for nowhere."`
 
-	GRPCMaxAge   time.Duration `name:"grpc-max-age" default:"30m" help:"How old a connection of gRPC gets, give or take a tenth, so that clients spread anew; 0 is any age. Default ${default}."`
+	GRPCMaxAge   time.Duration `name:"grpc-max-age" default:"30m" help:"How old a connection of gRPC gets, give or take a tenth, so that clients spread anew; 0 is any age."`
 	RESPPassword string        `name:"resp-password" placeholder:"TEXT" help:"What Redis clients must send with AUTH. Better set in the environment."`
 	RESPMaxConns int           `name:"resp-max-conns" help:"How many connections of Redis clients there may be. Default 10000."`
-	RESPIdle     time.Duration `name:"resp-idle-timeout" default:"10m" help:"How long a connection of a Redis client may be silent; 0 is for ever. Default ${default}."`
+	RESPIdle     time.Duration `name:"resp-idle-timeout" default:"10m" help:"How long a connection of a Redis client may be silent; 0 is for ever."`
 	TLSCert      string        `name:"tls-cert" type:"path" placeholder:"FILE" help:"Certificate chain for gRPC, RESP and checks."`
 	TLSKey       string        `name:"tls-key" type:"path" placeholder:"FILE" help:"Its private key."`
 	TLSClientCA  string        `name:"tls-client-ca" type:"path" placeholder:"FILE" help:"Ask clients for a certificate of this authority."`
@@ -59,8 +59,8 @@ type serveCmd struct {
 	Shadow          bool `help:"Answer OK to every request of Envoy and every check, and count what would have been refused."`
 	ResponseHeaders bool `help:"Add RateLimit headers to the answers for Envoy."`
 
-	StopDelay   time.Duration `default:"0s" help:"How long to go on after SIGTERM while /readyz says no. Default ${default}."`
-	StopTimeout time.Duration `default:"10s" help:"How long the end may take after that, last reports to Redis included. Default ${default}."`
+	StopDelay   time.Duration `default:"0s" help:"How long to go on after SIGTERM while /readyz says no."`
+	StopTimeout time.Duration `default:"10s" help:"How long the end may take after that, last reports to Redis included."`
 	LogLevel    slog.Level    `default:"info" placeholder:"LEVEL" help:"debug, info, warn or error. Lines are JSON, on standard error."`
 }
 

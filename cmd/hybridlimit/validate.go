@@ -13,7 +13,7 @@ import (
 // validateCmd checks rules files.
 type validateCmd struct {
 	Files []string `arg:"" name:"file" help:"Rules files; - is what is piped in."`
-	For   string   `default:"any" enum:"any,serve" help:"What is to use the files: ${enum}. serve cannot use every rule that there is. Default ${default}."`
+	For   string   `default:"any" enum:"any,serve" help:"What is to use the files: ${enum}. serve cannot use every rule that there is."`
 }
 
 // problemJSON is a mistake for programs.

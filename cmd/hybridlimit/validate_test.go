@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -77,11 +79,53 @@ func TestVersion(t *testing.T) {
 	if v.Go == "" || v.Layout != "1" || v.Version == "" {
 		t.Errorf("%+v", v)
 	}
+	if flag, command := cli(t, "--version").want(t, exitOK), cli(t, "version"); flag != command {
+		t.Errorf("%+v, and the command prints %+v", flag, command)
+	}
+	for want, v := range map[string]versionJSON{
+		"hybridlimit v1.2.3, go1.26, layout 1 in Redis":                                  {Version: "v1.2.3", Go: "go1.26", Layout: "1"},
+		"hybridlimit v1.2.3, commit 0123456789ab, go1.26, layout 1 in Redis":             {Version: "v1.2.3", Revision: "0123456789abcdef", Go: "go1.26", Layout: "1"},
+		"hybridlimit v1.2.3, commit 0123456789ab and changes, go1.26, layout 1 in Redis": {Version: "v1.2.3", Revision: "0123456789abcdef", Modified: true, Go: "go1.26", Layout: "1"},
+	} {
+		if got := v.String(); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
+// Help says what holds without a flag, also where the form of the value stands behind it.
+func TestHelpHasDefaults(t *testing.T) {
+	seen := 0
+	for _, c := range parserOf(t, new(commands)).Model.Children {
+		help := cli(t, c.Name, "--help").want(t, exitOK)
+		for _, f := range c.Flags {
+			if f.HasDefault {
+				seen++
+				help.says(t, "Default "+f.Default)
+			}
+		}
+	}
+	if seen < 20 {
+		t.Errorf("%d flags have defaults", seen)
+	}
+}
+
+// What go build leaves where it is run is not for the repository.
+func TestBinaryIsIgnored(t *testing.T) {
+	for _, file := range []string{"hybridlimit", "../../hybridlimit"} {
+		if out, err := exec.Command("git", "check-ignore", "--no-index", file).CombinedOutput(); err != nil {
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) || exit.ExitCode() != 1 {
+				t.Skipf("%v: %s", err, out)
+			}
+			t.Errorf("%s is not in .gitignore", file)
+		}
+	}
 }
 
 func TestHelp(t *testing.T) {
 	all := cli(t, "--help").want(t, exitOK)
-	for _, name := range []string{"peek", "reset", "set", "top", "watch", "quarantined", "nodes", "doctor", "validate", "version"} {
+	for _, name := range []string{"peek", "reset", "set", "top", "watch", "quarantined", "nodes", "doctor", "serve", "validate", "version", "completion", "man"} {
 		all.says(t, " "+name+" ")
 		cli(t, name, "--help").want(t, exitOK).says(t, "Usage: hybridlimit "+name)
 	}

@@ -14,25 +14,48 @@ type versionCmd struct{}
 // versionJSON is that for programs.
 type versionJSON struct {
 	Version  string `json:"version"`
-	Revision string `json:"revision,omitempty"`
+	Revision string `json:"revision,omitempty"` // the commit
+	Modified bool   `json:"modified,omitempty"` // what was built is not quite that
 	Go       string `json:"go"`
 	Layout   string `json:"layout"` // of what is kept in Redis
 }
 
-// Run prints it.
-func (versionCmd) Run(p *program) error {
+// thisVersion returns what the build knows.
+func thisVersion() versionJSON {
 	v := versionJSON{Version: "unknown", Go: runtime.Version(), Layout: redisstore.LayoutVersion}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		v.Version = info.Main.Version
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				v.Revision = s.Value
-			}
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return v
+	}
+	v.Version = info.Main.Version
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			v.Revision = s.Value
+		case "vcs.modified":
+			v.Modified = s.Value == "true"
 		}
 	}
-	if p.JSON {
-		return p.Object(v)
+	return v
+}
+
+// String returns it as one line.
+func (v versionJSON) String() string {
+	commit := ""
+	if v.Revision != "" {
+		commit = ", commit " + v.Revision[:min(len(v.Revision), 12)]
 	}
-	_, err := fmt.Fprintf(p.out, "hybridlimit %s, %s, layout %s in Redis\n", v.Version, v.Go, v.Layout)
+	if v.Modified {
+		commit += " and changes"
+	}
+	return fmt.Sprintf("hybridlimit %s%s, %s, layout %s in Redis", v.Version, commit, v.Go, v.Layout)
+}
+
+// Run prints it.
+func (versionCmd) Run(p *program) error {
+	if p.JSON {
+		return p.Object(thisVersion())
+	}
+	_, err := fmt.Fprintln(p.out, thisVersion())
 	return err
 }

@@ -19,7 +19,7 @@ import (
 
 // Flags says which Redis, as flags of kong.
 type Flags struct {
-	Redis   string        `group:"redis" env:"HYBRIDLIMIT_REDIS" default:"redis://localhost:6379" placeholder:"URL" help:"Where Redis is: redis://, rediss:// (TLS) or unix://, with ?master_name= a Sentinel."`
+	Redis   string        `group:"redis" env:"HYBRIDLIMIT_REDIS" default:"redis://localhost:6379" placeholder:"URL" help:"Where Redis is: HOST:PORT, or redis://, rediss:// (TLS) or unix://, with ?master_name= a Sentinel."`
 	Cluster bool          `group:"redis" env:"HYBRIDLIMIT_CLUSTER" help:"That Redis is a Cluster."`
 	Timeout time.Duration `group:"redis" env:"HYBRIDLIMIT_TIMEOUT" default:"2s" help:"How long one command may take, 1ms to 1m."`
 	Prefix  string        `group:"redis" env:"HYBRIDLIMIT_PREFIX" default:"hl" help:"KeyPrefix of the limiters."`
@@ -54,11 +54,14 @@ func (f Flags) Options() remote.Options {
 }
 
 // errURL says nothing of what was given: it may have a password in it.
-var errURL = errors.New("--redis is not a URL such as redis://:password@host:6379/0, rediss://host:6379 or unix:///run/redis.sock (escape what is special in a password: %2F for a slash)")
+var errURL = errors.New("--redis is neither HOST:PORT nor a URL such as redis://:password@host:6379/0, rediss://host:6379 or unix:///run/redis.sock (escape what is special in a password: %2F for a slash)")
 
 // Open returns a client, which the caller must close. It does not talk to Redis yet. The
 // error is about the flags, and never has a password in it.
 func (f Flags) Open() (*Target, error) {
+	if !strings.Contains(f.Redis, "://") && !strings.HasPrefix(f.Redis, "unix:") {
+		f.Redis = "redis://" + f.Redis
+	}
 	u, err := url.Parse(f.Redis)
 	if err != nil || !isWhole(u) {
 		return nil, errURL
@@ -94,7 +97,8 @@ func isWhole(u *url.URL) bool {
 	if u.Scheme == "unix" {
 		return u.Host == "" && u.Path != "" && u.Fragment == ""
 	}
-	return u.Host != "" && !strings.Contains(u.Path, "@") && u.Fragment == ""
+	colons := strings.Contains(u.Hostname(), ":") // of an IPv6 address, or of what is no host: rediss:host:6379
+	return u.Host != "" && colons == strings.HasPrefix(u.Host, "[") && !strings.Contains(u.Path, "@") && u.Fragment == ""
 }
 
 // name returns where a Redis is, without who connects.
