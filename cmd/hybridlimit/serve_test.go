@@ -209,6 +209,10 @@ func TestDefaultAddresses(t *testing.T) {
 	if !strings.Contains(string(page), "port_value: "+strings.TrimPrefix(line.Serve.GRPC, "127.0.0.1:")+"}") {
 		t.Error("the Envoy of docs/server.md asks elsewhere")
 	}
+	description, err := os.ReadFile("internal/server/check/openapi.json")
+	if err != nil || !strings.Contains(string(description), `"url": "http://`+line.Serve.Check+`"`) {
+		t.Errorf("openapi.json is about another address, %v", err)
+	}
 }
 
 // Fault 97: nothing is wrong with the flags when another program has the port: a script that runs the

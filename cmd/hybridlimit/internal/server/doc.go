@@ -1,3 +1,3 @@
 // Package server puts the servers of hybridlimit serve together: one limiter and one rules
-// file behind Envoy's rate limit service, Redis' protocol and HTTP for operators.
+// file behind Envoy's rate limit service, Redis' protocol, JSON, and HTTP for operators.
 package server
