@@ -44,6 +44,7 @@ type commands struct {
 	Nodes       nodesCmd       `cmd:"" help:"List the live nodes."`
 	Doctor      doctorCmd      `cmd:"" help:"Check a Redis and its settings, and say what to change."`
 	Serve       serveCmd       `cmd:"" help:"Serve the limits of a rules file to Envoy, to Redis clients, and as JSON."`
+	Ready       readyCmd       `cmd:"" help:"Ask a server whether it is ready."`
 	Validate    validateCmd    `cmd:"" help:"Check rules files."`
 	Version     versionCmd     `cmd:"" help:"Print the version of this program."`
 	Completion  completionCmd  `cmd:"" help:"Print what a shell needs to complete command lines."`
