@@ -104,7 +104,7 @@ var topLevel = []string{
 	"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE", "go.mod", "go.sum", "go.work", "go.work.sum",
 	"doc.go", "hybrid_test.go", "house_test.go", "house_api_test.go", "house_docs_test.go", "house_examples_test.go",
 	"house_faults_test.go", "house_keys_test.go",
-	"limit", "clock", "local", "remote", "hybrid", "hybridtest", "internal", "adapter", "bench", "cmd", "docs", "examples",
+	"limit", "clock", "local", "remote", "hybrid", "hybridtest", "internal", "adapter", "bench", "cmd", "deploy", "docs", "examples",
 }
 
 // packages returns the directories of the root module that hold Go files.
