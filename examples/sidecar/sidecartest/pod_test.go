@@ -45,11 +45,14 @@ type server struct {
 	ended     chan error
 }
 
-func start(t *testing.T, binary, redis string) *server {
+func start(t *testing.T, binary, addr string) *server {
 	t.Helper()
-	flags := readPod(t).flags(t)
-	flags["--rules"], flags["--redis"] = "../rules.yaml", "redis://"+redis+"/0"
-	args := []string{"serve", "--check=-"} // nobody here asks it, and the port may be taken
+	p := readPod(t)
+	limiter, _ := p.container(t, "hybridlimit")
+	url := strings.Replace(readRedis(t).value(t, limiter, "HYBRIDLIMIT_REDIS"), "@redis:6379", "@"+addr, 1)
+	flags := p.flags(t)
+	flags["--rules"] = "../rules.yaml"
+	args := []string{"serve"}
 	for name, value := range flags {
 		if name == "--grpc" || name == "--resp" || name == "--http" {
 			value = "127.0.0.1:0"
@@ -57,6 +60,7 @@ func start(t *testing.T, binary, redis string) *server {
 		args = append(args, name+"="+value)
 	}
 	s := &server{cmd: exec.Command(binary, args...), addresses: map[string]string{}, ended: make(chan error, 1)}
+	s.cmd.Env = append(os.Environ(), "HYBRIDLIMIT_REDIS="+url)
 	logs, err := s.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -126,8 +130,8 @@ func python(t *testing.T, args ...string) (out string, code int) {
 // TestPod starts the limiter of the manifest with the rules of the example, and asks it what
 // Envoy and a program in Python would.
 func TestPod(t *testing.T) {
-	redis := redistest.Start(t)
-	s := start(t, build(t), redis.Addr())
+	server := redistest.Start(t, readRedis(t).args(t)...)
+	s := start(t, build(t), server.Addr())
 	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
 		if code, body := s.get(t, path); code != http.StatusOK {
 			t.Errorf("%s: %d: %s", path, code, body)
