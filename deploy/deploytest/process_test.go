@@ -174,7 +174,9 @@ func startServer(t *testing.T, s types.ServiceConfig, program, redis string) *pr
 		}
 		args = append(args, name+"="+value)
 	}
-	p := start(t, environment(s, "redis:6379", redis), program, args...)
+	// Unless a flag says so, it listens nowhere else: the ports of its defaults may be taken.
+	env := append(environment(s, "redis:6379", redis), "HYBRIDLIMIT_CHECK=-")
+	p := start(t, env, program, args...)
 	until(t, p, "it listens", func() bool { return p.at("http") != "" && p.at("resp") != "" && p.at("grpc") != "" })
 	_, http, _ := net.SplitHostPort(flags(t, s.Command)["--http"])
 	until(t, p, "it is healthy", func() bool {
