@@ -53,11 +53,16 @@ func Handler(service Service, maxBody int64) http.Handler {
 		answer(w, http.StatusOK, "application/json", openAPI)
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { problem(w, http.StatusNotFound, "") })
-	return mux
+	// A page that somebody looks at on this machine could use up limits: browsers let it post to any
+	// address, and it does not need the answer.
+	pages := http.NewCrossOriginProtection()
+	pages.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		problem(w, http.StatusForbidden, "A page of another origin must not ask")
+	}))
+	return pages.Handler(mux)
 }
 
 func check(w http.ResponseWriter, r *http.Request, service Service) {
-	// A page in a browser may send forms to any address, but not JSON.
 	if kind := r.Header.Get("Content-Type"); kind != "" && !isJSON(kind) {
 		problem(w, http.StatusUnsupportedMediaType, "The body must be application/json")
 		return

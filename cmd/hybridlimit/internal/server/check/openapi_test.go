@@ -95,6 +95,11 @@ var others = map[string]func() *http.Request{
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		return r
 	},
+	"page": func() *http.Request {
+		r := post(`{"domain": "messaging", "descriptors": [{}]}`)
+		r.Header.Set("Sec-Fetch-Site", "cross-site")
+		return r
+	},
 	"broken": func() *http.Request { return post(`{"domain": "messaging"}`) }, // to a service that is
 }
 
