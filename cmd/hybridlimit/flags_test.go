@@ -50,6 +50,8 @@ func sampleOf(t *testing.T, f *kong.Flag) (text, value string) {
 		return "/sample", "/sample"
 	case kind == reflect.Int:
 		return "7", "7"
+	case kind == reflect.Slice:
+		return "a,b", "[a b]"
 	}
 	t.Fatalf("no sample for --%s", f.Name)
 	return "", ""

@@ -115,7 +115,7 @@ func rowOf(n redisstore.Live, now time.Duration) []string {
 		row[3] = screen.Wait(now.Truncate(time.Second) - (time.Duration(a.Since) * time.Millisecond).Truncate(time.Second))
 	}
 	if a.Lag > 0 {
-		row[4] = screen.Wait(time.Duration(a.Lag) * time.Millisecond)
+		row[4] = screen.Exact(time.Duration(a.Lag) * time.Millisecond)
 	}
 	if row[5] = screen.Clean(a.Fallback); a.Share > 0 && a.Share < 1 {
 		row[5] = fmt.Sprintf("%.3g%%", 100*a.Share) // its share of each limit

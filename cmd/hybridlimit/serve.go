@@ -45,7 +45,11 @@ type serveCmd struct {
 	GRPC  string `name:"grpc" default:"127.0.0.1:7381" placeholder:"ADDRESS" help:"Where Envoy's rate limit service listens; - for nowhere."`
 	RESP  string `name:"resp" default:"127.0.0.1:6380" placeholder:"ADDRESS" help:"Where Redis clients are served; - for nowhere."`
 	Check string `name:"check" default:"127.0.0.1:7382" placeholder:"ADDRESS" help:"Where programs post checks as JSON, to /check; - for nowhere."`
-	HTTP  string `name:"http" default:"127.0.0.1:7380" placeholder:"ADDRESS" help:"Where /healthz, /readyz and /metrics are; - for nowhere."`
+	HTTP  string `name:"http" default:"127.0.0.1:7380" placeholder:"ADDRESS" help:"Where /healthz, /readyz, /metrics and the page /admin/ are; - for nowhere."`
+
+	AdminKeys     bool     `name:"admin-keys" help:"Show keys on the page, which may be personal, to whoever can reach it."`
+	AdminPassword string   `name:"admin-password" placeholder:"TEXT" help:"Allow changes on the page, to whoever knows this password. Better set in the environment."`
+	AdminHost     []string `name:"admin-host" placeholder:"NAME" help:"Host names under which the page may be asked for, besides localhost."`
 
 	GRPCMaxAge   time.Duration `name:"grpc-max-age" default:"30m" help:"How old a connection of gRPC gets, give or take a tenth, so that clients spread anew; 0 is any age."`
 	RESPPassword string        `name:"resp-password" placeholder:"TEXT" help:"What Redis clients must send with AUTH. Better set in the environment."`
@@ -122,6 +126,7 @@ func (c *serveCmd) options(log *slog.Logger) (o server.Options, err error) {
 		},
 		GRPCMaxAge: c.GRPCMaxAge, RESPPassword: c.RESPPassword, RESPMaxConns: c.RESPMaxConns, RESPIdleTimeout: c.RESPIdle,
 		ChargeRefused: c.ChargeRefused, Shadow: c.Shadow, Headers: c.ResponseHeaders,
+		Admin:     server.Admin{Keys: c.AdminKeys, Password: c.AdminPassword, Hosts: c.AdminHost},
 		StopDelay: c.StopDelay, StopTimeout: c.StopTimeout, Logger: log,
 	}
 	if err := o.Limiter.Fallback.UnmarshalText([]byte(c.Fallback)); err != nil {

@@ -180,6 +180,9 @@ func TestServeFlags(t *testing.T) {
 		"--charge-refused":       func(o *server.Options) { o.ChargeRefused = true },
 		"--shadow":               func(o *server.Options) { o.Shadow = true },
 		"--response-headers":     func(o *server.Options) { o.Headers = true },
+		"--admin-keys":           func(o *server.Options) { o.Admin.Keys = true },
+		"--admin-password=x":     func(o *server.Options) { o.Admin.Password = "x" },
+		"--admin-host=a,b":       func(o *server.Options) { o.Admin.Hosts = []string{"a", "b"} },
 		"--stop-delay=4s":        func(o *server.Options) { o.StopDelay = 4 * time.Second },
 		"--stop-timeout=6s":      func(o *server.Options) { o.StopTimeout = 6 * time.Second },
 	} {

@@ -40,6 +40,9 @@ type Options struct {
 
 	ChargeRefused, Shadow, Headers bool // see the options of package rls
 
+	// Admin is for the page /admin/ of HTTP.
+	Admin Admin
+
 	// StopDelay is how long the server goes on to answer after it has said that it is not ready
 	// any more, so that balancers and Envoys can notice. Default 0.
 	StopDelay time.Duration
@@ -50,6 +53,14 @@ type Options struct {
 	Logger *slog.Logger // default: none
 
 	sleep func(time.Duration) // for StopDelay, of tests
+}
+
+// Admin says what the page shows, and what may be done there. The zero Admin shows no keys and
+// changes nothing.
+type Admin struct {
+	Keys     bool
+	Password string   // of acts; empty: there are none
+	Hosts    []string // see Options.Hosts of package adminlimit
 }
 
 const defaultStopTimeout = 10 * time.Second

@@ -2,8 +2,10 @@ package server
 
 import (
 	"context"
+	"crypto/subtle"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -23,6 +25,7 @@ import (
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
 
+	"github.com/hybridlimit/hybridlimit/adapter/adminlimit"
 	"github.com/hybridlimit/hybridlimit/adapter/promlimit"
 	"github.com/hybridlimit/hybridlimit/adapter/rules"
 	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/server/fresh"
@@ -47,6 +50,7 @@ type Server struct {
 	resp    *resp.Server       // nil: no RESP
 	checks  *checks            // nil: no checks
 	http    *http.Server       // nil: no HTTP
+	page    *adminlimit.Page   // of http
 
 	stopping atomic.Bool
 	serving  sync.WaitGroup
@@ -103,6 +107,9 @@ func (s *Server) abandon() {
 	if s.fresh != nil {
 		s.fresh.Close()
 	}
+	if s.page != nil {
+		s.page.Close()
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.o.StopTimeout)
 	defer cancel()
 	_ = s.lim.Shutdown(ctx) // of nil: nothing
@@ -153,9 +160,27 @@ func (s *Server) build() error {
 		registry.Register(collectors.NewGoCollector()),
 		registry.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})),
 	)
+	if err != nil {
+		return err
+	}
+	if s.page, err = adminlimit.New(s.lim, o.Admin.options(s.file, o.Logger)); err != nil {
+		return err
+	}
 	ready := func() ops.Ready { return ops.Check(s.lim, s.file, s.stopping.Load()) }
-	s.http = &http.Server{Handler: ops.Handler(ready, registry), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
-	return err
+	s.http = &http.Server{Handler: ops.Handler(ready, registry, s.page), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	return nil
+}
+
+// options returns those of the page.
+func (a Admin) options(file *rules.File, log *slog.Logger) adminlimit.Options {
+	o := adminlimit.Options{Title: "hybridlimit serve", Hosts: a.Hosts, HideKeys: !a.Keys, Rules: file, Logger: log}
+	if a.Password != "" {
+		o.Authorise = func(r *http.Request) (who string, ok bool) {
+			name, password, _ := r.BasicAuth()
+			return name, subtle.ConstantTimeCompare([]byte(password), []byte(a.Password)) == 1
+		}
+	}
+	return o
 }
 
 // buildGRPC makes the server of gRPC.
@@ -244,6 +269,7 @@ func (s *Server) Stop() error {
 	errs = append(errs, s.lim.Shutdown(ctx))
 	if s.http != nil {
 		errs = append(errs, s.http.Shutdown(ctx), s.http.Close())
+		s.page.Close()
 	}
 	s.serving.Wait()
 	s.file.Close()

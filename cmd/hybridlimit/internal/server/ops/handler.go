@@ -41,7 +41,7 @@ func Check(lim *hybrid.Limiter, file *rules.File, stopping bool) Ready {
 }
 
 // Handler answers the paths of this package.
-func Handler(ready func() Ready, metrics prometheus.Gatherer) http.Handler {
+func Handler(ready func() Ready, metrics prometheus.Gatherer, page http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("ok\n"))
@@ -54,6 +54,7 @@ func Handler(ready func() Ready, metrics prometheus.Gatherer) http.Handler {
 		}
 		_ = json.NewEncoder(w).Encode(body)
 	})
+	mux.Handle("/admin/", page)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 	return mux
 }
