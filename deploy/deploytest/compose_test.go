@@ -179,7 +179,7 @@ func TestComposeServers(t *testing.T) {
 			}
 		}
 		var ports []string
-		for _, name := range []string{"--grpc", "--http", "--resp"} {
+		for _, name := range []string{"--check", "--grpc", "--http", "--resp"} {
 			host, port, err := net.SplitHostPort(set[name])
 			if err != nil || host != "0.0.0.0" { // a container is reached from outside of it
 				t.Errorf("%s=%s", name, set[name])
