@@ -3,6 +3,7 @@ package hybridlimit_test
 import (
 	"context"
 	"io"
+	"log/slog"
 	"net"
 	"strings"
 	"testing"
@@ -25,6 +26,7 @@ import (
 
 func TestMain(m *testing.M) {
 	redis.SetLogger(silence{}) // dials fail here by design
+	slog.SetDefault(slog.New(slog.DiscardHandler))
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.LateDial))
 }
 

@@ -131,11 +131,11 @@ func TestNearest(t *testing.T) {
 			t.Fatalf("key %d: %d left", i, left)
 		}
 	}
-	names := ""
+	names := []string{}
 	for _, r := range l.Rules() {
-		names += r.Name() + " "
+		names = append(names, r.Name())
 	}
-	if names != "dry hundred slow ten " {
+	if fmt.Sprint(names) != "[dry hundred slow ten]" {
 		t.Errorf("rules: %s", names)
 	}
 	if e, err := (*hybrid.Limiter)(nil).Explain(bg, "k", hundred); err != nil || e.Result.Allowed {

@@ -1,8 +1,10 @@
 package rig
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -24,6 +26,7 @@ func Start(addr string, hook Hook, o hybrid.Options) (*hybrid.Limiter, *redis.Cl
 	rdb := NewClient(addr)
 	rdb.AddHook(hook)
 	o.SyncInterval, o.MaxLag, o.CommandTimeout, o.HeartbeatInterval = Interval, Lag, CommandTimeout, Heartbeat
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)) // outages are what these programs make
 	lim, err := hybrid.New(rdb, o)
 	if err != nil {
 		rdb.Close()

@@ -3,8 +3,10 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -62,6 +64,7 @@ func Hybrid(addr string, nodes int, rule *limit.Rule, o hybrid.Options) (*Fleet,
 
 // add adds a hybrid limiter, or ends all that there are.
 func (f *Fleet) add(rdb redis.UniversalClient, rule *limit.Rule, o hybrid.Options) error {
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	l, err := hybrid.New(rdb, o)
 	if err != nil {
 		f.Close()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net/http/httptest"
 	"sync"
@@ -55,7 +56,7 @@ func serve(ctx context.Context, prom *promtest.Prometheus, length time.Duration,
 	for i := range 2 {
 		rdb := redis.NewClient(hybrid.RedisOptions(server.Addr()))
 		defer rdb.Close()
-		lim, err := hybrid.New(rdb, hybrid.Options{ExpectedNodes: 2})
+		lim, err := hybrid.New(rdb, hybrid.Options{ExpectedNodes: 2, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			return begun, ended, err
 		}
