@@ -161,3 +161,21 @@ func TestQuickStats(t *testing.T) {
 		}
 	})
 }
+
+// In an outage a key is explained by this node's share, also if it was not asked since.
+func TestExplainFollowsTheMode(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		l := w.synced(hybrid.Options{ExpectedNodes: 4})
+		l.AllowN("k", hundred, 20)
+		flush(t, l.Limiter)
+		l.net.down()
+		time.Sleep(10 * time.Second)
+		if m := l.State().Mode; m != hybrid.Degraded {
+			t.Fatal(m)
+		}
+		list := l.Nearest(1)
+		if len(list) != 1 || list[0].Result.Source != limit.SourceDegraded || list[0].Result.Remaining > 25 {
+			t.Errorf("%+v", list)
+		}
+	})
+}

@@ -40,6 +40,7 @@ func TestSamplingEnds(t *testing.T) {
 			lim := limit.Must(hybrid.New(nil, hybrid.Options{}))
 			defer lim.Close()
 			h := startHistory(lim)
+			defer h.close()
 			time.Sleep(5*time.Second + time.Millisecond)
 			synctest.Wait()
 			if n := len(h.all()); n != 5 {

@@ -94,5 +94,11 @@ func TestWhatNodesSayAboutThemselves(t *testing.T) {
 		if is := read(); is["old"] != (About{}) || is["new"] != about {
 			t.Errorf("a list: %+v", is)
 		}
+		if err := s.Leave(ctx, "new", nil); err != nil {
+			t.Fatal(err)
+		}
+		if left := b.rdb.PTTL(ctx, s.Keyspace().AboutKey("new")).Val(); left > time.Millisecond {
+			t.Errorf("what it has said stays for %v after it has left", left)
+		}
 	})
 }

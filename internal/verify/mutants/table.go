@@ -11,7 +11,7 @@ func table() []mutant {
 		debtMutants, distanceMutants,
 		fleetMutants, windowMutants, figureMutants,
 		httpMutants, grpcMutants,
-		rulesMutants, envoyMutants, respMutants, serveMutants,
+		rulesMutants, adminMutants, envoyMutants, respMutants, serveMutants,
 	)
 }
 
@@ -42,6 +42,7 @@ func tallies(test string) check    { return check{"internal/tally", test, 0} }
 func words(test string) check      { return check{"limit", test, 0} }
 func clocks(test string) check     { return check{"clock", test, 0} }
 func httplimit(test string) check  { return check{"adapter/httplimit", test, 0} }
+func admin(test string) check      { return check{"adapter/adminlimit", test, 0} }
 func grpclimit(test string) check  { return check{"adapter/grpclimit", test, 0} }
 func rulesfile(test string) check  { return check{"adapter/rules", test, 0} }
 func serve(test string) check      { return check{"cmd/hybridlimit/internal/server", test, 0} }
