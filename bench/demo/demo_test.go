@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -60,8 +62,10 @@ func checkReport(t *testing.T, r report) {
 }
 
 func TestDemo(t *testing.T) {
-	r, said := play(t, "-seconds", "4", "-rule", "500/1s")
+	figures := filepath.Join(t.TempDir(), "figures")
+	r, said := play(t, "-seconds", "4", "-rule", "500/1s", "-figures", figures)
 	checkReport(t, r)
+	checkFigures(t, figures)
 	if r.DataLost || r.LossesDetected != 0 {
 		t.Errorf("a loss where there was none: %+v", r)
 	}
@@ -69,6 +73,48 @@ func TestDemo(t *testing.T) {
 	for _, want := range []string{"healthy", "connections are refused", "nothing is answered", "Redis is back", "All promises kept"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("did not say %q:\n%s", want, said)
+		}
+	}
+}
+
+// checkFigures checks the figures of a run of 4 s whose windows take 1 s.
+func checkFigures(t *testing.T, file string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	moments, outage := 0, 0
+	for line := range strings.Lines(string(text)) {
+		var at string
+		var seconds, limit, offered, hot, admitted, p99 float64
+		var degraded, away int
+		_, err := fmt.Sscanf(line, "BenchmarkOutage/%s 1 %f s %f limit/s %f offered/s %f hot/s %f admitted/s %d degraded %d away %f p99-us",
+			&at, &seconds, &limit, &offered, &hot, &admitted, &degraded, &away, &p99)
+		if err != nil || seconds != 1+0.25*float64(moments) || limit != 500 || hot > offered || hot > 4*admitted || degraded > 3 || p99 < 0 {
+			t.Errorf("%v: %s", err, line)
+		}
+		moments, outage = moments+1, outage+away
+	}
+	// From 1.8 to 2.8 s Redis is away, on a machine that is not too busy.
+	if moments < 13 || outage < 3 || outage == moments {
+		t.Errorf("%d moments, %d of them in the outage:\n%s", moments, outage, text)
+	}
+}
+
+// A file that cannot be written is an error.
+func TestFiguresCannotBeWritten(t *testing.T) {
+	s := &show{}
+	if err := s.writeFigures(filepath.Join(t.TempDir(), "none", "figures")); err == nil {
+		t.Error("no error")
+	}
+}
+
+// What lies outside of what is recorded counts nothing.
+func TestFiguresSum(t *testing.T) {
+	for want, span := range map[int64][2]int{0: {3, 9}, 2: {1, 2}, 6: {0, 9}} {
+		if got := sum([]int64{1, 2, 3}, span[0], span[1]); got != want {
+			t.Errorf("%v: %d, want %d", span, got, want)
 		}
 	}
 }

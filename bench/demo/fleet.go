@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -47,6 +48,7 @@ func newFleet(c config, w *world) (*fleet, error) {
 		var err error
 		n.lim, n.rdb, err = rig.Start(w.addr, rig.Hook{Ended: n.wire.note}, hybrid.Options{
 			MaxBackoff: maxBackoff, KeyPrefix: f.prefix, OnStateChange: n.changed,
+			Logger: slog.New(slog.DiscardHandler), // the lines of the demo say it, and fit the terminal
 		})
 		if err != nil {
 			f.close()

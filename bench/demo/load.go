@@ -106,8 +106,10 @@ type node struct {
 	asked   int64
 	part    [phases]part
 	records []record // of the watched items
+	all     record   // of all items
 	recent  []int64  // ns per timed check, since last taken
-	stalls  []span   // late ticks
+	timed   []timing
+	stalls  []span // late ticks
 	history []change
 }
 
@@ -194,17 +196,19 @@ func (n *node) check(tr *traffic, start time.Duration) {
 	p := &n.part[n.phase]
 	at := now()
 	ok := n.lim.Allow(it.key, it.rule)
+	in := int((at - start) / slot)
 	if n.asked++; n.asked%sampled == 0 {
 		ns := int64(now() - at)
-		n.recent, p.timings = append(n.recent, ns), append(p.timings, ns)
+		n.recent, p.timings, n.timed = append(n.recent, ns), append(p.timings, ns), append(n.timed, timing{in, ns})
 	}
+	n.all.count(in, ok)
 	p.offered[i]++
 	if ok {
 		p.admitted[i]++
 		p.total++
 	}
 	if w := tr.watch[i]; w >= 0 {
-		n.records[w].count(int((at-start)/slot), ok)
+		n.records[w].count(in, ok)
 	}
 }
 

@@ -8,6 +8,7 @@
 //	go run ./bench/demo                  # an embedded Redis behind a wire that fails
 //	go run ./bench/demo -server          # a redis-server child: killed, restarted empty, frozen
 //	go run ./bench/demo -redis host:6379 # your own server, cut off from the nodes, never touched
+//	go run ./bench/demo -figures FILE    # writes what bench/report makes a plot of
 //
 // What it prints fits a terminal of 80 columns. Ctrl-C ends it with a summary of what there
 // was until then, which judges nothing.
@@ -117,6 +118,9 @@ func demo(ctx context.Context, c config, out io.Writer) (*report, error) {
 	if ctx.Err() != nil {
 		return newInterrupted(s), ctx.Err()
 	}
+	if err == nil && c.figures != "" {
+		err = s.writeFigures(c.figures)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -139,6 +143,7 @@ type config struct {
 	redis       string
 	server      bool
 	json        bool
+	figures     string
 }
 
 func parse(args []string, stderr io.Writer) (config, error) {
@@ -153,6 +158,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	fs.StringVar(&c.redis, "redis", "", "`host:port` of a Redis to use; only the way to it is made to fail")
 	fs.BoolVar(&c.server, "server", false, "start a redis-server, kill it, restart it empty, freeze it")
 	fs.BoolVar(&c.json, "json", false, "print the result as one JSON object on standard output, everything else on standard error")
+	fs.StringVar(&c.figures, "figures", "", "write figures of each quarter of a second to this `file`, of which bench/report makes a plot")
 	if err := fs.Parse(args); err != nil {
 		return c, err
 	}
