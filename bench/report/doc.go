@@ -6,6 +6,7 @@
 //	go run ./bench/report -parts memory -memory.count 1    # one part; the others as recorded
 //	go run ./bench/report -parts cost                      # bench/cost, with a page and a plot of its own
 //	go run ./bench/report -parts small                     # bench/small, likewise
+//	go run ./bench/report -parts outage                    # bench/demo, likewise
 //	go run ./bench/report -from bench/results              # tables and plots again, from what is recorded
 //
 // Raw results are files raw-*.txt in the form of Go's benchmarks, so that benchstat

@@ -95,6 +95,8 @@ func (l *lab) do(_ context.Context, _ string, words ...string) (string, error) {
 		return "Redis server v=7.0.15 sha=0", nil
 	case strings.Contains(line, "mutants"):
 		return "overlay.json\n", nil
+	case strings.Contains(line, "-figures "):
+		return "", os.WriteFile(after(words, "-figures"), []byte("BenchmarkOutage/2.00 1 2.00 s 1 away\n"), 0o600)
 	case strings.Contains(line, "-accuracy "):
 		file, code := after(words, "-accuracy"), after(words, "-accuracy.name")
 		return "", os.WriteFile(file, []byte("BenchmarkAccuracy/sliding-1s/"+code+"/1s 1 2.00 overshoot-%\n"), 0o600)
@@ -120,7 +122,7 @@ func TestMeasure(t *testing.T) {
 	ran := strings.Join(l.ran, "\n")
 	for _, want := range []string{
 		"-run ^$ -bench . -skip ^BenchmarkMemory$ -count 1 -benchtime 100ms", "./bench -full", "-memory.keys 77", "-overlay overlay.json ./bench -accuracy ",
-		"go run ./bench/cost -passes 7 -warm 1s -measure 2s -run .", "go run ./bench/small -for 9s -run .",
+		"go run ./bench/cost -passes 7 -warm 1s -measure 2s -run .", "go run ./bench/small -for 9s -run .", "go run ./bench/demo -figures ",
 	} {
 		if !strings.Contains(ran, want) {
 			t.Errorf("nobody ran %q:\n%s", want, ran)
@@ -148,8 +150,8 @@ func TestMeasure(t *testing.T) {
 		t.Errorf("not clean:\n%s", text)
 	}
 	r, err := load(out)
-	if err != nil || len(r.accuracy.rows) != 2 {
-		t.Errorf("%d rows of accuracy, %v", len(r.accuracy.rows), err)
+	if err != nil || len(r.accuracy.rows) != 2 || len(r.outage.moments()) != 1 {
+		t.Errorf("%d rows of accuracy, %d of the outage, %v", len(r.accuracy.rows), len(r.outage.moments()), err)
 	}
 	if n := len(r.bench.rows[0].values["ns/op"]); n != 5 {
 		t.Errorf("%d figures of 5 passes", n)
@@ -191,7 +193,7 @@ func TestErrors(t *testing.T) {
 	if _, err := os.Stat(summary); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the summary of another run has stayed: %v", err)
 	}
-	for _, fail := range []string{"-bench .", "mutants", "trigger -accuracy.runs", "bench/cost", "bench/small"} {
+	for _, fail := range []string{"-bench .", "mutants", "trigger -accuracy.runs", "bench/cost", "bench/small", "bench/demo"} {
 		err := run(t.Context(), []string{"-out", t.TempDir()}, (&lab{fail: fail}).do, &strings.Builder{})
 		if !errors.Is(err, errLab) {
 			t.Errorf("%s fails: %v", fail, err)

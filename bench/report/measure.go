@@ -129,6 +129,9 @@ func (m *measurement) measure(ctx context.Context, part string) (command, text s
 		}
 	case partSmall:
 		words = []string{"go", "run", "./bench/small", "-for", m.plan.smallFor.String(), "-run", m.plan.smallRows}
+	case partOutage:
+		text, err = m.outage(ctx)
+		return "go run ./bench/report -parts outage", text, err
 	default:
 		text, err = m.accuracy(ctx)
 		return "go run ./bench/report -parts accuracy -accuracy.runs " + strconv.Itoa(m.plan.accuracyRuns), text, err

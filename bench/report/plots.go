@@ -23,6 +23,7 @@ var palette = []color.Color{
 type picture struct {
 	*plot.Plot
 	width, height vg.Length
+	below         *plot.Plot // with the same axis of X; nil: none
 }
 
 // newPlot returns an empty plot in letters that suit a web page.
@@ -36,7 +37,7 @@ func newPlot() *plot.Plot {
 // drawPlots returns the plots that there are figures for, by file name.
 func drawPlots(r recorded) (map[string][]byte, error) {
 	out := map[string][]byte{}
-	for name, draw := range map[string]func(recorded) (picture, error){plotChecks: plotOfChecks, plotAccuracy: plotOfAccuracy, plotCost: plotOfCost, plotSmall: plotOfSmall} {
+	for name, draw := range map[string]func(recorded) (picture, error){plotChecks: plotOfChecks, plotAccuracy: plotOfAccuracy, plotCost: plotOfCost, plotSmall: plotOfSmall, plotOutage: plotOfOutage} {
 		p, err := draw(r)
 		if err != nil {
 			return nil, err
@@ -57,7 +58,16 @@ const margin = 14
 // svg draws p, on white: it is seen on pages of any colour.
 func (p picture) svg() ([]byte, error) {
 	c := vgsvg.New(p.width, p.height)
-	p.Draw(draw.Crop(draw.New(c), margin, -margin, margin, -margin))
+	area := draw.Crop(draw.New(c), margin, -margin, margin, -margin)
+	if p.below == nil {
+		p.Draw(area)
+	} else {
+		rows := []*plot.Plot{p.Plot, p.below}
+		at := plot.Align([][]*plot.Plot{rows[:1], rows[1:]}, draw.Tiles{Rows: 2, Cols: 1, PadY: margin}, area)
+		for i, row := range rows {
+			row.Draw(at[i][0])
+		}
+	}
 	var b bytes.Buffer
 	_, err := c.WriteTo(&b)
 	return b.Bytes(), err
@@ -188,7 +198,7 @@ func (b bars) picture() (picture, error) {
 	p.X.Min, p.X.Max = start, decade(1.1*most, math.Ceil)
 	p.Y.Min, p.Y.Max = -0.6, float64(len(b.names))-0.4
 	p.Legend.Top = true // beside the fastest, where there is room
-	return picture{p, 7 * vg.Inch, vg.Length(len(b.names))*0.3*vg.Inch + 1.2*vg.Inch}, nil
+	return picture{p, 7 * vg.Inch, vg.Length(len(b.names))*0.3*vg.Inch + 1.2*vg.Inch, nil}, nil
 }
 
 // decade returns the power of ten below or above v.
@@ -249,5 +259,5 @@ func plotOfAccuracy(r recorded) (picture, error) {
 	p.X.Min = decade(list[0].interval.Seconds(), math.Floor)
 	p.X.Max = max(decade(list[len(list)-1].interval.Seconds(), math.Ceil), 10*p.X.Min)
 	p.Y.Min, p.Y.Max = leastShown, max(p.Y.Max, 1000)
-	return picture{p, 7 * vg.Inch, 4.5 * vg.Inch}, nil
+	return picture{p, 7 * vg.Inch, 4.5 * vg.Inch, nil}, nil
 }

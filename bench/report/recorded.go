@@ -15,9 +15,10 @@ const (
 	partAccuracy = "accuracy"
 	partCost     = "cost"
 	partSmall    = "small"
+	partOutage   = "outage"
 )
 
-var parts = []string{partBench, partMemory, partAccuracy, partCost, partSmall}
+var parts = []string{partBench, partMemory, partAccuracy, partCost, partSmall, partOutage}
 
 // ownPage is a page about one part alone, with a plot.
 type ownPage struct {
@@ -27,8 +28,9 @@ type ownPage struct {
 
 // ownPages are the parts that have such a page. The others share one.
 var ownPages = map[string]ownPage{
-	partCost:  {costPage, plotCost, writeCost},
-	partSmall: {smallPage, plotSmall, writeSmall},
+	partCost:   {costPage, plotCost, writeCost},
+	partSmall:  {smallPage, plotSmall, writeSmall},
+	partOutage: {outagePage, plotOutage, writeOutage},
 }
 
 func sharesPage(part string) bool {
@@ -39,7 +41,7 @@ func sharesPage(part string) bool {
 func rawFile(dir, part string) string { return filepath.Join(dir, "raw-"+part+".txt") }
 
 // recorded is what all raw files say. A part that was never measured is empty.
-type recorded struct{ bench, memory, accuracy, cost, small *results }
+type recorded struct{ bench, memory, accuracy, cost, small, outage *results }
 
 func (r recorded) part(name string) *results {
 	switch name {
@@ -51,6 +53,8 @@ func (r recorded) part(name string) *results {
 		return r.cost
 	case partSmall:
 		return r.small
+	case partOutage:
+		return r.outage
 	}
 	return r.accuracy
 }
@@ -75,7 +79,7 @@ func load(dir string) (r recorded, err error) {
 		}
 		return res
 	}
-	r = recorded{read(partBench), read(partMemory), read(partAccuracy), read(partCost), read(partSmall)}
+	r = recorded{read(partBench), read(partMemory), read(partAccuracy), read(partCost), read(partSmall), read(partOutage)}
 	if err == nil && found == 0 {
 		err = fmt.Errorf("no raw results in %s", dir)
 	}

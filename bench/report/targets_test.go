@@ -8,7 +8,7 @@ import (
 
 // newRecorded returns what empty files say.
 func newRecorded() recorded {
-	return recorded{newResults(), newResults(), newResults(), newResults(), newResults()}
+	return recorded{newResults(), newResults(), newResults(), newResults(), newResults(), newResults()}
 }
 
 // None of the targets is met by nothing.
