@@ -47,28 +47,33 @@ func TestHouseReadmeRecipes(t *testing.T) {
 	if !found || !closed {
 		t.Fatal("README.md has no recipes")
 	}
-	program := `package main
+	vet(t, `package main
 
 import (
 	"context"
 	"time"
 
-	"` + module + `/clock"
-	"` + module + `/hybrid"
-	"` + module + `/hybridtest"
-	"` + module + `/limit"
+	"`+module+`/clock"
+	"`+module+`/hybrid"
+	"`+module+`/hybridtest"
+	"`+module+`/limit"
 )
 
 const day = 24 * time.Hour
 
 func recipes(ctx context.Context, t hybridtest.TB, lim *hybrid.Limiter, perUser, perTenant, tenPerSecond *limit.Rule,
 	user, tenant, action string, size int64, start time.Time, customer struct{ ID, Plan string }) []any {
-	` + recipes + `
+	`+recipes+`
 	return []any{ok, v, err, refused, key, alone, h}
 }
 
 func main() {}
-`
+`)
+}
+
+// vet compiles a program, and fails if it is wrong.
+func vet(t *testing.T, program string) {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "main.go")
 	if err := os.WriteFile(file, []byte(program), 0o600); err != nil {
 		t.Fatal(err)

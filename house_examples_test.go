@@ -115,3 +115,41 @@ func TestHouseProgramWithMetrics(t *testing.T) {
 		}
 	}
 }
+
+// The pieces of the page about HTTP are joined, in their order, and compile as one program.
+func TestHouseHTTPPieces(t *testing.T) {
+	var pieces strings.Builder
+	n := 0
+	for _, m := range shown.FindAllStringSubmatch(read(t, "docs/http.md"), -1) {
+		if !strings.Contains(m[1], "\npackage main\n") { // the whole program is tested by itself
+			pieces.WriteString(m[1])
+			n++
+		}
+	}
+	if n < 7 {
+		t.Errorf("docs/http.md has %d pieces", n)
+	}
+	vet(t, `package main
+
+import (
+	"errors"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"`+module+`/adapter/httplimit"
+	"`+module+`/hybrid"
+	"`+module+`/limit"
+	"`+module+`/remote"
+)
+
+func pieces(items http.Handler, planOf func(*http.Request) string) []any {
+	`+pieces.String()+`
+	return []any{server, client}
+}
+
+func main() {}
+`)
+}
