@@ -48,7 +48,9 @@ func newFleet(c config, w *world) (*fleet, error) {
 		var err error
 		n.lim, n.rdb, err = rig.Start(w.addr, rig.Hook{Ended: n.wire.note}, hybrid.Options{
 			MaxBackoff: maxBackoff, KeyPrefix: f.prefix, OnStateChange: n.changed,
-			Logger: slog.New(slog.DiscardHandler), // the lines of the demo say it, and fit the terminal
+			// The lines of the demo say when nodes are degraded, and fit the terminal. A log would
+			// also say that they are deaf: the wire between them and Redis knows no subscriptions.
+			Logger: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			f.close()

@@ -153,7 +153,7 @@ func writeOutage(r recorded, plots map[string][]byte) string {
 	b.WriteString("# An outage of Redis\n\n" +
 		"Written by `go run ./bench/report -parts outage`; do not edit. The figures are in [the raw file](raw-outage.txt); `go run ./bench/report -parts outage -from bench/results` " +
 		"makes the page from it again.\n\n" +
-		"[`bench/demo`](../demo/main.go): three nodes share the limits of 300 keys through an embedded Redis; the hottest key is offered three times its limit. Redis is taken away and comes back. " +
+		"[`bench/demo`](../demo/main.go): three nodes share the limits of 300 keys through an embedded Redis; the hottest key is offered three times its limit. Redis is taken away and comes back. No notices are heard, as the wire that is made to fail knows no subscriptions. " +
 		"Offered and admitted count the hottest key, in the window that ends at that time. A quarter of a second has some 150 timed checks, so that p99 is the second slowest of them.\n\n")
 	writeMachine(&b, r.outage.config)
 	if plots[plotOutage] != nil {
