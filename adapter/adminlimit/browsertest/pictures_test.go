@@ -29,7 +29,7 @@ func load(ctx context.Context, lim *hybrid.Limiter) {
 	defer tick.Stop()
 	for i := 0; ; i++ {
 		for n := range 12 {
-			lim.Allow(fmt.Sprintf("user-%d", (i*5+n)%8), rules[1+n%2])
+			lim.Allow(fmt.Sprintf("user-%d", (i*5+n)%5), rules[1+n%2])
 		}
 		if i%20 == 0 {
 			lim.Allow(fmt.Sprintf("203.0.113.%d", 7+i/20%4), rules[0])
