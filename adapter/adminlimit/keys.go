@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"strconv"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
@@ -203,4 +205,12 @@ func counted(e hybrid.Explanation) string {
 		text = fmt.Sprintf("%d units counted when Redis last answered, at %s UTC, and %d more were admitted here.", e.Known, e.Answered.UTC().Format(time.TimeOnly), e.Pending)
 	}
 	return text
+}
+
+// span returns seconds as a text: with a tenth below a minute, else to the second, rounded up.
+func span(seconds float64) string {
+	if seconds <= 60 {
+		return strconv.FormatFloat(math.Ceil(10*seconds)/10, 'f', -1, 64) + " s"
+	}
+	return (time.Duration(math.Ceil(min(seconds, 1e9))) * time.Second).String()
 }

@@ -55,8 +55,9 @@ var (
 	pageJS string
 
 	pages = template.Must(template.New("page").Funcs(template.FuncMap{
-		"css": func() template.CSS { return template.CSS(pageCSS) },
-		"js":  func() template.JS { return template.JS(pageJS) },
+		"css":  func() template.CSS { return template.CSS(pageCSS) },
+		"js":   func() template.JS { return template.JS(pageJS) },
+		"span": span,
 	}).Parse(pageHTML))
 
 	policy = strings.Join([]string{

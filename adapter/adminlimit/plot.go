@@ -51,7 +51,7 @@ func plotsOf(list []sample) []plot {
 			figure{"refused", "b", func(s *sample) float64 { return float64(s.Refused) }}),
 		newPlot("Units that Redis does not know yet", list, bands, number,
 			figure{"pending", "a", func(s *sample) float64 { return float64(s.Pending) }}),
-		newPlot("Time of an exchange with Redis", list, bands, func(v float64) string { return number(v) + " ms" },
+		newPlot("Exchanges with Redis", list, bands, func(v float64) string { return number(v) + " ms" },
 			figure{"average", "a", func(s *sample) float64 { return 1000 * s.Exchange }}),
 	}
 }

@@ -1,5 +1,5 @@
 // Command example limits each user of an HTTP server to 100 requests a minute, and shows
-// Prometheus what the limiter does.
+// Prometheus, and you, what the limiter does.
 package main
 
 import (
@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hybridlimit/hybridlimit/adapter/adminlimit"
 	"github.com/hybridlimit/hybridlimit/adapter/httplimit"
 	"github.com/hybridlimit/hybridlimit/adapter/promlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
@@ -29,6 +30,7 @@ func main() {
 	http.Handle("/", protect(http.HandlerFunc(hello)))
 	prometheus.MustRegister(limit.Must(promlimit.New("api", lim)))
 	http.Handle("/metrics", promhttp.Handler())
+	go http.ListenAndServe("localhost:6060", limit.Must(adminlimit.New(lim, adminlimit.Options{})))
 	go func() { log.Fatal(http.ListenAndServe(":8080", nil)) }()
 	ctx, _ := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	<-ctx.Done()
