@@ -118,6 +118,9 @@ func explain(what string, err error) error {
 	if errors.As(err, &key) || errors.Is(err, limit.ErrInvalidN) {
 		return fmt.Errorf("hybrid: %s: %w", what, reconcile.Plain(err))
 	}
+	if away, ok := err.(*UnavailableError); ok {
+		return fmt.Errorf("hybrid: %s: %w", what, away)
+	}
 	_, reason := redisstore.Classify(err)
 	return fmt.Errorf("hybrid: %s: %w", what, &UnavailableError{Reason: reason, Err: reconcile.Plain(err)})
 }

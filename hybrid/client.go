@@ -56,18 +56,18 @@ func noNotices() *maintnotifications.Config {
 // limiter. It returns nothing for a client of another type, whose settings cannot be read.
 func faultsOf(rdb redis.UniversalClient, timeout time.Duration) (faults []string) {
 	var bounded bool
-	var retries int
+	var retries, dials int
 	var dial, read, write time.Duration
 	switch c := rdb.(type) {
 	case *redis.Client: // of Sentinel, too
 		o := c.Options()
-		bounded, retries, dial, read, write = o.ContextTimeoutEnabled, o.MaxRetries, o.DialTimeout, o.ReadTimeout, o.WriteTimeout
+		bounded, retries, dials, dial, read, write = o.ContextTimeoutEnabled, o.MaxRetries, o.DialerRetries, o.DialTimeout, o.ReadTimeout, o.WriteTimeout
 	case *redis.ClusterClient:
 		o := c.Options()
-		bounded, retries, dial, read, write = o.ContextTimeoutEnabled, o.MaxRetries, o.DialTimeout, o.ReadTimeout, o.WriteTimeout
+		bounded, retries, dials, dial, read, write = o.ContextTimeoutEnabled, o.MaxRetries, o.DialerRetries, o.DialTimeout, o.ReadTimeout, o.WriteTimeout
 	case *redis.Ring:
 		o := c.Options()
-		bounded, retries, dial, read, write = o.ContextTimeoutEnabled, o.MaxRetries, o.DialTimeout, o.ReadTimeout, o.WriteTimeout
+		bounded, retries, dials, dial, read, write = o.ContextTimeoutEnabled, o.MaxRetries, o.DialerRetries, o.DialTimeout, o.ReadTimeout, o.WriteTimeout
 	default:
 		return nil
 	}
@@ -84,6 +84,9 @@ func faultsOf(rdb redis.UniversalClient, timeout time.Duration) (faults []string
 	}
 	if retries > 0 {
 		faults = append(faults, fmt.Sprintf("MaxRetries is %d: a command that the program itself sends by this client may be executed more than once; commands of this limiter are never repeated by the client", retries))
+	}
+	if dials > 1 {
+		faults = append(faults, fmt.Sprintf("DialerRetries is %d: a server that refuses connections or cannot be found looks like one that does not answer", dials))
 	}
 	return faults
 }

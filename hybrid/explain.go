@@ -19,6 +19,9 @@ type Explanation struct {
 	Key string
 	// Rule is the rule that the key is decided by.
 	Rule *limit.Rule
+	// Latest is the rule of the latest check on this node, if that has another limit: then Result
+	// is not what that caller was answered.
+	Latest *limit.Rule
 	// Result is the answer to a check for one unit, which is not made: RetryAfter says when the
 	// next unit fits, and Source on what the answer rests.
 	Result limit.Result
@@ -51,25 +54,60 @@ type Stored struct {
 	Err error
 }
 
-// Explain says how key is decided under rule and why, by what is in memory and by what Redis says
-// now: one round trip, for people and their tools. It consumes nothing. The error is that of
-// [Limiter.CheckRule]; that Redis cannot be reached is in [Stored].Err.
-func (l *Limiter) Explain(ctx context.Context, key string, rule *limit.Rule) (Explanation, error) {
-	if err := l.CheckRule(rule); err != nil {
-		return Explanation{}, err
+// mostAsked is of how many rules Explain asks Redis: it answers them in some milliseconds.
+const mostAsked = 200
+
+// Explain says how key is decided under each of some rules, without any under those in use (see
+// [Limiter.Rules]), and why: by what is in memory and by what Redis says now. It consumes nothing, and is
+// for people and their tools.
+//
+// It asks Redis in one round trip, about 200 rules at most, those first under which the key is in
+// memory. While the limiter is degraded it does not ask. The error is that of [Limiter.CheckRule];
+// that Redis cannot be reached is in [Stored].Err.
+func (l *Limiter) Explain(ctx context.Context, key string, rules ...*limit.Rule) ([]Explanation, error) {
+	if len(rules) == 0 {
+		rules = l.Rules()
 	}
-	// The counter may follow another rule of the name, that of its latest check: now it is this one.
-	e := Explanation{Key: key, Rule: rule, Result: l.Peek(key, rule)}
+	list := make([]Explanation, 0, len(rules))
+	for _, rule := range rules {
+		if err := l.CheckRule(rule); err != nil {
+			return nil, err
+		}
+		list = append(list, l.explain(key, rule))
+	}
+	slices.SortStableFunc(list, func(a, b Explanation) int {
+		switch {
+		case a.InMemory == b.InMemory:
+			return 0
+		case a.InMemory:
+			return -1
+		}
+		return 1
+	})
+	if l != nil && l.driver != nil {
+		l.driver.askStored(orBackground(ctx), key, list[:min(len(list), mostAsked)])
+	}
+	return list, nil
+}
+
+// explain says what is known in memory.
+func (l *Limiter) explain(key string, rule *limit.Rule) Explanation {
+	e := Explanation{Key: key, Rule: rule}
 	if l == nil || l.table == nil {
-		return e, nil
+		e.Result = l.Peek(key, rule)
+		return e
 	}
-	if c := l.table.Find(key, rule); c != nil {
+	c := l.table.Find(key, rule)
+	if c != nil {
+		if latest := c.Rule(); latest.Limit() != rule.Limit() {
+			e.Latest = latest
+		}
+	}
+	e.Result = l.Peek(key, rule) // by this rule, whatever the latest was
+	if c != nil {
 		e.fill(c, l.now())
 	}
-	if l.driver != nil {
-		e.Redis = l.driver.stored(orBackground(ctx), key, rule)
-	}
-	return e, nil
+	return e
 }
 
 // fill adds what a counter knows. It reports whether the counter is still in use.
@@ -89,15 +127,27 @@ func (e *Explanation) fill(c *counter.Counter, now int64) bool {
 	return true
 }
 
-// stored asks Redis about a key.
-func (d *driver) stored(ctx context.Context, key string, rule *limit.Rule) *Stored {
-	asks := []redisstore.Ask{{Counter: d.store.Keyspace().CounterKey(rule, key), Rule: rule, Units: 1}}
-	answers, errs := d.store.LookAt(ctx, asks)
-	if errs[0] != nil {
-		return &Stored{Err: explain("explain", errs[0])}
+// askStored asks Redis about a key under the rules of a list, unless Redis is away.
+func (d *driver) askStored(ctx context.Context, key string, list []Explanation) {
+	if s := d.state.Load(); s.Mode == Degraded || s.Mode == Closed {
+		for i := range list {
+			list[i].Redis = &Stored{Err: explain("explain", &UnavailableError{Reason: cmp.Or(s.Reason, "closed"), Err: s.Err})}
+		}
+		return
 	}
-	a := answers[0]
-	return &Stored{Used: a.Used(), Result: decision.Judged(rule, a.Result(a.Units > 0, 1))}
+	asks := make([]redisstore.Ask, len(list))
+	for i, e := range list {
+		asks[i] = redisstore.Ask{Counter: d.store.Keyspace().CounterKey(e.Rule, key), Rule: e.Rule, Units: 1}
+	}
+	answers, errs := d.store.LookAt(ctx, asks)
+	for i := range list {
+		if errs[i] != nil {
+			list[i].Redis = &Stored{Err: explain("explain", errs[i])}
+			continue
+		}
+		a := answers[i]
+		list[i].Redis = &Stored{Used: a.Used(), Result: decision.Judged(list[i].Rule, a.Result(a.Units > 0, 1))}
+	}
 }
 
 // Rules returns the rules in use, in the order of their names: of each name the latest, or one that

@@ -22,11 +22,11 @@ func TestRealExplain(t *testing.T) {
 	a, b := realNode(t, srv.Addr(), o), realNode(t, srv.Addr(), o)
 	explain := func(l *hybrid.Limiter, key string, rule *limit.Rule) hybrid.Explanation {
 		t.Helper()
-		e, err := l.Explain(bg, key, rule)
-		if err != nil {
-			t.Fatal(err)
+		list, err := l.Explain(bg, key, rule)
+		if err != nil || len(list) != 1 {
+			t.Fatal(list, err)
 		}
-		return e
+		return list[0]
 	}
 	if e := explain(a, "k", hundred); e.InMemory || !e.Result.Allowed || e.Redis == nil || e.Redis.Err != nil || e.Redis.Used != 0 || a.Stats().LiveCounters != 0 {
 		t.Errorf("a key that was never used: %+v", e)
@@ -44,6 +44,10 @@ func TestRealExplain(t *testing.T) {
 		a.Nearest(10)
 	}
 	flush(t, a)
+	ten := limit.Must(limit.SlidingWindow("hundred", 10, 24*time.Hour)) // of another plan
+	if e := explain(a, "k", ten); e.Latest != hundred || e.Result.Allowed || explain(a, "k", ten).Latest != nil || !a.Peek("k", hundred).Allowed {
+		t.Errorf("by another limit: %+v", e)
+	}
 	if e := explain(a, "k", hundred); e.Known != 66 || e.Pending != 0 || e.Redis.Used != 66 || e.Result.Remaining != 34 {
 		t.Errorf("reported: %+v, %+v", e, e.Redis)
 	}
@@ -80,8 +84,14 @@ func TestRealExplain(t *testing.T) {
 	if !errors.As(e.Redis.Err, &away) || e.Result.Source != limit.SourceDegraded || !e.InMemory {
 		t.Errorf("degraded: %+v, %v", e, e.Redis.Err)
 	}
+	if e.Redis.Err == nil || a.Fallback() != hybrid.FairShare {
+		t.Error(a.Fallback())
+	}
 	if _, err := a.Explain(bg, "k", limit.Must(limit.SlidingLog("log", 1, time.Second))); !errors.Is(err, limit.ErrUnsupported) {
 		t.Errorf("a sliding log: %v", err)
+	}
+	if list, err := a.Explain(bg, "k"); err != nil || len(list) != 2 || !list[0].InMemory || list[1].InMemory || list[0].Rule != hundred {
+		t.Errorf("under all rules: %+v, %v", list, err)
 	}
 	if _, err := a.Explain(bg, "k", nil); !errors.Is(err, limit.ErrNilRule) {
 		t.Errorf("no rule: %v", err)
@@ -138,8 +148,8 @@ func TestNearest(t *testing.T) {
 	if fmt.Sprint(names) != "[dry hundred slow ten]" {
 		t.Errorf("rules: %s", names)
 	}
-	if e, err := (*hybrid.Limiter)(nil).Explain(bg, "k", hundred); err != nil || e.Result.Allowed {
-		t.Errorf("%+v, %v", e, err)
+	if list, err := (*hybrid.Limiter)(nil).Explain(bg, "k", hundred); err != nil || list[0].Result.Allowed {
+		t.Errorf("%+v, %v", list, err)
 	}
 }
 
@@ -177,5 +187,21 @@ func TestExplainFollowsTheMode(t *testing.T) {
 		if len(list) != 1 || list[0].Result.Source != limit.SourceDegraded || list[0].Result.Remaining > 25 {
 			t.Errorf("%+v", list)
 		}
+	})
+}
+
+// While Redis is known to be away, to explain a key does not wait for it.
+func TestExplainWhileRedisIsFrozen(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		l := w.synced(hybrid.Options{})
+		l.Allow("k", hundred)
+		l.net.set(func(n *network) { n.swallow = true })
+		time.Sleep(10 * time.Second)
+		began := time.Now()
+		list, err := l.Explain(bg, "k")
+		if took := time.Since(began); err != nil || len(list) != 1 || list[0].Redis.Err == nil || took > 0 {
+			t.Errorf("%+v, %v after %v", list, err, took)
+		}
+		l.net.set(func(n *network) { n.swallow = false })
 	})
 }

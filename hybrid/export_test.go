@@ -35,3 +35,6 @@ func (l *Limiter) Budget() (now, first time.Duration) {
 	v := is.Servers[is.Shards[0].Server]
 	return v.Budget, is.FirstBudget
 }
+
+// Printable is printable.
+func Printable(text string, most int) string { return printable(text, most) }

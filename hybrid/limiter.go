@@ -82,6 +82,14 @@ func (l *Limiter) State() State {
 	return *l.driver.state.Load()
 }
 
+// Fallback returns the policy for checks while Redis is unreachable, see [Options].
+func (l *Limiter) Fallback() Fallback {
+	if l == nil || l.driver == nil {
+		return FairShare
+	}
+	return Fallback(l.driver.fallback)
+}
+
 // ID returns the name of this node in Redis. It is random for each start, and empty without
 // Redis. It changes when another process is seen to use it, for example a clone of the
 // virtual machine (see [Stats].Renames).

@@ -6,9 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
@@ -46,8 +48,24 @@ func defaultNodeName() string {
 	if err != nil {
 		host = "unknown-host"
 	}
-	end := fmt.Sprintf("/%.32s[%d]", program(), os.Getpid())
-	return fmt.Sprintf("%.*s%s", maxNodeName-len(end), host, end)
+	end := fmt.Sprintf("/%s[%d]", printable(program(), maxNodeName/2), os.Getpid())
+	return printable(host, maxNodeName-len(end)) + end
+}
+
+// printable returns a text with a question mark for each character that is not printable, cut to a
+// number of bytes.
+func printable(text string, most int) string {
+	text = strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || unprintable(r) {
+			return '?'
+		}
+		return r
+	}, text)
+	for len(text) > most {
+		_, last := utf8.DecodeLastRuneInString(text)
+		text = text[:len(text)-last]
+	}
+	return text
 }
 
 // program returns the file name of the executable.
@@ -75,7 +93,7 @@ var version = sync.OnceValue(func() string {
 func introduce(o Options) redisstore.About {
 	a := redisstore.About{Version: version(), Fallback: o.Fallback.String(), Started: o.Clock.Now().Milliseconds()}
 	if o.NodeName != "-" {
-		a.Name, a.Program = o.NodeName, program()
+		a.Name, a.Program = o.NodeName, printable(program(), maxNodeName/2)
 	}
 	return a
 }
@@ -102,7 +120,7 @@ func (l *Limiter) Nodes(ctx context.Context) ([]Node, error) {
 	}
 	fleet, err := l.driver.store.Fleet(orBackground(ctx))
 	if err != nil {
-		return nil, fmt.Errorf("hybrid: nodes: %w", err)
+		return nil, explain("nodes", err)
 	}
 	nodes := make([]Node, len(fleet.List))
 	for i, live := range fleet.List {

@@ -145,3 +145,22 @@ func TestRealWrongPasswordIsHeard(t *testing.T) {
 		_ = l.Shutdown(bg)
 	}
 }
+
+// A program or a host may have any name: it is no reason not to start.
+func TestDefaultNamesArePrintable(t *testing.T) {
+	for name, want := range map[string]string{"api": "api", "my\u00a0app": "my?app", "\x1b[2J": "?[2J", "\xff\u200b": "??", strings.Repeat("x", 99): strings.Repeat("x", 64),
+		strings.Repeat("\U0001f680", 32): strings.Repeat("\U0001f680", 16), strings.Repeat("é", 33): strings.Repeat("é", 32)} {
+		args := os.Args
+		os.Args = []string{"/bin/" + name}
+		l, err := hybrid.New(nil, hybrid.Options{})
+		os.Args = args
+		if err != nil {
+			t.Errorf("%q: %v", name, err)
+			continue
+		}
+		_ = l.Close()
+		if is := hybrid.Printable(name, 64); is != want {
+			t.Errorf("%q: %q, want %q", name, is, want)
+		}
+	}
+}

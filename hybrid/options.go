@@ -104,6 +104,7 @@ type Options struct {
 	// Info, Warn or, for what only an operator can end, Error. Of one kind there are 6 lines at
 	// once, and then one every 10 s that says how many were skipped. The line at the end of an
 	// outage says how long it was, and how many of its units were reported, expired or forgiven.
+	// Its handler may use the limiter but not close it.
 	//
 	// Default: [slog.Default] when the line is written, for levels Warn and Error and for the
 	// end of an outage. A logger of [slog.DiscardHandler] is silent. go-redis writes lines of
