@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"mime"
 	"net/http"
 	"strconv"
 
 	"github.com/hybridlimit/hybridlimit/internal/escape"
+	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // mostBody bounds what is read of a form.
@@ -33,29 +35,22 @@ func (p *Page) post(w http.ResponseWriter, r *http.Request, what string, isJSON 
 		wrong(http.StatusForbidden, "the request comes from another site")
 		return
 	}
+	who, status, text := p.admit(w, r, what)
+	if text != "" {
+		wrong(status, text)
+		return
+	}
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/x-www-form-urlencoded" {
+		wrong(http.StatusUnsupportedMediaType, "a form is wanted: application/x-www-form-urlencoded")
+		return
+	}
 	r.Body = http.MaxBytesReader(w, r.Body, mostBody)
 	if err := r.ParseForm(); err != nil {
 		wrong(http.StatusBadRequest, "the form cannot be read")
 		return
 	}
-	who := ""
-	switch {
-	case what == "act" && p.o.Authorise == nil:
-		wrong(http.StatusForbidden, "there are no acts here: see Options.Authorise")
-		return
-	case what == "act":
-		var ok bool
-		if who, ok = p.o.Authorise(r); !ok {
-			p.refuse(w, r, wrong)
-			return
-		}
-	case p.o.HideKeys:
-		wrong(http.StatusForbidden, "keys are not shown here")
-		return
-	}
-	if !p.lookups.pass() {
-		w.Header().Set("Retry-After", "1")
-		wrong(http.StatusTooManyRequests, "too many look-ups: each asks Redis; try again in a second")
+	if !r.PostForm.Has("key") && r.PostForm.Get("do") != "reload" {
+		wrong(http.StatusBadRequest, "the form has no key")
 		return
 	}
 	name, plan, key := r.PostForm.Get("rule"), r.PostForm.Get("plan"), r.PostForm.Get("key")
@@ -76,15 +71,30 @@ func (p *Page) post(w http.ResponseWriter, r *http.Request, what string, isJSON 
 	say(http.StatusOK, shown{Look: l})
 }
 
-// refuse answers an act that is not granted. A browser asks for a name and a password then, once.
-func (p *Page) refuse(w http.ResponseWriter, r *http.Request, wrong func(int, string)) {
-	if r.Header.Get("Authorization") == "" {
-		w.Header().Set("WWW-Authenticate", `Basic realm="hybridlimit", charset="UTF-8"`)
-		wrong(http.StatusUnauthorized, "this needs a name and a password")
-		return
+// admit decides who may ask for what, before anything of a body is read. It returns why not.
+func (p *Page) admit(w http.ResponseWriter, r *http.Request, what string) (who string, status int, text string) {
+	act := what == "act"
+	switch {
+	case act && p.o.Authorise == nil:
+		return "", http.StatusForbidden, "there are no acts here: see Options.Authorise"
+	case !act && p.o.HideKeys:
+		return "", http.StatusForbidden, "keys are not shown here"
+	case act && !p.acts.pass(), !act && !p.lookups.pass(): // before a password is looked at, so that few can be tried
+		w.Header().Set("Retry-After", "1")
+		return "", http.StatusTooManyRequests, "too many at once: each asks Redis; try again in a second"
+	case !act:
+		return "", 0, ""
 	}
-	p.log(r.Context(), "adminlimit: an act was refused")
-	wrong(http.StatusForbidden, "you may not do this")
+	who, ok := p.o.Authorise(r)
+	switch {
+	case ok:
+		return who, 0, ""
+	case r.Header.Get("Authorization") == "": // a browser asks for a name and a password then
+		w.Header().Set("WWW-Authenticate", `Basic realm="hybridlimit", charset="UTF-8"`)
+		return "", http.StatusUnauthorized, "this needs a name and a password"
+	}
+	p.refused.Note(r.Context(), false, fmt.Errorf("%s from %s may not", escape.Quote(who), r.RemoteAddr))
+	return "", http.StatusForbidden, "you may not do this"
 }
 
 // act changes something, and returns what was done.
@@ -105,6 +115,9 @@ func (p *Page) act(ctx context.Context, do, name, plan, key, used, who string) (
 		if len(choices) == 0 {
 			return "", errNoRule
 		}
+		if choices[0].rule == limit.Unlimited() {
+			return "", errors.New("nothing limits this key")
+		}
 		err = p.lim.Set(ctx, key, choices[0].rule, n)
 		attrs = append(attrs, slog.String("rule", name), slog.String("key", escape.Quote(key)), slog.Int64("used", n))
 		done = fmt.Sprintf("%s of %s: %d units are used now, for all nodes.", escape.Quote(key), escape.Quote(name), n)
@@ -119,6 +132,9 @@ func (p *Page) act(ctx context.Context, do, name, plan, key, used, who string) (
 	if err != nil {
 		attrs = append(attrs, slog.String("err", err.Error()))
 	}
+	p.mu.Lock() // who has changed something sees it
+	p.keys.at, p.rows.at = 0, 0
+	p.mu.Unlock()
 	p.log(ctx, "adminlimit: act", attrs...)
 	return done, err
 }

@@ -7,7 +7,7 @@
 //	admin.Handle("/limits/", page) // of a mux that users cannot reach
 //
 // Whoever reaches the page sees keys, which may be personal (names, addresses, tokens), names of hosts
-// and programs, and limits. HideKeys leaves the keys out. Nothing can be changed unless
+// and programs, and limits. HideKeys leaves the keys out, and the text of the rules file. Nothing can be changed unless
 // [Options].Authorise says who may.
 //
 // The same is there as JSON: now.json, keys.json (POST key, rule and plan to look one up), rules.json.

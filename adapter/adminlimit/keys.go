@@ -13,8 +13,11 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// mostKeys is how many keys are listed.
+// mostKeys is how many keys are listed, and of how many rules a look-up shows the key.
 const mostKeys = 50
+
+// lookWithin bounds how long a look-up waits for Redis.
+const lookWithin = time.Second
 
 // keyRow says how a key is decided.
 type keyRow struct {
@@ -41,14 +44,16 @@ type look struct {
 	Key   string   `json:"key"`
 	Plan  string   `json:"plan,omitempty"`
 	Found []answer `json:"found"`
+	More  int      `json:"more,omitempty"`  // how many more there are
 	Err   string   `json:"error,omitempty"` // why Redis could not be asked
 }
 
 // answer is what is known of the key under one rule.
 type answer struct {
 	keyRow
-	Text     string `json:"rule_text"`      // the rule with its numbers
-	Says     string `json:"says,omitempty"` // what the rules file says of the key
+	Text     string `json:"rule_text"`             // the rule with its numbers
+	Says     string `json:"says,omitempty"`        // what the rules file says of the key
+	Latest   string `json:"latest_rule,omitempty"` // of the latest check, if that had another limit
 	InMemory bool   `json:"in_memory"`
 	Why      string `json:"why"`
 	Redis    *redis `json:"redis,omitempty"` // what Redis says now; nil: it was not asked
@@ -105,6 +110,7 @@ var errNoRule = errors.New("there is no such rule, and no such plan: see the lis
 
 // choice is a rule for a key, and what the rules file says of it.
 type choice struct {
+	name string // of a key that nothing limits, too
 	rule *limit.Rule
 	says string
 }
@@ -117,53 +123,71 @@ func (p *Page) choices(name, plan, key string) (list []choice) {
 			if inFile[n] = true; name != "" && n != name {
 				continue
 			}
-			if rule, says := p.o.Rules.Lookup(n, plan, key); rule != nil && len(list) < mostKeys {
-				list = append(list, choice{rule, says})
+			if rule, says := p.o.Rules.Lookup(n, plan, key); rule != nil {
+				list = append(list, choice{n, rule, says})
 			}
 		}
 	}
 	for _, rule := range p.lim.Rules() {
-		if (name == "" || rule.Name() == name) && !inFile[rule.Name()] && len(list) < mostKeys {
-			list = append(list, choice{rule: rule})
+		if (name == "" || rule.Name() == name) && !inFile[rule.Name()] {
+			list = append(list, choice{name: rule.Name(), rule: rule})
 		}
 	}
 	return list
 }
 
 // lookUp explains a key. Without the name of a rule it is explained under all rules under which it
-// is in memory, or counts in Redis.
+// is in memory, or counts in Redis. It asks Redis once.
 func (p *Page) lookUp(ctx context.Context, name, plan, key string) (*look, error) {
 	l := &look{Key: key, Plan: plan, Found: []answer{}}
 	choices := p.choices(name, plan, key)
 	if len(choices) == 0 && name+plan != "" {
 		return nil, errNoRule
 	}
-	state := p.lim.State()
+	says, rules := map[*limit.Rule]string{}, []*limit.Rule{}
 	for _, c := range choices {
-		a, ok := p.explain(ctx, c, key, state)
-		if ok || name != "" {
-			l.Found = append(l.Found, a)
+		if says[c.rule] = c.says; c.rule == limit.Unlimited() {
+			l.add(answer{keyRow: keyRow{Key: key, Rule: c.name, Allowed: true}, Text: "unlimited", Says: c.says, Why: "Nothing limits this key."})
+		} else {
+			rules = append(rules, c.rule)
 		}
-		if a.Redis != nil && a.Redis.Err != "" {
-			l.Err = a.Redis.Err
+	}
+	if len(rules) == 0 {
+		return l, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	defer cancel()
+	found, err := p.lim.Explain(ctx, key, rules...)
+	if err != nil {
+		return nil, err
+	}
+	state := p.lim.State()
+	for _, e := range found {
+		if s := e.Redis; s != nil && s.Err != nil {
+			l.Err = s.Err.Error()
+		}
+		if name != "" || e.InMemory || e.Redis != nil && e.Redis.Used > 0 {
+			l.add(p.answer(e, says[e.Rule], state))
 		}
 	}
 	return l, nil
 }
 
-// explain explains a key under one rule. It reports whether anything is known of it.
-func (p *Page) explain(ctx context.Context, c choice, key string, state hybrid.State) (a answer, known bool) {
-	a = answer{keyRow: keyRow{Key: key, Rule: c.rule.Name()}, Text: c.rule.String(), Says: c.says}
-	if c.rule == limit.Unlimited() {
-		a.Allowed, a.Why = true, "Nothing limits this key."
-		return a, true
+// add adds an answer, if there are not too many.
+func (l *look) add(a answer) {
+	if len(l.Found) >= mostKeys {
+		l.More++
+		return
 	}
-	e, err := p.lim.Explain(ctx, key, c.rule)
-	if err != nil {
-		a.Why = err.Error()
-		return a, true
+	l.Found = append(l.Found, a)
+}
+
+// answer says in words what is known of a key.
+func (p *Page) answer(e hybrid.Explanation, says string, state hybrid.State) answer {
+	a := answer{keyRow: rowOf(e), Text: e.Rule.String(), Says: says, InMemory: e.InMemory, Why: why(e, state, p.lim.Fallback())}
+	if e.Latest != nil {
+		a.Latest = e.Latest.String()
 	}
-	a.keyRow, a.InMemory, a.Why = rowOf(e), e.InMemory, why(e, state)
 	if s := e.Redis; s != nil {
 		a.Redis = &redis{Used: s.Used, Remaining: s.Result.Remaining, Allowed: s.Result.Allowed && !s.Result.WouldRefuse}
 		a.Redis.Retry, _ = seconds(s.Result.RetryAfter)
@@ -171,36 +195,60 @@ func (p *Page) explain(ctx context.Context, c choice, key string, state hybrid.S
 			a.Redis.Err = s.Err.Error()
 		}
 	}
-	return a, e.InMemory || e.Redis != nil && e.Redis.Used > 0
+	return a
 }
 
 // why says in a sentence or two why a key is admitted or refused.
-func why(e hybrid.Explanation, state hybrid.State) string {
+func why(e hybrid.Explanation, state hybrid.State, fallback hybrid.Fallback) string {
 	res := e.Result
 	switch {
 	case e.Quarantined:
-		return "Redis cannot use this key, because another program has written to it. The fallback decides."
+		return fmt.Sprintf("Redis cannot use this key, because another program has written to it. The fallback %v decides.", fallback)
 	case res.WouldRefuse:
 		return "The rule is a dry run: it would refuse, and lets the check pass."
+	case res.Limit == 0:
+		return "The rule has a limit of 0: the key is blocked."
+	case res.Source == limit.SourceDegraded:
+		return byFallback(e, state, fallback)
+	case res.Source == limit.SourceNotice:
+		return "Another node has announced that the key is used up, until " + e.NoticeUntil.UTC().Format(time.TimeOnly) + " UTC."
+	case res.Allowed && !e.InMemory && res.Source == limit.SourceLocal:
+		return "This process has not seen the key lately: a check is admitted."
 	case res.Allowed && !e.InMemory:
 		return "This node has not seen the key lately. A check is admitted, and then Redis is asked."
 	case res.Allowed:
 		return fmt.Sprintf("%d of %d are left.", res.Remaining, res.Limit)
-	case res.Limit == 0:
-		return "The rule has a limit of 0: the key is blocked."
-	case res.Source == limit.SourceNotice:
-		return "Another node has announced that the key is used up, until " + e.NoticeUntil.UTC().Format(time.TimeOnly) + " UTC."
-	case res.Source == limit.SourceDegraded && state.Mode == hybrid.Degraded:
-		return fmt.Sprintf("Redis is away, and the fallback decides: with fair-share this node admits 1/%d of the limit. %s", state.Nodes, counted(e))
-	case !e.InMemory:
-		return "A check is refused."
+	case res.Source == limit.SourceLocal:
+		return fmt.Sprintf("The limit of %d is used up in this process, which shares it with no other.", res.Limit)
 	}
 	return fmt.Sprintf("The limit of %d is used up: %s", res.Limit, counted(e))
 }
 
+// byFallback is why while Redis is away, or after the end of the limiter.
+func byFallback(e hybrid.Explanation, state hybrid.State, fallback hybrid.Fallback) string {
+	text := fmt.Sprintf("Redis is away, and the fallback %v decides: ", fallback)
+	if state.Mode == hybrid.Closed {
+		text = fmt.Sprintf("The limiter is closed, and the fallback %v decides: ", fallback)
+	}
+	switch fallback {
+	case hybrid.FailOpen:
+		return text + "every check passes that is not larger than the limit."
+	case hybrid.FailClosed:
+		return text + "every check is refused."
+	case hybrid.FairShare:
+		text += fmt.Sprintf("this node admits 1/%d of the limit. ", max(state.Nodes, 1))
+	case hybrid.FullLimit:
+		text += "this node admits the whole limit. "
+	}
+	if e.Result.Allowed {
+		return text + fmt.Sprintf("%d are left.", e.Result.Remaining)
+	}
+	return text + "That is used up: " + counted(e)
+}
+
 // counted says what counts, and who knows of it.
 func counted(e hybrid.Explanation) string {
-	text := fmt.Sprintf("%d units count here alone.", e.Pending)
+	text := fmt.Sprintf("%d units were admitted here of which Redis does not know.", e.Pending)
 	if !e.Answered.IsZero() {
 		text = fmt.Sprintf("%d units counted when Redis last answered, at %s UTC, and %d more were admitted here.", e.Known, e.Answered.UTC().Format(time.TimeOnly), e.Pending)
 	}

@@ -17,7 +17,8 @@ type Options struct {
 	// the loopback interface (localhost, 127.0.0.1, ::1): others are refused, because a page of
 	// another site may make its own name lead here (DNS rebinding).
 	Hosts []string
-	// HideKeys leaves out keys and the search for them.
+	// HideKeys leaves out keys, the search for them, and the text of the rules file, which may
+	// have keys in it.
 	HideKeys bool
 	// Authorise reports who asks for an act (a reset, another number of used units, a reload of
 	// the rules), and whether it is granted. A request without an Authorization header is then

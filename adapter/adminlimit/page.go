@@ -7,11 +7,14 @@ import (
 	"errors"
 	"html/template"
 	"net/http"
+	"net/url"
 	"path"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/adapter/internal/undecided"
+	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
@@ -26,10 +29,13 @@ type Page struct {
 	history *history
 	cross   *http.CrossOriginProtection
 	lookups gate
+	acts    gate
+	refused *undecided.Log // acts
 
 	mu    sync.Mutex // protects what follows: many viewers cost as much as one
 	nodes cached[nodeList]
 	keys  cached[[]keyRow]
+	rows  cached[rulesView]
 }
 
 // New returns the page of a limiter.
@@ -40,7 +46,10 @@ func New(lim *hybrid.Limiter, o Options) (*Page, error) {
 	if o.Title == "" {
 		o.Title = "hybridlimit"
 	}
-	return &Page{lim: lim, o: o, history: startHistory(lim), cross: http.NewCrossOriginProtection()}, nil
+	return &Page{
+		lim: lim, o: o, history: startHistory(lim), cross: http.NewCrossOriginProtection(),
+		refused: undecided.New(o.Logger, clock.System{}, "adminlimit: an act was refused"),
+	}, nil
 }
 
 // Close stops the sampling. Further calls do nothing. The page still answers.
@@ -78,11 +87,12 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "adminlimit: this page is not served under that host name: see Options.Hosts", http.StatusForbidden)
 		return
 	}
-	name := path.Base(r.URL.Path)
+	name, isPage := lastOf(r)
 	base, isJSON := strings.CutSuffix(name, ".json")
-	if !isJSON && r.URL.Path != "" && !strings.HasSuffix(r.URL.Path, "/") && name != "look" && name != "act" {
+	if !isPage && !isJSON && name != "look" && name != "act" && r.Method != http.MethodPost {
 		// Relative addresses lead from a page only if its own ends so.
-		http.Redirect(w, r, name+"/", http.StatusPermanentRedirect)
+		w.Header().Set("Location", "./"+url.PathEscape(name)+"/")
+		w.WriteHeader(http.StatusPermanentRedirect)
 		return
 	}
 	switch {
@@ -102,6 +112,20 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		http.NotFound(w, r)
 	}
+}
+
+// lastOf returns the last element of the path of a request, empty for the page itself.
+func lastOf(r *http.Request) (name string, isPage bool) {
+	at := r.URL.Path
+	if at == "" { // http.StripPrefix has taken all of it
+		if u, err := url.ParseRequestURI(r.RequestURI); err == nil {
+			at = u.Path
+		}
+	}
+	if at == "" || strings.HasSuffix(at, "/") {
+		return "", true
+	}
+	return path.Base(at), false
 }
 
 // shown is what a page shows besides what it always does.

@@ -149,6 +149,7 @@ func TestWhatThePageSays(t *testing.T) {
 
 // why is what a look-up says of a key.
 type why struct {
+	More  int
 	Found []struct {
 		Key, Rule, Why, Source, Says string
 		Allowed                      bool
@@ -262,11 +263,103 @@ func TestGuards(t *testing.T) {
 			t.Errorf("%s: %s, want %d", request, res.Status, want)
 		}
 	}
-	if res, _ := s.do(t, "GET", "/limits", "", nil); res.StatusCode != 308 || res.Header.Get("Location") != "/limits/" {
+	if res, _ := s.do(t, "GET", "/limits", "", nil); res.StatusCode != 308 || res.Header.Get("Location") != "./limits/" {
 		t.Errorf("without a slash: %s to %q", res.Status, res.Header.Get("Location"))
 	}
 	if res, _ := s.do(t, "POST", "/limits/look", "key="+strings.Repeat("x", 100<<10), nil); res.StatusCode != 400 {
 		t.Errorf("a large form: %s", res.Status)
+	}
+}
+
+// A form is wanted, with a key: anything else is no look-up of the empty key. What is asked for in the
+// path leads nowhere else, and the page may be mounted anywhere.
+func TestForms(t *testing.T) {
+	h := hybridtest.New(t, hybridtest.Options{})
+	s := serve(t, h.Limiter, adminlimit.Options{})
+	for kind, want := range map[string]int{"application/json": 415, "": 415, "multipart/form-data; boundary=x": 415, "application/x-www-form-urlencoded; charset=utf-8": 200} {
+		if res, body := s.do(t, "POST", "/limits/keys.json", "key=alice", func(r *http.Request) { r.Header.Set("Content-Type", kind) }); res.StatusCode != want {
+			t.Errorf("%q: %s, want %d\n%s", kind, res.Status, want, body)
+		}
+	}
+	if res, _ := s.do(t, "POST", "/limits/keys.json", "k=alice", nil); res.StatusCode != 400 {
+		t.Errorf("without a key: %s", res.Status)
+	}
+	for path, want := range map[string]string{"/limits/https:evil.example": "./https:evil.example/", "/limits/javascript:alert%281%29": "./javascript:alert%281%29/", "/limits/x%3Fy": "./x%3Fy/", "/limits/%5C%5Cevil": "./%5C%5Cevil/"} {
+		if res, _ := s.do(t, "GET", path, "", nil); res.StatusCode != 308 || res.Header.Get("Location") != want {
+			t.Errorf("%s: %s to %q", path, res.Status, res.Header.Get("Location"))
+		}
+	}
+	for mount, paths := range map[string]map[string]string{
+		"/a/b": {"/a/b": "./b/", "/a/b/": "", "/a/b/now.json": ""},
+		"":     {"/": "", "/rules.json": "", "/z": "./z/"},
+	} {
+		for path, want := range paths {
+			w := httptest.NewRecorder()
+			http.StripPrefix(mount, s.Page).ServeHTTP(w, httptest.NewRequest("GET", "http://localhost"+path, nil))
+			if location := w.Header().Get("Location"); location != want || want == "" && w.Code != 200 {
+				t.Errorf("%s under %q: %d to %q, want %q", path, mount, w.Code, location, want)
+			}
+		}
+	}
+}
+
+// What the page says of a key is true in each mode and under each policy.
+func TestWhyInEachMode(t *testing.T) {
+	want := map[string][2]string{ // of a key that is used up, and of one that was not seen
+		"local":       {"used up in this process, which shares it with no other", "has not seen the key lately: a check is admitted"},
+		"fair-share":  {"fair-share decides: this node admits 1/1 of the limit. That is used up: ", "this node admits 1/1 of the limit. 5 are left"},
+		"full-limit":  {"full-limit decides: this node admits the whole limit. That is used up: ", "the whole limit. 5 are left"},
+		"fail-open":   {"fail-open decides: every check passes", "every check passes"},
+		"fail-closed": {"fail-closed decides: every check is refused", "every check is refused"},
+	}
+	for name, texts := range want {
+		var lim *hybrid.Limiter
+		if name == "local" {
+			lim = limit.Must(hybrid.New(nil, hybrid.Options{}))
+		} else {
+			var f hybrid.Fallback
+			if err := f.UnmarshalText([]byte(name)); err != nil {
+				t.Fatal(err)
+			}
+			h := hybridtest.New(t, hybridtest.Options{Limiter: hybrid.Options{Fallback: f}})
+			h.CutOff()
+			lim = h.Limiter
+		}
+		s := serve(t, lim, adminlimit.Options{})
+		for range 9 {
+			lim.Allow("used", five)
+		}
+		for i, key := range []string{"used", "new"} {
+			if w := s.look(t, "key", key, "rule", "logins"); len(w.Found) != 1 || !strings.Contains(w.Found[0].Why, texts[i]) {
+				t.Errorf("%s, %s: %+v, want %q", name, key, w, texts[i])
+			}
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel() // nothing is to be reported
+		_ = lim.Shutdown(ended)
+		if w := s.look(t, "key", "used", "rule", "logins"); name != "local" && !strings.Contains(w.Found[0].Why, "The limiter is closed, and the fallback "+name) {
+			t.Errorf("%s, closed: %+v", name, w)
+		}
+	}
+}
+
+// A key is found whatever number of rules there is, and a look-up asks Redis once.
+func TestManyRules(t *testing.T) {
+	lim := limit.Must(hybrid.New(nil, hybrid.Options{}))
+	defer lim.Close()
+	s := serve(t, lim, adminlimit.Options{})
+	for i := range 120 {
+		lim.Allow("other", limit.Must(limit.PerHour(fmt.Sprintf("a%03d", i), 5)))
+	}
+	for range 7 {
+		lim.Allow("victim", five)
+	}
+	if w := s.look(t, "key", "victim"); len(w.Found) != 1 || w.Found[0].Allowed || w.Found[0].Rule != "logins" {
+		t.Errorf("%+v", w)
+	}
+	w := s.look(t, "key", "other")
+	if len(w.Found) != 50 || w.More != 70 {
+		t.Errorf("%d found, %d more", len(w.Found), w.More)
 	}
 }
 
@@ -297,6 +390,16 @@ func TestActs(t *testing.T) {
 	if res, _ := s.do(t, "POST", "/limits/act", reset, as("wrong")); res.StatusCode != 403 || used() != 5 || !strings.Contains(log.String(), "refused") {
 		t.Errorf("with another password: %s\n%s", res.Status, &log)
 	}
+	for range 20 {
+		s.do(t, "POST", "/limits/act", reset, as("wrong"))
+	}
+	if n := strings.Count(log.String(), "refused"); n != 1 {
+		t.Errorf("%d lines for many wrong passwords:\n%s", n, &log)
+	}
+	if res, _ := s.do(t, "POST", "/limits/act", reset, as("secret")); res.StatusCode != 429 {
+		t.Errorf("a password after many others: %s", res.Status)
+	}
+	<-time.After(500 * time.Millisecond)
 	if res, body := s.do(t, "POST", "/limits/act", reset, as("secret")); res.StatusCode != 200 || used() != 0 || !strings.Contains(body, "0 units are used now") {
 		t.Errorf("a reset: %s, %d are used\n%s", res.Status, used(), body)
 	}
@@ -304,7 +407,7 @@ func TestActs(t *testing.T) {
 		t.Errorf("a set: %s, %d are used\n%s", res.Status, used(), body)
 	}
 	contains(t, log.String(), `act=reset`, `key="\"alice\""`, `who="ann\n"`)
-	for _, bad := range []string{formOf("do", "set", "used", "-1", "key", "alice", "rule", "logins"), formOf("do", "set", "used", "x", "key", "alice", "rule", "logins"), formOf("do", "explode"),
+	for _, bad := range []string{formOf("do", "set", "used", "-1", "key", "alice", "rule", "logins"), formOf("do", "set", "used", "x", "key", "alice", "rule", "logins"), formOf("do", "explode", "key", "alice"),
 		formOf("do", "reset", "key", "alice"), formOf("do", "reset", "key", "alice", "rule", "other"), formOf("do", "reload")} {
 		res, body := s.do(t, "POST", "/limits/act.json", bad, as("secret"))
 		for ; res.StatusCode == 429; res, body = s.do(t, "POST", "/limits/act.json", bad, as("secret")) {
@@ -340,6 +443,11 @@ func TestHiddenKeys(t *testing.T) {
 	all := s.get(t, "/limits/") + s.get(t, "/limits/now.json") + s.get(t, "/limits/rules.json")
 	if strings.Contains(all, "alice") || strings.Contains(all, "refused?") {
 		t.Errorf("keys are shown:\n%s", all)
+	}
+	s = serve(t, h.Limiter, adminlimit.Options{HideKeys: true, Rules: &file{disk: "overrides: [{key: alice}]", problem: "rules.yaml:7:1: overrides[key=alice]: no", line: 7}})
+	all = s.get(t, "/limits/") + s.get(t, "/limits/rules.json")
+	if strings.Contains(all, "alice") || strings.Contains(all, "logins: 5") || !strings.Contains(all, "the first mistake is in line 7") {
+		t.Errorf("keys of the rules file are shown:\n%s", all)
 	}
 	for request, want := range map[string]int{"GET keys.json": 404, "POST keys.json": 403, "POST look": 403} {
 		method, path, _ := strings.Cut(request, " ")
@@ -380,6 +488,9 @@ func TestRulesFile(t *testing.T) {
 		t.Errorf("the file is in force:\n%s", body)
 	}
 	f.disk, f.problem, f.line = "rules:\n  logins: <five>\n", "rules.yaml:2:11: <five> is no number", 2
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(s.get(t, "/limits/"), "On disk") && time.Now().Before(deadline); {
+		<-time.After(50 * time.Millisecond) // viewers share for a second what was read
+	}
 	contains(t, s.get(t, "/limits/"), "On disk", "<mark>  logins: &lt;five&gt;</mark>", "stay in force: rules.yaml:2:11: &lt;five&gt;")
 	if w := s.look(t, "key", "vip"); len(w.Found) != 1 || !w.Found[0].Allowed && w.Found[0].Why != "Nothing limits this key." || w.Found[0].Says != "override of the key" {
 		t.Errorf("%+v", w)

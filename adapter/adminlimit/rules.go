@@ -1,10 +1,11 @@
 package adminlimit
 
 import (
-	"bufio"
+	"fmt"
 	"strings"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
@@ -28,9 +29,9 @@ type ruleRow struct {
 type fileView struct {
 	Path    string     `json:"path"`
 	Since   time.Time  `json:"since"`
-	Problem string     `json:"problem,omitempty"` // why the file as it is now is not in force
-	InForce []fileLine `json:"in_force"`
-	OnDisk  []fileLine `json:"on_disk,omitempty"` // only if it is not in force
+	Problem string     `json:"problem,omitempty"`  // why the file as it is now is not in force
+	InForce []fileLine `json:"in_force,omitempty"` // not with HideKeys
+	OnDisk  []fileLine `json:"on_disk,omitempty"`  // only if it is not in force
 }
 
 type fileLine struct {
@@ -41,14 +42,29 @@ type fileLine struct {
 
 // rules returns them.
 func (p *Page) rules() rulesView {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.rows.get(clock.System{}.Now(), p.readRules)
+}
+
+func (p *Page) readRules() rulesView {
 	v := rulesView{Rules: rowsOf(p.lim)}
-	if f := p.o.Rules; f != nil {
-		text, since := f.InForce()
-		v.File = &fileView{Path: f.Path(), Since: since.UTC(), InForce: linesOf(text, 0)}
-		disk, problem, line := f.OnDisk()
-		if v.File.Problem = problem; problem != "" || disk != text {
-			v.File.OnDisk = linesOf(disk, line)
+	f := p.o.Rules
+	if f == nil {
+		return v
+	}
+	text, since := f.InForce()
+	disk, problem, line := f.OnDisk()
+	v.File = &fileView{Path: f.Path(), Since: since.UTC(), Problem: problem}
+	if p.o.HideKeys { // the file has keys, and so may what is wrong with it
+		if problem != "" {
+			v.File.Problem = fmt.Sprintf("the first mistake is in line %d", line)
 		}
+		return v
+	}
+	v.File.InForce = linesOf(text, 0)
+	if problem != "" || disk != text {
+		v.File.OnDisk = linesOf(disk, line)
 	}
 	return v
 }
@@ -68,12 +84,18 @@ func rowsOf(lim *hybrid.Limiter) []ruleRow {
 // mostLines is how much of a file is shown.
 const mostLines = 2000
 
-// linesOf returns the lines of a text, and marks one.
-func linesOf(text string, bad int) (list []fileLine) {
-	s := bufio.NewScanner(strings.NewReader(text))
-	s.Buffer(nil, len(text)+1)
-	for s.Scan() && len(list) < mostLines {
-		list = append(list, fileLine{len(list) + 1, s.Text(), len(list)+1 == bad})
+// linesOf returns the lines of a text, and marks one. Of a long text it returns those around it.
+func linesOf(text string, bad int) []fileLine {
+	list, n := []fileLine{}, 0
+	from := max(bad-mostLines/2, 1)
+	for line := range strings.Lines(text) {
+		if n++; n < from {
+			continue
+		}
+		if len(list) == mostLines {
+			return append(list, fileLine{n, "… the rest is not shown", false})
+		}
+		list = append(list, fileLine{n, strings.TrimRight(line, "\r\n"), n == bad})
 	}
 	return list
 }
