@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/screen"
@@ -21,7 +23,7 @@ const (
 
 // readyCmd is hybridlimit ready.
 type readyCmd struct {
-	URL string `arg:"" optional:"" name:"url" default:"http://127.0.0.1:7380/readyz" help:"What to ask. Default ${default}."`
+	URL string `arg:"" optional:"" name:"url" default:"http://127.0.0.1:7380/readyz" help:"What to ask: a URL, or HOST:PORT. Default ${default}."`
 }
 
 // Help is shown by hybridlimit ready --help.
@@ -38,7 +40,11 @@ type readyJSON struct {
 
 // Run asks a server whether it is ready.
 func (c *readyCmd) Run(p *program) error {
-	u, err := url.Parse(c.URL)
+	text := c.URL
+	if host, _, err := net.SplitHostPort(text); err == nil && host != "" && !strings.Contains(text, "/") { // HOST:PORT
+		text = "http://" + text + "/readyz"
+	}
+	u, err := url.Parse(text)
 	switch {
 	case err != nil: // its text has the URL in it, and that may have a password
 		return usage(fmt.Errorf("the URL cannot be used: %w", cause(err)))

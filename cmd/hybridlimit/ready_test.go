@@ -24,6 +24,7 @@ func TestReady(t *testing.T) {
 		}
 	})
 	cli(t, "ready", at+"/readyz").want(t, exitOK).says(t, at+"/readyz is ready")
+	cli(t, "ready", strings.TrimPrefix(at, "http://")).want(t, exitOK).says(t, at+"/readyz is ready")
 	cli(t, "ready", at+"/other").want(t, exitFound).says(t, "is not ready: 404 Not Found")
 	var out readyJSON
 	cli(t, "ready", at+"/readyz", "--json").want(t, exitOK).read(t, &out)
@@ -75,7 +76,7 @@ func TestReadyAsksDirectly(t *testing.T) {
 }
 
 func TestReadyUsage(t *testing.T) {
-	for _, url := range []string{"127.0.0.1:7380", "/readyz", "ftp://127.0.0.1/", "http://", "http://u:secret@[/", "ftp://u:secret@host/"} {
+	for _, url := range []string{"127.0.0.1", "/readyz", "ftp://127.0.0.1/", "http://", "http://u:secret@[/", "ftp://u:secret@host/"} {
 		if got := cli(t, "ready", url).want(t, exitUsage); strings.Contains(got.out+got.err, "secret") {
 			t.Errorf("a password is shown: %s", got.err)
 		}

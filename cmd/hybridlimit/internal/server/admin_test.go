@@ -38,7 +38,7 @@ func TestPageShowsNoKeysByDefault(t *testing.T) {
 	n := begin(t, redistest.Start(t).Addr(), nil).synced()
 	n.take("alice")
 	code, body := n.get("/admin/")
-	if code != 200 || !strings.Contains(body, "synced") || !strings.Contains(body, "requests_per_unit: 10") || strings.Contains(body, "alice") {
+	if code != 200 || !strings.Contains(body, "synced") || !strings.Contains(body, "rules.yaml") || strings.Contains(body, "requests_per_unit: 10") || strings.Contains(body, "alice") {
 		t.Errorf("%d\n%s", code, body)
 	}
 	for _, path := range []string{"/admin/look", "/admin/keys.json", "/admin/act"} {

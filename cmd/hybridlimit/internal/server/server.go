@@ -58,8 +58,9 @@ type Server struct {
 }
 
 const (
-	maxMessage = 256 << 10   // bounds a request of the rate limit service
-	ageGrace   = time.Minute // for calls on a connection that is too old; only those that watch take any time
+	maxMessage = 256 << 10        // bounds a request of the rate limit service
+	opsTimeout = 10 * time.Second // bounds how long a request of an operator may take to arrive
+	ageGrace   = time.Minute      // for calls on a connection that is too old; only those that watch take any time
 )
 
 // Start loads the rules, makes the limiter and serves. It does not wait for Redis.
@@ -167,7 +168,7 @@ func (s *Server) build() error {
 		return err
 	}
 	ready := func() ops.Ready { return ops.Check(s.lim, s.file, s.stopping.Load()) }
-	s.http = &http.Server{Handler: ops.Handler(ready, registry, s.page), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	s.http = &http.Server{Handler: ops.Handler(ready, registry, s.page), ReadTimeout: opsTimeout, WriteTimeout: 2 * opsTimeout, IdleTimeout: 2 * time.Minute}
 	return nil
 }
 

@@ -220,3 +220,28 @@ func same(t *testing.T, a, b []byte) bool {
 	}
 	return reflect.DeepEqual(values[0], values[1])
 }
+
+// A page in a browser uses no limits up: neither one of another site nor one that has made its own host
+// name lead here, whose requests look like those of this server to itself.
+func TestBrowsersDoNotAsk(t *testing.T) {
+	asked := 0
+	h := Handler(counting(func() { asked++ }), 1<<10)
+	for name, value := range map[string]string{"Origin": "http://evil.example", "Sec-Fetch-Site": "same-origin"} {
+		w, r := httptest.NewRecorder(), httptest.NewRequest("POST", "http://evil.example/check", strings.NewReader(`{}`))
+		r.Header.Set(name, value)
+		if h.ServeHTTP(w, r); w.Code != http.StatusForbidden || asked != 0 {
+			t.Errorf("%s: %s: %d, asked %d times", name, value, w.Code, asked)
+		}
+	}
+	if h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/check", strings.NewReader(`{}`))); asked != 1 {
+		t.Errorf("a program: asked %d times", asked)
+	}
+}
+
+// counting is a service that counts what it is asked.
+type counting func()
+
+func (c counting) Decide(*ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, time.Duration, error) {
+	c()
+	return &ratelimit.RateLimitResponse{OverallCode: ratelimit.RateLimitResponse_OK}, 0, nil
+}
