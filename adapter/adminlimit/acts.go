@@ -93,7 +93,7 @@ func (p *Page) admit(w http.ResponseWriter, r *http.Request, what string) (who s
 		w.Header().Set("WWW-Authenticate", `Basic realm="hybridlimit", charset="UTF-8"`)
 		return "", http.StatusUnauthorized, "this needs a name and a password"
 	}
-	p.refused.Note(r.Context(), false, fmt.Errorf("%s from %s may not", escape.Quote(who), r.RemoteAddr))
+	p.refused.Note(r.Context(), false, fmt.Errorf("%s from %s may not", escape.Quote(who), escape.Quote(r.RemoteAddr)))
 	return "", http.StatusForbidden, "you may not do this"
 }
 
