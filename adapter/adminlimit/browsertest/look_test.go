@@ -65,7 +65,7 @@ const contrasts = `(() => {
 	const behind = e => { for (; e; e = e.parentElement) { const v = rgb(getComputedStyle(e).backgroundColor); if (v) return v } return [255, 255, 255] };
 	const light = v => { const [r, g, b] = v.slice(0, 3).map(c => (c /= 255) <= .03928 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b };
 	const bad = [];
-	for (const s of ["body", ".mode", "th", "td", "label", "input", "button", "legend", "figcaption", "figcaption .top", ".axis", "dt", "dd", "a", ".wrong", ".wrong dt", ".done", ".done dt", "pre", ".n", "mark"]) {
+	for (const s of ["body", ".mode", "th", "td", "label", "input", "button", "figcaption", "figcaption .top", ".axis", "dt", "dd", "a", ".wrong", ".wrong dt", ".done", ".done dt", "pre", ".n", "mark"]) {
 		const list = [...document.querySelectorAll(s)];
 		if (!list.length) bad.push(s + " is not there");
 		for (const e of list) {
