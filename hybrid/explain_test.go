@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
@@ -157,10 +158,13 @@ func TestNearest(t *testing.T) {
 func TestQuickStats(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		l := w.synced(hybrid.Options{MaxLag: time.Minute})
-		for range 100 {
+		l.Allow("k", hundred)
+		flush(t, l.Limiter)
+		for range 10 { // not enough to be urgent
 			l.Allow("k", hundred)
 		}
 		l.Take("bad", nil, 1)
+		synctest.Wait() // nothing is under way
 		is, quick := l.Stats(), l.QuickStats()
 		if is.QueuedKeys == 0 || is.OldestPending == 0 {
 			t.Errorf("%v", is)
