@@ -132,9 +132,8 @@ func (p *Page) act(ctx context.Context, do, name, plan, key, used, who string) (
 	if err != nil {
 		attrs = append(attrs, slog.String("err", err.Error()))
 	}
-	p.mu.Lock() // who has changed something sees it
-	p.keys.at, p.rows.at = 0, 0
-	p.mu.Unlock()
+	p.keys.forget() // who has changed something sees it
+	p.rows.forget()
 	p.log(ctx, "adminlimit: act", attrs...)
 	return done, err
 }

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -94,9 +93,7 @@ func seconds(d time.Duration) (s float64, never bool) {
 
 // nearest returns the keys that have the least left.
 func (p *Page) nearest() []keyRow {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.keys.get(clock.System{}.Now(), func() []keyRow {
+	return p.keys.get(func() []keyRow {
 		rows := []keyRow{}
 		for _, e := range p.lim.Nearest(mostKeys) {
 			rows = append(rows, rowOf(e))

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
@@ -47,9 +46,7 @@ type nodeRow struct {
 func (p *Page) now(ctx context.Context, json bool) now {
 	n := now{Title: p.o.Title, State: p.lim.State(), Node: p.lim.ID(), Stats: p.lim.QuickStats()}
 	n.Means = meaning(n.State)
-	p.mu.Lock()
-	n.Nodes = p.nodes.get(clock.System{}.Now(), func() nodeList { return p.fleet(ctx, n.State) })
-	p.mu.Unlock()
+	n.Nodes = p.nodes.get(func() nodeList { return p.fleet(ctx, n.State) })
 	list := p.history.all()
 	if len(list) > 0 {
 		n.Latest = list[len(list)-1]

@@ -32,7 +32,7 @@ type Page struct {
 	acts    gate
 	refused *undecided.Log // acts
 
-	mu    sync.Mutex // protects what follows: many viewers cost as much as one
+	// Many viewers cost as much as one.
 	nodes cached[nodeList]
 	keys  cached[[]keyRow]
 	rows  cached[rulesView]
@@ -171,16 +171,28 @@ func (p *Page) show(w http.ResponseWriter, r *http.Request, status int, s shown)
 // freshFor is for how long viewers share what was read.
 const freshFor = time.Second
 
-// cached is a value and when it was read.
+// cached is a value and when it was read. While one viewer reads it, which may ask Redis, the others
+// wait for that: each value has a lock of its own, which protects nothing else.
 type cached[T any] struct {
+	mu    sync.Mutex
 	at    time.Duration
 	value T
 }
 
 // get returns the value, read anew if it is old.
-func (c *cached[T]) get(now time.Duration, read func() T) T {
+func (c *cached[T]) get(read func() T) T {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := clock.System{}.Now()
 	if c.at == 0 || now-c.at >= freshFor || now < c.at {
 		c.value, c.at = read(), now
 	}
 	return c.value
+}
+
+// forget makes the next get read anew.
+func (c *cached[T]) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = 0
 }

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
@@ -41,11 +40,7 @@ type fileLine struct {
 }
 
 // rules returns them.
-func (p *Page) rules() rulesView {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.rows.get(clock.System{}.Now(), p.readRules)
-}
+func (p *Page) rules() rulesView { return p.rows.get(p.readRules) }
 
 func (p *Page) readRules() rulesView {
 	v := rulesView{Rules: rowsOf(p.lim)}
