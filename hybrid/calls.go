@@ -52,6 +52,38 @@ func (l *Limiter) Refund(key string, rule *limit.Rule, n int64) (back int64) {
 	return back
 }
 
+// Charge counts n units of key, whether they fit or not, and returns how many count now. It is for
+// a cost that is known only afterwards, such as the tokens of an answer: take an estimate before
+// the work, and after it charge what is missing, or give back what is too much with
+// [Limiter.Refund]. Like any units, charged ones are reported to Redis exactly once, also after an
+// outage.
+//
+// Units above the limit are a debt: checks are refused until it is repaid. A leaky bucket is
+// raised to at most its capacity and what leaks in [Options].MaxDebt. If several nodes charge the
+// same key, Redis holds to that as well, to a unit. The rest is forgiven, see
+// [Stats].ForgivenUnits. A window
+// counts all units until they leave it. Callers that have reserved units keep their times. In an
+// outage charged units count as those of a check do, see [Options].Fallback.
+//
+// A charge consumes units under a dry run as well. If there is no room in memory for the key,
+// nothing counts, see [Stats].OverflowUnits: the keys without room share their counters. A negative
+// n, or a rule that [Limiter.CheckRule] rejects, charges nothing. After Close, charges are not
+// reported to Redis.
+func (l *Limiter) Charge(key string, rule *limit.Rule, n int64) (charged int64) {
+	if !l.usable(rule, n) {
+		l.invalid(key, rule, n)
+		return 0
+	}
+	n = min(n, limit.MaxUnits)
+	charged, src := l.table.Charge(key, rule, n, l.now())
+	l.tally.Of(rule).Charge(n, src)
+	l.stats.Charged.Add(n)
+	if l.link == nil || src != limit.SourceLocal {
+		l.stats.Forgiven.Add(n - charged)
+	}
+	return charged
+}
+
 // Reset sets the used units of key to 0, for all nodes. See [Limiter.Set].
 func (l *Limiter) Reset(ctx context.Context, key string, rule *limit.Rule) error {
 	return l.Set(ctx, key, rule, 0)

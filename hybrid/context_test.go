@@ -21,6 +21,7 @@ type withContext interface {
 	TakeAll(ctx context.Context, checks ...limit.Check) (limit.AllResult, error)
 	Peek(ctx context.Context, key string, rule *limit.Rule) (limit.Result, error)
 	Refund(ctx context.Context, key string, rule *limit.Rule, n int64) (back int64, err error)
+	Charge(ctx context.Context, key string, rule *limit.Rule, n int64) (charged int64, err error)
 	WaitN(ctx context.Context, key string, rule *limit.Rule, n int64) error
 	Set(ctx context.Context, key string, rule *limit.Rule, used int64) error
 }
@@ -56,8 +57,11 @@ func TestWithContextIsLikeRemote(t *testing.T) {
 		if v, err := l.TakeAll(ctx, limit.Check{Key: name, Rule: rule}, limit.Check{Key: name + "2", Rule: rule, N: 10}); err != nil || !v.Allowed || v.By != 1 {
 			t.Errorf("%s: TakeAll: %+v, %v", name, v, err)
 		}
-		if back, err := l.Refund(ctx, name, rule, 1); err != nil || back != 1 {
+		if back, err := l.Refund(ctx, name, rule, 2); err != nil || back != 2 {
 			t.Errorf("%s: Refund: %d, %v", name, back, err)
+		}
+		if n, err := l.Charge(ctx, name, rule, 1); err != nil || n != 1 {
+			t.Errorf("%s: Charge: %d, %v", name, n, err)
 		}
 		if res, err := l.Peek(ctx, name, rule); err != nil || res.Remaining != 5 {
 			t.Errorf("%s: Peek: %+v, %v", name, res, err)
@@ -69,6 +73,7 @@ func TestWithContextIsLikeRemote(t *testing.T) {
 		_, wrong["Take -1"] = l.Take(ctx, name, rule, -1)
 		_, wrong["TakeAll -1"] = l.TakeAll(ctx, limit.Check{Key: name, Rule: rule, N: -1})
 		_, wrong["Refund -1"] = l.Refund(ctx, name, rule, -1)
+		_, wrong["Charge -1"] = l.Charge(ctx, name, rule, -1)
 		wrong["Set -1"], wrong["WaitN -1"] = l.Set(ctx, name, rule, -1), l.WaitN(ctx, name, rule, -1)
 		for what, err := range wrong {
 			if !errors.Is(err, limit.ErrInvalidN) {
@@ -80,6 +85,7 @@ func TestWithContextIsLikeRemote(t *testing.T) {
 		_, wrong["TakeAll"] = l.TakeAll(ctx, limit.Check{Key: name})
 		_, wrong["Peek"] = l.Peek(ctx, name, nil)
 		_, wrong["Refund"] = l.Refund(ctx, name, nil, 1)
+		_, wrong["Charge"] = l.Charge(ctx, name, nil, 1)
 		wrong["Set"], wrong["WaitN"] = l.Set(ctx, name, nil, 1), l.WaitN(ctx, name, nil, 1)
 		for what, err := range wrong {
 			if !errors.Is(err, limit.ErrNilRule) {

@@ -54,7 +54,7 @@ func build(rdb redis.UniversalClient, o Options) (*Limiter, error) {
 		}
 	}
 	var err error
-	l.table, err = table.New(table.Options{MaxKeys: o.MaxKeys, Clock: o.Clock, Link: l.link, Tallies: &l.tally, Conflict: l.conflict})
+	l.table, err = table.New(table.Options{MaxKeys: o.MaxKeys, Clock: o.Clock, Link: l.link, MaxDebt: o.MaxDebt, Tallies: &l.tally, Conflict: l.conflict})
 	if err != nil {
 		return nil, fmt.Errorf("hybrid: %w", err)
 	}

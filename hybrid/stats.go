@@ -38,7 +38,7 @@ type Stats struct {
 	AdmittedUnits   int64    // those of a Wait or Reserve from when they are reserved on, see CancelledUnits
 	AckedUnits      int64    // admitted units that were reported, as Redis has confirmed
 	ExpiredUnits    int64    // admitted units that had expired when Redis could be reached
-	ForgivenUnits   int64    // units of an outage above MaxDebt, which do not count in Redis; not in AckedUnits
+	ForgivenUnits   int64    // units of an outage or of Charge above MaxDebt, which do not count in Redis; not in AckedUnits
 	PendingUnits    int64    // admitted units whose report is waiting or under way: in none of the above, nor withdrawn
 	// OldestPending is how long ago the oldest pending unit was admitted, 0 if there is none: of
 	// the keys in memory, that which has had pending units for longest. While Redis answers it is
@@ -58,12 +58,15 @@ type Stats struct {
 	// cancelled. Fewer are given back if some have expired, or if later callers have reserved
 	// after them.
 	CancelledUnits int64
-	LiveCounters   int64 // keys in memory
-	Evictions      uint64
-	Overflow       uint64 // decisions of keys that found no room in memory
-	Batches        uint64 // script calls, one per shard, including those sent again
-	KeysSynced     uint64 // keys in them
-	ResentBatches  uint64 // script calls sent again, because there was no answer or data was lost
+	// ChargedUnits are admitted units that were counted by Charge, without a decision. They include
+	// those that were forgiven at once.
+	ChargedUnits  int64
+	LiveCounters  int64 // keys in memory
+	Evictions     uint64
+	Overflow      uint64 // decisions of keys that found no room in memory
+	Batches       uint64 // script calls, one per shard, including those sent again
+	KeysSynced    uint64 // keys in them
+	ResentBatches uint64 // script calls sent again, because there was no answer or data was lost
 	// Behind is the longest time that a report in the latest script call had waited after it
 	// was due. If it is more than some milliseconds, Redis does not keep up, and the state of
 	// keys is older than MaxLag by that time.

@@ -25,6 +25,7 @@ type InContext struct {
 	waitN   func(ctx context.Context, key string, rule *Rule, n int64) error
 
 	// These are nil if the limiter has no such method.
+	charge       func(key string, rule *Rule, n int64) int64
 	set          func(ctx context.Context, key string, rule *Rule, used int64) error
 	setAtOnce    func(key string, rule *Rule, used int64) error
 	checkRule    func(rule *Rule) error
@@ -33,7 +34,8 @@ type InContext struct {
 
 // WithContext returns lim in the form that code takes which works with package remote as well,
 // such as the middlewares of this project. *hybrid.Limiter and *local.Limiter have what lim
-// needs, and a fake can have it. Set, CheckRule and CountInvalid are passed on if lim has them.
+// needs, and a fake can have it. Charge, Set, CheckRule and CountInvalid are passed on if lim has
+// them.
 //
 // It returns nil if lim is nil or holds a nil pointer, as of a constructor that has failed.
 func WithContext(lim interface {
@@ -56,6 +58,11 @@ func WithContext(lim interface {
 		Set(key string, rule *Rule, used int64) error
 	}:
 		c.setAtOnce = s.Set
+	}
+	if ch, ok := lim.(interface {
+		Charge(key string, rule *Rule, n int64) (charged int64)
+	}); ok {
+		c.charge = ch.Charge
 	}
 	if r, ok := lim.(interface{ CheckRule(rule *Rule) error }); ok {
 		c.checkRule = r.CheckRule
@@ -120,6 +127,24 @@ func (c *InContext) Refund(_ context.Context, key string, rule *Rule, n int64) (
 	}
 	return back, err
 }
+
+// Charge counts n units of key, whether they fit or not, and returns how many count now. It returns
+// an error that wraps [errors.ErrUnsupported] if the limiter has no Charge.
+func (c *InContext) Charge(_ context.Context, key string, rule *Rule, n int64) (charged int64, err error) {
+	switch {
+	case !c.usable():
+		return 0, ErrClosed
+	case c.charge == nil:
+		return 0, fmt.Errorf("limit: the limiter has no Charge: %w", errors.ErrUnsupported)
+	}
+	if charged = c.charge(key, rule, n); charged == 0 {
+		err = c.misuse(rule, n)
+	}
+	return charged, err
+}
+
+// CanCharge reports whether the limiter has Charge.
+func (c *InContext) CanCharge() bool { return c != nil && c.charge != nil }
 
 // WaitN returns nil as soon as n units of key are admitted. It returns a [*WaitError] at once if
 // that would take longer than ctx lasts, and the error of ctx if that ends before.

@@ -80,6 +80,23 @@ func (l *Limiter) Refund(key string, rule *limit.Rule, n int64) (back int64) {
 	return l.table.Refund(key, rule, n, int64(l.clock.Now()))
 }
 
+// Charge counts n units of key, whether they fit or not, and returns how many. It is for a cost that
+// is known only afterwards: take an estimate before the work, and after it charge what is missing,
+// or give back what is too much with [Limiter.Refund].
+//
+// Units above the limit are a debt: checks are refused until it is repaid. A leaky bucket is
+// raised to at most twice its capacity, and a sliding log to its limit. The rest is forgiven. A
+// window counts all units until they leave it. Callers that have reserved units keep their times. A
+// dry run consumes them as well. If there is no room for the key, nothing counts. A question that
+// cannot be asked charges nothing.
+func (l *Limiter) Charge(key string, rule *limit.Rule, n int64) (charged int64) {
+	if !l.askable(rule, n) {
+		return 0
+	}
+	charged, _ = l.table.Charge(key, rule, min(n, limit.MaxUnits), int64(l.clock.Now()))
+	return charged
+}
+
 // Set makes used units of key count, whatever was counted before. More than the
 // limit is a debt, but for a sliding log, which holds no more than its limit.
 // Errors: [limit.ErrInvalidN] for used < 0, [limit.ErrNilRule] for a nil or

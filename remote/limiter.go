@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -128,12 +129,45 @@ func (l *Limiter) TakeAtMost(ctx context.Context, key string, rule *limit.Rule, 
 		res, err = l.Take(ctx, key, rule, min(n, 1))
 		return 0, res, err
 	}
-	q := redisstore.Ask{Counter: l.store.Keyspace().CounterKey(rule, key), Rule: rule, Units: min(n, rule.Limit())}
+	return l.takeMost(ctx, redisstore.Ask{Counter: l.store.Keyspace().CounterKey(rule, key), Rule: rule, Units: min(n, rule.Limit())})
+}
+
+// takeMost takes as many units as there is room for.
+func (l *Limiter) takeMost(ctx context.Context, q redisstore.Ask) (granted int64, res limit.Result, err error) {
 	t, _, err := l.store.Take(ctx, redisstore.Most, q)
 	if err != nil {
-		return 0, failed(rule), err
+		return 0, failed(q.Rule), err
 	}
 	return t.Answers[0].Units, t.Answers[0].Result(t.Answers[0].Units > 0, 1), nil
+}
+
+// Charge counts n units of key, whether they fit or not, and returns how many count now. It is for
+// a cost that is known only afterwards: take an estimate before the work, and after it charge what
+// is missing, or give back what is too much with [Limiter.Refund].
+//
+// Units above the limit are a debt: checks are refused until it is repaid. A leaky bucket is
+// raised to at most twice its capacity, and a sliding log to its limit; the rest is forgiven. A
+// window counts all units until they leave it. Callers that have reserved units keep their times. A
+// dry run consumes them as well.
+//
+// The errors are those of [Limiter.Take]: with one of Redis it is unknown whether the units were
+// charged.
+func (l *Limiter) Charge(ctx context.Context, key string, rule *limit.Rule, n int64) (charged int64, err error) {
+	if err := askable(rule, n); err != nil || n == 0 {
+		return 0, wrap(err)
+	}
+	q := redisstore.Ask{Counter: l.store.Keyspace().CounterKey(rule, key), Rule: rule, Units: min(n, limit.MaxUnits), Forced: true}
+	switch rule.Algorithm() {
+	case limit.AlgorithmSlidingLog:
+		q.Units = min(n, rule.Limit())
+	case limit.AlgorithmFunnel:
+		q.Units, q.Ahead = min(n, 2*rule.Limit()), arith.Of(rule).Full.Ceil()
+	}
+	if q.Units == 0 { // nothing can be charged under a limit of 0
+		return 0, nil
+	}
+	charged, _, err = l.takeMost(ctx, q)
+	return charged, err
 }
 
 // Refund subtracts n units from the count of key, because the call that they were taken

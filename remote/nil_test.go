@@ -28,6 +28,7 @@ func TestNoContext(t *testing.T) {
 			{"Cancel", func() error { return held.Cancel(noContext) }},
 			{"Wait", func() error { return l.Wait(noContext, "k", rule) }},
 			{"Refund", func() error { _, err := l.Refund(noContext, "k", rule, 1); return err }},
+			{"Charge", func() error { _, err := l.Charge(noContext, "k", rule, 1); return err }},
 			{"Set", func() error { return l.Set(noContext, "k", rule, 1) }},
 			{"Reset", func() error { return l.Reset(noContext, "k", rule) }},
 			{"Renew", func() error { _, err := s.Renew(noContext, "k", rule, 1); return err }},

@@ -62,6 +62,11 @@ func (f *LeakyBucket) addToView(r *arith.Rule, at arith.Span, n, cost, multiplie
 	f.View = r.Add(f.View.Max(at), span)
 }
 
+// Unmultiplied returns when the bucket would be empty if each of its units counted once.
+func (f *LeakyBucket) Unmultiplied(r *arith.Rule) arith.Span {
+	return f.Pend.plus(r, f.reported(r, 1), 1)
+}
+
 // Describe returns the whole answer to a check, see [Decider].
 func (f *LeakyBucket) Describe(r *arith.Rule, now, n, multiplier int64, allowed bool) limit.Result {
 	return decision.LeakyBucket(r, allowed, n, multiplier, r.Sub(f.View, arith.Span{NS: now}))
@@ -160,7 +165,7 @@ func (f *LeakyBucket) Refund(r *arith.Rule, now, n, w int64, cost, least arith.S
 	f.View = r.Sub(f.View.Max(at), off).Max(at)
 	if w != MultiplierOpen {
 		// A view that was capped at full (see CapMultiplied) contained less than these units.
-		f.View = f.View.Max(f.Pend.plus(r, f.reported(r, 1), 1))
+		f.View = f.View.Max(f.Unmultiplied(r))
 	}
 	return back, back, withdrawn
 }
@@ -197,7 +202,7 @@ func (f *LeakyBucket) Restored(r *arith.Rule, now int64) {
 func (f *LeakyBucket) CapMultiplied(r *arith.Rule, now, w int64) {
 	full := r.Add(arith.Span{NS: now}, r.Full)
 	if w > 1 && full.Less(f.View) {
-		f.View = f.Pend.plus(r, f.reported(r, 1), 1).Max(full)
+		f.View = f.Unmultiplied(r).Max(full)
 		if a := f.under(); a.capped > r.Limit {
 			a.capped = r.Limit // what a larger limit had admitted was subtracted
 			f.put(a)

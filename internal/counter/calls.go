@@ -1,6 +1,8 @@
 package counter
 
 import (
+	"time"
+
 	"github.com/hybridlimit/hybridlimit/internal/algorithm"
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -51,6 +53,61 @@ func (c *Counter) Refund(now, n int64, rule *limit.Rule) (back, taken int64, ok 
 	c.loweredLocked(now)
 	c.unlockAndNote()
 	return back, taken, true
+}
+
+// Charge counts up to n units, whether they fit or not, and returns how many. A leaky bucket is
+// raised to at most its capacity and what leaks in maxDebt, see [Link.SetMaxDebt], and a log to its
+// limit. The rest is forgiven.
+// Units of a shared leaky bucket are reported as debt, because several nodes may charge it at the
+// same time: Redis does not book what would raise it above the ceiling.
+func (c *Counter) Charge(now, n int64, rule *limit.Rule, maxDebt time.Duration) (charged int64, src limit.Source, ok bool) {
+	if now, ok = c.enter(now, rule); !ok {
+		return 0, 0, false
+	}
+	c.rollLocked(now)
+	if charged = min(n, c.chargeableLocked(now, maxDebt)); charged > 0 {
+		c.chargeLocked(now, charged)
+	}
+	src = c.sourceLocked()
+	c.unlockAndNote()
+	return charged, src, true
+}
+
+// chargeableLocked returns how many units may be charged.
+func (c *Counter) chargeableLocked(now int64, maxDebt time.Duration) int64 {
+	r := c.rule()
+	f := c.leaky()
+	switch {
+	case c.counts == logs:
+		return c.state().Describe(r, now, 0, 1, true).Remaining
+	case f == nil:
+		return limit.MaxUnits
+	}
+	at := arith.Span{NS: now}
+	level := r.Sub(f.View, at)
+	if modeMultiplier(c.mode()) != 1 {
+		level = r.Sub(f.Unmultiplied(r), at)
+	}
+	return r.Whole(r.Sub(c.ceilingLocked(now, maxDebt), level))
+}
+
+// chargeLocked counts n units. The multiplier must not raise a leaky bucket above both its capacity
+// and what its units without multiplier come to.
+func (c *Counter) chargeLocked(now, n int64) {
+	r, w := c.rule(), modeMultiplier(c.mode())
+	if w == MultiplierClosed {
+		w = 1 // that multiplier is for checks, which it refuses
+	}
+	c.state().Book(r, now, n, r.Multiplied(n, w), w)
+	f := c.leaky()
+	if f == nil {
+		return
+	}
+	f.CapMultiplied(r, now, w)
+	if c.link() != nil {
+		f.Indebt(n)
+		c.forgiveLocked(f)
+	}
 }
 
 // returnLocked subtracts n units, which take cost to leak from a leaky bucket. Units that were

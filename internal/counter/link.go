@@ -33,7 +33,7 @@ type Link struct {
 	lag      atomic.Int64 // see SetLag, ns
 	nodes    atomic.Int64 // number of live nodes, at least 1
 	pace     Pace
-	maxDebt  int64 // see SetMaxDebt
+	maxDebt  time.Duration // see SetMaxDebt
 
 	// Admitted units that will never be reported: they had outlived their window before they could
 	// be; they were refunded, or their key was reset; Redis would not book them after an outage.
@@ -180,7 +180,7 @@ func (l *Link) SetFallback(multiplier int64) { l.fallback.Store(packMode(multipl
 // SetMaxDebt bounds the debt of a leaky bucket after an outage. Units that were admitted in the
 // outage fill the bucket to at most what takes d longer to leak than its capacity. 0 stands for the
 // time in which the capacity leaks; negative: no debt. Call it before the first check.
-func (l *Link) SetMaxDebt(d time.Duration) { l.maxDebt = int64(d) }
+func (l *Link) SetMaxDebt(d time.Duration) { l.maxDebt = d }
 
 // partOf returns the part for the shard of a key, and the most by which the clock of that shard may
 // be ahead: a guess until the shard has answered.

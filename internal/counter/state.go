@@ -1,6 +1,7 @@
 package counter
 
 import (
+	"time"
 	"unsafe"
 
 	"github.com/hybridlimit/hybridlimit/internal/algorithm"
@@ -156,11 +157,12 @@ func (c *Counter) sourceLocked() limit.Source {
 	return limit.SourceSynced
 }
 
-// ceilingLocked returns the level up to which Redis books units of an outage. It is never lower
-// than what waiting reservations need.
-func (c *Counter) ceilingLocked(now int64) arith.Span {
-	r, debt := c.rule(), arith.Span{NS: max(c.link().maxDebt, 0)}
-	if c.link().maxDebt == 0 {
+// ceilingLocked returns the level up to which Redis books units of an outage, and up to which units
+// can be charged. It is never lower than what waiting reservations need. See [Link.SetMaxDebt] for
+// maxDebt.
+func (c *Counter) ceilingLocked(now int64, maxDebt time.Duration) arith.Span {
+	r, debt := c.rule(), arith.Span{NS: max(int64(maxDebt), 0)}
+	if maxDebt == 0 {
 		debt = r.Full
 	}
 	return algorithm.Earlier(r.Add(r.Full, debt), mostDebt).Max(r.Sub(c.leastLocked(now), arith.Span{NS: now}))

@@ -106,7 +106,7 @@ func (c *Counter) Report(now int64, restore bool, rep *report.Report) {
 	// Redis' level is known no more exactly than its clock.
 	c.state().Report(c.rule(), now, max(c.part.slack.Load(), 0)+backSlack, rep)
 	if rep.Debt > 0 {
-		rep.Ceiling = c.ceilingLocked(now)
+		rep.Ceiling = c.ceilingLocked(now, c.link().maxDebt)
 	}
 	if rep.Restore = c.is(restoring) && c.born != noAnswer; rep.Restore {
 		c.repairKnownLocked(algorithm.ClockStep + (now-c.freshAt)/clockDrift)
@@ -232,7 +232,7 @@ func (c *Counter) settleLocked(now int64, a Answer, floor bool) algorithm.Settle
 	debt := f.SentDebt() - a.Forgiven
 	s := f.Settle(r, is, w)
 	if s.Forgotten { // Redis would have forgiven more if it had known what it forgot
-		f.ForgiveKnown(r, debt, r.Add(c.ceilingLocked(a.At), arith.Span{NS: a.At}), is, w)
+		f.ForgiveKnown(r, debt, r.Add(c.ceilingLocked(a.At, c.link().maxDebt), arith.Span{NS: a.At}), is, w)
 	}
 	c.lateLocked(a.Late, s.Below)
 	c.correctedLocked(was, is.Slack)

@@ -28,6 +28,7 @@ type Ask struct {
 	Units   int64         // that must fit, up to the rule's limit; with [Most] at least 1
 	Own     int64         // of these, units to be booked for this question
 	Ahead   time.Duration // a leaky bucket may book them up to this long before they fit
+	Forced  bool          // a window counts them whether they fit or not
 }
 
 // Taken is the answer to several [Ask].
@@ -90,7 +91,11 @@ func takeCall(mode TakeMode, asks []Ask) *call {
 			c.args = append(c.args, horizonMS(q.Rule))
 			c.span(q.Rule, is.Cost(q.Units))
 		case "w":
-			c.args = append(c.args, q.Rule.Limit(), widthUS(q.Rule), is.Kept, horizonMS(q.Rule), q.Units)
+			most := q.Rule.Limit()
+			if q.Forced {
+				most = limit.MaxUnits
+			}
+			c.args = append(c.args, most, widthUS(q.Rule), is.Kept, horizonMS(q.Rule), q.Units)
 		case "l":
 			c.args = append(c.args, q.Rule.Limit(), widthUS(q.Rule), q.Units)
 		}

@@ -28,11 +28,12 @@ const (
 	checkWell       = "node: not cut off without a cause"
 	checkFresh      = "node: views are new while all is well"
 	checkCalm       = "node: the limit while all is well"
+	checkCharged    = "node: charges up to the ceiling"
 )
 
 var simChecks = []string{
 	checkKnown, checkOutage, checkStored, checkMost, checkRestored, checkOnce, checkConserved,
-	checkTold, checkMultiplied, checkRefused, checkAgain, checkWell, checkFresh, checkCalm, checkHint,
+	checkTold, checkMultiplied, checkRefused, checkAgain, checkWell, checkFresh, checkCalm, checkHint, checkCharged,
 }
 
 // slack is how far a unit may be from where its time says it is: clocks drift,

@@ -26,6 +26,7 @@ type simPlan struct {
 	slow                 bool // answers may take up to the time-out
 	kinds                []string
 	reserves, together   bool // some calls reserve, or ask for several keys at once
+	charges              bool // some calls charge
 	rounds               int
 	perSecond            float64
 	skew                 float64 // of keys: 1 all alike, more prefers few
@@ -41,7 +42,7 @@ func (p *simPlan) String() string {
 	for _, r := range p.rules {
 		fmt.Fprintln(&b, r)
 	}
-	fmt.Fprintf(&b, "rates %+v\nfaults %v, reserves %v, several at once %v\n", p.rates, p.kinds, p.reserves, p.together)
+	fmt.Fprintf(&b, "rates %+v\nfaults %v, reserves %v, several at once %v, charges %v\n", p.rates, p.kinds, p.reserves, p.together, p.charges)
 	for _, l := range p.log {
 		fmt.Fprintln(&b, l)
 	}
@@ -379,6 +380,8 @@ func (s *sim) checks(d time.Duration, perSecond float64) {
 			n.reserve(name, rule, units)
 		case s.plan.together && s.calls.Float64() < 0.1:
 			n.takeTogether(name, rule, units)
+		case s.plan.charges && s.calls.Float64() < 0.1:
+			n.charge(name, rule, units)
 		case s.refunds && s.chance(0.15):
 			n.refund(name, rule, units)
 		case s.chance(0.03):

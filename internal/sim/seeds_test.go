@@ -52,6 +52,7 @@ func simRun(name string, seed uint64, host luaHost, change ...func(*sim)) (s *si
 	s.plan, s.keys, s.rates, s.unmapped = p, p.keys, p.rates, p.unmapped || p.servers > 1 && seed%4 == 0
 	s.calls = rand.New(rand.NewPCG(seed, 0xca11))
 	p.reserves, p.together = s.calls.IntN(3) == 0, s.calls.IntN(3) == 0
+	p.charges = rand.New(rand.NewPCG(seed, 0xc4a6)).IntN(3) == 0
 	debts := []time.Duration{0, 0, -1, 1 + time.Duration(rand.New(rand.NewPCG(seed, 0xdeb7)).Int64N(10_000*ms))}
 	s.opt.MaxDebt = debts[seed%4]
 	p.opt.MaxDebt = s.opt.MaxDebt

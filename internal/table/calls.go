@@ -26,6 +26,21 @@ func (t *Table) Refund(key string, rule *limit.Rule, n, now int64) (back int64) 
 	return back
 }
 
+// Charge counts up to n units of key, whether they fit or not, and returns how many, see
+// [counter.Counter.Charge]. Units of a key without room are not counted, and have the source
+// [limit.SourceLocal]: the keys that share its overflow counter must not pay for it.
+func (t *Table) Charge(key string, rule *limit.Rule, n, now int64) (charged int64, src limit.Source) {
+	t.with(key, rule, now, n > 0, func(c *counter.Counter) (ok bool) {
+		if !c.Matches(key, rule) {
+			charged, src = 0, limit.SourceLocal
+			return true
+		}
+		charged, src, ok = c.Charge(now, n, rule, t.maxDebt)
+		return ok
+	})
+	return charged, src
+}
+
 // Set replaces what is counted of key by used units, and reports whether it did: it does not if
 // there is no room for the key. It is for tables without a link.
 func (t *Table) Set(key string, rule *limit.Rule, used, now int64) (done bool) {

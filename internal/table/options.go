@@ -3,6 +3,7 @@ package table
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
@@ -28,6 +29,9 @@ type Options struct {
 	Clock clock.Clock
 	// Link connects the counters to a reconciler; nil: nothing is shared.
 	Link *counter.Link
+	// MaxDebt bounds what can be charged above the capacity of a leaky bucket, see
+	// [counter.Link.SetMaxDebt]. It must be that of the link, if there is one.
+	MaxDebt time.Duration
 	// Tallies counts the units that leases have admitted, each as a decision for one unit. The
 	// caller must count all other decisions. nil: they are not counted.
 	Tallies *tally.Tallies

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/internal/arith"
@@ -31,10 +32,11 @@ type Table struct {
 	seeds keyhash.Hasher
 	hash  func(key string, rule *limit.Rule) uint64 // nil except in tests
 
-	index  index
-	group  counter.Group
-	room   int64 // largest number of counters
-	policy *policy
+	index   index
+	group   counter.Group
+	room    int64 // largest number of counters
+	maxDebt time.Duration
+	policy  *policy
 
 	closing   atomic.Bool
 	closeOnce sync.Once
@@ -53,7 +55,7 @@ func New(o Options) (*Table, error) {
 	o = o.withDefaults()
 	t := &Table{
 		clock: o.Clock, link: o.Link, seeds: keyhash.New(), hash: o.hash,
-		room: int64(o.MaxKeys + o.slack),
+		room: int64(o.MaxKeys + o.slack), maxDebt: o.MaxDebt,
 		stop: make(chan struct{}),
 		kept: make(chan struct{}),
 	}

@@ -90,6 +90,9 @@ func (t *Tally) Leased(n int64, s limit.Source) { t.cell().one[1][group(s)].Add(
 // Together corrects what Leased counts for one decision for n units.
 func (t *Tally) Together(n int64, s limit.Source) { t.cell().many[1][group(s)].Add(uint64(1 - n)) }
 
+// Charge counts n units that were charged without a decision.
+func (t *Tally) Charge(n int64, s limit.Source) { t.cell().units[group(s)].Add(n) }
+
 // Pass counts a check that only a dry run admitted.
 func (t *Tally) Pass() { t.cell().passed.Add(1) }
 

@@ -1,0 +1,103 @@
+package remote
+
+import (
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// A charge counts what does not fit, up to what each algorithm can hold.
+func TestCharge(t *testing.T) {
+	forCallRules(t, func(t *testing.T, _ *backend, l *Limiter, r *limit.Rule) {
+		charge := func(n, want int64) {
+			t.Helper()
+			if got, err := l.Charge(ctx, "k", r, n); err != nil || got != want {
+				t.Fatalf("%d of %d units charged, %v, want %d", got, n, err, want)
+			}
+		}
+		if ok, err := l.AllowN(ctx, "k", r, 6); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		charge(0, 0)
+		charge(2, 2)
+		if left := remains(t, l, "k", r); left != 2 {
+			t.Fatalf("%d remain, want 2", left)
+		}
+		most := int64(100)
+		switch r.Algorithm() {
+		case limit.AlgorithmFunnel:
+			most = 12
+		case limit.AlgorithmSlidingLog:
+			most = 2
+		}
+		charge(100, most)
+		if res, err := l.Peek(ctx, "k", r); err != nil || res.Allowed || res.Remaining != 0 || res.RetryAfter > 2*time.Hour {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		if most < 100 {
+			charge(1, 0)
+			charge(math.MaxInt64, 0)
+		}
+		back, err := l.Refund(ctx, "k", r, math.MaxInt64)
+		// Above the capacity of a leaky bucket callers may wait: nothing is given back.
+		if want := 8 + most; err != nil || back != want && r.Algorithm() != limit.AlgorithmFunnel || r.Algorithm() == limit.AlgorithmFunnel && back != 0 {
+			t.Errorf("%d units given back, %v, want %d", back, err, want)
+		}
+	})
+}
+
+// The largest number is charged to a window as far as Redis can count, and the window ends.
+func TestChargeOfTheMost(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *backend) {
+		l, err := New(b.rdb, Options{CommandTimeout: 5 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range []*limit.Rule{sliding(t, 10, time.Hour, 10), fixed(t, 10, time.Hour), funnel(t, 10, 10, time.Hour)} {
+			for range 3 {
+				if got, err := l.Charge(ctx, "most", r, math.MaxInt64); err != nil || got < 0 || got > limit.MaxUnits {
+					t.Errorf("%v: %d units charged, %v", r, got, err)
+				}
+			}
+			if res, err := l.Peek(ctx, "most", r); err != nil || res.Allowed || res.RetryAfter <= 0 || res.RetryAfter > 2*time.Hour {
+				t.Errorf("%v: %+v, %v", r, res, err)
+			}
+		}
+		b.everyKeyExpires()
+	})
+}
+
+func TestChargeOfWhatCannotBe(t *testing.T) {
+	forCallRules(t, func(t *testing.T, _ *backend, l *Limiter, r *limit.Rule) {
+		if n, err := l.Charge(ctx, "k", r, -1); n != 0 || !errors.Is(err, limit.ErrInvalidN) {
+			t.Errorf("-1: %d, %v", n, err)
+		}
+		if n, err := l.Charge(ctx, "k", nil, 1); n != 0 || !errors.Is(err, limit.ErrNilRule) {
+			t.Errorf("no rule: %d, %v", n, err)
+		}
+		if n, err := l.Charge(ctx, "other", r, 1); n != 1 || err != nil {
+			t.Errorf("another key: %d, %v", n, err)
+		}
+		if n, err := l.Charge(ctx, "dry", r.DryRun(), 11); n < 10 || err != nil {
+			t.Errorf("a dry run: %d, %v", n, err)
+		}
+		if res, err := l.Take(ctx, "dry", r.DryRun(), 1); err != nil || !res.Allowed || !res.WouldRefuse {
+			t.Errorf("a dry run after a charge: %+v, %v", res, err)
+		}
+		if left := remains(t, l, "k", r); left != 10 {
+			t.Errorf("%d remain", left)
+		}
+	})
+	onBoth(t, func(t *testing.T, b *backend) {
+		l, err := New(b.rdb, Options{CommandTimeout: 5 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := l.Charge(ctx, "k", funnel(t, 0, 1, time.Second), 5); err != nil || n != 0 {
+			t.Errorf("of a limit of 0: %d, %v", n, err)
+		}
+	})
+}
