@@ -59,7 +59,7 @@ type serveCmd struct {
 	TLSKey       string        `name:"tls-key" type:"path" placeholder:"FILE" help:"Its private key."`
 	TLSClientCA  string        `name:"tls-client-ca" type:"path" placeholder:"FILE" help:"Ask clients for a certificate of this authority."`
 
-	ChargeRefused   bool `help:"A request of several hits that is refused takes what is left. Needed for Envoy's apply_on_stream_done."`
+	ChargeRefused   bool `help:"A request of several hits that is refused counts all the same, as a debt. Needed for Envoy's apply_on_stream_done."`
 	Shadow          bool `help:"Answer OK to every request of Envoy and every check, and count what would have been refused."`
 	ResponseHeaders bool `help:"Add RateLimit headers to the answers for Envoy."`
 

@@ -72,7 +72,7 @@ func (s *Service) look(asked []question) (admitted bool) {
 	return admitted
 }
 
-// takeEach takes for each descriptor by itself, and what is left where that is too little.
+// takeEach takes for each descriptor by itself, and charges reports that do not fit.
 func (s *Service) takeEach(asked []question) (admitted bool) {
 	admitted = true
 	for i := range asked {
@@ -84,9 +84,11 @@ func (s *Service) takeEach(asked []question) (admitted bool) {
 			continue
 		}
 		q.over, admitted = true, false
-		if q.res.Remaining > 0 {
-			_, _ = s.o.Limiter.TakeAtMost(q.key, q.limit.Rule, q.res.Remaining)
-			q.res.Remaining = 0
+		if q.n > 1 { // one hit is a request, and a request that is refused has not happened
+			s.o.Limiter.Charge(q.key, q.limit.Rule, int64(q.n))
+			is := s.o.Limiter.Peek(q.key, q.limit.Rule)
+			q.res.Remaining, q.res.ResetAfter = is.Remaining, is.ResetAfter
+			q.res.RetryAfter = max(q.res.RetryAfter, is.RetryAfter)
 		}
 	}
 	return admitted

@@ -19,7 +19,7 @@ import (
 type Limiter interface {
 	limit.Limiter
 	TakeAll(checks ...limit.Check) limit.AllResult
-	TakeAtMost(key string, rule *limit.Rule, n int64) (granted int64, res limit.Result)
+	Charge(key string, rule *limit.Rule, n int64) (charged int64)
 	Refund(key string, rule *limit.Rule, n int64) (back int64)
 }
 
@@ -30,10 +30,10 @@ type Options struct {
 	Rules func() *rules.Set
 	// Look is told of keys that are looked at without being counted. Default: nobody is.
 	Look func(key string, rule *limit.Rule)
-	// ChargeRefused takes what is left of a limit when it refuses a request of several hits.
-	// It is for hits that are reported after the fact, as Envoy does with
-	// apply_on_stream_done: without it the last report of a window is lost, and the limit is
-	// never reached. Each descriptor then counts by itself, as in envoyproxy/ratelimit.
+	// ChargeRefused counts a refused request of several hits all the same. It is for hits that are
+	// reported after the fact, as Envoy does with apply_on_stream_done: without it the last report
+	// of a window is lost, and the limit is never reached. What does not fit is a debt, see Charge
+	// of package hybrid. Each descriptor then counts by itself, as in envoyproxy/ratelimit.
 	ChargeRefused bool
 	// Shadow answers OK to every request, whatever the statuses of its descriptors say.
 	Shadow bool

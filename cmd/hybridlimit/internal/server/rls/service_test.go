@@ -105,6 +105,12 @@ func TestChargeRefused(t *testing.T) {
 		}
 	}
 	w := serve(t, ab, Options{ChargeRefused: true})
+	w.ask(request("d", with(d("a=2"), 8)))
+	w.want(request("d", with(d("a=2"), 40)), "OVER_LIMIT | OVER_LIMIT 10/MINUTE 0 60s")
+	w.want(request("d", d("a=2")), "OVER_LIMIT | OVER_LIMIT 10/MINUTE 0 60s") // one hit is not charged
+	if n := w.lim.Stats().ChargedUnits; n != 40 {
+		t.Errorf("%d units charged, want the whole report", n)
+	}
 	w.want(request("d", d("a=1"), with(d("b=1"), 2)), "OK | OK 10/MINUTE 9 60s | OK 3/MINUTE 1 60s")
 	w.want(request("d", d("a=1"), with(d("b=1"), 2)), "OVER_LIMIT | OK 10/MINUTE 8 60s | OVER_LIMIT 3/MINUTE 0 60s")
 }

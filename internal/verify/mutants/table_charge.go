@@ -1,0 +1,95 @@
+package main
+
+// chargeMutants count too much or too little of what is charged.
+var chargeMutants = []mutant{
+	{
+		name:   "charge-without-debt",
+		breaks: "Nodes that charge one key at the same time raise it above the ceiling in Redis.",
+		at:     "internal/counter Counter.chargeLocked",
+		old:    `f.Indebt(n)`,
+		new:    `f.Indebt(0)`,
+		by:     hybrid("TestChargeByAll"),
+	},
+	{
+		name:   "charge-above-the-ceiling",
+		breaks: "A charge makes a leaky bucket refuse for longer than MaxDebt.",
+		at:     "internal/counter Counter.chargeableLocked",
+		old:    `return r.Whole(r.Sub(c.ceilingLocked(now, maxDebt), level))`,
+		new:    `return r.Whole(r.Add(r.Sub(c.ceilingLocked(now, maxDebt), level), r.Full))`,
+		by:     sim(100),
+	},
+	{
+		name:   "charge-below-the-ceiling",
+		breaks: "A charge is forgiven although there is room for it below the ceiling.",
+		at:     "internal/counter Counter.chargeableLocked",
+		old:    `return r.Whole(r.Sub(c.ceilingLocked(now, maxDebt), level))`,
+		new:    `return r.Whole(r.Sub(r.Full, level))`,
+		by:     sim(100),
+	},
+	{
+		name:   "charge-forgives-by-multiplier",
+		breaks: "In an outage a charge is forgiven because units count several times.",
+		at:     "internal/counter Counter.chargeableLocked",
+		old:    `if modeMultiplier(c.mode()) != 1 {`,
+		new:    `if modeMultiplier(c.mode()) == 0 {`,
+		by:     hybrid("TestChargeMuchInAnOutage"),
+	},
+	{
+		name:   "charge-nothing-while-closed",
+		breaks: "Under FailClosed a charge does not count before Redis has answered.",
+		at:     "internal/counter Counter.chargeLocked",
+		old:    `w = 1 // that multiplier`,
+		new:    `w = 0 // that multiplier`,
+		by:     sim(1200),
+	},
+	{
+		name:   "charge-of-a-log-beyond-its-limit",
+		breaks: "A sliding log holds more units than its limit.",
+		at:     "internal/counter Counter.chargeableLocked",
+		old:    `case c.counts == logs:`,
+		new:    `case c.counts > logs:`,
+		by:     local("TestCharge"),
+	},
+	{
+		name:   "charge-for-the-neighbours",
+		breaks: "A charge of a key without room counts for all keys that share its counter.",
+		at:     "internal/table Table.Charge",
+		old:    `if !c.Matches(key, rule) {`,
+		new:    `if c == nil {`,
+		by:     local("TestChargeWithoutRoom"),
+	},
+	{
+		name:   "charge-of-what-fits",
+		breaks: "A window in Redis counts a charge only as far as it fits.",
+		at:     "internal/redisstore takeCall",
+		old:    `if q.Forced {`,
+		new:    `if q.Forced && q.Units == 0 {`,
+		by:     remotely("TestCharge"),
+	},
+	{
+		name:   "charge-forgiven-twice",
+		breaks: "What is forgiven at once is lost from the books of a limiter.",
+		at:     "hybrid Limiter.Charge",
+		old:    `l.stats.Forgiven.Add(n - charged)`,
+		new:    `l.stats.Forgiven.Add(2 * (n - charged))`,
+		by:     hybrid("TestChargeOnce"),
+	},
+	{
+		name:   "a-refused-request-is-charged",
+		breaks: "With --charge-refused a client that goes on asking is refused for ever.",
+		at:     "cmd/hybridlimit/internal/server/rls Service.takeEach",
+		old:    `if q.n > 1 {`,
+		new:    `if q.n > 0 {`,
+		by:     rls("TestChargeRefused"),
+	},
+	{
+		name:   "a-report-is-cut",
+		breaks: "With --charge-refused a report that does not fit only uses up what is left.",
+		at:     "cmd/hybridlimit/internal/server/rls Service.takeEach",
+		old: `int64(q.n))
+			is`,
+		new: `q.res.Remaining)
+			is`,
+		by: rls("TestChargeRefused"),
+	},
+}
