@@ -20,6 +20,8 @@ func most(r *limit.Rule, n int64) int64 {
 
 // Charged units reach Redis once, however often the report is sent, and the other nodes refuse for
 // them.
+//
+// Fault 101: units are charged above the limit.
 func TestChargeOnce(t *testing.T) {
 	for name, fault := range map[string]func(*network){
 		"sound":        func(*network) {},
@@ -61,6 +63,8 @@ func TestChargeOnce(t *testing.T) {
 
 // Nodes that charge one key at the same time do not know of each other. Redis books no more than
 // MaxDebt allows, and all agree on it.
+//
+// Fault 101: units are charged above the limit.
 func TestChargeByAll(t *testing.T) {
 	for _, debt := range []time.Duration{0, -1, 3 * time.Hour} {
 		inBubblesOfTens(t, func(t *testing.T, w *world, r *limit.Rule) {
@@ -112,6 +116,8 @@ func TestChargeByAll(t *testing.T) {
 }
 
 // In an outage a charged unit costs what an admitted one does. Afterwards it counts once.
+//
+// Fault 101: units are charged above the limit.
 func TestChargeInAnOutage(t *testing.T) {
 	inBubblesOfTens(t, func(t *testing.T, w *world, r *limit.Rule) {
 		nodes := w.fleet(2, hybrid.Options{})
@@ -140,6 +146,8 @@ func TestChargeInAnOutage(t *testing.T) {
 
 // A bucket is not refused for longer than MaxDebt says, whatever is charged in an outage and however
 // many nodes there were.
+//
+// Fault 101: units are charged above the limit.
 func TestChargeMuchInAnOutage(t *testing.T) {
 	for _, policy := range []hybrid.Fallback{hybrid.FairShare, hybrid.FullLimit, hybrid.FailOpen, hybrid.FailClosed} {
 		t.Run(policy.String(), func(t *testing.T) {
@@ -195,6 +203,8 @@ func TestChargeAlone(t *testing.T) {
 }
 
 // Bad arguments charge nothing.
+//
+// Fault 101: units are charged above the limit.
 func TestChargeOfWhatCannotBe(t *testing.T) {
 	log := limit.Must(limit.SlidingLog("log", 10, time.Hour))
 	inBubble(t, func(t *testing.T, w *world) {

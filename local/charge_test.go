@@ -11,6 +11,8 @@ import (
 )
 
 // A charge counts what does not fit, up to what each algorithm can hold.
+//
+// Fault 101: units are charged above the limit.
 func TestCharge(t *testing.T) {
 	for _, r := range callRules() {
 		t.Run(r.Algorithm().String(), func(t *testing.T) {
@@ -107,6 +109,8 @@ func TestChargeOfWhatCannotBe(t *testing.T) {
 }
 
 // A caller that has reserved keeps its time, and so does one that waits.
+//
+// Fault 101: units are charged above the limit.
 func TestChargeBehindReservations(t *testing.T) {
 	r := limit.Must(limit.Funnel("f", 10, 10, time.Minute))
 	c := clock.NewManual(start)
@@ -133,6 +137,8 @@ func TestChargeBehindReservations(t *testing.T) {
 }
 
 // A key without room in memory is not charged, and neither are the others that share its counter.
+//
+// Fault 101: units are charged above the limit.
 func TestChargeWithoutRoom(t *testing.T) {
 	r := limit.Must(limit.SlidingLog("l", 3, time.Hour))
 	l := newLimiter(t, Options{MaxKeys: 1, Clock: clock.NewManual(start)})

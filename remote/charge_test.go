@@ -10,6 +10,8 @@ import (
 )
 
 // A charge counts what does not fit, up to what each algorithm can hold.
+//
+// Fault 101: units are charged above the limit.
 func TestCharge(t *testing.T) {
 	forCallRules(t, func(t *testing.T, _ *backend, l *Limiter, r *limit.Rule) {
 		charge := func(n, want int64) {
@@ -50,6 +52,8 @@ func TestCharge(t *testing.T) {
 }
 
 // The largest number is charged to a window as far as Redis can count, and the window ends.
+//
+// Fault 101: units are charged above the limit.
 func TestChargeOfTheMost(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *backend) {
 		l, err := New(b.rdb, Options{CommandTimeout: 5 * time.Second})
