@@ -16,7 +16,7 @@ import (
 // A dry run grants all n, and consumes all or none.
 func (l *Limiter) TakeAtMost(key string, rule *limit.Rule, n int64) (granted int64, res limit.Result) {
 	if !l.usable(rule, n) {
-		return 0, l.invalid(key, rule, n)
+		return l.takePartsAtMost(key, rule, n)
 	}
 	if rule.IsDryRun() {
 		return n, l.Take(key, rule, n)
@@ -44,8 +44,7 @@ func (l *Limiter) TakeAtMost(key string, rule *limit.Rule, n int64) (granted int
 // Close, refunds are not reported to Redis.
 func (l *Limiter) Refund(key string, rule *limit.Rule, n int64) (back int64) {
 	if !l.usable(rule, n) {
-		l.invalid(key, rule, n)
-		return 0
+		return l.least(key, rule, n, func(part *limit.Rule) int64 { return l.Refund(key, part, n) })
 	}
 	back = l.table.Refund(key, rule, n, l.now())
 	l.stats.Refunded.Add(back)
@@ -71,8 +70,7 @@ func (l *Limiter) Refund(key string, rule *limit.Rule, n int64) (back int64) {
 // reported to Redis.
 func (l *Limiter) Charge(key string, rule *limit.Rule, n int64) (charged int64) {
 	if !l.usable(rule, n) {
-		l.invalid(key, rule, n)
-		return 0
+		return l.least(key, rule, n, func(part *limit.Rule) int64 { return l.Charge(key, part, n) })
 	}
 	n = min(n, limit.MaxUnits)
 	charged, src := l.table.Charge(key, rule, n, l.now())
@@ -120,6 +118,8 @@ func (l *Limiter) Set(ctx context.Context, key string, rule *limit.Rule, used in
 		return fmt.Errorf("hybrid: %w: %d", limit.ErrInvalidN, used)
 	case l == nil || l.table == nil || l.closed.Load():
 		return fmt.Errorf("hybrid: set: %w", limit.ErrClosed)
+	case rule.Parts() != nil:
+		return eachPart(rule, func(part *limit.Rule) error { return l.Set(ctx, key, part, used) })
 	case l.driver == nil:
 		if !l.table.Set(key, rule, used, l.now()) {
 			return fmt.Errorf("hybrid: set: %w", limit.ErrNoRoom)
@@ -175,6 +175,8 @@ func (l *Limiter) Preload(ctx context.Context, keys []string, rule *limit.Rule) 
 	switch {
 	case l == nil || l.table == nil || l.closed.Load():
 		return fmt.Errorf("hybrid: preload: %w", limit.ErrClosed)
+	case rule.Parts() != nil:
+		return eachPart(rule, func(part *limit.Rule) error { return l.Preload(ctx, keys, part) })
 	case l.driver == nil:
 		return nil
 	}

@@ -73,7 +73,12 @@ func (l *Limiter) Explain(ctx context.Context, key string, rules ...*limit.Rule)
 		if err := l.CheckRule(rule); err != nil {
 			return nil, err
 		}
-		list = append(list, l.explain(key, rule))
+		if rule.Parts() == nil {
+			list = append(list, l.explain(key, rule))
+		}
+		for _, part := range rule.Parts() {
+			list = append(list, l.explain(key, part))
+		}
 	}
 	slices.SortStableFunc(list, func(a, b Explanation) int {
 		switch {

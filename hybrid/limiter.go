@@ -45,15 +45,22 @@ func (l *Limiter) CheckRule(rule *limit.Rule) error {
 	switch {
 	case !rule.Valid():
 		return fmt.Errorf("hybrid: %w", limit.ErrNilRule)
+	case rule.Parts() != nil:
+		for _, part := range rule.Parts() {
+			if err := l.CheckRule(part); err != nil {
+				return err
+			}
+		}
 	case rule.Algorithm() == limit.AlgorithmSlidingLog:
 		return fmt.Errorf("hybrid: %w: %v: a sliding log cannot be merged from batches; use a sliding window here, or package remote for an exact log", limit.ErrUnsupported, rule)
 	}
 	return nil
 }
 
-// usable reports whether a check is valid.
+// usable reports whether the table can decide a check. If not, the rule may be combined, or the check is
+// invalid.
 func (l *Limiter) usable(rule *limit.Rule, n int64) bool {
-	return l != nil && l.table != nil && n >= 0 && rule.Valid() && rule.Algorithm() != limit.AlgorithmSlidingLog
+	return l != nil && l.table != nil && n >= 0 && rule.Valid() && rule.Algorithm() < limit.AlgorithmSlidingLog
 }
 
 // Flush reconciles every key in memory with Redis now: what is pending is reported, and the

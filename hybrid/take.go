@@ -16,8 +16,7 @@ func (l *Limiter) Allow(key string, rule *limit.Rule) bool { return l.AllowN(key
 // negative n, or a rule that [Limiter.CheckRule] rejects, is refused.
 func (l *Limiter) AllowN(key string, rule *limit.Rule, n int64) bool {
 	if !l.usable(rule, n) {
-		l.invalid(key, rule, n)
-		return false
+		return l.takeParts(key, rule, n).Allowed
 	}
 	ok, src, counted := l.table.AllowBy(l.clock, key, rule, n)
 	switch {
@@ -38,7 +37,7 @@ func (l *Limiter) AllowN(key string, rule *limit.Rule, n int64) bool {
 // Take is [Limiter.AllowN] with the whole answer.
 func (l *Limiter) Take(key string, rule *limit.Rule, n int64) limit.Result {
 	if !l.usable(rule, n) {
-		return l.invalid(key, rule, n)
+		return l.takeParts(key, rule, n)
 	}
 	res, counted := l.table.Take(l.clock, key, rule, n)
 	if counted {
@@ -62,7 +61,7 @@ func (l *Limiter) count(rule *limit.Rule, n int64, res limit.Result) limit.Resul
 // be. A key that is not in memory is described as an unused one.
 func (l *Limiter) Peek(key string, rule *limit.Rule) limit.Result {
 	if !l.usable(rule, 1) {
-		return l.invalid(key, rule, 1)
+		return l.peekParts(key, rule)
 	}
 	return l.table.Peek(l.clock, key, rule)
 }
@@ -83,6 +82,9 @@ const fewChecks = 4
 // It is one step on this node. The keys are reported to Redis one by one, as with any
 // check. Refused units are never reported.
 func (l *Limiter) TakeAll(checks ...limit.Check) limit.AllResult {
+	if all, of := decision.Expand(checks); of != nil {
+		return decision.Original(l.TakeAll(all...), of)
+	}
 	for i := range checks {
 		if q := &checks[i]; !l.usable(q.Rule, q.Units()) {
 			v := decision.None()

@@ -33,7 +33,7 @@ func (l *Limiter) Reserve(key string, rule *limit.Rule) *limit.Reservation {
 // times. Therefore nothing is given back until they have cancelled too, and never if they
 // are on another node: other callers would be admitted at these times once more.
 func (l *Limiter) ReserveN(key string, rule *limit.Rule, n int64) *limit.Reservation {
-	if !l.usable(rule, n) {
+	if !l.usable(rule, n) { // a combined rule cannot be reserved ahead
 		return limit.NewReservation(false, l.invalid(key, rule, n), nil)
 	}
 	terms := counter.Terms{MaxDelay: int64(limit.MaxWindow)}
@@ -101,6 +101,9 @@ func (l *Limiter) WaitN(ctx context.Context, key string, rule *limit.Rule, n int
 		}
 		l.AllowN(key, rule, n)
 		return nil
+	}
+	if rule.Parts() != nil {
+		return l.waitForParts(ctx, key, rule, n)
 	}
 	return l.queues.Wait(ctx, key, rule, n, waitqueue.Limiter{
 		Reserve:  func(t counter.Terms) *limit.Reservation { return l.reserve(key, rule, n, t) },

@@ -25,6 +25,8 @@ const (
 	AlgorithmFixedWindow
 	// AlgorithmSlidingLog stores each unit: it is exact, and up to limit units are stored.
 	AlgorithmSlidingLog
+	// AlgorithmCombined is several limits that hold together, see [Combine].
+	AlgorithmCombined
 )
 
 // String returns the name of the algorithm in lower case, with dashes.
@@ -38,6 +40,8 @@ func (a Algorithm) String() string {
 		return "fixed-window"
 	case AlgorithmSlidingLog:
 		return "sliding-log"
+	case AlgorithmCombined:
+		return "combined"
 	}
 	return fmt.Sprintf("algorithm(%d)", uint8(a))
 }
@@ -59,8 +63,8 @@ const (
 
 // Rule is an immutable limit: a name, an algorithm and its numbers. Build one
 // with [PerSecond], [PerMinute], [PerHour], [SlidingWindow], [SlidingWindowBuckets],
-// [TokenBucket], [Funnel], [FixedWindow] or [SlidingLog]; it is safe to share between goroutines and limiters. The zero
-// Rule is not usable: limiters refuse it like a nil one.
+// [TokenBucket], [Funnel], [FixedWindow], [SlidingLog], [Combine] or [Parse]; it is safe to share
+// between goroutines and limiters. The zero Rule is not usable: limiters refuse it like a nil one.
 //
 // The name is a namespace: two rules of the same name and algorithm share the
 // counter of a key. So a limit can be changed while it is in use, and keys can have
@@ -72,7 +76,8 @@ type Rule struct {
 	alg     Algorithm
 	buckets int
 	dry     bool
-	funnel  bool // made by Funnel: matters for texts only
+	funnel  bool   // made by Funnel: matters for texts only
+	parts   *parts // of a combined rule
 }
 
 // numbers are what limiters compute with. Only this module can read them.
@@ -242,7 +247,7 @@ func (r *Rule) DryRun() *Rule {
 		return nil
 	}
 	d := *r
-	d.dry = true
+	d.dry, d.parts = true, r.parts.dryRun()
 	return &d
 }
 
@@ -296,6 +301,9 @@ func (r *Rule) String() string {
 	}
 	if !r.Valid() {
 		return "invalid rule"
+	}
+	if r.parts != nil {
+		return r.combined()
 	}
 	text := fmt.Sprintf("%s %q: %d", r.word(), arith.Of(r).Name, arith.Of(r).Limit)
 	switch {

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 
 	"github.com/hybridlimit/hybridlimit/clock"
-	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/internal/waitqueue"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -44,7 +43,7 @@ func New(o Options) (*Limiter, error) {
 // [limit.SourceInvalid].
 func (l *Limiter) Take(key string, rule *limit.Rule, n int64) limit.Result {
 	if !l.askable(rule, n) {
-		return decision.Invalid(rule)
+		return l.takeParts(key, rule, n)
 	}
 	res, _ := l.table.Take(l.clock, key, rule, n)
 	return res
@@ -56,7 +55,7 @@ func (l *Limiter) Take(key string, rule *limit.Rule, n int64) limit.Result {
 // none. The rest is as with [Limiter.Take].
 func (l *Limiter) TakeAtMost(key string, rule *limit.Rule, n int64) (granted int64, res limit.Result) {
 	if !l.askable(rule, n) {
-		return 0, decision.Invalid(rule)
+		return l.takePartsAtMost(key, rule, n)
 	}
 	if rule.IsDryRun() {
 		return n, l.Take(key, rule, n)
@@ -75,7 +74,7 @@ func (l *Limiter) TakeAtMost(key string, rule *limit.Rule, n int64) (granted int
 // comes back than they leave room for.
 func (l *Limiter) Refund(key string, rule *limit.Rule, n int64) (back int64) {
 	if !l.askable(rule, n) {
-		return 0
+		return l.least(rule, n, func(part *limit.Rule) int64 { return l.Refund(key, part, n) })
 	}
 	return l.table.Refund(key, rule, n, int64(l.clock.Now()))
 }
@@ -91,7 +90,7 @@ func (l *Limiter) Refund(key string, rule *limit.Rule, n int64) (back int64) {
 // cannot be asked charges nothing.
 func (l *Limiter) Charge(key string, rule *limit.Rule, n int64) (charged int64) {
 	if !l.askable(rule, n) {
-		return 0
+		return l.least(rule, n, func(part *limit.Rule) int64 { return l.Charge(key, part, n) })
 	}
 	charged, _ = l.table.Charge(key, rule, min(n, limit.MaxUnits), int64(l.clock.Now()))
 	return charged
@@ -103,6 +102,9 @@ func (l *Limiter) Charge(key string, rule *limit.Rule, n int64) (charged int64) 
 // zero rule, [limit.ErrNoRoom] if there are too many keys to remember this one,
 // and [limit.ErrClosed] from a nil or zero Limiter; then nothing changes.
 func (l *Limiter) Set(key string, rule *limit.Rule, used int64) error {
+	if l.combined(rule, used) {
+		return l.setParts(key, rule, used)
+	}
 	if !l.askable(rule, used) {
 		return fmt.Errorf("local: set: %w", l.whyNot(rule, used))
 	}
@@ -119,7 +121,7 @@ func (l *Limiter) Reset(key string, rule *limit.Rule) error { return l.Set(key, 
 // answer. It consumes nothing, and leaves no trace of an unknown key.
 func (l *Limiter) Peek(key string, rule *limit.Rule) limit.Result {
 	if !l.askable(rule, 1) {
-		return decision.Invalid(rule)
+		return l.peekParts(key, rule)
 	}
 	return l.table.Peek(l.clock, key, rule)
 }
@@ -130,20 +132,24 @@ func (l *Limiter) Allow(key string, rule *limit.Rule) bool { return l.AllowN(key
 // AllowN is Take for callers who need no more than yes or no; it is faster.
 func (l *Limiter) AllowN(key string, rule *limit.Rule, n int64) bool {
 	if !l.askable(rule, n) {
-		return false
+		return l.takeParts(key, rule, n).Allowed
 	}
 	allowed, _, _ := l.table.AllowBy(l.clock, key, rule, n)
 	return allowed || rule.IsDryRun()
 }
 
+// askable reports whether the table can decide. If not, and the rule is not combined either, it counts
+// a question that cannot be asked.
 func (l *Limiter) askable(rule *limit.Rule, n int64) bool {
 	if l == nil {
 		return false
 	}
-	if rule.Valid() && n >= 0 && l.table != nil {
+	if rule.Valid() && rule.Algorithm() != limit.AlgorithmCombined && n >= 0 && l.table != nil {
 		return true
 	}
-	l.invalid.Add(1)
+	if !l.combined(rule, n) {
+		l.invalid.Add(1)
+	}
 	return false
 }
 

@@ -15,6 +15,9 @@ import (
 // others. No checks are allowed; one that cannot be asked refuses. Up to 4 checks
 // need no allocation.
 func (l *Limiter) TakeAll(checks ...limit.Check) limit.AllResult {
+	if all, of := decision.Expand(checks); of != nil {
+		return decision.Original(l.TakeAll(all...), of)
+	}
 	for i := range checks {
 		if !l.askable(checks[i].Rule, checks[i].Units()) {
 			v := decision.None()

@@ -66,7 +66,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, rule *limit.Rule) error 
 // It sleeps on the system's timers: if the limiter has another clock it may return
 // early or late by the difference of the two.
 func (l *Limiter) WaitN(ctx context.Context, key string, rule *limit.Rule, n int64) error {
-	if !l.askable(rule, n) {
+	if !l.askable(rule, n) && !l.combined(rule, n) {
 		return fmt.Errorf("local: wait: %w", l.whyNot(rule, n))
 	}
 	if ctx == nil {
@@ -78,6 +78,9 @@ func (l *Limiter) WaitN(ctx context.Context, key string, rule *limit.Rule, n int
 		}
 		l.AllowN(key, rule, n)
 		return nil
+	}
+	if rule.Parts() != nil {
+		return l.waitForParts(ctx, key, rule, n)
 	}
 	return l.queues.Wait(ctx, key, rule, n, waitqueue.Limiter{
 		Reserve:  func(t counter.Terms) *limit.Reservation { return l.reserve(key, rule, n, t) },

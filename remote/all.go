@@ -43,6 +43,10 @@ const maxBuckets = 20_000
 // All others as for Take. With an error the result is a refusal; By is the check
 // that caused it, -1 if none did.
 func (l *Limiter) TakeAll(ctx context.Context, checks ...limit.Check) (limit.AllResult, error) {
+	if all, of := decision.Expand(checks); of != nil {
+		v, err := l.TakeAll(ctx, all...)
+		return decision.Original(v, of), err
+	}
 	if by, err := l.together(checks); err != nil {
 		return besideError(checks, by, decision.Invalid), err
 	}

@@ -70,6 +70,10 @@ func (l *Limiter) AllowN(ctx context.Context, key string, rule *limit.Rule, n in
 // [ErrBadReply], the context's error, or what go-redis reports; see [Classify].
 // With an error the Result is a refusal and says nothing about the key.
 func (l *Limiter) Take(ctx context.Context, key string, rule *limit.Rule, n int64) (limit.Result, error) {
+	if rule.Parts() != nil && n > 0 {
+		v, err := l.TakeAll(ctx, decision.AppendParts(nil, key, rule, n)...)
+		return v.Result, err
+	}
 	return l.ask(ctx, redisstore.Book, key, rule, n)
 }
 
@@ -84,7 +88,11 @@ func (l *Limiter) ask(ctx context.Context, mode redisstore.TakeMode, key string,
 	if err := askable(rule, n); err != nil {
 		return decision.Invalid(rule), wrap(err)
 	}
-	v, err := l.askAll(ctx, mode, []limit.Check{{Key: key, Rule: rule, N: n}})
+	checks := []limit.Check{{Key: key, Rule: rule, N: n}}
+	if rule.Parts() != nil { // of 0 units, or a look
+		checks = decision.AppendParts(nil, key, rule, n)
+	}
+	v, err := l.askAll(ctx, mode, checks)
 	if err != nil {
 		return failed(rule), err
 	}
@@ -125,6 +133,9 @@ func (l *Limiter) TakeAtMost(ctx context.Context, key string, rule *limit.Rule, 
 		}
 		return granted, res, err
 	}
+	if rule.Parts() != nil && n > 0 {
+		return l.takePartsAtMost(ctx, key, rule, n)
+	}
 	if !rule.Valid() || min(n, rule.Limit()) <= 0 {
 		res, err = l.Take(ctx, key, rule, min(n, 1))
 		return 0, res, err
@@ -155,6 +166,9 @@ func (l *Limiter) takeMost(ctx context.Context, q redisstore.Ask) (granted int64
 func (l *Limiter) Charge(ctx context.Context, key string, rule *limit.Rule, n int64) (charged int64, err error) {
 	if err := askable(rule, n); err != nil || n == 0 {
 		return 0, wrap(err)
+	}
+	if rule.Parts() != nil {
+		return leastOf(rule, func(part *limit.Rule) (int64, error) { return l.Charge(ctx, key, part, n) })
 	}
 	q := redisstore.Ask{Counter: l.store.Keyspace().CounterKey(rule, key), Rule: rule, Units: min(n, limit.MaxUnits), Forced: true}
 	switch rule.Algorithm() {
@@ -194,6 +208,9 @@ func (l *Limiter) refund(ctx context.Context, key string, rule *limit.Rule, n in
 	if err := askable(rule, n); err != nil || n == 0 {
 		return 0, wrap(err)
 	}
+	if rule.Parts() != nil {
+		return leastOf(rule, func(part *limit.Rule) (int64, error) { return l.Refund(ctx, key, part, n) })
+	}
 	ctx, cancel := l.store.Deadline(ctx)
 	defer cancel()
 	back, done, err := l.store.Refund(ctx, key, rule, n, of)
@@ -224,6 +241,10 @@ func (l *Limiter) Reset(ctx context.Context, key string, rule *limit.Rule) error
 func (l *Limiter) Set(ctx context.Context, key string, rule *limit.Rule, used int64) error {
 	if err := askable(rule, used); err != nil {
 		return wrap(err)
+	}
+	if rule.Parts() != nil {
+		_, err := leastOf(rule, func(part *limit.Rule) (int64, error) { return 0, l.Set(ctx, key, part, used) })
+		return err
 	}
 	ctx, cancel := l.store.Deadline(ctx)
 	defer cancel()

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -54,6 +55,9 @@ func (l *Limiter) ReserveN(ctx context.Context, key string, rule *limit.Rule, n 
 func (l *Limiter) reserve(ctx context.Context, key string, rule *limit.Rule, n int64, most time.Duration) (*Reservation, error) {
 	if err := askable(rule, n); err != nil {
 		return nil, wrap(err)
+	}
+	if rule.Parts() != nil {
+		return nil, fmt.Errorf("remote: %w: %v cannot be reserved: reserve each of its rules", limit.ErrUnsupported, rule)
 	}
 	r := &Reservation{l: l, key: key, rule: rule}
 	a := l.sumUp(redisstore.Book, []limit.Check{{Key: key, Rule: rule, N: n}})

@@ -13,7 +13,7 @@ import (
 var (
 	domainFields     = []string{"domain", "descriptors"}
 	descriptorFields = []string{"key", "value", "rate_limit", "descriptors", "shadow_mode", "detailed_metric", "share_threshold", "value_to_metric", "quota_mode", "metadata"}
-	rateLimitFields  = []string{"unit", "requests_per_unit", "unlimited", "name", "replaces"}
+	rateLimitFields  = []string{"unit", "requests_per_unit", "limits", "unlimited", "name", "replaces"}
 )
 
 // units are the units of a rate limit. A month and a year are as long as
@@ -197,10 +197,11 @@ func (b *builder) rateLimit(n *node, path string, way *trail, shadow bool) *Desc
 	}
 	if b.flag(n, path, "unlimited") {
 		d.Rule = limit.Unlimited()
-		for _, name := range []string{"unit", "requests_per_unit"} {
-			if v := n.get(name); v != nil {
-				b.add(v.place, join(path, name), "must not be given when it is unlimited")
-			}
+		b.without(n, path, "when it is unlimited", "unit", "requests_per_unit", "limits")
+	} else if v := n.get("limits"); v != nil {
+		b.without(n, path, "beside limits, which says all of it", "unit", "requests_per_unit")
+		if text, ok := b.limits(v, join(path, "limits")); ok {
+			d.Rule = b.rule(n, path, way.domain+"@"+strings.Join(way.keys, "."), numbers{limits: text, dry: shadow})
 		}
 	} else {
 		b.rate(n, path, way, shadow, d)
@@ -209,6 +210,15 @@ func (b *builder) rateLimit(n *node, path string, way *trail, shadow bool) *Desc
 		return nil
 	}
 	return d
+}
+
+// without checks that n has none of these fields.
+func (b *builder) without(n *node, path, when string, names ...string) {
+	for _, name := range names {
+		if v := n.get(name); v != nil {
+			b.add(v.place, join(path, name), "must not be given %s", when)
+		}
+	}
 }
 
 // rate reads unit and requests_per_unit.

@@ -25,7 +25,7 @@ func TestDocs(t *testing.T) {
 			outputs[m[2]] = m[3]
 		}
 	}
-	if len(files) != 3 || len(outputs) != 1 {
+	if len(files) != 4 || len(outputs) != 1 {
 		t.Fatalf("%d files and %d outputs", len(files), len(outputs))
 	}
 	for name, text := range files {

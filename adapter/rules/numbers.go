@@ -25,8 +25,10 @@ var algorithmNames = []string{"token-bucket", "leaky-bucket", "gcra", "sliding-w
 // Fields of a rule. A plan or an override may change the numbers, not the algorithm: a
 // counter belongs to a name and an algorithm.
 var (
-	numberFields = []string{"limit", "per", "burst", "buckets", "dry_run", "unlimited", "blocked"}
+	numberFields = []string{"limit", "per", "burst", "buckets", "limits", "dry_run", "unlimited", "blocked"}
 	ruleFields   = append([]string{"algorithm"}, numberFields...)
+	// A rule with limits has none of these.
+	singleFields = []string{"algorithm", "limit", "per", "burst", "buckets"}
 )
 
 // numbers is what a file says of a rule. It is comparable: equal numbers under one name are
@@ -35,8 +37,9 @@ type numbers struct {
 	algorithm          limit.Algorithm
 	limit              int64
 	per                time.Duration
-	burst              int64 // of a bucket; 0: as many as the limit
-	buckets            int   // of a sliding window; 0: the default
+	burst              int64  // of a bucket; 0: as many as the limit
+	buckets            int    // of a sliding window; 0: the default
+	limits             string // instead of all above, see limit.Parse; "": none
 	dry                bool
 	unlimited, blocked bool
 }
@@ -50,6 +53,12 @@ type shaped struct {
 }
 
 func (s numbers) shape() shaped {
+	if s.limits != "" {
+		if r, err := limit.Parse("limits", s.limits); err == nil && r.Parts() == nil {
+			return shaped{limit: r.Units(), per: r.Period(), buckets: r.Buckets()}
+		}
+		return shaped{} // the names of the parts say how they count
+	}
 	sh := shaped{per: s.per, buckets: s.buckets}
 	if s.algorithm == limit.AlgorithmFunnel {
 		sh.limit = s.limit // the rate
@@ -64,7 +73,7 @@ func (s numbers) shape() shaped {
 // or an override. unlimited and blocked are not taken over by what says a limit of its own.
 func (d decoder) numbers(n *node, path string, over numbers) (s numbers, ok bool) {
 	s, ok = over, true
-	if n.get("limit") != nil { // who says a limit means one
+	if n.get("limit") != nil || n.get("limits") != nil { // who says a limit means one
 		s.unlimited, s.blocked = false, false
 	}
 	note := func(fine bool) { ok = ok && fine }
@@ -81,6 +90,8 @@ func (d decoder) numbers(n *node, path string, over numbers) (s numbers, ok bool
 			var v int64
 			v, fine = d.integer(f.value, at, 1, math.MaxInt16)
 			s.buckets = int(v)
+		case "limits":
+			s.limits, fine = d.limits(f.value, at)
 		case "dry_run":
 			s.dry, fine = d.boolean(f.value, at)
 		case "unlimited":
@@ -107,7 +118,41 @@ func (d decoder) numbers(n *node, path string, over numbers) (s numbers, ok bool
 		d.add(v.place, join(path, "limit"), "a bucket needs a rate above 0; to refuse everything write blocked: true")
 		ok = false
 	}
-	return s, d.suits(n, path, s.algorithm) && ok
+	return s, d.suits(n, path, s.algorithm) && d.limitsAlone(n, path, over) && ok
+}
+
+// limits reads several limits in one line.
+func (d decoder) limits(n *node, path string) (text string, ok bool) {
+	if text, ok = d.text(n, path); !ok {
+		return "", false
+	}
+	if _, err := limit.Parse("limits", text); err != nil {
+		d.add(n.place, path, "%s", strings.ReplaceAll(plain(err), `rule "limits": `, ""))
+		return "", false
+	}
+	return text, true
+}
+
+// limitsAlone checks that limits are not mixed with the fields of a single limit, neither in n nor in
+// the rule that n changes.
+func (d decoder) limitsAlone(n *node, path string, over numbers) bool {
+	fine := true
+	for _, name := range singleFields {
+		switch v := n.get(name); {
+		case v == nil:
+		case n.get("limits") != nil:
+			d.add(v.place, join(path, name), "must not be given beside limits, which says all of it")
+			fine = false
+		case over.limits != "":
+			d.add(v.place, join(path, name), "the rule has limits: write limits here as well")
+			fine = false
+		}
+	}
+	if v := n.get("limits"); v != nil && over.limits == "" && over.per != 0 {
+		d.add(v.place, join(path, "limits"), "the rule has a limit and a period: write limit and per here as well")
+		fine = false
+	}
+	return fine
 }
 
 // suits checks that a rule has no field of another algorithm. An unknown one suits all.
@@ -126,8 +171,16 @@ func (d decoder) suits(n *node, path string, alg limit.Algorithm) bool {
 
 // rule builds the rule of these numbers.
 func (s numbers) rule(name string) (rule *limit.Rule, err error) {
-	if s.unlimited {
+	switch {
+	case s.unlimited:
 		return limit.Unlimited(), nil
+	case s.limits != "" && s.blocked:
+		return limit.SlidingWindow(name, 0, time.Minute)
+	case s.limits != "":
+		if rule, err = limit.Parse(name, s.limits); err == nil && s.dry {
+			rule = rule.DryRun()
+		}
+		return rule, err
 	}
 	most := s.limit
 	if s.blocked {

@@ -27,6 +27,7 @@ var fieldSchemas = object{
 	"per":       object{"type": "string", "pattern": `^([0-9]+(\.[0-9]*)?(ns|us|µs|μs|ms|s|m|h))+$`, "description": "the period, such as 1s, 1m or 24h"},
 	"burst":     object{"type": "integer", "minimum": 1, "maximum": int64(limit.MaxUnits), "description": "of a bucket: how many units it holds; default: the limit"},
 	"buckets":   object{"type": "integer", "minimum": 1, "maximum": 1000, "description": "of a sliding window: in how many parts it is counted; default 10"},
+	"limits":    object{"type": "string", "minLength": 3, "description": "several limits in one line, such as 10/s, 500/m, 10000/day; instead of algorithm, limit and per"},
 	"dry_run":   object{"type": "boolean", "description": "refuse nothing, and count what would be refused"},
 	"unlimited": object{"type": "boolean", "description": "nothing limits this"},
 	"blocked":   object{"type": "boolean", "description": "refuse everything"},
@@ -45,7 +46,8 @@ func schema() object {
 			"rules": object{
 				"type": "object", "minProperties": 1, "propertyNames": name,
 				"additionalProperties": object{
-					"type": "object", "additionalProperties": false, "required": []string{"algorithm", "limit", "per"}, "properties": chosen(ruleFields),
+					"type": "object", "additionalProperties": false, "properties": chosen(ruleFields),
+					"oneOf": []any{object{"required": []string{"algorithm", "limit", "per"}}, object{"required": []string{"limits"}}},
 				},
 			},
 			"plans": object{

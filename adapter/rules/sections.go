@@ -81,8 +81,9 @@ func (b *builder) namedRule(f field) {
 	}
 	b.known(f.value, path, ruleFields...)
 	s := numbers{}
-	ok := true
-	if v := f.value.get("algorithm"); v == nil {
+	ok, several := true, f.value.get("limits") != nil
+	if v := f.value.get("algorithm"); v == nil && several {
+	} else if v == nil {
 		b.add(f.place, join(path, "algorithm"), "is missing: one of %s", strings.Join(algorithmNames, ", "))
 		ok = false
 	} else if word, fine := b.text(v, join(path, "algorithm")); !fine {
@@ -92,7 +93,7 @@ func (b *builder) namedRule(f field) {
 		ok = false
 	}
 	for _, name := range []string{"limit", "per"} {
-		if f.value.get(name) == nil {
+		if f.value.get(name) == nil && !several {
 			b.add(f.place, join(path, name), "is missing, as in limit: 100 and per: 1m")
 			ok = false
 		}

@@ -39,7 +39,7 @@ func (c *setCmd) Run(p *program) error {
 
 // change makes used units of each key count.
 func (p *program) change(where redisFlags, which ruleFlags, keys []string, used int64) error {
-	list, err := which.choose(keys...)
+	keys, list, err := which.counters(keys...)
 	if err != nil {
 		return err
 	}

@@ -71,7 +71,7 @@ func (p *program) looks(s *store, keys []string, list []*limit.Rule) ([]look, er
 
 // Run shows the keys.
 func (c *peekCmd) Run(p *program) error {
-	list, err := c.choose(c.Keys...)
+	keys, list, err := c.counters(c.Keys...)
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (c *peekCmd) Run(p *program) error {
 		return err
 	}
 	defer s.Close()
-	looks, err := p.looks(s, c.Keys, list)
+	looks, err := p.looks(s, keys, list)
 	if err != nil {
 		return err
 	}

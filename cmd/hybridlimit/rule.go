@@ -20,7 +20,7 @@ type rulesFlags struct {
 
 // ruleFlags choose a rule.
 type ruleFlags struct {
-	Rule string `group:"rule" required:"" placeholder:"RULE" help:"A name in --rules, or NAME=ALGORITHM,LIMIT/PER[,burst=N][,buckets=N]."`
+	Rule string `group:"rule" required:"" placeholder:"RULE" help:"A name in --rules, or NAME=ALGORITHM,LIMIT/PER[,burst=N][,buckets=N], or NAME=LIMITS as in 10/s, 500/m."`
 	rulesFlags
 }
 
@@ -50,7 +50,22 @@ func (f rulesFlags) of(set *rules.Set, name, key string) *limit.Rule {
 	return set.For(name, key)
 }
 
-// choose returns the rule for each key. It may be [limit.Unlimited].
+// counters returns the rule for each key. It may be [limit.Unlimited]. A key with several limits is
+// listed with each of them.
+func (f ruleFlags) counters(keys ...string) (each []string, list []*limit.Rule, err error) {
+	chosen, err := f.choose(keys...)
+	for i, rule := range chosen {
+		if rule.Parts() == nil {
+			each, list = append(each, keys[i]), append(list, rule)
+		}
+		for _, part := range rule.Parts() {
+			each, list = append(each, keys[i]), append(list, part)
+		}
+	}
+	return each, list, err
+}
+
+// choose returns the rule for each key.
 func (f ruleFlags) choose(keys ...string) ([]*limit.Rule, error) {
 	list := make([]*limit.Rule, len(keys))
 	if strings.Contains(f.Rule, "=") {
@@ -78,12 +93,15 @@ func (f ruleFlags) choose(keys ...string) ([]*limit.Rule, error) {
 // word is what a value of an inline rule may be: the rules file says what it means.
 var word = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
 
-// inline reads NAME=ALGORITHM,LIMIT/PER[,burst=N][,buckets=N]. It is made into the text of
+// inline reads NAME=LIMITS, or NAME=ALGORITHM,LIMIT/PER[,burst=N][,buckets=N]. The latter is made into the text of
 // a rules file, so that both mean the same and are checked alike.
 func inline(text string) (*limit.Rule, error) {
 	name, spec, _ := strings.Cut(text, "=")
+	if rule, err := limit.Parse(name, spec); err == nil {
+		return rule, nil
+	}
 	parts := strings.Split(spec, ",")
-	form := fmt.Errorf("--rule %s: must be NAME=ALGORITHM,LIMIT/PER[,burst=N][,buckets=N], for example api=token-bucket,100/1m,burst=20", text)
+	form := fmt.Errorf("--rule %s: must be NAME=ALGORITHM,LIMIT/PER[,burst=N][,buckets=N], for example api=token-bucket,100/1m,burst=20, or NAME=LIMITS, for example api=10/s,500/m", text)
 	if len(parts) < 2 {
 		return nil, form
 	}

@@ -39,7 +39,7 @@ type limits struct {
 // of returns the rule of a counter; nil if it is not known.
 func (l *limits) of(n inspect.Name) *limit.Rule {
 	for _, rule := range l.inline {
-		if n.Of(rule) {
+		if rule := counted(n, rule); rule != nil {
 			return rule
 		}
 	}
@@ -48,9 +48,30 @@ func (l *limits) of(n inspect.Name) *limit.Rule {
 	if n.Hashed {
 		key = "" // nobody knows it: no override is about it
 	}
-	rule := l.rulesFlags.of(l.set, name, key)
-	if !n.Of(rule) && l.set.HasPlan(suffix) {
-		rule = l.set.ForPlan(name, suffix, key)
+	for {
+		if rule := counted(n, l.rulesFlags.of(l.set, name, key)); rule != nil {
+			return rule
+		}
+		if l.set.HasPlan(suffix) {
+			if rule := counted(n, l.set.ForPlan(name, suffix, key)); rule != nil {
+				return rule
+			}
+		}
+		// One of several limits has its period behind the name of the rule.
+		end := strings.LastIndexByte(name, '/')
+		if end < 0 {
+			return nil
+		}
+		name = name[:end]
+	}
+}
+
+// counted returns the rule, or the one of its parts, that has the counter; nil if none has.
+func counted(n inspect.Name, rule *limit.Rule) *limit.Rule {
+	for _, part := range rule.Parts() {
+		if n.Of(part) {
+			return part
+		}
 	}
 	if n.Of(rule) {
 		return rule

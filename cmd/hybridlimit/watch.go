@@ -50,9 +50,12 @@ func (c *watchCmd) Run(p *program) error {
 	}
 	columns, see := totalColumns, seeTotals
 	if c.Key != "" {
-		list, err := ruleFlags{c.Rule, c.rulesFlags}.choose(c.Key)
+		_, list, err := ruleFlags{c.Rule, c.rulesFlags}.counters(c.Key)
 		if err != nil {
 			return err
+		}
+		if len(list) > 1 {
+			return usage(fmt.Errorf("%s has several limits: watch one of them, as --rule %s=LIMIT/PERIOD", c.Rule, list[0].Name()))
 		}
 		if list[0] == limit.Unlimited() {
 			return usage(fmt.Errorf("%s is unlimited by %s: nothing is counted", escape.Quote(c.Key), c.Rule))

@@ -8,7 +8,7 @@ func table() []mutant {
 		onceMutants, slowMutants, serverMutants, viewMutants, syncMutants, outageMutants, beatMutants, callMutants, pathMutants, leaseMutants, grantMutants, indexMutants, bucketMutants, generationMutants, refundMutants, clockMutants, scriptMutants,
 		memberMutants, noticeMutants, companyMutants, announceMutants,
 		misuseMutants, conflictMutants, clientMutants, permissionMutants, logMutants,
-		debtMutants, chargeMutants, distanceMutants,
+		debtMutants, chargeMutants, combinedMutants, distanceMutants,
 		fleetMutants, windowMutants, figureMutants,
 		httpMutants, grpcMutants,
 		rulesMutants, adminMutants, envoyMutants, respMutants, serveMutants,

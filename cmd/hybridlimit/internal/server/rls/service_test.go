@@ -338,3 +338,16 @@ func TestDurationUntilReset(t *testing.T) {
 		}
 	}
 }
+
+// A descriptor with several limits answers for the tightest, and counts under none if one refuses.
+func TestSeveralLimits(t *testing.T) {
+	w := serve(t, "domain: d\ndescriptors:\n  - {key: a, rate_limit: {limits: \"3/minute, 4/day, 100/90s\"}}\n  - {key: b, rate_limit: {limits: 5/hour}}\n", Options{Headers: true})
+	for i := range 3 {
+		w.want(request("d", d("a=1")), fmt.Sprintf("OK | OK 3/MINUTE %d 60s", 2-i))
+	}
+	w.want(request("d", d("a=1")), "OVER_LIMIT | OVER_LIMIT 3/MINUTE 0 60s")
+	w.now.Advance(2 * time.Minute)
+	w.want(request("d", d("a=1")), "OK | OK 4/DAY 0 86400s")
+	w.want(request("d", d("a=1"), d("b=1")), "OVER_LIMIT | OVER_LIMIT 4/DAY 0 86280.000000001s | OK 5/HOUR 5 0s")
+	w.want(request("d", d("b=1")), "OK | OK 5/HOUR 4 3600s")
+}

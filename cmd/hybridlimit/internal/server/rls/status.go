@@ -26,14 +26,34 @@ func (q *question) status() *ratelimit.RateLimitResponse_DescriptorStatus {
 	case q.over:
 		st.Code = ratelimit.RateLimitResponse_OVER_LIMIT
 	}
+	requests, unit := q.current()
 	st.CurrentLimit = &ratelimit.RateLimitResponse_RateLimit{
 		Name:            q.limit.Name,
-		RequestsPerUnit: q.limit.RequestsPerUnit,
-		Unit:            ratelimit.RateLimitResponse_RateLimit_Unit(ratelimit.RateLimitResponse_RateLimit_Unit_value[strings.ToUpper(q.limit.Unit)]),
+		RequestsPerUnit: requests,
+		Unit:            ratelimit.RateLimitResponse_RateLimit_Unit(ratelimit.RateLimitResponse_RateLimit_Unit_value[strings.ToUpper(unit)]),
 	}
 	st.LimitRemaining = uint32(min(q.res.Remaining, math.MaxUint32))
 	st.DurationUntilReset = durationpb.New(q.until())
 	return st
+}
+
+// units are those of Envoy by their length.
+var units = map[time.Duration]string{
+	time.Second: "second", time.Minute: "minute", time.Hour: "hour", 24 * time.Hour: "day", 7 * 24 * time.Hour: "week",
+}
+
+// current returns the limit that the answer is about: of several the tightest. A period that Envoy has
+// no unit for is "".
+func (q *question) current() (requests uint32, unit string) {
+	for _, part := range q.limit.Rule.Parts() {
+		if part.Limit() == q.res.Limit {
+			return uint32(min(part.Limit(), math.MaxUint32)), units[part.Period()]
+		}
+	}
+	if q.limit.Unit == "" && q.limit.Rule.Parts() == nil { // one limit in the form of several
+		return uint32(min(q.limit.Rule.Limit(), math.MaxUint32)), units[q.limit.Rule.Period()]
+	}
+	return q.limit.RequestsPerUnit, q.limit.Unit
 }
 
 // until returns after which time a request that is refused would be admitted; else after
@@ -78,7 +98,8 @@ func headers(asked []question) (list []*core.HeaderValue) {
 		list = append(list, &core.HeaderValue{Key: name, Value: strconv.FormatInt(v, 10)})
 	}
 	seconds := int64((tightest.until() + time.Second - 1) / time.Second)
-	add("RateLimit-Limit", int64(tightest.limit.RequestsPerUnit))
+	requests, _ := tightest.current()
+	add("RateLimit-Limit", int64(requests))
 	add("RateLimit-Remaining", tightest.res.Remaining)
 	add("RateLimit-Reset", seconds)
 	if tightest.over && tightest.res.RetryAfter != limit.Never {

@@ -1,0 +1,94 @@
+package decision
+
+import (
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// AppendParts appends the checks that a check of a combined rule consists of, one for each part.
+func AppendParts(checks []limit.Check, key string, rule *limit.Rule, n int64) []limit.Check {
+	for _, part := range rule.Parts() {
+		checks = append(checks, limit.Check{Key: key, Rule: part, N: n})
+	}
+	return checks
+}
+
+// Expand replaces the checks of combined rules by those of their parts. of has the index that each
+// check comes from. Without a combined rule it returns the checks themselves, and no indexes.
+func Expand(checks []limit.Check) (all []limit.Check, of []int) {
+	for i := range checks {
+		if checks[i].Rule.Parts() != nil {
+			return expand(checks)
+		}
+	}
+	return checks, nil
+}
+
+// Original returns the answer to expanded checks as that to the checks they come from.
+func Original(v limit.AllResult, of []int) limit.AllResult {
+	if v.By >= 0 {
+		v.By = of[v.By]
+	}
+	return v
+}
+
+func expand(checks []limit.Check) (all []limit.Check, of []int) {
+	for i, q := range checks {
+		if all = AppendParts(all, q.Key, q.Rule, q.N); q.Rule.Parts() == nil {
+			all = append(all, q)
+		}
+		for len(of) < len(all) {
+			of = append(of, i)
+		}
+	}
+	return all, of
+}
+
+// Tightest returns the answer for a combined rule, made of those of its parts.
+func Tightest(rule *limit.Rule, ask func(part *limit.Rule) limit.Result) limit.AllResult {
+	v := None()
+	for i, part := range rule.Parts() {
+		Add(&v, i, part, ask(part))
+	}
+	return v
+}
+
+// Least returns the smallest of the numbers that do returns for the parts of a combined rule. It
+// calls do for each part.
+func Least(rule *limit.Rule, do func(part *limit.Rule) int64) (least int64) {
+	for i, part := range rule.Parts() {
+		if n := do(part); i == 0 || n < least {
+			least = n
+		}
+	}
+	return least
+}
+
+// Longest returns the largest of the numbers that do returns for the parts of a combined rule.
+func Longest(rule *limit.Rule, do func(part *limit.Rule) int64) (longest int64) {
+	for _, part := range rule.Parts() {
+		longest = max(longest, do(part))
+	}
+	return longest
+}
+
+// mostTries bounds how often TakeLeft looks again at what is left.
+const mostTries = 4
+
+// TakeLeft takes what is left under all parts of a combined rule, up to n units, with the help of
+// calls that look at one unit and take some of each part. Others may take some in between: then it
+// looks again.
+func TakeLeft(n int64, peek func() limit.Result, take func(n int64) limit.Result) (granted int64, res limit.Result) {
+	for range mostTries {
+		if res = peek(); res.Remaining == 0 || n == 0 {
+			break
+		}
+		granted = min(n, res.Remaining)
+		if res = take(granted); res.Allowed {
+			return granted, res
+		}
+	}
+	if n == 0 {
+		res.Allowed, res.RetryAfter = true, 0
+	}
+	return 0, res
+}
