@@ -15,7 +15,7 @@ var combinedMutants = []mutant{
 		breaks: "Peek of a combined rule answers for the rule that is asked last.",
 		at:     "internal/decision Tightest",
 		old:    `Add(&v, i, part, ask(part))`,
-		new:    `v.Result = ask(rule.Parts()[len(rule.Parts())-1-i])`,
+		new:    `v = limit.AllResult{Result: ask(part), By: i, Rule: part}`,
 		by:     local("TestCombined"),
 	},
 	{
