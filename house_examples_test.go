@@ -132,7 +132,9 @@ func TestHouseHTTPPieces(t *testing.T) {
 	vet(t, `package main
 
 import (
+	"encoding/json"
 	"errors"
+	"iter"
 	"net/http"
 	"net/netip"
 	"time"
@@ -145,9 +147,9 @@ import (
 	"`+module+`/remote"
 )
 
-func pieces(items http.Handler, planOf func(*http.Request) string) []any {
+func pieces(items http.Handler, planOf func(*http.Request) string, model func(*http.Request) iter.Seq[string]) []any {
 	`+pieces.String()+`
-	return []any{server, client}
+	return []any{server, client, ask}
 }
 
 func main() {}

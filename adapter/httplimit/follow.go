@@ -12,7 +12,8 @@ import (
 
 // Waiter is what a [Transport] needs of a limiter. *remote.Limiter has it, and
 // [limit.WithContext] makes it of a limiter of package hybrid or local. They have Set besides,
-// which a Transport needs to follow the upstream. The context is the request's.
+// which a Transport needs to follow the upstream, and Charge and Refund, which it needs for Settle.
+// The context is the request's.
 type Waiter interface {
 	// Take admits n units of key, all or none.
 	Take(ctx context.Context, key string, rule *limit.Rule, n int64) (limit.Result, error)

@@ -41,10 +41,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case !d.Allowed:
 		h.o.Refused(w, r, d)
-	case h.o.RefundOn == nil || len(d.Checks) == 0:
+	case len(d.Checks) == 0 || h.o.RefundOn == nil && !settles(asked):
 		h.next.ServeHTTP(w, r)
 	default:
-		h.serveAndRefund(w, r, &d)
+		h.serveAndSettle(w, r, &d, asked)
 	}
 }
 
@@ -116,38 +116,18 @@ func (l *boundLimit) check(r *http.Request) (q limit.Check, err error) {
 		}
 	}
 	if l.Cost != nil {
-		switch q.N = l.Cost(r); {
-		case q.N < 0:
-			return q, &fault{fmt.Errorf("httplimit: Cost: %w: %d", limit.ErrInvalidN, q.N)}
-		case q.N == 0:
-			q.N = 1
+		if q.N, err = units(l.Cost(r)); err != nil {
+			return q, &fault{err}
 		}
 	}
 	q.Key, err = keyOf(l.Key, r)
 	return q, err
 }
 
-// serveAndRefund hands the units back if the answer is one that costs nothing.
-func (h *handler) serveAndRefund(w http.ResponseWriter, r *http.Request, d *Decision) {
-	rec := &recorder{ResponseWriter: w, ctx: r.Context(), status: http.StatusInternalServerError}
-	defer func() { // also when the handler panics
-		if !h.o.RefundOn(rec.status) {
-			return
-		}
-		for i := range d.Checks {
-			// Of several dry runs it is not known which have consumed: none is handed back.
-			if q := &d.Checks[i]; !d.WouldRefuse || !q.Rule.IsDryRun() {
-				h.refund(r.Context(), q)
-			}
-		}
-	}()
-	h.next.ServeHTTP(rec.wrapped(), r)
-	rec.note(http.StatusOK) // what net/http sends if the handler has said nothing
-}
-
-// refund hands units back, also if the client has gone meanwhile.
-func (h *handler) refund(ctx context.Context, q *limit.Check) {
-	if _, err := h.lim.Refund(context.WithoutCancel(ctx), q.Key, q.Rule, q.N); err != nil {
-		h.kept.Note(ctx, true, err)
+// units returns how many units an estimate is. A forgotten one must not let everything pass.
+func units(cost int64) (int64, error) {
+	if cost < 0 {
+		return cost, fmt.Errorf("httplimit: Cost: %w: %d", limit.ErrInvalidN, cost)
 	}
+	return max(cost, 1), nil
 }

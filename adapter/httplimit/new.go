@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"reflect"
 
+	"github.com/hybridlimit/hybridlimit/adapter/internal/settle"
 	"github.com/hybridlimit/hybridlimit/adapter/internal/undecided"
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -21,13 +22,15 @@ func New(lim Limiter, rule *limit.Rule, key KeyFunc, o Options) (func(http.Handl
 // charged to all of them, else to none. Give several limits rules of different names.
 //
 // It returns an error that says everything that is wrong: there is no limiter or no limit, a
-// rule or a key function is nil, the limiter does not support a rule, or a policy has a name
-// that the fields cannot carry. Names of rules that RuleFor returns are not known yet; what
+// rule or a key function is nil, the limiter does not support a rule or has no Charge for a limit with
+// Settle, or a policy has a name that the fields cannot carry. Names of rules that RuleFor returns are not known yet; what
 // is not printable ASCII in them, is sent as %xx.
 func NewAll(lim Limiter, o Options, limits ...Limit) (func(http.Handler) http.Handler, error) {
 	c := &config{lim: lim, o: o.withDefaults()}
 	c.log = undecided.New(o.Logger, c.o.Clock, "httplimit: a request cannot be decided")
 	c.kept = undecided.New(o.Logger, c.o.Clock, "httplimit: units cannot be handed back")
+	c.owed = undecided.New(o.Logger, c.o.Clock, "httplimit: a cost cannot be settled")
+	c.books = settle.Of(lim)
 	for i := range limits {
 		c.limits = append(c.limits, &boundLimit{Limit: limits[i]})
 	}
@@ -92,6 +95,9 @@ func (c *config) problems(l *boundLimit) error {
 		if err := supports(c.lim, l.Rule); err != nil {
 			errs = append(errs, err)
 		}
+	}
+	if l.Settle != nil && c.books == nil && !isNil(c.lim) {
+		errs = append(errs, errNoCharge)
 	}
 	if name := l.name(l.Rule); c.o.Headers == DraftHeaders && !isPrintable(name) {
 		errs = append(errs, fmt.Errorf("policy %q is not printable ASCII: set Policy", name))

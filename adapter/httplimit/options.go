@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 
+	"github.com/hybridlimit/hybridlimit/adapter/internal/settle"
 	"github.com/hybridlimit/hybridlimit/adapter/internal/undecided"
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -44,6 +45,17 @@ type Limit struct {
 	// [limit.Check]; a negative one, such as the ContentLength of a body of unknown
 	// length, is an error, see OnError.
 	Cost func(r *http.Request) int64
+	// Settle is for a cost that is known only afterwards, such as the tokens or the bytes of an
+	// answer. It returns how many units the request has really cost: what Cost has said is an
+	// estimate then, and the difference is charged, whether it fits or not, or handed back. A cost
+	// of 0 is 0: all is handed back. A negative one is an error in the log, and the estimate stays.
+	//
+	// It is called once for each request that this limit has admitted, when the handler has
+	// returned or has panicked, also if the client has gone; not for an answer that
+	// RefundOn of [Options] hands back, nor for what a dry run would have refused. r is the request
+	// as the handler got it. What the client was told is left is by the estimate. The limiter must
+	// have Charge. With one that asks Redis the end of the response waits for a round trip.
+	Settle func(r *http.Request, a Answer) int64
 	// Policy is what clients are told that the limit is called. Default: the name of the
 	// rule. It is printable ASCII: the draft allows nothing else.
 	Policy string
@@ -73,8 +85,8 @@ type Options struct {
 	// 304, or those from 500 on. A handler that panics before it has answered counts as
 	// 500. What the client was told is left does not contain what is handed back. With a
 	// limiter that asks Redis the end of the response waits for a round trip for each limit.
-	// Only with RefundOn handlers get another ResponseWriter. It can do what the server's can,
-	// and has Unwrap for http.ResponseController.
+	// Only with RefundOn or Settle of a [Limit] handlers get another ResponseWriter. It can do what
+	// the server's can, and has Unwrap for http.ResponseController.
 	// Default: none.
 	RefundOn func(status int) bool
 	// Refused answers a request above the limit. Retry-After and what Headers asks for are
@@ -90,7 +102,7 @@ type Options struct {
 	// Logger gets a line about requests that cannot be decided: one in 10 s at level Warn if
 	// the key is missing, and one at Error of what is the service's own fault or an error of
 	// the limiter. There is none about a client that has gone meanwhile. Units that cannot be
-	// handed back have a line of their own. Requests that could not be asked about are counted
+	// handed back have a line of their own, and so have costs that cannot be settled. Requests that could not be asked about are counted
 	// as Invalid in the figures of a limiter of package hybrid. Default: [slog.Default]; to be
 	// silent, give one with [slog.DiscardHandler].
 	Logger *slog.Logger
@@ -103,7 +115,8 @@ type Options struct {
 	// OnDecision is called with each decision before the request is answered: for logs,
 	// metrics, and to see what a dry run would refuse. It runs on the request's goroutine.
 	OnDecision func(r *http.Request, d Decision)
-	// Clock is for X-RateLimit-Reset, which is a time. Default [clock.System].
+	// Clock is for X-RateLimit-Reset, which is a time, and for Took of [Answer]. Default
+	// [clock.System].
 	Clock clock.Clock
 }
 
@@ -130,6 +143,8 @@ type config struct {
 	limits []*boundLimit
 	log    *undecided.Log // changes by itself
 	kept   *undecided.Log // the same, about units that could not be handed back
+	owed   *undecided.Log // the same, about costs that could not be settled
+	books  settle.Limiter // nil if the limiter cannot charge: then no limit has Settle
 }
 
 // boundLimit is a limit of a middleware.

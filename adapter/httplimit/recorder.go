@@ -8,12 +8,13 @@ import (
 	"net/http"
 )
 
-// recorder remembers the status of a response.
+// recorder remembers the status of a response, and counts the bytes of its body.
 type recorder struct {
 	http.ResponseWriter
 	ctx    context.Context // of the request
 	status int             // until noted what a panic makes of it
 	noted  bool
+	bytes  int64
 }
 
 // What a server's ResponseWriter may have beyond the interface, and handlers ask it for. The
@@ -98,13 +99,17 @@ func (w *recorder) WriteHeader(status int) {
 // Write implies 200.
 func (w *recorder) Write(b []byte) (int, error) {
 	w.note(http.StatusOK)
-	return w.ResponseWriter.Write(b)
+	n, err := w.ResponseWriter.Write(b)
+	w.bytes += int64(n)
+	return n, err
 }
 
 // WriteString lets the server write a text without a copy. It implies 200.
 func (w *recorder) WriteString(s string) (int, error) {
 	w.note(http.StatusOK)
-	return io.WriteString(w.ResponseWriter, s)
+	n, err := io.WriteString(w.ResponseWriter, s)
+	w.bytes += int64(n)
+	return n, err
 }
 
 // closeNotifier is http.CloseNotifier, which is deprecated, and which handlers ask for all the same.
@@ -125,6 +130,7 @@ func (w *recorder) CloseNotify() <-chan bool {
 // Write does, but only once there is a byte: if src fails before, the handler can still answer.
 func (w *recorder) ReadFrom(src io.Reader) (int64, error) {
 	n, err := io.Copy(w.ResponseWriter, src)
+	w.bytes += n
 	if n > 0 {
 		w.note(http.StatusOK)
 	}

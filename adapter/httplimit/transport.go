@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/adapter/internal/settle"
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/internal/escape"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -23,17 +24,28 @@ type TransportOptions struct {
 	// request that would have to wait for longer is refused at once, with a
 	// [*limit.WaitError]. Default: no bound.
 	MaxWait time.Duration
+	// Cost is how many units a request takes. Default 1. A cost of 0 is 1; a negative one is
+	// the error of the request, which is not sent. An upstream counts requests: set Ignore. To follow
+	// it all the same make a Transport without Cost the Base of this one.
+	Cost func(r *http.Request) int64
+	// Settle returns what a request has really cost, when that is known: see Settle of [Limit]. It
+	// is called once for each request that was sent, when the response's body is closed, which
+	// Close then waits for, or at once if there is no response. While a body is not closed, the
+	// estimate counts. r is the request as it was sent. A negative cost, or an error of the
+	// limiter, is told to OnError, and the estimate stays. The limiter must have Charge and Refund.
+	// Set Ignore, as with Cost.
+	Settle func(r *http.Request, a Answer) int64
 	// Ignore does not follow what the upstream says about its limits. To follow it, the
 	// rule must be a bucket: a window has no place for the future.
 	Ignore bool
 	// MaxFollow bounds the time for which one answer of the upstream can hold back further
 	// requests, so that a wrong one does not for ever. Default 10 min; at most 24 h.
 	MaxFollow time.Duration
-	// OnError hears what went wrong while the upstream was followed, such as Redis being
-	// away. The response is returned all the same. What went wrong before the request was
+	// OnError hears what went wrong while the upstream was followed or a cost was settled, such
+	// as Redis being away. The response is returned all the same. What went wrong before the request was
 	// sent is the error of the request. Default: nobody.
 	OnError func(r *http.Request, err error)
-	// Clock measures how long a request took, and times in Retry-After of a response that
+	// Clock measures how long a request took, also for [Answer], and times in Retry-After of a response that
 	// has no Date. Default [clock.System]. Waiting is by the system's timers.
 	Clock clock.Clock
 }
@@ -54,8 +66,8 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("httplimit: not sent: %q of %s refuses %s", e.Rule.Name(), escape.Quote(e.Key), wait)
 }
 
-// Transport is an [http.RoundTripper] that takes one unit for each request before it sends
-// it. Build one with [NewTransport]; it is safe for concurrent use.
+// Transport is an [http.RoundTripper] that takes a unit for each request before it sends
+// it, or what Cost of [TransportOptions] says. Build one with [NewTransport]; it is safe for concurrent use.
 //
 // It follows what the upstream answers, downwards only: an answer can take units away and
 // hold back requests, but never let more pass than the rule. Retry-After of a 429, 503
@@ -70,13 +82,14 @@ func (e *RefusedError) Error() string {
 // A request that is not sent is an error of the http.Client, with a cause that errors.As
 // finds: a [*RefusedError], a [*limit.WaitError], that of the context, or what a limiter
 // returns that cannot reach Redis. Its body is closed, as of any request. What the transport
-// below makes of a request does not matter: its unit is used.
+// below makes of a request does not matter: its units are used, unless Settle says otherwise.
 type Transport struct {
 	lim      Waiter
 	rule     *limit.Rule
 	key      KeyFunc
 	o        TransportOptions
-	follower *follower // nil: the upstream is not followed
+	follower *follower      // nil: the upstream is not followed
+	books    settle.Limiter // for Settle
 }
 
 // NewTransport returns a transport that limits requests by one rule and key, such as the
@@ -91,6 +104,13 @@ func NewTransport(lim Waiter, rule *limit.Rule, key KeyFunc, o TransportOptions)
 	}
 	if o.MaxWait < 0 || o.MaxFollow < 0 || o.MaxFollow > maxMaxFollow {
 		errs = append(errs, fmt.Errorf("httplimit: MaxWait is %v and MaxFollow %v, must be at least 0 and the latter at most %v", o.MaxWait, o.MaxFollow, maxMaxFollow))
+	}
+	books := settle.Of(lim)
+	if o.Settle != nil && books == nil && !isNil(lim) {
+		errs = append(errs, fmt.Errorf("httplimit: %w", errNoCharge))
+	}
+	if (o.Cost != nil || o.Settle != nil) && !o.Ignore {
+		errs = append(errs, errors.New("httplimit: an upstream counts requests, and Cost and Settle do not: set Ignore"))
 	}
 	set := setOf(lim)
 	switch {
@@ -109,7 +129,7 @@ func NewTransport(lim Waiter, rule *limit.Rule, key KeyFunc, o TransportOptions)
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	tr := &Transport{lim: lim, rule: rule, key: key, o: o.withDefaults()}
+	tr := &Transport{lim: lim, rule: rule, key: key, o: o.withDefaults(), books: books}
 	if set != nil {
 		tr.follower = &follower{lim, set, rule, tr.o.MaxFollow, tr.o.Clock, maxSet}
 	}
@@ -134,9 +154,9 @@ func (o TransportOptions) withDefaults() TransportOptions {
 
 // RoundTrip sends a request as soon as the limit admits it.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	key, err := keyOf(t.key, r)
+	q, err := t.check(r)
 	if err == nil {
-		err = t.admit(r.Context(), key)
+		err = t.admit(r.Context(), q)
 	}
 	if err != nil {
 		if r.Body != nil {
@@ -145,13 +165,28 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	began := t.o.Clock.Now()
+	if t.o.Settle != nil {
+		return t.sendAndSettle(r, q, began)
+	}
 	resp, err := t.o.Base.RoundTrip(r)
 	if err == nil && resp != nil && t.follower != nil {
-		if err := t.follower.follow(r.Context(), key, resp, began); err != nil {
+		if err := t.follower.follow(r.Context(), q.Key, resp, began); err != nil {
 			t.o.OnError(r, fmt.Errorf("httplimit: following the upstream: %w", err))
 		}
 	}
 	return resp, err
+}
+
+// check returns what to ask the limiter for a request.
+func (t *Transport) check(r *http.Request) (q limit.Check, err error) {
+	q.Rule, q.N = t.rule, 1
+	if t.o.Cost != nil {
+		if q.N, err = units(t.o.Cost(r)); err != nil {
+			return q, err
+		}
+	}
+	q.Key, err = keyOf(t.key, r)
+	return q, err
 }
 
 // CloseIdleConnections is for http.Client, which hands it on.
@@ -161,15 +196,15 @@ func (t *Transport) CloseIdleConnections() {
 	}
 }
 
-// admit takes a unit.
-func (t *Transport) admit(ctx context.Context, key string) error {
+// admit takes the units of a request.
+func (t *Transport) admit(ctx context.Context, q limit.Check) error {
 	if t.o.NoWait {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		res, err := t.lim.Take(ctx, key, t.rule, 1)
+		res, err := t.lim.Take(ctx, q.Key, q.Rule, q.N)
 		if err == nil && !res.Allowed {
-			err = &RefusedError{key, t.rule, res}
+			err = &RefusedError{q.Key, q.Rule, res}
 		}
 		return err
 	}
@@ -178,5 +213,5 @@ func (t *Transport) admit(ctx context.Context, key string) error {
 		defer cancel()
 		ctx = bounded
 	}
-	return t.lim.WaitN(ctx, key, t.rule, 1)
+	return t.lim.WaitN(ctx, q.Key, q.Rule, q.N)
 }

@@ -1,0 +1,69 @@
+// Package settle books what a call has really cost, once that is known, for the middlewares of all
+// protocols.
+package settle
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// Limiter is what the difference between an estimate and a cost is booked with. Both methods must
+// bound their time by themselves.
+type Limiter interface {
+	// Refund hands units back.
+	Refund(ctx context.Context, key string, rule *limit.Rule, n int64) (back int64, err error)
+	// Charge counts units, whether they fit or not.
+	Charge(ctx context.Context, key string, rule *limit.Rule, n int64) (charged int64, err error)
+}
+
+// Of returns what books for a limiter, nil if it cannot charge or hand back.
+func Of(lim any) Limiter {
+	l, ok := lim.(Limiter)
+	if c, wraps := lim.(interface{ CanCharge() bool }); !ok || wraps && !c.CanCharge() {
+		return nil
+	}
+	return l
+}
+
+// Book makes the units that q has taken as many as the call has cost, also if the call's context has
+// ended. With an error that wraps [limit.ErrInvalidN], of a negative cost, nothing is booked.
+func Book(ctx context.Context, lim Limiter, q *limit.Check, cost int64) (err error) {
+	ctx = context.WithoutCancel(ctx)
+	switch {
+	case cost < 0:
+		return fmt.Errorf("Settle: %w: %d", limit.ErrInvalidN, cost)
+	case cost > q.N:
+		_, err = lim.Charge(ctx, q.Key, q.Rule, cost-q.N)
+	case cost < q.N:
+		_, err = lim.Refund(ctx, q.Key, q.Rule, q.N-cost)
+	}
+	return err
+}
+
+// Meter adds up what is counted while a call is served. It is safe for concurrent use.
+type Meter struct {
+	units atomic.Int64
+	outer *Meter // of a call around this one; nil if there is none
+}
+
+type meterKey struct{}
+
+// Within returns a context whose calls of [Count] a new meter hears, beside those that hear ctx.
+func Within(ctx context.Context) (context.Context, *Meter) {
+	m := new(Meter)
+	m.outer, _ = ctx.Value(meterKey{}).(*Meter)
+	return context.WithValue(ctx, meterKey{}, m), m
+}
+
+// Count adds units to all meters that ctx is within.
+func Count(ctx context.Context, n int64) {
+	for m, _ := ctx.Value(meterKey{}).(*Meter); m != nil; m = m.outer {
+		m.units.Add(n)
+	}
+}
+
+// Units returns the sum so far.
+func (m *Meter) Units() int64 { return m.units.Load() }

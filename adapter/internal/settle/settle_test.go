@@ -1,0 +1,87 @@
+package settle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// books says what was booked.
+type books struct{ did string }
+
+func (b *books) Refund(ctx context.Context, key string, _ *limit.Rule, n int64) (int64, error) {
+	b.did = fmt.Sprint("refund ", key, " ", n)
+	return 0, ctx.Err()
+}
+
+func (b *books) Charge(ctx context.Context, key string, _ *limit.Rule, n int64) (int64, error) {
+	b.did = fmt.Sprint("charge ", key, " ", n)
+	return 0, ctx.Err()
+}
+
+// wraps is a limiter that says of the one within whether it can charge.
+type wraps struct {
+	books
+	can bool
+}
+
+func (w *wraps) CanCharge() bool { return w.can }
+
+func TestOf(t *testing.T) {
+	for _, c := range []struct {
+		lim any
+		can bool
+	}{
+		{nil, false}, {struct{}{}, false}, {new(books), true}, {&wraps{can: true}, true}, {&wraps{}, false},
+		{(*limit.InContext)(nil), false}, {new(limit.InContext), false},
+	} {
+		if got := Of(c.lim); (got != nil) != c.can {
+			t.Errorf("%T: %v", c.lim, got)
+		}
+	}
+}
+
+// The difference is booked, also when the context has ended. No numbers overflow.
+func TestBook(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, c := range []struct {
+		taken, cost int64
+		did         string
+		err         error
+	}{
+		{10, 12, "charge k 2", nil}, {10, 7, "refund k 3", nil}, {10, 10, "", nil}, {10, 0, "refund k 10", nil},
+		{1, math.MaxInt64, fmt.Sprint("charge k ", int64(math.MaxInt64-1)), nil}, {math.MaxInt64, 0, fmt.Sprint("refund k ", int64(math.MaxInt64)), nil},
+		{10, -1, "", limit.ErrInvalidN}, {10, math.MinInt64, "", limit.ErrInvalidN},
+	} {
+		b := new(books)
+		err := Book(ended, b, &limit.Check{Key: "k", N: c.taken}, c.cost)
+		if b.did != c.did || !errors.Is(err, c.err) {
+			t.Errorf("%d of %d: %q, %v", c.cost, c.taken, b.did, err)
+		}
+	}
+}
+
+func TestMeter(t *testing.T) {
+	Count(t.Context(), 1) // nobody hears it
+	outer, all := Within(t.Context())
+	inner, some := Within(outer)
+	other, _ := Within(outer)
+	var both sync.WaitGroup
+	for range 100 {
+		both.Go(func() { Count(inner, 2); Count(outer, 1); Count(other, -1) })
+	}
+	both.Wait()
+	if all.Units() != 200 || some.Units() != 200 {
+		t.Errorf("%d in all, %d of some", all.Units(), some.Units())
+	}
+}
