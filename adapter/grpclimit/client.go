@@ -26,8 +26,9 @@ func UnaryClientInterceptor(lim Limiter, rule *limit.Rule, key KeyFunc, opts ...
 		if err != nil {
 			return err
 		}
+		ctx, c := g.begin(ctx, call, took)
 		err = invoker(ctx, method, req, reply, cc, opts...)
-		g.endedAtClient(ctx, call, took, err)
+		g.endedAtClient(ctx, c, reply, err)
 		return err
 	}, nil
 }
@@ -46,15 +47,16 @@ func StreamClientInterceptor(lim Limiter, rule *limit.Rule, key KeyFunc, opts ..
 		if err != nil {
 			return nil, err
 		}
+		ctx, c := g.begin(ctx, call, took)
 		cs, err := streamer(ctx, desc, cc, method, opts...)
 		if err != nil {
-			g.endedAtClient(ctx, call, took, err)
+			g.endedAtClient(ctx, c, nil, err)
 			return nil, err
 		}
-		if g.follower == nil && g.back == nil {
+		if g.follower == nil && g.back == nil && g.books == nil {
 			return cs, nil
 		}
-		ended := func(err error) { g.endedAtClient(ctx, call, took, err) }
+		ended := func(reply any, err error) { g.endedAtClient(ctx, c, reply, err) }
 		return &watchedStream{ClientStream: cs, oneReply: !desc.ServerStreams, ended: ended}, nil
 	}, nil
 }
@@ -66,15 +68,16 @@ func targetOf(cc *grpc.ClientConn) string {
 	return cc.Target()
 }
 
-// endedAtClient hands units back and follows the server. In this order: the units
+// endedAtClient books what a call has cost and follows the server. In this order: the units
 // handed back must not be those that make the pause.
-func (g *gate) endedAtClient(ctx context.Context, call Call, took claim, err error) {
-	g.ended(ctx, took, err)
+func (g *gate) endedAtClient(ctx context.Context, c course, reply any, err error) {
+	g.ended(ctx, c, reply, err)
+	took := c.took
 	if g.follower == nil || err == nil || len(took.checks) == 0 || g.dry {
 		return
 	}
 	if err := g.follower.heed(ctx, took.checks[0], err); err != nil && g.observer != nil {
-		g.observer(ctx, Decision{Call: call, Rule: took.checks[0].Rule, Err: err})
+		g.observer(ctx, Decision{Call: c.call, Rule: took.checks[0].Rule, Err: err})
 	}
 }
 
@@ -83,7 +86,7 @@ type watchedStream struct {
 	grpc.ClientStream
 	oneReply bool // the first reply is the end
 	once     sync.Once
-	ended    func(error)
+	ended    func(reply any, err error)
 }
 
 // RecvMsg receives a message, or learns how the stream has ended.
@@ -91,9 +94,11 @@ func (s *watchedStream) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
 	switch {
 	case errors.Is(err, io.EOF):
-		s.once.Do(func() { s.ended(nil) })
-	case err != nil || s.oneReply:
-		s.once.Do(func() { s.ended(err) })
+		s.once.Do(func() { s.ended(nil, nil) })
+	case err != nil:
+		s.once.Do(func() { s.ended(nil, err) })
+	case s.oneReply:
+		s.once.Do(func() { s.ended(m, nil) })
 	}
 	return err
 }

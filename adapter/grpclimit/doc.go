@@ -52,6 +52,6 @@
 //   - [ByMetadata] is what the caller says. Authenticate first, in an interceptor before
 //     this one.
 //   - Calls are counted when they begin: not how many run at a time, nor bytes, unless
-//     [Cost] says so.
+//     [Cost] says so, or [Settle] when they have ended.
 //   - A panic of a function that an option holds is not recovered.
 package grpclimit

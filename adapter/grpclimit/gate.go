@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/hybridlimit/hybridlimit/adapter/internal/settle"
 	"github.com/hybridlimit/hybridlimit/adapter/internal/undecided"
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -49,6 +50,8 @@ type gate struct {
 	follower *follower // nil unless servers are followed
 	log      *undecided.Log
 	kept     *undecided.Log // about units that could not be handed back
+	books    settle.Limiter // nil unless costs are settled
+	owed     *undecided.Log // about costs that could not be settled
 }
 
 func newGate(client bool, lim Limiter, rule *limit.Rule, key KeyFunc, opts []Option) (*gate, error) {
@@ -57,6 +60,7 @@ func newGate(client bool, lim Limiter, rule *limit.Rule, key KeyFunc, opts []Opt
 		config: c, lim: lim,
 		log:  undecided.New(c.logger, clock.System{}, "grpclimit: a call cannot be decided"),
 		kept: undecided.New(c.logger, clock.System{}, "grpclimit: units cannot be handed back"),
+		owed: undecided.New(c.logger, clock.System{}, "grpclimit: a cost cannot be settled"),
 	}
 	if isNil(lim) {
 		c.bad("the limiter is nil")
@@ -69,6 +73,10 @@ func newGate(client bool, lim Limiter, rule *limit.Rule, key KeyFunc, opts []Opt
 	if c.refunds != nil {
 		g.back, _ = lim.(refunder)
 		c.need(g.back != nil, "RefundOn", "Refund")
+	}
+	if c.settle != nil {
+		g.books = settle.Of(lim)
+		c.need(g.books != nil, "Settle", "Charge and Refund")
 	}
 	if c.wait {
 		g.waiting, _ = lim.(waiter)
@@ -263,22 +271,6 @@ func (g *gate) conclude(ctx context.Context, d Decision) error {
 		return nil
 	}
 	return d.Err
-}
-
-// ended hands back what a call has taken if it ended in such a way. What may not have been
-// taken is kept: it would be handed back out of the units of others.
-func (g *gate) ended(ctx context.Context, took claim, err error) {
-	if g.back == nil || took.failed || !g.refunds[codeOf(err)] {
-		return
-	}
-	for _, q := range took.checks {
-		if took.unsure && q.Rule.IsDryRun() {
-			continue
-		}
-		if _, err := g.back.Refund(context.WithoutCancel(ctx), q.Key, q.Rule, q.N); err != nil {
-			g.kept.Note(ctx, true, err)
-		}
-	}
 }
 
 // codeOf returns the code that gRPC sends for the error of a handler.

@@ -38,6 +38,7 @@ type config struct {
 	limits   []limited // the first is the constructor's own
 	plan     func(context.Context, Call) *limit.Rule
 	cost     func(context.Context, Call) int64
+	settle   func(context.Context, Call, End) int64 // nil: what Cost says is what a call costs
 	dry      bool
 	open     bool // calls pass while the limiter is unavailable
 	keyCode  codes.Code
@@ -79,6 +80,27 @@ func Cost(cost func(ctx context.Context, call Call) int64) Option {
 		c.cost = cost
 		if cost == nil {
 			c.bad("Cost: the function is nil")
+		}
+	}
+}
+
+// Settle is for a cost that is known only afterwards, such as the tokens of a reply. The function
+// returns how many units the call has really cost, under each of its rules: what [Cost] has said
+// is an estimate then, and the difference is charged, whether it fits or not, or handed back. A
+// cost of 0 is 0: all is handed back. A negative one is an error in the log, and the estimate
+// stays. For limits with other units chain another interceptor.
+//
+// It is called once for each call that was admitted, when it has ended, also if the handler
+// panics or the caller has gone; not for a call that [RefundOn] hands back, nor for what a dry run
+// would have refused. A client's stream has ended when RecvMsg says so: while it does not, the
+// estimate counts. ctx is the call's, and may have ended. Units of messages (see [EachMessage])
+// stay as they are. The limiter must have Charge and Refund. With one of package remote the end
+// of the call waits for a round trip for each rule; an error is logged, and the estimate stays.
+func Settle(cost func(ctx context.Context, call Call, end End) int64) Option {
+	return func(c *config) {
+		c.settle = cost
+		if cost == nil {
+			c.bad("Settle: the function is nil")
 		}
 	}
 }
@@ -201,7 +223,7 @@ func Observe(observer func(ctx context.Context, d Decision)) Option {
 // Logger gets a line about calls that cannot be decided: one in 10 s at level Warn if the key is
 // missing, and one at Error of what is the program's own fault or an error of the limiter. There
 // is none about a call that has ended by itself. Units that cannot be handed back have a line of
-// their own. Calls that could not be asked about are counted as Invalid in the figures of a
+// their own, and so have costs that cannot be settled. Calls that could not be asked about are counted as Invalid in the figures of a
 // limiter of package hybrid. Default: [slog.Default]; to be silent, give one
 // with [slog.DiscardHandler].
 func Logger(logger *slog.Logger) Option {

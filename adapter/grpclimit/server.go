@@ -16,14 +16,16 @@ func UnaryServerInterceptor(lim Limiter, rule *limit.Rule, key KeyFunc, opts ...
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		took, err := g.admit(ctx, Call{Method: info.FullMethod, Request: req})
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (reply any, err error) {
+		call := Call{Method: info.FullMethod, Request: req}
+		took, err := g.admit(ctx, call)
 		if err != nil {
 			return nil, err
 		}
-		reply, err := handler(ctx, req)
-		g.ended(ctx, took, err)
-		return reply, err
+		ctx, c := g.begin(ctx, call, took)
+		err = errPanicked // unless the handler returns
+		defer func() { g.ended(ctx, c, reply, err) }()
+		return handler(ctx, req)
 	}, nil
 }
 
@@ -34,18 +36,21 @@ func StreamServerInterceptor(lim Limiter, rule *limit.Rule, key KeyFunc, opts ..
 	if err != nil {
 		return nil, err
 	}
-	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
 		call := Call{Method: info.FullMethod, Stream: true}
 		took, err := g.admit(ss.Context(), call)
 		if err != nil {
 			return err
 		}
-		if g.message == nil {
-			err = handler(srv, ss)
-		} else {
-			err = g.countMessages(srv, ss, call, took, handler)
+		ctx, c := g.begin(ss.Context(), call, took)
+		if c.meter != nil {
+			ss = &meteredStream{ss, ctx}
 		}
-		g.ended(ss.Context(), took, err)
-		return err
+		err = errPanicked // unless the handler returns
+		defer func() { g.ended(ctx, c, nil, err) }()
+		if g.message == nil {
+			return handler(srv, ss)
+		}
+		return g.countMessages(srv, ss, call, took, handler)
 	}, nil
 }
