@@ -28,6 +28,7 @@ var mayImport = map[string][]string{
 	"examples/plans":         {"limit", "hybrid", "adapter/httplimit", "examples/internal/demo"},
 	"examples/quickstart":    {"limit", "hybrid", "adapter/httplimit"},
 	"examples/replicas":      {"limit", "hybrid", "adapter/httplimit", "examples/internal/demo"},
+	"examples/tokens":        {"limit", "hybrid", "adapter/httplimit", "examples/internal/demo"},
 	"examples/worker":        {"limit", "hybrid", "examples/internal/demo"},
 	"examples/internal/demo": {"limit", "hybrid", "internal/redistest"},
 	"internal/programtest":   {}, // runs programs of the documentation
@@ -87,6 +88,7 @@ var outside = map[string][]string{
 	"examples/http":          {"github.com/redis/go-redis/v9"},
 	"examples/quickstart":    {"github.com/redis/go-redis/v9"},
 	"examples/replicas":      {"github.com/redis/go-redis/v9"},
+	"examples/tokens":        {"github.com/redis/go-redis/v9"},
 	"examples/worker":        {"github.com/redis/go-redis/v9"},
 	"examples/internal/demo": {"github.com/alicebob/miniredis/v2"},
 

@@ -116,7 +116,7 @@ func TestTransportSettlesFailures(t *testing.T) {
 		r, _ := request(t.Context(), "http://a.example/")
 		resp, err := tr.RoundTrip(r)
 		if failed := base == http.RoundTripper(failing{errAway}); errors.Is(err, errAway) != failed || len(got) != 1 || got[0].Taken != 10 || fmt.Sprint(l.booked) != "[refund a.example 10]" {
-			t.Errorf("%T: %v, settled %+v, booked %v", base, err, got, l.booked)
+			t.Fatalf("%T: %v, settled %+v, booked %v", base, err, got, l.booked)
 		}
 		if got[0].Status != 0 && resp.StatusCode != got[0].Status {
 			t.Errorf("%T: %+v", base, got)

@@ -52,10 +52,12 @@ func (f *Fleet) Await(mode hybrid.Mode) {
 // others have: at once, rather than within a second. What a busy Redis does not answer in time
 // is asked again.
 func (f *Fleet) Share(rule *limit.Rule, keys ...string) {
-	for _, n := range f.Nodes {
-		f.retry(func() error { return n.Flush(f.Ctx) })
+	for range 2 { // a flush fetches what the others have reported before it
+		for _, n := range f.Nodes {
+			f.retry(func() error { return n.Flush(f.Ctx) })
+		}
 	}
-	for _, n := range f.Nodes {
+	for _, n := range f.Nodes { // keys that a replica does not know yet
 		f.retry(func() error { return n.Preload(f.Ctx, keys, rule) })
 	}
 }
