@@ -13,7 +13,7 @@ import (
 )
 
 // errNoCharge reports a limiter that cannot settle.
-var errNoCharge = errors.New("Settle needs a limiter that has Charge and Refund")
+var errNoCharge = errors.New("the limiter has no Charge and Refund, which Settle needs")
 
 // Answer is how a request was answered: what Settle of a [Limit] and of [TransportOptions] judge
 // its cost by.

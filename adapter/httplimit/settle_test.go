@@ -338,7 +338,7 @@ func TestSettleFails(t *testing.T) {
 		invalid int
 		line    string
 	}{
-		"negative":      {-1, nil, "[]", 3, "Settle: " + limit.ErrInvalidN.Error() + ": -1"},
+		"negative":      {-1, nil, "[]", 3, "Settle returned: " + limit.ErrInvalidN.Error() + ": -1"},
 		"smallest":      {math.MinInt64, nil, "[]", 3, limit.ErrInvalidN.Error()},
 		"charge fails":  {3, errAway, "[charge k 2 charge k 2 charge k 2]", 0, errAway.Error()},
 		"refund fails":  {0, errAway, "[refund k 1 refund k 1 refund k 1]", 0, errAway.Error()},

@@ -34,7 +34,7 @@ func Book(ctx context.Context, lim Limiter, q *limit.Check, cost int64) (err err
 	ctx = context.WithoutCancel(ctx)
 	switch {
 	case cost < 0:
-		return fmt.Errorf("Settle: %w: %d", limit.ErrInvalidN, cost)
+		return fmt.Errorf("what Settle returned: %w: %d", limit.ErrInvalidN, cost)
 	case cost > q.N:
 		_, err = lim.Charge(ctx, q.Key, q.Rule, cost-q.N)
 	case cost < q.N:
