@@ -51,6 +51,33 @@ func TestChecksCountWithEnvoys(t *testing.T) {
 	}
 }
 
+// A rule that is named in JSON has the counter that HL.TAKE has, and the figures of Envoy's.
+func TestChecksByNameCountWithRESP(t *testing.T) {
+	n := begin(t, "", nil)
+	for range 4 {
+		n.take("alice")
+	}
+	for i, want := range []int{http.StatusOK, http.StatusTooManyRequests, http.StatusNotFound} {
+		body := []string{`{"rule":"api","key":"alice","n":6}`, `{"rule":"api","key":"alice"}`, `{"rule":"none","key":"alice"}`}[i]
+		res, err := http.Post("http://"+n.server.o.Check.Addr().String()+"/check", "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != want {
+			t.Errorf("%s: %s, want %d", body, res.Status, want)
+		}
+	}
+	if n.take("alice") || !n.take("bob") {
+		t.Error("HL.TAKE is answered otherwise")
+	}
+	for _, outcome := range []string{"ok", "over_limit", "invalid"} {
+		if _, body := n.get("/metrics"); !strings.Contains(body, `hybridlimit_rls_requests_total{outcome="`+outcome+`"} 1`) {
+			t.Errorf("the metrics do not have one of %s", outcome)
+		}
+	}
+}
+
 // alone starts a server of checks and nothing else.
 func alone(t *testing.T, timeout time.Duration) (s *Server, dial func() net.Conn) {
 	t.Helper()

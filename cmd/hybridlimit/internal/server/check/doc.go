@@ -1,5 +1,5 @@
-// Package check is the rate limit service for programs that have neither gRPC nor a client of
-// Redis: JSON over HTTP. Requests and answers are those of package rls, in the JSON of their
+// Package check is rate limits for programs that have neither gRPC nor a client of Redis: JSON over
+// HTTP. A request names a rule of the rules file, or is one of package rls in the JSON of its
 // messages, as envoyproxy/ratelimit takes them at /json.
 //
 //	POST /check         200 if the request is admitted, 429 if it is over a limit

@@ -16,8 +16,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/hybridlimit/hybridlimit/internal/escape"
+	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // openAPI describes what is served. A test compares it with the handler.
@@ -30,6 +32,8 @@ type Service interface {
 	// Decide decides a request. If it is refused, retry is after which time it would be
 	// admitted; 0 if that is not known, or never.
 	Decide(req *ratelimit.RateLimitRequest) (res *ratelimit.RateLimitResponse, retry time.Duration, err error)
+	// Ask takes n units of a key under a named rule. It has the errors of rls.Service.
+	Ask(rule, key string, n int64) (limit.Result, error)
 }
 
 // maxDetail bounds what a problem repeats of a request.
@@ -52,7 +56,9 @@ func Handler(service Service, maxBody int64) http.Handler {
 	only("/openapi.json", http.MethodGet, func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, "application/json", openAPI)
 	})
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { problem(w, http.StatusNotFound, "") })
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		problem(w, http.StatusNotFound, "There are POST /check and GET /openapi.json")
+	})
 	// A page that somebody looks at on this machine could use up limits: browsers let it post to any
 	// address, and a page can make its own host name lead here. All say where a request to change
 	// something comes from; programs do not.
@@ -82,10 +88,30 @@ func check(w http.ResponseWriter, r *http.Request, service Service) {
 	}
 	req := new(ratelimit.RateLimitRequest)
 	if err := protojson.Unmarshal(body, req); err != nil {
-		// The library has one of two kinds of spaces, so that nobody relies on its texts.
-		problem(w, http.StatusBadRequest, strings.TrimPrefix(strings.ReplaceAll(err.Error(), "\u00a0", " "), "proto: "))
+		checkOther(w, service, body, err)
 		return
 	}
+	decide(w, service, req)
+}
+
+// checkOther answers a request that is not one of Envoy, because of err.
+func checkOther(w http.ResponseWriter, service Service, body []byte, err error) {
+	object, hint := new(structpb.Struct), ""
+	switch broken := protojson.Unmarshal(body, object); {
+	case broken != nil: // no JSON object at all
+		err = broken
+	case object.GetFields()["rule"] != nil:
+		checkNamed(w, service, object.GetFields())
+		return
+	case strings.Contains(err.Error(), "unknown field"):
+		hint = allFields
+	}
+	// The library has one of two kinds of spaces, so that nobody relies on its texts.
+	problem(w, http.StatusBadRequest, strings.TrimPrefix(strings.ReplaceAll(err.Error(), "\u00a0", " "), "proto: "), hint)
+}
+
+// decide answers a request of Envoy.
+func decide(w http.ResponseWriter, service Service, req *ratelimit.RateLimitRequest) {
 	res, retry, err := service.Decide(req)
 	if status.Code(err) == codes.InvalidArgument {
 		problem(w, http.StatusBadRequest, strings.TrimPrefix(status.Convert(err).Message(), "rls: "))
@@ -114,13 +140,14 @@ func isJSON(kind string) bool {
 	return err == nil && (media == "application/json" || strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json"))
 }
 
-// problem answers with a problem document of RFC 9457, as adapter/httplimit does.
-func problem(w http.ResponseWriter, code int, detail string) {
+// problem answers with a problem document of RFC 9457, as adapter/httplimit does. What a detail
+// repeats of a request is bounded; hints follow it as they are.
+func problem(w http.ResponseWriter, code int, detail string, hints ...string) {
 	body, _ := json.Marshal(struct { // strings and numbers alone
 		Title  string `json:"title"`
 		Status int    `json:"status"`
 		Detail string `json:"detail,omitempty"`
-	}{http.StatusText(code), code, escape.Plain(detail, maxDetail)})
+	}{http.StatusText(code), code, escape.Plain(detail, maxDetail) + strings.Join(hints, "")})
 	answer(w, code, "application/problem+json", append(body, '\n'))
 }
 

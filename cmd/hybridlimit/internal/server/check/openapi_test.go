@@ -17,6 +17,8 @@ import (
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // document is the parts of openapi.json that tests look at.
@@ -87,9 +89,10 @@ func fits(t *testing.T, ref string, value []byte) error {
 
 // others is what leads to the examples of statuses without a request that fits the schema.
 var others = map[string]func() *http.Request{
-	"unknownField": func() *http.Request { return post(`{"domain": "messaging", "colour": "red"}`) },
-	"noDescriptor": func() *http.Request { return post(`{"domain": "messaging"}`) },
-	"large":        func() *http.Request { return post(`{"domain": "` + strings.Repeat("m", 256<<10) + `"}`) },
+	"unknownField":      func() *http.Request { return post(`{"domain": "messaging", "colour": "red"}`) },
+	"namedUnknownField": func() *http.Request { return post(`{"rule": "api", "key": "alice", "count": 2}`) },
+	"noDescriptor":      func() *http.Request { return post(`{"domain": "messaging"}`) },
+	"large":             func() *http.Request { return post(`{"domain": "` + strings.Repeat("m", 256<<10) + `"}`) },
 	"form": func() *http.Request {
 		r := post("domain=messaging")
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -102,6 +105,9 @@ var others = map[string]func() *http.Request{
 	},
 	"broken": func() *http.Request { return post(`{"domain": "messaging"}`) }, // to a service that is
 }
+
+// first is what is asked before the example of that name.
+var first = map[string]string{"refused": "refused", "handedBack": "admitted", "namedRefused": "namedRefused"}
 
 // Each example of a request leads to the answer that stands under its name, and all of them fit
 // their schemas. Each status that the document has is one that the handler answers.
@@ -140,8 +146,8 @@ func TestOpenAPI(t *testing.T) {
 			if name == "broken" {
 				h = Handler(broken{}, 1<<20)
 			}
-			if name == "refused" || name == "handedBack" {
-				ask(h, post(string(asked.Examples[map[string]string{"refused": "refused", "handedBack": "admitted"}[name]].Value)))
+			if before := first[name]; before != "" {
+				ask(h, post(string(asked.Examples[before].Value)))
 			}
 			w := ask(h, request())
 			if err := fits(t, answers.Schema.Ref, w.Body.Bytes()); err != nil {
@@ -154,7 +160,7 @@ func TestOpenAPI(t *testing.T) {
 				t.Errorf("%s: %d %s\n%s, want %s %s\n%s", name, w.Code, w.Header().Get("Content-Type"), w.Body, code, kind, answers.Examples[name].Value)
 			}
 			_, promised := op.Responses[code].Headers["Retry-After"]
-			if seconds, err := strconv.Atoi(w.Header().Get("Retry-After")); promised != (err == nil && seconds >= 1) {
+			if seconds, err := strconv.Atoi(w.Header().Get("Retry-After")); promised && name != "namedNever" != (err == nil && seconds >= 1) {
 				t.Errorf("%s: Retry-After is %q", name, w.Header().Get("Retry-After"))
 			}
 		}
@@ -172,6 +178,10 @@ func TestSchemaOfRequests(t *testing.T) {
 	for _, body := range []string{
 		`{}`, `{"domain": "d"}`, `{"domain": "", "descriptors": [{}]}`, `{"domain": "d", "descriptors": []}`, `{"domain": "d", "descriptors": [{}], "colour": 1}`,
 		`{"domain": "d", "descriptors": [{"entries": [{"name": "k"}]}]}`, `{"domain": "d", "descriptors": [{}], "hitsAddend": -1}`,
+		`{"rule": "api"}`, `{"rule": 1, "key": "k"}`, `{"rule": null, "key": "k"}`, `{"rule": "api", "key": 1}`, `{"rule": "api", "key": null}`,
+		`{"rule": "api", "key": "k", "n": -1}`, `{"rule": "api", "key": "k", "n": 1.5}`, `{"rule": "api", "key": "k", "n": 1e300}`,
+		`{"rule": "api", "key": "k", "n": "1"}`, `{"rule": "api", "key": "k", "n": null}`, `{"rule": "api", "key": "k", "N": 1}`,
+		`{"rule": "api", "key": "k", "domain": "d"}`, `{"Rule": "api", "key": "k"}`, `{"key": "k"}`,
 		`{"domain": "d", "descriptors": [{"hitsAddend": "many"}]}`, `{"domain": "messaging", "descriptors": [{"entries": [{"key": "to_number"}], "limit": {"unit": "WEEK"}}]}`,
 		`{"domain": "messaging", "descriptors": [{"entries": [{"key": "to_number"}], "limit": {"unit": "DAY", "unitMultiplier": 0}}]}`,
 	} {
@@ -193,6 +203,10 @@ func TestOpenAPIIsServed(t *testing.T) {
 
 // broken is a service that fails.
 type broken struct{}
+
+func (broken) Ask(string, string, int64) (limit.Result, error) {
+	return limit.Result{}, errors.New("a secret of the server")
+}
 
 func (broken) Decide(*ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, time.Duration, error) {
 	return nil, 0, errors.New("a secret of the server")
@@ -240,6 +254,11 @@ func TestBrowsersDoNotAsk(t *testing.T) {
 
 // counting is a service that counts what it is asked.
 type counting func()
+
+func (c counting) Ask(string, string, int64) (limit.Result, error) {
+	c()
+	return limit.Result{Allowed: true}, nil
+}
 
 func (c counting) Decide(*ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, time.Duration, error) {
 	c()

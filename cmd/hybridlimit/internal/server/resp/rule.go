@@ -17,26 +17,21 @@ func (s *Server) take(c *conn, args [][]byte) {
 			return
 		}
 	}
-	s.ask(c, args, func(key string, rule *limit.Rule) limit.Result { return s.decide(key, rule, n) })
+	res, err := s.decider.Take(string(args[0]), string(args[1]), n)
+	s.answerNamed(c, args[0], res, err)
 }
 
 // peek is HL.PEEK rule key: what HL.TAKE of one unit would answer.
 func (s *Server) peek(c *conn, args [][]byte) {
-	s.ask(c, args, func(key string, rule *limit.Rule) limit.Result {
-		s.o.Look(key, rule)
-		return s.o.Limiter.Peek(key, rule)
-	})
+	res, err := s.decider.Peek(string(args[0]), string(args[1]))
+	s.answerNamed(c, args[0], res, err)
 }
 
-// ask answers for the rule and the key that args begin with.
-func (s *Server) ask(c *conn, args [][]byte, decide func(string, *limit.Rule) limit.Result) {
-	key := string(args[1])
-	switch rule := s.o.Rules().For(string(args[0]), key); rule {
-	case nil:
-		s.fail(c, fmt.Sprintf("ERR there is no rule '%s' in the rules file", clip(args[0])))
-	case limit.Unlimited():
-		five(c, 0, -1, -1, -1, 0)
-	default:
-		s.answer(c, decide(key, rule))
+// answerNamed answers by a rule of that name. The only error is that there is none.
+func (s *Server) answerNamed(c *conn, name []byte, res limit.Result, err error) {
+	if err != nil {
+		s.fail(c, fmt.Sprintf("ERR there is no rule '%s' in the rules file", clip(name)))
+		return
 	}
+	s.answer(c, res)
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/adapter/rules"
+	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/server/byname"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -42,6 +43,7 @@ type Options struct {
 // use.
 type Server struct {
 	o        Options
+	decider  byname.Decider
 	password [sha256.Size]byte // of Options.Password
 	rates    rates
 	stop     chan struct{} // closed when the server stops
@@ -99,7 +101,8 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	return &Server{
-		o: o, password: sha256.Sum256([]byte(o.Password)), rates: rates{known: map[rate]*limit.Rule{}},
+		o: o, decider: byname.Decider{Limiter: o.Limiter, Rules: o.Rules, Look: o.Look},
+		password: sha256.Sum256([]byte(o.Password)), rates: rates{known: map[rate]*limit.Rule{}},
 		stop: make(chan struct{}), drained: make(chan struct{}), conns: map[*conn]struct{}{},
 	}, nil
 }

@@ -29,15 +29,7 @@ func (s *Server) throttle(c *conn, args [][]byte) {
 		s.fail(c, "ERR "+err.Error())
 		return
 	}
-	s.answer(c, s.decide(string(args[0]), rule, n))
-}
-
-// decide takes n units of a key. None at all only look.
-func (s *Server) decide(key string, rule *limit.Rule, n int64) limit.Result {
-	if n == 0 {
-		s.o.Look(key, rule)
-	}
-	return s.o.Limiter.Take(key, rule, n)
+	s.answer(c, s.decider.TakeBy(string(args[0]), rule, n))
 }
 
 // field is a number that a command takes.

@@ -1,0 +1,58 @@
+// Package byname decides by the rules that a rules file has names for. Every protocol that lets
+// clients name a rule decides by it, so that all of them find the same counter.
+package byname
+
+import (
+	"errors"
+
+	"github.com/hybridlimit/hybridlimit/adapter/rules"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// ErrNoRule says that the rules file has no rule of that name.
+var ErrNoRule = errors.New("there is no such rule in the rules file")
+
+// Unlimited is the answer for a key that nothing limits: admitted, with a limit of -1.
+var Unlimited = limit.Result{Allowed: true, Limit: -1, Remaining: -1}
+
+// Decider decides. All fields are required.
+type Decider struct {
+	Limiter limit.Limiter
+	// Rules returns the rules in force.
+	Rules func() *rules.Set
+	// Look is told of keys that are looked at without being counted.
+	Look func(key string, rule *limit.Rule)
+}
+
+// Take takes n units of a key under a named rule. The key's plan and overrides apply.
+func (d Decider) Take(name, key string, n int64) (limit.Result, error) {
+	return d.by(name, key, func(rule *limit.Rule) limit.Result { return d.TakeBy(key, rule, n) })
+}
+
+// Peek says what Take of one unit would answer.
+func (d Decider) Peek(name, key string) (limit.Result, error) {
+	return d.by(name, key, func(rule *limit.Rule) limit.Result {
+		d.Look(key, rule)
+		return d.Limiter.Peek(key, rule)
+	})
+}
+
+// TakeBy takes n units of a key. None at all only look.
+func (d Decider) TakeBy(key string, rule *limit.Rule, n int64) limit.Result {
+	if n == 0 {
+		d.Look(key, rule)
+	}
+	return d.Limiter.Take(key, rule, n)
+}
+
+// by finds the rule of a key, and decides by it.
+func (d Decider) by(name, key string, decide func(*limit.Rule) limit.Result) (limit.Result, error) {
+	switch rule := d.Rules().For(name, key); rule {
+	case nil:
+		return limit.Result{}, ErrNoRule
+	case limit.Unlimited():
+		return Unlimited, nil
+	default:
+		return decide(rule), nil
+	}
+}

@@ -1,0 +1,110 @@
+package check
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/server/byname"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// What follows an unknown field. The second is for a request of which the form is not known.
+const (
+	namedFields = "; the fields are rule, key, n"
+	allFields   = namedFields + "; or domain, descriptors, hitsAddend, and within descriptors entries (key, value), " +
+		"limit (requestsPerUnit, unit, unitMultiplier), hitsAddend, isNegativeHits"
+)
+
+// named is a request by the name of a rule.
+type named struct {
+	rule, key string
+	n         int64
+}
+
+// readNamed reads such a request. hint are the fields that there are, if that is what is wrong.
+func readNamed(fields map[string]*structpb.Value) (q named, hint string, err error) {
+	q.n = 1
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		switch v := fields[name].GetKind(); name {
+		case "rule":
+			q.rule, err = text(name, v)
+		case "key":
+			q.key, err = text(name, v)
+		case "n":
+			q.n, err = units(v)
+		default:
+			return q, namedFields, fmt.Errorf(`unknown field "%s"`, name)
+		}
+		if err != nil {
+			return q, "", err
+		}
+	}
+	if fields["key"] == nil {
+		return q, "", errors.New("key is missing: say whom to count for")
+	}
+	return q, "", nil
+}
+
+// text returns the value of a field that must be one.
+func text(name string, v any) (string, error) {
+	s, ok := v.(*structpb.Value_StringValue)
+	if !ok {
+		return "", errors.New(name + " must be a string")
+	}
+	return s.StringValue, nil
+}
+
+// units returns the value of a field that must be a number of units.
+func units(v any) (int64, error) {
+	n, ok := v.(*structpb.Value_NumberValue)
+	if !ok || n.NumberValue < 0 || n.NumberValue > limit.MaxUnits || n.NumberValue != math.Trunc(n.NumberValue) {
+		return 0, fmt.Errorf("n must be an integer from 0 to %d", int64(limit.MaxUnits))
+	}
+	return int64(n.NumberValue), nil
+}
+
+// checkNamed answers a request by the name of a rule.
+func checkNamed(w http.ResponseWriter, service Service, fields map[string]*structpb.Value) {
+	q, hint, err := readNamed(fields)
+	if err != nil {
+		problem(w, http.StatusBadRequest, err.Error(), hint)
+		return
+	}
+	res, err := service.Ask(q.rule, q.key, q.n)
+	switch {
+	case errors.Is(err, byname.ErrNoRule):
+		problem(w, http.StatusNotFound, "the rules file has no rule \""+q.rule+"\"")
+	case status.Code(err) == codes.Unimplemented:
+		problem(w, http.StatusInternalServerError, "This server cannot decide by such a rule")
+	case err != nil:
+		problem(w, http.StatusInternalServerError, "")
+	default:
+		answerResult(w, res)
+	}
+}
+
+func answerResult(w http.ResponseWriter, res limit.Result) {
+	body, err := json.Marshal(res)
+	if err != nil {
+		problem(w, http.StatusInternalServerError, "")
+		return
+	}
+	code := http.StatusOK
+	if !res.Allowed {
+		code = http.StatusTooManyRequests
+		if n, ok := res.RetryAfterSeconds(); ok {
+			w.Header().Set("Retry-After", strconv.Itoa(n))
+		}
+	}
+	answer(w, code, "application/json", append(body, '\n'))
+}

@@ -1,0 +1,40 @@
+package rls
+
+import (
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/server/byname"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// Ask takes n units of a key under a rule of the section rules of the file; 0 says whether one
+// would be admitted. Of a key that nothing limits Limit is -1. With Options.Shadow what is refused
+// is answered as a dry run would.
+//
+// The error is [byname.ErrNoRule], or has the code Unimplemented: the limiter cannot decide by the rule.
+func (s *Service) Ask(rule, key string, n int64) (res limit.Result, err error) {
+	d := byname.Decider{Limiter: s.o.Limiter, Rules: s.o.Rules, Look: s.o.Look}
+	if n == 0 {
+		res, err = d.Peek(rule, key)
+	} else {
+		res, err = d.Take(rule, key, n)
+	}
+	if err == nil && res.Source == limit.SourceInvalid {
+		err = status.Error(codes.Unimplemented, "rls: this server cannot decide by such a rule")
+	}
+	if err != nil {
+		s.count.invalid.Add(1)
+		return limit.Result{}, err
+	}
+	s.count.requests.Add(1)
+	switch {
+	case res.Allowed:
+	case s.o.Shadow:
+		s.count.shadowed.Add(1)
+		res.Allowed, res.WouldRefuse = true, true
+	default:
+		s.count.refused.Add(1)
+	}
+	return res, nil
+}
