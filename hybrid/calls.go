@@ -146,15 +146,21 @@ func (l *Limiter) announceRoom(key string, rule *limit.Rule, done redisstore.Ren
 
 // explain returns the error of a single exchange as an error of this package.
 func explain(what string, err error) error {
+	return fmt.Errorf("hybrid: %s: %w", what, public(err))
+}
+
+// public returns an error of Redis as callers know it: an [*UnavailableError], or one that says what
+// cannot be decided.
+func public(err error) error {
 	var key *limit.KeyError
 	if errors.As(err, &key) || errors.Is(err, limit.ErrInvalidN) {
-		return fmt.Errorf("hybrid: %s: %w", what, reconcile.Plain(err))
+		return reconcile.Plain(err)
 	}
 	if away, ok := err.(*UnavailableError); ok {
-		return fmt.Errorf("hybrid: %s: %w", what, away)
+		return away
 	}
 	_, reason := redisstore.Classify(err)
-	return fmt.Errorf("hybrid: %s: %w", what, &UnavailableError{Reason: reason, Err: reconcile.Plain(err)})
+	return &UnavailableError{Reason: reason, Err: reconcile.Plain(err)}
 }
 
 // preloadStep is how many keys Preload fetches at a time.

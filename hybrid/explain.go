@@ -12,7 +12,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Explanation says how a limiter decides a key now, and on what knowledge.
+// Explanation says how a limiter decides a key now, and on what knowledge. [Explanation.String] has
+// it in words.
 type Explanation struct {
 	// Key is the key. Of a key of more than 256 bytes [Limiter.Nearest] knows only the SHA-256
 	// sum, in hexadecimal digits.
@@ -39,6 +40,9 @@ type Explanation struct {
 	Notice, NoticeUntil time.Time
 	// Quarantined is set if Redis cannot use the key, see [EventQuarantined].
 	Quarantined bool
+	// State and Fallback are those of the limiter.
+	State    State
+	Fallback Fallback
 	// Redis is what Redis says, if it was asked.
 	Redis *Stored
 }
@@ -97,7 +101,7 @@ func (l *Limiter) Explain(ctx context.Context, key string, rules ...*limit.Rule)
 
 // explain says what is known in memory.
 func (l *Limiter) explain(key string, rule *limit.Rule) Explanation {
-	e := Explanation{Key: key, Rule: rule}
+	e := Explanation{Key: key, Rule: rule, State: l.State(), Fallback: l.Fallback()}
 	if l == nil || l.table == nil {
 		e.Result = l.Peek(key, rule)
 		return e
@@ -136,7 +140,7 @@ func (e *Explanation) fill(c *counter.Counter, now int64) bool {
 func (d *driver) askStored(ctx context.Context, key string, list []Explanation) {
 	if s := d.state.Load(); s.Mode == Degraded || s.Mode == Closed {
 		for i := range list {
-			list[i].Redis = &Stored{Err: explain("explain", &UnavailableError{Reason: cmp.Or(s.Reason, "closed"), Err: s.Err})}
+			list[i].Redis = &Stored{Err: &UnavailableError{Reason: cmp.Or(s.Reason, "closed"), Err: s.Err}}
 		}
 		return
 	}
@@ -147,7 +151,7 @@ func (d *driver) askStored(ctx context.Context, key string, list []Explanation) 
 	answers, errs := d.store.LookAt(ctx, asks)
 	for i := range list {
 		if errs[i] != nil {
-			list[i].Redis = &Stored{Err: explain("explain", errs[i])}
+			list[i].Redis = &Stored{Err: public(errs[i])}
 			continue
 		}
 		a := answers[i]
@@ -176,9 +180,9 @@ func (l *Limiter) Nearest(most int) []Explanation {
 		return nil
 	}
 	var list []Explanation
-	now := l.now()
+	now, state, fallback := l.now(), l.State(), l.Fallback()
 	l.table.Sample(nearestSample, func(c *counter.Counter) {
-		e := Explanation{Key: c.Key(), Rule: c.Rule()}
+		e := Explanation{Key: c.Key(), Rule: c.Rule(), State: state, Fallback: fallback}
 		if !e.fill(c, now) || e.Result.Remaining >= e.Result.Limit && e.Known == 0 {
 			return
 		}

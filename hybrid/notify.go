@@ -15,15 +15,17 @@ import (
 // in a goroutine of its own, so that a slow logger or hook delays neither exchanges with Redis
 // nor a check.
 type notifier struct {
-	log     *slog.Logger // nil: the default one of slog
-	onState func(State)
-	onEvent func(Event)
-	stats   func() Stats
-	panics  func() // counts a panic of a logger or a hook
-	states  chan State
-	events  chan Event
-	done    chan struct{}
-	last    State // the latest that was passed on; owned by changed
+	log *slog.Logger // nil: the default one of slog
+	// fallback is what decides while Redis is away, to be told.
+	fallback Fallback
+	onState  func(State)
+	onEvent  func(Event)
+	stats    func() Stats
+	panics   func() // counts a panic of a logger or a hook
+	states   chan State
+	events   chan Event
+	done     chan struct{}
+	last     State // the latest that was passed on; owned by changed
 
 	// Owned by run.
 	lines  [kinds]throttle
@@ -45,7 +47,7 @@ const (
 
 // newNotifier returns a notifier that does not run yet.
 func newNotifier(o Options, stats func() Stats, panics func()) *notifier {
-	return &notifier{log: o.Logger, onState: o.OnStateChange, onEvent: o.OnEvent, stats: stats, panics: panics,
+	return &notifier{log: o.Logger, fallback: o.Fallback, onState: o.OnStateChange, onEvent: o.OnEvent, stats: stats, panics: panics,
 		states: make(chan State, stateBacklog), events: make(chan Event, eventBacklog), done: make(chan struct{}),
 		last: State{Mode: Resyncing}}
 }
@@ -150,7 +152,10 @@ func (n *notifier) logState(s State) {
 	case s.Mode == Degraded:
 		level = slog.LevelWarn
 	}
-	attrs := append(why(s.Reason, s.Err), slog.Int("nodes", s.Nodes), slog.Int("down", s.Down))
+	attrs := append(why(s.Reason, s.Err), slog.Int("nodes", s.Nodes), slog.Int("shards_down", s.Down))
+	if s.Mode == Degraded {
+		attrs = append(attrs, slog.String("fallback", n.fallback.String()))
+	}
 	var ended []slog.Attr
 	if s.Mode == Synced {
 		ended = n.outage.report()

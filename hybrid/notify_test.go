@@ -85,7 +85,7 @@ func TestLineThatWasPutOffIsOvertaken(t *testing.T) {
 // Without a logger the default one of slog gets what somebody has to know: warnings, errors and the
 // end of an outage, and not that all is well. It may be set after the limiter was made.
 func TestDefaultLogger(t *testing.T) {
-	n := newNotifier(Options{}, func() Stats { return Stats{} }, func() {})
+	n := newNotifier(Options{Fallback: FullLimit}, func() Stats { return Stats{} }, func() {})
 	var log bytes.Buffer
 	before := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
@@ -96,9 +96,9 @@ func TestDefaultLogger(t *testing.T) {
 		want string
 	}{
 		{func() { n.deliverState(at(Synced, "")) }, ""},
-		{func() { n.deliverState(at(Degraded, "timeout")) }, "level=WARN"},
+		{func() { n.deliverState(at(Degraded, "timeout")) }, "level=WARN msg=\"rate limiter degraded\" reason=timeout nodes=0 shards_down=0 fallback=full-limit\n"},
 		{func() { n.deliverState(at(Resyncing, "")) }, ""},
-		{func() { n.deliverState(at(Synced, "")) }, "level=INFO msg=\"rate limiter synced\" nodes=0 down=0 outage_seconds=0"},
+		{func() { n.deliverState(at(Synced, "")) }, "level=INFO msg=\"rate limiter synced\" nodes=0 shards_down=0 outage_seconds=0"},
 		{func() { n.deliverState(at(Degraded, "noauth")) }, "level=ERROR"},
 		{func() { n.deliverEvent(Event{Kind: EventInvalid, Reason: "a nil rule"}) }, "level=WARN"},
 		{func() { n.closed(t.Context(), 3, nil) }, "level=ERROR"},

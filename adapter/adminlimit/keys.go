@@ -3,7 +3,6 @@ package adminlimit
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"strconv"
 	"time"
@@ -58,13 +57,18 @@ type answer struct {
 	Redis    *redis `json:"redis,omitempty"` // what Redis says now; nil: it was not asked
 }
 
-// redis is what Redis has of a key.
+// redis is what Redis says of a key: what it has, or why that is not known.
 type redis struct {
+	*stored
+	Err string `json:"error,omitempty"`
+}
+
+// stored is what Redis has of a key.
+type stored struct {
 	Used      int64   `json:"used"`
 	Remaining int64   `json:"remaining"`
 	Allowed   bool    `json:"allowed"`
 	Retry     float64 `json:"retry_after_seconds"`
-	Err       string  `json:"error,omitempty"`
 }
 
 func rowOf(e hybrid.Explanation) keyRow {
@@ -144,7 +148,7 @@ func (p *Page) lookUp(ctx context.Context, name, plan, key string) (*look, error
 	says, rules := map[*limit.Rule]string{}, []*limit.Rule{}
 	for _, c := range choices {
 		if says[c.rule] = c.says; c.rule == limit.Unlimited() {
-			l.add(answer{keyRow: keyRow{Key: key, Rule: c.name, Allowed: true}, Text: "unlimited", Says: c.says, Why: "Nothing limits this key."})
+			l.add(answer{keyRow: keyRow{Key: key, Rule: c.name, Allowed: true}, Text: "unlimited", Says: c.says, Why: hybrid.Explanation{Rule: c.rule}.String()})
 		} else {
 			rules = append(rules, c.rule)
 		}
@@ -158,13 +162,12 @@ func (p *Page) lookUp(ctx context.Context, name, plan, key string) (*look, error
 	if err != nil {
 		return nil, err
 	}
-	state := p.lim.State()
 	for _, e := range found {
 		if s := e.Redis; s != nil && s.Err != nil {
 			l.Err = s.Err.Error()
 		}
 		if name != "" || e.InMemory || e.Redis != nil && e.Redis.Used > 0 {
-			l.add(p.answer(e, says[e.Rule], state))
+			l.add(answerOf(e, says[e.Rule]))
 		}
 	}
 	return l, nil
@@ -179,77 +182,22 @@ func (l *look) add(a answer) {
 	l.Found = append(l.Found, a)
 }
 
-// answer says in words what is known of a key.
-func (p *Page) answer(e hybrid.Explanation, says string, state hybrid.State) answer {
-	a := answer{keyRow: rowOf(e), Text: e.Rule.String(), Says: says, InMemory: e.InMemory, Why: why(e, state, p.lim.Fallback())}
+// answerOf says in words what is known of a key.
+func answerOf(e hybrid.Explanation, says string) answer {
+	a := answer{keyRow: rowOf(e), Text: e.Rule.String(), Says: says, InMemory: e.InMemory, Why: e.String()}
 	if e.Latest != nil {
 		a.Latest = e.Latest.String()
 	}
-	if s := e.Redis; s != nil {
-		a.Redis = &redis{Used: s.Used, Remaining: s.Result.Remaining, Allowed: s.Result.Allowed && !s.Result.WouldRefuse}
-		a.Redis.Retry, _ = seconds(s.Result.RetryAfter)
-		if s.Err != nil {
-			a.Redis.Err = s.Err.Error()
-		}
+	switch s := e.Redis; {
+	case s == nil:
+	case s.Err != nil:
+		a.Redis = &redis{Err: s.Err.Error()}
+	default:
+		is := &stored{Used: s.Used, Remaining: s.Result.Remaining, Allowed: s.Result.Allowed && !s.Result.WouldRefuse}
+		is.Retry, _ = seconds(s.Result.RetryAfter)
+		a.Redis = &redis{stored: is}
 	}
 	return a
-}
-
-// why says in a sentence or two why a key is admitted or refused.
-func why(e hybrid.Explanation, state hybrid.State, fallback hybrid.Fallback) string {
-	res := e.Result
-	switch {
-	case e.Quarantined:
-		return fmt.Sprintf("Redis cannot use this key, because another program has written to it. The fallback %v decides.", fallback)
-	case res.WouldRefuse:
-		return "The rule is a dry run: it would refuse, and lets the check pass."
-	case res.Limit == 0:
-		return "The rule has a limit of 0: the key is blocked."
-	case res.Source == limit.SourceDegraded:
-		return byFallback(e, state, fallback)
-	case res.Source == limit.SourceNotice:
-		return "Another node has announced that the key is used up, until " + e.NoticeUntil.UTC().Format(time.TimeOnly) + " UTC."
-	case res.Allowed && !e.InMemory && res.Source == limit.SourceLocal:
-		return "This process has not seen the key lately: a check is admitted."
-	case res.Allowed && !e.InMemory:
-		return "This node has not seen the key lately. A check is admitted, and then Redis is asked."
-	case res.Allowed:
-		return fmt.Sprintf("%d of %d are left.", res.Remaining, res.Limit)
-	case res.Source == limit.SourceLocal:
-		return fmt.Sprintf("The limit of %d is used up in this process, which shares it with no other.", res.Limit)
-	}
-	return fmt.Sprintf("The limit of %d is used up: %s", res.Limit, counted(e))
-}
-
-// byFallback is why while Redis is away, or after the end of the limiter.
-func byFallback(e hybrid.Explanation, state hybrid.State, fallback hybrid.Fallback) string {
-	text := fmt.Sprintf("Redis is away, and the fallback %v decides: ", fallback)
-	if state.Mode == hybrid.Closed {
-		text = fmt.Sprintf("The limiter is closed, and the fallback %v decides: ", fallback)
-	}
-	switch fallback {
-	case hybrid.FailOpen:
-		return text + "every check passes that is not larger than the limit."
-	case hybrid.FailClosed:
-		return text + "every check is refused."
-	case hybrid.FairShare:
-		text += fmt.Sprintf("this node admits 1/%d of the limit. ", max(state.Nodes, 1))
-	case hybrid.FullLimit:
-		text += "this node admits the whole limit. "
-	}
-	if e.Result.Allowed {
-		return text + fmt.Sprintf("%d are left.", e.Result.Remaining)
-	}
-	return text + "That is used up: " + counted(e)
-}
-
-// counted says what counts, and who knows of it.
-func counted(e hybrid.Explanation) string {
-	text := fmt.Sprintf("%d units were admitted here of which Redis does not know.", e.Pending)
-	if !e.Answered.IsZero() {
-		text = fmt.Sprintf("%d units counted when Redis last answered, at %s UTC, and %d more were admitted here.", e.Known, e.Answered.UTC().Format(time.TimeOnly), e.Pending)
-	}
-	return text
 }
 
 // span returns seconds as a text: with a tenth below a minute, else to the second, rounded up.

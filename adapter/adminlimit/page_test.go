@@ -206,6 +206,11 @@ func TestWhyAKeyIsRefused(t *testing.T) {
 	if len(w.Found) != 1 || w.Found[0].Source != "degraded" || w.Found[0].Redis.Error == "" {
 		t.Fatalf("%+v", w)
 	}
+	// What is not known is left out, and the error is no sentence within a sentence.
+	_, body := b.do(t, "POST", "/limits/keys.json", formOf("key", "carol"), nil)
+	if strings.Contains(body, `"used"`) || strings.Count(w.Found[0].Redis.Error, "hybrid: ") != 1 {
+		t.Errorf("Redis is away, and has said\n%s", body)
+	}
 	contains(t, w.Found[0].Why, "Redis is away", "1/2 of the limit")
 }
 

@@ -1,0 +1,71 @@
+package hybrid
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// String says in a sentence or two why a check for one unit would be admitted or refused, by which
+// numbers, and what decides. Times of day are UTC. The key is not in it.
+func (e Explanation) String() string {
+	res := e.Result
+	switch {
+	case e.Rule == limit.Unlimited():
+		return "Nothing limits this key."
+	case e.Rule == nil:
+		return "There is no rule: a check is refused."
+	case res.Source == limit.SourceInvalid:
+		return "The limiter cannot decide by this rule: a check is refused."
+	case e.Quarantined:
+		return fmt.Sprintf("Redis cannot use this key, because another program has written to it. The fallback %v decides.", e.Fallback)
+	case res.WouldRefuse:
+		return "The rule is a dry run: it would refuse, and lets the check pass."
+	case res.Limit == 0:
+		return "The rule has a limit of 0: the key is blocked."
+	case res.Source == limit.SourceDegraded:
+		return e.byFallback()
+	case res.Source == limit.SourceNotice:
+		return "Another node has announced that the key is used up, until " + e.NoticeUntil.UTC().Format(time.TimeOnly) + " UTC."
+	case res.Allowed && !e.InMemory && res.Source == limit.SourceLocal:
+		return "This process has not seen the key lately: a check is admitted."
+	case res.Allowed && !e.InMemory:
+		return "This node has not seen the key lately. A check is admitted, and then Redis is asked."
+	case res.Allowed:
+		return fmt.Sprintf("%d of %d are left.", res.Remaining, res.Limit)
+	case res.Source == limit.SourceLocal:
+		return fmt.Sprintf("The limit of %d is used up in this process, which shares it with no other.", res.Limit)
+	}
+	return fmt.Sprintf("The limit of %d is used up: %s", res.Limit, e.counted())
+}
+
+// byFallback is String while Redis is away, or after the end of the limiter.
+func (e *Explanation) byFallback() string {
+	text := fmt.Sprintf("Redis is away, and the fallback %v decides: ", e.Fallback)
+	if e.State.Mode == Closed {
+		text = fmt.Sprintf("The limiter is closed, and the fallback %v decides: ", e.Fallback)
+	}
+	switch e.Fallback {
+	case FailOpen:
+		return text + "every check passes that is not larger than the limit."
+	case FailClosed:
+		return text + "every check is refused."
+	case FairShare:
+		text += fmt.Sprintf("this node admits 1/%d of the limit. ", max(e.State.Nodes, 1))
+	case FullLimit:
+		text += "this node admits the whole limit. "
+	}
+	if e.Result.Allowed {
+		return text + fmt.Sprintf("%d are left.", e.Result.Remaining)
+	}
+	return text + "That is used up: " + e.counted()
+}
+
+// counted says what counts, and who knows of it.
+func (e *Explanation) counted() string {
+	if e.Answered.IsZero() {
+		return fmt.Sprintf("%d units were admitted here of which Redis does not know.", e.Pending)
+	}
+	return fmt.Sprintf("%d units counted when Redis last answered, at %s UTC, and %d more were admitted here.", e.Known, e.Answered.UTC().Format(time.TimeOnly), e.Pending)
+}

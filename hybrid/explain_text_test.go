@@ -1,0 +1,67 @@
+package hybrid_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// Each explanation is a sentence that is true of it, also one that nobody has filled.
+func TestExplanationInWords(t *testing.T) {
+	at := time.Date(2026, 3, 1, 13, 4, 5, 0, time.FixedZone("", 3600))
+	full := limit.Result{Limit: 5, RetryAfter: time.Second, Source: limit.SourceSynced}
+	from := func(res limit.Result, s limit.Source) limit.Result { res.Source = s; return res }
+	some := limit.Result{Allowed: true, Limit: 5, Remaining: 3, Source: limit.SourceSynced}
+	away := hybrid.State{Mode: hybrid.Degraded, Nodes: 3}
+	for name, c := range map[string]struct {
+		e    hybrid.Explanation
+		want string
+	}{
+		"zero":        {hybrid.Explanation{}, "There is no rule: a check is refused."},
+		"unlimited":   {hybrid.Explanation{Rule: limit.Unlimited()}, "Nothing limits this key."},
+		"invalid":     {hybrid.Explanation{Rule: hundred, Result: limit.Result{Source: limit.SourceInvalid}}, "The limiter cannot decide by this rule: a check is refused."},
+		"blocked":     {hybrid.Explanation{Rule: hundred, Result: limit.Result{Source: limit.SourceSynced}}, "The rule has a limit of 0: the key is blocked."},
+		"dry run":     {hybrid.Explanation{Rule: hundred, Result: limit.Result{Allowed: true, WouldRefuse: true, Limit: 5}}, "The rule is a dry run: it would refuse, and lets the check pass."},
+		"quarantined": {hybrid.Explanation{Rule: hundred, Result: full, Quarantined: true, Fallback: hybrid.FailOpen}, "Redis cannot use this key, because another program has written to it. The fallback fail-open decides."},
+		"left":        {hybrid.Explanation{Rule: hundred, Result: some, InMemory: true}, "3 of 5 are left."},
+		"not seen":    {hybrid.Explanation{Rule: hundred, Result: some}, "This node has not seen the key lately. A check is admitted, and then Redis is asked."},
+		"new, local":  {hybrid.Explanation{Rule: hundred, Result: from(some, limit.SourceLocal)}, "This process has not seen the key lately: a check is admitted."},
+		"full, local": {hybrid.Explanation{Rule: hundred, Result: from(full, limit.SourceLocal), InMemory: true}, "The limit of 5 is used up in this process, which shares it with no other."},
+		"full": {hybrid.Explanation{Rule: hundred, Result: full, InMemory: true, Known: 4, Pending: 1, Answered: at},
+			"The limit of 5 is used up: 4 units counted when Redis last answered, at 12:04:05 UTC, and 1 more were admitted here."},
+		"full, unknown": {hybrid.Explanation{Rule: hundred, Result: from(full, limit.SourceUnsynced), InMemory: true, Pending: 5},
+			"The limit of 5 is used up: 5 units were admitted here of which Redis does not know."},
+		"notice": {hybrid.Explanation{Rule: hundred, Result: from(full, limit.SourceNotice), InMemory: true, NoticeUntil: at},
+			"Another node has announced that the key is used up, until 12:04:05 UTC."},
+		"fair share": {hybrid.Explanation{Rule: hundred, Result: from(full, limit.SourceDegraded), InMemory: true, State: away, Pending: 2},
+			"Redis is away, and the fallback fair-share decides: this node admits 1/3 of the limit. That is used up: 2 units were admitted here of which Redis does not know."},
+		"fair share, left": {hybrid.Explanation{Rule: hundred, Result: from(some, limit.SourceDegraded), State: hybrid.State{Mode: hybrid.Degraded}},
+			"Redis is away, and the fallback fair-share decides: this node admits 1/1 of the limit. 3 are left."},
+		"full limit": {hybrid.Explanation{Rule: hundred, Result: from(some, limit.SourceDegraded), State: away, Fallback: hybrid.FullLimit},
+			"Redis is away, and the fallback full-limit decides: this node admits the whole limit. 3 are left."},
+		"fail open": {hybrid.Explanation{Rule: hundred, Result: from(some, limit.SourceDegraded), State: away, Fallback: hybrid.FailOpen},
+			"Redis is away, and the fallback fail-open decides: every check passes that is not larger than the limit."},
+		"closed": {hybrid.Explanation{Rule: hundred, Result: from(full, limit.SourceDegraded), State: hybrid.State{Mode: hybrid.Closed}, Fallback: hybrid.FailClosed},
+			"The limiter is closed, and the fallback fail-closed decides: every check is refused."},
+	} {
+		if got := c.e.String(); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// A limiter explains by its own state: by its number of nodes and its fallback, Nearest too.
+func TestExplainKnowsWhatDecides(t *testing.T) {
+	lim := limit.Must(hybrid.New(nil, hybrid.Options{}))
+	defer lim.Close()
+	lim.Allow("k", hundred)
+	list, err := lim.Explain(bg, "k", hundred)
+	if err != nil || list[0].State.Mode != hybrid.LocalOnly || list[0].String() != "99 of 100 are left." {
+		t.Errorf("%v, %v", list, err)
+	}
+	if near := lim.Nearest(1); len(near) != 1 || near[0].State != lim.State() || near[0].String() != list[0].String() {
+		t.Errorf("%v", near)
+	}
+}
