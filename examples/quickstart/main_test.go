@@ -39,7 +39,32 @@ func TestProgram(t *testing.T) {
 	if resp, _ := p.Get("/", ""); resp.StatusCode != http.StatusBadRequest {
 		t.Errorf("nobody: %d", resp.StatusCode)
 	}
-	if stderr := p.Interrupt(); strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "request has no key") {
-		t.Errorf("it has said %q, and should only complain of the request without a key", stderr)
+	stderr := p.Interrupt()
+	for _, want := range []string{"INFO rate limiter synced nodes=1", "request has no key", "http: Server closed"} {
+		if strings.Count(stderr, want) != 1 {
+			t.Errorf("it has not said once %q, but\n%s", want, stderr)
+		}
+	}
+	if strings.Count(stderr, "\n") != 3 {
+		t.Errorf("it has said more than that:\n%s", stderr)
+	}
+}
+
+// While Redis is away a program goes on, and says so in one line.
+func TestOutage(t *testing.T) {
+	rdb := miniredis.RunT(t)
+	p := programtest.Start(t, rdb.Addr())
+	p.Await("rate limiter synced")
+	rdb.Close()
+	p.Await("rate limiter degraded")
+	if resp, body := p.Get("/", "alice"); resp.StatusCode != http.StatusOK || body != "hello alice\n" {
+		t.Errorf("without Redis: %d, %s", resp.StatusCode, body)
+	}
+	if err := rdb.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	p.Await("outage_seconds=")
+	if stderr := p.Interrupt(); !strings.Contains(stderr, "shards_down=1 fallback=fair-share\n") || strings.Contains(stderr, "redis: ") {
+		t.Errorf("the console has\n%s", stderr)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -33,8 +34,26 @@ type Program struct {
 	tb     testing.TB
 	cmd    *exec.Cmd
 	url    string
-	stderr bytes.Buffer // to be read when the process has ended
+	stderr text
 	done   chan struct{}
+}
+
+// text is what a process has written so far. It is safe for concurrent use.
+type text struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (t *text) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.all.Write(b)
+}
+
+func (t *text) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.all.String()
 }
 
 // Start builds the main.go of the current directory and starts it. Only the addresses in it
@@ -147,6 +166,20 @@ func (p *Program) Get(path, user string) (*http.Response, string) {
 		p.tb.Fatal(err)
 	}
 	return resp, string(body)
+}
+
+// Await waits until the program has written a text to its standard error.
+func (p *Program) Await(text string) {
+	p.tb.Helper()
+	tick, late := time.NewTicker(pollEvery), time.After(patience)
+	defer tick.Stop()
+	for !strings.Contains(p.stderr.String(), text) {
+		select {
+		case <-tick.C:
+		case <-late:
+			p.tb.Fatalf("%v without %q in\n%s", patience, text, &p.stderr)
+		}
+	}
 }
 
 // Interrupt ends the program as Ctrl-C does, and fails the test unless it ends well. It

@@ -3,16 +3,20 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log"
+	"log/slog"
 	"net/http"
+	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/hybridlimit/hybridlimit/adapter/adminlimit"
 	"github.com/hybridlimit/hybridlimit/adapter/httplimit"
@@ -24,17 +28,21 @@ import (
 var perUser = limit.Must(limit.PerMinute("api", 100)) // made once
 
 func main() {
+	logging.Disable() // go-redis would write a line for each connection that fails
 	rdb := redis.NewClient(hybrid.RedisOptions("localhost:6379"))
-	lim := limit.Must(hybrid.New(rdb, hybrid.Options{})) // does not wait for Redis, works without it
+	lim := limit.Must(hybrid.New(rdb, hybrid.Options{Logger: slog.Default()})) // does not wait for Redis, works without it
 	protect := limit.Must(httplimit.New(limit.WithContext(lim), perUser, httplimit.By(user), httplimit.Options{}))
 	http.Handle("/", protect(http.HandlerFunc(hello)))
 	prometheus.MustRegister(limit.Must(promlimit.New("api", lim)))
 	http.Handle("/metrics", promhttp.Handler())
-	go http.ListenAndServe("localhost:6060", limit.Must(adminlimit.New(lim, adminlimit.Options{})))
-	go func() { log.Fatal(http.ListenAndServe(":8080", nil)) }()
-	ctx, _ := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	page := limit.Must(adminlimit.New(lim, adminlimit.Options{}))
+	go func() { log.Print(http.ListenAndServe("localhost:6060", page)) }()
+	server := &http.Server{Addr: cmp.Or(os.Getenv("ADDR"), ":8080")}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	go func() { log.Print(server.ListenAndServe()); stop() }()
 	<-ctx.Done()
-	lim.Close() // reports what is pending, within 5 s
+	server.Shutdown(context.Background()) // answers what it has received
+	lim.Close()                           // reports what is pending, within 5 s
 }
 
 // user is whatever your service knows the caller by.
