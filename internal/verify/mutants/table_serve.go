@@ -247,7 +247,7 @@ var serveMutants = []mutant{
 		breaks: "A number of units that is no integer is cut.",
 		at:     "cmd/hybridlimit/internal/server/check units",
 		old:    ` || n.NumberValue != math.Trunc(n.NumberValue)`,
-		new:    ` || math.IsNaN(n.NumberValue)`,
+		new:    ` || math.Trunc(n.NumberValue) < 0`,
 		by:     checks("TestSchemaOfRequests"),
 	},
 	{
