@@ -5,6 +5,7 @@ import (
 	"math/bits"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -114,7 +115,21 @@ func (l *boundLimit) policy(rule *limit.Rule) string {
 	if l.item != "" {
 		return l.item
 	}
-	return policyItem(l.name(rule), rule)
+	return l.items(rule)
+}
+
+// items returns the items of RateLimit-Policy for a rule: one, or one for each part.
+func (l *boundLimit) items(rule *limit.Rule) string {
+	if rule.Parts() == nil {
+		return policyItem(l.name(rule), rule)
+	}
+	var list []string
+	for _, part := range rule.Parts() {
+		if !part.IsDryRun() {
+			list = append(list, policyItem(l.partName(rule, part), part))
+		}
+	}
+	return strings.Join(list, ", ")
 }
 
 // policyItem returns an item of RateLimit-Policy. The window is rounded up: the draft knows

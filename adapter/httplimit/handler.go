@@ -84,13 +84,13 @@ func (c *config) decide(r *http.Request) (d Decision, asked []*boundLimit) {
 	case v.Source == limit.SourceInvalid || uint(v.By) >= uint(len(checks)):
 		return refused(&fault{fmt.Errorf("httplimit: the limiter cannot decide by %v", v.Rule)}), nil
 	}
-	d.AllResult, d.Checks, d.Policy = v, checks, asked[v.By].name(v.Rule)
+	d.AllResult, d.Checks, d.Policy = v, checks, asked[v.By].partName(checks[v.By].Rule, v.Rule)
 	return d, asked
 }
 
 // take asks the limiter.
 func (c *config) take(ctx context.Context, checks []limit.Check) (v limit.AllResult, err error) {
-	if len(checks) > 1 {
+	if len(checks) > 1 || checks[0].Rule.Parts() != nil { // which says whose answer it is
 		return c.lim.TakeAll(ctx, checks...)
 	}
 	v.Rule = checks[0].Rule

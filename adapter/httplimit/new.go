@@ -39,7 +39,7 @@ func NewAll(lim Limiter, o Options, limits ...Limit) (func(http.Handler) http.Ha
 	}
 	for _, l := range c.limits {
 		if l.Rule != nil {
-			l.item = policyItem(l.name(l.Rule), l.Rule)
+			l.item = l.items(l.Rule)
 		}
 	}
 	return func(next http.Handler) http.Handler { return &handler{c, next} }, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"strings"
 
 	"github.com/hybridlimit/hybridlimit/adapter/internal/settle"
 	"github.com/hybridlimit/hybridlimit/adapter/internal/undecided"
@@ -151,6 +152,18 @@ type config struct {
 type boundLimit struct {
 	Limit
 	item string // of RateLimit-Policy; "" if the rule depends on the request
+}
+
+// partName returns what clients are told that a part of a combined rule is called; that is name for a
+// rule that is its only part.
+func (l *boundLimit) partName(rule, part *limit.Rule) string {
+	switch name := l.name(rule); {
+	case part == rule || !part.Valid():
+		return name
+	case l.Policy != "":
+		return name + strings.TrimPrefix(part.Name(), rule.Name())
+	}
+	return part.Name()
 }
 
 // name returns what clients are told that the limit is called.
