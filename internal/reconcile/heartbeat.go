@@ -131,7 +131,7 @@ func (c *Machine) ofList(all []answer, ev BeatAnswer, listed bool) []answer {
 	class, _ := redisstore.Classify(ev.Err)
 	spoken := slices.ContainsFunc(all, func(a answer) bool { return c.shards[a.shard].server == c.shards[0].server })
 	switch {
-	case spoken || !listed && class == redisstore.ClassKey || listed && c.shards[0].rounds.fails > 0:
+	case spoken || !listed && class == redisstore.ClassKey:
 		return all
 	case listed:
 		return append(all, answer{list: true})

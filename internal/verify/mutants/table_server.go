@@ -136,14 +136,6 @@ var serverMutants = []mutant{
 		by:     simulated("TestErrorOfAnotherServer"),
 	},
 	{
-		name:   "list-speaks-for-a-shard",
-		breaks: "The list of nodes speaks for the shard beside which it is.",
-		at:     "internal/reconcile Machine.ofList",
-		old:    ` || listed && c.shards[0].rounds.fails > 0:`,
-		new:    `:`,
-		by:     simulated("TestHalfOfAServerFails"),
-	},
-	{
 		name:   "loads-are-asked-alone",
 		breaks: "Of several servers that share a load one is never asked while others are down.",
 		at:     "internal/reconcile Machine.reasonToAsk",
