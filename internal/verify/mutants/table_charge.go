@@ -83,6 +83,14 @@ var chargeMutants = []mutant{
 		by:     rls("TestChargeRefused"),
 	},
 	{
+		name:   "a-charge-is-a-check",
+		breaks: "HL.CHARGE counts nothing that does not fit.",
+		at:     "cmd/hybridlimit/internal/server/byname Decider.Charge",
+		old:    `d.Limiter.Charge(key, rule, n)`,
+		new:    `d.Limiter.Take(key, rule, n)`,
+		by:     resp("TestRulesOfTheFile"),
+	},
+	{
 		name:   "a-report-is-cut",
 		breaks: "With --charge-refused a report that does not fit only uses up what is left.",
 		at:     "cmd/hybridlimit/internal/server/rls Service.takeEach",

@@ -15,9 +15,16 @@ var ErrNoRule = errors.New("there is no such rule in the rules file")
 // Unlimited is the answer for a key that nothing limits: admitted, with a limit of -1.
 var Unlimited = limit.Result{Allowed: true, Limit: -1, Remaining: -1}
 
+// Limiter is what decides; *hybrid.Limiter and *local.Limiter have it.
+type Limiter interface {
+	limit.Limiter
+	Charge(key string, rule *limit.Rule, n int64) (charged int64)
+	Refund(key string, rule *limit.Rule, n int64) (back int64)
+}
+
 // Decider decides. All fields are required.
 type Decider struct {
-	Limiter limit.Limiter
+	Limiter Limiter
 	// Rules returns the rules in force.
 	Rules func() *rules.Set
 	// Look is told of keys that are looked at without being counted.
@@ -33,6 +40,19 @@ func (d Decider) Take(name, key string, n int64) (limit.Result, error) {
 func (d Decider) Peek(name, key string) (limit.Result, error) {
 	return d.by(name, key, func(rule *limit.Rule) limit.Result {
 		d.Look(key, rule)
+		return d.Limiter.Peek(key, rule)
+	})
+}
+
+// Charge counts n units of a key, whether they fit or not; below 0 it gives units back. It answers as
+// Peek does afterwards.
+func (d Decider) Charge(name, key string, n int64) (limit.Result, error) {
+	return d.by(name, key, func(rule *limit.Rule) limit.Result {
+		if n < 0 {
+			d.Limiter.Refund(key, rule, -n)
+		} else {
+			d.Limiter.Charge(key, rule, n)
+		}
 		return d.Limiter.Peek(key, rule)
 	})
 }

@@ -34,6 +34,8 @@ type Service interface {
 	Decide(req *ratelimit.RateLimitRequest) (res *ratelimit.RateLimitResponse, retry time.Duration, err error)
 	// Ask takes n units of a key under a named rule. It has the errors of rls.Service.
 	Ask(rule, key string, n int64) (limit.Result, error)
+	// Charge counts n units, whether they fit or not, or gives them back if n is negative.
+	Charge(rule, key string, n int64) (limit.Result, error)
 }
 
 // maxDetail bounds what a problem repeats of a request.

@@ -20,7 +20,7 @@ import (
 
 // What follows an unknown field. The second is for a request of which the form is not known.
 const (
-	namedFields = "; the fields are rule, key, n"
+	namedFields = "; the fields are rule, key, n, charge"
 	allFields   = namedFields + "; or domain, descriptors, hitsAddend, and within descriptors entries (key, value), " +
 		"limit (requestsPerUnit, unit, unitMultiplier), hitsAddend, isNegativeHits"
 )
@@ -29,6 +29,7 @@ const (
 type named struct {
 	rule, key string
 	n         int64
+	charge    bool // count n whatever is left, or give it back
 }
 
 // readNamed reads such a request. hint are the fields that there are, if that is what is wrong.
@@ -41,13 +42,19 @@ func readNamed(fields map[string]*structpb.Value) (q named, hint string, err err
 		case "key":
 			q.key, err = text(name, v)
 		case "n":
-			q.n, err = units(v)
+			q.n, err = units(name, v, 0)
+		case "charge":
+			q.charge = true
+			q.n, err = units(name, v, -limit.MaxUnits)
 		default:
 			return q, namedFields, fmt.Errorf(`unknown field "%s"`, name)
 		}
 		if err != nil {
 			return q, "", err
 		}
+	}
+	if q.charge && fields["n"] != nil {
+		return q, "", errors.New("either n or charge can be given")
 	}
 	if fields["key"] == nil {
 		return q, "", errors.New("key is missing: say whom to count for")
@@ -65,10 +72,10 @@ func text(name string, v any) (string, error) {
 }
 
 // units returns the value of a field that must be a number of units.
-func units(v any) (int64, error) {
+func units(name string, v any, least float64) (int64, error) {
 	n, ok := v.(*structpb.Value_NumberValue)
-	if !ok || n.NumberValue < 0 || n.NumberValue > limit.MaxUnits || n.NumberValue != math.Trunc(n.NumberValue) {
-		return 0, fmt.Errorf("n must be an integer from 0 to %d", int64(limit.MaxUnits))
+	if !ok || n.NumberValue < least || n.NumberValue > limit.MaxUnits || n.NumberValue != math.Trunc(n.NumberValue) {
+		return 0, fmt.Errorf("%s must be an integer from %.0f to %d", name, least, int64(limit.MaxUnits))
 	}
 	return int64(n.NumberValue), nil
 }
@@ -80,7 +87,11 @@ func checkNamed(w http.ResponseWriter, service Service, fields map[string]*struc
 		problem(w, http.StatusBadRequest, err.Error(), hint)
 		return
 	}
-	res, err := service.Ask(q.rule, q.key, q.n)
+	do := service.Ask
+	if q.charge {
+		do = service.Charge
+	}
+	res, err := do(q.rule, q.key, q.n)
 	switch {
 	case errors.Is(err, byname.ErrNoRule):
 		problem(w, http.StatusNotFound, "the rules file has no rule \""+q.rule+"\"")
@@ -88,23 +99,23 @@ func checkNamed(w http.ResponseWriter, service Service, fields map[string]*struc
 		problem(w, http.StatusInternalServerError, "This server cannot decide by such a rule")
 	case err != nil:
 		problem(w, http.StatusInternalServerError, "")
+	case q.charge:
+		answerResult(w, http.StatusOK, res) // it has been done, whatever is left
+	case res.Allowed:
+		answerResult(w, http.StatusOK, res)
 	default:
-		answerResult(w, res)
+		answerResult(w, http.StatusTooManyRequests, res)
 	}
 }
 
-func answerResult(w http.ResponseWriter, res limit.Result) {
+func answerResult(w http.ResponseWriter, code int, res limit.Result) {
 	body, err := json.Marshal(res)
 	if err != nil {
 		problem(w, http.StatusInternalServerError, "")
 		return
 	}
-	code := http.StatusOK
-	if !res.Allowed {
-		code = http.StatusTooManyRequests
-		if n, ok := res.RetryAfterSeconds(); ok {
-			w.Header().Set("Retry-After", strconv.Itoa(n))
-		}
+	if n, ok := res.RetryAfterSeconds(); ok && code == http.StatusTooManyRequests {
+		w.Header().Set("Retry-After", strconv.Itoa(n))
 	}
 	answer(w, code, "application/json", append(body, '\n'))
 }

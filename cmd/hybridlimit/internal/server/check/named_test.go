@@ -40,6 +40,14 @@ func TestNamedRules(t *testing.T) {
 		{`{"rule":"api","key":"alice","n":0}`, 429, "1", `"remaining":0,`},
 		{`{"rule":"api","key":"alice","n":3}`, 429, "3", `"retry_after_seconds":3,`},
 		{`{"rule":"api","key":"alice","n":9007199254740992}`, 429, "", `"retry_after_seconds":null,`},
+		{`{"rule":"api","key":"eve","charge":1}`, 200, "", `"allowed":true,"would_refuse":false,"limit":3,"remaining":2,`},
+		{`{"rule":"api","key":"eve","charge":9}`, 200, "", `"allowed":false,"would_refuse":false,"limit":3,"remaining":0,"retry_after_seconds":4,`},
+		{`{"rule":"api","key":"eve"}`, 429, "4", `"remaining":0,`},
+		{`{"rule":"api","key":"eve","charge":-100}`, 200, "", `"remaining":3,`},
+		{`{"rule":"open","key":"bob","charge":5}`, 200, "", `"limit":-1,"remaining":-1,`},
+		{`{"rule":"api","key":"bob","charge":1,"n":1}`, 400, "", "either n or charge can be given"},
+		{`{"rule":"api","key":"bob","charge":0.5}`, 400, "", "charge must be an integer from -9007199254740992 to 9007199254740992"},
+		{`{"rule":"none","key":"bob","charge":1}`, 404, "", `no rule`},
 		{`{"n":1e1,"key":"acme","rule":"api"}`, 200, "", `"limit":10,"remaining":0,`},
 		{`{"rule":"api","key":"mallory"}`, 429, "", `"limit":0,`},
 		{`{"rule":"open","key":"bob","n":1000}`, 200, "", `"limit":-1,"remaining":-1,`},
@@ -55,8 +63,8 @@ func TestNamedRules(t *testing.T) {
 		{`{"rule":"api","key":"bob"}{}`, 400, "", `"detail":"`},
 		{`{"rule":"api"}`, 400, "", "key is missing"},
 		{`{"rule":"api","key":"bob","n":9007199254740994}`, 400, "", "n must be an integer from 0 to 9007199254740992"},
-		{`{"rule":"api","key":"bob","` + strings.Repeat("x", 10_000) + `":1}`, 400, "", "x…; the fields are rule, key, n"},
-		{`{"key":"bob"}`, 400, "", "the fields are rule, key, n; or domain"},
+		{`{"rule":"api","key":"bob","` + strings.Repeat("x", 10_000) + `":1}`, 400, "", "x…; the fields are rule, key, n, charge"},
+		{`{"key":"bob"}`, 400, "", "the fields are rule, key, n, charge; or domain"},
 	} {
 		w := ask(h, post(c.body))
 		if w.Code != c.code || w.Header().Get("Retry-After") != c.retry || !strings.Contains(w.Body.String(), c.says) || w.Body.Len() > 1<<10 {

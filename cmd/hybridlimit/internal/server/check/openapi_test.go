@@ -204,6 +204,8 @@ func TestOpenAPIIsServed(t *testing.T) {
 // broken is a service that fails.
 type broken struct{}
 
+func (broken) Charge(string, string, int64) (limit.Result, error) { panic("not asked") }
+
 func (broken) Ask(string, string, int64) (limit.Result, error) {
 	return limit.Result{}, errors.New("a secret of the server")
 }
@@ -254,6 +256,8 @@ func TestBrowsersDoNotAsk(t *testing.T) {
 
 // counting is a service that counts what it is asked.
 type counting func()
+
+func (c counting) Charge(string, string, int64) (limit.Result, error) { panic("not asked") }
 
 func (c counting) Ask(string, string, int64) (limit.Result, error) {
 	c()

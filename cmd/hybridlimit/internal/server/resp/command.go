@@ -35,6 +35,7 @@ func init() {
 	commands = map[string]command{
 		"CL.THROTTLE": {least: 4, most: 5, key: 1, run: (*Server).throttle},
 		"HL.TAKE":     {least: 2, most: 3, key: 2, run: (*Server).take},
+		"HL.CHARGE":   {least: 3, most: 3, key: 2, run: (*Server).charge},
 		"HL.PEEK":     {least: 2, most: 2, key: 2, run: (*Server).peek},
 
 		"AUTH":    {least: 1, most: maxArgs, open: true, run: (*Server).auth},

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/server/byname"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -160,7 +161,7 @@ func TestStopLetsClientsFinish(t *testing.T) {
 
 // held is a limiter that lets no check go on before it is told to.
 type held struct {
-	limit.Limiter
+	byname.Limiter
 	begun, goOn chan struct{}
 }
 

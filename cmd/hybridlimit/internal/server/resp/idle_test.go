@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/adapter/rules"
-	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/server/byname"
 )
 
 // pipes is a listener of connections in memory, so that hours take no time.
@@ -38,7 +38,7 @@ func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"
 
 // nobody is a limiter that is never asked. One that is works each second, and hours would take
 // long after all.
-type nobody struct{ limit.Limiter }
+type nobody struct{ byname.Limiter }
 
 // piped serves in memory until the end of the test, and returns what connects a client.
 func piped(t *testing.T, o Options) (*Server, func() net.Conn) {

@@ -21,6 +21,20 @@ func (s *Server) take(c *conn, args [][]byte) {
 	s.answerNamed(c, args[0], res, err)
 }
 
+var settled = field{"quantity", -limit.MaxUnits, limit.MaxUnits}
+
+// charge is HL.CHARGE rule key quantity: counts units whether they fit or not, or gives them back if
+// the quantity is negative. It is answered as HL.PEEK is afterwards.
+func (s *Server) charge(c *conn, args [][]byte) {
+	n := int64(0)
+	if problem := number(args[2], settled, &n); problem != "" {
+		s.fail(c, problem)
+		return
+	}
+	res, err := s.decider.Charge(string(args[0]), string(args[1]), n)
+	s.answerNamed(c, args[0], res, err)
+}
+
 // peek is HL.PEEK rule key: what HL.TAKE of one unit would answer.
 func (s *Server) peek(c *conn, args [][]byte) {
 	res, err := s.decider.Peek(string(args[0]), string(args[1]))

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/server/byname"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -29,6 +30,17 @@ overrides:
 	c.want("HL.TAKE api bob 4", ints(1, 3, 3, -1, 0)) // never
 	c.want("HL.TAKE free staff-bob 1000", ints(0, -1, -1, -1, 0))
 	c.want("HL.TAKE api mallory", ints(1, 0, 0, -1, 0))
+	c.want("HL.TAKE api carol 2", ints(0, 3, 1, -1, 2))
+	c.want("HL.CHARGE api carol 3", ints(1, 3, 0, 3, 5)) // a debt of two
+	c.want("HL.CHARGE api carol 100", ints(1, 3, 0, 4, 6))
+	c.want("HL.CHARGE api erin -5", ints(0, 3, 3, -1, 0))
+	c.want("HL.TAKE api erin 3", ints(0, 3, 0, -1, 3))
+	c.want("HL.CHARGE api erin -2", ints(0, 3, 2, -1, 1))
+	c.want("HL.CHARGE free staff-bob 9", ints(0, -1, -1, -1, 0))
+	c.wantError(c.do("HL.CHARGE api erin"), "number of arguments")
+	c.wantError(c.do("HL.CHARGE api erin x"), "quantity is 'x'")
+	c.wantError(c.do("HL.CHARGE none erin 1"), "no rule 'none'")
+	c.wantError(c.do("HL.CHARGE log erin 1"), "cannot decide")
 	c.wantError(c.do("HL.TAKE none bob"), "no rule 'none'")
 	c.wantError(c.do("HL.TAKE api bob -1"), "quantity is '-1'")
 	c.wantError(c.do("HL.TAKE api"), "number of arguments")
@@ -62,7 +74,7 @@ func TestLooksAreTold(t *testing.T) {
 }
 
 // broken is a limiter with a mistake.
-type broken struct{ limit.Limiter }
+type broken struct{ byname.Limiter }
 
 func (broken) Take(string, *limit.Rule, int64) limit.Result { panic("a mistake") }
 

@@ -21,7 +21,7 @@ import (
 
 // Options says what a [Server] serves. Limiter and Rules are required.
 type Options struct {
-	Limiter limit.Limiter
+	Limiter byname.Limiter
 	// Rules returns the rules in force, for HL.TAKE and HL.PEEK.
 	Rules func() *rules.Set
 	// Look is told of keys that are looked at without being counted. Default: nobody is.

@@ -14,20 +14,15 @@ import (
 //
 // The error is [byname.ErrNoRule], or has the code Unimplemented: the limiter cannot decide by the rule.
 func (s *Service) Ask(rule, key string, n int64) (res limit.Result, err error) {
-	d := byname.Decider{Limiter: s.o.Limiter, Rules: s.o.Rules, Look: s.o.Look}
+	d := s.decider()
 	if n == 0 {
 		res, err = d.Peek(rule, key)
 	} else {
 		res, err = d.Take(rule, key, n)
 	}
-	if err == nil && res.Source == limit.SourceInvalid {
-		err = status.Error(codes.Unimplemented, "rls: this server cannot decide by such a rule")
+	if res, err = s.decided(res, err); err != nil {
+		return res, err
 	}
-	if err != nil {
-		s.count.invalid.Add(1)
-		return limit.Result{}, err
-	}
-	s.count.requests.Add(1)
 	switch {
 	case res.Allowed:
 	case s.o.Shadow:
@@ -36,5 +31,28 @@ func (s *Service) Ask(rule, key string, n int64) (res limit.Result, err error) {
 	default:
 		s.count.refused.Add(1)
 	}
+	return res, nil
+}
+
+// Charge counts n units of a key, whether they fit or not; below 0 it gives units back. It answers as
+// Ask of 0 units does afterwards, and has its errors.
+func (s *Service) Charge(rule, key string, n int64) (limit.Result, error) {
+	return s.decided(s.decider().Charge(rule, key, n))
+}
+
+func (s *Service) decider() byname.Decider {
+	return byname.Decider{Limiter: s.o.Limiter, Rules: s.o.Rules, Look: s.o.Look}
+}
+
+// decided counts a request by the name of a rule.
+func (s *Service) decided(res limit.Result, err error) (limit.Result, error) {
+	if err == nil && res.Source == limit.SourceInvalid {
+		err = status.Error(codes.Unimplemented, "rls: this server cannot decide by such a rule")
+	}
+	if err != nil {
+		s.count.invalid.Add(1)
+		return limit.Result{}, err
+	}
+	s.count.requests.Add(1)
 	return res, nil
 }
