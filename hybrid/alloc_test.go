@@ -25,6 +25,8 @@ func free(t *testing.T, l *hybrid.Limiter, rule *limit.Rule) {
 		"Peek":       func() { l.Peek("k", rule) },
 		"TakeAtMost": func() { l.TakeAtMost("k", rule, 3) },
 		"Refund":     func() { l.Refund("k", rule, 1) },
+		"combined":   func() { l.Allow("k", several) },
+		"combined 2": func() { l.Take("k", several, 1) },
 		"Charge":     func() { l.Charge("k", rule, 1) },
 		"dry run":    func() { l.Take("k", dry, 1) },
 		"TakeAll": func() {

@@ -183,11 +183,6 @@ func TestCombinedInAFleet(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantAdmitted(t, a.Limiter, "k", several, 10, 6)
-		for _, f := range []func(){func() { a.Allow("k", several) }, func() { a.Take("k", several, 1) }} {
-			if n := allocations(0, f); n > 0 {
-				t.Errorf("%v allocations", n)
-			}
-		}
 	})
 	log := limit.Must(limit.Combine("log", limit.Must(limit.PerSecond("s", 1)), limit.Must(limit.SlidingLog("l", 1, time.Hour))))
 	l, err := hybrid.New(nil, hybrid.Options{})
@@ -197,5 +192,32 @@ func TestCombinedInAFleet(t *testing.T) {
 	defer l.Close()
 	if !errors.Is(l.CheckRule(log), limit.ErrUnsupported) || l.Allow("k", log) || l.Stats().Invalid != 1 {
 		t.Errorf("a part that cannot be: %v, %+v", l.CheckRule(log), l.Stats())
+	}
+}
+
+// In an outage as much is granted under a combined rule as a check would get, and never nothing that is
+// called allowed.
+func TestCombinedAtMostInAnOutage(t *testing.T) {
+	small := limit.Must(limit.Parse("small", "2/h, 100/d"))
+	for _, policy := range []hybrid.Fallback{hybrid.FairShare, hybrid.FailOpen, hybrid.FailClosed} {
+		inBubble(t, func(t *testing.T, w *world) {
+			n := w.fleet(3, hybrid.Options{Fallback: policy})[0]
+			n.net.down()
+			n.Allow("other", small)
+			time.Sleep(3 * time.Second)
+			wantMode(t, n.Limiter, hybrid.Degraded)
+			total := int64(0)
+			for range 5 {
+				granted, res := n.TakeAtMost("k", small, 2)
+				if res.Allowed != (granted > 0) || (res.RetryAfter > 0) == res.Allowed {
+					t.Fatalf("%v: %d granted, %+v", policy, granted, res)
+				}
+				total += granted
+			}
+			switch {
+			case policy == hybrid.FairShare && total != 1, policy == hybrid.FailOpen && total < 5, policy == hybrid.FailClosed && total != 0:
+				t.Errorf("%v: %d units granted", policy, total)
+			}
+		})
 	}
 }

@@ -56,7 +56,8 @@ type Options struct {
 	// most its capacity and what leaks in MaxDebt, so that they cause refusals for no longer than
 	// MaxDebt. Units above that are forgiven, and counted in [Stats].ForgivenUnits. Units that
 	// were admitted by a check while Redis was reachable count completely, and so do units that
-	// are ahead of a waiting reservation. A window needs no bound, because its units expire.
+	// are ahead of a waiting reservation. A debt is converted with the rest if the rate of the
+	// rule changes. A window needs no bound, because its units expire.
 	// Default 0: the time in which the full bucket drains; negative: nothing above the capacity
 	// is repaid.
 	MaxDebt time.Duration

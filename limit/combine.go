@@ -19,10 +19,11 @@ const maxParts = 16
 // else the one with the fewest units remaining.
 //
 // There are 1 to 16 rules with different names, which name their counters; name is only shown. They
-// must not be combined themselves. [Rule.Limit] is that of the smallest. A combined rule cannot be
-// reserved ahead of time.
+// must not be combined themselves, and are all dry runs or none is. [Rule.Limit] is that of the
+// smallest. A combined rule cannot be reserved ahead of time. Its units are not booked ahead for a
+// caller that waits either: callers that only check may take them first, again and again.
 func Combine(name string, rules ...*Rule) (*Rule, error) {
-	c := &Rule{numbers: arith.Hide(arith.Rule{Name: name}), alg: AlgorithmCombined, parts: &parts{slices.Clone(rules)}, dry: true}
+	c := &Rule{numbers: arith.Hide(arith.Rule{Name: name}), alg: AlgorithmCombined, parts: &parts{slices.Clone(rules)}}
 	errs := []error{c.checkName()}
 	if len(rules) < 1 || len(rules) > maxParts {
 		return nil, errors.Join(append(errs, c.bad("rules", len(rules), "must be 1 to %d", maxParts))...)
@@ -35,11 +36,13 @@ func Combine(name string, rules ...*Rule) (*Rule, error) {
 			continue
 		case r.parts != nil:
 			errs = append(errs, c.bad("part", i, "must not be combined itself"))
+		case i > 0 && r.dry != c.dry:
+			errs = append(errs, c.bad("part", i, "all parts must be dry runs, or none"))
 		case names[r.Name()]:
 			errs = append(errs, c.bad("part", i, "another one is called %q, so both would share a counter", r.Name()))
 		}
 		names[r.Name()] = true
-		c.dry = c.dry && r.dry
+		c.dry = r.dry
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err

@@ -31,7 +31,7 @@ func Parse(name, text string) (*Rule, error) {
 	var limits []written
 	var errs []error
 	for part := range strings.SplitSeq(text, ",") {
-		w, err := read(strings.TrimSpace(part))
+		w, err := read(strings.ToLower(strings.TrimSpace(part)))
 		if err != nil {
 			errs = append(errs, fmt.Errorf("limit: rule %q: %w", clipped(name), err))
 		}
@@ -64,7 +64,7 @@ type written struct {
 }
 
 var (
-	limitText  = regexp.MustCompile(`^([0-9]+) ?(?:/|per) ?([0-9a-zA-Zµ. ]+?)(?:,? burst ([0-9]+))?$`)
+	limitText  = regexp.MustCompile(`^([0-9]+) ?(?:/|per) ?([0-9a-zA-Zµ. ]+?)(?: burst ([0-9]+))?$`)
 	periodText = regexp.MustCompile(`^([0-9]*) ?([a-z]+)$`)
 )
 
@@ -98,7 +98,7 @@ func read(text string) (w written, err error) {
 
 // readPeriod reads a period.
 func readPeriod(text string) (time.Duration, error) {
-	if m := periodText.FindStringSubmatch(strings.ToLower(text)); m != nil {
+	if m := periodText.FindStringSubmatch(text); m != nil {
 		word := m[2]
 		if len(word) > 2 {
 			word = strings.TrimSuffix(word, "s")

@@ -13,7 +13,7 @@ import (
 )
 
 // MaxChecks is the largest number of checks of one [Limiter.TakeAll], which
-// occupies Redis until all are decided. Windows are read bucket by bucket: all checks
+// occupies Redis until all are decided. A check of a combined rule counts as one for each part. Windows are read bucket by bucket: all checks
 // together may have at most 20,000 buckets. A sliding window has one bucket more
 // than its rule says; a counter of another kind has one.
 const MaxChecks = 1000
@@ -44,6 +44,11 @@ const maxBuckets = 20_000
 // that caused it, -1 if none did.
 func (l *Limiter) TakeAll(ctx context.Context, checks ...limit.Check) (limit.AllResult, error) {
 	if all, of := decision.Expand(checks); of != nil {
+		for i, q := range checks { // so that the error has the index of the caller
+			if err := askable(q.Rule, q.N); err != nil {
+				return besideError(checks, i, decision.Invalid), fmt.Errorf("remote: check %d: %w", i, err)
+			}
+		}
 		v, err := l.TakeAll(ctx, all...)
 		return decision.Original(v, of), err
 	}

@@ -78,17 +78,22 @@ const mostTries = 4
 // calls that look at one unit and take some of each part. Others may take some in between: then it
 // looks again.
 func TakeLeft(n int64, peek func() limit.Result, take func(n int64) limit.Result) (granted int64, res limit.Result) {
+	if res = peek(); n == 0 {
+		res.Allowed, res.RetryAfter = true, 0
+		return 0, res
+	}
 	for range mostTries {
-		if res = peek(); res.Remaining == 0 || n == 0 {
+		left := res.Remaining
+		if left == 0 && res.Allowed {
+			left = 1 // a single unit fits although it counts several times, or all is admitted
+		}
+		if left = min(n, left); left == 0 {
 			break
 		}
-		granted = min(n, res.Remaining)
-		if res = take(granted); res.Allowed {
-			return granted, res
+		if res = take(left); res.Allowed {
+			return left, res
 		}
-	}
-	if n == 0 {
-		res.Allowed, res.RetryAfter = true, 0
+		res = peek()
 	}
 	return 0, res
 }

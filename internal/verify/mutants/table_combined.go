@@ -44,10 +44,10 @@ var combinedMutants = []mutant{
 	},
 	{
 		name:   "a-dry-run-of-a-part",
-		breaks: "A combined rule refuses nothing if one of its rules is a dry run.",
+		breaks: "A rule that refuses is combined with one that is tried out, and nobody can say what remains.",
 		at:     "limit Combine",
-		old:    `c.dry = c.dry && r.dry`,
-		new:    `c.dry = r.dry`,
+		old:    `case i > 0 && r.dry != c.dry:`,
+		new:    `case i > 1 && r.dry != c.dry:`,
 		by:     words("TestCombine"),
 	},
 	{

@@ -5,6 +5,7 @@ import (
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/hybridlimit/hybridlimit/adapter/rules"
+	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -17,6 +18,7 @@ type question struct {
 
 	over bool
 	res  limit.Result
+	part *limit.Rule // of several limits the one that the result is of; nil: there is one
 }
 
 // limited reports whether the limiter is to be asked.
@@ -52,9 +54,29 @@ func (s *Service) decide(asked []question) {
 			if admitted {
 				s.o.Limiter.Refund(q.key, q.limit.Rule, int64(q.n))
 			}
-			q.res = s.o.Limiter.Peek(q.key, q.limit.Rule)
+			s.peek(q)
 		}
 	}
+}
+
+// peek says how a descriptor stands.
+func (s *Service) peek(q *question) {
+	if q.limit.Rule.Parts() == nil {
+		q.res = s.o.Limiter.Peek(q.key, q.limit.Rule)
+		return
+	}
+	v := decision.Tightest(q.limit.Rule, func(part *limit.Rule) limit.Result { return s.o.Limiter.Peek(q.key, part) })
+	q.res, q.part = v.Result, v.Rule
+}
+
+// take takes for one descriptor.
+func (s *Service) take(q *question) {
+	if q.limit.Rule.Parts() == nil {
+		q.res = s.o.Limiter.Take(q.key, q.limit.Rule, int64(q.n))
+		return
+	}
+	v := s.o.Limiter.TakeAll(limit.Check{Key: q.key, Rule: q.limit.Rule, N: int64(q.n)})
+	q.res, q.part = v.Result, v.Rule
 }
 
 // look answers the questions for no hits at all: whether anything is left. It reports whether
@@ -64,7 +86,7 @@ func (s *Service) look(asked []question) (admitted bool) {
 	for i := range asked {
 		if q := &asked[i]; q.limited() && !q.back && q.n == 0 {
 			s.o.Look(q.key, q.limit.Rule)
-			q.res = s.o.Limiter.Peek(q.key, q.limit.Rule)
+			s.peek(q)
 			q.over = !q.res.Allowed
 			admitted = admitted && !q.over
 		}
@@ -80,15 +102,17 @@ func (s *Service) takeEach(asked []question) (admitted bool) {
 		if !q.takes() {
 			continue
 		}
-		if q.res = s.o.Limiter.Take(q.key, q.limit.Rule, int64(q.n)); q.res.Allowed {
+		if s.take(q); q.res.Allowed && !q.res.WouldRefuse {
 			continue
 		}
-		q.over, admitted = true, false
+		if !q.res.Allowed {
+			q.over, admitted = true, false
+		}
 		if q.n > 1 { // one hit is a request, and a request that is refused has not happened
 			s.o.Limiter.Charge(q.key, q.limit.Rule, int64(q.n))
-			is := s.o.Limiter.Peek(q.key, q.limit.Rule)
-			q.res.Remaining, q.res.ResetAfter = is.Remaining, is.ResetAfter
-			q.res.RetryAfter = max(q.res.RetryAfter, is.RetryAfter)
+			was := q.res
+			s.peek(q)
+			q.res.RetryAfter = max(q.res.RetryAfter, was.RetryAfter)
 		}
 	}
 	return admitted
@@ -109,18 +133,18 @@ func (s *Service) takeAll(asked []question) (admitted bool) {
 		return true
 	case 1: // the usual case: one answer has it all
 		q := &asked[places[0]]
-		q.res = s.o.Limiter.Take(q.key, q.limit.Rule, int64(q.n))
+		s.take(q)
 		q.over = !q.res.Allowed
 		return !q.over
 	}
 	all := s.o.Limiter.TakeAll(checks...)
 	if !all.Allowed {
 		s.describe(asked, places[all.By])
-		asked[places[all.By]].res = all.Result
+		asked[places[all.By]].res, asked[places[all.By]].part = all.Result, all.Rule
 		return false
 	}
 	for _, i := range places {
-		asked[i].res = s.o.Limiter.Peek(asked[i].key, asked[i].limit.Rule)
+		s.peek(&asked[i])
 	}
 	return true
 }
@@ -130,7 +154,7 @@ func (s *Service) takeAll(asked []question) (admitted bool) {
 func (s *Service) describe(asked []question, by int) {
 	for i := range asked {
 		if q := &asked[i]; q.takes() {
-			q.res = s.o.Limiter.Peek(q.key, q.limit.Rule)
+			s.peek(q)
 			q.over = i == by || !q.limit.Rule.IsDryRun() && q.res.Remaining < int64(q.n)
 		}
 	}

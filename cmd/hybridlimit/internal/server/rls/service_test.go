@@ -351,3 +351,23 @@ func TestSeveralLimits(t *testing.T) {
 	w.want(request("d", d("a=1"), d("b=1")), "OVER_LIMIT | OVER_LIMIT 4/DAY 0 86280.000000001s | OK 5/HOUR 5 0s")
 	w.want(request("d", d("b=1")), "OK | OK 5/HOUR 4 3600s")
 }
+
+// The answer is about the limit that decides, also if another one has the same number of units; a
+// bucket is told by its rate.
+func TestWhichOfSeveralLimits(t *testing.T) {
+	w := serve(t, "domain: d\ndescriptors:\n  - {key: a, rate_limit: {limits: \"5/s, 5/m\"}}\n  - {key: b, rate_limit: {limits: 10/s burst 20}}\n", Options{})
+	w.want(request("d", with(d("a=1"), 5)), "OK | OK 5/SECOND 0 1s")
+	w.now.Advance(10 * time.Second)
+	w.want(request("d", d("a=1")), "OVER_LIMIT | OVER_LIMIT 5/MINUTE 0 50s")
+	w.want(request("d", with(d("b=1"), 5)), "OK | OK 10/SECOND 15 0.5s")
+}
+
+// What a trial would have refused is charged as well, or the trial would show too little.
+func TestChargeRefusedInShadowMode(t *testing.T) {
+	w := serve(t, "domain: d\ndescriptors:\n  - {key: a, shadow_mode: true, rate_limit: {unit: minute, requests_per_unit: 3}}\n", Options{ChargeRefused: true})
+	w.ask(request("d", with(d("a=1"), 2)))
+	w.want(request("d", with(d("a=1"), 50)), "OK | OK 3/MINUTE 0 60s")
+	if s := w.lim.Stats(); s.ChargedUnits != 50 || s.WouldRefuse != 1 {
+		t.Errorf("%+v", s)
+	}
+}

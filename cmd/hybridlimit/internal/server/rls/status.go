@@ -42,18 +42,21 @@ var units = map[time.Duration]string{
 	time.Second: "second", time.Minute: "minute", time.Hour: "hour", 24 * time.Hour: "day", 7 * 24 * time.Hour: "week",
 }
 
-// current returns the limit that the answer is about: of several the tightest. A period that Envoy has
-// no unit for is "".
+// current returns the limit that the answer is about: of several the tightest. A bucket is told by its
+// rate. A period that Envoy has no unit for is "".
 func (q *question) current() (requests uint32, unit string) {
-	for _, part := range q.limit.Rule.Parts() {
-		if part.Limit() == q.res.Limit {
-			return uint32(min(part.Limit(), math.MaxUint32)), units[part.Period()]
-		}
+	part := q.part
+	switch {
+	case q.limit.Unit != "":
+		return q.limit.RequestsPerUnit, q.limit.Unit
+	case part == nil:
+		part = q.limit.Rule
 	}
-	if q.limit.Unit == "" && q.limit.Rule.Parts() == nil { // one limit in the form of several
-		return uint32(min(q.limit.Rule.Limit(), math.MaxUint32)), units[q.limit.Rule.Period()]
+	n := part.Limit()
+	if part.Algorithm() == limit.AlgorithmFunnel {
+		n = part.Units()
 	}
-	return q.limit.RequestsPerUnit, q.limit.Unit
+	return uint32(min(n, math.MaxUint32)), units[part.Period()]
 }
 
 // until returns after which time a request that is refused would be admitted; else after
