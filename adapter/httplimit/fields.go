@@ -64,12 +64,18 @@ func (c *config) told(ctx context.Context, d *Decision, asked []*boundLimit) (of
 		if q.Rule.IsDryRun() {
 			continue
 		}
-		res, err := c.lim.Peek(ctx, q.Key, q.Rule)
-		if err != nil {
-			return nil
+		each := q.Rule.Parts()
+		if each == nil {
+			each = []*limit.Rule{q.Rule}
 		}
-		if of == nil || res.Remaining < of.Remaining {
-			of = &Decision{AllResult: limit.AllResult{Result: res, By: i, Rule: q.Rule}, Checks: d.Checks, Policy: asked[i].name(q.Rule)}
+		for _, rule := range each {
+			res, err := c.lim.Peek(ctx, q.Key, rule)
+			if err != nil {
+				return nil
+			}
+			if of == nil || res.Remaining < of.Remaining {
+				of = &Decision{AllResult: limit.AllResult{Result: res, By: i, Rule: rule}, Checks: d.Checks, Policy: asked[i].partName(q.Rule, rule)}
+			}
 		}
 	}
 	return of

@@ -76,16 +76,18 @@ func TestLimits(t *testing.T) {
 // Fault 102: several limits in one rule.
 func TestLimitsThatAreWrong(t *testing.T) {
 	for text, says := range map[string]string{
-		`rules: {a: {limits: "10/s, x/m"}}`:                                                  `rules.a.limits: "x/m" is no limit such as 10/s`,
-		`rules: {a: {limits: ""}}`:                                                           "rules.a.limits: must not be empty",
-		`rules: {a: {limits: [10/s]}}`:                                                       "rules.a.limits: must be text",
-		`rules: {a: {limits: 10/s, per: 1s}}`:                                                "rules.a.per: must not be given beside limits",
-		`rules: {a: {limits: 10/s, algorithm: gcra}}`:                                        "rules.a.algorithm: must not be given beside limits",
-		`{rules: {a: {limits: 10/s}}, plans: {p: {a: {limit: 5}}}}`:                          "plans.p.a.limit: the rule has limits",
-		`{rules: {a: {algorithm: gcra, limit: 1, per: 1s}}, plans: {p: {a: {limits: 5/s}}}}`: "plans.p.a.limits: the rule has a limit and a period",
-		`{domain: d, descriptors: [{key: a, rate_limit: {limits: 1/s, unit: day}}]}`:         "unit: must not be given beside limits",
-		`{domain: d, descriptors: [{key: a, rate_limit: {limits: 1/s, unlimited: true}}]}`:   "limits: must not be given when it is unlimited",
-		`{domain: d, descriptors: [{key: a, rate_limit: {limits: soon}}]}`:                   `"soon" is no limit`,
+		`rules: {a: {limits: "10/s, x/m"}}`:                                                              `rules.a.limits: "x/m" is no limit such as 10/s`,
+		`rules: {a: {limits: ""}}`:                                                                       "rules.a.limits: must not be empty",
+		`rules: {a: {limits: [10/s]}}`:                                                                   "rules.a.limits: must be text",
+		`rules: {a: {limits: 10/s, per: 1s}}`:                                                            "rules.a.per: must not be given beside limits",
+		`rules: {a: {limits: 10/s, algorithm: gcra}}`:                                                    "rules.a.algorithm: must not be given beside limits",
+		`{rules: {a: {limits: 10/s}}, plans: {p: {a: {limit: 5}}}}`:                                      "plans.p.a.limit: the rule has limits",
+		`{rules: {a: {algorithm: gcra, limit: 1, per: 1s}}, plans: {p: {a: {limits: 5/s}}}}`:             "plans.p.a.limits: the rule has a limit and a period",
+		`{domain: d, descriptors: [{key: a, rate_limit: {limits: 1/s, unit: day}}]}`:                     "unit: must not be given beside limits",
+		`{domain: d, descriptors: [{key: a, rate_limit: {limits: 1/s, unlimited: true}}]}`:               "limits: must not be given when it is unlimited",
+		`rules: {a: {limits: "1/s, 2/m"}, a/1m: {limits: 5/m}}`:                                          "rules.a/1m: one of the limits of a has this name",
+		`{rules: {a/1h: {limits: 5/h}, a: {limits: "1/s, 2/m"}}, plans: {p: {a: {limits: "1/s, 9/h"}}}}`: "rules.a/1h: one of the limits of a has this name",
+		`{domain: d, descriptors: [{key: a, rate_limit: {limits: soon}}]}`:                               `"soon" is no limit`,
 	} {
 		if _, err := Parse("f", []byte(text)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s\n%v, want %s", text, err, says)

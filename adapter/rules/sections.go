@@ -57,6 +57,22 @@ func (b *builder) sections(doc *node) {
 			b.overrideItem(item, identity("overrides", i, item), seen)
 		}
 	}
+	if section.kind == mapping {
+		b.shared(section)
+	}
+}
+
+// shared finds rules whose name is that of one of several limits: both would have one counter.
+func (b *builder) shared(rules *node) {
+	said := map[*node]bool{}
+	for _, r := range b.set.built {
+		for _, part := range r.Parts() {
+			if v := rules.get(part.Name()); v != nil && !said[v] {
+				said[v] = true
+				b.add(v.place, join("rules", part.Name()), "one of the limits of %s has this name, so both would share a counter", r.Name())
+			}
+		}
+	}
 }
 
 // isName checks the name of a rule or plan. It ends up in header fields and metrics, and the
