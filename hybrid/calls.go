@@ -64,6 +64,9 @@ func (l *Limiter) Refund(key string, rule *limit.Rule, n int64) (back int64) {
 // counts all units until they leave it. Callers that have reserved units keep their times. In an
 // outage charged units count as those of a check do, see [Options].Fallback.
 //
+// A window suits such costs best: while a leaky bucket is above its capacity, [Limiter.Refund] gives
+// back nothing that was reported, because others may have reserved ahead.
+//
 // A charge consumes units under a dry run as well. If there is no room in memory for the key,
 // nothing counts, see [Stats].OverflowUnits: the keys without room share their counters. A negative
 // n, or a rule that [Limiter.CheckRule] rejects, charges nothing. After Close, charges are not

@@ -161,6 +161,9 @@ func (l *Limiter) takeMost(ctx context.Context, q redisstore.Ask) (granted int64
 // window counts all units until they leave it. Callers that have reserved units keep their times. A
 // dry run consumes them as well.
 //
+// A window suits such costs best: while a leaky bucket is above its capacity, [Limiter.Refund] gives
+// back nothing, because others may have reserved ahead.
+//
 // The errors are those of [Limiter.Take]: with one of Redis it is unknown whether the units were
 // charged.
 func (l *Limiter) Charge(ctx context.Context, key string, rule *limit.Rule, n int64) (charged int64, err error) {

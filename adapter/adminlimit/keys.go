@@ -124,7 +124,12 @@ func (p *Page) choices(name, plan, key string) (list []choice) {
 			if inFile[n] = true; name != "" && n != name {
 				continue
 			}
-			if rule, says := p.o.Rules.Lookup(n, plan, key); rule != nil {
+			rule, says := p.o.Rules.Lookup(n, plan, key)
+			for _, part := range rule.Parts() { // each is counted by itself
+				inFile[part.Name()] = true
+				list = append(list, choice{n, part, says})
+			}
+			if rule != nil && rule.Parts() == nil {
 				list = append(list, choice{n, rule, says})
 			}
 		}

@@ -294,6 +294,24 @@ func TestManyRules(t *testing.T) {
 	}
 }
 
+var both = limit.Must(limit.Parse("logins", "5/m, 50/h"))
+
+// A key with several limits is shown with each of them, once.
+func TestSeveralLimits(t *testing.T) {
+	h := hybridtest.New(t, hybridtest.Options{})
+	s := serve(t, h.Limiter, adminlimit.Options{Rules: new(file)})
+	h.Limiter.AllowN("both", both, 3)
+	_, body := s.do(t, "POST", "/limits/keys.json", "key=both", nil)
+	for _, name := range []string{`"logins/1m"`, `"logins/1h"`} {
+		if n := strings.Count(body, `"rule": `+name); n != 1 {
+			t.Errorf("%s is there %d times:\n%s", name, n, body)
+		}
+	}
+	if n := strings.Count(body, "rule logins"); n != 2 {
+		t.Errorf("the file says something of %d limits:\n%s", n, body)
+	}
+}
+
 // file is a rules file.
 type file struct {
 	disk, problem string
@@ -312,6 +330,8 @@ func (f *file) Lookup(name, plan, key string) (*limit.Rule, string) {
 		return nil, ""
 	case key == "vip":
 		return limit.Unlimited(), "override of the key"
+	case key == "both":
+		return both, "rule " + name
 	}
 	return five, "rule " + name + plan
 }

@@ -22,5 +22,12 @@ func TestSeveralLimits(t *testing.T) {
 	cli(t, with(flags, "watch", "acme", "--rule=api", rules)...).want(t, exitUsage).says(t, "watch one of them, as --rule api/1h=LIMIT/PERIOD")
 	cli(t, with(flags, "watch", "acme", "--rule=api/1h=100/h", "--count=1")...).want(t, exitOK).says(t, "90")
 	cli(t, with(flags, "reset", "acme", "--rule=api", rules)...).want(t, exitOK).says(t, "acme api/1h 0 100", "acme api/1d 0 1,000")
-	cli(t, with(flags, "peek", "acme", "--rule=api=70/h, 80/never")...).want(t, exitUsage).says(t, "or NAME=LIMITS, for example api=10/s,500/m")
+	cli(t, with(flags, "peek", "acme", "--rule=api=70/h, 80/never")...).want(t, exitUsage).says(t, `"never" is no period`)
+}
+
+// A mistake in limits is told as such, and an inline rule says which forms there are.
+func TestInlineLimitsThatAreWrong(t *testing.T) {
+	_, flags := real(t)
+	cli(t, with(flags, "peek", "k", "--rule=api=10/s, 100/mo")...).want(t, exitUsage).says(t, `"mo" is no period`)
+	cli(t, with(flags, "peek", "k", "--rule=api=sliding-window")...).want(t, exitUsage).says(t, "or NAME=LIMITS, for example api=10/s,500/m")
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/connect"
@@ -72,9 +73,12 @@ func (p *program) warnOfLayout(s *store, scan int64) {
 		if scan == 0 {
 			return
 		}
-		if others, _ := s.survey.Prefixes(p.ctx, scan); len(others) > 0 {
+		others, _ := s.survey.Prefixes(p.ctx, scan)
+		ours := s.survey.Keyspace().Prefix()
+		others = slices.DeleteFunc(others, func(prefix string) bool { return prefix == ours }) // its nodes have gone
+		if len(others) > 0 {
 			fmt.Fprintf(p.errOut, "hybridlimit: no node uses the prefix %s here, but there are nodes with %s: see --prefix\n",
-				escape.Quote(s.survey.Keyspace().Prefix()), quoted(others))
+				escape.Quote(ours), quoted(others))
 		}
 		return
 	}

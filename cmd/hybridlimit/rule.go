@@ -101,6 +101,10 @@ func inline(text string) (*limit.Rule, error) {
 		return rule, nil
 	}
 	parts := strings.Split(spec, ",")
+	if strings.Contains(parts[0], "/") { // an algorithm has none
+		_, err := limit.Parse(name, spec)
+		return nil, fmt.Errorf("--rule %s: %w", text, err)
+	}
 	form := fmt.Errorf("--rule %s: must be NAME=ALGORITHM,LIMIT/PER[,burst=N][,buckets=N], for example api=token-bucket,100/1m,burst=20, or NAME=LIMITS, for example api=10/s,500/m", text)
 	if len(parts) < 2 {
 		return nil, form
