@@ -3,6 +3,7 @@ package hybrid_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -107,5 +108,12 @@ func TestWithContextIsLikeRemote(t *testing.T) {
 	was := h.Stats().Invalid
 	if c.CountInvalid(rule); h.Stats().Invalid != was+1 {
 		t.Errorf("%d invalid checks, want %d", h.Stats().Invalid, was+1)
+	}
+	c.CountExempt("r")
+	c.CountExempt("")
+	(*hybrid.Limiter)(nil).CountExempt("r")
+	st := h.Stats()
+	if i := slices.IndexFunc(st.Rules, func(r hybrid.RuleStats) bool { return r.Name == "r" }); st.Exempt != 2 || i < 0 || st.Rules[i].Exempt != 1 {
+		t.Errorf("%d exempt checks, %+v", st.Exempt, st.Rules)
 	}
 }

@@ -24,7 +24,8 @@ type RuleStats struct {
 	Allowed, Denied Outcomes
 	WouldRefuse     uint64 // see [Stats]
 	Invalid         uint64
-	Overshoot       int64 // see [Stats]
+	Exempt          uint64 // see [Stats]
+	Overshoot       int64  // see [Stats]
 }
 
 // Stats is a snapshot of what a limiter has done since it was made. Its fields are read one
@@ -34,6 +35,7 @@ type Stats struct {
 	Allowed, Denied Outcomes // decisions
 	WouldRefuse     uint64   // checks that were admitted only because the rule is a dry run; neither in Allowed nor in Denied
 	Invalid         uint64   // checks with a negative n or a rule that cannot be used, and those of CountInvalid; all denied, and not in Denied
+	Exempt          uint64   // checks that were not made because nothing limits who asks, as CountExempt was told; in none of the above
 	Conflicts       uint64   // how often a rule was used after another rule of its name that counts differently
 	AdmittedUnits   int64    // those of a Wait or Reserve from when they are reserved on, see CancelledUnits
 	AckedUnits      int64    // admitted units that were reported, as Redis has confirmed
@@ -100,7 +102,7 @@ type Stats struct {
 	// limit.
 	Overshoot int64
 	// Rules counts the decisions by rule, in the order of the names. Their sums are Allowed,
-	// Denied, WouldRefuse and Invalid.
+	// Denied, WouldRefuse, Invalid and Exempt.
 	Rules []RuleStats
 }
 
@@ -129,12 +131,13 @@ func (o *Outcomes) add(p Outcomes) {
 // reported to Redis: all but those of overflow counters.
 func (s *Stats) addRules(all []tally.Named) (shared int64) {
 	for _, is := range all {
-		r := RuleStats{Name: is.Name, Allowed: outcomesOf(is.Allowed), Denied: outcomesOf(is.Denied), WouldRefuse: is.WouldRefuse, Invalid: is.Invalid}
+		r := RuleStats{Name: is.Name, Allowed: outcomesOf(is.Allowed), Denied: outcomesOf(is.Denied), WouldRefuse: is.WouldRefuse, Invalid: is.Invalid, Exempt: is.Exempt}
 		s.Rules = append(s.Rules, r)
 		s.Allowed.add(r.Allowed)
 		s.Denied.add(r.Denied)
 		s.WouldRefuse += r.WouldRefuse
 		s.Invalid += r.Invalid
+		s.Exempt += r.Exempt
 		for g, units := range is.Units {
 			s.AdmittedUnits += units
 			if g != tally.Local {

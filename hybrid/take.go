@@ -167,3 +167,11 @@ func (l *Limiter) CountInvalid(rule *limit.Rule) {
 		l.tally.Of(rule).Invalid()
 	}
 }
+
+// CountExempt counts a check under the rules of a name that was not made because nothing limits who
+// asks: see [Stats]. The name may be empty. The middlewares of this project call it.
+func (l *Limiter) CountExempt(name string) {
+	if l != nil {
+		l.tally.OfName(name).Exempt()
+	}
+}

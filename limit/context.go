@@ -30,12 +30,13 @@ type InContext struct {
 	setAtOnce    func(key string, rule *Rule, used int64) error
 	checkRule    func(rule *Rule) error
 	countInvalid func(rule *Rule)
+	countExempt  func(name string)
 }
 
 // WithContext returns lim in the form that code takes which works with package remote as well,
 // such as the middlewares of this project. *hybrid.Limiter and *local.Limiter have what lim
-// needs, and a fake can have it. Charge, Set, CheckRule and CountInvalid are passed on if lim has
-// them.
+// needs, and a fake can have it. Charge, Set, CheckRule, CountInvalid and CountExempt are passed on if
+// lim has them.
 //
 // It returns nil if lim is nil or holds a nil pointer, as of a constructor that has failed.
 func WithContext(lim interface {
@@ -69,6 +70,9 @@ func WithContext(lim interface {
 	}
 	if i, ok := lim.(interface{ CountInvalid(rule *Rule) }); ok {
 		c.countInvalid = i.CountInvalid
+	}
+	if e, ok := lim.(interface{ CountExempt(name string) }); ok {
+		c.countExempt = e.CountExempt
 	}
 	return c
 }
@@ -190,6 +194,14 @@ func (c *InContext) CheckRule(rule *Rule) error {
 func (c *InContext) CountInvalid(rule *Rule) {
 	if c != nil && c.countInvalid != nil {
 		c.countInvalid(rule)
+	}
+}
+
+// CountExempt counts a check under the rules of a name that was not made because nothing limits who
+// asks, if the limiter counts such checks.
+func (c *InContext) CountExempt(name string) {
+	if c != nil && c.countExempt != nil {
+		c.countExempt(name)
 	}
 }
 

@@ -52,6 +52,7 @@ func (m *memory) WaitN(ctx context.Context, key string, _ *Rule, n int64) error 
 type settable struct {
 	*memory
 	invalid int
+	exempt  string
 }
 
 func (s *settable) Set(ctx context.Context, key string, _ *Rule, used int64) error {
@@ -67,6 +68,8 @@ func (s *settable) CheckRule(rule *Rule) error {
 }
 
 func (s *settable) CountInvalid(*Rule) { s.invalid++ }
+
+func (s *settable) CountExempt(name string) { s.exempt += name }
 
 // atOnce has a Set without a context.
 type atOnce struct{ *memory }
@@ -142,8 +145,12 @@ func TestWithContextOptionalCalls(t *testing.T) {
 	if c.CountInvalid(nil); s.invalid != 1 {
 		t.Errorf("%d counted", s.invalid)
 	}
+	if c.CountExempt("api"); s.exempt != "api" {
+		t.Errorf("%q counted", s.exempt)
+	}
 	bare := WithContext(s.memory)
 	bare.CountInvalid(nil)
+	bare.CountExempt("api")
 	if bare.CheckRule(exact) != nil || !errors.Is(bare.CheckRule(nil), ErrNilRule) {
 		t.Error("a limiter that cannot say what it supports")
 	}
@@ -212,6 +219,7 @@ func TestWithContextOfNil(t *testing.T) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
+		c.CountExempt("api")
 		if c.CountInvalid(hundred); c.CanSet() {
 			t.Error("CanSet")
 		}

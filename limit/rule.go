@@ -229,11 +229,7 @@ func (r *Rule) bad(field string, value any, format string, args ...any) error {
 
 // sealed sets the hashes: of the name, and of the name with the algorithm.
 func (r *Rule) sealed() *Rule {
-	// FNV-1a, written out: every process and version must compute the same hashes.
-	h := uint64(14695981039346656037)
-	for _, b := range []byte(arith.Of(r).Name) {
-		h = (h ^ uint64(b)) * 1099511628211
-	}
+	h := arith.HashName(arith.Of(r).Name)
 	arith.Of(r).NameHash, arith.Of(r).Hash = h, (h^uint64(r.alg))*1099511628211
 	return r
 }

@@ -217,3 +217,13 @@ func (r *Rule) WholeUp(s Span) int64 {
 	}
 	return n
 }
+
+// HashName returns the NameHash of a name.
+func HashName(name string) uint64 {
+	// FNV-1a, written out: every process and version must compute the same hashes.
+	h := uint64(14695981039346656037)
+	for i := range len(name) {
+		h = (h ^ uint64(name[i])) * 1099511628211
+	}
+	return h
+}

@@ -40,43 +40,54 @@ func (t *Tallies) Of(rule *limit.Rule) *Tally {
 	if !rule.Valid() {
 		return t.rest()
 	}
-	if is, _ := t.find(rule); is != nil {
-		return is
-	}
-	return t.add(rule)
+	return t.named(rule.Name(), arith.Of(rule).NameHash)
 }
 
-// find returns the tally of a valid rule. If there is none, free is its slot.
-func (t *Tallies) find(rule *limit.Rule) (is *Tally, free *atomic.Pointer[Tally]) {
-	h := arith.Of(rule).NameHash
-	for i := h; ; i++ {
+// OfName returns the tally of the rules of a name, of which there may be none; "" is for the rest.
+func (t *Tallies) OfName(name string) *Tally {
+	if name == "" {
+		return t.rest()
+	}
+	return t.named(name, arith.HashName(name))
+}
+
+func (t *Tallies) named(name string, hash uint64) *Tally {
+	if is, _ := t.find(name, hash); is != nil {
+		return is
+	}
+	return t.add(name, hash)
+}
+
+// find returns the tally of a name. If there is none, free is its slot.
+func (t *Tallies) find(name string, hash uint64) (is *Tally, free *atomic.Pointer[Tally]) {
+	for i := hash; ; i++ {
 		slot := &t.table[i%slots]
 		if is = slot.Load(); is == nil {
 			return nil, slot
 		}
-		if is.hash == h && is.name == rule.Name() {
+		if is.hash == hash && is.name == name {
 			return is, nil
 		}
 	}
 }
 
-// add returns the tally of a valid rule that was not in the table a moment ago.
-func (t *Tallies) add(rule *limit.Rule) *Tally {
+// add returns the tally of a name that was not in the table a moment ago.
+func (t *Tallies) add(name string, hash uint64) *Tally {
 	if t.known.Load() >= MaxNames {
-		if is, _ := t.find(rule); is != nil { // it was the last to be added
+		if is, _ := t.find(name, hash); is != nil { // it was the last to be added
 			return is
 		}
 		return t.rest()
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	is, free := t.find(rule)
+	is, free := t.find(name, hash)
 	switch {
 	case is != nil:
 	case t.known.Load() >= MaxNames:
 		is = t.restLocked()
 	default:
-		is = newTally(rule.Name(), arith.Of(rule).NameHash)
+		is = newTally(name, hash)
 		free.Store(is)
 		t.known.Add(1)
 	}

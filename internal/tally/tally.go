@@ -46,7 +46,8 @@ type cell struct {
 	units  [Groups]atomic.Int64     // admitted by the latter
 	wrong  atomic.Uint64            // invalid checks
 	passed atomic.Uint64            // checks that only a dry run admitted
-	_      [40]byte
+	exempt atomic.Uint64            // checks that were not made
+	_      [32]byte
 }
 
 // stackBits says how large blocks of stack are whose goroutines use the same cell: 2 KiB.
@@ -99,12 +100,16 @@ func (t *Tally) Pass() { t.cell().passed.Add(1) }
 // Invalid counts an invalid check.
 func (t *Tally) Invalid() { t.cell().wrong.Add(1) }
 
+// Exempt counts a check that was not made, because nothing limits who asks.
+func (t *Tally) Exempt() { t.cell().exempt.Add(1) }
+
 // Sums is what a tally has counted.
 type Sums struct {
 	Allowed, Denied [Groups]uint64 // decisions
 	Units           [Groups]int64  // admitted
 	WouldRefuse     uint64         // checks that only a dry run admitted
 	Invalid         uint64         // checks
+	Exempt          uint64         // checks that were not made
 }
 
 // Sum adds up what was counted. The cells are read one after another. No number becomes
@@ -120,6 +125,7 @@ func (t *Tally) Sum() (s Sums) {
 		}
 		s.WouldRefuse += c.passed.Load()
 		s.Invalid += c.wrong.Load()
+		s.Exempt += c.exempt.Load()
 	}
 	s.Allowed = t.shown.atLeast(s.Allowed)
 	return s

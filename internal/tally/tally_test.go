@@ -150,7 +150,13 @@ func TestNamesAreBounded(t *testing.T) {
 		all.Of(nil).Invalid()
 		all.Of(new(limit.Rule)).Invalid()
 	}
-	if is := all.All(); len(is) != MaxNames+1 || is[0].Invalid != 4 {
+	all.OfName("").Exempt()
+	all.OfName("one more").Exempt()
+	all.OfName("user0").Exempt()
+	if all.OfName("user0") != all.Of(named("user0")) && all.Of(named("user0")) != all.rest() {
+		t.Error("a name and a rule of that name have two tallies")
+	}
+	if is := all.All(); len(is) != MaxNames+1 || is[0].Invalid != 4 || is[0].Exempt < 2 {
 		t.Errorf("%d names, first %+v", len(is), is[0])
 	}
 }

@@ -52,7 +52,7 @@ func set(t *testing.T, field reflect.Value) {
 // Each figure of a limiter is in a metric, and so is each source of decisions.
 func TestEveryFigureIsExported(t *testing.T) {
 	elsewhere := map[string]string{
-		"Allowed": "Rules", "Denied": "Rules", "WouldRefuse": "Rules", "Invalid": "Rules", "Failures": "FailuresBy",
+		"Allowed": "Rules", "Denied": "Rules", "WouldRefuse": "Rules", "Invalid": "Rules", "Exempt": "Rules", "Failures": "FailuresBy",
 		"Since": "", "Reason": "", "Err": "", // for people
 	}
 	changes := func(name string, of func(*Snapshot) reflect.Value) {
@@ -66,6 +66,10 @@ func TestEveryFigureIsExported(t *testing.T) {
 	}
 	stats := func(s *Snapshot) reflect.Value { return reflect.ValueOf(&s.Stats).Elem() }
 	state := func(s *Snapshot) reflect.Value { return reflect.ValueOf(&s.State).Elem() }
+	rule := func(s *Snapshot) reflect.Value { return reflect.ValueOf(&s.Rules[0]).Elem() }
+	for _, name := range []string{"WouldRefuse", "Invalid", "Exempt"} {
+		changes(name, rule)
+	}
 	denied := func(s *Snapshot) reflect.Value { return reflect.ValueOf(&s.Rules[0].Denied).Elem() }
 	for _, of := range []func(*Snapshot) reflect.Value{stats, state, denied} {
 		is := of(&Snapshot{Stats: hybrid.Stats{Rules: make([]hybrid.RuleStats, 1)}}).Type()
@@ -80,10 +84,13 @@ func TestEveryFigureIsExported(t *testing.T) {
 // Rules that share a label are added up, all sources of them.
 func TestRulesOfOneLabel(t *testing.T) {
 	one := hybrid.Outcomes{Unsynced: 1, Synced: 2, Degraded: 3, Local: 4, Notice: 5}
-	s := Snapshot{Stats: hybrid.Stats{Rules: []hybrid.RuleStats{{Name: "", Denied: one}, {Name: Other, Denied: one}}}}
+	s := Snapshot{Stats: hybrid.Stats{Rules: []hybrid.RuleStats{{Name: "", Denied: one, Exempt: 1}, {Name: Other, Denied: one, Exempt: 2}}}}
 	for source, want := range map[string]float64{"unsynced": 2, "synced": 4, "degraded": 6, "local": 8, "notice": 10} {
 		if got := read(&s)["hybridlimit_decisions_total"+fmt.Sprint([]string{Other, "denied", source})]; got != want {
 			t.Errorf("%s: %v refusals, want %v", source, got, want)
 		}
+	}
+	if got := read(&s)["hybridlimit_exempt_checks_total"+fmt.Sprint([]string{Other})]; got != 3 {
+		t.Errorf("%v exempt, want 3", got)
 	}
 }

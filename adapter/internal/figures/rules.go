@@ -49,6 +49,7 @@ func rules(s *Snapshot, f func(label string, r hybrid.RuleStats)) {
 		all[i].Allowed, all[i].Denied = sum(all[i].Allowed, r.Allowed), sum(all[i].Denied, r.Denied)
 		all[i].WouldRefuse += r.WouldRefuse
 		all[i].Invalid += r.Invalid
+		all[i].Exempt += r.Exempt
 	}
 	for _, r := range all {
 		f(r.Name, r)
@@ -79,4 +80,8 @@ func dryRuns(s *Snapshot, add Add) {
 
 func invalid(s *Snapshot, add Add) {
 	rules(s, func(rule string, r hybrid.RuleStats) { add(float64(r.Invalid), rule) })
+}
+
+func exempt(s *Snapshot, add Add) {
+	rules(s, func(rule string, r hybrid.RuleStats) { add(float64(r.Exempt), rule) })
 }

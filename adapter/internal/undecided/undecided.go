@@ -75,6 +75,14 @@ func Count(lim any, rule *limit.Rule) {
 	}
 }
 
+// CountExempt counts a check that was not made because nothing limits who asks, under the name of the
+// rules, if the limiter has figures.
+func CountExempt(lim any, name string) {
+	if c, ok := lim.(interface{ CountExempt(name string) }); ok {
+		c.CountExempt(name)
+	}
+}
+
 // Over returns why a call has ended by itself, nil if it has not. A deadline that has passed counts
 // before the context says so: a connection that has the same deadline may report it first, and
 // whoever lets calls pass when a limiter fails would let this one pass.

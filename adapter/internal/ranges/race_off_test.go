@@ -1,0 +1,5 @@
+//go:build !race
+
+package ranges
+
+const raceEnabled = false
