@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 var block = regexp.MustCompile("(?s)```([a-z]+) ?([^\n]*)\n(.*?)```")
@@ -25,7 +27,7 @@ func TestDocs(t *testing.T) {
 			outputs[m[2]] = m[3]
 		}
 	}
-	if len(files) != 4 || len(outputs) != 1 {
+	if len(files) != 5 || len(outputs) != 1 {
 		t.Fatalf("%d files and %d outputs", len(files), len(outputs))
 	}
 	for name, text := range files {
@@ -36,6 +38,15 @@ func TestDocs(t *testing.T) {
 	set := must(t, files["rules.yaml"])
 	if set.For("calls", "acme").Limit() != 60000 || set.For("api", "acme").Limit() != 200 || set.For("api", "10.6.6.6").Limit() != 0 || !set.source.marked {
 		t.Error("the example does not say what its comments say")
+	}
+	set = must(t, files["exceptions.yaml"])
+	for want, q := range map[int64]Request{1000: {Key: "u", Addr: addr("192.0.2.1")}, 0: {Key: "monitor", Addr: addr("10.6.0.1"), Route: "GET /health"}, 100: {Key: "10.0.0.1", Route: "GET //health"}} {
+		if got := set.ForRequest("api", q); got.Limit() != want {
+			t.Errorf("%+v has %v, want %d", q, got, want)
+		}
+	}
+	if set.For("per-address", "2001:db8:1::/64") != limit.Unlimited() || set.For("per-address", "192.0.2.7").Limit() != 20000 {
+		t.Error("the example of exceptions does not say what its comments say")
 	}
 	for _, name := range append(append([]string{}, ruleFields...), overrideFields...) {
 		if !regexp.MustCompile("(?m)^\\|[^|]*`" + name + "`").MatchString(string(page)) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/netip"
 	"os"
 	"strings"
 	"sync"
@@ -149,6 +150,11 @@ func same(a, b *Set) bool {
 	for _, name := range []string{"api", "calls", "open"} {
 		for _, key := range []string{"x", "acme", "acme-2", "monitor", "monitor-2", "evil", "12345", "10.9", "10.0.9", "10.0.0.0", "10.0.0.7"} {
 			if a.For(name, key) != b.For(name, key) || a.ForPlan(name, "pro", key) != b.ForPlan(name, "pro", key) {
+				return false
+			}
+		}
+		for _, q := range []Request{{Addr: netip.MustParseAddr("172.16.0.1")}, {Addr: netip.MustParseAddr("203.0.113.9")}, {Addr: netip.MustParseAddr("2001:db8::1")}, {Route: "GET /health"}} {
+			if a.ForRequest(name, q) != b.ForRequest(name, q) {
 				return false
 			}
 		}

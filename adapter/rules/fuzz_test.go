@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -13,6 +14,7 @@ func seeds(f *testing.F, add func(text string)) {
 		whole, wholeJSON, one(1), api, "", "...\n", "---\n---\n", "rules: [", "rules:\n  api:\n", "a: &a [*a]\n", "? a\n: b\n", "- - - a\n", "'", "\"\\u",
 		api + "overrides:\n- {key: 1, rules: {api: {unlimited: true}}}\n", "domain: d\ndescriptors:\n- {key: a, value: b*c, share_threshold: true, rate_limit: {unit: day, requests_per_unit: 1}}\n",
 		"rules: {a: {algorithm: gcra, limit: 9007199254740992, per: 876000h}}\n", "rules: !!x |\n  a\n", "\ufeffrules:\r\n  a: {}\r\n", "a: {b,}\n", "# c",
+		api + "overrides:\n- cidr: [10.0.0.0/8, ::/0]\n  blocked: true\n- {route: GET /a, unlimited: true}\n", "rules:\n  a: {limits: 1/s, keys: addresses}\noverrides:\n- {cidr: ::1/128, rules: {a: {limits: 2/s}}}\n",
 	} {
 		add(text)
 	}
@@ -39,8 +41,10 @@ func FuzzParse(f *testing.F) {
 		}
 		for _, name := range set.Names() {
 			for _, key := range []string{"", "k", text} {
-				if r := set.For(name, key); !r.Valid() && r != limit.Unlimited() {
-					t.Errorf("%s of %q is %v", name, key, r)
+				for _, q := range []Request{{Key: key}, {Key: key, Route: key}, {Addr: netip.MustParseAddr("10.0.0.1")}, {Addr: netip.MustParseAddr("::1")}} {
+					if r := set.ForRequest(name, q); !r.Valid() && r != limit.Unlimited() {
+						t.Errorf("%s of %q is %v", name, q, r)
+					}
 				}
 			}
 		}
@@ -78,6 +82,12 @@ func FuzzCutOff(f *testing.F) {
 			for _, key := range keys {
 				if was, is := set.For(name, key), cut.For(name, key); was != is {
 					t.Errorf("%s of %q was %v, is %v", name, key, was, is)
+				}
+			}
+			for i := range set.ranges.Len() {
+				q := Request{Addr: set.ranges.Prefix(i).Addr()}
+				if was, is := set.ForRequest(name, q), cut.ForRequest(name, q); was != is {
+					t.Errorf("%s of %v was %v, is %v", name, q.Addr, was, is)
 				}
 			}
 		}

@@ -77,8 +77,12 @@ func simple(name string) bool {
 // paths stay the same when items move.
 func identity(path string, index int, n *node) string {
 	var parts []string
-	for _, name := range []string{"key", "prefix", "value", "name"} {
-		if v := n.get(name); v != nil && v.kind == scalar {
+	for _, name := range []string{"key", "prefix", "cidr", "route", "value", "name"} {
+		v := n.get(name)
+		if v != nil && v.kind == list && len(v.items) > 0 {
+			v = v.items[0]
+		}
+		if v != nil && v.kind == scalar {
 			text := v.text
 			if !simple(text) {
 				text = strconv.Quote(clip(text))

@@ -26,7 +26,7 @@ var algorithmNames = []string{"token-bucket", "leaky-bucket", "gcra", "sliding-w
 // counter belongs to a name and an algorithm.
 var (
 	numberFields = []string{"limit", "per", "burst", "buckets", "limits", "dry_run", "unlimited", "blocked"}
-	ruleFields   = append([]string{"algorithm"}, numberFields...)
+	ruleFields   = append(append([]string{"algorithm"}, numberFields...), "keys")
 	// A rule with limits has none of these.
 	singleFields = []string{"algorithm", "limit", "per", "burst", "buckets"}
 )

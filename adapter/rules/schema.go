@@ -31,6 +31,7 @@ var fieldSchemas = object{
 	"dry_run":   object{"type": "boolean", "description": "refuse nothing, and count what would be refused"},
 	"unlimited": object{"type": "boolean", "description": "nothing limits this"},
 	"blocked":   object{"type": "boolean", "description": "refuse everything"},
+	"keys":      object{"enum": []string{"addresses"}, "description": "the keys of this rule are addresses: overrides with a cidr are about them"},
 }
 
 func schema() object {
@@ -38,6 +39,13 @@ func schema() object {
 	numbers := object{"type": "object", "additionalProperties": false, "properties": chosen(numberFields)}
 	changes := object{"type": "object", "propertyNames": name, "additionalProperties": object{"$ref": "#/$defs/numbers"}}
 	text := object{"type": []string{"string", "number"}, "minLength": 1}
+	cidr := object{"type": "string", "pattern": "^[0-9A-Fa-f.:]+/[0-9]+$"}
+	needs := func(names ...string) (out []any) {
+		for _, name := range names {
+			out = append(out, object{"required": []string{name}})
+		}
+		return out
+	}
 	return object{
 		"$schema": "https://json-schema.org/draft/2020-12/schema",
 		"title":   "hybridlimit rules",
@@ -58,13 +66,10 @@ func schema() object {
 				"type": "array", "items": object{
 					"type": "object", "additionalProperties": false,
 					"properties": object{
-						"key": text, "prefix": text, "plan": text, "unlimited": object{"type": "boolean"}, "blocked": object{"type": "boolean"}, "rules": changes,
+						"key": text, "prefix": text, "cidr": object{"oneOf": []any{cidr, object{"type": "array", "minItems": 1, "items": cidr}}},
+						"route": object{"type": "string", "pattern": "/"}, "plan": text, "unlimited": object{"type": "boolean"}, "blocked": object{"type": "boolean"}, "rules": changes,
 					},
-					"oneOf": []any{object{"required": []string{"key"}}, object{"required": []string{"prefix"}}},
-					"anyOf": []any{
-						object{"required": []string{"plan"}}, object{"required": []string{"unlimited"}}, object{"required": []string{"blocked"}},
-						object{"required": []string{"rules"}},
-					},
+					"oneOf": needs(subjectFields...), "anyOf": needs("plan", "unlimited", "blocked", "rules"),
 				},
 			},
 		},

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -11,11 +12,8 @@ import (
 // The fields of a document of rules.
 var (
 	topFields      = []string{"rules", "plans", "overrides"}
-	overrideFields = []string{"key", "prefix", "plan", "unlimited", "blocked", "rules"}
+	overrideFields = []string{"key", "prefix", "cidr", "route", "plan", "unlimited", "blocked", "rules"}
 )
-
-// maxKeyBytes bounds the key of an override.
-const maxKeyBytes = 1024
 
 // builder makes a [Set] of documents.
 type builder struct {
@@ -23,6 +21,8 @@ type builder struct {
 	set   *Set
 	old   map[build]*limit.Rule   // of the set before, so that equal rules stay the same pointer
 	check func(*limit.Rule) error // Options.Check; nil: none
+
+	ranges []netip.Prefix // of the overrides, beside ranged of the set
 
 	named     []string    // names of limits of the domain that is read
 	replacing []reference // names that its limits replace
@@ -56,6 +56,7 @@ func (b *builder) sections(doc *node) {
 		for i, item := range section.items {
 			b.overrideItem(item, identity("overrides", i, item), seen)
 		}
+		b.finishRanges(section)
 	}
 	if section.kind == mapping {
 		b.shared(section)
@@ -119,7 +120,7 @@ func (b *builder) namedRule(f field) {
 		b.set.rules[f.name] = nil // so that it is not called unknown as well
 		return
 	}
-	n := &named{numbers: s, rule: b.rule(f.value, path, f.name, s)}
+	n := &named{numbers: s, rule: b.rule(f.value, path, f.name, s), addressed: b.addressed(f.value, path)}
 	if n.rule != nil { // else the same would be said twice
 		s.unlimited, s.blocked, s.dry = false, true, false // who is blocked is so during a dry run, too
 		n.blocked = b.rule(f.value, path, f.name, s)
@@ -221,57 +222,8 @@ func (p *plan) numbersOf(name string) (s numbers, ok bool) {
 	return s, ok
 }
 
-func (b *builder) overrideItem(n *node, path string, seen map[string]int) {
-	if !b.mapping(n, path) {
-		return
-	}
-	b.known(n, path, overrideFields...)
-	key, isPrefix, ok := b.subject(n, path)
-	if ok {
-		about := "key " + key
-		if isPrefix {
-			about = "prefix " + key
-		}
-		if line, twice := seen[about]; twice {
-			b.add(n.place, path, "there is an override of this already, in line %d", line)
-		}
-		seen[about] = n.line
-	}
-	o := b.overrideOf(n, path, key)
-	switch {
-	case !ok:
-	case isPrefix:
-		b.set.prefixes[key] = o
-	default:
-		b.set.keys[key] = o
-	}
-}
-
-// subject reads what an override is about.
-func (b *builder) subject(n *node, path string) (key string, isPrefix, ok bool) {
-	exact, prefix := n.get("key"), n.get("prefix")
-	switch {
-	case exact == nil && prefix == nil:
-		b.add(n.place, path, "an override needs a key, or a prefix of keys")
-		return "", false, false
-	case exact != nil && prefix != nil:
-		b.add(prefix.place, path, "an override has a key or a prefix, not both")
-		return "", false, false
-	case exact != nil:
-		key, ok = b.text(exact, join(path, "key"))
-	default:
-		exact, isPrefix = prefix, true
-		key, ok = b.text(prefix, join(path, "prefix"))
-	}
-	if len(key) > maxKeyBytes {
-		b.add(exact.place, path, "a key has at most %d bytes here, this one has %d", maxKeyBytes, len(key))
-		ok = false
-	}
-	return key, isPrefix, ok
-}
-
-// overrideOf reads what an override says.
-func (b *builder) overrideOf(n *node, path, key string) *override {
+// overrideOf reads what an override says, of what it is about.
+func (b *builder) overrideOf(n *node, path, about string) *override {
 	o := &override{}
 	if v := n.get("plan"); v != nil {
 		if name, ok := b.text(v, join(path, "plan")); ok {
@@ -295,14 +247,14 @@ func (b *builder) overrideOf(n *node, path, key string) *override {
 	rules := n.get("rules")
 	switch {
 	case said > 1:
-		b.add(n.place, path, "only one of plan, unlimited and blocked can be said of a key")
+		b.add(n.place, path, "only one of plan, unlimited and blocked can be said")
 	case said == 0 && rules == nil:
 		b.add(n.place, path, "an override needs one of plan, rules, unlimited and blocked")
 	}
 	if rules != nil && b.mapping(rules, join(path, "rules")) {
 		b.unique(rules, join(path, "rules"))
 		// A key may be a secret, and names of rules are shown in metrics.
-		o.rules, _ = b.changed(rules, join(path, "rules"), suffixOf(key), o.plan)
+		o.rules, _ = b.changed(rules, join(path, "rules"), suffixOf(about), o.plan)
 	}
 	return o
 }

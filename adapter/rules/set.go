@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/hybridlimit/hybridlimit/adapter/internal/ranges"
 	"github.com/hybridlimit/hybridlimit/adapter/internal/undecided"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -20,6 +21,9 @@ type Set struct {
 	keys     map[string]*override
 	prefixes map[string]*override
 	lengths  []int // of the prefixes, longest first, each once
+	routes   map[string]*override
+	ranges   *ranges.Table // nil: there are none
+	ranged   []*override   // of each range
 	domains  map[string]*level
 
 	names   []string // of the rules, sorted
@@ -33,6 +37,9 @@ type named struct {
 	rule    *limit.Rule
 	blocked *limit.Rule // the same with a limit of 0
 	numbers numbers
+	// addressed tells that keys of the rule are addresses. Of other keys the text may be one by chance,
+	// or because a user has called himself so.
+	addressed bool
 }
 
 // plan has rules by name, where they differ from those of the file.
@@ -42,7 +49,7 @@ type plan struct {
 	numbers map[string]numbers
 }
 
-// override is what a file says about a key, or about keys that begin alike.
+// override is what a file says about a key, about keys that begin alike, addresses or a route.
 type override struct {
 	plan  *plan // nil: none
 	rules map[string]*limit.Rule
@@ -68,72 +75,11 @@ func (s *Set) Rule(name string) *limit.Rule {
 	return nil
 }
 
-// For returns the rule of that name for a key: of an override of the key, else of the longest
-// prefix that the key begins with, else [Set.Rule]. It returns nil if there is no such rule,
-// which limiters refuse, and [limit.Unlimited] for a key that nothing limits: then ask no
-// limiter. A blocked key has a rule with a limit of 0.
-//
-// The name of the rule is that of the file, or begins with it and an @: a key whose rate,
-// period or buckets differ from those of the rule has a name, and so a counter, of its own.
-func (s *Set) For(name, key string) *limit.Rule {
-	if s == nil {
-		return nil
-	}
-	r := s.rules[name]
-	if r == nil {
-		s.lacks("rule", name)
-		return nil
-	}
-	o := s.override(key)
-	if o == nil {
-		return r.rule
-	}
-	if chosen := o.choose(name, r); chosen != nil {
-		return chosen
-	}
-	return r.rule
-}
-
-// ForPlan is [Set.For] for a key of whose plan the caller knows: an override that says
-// something about this rule wins, then the plan, then [Set.Rule]. It returns nil if there is
-// no such plan.
-func (s *Set) ForPlan(name, planName, key string) *limit.Rule {
-	if s == nil {
-		return nil
-	}
-	r, p := s.rules[name], s.plans[planName]
-	switch {
-	case r == nil:
-		s.lacks("rule", name)
-		return nil
-	case p == nil:
-		s.lacks("plan", planName)
-		return nil
-	}
-	if o := s.override(key); o != nil {
-		if chosen := o.choose(name, r); chosen != nil {
-			return chosen
-		}
-	}
-	if chosen := p.rules[name]; chosen != nil {
-		return chosen
-	}
-	return r.rule
-}
-
 // lacks logs that the file has no such rule or plan: limiters refuse all of its checks.
 func (s *Set) lacks(what, name string) {
 	if s.lacking != nil {
 		s.lacking.Note(context.Background(), false, fmt.Errorf("there is no %s %.80q", what, name))
 	}
-}
-
-// override returns what is said about a key, nil if nothing is.
-func (s *Set) override(key string) *override {
-	if o := s.keys[key]; o != nil {
-		return o
-	}
-	return s.prefixes[key[:s.prefixOf(key)]]
 }
 
 // prefixOf returns the length of the longest prefix of a key that has an override; 0 if none has.
@@ -177,7 +123,7 @@ func (s *Set) HasPlan(name string) bool { return s != nil && s.plans[name] != ni
 
 // Size is how much is in a [Set].
 type Size struct {
-	Rules, Plans, Overrides int
+	Rules, Plans, Overrides int // each range of a cidr is an override
 	Domains, Descriptors    int // of Envoy; the descriptors are those with a rate limit
 }
 
@@ -186,7 +132,7 @@ func (s *Set) Size() Size {
 	if s == nil {
 		return Size{}
 	}
-	size := Size{Rules: len(s.rules), Plans: len(s.plans), Overrides: len(s.keys) + len(s.prefixes), Domains: len(s.domains)}
+	size := Size{Rules: len(s.rules), Plans: len(s.plans), Overrides: len(s.keys) + len(s.prefixes) + len(s.routes) + s.ranges.Len(), Domains: len(s.domains)}
 	for _, l := range s.domains {
 		size.Descriptors += l.count()
 	}

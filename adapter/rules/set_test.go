@@ -31,6 +31,12 @@ overrides:
   - {prefix: "10.0.", rules: {calls: {limit: 20}}}
   - {prefix: "10.0.0.0", blocked: true}
   - {key: "10.0.0.7", rules: {calls: {unlimited: true}}}
+  - {cidr: 172.16.0.0/12, rules: {calls: {limit: 30}}}
+  - cidr:
+      - 203.0.113.0/24
+      - 2001:db8::/32
+    unlimited: true
+  - {route: GET /health, unlimited: true}
 `
 
 // Who gets which rule.
@@ -74,7 +80,7 @@ func TestFor(t *testing.T) {
 	if set.For("api", "x") != set.Rule("api") || set.For("none", "x") != nil {
 		t.Error("a key without an override has another rule than the file")
 	}
-	want := Size{Rules: 3, Plans: 3, Overrides: 10}
+	want := Size{Rules: 3, Plans: 3, Overrides: 14}
 	if set.Size() != want {
 		t.Errorf("%+v", set.Size())
 	}

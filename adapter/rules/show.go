@@ -46,22 +46,17 @@ func (s *Set) lookup(name, planName, key string) (rule *limit.Rule, says string)
 	if r == nil {
 		return nil, ""
 	}
-	if o := s.override(key); o != nil {
-		of := "override of the key"
-		if s.keys[key] == nil {
-			of = fmt.Sprintf("override of keys that begin with %q", key[:s.prefixOf(key)])
+	if rule, o := s.said(name, r, &Request{Key: key}); rule != nil {
+		of := s.about(o, key)
+		switch {
+		case o.rules[name] == nil && o.blocked:
+			of += ": blocked"
+		case o.rules[name] == nil && o.unlimited:
+			of += ": unlimited"
+		case o.rules[name] == nil && o.plan != nil:
+			of += ", which has the plan " + o.plan.name
 		}
-		if rule := o.choose(name, r); rule != nil {
-			switch {
-			case o.rules[name] == nil && o.blocked:
-				of += ": blocked"
-			case o.rules[name] == nil && o.unlimited:
-				of += ": unlimited"
-			case o.rules[name] == nil && o.plan != nil:
-				of += ", which has the plan " + o.plan.name
-			}
-			return rule, of
-		}
+		return rule, of
 	}
 	if planName == "" {
 		return r.rule, "rule " + name

@@ -1,0 +1,188 @@
+package rules
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+const exceptions = `
+rules:
+  api: {algorithm: fixed-window, limit: 10, per: 1h}
+  login: {algorithm: fixed-window, limit: 5, per: 1h}
+  address: {algorithm: fixed-window, limit: 100, per: 1h, keys: addresses}
+plans:
+  pro: {api: {limit: 50}}
+overrides:
+  - {route: GET /health, unlimited: true}
+  - {route: POST /login, rules: {login: {limit: 3}}}
+  - {route: GET /trial, rules: {api: {blocked: true, dry_run: true}}}
+  - {route: GET /off, blocked: true}
+  - {route: /grpc.health.v1.Health/Check, unlimited: true}
+  - {key: acme, rules: {api: {limit: 60}}}
+  - {key: evil, blocked: true}
+  - {key: staff, unlimited: true}
+  - {prefix: acme-, rules: {api: {limit: 20}}}
+  - {prefix: bad-, blocked: true}
+  - cidr: [10.0.0.0/8, 2001:db8::/32]
+    unlimited: true
+  - {cidr: 10.6.0.0/16, blocked: true}
+  - {cidr: 10.7.0.0/16, plan: pro}
+  - {cidr: 10.8.0.0/16, rules: {login: {limit: 4}}}
+  - {cidr: 192.0.2.0/24, rules: {api: {limit: 1000}, address: {limit: 2000, per: 1m}}}
+`
+
+func addr(text string) (a netip.Addr) {
+	if text != "" {
+		a = netip.MustParseAddr(text)
+	}
+	return a
+}
+
+// Who is limited otherwise, and who is not although it looks so.
+//
+// Fault 103: a route, an address or a key that only looks like an exempt one.
+func TestForRequest(t *testing.T) {
+	set := must(t, exceptions)
+	const open = -1
+	for _, c := range []struct {
+		name, key, plan, addr, route string
+		want                         int64 // the limit
+	}{
+		{"api", "x", "", "", "", 10},
+		{"api", "x", "pro", "", "", 50},
+		{"api", "x", "gold", "10.0.0.1", "GET /health", -2}, // a mistake lets nothing pass
+		{"nothing", "x", "", "10.0.0.1", "GET /health", -2},
+		// Routes.
+		{"api", "x", "", "", "GET /health", open},
+		{"api", "acme", "pro", "", "GET /health", open},
+		{"api", "x", "", "", "/grpc.health.v1.Health/Check", open},
+		{"api", "x", "", "", "GET /health/", 10},
+		{"api", "x", "", "", "GET //health", 10},
+		{"api", "x", "", "", "GET /HEALTH", 10},
+		{"api", "x", "", "", "get /health", 10},
+		{"api", "x", "", "", "GET /x/../health", 10},
+		{"api", "x", "", "", "/health", 10},
+		{"api", "x", "", "", "POST /login", 10}, // the override says nothing of this rule
+		{"login", "x", "", "", "POST /login", 3},
+		{"login", "staff", "", "10.0.0.1", "POST /login", 3},
+		{"api", "staff", "", "", "GET /off", 0},
+		// Addresses.
+		{"api", "x", "", "10.0.0.1", "", open},
+		{"api", "x", "", "::ffff:10.0.0.1", "", open},
+		{"api", "x", "", "2001:db8::1%eth0", "", open},
+		{"api", "x", "", "11.0.0.1", "", 10},
+		{"api", "x", "", "::10.0.0.1", "", 10},
+		{"api", "x", "", "2002:a00:1::", "", 10},
+		{"api", "x", "", "10.6.0.1", "", 0},
+		{"api", "x", "", "10.7.0.1", "", 50},
+		{"login", "x", "", "10.7.0.1", "", 5}, // the plan says nothing of it, so it is the rule
+		{"login", "x", "", "10.8.0.1", "", 4},
+		{"api", "x", "", "10.8.0.1", "", 10}, // only the longest range counts
+		{"api", "x", "pro", "10.8.0.1", "", 50},
+		{"api", "x", "", "192.0.2.9", "", 1000},
+		// A key that looks like an address is none, unless the file says so.
+		{"api", "10.0.0.1", "", "", "", 10},
+		{"api", "10.0.0.0/8", "", "", "", 10},
+		{"address", "10.0.0.1", "", "", "", open},
+		{"address", "::ffff:10.0.0.1", "", "", "", open},
+		{"address", "10.6.0.1", "", "", "", 0},
+		{"address", "2001:db8::/64", "", "", "", open},
+		{"address", "2001:db8::/31", "", "", "", 100},
+		{"address", "2001:db9::/64", "", "", "", 100},
+		{"address", "10.0.0.1:80", "", "", "", 100},
+		{"address", "10.0.0.1, 11.0.0.1", "", "", "", 100},
+		{"address", " 10.0.0.1", "", "", "", 100},
+		{"address", "010.0.0.1", "", "", "", 100},
+		{"address", "167772161", "", "", "", 100},
+		{"address", "10.1", "", "", "", 100},
+		{"address", "10.0.0.1", "", "11.0.0.1", "", 100}, // who knows the address need not read the key
+		{"address", "192.0.2.1", "", "", "", 2000},
+		// Several of them: route, key, range, prefix; who is blocked by one is blocked.
+		{"api", "acme", "", "10.0.0.1", "", 60},
+		{"login", "acme", "", "10.0.0.1", "", open},
+		{"api", "acme-1", "", "", "", 20},
+		{"api", "acme-1", "", "192.0.2.9", "", 1000},
+		{"api", "acme-1", "", "10.8.0.1", "", 20},
+		{"api", "evil", "", "10.0.0.1", "GET /health", 0},
+		{"api", "bad-1", "", "10.0.0.1", "GET /health", 0},
+		{"api", "staff", "", "10.6.0.1", "GET /health", 0},
+		{"api", "staff", "", "", "GET /trial", 0}, // a dry run refuses nobody, and so does not win
+	} {
+		got := int64(-2)
+		switch rule := set.ForRequest(c.name, Request{Key: c.key, Plan: c.plan, Addr: addr(c.addr), Route: c.route}); {
+		case rule.Valid():
+			got = rule.Limit()
+		case rule != nil:
+			got = open
+		}
+		if got != c.want {
+			t.Errorf("%+v: %d", c, got)
+		}
+		if c.addr == "" && c.route == "" && c.plan == "" {
+			if set.For(c.name, c.key) != set.ForRequest(c.name, Request{Key: c.key}) {
+				t.Errorf("%+v: For has another rule", c)
+			}
+		}
+	}
+	if r := set.ForRequest("api", Request{Key: "staff", Route: "GET /trial"}); !r.IsDryRun() {
+		t.Errorf("%v", r)
+	}
+	// Whoever has another period in a range has one counter, whatever the address.
+	a, b := set.For("address", "192.0.2.1"), set.For("address", "192.0.2.2")
+	if a != b || !strings.HasPrefix(a.Name(), "address@key-") {
+		t.Errorf("%v and %v", a, b)
+	}
+}
+
+// What decides is said in words.
+func TestLookupSaysWhichRange(t *testing.T) {
+	set := must(t, exceptions)
+	for key, want := range map[string]string{
+		"10.0.0.1": "override of addresses in 10.0.0.0/8: unlimited", "10.6.0.1": "override of addresses in 10.6.0.0/16: blocked",
+		"10.7.0.1": "override of addresses in 10.7.0.0/16, which has the plan pro", "192.0.2.1": "override of addresses in 192.0.2.0/24", "11.0.0.1": "rule address",
+	} {
+		if rule, says := set.lookup("address", "", key); says != want || rule != set.For("address", key) {
+			t.Errorf("%s: %v, %q, want %q", key, rule, says, want)
+		}
+	}
+}
+
+// Thousands of ranges are read, looked up without an allocation, and found as the slow way finds them.
+func TestManyRanges(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	var b strings.Builder
+	b.WriteString(exceptions)
+	b.WriteString("  - blocked: true\n    cidr:\n")
+	seen := map[netip.Prefix]bool{}
+	for len(seen) < 5000 {
+		p := netip.PrefixFrom(netip.AddrFrom4([4]byte{byte(20 + r.IntN(200)), byte(r.IntN(256)), byte(r.IntN(256)), 0}), 14+r.IntN(11)).Masked()
+		if !seen[p] && p.Addr().As4()[0] != 192 {
+			seen[p] = true
+			fmt.Fprintf(&b, "      - %v\n", p)
+		}
+	}
+	set := must(t, b.String())
+	if n := set.Size().Overrides; n != 5016 {
+		t.Errorf("%d overrides", n)
+	}
+	for range 2000 {
+		a := netip.AddrFrom4([4]byte{byte(20 + r.IntN(200)), byte(r.IntN(256)), byte(r.IntN(256)), 7})
+		blocked := false
+		for p := range seen {
+			blocked = blocked || p.Contains(a)
+		}
+		if got := set.ForRequest("api", Request{Key: "x", Addr: a}).Limit() == 0; got != blocked {
+			t.Errorf("%v is blocked: %t, want %t", a, got, blocked)
+		}
+	}
+	q := Request{Key: "x", Addr: netip.MustParseAddr("10.0.0.1"), Route: "GET /none"}
+	if n := testing.AllocsPerRun(100, func() { set.ForRequest("api", q) }); n != 0 {
+		t.Errorf("a look-up allocates %v times", n)
+	}
+	if n := testing.AllocsPerRun(100, func() { set.For("address", "2001:db8::/64") }); n != 0 {
+		t.Errorf("a look-up of a key allocates %v times", n)
+	}
+}
