@@ -39,17 +39,26 @@ type AddressOptions struct {
 // IPv6 prefix of IPv6Bits. Ports and zones do not count. A peer whose address cannot be read
 // has no key, unless a trusted header names the client.
 func ByAddress(o AddressOptions) (KeyFunc, error) {
+	o, err := o.plain()
+	if err != nil {
+		return nil, err
+	}
+	return o.key, nil
+}
+
+// plain returns the options with defaults and plain prefixes, or everything that is wrong.
+func (o AddressOptions) plain() (AddressOptions, error) {
 	if o.IPv6Bits == 0 {
 		o.IPv6Bits = 64
 	}
 	if err := o.validate(); err != nil {
-		return nil, err
+		return o, err
 	}
 	o.Trusted = slices.Clone(o.Trusted)
 	for i, p := range o.Trusted {
 		o.Trusted[i] = plainPrefix(p)
 	}
-	return o.key, nil
+	return o, nil
 }
 
 // validate reports everything that is wrong.

@@ -118,7 +118,7 @@ func refillTime(rule *limit.Rule, n int64) time.Duration {
 
 // policy returns the item of RateLimit-Policy for a rule of this limit.
 func (l *boundLimit) policy(rule *limit.Rule) string {
-	if l.item != "" {
+	if l.item != "" && (l.except == nil || rule == l.Rule) {
 		return l.item
 	}
 	return l.items(rule)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 
 	"github.com/hybridlimit/hybridlimit/adapter/internal/undecided"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -56,21 +55,25 @@ func isPreflight(r *http.Request) bool {
 // decide asks the limiter. It returns the limits beside the decision, one for each check.
 func (c *config) decide(r *http.Request) (d Decision, asked []*boundLimit) {
 	checks := make([]limit.Check, 0, len(c.limits))
-	asked = c.limits
+	asked, exempt := c.limits, ""
 	for _, l := range c.limits {
-		q, err := l.check(r)
+		q, by, err := l.check(r)
 		switch {
 		case err != nil:
 			undecided.Count(c.lim, q.Rule)
 			return refused(err), nil
 		case q.Rule == limit.Unlimited():
-			asked = slices.Delete(slices.Clone(asked), len(checks), len(checks)+1)
+			undecided.CountExempt(c.lim, l.counted())
+			if c.o.OnDecision != nil && exempt == "" { // nobody else reads it
+				exempt = by.String()
+			}
+			asked = without(asked, len(checks))
 		default:
 			checks = append(checks, q)
 		}
 	}
 	if len(checks) == 0 {
-		d.Allowed, d.By = true, -1
+		d.Allowed, d.By, d.Exempt = true, -1, exempt
 		return d, nil
 	}
 	v, err := c.take(r.Context(), checks)
@@ -84,7 +87,8 @@ func (c *config) decide(r *http.Request) (d Decision, asked []*boundLimit) {
 	case v.Source == limit.SourceInvalid || uint(v.By) >= uint(len(checks)):
 		return refused(&fault{fmt.Errorf("httplimit: the limiter cannot decide by %v", v.Rule)}), nil
 	}
-	d.AllResult, d.Checks, d.Policy = v, checks, asked[v.By].partName(checks[v.By].Rule, v.Rule)
+	d.AllResult, d.Checks, d.Exempt = v, checks, exempt
+	d.Policy = asked[v.By].partName(checks[v.By].Rule, v.Rule)
 	return d, asked
 }
 
@@ -104,24 +108,29 @@ func refused(err error) (d Decision) {
 	return d
 }
 
-// check returns what to ask for a request. Its rule may be unlimited.
-func (l *boundLimit) check(r *http.Request) (q limit.Check, err error) {
-	q.Rule, q.N = l.Rule, 1
-	if l.RuleFor != nil {
-		if q.Rule = l.RuleFor(r); q.Rule == limit.Unlimited() {
-			return q, nil
+// check returns what to ask for a request. Its rule may be unlimited, for the reason that is returned.
+func (l *boundLimit) check(r *http.Request) (q limit.Check, by exempted, err error) {
+	if l.except != nil {
+		q.Rule, by = l.except.find(r, l.Key)
+	}
+	if q.N = 1; q.Rule == nil {
+		if q.Rule = l.Rule; l.RuleFor != nil {
+			q.Rule = l.RuleFor(r)
 		}
-		if !q.Rule.Valid() {
-			return q, &fault{fmt.Errorf("httplimit: RuleFor: %w", limit.ErrNilRule)}
-		}
+	}
+	switch {
+	case q.Rule == limit.Unlimited():
+		return q, by, nil
+	case !q.Rule.Valid():
+		return q, by, &fault{fmt.Errorf("httplimit: RuleFor: %w", limit.ErrNilRule)}
 	}
 	if l.Cost != nil {
 		if q.N, err = units(l.Cost(r)); err != nil {
-			return q, &fault{err}
+			return q, by, &fault{err}
 		}
 	}
 	q.Key, err = keyOf(l.Key, r)
-	return q, err
+	return q, by, err
 }
 
 // units returns how many units an estimate is. A forgotten one must not let everything pass.

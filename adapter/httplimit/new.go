@@ -23,7 +23,7 @@ func New(lim Limiter, rule *limit.Rule, key KeyFunc, o Options) (func(http.Handl
 //
 // It returns an error that says everything that is wrong: there is no limiter or no limit, a
 // rule or a key function is nil, the limiter does not support a rule or has no Charge for a limit with
-// Settle, or a policy has a name that the fields cannot carry. Names of rules that RuleFor returns are not known yet; what
+// Settle, an exception is wrong, or a policy has a name that the fields cannot carry. Names of rules that RuleFor returns are not known yet; what
 // is not printable ASCII in them, is sent as %xx.
 func NewAll(lim Limiter, o Options, limits ...Limit) (func(http.Handler) http.Handler, error) {
 	c := &config{lim: lim, o: o.withDefaults()}
@@ -95,6 +95,10 @@ func (c *config) problems(l *boundLimit) error {
 		if err := supports(c.lim, l.Rule); err != nil {
 			errs = append(errs, err)
 		}
+	}
+	var err error
+	if l.except, err = c.exceptionsOf(&l.Limit); err != nil {
+		errs = append(errs, err)
 	}
 	if l.Settle != nil && c.books == nil && !isNil(c.lim) {
 		errs = append(errs, errNoCharge)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"strings"
 
 	"github.com/hybridlimit/hybridlimit/adapter/internal/settle"
@@ -42,6 +43,8 @@ type Limit struct {
 	// is slower.
 	RuleFor func(r *http.Request) *limit.Rule
 	Key     KeyFunc
+	// Except has the requests that this limit treats otherwise. They come before RuleFor. Default: none.
+	Except []Exception
 	// Cost is how many units a request takes. Default 1. A cost of 0 is 1, as that of a
 	// [limit.Check]; a negative one, such as the ContentLength of a body of unknown
 	// length, is an error, see OnError.
@@ -116,6 +119,9 @@ type Options struct {
 	// them itself, and whose fields a refusal needs. Anybody can send a preflight, so next
 	// should answer it at little cost. Default: they are requests like any other.
 	PassPreflights bool
+	// Client says from which address a request comes, for Ranges of an [Exception]: give it what
+	// [ClientAddr] returns. Default: none, since without a word about proxies no address is safe.
+	Client func(r *http.Request) netip.Addr
 	// OnDecision is called with each decision before the request is answered: for logs,
 	// metrics, and to see what a dry run would refuse. It runs on the request's goroutine.
 	OnDecision func(r *http.Request, d Decision)
@@ -136,6 +142,11 @@ type Decision struct {
 	Checks []limit.Check
 	// Policy is what clients are told that the limit is called which has decided.
 	Policy string
+	// Exempt says why a limit did not count the request, the first that did not: "route GET /health",
+	// "address in 10.0.0.0/8", "key", or "rule" if its RuleFor returned [limit.Unlimited]. "": all
+	// limits were asked. Limiters of package hybrid count each such limit, see CountExempt there, under
+	// the name of its Rule, or with RuleFor its Policy.
+	Exempt string
 	// Err says why the request could not be decided; nil if it was.
 	Err error
 }
@@ -154,7 +165,8 @@ type config struct {
 // boundLimit is a limit of a middleware.
 type boundLimit struct {
 	Limit
-	item string // of RateLimit-Policy; "" if the rule depends on the request
+	item   string      // of RateLimit-Policy; "" if the rule depends on the request
+	except *exceptions // nil: there are none
 }
 
 // partName returns what clients are told that a part of a combined rule is called; that is name for a
