@@ -142,6 +142,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"`+module+`/adapter/httplimit"
+	"`+module+`/adapter/rules"
 	"`+module+`/hybrid"
 	"`+module+`/limit"
 	"`+module+`/remote"

@@ -16,7 +16,7 @@ import (
 
 const (
 	faultTable = "hybrid/FAULTS.md"
-	faults     = 102
+	faults     = 103
 )
 
 var (

@@ -62,7 +62,8 @@ func (c *config) bad(format string, args ...any) {
 // Plan chooses the rule of each call, such as by what a customer has paid. nil, as of a plan
 // that nobody knows, means the rule that the constructor was given: to let a call pass,
 // such as a health check, takes [limit.Unlimited]: it is not counted under any rule, nor are
-// its messages, and it needs no key. Rules of one name share the counter of a key. Return rules that were built
+// its messages, and it needs no key. A limiter of package hybrid counts it as exempt from the rule of
+// the constructor. Rules of one name share the counter of a key. Return rules that were built
 // once.
 func Plan(plan func(ctx context.Context, call Call) *limit.Rule) Option {
 	return func(c *config) {

@@ -45,3 +45,26 @@ func TestUndecidedIsLoggedAndCounted(t *testing.T) {
 	calls(codes.InvalidArgument, "level=WARN", grpclimit.ByMetadata("user"))
 	calls(codes.Internal, "level=ERROR", grpclimit.Fixed("k"), grpclimit.Cost(func(context.Context, grpclimit.Call) int64 { return -1 }))
 }
+
+// A call that its plan exempts is counted as such, under the rule that it is exempt from.
+func TestExemptIsCounted(t *testing.T) {
+	lim := hybridtest.New(t, hybridtest.Options{}).Limiter
+	health := grpclimit.Plan(func(_ context.Context, call grpclimit.Call) *limit.Rule {
+		if call.Method == "/grpc.health.v1.Health/Check" {
+			return limit.Unlimited()
+		}
+		return nil
+	})
+	intercept, err := grpclimit.UnaryServerInterceptor(limit.WithContext(lim), bucket("r", 5), grpclimit.Fixed("k"), health)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, method := range []string{"/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/check", "//grpc.health.v1.Health/Check"} {
+		if _, err := intercept(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: method}, func(context.Context, any) (any, error) { return nil, nil }); err != nil {
+			t.Error(err)
+		}
+	}
+	if s := lim.Stats(); s.Exempt != 2 || s.AdmittedUnits != 2 || len(s.Rules) != 1 || s.Rules[0].Name != "r" {
+		t.Errorf("%d exempt, %d admitted, %+v", s.Exempt, s.AdmittedUnits, s.Rules)
+	}
+}

@@ -134,6 +134,22 @@ func TestExceptions(t *testing.T) {
 	}
 }
 
+// A client whom the proxy does not name is not exempt because the proxy would be.
+//
+// Fault 103: a proxy that says "unknown".
+func TestUnnamedClientsAreNotExempt(t *testing.T) {
+	for _, forwarded := range [][]string{nil, {""}, {"unknown"}, {"203.0.113.5, _hidden"}} {
+		e := except(t, Exception{Ranges: prefixes("10.0.0.0/8"), Rule: limit.Unlimited()})
+		if first, second := e.ask("GET", "/x", "k", "10.0.0.1:9", forwarded...), e.ask("GET", "/x", "k", "10.0.0.1:9", forwarded...); first != 200 || second != 429 {
+			t.Errorf("%q: answered %d and %d", forwarded, first, second)
+		}
+	}
+	e := except(t, Exception{Ranges: prefixes("10.0.0.0/8"), Rule: limit.Unlimited()})
+	if e.ask("GET", "/x", "k", "10.0.0.1:9", "10.0.0.7"); e.last.Exempt != "address in 10.0.0.0/8" {
+		t.Errorf("exempt by %q", e.last.Exempt)
+	}
+}
+
 // A path that is not clean is sent elsewhere by the router, and is no exempt route.
 //
 // Fault 103: a path that another program may take for another one.

@@ -91,7 +91,7 @@ func TestMistakes(t *testing.T) {
 		{api + "overrides:\n  - {cidr: fe80::%eth0/10, blocked: true}\n", "must be a range of addresses"},
 		{api + "overrides:\n  - {cidr: localhost, blocked: true}\n", "must be a range of addresses"},
 		{api + "overrides:\n  - {cidr: [], blocked: true}\n", "cidr: must not be empty"},
-		{api + "overrides:\n  - {cidr: {a: 1}, blocked: true}\n", "must be text, not a mapping of fields"},
+		{api + "overrides:\n  - {cidr: [10.0.0.0/8, 2001:db8::/32], blocked: true}\n", "cidr[1]: must be a range of addresses, not a mapping of fields: write one of IPv6 in quotes"},
 		{api + "overrides:\n  - {cidr: [10.0.0.0/8, [1]], blocked: true}\n", ":4:25: overrides[cidr=\"10.0.0.0/8\"].cidr[1]: must be text, not a list"},
 		{api + "overrides:\n  - {cidr: 10.0.0.0/8, blocked: true}\n  - {cidr: [\"::1/128\", 10.0.0.0/8], unlimited: true}\n", "there is an override of this already, in line 4"},
 		{api + "overrides:\n  - {cidr: 10.0.0.0/8, blocked: true}\n  - {cidr: \"::ffff:10.0.0.0/104\", unlimited: true}\n", ":5:12: overrides[cidr=\"::ffff:10.0.0.0/104\"].cidr: there is an override of this already, in line 4"},

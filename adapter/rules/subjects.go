@@ -114,6 +114,10 @@ func (b *builder) cidrs(n *node, path string, seen map[string]int) (out []netip.
 
 // cidr reads a range of addresses.
 func (b *builder) cidr(n *node, path string) (p netip.Prefix, ok bool) {
+	if n.kind == mapping { // the parser takes a colon in brackets for that of a field
+		b.add(n.place, path, "must be a range of addresses, not a mapping of fields: write one of IPv6 in quotes")
+		return p, false
+	}
 	text, ok := b.text(n, path)
 	if !ok {
 		return p, false

@@ -8,7 +8,7 @@ func table() []mutant {
 		onceMutants, slowMutants, serverMutants, viewMutants, syncMutants, outageMutants, beatMutants, callMutants, pathMutants, leaseMutants, grantMutants, indexMutants, bucketMutants, generationMutants, refundMutants, clockMutants, scriptMutants,
 		memberMutants, noticeMutants, companyMutants, announceMutants,
 		misuseMutants, conflictMutants, clientMutants, permissionMutants, logMutants,
-		debtMutants, chargeMutants, combinedMutants, distanceMutants,
+		debtMutants, chargeMutants, combinedMutants, exemptMutants, distanceMutants,
 		fleetMutants, windowMutants, figureMutants,
 		httpMutants, grpcMutants,
 		rulesMutants, adminMutants, envoyMutants, respMutants, serveMutants,
@@ -44,6 +44,7 @@ func clocks(test string) check     { return check{"clock", test, 0} }
 func httplimit(test string) check  { return check{"adapter/httplimit", test, 0} }
 func admin(test string) check      { return check{"adapter/adminlimit", test, 0} }
 func grpclimit(test string) check  { return check{"adapter/grpclimit", test, 0} }
+func rangetable(test string) check { return check{"adapter/internal/ranges", test, 0} }
 func rulesfile(test string) check  { return check{"adapter/rules", test, 0} }
 func serve(test string) check      { return check{"cmd/hybridlimit/internal/server", test, 0} }
 func rls(test string) check        { return check{"cmd/hybridlimit/internal/server/rls", test, 0} }

@@ -33,12 +33,12 @@ type Decider struct {
 
 // Take takes n units of a key under a named rule. The key's plan and overrides apply.
 func (d Decider) Take(name, key string, n int64) (limit.Result, error) {
-	return d.by(name, key, func(rule *limit.Rule) limit.Result { return d.TakeBy(key, rule, n) })
+	return d.by(name, key, d.exempt, func(rule *limit.Rule) limit.Result { return d.TakeBy(key, rule, n) })
 }
 
 // Peek says what Take of one unit would answer.
 func (d Decider) Peek(name, key string) (limit.Result, error) {
-	return d.by(name, key, func(rule *limit.Rule) limit.Result {
+	return d.by(name, key, func(string) {}, func(rule *limit.Rule) limit.Result {
 		d.Look(key, rule)
 		return d.Limiter.Peek(key, rule)
 	})
@@ -47,7 +47,7 @@ func (d Decider) Peek(name, key string) (limit.Result, error) {
 // Charge counts n units of a key, whether they fit or not; below 0 it gives units back. It answers as
 // Peek does afterwards.
 func (d Decider) Charge(name, key string, n int64) (limit.Result, error) {
-	return d.by(name, key, func(rule *limit.Rule) limit.Result {
+	return d.by(name, key, d.exempt, func(rule *limit.Rule) limit.Result {
 		if n < 0 {
 			d.Limiter.Refund(key, rule, -n)
 		} else {
@@ -65,12 +65,20 @@ func (d Decider) TakeBy(key string, rule *limit.Rule, n int64) limit.Result {
 	return d.Limiter.Take(key, rule, n)
 }
 
-// by finds the rule of a key, and decides by it.
-func (d Decider) by(name, key string, decide func(*limit.Rule) limit.Result) (limit.Result, error) {
+// exempt counts that nothing limits who asks, if the limiter counts that.
+func (d Decider) exempt(name string) {
+	if c, ok := d.Limiter.(interface{ CountExempt(name string) }); ok {
+		c.CountExempt(name)
+	}
+}
+
+// by finds the rule of a key, and decides by it. It calls exempt if nothing limits the key.
+func (d Decider) by(name, key string, exempt func(name string), decide func(*limit.Rule) limit.Result) (limit.Result, error) {
 	switch rule := d.Rules().For(name, key); rule {
 	case nil:
 		return limit.Result{}, ErrNoRule
 	case limit.Unlimited():
+		exempt(name)
 		return Unlimited, nil
 	default:
 		return decide(rule), nil

@@ -5,8 +5,37 @@ import (
 	"testing"
 
 	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/server/byname"
+	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
+
+// A key that is an address is found by its range, if the file says that keys are addresses; and what
+// is exempt is counted, unless it was only looked at.
+//
+// Fault 103: a key that looks like an address.
+func TestRangesOfTheFile(t *testing.T) {
+	lim, _ := alone(t)
+	_, addr := listen(t, Options{Limiter: lim, Rules: ruleset(t, `
+rules:
+  user: {algorithm: token-bucket, limit: 60, per: 1m}
+  address: {algorithm: token-bucket, limit: 60, per: 1m, keys: addresses}
+overrides:
+  - {cidr: [10.0.0.0/8, "2001:db8::/32"], unlimited: true}
+  - {cidr: 10.6.0.0/16, blocked: true}
+`)})
+	c := connect(t, addr)
+	for _, key := range []string{"10.0.0.1", "::ffff:10.0.0.1", "2001:db8::/64"} {
+		c.want("HL.TAKE address "+key+" 1000", ints(0, -1, -1, -1, 0))
+		c.want("HL.PEEK address "+key, ints(0, -1, -1, -1, 0))
+		c.want("HL.TAKE user "+key+" 60", ints(0, 60, 0, -1, 60))
+	}
+	c.want("HL.TAKE address 10.6.0.1", ints(1, 0, 0, -1, 0))
+	c.want("HL.TAKE address 11.0.0.1", ints(0, 60, 59, -1, 1))
+	s := lim.Stats()
+	if i := slices.IndexFunc(s.Rules, func(r hybrid.RuleStats) bool { return r.Name == "address" }); s.Exempt != 3 || i < 0 || s.Rules[i].Exempt != 3 {
+		t.Errorf("%d exempt, %+v", s.Exempt, s.Rules)
+	}
+}
 
 func TestRulesOfTheFile(t *testing.T) {
 	_, addr := listen(t, Options{Rules: ruleset(t, `

@@ -37,8 +37,19 @@ func hits(req *ratelimit.RateLimitRequest, d *common.RateLimitDescriptor) (n uin
 	return n, d.GetIsNegativeHits()
 }
 
+// countExempt counts the questions that nothing limits, by the path of their descriptor.
+func (s *Service) countExempt(asked []question) {
+	c, ok := s.o.Limiter.(interface{ CountExempt(name string) })
+	for i := range asked {
+		if q := &asked[i]; ok && q.limit != nil && !q.limited() && !q.back && q.n > 0 {
+			c.CountExempt(q.limit.Path)
+		}
+	}
+}
+
 // decide answers all questions of a request.
 func (s *Service) decide(asked []question) {
+	s.countExempt(asked)
 	admitted := s.look(asked)
 	switch {
 	case s.o.ChargeRefused:

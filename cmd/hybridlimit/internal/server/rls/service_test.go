@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/hybridlimit/hybridlimit/adapter/rules"
+	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -55,6 +56,16 @@ func TestARefusedRequestCountsNowhere(t *testing.T) {
 	w.want(both, "OVER_LIMIT | OVER_LIMIT 10/MINUTE 0 60s | OK 0 | OVER_LIMIT 3/MINUTE 0 60s | OK 4294967295")
 	if st := w.service.Stats(); st.Refused != 7 || st.Requests != 17 {
 		t.Errorf("%+v", st)
+	}
+	// Whether the others admit it or not: nothing limits this descriptor.
+	st := w.lim.Stats()
+	if i := slices.IndexFunc(st.Rules, func(r hybrid.RuleStats) bool { return r.Name == "d.free" }); i < 0 || st.Exempt == 0 || st.Rules[i].Exempt != st.Exempt {
+		t.Errorf("%d exempt, %+v", st.Exempt, st.Rules)
+	}
+	was := st.Exempt
+	w.ask(request("d", with(d("free=1"), 0)))
+	if w.ask(request("d", d("free=2"))); w.lim.Stats().Exempt != was+1 {
+		t.Errorf("%d exempt, want one more than %d", w.lim.Stats().Exempt, was)
 	}
 }
 
