@@ -103,7 +103,7 @@ func (e *exceptions) add(x *Exception) (err error) {
 	case len(x.Ranges)+len(x.Routes)+len(x.Keys) == 0:
 		return errors.New("it is about nothing: Ranges, Routes and Keys are empty")
 	case len(x.Ranges) > 0 && e.client == nil:
-		return errors.New("Ranges need Client of Options: there is no safe default")
+		return errors.New("it has Ranges, and Options no Client: there is no safe default")
 	}
 	for range x.Ranges {
 		e.ranged = append(e.ranged, x.Rule)

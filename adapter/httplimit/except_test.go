@@ -180,7 +180,7 @@ func TestExceptionsWithALimit(t *testing.T) {
 		r.Header.Set("Key", "k")
 		w := httptest.NewRecorder()
 		e.ServeHTTP(w, r)
-		answer{Response: w.Result()}.want(t, want, fmt.Sprintf(`RateLimit-Policy: "two";q=2;w=60`))
+		answer{Response: w.Result()}.want(t, want, `RateLimit-Policy: "two";q=2;w=60`)
 		if e.last.Exempt != "" {
 			t.Errorf("exempt by %q", e.last.Exempt)
 		}
@@ -200,16 +200,16 @@ func TestExceptionsOfOneOfSeveralLimits(t *testing.T) {
 		Limit{Rule: perMinute("first", 1), Key: By(byKey), Except: []Exception{{Keys: []string{"vip"}, Rule: limit.Unlimited()}}},
 		Limit{Rule: perMinute("second", 2), Key: By(byKey)},
 		Limit{RuleFor: func(*http.Request) *limit.Rule { return limit.Unlimited() }, Key: By(byKey), Policy: "third"})
-	codes := ""
+	var codes strings.Builder
 	for range 3 {
 		r := httptest.NewRequest("GET", "/x", nil)
 		r.Header.Set("Key", "vip")
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
-		codes += fmt.Sprint(w.Code, " ")
+		fmt.Fprint(&codes, w.Code, " ")
 	}
-	if codes != "200 200 429 " || last.Exempt != "key" || len(last.Checks) != 1 || last.Checks[0].Rule.Name() != "second" {
-		t.Errorf("%s, %+v", codes, last)
+	if codes.String() != "200 200 429 " || last.Exempt != "key" || len(last.Checks) != 1 || last.Checks[0].Rule.Name() != "second" {
+		t.Errorf("%s, %+v", &codes, last)
 	}
 	for _, r := range lim.Stats().Rules {
 		if want := map[string]uint64{"first": 3, "third": 3}[r.Name]; r.Exempt != want {
@@ -225,14 +225,14 @@ func TestExceptionsThatAreWrong(t *testing.T) {
 	lim, _ := newLimiter(t)
 	rule := limit.Unlimited()
 	for want, x := range map[string]Exception{
-		"exception 0: limit: rule is nil":                  {Keys: []string{"k"}},
-		"exception 0: it is about nothing":                 {Rule: rule},
-		"exception 0: Ranges need Client of Options":       {Ranges: prefixes("10.0.0.0/8"), Rule: rule},
-		`exception 0: a route is empty, or there twice: "`: {Routes: []string{""}, Rule: rule},
-		`exception 0: a key is empty, or there twice: "k"`: {Keys: []string{"k", "k"}, Rule: rule},
-		"10.0.0.1/8 has bits behind the first 8":           {Ranges: prefixes("10.0.0.1/8"), Rule: rule},
-		"the range is not valid":                           {Ranges: []netip.Prefix{{}}, Rule: rule},
-		"is not printable ASCII: set Policy":               {Keys: []string{"k"}, Rule: perMinute("\u00e9", 1)},
+		"exception 0: limit: rule is nil":                   {Keys: []string{"k"}},
+		"exception 0: it is about nothing":                  {Rule: rule},
+		"exception 0: it has Ranges, and Options no Client": {Ranges: prefixes("10.0.0.0/8"), Rule: rule},
+		`exception 0: a route is empty, or there twice: "`:  {Routes: []string{""}, Rule: rule},
+		`exception 0: a key is empty, or there twice: "k"`:  {Keys: []string{"k", "k"}, Rule: rule},
+		"10.0.0.1/8 has bits behind the first 8":            {Ranges: prefixes("10.0.0.1/8"), Rule: rule},
+		"the range is not valid":                            {Ranges: []netip.Prefix{{}}, Rule: rule},
+		"is not printable ASCII: set Policy":                {Keys: []string{"k"}, Rule: perMinute("\u00e9", 1)},
 	} {
 		o := Options{}
 		if !strings.Contains(want, "Client") {

