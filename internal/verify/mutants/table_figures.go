@@ -14,8 +14,8 @@ var figureMutants = []mutant{
 		name:   "one-hash-one-rule",
 		breaks: "Rules whose names have one hash are counted under the name of the first.",
 		at:     "internal/tally Tallies.find",
-		old:    `is.hash == h && is.name == rule.Name()`,
-		new:    `is.hash == h`,
+		old:    `is.hash == hash && is.name == name`,
+		new:    `is.hash == hash`,
 		by:     tallies("TestNamesOfOneHash"),
 	},
 	{

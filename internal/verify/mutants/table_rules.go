@@ -30,9 +30,9 @@ var rulesMutants = []mutant{
 	{
 		name:   "plans-before-overrides",
 		breaks: "The plan that a caller names comes before the override of the key.",
-		at:     "adapter/rules Set.ForPlan",
-		old:    `if o := s.override(key); o != nil {`,
-		new:    `if o := s.override(key); o != nil && p.rules[name] == nil {`,
+		at:     "adapter/rules Set.ForRequest",
+		old:    `chosen != nil {`,
+		new:    `chosen != nil && (p == nil || p.rules[name] == nil) {`,
 		by:     rulesfile("TestForPlan"),
 	},
 	{
