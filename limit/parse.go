@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -63,9 +64,12 @@ type written struct {
 	isBucket     bool
 }
 
+// The patterns are compiled when they are first used, because most programs do not parse limits.
 var (
-	limitText  = regexp.MustCompile(`^([0-9]+) ?(?:/|per) ?([0-9a-zA-Zµ. ]+?)(?: burst ([0-9]+))?$`)
-	periodText = regexp.MustCompile(`^([0-9]*) ?([a-z]+)$`)
+	limitText = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^([0-9]+) ?(?:/|per) ?([0-9a-zA-Zµ. ]+?)(?: burst ([0-9]+))?$`)
+	})
+	periodText = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([0-9]*) ?([a-z]+)$`) })
 )
 
 const day = 24 * time.Hour
@@ -79,7 +83,7 @@ var periodWords = map[string]time.Duration{
 
 // read reads one limit.
 func read(text string) (w written, err error) {
-	m := limitText.FindStringSubmatch(text)
+	m := limitText().FindStringSubmatch(text)
 	if m == nil {
 		return w, fmt.Errorf("%s is no limit such as 10/s, 500/minute or 10/s burst 20", quoted(text))
 	}
@@ -98,7 +102,7 @@ func read(text string) (w written, err error) {
 
 // readPeriod reads a period.
 func readPeriod(text string) (time.Duration, error) {
-	if m := periodText.FindStringSubmatch(text); m != nil {
+	if m := periodText().FindStringSubmatch(text); m != nil {
 		word := m[2]
 		if len(word) > 2 {
 			word = strings.TrimSuffix(word, "s")
