@@ -27,15 +27,16 @@ type Exception struct {
 	// Keys has keys of this limit, as its Key returns them.
 	Keys []string
 	// Rule is theirs. It is required: [limit.Unlimited] is for those that are not limited. Give a
-	// rule with other numbers the name of the limit's own for another limit of the same counter, or
-	// a name of its own.
+	// rule with another limit and the same period the name of the limit's own to count with it, and
+	// any other rule a name of its own.
 	Rule *limit.Rule
 }
 
 // ClientAddr returns a function that says from which address a request comes, as [ByAddress] does,
 // for what depends on the whole address: Client of [Options], or package rules. It returns the
 // zero Addr, which is in no range, if the address is not known: the peer has none, or a trusted
-// proxy does not name the client, as with Strict. IPv6Bits does not matter.
+// proxy does not name the client, as with Strict, or names another trusted proxy alone. IPv6Bits
+// does not matter.
 func ClientAddr(o AddressOptions) (func(r *http.Request) netip.Addr, error) {
 	o.Strict = true
 	o, err := o.plain()
@@ -44,7 +45,7 @@ func ClientAddr(o AddressOptions) (func(r *http.Request) netip.Addr, error) {
 	}
 	return func(r *http.Request) netip.Addr {
 		addr, err := o.client(r)
-		if err != nil {
+		if err != nil || o.Header != NotForwarded && o.trusts(addr) { // a proxy that names nobody behind it
 			return netip.Addr{}
 		}
 		return addr
@@ -91,10 +92,18 @@ func (c *config) usable(l *Limit, rule *limit.Rule) error {
 	if !rule.Valid() {
 		return limit.ErrNilRule
 	}
+	if own := l.Rule; own.Valid() && own.Name() == rule.Name() && own.Algorithm() == rule.Algorithm() && !sameShape(own, rule) {
+		return fmt.Errorf("%v has the name of %v and counts differently, so neither would limit a key that both are used for: give it a name of its own", rule, own)
+	}
 	if name := (&boundLimit{Limit: *l}).name(rule); c.o.Headers == DraftHeaders && !isPrintable(name) {
 		return fmt.Errorf("policy %q is not printable ASCII: set Policy", name)
 	}
 	return supports(c.lim, rule)
+}
+
+// sameShape reports whether two rules of one name may be used in turn for a key.
+func sameShape(a, b *limit.Rule) bool {
+	return a.Period() == b.Period() && a.Buckets() == b.Buckets() && a.Units() == b.Units()
 }
 
 // add takes what an exception is about, or returns what is wrong with it.
@@ -111,7 +120,7 @@ func (e *exceptions) add(x *Exception) (err error) {
 	note := func(to map[string]*limit.Rule, list []string, what string) {
 		for _, text := range list {
 			if _, twice := to[text]; twice || text == "" {
-				err = fmt.Errorf("a %s is empty, or there twice: %.80q", what, text)
+				err = errors.Join(err, fmt.Errorf("a %s is empty, or there twice: %.80q", what, text))
 			}
 			to[text] = x.Rule
 		}

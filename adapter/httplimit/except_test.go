@@ -145,8 +145,23 @@ func TestUnnamedClientsAreNotExempt(t *testing.T) {
 		}
 	}
 	e := except(t, Exception{Ranges: prefixes("10.0.0.0/8"), Rule: limit.Unlimited()})
-	if e.ask("GET", "/x", "k", "10.0.0.1:9", "10.0.0.7"); e.last.Exempt != "address in 10.0.0.0/8" {
+	if e.ask("GET", "/x", "k", "10.0.0.1:9", "10.0.0.7"); e.last.Exempt != "" { // a proxy that names nobody behind it
 		t.Errorf("exempt by %q", e.last.Exempt)
+	}
+}
+
+// An exception with the name of the limit's own rule and another period would undo what both count.
+//
+// Fault 103: two shapes of one name.
+func TestAnExceptionOfAnotherShape(t *testing.T) {
+	lim, _ := newLimiter(t)
+	own, hour, larger := limit.Must(limit.PerMinute("own", 5)), limit.Must(limit.PerHour("own", 5)), limit.Must(limit.PerMinute("own", 50))
+	for rule, fine := range map[*limit.Rule]bool{hour: false, larger: true, limit.Must(limit.PerHour("other", 5)): true} {
+		_, err := NewAll(limit.WithContext(lim), Options{}, Limit{Rule: own, Key: By(func(*http.Request) string { return "k" }),
+			Except: []Exception{{Keys: []string{"a"}, Rule: rule}}})
+		if (err == nil) != fine {
+			t.Errorf("%v: %v", rule, err)
+		}
 	}
 }
 

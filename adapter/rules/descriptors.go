@@ -187,7 +187,9 @@ func (b *builder) flag(n *node, path, name string, beside ...string) bool {
 func (b *builder) rateLimit(n *node, path string, way *trail, shadow bool) *Descriptor {
 	before := b.count()
 	b.known(n, path, rateLimitFields...)
-	d := &Descriptor{Path: way.domain + "." + strings.Join(way.stat, "."), shared: way.shared}
+	d := &Descriptor{
+		Path: way.domain + "." + strings.Join(way.stat, "."), Group: way.domain + "@" + strings.Join(way.keys, "."), shared: way.shared,
+	}
 	if v := n.get("name"); v != nil {
 		d.Name, _ = b.text(v, join(path, "name"))
 		b.named = append(b.named, d.Name)

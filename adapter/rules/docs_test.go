@@ -41,7 +41,7 @@ func TestDocs(t *testing.T) {
 	}
 	set = must(t, files["exceptions.yaml"])
 	for want, q := range map[int64]Request{1000: {Key: "u", Addr: addr("192.0.2.1")}, 0: {Key: "monitor", Addr: addr("10.6.0.1"), Route: "GET /health"}, 100: {Key: "10.0.0.1", Route: "GET //health"}} {
-		if got := set.ForRequest("api", q); got.Limit() != want {
+		if got := set.ForRequest("api", q); !got.Valid() || got.Limit() != want {
 			t.Errorf("%+v has %v, want %d", q, got, want)
 		}
 	}

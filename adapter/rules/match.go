@@ -20,6 +20,9 @@ type Descriptor struct {
 	// messaging.message_type_marketing.to_number: what envoyproxy/ratelimit calls its
 	// statistics.
 	Path string
+	// Group is the domain and the keys of the descriptor without its values, for metrics: a value may
+	// be a secret, and there may be many.
+	Group string
 	// Unit is second, minute, hour, day, week, month or year, and RequestsPerUnit the limit;
 	// both are empty if it is unlimited.
 	Unit            string

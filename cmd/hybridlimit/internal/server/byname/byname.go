@@ -33,12 +33,16 @@ type Decider struct {
 
 // Take takes n units of a key under a named rule. The key's plan and overrides apply.
 func (d Decider) Take(name, key string, n int64) (limit.Result, error) {
-	return d.by(name, key, d.exempt, func(rule *limit.Rule) limit.Result { return d.TakeBy(key, rule, n) })
+	exempt := d.exempt
+	if n == 0 {
+		exempt = nobody
+	}
+	return d.by(name, key, exempt, func(rule *limit.Rule) limit.Result { return d.TakeBy(key, rule, n) })
 }
 
 // Peek says what Take of one unit would answer.
 func (d Decider) Peek(name, key string) (limit.Result, error) {
-	return d.by(name, key, func(string) {}, func(rule *limit.Rule) limit.Result {
+	return d.by(name, key, nobody, func(rule *limit.Rule) limit.Result {
 		d.Look(key, rule)
 		return d.Limiter.Peek(key, rule)
 	})
@@ -47,7 +51,7 @@ func (d Decider) Peek(name, key string) (limit.Result, error) {
 // Charge counts n units of a key, whether they fit or not; below 0 it gives units back. It answers as
 // Peek does afterwards.
 func (d Decider) Charge(name, key string, n int64) (limit.Result, error) {
-	return d.by(name, key, d.exempt, func(rule *limit.Rule) limit.Result {
+	return d.by(name, key, nobody, func(rule *limit.Rule) limit.Result {
 		if n < 0 {
 			d.Limiter.Refund(key, rule, -n)
 		} else {
@@ -64,6 +68,9 @@ func (d Decider) TakeBy(key string, rule *limit.Rule, n int64) limit.Result {
 	}
 	return d.Limiter.Take(key, rule, n)
 }
+
+// nobody is not told that nothing limits who asks: nothing was to be counted, or it has been.
+func nobody(string) {}
 
 // exempt counts that nothing limits who asks, if the limiter counts that.
 func (d Decider) exempt(name string) {

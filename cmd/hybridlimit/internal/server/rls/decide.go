@@ -37,12 +37,12 @@ func hits(req *ratelimit.RateLimitRequest, d *common.RateLimitDescriptor) (n uin
 	return n, d.GetIsNegativeHits()
 }
 
-// countExempt counts the questions that nothing limits, by the path of their descriptor.
+// countExempt counts the questions that nothing limits, by the keys of their descriptor.
 func (s *Service) countExempt(asked []question) {
 	c, ok := s.o.Limiter.(interface{ CountExempt(name string) })
 	for i := range asked {
 		if q := &asked[i]; ok && q.limit != nil && !q.limited() && !q.back && q.n > 0 {
-			c.CountExempt(q.limit.Path)
+			c.CountExempt(q.limit.Group)
 		}
 	}
 }

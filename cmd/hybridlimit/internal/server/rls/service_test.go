@@ -59,7 +59,7 @@ func TestARefusedRequestCountsNowhere(t *testing.T) {
 	}
 	// Whether the others admit it or not: nothing limits this descriptor.
 	st := w.lim.Stats()
-	if i := slices.IndexFunc(st.Rules, func(r hybrid.RuleStats) bool { return r.Name == "d.free" }); i < 0 || st.Exempt == 0 || st.Rules[i].Exempt != st.Exempt {
+	if i := slices.IndexFunc(st.Rules, func(r hybrid.RuleStats) bool { return r.Name == "d@free" }); i < 0 || st.Exempt == 0 || st.Rules[i].Exempt != st.Exempt {
 		t.Errorf("%d exempt, %+v", st.Exempt, st.Rules)
 	}
 	was := st.Exempt
