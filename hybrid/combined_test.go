@@ -11,9 +11,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/remote"
 )
 
-// several is 6 in ten minutes and 10 an hour.
+// several is 6 in ten seconds and 10 a minute.
 var several = limit.Must(limit.Combine("several",
-	limit.Must(limit.SlidingWindow("several/10m", 6, 10*time.Minute)), limit.Must(limit.SlidingWindow("several/1h", 10, time.Hour))))
+	limit.Must(limit.SlidingWindow("several/10s", 6, 10*time.Second)), limit.Must(limit.SlidingWindow("several/1m", 10, time.Minute))))
 
 // combining is what the limiters have in common, with the methods of one that asks Redis.
 type combining interface {
@@ -101,7 +101,7 @@ func decideBySeveral(t *testing.T, l combining, key string, pass func(time.Durat
 	}
 	res, err = l.Peek(ctx, key, several)
 	want("after a refund", res, err, true, 6, 1)
-	pass(25 * time.Minute) // the short window is empty, the long one has 5 of 10
+	pass(25 * time.Second) // the short window is empty, the long one has 5 of 10
 	res, err = l.Peek(ctx, key, several)
 	want("of the longer window", res, err, true, 10, 5)
 	v, err := l.TakeAll(ctx, limit.Check{Key: "other " + key, Rule: several}, limit.Check{Key: key, Rule: several, N: 6})
@@ -117,16 +117,16 @@ func decideBySeveral(t *testing.T, l combining, key string, pass func(time.Durat
 	if ok, err := l.ReserveN(ctx, key, several, 1); ok || err != nil && !errors.Is(err, limit.ErrUnsupported) {
 		t.Errorf("reserved, %v", err)
 	}
-	short, cancel := context.WithTimeout(ctx, time.Second)
+	short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 	defer cancel()
 	var late *limit.WaitError
-	if err := l.WaitN(short, key, several, 1); !errors.As(err, &late) || late.Need < time.Minute {
+	if err := l.WaitN(short, key, several, 1); !errors.As(err, &late) || late.Need < time.Second {
 		t.Errorf("WaitN: %v", err)
 	}
-	long, cancel := context.WithTimeout(ctx, 3*time.Hour)
+	long, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	began := time.Now()
-	if err := l.WaitN(long, key, several, 6); err != nil || time.Since(began) < 30*time.Minute || time.Since(began) > 70*time.Minute {
+	if err := l.WaitN(long, key, several, 6); err != nil || time.Since(began) < 30*time.Second || time.Since(began) > 70*time.Second {
 		t.Errorf("WaitN: %v after %v", err, time.Since(began))
 	}
 	res, err = l.Peek(ctx, key, several)
