@@ -169,8 +169,8 @@ func (l *Limiter) CountInvalid(rule *limit.Rule) {
 }
 
 // CountExempt counts a check under the rules of a name that was not made because nothing limits who
-// asks: see [Stats]. The name may be empty, and one
-// that no rule can have counts as empty. The middlewares of this project call it.
+// asks: see [Stats]. A name longer than [limit.MaxNameBytes], which no rule has, counts as the empty
+// one. The middlewares of this project call it.
 func (l *Limiter) CountExempt(name string) {
 	if len(name) > limit.MaxNameBytes {
 		name = "" // what counts by rule has bounded names
