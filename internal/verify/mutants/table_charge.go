@@ -95,9 +95,9 @@ var chargeMutants = []mutant{
 		breaks: "With --charge-refused a report that does not fit only uses up what is left.",
 		at:     "cmd/hybridlimit/internal/server/rls Service.takeEach",
 		old: `int64(q.n))
-			is`,
+			was`,
 		new: `q.res.Remaining)
-			is`,
+			was`,
 		by: rls("TestChargeRefused"),
 	},
 }

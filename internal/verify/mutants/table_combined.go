@@ -61,9 +61,9 @@ var combinedMutants = []mutant{
 	{
 		name:   "a-look-at-one-of-several",
 		breaks: "The status of a descriptor with several limits is not that of the tightest.",
-		at:     "cmd/hybridlimit/internal/server/rls question.current",
-		old:    `if part.Limit() == q.res.Limit {`,
-		new:    `if part.Limit() > 0 {`,
-		by:     rls("TestSeveralLimits"),
+		at:     "cmd/hybridlimit/internal/server/rls Service.peek",
+		old:    `q.res, q.part = v.Result, v.Rule`,
+		new:    `q.res, q.part = v.Result, q.limit.Rule.Parts()[0]`,
+		by:     rls("TestWhichOfSeveralLimits"),
 	},
 }

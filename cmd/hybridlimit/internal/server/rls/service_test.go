@@ -370,6 +370,7 @@ func TestWhichOfSeveralLimits(t *testing.T) {
 	w.want(request("d", with(d("a=1"), 5)), "OK | OK 5/SECOND 0 1s")
 	w.now.Advance(10 * time.Second)
 	w.want(request("d", d("a=1")), "OVER_LIMIT | OVER_LIMIT 5/MINUTE 0 50s")
+	w.want(request("d", with(d("a=1"), 0)), "OVER_LIMIT | OVER_LIMIT 5/MINUTE 0 50s") // a look
 	w.want(request("d", with(d("b=1"), 5)), "OK | OK 10/SECOND 15 0.5s")
 }
 
