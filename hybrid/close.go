@@ -16,6 +16,7 @@ import (
 func (d *driver) close(ctx context.Context) error {
 	ctx, cancel := withDefaultDeadline(ctx)
 	defer cancel()
+	d.exact.close()
 	err := d.report(ctx)
 	close(d.stop)
 	// This takes microseconds, because a step does no I/O and calls no foreign code. It does not

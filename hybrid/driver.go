@@ -41,6 +41,7 @@ type driver struct {
 	stop     chan struct{}
 	stepped  chan struct{} // closed: the stepping goroutine has ended
 	done     errgroup.Group
+	exact    exactCalls // of TakeExact
 	state    atomic.Pointer[State]
 	dials    atomic.Uint32 // how many connections the client had made when it last answered
 
@@ -86,6 +87,7 @@ func newDriver(rdb redis.UniversalClient, o Options, l *Limiter) (*driver, error
 		calls: map[uint64]call{}, late: map[uint64]callKind{}, waiting: map[uint64]chan error{},
 		received: make(chan struct{}, 1), jobs: make(chan func()),
 	}
+	d.exact.l, d.exact.timeout = l, exactPatience*o.CommandTimeout
 	_, single := rdb.(*redis.Client)
 	cfg := o.config(single)
 	d.machine = reconcile.New(cfg, mrand.New(mrand.NewChaCha8(seed)), systemIdentities(), l.link, store.Keyspace(), o.Shards, l.table.Range, &l.stats)

@@ -133,6 +133,7 @@ func (l *Limiter) figures(each bool) Stats {
 		s.ForgivenUnits += l.link.Forgiven.Load()
 	}
 	s.RefundedUnits, s.RefundsGivenUp = l.stats.Refunded.Load(), l.stats.GivenUp.Load()
+	s.ExactAsked, s.ExactFailed = l.stats.ExactAsked.Load(), l.stats.ExactFailed.Load()
 	s.CancelledUnits, s.ChargedUnits = l.stats.Cancelled.Load(), l.stats.Charged.Load()
 	now := l.now()
 	var survey counter.Survey

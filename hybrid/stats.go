@@ -11,10 +11,13 @@ import (
 type Outcomes struct {
 	Unsynced, Synced, Degraded, Local uint64
 	Notice                            uint64 // only refusals, see [limit.SourceNotice]
+	Remote                            uint64 // by Redis, see [Limiter.TakeExact]
 }
 
 // Total returns the sum.
-func (o Outcomes) Total() uint64 { return o.Unsynced + o.Synced + o.Degraded + o.Local + o.Notice }
+func (o Outcomes) Total() uint64 {
+	return o.Unsynced + o.Synced + o.Degraded + o.Local + o.Notice + o.Remote
+}
 
 // RuleStats counts the checks under the rules of one name since the limiter was made.
 type RuleStats struct {
@@ -38,7 +41,7 @@ type Stats struct {
 	Exempt          uint64   // checks that were not made because nothing limits who asks, as CountExempt was told; in none of the above
 	Conflicts       uint64   // how often a rule was used after another rule of its name that counts differently
 	AdmittedUnits   int64    // those of a Wait or Reserve from when they are reserved on, see CancelledUnits
-	AckedUnits      int64    // admitted units that were reported, as Redis has confirmed
+	AckedUnits      int64    // admitted units that Redis has booked: after a report, or when it decided (see [Limiter.TakeExact])
 	ExpiredUnits    int64    // admitted units that had expired when Redis could be reached
 	ForgivenUnits   int64    // units of an outage or of Charge above MaxDebt, which do not count in Redis; not in AckedUnits
 	PendingUnits    int64    // admitted units whose report is waiting or under way: in none of the above, nor withdrawn
@@ -62,7 +65,11 @@ type Stats struct {
 	CancelledUnits int64
 	// ChargedUnits are admitted units that were counted by Charge, without a decision. They include
 	// those that were forgiven at once.
-	ChargedUnits  int64
+	ChargedUnits int64
+	// ExactAsked is how many calls of TakeExact and TakeAllExact have asked Redis, and ExactFailed how
+	// many of them have returned an error.
+	ExactAsked, ExactFailed uint64
+
 	LiveCounters  int64 // keys in memory
 	Evictions     uint64
 	Overflow      uint64 // decisions of keys that found no room in memory
@@ -116,7 +123,7 @@ func (s *Stats) addExchanges(c *reconcile.Stats) {
 
 // outcomesOf converts what was counted in each group of sources.
 func outcomesOf(n [tally.Groups]uint64) Outcomes {
-	return Outcomes{Unsynced: n[tally.Unsynced], Synced: n[tally.Synced], Degraded: n[tally.Degraded], Local: n[tally.Local], Notice: n[tally.Notice]}
+	return Outcomes{Unsynced: n[tally.Unsynced], Synced: n[tally.Synced], Degraded: n[tally.Degraded], Local: n[tally.Local], Notice: n[tally.Notice], Remote: n[tally.Remote]}
 }
 
 func (o *Outcomes) add(p Outcomes) {
@@ -125,10 +132,12 @@ func (o *Outcomes) add(p Outcomes) {
 	o.Degraded += p.Degraded
 	o.Local += p.Local
 	o.Notice += p.Notice
+	o.Remote += p.Remote
 }
 
-// addRules adds what was counted by rule to s. It returns how many of the admitted units are
-// reported to Redis: all but those of overflow counters.
+// addRules adds what was counted by rule to s. It returns how many of the admitted units Redis has
+// booked or is to book: all but those of overflow counters. Those that it has admitted itself count as
+// confirmed.
 func (s *Stats) addRules(all []tally.Named) (shared int64) {
 	for _, is := range all {
 		r := RuleStats{Name: is.Name, Allowed: outcomesOf(is.Allowed), Denied: outcomesOf(is.Denied), WouldRefuse: is.WouldRefuse, Invalid: is.Invalid, Exempt: is.Exempt}
@@ -140,9 +149,13 @@ func (s *Stats) addRules(all []tally.Named) (shared int64) {
 		s.Exempt += r.Exempt
 		for g, units := range is.Units {
 			s.AdmittedUnits += units
-			if g != tally.Local {
-				shared += units
+			switch g {
+			case tally.Local:
+				continue
+			case tally.Remote:
+				s.AckedUnits += units
 			}
+			shared += units
 		}
 	}
 	return shared

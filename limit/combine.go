@@ -42,7 +42,7 @@ func Combine(name string, rules ...*Rule) (*Rule, error) {
 			errs = append(errs, c.bad("part", i, "another one is called %q, so both would share a counter", r.Name()))
 		}
 		names[r.Name()] = true
-		c.dry = r.dry
+		c.dry, c.exact = r.dry, c.exact || r.exact
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -86,5 +86,9 @@ func (r *Rule) combined() string {
 	for _, part := range r.parts.rules {
 		texts = append(texts, part.String())
 	}
-	return fmt.Sprintf("combined %q: %s", r.Name(), strings.Join(texts, "; "))
+	text := fmt.Sprintf("combined %q: %s", r.Name(), strings.Join(texts, "; "))
+	if r.exact && !slices.ContainsFunc(r.parts.rules, (*Rule).IsExact) {
+		text += " (exact)"
+	}
+	return text
 }

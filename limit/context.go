@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 )
 
 // InContext is a limiter that answers from memory, with the methods of one that asks Redis:
@@ -13,8 +14,9 @@ import (
 // for concurrent use if the limiter is. It keeps nothing: the limiter can be used directly at
 // the same time, and must be closed.
 //
-// Memory answers at once. So a context that has ended changes nothing, except in WaitN, and
-// in Set of a limiter whose own Set takes a context. The errors are those of invalid
+// Memory answers at once. So a context that has ended changes nothing, except in WaitN, in Set of a
+// limiter whose own Set takes a context, and in Take and TakeAll of an exact rule (see [Rule.Exact])
+// if the limiter has TakeExact: these return what TakeExact and TakeAllExact do. The errors are those of invalid
 // arguments: [ErrInvalidN], [ErrNilRule] and [ErrUnsupported]. The Result beside such an error
 // is a refusal. No method allocates for a valid call.
 type InContext struct {
@@ -25,6 +27,8 @@ type InContext struct {
 	waitN   func(ctx context.Context, key string, rule *Rule, n int64) error
 
 	// These are nil if the limiter has no such method.
+	takeExact    func(ctx context.Context, key string, rule *Rule, n int64) (Result, error)
+	takeAllExact func(ctx context.Context, checks ...Check) (AllResult, error)
 	charge       func(key string, rule *Rule, n int64) int64
 	set          func(ctx context.Context, key string, rule *Rule, used int64) error
 	setAtOnce    func(key string, rule *Rule, used int64) error
@@ -35,8 +39,8 @@ type InContext struct {
 
 // WithContext returns lim in the form that code takes which works with package remote as well,
 // such as the middlewares of this project. *hybrid.Limiter and *local.Limiter have what lim
-// needs, and a fake can have it. Charge, Set, CheckRule, CountInvalid and CountExempt are passed on if
-// lim has them.
+// needs, and a fake can have it. Charge, Set, CheckRule, CountInvalid, CountExempt, and TakeExact with
+// TakeAllExact are passed on if lim has them.
 //
 // It returns nil if lim is nil or holds a nil pointer, as of a constructor that has failed.
 func WithContext(lim interface {
@@ -59,6 +63,12 @@ func WithContext(lim interface {
 		Set(key string, rule *Rule, used int64) error
 	}:
 		c.setAtOnce = s.Set
+	}
+	if e, ok := lim.(interface {
+		TakeExact(ctx context.Context, key string, rule *Rule, n int64) (Result, error)
+		TakeAllExact(ctx context.Context, checks ...Check) (AllResult, error)
+	}); ok {
+		c.takeExact, c.takeAllExact = e.TakeExact, e.TakeAllExact
 	}
 	if ch, ok := lim.(interface {
 		Charge(key string, rule *Rule, n int64) (charged int64)
@@ -83,9 +93,12 @@ func (c *InContext) usable() bool { return c != nil && c.take != nil }
 var none = Result{RetryAfter: Never, Source: SourceInvalid}
 
 // Take admits n units of key, all or none. 0 units consume nothing.
-func (c *InContext) Take(_ context.Context, key string, rule *Rule, n int64) (Result, error) {
-	if !c.usable() {
+func (c *InContext) Take(ctx context.Context, key string, rule *Rule, n int64) (Result, error) {
+	switch {
+	case !c.usable():
 		return none, ErrClosed
+	case rule.IsExact() && c.takeExact != nil:
+		return c.takeExact(ctx, key, rule, n)
 	}
 	res := c.take(key, rule, n)
 	if res.Source == SourceInvalid {
@@ -95,9 +108,12 @@ func (c *InContext) Take(_ context.Context, key string, rule *Rule, n int64) (Re
 }
 
 // TakeAll admits the units of all checks, or none.
-func (c *InContext) TakeAll(_ context.Context, checks ...Check) (AllResult, error) {
-	if !c.usable() {
+func (c *InContext) TakeAll(ctx context.Context, checks ...Check) (AllResult, error) {
+	switch {
+	case !c.usable():
 		return AllResult{Result: none, By: -1}, ErrClosed
+	case c.takeAllExact != nil && slices.ContainsFunc(checks, func(q Check) bool { return q.Rule.IsExact() }):
+		return c.takeAllExact(ctx, checks...)
 	}
 	v := c.takeAll(checks...)
 	if v.Source != SourceInvalid {

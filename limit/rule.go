@@ -76,6 +76,7 @@ type Rule struct {
 	alg     Algorithm
 	buckets int
 	dry     bool
+	exact   bool
 	funnel  bool   // made by Funnel: matters for texts only
 	parts   *parts // of a combined rule
 }
@@ -250,6 +251,23 @@ func (r *Rule) DryRun() *Rule {
 // IsDryRun reports whether r comes from [Rule.DryRun].
 func (r *Rule) IsDryRun() bool { return r != nil && r.dry }
 
+// Exact returns a copy of r that marks a limit which must be exact, such as one of log-ins. Where it
+// is taken with a context, by [InContext] and so by the middlewares and servers of this project, a
+// limiter with the method TakeExact, as that of package hybrid, then lets Redis decide, and the caller
+// may wait for a round trip. Calls without a context decide as under r. Both rules use the same
+// counters. A combined rule is exact if one of its parts is.
+func (r *Rule) Exact() *Rule {
+	if !r.Valid() {
+		return nil
+	}
+	e := *r
+	e.exact = true
+	return &e
+}
+
+// IsExact reports whether r comes from [Rule.Exact].
+func (r *Rule) IsExact() bool { return r != nil && r.exact }
+
 // unlimited is made by no constructor and is recognised by its address.
 var unlimited = new(Rule)
 
@@ -311,6 +329,9 @@ func (r *Rule) String() string {
 	text += fmt.Sprintf(" per %v", arith.Of(r).Period)
 	if r.alg == AlgorithmSlidingWindow && r.buckets != arith.DefaultBuckets {
 		text += fmt.Sprintf(" in %d buckets", r.buckets)
+	}
+	if r.exact {
+		text += " (exact)"
 	}
 	if r.dry {
 		text += " (dry run)"

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/decision"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -58,9 +59,9 @@ func (w *together) sums(checks []limit.Check, q limit.Check) (real, dry int64) {
 		switch {
 		case o.Key != q.Key || o.Rule.Name() != q.Rule.Name():
 		case o.Rule.IsDryRun():
-			dry = addUnits(dry, o.Units())
+			dry = redisstore.AddUnits(dry, o.Units())
 		default:
-			real = addUnits(real, o.Units())
+			real = redisstore.AddUnits(real, o.Units())
 		}
 	}
 	return real, dry
@@ -72,7 +73,7 @@ func (w *together) want(now int64, checks []limit.Check) (admitted bool, fits []
 	for i, q := range checks {
 		sum, dry := w.sums(checks, q)
 		if q.Rule.IsDryRun() {
-			sum = addUnits(sum, dry)
+			sum = redisstore.AddUnits(sum, dry)
 		}
 		fits[i] = w.model(q).fits(now, sum)
 		admitted = admitted && (fits[i] || q.Rule.IsDryRun())
@@ -103,7 +104,7 @@ func (w *together) expected(checks []limit.Check, admitted bool, fits []bool) li
 			res.Allowed, res.WouldRefuse, res.RetryAfter = true, false, 0 // a dry run may have left a debt
 			decision.Add(&v, i, q.Rule, res)
 		case admitted: // a dry run
-			n := addUnits(real, dry)
+			n := redisstore.AddUnits(real, dry)
 			if n <= q.Rule.Limit() {
 				n -= held[q.Rule.Name()+q.Key]
 			}

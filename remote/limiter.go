@@ -2,7 +2,6 @@ package remote
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/redis/go-redis/v9"
 
@@ -21,7 +20,6 @@ import (
 // for [context.Background].
 type Limiter struct {
 	store *redisstore.Store
-	apart bool // the client spreads the shards over several servers
 	room  teller
 }
 
@@ -33,13 +31,7 @@ func New(rdb redis.UniversalClient, o Options) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Limiter{store: store}
-	switch rdb.(type) {
-	case *redis.Ring, // which would send all keys of a call to the server of the first one
-		interface{ ReloadState(context.Context) }:
-		l.apart = store.Keyspace().Shards() > 1
-	}
-	return l, nil
+	return &Limiter{store: store}, nil
 }
 
 // Shard returns the shard of a key, from 0 on. Keys of one shard can be checked
@@ -85,7 +77,7 @@ func (l *Limiter) Peek(ctx context.Context, key string, rule *limit.Rule) (limit
 
 // ask takes or reads the units of one key.
 func (l *Limiter) ask(ctx context.Context, mode redisstore.TakeMode, key string, rule *limit.Rule, n int64) (limit.Result, error) {
-	if err := askable(rule, n); err != nil {
+	if err := redisstore.Askable(rule, n); err != nil {
 		return decision.Invalid(rule), wrap(err)
 	}
 	checks := []limit.Check{{Key: key, Rule: rule, N: n}}
@@ -97,17 +89,6 @@ func (l *Limiter) ask(ctx context.Context, mode redisstore.TakeMode, key string,
 		return failed(rule), err
 	}
 	return v.Result, nil
-}
-
-// askable returns why arguments are invalid.
-func askable(rule *limit.Rule, n int64) error {
-	switch {
-	case !rule.Valid():
-		return limit.ErrNilRule
-	case n < 0:
-		return fmt.Errorf("%w: %d", limit.ErrInvalidN, n)
-	}
-	return nil
 }
 
 // failed returns the result that goes with an error of Redis.
@@ -167,7 +148,7 @@ func (l *Limiter) takeMost(ctx context.Context, q redisstore.Ask) (granted int64
 // The errors are those of [Limiter.Take]: with one of Redis it is unknown whether the units were
 // charged.
 func (l *Limiter) Charge(ctx context.Context, key string, rule *limit.Rule, n int64) (charged int64, err error) {
-	if err := askable(rule, n); err != nil || n == 0 {
+	if err := redisstore.Askable(rule, n); err != nil || n == 0 {
 		return 0, wrap(err)
 	}
 	if rule.Parts() != nil {
@@ -208,7 +189,7 @@ func (l *Limiter) Refund(ctx context.Context, key string, rule *limit.Rule, n in
 
 // refund is Refund, limited to the units of one booking unless of is nil.
 func (l *Limiter) refund(ctx context.Context, key string, rule *limit.Rule, n int64, of *redisstore.Booking) (back int64, err error) {
-	if err := askable(rule, n); err != nil || n == 0 {
+	if err := redisstore.Askable(rule, n); err != nil || n == 0 {
 		return 0, wrap(err)
 	}
 	if rule.Parts() != nil {
@@ -242,7 +223,7 @@ func (l *Limiter) Reset(ctx context.Context, key string, rule *limit.Rule) error
 //
 // The errors are those of [Limiter.Take]. An unusable key is not repaired.
 func (l *Limiter) Set(ctx context.Context, key string, rule *limit.Rule, used int64) error {
-	if err := askable(rule, used); err != nil {
+	if err := redisstore.Askable(rule, used); err != nil {
 		return wrap(err)
 	}
 	if rule.Parts() != nil {

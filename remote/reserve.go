@@ -53,22 +53,22 @@ func (l *Limiter) ReserveN(ctx context.Context, key string, rule *limit.Rule, n 
 // reserve is ReserveN with a longest delay: units that would have to wait for more
 // than most are not booked.
 func (l *Limiter) reserve(ctx context.Context, key string, rule *limit.Rule, n int64, most time.Duration) (*Reservation, error) {
-	if err := askable(rule, n); err != nil {
+	if err := redisstore.Askable(rule, n); err != nil {
 		return nil, wrap(err)
 	}
 	if rule.Parts() != nil {
 		return nil, fmt.Errorf("remote: %w: %v cannot be reserved: reserve each of its rules", limit.ErrUnsupported, rule)
 	}
 	r := &Reservation{l: l, key: key, rule: rule}
-	a := l.sumUp(redisstore.Book, []limit.Check{{Key: key, Rule: rule, N: n}})
+	a := l.store.SumUp(redisstore.Book, []limit.Check{{Key: key, Rule: rule, N: n}})
 	if !rule.IsDryRun() {
-		a.asks[0].Ahead = min(most, limit.MaxWindow)
+		a.Asks[0].Ahead = min(most, limit.MaxWindow)
 	}
-	t, _, err := l.store.Take(ctx, a.mode, a.asks...)
+	t, _, err := l.store.Take(ctx, a.Mode, a.Asks...)
 	if err != nil {
 		return nil, err
 	}
-	fits, answer := a.fits(&t, 0), &t.Answers[0]
+	fits, answer := a.Fits(&t, 0), &t.Answers[0]
 	r.of = redisstore.Booking{At: t.Now, Level: answer.Level}
 	r.res = answer.Result(fits, n)
 	if rule.Algorithm() == limit.AlgorithmFunnel && n <= rule.Limit() {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -35,7 +36,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, rule *limit.Rule, n int
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	if err := askable(rule, n); err != nil {
+	if err := redisstore.Askable(rule, n); err != nil {
 		return wrap(err)
 	}
 	if err := ctx.Err(); err != nil {

@@ -80,6 +80,25 @@ func (c *Counter) Ask(now, n int64, rule *limit.Rule, book bool) (res limit.Resu
 	return res, true
 }
 
+// Refuses reports whether c refuses n units, and with what answer. It consumes nothing. It is for a
+// caller who asks Redis if c does not refuse: only a refusal makes c ask Redis for news. In an outage
+// it reports no refusal, and the source of the answer says so. ok is false if c was dropped.
+func (c *Counter) Refuses(now, n int64, rule *limit.Rule) (res limit.Result, refused, ok bool) {
+	if now, ok = c.enter(now, rule); !ok {
+		return res, false, false
+	}
+	if res.Source = c.sourceLocked(); modeDegraded(c.mode()) || c.judgeLocked(now, n, false) {
+		c.unlock()
+		return res, false, true
+	}
+	res = decision.Judged(rule, c.answerLocked(now, n, false))
+	if n == 1 {
+		c.refusedLocked(now)
+	}
+	c.unlockAndNote()
+	return res, true, true
+}
+
 // enter locks c and prepares it for a call. at is the time to decide at. ok is false if c was
 // dropped: then it is not locked.
 func (c *Counter) enter(now int64, rule *limit.Rule) (at int64, ok bool) {

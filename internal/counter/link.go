@@ -192,6 +192,9 @@ func (l *Link) partOf(key string) (p *Part, off int64, sure bool) {
 	return p, off, sure
 }
 
+// Degraded reports whether the shard of a key is in an outage.
+func (l *Link) Degraded(key string) bool { return modeDegraded(l.Part(l.shardOf(key)).mode.Load()) }
+
 // SetLag sets by how many ns the clock of the checks is behind a clock that never stops. Only
 // changes of it matter: an increase means that the clock of the checks stood still.
 func (l *Link) SetLag(ns int64) { l.lag.Store(ns) }

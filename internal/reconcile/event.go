@@ -40,8 +40,13 @@ type (
 		Confirmed bool   // the subscription has begun
 		Err       error  // why it has ended since; nil: it has not
 	}
-	Room  struct{ Notice report.Notice } // a caller has made room for a key
-	Flush struct {                       // a caller asks for a flush
+	Room    struct{ Notice report.Notice } // a caller has made room for a key
+	Learned struct {                       // a counter has learnt an answer to a call that was no report
+		Counter *counter.Counter
+		Outcome counter.Outcome
+		Sent    int64 // when the call began, on the counter clock
+	}
+	Flush struct { // a caller asks for a flush
 		ID  uint64
 		All bool // also fetch the state of counters that have nothing to report
 	}

@@ -93,6 +93,7 @@ type Outcome struct {
 type Store struct {
 	rdb     redis.UniversalClient
 	keys    Keyspace
+	apart   bool // the client spreads the shards over several servers
 	timeout time.Duration
 	lacking sync.Map    // keys are scripts that a server lacks, as *script, until one gets their text
 	dialing atomic.Bool // connect is making a connection
@@ -114,6 +115,11 @@ func NewStore(rdb redis.UniversalClient, o Options) (*Store, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	switch rdb.(type) {
+	case *redis.Ring, // which would send all keys of a call to the server of the first one
+		interface{ ReloadState(context.Context) }:
+		s.apart = s.keys.Shards() > 1
 	}
 	return s, nil
 }

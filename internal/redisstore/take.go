@@ -8,6 +8,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/decision"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -19,7 +20,13 @@ const (
 	Look TakeMode = "0" // nothing is written
 	Book TakeMode = "1" // all units are booked, if all fit
 	Most TakeMode = "m" // what is left is booked, up to the units of the only Ask
+
+	LookState TakeMode = "0+" // Look, and the answers have the State of the counter; not for logs
+	BookState TakeMode = "1+" // Book, likewise
 )
+
+// withState reports whether the answers have the State of the counter.
+func (m TakeMode) withState() bool { return len(m) > 1 }
 
 // Ask asks a counter for units.
 type Ask struct {
@@ -42,6 +49,7 @@ type Taken struct {
 type Answer struct {
 	Units int64 // 0: they do not fit; with [Most] how many were booked
 	Content
+	State report.State // with [LookState] and [BookState]
 }
 
 // Take asks several counters in one call. If a counter cannot be used, the error is a
@@ -54,26 +62,47 @@ func (s *Store) Take(ctx context.Context, mode TakeMode, asks ...Ask) (t Taken, 
 
 // LookAt reads many counters, each by a call of its own, in one pipeline. The errors are those of Take.
 func (s *Store) LookAt(ctx context.Context, asks []Ask) (answers []Answer, errs []error) {
-	calls := make([]*call, len(asks))
+	list := make([]TakeRequest, len(asks))
 	for i := range asks {
-		calls[i] = takeCall(Look, asks[i:i+1])
+		list[i] = TakeRequest{Mode: Look, Asks: asks[i : i+1]}
 	}
-	s.pipeline(ctx, calls)
+	s.TakeEach(ctx, list)
 	answers, errs = make([]Answer, len(asks)), make([]error, len(asks))
-	for i, c := range calls {
-		var t Taken
-		if t, _, errs[i] = c.taken(Look, asks[i:i+1]); errs[i] == nil {
-			answers[i] = t.Answers[0]
+	for i := range list {
+		if errs[i] = list[i].Err; errs[i] == nil {
+			answers[i] = list[i].Taken.Answers[0]
 		}
 	}
 	return answers, errs
 }
 
+// TakeRequest is one of several calls of [Store.Take], and then its outcome.
+type TakeRequest struct {
+	Mode  TakeMode
+	Asks  []Ask
+	Taken Taken
+	By    int
+	Err   error
+}
+
+// TakeEach makes several calls of Take in one pipeline. They succeed or fail independently.
+func (s *Store) TakeEach(ctx context.Context, list []TakeRequest) {
+	calls := make([]*call, len(list))
+	for i := range list {
+		calls[i] = takeCall(list[i].Mode, list[i].Asks)
+	}
+	s.pipeline(ctx, calls)
+	for i, c := range calls {
+		q := &list[i]
+		q.Taken, q.By, q.Err = c.taken(q.Mode, q.Asks)
+	}
+}
+
 // takeCall builds the call of the script.
 func takeCall(mode TakeMode, asks []Ask) *call {
-	apart := mode == Book && slices.ContainsFunc(asks, func(q Ask) bool { return q.Own != q.Units || q.Rule.IsDryRun() })
+	apart := mode[0] == Book[0] && slices.ContainsFunc(asks, func(q Ask) bool { return q.Own != q.Units || q.Rule.IsDryRun() })
 	if apart {
-		mode = "s"
+		mode = "s" + mode[1:]
 	}
 	c := &call{keys: make([]string, len(asks)), args: append(make([]any, 0, 1+10*len(asks)), string(mode))}
 	kinds := kindOf(asks[0].Rule)
@@ -152,8 +181,27 @@ func (c *call) taken(mode TakeMode, asks []Ask) (t Taken, by int, err error) {
 		}
 		a.Units = r.number(most)
 		a.Content = r.content(asks[i].Rule)
+		if mode.withState() {
+			a.State = r.state(&a.Content)
+		}
 	}
 	return t, by, r.end()
+}
+
+// state returns the next item, what is to be known of a counter besides its content, with that content.
+func (r *reader) state(c *Content) (st report.State) {
+	r.line = r.text()
+	st.Gen = r.digits(maxExact)
+	st.Born = r.field(maxExact)
+	st.Converted = r.field(1) == 1
+	r.over()
+	st.Level = c.Level
+	for age, units := range slices.Backward(c.counts) {
+		if units > 0 {
+			st.Buckets = append(st.Buckets, report.Bucket{ID: c.current - int64(age), Units: units, Last: time.Duration(c.last[age])})
+		}
+	}
+	return st
 }
 
 // Content is what a counter holds, from the reply of a script: the fields of its algorithm are set.
@@ -163,7 +211,8 @@ type Content struct {
 	Level arith.Span
 	// Of a window, by age of the bucket: its units, and when the last of them came.
 	counts, last []int64
-	past         time.Duration // how much of the current bucket has passed
+	current      int64         // ID of the current bucket
+	past         time.Duration // how much of that has passed
 	// Of a log.
 	count       int64
 	wait, reset time.Duration
@@ -178,7 +227,7 @@ func (r *reader) content(rule *limit.Rule) Content {
 	case limit.AlgorithmSlidingLog:
 		c.count, c.wait, c.reset = r.number(maxExact), r.now(), r.now()
 	default:
-		c.counts, c.last, c.past = r.window(rule)
+		c.counts, c.last, c.current, c.past = r.window(rule)
 	}
 	return c
 }

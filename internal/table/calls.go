@@ -62,6 +62,28 @@ func (t *Table) Renew(key string, rule *limit.Rule, now int64, a counter.Answer)
 	})
 }
 
+// Refuses reports whether what is known of key refuses n units, see [counter.Counter.Refuses]. It
+// creates the counter if there is none. Without room for the key nothing is known.
+func (t *Table) Refuses(key string, rule *limit.Rule, n, now int64) (res limit.Result, refused bool) {
+	t.with(key, rule, now, true, func(c *counter.Counter) (ok bool) {
+		if !c.Matches(key, rule) {
+			return true
+		}
+		res, refused, ok = c.Refuses(now, n, rule)
+		return ok
+	})
+	return res, refused
+}
+
+// Learn passes on to the counter of a key what Redis has answered to a call that was no report, see
+// [counter.Counter.Learn]. It returns the counter, nil if there is none, and what is to be done.
+func (t *Table) Learn(key string, now int64, a counter.Answer) (of *counter.Counter, out counter.Outcome) {
+	if of = t.Find(key, a.Rule); of != nil {
+		out, _ = of.Learn(now, a) // it may have been dropped meanwhile
+	}
+	return of, out
+}
+
 // Touch makes the counter of key ask Redis as a check would. It creates the counter if there is
 // none, and consumes nothing.
 func (t *Table) Touch(key string, rule *limit.Rule, now int64) {

@@ -15,12 +15,13 @@ const (
 	Degraded
 	Local  // not shared through Redis
 	Notice // refused because of another node's notice
+	Remote // decided by Redis
 	Groups
 )
 
 // groupOf maps the sources to groups.
 var groupOf = [8]uint8{
-	limit.SourceLocal: Local, limit.SourceRemote: Local,
+	limit.SourceLocal: Local, limit.SourceRemote: Remote,
 	limit.SourceUnsynced: Unsynced, limit.SourceSynced: Synced, limit.SourceDegraded: Degraded,
 	limit.SourceInvalid: Local, limit.SourceNotice: Notice, 7: Local, // there is no such source
 }
@@ -47,7 +48,7 @@ type cell struct {
 	wrong  atomic.Uint64            // invalid checks
 	passed atomic.Uint64            // checks that only a dry run admitted
 	exempt atomic.Uint64            // checks that were not made
-	_      [32]byte
+	_      [56]byte
 }
 
 // stackBits says how large blocks of stack are whose goroutines use the same cell: 2 KiB.

@@ -3,7 +3,8 @@
 --
 -- KEYS[i] the counter of check i; one may occur more than once
 -- ARGV    a mode: "0" reads, "1" books, "s" books given amounts (see below), "m" takes what is
---         left of the only check's counter; then per check its kind and
+--         left of the only check's counter; behind it "+" to be told the generations as well.
+--         Then per check its kind and
 --   f  rate, capacity us, capacity rem, horizon ms, what is asked for (a cost: us, rem). A
 --      capacity above that of the rule books ahead
 --   w  limit, width us, kept (0: a fixed window), horizon ms, what is asked for
@@ -19,6 +20,8 @@
 --   w  id of the current bucket, us since it began, buckets as " id:units:last ..."
 --   l  units counted, us until enough of them leave (0 when admitted), us until the last one
 --      leaves
+--         With "+" there follow the generation, when the newest unit was booked, and "1" if the
+--         counter was last written with another rate or width, else "0", as one text.
 --         Or "e", reason, index of the check
 --
 -- A kind has these functions. read returns the question that begins at an argument, and the index
@@ -27,7 +30,8 @@
 -- is asked for; left sets what is to be booked to as much as there is room for, and returns how
 -- many units that is. book stores what is to be booked, and tell returns the state after the call.
 
-local now, mode, n, at = clock(), ARGV[1], #KEYS, 2
+local now, mode, n, at = clock(), sub(ARGV[1], 1, 1), #KEYS, 2
+local more = #ARGV[1] > 1
 local asked, admitted, logs, times = {}, true, false, n > 1 and {}
 
 -- All checks are decided before anything is written.
@@ -76,17 +80,23 @@ for _, step in ipairs(steps) do
   end
 end
 local q = asked[1]
-if n == 1 then
+if n == 1 and not more then
   return { book and '1' or '0', int(now), q.told, q.kind.tell(q, now) }
 end
 local answer = { book and '1' or '0', int(now) }
 for i = 1, n do
   q = asked[i]
-  if times[q.key] > 1 then
+  if times and times[q.key] > 1 then
     q.kind.look(q, now)
   end
   for _, v in ipairs({ q.told, q.kind.tell(q, now) }) do
     answer[#answer + 1] = v
+  end
+  if more then
+    if not book then -- who asks knows the generation from now on
+      remember(q.key, now, now, q.st.gen, q.horizon)
+    end
+    answer[#answer + 1] = int(q.st.gen) .. ' ' .. int(q.st.born) .. (q.st.converted and ' 1' or ' 0')
   end
 end
 return answer

@@ -1,0 +1,317 @@
+package hybrid_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// exact takes one unit, and reports whether it was admitted. An error fails the test.
+func exact(t testing.TB, l *hybrid.Limiter, key string, rule *limit.Rule) bool {
+	t.Helper()
+	res, err := l.TakeExact(bg, key, rule, 1)
+	if err != nil {
+		t.Errorf("TakeExact: %v", err)
+	}
+	return res.Allowed
+}
+
+// Nodes that ask at the same moment, and at the next, admit no unit more than the limit.
+func TestExactFleet(t *testing.T) {
+	inBubblesOfTens(t, func(t *testing.T, w *world, r *limit.Rule) {
+		nodes := w.fleet(5, hybrid.Options{})
+		var admitted atomic.Int64
+		var all sync.WaitGroup
+		for _, n := range nodes {
+			n.net.set(func(n *network) { n.lag = time.Millisecond })
+			for range 20 {
+				all.Go(func() {
+					time.Sleep(rand.N(5 * time.Millisecond))
+					if exact(t, n.Limiter, "k", r) {
+						admitted.Add(1)
+					}
+				})
+			}
+		}
+		all.Wait()
+		if admitted.Load() != 10 {
+			t.Errorf("%d units of 10 admitted", admitted.Load())
+		}
+		w.wantUsed("k", r, 10)
+		for _, n := range nodes {
+			conserved(t, n.Limiter, true)
+		}
+	})
+}
+
+// Once a node knows that a key is used up it refuses without asking: from an answer, or because
+// another node has told it.
+func TestExactRefusesFromMemory(t *testing.T) {
+	inBubblesOfTens(t, func(t *testing.T, w *world, r *limit.Rule) {
+		nodes := w.fleet(2, hybrid.Options{})
+		a, b := nodes[0].Limiter, nodes[1].Limiter
+		nodes[0].net.set(func(n *network) { n.lag = time.Millisecond })
+		for i := range 10 {
+			if !exact(t, a, "k", r) {
+				t.Fatalf("unit %d refused", i)
+			}
+		}
+		time.Sleep(10 * time.Millisecond) // the notice arrives
+		for _, l := range []*hybrid.Limiter{a, b, a, b} {
+			if res, err := l.TakeExact(bg, "k", r, 1); err != nil || res.Allowed || res.RetryAfter <= 0 || res.Remaining != 0 {
+				t.Errorf("%+v, %v", res, err)
+			}
+		}
+		if s, o := a.Stats(), b.Stats(); s.ExactAsked != 10 || o.ExactAsked != 0 || o.Denied.Notice != 2 || s.Allowed.Remote != 10 {
+			t.Errorf("%d and %d calls of Redis; %+v %+v", s.ExactAsked, o.ExactAsked, s.Allowed, o.Denied)
+		}
+		if err := a.Reset(bg, "k", r); err != nil { // what makes room is told as well
+			t.Fatal(err)
+		}
+		time.Sleep(200 * time.Millisecond)
+		if !exact(t, b, "k", r) {
+			t.Error("refused after a reset")
+		}
+	})
+}
+
+// A node's own Take sees what its TakeExact has taken, and the other way round.
+func TestExactBesideTake(t *testing.T) {
+	inBubblesOfTens(t, func(t *testing.T, w *world, r *limit.Rule) {
+		n := w.synced(unhurried)
+		a := n.Limiter
+		n.net.set(func(n *network) { n.lag = time.Millisecond })
+		for range 7 {
+			exact(t, a, "k", r)
+		}
+		wantAdmitted(t, a, "k", r, 5, 3)
+		if exact(t, a, "k", r) {
+			t.Error("admitted although the units of Take use up the key")
+		}
+		flush(t, a)
+		conserved(t, a, true)
+		w.wantUsed("k", r, 10)
+	})
+}
+
+// A lost reply is an error, and the units may have been taken. They are not taken twice.
+func TestExactReplyLost(t *testing.T) {
+	inBubblesOfTens(t, func(t *testing.T, w *world, r *limit.Rule) {
+		n := w.synced(hybrid.Options{})
+		exact(t, n.Limiter, "warm", r)
+		n.net.set(func(n *network) { n.cut = 1 })
+		res, err := n.TakeExact(bg, "k", r, 3)
+		var away *hybrid.UnavailableError
+		if !errors.As(err, &away) || res.Allowed {
+			t.Errorf("%+v, %v", res, err)
+		}
+		w.wantUsed("k", r, 3)
+		time.Sleep(time.Second)
+		if res, err := n.TakeExact(bg, "k", r, 7); err != nil || !res.Allowed {
+			t.Errorf("%+v, %v", res, err)
+		}
+		if s := n.Stats(); s.ExactAsked != 3 || s.ExactFailed != 1 {
+			t.Errorf("%+v", s)
+		}
+		conserved(t, n.Limiter, true)
+	})
+}
+
+// In an outage the fallback decides, at once, and what it admits is reported afterwards.
+func TestExactInOutage(t *testing.T) {
+	inBubblesOfTens(t, func(t *testing.T, w *world, r *limit.Rule) {
+		nodes := w.fleet(2, hybrid.Options{})
+		n := nodes[0]
+		if !exact(t, n.Limiter, "k", r) {
+			t.Fatal("refused")
+		}
+		n.net.down()
+		for n.State().Mode != hybrid.Degraded {
+			time.Sleep(time.Second)
+		}
+		began := time.Now()
+		for i := range 6 { // of the 9 units that are left this node has a half
+			res, err := n.TakeExact(bg, "k", r, 1)
+			if err != nil || res.Source != limit.SourceDegraded || res.Allowed != (i < 4) {
+				t.Errorf("call %d: %+v, %v", i, res, err)
+			}
+		}
+		if time.Since(began) != 0 {
+			t.Errorf("waited %v", time.Since(began))
+		}
+		n.net.up()
+		time.Sleep(time.Minute)
+		wantMode(t, n.Limiter, hybrid.Synced)
+		w.wantUsed("k", r, 5)
+		conserved(t, n.Limiter, true)
+	})
+}
+
+// While a pipeline hangs callers wait no longer than their contexts, and who was not sent takes
+// nothing. When the outage is noticed, those that wait are decided by the fallback.
+func TestExactWhileRedisHangs(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		r := longTen
+		n := w.synced(hybrid.Options{})
+		n.net.set(func(n *network) { n.swallow = true })
+		var all sync.WaitGroup
+		for i := range 40 {
+			all.Go(func() {
+				time.Sleep(time.Duration(i) * time.Millisecond)
+				ctx, cancel := context.WithTimeout(bg, 100*time.Millisecond)
+				defer cancel()
+				began := time.Now()
+				if res, err := n.TakeExact(ctx, "k", r, 1); !errors.Is(err, context.DeadlineExceeded) || res.Allowed {
+					t.Errorf("%+v, %v", res, err)
+				}
+				if d := time.Since(began); d > 101*time.Millisecond {
+					t.Errorf("waited %v", d)
+				}
+			})
+		}
+		all.Wait()
+		for n.State().Mode != hybrid.Degraded {
+			time.Sleep(10 * time.Millisecond)
+		}
+		if res, err := n.TakeExact(bg, "k", r, 1); err != nil || !res.Allowed || res.Source != limit.SourceDegraded {
+			t.Errorf("%+v, %v", res, err)
+		}
+		n.net.up()
+		n.net.sever()
+		time.Sleep(time.Minute)
+		conserved(t, n.Limiter, true)
+		w.wantUsed("k", r, 1)
+	})
+}
+
+// Callers of one moment share a pipeline.
+func TestExactTogether(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		n := w.synced(hybrid.Options{})
+		n.net.set(func(n *network) { n.lag = 10 * time.Millisecond })
+		exact(t, n.Limiter, "warm", hundred)
+		before := n.net.traffic()
+		var all sync.WaitGroup
+		for i := range 300 {
+			all.Go(func() {
+				if !exact(t, n.Limiter, fmt.Sprint(i), hundred) {
+					t.Errorf("key %d refused", i)
+				}
+			})
+		}
+		all.Wait()
+		synctest.Wait()
+		// 300 calls are three pipelines, which go by connections of their own. Besides there are a
+		// greeting for each of these and a report or heartbeat.
+		if is := n.net.traffic(); is.sent-before.sent > 30 || is.dials-before.dials > 4 {
+			t.Errorf("%d writes, %d connections", is.sent-before.sent, is.dials-before.dials)
+		}
+	})
+}
+
+// What cannot be decided is an error, and takes nothing.
+func TestExactErrors(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		n := w.synced(hybrid.Options{})
+		l := n.Limiter
+		log := limit.Must(limit.SlidingLog("log", 10, time.Minute))
+		ended, cancel := context.WithCancel(bg)
+		cancel()
+		none := (*hybrid.Limiter)(nil)
+		for name, c := range map[string]struct {
+			ask  func() (limit.Result, error)
+			want error
+		}{
+			"negative":   {func() (limit.Result, error) { return l.TakeExact(bg, "k", longTen, -1) }, limit.ErrInvalidN},
+			"no rule":    {func() (limit.Result, error) { return l.TakeExact(bg, "k", nil, 1) }, limit.ErrNilRule},
+			"log":        {func() (limit.Result, error) { return l.TakeExact(bg, "k", log, 1) }, limit.ErrUnsupported},
+			"no limiter": {func() (limit.Result, error) { return none.TakeExact(bg, "k", longTen, 1) }, limit.ErrClosed},
+			"ended":      {func() (limit.Result, error) { return l.TakeExact(ended, "k", longTen, 1) }, context.Canceled},
+			"too many":   {func() (limit.Result, error) { return l.TakeExact(bg, "k", longTen, 11) }, nil},
+			"other shape": {func() (limit.Result, error) {
+				v, err := l.TakeAllExact(bg, limit.Check{Key: "k", Rule: longTen}, limit.Check{Key: "k", Rule: limit.Must(limit.SlidingWindow("ten", 10, time.Hour))})
+				return v.Result, err
+			}, limit.ErrUnsupported},
+		} {
+			if res, err := c.ask(); !errors.Is(err, c.want) || res.Allowed || c.want == nil && (err != nil || res.RetryAfter != limit.Never) {
+				t.Errorf("%s: %+v, %v", name, res, err)
+			}
+		}
+		if res, err := l.TakeExact(bg, "k", longTen, 0); err != nil || !res.Allowed {
+			t.Errorf("no units: %+v, %v", res, err)
+		}
+		w.wantUsed("k", longTen, 0)
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if res, err := l.TakeExact(bg, "k", longTen, 1); !errors.Is(err, limit.ErrClosed) || res.Allowed {
+			t.Errorf("closed: %+v, %v", res, err)
+		}
+	})
+}
+
+// Several checks are decided together or not at all, also those of a combined rule, and a dry run
+// stops nobody.
+func TestExactAll(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		l := w.synced(hybrid.Options{}).Limiter
+		for i := range 8 { // 6 in ten seconds
+			if got, want := exact(t, l, "k", several), i < 6; got != want {
+				t.Fatalf("call %d: %v", i, got)
+			}
+		}
+		part := several.Parts()
+		w.wantUsed("k", part[1], 6)
+		all := func(want bool, by int, checks ...limit.Check) {
+			t.Helper()
+			v, err := l.TakeAllExact(bg, checks...)
+			if err != nil || v.Allowed != want || by >= 0 && v.By != by {
+				t.Errorf("%+v, %v", v, err)
+			}
+		}
+		all(false, 0, limit.Check{Key: "k", Rule: several}, limit.Check{Key: "other", Rule: longTen})
+		all(false, 1, limit.Check{Key: "other", Rule: longTen}, limit.Check{Key: "k", Rule: several})
+		w.wantUsed("other", longTen, 0)
+		all(true, -1, limit.Check{Key: "k", Rule: several.DryRun()}, limit.Check{Key: "other", Rule: longTen, N: 10})
+		w.wantUsed("other", longTen, 10)
+		res, err := l.TakeExact(bg, "other", longTen.DryRun(), 1)
+		if err != nil || !res.Allowed || !res.WouldRefuse {
+			t.Errorf("%+v, %v", res, err)
+		}
+		w.wantUsed("other", longTen, 10)
+		all(true, -1)
+		conserved(t, l, true)
+		if s := l.Stats(); s.WouldRefuse != 2 {
+			t.Errorf("%d would be refused", s.WouldRefuse)
+		}
+	})
+}
+
+// When Redis has lost its data, the nodes restore what they have taken exactly, too.
+func TestExactAfterLoss(t *testing.T) {
+	inBubblesOfTens(t, func(t *testing.T, w *world, r *limit.Rule) {
+		n := w.synced(hybrid.Options{})
+		l := n.Limiter
+		n.net.set(func(n *network) { n.lag = time.Millisecond })
+		for range 10 {
+			exact(t, l, "k", r)
+		}
+		w.redis.FlushAll()
+		for range 50 {
+			if exact(t, l, "k", r) {
+				t.Fatal("admitted after Redis had lost the key")
+			}
+			time.Sleep(time.Second)
+		}
+		w.wantUsed("k", r, 10)
+	})
+}
