@@ -45,7 +45,8 @@ func TestDoes(t *testing.T) {
 	}{
 		{row{1000, 200, 1, far}, "nothing hybrid hybrid-window redis_rate memorystore"},
 		{row{50000, 20000, 1, far}, "nothing hybrid hybrid-window memorystore"},
-		{row{5000, 2000, 4, at}, "nothing hybrid hybrid-window redis_rate"},
+		{row{5000, 2000, 4, at}, "nothing hybrid hybrid-window hybrid-exact remote redis_rate"},
+		{row{1000, 200, 4, spent}, "nothing hybrid hybrid-exact remote redis_rate"},
 		{row{0, 20000, 1, idle}, "nothing hybrid"},
 		{row{0, 65536, 1, flatOut}, "hybrid hybrid-window memorystore"},
 	} {

@@ -23,12 +23,14 @@ var limiters = []limiter{
 	{"nothing", false, false, false, openNothing},
 	{"hybrid", false, true, true, openHybrid},
 	{"hybrid-window", true, true, true, openHybrid},
+	{"hybrid-exact", false, true, true, openHybridExact},
+	{"remote", false, true, true, openRemote},
 	{"redis_rate", false, true, true, openRedisRate},
 	{"memorystore", false, false, true, openMemorystore},
 }
 
-// mostOfRedisRate is how many checks a second redis_rate is asked for: with an exchange for
-// each, one caller hardly gets more.
+// mostOfRedisRate is how many checks a second limiters that wait for Redis are asked for: with an exchange for
+// each, one caller hardly gets more from them.
 const mostOfRedisRate = 5000
 
 // does reports whether a row says something about a limiter.
@@ -38,6 +40,10 @@ func (l limiter) does(r row) bool {
 		return r.kind != flatOut
 	case l.name == "redis_rate":
 		return 0 < r.rate && r.rate <= mostOfRedisRate
+	case l.name == "hybrid-exact", l.name == "remote":
+		return 0 < r.rate && r.rate <= mostOfRedisRate && r.nodes > 1 && r.kind != scarce
+	case r.kind == spent:
+		return l.name == "hybrid"
 	case r.kind == idle:
 		return l.name == "hybrid" // whatever its rules are
 	case r.nodes > 1:
@@ -52,6 +58,14 @@ func openNothing(_ string, r row, _ *limit.Rule) (*fleet.Fleet, error) {
 
 func openHybrid(addr string, r row, rule *limit.Rule) (*fleet.Fleet, error) {
 	return fleet.Hybrid(addr, r.nodes, rule, hybrid.Options{MaxKeys: 2 * max(r.keys, 1<<15)})
+}
+
+func openHybridExact(addr string, r row, rule *limit.Rule) (*fleet.Fleet, error) {
+	return fleet.HybridExact(addr, r.nodes, rule, hybrid.Options{MaxKeys: 2 * max(r.keys, 1<<15)})
+}
+
+func openRemote(addr string, r row, rule *limit.Rule) (*fleet.Fleet, error) {
+	return fleet.Remote(addr, r.nodes, rule)
 }
 
 func openRedisRate(addr string, r row, rule *limit.Rule) (*fleet.Fleet, error) {

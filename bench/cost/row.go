@@ -23,6 +23,7 @@ const (
 	far     kind = "far"     // nobody is ever refused
 	at      kind = "at"      // the keys in most use are asked for many times their limit: about half of all checks are refused
 	scarce  kind = "scarce"  // 10 a minute: of four nodes each unit is half of what a node has left, and urgent
+	spent   kind = "spent"   // each key gets a tenth of the mean rate: about nine of ten checks are refused
 	idle    kind = "idle"    // nobody asks any more
 	flatOut kind = "flatout" // without a pause: the rate is as high as it gets
 )
@@ -40,6 +41,9 @@ var rows = []row{
 	{5000, 2000, 1, at},
 	{5000, 2000, 4, at},
 	{50000, 20000, 4, at},
+	{1000, 200, 4, at},
+	{1000, 200, 4, spent},
+	{5000, 2000, 4, spent},
 	{1000, 200, 4, scarce},
 	{5000, 2000, 4, scarce},
 	{0, 20000, 1, idle},
@@ -54,6 +58,8 @@ func (r row) rule(window bool) *limit.Rule {
 		n, per = int64(r.rate)/200, time.Second // the first key is asked for a sixth of the rate, the twentieth for this
 	case scarce:
 		n = 10
+	case spent: // without a burst, which would last for all of the measurement
+		return limit.Must(limit.Funnel("funnel", 2, int64(6*r.rate/r.keys), time.Minute))
 	}
 	if window {
 		return limit.Must(limit.SlidingWindow("window", n, per))

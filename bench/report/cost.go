@@ -217,6 +217,8 @@ func costTitle(load string) string {
 		return title + ", the busiest at their limits"
 	case "scarce":
 		return title + ", limits of 10 a minute"
+	case "spent":
+		return title + ", nine of ten checks refused"
 	case "idle":
 		return fmt.Sprintf("Nobody asks, after %s keys, %s", thousands(f[1]), nodes)
 	case "flatout":

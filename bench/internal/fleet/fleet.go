@@ -62,6 +62,21 @@ func Hybrid(addr string, nodes int, rule *limit.Rule, o hybrid.Options) (*Fleet,
 	return f, nil
 }
 
+// HybridExact opens hybrid limiters that let Redis decide unless they know that it would refuse.
+func HybridExact(addr string, nodes int, rule *limit.Rule, o hybrid.Options) (*Fleet, error) {
+	f, err := Hybrid(addr, nodes, rule, o)
+	if err != nil {
+		return nil, err
+	}
+	for i, l := range f.Limiters {
+		f.Ask[i] = func(key string) bool {
+			res, err := l.TakeExact(context.Background(), key, rule, 1)
+			return f.answered(err) && res.Allowed
+		}
+	}
+	return f, nil
+}
+
 // add adds a hybrid limiter, or ends all that there are.
 func (f *Fleet) add(rdb redis.UniversalClient, rule *limit.Rule, o hybrid.Options) error {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
