@@ -97,3 +97,27 @@ func TestNoAllocations(t *testing.T) {
 		free(t, l, rule)
 	}
 }
+
+// A refusal by TakeExact allocates nothing: an attacker does not make the service work for it.
+func TestExactRefusalAllocatesNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		n := w.synced(hybrid.Options{SyncInterval: time.Minute})
+		for range 10 {
+			exact(t, n.Limiter, "k", longTen)
+			exact(t, n.Limiter, "k", several)
+			time.Sleep(time.Millisecond)
+		}
+		for name, f := range map[string]func() (limit.Result, error){
+			"used up":  func() (limit.Result, error) { return n.TakeExact(bg, "k", longTen, 1) },
+			"combined": func() (limit.Result, error) { return n.TakeExact(bg, "k", several, 1) },
+			"too many": func() (limit.Result, error) { return n.TakeExact(bg, "k", longTen, 11) },
+		} {
+			if res, err := f(); res.Allowed || err != nil {
+				t.Errorf("%s: %+v, %v", name, res, err)
+			}
+			if got := allocations(0, func() { _, _ = f() }); got != 0 {
+				t.Errorf("%s: %v allocations", name, got)
+			}
+		}
+	})
+}

@@ -47,7 +47,12 @@ func (l *Limiter) TakeExact(ctx context.Context, key string, rule *limit.Rule, n
 	if n == 0 {
 		return l.Take(key, rule, 0), nil
 	}
-	v, err := l.TakeAllExact(ctx, limit.Check{Key: key, Rule: rule, N: n})
+	var few [fewParts]limit.Check
+	checks := decision.AppendParts(few[:0], key, rule, n)
+	if len(checks) == 0 {
+		checks = append(checks, limit.Check{Key: key, Rule: rule, N: n})
+	}
+	v, err := l.takeExactly(ctx, checks)
 	return v.Result, err
 }
 
@@ -62,10 +67,16 @@ func (l *Limiter) TakeAllExact(ctx context.Context, checks ...limit.Check) (limi
 			return v, fmt.Errorf("hybrid: take: check %d: %w", i, err)
 		}
 	}
-	if all, of := decision.Expand(checks); of != nil {
-		v, err := l.TakeAllExact(ctx, all...)
-		return decision.Original(v, of), err
+	all, of := decision.Expand(checks)
+	v, err := l.takeExactly(ctx, all)
+	if of != nil {
+		v = decision.Original(v, of)
 	}
+	return v, err
+}
+
+// takeExactly is TakeAllExact of checks that are valid, and not of combined rules.
+func (l *Limiter) takeExactly(ctx context.Context, checks []limit.Check) (limit.AllResult, error) {
 	switch {
 	case len(checks) == 0:
 		return decision.None(), nil
