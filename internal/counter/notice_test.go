@@ -277,6 +277,30 @@ func TestNothingIsHandedBack(t *testing.T) {
 	}
 }
 
+// The answer to a report that was sent before a key had room again does not hide the notice of that.
+func TestRoomIsHeardInFlight(t *testing.T) {
+	for _, r := range smallRules(t) {
+		c := NewAlone("k", r, hearing(t), noon)
+		c.allow(noon, 1, r)
+		c.report(t, noon, 10, nil)
+		later := int64(noon + 5100*ms)
+		c.allow(later, 1, r)
+		if !c.Collect(later, Normal) {
+			t.Fatalf("%v: does not ask", r)
+		}
+		room := notice(r, later+2*ms, 0)
+		room.Until = 0
+		c.Hear(later+3*ms, room)
+		c.answered(later+4*ms, 10, func(a *Answer) { a.Sent, a.At, a.ServerNow, a.Born = later, later+ms, later+ms+ahead, (noon+ahead)/1000 })
+		if c.Due() > later+4*ms {
+			t.Errorf("%v: asks after %v", r, time.Duration(c.Due()-later))
+		}
+		if c.Collect(later+5*ms, Normal); !c.is(inFlight) {
+			t.Errorf("%v: does not ask again", r)
+		}
+	}
+}
+
 // Units that were handed back are told if they were missed. Who hears that asks at once.
 func TestRoomIsTold(t *testing.T) {
 	for _, r := range smallRules(t) {

@@ -87,6 +87,7 @@ func (c *Counter) Collect(now int64, from Queue) bool {
 	}
 	c.state().Collect(c.rule())
 	c.mark(inFlight)
+	c.unmark(outdated) // what makes the view outdated from now on is not in the answer
 	return true
 }
 
@@ -158,7 +159,7 @@ func (c *Counter) Learn(now int64, a Answer) (out Outcome, ok bool) {
 // reset that this node knows of.
 func (c *Counter) answeredLocked(now int64, a Answer, before bool) Outcome {
 	void := before && a.Gen < c.gen()
-	c.unmark(inFlight | quarantined | voided | outdated | hurried | denied)
+	c.unmark(inFlight | quarantined | voided | hurried | denied)
 	if a.Restored && !void {
 		c.unmark(restoring)
 	}
