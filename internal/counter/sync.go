@@ -131,21 +131,19 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 // Learn applies the state of the key in Redis at the end of another call than a report, which began at
 // a.Sent, ended at now and is of a.Rule. Answers to reports may overtake it, so it counts only if it is
 // of a later generation, or if its newest unit was booked later than what c knows. It does not count
-// while units of an outage count several times. If it may be missing something, c asks again with the
-// next check. ok is false if c was dropped.
+// while units of an outage count several times, nor before Redis' clock is known: a window could not tell
+// which of its buckets the answer is about. If c may be missing something, it asks again with the next
+// check. ok is false if c was dropped.
 func (c *Counter) Learn(now int64, a Answer) (out Outcome, ok bool) {
 	if now, ok = c.enter(now, a.Rule); !ok {
 		return out, false
 	}
 	defer c.unlock()
 	off, sure := c.part.clock()
-	a.At = now
-	if sure {
-		a.At = min(max(a.ServerNow-off, a.Sent), now)
-	}
+	a.At = min(max(a.ServerNow-off, a.Sent), now)
 	a.Slack, a.Late = now-a.Sent+int64(time.Millisecond), a.At-a.Sent
 	switch {
-	case c.is(inFlight|quarantined), c.mode() != c.part.mode.Load(), a.Gen < c.gen(), a.Gen == c.gen() && a.Born < c.born:
+	case !sure, c.is(inFlight|quarantined), c.mode() != c.part.mode.Load(), a.Gen < c.gen(), a.Gen == c.gen() && a.Born < c.born:
 		c.mark(outdated)
 	case a.Gen == c.gen() && a.Born == c.born:
 		c.freshAt = max(c.freshAt, a.At) // nothing has been booked since

@@ -66,13 +66,23 @@ func (n *simNode) takeTogether(key string, rule *limit.Rule, units int64) {
 	for range 1 + s.calls.IntN(3) {
 		keys = append(keys, oracleKey{s.rules[s.calls.IntN(len(s.rules))], fmt.Sprint("key", s.calls.IntN(s.keys))})
 	}
+	amounts := make([]int64, len(keys))
+	for i, k := range keys {
+		if amounts[i] = 1 + s.calls.Int64N(3); s.exact.kind(k) == alwaysExact {
+			return
+		}
+	}
+	amounts[0] = min(max(units, 1), rule.Limit()+1) // 0 would mean 1
+	n.together(keys, amounts)
+}
+
+// together asks for units of several keys, all or none.
+func (n *simNode) together(keys []oracleKey, units []int64) {
+	s := n.s
 	checks, asked := make([]limit.Check, len(keys)), make([]counter.Asked, len(keys))
 	sums := map[oracleKey]int64{}
 	for i, k := range keys {
-		asked[i], checks[i] = counter.Asked{Counter: n.counter(k), Check: i}, limit.Check{Key: k.key, Rule: n.rule(k.rule), N: 1 + s.calls.Int64N(3)}
-		if i == 0 {
-			checks[i].N = min(max(units, 1), rule.Limit()+1) // 0 would mean 1
-		}
+		asked[i], checks[i] = counter.Asked{Counter: n.counter(k), Check: i}, limit.Check{Key: k.key, Rule: n.rule(k.rule), N: units[i]}
 		sums[k] += checks[i].N
 	}
 	out := make([]limit.Result, len(keys))

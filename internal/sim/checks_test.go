@@ -235,7 +235,7 @@ func (w *windowTally) count() int64 {
 func (o *nodeOracle) upToDate(n *simNode, k oracleKey) {
 	o.s.fleet.steps[checkFresh]++
 	sh := o.nodes[n].shares[k]
-	if age := o.s.now - max(sh.answeredAt, sh.busy, o.calm); age > o.patience(sh, n.rule(k.rule)) {
+	if age := o.s.now - max(sh.answeredAt, sh.freshAt, sh.busy, o.calm); age > o.patience(sh, n.rule(k.rule)) {
 		o.s.failf("I1: %s admits units of %v %q on a view that is %v old", n.name, k.rule, k.key, time.Duration(age))
 	}
 	if at := o.unheard(k, sh); at != 0 && o.s.now-max(at, o.calm) > o.refresh(n.rule(k.rule)) {

@@ -34,6 +34,7 @@ const (
 var simChecks = []string{
 	checkKnown, checkOutage, checkStored, checkMost, checkRestored, checkOnce, checkConserved,
 	checkTold, checkMultiplied, checkRefused, checkAgain, checkWell, checkFresh, checkCalm, checkHint, checkCharged,
+	checkExact, checkExactAlone, checkExactSum, checkExactRefused, checkExactFallback, checkExactLearnt, checkNoLoss,
 }
 
 // slack is how far a unit may be from where its time says it is: clocks drift,

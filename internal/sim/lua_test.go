@@ -287,3 +287,20 @@ func (l *luaRedis) compareRenew(now int64, k oracleKey, used int64, want redisst
 		l.v.s.failf("the scripts and the model disagree on a key that is set: %+v, %+v", got, want)
 	}
 }
+
+func (l *luaRedis) compareTake(now int64, asks []redisstore.Ask, want redisstore.Taken) {
+	l.at(now)
+	got, _, err := l.store.Take(context.Background(), redisstore.BookState, asks...)
+	l.check(err)
+	differ := got.Booked != want.Booked || got.Now != want.Now
+	for i := range got.Answers {
+		g, w := &got.Answers[i], &want.Answers[i]
+		if len(w.State.Buckets) == 0 {
+			w.State.Buckets = nil
+		}
+		differ = differ || g.Units != w.Units || !reflect.DeepEqual(g.State, w.State)
+	}
+	if differ {
+		l.v.s.failf("the scripts and the model disagree on %+v\nscripts: %+v\nmodel:   %+v", asks, got, want)
+	}
+}

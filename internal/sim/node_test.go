@@ -355,7 +355,16 @@ func (n *simNode) rule(r *limit.Rule) *limit.Rule {
 // take asks for units on a node and wakes its core as the driver would.
 func (n *simNode) take(key string, rule *limit.Rule, units int64) limit.Result {
 	k := oracleKey{rule, key}
-	c := n.counter(k)
+	if units > 0 && n.s.exact.kind(k) == alwaysExact {
+		n.takeExactly(key, rule, units)
+		return limit.Result{}
+	}
+	return n.ask(k, units)
+}
+
+// ask asks for units on a node, and not exactly.
+func (n *simNode) ask(k oracleKey, units int64) limit.Result {
+	rule, c := k.rule, n.counter(k)
 	if units > 0 && n.s.rng.IntN(4) != 0 {
 		return n.allow(k, c, units)
 	}

@@ -376,6 +376,8 @@ func (s *sim) checks(d time.Duration, perSecond float64) {
 		key := int(float64(s.keys) * math.Pow(s.rng.Float64(), s.plan.skew))
 		name := fmt.Sprint("key", key)
 		switch units := s.drawUnits(rule); {
+		case s.exact.takes(oracleKey{rule, name}):
+			n.takeExactly(name, rule, units)
 		case s.plan.reserves && s.calls.Float64() < 0.1:
 			n.reserve(name, rule, units)
 		case s.plan.together && s.calls.Float64() < 0.1:

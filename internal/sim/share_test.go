@@ -15,6 +15,8 @@ type share struct {
 	own        []admission // since the flight of the last answer was made up
 	buckets    map[int64]report.Bucket
 	gen        int64
+	born       int64   // the newest that it was answered
+	freshAt    int64   // by an exact call it may have heard then that nothing is new
 	base       float64 // TAT as answered
 	top        float64 // and at the most, as the node knows it: see reportsAgain
 	answeredAt int64   // when the last answer was given; 0: never

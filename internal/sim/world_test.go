@@ -49,7 +49,8 @@ type sim struct {
 	healed   bool  // no fault may begin any more
 	// Some calls hand units back.
 	refunds bool
-	air     *simAir // nil: there are no notices
+	air     *simAir    // nil: there are no notices
+	exact   *exactPlay // nil: nothing is taken exactly
 	oracle  *nodeOracle
 	fleet   *simFleet
 	trace   uint64
