@@ -141,7 +141,10 @@ func (c *Counter) Learn(now int64, a Answer) (out Outcome, ok bool) {
 	defer c.unlock()
 	off, sure := c.part.clock()
 	a.At = min(max(a.ServerNow-off, a.Sent), now)
-	a.Slack, a.Late = now-a.Sent+int64(time.Millisecond), a.At-a.Sent
+	a.Slack, a.Late = now-a.Sent+int64(time.Millisecond), min(a.At-a.Sent, max(c.part.slack.Load(), 0)+int64(time.Millisecond))
+	if a.Gen < c.gen() {
+		c.forgetGenerationLocked(a.At, a.ServerNow) // Redis has, if the key was idle for long
+	}
 	switch {
 	case !sure, c.is(inFlight|quarantined), c.mode() != c.part.mode.Load(), a.Gen < c.gen(), a.Gen == c.gen() && a.Born < c.born:
 		c.mark(outdated)
