@@ -133,12 +133,14 @@ func (o *nodeOracle) learnt(n *simNode, k oracleKey, c *exactCall, i int) {
 	if k.rule.Algorithm() == limit.AlgorithmFunnel {
 		sh.top = max(sh.top, float64(given-simStart)+float64(st.Level.NS)+float64(max(nb.stalled-given, 0))+1)
 	}
-	later := st.Gen > sh.gen || st.Gen == sh.gen && st.Born > sh.born
+	o.s.note(n.id, "learns "+k.rule.Name()+" "+k.key, st.Gen, st.Born)
+	later := st.Gen > sh.genMost || st.Gen == sh.genMost && st.Gen == sh.gen && st.Born > sh.born
 	sh.born = max(sh.born, st.Born)
+	sh.genMost = max(sh.genMost, st.Gen)
 	unsure := blind || n.shard(bk.shard).Flight.Keys > 0 || n.core.State().Mode != reconcile.Synced || nb.unwell >= c.begun ||
 		sh.unreadable || o.s.now < nb.stalled || took > o.slack()
 	for j := range sh.own {
-		unsure = unsure || sh.own[j].multiplier > 1
+		unsure = unsure || sh.own[j].multiplier > 1 || sh.own[j].debt || sh.own[j].at <= nb.unwell
 	}
 	switch {
 	case !later:
@@ -171,7 +173,7 @@ func (x *exactPlay) finish() {
 		}
 	}
 	for _, n := range s.nodes {
-		if lost || n.stopped != 0 || s.oracle.nodes[n].jumped != 0 || s.oracle.late != 0 {
+		if lost || !x.calm || n.stopped != 0 || s.oracle.nodes[n].jumped != 0 || s.oracle.late != 0 {
 			continue
 		}
 		s.fleet.steps[checkNoLoss]++
@@ -190,7 +192,7 @@ func (x *exactPlay) sum(k oracleKey, r *exactRecord) {
 			return
 		}
 	}
-	if fk.refunds > 0 || x.stamp(fk) != r.since {
+	if fk.refunds > 0 || x.stamp(fk) != ([4]int64{}) {
 		return
 	}
 	x.s.fleet.steps[checkExactSum]++

@@ -22,6 +22,7 @@ type exactPlay struct {
 	rng     *rand.Rand
 	kinds   map[oracleKey]exactKind
 	records map[oracleKey]*exactRecord
+	calm    bool // nothing is lost on the way, nor in Redis, and clocks do not drift
 }
 
 type exactKind int
@@ -39,7 +40,11 @@ func (s *sim) withExact() {
 	if s.seed%2 == 0 {
 		s.withBadNotices()
 	}
-	if s.seed%3 == 0 {
+	if s.exact.calm = s.seed%3 == 0; s.exact.calm {
+		s.rates, s.plan.rates, s.plan.slow = rates{}, rates{}, false
+		for _, v := range s.servers {
+			v.clock.ppm = 0
+		}
 		s.plan.kinds = slices.DeleteFunc(s.plan.kinds, func(kind string) bool { return !slices.Contains(lossless, kind) })
 	}
 }
@@ -64,6 +69,14 @@ func (x *exactPlay) kind(k oracleKey) exactKind {
 func (x *exactPlay) takes(k oracleKey) bool {
 	kind := x.kind(k)
 	return kind == alwaysExact || kind == sometimesExact && x.rng.IntN(3) == 0
+}
+
+// late draws by how much the reply to an exact call is later than others, which so overtake it.
+func (x *exactPlay) late() int64 {
+	if x.rng.IntN(4) > 0 {
+		return 0
+	}
+	return x.rng.Int64N(300 * ms)
 }
 
 // exactCall is a call that Redis is asked to decide, and then its outcome.
@@ -152,12 +165,14 @@ func (n *simNode) askExactly(c *exactCall) {
 		}
 	}
 	n.send(p, func() {
-		if over || c.err != nil {
-			return
-		}
-		n.deliver(func() reconcile.Event {
-			n.learn(c, sent)
-			return reconcile.Tick{}
+		s.after(s.exact.late(), func() {
+			if over || c.err != nil {
+				return
+			}
+			n.deliver(func() reconcile.Event {
+				n.learn(c, sent)
+				return reconcile.Tick{}
+			})
 		})
 	})
 }

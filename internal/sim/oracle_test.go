@@ -229,7 +229,7 @@ func (o *nodeOracle) answered(n *simNode, x *exchange, r redisstore.Reply) {
 		if st.Err == nil {
 			k := o.index[op.Key]
 			sh := nb.shares[k]
-			sh.born = max(sh.born, st.Born)
+			sh.genMost, sh.born = max(sh.genMost, st.Gen), max(sh.born, st.Born)
 			older := max(st.Gen, st.Born) < sh.gen && int64(r.Now)/1000 >= sh.gen
 			later := st.Gen > sh.gen
 			if o.answeredKey(sh, k.rule, st, x, nb.jumped) {
@@ -303,7 +303,7 @@ func (o *nodeOracle) heard(n *simNode, k oracleKey, done redisstore.Renewed, at,
 	sh := o.nodes[n].shares[k]
 	nb := o.nodes[n]
 	o.s.fleet.forget(n, k)
-	sh.born = max(sh.born, done.State.Born)
+	sh.genMost, sh.born = max(sh.genMost, done.State.Gen), max(sh.born, done.State.Born)
 	still := max(nb.stalled-o.s.now, 0)                                                  // its clock does not go on before
 	sh.top = max(sh.top, float64(o.s.now+still-simStart)+float64(done.State.Level.NS)+1) // as of when it hears
 	if done.State.Gen <= sh.gen || at < o.books[k].server.jumped || at < nb.jumped || nb.blind[o.books[k].shard] != 0 {

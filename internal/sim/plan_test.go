@@ -342,7 +342,9 @@ func (s *sim) drawKey(p *simPlan, rng *rand.Rand) (*simServer, string) {
 
 // drawClock gives a node a clock that is up to an hour off and drifts.
 func (s *sim) drawClock(n *simNode, rng *rand.Rand) {
-	n.clock.ppm = rng.Int64N(401) - 200
+	if n.clock.ppm = rng.Int64N(401) - 200; s.exact != nil && s.exact.calm {
+		n.clock.ppm = 0
+	}
 	n.skew = rng.Int64N(7200_000*ms) - 3600_000*ms
 }
 

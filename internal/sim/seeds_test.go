@@ -88,10 +88,10 @@ func simRun(name string, seed uint64, host luaHost, change ...func(*sim)) (s *si
 		s.air.silence()
 	}
 	s.settled()
-	s.agreed()
 	if s.exact != nil {
 		s.exact.finish()
 	}
+	s.agreed()
 	return s, ""
 }
 

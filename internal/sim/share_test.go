@@ -15,6 +15,7 @@ type share struct {
 	own        []admission // since the flight of the last answer was made up
 	buckets    map[int64]report.Bucket
 	gen        int64
+	genMost    int64   // the latest generation that it was answered
 	born       int64   // the newest that it was answered
 	freshAt    int64   // by an exact call it may have heard then that nothing is new
 	base       float64 // TAT as answered
