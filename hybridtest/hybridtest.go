@@ -6,6 +6,10 @@
 // units when the test says so ([Harness.Sync], [Harness.Preload]), except for what is urgent (see
 // [hybrid.Options].MaxLag), and time passes when it moves the clock.
 //
+// TakeExact and exact rules work as they do with a Redis: two limiters never admit more than the limit.
+// Move the clock, by a millisecond, between two such calls if Take or Peek of the same limiter is to
+// see the units of both: answers of one instant cannot be told apart.
+//
 // The embedded Redis is not a real one: it runs the same scripts, but fails in other
 // ways and evicts nothing.
 package hybridtest

@@ -13,7 +13,7 @@ import (
 var (
 	domainFields     = []string{"domain", "descriptors"}
 	descriptorFields = []string{"key", "value", "rate_limit", "descriptors", "shadow_mode", "detailed_metric", "share_threshold", "value_to_metric", "quota_mode", "metadata"}
-	rateLimitFields  = []string{"unit", "requests_per_unit", "limits", "unlimited", "name", "replaces"}
+	rateLimitFields  = []string{"unit", "requests_per_unit", "limits", "exact", "unlimited", "name", "replaces"}
 )
 
 // units are the units of a rate limit. A month and a year are as long as
@@ -199,11 +199,11 @@ func (b *builder) rateLimit(n *node, path string, way *trail, shadow bool) *Desc
 	}
 	if b.flag(n, path, "unlimited") {
 		d.Rule = limit.Unlimited()
-		b.without(n, path, "when it is unlimited", "unit", "requests_per_unit", "limits")
+		b.without(n, path, "when it is unlimited", "unit", "requests_per_unit", "limits", "exact")
 	} else if v := n.get("limits"); v != nil {
 		b.without(n, path, "beside limits, which says all of it", "unit", "requests_per_unit")
 		if text, ok := b.limits(v, join(path, "limits")); ok {
-			d.Rule = b.rule(n, path, way.domain+"@"+strings.Join(way.keys, "."), numbers{limits: text, dry: shadow})
+			d.Rule = b.rule(n, path, way.domain+"@"+strings.Join(way.keys, "."), numbers{limits: text, exact: b.flag(n, path, "exact"), dry: shadow})
 		}
 	} else {
 		b.rate(n, path, way, shadow, d)
@@ -251,7 +251,7 @@ func (b *builder) rate(n *node, path string, way *trail, shadow bool, d *Descrip
 	}
 	// The name has no values: who gets a limit of his own keeps his counter.
 	name := way.domain + "@" + strings.Join(way.keys, ".") + "/" + d.Unit
-	d.Rule = b.rule(n, path, name, numbers{algorithm: limit.AlgorithmSlidingWindow, limit: int64(d.RequestsPerUnit), per: per, dry: shadow})
+	d.Rule = b.rule(n, path, name, numbers{algorithm: limit.AlgorithmSlidingWindow, limit: int64(d.RequestsPerUnit), per: per, exact: b.flag(n, path, "exact"), dry: shadow})
 }
 
 // replaces reads the names of the limits that a limit replaces.

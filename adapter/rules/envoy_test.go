@@ -38,6 +38,7 @@ func TestEveryFieldHasAnEffect(t *testing.T) {
 		{"unit", swap(limited, "hour", "week"), limited, ""},
 		{"requests_per_unit", swap(limited, "7", "8"), limited, ""},
 		{"limits", start + "  rate_limit: {limits: \"3/s, 7/hour\"}\n", limited, ""},
+		{"exact", swap(limited, "unit", "exact: true, unit"), limited, ""},
 		{"unlimited", start + "  rate_limit: {unlimited: true}\n", limited, ""},
 		{"name", swap(limited, "unit", "name: carts, unit"), limited, ""},
 		{"replaces", swap(limited, "unit", "replaces: [{name: all}], unit") + other, limited + other, ""},

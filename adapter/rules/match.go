@@ -14,7 +14,7 @@ type Entry struct{ Key, Value string }
 // change. Do not write to it.
 type Descriptor struct {
 	// Rule is a sliding window of one unit; [limit.Unlimited] if the file says so; a dry run
-	// in shadow mode.
+	// in shadow mode, and exact if the file says so.
 	Rule *limit.Rule
 	// Path is the domain and the descriptor as the file has it, such as
 	// messaging.message_type_marketing.to_number: what envoyproxy/ratelimit calls its

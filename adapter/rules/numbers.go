@@ -25,7 +25,7 @@ var algorithmNames = []string{"token-bucket", "leaky-bucket", "gcra", "sliding-w
 // Fields of a rule. A plan or an override may change the numbers, not the algorithm: a
 // counter belongs to a name and an algorithm.
 var (
-	numberFields = []string{"limit", "per", "burst", "buckets", "limits", "dry_run", "unlimited", "blocked"}
+	numberFields = []string{"limit", "per", "burst", "buckets", "limits", "exact", "dry_run", "unlimited", "blocked"}
 	ruleFields   = append(append([]string{"algorithm"}, numberFields...), "keys")
 	// A rule with limits has none of these.
 	singleFields = []string{"algorithm", "limit", "per", "burst", "buckets"}
@@ -40,7 +40,7 @@ type numbers struct {
 	burst              int64  // of a bucket; 0: as many as the limit
 	buckets            int    // of a sliding window; 0: the default
 	limits             string // instead of all above, see limit.Parse; "": none
-	dry                bool
+	exact, dry         bool
 	unlimited, blocked bool
 }
 
@@ -92,6 +92,8 @@ func (d decoder) numbers(n *node, path string, over numbers) (s numbers, ok bool
 			s.buckets = int(v)
 		case "limits":
 			s.limits, fine = d.limits(f.value, at)
+		case "exact":
+			s.exact, fine = d.boolean(f.value, at)
 		case "dry_run":
 			s.dry, fine = d.boolean(f.value, at)
 		case "unlimited":
@@ -169,7 +171,8 @@ func (d decoder) suits(n *node, path string, alg limit.Algorithm) bool {
 	return fine
 }
 
-// rule builds the rule of these numbers.
+// rule builds the rule of these numbers. Who is blocked is refused without asking Redis, so a blocked
+// rule is not exact.
 func (s numbers) rule(name string) (rule *limit.Rule, err error) {
 	switch {
 	case s.unlimited:
@@ -177,11 +180,21 @@ func (s numbers) rule(name string) (rule *limit.Rule, err error) {
 	case s.limits != "" && s.blocked:
 		return limit.SlidingWindow(name, 0, time.Minute)
 	case s.limits != "":
-		if rule, err = limit.Parse(name, s.limits); err == nil && s.dry {
-			rule = rule.DryRun()
-		}
-		return rule, err
+		rule, err = limit.Parse(name, s.limits)
+	default:
+		rule, err = s.single(name)
 	}
+	if err == nil && s.exact && !s.blocked {
+		rule = rule.Exact()
+	}
+	if err == nil && s.dry {
+		rule = rule.DryRun()
+	}
+	return rule, err
+}
+
+// single builds the rule of one limit.
+func (s numbers) single(name string) (*limit.Rule, error) {
 	most := s.limit
 	if s.blocked {
 		most = 0
@@ -195,22 +208,17 @@ func (s numbers) rule(name string) (rule *limit.Rule, err error) {
 		if s.blocked {
 			burst = 0
 		}
-		rule, err = limit.TokenBucket(name, limit.Tokens{Burst: burst, Refill: s.limit, Per: s.per})
+		return limit.TokenBucket(name, limit.Tokens{Burst: burst, Refill: s.limit, Per: s.per})
 	case limit.AlgorithmSlidingWindow:
 		buckets := s.buckets
 		if buckets == 0 {
 			buckets = arith.DefaultBuckets
 		}
-		rule, err = limit.SlidingWindowBuckets(name, most, s.per, buckets)
+		return limit.SlidingWindowBuckets(name, most, s.per, buckets)
 	case limit.AlgorithmFixedWindow:
-		rule, err = limit.FixedWindow(name, most, s.per)
-	default:
-		rule, err = limit.SlidingLog(name, most, s.per)
+		return limit.FixedWindow(name, most, s.per)
 	}
-	if err == nil && s.dry {
-		rule = rule.DryRun()
-	}
-	return rule, err
+	return limit.SlidingLog(name, most, s.per)
 }
 
 // plain returns the text of an error of package limit on one line, without the package's

@@ -28,6 +28,7 @@ var fieldSchemas = object{
 	"burst":     object{"type": "integer", "minimum": 1, "maximum": int64(limit.MaxUnits), "description": "of a bucket: how many units it holds; default: the limit"},
 	"buckets":   object{"type": "integer", "minimum": 1, "maximum": 1000, "description": "of a sliding window: in how many parts it is counted; default 10"},
 	"limits":    object{"type": "string", "minLength": 3, "description": "several limits in one line, such as 10/s, 500/m, 10000/day; instead of algorithm, limit and per"},
+	"exact":     object{"type": "boolean", "description": "let Redis decide, unless it is known to refuse: not one unit above the limit, for a round trip"},
 	"dry_run":   object{"type": "boolean", "description": "refuse nothing, and count what would be refused"},
 	"unlimited": object{"type": "boolean", "description": "nothing limits this"},
 	"blocked":   object{"type": "boolean", "description": "refuse everything"},

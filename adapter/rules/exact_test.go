@@ -1,0 +1,139 @@
+package rules
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/hybridtest"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+const exactFile = `
+rules:
+  login: {algorithm: sliding-window, limit: 5, per: 1m, exact: true}
+  loose: {algorithm: sliding-window, limit: 7, per: 1m}
+  several: {limits: "2/s, 9/h", exact: true}
+  trial: {algorithm: gcra, limit: 3, per: 1m, exact: true, dry_run: true}
+plans:
+  pro: {login: {limit: 50}, loose: {exact: true}, several: {limits: "20/s, 90/h"}}
+  fast: {login: {exact: false}, several: {exact: false}}
+overrides:
+  - {key: acme, plan: fast, rules: {login: {limit: 60}}}
+  - {key: hers, rules: {login: {limit: 6}, loose: {exact: true}}}
+  - {key: evil, blocked: true}
+  - {key: bad, rules: {login: {blocked: true}, several: {blocked: true, exact: true}, trial: {blocked: true}}}
+  - {key: free, unlimited: true}
+---
+domain: d
+descriptors:
+  - {key: a, rate_limit: {unit: minute, requests_per_unit: 5, exact: true}}
+  - {key: b, shadow_mode: true, rate_limit: {limits: "2/s, 9/h", exact: true}}
+  - {key: c, rate_limit: {unit: minute, requests_per_unit: 5, exact: false}}
+`
+
+// Who gets an exact rule: plans and overrides have that of the rule unless they say otherwise. Who is
+// blocked is not asked about.
+func TestExact(t *testing.T) {
+	set := must(t, exactFile)
+	for _, c := range []struct {
+		name, plan, key string
+		exact, dry      bool
+	}{
+		{"login", "", "k", true, false},
+		{"login", "pro", "k", true, false},
+		{"login", "fast", "k", false, false},
+		{"login", "", "acme", false, false}, // an override that gives a limit has the rest of its plan
+		{"login", "", "hers", true, false},
+		{"login", "", "evil", false, false},
+		{"login", "", "bad", false, false},
+		{"login", "", "free", false, false},
+		{"loose", "", "k", false, false},
+		{"loose", "pro", "k", true, false},
+		{"loose", "", "hers", true, false},
+		{"several", "", "k", true, false},
+		{"several", "pro", "k", true, false},
+		{"several", "fast", "k", false, false},
+		{"several", "", "bad", false, false},
+		{"trial", "", "k", true, true},
+		{"trial", "", "bad", false, false},
+	} {
+		rule := set.For(c.name, c.key)
+		if c.plan != "" {
+			rule = set.ForPlan(c.name, c.plan, c.key)
+		}
+		if rule.IsExact() != c.exact || rule.IsDryRun() != c.dry || !rule.Valid() && rule != limit.Unlimited() {
+			t.Errorf("%+v: %v", c, rule)
+		}
+		if name := rule.Name(); rule != limit.Unlimited() && !strings.HasPrefix(name, c.name) {
+			t.Errorf("%+v is called %q", c, name)
+		}
+	}
+	for key, want := range map[string]string{
+		"a": `sliding-window "d@a/minute": 5 per 1m0s (exact)`,
+		"c": `sliding-window "d@c/minute": 5 per 1m0s`,
+	} {
+		if got := set.Descriptor("d", entries(key+"=x")).Rule.String(); got != want {
+			t.Errorf("%s is %s, want %s", key, got, want)
+		}
+	}
+	if r := set.Descriptor("d", entries("b=x")).Rule; !r.IsExact() || !r.IsDryRun() || len(r.Parts()) != 2 {
+		t.Errorf("%v", r)
+	}
+}
+
+func TestExactMistakes(t *testing.T) {
+	for text, says := range map[string]string{
+		`rules: {a: {limits: "10/s", exact: 1}}`:                                                                       "rules.a.exact: must be true or false, is 1",
+		`rules: {a: {limits: "10/s", exakt: true}}`:                                                                    "rules.a.exakt: unknown field, did you mean exact?",
+		`{domain: d, descriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: 1, exact: yes}}]}`:              "rate_limit.exact: must be true or false, is yes",
+		`{domain: d, descriptors: [{key: a, rate_limit: {unlimited: true, exact: true}}]}`:                             "rate_limit.exact: must not be given when it is unlimited",
+		`{domain: d, descriptors: [{key: a, exact: true, rate_limit: {unit: day, requests_per_unit: 1}}]}`:             "exact: unknown field",
+		`{rules: {a: {limits: "10/s"}}, overrides: [{key: k, exact: true, rules: {a: {limits: "1/s", exact: true}}}]}`: "overrides[key=k].exact: unknown field",
+	} {
+		if err := Validate("f", []byte(text)).Error(); !strings.Contains(err, says) {
+			t.Errorf("%s\n%v, want %s", text, err, says)
+		}
+	}
+}
+
+// A rule that becomes exact while it is used, and is exact no more, goes on with the same counter.
+func TestExactReload(t *testing.T) {
+	for _, numbers := range []string{"algorithm: sliding-window, limit: 10, per: 1h", "algorithm: token-bucket, limit: 10, per: 1h", `limits: "10/h, 90/d"`} {
+		h := hybridtest.New(t, hybridtest.Options{Limiters: 2})
+		text := func(more string) string { return "rules: {login: {" + numbers + more + "}}\n...\n" }
+		f, _ := opened(t, temp(t, text("")), Options{})
+		take := func(node int, n int64, want bool) {
+			t.Helper()
+			h.Clock.Advance(time.Millisecond) // what Redis books at one instant the counter cannot tell apart
+			res, err := limit.WithContext(h.Limiters[node]).Take(t.Context(), "k", f.Set().For("login", "k"), n)
+			if err != nil || res.Allowed != want {
+				t.Errorf("%s: %+v, %v, want %v", numbers, res, err, want)
+			}
+		}
+		take(0, 4, true)
+		h.Sync()
+		reloaded(t, f, text(", exact: true"))
+		take(1, 7, false) // Redis knows of the 4
+		take(1, 3, true)
+		if s := h.Limiters[1].Stats(); s.ExactAsked == 0 {
+			t.Errorf("%s: Redis was not asked", numbers)
+		}
+		asked := h.Limiters[1].Stats().ExactAsked
+		reloaded(t, f, text(""))
+		take(1, 4, false) // of the 10 as many are left as before
+		take(1, 2, true)
+		if s := h.Limiters[1].Stats(); s.ExactAsked != asked {
+			t.Errorf("%s: Redis was asked", numbers)
+		}
+		h.Sync()
+		reloaded(t, f, text(", exact: true"))
+		take(0, 2, false)
+		take(0, 1, true)
+		for _, lim := range h.Limiters {
+			if s := lim.Stats(); s.Conflicts != 0 || s.Invalid != 0 || s.ExactFailed != 0 {
+				t.Errorf("%s: %d conflicts, %d invalid, %d failed", numbers, s.Conflicts, s.Invalid, s.ExactFailed)
+			}
+		}
+	}
+}
