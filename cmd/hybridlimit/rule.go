@@ -59,6 +59,9 @@ func (f ruleFlags) counters(keys ...string) (each []string, list []*limit.Rule, 
 			each, list = append(each, keys[i]), append(list, rule)
 		}
 		for _, part := range rule.Parts() {
+			if rule.IsExact() {
+				part = part.Exact() // they are exact together
+			}
 			each, list = append(each, keys[i]), append(list, part)
 		}
 	}
@@ -155,6 +158,9 @@ func describe(rule *limit.Rule) string {
 	default:
 		text += fmt.Sprintf("%s per %s", screen.Count(rule.Limit()), screen.Exact(rule.Period()))
 	}
+	if rule.IsExact() {
+		text += ", exact"
+	}
 	if rule.IsDryRun() {
 		text += ", dry run"
 	}
@@ -168,9 +174,10 @@ type ruleJSON struct {
 	Limit     int64   `json:"limit"`
 	Refill    int64   `json:"refill,omitempty"` // units per period of a token bucket
 	Period    float64 `json:"period_seconds"`
+	Exact     bool    `json:"exact,omitempty"`
 	DryRun    bool    `json:"dry_run,omitempty"`
 }
 
 func ruleOf(rule *limit.Rule) *ruleJSON {
-	return &ruleJSON{rule.Name(), rule.Algorithm().String(), rule.Limit(), rule.Units(), rule.Period().Seconds(), rule.IsDryRun()}
+	return &ruleJSON{rule.Name(), rule.Algorithm().String(), rule.Limit(), rule.Units(), rule.Period().Seconds(), rule.IsExact(), rule.IsDryRun()}
 }
