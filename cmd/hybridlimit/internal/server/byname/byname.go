@@ -3,6 +3,7 @@
 package byname
 
 import (
+	"context"
 	"errors"
 
 	"github.com/hybridlimit/hybridlimit/adapter/rules"
@@ -31,42 +32,35 @@ type Decider struct {
 	Look func(key string, rule *limit.Rule)
 }
 
-// Take takes n units of a key under a named rule. The key's plan and overrides apply.
-func (d Decider) Take(name, key string, n int64) (limit.Result, error) {
+// Take takes n units of a key under a named rule. The key's plan and overrides apply. The error is
+// [ErrNoRule] or an [*UndecidedError]; ctx bounds what an exact rule waits for.
+func (d Decider) Take(ctx context.Context, name, key string, n int64) (limit.Result, error) {
 	exempt := d.exempt
 	if n == 0 {
 		exempt = nobody
 	}
-	return d.by(name, key, exempt, func(rule *limit.Rule) limit.Result { return d.TakeBy(key, rule, n) })
+	return d.by(name, key, exempt, func(rule *limit.Rule) (limit.Result, error) { return d.TakeBy(ctx, key, rule, n) })
 }
 
 // Peek says what Take of one unit would answer.
 func (d Decider) Peek(name, key string) (limit.Result, error) {
-	return d.by(name, key, nobody, func(rule *limit.Rule) limit.Result {
+	return d.by(name, key, nobody, func(rule *limit.Rule) (limit.Result, error) {
 		d.Look(key, rule)
-		return d.Limiter.Peek(key, rule)
+		return d.Limiter.Peek(key, rule), nil
 	})
 }
 
 // Charge counts n units of a key, whether they fit or not; below 0 it gives units back. It answers as
 // Peek does afterwards.
 func (d Decider) Charge(name, key string, n int64) (limit.Result, error) {
-	return d.by(name, key, nobody, func(rule *limit.Rule) limit.Result {
+	return d.by(name, key, nobody, func(rule *limit.Rule) (limit.Result, error) {
 		if n < 0 {
 			d.Limiter.Refund(key, rule, -n)
 		} else {
 			d.Limiter.Charge(key, rule, n)
 		}
-		return d.Limiter.Peek(key, rule)
+		return d.Limiter.Peek(key, rule), nil
 	})
-}
-
-// TakeBy takes n units of a key. None at all only look.
-func (d Decider) TakeBy(key string, rule *limit.Rule, n int64) limit.Result {
-	if n == 0 {
-		d.Look(key, rule)
-	}
-	return d.Limiter.Take(key, rule, n)
 }
 
 // nobody is not told that nothing limits who asks: nothing was to be counted, or it has been.
@@ -80,7 +74,7 @@ func (d Decider) exempt(name string) {
 }
 
 // by finds the rule of a key, and decides by it. It calls exempt if nothing limits the key.
-func (d Decider) by(name, key string, exempt func(name string), decide func(*limit.Rule) limit.Result) (limit.Result, error) {
+func (d Decider) by(name, key string, exempt func(name string), decide func(*limit.Rule) (limit.Result, error)) (limit.Result, error) {
 	switch rule := d.Rules().For(name, key); rule {
 	case nil:
 		return limit.Result{}, ErrNoRule
@@ -88,6 +82,6 @@ func (d Decider) by(name, key string, exempt func(name string), decide func(*lim
 		exempt(name)
 		return Unlimited, nil
 	default:
-		return decide(rule), nil
+		return decide(rule)
 	}
 }

@@ -2,6 +2,7 @@ package check
 
 import (
 	"bytes"
+	"context"
 	_ "embed"
 	"encoding/json"
 	"errors"
@@ -31,9 +32,9 @@ var openAPI []byte
 type Service interface {
 	// Decide decides a request. If it is refused, retry is after which time it would be
 	// admitted; 0 if that is not known, or never.
-	Decide(req *ratelimit.RateLimitRequest) (res *ratelimit.RateLimitResponse, retry time.Duration, err error)
+	Decide(ctx context.Context, req *ratelimit.RateLimitRequest) (res *ratelimit.RateLimitResponse, retry time.Duration, err error)
 	// Ask takes n units of a key under a named rule. It has the errors of rls.Service.
-	Ask(rule, key string, n int64) (limit.Result, error)
+	Ask(ctx context.Context, rule, key string, n int64) (limit.Result, error)
 	// Charge counts n units, whether they fit or not, or gives them back if n is negative.
 	Charge(rule, key string, n int64) (limit.Result, error)
 }
@@ -90,20 +91,20 @@ func check(w http.ResponseWriter, r *http.Request, service Service) {
 	}
 	req := new(ratelimit.RateLimitRequest)
 	if err := protojson.Unmarshal(body, req); err != nil {
-		checkOther(w, service, body, err)
+		checkOther(w, r, service, body, err)
 		return
 	}
-	decide(w, service, req)
+	decide(w, r, service, req)
 }
 
 // checkOther answers a request that is not one of Envoy, because of err.
-func checkOther(w http.ResponseWriter, service Service, body []byte, err error) {
+func checkOther(w http.ResponseWriter, r *http.Request, service Service, body []byte, err error) {
 	object, hint := new(structpb.Struct), ""
 	switch broken := protojson.Unmarshal(body, object); {
 	case broken != nil: // no JSON object at all
 		err = broken
 	case object.GetFields()["rule"] != nil:
-		checkNamed(w, service, object.GetFields())
+		checkNamed(w, r, service, object.GetFields())
 		return
 	case strings.Contains(err.Error(), "unknown field"):
 		hint = allFields
@@ -113,8 +114,11 @@ func checkOther(w http.ResponseWriter, service Service, body []byte, err error) 
 }
 
 // decide answers a request of Envoy.
-func decide(w http.ResponseWriter, service Service, req *ratelimit.RateLimitRequest) {
-	res, retry, err := service.Decide(req)
+func decide(w http.ResponseWriter, r *http.Request, service Service, req *ratelimit.RateLimitRequest) {
+	res, retry, err := service.Decide(r.Context(), req)
+	if answerUndecided(w, err) {
+		return
+	}
 	if status.Code(err) == codes.InvalidArgument {
 		problem(w, http.StatusBadRequest, strings.TrimPrefix(status.Convert(err).Message(), "rls: "))
 		return
@@ -134,6 +138,20 @@ func decide(w http.ResponseWriter, service Service, req *ratelimit.RateLimitRequ
 		}
 	}
 	answer(w, code, "application/json", append(compact.Bytes(), '\n'))
+}
+
+// answerUndecided answers if err says that Redis was to decide, because a limit is exact, and has not;
+// or that it cannot, because on a Cluster the keys are in several shards.
+func answerUndecided(w http.ResponseWriter, err error) bool {
+	switch code := status.Code(err); code {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
+		problem(w, http.StatusServiceUnavailable, strings.TrimPrefix(status.Convert(err).Message(), "rls: "))
+	case codes.Unimplemented:
+		problem(w, http.StatusInternalServerError, strings.TrimPrefix(status.Convert(err).Message(), "rls: "))
+	default:
+		return false
+	}
+	return true
 }
 
 // isJSON reports whether a content type is JSON, of whatever.

@@ -56,13 +56,8 @@ func serveRules(t *testing.T, text string, o rls.Options) http.Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lim, err := local.New(local.Options{Clock: clock.NewManual(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { lim.Close() })
 	if o.Limiter == nil {
-		o.Limiter = lim
+		o.Limiter = newLocal(t)
 	}
 	o.Rules = func() *rules.Set { return set }
 	service, err := rls.New(o)
@@ -70,6 +65,16 @@ func serveRules(t *testing.T, text string, o rls.Options) http.Handler {
 		t.Fatal(err)
 	}
 	return Handler(service, 256<<10)
+}
+
+func newLocal(t *testing.T) *local.Limiter {
+	t.Helper()
+	lim, err := local.New(local.Options{Clock: clock.NewManual(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { lim.Close() })
+	return lim
 }
 
 // shown is an example of curl in the page: what is sent, and what comes back.

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strconv"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/server/byname"
@@ -81,22 +79,22 @@ func units(name string, v any, least float64) (int64, error) {
 }
 
 // checkNamed answers a request by the name of a rule.
-func checkNamed(w http.ResponseWriter, service Service, fields map[string]*structpb.Value) {
+func checkNamed(w http.ResponseWriter, r *http.Request, service Service, fields map[string]*structpb.Value) {
 	q, hint, err := readNamed(fields)
 	if err != nil {
 		problem(w, http.StatusBadRequest, err.Error(), hint)
 		return
 	}
-	do := service.Ask
+	var res limit.Result
 	if q.charge {
-		do = service.Charge
+		res, err = service.Charge(q.rule, q.key, q.n)
+	} else {
+		res, err = service.Ask(r.Context(), q.rule, q.key, q.n)
 	}
-	res, err := do(q.rule, q.key, q.n)
 	switch {
+	case answerUndecided(w, err):
 	case errors.Is(err, byname.ErrNoRule):
 		problem(w, http.StatusNotFound, "the rules file has no rule \""+q.rule+"\"")
-	case status.Code(err) == codes.Unimplemented:
-		problem(w, http.StatusInternalServerError, "This server cannot decide by such a rule")
 	case err != nil:
 		problem(w, http.StatusInternalServerError, "")
 	case q.charge:

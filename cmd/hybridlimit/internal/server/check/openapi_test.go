@@ -2,6 +2,7 @@ package check
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -18,6 +19,7 @@ import (
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/server/rls"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -103,7 +105,8 @@ var others = map[string]func() *http.Request{
 		r.Header.Set("Sec-Fetch-Site", "cross-site")
 		return r
 	},
-	"broken": func() *http.Request { return post(`{"domain": "messaging"}`) }, // to a service that is
+	"undecided": func() *http.Request { return post(`{"rule": "login", "key": "alice"}`) }, // while Redis is away
+	"broken":    func() *http.Request { return post(`{"domain": "messaging"}`) },           // to a service that is
 }
 
 // first is what is asked before the example of that name.
@@ -143,8 +146,11 @@ func TestOpenAPI(t *testing.T) {
 			}
 			seen[name] = true
 			h := serve(t)
-			if name == "broken" {
+			switch name {
+			case "broken":
 				h = Handler(broken{}, 1<<20)
+			case "undecided":
+				h = serveExact(t, &silent{}, rls.Options{})
 			}
 			if before := first[name]; before != "" {
 				ask(h, post(string(asked.Examples[before].Value)))
@@ -206,11 +212,11 @@ type broken struct{}
 
 func (broken) Charge(string, string, int64) (limit.Result, error) { panic("not asked") }
 
-func (broken) Ask(string, string, int64) (limit.Result, error) {
+func (broken) Ask(context.Context, string, string, int64) (limit.Result, error) {
 	return limit.Result{}, errors.New("a secret of the server")
 }
 
-func (broken) Decide(*ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, time.Duration, error) {
+func (broken) Decide(context.Context, *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, time.Duration, error) {
 	return nil, 0, errors.New("a secret of the server")
 }
 
@@ -259,12 +265,12 @@ type counting func()
 
 func (c counting) Charge(string, string, int64) (limit.Result, error) { panic("not asked") }
 
-func (c counting) Ask(string, string, int64) (limit.Result, error) {
+func (c counting) Ask(context.Context, string, string, int64) (limit.Result, error) {
 	c()
 	return limit.Result{Allowed: true}, nil
 }
 
-func (c counting) Decide(*ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, time.Duration, error) {
+func (c counting) Decide(context.Context, *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, time.Duration, error) {
 	c()
 	return &ratelimit.RateLimitResponse{OverallCode: ratelimit.RateLimitResponse_OK}, 0, nil
 }

@@ -82,5 +82,6 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 		counter(rlsRequests, s.Refused, "over_limit")
 		counter(rlsRequests, s.Shadowed, "shadowed")
 		counter(rlsRequests, s.Invalid, "invalid")
+		counter(rlsRequests, s.Undecided, "undecided")
 	}
 }

@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -29,7 +30,9 @@ var wakeUp = time.Unix(1, 0)
 type conn struct {
 	net.Conn
 	server *Server
-	once   sync.Once // of closing
+	once   sync.Once       // of closing
+	ctx    context.Context // ends with the connection: checks that wait for Redis are given up
+	cancel context.CancelFunc
 	in     parser
 	reply
 	session
@@ -151,6 +154,6 @@ func (c *conn) stop() {
 // Close ends the connection. It counts until it has ended.
 func (c *conn) Close() error {
 	err := c.Conn.Close()
-	c.once.Do(func() { c.server.forget(c) })
+	c.once.Do(func() { c.cancel(); c.server.forget(c) })
 	return err
 }

@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"net"
@@ -56,6 +57,7 @@ func (s *Server) admit(raw net.Conn) *conn {
 		return nil
 	}
 	c := &conn{Conn: raw, server: s, in: parser{most: maxCommand}, session: session{protocol: 2}}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
 	if s.o.TLS != nil {
 		c.Conn = tls.Server(raw, s.o.TLS)
 	}

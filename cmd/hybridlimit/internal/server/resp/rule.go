@@ -1,8 +1,10 @@
 package resp
 
 import (
+	"errors"
 	"fmt"
 
+	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/server/byname"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -17,7 +19,7 @@ func (s *Server) take(c *conn, args [][]byte) {
 			return
 		}
 	}
-	res, err := s.decider.Take(string(args[0]), string(args[1]), n)
+	res, err := s.decider.Take(c.ctx, string(args[0]), string(args[1]), n)
 	s.answerNamed(c, args[0], res, err)
 }
 
@@ -41,8 +43,14 @@ func (s *Server) peek(c *conn, args [][]byte) {
 	s.answerNamed(c, args[0], res, err)
 }
 
-// answerNamed answers by a rule of that name. The only error is that there is none.
+// answerNamed answers by a rule of that name. The errors are that there is none, and that Redis was to
+// decide and has not.
 func (s *Server) answerNamed(c *conn, name []byte, res limit.Result, err error) {
+	var undecided *byname.UndecidedError
+	if errors.As(err, &undecided) {
+		s.fail(c, "UNAVAILABLE "+undecided.Error())
+		return
+	}
 	if err != nil {
 		s.fail(c, fmt.Sprintf("ERR there is no rule '%s' in the rules file", clip(name)))
 		return

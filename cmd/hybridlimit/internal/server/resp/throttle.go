@@ -29,7 +29,8 @@ func (s *Server) throttle(c *conn, args [][]byte) {
 		s.fail(c, "ERR "+err.Error())
 		return
 	}
-	s.answer(c, s.decider.TakeBy(string(args[0]), rule, n))
+	res, _ := s.decider.TakeBy(c.ctx, string(args[0]), rule, n) // such a rule is never exact: no error
+	s.answer(c, res)
 }
 
 // field is a number that a command takes.

@@ -1,6 +1,8 @@
 package rls
 
 import (
+	"context"
+
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -12,13 +14,18 @@ import (
 // would be admitted. Of a key that nothing limits Limit is -1. With Options.Shadow what is refused
 // is answered as a dry run would.
 //
-// The error is [byname.ErrNoRule], or has the code Unimplemented: the limiter cannot decide by the rule.
-func (s *Service) Ask(rule, key string, n int64) (res limit.Result, err error) {
+// Only an exact rule waits, for ctx at most. The error is [byname.ErrNoRule], or has the code
+// Unimplemented: the limiter cannot decide by the rule; or it is that of an exact rule, see
+// [Service.ShouldRateLimit].
+func (s *Service) Ask(ctx context.Context, rule, key string, n int64) (res limit.Result, err error) {
 	d := s.decider()
 	if n == 0 {
 		res, err = d.Peek(rule, key)
 	} else {
-		res, err = d.Take(rule, key, n)
+		res, err = d.Take(ctx, rule, key, n)
+	}
+	if s.o.Shadow && isUndecided(err) { // it would not refuse either
+		res, err = d.Peek(rule, key)
 	}
 	if res, err = s.decided(res, err); err != nil {
 		return res, err
@@ -47,9 +54,12 @@ func (s *Service) decider() byname.Decider {
 // decided counts a request by the name of a rule.
 func (s *Service) decided(res limit.Result, err error) (limit.Result, error) {
 	if err == nil && res.Source == limit.SourceInvalid {
-		err = status.Error(codes.Unimplemented, "rls: this server cannot decide by such a rule")
+		err = status.Error(codes.Unimplemented, "rls: This server cannot decide by such a rule")
 	}
-	if err != nil {
+	switch {
+	case isUndecided(err):
+		return limit.Result{}, s.undecided(err)
+	case err != nil:
 		s.count.invalid.Add(1)
 		return limit.Result{}, err
 	}

@@ -1,10 +1,19 @@
 package rls
 
 import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/hybridlimit/hybridlimit/adapter/rules"
+	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/server/byname"
 	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -47,15 +56,22 @@ func (s *Service) countExempt(asked []question) {
 	}
 }
 
-// decide answers all questions of a request.
-func (s *Service) decide(asked []question) {
+// decide answers all questions of a request. The error is one of [byname.TakeAll].
+func (s *Service) decide(ctx context.Context, asked []question) error {
 	s.countExempt(asked)
 	admitted := s.look(asked)
 	switch {
 	case s.o.ChargeRefused:
-		admitted = s.takeEach(asked) && admitted
+		each, err := s.takeEach(ctx, asked)
+		if err != nil {
+			return err
+		}
+		admitted = admitted && each
 	case admitted:
-		admitted = s.takeAll(asked)
+		var err error
+		if admitted, err = s.takeAll(ctx, asked); err != nil {
+			return err
+		}
 	default:
 		s.describe(asked, -1)
 	}
@@ -68,6 +84,7 @@ func (s *Service) decide(asked []question) {
 			s.peek(q)
 		}
 	}
+	return nil
 }
 
 // peek says how a descriptor stands.
@@ -81,13 +98,20 @@ func (s *Service) peek(q *question) {
 }
 
 // take takes for one descriptor.
-func (s *Service) take(q *question) {
-	if q.limit.Rule.Parts() == nil {
+func (s *Service) take(ctx context.Context, q *question) error {
+	if q.limit.Rule.Parts() == nil && !q.limit.Rule.IsExact() {
 		q.res = s.o.Limiter.Take(q.key, q.limit.Rule, int64(q.n))
-		return
+		return nil
 	}
-	v := s.o.Limiter.TakeAll(limit.Check{Key: q.key, Rule: q.limit.Rule, N: int64(q.n)})
-	q.res, q.part = v.Result, v.Rule
+	v, err := byname.TakeAll(ctx, s.o.Limiter, limit.Check{Key: q.key, Rule: q.limit.Rule, N: int64(q.n)})
+	if isUndecided(err) && (s.o.Shadow || q.limit.Rule.IsDryRun()) { // nobody is refused
+		s.peek(q)
+		return nil
+	}
+	if q.res = v.Result; q.limit.Rule.Parts() != nil {
+		q.part = v.Rule
+	}
+	return err
 }
 
 // look answers the questions for no hits at all: whether anything is left. It reports whether
@@ -105,15 +129,21 @@ func (s *Service) look(asked []question) (admitted bool) {
 	return admitted
 }
 
-// takeEach takes for each descriptor by itself, and charges reports that do not fit.
-func (s *Service) takeEach(asked []question) (admitted bool) {
+// takeEach takes for each descriptor by itself, and charges reports that do not fit. What was not
+// decided is not charged, as it may have been taken; the others count all the same. The error is the
+// first one.
+func (s *Service) takeEach(ctx context.Context, asked []question) (admitted bool, first error) {
 	admitted = true
 	for i := range asked {
 		q := &asked[i]
 		if !q.takes() {
 			continue
 		}
-		if s.take(q); q.res.Allowed && !q.res.WouldRefuse {
+		if err := s.take(ctx, q); err != nil {
+			first = cmp.Or(first, err)
+			continue
+		}
+		if q.res.Allowed && !q.res.WouldRefuse {
 			continue
 		}
 		if !q.res.Allowed {
@@ -126,11 +156,11 @@ func (s *Service) takeEach(asked []question) (admitted bool) {
 			q.res.RetryAfter = max(q.res.RetryAfter, was.RetryAfter)
 		}
 	}
-	return admitted
+	return admitted, first
 }
 
 // takeAll takes for all descriptors or for none.
-func (s *Service) takeAll(asked []question) (admitted bool) {
+func (s *Service) takeAll(ctx context.Context, asked []question) (admitted bool, err error) {
 	var few [4]limit.Check // more are rare
 	var at [4]int
 	checks, places := few[:0], at[:0]
@@ -141,23 +171,55 @@ func (s *Service) takeAll(asked []question) (admitted bool) {
 	}
 	switch len(checks) {
 	case 0:
-		return true
+		return true, nil
 	case 1: // the usual case: one answer has it all
 		q := &asked[places[0]]
-		s.take(q)
+		err := s.take(ctx, q)
 		q.over = !q.res.Allowed
-		return !q.over
+		return !q.over, err
 	}
-	all := s.o.Limiter.TakeAll(checks...)
-	if !all.Allowed {
+	all, err := byname.TakeAll(ctx, s.o.Limiter, checks...)
+	switch {
+	case isUndecided(err) && s.lenient(checks):
+		s.describe(asked, -1)
+		return !slices.ContainsFunc(asked, func(q question) bool { return q.over }), nil
+	case err != nil:
+		return false, err
+	case !all.Allowed:
 		s.describe(asked, places[all.By])
 		asked[places[all.By]].res, asked[places[all.By]].part = all.Result, all.Rule
-		return false
+		return false, nil
 	}
 	for _, i := range places {
 		s.peek(&asked[i])
 	}
-	return true
+	return true, nil
+}
+
+// lenient reports whether nobody is refused: then memory answers what Redis has not decided.
+func (s *Service) lenient(checks []limit.Check) bool {
+	return s.o.Shadow || !slices.ContainsFunc(checks, func(q limit.Check) bool { return !q.Rule.IsDryRun() })
+}
+
+// isUndecided reports whether Redis was to decide and has not.
+func isUndecided(err error) bool {
+	var e *byname.UndecidedError
+	return errors.As(err, &e)
+}
+
+// undecided counts a request that was not decided, and returns the status for its client.
+func (s *Service) undecided(err error) error {
+	s.count.undecided.Add(1)
+	code := codes.Unavailable
+	switch {
+	case !isUndecided(err):
+		return status.Error(codes.Unimplemented, "rls: on a Cluster the keys of a request with an exact limit must be in one shard")
+	case errors.Is(err, context.Canceled):
+		code = codes.Canceled
+	case errors.Is(err, context.DeadlineExceeded):
+		code = codes.DeadlineExceeded
+	}
+	return status.Error(code, "rls: "+err.Error())
 }
 
 // describe says of the descriptors of a refused request how they stand: by is over its limit,

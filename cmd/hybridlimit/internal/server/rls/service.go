@@ -47,7 +47,7 @@ type Service struct {
 	ratelimit.UnimplementedRateLimitServiceServer
 	o         Options
 	overrides overrides
-	count     struct{ requests, refused, shadowed, invalid atomic.Uint64 }
+	count     struct{ requests, refused, shadowed, invalid, undecided atomic.Uint64 }
 }
 
 // Stats is what a service has done since it was made.
@@ -55,7 +55,10 @@ type Stats struct {
 	Requests uint64 // that were answered
 	Refused  uint64 // of these, those that were over a limit
 	Shadowed uint64 // those that would have been, but for Options.Shadow
-	Invalid  uint64 // requests that were answered with an error
+	Invalid  uint64 // requests that cannot be answered, because of what they are
+	// Undecided is requests that Redis was to decide, because a limit is exact, and has not. They were
+	// answered with an error, too.
+	Undecided uint64
 }
 
 // New returns a service.
@@ -73,25 +76,30 @@ func New(o Options) (*Service, error) {
 // limit actions, so a few.
 const maxDescriptors = 100
 
-// ShouldRateLimit decides a request. It never waits.
+// ShouldRateLimit decides a request. It waits only if one of its limits is exact: then Redis decides,
+// and ctx should end when the client does not wait any more.
 //
 // Errors have the code InvalidArgument: an empty domain, no descriptors or more than 100, or
-// a limit in the request that cannot be used.
-func (s *Service) ShouldRateLimit(_ context.Context, req *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, error) {
-	res, _, err := s.Decide(req)
+// a limit in the request that cannot be used. With an exact limit there are also Unavailable (Redis has
+// not decided: the hits may have been taken), Canceled and DeadlineExceeded (the same, because ctx has
+// ended) and Unimplemented (on a Cluster the keys of the request are in several shards).
+func (s *Service) ShouldRateLimit(ctx context.Context, req *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, error) {
+	res, _, err := s.Decide(ctx, req)
 	return res, err
 }
 
 // Decide is ShouldRateLimit, and returns as well after which time a request that is refused would
 // be admitted; 0 if that is not known, or never.
-func (s *Service) Decide(req *ratelimit.RateLimitRequest) (res *ratelimit.RateLimitResponse, retry time.Duration, err error) {
+func (s *Service) Decide(ctx context.Context, req *ratelimit.RateLimitRequest) (res *ratelimit.RateLimitResponse, retry time.Duration, err error) {
 	asked, err := s.read(req)
 	if err != nil {
 		s.count.invalid.Add(1)
 		return nil, 0, status.Error(codes.InvalidArgument, "rls: "+err.Error())
 	}
+	if err := s.decide(ctx, asked); err != nil {
+		return nil, 0, s.undecided(err)
+	}
 	s.count.requests.Add(1)
-	s.decide(asked)
 	res = &ratelimit.RateLimitResponse{OverallCode: ratelimit.RateLimitResponse_OK}
 	for i := range asked {
 		st := asked[i].status()
@@ -157,5 +165,6 @@ func (s *Service) Stats() Stats {
 	return Stats{
 		Requests: s.count.requests.Load(), Refused: s.count.refused.Load(),
 		Shadowed: s.count.shadowed.Load(), Invalid: s.count.invalid.Load(),
+		Undecided: s.count.undecided.Load(),
 	}
 }
