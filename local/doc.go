@@ -13,7 +13,8 @@
 //
 // # What is promised
 //
-//   - A key has one counter, however many goroutines ask for it first.
+//   - A key has one counter, however many goroutines ask for it first. So each rule is exact, and
+//     [limit.Rule.Exact] changes nothing.
 //   - A flood of other keys does not free a key that is being refused, and memory stays
 //     bounded (see [Options.MaxKeys]).
 //   - When no key may be evicted new keys share counters: they are limited more strictly than

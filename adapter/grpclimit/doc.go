@@ -9,6 +9,11 @@
 // A limiter of package remote is taken as it is. Those of packages hybrid and local answer from
 // memory, without a context: [limit.WithContext] adds it.
 //
+// With a limiter of package hybrid a rule may be exact (see [limit.Rule.Exact]): Redis then decides the
+// call, within its context, unless the node knows that it would refuse. If one limit of several is
+// exact, Redis decides all of them together. What it does not decide is codes.Unavailable, see below.
+// With [Wait] a rule is not exact.
+//
 // The rule and the key function are required, because there is no safe default of
 // either: a constructor without them returns an error. So does one with an option that
 // makes no sense there. Unary calls and streams need an interceptor each; calls of one

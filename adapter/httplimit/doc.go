@@ -23,4 +23,9 @@
 // The package decides nothing and keeps no state: that is the limiter's. A limiter of package
 // remote is taken as it is. Those of packages hybrid and local answer from memory, without a
 // context: [limit.WithContext] adds it.
+//
+// With a limiter of package hybrid a rule may be exact (see [limit.Rule.Exact]): Redis then decides the
+// request, within its context, unless the node knows that it would refuse. If one limit of several is
+// exact, Redis decides all of them together. What it does not decide is the business of
+// [Options].OnError. A [Transport] takes exactly only with NoWait.
 package httplimit
