@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
 // rulesView is what is shown of rules.
@@ -17,7 +15,8 @@ type rulesView struct {
 // ruleRow is the rules of one name and what was decided by them.
 type ruleRow struct {
 	Name        string `json:"name"`
-	Text        string `json:"rule,omitempty"` // the latest; empty if none was used lately
+	Text        string `json:"rule,omitempty"`  // the latest; empty if none was used lately
+	Exact       bool   `json:"exact,omitempty"` // Redis decides, see [hybrid.Limiter.TakeExact]
 	Admitted    uint64 `json:"admitted"`
 	Refused     uint64 `json:"refused"`
 	WouldRefuse uint64 `json:"would_refuse"` // by dry runs
@@ -43,7 +42,7 @@ type fileLine struct {
 func (p *Page) rules() rulesView { return p.rows.get(p.readRules) }
 
 func (p *Page) readRules() rulesView {
-	v := rulesView{Rules: rowsOf(p.lim)}
+	v := rulesView{Rules: p.ruleRows()}
 	f := p.o.Rules
 	if f == nil {
 		return v
@@ -64,16 +63,32 @@ func (p *Page) readRules() rulesView {
 	return v
 }
 
-func rowsOf(lim *hybrid.Limiter) []ruleRow {
-	texts := map[string]string{}
-	for _, r := range lim.Rules() {
-		texts[r.Name()] = r.String()
+func (p *Page) ruleRows() []ruleRow {
+	texts, exact := map[string]string{}, map[string]bool{}
+	for _, r := range p.lim.Rules() {
+		texts[r.Name()], exact[r.Name()] = r.String(), r.IsExact()
 	}
+	p.exactByFile(exact)
 	rows := []ruleRow{}
-	for _, r := range lim.QuickStats().Rules {
-		rows = append(rows, ruleRow{r.Name, texts[r.Name], r.Allowed.Total(), r.Denied.Total(), r.WouldRefuse, r.Overshoot})
+	for _, r := range p.lim.QuickStats().Rules {
+		rows = append(rows, ruleRow{r.Name, texts[r.Name], exact[r.Name], r.Allowed.Total(), r.Denied.Total(), r.WouldRefuse, r.Overshoot})
 	}
 	return rows
+}
+
+// exactByFile notes which rules are exact as the file has them: the limiter may remember one from before
+// a reload, and of several limits it knows each by itself.
+func (p *Page) exactByFile(exact map[string]bool) {
+	if p.o.Rules == nil {
+		return
+	}
+	for _, name := range p.o.Rules.Names() {
+		rule, _ := p.o.Rules.Lookup(name, "", "")
+		exact[name] = rule.IsExact()
+		for _, part := range rule.Parts() {
+			exact[part.Name()] = rule.IsExact()
+		}
+	}
 }
 
 // mostLines is how much of a file is shown.
