@@ -7,7 +7,7 @@
 // All names begin with hybridlimit_. Each point has the attribute "limiter", which tells
 // several limiters of one process apart. At most 1,000 names of rules have points of their
 // own; all others share rule="other". What is 0 of a rule has no point: an SDK keeps 2,000
-// points of a metric unless it is told otherwise, and a rule has up to nine. It needs the
+// points of a metric unless it is told otherwise, and a rule has up to eleven. It needs the
 // API of OpenTelemetry only: which SDK collects the metrics, and how often, is for the program
 // to choose.
 package otellimit

@@ -145,9 +145,16 @@ func TestPoints(t *testing.T) {
 	h.Limiter.Allow("a key", nil)
 	h.Limiter.CountExempt("api")
 	h.Sync()
+	login := limit.Must(limit.SlidingWindow("login", 1, time.Hour)).Exact()
+	if res, err := h.Limiter.TakeExact(t.Context(), "new", login, 1); err != nil || !res.Allowed {
+		t.Errorf("%+v, %v", res, err)
+	}
 	p := collect(t, readers[0], "main")
-	p.want(t, 10, "hybridlimit_admitted_units_total", "")
-	p.want(t, 10, "hybridlimit_booked_units_total", "")
+	p.want(t, 11, "hybridlimit_admitted_units_total", "")
+	p.want(t, 11, "hybridlimit_booked_units_total", "")
+	p.want(t, 1, "hybridlimit_decisions_total", "outcome=allowed rule=login source=remote")
+	p.want(t, 1, "hybridlimit_exact_asked_total", "")
+	p.want(t, 0, "hybridlimit_exact_failed_total", "")
 	p.wantSum(t, 5, "hybridlimit_decisions_total", "outcome=denied rule=api")
 	p.want(t, 1, "hybridlimit_invalid_checks_total", "rule=other")
 	p.want(t, 1, "hybridlimit_exempt_checks_total", "rule=api")

@@ -132,10 +132,16 @@ func TestScrape(t *testing.T) {
 	lim.Allow("k", nil)
 	lim.CountExempt("api")
 	lim.CountExempt("never asked")
+	login := limit.Must(limit.SlidingWindow("login", 1, time.Hour)).Exact()
+	for _, want := range []bool{true, false} {
+		if res, err := lim.TakeExact(t.Context(), "new", login, 1); err != nil || res.Allowed != want {
+			t.Errorf("%+v, %v", res, err)
+		}
+	}
 	h.Sync()
 	p := mustScrape(t, url)
 	s := lim.Stats()
-	want(p, float64(s.Allowed.Synced+s.Allowed.Unsynced), "hybridlimit_admitted_units_total")
+	want(p, float64(s.Allowed.Synced+s.Allowed.Unsynced+s.Allowed.Remote), "hybridlimit_admitted_units_total")
 	if got := p.value(t, "hybridlimit_decisions_total", "rule", "api", "outcome", "allowed", "source", "synced") +
 		p.value(t, "hybridlimit_decisions_total", "rule", "api", "outcome", "allowed", "source", "unsynced"); got != 10 {
 		t.Errorf("%v admitted by api, want 10", got)
@@ -146,7 +152,10 @@ func TestScrape(t *testing.T) {
 	want(p, 1, "hybridlimit_exempt_checks_total", "rule", "api")
 	want(p, 1, "hybridlimit_exempt_checks_total", "rule", "never asked")
 	want(p, 0, "hybridlimit_exempt_checks_total", "rule", "other")
-	want(p, 11, "hybridlimit_booked_units_total")
+	want(p, 12, "hybridlimit_booked_units_total")
+	want(p, 1, "hybridlimit_decisions_total", "rule", "login", "outcome", "allowed", "source", "remote")
+	want(p, float64(s.ExactAsked), "hybridlimit_exact_asked_total")
+	want(p, 0, "hybridlimit_exact_failed_total")
 	want(p, 0, "hybridlimit_pending_units")
 	want(p, 0, "hybridlimit_degraded")
 	want(p, 1, "hybridlimit_mode", "mode", "synced")

@@ -17,11 +17,14 @@ const (
 // Metrics returns all metrics but the histogram.
 func Metrics() []Metric {
 	return []Metric{
-		{"hybridlimit_decisions_total", "Checks by rule, outcome (allowed, denied) and what they rest on (source: synced, unsynced, degraded, local; of refusals also notice).", true, []string{"rule", "outcome", "source"}, decisions},
+		{"hybridlimit_decisions_total", "Checks by rule, outcome (allowed, denied) and what they rest on (source: synced, unsynced, degraded, local, remote; of refusals also notice).", true, []string{"rule", "outcome", "source"}, decisions},
 		{"hybridlimit_dry_run_refusals_total", "Checks that were let pass only because the rule is a dry run.", true, []string{"rule"}, dryRuns},
 		{"hybridlimit_invalid_checks_total", "Checks that cannot be decided, all denied: a negative number of units, or a rule that cannot be used.", true, []string{"rule"}, invalid},
 		{"hybridlimit_exempt_checks_total", "Checks that were not made, because nothing limits who asks.", true, []string{"rule"}, exempt},
 		{"hybridlimit_rule_conflicts_total", "Uses of a rule after another one of its name that counts differently.", true, nil, count(func(s *Snapshot) uint64 { return s.Conflicts })},
+
+		{"hybridlimit_exact_asked_total", "Checks by exact rules that have asked Redis.", true, nil, count(func(s *Snapshot) uint64 { return s.ExactAsked })},
+		{"hybridlimit_exact_failed_total", "Checks by exact rules that Redis has not decided: the caller got an error.", true, nil, count(func(s *Snapshot) uint64 { return s.ExactFailed })},
 
 		{"hybridlimit_admitted_units_total", "Units admitted. Each is booked, expired, forgiven, overflowed, withdrawn, or pending.", true, nil, units(func(s *Snapshot) int64 { return s.AdmittedUnits })},
 		{"hybridlimit_booked_units_total", "Admitted units that Redis has booked.", true, nil, units(func(s *Snapshot) int64 { return s.AckedUnits })},

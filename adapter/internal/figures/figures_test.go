@@ -83,9 +83,9 @@ func TestEveryFigureIsExported(t *testing.T) {
 
 // Rules that share a label are added up, all sources of them.
 func TestRulesOfOneLabel(t *testing.T) {
-	one := hybrid.Outcomes{Unsynced: 1, Synced: 2, Degraded: 3, Local: 4, Notice: 5}
+	one := hybrid.Outcomes{Unsynced: 1, Synced: 2, Degraded: 3, Local: 4, Notice: 5, Remote: 6}
 	s := Snapshot{Stats: hybrid.Stats{Rules: []hybrid.RuleStats{{Name: "", Denied: one, Exempt: 1}, {Name: Other, Denied: one, Exempt: 2}}}}
-	for source, want := range map[string]float64{"unsynced": 2, "synced": 4, "degraded": 6, "local": 8, "notice": 10} {
+	for source, want := range map[string]float64{"unsynced": 2, "synced": 4, "degraded": 6, "local": 8, "notice": 10, "remote": 12} {
 		if got := read(&s)["hybridlimit_decisions_total"+fmt.Sprint([]string{Other, "denied", source})]; got != want {
 			t.Errorf("%s: %v refusals, want %v", source, got, want)
 		}

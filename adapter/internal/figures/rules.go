@@ -57,7 +57,7 @@ func rules(s *Snapshot, f func(label string, r hybrid.RuleStats)) {
 }
 
 func sum(a, b hybrid.Outcomes) hybrid.Outcomes {
-	return hybrid.Outcomes{Unsynced: a.Unsynced + b.Unsynced, Synced: a.Synced + b.Synced, Degraded: a.Degraded + b.Degraded, Local: a.Local + b.Local, Notice: a.Notice + b.Notice}
+	return hybrid.Outcomes{Unsynced: a.Unsynced + b.Unsynced, Synced: a.Synced + b.Synced, Degraded: a.Degraded + b.Degraded, Local: a.Local + b.Local, Notice: a.Notice + b.Notice, Remote: a.Remote + b.Remote}
 }
 
 func decisions(s *Snapshot, add Add) {
@@ -69,6 +69,7 @@ func decisions(s *Snapshot, add Add) {
 			add(float64(o.Unsynced), rule, outcome, "unsynced")
 			add(float64(o.Degraded), rule, outcome, "degraded")
 			add(float64(o.Local), rule, outcome, "local")
+			add(float64(o.Remote), rule, outcome, "remote")
 		}
 		add(float64(r.Denied.Notice), rule, "denied", "notice") // it only refuses
 	})
