@@ -25,6 +25,7 @@ var mayImport = map[string][]string{
 	// Examples show what users write.
 	"examples/http":          {"limit", "hybrid", "adapter/httplimit", "examples/internal/demo"},
 	"examples/limits":        {"limit", "hybrid"},
+	"examples/login":         {"limit", "hybrid", "adapter/httplimit", "examples/internal/demo"},
 	"examples/plans":         {"limit", "hybrid", "adapter/httplimit", "examples/internal/demo"},
 	"examples/quickstart":    {"limit", "hybrid", "adapter/httplimit"},
 	"examples/replicas":      {"limit", "hybrid", "adapter/httplimit", "examples/internal/demo"},
@@ -87,6 +88,7 @@ var testsMayImport = map[string][]string{
 // outside names what is not ours and may be imported by what is not a test.
 var outside = map[string][]string{
 	"examples/http":          {"github.com/redis/go-redis/v9"},
+	"examples/login":         {"github.com/redis/go-redis/v9"},
 	"examples/quickstart":    {"github.com/redis/go-redis/v9"},
 	"examples/replicas":      {"github.com/redis/go-redis/v9"},
 	"examples/tokens":        {"github.com/redis/go-redis/v9"},
