@@ -59,7 +59,7 @@ var mayImport = map[string][]string{
 	"internal/limittest":  {"limit", "internal/arith"},
 	"internal/oracle":     {},
 	"internal/reconcile":  {"limit", "internal/arith", "internal/counter", "internal/redisstore", "internal/report"},
-	"internal/redisstore": {"limit", "internal/arith", "internal/decision", "internal/report"},
+	"internal/redisstore": {"limit", "internal/arith", "internal/decision", "internal/escape", "internal/report"},
 	"internal/report":     {"limit", "internal/arith"},
 	"internal/redistest":  {"clock"},
 	"internal/rig":        {"clock", "hybrid"}, // of programs in other modules

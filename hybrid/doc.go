@@ -35,7 +35,7 @@
 // [Options].MaxLag: up to half of its share of what is left of the limit. A unit
 // beyond that is reported at once. The process that uses up a key notifies all
 // others at once, by Pub/Sub. Usually the excess is one or two per cent; the
-// README states the bound. Package remote does not exceed limits, at the price
-// of a round trip per check. A sliding log is not supported: see
-// [Limiter.CheckRule].
+// README states the bound. [Limiter.TakeExact] does not exceed limits, at the
+// price of a round trip for a check that this process cannot refuse by itself.
+// A sliding log is not supported: see [Limiter.CheckRule].
 package hybrid
