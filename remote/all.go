@@ -14,7 +14,9 @@ import (
 // occupies Redis until all are decided. A check of a combined rule counts as one for each part. Windows are read bucket by bucket: all checks
 // together may have at most 20,000 buckets. A sliding window has one bucket more
 // than its rule says; a counter of another kind has one.
-const MaxChecks = redisstore.MaxChecks
+const MaxChecks = 1000
+
+var _ [0]struct{} = [MaxChecks - redisstore.MaxChecks]struct{}{} // it is the bound of the store
 
 // TakeAll takes the units of all checks in one step: either each check consumes
 // its own units, or none does and nothing is written. By says which check
