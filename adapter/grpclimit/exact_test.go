@@ -68,7 +68,7 @@ func TestExact(t *testing.T) {
 		"none of two": {bucket("address", 9), []grpclimit.Option{grpclimit.And(bucket("account", 1), grpclimit.Fixed("k"))}, 0},
 	} {
 		memory, _ := alone(t)
-		exact := &exactly{Limiter: memory}
+		exact := &exactly{Limiter: memory, ctx: context.Background()}
 		lim := limit.WithContext(exact)
 		if err := unaryBy(t, context.WithValue(t.Context(), mark{}, name), lim, c.rule, c.opts...); err != nil {
 			t.Errorf("%s: %v", name, err)

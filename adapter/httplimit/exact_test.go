@@ -37,7 +37,7 @@ func (e *exactly) TakeAllExact(ctx context.Context, checks ...limit.Check) (limi
 
 func newExactly(t *testing.T) *exactly {
 	lim, _ := newLimiter(t)
-	return &exactly{memory: lim}
+	return &exactly{memory: lim, ctx: context.Background()}
 }
 
 // mark is a value of a request's context.

@@ -11,7 +11,7 @@ func table() []mutant {
 		debtMutants, chargeMutants, combinedMutants, exemptMutants, distanceMutants,
 		fleetMutants, windowMutants, figureMutants,
 		httpMutants, grpcMutants,
-		rulesMutants, adminMutants, envoyMutants, respMutants, serveMutants,
+		rulesMutants, exactRuleMutants, adminMutants, envoyMutants, respMutants, serveMutants,
 	)
 }
 

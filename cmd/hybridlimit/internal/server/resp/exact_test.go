@@ -3,6 +3,7 @@ package resp
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -17,9 +18,10 @@ rules:
 // remote is a limiter that waits for Redis until the caller gives up, or fails at once.
 type remote struct {
 	*hybrid.Limiter
-	fail  error
-	waits chan struct{} // of a call that waits
-	ended chan struct{} // its context has ended
+	fail   error
+	waits  chan struct{} // of a call that waits
+	ended  chan struct{} // its context has ended
+	enough chan struct{} // the test has waited long enough
 }
 
 func (r *remote) TakeExact(ctx context.Context, _ string, _ *limit.Rule, _ int64) (limit.Result, error) {
@@ -27,8 +29,11 @@ func (r *remote) TakeExact(ctx context.Context, _ string, _ *limit.Rule, _ int64
 		return limit.Result{Source: limit.SourceRemote}, r.fail
 	}
 	r.waits <- struct{}{}
-	<-ctx.Done()
-	close(r.ended)
+	select {
+	case <-ctx.Done():
+		close(r.ended)
+	case <-r.enough:
+	}
 	return limit.Result{Source: limit.SourceRemote}, ctx.Err()
 }
 
@@ -64,7 +69,7 @@ func TestExactUndecided(t *testing.T) {
 // A server that stops does not wait for Redis longer than for its clients.
 func TestExactEndsWithTheConnection(t *testing.T) {
 	lim, _ := alone(t)
-	slow := &remote{Limiter: lim, waits: make(chan struct{}), ended: make(chan struct{})}
+	slow := &remote{Limiter: lim, waits: make(chan struct{}), ended: make(chan struct{}), enough: make(chan struct{})}
 	s, addr := listen(t, Options{Limiter: slow, Rules: ruleset(t, exactRules)})
 	c := connect(t, addr)
 	c.raw(encode("HL.TAKE", "login", "alice"))
@@ -74,5 +79,10 @@ func TestExactEndsWithTheConnection(t *testing.T) {
 	if err := s.Stop(ctx); err == nil {
 		t.Error("nothing was cut off")
 	}
-	<-slow.ended
+	select {
+	case <-slow.ended:
+	case <-time.After(10 * time.Second):
+		t.Error("the call still waits for Redis")
+		close(slow.enough)
+	}
 }
