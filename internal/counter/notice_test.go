@@ -291,7 +291,9 @@ func TestRoomIsHeardInFlight(t *testing.T) {
 		room := notice(r, later+2*ms, 0)
 		room.Until = 0
 		c.Hear(later+3*ms, room)
-		c.answered(later+4*ms, 10, func(a *Answer) { a.Sent, a.At, a.ServerNow, a.Born = later, later+ms, later+ms+ahead, (noon+ahead)/1000 })
+		c.answered(later+4*ms, 10, func(a *Answer) {
+			a.Sent, a.At, a.ServerNow, a.Born = later, later+ms, later+ms+ahead, (noon+ahead)/1000
+		})
 		if c.Due() > later+4*ms {
 			t.Errorf("%v: asks after %v", r, time.Duration(c.Due()-later))
 		}

@@ -146,7 +146,7 @@ func (c *Counter) Learn(now int64, a Answer) (out Outcome, ok bool) {
 		c.forgetGenerationLocked(a.At, a.ServerNow) // Redis has, if the key was idle for long
 	}
 	switch {
-	case !sure, c.is(inFlight|quarantined), c.mode() != c.part.mode.Load(), a.Gen < c.gen(), a.Gen == c.gen() && a.Born < c.born:
+	case !sure, c.is(inFlight | quarantined), c.mode() != c.part.mode.Load(), a.Gen < c.gen(), a.Gen == c.gen() && a.Born < c.born:
 		c.mark(outdated)
 	case a.Gen == c.gen() && a.Born == c.born:
 		c.freshAt = max(c.freshAt, a.At) // nothing has been booked since
