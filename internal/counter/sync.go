@@ -135,7 +135,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 // which of its buckets the answer is about. If c may be missing something, it asks again with the next
 // check. ok is false if c was dropped.
 func (c *Counter) Learn(now int64, a Answer) (out Outcome, ok bool) {
-	if now, ok = c.enter(now, a.Rule); !ok {
+	if now, ok = c.enter(now, c.latestRule.Load()); !ok { // a.Rule may have been replaced meanwhile
 		return out, false
 	}
 	defer c.unlock()

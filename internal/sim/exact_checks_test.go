@@ -168,7 +168,7 @@ func (x *exactPlay) finish() {
 		lost = lost || v.lost != 0
 	}
 	for k, r := range x.records {
-		if !lost && x.kinds[k] == alwaysExact {
+		if !lost && x.calm && x.kinds[k] == alwaysExact {
 			x.sum(k, r)
 		}
 	}

@@ -52,6 +52,8 @@ func (s *sim) withExact() {
 // lossless are the faults that lose no data in Redis and set no clock.
 var lossless = []string{"outage", "freeze", "reset", "set", "refund", "other limit", "partition", "swizzle", "crash", "forget", "flush", "script flush", "idle", "burst", "replace"}
 
+func (s *sim) withoutCharges() { s.plan.charges = false }
+
 // kind draws how a key is taken.
 func (x *exactPlay) kind(k oracleKey) exactKind {
 	if x == nil {
@@ -259,7 +261,10 @@ func (m *modelRedis) take(now int64, asks []redisstore.Ask) redisstore.Taken {
 		default:
 			op.Units, op.Buckets = q.Own, []report.Bucket{{ID: now / int64(r.Width), Units: q.Own, Last: time.Duration(inBucket(now, q.Rule))}}
 		}
-		t.Answers[i].State = m.op(now, op, t.Booked)
+		st := &t.Answers[i].State
+		if *st = m.op(now, op, t.Booked); st.Level.Less(arith.Span{}) {
+			st.Level = arith.Span{}
+		}
 	}
 	return t
 }
