@@ -109,7 +109,7 @@ var debtMutants = []mutant{
 	{
 		name:   "forgiven-taken-for-a-loss",
 		breaks: "An answer that is lower because units were forgiven counts as a loss of data.",
-		at:     "internal/counter Counter.Settle",
+		at:     "internal/counter Counter.answeredLocked",
 		old:    `f.Forgive(c.rule(), a.Forgiven)`,
 		new:    `f.Forgive(c.rule(), 0)`,
 		by:     hybrid("TestMaxDebt"),
@@ -165,7 +165,7 @@ var debtMutants = []mutant{
 	{
 		name:   "forgotten-is-not-restored",
 		breaks: "A bucket that Redis has forgotten, and that was fuller, is not restored.",
-		at:     "internal/counter Counter.Settle",
+		at:     "internal/counter Counter.answeredLocked",
 		old:    `s.Lost || s.Forgotten || s.Earlier, s.OtherClock`,
 		new:    `s.Lost || s.Earlier, s.OtherClock`,
 		by:     counters("TestForgottenIsNotLost"),

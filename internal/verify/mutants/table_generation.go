@@ -41,7 +41,7 @@ var generationMutants = []mutant{
 	{
 		name:   "an-older-answer-is-mixed",
 		breaks: "An answer from before a reset enters what a node knows since.",
-		at:     "internal/counter Counter.Settle",
+		at:     "internal/counter Counter.answeredLocked",
 		old:    `theirs := a.Gen >= c.gen() || a.Born >= c.gen()`,
 		new:    `theirs := true`,
 		by:     counters("TestAnswerOfAnotherGeneration"),
@@ -113,7 +113,7 @@ var generationMutants = []mutant{
 	{
 		name:   "an-answer-ahead-of-its-clock-is-older",
 		breaks: "Redis' clock is set back: a node that knows of an earlier reset ignores what is booked since.",
-		at:     "internal/counter Counter.Settle",
+		at:     "internal/counter Counter.answeredLocked",
 		old:    ` || a.ServerNow/1000 < max(c.gen(), c.born)`,
 		new:    ``,
 		by:     counters("TestAnswerOfAnotherGeneration"),

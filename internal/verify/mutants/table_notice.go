@@ -219,11 +219,19 @@ var noticeMutants = []mutant{
 		by:     counters("TestFirstUnitAfterANotice"),
 	},
 	{
+		name:   "told-in-flight-and-forgotten",
+		breaks: "An answer to an earlier report hides that a key has room again.",
+		at:     "internal/counter Counter.answeredLocked",
+		old:    `voided | hurried | denied)`,
+		new:    `voided | outdated | hurried | denied)`,
+		by:     counters("TestRoomIsHeardInFlight"),
+	},
+	{
 		name:   "in-a-hurry-for-ever",
 		breaks: "Once a key was refused by a notice its reports never wait for others.",
-		at:     "internal/counter Counter.Settle",
-		old:    `voided | outdated | hurried | denied)`,
-		new:    `voided | outdated | denied)`,
+		at:     "internal/counter Counter.answeredLocked",
+		old:    `voided | hurried | denied)`,
+		new:    `voided | denied)`,
 		by:     counters("TestFirstUnitAfterANotice"),
 	},
 	{
@@ -389,9 +397,9 @@ var noticeMutants = []mutant{
 	{
 		name:   "patient-although-there-is-room",
 		breaks: "A lease that is granted when Redis has answered that there is room again is not reported for 5 s.",
-		at:     "internal/counter Counter.Settle",
-		old:    `voided | outdated | hurried | denied)`,
-		new:    `voided | outdated | hurried)`,
+		at:     "internal/counter Counter.answeredLocked",
+		old:    `voided | hurried | denied)`,
+		new:    `voided | hurried)`,
 		by:     counters("TestRoomEndsPatience"),
 	},
 	{

@@ -85,7 +85,7 @@ var viewMutants = []mutant{
 	{
 		name:   "reset-is-not-believed",
 		breaks: "An old view survives a reset of its key.",
-		at:     "internal/counter Counter.Settle",
+		at:     "internal/counter Counter.answeredLocked",
 		old:    `ours := c.gen() >= a.Gen || c.born >= a.Gen`,
 		new:    `ours := true`,
 		by:     hybrid("TestDeniedKeyIsRefreshed"),

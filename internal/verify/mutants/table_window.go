@@ -101,7 +101,7 @@ var windowMutants = []mutant{
 	{
 		name:   "last-of-lost-units-kept-to-oneself",
 		breaks: "A node does not report again that a bucket had later units than Redis has, which has lost them.",
-		at:     "internal/counter Counter.Settle",
+		at:     "internal/counter Counter.answeredLocked",
 		old:    `s.Lost || s.Forgotten || s.Earlier, s.OtherClock`,
 		new:    `s.Lost || s.Forgotten, s.OtherClock`,
 		by:     counters("TestLostUnitsDoNotLeaveEarly"),
