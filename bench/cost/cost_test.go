@@ -75,7 +75,7 @@ func TestKinds(t *testing.T) {
 			allowed += min(rate, float64(rule.Units())/rule.Period().Seconds())
 		}
 		refused := 1 - allowed/float64(r.rate)
-		low, high := map[kind]float64{far: 0, at: 0.3, scarce: 0.9}[r.kind], map[kind]float64{far: 0, at: 0.6, scarce: 1}[r.kind]
+		low, high := map[kind]float64{far: 0, at: 0.3, spent: 0.88, scarce: 0.9}[r.kind], map[kind]float64{far: 0, at: 0.6, spent: 0.92, scarce: 1}[r.kind]
 		if refused < low-1e-9 || refused > high+1e-9 {
 			t.Errorf("%v: %.2f of the checks are refused", r, refused)
 		}
