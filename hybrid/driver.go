@@ -41,7 +41,9 @@ type driver struct {
 	stop     chan struct{}
 	stepped  chan struct{} // closed: the stepping goroutine has ended
 	done     errgroup.Group
-	exact    exactCalls // of TakeExact
+	exact    exactCalls               // of TakeExact
+	addrs    atomic.Pointer[[]string] // of the servers of all shards, as far as the latest heartbeat knew them
+	patience atomic.Int64             // how long the latest heartbeat may take, ns
 	state    atomic.Pointer[State]
 	dials    atomic.Uint32 // how many connections the client had made when it last answered
 
@@ -87,7 +89,7 @@ func newDriver(rdb redis.UniversalClient, o Options, l *Limiter) (*driver, error
 		calls: map[uint64]call{}, late: map[uint64]callKind{}, waiting: map[uint64]chan error{},
 		received: make(chan struct{}, 1), jobs: make(chan func()),
 	}
-	d.exact.l, d.exact.timeout = l, exactPatience*o.CommandTimeout
+	d.exact = exactCalls{l: l, timeout: exactPatience * o.CommandTimeout, used: make([]atomic.Bool, store.Keyspace().Shards()), servers: map[string]*exactServer{}}
 	_, single := rdb.(*redis.Client)
 	cfg := o.config(single)
 	d.machine = reconcile.New(cfg, mrand.New(mrand.NewChaCha8(seed)), systemIdentities(), l.link, store.Keyspace(), o.Shards, l.table.Range, &l.stats)
@@ -298,8 +300,10 @@ func (d *driver) beat(e reconcile.Beat) {
 	}
 	about := d.about()
 	o.About = &about
+	d.patience.Store(e.Timeout)
 	d.start(e.ID, callBeat, e.Timeout*5/4, func(ctx context.Context) reconcile.Event {
 		addrs := d.servers(ctx, time.Duration(e.Timeout)/4) // the first time this may use the network
+		d.addrs.Store(&addrs)
 		b, err := d.store.Beat(ctx, e.Node, d.beatTTL, e.Shards, o)
 		return reconcile.BeatAnswer{ID: e.ID, Recv: d.lim.now(), Addrs: addrs, Beat: b, Err: err}
 	})
@@ -310,6 +314,15 @@ func (d *driver) servers(ctx context.Context, most time.Duration) []string {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	return d.store.Servers(ctx)
+}
+
+// serverOf returns the address of the server of a key, as far as it is known: empty for the only one.
+func (d *driver) serverOf(key string) string {
+	addrs := d.addrs.Load()
+	if d.store.Keyspace().Shards() == 1 || addrs == nil {
+		return ""
+	}
+	return (*addrs)[d.store.Keyspace().Shard(key)]
 }
 
 // message returns the message that publishes notices.

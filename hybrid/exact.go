@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/counter"
@@ -33,10 +34,12 @@ import (
 // In an outage [Options].Fallback decides as for Take, at once, and Source is
 // [limit.SourceDegraded]. Until the outage is noticed the call fails. Each call is executed at most
 // once. With an error the Result is a refusal, and the units may have been taken or not: only an error
-// about the arguments means that they were not. The errors are that of [Limiter.CheckRule],
-// [limit.ErrInvalidN], [limit.ErrClosed], an [*UnavailableError], a [*limit.KeyError] and the error of
-// ctx. Give ctx the time that the caller can wait: without it a call may wait for up to 8 times
-// [Options].CommandTimeout.
+// about the arguments or the key means that they were not. The errors are that of [Limiter.CheckRule],
+// [limit.ErrInvalidN], [limit.ErrClosed], an [*UnavailableError], the error of ctx, and a
+// [*limit.KeyError] if Redis cannot use the key. Give ctx the time that the caller can wait: without it
+// a call may wait for up to 8 times [Options].CommandTimeout, longer if Redis is far away.
+//
+// Units that are refunded count for Redis until they are reported, within [Options].SyncInterval.
 //
 // Source is [limit.SourceRemote] if Redis has decided. 0 units consume nothing and ask nobody. A
 // limiter without Redis decides by itself.
@@ -109,14 +112,13 @@ func besideError(checks []limit.Check, by int) limit.AllResult {
 // knows decides checks if Redis need not be asked: in an outage, or if this node knows that it would
 // refuse.
 func (l *Limiter) knows(checks []limit.Check) (v limit.AllResult, known bool) {
+	if l.inOutage(checks) {
+		return l.TakeAll(checks...), true
+	}
 	v, now := decision.None(), l.now()
 	for i := range checks {
 		q := &checks[i]
-		res, refused := l.table.Refuses(q.Key, q.Rule, q.Units(), now)
-		if res.Source == limit.SourceDegraded || l.link.Degraded(q.Key) {
-			return l.TakeAll(checks...), true
-		}
-		if refused {
+		if res, refused := l.table.Refuses(q.Key, q.Rule, q.Units(), now); refused {
 			decision.Add(&v, i, q.Rule, res)
 		}
 	}
@@ -124,6 +126,17 @@ func (l *Limiter) knows(checks []limit.Check) (v limit.AllResult, known bool) {
 		return v, len(checks) == 1 && v.WouldRefuse && l.counted(checks, &v)
 	}
 	return v, l.counted(checks, &v)
+}
+
+// inOutage reports whether Redis cannot be reached for any of the checks. If it can for some, it is
+// asked: else the fallback would decide keys that Redis decides for other callers.
+func (l *Limiter) inOutage(checks []limit.Check) bool {
+	for i := range checks {
+		if !l.link.Degraded(checks[i].Key) {
+			return false
+		}
+	}
+	return true
 }
 
 // counted counts the one answer of this node that decides checks. It returns true.
@@ -139,9 +152,8 @@ func (l *Limiter) askExactly(ctx context.Context, checks []limit.Check) (limit.A
 		asked[i].N = asked[i].Units()
 	}
 	all := l.driver.store.SumUp(redisstore.BookState, asked)
-	c := &exactCall{checks: asked, TakeRequest: redisstore.TakeRequest{Mode: all.Mode, Asks: all.Asks}, done: make(chan struct{})}
-	l.stats.ExactAsked.Add(1)
-	err := l.driver.exact.do(ctx, c)
+	c := &exactCall{checks: asked, TakeRequest: redisstore.TakeRequest{Mode: all.Mode, Asks: all.Asks, By: -1}, done: make(chan struct{})}
+	by, err := l.driver.exact.do(ctx, c)
 	switch {
 	case err == nil && c.inOutage:
 		return l.TakeAll(checks...), nil
@@ -153,80 +165,115 @@ func (l *Limiter) askExactly(ctx context.Context, checks []limit.Check) (limit.A
 			return v, nil
 		}
 		err = explain("take", err)
+		l.stats.ExactFailed.Add(1)
 	}
-	l.stats.ExactFailed.Add(1)
 	if len(asked) == 1 {
-		c.By = 0
+		by = 0
 	}
-	return besideError(asked, c.By), err
+	return besideError(asked, by), err
 }
 
-// exactCalls sends the calls of TakeExact to Redis: those of one moment in one pipeline.
+// exactCalls sends the calls of TakeExact to Redis: those of one moment in one pipeline for each server.
 type exactCalls struct {
 	l       *Limiter
-	timeout time.Duration // of a pipeline
+	timeout time.Duration // of a pipeline to a Redis that is near
+	used    []atomic.Bool // by shard: the machine knows that it is asked
+
 	mu      sync.Mutex
+	servers map[string]*exactServer // by address; with a single server under the empty one
+	closed  bool
+}
+
+// exactServer has the calls to one server.
+type exactServer struct {
 	waiting []*exactCall
 	flights int // pipelines under way
-	closed  bool
 }
 
 // exactCall is a call of TakeExact, and then its outcome.
 type exactCall struct {
 	checks []limit.Check
 	redisstore.TakeRequest
-	inOutage bool // Redis was not asked: an outage has begun while the call waited
-	sent     bool // under the lock of exactCalls
+	began    time.Duration // on the timer clock
+	inOutage bool          // Redis was not asked: an outage has begun while the call waited
+	sent     bool          // under the lock of exactCalls
 	done     chan struct{}
 }
 
 const (
-	// mostFlights is how many pipelines are under way at once. Calls that come meanwhile wait, so that
-	// a burst does not use all connections of the client.
+	// mostFlights is how many pipelines to a server are under way at once. Calls that come meanwhile
+	// wait, so that a burst does not use all connections of the client.
 	mostFlights = 4
-	// mostTogether is how many calls a pipeline carries. They take Redis some milliseconds.
-	mostTogether = 128
+	// mostBuckets is how many buckets the calls of a pipeline may read, if it carries several. They take
+	// Redis some milliseconds.
+	mostBuckets = 1500
 	// exactPatience bounds a pipeline, as a multiple of CommandTimeout: a client may have to make a
 	// connection first, which takes several round trips.
 	exactPatience = 4
 )
 
-// do makes a call, and returns when it has its outcome or ctx ends. The error is that of the call.
-func (x *exactCalls) do(ctx context.Context, c *exactCall) error {
+// errWaited is the outcome of a call that was not sent, because others before it had no answer.
+var errWaited = fmt.Errorf("hybrid: it was not sent, because redis has not answered earlier calls: %w", context.DeadlineExceeded)
+
+// buckets returns how many buckets Redis reads for c.
+func (c *exactCall) buckets() (n int) {
+	for i := range c.checks {
+		n += c.checks[i].Rule.Buckets() + 1
+	}
+	return n
+}
+
+// do makes a call, and returns when it has its outcome or ctx ends. The error is that of the call, and
+// check by is its cause; -1: none is. If ctx ends first the outcome still comes, and c must not be read.
+func (x *exactCalls) do(ctx context.Context, c *exactCall) (by int, err error) {
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("hybrid: take: %w", err)
+		return -1, fmt.Errorf("hybrid: take: %w", err)
 	}
-	c.By = -1
-	x.mu.Lock()
-	if x.closed {
-		x.mu.Unlock()
-		return fmt.Errorf("hybrid: take: %w", limit.ErrClosed)
+	c.began = pace()
+	if !x.enter(c) {
+		return -1, fmt.Errorf("hybrid: take: %w", limit.ErrClosed)
 	}
-	x.waiting = append(x.waiting, c)
-	if x.flights < mostFlights {
-		x.flights++
-		x.l.driver.done.Go(x.fly)
-	}
-	x.mu.Unlock()
 	select {
 	case <-c.done:
 	case <-ctx.Done():
 		if x.withdraw(c) {
-			return fmt.Errorf("hybrid: take: %w", ctx.Err())
+			return -1, fmt.Errorf("hybrid: take: %w", ctx.Err())
 		}
 		select {
 		case <-c.done: // both at once
 		default:
-			return fmt.Errorf("hybrid: take: it is not known whether the units were taken: %w", ctx.Err())
+			x.l.stats.ExactFailed.Add(1)
+			return -1, fmt.Errorf("hybrid: take: it is not known whether the units were taken: %w", ctx.Err())
 		}
 	}
 	switch {
 	case c.Err == nil:
-		return nil
+		return c.By, nil
 	case errors.Is(c.Err, limit.ErrClosed):
-		return fmt.Errorf("hybrid: take: %w", c.Err)
+		return -1, fmt.Errorf("hybrid: take: %w", c.Err)
 	}
-	return explain("take", c.Err)
+	x.l.stats.ExactFailed.Add(1)
+	return c.By, explain("take", c.Err)
+}
+
+// enter lets c wait for the next pipeline to its server. It reports whether it did: not if closed.
+func (x *exactCalls) enter(c *exactCall) bool {
+	server := x.l.driver.serverOf(c.checks[0].Key)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.closed {
+		return false
+	}
+	s := x.servers[server]
+	if s == nil {
+		s = new(exactServer)
+		x.servers[server] = s
+	}
+	if s.waiting = append(s.waiting, c); s.flights < mostFlights {
+		s.flights++
+		x.l.driver.done.Go(func() error { return x.fly(s) })
+	}
+	return true
 }
 
 // withdraw drops a call that was not sent. It reports whether it did.
@@ -236,76 +283,94 @@ func (x *exactCalls) withdraw(c *exactCall) bool {
 	if c.sent {
 		return false
 	}
-	x.waiting = slices.DeleteFunc(x.waiting, func(w *exactCall) bool { return w == c })
+	for _, s := range x.servers {
+		s.waiting = slices.DeleteFunc(s.waiting, func(w *exactCall) bool { return w == c })
+	}
 	return true
 }
 
 // fly sends one pipeline after the other while calls wait.
-func (x *exactCalls) fly() error {
+func (x *exactCalls) fly(s *exactServer) error {
 	for {
 		runtime.Gosched() // callers that ask at this moment come along
-		list := x.next()
+		list := x.next(s)
 		if len(list) == 0 {
 			return nil
 		}
-		learned := x.send(list)
+		events := x.send(list)
 		for _, c := range list {
 			close(c.done)
 		}
-		for _, ev := range learned {
-			select {
-			case x.l.driver.requests <- func() reconcile.Event { return ev }:
-			case <-x.l.driver.stop:
-			}
+		for _, ev := range events {
+			x.tell(ev)
 		}
 	}
 }
 
+// tell gives an event to the machine.
+func (x *exactCalls) tell(ev reconcile.Event) {
+	select {
+	case x.l.driver.requests <- func() reconcile.Event { return ev }:
+	case <-x.l.driver.stop:
+	}
+}
+
 // next returns the calls of the next pipeline. If there are none, the flight has ended.
-func (x *exactCalls) next() (list []*exactCall) {
+func (x *exactCalls) next(s *exactServer) (list []*exactCall) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	n := min(len(x.waiting), mostTogether)
-	if n == 0 {
-		x.flights--
-		return nil
-	}
-	list = slices.Clone(x.waiting[:n])
-	x.waiting = slices.Delete(x.waiting, 0, n)
-	for _, c := range list {
+	buckets := 0
+	for _, c := range s.waiting {
+		if buckets += c.buckets(); len(list) > 0 && buckets > mostBuckets {
+			break
+		}
 		c.sent = true
+		list = append(list, c)
+	}
+	if s.waiting = slices.Delete(s.waiting, 0, len(list)); len(list) == 0 {
+		s.flights--
 	}
 	return list
 }
 
 // send makes the calls, and passes on to the counters what Redis has answered. It returns what the
 // machine is to know of that.
-func (x *exactCalls) send(list []*exactCall) (learned []reconcile.Learned) {
+func (x *exactCalls) send(list []*exactCall) (events []reconcile.Event) {
 	var requests []redisstore.TakeRequest
 	var of []*exactCall
+	timeout := max(x.timeout, time.Duration(x.l.driver.patience.Load()))
 	for _, c := range list {
-		if c.inOutage = slices.ContainsFunc(c.checks, func(q limit.Check) bool { return x.l.link.Degraded(q.Key) }); !c.inOutage {
+		switch {
+		case x.l.inOutage(c.checks):
+			c.inOutage = true
+		case pace()-c.began > timeout:
+			c.Err = errWaited
+		default:
 			requests, of = append(requests, c.TakeRequest), append(of, c)
+		}
+		if shard := x.l.driver.store.Keyspace().Shard(c.checks[0].Key); !x.used[shard].Load() && !x.used[shard].Swap(true) {
+			events = append(events, reconcile.Asked{Shard: shard})
 		}
 	}
 	if len(requests) == 0 {
-		return nil
+		return events
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), x.timeout)
+	x.l.stats.ExactAsked.Add(uint64(len(requests)))
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	sent := x.l.now()
 	x.l.driver.store.TakeEach(ctx, requests)
 	now := x.l.now()
 	for i, c := range of {
 		if c.TakeRequest = requests[i]; c.Err == nil {
-			learned = x.learn(learned, c, sent, now)
+			events = x.learn(events, c, sent, now)
 		}
 	}
-	return learned
+	return events
 }
 
 // learn passes on to the counters of a call what Redis has answered.
-func (x *exactCalls) learn(learned []reconcile.Learned, c *exactCall, sent, now int64) []reconcile.Learned {
+func (x *exactCalls) learn(events []reconcile.Event, c *exactCall, sent, now int64) []reconcile.Event {
 	for i, q := range c.checks {
 		a := &c.Taken.Answers[i]
 		of, out := x.l.table.Learn(q.Key, now, counter.Answer{
@@ -313,20 +378,22 @@ func (x *exactCalls) learn(learned []reconcile.Learned, c *exactCall, sent, now 
 			Announce: c.Taken.Booked && a.Units > 0,
 		})
 		if out != (counter.Outcome{}) {
-			learned = append(learned, reconcile.Learned{Counter: of, Outcome: out, Sent: sent})
+			events = append(events, reconcile.Learned{Counter: of, Outcome: out, Sent: sent})
 		}
 	}
-	return learned
+	return events
 }
 
 // close ends the calls that wait. Further ones fail.
 func (x *exactCalls) close() {
 	x.mu.Lock()
-	list := x.waiting
-	x.waiting, x.closed = nil, true
-	x.mu.Unlock()
-	for _, c := range list {
-		c.Err = limit.ErrClosed
-		close(c.done)
+	defer x.mu.Unlock()
+	x.closed = true
+	for _, s := range x.servers {
+		for _, c := range s.waiting {
+			c.sent, c.Err = true, limit.ErrClosed
+			close(c.done)
+		}
+		s.waiting = nil
 	}
 }

@@ -240,7 +240,10 @@ func (r *Rule) sealed() *Rule {
 // limit before it is enforced. Both rules use the same counters: to end the dry run,
 // use r again. Do not Refund what would have been refused: it was not consumed.
 func (r *Rule) DryRun() *Rule {
-	if !r.Valid() {
+	switch {
+	case r == unlimited:
+		return r
+	case !r.Valid():
 		return nil
 	}
 	d := *r
@@ -257,7 +260,10 @@ func (r *Rule) IsDryRun() bool { return r != nil && r.dry }
 // may wait for a round trip. Calls without a context, and WaitN, decide as under r. Both rules use the
 // same counters. A combined rule is exact if one of its parts is.
 func (r *Rule) Exact() *Rule {
-	if !r.Valid() {
+	switch {
+	case r == unlimited:
+		return r
+	case !r.Valid():
 		return nil
 	}
 	e := *r

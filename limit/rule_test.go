@@ -162,7 +162,7 @@ func TestTokenBucketIsFunnel(t *testing.T) {
 // A rule that says "unlimited" is one pointer, and nothing that a limiter would take.
 func TestUnlimited(t *testing.T) {
 	u := Unlimited()
-	if u != Unlimited() || u == nil || u.Valid() || u.String() != "unlimited" || u.DryRun() != nil {
+	if u != Unlimited() || u == nil || u.Valid() || u.String() != "unlimited" || u.DryRun() != u || u.Exact() != u {
 		t.Errorf("%v: the same pointer %v, valid %v", u, u == Unlimited(), u.Valid())
 	}
 	if new(Rule).String() != "invalid rule" {

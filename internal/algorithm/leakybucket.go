@@ -159,7 +159,8 @@ func (f *LeakyBucket) Refund(r *arith.Rule, now, n, w int64, cost, least arith.S
 		off = r.Add(off, rest)
 		top := f.booked(r, 1).Max(r.Add(at, r.Full))
 		a := f.under()
-		a.back = a.back.plus(r, credit{rest, f.reported(r, 1), top})
+		// Until: not less what is to be refunded already, because Redis may have booked more since.
+		a.back = a.back.plus(r, credit{rest, f.booked(r, 1), top})
 		f.put(a)
 	}
 	f.View = r.Sub(f.View.Max(at), off).Max(at)

@@ -81,13 +81,13 @@ func (c *Counter) Ask(now, n int64, rule *limit.Rule, book bool) (res limit.Resu
 }
 
 // Refuses reports whether c refuses n units, and with what answer. It consumes nothing. It is for a
-// caller who asks Redis if c does not refuse: only a refusal makes c ask Redis for news. In an outage
-// it reports no refusal, and the source of the answer says so. ok is false if c was dropped.
+// caller who asks Redis if c does not refuse: only a refusal makes c ask Redis for news. What c knows
+// does not count in an outage, nor while Redis cannot use the key. ok is false if c was dropped.
 func (c *Counter) Refuses(now, n int64, rule *limit.Rule) (res limit.Result, refused, ok bool) {
 	if now, ok = c.enter(now, rule); !ok {
 		return res, false, false
 	}
-	if res.Source = c.sourceLocked(); modeDegraded(c.mode()) || c.judgeLocked(now, n, false) {
+	if c.is(quarantined) || modeDegraded(c.part.mode.Load()) || c.judgeLocked(now, n, false) {
 		c.unlock()
 		return res, false, true
 	}

@@ -41,6 +41,7 @@ type (
 		Err       error  // why it has ended since; nil: it has not
 	}
 	Room    struct{ Notice report.Notice } // a caller has made room for a key
+	Asked   struct{ Shard int }            // callers ask a shard themselves
 	Learned struct {                       // a counter has learnt an answer to a call that was no report
 		Counter *counter.Counter
 		Outcome counter.Outcome

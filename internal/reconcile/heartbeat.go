@@ -205,7 +205,7 @@ func (c *Machine) reasonToAsk(i int) bool {
 		// apply batches: either may work without the other.
 		return true
 	case s.seq == 0:
-		return false
+		return s.asked
 	case v.health != up || s.missed || v.rounds.fails > 0 || s.rounds.fails > 0:
 		return true
 	}

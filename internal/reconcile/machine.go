@@ -151,6 +151,8 @@ func (c *Machine) Step(now, localNow int64, ev Event) []Effect {
 		c.onReceived(ev)
 	case Room:
 		c.announce(ev.Notice)
+	case Asked:
+		c.shards[ev.Shard].asked = true
 	case Learned:
 		c.settled(ev.Counter, ev.Outcome, ev.Sent)
 		c.afterSettle(ev.Counter, ev.Outcome)

@@ -14,6 +14,7 @@ type shard struct {
 	rounds      round // failed exchanges for this shard
 	failedSince int64 // when the first of those was sent, on the timer clock
 	missed      bool  // there was an outage, and Redis has not yet applied all that it has missed
+	asked       bool  // callers ask it themselves: heartbeats see whether it can be reached
 	multiplied  bool  // its units count with the cost multiplier of the fallback policy
 
 	node     string // the node's name with the numbers below: after a renaming the old one until the flight ends
