@@ -161,6 +161,16 @@ func goldenCalls(t *testing.T, b *backend, r recorder) {
 		t.Fatal(err)
 	}
 	r.stored(b, "all together")
+	fmt.Fprintln(r.log, "# calls that tell the generations")
+	for _, mode := range []TakeMode{BookState, LookState} {
+		if _, _, err := s.Take(ctx, mode, asks[0]); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := s.Take(ctx, mode, asks[:3]...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.stored(b, "calls that tell the generations")
 }
 
 func goldenBatches(t *testing.T, b *backend, r recorder) {
