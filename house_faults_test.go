@@ -16,7 +16,7 @@ import (
 
 const (
 	faultTable = "hybrid/FAULTS.md"
-	faults     = 103
+	faults     = 104
 )
 
 var (

@@ -15,6 +15,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
+// mostTogether is how many calls go to Redis in one pipeline.
+const mostTogether = 128
+
 // exact takes one unit, and reports whether it was admitted. An error fails the test.
 func exact(t testing.TB, l *hybrid.Limiter, key string, rule *limit.Rule) bool {
 	t.Helper()
@@ -26,6 +29,8 @@ func exact(t testing.TB, l *hybrid.Limiter, key string, rule *limit.Rule) bool {
 }
 
 // Nodes that ask at the same moment, and at the next, admit no unit more than the limit.
+//
+// Fault 104: what all nodes take exactly at the same time.
 func TestExactFleet(t *testing.T) {
 	inBubblesOfTens(t, func(t *testing.T, w *world, r *limit.Rule) {
 		nodes := w.fleet(5, hybrid.Options{})
@@ -55,6 +60,8 @@ func TestExactFleet(t *testing.T) {
 
 // Once a node knows that a key is used up it refuses without asking: from an answer, or because
 // another node has told it.
+//
+// Fault 104: who is refused from memory, and for how long.
 func TestExactRefusesFromMemory(t *testing.T) {
 	inBubblesOfTens(t, func(t *testing.T, w *world, r *limit.Rule) {
 		nodes := w.fleet(2, hybrid.Options{})
@@ -85,6 +92,8 @@ func TestExactRefusesFromMemory(t *testing.T) {
 }
 
 // A node's own Take sees what its TakeExact has taken, and the other way round.
+//
+// Fault 104: units of both kinds on one key.
 func TestExactBesideTake(t *testing.T) {
 	inBubblesOfTens(t, func(t *testing.T, w *world, r *limit.Rule) {
 		n := w.synced(unhurried)
@@ -104,6 +113,8 @@ func TestExactBesideTake(t *testing.T) {
 }
 
 // A lost reply is an error, and the units may have been taken. They are not taken twice.
+//
+// Fault 104: a lost reply.
 func TestExactReplyLost(t *testing.T) {
 	inBubblesOfTens(t, func(t *testing.T, w *world, r *limit.Rule) {
 		n := w.synced(hybrid.Options{})
@@ -127,6 +138,8 @@ func TestExactReplyLost(t *testing.T) {
 }
 
 // In an outage the fallback decides, at once, and what it admits is reported afterwards.
+//
+// Fault 104: an outage.
 func TestExactInOutage(t *testing.T) {
 	inBubblesOfTens(t, func(t *testing.T, w *world, r *limit.Rule) {
 		nodes := w.fleet(2, hybrid.Options{})
@@ -158,6 +171,8 @@ func TestExactInOutage(t *testing.T) {
 
 // While a pipeline hangs callers wait no longer than their contexts, and who was not sent takes
 // nothing. When the outage is noticed, those that wait are decided by the fallback.
+//
+// Fault 104: contexts that end, and a server that does not answer.
 func TestExactWhileRedisHangs(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		r := longTen
@@ -190,6 +205,43 @@ func TestExactWhileRedisHangs(t *testing.T) {
 		time.Sleep(time.Minute)
 		conserved(t, n.Limiter, true)
 		w.wantUsed("k", r, 1)
+	})
+}
+
+// Calls that wait for a pipeline when an outage begins are not sent any more: the fallback decides.
+//
+// Fault 104: an outage begins while calls wait.
+func TestExactWaitsIntoAnOutage(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		n := w.synced(hybrid.Options{})
+		n.net.set(func(n *network) { n.swallow = true })
+		var all sync.WaitGroup
+		var failed, apart atomic.Int64
+		const calls = 4 * 2 * mostTogether // pipelines that are under way at once, twice
+		for i := range calls {
+			all.Go(func() {
+				time.Sleep(time.Duration(i%8) * time.Millisecond)
+				switch res, err := n.TakeExact(bg, fmt.Sprint(i), hundred, 1); {
+				case err != nil:
+					failed.Add(1)
+				case res.Allowed && res.Source == limit.SourceDegraded:
+					apart.Add(1)
+				default:
+					t.Errorf("%+v", res)
+				}
+			})
+		}
+		all.Wait()
+		if n.State().Mode != hybrid.Degraded || failed.Load() == 0 || apart.Load() == 0 || failed.Load()+apart.Load() != calls {
+			t.Errorf("%v: %d calls of %d have failed, the fallback has decided %d", n.State(), failed.Load(), calls, apart.Load())
+		}
+		n.net.up()
+		n.net.sever()
+		time.Sleep(time.Minute)
+		conserved(t, n.Limiter, true)
+		if s := n.Stats(); int64(s.AckedUnits) != apart.Load() {
+			t.Errorf("%d units are booked, the fallback has admitted %d", s.AckedUnits, apart.Load())
+		}
 	})
 }
 
@@ -261,6 +313,8 @@ func TestExactErrors(t *testing.T) {
 
 // Several checks are decided together or not at all, also those of a combined rule, and a dry run
 // stops nobody.
+//
+// Fault 104: several limits and checks, and dry runs.
 func TestExactAll(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		l := w.synced(hybrid.Options{}).Limiter
@@ -297,6 +351,8 @@ func TestExactAll(t *testing.T) {
 }
 
 // When Redis has lost its data, the nodes restore what they have taken exactly, too.
+//
+// Fault 104: data that is lost.
 func TestExactAfterLoss(t *testing.T) {
 	inBubblesOfTens(t, func(t *testing.T, w *world, r *limit.Rule) {
 		n := w.synced(hybrid.Options{})

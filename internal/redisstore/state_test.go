@@ -52,11 +52,11 @@ func TestTakeTellsTheState(t *testing.T) {
 					t.Errorf("%v, %s: %+v, want generation %d, born %d, %d units", r, what, st, gen, born, held)
 				}
 			}
-			booked, a, now := told(t, s, LookState, "k", r, 4)
+			booked, a, _ := told(t, s, LookState, "k", r, 4)
 			if check("nothing there", a, 0, 0, 0, false); booked || a.Units == 0 || len(b.keys()) != 0 {
 				t.Errorf("%v: %+v, %q", r, a, b.keys())
 			}
-			booked, a, now = told(t, s, BookState, "k", r, 4)
+			booked, a, now := told(t, s, BookState, "k", r, 4)
 			if check("booked", a, 0, now.Microseconds(), 4, false); !booked {
 				t.Errorf("%v: refused", r)
 			}

@@ -70,6 +70,7 @@
 //	oracle, share, checks     what a node must know, in all and of a key; what must hold of it
 //	most, refusal             what it may count at the most; refusals by notices
 //	fleet, guarantee          what all nodes have admitted, and what must hold of that
+//	exact…                    calls that Redis decides, and what must hold of them
 //	beside                    another fleet on the same Redis, with another layout
 //	small, small_rows, far    how exact small limits are; servers that are far away
 //	pace, place, moves, …     histories: when machines send, where shards are, and the like

@@ -29,7 +29,6 @@ const exactly = -2
 type exactLeast struct {
 	whole, all       float64
 	wholeOK, allOK   bool
-	share            float64
 	wholeOf, longest oracle.Period
 }
 

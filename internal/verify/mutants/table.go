@@ -8,7 +8,7 @@ func table() []mutant {
 		onceMutants, slowMutants, serverMutants, viewMutants, syncMutants, outageMutants, beatMutants, callMutants, pathMutants, leaseMutants, grantMutants, indexMutants, bucketMutants, generationMutants, refundMutants, clockMutants, scriptMutants,
 		memberMutants, noticeMutants, companyMutants, announceMutants,
 		misuseMutants, conflictMutants, clientMutants, permissionMutants, logMutants,
-		debtMutants, chargeMutants, combinedMutants, exemptMutants, distanceMutants,
+		debtMutants, chargeMutants, combinedMutants, exemptMutants, exactMutants, distanceMutants,
 		fleetMutants, windowMutants, figureMutants,
 		httpMutants, grpcMutants,
 		rulesMutants, exactRuleMutants, adminMutants, envoyMutants, respMutants, serveMutants,
@@ -17,6 +17,9 @@ func table() []mutant {
 
 // sim is the simulator on so many seeds.
 func sim(seeds int) check { return check{"internal/sim", "TestSim", seeds} }
+
+// simExact is the simulator with exact calls.
+func simExact(seeds int) check { return check{"internal/sim", "TestSimExact", seeds} }
 
 // simScripts is the simulator with the real scripts beside the model.
 func simScripts(seeds int) check { return check{"internal/sim", "TestSimScripts", 100 * seeds} }
