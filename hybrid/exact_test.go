@@ -371,3 +371,82 @@ func TestExactAfterLoss(t *testing.T) {
 		w.wantUsed("k", r, 10)
 	})
 }
+
+// Refund gives back what it says, also if more is taken exactly before that is reported. While a report
+// of the key is under way, the node does not know yet what it has just taken, and says that too.
+func TestExactRefund(t *testing.T) {
+	inBubblesOfTens(t, func(t *testing.T, w *world, r *limit.Rule) {
+		n := w.synced(unhurried)
+		exact(t, n.Limiter, "warm", r)
+		n.net.set(func(n *network) { n.lag = 100 * time.Microsecond })
+		back := int64(0)
+		for i := range 9 {
+			if !exact(t, n.Limiter, "k", r) {
+				t.Fatalf("call %d refused", i)
+			}
+			back += n.Refund("k", r, 1)
+		}
+		flush(t, n.Limiter)
+		if back < 5 {
+			t.Errorf("%d units of 9 refunded", back)
+		}
+		w.wantUsed("k", r, 9-back)
+		conserved(t, n.Limiter, true)
+	})
+}
+
+// A key that Redis cannot use is an error, and never decided by the fallback: neither it nor what is
+// taken together with it, also if the broken one is a dry run.
+func TestExactBrokenKey(t *testing.T) {
+	inBubblesOfTens(t, func(t *testing.T, w *world, r *limit.Rule) {
+		n := w.synced(hybrid.Options{})
+		if err := w.admin.RPush(bg, counterKey(r, "bad"), "x").Err(); err != nil {
+			t.Fatal(err)
+		}
+		wrong := func(l *hybrid.Limiter, checks ...limit.Check) {
+			t.Helper()
+			v, err := l.TakeAllExact(bg, checks...)
+			var broken *limit.KeyError
+			if !errors.As(err, &broken) || v.Allowed || checks[v.By].Key != "bad" {
+				t.Errorf("%+v, %v", v, err)
+			}
+		}
+		for range 2 {
+			wrong(n.Limiter, limit.Check{Key: "bad", Rule: r})
+			wrong(n.Limiter, limit.Check{Key: "good", Rule: r}, limit.Check{Key: "bad", Rule: r.DryRun()})
+			n.Allow("bad", r) // the report puts it into quarantine
+			time.Sleep(time.Second)
+		}
+		if n.Stats().QuarantinedKeys != 1 {
+			t.Error("not in quarantine")
+		}
+		w.wantUsed("good", r, 0)
+		if !exact(t, n.Limiter, "good", r) {
+			t.Error("refused")
+		}
+	})
+}
+
+// Who waits behind calls that Redis does not answer waits no longer than they do, and then takes nothing.
+func TestExactWaitsInTurn(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		n := w.synced(hybrid.Options{DegradeAfter: 100})
+		n.net.set(func(n *network) { n.swallow = true })
+		fine := limit.Must(limit.SlidingWindowBuckets("fine", 10, time.Hour, 1000)) // a pipeline carries one
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() {
+				began := time.Now()
+				res, err := n.TakeExact(bg, "k", fine, 1)
+				var away *hybrid.UnavailableError
+				if d := time.Since(began); !errors.As(err, &away) || away.Reason != "timeout" || res.Allowed || d > 8*250*time.Millisecond+time.Millisecond {
+					t.Errorf("%+v, %v after %v", res, err, d)
+				}
+			})
+		}
+		all.Wait()
+		if s := n.Stats(); s.ExactAsked > 8 || s.ExactFailed != 50 {
+			t.Errorf("%d calls, %d failed", s.ExactAsked, s.ExactFailed)
+		}
+	})
+}
