@@ -149,9 +149,14 @@ func (c *Counter) Learn(now int64, a Answer) (out Outcome, ok bool) {
 	case !sure, c.is(inFlight | quarantined), c.mode() != c.part.mode.Load(), a.Gen < c.gen(), a.Gen == c.gen() && a.Born < c.born:
 		c.mark(outdated)
 	case a.Gen == c.gen() && a.Born == c.born:
-		c.freshAt = max(c.freshAt, a.At) // nothing has been booked since
+		if c.unsyncedUnits() == 0 {
+			c.freshAt = max(c.freshAt, a.At) // nothing has been booked since
+		}
 	default:
-		return c.answeredLocked(now, a, false), true
+		was := c.freshAt
+		if out = c.answeredLocked(now, a, false); c.unsyncedUnits() > 0 {
+			c.freshAt = was // their report is due by it
+		}
 	}
 	return out, true
 }

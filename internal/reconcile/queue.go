@@ -38,10 +38,9 @@ func (c *Machine) enqueue(k *counter.Counter, urgent bool) {
 }
 
 // look handles a counter that the wheel has held for a lag at most. If it refuses because of a notice,
-// has nothing to report and is not due, it goes back into the wheel: Redis must be asked for it even
-// without another check.
+// and is not due, it goes back into the wheel: Redis must be asked for it even without another check.
 func (c *Machine) look(k *counter.Counter) {
-	if k.HasNotice() && !k.Pending() && k.Due() > c.local+c.wheel.tick {
+	if k.HasNotice() && k.Due() > c.local+c.wheel.tick {
 		c.enqueue(k, false)
 		return
 	}
