@@ -414,7 +414,7 @@ func TestExactBrokenKey(t *testing.T) {
 		for range 2 {
 			wrong(n.Limiter, limit.Check{Key: "bad", Rule: r})
 			wrong(n.Limiter, limit.Check{Key: "good", Rule: r}, limit.Check{Key: "bad", Rule: r.DryRun()})
-			n.Allow("bad", r) // the report puts it into quarantine
+			n.AllowN("bad", r, 10) // the report puts it into quarantine, where the fallback admits no more
 			time.Sleep(time.Second)
 		}
 		if n.Stats().QuarantinedKeys != 1 {
