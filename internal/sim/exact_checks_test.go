@@ -137,7 +137,7 @@ func (o *nodeOracle) learnt(n *simNode, k oracleKey, c *exactCall, i int) {
 	sh.born = max(sh.born, st.Born)
 	sh.genMost = max(sh.genMost, st.Gen)
 	unsure := blind || n.shard(bk.shard).Flight.Keys > 0 || n.core.State().Mode != reconcile.Synced || nb.unwell >= c.begun ||
-		sh.unreadable || o.s.now < nb.stalled || took > o.slack()
+		sh.unreadable || o.s.now < nb.stalled || took > o.slack() || nb.vague[bk.shard] > o.slack()
 	for j := range sh.own {
 		unsure = unsure || sh.own[j].multiplier > 1 || sh.own[j].debt || sh.own[j].at <= nb.unwell
 	}

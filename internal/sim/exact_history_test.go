@@ -30,7 +30,7 @@ func TestUnitsAreReportedBesideExactCalls(t *testing.T) {
 	n.take("key0", rule, 1)
 	s.run(800 * time.Millisecond)
 	name, sent := s.keyspace().CounterKey(rule, "key0"), n.time()
-	got := s.redis.take(s.servers[0].time(), []redisstore.Ask{{Counter: name, Rule: rule, Units: 2, Own: 2}})
+	got := s.redis.take(s.servers[0].time(), []redisstore.Ask{{Counter: name, Rule: rule, Units: 2, Own: 2}}, true)
 	s.run(time.Millisecond)
 	n.hear(reconcile.Message{Node: "another", Notices: []report.Notice{{ // it overtakes the answer
 		ID: redisstore.NoticeIDOf(name), Shape: arith.Of(rule).ShapeHash(), Limit: rule.Limit(),

@@ -86,6 +86,7 @@ type exactCall struct {
 	keys     []oracleKey
 	units    []int64
 	asks     []redisstore.Ask
+	looks    bool // one of them can never be admitted: nothing is booked
 	taken    redisstore.Taken
 	err      error
 	begun    int64 // true time
@@ -103,6 +104,10 @@ func (n *simNode) takeExactly(key string, rule *limit.Rule, units int64) {
 	if k := (oracleKey{s.rules[s.exact.rng.IntN(len(s.rules))], key}); k != c.keys[0] && s.exact.rng.IntN(5) == 0 && s.exact.kind(k) != neverExact {
 		c.keys, c.units = append(c.keys, k), append(c.units, 1+s.exact.rng.Int64N(3))
 	}
+	if n.link.Degraded(key) {
+		n.fallBack(c)
+		return
+	}
 	results, refused := make([]limit.Result, len(c.keys)), make([]bool, len(c.keys))
 	some := false
 	for i, k := range c.keys {
@@ -110,10 +115,6 @@ func (n *simNode) takeExactly(key string, rule *limit.Rule, units int64) {
 		results[i], refused[i], ok = n.counter(k).Refuses(n.time(), c.units[i], n.rule(k.rule))
 		if !ok {
 			s.failf("a counter died")
-		}
-		if results[i].Source == limit.SourceDegraded || n.link.Degraded(key) {
-			n.fallBack(c)
-			return
 		}
 		some = some || refused[i]
 	}
@@ -155,10 +156,15 @@ func (n *simNode) askExactly(c *exactCall) {
 	}
 	for i, k := range c.keys {
 		name := s.keyspace().CounterKey(k.rule, k.key)
-		c.asks = append(c.asks, redisstore.Ask{Counter: name, Rule: n.rule(k.rule), Units: c.units[i], Own: c.units[i]})
+		q := redisstore.Ask{Counter: name, Rule: n.rule(k.rule), Units: c.units[i], Own: c.units[i]}
+		if q.Units > q.Rule.Limit() { // see redisstore.Store.SumUp
+			q.Units, q.Own, c.looks = 0, 0, true
+		}
+		c.asks = append(c.asks, q)
 	}
 	v, sent, over := s.serverOf(s.keyspace().Shard(key)), n.time(), false
 	c.begun = s.now
+	s.after(0, func() { n.step(reconcile.Asked{Shard: s.keyspace().Shard(key)}) })
 	s.after(4*simTimeout, func() { over = true })
 	p := &part{server: v, steps: 1, answered: []bool{false}, accept: func(int) {}, fail: func(_ int, err error) { c.err = err }}
 	p.run = func(int) {
@@ -226,8 +232,8 @@ func (v *simServer) takeExactly(n *simNode, c *exactCall) {
 		}
 		least[i] = f.leastBooked(fk)
 	}
-	c.taken, c.executed = m.take(now, c.asks), v.s.now
-	v.eachLua(func(l *luaRedis) { l.compareTake(now, c.asks, c.taken) })
+	c.taken, c.executed = m.take(now, c.asks, !c.looks), v.s.now
+	v.eachLua(func(l *luaRedis) { l.compareTake(now, c.asks, !c.looks, c.taken) })
 	for i, k := range c.keys {
 		v.s.note(-1-v.id, "takes "+k.rule.Name()+" "+k.key, c.units[i], c.taken.Answers[i].Units)
 		if c.taken.Booked {
@@ -237,12 +243,12 @@ func (v *simServer) takeExactly(n *simNode, c *exactCall) {
 	}
 }
 
-// take is the script that decides: all of it or nothing.
-func (m *modelRedis) take(now int64, asks []redisstore.Ask) redisstore.Taken {
+// take is the script that decides, and books all of it or nothing.
+func (m *modelRedis) take(now int64, asks []redisstore.Ask, book bool) redisstore.Taken {
 	slack := m.slack
 	defer func() { m.slack = slack }()
 	m.slack = keptFor
-	t := redisstore.Taken{Now: time.Duration(now), Booked: true, Answers: make([]redisstore.Answer, len(asks))}
+	t := redisstore.Taken{Now: time.Duration(now), Booked: book, Answers: make([]redisstore.Answer, len(asks))}
 	for i := range asks {
 		if m.fits(now, &asks[i]) {
 			t.Answers[i].Units = 1

@@ -288,9 +288,13 @@ func (l *luaRedis) compareRenew(now int64, k oracleKey, used int64, want redisst
 	}
 }
 
-func (l *luaRedis) compareTake(now int64, asks []redisstore.Ask, want redisstore.Taken) {
+func (l *luaRedis) compareTake(now int64, asks []redisstore.Ask, book bool, want redisstore.Taken) {
 	l.at(now)
-	got, _, err := l.store.Take(context.Background(), redisstore.BookState, asks...)
+	mode := redisstore.BookState
+	if !book {
+		mode = redisstore.LookState
+	}
+	got, _, err := l.store.Take(context.Background(), mode, asks...)
 	l.check(err)
 	differ := got.Booked != want.Booked || got.Now != want.Now
 	for i := range got.Answers {
