@@ -149,9 +149,9 @@ var exactMutants = []mutant{
 	{
 		name:   "units-wait-behind-a-notice",
 		breaks: "While exact calls keep a view new, units wait for their report as long as a notice lasts.",
-		at:     "internal/reconcile Machine.look",
-		old:    `!k.Pending() && `,
-		new:    ``,
+		at:     "internal/counter Counter.Learn",
+		old:    `c.unsyncedUnits() > 0 {`,
+		new:    `c.unsyncedUnits() < 0 {`,
 		by:     simulated("TestUnitsAreReportedBesideExactCalls"),
 	},
 	{
