@@ -83,7 +83,7 @@ func TestStatsAsText(t *testing.T) {
 		t.Errorf("%s, %v: %v", text, err, back)
 	}
 	for _, part := range []string{
-		`"Allowed":{"Unsynced":0,"Synced":7,"Degraded":0,"Local":1,"Notice":0}`, `"OldestPendingSeconds":1.5`, `"BehindSeconds":0.002`,
+		`"Allowed":{"Unsynced":0,"Synced":7,"Degraded":0,"Local":1,"Notice":0,"Remote":0}`, `"OldestPendingSeconds":1.5`, `"BehindSeconds":0.002`,
 		`"Exchanges":{"LastSeconds":1,"MaxSeconds":0,"SumSeconds":0,"Buckets":[0,`,
 	} {
 		if !strings.Contains(string(text), part) {
