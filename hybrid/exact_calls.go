@@ -1,0 +1,242 @@
+package hybrid
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/counter"
+	"github.com/hybridlimit/hybridlimit/internal/reconcile"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// exactCalls sends the calls of TakeExact to Redis: those of one moment in one pipeline for each server.
+type exactCalls struct {
+	l       *Limiter
+	timeout time.Duration // of a pipeline to a Redis that is near
+	used    []atomic.Bool // by shard: the machine knows that it is asked
+
+	mu      sync.Mutex
+	servers map[string]*exactServer // by address; with a single server under the empty one
+	closed  bool
+}
+
+// exactServer has the calls to one server.
+type exactServer struct {
+	waiting []*exactCall
+	flights int // pipelines under way
+}
+
+// exactCall is a call of TakeExact, and then its outcome.
+type exactCall struct {
+	checks []limit.Check
+	redisstore.TakeRequest
+	began    time.Duration // on the timer clock
+	inOutage bool          // Redis was not asked: an outage has begun while the call waited
+	sent     bool          // under the lock of exactCalls
+	done     chan struct{}
+}
+
+const (
+	// mostFlights is how many pipelines to a server are under way at once. Calls that come meanwhile
+	// wait, so that a burst does not use all connections of the client.
+	mostFlights = 4
+	// mostBuckets is how many buckets the calls of a pipeline may read, if it carries several. They take
+	// Redis some milliseconds.
+	mostBuckets = 1500
+	// exactPatience bounds a pipeline, as a multiple of CommandTimeout: a client may have to make a
+	// connection first, which takes several round trips.
+	exactPatience = 4
+)
+
+// errWaited is the outcome of a call that was not sent, because others before it had no answer.
+var errWaited = fmt.Errorf("hybrid: it was not sent, because redis has not answered earlier calls: %w", context.DeadlineExceeded)
+
+// buckets returns how many buckets Redis reads for c.
+func (c *exactCall) buckets() (n int) {
+	for i := range c.checks {
+		n += c.checks[i].Rule.Buckets() + 1
+	}
+	return n
+}
+
+// do makes a call, and returns when it has its outcome or ctx ends. The error is that of the call, and
+// check by is its cause; -1: none is. If ctx ends first the outcome still comes, and c must not be read.
+func (x *exactCalls) do(ctx context.Context, c *exactCall) (by int, err error) {
+	if err := ctx.Err(); err != nil {
+		return -1, fmt.Errorf("hybrid: take: %w", err)
+	}
+	c.began = pace()
+	if !x.enter(c) {
+		return -1, fmt.Errorf("hybrid: take: %w", limit.ErrClosed)
+	}
+	select {
+	case <-c.done:
+	case <-ctx.Done():
+		if x.withdraw(c) {
+			return -1, fmt.Errorf("hybrid: take: %w", ctx.Err())
+		}
+		select {
+		case <-c.done: // both at once
+		default:
+			x.l.stats.ExactFailed.Add(1)
+			return -1, fmt.Errorf("hybrid: take: it is not known whether the units were taken: %w", ctx.Err())
+		}
+	}
+	switch {
+	case c.Err == nil:
+		return c.By, nil
+	case errors.Is(c.Err, limit.ErrClosed):
+		return -1, fmt.Errorf("hybrid: take: %w", c.Err)
+	}
+	x.l.stats.ExactFailed.Add(1)
+	return c.By, explain("take", c.Err)
+}
+
+// enter lets c wait for the next pipeline to its server. It reports whether it did: not if closed.
+func (x *exactCalls) enter(c *exactCall) bool {
+	server := x.l.driver.serverOf(c.checks[0].Key)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.closed {
+		return false
+	}
+	s := x.servers[server]
+	if s == nil {
+		s = new(exactServer)
+		x.servers[server] = s
+	}
+	if s.waiting = append(s.waiting, c); s.flights < mostFlights {
+		s.flights++
+		x.l.driver.done.Go(func() error { return x.fly(s) })
+	}
+	return true
+}
+
+// withdraw drops a call that was not sent. It reports whether it did.
+func (x *exactCalls) withdraw(c *exactCall) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if c.sent {
+		return false
+	}
+	for _, s := range x.servers {
+		s.waiting = slices.DeleteFunc(s.waiting, func(w *exactCall) bool { return w == c })
+	}
+	return true
+}
+
+// fly sends one pipeline after the other while calls wait.
+func (x *exactCalls) fly(s *exactServer) error {
+	for {
+		runtime.Gosched() // callers that ask at this moment come along
+		list := x.next(s)
+		if len(list) == 0 {
+			return nil
+		}
+		events := x.send(list)
+		for _, c := range list {
+			close(c.done)
+		}
+		for _, ev := range events {
+			x.tell(ev)
+		}
+	}
+}
+
+// tell gives an event to the machine.
+func (x *exactCalls) tell(ev reconcile.Event) {
+	select {
+	case x.l.driver.requests <- func() reconcile.Event { return ev }:
+	case <-x.l.driver.stop:
+	}
+}
+
+// next returns the calls of the next pipeline. If there are none, the flight has ended.
+func (x *exactCalls) next(s *exactServer) (list []*exactCall) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	buckets := 0
+	for _, c := range s.waiting {
+		if buckets += c.buckets(); len(list) > 0 && buckets > mostBuckets {
+			break
+		}
+		c.sent = true
+		list = append(list, c)
+	}
+	if s.waiting = slices.Delete(s.waiting, 0, len(list)); len(list) == 0 {
+		s.flights--
+	}
+	return list
+}
+
+// send makes the calls, and passes on to the counters what Redis has answered. It returns what the
+// machine is to know of that.
+func (x *exactCalls) send(list []*exactCall) (events []reconcile.Event) {
+	var requests []redisstore.TakeRequest
+	var of []*exactCall
+	timeout := max(x.timeout, time.Duration(x.l.driver.patience.Load()))
+	for _, c := range list {
+		switch {
+		case x.l.inOutage(c.checks):
+			c.inOutage = true
+		case pace()-c.began > timeout:
+			c.Err = errWaited
+		default:
+			requests, of = append(requests, c.TakeRequest), append(of, c)
+		}
+		if shard := x.l.driver.store.Keyspace().Shard(c.checks[0].Key); !x.used[shard].Load() && !x.used[shard].Swap(true) {
+			events = append(events, reconcile.Asked{Shard: shard})
+		}
+	}
+	if len(requests) == 0 {
+		return events
+	}
+	x.l.stats.ExactAsked.Add(uint64(len(requests)))
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	sent := x.l.now()
+	x.l.driver.store.TakeEach(ctx, requests)
+	now := x.l.now()
+	for i, c := range of {
+		if c.TakeRequest = requests[i]; c.Err == nil {
+			events = x.learn(events, c, sent, now)
+		}
+	}
+	return events
+}
+
+// learn passes on to the counters of a call what Redis has answered.
+func (x *exactCalls) learn(events []reconcile.Event, c *exactCall, sent, now int64) []reconcile.Event {
+	for i, q := range c.checks {
+		a := &c.Taken.Answers[i]
+		of, out := x.l.table.Learn(q.Key, now, counter.Answer{
+			State: a.State, Rule: q.Rule, ServerNow: int64(c.Taken.Now), Sent: sent,
+			Announce: c.Taken.Booked && a.Units > 0,
+		})
+		if out != (counter.Outcome{}) {
+			events = append(events, reconcile.Learned{Counter: of, Outcome: out, Sent: sent})
+		}
+	}
+	return events
+}
+
+// close ends the calls that wait. Further ones fail.
+func (x *exactCalls) close() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.closed = true
+	for _, s := range x.servers {
+		for _, c := range s.waiting {
+			c.sent, c.Err = true, limit.ErrClosed
+			close(c.done)
+		}
+		s.waiting = nil
+	}
+}
