@@ -26,7 +26,10 @@ func TestRealOtherShards(t *testing.T) {
 	}
 	for i, what := range []string{"with 8 shards", "with 1 shards"} {
 		l := nodes[i]
-		eventually(t, 10*time.Second, "the other is noticed", func() bool { return l.Stats().Mismatches == 1 })
+		// The figure is counted before the state is published and the event is passed on.
+		eventually(t, 10*time.Second, "the other is noticed", func() bool {
+			return l.Stats().Mismatches == 1 && l.State().Reason != "" && len(seen[i].of(hybrid.EventMismatch)) > 0
+		})
 		s := l.State()
 		if s.Mode != hybrid.Synced || !strings.Contains(s.Reason, what) || s.Nodes != 1 {
 			t.Errorf("node %d says %v, want that the other is there, %s", i, s, what)

@@ -78,7 +78,7 @@ func TestTallyCountsKinds(t *testing.T) {
 	var all Tallies
 	is := all.Of(named("r"))
 	for src, g := range map[limit.Source]int{
-		limit.SourceLocal: Local, limit.SourceRemote: Local, limit.SourceUnsynced: Unsynced,
+		limit.SourceLocal: Local, limit.SourceRemote: Remote, limit.SourceUnsynced: Unsynced,
 		limit.SourceSynced: Synced, limit.SourceDegraded: Degraded, limit.SourceInvalid: Local, 255: Local,
 	} {
 		before := is.Sum()

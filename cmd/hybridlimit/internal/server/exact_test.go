@@ -110,7 +110,18 @@ func TestExactOutage(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.synced()
-	eventually(t, "all is reported", func() bool { return n.server.Limiter().Stats().PendingUnits == 0 })
+	eventually(t, "all is reported, and what Redis has lost is restored", func() bool {
+		list, err := n.server.Limiter().Explain(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range list {
+			if e.Rule.Name() == "api" && e.Redis != nil && e.Redis.Used == 4 {
+				return true
+			}
+		}
+		return false
+	})
 	left := 0
 	for n.post(`{"rule": "api", "key": "k"}`) == 200 {
 		left++
