@@ -160,8 +160,16 @@ func TestPreload(t *testing.T) {
 		}
 		ended, cancel := context.WithCancel(bg)
 		cancel()
-		if err := nodes[1].Preload(ended, []string{"another"}, longTen); !errors.Is(err, context.Canceled) {
-			t.Errorf("ended: %v", err)
+		before = nodes[1].Stats()
+		for range 20 { // it is not left to chance whether an ended context counts
+			err, flush := nodes[1].Preload(ended, []string{"another"}, longTen), nodes[1].Flush(ended)
+			if !errors.Is(err, context.Canceled) || !errors.Is(flush, context.Canceled) {
+				t.Fatalf("ended: %v, %v", err, flush)
+			}
+		}
+		time.Sleep(time.Second)
+		if sent := nodes[1].Stats().KeysSynced - before.KeysSynced; sent >= 2500 {
+			t.Errorf("calls whose context has ended asked for %d keys", sent)
 		}
 		nodes[1].net.down()
 		var unavailable *hybrid.UnavailableError

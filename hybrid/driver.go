@@ -390,6 +390,9 @@ func (d *driver) publish(s State) {
 // flush asks for a flush and waits until it has ended. With all it also fetches counters
 // that have nothing to report.
 func (d *driver) flush(ctx context.Context, all bool) error {
+	if err := ctx.Err(); err != nil { // select would choose at random
+		return fmt.Errorf("hybrid: flush: %w", err)
+	}
 	done, id := make(chan error, 1), uint64(0) // only the stepping goroutine uses id
 	begin := func() reconcile.Event {
 		d.lastReq++
