@@ -28,6 +28,7 @@ func (d *driver) close(ctx context.Context) error {
 			d.listener.close()
 		}
 		_ = d.done.Wait() // none of the goroutines returns an error
+		d.exact.callers.Wait()
 		if !reported {
 			left <- nil // perhaps Redis cannot be reached, and the entry of the node expires
 			return

@@ -18,7 +18,7 @@ import (
 // key is used up. Units that this node has admitted by Take and not reported yet count as well. A key
 // that has room again although nobody has told this node, as after a Reset whose notice was lost, is
 // refused for at most as long as by Take. Otherwise Redis decides with the script of package remote.
-// Callers of the same moment share one exchange.
+// While several calls are under way, others wait and share one exchange.
 //
 // If all nodes take a key by TakeExact only, it admits no more than package remote does. Units that
 // other calls admit count when they are reported, so that their bound holds for the key, see
@@ -30,7 +30,8 @@ import (
 // about the arguments or the key means that they were not. The errors are that of [Limiter.CheckRule],
 // [limit.ErrInvalidN], [limit.ErrClosed], an [*UnavailableError], the error of ctx, and a
 // [*limit.KeyError] if Redis cannot use the key. Give ctx the time that the caller can wait: without it
-// a call may wait for up to 8 times [Options].CommandTimeout, longer if Redis is far away.
+// a call may wait for up to 8 times [Options].CommandTimeout, longer if Redis is far away. A ctx that is
+// cancelled without a deadline may be noticed only then.
 //
 // Units that are refunded count for Redis until they are reported, within [Options].SyncInterval.
 //

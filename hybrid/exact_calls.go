@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -16,7 +15,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// exactCalls sends the calls of TakeExact to Redis: those of one moment in one pipeline for each server.
+// exactCalls sends the calls of TakeExact to Redis. A caller sends its call by itself. While mostFlights are
+// under way to a server, further calls wait and share a pipeline.
 type exactCalls struct {
 	l       *Limiter
 	timeout time.Duration // of a pipeline to a Redis that is near
@@ -25,12 +25,13 @@ type exactCalls struct {
 	mu      sync.Mutex
 	servers map[string]*exactServer // by address; with a single server under the empty one
 	closed  bool
+	callers sync.WaitGroup // that send by themselves
 }
 
 // exactServer has the calls to one server.
 type exactServer struct {
 	waiting []*exactCall
-	flights int // pipelines under way
+	flights int // calls and pipelines under way; fewer than mostFlights: none waits
 }
 
 // exactCall is a call of TakeExact, and then its outcome.
@@ -39,13 +40,13 @@ type exactCall struct {
 	redisstore.TakeRequest
 	began    time.Duration // on the timer clock
 	inOutage bool          // Redis was not asked: an outage has begun while the call waited
-	sent     bool          // under the lock of exactCalls
-	done     chan struct{}
+	sent     bool          // by another goroutine; under the lock of exactCalls
+	done     chan struct{} // closed when it has its outcome, if it had to wait
 }
 
 const (
-	// mostFlights is how many pipelines to a server are under way at once. Calls that come meanwhile
-	// wait, so that a burst does not use all connections of the client.
+	// mostFlights is how many calls and pipelines to a server are under way at once. Calls that come
+	// meanwhile wait, so that a burst does not use all connections of the client.
 	mostFlights = 4
 	// mostBuckets is how many buckets the calls of a pipeline may read, if it carries several. They take
 	// Redis some milliseconds.
@@ -67,26 +68,22 @@ func (c *exactCall) buckets() (n int) {
 }
 
 // do makes a call, and returns when it has its outcome or ctx ends. The error is that of the call, and
-// check by is its cause; -1: none is. If ctx ends first the outcome still comes, and c must not be read.
+// check by is its cause; -1: none is. If ctx ends first the outcome may still come, and c must not be
+// read.
 func (x *exactCalls) do(ctx context.Context, c *exactCall) (by int, err error) {
 	if err := ctx.Err(); err != nil {
 		return -1, fmt.Errorf("hybrid: take: %w", err)
 	}
 	c.began = pace()
-	if !x.enter(c) {
+	s, first := x.enter(c)
+	switch {
+	case s == nil:
 		return -1, fmt.Errorf("hybrid: take: %w", limit.ErrClosed)
-	}
-	select {
-	case <-c.done:
-	case <-ctx.Done():
-		if x.withdraw(c) {
-			return -1, fmt.Errorf("hybrid: take: %w", ctx.Err())
-		}
-		select {
-		case <-c.done: // both at once
-		default:
-			x.l.stats.ExactFailed.Add(1)
-			return -1, fmt.Errorf("hybrid: take: it is not known whether the units were taken: %w", ctx.Err())
+	case first:
+		x.alone(ctx, s, c)
+	default:
+		if err := x.wait(ctx, c); err != nil {
+			return -1, err
 		}
 	}
 	switch {
@@ -96,27 +93,71 @@ func (x *exactCalls) do(ctx context.Context, c *exactCall) (by int, err error) {
 		return -1, fmt.Errorf("hybrid: take: %w", c.Err)
 	}
 	x.l.stats.ExactFailed.Add(1)
+	if class, _ := redisstore.Classify(c.Err); class == redisstore.ClassUnavailable && ctx.Err() != nil {
+		return -1, unknown(ctx)
+	}
 	return c.By, explain("take", c.Err)
 }
 
-// enter lets c wait for the next pipeline to its server. It reports whether it did: not if closed.
-func (x *exactCalls) enter(c *exactCall) bool {
+// unknown is the error of a call that was sent before its context has ended.
+func unknown(ctx context.Context) error {
+	return fmt.Errorf("hybrid: take: it is not known whether the units were taken: %w", ctx.Err())
+}
+
+// enter lets c wait for the next pipeline to its server s. If few are under way it is first: the caller
+// sends c by itself. If the limiter is closed s is nil.
+func (x *exactCalls) enter(c *exactCall) (s *exactServer, first bool) {
 	server := x.l.driver.serverOf(c.checks[0].Key)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.closed {
-		return false
+		return nil, false
 	}
-	s := x.servers[server]
-	if s == nil {
+	if s = x.servers[server]; s == nil {
 		s = new(exactServer)
 		x.servers[server] = s
 	}
-	if s.waiting = append(s.waiting, c); s.flights < mostFlights {
-		s.flights++
-		x.l.driver.done.Go(func() error { return x.fly(s) })
+	if s.flights == mostFlights {
+		s.waiting = append(s.waiting, c)
+		return s, false
 	}
-	return true
+	s.flights++
+	x.callers.Add(1)
+	return s, true
+}
+
+// alone sends c in the goroutine of its caller: to hand it to another and back took half as much
+// processor time as the call itself, where little else was to do.
+func (x *exactCalls) alone(ctx context.Context, s *exactServer, c *exactCall) {
+	defer x.callers.Done()
+	events := x.send(ctx, []*exactCall{c})
+	x.mu.Lock()
+	if len(s.waiting) > 0 {
+		x.l.driver.done.Go(func() error { return x.fly(s) })
+	} else {
+		s.flights--
+	}
+	x.mu.Unlock()
+	x.tell(events)
+}
+
+// wait waits for the outcome of c, or until ctx ends.
+func (x *exactCalls) wait(ctx context.Context, c *exactCall) error {
+	select {
+	case <-c.done:
+		return nil
+	case <-ctx.Done():
+	}
+	if x.withdraw(c) {
+		return fmt.Errorf("hybrid: take: %w", ctx.Err())
+	}
+	select {
+	case <-c.done: // both at once
+		return nil
+	default:
+		x.l.stats.ExactFailed.Add(1)
+		return unknown(ctx)
+	}
 }
 
 // withdraw drops a call that was not sent. It reports whether it did.
@@ -135,26 +176,25 @@ func (x *exactCalls) withdraw(c *exactCall) bool {
 // fly sends one pipeline after the other while calls wait.
 func (x *exactCalls) fly(s *exactServer) error {
 	for {
-		runtime.Gosched() // callers that ask at this moment come along
 		list := x.next(s)
 		if len(list) == 0 {
 			return nil
 		}
-		events := x.send(list)
+		events := x.send(context.Background(), list)
 		for _, c := range list {
 			close(c.done)
 		}
-		for _, ev := range events {
-			x.tell(ev)
-		}
+		x.tell(events)
 	}
 }
 
-// tell gives an event to the machine.
-func (x *exactCalls) tell(ev reconcile.Event) {
-	select {
-	case x.l.driver.requests <- func() reconcile.Event { return ev }:
-	case <-x.l.driver.stop:
+// tell gives events to the machine.
+func (x *exactCalls) tell(events []reconcile.Event) {
+	for _, ev := range events {
+		select {
+		case x.l.driver.requests <- func() reconcile.Event { return ev }:
+		case <-x.l.driver.stop:
+		}
 	}
 }
 
@@ -176,9 +216,9 @@ func (x *exactCalls) next(s *exactServer) (list []*exactCall) {
 	return list
 }
 
-// send makes the calls, and passes on to the counters what Redis has answered. It returns what the
+// send makes the calls until ctx ends, and passes on to the counters what Redis has answered. It returns what the
 // machine is to know of that.
-func (x *exactCalls) send(list []*exactCall) (events []reconcile.Event) {
+func (x *exactCalls) send(ctx context.Context, list []*exactCall) (events []reconcile.Event) {
 	var requests []redisstore.TakeRequest
 	var of []*exactCall
 	timeout := max(x.timeout, time.Duration(x.l.driver.patience.Load()))
@@ -199,7 +239,7 @@ func (x *exactCalls) send(list []*exactCall) (events []reconcile.Event) {
 		return events
 	}
 	x.l.stats.ExactAsked.Add(uint64(len(requests)))
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	sent := x.l.now()
 	x.l.driver.store.TakeEach(ctx, requests)

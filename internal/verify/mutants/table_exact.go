@@ -227,6 +227,22 @@ var exactMutants = []mutant{
 		by:     hybrid("TestExactWaitsInTurn"),
 	},
 	{
+		name:   "exact-leaves-nobody-behind",
+		breaks: "A caller that has sent its own call leaves those that wait to nobody.",
+		at:     "hybrid exactCalls.alone",
+		old:    `if len(s.waiting) > 0 {`,
+		new:    `if false {`,
+		by:     hybrid("TestExactWaitsInTurn"),
+	},
+	{
+		name:   "exact-closes-too-early",
+		breaks: "Close does not wait for callers that have sent their call.",
+		at:     "hybrid driver.close",
+		old:    `d.exact.callers.Wait()`,
+		new:    `_ = d.exact.callers`,
+		by:     hybrid("TestExactFarAway"),
+	},
+	{
 		name:   "exact-refund-in-part",
 		breaks: "Of refunds beside exact calls only what the first one could be is given back.",
 		at:     "internal/algorithm LeakyBucket.Refund",
