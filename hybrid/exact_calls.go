@@ -93,15 +93,25 @@ func (x *exactCalls) do(ctx context.Context, c *exactCall) (by int, err error) {
 		return -1, fmt.Errorf("hybrid: take: %w", c.Err)
 	}
 	x.l.stats.ExactFailed.Add(1)
-	if class, _ := redisstore.Classify(c.Err); class == redisstore.ClassUnavailable && ctx.Err() != nil {
-		return -1, unknown(ctx)
+	if class, _ := redisstore.Classify(c.Err); class == redisstore.ClassUnavailable {
+		if err := ended(ctx); err != nil {
+			return -1, unknown(err)
+		}
 	}
 	return c.By, explain("take", c.Err)
 }
 
-// unknown is the error of a call that was sent before its context has ended.
-func unknown(ctx context.Context) error {
-	return fmt.Errorf("hybrid: take: it is not known whether the units were taken: %w", ctx.Err())
+// ended returns why ctx has ended. At its deadline a connection may notice that before ctx does.
+func ended(ctx context.Context) error {
+	if deadline, ok := ctx.Deadline(); ok && ctx.Err() == nil && !time.Now().Before(deadline) {
+		return context.DeadlineExceeded
+	}
+	return ctx.Err()
+}
+
+// unknown is the error of a call that was sent before its context has ended with err.
+func unknown(err error) error {
+	return fmt.Errorf("hybrid: take: it is not known whether the units were taken: %w", err)
 }
 
 // enter lets c wait for the next pipeline to its server s. If few are under way it is first: the caller
@@ -156,7 +166,7 @@ func (x *exactCalls) wait(ctx context.Context, c *exactCall) error {
 		return nil
 	default:
 		x.l.stats.ExactFailed.Add(1)
-		return unknown(ctx)
+		return unknown(ctx.Err())
 	}
 }
 

@@ -2,8 +2,10 @@ package hybrid_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -123,12 +125,18 @@ func TestRealWrongPasswordIsHeard(t *testing.T) {
 	defer slog.SetDefault(before)
 	for name, password := range map[string]string{"noauth": "", "wrongpass": "wrong"} {
 		var log lockedBuffer
+		logged := make(chan struct{}) // the logger is that of the time at which a line is written
 		l := newLimiter(t, client(t, func() *redis.Options {
 			o := clientOptions(srv.Addr())
 			o.Password = password
+			o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				<-logged
+				return new(net.Dialer).DialContext(ctx, network, addr)
+			}
 			return o
 		}()), hybrid.Options{MaxBackoff: 100 * time.Millisecond})
 		slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+		close(logged)
 		for range 3 {
 			if !l.Allow("key", longTen) {
 				t.Error("refused")
