@@ -40,6 +40,7 @@ type exactCall struct {
 	redisstore.TakeRequest
 	began    time.Duration // on the timer clock
 	inOutage bool          // Redis was not asked: an outage has begun while the call waited
+	hurried  bool          // the deadline of its context was that of the exchange
 	sent     bool          // by another goroutine; under the lock of exactCalls
 	done     chan struct{} // closed when it has its outcome, if it had to wait
 }
@@ -93,20 +94,14 @@ func (x *exactCalls) do(ctx context.Context, c *exactCall) (by int, err error) {
 		return -1, fmt.Errorf("hybrid: take: %w", c.Err)
 	}
 	x.l.stats.ExactFailed.Add(1)
-	if class, _ := redisstore.Classify(c.Err); class == redisstore.ClassUnavailable {
-		if err := ended(ctx); err != nil {
-			return -1, unknown(err)
-		}
+	class, reason := redisstore.Classify(c.Err)
+	switch {
+	case class == redisstore.ClassUnavailable && ctx.Err() != nil:
+		return -1, unknown(ctx.Err())
+	case reason == "timeout" && c.hurried: // the connection has noticed it before ctx does
+		return -1, unknown(context.DeadlineExceeded)
 	}
 	return c.By, explain("take", c.Err)
-}
-
-// ended returns why ctx has ended. At its deadline a connection may notice that before ctx does.
-func ended(ctx context.Context) error {
-	if deadline, ok := ctx.Deadline(); ok && ctx.Err() == nil && !time.Now().Before(deadline) {
-		return context.DeadlineExceeded
-	}
-	return ctx.Err()
 }
 
 // unknown is the error of a call that was sent before its context has ended with err.
@@ -249,12 +244,15 @@ func (x *exactCalls) send(ctx context.Context, list []*exactCall) (events []reco
 		return events
 	}
 	x.l.stats.ExactAsked.Add(uint64(len(requests)))
+	own, _ := ctx.Deadline()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	deadline, _ := ctx.Deadline()
 	sent := x.l.now()
 	x.l.driver.store.TakeEach(ctx, requests)
 	now := x.l.now()
 	for i, c := range of {
+		c.hurried = deadline.Equal(own)
 		if c.TakeRequest = requests[i]; c.Err == nil {
 			events = x.learn(events, c, sent, now)
 		}
