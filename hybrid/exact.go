@@ -146,7 +146,7 @@ func (l *Limiter) askExactly(ctx context.Context, checks []limit.Check) (limit.A
 		asked[i].N = asked[i].Units()
 	}
 	all := l.driver.store.SumUp(redisstore.BookState, asked)
-	c := &exactCall{checks: asked, TakeRequest: redisstore.TakeRequest{Mode: all.Mode, Asks: all.Asks, By: -1}, done: make(chan struct{})}
+	c := &exactCall{checks: asked, TakeRequest: redisstore.TakeRequest{Mode: all.Mode, Asks: all.Asks, By: -1}}
 	by, err := l.driver.exact.do(ctx, c)
 	switch {
 	case err == nil && c.inOutage:

@@ -15,8 +15,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// exactCalls sends the calls of TakeExact to Redis. A caller sends its call by itself. While mostFlights are
-// under way to a server, further calls wait and share a pipeline.
+// exactCalls sends the calls of TakeExact to Redis. A caller sends its call by itself. While mostFlights
+// are under way to a server, further calls wait and share a pipeline.
 type exactCalls struct {
 	l       *Limiter
 	timeout time.Duration // of a pipeline to a Redis that is near
@@ -123,6 +123,7 @@ func (x *exactCalls) enter(c *exactCall) (s *exactServer, first bool) {
 		x.servers[server] = s
 	}
 	if s.flights == mostFlights {
+		c.done = make(chan struct{})
 		s.waiting = append(s.waiting, c)
 		return s, false
 	}
@@ -131,8 +132,8 @@ func (x *exactCalls) enter(c *exactCall) (s *exactServer, first bool) {
 	return s, true
 }
 
-// alone sends c in the goroutine of its caller: to hand it to another and back took half as much
-// processor time as the call itself, where little else was to do.
+// alone sends c in the goroutine of its caller. To hand it to another and back costs a fifth of the
+// processor time of a call, where little else is to do.
 func (x *exactCalls) alone(ctx context.Context, s *exactServer, c *exactCall) {
 	defer x.callers.Done()
 	events := x.send(ctx, []*exactCall{c})
@@ -221,8 +222,8 @@ func (x *exactCalls) next(s *exactServer) (list []*exactCall) {
 	return list
 }
 
-// send makes the calls until ctx ends, and passes on to the counters what Redis has answered. It returns what the
-// machine is to know of that.
+// send makes the calls until ctx ends, and passes on to the counters what Redis has answered. It returns
+// what the machine is to know of that.
 func (x *exactCalls) send(ctx context.Context, list []*exactCall) (events []reconcile.Event) {
 	var requests []redisstore.TakeRequest
 	var of []*exactCall
