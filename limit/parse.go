@@ -19,7 +19,7 @@ const maxParsed = 1024
 //
 // Periods are s, m, h, d and w, their words (sec, second, min, minute, hour, day, week, also in the
 // plural), each with a number before it if there are several (10s, 5 minutes), or durations as Go
-// writes them (1h30m, 100ms). A day has 24 hours.
+// writes them (1h30m, 100ms). A day has 24 hours; for those of the calendar see [Quota].
 //
 // One limit becomes a rule of that name. Several are combined, see [Combine], under names with their
 // periods: api/1s, api/1m and api/1d. So the number of units can be changed while the rule is in

@@ -23,6 +23,8 @@ const (
 	// AlgorithmFixedWindow counts in windows aligned to the clock. Up to twice
 	// the limit may pass around a boundary, as in every fixed window.
 	AlgorithmFixedWindow
+	// AlgorithmCalendar counts in the days, weeks or months of a time zone, see [Quota].
+	AlgorithmCalendar
 	// AlgorithmSlidingLog stores each unit: it is exact, and up to limit units are stored.
 	AlgorithmSlidingLog
 	// AlgorithmCombined is several limits that hold together, see [Combine].
@@ -42,6 +44,8 @@ func (a Algorithm) String() string {
 		return "sliding-log"
 	case AlgorithmCombined:
 		return "combined"
+	case AlgorithmCalendar:
+		return "calendar"
 	}
 	return fmt.Sprintf("algorithm(%d)", uint8(a))
 }
@@ -63,7 +67,7 @@ const (
 
 // Rule is an immutable limit: a name, an algorithm and its numbers. Build one
 // with [PerSecond], [PerMinute], [PerHour], [SlidingWindow], [SlidingWindowBuckets],
-// [TokenBucket], [Funnel], [FixedWindow], [SlidingLog], [Combine] or [Parse]; it is safe to share
+// [TokenBucket], [Funnel], [FixedWindow], [Quota], [SlidingLog], [Combine] or [Parse]; it is safe to share
 // between goroutines and limiters. The zero Rule is not usable: limiters refuse it like a nil one.
 //
 // The name is a namespace: two rules of the same name and algorithm share the
@@ -295,10 +299,11 @@ func (r *Rule) Limit() int64 { return arith.Of(r).Limit }
 // Units returns the units that a leaky bucket leaks per [Rule.Period]; 0 for others.
 func (r *Rule) Units() int64 { return arith.Of(r).Units }
 
-// Period returns the period of a leaky bucket's leak, or the window as given to the constructor.
+// Period returns the period of a leaky bucket's leak, or the window as given to the constructor. Of a
+// [Quota] it is 24 hours, 7 or 31 days.
 func (r *Rule) Period() time.Duration { return arith.Of(r).Period }
 
-// Buckets returns the sub-buckets of a window, 1 for a fixed window or a log,
+// Buckets returns the sub-buckets of a window, 1 for a fixed window, a calendar or a log,
 // 0 for a leaky bucket.
 func (r *Rule) Buckets() int { return r.buckets }
 
@@ -332,7 +337,11 @@ func (r *Rule) String() string {
 	case r.alg == AlgorithmFunnel:
 		text += fmt.Sprintf(", refilling %d", arith.Of(r).Units)
 	}
-	text += fmt.Sprintf(" per %v", arith.Of(r).Period)
+	if c := arith.Of(r).Calendar; c != nil {
+		text += " per " + calendarOf(c).String()
+	} else {
+		text += fmt.Sprintf(" per %v", arith.Of(r).Period)
+	}
 	if r.alg == AlgorithmSlidingWindow && r.buckets != arith.DefaultBuckets {
 		text += fmt.Sprintf(" in %d buckets", r.buckets)
 	}

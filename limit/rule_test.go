@@ -74,7 +74,7 @@ func TestMethodsOfARule(t *testing.T) {
 	for rule, i := reflect.TypeFor[*Rule](), 0; i < rule.NumMethod(); i++ {
 		names = append(names, rule.Method(i).Name)
 	}
-	if got := strings.Join(names, " "); got != "Algorithm Buckets DryRun Exact IsDryRun IsExact Limit Name Parts Period String Units Valid" {
+	if got := strings.Join(names, " "); got != "Algorithm Buckets Calendar DryRun Exact IsDryRun IsExact Limit Name Parts Period String Units Valid" {
 		t.Errorf("a rule has the methods %s", got)
 	}
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[Rule]()) {

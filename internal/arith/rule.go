@@ -8,7 +8,7 @@ import (
 
 // Rule is what limiters compute with of a [github.com/hybridlimit/hybridlimit/limit.Rule]:
 // its numbers, and the arithmetic that they define. It is part of that rule, shared by all
-// its users: never write to it. Build one with [LeakyBucket] or [Window]. The methods that take
+// its users: never write to it. Build one with [LeakyBucket], [Window] or [Quota]. The methods that take
 // or return a [Span] or ticks are for leaky buckets only.
 type Rule struct {
 	Name     string
@@ -25,6 +25,8 @@ type Rule struct {
 	Width time.Duration // window: length of one bucket, whole microseconds; 0 for a leaky bucket
 	Kept  int           // sliding window: how many buckets before the current one count, the oldest in part; 0 for all others
 	Share int64         // window: limit / buckets, rounded up: how many units more than the limit any window may hold
+
+	Calendar *Calendar // whose periods are the buckets, see [Quota]; nil for all others
 }
 
 // Hidden holds a Rule where users cannot reach it. Package limit embeds it in its rules: they
@@ -64,7 +66,7 @@ func Window(name string, limit int64, window time.Duration, buckets, kept int) R
 // equal, so that a counter may go from one to the other as it is.
 func (r *Rule) SameShape(o *Rule) bool {
 	return r == o || r.Hash == o.Hash && r.Name == o.Name && r.Units == o.Units &&
-		r.Period == o.Period && r.Kept == o.Kept && r.Width == o.Width
+		r.Period == o.Period && r.Kept == o.Kept && r.Width == o.Width && (r.Calendar == o.Calendar || r.Calendar.same(o.Calendar))
 }
 
 // ShapeHash is equal, in every process, for rules of one name that count alike, see SameShape.
