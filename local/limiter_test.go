@@ -34,6 +34,7 @@ func everyRule(tb testing.TB, lim int64) []*limit.Rule {
 		limit.Must(limit.SlidingWindowBuckets("r1", lim, time.Hour, 1)),
 		limit.Must(limit.FixedWindow("r", lim, time.Hour)),
 		limit.Must(limit.SlidingLog("r", lim, time.Hour)),
+		limit.Must(limit.Quota("r", lim, limit.Calendar{Unit: limit.Day})),
 	}
 }
 

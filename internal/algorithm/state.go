@@ -29,8 +29,11 @@ var (
 
 // IsWindow reports whether a rule counts by a [Window].
 func IsWindow(r *limit.Rule) bool {
-	a := r.Algorithm()
-	return a == limit.AlgorithmSlidingWindow || a == limit.AlgorithmFixedWindow
+	switch r.Algorithm() {
+	case limit.AlgorithmSlidingWindow, limit.AlgorithmFixedWindow, limit.AlgorithmCalendar:
+		return true
+	}
+	return false
 }
 
 // Decider is the part of a [State] that checks use.

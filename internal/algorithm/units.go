@@ -32,11 +32,3 @@ func Earlier(a, b arith.Span) arith.Span {
 	}
 	return a
 }
-
-func floorDiv(a, b int64) int64 {
-	q := a / b
-	if a%b < 0 {
-		q--
-	}
-	return q
-}

@@ -1,6 +1,7 @@
 package algorithm
 
 import (
+	"math"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
@@ -41,16 +42,22 @@ type Window struct {
 // says that it was measured.
 func (w *Window) Begin(r *arith.Rule, now, off int64, sure bool) {
 	w.off, w.sure, w.multiplier = off, sure, 1
-	w.cur = floorDiv(now+off, int64(r.Width))
+	w.cur = r.Index(now + off)
 	w.list = w.room[:0]
 }
 
 // begins and ends return when the current bucket begins and ends, in ns of Redis' clock.
-func (w *Window) begins(r *arith.Rule) int64 { return w.cur * int64(r.Width) }
-func (w *Window) ends(r *arith.Rule) int64   { return (w.cur + 1) * int64(r.Width) }
+func (w *Window) begins(r *arith.Rule) int64 { return r.Begins(w.cur) }
+func (w *Window) ends(r *arith.Rule) int64   { return r.Ends(w.cur) }
 
-// elapsed returns how much of the current bucket has passed at now, in ns. The result stays within
-// the bucket even if the offset of the clocks was corrected since.
+// Later returns how long after the current bucket another one ends that comes so many after it.
+func (w *Window) Later(r *arith.Rule, buckets int64) int64 {
+	return r.Ends(w.cur+min(buckets, math.MaxInt32)) - w.ends(r)
+}
+
+// elapsed returns how much of the current bucket has passed at now, in ns, of a calendar's period as if
+// it were Width long and ended when it does. The result stays within the bucket even if the offset of the
+// clocks was corrected since.
 func (w *Window) elapsed(r *arith.Rule, now int64) int64 {
 	return min(max(now+w.off-w.begins(r), 0), int64(r.Width)-1)
 }
@@ -61,7 +68,7 @@ func (w *Window) Roll(r *arith.Rule, now, multiplier int64) (expired int64) {
 	if now+w.off < w.ends(r) {
 		return 0
 	}
-	return w.advance(r, floorDiv(now+w.off, int64(r.Width)), multiplier)
+	return w.advance(r, r.Index(now+w.off), multiplier)
 }
 
 // advance moves on to the bucket with this ID, if it is later than the current one. sentUnits does

@@ -39,18 +39,45 @@ func (w *Window) Follow(r *arith.Rule, now, last, multiplier int64, clock Clock)
 // If the window uses a guess, its newest bucket must be that of now. The caller must call sum if
 // rebase returns true.
 func (w *Window) rebase(r *arith.Rule, now, off, slack int64) (moved bool) {
-	width, ahead := int64(r.Width), off-w.off
+	ahead := off - w.off
 	first := !w.sure
 	w.off, w.sure = off, true
 	switch {
 	case first:
 		w.move(r, r, now, ahead)
 		return true
-	case w.begins(r)-(now+off) > slack && floorDiv(now+off, width) < w.cur:
-		w.retreat(r, now)
+	case r.Ends(w.cur-1)-(now+off) > slack && r.Index(now+off) < w.cur-w.early(r):
+		w.retreat(r, r.Index(now+off), now)
 		return true
 	}
 	return false
+}
+
+// early returns by how many buckets the current one may be ahead of Redis' clock: see [arith.Rule.Early], if
+// Redis counts in it.
+func (w *Window) early(r *arith.Rule) int64 {
+	if i, found := w.find(w.cur); found && w.list[i].known > 0 {
+		return r.Early()
+	}
+	return 0
+}
+
+// agree goes to the period of a calendar in which Redis counts: the next one, if it has begun early, or back
+// to the present one, if the current one has begun by a clock that was set back since.
+func (w *Window) agree(r *arith.Rule, a Answer) {
+	id := w.serverBucket(r, a)
+	switch {
+	case r.Early() == 0 || !w.sure:
+	case id < w.cur && r.Ends(w.cur-1)-a.ServerNow > a.Slack+2*a.ClockSlack+ClockStep:
+		w.retreat(r, id, a.Now)
+	case id == w.cur+1 && r.Ends(w.cur) > a.ServerNow:
+		// What was not sent yet was admitted in the next period, or may have been. It counts there.
+		pend := int64(0)
+		if i, found := w.find(w.cur); found {
+			pend = w.list[i].pend
+		}
+		w.list, w.cur = append(w.list[:0], bucket{id: id, pend: pend}), id
+	}
 }
 
 // read applies what Redis' clock showed at our time at, or shortly before, if the window uses a
@@ -68,13 +95,13 @@ func (w *Window) read(r *arith.Rule, at, server int64) {
 // one. So a unit that is missing in its bucket is no sign of lost data.
 func (w *Window) wentBack(r *arith.Rule, to int64) {
 	for _, b := range w.list {
-		w.moved = w.moved || b.known > 0 && b.id*int64(r.Width) > to
+		w.moved = w.moved || b.known > 0 && r.Begins(b.id) > to
 	}
 }
 
-// retreat goes back to the bucket of now. Units of later buckets then count in that one.
-func (w *Window) retreat(r *arith.Rule, now int64) {
-	w.cur, w.moved = floorDiv(now+w.off, int64(r.Width)), true
+// retreat goes back to a bucket. Units of later buckets then count in that one.
+func (w *Window) retreat(r *arith.Rule, id, now int64) {
+	w.cur, w.moved = id, true
 	w.put(r, func(b bucket) (id, last int64) { return min(b.id, w.cur), b.last })
 	if i, found := w.find(w.cur); found {
 		w.list[i].last = w.elapsed(r, now)
@@ -90,21 +117,20 @@ func (w *Window) Reshape(old, rule *arith.Rule, now, multiplier int64) (expired 
 
 // move converts the window to another rule at now, with the same units. Each bucket goes into the
 // new bucket in which its last unit lies, after the time of that unit was moved forward by ahead
-// ns. So the earlier units of a bucket may count too long, but never too short. The caller must
-// call sum.
+// ns. So the earlier units of a bucket may count too long, but never too short. Under another calendar
+// all units count in the current period, as in Redis. The caller must call sum.
 func (w *Window) move(old, rule *arith.Rule, now, ahead int64) {
-	width := int64(rule.Width)
-	w.cur = floorDiv(now+w.off, width)
+	w.cur = rule.Index(now + w.off)
 	w.put(rule, func(b bucket) (id, last int64) {
-		at := b.id*int64(old.Width) + b.last + ahead
-		id = floorDiv(at, width)
+		at := old.Begins(b.id) + b.last + ahead
+		id = rule.Index(at)
 		switch {
-		case id >= w.cur:
-			return w.cur, min(at-w.begins(rule), width)
+		case id >= w.cur, rule.Calendar != nil && old != rule:
+			return w.cur, min(max(at-w.begins(rule), 0), int64(rule.Width))
 		case w.cur-id > int64(rule.Kept) && old == rule:
 			return w.cur - int64(rule.Kept), 0 // only a change of the rule expires units
 		}
-		return id, at - id*width
+		return id, at - rule.Begins(id)
 	})
 }
 

@@ -127,6 +127,7 @@ func (w *Window) GiveBack(*arith.Rule) (expired int64) {
 // bucket. Otherwise units of that bucket would land in our previous one, and expire a bucket early.
 func (w *Window) Renew(r *arith.Rule, a Answer, multiplier int64) (withdrawn int64) {
 	w.read(r, a.At, a.ServerNow)
+	w.agree(r, a)
 	w.late = false
 	withdrawn, w.pendUnits = w.pendUnits, 0
 	for i := range w.list {
@@ -144,6 +145,7 @@ func (w *Window) Renew(r *arith.Rule, a Answer, multiplier int64) (withdrawn int
 // clocks, units may come back in a neighbouring bucket: that is no lost data.
 func (w *Window) Settle(r *arith.Rule, a Answer, multiplier int64) (s Settled) {
 	s.OtherClock = w.sure && a.Now+w.off-a.ServerNow > a.Slack+2*a.ClockSlack+ClockStep
+	w.agree(r, a)
 	w.late = w.late && !a.Older // an answer of an older generation says nothing about the units that we know
 	s.Lost, s.Earlier, s.Expired = w.settle(r, a.Buckets, w.serverBucket(r, a), a.Floor, multiplier)
 	comparable := int64(r.Width) > a.Slack
@@ -155,12 +157,18 @@ func (w *Window) Settle(r *arith.Rule, a Answer, multiplier int64) (s Settled) {
 // serverBucket returns the ID of Redis' current bucket at the time of an answer. If that time is
 // ahead of Redis' present clock, Redis answered before its clock was set back. To move the window
 // there would be wrong: everything that Redis counts from now on would be in older buckets.
+//
+// A period of a calendar has begun if Redis counts in it, see [arith.Rule.Early].
 func (w *Window) serverBucket(r *arith.Rule, a Answer) int64 {
 	server := a.ServerNow
 	if w.sure {
 		server = min(server, a.Now+w.off+a.ClockSlack+ClockStep)
 	}
-	return floorDiv(server, int64(r.Width))
+	id := r.Index(server)
+	if r.Early() > 0 && slices.ContainsFunc(a.Buckets, func(b report.Bucket) bool { return b.ID == id+1 && b.Units > 0 }) {
+		id++
+	}
+	return id
 }
 
 // settle applies the buckets of Redis; serverCur is its current bucket. As with a leaky bucket, if

@@ -45,3 +45,24 @@ func TestChecksOfWindowsDoNotAllocate(t *testing.T) {
 		none("after an answer", func() { shared.allow(now, 1, r) })
 	}
 }
+
+// When a period of a calendar begins one key needs memory for its bounds, and no other.
+func TestKeysChangeToAPeriodWithoutMemory(t *testing.T) {
+	r := limit.Must(limit.Quota("q", 1e6, limit.Calendar{Unit: limit.Month}))
+	now, keys := int64(1e18), make([]*Counter, 200)
+	for i := range keys {
+		keys[i] = New("k", r, 0, nil, nil, now)
+		keys[i].allow(now, 1, r)
+	}
+	for range 3 {
+		now = arith.Of(r).Ends(arith.Of(r).Index(now))
+		keys[0].allow(now, 1, r)
+		i := 0
+		if n := testing.AllocsPerRun(len(keys)-2, func() {
+			i++
+			keys[i].allow(now, 1, r)
+		}); n > 0 {
+			t.Errorf("%v allocations for each key", n)
+		}
+	}
+}

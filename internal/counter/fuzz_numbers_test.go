@@ -109,14 +109,26 @@ func FuzzNumbers(f *testing.F) {
 	})
 }
 
+// anyQuota returns a rule with some calendar.
+func anyQuota(capacity, some int64) (*limit.Rule, error) {
+	some &= 1<<40 - 1
+	c := limit.Calendar{Unit: limit.Unit(1 + some%3), Zone: time.FixedZone("any", int(some%86400-43200))}
+	if c.Unit != limit.Day {
+		c.First = int(some % 8)
+	}
+	return limit.Quota("q", capacity, c)
+}
+
 func anyRule(kind uint8, capacity, units, per int64, buckets int) (r *limit.Rule) {
-	switch kind % 4 {
+	switch kind % 5 {
 	case 0:
 		r, _ = limit.Funnel("f", capacity, units, time.Duration(per))
 	case 1:
 		r, _ = limit.SlidingWindowBuckets("w", capacity, time.Duration(per), buckets)
 	case 2:
 		r, _ = limit.FixedWindow("x", capacity, time.Duration(per))
+	case 3:
+		r, _ = anyQuota(capacity, per)
 	default:
 		r, _ = limit.SlidingLog("l", capacity, time.Duration(per))
 	}

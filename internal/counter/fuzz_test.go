@@ -22,11 +22,13 @@ func FuzzCounter(f *testing.F) {
 	f.Fuzz(func(t *testing.T, ops []byte, capacity, units, per int64, kind uint8) {
 		var r *limit.Rule
 		var err error
-		switch kind % 3 {
+		switch kind % 4 {
 		case 0:
 			r, err = limit.Funnel("f", capacity, units, time.Duration(per))
 		case 1:
 			r, err = limit.SlidingWindowBuckets("w", capacity, time.Duration(per), int(kind)%20+1)
+		case 2:
+			r, err = anyQuota(capacity, per)
 		default:
 			r, err = limit.FixedWindow("x", capacity, time.Duration(per))
 		}

@@ -118,6 +118,10 @@ func (c *Counter) estimateLocked(now, ahead, n int64) (wait int64) {
 	fits := c.decideLocked(now, rest, false)
 	wait = int64(c.describeLocked(now, rest, fits).RetryAfter)
 	c.claimLocked(claim)
+	if rule.Calendar != nil {
+		later := c.window().Later(rule, windows)
+		return min(wait, math.MaxInt64-later) + later
+	}
 	each := int64(rule.Width) * int64(max(rule.Kept, 1))
 	if windows > (math.MaxInt64-wait)/max(each, 1) {
 		return math.MaxInt64

@@ -60,7 +60,7 @@ func (b *Buckets) Add(now, n int64) {
 	}
 	id := b.ID(now)
 	b.Units[id] += n
-	b.Last[id] = max(b.Last[id], now-id*int64(arith.Of(b.Rule).Width))
+	b.Last[id] = max(b.Last[id], now-arith.Of(b.Rule).Begins(id))
 }
 
 // Used returns how many units count at now.
@@ -69,7 +69,7 @@ func (b *Buckets) Used(now int64) (n int64) {
 	for age := range int64(arith.Of(b.Rule).Kept) + 1 {
 		units := b.Units[id-age]
 		if age > 0 && age == int64(arith.Of(b.Rule).Kept) {
-			units -= Gone(b.Rule, units, b.Last[id-age], now-id*int64(arith.Of(b.Rule).Width))
+			units -= Gone(b.Rule, units, b.Last[id-age], now-arith.Of(b.Rule).Begins(id))
 		}
 		n += units
 	}
@@ -77,11 +77,4 @@ func (b *Buckets) Used(now int64) (n int64) {
 }
 
 // ID returns the ID of the bucket of a time.
-func (b *Buckets) ID(now int64) int64 {
-	width := int64(arith.Of(b.Rule).Width)
-	id := now / width
-	if now%width < 0 {
-		id--
-	}
-	return id
-}
+func (b *Buckets) ID(now int64) int64 { return arith.Of(b.Rule).Index(now) }

@@ -47,6 +47,7 @@ func TestNewKeyAdmitsExactlyItsLimit(t *testing.T) {
 		"funnel": slow(10),
 		"window": limit.Must(limit.SlidingWindow("window", 10, time.Hour)),
 		"fixed":  limit.Must(limit.FixedWindow("fixed", 10, time.Hour)),
+		"quota":  limit.Must(limit.Quota("quota", 10, limit.Calendar{Unit: limit.Month})),
 		"log":    limit.Must(limit.SlidingLog("log", 10, time.Hour)),
 	}
 	for name, rule := range rules {
