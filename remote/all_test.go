@@ -26,7 +26,7 @@ func takeAll(t testing.TB, l *Limiter, checks ...limit.Check) limit.AllResult {
 	return v
 }
 
-// The four algorithms in one call. One that refuses is named, and nothing is
+// The algorithms in one call. One that refuses is named, and nothing is
 // written for any of them.
 func TestTakeAllOrNothing(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *backend) {
@@ -35,7 +35,7 @@ func TestTakeAllOrNothing(t *testing.T) {
 		for i, r := range rules {
 			checks = append(checks, limit.Check{Key: fmt.Sprint("k", i), Rule: r, N: int64(i + 1)})
 		}
-		if v := takeAll(t, l, checks...); !v.Allowed || v.By != 3 || v.Remaining != 6 || v.Rule != rules[3] {
+		if v := takeAll(t, l, checks...); !v.Allowed || v.By != 4 || v.Remaining != 5 || v.Rule != rules[4] {
 			t.Fatalf("the first: %+v", v)
 		}
 		for i, r := range rules {
@@ -125,6 +125,8 @@ func sameWith(r *limit.Rule, n int64) (*limit.Rule, error) {
 		return limit.SlidingWindowBuckets(r.Name(), n, r.Period(), r.Buckets())
 	case limit.AlgorithmFixedWindow:
 		return limit.FixedWindow(r.Name(), n, r.Period())
+	case limit.AlgorithmCalendar:
+		return limit.Quota(r.Name(), n, r.Calendar())
 	}
 	return limit.SlidingLog(r.Name(), n, r.Period())
 }

@@ -209,6 +209,14 @@ func fixed(t testing.TB, n int64, window time.Duration) *limit.Rule {
 	return built(t)(limit.FixedWindow("x", n, window))
 }
 
+// daily is a quota for a day that ends in twelve hours, wherever that is.
+func daily(t testing.TB, n int64) *limit.Rule {
+	t.Helper()
+	const day = 24 * 60 * 60
+	zone := time.FixedZone("here", day/2-int(time.Now().Unix()%day))
+	return built(t)(limit.Quota("c", n, limit.Calendar{Unit: limit.Day, Zone: zone}))
+}
+
 func slidingLog(t testing.TB, n int64, window time.Duration) *limit.Rule {
 	t.Helper()
 	return built(t)(limit.SlidingLog("l", n, window))

@@ -15,7 +15,7 @@ func callRules(t *testing.T) []*limit.Rule {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return []*limit.Rule{funnel(t, 10, 10, time.Hour), sliding(t, 10, time.Hour, 10), fixed(t, 10, time.Hour), log}
+	return []*limit.Rule{funnel(t, 10, 10, time.Hour), sliding(t, 10, time.Hour, 10), fixed(t, 10, time.Hour), daily(t, 10), log}
 }
 
 func forCallRules(t *testing.T, test func(t *testing.T, b *backend, l *Limiter, r *limit.Rule)) {

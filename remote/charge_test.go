@@ -36,7 +36,7 @@ func TestCharge(t *testing.T) {
 			most = 2
 		}
 		charge(100, most)
-		if res, err := l.Peek(ctx, "k", r); err != nil || res.Allowed || res.Remaining != 0 || res.RetryAfter > 2*time.Hour {
+		if res, err := l.Peek(ctx, "k", r); err != nil || res.Allowed || res.Remaining != 0 || res.RetryAfter > 2*r.Period() {
 			t.Fatalf("%+v, %v", res, err)
 		}
 		if most < 100 {
@@ -60,13 +60,13 @@ func TestChargeOfTheMost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, r := range []*limit.Rule{sliding(t, 10, time.Hour, 10), fixed(t, 10, time.Hour), funnel(t, 10, 10, time.Hour)} {
+		for _, r := range []*limit.Rule{sliding(t, 10, time.Hour, 10), fixed(t, 10, time.Hour), daily(t, 10), funnel(t, 10, 10, time.Hour)} {
 			for range 3 {
 				if got, err := l.Charge(ctx, "most", r, math.MaxInt64); err != nil || got < 0 || got > limit.MaxUnits {
 					t.Errorf("%v: %d units charged, %v", r, got, err)
 				}
 			}
-			if res, err := l.Peek(ctx, "most", r); err != nil || res.Allowed || res.RetryAfter <= 0 || res.RetryAfter > 2*time.Hour {
+			if res, err := l.Peek(ctx, "most", r); err != nil || res.Allowed || res.RetryAfter <= 0 || res.RetryAfter > 2*r.Period() {
 				t.Errorf("%v: %+v, %v", r, res, err)
 			}
 		}

@@ -65,7 +65,7 @@ func TestExtremeKeys(t *testing.T) {
 		l := b.limiter()
 		for name, key := range extremeKeys {
 			for _, rule := range []*limit.Rule{
-				funnel(t, 5, 1, time.Hour), sliding(t, 5, time.Hour, 10), fixed(t, 5, time.Hour), slidingLog(t, 5, time.Hour),
+				funnel(t, 5, 1, time.Hour), sliding(t, 5, time.Hour, 10), fixed(t, 5, time.Hour), daily(t, 5), slidingLog(t, 5, time.Hour),
 			} {
 				if got := take(t, l, key, rule, 1); !got.Allowed || got.Remaining != 4 {
 					t.Errorf("%s key, %v: %s", name, rule, show(got))
@@ -75,8 +75,8 @@ func TestExtremeKeys(t *testing.T) {
 				}
 			}
 		}
-		if n := len(b.keys()); n != 4*len(extremeKeys) {
-			t.Errorf("%d keys in Redis, want %d", n, 4*len(extremeKeys))
+		if n := len(b.keys()); n != 5*len(extremeKeys) {
+			t.Errorf("%d keys in Redis, want %d", n, 5*len(extremeKeys))
 		}
 		b.everyKeyExpires()
 	})

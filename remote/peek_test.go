@@ -18,6 +18,7 @@ func TestPeekTellsWhatTakeOfOneWould(t *testing.T) {
 			limit.Must(limit.Funnel("funnel", 3, 3, time.Hour)),
 			limit.Must(limit.SlidingWindow("sliding", 3, time.Hour)),
 			limit.Must(limit.FixedWindow("fixed", 3, 100*time.Hour)),
+			daily(t, 3),
 			limit.Must(limit.SlidingLog("log", 3, time.Hour)),
 			limit.Must(limit.SlidingLog("nothing", 0, time.Hour)),
 		} {

@@ -29,7 +29,7 @@ type Name struct {
 // also matches other names: check each with [Parse].
 func Pattern(k redisstore.Keyspace) string {
 	escaped := strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `^`, `\^`).Replace(k.Prefix())
-	return escaped + layout + "*}:[fsxl]:*"
+	return escaped + layout + "*}:[" + strings.ReplaceAll(redisstore.Letters, "?", "") + "]:*"
 }
 
 // layout comes between the prefix and the number of the shard.
@@ -83,6 +83,8 @@ func (n Name) AnyRule() *limit.Rule {
 		rule, _ = limit.SlidingWindow(n.Rule, some, time.Hour)
 	case limit.AlgorithmFixedWindow:
 		rule, _ = limit.FixedWindow(n.Rule, some, time.Hour)
+	case limit.AlgorithmCalendar:
+		rule, _ = limit.Quota(n.Rule, some, limit.Calendar{Unit: limit.Day})
 	case limit.AlgorithmSlidingLog:
 		rule, _ = limit.SlidingLog(n.Rule, some, time.Hour)
 	}

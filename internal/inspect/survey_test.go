@@ -83,11 +83,11 @@ func TestScan(t *testing.T) {
 		}
 		before := b.dump()
 		keys, out := scanned(t, s, 1<<40)
-		if len(keys) != 40 || !out.Complete || out.Counters != 160 || out.Foreign != 40 || out.Total != 241 || out.Keys != out.Total {
+		if len(keys) != 40 || !out.Complete || out.Counters != 200 || out.Foreign != 40 || out.Total != 281 || out.Keys != out.Total {
 			t.Errorf("%d keys, %+v", len(keys), out)
 		}
 		for key, n := range keys {
-			if n != 4 {
+			if n != 5 {
 				t.Errorf("%q was found %d times", key, n)
 			}
 		}

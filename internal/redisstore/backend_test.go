@@ -215,6 +215,14 @@ func fixed(t testing.TB, n int64, window time.Duration) *limit.Rule {
 	return built(t)(limit.FixedWindow("x", n, window))
 }
 
+// daily is a quota for a day that ends in twelve hours, wherever that is.
+func daily(t testing.TB, n int64) *limit.Rule {
+	t.Helper()
+	const day = 24 * 60 * 60
+	zone := time.FixedZone("here", day/2-int(time.Now().Unix()%day))
+	return built(t)(limit.Quota("c", n, limit.Calendar{Unit: limit.Day, Zone: zone}))
+}
+
 func slidingLog(t testing.TB, n int64, window time.Duration) *limit.Rule {
 	t.Helper()
 	return built(t)(limit.SlidingLog("l", n, window))
@@ -290,7 +298,7 @@ func show(r limit.Result) string {
 }
 
 func callRules(t *testing.T) []*limit.Rule {
-	return []*limit.Rule{funnel(t, 10, 10, time.Hour), sliding(t, 10, time.Hour, 10), fixed(t, 10, time.Hour), slidingLog(t, 10, time.Hour)}
+	return []*limit.Rule{funnel(t, 10, 10, time.Hour), sliding(t, 10, time.Hour, 10), fixed(t, 10, time.Hour), daily(t, 10), slidingLog(t, 10, time.Hour)}
 }
 
 func remains(t *testing.T, l *Limiter, key string, r *limit.Rule) int64 {

@@ -16,12 +16,13 @@ func (s *Store) encode(b *Batch) *call {
 	c := &call{script: scriptBatch, keys: make([]string, 1, 1+len(b.Ops))}
 	c.keys[0] = s.keys.SeqKey(b.Shard, b.Node)
 	t := batchTexts.Get().(*batchText)
-	t.reset()
+	t.reset(s)
 	for i := range b.Ops {
 		c.keys = append(c.keys, b.Ops[i].Key)
 		t.add(&b.Ops[i])
 	}
 	c.args = []any{b.Seq, b.Prev, digit(b.Accept), LedgerTTL.Milliseconds(), fmt.Sprintf("%016x", b.Nonce), t.units, string(t.rules), string(t.ops), ceilMS(b.MaxLag)}
+	t.s = nil
 	batchTexts.Put(t)
 	return c
 }
@@ -29,6 +30,7 @@ func (s *Store) encode(b *Batch) *call {
 // batchText is a buffer for the texts of a batch, its rules and its operations. Their
 // format is in lua/batch.lua. A copy is sent, because hooks of the client may keep it.
 type batchText struct {
+	s          *Store
 	rules, ops []byte
 	units      int64               // of all operations
 	known      map[*limit.Rule]int // the number of each rule among those of its kind
@@ -39,9 +41,9 @@ type batchText struct {
 
 var batchTexts = sync.Pool{New: func() any { return &batchText{known: map[*limit.Rule]int{}} }}
 
-func (t *batchText) reset() {
+func (t *batchText) reset(s *Store) {
 	clear(t.known) // or it would keep the rules alive
-	*t = batchText{rules: t.rules[:0], ops: t.ops[:0], known: t.known, name: t.name[:0]}
+	*t = batchText{s: s, rules: t.rules[:0], ops: t.ops[:0], known: t.known, name: t.name[:0]}
 }
 
 // add writes an operation.
@@ -67,17 +69,25 @@ func (t *batchText) use(rule *limit.Rule) {
 	if rule.Algorithm() != limit.AlgorithmFunnel {
 		kind, letter = 1, 'w'
 	}
+	first := letter
+	if arithOf(rule).Calendar != nil {
+		first = 'c'
+	}
 	n := t.known[rule]
 	if n == 0 {
 		t.count[kind]++
 		n = t.count[kind]
 		t.known[rule] = n
-		t.rules = append(t.rules, letter, ' ')
-		if kind == 0 {
+		t.rules = append(t.rules, first, ' ')
+		switch {
+		case kind == 0:
 			one := toWire(rule, arithOf(rule).Cost(1))
 			t.rules = append(t.rules, rateText(rule)...)
 			t.rules = appendNumbers(t.rules, horizonMS(rule), one.us, one.rem)
-		} else {
+		case first == 'c':
+			t.rules = strconv.AppendInt(t.rules, horizonMS(rule), 10)
+			t.rules = t.s.appendCalendar(append(t.rules, ' '), rule)
+		default:
 			t.rules = strconv.AppendInt(t.rules, widthUS(rule), 10)
 			t.rules = appendNumbers(t.rules, int64(arithOf(rule).Kept), horizonMS(rule))
 		}

@@ -99,6 +99,9 @@ func (s *Store) Beat(ctx context.Context, node string, ttl time.Duration, shards
 	s.pipeline(ctx, calls)
 	b, err := decodeBeat(asks, len(shards), with, keys)
 	b.EchoErr = wrap(echo.err)
+	if b.Now > 0 {
+		s.follow(b.Now)
+	}
 	return b, err
 }
 

@@ -170,4 +170,4 @@ func (k Keyspace) Layout() string {
 }
 
 // Letters identify algorithms in names of keys: that of a [limit.Algorithm] has its number as index.
-const Letters = "?fsxl"
+const Letters = "?fsxcl"

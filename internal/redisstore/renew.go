@@ -64,13 +64,22 @@ func (s *Store) Refund(ctx context.Context, key string, rule *limit.Rule, n int6
 }
 
 // renew runs one of the scripts that lower or set a counter.
-func (s *Store) renew(ctx context.Context, script *script, key string, rule *limit.Rule, units int64, of *Booking) (*reader, error) {
+func (s *Store) renew(ctx context.Context, script *script, key string, rule *limit.Rule, units int64, of *Booking) (r *reader, err error) {
 	switch {
 	case !rule.Valid():
 		return nil, fmt.Errorf("remote: %w", limit.ErrNilRule)
 	case units < 0:
 		return nil, fmt.Errorf("remote: %w: %d", limit.ErrInvalidN, units)
 	}
+	for range 2 {
+		if r, err = s.renewOnce(ctx, script, key, rule, units, of); !s.otherPeriod(err) {
+			break
+		}
+	}
+	return r, err
+}
+
+func (s *Store) renewOnce(ctx context.Context, script *script, key string, rule *limit.Rule, units int64, of *Booking) (*reader, error) {
 	c := &call{script: script, keys: []string{s.Keyspace().CounterKey(rule, key)}}
 	is, kind, units := arithOf(rule), kindOf(rule), min(units, limit.MaxUnits)
 	if kind == "f" {
@@ -81,7 +90,7 @@ func (s *Store) renew(ctx context.Context, script *script, key string, rule *lim
 		if kind == "l" && script == scriptRenew {
 			units = min(units, rule.Limit())
 		}
-		c.args = []any{kind, widthUS(rule), is.Kept, horizonMS(rule), units, 0, 0, 0}
+		c.args = []any{kind, s.width(rule), is.Kept, horizonMS(rule), units, 0, 0, 0}
 	}
 	if of != nil {
 		at := int64(of.At / time.Microsecond)

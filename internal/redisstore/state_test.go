@@ -24,7 +24,7 @@ func told(t *testing.T, s *Store, mode TakeMode, key string, r *limit.Rule, n in
 }
 
 func stateRules(t *testing.T) []*limit.Rule {
-	return []*limit.Rule{funnel(t, 10, 10, time.Hour), sliding(t, 10, time.Hour, 10), fixed(t, 10, 1000*time.Hour)}
+	return []*limit.Rule{funnel(t, 10, 10, time.Hour), sliding(t, 10, time.Hour, 10), fixed(t, 10, 1000*time.Hour), daily(t, 10)}
 }
 
 // heldBy returns how many units a state says that there are.
@@ -117,7 +117,7 @@ func TestTakeTellsOfAnotherShape(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *backend) {
 		s := b.store()
 		for i, r := range stateRules(t) {
-			other := []*limit.Rule{funnel(t, 10, 20, time.Hour), sliding(t, 10, 2*time.Hour, 10), fixed(t, 10, 2000*time.Hour)}[i]
+			other := []*limit.Rule{funnel(t, 10, 20, time.Hour), sliding(t, 10, 2*time.Hour, 10), fixed(t, 10, 2000*time.Hour), built(t)(limit.Quota("c", 10, limit.Calendar{Unit: limit.Month}))}[i]
 			told(t, s, BookState, "k", r, 3)
 			if _, a, _ := told(t, s, LookState, "k", other, 1); !a.State.Converted || heldBy(other, &a.State) < 3 {
 				t.Errorf("%v: %+v", r, a.State)

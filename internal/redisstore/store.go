@@ -97,6 +97,8 @@ type Store struct {
 	timeout time.Duration
 	lacking sync.Map    // keys are scripts that a server lacks, as *script, until one gets their text
 	dialing atomic.Bool // connect is making a connection
+
+	ahead atomic.Int64 // of our clock is Redis', ns, by the latest beat or call that was told so
 }
 
 // NewStore returns a store that uses rdb. It does not call Redis yet. The
@@ -146,6 +148,9 @@ func (s *Store) Exec(ctx context.Context, batches []*Batch, m *Message) (out []O
 	for i, c := range calls {
 		if out[i].Err = wrap(c.err); c.err == nil {
 			out[i].Reply, out[i].Err = decodeBatch(c.val, batches[i].Ops)
+		}
+		for _, st := range out[i].Reply.States {
+			s.otherPeriod(st.Err)
 		}
 	}
 	return out, published

@@ -55,9 +55,14 @@ type Answer struct {
 // Take asks several counters in one call. If a counter cannot be used, the error is a
 // [*limit.KeyError], and by is the index of its Ask; otherwise by is -1.
 func (s *Store) Take(ctx context.Context, mode TakeMode, asks ...Ask) (t Taken, by int, err error) {
-	c := takeCall(mode, asks)
-	s.do(ctx, c)
-	return c.taken(mode, asks)
+	for range 2 {
+		c := s.takeCall(mode, asks)
+		s.do(ctx, c)
+		if t, by, err = c.taken(mode, asks); !s.otherPeriod(err) {
+			break
+		}
+	}
+	return t, by, err
 }
 
 // LookAt reads many counters, each by a call of its own, in one pipeline. The errors are those of Take.
@@ -87,9 +92,18 @@ type TakeRequest struct {
 
 // TakeEach makes several calls of Take in one pipeline. They succeed or fail independently.
 func (s *Store) TakeEach(ctx context.Context, list []TakeRequest) {
+	s.takeEach(ctx, list)
+	for i := range list {
+		if q := &list[i]; s.otherPeriod(q.Err) {
+			q.Taken, q.By, q.Err = s.Take(ctx, q.Mode, q.Asks...)
+		}
+	}
+}
+
+func (s *Store) takeEach(ctx context.Context, list []TakeRequest) {
 	calls := make([]*call, len(list))
 	for i := range list {
-		calls[i] = takeCall(list[i].Mode, list[i].Asks)
+		calls[i] = s.takeCall(list[i].Mode, list[i].Asks)
 	}
 	s.pipeline(ctx, calls)
 	for i, c := range calls {
@@ -99,7 +113,7 @@ func (s *Store) TakeEach(ctx context.Context, list []TakeRequest) {
 }
 
 // takeCall builds the call of the script.
-func takeCall(mode TakeMode, asks []Ask) *call {
+func (s *Store) takeCall(mode TakeMode, asks []Ask) *call {
 	apart := mode[0] == Book[0] && slices.ContainsFunc(asks, func(q Ask) bool { return q.Own != q.Units || q.Rule.IsDryRun() })
 	if apart {
 		mode = "s" + mode[1:]
@@ -124,7 +138,7 @@ func takeCall(mode TakeMode, asks []Ask) *call {
 			if q.Forced {
 				most = limit.MaxUnits
 			}
-			c.args = append(c.args, most, widthUS(q.Rule), is.Kept, horizonMS(q.Rule), q.Units)
+			c.args = append(c.args, most, s.width(q.Rule), is.Kept, horizonMS(q.Rule), q.Units)
 		case "l":
 			c.args = append(c.args, q.Rule.Limit(), widthUS(q.Rule), q.Units)
 		}

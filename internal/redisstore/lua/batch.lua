@@ -11,6 +11,7 @@
 -- Rules are named by their kind and their number within it: the first are f1 and w1.
 --   f <rate> <horizon ms> <us> <rem>   the last two are what one unit costs
 --   w <width us> <kept> <horizon ms>
+--   c <horizon ms> <calendar>          a window, by a calendar as in lib_window.lua
 -- Operations begin with the name of their rule:
 --   f1 <units> <cost us> <cost rem> <ahead us> <ahead rem>   ahead: how long until a bucket
 --           with these units alone is empty; us is negative if it is empty already
@@ -65,12 +66,18 @@ local function read_rules(text, now, stamp)
     else
       local digits, kept
       _, stop, digits, kept, horizon = find(text, '^w (%d+) (%d+) (%d+)\n', pos)
-      local width = digits + 0
-      local current = (now - now % width) / width
+      local rule
+      if stop then
+        local width = digits + 0
+        local current = (now - now % width) / width
+        rule = { width = width, digits = digits, kept = kept + 0, horizon = horizon + 0, current = current, head = 'w 0 ' .. stamp .. ' ' .. digits }
+      else -- current: each operation takes the slow path
+        rule = { kept = 0, current = -1, width = 1 }
+        _, stop, rule.horizon, rule.calendar = find(text, '^c (%d+) ([%d %-]+)\n', pos)
+        rule.horizon = rule.horizon + 0
+      end
       windows = windows + 1
-      rules[windows == 1 and 'w1' or 'w' .. windows] = {
-        width = width, digits = digits, kept = kept + 0, horizon = horizon + 0, current = current, head = 'w 0 ' .. stamp .. ' ' .. digits,
-      }
+      rules[windows == 1 and 'w1' or 'w' .. windows] = rule
     end
     pos = stop + 1
   end

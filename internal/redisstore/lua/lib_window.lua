@@ -4,16 +4,58 @@
 -- bucket began its last unit came, rounded up. In tables the index of a bucket is its
 -- age (0 = current), which is small for any time and width. n has the units, l the
 -- last.
+--
+-- All of these times are Redis' own, but for a calendar. Its periods are of different lengths. A
+-- time in one is (id + 1) * width less what is left of it: so each is the last part of a bucket,
+-- and everything here holds for it. A rule with a calendar has a text instead of a width:
+-- "<width> <id> <begins> <ends> <ends> <ends> <ends>", a period and the ends of it and of the next
+-- three, which the sender has computed. The width is longer than two periods.
 
--- place adds the buckets of a list of " id:units:last", of the given width, to st.
-local function place(st, list, width, rule, now)
+-- time_in returns the time by which the buckets of a rule are numbered.
+local function time_in(rule, now)
+  if not rule.calendar then
+    return now
+  end
+  local width, id, begins, first, second, third, fourth = match(rule.calendar, '^(%d+) (%-?%d+) (%-?%d+) (%-?%d+) (%-?%d+) (%-?%d+) (%-?%d+)$')
+  width, id, first, second, third = width + 0, id + 0, first + 0, second + 0, third + 0
+  if now < begins + 0 or now >= third then
+    bad('period ' .. int(now)) -- the sender's clock is wrong: it asks again
+  end
+  local ends, following = first, second
+  if now >= second then
+    id, ends, following = id + 2, third, fourth + 0
+  elseif now >= first then
+    id, ends, following = id + 1, second, third
+  end
+  rule.width = width
+  rule.following = (id + 2) * width - (following - now) -- the same time in the next period
+  return (id + 1) * width - (ends - now)
+end
+
+-- begun returns the time in a calendar if the newest bucket of a list is of the next period. It has
+-- begun for a sender that has other time zone data, and does not end again: else what is counted in
+-- it would be forgotten with each call of a sender for which it has not begun.
+local function begun(list, rule, at)
+  local newest = match(list, ' (%d+):%d+:%d+$')
+  local cur = (at - at % rule.width) / rule.width
+  if newest and #newest < 16 and newest - 1 == cur then
+    return rule.following
+  end
+  return at
+end
+
+-- place adds the buckets of a list of " id:units:last", of the given width, to st. If early is set, a
+-- bucket of the previous period counts in the current one, which has not begun for its sender.
+local function place(st, list, width, rule, now, early)
   local n, l, kept, to = st.n, st.l, rule.kept, rule.width
   local cur = (now - now % to) / to
   local seen = 0
   for id, units, last in string.gmatch(list, ' (%d+):(%d+):(%d+)') do
     seen = seen + #id + #units + #last + 3
     id, units, last = num(id), num(units), math.min(num(last), width)
-    if width ~= to then
+    if width ~= to and rule.calendar then
+      id, last = cur, 0 -- when the periods of another calendar were is not known
+    elseif width ~= to then
       -- Another width: all units of the old bucket go where its last unit belongs.
       local at = math.min(id * width + last, now)
       last = at % to
@@ -22,7 +64,7 @@ local function place(st, list, width, rule, now)
     -- A bucket later than Redis' time (which was set back, or which a sender has
     -- estimated too high) counts as the current one, its last unit as of now.
     local age = cur - id
-    if age < 0 then
+    if age < 0 or early and age == 1 then
       age, last = 0, now % to
     end
     if age <= kept and units > 0 then
@@ -37,7 +79,7 @@ local function place(st, list, width, rule, now)
 end
 
 local function read_window(key, rule, now)
-  local st = { gen = 0, reset = 0, born = 0, n = {}, l = {} }
+  local st = { gen = 0, reset = 0, born = 0, n = {}, l = {}, at = time_in(rule, now), early = false }
   local v = fetch(key)
   if not v then
     st.absent = true
@@ -56,7 +98,11 @@ local function read_window(key, rule, now)
   if width < 1 or st.born > TOP then
     bad('state of a window out of range')
   end
-  place(st, list, width, rule, now)
+  if rule.calendar and not st.converted then
+    local at = begun(list, rule, st.at)
+    st.early, st.at = at ~= st.at, at
+  end
+  place(st, list, width, rule, st.at)
   return st
 end
 
@@ -64,8 +110,8 @@ local bucket = ' ' .. whole .. ':' .. whole .. ':' .. whole
 
 -- buckets returns the list of a window's buckets, oldest first, and the age of
 -- the newest one (nil if there is none).
-local function buckets(st, rule, now)
-  local cur = (now - now % rule.width) / rule.width
+local function buckets(st, rule)
+  local cur = (st.at - st.at % rule.width) / rule.width
   local list, newest = {}, nil
   for age = rule.kept, 0, -1 do
     if st.n[age] then
@@ -77,8 +123,9 @@ local function buckets(st, rule, now)
 end
 
 -- write_window stores a window, and returns the list of its buckets.
-local function write_window(key, st, rule, now)
-  local list, newest = buckets(st, rule, now)
+local function write_window(key, st, rule)
+  local now = st.at
+  local list, newest = buckets(st, rule)
   local ends = now
   if newest then
     ends = now - now % rule.width + (rule.kept + 1 - newest) * rule.width

@@ -182,13 +182,13 @@ function kinds.w(key, op, apply)
   local st = read_window(key, rule, now)
   if apply and restore then
     local known = { n = {}, l = {} }
-    place(known, restore.list, rule.width, rule, now)
+    place(known, restore.list, rule.width, rule, st.at)
     restore_window(st, restore.gen, restore.born, known, rule.kept)
   end
   local subtracted = back and back.gen >= st.reset
   if apply and subtracted then
     local less = { n = {}, l = {} }
-    place(less, back.list, rule.width, rule, now)
+    place(less, back.list, rule.width, rule, st.at)
     subtracted = false -- see kinds.f
     for age = 0, rule.kept do
       if less.n[age] and st.n[age] then
@@ -202,14 +202,14 @@ function kinds.w(key, op, apply)
     end
   end
   if apply and op.units > 0 then
-    place(st, op.list, rule.width, rule, now)
+    place(st, op.list, rule.width, rule, st.at, st.early)
     st.born = now
   end
   local list
   if apply and (op.units > 0 or restore or subtracted) and (next(st.n) or st.gen > 0 or not st.absent) then
-    list = write_window(key, st, rule, now)
+    list = write_window(key, st, rule)
   else
-    list = buckets(st, rule, now)
+    list = buckets(st, rule)
     remember(key, now, now, st.gen, rule.horizon)
   end
   return (st.converted and 'v ' or 'w ') .. int(st.gen) .. ' ' .. int(st.born) .. list

@@ -2,7 +2,7 @@
 -- one booking. It begins a generation that no earlier view has.
 --
 -- KEYS[1] the counter
--- ARGV    kind (f leaky bucket, w window, l log), rate or width us, kept, horizon ms, and
+-- ARGV    kind (f leaky bucket, w window, l log), rate, width us or calendar, kept, horizon ms, and
 --         what is refunded: for a leaky bucket its cost in us and rem, else units and 0;
 --         and the capacity of a leaky bucket (us, rem), else 0 and 0. To refund only what
 --         still counts of one booking, there follow the time of the booking in us and, for
@@ -56,12 +56,13 @@ take_off.f = function()
 end
 
 take_off.w = function()
-  local rule = { width = size, kept = tonumber(ARGV[3]), horizon = horizon }
+  local rule = { width = size, calendar = not size and ARGV[2], kept = tonumber(ARGV[3]), horizon = horizon }
   local st = read_window(key, rule, now)
   local sum, left, oldest, last = 0, n, 0, st.l[rule.kept] or 0
   local from, to = 0, rule.kept
   if once then
-    from = math.max((now - now % size - (once - once % size)) / size, 0)
+    local before = guard(time_in, rule, once) -- nil: in a period of long ago
+    from = before and math.max((st.at - st.at % rule.width - (before - before % rule.width)) / rule.width, 0) or 1
     to = st.reset >= once and -1 or math.min(from, rule.kept)
   end
   for age = from, to do
@@ -77,9 +78,9 @@ take_off.w = function()
   end
   if sum > 0 or oldest > 0 then
     renew(st, now)
-    write_window(key, st, rule, now)
+    write_window(key, st, rule)
   end
-  return { '1', int(now), int(st.gen), int(sum), int(oldest), int(last), int(now % size) }
+  return { '1', int(now), int(st.gen), int(sum), int(oldest), int(last), int(st.at % rule.width) }
 end
 
 take_off.l = function()

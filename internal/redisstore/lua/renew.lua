@@ -3,7 +3,7 @@
 -- long as such a view could matter.
 --
 -- KEYS[1] the counter
--- ARGV    kind (f leaky bucket, w window, l log), rate or width us, kept, horizon
+-- ARGV    kind (f leaky bucket, w window, l log), rate, width us or calendar, kept, horizon
 --         ms, and what is used: for a leaky bucket its cost in us and rem, else units
 -- Reply   "1", Redis' time in us, which is also the time of birth, generation, and the
 --         state: for a leaky bucket level us, level rem, for a window its buckets; or
@@ -12,7 +12,7 @@
 local key, kind = KEYS[1], ARGV[1]
 local now = clock()
 local size, horizon = tonumber(ARGV[2]), tonumber(ARGV[4])
-local rule = { width = size, kept = tonumber(ARGV[3]), horizon = horizon }
+local rule = { width = size, calendar = not size and ARGV[2], kept = tonumber(ARGV[3]), horizon = horizon }
 
 local set = {}
 
@@ -39,10 +39,10 @@ set.w = function()
   local used = tonumber(ARGV[5])
   st.n, st.l = {}, {}
   if used > 0 then
-    st.n[0], st.l[0] = used, now % rule.width
+    st.n[0], st.l[0] = used, st.at % rule.width
   end
-  write_window(key, st, rule, now)
-  return { '1', int(now), int(st.gen), (buckets(st, rule, now)) }
+  write_window(key, st, rule)
+  return { '1', int(now), int(st.gen), (buckets(st, rule)) }
 end
 
 set.l = function()

@@ -42,15 +42,16 @@ kinds.w = window
 
 function window.read(key, at)
   local arg = ARGV
+  local width = tonumber(arg[at + 1])
   return {
-    key = key, kind = window, limit = arg[at] + 0, width = arg[at + 1] + 0, kept = arg[at + 2] + 0, horizon = arg[at + 3] + 0,
-    ask = arg[at + 4] + 0, rest = 0, own = 0, own_rest = 0, st = false, elapsed = 0, told = false, dry = false,
+    key = key, kind = window, limit = arg[at] + 0, width = width, calendar = not width and arg[at + 1], kept = arg[at + 2] + 0,
+    horizon = arg[at + 3] + 0, ask = arg[at + 4] + 0, rest = 0, own = 0, own_rest = 0, st = false, elapsed = 0, told = false, dry = false,
   }, at + 5
 end
 
 function window.look(q, now)
   q.st = read_window(q.key, q, now)
-  q.elapsed = now % q.width
+  q.elapsed = q.st.at % q.width
 end
 
 -- room returns the limit less n and less the buckets that count in full, and the
@@ -114,9 +115,9 @@ function window.book(q, now)
   q.st.n[0] = (q.st.n[0] or 0) + q.own
   q.st.l[0] = math.max(q.st.l[0] or 0, q.elapsed)
   q.st.born = now
-  write_window(q.key, q.st, q, now)
+  write_window(q.key, q.st, q)
 end
 
-function window.tell(q, now)
-  return int((now - q.elapsed) / q.width), int(q.elapsed), (buckets(q.st, q, now))
+function window.tell(q)
+  return int((q.st.at - q.elapsed) / q.width), int(q.elapsed), (buckets(q.st, q))
 end
